@@ -1,0 +1,39 @@
+// Where in a model an op stands, and what the ledger knows of a weight.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tally {
+
+// Where in the model an op stands. Layer -1: before the first or after the last layer.
+enum class Component : uint8_t {
+  kEmbedding, kPositionEmbedding, kAttnNorm, kAttnQkv, kAttnQ, kAttnK, kAttnV, kAttnQNorm, kAttnKNorm, kRope, kKvStore,
+  kAttention, kAttnOutput, kAttnPostNorm, kFfnNorm, kRouter, kFfnGateUp, kFfnDown, kMoeCombine, kFfnPostNorm, kOutputNorm, kHead,
+  kLogitSoftcap
+};
+inline constexpr int kComponents = 23;
+std::string_view ComponentName(Component c);
+
+struct Site {
+  int32_t layer = -1;
+  Component component = Component::kEmbedding;
+  bool operator==(const Site&) const = default;
+};
+
+// One learned tensor as the ledger knows it. Elements are parameters; scales of a quantised format are bytes only.
+struct WeightInfo {
+  std::string name;          // role name, e.g. "blk.3.ffn_gate_exps"
+  int32_t layer = -1;
+  Component component = Component::kEmbedding;
+  uint32_t slices = 1;       // experts
+  uint64_t rows = 0;         // per slice; a vector is one row
+  uint64_t cols = 0;
+  uint64_t stored_bytes = 0;  // all slices, as in the file, scales included
+  uint64_t packed_bytes = 0;  // all slices, as in memory
+  enum class Kind : uint8_t { kEmbedding, kPosition, kHead, kTiedEmbeddingHead, kBlock } kind = Kind::kBlock;
+  uint64_t parameters() const { return slices * rows * cols; }
+};
+
+}  // namespace tally

@@ -1,0 +1,131 @@
+// The public interface: load a checkpoint, tokenize, step, generate, read the ledger.
+//
+// Errors are values (Status, Result); nothing here prints, exits or keeps globals. A Model is immutable after loading and may
+// be shared; an Engine (its KV cache, scratch and ledger) belongs to one caller at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "counters/ledger.h"
+#include "engine/base/mat.h"
+#include "engine/base/status.h"
+#include "engine/graph/recipe.h"
+#include "engine/text/tokenizer.h"
+
+namespace tally {
+
+enum class ActivationsChoice : uint8_t { kAuto, kF32, kBF16, kInt8 };
+enum class KvChoice : uint8_t { kAuto, kF32, kF16 };
+enum class ImplName : uint8_t { kAuto, kRef, kBlas };
+
+struct LoadOptions {
+  int threads = 0;                                        // 0: all cores available to us
+  int64_t context = 0;                                    // KV positions to plan for; 0: min(trained length, 4096)
+  int64_t max_batch = 512;                                // rows of one Step
+  ActivationsChoice activations = ActivationsChoice::kAuto;  // by weight type
+  KvChoice kv = KvChoice::kAuto;                          // f16; f32 when activations are f32
+  ImplName impl = ImplName::kAuto;
+  std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // false: stop, kInterrupted
+};
+
+// The memory a load will take, checked against the machine before anything is allocated.
+struct MemoryPlan {
+  uint64_t packed_weights = 0, kv = 0, scratch = 0;
+  uint64_t total() const { return packed_weights + kv + scratch; }
+  uint64_t available = 0;
+  int64_t context = 0;
+};
+
+// Parameter counts by convention (DESIGN, "The ledger"): each tied matrix once.
+struct ParameterCounts {
+  uint64_t total = 0;
+  uint64_t active_all = 0;    // embedding, learned positions and head counted; of experts the top k
+  uint64_t active_head = 0;   // head counted, embedding and learned positions not (the gpt-oss card's convention)
+  uint64_t active_none = 0;   // neither
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const Recipe& recipe() const = 0;
+  virtual const Tokenizer* tokenizer() const = 0;        // null: token ids in, token ids out
+  virtual const MemoryPlan& memory_plan() const = 0;
+  virtual const ParameterCounts& parameters() const = 0;  // from the inventory
+  virtual std::string Description() const = 0;            // "gpt-oss, 24 layers, MXFP4 + BF16, 12.8 GiB"
+  virtual std::string weight_types() const = 0;           // "MXFP4 + Q8_0"
+};
+
+Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options);
+
+// One row of a step. Positions of a sequence must follow on: row n of a sequence stands at its current length.
+struct BatchRow {
+  int32_t token = 0;
+  int32_t sequence = 0;
+  bool want_logits = false;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  virtual Result<int32_t> NewSequence() = 0;
+  virtual int64_t Length(int32_t sequence) const = 0;
+  virtual Status Truncate(int32_t sequence, int64_t length) = 0;  // keeps the first `length` positions
+  virtual void Free(int32_t sequence) = 0;
+  // Runs the rows (any mix of sequences, at most max_batch) and returns the logits asked for, in row order:
+  // [rows with want_logits, vocab], valid until the next Step. NaN or infinite logits are an error naming layer and op.
+  virtual Result<Mat<const float>> Step(std::span<const BatchRow> rows) = 0;
+  virtual Ledger& ledger() = 0;
+  virtual const Model& model() const = 0;
+  virtual std::string_view target() const = 0;           // the Highway target, "AVX3_ZEN4"
+  virtual bool used_blas() const = 0;
+  virtual int threads() const = 0;
+  virtual uint64_t kv_bytes() const = 0;                 // allocated now
+  // Views of every op's output as it runs; row-major f32.
+  virtual void SetTap(std::function<void(Site, std::string_view op, Mat<const float>)> tap) = 0;
+  virtual void EnableExplain() = 0;
+  virtual std::vector<std::string> Explanations() const = 0;
+};
+
+Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const LoadOptions& options);
+
+struct SamplingOptions {
+  double temperature = 0.8;      // 0: greedy
+  int32_t top_k = 40;            // 0: off
+  double top_p = 0.95;           // 1: off
+  double min_p = 0.05;           // 0: off
+  double repeat_penalty = 1.0;   // 1: off; over the last repeat_last_n tokens
+  int32_t repeat_last_n = 64;
+  uint64_t seed = 0;
+};
+
+struct GenerateOptions {
+  int64_t max_tokens = -1;                   // -1: until the context is full
+  SamplingOptions sampling;
+  std::vector<std::string> stop;             // generation ends before any of these
+  bool ignore_eos = false;
+  // Called with each whole-character piece of new text (empty where there is no tokenizer) and the newest token.
+  // False: stop, kInterrupted in `finish`.
+  std::function<bool(std::string_view piece, int32_t token)> on_token;
+  std::function<bool()> interrupted;         // polled between prefill chunks and tokens
+};
+
+enum class FinishReason : uint8_t { kLength, kEos, kStop, kContextFull, kInterrupted };
+
+struct GenerateResult {
+  std::vector<int32_t> tokens;               // generated, the end token not included
+  std::string text;
+  int64_t prompt_tokens = 0;
+  double prompt_seconds = 0, generate_seconds = 0;
+  FinishReason finish = FinishReason::kLength;
+};
+
+// Prefills `prompt` into a fresh sequence (in pieces of max_batch) and generates.
+Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt, const GenerateOptions& options);
+
+}  // namespace tally

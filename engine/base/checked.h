@@ -1,0 +1,24 @@
+// Arithmetic on sizes that come from files: overflow is an answer, not an accident.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace tally {
+
+inline std::optional<uint64_t> CheckedAdd(uint64_t a, uint64_t b) {
+  uint64_t r;
+  if (__builtin_add_overflow(a, b, &r)) return std::nullopt;
+  return r;
+}
+
+inline std::optional<uint64_t> CheckedMul(uint64_t a, uint64_t b) {
+  uint64_t r;
+  if (__builtin_mul_overflow(a, b, &r)) return std::nullopt;
+  return r;
+}
+
+constexpr uint64_t DivCeil(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+constexpr uint64_t RoundUp(uint64_t a, uint64_t b) { return DivCeil(a, b) * b; }
+
+}  // namespace tally

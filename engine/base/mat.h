@@ -1,0 +1,28 @@
+// A view of a dense row-major matrix; owns nothing.
+#pragma once
+
+#include <cstdint>
+
+namespace tally {
+
+template <class T>
+struct Mat {
+  T* data = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;  // elements from a row to the next
+
+  Mat() = default;
+  Mat(T* d, int64_t r, int64_t c) : data(d), rows(r), cols(c), stride(c) {}
+  Mat(T* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), cols(c), stride(s) {}
+  template <class U>
+    requires(!__is_same(U, T) && __is_same(const U, T))
+  Mat(const Mat<U>& m) : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}  // NOLINT: U to const U
+
+  T* Row(int64_t r) const { return data + r * stride; }
+  bool empty() const { return data == nullptr; }
+  Mat Rows(int64_t begin, int64_t count) const { return {data + begin * stride, count, cols, stride}; }
+  Mat Cols(int64_t begin, int64_t count) const { return {data + begin, rows, count, stride}; }
+};
+
+}  // namespace tally

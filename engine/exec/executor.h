@@ -1,0 +1,96 @@
+// THE DOOR. Every kernel runs through Executor::Run(site, op) and nothing else does arithmetic on activations:
+//   validate -> pick a kernel -> charge the ledger -> run over tasks on the team -> tap(site, output)
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "counters/ledger.h"
+#include "engine/base/aligned.h"
+#include "engine/kernels/op.h"
+#include "engine/machine/parallel.h"
+
+namespace tally {
+
+enum class ImplChoice : uint8_t { kAuto, kRef, kBlas };   // kBlas: OpenBLAS where an op has it, else as kAuto
+
+class Executor {
+ public:
+  Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger) {}
+
+  template <class Op>
+  Status Run(Site site, const Op& op) {
+    TALLY_RETURN_IF_ERROR(Annotate(site, Op::kName, op.Validate()));
+    const Kernel<Op>* kernel = Pick<Op>(site, op);
+    if (kernel == nullptr) return NoKernel(site, Op::kName);
+    if (ledger_ != nullptr) {
+      touches_.clear();
+      op.Touches(touches_);
+      ledger_->Charge(site, Op::kName, op.Useful(), kernel->executed(op), touches_);
+    }
+    const TaskPlan plan = kernel->plan(op, team_.threads());
+    TALLY_RETURN_IF_ERROR(ReserveScratch(plan.scratch_bytes));
+    auto body = [&](int thread, int64_t begin, int64_t end) { kernel->run(op, begin, end, Scratch(thread)); };
+    team_.Run(plan.tasks, plan.chunk, body);
+    if (tap_) tap_(site, Op::kName, op.Output());
+    return {};
+  }
+
+  // Called after each op with a view of its output, valid during the call. Row-major f32.
+  using Tap = std::function<void(Site, std::string_view op, Mat<const float> output)>;
+  void SetTap(Tap tap) { tap_ = std::move(tap); }
+  void SetImpl(ImplChoice choice) { choice_ = choice; }
+  ImplChoice impl() const { return choice_; }
+  // Why kernels were passed over and which ran: "attn.q matmul: hwy (blas: not asked for)". One line per site and op.
+  void EnableExplain() { explain_ = true; }
+  const std::map<std::string, std::string>& explanations() const { return explanations_; }
+  bool used_blas() const { return used_blas_; }
+  Team& team() { return team_; }
+  Ledger* ledger() { return ledger_; }
+  size_t scratch_bytes() const;
+
+ private:
+  template <class Op>
+  const Kernel<Op>* Pick(Site site, const Op& op) {
+    const Kernel<Op>* picked = nullptr;
+    std::string reasons;
+    auto consider = [&](const Kernel<Op>& k) {
+      const char* why = k.unsupported(op);
+      if (why == nullptr && picked == nullptr) {
+        picked = &k;
+      } else if (explain_) {
+        reasons += " (" + std::string(k.name) + ": " + (why != nullptr ? why : "not needed") + ")";
+      }
+    };
+    if (choice_ == ImplChoice::kBlas) {
+      for (const Kernel<Op>& k : Kernels<Op>()) if (k.name == "blas") consider(k);
+    }
+    for (const Kernel<Op>& k : Kernels<Op>()) {
+      if (k.name == "blas") continue;
+      if (choice_ == ImplChoice::kRef && k.name != "ref") continue;
+      consider(k);
+    }
+    if (picked != nullptr && picked->name == "blas") used_blas_ = true;
+    if (explain_) Explain(site, Op::kName, picked != nullptr ? picked->name : "none", reasons);
+    return picked;
+  }
+  static Status Annotate(Site site, std::string_view op, Status status);
+  static Status NoKernel(Site site, std::string_view op);
+  void Explain(Site site, std::string_view op, std::string_view kernel, const std::string& reasons);
+  Status ReserveScratch(size_t bytes_per_thread);
+  std::span<uint8_t> Scratch(int thread) { return scratch_[thread].span(); }
+
+  Team& team_;
+  Ledger* ledger_;
+  Tap tap_;
+  ImplChoice choice_ = ImplChoice::kAuto;
+  bool explain_ = false, used_blas_ = false;
+  std::map<std::string, std::string> explanations_;
+  WeightTouches touches_;
+  std::vector<AlignedBuffer<uint8_t>> scratch_;
+};
+
+}  // namespace tally

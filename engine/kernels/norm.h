@@ -1,0 +1,28 @@
+// Normalisation of rows.
+//   RMSNorm (Zhang & Sennrich 2019): y = x / sqrt(mean(x^2) + eps) * w
+//   LayerNorm (Ba et al. 2016):      y = (x - mean) / sqrt(var + eps) * w + b, var the biased variance
+#pragma once
+
+#include "engine/base/kinds.h"
+#include "engine/kernels/op.h"
+
+namespace tally {
+
+struct NormOp {
+  static constexpr std::string_view kName = "norm";
+  NormKind kind = NormKind::kRms;
+  Mat<const float> x;      // [n, groups * cols(w)]: each row holds `groups` vectors to normalise (heads, for QK-norm)
+  int64_t groups = 1;
+  WeightView weight;       // [cols]
+  WeightView bias;         // [cols] or empty (kLayer only)
+  float eps = 1e-5f;
+  Mat<float> out;          // as x; may be x itself
+  Status Validate() const;
+  Cost Useful() const;
+  void Touches(WeightTouches&) const;
+  Mat<const float> Output() const { return out; }
+};
+
+template <> std::span<const Kernel<NormOp>> Kernels<NormOp>();
+
+}  // namespace tally

@@ -1,0 +1,49 @@
+// What an op and a kernel are.
+//
+// An op is a plain struct of views and parameters with
+//   Status Validate() const;                    shapes and ranges, checked before every run
+//   Cost Useful() const;                        what the mathematics needs (counters/cost.h)
+//   void Touches(WeightTouches&) const;         which weight rows it reads (appends)
+//   Mat<const float> Output() const;            what a tap sees (empty: nothing)
+//   static constexpr std::string_view kName;
+// A kernel computes output tasks [begin, end) of an op; it knows nothing of clocks, ledgers, threads or allocation. Tasks
+// write disjoint outputs and never share a reduction, so any split of the tasks gives the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "counters/cost.h"
+#include "engine/base/mat.h"
+#include "engine/base/status.h"
+#include "engine/kernels/weight_view.h"
+
+namespace tally {
+
+struct TaskPlan {
+  int64_t tasks = 0;
+  int64_t chunk = 0;           // 0: each thread takes one contiguous share; n: threads take n tasks at a time
+  size_t scratch_bytes = 0;    // per thread, 64-byte aligned
+};
+
+template <class Op>
+struct Kernel {
+  std::string_view name;                    // "hwy", "ref", "blas"
+  const char* (*unsupported)(const Op&);    // nullptr: can run it; else why not, in a few words
+  TaskPlan (*plan)(const Op&, int threads);
+  void (*run)(const Op&, int64_t begin, int64_t end, std::span<uint8_t> scratch);
+  Cost (*executed)(const Op&);              // what it really does: padding, masked lanes, (de)quantisation included
+};
+
+// The kernels of an op, in order of preference: Highway, the scalar reference, then those that run only by name.
+template <class Op>
+std::span<const Kernel<Op>> Kernels();
+
+// The Highway target that "hwy" kernels run on now, e.g. "AVX3_ZEN4"; whether it has bf16 or int8 dot products.
+std::string_view HwyTargetName();
+bool HwyTargetHasBf16Dot();
+bool HwyTargetHasInt8Dot();
+
+}  // namespace tally

@@ -1,0 +1,39 @@
+// Rotary position embedding (Su et al. 2021): pairs (a, b) of a head turn by angle p * inv_freq[i]:
+//   a' = a cos - b sin, b' = b cos + a sin
+// kRotateHalf pairs (i, i + dim/2); kAdjacentPair pairs (2i, 2i + 1). Dimensions beyond `dim` stay.
+#pragma once
+
+#include "engine/base/kinds.h"
+#include "engine/kernels/op.h"
+
+namespace tally {
+
+// Once per step: cos and sin of every row's angles, times `magnitude`. Angles are f32 products, as published code has them.
+struct RopeTableOp {
+  static constexpr std::string_view kName = "rope_table";
+  std::span<const int32_t> positions;   // [n]
+  std::span<const float> inv_freq;      // [dim/2], scaling applied (rope_freqs.h); a buffer, not a parameter
+  float magnitude = 1;                  // YaRN's attention factor
+  Mat<float> cos, sin;                  // [n, dim/2]
+  Status Validate() const;
+  Cost Useful() const;
+  void Touches(WeightTouches&) const {}
+  Mat<const float> Output() const { return cos; }
+};
+
+struct RopeOp {
+  static constexpr std::string_view kName = "rope";
+  RopeStyle style = RopeStyle::kRotateHalf;
+  Mat<float> x;                         // [n, heads * head_dim], in place (any row stride)
+  int64_t heads = 0, head_dim = 0, dim = 0;
+  Mat<const float> cos, sin;            // [n, dim/2]
+  Status Validate() const;
+  Cost Useful() const;
+  void Touches(WeightTouches&) const {}
+  Mat<const float> Output() const { return x; }
+};
+
+template <> std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>();
+template <> std::span<const Kernel<RopeOp>> Kernels<RopeOp>();
+
+}  // namespace tally

@@ -1,0 +1,38 @@
+// What the machine has: cores, memory; and everything that asks the operating system (POSIX stays in machine/).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "engine/base/status.h"
+
+namespace tally {
+
+int AvailableCores();                 // by affinity mask and cgroup quota; at least 1
+uint64_t TotalMemoryBytes();          // of the machine, or the cgroup's limit if lower
+uint64_t AvailableMemoryBytes();      // that can be allocated now without swapping (MemAvailable, cgroup limit respected)
+uint64_t PeakResidentBytes();         // of this process (VmHWM)
+uint64_t ResidentBytes();             // of this process now
+double MonotonicSeconds();
+bool StandardErrorIsTerminal();
+bool StandardOutputIsTerminal();
+int TerminalWidth(int fallback);      // of standard error
+
+// Anonymous, zero-filled, page-aligned memory, with transparent huge pages asked for where `huge`.
+class AnonymousMemory {
+ public:
+  AnonymousMemory() = default;
+  static Result<AnonymousMemory> Allocate(size_t bytes, bool huge);
+  AnonymousMemory(AnonymousMemory&& o) noexcept;
+  AnonymousMemory& operator=(AnonymousMemory&& o) noexcept;
+  ~AnonymousMemory();
+  uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace tally

@@ -1,0 +1,41 @@
+// The team: the only place that knows of threads. One team per process; models share it; whoever calls Step owns it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace tally {
+
+// A non-owning reference to a callable: void(int thread, int64_t begin, int64_t end).
+class TaskFn {
+ public:
+  template <class F>
+  TaskFn(F& f)  // NOLINT: implicit on purpose
+      : object_(&f), call_([](void* o, int t, int64_t b, int64_t e) { (*static_cast<F*>(o))(t, b, e); }) {}
+  void operator()(int thread, int64_t begin, int64_t end) const { call_(object_, thread, begin, end); }
+
+ private:
+  void* object_;
+  void (*call_)(void*, int, int64_t, int64_t);
+};
+
+class Team {
+ public:
+  explicit Team(int threads);   // 0: as many as the machine has cores for us (affinity and cgroup limits respected)
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+  int threads() const { return threads_; }
+  // Runs fn over [0, tasks), then returns. chunk 0: thread t takes one contiguous share (and is called only if it is not
+  // empty); chunk n: threads take n tasks at a time until none is left. A single thread or task runs on the caller.
+  void Run(int64_t tasks, int64_t chunk, TaskFn fn);
+
+ private:
+  struct Impl;                  // std::thread flavour only
+  int threads_ = 1;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tally

@@ -1,0 +1,58 @@
+// Tokenizers: byte-level BPE and SentencePiece-style BPE with byte fallback, from GGUF metadata or tokenizer.json.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "loaders/inventory.h"
+
+namespace tally {
+
+struct EncodeOptions {
+  bool add_special = true;      // BOS (and EOS) where the model's tokenizer adds them
+  bool parse_special = false;   // special tokens spelled out in the text become tokens
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  // UTF-8 (invalid bytes become U+FFFD) -> ids. NUL bytes are text like any other.
+  virtual Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const = 0;
+  // The bytes of one token; empty for control tokens. May be part of a character. Ids out of range: empty.
+  virtual std::string TokenBytes(int32_t id) const = 0;
+  // All of them, as published decoders have it: a leading space that encoding added is dropped (SentencePiece).
+  virtual std::string Decode(std::span<const int32_t> ids) const = 0;
+  virtual bool DropsLeadingSpace() const = 0;   // whether Decode drops the first token's leading space
+  virtual bool IsControl(int32_t id) const = 0;
+  virtual int32_t vocab_size() const = 0;
+  virtual int32_t bos() const = 0;              // -1: none
+  virtual std::vector<int32_t> eos() const = 0; // end of text, turn or message
+  virtual std::string Description() const = 0;  // "byte-level BPE (gpt-2), 50257 tokens"
+};
+
+// From the tokenizer.ggml.* keys of a GGUF. Error kBadInput names the key; a model of an unsupported kind is named.
+Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& metadata);
+// From a tokenizer.json (Hugging Face tokenizers); tokenizer_config.json beside it is read for BOS/EOS where present.
+Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string& path);
+// Whichever the checkpoint has; a null pointer where it has none (token ids in, token ids out).
+Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
+
+// Turns a stream of tokens into text, holding back bytes until they form whole UTF-8 characters.
+class StreamingDecoder {
+ public:
+  explicit StreamingDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  std::string Push(int32_t id);   // the text that became complete
+  std::string Finish();           // what is left, invalid bytes as U+FFFD
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::string pending_;
+  bool first_ = true;
+};
+
+}  // namespace tally

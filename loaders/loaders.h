@@ -1,0 +1,67 @@
+// Readers: files -> Inventory. Every size is checked against the file before anything is allocated.
+//
+// Errors: StatusCode::kBadInput with one line naming the file, the place and what was expected.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "loaders/inventory.h"
+
+namespace tally {
+
+// GGUF v2 or v3; `path` may be any shard of a split file (name-00001-of-00003.gguf): all shards are opened.
+Result<Inventory> ReadGguf(const std::string& path);
+
+// A Hugging Face directory: config.json, optional generation_config.json and tokenizer.json, model.safetensors or
+// model.safetensors.index.json with its shards (or any single *.safetensors).
+Result<Inventory> ReadHuggingFace(const std::string& directory);
+
+// Decides by what `path` is: a directory (or a config.json in one) or a GGUF file.
+Result<Inventory> ReadCheckpoint(const std::string& path);
+
+// Reads bytes [offset, offset + out.size()) of a weight file; a file that has become shorter is an error.
+class FileReader {
+ public:
+  static Result<FileReader> Open(const std::string& path);
+  FileReader(FileReader&& o) noexcept;
+  FileReader& operator=(FileReader&& o) noexcept;
+  ~FileReader();
+  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const;  // thread-safe
+  uint64_t size() const { return size_; }
+
+ private:
+  FileReader() = default;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+  std::string path_;
+};
+
+// Writes GGUF v3: metadata in the order given, then tensors whose bytes come from a callback in pieces.
+class GgufWriter {
+ public:
+  void Set(std::string key, MetaValue value);           // integers are written as u32 where they fit (i64 arrays as i32)
+  void SetTyped(std::string key, MetaValue value, uint32_t gguf_type);
+  // shape outermost first, as everywhere in Tally.
+  void AddTensor(std::string name, DType dtype, std::vector<uint64_t> shape);
+  // Calls fill(tensor index, byte offset in the tensor, piece) until all is written. On any error (full disk included)
+  // the partial file is removed and the status says what happened.
+  using Fill = std::function<void(size_t tensor, uint64_t offset, std::span<uint8_t> piece)>;
+  using Progress = std::function<bool(uint64_t done, uint64_t total)>;  // false: stop, kInterrupted
+  Status Write(const std::string& path, const Fill& fill, const Progress& progress = nullptr) const;
+  uint64_t TotalBytes() const;
+
+ private:
+  struct Entry {
+    std::string key;
+    MetaValue value;
+    uint32_t type;
+  };
+  std::vector<Entry> entries_;
+  std::vector<StoredTensor> tensors_;
+};
+
+}  // namespace tally
