@@ -20,6 +20,9 @@ endif()
 
 # Multiply-adds that are meant are written as such (hn::MulAdd, std::fma), so that results do not depend on the optimiser.
 add_compile_options(-ffp-contract=off -Wall -Wextra -Wpedantic -Wshadow -Wno-unused-parameter)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  add_compile_options(-Wno-restrict)  # g++ 12 warns of "text" + std::string (its bug 105651)
+endif()
 if(TALLY_WERROR)
   add_compile_options(-Werror)
 endif()

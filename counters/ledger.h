@@ -36,41 +36,54 @@ struct StepRecord {
 
 class Ledger {
  public:
-  // `weights[id]` describes weight `id`; ids are handed to the views that ops carry.
+  // `weights[id]` describes weight `id`; ids are handed to the views that ops carry. Resets.
   void SetWeights(std::vector<WeightInfo> weights);
   const std::vector<WeightInfo>& weights() const { return weights_; }
 
+  // BeginStep ends a step that an error left open: what it had charged stays charged.
   void BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows);
   void Charge(Site site, std::string_view op, const Cost& useful, const Cost& executed, std::span<const WeightTouch> touches);
   void EndStep();
 
   const StepRecord& last_step() const { return last_; }
-  // Sums since Reset, by phase; and by phase, layer (-1 first) and component.
+  // Sums over the steps ended since Reset, by phase; and by phase, layer (-1 first) and component.
   const Account& total(Phase p) const { return totals_[static_cast<int>(p)]; }
   uint64_t steps(Phase p) const { return steps_[static_cast<int>(p)]; }
   uint64_t rows(Phase p) const { return rows_[static_cast<int>(p)]; }
+  uint64_t logit_rows(Phase p) const { return logit_rows_[static_cast<int>(p)]; }
   const Account& at(Phase p, Site site) const;
+  // The steps' sets, their sizes added up: divide by steps(p) for the mean.
+  uint64_t parameters_touched(Phase p) const { return touched_[static_cast<int>(p)]; }
   // Parameters touched by any step since Reset.
   uint64_t parameters_touched_ever() const { return touched_ever_; }
-  // Stored bytes of the touched weight rows of `touches`.
+  // Touches that named no weight of the table or rows outside of it. Anything but 0 is a defect: accounts built on this
+  // ledger must not be trusted.
+  uint64_t bad_touches() const { return bad_touches_; }
   void Reset();
 
  private:
-  struct SliceState;
+  // One slice of a weight, in this step (epoch_) and since Reset.
+  struct SliceState {
+    uint32_t whole_epoch = 0;    // the last step that touched every row
+    uint32_t partial_epoch = 0;  // the last step that touched some rows; `rows` counts them
+    uint64_t rows = 0;
+    uint64_t rows_ever = 0;      // all rows of the weight: nothing more to learn
+    std::vector<uint32_t> row_epoch;  // row -> last step that touched it alone; allocated at the first partial touch
+    std::vector<bool> row_ever;
+  };
+  void Touch(const WeightTouch& touch);
+  uint64_t TouchRows(const WeightInfo& w, SliceState& s, uint32_t begin, uint32_t end);
+
   std::vector<WeightInfo> weights_;
-  std::vector<uint64_t> first_slice_;            // weight -> index of its first slice in slice_epoch_
-  std::vector<uint32_t> slice_epoch_;            // step that touched the whole slice
-  std::vector<uint64_t> slice_rows_;             // rows of the slice touched in this step, when only some were
-  std::vector<std::vector<uint32_t>> row_epoch_;  // per slice, lazily: step that touched the row
-  std::vector<bool> slice_ever_;
-  std::vector<std::vector<bool>> row_ever_;
-  std::vector<uint64_t> rows_ever_;
+  std::vector<size_t> first_slice_;  // weight -> index of its first slice in slices_
+  std::vector<SliceState> slices_;
   uint32_t epoch_ = 0;
-  uint64_t touched_ever_ = 0;
+  bool open_ = false;
+  uint64_t touched_ever_ = 0, bad_touches_ = 0;
   StepRecord last_;
   Account totals_[2];
-  uint64_t steps_[2] = {}, rows_[2] = {};
-  std::vector<Account> sites_[2];
+  uint64_t steps_[2] = {}, rows_[2] = {}, logit_rows_[2] = {}, touched_[2] = {};
+  std::vector<Account> sites_[2];  // (layer + 1) * kComponents + component
 };
 
 }  // namespace tally

@@ -2,6 +2,7 @@
 // Nothing above the loaders knows GGUF from safetensors but a family's name tables.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -33,7 +35,8 @@ class Metadata {
   const std::map<std::string, MetaValue, std::less<>>& values() const { return values_; }
 
   // Typed look-ups. nullopt: absent (or JSON null). A value of another type is an error naming key and file.
-  // Integers accept any integral value that fits; GetDouble accepts integers too.
+  // Integers accept any integral value that fits (2048.0 too); GetDouble accepts integers too; an empty
+  // array is an empty array of any type.
   Result<std::optional<int64_t>> GetInt(std::string_view key) const;
   Result<std::optional<double>> GetDouble(std::string_view key) const;
   Result<std::optional<bool>> GetBool(std::string_view key) const;
@@ -46,6 +49,13 @@ class Metadata {
   std::string source;
 
  private:
+  template <class T, class Convert>
+  Result<std::optional<T>> Get(std::string_view key, std::string_view expected, Convert convert) const;
+  template <class T, class Convert>
+  Result<std::optional<std::vector<T>>> GetArray(std::string_view key, std::string_view expected,
+                                                 Convert convert) const;
+  Status WrongType(std::string_view key, std::string_view expected, const MetaValue& found) const;
+
   std::map<std::string, MetaValue, std::less<>> values_;
 };
 
@@ -81,5 +91,146 @@ struct Inventory {
  private:
   std::map<std::string, size_t, std::less<>> index_;
 };
+
+// Below: the definitions. This node is header only, so that families and tokenizers need no reader to link.
+
+namespace internal {
+
+// "an integer", as a message says it.
+inline std::string_view KindOf(const MetaValue& value) {
+  static constexpr std::string_view kKinds[] = {
+      "a boolean",          "an integer",           "an integer",           "a number",
+      "a string",           "an array of booleans", "an array of integers", "an array of numbers",
+      "an array of strings"};
+  static_assert(std::size(kKinds) == std::variant_size_v<MetaValue>);
+  return value.valueless_by_exception() ? "nothing" : kKinds[value.index()];
+}
+
+// A double counts as an integer where it is one exactly; beyond 2^53 it may be a rounded one.
+inline std::optional<int64_t> IntegralValue(double d) {
+  if (!(std::fabs(d) <= 9007199254740992.0) || d != std::trunc(d)) return std::nullopt;
+  return static_cast<int64_t>(d);
+}
+
+}  // namespace internal
+
+inline const MetaValue* Metadata::Find(std::string_view key) const {
+  const auto it = values_.find(key);
+  return it == values_.end() ? nullptr : &it->second;
+}
+
+inline Status Metadata::WrongType(std::string_view key, std::string_view expected,
+                                  const MetaValue& found) const {
+  std::string message =
+      source + ": key '" + std::string(key) + "': expected " + std::string(expected) + ", found ";
+  message += internal::KindOf(found);
+  if (const auto* u = std::get_if<uint64_t>(&found)) message += " (" + std::to_string(*u) + ")";
+  if (const auto* d = std::get_if<double>(&found)) message += " (" + std::to_string(*d) + ")";
+  return BadInput(std::move(message));
+}
+
+// convert: const MetaValue& -> optional<T>, nullopt where the value is not a T.
+template <class T, class Convert>
+Result<std::optional<T>> Metadata::Get(std::string_view key, std::string_view expected,
+                                       Convert convert) const {
+  const MetaValue* value = Find(key);
+  if (value == nullptr) return std::optional<T>();
+  std::optional<T> out = convert(*value);
+  if (!out) return WrongType(key, expected, *value);
+  return out;
+}
+
+// convert: element of a stored array -> optional<T>.
+template <class T, class Convert>
+Result<std::optional<std::vector<T>>> Metadata::GetArray(std::string_view key, std::string_view expected,
+                                                         Convert convert) const {
+  return Get<std::vector<T>>(key, expected, [&](const MetaValue& value) {
+    return std::visit(
+        [&](const auto& array) -> std::optional<std::vector<T>> {
+          using Array = std::decay_t<decltype(array)>;
+          std::vector<T> out;
+          if constexpr (std::is_same_v<Array, std::string> || !requires { array.begin(); }) {
+            return std::nullopt;
+          } else {
+            out.reserve(array.size());
+            for (const auto& element : array) {
+              std::optional<T> converted = convert(element);
+              if (!converted) return std::nullopt;
+              out.push_back(std::move(*converted));
+            }
+            return out;
+          }
+        },
+        value);
+  });
+}
+
+inline Result<std::optional<int64_t>> Metadata::GetInt(std::string_view key) const {
+  return Get<int64_t>(key, "an integer that fits 64 signed bits",
+                      [](const MetaValue& v) -> std::optional<int64_t> {
+                        if (const auto* i = std::get_if<int64_t>(&v)) return *i;
+                        if (const auto* u = std::get_if<uint64_t>(&v); u != nullptr && *u <= INT64_MAX)
+                          return static_cast<int64_t>(*u);
+                        if (const auto* d = std::get_if<double>(&v)) return internal::IntegralValue(*d);
+                        return std::nullopt;
+                      });
+}
+
+inline Result<std::optional<double>> Metadata::GetDouble(std::string_view key) const {
+  return Get<double>(key, "a number", [](const MetaValue& v) -> std::optional<double> {
+    if (const auto* d = std::get_if<double>(&v)) return *d;
+    if (const auto* i = std::get_if<int64_t>(&v)) return static_cast<double>(*i);
+    if (const auto* u = std::get_if<uint64_t>(&v)) return static_cast<double>(*u);
+    return std::nullopt;
+  });
+}
+
+inline Result<std::optional<bool>> Metadata::GetBool(std::string_view key) const {
+  return Get<bool>(key, "a boolean", [](const MetaValue& v) -> std::optional<bool> {
+    if (const auto* b = std::get_if<bool>(&v)) return *b;
+    return std::nullopt;
+  });
+}
+
+inline Result<std::optional<std::string>> Metadata::GetString(std::string_view key) const {
+  return Get<std::string>(key, "a string", [](const MetaValue& v) -> std::optional<std::string> {
+    if (const auto* s = std::get_if<std::string>(&v)) return *s;
+    return std::nullopt;
+  });
+}
+
+inline Result<std::optional<std::vector<int64_t>>> Metadata::GetInts(std::string_view key) const {
+  return GetArray<int64_t>(key, "an array of integers", [](const auto& e) -> std::optional<int64_t> {
+    using E = std::decay_t<decltype(e)>;
+    if constexpr (std::is_same_v<E, int64_t>) return e;
+    if constexpr (std::is_same_v<E, double>) return internal::IntegralValue(e);
+    return std::nullopt;
+  });
+}
+
+inline Result<std::optional<std::vector<double>>> Metadata::GetDoubles(std::string_view key) const {
+  return GetArray<double>(key, "an array of numbers", [](const auto& e) -> std::optional<double> {
+    using E = std::decay_t<decltype(e)>;
+    if constexpr (std::is_same_v<E, int64_t> || std::is_same_v<E, double>) return static_cast<double>(e);
+    return std::nullopt;
+  });
+}
+
+inline Result<std::optional<std::vector<std::string>>> Metadata::GetStrings(std::string_view key) const {
+  return GetArray<std::string>(key, "an array of strings", [](const auto& e) -> std::optional<std::string> {
+    if constexpr (std::is_same_v<std::decay_t<decltype(e)>, std::string>) return e;
+    return std::nullopt;
+  });
+}
+
+inline const StoredTensor* Inventory::Find(std::string_view name) const {
+  const auto it = index_.find(name);
+  return it == index_.end() ? nullptr : &tensors[it->second];
+}
+
+inline void Inventory::BuildIndex() {
+  index_.clear();
+  for (size_t i = 0; i < tensors.size(); ++i) index_.emplace(tensors[i].name, i);
+}
 
 }  // namespace tally

@@ -43,16 +43,19 @@ class FileReader {
 // Writes GGUF v3: metadata in the order given, then tensors whose bytes come from a callback in pieces.
 class GgufWriter {
  public:
-  void Set(std::string key, MetaValue value);           // integers are written as u32 where they fit (i64 arrays as i32)
+  // Integers are written as u32 where they fit (i64 arrays as i32), doubles as f32, as GGUF readers expect.
+  void Set(std::string key, MetaValue value);
+  // gguf_type: of the value, or of an array's elements. A value that the type cannot hold is an error in Write.
   void SetTyped(std::string key, MetaValue value, uint32_t gguf_type);
   // shape outermost first, as everywhere in Tally.
   void AddTensor(std::string name, DType dtype, std::vector<uint64_t> shape);
-  // Calls fill(tensor index, byte offset in the tensor, piece) until all is written. On any error (full disk included)
-  // the partial file is removed and the status says what happened.
+  // Calls fill(tensor index, byte offset in the tensor, piece) until all is written, in order; a piece is at most
+  // 8 MiB and whole rows, or, of longer rows, whole blocks. The file gets its name when it is complete, replacing one
+  // that was there; on any error (full disk included) the partial file is removed and the status says what happened.
   using Fill = std::function<void(size_t tensor, uint64_t offset, std::span<uint8_t> piece)>;
   using Progress = std::function<bool(uint64_t done, uint64_t total)>;  // false: stop, kInterrupted
   Status Write(const std::string& path, const Fill& fill, const Progress& progress = nullptr) const;
-  uint64_t TotalBytes() const;
+  uint64_t TotalBytes() const;  // of the file; 0 where Write would refuse what was set
 
  private:
   struct Entry {

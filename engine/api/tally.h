@@ -16,6 +16,7 @@
 #include "engine/base/mat.h"
 #include "engine/base/status.h"
 #include "engine/graph/recipe.h"
+#include "engine/session/sampling.h"
 #include "engine/text/tokenizer.h"
 
 namespace tally {
@@ -73,6 +74,7 @@ struct BatchRow {
 class Engine {
  public:
   virtual ~Engine() = default;
+  virtual int64_t max_batch() const = 0;                 // most rows of one Step
   virtual Result<int32_t> NewSequence() = 0;
   virtual int64_t Length(int32_t sequence) const = 0;
   virtual Status Truncate(int32_t sequence, int64_t length) = 0;  // keeps the first `length` positions
@@ -94,22 +96,15 @@ class Engine {
 
 Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const LoadOptions& options);
 
-struct SamplingOptions {
-  double temperature = 0.8;      // 0: greedy
-  int32_t top_k = 40;            // 0: off
-  double top_p = 0.95;           // 1: off
-  double min_p = 0.05;           // 0: off
-  double repeat_penalty = 1.0;   // 1: off; over the last repeat_last_n tokens
-  int32_t repeat_last_n = 64;
-  uint64_t seed = 0;
-};
+using SamplingOptions = SamplerConfig;
 
 struct GenerateOptions {
   int64_t max_tokens = -1;                   // -1: until the context is full
   SamplingOptions sampling;
   std::vector<std::string> stop;             // generation ends before any of these
   bool ignore_eos = false;
-  // Called with each whole-character piece of new text (empty where there is no tokenizer) and the newest token.
+  // Called once per generated token with the text that became certain (whole characters that cannot begin a stop string;
+  // often empty, always so where there is no tokenizer), and once more with token -1 where text was held back until the end.
   // False: stop, kInterrupted in `finish`.
   std::function<bool(std::string_view piece, int32_t token)> on_token;
   std::function<bool()> interrupted;         // polled between prefill chunks and tokens
@@ -121,11 +116,18 @@ struct GenerateResult {
   std::vector<int32_t> tokens;               // generated, the end token not included
   std::string text;
   int64_t prompt_tokens = 0;
-  double prompt_seconds = 0, generate_seconds = 0;
+  int64_t decode_steps = 0;                  // steps of one token; the first token comes from the prompt's own logits
+  double prompt_seconds = 0;                 // prefill
+  double generate_seconds = 0;               // decode steps, sampling included
   FinishReason finish = FinishReason::kLength;
 };
 
-// Prefills `prompt` into a fresh sequence (in pieces of max_batch) and generates.
+// kBadInput: no tokens, one beyond the vocabulary, more than the model's context.
+Status CheckTokens(const Model& model, std::span<const int32_t> tokens);
+
+// Prefills `prompt` into a fresh sequence (in pieces of max_batch) and generates; the sequence is freed.
+// kBadInput: an empty prompt, a token id beyond the vocabulary, a prompt longer than the context, a sampling option out of
+// range, a stop string where there is no tokenizer. An interruption is not an error: `finish` says so.
 Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt, const GenerateOptions& options);
 
 }  // namespace tally

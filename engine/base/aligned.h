@@ -37,6 +37,7 @@ class AlignedBuffer {
   size_t size() const { return size_; }
   T& operator[](size_t i) { return data_.get()[i]; }
   const T& operator[](size_t i) const { return data_.get()[i]; }
+  size_t capacity() const { return capacity_; }
   std::span<T> span() { return {data_.get(), size_}; }
 
  private:

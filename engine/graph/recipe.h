@@ -31,6 +31,7 @@ struct Rope {
 struct LayerRecipe {
   int32_t window = 0;    // key j is visible to query i iff 0 <= i - j < window; 0: all of the past
   bool sparse = false;   // mixture of experts instead of the dense feed-forward
+  float attention_scale = 0;  // multiplies q.k in this layer; families always fill it
 };
 
 struct Recipe {
@@ -54,7 +55,7 @@ struct Recipe {
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   bool qk_norm = false;      // RMSNorm per head, before rope
   bool sinks = false;        // one learned logit per query head inside the softmax
-  float attention_scale = 0; // multiplies q.k
+  float attention_scale = 0; // the usual one; LayerRecipe::attention_scale is what a layer multiplies q.k by
 
   bool gated_ffn = true;     // down(act(gate x) * up x) instead of down(act(up x))
   ActivationKind activation = ActivationKind::kSilu;

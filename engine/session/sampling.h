@@ -1,38 +1,66 @@
-// Sampling from logits: repeat penalty, top-k, temperature, top-p, min-p. Never sorts the whole vocabulary.
+// Sampling from logits: repeat penalty, top-k, temperature, top-p, min-p. Never sorts the vocabulary: each filter is a
+// selection, O(vocab) expected.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "engine/base/status.h"
+
 namespace tally {
 
+// The filters apply in this order. Each keeps the most probable tokens (ties: the lower id counts as more probable).
 struct SamplerConfig {
-  double temperature = 0.8;
-  int32_t top_k = 40;
-  double top_p = 0.95;
-  double min_p = 0.05;
-  double repeat_penalty = 1.0;
-  int32_t repeat_last_n = 64;
+  double repeat_penalty = 1.0;   // 1: off. Of tokens among the last `repeat_last_n`, a positive logit is divided by it and
+                                 // another multiplied (Keskar et al. 2019, "CTRL", section 4.1)
+  int32_t repeat_last_n = 64;    // 0: none, -1: all
+  int32_t top_k = 40;            // 0: off
+  double temperature = 0.8;      // 0: greedy
+  double top_p = 0.95;           // 1: off; the fewest tokens whose probabilities (among the top k) reach it
+                                 // (Holtzman et al. 2020, "nucleus sampling"), at least one
+  double min_p = 0.05;           // 0: off; tokens at least this times as probable as the most probable one (Nguyen et al. 2024)
   uint64_t seed = 0;
+
+  // kBadInput naming the option and its range.
+  Status Validate() const;
 };
 
 class Sampler {
  public:
+  // `config` must be valid.
   explicit Sampler(const SamplerConfig& config);
   // The next token; `history` is the tokens so far (prompt included) for the repeat penalty. Temperature 0: the argmax,
-  // ties to the lower id. The same seed, logits and history give the same token on every machine.
+  // ties to the lower id. NaN counts as minus infinity. `logits` must not be empty.
+  // The same seed, logits and history give the same token on every machine: weights are integers (exp is computed here from
+  // additions and multiplications alone, then rounded to units of 2^-40 of the largest), so sums do not depend on order.
   int32_t Sample(std::span<const float> logits, std::span<const int32_t> history);
 
  private:
-  SamplerConfig config_;
-  uint64_t state_[4];
-  std::vector<float> penalised_;
   struct Candidate {
     float logit;
     int32_t id;
+    uint64_t weight;  // exp((logit - max) / temperature) in units of 2^-40
   };
-  std::vector<Candidate> candidates_;
+  static bool Above(const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+  }
+  std::span<const float> Penalise(std::span<const float> logits, std::span<const int32_t> history);
+  void KeepTopK(std::span<const float> logits, size_t k);
+  void Weigh(float max);
+  void KeepTopP();
+  void KeepMinP();
+  uint64_t Next();                   // xoshiro256**
+  uint64_t NextBelow(uint64_t n);    // uniform in [0, n)
+
+  SamplerConfig config_;
+  uint64_t state_[4];
+  std::vector<float> penalised_;
+  std::vector<Candidate> candidates_;  // by rising id
+  std::vector<Candidate> selection_;   // scratch of the selections
 };
+
+// The argmax, ties to the lower id; NaN counts as minus infinity.
+int32_t Argmax(std::span<const float> logits);
 
 }  // namespace tally

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "counters/site.h"
@@ -15,13 +16,16 @@
 
 namespace tally {
 
-// Every weight of a model in one arena of anonymous memory; each tensor and each expert slice starts on a page of its own.
+// Every weight of a model in one arena of anonymous memory; each tensor and each expert slice starts on a
+// page of its own.
 class PackedWeights {
  public:
-  // The view of a role's weight; an empty view where the model has none. layer -1 for roles outside the layers.
+  // The view of a role's weight; an empty view where the model has none. layer -1 for roles outside the
+  // layers.
   const WeightView& Get(Role role, int32_t layer = -1) const;
   // Indexed by WeightView::id; ready for Ledger::SetWeights.
   const std::vector<WeightInfo>& infos() const { return infos_; }
+  // Bytes of the arena. More than the sum of infos()' packed_bytes by what fills the last page of each slice.
   uint64_t packed_bytes() const { return packed_bytes_; }
   // Values of a buffer-like role that is small and read on the host (kRopeFactors). Empty where absent.
   std::span<const float> HostVector(Role role) const;
@@ -34,29 +38,36 @@ class PackedWeights {
     int32_t layer;
     WeightView view;
   };
-  std::vector<Entry> entries_;       // sorted by (layer, role)
+  std::vector<Entry> entries_;  // sorted by (layer, role)
+  std::vector<std::pair<Role, std::vector<float>>> host_vectors_;
   std::vector<WeightInfo> infos_;
   uint64_t packed_bytes_ = 0;
   WeightView none_;
 };
 
-// Bytes the packed weights of `spec` will take, before anything is allocated. Errors: a tensor type that cannot be run
-// (named), a shape that does not divide into blocks.
+// Bytes the packed weights of `spec` will take, before anything is allocated. Errors: a tensor type that
+// cannot be run (named), a shape that does not divide into blocks.
 Result<uint64_t> PlanPackedBytes(const Inventory& inventory, const ModelSpec& spec);
 
-using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;  // false: stop (kInterrupted)
+// Bytes of the file that have been read and packed so far; false: stop (kInterrupted). Called with rising
+// done_bytes, by one thread at a time, but not always by the one that called LoadWeights.
+using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
-// Reads (pread, in parallel on the team) and packs every binding of `spec`.
-Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress);
+// Reads (pread, in parallel on the team) and packs every binding of `spec`. Memory: PlanPackedBytes and a
+// staging buffer of a few MiB per thread.
+Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team,
+                                  const LoadProgress& progress);
 
-// The layout that a role's matrix is packed in: kRowMajor for tables only gathered from (untied embeddings, positions),
-// kVector for 1-D roles and expert biases, else kPanel16.
+// The layout that a role's matrix is packed in: kRowMajor for tables only gathered from (untied embeddings,
+// positions), kVector for 1-D roles and expert biases, else kPanel16.
 WeightLayout LayoutFor(Role role, const Recipe& recipe);
 
-// Packs rows [row_begin, row_begin + n) of one matrix (or expert slice): `src` holds those rows as stored, row_begin a multiple
-// of 16; `dst` is the slice's first byte. Rows beyond `rows` in the last panel become zero.
-void PackRows(DType dtype, WeightLayout layout, int64_t rows, int64_t cols, int64_t row_begin, int64_t n, const uint8_t* src,
-              uint8_t* dst);
-// The reverse, for reference kernels and tests: row `row` of a slice as f32 [cols]. (Defined in engine/kernels/unpack.h.)
+// Packs rows [row_begin, row_begin + n) of one matrix (or expert slice): `src` holds those rows as stored,
+// row_begin a multiple of 16; `dst` is the slice's first byte. Rows beyond `rows` in the last panel become
+// zero.
+void PackRows(DType dtype, WeightLayout layout, int64_t rows, int64_t cols, int64_t row_begin, int64_t n,
+              const uint8_t* src, uint8_t* dst);
+// The reverse, for reference kernels and tests: row `row` of a slice as f32 [cols]. (Defined in
+// engine/kernels/unpack.h.)
 
 }  // namespace tally

@@ -2,13 +2,16 @@
 //
 // A KV block holds C = kKvBlock absolute positions of every KV head of one layer. Per KV head h of a block, one after the
 // other:  K: [C/16][Dp][16] (lane = position), then V: [C][Dp], elements f32 or f16; Dp = head_dim rounded up to 16, the
-// padding zero. Blocks are zero-filled when allocated, so masked lanes multiply finite numbers.
+// padding zero. Blocks are zero-filled when allocated; the kernels here never let a masked position into the arithmetic.
 //
-// Each query handles the blocks in order of position. Per block, over all its C lanes (masked ones give exact zeros):
-//   s = (q.k, summed over d in order by fma) * scale; m = max over visible lanes; p = exp(s - m); l = sum p; o = sum p v
-// and the running (M, L, O) is rescaled when m exceeds M. So results do not depend on how the prompt was cut, on the other
-// rows of the batch or on the threads. Sinks (gpt-oss): L starts as exp(sink - M) with M = sink, O = 0: one more logit whose
-// column is dropped.
+// Each query handles the blocks in order of position, over the lanes of the block that it sees (the others count as p = 0;
+// a block without visible lanes changes nothing):
+//   s = (q.k, summed over d in order by fma) * scale; m = max s; p = exp(s - m); l = sum p; o = sum p v in order of position
+// and joins the block to the running (M, L, O):
+//   (a, b) = (exp(M - m), 1) if m > M, else (1, exp(m - M));  L = L a + l b, O = O a + o b, M = max(M, m)
+// the first block being taken as it is. Finally out = O / L. So results do not depend on how the prompt was cut, on the
+// other rows of the batch or on the threads, and blocks could be computed apart and joined later. Sinks (gpt-oss): M starts
+// as the sink and L as exp(sink - M) = 1, with O = 0: one more logit whose column is dropped.
 #pragma once
 
 #include "engine/kernels/op.h"
@@ -36,7 +39,8 @@ struct KvRow {
   int32_t position = 0;
 };
 
-// Writes the rows' keys and values (after rope) into their blocks.
+// Writes the rows' keys and values (after rope) into their blocks; f16 rounds to nearest even. No two rows may share a
+// table and position.
 struct KvStoreOp {
   static constexpr std::string_view kName = "kv_store";
   Mat<const float> k, v;               // [n, kv_heads * head_dim]
@@ -59,11 +63,16 @@ struct AttentionOp {
   int64_t window = 0;                  // position j visible to i iff 0 <= i - j < window; 0: all j <= i
   WeightView sinks;                    // [heads] or empty
   KvType type = KvType::kF32;
-  std::span<const KvRow> rows;         // [n]; a run of rows of one table with rising positions is handled together
+  std::span<const KvRow> rows;         // [n]; a run of rows of one table is handled together, fastest if positions rise by 1
   std::span<const KvTable> tables;
   Status Validate() const;
-  // Visible keys v = min(position + 1, window) per row: 4 v head_dim FLOPs a head (attention) with one multiply by the scale
-  // per score; softmax: per head v max, v subtracts, v exps, v adds, head_dim divides (sinks: one more exp, max, add, subtract).
+  // Plain softmax attention, a sum over rows of a function of the position alone: blocks and their joining are not in it
+  // (they are in Executed). With v = min(position + 1, window) visible keys, per row and query head:
+  //   attention  4 v head_dim FLOPs: q.k and p.v, each v head_dim fused multiply-adds from 0
+  //   softmax    v multiplies by the scale, v max, v subtracts, v adds; special: v exps, head_dim divides by the sum;
+  //              with sinks one more max, subtract, add and exp
+  // Bytes: KV read = 2 v kv_heads head_dim element_bytes per row (each row is charged its own reading, also where a tile of
+  // rows shares a block in cache), q read, out written, the sinks read once.
   Cost Useful() const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }

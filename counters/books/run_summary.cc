@@ -1,0 +1,160 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+
+#include "counters/books/books.h"
+
+namespace tally::books {
+namespace {
+
+constexpr int kByteRows[] = {static_cast<int>(ByteKind::kWeightsStored), static_cast<int>(ByteKind::kWeightsPacked),
+                             static_cast<int>(ByteKind::kKvRead), static_cast<int>(ByteKind::kKvWritten)};
+
+uint64_t NotNegative(int64_t n) { return n > 0 ? static_cast<uint64_t>(n) : 0; }
+
+double PerSecond(double n, double seconds) { return seconds > 0 ? n / seconds : 0; }
+
+void Print(std::string& out, const char* format, ...) __attribute__((format(printf, 2, 3)));
+void Print(std::string& out, const char* format, ...) {
+  char line[256];  // every line is bounded by its format: labels are ours, numbers have at most 27 characters
+  va_list arguments;
+  va_start(arguments, format);
+  const int n = std::vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  if (n > 0) out.append(line, std::min<size_t>(static_cast<size_t>(n), sizeof line - 1));
+}
+
+void PrintSpeed(std::string& out, const char* label, uint64_t tokens, double seconds, double rate) {
+  Print(out, "%-11s%12s tokens in%10.3f s", label, WithThousands(tokens).c_str(), seconds);
+  if (rate > 0) Print(out, "%14.2f tokens/s", rate);
+  out += '\n';
+}
+
+void PrintParameters(std::string& out, const char* label, double n, uint64_t total) {
+  Print(out, "  %-28s%20s", label, WithThousands(n).c_str());
+  if (total > 0) Print(out, "%10.2f %%", 100 * n / static_cast<double>(total));
+  out += '\n';
+}
+
+// The arithmetic a class of work ran in.
+std::string_view TypeOf(const RunFigures::Work& work) {
+  std::string_view type;
+  for (int a = 0; a < kAriths; ++a) {
+    if (work.useful_by_type[a] > 0) type = type.empty() ? kArithNames[a] : "mixed";
+  }
+  return type;
+}
+
+void PrintWork(std::string& out, std::string_view label, const RunFigures::Work& work) {
+  Print(out, "  %-14s%-6s%19s%19s%18s\n", std::string(label).c_str(), std::string(TypeOf(work)).c_str(),
+        WithThousands(work.useful).c_str(), WithThousands(work.executed).c_str(), WithThousands(work.special).c_str());
+}
+
+}  // namespace
+
+std::string WithThousands(uint64_t n) {
+  std::string digits = std::to_string(n);
+  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
+  return digits;
+}
+
+std::string WithThousands(double x) { return WithThousands(x > 0 ? static_cast<uint64_t>(std::llround(x)) : uint64_t{0}); }
+
+RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, const RunInput& input) {
+  RunFigures f;
+  f.prompt_tokens = input.prompt_tokens;
+  f.generated_tokens = input.generated_tokens;
+  f.prompt_seconds = input.prompt_seconds;
+  f.generate_seconds = input.generate_seconds;
+  f.prompt_tokens_per_second = PerSecond(static_cast<double>(input.prompt_tokens), input.prompt_seconds);
+  f.threads = input.threads;
+  f.target = input.target;
+  f.used_blas = input.used_blas;
+
+  const Account& decode = ledger.total(Phase::kDecode);
+  f.decode_steps = ledger.steps(Phase::kDecode);
+  f.decode_tokens = ledger.rows(Phase::kDecode);
+  f.decode_tokens_per_second = PerSecond(static_cast<double>(f.decode_tokens), input.generate_seconds);
+  const double tokens = f.decode_tokens > 0 ? static_cast<double>(f.decode_tokens) : 1;
+  for (int c = 0; c < kWorkClasses; ++c) {
+    RunFigures::Work& work = f.work[c];
+    const WorkClass work_class = static_cast<WorkClass>(c);
+    work.useful = static_cast<double>(decode.useful.Flops(work_class)) / tokens;
+    work.executed = static_cast<double>(decode.executed.Flops(work_class)) / tokens;
+    work.special = static_cast<double>(decode.useful.Special(work_class)) / tokens;
+    f.all.useful += work.useful;
+    f.all.executed += work.executed;
+    f.all.special += work.special;
+    for (int a = 0; a < kAriths; ++a) {
+      work.useful_by_type[a] = static_cast<double>(decode.useful.flops[c][a]) / tokens;
+      f.all.useful_by_type[a] += work.useful_by_type[a];
+    }
+  }
+  for (int k = 0; k < kByteKinds; ++k) f.bytes_per_token[k] = static_cast<double>(decode.useful.bytes[k]) / tokens;
+  const uint64_t moved = decode.useful.Bytes(ByteKind::kWeightsPacked) + decode.useful.Bytes(ByteKind::kKvRead) +
+                         decode.useful.Bytes(ByteKind::kKvWritten);
+  f.decode_gigabytes_per_second = PerSecond(static_cast<double>(moved), input.generate_seconds) / 1e9;
+
+  f.parameters = parameters;
+  if (f.decode_steps > 0) {
+    f.touched_per_decode_step = static_cast<double>(ledger.parameters_touched(Phase::kDecode)) / static_cast<double>(f.decode_steps);
+  }
+  f.touched_in_run = ledger.parameters_touched_ever();
+  for (const WeightInfo& w : ledger.weights()) f.tied = f.tied || w.kind == WeightInfo::Kind::kTiedEmbeddingHead;
+  f.bad_touches = ledger.bad_touches();
+  return f;
+}
+
+std::string RunSummary(const RunFigures& f) {
+  std::string out;
+  PrintSpeed(out, "prompt", NotNegative(f.prompt_tokens), f.prompt_seconds, f.prompt_tokens_per_second);
+  PrintSpeed(out, "decoded", f.decode_tokens, f.generate_seconds, f.decode_tokens_per_second);
+  Print(out, "%-11s%12s tokens%s\n", "generated", WithThousands(NotNegative(f.generated_tokens)).c_str(),
+        f.generated_tokens > 0 ? ", the first of them by the prompt's last row" : "");
+  if (f.threads > 0 || !f.target.empty()) {
+    out += "ran on";
+    if (f.threads > 0) Print(out, " %d thread%s", f.threads, f.threads == 1 ? "" : "s");
+    if (!f.target.empty()) Print(out, "%s %.40s kernels", f.threads > 0 ? "," : "", f.target.c_str());
+    out += '\n';
+  }
+  if (f.used_blas) out += "OpenBLAS ran: results may depend on the number of threads\n";
+
+  const uint64_t total = f.parameters.total;
+  Print(out, "\nparameters\n");
+  PrintParameters(out, "total", static_cast<double>(total), 0);
+  if (f.decode_steps > 0) PrintParameters(out, "touched per decode step", f.touched_per_decode_step, total);
+  PrintParameters(out, "touched in the whole run", static_cast<double>(f.touched_in_run), total);
+  PrintParameters(out, "active(all)", static_cast<double>(f.parameters.active_all), total);
+  PrintParameters(out, "active(head)", static_cast<double>(f.parameters.active_head), total);
+  PrintParameters(out, "active(none)", static_cast<double>(f.parameters.active_none), total);
+  out += "  all: embedding, positions and head counted; head: the head only; none: neither\n";
+  if (f.tied) out += "  embedding and head are one matrix (tied), counted once\n";
+  if (f.bad_touches > 0) {
+    Print(out, "  %s touches named no weight: the touched figures are wrong (a defect)\n", WithThousands(f.bad_touches).c_str());
+  }
+
+  if (f.decode_tokens == 0) {
+    out += "\nno decode step ran: nothing to say of a generated token\n";
+    return out;
+  }
+  Print(out, "\nper generated token (mean of %s), FLOPs\n", WithThousands(f.decode_tokens).c_str());
+  Print(out, "  %-14s%-6s%19s%19s%18s\n", "", "type", "useful", "executed", "special");
+  for (int c = 0; c < kWorkClasses; ++c) {
+    const RunFigures::Work& work = f.work[c];
+    if (work.useful > 0 || work.executed > 0 || work.special > 0) PrintWork(out, kWorkClassNames[c], work);
+  }
+  PrintWork(out, "all", f.all);
+  out += "  special: exp, divide, sqrt and their like, counted beside the FLOPs\n";
+
+  Print(out, "\nper generated token, bytes\n");
+  for (const int k : kByteRows) {
+    Print(out, "  %-28s%20s\n", std::string(kByteKindNames[k]).c_str(), WithThousands(f.bytes_per_token[k]).c_str());
+  }
+  if (f.decode_gigabytes_per_second > 0) {
+    Print(out, "  %-28s%20.2f GB/s\n", "packed weights and KV", f.decode_gigabytes_per_second);
+  }
+  return out;
+}
+
+}  // namespace tally::books

@@ -1,0 +1,150 @@
+#include "counters/ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tally {
+namespace {
+
+// Sites come from the graph, never from a file; the bound only keeps a wild layer number from asking for memory.
+constexpr int32_t kMaxLayers = 1 << 16;
+
+size_t SiteIndex(Site site) {
+  return static_cast<size_t>(site.layer + 1) * kComponents + static_cast<size_t>(site.component);
+}
+
+}  // namespace
+
+Account& Account::operator+=(const Account& o) {
+  useful += o.useful;
+  executed += o.executed;
+  ops += o.ops;
+  return *this;
+}
+
+void Ledger::SetWeights(std::vector<WeightInfo> weights) {
+  weights_ = std::move(weights);
+  Reset();
+}
+
+void Ledger::Reset() {
+  first_slice_.clear();
+  slices_.clear();
+  size_t n_slices = 0;
+  int32_t last_layer = -1;
+  for (const WeightInfo& w : weights_) {
+    first_slice_.push_back(n_slices);
+    n_slices += w.slices;
+    last_layer = std::max(last_layer, w.layer);
+  }
+  slices_.resize(n_slices);
+  epoch_ = 0;
+  open_ = false;
+  touched_ever_ = bad_touches_ = 0;
+  last_ = {};
+  for (int p = 0; p < 2; ++p) {
+    totals_[p] = {};
+    steps_[p] = rows_[p] = logit_rows_[p] = touched_[p] = 0;
+    // Room for every layer that has a weight, so that charging does not allocate.
+    sites_[p].assign((static_cast<size_t>(std::clamp(last_layer, -1, kMaxLayers)) + 2) * kComponents, Account{});
+  }
+}
+
+void Ledger::BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows) {
+  if (open_) EndStep();
+  open_ = true;
+  last_ = {};
+  last_.phase = phase;
+  last_.rows = rows;
+  last_.logit_rows = logit_rows;
+  if (++epoch_ == 0) {  // after 2^32 steps old marks would look new
+    for (SliceState& s : slices_) {
+      s.whole_epoch = s.partial_epoch = 0;
+      std::fill(s.row_epoch.begin(), s.row_epoch.end(), 0);
+    }
+    epoch_ = 1;
+  }
+}
+
+void Ledger::Charge(Site site, std::string_view /*op*/, const Cost& useful, const Cost& executed,
+                    std::span<const WeightTouch> touches) {
+  if (!open_) BeginStep(Phase::kPrefill, 0, 0);  // an op run on its own (a test, a bench) is a step of no rows
+  last_.account.useful += useful;
+  last_.account.executed += executed;
+  ++last_.account.ops;
+  std::vector<Account>& sites = sites_[static_cast<int>(last_.phase)];
+  site.layer = std::clamp(site.layer, -1, kMaxLayers);
+  const size_t at = SiteIndex(site);
+  if (at >= sites.size()) sites.resize((static_cast<size_t>(site.layer) + 2) * kComponents);
+  sites[at].useful += useful;
+  sites[at].executed += executed;
+  ++sites[at].ops;
+  for (const WeightTouch& t : touches) Touch(t);
+}
+
+void Ledger::Touch(const WeightTouch& t) {
+  if (t.row_begin == t.row_end) return;
+  if (t.id >= weights_.size() || t.slice >= weights_[t.id].slices || t.row_begin > t.row_end || t.row_end > weights_[t.id].rows) {
+    ++bad_touches_;
+    return;
+  }
+  const WeightInfo& w = weights_[t.id];
+  SliceState& s = slices_[first_slice_[t.id] + t.slice];
+  if (s.whole_epoch == epoch_) return;  // this step has read all of it
+  if (t.row_begin == 0 && t.row_end == w.rows) {
+    const uint64_t before = s.partial_epoch == epoch_ ? s.rows : 0;
+    s.whole_epoch = epoch_;
+    last_.parameters_touched += (w.rows - before) * w.cols;
+    touched_ever_ += (w.rows - s.rows_ever) * w.cols;
+    s.rows_ever = w.rows;
+    return;
+  }
+  last_.parameters_touched += TouchRows(w, s, t.row_begin, t.row_end) * w.cols;
+}
+
+// Marks rows [begin, end) of a slice that this step has not read as a whole; returns how many of them are new to the step.
+uint64_t Ledger::TouchRows(const WeightInfo& w, SliceState& s, uint32_t begin, uint32_t end) {
+  if (s.row_epoch.empty()) s.row_epoch.resize(w.rows);
+  if (s.partial_epoch != epoch_) {
+    s.partial_epoch = epoch_;
+    s.rows = 0;
+  }
+  uint64_t fresh = 0;
+  for (uint32_t r = begin; r < end; ++r) {
+    fresh += s.row_epoch[r] != epoch_;
+    s.row_epoch[r] = epoch_;
+  }
+  s.rows += fresh;
+  if (s.rows == w.rows) s.whole_epoch = epoch_;
+  if (s.rows_ever < w.rows) {
+    if (s.row_ever.empty()) s.row_ever.resize(w.rows);
+    uint64_t first_time = 0;
+    for (uint32_t r = begin; r < end; ++r) {
+      first_time += !s.row_ever[r];
+      s.row_ever[r] = true;
+    }
+    s.rows_ever += first_time;
+    touched_ever_ += first_time * w.cols;
+  }
+  return fresh;
+}
+
+void Ledger::EndStep() {
+  if (!open_) return;
+  open_ = false;
+  const int p = static_cast<int>(last_.phase);
+  totals_[p] += last_.account;
+  ++steps_[p];
+  rows_[p] += last_.rows;
+  logit_rows_[p] += last_.logit_rows;
+  touched_[p] += last_.parameters_touched;
+}
+
+const Account& Ledger::at(Phase p, Site site) const {
+  static const Account kNothing{};
+  const std::vector<Account>& sites = sites_[static_cast<int>(p)];
+  if (site.layer < -1 || SiteIndex(site) >= sites.size()) return kNothing;
+  return sites[SiteIndex(site)];
+}
+
+}  // namespace tally

@@ -1,0 +1,87 @@
+#include "engine/api/npy.h"
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace tally {
+namespace {
+
+// One length whatever the shape, so that the number of rows can be filled in at the end.
+constexpr size_t kHeaderBytes = 128;
+static_assert(std::endian::native == std::endian::little, "rows are written as they lie in memory");
+
+std::string Reason() { return errno != 0 ? std::strerror(errno) : "unknown error"; }
+
+}  // namespace
+
+Result<NpyWriter> NpyWriter::Create(const std::string& path, int64_t cols) {
+  NpyWriter writer;
+  writer.path_ = path;
+  writer.cols_ = cols;
+  errno = 0;
+  writer.file_.reset(std::fopen(path.c_str(), "wb"));
+  if (writer.file_ == nullptr) return BadInput(path + ": cannot be created: " + Reason());
+  TALLY_RETURN_IF_ERROR(writer.WriteHeader());
+  return writer;
+}
+
+Result<NpyWriter> NpyWriter::Reopen(const std::string& path, int64_t rows, int64_t cols) {
+  NpyWriter writer;
+  writer.path_ = path;
+  writer.rows_ = rows;
+  writer.cols_ = cols;
+  errno = 0;
+  writer.file_.reset(std::fopen(path.c_str(), "r+b"));
+  if (writer.file_ == nullptr) return BadInput(path + ": cannot be opened for writing: " + Reason());
+  if (std::fseek(writer.file_.get(), 0, SEEK_END) != 0) return writer.Failed("cannot be written");
+  return writer;
+}
+
+Status NpyWriter::Failed(const char* what) {
+  Status status = BadInput(path_ + ": " + what + ": " + Reason());
+  file_.reset();
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
+  return status;
+}
+
+Status NpyWriter::WriteHeader() {
+  std::string header("\x93NUMPY\x01\x00", 8);
+  header += static_cast<char>((kHeaderBytes - 10) & 255);
+  header += static_cast<char>((kHeaderBytes - 10) >> 8);
+  header += "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(rows_) + ", " + std::to_string(cols_) + "), }";
+  header.resize(kHeaderBytes - 1, ' ');
+  header += '\n';
+  errno = 0;
+  if (std::fwrite(header.data(), 1, header.size(), file_.get()) != header.size()) return Failed("cannot be written");
+  return {};
+}
+
+Status NpyWriter::Append(Mat<const float> rows) {
+  if (rows.cols != cols_) {
+    return InternalError(path_ + ": rows of " + std::to_string(rows.cols) + " values in an array of " + std::to_string(cols_));
+  }
+  errno = 0;
+  for (int64_t r = 0; r < rows.rows; ++r) {
+    const size_t n = static_cast<size_t>(rows.cols);
+    if (std::fwrite(rows.Row(r), sizeof(float), n, file_.get()) != n) return Failed("cannot be written");
+  }
+  rows_ += rows.rows;
+  return {};
+}
+
+Status NpyWriter::Close() {
+  errno = 0;
+  if (std::fseek(file_.get(), 0, SEEK_SET) != 0) {
+    return Failed(errno == ESPIPE ? "the number of rows cannot be filled in" : "cannot be written");
+  }
+  TALLY_RETURN_IF_ERROR(WriteHeader());
+  errno = 0;
+  if (std::fclose(file_.release()) != 0) return Failed("cannot be written");
+  return {};
+}
+
+}  // namespace tally

@@ -1,0 +1,198 @@
+#include "engine/api/speed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "engine/api/scoped_sequence.h"
+#include "engine/machine/machine.h"
+
+namespace tally {
+namespace {
+
+constexpr int64_t kVerifiedPrefix = 32;
+constexpr uint64_t kRoofBytes = uint64_t{1} << 30;  // far beyond any last-level cache
+
+uint64_t Mix(uint64_t x) {  // splitmix64's finaliser (Steele, Lea, Flood 2014)
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+double Median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  const size_t n = x.size();
+  return n == 0 ? 0 : n % 2 == 1 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+// A sequence, and the logits of its last token.
+class Run {
+ public:
+  static Result<Run> Begin(Engine& engine) {
+    TALLY_ASSIGN_OR_RETURN(ScopedSequence sequence, ScopedSequence::New(engine));
+    return Run(engine, std::move(sequence));
+  }
+
+  // Steps through `tokens` in pieces of at most `piece`.
+  Status Push(std::span<const int32_t> tokens, int64_t piece, const SpeedOptions& options) {
+    std::vector<BatchRow> rows;
+    while (!tokens.empty()) {
+      if (options.interrupted && options.interrupted()) return {StatusCode::kInterrupted, "interrupted"};
+      rows.clear();
+      for (const int32_t token : tokens.first(std::min(tokens.size(), static_cast<size_t>(piece)))) {
+        rows.push_back({token, sequence_.id(), false});
+      }
+      tokens = tokens.subspan(rows.size());
+      rows.back().want_logits = tokens.empty();
+      TALLY_ASSIGN_OR_RETURN(last_, engine_->Step(rows));
+    }
+    return {};
+  }
+  std::span<const float> last() const { return {last_.Row(0), static_cast<size_t>(last_.cols)}; }
+
+ private:
+  Run(Engine& engine, ScopedSequence sequence) : engine_(&engine), sequence_(std::move(sequence)) {}
+  Engine* engine_;
+  ScopedSequence sequence_;
+  Mat<const float> last_;
+};
+
+// Engine errors already say so where a logit is not finite; this checks that the two ways of running agree.
+Result<std::string> Verify(Engine& engine, std::span<const int32_t> prompt, const SpeedOptions& options) {
+  const auto prefix = prompt.first(std::min<size_t>(prompt.size(), kVerifiedPrefix));
+  std::vector<float> expected;
+  {
+    TALLY_ASSIGN_OR_RETURN(Run whole, Run::Begin(engine));
+    TALLY_RETURN_IF_ERROR(whole.Push(prefix, engine.max_batch(), options));
+    expected.assign(whole.last().begin(), whole.last().end());
+  }
+  TALLY_ASSIGN_OR_RETURN(Run single, Run::Begin(engine));
+  TALLY_RETURN_IF_ERROR(single.Push(prefix, 1, options));
+  const std::span<const float> got = single.last();
+  const auto finite = [](float x) { return std::isfinite(x); };
+  if (!std::all_of(expected.begin(), expected.end(), finite) || !std::all_of(got.begin(), got.end(), finite)) {
+    return InternalError("the benchmark's outputs are wrong: logits that are not finite");
+  }
+  if (std::all_of(expected.begin(), expected.end(), [&](float x) { return x == expected[0]; })) {
+    return InternalError("the benchmark's outputs are wrong: all logits are equal");
+  }
+  const std::string tokens = std::to_string(prefix.size()) + " tokens in one piece and one by one: ";
+  if (Argmax(expected) != Argmax(got)) {
+    return InternalError("the benchmark's outputs are wrong: " + tokens + "greedy tokens " + std::to_string(Argmax(expected)) +
+                         " and " + std::to_string(Argmax(got)));
+  }
+  const bool same_bits = std::memcmp(expected.data(), got.data(), got.size_bytes()) == 0;
+  if (!same_bits && !engine.used_blas()) {
+    return InternalError("the benchmark's outputs are wrong: " + tokens + "the logits differ");
+  }
+  return tokens + (same_bits ? "the same logits, bit for bit" : "the same greedy token");
+}
+
+Account Charged(Engine& engine) {
+  Account all = engine.ledger().total(Phase::kPrefill);
+  all += engine.ledger().total(Phase::kDecode);
+  return all;
+}
+
+struct Samples {
+  std::vector<double> bandwidth, f32, bf16, int8, narrow, prefill, prefill_ratio, decode, decode_ratio;
+};
+
+// One prefill and decode; fills the FLOPs and bytes of the report (the same in every repetition) and its times.
+struct Times {
+  double prefill = 0, decode = 0;
+};
+Result<Times> RunOnce(Engine& engine, std::span<const int32_t> prompt, const SpeedOptions& options, SpeedReport& report) {
+  Times times;
+  TALLY_ASSIGN_OR_RETURN(Run run, Run::Begin(engine));
+  engine.ledger().Reset();
+  double begin = MonotonicSeconds();
+  TALLY_RETURN_IF_ERROR(run.Push(prompt, engine.max_batch(), options));
+  times.prefill = MonotonicSeconds() - begin;
+  const Cost prefill = Charged(engine).useful;
+  report.prefill_flops = 0;
+  for (int a = 0; a < kAriths; ++a) {
+    report.prefill_flops_by_type[a] = static_cast<double>(prefill.flops[static_cast<int>(WorkClass::kLinear)][a] +
+                                                          prefill.flops[static_cast<int>(WorkClass::kAttention)][a]);
+    report.prefill_flops += report.prefill_flops_by_type[a];
+  }
+  engine.ledger().Reset();
+  begin = MonotonicSeconds();
+  for (int64_t i = 0; i < options.generate; ++i) {
+    const int32_t next = Argmax(run.last());
+    TALLY_RETURN_IF_ERROR(run.Push({&next, 1}, 1, options));
+  }
+  times.decode = MonotonicSeconds() - begin;
+  const Cost decode = Charged(engine).useful;
+  report.decode_bytes = static_cast<double>(decode.Bytes(ByteKind::kWeightsPacked) + decode.Bytes(ByteKind::kKvRead) +
+                                            decode.Bytes(ByteKind::kKvWritten)) /
+                        static_cast<double>(std::max<int64_t>(1, options.generate));
+  return times;
+}
+
+Result<AnonymousMemory> RoofMemory() {
+  const uint64_t bytes = std::min(kRoofBytes, AvailableMemoryBytes() / 4);
+  TALLY_ASSIGN_OR_RETURN(AnonymousMemory memory, AnonymousMemory::Allocate(bytes, true));
+  for (size_t i = 0; i < memory.size(); i += 64) memory.data()[i] = static_cast<uint8_t>(i >> 6);  // pages of our own, not the zero page
+  return memory;
+}
+
+}  // namespace
+
+Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
+  const int64_t context = engine.model().memory_plan().context;
+  if (options.prompt < 1 || options.generate < 1 || options.repetitions < 1) {
+    return BadInput("a benchmark needs at least one prompt token, one generated token and one repetition");
+  }
+  if (options.prompt > context || options.generate > context - options.prompt) {
+    return BadInput("a prompt of " + std::to_string(options.prompt) + " tokens and " + std::to_string(options.generate) +
+                    " generated ones do not fit the context of " + std::to_string(context));
+  }
+  std::vector<int32_t> prompt;
+  for (int64_t i = 0; i < options.prompt; ++i) {
+    prompt.push_back(static_cast<int32_t>(Mix(options.seed * 0x9e3779b9u + static_cast<uint64_t>(i)) %
+                                          static_cast<uint64_t>(engine.model().recipe().vocab)));
+  }
+  SpeedReport report;
+  TALLY_ASSIGN_OR_RETURN(report.verified, Verify(engine, prompt, options));
+  TALLY_ASSIGN_OR_RETURN([[maybe_unused]] const Times warm, RunOnce(engine, prompt, options, report));
+  report.peak_resident = PeakResidentBytes();
+
+  TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory());
+  Team team(engine.threads());
+  Samples s;
+  for (int32_t i = 0; i < options.repetitions; ++i) {
+    if (options.interrupted && options.interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
+    const double bandwidth = ReadBandwidth(team, {memory.data(), memory.size()}, options.roof_seconds);
+    const ArithmeticPeaks peaks = MeasurePeaks(team, options.roof_seconds);
+    TALLY_ASSIGN_OR_RETURN(const Times times, RunOnce(engine, prompt, options, report));
+    s.bandwidth.push_back(bandwidth);
+    s.f32.push_back(peaks.f32);
+    s.bf16.push_back(peaks.bf16);
+    s.int8.push_back(peaks.int8);
+    s.narrow.push_back(peaks.int8_narrow);
+    report.peaks = peaks;  // for the names of the instructions
+    const double by_type[kAriths] = {peaks.f32, peaks.bf16 > 0 ? peaks.bf16 : peaks.f32, peaks.int8};
+    double at_peak = 0;
+    for (int a = 0; a < kAriths; ++a) at_peak += by_type[a] > 0 ? report.prefill_flops_by_type[a] / by_type[a] : 0;
+    s.prefill.push_back(static_cast<double>(options.prompt) / times.prefill);
+    s.prefill_ratio.push_back(at_peak / times.prefill);
+    s.decode.push_back(static_cast<double>(options.generate) / times.decode);
+    s.decode_ratio.push_back(report.decode_bytes * static_cast<double>(options.generate) / times.decode / bandwidth);
+  }
+  report.bandwidth = Median(s.bandwidth);
+  report.peaks.f32 = Median(s.f32);
+  report.peaks.bf16 = Median(s.bf16);
+  report.peaks.int8 = Median(s.int8);
+  report.peaks.int8_narrow = Median(s.narrow);
+  report.prefill_tokens_per_second = Median(s.prefill);
+  report.prefill_ratio = Median(s.prefill_ratio);
+  report.decode_tokens_per_second = Median(s.decode);
+  report.decode_ratio = Median(s.decode_ratio);
+  return report;
+}
+
+}  // namespace tally

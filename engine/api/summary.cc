@@ -1,0 +1,23 @@
+#include "engine/api/summary.h"
+
+namespace tally {
+
+books::RunFigures MeasureRun(Engine& engine, const GenerateResult& result) {
+  const auto& p = engine.model().parameters();
+  books::ParameterCounts parameters;
+  parameters.total = p.total;
+  parameters.active_all = p.active_all;
+  parameters.active_head = p.active_head;
+  parameters.active_none = p.active_none;
+  books::RunInput input;
+  input.prompt_tokens = result.prompt_tokens;
+  input.generated_tokens = static_cast<int64_t>(result.tokens.size());
+  input.prompt_seconds = result.prompt_seconds;
+  input.generate_seconds = result.generate_seconds;
+  input.threads = engine.threads();
+  input.target = engine.target();
+  input.used_blas = engine.used_blas();
+  return books::MeasureRun(engine.ledger(), parameters, input);
+}
+
+}  // namespace tally

@@ -1,0 +1,47 @@
+// Full-size GGUF checkpoints of public models with random weights: true names, shapes and types, noise of a sane scale. They
+// time engines on the same file and fill memory as the real ones do; what they say is nonsense.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/base/dtype.h"
+#include "engine/base/status.h"
+
+namespace tally {
+
+struct SynthOptions {
+  DType type = DType::kBF16;   // of the matrices; gpt-oss's experts are MXFP4 whatever it is, vectors and routers F32
+  uint64_t seed = 0;
+  std::string vocab_from;      // a GGUF whose tokenizer is copied, padded to the model's vocabulary; empty: no tokenizer
+  std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // false: stop, kInterrupted
+};
+
+struct SynthReport {
+  uint64_t tensors = 0;
+  uint64_t parameters = 0;     // elements of learned tensors (rope factors are a buffer)
+  uint64_t bytes = 0;          // of the file
+};
+
+// gpt-oss-20b, llama-3.2-1b, llama-3.1-8b, gpt2, gpt2-xl
+std::span<const std::string_view> SynthModels();
+
+// Element types that weights can be written in, by name ("Q8_0", case ignored). kBadInput lists them.
+Result<DType> ParseSynthType(std::string_view name);
+
+// The same model, options and seed give the same bytes on every machine. Errors: an unknown model, a vocabulary that does not
+// fit, a full disk (the partial file is removed).
+Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options);
+
+// The same with a smaller network: `layers` layers and, above 0, `vocab` words (for tests).
+struct SynthSize {
+  int32_t layers = 0;          // 0: the model's own
+  int32_t vocab = 0;
+};
+Result<SynthReport> SynthesizeReduced(std::string_view model, SynthSize size, const std::string& path,
+                                      const SynthOptions& options);
+
+}  // namespace tally

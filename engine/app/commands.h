@@ -1,0 +1,22 @@
+// The subcommands: each adds its options to the command line and says what to run.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace tally::app {
+
+// Runs after parsing; gives the exit code.
+using Action = std::function<int()>;
+
+Action AddRun(CLI::App& app);
+Action AddLogits(CLI::App& app);
+Action AddTokenize(CLI::App& app);
+Action AddInspect(CLI::App& app);
+Action AddSynth(CLI::App& app);
+Action AddBench(CLI::App& app);
+
+}  // namespace tally::app

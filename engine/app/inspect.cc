@@ -1,0 +1,175 @@
+// tally inspect: what a checkpoint holds.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <variant>
+
+#include "engine/api/inspect.h"
+#include "engine/api/summary.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/json.h"
+
+namespace tally::app {
+namespace {
+
+constexpr size_t kShownElements = 8, kShownCharacters = 100;
+
+struct Flags {
+  std::string model;
+  bool full = false, json = false;
+};
+
+template <class T>
+inline constexpr bool kIsVector = false;
+template <class T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
+
+template <class T>
+std::string ScalarText(const T& x, bool full) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return x ? "true" : "false";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    size_t n = std::min(x.size(), full ? x.size() : kShownCharacters);
+    while (n < x.size() && n > 0 && (static_cast<unsigned char>(x[n]) & 0xc0) == 0x80) --n;  // whole characters
+    const std::string more = n < x.size() ? "... (" + std::to_string(x.size()) + " bytes)" : "";
+    return "\"" + Printable(std::string_view(x).substr(0, n)) + "\"" + more;
+  } else {
+    return Json(x).dump();
+  }
+}
+
+std::string ValueText(const MetaValue& value, bool full) {
+  return std::visit(
+      [&](const auto& x) -> std::string {
+        using T = std::decay_t<decltype(x)>;
+        if constexpr (kIsVector<T>) {
+          const size_t shown = full ? x.size() : std::min(x.size(), kShownElements);
+          std::string out = "[";
+          for (size_t i = 0; i < shown; ++i) {
+            out += (i > 0 ? ", " : "") + ScalarText<typename T::value_type>(x[i], full);
+          }
+          return out + (shown < x.size() ? ", ... (" + std::to_string(x.size()) + " elements)]" : "]");
+        } else {
+          return ScalarText<T>(x, full);
+        }
+      },
+      value);
+}
+
+Json ValueJson(const MetaValue& value, bool full) {
+  return std::visit(
+      [&](const auto& x) -> Json {
+        using T = std::decay_t<decltype(x)>;
+        if constexpr (kIsVector<T>) {
+          const size_t shown = full ? x.size() : std::min(x.size(), kShownElements);
+          Json first = Json::array();
+          for (size_t i = 0; i < shown; ++i) first.push_back(static_cast<typename T::value_type>(x[i]));
+          if (shown == x.size()) return first;
+          return {{"elements", x.size()}, {"first", first}};
+        } else {
+          return x;
+        }
+      },
+      value);
+}
+
+std::string ShapeText(const std::vector<uint64_t>& shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return out + "]";
+}
+
+std::string Pad(std::string text, size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
+std::string RecipeText(const Recipe& r) {
+  std::string out = r.family + ": " + std::to_string(r.n_layers) + " layers, width " + std::to_string(r.d_model) + ", " +
+                    std::to_string(r.n_heads) + " heads of " + std::to_string(r.head_dim);
+  if (r.n_kv_heads != r.n_heads) out += " (" + std::to_string(r.n_kv_heads) + " for keys and values)";
+  if (r.n_experts > 0) {
+    out += ", " + std::to_string(r.n_experts) + " experts of " + std::to_string(r.d_expert) + ", " + std::to_string(r.top_k) + " active";
+  } else {
+    out += ", feed-forward " + std::to_string(r.d_ff);
+  }
+  return out + ", vocabulary " + std::to_string(r.vocab) + ", context " + std::to_string(r.context);
+}
+
+void PrintText(const Inspection& x, const Flags& flags) {
+  const Inventory& inv = x.inventory;
+  uint64_t size = 0;
+  for (const InventoryFile& f : inv.files) size += f.size;
+  Print(Printable(inv.path) + "\n");
+  Print(std::string(inv.format == FileFormat::kGguf ? "GGUF" : "Hugging Face") + ", " + std::to_string(inv.files.size()) +
+        (inv.files.size() == 1 ? " file, " : " files, ") + HumanBytes(size) + "\n");
+  Print(x.runnable.ok() ? RecipeText(x.recipe) + "\n" : "cannot be run: " + Printable(x.runnable.message()) + "\n");
+
+  Print("\nmetadata (" + std::to_string(inv.metadata.values().size()) + ")\n");
+  size_t width = 0;
+  for (const auto& [key, value] : inv.metadata.values()) width = std::max(width, std::min<size_t>(Printable(key).size(), 48));
+  for (const auto& [key, value] : inv.metadata.values()) Print("  " + Pad(Printable(key), width) + "  " + ValueText(value, flags.full) + "\n");
+
+  Print("\ntensors (" + std::to_string(inv.tensors.size()) + ")\n");
+  width = 0;
+  for (const StoredTensor& t : inv.tensors) width = std::max(width, std::min<size_t>(Printable(t.name).size(), 60));
+  for (const StoredTensor& t : inv.tensors) {
+    Print("  " + Pad(Printable(t.name), width) + "  " + Pad(std::string(DTypeName(t.dtype)), 6) + " " + Pad(ShapeText(t.shape), 22) + " " +
+          books::WithThousands(t.bytes) + "\n");
+  }
+  Print("\ntotal: " + std::to_string(inv.tensors.size()) + " tensors, " + books::WithThousands(x.elements) + " elements, " +
+        books::WithThousands(x.bytes) + " bytes (" + HumanBytes(x.bytes) + ")\n");
+  for (const auto& t : x.types) {
+    Print("  " + Pad(std::string(DTypeName(t.dtype)), 6) + " " + std::to_string(t.tensors) + " tensors, " +
+          books::WithThousands(t.elements) + " elements, " + books::WithThousands(t.bytes) + " bytes\n");
+  }
+}
+
+Json Document(const Inspection& x, const Flags& flags) {
+  const Inventory& inv = x.inventory;
+  Json files = Json::array(), metadata = Json::object(), tensors = Json::array(), types = Json::array();
+  for (const InventoryFile& f : inv.files) files.push_back({{"path", f.path}, {"bytes", f.size}});
+  for (const auto& [key, value] : inv.metadata.values()) metadata[key] = ValueJson(value, flags.full);
+  for (const StoredTensor& t : inv.tensors) {
+    tensors.push_back({{"name", t.name}, {"type", DTypeName(t.dtype)}, {"shape", t.shape}, {"elements", t.elements()},
+                       {"bytes", t.bytes}, {"file", t.file}, {"offset", t.offset}});
+  }
+  for (const auto& t : x.types) {
+    types.push_back({{"type", DTypeName(t.dtype)}, {"tensors", t.tensors}, {"elements", t.elements}, {"bytes", t.bytes}});
+  }
+  Json document = {{"model", flags.model},
+                   {"format", inv.format == FileFormat::kGguf ? "gguf" : "huggingface"},
+                   {"family", x.runnable.ok() ? Json(x.recipe.family) : Json(nullptr)}};
+  if (!x.runnable.ok()) document["cannot_be_run"] = x.runnable.message();
+  document["files"] = files;
+  document["metadata"] = metadata;
+  document["tensors"] = tensors;
+  document["totals"] = {{"tensors", inv.tensors.size()}, {"elements", x.elements}, {"bytes", x.bytes}, {"by_type", types}};
+  return document;
+}
+
+Status Run(const Flags& flags) {
+  TALLY_ASSIGN_OR_RETURN(const Inspection inspection, InspectCheckpoint(flags.model));
+  if (flags.json) {
+    PrintJson(Document(inspection, flags));
+  } else {
+    PrintText(inspection, flags);
+  }
+  return {};
+}
+
+}  // namespace
+
+Action AddInspect(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("inspect", "What a checkpoint holds: metadata, tensors, totals");
+  c->add_option("MODEL", flags->model, "GGUF file or Hugging Face directory")->required();
+  c->add_flag("--full", flags->full, "long strings and arrays in full");
+  c->add_flag("--json", flags->json, "one JSON document on standard output");
+  return [flags] { return Report(Run(*flags)); };
+}
+
+}  // namespace tally::app

@@ -1,0 +1,30 @@
+#include "engine/app/json.h"
+
+#include <cmath>
+
+#include "engine/app/console.h"
+#include "engine/machine/machine.h"
+
+namespace tally::app {
+
+void PrintJson(const Json& document) { Print(document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
+
+Json Number(double x) {
+  if (x >= 0 && x < 0x1p63 && x == std::floor(x)) return static_cast<uint64_t>(x);
+  return x;
+}
+
+Json ParametersJson(const books::RunFigures& f) {
+  return {{"total", f.parameters.total},
+          {"touched", Number(f.touched_per_decode_step)},
+          {"touched_in_run", f.touched_in_run},
+          {"active", {{"all", f.parameters.active_all}, {"head", f.parameters.active_head}, {"none", f.parameters.active_none}}}};
+}
+
+Json MemoryJson(const Model& model) {
+  const MemoryPlan& plan = model.memory_plan();
+  return {{"packed_weights", plan.packed_weights}, {"kv", plan.kv}, {"scratch", plan.scratch}, {"planned", plan.total()},
+          {"peak_resident", PeakResidentBytes()}};
+}
+
+}  // namespace tally::app

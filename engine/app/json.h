@@ -1,0 +1,21 @@
+// JSON documents of the commands.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "engine/api/summary.h"
+#include "engine/api/tally.h"
+
+namespace tally::app {
+
+using Json = nlohmann::ordered_json;  // keys in the order written
+
+// The document as the one on standard output, with a newline. Bytes that are no UTF-8 become U+FFFD.
+void PrintJson(const Json& document);
+// A whole number where the value is one.
+Json Number(double x);
+
+Json ParametersJson(const books::RunFigures& figures);
+Json MemoryJson(const Model& model);
+
+}  // namespace tally::app

@@ -1,0 +1,145 @@
+// tally logits: the logits of every position of given tokens.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/api/logits.h"
+#include "engine/api/npy.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+#include "engine/app/json.h"
+#include "engine/app/options.h"
+
+namespace tally::app {
+namespace {
+
+constexpr int kShown = 5;
+constexpr int64_t kPiece = 64;  // rows of a step: all their logits are kept until they are written
+
+struct Flags {
+  ModelFlags model;
+  std::optional<std::string> tokens, tokens_file, out, dump;
+  bool json = false, explain = false;
+};
+
+// The `kShown` greatest, greatest first; ties to the lower id.
+std::vector<int32_t> Top(std::span<const float> logits) {
+  std::vector<int32_t> best;
+  const auto above = [&](int32_t a, int32_t b) {
+    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    return x > y || (x == y && a < b);
+  };
+  for (int32_t id = 0; id < static_cast<int32_t>(logits.size()); ++id) {
+    if (best.size() == kShown && !above(id, best.back())) continue;
+    if (best.size() == kShown) best.pop_back();
+    best.insert(std::upper_bound(best.begin(), best.end(), id, above), id);
+  }
+  return best;
+}
+
+Result<int> Run(const Flags& flags) {
+  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
+  if (flags.tokens.has_value() == flags.tokens_file.has_value()) {
+    return BadInput("give the tokens once: --tokens 1,2,3 or --tokens-file FILE");
+  }
+  std::string text;
+  if (flags.tokens) {
+    text = *flags.tokens;
+  } else {
+    TALLY_ASSIGN_OR_RETURN(text, ReadText(*flags.tokens_file));
+  }
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, ParseTokens(text, flags.tokens ? "--tokens" : *flags.tokens_file));
+  if (load.context == 0) load.context = static_cast<int64_t>(tokens.size());
+  load.max_batch = std::min<int64_t>(kPiece, static_cast<int64_t>(tokens.size()));
+  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
+  TALLY_RETURN_IF_ERROR(CheckTokens(*loaded.model, tokens));
+  Engine& engine = *loaded.engine;
+  if (flags.explain) engine.EnableExplain();
+
+  std::optional<NpyWriter> out;
+  if (flags.out) {
+    TALLY_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::Create(*flags.out, loaded.model->recipe().vocab));
+    out.emplace(std::move(writer));
+  }
+  std::optional<OpDump> dump;
+  if (flags.dump) {
+    TALLY_ASSIGN_OR_RETURN(OpDump created, OpDump::Create(*flags.dump));
+    dump.emplace(std::move(created));
+    engine.SetTap([&](Site site, std::string_view op, Mat<const float> output) { dump->Write(site, op, output); });
+  }
+  Json positions = Json::array();
+  LogitsCallbacks callbacks;
+  callbacks.interrupted = Interrupted;
+  callbacks.begin_step = [&] {
+    if (dump) dump->BeginStep();
+  };
+  callbacks.take = [&](int64_t first, Mat<const float> logits) -> Status {
+    if (dump) TALLY_RETURN_IF_ERROR(dump->status());
+    if (out) return out->Append(logits);
+    for (int64_t r = 0; r < logits.rows; ++r) {
+      const std::span<const float> row(logits.Row(r), static_cast<size_t>(logits.cols));
+      const int32_t token = tokens[static_cast<size_t>(first + r)];
+      Json top = Json::array();
+      std::string line = std::to_string(first + r) + "\t" + std::to_string(token) + "\t";
+      for (const int32_t id : Top(row)) {
+        top.push_back({{"id", id}, {"logit", row[static_cast<size_t>(id)]}});
+        char shown[64];
+        std::snprintf(shown, sizeof shown, "  %d %.6g", id, static_cast<double>(row[static_cast<size_t>(id)]));
+        line += shown;
+        if (const Tokenizer* t = loaded.model->tokenizer()) line += " \"" + Printable(t->TokenBytes(id)) + "\"";
+      }
+      if (flags.json) {
+        positions.push_back({{"position", first + r}, {"token", token}, {"top", top}});
+      } else {
+        Print(line + "\n");
+      }
+    }
+    return {};
+  };
+  TALLY_RETURN_IF_ERROR(RunLogits(engine, tokens, callbacks));
+  engine.SetTap(nullptr);
+  if (out) TALLY_RETURN_IF_ERROR(out->Close());
+  if (flags.json) {
+    Json document = {{"model", flags.model.model}, {"tokens", tokens.size()}, {"vocab", loaded.model->recipe().vocab}};
+    if (out) {
+      document["out"] = *flags.out;
+    } else {
+      document["positions"] = std::move(positions);
+    }
+    if (dump) document["dump"] = {{"directory", *flags.dump}, {"files", dump->files()}};
+    PrintJson(document);
+  } else {
+    if (out) {
+      Note("wrote " + *flags.out + ": float32 [" + std::to_string(tokens.size()) + ", " +
+           std::to_string(loaded.model->recipe().vocab) + "]\n");
+    }
+    if (dump) Note("wrote " + std::to_string(dump->files()) + " arrays to " + *flags.dump + "\n");
+  }
+  for (const std::string& line : engine.Explanations()) Note(Printable(line) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+Action AddLogits(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("logits", "The logits of every position of given tokens");
+  AddModelFlags(*c, flags->model);
+  c->add_option("--tokens", flags->tokens, "token ids: 1,2,3");
+  c->add_option("--tokens-file", flags->tokens_file, "file with token ids (-: standard input)");
+  c->add_option("-o,--out", flags->out, "write them as .npy, float32 [tokens, vocab]; without: the 5 greatest are printed");
+  c->add_option("--dump", flags->dump, "directory for the output of every op, as .npy files named by layer, component and op");
+  c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
+  c->add_flag("--json", flags->json, "one JSON document on standard output");
+  return [flags] {
+    const Result<int> code = Run(*flags);
+    return code.ok() ? *code : Report(code.status());
+  };
+}
+
+}  // namespace tally::app

@@ -1,0 +1,71 @@
+// tally: the command line. One file per subcommand; this one parses, runs the chosen one, and turns errors into exit codes:
+// 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree, 130 interrupted (143: by SIGTERM).
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+
+namespace tally::app {
+namespace {
+
+constexpr const char* kUsageHint = " (see tally --help)";
+
+int Main(int argc, char** argv) {
+  CLI::App app("Tally: a transformer runtime for CPUs that keeps a ledger of what every kernel did.", "tally");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "tally 0.1.0");
+  std::vector<std::pair<std::string, Action>> commands;
+  std::string names;
+  using Add = Action (*)(CLI::App&);
+  const std::pair<const char*, Add> kAll[] = {{"run", AddRun},         {"logits", AddLogits}, {"tokenize", AddTokenize},
+                                              {"inspect", AddInspect}, {"synth", AddSynth},   {"bench", AddBench}};
+  for (const auto& [name, add] : kAll) {
+    commands.emplace_back(name, add(app));
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  if (argc < 2) return Report(BadInput("a command is needed: " + names + kUsageHint));
+  if (argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+    return Report(BadInput("there is no command '" + std::string(argv[1]) + "': " + names + kUsageHint));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    Print(app.help());
+    return Report(FlushOutput());
+  } catch (const CLI::CallForVersion&) {
+    Print(app.version() + "\n");
+    return Report(FlushOutput());
+  } catch (const CLI::ParseError& e) {
+    std::string hint = kUsageHint;
+    for (const auto& [name, action] : commands) {
+      if (app.got_subcommand(name)) hint = " (see tally " + name + " --help)";
+    }
+    return Report(BadInput(e.what() + hint));
+  }
+  for (const auto& [name, action] : commands) {
+    if (!app.got_subcommand(name)) continue;
+    const int code = action();
+    const Status written = FlushOutput();
+    return code != 0 || written.ok() ? code : Report(written);
+  }
+  return Report(InternalError("no command ran"));
+}
+
+}  // namespace
+}  // namespace tally::app
+
+int main(int argc, char** argv) {
+  tally::app::PrepareStandardStreams();
+  try {
+    return tally::app::Main(argc, argv);
+  } catch (const std::bad_alloc&) {  // the engine reports its own; this is for strings and lists
+    return tally::app::Report(tally::InternalError("out of memory"));
+  } catch (const std::exception& e) {
+    return tally::app::Report(tally::InternalError(std::string("unexpected: ") + e.what()));
+  }
+}

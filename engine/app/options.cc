@@ -1,0 +1,122 @@
+#include "engine/app/options.h"
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+
+namespace tally::app {
+namespace {
+
+constexpr size_t kMostText = size_t{1} << 30;  // bytes of a prompt or token file
+constexpr int64_t kMostThreads = 4096;
+
+template <class T>
+Status Choose(const std::string& option, const std::string& given, std::initializer_list<std::pair<const char*, T>> choices, T& out) {
+  std::string known;
+  for (const auto& [name, value] : choices) {
+    if (given == name) {
+      out = value;
+      return {};
+    }
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  return BadInput(option + " must be one of " + known + ", not '" + given + "'");
+}
+
+}  // namespace
+
+void AddModelFlags(CLI::App& command, ModelFlags& flags) {
+  command.add_option("MODEL", flags.model, "GGUF file or Hugging Face directory")->required();
+  command.add_option("--threads", flags.threads, "threads (0: all cores)");
+  command.add_option("--ctx", flags.context, "context length in tokens (0: the trained one, at most 4096)");
+  command.add_option("--activations", flags.activations, "auto, f32, bf16 or int8");
+  command.add_option("--kv", flags.kv, "type of the KV cache: auto, f32 or f16");
+  command.add_option("--impl", flags.impl, "kernels: auto, ref (scalar reference) or blas (OpenBLAS)");
+}
+
+Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
+  LoadOptions options;
+  if (flags.threads < 0 || flags.threads > kMostThreads) {
+    return BadInput("--threads must be 0 (all cores) to " + std::to_string(kMostThreads) + ", not " + std::to_string(flags.threads));
+  }
+  options.threads = static_cast<int>(flags.threads);
+  if (flags.context < 0 || flags.context > std::numeric_limits<int32_t>::max()) {
+    return BadInput("--ctx must be 0 (the model's) or more, not " + std::to_string(flags.context));
+  }
+  options.context = flags.context;
+  using A = ActivationsChoice;
+  TALLY_RETURN_IF_ERROR(Choose<A>("--activations", flags.activations,
+                                  {{"auto", A::kAuto}, {"f32", A::kF32}, {"bf16", A::kBF16}, {"int8", A::kInt8}},
+                                  options.activations));
+  using K = KvChoice;
+  TALLY_RETURN_IF_ERROR(Choose<K>("--kv", flags.kv, {{"auto", K::kAuto}, {"f32", K::kF32}, {"f16", K::kF16}}, options.kv));
+  using I = ImplName;
+  TALLY_RETURN_IF_ERROR(Choose<I>("--impl", flags.impl, {{"auto", I::kAuto}, {"ref", I::kRef}, {"blas", I::kBlas}}, options.impl));
+  return options;
+}
+
+Result<Loaded> Load(const std::string& path, LoadOptions options) {
+  InstallInterruptHandlers();  // not earlier: until then Ctrl-C just ends the process
+  ProgressBar bar("loading");
+  options.progress = [&](uint64_t done, uint64_t total) {
+    bar.Show(done, total);
+    return !Interrupted();
+  };
+  Loaded loaded;
+  TALLY_ASSIGN_OR_RETURN(loaded.model, LoadModel(path, options));
+  bar.Wipe();
+  options.progress = nullptr;
+  if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
+  TALLY_ASSIGN_OR_RETURN(loaded.engine, NewEngine(loaded.model, options));
+  return loaded;
+}
+
+Result<std::vector<int32_t>> ParseTokens(const std::string& text, const std::string& what) {
+  std::vector<int32_t> tokens;
+  size_t at = 0;
+  const auto separator = [](char c) { return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+  while (true) {
+    while (at < text.size() && separator(text[at])) ++at;
+    if (at == text.size()) break;
+    size_t end = at;
+    while (end < text.size() && !separator(text[end])) ++end;
+    int32_t id = 0;
+    const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, id);
+    if (error != std::errc() || stop != text.data() + end || id < 0) {
+      return BadInput(what + ": '" + text.substr(at, std::min<size_t>(end - at, 40)) + "' is not a token id");
+    }
+    tokens.push_back(id);
+    at = end;
+  }
+  if (tokens.empty()) return BadInput(what + ": no token ids");
+  return tokens;
+}
+
+Result<std::string> ReadText(const std::string& path) {
+  const bool standard = path == "-";
+  std::error_code ignored;
+  if (!standard && std::filesystem::is_directory(path, ignored)) return BadInput(path + ": is a directory, not a text file");
+  errno = 0;
+  std::FILE* file = standard ? stdin : std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return BadInput(path + ": cannot be read: " + std::strerror(errno));
+  std::string text;
+  char piece[1 << 16];
+  size_t n = 0;
+  while (text.size() <= kMostText && (n = std::fread(piece, 1, sizeof piece, file)) > 0) text.append(piece, n);
+  const bool failed = std::ferror(file) != 0;
+  const int reason = errno;
+  if (!standard) std::fclose(file);
+  if (failed) return BadInput((standard ? "standard input" : path) + ": cannot be read: " + std::strerror(reason));
+  if (text.size() > kMostText) return BadInput(path + ": longer than 1 GiB: too long for a prompt");
+  return text;
+}
+
+}  // namespace tally::app

@@ -1,0 +1,40 @@
+// Options that several commands share, and the reading of their arguments.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/api/tally.h"
+#include "engine/base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tally::app {
+
+struct ModelFlags {
+  std::string model;
+  int64_t threads = 0, context = 0;
+  std::string activations = "auto", kv = "auto", impl = "auto";
+};
+// MODEL --threads --ctx --activations --kv --impl
+void AddModelFlags(CLI::App& command, ModelFlags& flags);
+// kBadInput names the option and its range.
+Result<LoadOptions> ToLoadOptions(const ModelFlags& flags);
+
+// A model and its engine, loaded with a progress bar where that can be seen; stops when interrupted.
+struct Loaded {
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<Engine> engine;
+};
+Result<Loaded> Load(const std::string& path, LoadOptions options);
+
+// "1,2,3" (spaces and newlines separate too). `what` names the source in messages.
+Result<std::vector<int32_t>> ParseTokens(const std::string& text, const std::string& what);
+// The whole of a file, or of standard input for "-".
+Result<std::string> ReadText(const std::string& path);
+
+}  // namespace tally::app

@@ -1,0 +1,167 @@
+// tally run: generate from a prompt.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/api/summary.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+#include "engine/app/json.h"
+#include "engine/app/options.h"
+
+namespace tally::app {
+namespace {
+
+struct Flags {
+  ModelFlags model;
+  std::optional<std::string> prompt, file, prompt_tokens;
+  int64_t tokens = 256;
+  SamplingOptions sampling;
+  std::vector<std::string> stop;
+  bool json = false, ignore_eos = false, explain = false, special = false;
+};
+
+const char* FinishName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kLength: return "length";
+    case FinishReason::kEos: return "end of text";
+    case FinishReason::kStop: return "stop string";
+    case FinishReason::kContextFull: return "context full";
+    case FinishReason::kInterrupted: return "interrupted";
+  }
+  return "?";
+}
+
+// What was given, before a model is loaded for it.
+struct Prompt {
+  std::vector<int32_t> tokens;
+  std::string text;
+  bool is_text = false;
+};
+Result<Prompt> ReadPrompt(const Flags& flags) {
+  if (int(flags.prompt.has_value()) + int(flags.file.has_value()) + int(flags.prompt_tokens.has_value()) != 1) {
+    return BadInput("give the prompt once: -p TEXT, -f FILE or --prompt-tokens 1,2,3");
+  }
+  Prompt prompt;
+  prompt.is_text = !flags.prompt_tokens.has_value();
+  if (flags.prompt) prompt.text = *flags.prompt;
+  if (flags.file) {
+    TALLY_ASSIGN_OR_RETURN(prompt.text, ReadText(*flags.file));
+  }
+  if (flags.prompt_tokens) {
+    TALLY_ASSIGN_OR_RETURN(prompt.tokens, ParseTokens(*flags.prompt_tokens, "--prompt-tokens"));
+  }
+  return prompt;
+}
+
+Json RunJson(const Flags& flags, Engine& engine, const GenerateResult& result, const books::RunFigures& f) {
+  Json by_class = Json::object();
+  for (int c = 0; c < kWorkClasses; ++c) {
+    if (f.work[c].useful > 0) by_class[std::string(kWorkClassNames[c])] = Number(f.work[c].useful);
+  }
+  const auto bytes = [&](ByteKind k) { return Number(f.bytes_per_token[static_cast<size_t>(k)]); };
+  return {{"model", flags.model.model},
+          {"description", engine.model().Description()},
+          {"text", result.text},
+          {"tokens", result.tokens},
+          {"finish", FinishName(result.finish)},
+          {"prompt_tokens", result.prompt_tokens},
+          {"generated_tokens", result.tokens.size()},
+          {"decode_steps", result.decode_steps},
+          {"prompt_seconds", result.prompt_seconds},
+          {"generate_seconds", result.generate_seconds},
+          {"prompt_tokens_per_second", f.prompt_tokens_per_second},
+          {"generated_tokens_per_second",
+           result.generate_seconds > 0 ? static_cast<double>(result.decode_steps) / result.generate_seconds : 0.0},
+          {"parameters", ParametersJson(f)},
+          {"flops_per_token", Number(f.all.useful)},
+          {"flops_per_token_by_class", by_class},
+          {"executed_flops_per_token", Number(f.all.executed)},
+          {"weight_bytes_per_token", bytes(ByteKind::kWeightsPacked)},
+          {"stored_weight_bytes_per_token", bytes(ByteKind::kWeightsStored)},
+          {"kv_bytes_read_per_token", bytes(ByteKind::kKvRead)},
+          {"kv_bytes_written_per_token", bytes(ByteKind::kKvWritten)},
+          {"decode_gigabytes_per_second", f.decode_gigabytes_per_second},
+          {"seed", flags.sampling.seed},
+          {"threads", engine.threads()},
+          {"target", engine.target()},
+          {"used_blas", engine.used_blas()},
+          {"context", engine.model().memory_plan().context},
+          {"memory_bytes", MemoryJson(engine.model())}};
+}
+
+Result<int> Run(const Flags& flags) {
+  TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
+  if (flags.tokens < -1) return BadInput("-n must be 0 or more, or -1 (until the context is full), not " + std::to_string(flags.tokens));
+  TALLY_ASSIGN_OR_RETURN(const LoadOptions load, ToLoadOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(Prompt prompt, ReadPrompt(flags));
+  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
+  const Tokenizer* tokenizer = loaded.model->tokenizer();
+  if (prompt.is_text) {
+    if (tokenizer == nullptr) return BadInput(flags.model.model + ": the model has no tokenizer: give --prompt-tokens 1,2,3");
+    TALLY_ASSIGN_OR_RETURN(prompt.tokens, tokenizer->Encode(prompt.text, {.add_special = true, .parse_special = flags.special}));
+  }
+  if (flags.explain) loaded.engine->EnableExplain();
+
+  GenerateOptions options;
+  options.max_tokens = flags.tokens;
+  options.sampling = flags.sampling;
+  options.stop = flags.stop;
+  options.ignore_eos = flags.ignore_eos;
+  options.interrupted = Interrupted;
+  bool first = true;
+  options.on_token = [&](std::string_view piece, int32_t token) {
+    if (flags.json) return true;
+    if (tokenizer != nullptr) {
+      Print(piece);
+    } else {
+      Print((first ? "" : " ") + std::to_string(token));
+    }
+    first = false;
+    return PrintedAll();
+  };
+  TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*loaded.engine, prompt.tokens, options));
+  const books::RunFigures figures = MeasureRun(*loaded.engine, result);
+  if (flags.json) {
+    PrintJson(RunJson(flags, *loaded.engine, result, figures));
+  } else {
+    Print("\n");
+    TALLY_RETURN_IF_ERROR(FlushOutput());
+    Note("\n" + Printable(loaded.model->Description()) + "\n" + books::RunSummary(figures) + "ended: " + FinishName(result.finish) + "\n");
+  }
+  for (const std::string& line : loaded.engine->Explanations()) Note(Printable(line) + "\n");
+  return Interrupted() ? InterruptExitCode() : 0;
+}
+
+}  // namespace
+
+Action AddRun(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("run", "Generate from a prompt; the text goes to standard output, the books to standard error");
+  AddModelFlags(*c, flags->model);
+  c->add_option("-p,--prompt", flags->prompt, "prompt text")->allow_extra_args(false);
+  c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input)");
+  c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3");
+  c->add_option("-n,--tokens", flags->tokens, "most tokens to generate (-1: until the context is full)")->capture_default_str();
+  c->add_option("--temp", flags->sampling.temperature, "temperature (0: greedy)")->capture_default_str();
+  c->add_option("--top-k", flags->sampling.top_k, "sample among the k most probable (0: all)")->capture_default_str();
+  c->add_option("--top-p", flags->sampling.top_p, "sample among the fewest that reach this probability (1: all)")->capture_default_str();
+  c->add_option("--min-p", flags->sampling.min_p, "least probability, as a part of the greatest (0: off)")->capture_default_str();
+  c->add_option("--repeat-penalty", flags->sampling.repeat_penalty, "penalty on recent tokens (1: off)")->capture_default_str();
+  c->add_option("--repeat-last-n", flags->sampling.repeat_last_n, "how many tokens are recent (-1: all)")->capture_default_str();
+  c->add_option("--seed", flags->sampling.seed, "of the random draws")->capture_default_str();
+  c->add_option("--stop", flags->stop, "end before this text (may be repeated)")->allow_extra_args(false);
+  c->add_flag("--ignore-eos", flags->ignore_eos, "go on after the end of the text");
+  c->add_flag("--special", flags->special, "special tokens spelled out in the prompt become tokens");
+  c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
+  c->add_flag("--json", flags->json, "one JSON document on standard output");
+  return [flags] {
+    const Result<int> code = Run(*flags);
+    return code.ok() ? *code : Report(code.status());
+  };
+}
+
+}  // namespace tally::app

@@ -1,0 +1,64 @@
+// tally synth: full-size checkpoints with random weights.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "engine/api/summary.h"
+#include "engine/api/synth.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+#include "engine/app/json.h"
+#include "engine/machine/machine.h"
+
+namespace tally::app {
+namespace {
+
+struct Flags {
+  std::string model, out, type = "BF16", vocab_from;
+  uint64_t seed = 0;
+  bool json = false;
+};
+
+Status Run(const Flags& flags) {
+  SynthOptions options;
+  TALLY_ASSIGN_OR_RETURN(options.type, ParseSynthType(flags.type));
+  options.seed = flags.seed;
+  options.vocab_from = flags.vocab_from;
+  ProgressBar bar("writing");
+  options.progress = [&](uint64_t done, uint64_t total) {
+    bar.Show(done, total);
+    return !Interrupted();
+  };
+  InstallInterruptHandlers();
+  const double begin = MonotonicSeconds();
+  TALLY_ASSIGN_OR_RETURN(const SynthReport report, Synthesize(flags.model, flags.out, options));
+  const double seconds = MonotonicSeconds() - begin;
+  bar.Wipe();
+  if (flags.json) {
+    PrintJson({{"model", flags.model}, {"out", flags.out}, {"type", DTypeName(options.type)}, {"seed", flags.seed},
+               {"tensors", report.tensors}, {"parameters", report.parameters}, {"bytes", report.bytes}, {"seconds", seconds}});
+  } else {
+    Print(Printable(flags.out) + ": " + std::to_string(report.tensors) + " tensors, " + books::WithThousands(report.parameters) +
+          " parameters, " + HumanBytes(report.bytes) + "\n");
+  }
+  return {};
+}
+
+}  // namespace
+
+Action AddSynth(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  std::string known;
+  for (const std::string_view name : SynthModels()) known += (known.empty() ? "" : ", ") + std::string(name);
+  CLI::App* c = app.add_subcommand("synth", "Write a full-size GGUF of a public model's shapes with random weights");
+  c->add_option("NAME", flags->model, known)->required();
+  c->add_option("OUT", flags->out, "the GGUF file to write")->required();
+  c->add_option("--type", flags->type, "of the matrices: F32, F16, BF16, Q8_0, Q4_0, MXFP4")->capture_default_str();
+  c->add_option("--seed", flags->seed, "of the random weights")->capture_default_str();
+  c->add_option("--vocab-from", flags->vocab_from, "GGUF whose tokenizer is copied (without: token ids only)");
+  c->add_flag("--json", flags->json, "one JSON document on standard output");
+  return [flags] { return Report(Run(*flags)); };
+}
+
+}  // namespace tally::app

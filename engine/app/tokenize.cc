@@ -1,0 +1,91 @@
+// tally tokenize: text to token ids and back.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/api/inspect.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/json.h"
+#include "engine/app/options.h"
+
+namespace tally::app {
+namespace {
+
+struct Flags {
+  std::string model;
+  std::optional<std::string> text, file, decode;
+  bool special = false, plain = false, ids = false, json = false;
+};
+
+Status Decode(const Tokenizer& tokenizer, const Flags& flags) {
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseTokens(*flags.decode, "--decode"));
+  for (const int32_t id : ids) {
+    if (id >= tokenizer.vocab_size()) {
+      return BadInput("--decode: token " + std::to_string(id) + " is beyond the vocabulary of " +
+                      std::to_string(tokenizer.vocab_size()));
+    }
+  }
+  const std::string text = tokenizer.Decode(ids);
+  if (flags.json) {
+    PrintJson({{"model", flags.model}, {"tokens", ids}, {"text", text}});
+  } else {
+    Print(text + "\n");
+  }
+  return {};
+}
+
+Status Encode(const Tokenizer& tokenizer, const Flags& flags) {
+  std::string text;
+  if (flags.text) {
+    text = *flags.text;
+  } else {
+    TALLY_ASSIGN_OR_RETURN(text, ReadText(*flags.file));
+  }
+  const EncodeOptions options{.add_special = !flags.plain, .parse_special = flags.special};
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer.Encode(text, options));
+  if (flags.json) {
+    Json pieces = Json::array();
+    for (const int32_t id : ids) pieces.push_back(tokenizer.TokenBytes(id));
+    PrintJson({{"model", flags.model}, {"tokenizer", tokenizer.Description()}, {"count", ids.size()}, {"tokens", ids}, {"pieces", pieces}});
+    return {};
+  }
+  std::string line;
+  for (const int32_t id : ids) {
+    if (flags.ids) {
+      line += (line.empty() ? "" : ",") + std::to_string(id);
+    } else {
+      Print(std::to_string(id) + "\t" + (tokenizer.IsControl(id) ? "(control)" : "\"" + Printable(tokenizer.TokenBytes(id)) + "\"") + "\n");
+    }
+  }
+  if (flags.ids) Print(line + "\n");
+  return {};
+}
+
+Status Run(const Flags& flags) {
+  if (int(flags.text.has_value()) + int(flags.file.has_value()) + int(flags.decode.has_value()) != 1) {
+    return BadInput("give one of TEXT, -f FILE and --decode 1,2,3");
+  }
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(flags.model));
+  return flags.decode ? Decode(*tokenizer, flags) : Encode(*tokenizer, flags);
+}
+
+}  // namespace
+
+Action AddTokenize(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("tokenize", "Text to token ids, one to a line, and back");
+  c->add_option("MODEL", flags->model, "GGUF file, Hugging Face directory or tokenizer.json")->required();
+  c->add_option("TEXT", flags->text, "the text");
+  c->add_option("-f,--file", flags->file, "file with the text (-: standard input)");
+  c->add_option("--decode", flags->decode, "token ids to turn into text: 1,2,3");
+  c->add_flag("--special", flags->special, "special tokens spelled out in the text become tokens");
+  c->add_flag("--no-bos", flags->plain, "do not add the tokens that the model's tokenizer puts around a text");
+  c->add_flag("--ids", flags->ids, "the ids alone, in one line with commas");
+  c->add_flag("--json", flags->json, "one JSON document on standard output");
+  return [flags] { return Report(Run(*flags)); };
+}
+
+}  // namespace tally::app

@@ -1,0 +1,185 @@
+#include "engine/kernels/attention/attention.h"
+
+#include <string>
+
+#include "engine/kernels/attention/attention_internal.h"
+#include "engine/kernels/attention/attention_ref.h"
+
+namespace tally {
+namespace {
+
+Status CheckMat(std::string_view name, int64_t rows, int64_t cols, int64_t stride, bool null, int64_t n, int64_t want_cols) {
+  if (rows == n && cols == want_cols && (n == 0 || (!null && stride >= cols))) return {};
+  return InternalError(std::string(name) + " is " + std::to_string(rows) + " x " + std::to_string(cols) + " with stride " +
+                       std::to_string(stride) + (null ? ", no data" : "") + "; expected " + std::to_string(n) + " x " +
+                       std::to_string(want_cols));
+}
+
+Status CheckRow(const KvRow& row, size_t index, std::span<const KvTable> tables) {
+  if (row.table < 0 || static_cast<size_t>(row.table) >= tables.size()) {
+    return InternalError("row " + std::to_string(index) + " names table " + std::to_string(row.table) + " of " +
+                         std::to_string(tables.size()));
+  }
+  if (row.position < 0 || row.position / kKvBlock >= tables[row.table].count) {
+    return InternalError("row " + std::to_string(index) + " has position " + std::to_string(row.position) +
+                         ", its sequence's table holds " + std::to_string(tables[row.table].count * kKvBlock));
+  }
+  return {};
+}
+
+Status MissingBlock(size_t row, int64_t block) {
+  return InternalError("row " + std::to_string(row) + " needs KV block " + std::to_string(block) + ", which is not allocated");
+}
+
+}  // namespace
+
+Status KvStoreOp::Validate() const {
+  if (kv_heads < 1 || head_dim < 1) return InternalError("kv_heads and head_dim must be at least 1");
+  const int64_t n = static_cast<int64_t>(rows.size()), cols = kv_heads * head_dim;
+  TALLY_RETURN_IF_ERROR(CheckMat("k", k.rows, k.cols, k.stride, k.empty(), n, cols));
+  TALLY_RETURN_IF_ERROR(CheckMat("v", v.rows, v.cols, v.stride, v.empty(), n, cols));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
+    const int64_t block = rows[i].position / kKvBlock;
+    if (tables[rows[i].table].blocks[block] == nullptr) return MissingBlock(i, block);
+  }
+  return {};
+}
+
+Cost KvStoreOp::Useful() const {
+  Cost cost;
+  const uint64_t elements = 2 * rows.size() * static_cast<uint64_t>(kv_heads * head_dim);
+  cost.AddBytes(ByteKind::kActivationsRead, elements * sizeof(float));
+  cost.AddBytes(ByteKind::kKvWritten, elements * KvElementBytes(type));
+  return cost;
+}
+
+Status AttentionOp::Validate() const {
+  if (heads < 1 || kv_heads < 1 || head_dim < 1 || heads % kv_heads != 0) {
+    return InternalError(std::to_string(heads) + " heads of " + std::to_string(head_dim) + " on " + std::to_string(kv_heads) +
+                         " KV heads: expected all at least 1 and heads a multiple of KV heads");
+  }
+  if (window < 0) return InternalError("window is " + std::to_string(window) + "; expected 0 (none) or more");
+  const int64_t n = static_cast<int64_t>(rows.size()), cols = heads * head_dim;
+  TALLY_RETURN_IF_ERROR(CheckMat("q", q.rows, q.cols, q.stride, q.empty(), n, cols));
+  TALLY_RETURN_IF_ERROR(CheckMat("out", out.rows, out.cols, out.stride, out.empty(), n, cols));
+  if (!sinks.empty() && (sinks.dtype != DType::kF32 || sinks.layout != WeightLayout::kVector || sinks.cols != heads)) {
+    return InternalError("sinks hold " + std::to_string(sinks.cols) + " elements of " + std::string(DTypeName(sinks.dtype)) +
+                         "; expected a vector of " + std::to_string(heads) + " F32");
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
+    // A row that continues the one before needs at most one block more.
+    const bool continues = i > 0 && rows[i].table == rows[i - 1].table && rows[i].position == rows[i - 1].position + 1;
+    const PositionRange visible = VisiblePositions(rows[i].position, window);
+    int64_t block = (continues ? visible.end - 1 : visible.begin) / kKvBlock;
+    for (; block * kKvBlock < visible.end; ++block) {
+      if (tables[rows[i].table].blocks[block] == nullptr) return MissingBlock(i, block);
+    }
+  }
+  return {};
+}
+
+namespace {
+
+void AddSinkBytes(const AttentionOp& op, Cost& cost) {
+  if (op.sinks.empty()) return;
+  cost.AddBytes(ByteKind::kWeightsStored, op.sinks.stored_row_bytes);
+  cost.AddBytes(ByteKind::kWeightsPacked, static_cast<uint64_t>(op.heads) * sizeof(float));
+}
+
+void AddActivationBytes(const AttentionOp& op, Cost& cost) {
+  const uint64_t bytes = op.rows.size() * static_cast<uint64_t>(op.heads * op.head_dim) * sizeof(float);
+  cost.AddBytes(ByteKind::kActivationsRead, bytes);
+  cost.AddBytes(ByteKind::kActivationsWritten, bytes);
+}
+
+// Joins of a block to the running sums, per query head: a compare, a subtract, an exp; 3 for L and 3 for each of `dim` of O.
+uint64_t Joins(const AttentionOp& op) {
+  uint64_t joins = 0;
+  for (const KvRow& row : op.rows) {
+    joins += BlocksTouched(VisiblePositions(row.position, op.window)) - (op.sinks.empty() ? 1 : 0);
+  }
+  return joins * op.heads;
+}
+void AddJoins(uint64_t joins, int64_t dim, Cost& cost) {
+  cost.AddFlops(WorkClass::kSoftmax, joins * (5 + 3 * dim));
+  cost.AddSpecial(WorkClass::kSoftmax, joins);
+}
+
+}  // namespace
+
+Cost AttentionOp::Useful() const {
+  Cost cost;
+  uint64_t scores = 0;  // of one query head
+  for (const KvRow& row : rows) scores += VisiblePositions(row.position, window).size();
+  const uint64_t queries = rows.size() * heads, sunk = sinks.empty() ? 0 : queries;
+  cost.AddFlops(WorkClass::kAttention, 4 * scores * heads * head_dim);
+  cost.AddFlops(WorkClass::kSoftmax, 4 * scores * heads + 3 * sunk);
+  cost.AddSpecial(WorkClass::kSoftmax, scores * heads + queries * head_dim + sunk);
+  cost.AddBytes(ByteKind::kKvRead, 2 * scores * kv_heads * head_dim * KvElementBytes(type));
+  AddActivationBytes(*this, cost);
+  AddSinkBytes(*this, cost);
+  return cost;
+}
+
+void AttentionOp::Touches(WeightTouches& touches) const {
+  if (!sinks.empty()) touches.push_back({sinks.id, 0, 0, 1});
+}
+
+// Scores in groups of 16 positions (head_dim of each, padding left out), p.v for visible positions over the padded
+// head_dim; each maximum and sum of 16 lanes is reduced by 15 more operations.
+Cost ExecutedAttentionHwy(const AttentionOp& op) {
+  Cost cost;
+  uint64_t lanes = 0, scores = 0, blocks = 0;  // of one query head
+  for (const KvRow& row : op.rows) {
+    const PositionRange visible = VisiblePositions(row.position, op.window);
+    scores += visible.size();
+    lanes += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
+    blocks += BlocksTouched(visible);
+  }
+  const uint64_t padded = KvHeadDim(op.head_dim), heads = op.heads;
+  const uint64_t queries = op.rows.size() * heads, sunk = op.sinks.empty() ? 0 : queries;
+  cost.AddFlops(WorkClass::kAttention, 2 * heads * (lanes * op.head_dim + scores * padded));
+  cost.AddFlops(WorkClass::kSoftmax, heads * (4 * lanes + 2 * 15 * blocks) + 3 * sunk);
+  cost.AddSpecial(WorkClass::kSoftmax, lanes * heads + queries * padded + sunk);
+  AddJoins(Joins(op), padded, cost);
+  cost.AddBytes(ByteKind::kKvRead, op.kv_heads * (lanes * op.head_dim + scores * padded) * KvElementBytes(op.type));
+  AddActivationBytes(op, cost);
+  AddSinkBytes(op, cost);
+  return cost;
+}
+
+namespace {
+
+const char* AlwaysSupported(const AttentionOp&) { return nullptr; }
+
+// One task a row and query head.
+TaskPlan PlanRef(const AttentionOp& op, int) {
+  return {static_cast<int64_t>(op.rows.size()) * op.heads, 1, 2 * static_cast<size_t>(op.head_dim) * sizeof(float)};
+}
+void RunRef(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  float* o = reinterpret_cast<float*>(scratch.data());
+  for (int64_t t = begin; t < end; ++t) {
+    AttendReference<float, float, float>(op, t / op.heads, t % op.heads, o, o + op.head_dim);
+  }
+}
+Cost ExecutedRef(const AttentionOp& op) {
+  Cost cost = op.Useful();
+  AddJoins(Joins(op), op.head_dim, cost);
+  return cost;
+}
+
+constexpr Kernel<AttentionOp> kKernels[] = {
+    {"hwy", AlwaysSupported, PlanAttentionHwy, RunAttentionHwy, ExecutedAttentionHwy},
+    {"ref", AlwaysSupported, PlanRef, RunRef, ExecutedRef},
+};
+
+}  // namespace
+
+template <>
+std::span<const Kernel<AttentionOp>> Kernels<AttentionOp>() {
+  return kKernels;
+}
+
+}  // namespace tally

@@ -1,0 +1,54 @@
+// What the reference and the Highway kernels of attention share: which positions a row sees, and how rows form tasks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "engine/kernels/attention/attention.h"
+
+namespace tally {
+
+// Positions of a sequence, or lanes of a block: [begin, end).
+struct PositionRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool empty() const { return begin >= end; }
+  int64_t size() const { return end - begin; }
+};
+
+inline PositionRange VisiblePositions(int64_t position, int64_t window) {
+  return {window > 0 ? std::max<int64_t>(0, position - window + 1) : 0, position + 1};
+}
+
+// The part of `r` in [begin, begin + count), counted from `begin`.
+inline PositionRange Within(PositionRange r, int64_t begin, int64_t count) {
+  return {std::max<int64_t>(r.begin - begin, 0), std::min(r.end - begin, count)};
+}
+
+inline int64_t BlocksTouched(PositionRange r) { return (r.end - 1) / kKvBlock - r.begin / kKvBlock + 1; }
+
+// A task of the Highway kernel is a tile of rows and one KV head: the queries of up to kTileQueries / (heads / kv_heads)
+// consecutive rows that, as their ends have it, belong to one table. (A tile may still hold rows of another table in its
+// middle: it is only a share of the work.) Task t is tile t / kv_heads and KV head t % kv_heads.
+inline constexpr int64_t kTileQueries = 32;
+
+inline int64_t TileRows(const AttentionOp& op) {
+  return std::max<int64_t>(1, kTileQueries / (op.heads / op.kv_heads));
+}
+
+// The end of the tile that begins at row `begin`.
+inline int64_t TileEnd(std::span<const KvRow> rows, int64_t begin, int64_t tile_rows) {
+  const int64_t end = std::min(begin + tile_rows, static_cast<int64_t>(rows.size()));
+  if (rows[end - 1].table == rows[begin].table) return end;
+  int64_t e = begin + 1;
+  while (rows[e].table == rows[begin].table) ++e;
+  return e;
+}
+
+// attention_hwy.cc
+TaskPlan PlanAttentionHwy(const AttentionOp& op, int threads);
+void RunAttentionHwy(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
+Cost ExecutedAttentionHwy(const AttentionOp& op);
+
+}  // namespace tally

@@ -1,0 +1,98 @@
+// The scalar definition of attention, a template over the scalar types of its three kinds of work, so that a type that
+// counts its operations (scalar.h) can tell them apart:
+//   A  the two products q.k and p.v                  class attention, useful
+//   S  scale, softmax and sink                       class softmax, useful
+//   J  joining a block to the running sums           class softmax, executed only
+// Conversions between them go through float and cost nothing.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "engine/base/float16.h"
+#include "engine/kernels/attention/attention_internal.h"
+#include "engine/kernels/scalar.h"
+
+namespace tally {
+
+// Element `index` of a KV head's share of a block.
+inline float KvElement(KvType type, const uint8_t* share, int64_t index) {
+  if (type == KvType::kF16) {
+    uint16_t bits;
+    std::memcpy(&bits, share + 2 * index, 2);
+    return F16ToF32(bits);
+  }
+  float x;
+  std::memcpy(&x, share + 4 * index, 4);
+  return x;
+}
+// Where d of position `lane` of the block lies in the share.
+inline int64_t KIndex(int64_t padded_dim, int64_t lane, int64_t d) { return (lane / 16 * padded_dim + d) * 16 + lane % 16; }
+inline int64_t VIndex(int64_t padded_dim, int64_t lane, int64_t d) { return (kKvBlock + lane) * padded_dim + d; }
+
+// One row and query head. `o` and `total` are [head_dim] work arrays.
+template <class A, class S, class J>
+void AttendReference(const AttentionOp& op, int64_t row, int64_t head, A* o, J* total) {
+  const int64_t dim = op.head_dim, padded = KvHeadDim(dim);
+  const int64_t kv_head = head / (op.heads / op.kv_heads);
+  const size_t share_bytes = KvHeadBytes(op.type, dim);
+  const KvRow at = op.rows[row];
+  const PositionRange visible = VisiblePositions(at.position, op.window);
+  const float* q = op.q.Row(row) + head * dim;
+
+  J running_max(0.0f), running_sum(0.0f);
+  bool first = op.sinks.empty();
+  for (int64_t d = 0; d < dim; ++d) total[d] = J(0.0f);
+  if (!first) {
+    const S sink(op.sinks.Vector()[head]);
+    const S m = Max(S(-std::numeric_limits<float>::infinity()), sink);
+    running_max = J(ToF32(m));
+    running_sum = J(ToF32(S(0.0f) + Exp(sink - m)));
+  }
+
+  for (int64_t block = visible.begin / kKvBlock; block * kKvBlock < visible.end; ++block) {
+    const PositionRange lanes = Within(visible, block * kKvBlock, kKvBlock);
+    const uint8_t* share = op.tables[at.table].blocks[block] + kv_head * share_bytes;
+    S p[kKvBlock];
+    S m(-std::numeric_limits<float>::infinity());
+    for (int64_t lane = lanes.begin; lane < lanes.end; ++lane) {
+      A dot(0.0f);
+      for (int64_t d = 0; d < dim; ++d) dot = Fma(A(KvElement(op.type, share, KIndex(padded, lane, d))), A(q[d]), dot);
+      p[lane] = S(ToF32(dot)) * S(op.scale);
+      m = Max(m, p[lane]);
+    }
+    S l(0.0f);
+    for (int64_t d = 0; d < dim; ++d) o[d] = A(0.0f);
+    for (int64_t lane = lanes.begin; lane < lanes.end; ++lane) {
+      p[lane] = Exp(p[lane] - m);
+      l = l + p[lane];
+      const A weight(ToF32(p[lane]));
+      for (int64_t d = 0; d < dim; ++d) o[d] = Fma(A(KvElement(op.type, share, VIndex(padded, lane, d))), weight, o[d]);
+    }
+
+    const J block_max(ToF32(m)), block_sum(ToF32(l));
+    if (first) {
+      first = false;
+      running_max = block_max;
+      running_sum = block_sum;
+      for (int64_t d = 0; d < dim; ++d) total[d] = J(ToF32(o[d]));
+      continue;
+    }
+    J a(1.0f), b(1.0f);
+    if (block_max > running_max) {
+      a = Exp(running_max - block_max);
+      running_max = block_max;
+    } else {
+      b = Exp(block_max - running_max);
+    }
+    running_sum = Fma(running_sum, a, block_sum * b);
+    for (int64_t d = 0; d < dim; ++d) total[d] = Fma(total[d], a, J(ToF32(o[d])) * b);
+  }
+
+  const S sum(ToF32(running_sum));
+  float* out = op.out.Row(row) + head * dim;
+  for (int64_t d = 0; d < dim; ++d) out[d] = ToF32(S(ToF32(total[d])) / sum);
+}
+
+}  // namespace tally

@@ -1,0 +1,105 @@
+#include "engine/kernels/embed.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/kernels/embed_ref.h"
+#include "engine/kernels/validate.h"
+
+namespace tally {
+namespace {
+
+// The ids, sorted, each once.
+std::vector<int32_t> Distinct(std::span<const int32_t> ids) {
+  std::vector<int32_t> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  return sorted;
+}
+
+// Arithmetic of widening one element: Q8_0 multiplies by its scale, panels and Q4_0 subtract their offset first, MXFP4
+// multiplies by one half and by its scale.
+uint64_t WideningFlops(const WeightView& w) {
+  switch (w.dtype) {
+    case DType::kQ8_0: return w.layout == WeightLayout::kPanel16 ? 2 : 1;
+    case DType::kQ4_0:
+    case DType::kMXFP4: return 2;
+    default: return 0;
+  }
+}
+
+Cost Executed(const EmbedOp& op) {
+  Cost cost = op.Useful();
+  cost.AddFlops(WorkClass::kQuantize, op.ids.size() * static_cast<uint64_t>(op.table.cols) * WideningFlops(op.table));
+  return cost;
+}
+
+const char* Always(const EmbedOp&) { return nullptr; }
+TaskPlan Plan(const EmbedOp& op, int) {
+  return {op.out.rows, 0, op.add_to_out ? static_cast<size_t>(op.table.cols) * sizeof(float) : 0};
+}
+
+}  // namespace
+
+Status EmbedOp::Validate() const {
+  if (table.empty() || table.rows <= 0 || table.cols <= 0 || table.slices != 1) return InternalError("embedding without a table");
+  if (table.layout != WeightLayout::kRowMajor && table.layout != WeightLayout::kPanel16) {
+    return InternalError("an embedding table is stored by rows or in panels");
+  }
+  if (!CanMultiply(table.dtype) || table.cols % GetDTypeInfo(table.dtype).block_size != 0) {
+    return InternalError("an embedding table of " + std::to_string(table.cols) + " columns of " +
+                         std::string(DTypeName(table.dtype)) + " cannot be read");
+  }
+  const size_t needed = table.layout == WeightLayout::kPanel16
+                            ? PanelBytes(table.dtype, table.cols)
+                            : *StoredBytes(table.dtype, static_cast<uint64_t>(table.cols));
+  if (table.panel_stride < needed) return InternalError("embedding rows overlap");
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= table.rows) {
+      return BadInput("id " + std::to_string(ids[i]) + " at row " + std::to_string(i) + " is outside the table, expected 0 to " +
+                      std::to_string(table.rows - 1));
+    }
+  }
+  return CheckShape("embedding output", out, static_cast<int64_t>(ids.size()), table.cols);
+}
+
+Cost EmbedOp::Useful() const {
+  Cost cost;
+  const uint64_t n = ids.size(), elements = n * static_cast<uint64_t>(table.cols);
+  // Of what is read twice, once: the same row, and (packed) the panel that two rows share. A row's bytes lie in every cache
+  // line of its panel.
+  uint64_t rows = 0, places = 0;
+  int64_t last_place = -1;
+  for (int32_t id : Distinct(ids)) {
+    const int64_t place = table.layout == WeightLayout::kPanel16 ? id / kPanelRows : id;
+    ++rows;
+    places += place != last_place ? 1 : 0;
+    last_place = place;
+  }
+  const uint64_t place_bytes = table.layout == WeightLayout::kPanel16 ? PanelBytes(table.dtype, table.cols)
+                                                                      : StoredBytes(table.dtype, table.cols).value_or(0);
+  cost.AddBytes(ByteKind::kWeightsStored, rows * table.stored_row_bytes);
+  cost.AddBytes(ByteKind::kWeightsPacked, places * place_bytes);
+  cost.AddBytes(ByteKind::kActivationsRead, n * 4);
+  cost.AddBytes(ByteKind::kActivationsWritten, elements * 4);
+  if (add_to_out) {
+    cost.AddFlops(WorkClass::kResidualBias, elements);
+    cost.AddBytes(ByteKind::kActivationsRead, elements * 4);
+  }
+  return cost;
+}
+
+void EmbedOp::Touches(WeightTouches& touches) const {
+  for (int32_t id : Distinct(ids)) {
+    const uint32_t row = static_cast<uint32_t>(id + table.row_offset);
+    touches.push_back({table.id, 0, row, row + 1});
+  }
+}
+
+template <>
+std::span<const Kernel<EmbedOp>> Kernels<EmbedOp>() {
+  static constexpr Kernel<EmbedOp> kKernels[] = {{"ref", Always, Plan, EmbedRef<float>, Executed}};
+  return kKernels;
+}
+
+}  // namespace tally

@@ -1,0 +1,172 @@
+// Vector exp, tanh, erf and the activation functions, for every Highway target. Elementwise, so a lane's result depends on
+// nothing but its argument and the target. Include it per target, in a file that foreach_target.h re-includes, and call
+// within HWY_BEFORE_NAMESPACE: Exp(d, x) and so on, d any f32 tag.
+//
+// The polynomials are minimax fits of our own (Remez exchange, rounded to f32). Greatest errors, as tests/kernels/math_test
+// measures and asserts them against double precision:
+//   Exp            1.5 ulp over all floats; subnormal results rounded, overflow gives inf, below -104 exactly 0
+//   Tanh, Erf      4 ulp
+//   the rest       4 ulp of max(|result|, |x| where 1 + tanh or 1 + erf cancels)
+// NaN arguments give NaN.
+#if defined(TALLY_KERNELS_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TALLY_KERNELS_MATH_INL_H
+#undef TALLY_KERNELS_MATH_INL_H
+#else
+#define TALLY_KERNELS_MATH_INL_H
+#endif
+
+#include <cstdint>
+
+#include "engine/base/kinds.h"
+#include "engine/kernels/math_scalar.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// As the scalar Min and Max: a NaN in the first argument stays on every target (hn::Min differs between x86 and Arm).
+template <class V>
+HWY_INLINE V MinKeepNaN(V a, V b) {
+  return hn::IfThenElse(hn::Lt(b, a), b, a);
+}
+template <class V>
+HWY_INLINE V MaxKeepNaN(V a, V b) {
+  return hn::IfThenElse(hn::Lt(a, b), b, a);
+}
+
+// x = k ln 2 + r, |r| <= ln(2)/2: returns e^r - 1, and k as integers. For |x| <= 2^21.
+template <class D, class V = hn::Vec<D>, class DI = hn::RebindToSigned<D>>
+HWY_INLINE V ReducedExpM1(D d, V x, hn::Vec<DI>& k) {
+  const DI di;
+  // Adding 1.5 * 2^23 leaves round(x / ln 2) in the low mantissa bits.
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
+  const V kf = hn::Sub(shifted, magic);
+  k = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
+  // ln 2 in two parts; the first has 15 bits, so that kf times it is exact without FMA too.
+  V r = hn::NegMulAdd(kf, hn::Set(d, 0.693145751953125f), x);
+  r = hn::NegMulAdd(kf, hn::Set(d, 1.42860682e-6f), r);
+  V p = hn::Set(d, 0.00138636678f);
+  p = hn::MulAdd(p, r, hn::Set(d, 0.00836760923f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.0416672416f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.166665331f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
+  return hn::MulAdd(hn::Mul(r, r), p, r);
+}
+
+// 2^k for k in [-126, 127]
+template <class D, class DI = hn::RebindToSigned<D>>
+HWY_INLINE hn::Vec<D> PowerOf2(D d, hn::Vec<DI> k) {
+  const DI di;
+  return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(k, hn::Set(di, 127))));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Exp(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  // e^89 overflows and e^-104 rounds to 0, both through the arithmetic below.
+  const V clamped = hn::Max(hn::Min(x, hn::Set(d, 89.0f)), hn::Set(d, -104.0f));
+  hn::Vec<decltype(di)> k;
+  const V p = hn::Add(ReducedExpM1(d, clamped, k), hn::Set(d, 1.0f));
+  // k reaches from -150 to 128: two factors.
+  const auto half = hn::ShiftRight<1>(k);
+  const V e = hn::Mul(hn::Mul(p, PowerOf2(d, half)), PowerOf2(d, hn::Sub(k, half)));
+  return hn::IfThenElse(hn::IsNaN(x), x, e);
+}
+
+// From e^2|x| - 1 =: m as m / (m + 2): exact to a few ulp near 0 too, since m is.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Tanh(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V y = hn::Abs(hn::Add(x, x));
+  hn::Vec<decltype(di)> k;
+  const V p = ReducedExpM1(d, hn::Min(y, hn::Set(d, 20.0f)), k);  // tanh(10) rounds to 1
+  const V scale = PowerOf2(d, k);
+  const V m = hn::MulAdd(p, scale, hn::Sub(scale, hn::Set(d, 1.0f)));
+  const V t = hn::CopySignToAbs(hn::Div(m, hn::Add(m, hn::Set(d, 2.0f))), x);
+  return hn::IfThenElse(hn::IsNaN(x), x, t);
+}
+
+// Below 0.92: x + x P(x^2). Above: 1 - exp(-Q(|x|)), Q approximating -ln(erfc).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Erf(D d, V x) {
+  const V a = hn::Min(hn::Abs(x), hn::Set(d, 4.0f));  // erf(4) rounds to 1
+  const V z = hn::Mul(a, a);
+  V s = hn::Set(d, 8.34685779e-05f);
+  s = hn::MulAdd(s, z, hn::Set(d, -0.000813720049f));
+  s = hn::MulAdd(s, z, hn::Set(d, 0.0052005467f));
+  s = hn::MulAdd(s, z, hn::Set(d, -0.0268592015f));
+  s = hn::MulAdd(s, z, hn::Set(d, 0.11283692f));
+  s = hn::MulAdd(s, z, hn::Set(d, -0.376126349f));
+  s = hn::MulAdd(s, z, hn::Set(d, 0.128379166f));
+  s = hn::MulAdd(s, a, a);
+  V q = hn::Set(d, -0.000197081128f);
+  q = hn::MulAdd(q, a, hn::Set(d, 0.00305440952f));
+  q = hn::MulAdd(q, a, hn::Set(d, -0.0222714115f));
+  q = hn::MulAdd(q, a, hn::Set(d, 0.104023628f));
+  q = hn::MulAdd(q, a, hn::Set(d, 0.637077689f));
+  q = hn::MulAdd(q, a, hn::Set(d, 1.12773752f));
+  q = hn::MulAdd(q, a, hn::Set(d, 0.000180755087f));
+  const V large = hn::Sub(hn::Set(d, 1.0f), Exp(d, hn::Neg(q)));
+  const V e = hn::CopySignToAbs(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.92f)), s, large), x);
+  return hn::IfThenElse(hn::IsNaN(x), x, e);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Sigmoid(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  return hn::Div(one, hn::Add(one, Exp(d, hn::Neg(x))));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Silu(D d, V x) {
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), Exp(d, hn::Neg(x))));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V GeluTanh(D d, V x) {
+  const V cubic = hn::Mul(hn::Mul(hn::Set(d, kGeluCubic), x), x);
+  const V inner = hn::Mul(hn::Set(d, kSqrt2OverPi), hn::MulAdd(cubic, x, x));
+  return hn::Mul(hn::Mul(hn::Set(d, 0.5f), x), hn::Add(hn::Set(d, 1.0f), Tanh(d, inner)));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V GeluErf(D d, V x) {
+  const V erf = Erf(d, hn::Mul(hn::Set(d, kSqrtHalf), x));
+  return hn::Mul(hn::Mul(hn::Set(d, 0.5f), x), hn::Add(hn::Set(d, 1.0f), erf));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V SwigluOai(D d, V g, V u, V alpha, V limit) {
+  const V one = hn::Set(d, 1.0f);
+  g = MinKeepNaN(g, limit);
+  u = MaxKeepNaN(MinKeepNaN(u, limit), hn::Neg(limit));
+  const V glu = hn::Div(g, hn::Add(one, Exp(d, hn::Neg(hn::Mul(alpha, g)))));
+  return hn::Mul(glu, hn::Add(u, one));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Activate(D d, ActivationKind kind, V x) {
+  switch (kind) {
+    case ActivationKind::kGeluTanh: return GeluTanh(d, x);
+    case ActivationKind::kGeluErf: return GeluErf(d, x);
+    case ActivationKind::kSilu: return Silu(d, x);
+    case ActivationKind::kNone:
+    case ActivationKind::kSwigluOai: break;
+  }
+  return x;
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ActivateGated(D d, ActivationKind kind, V g, V u, float alpha, float limit) {
+  if (kind == ActivationKind::kSwigluOai) return SwigluOai(d, g, u, hn::Set(d, alpha), hn::Set(d, limit));
+  return hn::Mul(Activate(d, kind, g), u);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#endif  // TALLY_KERNELS_MATH_INL_H

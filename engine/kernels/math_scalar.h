@@ -1,0 +1,89 @@
+// Activation functions, scalar: the definitions that engine/kernels/math-inl.h is compared with. Templates over the scalar
+// type (scalar.h).
+//   SiLU (Elfwing et al. 2017), GELU exact and by tanh (Hendrycks & Gimpel 2016), gpt-oss's clamped SwiGLU (openai/gpt-oss).
+#pragma once
+
+#include <cstdint>
+
+#include "engine/base/kinds.h"
+#include "engine/kernels/scalar.h"
+
+namespace tally {
+
+inline constexpr float kSqrt2OverPi = 0.797884560802865356f;
+inline constexpr float kSqrtHalf = 0.707106781186547524f;
+inline constexpr float kGeluCubic = 0.044715f;
+
+template <class S>
+S Sigmoid(S x) {
+  return S(1.0f) / (S(1.0f) + Exp(-x));
+}
+
+// x * sigmoid(x)
+template <class S>
+S Silu(S x) {
+  return x / (S(1.0f) + Exp(-x));
+}
+
+// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+template <class S>
+S GeluTanh(S x) {
+  const S inner = S(kSqrt2OverPi) * Fma(S(kGeluCubic) * x * x, x, x);
+  return (S(0.5f) * x) * (S(1.0f) + Tanh(inner));
+}
+
+// 0.5 x (1 + erf(x / sqrt 2))
+template <class S>
+S GeluErf(S x) {
+  return (S(0.5f) * x) * (S(1.0f) + Erf(S(kSqrtHalf) * x));
+}
+
+// g sigmoid(alpha g) (u + 1), where g is clamped from above only and u from both sides.
+template <class S>
+S SwigluOai(S g, S u, S alpha, S limit) {
+  g = Min(g, limit);
+  u = Max(Min(u, limit), -limit);
+  return g / (S(1.0f) + Exp(-(alpha * g))) * (u + S(1.0f));
+}
+
+// Of one gate alone. kNone gives x; kSwigluOai is not a function of one value and gives x too (validated by the op).
+template <class S>
+S Activate(ActivationKind kind, S x) {
+  switch (kind) {
+    case ActivationKind::kGeluTanh: return GeluTanh(x);
+    case ActivationKind::kGeluErf: return GeluErf(x);
+    case ActivationKind::kSilu: return Silu(x);
+    case ActivationKind::kNone:
+    case ActivationKind::kSwigluOai: break;
+  }
+  return x;
+}
+
+// A gate with its up value: act(g) * u; kSwigluOai as above.
+template <class S>
+S ActivateGated(ActivationKind kind, S g, S u, S alpha, S limit) {
+  if (kind == ActivationKind::kSwigluOai) return SwigluOai(g, u, alpha, limit);
+  return Activate(kind, g) * u;
+}
+
+// What one call counts (counters/cost.h): math_test compares it with a counting scalar.
+struct ElementCost {
+  uint64_t flops = 0, special = 0;
+  bool operator==(const ElementCost&) const = default;
+};
+constexpr ElementCost ActivateCost(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kGeluTanh: return {8, 1};
+    case ActivationKind::kGeluErf: return {4, 1};
+    case ActivationKind::kSilu: return {1, 2};
+    case ActivationKind::kNone:
+    case ActivationKind::kSwigluOai: break;
+  }
+  return {};
+}
+constexpr ElementCost ActivateGatedCost(ActivationKind kind) {
+  if (kind == ActivationKind::kSwigluOai) return {7, 2};
+  return {ActivateCost(kind).flops + 1, ActivateCost(kind).special};
+}
+
+}  // namespace tally

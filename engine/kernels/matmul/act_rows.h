@@ -1,0 +1,40 @@
+// Single elements of a pack, for scalar kernels and tests.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/float16.h"
+#include "engine/kernels/act_pack.h"
+
+namespace tally {
+
+// Row `row` of group `group`: where its tile starts and where in the tile it stands.
+struct PackedRow {
+  const uint8_t* tile;
+  int64_t tile_rows;
+  int64_t j;
+
+  PackedRow(const ActPack& pack, const RowGroup& group, int64_t row) {
+    const int64_t size = ActTile(pack.format.kind), first = row / size * size;
+    tile = pack.data + static_cast<size_t>(group.row_begin + first) * pack.row_bytes();
+    tile_rows = std::min(size, group.rows - first);
+    j = row - first;
+  }
+
+  template <class T>
+  T At(int64_t byte) const {
+    T v;
+    std::memcpy(&v, tile + byte, sizeof(v));
+    return v;
+  }
+  float F32(int64_t k) const { return At<float>((k * tile_rows + j) * 4); }
+  float BF16(int64_t k) const { return BF16ToF32(At<uint16_t>(((k / 2) * tile_rows + j) * 4 + (k % 2) * 2)); }
+  int Int8(int64_t k) const {
+    return At<int8_t>((k / 32) * 40 * tile_rows + ((k % 32) / 4 * tile_rows + j) * 4 + k % 4);
+  }
+  float Scale(int64_t kb) const { return At<float>(kb * 40 * tile_rows + 32 * tile_rows + 4 * j); }
+  int32_t Correction(int64_t kb) const { return At<int32_t>(kb * 40 * tile_rows + 36 * tile_rows + 4 * j); }
+};
+
+}  // namespace tally

@@ -1,0 +1,242 @@
+// f32 and bf16 products: acc = fma(w[k], x[k], acc), k in order; bf16: pairs of k in order.
+#include "engine/kernels/matmul/int8-inl.h"
+
+#if defined(TALLY_MATMUL_FLOAT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TALLY_MATMUL_FLOAT_INL_H_
+#undef TALLY_MATMUL_FLOAT_INL_H_
+#else
+#define TALLY_MATMUL_FLOAT_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+
+// Rows of a tile that one microkernel call takes: 16-lane targets have 32 registers, AVX2 and SSE4 16.
+inline constexpr int kFloatSubTile = kLanes >= 16 ? 12 : (kLanes == 8 ? 6 : 3);
+inline constexpr int kStreamSubTile = kLanes >= 16 ? 6 : (kLanes == 8 ? 3 : 1);
+
+HWY_INLINE VF Broadcast(const float* p) { return hn::Set(DF(), *p); }
+
+HWY_INLINE VF LowBF16(VU pairs) { return hn::BitCast(DF(), hn::ShiftLeft<16>(pairs)); }
+HWY_INLINE VF HighBF16(VU pairs) { return hn::BitCast(DF(), hn::And(pairs, hn::Set(DU(), 0xffff0000u))); }
+
+// Formats that widen to f32 a step at a time: kStepK values of k per 64-byte step.
+struct FormatF32 {
+  static constexpr int kStepK = 1;
+  static HWY_INLINE void Widen(const uint8_t* step, int v, VF (&w)[kStepK]) {
+    w[0] = hn::LoadU(DF(), reinterpret_cast<const float*>(step) + kLanes * v);
+  }
+};
+struct FormatBF16 {
+  static constexpr int kStepK = 2;
+  static HWY_INLINE void Widen(const uint8_t* step, int v, VF (&w)[kStepK]) {
+    const VU pairs = hn::LoadU(DU(), reinterpret_cast<const uint32_t*>(step) + kLanes * v);
+    w[0] = LowBF16(pairs);
+    w[1] = HighBF16(pairs);
+  }
+};
+struct FormatF16 {
+  static constexpr int kStepK = 2;
+  static HWY_INLINE void Widen(const uint8_t* step, int v, VF (&w)[kStepK]) {
+    const hn::Rebind<uint16_t, DF> du16;
+    const hn::Rebind<hwy::float16_t, DF> dh;
+    const VU pairs = hn::LoadU(DU(), reinterpret_cast<const uint32_t*>(step) + kLanes * v);
+    w[0] = hn::PromoteTo(DF(), hn::BitCast(dh, hn::TruncateTo(du16, pairs)));
+    w[1] = hn::PromoteTo(DF(), hn::BitCast(dh, hn::TruncateTo(du16, hn::ShiftRight<16>(pairs))));
+  }
+};
+
+// Few rows: the weights are widened in registers as they stream by. acc: [T][32]. x: [K][tile] f32 from row j0.
+template <class F, int T>
+HWY_NOINLINE void StreamMicro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_RESTRICT p1, const float* HWY_RESTRICT x, int tile,
+                              int64_t cols, float* HWY_RESTRICT acc) {
+  const DF df;
+  constexpr int kStepK = F::kStepK, kVecs = 2 * kPanelVecs;
+  VF f[T][kVecs];
+  HWY_UNROLL(8) for (int j = 0; j < T; ++j) HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) f[j][v] = hn::Zero(df);
+  int64_t k = 0;
+  for (; k + kStepK <= cols; k += kStepK, p0 += 64, p1 += 64, x += kStepK * tile) {
+    PrefetchNear(p0 + 2048);
+    PrefetchNear(p1 + 2048);
+    HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) {
+      VF w[kStepK];
+      F::Widen(v < kPanelVecs ? p0 : p1, v % kPanelVecs, w);
+      HWY_UNROLL(2) for (int i = 0; i < kStepK; ++i) {
+        HWY_UNROLL(8) for (int j = 0; j < T; ++j) f[j][v] = hn::MulAdd(w[i], Broadcast(x + i * tile + j), f[j][v]);
+      }
+    }
+  }
+  if (k < cols) {  // an odd K: the second half of the last pair is padding
+    for (int v = 0; v < kVecs; ++v) {
+      VF w[kStepK];
+      F::Widen(v < kPanelVecs ? p0 : p1, v % kPanelVecs, w);
+      for (int j = 0; j < T; ++j) f[j][v] = hn::MulAdd(w[0], Broadcast(x + j), f[j][v]);
+    }
+  }
+  HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+    HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) hn::StoreU(f[j][v], df, acc + 32 * j + kLanes * v);
+  }
+}
+
+// Calls fn.template operator()<T>() for the largest instantiated T <= n; returns T.
+template <int kMax, class Fn>
+HWY_INLINE int WithSubTile(int n, const Fn& fn) {
+  if constexpr (kMax >= 12) if (n >= 12) return fn.template operator()<12>(), 12;
+  if constexpr (kMax >= 8) if (n >= 8) return fn.template operator()<8>(), 8;
+  if constexpr (kMax >= 6) if (n >= 6) return fn.template operator()<6>(), 6;
+  if constexpr (kMax >= 4) if (n >= 4) return fn.template operator()<4>(), 4;
+  if constexpr (kMax >= 3) if (n >= 3) return fn.template operator()<3>(), 3;
+  if constexpr (kMax >= 2) if (n >= 2) return fn.template operator()<2>(), 2;
+  return fn.template operator()<1>(), 1;
+}
+
+// Widens k in [k0, k0 + n) of two panels to [n][32] f32.
+template <class F>
+void WidenPair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n, float* HWY_RESTRICT out) {
+  for (int64_t k = 0; k < n; k += F::kStepK) {
+    const size_t at = static_cast<size_t>((k0 + k) / F::kStepK) * 64;
+    for (int v = 0; v < 2 * kPanelVecs; ++v) {
+      VF w[F::kStepK];
+      F::Widen((v < kPanelVecs ? p0 : p1) + at, v % kPanelVecs, w);
+      for (int i = 0; i < F::kStepK; ++i) {
+        if (k + i < n) hn::Store(w[i], DF(), out + 32 * (k + i) + kLanes * v);
+      }
+    }
+  }
+}
+
+// The same for block-quantised formats: w = scale * integer, rounded once (MXFP4 exact but for subnormals).
+template <class F>
+void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n, float* HWY_RESTRICT out) {
+  const DF df;
+  const DI di;
+  constexpr bool kHalved = F::kScaleBytes == 16;             // MXFP4's integers are twice its values
+  constexpr int kOffset = F::kQuantBytes == 512 ? (kHasDot ? 128 : 0) : (kHalved ? 12 : 8);
+  for (int64_t b = 0; b < n / 32; ++b) {
+    for (int v = 0; v < 2 * kPanelVecs; ++v) {
+      PackedSource<F> src{(v < kPanelVecs ? p0 : p1) + static_cast<size_t>(k0 / 32 + b) * F::kBlockBytes};
+      const int pv = v % kPanelVecs;
+      const VF scale = src.Scale(pv);
+      for (int c = 0; c < 4; ++c) {
+        VU8 steps[2];
+        src.Steps(c, pv, steps[0], steps[1]);
+        for (int h = 0; h < 2; ++h) {
+          const VI word = hn::BitCast(di, steps[h]);
+          const VI parts[4] = {hn::ShiftLeft<24>(word), hn::ShiftLeft<16>(word), hn::ShiftLeft<8>(word), word};
+          for (int i = 0; i < 4; ++i) {
+            VI q;
+            if constexpr (F::kSigned && !kHasDot) {
+              q = hn::ShiftRight<24>(parts[i]);
+            } else {
+              q = hn::BitCast(di, hn::ShiftRight<24>(hn::BitCast(DU(), parts[i])));
+            }
+            VF value = hn::ConvertTo(df, hn::Sub(q, hn::Set(di, kOffset)));
+            if constexpr (kHalved) value = hn::Mul(value, hn::Set(df, 0.5f));
+            hn::Store(hn::Mul(scale, value), df, out + 32 * (32 * b + 4 * (c + 4 * h) + i) + kLanes * v);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Many rows: w is [n][32] f32, x [n][tile] from row j0, acc [T][32] is continued.
+template <int T>
+HWY_NOINLINE void FloatMicro(const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, int tile, int64_t n, float* HWY_RESTRICT acc) {
+  const DF df;
+  constexpr int kVecs = kLanes >= 16 ? 2 : kPanelVecs;
+  VF f[T][kVecs];
+  HWY_UNROLL(12) for (int j = 0; j < T; ++j) {
+    HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) f[j][v] = hn::Load(df, acc + 32 * j + kLanes * v);
+  }
+  for (int64_t k = 0; k < n; ++k, w += 32, x += tile) {
+    VF wv[kVecs];
+    HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) wv[v] = hn::Load(df, w + kLanes * v);
+    HWY_UNROLL(12) for (int j = 0; j < T; ++j) {
+      const VF b = Broadcast(x + j);
+      HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) f[j][v] = hn::MulAdd(wv[v], b, f[j][v]);
+    }
+  }
+  HWY_UNROLL(12) for (int j = 0; j < T; ++j) {
+    HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) hn::Store(f[j][v], df, acc + 32 * j + kLanes * v);
+  }
+}
+
+// f32 activations, many rows: K in pieces; each piece of the pair is widened once and meets every tile of the group.
+template <class WidenFn>
+void FloatGroup(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue, std::span<uint8_t> scratch,
+                const WidenFn& widen) {
+  constexpr int kTile = ActTile(ActKind::kF32);
+  const int64_t cols = job.w.cols;
+  float* w = reinterpret_cast<float*>(scratch.data());
+  float* acc = w + kF32KBlock * 32;
+  std::memset(acc, 0, static_cast<size_t>(group.rows) * 32 * sizeof(float));
+  const size_t row_bytes = job.x.row_bytes();
+  for (int64_t k0 = 0; k0 < cols; k0 += kF32KBlock) {
+    const int64_t n = std::min(kF32KBlock, cols - k0);
+    widen(k0, n, w);
+    for (int64_t r = 0; r < group.rows; r += kTile) {
+      const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
+      const float* x =
+          reinterpret_cast<const float*>(job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes) + k0 * tile;
+      for (int j = 0; j < tile;) {
+        j += WithSubTile<kFloatSubTile>(tile - j, [&]<int T>() {
+          FloatMicro<T>(w, x + j, tile, n, acc + 32 * (r + j));
+          if constexpr (kLanes < 16) FloatMicro<T>(w + kPanelRows, x + j, tile, n, acc + 32 * (r + j) + kPanelRows);
+        });
+      }
+    }
+  }
+  for (int64_t r = 0; r < group.rows; ++r) epilogue.Row(acc + 32 * r, group.row_begin + r, panels.col, panels.n);
+}
+
+// f32 activations by weights that widen step by step.
+template <class F>
+void RunFloat(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  constexpr int kTile = ActTile(ActKind::kF32);
+  alignas(64) float acc[kTile * 32];
+  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) {
+    const PanelPair panels(job, group.slice, pair);
+    const Epilogue epilogue(job, group.slice);
+    if (group.rows > StreamRows(ActKind::kF32)) {
+      FloatGroup(job, group, panels, epilogue, scratch,
+                 [&](int64_t k0, int64_t n, float* w) { WidenPair<F>(panels.p0, panels.p1, k0, n, w); });
+      return;
+    }
+    const int tile = static_cast<int>(group.rows);
+    const float* x = reinterpret_cast<const float*>(job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes());
+    for (int j = 0; j < tile;) {
+      j += WithSubTile<kStreamSubTile>(tile - j, [&]<int T>() {
+        StreamMicro<F, T>(panels.p0, panels.p1, x + j, tile, job.w.cols, acc + 32 * j);
+      });
+    }
+    for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + j, panels.col, panels.n);
+  });
+}
+
+// f32 activations by block-quantised weights.
+template <class F>
+void RunDequantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) {
+    const PanelPair panels(job, group.slice, pair);
+    const Epilogue epilogue(job, group.slice);
+    FloatGroup(job, group, panels, epilogue, scratch,
+               [&](int64_t k0, int64_t n, float* w) { DequantisePair<F>(panels.p0, panels.p1, k0, n, w); });
+  });
+}
+
+template <class F>
+void RunQuantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  if (job.x.format.kind == ActKind::kInt8) {
+    RunInt8<F>(job, begin, end, scratch);
+  } else {
+    RunDequantised<F>(job, begin, end, scratch);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

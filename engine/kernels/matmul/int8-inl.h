@@ -1,0 +1,331 @@
+// int8 dot products of block-quantised weights with int8 activations.
+//
+// Per block of 32 k: d = sum q_w q_x exactly, in int32; then acc = fma(float(d), w_scale * x_scale, acc), blocks in order. The
+// integers are exact whatever the instructions, so every target with a fused multiply-add gives the same bits.
+//   targets with a u8 x s8 dot product (VNNI): weights as u8 = q + offset, d starts at the activations' correction
+//   others: Q8_0 by maddubs(|w|, sign(x, w)), which cannot saturate (128 * 127 * 2 < 2^15); 4-bit types by maddubs(u8, x) with
+//   sums of 4 steps kept in int16 (MXFP4: 24 * 127 * 2 * 4 < 2^15; Q4_0: 15 * 127 * 2 * 4 < 2^15)
+#include "engine/kernels/matmul/tile-inl.h"
+
+#if defined(TALLY_MATMUL_INT8_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TALLY_MATMUL_INT8_INL_H_
+#undef TALLY_MATMUL_INT8_INL_H_
+#else
+#define TALLY_MATMUL_INT8_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
+inline constexpr bool kHasDot = true;
+inline constexpr int kInt8SubTile = 6;   // tokens per microkernel call
+#else
+inline constexpr bool kHasDot = false;
+inline constexpr int kInt8SubTile = kLanes >= 16 ? 4 : 3;
+#endif
+
+struct FormatQ8_0 {
+  static constexpr int kScaleBytes = 32, kQuantBytes = 512, kBlockBytes = 544;
+  static constexpr bool kSigned = true;   // without a dot product: kept as s8
+  static HWY_INLINE VF Scale(const uint8_t* s) {
+    const hn::Rebind<hwy::float16_t, DF> dh;
+    return hn::PromoteTo(DF(), hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(s)));
+  }
+  static HWY_INLINE const uint8_t* ScaleOf(const uint8_t* s, int v) { return s + 2 * kLanes * v; }
+  // Steps c and c + 4 of a block, vector v.
+  static HWY_INLINE void Steps(const uint8_t* q, int c, int v, VU8& lo, VU8& hi) {
+    const DU8 du8;
+    lo = hn::LoadU(du8, q + 64 * c + kVecBytes * v);
+    hi = hn::LoadU(du8, q + 64 * (c + 4) + kVecBytes * v);
+    if constexpr (!kHasDot) {
+      lo = hn::Xor(lo, hn::Set(du8, 0x80));
+      hi = hn::Xor(hi, hn::Set(du8, 0x80));
+    }
+  }
+};
+
+struct NibbleFormat {
+  static constexpr int kQuantBytes = 256;
+  static constexpr bool kSigned = false;
+  static HWY_INLINE void Nibbles(const uint8_t* q, int c, int v, VU8& lo, VU8& hi) {
+    const DU8 du8;
+    const hn::Repartition<uint16_t, DU8> du16;
+    const VU8 mask = hn::Set(du8, 15);
+    const VU8 x = hn::LoadU(du8, q + 64 * c + kVecBytes * v);
+    lo = hn::And(x, mask);
+    hi = hn::And(hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(du16, x))), mask);
+  }
+};
+
+struct FormatQ4_0 : NibbleFormat {
+  static constexpr int kScaleBytes = 32, kBlockBytes = 288;
+  static HWY_INLINE VF Scale(const uint8_t* s) { return FormatQ8_0::Scale(s); }
+  static HWY_INLINE const uint8_t* ScaleOf(const uint8_t* s, int v) { return s + 2 * kLanes * v; }
+  static HWY_INLINE void Steps(const uint8_t* q, int c, int v, VU8& lo, VU8& hi) { Nibbles(q, c, v, lo, hi); }
+};
+
+struct FormatMXFP4 : NibbleFormat {
+  static constexpr int kScaleBytes = 16, kBlockBytes = 272;
+  static HWY_INLINE VF Scale(const uint8_t* s) {  // 2^(e - 127); e = 0: 2^-127; 255: NaN
+    const DF df;
+    const DI di;
+    const hn::Rebind<uint8_t, DF> du8;
+    const VI e = hn::PromoteTo(di, hn::LoadU(du8, s));
+    VI bits = hn::ShiftLeft<23>(e);
+    bits = hn::IfThenElse(hn::Eq(e, hn::Zero(di)), hn::Set(di, 0x00400000), bits);
+    bits = hn::IfThenElse(hn::Eq(e, hn::Set(di, 255)), hn::Set(di, 0x7fc00000), bits);
+    return hn::BitCast(df, bits);
+  }
+  static HWY_INLINE const uint8_t* ScaleOf(const uint8_t* s, int v) { return s + kLanes * v; }
+  static HWY_INLINE void Steps(const uint8_t* q, int c, int v, VU8& lo, VU8& hi) {
+    alignas(16) static constexpr uint8_t kTwiceE2M1Plus12[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+    const VU8 table = hn::LoadDup128(DU8(), kTwiceE2M1Plus12);
+    Nibbles(q, c, v, lo, hi);
+    lo = hn::TableLookupBytes(table, lo);
+    hi = hn::TableLookupBytes(table, hi);
+  }
+};
+
+// Where a microkernel takes a panel's blocks from: as packed, or decoded into scratch ([8][64] bytes and 16 f32 scales a block).
+template <class F>
+struct PackedSource {
+  static constexpr int kPrefetchAhead = 2048;
+  const uint8_t* p;
+  HWY_INLINE VF Scale(int v) const { return F::Scale(F::ScaleOf(p, v)); }
+  HWY_INLINE void Steps(int c, int v, VU8& lo, VU8& hi) const { F::Steps(p + F::kScaleBytes, c, v, lo, hi); }
+  HWY_INLINE void Prefetch() const {
+    HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchNear(p + kPrefetchAhead + i);
+  }
+  HWY_INLINE void Next() { p += F::kBlockBytes; }
+};
+
+template <class F>
+struct DecodedSource {
+  const uint8_t* q;
+  const float* s;
+  HWY_INLINE VF Scale(int v) const { return hn::Load(DF(), s + kLanes * v); }
+  HWY_INLINE void Steps(int c, int v, VU8& lo, VU8& hi) const {
+    lo = hn::Load(DU8(), q + 64 * c + kVecBytes * v);
+    hi = hn::Load(DU8(), q + 64 * (c + 4) + kVecBytes * v);
+  }
+  HWY_INLINE void Prefetch() const {}
+  HWY_INLINE void Next() {
+    q += 512;
+    s += kPanelRows;
+  }
+};
+
+template <class F>
+void DecodePanel(const uint8_t* panel, int64_t blocks, uint8_t* HWY_RESTRICT q, float* HWY_RESTRICT s) {
+  PackedSource<F> src{panel};
+  for (int64_t b = 0; b < blocks; ++b, src.Next(), q += 512, s += kPanelRows) {
+    for (int v = 0; v < kPanelVecs; ++v) {
+      hn::Store(src.Scale(v), DF(), s + kLanes * v);
+      HWY_UNROLL(4) for (int c = 0; c < 4; ++c) {
+        VU8 lo, hi;
+        src.Steps(c, v, lo, hi);
+        hn::Store(lo, DU8(), q + 64 * c + kVecBytes * v);
+        hn::Store(hi, DU8(), q + 64 * (c + 4) + kVecBytes * v);
+      }
+    }
+  }
+}
+
+HWY_INLINE VI Broadcast4(const uint8_t* p) {
+  int32_t v;
+  std::memcpy(&v, p, sizeof(v));
+  return hn::Set(DI(), v);
+}
+
+// P panels times T rows of a tile of `tile` rows, from row j0. acc: [T][32] f32.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
+template <class F, class Src, int T>
+HWY_NOINLINE void Int8Micro(Src s0, Src s1, const uint8_t* HWY_RESTRICT a, int tile, int j0, int64_t blocks,
+                            float* HWY_RESTRICT acc, const uint8_t* far) {
+  static_assert(kPanelVecs == 1);
+  const DF df;
+  const DI di;
+  VF f0[T], f1[T];
+  HWY_UNROLL(8) for (int j = 0; j < T; ++j) f0[j] = f1[j] = hn::Zero(df);
+  const size_t step = static_cast<size_t>(tile) * 4;
+  a += 4 * j0;
+  for (int64_t b = 0; b < blocks; ++b, a += 10 * step) {
+    s0.Prefetch();
+    s1.Prefetch();
+    if (far != nullptr) PrefetchFar(far + 64 * b);
+    VI d0[T], d1[T];
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) d0[j] = d1[j] = Broadcast4(a + 9 * step + 4 * j);
+    HWY_UNROLL(4) for (int c = 0; c < 4; ++c) {
+      VU8 lo0, hi0, lo1, hi1;
+      s0.Steps(c, 0, lo0, hi0);
+      s1.Steps(c, 0, lo1, hi1);
+      HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+        const auto x = hn::BitCast(DI8(), Broadcast4(a + static_cast<size_t>(c) * step + 4 * j));
+        d0[j] = hn::SumOfMulQuadAccumulate(di, lo0, x, d0[j]);
+        d1[j] = hn::SumOfMulQuadAccumulate(di, lo1, x, d1[j]);
+      }
+      HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+        const auto x = hn::BitCast(DI8(), Broadcast4(a + static_cast<size_t>(c + 4) * step + 4 * j));
+        d0[j] = hn::SumOfMulQuadAccumulate(di, hi0, x, d0[j]);
+        d1[j] = hn::SumOfMulQuadAccumulate(di, hi1, x, d1[j]);
+      }
+    }
+    const VF w0 = s0.Scale(0), w1 = s1.Scale(0);
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+      const VF xs = hn::BitCast(df, Broadcast4(a + 8 * step + 4 * j));
+      f0[j] = hn::MulAdd(hn::ConvertTo(df, d0[j]), hn::Mul(w0, xs), f0[j]);
+      f1[j] = hn::MulAdd(hn::ConvertTo(df, d1[j]), hn::Mul(w1, xs), f1[j]);
+    }
+    s0.Next();
+    s1.Next();
+  }
+  HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+    hn::StoreU(f0[j], df, acc + 32 * j);
+    hn::StoreU(f1[j], df, acc + 32 * j + kPanelRows);
+  }
+}
+#else
+// One vector of rows times T tokens, added to d[]. x: the block's activations of token j0.
+template <class F, class Src, int T>
+HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T]) {
+  const DI di;
+  const DI8 di8;
+  const DI16 di16;
+  const auto ones = hn::Set(di16, 1);
+  if constexpr (F::kSigned) {
+    HWY_UNROLL(4) for (int c = 0; c < 4; ++c) {
+      VU8 steps[2];
+      src.Steps(c, v, steps[0], steps[1]);
+      HWY_UNROLL(2) for (int h = 0; h < 2; ++h) {
+        const auto w = hn::BitCast(di8, steps[h]);
+        const VU8 magnitude = hn::BitCast(DU8(), hn::Abs(w));   // |-128| = 128 as unsigned
+        HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+          const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(c + 4 * h) * step + 4 * j));
+          const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w, a);   // where w = 0 the magnitude is 0
+          const auto pairs = hn::SatWidenMulPairwiseAdd(di16, magnitude, signed_a);
+          d[j] = hn::Add(d[j], hn::WidenMulPairwiseAdd(di, pairs, ones));
+          Pin(d[j]);
+        }
+      }
+    }
+  } else {
+    hn::Vec<DI16> low[T], high[T];
+    HWY_UNROLL(4) for (int c = 0; c < 4; ++c) {
+      VU8 steps[2];
+      src.Steps(c, v, steps[0], steps[1]);
+      HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+        const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(c) * step + 4 * j));
+        const auto b = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(c + 4) * step + 4 * j));
+        const auto pa = hn::SatWidenMulPairwiseAdd(di16, steps[0], a), pb = hn::SatWidenMulPairwiseAdd(di16, steps[1], b);
+        low[j] = c == 0 ? pa : hn::Add(low[j], pa);
+        high[j] = c == 0 ? pb : hn::Add(high[j], pb);
+        Pin(low[j]);
+        Pin(high[j]);
+      }
+    }
+    HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+      d[j] = hn::Add(d[j], hn::WidenMulPairwiseAdd(di, low[j], ones));
+      d[j] = hn::Add(d[j], hn::WidenMulPairwiseAdd(di, high[j], ones));
+    }
+  }
+}
+
+template <class F, class Src, int T>
+HWY_INLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int tile, int64_t blocks, float* HWY_RESTRICT acc,
+                               const uint8_t* far) {
+  const DF df;
+  const DI di;
+  const size_t step = static_cast<size_t>(tile) * 4;
+  // Accumulators live in memory (first-level cache): the integer sums need the registers.
+  alignas(64) float f[T * kPanelRows] = {};
+  for (int64_t b = 0; b < blocks; ++b, a += 10 * step) {
+    src.Prefetch();
+    if (far != nullptr) PrefetchFar(far + 64 * b);
+    HWY_UNROLL(16) for (int v = 0; v < kPanelVecs; ++v) {
+      VI d[T];
+      HWY_UNROLL(4) for (int j = 0; j < T; ++j) d[j] = F::kSigned ? hn::Zero(di) : Broadcast4(a + 9 * step + 4 * j);
+      BlockDot<F, Src, T>(src, v, a, step, d);
+      const VF w = src.Scale(v);
+      HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+        float* HWY_RESTRICT fj = f + j * kPanelRows + v * kLanes;
+        const VF xs = hn::BitCast(df, Broadcast4(a + 8 * step + 4 * j));
+        hn::Store(hn::MulAdd(hn::ConvertTo(df, d[j]), hn::Mul(w, xs), hn::Load(df, fj)), df, fj);
+      }
+    }
+    src.Next();
+  }
+  for (int j = 0; j < T; ++j) std::memcpy(acc + 32 * j, f + j * kPanelRows, sizeof(float) * kPanelRows);
+}
+
+template <class F, class Src, int T>
+HWY_NOINLINE void Int8Micro(Src s0, Src s1, const uint8_t* HWY_RESTRICT a, int tile, int j0, int64_t blocks,
+                            float* HWY_RESTRICT acc, const uint8_t* far) {
+  Int8MicroPanel<F, Src, T>(s0, a + 4 * j0, tile, blocks, acc, far);
+  Int8MicroPanel<F, Src, T>(s1, a + 4 * j0, tile, blocks, acc + kPanelRows, nullptr);
+}
+#endif
+
+// A whole tile of `tile` rows (<= 6), in sub-tiles that the target's registers can hold. acc: [tile][32].
+template <class F, class Src>
+HWY_INLINE void Int8Tile(const Src& s0, const Src& s1, const uint8_t* a, int tile, int64_t blocks, float* acc, const uint8_t* far) {
+  for (int j0 = 0; j0 < tile;) {
+    const int t = std::min(tile - j0, kInt8SubTile);
+    float* out = acc + 32 * j0;
+    switch (t) {
+      case 1: Int8Micro<F, Src, 1>(s0, s1, a, tile, j0, blocks, out, far); break;
+      case 2: Int8Micro<F, Src, 2>(s0, s1, a, tile, j0, blocks, out, far); break;
+      case 3: Int8Micro<F, Src, 3>(s0, s1, a, tile, j0, blocks, out, far); break;
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
+      case 4: Int8Micro<F, Src, 4>(s0, s1, a, tile, j0, blocks, out, far); break;
+#endif
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
+      case 5: Int8Micro<F, Src, 5>(s0, s1, a, tile, j0, blocks, out, far); break;
+      case 6: Int8Micro<F, Src, 6>(s0, s1, a, tile, j0, blocks, out, far); break;
+#endif
+      default: break;
+    }
+    far = nullptr;
+    j0 += t;
+  }
+}
+
+template <class F>
+void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  const int64_t blocks = job.w.cols / 32;
+  constexpr int kTile = ActTile(ActKind::kInt8);
+  const size_t row_bytes = job.x.row_bytes();
+  alignas(64) float acc[kTile * 32];
+  uint8_t* q0 = scratch.data();
+  uint8_t* q1 = q0 + blocks * 512;
+  float* s0 = reinterpret_cast<float*>(q1 + blocks * 512);
+  float* s1 = s0 + blocks * kPanelRows;
+  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) {
+    const PanelPair panels(job, group.slice, pair);
+    const Epilogue epilogue(job, group.slice);
+    const bool stream = group.rows <= StreamRows(ActKind::kInt8);
+    if (!stream) {
+      DecodePanel<F>(panels.p0, blocks, q0, s0);
+      DecodePanel<F>(panels.p1, blocks, q1, s1);
+    }
+    for (int64_t r = 0; r < group.rows; r += kTile) {
+      const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
+      const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes;
+      if (stream) {
+        Int8Tile<F>(PackedSource<F>{panels.p0}, PackedSource<F>{panels.p1}, a, tile, blocks, acc, nullptr);
+      } else {
+        // While this pair is multiplied, the next one is fetched, a line a block.
+        const size_t fetched = static_cast<size_t>(r / kTile) * static_cast<size_t>(blocks) * 64;
+        Int8Tile<F>(DecodedSource<F>{q0, s0}, DecodedSource<F>{q1, s1}, a, tile, blocks, acc, panels.NextAt(job, fetched));
+      }
+      for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + r + j, panels.col, panels.n);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

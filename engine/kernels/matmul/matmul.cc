@@ -1,0 +1,270 @@
+#include "engine/kernels/matmul/matmul.h"
+
+#include <array>
+
+#include "engine/kernels/math_scalar.h"
+#include "engine/kernels/matmul/matmul_blas.h"
+#include "engine/kernels/matmul/matmul_job.h"
+#include "engine/kernels/matmul/matmul_ref.h"
+
+namespace tally {
+namespace {
+
+Arith ArithOf(ActKind k) {
+  switch (k) {
+    case ActKind::kF32: return Arith::kF32;
+    case ActKind::kBF16: return Arith::kBF16;
+    case ActKind::kInt8: return Arith::kInt8;
+  }
+  return Arith::kF32;
+}
+
+bool IsQuantised(DType t) { return GetDTypeInfo(t).quantised; }
+
+Status ValidatePack(const ActPack& x) {
+  if (x.data == nullptr && x.rows > 0) return InternalError("no activations");
+  if (x.format.kind == ActKind::kInt8 && x.cols % 32 != 0) return InternalError("int8 activations need a multiple of 32 columns");
+  int64_t next = 0;
+  for (const RowGroup& g : x.groups) {
+    if (g.row_begin != next || g.rows < 0) return InternalError("row groups do not follow on");
+    next += g.rows;
+  }
+  if (next != x.rows) return InternalError("row groups do not cover the pack");
+  return {};
+}
+
+Status ValidateWeight(const ActPack& x, const WeightView& w) {
+  if (w.empty()) return InternalError("no weight");
+  if (w.layout != WeightLayout::kPanel16 || !CanMultiply(w.dtype)) {
+    return InternalError("a " + std::string(DTypeName(w.dtype)) + " weight in this layout cannot be multiplied");
+  }
+  if (w.cols != x.cols) {
+    return InternalError("weight has " + std::to_string(w.cols) + " columns, activations " + std::to_string(x.cols));
+  }
+  if (x.format.kind == ActKind::kInt8 && !IsQuantised(w.dtype)) return InternalError("int8 activations need a quantised weight");
+  if (x.format.kind == ActKind::kBF16 && w.dtype != DType::kBF16) return InternalError("bf16 activations need a BF16 weight");
+  if (!(x.format == ActFormatFor(w.dtype, x.format.kind))) return InternalError("activations are packed for another weight type");
+  for (const RowGroup& g : x.groups) {
+    if (g.slice < 0 || g.slice >= w.slices) return InternalError("row group names slice " + std::to_string(g.slice));
+  }
+  return {};
+}
+
+Status ValidateVector(const WeightView& v, const WeightView& w) {
+  if (v.empty()) return {};
+  if (v.layout != WeightLayout::kVector || v.cols != w.rows || v.slices != w.slices) return InternalError("bias of another shape");
+  return {};
+}
+
+int64_t ActiveGroups(const ActPack& x) {
+  int64_t n = 0;
+  for (const RowGroup& g : x.groups) n += g.rows > 0 ? 1 : 0;
+  return n;
+}
+
+void AddWeightBytes(const WeightView& w, int64_t slices, Cost& c) {
+  if (w.empty()) return;
+  const bool vector = w.layout == WeightLayout::kVector;
+  const uint64_t n = static_cast<uint64_t>(slices);
+  c.AddBytes(ByteKind::kWeightsStored, n * w.stored_row_bytes * static_cast<uint64_t>(vector ? 1 : w.rows));
+  c.AddBytes(ByteKind::kWeightsPacked, n * static_cast<uint64_t>(vector ? 4 * w.cols : w.panels() * static_cast<int64_t>(w.panel_stride)));
+}
+
+void Touch(const WeightView& w, const ActPack& x, WeightTouches& touches) {
+  if (w.empty()) return;
+  const uint32_t first = static_cast<uint32_t>(w.row_offset);
+  const uint32_t rows = w.layout == WeightLayout::kVector ? 1 : static_cast<uint32_t>(w.rows);
+  for (const RowGroup& g : x.groups) {
+    if (g.rows > 0) touches.push_back({w.id, static_cast<uint32_t>(g.slice), first, first + rows});
+  }
+}
+
+Cost UsefulOf(const MatJob& job, WorkClass cls) {
+  Cost c;
+  const uint64_t n = static_cast<uint64_t>(job.x.rows), out = n * static_cast<uint64_t>(job.w.rows);
+  const uint64_t weights = job.gated ? 2 : 1;
+  c.AddFlops(cls, weights * 2 * out * static_cast<uint64_t>(job.w.cols), ArithOf(job.x.format.kind));
+  const uint64_t adds = (job.bias.empty() ? 0 : out) + (job.up_bias.empty() ? 0 : out) + (job.add_to_out ? out : 0);
+  c.AddFlops(WorkClass::kResidualBias, adds);
+  const ElementCost each = job.gated ? ActivateGatedCost(job.activation) : ActivateCost(job.activation);
+  c.AddFlops(WorkClass::kActivation, each.flops * out);
+  c.AddSpecial(WorkClass::kActivation, each.special * out);
+  const int64_t slices = ActiveGroups(job.x);
+  for (const WeightView* w : {&job.w, &job.up, &job.bias, &job.up_bias}) AddWeightBytes(*w, slices, c);
+  c.AddBytes(ByteKind::kActivationsRead, n * job.x.row_bytes() + (job.add_to_out ? 4 * out : 0));
+  c.AddBytes(ByteKind::kActivationsWritten, 4 * out);
+  return c;
+}
+
+// What a kernel that computes `lanes` output rows a slice does, padding included.
+Cost ExecutedOf(const MatJob& job, WorkClass cls, int64_t lanes, bool decode_per_tile) {
+  Cost c = UsefulOf(job, cls);
+  const uint64_t n = static_cast<uint64_t>(job.x.rows), cols = static_cast<uint64_t>(job.w.cols);
+  const uint64_t computed = static_cast<uint64_t>(lanes) * n, useful = static_cast<uint64_t>(job.w.rows) * n * (job.gated ? 2 : 1);
+  c.AddFlops(cls, 2 * cols * (computed - useful), ArithOf(job.x.format.kind));
+  if (!IsQuantised(job.w.dtype)) return c;
+  if (job.x.format.kind == ActKind::kInt8) {
+    c.AddFlops(WorkClass::kQuantize, 3 * computed * (cols / 32));   // scale product and the fma of each block
+  } else {
+    const uint64_t times = decode_per_tile ? n : static_cast<uint64_t>(ActiveGroups(job.x));
+    const uint64_t each = job.w.dtype == DType::kMXFP4 ? 2 : 1;     // subtracting the offset is part of the decoding
+    c.AddFlops(WorkClass::kQuantize, (each + 1) * times * static_cast<uint64_t>(lanes) * cols);
+  }
+  return c;
+}
+
+int64_t HwyLanes(const MatJob& job) { return job.pairs() * 2 * kPanelRows; }
+
+void RunHwy(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  switch (job.w.dtype) {
+    case DType::kF32: RunMatJobF32(job, begin, end, scratch); return;
+    case DType::kF16: RunMatJobF16(job, begin, end, scratch); return;
+    case DType::kBF16: RunMatJobBF16(job, begin, end, scratch); return;
+    case DType::kQ8_0: RunMatJobQ8_0(job, begin, end, scratch); return;
+    case DType::kQ4_0: RunMatJobQ4_0(job, begin, end, scratch); return;
+    case DType::kMXFP4: RunMatJobMXFP4(job, begin, end, scratch); return;
+    default: return;
+  }
+}
+
+TaskPlan PlanOf(const MatJob& job, int threads) {
+  TaskPlan plan;
+  plan.tasks = job.tasks();
+  // One row: equal shares of memory traffic. Many: threads take small runs of neighbouring panels as they become free.
+  if (job.max_group_rows() > StreamRows(job.x.format.kind)) {
+    plan.chunk = std::clamp<int64_t>(plan.tasks / (threads * 16), 1, 8);
+  }
+  plan.scratch_bytes = MatJobScratchBytes(job);
+  return plan;
+}
+
+template <class Op>
+WorkClass ClassOf(const Op& op) {
+  if constexpr (requires { op.work_class; }) {
+    return op.work_class;
+  } else {
+    return WorkClass::kLinear;
+  }
+}
+
+template <class Op>
+constexpr Kernel<Op> HwyKernel() {
+  return {"hwy", [](const Op&) -> const char* { return nullptr; }, [](const Op& op, int threads) { return PlanOf(MatJob(op), threads); },
+          [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { RunHwy(MatJob(op), b, e, s); },
+          [](const Op& op) { return ExecutedOf(MatJob(op), ClassOf(op), HwyLanes(MatJob(op)), false); }};
+}
+
+template <class Op>
+constexpr Kernel<Op> RefKernel() {
+  return {"ref", [](const Op&) -> const char* { return nullptr; },
+          [](const Op& op, int threads) {
+            TaskPlan plan = PlanOf(MatJob(op), threads);
+            plan.scratch_bytes = 0;
+            return plan;
+          },
+          [](const Op& op, int64_t b, int64_t e, std::span<uint8_t>) { MatJobReference<float>(MatJob(op), b, e); },
+          [](const Op& op) {
+            const MatJob job(op);
+            return ExecutedOf(job, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), false);
+          }};
+}
+
+template <class Op>
+constexpr Kernel<Op> BlasKernel() {
+  return {"blas",
+          [](const Op& op) -> const char* {
+            return op.x.format.kind == ActKind::kF32 ? nullptr : "activations are not f32";
+          },
+          [](const Op& op, int threads) { return BlasPlan(MatJob(op), threads); },
+          [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { RunBlas(MatJob(op), b, e, s); },
+          [](const Op& op) {
+            const MatJob job(op);
+            return ExecutedOf(job, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), false);
+          }};
+}
+
+}  // namespace
+
+MatJob::MatJob(const MatMulOp& op)
+    : x(op.x), w(op.w), bias(op.bias), add_to_out(op.add_to_out), activation(op.activation), out(op.out), out_row(op.out_row) {}
+
+MatJob::MatJob(const GatedMatMulOp& op)
+    : x(op.x),
+      w(op.gate),
+      up(op.up),
+      bias(op.gate_bias),
+      up_bias(op.up_bias),
+      gated(true),
+      activation(op.activation),
+      swiglu_alpha(op.swiglu_alpha),
+      swiglu_limit(op.swiglu_limit),
+      out(op.out) {}
+
+int64_t MatJob::max_group_rows() const {
+  int64_t n = 0;
+  for (const RowGroup& g : x.groups) n = std::max(n, g.rows);
+  return n;
+}
+
+size_t MatJobScratchBytes(const MatJob& job) {
+  const size_t cols = static_cast<size_t>(job.w.cols);
+  if (job.x.format.kind == ActKind::kInt8) {
+    return job.max_group_rows() <= StreamRows(ActKind::kInt8) ? 0 : 2 * (cols / 32) * (512 + 4 * kPanelRows);
+  }
+  if (job.x.format.kind == ActKind::kBF16) return 0;
+  if (!IsQuantised(job.w.dtype) && job.max_group_rows() <= StreamRows(ActKind::kF32)) return 0;
+  return (static_cast<size_t>(kF32KBlock) + static_cast<size_t>(job.max_group_rows())) * 32 * sizeof(float);
+}
+
+Status MatMulOp::Validate() const {
+  TALLY_RETURN_IF_ERROR(ValidatePack(x));
+  TALLY_RETURN_IF_ERROR(ValidateWeight(x, w));
+  TALLY_RETURN_IF_ERROR(ValidateVector(bias, w));
+  if (out.cols != w.rows) return InternalError("output of another width");
+  if (out_row.empty() ? out.rows < x.rows : static_cast<int64_t>(out_row.size()) != x.rows) return InternalError("output rows do not fit");
+  for (int32_t r : out_row) {
+    if (r < 0 || r >= out.rows) return InternalError("output row out of range");
+  }
+  if (activation == ActivationKind::kSwigluOai) return InternalError("SwiGLU needs a gate and an up weight");
+  if (add_to_out && activation != ActivationKind::kNone) return InternalError("an activation cannot be added to the output");
+  return {};
+}
+
+Status GatedMatMulOp::Validate() const {
+  TALLY_RETURN_IF_ERROR(ValidatePack(x));
+  TALLY_RETURN_IF_ERROR(ValidateWeight(x, gate));
+  TALLY_RETURN_IF_ERROR(ValidateWeight(x, up));
+  TALLY_RETURN_IF_ERROR(ValidateVector(gate_bias, gate));
+  TALLY_RETURN_IF_ERROR(ValidateVector(up_bias, up));
+  if (gate.dtype != up.dtype || gate.rows != up.rows || gate.slices != up.slices) return InternalError("gate and up weights differ");
+  if (out.cols != gate.rows || out.rows < x.rows) return InternalError("output of another shape");
+  if (activation == ActivationKind::kNone) return InternalError("a gate needs an activation");
+  return {};
+}
+
+Cost MatMulOp::Useful() const { return UsefulOf(MatJob(*this), work_class); }
+Cost GatedMatMulOp::Useful() const { return UsefulOf(MatJob(*this), WorkClass::kLinear); }
+
+void MatMulOp::Touches(WeightTouches& touches) const {
+  Touch(w, x, touches);
+  Touch(bias, x, touches);
+}
+
+void GatedMatMulOp::Touches(WeightTouches& touches) const {
+  for (const WeightView* v : {&gate, &up, &gate_bias, &up_bias}) Touch(*v, x, touches);
+}
+
+template <>
+std::span<const Kernel<MatMulOp>> Kernels<MatMulOp>() {
+  static constexpr std::array<Kernel<MatMulOp>, 3> kTable = {HwyKernel<MatMulOp>(), RefKernel<MatMulOp>(), BlasKernel<MatMulOp>()};
+  return kTable;
+}
+
+template <>
+std::span<const Kernel<GatedMatMulOp>> Kernels<GatedMatMulOp>() {
+  static constexpr std::array<Kernel<GatedMatMulOp>, 3> kTable = {HwyKernel<GatedMatMulOp>(), RefKernel<GatedMatMulOp>(),
+                                                                  BlasKernel<GatedMatMulOp>()};
+  return kTable;
+}
+
+}  // namespace tally

@@ -1,0 +1,103 @@
+// BF16 weights by f32 or bf16 activations.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/matmul/matmul_bf16.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "engine/kernels/matmul/float-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+
+// P panels are P * kPanelVecs vectors; 16-lane targets take both panels of the pair at once, others one after the other.
+inline constexpr int kBf16Panels = kLanes >= 16 ? 2 : 1;
+inline constexpr int kBf16SubTile = kLanes >= 16 ? 12 : (kLanes == 8 ? 4 : 2);
+
+// acc = acc + w0 x0 + w1 x1 for a pair of k: the target's dot product (vdpbf16ps: subnormals flushed, two roundings), else two
+// fused multiply-adds of the widened values.
+HWY_INLINE VF DotPair(VU w, VU x, VF acc) {
+#if HWY_NATIVE_DOT_BF16
+  const hn::Repartition<hwy::bfloat16_t, DF> dbf;
+  VF unused = hn::Zero(DF());
+  return hn::ReorderWidenMulAccumulate(DF(), hn::BitCast(dbf, w), hn::BitCast(dbf, x), acc, unused);
+#else
+  acc = hn::MulAdd(LowBF16(w), LowBF16(x), acc);
+  return hn::MulAdd(HighBF16(w), HighBF16(x), acc);
+#endif
+}
+
+// x: [pairs][tile] u32, each two bf16, from row j0.
+template <int T>
+HWY_NOINLINE void Bf16Micro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_RESTRICT p1, const uint8_t* HWY_RESTRICT x, int tile,
+                            int64_t pairs, float* HWY_RESTRICT acc, const uint8_t* far) {
+  const DF df;
+  const DU du;
+  constexpr int kVecs = kBf16Panels * kPanelVecs;
+  VF f[T][kVecs];
+  HWY_UNROLL(12) for (int j = 0; j < T; ++j) HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) f[j][v] = hn::Zero(df);
+  for (int64_t k = 0; k < pairs; ++k, p0 += 64, p1 += 64, x += 4 * tile) {
+    if (far != nullptr) {
+      if (k % 4 == 0) PrefetchFar(far + 16 * k);
+    } else {
+      PrefetchNear(p0 + 2048);
+      if constexpr (kBf16Panels == 2) PrefetchNear(p1 + 2048);
+    }
+    VU w[kVecs];
+    HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) {
+      w[v] = hn::LoadU(du, reinterpret_cast<const uint32_t*>(v < kPanelVecs ? p0 : p1) + kLanes * (v % kPanelVecs));
+    }
+    HWY_UNROLL(12) for (int j = 0; j < T; ++j) {
+      const VU b = hn::BitCast(du, Broadcast4(x + 4 * j));
+      HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) f[j][v] = DotPair(w[v], b, f[j][v]);
+    }
+  }
+  HWY_UNROLL(12) for (int j = 0; j < T; ++j) {
+    HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) hn::StoreU(f[j][v], df, acc + 32 * j + kLanes * v);
+  }
+}
+
+void RunBF16Dot(const MatJob& job, int64_t begin, int64_t end) {
+  constexpr int kTile = ActTile(ActKind::kBF16);
+  alignas(64) float acc[kTile * 32];
+  const size_t row_bytes = job.x.row_bytes();
+  const int64_t pairs_of_k = (job.w.cols + 1) / 2;
+  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) {
+    const PanelPair panels(job, group.slice, pair);
+    const Epilogue epilogue(job, group.slice);
+    const bool stream = group.rows <= kTile;
+    for (int64_t r = 0; r < group.rows; r += kTile) {
+      const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
+      const uint8_t* x = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes;
+      const uint8_t* far = stream ? nullptr : panels.NextAt(job, static_cast<size_t>(r / kTile * pairs_of_k) * 16);
+      for (int j = 0; j < tile;) {
+        j += WithSubTile<kBf16SubTile>(tile - j, [&]<int T>() {
+          Bf16Micro<T>(panels.p0, panels.p1, x + 4 * j, tile, pairs_of_k, acc + 32 * j, far);
+          if constexpr (kBf16Panels == 1) {
+            Bf16Micro<T>(panels.p1, panels.p1, x + 4 * j, tile, pairs_of_k, acc + 32 * j + kPanelRows, far);
+          }
+        });
+      }
+      for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + r + j, panels.col, panels.n);
+    }
+  });
+}
+
+void RunBF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  if (job.x.format.kind == ActKind::kBF16) {
+    RunBF16Dot(job, begin, end);
+  } else {
+    RunFloat<FormatBF16>(job, begin, end, scratch);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tally {
+HWY_EXPORT(RunBF16);
+void RunMatJobBF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  HWY_DYNAMIC_DISPATCH(RunBF16)(job, begin, end, scratch);
+}
+}  // namespace tally
+#endif

@@ -1,0 +1,24 @@
+// F16 weights by f32 activations.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/matmul/matmul_f16.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "engine/kernels/matmul/float-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+void RunF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  RunFloat<FormatF16>(job, begin, end, scratch);
+}
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tally {
+HWY_EXPORT(RunF16);
+void RunMatJobF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  HWY_DYNAMIC_DISPATCH(RunF16)(job, begin, end, scratch);
+}
+}  // namespace tally
+#endif

@@ -1,0 +1,24 @@
+// Q8_0 weights by int8 or f32 activations.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/matmul/matmul_q8_0.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "engine/kernels/matmul/float-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+void RunQ8_0(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  RunQuantised<FormatQ8_0>(job, begin, end, scratch);
+}
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tally {
+HWY_EXPORT(RunQ8_0);
+void RunMatJobQ8_0(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  HWY_DYNAMIC_DISPATCH(RunQ8_0)(job, begin, end, scratch);
+}
+}  // namespace tally
+#endif

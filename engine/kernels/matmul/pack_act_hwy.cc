@@ -1,0 +1,100 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/matmul/pack_act_hwy.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/base/float16.h"
+#include "engine/kernels/matmul/pack_act_hwy.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT tile, int64_t rows, int64_t j) {
+  const hn::CappedTag<float, 32> df;
+  const hn::RebindToSigned<decltype(df)> di;
+  const hn::Rebind<int8_t, decltype(df)> di8;
+  constexpr int kN = static_cast<int>(HWY_MAX_LANES_D(decltype(df)));
+  for (int64_t kb = 0; kb < pack.cols / 32; ++kb, x += 32, tile += 40 * rows) {
+    auto max = hn::Zero(df), bad = hn::Zero(df);
+    HWY_UNROLL(8) for (int i = 0; i < 32; i += kN) {
+      const auto v = hn::LoadU(df, x + i);
+      max = hn::Max(max, hn::Abs(v));
+      bad = hn::Add(bad, hn::Sub(v, v));   // 0, or NaN if v is not finite
+    }
+    const float amax = hn::ReduceMax(df, max);
+    const bool finite = hn::ReduceSum(df, bad) == 0.0f;
+    const float inverse = finite && amax > 0 ? 127.0f / amax : 0.0f;
+    const float scale = finite ? amax / 127.0f * pack.format.scale_mul : std::nanf("");
+    alignas(32) int8_t q[32];
+    auto sum = hn::Zero(di);
+    const auto factor = hn::Set(df, inverse);
+    HWY_UNROLL(8) for (int i = 0; i < 32; i += kN) {
+      const auto scaled = hn::Mul(hn::LoadU(df, x + i), factor);
+      const auto n = hn::NearestInt(finite ? scaled : hn::Zero(df));
+      sum = hn::Add(sum, n);
+      hn::StoreU(hn::DemoteTo(di8, n), di8, q + i);
+    }
+    for (int s = 0; s < 8; ++s) std::memcpy(tile + (s * rows + j) * 4, q + 4 * s, 4);
+    const int32_t correction = -pack.format.offset * hn::ReduceSum(di, sum);
+    std::memcpy(tile + 32 * rows + 4 * j, &scale, 4);
+    std::memcpy(tile + 36 * rows + 4 * j, &correction, 4);
+  }
+}
+
+// Round to nearest even, NaN kept quiet: as F32ToBF16, two elements a word.
+void PackBF16(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT tile, int64_t rows, int64_t j) {
+  const hn::ScalableTag<float> df;
+  const hn::RebindToUnsigned<decltype(df)> du;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
+  HWY_ALIGN uint32_t bits[HWY_MAX_BYTES / 4] = {};
+  int64_t k = 0;
+  for (; k + lanes <= pack.cols; k += lanes) {
+    const auto v = hn::LoadU(df, x + k);
+    const auto u = hn::BitCast(du, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(du, 1));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(u, hn::Add(odd, hn::Set(du, 0x7fffu))));
+    const auto quiet = hn::Or(hn::ShiftRight<16>(u), hn::Set(du, 0x40u));
+    hn::Store(hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded), du, bits);
+    for (int64_t i = 0; i < lanes; i += 2) {
+      const uint32_t pair = bits[i] | bits[i + 1] << 16;
+      std::memcpy(tile + (((k + i) / 2) * rows + j) * 4, &pair, 4);
+    }
+  }
+  for (; k < pack.cols; k += 2) {
+    const uint32_t pair = F32ToBF16(x[k]) | static_cast<uint32_t>(k + 1 < pack.cols ? F32ToBF16(x[k + 1]) : 0) << 16;
+    std::memcpy(tile + ((k / 2) * rows + j) * 4, &pair, 4);
+  }
+}
+
+void PackRow(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j) {
+  switch (pack.format.kind) {
+    case ActKind::kInt8: PackInt8(pack, x, tile, rows, j); return;
+    case ActKind::kBF16: PackBF16(pack, x, tile, rows, j); return;
+    case ActKind::kF32:
+      if (rows == 1) {
+        std::memcpy(tile, x, static_cast<size_t>(pack.cols) * 4);
+      } else {
+        for (int64_t k = 0; k < pack.cols; ++k) std::memcpy(tile + (k * rows + j) * 4, x + k, 4);
+      }
+      return;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tally {
+HWY_EXPORT(PackRow);
+void PackRowHwy(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j) {
+  HWY_DYNAMIC_DISPATCH(PackRow)(pack, x, tile, rows, j);
+}
+}  // namespace tally
+#endif

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstdint>
+
+#include "engine/kernels/act_pack.h"
+
+namespace tally {
+
+// Packs row `j` of a tile of `rows` rows; the layout is act_pack.h's. Dispatched by Highway.
+void PackRowHwy(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j);
+
+}  // namespace tally

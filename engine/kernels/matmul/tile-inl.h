@@ -1,0 +1,137 @@
+// Per-target pieces that every matrix kernel shares: vectors of output rows, and the epilogue of a tile.
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+#if defined(TALLY_MATMUL_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TALLY_MATMUL_TILE_INL_H_
+#undef TALLY_MATMUL_TILE_INL_H_
+#else
+#define TALLY_MATMUL_TILE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/kernels/math-inl.h"
+#include "engine/kernels/matmul/matmul_job.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Lanes are output rows: a panel of 16 rows is kPanelVecs vectors.
+using DF = hn::CappedTag<float, kPanelRows>;
+using DI = hn::RebindToSigned<DF>;
+using DU = hn::RebindToUnsigned<DF>;
+using DU8 = hn::Repartition<uint8_t, DF>;
+using DI8 = hn::Repartition<int8_t, DF>;
+using DI16 = hn::Repartition<int16_t, DF>;
+using VF = hn::Vec<DF>;
+using VI = hn::Vec<DI>;
+using VU = hn::Vec<DU>;
+using VU8 = hn::Vec<DU8>;
+
+inline constexpr int kLanes = static_cast<int>(HWY_MAX_LANES_D(DF));
+inline constexpr int kPanelVecs = kPanelRows / kLanes;
+inline constexpr int kVecBytes = 4 * kLanes;
+
+// Keeps GCC from hoisting every multiply above the chain of additions, which would spill on targets with 16 registers.
+template <class V>
+HWY_INLINE void Pin(V& v) {
+#if HWY_TARGET == HWY_AVX2 && HWY_COMPILER_GCC_ACTUAL
+  asm("" : "+x"(v.raw));
+#else
+  (void)v;
+#endif
+}
+
+HWY_INLINE void PrefetchNear(const uint8_t* p) { hwy::Prefetch(p); }
+HWY_INLINE void PrefetchFar(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
+
+// Applies bias, activation or gate to the accumulators of one row and writes them out.
+// acc: [32] f32, the two panels of the pair. col: first output column. n: columns of the pair that exist (<= 32, gated <= 16).
+class Epilogue {
+ public:
+  Epilogue(const MatJob& job, int64_t slice)
+      : job_(job),
+        bias_(job.bias.empty() ? nullptr : job.bias.Vector(slice)),
+        up_bias_(job.up_bias.empty() ? nullptr : job.up_bias.Vector(slice)) {}
+
+  void Row(const float* HWY_RESTRICT acc, int64_t row, int64_t col, int64_t n) const {
+    const int64_t out_row = job_.out_row.empty() ? row : job_.out_row[static_cast<size_t>(row)];
+    float* out = job_.out.Row(out_row) + col;
+    const DF df;
+    for (int64_t i = 0; i < n; i += kLanes) {
+      const size_t count = static_cast<size_t>(std::min<int64_t>(kLanes, n - i));
+      const bool whole = count == static_cast<size_t>(kLanes);
+      VF v = hn::LoadU(df, acc + i);
+      if (bias_ != nullptr) v = hn::Add(v, whole ? hn::LoadU(df, bias_ + col + i) : hn::LoadN(df, bias_ + col + i, count));
+      if (job_.gated) {
+        VF u = hn::LoadU(df, acc + kPanelRows + i);
+        if (up_bias_ != nullptr) {
+          u = hn::Add(u, whole ? hn::LoadU(df, up_bias_ + col + i) : hn::LoadN(df, up_bias_ + col + i, count));
+        }
+        v = ActivateGated(df, job_.activation, v, u, job_.swiglu_alpha, job_.swiglu_limit);
+      } else if (job_.activation != ActivationKind::kNone) {
+        v = Activate(df, job_.activation, v);
+      }
+      if (job_.add_to_out) v = hn::Add(whole ? hn::LoadU(df, out + i) : hn::LoadN(df, out + i, count), v);
+      if (whole) {
+        hn::StoreU(v, df, out + i);
+      } else {
+        hn::StoreN(v, df, out + i, count);
+      }
+    }
+  }
+
+ private:
+  const MatJob& job_;
+  const float* bias_;
+  const float* up_bias_;
+};
+
+// The two panels of a task and where their results go.
+struct PanelPair {
+  const uint8_t* p0;
+  const uint8_t* p1;
+  int64_t col;   // first output column
+  int64_t n;     // columns to write
+  PanelPair(const MatJob& job, int64_t slice, int64_t pair) {
+    if (job.gated) {
+      p0 = job.w.Panel(slice, pair);
+      p1 = job.up.Panel(slice, pair);
+      col = pair * kPanelRows;
+      n = std::min<int64_t>(kPanelRows, job.w.rows - col);
+    } else {
+      const int64_t last = job.w.panels() - 1;
+      p0 = job.w.Panel(slice, 2 * pair);
+      p1 = job.w.Panel(slice, std::min(2 * pair + 1, last));  // an odd last panel is computed twice, written once
+      col = pair * 2 * kPanelRows;
+      n = std::min<int64_t>(2 * kPanelRows, job.w.rows - col);
+    }
+  }
+  // Byte `offset` of the pair after this one in memory (for prefetching only), or null beyond its two panels.
+  const uint8_t* NextAt(const MatJob& job, size_t offset) const {
+    const size_t panel = job.w.panel_stride;
+    if (offset >= 2 * panel) return nullptr;
+    if (!job.gated) return p1 + panel + offset;
+    return offset < panel ? p0 + panel + offset : p1 + offset;
+  }
+};
+
+// Walks tasks [begin, end): body(group, pair).
+template <class Body>
+HWY_INLINE void ForEachPair(const MatJob& job, int64_t begin, int64_t end, const Body& body) {
+  const int64_t pairs = job.pairs();
+  for (int64_t t = begin; t < end; ++t) {
+    const RowGroup& group = job.x.groups[static_cast<size_t>(t / pairs)];
+    if (group.rows > 0) body(group, t % pairs);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

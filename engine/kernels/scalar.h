@@ -1,0 +1,28 @@
+// The operations that scalar references are written in, for float. A reference is a template over its scalar type S and
+// calls these unqualified, so that a type that counts its operations brings its own by argument-dependent look-up.
+//
+// What such a type S offers: construction from float; + - * / between S; < and > (each one compare); negation (free); and
+// the functions below. DESIGN's counting: Fma 2, Max and Min 1, Exp Tanh Erf Sqrt Rsqrt Log Sin Cos and / one special each,
+// Abs and ToF32 nothing.
+#pragma once
+
+#include <cmath>
+
+namespace tally {
+
+inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }
+inline float Sqrt(float x) { return std::sqrt(x); }
+inline float Rsqrt(float x) { return 1.0f / std::sqrt(x); }
+inline float Exp(float x) { return std::exp(x); }
+inline float Tanh(float x) { return std::tanh(x); }
+inline float Erf(float x) { return std::erf(x); }
+inline float Log(float x) { return std::log(x); }
+inline float Sin(float x) { return std::sin(x); }
+inline float Cos(float x) { return std::cos(x); }
+inline float Abs(float x) { return std::fabs(x); }
+// A NaN in the first argument stays.
+inline float Max(float a, float b) { return a < b ? b : a; }
+inline float Min(float a, float b) { return b < a ? b : a; }
+inline float ToF32(float x) { return x; }
+
+}  // namespace tally

@@ -1,0 +1,51 @@
+// Which Highway target runs now: asked of the dispatcher itself, so a test that restricts the targets is respected.
+#include <cstdint>
+#include <string_view>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/target.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+// after foreach_target.h: op.h is not per target
+#include "engine/kernels/op.h"
+#include "engine/kernels/target.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+
+int64_t CurrentTarget() { return HWY_TARGET; }
+bool HasBf16Dot() { return HWY_NATIVE_DOT_BF16 != 0; }
+bool HasInt8Dot() {
+#if HWY_ARCH_X86
+  return HWY_TARGET <= HWY_AVX3_DL;  // VNNI came with Ice Lake; better targets have lower bits
+#elif HWY_TARGET_IS_NEON
+  return HWY_TARGET == HWY_NEON_BF16;  // Armv8.4 and later; the older two have no SDOT
+#elif HWY_TARGET_IS_SVE
+  return true;
+#else
+  return false;
+#endif
+}
+
+int64_t F32Lanes() { return static_cast<int64_t>(hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>())); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tally {
+
+HWY_EXPORT(CurrentTarget);
+HWY_EXPORT(HasBf16Dot);
+HWY_EXPORT(HasInt8Dot);
+HWY_EXPORT(F32Lanes);
+
+std::string_view HwyTargetName() { return hwy::TargetName(HWY_DYNAMIC_DISPATCH(CurrentTarget)()); }
+bool HwyTargetHasBf16Dot() { return HWY_DYNAMIC_DISPATCH(HasBf16Dot)(); }
+bool HwyTargetHasInt8Dot() { return HWY_DYNAMIC_DISPATCH(HasInt8Dot)(); }
+int64_t HwyF32Lanes() { return HWY_DYNAMIC_DISPATCH(F32Lanes)(); }
+
+}  // namespace tally
+#endif

@@ -1,0 +1,16 @@
+// What kernels need to know of the Highway target that runs now, beside HwyTargetName() in op.h.
+#pragma once
+
+#include <cstdint>
+
+namespace tally {
+
+int64_t HwyF32Lanes();  // f32 lanes of a full vector
+
+// `n` elements as vectors process them: rounded up to whole vectors, the lanes masked off included.
+inline uint64_t HwyPadded(int64_t n) {
+  const int64_t lanes = HwyF32Lanes();
+  return static_cast<uint64_t>((n + lanes - 1) / lanes * lanes);
+}
+
+}  // namespace tally

@@ -1,0 +1,211 @@
+#include "engine/machine/machine.h"
+
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+// Linux. What is asked of /proc and /sys is documented in proc(5), cgroups(7) and the kernel's cgroup-v2.rst.
+
+namespace tally {
+namespace {
+
+std::optional<std::string> ReadText(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return std::nullopt;
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::optional<uint64_t> ParseNumber(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  uint64_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc() || end == text.data()) return std::nullopt;
+  return n;
+}
+
+// A file that holds one number; nothing where it is absent or says "max".
+std::optional<uint64_t> ReadNumber(const std::string& path) {
+  const std::optional<std::string> text = ReadText(path);
+  return text ? ParseNumber(*text) : std::nullopt;
+}
+
+// The number after `key` at the start of a line, as /proc/meminfo, /proc/self/status and memory.stat are written.
+std::optional<uint64_t> Field(const std::string& text, std::string_view key) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (std::string_view(line).substr(0, key.size()) == key) return ParseNumber(std::string_view(line).substr(key.size()));
+  }
+  return std::nullopt;
+}
+
+uint64_t KibField(const char* path, std::string_view key) {
+  const std::optional<std::string> text = ReadText(path);
+  return text ? Field(*text, key).value_or(0) * 1024 : 0;
+}
+
+// The directories of this process's control group for `controller` and its ancestors, innermost first; every one of them
+// can carry a limit. In a container the listed path may not exist below the mount: then its root is the container's own.
+std::vector<std::string> CgroupDirs(std::string_view controller) {
+  std::vector<std::string> dirs;
+  const std::optional<std::string> text = ReadText("/proc/self/cgroup");
+  if (!text) return dirs;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {  // "0::/path" (v2) or "4:cpu,cpuacct:/path" (v1)
+    const size_t a = line.find(':');
+    const size_t b = a == std::string::npos ? a : line.find(':', a + 1);
+    if (b == std::string::npos) continue;
+    const std::string names = "," + line.substr(a + 1, b - a - 1) + ",";
+    const bool v2 = names == ",,";
+    if (!v2 && names.find("," + std::string(controller) + ",") == std::string::npos) continue;
+    const std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/" + std::string(controller);
+    for (std::string path = line.substr(b + 1);; path.erase(path.rfind('/'))) {
+      dirs.push_back(path == "/" ? root : root + path);
+      if (path.find('/') == std::string::npos || path == "/") break;
+    }
+  }
+  return dirs;
+}
+
+// CPUs that the control groups let us use at once, rounded down: a team that is throttled while it spins stalls.
+int CgroupCores(int cores) {
+  for (const std::string& dir : CgroupDirs("cpu")) {
+    std::optional<uint64_t> quota, period;
+    if (const std::optional<std::string> max = ReadText(dir + "/cpu.max")) {  // "150000 100000" or "max 100000"
+      const size_t space = max->find(' ');
+      quota = ParseNumber(*max);
+      if (space != std::string::npos) period = ParseNumber(std::string_view(*max).substr(space));
+    } else {
+      quota = ReadNumber(dir + "/cpu.cfs_quota_us");  // -1, which does not parse: no limit
+      period = ReadNumber(dir + "/cpu.cfs_period_us");
+    }
+    if (quota && period && *period > 0) {
+      cores = static_cast<int>(std::min<uint64_t>(cores, std::max<uint64_t>(1, *quota / *period)));
+    }
+  }
+  return cores;
+}
+
+struct CgroupMemory {
+  uint64_t limit = UINT64_MAX;  // the lowest of all ancestors
+  uint64_t free = UINT64_MAX;   // the least room under any of those limits; clean file pages can be dropped, so they count
+};
+
+CgroupMemory ReadCgroupMemory() {
+  CgroupMemory memory;
+  for (const std::string& dir : CgroupDirs("memory")) {
+    std::optional<uint64_t> limit = ReadNumber(dir + "/memory.max");
+    std::optional<uint64_t> used = ReadNumber(dir + "/memory.current");
+    if (!used) {
+      limit = ReadNumber(dir + "/memory.limit_in_bytes");  // v1; no limit is a number near 2^63
+      used = ReadNumber(dir + "/memory.usage_in_bytes");
+    }
+    if (!limit) continue;
+    memory.limit = std::min(memory.limit, *limit);
+    if (!used) continue;
+    const std::string stat = ReadText(dir + "/memory.stat").value_or("");
+    const uint64_t file = Field(stat, "inactive_file ").value_or(0) + Field(stat, "active_file ").value_or(0);
+    const uint64_t held = *used > file ? *used - file : 0;
+    memory.free = std::min(memory.free, *limit > held ? *limit - held : 0);
+  }
+  return memory;
+}
+
+}  // namespace
+
+int AvailableCores() {
+  int cores = 0;
+  for (size_t cpus = 1024; cores == 0 && cpus <= 65536; cpus *= 2) {  // the kernel's mask may be wider than the default
+    cpu_set_t* set = CPU_ALLOC(cpus);
+    if (set == nullptr) break;
+    const size_t bytes = CPU_ALLOC_SIZE(cpus);
+    if (sched_getaffinity(0, bytes, set) == 0) cores = CPU_COUNT_S(bytes, set);
+    const bool too_small = cores == 0 && errno == EINVAL;
+    CPU_FREE(set);
+    if (!too_small) break;
+  }
+  if (cores == 0) cores = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  return CgroupCores(cores);
+}
+
+uint64_t TotalMemoryBytes() { return std::min(KibField("/proc/meminfo", "MemTotal:"), ReadCgroupMemory().limit); }
+
+uint64_t AvailableMemoryBytes() { return std::min(KibField("/proc/meminfo", "MemAvailable:"), ReadCgroupMemory().free); }
+
+uint64_t PeakResidentBytes() { return KibField("/proc/self/status", "VmHWM:"); }
+
+uint64_t ResidentBytes() { return KibField("/proc/self/status", "VmRSS:"); }
+
+double MonotonicSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+bool StandardErrorIsTerminal() { return isatty(STDERR_FILENO) == 1; }
+
+bool StandardOutputIsTerminal() { return isatty(STDOUT_FILENO) == 1; }
+
+int TerminalWidth(int fallback) {
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return fallback;
+  return size.ws_col;
+}
+
+Result<AnonymousMemory> AnonymousMemory::Allocate(size_t bytes, bool huge) {
+  AnonymousMemory memory;
+  if (bytes == 0) return memory;
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const auto no_memory = [&] {
+    return BadInput("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" + std::strerror(errno) + ")");
+  };
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t align = huge ? std::max(kHugePage, page) : page;
+  if (bytes > SIZE_MAX / 2) {
+    errno = ENOMEM;
+    return no_memory();
+  }
+  // Only whole aligned 2 MiB ranges can become huge pages: map more than needed and give the ends back.
+  const size_t length = (bytes + page - 1) / page * page;
+  const size_t mapped = length + (align - page);
+  void* p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return no_memory();
+  uint8_t* const begin = static_cast<uint8_t*>(p);
+  const size_t head = (align - reinterpret_cast<uintptr_t>(begin) % align) % align;
+  const size_t tail = mapped - head - length;
+  if (head > 0) munmap(begin, head);
+  if (tail > 0) munmap(begin + head + length, tail);
+  memory.data_ = begin + head;
+  memory.size_ = bytes;
+  if (huge) (void)madvise(memory.data_, length, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
+  return memory;
+}
+
+AnonymousMemory::AnonymousMemory(AnonymousMemory&& o) noexcept
+    : data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}
+
+AnonymousMemory& AnonymousMemory::operator=(AnonymousMemory&& o) noexcept {
+  std::swap(data_, o.data_);
+  std::swap(size_, o.size_);
+  return *this;
+}
+
+AnonymousMemory::~AnonymousMemory() {
+  if (data_ != nullptr) munmap(data_, size_);  // the kernel rounds the length up to whole pages, as the mapping was
+}
+
+}  // namespace tally

@@ -1,0 +1,172 @@
+#include "engine/machine/roof_loops.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace tally {
+
+#if defined(__x86_64__)
+namespace {
+
+// What cpuid says the processor has and XGETBV says the operating system keeps (Intel SDM volume 1, chapters 13 and 14).
+struct Features {
+  bool fma = false, avx2 = false, avx512bw = false, avx_vnni = false, avx512_vnni = false, avx512_bf16 = false;
+};
+
+Features Detect() {
+  Features f;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return f;
+  const bool osxsave = (c >> 27 & 1) != 0, avx = (c >> 28 & 1) != 0, fma = (c >> 12 & 1) != 0;
+  if (!osxsave || !avx) return f;
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  const bool ymm = (low & 0x06) == 0x06, zmm = (low & 0xe6) == 0xe6;
+  if (!ymm) return f;
+  f.fma = fma;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return f;
+  const unsigned subleaves = a;
+  f.avx2 = (b >> 5 & 1) != 0;
+  f.avx512bw = zmm && (b >> 16 & 1) != 0 && (b >> 30 & 1) != 0;
+  f.avx512_vnni = f.avx512bw && (c >> 11 & 1) != 0;
+  if (subleaves < 1 || __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0) return f;
+  f.avx_vnni = (a >> 4 & 1) != 0;
+  f.avx512_bf16 = f.avx512bw && (a >> 5 & 1) != 0;
+  return f;
+}
+
+// Each loop keeps 12 independent sums in registers 0 to 11 (two pipes times a latency of at most 6), its factors in 13 and 15,
+// and has 12 and 14 to spare. All values are zero, so nothing is denormal and nothing saturates. The assembler is
+// told what it cannot know: the registers that are overwritten.
+#define TALLY_CLOBBERS                                                                                              \
+  "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", \
+      "xmm13", "xmm14", "xmm15"
+#define TALLY_TWELVE(OP) \
+  OP("0") OP("1") OP("2") OP("3") OP("4") OP("5") OP("6") OP("7") OP("8") OP("9") OP("10") OP("11")
+#define TALLY_ZERO_AVX(N) "vpxor %%xmm" N ", %%xmm" N ", %%xmm" N "\n"
+#define TALLY_ZERO_SSE(N) "pxor %%xmm" N ", %%xmm" N "\n"
+#define TALLY_LOOP(NAME, ZERO, OP, LEAVE)                                                                      \
+  void NAME(int64_t iterations) {                                                                              \
+    if (iterations <= 0) return;                                                                               \
+    asm volatile(TALLY_TWELVE(ZERO) ZERO("12") ZERO("13") ZERO("14") ZERO("15") ".p2align 5\n"                 \
+                 "1:\n" TALLY_TWELVE(OP) "dec %0\n"                                                            \
+                 "jnz 1b\n" LEAVE                                                                              \
+                 : "+r"(iterations)                                                                            \
+                 :                                                                                             \
+                 : TALLY_CLOBBERS);                                                                            \
+  }
+#define TALLY_AVX_LOOP(NAME, OP) TALLY_LOOP(NAME, TALLY_ZERO_AVX, OP, "vzeroupper\n")
+
+// f32: 16, 8 or 4 lanes.
+#define TALLY_OP(N) "vfmadd231ps %%zmm13, %%zmm15, %%zmm" N "\n"
+TALLY_AVX_LOOP(FmaZmm, TALLY_OP)
+#undef TALLY_OP
+#define TALLY_OP(N) "vfmadd231ps %%ymm13, %%ymm15, %%ymm" N "\n"
+TALLY_AVX_LOOP(FmaYmm, TALLY_OP)
+#undef TALLY_OP
+#define TALLY_OP(N) "movaps %%xmm13, %%xmm12\nmulps %%xmm15, %%xmm12\naddps %%xmm12, %%xmm" N "\n"
+TALLY_LOOP(MulAddXmm, TALLY_ZERO_SSE, TALLY_OP, "")
+#undef TALLY_OP
+
+// int8 through one instruction: four products a lane.
+#define TALLY_OP(N) "vpdpbusd %%zmm13, %%zmm15, %%zmm" N "\n"
+TALLY_AVX_LOOP(DotZmm, TALLY_OP)
+#undef TALLY_OP
+#define TALLY_OP(N) "%{vex%} vpdpbusd %%ymm13, %%ymm15, %%ymm" N "\n"
+TALLY_AVX_LOOP(DotYmm, TALLY_OP)
+#undef TALLY_OP
+
+// int8 through 16 bits: products of pairs, pairs of pairs, sum.
+#define TALLY_OP(N)                           \
+  "vpmaddubsw %%zmm13, %%zmm15, %%zmm12\n"    \
+  "vpmaddwd %%zmm12, %%zmm15, %%zmm12\n"      \
+  "vpaddd %%zmm12, %%zmm" N ", %%zmm" N "\n"
+TALLY_AVX_LOOP(MaddubsZmm, TALLY_OP)
+#undef TALLY_OP
+#define TALLY_OP(N)                           \
+  "vpmaddubsw %%ymm13, %%ymm15, %%ymm12\n"    \
+  "vpmaddwd %%ymm12, %%ymm15, %%ymm12\n"      \
+  "vpaddd %%ymm12, %%ymm" N ", %%ymm" N "\n"
+TALLY_AVX_LOOP(MaddubsYmm, TALLY_OP)
+#undef TALLY_OP
+
+// Bytes widened beforehand: 16-bit products of pairs, sum.
+#define TALLY_OP(N) "vpmaddwd %%zmm13, %%zmm15, %%zmm12\nvpaddd %%zmm12, %%zmm" N ", %%zmm" N "\n"
+TALLY_AVX_LOOP(MaddwdZmm, TALLY_OP)
+#undef TALLY_OP
+#define TALLY_OP(N) "vpmaddwd %%ymm13, %%ymm15, %%ymm12\nvpaddd %%ymm12, %%ymm" N ", %%ymm" N "\n"
+TALLY_AVX_LOOP(MaddwdYmm, TALLY_OP)
+#undef TALLY_OP
+#define TALLY_OP(N) "movdqa %%xmm13, %%xmm12\npmaddwd %%xmm15, %%xmm12\npaddd %%xmm12, %%xmm" N "\n"
+TALLY_LOOP(MaddwdXmm, TALLY_ZERO_SSE, TALLY_OP, "")
+#undef TALLY_OP
+
+// Factors so small that their products may be summed in 16 bits (the 4-bit formats): the widening is left out.
+#define TALLY_OP(N) "vpmaddubsw %%zmm13, %%zmm15, %%zmm12\nvpaddw %%zmm12, %%zmm" N ", %%zmm" N "\n"
+TALLY_AVX_LOOP(NarrowZmm, TALLY_OP)
+#undef TALLY_OP
+#define TALLY_OP(N) "vpmaddubsw %%ymm13, %%ymm15, %%ymm12\nvpaddw %%ymm12, %%ymm" N ", %%ymm" N "\n"
+TALLY_AVX_LOOP(NarrowYmm, TALLY_OP)
+#undef TALLY_OP
+
+// bf16: two products a lane. Its latency is the longest here, so 24 sums.
+#define TALLY_OP(N) "vdpbf16ps %%zmm13, %%zmm15, %%zmm" N "\n"
+__attribute__((target("avx512f"))) void Bf16Zmm(int64_t iterations) {
+  if (iterations <= 0) return;
+  asm volatile(
+      "vpxord %%zmm13, %%zmm13, %%zmm13\nvpxord %%zmm15, %%zmm15, %%zmm15\n"  // sums of any value would do
+      TALLY_TWELVE(TALLY_ZERO_AVX) "vpxord %%zmm16, %%zmm16, %%zmm16\nvpxord %%zmm17, %%zmm17, %%zmm17\n"
+      "vpxord %%zmm18, %%zmm18, %%zmm18\nvpxord %%zmm19, %%zmm19, %%zmm19\nvpxord %%zmm20, %%zmm20, %%zmm20\n"
+      "vpxord %%zmm21, %%zmm21, %%zmm21\nvpxord %%zmm22, %%zmm22, %%zmm22\nvpxord %%zmm23, %%zmm23, %%zmm23\n"
+      "vpxord %%zmm24, %%zmm24, %%zmm24\nvpxord %%zmm25, %%zmm25, %%zmm25\nvpxord %%zmm26, %%zmm26, %%zmm26\n"
+      "vpxord %%zmm27, %%zmm27, %%zmm27\n.p2align 5\n"
+      "1:\n" TALLY_TWELVE(TALLY_OP) TALLY_OP("16") TALLY_OP("17") TALLY_OP("18") TALLY_OP("19") TALLY_OP("20")
+          TALLY_OP("21") TALLY_OP("22") TALLY_OP("23") TALLY_OP("24") TALLY_OP("25") TALLY_OP("26") TALLY_OP("27")
+      "dec %0\n"
+      "jnz 1b\n"
+      "vzeroupper\n"
+      : "+r"(iterations)
+      :
+      : TALLY_CLOBBERS, "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26",
+        "xmm27");
+}
+#undef TALLY_OP
+
+}  // namespace
+
+std::vector<ArithmeticLoop> X86Loops() {
+  const Features f = Detect();
+  std::vector<ArithmeticLoop> loops;
+  // ops per iteration: 12 sums x lanes x products a lane x 2.
+  if (f.avx512bw) {
+    loops.push_back({PeakKind::kF32, "vfmadd231ps zmm", 12 * 16 * 2, FmaZmm});
+  } else if (f.fma && f.avx2) {
+    loops.push_back({PeakKind::kF32, "vfmadd231ps ymm", 12 * 8 * 2, FmaYmm});
+  } else {
+    loops.push_back({PeakKind::kF32, "mulps+addps xmm", 12 * 4 * 2, MulAddXmm});
+  }
+  if (f.avx512_bf16) loops.push_back({PeakKind::kBF16, "vdpbf16ps zmm", 24 * 16 * 2 * 2, Bf16Zmm});
+  if (f.avx512_vnni) loops.push_back({PeakKind::kInt8, "vpdpbusd zmm", 12 * 16 * 4 * 2, DotZmm});
+  if (f.avx_vnni && f.avx2) loops.push_back({PeakKind::kInt8, "vpdpbusd ymm", 12 * 8 * 4 * 2, DotYmm});
+  if (f.avx512bw) {
+    loops.push_back({PeakKind::kInt8, "vpmaddubsw+vpmaddwd+vpaddd zmm", 12 * 16 * 4 * 2, MaddubsZmm});
+    loops.push_back({PeakKind::kInt8, "vpmaddwd+vpaddd zmm", 12 * 16 * 2 * 2, MaddwdZmm});
+    loops.push_back({PeakKind::kInt8Narrow, "vpmaddubsw+vpaddw zmm", 12 * 32 * 2 * 2, NarrowZmm});
+  } else if (f.avx2) {
+    loops.push_back({PeakKind::kInt8, "vpmaddubsw+vpmaddwd+vpaddd ymm", 12 * 8 * 4 * 2, MaddubsYmm});
+    loops.push_back({PeakKind::kInt8, "vpmaddwd+vpaddd ymm", 12 * 8 * 2 * 2, MaddwdYmm});
+    loops.push_back({PeakKind::kInt8Narrow, "vpmaddubsw+vpaddw ymm", 12 * 16 * 2 * 2, NarrowYmm});
+  } else {
+    loops.push_back({PeakKind::kInt8, "pmaddwd+paddd xmm", 12 * 4 * 2 * 2, MaddwdXmm});
+  }
+  return loops;
+}
+
+#else
+
+std::vector<ArithmeticLoop> X86Loops() { return {}; }
+
+#endif
+
+}  // namespace tally

@@ -1,0 +1,94 @@
+#include "engine/machine/roofs.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <vector>
+
+#include "engine/machine/machine.h"
+#include "engine/machine/roof_loops.h"
+
+namespace tally {
+namespace {
+
+double Median(std::vector<double> v) {
+  if (v.empty()) return 0;
+  std::nth_element(v.begin(), v.begin() + static_cast<ptrdiff_t>(v.size() / 2), v.end());
+  return v[v.size() / 2];
+}
+
+// Seconds that the team takes when every thread makes `iterations` of the loop.
+double TimeLoop(Team& team, const ArithmeticLoop& loop, int64_t iterations) {
+  auto body = [&](int, int64_t, int64_t) { loop.run(iterations); };
+  const double start = MonotonicSeconds();
+  team.Run(team.threads(), 0, body);
+  return MonotonicSeconds() - start;
+}
+
+// Operations per second: the median of repetitions of about 2 ms, long beside the start of a team, short beside a neighbour's turn.
+double MeasureLoop(Team& team, const ArithmeticLoop& loop, double seconds) {
+  constexpr double kRepetition = 2e-3;
+  int64_t iterations = 1000;
+  const auto alone = [&] {  // on this thread, so that a slow start of the team does not pass for work
+    const double start = MonotonicSeconds();
+    loop.run(iterations);
+    return MonotonicSeconds() - start;
+  };
+  while (std::min({alone(), alone(), alone()}) < kRepetition && iterations < int64_t{1} << 40) iterations *= 2;
+  const double ops = static_cast<double>(loop.ops) * static_cast<double>(iterations) * team.threads();
+  std::vector<double> rates;
+  const double end = MonotonicSeconds() + seconds;
+  do {
+    rates.push_back(ops / std::max(TimeLoop(team, loop, iterations), 1e-9));
+  } while (MonotonicSeconds() < end);
+  return Median(std::move(rates));
+}
+
+}  // namespace
+
+double ReadBandwidth(Team& team, std::span<const uint8_t> memory, double seconds) {
+  constexpr size_t kBlock = 4096;
+  constexpr std::array<size_t, 5> kPrefetch = {0, 1024, 2048, 4096, 8192};  // bytes ahead
+  const int64_t blocks = static_cast<int64_t>(memory.size() / kBlock);
+  if (blocks == 0) return 0;
+  std::atomic<uint64_t> sink{0};
+  std::array<std::vector<double>, kPrefetch.size()> rates;
+  const double end = MonotonicSeconds() + seconds;
+  do {  // interleaved, so that a slow moment of the machine falls on all of them
+    for (size_t i = 0; i < kPrefetch.size(); ++i) {
+      auto body = [&](int, int64_t first, int64_t last) {
+        const size_t bytes = static_cast<size_t>(last - first) * kBlock;
+        sink.fetch_xor(ReadAll(memory.data() + static_cast<size_t>(first) * kBlock, bytes, kPrefetch[i]));
+      };
+      const double start = MonotonicSeconds();
+      team.Run(blocks, 0, body);
+      const double took = std::max(MonotonicSeconds() - start, 1e-9);
+      rates[i].push_back(static_cast<double>(blocks) * kBlock / took);
+    }
+  } while (MonotonicSeconds() < end);
+  double best = 0;
+  for (std::vector<double>& r : rates) best = std::max(best, Median(std::move(r)));
+  return best;
+}
+
+ArithmeticPeaks MeasurePeaks(Team& team, double seconds) {
+  std::vector<ArithmeticLoop> loops = X86Loops();
+  if (loops.empty()) loops = PortableLoops();
+  ArithmeticPeaks peaks;
+  const auto keep = [](double rate, const char* instruction, double& best, const char*& name) {
+    if (rate > best) best = rate, name = instruction;
+  };
+  for (const ArithmeticLoop& loop : loops) {
+    const double rate = MeasureLoop(team, loop, seconds / static_cast<double>(loops.size()));
+    switch (loop.kind) {
+      case PeakKind::kF32: keep(rate, loop.instruction, peaks.f32, peaks.f32_instruction); break;
+      case PeakKind::kBF16: keep(rate, loop.instruction, peaks.bf16, peaks.bf16_instruction); break;
+      case PeakKind::kInt8: keep(rate, loop.instruction, peaks.int8, peaks.int8_instruction); break;
+      case PeakKind::kInt8Narrow: peaks.int8_narrow = std::max(peaks.int8_narrow, rate); break;
+    }
+  }
+  peaks.int8_narrow = std::max(peaks.int8_narrow, peaks.int8);
+  return peaks;
+}
+
+}  // namespace tally

@@ -1,0 +1,205 @@
+#include "engine/session/sampling.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <string>
+
+namespace tally {
+namespace {
+
+constexpr uint64_t kUnit = uint64_t{1} << 40;  // weight of the most probable token; 2^23 of them still fit a sum
+constexpr size_t kHeapLimit = 2048;            // top-k up to here by a heap of k, above by selection over all
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+float Ordered(float x) { return std::isnan(x) ? kLowest : x; }
+
+// exp(x) for x <= 0 from IEEE additions and multiplications alone, so that every machine gets the same bits (libm's exp
+// differs between versions). x = n ln2 + r, |r| <= ln2 / 2; the Taylor polynomial of degree 13 errs by less than 1e-17.
+double ExpOfNonPositive(double x) {
+  if (!(x > -700.0)) return 0.0;
+  constexpr double kLog2E = 0x1.71547652b82fep+0, kLn2High = 0x1.62e42fee00000p-1, kLn2Low = 0x1.a39ef35793c76p-33;
+  const double n = std::floor(x * kLog2E + 0.5);
+  const double r = (x - n * kLn2High) - n * kLn2Low;
+  double sum = 1.0;
+  for (int i = 13; i >= 1; --i) sum = 1.0 + sum * r / i;
+  return std::ldexp(sum, static_cast<int>(n));
+}
+
+std::string Shown(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", x);
+  return text;
+}
+
+}  // namespace
+
+Status SamplerConfig::Validate() const {
+  auto bad = [](std::string what, std::string range, double got) {
+    return BadInput(what + " must be " + range + ", not " + Shown(got));
+  };
+  if (!std::isfinite(temperature) || temperature < 0) return bad("temperature", "0 (greedy) or more", temperature);
+  if (top_k < 0) return bad("top-k", "0 (off) or more", top_k);
+  if (!(top_p >= 0 && top_p <= 1)) return bad("top-p", "between 0 and 1 (off)", top_p);
+  if (!(min_p >= 0 && min_p <= 1)) return bad("min-p", "between 0 (off) and 1", min_p);
+  if (!std::isfinite(repeat_penalty) || repeat_penalty <= 0) {
+    return bad("repeat-penalty", "above 0 (1: off)", repeat_penalty);
+  }
+  if (repeat_last_n < -1) return bad("repeat-last-n", "-1 (all) or more", repeat_last_n);
+  return {};
+}
+
+int32_t Argmax(std::span<const float> logits) {
+  size_t best = 0;
+  float best_logit = kLowest;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > best_logit) best = i, best_logit = logits[i];  // false for NaN
+  }
+  return static_cast<int32_t>(best);
+}
+
+Sampler::Sampler(const SamplerConfig& config) : config_(config) {
+  // splitmix64 fills the state from the seed, as the generator's authors advise.
+  // Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"; constants from prng.di.unimi.it.
+  uint64_t x = config.seed;
+  for (uint64_t& word : state_) {
+    x += 0x9e3779b97f4a7c15u;
+    uint64_t z = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    word = z ^ (z >> 31);
+  }
+}
+
+// xoshiro256**: Blackman and Vigna 2021, "Scrambled linear pseudorandom number generators".
+uint64_t Sampler::Next() {
+  const uint64_t result = std::rotl(state_[1] * 5, 7) * 9;
+  const uint64_t shifted = state_[1] << 17;
+  state_[2] ^= state_[0];
+  state_[3] ^= state_[1];
+  state_[1] ^= state_[2];
+  state_[0] ^= state_[3];
+  state_[2] ^= shifted;
+  state_[3] = std::rotl(state_[3], 45);
+  return result;
+}
+
+uint64_t Sampler::NextBelow(uint64_t n) {
+  const uint64_t skip = (0 - n) % n;  // 2^64 mod n draws are refused, so that every remainder is as likely
+  uint64_t draw = Next();
+  while (draw < skip) draw = Next();
+  return draw % n;
+}
+
+std::span<const float> Sampler::Penalise(std::span<const float> logits, std::span<const int32_t> history) {
+  if (config_.repeat_penalty == 1.0 || config_.repeat_last_n == 0) return logits;
+  if (config_.repeat_last_n > 0 && history.size() > static_cast<size_t>(config_.repeat_last_n)) {
+    history = history.last(static_cast<size_t>(config_.repeat_last_n));
+  }
+  penalised_.assign(logits.begin(), logits.end());
+  for (const int32_t id : history) {
+    if (id < 0 || static_cast<size_t>(id) >= logits.size()) continue;
+    // From the untouched logit: a token that occurs twice is penalised once.
+    const double logit = logits[id], p = config_.repeat_penalty;
+    penalised_[id] = static_cast<float>(logit > 0 ? logit / p : logit * p);
+  }
+  return penalised_;
+}
+
+void Sampler::KeepTopK(std::span<const float> logits, size_t k) {
+  candidates_.clear();
+  Candidate last{kLowest, std::numeric_limits<int32_t>::max(), 0};  // the least probable token that stays
+  if (k > 0 && k < logits.size()) {
+    selection_.clear();
+    if (k <= kHeapLimit) {
+      // A heap of the best k so far, the worst of them on top. A later token enters only with a greater logit: at an equal one
+      // its higher id loses.
+      for (size_t i = 0; i < logits.size(); ++i) {
+        const Candidate c{Ordered(logits[i]), static_cast<int32_t>(i), 0};
+        if (selection_.size() < k) {
+          selection_.push_back(c);
+          if (selection_.size() == k) std::make_heap(selection_.begin(), selection_.end(), Above);
+        } else if (c.logit > selection_.front().logit) {
+          std::pop_heap(selection_.begin(), selection_.end(), Above);
+          selection_.back() = c;
+          std::push_heap(selection_.begin(), selection_.end(), Above);
+        }
+      }
+      last = selection_.front();
+    } else {
+      for (size_t i = 0; i < logits.size(); ++i) {
+        selection_.push_back({Ordered(logits[i]), static_cast<int32_t>(i), 0});
+      }
+      const auto nth = selection_.begin() + static_cast<ptrdiff_t>(k - 1);
+      std::nth_element(selection_.begin(), nth, selection_.end(), Above);
+      last = *nth;
+    }
+  }
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const Candidate c{Ordered(logits[i]), static_cast<int32_t>(i), 0};
+    if (!Above(last, c)) candidates_.push_back(c);
+  }
+}
+
+// A token less than 2^-40 as probable as the best gets weight 0 and is never drawn.
+void Sampler::Weigh(float max) {
+  for (Candidate& c : candidates_) {
+    const double x = (static_cast<double>(c.logit) - max) / config_.temperature;
+    c.weight = static_cast<uint64_t>(ExpOfNonPositive(x) * static_cast<double>(kUnit) + 0.5);
+  }
+  std::erase_if(candidates_, [](const Candidate& c) { return c.weight == 0; });
+}
+
+// Finds the last token of the nucleus by weighted selection: halve, keep the half in which the sum reaches the target.
+void Sampler::KeepTopP() {
+  if (config_.top_p >= 1.0) return;
+  uint64_t total = 0;
+  for (const Candidate& c : candidates_) total += c.weight;
+  const uint64_t target = std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(config_.top_p * static_cast<double>(total))));
+  selection_ = candidates_;
+  auto begin = selection_.begin(), end = selection_.end();
+  uint64_t before = 0;  // weight of the tokens above `begin`
+  while (end - begin > 1) {
+    const auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end, Above);
+    uint64_t upper = 0;
+    for (auto it = begin; it != middle; ++it) upper += it->weight;
+    if (before + upper >= target) {
+      end = middle;
+    } else {
+      before += upper;
+      begin = middle;
+    }
+  }
+  const Candidate last = *begin;
+  std::erase_if(candidates_, [&](const Candidate& c) { return Above(last, c); });
+}
+
+void Sampler::KeepMinP() {
+  if (config_.min_p <= 0) return;
+  const double least = config_.min_p * static_cast<double>(kUnit);
+  std::erase_if(candidates_, [&](const Candidate& c) { return static_cast<double>(c.weight) < least; });
+}
+
+int32_t Sampler::Sample(std::span<const float> logits, std::span<const int32_t> history) {
+  logits = Penalise(logits, history);
+  const int32_t best = Argmax(logits);
+  if (config_.temperature == 0) return best;
+  const float max = logits[static_cast<size_t>(best)];
+  if (!std::isfinite(max)) return best;  // nothing to weigh
+  KeepTopK(logits, static_cast<size_t>(config_.top_k));
+  Weigh(max);
+  KeepTopP();
+  KeepMinP();
+  uint64_t total = 0;
+  for (const Candidate& c : candidates_) total += c.weight;
+  uint64_t draw = NextBelow(total);
+  for (const Candidate& c : candidates_) {
+    if (draw < c.weight) return c.id;
+    draw -= c.weight;
+  }
+  return best;  // not reached: draw < total
+}
+
+}  // namespace tally

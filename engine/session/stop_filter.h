@@ -1,0 +1,26 @@
+// Cuts a stream of text before the first of some stop strings, holding back what may be the beginning of one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tally {
+
+class StopFilter {
+ public:
+  // Empty strings are ignored.
+  explicit StopFilter(std::vector<std::string> stops);
+  // Adds text; returns what can no longer be part of a stop string. After a match: nothing, whatever is added.
+  std::string Push(std::string_view text);
+  // What was held back, at the end of the stream.
+  std::string Finish();
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::vector<std::string> stops_;
+  std::string pending_;
+  bool stopped_ = false;
+};
+
+}  // namespace tally

@@ -1,0 +1,81 @@
+// The part of a tokenizer that turns one piece of text into ids, and what such models share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace tally {
+
+struct StringHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
+};
+template <class V>
+using StringMap = std::unordered_map<std::string, V, StringHash, std::equal_to<>>;
+
+// One symbol of a piece that is being merged: a doubly linked list in an array.
+struct MergeSymbol {
+  int32_t id;        // -1: not a token
+  uint32_t begin;    // first byte in the piece
+  int32_t prev, next;
+};
+
+// What one Encode call keeps between pieces. Not to be shared by threads.
+struct ModelScratch {
+  std::vector<MergeSymbol> symbols;
+  std::vector<uint32_t> keys;
+  std::vector<uint64_t> heap;
+  // Ids of words met before, as ranges of cached_ids.
+  StringMap<std::pair<uint32_t, uint32_t>> cache;
+  std::vector<int32_t> cached_ids;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  // Appends the ids of `piece` (well-formed UTF-8 whose cuts may lie anywhere between characters).
+  virtual Status Encode(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const = 0;
+};
+
+// Which characters stand side by side in some token that merging can make. Where two neighbours of a text do not, no merge
+// crosses, so a text without pre-tokenizer can be cut there without changing its tokens.
+class Neighbours {
+ public:
+  void AddToken(std::string_view token);
+  bool Has(int32_t left, int32_t right) const;
+
+ private:
+  bool ascii_[128][128] = {};
+  std::unordered_set<uint64_t> others_;
+};
+
+// Cached words are at most this long, and there are at most so many ids of them.
+inline constexpr size_t kMaxCachedWord = 64;
+inline constexpr size_t kMaxCachedIds = 1 << 20;
+
+// Runs encode(word, ids) through the cache of `scratch`.
+template <class F>
+Status CachedWord(std::string_view word, ModelScratch& scratch, std::vector<int32_t>* ids, const F& encode) {
+  if (word.size() > kMaxCachedWord) return encode(word, ids);
+  if (const auto found = scratch.cache.find(word); found != scratch.cache.end()) {
+    const auto [first, count] = found->second;
+    ids->insert(ids->end(), scratch.cached_ids.begin() + first, scratch.cached_ids.begin() + first + count);
+    return {};
+  }
+  const size_t before = ids->size();
+  TALLY_RETURN_IF_ERROR(encode(word, ids));
+  const size_t count = ids->size() - before;
+  if (scratch.cached_ids.size() + count <= kMaxCachedIds) {
+    scratch.cache.emplace(word, std::pair(static_cast<uint32_t>(scratch.cached_ids.size()), static_cast<uint32_t>(count)));
+    scratch.cached_ids.insert(scratch.cached_ids.end(), ids->begin() + static_cast<ptrdiff_t>(before), ids->end());
+  }
+  return {};
+}
+
+}  // namespace tally

@@ -1,0 +1,127 @@
+#include "engine/text/text_tokenizer.h"
+
+#include <algorithm>
+
+#include "engine/text/utf8.h"
+
+namespace tally {
+
+struct TextTokenizer::Scratch {
+  Matcher matcher;
+  ModelScratch model;
+  bool parse_special = false;
+  std::vector<int32_t> ids;
+};
+
+namespace {
+
+// Walks `text` from one added token to the next: between(stretch, its offset), then token(id).
+template <class Between, class Token>
+Status ForEachAdded(const AddedTokens& tokens, std::string_view text, bool parse_special, const Between& between,
+                    const Token& token) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const AddedTokens::Match match = tokens.Find(text, done, parse_special);
+    const size_t end = match.id < 0 ? text.size() : match.begin;
+    if (end > done) TALLY_RETURN_IF_ERROR(between(text.substr(done, end - done), done));
+    if (match.id < 0) break;
+    token(match.id);
+    done = match.end;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status TextTokenizer::EncodeNormalized(std::string_view text, bool at_start, Scratch& scratch) const {
+  const PreTokenizer::Sink sink = [&](std::string_view piece) {
+    return p_.model->Encode(piece, scratch.model, &scratch.ids);
+  };
+  return ForEachAdded(
+      p_.normalized_tokens, text, scratch.parse_special,
+      [&](std::string_view stretch, size_t offset) {
+        return p_.pre.Run(stretch, at_start && offset == 0, scratch.matcher, sink);
+      },
+      [&](int32_t id) { scratch.ids.push_back(id); });
+}
+
+Status TextTokenizer::EncodeRaw(std::string_view text, bool at_start, Scratch& scratch) const {
+  if (p_.normalizer.size() == 0) return EncodeNormalized(text, at_start, scratch);
+  TALLY_ASSIGN_OR_RETURN(const std::string normalized, p_.normalizer.Apply(text, scratch.matcher));
+  return EncodeNormalized(normalized, at_start, scratch);
+}
+
+Result<std::vector<int32_t>> TextTokenizer::Encode(std::string_view text, EncodeOptions options) const {
+  std::string repaired;
+  text = WellFormed(text, &repaired);
+  Scratch scratch;
+  scratch.parse_special = options.parse_special;
+  scratch.ids.reserve(text.size() / 4 + 8);
+  if (options.add_special) scratch.ids = p_.prefix;
+  TALLY_RETURN_IF_ERROR(ForEachAdded(
+      p_.raw_tokens, text, options.parse_special,
+      [&](std::string_view stretch, size_t offset) { return EncodeRaw(stretch, offset == 0, scratch); },
+      [&](int32_t id) { scratch.ids.push_back(id); }));
+  if (options.add_special) scratch.ids.insert(scratch.ids.end(), p_.suffix.begin(), p_.suffix.end());
+  return std::move(scratch.ids);
+}
+
+std::string TextTokenizer::Decode(std::span<const int32_t> ids) const {
+  StreamingDecoder decoder(*this);
+  std::string text;
+  for (const int32_t id : ids) text += decoder.Push(id);
+  return text + decoder.Finish();
+}
+
+void TextTokenizer::AddEos(std::span<const int64_t> ids) {
+  for (const int64_t id : ids) {
+    if (!InRange(id) || std::find(p_.eos.begin(), p_.eos.end(), static_cast<int32_t>(id)) != p_.eos.end()) continue;
+    p_.eos.push_back(static_cast<int32_t>(id));
+  }
+}
+
+bool EndsGeneration(std::string_view token, bool harmony) {
+  if (harmony && token == "<|end|>") return false;
+  for (const std::string_view known :
+       {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>",
+        "<EOT>", "_<EOT>", "<|end_of_text|>", "<end_of_utterance>"}) {
+    if (token == known) return true;
+  }
+  return false;
+}
+
+Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& metadata) {
+  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, TextTokenizerFromGguf(metadata));
+  return tokenizer;
+}
+
+Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string& path) {
+  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, TextTokenizerFromJson(path));
+  return tokenizer;
+}
+
+Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory) {
+  const Metadata& metadata = inventory.metadata;
+  if (inventory.format == FileFormat::kGguf) {
+    TALLY_ASSIGN_OR_RETURN(const std::optional<std::string> model, metadata.GetString("tokenizer.ggml.model"));
+    if (!model || *model == "no_vocab" || *model == "none") return std::unique_ptr<Tokenizer>();
+    return TokenizerFromGguf(metadata);
+  }
+  if (inventory.tokenizer_json.empty()) return std::unique_ptr<Tokenizer>();
+  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<TextTokenizer> tokenizer, TextTokenizerFromJson(inventory.tokenizer_json));
+  // One id or several; generation_config.json knows the ends of turns that tokenizer_config.json does not.
+  for (const char* key : {"generation_config.eos_token_id", "eos_token_id"}) {
+    const MetaValue* value = metadata.Find(key);
+    if (value == nullptr) continue;
+    if (std::holds_alternative<std::vector<int64_t>>(*value)) {
+      TALLY_ASSIGN_OR_RETURN(const auto ids, metadata.GetInts(key));
+      if (ids) tokenizer->AddEos(*ids);
+    } else {
+      TALLY_ASSIGN_OR_RETURN(const auto id, metadata.GetInt(key));
+      if (id) tokenizer->AddEos(std::span(&*id, 1));
+    }
+  }
+  return std::unique_ptr<Tokenizer>(std::move(tokenizer));
+}
+
+}  // namespace tally

@@ -1,0 +1,69 @@
+// The tokenizer that both formats build: added tokens, normalization, pre-tokenization, model, decoding table.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/text/added_tokens.h"
+#include "engine/text/model.h"
+#include "engine/text/normalizer.h"
+#include "engine/text/pretokenizer.h"
+#include "engine/text/tokenizer.h"
+
+namespace tally {
+
+// The largest number of token ids a file may name; published vocabularies end near 300,000.
+inline constexpr int64_t kMaxTokens = 1 << 21;
+// An added token is at most this long, so that looking for them stays linear in the text.
+inline constexpr size_t kMaxAddedTokenBytes = 1024;
+
+class TextTokenizer final : public Tokenizer {
+ public:
+  struct Parts {
+    AddedTokens raw_tokens;         // found in the text as it came
+    AddedTokens normalized_tokens;  // found after normalization
+    Normalizer normalizer;
+    PreTokenizer pre;
+    std::unique_ptr<Model> model;
+    std::vector<std::string> bytes;  // by id: what a token decodes to
+    std::vector<bool> control;       // by id
+    std::vector<int32_t> prefix, suffix;  // what add_special puts around
+    bool drops_leading_space = false;
+    int32_t bos = -1;
+    std::vector<int32_t> eos;
+    std::string description;
+  };
+  explicit TextTokenizer(Parts parts) : p_(std::move(parts)) {}
+
+  Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options) const override;
+  std::string TokenBytes(int32_t id) const override { return InRange(id) ? p_.bytes[static_cast<size_t>(id)] : ""; }
+  std::string Decode(std::span<const int32_t> ids) const override;
+  bool DropsLeadingSpace() const override { return p_.drops_leading_space; }
+  bool IsControl(int32_t id) const override { return InRange(id) && p_.control[static_cast<size_t>(id)]; }
+  int32_t vocab_size() const override { return static_cast<int32_t>(p_.bytes.size()); }
+  int32_t bos() const override { return p_.bos; }
+  std::vector<int32_t> eos() const override { return p_.eos; }
+  std::string Description() const override { return p_.description; }
+
+  // Further ids that end a text; those out of range or already there are ignored.
+  void AddEos(std::span<const int64_t> ids);
+
+ private:
+  struct Scratch;
+  bool InRange(int64_t id) const { return id >= 0 && id < static_cast<int64_t>(p_.bytes.size()); }
+  Status EncodeRaw(std::string_view text, bool at_start, Scratch& scratch) const;
+  Status EncodeNormalized(std::string_view text, bool at_start, Scratch& scratch) const;
+
+  Parts p_;
+};
+
+// Whether published runtimes end generation at a special token spelled so (end of text, turn or message). `harmony`: the
+// vocabulary has <|return|> and <|call|>, where <|end|> only ends one of several messages.
+bool EndsGeneration(std::string_view special_token, bool harmony);
+
+// The two constructors with the type still known.
+Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromGguf(const Metadata& metadata);
+Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromJson(const std::string& path);
+
+}  // namespace tally

@@ -1,0 +1,244 @@
+// tokenizer.ggml.* -> tokenizer. What the keys mean: gguf specification (ggml/docs/gguf.md, "Tokenizer"); what they leave
+// open (defaults, which tokens are found in text, spaces): as llama.cpp does.
+#include <algorithm>
+#include <cctype>
+
+#include "engine/text/bpe.h"
+#include "engine/text/text_tokenizer.h"
+
+namespace tally {
+namespace {
+
+// tokenizer.ggml.token_type
+enum TokenType : int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
+
+std::string Unescaped(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    if (text.substr(at).starts_with(kSpace)) {
+      out.push_back(' ');
+      at += kSpace.size();
+    } else {
+      out.push_back(text[at++]);
+    }
+  }
+  return out;
+}
+
+class Reader {
+ public:
+  explicit Reader(const Metadata& metadata) : m_(metadata) {}
+  Result<std::unique_ptr<TextTokenizer>> Read();
+
+ private:
+  std::string Where(std::string_view key) const { return m_.source + ": tokenizer.ggml." + std::string(key); }
+  Status ReadVocabulary();
+  Status ReadSpecialIds();
+  Status ReadBytePairs();
+  Status ReadScored();
+  Status ReadAddedTokens();
+  // The id under a key; -1 where there is none (2^32 - 1 is how some writers say so).
+  Result<int32_t> Id(std::string_view key) const;
+  Result<bool> Flag(std::string_view key, bool otherwise) const;
+
+  const Metadata& m_;
+  std::string model_;
+  std::vector<std::string> tokens_;
+  std::vector<int64_t> types_;
+  int32_t unknown_ = -1;
+  bool add_bos_ = false;
+  TextTokenizer::Parts parts_;
+};
+
+Result<int32_t> Reader::Id(std::string_view key) const {
+  TALLY_ASSIGN_OR_RETURN(const auto id, m_.GetInt("tokenizer.ggml." + std::string(key)));
+  if (!id || *id == -1 || *id == 0xFFFFFFFF) return -1;
+  if (*id < 0 || *id >= static_cast<int64_t>(tokens_.size())) {
+    return BadInput(Where(key) + ": token id " + std::to_string(*id) + ", expected 0 to " +
+                    std::to_string(tokens_.size() - 1));
+  }
+  return static_cast<int32_t>(*id);
+}
+
+Result<bool> Reader::Flag(std::string_view key, bool otherwise) const {
+  TALLY_ASSIGN_OR_RETURN(const auto flag, m_.GetBool("tokenizer.ggml." + std::string(key)));
+  return flag.value_or(otherwise);
+}
+
+Status Reader::ReadVocabulary() {
+  TALLY_ASSIGN_OR_RETURN(auto tokens, m_.GetStrings("tokenizer.ggml.tokens"));
+  if (!tokens || tokens->empty()) return BadInput(Where("tokens") + ": expected the list of tokens");
+  tokens_ = std::move(*tokens);
+  if (static_cast<int64_t>(tokens_.size()) > kMaxTokens) {
+    return BadInput(Where("tokens") + ": " + std::to_string(tokens_.size()) + " tokens, at most " +
+                    std::to_string(kMaxTokens) + " expected");
+  }
+  TALLY_ASSIGN_OR_RETURN(auto types, m_.GetInts("tokenizer.ggml.token_type"));
+  types_ = types ? std::move(*types) : std::vector<int64_t>(tokens_.size(), kNormal);
+  if (types_.size() != tokens_.size()) {
+    return BadInput(Where("token_type") + ": " + std::to_string(types_.size()) + " types for " +
+                    std::to_string(tokens_.size()) + " tokens");
+  }
+  return {};
+}
+
+Status Reader::ReadSpecialIds() {
+  TALLY_ASSIGN_OR_RETURN(parts_.bos, Id("bos_token_id"));
+  TALLY_ASSIGN_OR_RETURN(unknown_, Id("unknown_token_id"));
+  for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
+    TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(key));
+    if (id >= 0 && std::find(parts_.eos.begin(), parts_.eos.end(), id) == parts_.eos.end()) parts_.eos.push_back(id);
+  }
+  const bool harmony = std::find(tokens_.begin(), tokens_.end(), "<|return|>") != tokens_.end() &&
+                       std::find(tokens_.begin(), tokens_.end(), "<|call|>") != tokens_.end();
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    if (!EndsGeneration(tokens_[id], harmony)) continue;
+    types_[id] = kControl;  // some writers have them as plain tokens
+    const auto number = static_cast<int32_t>(id);
+    if (std::find(parts_.eos.begin(), parts_.eos.end(), number) == parts_.eos.end()) parts_.eos.push_back(number);
+  }
+  parts_.control.resize(tokens_.size());
+  for (size_t id = 0; id < tokens_.size(); ++id) parts_.control[id] = types_[id] == kControl || types_[id] == kUnknown;
+
+  TALLY_ASSIGN_OR_RETURN(const bool add_bos, Flag("add_bos_token", add_bos_));
+  TALLY_ASSIGN_OR_RETURN(const bool add_eos, Flag("add_eos_token", false));
+  TALLY_ASSIGN_OR_RETURN(const bool add_sep, Flag("add_sep_token", false));
+  if (add_sep) return BadInput(Where("add_sep_token") + ": separator tokens are not supported");
+  if (add_bos && parts_.bos >= 0) parts_.prefix = {parts_.bos};
+  if (add_bos && parts_.bos < 0 && m_.Has("tokenizer.ggml.add_bos_token")) {
+    return BadInput(Where("add_bos_token") + ": true, but there is no bos_token_id");
+  }
+  if (add_eos) {
+    TALLY_ASSIGN_OR_RETURN(const int32_t id, Id("eos_token_id"));
+    if (id < 0) return BadInput(Where("add_eos_token") + ": true, but there is no eos_token_id");
+    parts_.suffix = {id};
+  }
+  return {};
+}
+
+// Control and unknown tokens are found in text only on request, user-defined ones always.
+Status Reader::ReadAddedTokens() {
+  // Phi-3's special tokens take the white space after them along; GGUF has no key for it, so its name tells.
+  TALLY_ASSIGN_OR_RETURN(const auto name, m_.GetString("general.name"));
+  std::string lower = name.value_or("");
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const bool phi3 = lower.find("phi-3") != lower.npos || lower.find("phi3") != lower.npos;
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    const int64_t type = types_[id];
+    if (type != kControl && type != kUserDefined && type != kUnknown) continue;
+    if (tokens_[id].size() > kMaxAddedTokenBytes) {
+      return BadInput(Where("tokens") + ": special token " + std::to_string(id) + " has " +
+                      std::to_string(tokens_[id].size()) + " bytes, at most " + std::to_string(kMaxAddedTokenBytes) +
+                      " expected");
+    }
+    AddedToken token;
+    token.text = tokens_[id];
+    token.id = static_cast<int32_t>(id);
+    token.special = type != kUserDefined;
+    token.rstrip = phi3 && token.text != "<unk>" && token.text != "<s>" && token.text != "<|endoftext|>";
+    parts_.raw_tokens.Add(std::move(token));
+  }
+  return {};
+}
+
+Status Reader::ReadBytePairs() {
+  TALLY_ASSIGN_OR_RETURN(const auto pre_key, m_.GetString("tokenizer.ggml.pre"));
+  const std::string pre = pre_key.value_or("default");
+  TALLY_ASSIGN_OR_RETURN(NamedPreTokenizer named, PreTokenizerByName(pre, Where("pre")));
+  parts_.pre = std::move(named.pre);
+  add_bos_ = named.add_bos;
+  TALLY_RETURN_IF_ERROR(ReadSpecialIds());
+  TALLY_ASSIGN_OR_RETURN(const bool space_prefix, Flag("add_space_prefix", false));
+  if (space_prefix) return BadInput(Where("add_space_prefix") + ": true is not supported for model 'gpt2'");
+
+  TALLY_ASSIGN_OR_RETURN(const auto merges, m_.GetStrings("tokenizer.ggml.merges"));
+  if (!merges) return BadInput(Where("merges") + ": expected the list of merges");
+  std::vector<std::pair<std::string_view, std::string_view>> pairs;
+  pairs.reserve(merges->size());
+  for (const std::string& merge : *merges) {
+    const size_t space = merge.find(' ', 1);
+    if (space == merge.npos || space + 1 == merge.size()) {
+      return BadInput(Where("merges") + ": merge " + std::to_string(pairs.size()) + " is '" + merge +
+                      "', expected two tokens with a space between");
+    }
+    pairs.emplace_back(std::string_view(merge).substr(0, space), std::string_view(merge).substr(space + 1));
+  }
+  StringMap<int32_t> vocabulary;
+  vocabulary.reserve(tokens_.size());
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    // Of two equal spellings the later counts, as in llama.cpp.
+    vocabulary.insert_or_assign(tokens_[id], static_cast<int32_t>(id));
+    if (types_[id] == kNormal && !BytesOfAlphabet(tokens_[id], &parts_.bytes[id])) parts_.bytes[id] = tokens_[id];
+  }
+  BpeOptions options;
+  options.ignore_merges = named.ignore_merges;
+  options.unknown = unknown_;
+  options.control = &parts_.control;
+  TALLY_ASSIGN_OR_RETURN(parts_.model, MakeBpe(options, vocabulary, pairs, Where("merges")));
+  parts_.description = "byte-level BPE (" + pre + "), " + std::to_string(tokens_.size()) + " tokens";
+  return {};
+}
+
+Status Reader::ReadScored() {
+  add_bos_ = true;
+  TALLY_RETURN_IF_ERROR(ReadSpecialIds());
+  TALLY_ASSIGN_OR_RETURN(const bool squeeze, Flag("remove_extra_whitespaces", false));
+  if (squeeze) return BadInput(Where("remove_extra_whitespaces") + ": true is not supported for model 'llama'");
+  TALLY_ASSIGN_OR_RETURN(const bool space_prefix, Flag("add_space_prefix", true));
+  TALLY_ASSIGN_OR_RETURN(const auto scores, m_.GetDoubles("tokenizer.ggml.scores"));
+  if (!scores || scores->size() != tokens_.size()) {
+    return BadInput(Where("scores") + ": expected " + std::to_string(tokens_.size()) + " scores, one for each token");
+  }
+  std::vector<ScoredToken> scored(tokens_.size());
+  std::array<int32_t, 256> bytes;
+  bytes.fill(-1);
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    const int64_t type = types_[id];
+    scored[id] = {tokens_[id], static_cast<float>((*scores)[id]), type == kNormal || type == kUserDefined};
+    if (scored[id].score != scored[id].score) {
+      return BadInput(Where("scores") + ": the score of token " + std::to_string(id) + " is not a number");
+    }
+    if (type == kNormal) parts_.bytes[id] = Unescaped(tokens_[id]);
+    if (type != kByte) continue;
+    const int byte = ByteOfToken(tokens_[id]);
+    if (byte < 0) {
+      return BadInput(Where("tokens") + ": byte token " + std::to_string(id) + " is '" + tokens_[id] +
+                      "', expected <0x00> to <0xFF>");
+    }
+    bytes[static_cast<size_t>(byte)] = static_cast<int32_t>(id);
+    parts_.bytes[id] = std::string(1, static_cast<char>(byte));
+  }
+  TALLY_ASSIGN_OR_RETURN(parts_.model, MakeScoredBpe(scored, bytes, unknown_));
+  // The space that is put before text is put before every stretch that follows a special token, too.
+  if (space_prefix) parts_.normalizer.Add({.kind = NormalStep::Kind::kPrepend, .content = " "});
+  parts_.normalizer.Add(
+      {.kind = NormalStep::Kind::kReplaceLiteral, .find = " ", .content = std::string(kSpace)});
+  parts_.drops_leading_space = space_prefix;
+  parts_.description = "SentencePiece BPE, " + std::to_string(tokens_.size()) + " tokens";
+  return {};
+}
+
+Result<std::unique_ptr<TextTokenizer>> Reader::Read() {
+  TALLY_ASSIGN_OR_RETURN(const auto model, m_.GetString("tokenizer.ggml.model"));
+  if (!model) return BadInput(Where("model") + ": expected 'gpt2' or 'llama'");
+  model_ = *model;
+  if (model_ != "gpt2" && model_ != "llama") {
+    return BadInput(Where("model") + ": tokenizer model '" + model_ + "' is not supported, expected 'gpt2' or 'llama'");
+  }
+  TALLY_RETURN_IF_ERROR(ReadVocabulary());
+  parts_.bytes.resize(tokens_.size());
+  TALLY_RETURN_IF_ERROR(model_ == "gpt2" ? ReadBytePairs() : ReadScored());
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    if (types_[id] == kUserDefined) parts_.bytes[id] = tokens_[id];  // spelled out, whatever the alphabet
+  }
+  TALLY_RETURN_IF_ERROR(ReadAddedTokens());
+  return std::make_unique<TextTokenizer>(std::move(parts_));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromGguf(const Metadata& metadata) { return Reader(metadata).Read(); }
+
+}  // namespace tally

@@ -1,0 +1,337 @@
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "engine/base/aligned.h"
+#include "engine/base/checked.h"
+#include "engine/weights/pack.h"
+#include "engine/weights/plan.h"
+#include "engine/weights/weights.h"
+#include "loaders/loaders.h"
+
+namespace tally {
+namespace {
+
+// What a thread reads at a time. Long enough to keep a disk busy, short enough to be packed while the caches
+// still hold it.
+constexpr uint64_t kStagingBytes = uint64_t{1} << 20;
+
+// A weight, or the even and the odd rows of a tensor that interleaves two weights: read once, packed twice.
+struct Job {
+  const PlannedWeight* weight = nullptr;
+  const PlannedWeight* partner = nullptr;
+  int64_t extent = 0;  // of a slice: rows, input rows where transposed, 1 for a vector
+  int64_t block = 0;   // of `extent` in an item
+  int64_t blocks = 0;  // items of a slice
+  int64_t first_item = 0;
+  uint64_t bytes_per_unit = 0;  // read for one of `extent`
+};
+
+// Reads and packs items; any thread, each with a staging buffer of its own.
+class ItemLoader {
+ public:
+  ItemLoader(const std::vector<FileReader>& files, uint8_t* arena) : files_(files), arena_(arena) {}
+
+  Status Load(const Job& job, int64_t item, uint8_t* staging) const {
+    const PlannedWeight& w = *job.weight;
+    const int64_t slice = item / job.blocks, begin = item % job.blocks * job.block;
+    const int64_t n = std::min(job.block, job.extent - begin);
+    if (w.vector()) return LoadVector(job, slice, staging);
+    if (w.storage == Storage::kTransposed) {
+      const uint64_t row_bytes = job.bytes_per_unit;
+      const uint64_t size = static_cast<uint64_t>(n) * row_bytes;
+      TALLY_RETURN_IF_ERROR(
+          Read(Source(w, slice), Base(w, slice) + static_cast<uint64_t>(begin) * row_bytes, size, staging));
+      PackTransposed(w.view.dtype, w.view.rows, w.view.cols, begin, n, staging, Slice(w, slice));
+      return {};
+    }
+    return w.hf_mxfp4 ? LoadHfMxfp4(job, slice, begin, n, staging) : LoadRows(job, slice, begin, n, staging);
+  }
+
+  Status Read(const StoredTensor& t, uint64_t offset, uint64_t size, uint8_t* out) const {
+    const Status status = files_[t.file].ReadAt(t.offset + offset, {out, size});
+    if (status.ok()) return {};
+    return {status.code(), status.message() + " (tensor '" + t.name + "')"};
+  }
+
+ private:
+  static bool Stacked(const PlannedWeight& w) { return !w.hf_mxfp4 && w.sources.size() > 1; }
+  static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) {
+    return *w.sources[Stacked(w) ? slice : 0];
+  }
+  // Where the slice starts in its tensor.
+  static uint64_t Base(const PlannedWeight& w, int64_t slice) {
+    return Stacked(w)
+               ? 0
+               : w.sources[0]->bytes / static_cast<uint64_t>(w.view.slices) * static_cast<uint64_t>(slice);
+  }
+  uint8_t* Slice(const PlannedWeight& w, int64_t slice) const {
+    return arena_ + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
+  }
+
+  // The stored row at which engine row `row` of the job begins, both partners' rows counted.
+  static uint64_t FirstStoredRow(const PlannedWeight& w, int64_t row) {
+    const uint64_t r = static_cast<uint64_t>(row) * w.row_step;
+    return w.row_step == 1 ? w.first_row + r : r;
+  }
+
+  Status LoadRows(const Job& job, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
+    const PlannedWeight& w = *job.weight;
+    const uint64_t row_bytes = w.view.stored_row_bytes,
+                   size = static_cast<uint64_t>(n) * row_bytes * w.row_step;
+    const uint64_t offset = Base(w, slice) + FirstStoredRow(w, begin) * row_bytes;
+    if (w.view.layout == WeightLayout::kRowMajor && w.row_step == 1) {  // as stored: no staging
+      return Read(Source(w, slice), offset, size, Slice(w, slice) + static_cast<uint64_t>(begin) * row_bytes);
+    }
+    TALLY_RETURN_IF_ERROR(Read(Source(w, slice), offset, size, staging));
+    for (const PlannedWeight* to : {job.weight, job.partner}) {
+      if (to == nullptr) continue;
+      const uint64_t skip = to->row_step == 1 ? 0 : to->first_row * row_bytes;
+      PackStaged(to->view.dtype, to->view.layout, to->view.cols, begin, n,
+                 {.data = staging + skip, .stride = row_bytes * to->row_step}, Slice(*to, slice));
+    }
+    return {};
+  }
+
+  Status LoadHfMxfp4(const Job& job, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
+    const PlannedWeight& w = *job.weight;
+    const uint64_t row_scales = static_cast<uint64_t>(w.view.cols) / 32, row_blocks = row_scales * 16;
+    const uint64_t rows = static_cast<uint64_t>(n) * w.row_step;
+    const uint64_t first = static_cast<uint64_t>(slice) * w.stored_rows + FirstStoredRow(w, begin);
+    uint8_t* scales = staging + rows * row_blocks;
+    TALLY_RETURN_IF_ERROR(Read(*w.sources[0], first * row_blocks, rows * row_blocks, staging));
+    TALLY_RETURN_IF_ERROR(Read(*w.sources[1], first * row_scales, rows * row_scales, scales));
+    for (const PlannedWeight* to : {job.weight, job.partner}) {
+      if (to == nullptr) continue;
+      const uint64_t skip = to->row_step == 1 ? 0 : to->first_row;
+      PackStaged(DType::kMXFP4, to->view.layout, to->view.cols, begin, n,
+                 {.data = staging + skip * row_blocks,
+                  .stride = row_blocks * to->row_step,
+                  .scales = scales + skip * row_scales,
+                  .scale_stride = row_scales * to->row_step},
+                 Slice(*to, slice));
+    }
+    return {};
+  }
+
+  Status LoadVector(const Job& job, int64_t slice, uint8_t* staging) const {
+    const PlannedWeight& w = *job.weight;
+    const StoredTensor& source = Source(w, slice);
+    const uint64_t element = GetDTypeInfo(source.dtype).block_bytes;
+    TALLY_RETURN_IF_ERROR(
+        Read(source, Base(w, slice) + FirstStoredRow(w, 0) * element, job.bytes_per_unit, staging));
+    for (const PlannedWeight* to : {job.weight, job.partner}) {
+      if (to == nullptr) continue;
+      const uint64_t skip = to->row_step == 1 ? 0 : to->first_row * element;
+      WidenToF32(source.dtype, to->view.cols, static_cast<int64_t>(to->row_step), staging + skip,
+                 reinterpret_cast<float*>(Slice(*to, slice)));
+    }
+    return {};
+  }
+
+  const std::vector<FileReader>& files_;
+  uint8_t* arena_;
+};
+
+Job MakeJob(const PlannedWeight& w) {
+  Job job;
+  job.weight = &w;
+  const uint64_t row_bytes = w.view.stored_row_bytes;
+  int64_t grain = kPanelRows;
+  if (w.vector()) {
+    job.extent = grain = 1;
+    job.bytes_per_unit = row_bytes * w.row_step;
+  } else if (w.storage == Storage::kTransposed) {
+    job.extent = w.view.cols;
+    grain = 2;
+    job.bytes_per_unit = static_cast<uint64_t>(w.view.rows) * GetDTypeInfo(w.view.dtype).block_bytes;
+  } else {
+    job.extent = w.view.rows;
+    job.bytes_per_unit = row_bytes * w.row_step;
+  }
+  const int64_t fit = static_cast<int64_t>(kStagingBytes / job.bytes_per_unit) / grain * grain;
+  job.block = std::min(job.extent, std::max(grain, fit));
+  job.blocks = (job.extent + job.block - 1) / job.block;
+  return job;
+}
+
+// In the order of the file, so that it is read from front to back.
+std::vector<Job> MakeJobs(const WeightPlan& plan) {
+  std::vector<Job> jobs;
+  std::map<std::pair<const StoredTensor*, Storage>, size_t> interleaved;
+  for (const PlannedWeight& w : plan.weights) {
+    if (w.row_step == 2) {
+      const Storage other =
+          w.storage == Storage::kInterleavedEven ? Storage::kInterleavedOdd : Storage::kInterleavedEven;
+      const auto found = interleaved.find({w.sources[0], other});
+      if (found != interleaved.end() && jobs[found->second].partner == nullptr &&
+          jobs[found->second].weight->sources == w.sources &&
+          jobs[found->second].weight->vector() == w.vector()) {
+        jobs[found->second].partner = &w;
+        continue;
+      }
+      interleaved[{w.sources[0], w.storage}] = jobs.size();
+    }
+    jobs.push_back(MakeJob(w));
+  }
+  const auto place = [](const Job& j) {
+    return std::tuple(j.weight->sources[0]->file, j.weight->sources[0]->offset);
+  };
+  std::stable_sort(jobs.begin(), jobs.end(), [&](const Job& a, const Job& b) { return place(a) < place(b); });
+  int64_t items = 0;
+  for (Job& job : jobs) {
+    job.first_item = items;
+    items += job.blocks * job.weight->view.slices;
+  }
+  return jobs;
+}
+
+// What the threads share while they load.
+class LoadState {
+ public:
+  LoadState(uint64_t total, const LoadProgress& progress) : total_(total), progress_(progress) {}
+
+  bool stopped() const { return stop_.load(std::memory_order_relaxed); }
+
+  // The failure that stands first in the files is the one reported, as far as the threads got.
+  void Fail(int64_t item, Status status) {
+    std::lock_guard lock(mutex_);
+    if (failed_item_ < 0 || item < failed_item_) {
+      failed_item_ = item;
+      status_ = std::move(status);
+    }
+    stop_.store(true, std::memory_order_relaxed);
+  }
+
+  void Done(uint64_t bytes) {
+    done_.fetch_add(bytes, std::memory_order_relaxed);
+    std::unique_lock lock(mutex_, std::try_to_lock);  // somebody is reporting already: no need to wait
+    if (lock.owns_lock()) Report();
+  }
+
+  // The last word, after the threads are done.
+  Status Finish() {
+    std::lock_guard lock(mutex_);
+    if (!stopped()) Report();
+    return status_;
+  }
+
+ private:
+  void Report() {
+    if (!progress_ || stopped() || progress_(done_.load(std::memory_order_relaxed), total_)) return;
+    status_ = {StatusCode::kInterrupted, "loading was interrupted"};
+    failed_item_ = 0;
+    stop_.store(true, std::memory_order_relaxed);
+  }
+
+  const uint64_t total_;
+  const LoadProgress& progress_;
+  std::atomic<uint64_t> done_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  int64_t failed_item_ = -1;
+  Status status_;
+};
+
+Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& team,
+               const LoadProgress& progress) {
+  if (jobs.empty()) return {};
+  uint64_t total = 0, staging_bytes = 0;
+  for (const Job& job : jobs) {
+    const uint64_t slices = static_cast<uint64_t>(job.weight->view.slices);
+    total += slices * static_cast<uint64_t>(job.extent) * job.bytes_per_unit;
+    staging_bytes = std::max(staging_bytes, static_cast<uint64_t>(job.block) * job.bytes_per_unit);
+  }
+  std::vector<AlignedBuffer<uint8_t>> staging(static_cast<size_t>(team.threads()));
+  for (AlignedBuffer<uint8_t>& buffer : staging) {
+    if (!buffer.Resize(staging_bytes))
+      return BadInput("not enough memory for " + std::to_string(staging_bytes) + " bytes to load through");
+  }
+  LoadState state(total, progress);
+  const int64_t items = jobs.back().first_item + jobs.back().blocks * jobs.back().weight->view.slices;
+  auto load = [&](int thread, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end && !state.stopped(); ++i) {
+      const auto after = std::upper_bound(jobs.begin(), jobs.end(), i,
+                                          [](int64_t v, const Job& j) { return v < j.first_item; });
+      const Job& job = *(after - 1);
+      const int64_t item = i - job.first_item, first = item % job.blocks * job.block;
+      if (Status status = loader.Load(job, item, staging[thread].data()); !status.ok()) {
+        state.Fail(i, std::move(status));
+        return;
+      }
+      state.Done(static_cast<uint64_t>(std::min(job.block, job.extent - first)) * job.bytes_per_unit);
+    }
+  };
+  state.Done(0);
+  team.Run(items, 1, load);
+  return state.Finish();
+}
+
+}  // namespace
+
+class WeightLoader {
+ public:
+  static Result<PackedWeights> Load(const Inventory& inventory, const ModelSpec& spec, Team& team,
+                                    const LoadProgress& progress) {
+    TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(inventory, spec));
+    std::vector<FileReader> files;
+    for (const InventoryFile& file : inventory.files) {
+      TALLY_ASSIGN_OR_RETURN(FileReader reader, FileReader::Open(file.path));
+      files.push_back(std::move(reader));
+    }
+    PackedWeights weights;
+    if (plan.arena_bytes > 0) {
+      TALLY_ASSIGN_OR_RETURN(weights.arena_, AnonymousMemory::Allocate(plan.arena_bytes, /*huge=*/true));
+    }
+    weights.packed_bytes_ = plan.arena_bytes;
+    const ItemLoader loader(files, weights.arena_.data());
+    TALLY_RETURN_IF_ERROR(RunJobs(MakeJobs(plan), loader, team, progress));
+    for (const PlannedHostVector& v : plan.host_vectors) {
+      std::vector<uint8_t> bytes(v.source->bytes);
+      TALLY_RETURN_IF_ERROR(loader.Read(*v.source, 0, bytes.size(), bytes.data()));
+      std::vector<float> values(v.source->elements());
+      WidenToF32(v.source->dtype, static_cast<int64_t>(values.size()), 1, bytes.data(), values.data());
+      weights.host_vectors_.emplace_back(v.role, std::move(values));
+    }
+    for (const PlannedWeight& w : plan.weights) {
+      weights.infos_.push_back(w.info);
+      WeightView view = w.view;
+      view.data = weights.arena_.data() + w.arena_offset;
+      weights.entries_.push_back({w.role, w.layer, view});
+      if (w.role == Role::kTokenEmbedding && spec.recipe.tied_head)
+        weights.entries_.push_back({Role::kHead, -1, view});
+    }
+    std::sort(weights.entries_.begin(), weights.entries_.end(),
+              [](const PackedWeights::Entry& a, const PackedWeights::Entry& b) {
+                return std::tuple(a.layer, a.role) < std::tuple(b.layer, b.role);
+              });
+    return weights;
+  }
+};
+
+const WeightView& PackedWeights::Get(Role role, int32_t layer) const {
+  const auto key = std::tuple(layer, role);
+  const auto at = std::lower_bound(entries_.begin(), entries_.end(), key, [](const Entry& e, const auto& k) {
+    return std::tuple(e.layer, e.role) < k;
+  });
+  return at != entries_.end() && std::tuple(at->layer, at->role) == key ? at->view : none_;
+}
+
+std::span<const float> PackedWeights::HostVector(Role role) const {
+  for (const auto& [r, values] : host_vectors_) {
+    if (r == role) return values;
+  }
+  return {};
+}
+
+Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team,
+                                  const LoadProgress& progress) {
+  return WeightLoader::Load(inventory, spec, team, progress);
+}
+
+}  // namespace tally

@@ -1,0 +1,51 @@
+#include "engine/weights/memory_plan.h"
+
+#include <cstdint>
+#include <string>
+
+#include "engine/base/checked.h"
+
+namespace tally {
+namespace {
+
+// A sum that overflows is more than any machine has.
+uint64_t Sum(uint64_t a, uint64_t b) { return CheckedAdd(a, b).value_or(UINT64_MAX); }
+
+// Hundredths of a GiB, as text. What is needed is rounded up and what there is down, so that a refusal never
+// shows equal numbers.
+std::string Gib(uint64_t bytes, bool up) {
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  const uint64_t part = bytes % kGib * 100;
+  const uint64_t hundredths = bytes / kGib * 100 + part / kGib + (up && part % kGib != 0 ? 1 : 0);
+  const std::string cents = std::to_string(hundredths % 100);
+  return std::to_string(hundredths / 100) + (cents.size() < 2 ? ".0" : ".") + cents + " GiB";
+}
+
+}  // namespace
+
+int64_t LongestContext(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes,
+                       uint64_t available_bytes, int64_t limit) {
+  const uint64_t fixed = Sum(packed_bytes, scratch_bytes);
+  if (fixed > available_bytes) return 0;
+  int64_t fits = 0, too_long = limit + 1;
+  while (too_long - fits > 1) {
+    const int64_t middle = fits + (too_long - fits) / 2;
+    (kv_bytes(middle) <= available_bytes - fixed ? fits : too_long) = middle;
+  }
+  return fits;
+}
+
+Status CheckMemoryPlan(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes,
+                       uint64_t available_bytes, int64_t context) {
+  const uint64_t kv = kv_bytes(context);
+  const uint64_t needed = Sum(Sum(packed_bytes, scratch_bytes), kv);
+  if (needed <= available_bytes) return {};
+  const int64_t fits = LongestContext(packed_bytes, kv_bytes, scratch_bytes, available_bytes, context);
+  const std::string advice =
+      fits > 0 ? "; a context of " + std::to_string(fits) + " would fit" : "; no context would fit";
+  return BadInput("not enough memory: weights " + Gib(packed_bytes, true) + " + KV cache " + Gib(kv, true) +
+                  " (context " + std::to_string(context) + ") + scratch " + Gib(scratch_bytes, true) + " = " +
+                  Gib(needed, true) + ", but only " + Gib(available_bytes, false) + " is available" + advice);
+}
+
+}  // namespace tally

@@ -1,0 +1,280 @@
+#include "engine/weights/plan.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "engine/base/checked.h"
+#include "engine/weights/roles.h"
+#include "engine/weights/weights.h"
+
+namespace tally {
+namespace {
+
+constexpr uint64_t kMxfp4Block = 32;
+
+std::string ShapeText(const std::vector<uint64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+bool IsInterleaved(Storage s) { return s == Storage::kInterleavedEven || s == Storage::kInterleavedOdd; }
+bool IsHalf(Storage s) { return s == Storage::kFirstHalf || s == Storage::kSecondHalf; }
+
+class Planner {
+ public:
+  Planner(const Inventory& inventory, const ModelSpec& spec) : inventory_(inventory), spec_(spec) {}
+
+  Result<WeightPlan> Plan() {
+    std::set<std::pair<int32_t, Role>> bound;
+    for (const TensorBinding& binding : spec_.bindings) {
+      const std::string name = WeightName(binding.role, binding.layer);
+      if (!bound.emplace(binding.layer, binding.role).second) return InternalError(name + " is bound twice");
+      if (binding.role == Role::kHead && spec_.recipe.tied_head) {
+        return InternalError("the recipe says that the head is the embedding, yet " + name + " is bound");
+      }
+      TALLY_RETURN_IF_ERROR(binding.role == Role::kRopeFactors ? AddHostVector(binding) : AddWeight(binding));
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  Status At(const StoredTensor& t, const std::string& what) const {
+    const std::string file =
+        t.file < inventory_.files.size() ? inventory_.files[t.file].path : inventory_.path;
+    return BadInput(file + ": tensor '" + t.name + "' " + what);
+  }
+
+  Result<const StoredTensor*> Find(const TensorBinding& binding, const std::string& name) const {
+    const StoredTensor* t = inventory_.Find(name);
+    if (t == nullptr) {
+      return BadInput(inventory_.path + ": tensor '" + name + "' is missing (" +
+                      WeightName(binding.role, binding.layer) + ")");
+    }
+    return t;
+  }
+
+  // Shape as expected, and as many bytes as that takes, inside its file.
+  Status Check(const StoredTensor& t, const std::vector<uint64_t>& shape) const {
+    if (t.shape != shape) return At(t, "has shape " + ShapeText(t.shape) + ", expected " + ShapeText(shape));
+    uint64_t elements = 1;
+    for (uint64_t d : shape) {
+      const std::optional<uint64_t> product = CheckedMul(elements, d);
+      if (!product) return At(t, "has a shape too large for this machine: " + ShapeText(shape));
+      elements = *product;
+    }
+    if (elements == 0) return At(t, "has no elements: shape " + ShapeText(shape));
+    const DTypeInfo type = GetDTypeInfo(t.dtype);
+    if (shape.back() % type.block_size != 0) {
+      return At(t, "has rows of " + std::to_string(shape.back()) + " elements, which " +
+                       std::string(type.name) + " cannot cut into blocks of " +
+                       std::to_string(type.block_size));
+    }
+    const std::optional<uint64_t> bytes = StoredBytes(t.dtype, elements);
+    if (!bytes || *bytes != t.bytes) {
+      return At(t, "takes " + std::to_string(t.bytes) + " bytes, expected " +
+                       (bytes ? std::to_string(*bytes) : "more"));
+    }
+    if (t.file >= inventory_.files.size())
+      return InternalError("tensor '" + t.name + "' is in no file of the inventory");
+    const std::optional<uint64_t> end = CheckedAdd(t.offset, t.bytes);
+    if (!end || *end > inventory_.files[t.file].size) return At(t, "ends beyond its file");
+    return {};
+  }
+
+  Status CheckVectorType(const StoredTensor& t) const {
+    if (t.dtype == DType::kF32 || t.dtype == DType::kF16 || t.dtype == DType::kBF16) return {};
+    return At(t, "is a vector of type " + std::string(DTypeName(t.dtype)) + ", expected F32, F16 or BF16");
+  }
+
+  Status CheckMatrixType(const StoredTensor& t, Storage storage) const {
+    if (!CanMultiply(t.dtype)) {
+      return At(t, "has type " + std::string(DTypeName(t.dtype)) +
+                       ", which cannot be run; expected F32, F16, BF16, Q8_0, Q4_0 or MXFP4");
+    }
+    if (storage == Storage::kTransposed && GetDTypeInfo(t.dtype).quantised) {
+      return At(t, "has type " + std::string(DTypeName(t.dtype)) +
+                       ", which cannot be transposed; expected F32, F16 or BF16");
+    }
+    return {};
+  }
+
+  Status AddHostVector(const TensorBinding& binding) {
+    if (binding.names.size() != 1) return InternalError("rope factors are bound to more than one tensor");
+    TALLY_ASSIGN_OR_RETURN(const StoredTensor* t, Find(binding, binding.names[0]));
+    TALLY_RETURN_IF_ERROR(CheckVectorType(*t));
+    TALLY_RETURN_IF_ERROR(Check(*t, binding.shape));
+    plan_.host_vectors.push_back({binding.role, t});
+    return {};
+  }
+
+  Status AddWeight(const TensorBinding& binding) {
+    const RoleFacts& facts = FactsOf(binding.role);
+    const size_t rank = binding.shape.size(), own_rank = facts.vector ? 1 : 2;
+    const std::string name = WeightName(binding.role, binding.layer);
+    if ((rank != own_rank && rank != own_rank + 1) || binding.names.empty()) {
+      return InternalError(name + " is bound with shape " + ShapeText(binding.shape) + " to " +
+                           std::to_string(binding.names.size()) + " tensors");
+    }
+    PlannedWeight w;
+    w.role = binding.role;
+    w.layer = binding.layer;
+    w.storage = binding.storage;
+    w.hf_mxfp4 = binding.hf_mxfp4;
+    WeightView& view = w.view;
+    view.layout = LayoutFor(binding.role, spec_.recipe);
+    view.slices = static_cast<int64_t>(rank > own_rank ? binding.shape[0] : 1);
+    view.cols = static_cast<int64_t>(binding.shape.back());
+    view.rows = facts.vector ? 1 : static_cast<int64_t>(binding.shape[rank - 2]);
+    if (view.slices > UINT32_MAX) return InternalError(name + " has too many slices");
+
+    TALLY_RETURN_IF_ERROR(FindSources(binding, name, facts.vector, w));
+    TALLY_RETURN_IF_ERROR(Place(name, facts, w));
+    plan_.weights.push_back(std::move(w));
+    return {};
+  }
+
+  // Sources, their types and shapes, and which of their rows are meant.
+  Status FindSources(const TensorBinding& binding, const std::string& name, bool vector,
+                     PlannedWeight& w) const {
+    const bool transposed = w.storage == Storage::kTransposed;
+    if ((transposed && (vector || w.hf_mxfp4 || w.view.layout != WeightLayout::kPanel16)) ||
+        (w.hf_mxfp4 && w.view.layout != WeightLayout::kPanel16)) {
+      return InternalError(name + " cannot be stored as its binding says");
+    }
+    std::vector<uint64_t> shape = binding.shape;
+    uint64_t& rows = shape[vector ? shape.size() - 1 : shape.size() - 2];
+    const uint64_t own_rows = rows;
+    if (IsInterleaved(w.storage) || IsHalf(w.storage)) {
+      const std::optional<uint64_t> both = CheckedMul(rows, 2);
+      if (!both) return InternalError(name + " is bound with shape " + ShapeText(binding.shape));
+      rows = *both;
+      if (IsInterleaved(w.storage)) w.row_step = 2;
+      if (w.storage == Storage::kInterleavedOdd) w.first_row = 1;
+      if (w.storage == Storage::kSecondHalf) w.first_row = own_rows;
+    }
+    w.stored_rows = rows;
+    if (transposed) std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
+    if (w.hf_mxfp4) return FindHfMxfp4(binding, name, shape, w);
+
+    if (binding.names.size() > 1) {  // one tensor per expert
+      if (binding.names.size() != static_cast<uint64_t>(w.view.slices)) {
+        return InternalError(name + " has " + std::to_string(w.view.slices) + " slices but is bound to " +
+                             std::to_string(binding.names.size()) + " tensors");
+      }
+      shape.erase(shape.begin());
+    }
+    const size_t rank = shape.size();
+    for (const std::string& tensor : binding.names) {
+      TALLY_ASSIGN_OR_RETURN(const StoredTensor* t, Find(binding, tensor));
+      // A model of a single expert may hold it either way.
+      if (rank == binding.shape.size() && w.view.slices == 1 && t->shape.size() + 1 == rank)
+        shape.erase(shape.begin());
+      TALLY_RETURN_IF_ERROR(vector ? CheckVectorType(*t) : CheckMatrixType(*t, w.storage));
+      TALLY_RETURN_IF_ERROR(Check(*t, shape));
+      if (!w.sources.empty() && t->dtype != w.sources[0]->dtype) {
+        return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", but '" + w.sources[0]->name +
+                          "' has " + std::string(DTypeName(w.sources[0]->dtype)));
+      }
+      w.sources.push_back(t);
+    }
+    return {};
+  }
+
+  Status FindHfMxfp4(const TensorBinding& binding, const std::string& name, std::vector<uint64_t> shape,
+                     PlannedWeight& w) const {
+    if (binding.names.size() != 2) return InternalError(name + " needs a tensor of blocks and one of scales");
+    TALLY_ASSIGN_OR_RETURN(const StoredTensor* blocks, Find(binding, binding.names[0]));
+    TALLY_ASSIGN_OR_RETURN(const StoredTensor* scales, Find(binding, binding.names[1]));
+    for (const StoredTensor* t : {blocks, scales}) {
+      if (t->dtype != DType::kU8)
+        return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", expected U8 (MXFP4)");
+    }
+    if (shape.back() % kMxfp4Block != 0) {
+      return At(*blocks, "has rows of " + std::to_string(shape.back()) +
+                             " elements, which MXFP4 cannot cut into blocks of 32");
+    }
+    shape.back() /= kMxfp4Block;
+    TALLY_RETURN_IF_ERROR(Check(*scales, shape));
+    shape.push_back(kMxfp4Block / 2);
+    TALLY_RETURN_IF_ERROR(Check(*blocks, shape));
+    w.sources = {blocks, scales};
+    return {};
+  }
+
+  // Sizes as packed, a place in the arena, and what the ledger is told.
+  Status Place(const std::string& name, const RoleFacts& facts, PlannedWeight& w) {
+    WeightView& view = w.view;
+    const uint64_t rows = static_cast<uint64_t>(view.rows), cols = static_cast<uint64_t>(view.cols);
+    const uint64_t slices = static_cast<uint64_t>(view.slices);
+    const std::optional<uint64_t> row_bytes = StoredBytes(w.stored_dtype(), cols);
+    if (!row_bytes || cols > (uint64_t{1} << 48))
+      return InternalError(name + " has rows that cannot be packed");
+    view.stored_row_bytes = *row_bytes;
+    view.dtype = facts.vector ? DType::kF32 : w.stored_dtype();
+    uint64_t count = 1;
+    switch (view.layout) {
+      case WeightLayout::kVector:
+        view.panel_stride = cols * sizeof(float);
+        break;
+      case WeightLayout::kRowMajor:
+        view.panel_stride = view.stored_row_bytes, count = rows;
+        break;
+      case WeightLayout::kPanel16:
+        view.panel_stride = PanelBytes(view.dtype, view.cols), count = DivCeil(rows, kPanelRows);
+        break;
+    }
+    const std::optional<uint64_t> slice = CheckedMul(view.panel_stride, count);
+    const std::optional<uint64_t> room = slice ? CheckedAdd(*slice, kWeightPage - 1) : std::nullopt;
+    const std::optional<uint64_t> all =
+        room ? CheckedMul(*room / kWeightPage * kWeightPage, slices) : std::nullopt;
+    const std::optional<uint64_t> arena = all ? CheckedAdd(plan_.arena_bytes, *all) : std::nullopt;
+    if (!arena) return BadInput(inventory_.path + ": " + name + " is too large for any machine");
+    view.id = static_cast<WeightId>(plan_.weights.size());
+    view.slice_stride = *room / kWeightPage * kWeightPage;
+    w.slice_bytes = *slice;
+    w.arena_offset = plan_.arena_bytes;
+    plan_.arena_bytes = *arena;
+
+    WeightInfo& info = w.info;
+    info.name = name;
+    info.layer = w.layer;
+    info.component = facts.component;
+    info.slices = static_cast<uint32_t>(slices);
+    info.rows = rows;
+    info.cols = cols;
+    info.stored_bytes = slices * rows * view.stored_row_bytes;
+    info.packed_bytes = slices * *slice;
+    info.kind = facts.kind;
+    if (w.role == Role::kTokenEmbedding && spec_.recipe.tied_head)
+      info.kind = WeightInfo::Kind::kTiedEmbeddingHead;
+    return {};
+  }
+
+  const Inventory& inventory_;
+  const ModelSpec& spec_;
+  WeightPlan plan_;
+};
+
+}  // namespace
+
+WeightLayout LayoutFor(Role role, const Recipe& recipe) {
+  if (FactsOf(role).vector) return WeightLayout::kVector;
+  if (role == Role::kPositionEmbedding) return WeightLayout::kRowMajor;
+  if (role == Role::kTokenEmbedding && !recipe.tied_head) return WeightLayout::kRowMajor;
+  return WeightLayout::kPanel16;
+}
+
+Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec) {
+  return Planner(inventory, spec).Plan();
+}
+
+Result<uint64_t> PlanPackedBytes(const Inventory& inventory, const ModelSpec& spec) {
+  TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(inventory, spec));
+  return plan.arena_bytes;
+}
+
+}  // namespace tally

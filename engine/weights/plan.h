@@ -1,0 +1,51 @@
+// Where every weight of a model comes from and where it goes, worked out and checked before anything is read
+// or allocated.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "counters/site.h"
+#include "engine/base/status.h"
+#include "engine/graph/recipe.h"
+#include "engine/kernels/weight_view.h"
+#include "loaders/inventory.h"
+
+namespace tally {
+
+inline constexpr uint64_t kWeightPage = 4096;
+
+struct PlannedWeight {
+  Role role{};
+  int32_t layer = -1;
+  Storage storage = Storage::kPlain;
+  bool hf_mxfp4 = false;                     // sources = {blocks, scales}
+  std::vector<const StoredTensor*> sources;  // else one tensor that holds all slices, or one per slice
+  WeightView view;                           // data still null
+  WeightInfo info;
+  uint64_t arena_offset = 0;
+  uint64_t slice_bytes = 0;  // of the packed slice, what is added to fill its page not included
+
+  // Engine row r of a slice is row `first_row + r * row_step` of the stored slice, which has `stored_rows`
+  // rows of view.stored_row_bytes bytes. Of a vector the same is true of elements. Not of kTransposed.
+  uint64_t stored_rows = 0, first_row = 0, row_step = 1;
+
+  bool vector() const { return view.layout == WeightLayout::kVector; }
+  DType stored_dtype() const { return hf_mxfp4 ? DType::kMXFP4 : sources[0]->dtype; }
+};
+
+struct PlannedHostVector {
+  Role role{};
+  const StoredTensor* source = nullptr;
+};
+
+struct WeightPlan {
+  std::vector<PlannedWeight> weights;  // weights[i].view.id == i
+  std::vector<PlannedHostVector> host_vectors;
+  uint64_t arena_bytes = 0;
+};
+
+// Pointers in the plan are into `inventory`.
+Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec);
+
+}  // namespace tally

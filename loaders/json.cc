@@ -1,0 +1,232 @@
+#include "loaders/json.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "loaders/loaders.h"
+#include "loaders/message.h"
+
+namespace tally::internal {
+namespace {
+
+constexpr int kMaxConfigDepth = 32;
+constexpr uint64_t kMaxConfigBytes = uint64_t{8} << 20;
+constexpr size_t kMaxConfigValues = size_t{1} << 18;
+constexpr size_t kMaxConfigKeyBytes = 512;  // flattened
+// Keys that are remembered at one time to find duplicates: each takes some ten times its bytes.
+constexpr size_t kMaxOpenKeys = size_t{1} << 21;
+
+// Turns nlohmann's callbacks into a JsonHandler's and keeps the limits.
+class Adapter : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  Adapter(int max_depth, JsonHandler& handler) : max_depth_(max_depth), handler_(handler) {}
+  const Status& status() const { return status_; }
+
+  bool null() override { return Scalar(nullptr); }
+  bool boolean(bool value) override { return Scalar(value); }
+  bool number_integer(int64_t value) override { return Scalar(value); }
+  bool number_unsigned(uint64_t value) override { return Scalar(value); }
+  bool number_float(double value, const std::string&) override { return Scalar(value); }
+  bool string(std::string& value) override { return Scalar(std::move(value)); }
+  bool binary(nlohmann::json::binary_t&) override { return Keep(InternalError("binary data in JSON")); }
+  bool start_object(size_t) override { return Begin(true); }
+  bool start_array(size_t) override { return Begin(false); }
+  bool end_object() override { return End(); }
+  bool end_array() override { return End(); }
+
+  bool key(std::string& key) override {
+    if (++open_keys_ > kMaxOpenKeys)
+      return Keep(BadInput("more than " + std::to_string(kMaxOpenKeys) + " keys"));
+    if (!keys_.back().insert(key).second) return Keep(BadInput("the key " + Quote(key) + " appears twice"));
+    return Keep(handler_.Key(std::move(key)));
+  }
+
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) override {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ...": the part for people.
+    std::string_view what = error.what();
+    if (const size_t end = what.find("] "); what.starts_with('[') && end != std::string_view::npos)
+      what.remove_prefix(end + 2);
+    constexpr size_t kMaxText = 240;  // it quotes the last token, which may be as long as the file
+    const bool cut = what.size() > kMaxText;
+    return Keep(BadInput("not valid JSON: " + Printable(what.substr(0, kMaxText)) + (cut ? "..." : "")));
+  }
+
+ private:
+  bool Keep(Status status) {
+    if (status.ok()) return true;
+    status_ = std::move(status);
+    return false;
+  }
+  bool Scalar(JsonScalar value) {
+    if (keys_.empty()) return Keep(BadInput("expected a JSON object"));
+    return Keep(handler_.Scalar(std::move(value)));
+  }
+  bool Begin(bool object) {
+    if (keys_.empty() && !object) return Keep(BadInput("expected a JSON object, found an array"));
+    if (static_cast<int>(keys_.size()) == max_depth_) {
+      return Keep(BadInput("nested more than " + std::to_string(max_depth_) + " deep"));
+    }
+    keys_.emplace_back();
+    return Keep(handler_.Begin(object));
+  }
+  bool End() {
+    open_keys_ -= keys_.back().size();
+    keys_.pop_back();
+    return Keep(handler_.End());
+  }
+
+  const int max_depth_;
+  JsonHandler& handler_;
+  std::vector<std::set<std::string, std::less<>>> keys_;  // of each open object (an array's stay empty)
+  size_t open_keys_ = 0;                                  // in keys_
+  Status status_;
+};
+
+// Flattens objects into metadata keys.
+class Flattener : public JsonHandler {
+ public:
+  Flattener(std::string_view prefix, std::string_view skip, Metadata* metadata)
+      : prefix_(prefix), skip_(skip), metadata_(metadata) {}
+
+  Status Key(std::string key) override {
+    if (array_depth_ > 0) return {};
+    key_.resize(lengths_.back());
+    if (key_.size() + key.size() > kMaxConfigKeyBytes) {
+      return BadInput("the key " + Quote(key_ + key) + " is longer than " +
+                      std::to_string(kMaxConfigKeyBytes) + " bytes");
+    }
+    key_ += key;
+    return {};
+  }
+
+  Status Begin(bool object) override {
+    if (array_depth_ > 0) {  // something in an array: the array is left out
+      ++array_depth_;
+      plain_ = false;
+      array_.clear();
+    } else if (!object) {
+      array_depth_ = 1;
+      plain_ = true;
+      array_.clear();
+    } else {
+      if (!lengths_.empty()) key_ += '.';
+      lengths_.push_back(key_.size());
+    }
+    return {};
+  }
+
+  Status End() override {
+    if (array_depth_ > 0) {
+      if (--array_depth_ > 0 || !plain_) return {};
+      std::optional<MetaValue> value = ArrayValue();
+      return value ? Set(std::move(*value)) : Status();
+    }
+    lengths_.pop_back();
+    return {};
+  }
+
+  Status Scalar(JsonScalar value) override {
+    if (array_depth_ > 0) {
+      if (plain_) array_.push_back(std::move(value));
+      return {};
+    }
+    if (const auto* u = std::get_if<uint64_t>(&value)) {
+      return *u <= INT64_MAX ? Set(static_cast<int64_t>(*u)) : Set(*u);
+    }
+    if (const auto* b = std::get_if<bool>(&value)) return Set(*b);
+    if (const auto* i = std::get_if<int64_t>(&value)) return Set(*i);
+    if (const auto* d = std::get_if<double>(&value)) return Set(*d);
+    if (auto* s = std::get_if<std::string>(&value)) return Set(std::move(*s));
+    return {};  // null
+  }
+
+ private:
+  Status Set(MetaValue value) {
+    if (!skip_.empty() && key_.starts_with(skip_) &&
+        (key_.size() == skip_.size() || key_[skip_.size()] == '.'))
+      return {};
+    std::string key = std::string(prefix_) + key_;
+    if (metadata_->Has(key))
+      return BadInput("the key " + Quote(key_) + " appears twice, once nested and once with dots");
+    if (metadata_->values().size() == kMaxConfigValues) {
+      return BadInput("more than " + std::to_string(kMaxConfigValues) + " values");
+    }
+    metadata_->Set(std::move(key), std::move(value));
+    return {};
+  }
+
+  // The value of array_, nullopt where it is not of one kind.
+  std::optional<MetaValue> ArrayValue() {
+    bool bools = true, strings = true, integers = true, numbers = true;
+    for (const JsonScalar& e : array_) {
+      const auto* u = std::get_if<uint64_t>(&e);
+      const bool integer = std::holds_alternative<int64_t>(e) || (u != nullptr && *u <= INT64_MAX);
+      integers = integers && integer;
+      numbers = numbers && (integer || u != nullptr || std::holds_alternative<double>(e));
+      bools = bools && std::holds_alternative<bool>(e);
+      strings = strings && std::holds_alternative<std::string>(e);
+    }
+    if (integers) return Convert<int64_t>();  // the empty array too
+    if (numbers) return Convert<double>();
+    if (bools) return Convert<bool>();
+    if (strings) return Convert<std::string>();
+    return std::nullopt;
+  }
+
+  template <class T>
+  MetaValue Convert() {
+    std::vector<T> out;
+    out.reserve(array_.size());
+    for (JsonScalar& e : array_) {
+      std::visit(
+          [&](auto& v) {
+            using V = std::decay_t<decltype(v)>;
+            if constexpr (std::is_same_v<V, T>) {
+              out.push_back(std::move(v));
+            } else if constexpr (std::is_arithmetic_v<V> && std::is_arithmetic_v<T>) {
+              out.push_back(static_cast<T>(v));
+            }
+          },
+          e);
+    }
+    return out;
+  }
+
+  const std::string_view prefix_, skip_;
+  Metadata* metadata_;
+  std::string key_;                // of the value that comes next
+  std::vector<size_t> lengths_;    // of key_'s part that belongs to each open object
+  int array_depth_ = 0;            // open arrays and what is open in them
+  bool plain_ = true;              // the open array holds scalars only
+  std::vector<JsonScalar> array_;  // its elements
+};
+
+}  // namespace
+
+Status ParseJson(const std::string& place, std::string_view text, int max_depth, JsonHandler& handler) {
+  Adapter adapter(max_depth, handler);
+  const bool ok = nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &adapter);
+  if (ok) return {};
+  if (adapter.status().ok()) return InternalError(place + ": the JSON parser stopped without a reason");
+  return Status(adapter.status().code(), place + ": " + adapter.status().message());
+}
+
+Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes) {
+  TALLY_ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(path));
+  if (file.size() > max_bytes) {
+    return BadInput(Printable(path) + ": " + std::to_string(file.size()) +
+                    " bytes; the limit for this file is " + std::to_string(max_bytes));
+  }
+  std::string text(file.size(), '\0');
+  TALLY_RETURN_IF_ERROR(file.ReadAt(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
+  return text;
+}
+
+Status ReadJsonMetadata(const std::string& path, std::string_view prefix, std::string_view skip,
+                        Metadata* metadata) {
+  TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConfigBytes));
+  Flattener flattener(prefix, skip, metadata);
+  return ParseJson(Printable(path), text, kMaxConfigDepth, flattener);
+}
+
+}  // namespace tally::internal

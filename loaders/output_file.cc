@@ -1,0 +1,127 @@
+#include "loaders/output_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "loaders/message.h"
+
+namespace tally::internal {
+namespace {
+
+// The file that `path` stands for: links are followed, so that writing through one does not replace it.
+Result<std::string> Target(const std::string& path) {
+  if (path.empty()) return BadInput("the name of the file to write is empty");
+  if (path.find('\0') != std::string::npos)
+    return BadInput(Printable(path) + ": the file name holds a zero byte");
+  std::string target = path;
+  struct stat info;
+  if (::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
+    std::error_code error;
+    target = std::filesystem::canonical(path, error).string();
+    if (error) return BadInput(Printable(path) + ": the symbolic link leads nowhere: " + error.message());
+  }
+  if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return BadInput(Printable(path) + ": exists and is not a regular file; nothing was written");
+  }
+  return target;
+}
+
+}  // namespace
+
+Result<OutputFile> OutputFile::Create(const std::string& path, uint64_t total) {
+  OutputFile file;
+  TALLY_ASSIGN_OR_RETURN(file.path_, Target(path));
+  file.total_ = total;
+  file.buffer_ = std::make_unique_for_overwrite<uint8_t[]>(kBufferBytes);
+  // Another writer, or one that was killed, may have left some of these names.
+  for (int n = 0; n < 100; ++n) {
+    std::string partial = file.path_ + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(n);
+    do {
+      file.fd_ = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (file.fd_ < 0 && errno == EINTR);
+    if (file.fd_ >= 0) {
+      file.partial_ = std::move(partial);
+      return file;
+    }
+    if (errno != EEXIST) return BadInput(Printable(path) + ": cannot be created: " + ErrnoText(errno));
+  }
+  return BadInput(Printable(path) + ": cannot be created: too many partial files stand beside it");
+}
+
+OutputFile::OutputFile(OutputFile&& o) noexcept
+    : fd_(std::exchange(o.fd_, -1)),
+      path_(std::move(o.path_)),
+      partial_(std::exchange(o.partial_, {})),
+      buffer_(std::move(o.buffer_)),
+      used_(std::exchange(o.used_, 0)),
+      written_(std::exchange(o.written_, 0)),
+      total_(o.total_) {}
+
+OutputFile::~OutputFile() { Abandon(); }
+
+void OutputFile::Abandon() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  if (!partial_.empty()) ::unlink(partial_.c_str());
+  partial_.clear();
+}
+
+Status OutputFile::Failed(std::string_view what, int error_number) const {
+  return BadInput(Printable(path_) + ": " + std::string(what) + " at byte " + std::to_string(written_) +
+                  " of " + std::to_string(total_) + ": " + ErrnoText(error_number) +
+                  "; the partial file was removed");
+}
+
+Status OutputFile::Flush() {
+  size_t done = 0;
+  while (done < used_) {
+    const ssize_t n = ::write(fd_, buffer_.get() + done, used_ - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return Failed("cannot be written", n < 0 ? errno : ENOSPC);
+    done += static_cast<size_t>(n);
+    written_ += static_cast<uint64_t>(n);
+  }
+  used_ = 0;
+  return {};
+}
+
+Result<std::span<uint8_t>> OutputFile::Reserve(size_t n) {
+  if (n > kBufferBytes) return InternalError("OutputFile::Reserve of more than the buffer");
+  if (n > kBufferBytes - used_) TALLY_RETURN_IF_ERROR(Flush());
+  const std::span<uint8_t> piece(buffer_.get() + used_, n);
+  used_ += n;
+  return piece;
+}
+
+Status OutputFile::Append(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const size_t n = std::min(bytes.size(), kBufferBytes);
+    TALLY_ASSIGN_OR_RETURN(const std::span<uint8_t> piece, Reserve(n));
+    std::memcpy(piece.data(), bytes.data(), n);
+    bytes.remove_prefix(n);
+  }
+  return {};
+}
+
+Status OutputFile::Commit() {
+  TALLY_RETURN_IF_ERROR(Flush());
+  // Some file systems report a full disk only now, or when the file is closed.
+  while (::fsync(fd_) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EINVAL || errno == ENOTSUP) break;  // a file system that cannot
+    return Failed("cannot be written", errno);
+  }
+  if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return Failed("cannot be closed", errno);
+  if (::rename(partial_.c_str(), path_.c_str()) != 0) return Failed("cannot be given its name", errno);
+  partial_.clear();
+  return {};
+}
+
+}  // namespace tally::internal

@@ -1,0 +1,47 @@
+// A file that appears under its name only when it is complete.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/base/status.h"
+
+namespace tally::internal {
+
+// Writes "NAME.partial-N" beside the target through one buffer; Commit flushes it to the disk and renames it.
+// Destroyed without a successful Commit, it removes the partial file.
+class OutputFile {
+ public:
+  static constexpr size_t kBufferBytes = size_t{8} << 20;
+
+  // `total` is what the file will have at the end, for messages. A target that exists must be a regular file;
+  // a symbolic link is followed.
+  static Result<OutputFile> Create(const std::string& path, uint64_t total);
+  OutputFile(OutputFile&& o) noexcept;
+  OutputFile& operator=(OutputFile&&) = delete;
+  ~OutputFile();
+
+  // The next n <= kBufferBytes bytes of the file, for the caller to fill before the next call.
+  Result<std::span<uint8_t>> Reserve(size_t n);
+  Status Append(std::string_view bytes);
+  Status Commit();
+  uint64_t position() const { return written_ + used_; }
+
+ private:
+  OutputFile() = default;
+  Status Flush();
+  Status Failed(std::string_view what, int error_number) const;
+  void Abandon();
+
+  int fd_ = -1;
+  std::string path_, partial_;
+  std::unique_ptr<uint8_t[]> buffer_;
+  size_t used_ = 0;       // of the buffer
+  uint64_t written_ = 0;  // of the file
+  uint64_t total_ = 0;
+};
+
+}  // namespace tally::internal

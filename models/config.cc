@@ -1,0 +1,313 @@
+#include "models/config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace tally {
+namespace {
+
+// Calls f with each part of "a|b|c" until it returns true.
+template <class F>
+void ForEachKey(std::string_view keys, F f) {
+  while (true) {
+    const size_t bar = keys.find('|');
+    if (f(keys.substr(0, bar)) || bar == std::string_view::npos) return;
+    keys.remove_prefix(bar + 1);
+  }
+}
+
+std::string Number(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", x);
+  return text;
+}
+
+}  // namespace
+
+std::string SafeText(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, 100)) {
+    const unsigned char u = static_cast<unsigned char>(c);
+    if (u >= 0x20 && u != 0x7f) {
+      out += c;
+    } else {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", u);
+      out += escaped;
+    }
+  }
+  return text.size() > 100 ? out + "..." : out;
+}
+
+void Config::Fail(std::string what) {
+  if (status_.ok()) status_ = BadInput(inventory_.metadata.source + ": " + std::move(what));
+}
+
+void Config::Unsupported(std::string_view key, std::string what) {
+  Fail(prefix_ + std::string(key) + " " + std::move(what) + " is not supported");
+}
+
+std::string Config::Present(std::string_view keys) const {
+  std::string found;
+  ForEachKey(keys, [&](std::string_view key) {
+    std::string full = prefix_ + std::string(key);
+    if (!inventory_.metadata.Has(full)) return false;
+    found = std::move(full);
+    return true;
+  });
+  return found;
+}
+
+void Config::Missing(std::string_view keys) {
+  Fail("required key " + prefix_ + std::string(keys.substr(0, keys.find('|'))) + " is missing");
+}
+
+template <class T>
+bool Config::Take(Result<std::optional<T>> got, T& value) {
+  if (!got.ok()) {
+    if (status_.ok()) status_ = got.status();
+    return false;
+  }
+  if (!got->has_value()) return false;
+  value = **got;
+  return true;
+}
+
+int32_t Config::GetInt(std::string_view keys, int64_t min, int64_t max, const int64_t* otherwise) {
+  if (!ok()) return 1;
+  const std::string key = Present(keys);
+  int64_t value = 0;
+  if (key.empty() || !Take(inventory_.metadata.GetInt(key), value)) {
+    if (!ok()) return 1;
+    if (otherwise != nullptr) return static_cast<int32_t>(*otherwise);
+    Missing(keys);
+    return 1;
+  }
+  if (value < min || value > max) {
+    Fail(key + " is " + std::to_string(value) + "; expected " + std::to_string(min) + " to " + std::to_string(max));
+    return 1;
+  }
+  return static_cast<int32_t>(value);
+}
+
+double Config::GetPositive(std::string_view keys, const double* otherwise) {
+  if (!ok()) return 1;
+  const std::string key = Present(keys);
+  double value = 0;
+  if (key.empty() || !Take(inventory_.metadata.GetDouble(key), value)) {
+    if (!ok()) return 1;
+    if (otherwise != nullptr) return *otherwise;
+    Missing(keys);
+    return 1;
+  }
+  // Also as f32, which is what kernels get.
+  if (!std::isfinite(value) || !(static_cast<float>(value) > 0) || !std::isfinite(static_cast<float>(value))) {
+    Fail(key + " is " + Number(value) + "; expected a positive finite number");
+    return 1;
+  }
+  return value;
+}
+
+bool Config::Bool(std::string_view keys, bool otherwise) {
+  const std::string key = Present(keys);
+  bool value = false;
+  return !key.empty() && ok() && Take(inventory_.metadata.GetBool(key), value) ? value : otherwise;
+}
+
+std::string Config::String(std::string_view keys, std::string_view otherwise) {
+  const std::string key = Present(keys);
+  std::string value;
+  return !key.empty() && ok() && Take(inventory_.metadata.GetString(key), value) ? value : std::string(otherwise);
+}
+
+std::vector<std::string> Config::Strings(std::string_view key) {
+  const std::string full = Present(key);
+  std::vector<std::string> value;
+  if (!full.empty() && ok()) Take(inventory_.metadata.GetStrings(full), value);
+  return value;
+}
+
+int32_t StoredRows(Config& c, std::string_view name, int64_t max) {
+  if (!c.ok()) return 1;
+  const StoredTensor* t = c.inventory().Find(name);
+  if (t == nullptr) {
+    c.Fail("tensor " + std::string(name) + " is missing");
+    return 1;
+  }
+  if (t->shape.size() != 2 || t->shape[0] < 1 || t->shape[0] > static_cast<uint64_t>(max)) {
+    c.Fail("tensor " + std::string(name) + " must be a matrix of 1 to " + std::to_string(max) + " rows");
+    return 1;
+  }
+  return static_cast<int32_t>(t->shape[0]);
+}
+
+void ReadHfTying(Config& c, bool default_tied, ModelSpec& spec) {
+  constexpr std::string_view kHead = "lm_head.weight";
+  const bool stored = c.inventory().Find(kHead) != nullptr;
+  const bool told = c.Has("tie_word_embeddings");
+  spec.recipe.tied_head = told ? c.Bool("tie_word_embeddings", default_tied) : default_tied && !stored;
+  if (spec.recipe.tied_head && stored) spec.not_run.emplace_back(kHead);
+}
+
+namespace {
+
+// A head's width where no key gives it: the model's, divided among the heads.
+int32_t EvenHeadDim(Config& c, const Recipe& r) {
+  if (c.ok() && r.d_model % r.n_heads != 0) {
+    c.Fail("width " + std::to_string(r.d_model) + " cannot be divided among " + std::to_string(r.n_heads) + " heads");
+  }
+  return std::max(1, r.d_model / r.n_heads);
+}
+
+}  // namespace
+
+void ReadGgufDecoder(Config& c, Recipe& r) {
+  r.n_layers = c.Int("block_count", 1, kMaxLayers);
+  r.d_model = c.Int("embedding_length", 1, kMaxWidth);
+  r.n_heads = c.Int("attention.head_count", 1, kMaxHeads);
+  r.n_kv_heads = c.Int("attention.head_count_kv", 1, kMaxHeads, r.n_heads);
+  r.head_dim = c.Has("attention.key_length") ? c.Int("attention.key_length", 1, kMaxHeads) : EvenHeadDim(c, r);
+  if (c.ok() && c.Int("attention.value_length", 1, kMaxHeads, r.head_dim) != r.head_dim) c.Unsupported("attention.value_length", "other than key_length");
+  r.rope.dim = c.Int("rope.dimension_count", 1, kMaxHeads, r.head_dim);
+  r.context = c.Int("context_length", 1, kMaxContext);
+  r.norm_eps = static_cast<float>(c.Positive("attention.layer_norm_rms_epsilon"));
+  r.vocab = StoredRows(c, "token_embd.weight", kMaxVocab);
+  if (c.Has("attention.scale")) c.Unsupported("attention.scale", "in this architecture");
+}
+
+void ReadHfDecoder(Config& c, Recipe& r, const HfDefaults& defaults) {
+  r.n_layers = c.Int("num_hidden_layers", 1, kMaxLayers);
+  r.d_model = c.Int("hidden_size", 1, kMaxWidth);
+  r.n_heads = c.Int("num_attention_heads", 1, kMaxHeads);
+  r.n_kv_heads = c.Int("num_key_value_heads", 1, kMaxHeads, defaults.n_kv_heads > 0 ? defaults.n_kv_heads : r.n_heads);
+  r.head_dim = c.Has("head_dim") || defaults.head_dim > 0 ? c.Int("head_dim", 1, kMaxHeads, defaults.head_dim) : EvenHeadDim(c, r);
+  r.context = c.Int("max_position_embeddings", 1, kMaxContext);
+  r.norm_eps = static_cast<float>(c.Positive("rms_norm_eps", defaults.norm_eps));
+  r.vocab = c.Int("vocab_size", 1, kMaxVocab);
+}
+
+void CheckHeads(Config& c, const Recipe& r) {
+  if (!c.ok()) return;
+  const std::string heads = std::to_string(r.n_heads);
+  if (r.n_heads % r.n_kv_heads != 0) {
+    c.Fail(heads + " attention heads cannot share " + std::to_string(r.n_kv_heads) + " key-value heads evenly");
+  }
+  if (static_cast<int64_t>(r.n_heads) * r.head_dim > kMaxWidth) {
+    c.Fail(heads + " attention heads of " + std::to_string(r.head_dim) + " are wider than " + std::to_string(kMaxWidth));
+  }
+  if (r.rope.style != RopeStyle::kNone && (r.rope.dim % 2 != 0 || r.rope.dim > r.head_dim)) {
+    c.Fail("rope turns " + std::to_string(r.rope.dim) + " of a head's " + std::to_string(r.head_dim) + " dimensions; expected an even number, at most all");
+  }
+}
+
+void UsualAttentionScale(Recipe& r) {
+  r.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(r.head_dim)));
+  for (LayerRecipe& layer : r.layers) layer.attention_scale = r.attention_scale;
+}
+
+namespace {
+
+// YaRN's attention temperature: 0.1 ln(factor) + 1 (arXiv 2309.00071, section 3.4).
+double YarnMagnitude(double factor) { return factor > 1 ? 0.1 * std::log(factor) + 1 : 1; }
+
+// Reads factor and what else a kind of scaling needs; `p` stands before the keys.
+void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string& type) {
+  RopeScaling& s = r.rope.scaling;
+  if (type == "default" || type == "none") return;
+  if (type == "linear") {
+    s.kind = RopeScalingKind::kLinear;
+    s.factor = c.Positive(p + "factor");
+  } else if (type == "llama3") {
+    s.kind = RopeScalingKind::kLlama3;
+    s.factor = c.Positive(p + "factor");
+    s.low_freq_factor = c.Positive(p + "low_freq_factor");
+    s.high_freq_factor = c.Positive(p + "high_freq_factor");
+    s.original_context = c.Positive(p + "original_max_position_embeddings");
+    if (c.ok() && s.low_freq_factor >= s.high_freq_factor) c.Fail(p + "low_freq_factor must be below high_freq_factor");
+  } else if (type == "yarn") {
+    s.kind = RopeScalingKind::kYarn;
+    s.factor = c.Positive(p + "factor");
+    s.original_context = c.Positive(p + "original_max_position_embeddings", r.context);
+    s.beta_fast = c.Positive(p + "beta_fast", 32);
+    s.beta_slow = c.Positive(p + "beta_slow", 1);
+    s.truncate = c.Bool(p + "truncate", true);
+    s.attention_factor = c.Positive(p + "attention_factor", YarnMagnitude(s.factor));
+    for (const char* key : {"mscale", "mscale_all_dim"}) {
+      if (c.Has(p + key)) c.Unsupported(p + key, "(DeepSeek's variant of YaRN)");
+    }
+  } else {
+    c.Unsupported(p + "rope_type", "\"" + SafeText(type) + "\"");
+  }
+}
+
+}  // namespace
+
+void ReadHfRope(Config& c, Recipe& r, double default_theta) {
+  r.rope.theta = c.Positive("rope_theta|rope_parameters.rope_theta", default_theta);
+  const double partial = c.Positive("partial_rotary_factor|rope_parameters.partial_rotary_factor", 1);
+  if (partial != 1) c.Unsupported("partial_rotary_factor", Number(partial));
+  for (const std::string p : {"rope_scaling.", "rope_parameters."}) {
+    const std::string type = c.String(p + "rope_type|" + p + "type", "");
+    if (!type.empty()) return ReadHfScaling(c, p, r, type);
+    if (c.Has(p + "factor")) return c.Fail("required key " + p + "rope_type is missing");
+  }
+}
+
+void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
+  r.rope.theta = c.Positive("rope.freq_base", 10000);
+  RopeScaling& s = r.rope.scaling;
+  const std::string type = c.String("rope.scaling.type", c.Has("rope.scale_linear") ? "linear" : "none");
+  if (type == "linear") {
+    s.factor = c.Positive("rope.scaling.factor|rope.scale_linear");
+    if (s.factor != 1) s.kind = RopeScalingKind::kLinear;
+  } else if (type == "yarn") {
+    s.kind = RopeScalingKind::kYarn;
+    s.factor = c.Positive("rope.scaling.factor");
+    s.original_context = c.Positive("rope.scaling.original_context_length", r.context);
+    s.beta_fast = c.Positive("rope.scaling.yarn_beta_fast", 32);
+    s.beta_slow = c.Positive("rope.scaling.yarn_beta_slow", 1);
+    s.truncate = yarn_truncate;
+    s.attention_factor = YarnMagnitude(s.factor) * c.Positive("rope.scaling.attn_factor|rope.scaling.yarn_attn_factor", 1);
+    if (c.Positive("rope.scaling.yarn_ext_factor", 1) != 1) c.Unsupported("rope.scaling.yarn_ext_factor", "other than 1");
+  } else if (type != "none") {
+    c.Unsupported("rope.scaling.type", "\"" + SafeText(type) + "\"");
+  }
+}
+
+void ReadGeneration(Config& c, Recipe& r) {
+  const Metadata& m = c.inventory().metadata;
+  auto ids = [&](std::initializer_list<std::string_view> keys) {  // of the first key present: one id or a list
+    std::vector<int64_t> found;
+    for (std::string_view key : keys) {
+      const MetaValue* value = m.Find(key);
+      if (value == nullptr) continue;
+      if (std::holds_alternative<std::vector<int64_t>>(*value)) {
+        found = std::get<std::vector<int64_t>>(*value);
+      } else if (auto id = m.GetInt(key); !id.ok()) {
+        c.Fail(std::string(key) + " is not a token id");
+      } else if (id->has_value()) {
+        found = {**id};
+      }
+      break;
+    }
+    std::erase_if(found, [&](int64_t id) { return id < 0 || id >= r.vocab; });
+    return std::vector<int32_t>(found.begin(), found.end());
+  };
+  std::vector<int32_t> bos;
+  if (c.inventory().format == FileFormat::kHuggingFace) {
+    r.eos_tokens = ids({"generation_config.eos_token_id", "eos_token_id"});
+    bos = ids({"generation_config.bos_token_id", "bos_token_id"});
+    if (auto name = m.GetString("_name_or_path"); name.ok() && name->has_value()) r.name = **name;
+  } else {
+    r.eos_tokens = ids({"tokenizer.ggml.eos_token_id"});
+    for (int32_t id : ids({"tokenizer.ggml.eot_token_id"})) r.eos_tokens.push_back(id);
+    bos = ids({"tokenizer.ggml.bos_token_id"});
+    if (auto name = m.GetString("general.name"); name.ok() && name->has_value()) r.name = **name;
+  }
+  std::sort(r.eos_tokens.begin(), r.eos_tokens.end());
+  r.eos_tokens.erase(std::unique(r.eos_tokens.begin(), r.eos_tokens.end()), r.eos_tokens.end());
+  if (!bos.empty()) r.bos_token = bos.front();
+}
+
+}  // namespace tally

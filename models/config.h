@@ -1,0 +1,87 @@
+// Reads hyper-parameters with their checks. The first error sticks and later look-ups answer with harmless values (1), so a
+// family file reads all its keys and asks for status() once, before it computes with them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/graph/recipe.h"
+#include "loaders/inventory.h"
+
+namespace tally {
+
+// No published model comes near these; a number beyond them is a damaged or hostile file.
+inline constexpr int64_t kMaxLayers = 4096, kMaxWidth = 1 << 24, kMaxHeads = 1 << 16, kMaxContext = INT32_MAX, kMaxExperts = 1 << 16,
+                         kMaxVocab = 1 << 26;
+
+// A string from a file, for a message: control characters escaped, at most 100 bytes.
+std::string SafeText(std::string_view text);
+
+class Config {
+ public:
+  // `prefix` stands before every key ("llama." for GGUF architecture llama, "" for Hugging Face).
+  Config(const Inventory& inventory, std::string prefix) : inventory_(inventory), prefix_(std::move(prefix)) {}
+
+  // The first of the keys ("a|b|c") that is present; where none is, the default, or an error naming key and file.
+  int32_t Int(std::string_view keys, int64_t min, int64_t max) { return GetInt(keys, min, max, nullptr); }
+  int32_t Int(std::string_view keys, int64_t min, int64_t max, int64_t otherwise) { return GetInt(keys, min, max, &otherwise); }
+  double Positive(std::string_view keys) { return GetPositive(keys, nullptr); }  // finite and > 0
+  double Positive(std::string_view keys, double otherwise) { return GetPositive(keys, &otherwise); }
+  bool Bool(std::string_view keys, bool otherwise);
+  std::string String(std::string_view keys, std::string_view otherwise);
+  std::vector<std::string> Strings(std::string_view key);  // empty: absent
+  bool Has(std::string_view keys) const { return !Present(keys).empty(); }
+
+  // Keeps the first error. Fail: "FILE: WHAT"; Unsupported: "FILE: KEY WHAT is not supported".
+  void Fail(std::string what);
+  void Unsupported(std::string_view key, std::string what);
+  const Status& status() const { return status_; }
+  bool ok() const { return status_.ok(); }
+  const Inventory& inventory() const { return inventory_; }
+  const std::string& prefix() const { return prefix_; }
+
+ private:
+  std::string Present(std::string_view keys) const;  // full name of the first key present; empty: none
+  int32_t GetInt(std::string_view keys, int64_t min, int64_t max, const int64_t* otherwise);
+  double GetPositive(std::string_view keys, const double* otherwise);
+  void Missing(std::string_view keys);
+  template <class T>
+  bool Take(Result<std::optional<T>> got, T& value);  // false: error (kept) or absent
+
+  const Inventory& inventory_;
+  std::string prefix_;
+  Status status_;
+};
+
+// Shared readings.
+
+// Rows of a stored matrix that a hyper-parameter follows from (the vocabulary of a GGUF file: rows of its embedding).
+int32_t StoredRows(Config& config, std::string_view name, int64_t max);
+// Hugging Face: whether the head is the embedding. tie_word_embeddings says so, or the family's published default. Tied and
+// lm_head.weight stored all the same: what the config says is run, and the stored copy is listed as not run. Where the config
+// is silent, a stored head is a head.
+void ReadHfTying(Config& config, bool default_tied, ModelSpec& spec);
+
+// Layers, widths, heads, context, eps and vocabulary of an RMSNorm decoder, with the names every such architecture uses.
+void ReadGgufDecoder(Config& config, Recipe& recipe);  // and rope.dim
+struct HfDefaults {         // of the published configuration class; 0: none
+  double norm_eps = 0;
+  int32_t n_kv_heads = 0;   // 0: as many as there are heads
+  int32_t head_dim = 0;     // 0: hidden_size / num_attention_heads
+};
+void ReadHfDecoder(Config& config, Recipe& recipe, const HfDefaults& defaults);
+// n_heads, n_kv_heads, head_dim, d_model checked against each other; errors name the numbers.
+void CheckHeads(Config& config, const Recipe& recipe);
+// attention_scale of every layer and of the recipe: 1 / sqrt(head_dim).
+void UsualAttentionScale(Recipe& recipe);
+// Hugging Face rope_theta, and rope_scaling (old) or rope_parameters (new): none, linear, llama3, yarn. style and dim are the caller's.
+void ReadHfRope(Config& config, Recipe& recipe, double default_theta);
+// GGUF rope.*. `yarn_truncate`: whether this architecture's checkpoints round YaRN's bounds.
+void ReadGgufRope(Config& config, Recipe& recipe, bool yarn_truncate);
+// Names, end and begin tokens. Ids outside the vocabulary can never be generated and are left out.
+void ReadGeneration(Config& config, Recipe& recipe);
+
+}  // namespace tally

@@ -1,0 +1,18 @@
+# Sourced: build_release [TARGET...] installs what is missing and builds the release preset.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+configure() {  # PRESET; CMake's own findings only where it fails
+  local log=build/$1-configure.log
+  mkdir -p build
+  cmake --preset "$1" >"$log" 2>&1 || {
+    cat "$log" >&2
+    return 1
+  }
+  grep -A4 -E '^CMake (Deprecation )?Warning' "$log" || true
+}
+
+build_release() {
+  stage "install what is missing" scripts/install_deps.sh
+  stage "configure (release)" configure release
+  stage "build (release)" cmake --build --preset release ${1:+--target "$@"}
+}

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds everything and runs all tests. Options are handed to ctest (for example -R kernels).
+. "$(dirname "${BASH_SOURCE[0]}")/build.sh"
+
+# One test at a time: each uses every core through the team, and teams that spin against each other stall.
+tests() { ctest --preset release --no-tests=error -L "$@"; }
+
+build_release
+if [ $# -gt 0 ]; then
+  stage "tests" ctest --preset release --no-tests=error "$@"
+else
+  stage "tests: fast" tests '^fast$'
+  stage "tests: goldens" tests '^goldens$'
+  stage "tests: slow" tests '^slow$'
+fi
+stage_summary

@@ -1,0 +1,198 @@
+// Vector math against double-precision libm, on every Highway target, and the scalar twins' operation counts.
+#include <cmath>
+#include <vector>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tests/kernels/math_test.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+// after foreach_target.h
+#include "engine/kernels/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// out[i] = f(a[i]), or f(a[i], b[i]) for `gated`; n a multiple of 16 lanes.
+enum Function { kExp, kTanh, kErf, kSigmoid, kSilu, kGeluTanh, kGeluErf, kGated };
+
+void Evaluate(int function, const float* a, const float* b, size_t n, float* out) {
+  const hn::CappedTag<float, 16> d;
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const auto x = hn::LoadU(d, a + i);
+    auto y = x;
+    switch (function) {
+      case kExp: y = Exp(d, x); break;
+      case kTanh: y = Tanh(d, x); break;
+      case kErf: y = Erf(d, x); break;
+      case kSigmoid: y = Sigmoid(d, x); break;
+      case kSilu: y = Activate(d, ActivationKind::kSilu, x); break;
+      case kGeluTanh: y = Activate(d, ActivationKind::kGeluTanh, x); break;
+      case kGeluErf: y = Activate(d, ActivationKind::kGeluErf, x); break;
+      case kGated: y = ActivateGated(d, ActivationKind::kSwigluOai, x, hn::LoadU(d, b + i), 1.702f, 7.0f); break;
+    }
+    hn::StoreU(y, d, out + i);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "tests/kernels/harness.h"
+#include "tests/support/counting_scalar.h"
+
+namespace tally {
+namespace {
+
+HWY_EXPORT(Evaluate);
+enum Function { kExp, kTanh, kErf, kSigmoid, kSilu, kGeluTanh, kGeluErf, kGated };
+
+// Every 1021st bit pattern (a prime: all exponents, signs, subnormals), and a dense sweep of [-110, 110].
+std::vector<float> Arguments() {
+  std::vector<float> v;
+  for (uint64_t bits = 0; bits <= UINT32_MAX; bits += 1021) v.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (int i = -1100000; i <= 1100000; ++i) v.push_back(static_cast<float>(i) * 1e-4f);
+  for (int i = 1; i <= 100000; ++i) v.push_back(static_cast<float>(i) * 1e-5f), v.push_back(static_cast<float>(i) * -1e-5f);
+  const float inf = std::numeric_limits<float>::infinity();
+  for (float x : {0.0f, -0.0f, inf, -inf, 88.72283f, 88.72284f, -87.33655f, -103.97208f, -103.98f, -104.0f, 3.4e38f, -3.4e38f,
+                  std::numeric_limits<float>::quiet_NaN(), 1e-45f, -1e-45f, 0.92f, 10.0f, 4.0f}) {
+    v.push_back(x);
+  }
+  while (v.size() % 16 != 0) v.push_back(1.0f);
+  return v;
+}
+
+std::vector<float> Run(int function, const std::vector<float>& a, const std::vector<float>& b = {}) {
+  std::vector<float> out(a.size());
+  HWY_DYNAMIC_DISPATCH(Evaluate)(function, a.data(), b.data(), a.size(), out.data());
+  return out;
+}
+
+struct Worst {
+  double error = 0;
+  float at = 0;
+};
+// error(x, got): the measure; prints and returns the greatest.
+template <class Error>
+Worst Measure(const char* name, int function, const std::vector<float>& args, const Error& error) {
+  const std::vector<float> got = Run(function, args);
+  Worst worst;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const double e = error(args[i], got[i]);
+    if (e > worst.error) worst = {e, args[i]};
+  }
+  std::printf("%-9s %-9s worst %.3g at %.9g\n", std::string(HwyTargetName()).c_str(), name, worst.error, worst.at);
+  return worst;
+}
+
+double TrueErf(double x) { return std::erf(x); }
+double TrueSigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+TEST(VectorMath, ExpWithinTwoUlp) {
+  const std::vector<float> args = Arguments();
+  ForEachTarget([&] {
+    const Worst w = Measure("exp", kExp, args, [](float x, float y) { return UlpDistance(y, std::exp(static_cast<double>(x))); });
+    EXPECT_LE(w.error, 2) << "at " << w.at;
+    const float inf = std::numeric_limits<float>::infinity();
+    const std::vector<float> edges = {0.0f, -0.0f, inf, -inf, -104.0f, -1e30f, 89.0f, 1e30f};
+    std::vector<float> padded = edges;
+    padded.resize(16);
+    const std::vector<float> got = Run(kExp, padded);
+    const float want[] = {1, 1, inf, 0, 0, 0, inf, inf};
+    for (size_t i = 0; i < edges.size(); ++i) EXPECT_EQ(got[i], want[i]) << "exp(" << edges[i] << ")";
+  });
+}
+
+TEST(VectorMath, TanhAndErfWithinFourUlp) {
+  const std::vector<float> args = Arguments();
+  ForEachTarget([&] {
+    Worst w = Measure("tanh", kTanh, args, [](float x, float y) { return UlpDistance(y, std::tanh(static_cast<double>(x))); });
+    EXPECT_LE(w.error, 4) << "at " << w.at;
+    w = Measure("erf", kErf, args, [](float x, float y) { return UlpDistance(y, TrueErf(x)); });
+    EXPECT_LE(w.error, 4) << "at " << w.at;
+    std::vector<float> zeros(16, -0.0f);
+    EXPECT_TRUE(std::signbit(Run(kTanh, zeros)[0]));
+    EXPECT_TRUE(std::signbit(Run(kErf, zeros)[0]));
+  });
+}
+
+// The activations' errors are in ulp of max(|result|, |x| eps): 1 + tanh and 1 + erf cancel, as they do in published code.
+TEST(VectorMath, Activations) {
+  std::vector<float> args;
+  for (float x : Arguments()) {
+    if (!std::isinf(x)) args.push_back(x);  // -inf gives -inf/inf or 0*inf, NaN in published code too
+  }
+  while (args.size() % 16 != 0) args.push_back(0.5f);
+  auto relative = [](double got, double want, double scale) {
+    if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : HUGE_VAL;
+    return std::fabs(got - want) / std::max(scale, 1e-37);  // sigmoid's and silu's last 1e-37 flush to 0
+  };
+  ForEachTarget([&] {
+    Worst w = Measure("sigmoid", kSigmoid, args, [&](float x, float y) {
+      return relative(y, TrueSigmoid(x), TrueSigmoid(x));
+    });
+    EXPECT_LE(w.error, 3e-7) << "at " << w.at;
+    w = Measure("silu", kSilu, args, [&](float x, float y) {
+      const double want = static_cast<double>(x) * TrueSigmoid(x);
+      return x < -80 ? std::fabs(static_cast<double>(y) - want) * 1e25 : relative(y, want, std::fabs(want));
+    });
+    EXPECT_LE(w.error, 3e-7) << "at " << w.at;
+    w = Measure("gelu_tanh", kGeluTanh, args, [&](float x, float y) {
+      const double v = x, u = std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
+      return relative(y, v * TrueSigmoid(2 * u), std::fabs(v));
+    });
+    EXPECT_LE(w.error, 3e-7) << "at " << w.at;
+    w = Measure("gelu_erf", kGeluErf, args, [&](float x, float y) {
+      const double v = x;
+      return relative(y, 0.5 * v * std::erfc(-v * M_SQRT1_2), std::fabs(v));
+    });
+    EXPECT_LE(w.error, 3e-7) << "at " << w.at;
+  });
+}
+
+TEST(VectorMath, SwigluOaiClampsAsGptOssDoes) {
+  Random random(20240817);
+  SCOPED_TRACE(random.Trace());
+  std::vector<float> g(4096), u(4096);
+  random.Fill(g.data(), 4096, 6);
+  random.Fill(u.data(), 4096, 6);
+  g[0] = -30, u[0] = 2;                // no lower clamp on g
+  g[1] = 9, u[1] = 9;                  // both at the limit
+  g[2] = 1, u[2] = -50;                // u from below
+  g[3] = std::nanf(""), u[3] = 1;
+  g[4] = 1, u[4] = std::nanf("");
+  ForEachTarget([&] {
+    const std::vector<float> got = Run(kGated, g, u);
+    EXPECT_TRUE(std::isnan(got[3]));
+    EXPECT_TRUE(std::isnan(got[4]));
+    for (size_t i = 0; i < g.size(); ++i) {
+      if (i == 3 || i == 4) continue;
+      const double gg = std::min<double>(g[i], 7), uu = std::clamp<double>(u[i], -7, 7);
+      const double want = gg / (1 + std::exp(-static_cast<double>(1.702f) * gg)) * (uu + 1);
+      // u + 1 may cancel: its rounding is relative to |u| + 1
+      const double scale = std::fabs(gg / (1 + std::exp(-1.702 * gg))) * (std::fabs(uu) + 1);
+      // alpha * g is rounded before exp, so exp's relative error grows with |alpha g|
+      ASSERT_NEAR(got[i], want, (4e-7 + 0x1p-24 * std::fabs(1.702 * gg)) * scale) << "g " << g[i] << ", u " << u[i];
+      ASSERT_NEAR(tally::SwigluOai(g[i], u[i], 1.702f, 7.0f), want, (4e-7 + 0x1p-24 * std::fabs(1.702 * gg)) * scale);
+    }
+  });
+}
+
+TEST(ScalarMath, CountsWhatItSays) {
+  using K = ActivationKind;
+  for (K kind : {K::kNone, K::kGeluTanh, K::kGeluErf, K::kSilu, K::kSwigluOai}) {
+    const Counting::Tally gate = CountOf([&] { (void)Activate(kind, Counting(0.3f)); });
+    EXPECT_EQ((ElementCost{gate.flops, gate.special}), ActivateCost(kind)) << static_cast<int>(kind);
+    const Counting::Tally both = CountOf([&] {
+      (void)ActivateGated(kind, Counting(0.3f), Counting(0.4f), Counting(1.702f), Counting(7.0f));
+    });
+    EXPECT_EQ((ElementCost{both.flops, both.special}), ActivateGatedCost(kind)) << static_cast<int>(kind);
+  }
+}
+
+}  // namespace
+}  // namespace tally
+#endif

@@ -1,0 +1,386 @@
+// Matrix products: every weight type by every kind of activation, on every Highway target, against the scalar reference; one
+// row, few rows and many must agree bit for bit.
+#include "engine/kernels/matmul/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "engine/base/quant_blocks.h"
+#include "engine/kernels/matmul/act_rows.h"
+#include "engine/kernels/unpack.h"
+#include "engine/weights/weights.h"
+#include "tests/kernels/harness.h"
+
+namespace tally {
+namespace {
+
+bool HasFusedMultiplyAdd() {
+  const std::string target(HwyTargetName());
+  return target != "SSE2" && target != "SSSE3" && target != "SSE4";
+}
+
+// A packed random weight that ends at an inaccessible page.
+class Weight {
+ public:
+  Weight(Random& random, DType dtype, int64_t slices, int64_t rows, int64_t cols) {
+    const size_t row_bytes = static_cast<size_t>(*StoredBytes(dtype, static_cast<uint64_t>(cols)));
+    std::vector<uint8_t> stored(row_bytes * static_cast<size_t>(rows));
+    view_.id = 1;
+    view_.dtype = dtype;
+    view_.layout = WeightLayout::kPanel16;
+    view_.slices = slices;
+    view_.rows = rows;
+    view_.cols = cols;
+    view_.panel_stride = PanelBytes(dtype, cols);
+    view_.slice_stride = view_.panel_stride * static_cast<size_t>(view_.panels());
+    view_.stored_row_bytes = row_bytes;
+    memory_ = std::make_unique<EdgeArray<uint8_t>>(view_.slice_stride * static_cast<size_t>(slices));
+    view_.data = memory_->data();
+    for (int64_t s = 0; s < slices; ++s) {
+      Fill(random, dtype, stored);
+      PackRows(dtype, WeightLayout::kPanel16, rows, cols, 0, rows, stored.data(), memory_->data() + static_cast<size_t>(s) * view_.slice_stride);
+    }
+  }
+  const WeightView& view() const { return view_; }
+
+ private:
+  template <class Block>
+  static void FillBlocks(std::vector<uint8_t>& stored, Random& random, const auto& scale) {
+    for (size_t at = 0; at < stored.size(); at += sizeof(Block)) {
+      Block b;
+      for (auto& q : b.qs) q = static_cast<std::remove_reference_t<decltype(q)>>(random.Bits());   // -128 included
+      scale(b);
+      std::memcpy(stored.data() + at, &b, sizeof(b));
+    }
+  }
+  static void Fill(Random& random, DType dtype, std::vector<uint8_t>& stored) {
+    auto half = [&](auto& b) { b.d = F32ToF16(random.Uniform(-0.02f, 0.02f)); };
+    switch (dtype) {
+      case DType::kF32: for (size_t i = 0; i < stored.size(); i += 4) Put(stored, i, random.Normal()); break;
+      case DType::kF16: for (size_t i = 0; i < stored.size(); i += 2) Put(stored, i, F32ToF16(random.Normal())); break;
+      case DType::kBF16: for (size_t i = 0; i < stored.size(); i += 2) Put(stored, i, F32ToBF16(random.Normal())); break;
+      case DType::kQ8_0: FillBlocks<BlockQ8_0>(stored, random, half); break;
+      case DType::kQ4_0: FillBlocks<BlockQ4_0>(stored, random, half); break;
+      case DType::kMXFP4:
+        FillBlocks<BlockMXFP4>(stored, random, [&](auto& b) { b.e = static_cast<uint8_t>(random.Between(118, 128)); });
+        break;
+      default: FAIL() << "no fill for " << DTypeName(dtype);
+    }
+  }
+  template <class T>
+  static void Put(std::vector<uint8_t>& stored, size_t at, T v) { std::memcpy(stored.data() + at, &v, sizeof(v)); }
+
+  std::unique_ptr<EdgeArray<uint8_t>> memory_;
+  WeightView view_;
+};
+
+// A pack of x by the reference packer.
+class Packed {
+ public:
+  Packed(Mat<const float> x, ActFormat format, std::vector<RowGroup> groups) : groups_(std::move(groups)) {
+    pack_.format = format;
+    pack_.cols = x.cols;
+    pack_.rows = std::accumulate(groups_.begin(), groups_.end(), int64_t{0}, [](int64_t n, const RowGroup& g) { return n + g.rows; });
+    memory_.Resize(static_cast<size_t>(pack_.rows) * pack_.row_bytes() + 64);
+    pack_.data = memory_.data();
+    pack_.groups = groups_;
+    const PackActOp op{.x = x, .row_index = {}, .pack = pack_};
+    EXPECT_TRUE(op.Validate().ok()) << op.Validate().message();
+    RunShuffled(KernelNamed<PackActOp>("ref"), op, 7);
+  }
+  const ActPack& pack() const { return pack_; }
+
+ private:
+  std::vector<RowGroup> groups_;
+  AlignedBuffer<uint8_t> memory_;
+  ActPack pack_;
+};
+
+std::vector<RowGroup> OneGroup(int64_t rows) { return {{.row_begin = 0, .rows = rows, .slice = 0}}; }
+
+std::vector<ActKind> KindsFor(DType t) {
+  if (GetDTypeInfo(t).quantised) return {ActKind::kF32, ActKind::kInt8};
+  if (t == DType::kBF16) return {ActKind::kF32, ActKind::kBF16};
+  return {ActKind::kF32};
+}
+
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
+
+// matmul_ref.h's tolerance.
+double Tolerance(const MatMulOp& op, const RowGroup& group, int64_t row, int64_t n) {
+  const bool exact = HasFusedMultiplyAdd() && !(op.x.format.kind == ActKind::kBF16 && HwyTargetHasBf16Dot());
+  if (exact) return 0;
+  std::vector<float> w(static_cast<size_t>(op.w.cols));
+  UnpackRow(op.w, group.slice, n, w.data());
+  const PackedRow x(op.x, group, row - group.row_begin);
+  double sum = op.bias.empty() ? 0 : std::fabs(op.bias.Vector(group.slice)[n]);
+  for (int64_t k = 0; k < op.w.cols; ++k) {
+    const double v = op.x.format.kind == ActKind::kF32    ? x.F32(k)
+                     : op.x.format.kind == ActKind::kBF16 ? x.BF16(k)
+                                                          : x.Int8(k) * static_cast<double>(x.Scale(k / 32)) / op.x.format.scale_mul;
+    sum += std::fabs(v * static_cast<double>(w[static_cast<size_t>(k)]));
+  }
+  const double terms = op.x.format.kind == ActKind::kInt8 ? static_cast<double>(op.w.cols) / 32 : static_cast<double>(op.w.cols);
+  return 2 * (terms + 2) * 0x1p-24 * sum;
+}
+
+struct Shape {
+  int64_t rows, cols;
+};
+
+class MatMulTest : public testing::TestWithParam<DType> {
+ protected:
+  std::vector<Shape> Shapes() const {
+    if (GetDTypeInfo(GetParam()).quantised) return {{16, 32}, {33, 64}, {48, 96}, {17, 544}, {100, 1056}};
+    return {{1, 1}, {16, 7}, {33, 64}, {48, 33}, {17, 519}, {100, 1030}};
+  }
+};
+
+TEST_P(MatMulTest, AgreesWithTheReference) {
+  Random random(11);
+  SCOPED_TRACE(random.Trace());
+  for (const Shape& shape : Shapes()) {
+    const Weight w(random, GetParam(), 1, shape.rows, shape.cols);
+    EdgeArray<float> bias(static_cast<size_t>(shape.rows));
+    random.Fill(bias.data(), shape.rows);
+    for (ActKind kind : KindsFor(GetParam())) {
+      for (int64_t n : {1, 2, 3, 5, 6, 7, 12, 13, 31}) {
+        EdgeMat<float> x(n, shape.cols), got(n, shape.rows, 3), want(n, shape.rows);
+        x.Fill(random);
+        const Packed packed(x.view(), ActFormatFor(GetParam(), kind), OneGroup(n));
+        MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = got.view(), .out_row = {}};
+        if (n % 2 == 1) op.bias = VectorView(bias.data(), shape.rows, 2);
+        op.add_to_out = n % 3 == 0;
+        if (!op.add_to_out && n % 5 == 0) op.activation = ActivationKind::kGeluTanh;
+        ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+        MatMulOp ref = op;
+        ref.out = want.view();
+        EdgeMat<float> start(n, shape.rows);
+        start.Fill(random);
+        want.CopyFrom(start.view());
+        RunShuffled(KernelNamed<MatMulOp>("ref"), ref, 3);
+        SCOPED_TRACE(std::string(DTypeName(GetParam())) + " kind " + std::to_string(static_cast<int>(kind)) + " rows " + std::to_string(n) +
+                     " of " + std::to_string(shape.rows) + "x" + std::to_string(shape.cols));
+        ForEachTarget([&] {
+          got.CopyFrom(start.view());
+          RunShuffled(KernelNamed<MatMulOp>("hwy"), op, 5);
+          got.ExpectGapsUntouched();
+          ExpectClose(Mat<const float>(got.view()), Mat<const float>(want.view()), [&](int64_t r, int64_t c, double v) {
+            return Tolerance(op, packed.pack().groups[0], r, c) + (op.activation == ActivationKind::kNone ? 1e-7 : 2e-6) * (1 + std::fabs(v));
+          });
+          ExpectAtLeast(KernelNamed<MatMulOp>("hwy").executed(op), op.Useful());
+        });
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, OneRowFewRowsAndManyGiveTheSameBits) {
+  Random random(12);
+  SCOPED_TRACE(random.Trace());
+  const int64_t cols = GetDTypeInfo(GetParam()).quantised ? 1088 : 1061, rows = 50, n = 40;
+  const Weight w(random, GetParam(), 1, rows, cols);
+  EdgeMat<float> x(n, cols);
+  x.Fill(random);
+  for (ActKind kind : KindsFor(GetParam())) {
+    const ActFormat format = ActFormatFor(GetParam(), kind);
+    ForEachTarget([&] {
+      EdgeMat<float> all(n, rows);
+      const Packed whole(x.view(), format, OneGroup(n));
+      RunShuffled(KernelNamed<MatMulOp>("hwy"), MatMulOp{.x = whole.pack(), .w = w.view(), .bias = {}, .out = all.view(), .out_row = {}}, 1);
+      for (int64_t piece : {1, 2, 3, 4, 6, 7, 12, 13}) {
+        EdgeMat<float> cut(n, rows);
+        for (int64_t r = 0; r < n; r += piece) {
+          const int64_t m = std::min(piece, n - r);
+          const Packed part(Mat<const float>(x.view()).Rows(r, m), format, OneGroup(m));
+          RunShuffled(KernelNamed<MatMulOp>("hwy"),
+                      MatMulOp{.x = part.pack(), .w = w.view(), .bias = {}, .out = cut.view().Rows(r, m), .out_row = {}}, 2);
+        }
+        SCOPED_TRACE("pieces of " + std::to_string(piece));
+        ExpectSameBits(Mat<const float>(cut.view()), Mat<const float>(all.view()));
+      }
+    });
+  }
+}
+
+TEST_P(MatMulTest, GroupsTakeTheirOwnSliceAndScatter) {
+  Random random(13);
+  SCOPED_TRACE(random.Trace());
+  const int64_t rows = 40, cols = 96, slices = 5;
+  const Weight w(random, GetParam(), slices, rows, cols), up(random, GetParam(), slices, rows, cols);
+  std::vector<float> bias(static_cast<size_t>(rows * slices)), up_bias(bias.size());
+  random.Fill(bias.data(), rows * slices);
+  random.Fill(up_bias.data(), rows * slices);
+  auto vectors = [&](const std::vector<float>& v) {
+    WeightView b = VectorView(v.data(), rows, 2);
+    b.slices = slices;
+    return b;
+  };
+  const std::vector<RowGroup> groups = {{0, 1, 4}, {1, 0, 3}, {1, 14, 0}, {15, 5, 2}};
+  const int64_t n = 20;
+  std::vector<int32_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  random.Shuffle(order);
+  EdgeMat<float> x(n, cols);
+  x.Fill(random);
+  for (ActKind kind : KindsFor(GetParam())) {
+    const Packed packed(x.view(), ActFormatFor(GetParam(), kind), groups);
+    EdgeMat<float> got(n, rows), want(n, rows), gated_got(n, rows), gated_want(n, rows);
+    MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = vectors(bias), .out = want.view(), .out_row = order};
+    GatedMatMulOp gated{.x = packed.pack(),
+                        .gate = w.view(),
+                        .up = up.view(),
+                        .gate_bias = vectors(bias),
+                        .up_bias = vectors(up_bias),
+                        .activation = ActivationKind::kSwigluOai,
+                        .out = gated_want.view()};
+    ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+    ASSERT_TRUE(gated.Validate().ok()) << gated.Validate().message();
+    RunShuffled(KernelNamed<MatMulOp>("ref"), op, 1);
+    RunShuffled(KernelNamed<GatedMatMulOp>("ref"), gated, 1);
+    ForEachTarget([&] {
+      op.out = got.view();
+      gated.out = gated_got.view();
+      RunShuffled(KernelNamed<MatMulOp>("hwy"), op, 2);
+      RunShuffled(KernelNamed<GatedMatMulOp>("hwy"), gated, 2);
+      for (const RowGroup& g : groups) {
+        for (int64_t r = g.row_begin; r < g.row_begin + g.rows; ++r) {
+          const int64_t to = order[static_cast<size_t>(r)];
+          ExpectClose(Mat<const float>(got.view()).Rows(to, 1), Mat<const float>(want.view()).Rows(to, 1),
+                      [&](int64_t, int64_t c, double v) { return Tolerance(op, g, r, c) + 1e-6 * (1 + std::fabs(v)); });
+        }
+      }
+      const bool exact = HasFusedMultiplyAdd() && !(kind == ActKind::kBF16 && HwyTargetHasBf16Dot());
+      ExpectClose(Mat<const float>(gated_got.view()), Mat<const float>(gated_want.view()),
+                  [&](int64_t, int64_t, double v) { return (exact ? 2e-6 : 1e-4) * (1 + std::fabs(v)); });
+    });
+  }
+}
+
+TEST_P(MatMulTest, UsefulWorkByHand) {
+  Random random(14);
+  const Weight w(random, GetParam(), 3, 20, 64);
+  const std::vector<float> bias(60);
+  WeightView b = VectorView(bias.data(), 20, 2);
+  b.slices = 3;
+  EdgeMat<float> x(7, 64), out(7, 20);
+  x.Fill(random);
+  const ActKind kind = KindsFor(GetParam()).back();
+  const Packed packed(x.view(), ActFormatFor(GetParam(), kind), {{0, 3, 1}, {3, 4, 2}});
+  const MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = b, .out = out.view(), .out_row = {}};
+  const Cost c = op.Useful();
+  EXPECT_EQ(c.Flops(WorkClass::kLinear), 2u * 7 * 20 * 64);
+  EXPECT_EQ(c.Flops(WorkClass::kResidualBias), 7u * 20);
+  EXPECT_EQ(c.Bytes(ByteKind::kWeightsStored), 2 * 20 * *StoredBytes(GetParam(), 64) + 2 * 20 * 4 / 20 * 20);
+  EXPECT_EQ(c.Bytes(ByteKind::kWeightsPacked), 2 * 2 * PanelBytes(GetParam(), 64) + 2 * 20 * 4);
+  EXPECT_EQ(c.Bytes(ByteKind::kActivationsWritten), 7u * 20 * 4);
+  WeightTouches touches;
+  op.Touches(touches);
+  ASSERT_EQ(touches.size(), 4u);
+  EXPECT_EQ(touches[0].slice, 1u);
+  EXPECT_EQ(touches[1].slice, 2u);
+  EXPECT_EQ(touches[0].row_end, 20u);
+  EXPECT_EQ(touches[2].row_end, 1u);
+}
+
+TEST_P(MatMulTest, OpenBlasIsClose) {
+  Random random(15);
+  SCOPED_TRACE(random.Trace());
+  const int64_t rows = 300, cols = 128, n = 9;
+  const Weight w(random, GetParam(), 1, rows, cols), up(random, GetParam(), 1, rows, cols);
+  EdgeMat<float> x(n, cols), got(n, rows), want(n, rows);
+  x.Fill(random);
+  const Packed packed(x.view(), ActFormatFor(GetParam(), ActKind::kF32), OneGroup(n));
+  MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = got.view(), .out_row = {}};
+  RunShuffled(KernelNamed<MatMulOp>("blas"), op, 1);
+  op.out = want.view();
+  RunShuffled(KernelNamed<MatMulOp>("ref"), op, 1);
+  ExpectClose(Mat<const float>(got.view()), Mat<const float>(want.view()), [](int64_t, int64_t, double v) { return 1e-4 * (1 + std::fabs(v)); });
+  GatedMatMulOp gated{.x = packed.pack(), .gate = w.view(), .up = up.view(), .gate_bias = {}, .up_bias = {}, .out = got.view()};
+  RunShuffled(KernelNamed<GatedMatMulOp>("blas"), gated, 1);
+  gated.out = want.view();
+  RunShuffled(KernelNamed<GatedMatMulOp>("ref"), gated, 1);
+  ExpectClose(Mat<const float>(got.view()), Mat<const float>(want.view()), [](int64_t, int64_t, double v) { return 1e-3 * (1 + std::fabs(v)); });
+  const Packed other(x.view(), ActFormatFor(GetParam(), KindsFor(GetParam()).back()), OneGroup(n));
+  op.x = other.pack();
+  EXPECT_EQ(KernelNamed<MatMulOp>("blas").unsupported(op) == nullptr, KindsFor(GetParam()).back() == ActKind::kF32);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, MatMulTest, testing::ValuesIn(kTypes),
+                         [](const auto& param) { return std::string(DTypeName(param.param)); });
+
+TEST(PackActTest, EveryTargetGivesTheReferencesBits) {
+  Random random(16);
+  SCOPED_TRACE(random.Trace());
+  for (ActKind kind : {ActKind::kF32, ActKind::kBF16, ActKind::kInt8}) {
+    for (int64_t cols : {32, 96, 544, 33}) {
+      if (kind == ActKind::kInt8 && cols % 32 != 0) continue;
+      EdgeMat<float> x(23, cols);
+      x.Fill(random);
+      for (int64_t c = 0; c < cols && c < 32; ++c) x.Row(3)[c] = 0;               // a block of zeros
+      x.Row(4)[1] = std::nanf("");
+      x.Row(5)[2] = INFINITY;
+      for (int64_t c = 0; c < cols; ++c) x.Row(6)[c] = static_cast<float>(c % 5) * 0.5f - 1;  // ties
+      const std::vector<int32_t> index = {4, 5, 6, 3, 22, 0, 1, 2, 3, 10, 11, 12, 13, 14, 15, 16};
+      const std::vector<RowGroup> groups = {{0, 3, 0}, {3, 0, 1}, {3, 13, 2}};
+      const ActFormat format = kind == ActKind::kInt8 ? ActFormatFor(DType::kMXFP4, kind) : ActFormat{kind, 0, 1};
+      auto pack = [&](std::string_view kernel) {
+        std::vector<uint8_t> bytes(16 * ActRowBytes(kind, cols) + 64, 0xEE);
+        const PackActOp op{.x = x.view(), .row_index = index, .pack = {format, 16, cols, bytes.data(), groups}};
+        EXPECT_TRUE(op.Validate().ok()) << op.Validate().message();
+        RunShuffled(KernelNamed<PackActOp>(kernel), op, 9);
+        return bytes;
+      };
+      const std::vector<uint8_t> want = pack("ref");
+      EXPECT_EQ(want.back(), 0xEE);
+      ForEachTarget([&] { EXPECT_EQ(pack("hwy"), want) << "kind " << static_cast<int>(kind) << " cols " << cols; });
+    }
+  }
+}
+
+TEST(PackActTest, QuantisesToNearestWithinHalfAStep) {
+  Random random(17);
+  SCOPED_TRACE(random.Trace());
+  EdgeMat<float> x(8, 64);
+  x.Fill(random, 3);
+  const Packed packed(x.view(), ActFormatFor(DType::kQ8_0, ActKind::kInt8), OneGroup(8));
+  for (int64_t r = 0; r < 8; ++r) {
+    const PackedRow row(packed.pack(), packed.pack().groups[0], r);
+    for (int64_t k = 0; k < 64; ++k) {
+      EXPECT_NEAR(row.Int8(k) * row.Scale(k / 32), x.Row(r)[k], row.Scale(k / 32) * 0.5001);
+    }
+    for (int64_t kb = 0; kb < 2; ++kb) {
+      int sum = 0;
+      for (int64_t k = 32 * kb; k < 32 * kb + 32; ++k) sum += row.Int8(k);
+      EXPECT_EQ(row.Correction(kb), -128 * sum);
+    }
+  }
+}
+
+TEST(MatMulValidation, NamesWhatIsWrong) {
+  Random random(18);
+  const Weight w(random, DType::kQ8_0, 1, 16, 64);
+  EdgeMat<float> x(2, 64), out(2, 16);
+  x.Fill(random);
+  const Packed packed(x.view(), ActFormatFor(DType::kQ4_0, ActKind::kInt8), OneGroup(2));
+  MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = out.view(), .out_row = {}};
+  EXPECT_FALSE(op.Validate().ok());   // packed for another offset
+  const Packed good(x.view(), ActFormatFor(DType::kQ8_0, ActKind::kInt8), OneGroup(2));
+  op.x = good.pack();
+  EXPECT_TRUE(op.Validate().ok());
+  op.out = out.view().Cols(0, 15);
+  EXPECT_FALSE(op.Validate().ok());
+  const std::vector<int32_t> bad = {0, 2};
+  op.out = out.view();
+  op.out_row = bad;
+  EXPECT_FALSE(op.Validate().ok());
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,172 @@
+#include "tests/layering/layering.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace tally::layering {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string ReadText(const fs::path& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// Our own sources below `rooms`, as paths from the repository's root.
+std::vector<std::string> Sources(std::initializer_list<const char*> rooms) {
+  static const std::set<std::string> extensions = {".h", ".cc", ".inc", ".cpp", ".hpp"};
+  const fs::path root = TALLY_SOURCE_DIR;
+  std::vector<std::string> paths;
+  for (const char* room : rooms) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / room)) {
+      if (!entry.is_regular_file() || !extensions.contains(entry.path().extension().string())) continue;
+      paths.push_back(fs::relative(entry.path(), root).string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+TEST(Layering, TheHouseKeepsItsRules) {
+  const std::vector<std::string> paths = Sources({"engine", "counters", "loaders", "models", "tests", "bench"});
+  int includes = 0;
+  std::set<std::string> nodes;
+  for (const std::string& path : paths) {
+    if (path.find("node_modules/") != std::string::npos) continue;
+    const Checked checked = CheckFile(path, ReadText(fs::path(TALLY_SOURCE_DIR) / path));
+    for (const std::string& finding : checked.findings) ADD_FAILURE() << finding;
+    includes += checked.includes;
+    if (const std::optional<std::string> node = NodeOf(path)) nodes.insert(*node);
+  }
+  EXPECT_GT(includes, 100) << "the walk found next to nothing";
+  for (const auto& [node, arrows] : DirectArrows()) EXPECT_TRUE(nodes.contains(node)) << "no file belongs to " << node;
+}
+
+TEST(Layering, IncludedFilesExist) {
+  static const std::regex include(R"re(^\s*#\s*include\s*"([^"]*)")re");
+  for (const std::string& path : Sources({"engine", "counters", "loaders", "models"})) {
+    std::istringstream lines(Blank(ReadText(fs::path(TALLY_SOURCE_DIR) / path), false));
+    for (std::string line; std::getline(lines, line);) {
+      if (std::smatch match; std::regex_search(line, match, include) && match[1].str().substr(0, 4) != "hwy/") {
+        EXPECT_TRUE(fs::exists(fs::path(TALLY_SOURCE_DIR) / match[1].str())) << path << " includes " << match[1];
+      }
+    }
+  }
+}
+
+// A test that nobody registered never runs, and a registration without a file is only a warning of CMake's.
+TEST(Layering, EveryTestIsRegistered) {
+  static const std::regex name(R"(tally_test\(\s*NAME\s+(\S+))");
+  std::set<fs::path> registered, written;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(fs::path(TALLY_SOURCE_DIR) / "tests")) {
+    const std::string file = entry.path().filename().string();
+    if (file.size() > 8 && file.substr(file.size() - 8) == "_test.cc") written.insert(entry.path());
+    if (file != "CMakeLists.txt") continue;
+    const std::string text = std::regex_replace(ReadText(entry.path()), std::regex("#[^\n]*"), "");
+    for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it) {
+      registered.insert(entry.path().parent_path() / ((*it)[1].str() + "_test.cc"));
+    }
+  }
+  EXPECT_GT(written.size(), 3u);
+  for (const fs::path& path : written) EXPECT_TRUE(registered.contains(path)) << path << " is not registered";
+  for (const fs::path& path : registered) EXPECT_TRUE(written.contains(path)) << path << " is registered and does not exist";
+}
+
+// The checker itself: what it must refuse, and what it must let pass.
+struct Example {
+  const char* path;
+  const char* text;
+  const char* expected;  // part of the finding; null: none
+};
+
+TEST(Layering, TheCheckerSeesWhatIsForbidden) {
+  const Example examples[] = {
+      // Arrows.
+      {"engine/base/x.h", "#include \"engine/machine/machine.h\"\n", "base may not include machine"},
+      {"engine/kernels/x.cc", "#include \"counters/ledger.h\"\n", "kernels may not include ledger"},
+      {"engine/kernels/x.cc", "#include \"counters/cost.h\"\n", nullptr},
+      {"engine/kernels/matmul/x.cc", "#include \"engine/base/mat.h\"\n", nullptr},
+      {"engine/kernels/matmul/x.cc", "  #  include \"engine/exec/executor.h\"\n", "kernels may not include exec"},
+      {"engine/graph/recipe.h", "#include \"engine/exec/executor.h\"\n", "recipe may not include exec"},
+      {"engine/graph/block.h", "#include \"engine/exec/executor.h\"\n", nullptr},
+      {"engine/graph/block.h", "#include \"engine/base/mat.h\"\n", nullptr},  // through exec and kernels
+      {"loaders/inventory.h", "#include \"loaders/loaders.h\"\n", "inventory may not include loaders"},
+      {"loaders/gguf.cc", "#include \"engine/machine/machine.h\"\n", "loaders may not include machine"},
+      {"models/llama.cc", "#include \"loaders/inventory.h\"\n", nullptr},
+      {"models/llama.cc", "#include \"engine/graph/block.h\"\n", "models may not include graph"},
+      {"counters/books/report.cc", "#include \"counters/ledger.h\"\n", nullptr},
+      {"counters/books.cc", "#include \"engine/exec/executor.h\"\n", "books may not include exec"},
+      {"counters/cost.h", "#include \"counters/ledger.h\"\n", "cost may not include ledger"},
+      {"engine/text/bpe.cc", "#include \"loaders/loaders.h\"\n", "text may not include loaders"},
+      {"engine/app/run.cc", "#include \"engine/api/tally.h\"\n", nullptr},
+      {"engine/app/run.cc", "#include \"engine/session/session.h\"\n", "app may not include session"},
+      {"engine/app/run.cc", "#include \"counters/ledger.h\"\n", "app may not include ledger"},
+      {"engine/session/step.cc", "#include \"engine/app/run.h\"\n", "session may not include app"},
+      {"engine/base/x.cc", "#include \"mat.h\"\n", "not a path from the repository's root"},
+      {"engine/base/x.cc", "#include \"../base/mat.h\"\n", "not a path from the repository's root"},
+      {"engine/exec/x.cc", "#include \"tests/support/fake.h\"\n", "not a path from the repository's root"},
+      {"engine/novel/x.cc", "int a;\n", "belongs to no node"},
+      {"engine/x.cc", "int a;\n", "belongs to no node"},
+      {"engine/kernels/x.cc", "#include \"hwy/highway.h\"\n", nullptr},
+      // Comments and strings are not code.
+      {"engine/base/x.cc", "// #include \"engine/exec/executor.h\"\n", nullptr},
+      {"engine/base/x.cc", "/* #include \"engine/exec/executor.h\"\n printf(\"\") */\n", nullptr},
+      {"engine/base/x.cc", "const char* s = \"printf(1) throw // \"; int throws = 1'000;\n", nullptr},
+      {"engine/base/x.cc", "const char* s = R\"(throw \" printf( )\"; char q = '\"';\n", nullptr},
+      {"engine/base/x.cc", "const char* s = \"a\"; throw 1;\n", "throws"},
+      {"engine/base/x.cc", "char q = '\\''; throw 1;\n", "throws"},
+      // Threads, printing, ending.
+      {"engine/exec/x.cc", "#pragma omp parallel\n", "OpenMP outside"},
+      {"engine/exec/x.cc", "#  pragma  omp simd\n", "OpenMP outside"},
+      {"engine/exec/x.cc", "int n = omp_get_max_threads();\n", "OpenMP outside"},
+      {"engine/app/x.cc", "#include <omp.h>\n", "omp.h outside"},
+      {"engine/machine/parallel.cc", "#include <omp.h>\n#pragma omp parallel\n#include <thread>\n", nullptr},
+      {"loaders/x.cc", "#include <thread>\n", "threads outside"},
+      {"engine/text/x.cc", "#include <iostream>\n", "printing header"},
+      {"engine/text/x.cc", "  std::cerr << 1;\n", "prints"},
+      {"engine/text/x.cc", "  fprintf(stderr, \"x\");\n", "prints"},
+      {"engine/text/x.cc", "  std::printf (\"x\");\n", "prints"},
+      {"engine/text/x.cc", "  std::snprintf(buffer, 3, \"x\");\n", nullptr},
+      {"engine/app/x.cc", "#include <iostream>\nint main() { printf(\"x\"); exit(2); }\n", nullptr},
+      {"engine/text/x.cc", "  std::abort();\n", "ends the process"},
+      {"engine/text/x.cc", "  if (bad) exit(1);\n", "ends the process"},
+      {"engine/text/x.cc", "  loop.exit(1);\n", nullptr},
+  };
+  for (const Example& e : examples) {
+    const Checked checked = CheckFile(e.path, e.text);
+    const std::string all = checked.findings.empty() ? "" : checked.findings.front();
+    if (e.expected == nullptr) {
+      EXPECT_TRUE(checked.findings.empty()) << e.path << ": " << e.text << all;
+    } else {
+      ASSERT_FALSE(checked.findings.empty()) << e.path << ": " << e.text;
+      EXPECT_NE(all.find(e.expected), std::string::npos) << all;
+    }
+  }
+}
+
+TEST(Layering, LinesAreCountedAndNamed) {
+  std::string text;
+  for (int i = 0; i < kMaxLines; ++i) text += "\n";
+  EXPECT_TRUE(CheckFile("tests/base/x_test.cc", text).findings.empty());
+  EXPECT_FALSE(CheckFile("tests/base/x_test.cc", text + "\n").findings.empty());
+  const Checked checked = CheckFile("engine/base/x.cc", "\n/*\n*/\n#include \"engine/exec/executor.h\"\n");
+  ASSERT_EQ(checked.findings.size(), 1u);
+  EXPECT_EQ(checked.findings[0].find("engine/base/x.cc:4: "), 0u) << checked.findings[0];
+}
+
+TEST(Layering, ArrowsHaveNoCycle) {
+  for (const auto& [from, direct] : DirectArrows()) {
+    for (const std::string& to : direct) {
+      ASSERT_TRUE(DirectArrows().contains(to)) << to;
+      EXPECT_FALSE(MayInclude(to, from)) << from << " <-> " << to;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tally::layering
