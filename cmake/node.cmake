@@ -1,5 +1,5 @@
-# tally_node(NAME base DIRS folder... FILES pattern... DEPS target...): one node of the design's graph (README.md, "The
-# house"), made of every .cc of its folders and the files that match its patterns.
+# tally_node(NAME base DIRS folder... FILES pattern... DEPS target...): one node of the design's graph
+# (README.md, "The house"), made of every .cc of its folders and the files that match its patterns.
 function(tally_node)
   cmake_parse_arguments(N "" "NAME" "DIRS;DEPS;FILES" ${ARGN})
   list(TRANSFORM N_DIRS APPEND /*.cc)

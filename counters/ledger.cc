@@ -6,7 +6,8 @@
 namespace tally {
 namespace {
 
-// Sites come from the graph, never from a file; the bound only keeps a wild layer number from asking for memory.
+// Sites come from the graph, never from a file; the bound only keeps a wild layer number from asking for
+// memory.
 constexpr int32_t kMaxLayers = 1 << 16;
 
 size_t SiteIndex(Site site) {
@@ -46,7 +47,8 @@ void Ledger::Reset() {
     totals_[p] = {};
     steps_[p] = rows_[p] = logit_rows_[p] = touched_[p] = 0;
     // Room for every layer that has a weight, so that charging does not allocate.
-    sites_[p].assign((static_cast<size_t>(std::clamp(last_layer, -1, kMaxLayers)) + 2) * kComponents, Account{});
+    sites_[p].assign((static_cast<size_t>(std::clamp(last_layer, -1, kMaxLayers)) + 2) * kComponents,
+                     Account{});
   }
 }
 
@@ -68,7 +70,8 @@ void Ledger::BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows) {
 
 void Ledger::Charge(Site site, std::string_view /*op*/, const Cost& useful, const Cost& executed,
                     std::span<const WeightTouch> touches) {
-  if (!open_) BeginStep(Phase::kPrefill, 0, 0);  // an op run on its own (a test, a bench) is a step of no rows
+  if (!open_)
+    BeginStep(Phase::kPrefill, 0, 0);  // an op run on its own (a test, a bench) is a step of no rows
   last_.account.useful += useful;
   last_.account.executed += executed;
   ++last_.account.ops;
@@ -84,7 +87,8 @@ void Ledger::Charge(Site site, std::string_view /*op*/, const Cost& useful, cons
 
 void Ledger::Touch(const WeightTouch& t) {
   if (t.row_begin == t.row_end) return;
-  if (t.id >= weights_.size() || t.slice >= weights_[t.id].slices || t.row_begin > t.row_end || t.row_end > weights_[t.id].rows) {
+  if (t.id >= weights_.size() || t.slice >= weights_[t.id].slices || t.row_begin > t.row_end ||
+      t.row_end > weights_[t.id].rows) {
     ++bad_touches_;
     return;
   }
@@ -102,7 +106,8 @@ void Ledger::Touch(const WeightTouch& t) {
   last_.parameters_touched += TouchRows(w, s, t.row_begin, t.row_end) * w.cols;
 }
 
-// Marks rows [begin, end) of a slice that this step has not read as a whole; returns how many of them are new to the step.
+// Marks rows [begin, end) of a slice that this step has not read as a whole; returns how many of them are new
+// to the step.
 uint64_t Ledger::TouchRows(const WeightInfo& w, SliceState& s, uint32_t begin, uint32_t end) {
   if (s.row_epoch.empty()) s.row_epoch.resize(w.rows);
   if (s.partial_epoch != epoch_) {

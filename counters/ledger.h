@@ -1,7 +1,8 @@
 // The ledger: what every op that ran was charged with.
 //
-// The executor charges each op at the moment it runs. Within a step the touched parameters are a set: an expert that two
-// tokens of a batch share, or a tied matrix that is both gathered from and multiplied by, is touched once.
+// The executor charges each op at the moment it runs. Within a step the touched parameters are a set: an
+// expert that two tokens of a batch share, or a tied matrix that is both gathered from and multiplied by, is
+// touched once.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ struct Account {
 // One Step() of the engine.
 struct StepRecord {
   Phase phase = Phase::kPrefill;
-  uint32_t rows = 0;               // tokens in the batch
-  uint32_t logit_rows = 0;         // rows whose logits were asked for
+  uint32_t rows = 0;        // tokens in the batch
+  uint32_t logit_rows = 0;  // rows whose logits were asked for
   Account account;
   uint64_t parameters_touched = 0;  // the step's set (union over its ops and tokens)
 };
@@ -42,7 +43,8 @@ class Ledger {
 
   // BeginStep ends a step that an error left open: what it had charged stays charged.
   void BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows);
-  void Charge(Site site, std::string_view op, const Cost& useful, const Cost& executed, std::span<const WeightTouch> touches);
+  void Charge(Site site, std::string_view op, const Cost& useful, const Cost& executed,
+              std::span<const WeightTouch> touches);
   void EndStep();
 
   const StepRecord& last_step() const { return last_; }
@@ -56,8 +58,8 @@ class Ledger {
   uint64_t parameters_touched(Phase p) const { return touched_[static_cast<int>(p)]; }
   // Parameters touched by any step since Reset.
   uint64_t parameters_touched_ever() const { return touched_ever_; }
-  // Touches that named no weight of the table or rows outside of it. Anything but 0 is a defect: accounts built on this
-  // ledger must not be trusted.
+  // Touches that named no weight of the table or rows outside of it. Anything but 0 is a defect: accounts
+  // built on this ledger must not be trusted.
   uint64_t bad_touches() const { return bad_touches_; }
   void Reset();
 
@@ -67,8 +69,9 @@ class Ledger {
     uint32_t whole_epoch = 0;    // the last step that touched every row
     uint32_t partial_epoch = 0;  // the last step that touched some rows; `rows` counts them
     uint64_t rows = 0;
-    uint64_t rows_ever = 0;      // all rows of the weight: nothing more to learn
-    std::vector<uint32_t> row_epoch;  // row -> last step that touched it alone; allocated at the first partial touch
+    uint64_t rows_ever = 0;  // all rows of the weight: nothing more to learn
+    std::vector<uint32_t>
+        row_epoch;  // row -> last step that touched it alone; allocated at the first partial touch
     std::vector<bool> row_ever;
   };
   void Touch(const WeightTouch& touch);

@@ -1,5 +1,6 @@
 #include "loaders/message.h"
 
+#include <algorithm>
 #include <system_error>
 
 namespace tally::internal {

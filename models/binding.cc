@@ -8,20 +8,48 @@ namespace tally {
 namespace {
 
 // Every role, those outside of the layers first.
-constexpr Role kGlobalRoles[] = {Role::kTokenEmbedding, Role::kPositionEmbedding, Role::kOutputNorm, Role::kOutputNormBias,
-                                 Role::kHead, Role::kHeadBias, Role::kRopeFactors};
-constexpr Role kLayerRoles[] = {
-    Role::kAttnNorm, Role::kAttnNormBias, Role::kQkv, Role::kQkvBias, Role::kQ, Role::kQBias, Role::kK, Role::kKBias, Role::kV, Role::kVBias,
-    Role::kQNorm, Role::kKNorm, Role::kSinks, Role::kO, Role::kOBias, Role::kFfnNorm, Role::kFfnNormBias, Role::kRouter, Role::kRouterBias,
-    Role::kGate, Role::kGateBias, Role::kUp, Role::kUpBias, Role::kDown, Role::kDownBias, Role::kExpertGate, Role::kExpertGateBias,
-    Role::kExpertUp, Role::kExpertUpBias, Role::kExpertDown, Role::kExpertDownBias};
+constexpr Role kGlobalRoles[] = {
+    Role::kTokenEmbedding, Role::kPositionEmbedding, Role::kOutputNorm, Role::kOutputNormBias,
+    Role::kHead,           Role::kHeadBias,          Role::kRopeFactors};
+constexpr Role kLayerRoles[] = {Role::kAttnNorm,
+                                Role::kAttnNormBias,
+                                Role::kQkv,
+                                Role::kQkvBias,
+                                Role::kQ,
+                                Role::kQBias,
+                                Role::kK,
+                                Role::kKBias,
+                                Role::kV,
+                                Role::kVBias,
+                                Role::kQNorm,
+                                Role::kKNorm,
+                                Role::kSinks,
+                                Role::kO,
+                                Role::kOBias,
+                                Role::kFfnNorm,
+                                Role::kFfnNormBias,
+                                Role::kRouter,
+                                Role::kRouterBias,
+                                Role::kGate,
+                                Role::kGateBias,
+                                Role::kUp,
+                                Role::kUpBias,
+                                Role::kDown,
+                                Role::kDownBias,
+                                Role::kExpertGate,
+                                Role::kExpertGateBias,
+                                Role::kExpertUp,
+                                Role::kExpertUpBias,
+                                Role::kExpertDown,
+                                Role::kExpertDownBias};
 
 bool IsExpertBias(Role role) {
   return role == Role::kExpertGateBias || role == Role::kExpertUpBias || role == Role::kExpertDownBias;
 }
 
 bool IsHalf(Storage s) {
-  return s == Storage::kInterleavedEven || s == Storage::kInterleavedOdd || s == Storage::kFirstHalf || s == Storage::kSecondHalf;
+  return s == Storage::kInterleavedEven || s == Storage::kInterleavedOdd || s == Storage::kFirstHalf ||
+         s == Storage::kSecondHalf;
 }
 
 std::string Expand(std::string_view name, int32_t layer, std::string_view prefix) {
@@ -72,7 +100,10 @@ std::vector<Wanted> WantedTensors(const TensorBinding& b) {
 
 bool IsWeightType(DType t) {
   switch (t) {
-    case DType::kF32: case DType::kF16: case DType::kBF16: case DType::kF64: return true;
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kF64: return true;
     default: return GetDTypeInfo(t).quantised;
   }
 }
@@ -192,24 +223,35 @@ std::vector<uint64_t> RoleShape(const Recipe& r, Role role) {
   return {};
 }
 
-Status BindRoles(std::span<const RoleName> table, ModelSpec& spec, std::string_view prefix) {
+Status BindRoles(std::initializer_list<std::span<const RoleName>> tables, ModelSpec& spec,
+                 std::string_view prefix) {
   const Recipe& r = spec.recipe;
+  auto find = [&](Role role) -> const RoleName* {
+    for (const std::span<const RoleName> table : tables) {
+      for (const RoleName& n : table) {
+        if (n.role == role) return &n;
+      }
+    }
+    return nullptr;
+  };
   auto bind = [&](Role role, int32_t layer) -> Status {
     if (!HasRole(r, role, layer)) return {};
-    for (const RoleName& n : table) {
-      if (n.role != role) continue;
-      TensorBinding b;
-      b.role = role;
-      b.layer = layer;
-      b.shape = RoleShape(r, role);
-      b.storage = n.storage;
-      b.hf_mxfp4 = n.hf_mxfp4;
-      const std::string name = Expand(n.name, layer, prefix);
-      b.names = n.hf_mxfp4 ? std::vector<std::string>{name + "_blocks", name + "_scales"} : std::vector<std::string>{name};
-      spec.bindings.push_back(std::move(b));
-      return {};
+    const RoleName* n = find(role);
+    if (n == nullptr) {
+      return InternalError("family " + r.family + " has no name for role " +
+                           std::to_string(static_cast<int>(role)));
     }
-    return InternalError("family " + r.family + " has no name for role " + std::to_string(static_cast<int>(role)));
+    TensorBinding b;
+    b.role = role;
+    b.layer = layer;
+    b.shape = RoleShape(r, role);
+    b.storage = n->storage;
+    b.hf_mxfp4 = n->hf_mxfp4;
+    const std::string name = Expand(n->name, layer, prefix);
+    b.names = n->hf_mxfp4 ? std::vector<std::string>{name + "_blocks", name + "_scales"}
+                          : std::vector<std::string>{name};
+    spec.bindings.push_back(std::move(b));
+    return {};
   };
   for (const Role role : kGlobalRoles) TALLY_RETURN_IF_ERROR(bind(role, -1));
   for (int32_t layer = 0; layer < r.n_layers; ++layer) {
@@ -230,20 +272,24 @@ Status CheckClaims(const Inventory& inventory, const ModelSpec& spec) {
     const bool same_half = c.shares == 1 && IsHalf(storage) && storage == c.first_half;
     c.shares += IsHalf(storage) ? 1 : 2;
     c.first_half = storage;
-    if (c.shares > 2 || same_half) return InternalError("family " + spec.recipe.family + " claims tensor " + std::string(name) + " twice");
+    if (c.shares > 2 || same_half)
+      return InternalError("family " + spec.recipe.family + " claims tensor " + std::string(name) + " twice");
     return {};
   };
   for (const TensorBinding& b : spec.bindings) {
     for (const Wanted& w : WantedTensors(b)) {
       const StoredTensor* t = inventory.Find(w.name);
       if (t == nullptr) {
-        return BadInput(inventory.path + ": tensor " + std::string(w.name) + " " + ShapeText(w.shape) + " is missing (" + spec.recipe.family + " needs it)");
+        return BadInput(inventory.path + ": tensor " + std::string(w.name) + " " + ShapeText(w.shape) +
+                        " is missing (" + spec.recipe.family + " needs it)");
       }
       if (t->shape != w.shape) {
-        return BadInput(FileOf(inventory, *t) + ": tensor " + SafeText(t->name) + " has shape " + ShapeText(t->shape) + "; expected " + ShapeText(w.shape));
+        return BadInput(FileOf(inventory, *t) + ": tensor " + SafeText(t->name) + " has shape " +
+                        ShapeText(t->shape) + "; expected " + ShapeText(w.shape));
       }
       if (w.bytes ? t->dtype != DType::kU8 : !IsWeightType(t->dtype)) {
-        return BadInput(FileOf(inventory, *t) + ": tensor " + SafeText(t->name) + " has type " + std::string(DTypeName(t->dtype)) + "; expected " +
+        return BadInput(FileOf(inventory, *t) + ": tensor " + SafeText(t->name) + " has type " +
+                        std::string(DTypeName(t->dtype)) + "; expected " +
                         (w.bytes ? "U8 (part of an MXFP4 tensor)" : "a floating-point or quantised type"));
       }
       TALLY_RETURN_IF_ERROR(claim(t->name, b.storage));
@@ -255,10 +301,12 @@ Status CheckClaims(const Inventory& inventory, const ModelSpec& spec) {
   for (const StoredTensor& t : inventory.tensors) {
     const auto found = claims.find(t.name);
     if (found == claims.end()) {
-      return BadInput(FileOf(inventory, t) + ": tensor " + SafeText(t.name) + " " + ShapeText(t.shape) + " has no place in a " + spec.recipe.family +
-                      " model of " + std::to_string(spec.recipe.n_layers) + " layers as its metadata describes it");
+      return BadInput(FileOf(inventory, t) + ": tensor " + SafeText(t.name) + " " + ShapeText(t.shape) +
+                      " has no place in a " + spec.recipe.family + " model of " +
+                      std::to_string(spec.recipe.n_layers) + " layers as its metadata describes it");
     }
-    if (found->second.shares != 2) return InternalError("family " + spec.recipe.family + " claims only half of tensor " + t.name);
+    if (found->second.shares != 2)
+      return InternalError("family " + spec.recipe.family + " claims only half of tensor " + t.name);
   }
   return {};
 }

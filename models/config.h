@@ -1,5 +1,5 @@
-// Reads hyper-parameters with their checks. The first error sticks and later look-ups answer with harmless values (1), so a
-// family file reads all its keys and asks for status() once, before it computes with them.
+// Reads hyper-parameters with their checks. The first error sticks and later look-ups answer with harmless
+// values (1), so a family file reads all its keys and asks for status() once, before it computes with them.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace tally {
 
 // No published model comes near these; a number beyond them is a damaged or hostile file.
-inline constexpr int64_t kMaxLayers = 4096, kMaxWidth = 1 << 24, kMaxHeads = 1 << 16, kMaxContext = INT32_MAX, kMaxExperts = 1 << 16,
-                         kMaxVocab = 1 << 26;
+inline constexpr int64_t kMaxLayers = 4096, kMaxWidth = 1 << 24, kMaxHeads = 1 << 16, kMaxContext = INT32_MAX,
+                         kMaxExperts = 1 << 16, kMaxVocab = 1 << 26;
 
 // A string from a file, for a message: control characters escaped, at most 100 bytes.
 std::string SafeText(std::string_view text);
@@ -23,11 +23,15 @@ std::string SafeText(std::string_view text);
 class Config {
  public:
   // `prefix` stands before every key ("llama." for GGUF architecture llama, "" for Hugging Face).
-  Config(const Inventory& inventory, std::string prefix) : inventory_(inventory), prefix_(std::move(prefix)) {}
+  Config(const Inventory& inventory, std::string prefix)
+      : inventory_(inventory), prefix_(std::move(prefix)) {}
 
-  // The first of the keys ("a|b|c") that is present; where none is, the default, or an error naming key and file.
+  // The first of the keys ("a|b|c") that is present; where none is, the default, or an error naming key and
+  // file.
   int32_t Int(std::string_view keys, int64_t min, int64_t max) { return GetInt(keys, min, max, nullptr); }
-  int32_t Int(std::string_view keys, int64_t min, int64_t max, int64_t otherwise) { return GetInt(keys, min, max, &otherwise); }
+  int32_t Int(std::string_view keys, int64_t min, int64_t max, int64_t otherwise) {
+    return GetInt(keys, min, max, &otherwise);
+  }
   double Positive(std::string_view keys) { return GetPositive(keys, nullptr); }  // finite and > 0
   double Positive(std::string_view keys, double otherwise) { return GetPositive(keys, &otherwise); }
   bool Bool(std::string_view keys, bool otherwise);
@@ -58,26 +62,31 @@ class Config {
 
 // Shared readings.
 
-// Rows of a stored matrix that a hyper-parameter follows from (the vocabulary of a GGUF file: rows of its embedding).
+// Rows of a stored matrix that a hyper-parameter follows from (the vocabulary of a GGUF file: rows of its
+// embedding).
 int32_t StoredRows(Config& config, std::string_view name, int64_t max);
-// Hugging Face: whether the head is the embedding. tie_word_embeddings says so, or the family's published default. Tied and
-// lm_head.weight stored all the same: what the config says is run, and the stored copy is listed as not run. Where the config
-// is silent, a stored head is a head.
+// Hugging Face: whether the head is the embedding. tie_word_embeddings says so, or the family's published
+// default. Tied and lm_head.weight stored all the same: what the config says is run, and the stored copy is
+// listed as not run. Where the config is silent, a stored head is a head.
 void ReadHfTying(Config& config, bool default_tied, ModelSpec& spec);
 
-// Layers, widths, heads, context, eps and vocabulary of an RMSNorm decoder, with the names every such architecture uses.
+// A head's width where no key gives it: the model's, divided among the heads, which must come out even.
+int32_t EvenHeadDim(Config& config, const Recipe& recipe);
+// Layers, widths, heads, context, eps and vocabulary of an RMSNorm decoder, with the names every such
+// architecture uses.
 void ReadGgufDecoder(Config& config, Recipe& recipe);  // and rope.dim
-struct HfDefaults {         // of the published configuration class; 0: none
+struct HfDefaults {                                    // of the published configuration class; 0: none
   double norm_eps = 0;
-  int32_t n_kv_heads = 0;   // 0: as many as there are heads
-  int32_t head_dim = 0;     // 0: hidden_size / num_attention_heads
+  int32_t n_kv_heads = 0;  // 0: as many as there are heads
+  int32_t head_dim = 0;    // 0: hidden_size / num_attention_heads
 };
 void ReadHfDecoder(Config& config, Recipe& recipe, const HfDefaults& defaults);
 // n_heads, n_kv_heads, head_dim, d_model checked against each other; errors name the numbers.
 void CheckHeads(Config& config, const Recipe& recipe);
 // attention_scale of every layer and of the recipe: 1 / sqrt(head_dim).
 void UsualAttentionScale(Recipe& recipe);
-// Hugging Face rope_theta, and rope_scaling (old) or rope_parameters (new): none, linear, llama3, yarn. style and dim are the caller's.
+// Hugging Face rope_theta, and rope_scaling (old) or rope_parameters (new): none, linear, llama3, yarn. style
+// and dim are the caller's.
 void ReadHfRope(Config& config, Recipe& recipe, double default_theta);
 // GGUF rope.*. `yarn_truncate`: whether this architecture's checkpoints round YaRN's bounds.
 void ReadGgufRope(Config& config, Recipe& recipe, bool yarn_truncate);

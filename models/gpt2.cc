@@ -1,8 +1,12 @@
-// GPT-2 (Radford et al. 2019): LayerNorm before each block, learned positions, fused q, k, v, tanh-GELU, head tied to the
-// embedding. Hugging Face stores the Conv1D matrices as [in, out]; the release files carry no prefix and keep the causal masks.
+// GPT-2 (Radford et al. 2019): LayerNorm before each block, learned positions, fused q, k, v, tanh-GELU, head
+// tied to the embedding. Hugging Face stores the Conv1D matrices as [in, out]; the release files carry no
+// prefix and keep the causal masks.
+#include <algorithm>
+
 #include "models/binding.h"
 #include "models/config.h"
 #include "models/families.h"
+#include "models/names.h"
 
 namespace tally {
 namespace {
@@ -11,53 +15,37 @@ constexpr std::string_view kGguf[] = {"gpt2"};
 constexpr std::string_view kHf[] = {"GPT2LMHeadModel"};
 constexpr std::string_view kHfTypes[] = {"gpt2"};
 
-constexpr RoleName kGgufNames[] = {
-    {Role::kTokenEmbedding, "token_embd.weight"},   {Role::kPositionEmbedding, "position_embd.weight"},
-    {Role::kOutputNorm, "output_norm.weight"},      {Role::kOutputNormBias, "output_norm.bias"},
-    {Role::kHead, "output.weight"},
-    {Role::kAttnNorm, "blk.#.attn_norm.weight"},    {Role::kAttnNormBias, "blk.#.attn_norm.bias"},
-    {Role::kQkv, "blk.#.attn_qkv.weight"},          {Role::kQkvBias, "blk.#.attn_qkv.bias"},
-    {Role::kO, "blk.#.attn_output.weight"},         {Role::kOBias, "blk.#.attn_output.bias"},
-    {Role::kFfnNorm, "blk.#.ffn_norm.weight"},      {Role::kFfnNormBias, "blk.#.ffn_norm.bias"},
-    {Role::kUp, "blk.#.ffn_up.weight"},             {Role::kUpBias, "blk.#.ffn_up.bias"},
-    {Role::kDown, "blk.#.ffn_down.weight"},         {Role::kDownBias, "blk.#.ffn_down.bias"},
-};
+// clang-format off
 constexpr RoleName kHfNames[] = {  // ~: the optional prefix "transformer."
-    {Role::kTokenEmbedding, "~wte.weight"},         {Role::kPositionEmbedding, "~wpe.weight"},
-    {Role::kOutputNorm, "~ln_f.weight"},            {Role::kOutputNormBias, "~ln_f.bias"},
+    {Role::kTokenEmbedding, "~wte.weight"},   {Role::kPositionEmbedding, "~wpe.weight"},
+    {Role::kOutputNorm, "~ln_f.weight"},      {Role::kOutputNormBias, "~ln_f.bias"},
     {Role::kHead, "lm_head.weight"},
-    {Role::kAttnNorm, "~h.#.ln_1.weight"},          {Role::kAttnNormBias, "~h.#.ln_1.bias"},
-    {Role::kQkv, "~h.#.attn.c_attn.weight", Storage::kTransposed}, {Role::kQkvBias, "~h.#.attn.c_attn.bias"},
-    {Role::kO, "~h.#.attn.c_proj.weight", Storage::kTransposed},   {Role::kOBias, "~h.#.attn.c_proj.bias"},
-    {Role::kFfnNorm, "~h.#.ln_2.weight"},           {Role::kFfnNormBias, "~h.#.ln_2.bias"},
-    {Role::kUp, "~h.#.mlp.c_fc.weight", Storage::kTransposed},     {Role::kUpBias, "~h.#.mlp.c_fc.bias"},
-    {Role::kDown, "~h.#.mlp.c_proj.weight", Storage::kTransposed}, {Role::kDownBias, "~h.#.mlp.c_proj.bias"},
+    {Role::kAttnNorm, "~h.#.ln_1.weight"},    {Role::kAttnNormBias, "~h.#.ln_1.bias"},
+    {Role::kFfnNorm, "~h.#.ln_2.weight"},     {Role::kFfnNormBias, "~h.#.ln_2.bias"},
+    {Role::kQkvBias, "~h.#.attn.c_attn.bias"}, {Role::kQkv, "~h.#.attn.c_attn.weight", Storage::kTransposed},
+    {Role::kOBias, "~h.#.attn.c_proj.bias"},   {Role::kO, "~h.#.attn.c_proj.weight", Storage::kTransposed},
+    {Role::kUpBias, "~h.#.mlp.c_fc.bias"},     {Role::kUp, "~h.#.mlp.c_fc.weight", Storage::kTransposed},
+    {Role::kDownBias, "~h.#.mlp.c_proj.bias"}, {Role::kDown, "~h.#.mlp.c_proj.weight", Storage::kTransposed},
 };
+// clang-format on
 
 ActivationKind ReadActivation(Config& c) {
   const std::string name = c.String("activation_function", "gelu_new");
   if (name == "gelu") return ActivationKind::kGeluErf;
-  if (name != "gelu_new" && name != "gelu_pytorch_tanh" && name != "gelu_fast") c.Unsupported("activation_function", "\"" + SafeText(name) + "\"");
+  if (name != "gelu_new" && name != "gelu_pytorch_tanh" && name != "gelu_fast")
+    c.Unsupported("activation_function", "\"" + SafeText(name) + "\"");
   return ActivationKind::kGeluTanh;
 }
 
-void SetShape(Recipe& r) {  // what all GPT-2 have in common
+void SetShape(Config& c, Recipe& r) {  // what all GPT-2 have in common
   r.family = "gpt2";
   r.norm = NormKind::kLayer;
-  r.learned_positions = r.fused_qkv = true;
-  r.o_bias = r.ffn_bias = true;
+  r.learned_positions = r.fused_qkv = r.o_bias = r.ffn_bias = true;
   r.gated_ffn = false;
   r.n_kv_heads = r.n_heads;
-  r.head_dim = r.d_model / r.n_heads;
+  r.head_dim = EvenHeadDim(c, r);
   r.layers.resize(r.n_layers);
   UsualAttentionScale(r);
-}
-
-Status CheckWidth(Config& c, const Recipe& r) {
-  if (c.ok() && r.d_model % r.n_heads != 0) {
-    c.Fail("width " + std::to_string(r.d_model) + " cannot be divided among " + std::to_string(r.n_heads) + " heads");
-  }
-  return c.status();
 }
 
 Result<ModelSpec> ReadGgufFile(const Inventory& inventory) {
@@ -72,14 +60,11 @@ Result<ModelSpec> ReadGgufFile(const Inventory& inventory) {
   r.norm_eps = static_cast<float>(c.Positive("attention.layer_norm_epsilon"));
   r.vocab = StoredRows(c, "token_embd.weight", kMaxVocab);
   r.activation = ActivationKind::kGeluTanh;
-  TALLY_RETURN_IF_ERROR(CheckWidth(c, r));
-  SetShape(r);
+  SetShape(c, r);
+  TALLY_RETURN_IF_ERROR(c.status());
   r.tied_head = !IsStored(inventory, "output.weight");
   r.q_bias = r.k_bias = r.v_bias = AnyLayerHas(inventory, r, "blk.#.attn_qkv.bias");
-  ReadGeneration(c, r);
-  TALLY_RETURN_IF_ERROR(c.status());
-  TALLY_RETURN_IF_ERROR(BindRoles(kGgufNames, spec));
-  return spec;
+  return Finish(c, std::move(spec), {GgufNames()});
 }
 
 Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {
@@ -95,27 +80,27 @@ Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {
   r.norm_eps = static_cast<float>(c.Positive("layer_norm_epsilon", 1e-5));
   r.activation = ReadActivation(c);
   if (c.Bool("add_cross_attention", false)) c.Unsupported("add_cross_attention", "true");
-  TALLY_RETURN_IF_ERROR(CheckWidth(c, r));
-  SetShape(r);
-  const bool scaled = c.Bool("scale_attn_weights", true), by_layer = c.Bool("scale_attn_by_inverse_layer_idx", false);
+  SetShape(c, r);
+  TALLY_RETURN_IF_ERROR(c.status());
+  const bool scaled = c.Bool("scale_attn_weights", true),
+             by_layer = c.Bool("scale_attn_by_inverse_layer_idx", false);
   for (int32_t i = 0; i < r.n_layers; ++i) {
     float& scale = r.layers[i].attention_scale;
     if (!scaled) scale = 1;
     if (by_layer) scale /= static_cast<float>(i + 1);
   }
-  const std::string prefix = IsStored(inventory, "transformer.wte.weight") ? "transformer." : "";
+  const bool prefixed = std::ranges::any_of(
+      inventory.tensors, [](const StoredTensor& t) { return t.name.starts_with("transformer."); });
+  const std::string prefix = prefixed ? "transformer." : "";
   for (int32_t i = 0; i < r.n_layers; ++i) {
-    for (const char* mask : {".attn.bias", ".attn.masked_bias"}) {  // [1, 1, P, P] and a scalar: the causal mask
+    for (const char* mask : {".attn.bias", ".attn.masked_bias"}) {  // the causal mask and its value
       const std::string name = prefix + "h." + std::to_string(i) + mask;
       if (IsStored(inventory, name)) spec.buffers.push_back(name);
     }
   }
   r.q_bias = r.k_bias = r.v_bias = AnyLayerHas(inventory, r, prefix + "h.#.attn.c_attn.bias");
   ReadHfTying(c, true, spec);
-  ReadGeneration(c, r);
-  TALLY_RETURN_IF_ERROR(c.status());
-  TALLY_RETURN_IF_ERROR(BindRoles(kHfNames, spec, prefix));
-  return spec;
+  return Finish(c, std::move(spec), {kHfNames}, prefix);
 }
 
 Result<ModelSpec> Read(const Inventory& inventory) {

@@ -1,10 +1,11 @@
-// gpt-oss (OpenAI 2025): grouped key-value heads with biases and attention sinks, YaRN, a sliding window on every other layer,
-// and in every layer a mixture of experts in MXFP4 with a clamped SwiGLU.
-// Hugging Face interleaves gate and up row by row (biases too); GGUF splits them. The published model does not round YaRN's
-// bounds; GGUF has no key for that, so a GGUF of gpt-oss implies it.
+// gpt-oss (OpenAI 2025): grouped key-value heads with biases and attention sinks, YaRN, a sliding window on
+// every other layer, and in every layer a mixture of experts in MXFP4 with a clamped SwiGLU. Hugging Face
+// interleaves gate and up row by row (biases too); GGUF splits them. The published model does not round
+// YaRN's bounds; GGUF has no key for that, so a GGUF of gpt-oss implies it.
 #include "models/binding.h"
 #include "models/config.h"
 #include "models/families.h"
+#include "models/names.h"
 
 namespace tally {
 namespace {
@@ -13,33 +14,12 @@ constexpr std::string_view kGguf[] = {"gpt-oss"};
 constexpr std::string_view kHf[] = {"GptOssForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"gpt_oss"};
 
-constexpr RoleName kGgufNames[] = {
-    {Role::kTokenEmbedding, "token_embd.weight"},         {Role::kOutputNorm, "output_norm.weight"},
-    {Role::kHead, "output.weight"},
-    {Role::kAttnNorm, "blk.#.attn_norm.weight"},          {Role::kFfnNorm, "blk.#.post_attention_norm.weight"},
-    {Role::kQ, "blk.#.attn_q.weight"},                    {Role::kQBias, "blk.#.attn_q.bias"},
-    {Role::kK, "blk.#.attn_k.weight"},                    {Role::kKBias, "blk.#.attn_k.bias"},
-    {Role::kV, "blk.#.attn_v.weight"},                    {Role::kVBias, "blk.#.attn_v.bias"},
-    {Role::kO, "blk.#.attn_output.weight"},               {Role::kOBias, "blk.#.attn_output.bias"},
-    {Role::kSinks, "blk.#.attn_sinks.weight"},
-    {Role::kRouter, "blk.#.ffn_gate_inp.weight"},         {Role::kRouterBias, "blk.#.ffn_gate_inp.bias"},
-    {Role::kExpertGate, "blk.#.ffn_gate_exps.weight"},    {Role::kExpertGateBias, "blk.#.ffn_gate_exps.bias"},
-    {Role::kExpertUp, "blk.#.ffn_up_exps.weight"},        {Role::kExpertUpBias, "blk.#.ffn_up_exps.bias"},
-    {Role::kExpertDown, "blk.#.ffn_down_exps.weight"},    {Role::kExpertDownBias, "blk.#.ffn_down_exps.bias"},
-};
-#define TALLY_LAYER "model.layers.#."
-#define TALLY_EXPERTS TALLY_LAYER "mlp.experts."
+constexpr RoleName kGgufNames[] = {{Role::kFfnNorm, "blk.#.post_attention_norm.weight"}};
+#define TALLY_EXPERTS "model.layers.#.mlp.experts."
 constexpr RoleName kHfNames[] = {
-    {Role::kTokenEmbedding, "model.embed_tokens.weight"}, {Role::kOutputNorm, "model.norm.weight"},
-    {Role::kHead, "lm_head.weight"},
-    {Role::kAttnNorm, TALLY_LAYER "input_layernorm.weight"},
-    {Role::kFfnNorm, TALLY_LAYER "post_attention_layernorm.weight"},
-    {Role::kQ, TALLY_LAYER "self_attn.q_proj.weight"},    {Role::kQBias, TALLY_LAYER "self_attn.q_proj.bias"},
-    {Role::kK, TALLY_LAYER "self_attn.k_proj.weight"},    {Role::kKBias, TALLY_LAYER "self_attn.k_proj.bias"},
-    {Role::kV, TALLY_LAYER "self_attn.v_proj.weight"},    {Role::kVBias, TALLY_LAYER "self_attn.v_proj.bias"},
-    {Role::kO, TALLY_LAYER "self_attn.o_proj.weight"},    {Role::kOBias, TALLY_LAYER "self_attn.o_proj.bias"},
-    {Role::kSinks, TALLY_LAYER "self_attn.sinks"},
-    {Role::kRouter, TALLY_LAYER "mlp.router.weight"},     {Role::kRouterBias, TALLY_LAYER "mlp.router.bias"},
+    {Role::kSinks, "model.layers.#.self_attn.sinks"},
+    {Role::kRouter, "model.layers.#.mlp.router.weight"},
+    {Role::kRouterBias, "model.layers.#.mlp.router.bias"},
     {Role::kExpertGate, TALLY_EXPERTS "gate_up_proj", Storage::kInterleavedEven, true},
     {Role::kExpertUp, TALLY_EXPERTS "gate_up_proj", Storage::kInterleavedOdd, true},
     {Role::kExpertGateBias, TALLY_EXPERTS "gate_up_proj_bias", Storage::kInterleavedEven},
@@ -48,7 +28,6 @@ constexpr RoleName kHfNames[] = {
     {Role::kExpertDownBias, TALLY_EXPERTS "down_proj_bias"},
 };
 #undef TALLY_EXPERTS
-#undef TALLY_LAYER
 
 void SetShape(Recipe& r) {  // what all gpt-oss have in common
   r.sinks = true;
@@ -77,10 +56,7 @@ Result<ModelSpec> ReadGgufFile(const Inventory& inventory) {
   SetShape(r);
   for (int32_t i = 0; i < r.n_layers; i += 2) r.layers[i].window = window;
   r.q_bias = r.k_bias = r.v_bias = r.o_bias = true;
-  ReadGeneration(c, r);
-  TALLY_RETURN_IF_ERROR(c.status());
-  TALLY_RETURN_IF_ERROR(BindRoles(kGgufNames, spec));
-  return spec;
+  return Finish(c, std::move(spec), {kGgufNames, GgufNames()});
 }
 
 // The window where layer_types says sliding_attention; where there are no layer_types, on even layers.
@@ -89,12 +65,17 @@ void ReadWindows(Config& c, Recipe& r) {
   const int32_t window = c.Int("sliding_window", 1, kMaxContext, 128);
   if (!c.ok()) return;
   if (!types.empty() && types.size() != r.layers.size()) {
-    return c.Fail("layer_types lists " + std::to_string(types.size()) + " layers of " + std::to_string(r.n_layers));
+    return c.Fail("layer_types lists " + std::to_string(types.size()) + " layers of " +
+                  std::to_string(r.n_layers));
   }
   for (int32_t i = 0; i < r.n_layers; ++i) {
-    const std::string_view type = !types.empty() ? std::string_view(types[i]) : i % 2 == 0 ? "sliding_attention" : "full_attention";
-    if (type == "sliding_attention") r.layers[i].window = window;
-    else if (type != "full_attention") return c.Unsupported("layer_types", "\"" + SafeText(type) + "\"");
+    const std::string_view type = !types.empty() ? std::string_view(types[i])
+                                  : i % 2 == 0   ? "sliding_attention"
+                                                 : "full_attention";
+    if (type == "sliding_attention")
+      r.layers[i].window = window;
+    else if (type != "full_attention")
+      return c.Unsupported("layer_types", "\"" + SafeText(type) + "\"");
   }
 }
 
@@ -107,16 +88,20 @@ Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {
   r.rope.style = RopeStyle::kRotateHalf;
   r.rope.dim = r.head_dim;
   ReadHfRope(c, r, 150000);
-  if (c.ok() && !c.Has("rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type")) c.Fail("required key rope_scaling.rope_type is missing");
+  if (c.ok() && !c.Has("rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type"))
+    c.Fail("required key rope_scaling.rope_type is missing");
   r.n_experts = c.Int("num_local_experts|num_experts", 1, kMaxExperts);
   r.top_k = c.Int("num_experts_per_tok|experts_per_token", 1, r.n_experts);
   r.d_expert = c.Int("intermediate_size", 1, kMaxWidth);
   r.swiglu_limit = static_cast<float>(c.Positive("swiglu_limit", 7));
   for (const int32_t width : {r.d_model, r.d_expert}) {
-    if (c.ok() && width % 32 != 0) c.Fail("MXFP4 experts need widths in whole blocks of 32, not " + std::to_string(width));
+    if (c.ok() && width % 32 != 0)
+      c.Fail("MXFP4 experts need widths in whole blocks of 32, not " + std::to_string(width));
   }
   if (AnyLayerHas(inventory, r, "model.layers.#.mlp.experts.gate_up_proj")) {
-    c.Fail("experts that are not quantised (mlp.experts.gate_up_proj) are not supported; expected MXFP4 (gate_up_proj_blocks, _scales)");
+    c.Fail(
+        "experts that are not quantised (mlp.experts.gate_up_proj) are not supported; expected MXFP4 "
+        "(gate_up_proj_blocks, _scales)");
   }
   CheckHeads(c, r);
   TALLY_RETURN_IF_ERROR(c.status());
@@ -124,10 +109,7 @@ Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {
   ReadWindows(c, r);
   r.q_bias = r.k_bias = r.v_bias = r.o_bias = c.Bool("attention_bias", true);
   ReadHfTying(c, false, spec);
-  ReadGeneration(c, r);
-  TALLY_RETURN_IF_ERROR(c.status());
-  TALLY_RETURN_IF_ERROR(BindRoles(kHfNames, spec));
-  return spec;
+  return Finish(c, std::move(spec), {kHfNames, HfDecoderNames()});
 }
 
 Result<ModelSpec> Read(const Inventory& inventory) {

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced: build_release [TARGET...] installs what is missing and builds the release preset.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -1,5 +1,7 @@
+# shellcheck shell=bash
 # Sourced by the scripts beside it. Leaves the shell in the repository's root.
 set -euo pipefail
+caller_dir=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf '%s\n' "$*"; }

@@ -1,3 +1,4 @@
+#include <iterator>
 #include <utility>
 
 #include "counters/books/books.h"
@@ -6,58 +7,59 @@ namespace tally::books {
 namespace {
 
 struct RoleFacts {
+  std::string_view name;  // as GGUF calls it, without "blk.N." and ".weight"
   Component component;
-  bool vector;   // shape ends in one dimension of elements, not in [rows, cols]
-  bool experts;  // the first dimension counts experts
+  bool vector = false;   // the shape ends in one dimension of elements, not in [rows, cols]
+  bool experts = false;  // the first dimension counts experts
 };
 
-RoleFacts Facts(Role role) {
-  switch (role) {
-    case Role::kTokenEmbedding: return {Component::kEmbedding, false, false};
-    case Role::kPositionEmbedding: return {Component::kPositionEmbedding, false, false};
-    case Role::kOutputNorm:
-    case Role::kOutputNormBias: return {Component::kOutputNorm, true, false};
-    case Role::kHead: return {Component::kHead, false, false};
-    case Role::kHeadBias: return {Component::kHead, true, false};
-    case Role::kRopeFactors: return {Component::kRope, true, false};
-    case Role::kAttnNorm:
-    case Role::kAttnNormBias: return {Component::kAttnNorm, true, false};
-    case Role::kQkv: return {Component::kAttnQkv, false, false};
-    case Role::kQkvBias: return {Component::kAttnQkv, true, false};
-    case Role::kQ: return {Component::kAttnQ, false, false};
-    case Role::kQBias: return {Component::kAttnQ, true, false};
-    case Role::kK: return {Component::kAttnK, false, false};
-    case Role::kKBias: return {Component::kAttnK, true, false};
-    case Role::kV: return {Component::kAttnV, false, false};
-    case Role::kVBias: return {Component::kAttnV, true, false};
-    case Role::kQNorm: return {Component::kAttnQNorm, true, false};
-    case Role::kKNorm: return {Component::kAttnKNorm, true, false};
-    case Role::kSinks: return {Component::kAttention, true, false};
-    case Role::kO: return {Component::kAttnOutput, false, false};
-    case Role::kOBias: return {Component::kAttnOutput, true, false};
-    case Role::kFfnNorm:
-    case Role::kFfnNormBias: return {Component::kFfnNorm, true, false};
-    case Role::kRouter: return {Component::kRouter, false, false};
-    case Role::kRouterBias: return {Component::kRouter, true, false};
-    case Role::kGate:
-    case Role::kUp: return {Component::kFfnGateUp, false, false};
-    case Role::kGateBias:
-    case Role::kUpBias: return {Component::kFfnGateUp, true, false};
-    case Role::kDown: return {Component::kFfnDown, false, false};
-    case Role::kDownBias: return {Component::kFfnDown, true, false};
-    case Role::kExpertGate:
-    case Role::kExpertUp: return {Component::kFfnGateUp, false, true};
-    case Role::kExpertGateBias:
-    case Role::kExpertUpBias: return {Component::kFfnGateUp, true, true};
-    case Role::kExpertDown: return {Component::kFfnDown, false, true};
-    case Role::kExpertDownBias: return {Component::kFfnDown, true, true};
-  }
-  return {Component::kEmbedding, false, false};
-}
+// In the order of enum Role.
+constexpr RoleFacts kFacts[] = {
+    {"token_embd", Component::kEmbedding},
+    {"position_embd", Component::kPositionEmbedding},
+    {"output_norm", Component::kOutputNorm, true},
+    {"output_norm.bias", Component::kOutputNorm, true},
+    {"output", Component::kHead},
+    {"output.bias", Component::kHead, true},
+    {"rope_freqs", Component::kRope, true},
+    {"attn_norm", Component::kAttnNorm, true},
+    {"attn_norm.bias", Component::kAttnNorm, true},
+    {"attn_qkv", Component::kAttnQkv},
+    {"attn_qkv.bias", Component::kAttnQkv, true},
+    {"attn_q", Component::kAttnQ},
+    {"attn_q.bias", Component::kAttnQ, true},
+    {"attn_k", Component::kAttnK},
+    {"attn_k.bias", Component::kAttnK, true},
+    {"attn_v", Component::kAttnV},
+    {"attn_v.bias", Component::kAttnV, true},
+    {"attn_q_norm", Component::kAttnQNorm, true},
+    {"attn_k_norm", Component::kAttnKNorm, true},
+    {"attn_sinks", Component::kAttention, true},
+    {"attn_output", Component::kAttnOutput},
+    {"attn_output.bias", Component::kAttnOutput, true},
+    {"ffn_norm", Component::kFfnNorm, true},
+    {"ffn_norm.bias", Component::kFfnNorm, true},
+    {"ffn_gate_inp", Component::kRouter},
+    {"ffn_gate_inp.bias", Component::kRouter, true},
+    {"ffn_gate", Component::kFfnGateUp},
+    {"ffn_gate.bias", Component::kFfnGateUp, true},
+    {"ffn_up", Component::kFfnGateUp},
+    {"ffn_up.bias", Component::kFfnGateUp, true},
+    {"ffn_down", Component::kFfnDown},
+    {"ffn_down.bias", Component::kFfnDown, true},
+    {"ffn_gate_exps", Component::kFfnGateUp, false, true},
+    {"ffn_gate_exps.bias", Component::kFfnGateUp, true, true},
+    {"ffn_up_exps", Component::kFfnGateUp, false, true},
+    {"ffn_up_exps.bias", Component::kFfnGateUp, true, true},
+    {"ffn_down_exps", Component::kFfnDown, false, true},
+    {"ffn_down_exps.bias", Component::kFfnDown, true, true},
+};
+static_assert(std::size(kFacts) == static_cast<size_t>(Role::kExpertDownBias) + 1);
 
 WeightInfo::Kind KindOf(Role role, bool tied) {
   switch (role) {
-    case Role::kTokenEmbedding: return tied ? WeightInfo::Kind::kTiedEmbeddingHead : WeightInfo::Kind::kEmbedding;
+    case Role::kTokenEmbedding:
+      return tied ? WeightInfo::Kind::kTiedEmbeddingHead : WeightInfo::Kind::kEmbedding;
     case Role::kPositionEmbedding: return WeightInfo::Kind::kPosition;
     case Role::kHead:
     case Role::kHeadBias: return WeightInfo::Kind::kHead;
@@ -82,11 +84,11 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
   table.reserve(spec.bindings.size());
   for (const TensorBinding& b : spec.bindings) {
     if (b.role == Role::kRopeFactors || b.names.empty()) continue;
-    const RoleFacts facts = Facts(b.role);
+    const RoleFacts& facts = kFacts[static_cast<size_t>(b.role)];
     const size_t wanted = (facts.experts ? 1 : 0) + (facts.vector ? 1 : 2);
     if (b.shape.size() != wanted) continue;
     WeightInfo w;
-    w.name = b.names.front();
+    w.name = (b.layer < 0 ? "" : "blk." + std::to_string(b.layer) + ".") + std::string(facts.name);
     w.layer = b.layer;
     w.component = facts.component;
     w.kind = KindOf(b.role, spec.recipe.tied_head);
@@ -96,7 +98,8 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
     for (const std::string& name : b.names) {
       if (const StoredTensor* t = inventory.Find(name)) w.stored_bytes += t->bytes;
     }
-    if (b.storage != Storage::kPlain && b.storage != Storage::kTransposed && b.storage != Storage::kPermutedPairs) {
+    if (b.storage != Storage::kPlain && b.storage != Storage::kTransposed &&
+        b.storage != Storage::kPermutedPairs) {
       w.stored_bytes /= 2;  // gate and up share one stored tensor, row for row
     }
     table.push_back(std::move(w));

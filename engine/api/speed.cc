@@ -13,7 +13,6 @@ namespace tally {
 namespace {
 
 constexpr int64_t kVerifiedPrefix = 32;
-constexpr uint64_t kRoofBytes = uint64_t{1} << 30;  // far beyond any last-level cache
 
 uint64_t Mix(uint64_t x) {  // splitmix64's finaliser (Steele, Lea, Flood 2014)
   x += 0x9e3779b97f4a7c15u;
@@ -133,8 +132,8 @@ Result<Times> RunOnce(Engine& engine, std::span<const int32_t> prompt, const Spe
   return times;
 }
 
-Result<AnonymousMemory> RoofMemory() {
-  const uint64_t bytes = std::min(kRoofBytes, AvailableMemoryBytes() / 4);
+Result<AnonymousMemory> RoofMemory(uint64_t wanted) {
+  const uint64_t bytes = std::min(wanted, AvailableMemoryBytes() / 4);
   TALLY_ASSIGN_OR_RETURN(AnonymousMemory memory, AnonymousMemory::Allocate(bytes, true));
   for (size_t i = 0; i < memory.size(); i += 64) memory.data()[i] = static_cast<uint8_t>(i >> 6);  // pages of our own, not the zero page
   return memory;
@@ -161,7 +160,7 @@ Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
   TALLY_ASSIGN_OR_RETURN([[maybe_unused]] const Times warm, RunOnce(engine, prompt, options, report));
   report.peak_resident = PeakResidentBytes();
 
-  TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory());
+  TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory(options.roof_bytes));
   Team team(engine.threads());
   Samples s;
   for (int32_t i = 0; i < options.repetitions; ++i) {

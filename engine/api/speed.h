@@ -16,6 +16,7 @@ struct SpeedOptions {
   int64_t generate = 64;        // decode steps after it, greedy
   int32_t repetitions = 5;      // medians are reported
   double roof_seconds = 0.25;   // of each roof in each repetition
+  uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth: far beyond any last-level cache
   uint64_t seed = 1;
   std::function<bool()> interrupted;
 };

@@ -3,12 +3,6 @@
 namespace tally {
 
 books::RunFigures MeasureRun(Engine& engine, const GenerateResult& result) {
-  const auto& p = engine.model().parameters();
-  books::ParameterCounts parameters;
-  parameters.total = p.total;
-  parameters.active_all = p.active_all;
-  parameters.active_head = p.active_head;
-  parameters.active_none = p.active_none;
   books::RunInput input;
   input.prompt_tokens = result.prompt_tokens;
   input.generated_tokens = static_cast<int64_t>(result.tokens.size());
@@ -17,7 +11,7 @@ books::RunFigures MeasureRun(Engine& engine, const GenerateResult& result) {
   input.threads = engine.threads();
   input.target = engine.target();
   input.used_blas = engine.used_blas();
-  return books::MeasureRun(engine.ledger(), parameters, input);
+  return books::MeasureRun(engine.ledger(), engine.model().parameters(), input);
 }
 
 }  // namespace tally

@@ -15,8 +15,6 @@
 namespace tally {
 namespace {
 
-constexpr uint32_t kGgufFloat32 = 6;  // the format's metadata type
-
 enum class Fill : uint8_t { kNoise, kOnes, kLlama3Factors };
 
 struct Tensor {
@@ -168,7 +166,7 @@ int64_t FileType(DType type, bool experts) {
 void SetMetadata(const Shape& s, DType type, GgufWriter& writer) {
   const std::string arch = s.arch == Arch::kGptOss ? "gpt-oss" : s.arch == Arch::kLlama ? "llama" : "gpt2";
   auto set = [&](const char* key, int64_t value) { writer.Set(arch + "." + key, value); };
-  auto set_float = [&](const char* key, double value) { writer.SetTyped(arch + "." + key, value, kGgufFloat32); };
+  auto set_float = [&](const char* key, double value) { writer.Set(arch + "." + key, value); };
   writer.Set("general.architecture", arch);
   writer.Set("general.name", std::string(s.name) + " (synthetic)");
   writer.Set("general.file_type", FileType(type, s.experts > 0));
@@ -224,13 +222,48 @@ Status CopyVocabulary(const std::string& path, int32_t vocab, GgufWriter& writer
     } else if (auto* scores = std::get_if<std::vector<double>>(&copy)) {
       if (key == "tokenizer.ggml.scores") scores->resize(n, -1000.0);
     }
-    if (std::holds_alternative<double>(copy) || std::holds_alternative<std::vector<double>>(copy)) {
-      writer.SetTyped(key, std::move(copy), kGgufFloat32);
-    } else {
-      writer.Set(key, std::move(copy));
-    }
+    writer.Set(key, std::move(copy));
   }
   return {};
+}
+
+struct Plan {
+  Shape shape;
+  std::vector<Tensor> tensors;
+  GgufWriter writer;
+  SynthReport report;
+};
+
+Result<Plan> MakePlan(std::string_view model, const SynthOptions& options) {
+  const auto found = std::find_if(kShapes.begin(), kShapes.end(), [&](const Shape& s) { return s.name == model; });
+  if (found == kShapes.end()) {
+    std::string known;
+    for (const std::string_view name : kNames) known += (known.empty() ? "" : ", ") + std::string(name);
+    return BadInput("'" + std::string(model) + "' is not a model whose shapes are built in: " + known);
+  }
+  if (options.layers < 0 || options.layers > found->layers || options.vocab < 0 || options.vocab > found->vocab) {
+    return BadInput("a smaller " + std::string(model) + " has 1 to " + std::to_string(found->layers) + " layers and 1 to " +
+                    std::to_string(found->vocab) + " words");
+  }
+  Plan plan{*found, {}, {}, {}};
+  if (options.layers > 0) plan.shape.layers = options.layers;
+  if (options.vocab > 0) plan.shape.vocab = options.vocab;
+  SetMetadata(plan.shape, options.type, plan.writer);
+  if (options.vocab_from.empty()) {
+    plan.writer.Set("tokenizer.ggml.model", std::string("no_vocab"));
+  } else {
+    TALLY_RETURN_IF_ERROR(CopyVocabulary(options.vocab_from, plan.shape.vocab, plan.writer));
+  }
+  plan.tensors = Planner(plan.shape, options.type).Take();
+  for (const Tensor& t : plan.tensors) {
+    uint64_t elements = 1;
+    for (const uint64_t d : t.shape) elements *= d;
+    if (t.fill != Fill::kLlama3Factors) plan.report.parameters += elements;
+    ++plan.report.tensors;
+    plan.writer.AddTensor(t.name, t.dtype, t.shape);
+  }
+  plan.report.bytes = plan.writer.TotalBytes();
+  return plan;
 }
 
 }  // namespace
@@ -250,55 +283,29 @@ Result<DType> ParseSynthType(std::string_view name) {
   return BadInput("'" + std::string(name) + "' is not a type that weights can be written in: " + known);
 }
 
-Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options) {
-  return SynthesizeReduced(model, {}, path, options);
+Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& options) {
+  TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, options));
+  return plan.report;
 }
 
-Result<SynthReport> SynthesizeReduced(std::string_view model, SynthSize size, const std::string& path,
-                                      const SynthOptions& options) {
-  const auto found = std::find_if(kShapes.begin(), kShapes.end(), [&](const Shape& s) { return s.name == model; });
-  if (found == kShapes.end()) {
-    std::string known;
-    for (const std::string_view name : kNames) known += (known.empty() ? "" : ", ") + std::string(name);
-    return BadInput("'" + std::string(model) + "' is not a model whose shapes are built in: " + known);
-  }
-  Shape shape = *found;
-  if (size.layers > 0) shape.layers = size.layers;
-  if (size.vocab > 0) shape.vocab = size.vocab;
-
-  GgufWriter writer;
-  SetMetadata(shape, options.type, writer);
-  if (options.vocab_from.empty()) {
-    writer.Set("tokenizer.ggml.model", std::string("no_vocab"));
-  } else {
-    TALLY_RETURN_IF_ERROR(CopyVocabulary(options.vocab_from, shape.vocab, writer));
-  }
-  const std::vector<Tensor> tensors = Planner(shape, options.type).Take();
-  SynthReport report;
-  for (const Tensor& t : tensors) {
-    uint64_t elements = 1;
-    for (const uint64_t d : t.shape) elements *= d;
-    if (t.fill != Fill::kLlama3Factors) report.parameters += elements;
-    ++report.tensors;
-    writer.AddTensor(t.name, t.dtype, t.shape);
-  }
+Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options) {
+  TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, options));
   NoisePools noise(options.seed);
   auto fill = [&](size_t index, uint64_t offset, std::span<uint8_t> piece) {
-    const Tensor& t = tensors[index];
+    const Tensor& t = plan.tensors[index];
     if (t.fill == Fill::kNoise) return noise.Fill(index, t.dtype, t.deviation, offset, piece);
     for (size_t i = 0; i < piece.size(); ++i) {  // small vectors: byte by byte, wherever a piece begins
       const uint64_t at = offset + i;
       const float value = t.fill == Fill::kOnes
                               ? 1.0f
-                              : Llama3Factor(static_cast<int32_t>(at / 4), shape.head_dim, shape.rope_factor);
+                              : Llama3Factor(static_cast<int32_t>(at / 4), plan.shape.head_dim, plan.shape.rope_factor);
       uint8_t bytes[4];
       std::memcpy(bytes, &value, 4);
       piece[i] = bytes[at % 4];
     }
   };
-  TALLY_RETURN_IF_ERROR(writer.Write(path, fill, options.progress));
-  report.bytes = writer.TotalBytes();
-  return report;
+  TALLY_RETURN_IF_ERROR(plan.writer.Write(path, fill, options.progress));
+  return plan.report;
 }
 
 }  // namespace tally

@@ -17,6 +17,7 @@ struct SynthOptions {
   DType type = DType::kBF16;   // of the matrices; gpt-oss's experts are MXFP4 whatever it is, vectors and routers F32
   uint64_t seed = 0;
   std::string vocab_from;      // a GGUF whose tokenizer is copied, padded to the model's vocabulary; empty: no tokenizer
+  int32_t layers = 0, vocab = 0;  // a smaller network than the model's own; 0: the model's
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // false: stop, kInterrupted
 };
 
@@ -36,12 +37,7 @@ Result<DType> ParseSynthType(std::string_view name);
 // fit, a full disk (the partial file is removed).
 Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options);
 
-// The same with a smaller network: `layers` layers and, above 0, `vocab` words (for tests).
-struct SynthSize {
-  int32_t layers = 0;          // 0: the model's own
-  int32_t vocab = 0;
-};
-Result<SynthReport> SynthesizeReduced(std::string_view model, SynthSize size, const std::string& path,
-                                      const SynthOptions& options);
+// What Synthesize would write, without writing it.
+Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& options);
 
 }  // namespace tally

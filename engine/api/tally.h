@@ -12,10 +12,12 @@
 #include <string_view>
 #include <vector>
 
+#include "counters/books/books.h"
 #include "counters/ledger.h"
 #include "engine/base/mat.h"
 #include "engine/base/status.h"
 #include "engine/graph/recipe.h"
+#include "engine/session/batch.h"
 #include "engine/session/sampling.h"
 #include "engine/text/tokenizer.h"
 
@@ -29,6 +31,7 @@ struct LoadOptions {
   int threads = 0;                                        // 0: all cores available to us
   int64_t context = 0;                                    // KV positions to plan for; 0: min(trained length, 4096)
   int64_t max_batch = 512;                                // rows of one Step
+  int32_t sequences = 1;                                  // of full context that the KV cache has room for
   ActivationsChoice activations = ActivationsChoice::kAuto;  // by weight type
   KvChoice kv = KvChoice::kAuto;                          // f16; f32 when activations are f32
   ImplName impl = ImplName::kAuto;
@@ -43,13 +46,8 @@ struct MemoryPlan {
   int64_t context = 0;
 };
 
-// Parameter counts by convention (DESIGN, "The ledger"): each tied matrix once.
-struct ParameterCounts {
-  uint64_t total = 0;
-  uint64_t active_all = 0;    // embedding, learned positions and head counted; of experts the top k
-  uint64_t active_head = 0;   // head counted, embedding and learned positions not (the gpt-oss card's convention)
-  uint64_t active_none = 0;   // neither
-};
+// Parameter counts by convention (counters/books/books.h): total, active(all), active(head), active(none).
+using ParameterCounts = books::ParameterCounts;
 
 class Model {
  public:
@@ -63,13 +61,6 @@ class Model {
 };
 
 Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options);
-
-// One row of a step. Positions of a sequence must follow on: row n of a sequence stands at its current length.
-struct BatchRow {
-  int32_t token = 0;
-  int32_t sequence = 0;
-  bool want_logits = false;
-};
 
 class Engine {
  public:

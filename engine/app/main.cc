@@ -1,6 +1,7 @@
 // tally: the command line. One file per subcommand; this one parses, runs the chosen one, and turns errors into exit codes:
 // 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree, 130 interrupted (143: by SIGTERM).
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <string>
@@ -29,7 +30,8 @@ int Main(int argc, char** argv) {
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
   if (argc < 2) return Report(BadInput("a command is needed: " + names + kUsageHint));
-  if (argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+  const auto is_command = [&](const auto& c) { return c.first == argv[1]; };
+  if (argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), is_command)) {
     return Report(BadInput("there is no command '" + std::string(argv[1]) + "': " + names + kUsageHint));
   }
   try {

@@ -17,6 +17,7 @@ namespace {
 struct Flags {
   std::string model, out, type = "BF16", vocab_from;
   uint64_t seed = 0;
+  int32_t layers = 0;
   bool json = false;
 };
 
@@ -25,6 +26,7 @@ Status Run(const Flags& flags) {
   TALLY_ASSIGN_OR_RETURN(options.type, ParseSynthType(flags.type));
   options.seed = flags.seed;
   options.vocab_from = flags.vocab_from;
+  options.layers = flags.layers;
   ProgressBar bar("writing");
   options.progress = [&](uint64_t done, uint64_t total) {
     bar.Show(done, total);
@@ -57,6 +59,7 @@ Action AddSynth(CLI::App& app) {
   c->add_option("--type", flags->type, "of the matrices: F32, F16, BF16, Q8_0, Q4_0, MXFP4")->capture_default_str();
   c->add_option("--seed", flags->seed, "of the random weights")->capture_default_str();
   c->add_option("--vocab-from", flags->vocab_from, "GGUF whose tokenizer is copied (without: token ids only)");
+  c->add_option("--layers", flags->layers, "write only so many layers (0: all)")->capture_default_str();
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   return [flags] { return Report(Run(*flags)); };
 }

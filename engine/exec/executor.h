@@ -42,6 +42,7 @@ class Executor {
   // Called after each op with a view of its output, valid during the call. Row-major f32.
   using Tap = std::function<void(Site, std::string_view op, Mat<const float> output)>;
   void SetTap(Tap tap) { tap_ = std::move(tap); }
+  void SetLedger(Ledger* ledger) { ledger_ = ledger; }   // null: nothing is charged
   void SetImpl(ImplChoice choice) { choice_ = choice; }
   ImplChoice impl() const { return choice_; }
   // Why kernels were passed over and which ran: "attn.q matmul: hwy (blas: not asked for)". One line per site and op.

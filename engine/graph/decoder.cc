@@ -8,6 +8,7 @@
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/norm.h"
 #include "engine/kernels/rope.h"
+#include "engine/kernels/router.h"
 
 namespace tally {
 

@@ -16,7 +16,7 @@ struct RopeTableOp {
   float magnitude = 1;                  // YaRN's attention factor
   Mat<float> cos, sin;                  // [n, dim/2]
   Status Validate() const;
-  Cost Useful() const;
+  Cost Useful() const;                  // per position and frequency: 3 FLOPs (angle, twice the magnitude), 2 special
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return cos; }
 };
@@ -28,7 +28,7 @@ struct RopeOp {
   int64_t heads = 0, head_dim = 0, dim = 0;
   Mat<const float> cos, sin;            // [n, dim/2]
   Status Validate() const;
-  Cost Useful() const;
+  Cost Useful() const;                  // 6 FLOPs a pair: 3 dim per row and head
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return x; }
 };

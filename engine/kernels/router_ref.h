@@ -1,7 +1,7 @@
 // The scalar references of RouteOp and MoeCombineOp.
 //
-// Tolerance of the Highway combine, u = 2^-24: targets without FMA round each of the k products once more, so
-// |out - out'| <= (k + 1) u (|out before| + sum |w y|). Route has no Highway kernel: it is k * X compares and at most X exps
+// Tolerance of the Highway combine, u = 2^-24: on targets with FMA the same bits; those without round each of the k products
+// once more, after which each side rounds k + 1 sums on its own, so |out - out'| <= (3 k + 2) u (|out before| + sum |w y|). Route has no Highway kernel: it is k * X compares and at most X exps
 // a token, beside X * d_model multiply-adds of the router's matrix.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace tally {
 
-inline double MoeCombineTolerance(int64_t top_k) { return static_cast<double>(top_k + 1) * 0x1p-24; }
+inline double MoeCombineTolerance(int64_t top_k) { return static_cast<double>(3 * top_k + 2) * 0x1p-24; }
 
 // Scratch of one row: the probabilities of the rules that need all of them, and which experts are taken.
 inline size_t RouteScratchBytes(const RouteOp& op) { return static_cast<size_t>(op.logits.cols) * (sizeof(float) + 1); }

@@ -44,11 +44,13 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return text ? ParseNumber(*text) : std::nullopt;
 }
 
-// The number after `key` at the start of a line, as /proc/meminfo, /proc/self/status and memory.stat are written.
+// The number after `key` at the start of a line, as /proc/meminfo, /proc/self/status and memory.stat are
+// written.
 std::optional<uint64_t> Field(const std::string& text, std::string_view key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (std::string_view(line).substr(0, key.size()) == key) return ParseNumber(std::string_view(line).substr(key.size()));
+    if (std::string_view(line).substr(0, key.size()) == key)
+      return ParseNumber(std::string_view(line).substr(key.size()));
   }
   return std::nullopt;
 }
@@ -58,8 +60,9 @@ uint64_t KibField(const char* path, std::string_view key) {
   return text ? Field(*text, key).value_or(0) * 1024 : 0;
 }
 
-// The directories of this process's control group for `controller` and its ancestors, innermost first; every one of them
-// can carry a limit. In a container the listed path may not exist below the mount: then its root is the container's own.
+// The directories of this process's control group for `controller` and its ancestors, innermost first; every
+// one of them can carry a limit. In a container the listed path may not exist below the mount: then its root
+// is the container's own.
 std::vector<std::string> CgroupDirs(std::string_view controller) {
   std::vector<std::string> dirs;
   const std::optional<std::string> text = ReadText("/proc/self/cgroup");
@@ -81,11 +84,13 @@ std::vector<std::string> CgroupDirs(std::string_view controller) {
   return dirs;
 }
 
-// CPUs that the control groups let us use at once, rounded down: a team that is throttled while it spins stalls.
+// CPUs that the control groups let us use at once, rounded down: a team that is throttled while it spins
+// stalls.
 int CgroupCores(int cores) {
   for (const std::string& dir : CgroupDirs("cpu")) {
     std::optional<uint64_t> quota, period;
-    if (const std::optional<std::string> max = ReadText(dir + "/cpu.max")) {  // "150000 100000" or "max 100000"
+    if (const std::optional<std::string> max =
+            ReadText(dir + "/cpu.max")) {  // "150000 100000" or "max 100000"
       const size_t space = max->find(' ');
       quota = ParseNumber(*max);
       if (space != std::string::npos) period = ParseNumber(std::string_view(*max).substr(space));
@@ -102,7 +107,8 @@ int CgroupCores(int cores) {
 
 struct CgroupMemory {
   uint64_t limit = UINT64_MAX;  // the lowest of all ancestors
-  uint64_t free = UINT64_MAX;   // the least room under any of those limits; clean file pages can be dropped, so they count
+  uint64_t free =
+      UINT64_MAX;  // the least room under any of those limits; clean file pages can be dropped, so they count
 };
 
 CgroupMemory ReadCgroupMemory() {
@@ -129,7 +135,8 @@ CgroupMemory ReadCgroupMemory() {
 
 int AvailableCores() {
   int cores = 0;
-  for (size_t cpus = 1024; cores == 0 && cpus <= 65536; cpus *= 2) {  // the kernel's mask may be wider than the default
+  for (size_t cpus = 1024; cores == 0 && cpus <= 65536;
+       cpus *= 2) {  // the kernel's mask may be wider than the default
     cpu_set_t* set = CPU_ALLOC(cpus);
     if (set == nullptr) break;
     const size_t bytes = CPU_ALLOC_SIZE(cpus);
@@ -142,9 +149,13 @@ int AvailableCores() {
   return CgroupCores(cores);
 }
 
-uint64_t TotalMemoryBytes() { return std::min(KibField("/proc/meminfo", "MemTotal:"), ReadCgroupMemory().limit); }
+uint64_t TotalMemoryBytes() {
+  return std::min(KibField("/proc/meminfo", "MemTotal:"), ReadCgroupMemory().limit);
+}
 
-uint64_t AvailableMemoryBytes() { return std::min(KibField("/proc/meminfo", "MemAvailable:"), ReadCgroupMemory().free); }
+uint64_t AvailableMemoryBytes() {
+  return std::min(KibField("/proc/meminfo", "MemAvailable:"), ReadCgroupMemory().free);
+}
 
 uint64_t PeakResidentBytes() { return KibField("/proc/self/status", "VmHWM:"); }
 
@@ -171,7 +182,8 @@ Result<AnonymousMemory> AnonymousMemory::Allocate(size_t bytes, bool huge) {
   if (bytes == 0) return memory;
   constexpr size_t kHugePage = size_t{2} << 20;
   const auto no_memory = [&] {
-    return BadInput("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" + std::strerror(errno) + ")");
+    return BadInput("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" +
+                    std::strerror(errno) + ")");
   };
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t align = huge ? std::max(kHugePage, page) : page;
@@ -191,7 +203,8 @@ Result<AnonymousMemory> AnonymousMemory::Allocate(size_t bytes, bool huge) {
   if (tail > 0) munmap(begin + head + length, tail);
   memory.data_ = begin + head;
   memory.size_ = bytes;
-  if (huge) (void)madvise(memory.data_, length, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
+  if (huge)
+    (void)madvise(memory.data_, length, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
   return memory;
 }
 
@@ -205,7 +218,8 @@ AnonymousMemory& AnonymousMemory::operator=(AnonymousMemory&& o) noexcept {
 }
 
 AnonymousMemory::~AnonymousMemory() {
-  if (data_ != nullptr) munmap(data_, size_);  // the kernel rounds the length up to whole pages, as the mapping was
+  if (data_ != nullptr)
+    munmap(data_, size_);  // the kernel rounds the length up to whole pages, as the mapping was
 }
 
 }  // namespace tally

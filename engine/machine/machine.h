@@ -1,4 +1,4 @@
-// What the machine has: cores, memory; and everything that asks the operating system (POSIX stays in machine/).
+// What the machine has: cores, memory; and all that asks the operating system (POSIX stays in machine/).
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace tally {
 
-int AvailableCores();                 // by affinity mask and cgroup quota; at least 1
-uint64_t TotalMemoryBytes();          // of the machine, or the cgroup's limit if lower
-uint64_t AvailableMemoryBytes();      // that can be allocated now without swapping (MemAvailable, cgroup limit respected)
-uint64_t PeakResidentBytes();         // of this process (VmHWM)
-uint64_t ResidentBytes();             // of this process now
+int AvailableCores();             // by affinity mask and cgroup quota; at least 1
+uint64_t TotalMemoryBytes();      // of the machine, or the cgroup's limit if lower
+uint64_t AvailableMemoryBytes();  // that can be had now without swapping (MemAvailable and cgroup limits)
+uint64_t PeakResidentBytes();     // of this process (VmHWM)
+uint64_t ResidentBytes();         // of this process now
 double MonotonicSeconds();
 bool StandardErrorIsTerminal();
 bool StandardOutputIsTerminal();
-int TerminalWidth(int fallback);      // of standard error
+int TerminalWidth(int fallback);  // of standard error
 
 // Anonymous, zero-filled, page-aligned memory, with transparent huge pages asked for where `huge`.
 class AnonymousMemory {

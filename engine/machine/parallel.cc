@@ -17,10 +17,11 @@
 namespace tally {
 namespace {
 
-constexpr int kMaxThreads = 1024;  // more than any machine we know; a typing error must not make libgomp abort
+constexpr int kMaxThreads =
+    1024;  // more than any machine we know; a typing error must not make libgomp abort
 
-// Contiguous shares whose sizes differ by at most one: share t of `parts` is [t * tasks / parts, (t + 1) * tasks / parts),
-// computed without the product, which could overflow.
+// Contiguous shares whose sizes differ by at most one: share t of `parts` is [t * tasks / parts, (t + 1) *
+// tasks / parts), computed without the product, which could overflow.
 int64_t ShareBegin(int64_t tasks, int parts, int t) {
   return tasks / parts * t + std::min<int64_t>(t, tasks % parts);
 }
@@ -47,8 +48,9 @@ int ClampThreads(int threads) { return std::clamp(threads > 0 ? threads : Availa
 
 struct Team::Impl {};
 
-// The pool is libgomp's. It keeps its threads only while every region asks for the same number, so Run always asks for all
-// of them, and a thread without work leaves at once. The first region creates the threads: done here, not in the first op.
+// The pool is libgomp's. It keeps its threads only while every region asks for the same number, so Run always
+// asks for all of them, and a thread without work leaves at once. The first region creates the threads: done
+// here, not in the first op.
 Team::Team(int threads) : threads_(ClampThreads(threads)) {
   if (threads_ == 1) return;
   auto nothing = [](int, int64_t, int64_t) {};
@@ -67,7 +69,8 @@ void Team::Run(int64_t tasks, int64_t chunk, TaskFn fn) {
   std::atomic<int64_t> next{0};
 #pragma omp parallel num_threads(threads_)
   {
-    // The runtime may give fewer threads than asked for (OMP_DYNAMIC, OMP_THREAD_LIMIT): share among those there are.
+    // The runtime may give fewer threads than asked for (OMP_DYNAMIC, OMP_THREAD_LIMIT): share among those
+    // there are.
     const int thread = omp_get_thread_num();
     if (chunk <= 0) {
       RunShare(tasks, omp_get_num_threads(), thread, fn);
@@ -79,7 +82,8 @@ void Team::Run(int64_t tasks, int64_t chunk, TaskFn fn) {
 
 #else
 
-// Plain threads that sleep between runs: slower to start than libgomp's, but the thread sanitizer understands them.
+// Plain threads that sleep between runs: slower to start than libgomp's, but the thread sanitizer understands
+// them.
 struct Team::Impl {
   std::mutex mutex;
   std::condition_variable start, done;

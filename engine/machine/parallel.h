@@ -1,4 +1,5 @@
-// The team: the only place that knows of threads. One team per process; models share it; whoever calls Step owns it.
+// The team: the only place that knows of threads. One team per process, which models share; whoever calls
+// Step owns it.
 #pragma once
 
 #include <cstddef>
@@ -23,17 +24,19 @@ class TaskFn {
 
 class Team {
  public:
-  explicit Team(int threads);   // 0: as many as the machine has cores for us (affinity and cgroup limits respected)
+  // 0: as many threads as the machine has cores for us (affinity and cgroup limits respected). At most 1024.
+  explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
   int threads() const { return threads_; }
-  // Runs fn over [0, tasks), then returns. chunk 0: thread t takes one contiguous share (and is called only if it is not
-  // empty); chunk n: threads take n tasks at a time until none is left. A single thread or task runs on the caller.
+  // Runs fn over [0, tasks), then returns. chunk 0: thread t takes one contiguous share (and is called only
+  // if it is not empty); chunk n: threads take n tasks at a time until none is left. A single thread or task
+  // runs on the caller. Not to be called from inside fn, nor by two callers at once.
   void Run(int64_t tasks, int64_t chunk, TaskFn fn);
 
  private:
-  struct Impl;                  // std::thread flavour only
+  struct Impl;  // std::thread flavour only
   int threads_ = 1;
   std::unique_ptr<Impl> impl_;
 };

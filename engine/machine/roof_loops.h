@@ -1,4 +1,5 @@
-// Loops that do nothing but one machine's multiply-adds, for MeasurePeaks; and the loop that does nothing but read.
+// Loops that do nothing but one machine's multiply-adds, for MeasurePeaks; and the loop that does nothing but
+// read.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +13,19 @@ enum class PeakKind : uint8_t { kF32, kBF16, kInt8, kInt8Narrow };
 struct ArithmeticLoop {
   PeakKind kind = PeakKind::kF32;
   const char* instruction = "";
-  int64_t ops = 0;                          // per iteration; a multiply and an add count 2
+  int64_t ops = 0;  // per iteration; a multiply and an add count 2
   void (*run)(int64_t iterations) = nullptr;
 };
 
-// The loops that this processor and operating system can run (cpuid and the enabled register state are asked). x86-64.
+// The loops that this processor and operating system can run (cpuid and the enabled register state are
+// asked). x86-64.
 std::vector<ArithmeticLoop> X86Loops();
-// The same through Highway, for every other architecture: fused multiply-add, and its dot products where they are native.
+// The same through Highway, for every other architecture: fused multiply-add, and its dot products where they
+// are native.
 std::vector<ArithmeticLoop> PortableLoops();
 
-// Reads [p, p + bytes), bytes a multiple of 256, asking for data `prefetch` bytes ahead (0: not at all). Returns the
-// exclusive or of all 8-byte words, so that no read can be left out.
+// Reads [p, p + bytes), bytes a multiple of 256, asking for data `prefetch` bytes ahead (0: not at all).
+// Returns the exclusive or of all 8-byte words, so that no read can be left out.
 uint64_t ReadAll(const uint8_t* p, size_t bytes, size_t prefetch);
 
 }  // namespace tally

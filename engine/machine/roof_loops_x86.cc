@@ -9,9 +9,11 @@ namespace tally {
 #if defined(__x86_64__)
 namespace {
 
-// What cpuid says the processor has and XGETBV says the operating system keeps (Intel SDM volume 1, chapters 13 and 14).
+// What cpuid says the processor has and XGETBV says the operating system keeps (Intel SDM volume 1, chapters
+// 13 and 14).
 struct Features {
-  bool fma = false, avx2 = false, avx512bw = false, avx_vnni = false, avx512_vnni = false, avx512_bf16 = false;
+  bool fma = false, avx2 = false, avx512bw = false, avx_vnni = false, avx512_vnni = false,
+       avx512_bf16 = false;
 };
 
 Features Detect() {
@@ -36,26 +38,28 @@ Features Detect() {
   return f;
 }
 
-// Each loop keeps 12 independent sums in registers 0 to 11 (two pipes times a latency of at most 6), its factors in 13 and 15,
-// and has 12 and 14 to spare. All values are zero, so nothing is denormal and nothing saturates. The assembler is
-// told what it cannot know: the registers that are overwritten.
-#define TALLY_CLOBBERS                                                                                              \
-  "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", \
-      "xmm13", "xmm14", "xmm15"
+// Each loop keeps 12 independent sums in registers 0 to 11 (two pipes times a latency of at most 6), its
+// factors in 13 and 15, and has 12 and 14 to spare. All values are zero, so nothing is denormal and nothing
+// saturates. The assembler is told what it cannot know: the registers that are overwritten.
+#define TALLY_CLOBBERS                                                                                    \
+  "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", \
+      "xmm12", "xmm13", "xmm14", "xmm15"
 #define TALLY_TWELVE(OP) \
   OP("0") OP("1") OP("2") OP("3") OP("4") OP("5") OP("6") OP("7") OP("8") OP("9") OP("10") OP("11")
 #define TALLY_ZERO_AVX(N) "vpxor %%xmm" N ", %%xmm" N ", %%xmm" N "\n"
 #define TALLY_ZERO_SSE(N) "pxor %%xmm" N ", %%xmm" N "\n"
-#define TALLY_LOOP(NAME, ZERO, OP, LEAVE)                                                                      \
-  void NAME(int64_t iterations) {                                                                              \
-    if (iterations <= 0) return;                                                                               \
-    asm volatile(TALLY_TWELVE(ZERO) ZERO("12") ZERO("13") ZERO("14") ZERO("15") ".p2align 5\n"                 \
-                 "1:\n" TALLY_TWELVE(OP) "dec %0\n"                                                            \
-                 "jnz 1b\n" LEAVE                                                                              \
-                 : "+r"(iterations)                                                                            \
-                 :                                                                                             \
-                 : TALLY_CLOBBERS);                                                                            \
+// clang-format off
+#define TALLY_LOOP(NAME, ZERO, OP, LEAVE)                                                           \
+  void NAME(int64_t iterations) {                                                                   \
+    if (iterations <= 0) return;                                                                    \
+    asm volatile(TALLY_TWELVE(ZERO) ZERO("12") ZERO("13") ZERO("14") ZERO("15") ".p2align 5\n"      \
+                 "1:\n" TALLY_TWELVE(OP) "dec %0\n"                                                 \
+                 "jnz 1b\n" LEAVE                                                                   \
+                 : "+r"(iterations)                                                                 \
+                 :                                                                                  \
+                 : TALLY_CLOBBERS);                                                                 \
   }
+// clang-format on
 #define TALLY_AVX_LOOP(NAME, OP) TALLY_LOOP(NAME, TALLY_ZERO_AVX, OP, "vzeroupper\n")
 
 // f32: 16, 8 or 4 lanes.
@@ -78,15 +82,15 @@ TALLY_AVX_LOOP(DotYmm, TALLY_OP)
 #undef TALLY_OP
 
 // int8 through 16 bits: products of pairs, pairs of pairs, sum.
-#define TALLY_OP(N)                           \
-  "vpmaddubsw %%zmm13, %%zmm15, %%zmm12\n"    \
-  "vpmaddwd %%zmm12, %%zmm15, %%zmm12\n"      \
+#define TALLY_OP(N)                        \
+  "vpmaddubsw %%zmm13, %%zmm15, %%zmm12\n" \
+  "vpmaddwd %%zmm12, %%zmm15, %%zmm12\n"   \
   "vpaddd %%zmm12, %%zmm" N ", %%zmm" N "\n"
 TALLY_AVX_LOOP(MaddubsZmm, TALLY_OP)
 #undef TALLY_OP
-#define TALLY_OP(N)                           \
-  "vpmaddubsw %%ymm13, %%ymm15, %%ymm12\n"    \
-  "vpmaddwd %%ymm12, %%ymm15, %%ymm12\n"      \
+#define TALLY_OP(N)                        \
+  "vpmaddubsw %%ymm13, %%ymm15, %%ymm12\n" \
+  "vpmaddwd %%ymm12, %%ymm15, %%ymm12\n"   \
   "vpaddd %%ymm12, %%ymm" N ", %%ymm" N "\n"
 TALLY_AVX_LOOP(MaddubsYmm, TALLY_OP)
 #undef TALLY_OP
@@ -102,7 +106,8 @@ TALLY_AVX_LOOP(MaddwdYmm, TALLY_OP)
 TALLY_LOOP(MaddwdXmm, TALLY_ZERO_SSE, TALLY_OP, "")
 #undef TALLY_OP
 
-// Factors so small that their products may be summed in 16 bits (the 4-bit formats): the widening is left out.
+// Factors so small that their products may be summed in 16 bits (the 4-bit formats): the widening is left
+// out.
 #define TALLY_OP(N) "vpmaddubsw %%zmm13, %%zmm15, %%zmm12\nvpaddw %%zmm12, %%zmm" N ", %%zmm" N "\n"
 TALLY_AVX_LOOP(NarrowZmm, TALLY_OP)
 #undef TALLY_OP
@@ -110,28 +115,26 @@ TALLY_AVX_LOOP(NarrowZmm, TALLY_OP)
 TALLY_AVX_LOOP(NarrowYmm, TALLY_OP)
 #undef TALLY_OP
 
-// bf16: two products a lane. Its latency is the longest here, so 24 sums.
+// bf16: two products a lane. Its latency is the longest here, so 24 sums: registers 16 to 27 too.
+// clang-format off
+#define TALLY_TWELVE_MORE(OP) \
+  OP("16") OP("17") OP("18") OP("19") OP("20") OP("21") OP("22") OP("23") OP("24") OP("25") OP("26") OP("27")
+#define TALLY_ZERO_512(N) "vpxord %%zmm" N ", %%zmm" N ", %%zmm" N "\n"
 #define TALLY_OP(N) "vdpbf16ps %%zmm13, %%zmm15, %%zmm" N "\n"
 __attribute__((target("avx512f"))) void Bf16Zmm(int64_t iterations) {
   if (iterations <= 0) return;
-  asm volatile(
-      "vpxord %%zmm13, %%zmm13, %%zmm13\nvpxord %%zmm15, %%zmm15, %%zmm15\n"  // sums of any value would do
-      TALLY_TWELVE(TALLY_ZERO_AVX) "vpxord %%zmm16, %%zmm16, %%zmm16\nvpxord %%zmm17, %%zmm17, %%zmm17\n"
-      "vpxord %%zmm18, %%zmm18, %%zmm18\nvpxord %%zmm19, %%zmm19, %%zmm19\nvpxord %%zmm20, %%zmm20, %%zmm20\n"
-      "vpxord %%zmm21, %%zmm21, %%zmm21\nvpxord %%zmm22, %%zmm22, %%zmm22\nvpxord %%zmm23, %%zmm23, %%zmm23\n"
-      "vpxord %%zmm24, %%zmm24, %%zmm24\nvpxord %%zmm25, %%zmm25, %%zmm25\nvpxord %%zmm26, %%zmm26, %%zmm26\n"
-      "vpxord %%zmm27, %%zmm27, %%zmm27\n.p2align 5\n"
-      "1:\n" TALLY_TWELVE(TALLY_OP) TALLY_OP("16") TALLY_OP("17") TALLY_OP("18") TALLY_OP("19") TALLY_OP("20")
-          TALLY_OP("21") TALLY_OP("22") TALLY_OP("23") TALLY_OP("24") TALLY_OP("25") TALLY_OP("26") TALLY_OP("27")
-      "dec %0\n"
-      "jnz 1b\n"
-      "vzeroupper\n"
-      : "+r"(iterations)
-      :
-      : TALLY_CLOBBERS, "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26",
-        "xmm27");
+  asm volatile(TALLY_TWELVE(TALLY_ZERO_512) TALLY_TWELVE_MORE(TALLY_ZERO_512)
+               TALLY_ZERO_512("13") TALLY_ZERO_512("15") ".p2align 5\n"
+               "1:\n" TALLY_TWELVE(TALLY_OP) TALLY_TWELVE_MORE(TALLY_OP) "dec %0\n"
+               "jnz 1b\n"
+               "vzeroupper\n"
+               : "+r"(iterations)
+               :
+               : TALLY_CLOBBERS, "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24",
+                 "xmm25", "xmm26", "xmm27");
 }
 #undef TALLY_OP
+// clang-format on
 
 }  // namespace
 

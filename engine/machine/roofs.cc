@@ -25,7 +25,8 @@ double TimeLoop(Team& team, const ArithmeticLoop& loop, int64_t iterations) {
   return MonotonicSeconds() - start;
 }
 
-// Operations per second: the median of repetitions of about 2 ms, long beside the start of a team, short beside a neighbour's turn.
+// Operations per second: the median of repetitions of about 2 ms, long beside the start of a team, short
+// beside a neighbour's turn.
 double MeasureLoop(Team& team, const ArithmeticLoop& loop, double seconds) {
   constexpr double kRepetition = 2e-3;
   int64_t iterations = 1000;
@@ -34,7 +35,8 @@ double MeasureLoop(Team& team, const ArithmeticLoop& loop, double seconds) {
     loop.run(iterations);
     return MonotonicSeconds() - start;
   };
-  while (std::min({alone(), alone(), alone()}) < kRepetition && iterations < int64_t{1} << 40) iterations *= 2;
+  while (std::min({alone(), alone(), alone()}) < kRepetition && iterations < int64_t{1} << 40)
+    iterations *= 2;
   const double ops = static_cast<double>(loop.ops) * static_cast<double>(iterations) * team.threads();
   std::vector<double> rates;
   const double end = MonotonicSeconds() + seconds;

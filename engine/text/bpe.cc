@@ -27,12 +27,42 @@ constexpr Alphabet MakeAlphabet() {
 }
 constexpr Alphabet kAlphabet = MakeAlphabet();
 
-struct PairHash {
-  size_t operator()(uint64_t pair) const {
-    pair ^= pair >> 29;
-    pair *= 0xBF58476D1CE4E5B9u;
-    return pair ^ (pair >> 32);
+// Pairs of ids -> what they merge to: open addressing, at most half full, since this look-up is most of the work.
+class MergeTable {
+ public:
+  struct Merge {
+    uint32_t rank = kNoMerge;
+    int32_t id = -1;
+  };
+
+  explicit MergeTable(size_t count = 0) {
+    size_t size = 16;
+    while (size < 2 * count) size *= 2;
+    slots_.resize(size);
   }
+  // Reserves nothing: at most `count` different pairs may be set.
+  void Set(int32_t left, int32_t right, Merge merge, bool replace) {
+    Slot& slot = slots_[Place(left, right)];
+    if (slot.merge.rank == kNoMerge || replace) slot = {left, right, merge};
+  }
+  Merge Find(int32_t left, int32_t right) const { return slots_[Place(left, right)].merge; }
+
+ private:
+  struct Slot {
+    int32_t left = -1, right = -1;
+    Merge merge;
+  };
+  // Of the pair, or of the free slot where it would stand.
+  size_t Place(int32_t left, int32_t right) const {
+    uint64_t hash = (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right));
+    hash *= 0x9E3779B97F4A7C15u;
+    size_t at = (hash ^ hash >> 32) & (slots_.size() - 1);
+    while (slots_[at].merge.rank != kNoMerge && (slots_[at].left != left || slots_[at].right != right)) {
+      at = (at + 1) & (slots_.size() - 1);
+    }
+    return at;
+  }
+  std::vector<Slot> slots_;
 };
 
 class Bpe : public Model {
@@ -44,11 +74,6 @@ class Bpe : public Model {
   Status Encode(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const override;
 
  private:
-  struct Merge {
-    uint32_t rank;
-    int32_t id;
-  };
-
   Status EncodeCharacters(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const;
   Status EncodeWord(std::string_view word, ModelScratch& scratch, std::vector<int32_t>* ids) const;
   Status AppendSymbols(std::string_view word, std::vector<MergeSymbol>* symbols) const;
@@ -63,7 +88,7 @@ class Bpe : public Model {
   std::array<int32_t, 128> ascii_{};   // characters below 128
   StringMap<int32_t> characters_;      // the others
   StringMap<int32_t> whole_;           // ignore_merges: every token
-  std::unordered_map<uint64_t, Merge, PairHash> merges_;  // left << 32 | right
+  MergeTable merges_;
   Neighbours neighbours_;
 };
 
@@ -96,7 +121,7 @@ Status Bpe::Init(const StringMap<int32_t>& vocab, std::span<const std::pair<std:
     if (options_.ignore_merges && !control(id)) whole_.emplace(text, id);
   }
   if (merges.size() >= kNoMerge) return BadInput(where + ": too many merges");
-  merges_.reserve(merges.size());
+  merges_ = MergeTable(merges.size());
   std::string joined;
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const auto& [left, right] = merges[rank];
@@ -107,9 +132,7 @@ Status Bpe::Init(const StringMap<int32_t>& vocab, std::span<const std::pair<std:
       return BadInput(where + ": merge " + std::to_string(rank) + " ('" + std::string(left) + "' '" + std::string(right) +
                       "') needs the token '" + std::string(missing) + "', which is not in the vocabulary");
     }
-    const uint64_t key = static_cast<uint64_t>(a->second) << 32 | static_cast<uint32_t>(b->second);
-    const Merge merge{static_cast<uint32_t>(rank), ab->second};
-    if (const auto [at, fresh] = merges_.try_emplace(key, merge); !fresh && options_.last_duplicate) at->second = merge;
+    merges_.Set(a->second, b->second, {static_cast<uint32_t>(rank), ab->second}, options_.last_duplicate);
     if (!options_.byte_level) neighbours_.AddToken(joined);
   }
   return {};
@@ -169,10 +192,9 @@ Status Bpe::AppendSymbols(std::string_view word, std::vector<MergeSymbol>* symbo
 Status Bpe::EncodeWord(std::string_view word, ModelScratch& scratch, std::vector<int32_t>* ids) const {
   TALLY_RETURN_IF_ERROR(AppendSymbols(word, &scratch.symbols));
   if (scratch.symbols.empty()) return {};
-  MergeSymbols(scratch, [&](const MergeSymbol& left, const MergeSymbol& right) -> std::pair<uint32_t, int32_t> {
-    const auto found = merges_.find(static_cast<uint64_t>(left.id) << 32 | static_cast<uint32_t>(right.id));
-    if (found == merges_.end()) return {kNoMerge, -1};
-    return {found->second.rank, found->second.id};
+  MergeSymbols(scratch, [&](const MergeSymbol& left, const MergeSymbol& right) -> MergePair {
+    const MergeTable::Merge merge = merges_.Find(left.id, right.id);
+    return {merge.rank, merge.id};
   });
   for (int32_t i = 0; i >= 0; i = scratch.symbols[static_cast<size_t>(i)].next) {
     ids->push_back(scratch.symbols[static_cast<size_t>(i)].id);

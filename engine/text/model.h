@@ -26,10 +26,17 @@ struct MergeSymbol {
   int32_t prev, next;
 };
 
+// What two neighbouring symbols merge to, and how soon (lower is sooner).
+inline constexpr uint32_t kNoMerge = 0xFFFFFFFF;
+struct MergePair {
+  uint32_t key = kNoMerge;
+  int32_t id = -1;
+};
+
 // What one Encode call keeps between pieces. Not to be shared by threads.
 struct ModelScratch {
   std::vector<MergeSymbol> symbols;
-  std::vector<uint32_t> keys;
+  std::vector<MergePair> pairs;
   std::vector<uint64_t> heap;
   // Ids of words met before, as ranges of cached_ids.
   StringMap<std::pair<uint32_t, uint32_t>> cache;

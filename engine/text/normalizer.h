@@ -13,9 +13,9 @@ namespace tally {
 struct NormalStep {
   enum class Kind { kNfc, kNfd, kNfkc, kNfkd, kLowercase, kPrepend, kReplaceLiteral, kReplaceRegex };
   Kind kind = Kind::kNfc;
-  std::string find;      // kReplaceLiteral
-  Pattern regex;         // kReplaceRegex
-  std::string content;   // kPrepend, kReplace*
+  std::string find = {};     // kReplaceLiteral
+  Pattern regex = {};        // kReplaceRegex
+  std::string content = {};  // kPrepend, kReplace*
 };
 
 class Normalizer {

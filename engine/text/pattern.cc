@@ -3,6 +3,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
+
 namespace tally {
 namespace {
 
@@ -12,10 +14,11 @@ constexpr std::string_view kSpaces =
 // Oniguruma's \w: letters, marks, decimal digits, connectors.
 constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
 
-// Steps of backtracking beyond which a search is given up: far above what a linear expression needs for 100 MB.
-constexpr uint32_t kMatchLimit = 400'000'000;
+// Steps of backtracking beyond which a search is given up: what a linear expression needs for 100 MB in one match.
+constexpr uint32_t kMatchLimit = 100'000'000;
 constexpr size_t kMaxPatternBytes = 1 << 16;
-constexpr size_t kJitStackBytes = 16 << 20;
+// The stack of an expression that remembers every step (repeated groups), where PCRE2's own 32 KiB do not do.
+size_t JitStackBytes(size_t text_bytes) { return std::min<size_t>((1 << 20) + 64 * text_bytes, 1 << 29); }
 
 Status Unsupported(const std::string& where, std::string_view what, std::string_view regex) {
   return BadInput(where + ": regular expression with " + std::string(what) + " is not supported: " + std::string(regex));
@@ -65,6 +68,12 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
                  (!in_class && std::string_view("AzZG").find(e) != std::string_view::npos)) {
         out += c;
         out += e;
+        if ((e == 'p' || e == 'P' || e == 'x') && rest.substr(2, 1) == "{") {  // its braces are no quantifier
+          const size_t close = rest.find('}');
+          if (close == rest.npos) return Unsupported(where, "an open brace", regex);
+          out += rest.substr(2, close - 1);
+          i += close - 1;
+        }
       } else {
         return Unsupported(where, "\\" + std::string(1, e) + (in_class ? " in a class" : ""), regex);
       }
@@ -135,6 +144,7 @@ struct Matcher::Impl {
   pcre2_match_data* data = nullptr;
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
+  size_t stack_bytes = 0;
 };
 
 Matcher::Matcher() : impl_(std::make_unique<Impl>()) {
@@ -159,8 +169,10 @@ Result<Matcher::Match> Matcher::Find(const Pattern& pattern, std::string_view te
                     : pcre2_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, impl_->data, impl_->context);
   };
   int rc = run();
-  if (rc == PCRE2_ERROR_JIT_STACKLIMIT && impl_->stack == nullptr) {
-    impl_->stack = pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr);
+  if (const size_t bytes = JitStackBytes(text.size()); rc == PCRE2_ERROR_JIT_STACKLIMIT && impl_->stack_bytes < bytes) {
+    pcre2_jit_stack_free(impl_->stack);
+    impl_->stack = pcre2_jit_stack_create(32 << 10, bytes, nullptr);
+    impl_->stack_bytes = impl_->stack == nullptr ? 0 : bytes;
     pcre2_jit_stack_assign(impl_->context, nullptr, impl_->stack);
     rc = run();
   }

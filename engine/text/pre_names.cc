@@ -59,9 +59,11 @@ const Row kRows[] = {
     {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "exaone4", "trillion", "granite-docling", "gigachat", "a.x-4.0", "mellum"},
      {kGpt2Pattern}},
     {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"}, {kCl100k}, true, true},
-    {{"cl100k", "dbrx", "smaug-bpe", "glm4", "chatglm-bpe"}, {kCl100k}},
+    {{"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"}, {kCl100k}},
     {{"qwen2", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2", "hunyuan", "grok-2"}, {kQwen2}},
-    {{"gpt-4o", "o200k", "llama4"}, {kO200k}},
+    {{"gpt-4o", "llama4"}, {kO200k}},  // gpt-oss too
+    {{"cl100k"}, {kCl100k}, true},      // not in GGUF files: as tiktoken has them, which looks a piece up first
+    {{"o200k"}, {kO200k}, true},
     {{"tekken"}, {kTekken}, true, true},
     {{"deepseek-coder"}, {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepseekCjk, R"(\p{N})"}},
     {{"deepseek-llm"}, {R"([\r\n])", kDeepseekLetters, kDeepseekPunctuation, R"(\s+$)", kDeepseekCjk, R"(\p{N}+)"}},

@@ -75,9 +75,9 @@ class ScoredBpe : public Model {
     const auto end_of = [&](const MergeSymbol& symbol) {
       return symbol.next < 0 ? word.size() : size_t{symbols[static_cast<size_t>(symbol.next)].begin};
     };
-    MergeSymbols(scratch, [&](const MergeSymbol& left, const MergeSymbol& right) -> std::pair<uint32_t, int32_t> {
+    MergeSymbols(scratch, [&](const MergeSymbol& left, const MergeSymbol& right) -> MergePair {
       const Token* token = Find(word.substr(left.begin, end_of(right) - left.begin));
-      if (token == nullptr) return {kNoMerge, -1};
+      if (token == nullptr) return {};
       return {token->key, token->id};
     });
     for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next) {

@@ -18,7 +18,6 @@ std::string StreamingDecoder::Finish() {
   std::string text;
   if (!pending_.empty()) AppendUtf8(0xFFFD, &text);  // what is held back is one subpart of a character
   pending_.clear();
-  first_ = true;
   return text;
 }
 

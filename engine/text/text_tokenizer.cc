@@ -1,6 +1,7 @@
 #include "engine/text/text_tokenizer.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "engine/text/utf8.h"
 
@@ -58,10 +59,11 @@ Result<std::vector<int32_t>> TextTokenizer::Encode(std::string_view text, Encode
   scratch.parse_special = options.parse_special;
   scratch.ids.reserve(text.size() / 4 + 8);
   if (options.add_special) scratch.ids = p_.prefix;
-  TALLY_RETURN_IF_ERROR(ForEachAdded(
+  const Status status = ForEachAdded(
       p_.raw_tokens, text, options.parse_special,
       [&](std::string_view stretch, size_t offset) { return EncodeRaw(stretch, offset == 0, scratch); },
-      [&](int32_t id) { scratch.ids.push_back(id); }));
+      [&](int32_t id) { scratch.ids.push_back(id); });
+  if (!status.ok()) return OneLine(status);
   if (options.add_special) scratch.ids.insert(scratch.ids.end(), p_.suffix.begin(), p_.suffix.end());
   return std::move(scratch.ids);
 }
@@ -90,6 +92,28 @@ bool EndsGeneration(std::string_view token, bool harmony) {
   return false;
 }
 
+Status OneLine(const Status& status) {
+  constexpr size_t kLongest = 1000;
+  std::string repaired, line;
+  const std::string_view text = WellFormed(status.message(), &repaired);
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = ReadUtf8(text, at);
+    if (line.size() > kLongest) {
+      line += "...";
+      break;
+    }
+    if (c.code < 0x20 || (c.code >= 0x7F && c.code < 0xA0) || c.code == 0x2028 || c.code == 0x2029) {
+      char escape[16];
+      std::snprintf(escape, sizeof(escape), "\\u%04X", static_cast<unsigned>(c.code));
+      line += escape;
+    } else {
+      line.append(text, at, c.bytes);
+    }
+    at += c.bytes;
+  }
+  return {status.code(), line};
+}
+
 Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& metadata) {
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, TextTokenizerFromGguf(metadata));
   return tokenizer;
@@ -103,8 +127,9 @@ Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string& path) {
 Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory) {
   const Metadata& metadata = inventory.metadata;
   if (inventory.format == FileFormat::kGguf) {
-    TALLY_ASSIGN_OR_RETURN(const std::optional<std::string> model, metadata.GetString("tokenizer.ggml.model"));
-    if (!model || *model == "no_vocab" || *model == "none") return std::unique_ptr<Tokenizer>();
+    TALLY_ASSIGN_OR_RETURN(const auto found, metadata.GetString("tokenizer.ggml.model"));
+    const std::string model = found.value_or("no_vocab");
+    if (model == "no_vocab" || model == "none") return std::unique_ptr<Tokenizer>();
     return TokenizerFromGguf(metadata);
   }
   if (inventory.tokenizer_json.empty()) return std::unique_ptr<Tokenizer>();

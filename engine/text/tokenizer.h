@@ -45,14 +45,16 @@ Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
 // Turns a stream of tokens into text, holding back bytes until they form whole UTF-8 characters.
 class StreamingDecoder {
  public:
-  explicit StreamingDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  // `at_start`: the first token begins a text, so that the space its encoding added is dropped (as Decode does); false for
+  // tokens that go on after others, such as generated ones after a prompt.
+  explicit StreamingDecoder(const Tokenizer& tokenizer, bool at_start = true) : tokenizer_(&tokenizer), first_(at_start) {}
   std::string Push(int32_t id);   // the text that became complete
   std::string Finish();           // what is left, invalid bytes as U+FFFD
 
  private:
   const Tokenizer* tokenizer_;
   std::string pending_;
-  bool first_ = true;
+  bool first_;
 };
 
 }  // namespace tally

@@ -239,6 +239,10 @@ Result<std::unique_ptr<TextTokenizer>> Reader::Read() {
 
 }  // namespace
 
-Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromGguf(const Metadata& metadata) { return Reader(metadata).Read(); }
+Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromGguf(const Metadata& metadata) {
+  Result<std::unique_ptr<TextTokenizer>> read = Reader(metadata).Read();
+  if (!read.ok()) return OneLine(read.status());
+  return read;
+}
 
 }  // namespace tally

@@ -2,20 +2,14 @@
 // serialisation of its normalizers, pre-tokenizers, models, post-processors and decoders.
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <sstream>
 
 #include "engine/text/bpe.h"
+#include "engine/text/json_steps.h"
 #include "engine/text/text_tokenizer.h"
-#include "engine/text/utf8.h"
 
 namespace tally {
 namespace {
-
-using Json = nlohmann::json;
-
-constexpr int kMaxNesting = 8;  // of Sequence in Sequence
 
 Result<Json> ParseFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -32,50 +26,6 @@ Result<Json> ParseFile(const std::string& path) {
   }
 }
 
-const Json& Member(const Json& object, const char* key) {
-  static const Json null;
-  if (!object.is_object()) return null;
-  const auto found = object.find(key);
-  return found == object.end() ? null : *found;
-}
-
-// Members of a known type; absent or null gives `otherwise`.
-Result<bool> Flag(const Json& object, const char* key, bool otherwise, const std::string& where) {
-  const Json& value = Member(object, key);
-  if (value.is_null()) return otherwise;
-  if (!value.is_boolean()) return BadInput(where + "." + key + ": expected true or false");
-  return value.get<bool>();
-}
-
-Result<std::string> Text(const Json& object, const char* key, const std::string& where) {
-  const Json& value = Member(object, key);
-  if (!value.is_string()) return BadInput(where + "." + key + ": expected a string");
-  return value.get<std::string>();
-}
-
-Result<int32_t> Id(const Json& value, const std::string& where) {
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() >= kMaxTokens) ||
-      value.get<int64_t>() < 0 || value.get<int64_t>() >= kMaxTokens) {
-    return BadInput(where + ": expected a token id from 0 to " + std::to_string(kMaxTokens - 1));
-  }
-  return static_cast<int32_t>(value.get<int64_t>());
-}
-
-Result<int64_t> Count(const Json& object, const char* key, const std::string& where) {
-  const Json& value = Member(object, key);
-  if (!value.is_number_unsigned()) return BadInput(where + "." + key + ": expected a count");
-  return static_cast<int64_t>(std::min<uint64_t>(value.get<uint64_t>(), INT64_MAX));
-}
-
-// What tokens decode to, as one rule for each token and one for the whole (see the decoders below).
-struct DecodePlan {
-  bool byte_level = false;
-  bool byte_fallback = false;
-  std::vector<std::pair<std::string, std::string>> replace;
-  bool fused = false;
-  bool drop_leading_space = false;
-};
-
 class Reader {
  public:
   Reader(std::string path, Json json) : path_(std::move(path)), json_(std::move(json)) {}
@@ -83,15 +33,10 @@ class Reader {
 
  private:
   Status ReadVocabulary();
-  Status ReadNormalizer(const Json& node, const std::string& where, int depth);
-  Status ReadPreTokenizer(const Json& node, const std::string& where, int depth);
   Status ReadModel();
   Status ReadAddedTokens();
-  Status ReadPostProcessor(const Json& node, const std::string& where, int depth);
-  Status ReadDecoder(const Json& node, const std::string& where, int depth);
   Status ReadConfig();
   Status FillBytes();
-  Status AddSplit(const Json& node, const std::string& where);
   Result<int32_t> ConfiguredToken(const Json& config, const char* key, const std::string& path) const;
 
   std::string path_;
@@ -104,16 +49,6 @@ class Reader {
   DecodePlan decode_;
   TextTokenizer::Parts parts_;
 };
-
-std::string Type(const Json& node) {
-  const Json& type = Member(node, "type");
-  return type.is_string() ? type.get<std::string>() : "";
-}
-
-Status UnsupportedType(const Json& node, const std::string& where) {
-  if (Type(node).empty()) return BadInput(where + ": expected an object with a type");
-  return BadInput(where + ": type '" + Type(node) + "' is not supported");
-}
 
 Status Reader::ReadVocabulary() {
   const Json& model = Member(json_, "model");
@@ -154,156 +89,6 @@ Status Reader::ReadVocabulary() {
     model_ids_[at] = true;
     spelling_[at] = text;
   }
-  return {};
-}
-
-// {"String": text} or {"Regex": expression}
-struct TextPattern {
-  bool regex = false;
-  std::string text;
-};
-Result<TextPattern> ReadPattern(const Json& node, const std::string& where) {
-  const Json& pattern = Member(node, "pattern");
-  for (const bool regex : {false, true}) {
-    const Json& text = Member(pattern, regex ? "Regex" : "String");
-    if (!text.is_string()) continue;
-    if (text.get_ref<const std::string&>().empty()) return BadInput(where + ".pattern: is empty");
-    return TextPattern{regex, text.get<std::string>()};
-  }
-  return BadInput(where + ".pattern: expected a String or a Regex");
-}
-
-Status Reader::ReadNormalizer(const Json& node, const std::string& where, int depth) {
-  if (node.is_null()) return {};
-  if (depth > kMaxNesting) return BadInput(where + ": nested too deep");
-  const std::string type = Type(node);
-  NormalStep step;
-  if (type == "Sequence") {
-    const Json& list = Member(node, "normalizers");
-    if (!list.is_array()) return BadInput(where + ".normalizers: expected a list");
-    for (size_t i = 0; i < list.size(); ++i) {
-      TALLY_RETURN_IF_ERROR(ReadNormalizer(list[i], where + ".normalizers[" + std::to_string(i) + "]", depth + 1));
-    }
-    return {};
-  }
-  if (type == "NFC") {
-    step.kind = NormalStep::Kind::kNfc;
-  } else if (type == "NFD") {
-    step.kind = NormalStep::Kind::kNfd;
-  } else if (type == "NFKC") {
-    step.kind = NormalStep::Kind::kNfkc;
-  } else if (type == "NFKD") {
-    step.kind = NormalStep::Kind::kNfkd;
-  } else if (type == "Lowercase") {
-    step.kind = NormalStep::Kind::kLowercase;
-  } else if (type == "Prepend") {
-    step.kind = NormalStep::Kind::kPrepend;
-    TALLY_ASSIGN_OR_RETURN(step.content, Text(node, "prepend", where));
-  } else if (type == "Replace") {
-    TALLY_ASSIGN_OR_RETURN(TextPattern pattern, ReadPattern(node, where));
-    TALLY_ASSIGN_OR_RETURN(step.content, Text(node, "content", where));
-    step.kind = pattern.regex ? NormalStep::Kind::kReplaceRegex : NormalStep::Kind::kReplaceLiteral;
-    if (pattern.regex) {
-      TALLY_ASSIGN_OR_RETURN(step.regex, Pattern::Compile(pattern.text, where + ".pattern"));
-    } else {
-      step.find = std::move(pattern.text);
-    }
-  } else {
-    return UnsupportedType(node, where);
-  }
-  parts_.normalizer.Add(std::move(step));
-  return {};
-}
-
-Result<SplitBehavior> ReadBehavior(const Json& node, const std::string& where) {
-  const Json& value = Member(node, "behavior");
-  const std::pair<const char*, SplitBehavior> known[] = {{"Removed", SplitBehavior::kRemoved},
-                                                         {"Isolated", SplitBehavior::kIsolated},
-                                                         {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
-                                                         {"MergedWithNext", SplitBehavior::kMergedWithNext},
-                                                         {"Contiguous", SplitBehavior::kContiguous}};
-  for (const auto& [name, behavior] : known) {
-    if (value.is_string() && value.get_ref<const std::string&>() == name) return behavior;
-  }
-  return BadInput(where + ".behavior: expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
-}
-
-Status Reader::AddSplit(const Json& node, const std::string& where) {
-  PreStep step;
-  TALLY_ASSIGN_OR_RETURN(TextPattern pattern, ReadPattern(node, where));
-  TALLY_ASSIGN_OR_RETURN(step.behavior, ReadBehavior(node, where));
-  TALLY_ASSIGN_OR_RETURN(step.invert, Flag(node, "invert", false, where));
-  if (pattern.regex) {
-    step.kind = PreStep::Kind::kRegex;
-    TALLY_ASSIGN_OR_RETURN(step.regex, Pattern::Compile(pattern.text, where + ".pattern"));
-  } else {
-    step.kind = PreStep::Kind::kLiteral;
-    step.literal = std::move(pattern.text);
-  }
-  parts_.pre.Add(std::move(step));
-  return {};
-}
-
-// "prepend_scheme", or the "add_prefix_space" of before 0.15. Shared by Metaspace as pre-tokenizer and as decoder.
-Result<PreStep::Prepend> ReadPrepend(const Json& node, const std::string& where) {
-  const Json& scheme = Member(node, "prepend_scheme");
-  if (scheme.is_null()) {
-    TALLY_ASSIGN_OR_RETURN(const bool prefix, Flag(node, "add_prefix_space", true, where));
-    return prefix ? PreStep::Prepend::kAlways : PreStep::Prepend::kNever;
-  }
-  if (scheme == "always") return PreStep::Prepend::kAlways;
-  if (scheme == "never") return PreStep::Prepend::kNever;
-  if (scheme == "first") return PreStep::Prepend::kFirst;
-  return BadInput(where + ".prepend_scheme: expected always, never or first");
-}
-
-Status Reader::ReadPreTokenizer(const Json& node, const std::string& where, int depth) {
-  if (node.is_null()) return {};
-  if (depth > kMaxNesting) return BadInput(where + ": nested too deep");
-  const std::string type = Type(node);
-  if (type == "Sequence") {
-    const Json& list = Member(node, "pretokenizers");
-    if (!list.is_array()) return BadInput(where + ".pretokenizers: expected a list");
-    for (size_t i = 0; i < list.size(); ++i) {
-      TALLY_RETURN_IF_ERROR(ReadPreTokenizer(list[i], where + ".pretokenizers[" + std::to_string(i) + "]", depth + 1));
-    }
-    return {};
-  }
-  if (byte_level_) {
-    // It would have to cut the byte alphabet's spelling instead of text.
-    return BadInput(where + ": type '" + type + "' after ByteLevel is not supported");
-  }
-  PreStep step;
-  if (type == "ByteLevel") {
-    byte_level_ = true;
-    TALLY_ASSIGN_OR_RETURN(const bool prefix, Flag(node, "add_prefix_space", true, where));
-    TALLY_ASSIGN_OR_RETURN(const bool regex, Flag(node, "use_regex", true, where));
-    if (prefix) {
-      step.kind = PreStep::Kind::kPrependSpace;
-      parts_.pre.Add(std::move(step));
-    }
-    return regex ? parts_.pre.AddRegex(kGpt2Pattern, where) : Status();
-  }
-  if (type == "Split") return AddSplit(node, where);
-  if (type == "Digits") {
-    step.kind = PreStep::Kind::kDigits;
-    TALLY_ASSIGN_OR_RETURN(const bool individual, Flag(node, "individual_digits", false, where));
-    step.behavior = individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous;
-  } else if (type == "Punctuation") {
-    step.kind = PreStep::Kind::kPunctuation;
-    if (!Member(node, "behavior").is_null()) {
-      TALLY_ASSIGN_OR_RETURN(step.behavior, ReadBehavior(node, where));
-    }
-  } else if (type == "Metaspace") {
-    step.kind = PreStep::Kind::kMetaspace;
-    TALLY_ASSIGN_OR_RETURN(step.literal, Text(node, "replacement", where));
-    if (step.literal.empty()) return BadInput(where + ".replacement: is empty");
-    TALLY_ASSIGN_OR_RETURN(step.prepend, ReadPrepend(node, where));
-    TALLY_ASSIGN_OR_RETURN(step.split, Flag(node, "split", true, where));
-  } else {
-    return UnsupportedType(node, where);
-  }
-  parts_.pre.Add(std::move(step));
   return {};
 }
 
@@ -392,102 +177,6 @@ Status Reader::ReadAddedTokens() {
   return {};
 }
 
-Status Reader::ReadPostProcessor(const Json& node, const std::string& where, int depth) {
-  if (node.is_null()) return {};
-  if (depth > kMaxNesting) return BadInput(where + ": nested too deep");
-  const std::string type = Type(node);
-  if (type == "ByteLevel") return {};  // changes offsets only
-  if (type == "Sequence") {
-    const Json& list = Member(node, "processors");
-    if (!list.is_array()) return BadInput(where + ".processors: expected a list");
-    for (size_t i = 0; i < list.size(); ++i) {
-      TALLY_RETURN_IF_ERROR(ReadPostProcessor(list[i], where + ".processors[" + std::to_string(i) + "]", depth + 1));
-    }
-    return {};
-  }
-  if (type != "TemplateProcessing") return UnsupportedType(node, where);
-  const Json& single = Member(node, "single");
-  if (!single.is_array()) return BadInput(where + ".single: expected a list");
-  std::vector<int32_t> before, after;
-  bool seen = false;
-  for (size_t i = 0; i < single.size(); ++i) {
-    const std::string place = where + ".single[" + std::to_string(i) + "]";
-    if (const Json& sequence = Member(single[i], "Sequence"); !sequence.is_null()) {
-      if (Member(sequence, "id") != "A" || seen) return BadInput(place + ": expected sequence A, once");
-      seen = true;
-      continue;
-    }
-    TALLY_ASSIGN_OR_RETURN(const std::string name, Text(Member(single[i], "SpecialToken"), "id", place + ".SpecialToken"));
-    const Json& ids = Member(Member(Member(node, "special_tokens"), name.c_str()), "ids");
-    if (!ids.is_array()) return BadInput(where + ".special_tokens: expected ids for '" + name + "'");
-    for (const Json& value : ids) {
-      TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(value, where + ".special_tokens['" + name + "'].ids"));
-      if (static_cast<size_t>(id) >= spelling_.size()) {
-        return BadInput(where + ".special_tokens['" + name + "'].ids: no token has id " + std::to_string(id));
-      }
-      (seen ? after : before).push_back(id);
-    }
-  }
-  if (!seen) return BadInput(where + ".single: expected sequence A");
-  // A template within a template: the inner one stands nearer to the text.
-  parts_.prefix.insert(parts_.prefix.begin(), before.begin(), before.end());
-  parts_.suffix.insert(parts_.suffix.end(), after.begin(), after.end());
-  return {};
-}
-
-Status Reader::ReadDecoder(const Json& node, const std::string& where, int depth) {
-  if (node.is_null()) return BadInput(where + ": null (tokens joined by spaces) is not supported");
-  if (depth > kMaxNesting) return BadInput(where + ": nested too deep");
-  const std::string type = Type(node);
-  if (type == "Sequence") {
-    const Json& list = Member(node, "decoders");
-    if (!list.is_array()) return BadInput(where + ".decoders: expected a list");
-    for (size_t i = 0; i < list.size(); ++i) {
-      TALLY_RETURN_IF_ERROR(ReadDecoder(list[i], where + ".decoders[" + std::to_string(i) + "]", depth + 1));
-    }
-    return {};
-  }
-  if (type == "Fuse") {
-    decode_.fused = true;
-    return {};
-  }
-  if (type == "Strip") {
-    TALLY_ASSIGN_OR_RETURN(const std::string content, Text(node, "content", where));
-    TALLY_ASSIGN_OR_RETURN(const int64_t start, Count(node, "start", where));
-    TALLY_ASSIGN_OR_RETURN(const int64_t stop, Count(node, "stop", where));
-    if (start == 0 && stop == 0) return {};
-    if (!decode_.fused || content != " " || start != 1 || stop != 0 || decode_.drop_leading_space) {
-      return BadInput(where + ": Strip other than of one leading space after Fuse is not supported");
-    }
-    decode_.drop_leading_space = true;
-    return {};
-  }
-  // The others work on single tokens, each on what the one before it made.
-  if (decode_.fused || decode_.byte_level || (decode_.byte_fallback && type != "ByteFallback")) {
-    return BadInput(where + ": type '" + type + "' is not supported in this place");
-  }
-  if (type == "ByteLevel") {
-    if (!decode_.replace.empty()) return BadInput(where + ": ByteLevel after Replace is not supported");
-    decode_.byte_level = true;
-  } else if (type == "ByteFallback") {
-    decode_.byte_fallback = true;
-  } else if (type == "Replace") {
-    TALLY_ASSIGN_OR_RETURN(TextPattern pattern, ReadPattern(node, where));
-    if (pattern.regex) return BadInput(where + ".pattern: Regex is not supported in a decoder");
-    TALLY_ASSIGN_OR_RETURN(std::string content, Text(node, "content", where));
-    decode_.replace.emplace_back(std::move(pattern.text), std::move(content));
-  } else if (type == "Metaspace") {
-    TALLY_ASSIGN_OR_RETURN(std::string replacement, Text(node, "replacement", where));
-    if (replacement.empty()) return BadInput(where + ".replacement: is empty");
-    TALLY_ASSIGN_OR_RETURN(const PreStep::Prepend prepend, ReadPrepend(node, where));
-    decode_.replace.emplace_back(std::move(replacement), " ");
-    decode_.drop_leading_space = prepend != PreStep::Prepend::kNever;
-  } else {
-    return UnsupportedType(node, where);
-  }
-  return {};
-}
-
 Status Reader::FillBytes() {
   Matcher matcher;
   Normalizer replace;
@@ -557,12 +246,13 @@ Status Reader::ReadConfig() {
 
 Result<std::unique_ptr<TextTokenizer>> Reader::Read() {
   TALLY_RETURN_IF_ERROR(ReadVocabulary());
-  TALLY_RETURN_IF_ERROR(ReadNormalizer(Member(json_, "normalizer"), path_ + ": normalizer", 0));
-  TALLY_RETURN_IF_ERROR(ReadPreTokenizer(Member(json_, "pre_tokenizer"), path_ + ": pre_tokenizer", 0));
+  TALLY_RETURN_IF_ERROR(ReadNormalizer(Member(json_, "normalizer"), path_ + ": normalizer", 0, &parts_.normalizer));
+  TALLY_RETURN_IF_ERROR(ReadPreTokenizer(Member(json_, "pre_tokenizer"), path_ + ": pre_tokenizer", 0, &parts_.pre, &byte_level_));
   TALLY_RETURN_IF_ERROR(ReadAddedTokens());
   TALLY_RETURN_IF_ERROR(ReadModel());
-  TALLY_RETURN_IF_ERROR(ReadPostProcessor(Member(json_, "post_processor"), path_ + ": post_processor", 0));
-  TALLY_RETURN_IF_ERROR(ReadDecoder(Member(json_, "decoder"), path_ + ": decoder", 0));
+  TALLY_RETURN_IF_ERROR(ReadPostProcessor(Member(json_, "post_processor"), path_ + ": post_processor", 0, spelling_.size(),
+                                          &parts_.prefix, &parts_.suffix));
+  TALLY_RETURN_IF_ERROR(ReadDecoder(Member(json_, "decoder"), path_ + ": decoder", 0, &decode_));
   TALLY_RETURN_IF_ERROR(FillBytes());
   TALLY_RETURN_IF_ERROR(ReadConfig());
   parts_.drops_leading_space = decode_.drop_leading_space;
@@ -574,8 +264,11 @@ Result<std::unique_ptr<TextTokenizer>> Reader::Read() {
 }  // namespace
 
 Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromJson(const std::string& path) {
-  TALLY_ASSIGN_OR_RETURN(Json json, ParseFile(path));
-  return Reader(path, std::move(json)).Read();
+  Result<Json> json = ParseFile(path);
+  if (!json.ok()) return OneLine(json.status());
+  Result<std::unique_ptr<TextTokenizer>> read = Reader(path, std::move(*json)).Read();
+  if (!read.ok()) return OneLine(read.status());
+  return read;
 }
 
 }  // namespace tally

@@ -7,8 +7,9 @@
 namespace tally::books {
 namespace {
 
-// The counts of published models; the figures are those of shared/reference/model_reference.json, whose gpt-oss rows reproduce
-// the model card's (arXiv 2508.10925, Table 1) and whose GPT-2 rows the published 124,439,808 and 1558M.
+// The counts of published models; the figures are those of shared/reference/model_reference.json, whose
+// gpt-oss rows reproduce the model card's (arXiv 2508.10925, Table 1) and whose GPT-2 rows the published
+// 124,439,808 and 1558M.
 Recipe Decoder(int32_t layers, int32_t E, int32_t H, int32_t K, int32_t D, int32_t F, int32_t V, bool tied) {
   Recipe r;
   r.n_layers = layers;
@@ -63,8 +64,10 @@ TEST(ClosedForm, PublishedModels) {
   EXPECT_EQ(Text(ClosedFormCounts(GptOss(36, 128))), "116829156672 5711982912 5132849472 4553716032");
   EXPECT_EQ(Text(ClosedFormCounts(Gpt2(12, 768, 12))), "124439808 124439808 123653376 85056000");
   EXPECT_EQ(Text(ClosedFormCounts(Gpt2(48, 1600, 25))), "1557611200 1557611200 1555972800 1475561600");
-  EXPECT_EQ(Text(ClosedFormCounts(Decoder(32, 4096, 32, 8, 128, 14336, 128256, false))), "8030261248 8030261248 7504924672 6979588096");
-  EXPECT_EQ(Text(ClosedFormCounts(Decoder(16, 2048, 32, 8, 64, 8192, 128256, true))), "1235814400 1235814400 1235814400 973146112");
+  EXPECT_EQ(Text(ClosedFormCounts(Decoder(32, 4096, 32, 8, 128, 14336, 128256, false))),
+            "8030261248 8030261248 7504924672 6979588096");
+  EXPECT_EQ(Text(ClosedFormCounts(Decoder(16, 2048, 32, 8, 64, 8192, 128256, true))),
+            "1235814400 1235814400 1235814400 973146112");
   EXPECT_EQ(Text(ClosedFormCounts(Sparse(Decoder(32, 4096, 32, 8, 128, 0, 32000, false), 8, 2, 14336))),
             "46702792704 12879925248 12748853248 12617781248");  // Mixtral 8x7B
   Recipe qwen = Sparse(Decoder(48, 2048, 32, 4, 128, 0, 151936, false), 128, 8, 768);
@@ -95,7 +98,8 @@ std::vector<WeightInfo> GptOss20b() {
   add(-1, Component::kOutputNorm, 1, 1, E);
   for (int32_t layer = 0; layer < 24; ++layer) {
     for (const Component norm : {Component::kAttnNorm, Component::kFfnNorm}) add(layer, norm, 1, 1, E);
-    for (const auto& [component, rows] : {std::pair{Component::kAttnQ, 4096}, {Component::kAttnK, 512}, {Component::kAttnV, 512}}) {
+    for (const auto& [component, rows] :
+         {std::pair{Component::kAttnQ, 4096}, {Component::kAttnK, 512}, {Component::kAttnV, 512}}) {
       add(layer, component, 1, rows, E);
       add(layer, component, 1, 1, rows);
     }
@@ -123,9 +127,12 @@ TEST(CountParameters, GptOss20b) {
   WeightTouches touches;
   for (WeightId id = 0; id < table.size(); ++id) {
     const uint32_t rows = static_cast<uint32_t>(table[id].rows);
-    if (id == 0) touches.push_back({0, 0, 77, 78});
-    else if (table[id].slices == 1) touches.push_back({id, 0, 0, rows});
-    else for (uint32_t expert : {3u, 9u, 11u, 30u}) touches.push_back({id, expert, 0, rows});
+    if (id == 0)
+      touches.push_back({0, 0, 77, 78});
+    else if (table[id].slices == 1)
+      touches.push_back({id, 0, 0, rows});
+    else
+      for (uint32_t expert : {3u, 9u, 11u, 30u}) touches.push_back({id, expert, 0, rows});
   }
   ledger.Charge({}, "all", {}, {}, touches);
   ledger.EndStep();
@@ -170,7 +177,8 @@ Ledger ARun(std::vector<WeightInfo> weights, uint64_t unit) {
     useful.AddSpecial(WorkClass::kSoftmax, 7 * unit);
     for (int k = 0; k < kByteKinds; ++k) useful.AddBytes(static_cast<ByteKind>(k), (k + 1) * unit);
     executed.AddFlops(WorkClass::kLinear, 1024 * unit, Arith::kInt8);
-    ledger.Charge({0, Component::kFfnDown}, "op", useful, executed, std::vector<WeightTouch>{{0, 0, 0, static_cast<uint32_t>(step + 1)}});
+    ledger.Charge({0, Component::kFfnDown}, "op", useful, executed,
+                  std::vector<WeightTouch>{{0, 0, 0, static_cast<uint32_t>(step + 1)}});
     ledger.EndStep();
   }
   return ledger;
@@ -186,7 +194,8 @@ std::vector<WeightInfo> OneWeight() {
 
 TEST(MeasureRun, Figures) {
   const Ledger ledger = ARun(OneWeight(), 100);
-  const RunInput input{.prompt_tokens = 2, .generated_tokens = 3, .prompt_seconds = 0.5, .generate_seconds = 0.25};
+  const RunInput input{
+      .prompt_tokens = 2, .generated_tokens = 3, .prompt_seconds = 0.5, .generate_seconds = 0.25};
   const RunFigures f = MeasureRun(ledger, CountParameters(ledger.weights(), 0), input);
   EXPECT_EQ(f.decode_steps, 2u);
   EXPECT_EQ(f.decode_tokens, 2u);
@@ -215,22 +224,34 @@ void ExpectFits(const std::string& text) {
 
 TEST(RunSummary, SaysWhatItShould) {
   const Ledger ledger = ARun(OneWeight(), 100);
-  const RunInput input{.prompt_tokens = 2, .generated_tokens = 3, .prompt_seconds = 0.5, .generate_seconds = 0.25, .threads = 2,
-                       .target = "AVX2", .used_blas = true};
+  const RunInput input{.prompt_tokens = 2,
+                       .generated_tokens = 3,
+                       .prompt_seconds = 0.5,
+                       .generate_seconds = 0.25,
+                       .threads = 2,
+                       .target = "AVX2",
+                       .used_blas = true};
   const std::string text = RunSummary(MeasureRun(ledger, CountParameters(ledger.weights(), 0), input));
   ExpectFits(text);
-  for (const char* expected : {"prompt                2 tokens in     0.500 s          4.00 tokens/s", "8.00 tokens/s", "100,000", "102,400",
-                               "touched per decode step", "25.00 %", "active(all)", "active(head)", "active(none)", "tied", "OpenBLAS",
-                               "2 threads, AVX2 kernels", "weights stored", "weights packed", "KV read", "KV written", "GB/s", "int8"}) {
+  for (const char* expected :
+       {"prompt                2 tokens in     0.500 s          4.00 tokens/s", "8.00 tokens/s", "100,000",
+        "102,400", "touched per decode step", "25.00 %", "active(all)", "active(head)", "active(none)",
+        "tied", "OpenBLAS", "2 threads, AVX2 kernels", "weights stored", "weights packed", "KV read",
+        "KV written", "GB/s", "int8"}) {
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
   }
-  for (const char* absent : {"rope", "defect"}) EXPECT_EQ(text.find(absent), std::string::npos) << absent << "\n" << text;
+  for (const char* absent : {"rope", "defect"})
+    EXPECT_EQ(text.find(absent), std::string::npos) << absent << "\n" << text;
 }
 
 TEST(RunSummary, FitsWithLargeFigures) {
   const Ledger ledger = ARun(GptOss20b(), 123456789012);
-  const RunInput input{.prompt_tokens = 131072, .generated_tokens = 1000000, .prompt_seconds = 12345.678, .generate_seconds = 98765.4,
-                       .threads = 192, .target = "AVX3_ZEN4"};
+  const RunInput input{.prompt_tokens = 131072,
+                       .generated_tokens = 1000000,
+                       .prompt_seconds = 12345.678,
+                       .generate_seconds = 98765.4,
+                       .threads = 192,
+                       .target = "AVX3_ZEN4"};
   const std::string text = RunSummary(MeasureRun(ledger, CountParameters(ledger.weights(), 4), input));
   ExpectFits(text);
   EXPECT_NE(text.find("20,914,757,184"), std::string::npos) << text;

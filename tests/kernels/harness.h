@@ -37,8 +37,9 @@ void ForEachTarget(F&& body) {
   for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     ASSERT_EQ(HwyTargetName(), hwy::TargetName(target)) << "the restriction to one target has no effect";
-    SCOPED_TRACE("Highway target " + std::string(HwyTargetName()));
-    ran += " " + std::string(HwyTargetName());
+    const std::string name(HwyTargetName());
+    SCOPED_TRACE(name);
+    ran.append(" ").append(name);
     body();
     if (::testing::Test::HasFatalFailure()) return;
   }
@@ -52,7 +53,7 @@ class Random {
  public:
   explicit Random(uint64_t test_seed) : seed_(Environment(test_seed)), engine_(seed_) {}
   uint64_t seed() const { return seed_; }
-  std::string Trace() const { return "seed " + std::to_string(seed_) + " (set TALLY_TEST_SEED to repeat)"; }
+  std::string Trace() const { return std::to_string(seed_) + " is the seed (TALLY_TEST_SEED sets another)"; }
 
   uint64_t Bits() { return engine_(); }
   uint64_t Below(uint64_t n) { return engine_() % n; }

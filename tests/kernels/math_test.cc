@@ -50,12 +50,12 @@ namespace {
 HWY_EXPORT(Evaluate);
 enum Function { kExp, kTanh, kErf, kSigmoid, kSilu, kGeluTanh, kGeluErf, kGated };
 
-// Every 1021st bit pattern (a prime: all exponents, signs, subnormals), and a dense sweep of [-110, 110].
+// Every 16381st bit pattern (a prime: all exponents, signs, subnormals), and a sweep of [-110, 110].
 std::vector<float> Arguments() {
   std::vector<float> v;
-  for (uint64_t bits = 0; bits <= UINT32_MAX; bits += 1021) v.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-  for (int i = -1100000; i <= 1100000; ++i) v.push_back(static_cast<float>(i) * 1e-4f);
-  for (int i = 1; i <= 100000; ++i) v.push_back(static_cast<float>(i) * 1e-5f), v.push_back(static_cast<float>(i) * -1e-5f);
+  for (uint64_t bits = 0; bits <= UINT32_MAX; bits += 16381) v.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (int i = -220000; i <= 220000; ++i) v.push_back(static_cast<float>(i) * 5e-4f);
+  for (int i = -50000; i <= 50000; ++i) v.push_back(static_cast<float>(i) * 2e-5f);
   const float inf = std::numeric_limits<float>::infinity();
   for (float x : {0.0f, -0.0f, inf, -inf, 88.72283f, 88.72284f, -87.33655f, -103.97208f, -103.98f, -104.0f, 3.4e38f, -3.4e38f,
                   std::numeric_limits<float>::quiet_NaN(), 1e-45f, -1e-45f, 0.92f, 10.0f, 4.0f}) {
@@ -65,7 +65,7 @@ std::vector<float> Arguments() {
   return v;
 }
 
-std::vector<float> Run(int function, const std::vector<float>& a, const std::vector<float>& b = {}) {
+std::vector<float> Compute(int function, const std::vector<float>& a, const std::vector<float>& b = {}) {
   std::vector<float> out(a.size());
   HWY_DYNAMIC_DISPATCH(Evaluate)(function, a.data(), b.data(), a.size(), out.data());
   return out;
@@ -78,7 +78,7 @@ struct Worst {
 // error(x, got): the measure; prints and returns the greatest.
 template <class Error>
 Worst Measure(const char* name, int function, const std::vector<float>& args, const Error& error) {
-  const std::vector<float> got = Run(function, args);
+  const std::vector<float> got = Compute(function, args);
   Worst worst;
   for (size_t i = 0; i < args.size(); ++i) {
     const double e = error(args[i], got[i]);
@@ -91,35 +91,35 @@ Worst Measure(const char* name, int function, const std::vector<float>& args, co
 double TrueErf(double x) { return std::erf(x); }
 double TrueSigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-TEST(VectorMath, ExpWithinTwoUlp) {
+TEST(VectorMath, ExpWithinOneAndAHalfUlp) {
   const std::vector<float> args = Arguments();
   ForEachTarget([&] {
     const Worst w = Measure("exp", kExp, args, [](float x, float y) { return UlpDistance(y, std::exp(static_cast<double>(x))); });
-    EXPECT_LE(w.error, 2) << "at " << w.at;
+    EXPECT_LE(w.error, 1.5) << "at " << w.at;
     const float inf = std::numeric_limits<float>::infinity();
     const std::vector<float> edges = {0.0f, -0.0f, inf, -inf, -104.0f, -1e30f, 89.0f, 1e30f};
     std::vector<float> padded = edges;
     padded.resize(16);
-    const std::vector<float> got = Run(kExp, padded);
+    const std::vector<float> got = Compute(kExp, padded);
     const float want[] = {1, 1, inf, 0, 0, 0, inf, inf};
     for (size_t i = 0; i < edges.size(); ++i) EXPECT_EQ(got[i], want[i]) << "exp(" << edges[i] << ")";
   });
 }
 
-TEST(VectorMath, TanhAndErfWithinFourUlp) {
+TEST(VectorMath, TanhWithinThreeUlpAndErfWithinTwo) {
   const std::vector<float> args = Arguments();
   ForEachTarget([&] {
     Worst w = Measure("tanh", kTanh, args, [](float x, float y) { return UlpDistance(y, std::tanh(static_cast<double>(x))); });
-    EXPECT_LE(w.error, 4) << "at " << w.at;
+    EXPECT_LE(w.error, 3) << "at " << w.at;
     w = Measure("erf", kErf, args, [](float x, float y) { return UlpDistance(y, TrueErf(x)); });
-    EXPECT_LE(w.error, 4) << "at " << w.at;
+    EXPECT_LE(w.error, 2) << "at " << w.at;
     std::vector<float> zeros(16, -0.0f);
-    EXPECT_TRUE(std::signbit(Run(kTanh, zeros)[0]));
-    EXPECT_TRUE(std::signbit(Run(kErf, zeros)[0]));
+    EXPECT_TRUE(std::signbit(Compute(kTanh, zeros)[0]));
+    EXPECT_TRUE(std::signbit(Compute(kErf, zeros)[0]));
   });
 }
 
-// The activations' errors are in ulp of max(|result|, |x| eps): 1 + tanh and 1 + erf cancel, as they do in published code.
+// Relative errors: of the result; for GELU of |x|, since 1 + tanh and 1 + erf cancel, as they do in published code.
 TEST(VectorMath, Activations) {
   std::vector<float> args;
   for (float x : Arguments()) {
@@ -128,28 +128,30 @@ TEST(VectorMath, Activations) {
   while (args.size() % 16 != 0) args.push_back(0.5f);
   auto relative = [](double got, double want, double scale) {
     if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : HUGE_VAL;
-    return std::fabs(got - want) / std::max(scale, 1e-37);  // sigmoid's and silu's last 1e-37 flush to 0
+    return std::fabs(got - want) / std::max(scale, 1e-37);
   };
   ForEachTarget([&] {
     Worst w = Measure("sigmoid", kSigmoid, args, [&](float x, float y) {
+      if (x < -88.7f && y == 0) return TrueSigmoid(x) < 3e-39 ? 0 : HUGE_VAL;  // exp(-x) is inf
       return relative(y, TrueSigmoid(x), TrueSigmoid(x));
     });
     EXPECT_LE(w.error, 3e-7) << "at " << w.at;
     w = Measure("silu", kSilu, args, [&](float x, float y) {
       const double want = static_cast<double>(x) * TrueSigmoid(x);
-      return x < -80 ? std::fabs(static_cast<double>(y) - want) * 1e25 : relative(y, want, std::fabs(want));
+      if (x < -88.7f && y == 0) return std::fabs(want) < 3e-37 ? 0 : HUGE_VAL;
+      return relative(y, want, std::fabs(want));
     });
     EXPECT_LE(w.error, 3e-7) << "at " << w.at;
     w = Measure("gelu_tanh", kGeluTanh, args, [&](float x, float y) {
       const double v = x, u = std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
       return relative(y, v * TrueSigmoid(2 * u), std::fabs(v));
     });
-    EXPECT_LE(w.error, 3e-7) << "at " << w.at;
+    EXPECT_LE(w.error, 2e-7) << "at " << w.at;
     w = Measure("gelu_erf", kGeluErf, args, [&](float x, float y) {
       const double v = x;
       return relative(y, 0.5 * v * std::erfc(-v * M_SQRT1_2), std::fabs(v));
     });
-    EXPECT_LE(w.error, 3e-7) << "at " << w.at;
+    EXPECT_LE(w.error, 2e-7) << "at " << w.at;
   });
 }
 
@@ -165,7 +167,7 @@ TEST(VectorMath, SwigluOaiClampsAsGptOssDoes) {
   g[3] = std::nanf(""), u[3] = 1;
   g[4] = 1, u[4] = std::nanf("");
   ForEachTarget([&] {
-    const std::vector<float> got = Run(kGated, g, u);
+    const std::vector<float> got = Compute(kGated, g, u);
     EXPECT_TRUE(std::isnan(got[3]));
     EXPECT_TRUE(std::isnan(got[4]));
     for (size_t i = 0; i < g.size(); ++i) {
@@ -184,9 +186,9 @@ TEST(VectorMath, SwigluOaiClampsAsGptOssDoes) {
 TEST(ScalarMath, CountsWhatItSays) {
   using K = ActivationKind;
   for (K kind : {K::kNone, K::kGeluTanh, K::kGeluErf, K::kSilu, K::kSwigluOai}) {
-    const Counting::Tally gate = CountOf([&] { (void)Activate(kind, Counting(0.3f)); });
+    const OpCounts gate = CountOf([&] { (void)Activate(kind, Counting(0.3f)); });
     EXPECT_EQ((ElementCost{gate.flops, gate.special}), ActivateCost(kind)) << static_cast<int>(kind);
-    const Counting::Tally both = CountOf([&] {
+    const OpCounts both = CountOf([&] {
       (void)ActivateGated(kind, Counting(0.3f), Counting(0.4f), Counting(1.702f), Counting(7.0f));
     });
     EXPECT_EQ((ElementCost{both.flops, both.special}), ActivateGatedCost(kind)) << static_cast<int>(kind);

@@ -95,7 +95,8 @@ TEST(Team, OneTaskRunsOnTheCaller) {
   EXPECT_EQ(calls[0].thread, 0);
 }
 
-// What one run wrote, the caller and the next run read without a lock of their own: the thread sanitizer watches.
+// What one run wrote, the caller and the next run read without a lock of their own: the thread sanitizer
+// watches.
 TEST(Team, RunsAreOrdered) {
   Team team(4);
   std::vector<int> values(1000, 0);

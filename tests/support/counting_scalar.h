@@ -9,12 +9,13 @@
 
 namespace tally {
 
+struct OpCounts {
+  uint64_t flops = 0, special = 0;
+  bool operator==(const OpCounts&) const = default;
+};
+
 struct Counting {
-  struct Tally {
-    uint64_t flops = 0, special = 0;
-    bool operator==(const Tally&) const = default;
-  };
-  static inline thread_local Tally count;
+  static inline thread_local OpCounts count;
 
   float value = 0;
   Counting() = default;
@@ -66,8 +67,8 @@ struct Counting {
 
 // What `body` counts.
 template <class F>
-Counting::Tally CountOf(F&& body) {
-  Counting::count = {};
+OpCounts CountOf(F&& body) {
+  Counting::count = OpCounts();
   body();
   return Counting::count;
 }

@@ -20,18 +20,21 @@ TEST(MemoryPlan, SaysWhatIsNeededAndWhatWouldFit) {
   const KvBytesFn kv = [](int64_t n) { return static_cast<uint64_t>(n) * kMib; };
   const Status s = CheckMemoryPlan(12 * kGib + kGib / 2, kv, kGib / 4, 14 * kGib, 4096);
   EXPECT_EQ(s.message(),
-            "not enough memory: weights 12.50 GiB + KV cache 4.00 GiB (context 4096) + scratch 0.25 GiB = 16.75 GiB, but "
+            "not enough memory: weights 12.50 GiB + KV cache 4.00 GiB (context 4096) + scratch 0.25 GiB = "
+            "16.75 GiB, but "
             "only 14.00 GiB is available; a context of 1280 would fit");
 }
 
 TEST(MemoryPlan, NeedAndRoomNeverReadAlike) {
-  const Status s = CheckMemoryPlan(kGib + 1, [](int64_t) { return uint64_t{0}; }, 0, kGib, 10);
+  const Status s = CheckMemoryPlan(
+      kGib + 1, [](int64_t) { return uint64_t{0}; }, 0, kGib, 10);
   EXPECT_NE(s.message().find("= 1.01 GiB, but only 1.00 GiB"), std::string::npos) << s.message();
   EXPECT_NE(s.message().find("no context would fit"), std::string::npos) << s.message();
 }
 
 TEST(MemoryPlan, WindowsMakeTheCacheGrowInBends) {
-  // Two layers of windows stop growing at 128 positions, one of the whole past does not; blocks of 64 positions.
+  // Two layers of windows stop growing at 128 positions, one of the whole past does not; blocks of 64
+  // positions.
   const KvBytesFn kv = [](int64_t n) {
     const int64_t whole = (n + 63) / 64, window = std::min<int64_t>(whole, 3);
     return static_cast<uint64_t>(whole + 2 * window) * kMib;
@@ -43,7 +46,9 @@ TEST(MemoryPlan, WindowsMakeTheCacheGrowInBends) {
 }
 
 TEST(MemoryPlan, SumsThatOverflowAreRefused) {
-  EXPECT_FALSE(CheckMemoryPlan(UINT64_MAX - 5, [](int64_t) { return uint64_t{100}; }, 10, UINT64_MAX - 1, 1).ok());
+  EXPECT_FALSE(CheckMemoryPlan(
+                   UINT64_MAX - 5, [](int64_t) { return uint64_t{100}; }, 10, UINT64_MAX - 1, 1)
+                   .ok());
 }
 
 }  // namespace

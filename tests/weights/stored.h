@@ -1,5 +1,5 @@
-// Random tensors as a file would hold them, and what their values are by the formats' own definitions (quant_blocks.h),
-// with no help from the packing code.
+// Random tensors as a file would hold them, and what their values are by the formats' own definitions
+// (quant_blocks.h), with no help from the packing code.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,15 @@ inline uint16_t GetHalf(const uint8_t* p) {
   return v;
 }
 
-// Any bits but NaN, whose payload no format promises. Q8_0 quants include -128, MXFP4 scales the subnormal 0 and 254.
+// Any bits but NaN, whose payload no format promises. Q8_0 quants include -128, MXFP4 scales the subnormal 0
+// and 254.
 inline std::vector<uint8_t> RandomStored(DType t, uint64_t elements, std::mt19937_64& rng) {
   const DTypeInfo info = GetDTypeInfo(t);
   std::vector<uint8_t> bytes(elements / info.block_size * info.block_bytes);
   for (uint8_t& b : bytes) b = static_cast<uint8_t>(rng());
   const auto fix_half = [](uint8_t* p, uint16_t exponent) {
-    if ((GetHalf(p) & exponent) == exponent) PutHalf(static_cast<uint16_t>(GetHalf(p) & ~(exponent & -exponent)), p);
+    if ((GetHalf(p) & exponent) == exponent)
+      PutHalf(static_cast<uint16_t>(GetHalf(p) & ~(exponent & -exponent)), p);
   };
   for (size_t i = 0; i + info.block_bytes <= bytes.size(); i += info.block_bytes) {
     uint8_t* p = bytes.data() + i;
@@ -91,6 +93,8 @@ inline std::vector<float> DecodeHfMxfp4(const uint8_t* blocks, const uint8_t* sc
   return out;
 }
 
-inline bool SameBits(const float* a, const float* b, size_t n) { return std::memcmp(a, b, n * sizeof(float)) == 0; }
+inline bool SameBits(const float* a, const float* b, size_t n) {
+  return std::memcmp(a, b, n * sizeof(float)) == 0;
+}
 
 }  // namespace tally

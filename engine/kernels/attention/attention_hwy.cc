@@ -2,6 +2,7 @@
 // K and V is read once for all of them. One row (decode) is a tile of one row: a query's arithmetic is the same whatever
 // shares its tile, since register tiles only choose which queries and lanes go side by side, never an order of sums.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -19,21 +20,24 @@
 #define TALLY_ATTENTION_HWY_ONCE
 namespace tally {
 
-// How far ahead of its use K and V are asked for, in bytes of the KV head's share.
-inline constexpr size_t kPrefetchAhead = 4096;
-// Positions taken at a time: f16 is widened into a buffer of so many when several register tiles use it.
-inline constexpr int64_t kChunk = 32;
+// K and V are taken a chunk of positions at a time: about 4 KB, a power of two of positions from 16 to a whole block. While a
+// chunk is worked on the one after it is prefetched; f16 is widened a chunk at a time where several register tiles use it.
+inline int64_t ChunkPositions(KvType type, int64_t head_dim) {
+  int64_t chunk = kKvBlock;
+  while (chunk > 16 && chunk * KvHeadDim(head_dim) * static_cast<int64_t>(KvElementBytes(type)) > 8192) chunk /= 2;
+  return chunk;
+}
 
 // A thread's work arrays for one tile, in floats. Query i of the tile is row i / group, head i % group.
 struct AttentionScratch {
   float *q, *o, *total;            // [queries][padded dim]: queries; a block's sum of p v; the running sum O
   float *p;                        // [queries][kKvBlock]: scores, then probabilities
-  float *wide;                     // [kChunk][padded dim]: widened K or V
+  float *wide;                     // [chunk][padded dim]: widened K or V
   float *max, *sum, *a, *b;        // [queries]: M, L and the factors of the join
 
   static size_t Floats(const AttentionOp& op) {
     const size_t padded = KvHeadDim(op.head_dim), queries = TileRows(op) * (op.heads / op.kv_heads);
-    return queries * (3 * padded + kKvBlock) + kChunk * padded + 4 * RoundedQueries(queries);
+    return queries * (3 * padded + kKvBlock) + kKvBlock * padded + 4 * RoundedQueries(queries);
   }
   AttentionScratch(const AttentionOp& op, std::span<uint8_t> bytes) {
     const size_t padded = KvHeadDim(op.head_dim), queries = TileRows(op) * (op.heads / op.kv_heads);
@@ -46,7 +50,7 @@ struct AttentionScratch {
     o = take(queries * padded);
     total = take(queries * padded);
     p = take(queries * kKvBlock);
-    wide = take(kChunk * padded);
+    wide = take(kKvBlock * padded);
     max = take(RoundedQueries(queries));
     sum = take(RoundedQueries(queries));
     a = take(RoundedQueries(queries));
@@ -93,7 +97,7 @@ HWY_INLINE VF Widen(const hwy::float16_t* x) {
 // Scores of Q queries with U groups of 16 positions: p[i][16 u + lane] = scale * sum over d in order of k * q.
 // k: [u][d][16], groups `k_group` elements apart; q rows `q_stride` apart.
 template <class T, int Q, int U>
-HWY_INLINE void ScoreTile(const T* HWY_RESTRICT k, int64_t k_group, int64_t dim, const float* HWY_RESTRICT q, int64_t q_stride,
+HWY_INLINE void ScoreTile(const T* HWY_RESTRICT k, const T* ahead, int64_t k_group, int64_t dim, const float* HWY_RESTRICT q, int64_t q_stride,
                           float scale, float* HWY_RESTRICT p) {
   VF sum[Q][U * kVecs];
   HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
@@ -102,6 +106,7 @@ HWY_INLINE void ScoreTile(const T* HWY_RESTRICT k, int64_t k_group, int64_t dim,
   for (int64_t d = 0; d < dim; ++d) {
     VF x[U * kVecs];
     HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) x[j] = Widen(k + j / kVecs * k_group + d * kUnit + j % kVecs * kLanes);
+    HWY_UNROLL(16) for (int u = 0; u < U; ++u) hwy::Prefetch(ahead + u * k_group + d * kUnit);
     HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
       const VF y = hn::Set(kF32, q[i * q_stride + d]);
       HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) sum[i][j] = hn::MulAdd(x[j], y, sum[i][j]);
@@ -115,7 +120,7 @@ HWY_INLINE void ScoreTile(const T* HWY_RESTRICT k, int64_t k_group, int64_t dim,
 
 // o[i][0 .. 16 U) += sum over positions in order of p[i][position] * v[position][0 .. 16 U) for Q queries.
 template <class T, int Q, int U>
-HWY_INLINE void ValueTile(const T* HWY_RESTRICT v, int64_t padded, int64_t positions, const float* HWY_RESTRICT p,
+HWY_INLINE void ValueTile(const T* HWY_RESTRICT v, const T* ahead, int64_t padded, int64_t positions, const float* HWY_RESTRICT p,
                           float* HWY_RESTRICT o) {
   VF sum[Q][U * kVecs];
   HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
@@ -124,6 +129,7 @@ HWY_INLINE void ValueTile(const T* HWY_RESTRICT v, int64_t padded, int64_t posit
   for (int64_t n = 0; n < positions; ++n) {
     VF x[U * kVecs];
     HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) x[j] = Widen(v + n * padded + j * kLanes);
+    HWY_UNROLL(16) for (int u = 0; u < U; ++u) hwy::Prefetch(ahead + n * padded + u * kUnit);
     HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
       const VF y = hn::Set(kF32, p[i * kKvBlock + n]);
       HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) sum[i][j] = hn::MulAdd(x[j], y, sum[i][j]);
@@ -135,23 +141,23 @@ HWY_INLINE void ValueTile(const T* HWY_RESTRICT v, int64_t padded, int64_t posit
 }
 
 template <class T, int Q>
-HWY_NOINLINE void Scores(const T* k, int64_t groups, int64_t k_group, int64_t dim, const float* q, int64_t q_stride,
+HWY_NOINLINE void Scores(const T* k, const T* ahead, int64_t groups, int64_t k_group, int64_t dim, const float* q, int64_t q_stride,
                          float scale, float* p) {
   constexpr int kU = UnitsFor(Q);
   int64_t g = 0;
-  for (; g + kU <= groups; g += kU) ScoreTile<T, Q, kU>(k + g * k_group, k_group, dim, q, q_stride, scale, p + g * kUnit);
+  for (; g + kU <= groups; g += kU) ScoreTile<T, Q, kU>(k + g * k_group, ahead + g * k_group, k_group, dim, q, q_stride, scale, p + g * kUnit);
   if constexpr (kU > 1) {
-    for (; g < groups; ++g) ScoreTile<T, Q, 1>(k + g * k_group, k_group, dim, q, q_stride, scale, p + g * kUnit);
+    for (; g < groups; ++g) ScoreTile<T, Q, 1>(k + g * k_group, ahead + g * k_group, k_group, dim, q, q_stride, scale, p + g * kUnit);
   }
 }
 
 template <class T, int Q>
-HWY_NOINLINE void Values(const T* v, int64_t padded, int64_t positions, const float* p, float* o) {
+HWY_NOINLINE void Values(const T* v, const T* ahead, int64_t padded, int64_t positions, const float* p, float* o) {
   constexpr int kU = UnitsFor(Q);
   int64_t d = 0;
-  for (; d + kU * kUnit <= padded; d += kU * kUnit) ValueTile<T, Q, kU>(v + d, padded, positions, p, o + d);
+  for (; d + kU * kUnit <= padded; d += kU * kUnit) ValueTile<T, Q, kU>(v + d, ahead + d, padded, positions, p, o + d);
   if constexpr (kU > 1) {
-    for (; d < padded; d += kUnit) ValueTile<T, Q, 1>(v + d, padded, positions, p, o + d);
+    for (; d < padded; d += kUnit) ValueTile<T, Q, 1>(v + d, ahead + d, padded, positions, p, o + d);
   }
 }
 
@@ -165,32 +171,44 @@ HWY_INLINE void WithQueries(int queries, F&& fn) {
 }
 
 template <class T>
-HWY_INLINE void ScoresOf(const T* k, int64_t groups, int64_t padded, int64_t dim, const float* q, int64_t queries,
+HWY_INLINE void ScoresOf(const T* k, const T* ahead, int64_t groups, int64_t padded, int64_t dim, const float* q, int64_t queries,
                          float scale, float* p) {
   const int64_t tiles = (queries + kMaxQueries - 1) / kMaxQueries;
   for (int64_t t = 0, i = 0; t < tiles; ++t) {
     const int n = static_cast<int>(queries / tiles + (t < queries % tiles ? 1 : 0));
     WithQueries<kMaxQueries>(n, [&](auto size) {
-      Scores<T, decltype(size)::value>(k, groups, padded * kUnit, dim, q + i * padded, padded, scale, p + i * kKvBlock);
+      Scores<T, decltype(size)::value>(k, t == 0 ? ahead : k, groups, padded * kUnit, dim, q + i * padded, padded, scale, p + i * kKvBlock);
     });
     i += n;
   }
 }
 
 template <class T>
-HWY_INLINE void ValuesOf(const T* v, int64_t padded, int64_t positions, const float* p, int64_t queries, float* o) {
+HWY_INLINE void ValuesOf(const T* v, const T* ahead, int64_t padded, int64_t positions, const float* p, int64_t queries, float* o) {
   const int64_t tiles = (queries + kMaxQueries - 1) / kMaxQueries;
   for (int64_t t = 0, i = 0; t < tiles; ++t) {
     const int n = static_cast<int>(queries / tiles + (t < queries % tiles ? 1 : 0));
     WithQueries<kMaxQueries>(n, [&](auto size) {
-      Values<T, decltype(size)::value>(v, padded, positions, p + i * kKvBlock, o + i * padded);
+      Values<T, decltype(size)::value>(v, t == 0 ? ahead : v, padded, positions, p + i * kKvBlock, o + i * padded);
     });
     i += n;
   }
 }
 
-HWY_INLINE void WidenRun(const hwy::float16_t* x, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; i += kLanes) hn::StoreU(Widen(x + i), kF32, out + i);
+HWY_INLINE void WidenRun(const hwy::float16_t* x, const hwy::float16_t* ahead, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; i += kUnit) {
+    HWY_UNROLL(16) for (int j = 0; j < kVecs; ++j) hn::StoreU(Widen(x + i + j * kLanes), kF32, out + i + j * kLanes);
+    hwy::Prefetch(ahead + i);
+  }
+}
+
+// e^x for x <= 0; below -88 exactly 0; NaN gives NaN (Max keeps its second argument on x86, and either on Arm). What the
+// general Exp does for large and subnormal results is left out.
+HWY_INLINE VF ExpOfNegative(VF x) {
+  hn::Vec<hn::RebindToSigned<DF>> k;
+  const VF m1 = ReducedExpM1(kF32, hn::Max(hn::Set(kF32, -88.0f), x), k);
+  const VF power = PowerOf2(kF32, k);  // k >= -127, which gives 0
+  return hn::MulAdd(m1, power, power);
 }
 
 // Scores of one query in lanes [begin, end) of a block become probabilities; returns their sum and sets `max`. Lanes of the
@@ -212,7 +230,7 @@ HWY_INLINE float BlockSoftmax(float* HWY_RESTRICT p, PositionRange lanes, float&
   const VF all = hn::Set(kF32, max);
   for (int64_t i = first; i < last; i += kUnit) {
     HWY_UNROLL(16) for (int j = 0; j < kVecs; ++j) {
-      const VF e = Exp(kF32, hn::Sub(hn::LoadU(kF32, p + i + j * kLanes), all));
+      const VF e = ExpOfNegative(hn::Sub(hn::LoadU(kF32, p + i + j * kLanes), all));
       hn::StoreU(e, kF32, p + i + j * kLanes);
       sum[j] = hn::Add(sum[j], e);
     }
@@ -221,164 +239,170 @@ HWY_INLINE float BlockSoftmax(float* HWY_RESTRICT p, PositionRange lanes, float&
   return hn::ReduceSum(kF32, sum[0]);
 }
 
-HWY_INLINE float ScalarExp(float x) { return hn::GetLane(Exp(kF32, hn::Set(kF32, x))); }
-
-// Joins a block's (max, sum) to the running ones and leaves the factors of O and o in a and b. M = -inf: the first block.
+// Joins a block's (max, sum) to the running ones and leaves the factors of O and o in a and b. M = -inf, before the first
+// block, gives a = 0.
 HWY_INLINE void Join(float block_max, float block_sum, float& max, float& sum, float& a, float& b) {
-  a = b = 1.0f;
-  if (max == -std::numeric_limits<float>::infinity()) {
-    a = 0.0f;
-    max = block_max;
-  } else if (block_max > max) {
-    a = ScalarExp(max - block_max);
-    max = block_max;
-  } else {
-    b = ScalarExp(block_max - max);
-  }
+  const float e = hn::GetLane(ExpOfNegative(hn::Set(kF32, -std::fabs(block_max - max))));
+  const bool higher = block_max > max;
+  a = higher ? e : 1.0f;
+  b = higher ? 1.0f : e;
+  max = higher ? block_max : max;
   sum = sum * a + block_sum * b;
 }
 
-// One KV head's K and V as they pass: this block's share, and the next one's for prefetching.
-struct Stream {
-  const uint8_t* share;
-  const uint8_t* next;  // nullptr: none
-  size_t bytes;         // of a share
-
-  // Asks for the `n` bytes that lie kPrefetchAhead bytes beyond `offset`.
-  HWY_INLINE void Ahead(size_t offset, size_t n) const {
-    for (size_t i = offset + kPrefetchAhead; i < offset + kPrefetchAhead + n; i += 64) {
-      if (i < bytes) {
-        hwy::Prefetch(share + i);
-      } else if (next != nullptr) {
-        hwy::Prefetch(next + (i - bytes));
-      }
-    }
-  }
-};
-
 // Rows [row, row + rows) of one table with one KV head.
 template <class T>
-void AttendTile(const AttentionOp& op, int64_t row, int64_t rows, int64_t kv_head, const AttentionScratch& w) {
-  const int64_t dim = op.head_dim, padded = KvHeadDim(dim), group = op.heads / op.kv_heads, queries = rows * group;
-  const KvTable& table = op.tables[op.rows[row].table];
-  const size_t share_bytes = KvHeadBytes(op.type, dim);
-  const bool widen = sizeof(T) == 2 && queries > kMaxQueries;
+class TileRun {
+ public:
+  TileRun(const AttentionOp& op, int64_t row, int64_t rows, int64_t kv_head, const AttentionScratch& work)
+      : op_(op), row_(row), rows_(rows), kv_head_(kv_head), w_(work), dim_(op.head_dim), padded_(KvHeadDim(dim_)),
+        group_(op.heads / op.kv_heads), queries_(rows * group_),
+        chunk_(std::max<int64_t>(ChunkPositions(op.type, dim_), kUnit * UnitsFor(std::min<int64_t>(queries_, kMaxQueries)))),
+        widen_(sizeof(T) == 2 && queries_ > kMaxQueries) {}
 
-  PositionRange any{INT64_MAX, 0}, all{0, INT64_MAX};  // positions that some row sees, that every row sees
-  for (int64_t r = 0; r < rows; ++r) {
-    const PositionRange v = VisiblePositions(op.rows[row + r].position, op.window);
-    any = {std::min(any.begin, v.begin), std::max(any.end, v.end)};
-    all = {std::max(all.begin, v.begin), std::min(all.end, v.end)};
-    std::memset(w.total + r * group * padded, 0, static_cast<size_t>(group * padded) * sizeof(float));
-    for (int64_t g = 0; g < group; ++g) {
-      const int64_t i = r * group + g, head = kv_head * group + g;
-      std::memcpy(w.q + i * padded, op.q.Row(row + r) + head * dim, static_cast<size_t>(dim) * sizeof(float));
-      w.max[i] = op.sinks.empty() ? -std::numeric_limits<float>::infinity() : op.sinks.Vector()[head];
-      w.sum[i] = op.sinks.empty() ? 0.0f : ScalarExp(w.max[i] - w.max[i]);
+  void Run() {
+    PositionRange any{INT64_MAX, 0};  // positions that some row sees
+    for (int64_t r = 0; r < rows_; ++r) {
+      const PositionRange v = Visible(r);
+      any = {std::min(any.begin, v.begin), std::max(any.end, v.end)};
+      every_ = {std::max(every_.begin, v.begin), std::min(every_.end, v.end)};
+      for (int64_t g = 0; g < group_; ++g) Start(r, g);
+    }
+    const KvTable& table = op_.tables[op_.rows[row_].table];
+    const size_t offset = kv_head_ * KvHeadBytes(op_.type, dim_);
+    const int64_t last = (any.end - 1) / kKvBlock;
+    for (int64_t block = any.begin / kKvBlock; block <= last; ++block) {
+      base_ = block * kKvBlock;
+      const PositionRange some = Within(any, base_, kKvBlock);
+      const T* k = reinterpret_cast<const T*>(table.blocks[block] + offset);
+      const T* v = k + kKvBlock * padded_;
+      const uint8_t* next = block < last ? table.blocks[block + 1] : nullptr;
+      const int64_t first_chunk = some.begin / chunk_ * chunk_;
+      for (int64_t c = first_chunk; c < some.end; c += chunk_) {
+        ScoreChunk(k, c + chunk_ < some.end ? k + (c + chunk_) * padded_ : v + first_chunk * padded_, some, c);
+      }
+      for (int64_t r = 0; r < rows_; ++r) SoftmaxRow(r);
+      std::memset(w_.o, 0, static_cast<size_t>(queries_ * padded_) * sizeof(float));
+      for (int64_t c = first_chunk; c < some.end; c += chunk_) {
+        const T* ahead = v + (c + chunk_ < some.end ? c + chunk_ : c) * padded_;
+        if (c + chunk_ >= some.end && next != nullptr) ahead = reinterpret_cast<const T*>(next + offset);
+        ValueChunk(v, ahead, some, c);
+      }
+      for (int64_t r = 0; r < rows_; ++r) JoinRow(r);
+    }
+    for (int64_t i = 0; i < queries_; ++i) Finish(i);
+  }
+
+ private:
+  PositionRange Visible(int64_t r) const { return VisiblePositions(op_.rows[row_ + r].position, op_.window); }
+  // Lanes of the current block that row r sees.
+  PositionRange Lanes(int64_t r) const { return Within(Visible(r), base_, kKvBlock); }
+  PositionRange LanesOfChunk(PositionRange lanes, int64_t c) const {
+    return {std::max(lanes.begin, c), std::min(lanes.end, c + chunk_)};
+  }
+  bool EveryRowSees(int64_t c) const { return every_.begin <= base_ + c && base_ + c + chunk_ <= every_.end; }
+  static PositionRange Groups(PositionRange lanes) { return {lanes.begin / kUnit, (lanes.end + kUnit - 1) / kUnit}; }
+
+  HWY_INLINE void Start(int64_t r, int64_t g) {
+    const int64_t i = r * group_ + g, head = kv_head_ * group_ + g;
+    std::memcpy(w_.q + i * padded_, op_.q.Row(row_ + r) + head * dim_, static_cast<size_t>(dim_) * sizeof(float));
+    std::memset(w_.total + i * padded_, 0, static_cast<size_t>(padded_) * sizeof(float));
+    w_.max[i] = op_.sinks.empty() ? -std::numeric_limits<float>::infinity() : op_.sinks.Vector()[head];
+    w_.sum[i] = op_.sinks.empty() ? 0.0f : 1.0f;  // exp(M - M)
+  }
+
+  // Scores of the chunk at lane c: of all queries together, or row by row where some rows see only part of it.
+  HWY_INLINE void ScoreChunk(const T* k, const T* ahead, PositionRange some, int64_t c) {
+    const PositionRange used = Groups(LanesOfChunk(some, c));
+    if (widen_) {
+      for (int64_t g = used.begin; g < used.end; ++g) {
+        const int64_t at = g * kUnit - c;
+        WidenRun(AsHalf(k + g * kUnit * padded_), AsHalf(ahead + at * padded_), dim_ * kUnit, w_.wide + at * padded_);
+      }
+    }
+    if (EveryRowSees(c)) return ScoreQueries(k, ahead, used, c, 0, queries_);
+    for (int64_t r = 0; r < rows_; ++r) {
+      const PositionRange lanes = LanesOfChunk(Lanes(r), c);
+      if (!lanes.empty()) ScoreQueries(k, ahead, Groups(lanes), c, r * group_, group_);
+    }
+  }
+  HWY_INLINE void ScoreQueries(const T* k, const T* ahead, PositionRange groups, int64_t c, int64_t first, int64_t n) {
+    float* p = w_.p + first * kKvBlock + groups.begin * kUnit;
+    const float* q = w_.q + first * padded_;
+    const int64_t at = groups.begin * kUnit - c;
+    if (widen_) {
+      const float* wide = w_.wide + at * padded_;
+      ScoresOf(wide, wide, groups.size(), padded_, dim_, q, n, op_.scale, p);
+    } else {
+      ScoresOf(k + groups.begin * kUnit * padded_, ahead + at * padded_, groups.size(), padded_, dim_, q, n, op_.scale, p);
     }
   }
 
-  const int64_t blocks = (any.end - 1) / kKvBlock;  // the last one's index
-  for (int64_t block = any.begin / kKvBlock; block <= blocks; ++block) {
-    const int64_t base = block * kKvBlock;
-    const PositionRange some = Within(any, base, kKvBlock), every = Within(all, base, kKvBlock);
-    const uint8_t* share = table.blocks[block] + kv_head * share_bytes;
-    const uint8_t* next = block < blocks ? table.blocks[block + 1] : nullptr;
-    const Stream stream{share, next == nullptr ? nullptr : next + kv_head * share_bytes, share_bytes};
-    const T* k = reinterpret_cast<const T*>(share);
-    const T* v = k + kKvBlock * padded;
-    // Lanes of the chunk at `c` that row r sees.
-    auto lanes_of = [&](int64_t r, int64_t c) {
-      PositionRange p = Within(VisiblePositions(op.rows[row + r].position, op.window), base, kKvBlock);
-      return PositionRange{std::max(p.begin, c), std::min(p.end, c + kChunk)};
-    };
-
-    for (int64_t c = some.begin / kChunk * kChunk; c < some.end; c += kChunk) {
-      stream.Ahead(static_cast<size_t>(c * padded) * sizeof(T), static_cast<size_t>(kChunk * padded) * sizeof(T));
-      const bool whole = every.begin <= c && c + kChunk <= every.end;
-      const PositionRange used = {std::max(some.begin, c) / kUnit, (std::min(some.end, c + kChunk) + kUnit - 1) / kUnit};
-      if (widen) {
-        for (int64_t g = used.begin; g < used.end; ++g) {
-          WidenRun(reinterpret_cast<const hwy::float16_t*>(k) + g * kUnit * padded, dim * kUnit,
-                   w.wide + (g * kUnit - c) * padded);
-        }
-      }
-      auto scores = [&](PositionRange groups, int64_t first, int64_t n) {
-        float* p = w.p + first * kKvBlock + groups.begin * kUnit;
-        const float* q = w.q + first * padded;
-        if (widen) {
-          ScoresOf(w.wide + (groups.begin * kUnit - c) * padded, groups.size(), padded, dim, q, n, op.scale, p);
-        } else {
-          ScoresOf(k + groups.begin * kUnit * padded, groups.size(), padded, dim, q, n, op.scale, p);
-        }
-      };
-      if (whole) {
-        scores(used, 0, queries);
-        continue;
-      }
-      for (int64_t r = 0; r < rows; ++r) {
-        const PositionRange lanes = lanes_of(r, c);
-        if (!lanes.empty()) scores({lanes.begin / kUnit, (lanes.end + kUnit - 1) / kUnit}, r * group, group);
-      }
+  HWY_INLINE void SoftmaxRow(int64_t r) {
+    const PositionRange lanes = Lanes(r);
+    if (lanes.empty()) return;
+    for (int64_t i = r * group_; i < (r + 1) * group_; ++i) {
+      float max;
+      const float sum = BlockSoftmax(w_.p + i * kKvBlock, lanes, max);
+      Join(max, sum, w_.max[i], w_.sum[i], w_.a[i], w_.b[i]);
     }
+  }
 
-    for (int64_t r = 0; r < rows; ++r) {
-      const PositionRange lanes = Within(VisiblePositions(op.rows[row + r].position, op.window), base, kKvBlock);
-      if (lanes.empty()) continue;
-      for (int64_t i = r * group; i < (r + 1) * group; ++i) {
-        float max;
-        const float sum = BlockSoftmax(w.p + i * kKvBlock, lanes, max);
-        Join(max, sum, w.max[i], w.sum[i], w.a[i], w.b[i]);
-      }
+  HWY_INLINE void ValueChunk(const T* v, const T* ahead, PositionRange some, int64_t c) {
+    const PositionRange used = LanesOfChunk(some, c);
+    if (widen_) {
+      const int64_t at = used.begin - c;
+      WidenRun(AsHalf(v + used.begin * padded_), AsHalf(ahead + at * padded_), used.size() * padded_, w_.wide + at * padded_);
     }
-
-    std::memset(w.o, 0, static_cast<size_t>(queries * padded) * sizeof(float));
-    for (int64_t c = some.begin / kChunk * kChunk; c < some.end; c += kChunk) {
-      stream.Ahead(static_cast<size_t>((kKvBlock + c) * padded) * sizeof(T), static_cast<size_t>(kChunk * padded) * sizeof(T));
-      const bool whole = every.begin <= c && c + kChunk <= every.end;
-      const PositionRange used = {std::max(some.begin, c), std::min(some.end, c + kChunk)};
-      if (widen) {
-        WidenRun(reinterpret_cast<const hwy::float16_t*>(v) + used.begin * padded, used.size() * padded,
-                 w.wide + (used.begin - c) * padded);
-      }
-      auto values = [&](PositionRange lanes, int64_t first, int64_t n) {
-        const float* p = w.p + first * kKvBlock + lanes.begin;
-        float* o = w.o + first * padded;
-        if (widen) {
-          ValuesOf(w.wide + (lanes.begin - c) * padded, padded, lanes.size(), p, n, o);
-        } else {
-          ValuesOf(v + lanes.begin * padded, padded, lanes.size(), p, n, o);
-        }
-      };
-      if (whole) {
-        values(used, 0, queries);
-        continue;
-      }
-      for (int64_t r = 0; r < rows; ++r) {
-        const PositionRange lanes = lanes_of(r, c);
-        if (!lanes.empty()) values(lanes, r * group, group);
-      }
+    if (EveryRowSees(c)) return AddValues(v, ahead, used, c, 0, queries_);
+    for (int64_t r = 0; r < rows_; ++r) {
+      const PositionRange lanes = LanesOfChunk(Lanes(r), c);
+      if (!lanes.empty()) AddValues(v, ahead, lanes, c, r * group_, group_);
     }
+  }
+  HWY_INLINE void AddValues(const T* v, const T* ahead, PositionRange lanes, int64_t c, int64_t first, int64_t n) {
+    const float* p = w_.p + first * kKvBlock + lanes.begin;
+    float* o = w_.o + first * padded_;
+    const int64_t at = lanes.begin - c;
+    if (widen_) {
+      const float* wide = w_.wide + at * padded_;
+      ValuesOf(wide, wide, padded_, lanes.size(), p, n, o);
+    } else {
+      ValuesOf(v + lanes.begin * padded_, ahead + at * padded_, padded_, lanes.size(), p, n, o);
+    }
+  }
 
-    for (int64_t r = 0; r < rows; ++r) {
-      if (Within(VisiblePositions(op.rows[row + r].position, op.window), base, kKvBlock).empty()) continue;
-      for (int64_t i = r * group; i < (r + 1) * group; ++i) {
-        const VF a = hn::Set(kF32, w.a[i]), b = hn::Set(kF32, w.b[i]);
-        for (int64_t d = 0; d < padded; d += kLanes) {
-          float* total = w.total + i * padded + d;
-          hn::StoreU(hn::MulAdd(hn::LoadU(kF32, total), a, hn::Mul(hn::LoadU(kF32, w.o + i * padded + d), b)), kF32, total);
-        }
+  HWY_INLINE void JoinRow(int64_t r) {
+    if (Lanes(r).empty()) return;
+    for (int64_t i = r * group_; i < (r + 1) * group_; ++i) {
+      const VF a = hn::Set(kF32, w_.a[i]), b = hn::Set(kF32, w_.b[i]);
+      for (int64_t d = i * padded_; d < (i + 1) * padded_; d += kLanes) {
+        const VF o = hn::Mul(hn::LoadU(kF32, w_.o + d), b);
+        hn::StoreU(hn::MulAdd(hn::LoadU(kF32, w_.total + d), a, o), kF32, w_.total + d);
       }
     }
   }
 
-  for (int64_t i = 0; i < queries; ++i) {
-    float* total = w.total + i * padded;
-    const VF sum = hn::Set(kF32, w.sum[i]);
-    for (int64_t d = 0; d < padded; d += kLanes) hn::StoreU(hn::Div(hn::LoadU(kF32, total + d), sum), kF32, total + d);
-    std::memcpy(op.out.Row(row + i / group) + (kv_head * group + i % group) * dim, total, static_cast<size_t>(dim) * sizeof(float));
+  HWY_INLINE void Finish(int64_t i) {
+    float* total = w_.total + i * padded_;
+    const VF sum = hn::Set(kF32, w_.sum[i]);
+    for (int64_t d = 0; d < padded_; d += kLanes) hn::StoreU(hn::Div(hn::LoadU(kF32, total + d), sum), kF32, total + d);
+    float* out = op_.out.Row(row_ + i / group_) + (kv_head_ * group_ + i % group_) * dim_;
+    std::memcpy(out, total, static_cast<size_t>(dim_) * sizeof(float));
   }
-}
+
+  static const hwy::float16_t* AsHalf(const void* p) { return static_cast<const hwy::float16_t*>(p); }
+
+  const AttentionOp& op_;
+  const int64_t row_, rows_, kv_head_;
+  const AttentionScratch& w_;
+  const int64_t dim_, padded_;
+  const int64_t group_, queries_;        // query heads of the KV head; rows * group
+  const int64_t chunk_;                  // positions
+  const bool widen_;
+  PositionRange every_{0, INT64_MAX};    // positions that every row sees
+  int64_t base_ = 0;                     // first position of the current block
+};
 
 // Rows [begin, end) with one KV head, in runs of one table.
 void AttendRows(const AttentionOp& op, int64_t begin, int64_t end, int64_t kv_head, std::span<uint8_t> scratch) {
@@ -387,9 +411,9 @@ void AttendRows(const AttentionOp& op, int64_t begin, int64_t end, int64_t kv_he
     int64_t run = begin + 1;
     while (run < end && op.rows[run].table == op.rows[begin].table) ++run;
     if (op.type == KvType::kF16) {
-      AttendTile<hwy::float16_t>(op, begin, run - begin, kv_head, work);
+      TileRun<hwy::float16_t>(op, begin, run - begin, kv_head, work).Run();
     } else {
-      AttendTile<float>(op, begin, run - begin, kv_head, work);
+      TileRun<float>(op, begin, run - begin, kv_head, work).Run();
     }
     begin = run;
   }

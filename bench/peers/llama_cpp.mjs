@@ -1,0 +1,49 @@
+// One timing of llama.cpp, through the CPU library that npm's node-llama-cpp brings prebuilt, as one line of JSON.
+// usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS
+//
+// As `tally bench` does it: weights in memory of the process's own (not mapped), a prompt of PROMPT tokens in batches of 512, then
+// GENERATE single-token evaluations without sampling; a first repetition that is thrown away; medians.
+import {basename} from "node:path";
+import {getLlama, LlamaLogLevel} from "node-llama-cpp";
+
+const [file, ...numbers] = process.argv.slice(2);
+const [prompt, generate, repetitions, threads] = numbers.map(Number);
+if (file == null || numbers.length !== 4 || ![prompt, generate, repetitions, threads].every((n) => Number.isInteger(n) && n > 0)) {
+  console.error("usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS");
+  process.exit(2);
+}
+
+const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
+
+const llama = await getLlama({gpu: false, build: "never", skipDownload: true, logLevel: LlamaLogLevel.error});
+const model = await llama.loadModel({modelPath: file, useMmap: false});
+const context = await model.createContext({
+  contextSize: prompt + generate + 8, batchSize: Math.min(512, prompt), threads, flashAttention: true
+});
+const sequence = context.getSequence();
+const vocabulary = model.fileInfo.metadata.tokenizer.ggml.tokens.length;
+const token = (i) => (12345 + 7919 * i) % vocabulary;  // any tokens do: what is timed does not depend on them
+
+async function seconds(work) {
+  const start = process.hrtime.bigint();
+  await work();
+  return Number(process.hrtime.bigint() - start) * 1e-9;
+}
+
+const promptRates = [], generateRates = [];
+for (let repetition = 0; repetition <= repetitions; ++repetition) {
+  await sequence.clearHistory();
+  const tokens = Array.from({length: prompt}, (_, i) => token(i));
+  const prefill = await seconds(() => sequence.evaluateWithoutGeneratingNewTokens(tokens));
+  const decode = await seconds(async () => {
+    for (let i = 0; i < generate; ++i) await sequence.evaluateWithoutGeneratingNewTokens([token(prompt + i)]);
+  });
+  if (repetition === 0) continue;
+  promptRates.push(prompt / prefill);
+  generateRates.push(generate / decode);
+}
+console.log(JSON.stringify({
+  engine: "llama.cpp", file: basename(file), prompt, generate, threads,
+  prefill: {tokens_per_second: median(promptRates)}, decode: {tokens_per_second: median(generateRates)}
+}));
+process.exit(0);  // the library's own threads would keep the process alive

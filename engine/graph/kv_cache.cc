@@ -1,0 +1,192 @@
+#include "engine/graph/kv_cache.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace tally {
+namespace {
+
+int64_t BlocksFor(int64_t positions) { return (positions + kKvBlock - 1) / kKvBlock; }
+
+}  // namespace
+
+std::vector<KvCache::Group> KvCache::MakeGroups(const Recipe& recipe, KvType type, int64_t context, int32_t sequences,
+                                                int64_t max_batch) {
+  std::vector<Group> groups;
+  for (int32_t layer = 0; layer < recipe.n_layers; ++layer) {
+    const int32_t window = recipe.layers[static_cast<size_t>(layer)].window;
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.window == window; });
+    if (group == groups.end()) {
+      group = groups.emplace(group);
+      group->window = window;
+    }
+    group->layers.push_back(layer);
+  }
+  for (Group& g : groups) {
+    // A sequence holds its window, the block kept for rolling back and the rows of a batch, wherever they begin in a block.
+    const int64_t whole = BlocksFor(context), windowed = BlocksFor(int64_t{g.window} + kKvBlock + max_batch) + 1;
+    g.blocks = sequences * (g.window > 0 ? std::min(whole, windowed) : whole);
+    g.block_bytes = KvBlockBytes(type, recipe.n_kv_heads, recipe.head_dim);
+  }
+  return groups;
+}
+
+uint64_t KvCache::PlanBytes(const Recipe& recipe, KvType type, int64_t context, int32_t sequences, int64_t max_batch) {
+  uint64_t bytes = 0;
+  for (const Group& g : MakeGroups(recipe, type, context, sequences, max_batch)) bytes += static_cast<uint64_t>(g.blocks) * g.stride();
+  return bytes;
+}
+
+Result<std::unique_ptr<KvCache>> KvCache::Create(const Recipe& recipe, KvType type, int64_t context, int32_t sequences,
+                                                 int64_t max_batch) {
+  auto cache = std::make_unique<KvCache>();
+  cache->context_ = context;
+  cache->groups_ = MakeGroups(recipe, type, context, sequences, max_batch);
+  const size_t layers = static_cast<size_t>(recipe.n_layers), n = static_cast<size_t>(sequences);
+  cache->group_of_layer_.resize(layers);
+  cache->index_in_group_.resize(layers);
+  for (size_t g = 0; g < cache->groups_.size(); ++g) {
+    Group& group = cache->groups_[g];
+    TALLY_ASSIGN_OR_RETURN(group.pool, AnonymousMemory::Allocate(static_cast<size_t>(group.blocks) * group.stride(), true));
+    for (size_t i = 0; i < group.layers.size(); ++i) {
+      cache->group_of_layer_[static_cast<size_t>(group.layers[i])] = g;
+      cache->index_in_group_[static_cast<size_t>(group.layers[i])] = i;
+    }
+  }
+  cache->sequences_.resize(n);
+  cache->pointers_.assign(layers, std::vector<std::vector<uint8_t*>>(n));
+  cache->tables_.assign(layers, std::vector<KvTable>(n));
+  return cache;
+}
+
+Result<int32_t> KvCache::NewSequence() {
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    if (sequences_[i].live) continue;
+    sequences_[i] = {.live = true, .length = 0, .ids = std::vector<std::vector<int32_t>>(groups_.size())};
+    return static_cast<int32_t>(i);
+  }
+  return BadInput("all " + std::to_string(sequences_.size()) + " sequences that the KV cache has room for are in use");
+}
+
+bool KvCache::IsLive(int32_t sequence) const {
+  return sequence >= 0 && static_cast<size_t>(sequence) < sequences_.size() && sequences_[static_cast<size_t>(sequence)].live;
+}
+
+int64_t KvCache::Length(int32_t sequence) const { return IsLive(sequence) ? sequences_[static_cast<size_t>(sequence)].length : 0; }
+
+int32_t KvCache::Allocate(Group& group) {
+  if (group.fresh < group.blocks) return group.fresh++;
+  const int32_t id = group.free.back();
+  group.free.pop_back();
+  std::memset(group.Block(id, 0), 0, group.stride());
+  return id;
+}
+
+void KvCache::Release(size_t group, Sequence& s, size_t block) {
+  int32_t& id = s.ids[group][block];
+  if (id >= 0) groups_[group].free.push_back(id);
+  id = -1;
+}
+
+// The first block that a sequence of `length` positions keeps in a group.
+int64_t KvCache::FirstKept(const Group& group, int64_t length) {
+  if (group.window == 0) return 0;
+  return std::max<int64_t>(0, length - group.window + 1) / kKvBlock - 1;
+}
+
+void KvCache::Publish(int32_t sequence) {
+  const size_t q = static_cast<size_t>(sequence);
+  const Sequence& s = sequences_[q];
+  for (size_t layer = 0; layer < tables_.size(); ++layer) {
+    const size_t g = group_of_layer_[layer];
+    const std::vector<int32_t>& ids = s.ids[g];
+    std::vector<uint8_t*>& pointers = pointers_[layer][q];
+    pointers.resize(ids.size());
+    for (size_t b = 0; b < ids.size(); ++b) {
+      pointers[b] = ids[b] < 0 ? nullptr : groups_[g].Block(ids[b], index_in_group_[layer]);
+    }
+    tables_[layer][q] = {.blocks = pointers.data(), .count = static_cast<int64_t>(pointers.size())};
+  }
+}
+
+Status KvCache::Extend(int32_t sequence, int64_t n) {
+  if (!IsLive(sequence)) return InternalError("no sequence " + std::to_string(sequence));
+  Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  if (s.length + n > context_) {
+    return BadInput("the context is full: " + std::to_string(s.length + n) + " positions, room for " + std::to_string(context_));
+  }
+  const size_t blocks = static_cast<size_t>(BlocksFor(s.length + n));
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (int64_t b = 0; b < FirstKept(groups_[g], s.length) && b < static_cast<int64_t>(s.ids[g].size()); ++b) {
+      Release(g, s, static_cast<size_t>(b));
+    }
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int64_t missing = static_cast<int64_t>(blocks) - static_cast<int64_t>(std::min(blocks, s.ids[g].size()));
+    if (missing > groups_[g].available()) {
+      return BadInput("the KV cache is full: room for " + std::to_string(groups_[g].available() * kKvBlock) +
+                      " more positions of all sequences together");
+    }
+  }
+  if (blocks > s.ids[0].size() || n > 0) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      while (s.ids[g].size() < blocks) s.ids[g].push_back(Allocate(groups_[g]));
+    }
+    Publish(sequence);
+  }
+  s.length += n;
+  return {};
+}
+
+Status KvCache::Truncate(int32_t sequence, int64_t length) {
+  if (!IsLive(sequence)) return BadInput("no sequence " + std::to_string(sequence));
+  Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  if (length < 0 || length > s.length) {
+    return BadInput("cannot keep " + std::to_string(length) + " of " + std::to_string(s.length) + " positions");
+  }
+  const size_t blocks = static_cast<size_t>(BlocksFor(length));
+  for (const auto& [group, ids] : [&] {
+         std::vector<std::pair<const Group*, const std::vector<int32_t>*>> all;
+         for (size_t g = 0; g < groups_.size(); ++g) all.emplace_back(&groups_[g], &s.ids[g]);
+         return all;
+       }()) {
+    // The next position sees back to length - window + 1.
+    const int64_t first = group->window > 0 ? std::max<int64_t>(0, length - group->window + 1) / kKvBlock : 0;
+    for (int64_t b = first; b < static_cast<int64_t>(blocks); ++b) {
+      if ((*ids)[static_cast<size_t>(b)] < 0) {
+        return BadInput("cannot roll back to " + std::to_string(length) + " positions: a layer with a window of " +
+                        std::to_string(group->window) + " has given up what it needs");
+      }
+    }
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t b = blocks; b < s.ids[g].size(); ++b) Release(g, s, b);
+    s.ids[g].resize(std::min(blocks, s.ids[g].size()));
+  }
+  s.length = length;
+  Publish(sequence);
+  return {};
+}
+
+void KvCache::Free(int32_t sequence) {
+  if (!IsLive(sequence)) return;
+  Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t b = 0; b < s.ids[g].size(); ++b) Release(g, s, b);
+    s.ids[g].clear();
+  }
+  Publish(sequence);
+  s.live = false;
+  s.length = 0;
+}
+
+std::span<const KvTable> KvCache::Tables(int32_t layer) const { return tables_[static_cast<size_t>(layer)]; }
+
+uint64_t KvCache::BytesAllocated() const {
+  uint64_t bytes = 0;
+  for (const Group& g : groups_) bytes += static_cast<uint64_t>(g.blocks - g.available()) * g.stride();
+  return bytes;
+}
+
+}  // namespace tally

@@ -1,0 +1,121 @@
+#include "engine/session/stepper.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace tally {
+namespace {
+
+bool AllFinite(const float* p, int64_t n) {
+  float sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += p[i] - p[i];   // 0, or NaN where p is not finite
+  return sum == 0;
+}
+
+bool AllFinite(Mat<const float> m) {
+  for (int64_t r = 0; r < m.rows; ++r) {
+    if (!AllFinite(m.Row(r), m.cols)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Stepper::Stepper(const Recipe& recipe, Team& team, const StepperOptions& options)
+    : recipe_(recipe), options_(options), executor_(team, &ledger_) {
+  executor_.SetImpl(options.impl);
+}
+
+Result<std::unique_ptr<Stepper>> Stepper::Create(const Recipe& recipe, const PackedWeights& weights, Team& team,
+                                                 const StepperOptions& options) {
+  std::unique_ptr<Stepper> s(new Stepper(recipe, team, options));
+  s->ledger_.SetWeights(weights.infos());
+  TALLY_ASSIGN_OR_RETURN(s->decoder_, Decoder::Create(recipe, weights, options.decoder));
+  TALLY_ASSIGN_OR_RETURN(s->cache_, KvCache::Create(recipe, options.decoder.kv, options.context, options.sequences,
+                                                           options.decoder.max_batch));
+  return s;
+}
+
+void Stepper::SetTap(Executor::Tap tap) {
+  tap_ = tap;
+  executor_.SetTap(std::move(tap));
+}
+
+// Checks the rows, makes room for them in the cache and lays the batch out.
+Status Stepper::Prepare(std::span<const BatchRow> rows) {
+  tokens_.clear();
+  kv_rows_.clear();
+  logit_rows_.clear();
+  extents_.clear();
+  if (rows.empty()) return BadInput("a step needs at least one row");
+  if (static_cast<int64_t>(rows.size()) > options_.decoder.max_batch) {
+    return BadInput("a step of " + std::to_string(rows.size()) + " rows: at most " + std::to_string(options_.decoder.max_batch));
+  }
+  for (const BatchRow& row : rows) {
+    if (row.token < 0 || row.token >= recipe_.vocab) {
+      return BadInput("token id " + std::to_string(row.token) + " is outside the vocabulary of " + std::to_string(recipe_.vocab));
+    }
+    if (!cache_->IsLive(row.sequence)) return BadInput("no sequence " + std::to_string(row.sequence));
+    auto extent = std::find_if(extents_.begin(), extents_.end(), [&](const Extent& e) { return e.sequence == row.sequence; });
+    if (extent == extents_.end()) extent = extents_.insert(extent, {row.sequence, cache_->Length(row.sequence), 0});
+    if (row.want_logits) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()));
+    tokens_.push_back(row.token);
+    kv_rows_.push_back({.table = row.sequence, .position = static_cast<int32_t>(extent->before + extent->rows)});
+    ++extent->rows;
+  }
+  const int64_t trained = recipe_.context;
+  for (const Extent& e : extents_) {
+    if (e.before + e.rows > options_.context || (recipe_.learned_positions && e.before + e.rows > trained)) {
+      const int64_t limit = recipe_.learned_positions ? std::min(options_.context, trained) : options_.context;
+      return BadInput("the context is full: " + std::to_string(e.before + e.rows) + " positions, room for " + std::to_string(limit));
+    }
+  }
+  for (size_t i = 0; i < extents_.size(); ++i) {
+    Status status = cache_->Extend(extents_[i].sequence, extents_[i].rows);
+    if (!status.ok()) {
+      extents_.resize(i);
+      return Rollback(std::move(status));
+    }
+  }
+  return {};
+}
+
+Status Stepper::Rollback(Status cause) {
+  for (const Extent& e : extents_) TALLY_RETURN_IF_ERROR(cache_->Truncate(e.sequence, e.before));
+  return cause;
+}
+
+// The step has written its keys and values and can be repeated: the same arithmetic, watched this time.
+Status Stepper::FindNonFinite(Mat<float> logits) {
+  std::string first;
+  executor_.SetTap([&](Site site, std::string_view op, Mat<const float> out) {
+    if (!first.empty() || out.empty() || AllFinite(out)) return;
+    first = (site.layer >= 0 ? "layer " + std::to_string(site.layer) + " " : "") + std::string(ComponentName(site.component)) + " (" +
+            std::string(op) + ")";
+  });
+  Status status = decoder_->Forward(executor_, Batch(), *cache_, logits);
+  executor_.SetTap(tap_);
+  TALLY_RETURN_IF_ERROR(std::move(status));
+  return BadInput("logits are not finite: NaN or infinity first appears at " + (first.empty() ? "an unknown place" : first));
+}
+
+Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
+  TALLY_RETURN_IF_ERROR(Prepare(rows));
+  const int64_t n = static_cast<int64_t>(logit_rows_.size());
+  if (!logits_.Resize(static_cast<size_t>(n) * static_cast<size_t>(recipe_.vocab))) return Rollback(InternalError("no memory for the logits"));
+  const Mat<float> logits(logits_.data(), n, recipe_.vocab);
+  const bool decode = std::all_of(extents_.begin(), extents_.end(), [](const Extent& e) { return e.rows == 1 && e.before > 0; });
+  ledger_.BeginStep(decode ? Phase::kDecode : Phase::kPrefill, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(n));
+  Status status = decoder_->Forward(executor_, Batch(), *cache_, logits);
+  ledger_.EndStep();
+  if (status.ok() && !AllFinite(logits)) {
+    executor_.SetLedger(nullptr);
+    status = FindNonFinite(logits);
+    executor_.SetLedger(&ledger_);
+  }
+  if (!status.ok()) return Rollback(std::move(status));
+  return Mat<const float>(logits);
+}
+
+}  // namespace tally

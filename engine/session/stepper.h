@@ -1,0 +1,69 @@
+// Step(batch): the engine's one verb, over a decoder, its KV cache, the executor and the ledger.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "counters/ledger.h"
+#include "engine/base/aligned.h"
+#include "engine/exec/executor.h"
+#include "engine/graph/decoder.h"
+#include "engine/graph/kv_cache.h"
+#include "engine/session/batch.h"
+
+namespace tally {
+
+struct StepperOptions {
+  DecoderOptions decoder;
+  ImplChoice impl = ImplChoice::kAuto;
+  int64_t context = 0;      // most positions of a sequence
+  int32_t sequences = 1;    // that the KV pool is planned for
+};
+
+class Stepper {
+ public:
+  // `recipe`, `weights` and `team` must outlive the stepper.
+  static Result<std::unique_ptr<Stepper>> Create(const Recipe& recipe, const PackedWeights& weights, Team& team,
+                                                 const StepperOptions& options);
+
+  KvCache& cache() { return *cache_; }
+  const KvCache& cache() const { return *cache_; }
+  // Runs the rows: any mix of sequences, each sequence's rows following on from its length. Returns the logits asked for, in
+  // row order: [rows with want_logits, vocab], valid until the next Step. Errors leave the sequences as they were.
+  // kBadInput: a token beyond the vocabulary, an unknown sequence, no room, logits that are not finite (names layer and op).
+  Result<Mat<const float>> Step(std::span<const BatchRow> rows);
+
+  Ledger& ledger() { return ledger_; }
+  Executor& executor() { return executor_; }
+  const Executor& executor() const { return executor_; }
+  void SetTap(Executor::Tap tap);
+
+ private:
+  Stepper(const Recipe& recipe, Team& team, const StepperOptions& options);
+  Status Prepare(std::span<const BatchRow> rows);
+  Status Rollback(Status cause);
+  Status FindNonFinite(Mat<float> logits);
+  StepBatch Batch() const { return {tokens_, kv_rows_, logit_rows_}; }
+
+  const Recipe& recipe_;
+  StepperOptions options_;
+  Ledger ledger_;
+  Executor executor_;
+  Executor::Tap tap_;
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<KvCache> cache_;
+  AlignedBuffer<float> logits_;
+  // The step under way.
+  std::vector<int32_t> tokens_, logit_rows_;
+  std::vector<KvRow> kv_rows_;
+  struct Extent {
+    int32_t sequence;
+    int64_t before;
+    int64_t rows;
+  };
+  std::vector<Extent> extents_;
+};
+
+}  // namespace tally

@@ -1,0 +1,140 @@
+// An engine without a network: the next token is a function of the last one and its position, so that what is made of an engine
+// can be tested by hand.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/api/tally.h"
+
+namespace tally {
+
+// Each id is one of the given byte strings; ids in `ends` are control tokens.
+class FakeTokenizer final : public Tokenizer {
+ public:
+  explicit FakeTokenizer(std::vector<std::string> bytes, std::vector<int32_t> ends = {}) : bytes_(std::move(bytes)), ends_(std::move(ends)) {}
+  Result<std::vector<int32_t>> Encode(std::string_view, EncodeOptions) const override { return BadInput("not needed"); }
+  std::string TokenBytes(int32_t id) const override { return id >= 0 && id < vocab_size() ? bytes_[static_cast<size_t>(id)] : ""; }
+  std::string Decode(std::span<const int32_t> ids) const override {
+    std::string out;
+    for (const int32_t id : ids) out += TokenBytes(id);
+    return out;
+  }
+  bool DropsLeadingSpace() const override { return false; }
+  bool IsControl(int32_t id) const override { return std::find(ends_.begin(), ends_.end(), id) != ends_.end(); }
+  int32_t vocab_size() const override { return static_cast<int32_t>(bytes_.size()); }
+  int32_t bos() const override { return -1; }
+  std::vector<int32_t> eos() const override { return ends_; }
+  std::string Description() const override { return "fake"; }
+
+ private:
+  std::vector<std::string> bytes_;
+  std::vector<int32_t> ends_;
+};
+
+class FakeModel final : public Model {
+ public:
+  const Recipe& recipe() const override { return recipe_; }
+  const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
+  const MemoryPlan& memory_plan() const override { return plan_; }
+  const ParameterCounts& parameters() const override { return parameters_; }
+  std::string Description() const override { return "fake"; }
+  std::string weight_types() const override { return "none"; }
+
+  Recipe recipe_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  MemoryPlan plan_;
+  ParameterCounts parameters_;
+};
+
+class FakeEngine final : public Engine {
+ public:
+  explicit FakeEngine(int32_t vocab, int64_t context = 64) : model_(std::make_shared<FakeModel>()) {
+    model_->recipe_.vocab = vocab;
+    model_->plan_.context = context;
+    next = [vocab](int32_t token, int64_t) { return (token + 1) % vocab; };
+  }
+
+  std::function<int32_t(int32_t token, int64_t position)> next;
+  std::function<void()> on_step;              // before each
+  std::function<float(size_t row)> noise;     // added to a step's rows, to spoil them
+  int64_t batch = 8;
+  int fail_at = -1;                           // the step that fails
+  struct Stepped {
+    std::vector<int32_t> tokens;
+    std::vector<bool> wanted;
+  };
+  std::vector<Stepped> steps;
+
+  int64_t max_batch() const override { return batch; }
+  Result<int32_t> NewSequence() override {
+    lengths_[++last_id_] = 0;
+    return last_id_;
+  }
+  int64_t Length(int32_t sequence) const override { return lengths_.at(sequence); }
+  Status Truncate(int32_t sequence, int64_t length) override {
+    lengths_.at(sequence) = length;
+    return {};
+  }
+  void Free(int32_t sequence) override { lengths_.erase(sequence); }
+  size_t live_sequences() const { return lengths_.size(); }
+
+  Result<Mat<const float>> Step(std::span<const BatchRow> rows) override {
+    if (on_step) on_step();
+    if (fail_at == static_cast<int>(steps.size())) return InternalError("broken on purpose");
+    if (static_cast<int64_t>(rows.size()) > batch) return InternalError("too many rows");
+    Stepped stepped;
+    logits_.clear();
+    int64_t out = 0;
+    const int32_t vocab = model_->recipe_.vocab;
+    ledger_.BeginStep(rows.size() > 1 ? Phase::kPrefill : Phase::kDecode, static_cast<uint32_t>(rows.size()), 1);
+    for (const BatchRow& row : rows) {
+      stepped.tokens.push_back(row.token);
+      stepped.wanted.push_back(row.want_logits);
+      const int64_t position = lengths_.at(row.sequence)++;
+      Cost cost;
+      cost.AddFlops(WorkClass::kLinear, 1000, Arith::kInt8);
+      cost.AddFlops(WorkClass::kAttention, 10);
+      cost.AddFlops(WorkClass::kNorm, 7);
+      cost.AddBytes(ByteKind::kWeightsPacked, 4000);
+      cost.AddBytes(ByteKind::kKvRead, 96);
+      ledger_.Charge({-1, Component::kHead}, "fake", cost, cost, {});
+      if (!row.want_logits) continue;
+      ++out;
+      const int32_t best = next(row.token, position);
+      for (int32_t id = 0; id < vocab; ++id) {
+        logits_.push_back((id == best ? 20.0f : -static_cast<float>(std::abs(id - best))) + (noise ? noise(rows.size()) : 0.0f));
+      }
+    }
+    ledger_.EndStep();
+    steps.push_back(std::move(stepped));
+    const Mat<const float> logits(logits_.data(), out, vocab);
+    if (tap_) tap_({-1, Component::kHead}, "matmul", logits);
+    return logits;
+  }
+  Ledger& ledger() override { return ledger_; }
+  const Model& model() const override { return *model_; }
+  FakeModel& fake_model() { return *model_; }
+  std::string_view target() const override { return "FAKE"; }
+  bool used_blas() const override { return false; }
+  int threads() const override { return 1; }
+  uint64_t kv_bytes() const override { return 0; }
+  void SetTap(std::function<void(Site, std::string_view, Mat<const float>)> tap) override { tap_ = std::move(tap); }
+  void EnableExplain() override {}
+  std::vector<std::string> Explanations() const override { return {}; }
+
+ private:
+  std::shared_ptr<FakeModel> model_;
+  std::map<int32_t, int64_t> lengths_;
+  int32_t last_id_ = -1;
+  Ledger ledger_;
+  std::vector<float> logits_;
+  std::function<void(Site, std::string_view, Mat<const float>)> tap_;
+};
+
+}  // namespace tally

@@ -1,0 +1,129 @@
+#include "engine/api/npy.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "engine/api/logits.h"
+#include "tests/api/fake_engine.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+class NpyTest : public testing::Test {
+ protected:
+  NpyTest() : directory_(fs::path(testing::TempDir()) / ("npy_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+    fs::remove_all(directory_);
+    fs::create_directories(directory_);
+  }
+  ~NpyTest() override { fs::remove_all(directory_); }
+  std::string Path(const std::string& name) const { return (directory_ / name).string(); }
+  fs::path directory_;
+};
+
+std::string Bytes(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Reads as numpy.lib.format's documentation says; the shape must be spelled as Python spells it.
+std::vector<float> Read(const std::string& path, int64_t rows, int64_t cols) {
+  const std::string bytes = Bytes(path);
+  EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+  const size_t length = static_cast<unsigned char>(bytes[8]) + 256u * static_cast<unsigned char>(bytes[9]);
+  EXPECT_EQ((10 + length) % 64, 0u);
+  const std::string header = bytes.substr(10, length);
+  EXPECT_EQ(header.back(), '\n');
+  const std::string shape = "(" + std::to_string(rows) + ", " + std::to_string(cols) + ")";
+  EXPECT_EQ(header.find("{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + ", }"), 0u) << header;
+  EXPECT_EQ(header.find_last_not_of(" \n"), header.find('}'));
+  std::vector<float> values((bytes.size() - 10 - length) / 4);
+  EXPECT_EQ(bytes.size(), 10 + length + 4 * static_cast<size_t>(rows * cols));
+  std::memcpy(values.data(), bytes.data() + 10 + length, values.size() * 4);
+  return values;
+}
+
+TEST_F(NpyTest, RowsAndHeader) {
+  const std::vector<float> x = {1, 2, 3, 99, -4, 5.5f, 6, 99};  // stride 4
+  auto writer = NpyWriter::Create(Path("x.npy"), 3);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer->Append({x.data(), 2, 3, 4}).ok());
+  ASSERT_TRUE(writer->Append({x.data(), 1, 3, 4}).ok());
+  ASSERT_TRUE(writer->Close().ok());
+  EXPECT_EQ(Read(Path("x.npy"), 3, 3), (std::vector<float>{1, 2, 3, -4, 5.5f, 6, 1, 2, 3}));
+  auto again = NpyWriter::Reopen(Path("x.npy"), 3, 3);
+  ASSERT_TRUE(again.ok());
+  ASSERT_TRUE(again->Append({x.data() + 4, 1, 3}).ok());
+  ASSERT_TRUE(again->Close().ok());
+  EXPECT_EQ(Read(Path("x.npy"), 4, 3), (std::vector<float>{1, 2, 3, -4, 5.5f, 6, 1, 2, 3, -4, 5.5f, 6}));
+}
+
+TEST_F(NpyTest, AWrongNumberOfColumnsIsOurFault) {
+  const float x[2] = {};
+  auto writer = NpyWriter::Create(Path("x.npy"), 3);
+  EXPECT_EQ(writer->Append({x, 1, 2}).code(), StatusCode::kInternal);
+}
+
+TEST_F(NpyTest, Failures) {
+  EXPECT_EQ(NpyWriter::Create(Path("missing/x.npy"), 3).status().code(), StatusCode::kBadInput);
+  EXPECT_NE(NpyWriter::Create(directory_.string(), 3).status().message().find(directory_.string()), std::string::npos);
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  auto writer = NpyWriter::Create("/dev/full", 3);
+  ASSERT_TRUE(writer.ok());
+  EXPECT_EQ(writer->Close().code(), StatusCode::kBadInput);
+  EXPECT_TRUE(fs::exists("/dev/full"));
+}
+
+TEST_F(NpyTest, LogitsOfEveryPositionInPieces) {
+  FakeEngine engine(50);
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < 19; ++i) tokens.push_back(i * 2);
+  std::vector<int32_t> best;
+  LogitsCallbacks callbacks;
+  callbacks.take = [&](int64_t first, Mat<const float> logits) -> Status {
+    EXPECT_EQ(first, static_cast<int64_t>(best.size()));
+    for (int64_t r = 0; r < logits.rows; ++r) best.push_back(Argmax({logits.Row(r), 50}));
+    return {};
+  };
+  ASSERT_TRUE(RunLogits(engine, tokens, callbacks).ok());
+  ASSERT_EQ(best.size(), tokens.size());
+  for (size_t i = 0; i < best.size(); ++i) EXPECT_EQ(best[i], tokens[i] + 1);
+  EXPECT_EQ(engine.live_sequences(), 0u);
+  callbacks.take = [](int64_t, Mat<const float>) -> Status { return BadInput("enough"); };
+  EXPECT_EQ(RunLogits(engine, tokens, callbacks).message(), "enough");
+  callbacks.interrupted = [] { return true; };
+  EXPECT_EQ(RunLogits(engine, tokens, callbacks).code(), StatusCode::kInterrupted);
+  EXPECT_EQ(RunLogits(engine, std::vector<int32_t>{50}, callbacks).code(), StatusCode::kBadInput);
+}
+
+TEST_F(NpyTest, OpDumpNamesFilesAndAppendsSteps) {
+  auto dump = OpDump::Create(Path("deep/dump"));
+  ASSERT_TRUE(dump.ok());
+  const float x[4] = {1, 2, 3, 4};
+  for (int step = 0; step < 2; ++step) {
+    dump->BeginStep();
+    dump->Write({3, Component::kAttnQNorm}, "norm", {x, 2, 2});
+    dump->Write({3, Component::kFfnGateUp}, "matmul", {x, 1, 4});
+    dump->Write({3, Component::kFfnGateUp}, "matmul", {x + 2, 1, 2});
+    dump->Write({-1, Component::kHead}, "matmul", {x, 1, 3});
+  }
+  ASSERT_TRUE(dump->status().ok()) << dump->status().message();
+  EXPECT_EQ(dump->files(), 4u);
+  EXPECT_EQ(Read(Path("deep/dump/blk.3.attn_q_norm.norm.npy"), 4, 2), (std::vector<float>{1, 2, 3, 4, 1, 2, 3, 4}));
+  EXPECT_EQ(Read(Path("deep/dump/blk.3.ffn_gate_up.matmul.npy"), 2, 4), (std::vector<float>{1, 2, 3, 4, 1, 2, 3, 4}));
+  EXPECT_EQ(Read(Path("deep/dump/blk.3.ffn_gate_up.matmul.1.npy"), 2, 2), (std::vector<float>{3, 4, 3, 4}));
+  EXPECT_EQ(Read(Path("deep/dump/head.matmul.npy"), 2, 3), (std::vector<float>{1, 2, 3, 1, 2, 3}));
+  std::ofstream(Path("file")).put('x');
+  EXPECT_EQ(OpDump::Create(Path("file")).status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(OpDump::Create(Path("file") + "/x").status().code(), StatusCode::kBadInput);
+}
+
+}  // namespace
+}  // namespace tally

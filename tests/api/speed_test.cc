@@ -1,0 +1,67 @@
+#include "engine/api/speed.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/api/fake_engine.h"
+
+namespace tally {
+namespace {
+
+SpeedOptions Quick() {
+  SpeedOptions options;
+  options.prompt = 20;
+  options.generate = 5;
+  options.repetitions = 2;
+  options.roof_seconds = 0.01;
+  options.roof_bytes = uint64_t{64} << 20;
+  return options;
+}
+
+TEST(MeasureSpeed, FiguresComeFromTheLedger) {
+  FakeEngine engine(100);
+  const auto report = MeasureSpeed(engine, Quick());
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->prefill_flops, 20 * 1010);
+  EXPECT_EQ(report->prefill_flops_by_type[static_cast<int>(Arith::kInt8)], 20 * 1000);
+  EXPECT_EQ(report->prefill_flops_by_type[static_cast<int>(Arith::kF32)], 20 * 10);
+  EXPECT_EQ(report->decode_bytes, 4096);
+  EXPECT_GT(report->bandwidth, 0);
+  EXPECT_GT(report->peaks.f32, 0);
+  EXPECT_GT(report->prefill_ratio, 0);
+  EXPECT_GT(report->decode_ratio, 0);
+  EXPECT_NE(report->verified.find("20 tokens in one piece and one by one"), std::string::npos);
+  EXPECT_EQ(engine.live_sequences(), 0u);
+}
+
+TEST(MeasureSpeed, RefusesWrongOutputs) {
+  FakeEngine engine(100);
+  engine.noise = [](size_t rows) { return rows > 1 ? 0.25f : 0.0f; };  // same argmax, other bits
+  auto report = MeasureSpeed(engine, Quick());
+  EXPECT_EQ(report.status().code(), StatusCode::kInternal);
+  EXPECT_NE(report.status().message().find("the logits differ"), std::string::npos);
+  engine.noise = nullptr;
+  int step = 0;
+  engine.on_step = [&] { ++step; };
+  engine.next = [&](int32_t token, int64_t) { return (token + step) % 100; };
+  EXPECT_NE(MeasureSpeed(engine, Quick()).status().message().find("greedy tokens"), std::string::npos);
+  engine.next = [](int32_t token, int64_t) { return token; };
+  engine.noise = [](size_t) { return std::nanf(""); };
+  EXPECT_NE(MeasureSpeed(engine, Quick()).status().message().find("not finite"), std::string::npos);
+}
+
+TEST(MeasureSpeed, BadRequestsAndInterruptions) {
+  FakeEngine engine(100, 24);
+  EXPECT_NE(MeasureSpeed(engine, Quick()).status().message().find("do not fit the context of 24"), std::string::npos);
+  SpeedOptions options = Quick();
+  options.generate = 0;
+  EXPECT_EQ(MeasureSpeed(engine, options).status().code(), StatusCode::kBadInput);
+  FakeEngine larger(100);
+  options = Quick();
+  options.interrupted = [] { return true; };
+  EXPECT_EQ(MeasureSpeed(larger, options).status().code(), StatusCode::kInterrupted);
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,205 @@
+#include "engine/api/synth.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/api/synth_noise.h"
+#include "engine/base/float16.h"
+#include "engine/base/quant_blocks.h"
+#include "loaders/loaders.h"
+#include "models/family.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SynthTest : public testing::Test {
+ protected:
+  SynthTest() : directory_(fs::path(testing::TempDir()) / ("synth_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+    fs::remove_all(directory_);
+    fs::create_directories(directory_);
+  }
+  ~SynthTest() override { fs::remove_all(directory_); }
+  std::string Path(const std::string& name) const { return (directory_ / name).string(); }
+  fs::path directory_;
+};
+
+std::string Bytes(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+SynthOptions Small(DType type) {
+  SynthOptions options;
+  options.type = type;
+  options.layers = 1;
+  options.vocab = 320;
+  return options;
+}
+
+// Published totals: the gpt-oss card's checkpoint, Llama 3.2 1B and 3.1 8B model cards (1.23B and 8.03B), GPT-2.
+TEST_F(SynthTest, FullSizesHaveThePublishedParameters) {
+  const std::map<std::string, uint64_t> expected = {{"gpt-oss-20b", 20914757184u},
+                                                    {"llama-3.2-1b", 1235814400u},
+                                                    {"llama-3.1-8b", 8030261248u},
+                                                    {"gpt2", 124439808u},
+                                                    {"gpt2-xl", 1557611200u}};
+  ASSERT_EQ(SynthModels().size(), expected.size());
+  for (const std::string_view name : SynthModels()) {
+    const auto plan = PlanSynth(name, {});
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->parameters, expected.at(std::string(name))) << name;
+  }
+  SynthOptions q8;
+  q8.type = DType::kQ8_0;
+  const uint64_t gigabyte = 1000000000;
+  EXPECT_NEAR(static_cast<double>(PlanSynth("gpt-oss-20b", {})->bytes), 13.8e9, 0.2e9);
+  EXPECT_LT(PlanSynth("gpt-oss-20b", q8)->bytes, 13 * gigabyte);
+}
+
+// Every model is one that the family of its architecture reads, with every tensor claimed.
+TEST_F(SynthTest, FamiliesReadThem) {
+  const std::map<std::string, std::string> family = {
+      {"gpt-oss-20b", "gpt-oss"}, {"llama-3.2-1b", "llama"}, {"llama-3.1-8b", "llama"}, {"gpt2", "gpt2"}, {"gpt2-xl", "gpt2"}};
+  for (const std::string_view name : SynthModels()) {
+    SynthOptions options = Small(DType::kQ4_0);
+    const std::string path = Path(std::string(name) + ".gguf");
+    const auto report = Synthesize(name, path, options);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(fs::file_size(path), report->bytes);
+    const auto inventory = ReadGguf(path);
+    ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+    EXPECT_EQ(inventory->tensors.size(), report->tensors);
+    const auto spec = ReadModelSpec(*inventory);
+    ASSERT_TRUE(spec.ok()) << name << ": " << spec.status().message();
+    EXPECT_EQ(spec->recipe.family, family.at(std::string(name)));
+    EXPECT_EQ(spec->recipe.n_layers, 1);
+    EXPECT_EQ(spec->recipe.tied_head, name != "gpt-oss-20b" && name != "llama-3.1-8b");
+    fs::remove(path);
+  }
+}
+
+TEST_F(SynthTest, TheSameSeedGivesTheSameFile) {
+  SynthOptions options = Small(DType::kQ8_0);
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(Synthesize("llama-3.2-1b", Path(name), options).ok());
+  options.seed = 1;
+  ASSERT_TRUE(Synthesize("llama-3.2-1b", Path("c"), options).ok());
+  const std::string a = Bytes(Path("a"));
+  EXPECT_EQ(a, Bytes(Path("b")));
+  const std::string c = Bytes(Path("c"));
+  ASSERT_EQ(a.size(), c.size());
+  EXPECT_NE(a, c);
+}
+
+TEST_F(SynthTest, Llama3FactorsAreThoseOfTheReference) {
+  SynthOptions options = Small(DType::kQ4_0);
+  ASSERT_TRUE(Synthesize("llama-3.2-1b", Path("x"), options).ok());
+  const auto inventory = ReadGguf(Path("x"));
+  ASSERT_TRUE(inventory.ok());
+  const StoredTensor* t = inventory->Find("rope_freqs.weight");
+  ASSERT_NE(t, nullptr);
+  std::vector<float> factors(t->elements());
+  ASSERT_EQ(factors.size(), 32u);
+  const auto reader = FileReader::Open(Path("x"));
+  ASSERT_TRUE(reader.ok());
+  ASSERT_TRUE(reader->ReadAt(t->offset, {reinterpret_cast<uint8_t*>(factors.data()), t->bytes}).ok());
+  EXPECT_EQ(factors.front(), 1.0f);   // fast pairs turn as they did
+  EXPECT_EQ(factors.back(), 32.0f);   // slow ones 32 times slower
+  for (size_t i = 1; i < factors.size(); ++i) EXPECT_GE(factors[i], factors[i - 1]);
+}
+
+TEST_F(SynthTest, Errors) {
+  EXPECT_NE(Synthesize("gpt-5", Path("x"), {}).status().message().find("gpt-oss-20b"), std::string::npos);
+  EXPECT_EQ(ParseSynthType("Q5_K").status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(*ParseSynthType("q8_0"), DType::kQ8_0);
+  EXPECT_EQ(Synthesize("gpt2", Path("no/where"), Small(DType::kQ8_0)).status().code(), StatusCode::kBadInput);
+  SynthOptions options = Small(DType::kQ8_0);
+  options.vocab_from = Path("none.gguf");
+  EXPECT_EQ(Synthesize("gpt2", Path("x"), options).status().code(), StatusCode::kBadInput);
+  options = Small(DType::kQ8_0);
+  options.progress = [](uint64_t, uint64_t) { return false; };
+  EXPECT_EQ(Synthesize("gpt2", Path("x"), options).status().code(), StatusCode::kInterrupted);
+  EXPECT_TRUE(fs::is_empty(directory_));
+}
+
+TEST_F(SynthTest, VocabularyIsCopiedAndPadded) {
+  const std::string source = std::string(TALLY_SOURCE_DIR) + "/../shared/tokenizers/llama.cpp-vocabs/ggml-vocab-gpt-2.gguf";
+  if (!fs::exists(source)) GTEST_SKIP() << source << " is not here";
+  SynthOptions options = Small(DType::kQ4_0);
+  options.vocab = 0;
+  options.vocab_from = source;
+  ASSERT_TRUE(Synthesize("llama-3.2-1b", Path("x"), options).ok());
+  const auto inventory = ReadGguf(Path("x"));
+  ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+  const auto tokens = inventory->metadata.GetStrings("tokenizer.ggml.tokens");
+  ASSERT_TRUE(tokens.ok() && tokens->has_value());
+  ASSERT_EQ((*tokens)->size(), 128256u);
+  EXPECT_EQ((**tokens)[50257], "[PAD50257]");
+  const auto types = inventory->metadata.GetInts("tokenizer.ggml.token_type");
+  ASSERT_TRUE(types.ok() && types->has_value());
+  EXPECT_EQ((**types)[50257], 5);
+  EXPECT_EQ((**types)[0], 1);
+  options.vocab = 100;
+  EXPECT_NE(Synthesize("llama-3.2-1b", Path("y"), options).status().message().find("50257"), std::string::npos);
+}
+
+// A tensor's bytes do not depend on the pieces it is asked for in, and its values have the deviation asked for.
+TEST(NoisePools, PiecesAndScale) {
+  NoisePools pools(3);
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4}) {
+    const uint64_t elements = 1 << 18, bytes = *StoredBytes(type, elements);
+    std::vector<uint8_t> whole(bytes), pieces(bytes);
+    pools.Fill(5, type, 0.02f, 0, whole);
+    for (uint64_t at = 0, n = 1; at < bytes; at += n, n = n * 3 % 10007 + 1) {
+      n = std::min(n, bytes - at);
+      pools.Fill(5, type, 0.02f, at, {pieces.data() + at, n});
+    }
+    EXPECT_EQ(whole, pieces) << DTypeName(type);
+    double sum = 0, squares = 0;
+    auto add = [&](float x) {
+      ASSERT_TRUE(std::isfinite(x));
+      sum += static_cast<double>(x);
+      squares += static_cast<double>(x) * static_cast<double>(x);
+    };
+    const uint32_t width = GetDTypeInfo(type).block_bytes;
+    for (uint64_t at = 0; at < bytes; at += width) {
+      const uint8_t* p = whole.data() + at;
+      float x[32];
+      auto blocks = [&]<class Block>(Block block) {
+        std::memcpy(&block, p, sizeof block);
+        Decode(block, x);
+        for (const float v : x) add(v);
+      };
+      auto load = [&]<class T>(T v) {
+        std::memcpy(&v, p, sizeof v);
+        return v;
+      };
+      switch (type) {
+        case DType::kQ8_0: blocks(BlockQ8_0{}); break;
+        case DType::kQ4_0: blocks(BlockQ4_0{}); break;
+        case DType::kMXFP4: blocks(BlockMXFP4{}); break;
+        case DType::kF16: add(F16ToF32(load(uint16_t{}))); break;
+        case DType::kBF16: add(BF16ToF32(load(uint16_t{}))); break;
+        default: add(load(float{})); break;
+      }
+    }
+    const double n = static_cast<double>(elements);
+    EXPECT_NEAR(sum / n, 0, 0.0015) << DTypeName(type);
+    EXPECT_NEAR(std::sqrt(squares / n), 0.02, type == DType::kMXFP4 ? 0.001 : 0.0004) << DTypeName(type);
+  }
+  std::vector<uint8_t> a(64), b(64);
+  pools.Fill(5, DType::kF32, 1, 0, a);
+  pools.Fill(6, DType::kF32, 1, 0, b);
+  EXPECT_NE(a, b);
+}
+
+}  // namespace
+}  // namespace tally

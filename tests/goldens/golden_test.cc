@@ -1,0 +1,272 @@
+// The golden checkpoints, end to end: logits, hidden states, experts and greedy tokens against an independent reference; and the
+// same bits whatever the threads, the cut of the prompt and the company in the batch.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/api/tally.h"
+#include "hwy/targets.h"
+#include "tests/goldens/golden_case.h"
+
+namespace tally {
+namespace {
+
+struct Opened {
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<Engine> engine;
+};
+
+Opened Open(const std::string& path, LoadOptions options) {
+  auto model = LoadModel(path, options);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  if (!model.ok()) return {};
+  auto engine = NewEngine(*model, options);
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  if (!engine.ok()) return {};
+  return {*model, std::move(engine).value()};
+}
+
+LoadOptions Exact() {
+  LoadOptions options;
+  options.threads = 2;
+  options.activations = ActivationsChoice::kF32;
+  options.sequences = 2;
+  return options;
+}
+
+// Steps `ids` through a fresh sequence in pieces of `piece`; logits of every position, [ids, vocab].
+std::vector<float> Logits(Engine& engine, const std::vector<int32_t>& ids, size_t piece) {
+  auto sequence = engine.NewSequence();
+  EXPECT_TRUE(sequence.ok()) << sequence.status().message();
+  std::vector<float> all;
+  for (size_t at = 0; at < ids.size(); at += piece) {
+    std::vector<BatchRow> rows;
+    for (size_t i = at; i < std::min(ids.size(), at + piece); ++i) rows.push_back({ids[i], *sequence, true});
+    auto logits = engine.Step(rows);
+    EXPECT_TRUE(logits.ok()) << logits.status().message();
+    if (!logits.ok()) break;
+    all.insert(all.end(), logits->data, logits->data + logits->rows * logits->cols);
+  }
+  engine.Free(*sequence);
+  return all;
+}
+
+double MaxDifference(Mat<const float> a, Mat<const float> b) {
+  EXPECT_EQ(a.rows, b.rows);
+  EXPECT_EQ(a.cols, b.cols);
+  double max = 0;
+  for (int64_t r = 0; r < std::min(a.rows, b.rows); ++r) {
+    for (int64_t c = 0; c < a.cols; ++c) {
+      const double d = std::fabs(static_cast<double>(a.Row(r)[c]) - b.Row(r)[c]);
+      max = std::isnan(d) ? HUGE_VAL : std::max(max, d);
+    }
+  }
+  return max;
+}
+
+double MaxAbs(Mat<const float> m) {
+  double max = 0;
+  for (int64_t i = 0; i < m.rows * m.cols; ++i) max = std::max(max, std::fabs(static_cast<double>(m.data[i])));
+  return max;
+}
+
+class GoldenTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTest, LogitsAndGreedyTokensInF32) {
+  GoldenCase golden(GetParam());
+  for (const std::string& path : golden.Checkpoints()) {
+    SCOPED_TRACE(path);
+    Opened opened = Open(path, Exact());
+    ASSERT_NE(opened.engine, nullptr);
+    for (size_t p = 0; p < golden.prompts.size(); ++p) {
+      const GoldenPrompt& prompt = golden.prompts[p];
+      const Mat<const float> want = golden.F32("p" + std::to_string(p) + ".logits");
+      const std::vector<float> got = Logits(*opened.engine, prompt.ids, prompt.ids.size());
+      ASSERT_EQ(static_cast<int64_t>(got.size()), want.rows * want.cols);
+      const double difference = MaxDifference({got.data(), want.rows, want.cols}, want);
+      EXPECT_LE(difference, golden.atol);
+      std::printf("%s p%zu: greatest difference of a logit %.2e (allowed %.2e)\n", path.c_str() + golden.directory.rfind('/') + 1, p,
+                  difference, golden.atol);
+
+      GenerateOptions options;
+      options.max_tokens = static_cast<int64_t>(prompt.greedy.size());
+      options.sampling.temperature = 0;
+      options.ignore_eos = true;
+      auto generated = Generate(*opened.engine, prompt.prompt, options);
+      ASSERT_TRUE(generated.ok()) << generated.status().message();
+      EXPECT_EQ(generated->tokens, prompt.greedy);
+    }
+  }
+}
+
+// Hidden states within 2^-24 x 64 x layers of the largest element (f32 sums in another order, compounded layer by layer).
+TEST_P(GoldenTest, HiddenStatesExpertsAndWeights) {
+  GoldenCase golden(GetParam());
+  for (const std::string& path : golden.Checkpoints()) {
+    SCOPED_TRACE(path);
+    Opened opened = Open(path, Exact());
+    ASSERT_NE(opened.engine, nullptr);
+    const Recipe& recipe = opened.model->recipe();
+    for (size_t p = 0; p < golden.prompts.size(); ++p) {
+      const std::string prefix = "p" + std::to_string(p) + ".";
+      int checked = 0;
+      auto compare = [&](const std::string& name, Mat<const float> got) {
+        const Mat<const float> want = golden.F32(prefix + name);
+        const double allowed = 0x1p-24 * 64 * (recipe.n_layers + 1) * MaxAbs(want) + 1e-6;
+        EXPECT_LE(MaxDifference(got, want), allowed) << name;
+        ++checked;
+      };
+      std::vector<std::vector<int32_t>> experts(static_cast<size_t>(recipe.n_layers));
+      opened.engine->SetTap([&](Site site, std::string_view op, Mat<const float> out) {
+        const std::string layer = std::to_string(site.layer);
+        const bool last_of_layer = (site.component == Component::kFfnDown && op == "matmul" && recipe.n_experts == 0) ||
+                                   site.component == Component::kMoeCombine;
+        if (site.component == (recipe.learned_positions ? Component::kPositionEmbedding : Component::kEmbedding)) compare("hidden.0", out);
+        if (site.component == Component::kAttnOutput && op == "matmul") compare("mid." + layer, out);
+        if (last_of_layer) compare("hidden." + std::to_string(site.layer + 1), out);
+        if (site.component == Component::kOutputNorm) compare("final", out);
+        if (site.component == Component::kRouter && op == "matmul") {
+          compare("router." + layer + ".logits", out);
+          // The experts chosen are the k largest logits, as RouteOp's own test shows; here they must be the reference's.
+          const Mat<const int32_t> want = golden.I32(prefix + "router." + layer + ".experts");
+          for (int64_t t = 0; t < out.rows; ++t) {
+            std::vector<int32_t> order(static_cast<size_t>(out.cols));
+            for (size_t e = 0; e < order.size(); ++e) order[e] = static_cast<int32_t>(e);
+            std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return out.Row(t)[a] > out.Row(t)[b]; });
+            for (int64_t s = 0; s < want.cols; ++s) EXPECT_EQ(order[static_cast<size_t>(s)], want.Row(t)[s]) << "token " << t;
+          }
+          ++checked;
+        }
+        if (site.component == Component::kRouter && op == "route") compare("router." + layer + ".weights", out);
+      });
+      Logits(*opened.engine, golden.prompts[p].ids, golden.prompts[p].ids.size());
+      EXPECT_EQ(checked, 2 + recipe.n_layers * (recipe.n_experts > 0 ? 5 : 2));
+    }
+  }
+}
+
+void ExpectSameLogits(const std::vector<float>& a, const std::vector<float>& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << what << ": the bits differ";
+}
+
+// Two sequences in the same steps: `ids` beside a copy that runs three positions behind it.
+std::vector<float> LogitsBesideAnother(Engine& engine, const std::vector<int32_t>& ids) {
+  auto a = engine.NewSequence(), b = engine.NewSequence();
+  EXPECT_TRUE(a.ok() && b.ok());
+  std::vector<float> all;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    std::vector<BatchRow> rows;
+    if (i >= 3) rows.push_back({ids[i - 3], *b, true});
+    rows.push_back({ids[i], *a, true});
+    auto logits = engine.Step(rows);
+    EXPECT_TRUE(logits.ok()) << logits.status().message();
+    if (!logits.ok()) break;
+    const float* row = logits->Row(logits->rows - 1);
+    all.insert(all.end(), row, row + logits->cols);
+  }
+  engine.Free(*a);
+  engine.Free(*b);
+  return all;
+}
+
+TEST_P(GoldenTest, BitsDoNotDependOnThreadsCutsOrCompany) {
+  GoldenCase golden(GetParam());
+  const std::vector<int32_t>& ids = golden.prompts[0].ids;
+  struct Restore {
+    ~Restore() { hwy::SetSupportedTargetsForTest(0); }
+  } restore;
+  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    for (ActivationsChoice activations : {ActivationsChoice::kF32, ActivationsChoice::kAuto}) {
+      SCOPED_TRACE(std::string(hwy::TargetName(target)) + (activations == ActivationsChoice::kF32 ? " f32" : " auto"));
+      LoadOptions options = Exact();
+      options.activations = activations;
+      options.threads = 1;
+      Opened one = Open(golden.directory, options);
+      ASSERT_NE(one.engine, nullptr);
+      const std::vector<float> whole = Logits(*one.engine, ids, ids.size());
+      ExpectSameLogits(Logits(*one.engine, ids, 7), whole, "pieces of 7");
+      ExpectSameLogits(Logits(*one.engine, ids, 1), whole, "token by token");
+      ExpectSameLogits(LogitsBesideAnother(*one.engine, ids), whole, "beside another sequence");
+      for (int threads : {2, 4}) {
+        options.threads = threads;
+        Opened more = Open(golden.directory, options);
+        ASSERT_NE(more.engine, nullptr);
+        ExpectSameLogits(Logits(*more.engine, ids, ids.size()), whole, std::to_string(threads) + " threads");
+        ExpectSameLogits(Logits(*more.engine, ids, 1), whole, std::to_string(threads) + " threads, token by token");
+      }
+    }
+  }
+}
+
+// Every implementation agrees with the golden, the scalar reference and OpenBLAS included.
+TEST_P(GoldenTest, ReferenceAndOpenBlasToo) {
+  GoldenCase golden(GetParam());
+  for (ImplName impl : {ImplName::kRef, ImplName::kBlas}) {
+    LoadOptions options = Exact();
+    options.impl = impl;
+    Opened opened = Open(golden.directory, options);
+    ASSERT_NE(opened.engine, nullptr);
+    const GoldenPrompt& prompt = golden.prompts[0];
+    const Mat<const float> want = golden.F32("p0.logits");
+    const std::vector<float> got = Logits(*opened.engine, prompt.ids, prompt.ids.size());
+    ASSERT_EQ(static_cast<int64_t>(got.size()), want.rows * want.cols);
+    EXPECT_LE(MaxDifference({got.data(), want.rows, want.cols}, want), golden.atol);
+    EXPECT_EQ(opened.engine->used_blas(), impl == ImplName::kBlas);
+  }
+}
+
+// The default path (int8 for MXFP4 experts, bf16 for BF16 weights where native, f16 KV): logits within 4 % of the largest logit,
+// and the same greedy token wherever the reference's margin exceeds twice the difference seen.
+TEST_P(GoldenTest, DefaultActivations) {
+  GoldenCase golden(GetParam());
+  for (const std::string& path : golden.Checkpoints()) {
+    SCOPED_TRACE(path);
+    LoadOptions options = Exact();
+    options.activations = ActivationsChoice::kAuto;
+    Opened opened = Open(path, options);
+    ASSERT_NE(opened.engine, nullptr);
+    for (size_t p = 0; p < golden.prompts.size(); ++p) {
+      const GoldenPrompt& prompt = golden.prompts[p];
+      const Mat<const float> want = golden.F32("p" + std::to_string(p) + ".logits");
+      const std::vector<float> logits = Logits(*opened.engine, prompt.ids, prompt.ids.size());
+      ASSERT_EQ(static_cast<int64_t>(logits.size()), want.rows * want.cols);
+      const Mat<const float> got(logits.data(), want.rows, want.cols);
+      const double difference = MaxDifference(got, want), bound = 0.04 * MaxAbs(want);
+      EXPECT_LE(difference, bound);
+      int compared = 0;
+      for (size_t i = 0; i < prompt.greedy.size(); ++i) {
+        const int64_t row = static_cast<int64_t>(prompt.prompt.size() + i) - 1;
+        if (prompt.margins[i] <= 2 * difference) continue;
+        EXPECT_EQ(std::max_element(got.Row(row), got.Row(row) + got.cols) - got.Row(row), prompt.greedy[i]) << "token " << i;
+        ++compared;
+      }
+      std::printf("%s p%zu: greatest difference %.3f (allowed %.3f), %d of %zu greedy tokens have the margin\n",
+                  path.c_str() + golden.directory.rfind('/') + 1, p, difference, bound, compared, prompt.greedy.size());
+      EXPECT_GE(compared, static_cast<int>(prompt.greedy.size()) / 3);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest,
+                         testing::Values("gptoss/gptoss-a-top4of8-realyarn", "gptoss/gptoss-b-top3of5-shortyarn-3blocks",
+                                         "gpt2/gpt2-a-f32-release-names", "gpt2/gpt2-b-bf16-prefixed-ninner",
+                                         "llama/llama-a-f32-gqa-untied", "llama/llama-b-bf16-llama3rope-headdim-tied",
+                                         "llama/mistral-a-bf16-sliding"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           name = name.substr(name.find('/') + 1);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,530 @@
+// KvStoreOp and AttentionOp: the reference against double precision, every Highway target against it, bits that do not
+// depend on how a prompt is cut or what shares a batch, and exact charges.
+#include "engine/kernels/attention/attention.h"
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "engine/base/float16.h"
+#include "engine/kernels/attention/attention_ref.h"
+#include "tests/kernels/harness.h"
+#include "tests/support/counting_scalar.h"
+
+namespace tally {
+namespace {
+
+struct Shape {
+  int64_t heads = 4, kv_heads = 2, dim = 16, window = 0;
+  bool sinks = false;
+  KvType type = KvType::kF32;
+
+  std::string Trace() const {
+    return "heads " + std::to_string(heads) + " on " + std::to_string(kv_heads) + ", dim " + std::to_string(dim) + ", window " +
+           std::to_string(window) + (sinks ? ", sinks" : "") + (type == KvType::kF16 ? ", f16" : ", f32");
+  }
+};
+
+// Sequences whose keys and values are in blocks. Every block ends at an inaccessible page and starts as NaNs throughout,
+// padding included: a masked lane that entered the arithmetic would show. Blocks wholly below `first_needed` are absent.
+class Cache {
+ public:
+  Cache(const Shape& shape, const std::vector<int64_t>& lengths, const std::vector<int64_t>& first_needed = {}) : shape_(shape) {
+    for (size_t s = 0; s < lengths.size(); ++s) {
+      pointers_.emplace_back();
+      for (int64_t p = 0; p < lengths[s]; p += kKvBlock) {
+        if (!first_needed.empty() && p + kKvBlock <= first_needed[s]) {
+          pointers_.back().push_back(nullptr);
+          continue;
+        }
+        blocks_.push_back(std::make_unique<EdgeArray<uint8_t>>(KvBlockBytes(shape.type, shape.kv_heads, shape.dim)));
+        std::memset(blocks_.back()->data(), 0xFF, blocks_.back()->size());
+        pointers_.back().push_back(blocks_.back()->data());
+      }
+    }
+    for (const auto& p : pointers_) tables_.push_back({p.data(), static_cast<int64_t>(p.size())});
+  }
+  std::span<const KvTable> tables() const { return tables_; }
+
+  void Store(std::span<const KvRow> rows, Mat<const float> k, Mat<const float> v, std::string_view kernel = "ref") {
+    KvStoreOp op;
+    op.k = k, op.v = v, op.kv_heads = shape_.kv_heads, op.head_dim = shape_.dim, op.type = shape_.type;
+    op.rows = rows, op.tables = tables_;
+    ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+    RunShuffled(KernelNamed<KvStoreOp>(kernel), op, 5);
+  }
+  float K(KvRow at, int64_t head, int64_t d) const { return Element(at, head, KIndex(KvHeadDim(shape_.dim), at.position % kKvBlock, d)); }
+  float V(KvRow at, int64_t head, int64_t d) const { return Element(at, head, VIndex(KvHeadDim(shape_.dim), at.position % kKvBlock, d)); }
+
+ private:
+  float Element(KvRow at, int64_t head, int64_t index) const {
+    const uint8_t* block = tables_[at.table].blocks[at.position / kKvBlock];
+    return KvElement(shape_.type, block + head * KvHeadBytes(shape_.type, shape_.dim), index);
+  }
+  Shape shape_;
+  std::vector<std::unique_ptr<EdgeArray<uint8_t>>> blocks_;
+  std::vector<std::vector<uint8_t*>> pointers_;
+  std::vector<KvTable> tables_;
+};
+
+// Queries, keys and values of the whole of some sequences, position by position.
+struct Problem {
+  Shape shape;
+  std::vector<int64_t> lengths;
+  std::vector<KvRow> rows;  // all positions of sequence 0, then of 1, ..
+  AlignedBuffer<float> q, k, v, sinks;
+
+  Problem(const Shape& s, std::vector<int64_t> len, Random& random) : shape(s), lengths(std::move(len)) {
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      for (int64_t p = 0; p < lengths[i]; ++p) rows.push_back({static_cast<int32_t>(i), static_cast<int32_t>(p)});
+    }
+    const size_t n = rows.size();
+    EXPECT_TRUE(q.Resize(n * s.heads * s.dim) && k.Resize(n * s.kv_heads * s.dim) && v.Resize(n * s.kv_heads * s.dim));
+    EXPECT_TRUE(sinks.Resize(s.heads));
+    random.Fill(q.data(), q.size());
+    random.Fill(k.data(), k.size());
+    random.Fill(v.data(), v.size());
+    random.Fill(sinks.data(), sinks.size());
+  }
+  Mat<const float> K() const { return {k.data(), static_cast<int64_t>(rows.size()), shape.kv_heads * shape.dim}; }
+  Mat<const float> V() const { return {v.data(), static_cast<int64_t>(rows.size()), shape.kv_heads * shape.dim}; }
+  int64_t IndexOf(KvRow at) const {
+    int64_t first = 0;
+    for (int32_t t = 0; t < at.table; ++t) first += lengths[t];
+    return first + at.position;
+  }
+  AttentionOp Op(const Cache& cache, std::span<const KvRow> of, Mat<const float> queries, Mat<float> out) const {
+    AttentionOp op;
+    op.q = queries, op.out = out, op.rows = of, op.tables = cache.tables();
+    op.heads = shape.heads, op.kv_heads = shape.kv_heads, op.head_dim = shape.dim, op.window = shape.window, op.type = shape.type;
+    op.scale = 1.0f / std::sqrt(static_cast<float>(shape.dim));
+    if (shape.sinks) op.sinks = VectorView(sinks.data(), shape.heads, 3);
+    return op;
+  }
+  // The outputs of rows `of`, by `kernel`, as row i of `out` for row i of `of`. Rows of q and out have gaps.
+  void Attend(const Cache& cache, std::span<const KvRow> of, std::string_view kernel, EdgeMat<float>& out, uint64_t seed) const {
+    EdgeMat<float> queries(static_cast<int64_t>(of.size()), shape.heads * shape.dim, 3);
+    for (size_t i = 0; i < of.size(); ++i) {
+      std::memcpy(queries.Row(i), q.data() + IndexOf(of[i]) * shape.heads * shape.dim, sizeof(float) * shape.heads * shape.dim);
+    }
+    const AttentionOp op = Op(cache, of, queries.view(), out.view());
+    ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+    const Kernel<AttentionOp>& kern = KernelNamed<AttentionOp>(kernel);
+    ExpectAtLeast(kern.executed(op), op.Useful());
+    RunShuffled(kern, op, seed);
+    out.ExpectGapsUntouched();
+  }
+};
+
+// Attention of one row in double precision, from the elements as stored, and how far an f32 evaluation in blocks may be off.
+void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double>& out, std::vector<double>& tolerance) {
+  const Shape& s = p.shape;
+  constexpr double kUnit = 0x1p-24;
+  const float* q = p.q.data() + p.IndexOf(at) * s.heads * s.dim;
+  const double scale = 1.0f / std::sqrt(static_cast<float>(s.dim));
+  out.assign(s.heads * s.dim, 0);
+  tolerance.assign(s.heads * s.dim, 0);
+  for (int64_t h = 0; h < s.heads; ++h) {
+    const int64_t kv = h / (s.heads / s.kv_heads);
+    std::vector<double> score, absolute(s.dim);
+    int64_t first = 0;
+    double max = -INFINITY, min = INFINITY, score_error = 0;
+    for (int32_t j = 0; j <= at.position; ++j) {
+      if (s.window > 0 && at.position - j >= s.window) {
+        first = j + 1;
+        continue;
+      }
+      double dot = 0, size = 0;
+      for (int64_t d = 0; d < s.dim; ++d) {
+        const double term = static_cast<double>(q[h * s.dim + d]) * cache.K({at.table, j}, kv, d);
+        dot += term, size += std::fabs(term);
+      }
+      score.push_back(dot * scale);
+      max = std::max(max, score.back()), min = std::min(min, score.back());
+      score_error = std::max(score_error, static_cast<double>(s.dim + 2) * kUnit * size * scale);
+    }
+    if (s.sinks) max = std::max(max, static_cast<double>(p.sinks[h])), min = std::min(min, static_cast<double>(p.sinks[h]));
+    double sum = s.sinks ? std::exp(p.sinks[h] - max) : 0;
+    for (size_t j = 0; j < score.size(); ++j) {
+      const double e = std::exp(score[j] - max);
+      sum += e;
+      for (int64_t d = 0; d < s.dim; ++d) {
+        const double x = cache.V({at.table, static_cast<int32_t>(first + j)}, kv, d);
+        out[h * s.dim + d] += e * x, absolute[d] += e * std::fabs(x);
+      }
+    }
+    // A p is off by its score's error, the rounding of s - m and 2 ulp of exp; sums by a rounding a term of a block, and some a
+    // block joined; both in numerator and denominator. Twice that where there is no fused multiply-add.
+    const double blocks = at.position / kKvBlock - first / kKvBlock + 1;
+    const double relative = 2 * score_error + (max - min + 4 + std::min<double>(kKvBlock, score.size()) + 6 * blocks) * kUnit;
+    for (int64_t d = 0; d < s.dim; ++d) {
+      out[h * s.dim + d] /= sum;
+      tolerance[h * s.dim + d] = 4 * relative * absolute[d] / sum;
+    }
+  }
+}
+
+void ExpectNearDouble(const Problem& p, const Cache& cache, std::span<const KvRow> of, Mat<const float> got) {
+  std::vector<double> want, tolerance;
+  for (size_t i = 0; i < of.size(); ++i) {
+    InDouble(p, cache, of[i], want, tolerance);
+    for (int64_t c = 0; c < got.cols; ++c) {
+      ASSERT_LE(std::fabs(got.Row(i)[c] - want[c]), tolerance[c])
+          << "row " << i << " (sequence " << of[i].table << ", position " << of[i].position << "), head " << c / p.shape.dim
+          << ", d " << c % p.shape.dim << ": got " << got.Row(i)[c] << ", expected " << want[c];
+    }
+  }
+}
+
+const std::vector<Shape>& Shapes() {
+  static const std::vector<Shape> shapes = {
+      {1, 1, 1, 0, false, KvType::kF32},    {3, 1, 12, 0, true, KvType::kF16},     {8, 1, 16, 5, false, KvType::kF32},
+      {12, 1, 64, 0, true, KvType::kF32},   {12, 12, 64, 0, false, KvType::kF16},  {6, 2, 80, 130, true, KvType::kF16},
+      {16, 2, 64, 128, true, KvType::kF16}, {8, 2, 128, 0, false, KvType::kF16},   {5, 5, 17, 1, true, KvType::kF32},
+      {48, 1, 20, 129, false, KvType::kF16}, {4, 4, 64, 300, false, KvType::kF32}, {24, 2, 33, 64, true, KvType::kF16},
+  };
+  return shapes;
+}
+
+// Rows around the ends of groups of 16 and of blocks, in rising order.
+std::vector<KvRow> SomeRows(const Problem& p, Random& random) {
+  std::vector<KvRow> rows;
+  for (size_t s = 0; s < p.lengths.size(); ++s) {
+    int64_t at = 0;
+    while (at < p.lengths[s]) {
+      rows.push_back({static_cast<int32_t>(s), static_cast<int32_t>(at)});
+      const bool edge = at % kKvBlock < 2 || at % kKvBlock > kKvBlock - 4 || at % 16 == 15;
+      at += edge || random.Below(3) == 0 ? 1 : random.Between(1, 9);
+    }
+  }
+  return rows;
+}
+
+TEST(KvStore, EveryTargetStoresWhatTheReferenceStores) {
+  Random random(11);
+  SCOPED_TRACE(random.Trace());
+  ForEachTarget([&] {
+    for (const Shape& shape : Shapes()) {
+      SCOPED_TRACE(shape.Trace());
+      Problem p(shape, {150, 3}, random);
+      // Halves, their ties, subnormals, overflow to infinity, zeros of both signs.
+      const float special[] = {0.0f, -0.0f, 1.0f + 0x1p-11f, 1.0f + 3 * 0x1p-11f, 65519.9f, 65520.0f, -1e9f, 0x1p-14f, 0x1p-15f,
+                               0x1p-24f, 0x1p-25f, 0x1.8p-25f, -0x1.4p-20f, 1e-30f, INFINITY, 0x1.ffcp-15f, 0x1.ffep-15f};
+      for (size_t i = 0; i < p.k.size(); i += 3) p.k[i] = special[random.Below(std::size(special))];
+      for (size_t i = 1; i < p.v.size(); i += 3) p.v[i] = special[random.Below(std::size(special))];
+      Cache want(shape, p.lengths), got(shape, p.lengths);
+      want.Store(p.rows, p.K(), p.V(), "ref");
+      got.Store(p.rows, p.K(), p.V(), "hwy");
+      const size_t bytes = KvBlockBytes(shape.type, shape.kv_heads, shape.dim);
+      for (size_t t = 0; t < 2; ++t) {
+        for (int64_t b = 0; b < want.tables()[t].count; ++b) {
+          ASSERT_EQ(std::memcmp(want.tables()[t].blocks[b], got.tables()[t].blocks[b], bytes), 0) << "block " << b;
+        }
+      }
+    }
+  });
+}
+
+TEST(KvStore, LayoutIsAsDocumented) {
+  const Shape shape{2, 2, 20, 0, false, KvType::kF32};
+  Cache cache(shape, {200});
+  std::vector<float> k(40), v(40);
+  for (int i = 0; i < 40; ++i) k[i] = static_cast<float>(i + 1), v[i] = static_cast<float>(-i - 1);
+  const KvRow row{0, 128 + 37};
+  cache.Store({&row, 1}, {k.data(), 1, 40}, {v.data(), 1, 40}, "hwy");
+  const float* block = reinterpret_cast<const float*>(cache.tables()[0].blocks[1]);
+  // Head 1 starts after 2 * 128 * 32 elements; lane 37 is lane 5 of group 2; d = 19 is element 39 of the row.
+  const float* head = block + 2 * 128 * 32;
+  EXPECT_EQ(head[2 * 32 * 16 + 19 * 16 + 5], 40.0f);
+  EXPECT_EQ(head[128 * 32 + 37 * 32 + 19], -40.0f);
+  EXPECT_EQ(block[2 * 32 * 16 + 0 * 16 + 5], 1.0f);
+  int written = 0;
+  for (int64_t i = 0; i < 2 * 2 * 128 * 32; ++i) written += !std::isnan(block[i]);
+  EXPECT_EQ(written, 80) << "elements written, of 2 heads x 20 dimensions x K and V";
+}
+
+TEST(KvStore, UsefulByHand) {
+  const Shape shape{8, 2, 12, 0, false, KvType::kF16};
+  Random random(1);
+  Problem p(shape, {5}, random);
+  Cache cache(shape, p.lengths);
+  KvStoreOp op;
+  op.k = p.K(), op.v = p.V(), op.kv_heads = 2, op.head_dim = 12, op.type = shape.type, op.rows = p.rows, op.tables = cache.tables();
+  Cost want;
+  want.AddBytes(ByteKind::kKvWritten, 5 * 2 * 2 * 12 * 2);
+  want.AddBytes(ByteKind::kActivationsRead, 5 * 2 * 2 * 12 * 4);
+  EXPECT_EQ(op.Useful(), want);
+  for (const auto& kernel : Kernels<KvStoreOp>()) EXPECT_EQ(kernel.executed(op), want);
+}
+
+TEST(Attention, ReferenceIsSoftmaxAttention) {
+  Random random(21);
+  SCOPED_TRACE(random.Trace());
+  for (const Shape& shape : Shapes()) {
+    SCOPED_TRACE(shape.Trace());
+    Problem p(shape, {290, 40}, random);
+    Cache cache(shape, p.lengths);
+    cache.Store(p.rows, p.K(), p.V());
+    const std::vector<KvRow> of = SomeRows(p, random);
+    EdgeMat<float> out(of.size(), shape.heads * shape.dim, 2);
+    p.Attend(cache, of, "ref", out, random.Bits());
+    ExpectNearDouble(p, cache, of, out.view());
+  }
+}
+
+TEST(Attention, EveryTargetIsSoftmaxAttention) {
+  Random random(22);
+  SCOPED_TRACE(random.Trace());
+  ForEachTarget([&] {
+    for (const Shape& shape : Shapes()) {
+      SCOPED_TRACE(shape.Trace());
+      Problem p(shape, {290, 1, 40}, random);
+      Cache cache(shape, p.lengths);
+      cache.Store(p.rows, p.K(), p.V());
+      const std::vector<KvRow> of = SomeRows(p, random);
+      EdgeMat<float> out(of.size(), shape.heads * shape.dim, 2);
+      p.Attend(cache, of, "hwy", out, random.Bits());
+      ExpectNearDouble(p, cache, of, out.view());
+    }
+  });
+}
+
+TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
+  Random random(23);
+  SCOPED_TRACE(random.Trace());
+  const Shape shape{4, 2, 32, 0, true, KvType::kF32};
+  Problem p(shape, {270}, random);
+  for (float& x : p.q.span()) x *= 30;
+  for (float& x : p.sinks.span()) x *= 30;
+  Cache cache(shape, p.lengths);
+  cache.Store(p.rows, p.K(), p.V());
+  ForEachTarget([&] {
+    EdgeMat<float> out(p.rows.size(), shape.heads * shape.dim, 2);
+    p.Attend(cache, p.rows, "hwy", out, random.Bits());
+    ExpectNearDouble(p, cache, p.rows, out.view());
+  });
+}
+
+TEST(Attention, DepthOfAThousandWithBlocksBelowTheWindowFreed) {
+  Random random(24);
+  SCOPED_TRACE(random.Trace());
+  for (int64_t window : {int64_t{0}, int64_t{100}, int64_t{128}, int64_t{257}}) {
+    for (KvType type : {KvType::kF32, KvType::kF16}) {
+      const Shape shape{8, 1, 64, window, true, type};
+      SCOPED_TRACE(shape.Trace());
+      Problem p(shape, {1000}, random);
+      const std::span<const KvRow> last = std::span<const KvRow>(p.rows).last(3);
+      const int64_t needed = VisiblePositions(last[0].position, window).begin, from = needed / kKvBlock * kKvBlock;
+      Cache cache(shape, p.lengths, {needed});
+      const int64_t n = 1000 - from;
+      cache.Store(std::span<const KvRow>(p.rows).last(n), p.K().Rows(from, n), p.V().Rows(from, n));
+      ForEachTarget([&] {
+        EdgeMat<float> out(3, shape.heads * shape.dim);
+        p.Attend(cache, last, "hwy", out, random.Bits());
+        ExpectNearDouble(p, cache, last, out.view());
+      });
+    }
+  }
+}
+
+TEST(Attention, OnePositionWithASinkByHand) {
+  // s = 0.5 * (2 * 1) = 1, sink = 1 - ln 3: out = v * e / (e + e/3) = 0.75 v.
+  Shape shape{1, 1, 1, 0, true, KvType::kF32};
+  Random random(1);
+  Problem p(shape, {1}, random);
+  p.q[0] = 2, p.k[0] = 1, p.v[0] = 8, p.sinks[0] = 1.0f - std::log(3.0f);
+  Cache cache(shape, p.lengths);
+  cache.Store(p.rows, p.K(), p.V());
+  float out = 0;
+  AttentionOp op = p.Op(cache, p.rows, {p.q.data(), 1, 1}, {&out, 1, 1});
+  op.scale = 0.5f;
+  for (const char* kernel : {"ref", "hwy"}) {
+    RunShuffled(KernelNamed<AttentionOp>(kernel), op, 3);
+    EXPECT_NEAR(out, 6.0f, 2e-6f) << kernel;
+  }
+}
+
+// The same sequence row by row, in pieces, in one piece and beside others: the same bits.
+TEST(Attention, BitsDoNotDependOnTheBatch) {
+  Random random(31);
+  SCOPED_TRACE(random.Trace());
+  ForEachTarget([&] {
+    for (const Shape& shape : Shapes()) {
+      SCOPED_TRACE(shape.Trace());
+      Problem p(shape, {275, 140}, random);
+      const int64_t width = shape.heads * shape.dim;
+      EdgeMat<float> want(p.rows.size(), width);
+      {
+        Cache cache(shape, p.lengths);
+        cache.Store(p.rows, p.K(), p.V(), "hwy");
+        p.Attend(cache, p.rows, "hwy", want, random.Bits());
+      }
+      // In pieces, each stored just before it is attended to: lanes of the future are NaNs still.
+      for (int64_t piece : {int64_t{1}, int64_t{7}, int64_t{64}, int64_t{200}}) {
+        SCOPED_TRACE("pieces of " + std::to_string(piece));
+        Cache cache(shape, p.lengths);
+        const int64_t n = p.lengths[0];
+        for (int64_t begin = 0; begin < n; begin += piece) {
+          const int64_t count = std::min(piece, n - begin);
+          const auto of = std::span<const KvRow>(p.rows).subspan(begin, count);
+          cache.Store(of, p.K().Rows(begin, count), p.V().Rows(begin, count), "hwy");
+          EdgeMat<float> out(count, width);
+          p.Attend(cache, of, "hwy", out, random.Bits());
+          ExpectSameBits(out.view(), want.view().Rows(begin, count));
+        }
+      }
+      // In any company: rows of both sequences in random order, and taking turns.
+      Cache cache(shape, p.lengths);
+      cache.Store(p.rows, p.K(), p.V(), "hwy");
+      std::vector<KvRow> shuffled = p.rows, turns;
+      random.Shuffle(shuffled);
+      for (int32_t i = 0; i < 275; ++i) {
+        turns.push_back({0, i});
+        if (i % 3 != 0 && i / 2 < 140) turns.push_back({1, i / 2});
+      }
+      for (const std::vector<KvRow>& of : {shuffled, turns}) {
+        EdgeMat<float> out(of.size(), width);
+        p.Attend(cache, of, "hwy", out, random.Bits());
+        for (size_t i = 0; i < of.size(); ++i) ExpectSameBits(out.view().Rows(i, 1), want.view().Rows(p.IndexOf(of[i]), 1));
+      }
+    }
+  });
+}
+
+TEST(Attention, NotANumberReachesTheRowsThatSeeItAndNoOthers) {
+  Random random(41);
+  SCOPED_TRACE(random.Trace());
+  const Shape shape{8, 2, 32, 40, false, KvType::kF32};
+  for (bool in_k : {true, false}) {
+    Problem p(shape, {200}, random);
+    (in_k ? p.k : p.v)[70 * 64 + 5] = NAN;  // position 70, KV head 0
+    Cache cache(shape, p.lengths);
+    cache.Store(p.rows, p.K(), p.V());
+    ForEachTarget([&] {
+      EdgeMat<float> out(200, 256);
+      p.Attend(cache, p.rows, "hwy", out, random.Bits());
+      for (int i = 0; i < 200; ++i) {
+        const bool sees = i >= 70 && i - 70 < 40;
+        EXPECT_EQ(std::isnan(out.Row(i)[5]), sees) << "row " << i;
+        EXPECT_FALSE(std::isnan(out.Row(i)[128])) << "row " << i << ", KV head 1";
+      }
+    });
+  }
+}
+
+TEST(Attention, UsefulByHand) {
+  Random random(1);
+  for (bool sinks : {false, true}) {
+    const Shape shape{6, 2, 12, 3, sinks, KvType::kF16};
+    Problem p(shape, {5}, random);
+    Cache cache(shape, p.lengths);
+    EdgeMat<float> out(5, 72);
+    const AttentionOp op = p.Op(cache, p.rows, {p.q.data(), 5, 72}, out.view());
+    const uint64_t visible = 1 + 2 + 3 + 3 + 3, sunk = sinks ? 5 * 6 : 0;
+    Cost want;
+    want.AddFlops(WorkClass::kAttention, 4 * visible * 12 * 6);
+    want.AddFlops(WorkClass::kSoftmax, 4 * visible * 6 + 3 * sunk);
+    want.AddSpecial(WorkClass::kSoftmax, visible * 6 + 5 * 72 + sunk);
+    want.AddBytes(ByteKind::kKvRead, 2 * visible * 2 * 12 * 2);
+    want.AddBytes(ByteKind::kActivationsRead, 5 * 72 * 4);
+    want.AddBytes(ByteKind::kActivationsWritten, 5 * 72 * 4);
+    if (sinks) {
+      want.AddBytes(ByteKind::kWeightsStored, 24);
+      want.AddBytes(ByteKind::kWeightsPacked, 24);
+    }
+    EXPECT_EQ(op.Useful(), want);
+
+    // Highway: 16 lanes for every row (positions 0 .. 4 are of one group), dimensions padded to 16 in p.v.
+    const Cost executed = KernelNamed<AttentionOp>("hwy").executed(op);
+    EXPECT_EQ(executed.Flops(WorkClass::kAttention), 6 * 2 * (5 * 16 * 12 + visible * 16));
+    EXPECT_EQ(executed.Bytes(ByteKind::kKvRead), 2 * 2 * (5 * 16 * 12 + visible * 16));
+
+    WeightTouches touches;
+    op.Touches(touches);
+    ASSERT_EQ(touches.size(), sinks ? 1u : 0u);
+    if (sinks) {
+      EXPECT_EQ(touches[0].id, 3u);
+      EXPECT_EQ(touches[0].row_begin, 0u);
+      EXPECT_EQ(touches[0].row_end, 1u);
+    }
+  }
+}
+
+TEST(Attention, ReferenceDoesExactlyWhatIsCharged) {
+  Random random(51);
+  SCOPED_TRACE(random.Trace());
+  for (const Shape& shape : Shapes()) {
+    if (shape.heads * shape.dim > 800) continue;  // time
+    SCOPED_TRACE(shape.Trace());
+    Problem p(shape, {270, 20}, random);
+    Cache cache(shape, p.lengths);
+    cache.Store(p.rows, p.K(), p.V());
+    const int64_t n = p.rows.size(), width = shape.heads * shape.dim;
+    EdgeMat<float> out(n, width);
+    const AttentionOp op = p.Op(cache, p.rows, {p.q.data(), n, width}, out.view());
+    auto count = [&](auto a, auto s, auto j) {
+      using A = decltype(a);
+      using J = decltype(j);
+      std::vector<A> o(shape.dim);
+      std::vector<J> total(shape.dim);
+      return CountOf([&] {
+        for (int64_t r = 0; r < n; ++r) {
+          for (int64_t h = 0; h < shape.heads; ++h) AttendReference<A, decltype(s), J>(op, r, h, o.data(), total.data());
+        }
+      });
+    };
+    const OpCounts products = count(Counting(), 0.0f, 0.0f), softmax = count(0.0f, Counting(), 0.0f);
+    const OpCounts joins = count(0.0f, 0.0f, Counting());
+    const Cost useful = op.Useful(), executed = KernelNamed<AttentionOp>("ref").executed(op);
+    EXPECT_EQ(products, (OpCounts{useful.Flops(WorkClass::kAttention), useful.Special(WorkClass::kAttention)}));
+    EXPECT_EQ(softmax, (OpCounts{useful.Flops(WorkClass::kSoftmax), useful.Special(WorkClass::kSoftmax)}));
+    EXPECT_EQ(executed.Flops(WorkClass::kAttention), products.flops);
+    EXPECT_EQ(executed.Flops(WorkClass::kSoftmax), softmax.flops + joins.flops);
+    EXPECT_EQ(executed.Special(WorkClass::kSoftmax), softmax.special + joins.special);
+    EXPECT_EQ(useful.TotalFlops(), products.flops + softmax.flops) << "nothing in other classes";
+  }
+}
+
+TEST(Attention, ValidateNamesWhatIsWrong) {
+  Random random(1);
+  const Shape shape{4, 2, 16, 0, true, KvType::kF32};
+  Problem p(shape, {200}, random);
+  Cache cache(shape, p.lengths), holes(shape, p.lengths, {128});
+  EdgeMat<float> out(200, 64);
+  const AttentionOp good = p.Op(cache, p.rows, {p.q.data(), 200, 64}, out.view());
+  EXPECT_TRUE(good.Validate().ok()) << good.Validate().message();
+  auto message = [&](auto change) {
+    AttentionOp op = good;
+    change(op);
+    return op.Validate().message();
+  };
+  EXPECT_EQ(message([](AttentionOp& op) { op.heads = 5; }),
+            "5 heads of 16 on 2 KV heads: expected all at least 1 and heads a multiple of KV heads");
+  EXPECT_EQ(message([](AttentionOp& op) { op.q.cols = 60; }), "q is 200 x 60 with stride 64; expected 200 x 64");
+  EXPECT_EQ(message([](AttentionOp& op) { op.out.rows = 3; }), "out is 3 x 64 with stride 64; expected 200 x 64");
+  EXPECT_EQ(message([](AttentionOp& op) { op.window = -1; }), "window is -1; expected 0 (none) or more");
+  EXPECT_EQ(message([](AttentionOp& op) { op.sinks.cols = 3; }), "sinks hold 3 elements of F32; expected a vector of 4 F32");
+  EXPECT_EQ(message([&](AttentionOp& op) { op.tables = {}; }), "row 0 names table 0 of 0");
+  EXPECT_EQ(message([&](AttentionOp& op) { op.tables = holes.tables(); }), "row 0 needs KV block 0, which is not allocated");
+  std::vector<KvRow> rows = p.rows;
+  rows[7].position = 256;
+  EXPECT_EQ(message([&](AttentionOp& op) { op.rows = rows; }), "row 7 has position 256, its sequence's table holds 256");
+  rows[7].position = 150;  // the rows before do not vouch for this one's blocks
+  EXPECT_EQ(message([&](AttentionOp& op) { op.rows = rows, op.window = 10, op.tables = holes.tables(); }),
+            "row 0 needs KV block 0, which is not allocated");
+  EXPECT_TRUE(message([&](AttentionOp& op) {
+                op.rows = op.rows.last(20), op.window = 10, op.tables = holes.tables();
+                op.q = op.q.Rows(0, 20), op.out = op.out.Rows(0, 20);
+              }).empty());
+
+  KvStoreOp store;
+  store.k = p.K(), store.v = p.V(), store.kv_heads = 2, store.head_dim = 16, store.rows = p.rows, store.tables = holes.tables();
+  EXPECT_EQ(store.Validate().message(), "row 0 needs KV block 0, which is not allocated");
+  store.tables = cache.tables();
+  EXPECT_TRUE(store.Validate().ok());
+  store.v.cols = 16;
+  EXPECT_EQ(store.Validate().message(), "v is 200 x 16 with stride 32; expected 200 x 32");
+}
+
+}  // namespace
+}  // namespace tally

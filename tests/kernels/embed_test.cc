@@ -1,0 +1,193 @@
+#include "engine/kernels/embed.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/float16.h"
+#include "engine/base/quant_blocks.h"
+#include "engine/kernels/embed_ref.h"
+#include "tests/kernels/harness.h"
+#include "tests/support/counting_scalar.h"
+
+namespace tally {
+namespace {
+
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
+
+uint8_t At(DType t, const uint8_t* block, int i) {  // the quantised bits of element i of a stored block
+  if (t == DType::kQ8_0) return block[2 + i];
+  const uint8_t* qs = block + (t == DType::kMXFP4 ? 1 : 2);
+  return i < 16 ? qs[i] & 15 : qs[i - 16] >> 4;
+}
+
+// A table of random bits in a type, stored by rows and packed by weight_view.h's description (the packer of weights/ is not
+// ours to use here), with the values it decodes to.
+struct Table {
+  DType type;
+  int64_t rows, cols;
+  std::vector<uint8_t> stored;
+  std::vector<float> values;
+  EdgeArray<uint8_t> panels;
+
+  Table(Random& random, DType t, int64_t r, int64_t c)
+      : type(t), rows(r), cols(c), values(static_cast<size_t>(r * c)),
+        panels(static_cast<size_t>((r + 15) / 16) * PanelBytes(t, c)) {
+    const DTypeInfo info = GetDTypeInfo(t);
+    const size_t row_bytes = static_cast<size_t>(*StoredBytes(t, static_cast<uint64_t>(c)));
+    stored.resize(row_bytes * static_cast<size_t>(r));
+    std::memset(panels.data(), 0, panels.size());
+    for (int64_t row = 0; row < r; ++row) {
+      uint8_t* bytes = stored.data() + static_cast<size_t>(row) * row_bytes;
+      uint8_t* panel = panels.data() + static_cast<size_t>(row / 16) * PanelBytes(t, c);
+      const int64_t lane = row % 16;
+      float* value = values.data() + row * c;
+      for (int64_t k = 0; k < c; ++k) {
+        const float x = random.Normal();
+        switch (t) {
+          case DType::kF32:
+            std::memcpy(bytes + 4 * k, &x, 4);
+            std::memcpy(panel + k * 64 + lane * 4, &x, 4);
+            value[k] = x;
+            break;
+          case DType::kF16:
+          case DType::kBF16: {
+            const uint16_t h = t == DType::kF16 ? F32ToF16(x) : F32ToBF16(x);
+            std::memcpy(bytes + 2 * k, &h, 2);
+            std::memcpy(panel + k / 2 * 64 + lane * 4 + k % 2 * 2, &h, 2);
+            value[k] = t == DType::kF16 ? F16ToF32(h) : BF16ToF32(h);
+            break;
+          }
+          default: {  // quantised: the scale at the start of a block, then one element after the other
+            uint8_t* block = bytes + static_cast<size_t>(k / 32) * info.block_bytes;
+            uint8_t* base = panel + static_cast<size_t>(k / 32) * PanelBytes(t, 32);
+            const size_t scales = t == DType::kMXFP4 ? 16 : 32, scale_bytes = scales / 16;
+            if (k % 32 == 0) {
+              for (size_t i = 0; i < info.block_bytes; ++i) block[i] = static_cast<uint8_t>(random.Bits());
+              const uint16_t d = F32ToF16(random.Uniform(-2, 2));
+              if (t == DType::kMXFP4) {
+                block[0] = static_cast<uint8_t>(random.Between(100, 140));
+              } else {
+                std::memcpy(block, &d, 2);
+              }
+              std::memcpy(base + static_cast<size_t>(lane) * scale_bytes, block, scale_bytes);
+            }
+            const int i = static_cast<int>(k % 32);
+            const uint8_t bits = At(t, block, i);
+            const int step = i / 4, in_step = static_cast<int>(lane) * 4 + i % 4;
+            if (t == DType::kQ8_0) {
+              base[scales + static_cast<size_t>(step * 64 + in_step)] = static_cast<uint8_t>(bits + 128);
+            } else {
+              base[scales + static_cast<size_t>(step % 4 * 64 + in_step)] |= static_cast<uint8_t>(step < 4 ? bits : bits << 4);
+            }
+            uint16_t d;
+            std::memcpy(&d, block, 2);
+            constexpr float kE2M1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+            value[k] = t == DType::kQ8_0   ? F16ToF32(d) * static_cast<float>(static_cast<int8_t>(bits))
+                       : t == DType::kQ4_0 ? F16ToF32(d) * static_cast<float>(bits - 8)
+                                           : std::ldexp(kE2M1[bits & 7], block[0] - 127) * (bits & 8 ? -1.0f : 1.0f);
+          }
+        }
+      }
+    }
+  }
+
+  WeightView View(bool packed) const {
+    WeightView w;
+    w.id = 9;
+    w.dtype = type;
+    w.layout = packed ? WeightLayout::kPanel16 : WeightLayout::kRowMajor;
+    w.rows = rows;
+    w.cols = cols;
+    w.stored_row_bytes = *StoredBytes(type, static_cast<uint64_t>(cols));
+    w.panel_stride = packed ? PanelBytes(type, cols) : static_cast<size_t>(w.stored_row_bytes);
+    w.data = packed ? panels.data() : stored.data();
+    return w;
+  }
+};
+
+TEST(Embed, GathersTheStoredValuesFromRowsAndPanels) {
+  Random random(71);
+  SCOPED_TRACE(random.Trace());
+  for (DType t : kTypes) {
+    for (bool packed : {false, true}) {
+      for (bool add : {false, true}) {
+        const int64_t cols = GetDTypeInfo(t).quantised ? 96 : 33;  // an odd K where it may be odd
+        SCOPED_TRACE(std::string(DTypeName(t)) + (packed ? " panels" : " rows"));
+        Table table(random, t, 37, cols);
+        const std::vector<int32_t> ids = {0, 36, 15, 16, 17, 36, 5, 31, 32};
+        EdgeMat<float> out(9, cols, 3), want(9, cols);
+        out.Fill(random);
+        for (int64_t r = 0; r < 9; ++r) {
+          for (int64_t i = 0; i < cols; ++i) {
+            const float v = table.values[static_cast<size_t>(ids[static_cast<size_t>(r)] * cols + i)];
+            want.Row(r)[i] = add ? out.Row(r)[i] + v : v;
+          }
+        }
+        const EmbedOp op = {ids, table.View(packed), add, out.view()};
+        ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+        RunShuffled(KernelNamed<EmbedOp>("ref"), op, random.Bits());
+        ExpectClose(out.view(), want.view(), [](int64_t, int64_t, double) { return 0.0; });
+        out.ExpectGapsUntouched();
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Embed, UsefulByHandAndByCounting) {
+  Random random(72);
+  Table table(random, DType::kQ8_0, 40, 64);
+  const std::vector<int32_t> ids = {3, 20, 3, 7};  // three rows, in two panels
+  EdgeMat<float> out(4, 64);
+  out.Fill(random);
+  EmbedOp op = {ids, table.View(false), false, out.view()};
+  Cost cost = op.Useful();
+  EXPECT_EQ(cost.TotalFlops(), 0u);
+  EXPECT_EQ(cost.Bytes(ByteKind::kWeightsStored), 3u * 68);
+  EXPECT_EQ(cost.Bytes(ByteKind::kWeightsPacked), 3u * 68);
+  EXPECT_EQ(cost.Bytes(ByteKind::kActivationsRead), 16u);
+  EXPECT_EQ(cost.Bytes(ByteKind::kActivationsWritten), 1024u);
+  EXPECT_EQ(KernelNamed<EmbedOp>("ref").executed(op).Flops(WorkClass::kQuantize), 4u * 64);
+
+  op.table = table.View(true);
+  op.add_to_out = true;
+  op.table.row_offset = 1000;
+  cost = op.Useful();
+  EXPECT_EQ(cost.Flops(WorkClass::kResidualBias), 256u);
+  EXPECT_EQ(cost.TotalFlops(), 256u);
+  EXPECT_EQ(cost.Bytes(ByteKind::kWeightsStored), 3u * 68);
+  EXPECT_EQ(cost.Bytes(ByteKind::kWeightsPacked), 2u * 1088);
+  EXPECT_EQ(cost.Bytes(ByteKind::kActivationsRead), 1040u);
+  AlignedBuffer<uint8_t> scratch(256);
+  const OpCounts counts = CountOf([&] { EmbedRef<Counting>(op, 0, 4, scratch.span()); });
+  EXPECT_EQ(counts.flops, 256u);
+  EXPECT_EQ(counts.special, 0u);
+
+  WeightTouches touches;
+  op.Touches(touches);
+  ASSERT_EQ(touches.size(), 3u);
+  const uint32_t rows[] = {1003, 1007, 1020};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(touches[i].id, 9u);
+    EXPECT_EQ(touches[i].row_begin, rows[i]);
+    EXPECT_EQ(touches[i].row_end, rows[i] + 1);
+  }
+}
+
+TEST(Embed, IdsOutsideTheTableAreBadInput) {
+  Random random(73);
+  Table table(random, DType::kF32, 5, 4);
+  EdgeMat<float> out(1, 4);
+  for (int32_t id : {-1, 5}) {
+    const EmbedOp op = {{&id, 1}, table.View(false), false, out.view()};
+    EXPECT_EQ(op.Validate().code(), StatusCode::kBadInput);
+    EXPECT_NE(op.Validate().message().find(std::to_string(id)), std::string::npos);
+  }
+  const int32_t good = 4;
+  EmbedOp op = {{&good, 1}, table.View(false), false, out.view()};
+  EXPECT_TRUE(op.Validate().ok());
+  op.table.layout = WeightLayout::kVector;
+  EXPECT_EQ(op.Validate().code(), StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,182 @@
+#include "engine/kernels/router.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "engine/kernels/router_ref.h"
+#include "tests/kernels/harness.h"
+#include "tests/support/counting_scalar.h"
+
+namespace tally {
+namespace {
+
+struct Routing {
+  RouteOp op;
+  EdgeMat<float> logits, weights;
+  EdgeMat<int32_t> experts;
+  Routing(RoutingRule rule, int64_t rows, int64_t n, int64_t k, int64_t gap = 0)
+      : logits(rows, n, gap), weights(rows, k, gap), experts(rows, k, gap) {
+    op = {logits.view(), k, rule, experts.view(), weights.view()};
+  }
+  void Run(uint64_t seed) {
+    ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+    RunShuffled(KernelNamed<RouteOp>("ref"), op, seed);
+    weights.ExpectGapsUntouched();
+    experts.ExpectGapsUntouched();
+  }
+};
+
+constexpr RoutingRule kRules[] = {RoutingRule::kTopKThenSoftmax, RoutingRule::kSoftmaxThenTopK,
+                                  RoutingRule::kSoftmaxThenTopKRenormed};
+
+TEST(Route, AgreesWithSortingInDoublePrecision) {
+  Random random(61);
+  SCOPED_TRACE(random.Trace());
+  for (RoutingRule rule : kRules) {
+    for (int64_t n : {1, 2, 7, 32, 128}) {
+      for (int64_t k : {int64_t{1}, int64_t{2}, int64_t{4}, n}) {
+        if (k > n) continue;
+        SCOPED_TRACE("experts " + std::to_string(n) + ", k " + std::to_string(k));
+        Routing c(rule, 5, n, k, random.Between(0, 3));
+        c.logits.Fill(random, 3);
+        for (int64_t i = 0; i < n; ++i) c.logits.Row(4)[i] = static_cast<float>(random.Below(3));  // many ties
+        c.Run(random.Bits());
+        for (int64_t r = 0; r < 5; ++r) {
+          const float* l = c.logits.Row(r);
+          std::vector<int32_t> order(static_cast<size_t>(n));
+          std::iota(order.begin(), order.end(), 0);
+          std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return l[a] > l[b]; });
+          double all = 0, chosen = 0;
+          for (int64_t i = 0; i < n; ++i) all += std::exp(static_cast<double>(l[i]));
+          for (int64_t s = 0; s < k; ++s) chosen += std::exp(static_cast<double>(l[order[static_cast<size_t>(s)]]));
+          const double denominator = rule == RoutingRule::kSoftmaxThenTopK ? all : chosen;
+          for (int64_t s = 0; s < k; ++s) {
+            ASSERT_EQ(c.experts.Row(r)[s], order[static_cast<size_t>(s)]) << "row " << r << ", slot " << s;
+            const double want = std::exp(static_cast<double>(l[order[static_cast<size_t>(s)]])) / denominator;
+            ASSERT_NEAR(c.weights.Row(r)[s], want, (static_cast<double>(n) + 16) * 0x1p-24 * want);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Route, OddLogitsNeitherCrashNorRepeat) {
+  const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
+  const std::vector<std::vector<float>> rows = {{nan, nan, nan, nan, nan}, {-inf, -inf, -inf, -inf, -inf}, {1, nan, 2, nan, 3},
+                                                {inf, inf, 0, -inf, nan}, {-0.0f, 0.0f, 0, 0, 0}};
+  const std::vector<std::vector<int32_t>> want = {{0, 1, 2}, {0, 1, 2}, {1, 3, 4}, {4, 0, 1}, {0, 1, 2}};
+  for (RoutingRule rule : kRules) {
+    Routing c(rule, 5, 5, 3);
+    for (int64_t r = 0; r < 5; ++r) {
+      for (int64_t i = 0; i < 5; ++i) c.logits.Row(r)[i] = rows[static_cast<size_t>(r)][static_cast<size_t>(i)];
+    }
+    c.Run(7);
+    for (int64_t r = 0; r < 5; ++r) {
+      for (int64_t s = 0; s < 3; ++s) {
+        EXPECT_EQ(c.experts.Row(r)[s], want[static_cast<size_t>(r)][static_cast<size_t>(s)]) << "row " << r << ", slot " << s;
+      }
+    }
+    EXPECT_TRUE(std::isnan(c.weights.Row(2)[0]));  // a NaN is noticed, not passed over
+    EXPECT_FALSE(std::isnan(c.weights.Row(4)[0]));
+  }
+}
+
+TEST(Route, UsefulByHandAndByCounting) {
+  Random random(62);
+  // 2 rows, 5 experts, k 3: top-k 15 compares; softmax over m: 3 m, m exps and m divides.
+  const uint64_t flops[] = {2 * (15 + 9), 2 * (15 + 15), 2 * (15 + 15 + 2)}, special[] = {2 * 6, 2 * 10, 2 * (10 + 3)};
+  for (size_t i = 0; i < 3; ++i) {
+    Routing c(kRules[i], 2, 5, 3);
+    c.logits.Fill(random);
+    EXPECT_EQ(c.op.Useful().Flops(WorkClass::kRouter), flops[i]);
+    EXPECT_EQ(c.op.Useful().Special(WorkClass::kRouter), special[i]);
+    EXPECT_EQ(c.op.Useful().Bytes(ByteKind::kActivationsRead), 40u);
+    EXPECT_EQ(c.op.Useful().Bytes(ByteKind::kActivationsWritten), 48u);
+    AlignedBuffer<uint8_t> scratch(RouteScratchBytes(c.op));
+    const OpCounts counts = CountOf([&] { RouteRef<Counting>(c.op, 0, 2, scratch.span()); });
+    EXPECT_EQ(counts.flops, c.op.Useful().TotalFlops());
+    EXPECT_EQ(counts.special, TotalSpecial(c.op.Useful()));
+  }
+}
+
+TEST(Route, ValidateNamesWhatIsWrong) {
+  Routing c(RoutingRule::kTopKThenSoftmax, 2, 4, 2);
+  RouteOp op = c.op;
+  op.top_k = 5;
+  EXPECT_FALSE(op.Validate().ok());
+  op.top_k = 0;
+  EXPECT_FALSE(op.Validate().ok());
+  op = c.op;
+  op.experts.cols = 3;
+  EXPECT_FALSE(op.Validate().ok());
+}
+
+struct Combining {
+  MoeCombineOp op;
+  EdgeMat<float> y, weights, out;
+  Combining(Random& random, int64_t n, int64_t k, int64_t d, int64_t gap)
+      : y(n * k, d, gap), weights(n, k, gap), out(n, d, gap) {
+    y.Fill(random);
+    weights.Fill(random);
+    out.Fill(random);
+    op = {y.view(), weights.view(), out.view()};
+  }
+};
+
+TEST(MoeCombine, HighwayAgreesWithTheReference) {
+  ForEachTarget([] {
+    Random random(63);
+    SCOPED_TRACE(random.Trace());
+    for (int64_t d = 1; d <= 200; d += d < 70 ? 1 : 13) {
+      const int64_t n = random.Between(1, 3), k = random.Between(1, 9), gap = random.Between(0, 5);
+      SCOPED_TRACE("d " + std::to_string(d) + ", k " + std::to_string(k));
+      Combining c(random, n, k, d, gap);
+      ASSERT_TRUE(c.op.Validate().ok()) << c.op.Validate().message();
+      EdgeMat<float> before(n, d), got(n, d, gap);
+      before.CopyFrom(c.op.out);
+      got.CopyFrom(c.op.out);
+      RunShuffled(KernelNamed<MoeCombineOp>("ref"), c.op, random.Bits());
+      MoeCombineOp hwy = c.op;
+      hwy.out = got.view();
+      RunShuffled(KernelNamed<MoeCombineOp>("hwy"), hwy, random.Bits());
+      ExpectClose(got.view(), c.out.view(), [&](int64_t r, int64_t col, double) {
+        double sum = std::fabs(before.Row(r)[col]);
+        for (int64_t s = 0; s < k; ++s) sum += std::fabs(static_cast<double>(c.weights.Row(r)[s]) * c.y.Row(r * k + s)[col]);
+        return MoeCombineTolerance(k) * sum;
+      });
+      got.ExpectGapsUntouched();
+      for (int64_t r = 0; r < n; ++r) {  // and the formula
+        for (int64_t col = 0; col < d; ++col) {
+          double want = before.Row(r)[col];
+          for (int64_t s = 0; s < k; ++s) want += static_cast<double>(c.weights.Row(r)[s]) * c.y.Row(r * k + s)[col];
+          ASSERT_NEAR(got.Row(r)[col], want, 1e-5);
+        }
+      }
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
+TEST(MoeCombine, UsefulByHandAndByCounting) {
+  Random random(64);
+  Combining c(random, 2, 3, 5, 0);
+  EXPECT_EQ(c.op.Useful().Flops(WorkClass::kResidualBias), 2u * 5 * (2 * 3 + 1));
+  EXPECT_EQ(c.op.Useful().Bytes(ByteKind::kActivationsRead), 4u * (30 + 6 + 10));
+  EXPECT_EQ(c.op.Useful().Bytes(ByteKind::kActivationsWritten), 40u);
+  const OpCounts counts = CountOf([&] { MoeCombineRef<Counting>(c.op, 0, 2); });
+  EXPECT_EQ(counts.flops, c.op.Useful().TotalFlops());
+  EXPECT_EQ(counts.special, 0u);
+  ForEachTarget([&] {
+    ExpectAtLeast(KernelNamed<MoeCombineOp>("hwy").executed(c.op), c.op.Useful());
+    Combining whole(random, 1, 2, 64, 0);
+    EXPECT_EQ(KernelNamed<MoeCombineOp>("hwy").executed(whole.op), whole.op.Useful());
+  });
+  MoeCombineOp wrong = c.op;
+  wrong.y.rows = 5;
+  EXPECT_FALSE(wrong.Validate().ok());
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,356 @@
+// ReadHuggingFace and ReadCheckpoint: directories, flattening, safetensors, sharded indexes, sound and
+// broken.
+#include <gtest/gtest.h>
+
+#include "loaders/loaders.h"
+#include "tests/loaders/file_tools.h"
+
+namespace tally {
+namespace {
+
+constexpr char kTwoTensors[] =
+    R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[2,3],"data_offsets":[16,28]},)"
+    R"("a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})";
+
+// A directory with this config.json and a sound model.safetensors.
+Result<Inventory> WithConfig(std::string_view config) {
+  const TempDir dir;
+  dir.Write("config.json", config);
+  dir.Write("model.safetensors", Safetensors(kTwoTensors, 28));
+  return ReadHuggingFace(dir.path());
+}
+
+// The error of a directory with this safetensors header and data.
+Status HeaderError(std::string_view header, size_t data_bytes) {
+  const TempDir dir;
+  dir.Write("config.json", "{}");
+  dir.Write("model.safetensors", Safetensors(header, data_bytes));
+  return ReadHuggingFace(dir.path()).status();
+}
+
+TEST(ReadHuggingFace, TensorsOfOneFile) {
+  const TempDir dir;
+  dir.Write("config.json", R"({"model_type":"llama"})");
+  dir.Write("model.safetensors", Safetensors(kTwoTensors, 28));
+  dir.Write("tokenizer.json", "{}");
+  dir.Write("other.safetensors", "not looked at");
+  for (const std::string& path : {dir.path(), dir.path() + "/", dir / "config.json"}) {
+    for (const auto& r : {ReadHuggingFace(path), ReadCheckpoint(path)}) {
+      ASSERT_TRUE(r.ok()) << r.status().message();
+      EXPECT_EQ(r->format, FileFormat::kHuggingFace);
+      EXPECT_EQ(r->path, path);
+      EXPECT_TRUE(r->tokenizer_json.ends_with("/tokenizer.json"));
+      ASSERT_EQ(r->tensors.size(), 2u);
+      const uint64_t data = 8 + std::string(kTwoTensors).size();
+      EXPECT_EQ(r->tensors[0].name, "a");  // in the order of the bytes
+      const StoredTensor *a = r->Find("a"), *b = r->Find("b");
+      ASSERT_TRUE(a != nullptr && b != nullptr);
+      EXPECT_EQ(a->offset, data);
+      EXPECT_EQ(a->bytes, 16u);
+      EXPECT_EQ(b->dtype, DType::kBF16);
+      EXPECT_EQ(b->shape, (std::vector<uint64_t>{2, 3}));
+      EXPECT_EQ(b->offset, data + 16);
+      EXPECT_EQ(r->metadata.GetString("model_type").value(), "llama");
+      EXPECT_FALSE(r->metadata.Has("format"));
+    }
+  }
+}
+
+TEST(ReadHuggingFace, EveryDType) {
+  struct Case {
+    const char* name;
+    DType dtype;
+    uint64_t bytes;
+  };
+  for (const Case& c : {Case{"F64", DType::kF64, 8},
+                        {"F32", DType::kF32, 4},
+                        {"F16", DType::kF16, 2},
+                        {"BF16", DType::kBF16, 2},
+                        {"I64", DType::kI64, 8},
+                        {"I32", DType::kI32, 4},
+                        {"I16", DType::kI16, 2},
+                        {"I8", DType::kI8, 1},
+                        {"U64", DType::kU64, 8},
+                        {"U32", DType::kU32, 4},
+                        {"U16", DType::kU16, 2},
+                        {"U8", DType::kU8, 1},
+                        {"BOOL", DType::kBool, 1}}) {
+    const TempDir dir;
+    dir.Write("config.json", "{}");
+    const std::string header = std::string(R"({"s":{"dtype":")") + c.name +
+                               R"(","shape":[],"data_offsets":[0,)" + std::to_string(c.bytes) +
+                               "]}}  ";                        // a scalar; spaces pad the header
+    dir.Write("x.safetensors", Safetensors(header, c.bytes));  // the only one: its name does not matter
+    const auto r = ReadHuggingFace(dir.path());
+    ASSERT_TRUE(r.ok()) << r.status().message();
+    EXPECT_EQ(r->tensors[0].dtype, c.dtype);
+    EXPECT_EQ(r->tensors[0].bytes, c.bytes);
+    EXPECT_EQ(r->tensors[0].elements(), 1u);
+  }
+}
+
+TEST(ReadHuggingFace, ConfigIsFlattened) {
+  const auto r =
+      WithConfig(R"({"i": 3, "n": -4, "big": 18446744073709551615, "bigger": 18446744073709551616, "f": 1e-5,
+    "whole": 10000.0, "t": true, "s": "x\u00e9", "none": null, "eos_token_id": [1, 2], "empty": [], "eo": {},
+    "rope": {"factor": 8, "deep": {"er": [0.5, 2]}, "none": null}, "after": 1, "strings": ["a", "b"],
+    "bools": [true, false], "mixed": [1, "a"], "objects": [{"a": 1, "b": [1]}, {"a": 2}],
+    "nested": [[1], [2]], "nulls": [1, null], "with.dot": 5})");
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  const std::vector<std::pair<const char*, MetaValue>> expected = {
+      {"i", int64_t{3}},
+      {"n", int64_t{-4}},
+      {"big", UINT64_MAX},
+      {"bigger", 18446744073709551616.0},
+      {"f", 1e-5},
+      {"whole", 10000.0},
+      {"t", true},
+      {"s", std::string("x\xc3\xa9")},
+      {"eos_token_id", std::vector<int64_t>{1, 2}},
+      {"empty", std::vector<int64_t>{}},
+      {"rope.factor", int64_t{8}},
+      {"rope.deep.er", std::vector<double>{0.5, 2}},
+      {"after", int64_t{1}},
+      {"strings", std::vector<std::string>{"a", "b"}},
+      {"bools", std::vector<bool>{true, false}},
+      {"with.dot", int64_t{5}},
+  };
+  for (const auto& [key, value] : expected) {
+    ASSERT_TRUE(r->metadata.Has(key)) << key;
+    EXPECT_EQ(*r->metadata.Find(key), value) << key;
+  }
+  EXPECT_EQ(r->metadata.values().size(), expected.size());  // null, mixed, objects, nested: absent
+}
+
+TEST(ReadHuggingFace, GenerationConfigHasAPlaceOfItsOwn) {
+  const TempDir dir;
+  dir.Write("config.json", R"({"eos_token_id": 1, "generation_config": {"eos_token_id": 9, "x": 1}})");
+  dir.Write("generation_config.json", R"({"eos_token_id": [1, 5], "a": {"b": 0.5}})");
+  dir.Write("model.safetensors", Safetensors(kTwoTensors, 28));
+  const auto r = ReadHuggingFace(dir.path());
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  EXPECT_EQ(r->metadata.GetInt("eos_token_id").value(), 1);
+  EXPECT_EQ(r->metadata.GetInts("generation_config.eos_token_id").value(), (std::vector<int64_t>{1, 5}));
+  EXPECT_EQ(r->metadata.GetDouble("generation_config.a.b").value(), 0.5);
+  EXPECT_FALSE(r->metadata.Has("generation_config.x"));
+  EXPECT_EQ(r->metadata.source, dir / "config.json");
+  dir.Write("generation_config.json", "{");
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(), {"/generation_config.json: not valid JSON"});
+}
+
+TEST(ReadHuggingFace, BrokenConfigs) {
+  const auto error = [](std::string_view config) { return WithConfig(config).status(); };
+  ExpectBadInput(error("{\"a\": 1,\n  \"b\": }"),
+                 {"/config.json: not valid JSON: parse error at line 2, column 8"});
+  ExpectBadInput(error("{} x"), {"not valid JSON"});
+  ExpectBadInput(error("[1]"), {"/config.json: expected a JSON object, found an array"});
+  ExpectBadInput(error("3"), {"expected a JSON object"});
+  ExpectBadInput(error(" "), {"not valid JSON"});
+  ExpectBadInput(error(""), {"/config.json: the file is empty"});
+  ExpectBadInput(error("{\"a\": \"\xff\"}"), {"not valid JSON"});
+  ExpectBadInput(error("{\"a\": 1e999}"), {"not valid JSON: number overflow"});
+  ExpectBadInput(error("{\"a\": 1, \"b\": 2, \"a\": 3}"), {"the key 'a' appears twice"});
+  ExpectBadInput(error("{\"x\": [{\"a\": 1, \"a\": 3}]}"), {"the key 'a' appears twice"});
+  ExpectBadInput(error("{\"a\": {\"b\": 1}, \"a.b\": 2}"), {"the key 'a.b' appears twice, once nested"});
+  ExpectBadInput(error("{\"" + std::string(600, 'k') + "\": 1}"), {"longer than 512 bytes"});
+  ExpectBadInput(error("{\"a\": \"" + std::string(9 << 20, 'x') + "\"}"),
+                 {"the limit for this file is 8388608"});
+  ExpectBadInput(error("{\"a\": \"" + std::string(1 << 20, 'x')), {"not valid JSON", "..."});
+  std::string deep = "{\"a\":", arrays = deep;
+  for (int i = 0; i < 1'000'000; ++i) deep += "{\"a\":", arrays += '[';
+  ExpectBadInput(error(deep), {"nested more than 32 deep"});
+  ExpectBadInput(error(arrays), {"nested more than 32 deep"});
+}
+
+TEST(ReadHuggingFace, WhichWeights) {
+  const TempDir dir;
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(), {dir.path(), "it has no config.json"});
+  dir.Write("m.gguf", "GGUF");
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(), {"no config.json; to use 'm.gguf', name that file"});
+  dir.Write("config.json", "{}");
+  ExpectBadInput(
+      ReadHuggingFace(dir.path()).status(),
+      {"no weights: expected model.safetensors, model.safetensors.index.json or one other", "'m.gguf'"});
+  ExpectBadInput(ReadHuggingFace(dir / "config.json").status(), {"no weights"});
+  std::filesystem::remove(dir / "m.gguf");
+  dir.Write("pytorch_model.bin", "x");
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(),
+                 {"no weights", "'pytorch_model.bin' is not in the safetensors format"});
+  dir.Write("a.safetensors", Safetensors(kTwoTensors, 28));
+  EXPECT_TRUE(ReadHuggingFace(dir.path()).ok());
+  dir.Write("b.safetensors", Safetensors(kTwoTensors, 28));
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(),
+                 {"2 safetensors files ('a.safetensors', 'b.safetensors')"});
+  dir.Write("model.safetensors", Safetensors(kTwoTensors, 28));
+  EXPECT_TRUE(ReadHuggingFace(dir.path()).ok());
+  std::filesystem::remove(dir / "model.safetensors");
+  std::filesystem::create_directory(dir / "model.safetensors");
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(),
+                 {"/model.safetensors: expected a regular file, found a directory"});
+}
+
+TEST(ReadCheckpoint, OtherPaths) {
+  const TempDir dir;
+  ExpectBadInput(ReadCheckpoint("").status(), {"path of the checkpoint is empty"});
+  ExpectBadInput(ReadCheckpoint(dir / "none").status(), {"/none: cannot be opened: No such file"});
+  ExpectBadInput(ReadCheckpoint(dir / "none/config.json").status(), {"no such file or directory"});
+  ExpectBadInput(ReadCheckpoint(dir.Write("x.json", "{}")).status(),
+                 {"expected a Hugging Face directory or the config.json"});
+  ExpectBadInput(ReadCheckpoint(dir.Write("x.safetensors", "{}")).status(), {"name the directory"});
+  RawGguf g;
+  EXPECT_TRUE(ReadCheckpoint(dir.Write("any.name", g.Make())).ok());
+}
+
+TEST(Safetensors, BrokenHeaders) {
+  const auto tensor = [](std::string_view body) { return "{\"w\":{" + std::string(body) + "}}"; };
+  ExpectBadInput(HeaderError("[]", 0), {"model.safetensors: header: expected a JSON object"});
+  ExpectBadInput(HeaderError(" {}", 0), {"expected a JSON object, which begins with '{'"});
+  ExpectBadInput(HeaderError("", 0), {"expected a JSON object"});
+  ExpectBadInput(HeaderError("{\"w\":", 0), {"header: not valid JSON"});
+  ExpectBadInput(HeaderError("{\"w\":3}", 0), {"tensor 'w': expected an object"});
+  ExpectBadInput(HeaderError("{\"w\":[]}", 0), {"tensor 'w': expected an object"});
+  ExpectBadInput(HeaderError("{\"\":{}}", 0), {"empty name"});
+  ExpectBadInput(HeaderError(tensor(""), 0), {"tensor 'w': the key dtype is missing"});
+  ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","data_offsets":[0,4])"), 4),
+                 {"the key shape is missing"});
+  ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","shape":[1])"), 4), {"the key data_offsets is missing"});
+  ExpectBadInput(HeaderError(tensor(R"("dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4])"), 4),
+                 {"tensor 'w': type 'F8_E4M3' cannot be read; expected one of F64 F32 F16 BF16"});
+  ExpectBadInput(HeaderError(tensor(R"("dtype":3)"), 4), {"expected dtype to be a string"});
+  ExpectBadInput(HeaderError(tensor(R"("dtype":["F32"])"), 4), {"expected dtype to be a string"});
+  for (const char* shape :
+       {"3", "[-1]", "[1.5]", "[\"1\"]", "[[1]]", "{\"a\":1}", "[18446744073709551616]", "null"}) {
+    ExpectBadInput(HeaderError(tensor(std::string(R"("dtype":"F32","shape":)") + shape), 4),
+                   {"expected shape to be an array of whole numbers"});
+  }
+  ExpectBadInput(HeaderError(tensor(R"("shape":[1,1,1,1,1,1,1,1,1])"), 4), {"more than 8 dimensions"});
+  for (const char* offsets : {"[]", "[0]", "[0,4,8]", "[-1,3]"}) {
+    ExpectBadInput(
+        HeaderError(tensor(std::string(R"("dtype":"F32","shape":[1],"data_offsets":)") + offsets), 4),
+        {"expected data_offsets to be an array of two whole numbers"});
+  }
+  ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), 4),
+                 {"end at 0, before they begin at 4"});
+  ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4),
+                 {"2 elements of F32 take 8 bytes, data_offsets give 4"});
+  ExpectBadInput(
+      HeaderError(tensor(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4])"), 4),
+      {"overflows"});
+  ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1)"), 4),
+                 {"unexpected key 'x'"});
+  const std::string f32 = R"({"dtype":"F32","shape":[1],"data_offsets":)";
+  ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]},\"w\":" + f32 + "[4,8]}}", 8),
+                 {"the key 'w' appears twice"});
+  ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]},\"v\":" + f32 + "[8,12]}}", 12),
+                 {"'v': its bytes begin at 8", "hole from 4"});
+  ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]},\"v\":" + f32 + "[2,6]}}", 6),
+                 {"'v': its bytes begin at 2", "inside another"});
+  ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]}}", 3),
+                 {"'w': its bytes end at 4 of the data, but the file has only 3"});
+  ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]}}", 5),
+                 {"the tensors end at byte 4 of the data, but the file has 5"});
+}
+
+TEST(Safetensors, BrokenLengths) {
+  const auto error = [](const std::string& bytes) {
+    const TempDir dir;
+    dir.Write("config.json", "{}");
+    dir.Write("model.safetensors", bytes);
+    return ReadHuggingFace(dir.path()).status();
+  };
+  ExpectBadInput(error("1234567"), {"expected 8 bytes of header length, the file has 7"});
+  ExpectBadInput(error(Bytes().U64(3).Raw("{}").text()),
+                 {"its length is given as 3 bytes, but the file has 2 more"});
+  ExpectBadInput(error(Bytes().U64(UINT64_MAX).Raw("{}").text()), {"18446744073709551615 bytes"});
+  const std::string whole = Safetensors(kTwoTensors, 28);
+  for (size_t n = 0; n < whole.size(); ++n)
+    ASSERT_EQ(error(whole.substr(0, n)).code(), StatusCode::kBadInput) << n;
+
+  const TempDir dir;  // a claim of 200 MB of header in a sparse file: over the limit, nothing is allocated
+  dir.Write("config.json", "{}");
+  const std::string path = dir.Write("model.safetensors", Bytes().U64(200'000'000).Raw("{").text());
+  std::filesystem::resize_file(path, 300'000'000);
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(), {"200000000 bytes; the limit is 100000000"});
+}
+
+TEST(Safetensors, EmptyTensorsAreAllowed) {
+  const TempDir dir;
+  dir.Write("config.json", "{}");
+  dir.Write("model.safetensors", Safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                                             R"("e":{"dtype":"F32","shape":[0,5],"data_offsets":[4,4]},)"
+                                             R"("z":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
+                                             4));
+  const auto r = ReadHuggingFace(dir.path());
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  EXPECT_EQ(r->Find("e")->bytes, 0u);
+  EXPECT_EQ(r->Find("e")->elements(), 0u);
+}
+
+TEST(Safetensors, TheWritersOwnMetadataIsFree) {
+  for (const char* metadata : {"null", "{}", R"({"a":"b"})"}) {
+    const TempDir dir;
+    dir.Write("config.json", "{}");
+    dir.Write("model.safetensors", Safetensors(std::string(R"({"__metadata__":)") + metadata + "}", 0));
+    const auto r = ReadHuggingFace(dir.path());
+    EXPECT_TRUE(r.ok()) << r.status().message();
+  }
+  ExpectBadInput(HeaderError(R"({"__metadata__":3})", 0), {"'__metadata__': expected an object"});
+}
+
+// Two shards: "a" in the first, "b" in the second.
+void WriteShards(const TempDir& dir, std::string_view weight_map) {
+  dir.Write("config.json", "{}");
+  dir.Write("s1.safetensors", Safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4));
+  dir.Write("s2.safetensors", Safetensors(R"({"b":{"dtype":"F16","shape":[3],"data_offsets":[0,6]}})", 6));
+  dir.Write("model.safetensors.index.json", weight_map);
+}
+
+TEST(ReadHuggingFace, Shards) {
+  const TempDir dir;
+  WriteShards(
+      dir,
+      R"({"metadata":{"total_size":10,"x":[[1]]},"weight_map":{"b":"s2.safetensors","a":"s1.safetensors"}})");
+  const auto r = ReadHuggingFace(dir.path());
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  ASSERT_EQ(r->files.size(), 2u);
+  ASSERT_EQ(r->tensors.size(), 2u);
+  EXPECT_EQ(r->files[r->Find("a")->file].path, dir / "s1.safetensors");
+  EXPECT_EQ(r->files[r->Find("b")->file].path, dir / "s2.safetensors");
+}
+
+TEST(ReadHuggingFace, BrokenIndexes) {
+  const auto error = [](std::string_view index) {
+    const TempDir dir;
+    WriteShards(dir, index);
+    return ReadHuggingFace(dir.path()).status();
+  };
+  ExpectBadInput(error("{"), {"model.safetensors.index.json: not valid JSON"});
+  ExpectBadInput(error("{}"), {"expected the key weight_map with at least one tensor"});
+  ExpectBadInput(error(R"({"weight_map":{}})"), {"expected the key weight_map"});
+  ExpectBadInput(error(R"({"weight_map":[]})"), {"expected weight_map to map"});
+  ExpectBadInput(error(R"({"weight_map":3})"), {"expected weight_map to map"});
+  ExpectBadInput(error(R"({"weight_map":{"a":3}})"),
+                 {"expected weight_map to map tensor names to file names, at 'a'"});
+  ExpectBadInput(error(R"({"weight_map":{"a":{"b":"c"}}})"), {"expected weight_map to map"});
+  for (const char* name :
+       {"../s1.safetensors", "/etc/passwd", "sub/s1.safetensors", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
+    ExpectBadInput(error(std::string(R"({"weight_map":{"a":")") + name + "\"}}"),
+                   {"tensor 'a': expected the name of a file in the same directory"});
+  }
+  ExpectBadInput(error(R"({"weight_map":{"a":"s1.safetensors","a":"s2.safetensors"}})"),
+                 {"the key 'a' appears twice"});
+  ExpectBadInput(error(R"({"weight_map":{"a":"s3.safetensors"}})"),
+                 {"/s3.safetensors: cannot be opened", "(named by model.safe"});
+  ExpectBadInput(error(R"({"weight_map":{"a":"s2.safetensors","b":"s2.safetensors"}})"),
+                 {"tensor 'a' is said to be in 's2.safetensors', which does not have it"});
+  ExpectBadInput(error(R"({"weight_map":{"a":"s2.safetensors","b":"s1.safetensors"}})"),
+                 {"which does not have it"});
+
+  const TempDir dir;
+  WriteShards(dir, R"({"weight_map":{"a":"s1.safetensors","c":"s2.safetensors"}})");
+  dir.Write("s2.safetensors", ReadAll(dir / "s1.safetensors"));
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(), {"tensor 'a' appears twice"});
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,616 @@
+#include "models/family.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "counters/books/books.h"
+#include "loaders/loaders.h"
+#include "tests/models/synthetic.h"
+
+namespace tally {
+namespace {
+
+using synthetic::Builder;
+
+struct Named {
+  const char* name;
+  Inventory inventory;
+};
+
+std::vector<Named> AllSynthetic() {
+  std::vector<Named> all;
+  all.push_back({"hf gpt2", synthetic::HfGpt2()});
+  all.push_back({"hf gpt2 prefixed", synthetic::HfGpt2("transformer.")});
+  all.push_back({"gguf gpt2", synthetic::GgufGpt2()});
+  all.push_back({"hf llama", synthetic::HfLlama()});
+  all.push_back({"hf llama with biases", synthetic::HfLlama(true)});
+  all.push_back({"gguf llama", synthetic::GgufLlama()});
+  all.push_back({"hf gpt-oss", synthetic::HfGptOss()});
+  all.push_back({"gguf gpt-oss", synthetic::GgufGptOss()});
+  return all;
+}
+
+ModelSpec MustRead(const Inventory& inventory) {
+  Result<ModelSpec> spec = ReadModelSpec(inventory);
+  EXPECT_TRUE(spec.ok()) << spec.status().message();
+  return spec.ok() ? std::move(spec).value() : ModelSpec{};
+}
+
+// One clear line that says all of `parts`.
+void ExpectBadInput(const Inventory& inventory, std::vector<std::string> parts) {
+  const Result<ModelSpec> spec = ReadModelSpec(inventory);
+  ASSERT_FALSE(spec.ok()) << "read, though it should say " << parts.front();
+  EXPECT_EQ(spec.status().code(), StatusCode::kBadInput) << spec.status().message();
+  EXPECT_EQ(spec.status().message().find('\n'), std::string::npos);
+  for (const std::string& part : parts) {
+    EXPECT_NE(spec.status().message().find(part), std::string::npos)
+        << "expected \"" << part << "\" in: " << spec.status().message();
+  }
+}
+
+Inventory With(Inventory inventory, const std::string& key, MetaValue value) {
+  inventory.metadata.Set(key, std::move(value));
+  return inventory;
+}
+
+Inventory Without(const Inventory& inventory, const std::string& key) {
+  Inventory out = inventory;
+  out.metadata = Metadata();
+  out.metadata.source = inventory.metadata.source;
+  for (const auto& [k, v] : inventory.metadata.values()) {
+    if (k != key) out.metadata.Set(k, v);
+  }
+  return out;
+}
+
+Inventory WithTensor(Inventory inventory, const std::string& name, std::vector<uint64_t> shape,
+                     DType type = DType::kF32) {
+  StoredTensor t;
+  t.name = name;
+  t.shape = std::move(shape);
+  t.dtype = type;
+  inventory.tensors.push_back(std::move(t));
+  inventory.BuildIndex();
+  return inventory;
+}
+
+// Without the tensors of this name, or ("*ending") that end so.
+Inventory WithoutTensors(const Inventory& inventory, std::string_view name) {
+  Inventory out = inventory;
+  std::erase_if(out.tensors, [&](const StoredTensor& t) {
+    return name.starts_with('*') ? t.name.ends_with(name.substr(1)) : t.name == name;
+  });
+  EXPECT_LT(out.tensors.size(), inventory.tensors.size()) << name;
+  out.BuildIndex();
+  return out;
+}
+
+const TensorBinding* Bound(const ModelSpec& spec, Role role, int32_t layer = -1) {
+  for (const TensorBinding& b : spec.bindings) {
+    if (b.role == role && b.layer == layer) return &b;
+  }
+  return nullptr;
+}
+
+// The tensors' own elements, U8 parts of MXFP4 counted as elements, less buffers.
+uint64_t StoredParameters(const Inventory& inventory, const ModelSpec& spec) {
+  uint64_t sum = 0;
+  for (const StoredTensor& t : inventory.tensors) {
+    const bool buffer = std::find(spec.buffers.begin(), spec.buffers.end(), t.name) != spec.buffers.end();
+    const bool not_run = std::find(spec.not_run.begin(), spec.not_run.end(), t.name) != spec.not_run.end();
+    if (buffer || not_run || t.name == "rope_freqs.weight" || t.name.ends_with("_scales")) continue;
+    sum += t.name.ends_with("_blocks") ? 2 * t.elements() : t.elements();
+  }
+  return sum;
+}
+
+void ExpectAccountsAgree(const Inventory& inventory, const ModelSpec& spec) {
+  const std::vector<WeightInfo> table = books::WeightTable(inventory, spec);
+  const books::ParameterCounts counted = books::CountParameters(table, spec.recipe.top_k),
+                               closed = books::ClosedFormCounts(spec.recipe);
+  EXPECT_EQ(counted.total, closed.total);
+  EXPECT_EQ(counted.active_all, closed.active_all);
+  EXPECT_EQ(counted.active_head, closed.active_head);
+  EXPECT_EQ(counted.active_none, closed.active_none);
+  EXPECT_EQ(counted.total, StoredParameters(inventory, spec));
+  uint64_t bytes = 0, stored = 0;
+  for (const WeightInfo& w : table) bytes += w.stored_bytes;
+  for (const StoredTensor& t : inventory.tensors) stored += t.bytes;
+  for (const auto* names : {&spec.buffers, &spec.not_run}) {
+    for (const std::string& name : *names) stored -= inventory.Find(name)->bytes;
+  }
+  if (const StoredTensor* factors = inventory.Find("rope_freqs.weight")) stored -= factors->bytes;
+  EXPECT_EQ(bytes, stored);
+}
+
+TEST(Registry, NamesAreUnique) {
+  std::set<std::string_view> gguf, hf, types, names;
+  for (const Family* f : Families()) {
+    EXPECT_TRUE(names.insert(f->name).second);
+    for (const std::string_view a : f->gguf_architectures) EXPECT_TRUE(gguf.insert(a).second) << a;
+    for (const std::string_view a : f->hf_architectures) EXPECT_TRUE(hf.insert(a).second) << a;
+    for (const std::string_view a : f->hf_model_types) EXPECT_TRUE(types.insert(a).second) << a;
+  }
+  EXPECT_EQ(names, (std::set<std::string_view>{"gpt2", "llama", "gpt-oss"}));
+}
+
+TEST(Registry, UnknownArchitectures) {
+  ExpectBadInput(With(synthetic::GgufLlama(), "general.architecture", std::string("mamba")),
+                 {"made-up/weights", "\"mamba\"", "gpt2", "llama", "gpt-oss"});
+  ExpectBadInput(With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"GemmaForCausalLM"}),
+                 {"config.json", "\"GemmaForCausalLM\"", "GPT2LMHeadModel", "LlamaForCausalLM",
+                  "MistralForCausalLM", "GptOssForCausalLM"});
+  ExpectBadInput(Without(synthetic::GgufLlama(), "general.architecture"),
+                 {"general.architecture is missing"});
+  const Inventory no_architectures = Without(synthetic::HfLlama(), "architectures");
+  EXPECT_EQ(MustRead(no_architectures).recipe.family, "llama");
+  ExpectBadInput(With(no_architectures, "model_type", std::string("evil\nname")),
+                 {"model_type \"evil\\x0aname\"", "gpt_oss"});
+  ExpectBadInput(Without(no_architectures, "model_type"), {"neither architectures nor model_type"});
+}
+
+// Every required tensor, one after the other: missing, misshapen, of a type that cannot be a weight.
+TEST(Claims, EveryTensorIsNeededWithItsShape) {
+  for (const auto& [name, inventory] : AllSynthetic()) {
+    SCOPED_TRACE(name);
+    const ModelSpec spec = MustRead(inventory);
+    const std::set<std::string> buffers(spec.buffers.begin(), spec.buffers.end());
+    for (size_t i = 0; i < inventory.tensors.size(); ++i) {
+      const std::string tensor = inventory.tensors[i].name;
+      SCOPED_TRACE(tensor);
+      if (buffers.count(tensor)) continue;  // a mask may be there or not, of any shape
+      Inventory wrong = inventory;
+      wrong.tensors[i].shape.back() += 1;
+      wrong.BuildIndex();
+      if (tensor != "token_embd.weight" && tensor != "wte.weight")
+        ExpectBadInput(wrong, {tensor, "has shape", "expected ["});
+      wrong = inventory;
+      wrong.tensors[i].shape.insert(wrong.tensors[i].shape.begin(), 1);
+      wrong.BuildIndex();
+      ExpectBadInput(wrong, {tensor});
+      wrong = inventory;
+      wrong.tensors[i].dtype = wrong.tensors[i].dtype == DType::kU8 ? DType::kF32 : DType::kI32;
+      wrong.BuildIndex();
+      ExpectBadInput(wrong, {tensor, "has type"});
+      // The files may decide about tied heads, stored rope divisors, and biases of the Llama and GPT-2
+      // attention.
+      if (tensor == "output.weight" || tensor == "rope_freqs.weight") continue;
+      wrong = inventory;
+      wrong.tensors.erase(wrong.tensors.begin() + static_cast<std::ptrdiff_t>(i));
+      wrong.BuildIndex();
+      ExpectBadInput(wrong, {tensor, "missing"});
+    }
+  }
+}
+
+TEST(Claims, ATensorWithoutAPlaceIsNamed) {
+  for (const auto& [name, inventory] : AllSynthetic()) {
+    SCOPED_TRACE(name);
+    ExpectBadInput(WithTensor(inventory, "blk.3.attn_q.weight", {24, 12}),
+                   {"blk.3.attn_q.weight [24, 12]", "no place", "layers"});
+    ExpectBadInput(WithTensor(inventory, "bell\a", {1}), {"bell\\x07"});
+  }
+}
+
+TEST(Claims, AccountsAgree) {
+  for (const auto& [name, inventory] : AllSynthetic()) {
+    SCOPED_TRACE(name);
+    ExpectAccountsAgree(inventory, MustRead(inventory));
+  }
+}
+
+// A number that is out of range, or of the wrong type, is an error that names its key.
+TEST(Config, RangesAndTypes) {
+  const std::vector<std::pair<Inventory, std::vector<std::string>>> cases = {
+      {synthetic::HfGpt2(), {"n_layer", "n_embd", "n_head", "n_positions", "vocab_size"}},
+      {synthetic::GgufGpt2(),
+       {"gpt2.block_count", "gpt2.embedding_length", "gpt2.attention.head_count", "gpt2.context_length"}},
+      {synthetic::HfLlama(),
+       {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+        "intermediate_size", "vocab_size", "max_position_embeddings"}},
+      {synthetic::GgufLlama(),
+       {"llama.block_count", "llama.embedding_length", "llama.attention.head_count",
+        "llama.attention.head_count_kv", "llama.attention.key_length", "llama.feed_forward_length",
+        "llama.context_length"}},
+      {synthetic::HfGptOss(),
+       {"num_hidden_layers", "num_local_experts", "num_experts_per_tok", "intermediate_size",
+        "sliding_window"}},
+      {synthetic::GgufGptOss(),
+       {"gpt-oss.expert_count", "gpt-oss.expert_used_count", "gpt-oss.expert_feed_forward_length",
+        "gpt-oss.attention.sliding_window"}}};
+  for (const auto& [inventory, keys] : cases) {
+    for (const std::string& key : keys) {
+      SCOPED_TRACE(key);
+      for (const int64_t value :
+           {int64_t{0}, int64_t{-1}, int64_t{INT64_MAX}, int64_t{INT64_MIN}, int64_t{UINT32_MAX}}) {
+        ExpectBadInput(With(inventory, key, value), {key, "expected 1 to"});
+      }
+      ExpectBadInput(With(inventory, key, std::string("many")), {key});
+    }
+  }
+}
+
+TEST(Config, MissingKeysAreNamed) {
+  const std::vector<std::pair<Inventory, std::vector<std::string>>> cases = {
+      {synthetic::HfGpt2(), {"n_layer", "n_embd", "n_head", "n_positions", "vocab_size"}},
+      {synthetic::GgufGpt2(),
+       {"gpt2.block_count", "gpt2.embedding_length", "gpt2.attention.head_count", "gpt2.context_length",
+        "gpt2.attention.layer_norm_epsilon"}},
+      {synthetic::HfLlama(),
+       {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size",
+        "max_position_embeddings"}},
+      {synthetic::GgufLlama(),
+       {"llama.block_count", "llama.embedding_length", "llama.attention.head_count",
+        "llama.feed_forward_length", "llama.context_length", "llama.attention.layer_norm_rms_epsilon"}},
+      {synthetic::HfGptOss(),
+       {"num_local_experts", "num_experts_per_tok", "rope_scaling.rope_type", "rope_scaling.factor"}},
+      {synthetic::GgufGptOss(),
+       {"gpt-oss.expert_count", "gpt-oss.expert_used_count", "gpt-oss.attention.sliding_window",
+        "gpt-oss.rope.scaling.factor"}}};
+  for (const auto& [inventory, keys] : cases) {
+    for (const std::string& key : keys)
+      ExpectBadInput(Without(inventory, key),
+                     {inventory.metadata.source + ": required key " + key + " is missing"});
+  }
+}
+
+TEST(Config, RealNumbers) {
+  for (const double value : {0.0, -1e-5, std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN(), 1e300, 1e-300}) {
+    ExpectBadInput(With(synthetic::HfLlama(), "rms_norm_eps", value), {"rms_norm_eps", "positive finite"});
+    ExpectBadInput(With(synthetic::HfLlama(), "rope_theta", value), {"rope_theta", "positive finite"});
+    ExpectBadInput(With(synthetic::GgufGpt2(), "gpt2.attention.layer_norm_epsilon", value),
+                   {"layer_norm_epsilon", "positive finite"});
+    ExpectBadInput(With(synthetic::HfGptOss(), "swiglu_limit", value), {"swiglu_limit", "positive finite"});
+    ExpectBadInput(With(synthetic::GgufGptOss(), "gpt-oss.rope.scaling.factor", value),
+                   {"rope.scaling.factor", "positive finite"});
+  }
+}
+
+TEST(Config, Heads) {
+  ExpectBadInput(With(synthetic::HfLlama(), "num_key_value_heads", int64_t{3}),
+                 {"4 attention heads", "3 key-value heads"});
+  ExpectBadInput(With(synthetic::HfLlama(), "head_dim", int64_t{5}), {"rope", "5 dimensions"});
+  ExpectBadInput(With(Without(synthetic::HfLlama(), "head_dim"), "num_attention_heads", int64_t{5}),
+                 {"width 12", "5 heads"});
+  ExpectBadInput(With(synthetic::GgufLlama(), "llama.rope.dimension_count", int64_t{8}),
+                 {"rope turns 8", "6 dimensions"});
+  ExpectBadInput(With(synthetic::GgufLlama(), "llama.attention.value_length", int64_t{4}), {"value_length"});
+  ExpectBadInput(With(synthetic::HfGpt2(), "n_head", int64_t{3}), {"width 8", "3 heads"});
+  ExpectBadInput(With(synthetic::HfGptOss(), "num_experts_per_tok", int64_t{6}),
+                 {"num_experts_per_tok", "1 to 5"});
+  ExpectBadInput(With(synthetic::GgufGptOss(), "gpt-oss.expert_used_count", int64_t{6}),
+                 {"expert_used_count", "1 to 5"});
+}
+
+TEST(Gpt2, HuggingFace) {
+  for (const std::string prefix : {"", "transformer."}) {
+    const ModelSpec spec = MustRead(synthetic::HfGpt2(prefix));
+    const Recipe& r = spec.recipe;
+    EXPECT_EQ(r.family, "gpt2");
+    EXPECT_EQ(r.n_layers, 2);
+    EXPECT_EQ(r.d_ff, 32);  // n_inner is null: 4 widths
+    EXPECT_EQ(r.head_dim, 4);
+    EXPECT_EQ(r.n_kv_heads, 2);
+    EXPECT_EQ(r.context, 16);
+    EXPECT_EQ(r.norm, NormKind::kLayer);
+    EXPECT_TRUE(r.learned_positions && r.fused_qkv && r.q_bias && r.k_bias && r.v_bias && r.o_bias &&
+                r.ffn_bias && r.tied_head);
+    EXPECT_FALSE(r.gated_ffn || r.qk_norm || r.sinks);
+    EXPECT_EQ(r.rope.style, RopeStyle::kNone);
+    EXPECT_EQ(r.activation, ActivationKind::kGeluTanh);
+    EXPECT_EQ(r.attention_scale, 0.5f);
+    EXPECT_EQ(r.layers[1].attention_scale, 0.5f);
+    EXPECT_EQ(r.eos_tokens, std::vector<int32_t>{10});
+    EXPECT_EQ(spec.buffers, (std::vector<std::string>{prefix + "h.0.attn.bias", prefix + "h.1.attn.bias"}));
+    const TensorBinding* qkv = Bound(spec, Role::kQkv, 1);
+    ASSERT_NE(qkv, nullptr);
+    EXPECT_EQ(qkv->names, std::vector<std::string>{prefix + "h.1.attn.c_attn.weight"});
+    EXPECT_EQ(qkv->storage, Storage::kTransposed);
+    EXPECT_EQ(qkv->shape, (std::vector<uint64_t>{24, 8}));
+    EXPECT_EQ(Bound(spec, Role::kHead), nullptr);
+  }
+}
+
+TEST(Gpt2, AttentionScales) {
+  const Inventory base = synthetic::HfGpt2();
+  const Recipe plain = MustRead(With(base, "scale_attn_weights", false)).recipe;
+  EXPECT_EQ(plain.layers[0].attention_scale, 1.0f);
+  const Recipe by_layer = MustRead(With(base, "scale_attn_by_inverse_layer_idx", true)).recipe;
+  EXPECT_EQ(by_layer.layers[0].attention_scale, 0.5f);
+  EXPECT_EQ(by_layer.layers[1].attention_scale, 0.25f);
+}
+
+TEST(Gpt2, Activations) {
+  const Inventory base = synthetic::HfGpt2();
+  EXPECT_EQ(MustRead(With(base, "activation_function", std::string("gelu"))).recipe.activation,
+            ActivationKind::kGeluErf);
+  EXPECT_EQ(MustRead(With(base, "activation_function", std::string("gelu_pytorch_tanh"))).recipe.activation,
+            ActivationKind::kGeluTanh);
+  ExpectBadInput(With(base, "activation_function", std::string("relu")),
+                 {"activation_function", "\"relu\"", "not supported"});
+}
+
+TEST(Gpt2, Heads) {
+  const Inventory with_head = WithTensor(synthetic::HfGpt2("transformer."), "lm_head.weight", {11, 8});
+  EXPECT_FALSE(MustRead(With(with_head, "tie_word_embeddings", false)).recipe.tied_head);
+  const ModelSpec untold = MustRead(with_head);  // a head that is stored is a head
+  EXPECT_FALSE(untold.recipe.tied_head);
+  EXPECT_NE(Bound(untold, Role::kHead), nullptr);
+  const ModelSpec tied = MustRead(With(with_head, "tie_word_embeddings", true));
+  EXPECT_TRUE(tied.recipe.tied_head);
+  EXPECT_EQ(tied.not_run, std::vector<std::string>{"lm_head.weight"});
+  ExpectBadInput(With(synthetic::HfGpt2(), "tie_word_embeddings", false),
+                 {"lm_head.weight [11, 8] is missing"});
+  const Inventory gguf = synthetic::GgufGpt2();
+  EXPECT_FALSE(MustRead(gguf).recipe.tied_head);
+  EXPECT_TRUE(MustRead(WithoutTensors(gguf, "output.weight")).recipe.tied_head);
+}
+
+TEST(Gpt2, QkvBiasIsWhereTheFilesHaveIt) {
+  const ModelSpec spec = MustRead(WithoutTensors(synthetic::HfGpt2(), "*c_attn.bias"));
+  EXPECT_FALSE(spec.recipe.q_bias || spec.recipe.k_bias || spec.recipe.v_bias);
+  EXPECT_TRUE(spec.recipe.o_bias);
+}
+
+TEST(Llama, HuggingFace) {
+  const ModelSpec spec = MustRead(synthetic::HfLlama());
+  const Recipe& r = spec.recipe;
+  EXPECT_EQ(r.family, "llama");
+  EXPECT_EQ(r.head_dim, 6);
+  EXPECT_EQ(r.rope.style, RopeStyle::kRotateHalf);
+  EXPECT_EQ(r.rope.dim, 6);
+  EXPECT_EQ(r.norm, NormKind::kRms);
+  EXPECT_EQ(r.activation, ActivationKind::kSilu);
+  EXPECT_FLOAT_EQ(r.norm_eps, 1e-5f);
+  EXPECT_FLOAT_EQ(r.layers[2].attention_scale, 1 / std::sqrt(6.0f));
+  EXPECT_FALSE(r.tied_head || r.q_bias || r.o_bias || r.ffn_bias || r.fused_qkv);
+  EXPECT_EQ(r.layers[0].window, 0);
+  const Recipe biased = MustRead(synthetic::HfLlama(true)).recipe;
+  EXPECT_TRUE(biased.q_bias && biased.k_bias && biased.v_bias && biased.o_bias && biased.ffn_bias);
+  const Inventory tied =
+      WithoutTensors(With(synthetic::HfLlama(), "tie_word_embeddings", true), "lm_head.weight");
+  EXPECT_TRUE(MustRead(tied).recipe.tied_head);
+  ExpectBadInput(WithoutTensors(synthetic::HfLlama(), "lm_head.weight"), {"lm_head.weight", "missing"});
+  EXPECT_EQ(MustRead(With(synthetic::HfLlama(), "tie_word_embeddings", true)).not_run,
+            std::vector<std::string>{"lm_head.weight"});
+  const Inventory old = WithTensor(synthetic::HfLlama(), "model.layers.1.self_attn.rotary_emb.inv_freq", {3});
+  EXPECT_EQ(MustRead(old).buffers.size(), 1u);
+  ExpectBadInput(With(synthetic::HfLlama(), "hidden_act", std::string("relu")), {"hidden_act", "\"relu\""});
+}
+
+TEST(Llama, RopeScaling) {
+  const Inventory base = synthetic::HfLlama();
+  for (const std::string p : {"rope_scaling.", "rope_parameters."}) {
+    for (const std::string key : {"rope_type", "type"}) {
+      Inventory inv = With(With(base, p + key, std::string("linear")), p + "factor", 4.0);
+      const RopeScaling linear = MustRead(inv).recipe.rope.scaling;
+      EXPECT_EQ(linear.kind, RopeScalingKind::kLinear);
+      EXPECT_EQ(linear.factor, 4.0);
+      EXPECT_EQ(MustRead(With(base, p + key, std::string("default"))).recipe.rope.scaling.kind,
+                RopeScalingKind::kNone);
+      ExpectBadInput(With(inv, p + key, std::string("dynamic")), {p, "\"dynamic\"", "not supported"});
+    }
+  }
+  Inventory llama3 =
+      With(With(base, "rope_scaling.rope_type", std::string("llama3")), "rope_scaling.factor", 8.0);
+  ExpectBadInput(llama3, {"rope_scaling.low_freq_factor is missing"});
+  llama3 = With(With(llama3, "rope_scaling.low_freq_factor", 1.0), "rope_scaling.high_freq_factor", 4.0);
+  llama3 = With(llama3, "rope_scaling.original_max_position_embeddings", int64_t{8192});
+  const RopeScaling s = MustRead(llama3).recipe.rope.scaling;
+  EXPECT_EQ(s.kind, RopeScalingKind::kLlama3);
+  EXPECT_EQ(s.original_context, 8192);
+  EXPECT_EQ(s.high_freq_factor, 4);
+  ExpectBadInput(With(llama3, "rope_scaling.low_freq_factor", 4.0), {"low_freq_factor"});
+  Inventory yarn = With(With(base, "rope_scaling.type", std::string("yarn")), "rope_scaling.factor", 4.0);
+  const RopeScaling y = MustRead(yarn).recipe.rope.scaling;
+  EXPECT_TRUE(y.truncate);  // where the key is absent
+  EXPECT_EQ(y.original_context, 64);
+  EXPECT_NEAR(y.attention_factor, 0.1 * std::log(4.0) + 1, 1e-12);
+  EXPECT_EQ(MustRead(With(yarn, "rope_scaling.attention_factor", 1.5)).recipe.rope.scaling.attention_factor,
+            1.5);
+  ExpectBadInput(With(yarn, "rope_scaling.mscale", 1.0), {"mscale"});
+  EXPECT_EQ(MustRead(With(Without(base, "rope_theta"), "rope_parameters.rope_theta", 5e5)).recipe.rope.theta,
+            5e5);
+  EXPECT_EQ(MustRead(Without(base, "rope_theta")).recipe.rope.theta, 10000);
+}
+
+TEST(Llama, Mistral) {
+  Inventory inv = With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"MistralForCausalLM"});
+  EXPECT_EQ(MustRead(inv).recipe.layers[1].window, 0);
+  inv = With(inv, "sliding_window", int64_t{8});
+  for (const LayerRecipe& layer : MustRead(inv).recipe.layers) EXPECT_EQ(layer.window, 8);
+  // Llama's published classes have no window.
+  EXPECT_EQ(MustRead(With(synthetic::HfLlama(), "sliding_window", int64_t{8})).recipe.layers[0].window, 0);
+}
+
+TEST(Llama, Gguf) {
+  const Inventory inv = synthetic::GgufLlama();
+  const ModelSpec spec = MustRead(inv);
+  const Recipe& r = spec.recipe;
+  EXPECT_EQ(r.name, "tiny");
+  EXPECT_EQ(r.vocab, 11);
+  EXPECT_EQ(r.rope.style, RopeStyle::kAdjacentPair);
+  EXPECT_TRUE(r.rope.freq_factors && r.tied_head);
+  EXPECT_EQ(r.rope.theta, 500000);
+  ASSERT_NE(Bound(spec, Role::kRopeFactors), nullptr);
+  EXPECT_EQ(Bound(spec, Role::kRopeFactors)->shape, std::vector<uint64_t>{3});
+  EXPECT_EQ(Bound(spec, Role::kQ, 0)->storage, Storage::kPlain);
+  EXPECT_FALSE(MustRead(WithoutTensors(inv, "rope_freqs.weight")).recipe.rope.freq_factors);
+  EXPECT_FALSE(MustRead(WithTensor(inv, "output.weight", {11, 12})).recipe.tied_head);
+  Inventory linear =
+      With(With(inv, "llama.rope.scaling.type", std::string("linear")), "llama.rope.scaling.factor", 2.0);
+  EXPECT_EQ(MustRead(linear).recipe.rope.scaling.kind, RopeScalingKind::kLinear);
+  ExpectBadInput(With(linear, "llama.rope.scaling.type", std::string("longrope")),
+                 {"rope.scaling.type", "longrope"});
+  ExpectBadInput(With(inv, "llama.expert_count", int64_t{8}),
+                 {"llama.expert_count", "Mixtral", "not supported"});
+  Inventory biased = inv;
+  for (int i = 0; i < 3; ++i) biased = WithTensor(biased, "blk." + std::to_string(i) + ".attn_q.bias", {24});
+  EXPECT_TRUE(MustRead(biased).recipe.q_bias);
+  EXPECT_FALSE(MustRead(biased).recipe.k_bias);
+  ExpectBadInput(WithTensor(inv, "blk.1.attn_q.bias", {24}), {"blk.0.attn_q.bias [24] is missing"});
+  Inventory no_embedding = WithoutTensors(inv, "token_embd.weight");
+  ExpectBadInput(no_embedding, {"token_embd.weight is missing"});
+}
+
+TEST(GptOss, HuggingFace) {
+  const ModelSpec spec = MustRead(synthetic::HfGptOss());
+  const Recipe& r = spec.recipe;
+  EXPECT_EQ(r.family, "gpt-oss");
+  EXPECT_EQ(r.n_experts, 5);
+  EXPECT_EQ(r.top_k, 2);
+  EXPECT_EQ(r.d_expert, 32);
+  EXPECT_TRUE(r.sinks && r.q_bias && r.k_bias && r.v_bias && r.o_bias && r.router_bias && r.expert_bias);
+  EXPECT_FALSE(r.tied_head || r.ffn_bias || r.qk_norm);
+  EXPECT_EQ(r.activation, ActivationKind::kSwigluOai);
+  EXPECT_EQ(r.swiglu_limit, 7.0f);
+  EXPECT_EQ(r.routing, RoutingRule::kTopKThenSoftmax);
+  EXPECT_EQ(r.layers[0].window, 8);
+  EXPECT_EQ(r.layers[1].window, 0);
+  EXPECT_EQ(r.layers[2].window, 8);
+  EXPECT_TRUE(r.layers[0].sparse && r.layers[1].sparse);
+  EXPECT_EQ(r.rope.style, RopeStyle::kRotateHalf);
+  EXPECT_EQ(r.rope.scaling.kind, RopeScalingKind::kYarn);
+  EXPECT_FALSE(r.rope.scaling.truncate);
+  EXPECT_NEAR(r.rope.scaling.attention_factor, 1.3465735902799727, 1e-12);
+  EXPECT_EQ(r.eos_tokens, (std::vector<int32_t>{3, 7}));  // 200002 is no token of this vocabulary
+  const TensorBinding *gate = Bound(spec, Role::kExpertGate, 1), *up = Bound(spec, Role::kExpertUp, 1),
+                      *bias = Bound(spec, Role::kExpertUpBias, 1);
+  ASSERT_TRUE(gate != nullptr && up != nullptr && bias != nullptr);
+  EXPECT_TRUE(gate->hf_mxfp4 && up->hf_mxfp4 && !bias->hf_mxfp4);
+  EXPECT_EQ(gate->storage, Storage::kInterleavedEven);
+  EXPECT_EQ(up->storage, Storage::kInterleavedOdd);
+  EXPECT_EQ(bias->storage, Storage::kInterleavedOdd);
+  EXPECT_EQ(gate->names, (std::vector<std::string>{"model.layers.1.mlp.experts.gate_up_proj_blocks",
+                                                   "model.layers.1.mlp.experts.gate_up_proj_scales"}));
+  EXPECT_EQ(gate->shape, (std::vector<uint64_t>{5, 32, 64}));
+  EXPECT_EQ(bias->shape, (std::vector<uint64_t>{5, 32}));
+}
+
+TEST(GptOss, HuggingFaceOptions) {
+  const Inventory base = synthetic::HfGptOss();
+  EXPECT_TRUE(MustRead(Without(base, "rope_scaling.truncate")).recipe.rope.scaling.truncate);
+  const std::vector<LayerRecipe> layers = MustRead(Without(base, "layer_types")).recipe.layers;
+  EXPECT_TRUE(layers[0].window == 8 && layers[1].window == 0 && layers[2].window == 8);
+  EXPECT_EQ(
+      MustRead(With(Without(base, "num_experts_per_tok"), "experts_per_token", int64_t{3})).recipe.top_k, 3);
+  EXPECT_EQ(MustRead(With(base, "swiglu_limit", 5.0)).recipe.swiglu_limit, 5.0f);
+  ExpectBadInput(With(base, "layer_types", std::vector<std::string>{"full_attention"}),
+                 {"layer_types lists 1 layers of 3"});
+  ExpectBadInput(With(base, "layer_types", std::vector<std::string>(3, "linear_attention")),
+                 {"layer_types", "\"linear_attention\""});
+  ExpectBadInput(With(base, "hidden_size", int64_t{48}), {"MXFP4", "48"});
+  Inventory bf16 = WithoutTensors(WithoutTensors(base, "*_blocks"), "*_scales");
+  for (int i = 0; i < 3; ++i)
+    bf16 = WithTensor(bf16, "model.layers." + std::to_string(i) + ".mlp.experts.gate_up_proj", {5, 64, 64});
+  ExpectBadInput(bf16, {"not quantised", "not supported"});
+}
+
+TEST(GptOss, Gguf) {
+  const ModelSpec spec = MustRead(synthetic::GgufGptOss());
+  const Recipe& r = spec.recipe;
+  EXPECT_EQ(r.rope.style, RopeStyle::kRotateHalf);
+  EXPECT_FALSE(r.rope.scaling.truncate);  // as published, though the file cannot say so
+  EXPECT_EQ(r.rope.scaling.beta_fast, 32);
+  EXPECT_EQ(r.rope.scaling.beta_slow, 1);
+  EXPECT_EQ(r.rope.scaling.original_context, 4096);
+  EXPECT_TRUE(r.layers[0].window == 8 && r.layers[1].window == 0 && r.layers[2].window == 8);
+  EXPECT_EQ(Bound(spec, Role::kFfnNorm, 0)->names,
+            std::vector<std::string>{"blk.0.post_attention_norm.weight"});
+  EXPECT_EQ(Bound(spec, Role::kExpertGate, 0)->storage, Storage::kPlain);
+  EXPECT_EQ(MustRead(With(synthetic::GgufGptOss(), "gpt-oss.rope.scaling.yarn_beta_fast", 8.0))
+                .recipe.rope.scaling.beta_fast,
+            8);
+  ExpectBadInput(WithoutTensors(synthetic::GgufGptOss(), "output.weight"), {"output.weight", "missing"});
+}
+
+// Real files.
+
+const std::string kShared = std::string(TALLY_SOURCE_DIR) + "/../shared/";
+
+std::vector<std::string> CheckpointsIn(const std::string& directory) {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    if (entry.path().extension() == ".gguf") found.push_back(entry.path());
+    if (entry.path().filename() == "config.json") found.push_back(entry.path().parent_path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+TEST(SharedFiles, EveryCheckpointReadsOrSaysWhyNot) {
+  if (!std::filesystem::exists(kShared + "goldens")) GTEST_SKIP() << "no " << kShared;
+  const std::vector<std::string> unsupported = {"cs336", "gemma", "qwen", "mixtral"};
+  int read = 0, refused = 0;
+  for (const std::string directory : {"goldens", "weights"}) {
+    for (const std::string& path : CheckpointsIn(kShared + directory)) {
+      SCOPED_TRACE(path);
+      const Result<Inventory> inventory = ReadCheckpoint(path);
+      ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+      const std::string place = path.substr(kShared.size());
+      const bool supported = std::none_of(unsupported.begin(), unsupported.end(), [&](const std::string& u) {
+        return place.find(u) != std::string::npos;
+      });
+      if (supported) {
+        ++read;
+        const ModelSpec spec = MustRead(*inventory);
+        ExpectAccountsAgree(*inventory, spec);
+        EXPECT_FALSE(spec.recipe.layers.empty());
+      } else {
+        ++refused;
+        ExpectBadInput(*inventory, {"not supported"});
+      }
+    }
+  }
+  EXPECT_GE(read, 15);
+  EXPECT_GE(refused, 10);
+}
+
+ModelSpec Golden(const std::string& path) {
+  const Result<Inventory> inventory = ReadCheckpoint(kShared + path);
+  EXPECT_TRUE(inventory.ok()) << inventory.status().message();
+  return inventory.ok() ? MustRead(*inventory) : ModelSpec{};
+}
+
+// Both formats of a case are the same model but for how rope pairs and what the files store.
+TEST(SharedFiles, FormatsAgree) {
+  if (!std::filesystem::exists(kShared + "goldens")) GTEST_SKIP() << "no " << kShared;
+  for (const std::string path : {"gpt2/gpt2-a-f32-release-names", "gpt2/gpt2-b-bf16-prefixed-ninner",
+                                 "gptoss/gptoss-a-top4of8-realyarn", "llama/llama-a-f32-gqa-untied",
+                                 "llama/llama-b-bf16-llama3rope-headdim-tied"}) {
+    SCOPED_TRACE(path);
+    const Recipe hf = Golden("goldens/" + path).recipe,
+                 gguf = Golden("goldens/" + path + "/model.gguf").recipe;
+    EXPECT_EQ(hf.n_layers, gguf.n_layers);
+    EXPECT_EQ(hf.d_model, gguf.d_model);
+    EXPECT_EQ(hf.n_heads, gguf.n_heads);
+    EXPECT_EQ(hf.n_kv_heads, gguf.n_kv_heads);
+    EXPECT_EQ(hf.head_dim, gguf.head_dim);
+    EXPECT_EQ(hf.d_ff, gguf.d_ff);
+    EXPECT_EQ(hf.vocab, gguf.vocab);
+    EXPECT_EQ(hf.context, gguf.context);
+    EXPECT_EQ(hf.norm_eps, gguf.norm_eps);
+    EXPECT_EQ(hf.activation, gguf.activation);
+    EXPECT_EQ(hf.n_experts, gguf.n_experts);
+    EXPECT_EQ(hf.top_k, gguf.top_k);
+    EXPECT_EQ(hf.d_expert, gguf.d_expert);
+    EXPECT_EQ(hf.rope.theta, gguf.rope.theta);
+    EXPECT_EQ(hf.rope.scaling.truncate || hf.rope.scaling.kind != RopeScalingKind::kYarn,
+              gguf.rope.scaling.truncate || gguf.rope.scaling.kind != RopeScalingKind::kYarn);
+    EXPECT_DOUBLE_EQ(hf.rope.scaling.attention_factor, gguf.rope.scaling.attention_factor);
+    for (int32_t i = 0; i < hf.n_layers; ++i) {
+      EXPECT_EQ(hf.layers[i].window, gguf.layers[i].window);
+      EXPECT_EQ(hf.layers[i].sparse, gguf.layers[i].sparse);
+      EXPECT_EQ(hf.layers[i].attention_scale, gguf.layers[i].attention_scale);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,180 @@
+// Loading through the readers: files that the test writes in both formats, and the golden checkpoints.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/machine/parallel.h"
+#include "engine/weights/weights.h"
+#include "loaders/loaders.h"
+#include "models/family.h"
+#include "tests/weights/expected.h"
+#include "tests/weights/stored.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TestTensor {
+  std::string name;
+  DType dtype;
+  std::vector<uint64_t> shape;
+  std::vector<uint8_t> bytes;
+};
+
+class Folder {
+ public:
+  Folder()
+      : path_(fs::path(testing::TempDir()) / ("tally_checkpoint_" + std::to_string(std::random_device()()))) {
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string operator/(const std::string& file) const { return (path_ / file).string(); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+TestTensor Random(std::string name, DType t, std::vector<uint64_t> shape, std::mt19937_64& rng) {
+  uint64_t elements = 1;
+  for (uint64_t d : shape) elements *= d;
+  return {std::move(name), t, std::move(shape), RandomStored(t, elements, rng)};
+}
+
+// The safetensors format: u64 length of a JSON header, the header, the data.
+void WriteSafetensors(const std::string& path, const std::vector<TestTensor>& tensors) {
+  std::string header = "{";
+  uint64_t at = 0;
+  for (const TestTensor& t : tensors) {
+    if (header.size() > 1) header += ",";
+    header += "\"" + t.name + "\":{\"dtype\":\"" + std::string(DTypeName(t.dtype)) + "\",\"shape\":[";
+    for (size_t i = 0; i < t.shape.size(); ++i) header += (i > 0 ? "," : "") + std::to_string(t.shape[i]);
+    header += "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + t.bytes.size()) + "]}";
+    at += t.bytes.size();
+  }
+  header += "}";
+  std::ofstream file(path, std::ios::binary);
+  const uint64_t size = header.size();
+  file.write(reinterpret_cast<const char*>(&size), sizeof(size));
+  file << header;
+  for (const TestTensor& t : tensors) {
+    file.write(reinterpret_cast<const char*>(t.bytes.data()), static_cast<std::streamsize>(t.bytes.size()));
+  }
+}
+
+void Bind(ModelSpec& spec, Role role, int32_t layer, std::vector<std::string> names,
+          std::vector<uint64_t> shape, Storage storage = Storage::kPlain, bool hf_mxfp4 = false) {
+  TensorBinding b;
+  b.role = role;
+  b.layer = layer;
+  b.names = std::move(names);
+  b.shape = std::move(shape);
+  b.storage = storage;
+  b.hf_mxfp4 = hf_mxfp4;
+  spec.bindings.push_back(std::move(b));
+}
+
+TEST(Checkpoint, SafetensorsThatTheTestWrites) {
+  Folder folder;
+  std::mt19937_64 rng(6);
+  std::vector<TestTensor> tensors = {
+      Random("embed", DType::kBF16, {50, 64}, rng),
+      Random("gate_up_blocks", DType::kU8, {2, 40, 2, 16}, rng),
+      Random("gate_up_scales", DType::kU8, {2, 40, 2}, rng),
+      Random("conv1d", DType::kF16, {33, 20}, rng),
+      Random("norm", DType::kF32, {64}, rng),
+  };
+  for (uint8_t& s : tensors[2].bytes) s = s == 255 ? 127 : s;
+  WriteSafetensors(folder / "model.safetensors", tensors);
+  std::ofstream(folder / "config.json") << "{\"model_type\": \"test\", \"architectures\": [\"Test\"]}";
+  const auto inventory = ReadHuggingFace(folder.path());
+  ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+  ModelSpec spec;
+  spec.recipe.tied_head = true;
+  Bind(spec, Role::kTokenEmbedding, -1, {"embed"}, {50, 64});
+  Bind(spec, Role::kExpertGate, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64},
+       Storage::kInterleavedEven, true);
+  Bind(spec, Role::kExpertUp, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, Storage::kInterleavedOdd,
+       true);
+  Bind(spec, Role::kO, 0, {"conv1d"}, {20, 33}, Storage::kTransposed);
+  Bind(spec, Role::kOutputNorm, -1, {"norm"}, {64});
+  Team team(2);
+  const auto weights = LoadWeights(*inventory, spec, team, nullptr);
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  ExpectLoaded(*inventory, spec, *weights);
+}
+
+TEST(Checkpoint, GgufThatTheWriterWrites) {
+  Folder folder;
+  std::mt19937_64 rng(7);
+  std::vector<TestTensor> tensors;
+  ModelSpec spec;
+  GgufWriter writer;
+  writer.Set("general.architecture", std::string("test"));
+  int32_t layer = 0;
+  for (DType t : kMatrixTypes) {
+    const std::string name = WeightName(Role::kExpertDown, layer) + ".weight";
+    tensors.push_back(Random(name, t, {3, 37, 96}, rng));
+    Bind(spec, Role::kExpertDown, layer++, {name}, {3, 37, 96});
+  }
+  for (const TestTensor& t : tensors) writer.AddTensor(t.name, t.dtype, t.shape);
+  const Status written =
+      writer.Write(folder / "model.gguf", [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
+        std::memcpy(piece.data(), tensors[tensor].bytes.data() + offset, piece.size());
+      });
+  ASSERT_TRUE(written.ok()) << written.message();
+  const auto inventory = ReadGguf(folder / "model.gguf");
+  ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+  Team team(2);
+  const auto weights = LoadWeights(*inventory, spec, team, nullptr);
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  ExpectLoaded(*inventory, spec, *weights);
+}
+
+// Every golden checkpoint of a family that the registry knows, in both formats.
+TEST(Checkpoint, Goldens) {
+  const fs::path goldens = TALLY_SOURCE_DIR "/../shared/goldens";
+  if (!fs::exists(goldens)) GTEST_SKIP() << goldens << " is absent";
+  std::vector<fs::path> paths;
+  for (const auto& file : fs::recursive_directory_iterator(goldens)) {
+    if (file.path().filename() == "config.json") paths.push_back(file.path().parent_path());
+    if (file.path().extension() == ".gguf") paths.push_back(file.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  Team team(2);
+  size_t loaded = 0;
+  std::string families;
+  for (const fs::path& path : paths) {
+    SCOPED_TRACE(path.string());
+    const auto inventory = ReadCheckpoint(path.string());
+    const std::string family = fs::relative(path, goldens).begin()->string();
+    const bool must =
+        family == "gpt2" || family == "gptoss" || path.string().find("/llama/llama-") != std::string::npos;
+    if (!inventory.ok()) {
+      EXPECT_FALSE(must) << inventory.status().message();
+      continue;
+    }
+    const auto spec = ReadModelSpec(*inventory);
+    if (!spec.ok()) {
+      EXPECT_FALSE(must) << spec.status().message();
+      continue;
+    }
+    const auto weights = LoadWeights(*inventory, *spec, team, nullptr);
+    ASSERT_TRUE(weights.ok()) << weights.status().message();
+    ExpectLoaded(*inventory, *spec, *weights);
+    ++loaded;
+    families += " " + spec->recipe.family;
+  }
+  EXPECT_GE(loaded, 1u);
+  RecordProperty("loaded", std::to_string(loaded) + families);
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,124 @@
+// What a weight must hold after loading, worked out the slow way from the stored tensors, and the comparison.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/graph/recipe.h"
+#include "engine/kernels/unpack.h"
+#include "engine/weights/roles.h"
+#include "engine/weights/weights.h"
+#include "loaders/loaders.h"
+#include "tests/weights/stored.h"
+
+namespace tally {
+
+inline std::vector<uint8_t> ReadStored(const Inventory& inventory, const StoredTensor& t) {
+  auto file = FileReader::Open(inventory.files[t.file].path);
+  std::vector<uint8_t> bytes(t.bytes);
+  EXPECT_TRUE(file.ok() && file->ReadAt(t.offset, bytes).ok()) << t.name;
+  return bytes;
+}
+
+// All values of a binding as the engine wants them, [slices, rows, cols] (vectors: [slices, cols]).
+inline std::vector<float> ExpectedValues(const Inventory& inventory, const TensorBinding& b) {
+  std::vector<float> stored;  // every stored element, all tensors of the binding one after another
+  if (b.hf_mxfp4) {
+    const StoredTensor& blocks = *inventory.Find(b.names[0]);
+    const auto bytes = ReadStored(inventory, blocks),
+               scales = ReadStored(inventory, *inventory.Find(b.names[1]));
+    stored = DecodeHfMxfp4(bytes.data(), scales.data(), bytes.size() * 2);
+  } else {
+    for (const std::string& name : b.names) {
+      const StoredTensor& t = *inventory.Find(name);
+      const auto values = DecodeStored(t.dtype, ReadStored(inventory, t).data(), t.elements());
+      stored.insert(stored.end(), values.begin(), values.end());
+    }
+  }
+  const bool vector = FactsOf(b.role).vector;
+  const uint64_t cols = vector ? 1 : b.shape.back();  // a vector's elements are picked as a matrix's rows are
+  const uint64_t rows = b.shape[b.shape.size() - (vector ? 1 : 2)];
+  const uint64_t slices = b.shape.size() > (vector ? 1u : 2u) ? b.shape[0] : 1;
+  const uint64_t slice_elements = stored.size() / slices;
+  std::vector<float> out;
+  for (uint64_t s = 0; s < slices; ++s) {
+    for (uint64_t r = 0; r < rows; ++r) {
+      for (uint64_t k = 0; k < cols; ++k) {
+        uint64_t at = r * cols + k;
+        switch (b.storage) {
+          case Storage::kTransposed: at = k * rows + r; break;
+          case Storage::kInterleavedEven: at = 2 * r * cols + k; break;
+          case Storage::kInterleavedOdd: at = (2 * r + 1) * cols + k; break;
+          case Storage::kSecondHalf: at = (rows + r) * cols + k; break;
+          default: break;
+        }
+        out.push_back(stored[s * slice_elements + at]);
+      }
+    }
+  }
+  return out;
+}
+
+// Shape, place, values and description of every weight of `spec`.
+inline void ExpectLoaded(const Inventory& inventory, const ModelSpec& spec, const PackedWeights& weights) {
+  std::vector<bool> seen(weights.infos().size(), false);
+  uint64_t slice_pages = 0;
+  for (const TensorBinding& b : spec.bindings) {
+    SCOPED_TRACE(WeightName(b.role, b.layer) + " of " + b.names[0]);
+    const std::vector<float> expected = ExpectedValues(inventory, b);
+    if (b.role == Role::kRopeFactors) {
+      const auto values = weights.HostVector(b.role);
+      ASSERT_EQ(values.size(), expected.size());
+      EXPECT_TRUE(SameBits(values.data(), expected.data(), expected.size()));
+      EXPECT_TRUE(weights.Get(b.role, b.layer).empty());
+      continue;
+    }
+    const WeightView& w = weights.Get(b.role, b.layer);
+    ASSERT_FALSE(w.empty());
+    const bool vector = FactsOf(b.role).vector;
+    EXPECT_EQ(w.layout, LayoutFor(b.role, spec.recipe));
+    EXPECT_EQ(static_cast<uint64_t>(w.cols), b.shape.back());
+    EXPECT_EQ(static_cast<uint64_t>(w.rows), vector ? 1 : b.shape[b.shape.size() - 2]);
+    ASSERT_EQ(static_cast<uint64_t>(w.slices * w.rows * w.cols), expected.size());
+    EXPECT_EQ(w.row_offset, 0);
+    EXPECT_EQ(w.slice_stride % 4096, 0u);
+    slice_pages += w.slice_stride / 4096 * static_cast<uint64_t>(w.slices);
+    std::vector<float> row(static_cast<size_t>(w.cols));
+    for (int64_t s = 0; s < w.slices; ++s) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(w.Slice(s)) % 4096, 0u);
+      for (int64_t r = 0; r < w.rows; ++r) {
+        UnpackRow(w, s, r, row.data());
+        ASSERT_TRUE(SameBits(row.data(), expected.data() + (s * w.rows + r) * w.cols, row.size()))
+            << "slice " << s << " row " << r;
+      }
+    }
+
+    ASSERT_LT(w.id, weights.infos().size());
+    EXPECT_FALSE(seen[w.id]) << "two weights of one id";
+    seen[w.id] = true;
+    const WeightInfo& info = weights.infos()[w.id];
+    EXPECT_EQ(info.name, WeightName(b.role, b.layer));
+    EXPECT_EQ(info.layer, b.layer);
+    EXPECT_EQ(info.component, FactsOf(b.role).component);
+    EXPECT_EQ(info.parameters(), expected.size());
+    EXPECT_EQ(static_cast<int64_t>(info.rows), w.rows);
+    EXPECT_EQ(static_cast<int64_t>(info.slices), w.slices);
+    EXPECT_EQ(info.stored_bytes, w.stored_row_bytes * info.rows * info.slices);
+    EXPECT_LE(info.packed_bytes, w.slice_stride * info.slices);
+    uint64_t stored = 0;
+    for (const std::string& name : b.names) stored += inventory.Find(name)->bytes;
+    const bool half = b.storage != Storage::kPlain && b.storage != Storage::kTransposed &&
+                      b.storage != Storage::kPermutedPairs;
+    EXPECT_EQ(info.stored_bytes, half ? stored / 2 : stored);
+  }
+  for (size_t i = 0; i < seen.size(); ++i) EXPECT_TRUE(seen[i]) << "info " << i << " describes nothing";
+  EXPECT_EQ(weights.packed_bytes(), slice_pages * 4096);
+  const auto planned = PlanPackedBytes(inventory, spec);
+  ASSERT_TRUE(planned.ok()) << planned.status().message();
+  EXPECT_EQ(*planned, weights.packed_bytes());
+}
+
+}  // namespace tally

@@ -1,0 +1,422 @@
+// Loading from files that the test writes: every way a binding can be stored, and what goes wrong.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/machine/machine.h"
+#include "engine/machine/parallel.h"
+#include "engine/weights/weights.h"
+#include "tests/weights/expected.h"
+#include "tests/weights/stored.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Two files of tensors at odd offsets, and bindings to them.
+class Checkpoint {
+ public:
+  explicit Checkpoint(const std::string& name)
+      : folder_(fs::path(testing::TempDir()) /
+                ("tally_load_" + name + "_" + std::to_string(std::random_device()()))) {
+    fs::create_directories(folder_);
+    inventory.path = folder_.string();
+    for (const char* file : {"a.bin", "b.bin"}) {
+      inventory.files.push_back({(folder_ / file).string(), 0});
+      data_.emplace_back(1);  // no empty files
+    }
+  }
+  ~Checkpoint() { fs::remove_all(folder_); }
+
+  void Tensor(const std::string& name, DType t, std::vector<uint64_t> shape, uint32_t file = 0) {
+    StoredTensor tensor{name, t, std::move(shape), file, 0, 0};
+    std::vector<uint8_t> bytes = RandomStored(t, tensor.elements(), rng_);
+    if (t == DType::kU8) {
+      for (uint8_t& b : bytes) b = b == 255 ? 254 : b;  // no NaN among scales
+    }
+    data_[file].resize(data_[file].size() + 1 + rng_() % 70);
+    tensor.offset = data_[file].size();
+    tensor.bytes = bytes.size();
+    data_[file].insert(data_[file].end(), bytes.begin(), bytes.end());
+    inventory.tensors.push_back(std::move(tensor));
+  }
+
+  TensorBinding& Bind(Role role, int32_t layer, std::vector<std::string> names, std::vector<uint64_t> shape,
+                      Storage storage = Storage::kPlain, bool hf_mxfp4 = false) {
+    TensorBinding b;
+    b.role = role;
+    b.layer = layer;
+    b.names = std::move(names);
+    b.shape = std::move(shape);
+    b.storage = storage;
+    b.hf_mxfp4 = hf_mxfp4;
+    spec.bindings.push_back(std::move(b));
+    return spec.bindings.back();
+  }
+
+  // A tensor stored just as it is wanted.
+  void Plain(Role role, int32_t layer, DType t, std::vector<uint64_t> shape, uint32_t file = 0) {
+    const std::string name = WeightName(role, layer) + ".plain";
+    Tensor(name, t, shape, file);
+    Bind(role, layer, {name}, shape);
+  }
+
+  void Write() {
+    inventory.BuildIndex();
+    for (size_t f = 0; f < data_.size(); ++f) {
+      std::ofstream(inventory.files[f].path, std::ios::binary)
+          .write(reinterpret_cast<const char*>(data_[f].data()),
+                 static_cast<std::streamsize>(data_[f].size()));
+      inventory.files[f].size = data_[f].size();
+    }
+  }
+
+  std::string Error() {
+    Write();
+    Team team(1);
+    const auto loaded = LoadWeights(inventory, spec, team, nullptr);
+    const auto planned = PlanPackedBytes(inventory, spec);
+    EXPECT_FALSE(loaded.ok());
+    EXPECT_FALSE(planned.ok());
+    EXPECT_EQ(loaded.status().message(), planned.status().message());
+    return loaded.status().message();
+  }
+
+  Inventory inventory;
+  ModelSpec spec;
+
+ private:
+  fs::path folder_;
+  std::vector<std::vector<uint8_t>> data_;
+  std::mt19937_64 rng_{42};
+};
+
+// Every storage kind; some tensors larger than what is read at a time (1 MiB).
+void FillEverything(Checkpoint& c) {
+  using S = Storage;
+  c.spec.recipe.tied_head = false;
+  c.Plain(Role::kTokenEmbedding, -1, DType::kF16, {1500, 512});  // 1.5 MB, as stored
+  c.Plain(Role::kPositionEmbedding, -1, DType::kF32, {33, 512});
+  c.Plain(Role::kHead, -1, DType::kQ8_0, {3001, 512}, 1);  // 1.6 MB
+  c.Plain(Role::kHeadBias, -1, DType::kBF16, {3001});
+  c.Plain(Role::kOutputNorm, -1, DType::kF32, {512}, 1);
+  c.Plain(Role::kOutputNormBias, -1, DType::kF16, {512});
+  c.Plain(Role::kRopeFactors, -1, DType::kF32, {16}, 1);
+
+  // GPT-2's way: [in, out].
+  c.Tensor("t.qkv", DType::kBF16, {301, 2000});  // 1.2 MB, an odd input dimension
+  c.Bind(Role::kQkv, 0, {"t.qkv"}, {2000, 301}, S::kTransposed);
+  c.Tensor("t.o", DType::kF32, {64, 70});
+  c.Bind(Role::kO, 0, {"t.o"}, {70, 64}, S::kTransposed);
+  c.Plain(Role::kQkvBias, 0, DType::kF32, {2000});
+
+  // Llama's.
+  c.Plain(Role::kQ, 1, DType::kQ4_0, {96, 512});
+  c.spec.bindings.back().storage = S::kPermutedPairs;
+  c.Plain(Role::kK, 1, DType::kMXFP4, {40, 512});
+  c.Plain(Role::kV, 1, DType::kF16, {40, 37});
+  c.Plain(Role::kQNorm, 1, DType::kBF16, {40});
+  c.Tensor("fused.gate_up", DType::kF32, {2 * 300, 1000}, 1);  // halves of 1.2 MB
+  c.Bind(Role::kGate, 1, {"fused.gate_up"}, {300, 1000}, S::kFirstHalf);
+  c.Bind(Role::kUp, 1, {"fused.gate_up"}, {300, 1000}, S::kSecondHalf);
+  c.Tensor("fused.bias", DType::kF16, {600});
+  c.Bind(Role::kGateBias, 1, {"fused.bias"}, {300}, S::kFirstHalf);
+  c.Bind(Role::kUpBias, 1, {"fused.bias"}, {300}, S::kSecondHalf);
+  c.Plain(Role::kDown, 1, DType::kF32, {31, 300});
+
+  // gpt-oss': MXFP4 in two tensors, gate and up alternating. A slice of both: 2 * 130 * 96 * 17 = 424 KB.
+  const uint64_t x = 3, f = 130, e = 96 * 32;
+  c.Tensor("gate_up_blocks", DType::kU8, {x, 2 * f, e / 32, 16}, 1);
+  c.Tensor("gate_up_scales", DType::kU8, {x, 2 * f, e / 32}, 0);
+  c.Bind(Role::kExpertUp, 2, {"gate_up_blocks", "gate_up_scales"}, {x, f, e}, S::kInterleavedOdd, true);
+  c.Bind(Role::kExpertGate, 2, {"gate_up_blocks", "gate_up_scales"}, {x, f, e}, S::kInterleavedEven, true);
+  c.Tensor("gate_up_bias", DType::kBF16, {x, 2 * f});
+  c.Bind(Role::kExpertGateBias, 2, {"gate_up_bias"}, {x, f}, S::kInterleavedEven);
+  c.Bind(Role::kExpertUpBias, 2, {"gate_up_bias"}, {x, f}, S::kInterleavedOdd);
+  c.Tensor("down_blocks", DType::kU8, {x, 50, 4, 16});
+  c.Tensor("down_scales", DType::kU8, {x, 50, 4});
+  c.Bind(Role::kExpertDown, 2, {"down_blocks", "down_scales"}, {x, 50, 128}, S::kPlain, true);
+  c.Plain(Role::kExpertDownBias, 2, DType::kF32, {x, 50});
+  c.Plain(Role::kRouter, 2, DType::kBF16, {x, 50});
+  c.Plain(Role::kSinks, 2, DType::kBF16, {8});
+
+  // Mixtral's: a tensor per expert.
+  std::vector<std::string> gate, up, down, bias;
+  for (int i = 0; i < 4; ++i) {
+    const std::string n = std::to_string(i);
+    const uint32_t file = i % 2;
+    c.Tensor("w1." + n, DType::kQ8_0, {48, 64}, file), gate.push_back("w1." + n);
+    c.Tensor("w3." + n, DType::kF16, {33, 48}, file), up.push_back("w3." + n);
+    c.Tensor("w2." + n, DType::kF16, {34, 55}, file), down.push_back("w2." + n);
+    c.Tensor("b." + n, DType::kF16, {9}, file), bias.push_back("b." + n);
+  }
+  c.Bind(Role::kExpertGate, 3, gate, {4, 48, 64});
+  c.Bind(Role::kExpertUp, 3, up, {4, 48, 33}, S::kTransposed);
+  c.Bind(Role::kExpertDown, 3, down, {4, 17, 55}, S::kSecondHalf);
+  c.Bind(Role::kExpertDownBias, 3, bias, {4, 9});
+
+  // In one tensor, transposed, halved or interleaved per expert; a half whose other half nobody wants; a
+  // single expert.
+  c.Tensor("x.t", DType::kF32, {5, 40, 24});
+  c.Bind(Role::kExpertDown, 4, {"x.t"}, {5, 24, 40}, S::kTransposed);
+  c.Tensor("x.h", DType::kBF16, {5, 60, 33});
+  c.Bind(Role::kExpertGate, 4, {"x.h"}, {5, 30, 33}, S::kFirstHalf);
+  c.Bind(Role::kExpertUp, 4, {"x.h"}, {5, 30, 33}, S::kSecondHalf);
+  c.Tensor("x.i", DType::kQ4_0, {5, 60, 64});
+  c.Bind(Role::kExpertGate, 5, {"x.i"}, {5, 30, 64}, S::kInterleavedEven);
+  c.Bind(Role::kExpertUp, 5, {"x.i"}, {5, 30, 64}, S::kInterleavedOdd);
+  c.Tensor("x.odd", DType::kF16, {66, 20});
+  c.Bind(Role::kUp, 6, {"x.odd"}, {33, 20}, S::kInterleavedOdd);
+  c.Tensor("x.one", DType::kF16, {20, 10});
+  c.Bind(Role::kExpertDown, 6, {"x.one"}, {1, 20, 10});
+}
+
+TEST(LoadWeights, EveryStorageWithAnyNumberOfThreads) {
+  Checkpoint c("everything");
+  FillEverything(c);
+  c.Write();
+  for (int threads : {1, 2, 5}) {
+    SCOPED_TRACE(threads);
+    Team team(threads);
+    auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+    ASSERT_TRUE(weights.ok()) << weights.status().message();
+    const PackedWeights moved = std::move(weights).value();
+    ExpectLoaded(c.inventory, c.spec, moved);
+    EXPECT_TRUE(moved.Get(Role::kQ, 0).empty());
+    EXPECT_TRUE(moved.Get(Role::kHead, 3).empty());
+    EXPECT_EQ(moved.infos()[moved.Get(Role::kTokenEmbedding).id].kind, WeightInfo::Kind::kEmbedding);
+    EXPECT_EQ(moved.infos()[moved.Get(Role::kPositionEmbedding).id].kind, WeightInfo::Kind::kPosition);
+    EXPECT_EQ(moved.infos()[moved.Get(Role::kHead).id].kind, WeightInfo::Kind::kHead);
+    EXPECT_EQ(moved.infos()[moved.Get(Role::kExpertUp, 2).id].kind, WeightInfo::Kind::kBlock);
+    EXPECT_EQ(moved.infos()[moved.Get(Role::kExpertUp, 2).id].name, "blk.2.ffn_up_exps");
+    EXPECT_EQ(moved.infos()[moved.Get(Role::kExpertUp, 2).id].stored_bytes, 3u * 130 * 96 * 17);
+  }
+}
+
+TEST(LoadWeights, ATiedHeadIsTheEmbedding) {
+  for (DType t : kMatrixTypes) {
+    Checkpoint c("tied");
+    c.spec.recipe.tied_head = true;
+    c.Plain(Role::kTokenEmbedding, -1, t, {77, 64});
+    c.Plain(Role::kOutputNorm, -1, DType::kF32, {64});
+    c.Write();
+    Team team(2);
+    auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+    ASSERT_TRUE(weights.ok()) << weights.status().message();
+    ExpectLoaded(c.inventory, c.spec, *weights);
+    const WeightView &embedding = weights->Get(Role::kTokenEmbedding), &head = weights->Get(Role::kHead);
+    EXPECT_EQ(head.data, embedding.data);
+    EXPECT_EQ(head.id, embedding.id);
+    EXPECT_EQ(head.layout, WeightLayout::kPanel16);
+    ASSERT_EQ(weights->infos().size(), 2u);
+    EXPECT_EQ(weights->infos()[head.id].kind, WeightInfo::Kind::kTiedEmbeddingHead);
+  }
+}
+
+TEST(LoadWeights, NothingToLoad) {
+  Checkpoint c("nothing");
+  c.Write();
+  Team team(2);
+  const auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  EXPECT_EQ(weights->packed_bytes(), 0u);
+}
+
+TEST(LoadWeights, ProgressRisesToTheTotal) {
+  Checkpoint c("progress");
+  FillEverything(c);
+  c.Write();
+  for (int threads : {1, 3}) {
+    Team team(threads);
+    uint64_t last = 0, all = 0, calls = 0;
+    std::atomic<int> inside{0};
+    const auto weights = LoadWeights(c.inventory, c.spec, team, [&](uint64_t done, uint64_t total) {
+      EXPECT_EQ(inside.fetch_add(1), 0);
+      EXPECT_GE(done, last);
+      EXPECT_LE(done, total);
+      last = done, all = total, ++calls;
+      inside.fetch_sub(1);
+      return true;
+    });
+    ASSERT_TRUE(weights.ok());
+    EXPECT_EQ(last, all);
+    EXPECT_GT(calls, 10u);
+  }
+}
+
+TEST(LoadWeights, StopsWhenAskedTo) {
+  Checkpoint c("interrupt");
+  FillEverything(c);
+  c.Write();
+  for (int threads : {1, 3}) {
+    for (int after : {0, 1, 7}) {
+      Team team(threads);
+      int calls = 0;
+      const auto weights =
+          LoadWeights(c.inventory, c.spec, team, [&](uint64_t, uint64_t) { return calls++ < after; });
+      ASSERT_FALSE(weights.ok());
+      EXPECT_EQ(weights.status().code(), StatusCode::kInterrupted);
+      EXPECT_EQ(calls, after + 1) << "asked again after it had said no";
+    }
+  }
+}
+
+TEST(LoadWeights, AFileThatIsCutShortWhileItIsRead) {
+  for (int threads : {1, 3}) {
+    Checkpoint c("truncated");
+    FillEverything(c);
+    c.Write();
+    Team team(threads);
+    bool cut = false;
+    const auto weights = LoadWeights(c.inventory, c.spec, team, [&](uint64_t, uint64_t) {
+      if (!cut) fs::resize_file(c.inventory.files[1].path, 1000000);
+      return cut = true;
+    });
+    ASSERT_FALSE(weights.ok());
+    EXPECT_EQ(weights.status().code(), StatusCode::kBadInput);
+    EXPECT_NE(weights.status().message().find("b.bin"), std::string::npos) << weights.status().message();
+    EXPECT_NE(weights.status().message().find("(tensor '"), std::string::npos) << weights.status().message();
+    EXPECT_EQ(weights.status().message().find('\n'), std::string::npos);
+  }
+}
+
+TEST(LoadWeights, AFileThatHasGoneOrShrunkSinceItWasInspected) {
+  Checkpoint c("gone");
+  FillEverything(c);
+  c.Write();
+  Team team(2);
+  fs::resize_file(c.inventory.files[0].path, 2000000);
+  auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+  EXPECT_EQ(weights.status().code(), StatusCode::kBadInput);
+  EXPECT_NE(weights.status().message().find("a.bin"), std::string::npos) << weights.status().message();
+  fs::remove(c.inventory.files[0].path);
+  weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+  EXPECT_EQ(weights.status().code(), StatusCode::kBadInput);
+  EXPECT_NE(weights.status().message().find("a.bin"), std::string::npos) << weights.status().message();
+}
+
+void ExpectSays(const std::string& message, std::initializer_list<const char*> parts) {
+  for (const char* part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' not in: " << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+}
+
+TEST(PlanWeights, NamesWhatCannotBeRun) {
+  {
+    Checkpoint c("dtype");
+    c.Plain(Role::kQ, 0, DType::kI32, {16, 32});
+    ExpectSays(c.Error(), {"a.bin", "'blk.0.attn_q.plain'", "I32", "Q4_0"});
+  }
+  {
+    Checkpoint c("vector");
+    c.Plain(Role::kAttnNorm, 4, DType::kQ8_0, {64});
+    ExpectSays(c.Error(), {"'blk.4.attn_norm.plain'", "Q8_0", "F32"});
+  }
+  {
+    Checkpoint c("rope");
+    c.Plain(Role::kRopeFactors, -1, DType::kF64, {64});
+    ExpectSays(c.Error(), {"'rope_freqs.plain'", "F64"});
+  }
+  {
+    Checkpoint c("transposed");
+    c.Tensor("w", DType::kQ8_0, {32, 64});
+    c.Bind(Role::kO, 0, {"w"}, {64, 32}, Storage::kTransposed);
+    ExpectSays(c.Error(), {"'w'", "Q8_0", "transposed"});
+  }
+  {
+    Checkpoint c("blocks");
+    c.Tensor("w", DType::kQ8_0, {8, 40});  // 320 elements are whole blocks; a row of 40 is not
+    c.Bind(Role::kO, 0, {"w"}, {8, 40});
+    ExpectSays(c.Error(), {"'w'", "40", "Q8_0"});
+  }
+  {
+    Checkpoint c("missing");
+    c.Bind(Role::kO, 0, {"w"}, {8, 40});
+    ExpectSays(c.Error(), {"'w'", "missing", "blk.0.attn_output"});
+  }
+  {
+    Checkpoint c("shape");
+    c.Tensor("w", DType::kF32, {8, 40});
+    c.Bind(Role::kO, 0, {"w"}, {40, 8});
+    ExpectSays(c.Error(), {"a.bin", "'w'", "[8, 40]", "[40, 8]"});
+  }
+  {
+    Checkpoint c("bytes");
+    c.Plain(Role::kO, 0, DType::kF32, {8, 40});
+    c.inventory.tensors[0].bytes -= 4;
+    ExpectSays(c.Error(), {"1276", "1280"});
+  }
+  {
+    Checkpoint c("end");
+    c.Plain(Role::kO, 0, DType::kF32, {8, 40});
+    c.inventory.tensors[0].offset += 4;
+    ExpectSays(c.Error(), {"beyond its file"});
+  }
+  {
+    Checkpoint c("mixed");
+    c.Tensor("e.0", DType::kF32, {8, 40});
+    c.Tensor("e.1", DType::kF16, {8, 40});
+    c.Bind(Role::kExpertUp, 0, {"e.0", "e.1"}, {2, 8, 40});
+    ExpectSays(c.Error(), {"'e.1'", "F16", "'e.0'", "F32"});
+  }
+  {
+    Checkpoint c("scales");
+    c.Tensor("blocks", DType::kU8, {2, 8, 2, 16});
+    c.Tensor("scales", DType::kU8, {2, 8, 3});
+    c.Bind(Role::kExpertUp, 0, {"blocks", "scales"}, {2, 8, 64}, Storage::kPlain, true);
+    ExpectSays(c.Error(), {"'scales'", "[2, 8, 3]", "[2, 8, 2]"});
+  }
+}
+
+TEST(PlanWeights, ContradictionsOfTheFamilyAreInternalErrors) {
+  {
+    Checkpoint c("twice");
+    c.Plain(Role::kO, 0, DType::kF32, {8, 40});
+    c.Bind(Role::kO, 0, {"blk.0.attn_output.plain"}, {8, 40});
+    c.Write();
+    EXPECT_EQ(PlanPackedBytes(c.inventory, c.spec).status().code(), StatusCode::kInternal);
+  }
+  {
+    Checkpoint c("tied");
+    c.spec.recipe.tied_head = true;
+    c.Plain(Role::kHead, -1, DType::kF32, {8, 40});
+    c.Write();
+    EXPECT_EQ(PlanPackedBytes(c.inventory, c.spec).status().code(), StatusCode::kInternal);
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(LoadWeights, PeakIsTheArenaAndTheStagingBuffers) {
+  Checkpoint c("peak");
+  c.Write();
+  const uint64_t rows = 2048, cols = 4096;  // 32 MiB each, all zeros, a sparse file
+  uint64_t at = 0;
+  for (int layer = 0; layer < 3; ++layer) {
+    const std::string name = "w" + std::to_string(layer);
+    c.inventory.tensors.push_back({name, DType::kF32, {rows, cols}, 0, at, rows * cols * 4});
+    at += rows * cols * 4;
+    c.Bind(Role::kQ, layer, {name}, {rows, cols});
+  }
+  fs::resize_file(c.inventory.files[0].path, at);
+  c.inventory.files[0].size = at;
+  c.inventory.BuildIndex();
+  Team team(2);
+  const uint64_t before = ResidentBytes(), peak_before = PeakResidentBytes();
+  const auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  EXPECT_EQ(weights->packed_bytes(), at);
+  const uint64_t allowed = std::max(peak_before, before + at + at / 20);
+  EXPECT_LE(PeakResidentBytes(), allowed);
+}
+#endif
+
+}  // namespace
+}  // namespace tally
