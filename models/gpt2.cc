@@ -40,7 +40,8 @@ ActivationKind ReadActivation(Config& c) {
 void SetShape(Config& c, Recipe& r) {  // what all GPT-2 have in common
   r.family = "gpt2";
   r.norm = NormKind::kLayer;
-  r.learned_positions = r.fused_qkv = r.o_bias = r.ffn_bias = true;
+  r.learned_positions = r.fused_qkv = r.ffn_bias = true;
+  r.q_bias = r.k_bias = r.v_bias = r.o_bias = true;  // a file without them is not whole, and is refused
   r.gated_ffn = false;
   r.n_kv_heads = r.n_heads;
   r.head_dim = EvenHeadDim(c, r);
@@ -63,7 +64,6 @@ Result<ModelSpec> ReadGgufFile(const Inventory& inventory) {
   SetShape(c, r);
   TALLY_RETURN_IF_ERROR(c.status());
   r.tied_head = !IsStored(inventory, "output.weight");
-  r.q_bias = r.k_bias = r.v_bias = AnyLayerHas(inventory, r, "blk.#.attn_qkv.bias");
   return Finish(c, std::move(spec), {GgufNames()});
 }
 
@@ -98,7 +98,6 @@ Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {
       if (IsStored(inventory, name)) spec.buffers.push_back(name);
     }
   }
-  r.q_bias = r.k_bias = r.v_bias = AnyLayerHas(inventory, r, prefix + "h.#.attn.c_attn.bias");
   ReadHfTying(c, true, spec);
   return Finish(c, std::move(spec), {kHfNames}, prefix);
 }

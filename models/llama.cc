@@ -55,7 +55,8 @@ Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {
   r.d_ff = c.Int("intermediate_size", 1, kMaxWidth);
   if (const std::string act = c.String("hidden_act", "silu"); act != "silu" && act != "swish")
     c.Unsupported("hidden_act", "\"" + SafeText(act) + "\"");
-  // Published Llama classes have no window, whatever the config says.
+  // Llama's published classes have no window, whatever the config says. Metadata cannot tell Mistral's null (no
+  // window) from an absent key (the published class's 4096): both mean none here.
   const int32_t window = mistral ? c.Int("sliding_window", 0, kMaxContext, 0) : 0;
   CheckHeads(c, r);
   TALLY_RETURN_IF_ERROR(c.status());

@@ -13,5 +13,5 @@ build_release tally
 say
 say "No trained model is bundled yet. This one has the shape of gpt-oss (4 of 8 experts, YaRN, sliding window), random"
 say "weights and no tokenizer: the output is token ids, the same on every machine of one instruction set."
-stage "run" run run "$model" --prompt-tokens 75,85,51 -n 16 "$@"
+stage "run" run run "$model" --prompt-tokens 75,85,51 -n 16 --temp 0 --ignore-eos "$@"
 stage_summary

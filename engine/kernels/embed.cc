@@ -17,8 +17,8 @@ std::vector<int32_t> Distinct(std::span<const int32_t> ids) {
   return sorted;
 }
 
-// Arithmetic of widening one element: Q8_0 multiplies by its scale, panels and Q4_0 subtract their offset first, MXFP4
-// multiplies by one half and by its scale.
+// Arithmetic of widening one element: Q8_0 multiplies by its scale, panels and Q4_0 subtract their offset
+// first, MXFP4 multiplies by one half and by its scale.
 uint64_t WideningFlops(const WeightView& w) {
   switch (w.dtype) {
     case DType::kQ8_0: return w.layout == WeightLayout::kPanel16 ? 2 : 1;
@@ -30,7 +30,8 @@ uint64_t WideningFlops(const WeightView& w) {
 
 Cost Executed(const EmbedOp& op) {
   Cost cost = op.Useful();
-  cost.AddFlops(WorkClass::kQuantize, op.ids.size() * static_cast<uint64_t>(op.table.cols) * WideningFlops(op.table));
+  cost.AddFlops(WorkClass::kQuantize,
+                op.ids.size() * static_cast<uint64_t>(op.table.cols) * WideningFlops(op.table));
   return cost;
 }
 
@@ -42,7 +43,8 @@ TaskPlan Plan(const EmbedOp& op, int) {
 }  // namespace
 
 Status EmbedOp::Validate() const {
-  if (table.empty() || table.rows <= 0 || table.cols <= 0 || table.slices != 1) return InternalError("embedding without a table");
+  if (table.empty() || table.rows <= 0 || table.cols <= 0 || table.slices != 1)
+    return InternalError("embedding without a table");
   if (table.layout != WeightLayout::kRowMajor && table.layout != WeightLayout::kPanel16) {
     return InternalError("an embedding table is stored by rows or in panels");
   }
@@ -56,8 +58,8 @@ Status EmbedOp::Validate() const {
   if (table.panel_stride < needed) return InternalError("embedding rows overlap");
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= table.rows) {
-      return BadInput("id " + std::to_string(ids[i]) + " at row " + std::to_string(i) + " is outside the table, expected 0 to " +
-                      std::to_string(table.rows - 1));
+      return BadInput("id " + std::to_string(ids[i]) + " at row " + std::to_string(i) +
+                      " is outside the table, expected 0 to " + std::to_string(table.rows - 1));
     }
   }
   return CheckShape("embedding output", out, static_cast<int64_t>(ids.size()), table.cols);
@@ -66,8 +68,8 @@ Status EmbedOp::Validate() const {
 Cost EmbedOp::Useful() const {
   Cost cost;
   const uint64_t n = ids.size(), elements = n * static_cast<uint64_t>(table.cols);
-  // Of what is read twice, once: the same row, and (packed) the panel that two rows share. A row's bytes lie in every cache
-  // line of its panel.
+  // Of what is read twice, once: the same row, and (packed) the panel that two rows share. A row's bytes lie
+  // in every cache line of its panel.
   uint64_t rows = 0, places = 0;
   int64_t last_place = -1;
   for (int32_t id : Distinct(ids)) {
@@ -76,8 +78,9 @@ Cost EmbedOp::Useful() const {
     places += place != last_place ? 1 : 0;
     last_place = place;
   }
-  const uint64_t place_bytes = table.layout == WeightLayout::kPanel16 ? PanelBytes(table.dtype, table.cols)
-                                                                      : StoredBytes(table.dtype, table.cols).value_or(0);
+  const uint64_t place_bytes = table.layout == WeightLayout::kPanel16
+                                   ? PanelBytes(table.dtype, table.cols)
+                                   : StoredBytes(table.dtype, table.cols).value_or(0);
   cost.AddBytes(ByteKind::kWeightsStored, rows * table.stored_row_bytes);
   cost.AddBytes(ByteKind::kWeightsPacked, places * place_bytes);
   cost.AddBytes(ByteKind::kActivationsRead, n * 4);

@@ -12,8 +12,8 @@ struct EmbedOp {
   bool add_to_out = false;        // learned positions are added to the token's row
   Mat<float> out;                 // [n, d]
   Status Validate() const;
-  // 0 FLOPs, or n * d adds of class residual/bias. Bytes stored: one row per distinct id; packed: one row, or one panel,
-  // per distinct row or panel.
+  // 0 FLOPs, or n * d adds of class residual/bias. Bytes stored: one row per distinct id; packed: one row, or
+  // one panel, per distinct row or panel.
   Cost Useful() const;
   void Touches(WeightTouches&) const;  // one row per distinct id
   Mat<const float> Output() const { return out; }

@@ -1,5 +1,6 @@
-// The scalar reference of EmbedOp, and its only kernel: a gathered row is a few thousand widened numbers a token, next to
-// which everything else of a step is billions of operations. Highway would have nothing to show.
+// The scalar reference of EmbedOp, and its only kernel: a gathered row is a few thousand widened numbers a
+// token, next to which everything else of a step is billions of operations. Highway would have nothing to
+// show.
 #pragma once
 
 #include <cstdint>

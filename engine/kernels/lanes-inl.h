@@ -1,5 +1,6 @@
-// Loops over arrays whose length is no multiple of the vector: whole vectors, then one masked one that neither loads nor
-// stores beyond the end. The body is compiled twice, `tail` (true_type, false_type) says which.
+// Loops over arrays whose length is no multiple of the vector: whole vectors, then one masked one that
+// neither loads nor stores beyond the end. The body is compiled twice, `tail` (true_type, false_type) says
+// which.
 #if defined(TALLY_KERNELS_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TALLY_KERNELS_LANES_INL_H
 #undef TALLY_KERNELS_LANES_INL_H

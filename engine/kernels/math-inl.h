@@ -1,13 +1,13 @@
-// Vector exp, tanh, erf and the activation functions, for every Highway target. Elementwise, so a lane's result depends on
-// nothing but its argument and the target. Include it per target, in a file that foreach_target.h re-includes, and call
-// within HWY_BEFORE_NAMESPACE: Exp(d, x) and so on, d any f32 tag.
+// Vector exp, tanh, erf and the activation functions, for every Highway target. Elementwise, so a lane's
+// result depends on nothing but its argument and the target. Include it per target, in a file that
+// foreach_target.h re-includes, and call within HWY_BEFORE_NAMESPACE: Exp(d, x) and so on, d any f32 tag.
 //
-// The polynomials are minimax fits of our own (Remez exchange, rounded to f32). Greatest errors, as tests/kernels/math_test
-// measures and asserts them against double precision:
-//   Exp                  1.1 ulp over all floats; subnormal results are right, overflow gives inf, -104 and below 0
-//   Tanh, Erf            2.5 and 1.3 ulp
-//   Sigmoid, Silu        2e-7 of the result, subnormal ones to 3e-39 (exp(-x) overflows there)
-//   GeluTanh, GeluErf    1.3e-7 of |x|: 1 + tanh and 1 + erf cancel below 0, as they do in published code
+// The polynomials are minimax fits of our own (Remez exchange, rounded to f32). Greatest errors, as
+// tests/kernels/math_test measures and asserts them against double precision:
+//   Exp                  1.1 ulp over all floats; subnormal results are right, overflow gives inf, -104 and
+//   below 0 Tanh, Erf            2.5 and 1.3 ulp Sigmoid, Silu        2e-7 of the result, subnormal ones to
+//   3e-39 (exp(-x) overflows there) GeluTanh, GeluErf    1.3e-7 of |x|: 1 + tanh and 1 + erf cancel below 0,
+//   as they do in published code
 // NaN arguments give NaN.
 #if defined(TALLY_KERNELS_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TALLY_KERNELS_MATH_INL_H
@@ -27,7 +27,8 @@ namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// As the scalar Min and Max: a NaN in the first argument stays on every target (hn::Min differs between x86 and Arm).
+// As the scalar Min and Max: a NaN in the first argument stays on every target (hn::Min differs between x86
+// and Arm).
 template <class V>
 HWY_INLINE V MinKeepNaN(V a, V b) {
   return hn::IfThenElse(hn::Lt(b, a), b, a);

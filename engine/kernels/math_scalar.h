@@ -1,6 +1,7 @@
-// Activation functions, scalar: the definitions that engine/kernels/math-inl.h is compared with. Templates over the scalar
-// type (scalar.h).
-//   SiLU (Elfwing et al. 2017), GELU exact and by tanh (Hendrycks & Gimpel 2016), gpt-oss's clamped SwiGLU (openai/gpt-oss).
+// Activation functions, scalar: the definitions that engine/kernels/math-inl.h is compared with. Templates
+// over the scalar type (scalar.h).
+//   SiLU (Elfwing et al. 2017), GELU exact and by tanh (Hendrycks & Gimpel 2016), gpt-oss's clamped SwiGLU
+//   (openai/gpt-oss).
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,8 @@ S SwigluOai(S g, S u, S alpha, S limit) {
   return g / (S(1.0f) + Exp(-(alpha * g))) * (u + S(1.0f));
 }
 
-// Of one gate alone. kNone gives x; kSwigluOai is not a function of one value and gives x too (validated by the op).
+// Of one gate alone. kNone gives x; kSwigluOai is not a function of one value and gives x too (validated by
+// the op).
 template <class S>
 S Activate(ActivationKind kind, S x) {
   switch (kind) {

@@ -18,8 +18,8 @@ struct NormOp {
   float eps = 1e-5f;
   Mat<float> out;          // as x; may be x itself
   Status Validate() const;
-  // Per vector of K (class norm): RMS 4 K + 1 FLOPs and 2 special; Layer 6 K + 1 (with a bias 7 K + 1) and 3 special. The
-  // weights' bytes count once an op.
+  // Per vector of K (class norm): RMS 4 K + 1 FLOPs and 2 special; Layer 6 K + 1 (with a bias 7 K + 1) and 3
+  // special. The weights' bytes count once an op.
   Cost Useful() const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }

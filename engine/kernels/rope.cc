@@ -47,11 +47,12 @@ Cost RopeTableOp::Useful() const {
 }
 
 Status RopeOp::Validate() const {
-  if (style != RopeStyle::kRotateHalf && style != RopeStyle::kAdjacentPair) return InternalError("rope without a style");
+  if (style != RopeStyle::kRotateHalf && style != RopeStyle::kAdjacentPair)
+    return InternalError("rope without a style");
   if (heads <= 0 || head_dim <= 0) return InternalError("rope needs heads");
   if (dim <= 0 || dim % 2 != 0 || dim > head_dim) {
-    return InternalError("rope turns " + std::to_string(dim) + " dimensions of a head of " + std::to_string(head_dim) +
-                         ", expected an even number up to it");
+    return InternalError("rope turns " + std::to_string(dim) + " dimensions of a head of " +
+                         std::to_string(head_dim) + ", expected an even number up to it");
   }
   TALLY_RETURN_IF_ERROR(CheckShape("rope input", x, x.rows, heads * head_dim));
   TALLY_RETURN_IF_ERROR(CheckShape("rope cosines", cos, x.rows, dim / 2));
@@ -60,13 +61,15 @@ Status RopeOp::Validate() const {
 
 Cost RopeOp::Useful() const { return RopeCost(*this, static_cast<uint64_t>(dim / 2)); }
 
-// Sines of large angles are left to libm: once a step, n * dim/2 of them. Listed as the reference, which any choice of
-// implementation accepts.
+// Sines of large angles are left to libm: once a step, n * dim/2 of them. Listed as the reference, which any
+// choice of implementation accepts.
 template <>
 std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>() {
   static constexpr Kernel<RopeTableOp> kKernels[] = {
       {"ref", TableAlways, PlanTable,
-       [](const RopeTableOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { RopeTableRef<float>(op, begin, end); },
+       [](const RopeTableOp& op, int64_t begin, int64_t end, std::span<uint8_t>) {
+         RopeTableRef<float>(op, begin, end);
+       },
        [](const RopeTableOp& op) { return op.Useful(); }}};
   return kKernels;
 }
@@ -74,9 +77,12 @@ std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>() {
 template <>
 std::span<const Kernel<RopeOp>> Kernels<RopeOp>() {
   static constexpr Kernel<RopeOp> kKernels[] = {
-      {"hwy", RopeAlways, PlanRope, RunRopeHwy, [](const RopeOp& op) { return RopeCost(op, HwyPadded(op.dim / 2)); }},
+      {"hwy", RopeAlways, PlanRope, RunRopeHwy,
+       [](const RopeOp& op) { return RopeCost(op, HwyPadded(op.dim / 2)); }},
       {"ref", RopeAlways, PlanRope,
-       [](const RopeOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { RopeRef<float>(op, begin, end); },
+       [](const RopeOp& op, int64_t begin, int64_t end, std::span<uint8_t>) {
+         RopeRef<float>(op, begin, end);
+       },
        [](const RopeOp& op) { return op.Useful(); }}};
   return kKernels;
 }

@@ -16,7 +16,7 @@ struct RopeTableOp {
   float magnitude = 1;                  // YaRN's attention factor
   Mat<float> cos, sin;                  // [n, dim/2]
   Status Validate() const;
-  Cost Useful() const;                  // per position and frequency: 3 FLOPs (angle, twice the magnitude), 2 special
+  Cost Useful() const;                  // per angle: 3 FLOPs (it, twice the magnitude), 2 special
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return cos; }
 };

@@ -1,7 +1,8 @@
 // The scalar references of RopeTableOp and RopeOp.
 //
-// Tolerance of the Highway rope, u = 2^-24: a turned value is a product and a multiply-add; targets without FMA round the
-// second product too, and each side rounds its result, so |a' - a''| <= 3 u (|a cos| + |b sin|), likewise b'. The table has no Highway kernel.
+// Tolerance of the Highway rope, u = 2^-24: a turned value is a product and a multiply-add; targets without
+// FMA round the second product too, and each side rounds its result, so |a' - a''| <= 3 u (|a cos| + |b
+// sin|), likewise b'. The table has no Highway kernel.
 #pragma once
 
 #include <cstdint>

@@ -6,9 +6,9 @@
 
 namespace tally {
 
-// Top-k by value, ties to the lower index; experts in descending order of value. Useful: k*X compares (router),
-// softmax over m = k or X entries (router: m max, m subtractions, m adds; special: m exps, m divides), and for
-// kSoftmaxThenTopKRenormed k - 1 adds and k divides. A NaN ranks above everything, so that it reaches the weights.
+// Top-k by value, ties to the lower index; experts in descending order of value. A NaN ranks above everything,
+// so that it reaches the weights. Useful (router): k*X compares; softmax over m = k or X entries (m max, m
+// subtractions, m adds; special: m exps, m divides); for kSoftmaxThenTopKRenormed k - 1 adds and k divides.
 struct RouteOp {
   static constexpr std::string_view kName = "route";
   Mat<const float> logits;     // [n, X]

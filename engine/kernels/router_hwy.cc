@@ -6,7 +6,8 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/router_hwy.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-// after foreach_target.h
+
+// after foreach_target.h, which decides the first target
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/small_hwy.h"
 

@@ -1,8 +1,9 @@
 // The scalar references of RouteOp and MoeCombineOp.
 //
-// Tolerance of the Highway combine, u = 2^-24: on targets with FMA the same bits; those without round each of the k products
-// once more, after which each side rounds k + 1 sums on its own, so |out - out'| <= (3 k + 2) u (|out before| + sum |w y|). Route has no Highway kernel: it is k * X compares and at most X exps
-// a token, beside X * d_model multiply-adds of the router's matrix.
+// Tolerance of the Highway combine, u = 2^-24: on targets with FMA the same bits; those without round each of
+// the k products once more, after which each side rounds k + 1 sums on its own, so |out - out'| <= (3 k + 2)
+// u (|out before| + sum |w y|). Route has no Highway kernel: it is k * X compares and at most X exps a token,
+// beside X * d_model multiply-adds of the router's matrix.
 #pragma once
 
 #include <bit>
@@ -18,10 +19,12 @@ namespace tally {
 inline double MoeCombineTolerance(int64_t top_k) { return static_cast<double>(3 * top_k + 2) * 0x1p-24; }
 
 // Scratch of one row: the probabilities of the rules that need all of them, and which experts are taken.
-inline size_t RouteScratchBytes(const RouteOp& op) { return static_cast<size_t>(op.logits.cols) * (sizeof(float) + 1); }
+inline size_t RouteScratchBytes(const RouteOp& op) {
+  return static_cast<size_t>(op.logits.cols) * (sizeof(float) + 1);
+}
 
-// Indices of the k greatest values, descending, ties to the lower index: k passes of n compares. A NaN ranks above
-// everything, so that it reaches the weights and is noticed rather than passed over.
+// Indices of the k greatest values, descending, ties to the lower index: k passes of n compares. A NaN ranks
+// above everything, so that it reaches the weights and is noticed rather than passed over.
 template <class S>
 void TopK(const float* values, int64_t n, int64_t k, uint8_t* taken, int32_t* chosen) {
   auto is_nan = [](float v) { return (std::bit_cast<uint32_t>(v) & 0x7fffffffu) > 0x7f800000u; };

@@ -1,9 +1,10 @@
-// The operations that scalar references are written in, for float. A reference is a template over its scalar type S and
-// calls these unqualified, so that a type that counts its operations brings its own by argument-dependent look-up.
+// The operations that scalar references are written in, for float. A reference is a template over its scalar
+// type S and calls these unqualified, so that a type that counts its operations brings its own by
+// argument-dependent look-up.
 //
-// What such a type S offers: construction from float; + - * / between S; < and > (each one compare); negation (free); and
-// the functions below. DESIGN's counting: Fma 2, Max and Min 1, Exp Tanh Erf Sqrt Rsqrt Log Sin Cos and / one special each,
-// Abs and ToF32 nothing.
+// What such a type S offers: construction from float; + - * / between S; < and > (each one compare); negation
+// (free); and the functions below. DESIGN's counting: Fma 2, Max and Min 1, Exp Tanh Erf Sqrt Rsqrt Log Sin
+// Cos and / one special each, Abs and ToF32 nothing.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// Entry points of the Highway kernels of the small ops (<op>_hwy.cc); each dispatches to the target that runs now.
+// Entry points of the Highway kernels of the small ops (<op>_hwy.cc); each dispatches to the target that runs
+// now.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Which Highway target runs now: asked of the dispatcher itself, so a test that restricts the targets is respected.
+// Which Highway target runs now: asked of the dispatcher itself, so a test that restricts the targets is
+// respected.
 #include <cstdint>
 #include <string_view>
 
@@ -6,7 +7,8 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/target.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-// after foreach_target.h: op.h is not per target
+
+// after foreach_target.h, which decides the first target
 #include "engine/kernels/op.h"
 #include "engine/kernels/target.h"
 
@@ -28,7 +30,9 @@ bool HasInt8Dot() {
 #endif
 }
 
-int64_t F32Lanes() { return static_cast<int64_t>(hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>())); }
+int64_t F32Lanes() {
+  return static_cast<int64_t>(hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>()));
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally

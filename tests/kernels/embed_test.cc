@@ -11,7 +11,8 @@
 namespace tally {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
+constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
+                            DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
 
 uint8_t At(DType t, const uint8_t* block, int i) {  // the quantised bits of element i of a stored block
   if (t == DType::kQ8_0) return block[2 + i];
@@ -19,8 +20,8 @@ uint8_t At(DType t, const uint8_t* block, int i) {  // the quantised bits of ele
   return i < 16 ? qs[i] & 15 : qs[i - 16] >> 4;
 }
 
-// A table of random bits in a type, stored by rows and packed by weight_view.h's description (the packer of weights/ is not
-// ours to use here), with the values it decodes to.
+// A table of random bits in a type, stored by rows and packed by weight_view.h's description (the packer of
+// weights/ is not ours to use here), with the values it decodes to.
 struct Table {
   DType type;
   int64_t rows, cols;
@@ -29,7 +30,10 @@ struct Table {
   EdgeArray<uint8_t> panels;
 
   Table(Random& random, DType t, int64_t r, int64_t c)
-      : type(t), rows(r), cols(c), values(static_cast<size_t>(r * c)),
+      : type(t),
+        rows(r),
+        cols(c),
+        values(static_cast<size_t>(r * c)),
         panels(static_cast<size_t>((r + 15) / 16) * PanelBytes(t, c)) {
     const DTypeInfo info = GetDTypeInfo(t);
     const size_t row_bytes = static_cast<size_t>(*StoredBytes(t, static_cast<uint64_t>(c)));
@@ -76,14 +80,16 @@ struct Table {
             if (t == DType::kQ8_0) {
               base[scales + static_cast<size_t>(step * 64 + in_step)] = static_cast<uint8_t>(bits + 128);
             } else {
-              base[scales + static_cast<size_t>(step % 4 * 64 + in_step)] |= static_cast<uint8_t>(step < 4 ? bits : bits << 4);
+              base[scales + static_cast<size_t>(step % 4 * 64 + in_step)] |=
+                  static_cast<uint8_t>(step < 4 ? bits : bits << 4);
             }
             uint16_t d;
             std::memcpy(&d, block, 2);
             constexpr float kE2M1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-            value[k] = t == DType::kQ8_0   ? F16ToF32(d) * static_cast<float>(static_cast<int8_t>(bits))
-                       : t == DType::kQ4_0 ? F16ToF32(d) * static_cast<float>(bits - 8)
-                                           : std::ldexp(kE2M1[bits & 7], block[0] - 127) * (bits & 8 ? -1.0f : 1.0f);
+            value[k] = t == DType::kQ8_0 ? F16ToF32(d) * static_cast<float>(static_cast<int8_t>(bits))
+                       : t == DType::kQ4_0
+                           ? F16ToF32(d) * static_cast<float>(bits - 8)
+                           : std::ldexp(kE2M1[bits & 7], block[0] - 127) * (bits & 8 ? -1.0f : 1.0f);
           }
         }
       }

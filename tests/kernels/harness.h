@@ -1,5 +1,5 @@
-// What kernel tests share: every Highway target in turn, a task runner that shuffles, arrays that end at a page nobody may
-// touch, reproducible random fills, and comparison within a tolerance.
+// What kernel tests share: every Highway target in turn, a task runner that shuffles, arrays that end at a
+// page nobody may touch, reproducible random fills, and comparison within a tolerance.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@
 
 namespace tally {
 
-// Calls body() once for each Highway target that compiler and machine offer, dispatch restricted to it, and prints which.
+// Calls body() once for each Highway target that compiler and machine offer, dispatch restricted to it, and
+// prints which.
 template <class F>
 void ForEachTarget(F&& body) {
   struct Restore {
@@ -47,8 +48,8 @@ void ForEachTarget(F&& body) {
   std::printf("Highway targets run:%s\n", ran.c_str());
 }
 
-// Random numbers that are the same on every platform. A test's base seed is fixed, or TALLY_TEST_SEED of the environment;
-// put `SCOPED_TRACE(random.Trace())` beside it so that a failure prints it.
+// Random numbers that are the same on every platform. A test's base seed is fixed, or TALLY_TEST_SEED of the
+// environment; put `SCOPED_TRACE(random.Trace())` beside it so that a failure prints it.
 class Random {
  public:
   explicit Random(uint64_t test_seed) : seed_(Environment(test_seed)), engine_(seed_) {}
@@ -57,9 +58,12 @@ class Random {
 
   uint64_t Bits() { return engine_(); }
   uint64_t Below(uint64_t n) { return engine_() % n; }
-  int64_t Between(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(Below(static_cast<uint64_t>(hi - lo + 1))); }
+  int64_t Between(int64_t lo, int64_t hi) {
+    return lo + static_cast<int64_t>(Below(static_cast<uint64_t>(hi - lo + 1)));
+  }
   float Uniform(float lo, float hi) {
-    return static_cast<float>(lo + (static_cast<double>(hi) - lo) * (static_cast<double>(engine_() >> 11) * 0x1p-53));
+    return static_cast<float>(lo + (static_cast<double>(hi) - lo) *
+                                       (static_cast<double>(engine_() >> 11) * 0x1p-53));
   }
   float Normal() {  // sum of uniforms: close enough, and the same everywhere
     float s = -6;
@@ -83,7 +87,8 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-// `n` elements whose last byte is the last before an inaccessible page: an over-read dies. Aligned to sizeof(T) only.
+// `n` elements whose last byte is the last before an inaccessible page: an over-read dies. Aligned to
+// sizeof(T) only.
 template <class T>
 class EdgeArray {
  public:
@@ -91,7 +96,8 @@ class EdgeArray {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t bytes = (n * sizeof(T) + page - 1) / page * page;
     bytes_ = bytes + page;
-    base_ = static_cast<uint8_t*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    base_ = static_cast<uint8_t*>(
+        mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (base_ == MAP_FAILED || mprotect(base_ + bytes, page, PROT_NONE) != 0) std::abort();
     data_ = reinterpret_cast<T*>(base_ + bytes) - n;
   }
@@ -109,7 +115,8 @@ class EdgeArray {
   T* data_ = nullptr;
 };
 
-// A matrix that ends at an inaccessible page, with `gap` elements between rows and before the first that nobody may write.
+// A matrix that ends at an inaccessible page, with `gap` elements between rows and before the first that
+// nobody may write.
 template <class T>
 class EdgeMat {
  public:
@@ -140,8 +147,8 @@ class EdgeMat {
   int64_t rows_, cols_, gap_;
 };
 
-// Runs all tasks of `op` as a hostile team would: in random chunks, in random order, with scratch that holds rubbish (NaNs)
-// before each chunk, ends at an inaccessible page and has its guard bytes checked after it.
+// Runs all tasks of `op` as a hostile team would: in random chunks, in random order, with scratch that holds
+// rubbish (NaNs) before each chunk, ends at an inaccessible page and has its guard bytes checked after it.
 template <class Op>
 void RunShuffled(const Kernel<Op>& kernel, const Op& op, uint64_t seed, int threads = 3) {
   ASSERT_EQ(kernel.unsupported(op), nullptr) << kernel.name << ": " << kernel.unsupported(op);
@@ -149,14 +156,16 @@ void RunShuffled(const Kernel<Op>& kernel, const Op& op, uint64_t seed, int thre
   const TaskPlan plan = kernel.plan(op, threads);
   ASSERT_GE(plan.tasks, 0);
   std::vector<std::pair<int64_t, int64_t>> chunks;
-  const int64_t longest = std::max<int64_t>(1, plan.chunk > 0 ? plan.chunk : (plan.tasks + threads - 1) / threads);
+  const int64_t longest =
+      std::max<int64_t>(1, plan.chunk > 0 ? plan.chunk : (plan.tasks + threads - 1) / threads);
   for (int64_t begin = 0; begin < plan.tasks;) {
     const int64_t end = std::min(plan.tasks, begin + random.Between(1, longest));
     chunks.emplace_back(begin, end);
     begin = end;
   }
   random.Shuffle(chunks);
-  // The executor promises 64-byte alignment and whatever the kernel asked for: up to 63 bytes of slack before the bad page.
+  // The executor promises 64-byte alignment and whatever the kernel asked for: up to 63 bytes of slack before
+  // the bad page.
   constexpr size_t kGuard = 256;
   const size_t bytes = (plan.scratch_bytes + 63) / 64 * 64;
   EdgeArray<uint8_t> memory(kGuard + bytes);
@@ -166,7 +175,8 @@ void RunShuffled(const Kernel<Op>& kernel, const Op& op, uint64_t seed, int thre
     std::memset(scratch, 0xFF, bytes);
     kernel.run(op, begin, end, {scratch, plan.scratch_bytes});
     for (size_t i = 0; i < kGuard; ++i) ASSERT_EQ(memory.data()[i], 0x5C) << "written before the scratch";
-    for (size_t i = plan.scratch_bytes; i < bytes; ++i) ASSERT_EQ(scratch[i], 0xFF) << "written beyond the scratch";
+    for (size_t i = plan.scratch_bytes; i < bytes; ++i)
+      ASSERT_EQ(scratch[i], 0xFF) << "written beyond the scratch";
   }
 }
 
@@ -180,7 +190,8 @@ const Kernel<Op>& KernelNamed(std::string_view name) {
   std::abort();
 }
 
-// |got - want| in units of want's last place as a float (the least subnormal below the normal range); NaN equals NaN.
+// |got - want| in units of want's last place as a float (the least subnormal below the normal range); NaN
+// equals NaN.
 inline double UlpDistance(float got, double want) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : HUGE_VAL;
   if (std::isinf(got) || std::isinf(want)) {
@@ -191,7 +202,8 @@ inline double UlpDistance(float got, double want) {
   return std::fabs(static_cast<double>(got) - want) / std::ldexp(1.0, exponent);
 }
 
-// Every element within tolerance(row, col, want) of `want`; reports the first that is not. Equal bits and NaN pairs pass.
+// Every element within tolerance(row, col, want) of `want`; reports the first that is not. Equal bits and NaN
+// pairs pass.
 template <class Tolerance>
 void ExpectClose(Mat<const float> got, Mat<const float> want, const Tolerance& tolerance) {
   ASSERT_EQ(got.rows, want.rows);
@@ -213,7 +225,8 @@ inline void ExpectSameBits(Mat<const float> got, Mat<const float> want) {
   for (int64_t r = 0; r < got.rows; ++r) {
     for (int64_t c = 0; c < got.cols; ++c) {
       ASSERT_EQ(std::bit_cast<uint32_t>(got.Row(r)[c]), std::bit_cast<uint32_t>(want.Row(r)[c]))
-          << "at row " << r << ", column " << c << ": got " << got.Row(r)[c] << ", expected " << want.Row(r)[c];
+          << "at row " << r << ", column " << c << ": got " << got.Row(r)[c] << ", expected "
+          << want.Row(r)[c];
     }
   }
 }
@@ -241,7 +254,8 @@ inline uint64_t TotalSpecial(const Cost& cost) {
 inline void ExpectAtLeast(const Cost& executed, const Cost& useful) {
   for (int c = 0; c < kWorkClasses; ++c) {
     EXPECT_GE(executed.special[c], useful.special[c]) << "special, " << kWorkClassNames[c];
-    EXPECT_GE(executed.Flops(static_cast<WorkClass>(c)), useful.Flops(static_cast<WorkClass>(c))) << kWorkClassNames[c];
+    EXPECT_GE(executed.Flops(static_cast<WorkClass>(c)), useful.Flops(static_cast<WorkClass>(c)))
+        << kWorkClassNames[c];
   }
   for (int k = 0; k < kByteKinds; ++k) EXPECT_GE(executed.bytes[k], useful.bytes[k]) << kByteKindNames[k];
 }

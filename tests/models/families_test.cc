@@ -197,6 +197,15 @@ TEST(Claims, ATensorWithoutAPlaceIsNamed) {
   }
 }
 
+TEST(Claims, LayersAndTensorsMustAgree) {
+  for (const auto& [inventory, key] : {std::pair{synthetic::HfLlama(), "num_hidden_layers"},
+                                       {synthetic::GgufLlama(), "llama.block_count"}}) {
+    const std::string layer = inventory.format == FileFormat::kGguf ? "blk." : "model.layers.";
+    ExpectBadInput(With(inventory, key, int64_t{2}), {layer + "2.", "no place", "2 layers"});
+    ExpectBadInput(With(inventory, key, int64_t{4}), {layer + "3.", "missing"});
+  }
+}
+
 TEST(Claims, AccountsAgree) {
   for (const auto& [name, inventory] : AllSynthetic()) {
     SCOPED_TRACE(name);

@@ -94,10 +94,19 @@ HWY_INLINE VF Widen(const hwy::float16_t* x) {
   return hn::PromoteTo(kF32, hn::LoadU(d16, x));
 }
 
+// What a register tile prefetches as it goes, so that requests are spread over the work: `unit` bytes a unit it multiplies, in
+// order of address, from `at`. unit = 0: nothing new.
+struct Ahead {
+  const uint8_t* at;
+  size_t unit;
+  HWY_INLINE void Unit(int64_t i) const { hwy::Prefetch(at + static_cast<size_t>(i) * unit); }
+  HWY_INLINE Ahead From(int64_t i) const { return {at + static_cast<size_t>(i) * unit, unit}; }
+};
+
 // Scores of Q queries with U groups of 16 positions: p[i][16 u + lane] = scale * sum over d in order of k * q.
 // k: [u][d][16], groups `k_group` elements apart; q rows `q_stride` apart.
 template <class T, int Q, int U>
-HWY_INLINE void ScoreTile(const T* HWY_RESTRICT k, const T* ahead, int64_t k_group, int64_t dim, const float* HWY_RESTRICT q, int64_t q_stride,
+HWY_INLINE void ScoreTile(const T* HWY_RESTRICT k, Ahead ahead, int64_t k_group, int64_t dim, const float* HWY_RESTRICT q, int64_t q_stride,
                           float scale, float* HWY_RESTRICT p) {
   VF sum[Q][U * kVecs];
   HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
@@ -106,7 +115,7 @@ HWY_INLINE void ScoreTile(const T* HWY_RESTRICT k, const T* ahead, int64_t k_gro
   for (int64_t d = 0; d < dim; ++d) {
     VF x[U * kVecs];
     HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) x[j] = Widen(k + j / kVecs * k_group + d * kUnit + j % kVecs * kLanes);
-    HWY_UNROLL(16) for (int u = 0; u < U; ++u) hwy::Prefetch(ahead + u * k_group + d * kUnit);
+    HWY_UNROLL(16) for (int u = 0; u < U; ++u) ahead.Unit(u * (k_group / kUnit) + d);
     HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
       const VF y = hn::Set(kF32, q[i * q_stride + d]);
       HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) sum[i][j] = hn::MulAdd(x[j], y, sum[i][j]);
@@ -120,7 +129,7 @@ HWY_INLINE void ScoreTile(const T* HWY_RESTRICT k, const T* ahead, int64_t k_gro
 
 // o[i][0 .. 16 U) += sum over positions in order of p[i][position] * v[position][0 .. 16 U) for Q queries.
 template <class T, int Q, int U>
-HWY_INLINE void ValueTile(const T* HWY_RESTRICT v, const T* ahead, int64_t padded, int64_t positions, const float* HWY_RESTRICT p,
+HWY_INLINE void ValueTile(const T* HWY_RESTRICT v, Ahead ahead, int64_t padded, int64_t positions, const float* HWY_RESTRICT p,
                           float* HWY_RESTRICT o) {
   VF sum[Q][U * kVecs];
   HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
@@ -129,7 +138,7 @@ HWY_INLINE void ValueTile(const T* HWY_RESTRICT v, const T* ahead, int64_t padde
   for (int64_t n = 0; n < positions; ++n) {
     VF x[U * kVecs];
     HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) x[j] = Widen(v + n * padded + j * kLanes);
-    HWY_UNROLL(16) for (int u = 0; u < U; ++u) hwy::Prefetch(ahead + n * padded + u * kUnit);
+    HWY_UNROLL(16) for (int u = 0; u < U; ++u) ahead.Unit(n * U + u);
     HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
       const VF y = hn::Set(kF32, p[i * kKvBlock + n]);
       HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) sum[i][j] = hn::MulAdd(x[j], y, sum[i][j]);
@@ -141,23 +150,23 @@ HWY_INLINE void ValueTile(const T* HWY_RESTRICT v, const T* ahead, int64_t padde
 }
 
 template <class T, int Q>
-HWY_NOINLINE void Scores(const T* k, const T* ahead, int64_t groups, int64_t k_group, int64_t dim, const float* q, int64_t q_stride,
+HWY_NOINLINE void Scores(const T* k, Ahead ahead, int64_t groups, int64_t k_group, int64_t dim, const float* q, int64_t q_stride,
                          float scale, float* p) {
   constexpr int kU = UnitsFor(Q);
   int64_t g = 0;
-  for (; g + kU <= groups; g += kU) ScoreTile<T, Q, kU>(k + g * k_group, ahead + g * k_group, k_group, dim, q, q_stride, scale, p + g * kUnit);
+  for (; g + kU <= groups; g += kU) ScoreTile<T, Q, kU>(k + g * k_group, ahead.From(g * (k_group / kUnit)), k_group, dim, q, q_stride, scale, p + g * kUnit);
   if constexpr (kU > 1) {
-    for (; g < groups; ++g) ScoreTile<T, Q, 1>(k + g * k_group, ahead + g * k_group, k_group, dim, q, q_stride, scale, p + g * kUnit);
+    for (; g < groups; ++g) ScoreTile<T, Q, 1>(k + g * k_group, ahead.From(g * (k_group / kUnit)), k_group, dim, q, q_stride, scale, p + g * kUnit);
   }
 }
 
 template <class T, int Q>
-HWY_NOINLINE void Values(const T* v, const T* ahead, int64_t padded, int64_t positions, const float* p, float* o) {
+HWY_NOINLINE void Values(const T* v, Ahead ahead, int64_t padded, int64_t positions, const float* p, float* o) {
   constexpr int kU = UnitsFor(Q);
   int64_t d = 0;
-  for (; d + kU * kUnit <= padded; d += kU * kUnit) ValueTile<T, Q, kU>(v + d, ahead + d, padded, positions, p, o + d);
+  for (; d + kU * kUnit <= padded; d += kU * kUnit) ValueTile<T, Q, kU>(v + d, ahead.From(d / kUnit * positions), padded, positions, p, o + d);
   if constexpr (kU > 1) {
-    for (; d < padded; d += kUnit) ValueTile<T, Q, 1>(v + d, ahead + d, padded, positions, p, o + d);
+    for (; d < padded; d += kUnit) ValueTile<T, Q, 1>(v + d, ahead.From(d / kUnit * positions), padded, positions, p, o + d);
   }
 }
 
@@ -171,34 +180,35 @@ HWY_INLINE void WithQueries(int queries, F&& fn) {
 }
 
 template <class T>
-HWY_INLINE void ScoresOf(const T* k, const T* ahead, int64_t groups, int64_t padded, int64_t dim, const float* q, int64_t queries,
+HWY_INLINE void ScoresOf(const T* k, Ahead ahead, int64_t groups, int64_t padded, int64_t dim, const float* q, int64_t queries,
                          float scale, float* p) {
   const int64_t tiles = (queries + kMaxQueries - 1) / kMaxQueries;
   for (int64_t t = 0, i = 0; t < tiles; ++t) {
     const int n = static_cast<int>(queries / tiles + (t < queries % tiles ? 1 : 0));
     WithQueries<kMaxQueries>(n, [&](auto size) {
-      Scores<T, decltype(size)::value>(k, t == 0 ? ahead : k, groups, padded * kUnit, dim, q + i * padded, padded, scale, p + i * kKvBlock);
+      Scores<T, decltype(size)::value>(k, ahead, groups, padded * kUnit, dim, q + i * padded, padded, scale, p + i * kKvBlock);
     });
     i += n;
+    ahead.unit = 0;
   }
 }
 
 template <class T>
-HWY_INLINE void ValuesOf(const T* v, const T* ahead, int64_t padded, int64_t positions, const float* p, int64_t queries, float* o) {
+HWY_INLINE void ValuesOf(const T* v, Ahead ahead, int64_t padded, int64_t positions, const float* p, int64_t queries, float* o) {
   const int64_t tiles = (queries + kMaxQueries - 1) / kMaxQueries;
   for (int64_t t = 0, i = 0; t < tiles; ++t) {
     const int n = static_cast<int>(queries / tiles + (t < queries % tiles ? 1 : 0));
     WithQueries<kMaxQueries>(n, [&](auto size) {
-      Values<T, decltype(size)::value>(v, t == 0 ? ahead : v, padded, positions, p + i * kKvBlock, o + i * padded);
+      Values<T, decltype(size)::value>(v, ahead, padded, positions, p + i * kKvBlock, o + i * padded);
     });
     i += n;
+    ahead.unit = 0;
   }
 }
 
-HWY_INLINE void WidenRun(const hwy::float16_t* x, const hwy::float16_t* ahead, int64_t n, float* out) {
+HWY_INLINE void WidenRun(const hwy::float16_t* x, int64_t n, float* out) {
   for (int64_t i = 0; i < n; i += kUnit) {
     HWY_UNROLL(16) for (int j = 0; j < kVecs; ++j) hn::StoreU(Widen(x + i + j * kLanes), kF32, out + i + j * kLanes);
-    hwy::Prefetch(ahead + i);
   }
 }
 
@@ -312,29 +322,29 @@ class TileRun {
   }
 
   // Scores of the chunk at lane c: of all queries together, or row by row where some rows see only part of it.
-  HWY_INLINE void ScoreChunk(const T* k, const T* ahead, PositionRange some, int64_t c) {
+  HWY_INLINE void ScoreChunk(const T* k, const T* next, PositionRange some, int64_t c) {
     const PositionRange used = Groups(LanesOfChunk(some, c));
     if (widen_) {
       for (int64_t g = used.begin; g < used.end; ++g) {
         const int64_t at = g * kUnit - c;
-        WidenRun(AsHalf(k + g * kUnit * padded_), AsHalf(ahead + at * padded_), dim_ * kUnit, w_.wide + at * padded_);
+        WidenRun(AsHalf(k + g * kUnit * padded_), dim_ * kUnit, w_.wide + at * padded_);
       }
     }
-    if (EveryRowSees(c)) return ScoreQueries(k, ahead, used, c, 0, queries_);
+    if (EveryRowSees(c)) return ScoreQueries(k, next, used, c, 0, queries_);
     for (int64_t r = 0; r < rows_; ++r) {
       const PositionRange lanes = LanesOfChunk(Lanes(r), c);
-      if (!lanes.empty()) ScoreQueries(k, ahead, Groups(lanes), c, r * group_, group_);
+      if (!lanes.empty()) ScoreQueries(k, next, Groups(lanes), c, r * group_, group_);
     }
   }
-  HWY_INLINE void ScoreQueries(const T* k, const T* ahead, PositionRange groups, int64_t c, int64_t first, int64_t n) {
+  HWY_INLINE void ScoreQueries(const T* k, const T* next, PositionRange groups, int64_t c, int64_t first, int64_t n) {
     float* p = w_.p + first * kKvBlock + groups.begin * kUnit;
     const float* q = w_.q + first * padded_;
     const int64_t at = groups.begin * kUnit - c;
+    const Ahead ahead = AheadOf(next + at * padded_);
     if (widen_) {
-      const float* wide = w_.wide + at * padded_;
-      ScoresOf(wide, wide, groups.size(), padded_, dim_, q, n, op_.scale, p);
+      ScoresOf(w_.wide + at * padded_, ahead, groups.size(), padded_, dim_, q, n, op_.scale, p);
     } else {
-      ScoresOf(k + groups.begin * kUnit * padded_, ahead + at * padded_, groups.size(), padded_, dim_, q, n, op_.scale, p);
+      ScoresOf(k + groups.begin * kUnit * padded_, ahead, groups.size(), padded_, dim_, q, n, op_.scale, p);
     }
   }
 
@@ -348,27 +358,27 @@ class TileRun {
     }
   }
 
-  HWY_INLINE void ValueChunk(const T* v, const T* ahead, PositionRange some, int64_t c) {
+  HWY_INLINE void ValueChunk(const T* v, const T* next, PositionRange some, int64_t c) {
     const PositionRange used = LanesOfChunk(some, c);
     if (widen_) {
       const int64_t at = used.begin - c;
-      WidenRun(AsHalf(v + used.begin * padded_), AsHalf(ahead + at * padded_), used.size() * padded_, w_.wide + at * padded_);
+      WidenRun(AsHalf(v + used.begin * padded_), used.size() * padded_, w_.wide + at * padded_);
     }
-    if (EveryRowSees(c)) return AddValues(v, ahead, used, c, 0, queries_);
+    if (EveryRowSees(c)) return AddValues(v, next, used, c, 0, queries_);
     for (int64_t r = 0; r < rows_; ++r) {
       const PositionRange lanes = LanesOfChunk(Lanes(r), c);
-      if (!lanes.empty()) AddValues(v, ahead, lanes, c, r * group_, group_);
+      if (!lanes.empty()) AddValues(v, next, lanes, c, r * group_, group_);
     }
   }
-  HWY_INLINE void AddValues(const T* v, const T* ahead, PositionRange lanes, int64_t c, int64_t first, int64_t n) {
+  HWY_INLINE void AddValues(const T* v, const T* next, PositionRange lanes, int64_t c, int64_t first, int64_t n) {
     const float* p = w_.p + first * kKvBlock + lanes.begin;
     float* o = w_.o + first * padded_;
     const int64_t at = lanes.begin - c;
+    const Ahead ahead = AheadOf(next + at * padded_);
     if (widen_) {
-      const float* wide = w_.wide + at * padded_;
-      ValuesOf(wide, wide, padded_, lanes.size(), p, n, o);
+      ValuesOf(w_.wide + at * padded_, ahead, padded_, lanes.size(), p, n, o);
     } else {
-      ValuesOf(v + lanes.begin * padded_, ahead + at * padded_, padded_, lanes.size(), p, n, o);
+      ValuesOf(v + lanes.begin * padded_, ahead, padded_, lanes.size(), p, n, o);
     }
   }
 
@@ -391,6 +401,7 @@ class TileRun {
     std::memcpy(out, total, static_cast<size_t>(dim_) * sizeof(float));
   }
 
+  static Ahead AheadOf(const T* p) { return {reinterpret_cast<const uint8_t*>(p), kUnit * sizeof(T)}; }
   static const hwy::float16_t* AsHalf(const void* p) { return static_cast<const hwy::float16_t*>(p); }
 
   const AttentionOp& op_;

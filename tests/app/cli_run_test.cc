@@ -1,0 +1,193 @@
+// tally run, logits and bench on golden checkpoints.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/app/runner.h"
+#include "tests/goldens/golden_case.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Ids = std::vector<int32_t>;
+
+std::string Join(const Ids& ids) {
+  std::string out;
+  for (const int32_t id : ids) out += (out.empty() ? "" : ",") + std::to_string(id);
+  return out;
+}
+
+std::string TempPath(const std::string& name) { return (fs::path(testing::TempDir()) / ("cli_run_" + name)).string(); }
+
+class GoldenRun : public testing::TestWithParam<std::string> {};
+
+TEST_P(GoldenRun, GreedyTokensAsJson) {
+  const GoldenCase golden(GetParam());
+  for (const std::string& checkpoint : golden.Checkpoints()) {
+    for (const GoldenPrompt& p : golden.prompts) {
+      const Ended e = Tally({"run", checkpoint, "--prompt-tokens", Join(p.prompt), "-n", std::to_string(p.greedy.size()), "--temp", "0",
+                             "--ignore-eos", "--activations", "f32", "--threads", "2", "--json"});
+      ASSERT_EQ(e.code, 0) << e.err;
+      EXPECT_EQ(e.err, "");
+      const Json j = Json::parse(e.out);  // exactly one document
+      EXPECT_EQ(j.at("tokens").get<Ids>(), p.greedy) << checkpoint;
+      EXPECT_EQ(j.at("model"), checkpoint);
+      EXPECT_EQ(j.at("text"), "");
+      EXPECT_EQ(j.at("prompt_tokens"), p.prompt.size());
+      EXPECT_EQ(j.at("generated_tokens"), p.greedy.size());
+      EXPECT_EQ(j.at("finish"), "length");
+      for (const char* key : {"prompt_tokens_per_second", "generated_tokens_per_second", "flops_per_token", "weight_bytes_per_token"}) {
+        EXPECT_GT(j.at(key).get<double>(), 0) << key;
+      }
+      const Json& parameters = j.at("parameters");
+      const auto total = parameters.at("total").get<uint64_t>(), all = parameters.at("active").at("all").get<uint64_t>();
+      EXPECT_GT(total, 0u);
+      EXPECT_LE(all, total);
+      EXPECT_LE(parameters.at("active").at("head").get<uint64_t>(), all);
+      EXPECT_LE(parameters.at("active").at("none").get<uint64_t>(), parameters.at("active").at("head").get<uint64_t>());
+      EXPECT_GT(parameters.at("touched").get<double>(), 0);
+      EXPECT_LE(parameters.at("touched").get<double>(), static_cast<double>(total));
+    }
+  }
+}
+
+TEST_P(GoldenRun, LogitsAsNpy) {
+  GoldenCase golden(GetParam());
+  const std::string path = TempPath("logits_" + fs::path(GetParam()).filename().string() + ".npy");
+  const GoldenPrompt& p = golden.prompts[0];
+  const Ended e = Tally({"logits", golden.directory, "--tokens", Join(p.ids), "--activations", "f32", "-o", path});
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(e.out, "");
+  const Mat<const float> expected = golden.F32("p0.logits");
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  fs::remove(path);
+  const size_t n = static_cast<size_t>(expected.rows * expected.cols);
+  ASSERT_EQ(bytes.size(), 128 + 4 * n);
+  std::vector<float> got(n);
+  std::memcpy(got.data(), bytes.data() + 128, 4 * n);
+  float worst = 0;
+  for (int64_t r = 0; r < expected.rows; ++r) {
+    for (int64_t c = 0; c < expected.cols; ++c) {
+      worst = std::max(worst, std::fabs(got[static_cast<size_t>(r * expected.cols + c)] - expected.Row(r)[c]));
+    }
+  }
+  EXPECT_LE(worst, golden.atol);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenRun,
+                         testing::Values("gpt2/gpt2-a-f32-release-names", "llama/llama-b-bf16-llama3rope-headdim-tied",
+                                         "gptoss/gptoss-a-top4of8-realyarn"),
+                         [](const auto& param) {
+                           std::string name = param.param.substr(param.param.find('/') + 1);
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+const GoldenCase& Gpt2() {
+  static const GoldenCase golden("gpt2/gpt2-a-f32-release-names");
+  return golden;
+}
+
+TEST(CliRun, TokenIdsStreamAndTheBooksGoToStandardError) {
+  const GoldenPrompt& p = Gpt2().prompts[0];
+  const Ended e = Tally({"run", Gpt2().directory, "--prompt-tokens", Join(p.prompt), "-n", "5", "--temp", "0", "--ignore-eos",
+                         "--activations", "f32"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  std::string expected;
+  for (int i = 0; i < 5; ++i) expected += (i > 0 ? " " : "") + std::to_string(p.greedy[static_cast<size_t>(i)]);
+  EXPECT_EQ(e.out, expected + "\n");
+  for (const char* part : {"tokens/s", "active(all)", "active(head)", "active(none)", "linear", "weights packed", "ended: length"}) {
+    EXPECT_NE(e.err.find(part), std::string::npos) << part << "\n" << e.err;
+  }
+  EXPECT_EQ(e.err.find('\x1b'), std::string::npos);  // no colour and no bar: not a terminal
+  EXPECT_EQ(e.err.find('\r'), std::string::npos);
+}
+
+TEST(CliRun, TheSeedDecidesAndThreadsDoNot) {
+  auto run = [&](const char* seed, const char* threads) {
+    const Ended e = Tally({"run", Gpt2().directory, "--prompt-tokens", "1,2,3", "-n", "16", "--temp", "1.5", "--top-k", "0", "--seed", seed,
+                           "--threads", threads, "--ignore-eos"});
+    EXPECT_EQ(e.code, 0) << e.err;
+    return e.out;
+  };
+  EXPECT_EQ(run("7", "1"), run("7", "2"));
+  EXPECT_NE(run("7", "1"), run("8", "1"));
+}
+
+TEST(CliRun, ExplainNamesKernels) {
+  const Ended e = Tally({"run", Gpt2().directory, "--prompt-tokens", "1", "-n", "1", "--explain", "--impl", "ref"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_NE(e.err.find(": ref"), std::string::npos) << e.err;
+}
+
+TEST(CliRun, ATokenizersTextStreams) {
+  const fs::path model = fs::path(TALLY_SOURCE_DIR) / ".." / "shared/weights/stories260K-gguf/stories260Ktok512.gguf";
+  if (!fs::exists(model)) GTEST_SKIP() << model << " is not here";
+  const std::vector<std::string> base = {"run", model.string(), "-p", "Once upon a time", "-n", "60", "--temp", "0"};
+  const Ended plain = Tally(base);
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_NE(plain.out.find("there was"), std::string::npos) << plain.out;
+  std::vector<std::string> json = base;
+  json.push_back("--json");
+  const Json j = Json::parse(Tally(json).out);
+  EXPECT_EQ(j.at("text").get<std::string>() + "\n", plain.out);
+  std::vector<std::string> stopped = base;
+  for (const char* a : {"--stop", "zzz", "--stop", "there was"}) stopped.push_back(a);
+  EXPECT_EQ(Tally(stopped).out, plain.out.substr(0, plain.out.find("there was")) + "\n");
+  const std::string prompt = TempPath("prompt.txt");
+  std::ofstream(prompt) << "Once upon a time";
+  EXPECT_EQ(Tally({"run", model.string(), "-f", prompt, "-n", "60", "--temp", "0"}).out, plain.out);
+  EXPECT_EQ(Tally({"run", model.string(), "-f", "-", "-n", "60", "--temp", "0"}, {.stdin_file = prompt}).out, plain.out);
+  fs::remove(prompt);
+}
+
+TEST(CliLogits, TopFiveAndDump) {
+  const std::string directory = TempPath("dump");
+  fs::remove_all(directory);
+  const GoldenPrompt& p = Gpt2().prompts[1];
+  const Ended e = Tally({"logits", Gpt2().directory, "--tokens", Join(p.prompt), "--activations", "f32", "--dump", directory, "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json j = Json::parse(e.out);
+  ASSERT_EQ(j.at("positions").size(), p.prompt.size());
+  EXPECT_EQ(j.at("positions").back().at("top").size(), 5u);
+  EXPECT_EQ(j.at("positions").back().at("top")[0].at("id"), p.greedy[0]);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename().string());
+  EXPECT_EQ(names.size(), j.at("dump").at("files").get<size_t>());
+  const auto has = [&](const std::string& prefix) {
+    const auto it = names.lower_bound(prefix);
+    return it != names.end() && it->starts_with(prefix);
+  };
+  for (const char* prefix : {"embedding.", "blk.0.attn_norm.", "blk.0.attention.", "blk.1.ffn_down.", "output_norm.", "head."}) {
+    EXPECT_TRUE(has(prefix)) << prefix;
+  }
+  fs::remove_all(directory);
+  const Ended text = Tally({"logits", Gpt2().directory, "--tokens", Join(p.prompt)});
+  EXPECT_EQ(static_cast<size_t>(std::count(text.out.begin(), text.out.end(), '\n')), p.prompt.size());
+}
+
+TEST(CliBench, ReportsVerifiedFigures) {
+  const Ended e = Tally({"bench", Gpt2().directory, "-p", "24", "-n", "4", "--repetitions", "1", "--threads", "1", "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json j = Json::parse(e.out);
+  EXPECT_NE(j.at("verified").get<std::string>().find("24 tokens in one piece and one by one"), std::string::npos);
+  EXPECT_GT(j.at("roofs").at("read_bytes_per_second").get<double>(), 0);
+  EXPECT_GT(j.at("roofs").at("int8_ops_per_second").get<double>(), 0);
+  for (const char* part : {"prefill", "decode"}) EXPECT_GT(j.at(part).at("tokens_per_second").get<double>(), 0);
+  EXPECT_GT(j.at("prefill").at("ratio_of_peak").get<double>(), 0);
+  EXPECT_GT(j.at("decode").at("ratio_of_bandwidth").get<double>(), 0);
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,229 @@
+// tally inspect, tokenize and synth; signals; every way of using the commands wrongly.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/app/runner.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+const std::string kModel = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gpt2/gpt2-a-f32-release-names";
+const fs::path kShared = fs::path(TALLY_SOURCE_DIR) / ".." / "shared";
+
+std::string TempPath(const std::string& name) { return (fs::path(testing::TempDir()) / ("cli_tools_" + name)).string(); }
+
+// Exit code 2, nothing on standard output, one line that holds `part`.
+void ExpectRefused(const std::vector<std::string>& arguments, const std::string& part, const RunOptions& options = {}) {
+  std::string shown;
+  for (const std::string& a : arguments) shown += a + " ";
+  SCOPED_TRACE(shown);
+  const Ended e = Tally(arguments, options);
+  EXPECT_EQ(e.code, 2);
+  EXPECT_EQ(e.out, "");
+  EXPECT_TRUE(IsOneLine(e.err)) << e.err;
+  EXPECT_NE(e.err.find(part), std::string::npos) << e.err;
+}
+
+TEST(CliUsage, Help) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--help"}, {"run", "--help"}, {"synth", "-h"}}) {
+    const Ended e = Tally(arguments);
+    EXPECT_EQ(e.code, 0);
+    EXPECT_EQ(e.err, "");
+    EXPECT_NE(e.out.find("--help"), std::string::npos);
+  }
+  EXPECT_NE(Tally({"run", "--help"}).out.find("--repeat-penalty"), std::string::npos);
+  EXPECT_NE(Tally({"--version"}).out.find("tally"), std::string::npos);
+}
+
+TEST(CliUsage, CommandsAndOptions) {
+  ExpectRefused({}, "run, logits, tokenize, inspect, synth, bench");
+  ExpectRefused({"fly"}, "'fly'");
+  ExpectRefused({"run"}, "MODEL");
+  ExpectRefused({"--fly", "run"}, "--fly");
+  ExpectRefused({"run", kModel, "--fly"}, "--fly");
+  ExpectRefused({"run", kModel, "one", "two"}, "one");
+  ExpectRefused({"run", kModel}, "prompt");
+  ExpectRefused({"run", kModel, "-p", "a", "--prompt-tokens", "1"}, "once");
+  ExpectRefused({"run", kModel, "-p"}, "-p");
+  ExpectRefused({"logits", kModel}, "--tokens");
+  ExpectRefused({"tokenize", kModel}, "TEXT");
+}
+
+TEST(CliUsage, BadNumbers) {
+  const std::vector<std::string> base = {"run", kModel, "--prompt-tokens", "1,2"};
+  auto with = [&](const char* option, const char* value) {
+    std::vector<std::string> arguments = base;
+    arguments.insert(arguments.end(), {option, value});
+    return arguments;
+  };
+  ExpectRefused(with("--temp", "nan"), "temperature");
+  ExpectRefused(with("--temp", "inf"), "temperature");
+  ExpectRefused(with("--temp", "-1"), "temperature");
+  ExpectRefused(with("--temp", "hot"), "hot");
+  ExpectRefused(with("--temp", "1e999"), "--temp");
+  ExpectRefused(with("-n", "-5"), "-5");
+  ExpectRefused(with("-n", "5x"), "5x");
+  ExpectRefused(with("-n", "99999999999999999999"), "-n");
+  ExpectRefused(with("--top-k", "-1"), "top-k");
+  ExpectRefused(with("--top-k", "3000000000"), "--top-k");
+  ExpectRefused(with("--top-p", "1.5"), "top-p");
+  ExpectRefused(with("--min-p", "nan"), "min-p");
+  ExpectRefused(with("--repeat-penalty", "0"), "repeat-penalty");
+  ExpectRefused(with("--seed", "-1"), "--seed");
+  ExpectRefused(with("--threads", "-1"), "--threads");
+  ExpectRefused(with("--threads", "100000"), "--threads");
+  ExpectRefused(with("--ctx", "-1"), "--ctx");
+  ExpectRefused(with("--ctx", "1"), "context");
+  ExpectRefused(with("--activations", "f8"), "auto, f32, bf16, int8");
+  ExpectRefused(with("--kv", "q4"), "auto, f32, f16");
+  ExpectRefused(with("--impl", "gpu"), "auto, ref, blas");
+  ExpectRefused(with("--stop", "x"), "tokenizer");
+}
+
+TEST(CliUsage, BadTokens) {
+  ExpectRefused({"run", kModel, "--prompt-tokens", "1,x"}, "'x'");
+  ExpectRefused({"run", kModel, "--prompt-tokens", "1,-2"}, "'-2'");
+  ExpectRefused({"run", kModel, "--prompt-tokens", ","}, "no token ids");
+  ExpectRefused({"run", kModel, "--prompt-tokens", "99999999999"}, "'99999999999'");
+  ExpectRefused({"run", kModel, "--prompt-tokens", "1,100000"}, "100000");
+  ExpectRefused({"logits", kModel, "--tokens", "100000"}, "100000");
+  ExpectRefused({"run", kModel, "-p", "text"}, "no tokenizer");
+  ExpectRefused({"logits", kModel, "--tokens-file", "/dev/null"}, "no token ids");
+}
+
+TEST(CliUsage, MissingAndWrongFiles) {
+  for (const char* command : {"inspect", "tokenize", "run", "logits", "bench"}) {
+    std::vector<std::string> arguments = {command, "/nowhere/model.gguf"};
+    if (command == std::string("tokenize")) arguments.push_back("text");
+    if (command == std::string("run")) arguments.insert(arguments.end(), {"--prompt-tokens", "1"});
+    if (command == std::string("logits")) arguments.insert(arguments.end(), {"--tokens", "1"});
+    ExpectRefused(arguments, "/nowhere/model.gguf");
+  }
+  ExpectRefused({"run", kModel, "-f", "/nowhere/prompt.txt"}, "/nowhere/prompt.txt");
+  ExpectRefused({"run", kModel, "-f", "/"}, "directory");
+  const std::string evil = TempPath("evil\nname\x1b[31m");  // stays one line, and drives no terminal
+  ExpectRefused({"inspect", evil}, "evil\\nname\\x1b[31m");
+  ExpectRefused({"logits", kModel, "--tokens", "1", "-o", "/nowhere/x.npy"}, "/nowhere/x.npy");
+  ExpectRefused({"logits", kModel, "--tokens", "1", "--dump", "/dev/null/x"}, "/dev/null/x");
+  ExpectRefused({"synth", "gpt2", "/nowhere/x.gguf"}, "/nowhere");
+  ExpectRefused({"synth", "gpt3", TempPath("x.gguf")}, "gpt2-xl");
+  ExpectRefused({"synth", "gpt2", TempPath("x.gguf"), "--type", "Q7"}, "Q8_0");
+  ExpectRefused({"synth", "gpt2", TempPath("x.gguf"), "--layers", "-1"}, "layers");
+}
+
+TEST(CliUsage, OutputThatCannotBeWritten) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"--help"}, {"inspect", kModel}, {"inspect", kModel, "--json"}, {"run", kModel, "--prompt-tokens", "1", "-n", "4", "--json"},
+      {"run", kModel, "--prompt-tokens", "1", "-n", "4"}, {"logits", kModel, "--tokens", "1"}};
+  for (const auto& arguments : commands) {
+    if (fs::exists("/dev/full")) ExpectRefused(arguments, "standard output cannot be written: No space left", {.stdout_file = "/dev/full"});
+    ExpectRefused(arguments, "standard output cannot be written", {.stdout_file = "-"});
+    ExpectRefused(arguments, "standard output cannot be written: Broken pipe", {.close_output_early = true});
+  }
+  if (fs::exists("/dev/full")) ExpectRefused({"logits", kModel, "--tokens", "1", "-o", "/dev/full"}, "/dev/full");
+  EXPECT_TRUE(fs::exists("/dev/null"));
+}
+
+TEST(CliInspect, TextAndJson) {
+  const Ended text = Tally({"inspect", kModel});
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("gpt2"), std::string::npos);
+  EXPECT_NE(text.out.find("Hugging Face"), std::string::npos);
+  const Ended e = Tally({"inspect", kModel + "/model.gguf", "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json j = Json::parse(e.out);
+  EXPECT_EQ(j.at("format"), "gguf");
+  EXPECT_EQ(j.at("family"), "gpt2");
+  EXPECT_EQ(j.at("metadata").at("general.architecture"), "gpt2");
+  uint64_t elements = 0, bytes = 0;
+  for (const Json& t : j.at("tensors")) {
+    uint64_t n = 1;
+    for (const auto d : t.at("shape").get<std::vector<uint64_t>>()) n *= d;
+    EXPECT_EQ(t.at("elements"), n);
+    elements += n;
+    bytes += t.at("bytes").get<uint64_t>();
+  }
+  EXPECT_EQ(j.at("totals").at("elements"), elements);
+  EXPECT_EQ(j.at("totals").at("bytes"), bytes);
+}
+
+TEST(CliTokenize, ThereAndBack) {
+  const fs::path vocab = kShared / "tokenizers/llama.cpp-vocabs/ggml-vocab-gpt-2.gguf";
+  if (!fs::exists(vocab)) GTEST_SKIP() << vocab << " is not here";
+  const std::string text = "Hello, w\xc3\xb6rld!";
+  const Ended e = Tally({"tokenize", vocab.string(), text, "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  const auto ids = Json::parse(e.out).at("tokens").get<std::vector<int32_t>>();
+  const Ended line = Tally({"tokenize", vocab.string(), text, "--ids"});
+  std::string joined;
+  for (const int32_t id : ids) joined += (joined.empty() ? "" : ",") + std::to_string(id);
+  EXPECT_EQ(line.out, joined + "\n");
+  EXPECT_EQ(Tally({"tokenize", vocab.string(), "--decode", joined}).out, text + "\n");
+  EXPECT_EQ(Tally({"tokenize", vocab.string(), "[a,b]", "--ids"}).code, 0);
+  EXPECT_EQ(Tally({"tokenize", vocab.string(), "<|endoftext|>", "--special", "--ids"}).out, "50256\n");
+  ExpectRefused({"tokenize", vocab.string(), "--decode", "50257"}, "50257");
+}
+
+TEST(CliSynth, WritesAModelThatRuns) {
+  const std::string path = TempPath("synth.gguf");
+  Ended e = Tally({"synth", "gpt2", path, "--layers", "1", "--type", "q4_0", "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json j = Json::parse(e.out);
+  EXPECT_EQ(j.at("bytes"), fs::file_size(path));
+  EXPECT_EQ(Json::parse(Tally({"inspect", path, "--json"}).out).at("totals").at("elements"), j.at("parameters"));
+  e = Tally({"run", path, "--prompt-tokens", "1,2,3", "-n", "4", "--json"});
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(Json::parse(e.out).at("parameters").at("total"), j.at("parameters"));
+  fs::remove(path);
+}
+
+class CliSignals : public testing::Test {
+ protected:
+  // Large enough to generate for longer than a signal needs.
+  static void SetUpTestSuite() {
+    path_ = new std::string(TempPath("signals.gguf"));
+    ASSERT_EQ(Tally({"synth", "gpt2", *path_, "--layers", "4", "--type", "q8_0"}).code, 0);
+  }
+  static void TearDownTestSuite() {
+    fs::remove(*path_);
+    delete path_;
+  }
+  static std::string* path_;
+};
+std::string* CliSignals::path_ = nullptr;
+
+TEST_F(CliSignals, EndCleanlyWithTheBooks) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    RunOptions options;
+    options.on_first_output = [&](pid_t pid) { kill(pid, signal); };
+    const Ended e = Tally({"run", *path_, "--prompt-tokens", "1,2,3", "-n", "1000", "--ignore-eos"}, options);
+    EXPECT_FALSE(e.by_signal);
+    EXPECT_EQ(e.code, 128 + signal);
+    EXPECT_NE(e.err.find("ended: interrupted"), std::string::npos) << e.err;
+    EXPECT_NE(e.err.find("active(all)"), std::string::npos);
+    EXPECT_TRUE(e.out.ends_with("\n"));
+  }
+}
+
+// At any moment, loading included: the process ends soon, with the code that belongs to the signal.
+TEST_F(CliSignals, AtAnyMoment) {
+  for (const int milliseconds : {1, 5, 15, 40, 100}) {
+    // No first output is waited for: the signal goes out by the clock, to a child that a shell would have started.
+    const std::string command = std::string("'") + TALLY_BINARY + "' run '" + *path_ + "' --prompt-tokens 1,2,3 -n 1000 --ignore-eos --json >/dev/null 2>&1 & p=$!; sleep " +
+                                std::to_string(milliseconds / 1000.0) + "; kill -TERM $p; wait $p";
+    const int status = std::system(command.c_str());
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 143) << milliseconds;
+  }
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,106 @@
+// Runs the tally binary and keeps what it said.
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+extern char** environ;
+
+namespace tally {
+
+struct Ended {
+  int code = -1;    // the exit code, or 128 + the signal that ended it
+  bool by_signal = false;
+  std::string out, err;
+};
+
+struct RunOptions {
+  std::string stdin_file = "/dev/null";
+  std::string stdout_file;                    // instead of being kept; "-": closed before the start
+  bool close_output_early = false;            // the reader of standard output goes away at once
+  std::function<void(pid_t)> on_first_output;  // called when the first byte of standard output has come
+};
+
+// The binary is the one of this build (TALLY_BINARY).
+inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& options = {}) {
+  Ended ended;
+  std::array<int, 2> out{}, err{};
+  if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) return ended;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, options.stdin_file.c_str(), O_RDONLY, 0);
+  if (options.stdout_file == "-") {
+    posix_spawn_file_actions_addclose(&actions, 1);
+  } else if (!options.stdout_file.empty()) {
+    posix_spawn_file_actions_addopen(&actions, 1, options.stdout_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  } else {
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+  }
+  posix_spawn_file_actions_adddup2(&actions, err[1], 2);
+  // Signals as a shell gives them, whatever this test was started with.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  for (const int s : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&defaults, s);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  std::vector<char*> argv = {const_cast<char*>("tally")};
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, TALLY_BINARY, &actions, &attributes, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  close(out[1]);
+  close(err[1]);
+  if (error != 0) {
+    close(out[0]);
+    close(err[0]);
+    return ended;
+  }
+  if (options.close_output_early) {
+    close(out[0]);
+    out[0] = -1;
+  }
+  pollfd fds[2] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}};
+  bool seen = false;
+  while (fds[0].fd >= 0 || fds[1].fd >= 0) {
+    if (poll(fds, 2, -1) < 0) break;
+    for (int i = 0; i < 2; ++i) {
+      if (fds[i].fd < 0 || fds[i].revents == 0) continue;
+      char piece[4096];
+      const ssize_t n = read(fds[i].fd, piece, sizeof piece);
+      if (n <= 0) {
+        close(fds[i].fd);
+        fds[i].fd = -1;
+        continue;
+      }
+      (i == 0 ? ended.out : ended.err).append(piece, static_cast<size_t>(n));
+      if (i == 0 && !seen && options.on_first_output) options.on_first_output(pid);
+      seen = seen || i == 0;
+    }
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  ended.by_signal = WIFSIGNALED(status);
+  ended.code = ended.by_signal ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return ended;
+}
+
+// One line: what errors are made of.
+inline bool IsOneLine(const std::string& text) {
+  return text.starts_with("tally: ") && text.ends_with("\n") && text.find('\n') == text.size() - 1;
+}
+
+}  // namespace tally

@@ -1,0 +1,143 @@
+// The door: validates, picks, charges, runs every task once, taps.
+#include "engine/exec/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+namespace tally {
+namespace {
+
+struct CountOp {
+  static constexpr std::string_view kName = "count";
+  std::vector<std::atomic<int>>* hits = nullptr;
+  bool valid = true, blas_can = true;
+  std::string* ran = nullptr;
+  Mat<float> out;
+  Status Validate() const { return valid ? Status() : InternalError("not valid"); }
+  Cost Useful() const {
+    Cost c;
+    c.AddFlops(WorkClass::kNorm, 5);
+    return c;
+  }
+  void Touches(WeightTouches& t) const { t.push_back({.id = 0, .slice = 0, .row_begin = 0, .row_end = 2}); }
+  Mat<const float> Output() const { return out; }
+};
+
+template <int kWhich>
+void RunCount(const CountOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  EXPECT_EQ(scratch.size(), 100u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(scratch.data()) % 64, 0u);
+  if (begin == 0) *op.ran = kWhich == 0 ? "hwy" : kWhich == 1 ? "ref" : "blas";
+  for (int64_t t = begin; t < end; ++t) ++(*op.hits)[static_cast<size_t>(t)];
+}
+
+}  // namespace
+
+template <>
+std::span<const Kernel<CountOp>> Kernels<CountOp>() {
+  static constexpr auto kPlan = [](const CountOp& op, int) {
+    return TaskPlan{.tasks = static_cast<int64_t>(op.hits->size()), .chunk = 3, .scratch_bytes = 100};
+  };
+  static constexpr auto kCan = [](const CountOp&) -> const char* { return nullptr; };
+  static constexpr auto kExecuted = [](const CountOp&) {
+    Cost c;
+    c.AddFlops(WorkClass::kNorm, 8);
+    return c;
+  };
+  static const Kernel<CountOp> kTable[] = {
+      {"hwy", kCan, kPlan, RunCount<0>, kExecuted},
+      {"ref", kCan, kPlan, RunCount<1>, kExecuted},
+      {"blas", [](const CountOp& op) -> const char* { return op.blas_can ? nullptr : "cannot"; }, kPlan, RunCount<2>, kExecuted}};
+  return kTable;
+}
+
+namespace {
+
+class ExecutorTest : public testing::Test {
+ protected:
+  ExecutorTest() : team_(2), executor_(team_, &ledger_), hits_(50) {
+    WeightInfo w;
+    w.rows = 4;
+    w.cols = 10;
+    ledger_.SetWeights({w});
+    op_.hits = &hits_;
+    op_.ran = &ran_;
+  }
+  Status Run() {
+    ledger_.BeginStep(Phase::kPrefill, 1, 1);
+    Status status = executor_.Run({2, Component::kHead}, op_);
+    ledger_.EndStep();
+    return status;
+  }
+  Team team_;
+  Ledger ledger_;
+  Executor executor_;
+  std::vector<std::atomic<int>> hits_;
+  std::string ran_;
+  CountOp op_;
+};
+
+TEST_F(ExecutorTest, RunsEveryTaskOnceAndCharges) {
+  ASSERT_TRUE(Run().ok());
+  for (const auto& n : hits_) EXPECT_EQ(n, 1);
+  EXPECT_EQ(ran_, "hwy");
+  EXPECT_EQ(ledger_.last_step().account.useful.Flops(WorkClass::kNorm), 5u);
+  EXPECT_EQ(ledger_.last_step().account.executed.Flops(WorkClass::kNorm), 8u);
+  EXPECT_EQ(ledger_.last_step().parameters_touched, 20u);
+}
+
+TEST_F(ExecutorTest, AnInvalidOpIsNeitherRunNorCharged) {
+  op_.valid = false;
+  const Status status = Run();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.message(), "layer 2 head (count): not valid");
+  EXPECT_EQ(hits_[0], 0);
+  EXPECT_EQ(ledger_.last_step().account.ops, 0u);
+}
+
+TEST_F(ExecutorTest, ChoosesByName) {
+  executor_.SetImpl(ImplChoice::kRef);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(ran_, "ref");
+  executor_.SetImpl(ImplChoice::kBlas);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(ran_, "blas");
+  EXPECT_TRUE(executor_.used_blas());
+}
+
+TEST_F(ExecutorTest, ExplainsWhatWasPassedOver) {
+  executor_.SetImpl(ImplChoice::kBlas);
+  executor_.EnableExplain();
+  op_.blas_can = false;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(ran_, "hwy");
+  EXPECT_FALSE(executor_.used_blas());
+  EXPECT_EQ(executor_.explanations().at("head count"), "hwy (blas: cannot) (ref: not needed)");
+}
+
+TEST_F(ExecutorTest, TapsTheOutputAfterTheRun) {
+  std::vector<float> values = {1, 2, 3};
+  op_.out = Mat<float>(values.data(), 1, 3);
+  int taps = 0;
+  executor_.SetTap([&](Site site, std::string_view op, Mat<const float> out) {
+    ++taps;
+    EXPECT_EQ(site.layer, 2);
+    EXPECT_EQ(op, "count");
+    EXPECT_EQ(out.data, values.data());
+    EXPECT_EQ(hits_[49], 1);
+  });
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(taps, 1);
+}
+
+TEST_F(ExecutorTest, WithoutALedgerNothingIsCharged) {
+  executor_.SetLedger(nullptr);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(hits_[0], 1);
+  EXPECT_EQ(ledger_.last_step().account.ops, 0u);
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,132 @@
+// Step()'s errors: requests that cannot be honoured leave the sequences as they were, and NaN is traced to where it began.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "engine/api/tally.h"
+#include "loaders/loaders.h"
+
+namespace tally {
+namespace {
+
+const std::string kLlama = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/llama/llama-a-f32-gqa-untied/model.gguf";
+const std::string kGptOss = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gptoss/gptoss-a-top4of8-realyarn";
+
+std::unique_ptr<Engine> Open(const std::string& path, LoadOptions options) {
+  auto model = LoadModel(path, options);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  if (!model.ok()) return nullptr;
+  auto engine = NewEngine(*model, options);
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  return engine.ok() ? std::move(engine).value() : nullptr;
+}
+
+LoadOptions Small() {
+  LoadOptions options;
+  options.threads = 2;
+  options.context = 32;
+  options.max_batch = 8;
+  return options;
+}
+
+TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
+  auto engine = Open(kLlama, Small());
+  ASSERT_NE(engine, nullptr);
+  auto s = engine->NewSequence();
+  ASSERT_TRUE(s.ok());
+  auto expect = [&](std::vector<BatchRow> rows, const std::string& message) {
+    const int64_t before = engine->Length(*s);
+    auto result = engine->Step(rows);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.status().code(), StatusCode::kBadInput);
+    EXPECT_NE(result.status().message().find(message), std::string::npos) << result.status().message();
+    EXPECT_EQ(engine->Length(*s), before);
+  };
+  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{1, *s, false}, {2, *s, true}}).ok());
+  expect({}, "at least one row");
+  expect({{-1, *s, true}}, "token id -1 is outside the vocabulary");
+  expect({{1 << 20, *s, true}}, "outside the vocabulary");
+  expect({{1, 7, true}}, "no sequence 7");
+  expect(std::vector<BatchRow>(9, {1, *s, false}), "at most 8");
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(engine->Step(std::vector<BatchRow>(6, {1, *s, false})).ok());
+  EXPECT_EQ(engine->Length(*s), 32);
+  expect({{1, *s, true}}, "the context is full");
+  EXPECT_FALSE(engine->NewSequence().ok());   // room for one
+  engine->Free(*s);
+  EXPECT_TRUE(engine->NewSequence().ok());
+}
+
+TEST(Stepper, TruncatedSequencesGoOnWithTheSameBits) {
+  auto engine = Open(kGptOss, Small());
+  ASSERT_NE(engine, nullptr);
+  auto s = engine->NewSequence();
+  ASSERT_TRUE(s.ok());
+  auto step = [&](int32_t token) {
+    auto logits = engine->Step(std::vector<BatchRow>{{token, *s, true}});
+    EXPECT_TRUE(logits.ok()) << logits.status().message();
+    return std::vector<float>(logits->data, logits->data + logits->cols);
+  };
+  std::vector<std::vector<float>> first;
+  for (int32_t t = 0; t < 20; ++t) first.push_back(step(t + 3));
+  ASSERT_TRUE(engine->Truncate(*s, 9).ok());
+  for (int32_t t = 9; t < 20; ++t) EXPECT_EQ(step(t + 3), first[static_cast<size_t>(t)]) << "position " << t;
+  EXPECT_FALSE(engine->Truncate(*s, 21).ok());
+}
+
+// A NaN in a weight is reported where it first reaches the activations, in whichever kernel ran.
+TEST(Stepper, NanNamesTheLayerAndOp) {
+  auto inventory = ReadGguf(kLlama);
+  ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+  const StoredTensor* down = inventory->Find("blk.1.ffn_down.weight");
+  ASSERT_NE(down, nullptr);
+  std::ifstream in(kLlama, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const float nan = std::nanf("");
+  std::memcpy(bytes.data() + down->offset + 4 * 5, &nan, 4);
+  const std::string path = testing::TempDir() + "/tally_nan.gguf";
+  std::ofstream(path, std::ios::binary) << bytes;
+  for (ImplName impl : {ImplName::kAuto, ImplName::kRef}) {
+    LoadOptions options = Small();
+    options.impl = impl;
+    auto engine = Open(path, options);
+    ASSERT_NE(engine, nullptr);
+    auto s = engine->NewSequence();
+    auto result = engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, true}});
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.status().message(), "logits are not finite: NaN or infinity first appears at layer 1 ffn.down (matmul)");
+    EXPECT_EQ(engine->Length(*s), 0);
+  }
+  std::filesystem::remove(path);
+}
+
+// The ledger's step: a decode of one token touches what a token touches, a prefill the union.
+TEST(Stepper, ChargesEachStep) {
+  auto engine = Open(kGptOss, Small());
+  ASSERT_NE(engine, nullptr);
+  auto s = engine->NewSequence();
+  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, false}, {5, *s, true}}).ok());
+  Ledger& ledger = engine->ledger();
+  EXPECT_EQ(ledger.last_step().phase, Phase::kPrefill);
+  EXPECT_EQ(ledger.last_step().rows, 3u);
+  EXPECT_EQ(ledger.last_step().logit_rows, 1u);
+  const uint64_t prefill = ledger.last_step().parameters_touched;
+  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{6, *s, true}}).ok());
+  const StepRecord decode = ledger.last_step();
+  EXPECT_EQ(decode.phase, Phase::kDecode);
+  // active(head) and the one row of the embedding that was read.
+  EXPECT_EQ(decode.parameters_touched, engine->model().parameters().active_head + 64);
+  EXPECT_GE(prefill, decode.parameters_touched);
+  EXPECT_LE(prefill, engine->model().parameters().total);
+  EXPECT_EQ(ledger.bad_touches(), 0u);
+  for (int c = 0; c < kWorkClasses; ++c) {
+    EXPECT_GE(decode.account.executed.Flops(static_cast<WorkClass>(c)), decode.account.useful.Flops(static_cast<WorkClass>(c)));
+  }
+}
+
+}  // namespace
+}  // namespace tally
