@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "loaders/file_reader.h"
 #include "loaders/inventory.h"
 
 namespace tally {
@@ -22,23 +23,6 @@ Result<Inventory> ReadHuggingFace(const std::string& directory);
 
 // Decides by what `path` is: a directory (or a config.json in one) or a GGUF file.
 Result<Inventory> ReadCheckpoint(const std::string& path);
-
-// Reads bytes [offset, offset + out.size()) of a weight file; a file that has become shorter is an error.
-class FileReader {
- public:
-  static Result<FileReader> Open(const std::string& path);
-  FileReader(FileReader&& o) noexcept;
-  FileReader& operator=(FileReader&& o) noexcept;
-  ~FileReader();
-  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const;  // thread-safe
-  uint64_t size() const { return size_; }
-
- private:
-  FileReader() = default;
-  int fd_ = -1;
-  uint64_t size_ = 0;
-  std::string path_;
-};
 
 // Writes GGUF v3: metadata in the order given, then tensors whose bytes come from a callback in pieces.
 class GgufWriter {

@@ -43,9 +43,7 @@ Status RunLogits(Engine& engine, std::span<const int32_t> tokens, const LogitsCa
 Result<OpDump> OpDump::Create(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (!std::filesystem::is_directory(directory)) {
-    return BadInput(directory + ": cannot be made a directory" + (error ? ": " + error.message() : std::string()));
-  }
+  if (error) return BadInput(directory + ": cannot be made a directory: " + error.message());
   OpDump dump;
   dump.directory_ = directory;
   return dump;

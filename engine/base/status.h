@@ -37,7 +37,7 @@ inline Status InternalError(std::string message) { return {StatusCode::kInternal
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}              // NOLINT: implicit on purpose, `return value;`
+  Result(T value) : value_(std::move(value)), status_() {}  // NOLINT: implicit on purpose, `return value;`
   Result(Status status) : status_(std::move(status)) {}      // NOLINT: implicit on purpose, `return status;`
 
   bool ok() const { return value_.has_value(); }

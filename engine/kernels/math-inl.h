@@ -4,10 +4,14 @@
 //
 // The polynomials are minimax fits of our own (Remez exchange, rounded to f32). Greatest errors, as
 // tests/kernels/math_test measures and asserts them against double precision:
-//   Exp                  1.1 ulp over all floats; subnormal results are right, overflow gives inf, -104 and
-//   below 0 Tanh, Erf            2.5 and 1.3 ulp Sigmoid, Silu        2e-7 of the result, subnormal ones to
-//   3e-39 (exp(-x) overflows there) GeluTanh, GeluErf    1.3e-7 of |x|: 1 + tanh and 1 + erf cancel below 0,
-//   as they do in published code
+//   Exp         1.1 ulp over all floats; right where subnormal, inf on overflow, 0 at -104 and below
+//
+//   Tanh, Erf   2.5 and 1.3 ulp
+//
+//   Sigmoid     2e-7 of the result, likewise Silu; below 3e-39, where exp(-x) overflows, 0
+//
+//   GeluTanh    1.3e-7 of |x|, likewise GeluErf: 1 + tanh and 1 + erf cancel below 0 as in published code
+//
 // NaN arguments give NaN.
 #if defined(TALLY_KERNELS_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TALLY_KERNELS_MATH_INL_H

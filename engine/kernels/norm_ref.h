@@ -3,10 +3,10 @@
 // Tolerance of the Highway kernel, u = 2^-24: both sides add the K terms of a sum in different orders, and
 // rounding errors of such sums grow as sqrt(K) u in practice (Higham & Mary 2019 bound the probability that
 // they exceed a small multiple); a lost or doubled element of ordinary data moves the result by 1/(2K), more
-// than this allows up to K = 20,000.
+// than this allows up to K = 15,000.
 //   RMSNorm    |y - y'| <= NormTolerance(K) |y|
-//   LayerNorm  |y - y'| <= NormTolerance(K) (|w| (1 + max|x|) / sd + |y| + |b|), max over the vector: the
-//   mean's rounding counts
+//   LayerNorm  |y - y'| <= NormTolerance(K) (|w| (1 + max|x| / sd) + |y| + |b|)
+//              (max and standard deviation of the vector: the rounding of its mean shows in every element)
 #pragma once
 
 #include <cmath>

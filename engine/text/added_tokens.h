@@ -1,4 +1,5 @@
-// Tokens that are found in the text itself, before any cutting: special tokens, user-defined ones, runs of spaces.
+// Tokens that are found in the text itself, before any cutting: special tokens, user-defined ones, runs of
+// spaces.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ class AddedTokens {
   bool empty() const { return tokens_.empty(); }
 
   struct Match {
-    int32_t id = -1;                // -1: none
-    size_t begin = 0, end = 0;      // with the white space it takes along
+    int32_t id = -1;            // -1: none
+    size_t begin = 0, end = 0;  // with the white space it takes along
   };
   // The first match at or after `from`, which is also as far as an lstrip may reach back.
   Match Find(std::string_view text, size_t from, bool parse_special) const;

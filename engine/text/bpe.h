@@ -10,13 +10,14 @@
 namespace tally {
 
 struct BpeOptions {
-  bool byte_level = true;      // symbols are bytes written in GPT-2's alphabet; else characters
-  bool byte_fallback = false;  // a character without a token becomes its bytes' tokens <0xNN>
-  bool ignore_merges = false;  // a piece that is a token is that token
-  bool fuse_unknown = false;   // neighbouring unknown characters are one unknown token
-  bool last_duplicate = false; // of two equal merges the later counts (Hugging Face; llama.cpp: the earlier)
-  int32_t unknown = -1;        // -1: a character without a token is an error
-  // By id: tokens that ignore_merges must not find in text, whatever their spelling. Null for none; read by MakeBpe only.
+  bool byte_level = true;       // symbols are bytes written in GPT-2's alphabet; else characters
+  bool byte_fallback = false;   // a character without a token becomes its bytes' tokens <0xNN>
+  bool ignore_merges = false;   // a piece that is a token is that token
+  bool fuse_unknown = false;    // neighbouring unknown characters are one unknown token
+  bool last_duplicate = false;  // of two equal merges the later counts (Hugging Face; llama.cpp: the earlier)
+  int32_t unknown = -1;         // -1: a character without a token is an error
+  // By id: tokens that ignore_merges must not find in text, whatever their spelling. Null for none; read by
+  // MakeBpe only.
   const std::vector<bool>* control = nullptr;
 };
 
@@ -33,15 +34,15 @@ Result<std::unique_ptr<Model>> MakeBpe(const BpeOptions& options, const StringMa
                                        std::span<const std::pair<std::string_view, std::string_view>> merges,
                                        const std::string& where);
 
-// SentencePiece's BPE: whichever neighbours make the token of the highest score are merged; characters without a token
-// become bytes. `tokens`: spelling and score by id; only those with `mergeable` take part.
+// SentencePiece's BPE: whichever neighbours make the token of the highest score are merged; characters
+// without a token become bytes. `tokens`: spelling and score by id; only those with `mergeable` take part.
 struct ScoredToken {
   std::string_view text;
   float score = 0;
   bool mergeable = true;
 };
 // `bytes`: the id of each byte's token, -1 where there is none.
-Result<std::unique_ptr<Model>> MakeScoredBpe(std::span<const ScoredToken> tokens, const std::array<int32_t, 256>& bytes,
-                                             int32_t unknown);
+Result<std::unique_ptr<Model>> MakeScoredBpe(std::span<const ScoredToken> tokens,
+                                             const std::array<int32_t, 256>& bytes, int32_t unknown);
 
 }  // namespace tally

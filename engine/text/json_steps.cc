@@ -33,15 +33,17 @@ Result<TextPattern> ReadPattern(const Json& node, const std::string& where) {
 
 Result<SplitBehavior> ReadBehavior(const Json& node, const std::string& where) {
   const Json& value = Member(node, "behavior");
-  const std::pair<const char*, SplitBehavior> known[] = {{"Removed", SplitBehavior::kRemoved},
-                                                         {"Isolated", SplitBehavior::kIsolated},
-                                                         {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
-                                                         {"MergedWithNext", SplitBehavior::kMergedWithNext},
-                                                         {"Contiguous", SplitBehavior::kContiguous}};
+  const std::pair<const char*, SplitBehavior> known[] = {
+      {"Removed", SplitBehavior::kRemoved},
+      {"Isolated", SplitBehavior::kIsolated},
+      {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
+      {"MergedWithNext", SplitBehavior::kMergedWithNext},
+      {"Contiguous", SplitBehavior::kContiguous}};
   for (const auto& [name, behavior] : known) {
     if (value.is_string() && value.get_ref<const std::string&>() == name) return behavior;
   }
-  return BadInput(where + ".behavior: expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+  return BadInput(where +
+                  ".behavior: expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
 Status AddSplit(const Json& node, const std::string& where, PreTokenizer* pre) {
@@ -60,7 +62,8 @@ Status AddSplit(const Json& node, const std::string& where, PreTokenizer* pre) {
   return {};
 }
 
-// "prepend_scheme", or the "add_prefix_space" of before 0.15. Shared by Metaspace as pre-tokenizer and as decoder.
+// "prepend_scheme", or the "add_prefix_space" of before 0.15. Shared by Metaspace as pre-tokenizer and as
+// decoder.
 Result<PreStep::Prepend> ReadPrepend(const Json& node, const std::string& where) {
   const Json& scheme = Member(node, "prepend_scheme");
   if (scheme.is_null()) {
@@ -156,7 +159,8 @@ Status ReadNormalizer(const Json& node, const std::string& where, int depth, Nor
   return {};
 }
 
-Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre, bool* byte_level) {
+Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre,
+                        bool* byte_level) {
   if (node.is_null()) return {};
   if (depth > kMaxNesting) return BadInput(where + ": nested too deep");
   const std::string type = Type(node);
@@ -234,7 +238,8 @@ Status ReadPostProcessor(const Json& node, const std::string& where, int depth, 
       seen = true;
       continue;
     }
-    TALLY_ASSIGN_OR_RETURN(const std::string name, Text(Member(single[i], "SpecialToken"), "id", place + ".SpecialToken"));
+    TALLY_ASSIGN_OR_RETURN(const std::string name,
+                           Text(Member(single[i], "SpecialToken"), "id", place + ".SpecialToken"));
     const Json& ids = Member(Member(Member(node, "special_tokens"), name.c_str()), "ids");
     if (!ids.is_array()) return BadInput(where + ".special_tokens: expected ids for '" + name + "'");
     for (const Json& value : ids) {

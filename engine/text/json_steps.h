@@ -1,5 +1,6 @@
-// The components of a tokenizer.json, each read by itself: normalizers, pre-tokenizers, post-processors, decoders.
-// Errors begin with `where`, the component's place in the file; a type that is not supported is named.
+// The components of a tokenizer.json, each read by itself: normalizers, pre-tokenizers, post-processors,
+// decoders. Errors begin with `where`, the component's place in the file; a type that is not supported is
+// named.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -37,7 +38,8 @@ struct DecodePlan {
 // All of them append to what they are given; null reads as nothing, but for a decoder, where it is an error.
 Status ReadNormalizer(const Json& node, const std::string& where, int depth, Normalizer* normalizer);
 // *byte_level becomes true where the pieces are to be taken as bytes.
-Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre, bool* byte_level);
+Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre,
+                        bool* byte_level);
 // What goes around a text; ids below `vocab_size`.
 Status ReadPostProcessor(const Json& node, const std::string& where, int depth, size_t vocab_size,
                          std::vector<int32_t>* prefix, std::vector<int32_t>* suffix);

@@ -9,8 +9,9 @@
 
 namespace tally {
 
-// `scratch.symbols` is the piece, in order. find(left, right) says what two neighbours give, the lowest key first
-// and, among equals, the leftmost; key kNoMerge for nothing. What is left begins at symbol 0 and is linked by `next`.
+// `scratch.symbols` is the piece, in order. find(left, right) says what two neighbours give, the lowest key
+// first and, among equals, the leftmost; key kNoMerge for nothing. What is left begins at symbol 0 and is
+// linked by `next`.
 template <class Find>
 void MergeSymbols(ModelScratch& scratch, const Find& find) {
   std::vector<MergeSymbol>& symbols = scratch.symbols;

@@ -21,8 +21,8 @@ using StringMap = std::unordered_map<std::string, V, StringHash, std::equal_to<>
 
 // One symbol of a piece that is being merged: a doubly linked list in an array.
 struct MergeSymbol {
-  int32_t id;        // -1: not a token
-  uint32_t begin;    // first byte in the piece
+  int32_t id;      // -1: not a token
+  uint32_t begin;  // first byte in the piece
   int32_t prev, next;
 };
 
@@ -50,8 +50,8 @@ class Model {
   virtual Status Encode(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const = 0;
 };
 
-// Which characters stand side by side in some token that merging can make. Where two neighbours of a text do not, no merge
-// crosses, so a text without pre-tokenizer can be cut there without changing its tokens.
+// Which characters stand side by side in some token that merging can make. Where two neighbours of a text do
+// not, no merge crosses, so a text without pre-tokenizer can be cut there without changing its tokens.
 class Neighbours {
  public:
   void AddToken(std::string_view token);
@@ -79,8 +79,10 @@ Status CachedWord(std::string_view word, ModelScratch& scratch, std::vector<int3
   TALLY_RETURN_IF_ERROR(encode(word, ids));
   const size_t count = ids->size() - before;
   if (scratch.cached_ids.size() + count <= kMaxCachedIds) {
-    scratch.cache.emplace(word, std::pair(static_cast<uint32_t>(scratch.cached_ids.size()), static_cast<uint32_t>(count)));
-    scratch.cached_ids.insert(scratch.cached_ids.end(), ids->begin() + static_cast<ptrdiff_t>(before), ids->end());
+    scratch.cache.emplace(
+        word, std::pair(static_cast<uint32_t>(scratch.cached_ids.size()), static_cast<uint32_t>(count)));
+    scratch.cached_ids.insert(scratch.cached_ids.end(), ids->begin() + static_cast<ptrdiff_t>(before),
+                              ids->end());
   }
   return {};
 }

@@ -25,8 +25,10 @@ Result<std::string> UnicodeForm(std::string_view text, bool compatibility, bool 
     const Utf8Char c = ReadUtf8(text, at);
     utf8proc_int32_t buffer[32];  // the longest decomposition has 18
     int boundary = 0;
-    const utf8proc_ssize_t n = utf8proc_decompose_char(c.code, buffer, std::size(buffer), decompose, &boundary);
-    if (n < 0 || n > static_cast<utf8proc_ssize_t>(std::size(buffer))) return InternalError("utf8proc_decompose_char failed");
+    const utf8proc_ssize_t n =
+        utf8proc_decompose_char(c.code, buffer, std::size(buffer), decompose, &boundary);
+    if (n < 0 || n > static_cast<utf8proc_ssize_t>(std::size(buffer)))
+      return InternalError("utf8proc_decompose_char failed");
     codes.insert(codes.end(), buffer, buffer + n);
     at += c.bytes;
   }
@@ -38,12 +40,14 @@ Result<std::string> UnicodeForm(std::string_view text, bool compatibility, bool 
     }
     size_t end = begin + 1;
     while (end < codes.size() && rank(codes[end]) != 0) ++end;
-    std::stable_sort(codes.begin() + begin, codes.begin() + end, [&](auto a, auto b) { return rank(a) < rank(b); });
+    std::stable_sort(codes.begin() + begin, codes.begin() + end,
+                     [&](auto a, auto b) { return rank(a) < rank(b); });
     begin = end;
   }
   if (compose) {
-    const utf8proc_ssize_t n = utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()),
-                                                        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    const utf8proc_ssize_t n =
+        utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()),
+                                 static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
     if (n < 0) return InternalError("utf8proc_normalize_utf32 failed");
     codes.resize(static_cast<size_t>(n));
   }
@@ -59,7 +63,8 @@ std::string Lowercase(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const Utf8Char c = ReadUtf8(text, at);
     if (c.code == 0x130) {
-      out += "i\xCC\x87";  // the one letter whose lower case is two, whatever stands around it (SpecialCasing.txt)
+      out += "i\xCC\x87";  // the one letter whose lower case is two, whatever stands around it
+                           // (SpecialCasing.txt)
     } else {
       AppendUtf8(static_cast<uint32_t>(utf8proc_tolower(c.code)), &out);
     }
@@ -80,7 +85,8 @@ std::string ReplaceLiteral(std::string_view text, std::string_view find, std::st
   return out;
 }
 
-Result<std::string> ReplaceRegex(std::string_view text, const Pattern& regex, std::string_view content, Matcher& matcher) {
+Result<std::string> ReplaceRegex(std::string_view text, const Pattern& regex, std::string_view content,
+                                 Matcher& matcher) {
   std::string out;
   size_t done = 0, search = 0;
   while (search <= text.size()) {

@@ -14,14 +14,16 @@ constexpr std::string_view kSpaces =
 // Oniguruma's \w: letters, marks, decimal digits, connectors.
 constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
 
-// Steps of backtracking beyond which a search is given up: what a linear expression needs for 100 MB in one match.
+// Steps of backtracking beyond which a search is given up: what a linear expression needs for 100 MB in one
+// match.
 constexpr uint32_t kMatchLimit = 100'000'000;
 constexpr size_t kMaxPatternBytes = 1 << 16;
 // The stack of an expression that remembers every step (repeated groups), where PCRE2's own 32 KiB do not do.
 size_t JitStackBytes(size_t text_bytes) { return std::min<size_t>((1 << 20) + 64 * text_bytes, 1 << 29); }
 
 Status Unsupported(const std::string& where, std::string_view what, std::string_view regex) {
-  return BadInput(where + ": regular expression with " + std::string(what) + " is not supported: " + std::string(regex));
+  return BadInput(where + ": regular expression with " + std::string(what) +
+                  " is not supported: " + std::string(regex));
 }
 
 }  // namespace
@@ -31,8 +33,8 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
     return BadInput(where + ": regular expression of " + std::to_string(regex.size()) + " bytes, at most " +
                     std::to_string(kMaxPatternBytes) + " expected");
   }
-  // Tried at every place of a run of spaces that something follows, this one is quadratic; a match can only begin
-  // where the run or the search does.
+  // Tried at every place of a run of spaces that something follows, this one is quadratic; a match can only
+  // begin where the run or the search does.
   const std::string spaces = "[" + std::string(kSpaces) + "]";
   if (regex == R"(\s+$)") return "(?:\\G|(?<!" + spaces + "))" + spaces + "+$";
 
@@ -124,13 +126,14 @@ Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& wher
   int error = 0;
   PCRE2_SIZE at = 0;
   // MULTILINE: in Ruby's syntax ^ and $ always stand at lines.
-  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
+  code->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
   if (code->code == nullptr) {
     PCRE2_UCHAR message[256];
     pcre2_get_error_message(error, message, sizeof(message));
-    return BadInput(where + ": bad regular expression (" + reinterpret_cast<const char*>(message) + "): " +
-                    std::string(regex));
+    return BadInput(where + ": bad regular expression (" + reinterpret_cast<const char*>(message) +
+                    "): " + std::string(regex));
   }
   // Where the system forbids executable memory the interpreter does the same work, slower.
   code->jit = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE) == 0;
@@ -160,16 +163,20 @@ Matcher::~Matcher() {
 }
 
 Result<Matcher::Match> Matcher::Find(const Pattern& pattern, std::string_view text, size_t from) {
-  if (impl_->data == nullptr || impl_->context == nullptr) return InternalError("no memory for a regular expression");
+  if (impl_->data == nullptr || impl_->context == nullptr)
+    return InternalError("no memory for a regular expression");
   if (from > text.size()) return Match{};
   const Pattern::Code& code = *pattern.code();
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data() == nullptr ? "" : text.data());
   const auto run = [&] {
-    return code.jit ? pcre2_jit_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, impl_->data, impl_->context)
-                    : pcre2_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, impl_->data, impl_->context);
+    return code.jit ? pcre2_jit_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, impl_->data,
+                                      impl_->context)
+                    : pcre2_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, impl_->data,
+                                  impl_->context);
   };
   int rc = run();
-  if (const size_t bytes = JitStackBytes(text.size()); rc == PCRE2_ERROR_JIT_STACKLIMIT && impl_->stack_bytes < bytes) {
+  if (const size_t bytes = JitStackBytes(text.size());
+      rc == PCRE2_ERROR_JIT_STACKLIMIT && impl_->stack_bytes < bytes) {
     pcre2_jit_stack_free(impl_->stack);
     impl_->stack = pcre2_jit_stack_create(32 << 10, bytes, nullptr);
     impl_->stack_bytes = impl_->stack == nullptr ? 0 : bytes;

@@ -1,7 +1,8 @@
 // Regular expressions as tokenizers write them (Oniguruma, Ruby syntax), run by PCRE2.
 //
-// What the two engines read alike is passed on; what they read differently is translated (\s, \w, \v, \uHHHH); what has no
-// translation (class intersections, nested classes, \h, \b, flags other than i, {n,m}+) is an error that names it.
+// What the two engines read alike is passed on; what they read differently is translated (\s, \w, \v,
+// \uHHHH); what has no translation (class intersections, nested classes, \h, \b, flags other than i, {n,m}+)
+// is an error that names it.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +38,8 @@ class Matcher {
   Matcher& operator=(const Matcher&) = delete;
   ~Matcher();
 
-  // The first match in `text` at or after `from`: found, and where. `text` is well-formed UTF-8. An expression that
-  // needs more steps or memory than any sensible one does is an error.
+  // The first match in `text` at or after `from`: found, and where. `text` is well-formed UTF-8. An
+  // expression that needs more steps or memory than any sensible one does is an error.
   struct Match {
     bool found = false;
     size_t begin = 0, end = 0;

@@ -64,12 +64,13 @@ class Splitter {
 };
 
 Status SplitRegex(const PreStep& step, std::string_view text, Matcher& matcher, Splitter& out) {
-  size_t done = 0;    // text before it has been handed on
+  size_t done = 0;  // text before it has been handed on
   size_t search = 0;
   while (search <= text.size()) {
     TALLY_ASSIGN_OR_RETURN(const Matcher::Match match, matcher.Find(step.regex, text, search));
     if (!match.found) break;
-    if (match.end < search || match.begin < done || match.end < match.begin) {  // \K in a lookahead and the like
+    if (match.end < search || match.begin < done ||
+        match.end < match.begin) {  // \K in a lookahead and the like
       return BadInput("regular expression matches backwards: " + step.regex.source());
     }
     if (match.begin > done) TALLY_RETURN_IF_ERROR(out.Span(done, match.begin, step.invert));
@@ -142,8 +143,8 @@ Status PreTokenizer::RunFrom(size_t index, std::string_view text, bool at_start,
     case PreStep::Kind::kMetaspace: {
       std::string changed;
       changed.reserve(text.size() + text.size() / 4 + step.literal.size());
-      const bool wanted = step.prepend == PreStep::Prepend::kAlways ||
-                          (step.prepend == PreStep::Prepend::kFirst && at_start);
+      const bool wanted =
+          step.prepend == PreStep::Prepend::kAlways || (step.prepend == PreStep::Prepend::kFirst && at_start);
       if (wanted && text.front() != ' ' && !text.starts_with(step.literal)) changed = step.literal;
       for (const char c : text) {
         if (c == ' ') {

@@ -1,5 +1,5 @@
-// Pre-tokenization: cutting text into the pieces within which a model may merge. A list of steps, each applied to every
-// piece of the step before (Hugging Face "Sequence"; the expression lists of llama.cpp).
+// Pre-tokenization: cutting text into the pieces within which a model may merge. A list of steps, each
+// applied to every piece of the step before (Hugging Face "Sequence"; the expression lists of llama.cpp).
 #pragma once
 
 #include <functional>
@@ -19,10 +19,10 @@ struct PreStep {
   enum class Kind { kRegex, kLiteral, kDigits, kPunctuation, kPrependSpace, kMetaspace };
   enum class Prepend { kAlways, kNever, kFirst };
   Kind kind = Kind::kRegex;
-  Pattern regex;            // kRegex
-  std::string literal;      // kLiteral: what to look for; kMetaspace: what replaces a space
+  Pattern regex;        // kRegex
+  std::string literal;  // kLiteral: what to look for; kMetaspace: what replaces a space
   SplitBehavior behavior = SplitBehavior::kIsolated;
-  bool invert = false;      // kRegex, kLiteral: what does not match is the delimiter
+  bool invert = false;                 // kRegex, kLiteral: what does not match is the delimiter
   Prepend prepend = Prepend::kAlways;  // kMetaspace
   bool split = true;                   // kMetaspace
 };
@@ -35,8 +35,8 @@ class PreTokenizer {
   Status AddRegex(std::string_view regex, const std::string& where);  // isolated matches
   size_t size() const { return steps_.size(); }
 
-  // Calls `sink` with each non-empty piece in order. `at_start`: `text` begins the whole text to be encoded. Pieces are
-  // views into `text` or into memory that lives until `sink` returns.
+  // Calls `sink` with each non-empty piece in order. `at_start`: `text` begins the whole text to be encoded.
+  // Pieces are views into `text` or into memory that lives until `sink` returns.
   Status Run(std::string_view text, bool at_start, Matcher& matcher, const Sink& sink) const {
     return RunFrom(0, text, at_start, matcher, sink);
   }

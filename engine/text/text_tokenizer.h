@@ -1,4 +1,5 @@
-// The tokenizer that both formats build: added tokens, normalization, pre-tokenization, model, decoding table.
+// The tokenizer that both formats build: added tokens, normalization, pre-tokenization, model, decoding
+// table.
 #pragma once
 
 #include <memory>
@@ -26,8 +27,8 @@ class TextTokenizer final : public Tokenizer {
     Normalizer normalizer;
     PreTokenizer pre;
     std::unique_ptr<Model> model;
-    std::vector<std::string> bytes;  // by id: what a token decodes to
-    std::vector<bool> control;       // by id
+    std::vector<std::string> bytes;       // by id: what a token decodes to
+    std::vector<bool> control;            // by id
     std::vector<int32_t> prefix, suffix;  // what add_special puts around
     bool drops_leading_space = false;
     int32_t bos = -1;
@@ -37,7 +38,9 @@ class TextTokenizer final : public Tokenizer {
   explicit TextTokenizer(Parts parts) : p_(std::move(parts)) {}
 
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options) const override;
-  std::string TokenBytes(int32_t id) const override { return InRange(id) ? p_.bytes[static_cast<size_t>(id)] : ""; }
+  std::string TokenBytes(int32_t id) const override {
+    return InRange(id) ? p_.bytes[static_cast<size_t>(id)] : "";
+  }
   std::string Decode(std::span<const int32_t> ids) const override;
   bool DropsLeadingSpace() const override { return p_.drops_leading_space; }
   bool IsControl(int32_t id) const override { return InRange(id) && p_.control[static_cast<size_t>(id)]; }
@@ -58,12 +61,12 @@ class TextTokenizer final : public Tokenizer {
   Parts p_;
 };
 
-// Whether published runtimes end generation at a special token spelled so (end of text, turn or message). `harmony`: the
-// vocabulary has <|return|> and <|call|>, where <|end|> only ends one of several messages.
+// Whether published runtimes end generation at a special token spelled so (end of text, turn or message).
+// `harmony`: the vocabulary has <|return|> and <|call|>, where <|end|> only ends one of several messages.
 bool EndsGeneration(std::string_view special_token, bool harmony);
 
-// The status with what its message quotes of a file made fit for one line: control characters and ill-formed UTF-8 escaped,
-// the end of a very long one cut off.
+// The status with what its message quotes of a file made fit for one line: control characters and ill-formed
+// UTF-8 escaped, the end of a very long one cut off.
 Status OneLine(const Status& status);
 
 // The two constructors with the type still known.

@@ -1,4 +1,5 @@
-// Tokenizers: byte-level BPE and SentencePiece-style BPE with byte fallback, from GGUF metadata or tokenizer.json.
+// Tokenizers: byte-level BPE and SentencePiece-style BPE with byte fallback, from GGUF metadata or
+// tokenizer.json.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@
 namespace tally {
 
 struct EncodeOptions {
-  bool add_special = true;      // BOS (and EOS) where the model's tokenizer adds them
-  bool parse_special = false;   // special tokens spelled out in the text become tokens
+  bool add_special = true;     // BOS (and EOS) where the model's tokenizer adds them
+  bool parse_special = false;  // special tokens spelled out in the text become tokens
 };
 
 class Tokenizer {
@@ -25,19 +26,22 @@ class Tokenizer {
   virtual Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const = 0;
   // The bytes of one token; empty for control tokens. May be part of a character. Ids out of range: empty.
   virtual std::string TokenBytes(int32_t id) const = 0;
-  // All of them, as published decoders have it: a leading space that encoding added is dropped (SentencePiece).
+  // All of them, as published decoders have it: a leading space that encoding added is dropped
+  // (SentencePiece).
   virtual std::string Decode(std::span<const int32_t> ids) const = 0;
-  virtual bool DropsLeadingSpace() const = 0;   // whether Decode drops the first token's leading space
+  virtual bool DropsLeadingSpace() const = 0;  // whether Decode drops the first token's leading space
   virtual bool IsControl(int32_t id) const = 0;
   virtual int32_t vocab_size() const = 0;
-  virtual int32_t bos() const = 0;              // -1: none
-  virtual std::vector<int32_t> eos() const = 0; // end of text, turn or message
-  virtual std::string Description() const = 0;  // "byte-level BPE (gpt-2), 50257 tokens"
+  virtual int32_t bos() const = 0;               // -1: none
+  virtual std::vector<int32_t> eos() const = 0;  // end of text, turn or message
+  virtual std::string Description() const = 0;   // "byte-level BPE (gpt-2), 50257 tokens"
 };
 
-// From the tokenizer.ggml.* keys of a GGUF. Error kBadInput names the key; a model of an unsupported kind is named.
+// From the tokenizer.ggml.* keys of a GGUF. Error kBadInput names the key; a model of an unsupported kind is
+// named.
 Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& metadata);
-// From a tokenizer.json (Hugging Face tokenizers); tokenizer_config.json beside it is read for BOS/EOS where present.
+// From a tokenizer.json (Hugging Face tokenizers); tokenizer_config.json beside it is read for BOS/EOS where
+// present.
 Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string& path);
 // Whichever the checkpoint has; a null pointer where it has none (token ids in, token ids out).
 Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
@@ -45,11 +49,12 @@ Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
 // Turns a stream of tokens into text, holding back bytes until they form whole UTF-8 characters.
 class StreamingDecoder {
  public:
-  // `at_start`: the first token begins a text, so that the space its encoding added is dropped (as Decode does); false for
-  // tokens that go on after others, such as generated ones after a prompt.
-  explicit StreamingDecoder(const Tokenizer& tokenizer, bool at_start = true) : tokenizer_(&tokenizer), first_(at_start) {}
-  std::string Push(int32_t id);   // the text that became complete
-  std::string Finish();           // what is left, invalid bytes as U+FFFD
+  // `at_start`: the first token begins a text, so that the space its encoding added is dropped (as Decode
+  // does); false for tokens that go on after others, such as generated ones after a prompt.
+  explicit StreamingDecoder(const Tokenizer& tokenizer, bool at_start = true)
+      : tokenizer_(&tokenizer), first_(at_start) {}
+  std::string Push(int32_t id);  // the text that became complete
+  std::string Finish();          // what is left, invalid bytes as U+FFFD
 
  private:
   const Tokenizer* tokenizer_;

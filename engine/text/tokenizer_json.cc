@@ -1,5 +1,5 @@
-// tokenizer.json (Hugging Face tokenizers 0.x, "version": "1.0") -> tokenizer. Field meanings and defaults: that project's
-// serialisation of its normalizers, pre-tokenizers, models, post-processors and decoders.
+// tokenizer.json (Hugging Face tokenizers 0.x, "version": "1.0") -> tokenizer. Field meanings and defaults:
+// that project's serialisation of its normalizers, pre-tokenizers, models, post-processors and decoders.
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -41,11 +41,11 @@ class Reader {
 
   std::string path_;
   Json json_;
-  StringMap<int32_t> vocab_;          // of the model
-  std::vector<std::string> spelling_; // by id
-  std::vector<bool> added_;           // by id
-  std::vector<bool> model_ids_;       // by id
-  bool byte_level_ = false;           // of pre-tokenization
+  StringMap<int32_t> vocab_;           // of the model
+  std::vector<std::string> spelling_;  // by id
+  std::vector<bool> added_;            // by id
+  std::vector<bool> model_ids_;        // by id
+  bool byte_level_ = false;            // of pre-tokenization
   DecodePlan decode_;
   TextTokenizer::Parts parts_;
 };
@@ -70,7 +70,8 @@ Status Reader::ReadVocabulary() {
   const Json& added = Member(json_, "added_tokens");
   if (!added.is_null() && !added.is_array()) return BadInput(path_ + ": added_tokens: expected a list");
   for (size_t i = 0; i < added.size(); ++i) {
-    TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(Member(added[i], "id"), path_ + ": added_tokens[" + std::to_string(i) + "].id"));
+    TALLY_ASSIGN_OR_RETURN(
+        const int32_t id, Id(Member(added[i], "id"), path_ + ": added_tokens[" + std::to_string(i) + "].id"));
     largest = std::max(largest, id);
   }
   const auto size = static_cast<size_t>(largest + 1);
@@ -83,8 +84,8 @@ Status Reader::ReadVocabulary() {
   for (const auto& [text, id] : vocab_) {
     const auto at = static_cast<size_t>(id);
     if (model_ids_[at]) {
-      return BadInput(where + ".vocab: id " + std::to_string(id) + " is given to '" + std::min(text, spelling_[at]) +
-                      "' and to '" + std::max(text, spelling_[at]) + "'");
+      return BadInput(where + ".vocab: id " + std::to_string(id) + " is given to '" +
+                      std::min(text, spelling_[at]) + "' and to '" + std::max(text, spelling_[at]) + "'");
     }
     model_ids_[at] = true;
     spelling_[at] = text;
@@ -158,8 +159,10 @@ Status Reader::ReadAddedTokens() {
     if ((added_[id] || model_ids_[id]) && spelling_[id] != token.text) {
       return BadInput(where + ": id " + std::to_string(id) + " belongs to '" + spelling_[id] + "'");
     }
-    if (const auto in_vocab = vocab_.find(token.text); in_vocab != vocab_.end() && in_vocab->second != token.id) {
-      return BadInput(where + ": '" + token.text + "' has id " + std::to_string(in_vocab->second) + " in the vocabulary");
+    if (const auto in_vocab = vocab_.find(token.text);
+        in_vocab != vocab_.end() && in_vocab->second != token.id) {
+      return BadInput(where + ": '" + token.text + "' has id " + std::to_string(in_vocab->second) +
+                      " in the vocabulary");
     }
     spelling_[id] = token.text;
     added_[id] = true;
@@ -192,7 +195,8 @@ Status Reader::FillBytes() {
       continue;
     }
     TALLY_ASSIGN_OR_RETURN(bytes, replace.Apply(spelling_[id], matcher));
-    if (const int byte = ByteOfToken(bytes); decode_.byte_fallback && byte >= 0) bytes.assign(1, static_cast<char>(byte));
+    if (const int byte = ByteOfToken(bytes); decode_.byte_fallback && byte >= 0)
+      bytes.assign(1, static_cast<char>(byte));
   }
   return {};
 }
@@ -222,11 +226,13 @@ Status Reader::ReadConfig() {
     // These classes of transformers put their own template in the place of the file's.
     const Json& name = Member(config, "tokenizer_class");
     const std::string cls = name.is_string() ? name.get<std::string>() : "";
-    if (cls.starts_with("LlamaTokenizer") || cls.starts_with("GemmaTokenizer") || cls.starts_with("CohereTokenizer")) {
+    if (cls.starts_with("LlamaTokenizer") || cls.starts_with("GemmaTokenizer") ||
+        cls.starts_with("CohereTokenizer")) {
       TALLY_ASSIGN_OR_RETURN(const bool add_bos, Flag(config, "add_bos_token", true, path + ": config"));
       TALLY_ASSIGN_OR_RETURN(const bool add_eos, Flag(config, "add_eos_token", false, path + ": config"));
       if ((add_bos && parts_.bos < 0) || (add_eos && eos < 0)) {
-        return BadInput(path + ": " + (add_bos && parts_.bos < 0 ? "bos_token" : "eos_token") + ": expected, as it is to be added");
+        return BadInput(path + ": " + (add_bos && parts_.bos < 0 ? "bos_token" : "eos_token") +
+                        ": expected, as it is to be added");
       }
       parts_.prefix = add_bos ? std::vector<int32_t>{parts_.bos} : std::vector<int32_t>{};
       parts_.suffix = add_eos ? std::vector<int32_t>{eos} : std::vector<int32_t>{};
@@ -235,23 +241,28 @@ Status Reader::ReadConfig() {
     parts_.bos = parts_.prefix[0];
   }
   if (eos >= 0) parts_.eos.push_back(eos);
-  const auto has = [&](std::string_view text) { return std::find(spelling_.begin(), spelling_.end(), text) != spelling_.end(); };
+  const auto has = [&](std::string_view text) {
+    return std::find(spelling_.begin(), spelling_.end(), text) != spelling_.end();
+  };
   const bool harmony = has("<|return|>") && has("<|call|>");
   for (size_t id = 0; id < spelling_.size(); ++id) {
     const auto number = static_cast<int32_t>(id);
-    if (parts_.control[id] && number != eos && EndsGeneration(spelling_[id], harmony)) parts_.eos.push_back(number);
+    if (parts_.control[id] && number != eos && EndsGeneration(spelling_[id], harmony))
+      parts_.eos.push_back(number);
   }
   return {};
 }
 
 Result<std::unique_ptr<TextTokenizer>> Reader::Read() {
   TALLY_RETURN_IF_ERROR(ReadVocabulary());
-  TALLY_RETURN_IF_ERROR(ReadNormalizer(Member(json_, "normalizer"), path_ + ": normalizer", 0, &parts_.normalizer));
-  TALLY_RETURN_IF_ERROR(ReadPreTokenizer(Member(json_, "pre_tokenizer"), path_ + ": pre_tokenizer", 0, &parts_.pre, &byte_level_));
+  TALLY_RETURN_IF_ERROR(
+      ReadNormalizer(Member(json_, "normalizer"), path_ + ": normalizer", 0, &parts_.normalizer));
+  TALLY_RETURN_IF_ERROR(ReadPreTokenizer(Member(json_, "pre_tokenizer"), path_ + ": pre_tokenizer", 0,
+                                         &parts_.pre, &byte_level_));
   TALLY_RETURN_IF_ERROR(ReadAddedTokens());
   TALLY_RETURN_IF_ERROR(ReadModel());
-  TALLY_RETURN_IF_ERROR(ReadPostProcessor(Member(json_, "post_processor"), path_ + ": post_processor", 0, spelling_.size(),
-                                          &parts_.prefix, &parts_.suffix));
+  TALLY_RETURN_IF_ERROR(ReadPostProcessor(Member(json_, "post_processor"), path_ + ": post_processor", 0,
+                                          spelling_.size(), &parts_.prefix, &parts_.suffix));
   TALLY_RETURN_IF_ERROR(ReadDecoder(Member(json_, "decoder"), path_ + ": decoder", 0, &decode_));
   TALLY_RETURN_IF_ERROR(FillBytes());
   TALLY_RETURN_IF_ERROR(ReadConfig());

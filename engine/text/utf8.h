@@ -1,5 +1,6 @@
-// UTF-8, one character at a time. Which byte sequences are well formed: Unicode 15, table 3-7; how many replacement
-// characters an ill-formed one gives: one for each maximal subpart (section 3.9, "U+FFFD substitution").
+// UTF-8, one character at a time. Which byte sequences are well formed: Unicode 15, table 3-7; how many
+// replacement characters an ill-formed one gives: one for each maximal subpart (section 3.9, "U+FFFD
+// substitution").
 #pragma once
 
 #include <cstddef>
@@ -10,9 +11,9 @@
 namespace tally {
 
 struct Utf8Char {
-  int32_t code = -1;         // -1: not a character
-  uint32_t bytes = 0;        // of the character, or of the maximal subpart of an ill-formed one; 0 at the end
-  bool incomplete = false;   // ill-formed only because the text ends here
+  int32_t code = -1;        // -1: not a character
+  uint32_t bytes = 0;       // of the character, or of the maximal subpart of an ill-formed one; 0 at the end
+  bool incomplete = false;  // ill-formed only because the text ends here
 };
 
 Utf8Char ReadUtf8(std::string_view text, size_t at);
@@ -25,11 +26,12 @@ void AppendUtf8(uint32_t code, std::string* out);
 // `text` itself where it is well formed; else a copy in *storage with U+FFFD for what is not.
 std::string_view WellFormed(std::string_view text, std::string* storage);
 
-// Appends the whole characters of `bytes`, U+FFFD for what cannot become one, and returns how many bytes that used:
-// the rest (at most 3) is the beginning of a character.
+// Appends the whole characters of `bytes`, U+FFFD for what cannot become one, and returns how many bytes that
+// used: the rest (at most 3) is the beginning of a character.
 size_t AppendWholeCharacters(std::string_view bytes, std::string* out);
 
-// White_Space of the Unicode database (what \s is in Oniguruma and in Rust), and numbers (general categories N*).
+// White_Space of the Unicode database (what \s is in Oniguruma and in Rust), and numbers (general categories
+// N*).
 bool IsUnicodeSpace(int32_t code);
 bool IsUnicodeNumber(int32_t code);
 // ASCII punctuation and symbols, and general categories P*.

@@ -12,7 +12,7 @@
 #include "engine/weights/pack.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/weights.h"
-#include "loaders/loaders.h"
+#include "loaders/file_reader.h"
 
 namespace tally {
 namespace {

@@ -126,7 +126,7 @@ TEST(CliUsage, OutputThatCannotBeWritten) {
   for (const auto& arguments : commands) {
     if (fs::exists("/dev/full")) ExpectRefused(arguments, "standard output cannot be written: No space left", {.stdout_file = "/dev/full"});
     ExpectRefused(arguments, "standard output cannot be written", {.stdout_file = "-"});
-    ExpectRefused(arguments, "standard output cannot be written: Broken pipe", {.close_output_early = true});
+    ExpectRefused(arguments, "standard output cannot be written: Broken pipe", {.no_reader = true});
   }
   if (fs::exists("/dev/full")) ExpectRefused({"logits", kModel, "--tokens", "1", "-o", "/dev/full"}, "/dev/full");
   EXPECT_TRUE(fs::exists("/dev/null"));

@@ -27,7 +27,7 @@ struct Ended {
 struct RunOptions {
   std::string stdin_file = "/dev/null";
   std::string stdout_file;                    // instead of being kept; "-": closed before the start
-  bool close_output_early = false;            // the reader of standard output goes away at once
+  bool no_reader = false;                     // standard output is a pipe that nobody reads
   std::function<void(pid_t)> on_first_output;  // called when the first byte of standard output has come
 };
 
@@ -36,6 +36,10 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
   Ended ended;
   std::array<int, 2> out{}, err{};
   if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) return ended;
+  if (options.no_reader) {  // before the start, so that the first write already fails
+    close(out[0]);
+    out[0] = -1;
+  }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, options.stdin_file.c_str(), O_RDONLY, 0);
@@ -65,13 +69,9 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
   close(out[1]);
   close(err[1]);
   if (error != 0) {
-    close(out[0]);
+    if (out[0] >= 0) close(out[0]);
     close(err[0]);
     return ended;
-  }
-  if (options.close_output_early) {
-    close(out[0]);
-    out[0] = -1;
   }
   pollfd fds[2] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}};
   bool seen = false;

@@ -57,7 +57,7 @@ inline std::optional<std::string> NodeOf(std::string_view path) {
   if (in("counters/cost.") || in("counters/site.")) return "cost";
   if (in("counters/books")) return "books";
   if (in("counters/")) return "ledger";
-  if (in("loaders/inventory.")) return "inventory";
+  if (in("loaders/inventory.") || in("loaders/file_reader.") || in("loaders/message.")) return "inventory";
   if (in("loaders/")) return "loaders";
   if (in("models/")) return "models";
   if (!in("engine/")) return std::nullopt;

@@ -61,7 +61,10 @@ TEST(PreTokenizer, Behaviours) {
 TEST(PreTokenizer, DigitsPunctuationMetaspace) {
   PreStep digits;
   digits.kind = PreStep::Kind::kDigits;
-  EXPECT_EQ(Cut(One(digits), "a12\xC2\xBD" "b3"), "a|1|2|\xC2\xBD|b|3");
+  EXPECT_EQ(Cut(One(digits),
+                "a12\xC2\xBD"
+                "b3"),
+            "a|1|2|\xC2\xBD|b|3");
   digits.behavior = SplitBehavior::kContiguous;
   EXPECT_EQ(Cut(One(digits), "a12b3"), "a|12|b|3");
   PreStep meta;
@@ -89,12 +92,16 @@ TEST(PreTokenizer, NamedOnes) {
   EXPECT_EQ(CutBy("gpt-2", "I'll go   now 12345!\n\n x"), "I|'ll| go|  | now| 12345|!|\n\n| x");
   EXPECT_EQ(CutBy("llama-bpe", "I'LL go   now 12345!\n\n x"), "I|'LL| go|  | now| |123|45|!\n\n| x");
   EXPECT_EQ(CutBy("qwen2", "a 123"), "a| |1|2|3");
-  EXPECT_EQ(CutBy("gpt-4o", "HelloWorld HTTPServer it's/\n e\xCC\x81t 1234"), "Hello|World| HTTPServer| it's|/\n| e\xCC\x81t| |123|4");
-  EXPECT_EQ(CutBy("deepseek-coder", "a b12\n\xE4\xB8\xAD\xE6\x96\x87 ,x"), "a| b|1|2|\n|\xE4\xB8\xAD\xE6\x96\x87| ,|x");
-  EXPECT_EQ(CutBy("deepseek-llm", "ab  cd12\xE4\xB8\xAD, \t \n x  "), "ab| | cd|12|\xE4\xB8\xAD|,| \t |\n| x|  ");
+  EXPECT_EQ(CutBy("gpt-4o", "HelloWorld HTTPServer it's/\n e\xCC\x81t 1234"),
+            "Hello|World| HTTPServer| it's|/\n| e\xCC\x81t| |123|4");
+  EXPECT_EQ(CutBy("deepseek-coder", "a b12\n\xE4\xB8\xAD\xE6\x96\x87 ,x"),
+            "a| b|1|2|\n|\xE4\xB8\xAD\xE6\x96\x87| ,|x");
+  EXPECT_EQ(CutBy("deepseek-llm", "ab  cd12\xE4\xB8\xAD, \t \n x  "),
+            "ab| | cd|12|\xE4\xB8\xAD|,| \t |\n| x|  ");
   EXPECT_EQ(CutBy("starcoder", "a12 b"), "a|1|2| b");
   EXPECT_EQ(CutBy("default", "a12345$ b."), "a|123|45|$| b|.");
-  EXPECT_NE(CutBy("gpt-9", "x").find("test: pre-tokenizer 'gpt-9' is not supported (known: "), std::string::npos);
+  EXPECT_NE(CutBy("gpt-9", "x").find("test: pre-tokenizer 'gpt-9' is not supported (known: "),
+            std::string::npos);
 }
 
 std::string Normal(std::vector<NormalStep> steps, std::string_view text) {
@@ -107,7 +114,7 @@ std::string Normal(std::vector<NormalStep> steps, std::string_view text) {
 TEST(Normalizer, Forms) {
   using Kind = NormalStep::Kind;
   EXPECT_EQ(Normal({{.kind = Kind::kNfc}}, "e\xCC\x81\xE1\x84\x80\xE1\x85\xA1"), "\xC3\xA9\xEA\xB0\x80");
-  EXPECT_EQ(Normal({{.kind = Kind::kNfc}}, "\xE2\x84\xAB"), "\xC3\x85");          // the angstrom sign
+  EXPECT_EQ(Normal({{.kind = Kind::kNfc}}, "\xE2\x84\xAB"), "\xC3\x85");  // the angstrom sign
   EXPECT_EQ(Normal({{.kind = Kind::kNfd}}, "\xC3\xA9"), "e\xCC\x81");
   EXPECT_EQ(Normal({{.kind = Kind::kNfkc}}, "\xEF\xAC\x81"), "fi");
   // Marks are ordered by class (U+0323 before U+0301), equal classes left as they are; NUL is text.
@@ -115,11 +122,14 @@ TEST(Normalizer, Forms) {
             std::string("a\xCC\xA3\xCC\x81\xCC\x80", 7) + '\0');
   EXPECT_EQ(Normal({{.kind = Kind::kLowercase}}, "\xC3\x89\xC4\xB0Z"), "\xC3\xA9i\xCC\x87z");
   EXPECT_EQ(Normal({{.kind = Kind::kPrepend, .content = "_"}}, ""), "");
-  EXPECT_EQ(Normal({{.kind = Kind::kPrepend, .content = "_"}, {.kind = Kind::kReplaceLiteral, .find = " ", .content = "_"}},
+  EXPECT_EQ(Normal({{.kind = Kind::kPrepend, .content = "_"},
+                    {.kind = Kind::kReplaceLiteral, .find = " ", .content = "_"}},
                    "a  b"),
             "_a__b");
-  EXPECT_EQ(Normal({{.kind = Kind::kReplaceRegex, .regex = *Pattern::Compile(" {2,}", "test"), .content = " "}}, "a   b c"),
-            "a b c");
+  EXPECT_EQ(
+      Normal({{.kind = Kind::kReplaceRegex, .regex = *Pattern::Compile(" {2,}", "test"), .content = " "}},
+             "a   b c"),
+      "a b c");
 }
 
 }  // namespace

@@ -18,7 +18,9 @@ namespace tally::test {
 
 using Ids = std::vector<int32_t>;
 
-inline std::string Shared(const std::string& path) { return std::string(TALLY_SOURCE_DIR "/../shared/") + path; }
+inline std::string Shared(const std::string& path) {
+  return std::string(TALLY_SOURCE_DIR "/../shared/") + path;
+}
 
 inline std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -39,11 +41,69 @@ inline Ids Encode(const Tokenizer& tokenizer, std::string_view text, EncodeOptio
 
 // Text of characters of every kind that pre-tokenizers tell apart.
 inline std::string RandomText(std::mt19937& random, size_t characters) {
-  static const std::vector<std::string> kKinds = {
-      "a", "b", "e", "s", "t", "A", "Z", " ", " ", "  ", "\n", "\r\n", "\t", "'s", "'LL", "'", "1", "23", "4567", ".", "!?",
-      "<|", "=", "+", "$", "_", "-", "/", "é", "ß", "É", "я", "Ж", "中", "文", "ひ", "가", "ऄ", "ी", "á", "\xCC\x81",
-      "\xC2\xA0", "\xE3\x80\x80", "\xE2\x80\x89", "\xE1\xA0\x8E", "ǅ", "ʰ", "½", "Ⅷ", "٣", "🙂", "👍🏽", "—", "。", "，",
-      "\xE2\x80\x8D", "\xEF\xB8\x8F", "the", "hello", " world", "ing", std::string(1, '\0'), "\xC2\x85"};
+  static const std::vector<std::string> kKinds = {"a",
+                                                  "b",
+                                                  "e",
+                                                  "s",
+                                                  "t",
+                                                  "A",
+                                                  "Z",
+                                                  " ",
+                                                  " ",
+                                                  "  ",
+                                                  "\n",
+                                                  "\r\n",
+                                                  "\t",
+                                                  "'s",
+                                                  "'LL",
+                                                  "'",
+                                                  "1",
+                                                  "23",
+                                                  "4567",
+                                                  ".",
+                                                  "!?",
+                                                  "<|",
+                                                  "=",
+                                                  "+",
+                                                  "$",
+                                                  "_",
+                                                  "-",
+                                                  "/",
+                                                  "é",
+                                                  "ß",
+                                                  "É",
+                                                  "я",
+                                                  "Ж",
+                                                  "中",
+                                                  "文",
+                                                  "ひ",
+                                                  "가",
+                                                  "ऄ",
+                                                  "ी",
+                                                  "á",
+                                                  "\xCC\x81",
+                                                  "\xC2\xA0",
+                                                  "\xE3\x80\x80",
+                                                  "\xE2\x80\x89",
+                                                  "\xE1\xA0\x8E",
+                                                  "ǅ",
+                                                  "ʰ",
+                                                  "½",
+                                                  "Ⅷ",
+                                                  "٣",
+                                                  "🙂",
+                                                  "👍🏽",
+                                                  "—",
+                                                  "。",
+                                                  "，",
+                                                  "\xE2\x80\x8D",
+                                                  "\xEF\xB8\x8F",
+                                                  "the",
+                                                  "hello",
+                                                  " world",
+                                                  "ing",
+                                                  std::string(1, '\0'),
+                                                  "\xC2\x85"};
   std::string text;
   for (size_t i = 0; i < characters; ++i) text += kKinds[random() % kKinds.size()];
   return text;

@@ -1,6 +1,7 @@
-// The cl100k and o200k expressions, against published tokenisations that share their vocabularies: the first ids of llama-bpe
-// are cl100k's; those of qwen2 are cl100k's without the numbers of several digits. And o200k against ids that an independent
-// implementation of tiktoken's rule gave (Python's regex module and ranks, tests/text/tiktoken_ids.txt).
+// The cl100k and o200k expressions, against published tokenisations that share their vocabularies: the first
+// ids of llama-bpe are cl100k's; those of qwen2 are cl100k's without the numbers of several digits. And o200k
+// against ids that an independent implementation of tiktoken's rule gave (Python's regex module and ranks,
+// tests/text/tiktoken_ids.txt).
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -31,7 +32,8 @@ std::string FromBase64(std::string_view text) {
 std::vector<std::string> Ranks(const std::string& path) {
   std::istringstream lines(test::ReadAll(path));
   std::vector<std::string> tokens;
-  for (std::string line; std::getline(lines, line);) tokens.push_back(FromBase64(line.substr(0, line.find(' '))));
+  for (std::string line; std::getline(lines, line);)
+    tokens.push_back(FromBase64(line.substr(0, line.find(' '))));
   return tokens;
 }
 
@@ -121,7 +123,8 @@ TEST(Tiktoken, IdsOfAnIndependentImplementation) {
     std::istringstream fields(line);
     std::string name, hex, text;
     fields >> name >> hex;
-    for (size_t i = 0; i + 1 < hex.size(); i += 2) text.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+    for (size_t i = 0; i + 1 < hex.size(); i += 2)
+      text.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
     Ids ids;
     for (int32_t id; fields >> id;) ids.push_back(id);
     ASSERT_TRUE(tokenizers.contains(name)) << line;

@@ -1,4 +1,5 @@
-// Tokenizers from hand-made GGUF metadata: what the keys do, what they must not say, and the merging against the definition.
+// Tokenizers from hand-made GGUF metadata: what the keys do, what they must not say, and the merging against
+// the definition.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -13,7 +14,8 @@ using test::Encode;
 using test::Ids;
 
 // Byte-level: the 256 bytes, then `tokens`, then <s> and </s>; `merges` in GPT-2's alphabet.
-Metadata ByteLevel(const std::vector<std::string>& tokens, const std::vector<std::string>& merges, const char* pre = "gpt-2") {
+Metadata ByteLevel(const std::vector<std::string>& tokens, const std::vector<std::string>& merges,
+                   const char* pre = "gpt-2") {
   Metadata m;
   m.source = "test.gguf";
   std::vector<std::string> all;
@@ -37,7 +39,8 @@ Metadata ByteLevel(const std::vector<std::string>& tokens, const std::vector<std
 const std::string kSpace = "\xE2\x96\x81";
 
 // SentencePiece: <unk> <s> </s>, the 256 bytes, then `tokens` with `scores`.
-Metadata Scored(const std::vector<std::string>& tokens, const std::vector<double>& scores, bool bytes = true) {
+Metadata Scored(const std::vector<std::string>& tokens, const std::vector<double>& scores,
+                bool bytes = true) {
   Metadata m;
   m.source = "test.gguf";
   std::vector<std::string> all = {"<unk>", "<s>", "</s>"};
@@ -75,7 +78,7 @@ std::string Error(const Metadata& m) {
 
 TEST(GgufTokenizer, MergesInOrderOfRank) {
   const auto t = Make(ByteLevel({"ab", "bc", "abc"}, {"b c", "a b", "a bc"}));
-  EXPECT_EQ(Encode(*t, "abc"), (Ids{258}));   // bc, then a+bc
+  EXPECT_EQ(Encode(*t, "abc"), (Ids{258}));  // bc, then a+bc
   EXPECT_EQ(Encode(*t, "abab"), (Ids{256, 256}));
   EXPECT_EQ(Encode(*t, ""), Ids{});
   EXPECT_EQ(t->TokenBytes(258), "abc");
@@ -93,7 +96,9 @@ TEST(GgufTokenizer, BytesOfAnyKind) {
   EXPECT_EQ(Encode(*t, std::string("a\0b", 3)), (Ids{'a', 0, 'b'}));
   EXPECT_EQ(Encode(*t, "\xFF"), (Ids{0xEF, 0xBF, 0xBD}));
   EXPECT_EQ(t->Decode(Ids{'a', 0, 'b'}), std::string("a\0b", 3));
-  EXPECT_EQ(t->Decode(Ids{'a', 0xFF, 'b', 0xC3}), "a\xEF\xBF\xBD" "b\xEF\xBF\xBD");
+  EXPECT_EQ(t->Decode(Ids{'a', 0xFF, 'b', 0xC3}),
+            "a\xEF\xBF\xBD"
+            "b\xEF\xBF\xBD");
 }
 
 TEST(GgufTokenizer, BosAndEosAsAsked) {
@@ -143,7 +148,7 @@ TEST(GgufTokenizer, ScoresOrderTheMerges) {
   const std::vector<std::string> tokens = {kSpace, "a", "b", "ab", "ba", kSpace + "a", "aba"};
   const auto t = Make(Scored(tokens, {-9, -9, -9, -2, -1, -3, -4}));
   const int32_t first = 259;
-  EXPECT_EQ(Encode(*t, "aba"), (Ids{first + 5, first + 4}));       // ba, then _a; "aba" cannot come about
+  EXPECT_EQ(Encode(*t, "aba"), (Ids{first + 5, first + 4}));  // ba, then _a; "aba" cannot come about
   EXPECT_EQ(Encode(*t, "ab"), (Ids{first, first + 3}));
   EXPECT_EQ(Encode(*t, "a", {true, false}), (Ids{1, first + 5}));
   EXPECT_EQ(Encode(*t, ""), Ids{});
@@ -160,7 +165,8 @@ TEST(GgufTokenizer, ScoresOrderTheMerges) {
   EXPECT_FALSE(Make(m)->DropsLeadingSpace());
   EXPECT_EQ(Make(m)->Decode(Ids{first + 5}), " a");
 
-  EXPECT_EQ(Encode(*Make(Scored({kSpace, "a"}, {0, 0}, false)), "a\xC3\xA9"), (Ids{3, 4, 0}));  // no bytes: unknown
+  EXPECT_EQ(Encode(*Make(Scored({kSpace, "a"}, {0, 0}, false)), "a\xC3\xA9"),
+            (Ids{3, 4, 0}));  // no bytes: unknown
 }
 
 TEST(GgufTokenizer, OfTwoEqualTokensTheLaterCounts) {
@@ -200,13 +206,16 @@ TEST(GgufTokenizer, BadInputIsNamed) {
     EXPECT_NE(error.find("test.gguf"), std::string::npos) << error;
     EXPECT_EQ(error.find('\n'), std::string::npos);
   };
-  expect(with("tokenizer.ggml.model", std::string("bert")), "tokenizer.ggml.model: tokenizer model 'bert' is not supported");
+  expect(with("tokenizer.ggml.model", std::string("bert")),
+         "tokenizer.ggml.model: tokenizer model 'bert' is not supported");
   expect(with("tokenizer.ggml.pre", std::string("nobody")), "pre-tokenizer 'nobody' is not supported");
   expect(with("tokenizer.ggml.bos_token_id", uint64_t{259}), "bos_token_id: token id 259, expected 0 to 258");
   expect(with("tokenizer.ggml.eos_token_id", int64_t{-2}), "eos_token_id");
   EXPECT_EQ(with("tokenizer.ggml.eos_token_id", uint64_t{0xFFFFFFFF}), "");  // none
-  expect(with("tokenizer.ggml.merges", std::vector<std::string>{"a b", "a c"}), "merge 1 ('a' 'c') needs the token 'ac'");
-  expect(with("tokenizer.ggml.merges", std::vector<std::string>{"a \xE4\xB8\xAD"}), "needs the token '\xE4\xB8\xAD'");
+  expect(with("tokenizer.ggml.merges", std::vector<std::string>{"a b", "a c"}),
+         "merge 1 ('a' 'c') needs the token 'ac'");
+  expect(with("tokenizer.ggml.merges", std::vector<std::string>{"a \xE4\xB8\xAD"}),
+         "needs the token '\xE4\xB8\xAD'");
   expect(with("tokenizer.ggml.merges", std::vector<std::string>{"ab"}), "merge 0 is 'ab'");
   expect(with("tokenizer.ggml.token_type", std::vector<int64_t>{1}), "1 types for 259 tokens");
   expect(with("tokenizer.ggml.add_sep_token", true), "add_sep_token");
@@ -278,15 +287,19 @@ TEST(GgufTokenizer, MergingIsWhatItsDefinitionSays) {
         for (const int32_t id : Encode(t, text)) out.push_back(t.TokenBytes(id));
         return out;
       };
-      ASSERT_EQ(split(*ranked), Naive(letters, [&](const std::string& l, const std::string& r) {
-                  const auto found = rank.find({l, r});
-                  return found == rank.end() ? std::numeric_limits<double>::infinity() : found->second;
-                }))
+      ASSERT_EQ(split(*ranked), Naive(letters,
+                                      [&](const std::string& l, const std::string& r) {
+                                        const auto found = rank.find({l, r});
+                                        return found == rank.end() ? std::numeric_limits<double>::infinity()
+                                                                   : found->second;
+                                      }))
           << text;
-      ASSERT_EQ(split(*scored), Naive(letters, [&](const std::string& l, const std::string& r) {
-                  const auto found = score.find(l + r);
-                  return found == score.end() ? std::numeric_limits<double>::infinity() : -found->second;
-                }))
+      ASSERT_EQ(split(*scored), Naive(letters,
+                                      [&](const std::string& l, const std::string& r) {
+                                        const auto found = score.find(l + r);
+                                        return found == score.end() ? std::numeric_limits<double>::infinity()
+                                                                    : -found->second;
+                                      }))
           << text;
     }
   }

@@ -1,4 +1,5 @@
-// Tokenizers from hand-made tokenizer.json files: what each component does, and that what is not supported says so.
+// Tokenizers from hand-made tokenizer.json files: what each component does, and that what is not supported
+// says so.
 #include "engine/text/bpe.h"
 #include "tests/text/text_test_util.h"
 
@@ -33,9 +34,10 @@ struct Spec {
   std::string added = "[]";
   std::string normalizer = "null", pre = "null", post = "null", decoder = R"({"type":"Fuse"})";
   std::string Text() const {
-    return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":)" + added + R"(,"normalizer":)" + normalizer +
-           R"(,"pre_tokenizer":)" + pre + R"(,"post_processor":)" + post + R"(,"decoder":)" + decoder +
-           R"(,"model":{"type":"BPE","vocab":)" + vocab + R"(,"merges":)" + merges + (model.empty() ? "" : ",") + model + "}}";
+    return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":)" + added +
+           R"(,"normalizer":)" + normalizer + R"(,"pre_tokenizer":)" + pre + R"(,"post_processor":)" + post +
+           R"(,"decoder":)" + decoder + R"(,"model":{"type":"BPE","vocab":)" + vocab + R"(,"merges":)" +
+           merges + (model.empty() ? "" : ",") + model + "}}";
   }
 };
 
@@ -106,9 +108,11 @@ TEST(JsonTokenizer, LlamaStyle) {
       {"type":"Replace","pattern":{"String":" "},"content":"_"}]})";
   spec.decoder = R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"_"},"content":" "},
       {"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]})";
-  spec.added = R"([{"id":6,"content":"<u>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true},
+  spec.added =
+      R"([{"id":6,"content":"<u>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true},
       {"id":8,"content":"<s>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}])";
-  spec.post = R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],
+  spec.post =
+      R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],
       "pair":[],"special_tokens":{"<s>":{"id":"<s>","ids":[8],"tokens":["<s>"]}}})";
   const auto t = Make(spec);
   EXPECT_EQ(Encode(*t, "a bc", {true, false}), (Ids{8, 5, 4, 7}));
@@ -144,7 +148,8 @@ TEST(JsonTokenizer, SplitDigitsPunctuation) {
   EXPECT_EQ(EncodeWith(spec, "abc"), (Ids{0, 7}));
   spec.pre = R"({"type":"Punctuation","behavior":"Isolated"})";
   EXPECT_EQ(EncodeWith(spec, "_ab"), (Ids{4, 3}));
-  spec.pre = R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},{"type":"Punctuation"}]})";
+  spec.pre =
+      R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},{"type":"Punctuation"}]})";
   EXPECT_EQ(EncodeWith(spec, "ab_a1"), (Ids{3, 4, 0, 6}));
 }
 
@@ -153,15 +158,19 @@ TEST(JsonTokenizer, ByteLevel) {
   spec.vocab = "{";
   for (int b = 0; b < 256; ++b) {
     const std::string c = AlphabetOfBytes(std::string(1, static_cast<char>(b)));
-    spec.vocab += "\"" + std::string(c == "\"" || c == "\\" ? "\\" : "") + c + "\":" + std::to_string(b) + ",";
+    spec.vocab +=
+        "\"" + std::string(c == "\"" || c == "\\" ? "\\" : "") + c + "\":" + std::to_string(b) + ",";
   }
-  spec.vocab += "\"\xC4\xA0" "a\":256}";
+  spec.vocab +=
+      "\"\xC4\xA0"
+      "a\":256}";
   spec.merges = "[\"\xC4\xA0 a\"]";
   spec.model = "";
   spec.pre = R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
   spec.post = R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false})";
   spec.decoder = R"({"type":"ByteLevel"})";
-  spec.added = R"([{"id":257,"content":"<e>","single_word":false,"lstrip":true,"rstrip":false,"normalized":false,"special":true},
+  spec.added =
+      R"([{"id":257,"content":"<e>","single_word":false,"lstrip":true,"rstrip":false,"normalized":false,"special":true},
       {"id":258,"content":"  ","single_word":false,"lstrip":false,"rstrip":false,"normalized":true,"special":false},
       {"id":259,"content":"\u00f5\u00f5","single_word":false,"lstrip":false,"rstrip":true,"normalized":true,"special":false}])";
   const auto t = Make(spec);
@@ -174,7 +183,8 @@ TEST(JsonTokenizer, ByteLevel) {
   EXPECT_EQ(t->Decode(Ids{256, 257, 258, 259}), " a  \xC3\xB5\xC3\xB5");
   spec.pre = R"({"type":"ByteLevel","add_prefix_space":true})";
   EXPECT_EQ(EncodeWith(spec, "a"), (Ids{256}));
-  spec.pre = R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"\\s"},"behavior":"Isolated"},
+  spec.pre =
+      R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"\\s"},"behavior":"Isolated"},
       {"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})";
   EXPECT_EQ(EncodeWith(spec, "a a"), (Ids{'a', ' ', 'a'}));
 }
@@ -182,7 +192,8 @@ TEST(JsonTokenizer, ByteLevel) {
 TEST(JsonTokenizer, NormalizedAddedTokens) {
   Spec spec;
   spec.normalizer = R"({"type":"Lowercase"})";
-  spec.added = R"([{"id":8,"content":"XY","normalized":true,"special":false},{"id":9,"content":"ZZ","normalized":false,"special":false}])";
+  spec.added =
+      R"([{"id":8,"content":"XY","normalized":true,"special":false},{"id":9,"content":"ZZ","normalized":false,"special":false}])";
   const auto t = Make(spec);
   EXPECT_EQ(Encode(*t, "aXyBzzZZ"), (Ids{0, 8, 1, 6, 6, 9}));
   spec.normalizer = R"({"type":"NFC"})";
@@ -194,17 +205,21 @@ TEST(JsonTokenizer, NormalizedAddedTokens) {
 
 TEST(JsonTokenizer, Config) {
   Spec spec;
-  spec.added = R"([{"id":8,"content":"<s>","normalized":false,"special":true},{"id":9,"content":"</s>","normalized":false,"special":true},
+  spec.added =
+      R"([{"id":8,"content":"<s>","normalized":false,"special":true},{"id":9,"content":"</s>","normalized":false,"special":true},
       {"id":10,"content":"<|im_end|>","normalized":false,"special":true}])";
   auto t = Make(spec, R"({"bos_token":"<s>","eos_token":{"content":"</s>","lstrip":false}})");
   EXPECT_EQ(t->bos(), 8);
   EXPECT_EQ(t->eos(), (std::vector<int32_t>{9, 10}));
   EXPECT_EQ(Encode(*t, "a", {true, false}), (Ids{0}));  // the template is the file's
-  t = Make(spec, R"({"bos_token":"<s>","eos_token":"</s>","tokenizer_class":"LlamaTokenizerFast","add_eos_token":true})");
+  t = Make(
+      spec,
+      R"({"bos_token":"<s>","eos_token":"</s>","tokenizer_class":"LlamaTokenizerFast","add_eos_token":true})");
   EXPECT_EQ(Encode(*t, "a", {true, false}), (Ids{8, 0, 9}));
   t = Make(spec);
   EXPECT_EQ(t->bos(), -1);
-  EXPECT_NE(Error(spec.Text(), R"({"bos_token":"<none>"})").find("bos_token: '<none>' is not in"), std::string::npos);
+  EXPECT_NE(Error(spec.Text(), R"({"bos_token":"<none>"})").find("bos_token: '<none>' is not in"),
+            std::string::npos);
   EXPECT_NE(Error(spec.Text(), "{").find("tokenizer_config.json"), std::string::npos);
 }
 
@@ -232,12 +247,16 @@ TEST(JsonTokenizer, WhatIsNotSupportedIsNamed) {
     return spec;
   };
   EXPECT_EQ(Error(Spec().Text()), "");
-  expect(with(&Spec::normalizer, R"({"type":"StripAccents"})"), "normalizer: type 'StripAccents' is not supported");
-  expect(with(&Spec::normalizer, R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Precompiled"}]})"),
-         "normalizer.normalizers[1]: type 'Precompiled' is not supported");
+  expect(with(&Spec::normalizer, R"({"type":"StripAccents"})"),
+         "normalizer: type 'StripAccents' is not supported");
+  expect(
+      with(&Spec::normalizer, R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Precompiled"}]})"),
+      "normalizer.normalizers[1]: type 'Precompiled' is not supported");
   expect(with(&Spec::pre, R"({"type":"BertPreTokenizer"})"), "pre_tokenizer: type 'BertPreTokenizer'");
-  expect(with(&Spec::pre, R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})"), "after ByteLevel");
-  expect(with(&Spec::pre, R"({"type":"Split","pattern":{"Regex":"["},"behavior":"Isolated"})"), "bad regular expression");
+  expect(with(&Spec::pre, R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})"),
+         "after ByteLevel");
+  expect(with(&Spec::pre, R"({"type":"Split","pattern":{"Regex":"["},"behavior":"Isolated"})"),
+         "bad regular expression");
   expect(with(&Spec::pre, R"({"type":"Split","pattern":{"Regex":"x"},"behavior":"Gone"})"), "behavior");
   expect(with(&Spec::pre, R"({"type":"Split","pattern":"x","behavior":"Removed"})"), "pattern");
   expect(with(&Spec::post, R"({"type":"BertProcessing"})"), "post_processor: type 'BertProcessing'");
@@ -281,16 +300,20 @@ TEST(JsonTokenizer, DamagedFiles) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   Spec spec;
-  spec.normalizer = R"({"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"_"},{"type":"Replace","pattern":{"Regex":" "},"content":"_"}]})";
-  spec.pre = R"x({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"\\p{L}+|\\s+(?!\\S)"},"behavior":"Isolated","invert":false}]})x";
+  spec.normalizer =
+      R"({"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"_"},{"type":"Replace","pattern":{"Regex":" "},"content":"_"}]})";
+  spec.pre =
+      R"x({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"\\p{L}+|\\s+(?!\\S)"},"behavior":"Isolated","invert":false}]})x";
   spec.added = R"([{"id":8,"content":"<s>","lstrip":true,"rstrip":true,"normalized":true,"special":true}])";
-  spec.post = R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}},{"Sequence":{"id":"A"}}],"special_tokens":{"<s>":{"ids":[8]}}})";
+  spec.post =
+      R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}},{"Sequence":{"id":"A"}}],"special_tokens":{"<s>":{"ids":[8]}}})";
   const std::string good = spec.Text();
   ASSERT_EQ(Error(good), "");
   const Folder folder;
   for (int round = 0; round < 400; ++round) {
     std::string text = good;
-    text[random() % text.size()] = static_cast<char>(random() % 3 == 0 ? random() % 256 : "0123456789{}[]\",:\\"[random() % 18]);
+    text[random() % text.size()] =
+        static_cast<char>(random() % 3 == 0 ? random() % 256 : "0123456789{}[]\",:\\"[random() % 18]);
     const auto made = TokenizerFromJson(folder.Write("tokenizer.json", text));
     if (!made.ok()) {
       ASSERT_EQ(made.status().message().find('\n'), std::string::npos) << text;

@@ -17,10 +17,19 @@ constexpr const char* kBad = "\xEF\xBF\xBD";
 // The examples of the Unicode standard, section 3.9, tables 3-8 to 3-11: one U+FFFD for each maximal subpart.
 TEST(Utf8, ReplacesMaximalSubparts) {
   const std::string b = kBad;
-  EXPECT_EQ(Repair("\xC0\xAF\xE0\x80\xBF\xF0\x81\x82" "A"), b + b + b + b + b + b + b + b + "A");
-  EXPECT_EQ(Repair("\xED\xA0\x80\xED\xBF\xBF\xED\xAF" "A"), b + b + b + b + b + b + b + b + "A");
-  EXPECT_EQ(Repair("\xF4\x91\x92\x93\xFF" "A\x80\xBF" "B"), b + b + b + b + b + "A" + b + b + "B");
-  EXPECT_EQ(Repair("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF" "A"), b + b + b + b + "A");
+  EXPECT_EQ(Repair("\xC0\xAF\xE0\x80\xBF\xF0\x81\x82"
+                   "A"),
+            b + b + b + b + b + b + b + b + "A");
+  EXPECT_EQ(Repair("\xED\xA0\x80\xED\xBF\xBF\xED\xAF"
+                   "A"),
+            b + b + b + b + b + b + b + b + "A");
+  EXPECT_EQ(Repair("\xF4\x91\x92\x93\xFF"
+                   "A\x80\xBF"
+                   "B"),
+            b + b + b + b + b + "A" + b + b + "B");
+  EXPECT_EQ(Repair("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF"
+                   "A"),
+            b + b + b + b + "A");
   EXPECT_EQ(Repair("ok\xE2\x82"), "ok" + b);
 }
 
@@ -48,7 +57,8 @@ TEST(Utf8, WholeCharactersDoNotDependOnTheCuts) {
   std::mt19937 random(seed);
   for (int round = 0; round < 2000; ++round) {
     std::string bytes;
-    const char* kParts[] = {"a", "\xC3", "\xA9", "\xE4\xB8", "\xAD", "\xF0\x9F", "\x99\x82", "\xFF", "\xED\xA0", "\xF4\x8F"};
+    const char* kParts[] = {"a",        "\xC3",     "\xA9", "\xE4\xB8", "\xAD",
+                            "\xF0\x9F", "\x99\x82", "\xFF", "\xED\xA0", "\xF4\x8F"};
     for (size_t i = random() % 20; i > 0; --i) bytes += kParts[random() % std::size(kParts)];
     std::string whole = Repair(bytes), streamed, held;
     for (size_t at = 0; at < bytes.size();) {

@@ -95,6 +95,11 @@ struct PackedSource {
   const uint8_t* p;
   HWY_INLINE VF Scale(int v) const { return F::Scale(F::ScaleOf(p, v)); }
   HWY_INLINE void Steps(int c, int v, VU8& lo, VU8& hi) const { F::Steps(p + F::kScaleBytes, c, v, lo, hi); }
+  HWY_INLINE VU8 Step(int k, int v) const {
+    VU8 lo, hi;
+    Steps(k & 3, v, lo, hi);
+    return k < 4 ? lo : hi;   // the other one is not computed: k is a constant once unrolled
+  }
   HWY_INLINE void Prefetch() const {
     HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchNear(p + kPrefetchAhead + i);
   }
@@ -110,6 +115,7 @@ struct DecodedSource {
     lo = hn::Load(DU8(), q + 64 * c + kVecBytes * v);
     hi = hn::Load(DU8(), q + 64 * (c + 4) + kVecBytes * v);
   }
+  HWY_INLINE VU8 Step(int k, int v) const { return hn::Load(DU8(), q + 64 * k + kVecBytes * v); }
   HWY_INLINE void Prefetch() const {}
   HWY_INLINE void Next() {
     q += 512;
@@ -187,47 +193,53 @@ HWY_NOINLINE void Int8Micro(Src s0, Src s1, const uint8_t* HWY_RESTRICT a, int t
   }
 }
 #else
-// One vector of rows times T tokens, added to d[]. x: the block's activations of token j0.
+// Vectors of rows that share each broadcast activation.
+inline constexpr int kDotVecs = kPanelVecs >= 2 ? 2 : 1;
+
+// kDotVecs vectors of rows, from vector v, times T tokens, added to d. x: the block's activations of token j0.
 template <class F, class Src, int T>
-HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T]) {
+HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
   const DI di;
   const DI8 di8;
   const DI16 di16;
   const auto ones = hn::Set(di16, 1);
   if constexpr (F::kSigned) {
-    HWY_UNROLL(4) for (int c = 0; c < 4; ++c) {
-      VU8 steps[2];
-      src.Steps(c, v, steps[0], steps[1]);
-      HWY_UNROLL(2) for (int h = 0; h < 2; ++h) {
-        const auto w = hn::BitCast(di8, steps[h]);
-        const VU8 magnitude = hn::BitCast(DU8(), hn::Abs(w));   // |-128| = 128 as unsigned
-        HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-          const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(c + 4 * h) * step + 4 * j));
-          const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w, a);   // where w = 0 the magnitude is 0
-          const auto pairs = hn::SatWidenMulPairwiseAdd(di16, magnitude, signed_a);
-          d[j] = hn::Add(d[j], hn::WidenMulPairwiseAdd(di, pairs, ones));
-          Pin(d[j]);
+    HWY_UNROLL(8) for (int s = 0; s < 8; ++s) {
+      hn::Vec<DI8> w[kDotVecs];
+      VU8 magnitude[kDotVecs];
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+        w[i] = hn::BitCast(di8, src.Step(s, v + i));
+        magnitude[i] = hn::BitCast(DU8(), hn::Abs(w[i]));   // |-128| = 128 as unsigned
+      }
+      HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+        const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(s) * step + 4 * j));
+        HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+          const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w[i], a);   // where w = 0 the magnitude is 0
+          const auto pairs = hn::SatWidenMulPairwiseAdd(di16, magnitude[i], signed_a);
+          d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, pairs, ones));
+          Pin(d[j][i]);
         }
       }
     }
   } else {
-    hn::Vec<DI16> low[T], high[T];
-    HWY_UNROLL(4) for (int c = 0; c < 4; ++c) {
-      VU8 steps[2];
-      src.Steps(c, v, steps[0], steps[1]);
-      HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-        const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(c) * step + 4 * j));
-        const auto b = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(c + 4) * step + 4 * j));
-        const auto pa = hn::SatWidenMulPairwiseAdd(di16, steps[0], a), pb = hn::SatWidenMulPairwiseAdd(di16, steps[1], b);
-        low[j] = c == 0 ? pa : hn::Add(low[j], pa);
-        high[j] = c == 0 ? pb : hn::Add(high[j], pb);
-        Pin(low[j]);
-        Pin(high[j]);
+    // Steps 0-3, then 4-7: the sums of four steps fit into 16 bits.
+    HWY_UNROLL(2) for (int half = 0; half < 8; half += 4) {
+      hn::Vec<DI16> sum[T][kDotVecs];
+      HWY_UNROLL(4) for (int s = 0; s < 4; ++s) {
+        VU8 w[kDotVecs];
+        HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i] = src.Step(half + s, v + i);
+        HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+          const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(half + s) * step + 4 * j));
+          HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+            const auto pairs = hn::SatWidenMulPairwiseAdd(di16, w[i], a);
+            sum[j][i] = s == 0 ? pairs : hn::Add(sum[j][i], pairs);
+            Pin(sum[j][i]);
+          }
+        }
       }
-    }
-    HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-      d[j] = hn::Add(d[j], hn::WidenMulPairwiseAdd(di, low[j], ones));
-      d[j] = hn::Add(d[j], hn::WidenMulPairwiseAdd(di, high[j], ones));
+      HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+        HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, sum[j][i], ones));
+      }
     }
   }
 }
@@ -243,15 +255,20 @@ HWY_INLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int tile,
   for (int64_t b = 0; b < blocks; ++b, a += 10 * step) {
     src.Prefetch();
     if (far != nullptr) PrefetchFar(far + 64 * b);
-    HWY_UNROLL(16) for (int v = 0; v < kPanelVecs; ++v) {
-      VI d[T];
-      HWY_UNROLL(4) for (int j = 0; j < T; ++j) d[j] = F::kSigned ? hn::Zero(di) : Broadcast4(a + 9 * step + 4 * j);
-      BlockDot<F, Src, T>(src, v, a, step, d);
-      const VF w = src.Scale(v);
+    HWY_UNROLL(8) for (int v = 0; v < kPanelVecs; v += kDotVecs) {
+      VI d[T][kDotVecs];
       HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-        float* HWY_RESTRICT fj = f + j * kPanelRows + v * kLanes;
-        const VF xs = hn::BitCast(df, Broadcast4(a + 8 * step + 4 * j));
-        hn::Store(hn::MulAdd(hn::ConvertTo(df, d[j]), hn::Mul(w, xs), hn::Load(df, fj)), df, fj);
+        const VI start = F::kSigned ? hn::Zero(di) : Broadcast4(a + 9 * step + 4 * j);
+        HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = start;
+      }
+      BlockDot<F, Src, T>(src, v, a, step, d);
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+        const VF w = src.Scale(v + i);
+        HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+          float* HWY_RESTRICT fj = f + j * kPanelRows + (v + i) * kLanes;
+          const VF xs = hn::BitCast(df, Broadcast4(a + 8 * step + 4 * j));
+          hn::Store(hn::MulAdd(hn::ConvertTo(df, d[j][i]), hn::Mul(w, xs), hn::Load(df, fj)), df, fj);
+        }
       }
     }
     src.Next();

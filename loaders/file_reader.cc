@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "loaders/loaders.h"
+#include "loaders/file_reader.h"
 #include "loaders/message.h"
 
 namespace tally {

@@ -1,0 +1,196 @@
+// Matrix kernels against their roofs: one row against the read bandwidth, 512 rows against the peak of the dot product they use.
+// Roofs are measured beside every pass, because a shared machine drifts; fractions are medians of pass against neighbouring roof.
+// Every case is compared with the scalar reference before it is timed.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/base/aligned.h"
+#include "engine/base/quant_blocks.h"
+#include "engine/kernels/matmul/matmul.h"
+#include "engine/machine/machine.h"
+#include "engine/machine/roofs.h"
+
+namespace tally {
+namespace {
+
+struct Case {
+  const char* name;
+  DType dtype;
+  ActKind kind;
+  int64_t rows, cols;   // of one weight
+  int64_t weights;      // copies, so that a pass reads more than the last-level cache holds
+  int64_t n;            // rows of activations
+};
+
+double Median(std::vector<double> v) {
+  std::nth_element(v.begin(), v.begin() + static_cast<int64_t>(v.size() / 2), v.end());
+  return v[v.size() / 2];
+}
+
+template <class Op>
+const Kernel<Op>& Named(std::string_view name) {
+  for (const Kernel<Op>& k : Kernels<Op>()) if (k.name == name) return k;
+  std::abort();
+}
+
+template <class Op>
+void Run(Team& team, std::vector<AlignedBuffer<uint8_t>>& scratch, const Op& op, std::string_view kernel) {
+  const Kernel<Op>& k = Named<Op>(kernel);
+  const TaskPlan plan = k.plan(op, team.threads());
+  for (auto& s : scratch) s.Resize(plan.scratch_bytes);
+  auto body = [&](int t, int64_t b, int64_t e) { k.run(op, b, e, scratch[static_cast<size_t>(t)].span()); };
+  team.Run(plan.tasks, plan.chunk, body);
+}
+
+// Panels of sane values: random quants, scales of one size.
+void FillPanels(DType t, uint8_t* p, size_t bytes) {
+  std::mt19937_64 rng(3);
+  std::vector<uint8_t> pool(1 << 20);
+  for (size_t i = 0; i < pool.size(); i += 8) {
+    const uint64_t v = rng();
+    std::memcpy(pool.data() + i, &v, 8);
+  }
+  if (t == DType::kBF16 || t == DType::kF16) {
+    for (size_t i = 0; i < pool.size(); i += 2) {
+      const float x = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 1000.0f;
+      const uint16_t h = t == DType::kBF16 ? F32ToBF16(x) : F32ToF16(x);
+      std::memcpy(pool.data() + i, &h, 2);
+    }
+  } else if (t == DType::kF32) {
+    for (size_t i = 0; i < pool.size(); i += 4) {
+      const float x = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 1000.0f;
+      std::memcpy(pool.data() + i, &x, 4);
+    }
+  }
+  const size_t whole = GetDTypeInfo(t).quantised ? PanelBytes(t, 32) : 1 << 20;
+  for (size_t at = 0; at < bytes; at += whole) {
+    const size_t n = std::min(whole, bytes - at);
+    std::memcpy(p + at, pool.data() + (whole < (1 << 20) ? (at * 7) % ((1 << 20) - whole) : 0), n);
+    if (t == DType::kMXFP4) {
+      for (int i = 0; i < 16; ++i) p[at + static_cast<size_t>(i)] = static_cast<uint8_t>(120 + i % 4);
+    } else if (GetDTypeInfo(t).quantised) {
+      for (size_t i = 0; i < 16; ++i) {
+        const uint16_t h = F32ToF16(0.001f * static_cast<float>(1 + i));
+        std::memcpy(p + at + 2 * i, &h, 2);
+      }
+    }
+  }
+}
+
+struct Setup {
+  AnonymousMemory memory;
+  size_t bytes = 0;
+  AlignedBuffer<float> x, out, want;
+  AlignedBuffer<uint8_t> pack_bytes;
+  RowGroup group;
+  PackActOp pack;
+  std::vector<MatMulOp> ops;
+
+  explicit Setup(const Case& c) {
+    WeightView w;
+    w.dtype = c.dtype;
+    w.layout = WeightLayout::kPanel16;
+    w.rows = c.rows;
+    w.cols = c.cols;
+    w.panel_stride = PanelBytes(c.dtype, c.cols);
+    w.slice_stride = (w.panel_stride * static_cast<size_t>(w.panels()) + 4095) / 4096 * 4096;
+    w.stored_row_bytes = *StoredBytes(c.dtype, static_cast<uint64_t>(c.cols));
+    bytes = w.slice_stride * static_cast<size_t>(c.weights);
+    memory = std::move(AnonymousMemory::Allocate(bytes, true)).value();
+    FillPanels(c.dtype, memory.data(), bytes);
+    x.Resize(static_cast<size_t>(c.n * c.cols));
+    std::mt19937 rng(5);
+    for (float& v : x.span()) v = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 500.0f;
+    out.Resize(static_cast<size_t>(c.n * c.rows));
+    want.Resize(out.size());
+    group = {0, c.n, 0};
+    const ActFormat format = ActFormatFor(c.dtype, c.kind);
+    pack_bytes.Resize(static_cast<size_t>(c.n) * ActRowBytes(c.kind, c.cols) + 64);
+    pack = {.x = {x.data(), c.n, c.cols}, .row_index = {}, .pack = {format, c.n, c.cols, pack_bytes.data(), {&group, 1}}};
+    for (int64_t i = 0; i < c.weights; ++i) {
+      w.data = memory.data() + static_cast<size_t>(i) * w.slice_stride;
+      ops.push_back({.x = pack.pack, .w = w, .bias = {}, .out = {out.data(), c.n, c.rows}, .out_row = {}});
+    }
+  }
+};
+
+double PeakOf(const ArithmeticPeaks& peaks, const Case& c) {
+  if (c.kind == ActKind::kF32) return peaks.f32;
+  if (c.kind == ActKind::kBF16) return peaks.bf16 > 0 ? peaks.bf16 : peaks.f32;
+  return c.dtype == DType::kQ8_0 ? peaks.int8 : peaks.int8_narrow;
+}
+
+void Bench(benchmark::State& state, const Case& c) {
+  Team team(2);
+  std::vector<AlignedBuffer<uint8_t>> scratch(2);
+  Setup s(c);
+  Run(team, scratch, s.pack, "hwy");
+  // A few rows of the reference: the first panels of the first weight.
+  MatMulOp small = s.ops[0];
+  small.w.rows = std::min<int64_t>(c.rows, 48);
+  small.out = {s.want.data(), c.n, small.w.rows, c.rows};
+  Run(team, scratch, small, "ref");
+  Run(team, scratch, s.ops[0], "hwy");
+  for (int64_t r = 0; r < c.n; ++r) {
+    for (int64_t i = 0; i < small.w.rows; ++i) {
+      const double got = s.out[static_cast<size_t>(r * c.rows + i)], want = s.want[static_cast<size_t>(r * c.rows + i)];
+      if (!(std::fabs(got - want) <= 1e-3 * (1 + std::fabs(want)))) {
+        state.SkipWithError("differs from the reference");
+        return;
+      }
+    }
+  }
+  std::vector<double> share;
+  const double flops = 2.0 * static_cast<double>(c.n * c.rows * c.cols * c.weights);
+  const double weight_bytes = static_cast<double>(s.ops[0].w.panel_stride) * static_cast<double>(s.ops[0].w.panels() * c.weights);
+  for (auto _ : state) {
+    const double roof = c.n == 1 ? ReadBandwidth(team, {s.memory.data(), s.bytes}, 0.02) : PeakOf(MeasurePeaks(team, 0.03), c);
+    const double begin = MonotonicSeconds();
+    Run(team, scratch, s.pack, "hwy");
+    for (const MatMulOp& op : s.ops) Run(team, scratch, op, "hwy");
+    const double seconds = MonotonicSeconds() - begin;
+    state.SetIterationTime(seconds);
+    share.push_back((c.n == 1 ? weight_bytes : flops) / seconds / roof);
+  }
+  state.counters[c.n == 1 ? "of_read_bandwidth" : "of_peak"] = Median(share);
+  state.counters[c.n == 1 ? "GB/s" : "GFLOP/s"] =
+      benchmark::Counter((c.n == 1 ? weight_bytes : flops) * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  state.SetLabel(std::string(HwyTargetName()));
+}
+
+constexpr Case kCases[] = {
+    {"decode/Q8_0", DType::kQ8_0, ActKind::kInt8, 8192, 2048, 40, 1},
+    {"decode/Q4_0", DType::kQ4_0, ActKind::kInt8, 8192, 2048, 80, 1},
+    {"decode/MXFP4", DType::kMXFP4, ActKind::kInt8, 5760, 2880, 80, 1},
+    {"decode/BF16", DType::kBF16, ActKind::kBF16, 8192, 2048, 20, 1},
+    {"decode/BF16_f32", DType::kBF16, ActKind::kF32, 8192, 2048, 20, 1},
+    {"decode/F16_f32", DType::kF16, ActKind::kF32, 8192, 2048, 20, 1},
+    {"decode/F32", DType::kF32, ActKind::kF32, 8192, 2048, 10, 1},
+    {"prefill/Q8_0", DType::kQ8_0, ActKind::kInt8, 8192, 2048, 2, 512},
+    {"prefill/Q4_0", DType::kQ4_0, ActKind::kInt8, 8192, 2048, 2, 512},
+    {"prefill/MXFP4", DType::kMXFP4, ActKind::kInt8, 5760, 2880, 2, 512},
+    {"prefill/BF16", DType::kBF16, ActKind::kBF16, 8192, 2048, 2, 512},
+    {"prefill/BF16_f32", DType::kBF16, ActKind::kF32, 8192, 2048, 2, 512},
+    {"prefill/F32", DType::kF32, ActKind::kF32, 8192, 2048, 2, 512},
+};
+
+}  // namespace
+}  // namespace tally
+
+int main(int argc, char** argv) {
+  for (const tally::Case& c : tally::kCases) {
+    benchmark::RegisterBenchmark(c.name, [&c](benchmark::State& state) { tally::Bench(state, c); })
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond)
+        ->MinTime(0.3);
+  }
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,29 @@
+// Reading weight files piece by piece. Part of the inventory node: whoever knows where a tensor's bytes are may read them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/base/status.h"
+
+namespace tally {
+
+// Reads bytes [offset, offset + out.size()) of a weight file; a file that has become shorter is an error.
+class FileReader {
+ public:
+  static Result<FileReader> Open(const std::string& path);
+  FileReader(FileReader&& o) noexcept;
+  FileReader& operator=(FileReader&& o) noexcept;
+  ~FileReader();
+  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const;  // thread-safe
+  uint64_t size() const { return size_; }
+
+ private:
+  FileReader() = default;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+  std::string path_;
+};
+
+}  // namespace tally
