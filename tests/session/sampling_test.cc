@@ -243,12 +243,14 @@ TEST(Sampler, LargeVocabularyAgainstAFullSort) {
       c.top_p = top_p;
       Sampler sampler(c);
       std::set<int32_t> seen;
-      for (int i = 0; i < 30; ++i) {
+      for (int i = 0; i < 12; ++i) {
         const int32_t id = sampler.Sample(logits, {});
         EXPECT_TRUE(allowed.contains(id)) << "k " << k << " top_p " << top_p << " id " << id;
         seen.insert(id);
       }
-      if (nucleus >= 40) EXPECT_GT(seen.size(), 5u) << "k " << k << " top_p " << top_p;
+      if (nucleus >= 40) {
+        EXPECT_GT(seen.size(), 5u) << "k " << k << " top_p " << top_p;
+      }
     }
   }
 }

@@ -112,7 +112,7 @@ void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n,
   const DF df;
   const DI di;
   constexpr bool kHalved = F::kScaleBytes == 16;             // MXFP4's integers are twice its values
-  constexpr int kOffset = F::kQuantBytes == 512 ? (kHasDot ? 128 : 0) : (kHalved ? 12 : 8);
+  constexpr int kOffset = F::kWide ? 128 : (kHalved ? 12 : 8);
   for (int64_t b = 0; b < n / 32; ++b) {
     for (int v = 0; v < 2 * kPanelVecs; ++v) {
       PackedSource<F> src{(v < kPanelVecs ? p0 : p1) + static_cast<size_t>(k0 / 32 + b) * F::kBlockBytes};
@@ -125,12 +125,7 @@ void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n,
           const VI word = hn::BitCast(di, steps[h]);
           const VI parts[4] = {hn::ShiftLeft<24>(word), hn::ShiftLeft<16>(word), hn::ShiftLeft<8>(word), word};
           for (int i = 0; i < 4; ++i) {
-            VI q;
-            if constexpr (F::kSigned && !kHasDot) {
-              q = hn::ShiftRight<24>(parts[i]);
-            } else {
-              q = hn::BitCast(di, hn::ShiftRight<24>(hn::BitCast(DU(), parts[i])));
-            }
+            const VI q = hn::BitCast(di, hn::ShiftRight<24>(hn::BitCast(DU(), parts[i])));
             VF value = hn::ConvertTo(df, hn::Sub(q, hn::Set(di, kOffset)));
             if constexpr (kHalved) value = hn::Mul(value, hn::Set(df, 0.5f));
             hn::Store(hn::Mul(scale, value), df, out + 32 * (32 * b + 4 * (c + 4 * h) + i) + kLanes * v);

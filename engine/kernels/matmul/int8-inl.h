@@ -3,8 +3,9 @@
 // Per block of 32 k: d = sum q_w q_x exactly, in int32; then acc = fma(float(d), w_scale * x_scale, acc), blocks in order. The
 // integers are exact whatever the instructions, so every target with a fused multiply-add gives the same bits.
 //   targets with a u8 x s8 dot product (VNNI): weights as u8 = q + offset, d starts at the activations' correction
-//   others: Q8_0 by maddubs(|w|, sign(x, w)), which cannot saturate (128 * 127 * 2 < 2^15); 4-bit types by maddubs(u8, x) with
-//   sums of 4 steps kept in int16 (MXFP4: 24 * 127 * 2 * 4 < 2^15; Q4_0: 15 * 127 * 2 * 4 < 2^15)
+//   others, by maddubs and sums in 16 bits: 4-bit types directly (Q4_0, 8 steps: 15 * 127 * 2 * 8 < 2^15; MXFP4, 4 steps:
+//   24 * 127 * 2 * 4 < 2^15); Q8_0 for many rows as two 4-bit halves, u8 = 16 high + low, decoded once a panel; for few rows,
+//   where memory is the limit, by maddubs(|w|, sign(x, w)) straight from the panel (128 * 127 * 2 < 2^15)
 #include "engine/kernels/matmul/tile-inl.h"
 
 #if defined(TALLY_MATMUL_INT8_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -28,7 +29,7 @@ inline constexpr int kInt8SubTile = kLanes >= 16 ? 4 : 3;
 
 struct FormatQ8_0 {
   static constexpr int kScaleBytes = 32, kQuantBytes = 512, kBlockBytes = 544;
-  static constexpr bool kSigned = true;   // without a dot product: kept as s8
+  static constexpr bool kWide = true;     // too wide for sums in 16 bits
   static HWY_INLINE VF Scale(const uint8_t* s) {
     const hn::Rebind<hwy::float16_t, DF> dh;
     return hn::PromoteTo(DF(), hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(s)));
@@ -39,16 +40,12 @@ struct FormatQ8_0 {
     const DU8 du8;
     lo = hn::LoadU(du8, q + 64 * c + kVecBytes * v);
     hi = hn::LoadU(du8, q + 64 * (c + 4) + kVecBytes * v);
-    if constexpr (!kHasDot) {
-      lo = hn::Xor(lo, hn::Set(du8, 0x80));
-      hi = hn::Xor(hi, hn::Set(du8, 0x80));
-    }
   }
 };
 
 struct NibbleFormat {
   static constexpr int kQuantBytes = 256;
-  static constexpr bool kSigned = false;
+  static constexpr bool kWide = false;
   static HWY_INLINE void Nibbles(const uint8_t* q, int c, int v, VU8& lo, VU8& hi) {
     const DU8 du8;
     const hn::Repartition<uint16_t, DU8> du16;
@@ -61,6 +58,7 @@ struct NibbleFormat {
 
 struct FormatQ4_0 : NibbleFormat {
   static constexpr int kScaleBytes = 32, kBlockBytes = 288;
+  static constexpr int kSumSteps = 8;   // steps whose products fit into 16 bits
   static HWY_INLINE VF Scale(const uint8_t* s) { return FormatQ8_0::Scale(s); }
   static HWY_INLINE const uint8_t* ScaleOf(const uint8_t* s, int v) { return s + 2 * kLanes * v; }
   static HWY_INLINE void Steps(const uint8_t* q, int c, int v, VU8& lo, VU8& hi) { Nibbles(q, c, v, lo, hi); }
@@ -68,6 +66,7 @@ struct FormatQ4_0 : NibbleFormat {
 
 struct FormatMXFP4 : NibbleFormat {
   static constexpr int kScaleBytes = 16, kBlockBytes = 272;
+  static constexpr int kSumSteps = 4;
   static HWY_INLINE VF Scale(const uint8_t* s) {  // 2^(e - 127); e = 0: 2^-127; 255: NaN
     const DF df;
     const DI di;
@@ -91,6 +90,7 @@ struct FormatMXFP4 : NibbleFormat {
 // Where a microkernel takes a panel's blocks from: as packed, or decoded into scratch ([8][64] bytes and 16 f32 scales a block).
 template <class F>
 struct PackedSource {
+  static constexpr bool kSplit = false;
   static constexpr int kPrefetchAhead = 2048;
   const uint8_t* p;
   HWY_INLINE VF Scale(int v) const { return F::Scale(F::ScaleOf(p, v)); }
@@ -106,8 +106,13 @@ struct PackedSource {
   HWY_INLINE void Next() { p += F::kBlockBytes; }
 };
 
+// Bytes of a decoded block: [8][64] u8; Q8_0 without a dot product: the high halves of all steps, then the low ones.
+template <class F>
+inline constexpr int kDecodedBytes = F::kWide && !kHasDot ? 1024 : 512;
+
 template <class F>
 struct DecodedSource {
+  static constexpr bool kSplit = F::kWide && !kHasDot;
   const uint8_t* q;
   const float* s;
   HWY_INLINE VF Scale(int v) const { return hn::Load(DF(), s + kLanes * v); }
@@ -118,22 +123,29 @@ struct DecodedSource {
   HWY_INLINE VU8 Step(int k, int v) const { return hn::Load(DU8(), q + 64 * k + kVecBytes * v); }
   HWY_INLINE void Prefetch() const {}
   HWY_INLINE void Next() {
-    q += 512;
+    q += kDecodedBytes<F>;
     s += kPanelRows;
   }
 };
 
 template <class F>
 void DecodePanel(const uint8_t* panel, int64_t blocks, uint8_t* HWY_RESTRICT q, float* HWY_RESTRICT s) {
+  const DU8 du8;
   PackedSource<F> src{panel};
-  for (int64_t b = 0; b < blocks; ++b, src.Next(), q += 512, s += kPanelRows) {
+  for (int64_t b = 0; b < blocks; ++b, src.Next(), q += kDecodedBytes<F>, s += kPanelRows) {
     for (int v = 0; v < kPanelVecs; ++v) {
       hn::Store(src.Scale(v), DF(), s + kLanes * v);
-      HWY_UNROLL(4) for (int c = 0; c < 4; ++c) {
-        VU8 lo, hi;
-        src.Steps(c, v, lo, hi);
-        hn::Store(lo, DU8(), q + 64 * c + kVecBytes * v);
-        hn::Store(hi, DU8(), q + 64 * (c + 4) + kVecBytes * v);
+      HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
+        const VU8 w = src.Step(k, v);
+        uint8_t* to = q + 64 * k + kVecBytes * v;
+        if constexpr (DecodedSource<F>::kSplit) {
+          const hn::Repartition<uint16_t, DU8> du16;
+          const VU8 mask = hn::Set(du8, 15);
+          hn::Store(hn::And(hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(du16, w))), mask), du8, to);
+          hn::Store(hn::And(w, mask), du8, to + 512);
+        } else {
+          hn::Store(w, du8, to);
+        }
       }
     }
   }
@@ -196,50 +208,78 @@ HWY_NOINLINE void Int8Micro(Src s0, Src s1, const uint8_t* HWY_RESTRICT a, int t
 // Vectors of rows that share each broadcast activation.
 inline constexpr int kDotVecs = kPanelVecs >= 2 ? 2 : 1;
 
-// kDotVecs vectors of rows, from vector v, times T tokens, added to d. x: the block's activations of token j0.
-template <class F, class Src, int T>
-HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
+// d += factor * (u8 weights . activations) over steps [first, first + kSteps) of kDotVecs vectors and T tokens; the products of
+// kSteps steps must fit into 16 bits. weights(step, i): vector i. x: the block's activations of token j0.
+template <int kSteps, int T, class WeightFn>
+HWY_INLINE void NarrowDot(const WeightFn& weights, int first, int factor, const uint8_t* HWY_RESTRICT x, size_t step,
+                          VI (&d)[T][kDotVecs]) {
+  const DI di;
+  const DI16 di16;
+  hn::Vec<DI16> sum[T][kDotVecs];
+  HWY_UNROLL(8) for (int k = 0; k < kSteps; ++k) {
+    VU8 w[kDotVecs];
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i] = weights(first + k, i);
+    HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+      const auto a = hn::BitCast(DI8(), Broadcast4(x + static_cast<size_t>(first + k) * step + 4 * j));
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+        const auto pairs = hn::SatWidenMulPairwiseAdd(di16, w[i], a);
+        sum[j][i] = k == 0 ? pairs : hn::Add(sum[j][i], pairs);
+        Pin(sum[j][i]);
+      }
+    }
+  }
+  const auto factors = hn::Set(di16, static_cast<int16_t>(factor));
+  HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, sum[j][i], factors));
+  }
+}
+
+// d += sum of q_w q_x over a block, for weights of 8 bits as packed: |w| as u8 times the activations with w's sign.
+template <int T, class WeightFn>
+HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
   const DI di;
   const DI8 di8;
   const DI16 di16;
   const auto ones = hn::Set(di16, 1);
-  if constexpr (F::kSigned) {
-    HWY_UNROLL(8) for (int s = 0; s < 8; ++s) {
-      hn::Vec<DI8> w[kDotVecs];
-      VU8 magnitude[kDotVecs];
+  HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
+    hn::Vec<DI8> w[kDotVecs];
+    VU8 magnitude[kDotVecs];
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+      w[i] = hn::BitCast(di8, hn::Xor(weights(k, i), hn::Set(DU8(), 0x80)));
+      magnitude[i] = hn::BitCast(DU8(), hn::Abs(w[i]));   // |-128| = 128 as unsigned
+    }
+    HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+      const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(k) * step + 4 * j));
       HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
-        w[i] = hn::BitCast(di8, src.Step(s, v + i));
-        magnitude[i] = hn::BitCast(DU8(), hn::Abs(w[i]));   // |-128| = 128 as unsigned
-      }
-      HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-        const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(s) * step + 4 * j));
-        HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
-          const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w[i], a);   // where w = 0 the magnitude is 0
-          const auto pairs = hn::SatWidenMulPairwiseAdd(di16, magnitude[i], signed_a);
-          d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, pairs, ones));
-          Pin(d[j][i]);
-        }
+        const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w[i], a);   // where w = 0 the magnitude is 0
+        d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, hn::SatWidenMulPairwiseAdd(di16, magnitude[i], signed_a), ones));
+        Pin(d[j][i]);
       }
     }
+  }
+}
+
+// d = sum of q_w q_x over a block of kDotVecs vectors, from vector v, and T tokens.
+template <class F, class Src, int T>
+HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
+  const DI di;
+  constexpr bool kSignTrick = F::kWide && !Src::kSplit;
+  HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+    const VI start = kSignTrick ? hn::Zero(di) : Broadcast4(x + 9 * step + 4 * j);   // the correction undoes the offset
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = start;
+  }
+  if constexpr (Src::kSplit) {
+    const auto half = [&](int offset) {
+      return [&src, v, offset](int k, int i) { return hn::Load(DU8(), src.q + offset + 64 * k + kVecBytes * (v + i)); };
+    };
+    NarrowDot<8, T>(half(0), 0, 16, x, step, d);
+    NarrowDot<8, T>(half(512), 0, 1, x, step, d);
   } else {
-    // Steps 0-3, then 4-7: the sums of four steps fit into 16 bits.
-    HWY_UNROLL(2) for (int half = 0; half < 8; half += 4) {
-      hn::Vec<DI16> sum[T][kDotVecs];
-      HWY_UNROLL(4) for (int s = 0; s < 4; ++s) {
-        VU8 w[kDotVecs];
-        HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i] = src.Step(half + s, v + i);
-        HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-          const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(half + s) * step + 4 * j));
-          HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
-            const auto pairs = hn::SatWidenMulPairwiseAdd(di16, w[i], a);
-            sum[j][i] = s == 0 ? pairs : hn::Add(sum[j][i], pairs);
-            Pin(sum[j][i]);
-          }
-        }
-      }
-      HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-        HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, sum[j][i], ones));
-      }
+    const auto weights = [&](int k, int i) { return src.Step(k, v + i); };
+    if constexpr (kSignTrick) {
+      SignedDot<T>(weights, x, step, d);
+    } else {
+      HWY_UNROLL(2) for (int first = 0; first < 8; first += F::kSumSteps) NarrowDot<F::kSumSteps, T>(weights, first, 1, x, step, d);
     }
   }
 }
@@ -248,7 +288,6 @@ template <class F, class Src, int T>
 HWY_INLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int tile, int64_t blocks, float* HWY_RESTRICT acc,
                                const uint8_t* far) {
   const DF df;
-  const DI di;
   const size_t step = static_cast<size_t>(tile) * 4;
   // Accumulators live in memory (first-level cache): the integer sums need the registers.
   alignas(64) float f[T * kPanelRows] = {};
@@ -257,10 +296,6 @@ HWY_INLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int tile,
     if (far != nullptr) PrefetchFar(far + 64 * b);
     HWY_UNROLL(8) for (int v = 0; v < kPanelVecs; v += kDotVecs) {
       VI d[T][kDotVecs];
-      HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-        const VI start = F::kSigned ? hn::Zero(di) : Broadcast4(a + 9 * step + 4 * j);
-        HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = start;
-      }
       BlockDot<F, Src, T>(src, v, a, step, d);
       HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
         const VF w = src.Scale(v + i);
@@ -315,8 +350,8 @@ void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> s
   const size_t row_bytes = job.x.row_bytes();
   alignas(64) float acc[kTile * 32];
   uint8_t* q0 = scratch.data();
-  uint8_t* q1 = q0 + blocks * 512;
-  float* s0 = reinterpret_cast<float*>(q1 + blocks * 512);
+  uint8_t* q1 = q0 + blocks * kDecodedBytes<F>;
+  float* s0 = reinterpret_cast<float*>(q1 + blocks * kDecodedBytes<F>);
   float* s1 = s0 + blocks * kPanelRows;
   ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) {
     const PanelPair panels(job, group.slice, pair);
