@@ -29,5 +29,6 @@ function(tally_test)
   target_link_libraries(${target} PRIVATE ${T_DEPS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE TALLY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${T_NAME} COMMAND ${target})
-  set_tests_properties(${T_NAME} PROPERTIES LABELS ${T_GROUP} TIMEOUT 600)
+  # Tests run beside one another: a team that spins while it waits would take the cores from the next test.
+  set_tests_properties(${T_NAME} PROPERTIES LABELS ${T_GROUP} TIMEOUT 600 ENVIRONMENT OMP_WAIT_POLICY=passive)
 endfunction()

@@ -10,6 +10,7 @@
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
+#include "engine/app/numbers.h"
 #include "engine/app/options.h"
 
 namespace tally::app {
@@ -112,10 +113,10 @@ Action AddBench(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("bench", "Prefill and decode speed beside the machine's bandwidth and peaks, measured in the same run");
   AddModelFlags(*c, flags->model);
-  c->add_option("-p,--prompt", flags->speed.prompt, "prompt tokens")->capture_default_str();
-  c->add_option("-n,--tokens", flags->speed.generate, "tokens to generate")->capture_default_str();
-  c->add_option("--repetitions", flags->speed.repetitions, "medians are taken over these")->capture_default_str();
-  c->add_option("--seed", flags->speed.seed, "of the random prompt")->capture_default_str();
+  AddNumber(*c, "-p,--prompt", flags->speed.prompt, "prompt tokens");
+  AddNumber(*c, "-n,--tokens", flags->speed.generate, "tokens to generate");
+  AddNumber(*c, "--repetitions", flags->speed.repetitions, "medians are taken over these");
+  AddNumber(*c, "--seed", flags->speed.seed, "of the random prompt");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   return [flags] {
     const Result<int> code = Run(*flags);

@@ -30,9 +30,13 @@ int Main(int argc, char** argv) {
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
   if (argc < 2) return Report(BadInput("a command is needed: " + names + kUsageHint));
-  const auto is_command = [&](const auto& c) { return c.first == argv[1]; };
-  if (argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), is_command)) {
-    return Report(BadInput("there is no command '" + std::string(argv[1]) + "': " + names + kUsageHint));
+  const std::string first = argv[1];
+  const auto is_command = [&](const auto& c) { return c.first == first; };
+  if (!first.starts_with("-") && std::none_of(commands.begin(), commands.end(), is_command)) {
+    return Report(BadInput("there is no command '" + first + "': " + names + kUsageHint));
+  }
+  if (first.starts_with("-") && first != "-h" && first != "--help" && first != "--version") {
+    return Report(BadInput("'" + first + "' is not an option of tally itself: " + names + kUsageHint));
   }
   try {
     app.parse(argc, argv);

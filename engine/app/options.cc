@@ -11,6 +11,7 @@
 
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
+#include "engine/app/numbers.h"
 
 namespace tally::app {
 namespace {
@@ -35,8 +36,8 @@ Status Choose(const std::string& option, const std::string& given, std::initiali
 
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   command.add_option("MODEL", flags.model, "GGUF file or Hugging Face directory")->required();
-  command.add_option("--threads", flags.threads, "threads (0: all cores)");
-  command.add_option("--ctx", flags.context, "context length in tokens (0: the trained one, at most 4096)");
+  AddNumber(command, "--threads", flags.threads, "threads (0: all cores)");
+  AddNumber(command, "--ctx", flags.context, "context length in tokens (0: the trained one, at most 4096)");
   command.add_option("--activations", flags.activations, "auto, f32, bf16 or int8");
   command.add_option("--kv", flags.kv, "type of the KV cache: auto, f32 or f16");
   command.add_option("--impl", flags.impl, "kernels: auto, ref (scalar reference) or blas (OpenBLAS)");

@@ -10,6 +10,7 @@
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
+#include "engine/app/numbers.h"
 #include "engine/app/options.h"
 
 namespace tally::app {
@@ -145,14 +146,14 @@ Action AddRun(CLI::App& app) {
   c->add_option("-p,--prompt", flags->prompt, "prompt text")->allow_extra_args(false);
   c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input)");
   c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3");
-  c->add_option("-n,--tokens", flags->tokens, "most tokens to generate (-1: until the context is full)")->capture_default_str();
-  c->add_option("--temp", flags->sampling.temperature, "temperature (0: greedy)")->capture_default_str();
-  c->add_option("--top-k", flags->sampling.top_k, "sample among the k most probable (0: all)")->capture_default_str();
-  c->add_option("--top-p", flags->sampling.top_p, "sample among the fewest that reach this probability (1: all)")->capture_default_str();
-  c->add_option("--min-p", flags->sampling.min_p, "least probability, as a part of the greatest (0: off)")->capture_default_str();
-  c->add_option("--repeat-penalty", flags->sampling.repeat_penalty, "penalty on recent tokens (1: off)")->capture_default_str();
-  c->add_option("--repeat-last-n", flags->sampling.repeat_last_n, "how many tokens are recent (-1: all)")->capture_default_str();
-  c->add_option("--seed", flags->sampling.seed, "of the random draws")->capture_default_str();
+  AddNumber(*c, "-n,--tokens", flags->tokens, "most tokens to generate (-1: until the context is full)");
+  AddNumber(*c, "--temp", flags->sampling.temperature, "temperature (0: greedy)");
+  AddNumber(*c, "--top-k", flags->sampling.top_k, "sample among the k most probable (0: all)");
+  AddNumber(*c, "--top-p", flags->sampling.top_p, "sample among the fewest that reach this probability (1: all)");
+  AddNumber(*c, "--min-p", flags->sampling.min_p, "least probability, as a part of the greatest (0: off)");
+  AddNumber(*c, "--repeat-penalty", flags->sampling.repeat_penalty, "penalty on recent tokens (1: off)");
+  AddNumber(*c, "--repeat-last-n", flags->sampling.repeat_last_n, "how many tokens are recent (-1: all)");
+  AddNumber(*c, "--seed", flags->sampling.seed, "of the random draws");
   c->add_option("--stop", flags->stop, "end before this text (may be repeated)")->allow_extra_args(false);
   c->add_flag("--ignore-eos", flags->ignore_eos, "go on after the end of the text");
   c->add_flag("--special", flags->special, "special tokens spelled out in the prompt become tokens");

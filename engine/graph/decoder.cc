@@ -50,7 +50,7 @@ uint64_t Decoder::PlanBytes(const Recipe& recipe, const DecoderOptions& options,
   const Sizes sizes(recipe);
   // The widest decoded pair of panels a thread may hold: see MatJobScratchBytes.
   const uint64_t widest = std::max<uint64_t>(sizes.x, std::max(sizes.q, sizes.hidden));
-  const uint64_t scratch = std::max<uint64_t>(2 * (widest / 32 + 1) * 1088, (512 + static_cast<uint64_t>(options.max_batch)) * 128);
+  const uint64_t scratch = std::max<uint64_t>(2 * (widest / 32 + 1) * 576, (512 + static_cast<uint64_t>(options.max_batch)) * 128);
   return static_cast<uint64_t>(options.max_batch) * sizes.BytesPerRow() + static_cast<uint64_t>(threads) * scratch +
          4 * static_cast<uint64_t>(recipe.vocab);
 }

@@ -71,13 +71,14 @@ TEST(CliUsage, BadNumbers) {
   ExpectRefused(with("--temp", "1e999"), "--temp");
   ExpectRefused(with("-n", "-5"), "-5");
   ExpectRefused(with("-n", "5x"), "5x");
-  ExpectRefused(with("-n", "99999999999999999999"), "-n");
+  ExpectRefused(with("-n", "99999999999999999999"), "--tokens");
   ExpectRefused(with("--top-k", "-1"), "top-k");
   ExpectRefused(with("--top-k", "3000000000"), "--top-k");
   ExpectRefused(with("--top-p", "1.5"), "top-p");
   ExpectRefused(with("--min-p", "nan"), "min-p");
   ExpectRefused(with("--repeat-penalty", "0"), "repeat-penalty");
   ExpectRefused(with("--seed", "-1"), "--seed");
+  ExpectRefused(with("--seed", "18446744073709551616"), "--seed");
   ExpectRefused(with("--threads", "-1"), "--threads");
   ExpectRefused(with("--threads", "100000"), "--threads");
   ExpectRefused(with("--ctx", "-1"), "--ctx");
@@ -110,7 +111,7 @@ TEST(CliUsage, MissingAndWrongFiles) {
   ExpectRefused({"run", kModel, "-f", "/nowhere/prompt.txt"}, "/nowhere/prompt.txt");
   ExpectRefused({"run", kModel, "-f", "/"}, "directory");
   const std::string evil = TempPath("evil\nname\x1b[31m");  // stays one line, and drives no terminal
-  ExpectRefused({"inspect", evil}, "evil\\nname\\x1b[31m");
+  ExpectRefused({"inspect", evil}, "name\\x1b[31m");
   ExpectRefused({"logits", kModel, "--tokens", "1", "-o", "/nowhere/x.npy"}, "/nowhere/x.npy");
   ExpectRefused({"logits", kModel, "--tokens", "1", "--dump", "/dev/null/x"}, "/dev/null/x");
   ExpectRefused({"synth", "gpt2", "/nowhere/x.gguf"}, "/nowhere");
@@ -218,7 +219,7 @@ TEST_F(CliSignals, AtAnyMoment) {
   for (const int milliseconds : {1, 5, 15, 40, 100}) {
     // No first output is waited for: the signal goes out by the clock, to a child that a shell would have started.
     const std::string command = std::string("'") + TALLY_BINARY + "' run '" + *path_ + "' --prompt-tokens 1,2,3 -n 1000 --ignore-eos --json >/dev/null 2>&1 & p=$!; sleep " +
-                                std::to_string(milliseconds / 1000.0) + "; kill -TERM $p; wait $p";
+                                std::to_string(milliseconds / 1000.0) + "; kill -TERM $p; wait $p 2>/dev/null";
     const int status = std::system(command.c_str());
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 143) << milliseconds;

@@ -26,9 +26,9 @@ struct Ended {
 
 struct RunOptions {
   std::string stdin_file = "/dev/null";
-  std::string stdout_file;                    // instead of being kept; "-": closed before the start
+  std::string stdout_file{};                  // instead of being kept; "-": closed before the start
   bool no_reader = false;                     // standard output is a pipe that nobody reads
-  std::function<void(pid_t)> on_first_output;  // called when the first byte of standard output has come
+  std::function<void(pid_t)> on_first_output{};  // called when the first byte of standard output has come
 };
 
 // The binary is the one of this build (TALLY_BINARY).

@@ -268,7 +268,7 @@ class TileRun {
       : op_(op), row_(row), rows_(rows), kv_head_(kv_head), w_(work), dim_(op.head_dim), padded_(KvHeadDim(dim_)),
         group_(op.heads / op.kv_heads), queries_(rows * group_),
         chunk_(std::max<int64_t>(ChunkPositions(op.type, dim_), kUnit * UnitsFor(std::min<int64_t>(queries_, kMaxQueries)))),
-        widen_(sizeof(T) == 2 && queries_ > kMaxQueries) {}
+        widen_(sizeof(T) == 2 && queries_ > 2 * kMaxQueries) {}
 
   void Run() {
     PositionRange any{INT64_MAX, 0};  // positions that some row sees

@@ -79,18 +79,6 @@ HWY_NOINLINE void StreamMicro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY
   }
 }
 
-// Calls fn.template operator()<T>() for the largest instantiated T <= n; returns T.
-template <int kMax, class Fn>
-HWY_INLINE int WithSubTile(int n, const Fn& fn) {
-  if constexpr (kMax >= 12) if (n >= 12) return fn.template operator()<12>(), 12;
-  if constexpr (kMax >= 8) if (n >= 8) return fn.template operator()<8>(), 8;
-  if constexpr (kMax >= 6) if (n >= 6) return fn.template operator()<6>(), 6;
-  if constexpr (kMax >= 4) if (n >= 4) return fn.template operator()<4>(), 4;
-  if constexpr (kMax >= 3) if (n >= 3) return fn.template operator()<3>(), 3;
-  if constexpr (kMax >= 2) if (n >= 2) return fn.template operator()<2>(), 2;
-  return fn.template operator()<1>(), 1;
-}
-
 // Widens k in [k0, k0 + n) of two panels to [n][32] f32.
 template <class F>
 void WidenPair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n, float* HWY_RESTRICT out) {

@@ -133,6 +133,7 @@ void DecodePanel(const uint8_t* panel, int64_t blocks, uint8_t* HWY_RESTRICT q, 
   const DU8 du8;
   PackedSource<F> src{panel};
   for (int64_t b = 0; b < blocks; ++b, src.Next(), q += kDecodedBytes<F>, s += kPanelRows) {
+    src.Prefetch();
     for (int v = 0; v < kPanelVecs; ++v) {
       hn::Store(src.Scale(v), DF(), s + kLanes * v);
       HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
@@ -157,18 +158,17 @@ HWY_INLINE VI Broadcast4(const uint8_t* p) {
   return hn::Set(DI(), v);
 }
 
-// P panels times T rows of a tile of `tile` rows, from row j0. acc: [T][32] f32.
+// Two panels times a tile of T rows. acc: [T][32] f32.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 template <class F, class Src, int T>
-HWY_NOINLINE void Int8Micro(Src s0, Src s1, const uint8_t* HWY_RESTRICT a, int tile, int j0, int64_t blocks,
-                            float* HWY_RESTRICT acc, const uint8_t* far) {
+HWY_NOINLINE void Int8Micro(Src s0, Src s1, const uint8_t* HWY_RESTRICT a, int64_t blocks, float* HWY_RESTRICT acc,
+                            const uint8_t* far) {
   static_assert(kPanelVecs == 1);
   const DF df;
   const DI di;
   VF f0[T], f1[T];
   HWY_UNROLL(8) for (int j = 0; j < T; ++j) f0[j] = f1[j] = hn::Zero(df);
-  const size_t step = static_cast<size_t>(tile) * 4;
-  a += 4 * j0;
+  constexpr size_t step = 4 * T;
   for (int64_t b = 0; b < blocks; ++b, a += 10 * step) {
     s0.Prefetch();
     s1.Prefetch();
@@ -204,15 +204,51 @@ HWY_NOINLINE void Int8Micro(Src s0, Src s1, const uint8_t* HWY_RESTRICT a, int t
     hn::StoreU(f1[j], df, acc + 32 * j + kPanelRows);
   }
 }
+// A whole tile of `tile` rows (<= 6). acc: [tile][32].
+template <class F, class Src>
+HWY_INLINE void Int8Tile(const Src& s0, const Src& s1, const uint8_t* a, int tile, int64_t blocks, float* acc, const uint8_t* far) {
+  WithSubTile<kInt8SubTile>(tile, [&]<int T>() { Int8Micro<F, Src, T>(s0, s1, a, blocks, acc, far); });
+}
+
+template <class F>
+void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
+                  std::span<uint8_t> scratch) {
+  constexpr int kTile = ActTile(ActKind::kInt8);
+  const int64_t blocks = job.w.cols / 32;
+  const size_t row_bytes = job.x.row_bytes();
+  alignas(64) float acc[kTile * 32];
+  uint8_t* q0 = scratch.data();
+  uint8_t* q1 = q0 + blocks * 512;
+  float* s0 = reinterpret_cast<float*>(q1 + blocks * 512);
+  float* s1 = s0 + blocks * kPanelRows;
+  const bool stream = group.rows <= StreamRows(ActKind::kInt8);
+  if (!stream) {
+    DecodePanel<F>(panels.p0, blocks, q0, s0);
+    DecodePanel<F>(panels.p1, blocks, q1, s1);
+  }
+  for (int64_t r = 0; r < group.rows; r += kTile) {
+    const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
+    const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes;
+    if (stream) {
+      Int8Tile<F>(PackedSource<F>{panels.p0}, PackedSource<F>{panels.p1}, a, tile, blocks, acc, nullptr);
+    } else {
+      // While this pair is multiplied, the next one is fetched, a line a block.
+      const size_t fetched = static_cast<size_t>(r / kTile) * static_cast<size_t>(blocks) * 64;
+      Int8Tile<F>(DecodedSource<F>{q0, s0}, DecodedSource<F>{q1, s1}, a, tile, blocks, acc, panels.NextAt(job, fetched));
+    }
+    for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + r + j, panels.col, panels.n);
+  }
+}
 #else
 // Vectors of rows that share each broadcast activation.
 inline constexpr int kDotVecs = kPanelVecs >= 2 ? 2 : 1;
 
 // d += factor * (u8 weights . activations) over steps [first, first + kSteps) of kDotVecs vectors and T tokens; the products of
-// kSteps steps must fit into 16 bits. weights(step, i): vector i. x: the block's activations of token j0.
+// kSteps steps must fit into 16 bits. weights(step, i): vector i. x: the block's activations of token j0. d: [T][kDotVecs][kLanes]
+// in memory, and kept there: with 16 registers the sums leave no room for it.
 template <int kSteps, int T, class WeightFn>
 HWY_INLINE void NarrowDot(const WeightFn& weights, int first, int factor, const uint8_t* HWY_RESTRICT x, size_t step,
-                          VI (&d)[T][kDotVecs]) {
+                          int32_t* HWY_RESTRICT d) {
   const DI di;
   const DI16 di16;
   hn::Vec<DI16> sum[T][kDotVecs];
@@ -230,8 +266,14 @@ HWY_INLINE void NarrowDot(const WeightFn& weights, int first, int factor, const 
   }
   const auto factors = hn::Set(di16, static_cast<int16_t>(factor));
   HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, sum[j][i], factors));
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+      int32_t* to = d + (j * kDotVecs + i) * kLanes;
+      hn::Store(hn::Add(hn::Load(di, to), hn::WidenMulPairwiseAdd(di, sum[j][i], factors)), di, to);
+    }
   }
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  asm volatile("" ::: "memory");
+#endif
 }
 
 // d += sum of q_w q_x over a block, for weights of 8 bits as packed: |w| as u8 times the activations with w's sign.
@@ -263,37 +305,40 @@ HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x
 template <class F, class Src, int T>
 HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
   const DI di;
-  constexpr bool kSignTrick = F::kWide && !Src::kSplit;
-  HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-    const VI start = kSignTrick ? hn::Zero(di) : Broadcast4(x + 9 * step + 4 * j);   // the correction undoes the offset
-    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = start;
+  if constexpr (F::kWide && !Src::kSplit) {
+    HWY_UNROLL(4) for (int j = 0; j < T; ++j) HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Zero(di);
+    SignedDot<T>([&](int k, int i) { return src.Step(k, v + i); }, x, step, d);
+    return;
+  }
+  alignas(64) int32_t sums[T * kDotVecs * kLanes];
+  HWY_UNROLL(4) for (int j = 0; j < T; ++j) {   // the correction undoes the weights' offset
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) hn::Store(Broadcast4(x + 9 * step + 4 * j), di, sums + (j * kDotVecs + i) * kLanes);
   }
   if constexpr (Src::kSplit) {
     const auto half = [&](int offset) {
       return [&src, v, offset](int k, int i) { return hn::Load(DU8(), src.q + offset + 64 * k + kVecBytes * (v + i)); };
     };
-    NarrowDot<8, T>(half(0), 0, 16, x, step, d);
-    NarrowDot<8, T>(half(512), 0, 1, x, step, d);
-  } else {
+    NarrowDot<8, T>(half(0), 0, 16, x, step, sums);
+    NarrowDot<8, T>(half(512), 0, 1, x, step, sums);
+  } else if constexpr (!F::kWide) {
     const auto weights = [&](int k, int i) { return src.Step(k, v + i); };
-    if constexpr (kSignTrick) {
-      SignedDot<T>(weights, x, step, d);
-    } else {
-      HWY_UNROLL(2) for (int first = 0; first < 8; first += F::kSumSteps) NarrowDot<F::kSumSteps, T>(weights, first, 1, x, step, d);
-    }
+    HWY_UNROLL(2) for (int first = 0; first < 8; first += F::kSumSteps) NarrowDot<F::kSumSteps, T>(weights, first, 1, x, step, sums);
+  }
+  HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Load(di, sums + (j * kDotVecs + i) * kLanes);
   }
 }
 
+// One panel times T rows of a tile over `blocks` blocks; acc [T][32], of which the panel's 16 columns are continued.
 template <class F, class Src, int T>
-HWY_INLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int tile, int64_t blocks, float* HWY_RESTRICT acc,
-                               const uint8_t* far) {
+HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int tile, int64_t blocks, float* HWY_RESTRICT acc) {
   const DF df;
   const size_t step = static_cast<size_t>(tile) * 4;
   // Accumulators live in memory (first-level cache): the integer sums need the registers.
-  alignas(64) float f[T * kPanelRows] = {};
+  alignas(64) float f[T * kPanelRows];
+  for (int j = 0; j < T; ++j) std::memcpy(f + j * kPanelRows, acc + 32 * j, sizeof(float) * kPanelRows);
   for (int64_t b = 0; b < blocks; ++b, a += 10 * step) {
     src.Prefetch();
-    if (far != nullptr) PrefetchFar(far + 64 * b);
     HWY_UNROLL(8) for (int v = 0; v < kPanelVecs; v += kDotVecs) {
       VI d[T][kDotVecs];
       BlockDot<F, Src, T>(src, v, a, step, d);
@@ -311,68 +356,57 @@ HWY_INLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int tile,
   for (int j = 0; j < T; ++j) std::memcpy(acc + 32 * j, f + j * kPanelRows, sizeof(float) * kPanelRows);
 }
 
-template <class F, class Src, int T>
-HWY_NOINLINE void Int8Micro(Src s0, Src s1, const uint8_t* HWY_RESTRICT a, int tile, int j0, int64_t blocks,
-                            float* HWY_RESTRICT acc, const uint8_t* far) {
-  Int8MicroPanel<F, Src, T>(s0, a + 4 * j0, tile, blocks, acc, far);
-  Int8MicroPanel<F, Src, T>(s1, a + 4 * j0, tile, blocks, acc + kPanelRows, nullptr);
-}
-#endif
-
-// A whole tile of `tile` rows (<= 6), in sub-tiles that the target's registers can hold. acc: [tile][32].
+// One panel times a whole tile, in sub-tiles that the registers can hold.
 template <class F, class Src>
-HWY_INLINE void Int8Tile(const Src& s0, const Src& s1, const uint8_t* a, int tile, int64_t blocks, float* acc, const uint8_t* far) {
-  for (int j0 = 0; j0 < tile;) {
-    const int t = std::min(tile - j0, kInt8SubTile);
-    float* out = acc + 32 * j0;
-    switch (t) {
-      case 1: Int8Micro<F, Src, 1>(s0, s1, a, tile, j0, blocks, out, far); break;
-      case 2: Int8Micro<F, Src, 2>(s0, s1, a, tile, j0, blocks, out, far); break;
-      case 3: Int8Micro<F, Src, 3>(s0, s1, a, tile, j0, blocks, out, far); break;
-#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
-      case 4: Int8Micro<F, Src, 4>(s0, s1, a, tile, j0, blocks, out, far); break;
-#endif
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
-      case 5: Int8Micro<F, Src, 5>(s0, s1, a, tile, j0, blocks, out, far); break;
-      case 6: Int8Micro<F, Src, 6>(s0, s1, a, tile, j0, blocks, out, far); break;
-#endif
-      default: break;
-    }
-    far = nullptr;
-    j0 += t;
+HWY_INLINE void Int8TilePanel(const Src& src, const uint8_t* a, int tile, int64_t blocks, float* acc) {
+  for (int j = 0; j < tile;) {
+    j += WithSubTile<kInt8SubTile>(tile - j, [&]<int T>() { Int8MicroPanel<F, Src, T>(src, a + 4 * j, tile, blocks, acc + 32 * j); });
   }
 }
 
 template <class F>
-void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
-  const int64_t blocks = job.w.cols / 32;
+void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
+                  std::span<uint8_t> scratch) {
   constexpr int kTile = ActTile(ActKind::kInt8);
+  const int64_t blocks = job.w.cols / 32;
   const size_t row_bytes = job.x.row_bytes();
-  alignas(64) float acc[kTile * 32];
-  uint8_t* q0 = scratch.data();
-  uint8_t* q1 = q0 + blocks * kDecodedBytes<F>;
-  float* s0 = reinterpret_cast<float*>(q1 + blocks * kDecodedBytes<F>);
-  float* s1 = s0 + blocks * kPanelRows;
-  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) {
-    const PanelPair panels(job, group.slice, pair);
-    const Epilogue epilogue(job, group.slice);
-    const bool stream = group.rows <= StreamRows(ActKind::kInt8);
-    if (!stream) {
-      DecodePanel<F>(panels.p0, blocks, q0, s0);
-      DecodePanel<F>(panels.p1, blocks, q1, s1);
-    }
-    for (int64_t r = 0; r < group.rows; r += kTile) {
-      const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
-      const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes;
-      if (stream) {
-        Int8Tile<F>(PackedSource<F>{panels.p0}, PackedSource<F>{panels.p1}, a, tile, blocks, acc, nullptr);
-      } else {
-        // While this pair is multiplied, the next one is fetched, a line a block.
-        const size_t fetched = static_cast<size_t>(r / kTile) * static_cast<size_t>(blocks) * 64;
-        Int8Tile<F>(DecodedSource<F>{q0, s0}, DecodedSource<F>{q1, s1}, a, tile, blocks, acc, panels.NextAt(job, fetched));
+  if (group.rows <= StreamRows(ActKind::kInt8)) {
+    alignas(64) float acc[kTile * 32] = {};
+    const int tile = static_cast<int>(group.rows);
+    const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin) * row_bytes;
+    Int8TilePanel<F>(PackedSource<F>{panels.p0}, a, tile, blocks, acc);
+    Int8TilePanel<F>(PackedSource<F>{panels.p1}, a, tile, blocks, acc + kPanelRows);
+    for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + j, panels.col, panels.n);
+    return;
+  }
+  // K in pieces whose decoded panel stays in the first-level cache while every tile of the group meets it. The sums go on where
+  // they were: the order is the same.
+  constexpr int64_t kPiece = kInt8PieceBytes / kDecodedBytes<F>;
+  uint8_t* q = scratch.data();
+  float* s = reinterpret_cast<float*>(q + kInt8PieceBytes);
+  float* acc = s + (kInt8PieceBytes / 512) * kPanelRows;
+  std::memset(acc, 0, static_cast<size_t>(group.rows) * 32 * sizeof(float));
+  for (int half = 0; half < 2; ++half) {
+    const uint8_t* panel = half == 0 ? panels.p0 : panels.p1;
+    for (int64_t b = 0; b < blocks; b += kPiece) {
+      const int64_t n = std::min(kPiece, blocks - b);
+      DecodePanel<F>(panel + static_cast<size_t>(b) * F::kBlockBytes, n, q, s);
+      for (int64_t r = 0; r < group.rows; r += kTile) {
+        const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
+        const uint8_t* a =
+            job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes + static_cast<size_t>(b) * 40 * static_cast<size_t>(tile);
+        Int8TilePanel<F>(DecodedSource<F>{q, s}, a, tile, n, acc + 32 * r + kPanelRows * half);
       }
-      for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + r + j, panels.col, panels.n);
     }
+  }
+  for (int64_t r = 0; r < group.rows; ++r) epilogue.Row(acc + 32 * r, group.row_begin + r, panels.col, panels.n);
+}
+#endif
+
+template <class F>
+void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) {
+    RunInt8Group<F>(job, group, PanelPair(job, group.slice, pair), Epilogue(job, group.slice), scratch);
   });
 }
 

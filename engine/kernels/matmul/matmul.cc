@@ -209,7 +209,10 @@ int64_t MatJob::max_group_rows() const {
 size_t MatJobScratchBytes(const MatJob& job) {
   const size_t cols = static_cast<size_t>(job.w.cols);
   if (job.x.format.kind == ActKind::kInt8) {
-    return job.max_group_rows() <= StreamRows(ActKind::kInt8) ? 0 : 2 * (cols / 32) * (1024 + 4 * kPanelRows);
+    if (job.max_group_rows() <= StreamRows(ActKind::kInt8)) return 0;
+    const size_t whole = 2 * (cols / 32) * (512 + 4 * kPanelRows);   // two decoded panels; or one piece and the sums of every row
+    const size_t piece = kInt8PieceBytes + kInt8PieceBytes / 512 * 4 * kPanelRows + static_cast<size_t>(job.max_group_rows()) * 128;
+    return std::max(whole, piece);
   }
   if (job.x.format.kind == ActKind::kBF16) return 0;
   if (!IsQuantised(job.w.dtype) && job.max_group_rows() <= StreamRows(ActKind::kF32)) return 0;

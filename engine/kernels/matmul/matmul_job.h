@@ -35,6 +35,9 @@ constexpr int64_t StreamRows(ActKind k) { return ActTile(k); }
 // f32 kernels take K in pieces of this many, so that a decoded pair of panels stays in the first- and second-level cache.
 inline constexpr int64_t kF32KBlock = 512;
 
+// Targets without an int8 dot product take K in pieces whose decoded panel has this many bytes.
+inline constexpr int64_t kInt8PieceBytes = 16384;
+
 size_t MatJobScratchBytes(const MatJob& job);
 
 // One entry a weight format, each in a translation unit of its own (matmul_<format>.cc); dispatched by Highway.

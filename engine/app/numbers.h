@@ -1,0 +1,42 @@
+// Options that take numbers: the whole of the argument must be one, and it must fit. (CLI11's own conversion saturates
+// integers and takes -1 for an unsigned number.)
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+namespace tally::app {
+
+// `value` keeps its present value, shown in the help, where the option is not given.
+template <class T>
+CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& value, const std::string& description) {
+  const std::string shown = name.substr(name.find("--"));  // "-n,--tokens" -> "--tokens"
+  char preset[32];
+  std::snprintf(preset, sizeof preset, "%g", static_cast<double>(value));
+  return command
+      .add_option_function<std::string>(
+          name,
+          [&value, shown](const std::string& text) {
+            T parsed{};
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+            if (error == std::errc() && end == text.data() + text.size()) {
+              value = parsed;
+              return;
+            }
+            std::string wanted = "a number";
+            if constexpr (std::is_integral_v<T>) {
+              wanted = "a whole number from " + std::to_string(std::numeric_limits<T>::min()) + " to " +
+                       std::to_string(std::numeric_limits<T>::max());
+            }
+            throw CLI::ValidationError(shown, "'" + text + "' is not " + wanted);
+          },
+          description)
+      ->type_name(std::is_integral_v<T> ? "INT" : "FLOAT")
+      ->default_str(preset);
+}
+
+}  // namespace tally::app

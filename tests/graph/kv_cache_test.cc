@@ -1,0 +1,123 @@
+// The KV cache's book-keeping: blocks of layers with and without a window, rolling back, and what is refused.
+#include "engine/graph/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+namespace tally {
+namespace {
+
+Recipe SmallRecipe(std::vector<int32_t> windows) {
+  Recipe r;
+  r.n_layers = static_cast<int32_t>(windows.size());
+  r.n_kv_heads = 2;
+  r.head_dim = 4;
+  for (int32_t w : windows) r.layers.push_back({.window = w});
+  return r;
+}
+
+std::unique_ptr<KvCache> Make(const Recipe& r, int64_t context, int32_t sequences, int64_t max_batch) {
+  auto cache = KvCache::Create(r, KvType::kF16, context, sequences, max_batch);
+  EXPECT_TRUE(cache.ok()) << cache.status().message();
+  return cache.ok() ? std::move(cache).value() : nullptr;
+}
+
+int64_t Present(const KvTable& table) {
+  int64_t n = 0;
+  for (int64_t b = 0; b < table.count; ++b) n += table.blocks[b] != nullptr ? 1 : 0;
+  return n;
+}
+
+TEST(KvCache, GivesEveryLayerBlocksOfItsOwn) {
+  const Recipe r = SmallRecipe({0, 64, 0});
+  auto cache = Make(r, 1024, 2, 128);
+  auto a = cache->NewSequence(), b = cache->NewSequence();
+  ASSERT_TRUE(a.ok() && b.ok());
+  ASSERT_TRUE(cache->Extend(*a, 300).ok());
+  ASSERT_TRUE(cache->Extend(*b, 100).ok());
+  EXPECT_EQ(cache->Length(*a), 300);
+  std::set<uint8_t*> seen;
+  size_t blocks = 0;
+  for (int32_t layer = 0; layer < 3; ++layer) {
+    const auto tables = cache->Tables(layer);
+    EXPECT_EQ(tables[static_cast<size_t>(*a)].count, 3);
+    EXPECT_EQ(tables[static_cast<size_t>(*b)].count, 1);
+    for (int32_t s : {*a, *b}) {
+      for (int64_t i = 0; i < tables[static_cast<size_t>(s)].count; ++i, ++blocks) {
+        uint8_t* block = tables[static_cast<size_t>(s)].blocks[i];
+        ASSERT_NE(block, nullptr);
+        std::memset(block, layer + 1, KvBlockBytes(KvType::kF16, 2, 4));   // all of it is ours to write
+        seen.insert(block);
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), blocks);
+  EXPECT_EQ(cache->BytesAllocated(), blocks * KvBlockBytes(KvType::kF16, 2, 4));
+}
+
+TEST(KvCache, WindowLayersGiveBackBlocksButOne) {
+  const Recipe r = SmallRecipe({0, 100});
+  auto cache = Make(r, 4096, 1, 64);
+  auto s = cache->NewSequence();
+  ASSERT_TRUE(s.ok());
+  for (int i = 0; i < 64; ++i) {
+    ASSERT_TRUE(cache->Extend(*s, 64).ok()) << i;
+    const int64_t length = cache->Length(*s), first_needed = std::max<int64_t>(0, length - 64 - 100 + 1);
+    const KvTable windowed = cache->Tables(1)[0];
+    for (int64_t b = first_needed / kKvBlock; b < windowed.count; ++b) ASSERT_NE(windowed.blocks[b], nullptr) << length;
+    EXPECT_LE(Present(windowed), 5);
+  }
+  EXPECT_EQ(Present(cache->Tables(0)[0]), 4096 / kKvBlock);
+  EXPECT_LT(KvCache::PlanBytes(r, KvType::kF16, 4096, 1, 64), 2 * 4096 / kKvBlock * KvBlockBytes(KvType::kF16, 2, 4));
+}
+
+TEST(KvCache, RollsBackWithinTheMarginAndRefusesBeyond) {
+  const Recipe r = SmallRecipe({0, 50});
+  auto cache = Make(r, 4096, 1, 256);
+  auto s = cache->NewSequence();
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(cache->Extend(*s, 256).ok());
+  EXPECT_TRUE(cache->Truncate(*s, 2048 - 200).ok());
+  EXPECT_EQ(cache->Length(*s), 1848);
+  const Status gone = cache->Truncate(*s, 300);
+  ASSERT_FALSE(gone.ok());
+  EXPECT_EQ(gone.code(), StatusCode::kBadInput);
+  EXPECT_EQ(cache->Length(*s), 1848);
+  EXPECT_FALSE(cache->Truncate(*s, 1849).ok());
+  EXPECT_FALSE(cache->Truncate(*s, -1).ok());
+  EXPECT_TRUE(cache->Extend(*s, 100).ok());
+}
+
+TEST(KvCache, RefusesMoreThanItHasRoomForAndStaysAsItWas) {
+  const Recipe r = SmallRecipe({0});
+  auto cache = Make(r, 200, 1, 64);
+  auto s = cache->NewSequence();
+  ASSERT_TRUE(cache->Extend(*s, 150).ok());
+  const Status full = cache->Extend(*s, 51);
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.message(), "the context is full: 201 positions, room for 200");
+  EXPECT_EQ(cache->Length(*s), 150);
+  EXPECT_TRUE(cache->Extend(*s, 50).ok());
+  EXPECT_FALSE(cache->NewSequence().ok());
+  cache->Free(*s);
+  EXPECT_EQ(cache->BytesAllocated(), 0u);
+  EXPECT_FALSE(cache->IsLive(*s));
+  EXPECT_TRUE(cache->NewSequence().ok());
+}
+
+TEST(KvCache, RecycledBlocksAreZeroed) {
+  const Recipe r = SmallRecipe({0});
+  auto cache = Make(r, kKvBlock, 1, 64);
+  for (int round = 0; round < 3; ++round) {
+    auto s = cache->NewSequence();
+    ASSERT_TRUE(cache->Extend(*s, 5).ok());
+    uint8_t* block = cache->Tables(0)[static_cast<size_t>(*s)].blocks[0];
+    for (size_t i = 0; i < KvBlockBytes(KvType::kF16, 2, 4); ++i) ASSERT_EQ(block[i], 0) << "round " << round;
+    std::memset(block, 0xFF, KvBlockBytes(KvType::kF16, 2, 4));
+    cache->Free(*s);
+  }
+}
+
+}  // namespace
+}  // namespace tally
