@@ -25,8 +25,8 @@ struct Case {
   int64_t heads, kv_heads, head_dim;
   int64_t window;
   KvType type;
-  int64_t layers;           // copies of the cache, so that a pass reads more than the last-level cache holds
-  int64_t depth, rows;      // the rows' positions are depth - rows .. depth - 1
+  int64_t layers;       // copies of the cache, so that a pass reads more than the last-level cache holds
+  int64_t depth, rows;  // the rows' positions are depth - rows .. depth - 1
 };
 
 double Median(std::vector<double> v) {

@@ -24,9 +24,9 @@ struct Case {
   const char* name;
   DType dtype;
   ActKind kind;
-  int64_t rows, cols;   // of one weight
-  int64_t weights;      // copies, so that a pass reads more than the last-level cache holds
-  int64_t n;            // rows of activations
+  int64_t rows, cols;  // of one weight
+  int64_t weights;     // copies, so that a pass reads more than the last-level cache holds
+  int64_t n;           // rows of activations
 };
 
 double Median(std::vector<double> v) {
@@ -36,7 +36,8 @@ double Median(std::vector<double> v) {
 
 template <class Op>
 const Kernel<Op>& Named(std::string_view name) {
-  for (const Kernel<Op>& k : Kernels<Op>()) if (k.name == name) return k;
+  for (const Kernel<Op>& k : Kernels<Op>())
+    if (k.name == name) return k;
   std::abort();
 }
 
@@ -160,8 +161,8 @@ void Bench(benchmark::State& state, const Case& c) {
     share.push_back((c.n == 1 ? weight_bytes : flops) / seconds / roof);
   }
   state.counters[c.n == 1 ? "of_read_bandwidth" : "of_peak"] = Median(share);
-  state.counters[c.n == 1 ? "GB/s" : "GFLOP/s"] =
-      benchmark::Counter((c.n == 1 ? weight_bytes : flops) * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  state.counters[c.n == 1 ? "GB/s" : "GFLOP/s"] = benchmark::Counter(
+      (c.n == 1 ? weight_bytes : flops) * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
   state.SetLabel(std::string(HwyTargetName()));
 }
 

@@ -11,11 +11,22 @@
 namespace tally {
 
 enum class WorkClass : uint8_t {
-  kLinear, kAttention, kNorm, kSoftmax, kRope, kActivation, kRouter, kResidualBias, kQuantize, kSampling, kCommunication
+  kLinear,
+  kAttention,
+  kNorm,
+  kSoftmax,
+  kRope,
+  kActivation,
+  kRouter,
+  kResidualBias,
+  kQuantize,
+  kSampling,
+  kCommunication
 };
 inline constexpr int kWorkClasses = 11;
 inline constexpr std::array<std::string_view, kWorkClasses> kWorkClassNames = {
-    "linear", "attention", "norm", "softmax", "rope", "activation", "router", "residual/bias", "quantise", "sampling", "communication"};
+    "linear", "attention",     "norm",     "softmax",  "rope",         "activation",
+    "router", "residual/bias", "quantise", "sampling", "communication"};
 
 enum class Arith : uint8_t { kF32, kBF16, kInt8 };
 inline constexpr int kAriths = 3;
@@ -28,12 +39,10 @@ inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
 
 struct Cost {
   std::array<std::array<uint64_t, kAriths>, kWorkClasses> flops{};  // additions, multiplications, comparisons
-  std::array<uint64_t, kWorkClasses> special{};                    // exp, divide, sqrt and their like
+  std::array<uint64_t, kWorkClasses> special{};                     // exp, divide, sqrt and their like
   std::array<uint64_t, kByteKinds> bytes{};
 
-  void AddFlops(WorkClass c, uint64_t n, Arith a = Arith::kF32) {
-    flops[static_cast<int>(c)][static_cast<int>(a)] += n;
-  }
+  void AddFlops(WorkClass c, uint64_t n, Arith a = Arith::kF32) { flops[static_cast<int>(c)][static_cast<int>(a)] += n; }
   void AddSpecial(WorkClass c, uint64_t n) { special[static_cast<int>(c)] += n; }
   void AddBytes(ByteKind k, uint64_t n) { bytes[static_cast<int>(k)] += n; }
 

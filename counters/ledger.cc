@@ -10,9 +10,7 @@ namespace {
 // memory.
 constexpr int32_t kMaxLayers = 1 << 16;
 
-size_t SiteIndex(Site site) {
-  return static_cast<size_t>(site.layer + 1) * kComponents + static_cast<size_t>(site.component);
-}
+size_t SiteIndex(Site site) { return static_cast<size_t>(site.layer + 1) * kComponents + static_cast<size_t>(site.component); }
 
 }  // namespace
 
@@ -47,8 +45,7 @@ void Ledger::Reset() {
     totals_[p] = {};
     steps_[p] = rows_[p] = logit_rows_[p] = touched_[p] = 0;
     // Room for every layer that has a weight, so that charging does not allocate.
-    sites_[p].assign((static_cast<size_t>(std::clamp(last_layer, -1, kMaxLayers)) + 2) * kComponents,
-                     Account{});
+    sites_[p].assign((static_cast<size_t>(std::clamp(last_layer, -1, kMaxLayers)) + 2) * kComponents, Account{});
   }
 }
 
@@ -70,8 +67,7 @@ void Ledger::BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows) {
 
 void Ledger::Charge(Site site, std::string_view /*op*/, const Cost& useful, const Cost& executed,
                     std::span<const WeightTouch> touches) {
-  if (!open_)
-    BeginStep(Phase::kPrefill, 0, 0);  // an op run on its own (a test, a bench) is a step of no rows
+  if (!open_) BeginStep(Phase::kPrefill, 0, 0);  // an op run on its own (a test, a bench) is a step of no rows
   last_.account.useful += useful;
   last_.account.executed += executed;
   ++last_.account.ops;
@@ -87,8 +83,7 @@ void Ledger::Charge(Site site, std::string_view /*op*/, const Cost& useful, cons
 
 void Ledger::Touch(const WeightTouch& t) {
   if (t.row_begin == t.row_end) return;
-  if (t.id >= weights_.size() || t.slice >= weights_[t.id].slices || t.row_begin > t.row_end ||
-      t.row_end > weights_[t.id].rows) {
+  if (t.id >= weights_.size() || t.slice >= weights_[t.id].slices || t.row_begin > t.row_end || t.row_end > weights_[t.id].rows) {
     ++bad_touches_;
     return;
   }

@@ -43,8 +43,7 @@ class Ledger {
 
   // BeginStep ends a step that an error left open: what it had charged stays charged.
   void BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows);
-  void Charge(Site site, std::string_view op, const Cost& useful, const Cost& executed,
-              std::span<const WeightTouch> touches);
+  void Charge(Site site, std::string_view op, const Cost& useful, const Cost& executed, std::span<const WeightTouch> touches);
   void EndStep();
 
   const StepRecord& last_step() const { return last_; }
@@ -69,9 +68,8 @@ class Ledger {
     uint32_t whole_epoch = 0;    // the last step that touched every row
     uint32_t partial_epoch = 0;  // the last step that touched some rows; `rows` counts them
     uint64_t rows = 0;
-    uint64_t rows_ever = 0;  // all rows of the weight: nothing more to learn
-    std::vector<uint32_t>
-        row_epoch;  // row -> last step that touched it alone; allocated at the first partial touch
+    uint64_t rows_ever = 0;           // all rows of the weight: nothing more to learn
+    std::vector<uint32_t> row_epoch;  // row -> last step that touched it alone; allocated at the first partial touch
     std::vector<bool> row_ever;
   };
   void Touch(const WeightTouch& touch);

@@ -9,8 +9,28 @@ namespace tally {
 
 // Where in the model an op stands. Layer -1: before the first or after the last layer.
 enum class Component : uint8_t {
-  kEmbedding, kPositionEmbedding, kAttnNorm, kAttnQkv, kAttnQ, kAttnK, kAttnV, kAttnQNorm, kAttnKNorm, kRope, kKvStore,
-  kAttention, kAttnOutput, kAttnPostNorm, kFfnNorm, kRouter, kFfnGateUp, kFfnDown, kMoeCombine, kFfnPostNorm, kOutputNorm, kHead,
+  kEmbedding,
+  kPositionEmbedding,
+  kAttnNorm,
+  kAttnQkv,
+  kAttnQ,
+  kAttnK,
+  kAttnV,
+  kAttnQNorm,
+  kAttnKNorm,
+  kRope,
+  kKvStore,
+  kAttention,
+  kAttnOutput,
+  kAttnPostNorm,
+  kFfnNorm,
+  kRouter,
+  kFfnGateUp,
+  kFfnDown,
+  kMoeCombine,
+  kFfnPostNorm,
+  kOutputNorm,
+  kHead,
   kLogitSoftcap
 };
 inline constexpr int kComponents = 23;
@@ -24,11 +44,11 @@ struct Site {
 
 // One learned tensor as the ledger knows it. Elements are parameters; scales of a quantised format are bytes only.
 struct WeightInfo {
-  std::string name;          // role name, e.g. "blk.3.ffn_gate_exps"
+  std::string name;  // role name, e.g. "blk.3.ffn_gate_exps"
   int32_t layer = -1;
   Component component = Component::kEmbedding;
-  uint32_t slices = 1;       // experts
-  uint64_t rows = 0;         // per slice; a vector is one row
+  uint32_t slices = 1;  // experts
+  uint64_t rows = 0;    // per slice; a vector is one row
   uint64_t cols = 0;
   uint64_t stored_bytes = 0;  // all slices, as in the file, scales included
   uint64_t packed_bytes = 0;  // all slices, as in memory

@@ -11,8 +11,8 @@ Status CheckUniqueNames(const std::string& path, const std::vector<StoredTensor>
   names.reserve(tensors.size());
   for (const StoredTensor& t : tensors) names.push_back(&t.name);
   std::sort(names.begin(), names.end(), [](const std::string* a, const std::string* b) { return *a < *b; });
-  const auto twice = std::adjacent_find(names.begin(), names.end(),
-                                        [](const std::string* a, const std::string* b) { return *a == *b; });
+  const auto twice =
+      std::adjacent_find(names.begin(), names.end(), [](const std::string* a, const std::string* b) { return *a == *b; });
   if (twice == names.end()) return {};
   return BadInput(Printable(path) + ": tensor " + Quote(**twice) + " appears twice");
 }

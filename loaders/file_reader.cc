@@ -35,13 +35,11 @@ Status CheckRegular(const std::string& path, const struct stat& info) {
 
 Result<FileReader> FileReader::Open(const std::string& path) {
   if (path.empty()) return BadInput("the file name is empty");
-  if (path.find('\0') != std::string::npos)
-    return BadInput(Printable(path) + ": the file name holds a zero byte");
+  if (path.find('\0') != std::string::npos) return BadInput(Printable(path) + ": the file name holds a zero byte");
   // Looked at before it is opened: opening a device may do something. O_NONBLOCK: a pipe put there meanwhile
   // must not hang us.
   struct stat info;
-  if (::stat(path.c_str(), &info) != 0)
-    return BadInput(Printable(path) + ": cannot be opened: " + ErrnoText(errno));
+  if (::stat(path.c_str(), &info) != 0) return BadInput(Printable(path) + ": cannot be opened: " + ErrnoText(errno));
   TALLY_RETURN_IF_ERROR(CheckRegular(path, info));
   FileReader reader;
   reader.path_ = path;
@@ -49,8 +47,7 @@ Result<FileReader> FileReader::Open(const std::string& path) {
     reader.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   } while (reader.fd_ < 0 && errno == EINTR);
   if (reader.fd_ < 0) return BadInput(Printable(path) + ": cannot be opened: " + ErrnoText(errno));
-  if (::fstat(reader.fd_, &info) != 0)
-    return BadInput(Printable(path) + ": cannot be examined: " + ErrnoText(errno));
+  if (::fstat(reader.fd_, &info) != 0) return BadInput(Printable(path) + ": cannot be examined: " + ErrnoText(errno));
   TALLY_RETURN_IF_ERROR(CheckRegular(path, info));
   if (info.st_size <= 0) return BadInput(Printable(path) + ": the file is empty");
   reader.size_ = static_cast<uint64_t>(info.st_size);
@@ -74,9 +71,8 @@ FileReader::~FileReader() {
 Status FileReader::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
   if (fd_ < 0) return InternalError("FileReader::ReadAt on a reader without a file");
   if (offset > size_ || out.size() > size_ - offset) {
-    return BadInput(Printable(path_) + ": bytes " + std::to_string(offset) + " to " + std::to_string(offset) +
-                    "+" + std::to_string(out.size()) + " were asked for, the file has " +
-                    std::to_string(size_));
+    return BadInput(Printable(path_) + ": bytes " + std::to_string(offset) + " to " + std::to_string(offset) + "+" +
+                    std::to_string(out.size()) + " were asked for, the file has " + std::to_string(size_));
   }
   size_t done = 0;
   while (done < out.size()) {
@@ -85,13 +81,11 @@ Status FileReader::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
     const ssize_t got = ::pread(fd_, out.data() + done, want, static_cast<off_t>(offset + done));
     if (got < 0) {
       if (errno == EINTR) continue;
-      return BadInput(Printable(path_) + ": cannot be read at byte " + std::to_string(offset + done) + ": " +
-                      ErrnoText(errno));
+      return BadInput(Printable(path_) + ": cannot be read at byte " + std::to_string(offset + done) + ": " + ErrnoText(errno));
     }
     if (got == 0) {
       return BadInput(Printable(path_) + ": the file has become shorter: it had " + std::to_string(size_) +
-                      " bytes when it was opened and ends before byte " + std::to_string(offset + done + 1) +
-                      " now");
+                      " bytes when it was opened and ends before byte " + std::to_string(offset + done + 1) + " now");
     }
     done += static_cast<size_t>(got);
   }

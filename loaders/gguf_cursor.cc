@@ -19,11 +19,11 @@ Status GgufCursor::Error(std::string_view what) const {
 Status GgufCursor::Need(uint64_t n, std::string_view what) const {
   if (n <= remaining()) return {};
   if (n <= file_.size() - position()) {
-    return Error("metadata and tensor descriptions take more than the limit of " +
-                 std::to_string(kMaxGgufHeaderBytes >> 20) + " MiB");
+    return Error("metadata and tensor descriptions take more than the limit of " + std::to_string(kMaxGgufHeaderBytes >> 20) +
+                 " MiB");
   }
-  return Error("expected " + std::string(what) + " at byte " + std::to_string(position()) +
-               ", but the file ends at byte " + std::to_string(file_.size()));
+  return Error("expected " + std::string(what) + " at byte " + std::to_string(position()) + ", but the file ends at byte " +
+               std::to_string(file_.size()));
 }
 
 Status GgufCursor::NeedItems(uint64_t count, uint64_t bytes_each, std::string_view what) const {
@@ -55,12 +55,11 @@ Status GgufCursor::ReadString(std::string* out, uint64_t limit, std::string_view
   uint64_t length = 0;
   TALLY_RETURN_IF_ERROR(Read(&length, what));
   if (length > limit) {
-    return Error("the length of " + std::string(what) + " is " + std::to_string(length) +
-                 " bytes; the limit is " + std::to_string(limit));
+    return Error("the length of " + std::string(what) + " is " + std::to_string(length) + " bytes; the limit is " +
+                 std::to_string(limit));
   }
   // The text is made only where it is needed: vocabularies have hundreds of thousands of strings.
-  if (length > remaining())
-    return Need(length, std::string(what) + " (" + std::to_string(length) + " bytes)");
+  if (length > remaining()) return Need(length, std::string(what) + " (" + std::to_string(length) + " bytes)");
   out->resize(length);
   return ReadBytes(out->data(), length, what);
 }

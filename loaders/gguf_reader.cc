@@ -29,9 +29,7 @@ struct Shard {
   std::vector<StoredTensor> tensors;
 };
 
-std::string Of(uint64_t index, uint64_t count) {
-  return std::to_string(index + 1) + " of " + std::to_string(count);
-}
+std::string Of(uint64_t index, uint64_t count) { return std::to_string(index + 1) + " of " + std::to_string(count); }
 
 Status CheckMagic(GgufCursor& cursor) {
   char magic[4];
@@ -43,8 +41,7 @@ Status CheckMagic(GgufCursor& cursor) {
     return cursor.Error("a GGML file from before GGUF (2023); convert it to GGUF");
   }
   if (found == std::string_view("PK\x03\x04", 4)) {
-    return cursor.Error(
-        "a zip archive (PyTorch writes such files); expected GGUF or a Hugging Face directory");
+    return cursor.Error("a zip archive (PyTorch writes such files); expected GGUF or a Hugging Face directory");
   }
   return cursor.Error("expected a GGUF file, which begins with the letters GGUF, found " + Quote(found));
 }
@@ -103,36 +100,24 @@ Status ReadArray(GgufCursor& cursor, uint64_t* elements_left, MetaValue* out) {
   TALLY_RETURN_IF_ERROR(cursor.Read(&count, "the length of an array"));
   if (type == kGgufArray) return cursor.Error("an array of arrays; only arrays of plain values can be read");
   const uint64_t bytes_each = GgufValueBytes(type);
-  if (bytes_each == 0)
-    return cursor.Error("array elements of type " + std::to_string(type) + "; types 0 to 12 exist");
-  TALLY_RETURN_IF_ERROR(
-      cursor.NeedItems(count, bytes_each, "an array of " + std::to_string(count) + " elements"));
+  if (bytes_each == 0) return cursor.Error("array elements of type " + std::to_string(type) + "; types 0 to 12 exist");
+  TALLY_RETURN_IF_ERROR(cursor.NeedItems(count, bytes_each, "an array of " + std::to_string(count) + " elements"));
   if (count > *elements_left) {
     return cursor.Error("an array of " + std::to_string(count) + " elements; all arrays together may have " +
                         std::to_string(kMaxArrayElements));
   }
   *elements_left -= count;
   switch (type) {
-    case kGgufU8:
-      return ReadNumbers<uint8_t, int64_t>(cursor, count, out);
-    case kGgufI8:
-      return ReadNumbers<int8_t, int64_t>(cursor, count, out);
-    case kGgufU16:
-      return ReadNumbers<uint16_t, int64_t>(cursor, count, out);
-    case kGgufI16:
-      return ReadNumbers<int16_t, int64_t>(cursor, count, out);
-    case kGgufU32:
-      return ReadNumbers<uint32_t, int64_t>(cursor, count, out);
-    case kGgufI32:
-      return ReadNumbers<int32_t, int64_t>(cursor, count, out);
-    case kGgufU64:
-      return ReadNumbers<uint64_t, int64_t>(cursor, count, out);
-    case kGgufI64:
-      return ReadNumbers<int64_t, int64_t>(cursor, count, out);
-    case kGgufF32:
-      return ReadNumbers<float, double>(cursor, count, out);
-    case kGgufF64:
-      return ReadNumbers<double, double>(cursor, count, out);
+    case kGgufU8: return ReadNumbers<uint8_t, int64_t>(cursor, count, out);
+    case kGgufI8: return ReadNumbers<int8_t, int64_t>(cursor, count, out);
+    case kGgufU16: return ReadNumbers<uint16_t, int64_t>(cursor, count, out);
+    case kGgufI16: return ReadNumbers<int16_t, int64_t>(cursor, count, out);
+    case kGgufU32: return ReadNumbers<uint32_t, int64_t>(cursor, count, out);
+    case kGgufI32: return ReadNumbers<int32_t, int64_t>(cursor, count, out);
+    case kGgufU64: return ReadNumbers<uint64_t, int64_t>(cursor, count, out);
+    case kGgufI64: return ReadNumbers<int64_t, int64_t>(cursor, count, out);
+    case kGgufF32: return ReadNumbers<float, double>(cursor, count, out);
+    case kGgufF64: return ReadNumbers<double, double>(cursor, count, out);
     case kGgufBool: {
       std::vector<bool> values(count);
       for (uint64_t i = 0; i < count; ++i) {
@@ -157,26 +142,16 @@ Status ReadArray(GgufCursor& cursor, uint64_t* elements_left, MetaValue* out) {
 Status ReadValue(GgufCursor& cursor, uint32_t type, uint64_t* elements_left, MetaValue* out) {
   using namespace internal;  // the type numbers
   switch (type) {
-    case kGgufU8:
-      return ReadNumber<uint8_t, uint64_t>(cursor, out);
-    case kGgufI8:
-      return ReadNumber<int8_t, int64_t>(cursor, out);
-    case kGgufU16:
-      return ReadNumber<uint16_t, uint64_t>(cursor, out);
-    case kGgufI16:
-      return ReadNumber<int16_t, int64_t>(cursor, out);
-    case kGgufU32:
-      return ReadNumber<uint32_t, uint64_t>(cursor, out);
-    case kGgufI32:
-      return ReadNumber<int32_t, int64_t>(cursor, out);
-    case kGgufU64:
-      return ReadNumber<uint64_t, uint64_t>(cursor, out);
-    case kGgufI64:
-      return ReadNumber<int64_t, int64_t>(cursor, out);
-    case kGgufF32:
-      return ReadNumber<float, double>(cursor, out);
-    case kGgufF64:
-      return ReadNumber<double, double>(cursor, out);
+    case kGgufU8: return ReadNumber<uint8_t, uint64_t>(cursor, out);
+    case kGgufI8: return ReadNumber<int8_t, int64_t>(cursor, out);
+    case kGgufU16: return ReadNumber<uint16_t, uint64_t>(cursor, out);
+    case kGgufI16: return ReadNumber<int16_t, int64_t>(cursor, out);
+    case kGgufU32: return ReadNumber<uint32_t, uint64_t>(cursor, out);
+    case kGgufI32: return ReadNumber<int32_t, int64_t>(cursor, out);
+    case kGgufU64: return ReadNumber<uint64_t, uint64_t>(cursor, out);
+    case kGgufI64: return ReadNumber<int64_t, int64_t>(cursor, out);
+    case kGgufF32: return ReadNumber<float, double>(cursor, out);
+    case kGgufF64: return ReadNumber<double, double>(cursor, out);
     case kGgufBool: {
       bool value = false;
       TALLY_RETURN_IF_ERROR(ReadBool(cursor, &value));
@@ -189,10 +164,8 @@ Status ReadValue(GgufCursor& cursor, uint32_t type, uint64_t* elements_left, Met
       *out = std::move(value);
       return {};
     }
-    case kGgufArray:
-      return ReadArray(cursor, elements_left, out);
-    default:
-      return cursor.Error("a value of type " + std::to_string(type) + "; types 0 to 12 exist");
+    case kGgufArray: return ReadArray(cursor, elements_left, out);
+    default: return cursor.Error("a value of type " + std::to_string(type) + "; types 0 to 12 exist");
   }
 }
 
@@ -217,8 +190,7 @@ Status ReadMetadata(GgufCursor& cursor, uint64_t count, Metadata* metadata) {
 std::string ReadableTypes() {
   std::string names;
   for (uint32_t t = 0; t < 256; ++t) {
-    if (const auto dtype = internal::DTypeFromGgml(t))
-      names += (names.empty() ? "" : " ") + std::string(DTypeName(*dtype));
+    if (const auto dtype = internal::DTypeFromGgml(t)) names += (names.empty() ? "" : " ") + std::string(DTypeName(*dtype));
   }
   return names;
 }
@@ -232,8 +204,7 @@ Status ReadTensor(GgufCursor& cursor, uint64_t index, uint64_t count, StoredTens
   uint32_t dims = 0;
   TALLY_RETURN_IF_ERROR(cursor.Read(&dims, "the number of dimensions"));
   if (dims > internal::kGgufMaxDims) {
-    return cursor.Error(std::to_string(dims) + " dimensions; GGUF has at most " +
-                        std::to_string(internal::kGgufMaxDims));
+    return cursor.Error(std::to_string(dims) + " dimensions; GGUF has at most " + std::to_string(internal::kGgufMaxDims));
   }
   tensor->shape.resize(dims);
   uint64_t elements = 1;
@@ -252,15 +223,14 @@ Status ReadTensor(GgufCursor& cursor, uint64_t index, uint64_t count, StoredTens
   const auto dtype = internal::DTypeFromGgml(type);
   if (!dtype) {
     const std::string_view known = internal::GgmlTypeName(type);
-    return cursor.Error("ggml type " + std::to_string(type) + " (" +
-                        (known.empty() ? "unknown" : std::string(known)) +
+    return cursor.Error("ggml type " + std::to_string(type) + " (" + (known.empty() ? "unknown" : std::string(known)) +
                         ") cannot be read; expected one of " + ReadableTypes());
   }
   tensor->dtype = *dtype;
   const uint64_t row = dims == 0 ? 1 : tensor->shape.back();
   if (const uint32_t block = GetDTypeInfo(*dtype).block_size; row % block != 0) {
-    return cursor.Error("rows of " + std::to_string(row) + " elements are not whole " +
-                        std::string(DTypeName(*dtype)) + " blocks of " + std::to_string(block));
+    return cursor.Error("rows of " + std::to_string(row) + " elements are not whole " + std::string(DTypeName(*dtype)) +
+                        " blocks of " + std::to_string(block));
   }
   const auto bytes = StoredBytes(*dtype, elements);
   if (!bytes) return cursor.Error("the size in bytes overflows 64 bits");
@@ -274,16 +244,15 @@ Status PlaceTensors(const GgufCursor& cursor, Shard* shard) {
   TALLY_ASSIGN_OR_RETURN(const auto stated, shard->metadata.GetInt(internal::kGgufAlignmentKey));
   const int64_t alignment_value = stated.value_or(static_cast<int64_t>(internal::kGgufDefaultAlignment));
   if (alignment_value <= 0 || !std::has_single_bit(static_cast<uint64_t>(alignment_value))) {
-    return BadInput(path + ": general.alignment is " + std::to_string(alignment_value) +
-                    "; expected a power of two");
+    return BadInput(path + ": general.alignment is " + std::to_string(alignment_value) + "; expected a power of two");
   }
   if (shard->tensors.empty()) return {};
   const uint64_t alignment = static_cast<uint64_t>(alignment_value), size = shard->file.size;
   const auto rounded = CheckedAdd(cursor.position(), alignment - 1);
   const uint64_t data = rounded ? *rounded & ~(alignment - 1) : UINT64_MAX;
   if (data > size) {
-    return BadInput(path + ": the tensor data begin at byte " + std::to_string(data) +
-                    ", but the file ends at byte " + std::to_string(size));
+    return BadInput(path + ": the tensor data begin at byte " + std::to_string(data) + ", but the file ends at byte " +
+                    std::to_string(size));
   }
   for (StoredTensor& t : shard->tensors) {
     const std::string place = path + ": tensor " + Quote(t.name) + ": ";
@@ -293,8 +262,8 @@ Status PlaceTensors(const GgufCursor& cursor, Shard* shard) {
     }
     if (t.offset > size - data || t.bytes > size - data - t.offset) {
       return BadInput(place + std::to_string(t.bytes) + " bytes at offset " + std::to_string(t.offset) +
-                      " of the tensor data (byte " + std::to_string(data) +
-                      " on) run past the end of the file at byte " + std::to_string(size));
+                      " of the tensor data (byte " + std::to_string(data) + " on) run past the end of the file at byte " +
+                      std::to_string(size));
     }
     t.offset += data;
   }
@@ -326,8 +295,7 @@ Result<Shard> ReadShard(const std::string& path) {
   TALLY_RETURN_IF_ERROR(cursor.NeedItems(n_tensors, 25, std::to_string(n_tensors) + " tensors"));
   TALLY_RETURN_IF_ERROR(cursor.NeedItems(n_keys, 14, std::to_string(n_keys) + " metadata keys"));
   if (n_tensors > internal::kMaxTensors) {
-    return cursor.Error(std::to_string(n_tensors) + " tensors; the limit is " +
-                        std::to_string(internal::kMaxTensors));
+    return cursor.Error(std::to_string(n_tensors) + " tensors; the limit is " + std::to_string(internal::kMaxTensors));
   }
   TALLY_RETURN_IF_ERROR(ReadMetadata(cursor, n_keys, &shard.metadata));
   shard.tensors.reserve(n_tensors);
@@ -391,8 +359,8 @@ Status CheckSplitKeys(const Shard& shard, int64_t number, int64_t count) {
   TALLY_ASSIGN_OR_RETURN(const auto of, shard.metadata.GetInt("split.count"));
   if (no == number && of == count) return {};
   const auto text = [](std::optional<int64_t> v) { return v ? std::to_string(*v) : std::string("absent"); };
-  return BadInput(Printable(shard.file.path) + ": expected split.no " + std::to_string(number) +
-                  " and split.count " + std::to_string(count) + ", found " + text(no) + " and " + text(of));
+  return BadInput(Printable(shard.file.path) + ": expected split.no " + std::to_string(number) + " and split.count " +
+                  std::to_string(count) + ", found " + text(no) + " and " + text(of));
 }
 
 }  // namespace
@@ -402,18 +370,16 @@ Result<Inventory> ReadGguf(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const auto stated_count, named.metadata.GetInt("split.count"));
   const int64_t count = stated_count.value_or(0);
   const std::string place = Printable(path);
-  if (count < 0 || count > 99999)
-    return BadInput(place + ": split.count is " + std::to_string(count) + "; expected 1 to 99999");
+  if (count < 0 || count > 99999) return BadInput(place + ": split.count is " + std::to_string(count) + "; expected 1 to 99999");
   const std::optional<SplitName> name = ParseSplitName(path);
   const int64_t named_count = name ? name->count : 1;
   if (named_count > 1 && count <= 1) {
-    return BadInput(place + ": the name says part " + std::to_string(name->number) + " of " +
-                    std::to_string(name->count) + ", but the file has no split.count above 1");
+    return BadInput(place + ": the name says part " + std::to_string(name->number) + " of " + std::to_string(name->count) +
+                    ", but the file has no split.count above 1");
   }
   if (count > 1 && named_count != count) {
-    return BadInput(
-        place + ": split.count is " + std::to_string(count) +
-        ", so the name must end in -00001-of-000NN.gguf with that count for its other parts to be found");
+    return BadInput(place + ": split.count is " + std::to_string(count) +
+                    ", so the name must end in -00001-of-000NN.gguf with that count for its other parts to be found");
   }
 
   Inventory inventory;
@@ -446,8 +412,7 @@ Result<Inventory> ReadGguf(const std::string& path) {
     }
     inventory.files.push_back(std::move(shard.file));
     if (inventory.tensors.size() + shard.tensors.size() > internal::kMaxTensors) {
-      return BadInput(place + ": the parts together have more than " + std::to_string(internal::kMaxTensors) +
-                      " tensors");
+      return BadInput(place + ": the parts together have more than " + std::to_string(internal::kMaxTensors) + " tensors");
     }
     for (StoredTensor& t : shard.tensors) {
       t.file = static_cast<uint32_t>(i);

@@ -36,22 +36,17 @@ constexpr uint64_t GgufValueBytes(uint32_t type) {
   switch (type) {
     case kGgufU8:
     case kGgufI8:
-    case kGgufBool:
-      return 1;
+    case kGgufBool: return 1;
     case kGgufU16:
-    case kGgufI16:
-      return 2;
+    case kGgufI16: return 2;
     case kGgufU32:
     case kGgufI32:
-    case kGgufF32:
-      return 4;
+    case kGgufF32: return 4;
     case kGgufString:
     case kGgufU64:
     case kGgufI64:
-    case kGgufF64:
-      return 8;
-    default:
-      return 0;
+    case kGgufF64: return 8;
+    default: return 0;
   }
 }
 

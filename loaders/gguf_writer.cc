@@ -28,14 +28,11 @@ uint32_t UsualType(const MetaValue& value) {
     return *i < 0 && *i >= INT32_MIN ? kGgufI32 : kGgufI64;
   }
   if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
-    const bool fits =
-        std::all_of(v->begin(), v->end(), [](int64_t i) { return i >= INT32_MIN && i <= INT32_MAX; });
+    const bool fits = std::all_of(v->begin(), v->end(), [](int64_t i) { return i >= INT32_MIN && i <= INT32_MAX; });
     return fits ? kGgufI32 : kGgufI64;
   }
-  if (std::holds_alternative<double>(value) || std::holds_alternative<std::vector<double>>(value))
-    return kGgufF32;
-  if (std::holds_alternative<bool>(value) || std::holds_alternative<std::vector<bool>>(value))
-    return kGgufBool;
+  if (std::holds_alternative<double>(value) || std::holds_alternative<std::vector<double>>(value)) return kGgufF32;
+  if (std::holds_alternative<bool>(value) || std::holds_alternative<std::vector<bool>>(value)) return kGgufBool;
   return kGgufString;
 }
 
@@ -77,30 +74,20 @@ bool AppendScalar(std::string* out, const Value& value, uint32_t type) {
       return true;
     }
     // Rounding to f32 is meant; turning a finite value into infinity is not.
-    if (type != kGgufF32 || (std::isfinite(value) && std::fabs(value) > std::numeric_limits<float>::max()))
-      return false;
+    if (type != kGgufF32 || (std::isfinite(value) && std::fabs(value) > std::numeric_limits<float>::max())) return false;
     Append(out, static_cast<float>(value));
     return true;
   } else {
     switch (type) {
-      case kGgufU8:
-        return AppendInteger<uint8_t>(out, value);
-      case kGgufI8:
-        return AppendInteger<int8_t>(out, value);
-      case kGgufU16:
-        return AppendInteger<uint16_t>(out, value);
-      case kGgufI16:
-        return AppendInteger<int16_t>(out, value);
-      case kGgufU32:
-        return AppendInteger<uint32_t>(out, value);
-      case kGgufI32:
-        return AppendInteger<int32_t>(out, value);
-      case kGgufU64:
-        return AppendInteger<uint64_t>(out, value);
-      case kGgufI64:
-        return AppendInteger<int64_t>(out, value);
-      default:
-        return false;
+      case kGgufU8: return AppendInteger<uint8_t>(out, value);
+      case kGgufI8: return AppendInteger<int8_t>(out, value);
+      case kGgufU16: return AppendInteger<uint16_t>(out, value);
+      case kGgufI16: return AppendInteger<int16_t>(out, value);
+      case kGgufU32: return AppendInteger<uint32_t>(out, value);
+      case kGgufI32: return AppendInteger<int32_t>(out, value);
+      case kGgufU64: return AppendInteger<uint64_t>(out, value);
+      case kGgufI64: return AppendInteger<int64_t>(out, value);
+      default: return false;
     }
   }
 }
@@ -138,8 +125,7 @@ struct Layout {
 Status CheckTensor(const StoredTensor& t, uint64_t* bytes) {
   const std::string place = "tensor " + Quote(t.name) + ": ";
   if (t.name.empty() || t.name.size() > internal::kMaxTensorNameBytes) {
-    return BadInput(place + "expected a name of 1 to " + std::to_string(internal::kMaxTensorNameBytes) +
-                    " bytes");
+    return BadInput(place + "expected a name of 1 to " + std::to_string(internal::kMaxTensorNameBytes) + " bytes");
   }
   if (!internal::GgmlFromDType(t.dtype)) {
     return BadInput(place + "GGUF has no type " + std::string(DTypeName(t.dtype)));
@@ -151,15 +137,14 @@ Status CheckTensor(const StoredTensor& t, uint64_t* bytes) {
   uint64_t elements = 1;
   for (const uint64_t d : t.shape) {
     const auto product = CheckedMul(elements, d);
-    if (d == 0 || !product || *product > INT64_MAX)
-      return BadInput(place + "the shape is empty or overflows 63 bits");
+    if (d == 0 || !product || *product > INT64_MAX) return BadInput(place + "the shape is empty or overflows 63 bits");
     elements = *product;
   }
   const uint64_t row = t.shape.empty() ? 1 : t.shape.back();
   const auto stored = StoredBytes(t.dtype, elements);
   if (!stored || row % GetDTypeInfo(t.dtype).block_size != 0) {
-    return BadInput(place + "rows of " + std::to_string(row) + " elements are not whole " +
-                    std::string(DTypeName(t.dtype)) + " blocks");
+    return BadInput(place + "rows of " + std::to_string(row) + " elements are not whole " + std::string(DTypeName(t.dtype)) +
+                    " blocks");
   }
   *bytes = *stored;
   return {};
@@ -196,8 +181,7 @@ Result<Layout> MakeLayout(const Entries& entries, const std::vector<StoredTensor
   std::set<std::string_view> keys;
   for (const auto& e : entries) {
     const std::string place = "metadata key " + Quote(e.key) + ": ";
-    if (e.key.empty() || e.key.size() > internal::kGgufMaxKeyBytes)
-      return BadInput(place + "expected 1 to 65535 bytes");
+    if (e.key.empty() || e.key.size() > internal::kGgufMaxKeyBytes) return BadInput(place + "expected 1 to 65535 bytes");
     if (!keys.insert(e.key).second) return BadInput(place + "set twice");
     AppendString(&h, e.key);
     if (!AppendValue(&h, e.value, e.type)) {
@@ -227,8 +211,7 @@ Result<Layout> MakeLayout(const Entries& entries, const std::vector<StoredTensor
     Append<uint32_t>(&h, *internal::GgmlFromDType(t.dtype));
     Append<uint64_t>(&h, offset);
     const auto end = CheckedAdd(offset, bytes);
-    if (!end || *end > INT64_MAX / 2)
-      return BadInput("tensor " + Quote(t.name) + ": the file would be larger than 2^62 bytes");
+    if (!end || *end > INT64_MAX / 2) return BadInput("tensor " + Quote(t.name) + ": the file would be larger than 2^62 bytes");
     offset = *end + Padding(*end, layout.alignment);
   }
   h.append(Padding(h.size(), layout.alignment), '\0');
@@ -257,8 +240,7 @@ Status GgufWriter::Write(const std::string& path, const Fill& fill, const Progre
   TALLY_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path, layout.total));
   TALLY_RETURN_IF_ERROR(file.Append(layout.header));
   const auto go_on = [&] { return !progress || progress(file.position(), layout.total); };
-  const Status stopped(StatusCode::kInterrupted,
-                       internal::Printable(path) + ": stopped; nothing was written");
+  const Status stopped(StatusCode::kInterrupted, internal::Printable(path) + ": stopped; nothing was written");
   if (!go_on()) return stopped;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const uint64_t piece_bytes = PieceBytes(tensors_[i]);

@@ -66,22 +66,20 @@ class IndexHandler : public internal::JsonHandler {
       return BadInput("more than " + std::to_string(internal::kMaxTensors) + " tensors");
     }
     if (key_.empty() || key_.size() > internal::kMaxTensorNameBytes) {
-      return BadInput("tensor name " + Quote(key_) + ": expected 1 to " +
-                      std::to_string(internal::kMaxTensorNameBytes) + " bytes");
+      return BadInput("tensor name " + Quote(key_) + ": expected 1 to " + std::to_string(internal::kMaxTensorNameBytes) +
+                      " bytes");
     }
     // The index may not lead anywhere else: its files are names in its own directory.
     if (file->empty() || *file == "." || *file == ".." || file->size() > 255 ||
         file->find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
-      return BadInput("tensor " + Quote(key_) +
-                      ": expected the name of a file in the same directory, found " + Quote(*file));
+      return BadInput("tensor " + Quote(key_) + ": expected the name of a file in the same directory, found " + Quote(*file));
     }
     weight_map.emplace(key_, std::move(*file));
     return {};
   }
   Status Begin(bool object) override {
     ++depth_;
-    if (in_map_ && (depth_ > 2 || !object))
-      return BadInput("expected weight_map to map tensor names to file names");
+    if (in_map_ && (depth_ > 2 || !object)) return BadInput("expected weight_map to map tensor names to file names");
     return {};
   }
   Status End() override {
@@ -100,8 +98,7 @@ Status ReadSharded(const std::string& directory, Inventory* inventory) {
   TALLY_ASSIGN_OR_RETURN(const std::string text, internal::ReadTextFile(index_path, kMaxIndexBytes));
   IndexHandler index;
   TALLY_RETURN_IF_ERROR(internal::ParseJson(place, text, kMaxIndexDepth, index));
-  if (index.weight_map.empty())
-    return BadInput(place + ": expected the key weight_map with at least one tensor");
+  if (index.weight_map.empty()) return BadInput(place + ": expected the key weight_map with at least one tensor");
   std::map<std::string, uint32_t, std::less<>> shards;  // name -> file index, in the order of the names
   for (const auto& [tensor, shard] : index.weight_map) shards.emplace(shard, 0);
   for (auto& [shard, file] : shards) {
@@ -114,8 +111,7 @@ Status ReadSharded(const std::string& directory, Inventory* inventory) {
   for (const auto& [tensor, shard] : index.weight_map) {
     const StoredTensor* stored = inventory->Find(tensor);
     if (stored == nullptr || stored->file != shards.find(shard)->second) {
-      return BadInput(place + ": tensor " + Quote(tensor) + " is said to be in " + Quote(shard) +
-                      ", which does not have it");
+      return BadInput(place + ": tensor " + Quote(tensor) + " is said to be in " + Quote(shard) + ", which does not have it");
     }
   }
   return {};
@@ -130,18 +126,16 @@ Status ReadWeights(const std::string& directory, Inventory* inventory) {
   if (others.size() == 1) return internal::ReadSafetensors(JoinPath(directory, others[0]), inventory);
   const std::string place = Printable(directory);
   if (others.size() > 1) {
-    return BadInput(place + ": " + std::to_string(others.size()) + " safetensors files (" + Quote(others[0]) +
-                    ", " + Quote(others[1]) + (others.size() > 2 ? ", ..." : "") + ") and neither " +
-                    kSingleFile + " nor " + kIndexFile + " to say which are the model");
+    return BadInput(place + ": " + std::to_string(others.size()) + " safetensors files (" + Quote(others[0]) + ", " +
+                    Quote(others[1]) + (others.size() > 2 ? ", ..." : "") + ") and neither " + kSingleFile + " nor " +
+                    kIndexFile + " to say which are the model");
   }
-  std::string message =
-      place + ": no weights: expected " + kSingleFile + ", " + kIndexFile + " or one other .safetensors file";
+  std::string message = place + ": no weights: expected " + kSingleFile + ", " + kIndexFile + " or one other .safetensors file";
   for (const std::string_view suffix : {".gguf", ".bin", ".pth", ".pt"}) {
     TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> found, NamesEndingIn(directory, suffix));
     if (found.empty()) continue;
-    message += suffix == ".gguf"
-                   ? "; to use " + Quote(found[0]) + ", name that file"
-                   : "; " + Quote(found[0]) + " is not in the safetensors format and cannot be read";
+    message += suffix == ".gguf" ? "; to use " + Quote(found[0]) + ", name that file"
+                                 : "; " + Quote(found[0]) + " is not in the safetensors format and cannot be read";
     break;
   }
   return BadInput(std::move(message));
@@ -171,8 +165,7 @@ Result<Inventory> ReadHuggingFace(const std::string& path) {
   // Keys under "generation_config." are those of generation_config.json alone.
   TALLY_RETURN_IF_ERROR(internal::ReadJsonMetadata(config, "", "generation_config", &inventory.metadata));
   if (const std::string generation = JoinPath(directory, "generation_config.json"); Exists(generation)) {
-    TALLY_RETURN_IF_ERROR(
-        internal::ReadJsonMetadata(generation, "generation_config.", "", &inventory.metadata));
+    TALLY_RETURN_IF_ERROR(internal::ReadJsonMetadata(generation, "generation_config.", "", &inventory.metadata));
   }
   TALLY_RETURN_IF_ERROR(ReadWeights(directory, &inventory));
   if (const std::string tokenizer = JoinPath(directory, "tokenizer.json"); Exists(tokenizer))
@@ -185,8 +178,7 @@ Result<Inventory> ReadCheckpoint(const std::string& path) {
   if (path.empty()) return BadInput("the path of the checkpoint is empty");
   if (IsDirectory(path) || path.ends_with(".json")) return ReadHuggingFace(path);
   if (path.ends_with(".safetensors") && Exists(path)) {
-    return BadInput(Printable(path) +
-                    ": a safetensors file has no hyper-parameters; name the directory with its config.json");
+    return BadInput(Printable(path) + ": a safetensors file has no hyper-parameters; name the directory with its config.json");
   }
   return ReadGguf(path);
 }

@@ -52,8 +52,7 @@ class Metadata {
   template <class T, class Convert>
   Result<std::optional<T>> Get(std::string_view key, std::string_view expected, Convert convert) const;
   template <class T, class Convert>
-  Result<std::optional<std::vector<T>>> GetArray(std::string_view key, std::string_view expected,
-                                                 Convert convert) const;
+  Result<std::optional<std::vector<T>>> GetArray(std::string_view key, std::string_view expected, Convert convert) const;
   Status WrongType(std::string_view key, std::string_view expected, const MetaValue& found) const;
 
   std::map<std::string, MetaValue, std::less<>> values_;
@@ -80,13 +79,13 @@ struct InventoryFile {
 
 struct Inventory {
   FileFormat format = FileFormat::kGguf;
-  std::string path;                      // what the user named
-  std::vector<InventoryFile> files;      // weight files
+  std::string path;                  // what the user named
+  std::vector<InventoryFile> files;  // weight files
   Metadata metadata;
-  std::vector<StoredTensor> tensors;     // in file order
-  std::string tokenizer_json;            // Hugging Face: path of tokenizer.json, empty where there is none
+  std::vector<StoredTensor> tensors;  // in file order
+  std::string tokenizer_json;         // Hugging Face: path of tokenizer.json, empty where there is none
   const StoredTensor* Find(std::string_view name) const;
-  void BuildIndex();                     // after `tensors` is filled
+  void BuildIndex();  // after `tensors` is filled
 
  private:
   std::map<std::string, size_t, std::less<>> index_;
@@ -119,10 +118,8 @@ inline const MetaValue* Metadata::Find(std::string_view key) const {
   return it == values_.end() ? nullptr : &it->second;
 }
 
-inline Status Metadata::WrongType(std::string_view key, std::string_view expected,
-                                  const MetaValue& found) const {
-  std::string message =
-      source + ": key '" + std::string(key) + "': expected " + std::string(expected) + ", found ";
+inline Status Metadata::WrongType(std::string_view key, std::string_view expected, const MetaValue& found) const {
+  std::string message = source + ": key '" + std::string(key) + "': expected " + std::string(expected) + ", found ";
   message += internal::KindOf(found);
   if (const auto* u = std::get_if<uint64_t>(&found)) message += " (" + std::to_string(*u) + ")";
   if (const auto* d = std::get_if<double>(&found)) message += " (" + std::to_string(*d) + ")";
@@ -131,8 +128,7 @@ inline Status Metadata::WrongType(std::string_view key, std::string_view expecte
 
 // convert: const MetaValue& -> optional<T>, nullopt where the value is not a T.
 template <class T, class Convert>
-Result<std::optional<T>> Metadata::Get(std::string_view key, std::string_view expected,
-                                       Convert convert) const {
+Result<std::optional<T>> Metadata::Get(std::string_view key, std::string_view expected, Convert convert) const {
   const MetaValue* value = Find(key);
   if (value == nullptr) return std::optional<T>();
   std::optional<T> out = convert(*value);
@@ -142,8 +138,7 @@ Result<std::optional<T>> Metadata::Get(std::string_view key, std::string_view ex
 
 // convert: element of a stored array -> optional<T>.
 template <class T, class Convert>
-Result<std::optional<std::vector<T>>> Metadata::GetArray(std::string_view key, std::string_view expected,
-                                                         Convert convert) const {
+Result<std::optional<std::vector<T>>> Metadata::GetArray(std::string_view key, std::string_view expected, Convert convert) const {
   return Get<std::vector<T>>(key, expected, [&](const MetaValue& value) {
     return std::visit(
         [&](const auto& array) -> std::optional<std::vector<T>> {
@@ -166,14 +161,12 @@ Result<std::optional<std::vector<T>>> Metadata::GetArray(std::string_view key, s
 }
 
 inline Result<std::optional<int64_t>> Metadata::GetInt(std::string_view key) const {
-  return Get<int64_t>(key, "an integer that fits 64 signed bits",
-                      [](const MetaValue& v) -> std::optional<int64_t> {
-                        if (const auto* i = std::get_if<int64_t>(&v)) return *i;
-                        if (const auto* u = std::get_if<uint64_t>(&v); u != nullptr && *u <= INT64_MAX)
-                          return static_cast<int64_t>(*u);
-                        if (const auto* d = std::get_if<double>(&v)) return internal::IntegralValue(*d);
-                        return std::nullopt;
-                      });
+  return Get<int64_t>(key, "an integer that fits 64 signed bits", [](const MetaValue& v) -> std::optional<int64_t> {
+    if (const auto* i = std::get_if<int64_t>(&v)) return *i;
+    if (const auto* u = std::get_if<uint64_t>(&v); u != nullptr && *u <= INT64_MAX) return static_cast<int64_t>(*u);
+    if (const auto* d = std::get_if<double>(&v)) return internal::IntegralValue(*d);
+    return std::nullopt;
+  });
 }
 
 inline Result<std::optional<double>> Metadata::GetDouble(std::string_view key) const {

@@ -35,8 +35,7 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return End(); }
 
   bool key(std::string& key) override {
-    if (++open_keys_ > kMaxOpenKeys)
-      return Keep(BadInput("more than " + std::to_string(kMaxOpenKeys) + " keys"));
+    if (++open_keys_ > kMaxOpenKeys) return Keep(BadInput("more than " + std::to_string(kMaxOpenKeys) + " keys"));
     if (!keys_.back().insert(key).second) return Keep(BadInput("the key " + Quote(key) + " appears twice"));
     return Keep(handler_.Key(std::move(key)));
   }
@@ -44,8 +43,7 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) override {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ...": the part for people.
     std::string_view what = error.what();
-    if (const size_t end = what.find("] "); what.starts_with('[') && end != std::string_view::npos)
-      what.remove_prefix(end + 2);
+    if (const size_t end = what.find("] "); what.starts_with('[') && end != std::string_view::npos) what.remove_prefix(end + 2);
     constexpr size_t kMaxText = 240;  // it quotes the last token, which may be as long as the file
     const bool cut = what.size() > kMaxText;
     return Keep(BadInput("not valid JSON: " + Printable(what.substr(0, kMaxText)) + (cut ? "..." : "")));
@@ -92,8 +90,7 @@ class Flattener : public JsonHandler {
     if (array_depth_ > 0) return {};
     key_.resize(lengths_.back());
     if (key_.size() + key.size() > kMaxConfigKeyBytes) {
-      return BadInput("the key " + Quote(key_ + key) + " is longer than " +
-                      std::to_string(kMaxConfigKeyBytes) + " bytes");
+      return BadInput("the key " + Quote(key_ + key) + " is longer than " + std::to_string(kMaxConfigKeyBytes) + " bytes");
     }
     key_ += key;
     return {};
@@ -142,12 +139,9 @@ class Flattener : public JsonHandler {
 
  private:
   Status Set(MetaValue value) {
-    if (!skip_.empty() && key_.starts_with(skip_) &&
-        (key_.size() == skip_.size() || key_[skip_.size()] == '.'))
-      return {};
+    if (!skip_.empty() && key_.starts_with(skip_) && (key_.size() == skip_.size() || key_[skip_.size()] == '.')) return {};
     std::string key = std::string(prefix_) + key_;
-    if (metadata_->Has(key))
-      return BadInput("the key " + Quote(key_) + " appears twice, once nested and once with dots");
+    if (metadata_->Has(key)) return BadInput("the key " + Quote(key_) + " appears twice, once nested and once with dots");
     if (metadata_->values().size() == kMaxConfigValues) {
       return BadInput("more than " + std::to_string(kMaxConfigValues) + " values");
     }
@@ -214,16 +208,15 @@ Status ParseJson(const std::string& place, std::string_view text, int max_depth,
 Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes) {
   TALLY_ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(path));
   if (file.size() > max_bytes) {
-    return BadInput(Printable(path) + ": " + std::to_string(file.size()) +
-                    " bytes; the limit for this file is " + std::to_string(max_bytes));
+    return BadInput(Printable(path) + ": " + std::to_string(file.size()) + " bytes; the limit for this file is " +
+                    std::to_string(max_bytes));
   }
   std::string text(file.size(), '\0');
   TALLY_RETURN_IF_ERROR(file.ReadAt(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
   return text;
 }
 
-Status ReadJsonMetadata(const std::string& path, std::string_view prefix, std::string_view skip,
-                        Metadata* metadata) {
+Status ReadJsonMetadata(const std::string& path, std::string_view prefix, std::string_view skip, Metadata* metadata) {
   TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConfigBytes));
   Flattener flattener(prefix, skip, metadata);
   return ParseJson(Printable(path), text, kMaxConfigDepth, flattener);

@@ -36,7 +36,6 @@ Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes);
 // them. Arrays of scalars of one kind become vectors (integers and fractions mixed: doubles); other arrays
 // are left out; null is absent. Keys for which `skip` is not empty and the key is `skip` or under it are left
 // out.
-Status ReadJsonMetadata(const std::string& path, std::string_view prefix, std::string_view skip,
-                        Metadata* metadata);
+Status ReadJsonMetadata(const std::string& path, std::string_view prefix, std::string_view skip, Metadata* metadata);
 
 }  // namespace tally::internal

@@ -12,10 +12,7 @@ size_t Utf8Length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
   if (lead < 0x80) return 1;
-  const size_t n = lead >= 0xc2 && lead < 0xe0   ? 2
-                   : lead >= 0xe0 && lead < 0xf0 ? 3
-                   : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                 : 0;
+  const size_t n = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
   if (n == 0 || text.size() < n) return 0;
   for (size_t i = 1; i < n; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
@@ -64,8 +61,8 @@ std::string Quote(std::string_view name) {
   constexpr size_t kHead = 64, kTail = 24;
   if (name.size() <= kHead + kTail + 16) return "'" + Printable(name) + "'";
   // Cutting may split a character; its bytes are then shown as \xNN, which is still one honest line.
-  return "'" + Printable(name.substr(0, kHead)) + "..." + Printable(name.substr(name.size() - kTail)) +
-         "' (" + std::to_string(name.size()) + " bytes)";
+  return "'" + Printable(name.substr(0, kHead)) + "..." + Printable(name.substr(name.size() - kTail)) + "' (" +
+         std::to_string(name.size()) + " bytes)";
 }
 
 std::string ErrnoText(int error_number) { return std::generic_category().message(error_number); }

@@ -19,8 +19,7 @@ namespace {
 // The file that `path` stands for: links are followed, so that writing through one does not replace it.
 Result<std::string> Target(const std::string& path) {
   if (path.empty()) return BadInput("the name of the file to write is empty");
-  if (path.find('\0') != std::string::npos)
-    return BadInput(Printable(path) + ": the file name holds a zero byte");
+  if (path.find('\0') != std::string::npos) return BadInput(Printable(path) + ": the file name holds a zero byte");
   std::string target = path;
   struct stat info;
   if (::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
@@ -74,9 +73,8 @@ void OutputFile::Abandon() {
 }
 
 Status OutputFile::Failed(std::string_view what, int error_number) const {
-  return BadInput(Printable(path_) + ": " + std::string(what) + " at byte " + std::to_string(written_) +
-                  " of " + std::to_string(total_) + ": " + ErrnoText(error_number) +
-                  "; the partial file was removed");
+  return BadInput(Printable(path_) + ": " + std::string(what) + " at byte " + std::to_string(written_) + " of " +
+                  std::to_string(total_) + ": " + ErrnoText(error_number) + "; the partial file was removed");
 }
 
 Status OutputFile::Flush() {

@@ -17,9 +17,8 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the published library's li
 constexpr int kMaxHeaderDepth = 8;
 constexpr size_t kMaxDims = 8;
 
-constexpr DType kReadable[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64,
-                               DType::kI32, DType::kI16, DType::kI8,  DType::kU64,  DType::kU32,
-                               DType::kU16, DType::kU8,  DType::kBool};
+constexpr DType kReadable[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kI16,
+                               DType::kI8,  DType::kU64, DType::kU32, DType::kU16,  DType::kU8,  DType::kBool};
 
 // safetensors names its types as Tally does.
 std::optional<DType> DTypeFromName(std::string_view name) {
@@ -52,8 +51,7 @@ class HeaderHandler : public JsonHandler {
       have_dtype_ = have_shape_ = have_offsets_ = false;
     } else if (!skipping_) {
       field_ = key == "dtype" ? kDType : key == "shape" ? kShape : key == "data_offsets" ? kOffsets : kNone;
-      if (field_ == kNone)
-        return Error("unexpected key " + Quote(key) + "; expected dtype, shape, data_offsets");
+      if (field_ == kNone) return Error("unexpected key " + Quote(key) + "; expected dtype, shape, data_offsets");
     }
     return {};
   }
@@ -66,8 +64,7 @@ class HeaderHandler : public JsonHandler {
       const auto* name = std::get_if<std::string>(&value);
       if (field_ != kDType || name == nullptr) return Error(Expected());
       const auto dtype = DTypeFromName(*name);
-      if (!dtype)
-        return Error("type " + Quote(*name) + " cannot be read; expected one of " + ReadableTypes());
+      if (!dtype) return Error("type " + Quote(*name) + " cannot be read; expected one of " + ReadableTypes());
       tensor_.dtype = *dtype;
       have_dtype_ = true;
       return {};
@@ -102,11 +99,7 @@ class HeaderHandler : public JsonHandler {
     --depth_;
     if (depth_ != 1 || skipping_) return {};
     if (!have_dtype_ || !have_shape_ || !have_offsets_) {
-      return Error(std::string("the key ") +
-                   (!have_dtype_   ? "dtype"
-                    : !have_shape_ ? "shape"
-                                   : "data_offsets") +
-                   " is missing");
+      return Error(std::string("the key ") + (!have_dtype_ ? "dtype" : !have_shape_ ? "shape" : "data_offsets") + " is missing");
     }
     return Finish();
   }
@@ -114,9 +107,7 @@ class HeaderHandler : public JsonHandler {
  private:
   enum Field : uint8_t { kNone, kDType, kShape, kOffsets };
 
-  Status Error(const std::string& what) const {
-    return BadInput("tensor " + Quote(tensor_.name) + ": " + what);
-  }
+  Status Error(const std::string& what) const { return BadInput("tensor " + Quote(tensor_.name) + ": " + what); }
   std::string Expected() const {
     if (field_ == kDType) return "expected dtype to be a string";
     if (field_ == kShape) return "expected shape to be an array of whole numbers";
@@ -132,15 +123,14 @@ class HeaderHandler : public JsonHandler {
     uint64_t elements = 1;
     for (const uint64_t d : tensor_.shape) {
       const auto product = CheckedMul(elements, d);
-      if (!product || *product > INT64_MAX || d > INT64_MAX)
-        return Error("the number of elements overflows 63 bits");
+      if (!product || *product > INT64_MAX || d > INT64_MAX) return Error("the number of elements overflows 63 bits");
       elements = *product;
     }
     const auto bytes = StoredBytes(tensor_.dtype, elements);
     if (!bytes || *bytes != offsets_[1] - offsets_[0]) {
-      return Error(std::to_string(elements) + " elements of " + std::string(DTypeName(tensor_.dtype)) +
-                   " take " + (bytes ? std::to_string(*bytes) : "more than 2^64") +
-                   " bytes, data_offsets give " + std::to_string(offsets_[1] - offsets_[0]));
+      return Error(std::to_string(elements) + " elements of " + std::string(DTypeName(tensor_.dtype)) + " take " +
+                   (bytes ? std::to_string(*bytes) : "more than 2^64") + " bytes, data_offsets give " +
+                   std::to_string(offsets_[1] - offsets_[0]));
     }
     tensor_.offset = offsets_[0];
     tensor_.bytes = *bytes;
@@ -163,17 +153,15 @@ Status ReadSafetensors(const std::string& path, Inventory* inventory) {
   TALLY_ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(path));
   const std::string place = Printable(path) + ": header";
   if (file.size() < 8)
-    return BadInput(place + ": expected 8 bytes of header length, the file has " +
-                    std::to_string(file.size()));
+    return BadInput(place + ": expected 8 bytes of header length, the file has " + std::to_string(file.size()));
   uint8_t length_bytes[8];
   TALLY_RETURN_IF_ERROR(file.ReadAt(0, length_bytes));
   static_assert(std::endian::native == std::endian::little);
   uint64_t length = 0;
   std::memcpy(&length, length_bytes, sizeof length);
   if (length > file.size() - 8) {
-    return BadInput(place + ": its length is given as " + std::to_string(length) +
-                    " bytes, but the file has " + std::to_string(file.size() - 8) +
-                    " more; not a safetensors file, or a truncated one");
+    return BadInput(place + ": its length is given as " + std::to_string(length) + " bytes, but the file has " +
+                    std::to_string(file.size() - 8) + " more; not a safetensors file, or a truncated one");
   }
   if (length > kMaxHeaderBytes) {
     return BadInput(place + ": its length is given as " + std::to_string(length) + " bytes; the limit is " +
@@ -188,34 +176,30 @@ Status ReadSafetensors(const std::string& path, Inventory* inventory) {
     TALLY_RETURN_IF_ERROR(ParseJson(place, header, kMaxHeaderDepth, handler));
   }
   std::stable_sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
-    return a.offset != b.offset ? a.offset < b.offset
-                                : a.bytes < b.bytes;  // empty tensors before what begins there too
+    return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;  // empty tensors before what begins there too
   });
   const uint64_t data = 8 + length, data_bytes = file.size() - data;
   uint64_t end = 0;  // of the tensors so far
   for (StoredTensor& t : tensors) {
     if (t.offset != end) {
-      return BadInput(place + ": tensor " + Quote(t.name) + ": its bytes begin at " +
-                      std::to_string(t.offset) + " of the data, " +
-                      (t.offset < end ? "inside another tensor, which ends at " : "leaving a hole from ") +
+      return BadInput(place + ": tensor " + Quote(t.name) + ": its bytes begin at " + std::to_string(t.offset) +
+                      " of the data, " + (t.offset < end ? "inside another tensor, which ends at " : "leaving a hole from ") +
                       std::to_string(end));
     }
     if (t.bytes > data_bytes - end) {
-      return BadInput(place + ": tensor " + Quote(t.name) + ": its bytes end at " +
-                      std::to_string(t.offset + t.bytes) + " of the data, but the file has only " +
-                      std::to_string(data_bytes));
+      return BadInput(place + ": tensor " + Quote(t.name) + ": its bytes end at " + std::to_string(t.offset + t.bytes) +
+                      " of the data, but the file has only " + std::to_string(data_bytes));
     }
     end += t.bytes;
     t.offset += data;
     t.file = static_cast<uint32_t>(inventory->files.size());
   }
   if (end != data_bytes) {
-    return BadInput(place + ": the tensors end at byte " + std::to_string(end) +
-                    " of the data, but the file has " + std::to_string(data_bytes));
+    return BadInput(place + ": the tensors end at byte " + std::to_string(end) + " of the data, but the file has " +
+                    std::to_string(data_bytes));
   }
   if (inventory->tensors.size() + tensors.size() > kMaxTensors) {
-    return BadInput(place + ": with this file the checkpoint has more than " + std::to_string(kMaxTensors) +
-                    " tensors");
+    return BadInput(place + ": with this file the checkpoint has more than " + std::to_string(kMaxTensors) + " tensors");
   }
   inventory->files.push_back({path, file.size()});
   std::move(tensors.begin(), tensors.end(), std::back_inserter(inventory->tensors));

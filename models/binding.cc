@@ -8,9 +8,8 @@ namespace tally {
 namespace {
 
 // Every role, those outside of the layers first.
-constexpr Role kGlobalRoles[] = {
-    Role::kTokenEmbedding, Role::kPositionEmbedding, Role::kOutputNorm, Role::kOutputNormBias,
-    Role::kHead,           Role::kHeadBias,          Role::kRopeFactors};
+constexpr Role kGlobalRoles[] = {Role::kTokenEmbedding, Role::kPositionEmbedding, Role::kOutputNorm, Role::kOutputNormBias,
+                                 Role::kHead,           Role::kHeadBias,          Role::kRopeFactors};
 constexpr Role kLayerRoles[] = {Role::kAttnNorm,
                                 Role::kAttnNormBias,
                                 Role::kQkv,
@@ -48,8 +47,7 @@ bool IsExpertBias(Role role) {
 }
 
 bool IsHalf(Storage s) {
-  return s == Storage::kInterleavedEven || s == Storage::kInterleavedOdd || s == Storage::kFirstHalf ||
-         s == Storage::kSecondHalf;
+  return s == Storage::kInterleavedEven || s == Storage::kInterleavedOdd || s == Storage::kFirstHalf || s == Storage::kSecondHalf;
 }
 
 std::string Expand(std::string_view name, int32_t layer, std::string_view prefix) {
@@ -223,8 +221,7 @@ std::vector<uint64_t> RoleShape(const Recipe& r, Role role) {
   return {};
 }
 
-Status BindRoles(std::initializer_list<std::span<const RoleName>> tables, ModelSpec& spec,
-                 std::string_view prefix) {
+Status BindRoles(std::initializer_list<std::span<const RoleName>> tables, ModelSpec& spec, std::string_view prefix) {
   const Recipe& r = spec.recipe;
   auto find = [&](Role role) -> const RoleName* {
     for (const std::span<const RoleName> table : tables) {
@@ -238,8 +235,7 @@ Status BindRoles(std::initializer_list<std::span<const RoleName>> tables, ModelS
     if (!HasRole(r, role, layer)) return {};
     const RoleName* n = find(role);
     if (n == nullptr) {
-      return InternalError("family " + r.family + " has no name for role " +
-                           std::to_string(static_cast<int>(role)));
+      return InternalError("family " + r.family + " has no name for role " + std::to_string(static_cast<int>(role)));
     }
     TensorBinding b;
     b.role = role;
@@ -248,8 +244,7 @@ Status BindRoles(std::initializer_list<std::span<const RoleName>> tables, ModelS
     b.storage = n->storage;
     b.hf_mxfp4 = n->hf_mxfp4;
     const std::string name = Expand(n->name, layer, prefix);
-    b.names = n->hf_mxfp4 ? std::vector<std::string>{name + "_blocks", name + "_scales"}
-                          : std::vector<std::string>{name};
+    b.names = n->hf_mxfp4 ? std::vector<std::string>{name + "_blocks", name + "_scales"} : std::vector<std::string>{name};
     spec.bindings.push_back(std::move(b));
     return {};
   };
@@ -280,12 +275,12 @@ Status CheckClaims(const Inventory& inventory, const ModelSpec& spec) {
     for (const Wanted& w : WantedTensors(b)) {
       const StoredTensor* t = inventory.Find(w.name);
       if (t == nullptr) {
-        return BadInput(inventory.path + ": tensor " + std::string(w.name) + " " + ShapeText(w.shape) +
-                        " is missing (" + spec.recipe.family + " needs it)");
+        return BadInput(inventory.path + ": tensor " + std::string(w.name) + " " + ShapeText(w.shape) + " is missing (" +
+                        spec.recipe.family + " needs it)");
       }
       if (t->shape != w.shape) {
-        return BadInput(FileOf(inventory, *t) + ": tensor " + SafeText(t->name) + " has shape " +
-                        ShapeText(t->shape) + "; expected " + ShapeText(w.shape));
+        return BadInput(FileOf(inventory, *t) + ": tensor " + SafeText(t->name) + " has shape " + ShapeText(t->shape) +
+                        "; expected " + ShapeText(w.shape));
       }
       if (w.bytes ? t->dtype != DType::kU8 : !IsWeightType(t->dtype)) {
         return BadInput(FileOf(inventory, *t) + ": tensor " + SafeText(t->name) + " has type " +
@@ -301,12 +296,11 @@ Status CheckClaims(const Inventory& inventory, const ModelSpec& spec) {
   for (const StoredTensor& t : inventory.tensors) {
     const auto found = claims.find(t.name);
     if (found == claims.end()) {
-      return BadInput(FileOf(inventory, t) + ": tensor " + SafeText(t.name) + " " + ShapeText(t.shape) +
-                      " has no place in a " + spec.recipe.family + " model of " +
-                      std::to_string(spec.recipe.n_layers) + " layers as its metadata describes it");
+      return BadInput(FileOf(inventory, t) + ": tensor " + SafeText(t.name) + " " + ShapeText(t.shape) + " has no place in a " +
+                      spec.recipe.family + " model of " + std::to_string(spec.recipe.n_layers) +
+                      " layers as its metadata describes it");
     }
-    if (found->second.shares != 2)
-      return InternalError("family " + spec.recipe.family + " claims only half of tensor " + t.name);
+    if (found->second.shares != 2) return InternalError("family " + spec.recipe.family + " claims only half of tensor " + t.name);
   }
   return {};
 }

@@ -35,8 +35,7 @@ std::vector<uint64_t> RoleShape(const Recipe& recipe, Role role);
 
 // Binds every role of the recipe to its name: the first that the tables, in their order, have. A role without
 // a name is a defect (kInternal).
-Status BindRoles(std::initializer_list<std::span<const RoleName>> tables, ModelSpec& spec,
-                 std::string_view prefix = "");
+Status BindRoles(std::initializer_list<std::span<const RoleName>> tables, ModelSpec& spec, std::string_view prefix = "");
 
 // Every binding's tensors are stored with the right shape, and every stored tensor is claimed exactly once:
 // by a binding (the two halves of an interleaved tensor count as one), as a buffer, or as not run. Errors

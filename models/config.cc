@@ -85,8 +85,7 @@ int32_t Config::GetInt(std::string_view keys, int64_t min, int64_t max, const in
     return 1;
   }
   if (value < min || value > max) {
-    Fail(key + " is " + std::to_string(value) + "; expected " + std::to_string(min) + " to " +
-         std::to_string(max));
+    Fail(key + " is " + std::to_string(value) + "; expected " + std::to_string(min) + " to " + std::to_string(max));
     return 1;
   }
   return static_cast<int32_t>(value);
@@ -103,8 +102,7 @@ double Config::GetPositive(std::string_view keys, const double* otherwise) {
     return 1;
   }
   // Also as f32, which is what kernels get.
-  if (!std::isfinite(value) || !(static_cast<float>(value) > 0) ||
-      !std::isfinite(static_cast<float>(value))) {
+  if (!std::isfinite(value) || !(static_cast<float>(value) > 0) || !std::isfinite(static_cast<float>(value))) {
     Fail(key + " is " + Number(value) + "; expected a positive finite number");
     return 1;
   }
@@ -120,8 +118,7 @@ bool Config::Bool(std::string_view keys, bool otherwise) {
 std::string Config::String(std::string_view keys, std::string_view otherwise) {
   const std::string key = Present(keys);
   std::string value;
-  return !key.empty() && ok() && Take(inventory_.metadata.GetString(key), value) ? value
-                                                                                 : std::string(otherwise);
+  return !key.empty() && ok() && Take(inventory_.metadata.GetString(key), value) ? value : std::string(otherwise);
 }
 
 std::vector<std::string> Config::Strings(std::string_view key) {
@@ -155,8 +152,7 @@ void ReadHfTying(Config& c, bool default_tied, ModelSpec& spec) {
 
 int32_t EvenHeadDim(Config& c, const Recipe& r) {
   if (c.ok() && r.d_model % r.n_heads != 0) {
-    c.Fail("width " + std::to_string(r.d_model) + " cannot be divided among " + std::to_string(r.n_heads) +
-           " heads");
+    c.Fail("width " + std::to_string(r.d_model) + " cannot be divided among " + std::to_string(r.n_heads) + " heads");
   }
   return std::max(1, r.d_model / r.n_heads);
 }
@@ -166,8 +162,7 @@ void ReadGgufDecoder(Config& c, Recipe& r) {
   r.d_model = c.Int("embedding_length", 1, kMaxWidth);
   r.n_heads = c.Int("attention.head_count", 1, kMaxHeads);
   r.n_kv_heads = c.Int("attention.head_count_kv", 1, kMaxHeads, r.n_heads);
-  r.head_dim =
-      c.Has("attention.key_length") ? c.Int("attention.key_length", 1, kMaxHeads) : EvenHeadDim(c, r);
+  r.head_dim = c.Has("attention.key_length") ? c.Int("attention.key_length", 1, kMaxHeads) : EvenHeadDim(c, r);
   if (c.ok() && c.Int("attention.value_length", 1, kMaxHeads, r.head_dim) != r.head_dim)
     c.Unsupported("attention.value_length", "other than key_length");
   r.rope.dim = c.Int("rope.dimension_count", 1, kMaxHeads, r.head_dim);
@@ -181,10 +176,9 @@ void ReadHfDecoder(Config& c, Recipe& r, const HfDefaults& defaults) {
   r.n_layers = c.Int("num_hidden_layers", 1, kMaxLayers);
   r.d_model = c.Int("hidden_size", 1, kMaxWidth);
   r.n_heads = c.Int("num_attention_heads", 1, kMaxHeads);
-  r.n_kv_heads =
-      c.Int("num_key_value_heads", 1, kMaxHeads, defaults.n_kv_heads > 0 ? defaults.n_kv_heads : r.n_heads);
-  r.head_dim = c.Has("head_dim") || defaults.head_dim > 0 ? c.Int("head_dim", 1, kMaxHeads, defaults.head_dim)
-                                                          : EvenHeadDim(c, r);
+  r.n_kv_heads = c.Int("num_key_value_heads", 1, kMaxHeads, defaults.n_kv_heads > 0 ? defaults.n_kv_heads : r.n_heads);
+  r.head_dim =
+      c.Has("head_dim") || defaults.head_dim > 0 ? c.Int("head_dim", 1, kMaxHeads, defaults.head_dim) : EvenHeadDim(c, r);
   r.context = c.Int("max_position_embeddings", 1, kMaxContext);
   r.norm_eps = static_cast<float>(c.Positive("rms_norm_eps", defaults.norm_eps));
   r.vocab = c.Int("vocab_size", 1, kMaxVocab);
@@ -194,12 +188,10 @@ void CheckHeads(Config& c, const Recipe& r) {
   if (!c.ok()) return;
   const std::string heads = std::to_string(r.n_heads);
   if (r.n_heads % r.n_kv_heads != 0) {
-    c.Fail(heads + " attention heads cannot share " + std::to_string(r.n_kv_heads) +
-           " key-value heads evenly");
+    c.Fail(heads + " attention heads cannot share " + std::to_string(r.n_kv_heads) + " key-value heads evenly");
   }
   if (static_cast<int64_t>(r.n_heads) * r.head_dim > kMaxWidth) {
-    c.Fail(heads + " attention heads of " + std::to_string(r.head_dim) + " are wider than " +
-           std::to_string(kMaxWidth));
+    c.Fail(heads + " attention heads of " + std::to_string(r.head_dim) + " are wider than " + std::to_string(kMaxWidth));
   }
   if (r.rope.style != RopeStyle::kNone && (r.rope.dim % 2 != 0 || r.rope.dim > r.head_dim)) {
     c.Fail("rope turns " + std::to_string(r.rope.dim) + " of a head's " + std::to_string(r.head_dim) +
@@ -230,8 +222,7 @@ void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string
     s.low_freq_factor = c.Positive(p + "low_freq_factor");
     s.high_freq_factor = c.Positive(p + "high_freq_factor");
     s.original_context = c.Positive(p + "original_max_position_embeddings");
-    if (c.ok() && s.low_freq_factor >= s.high_freq_factor)
-      c.Fail(p + "low_freq_factor must be below high_freq_factor");
+    if (c.ok() && s.low_freq_factor >= s.high_freq_factor) c.Fail(p + "low_freq_factor must be below high_freq_factor");
   } else if (type == "yarn") {
     s.kind = RopeScalingKind::kYarn;
     s.factor = c.Positive(p + "factor");
@@ -275,10 +266,8 @@ void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
     s.beta_fast = c.Positive("rope.scaling.yarn_beta_fast", 32);
     s.beta_slow = c.Positive("rope.scaling.yarn_beta_slow", 1);
     s.truncate = yarn_truncate;
-    s.attention_factor =
-        YarnMagnitude(s.factor) * c.Positive("rope.scaling.attn_factor|rope.scaling.yarn_attn_factor", 1);
-    if (c.Positive("rope.scaling.yarn_ext_factor", 1) != 1)
-      c.Unsupported("rope.scaling.yarn_ext_factor", "other than 1");
+    s.attention_factor = YarnMagnitude(s.factor) * c.Positive("rope.scaling.attn_factor|rope.scaling.yarn_attn_factor", 1);
+    if (c.Positive("rope.scaling.yarn_ext_factor", 1) != 1) c.Unsupported("rope.scaling.yarn_ext_factor", "other than 1");
   } else if (type != "none") {
     c.Unsupported("rope.scaling.type", "\"" + SafeText(type) + "\"");
   }
@@ -286,24 +275,23 @@ void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
 
 void ReadGeneration(Config& c, Recipe& r) {
   const Metadata& m = c.inventory().metadata;
-  auto ids =
-      [&](std::initializer_list<std::string_view> keys) {  // of the first key present: one id or a list
-        std::vector<int64_t> found;
-        for (std::string_view key : keys) {
-          const MetaValue* value = m.Find(key);
-          if (value == nullptr) continue;
-          if (std::holds_alternative<std::vector<int64_t>>(*value)) {
-            found = std::get<std::vector<int64_t>>(*value);
-          } else if (auto id = m.GetInt(key); !id.ok()) {
-            c.Fail(std::string(key) + " is not a token id");
-          } else if (id->has_value()) {
-            found = {**id};
-          }
-          break;
-        }
-        std::erase_if(found, [&](int64_t id) { return id < 0 || id >= r.vocab; });
-        return std::vector<int32_t>(found.begin(), found.end());
-      };
+  auto ids = [&](std::initializer_list<std::string_view> keys) {  // of the first key present: one id or a list
+    std::vector<int64_t> found;
+    for (std::string_view key : keys) {
+      const MetaValue* value = m.Find(key);
+      if (value == nullptr) continue;
+      if (std::holds_alternative<std::vector<int64_t>>(*value)) {
+        found = std::get<std::vector<int64_t>>(*value);
+      } else if (auto id = m.GetInt(key); !id.ok()) {
+        c.Fail(std::string(key) + " is not a token id");
+      } else if (id->has_value()) {
+        found = {**id};
+      }
+      break;
+    }
+    std::erase_if(found, [&](int64_t id) { return id < 0 || id >= r.vocab; });
+    return std::vector<int32_t>(found.begin(), found.end());
+  };
   std::vector<int32_t> bos;
   if (c.inventory().format == FileFormat::kHuggingFace) {
     r.eos_tokens = ids({"generation_config.eos_token_id", "eos_token_id"});

@@ -23,15 +23,12 @@ std::string SafeText(std::string_view text);
 class Config {
  public:
   // `prefix` stands before every key ("llama." for GGUF architecture llama, "" for Hugging Face).
-  Config(const Inventory& inventory, std::string prefix)
-      : inventory_(inventory), prefix_(std::move(prefix)) {}
+  Config(const Inventory& inventory, std::string prefix) : inventory_(inventory), prefix_(std::move(prefix)) {}
 
   // The first of the keys ("a|b|c") that is present; where none is, the default, or an error naming key and
   // file.
   int32_t Int(std::string_view keys, int64_t min, int64_t max) { return GetInt(keys, min, max, nullptr); }
-  int32_t Int(std::string_view keys, int64_t min, int64_t max, int64_t otherwise) {
-    return GetInt(keys, min, max, &otherwise);
-  }
+  int32_t Int(std::string_view keys, int64_t min, int64_t max, int64_t otherwise) { return GetInt(keys, min, max, &otherwise); }
   double Positive(std::string_view keys) { return GetPositive(keys, nullptr); }  // finite and > 0
   double Positive(std::string_view keys, double otherwise) { return GetPositive(keys, &otherwise); }
   bool Bool(std::string_view keys, bool otherwise);

@@ -14,8 +14,7 @@ struct Family {
   std::string_view name;
   std::span<const std::string_view> gguf_architectures;  // general.architecture
   std::span<const std::string_view> hf_architectures;    // config.json architectures[0]
-  std::span<const std::string_view>
-      hf_model_types;  // config.json model_type, where there are no architectures
+  std::span<const std::string_view> hf_model_types;      // config.json model_type, where there are no architectures
   // Fills recipe and bindings; a key that is missing and has no published default is an error naming key and
   // file.
   Result<ModelSpec> (*read)(const Inventory&);

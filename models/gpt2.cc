@@ -82,15 +82,14 @@ Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {
   if (c.Bool("add_cross_attention", false)) c.Unsupported("add_cross_attention", "true");
   SetShape(c, r);
   TALLY_RETURN_IF_ERROR(c.status());
-  const bool scaled = c.Bool("scale_attn_weights", true),
-             by_layer = c.Bool("scale_attn_by_inverse_layer_idx", false);
+  const bool scaled = c.Bool("scale_attn_weights", true), by_layer = c.Bool("scale_attn_by_inverse_layer_idx", false);
   for (int32_t i = 0; i < r.n_layers; ++i) {
     float& scale = r.layers[i].attention_scale;
     if (!scaled) scale = 1;
     if (by_layer) scale /= static_cast<float>(i + 1);
   }
-  const bool prefixed = std::ranges::any_of(
-      inventory.tensors, [](const StoredTensor& t) { return t.name.starts_with("transformer."); });
+  const bool prefixed =
+      std::ranges::any_of(inventory.tensors, [](const StoredTensor& t) { return t.name.starts_with("transformer."); });
   const std::string prefix = prefixed ? "transformer." : "";
   for (int32_t i = 0; i < r.n_layers; ++i) {
     for (const char* mask : {".attn.bias", ".attn.masked_bias"}) {  // the causal mask and its value

@@ -65,8 +65,7 @@ void ReadWindows(Config& c, Recipe& r) {
   const int32_t window = c.Int("sliding_window", 1, kMaxContext, 128);
   if (!c.ok()) return;
   if (!types.empty() && types.size() != r.layers.size()) {
-    return c.Fail("layer_types lists " + std::to_string(types.size()) + " layers of " +
-                  std::to_string(r.n_layers));
+    return c.Fail("layer_types lists " + std::to_string(types.size()) + " layers of " + std::to_string(r.n_layers));
   }
   for (int32_t i = 0; i < r.n_layers; ++i) {
     const std::string_view type = !types.empty() ? std::string_view(types[i])
@@ -95,8 +94,7 @@ Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {
   r.d_expert = c.Int("intermediate_size", 1, kMaxWidth);
   r.swiglu_limit = static_cast<float>(c.Positive("swiglu_limit", 7));
   for (const int32_t width : {r.d_model, r.d_expert}) {
-    if (c.ok() && width % 32 != 0)
-      c.Fail("MXFP4 experts need widths in whole blocks of 32, not " + std::to_string(width));
+    if (c.ok() && width % 32 != 0) c.Fail("MXFP4 experts need widths in whole blocks of 32, not " + std::to_string(width));
   }
   if (AnyLayerHas(inventory, r, "model.layers.#.mlp.experts.gate_up_proj")) {
     c.Fail(

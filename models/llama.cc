@@ -19,8 +19,7 @@ Result<ModelSpec> ReadGgufFile(const Inventory& inventory) {
   Recipe& r = spec.recipe;
   r.family = "llama";
   Config c(inventory, "llama.");
-  if (c.Int("expert_count", 0, kMaxExperts, 0) > 0)
-    c.Unsupported("expert_count", "above 0 (a Mixtral-style mixture of experts)");
+  if (c.Int("expert_count", 0, kMaxExperts, 0) > 0) c.Unsupported("expert_count", "above 0 (a Mixtral-style mixture of experts)");
   ReadGgufDecoder(c, r);
   r.rope.style = RopeStyle::kAdjacentPair;
   r.rope.freq_factors = IsStored(inventory, "rope_freqs.weight");
@@ -46,8 +45,7 @@ Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {
   r.family = "llama";
   Config c(inventory, "");
   const std::vector<std::string> architectures = c.Strings("architectures");
-  const bool mistral = architectures.empty() ? c.String("model_type", "") == "mistral"
-                                             : architectures[0] == "MistralForCausalLM";
+  const bool mistral = architectures.empty() ? c.String("model_type", "") == "mistral" : architectures[0] == "MistralForCausalLM";
   ReadHfDecoder(c, r, {.norm_eps = 1e-6, .n_kv_heads = mistral ? 8 : 0});
   r.rope.style = RopeStyle::kRotateHalf;
   r.rope.dim = r.head_dim;

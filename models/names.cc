@@ -55,8 +55,8 @@ constexpr RoleName kHf[] = {
 std::span<const RoleName> GgufNames() { return kGguf; }
 std::span<const RoleName> HfDecoderNames() { return kHf; }
 
-Result<ModelSpec> Finish(Config& config, ModelSpec spec,
-                         std::initializer_list<std::span<const RoleName>> tables, std::string_view prefix) {
+Result<ModelSpec> Finish(Config& config, ModelSpec spec, std::initializer_list<std::span<const RoleName>> tables,
+                         std::string_view prefix) {
   ReadGeneration(config, spec.recipe);
   TALLY_RETURN_IF_ERROR(config.status());
   TALLY_RETURN_IF_ERROR(BindRoles(tables, spec, prefix));

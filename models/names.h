@@ -17,8 +17,7 @@ std::span<const RoleName> GgufNames();
 std::span<const RoleName> HfDecoderNames();
 
 // The last steps of a family's reading: generation defaults, the first error there was, the bindings.
-Result<ModelSpec> Finish(Config& config, ModelSpec spec,
-                         std::initializer_list<std::span<const RoleName>> tables,
+Result<ModelSpec> Finish(Config& config, ModelSpec spec, std::initializer_list<std::span<const RoleName>> tables,
                          std::string_view prefix = "");
 
 }  // namespace tally

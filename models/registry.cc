@@ -13,13 +13,11 @@ constexpr std::array<const Family*, 3> kFamilies = {&kGpt2Family, &kLlamaFamily,
 
 using Names = std::span<const std::string_view> Family::*;
 
-Result<const Family*> Lookup(const Inventory& inventory, Names names, std::string_view key,
-                             const std::string& wanted) {
+Result<const Family*> Lookup(const Inventory& inventory, Names names, std::string_view key, const std::string& wanted) {
   std::string known;
   for (const Family* family : kFamilies) {
     if (std::ranges::find(family->*names, wanted) != (family->*names).end()) return family;
-    for (const std::string_view name : family->*names)
-      known += (known.empty() ? "" : ", ") + std::string(name);
+    for (const std::string_view name : family->*names) known += (known.empty() ? "" : ", ") + std::string(name);
   }
   return BadInput(inventory.metadata.source + ": " + std::string(key) + " \"" + SafeText(wanted) +
                   "\" is not supported; supported: " + known);
@@ -33,8 +31,7 @@ Result<const Family*> FindFamily(const Inventory& inventory) {
     return Lookup(inventory, &Family::gguf_architectures, "general.architecture", *name);
   }
   TALLY_ASSIGN_OR_RETURN(const auto names, m.GetStrings("architectures"));
-  if (names.has_value() && !names->empty())
-    return Lookup(inventory, &Family::hf_architectures, "architecture", names->front());
+  if (names.has_value() && !names->empty()) return Lookup(inventory, &Family::hf_architectures, "architecture", names->front());
   TALLY_ASSIGN_OR_RETURN(const auto type, m.GetString("model_type"));
   if (type.has_value()) return Lookup(inventory, &Family::hf_model_types, "model_type", *type);
   return BadInput(m.source + ": neither architectures nor model_type says what model this is");

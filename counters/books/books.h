@@ -20,9 +20,8 @@ namespace tally::books {
 // of the experts the top k.
 struct ParameterCounts {
   uint64_t total = 0;
-  uint64_t active_all = 0;  // embedding, learned positions and head counted
-  uint64_t active_head =
-      0;  // head counted, embedding and learned positions not (the gpt-oss card's convention)
+  uint64_t active_all = 0;   // embedding, learned positions and head counted
+  uint64_t active_head = 0;  // head counted, embedding and learned positions not (the gpt-oss card's convention)
   uint64_t active_none = 0;  // neither; of a tied matrix nothing
   bool operator==(const ParameterCounts&) const = default;
 };
@@ -49,7 +48,7 @@ struct RunInput {
   double prompt_seconds = 0, generate_seconds = 0;  // the latter without the prompt
   int threads = 0;                                  // 0: not told
   std::string_view target = {};                     // "AVX3_ZEN4"; empty: not told
-  bool used_blas = false;  // OpenBLAS ran: results may depend on the number of threads
+  bool used_blas = false;                           // OpenBLAS ran: results may depend on the number of threads
 };
 
 // The run in figures. Means over decode tokens are 0 where nothing was decoded (a prompt's last row already

@@ -58,8 +58,7 @@ static_assert(std::size(kFacts) == static_cast<size_t>(Role::kExpertDownBias) + 
 
 WeightInfo::Kind KindOf(Role role, bool tied) {
   switch (role) {
-    case Role::kTokenEmbedding:
-      return tied ? WeightInfo::Kind::kTiedEmbeddingHead : WeightInfo::Kind::kEmbedding;
+    case Role::kTokenEmbedding: return tied ? WeightInfo::Kind::kTiedEmbeddingHead : WeightInfo::Kind::kEmbedding;
     case Role::kPositionEmbedding: return WeightInfo::Kind::kPosition;
     case Role::kHead:
     case Role::kHeadBias: return WeightInfo::Kind::kHead;
@@ -98,8 +97,7 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
     for (const std::string& name : b.names) {
       if (const StoredTensor* t = inventory.Find(name)) w.stored_bytes += t->bytes;
     }
-    if (b.storage != Storage::kPlain && b.storage != Storage::kTransposed &&
-        b.storage != Storage::kPermutedPairs) {
+    if (b.storage != Storage::kPlain && b.storage != Storage::kTransposed && b.storage != Storage::kPermutedPairs) {
       w.stored_bytes /= 2;  // gate and up share one stored tensor, row for row
     }
     table.push_back(std::move(w));

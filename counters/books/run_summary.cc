@@ -8,9 +8,8 @@
 namespace tally::books {
 namespace {
 
-constexpr int kByteRows[] = {static_cast<int>(ByteKind::kWeightsStored),
-                             static_cast<int>(ByteKind::kWeightsPacked), static_cast<int>(ByteKind::kKvRead),
-                             static_cast<int>(ByteKind::kKvWritten)};
+constexpr int kByteRows[] = {static_cast<int>(ByteKind::kWeightsStored), static_cast<int>(ByteKind::kWeightsPacked),
+                             static_cast<int>(ByteKind::kKvRead), static_cast<int>(ByteKind::kKvWritten)};
 
 uint64_t NotNegative(int64_t n) { return n > 0 ? static_cast<uint64_t>(n) : 0; }
 
@@ -49,8 +48,7 @@ std::string_view TypeOf(const RunFigures::Work& work) {
 
 void PrintWork(std::string& out, std::string_view label, const RunFigures::Work& work) {
   Print(out, "  %-14s%-6s%19s%19s%18s\n", std::string(label).c_str(), std::string(TypeOf(work)).c_str(),
-        WithThousands(work.useful).c_str(), WithThousands(work.executed).c_str(),
-        WithThousands(work.special).c_str());
+        WithThousands(work.useful).c_str(), WithThousands(work.executed).c_str(), WithThousands(work.special).c_str());
 }
 
 }  // namespace
@@ -61,9 +59,7 @@ std::string WithThousands(uint64_t n) {
   return digits;
 }
 
-std::string WithThousands(double x) {
-  return WithThousands(x > 0 ? static_cast<uint64_t>(std::llround(x)) : uint64_t{0});
-}
+std::string WithThousands(double x) { return WithThousands(x > 0 ? static_cast<uint64_t>(std::llround(x)) : uint64_t{0}); }
 
 RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, const RunInput& input) {
   RunFigures f;
@@ -95,10 +91,9 @@ RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, c
       f.all.useful_by_type[a] += work.useful_by_type[a];
     }
   }
-  for (int k = 0; k < kByteKinds; ++k)
-    f.bytes_per_token[k] = static_cast<double>(decode.useful.bytes[k]) / tokens;
-  const uint64_t moved = decode.useful.Bytes(ByteKind::kWeightsPacked) +
-                         decode.useful.Bytes(ByteKind::kKvRead) + decode.useful.Bytes(ByteKind::kKvWritten);
+  for (int k = 0; k < kByteKinds; ++k) f.bytes_per_token[k] = static_cast<double>(decode.useful.bytes[k]) / tokens;
+  const uint64_t moved = decode.useful.Bytes(ByteKind::kWeightsPacked) + decode.useful.Bytes(ByteKind::kKvRead) +
+                         decode.useful.Bytes(ByteKind::kKvWritten);
   f.decode_gigabytes_per_second = PerSecond(static_cast<double>(moved), input.generate_seconds) / 1e9;
 
   f.parameters = parameters;
@@ -107,8 +102,7 @@ RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, c
         static_cast<double>(ledger.parameters_touched(Phase::kDecode)) / static_cast<double>(f.decode_steps);
   }
   f.touched_in_run = ledger.parameters_touched_ever();
-  for (const WeightInfo& w : ledger.weights())
-    f.tied = f.tied || w.kind == WeightInfo::Kind::kTiedEmbeddingHead;
+  for (const WeightInfo& w : ledger.weights()) f.tied = f.tied || w.kind == WeightInfo::Kind::kTiedEmbeddingHead;
   f.bad_touches = ledger.bad_touches();
   return f;
 }
@@ -138,8 +132,7 @@ std::string RunSummary(const RunFigures& f) {
   out += "  all: embedding, positions and head counted; head: the head only; none: neither\n";
   if (f.tied) out += "  embedding and head are one matrix (tied), counted once\n";
   if (f.bad_touches > 0) {
-    Print(out, "  %s touches named no weight: the touched figures are wrong (a defect)\n",
-          WithThousands(f.bad_touches).c_str());
+    Print(out, "  %s touches named no weight: the touched figures are wrong (a defect)\n", WithThousands(f.bad_touches).c_str());
   }
 
   if (f.decode_tokens == 0) {
@@ -157,8 +150,7 @@ std::string RunSummary(const RunFigures& f) {
 
   Print(out, "\nper generated token, bytes\n");
   for (const int k : kByteRows) {
-    Print(out, "  %-28s%20s\n", std::string(kByteKindNames[k]).c_str(),
-          WithThousands(f.bytes_per_token[k]).c_str());
+    Print(out, "  %-28s%20s\n", std::string(kByteKindNames[k]).c_str(), WithThousands(f.bytes_per_token[k]).c_str());
   }
   if (f.decode_gigabytes_per_second > 0) {
     Print(out, "  %-28s%20.2f GB/s\n", "packed weights and KV", f.decode_gigabytes_per_second);

@@ -107,8 +107,8 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
       return result;
     }
     rows.clear();
-    for (const int32_t token : prompt.subspan(static_cast<size_t>(result.prompt_tokens)).first(
-             std::min(piece, prompt.size() - static_cast<size_t>(result.prompt_tokens)))) {
+    for (const int32_t token : prompt.subspan(static_cast<size_t>(result.prompt_tokens))
+                                   .first(std::min(piece, prompt.size() - static_cast<size_t>(result.prompt_tokens)))) {
       rows.push_back({token, sequence.id(), false});
     }
     result.prompt_tokens += static_cast<int64_t>(rows.size());

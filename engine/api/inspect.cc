@@ -35,8 +35,7 @@ Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path p(path);
-  if (fs::is_directory(p, ignored) && !fs::exists(p / "config.json", ignored) &&
-      fs::exists(p / "tokenizer.json", ignored)) {
+  if (fs::is_directory(p, ignored) && !fs::exists(p / "config.json", ignored) && fs::exists(p / "tokenizer.json", ignored)) {
     return TokenizerFromJson((p / "tokenizer.json").string());
   }
   if (p.extension() == ".json" && p.filename() != "config.json") return TokenizerFromJson(path);

@@ -15,15 +15,15 @@
 namespace tally {
 
 struct Inspection {
-  Inventory inventory;          // files, metadata, tensors
+  Inventory inventory;  // files, metadata, tensors
   struct TypeTotal {
     DType dtype = DType::kF32;
     uint64_t tensors = 0, elements = 0, bytes = 0;
   };
   std::vector<TypeTotal> types;  // by bytes, most first
   uint64_t elements = 0, bytes = 0;
-  Status runnable;              // why no family of ours runs it, where none does
-  Recipe recipe;                // where one does
+  Status runnable;  // why no family of ours runs it, where none does
+  Recipe recipe;    // where one does
 };
 
 // A GGUF file (any shard of a split one) or a Hugging Face directory. kBadInput: the reader's line.

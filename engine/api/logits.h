@@ -38,8 +38,8 @@ class OpDump {
   OpDump() = default;
   std::string directory_;
   Status status_;
-  std::map<std::string, int> seen_;       // in this step
-  std::map<std::string, int64_t> rows_;   // written so far, by file name
+  std::map<std::string, int> seen_;      // in this step
+  std::map<std::string, int64_t> rows_;  // written so far, by file name
 };
 
 }  // namespace tally

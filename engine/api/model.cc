@@ -77,9 +77,12 @@ std::string Gib(uint64_t bytes) {
 StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& options) {
   StepperOptions s;
   s.decoder.activations = ModeOf(options.activations);
-  const bool f32 = options.kv == KvChoice::kF32 || (options.kv == KvChoice::kAuto && options.activations == ActivationsChoice::kF32);
+  const bool f32 =
+      options.kv == KvChoice::kF32 || (options.kv == KvChoice::kAuto && options.activations == ActivationsChoice::kF32);
   s.decoder.kv = f32 ? KvType::kF32 : KvType::kF16;
-  s.impl = options.impl == ImplName::kRef ? ImplChoice::kRef : options.impl == ImplName::kBlas ? ImplChoice::kBlas : ImplChoice::kAuto;
+  s.impl = options.impl == ImplName::kRef    ? ImplChoice::kRef
+           : options.impl == ImplName::kBlas ? ImplChoice::kBlas
+                                             : ImplChoice::kAuto;
   s.context = options.context > 0 ? options.context : std::min<int64_t>(recipe.context, kDefaultContext);
   if (recipe.learned_positions) s.context = std::min<int64_t>(s.context, recipe.context);
   s.decoder.max_batch = std::clamp<int64_t>(options.max_batch, 1, std::max<int64_t>(1, s.context * options.sequences));
@@ -96,8 +99,8 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   TALLY_RETURN_IF_ERROR(CheckActivations(options.activations, types, path));
 
   if (spec.recipe.learned_positions && options.context > spec.recipe.context) {
-    return BadInput(path + ": a context of " + std::to_string(options.context) + " positions was asked for, and the model has learned " +
-                    std::to_string(spec.recipe.context));
+    return BadInput(path + ": a context of " + std::to_string(options.context) +
+                    " positions was asked for, and the model has learned " + std::to_string(spec.recipe.context));
   }
   Team team(options.threads);
   const StepperOptions stepper = MakeStepperOptions(spec.recipe, options);
@@ -109,15 +112,16 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   model->plan_.scratch = Decoder::PlanBytes(spec.recipe, stepper.decoder, team.threads());
   model->plan_.available = AvailableMemoryBytes();
   model->plan_.context = stepper.context;
-  Status fits = CheckMemoryPlan(model->plan_.packed_weights, kv_bytes, model->plan_.scratch, model->plan_.available, stepper.context);
+  Status fits =
+      CheckMemoryPlan(model->plan_.packed_weights, kv_bytes, model->plan_.scratch, model->plan_.available, stepper.context);
   if (!fits.ok()) return Status(fits.code(), path + ": " + fits.message());
 
   TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, spec, team, options.progress));
   model->recipe_ = std::move(spec.recipe);
   model->parameters_ = books::CountParameters(model->weights_.infos(), model->recipe_.top_k);
   model->weight_types_ = Join(types);
-  model->description_ = model->recipe_.family + ", " + std::to_string(model->recipe_.n_layers) + " layers, " + model->weight_types_ + ", " +
-                        Gib(model->plan_.packed_weights);
+  model->description_ = model->recipe_.family + ", " + std::to_string(model->recipe_.n_layers) + " layers, " +
+                        model->weight_types_ + ", " + Gib(model->plan_.packed_weights);
   return std::shared_ptr<const Model>(std::move(model));
 }
 

@@ -135,7 +135,8 @@ Result<Times> RunOnce(Engine& engine, std::span<const int32_t> prompt, const Spe
 Result<AnonymousMemory> RoofMemory(uint64_t wanted) {
   const uint64_t bytes = std::min(wanted, AvailableMemoryBytes() / 4);
   TALLY_ASSIGN_OR_RETURN(AnonymousMemory memory, AnonymousMemory::Allocate(bytes, true));
-  for (size_t i = 0; i < memory.size(); i += 64) memory.data()[i] = static_cast<uint8_t>(i >> 6);  // pages of our own, not the zero page
+  for (size_t i = 0; i < memory.size(); i += 64)
+    memory.data()[i] = static_cast<uint8_t>(i >> 6);  // pages of our own, not the zero page
   return memory;
 }
 

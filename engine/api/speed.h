@@ -12,10 +12,10 @@
 namespace tally {
 
 struct SpeedOptions {
-  int64_t prompt = 512;         // tokens; random, from `seed`
-  int64_t generate = 64;        // decode steps after it, greedy
-  int32_t repetitions = 5;      // medians are reported
-  double roof_seconds = 0.25;   // of each roof in each repetition
+  int64_t prompt = 512;                     // tokens; random, from `seed`
+  int64_t generate = 64;                    // decode steps after it, greedy
+  int32_t repetitions = 5;                  // medians are reported
+  double roof_seconds = 0.25;               // of each roof in each repetition
   uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth: far beyond any last-level cache
   uint64_t seed = 1;
   std::function<bool()> interrupted;
@@ -24,19 +24,19 @@ struct SpeedOptions {
 // Each figure is the median over the repetitions, the ratios too; in one repetition roofs, prefill and decode follow one
 // another, so that a ratio compares like with like on a machine whose speed moves.
 struct SpeedReport {
-  double bandwidth = 0;                    // bytes/s that all threads read
-  ArithmeticPeaks peaks;                   // operations/s
+  double bandwidth = 0;   // bytes/s that all threads read
+  ArithmeticPeaks peaks;  // operations/s
 
-  double prefill_tokens_per_second = 0;    // logits of the last row only
-  double prefill_flops = 0;                // useful, linear and attention, per repetition
+  double prefill_tokens_per_second = 0;  // logits of the last row only
+  double prefill_flops = 0;              // useful, linear and attention, per repetition
   std::array<double, kAriths> prefill_flops_by_type{};
-  double prefill_ratio = 0;                // the time these need at the peaks of their types, over the time taken
+  double prefill_ratio = 0;  // the time these need at the peaks of their types, over the time taken
   double decode_tokens_per_second = 0;
-  double decode_bytes = 0;                 // packed weights and KV, read and written, per step
-  double decode_ratio = 0;                 // decode_bytes per second over bandwidth
+  double decode_bytes = 0;  // packed weights and KV, read and written, per step
+  double decode_ratio = 0;  // decode_bytes per second over bandwidth
 
-  uint64_t peak_resident = 0;              // bytes of the process after a whole prefill and decode, before roofs were measured
-  std::string verified;                    // what was checked before any time was reported
+  uint64_t peak_resident = 0;  // bytes of the process after a whole prefill and decode, before roofs were measured
+  std::string verified;        // what was checked before any time was reported
 };
 
 // Checks first that the outputs are right: on a short prefix, prefill in one piece and token by token give the same greedy

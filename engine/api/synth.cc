@@ -78,9 +78,7 @@ class Planner {
     Matrix(name, out, in);
     Bias(name, out);
   }
-  void Ones(const std::string& name, uint64_t n) {
-    tensors_.push_back({name + ".weight", DType::kF32, {n}, Fill::kOnes, 0});
-  }
+  void Ones(const std::string& name, uint64_t n) { tensors_.push_back({name + ".weight", DType::kF32, {n}, Fill::kOnes, 0}); }
   static std::string Block(int32_t i, const char* name) { return "blk." + std::to_string(i) + "." + name; }
 
   void GptOss() {
@@ -296,9 +294,8 @@ Result<SynthReport> Synthesize(std::string_view model, const std::string& path, 
     if (t.fill == Fill::kNoise) return noise.Fill(index, t.dtype, t.deviation, offset, piece);
     for (size_t i = 0; i < piece.size(); ++i) {  // small vectors: byte by byte, wherever a piece begins
       const uint64_t at = offset + i;
-      const float value = t.fill == Fill::kOnes
-                              ? 1.0f
-                              : Llama3Factor(static_cast<int32_t>(at / 4), plan.shape.head_dim, plan.shape.rope_factor);
+      const float value =
+          t.fill == Fill::kOnes ? 1.0f : Llama3Factor(static_cast<int32_t>(at / 4), plan.shape.head_dim, plan.shape.rope_factor);
       uint8_t bytes[4];
       std::memcpy(bytes, &value, 4);
       piece[i] = bytes[at % 4];

@@ -14,17 +14,17 @@
 namespace tally {
 
 struct SynthOptions {
-  DType type = DType::kBF16;   // of the matrices; gpt-oss's experts are MXFP4 whatever it is, vectors and routers F32
+  DType type = DType::kBF16;  // of the matrices; gpt-oss's experts are MXFP4 whatever it is, vectors and routers F32
   uint64_t seed = 0;
-  std::string vocab_from;      // a GGUF whose tokenizer is copied, padded to the model's vocabulary; empty: no tokenizer
+  std::string vocab_from;         // a GGUF whose tokenizer is copied, padded to the model's vocabulary; empty: no tokenizer
   int32_t layers = 0, vocab = 0;  // a smaller network than the model's own; 0: the model's
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // false: stop, kInterrupted
 };
 
 struct SynthReport {
   uint64_t tensors = 0;
-  uint64_t parameters = 0;     // elements of learned tensors (rope factors are a buffer)
-  uint64_t bytes = 0;          // of the file
+  uint64_t parameters = 0;  // elements of learned tensors (rope factors are a buffer)
+  uint64_t bytes = 0;       // of the file
 };
 
 // gpt-oss-20b, llama-3.2-1b, llama-3.1-8b, gpt2, gpt2-xl

@@ -61,7 +61,10 @@ const std::vector<uint8_t>& NoisePools::Pool(DType type, float deviation) {
     case DType::kMXFP4: EncodeBlocks<BlockMXFP4>(seed, deviation, pool); break;
     case DType::kF16: EncodePlain<uint16_t>(seed, deviation, F32ToF16, pool); break;
     case DType::kBF16: EncodePlain<uint16_t>(seed, deviation, F32ToBF16, pool); break;
-    default: EncodePlain<float>(seed, deviation, [](float x) { return x; }, pool); break;
+    default:
+      EncodePlain<float>(
+          seed, deviation, [](float x) { return x; }, pool);
+      break;
   }
   return pool;
 }

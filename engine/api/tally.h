@@ -28,12 +28,12 @@ enum class KvChoice : uint8_t { kAuto, kF32, kF16 };
 enum class ImplName : uint8_t { kAuto, kRef, kBlas };
 
 struct LoadOptions {
-  int threads = 0;                                        // 0: all cores available to us
-  int64_t context = 0;                                    // KV positions to plan for; 0: min(trained length, 4096)
-  int64_t max_batch = 512;                                // rows of one Step
-  int32_t sequences = 1;                                  // of full context that the KV cache has room for
+  int threads = 0;                                           // 0: all cores available to us
+  int64_t context = 0;                                       // KV positions to plan for; 0: min(trained length, 4096)
+  int64_t max_batch = 512;                                   // rows of one Step
+  int32_t sequences = 1;                                     // of full context that the KV cache has room for
   ActivationsChoice activations = ActivationsChoice::kAuto;  // by weight type
-  KvChoice kv = KvChoice::kAuto;                          // f16; f32 when activations are f32
+  KvChoice kv = KvChoice::kAuto;                             // f16; f32 when activations are f32
   ImplName impl = ImplName::kAuto;
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // false: stop, kInterrupted
 };
@@ -53,7 +53,7 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const Recipe& recipe() const = 0;
-  virtual const Tokenizer* tokenizer() const = 0;        // null: token ids in, token ids out
+  virtual const Tokenizer* tokenizer() const = 0;  // null: token ids in, token ids out
   virtual const MemoryPlan& memory_plan() const = 0;
   virtual const ParameterCounts& parameters() const = 0;  // from the inventory
   virtual std::string Description() const = 0;            // "gpt-oss, 24 layers, MXFP4 + BF16, 12.8 GiB"
@@ -65,7 +65,7 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
 class Engine {
  public:
   virtual ~Engine() = default;
-  virtual int64_t max_batch() const = 0;                 // most rows of one Step
+  virtual int64_t max_batch() const = 0;  // most rows of one Step
   virtual Result<int32_t> NewSequence() = 0;
   virtual int64_t Length(int32_t sequence) const = 0;
   virtual Status Truncate(int32_t sequence, int64_t length) = 0;  // keeps the first `length` positions
@@ -75,10 +75,10 @@ class Engine {
   virtual Result<Mat<const float>> Step(std::span<const BatchRow> rows) = 0;
   virtual Ledger& ledger() = 0;
   virtual const Model& model() const = 0;
-  virtual std::string_view target() const = 0;           // the Highway target, "AVX3_ZEN4"
+  virtual std::string_view target() const = 0;  // the Highway target, "AVX3_ZEN4"
   virtual bool used_blas() const = 0;
   virtual int threads() const = 0;
-  virtual uint64_t kv_bytes() const = 0;                 // allocated now
+  virtual uint64_t kv_bytes() const = 0;  // allocated now
   // Views of every op's output as it runs; row-major f32.
   virtual void SetTap(std::function<void(Site, std::string_view op, Mat<const float>)> tap) = 0;
   virtual void EnableExplain() = 0;
@@ -90,26 +90,26 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, co
 using SamplingOptions = SamplerConfig;
 
 struct GenerateOptions {
-  int64_t max_tokens = -1;                   // -1: until the context is full
+  int64_t max_tokens = -1;  // -1: until the context is full
   SamplingOptions sampling;
-  std::vector<std::string> stop;             // generation ends before any of these
+  std::vector<std::string> stop;  // generation ends before any of these
   bool ignore_eos = false;
   // Called once per generated token with the text that became certain (whole characters that cannot begin a stop string;
   // often empty, always so where there is no tokenizer), and once more with token -1 where text was held back until the end.
   // False: stop, kInterrupted in `finish`.
   std::function<bool(std::string_view piece, int32_t token)> on_token;
-  std::function<bool()> interrupted;         // polled between prefill chunks and tokens
+  std::function<bool()> interrupted;  // polled between prefill chunks and tokens
 };
 
 enum class FinishReason : uint8_t { kLength, kEos, kStop, kContextFull, kInterrupted };
 
 struct GenerateResult {
-  std::vector<int32_t> tokens;               // generated, the end token not included
+  std::vector<int32_t> tokens;  // generated, the end token not included
   std::string text;
   int64_t prompt_tokens = 0;
-  int64_t decode_steps = 0;                  // steps of one token; the first token comes from the prompt's own logits
-  double prompt_seconds = 0;                 // prefill
-  double generate_seconds = 0;               // decode steps, sampling included
+  int64_t decode_steps = 0;     // steps of one token; the first token comes from the prompt's own logits
+  double prompt_seconds = 0;    // prefill
+  double generate_seconds = 0;  // decode steps, sampling included
   FinishReason finish = FinishReason::kLength;
 };
 

@@ -32,20 +32,24 @@ void PrintText(const Engine& engine, const Flags& flags, const SpeedReport& r) {
   const MemoryPlan& plan = engine.model().memory_plan();
   Print(Printable(engine.model().Description()) + "\n");
   Print(std::to_string(engine.threads()) + (engine.threads() == 1 ? " thread, " : " threads, ") + std::string(engine.target()) +
-        (engine.used_blas() ? " kernels and OpenBLAS" : " kernels") + ", medians of " + std::to_string(flags.speed.repetitions) + "\n");
+        (engine.used_blas() ? " kernels and OpenBLAS" : " kernels") + ", medians of " + std::to_string(flags.speed.repetitions) +
+        "\n");
   Print("checked first: " + r.verified + "\n\n");
   Print(Line("read bandwidth     %10.2f GB/s\n", r.bandwidth / 1e9));
   Print(Line("f32 peak           %10.2f GFLOP/s  ", r.peaks.f32 / 1e9) + r.peaks.f32_instruction + "\n");
   if (r.peaks.bf16 > 0) Print(Line("bf16 peak          %10.2f GFLOP/s  ", r.peaks.bf16 / 1e9) + r.peaks.bf16_instruction + "\n");
   Print(Line("int8 peak          %10.2f GOP/s    ", r.peaks.int8 / 1e9) + r.peaks.int8_instruction + "\n\n");
-  Print("prefill " + std::to_string(flags.speed.prompt) + Line(" tokens: %.2f tokens/s, %.2f GFLOP/s (linear and attention, one head row)\n",
-        r.prefill_tokens_per_second, r.prefill_flops / static_cast<double>(flags.speed.prompt) * r.prefill_tokens_per_second / 1e9));
+  Print("prefill " + std::to_string(flags.speed.prompt) +
+        Line(" tokens: %.2f tokens/s, %.2f GFLOP/s (linear and attention, one head row)\n", r.prefill_tokens_per_second,
+             r.prefill_flops / static_cast<double>(flags.speed.prompt) * r.prefill_tokens_per_second / 1e9));
   Print(Line("  %.1f %% of the peak of its arithmetic\n", 100 * r.prefill_ratio));
-  Print("decode " + std::to_string(flags.speed.generate) + Line(" tokens: %.2f tokens/s, %.2f GB/s (packed weights and KV, %.1f MB a token)\n",
-        r.decode_tokens_per_second, r.decode_bytes * r.decode_tokens_per_second / 1e9, r.decode_bytes / 1e6));
+  Print("decode " + std::to_string(flags.speed.generate) +
+        Line(" tokens: %.2f tokens/s, %.2f GB/s (packed weights and KV, %.1f MB a token)\n", r.decode_tokens_per_second,
+             r.decode_bytes * r.decode_tokens_per_second / 1e9, r.decode_bytes / 1e6));
   Print(Line("  %.1f %% of the read bandwidth\n", 100 * r.decode_ratio));
   Print("memory: peak " + HumanBytes(r.peak_resident) + ", planned " + HumanBytes(plan.total()) +
-        Line(" (%.3f times that)\n", static_cast<double>(r.peak_resident) / static_cast<double>(std::max<uint64_t>(1, plan.total()))));
+        Line(" (%.3f times that)\n",
+             static_cast<double>(r.peak_resident) / static_cast<double>(std::max<uint64_t>(1, plan.total()))));
 }
 
 Json Document(const Engine& engine, const Flags& flags, const SpeedReport& r) {
@@ -111,7 +115,8 @@ Result<int> Run(Flags& flags) {
 
 Action AddBench(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("bench", "Prefill and decode speed beside the machine's bandwidth and peaks, measured in the same run");
+  CLI::App* c =
+      app.add_subcommand("bench", "Prefill and decode speed beside the machine's bandwidth and peaks, measured in the same run");
   AddModelFlags(*c, flags->model);
   AddNumber(*c, "-p,--prompt", flags->speed.prompt, "prompt tokens");
   AddNumber(*c, "-n,--tokens", flags->speed.generate, "tokens to generate");

@@ -92,7 +92,8 @@ std::string RecipeText(const Recipe& r) {
                     std::to_string(r.n_heads) + " heads of " + std::to_string(r.head_dim);
   if (r.n_kv_heads != r.n_heads) out += " (" + std::to_string(r.n_kv_heads) + " for keys and values)";
   if (r.n_experts > 0) {
-    out += ", " + std::to_string(r.n_experts) + " experts of " + std::to_string(r.d_expert) + ", " + std::to_string(r.top_k) + " active";
+    out += ", " + std::to_string(r.n_experts) + " experts of " + std::to_string(r.d_expert) + ", " + std::to_string(r.top_k) +
+           " active";
   } else {
     out += ", feed-forward " + std::to_string(r.d_ff);
   }
@@ -111,14 +112,15 @@ void PrintText(const Inspection& x, const Flags& flags) {
   Print("\nmetadata (" + std::to_string(inv.metadata.values().size()) + ")\n");
   size_t width = 0;
   for (const auto& [key, value] : inv.metadata.values()) width = std::max(width, std::min<size_t>(Printable(key).size(), 48));
-  for (const auto& [key, value] : inv.metadata.values()) Print("  " + Pad(Printable(key), width) + "  " + ValueText(value, flags.full) + "\n");
+  for (const auto& [key, value] : inv.metadata.values())
+    Print("  " + Pad(Printable(key), width) + "  " + ValueText(value, flags.full) + "\n");
 
   Print("\ntensors (" + std::to_string(inv.tensors.size()) + ")\n");
   width = 0;
   for (const StoredTensor& t : inv.tensors) width = std::max(width, std::min<size_t>(Printable(t.name).size(), 60));
   for (const StoredTensor& t : inv.tensors) {
-    Print("  " + Pad(Printable(t.name), width) + "  " + Pad(std::string(DTypeName(t.dtype)), 6) + " " + Pad(ShapeText(t.shape), 22) + " " +
-          books::WithThousands(t.bytes) + "\n");
+    Print("  " + Pad(Printable(t.name), width) + "  " + Pad(std::string(DTypeName(t.dtype)), 6) + " " +
+          Pad(ShapeText(t.shape), 22) + " " + books::WithThousands(t.bytes) + "\n");
   }
   Print("\ntotal: " + std::to_string(inv.tensors.size()) + " tensors, " + books::WithThousands(x.elements) + " elements, " +
         books::WithThousands(x.bytes) + " bytes (" + HumanBytes(x.bytes) + ")\n");
@@ -134,8 +136,13 @@ Json Document(const Inspection& x, const Flags& flags) {
   for (const InventoryFile& f : inv.files) files.push_back({{"path", f.path}, {"bytes", f.size}});
   for (const auto& [key, value] : inv.metadata.values()) metadata[key] = ValueJson(value, flags.full);
   for (const StoredTensor& t : inv.tensors) {
-    tensors.push_back({{"name", t.name}, {"type", DTypeName(t.dtype)}, {"shape", t.shape}, {"elements", t.elements()},
-                       {"bytes", t.bytes}, {"file", t.file}, {"offset", t.offset}});
+    tensors.push_back({{"name", t.name},
+                       {"type", DTypeName(t.dtype)},
+                       {"shape", t.shape},
+                       {"elements", t.elements()},
+                       {"bytes", t.bytes},
+                       {"file", t.file},
+                       {"offset", t.offset}});
   }
   for (const auto& t : x.types) {
     types.push_back({{"type", DTypeName(t.dtype)}, {"tensors", t.tensors}, {"elements", t.elements}, {"bytes", t.bytes}});

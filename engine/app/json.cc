@@ -23,7 +23,10 @@ Json ParametersJson(const books::RunFigures& f) {
 
 Json MemoryJson(const Model& model) {
   const MemoryPlan& plan = model.memory_plan();
-  return {{"packed_weights", plan.packed_weights}, {"kv", plan.kv}, {"scratch", plan.scratch}, {"planned", plan.total()},
+  return {{"packed_weights", plan.packed_weights},
+          {"kv", plan.kv},
+          {"scratch", plan.scratch},
+          {"planned", plan.total()},
           {"peak_resident", PeakResidentBytes()}};
 }
 

@@ -20,7 +20,8 @@ constexpr size_t kMostText = size_t{1} << 30;  // bytes of a prompt or token fil
 constexpr int64_t kMostThreads = 4096;
 
 template <class T>
-Status Choose(const std::string& option, const std::string& given, std::initializer_list<std::pair<const char*, T>> choices, T& out) {
+Status Choose(const std::string& option, const std::string& given, std::initializer_list<std::pair<const char*, T>> choices,
+              T& out) {
   std::string known;
   for (const auto& [name, value] : choices) {
     if (given == name) {
@@ -46,7 +47,8 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
 Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
   LoadOptions options;
   if (flags.threads < 0 || flags.threads > kMostThreads) {
-    return BadInput("--threads must be 0 (all cores) to " + std::to_string(kMostThreads) + ", not " + std::to_string(flags.threads));
+    return BadInput("--threads must be 0 (all cores) to " + std::to_string(kMostThreads) + ", not " +
+                    std::to_string(flags.threads));
   }
   options.threads = static_cast<int>(flags.threads);
   if (flags.context < 0 || flags.context > std::numeric_limits<int32_t>::max()) {
@@ -60,7 +62,8 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
   using K = KvChoice;
   TALLY_RETURN_IF_ERROR(Choose<K>("--kv", flags.kv, {{"auto", K::kAuto}, {"f32", K::kF32}, {"f16", K::kF16}}, options.kv));
   using I = ImplName;
-  TALLY_RETURN_IF_ERROR(Choose<I>("--impl", flags.impl, {{"auto", I::kAuto}, {"ref", I::kRef}, {"blas", I::kBlas}}, options.impl));
+  TALLY_RETURN_IF_ERROR(
+      Choose<I>("--impl", flags.impl, {{"auto", I::kAuto}, {"ref", I::kRef}, {"blas", I::kBlas}}, options.impl));
   return options;
 }
 

@@ -96,7 +96,8 @@ Json RunJson(const Flags& flags, Engine& engine, const GenerateResult& result, c
 
 Result<int> Run(const Flags& flags) {
   TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
-  if (flags.tokens < -1) return BadInput("-n must be 0 or more, or -1 (until the context is full), not " + std::to_string(flags.tokens));
+  if (flags.tokens < -1)
+    return BadInput("-n must be 0 or more, or -1 (until the context is full), not " + std::to_string(flags.tokens));
   TALLY_ASSIGN_OR_RETURN(const LoadOptions load, ToLoadOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(Prompt prompt, ReadPrompt(flags));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
@@ -131,7 +132,8 @@ Result<int> Run(const Flags& flags) {
   } else {
     Print("\n");
     TALLY_RETURN_IF_ERROR(FlushOutput());
-    Note("\n" + Printable(loaded.model->Description()) + "\n" + books::RunSummary(figures) + "ended: " + FinishName(result.finish) + "\n");
+    Note("\n" + Printable(loaded.model->Description()) + "\n" + books::RunSummary(figures) +
+         "ended: " + FinishName(result.finish) + "\n");
   }
   for (const std::string& line : loaded.engine->Explanations()) Note(Printable(line) + "\n");
   return Interrupted() ? InterruptExitCode() : 0;
@@ -141,7 +143,8 @@ Result<int> Run(const Flags& flags) {
 
 Action AddRun(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("run", "Generate from a prompt; the text goes to standard output, the books to standard error");
+  CLI::App* c =
+      app.add_subcommand("run", "Generate from a prompt; the text goes to standard output, the books to standard error");
   AddModelFlags(*c, flags->model);
   c->add_option("-p,--prompt", flags->prompt, "prompt text")->allow_extra_args(false);
   c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input)");

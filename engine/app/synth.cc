@@ -39,8 +39,14 @@ Status Run(const Flags& flags) {
   const double seconds = MonotonicSeconds() - begin;
   bar.Wipe();
   if (flags.json) {
-    PrintJson({{"model", flags.model}, {"out", flags.out}, {"type", DTypeName(options.type)}, {"seed", flags.seed},
-               {"tensors", report.tensors}, {"parameters", report.parameters}, {"bytes", report.bytes}, {"seconds", seconds}});
+    PrintJson({{"model", flags.model},
+               {"out", flags.out},
+               {"type", DTypeName(options.type)},
+               {"seed", flags.seed},
+               {"tensors", report.tensors},
+               {"parameters", report.parameters},
+               {"bytes", report.bytes},
+               {"seconds", seconds}});
   } else {
     Print(Printable(flags.out) + ": " + std::to_string(report.tensors) + " tensors, " + books::WithThousands(report.parameters) +
           " parameters, " + HumanBytes(report.bytes) + "\n");

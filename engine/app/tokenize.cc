@@ -49,7 +49,11 @@ Status Encode(const Tokenizer& tokenizer, const Flags& flags) {
   if (flags.json) {
     Json pieces = Json::array();
     for (const int32_t id : ids) pieces.push_back(tokenizer.TokenBytes(id));
-    PrintJson({{"model", flags.model}, {"tokenizer", tokenizer.Description()}, {"count", ids.size()}, {"tokens", ids}, {"pieces", pieces}});
+    PrintJson({{"model", flags.model},
+               {"tokenizer", tokenizer.Description()},
+               {"count", ids.size()},
+               {"tokens", ids},
+               {"pieces", pieces}});
     return {};
   }
   std::string line;
@@ -57,7 +61,8 @@ Status Encode(const Tokenizer& tokenizer, const Flags& flags) {
     if (flags.ids) {
       line += (line.empty() ? "" : ",") + std::to_string(id);
     } else {
-      Print(std::to_string(id) + "\t" + (tokenizer.IsControl(id) ? "(control)" : "\"" + Printable(tokenizer.TokenBytes(id)) + "\"") + "\n");
+      Print(std::to_string(id) + "\t" +
+            (tokenizer.IsControl(id) ? "(control)" : "\"" + Printable(tokenizer.TokenBytes(id)) + "\"") + "\n");
     }
   }
   if (flags.ids) Print(line + "\n");

@@ -12,9 +12,9 @@ namespace tally {
 enum class DType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kMXFP4, kF64, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kBool };
 
 struct DTypeInfo {
-  std::string_view name;   // as people write it: "Q8_0"
-  uint32_t block_size;     // elements in a block (1: not quantised)
-  uint32_t block_bytes;    // bytes of a block
+  std::string_view name;  // as people write it: "Q8_0"
+  uint32_t block_size;    // elements in a block (1: not quantised)
+  uint32_t block_bytes;   // bytes of a block
   bool quantised;
 };
 

@@ -31,7 +31,7 @@ inline uint16_t F32ToF16(float x) {
   const uint32_t u = std::bit_cast<uint32_t>(x);
   const uint16_t sign = static_cast<uint16_t>((u >> 16) & 0x8000u);
   const uint32_t a = u & 0x7fffffffu;
-  if (a > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);  // NaN
+  if (a > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);   // NaN
   if (a >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65536 and above: infinity
   if (a < 0x38800000u) {  // below 2^-14: subnormal half; adding 0.5 rounds to a multiple of 2^-24
     const float shifted = std::bit_cast<float>(a) + 0.5f;

@@ -38,7 +38,7 @@ template <class T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)), status_() {}  // NOLINT: implicit on purpose, `return value;`
-  Result(Status status) : status_(std::move(status)) {}      // NOLINT: implicit on purpose, `return status;`
+  Result(Status status) : status_(std::move(status)) {}     // NOLINT: implicit on purpose, `return status;`
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -60,11 +60,11 @@ class [[nodiscard]] Result {
 #define TALLY_CONCAT_INNER(a, b) a##b
 #define TALLY_CONCAT(a, b) TALLY_CONCAT_INNER(a, b)
 
-#define TALLY_RETURN_IF_ERROR(expr)                                    \
-  do {                                                                 \
-    if (::tally::Status tally_status = (expr); !tally_status.ok()) {   \
-      return tally_status;                                             \
-    }                                                                  \
+#define TALLY_RETURN_IF_ERROR(expr)                                  \
+  do {                                                               \
+    if (::tally::Status tally_status = (expr); !tally_status.ok()) { \
+      return tally_status;                                           \
+    }                                                                \
   } while (0)
 
 // TALLY_ASSIGN_OR_RETURN(auto x, MakeX());

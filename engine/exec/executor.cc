@@ -16,9 +16,7 @@ Status Executor::Annotate(Site site, std::string_view op, Status status) {
   return {status.code(), SiteText(site, op) + ": " + status.message()};
 }
 
-Status Executor::NoKernel(Site site, std::string_view op) {
-  return InternalError(SiteText(site, op) + ": no kernel can run it");
-}
+Status Executor::NoKernel(Site site, std::string_view op) { return InternalError(SiteText(site, op) + ": no kernel can run it"); }
 
 void Executor::Explain(Site site, std::string_view op, std::string_view kernel, const std::string& reasons) {
   explanations_[std::string(ComponentName(site.component)) + " " + std::string(op)] = std::string(kernel) + reasons;

@@ -15,7 +15,7 @@
 
 namespace tally {
 
-enum class ImplChoice : uint8_t { kAuto, kRef, kBlas };   // kBlas: OpenBLAS where an op has it, else as kAuto
+enum class ImplChoice : uint8_t { kAuto, kRef, kBlas };  // kBlas: OpenBLAS where an op has it, else as kAuto
 
 class Executor {
  public:
@@ -42,7 +42,7 @@ class Executor {
   // Called after each op with a view of its output, valid during the call. Row-major f32.
   using Tap = std::function<void(Site, std::string_view op, Mat<const float> output)>;
   void SetTap(Tap tap) { tap_ = std::move(tap); }
-  void SetLedger(Ledger* ledger) { ledger_ = ledger; }   // null: nothing is charged
+  void SetLedger(Ledger* ledger) { ledger_ = ledger; }  // null: nothing is charged
   void SetImpl(ImplChoice choice) { choice_ = choice; }
   ImplChoice impl() const { return choice_; }
   // Why kernels were passed over and which ran: "attn.q matmul: hwy (blas: not asked for)". One line per site and op.
@@ -67,7 +67,8 @@ class Executor {
       }
     };
     if (choice_ == ImplChoice::kBlas) {
-      for (const Kernel<Op>& k : Kernels<Op>()) if (k.name == "blas") consider(k);
+      for (const Kernel<Op>& k : Kernels<Op>())
+        if (k.name == "blas") consider(k);
     }
     for (const Kernel<Op>& k : Kernels<Op>()) {
       if (k.name == "blas") continue;

@@ -31,7 +31,8 @@ struct Decoder::Sizes {
     const uint64_t slots = static_cast<uint64_t>(std::max(r.top_k, 0));
     bool sparse = false, dense = false;
     for (const LayerRecipe& l : r.layers) (l.sparse ? sparse : dense) = true;
-    const uint64_t dense_width = dense ? static_cast<uint64_t>(r.d_ff) : 0, expert_width = sparse ? static_cast<uint64_t>(r.d_expert) : 0;
+    const uint64_t dense_width = dense ? static_cast<uint64_t>(r.d_ff) : 0,
+                   expert_width = sparse ? static_cast<uint64_t>(r.d_expert) : 0;
     hidden = std::max(dense_width, slots * expert_width);
     expert_out = sparse ? slots * x : 0;
     router = sparse ? static_cast<uint64_t>(r.n_experts) : 0;
@@ -50,7 +51,8 @@ uint64_t Decoder::PlanBytes(const Recipe& recipe, const DecoderOptions& options,
   const Sizes sizes(recipe);
   // The widest decoded pair of panels a thread may hold: see MatJobScratchBytes.
   const uint64_t widest = std::max<uint64_t>(sizes.x, std::max(sizes.q, sizes.hidden));
-  const uint64_t scratch = std::max<uint64_t>(2 * (widest / 32 + 1) * 576, (512 + static_cast<uint64_t>(options.max_batch)) * 128);
+  const uint64_t scratch =
+      std::max<uint64_t>(2 * (widest / 32 + 1) * 576, (512 + static_cast<uint64_t>(options.max_batch)) * 128);
   return static_cast<uint64_t>(options.max_batch) * sizes.BytesPerRow() + static_cast<uint64_t>(threads) * scratch +
          4 * static_cast<uint64_t>(recipe.vocab);
 }
@@ -66,14 +68,14 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const Recipe& recipe, const Pac
   const bool ok = d->x_.Resize(n * s.x) && d->normed_.Resize(n * s.x) && d->q_.Resize(n * s.q) && d->k_.Resize(n * s.kv) &&
                   d->v_.Resize(n * s.kv) && d->attended_.Resize(n * s.q) && d->hidden_.Resize(n * s.hidden) &&
                   d->expert_out_.Resize(n * s.expert_out) && d->router_.Resize(n * s.router) && d->cos_.Resize(n * s.rope) &&
-                  d->sin_.Resize(n * s.rope) && d->route_weights_.Resize(n * s.routes) && d->route_experts_.Resize(n * s.routes) &&
-                  d->pack_.Resize(n * s.pack_bytes + 64);
+                  d->sin_.Resize(n * s.rope) && d->route_weights_.Resize(n * s.routes) &&
+                  d->route_experts_.Resize(n * s.routes) && d->pack_.Resize(n * s.pack_bytes + 64);
   if (!ok) return InternalError("no memory for the activations of a batch of " + std::to_string(n));
   return d;
 }
 
-Result<ActPack> Decoder::Pack(Executor& exec, Site site, Mat<const float> in, ActFormat format, std::span<const int32_t> row_index,
-                              std::span<const RowGroup> groups) {
+Result<ActPack> Decoder::Pack(Executor& exec, Site site, Mat<const float> in, ActFormat format,
+                              std::span<const int32_t> row_index, std::span<const RowGroup> groups) {
   ActPack pack;
   pack.format = format;
   pack.cols = in.cols;
@@ -82,7 +84,7 @@ Result<ActPack> Decoder::Pack(Executor& exec, Site site, Mat<const float> in, Ac
     single_group_ = {.row_begin = 0, .rows = in.rows, .slice = 0};
     pack.groups = {&single_group_, 1};
     pack.rows = in.rows;
-    if (packed_from_ == in.data && packed_format_ == format) return pack;   // q, k and v share one
+    if (packed_from_ == in.data && packed_format_ == format) return pack;  // q, k and v share one
     packed_from_ = in.data;
     packed_format_ = format;
   } else {
@@ -95,7 +97,7 @@ Result<ActPack> Decoder::Pack(Executor& exec, Site site, Mat<const float> in, Ac
 }
 
 Status Decoder::Norm(Executor& exec, Site site, Role weight, Role bias, Mat<const float> in, Mat<float> out, int64_t groups) {
-  packed_from_ = nullptr;   // whatever was packed is about to be replaced
+  packed_from_ = nullptr;  // whatever was packed is about to be replaced
   return exec.Run(site, NormOp{.kind = groups > 1 ? NormKind::kRms : recipe_.norm,
                                .x = in,
                                .groups = groups,
@@ -123,7 +125,8 @@ Status Decoder::Project(Executor& exec, int32_t layer, Component component, Role
 
 Status Decoder::Embed(Executor& exec, const StepBatch& batch) {
   const Mat<float> x(x_.data(), rows_, recipe_.d_model);
-  TALLY_RETURN_IF_ERROR(exec.Run({-1, Component::kEmbedding}, EmbedOp{.ids = batch.tokens, .table = Get(Role::kTokenEmbedding), .out = x}));
+  TALLY_RETURN_IF_ERROR(
+      exec.Run({-1, Component::kEmbedding}, EmbedOp{.ids = batch.tokens, .table = Get(Role::kTokenEmbedding), .out = x}));
   if (!recipe_.learned_positions) return {};
   return exec.Run({-1, Component::kPositionEmbedding},
                   EmbedOp{.ids = positions_, .table = Get(Role::kPositionEmbedding), .add_to_out = true, .out = x});
@@ -164,13 +167,10 @@ Status Decoder::AttentionBlock(Executor& exec, int32_t layer, const StepBatch& b
   if (r.rope.style != RopeStyle::kNone) {
     const Mat<const float> cos(cos_.data(), rows_, r.rope.dim / 2), sin(sin_.data(), rows_, r.rope.dim / 2);
     for (const auto& [m, heads] : {std::pair{q, r.n_heads}, std::pair{k, r.n_kv_heads}}) {
-      TALLY_RETURN_IF_ERROR(exec.Run({layer, Component::kRope}, RopeOp{.style = r.rope.style,
-                                                                       .x = m,
-                                                                       .heads = heads,
-                                                                       .head_dim = r.head_dim,
-                                                                       .dim = r.rope.dim,
-                                                                       .cos = cos,
-                                                                       .sin = sin}));
+      TALLY_RETURN_IF_ERROR(exec.Run(
+          {layer, Component::kRope},
+          RopeOp{
+              .style = r.rope.style, .x = m, .heads = heads, .head_dim = r.head_dim, .dim = r.rope.dim, .cos = cos, .sin = sin}));
     }
   }
   const std::span<const KvTable> tables = cache.Tables(layer);
@@ -183,17 +183,18 @@ Status Decoder::AttentionBlock(Executor& exec, int32_t layer, const StepBatch& b
                                                                          .tables = tables}));
   const LayerRecipe& l = r.layers[static_cast<size_t>(layer)];
   const Mat<float> attended(attended_.data(), rows_, q_cols);
-  TALLY_RETURN_IF_ERROR(exec.Run({layer, Component::kAttention}, AttentionOp{.q = q,
-                                                                             .out = attended,
-                                                                             .heads = r.n_heads,
-                                                                             .kv_heads = r.n_kv_heads,
-                                                                             .head_dim = r.head_dim,
-                                                                             .scale = l.attention_scale,
-                                                                             .window = l.window,
-                                                                             .sinks = r.sinks ? Get(Role::kSinks, layer) : WeightView{},
-                                                                             .type = options_.kv,
-                                                                             .rows = batch.kv_rows,
-                                                                             .tables = tables}));
+  TALLY_RETURN_IF_ERROR(
+      exec.Run({layer, Component::kAttention}, AttentionOp{.q = q,
+                                                           .out = attended,
+                                                           .heads = r.n_heads,
+                                                           .kv_heads = r.n_kv_heads,
+                                                           .head_dim = r.head_dim,
+                                                           .scale = l.attention_scale,
+                                                           .window = l.window,
+                                                           .sinks = r.sinks ? Get(Role::kSinks, layer) : WeightView{},
+                                                           .type = options_.kv,
+                                                           .rows = batch.kv_rows,
+                                                           .tables = tables}));
   packed_from_ = nullptr;
   return Project(exec, layer, Component::kAttnOutput, Role::kO, Role::kOBias, attended, x, true);
 }
@@ -206,7 +207,8 @@ Status Decoder::FeedForward(Executor& exec, int32_t layer) {
 
 Status Decoder::DenseFeedForward(Executor& exec, int32_t layer) {
   const Recipe& r = recipe_;
-  const Mat<float> x(x_.data(), rows_, r.d_model), normed(normed_.data(), rows_, r.d_model), hidden(hidden_.data(), rows_, r.d_ff);
+  const Mat<float> x(x_.data(), rows_, r.d_model), normed(normed_.data(), rows_, r.d_model),
+      hidden(hidden_.data(), rows_, r.d_ff);
   if (r.gated_ffn) {
     const Site site{layer, Component::kFfnGateUp};
     const WeightView &gate = Get(Role::kGate, layer), &up = Get(Role::kUp, layer);
@@ -222,7 +224,8 @@ Status Decoder::DenseFeedForward(Executor& exec, int32_t layer) {
                                                        .swiglu_limit = r.swiglu_limit,
                                                        .out = hidden}));
   } else {
-    TALLY_RETURN_IF_ERROR(Project(exec, layer, Component::kFfnGateUp, Role::kUp, Role::kUpBias, normed, hidden, false, r.activation));
+    TALLY_RETURN_IF_ERROR(
+        Project(exec, layer, Component::kFfnGateUp, Role::kUp, Role::kUpBias, normed, hidden, false, r.activation));
   }
   packed_from_ = nullptr;
   return Project(exec, layer, Component::kFfnDown, Role::kDown, Role::kDownBias, hidden, x, true);
@@ -255,14 +258,16 @@ Status Decoder::SparseFeedForward(Executor& exec, int32_t layer) {
   const Mat<float> logits(router_.data(), rows_, r.n_experts), weights(route_weights_.data(), rows_, r.top_k);
   const Mat<float> hidden(hidden_.data(), slots, r.d_expert), y(expert_out_.data(), slots, r.d_model);
   TALLY_RETURN_IF_ERROR(Project(exec, layer, Component::kRouter, Role::kRouter, Role::kRouterBias, normed, logits, false));
-  TALLY_RETURN_IF_ERROR(exec.Run({layer, Component::kRouter}, RouteOp{.logits = logits,
-                                                                      .top_k = r.top_k,
-                                                                      .rule = r.routing,
-                                                                      .experts = Mat<int32_t>(route_experts_.data(), rows_, r.top_k),
-                                                                      .weights = weights}));
+  TALLY_RETURN_IF_ERROR(
+      exec.Run({layer, Component::kRouter}, RouteOp{.logits = logits,
+                                                    .top_k = r.top_k,
+                                                    .rule = r.routing,
+                                                    .experts = Mat<int32_t>(route_experts_.data(), rows_, r.top_k),
+                                                    .weights = weights}));
   RouteRows(rows_);
 
-  const WeightView &gate = Get(Role::kExpertGate, layer), &up = Get(Role::kExpertUp, layer), &down = Get(Role::kExpertDown, layer);
+  const WeightView &gate = Get(Role::kExpertGate, layer), &up = Get(Role::kExpertUp, layer),
+                   &down = Get(Role::kExpertDown, layer);
   const Site gate_up{layer, Component::kFfnGateUp}, down_site{layer, Component::kFfnDown};
   TALLY_ASSIGN_OR_RETURN(ActPack pack,
                          Pack(exec, gate_up, normed, ActFormatFor(gate.dtype, ActKindFor(gate.dtype, options_.activations)),

@@ -33,7 +33,7 @@ struct DecoderOptions {
 struct StepBatch {
   std::span<const int32_t> tokens;
   std::span<const KvRow> kv_rows;
-  std::span<const int32_t> logit_rows;   // rows whose logits are wanted, ascending
+  std::span<const int32_t> logit_rows;  // rows whose logits are wanted, ascending
 };
 
 class Decoder {
@@ -53,8 +53,8 @@ class Decoder {
   Status Embed(Executor& exec, const StepBatch& batch);
   Status RopeTables(Executor& exec, const StepBatch& batch);
   Status AttentionBlock(Executor& exec, int32_t layer, const StepBatch& batch, const KvCache& cache);
-  Status Project(Executor& exec, int32_t layer, Component component, Role weight, Role bias, const Mat<const float>& in, Mat<float> out,
-                 bool add_to_out, ActivationKind activation = ActivationKind::kNone);
+  Status Project(Executor& exec, int32_t layer, Component component, Role weight, Role bias, const Mat<const float>& in,
+                 Mat<float> out, bool add_to_out, ActivationKind activation = ActivationKind::kNone);
   Status FeedForward(Executor& exec, int32_t layer);
   Status DenseFeedForward(Executor& exec, int32_t layer);
   Status SparseFeedForward(Executor& exec, int32_t layer);
@@ -72,7 +72,7 @@ class Decoder {
   DecoderOptions options_;
   RopeFrequencies rope_;
 
-  int64_t rows_ = 0;                       // of the step under way
+  int64_t rows_ = 0;  // of the step under way
   AlignedBuffer<float> x_, normed_, q_, k_, v_, attended_, hidden_, expert_out_, router_, cos_, sin_, route_weights_;
   AlignedBuffer<int32_t> route_experts_;
   AlignedBuffer<uint8_t> pack_;

@@ -34,7 +34,8 @@ std::vector<KvCache::Group> KvCache::MakeGroups(const Recipe& recipe, KvType typ
 
 uint64_t KvCache::PlanBytes(const Recipe& recipe, KvType type, int64_t context, int32_t sequences, int64_t max_batch) {
   uint64_t bytes = 0;
-  for (const Group& g : MakeGroups(recipe, type, context, sequences, max_batch)) bytes += static_cast<uint64_t>(g.blocks) * g.stride();
+  for (const Group& g : MakeGroups(recipe, type, context, sequences, max_batch))
+    bytes += static_cast<uint64_t>(g.blocks) * g.stride();
   return bytes;
 }
 
@@ -73,7 +74,9 @@ bool KvCache::IsLive(int32_t sequence) const {
   return sequence >= 0 && static_cast<size_t>(sequence) < sequences_.size() && sequences_[static_cast<size_t>(sequence)].live;
 }
 
-int64_t KvCache::Length(int32_t sequence) const { return IsLive(sequence) ? sequences_[static_cast<size_t>(sequence)].length : 0; }
+int64_t KvCache::Length(int32_t sequence) const {
+  return IsLive(sequence) ? sequences_[static_cast<size_t>(sequence)].length : 0;
+}
 
 int32_t KvCache::Allocate(Group& group) {
   if (group.fresh < group.blocks) return group.fresh++;

@@ -25,9 +25,9 @@ class KvCache {
   // Bytes of the pools that Create makes.
   static uint64_t PlanBytes(const Recipe& recipe, KvType type, int64_t context, int32_t sequences, int64_t max_batch);
 
-  Result<int32_t> NewSequence();            // kBadInput when `sequences` are live
+  Result<int32_t> NewSequence();  // kBadInput when `sequences` are live
   bool IsLive(int32_t sequence) const;
-  int64_t Length(int32_t sequence) const;   // positions; 0 for a sequence that is not live
+  int64_t Length(int32_t sequence) const;  // positions; 0 for a sequence that is not live
   // Makes room for `n` more positions. kBadInput: beyond the context, or the pool is full; nothing has changed then.
   Status Extend(int32_t sequence, int64_t n);
   // Keeps the first `length` positions. kBadInput: more than there are, or positions a window layer needs are gone.
@@ -36,19 +36,21 @@ class KvCache {
 
   // Of a layer, indexed by sequence id; valid until the next call that changes a sequence.
   std::span<const KvTable> Tables(int32_t layer) const;
-  uint64_t BytesAllocated() const;          // of blocks in use
+  uint64_t BytesAllocated() const;  // of blocks in use
 
  private:
   struct Group {
     int32_t window = 0;
     std::vector<int32_t> layers;
-    int64_t blocks = 0;                     // in the pool
+    int64_t blocks = 0;  // in the pool
     AnonymousMemory pool;
-    std::vector<int32_t> free;              // block ids that have been used; ids from `fresh` on never were
+    std::vector<int32_t> free;  // block ids that have been used; ids from `fresh` on never were
     int32_t fresh = 0;
-    size_t block_bytes = 0;                 // of one layer
+    size_t block_bytes = 0;  // of one layer
     size_t stride() const { return block_bytes * layers.size(); }
-    uint8_t* Block(int32_t id, size_t layer) const { return pool.data() + static_cast<size_t>(id) * stride() + layer * block_bytes; }
+    uint8_t* Block(int32_t id, size_t layer) const {
+      return pool.data() + static_cast<size_t>(id) * stride() + layer * block_bytes;
+    }
     int64_t available() const { return static_cast<int64_t>(free.size()) + blocks - fresh; }
   };
   struct Sequence {

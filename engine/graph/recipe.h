@@ -22,53 +22,53 @@ struct RopeScaling {
 
 struct Rope {
   RopeStyle style = RopeStyle::kNone;
-  int32_t dim = 0;       // dimensions of a head that rotate
+  int32_t dim = 0;  // dimensions of a head that rotate
   double theta = 10000;
   RopeScaling scaling;
   bool freq_factors = false;  // the checkpoint stores divisors of the frequencies (GGUF rope_freqs.weight)
 };
 
 struct LayerRecipe {
-  int32_t window = 0;    // key j is visible to query i iff 0 <= i - j < window; 0: all of the past
-  bool sparse = false;   // mixture of experts instead of the dense feed-forward
+  int32_t window = 0;         // key j is visible to query i iff 0 <= i - j < window; 0: all of the past
+  bool sparse = false;        // mixture of experts instead of the dense feed-forward
   float attention_scale = 0;  // multiplies q.k in this layer; families always fill it
 };
 
 struct Recipe {
-  std::string family;        // "gpt2", "llama", "gpt-oss"
-  std::string name;          // the model's own name, where the file says one
-  int32_t n_layers = 0;      // L
-  int32_t d_model = 0;       // E
-  int32_t n_heads = 0;       // H
-  int32_t n_kv_heads = 0;    // K
-  int32_t head_dim = 0;      // D
-  int32_t d_ff = 0;          // F: dense feed-forward width
-  int32_t vocab = 0;         // V: rows of the embedding
-  int32_t context = 0;       // trained length
+  std::string family;      // "gpt2", "llama", "gpt-oss"
+  std::string name;        // the model's own name, where the file says one
+  int32_t n_layers = 0;    // L
+  int32_t d_model = 0;     // E
+  int32_t n_heads = 0;     // H
+  int32_t n_kv_heads = 0;  // K
+  int32_t head_dim = 0;    // D
+  int32_t d_ff = 0;        // F: dense feed-forward width
+  int32_t vocab = 0;       // V: rows of the embedding
+  int32_t context = 0;     // trained length
 
   NormKind norm = NormKind::kRms;
   float norm_eps = 1e-5f;
   bool learned_positions = false;
   Rope rope;
 
-  bool fused_qkv = false;    // one matrix [q; k; v]
+  bool fused_qkv = false;  // one matrix [q; k; v]
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
-  bool qk_norm = false;      // RMSNorm per head, before rope
-  bool sinks = false;        // one learned logit per query head inside the softmax
-  float attention_scale = 0; // the usual one; LayerRecipe::attention_scale is what a layer multiplies q.k by
+  bool qk_norm = false;       // RMSNorm per head, before rope
+  bool sinks = false;         // one learned logit per query head inside the softmax
+  float attention_scale = 0;  // the usual one; LayerRecipe::attention_scale is what a layer multiplies q.k by
 
-  bool gated_ffn = true;     // down(act(gate x) * up x) instead of down(act(up x))
+  bool gated_ffn = true;  // down(act(gate x) * up x) instead of down(act(up x))
   ActivationKind activation = ActivationKind::kSilu;
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;  // kSwigluOai: g = min(g, limit), u clamped, g*sigmoid(alpha g)*(u+1)
-  bool ffn_bias = false;     // of the dense feed-forward
+  bool ffn_bias = false;                             // of the dense feed-forward
 
-  int32_t n_experts = 0;     // X
-  int32_t top_k = 0;         // k
-  int32_t d_expert = 0;      // width of an expert
+  int32_t n_experts = 0;  // X
+  int32_t top_k = 0;      // k
+  int32_t d_expert = 0;   // width of an expert
   RoutingRule routing = RoutingRule::kTopKThenSoftmax;
   bool router_bias = false, expert_bias = false;
 
-  bool tied_head = false;    // the head is the embedding matrix
+  bool tied_head = false;  // the head is the embedding matrix
   bool head_bias = false;
   std::vector<LayerRecipe> layers;  // [n_layers]
 
@@ -79,39 +79,73 @@ struct Recipe {
 
 // What a stored tensor is for.
 enum class Role : uint8_t {
-  kTokenEmbedding, kPositionEmbedding, kOutputNorm, kOutputNormBias, kHead, kHeadBias, kRopeFactors,
-  kAttnNorm, kAttnNormBias, kQkv, kQkvBias, kQ, kQBias, kK, kKBias, kV, kVBias, kQNorm, kKNorm, kSinks, kO, kOBias,
-  kFfnNorm, kFfnNormBias, kRouter, kRouterBias,
-  kGate, kGateBias, kUp, kUpBias, kDown, kDownBias,
-  kExpertGate, kExpertGateBias, kExpertUp, kExpertUpBias, kExpertDown, kExpertDownBias
+  kTokenEmbedding,
+  kPositionEmbedding,
+  kOutputNorm,
+  kOutputNormBias,
+  kHead,
+  kHeadBias,
+  kRopeFactors,
+  kAttnNorm,
+  kAttnNormBias,
+  kQkv,
+  kQkvBias,
+  kQ,
+  kQBias,
+  kK,
+  kKBias,
+  kV,
+  kVBias,
+  kQNorm,
+  kKNorm,
+  kSinks,
+  kO,
+  kOBias,
+  kFfnNorm,
+  kFfnNormBias,
+  kRouter,
+  kRouterBias,
+  kGate,
+  kGateBias,
+  kUp,
+  kUpBias,
+  kDown,
+  kDownBias,
+  kExpertGate,
+  kExpertGateBias,
+  kExpertUp,
+  kExpertUpBias,
+  kExpertDown,
+  kExpertDownBias
 };
 
 // How the file holds it. Shapes of the role are the engine's: matrices [out, in], experts [X, out, in], vectors [n].
 enum class Storage : uint8_t {
-  kPlain,         // as the engine wants it
-  kTransposed,    // [in, out] (GPT-2's Conv1D)
+  kPlain,            // as the engine wants it
+  kTransposed,       // [in, out] (GPT-2's Conv1D)
   kInterleavedEven,  // rows (or vector elements) 0, 2, 4.. of the tensor: the gate of an interleaved gate_up
   kInterleavedOdd,   // rows 1, 3, 5..: the up
   kPermutedPairs,    // rows of each head in adjacent-pair order (GGUF arch llama); `heads` says how many heads.
                      // Left as they are: the recipe's rope style is kAdjacentPair then.
-  kFirstHalf, kSecondHalf,  // first or second half of the rows of a fused [gate; up]
+  kFirstHalf,
+  kSecondHalf,  // first or second half of the rows of a fused [gate; up]
 };
 
 struct TensorBinding {
   Role role{};
   int32_t layer = -1;
-  std::vector<std::string> names;   // one stored tensor; or one per expert, to be stacked; or {blocks, scales} of HF MXFP4
-  std::vector<uint64_t> shape;      // as the engine wants it
+  std::vector<std::string> names;  // one stored tensor; or one per expert, to be stacked; or {blocks, scales} of HF MXFP4
+  std::vector<uint64_t> shape;     // as the engine wants it
   Storage storage = Storage::kPlain;
-  bool hf_mxfp4 = false;            // names = {x_blocks [X, out, in/32, 16] U8, x_scales [X, out, in/32] U8}
+  bool hf_mxfp4 = false;  // names = {x_blocks [X, out, in/32, 16] U8, x_scales [X, out, in/32] U8}
 };
 
 // The family's reading of a checkpoint.
 struct ModelSpec {
   Recipe recipe;
   std::vector<TensorBinding> bindings;
-  std::vector<std::string> buffers;     // stored but not learned: causal masks and their like
-  std::vector<std::string> not_run;     // learned and present, but not used by this family's graph
+  std::vector<std::string> buffers;  // stored but not learned: causal masks and their like
+  std::vector<std::string> not_run;  // learned and present, but not used by this family's graph
 };
 
 }  // namespace tally

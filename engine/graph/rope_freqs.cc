@@ -33,30 +33,24 @@ Status Check(const Rope& rope, std::span<const float> freq_factors) {
   if (rope.dim <= 0 || rope.dim % 2 != 0)
     return BadInput("rope: " + std::to_string(rope.dim) + " rotated dimensions; need an even number");
   if (!Positive(rope.theta)) return BadInput("rope: theta must be a positive number");
-  if (rope.freq_factors && freq_factors.empty())
-    return BadInput("rope: the checkpoint's frequency factors are missing");
+  if (rope.freq_factors && freq_factors.empty()) return BadInput("rope: the checkpoint's frequency factors are missing");
   if (!freq_factors.empty() && freq_factors.size() != static_cast<size_t>(rope.dim / 2)) {
-    return BadInput("rope: " + std::to_string(freq_factors.size()) + " frequency factors; need " +
-                    std::to_string(rope.dim / 2));
+    return BadInput("rope: " + std::to_string(freq_factors.size()) + " frequency factors; need " + std::to_string(rope.dim / 2));
   }
   for (size_t i = 0; i < freq_factors.size(); ++i) {
-    if (!Positive(freq_factors[i]))
-      return BadInput("rope: frequency factor " + std::to_string(i) + " is not a positive number");
+    if (!Positive(freq_factors[i])) return BadInput("rope: frequency factor " + std::to_string(i) + " is not a positive number");
   }
   if (s.kind == RopeScalingKind::kNone) return {};
   if (!Positive(s.factor)) return BadInput("rope: the scaling factor must be a positive number");
   if (s.kind == RopeScalingKind::kLinear) return {};
-  if (!Positive(s.original_context))
-    return BadInput("rope: the scaling's original context must be a positive number");
-  if (s.kind == RopeScalingKind::kLlama3 && !(Positive(s.low_freq_factor) && Positive(s.high_freq_factor) &&
-                                              s.low_freq_factor < s.high_freq_factor)) {
+  if (!Positive(s.original_context)) return BadInput("rope: the scaling's original context must be a positive number");
+  if (s.kind == RopeScalingKind::kLlama3 &&
+      !(Positive(s.low_freq_factor) && Positive(s.high_freq_factor) && s.low_freq_factor < s.high_freq_factor)) {
     return BadInput("rope: need 0 < low_freq_factor < high_freq_factor");
   }
   if (s.kind == RopeScalingKind::kYarn) {
-    if (!(Positive(s.beta_fast) && Positive(s.beta_slow)))
-      return BadInput("rope: YaRN's betas must be positive numbers");
-    if (!Positive(s.attention_factor))
-      return BadInput("rope: YaRN's attention factor must be a positive number");
+    if (!(Positive(s.beta_fast) && Positive(s.beta_slow))) return BadInput("rope: YaRN's betas must be positive numbers");
+    if (!Positive(s.attention_factor)) return BadInput("rope: YaRN's attention factor must be a positive number");
     if (rope.theta <= 1) return BadInput("rope: YaRN needs theta > 1");
   }
   return {};

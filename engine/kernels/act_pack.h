@@ -57,8 +57,8 @@ constexpr size_t ActRowBytes(ActKind k, int64_t cols) {
 struct ActPack {
   ActFormat format;
   int64_t rows = 0, cols = 0;
-  uint8_t* data = nullptr;                 // rows * ActRowBytes, 64-byte aligned, and 64 readable bytes beyond
-  std::span<const RowGroup> groups;        // cover [0, rows) in order
+  uint8_t* data = nullptr;           // rows * ActRowBytes, 64-byte aligned, and 64 readable bytes beyond
+  std::span<const RowGroup> groups;  // cover [0, rows) in order
   size_t row_bytes() const { return ActRowBytes(format.kind, cols); }
 };
 

@@ -30,8 +30,7 @@ uint64_t WideningFlops(const WeightView& w) {
 
 Cost Executed(const EmbedOp& op) {
   Cost cost = op.Useful();
-  cost.AddFlops(WorkClass::kQuantize,
-                op.ids.size() * static_cast<uint64_t>(op.table.cols) * WideningFlops(op.table));
+  cost.AddFlops(WorkClass::kQuantize, op.ids.size() * static_cast<uint64_t>(op.table.cols) * WideningFlops(op.table));
   return cost;
 }
 
@@ -43,8 +42,7 @@ TaskPlan Plan(const EmbedOp& op, int) {
 }  // namespace
 
 Status EmbedOp::Validate() const {
-  if (table.empty() || table.rows <= 0 || table.cols <= 0 || table.slices != 1)
-    return InternalError("embedding without a table");
+  if (table.empty() || table.rows <= 0 || table.cols <= 0 || table.slices != 1) return InternalError("embedding without a table");
   if (table.layout != WeightLayout::kRowMajor && table.layout != WeightLayout::kPanel16) {
     return InternalError("an embedding table is stored by rows or in panels");
   }
@@ -52,14 +50,13 @@ Status EmbedOp::Validate() const {
     return InternalError("an embedding table of " + std::to_string(table.cols) + " columns of " +
                          std::string(DTypeName(table.dtype)) + " cannot be read");
   }
-  const size_t needed = table.layout == WeightLayout::kPanel16
-                            ? PanelBytes(table.dtype, table.cols)
-                            : *StoredBytes(table.dtype, static_cast<uint64_t>(table.cols));
+  const size_t needed = table.layout == WeightLayout::kPanel16 ? PanelBytes(table.dtype, table.cols)
+                                                               : *StoredBytes(table.dtype, static_cast<uint64_t>(table.cols));
   if (table.panel_stride < needed) return InternalError("embedding rows overlap");
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= table.rows) {
-      return BadInput("id " + std::to_string(ids[i]) + " at row " + std::to_string(i) +
-                      " is outside the table, expected 0 to " + std::to_string(table.rows - 1));
+      return BadInput("id " + std::to_string(ids[i]) + " at row " + std::to_string(i) + " is outside the table, expected 0 to " +
+                      std::to_string(table.rows - 1));
     }
   }
   return CheckShape("embedding output", out, static_cast<int64_t>(ids.size()), table.cols);
@@ -78,9 +75,8 @@ Cost EmbedOp::Useful() const {
     places += place != last_place ? 1 : 0;
     last_place = place;
   }
-  const uint64_t place_bytes = table.layout == WeightLayout::kPanel16
-                                   ? PanelBytes(table.dtype, table.cols)
-                                   : StoredBytes(table.dtype, table.cols).value_or(0);
+  const uint64_t place_bytes = table.layout == WeightLayout::kPanel16 ? PanelBytes(table.dtype, table.cols)
+                                                                      : StoredBytes(table.dtype, table.cols).value_or(0);
   cost.AddBytes(ByteKind::kWeightsStored, rows * table.stored_row_bytes);
   cost.AddBytes(ByteKind::kWeightsPacked, places * place_bytes);
   cost.AddBytes(ByteKind::kActivationsRead, n * 4);

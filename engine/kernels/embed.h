@@ -7,10 +7,10 @@ namespace tally {
 
 struct EmbedOp {
   static constexpr std::string_view kName = "embed";
-  std::span<const int32_t> ids;   // [n] rows of the table
-  WeightView table;               // [V, d]: kRowMajor, or kPanel16 when the head is tied to it; any storable float or quantised type
-  bool add_to_out = false;        // learned positions are added to the token's row
-  Mat<float> out;                 // [n, d]
+  std::span<const int32_t> ids;  // [n] rows of the table
+  WeightView table;         // [V, d]: kRowMajor, or kPanel16 when the head is tied to it; any storable float or quantised type
+  bool add_to_out = false;  // learned positions are added to the token's row
+  Mat<float> out;           // [n, d]
   Status Validate() const;
   // 0 FLOPs, or n * d adds of class residual/bias. Bytes stored: one row per distinct id; packed: one row, or
   // one panel, per distinct row or panel.
@@ -19,6 +19,7 @@ struct EmbedOp {
   Mat<const float> Output() const { return out; }
 };
 
-template <> std::span<const Kernel<EmbedOp>> Kernels<EmbedOp>();
+template <>
+std::span<const Kernel<EmbedOp>> Kernels<EmbedOp>();
 
 }  // namespace tally

@@ -13,8 +13,7 @@ namespace {
 // `k` elements of each vector, as the kernel at hand counts them.
 Cost NormCost(const NormOp& op, uint64_t k) {
   Cost cost;
-  const uint64_t vectors = static_cast<uint64_t>(op.x.rows * op.groups),
-                 cols = static_cast<uint64_t>(op.weight.cols);
+  const uint64_t vectors = static_cast<uint64_t>(op.x.rows * op.groups), cols = static_cast<uint64_t>(op.weight.cols);
   if (op.kind == NormKind::kRms) {
     cost.AddFlops(WorkClass::kNorm, vectors * (4 * k + 1));  // sum of squares 2, scaling 2; eps
     cost.AddSpecial(WorkClass::kNorm, vectors * 2);          // divide, rsqrt
@@ -47,8 +46,7 @@ TaskPlan Plan(const NormOp& op, int) { return {op.x.rows * op.groups, 0, 0}; }
 }  // namespace
 
 Status NormOp::Validate() const {
-  if (weight.empty() || weight.cols <= 0 || groups <= 0)
-    return InternalError("norm needs a weight and a group");
+  if (weight.empty() || weight.cols <= 0 || groups <= 0) return InternalError("norm needs a weight and a group");
   TALLY_RETURN_IF_ERROR(CheckVector("norm weight", weight, weight.cols));
   if (!bias.empty()) {
     if (kind != NormKind::kLayer) return InternalError("an RMS norm has no bias");
@@ -70,12 +68,9 @@ void NormOp::Touches(WeightTouches& touches) const {
 template <>
 std::span<const Kernel<NormOp>> Kernels<NormOp>() {
   static constexpr Kernel<NormOp> kKernels[] = {
-      {"hwy", Always, Plan, RunNormHwy,
-       [](const NormOp& op) { return NormCost(op, HwyPadded(op.weight.cols)); }},
+      {"hwy", Always, Plan, RunNormHwy, [](const NormOp& op) { return NormCost(op, HwyPadded(op.weight.cols)); }},
       {"ref", Always, Plan,
-       [](const NormOp& op, int64_t begin, int64_t end, std::span<uint8_t>) {
-         NormRef<float>(op, begin, end);
-       },
+       [](const NormOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { NormRef<float>(op, begin, end); },
        [](const NormOp& op) { return op.Useful(); }}};
   return kKernels;
 }

@@ -57,8 +57,8 @@ void RmsNormVector(const float* x, const float* w, int64_t k, float eps, float* 
 
 void LayerNormVector(const float* x, const float* w, const float* b, int64_t k, float eps, float* out) {
   const D d;
-  const float sum = SumOver(k, [&](auto tail, V acc, int64_t i, size_t count)
-                                   HWY_ATTR { return hn::Add(acc, LoadLanes(tail, d, x + i, count)); });
+  const float sum = SumOver(
+      k, [&](auto tail, V acc, int64_t i, size_t count) HWY_ATTR { return hn::Add(acc, LoadLanes(tail, d, x + i, count)); });
   const V mean = hn::Set(d, sum / static_cast<float>(k));
   // The centred values wait in out, which may be x.
   const float squares = SumOver(k, [&](auto tail, V acc, int64_t i, size_t count) HWY_ATTR {
@@ -68,10 +68,8 @@ void LayerNormVector(const float* x, const float* w, const float* b, int64_t k, 
   });
   const V inverse = hn::Set(d, 1.0f / std::sqrt(squares / static_cast<float>(k) + eps));
   ForLanes(d, k, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
-    const V scaled = hn::Mul(LoadLanes(tail, d, out + i, count), inverse),
-            scale = LoadLanes(tail, d, w + i, count);
-    const V y =
-        b != nullptr ? hn::MulAdd(scaled, scale, LoadLanes(tail, d, b + i, count)) : hn::Mul(scaled, scale);
+    const V scaled = hn::Mul(LoadLanes(tail, d, out + i, count), inverse), scale = LoadLanes(tail, d, w + i, count);
+    const V y = b != nullptr ? hn::MulAdd(scaled, scale, LoadLanes(tail, d, b + i, count)) : hn::Mul(scaled, scale);
     StoreLanes(tail, y, d, out + i, count);
   });
 }

@@ -24,17 +24,17 @@ namespace tally {
 
 struct TaskPlan {
   int64_t tasks = 0;
-  int64_t chunk = 0;           // 0: each thread takes one contiguous share; n: threads take n tasks at a time
-  size_t scratch_bytes = 0;    // per thread, 64-byte aligned
+  int64_t chunk = 0;         // 0: each thread takes one contiguous share; n: threads take n tasks at a time
+  size_t scratch_bytes = 0;  // per thread, 64-byte aligned
 };
 
 template <class Op>
 struct Kernel {
-  std::string_view name;                    // "hwy", "ref", "blas"
-  const char* (*unsupported)(const Op&);    // nullptr: can run it; else why not, in a few words
+  std::string_view name;                  // "hwy", "ref", "blas"
+  const char* (*unsupported)(const Op&);  // nullptr: can run it; else why not, in a few words
   TaskPlan (*plan)(const Op&, int threads);
   void (*run)(const Op&, int64_t begin, int64_t end, std::span<uint8_t> scratch);
-  Cost (*executed)(const Op&);              // what it really does: padding, masked lanes, (de)quantisation included
+  Cost (*executed)(const Op&);  // what it really does: padding, masked lanes, (de)quantisation included
 };
 
 // The kernels of an op, in order of preference: Highway, the scalar reference, then those that run only by name.

@@ -47,12 +47,11 @@ Cost RopeTableOp::Useful() const {
 }
 
 Status RopeOp::Validate() const {
-  if (style != RopeStyle::kRotateHalf && style != RopeStyle::kAdjacentPair)
-    return InternalError("rope without a style");
+  if (style != RopeStyle::kRotateHalf && style != RopeStyle::kAdjacentPair) return InternalError("rope without a style");
   if (heads <= 0 || head_dim <= 0) return InternalError("rope needs heads");
   if (dim <= 0 || dim % 2 != 0 || dim > head_dim) {
-    return InternalError("rope turns " + std::to_string(dim) + " dimensions of a head of " +
-                         std::to_string(head_dim) + ", expected an even number up to it");
+    return InternalError("rope turns " + std::to_string(dim) + " dimensions of a head of " + std::to_string(head_dim) +
+                         ", expected an even number up to it");
   }
   TALLY_RETURN_IF_ERROR(CheckShape("rope input", x, x.rows, heads * head_dim));
   TALLY_RETURN_IF_ERROR(CheckShape("rope cosines", cos, x.rows, dim / 2));
@@ -67,9 +66,7 @@ template <>
 std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>() {
   static constexpr Kernel<RopeTableOp> kKernels[] = {
       {"ref", TableAlways, PlanTable,
-       [](const RopeTableOp& op, int64_t begin, int64_t end, std::span<uint8_t>) {
-         RopeTableRef<float>(op, begin, end);
-       },
+       [](const RopeTableOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { RopeTableRef<float>(op, begin, end); },
        [](const RopeTableOp& op) { return op.Useful(); }}};
   return kKernels;
 }
@@ -77,12 +74,9 @@ std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>() {
 template <>
 std::span<const Kernel<RopeOp>> Kernels<RopeOp>() {
   static constexpr Kernel<RopeOp> kKernels[] = {
-      {"hwy", RopeAlways, PlanRope, RunRopeHwy,
-       [](const RopeOp& op) { return RopeCost(op, HwyPadded(op.dim / 2)); }},
+      {"hwy", RopeAlways, PlanRope, RunRopeHwy, [](const RopeOp& op) { return RopeCost(op, HwyPadded(op.dim / 2)); }},
       {"ref", RopeAlways, PlanRope,
-       [](const RopeOp& op, int64_t begin, int64_t end, std::span<uint8_t>) {
-         RopeRef<float>(op, begin, end);
-       },
+       [](const RopeOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { RopeRef<float>(op, begin, end); },
        [](const RopeOp& op) { return op.Useful(); }}};
   return kKernels;
 }

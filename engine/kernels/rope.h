@@ -11,12 +11,12 @@ namespace tally {
 // Once per step: cos and sin of every row's angles, times `magnitude`. Angles are f32 products, as published code has them.
 struct RopeTableOp {
   static constexpr std::string_view kName = "rope_table";
-  std::span<const int32_t> positions;   // [n]
-  std::span<const float> inv_freq;      // [dim/2], scaling applied (rope_freqs.h); a buffer, not a parameter
-  float magnitude = 1;                  // YaRN's attention factor
-  Mat<float> cos, sin;                  // [n, dim/2]
+  std::span<const int32_t> positions;  // [n]
+  std::span<const float> inv_freq;     // [dim/2], scaling applied (rope_freqs.h); a buffer, not a parameter
+  float magnitude = 1;                 // YaRN's attention factor
+  Mat<float> cos, sin;                 // [n, dim/2]
   Status Validate() const;
-  Cost Useful() const;                  // per angle: 3 FLOPs (it, twice the magnitude), 2 special
+  Cost Useful() const;  // per angle: 3 FLOPs (it, twice the magnitude), 2 special
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return cos; }
 };
@@ -24,16 +24,18 @@ struct RopeTableOp {
 struct RopeOp {
   static constexpr std::string_view kName = "rope";
   RopeStyle style = RopeStyle::kRotateHalf;
-  Mat<float> x;                         // [n, heads * head_dim], in place (any row stride)
+  Mat<float> x;  // [n, heads * head_dim], in place (any row stride)
   int64_t heads = 0, head_dim = 0, dim = 0;
-  Mat<const float> cos, sin;            // [n, dim/2]
+  Mat<const float> cos, sin;  // [n, dim/2]
   Status Validate() const;
-  Cost Useful() const;                  // 6 FLOPs a pair: 3 dim per row and head
+  Cost Useful() const;  // 6 FLOPs a pair: 3 dim per row and head
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return x; }
 };
 
-template <> std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>();
-template <> std::span<const Kernel<RopeOp>> Kernels<RopeOp>();
+template <>
+std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>();
+template <>
+std::span<const Kernel<RopeOp>> Kernels<RopeOp>();
 
 }  // namespace tally

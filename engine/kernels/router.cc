@@ -29,8 +29,7 @@ TaskPlan PlanCombine(const MoeCombineOp& op, int) { return {op.out.rows, 0, 0}; 
 Status RouteOp::Validate() const {
   if (logits.cols <= 0 || logits.cols > INT32_MAX) return InternalError("routing needs experts");
   if (top_k <= 0 || top_k > logits.cols) {
-    return InternalError("routing to " + std::to_string(top_k) + " of " + std::to_string(logits.cols) +
-                         " experts");
+    return InternalError("routing to " + std::to_string(top_k) + " of " + std::to_string(logits.cols) + " experts");
   }
   TALLY_RETURN_IF_ERROR(CheckShape("router logits", logits, logits.rows, logits.cols));
   TALLY_RETURN_IF_ERROR(CheckShape("chosen experts", experts, logits.rows, top_k));
@@ -75,9 +74,7 @@ std::span<const Kernel<MoeCombineOp>> Kernels<MoeCombineOp>() {
       {"hwy", CombineAlways, PlanCombine, RunMoeCombineHwy,
        [](const MoeCombineOp& op) { return CombineCost(op, HwyPadded(op.out.cols)); }},
       {"ref", CombineAlways, PlanCombine,
-       [](const MoeCombineOp& op, int64_t begin, int64_t end, std::span<uint8_t>) {
-         MoeCombineRef<float>(op, begin, end);
-       },
+       [](const MoeCombineOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { MoeCombineRef<float>(op, begin, end); },
        [](const MoeCombineOp& op) { return op.Useful(); }}};
   return kKernels;
 }

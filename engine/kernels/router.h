@@ -11,11 +11,11 @@ namespace tally {
 // subtractions, m adds; special: m exps, m divides); for kSoftmaxThenTopKRenormed k - 1 adds and k divides.
 struct RouteOp {
   static constexpr std::string_view kName = "route";
-  Mat<const float> logits;     // [n, X]
+  Mat<const float> logits;  // [n, X]
   int64_t top_k = 0;
   RoutingRule rule = RoutingRule::kTopKThenSoftmax;
-  Mat<int32_t> experts;        // [n, k]
-  Mat<float> weights;          // [n, k]
+  Mat<int32_t> experts;  // [n, k]
+  Mat<float> weights;    // [n, k]
   Status Validate() const;
   Cost Useful() const;
   void Touches(WeightTouches&) const {}
@@ -25,16 +25,18 @@ struct RouteOp {
 // out[t] += sum over slots s in order of weights[t][s] * y[t*k + s], each term one fused multiply-add into the sum from 0.
 struct MoeCombineOp {
   static constexpr std::string_view kName = "moe_combine";
-  Mat<const float> y;          // [n*k, d]
-  Mat<const float> weights;    // [n, k]
-  Mat<float> out;              // [n, d], added to (the residual stream)
+  Mat<const float> y;        // [n*k, d]
+  Mat<const float> weights;  // [n, k]
+  Mat<float> out;            // [n, d], added to (the residual stream)
   Status Validate() const;
-  Cost Useful() const;         // class residual/bias: n*k*d fma + n*d adds
+  Cost Useful() const;  // class residual/bias: n*k*d fma + n*d adds
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return out; }
 };
 
-template <> std::span<const Kernel<RouteOp>> Kernels<RouteOp>();
-template <> std::span<const Kernel<MoeCombineOp>> Kernels<MoeCombineOp>();
+template <>
+std::span<const Kernel<RouteOp>> Kernels<RouteOp>();
+template <>
+std::span<const Kernel<MoeCombineOp>> Kernels<MoeCombineOp>();
 
 }  // namespace tally

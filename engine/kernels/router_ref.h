@@ -19,9 +19,7 @@ namespace tally {
 inline double MoeCombineTolerance(int64_t top_k) { return static_cast<double>(3 * top_k + 2) * 0x1p-24; }
 
 // Scratch of one row: the probabilities of the rules that need all of them, and which experts are taken.
-inline size_t RouteScratchBytes(const RouteOp& op) {
-  return static_cast<size_t>(op.logits.cols) * (sizeof(float) + 1);
-}
+inline size_t RouteScratchBytes(const RouteOp& op) { return static_cast<size_t>(op.logits.cols) * (sizeof(float) + 1); }
 
 // Indices of the k greatest values, descending, ties to the lower index: k passes of n compares. A NaN ranks
 // above everything, so that it reaches the weights and is noticed rather than passed over.

@@ -30,9 +30,7 @@ bool HasInt8Dot() {
 #endif
 }
 
-int64_t F32Lanes() {
-  return static_cast<int64_t>(hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>()));
-}
+int64_t F32Lanes() { return static_cast<int64_t>(hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>())); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally

@@ -45,18 +45,30 @@ void UnpackRow(const WeightView& w, int64_t slice, int64_t row, float* out) {
     const uint8_t* r = w.Slice(slice) + row * w.panel_stride;
     switch (w.dtype) {
       case DType::kF32: std::memcpy(out, r, static_cast<size_t>(cols) * 4); return;
-      case DType::kF16: for (int64_t k = 0; k < cols; ++k) out[k] = F16ToF32(LoadAt<uint16_t>(r + 2 * k)); return;
-      case DType::kBF16: for (int64_t k = 0; k < cols; ++k) out[k] = BF16ToF32(LoadAt<uint16_t>(r + 2 * k)); return;
-      case DType::kQ8_0: for (int64_t b = 0; b < cols / 32; ++b) Decode(LoadAt<BlockQ8_0>(r + 34 * b), out + 32 * b); return;
-      case DType::kQ4_0: for (int64_t b = 0; b < cols / 32; ++b) Decode(LoadAt<BlockQ4_0>(r + 18 * b), out + 32 * b); return;
-      case DType::kMXFP4: for (int64_t b = 0; b < cols / 32; ++b) Decode(LoadAt<BlockMXFP4>(r + 17 * b), out + 32 * b); return;
+      case DType::kF16:
+        for (int64_t k = 0; k < cols; ++k) out[k] = F16ToF32(LoadAt<uint16_t>(r + 2 * k));
+        return;
+      case DType::kBF16:
+        for (int64_t k = 0; k < cols; ++k) out[k] = BF16ToF32(LoadAt<uint16_t>(r + 2 * k));
+        return;
+      case DType::kQ8_0:
+        for (int64_t b = 0; b < cols / 32; ++b) Decode(LoadAt<BlockQ8_0>(r + 34 * b), out + 32 * b);
+        return;
+      case DType::kQ4_0:
+        for (int64_t b = 0; b < cols / 32; ++b) Decode(LoadAt<BlockQ4_0>(r + 18 * b), out + 32 * b);
+        return;
+      case DType::kMXFP4:
+        for (int64_t b = 0; b < cols / 32; ++b) Decode(LoadAt<BlockMXFP4>(r + 17 * b), out + 32 * b);
+        return;
       default: return;
     }
   }
   const uint8_t* panel = w.Panel(slice, row / kPanelRows);
   const int r = static_cast<int>(row % kPanelRows);
   switch (w.dtype) {
-    case DType::kF32: for (int64_t k = 0; k < cols; ++k) out[k] = LoadAt<float>(panel + k * 64 + r * 4); return;
+    case DType::kF32:
+      for (int64_t k = 0; k < cols; ++k) out[k] = LoadAt<float>(panel + k * 64 + r * 4);
+      return;
     case DType::kF16:
       for (int64_t k = 0; k < cols; ++k) out[k] = F16ToF32(LoadAt<uint16_t>(panel + (k / 2) * 64 + r * 4 + (k % 2) * 2));
       return;

@@ -29,12 +29,12 @@ struct WeightView {
   WeightId id = kNoWeight;
   DType dtype = DType::kF32;
   WeightLayout layout = WeightLayout::kVector;
-  int64_t slices = 1;            // experts
-  int64_t rows = 0, cols = 0;    // per slice; cols is the input dimension K
-  size_t slice_stride = 0;       // bytes from a slice to the next
-  size_t panel_stride = 0;       // kPanel16: bytes of a panel; kRowMajor: bytes of a row
-  uint64_t stored_row_bytes = 0; // bytes of one row in the file, scales included
-  int64_t row_offset = 0;        // this view's first row within the tensor (a shard of it)
+  int64_t slices = 1;             // experts
+  int64_t rows = 0, cols = 0;     // per slice; cols is the input dimension K
+  size_t slice_stride = 0;        // bytes from a slice to the next
+  size_t panel_stride = 0;        // kPanel16: bytes of a panel; kRowMajor: bytes of a row
+  uint64_t stored_row_bytes = 0;  // bytes of one row in the file, scales included
+  int64_t row_offset = 0;         // this view's first row within the tensor (a shard of it)
   const uint8_t* data = nullptr;
 
   bool empty() const { return data == nullptr; }

@@ -49,8 +49,7 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
 std::optional<uint64_t> Field(const std::string& text, std::string_view key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (std::string_view(line).substr(0, key.size()) == key)
-      return ParseNumber(std::string_view(line).substr(key.size()));
+    if (std::string_view(line).substr(0, key.size()) == key) return ParseNumber(std::string_view(line).substr(key.size()));
   }
   return std::nullopt;
 }
@@ -89,8 +88,7 @@ std::vector<std::string> CgroupDirs(std::string_view controller) {
 int CgroupCores(int cores) {
   for (const std::string& dir : CgroupDirs("cpu")) {
     std::optional<uint64_t> quota, period;
-    if (const std::optional<std::string> max =
-            ReadText(dir + "/cpu.max")) {  // "150000 100000" or "max 100000"
+    if (const std::optional<std::string> max = ReadText(dir + "/cpu.max")) {  // "150000 100000" or "max 100000"
       const size_t space = max->find(' ');
       quota = ParseNumber(*max);
       if (space != std::string::npos) period = ParseNumber(std::string_view(*max).substr(space));
@@ -107,8 +105,7 @@ int CgroupCores(int cores) {
 
 struct CgroupMemory {
   uint64_t limit = UINT64_MAX;  // the lowest of all ancestors
-  uint64_t free =
-      UINT64_MAX;  // the least room under any of those limits; clean file pages can be dropped, so they count
+  uint64_t free = UINT64_MAX;   // the least room under any of those limits; clean file pages can be dropped, so they count
 };
 
 CgroupMemory ReadCgroupMemory() {
@@ -135,8 +132,7 @@ CgroupMemory ReadCgroupMemory() {
 
 int AvailableCores() {
   int cores = 0;
-  for (size_t cpus = 1024; cores == 0 && cpus <= 65536;
-       cpus *= 2) {  // the kernel's mask may be wider than the default
+  for (size_t cpus = 1024; cores == 0 && cpus <= 65536; cpus *= 2) {  // the kernel's mask may be wider than the default
     cpu_set_t* set = CPU_ALLOC(cpus);
     if (set == nullptr) break;
     const size_t bytes = CPU_ALLOC_SIZE(cpus);
@@ -149,13 +145,9 @@ int AvailableCores() {
   return CgroupCores(cores);
 }
 
-uint64_t TotalMemoryBytes() {
-  return std::min(KibField("/proc/meminfo", "MemTotal:"), ReadCgroupMemory().limit);
-}
+uint64_t TotalMemoryBytes() { return std::min(KibField("/proc/meminfo", "MemTotal:"), ReadCgroupMemory().limit); }
 
-uint64_t AvailableMemoryBytes() {
-  return std::min(KibField("/proc/meminfo", "MemAvailable:"), ReadCgroupMemory().free);
-}
+uint64_t AvailableMemoryBytes() { return std::min(KibField("/proc/meminfo", "MemAvailable:"), ReadCgroupMemory().free); }
 
 uint64_t PeakResidentBytes() { return KibField("/proc/self/status", "VmHWM:"); }
 
@@ -182,8 +174,7 @@ Result<AnonymousMemory> AnonymousMemory::Allocate(size_t bytes, bool huge) {
   if (bytes == 0) return memory;
   constexpr size_t kHugePage = size_t{2} << 20;
   const auto no_memory = [&] {
-    return BadInput("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" +
-                    std::strerror(errno) + ")");
+    return BadInput("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" + std::strerror(errno) + ")");
   };
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t align = huge ? std::max(kHugePage, page) : page;
@@ -203,8 +194,7 @@ Result<AnonymousMemory> AnonymousMemory::Allocate(size_t bytes, bool huge) {
   if (tail > 0) munmap(begin + head + length, tail);
   memory.data_ = begin + head;
   memory.size_ = bytes;
-  if (huge)
-    (void)madvise(memory.data_, length, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
+  if (huge) (void)madvise(memory.data_, length, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
   return memory;
 }
 
@@ -218,8 +208,7 @@ AnonymousMemory& AnonymousMemory::operator=(AnonymousMemory&& o) noexcept {
 }
 
 AnonymousMemory::~AnonymousMemory() {
-  if (data_ != nullptr)
-    munmap(data_, size_);  // the kernel rounds the length up to whole pages, as the mapping was
+  if (data_ != nullptr) munmap(data_, size_);  // the kernel rounds the length up to whole pages, as the mapping was
 }
 
 }  // namespace tally

@@ -45,13 +45,10 @@ uint64_t ReadAllT(const uint8_t* p, size_t bytes, size_t prefetch) {
 // cannot do the sums beforehand.
 template <class D, class Op>
 HWY_INLINE void Tile(D d, int64_t iterations, Op op) {
-  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0, s8 = s0, s9 = s0,
-       s10 = s0, s11 = s0;
+  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0, s8 = s0, s9 = s0, s10 = s0, s11 = s0;
   for (int64_t i = 0; i < iterations; ++i) {
-    s0 = op(0, 0, s0), s1 = op(0, 1, s1), s2 = op(0, 2, s2), s3 = op(1, 0, s3), s4 = op(1, 1, s4),
-    s5 = op(1, 2, s5);
-    s6 = op(2, 0, s6), s7 = op(2, 1, s7), s8 = op(2, 2, s8), s9 = op(3, 0, s9), s10 = op(3, 1, s10),
-    s11 = op(3, 2, s11);
+    s0 = op(0, 0, s0), s1 = op(0, 1, s1), s2 = op(0, 2, s2), s3 = op(1, 0, s3), s4 = op(1, 1, s4), s5 = op(1, 2, s5);
+    s6 = op(2, 0, s6), s7 = op(2, 1, s7), s8 = op(2, 2, s8), s9 = op(3, 0, s9), s10 = op(3, 1, s10), s11 = op(3, 2, s11);
   }
   s0 = hn::Add(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), hn::Add(hn::Add(s4, s5), hn::Add(s6, s7)));
   hwy::PreventElision(hn::GetLane(hn::Add(s0, hn::Add(hn::Add(s8, s9), hn::Add(s10, s11)))));
@@ -94,8 +91,7 @@ struct DotOp {
   HWY_INLINE V operator()(size_t r, size_t c, V sum) const {
     const hn::ScalableTag<int8_t> d;
     const hn::ScalableTag<int32_t> sums;
-    return hn::SumOfMulQuadAccumulate(sums, hn::LoadU(d, f.rows + r * f.lanes),
-                                      hn::LoadU(d, f.cols + c * f.lanes), sum);
+    return hn::SumOfMulQuadAccumulate(sums, hn::LoadU(d, f.rows + r * f.lanes), hn::LoadU(d, f.cols + c * f.lanes), sum);
   }
 };
 
@@ -112,8 +108,7 @@ struct Bf16Op {
     const hn::ScalableTag<hwy::bfloat16_t> d;
     const hn::ScalableTag<float> sums;
     V odd = hn::Zero(sums);  // where the dot product is native it stays zero and costs nothing
-    return hn::ReorderWidenMulAccumulate(sums, hn::LoadU(d, f.rows + r * f.lanes),
-                                         hn::LoadU(d, f.cols + c * f.lanes), sum, odd);
+    return hn::ReorderWidenMulAccumulate(sums, hn::LoadU(d, f.rows + r * f.lanes), hn::LoadU(d, f.cols + c * f.lanes), sum, odd);
   }
 };
 
@@ -141,16 +136,12 @@ HWY_EXPORT(Bf16T);
 HWY_EXPORT(FloatLanesT);
 HWY_EXPORT(NativeBf16T);
 
-uint64_t ReadAll(const uint8_t* p, size_t bytes, size_t prefetch) {
-  return HWY_DYNAMIC_DISPATCH(ReadAllT)(p, bytes, prefetch);
-}
+uint64_t ReadAll(const uint8_t* p, size_t bytes, size_t prefetch) { return HWY_DYNAMIC_DISPATCH(ReadAllT)(p, bytes, prefetch); }
 
 std::vector<ArithmeticLoop> PortableLoops() {
   const int64_t lanes = HWY_DYNAMIC_DISPATCH(FloatLanesT)();
   std::vector<ArithmeticLoop> loops;
-  loops.push_back({PeakKind::kF32, "MulAdd", 12 * lanes * 2, [](int64_t n) {
-                     HWY_DYNAMIC_DISPATCH(FmaT)(n);
-                   }});
+  loops.push_back({PeakKind::kF32, "MulAdd", 12 * lanes * 2, [](int64_t n) { HWY_DYNAMIC_DISPATCH(FmaT)(n); }});
   if (HWY_DYNAMIC_DISPATCH(NativeBf16T)()) {
     loops.push_back({PeakKind::kBF16, "ReorderWidenMulAccumulate", 12 * lanes * 2 * 2, [](int64_t n) {
                        HWY_DYNAMIC_DISPATCH(Bf16T)(n);

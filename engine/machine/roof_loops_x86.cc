@@ -12,8 +12,7 @@ namespace {
 // What cpuid says the processor has and XGETBV says the operating system keeps (Intel SDM volume 1, chapters
 // 13 and 14).
 struct Features {
-  bool fma = false, avx2 = false, avx512bw = false, avx_vnni = false, avx512_vnni = false,
-       avx512_bf16 = false;
+  bool fma = false, avx2 = false, avx512bw = false, avx_vnni = false, avx512_vnni = false, avx512_bf16 = false;
 };
 
 Features Detect() {
@@ -41,11 +40,10 @@ Features Detect() {
 // Each loop keeps 12 independent sums in registers 0 to 11 (two pipes times a latency of at most 6), its
 // factors in 13 and 15, and has 12 and 14 to spare. All values are zero, so nothing is denormal and nothing
 // saturates. The assembler is told what it cannot know: the registers that are overwritten.
-#define TALLY_CLOBBERS                                                                                    \
-  "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", \
-      "xmm12", "xmm13", "xmm14", "xmm15"
-#define TALLY_TWELVE(OP) \
-  OP("0") OP("1") OP("2") OP("3") OP("4") OP("5") OP("6") OP("7") OP("8") OP("9") OP("10") OP("11")
+#define TALLY_CLOBBERS                                                                                                      \
+  "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", \
+      "xmm14", "xmm15"
+#define TALLY_TWELVE(OP) OP("0") OP("1") OP("2") OP("3") OP("4") OP("5") OP("6") OP("7") OP("8") OP("9") OP("10") OP("11")
 #define TALLY_ZERO_AVX(N) "vpxor %%xmm" N ", %%xmm" N ", %%xmm" N "\n"
 #define TALLY_ZERO_SSE(N) "pxor %%xmm" N ", %%xmm" N "\n"
 // clang-format off

@@ -35,8 +35,7 @@ double MeasureLoop(Team& team, const ArithmeticLoop& loop, double seconds) {
     loop.run(iterations);
     return MonotonicSeconds() - start;
   };
-  while (std::min({alone(), alone(), alone()}) < kRepetition && iterations < int64_t{1} << 40)
-    iterations *= 2;
+  while (std::min({alone(), alone(), alone()}) < kRepetition && iterations < int64_t{1} << 40) iterations *= 2;
   const double ops = static_cast<double>(loop.ops) * static_cast<double>(iterations) * team.threads();
   std::vector<double> rates;
   const double end = MonotonicSeconds() + seconds;

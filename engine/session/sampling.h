@@ -12,14 +12,14 @@ namespace tally {
 
 // The filters apply in this order. Each keeps the most probable tokens (ties: the lower id counts as more probable).
 struct SamplerConfig {
-  double repeat_penalty = 1.0;   // 1: off. Of tokens among the last `repeat_last_n`, a positive logit is divided by it and
-                                 // another multiplied (Keskar et al. 2019, "CTRL", section 4.1)
-  int32_t repeat_last_n = 64;    // 0: none, -1: all
-  int32_t top_k = 40;            // 0: off
-  double temperature = 0.8;      // 0: greedy
-  double top_p = 0.95;           // 1: off; the fewest tokens whose probabilities (among the top k) reach it
-                                 // (Holtzman et al. 2020, "nucleus sampling"), at least one
-  double min_p = 0.05;           // 0: off; tokens at least this times as probable as the most probable one (Nguyen et al. 2024)
+  double repeat_penalty = 1.0;  // 1: off. Of tokens among the last `repeat_last_n`, a positive logit is divided by it and
+                                // another multiplied (Keskar et al. 2019, "CTRL", section 4.1)
+  int32_t repeat_last_n = 64;   // 0: none, -1: all
+  int32_t top_k = 40;           // 0: off
+  double temperature = 0.8;     // 0: greedy
+  double top_p = 0.95;          // 1: off; the fewest tokens whose probabilities (among the top k) reach it
+                                // (Holtzman et al. 2020, "nucleus sampling"), at least one
+  double min_p = 0.05;          // 0: off; tokens at least this times as probable as the most probable one (Nguyen et al. 2024)
   uint64_t seed = 0;
 
   // kBadInput naming the option and its range.
@@ -42,16 +42,14 @@ class Sampler {
     int32_t id;
     uint64_t weight;  // exp((logit - max) / temperature) in units of 2^-40
   };
-  static bool Above(const Candidate& a, const Candidate& b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-  }
+  static bool Above(const Candidate& a, const Candidate& b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); }
   std::span<const float> Penalise(std::span<const float> logits, std::span<const int32_t> history);
   void KeepTopK(std::span<const float> logits, size_t k);
   void Weigh(float max);
   void KeepTopP();
   void KeepMinP();
-  uint64_t Next();                   // xoshiro256**
-  uint64_t NextBelow(uint64_t n);    // uniform in [0, n)
+  uint64_t Next();                 // xoshiro256**
+  uint64_t NextBelow(uint64_t n);  // uniform in [0, n)
 
   SamplerConfig config_;
   uint64_t state_[4];

@@ -9,7 +9,7 @@ namespace {
 
 bool AllFinite(const float* p, int64_t n) {
   float sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += p[i] - p[i];   // 0, or NaN where p is not finite
+  for (int64_t i = 0; i < n; ++i) sum += p[i] - p[i];  // 0, or NaN where p is not finite
   return sum == 0;
 }
 
@@ -32,8 +32,8 @@ Result<std::unique_ptr<Stepper>> Stepper::Create(const Recipe& recipe, const Pac
   std::unique_ptr<Stepper> s(new Stepper(recipe, team, options));
   s->ledger_.SetWeights(weights.infos());
   TALLY_ASSIGN_OR_RETURN(s->decoder_, Decoder::Create(recipe, weights, options.decoder));
-  TALLY_ASSIGN_OR_RETURN(s->cache_, KvCache::Create(recipe, options.decoder.kv, options.context, options.sequences,
-                                                           options.decoder.max_batch));
+  TALLY_ASSIGN_OR_RETURN(
+      s->cache_, KvCache::Create(recipe, options.decoder.kv, options.context, options.sequences, options.decoder.max_batch));
   return s;
 }
 
@@ -68,7 +68,8 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
   for (const Extent& e : extents_) {
     if (e.before + e.rows > options_.context || (recipe_.learned_positions && e.before + e.rows > trained)) {
       const int64_t limit = recipe_.learned_positions ? std::min(options_.context, trained) : options_.context;
-      return BadInput("the context is full: " + std::to_string(e.before + e.rows) + " positions, room for " + std::to_string(limit));
+      return BadInput("the context is full: " + std::to_string(e.before + e.rows) + " positions, room for " +
+                      std::to_string(limit));
     }
   }
   for (size_t i = 0; i < extents_.size(); ++i) {
@@ -91,8 +92,8 @@ Status Stepper::FindNonFinite(Mat<float> logits) {
   std::string first;
   executor_.SetTap([&](Site site, std::string_view op, Mat<const float> out) {
     if (!first.empty() || out.empty() || AllFinite(out)) return;
-    first = (site.layer >= 0 ? "layer " + std::to_string(site.layer) + " " : "") + std::string(ComponentName(site.component)) + " (" +
-            std::string(op) + ")";
+    first = (site.layer >= 0 ? "layer " + std::to_string(site.layer) + " " : "") + std::string(ComponentName(site.component)) +
+            " (" + std::string(op) + ")";
   });
   Status status = decoder_->Forward(executor_, Batch(), *cache_, logits);
   executor_.SetTap(tap_);
@@ -103,7 +104,8 @@ Status Stepper::FindNonFinite(Mat<float> logits) {
 Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
   TALLY_RETURN_IF_ERROR(Prepare(rows));
   const int64_t n = static_cast<int64_t>(logit_rows_.size());
-  if (!logits_.Resize(static_cast<size_t>(n) * static_cast<size_t>(recipe_.vocab))) return Rollback(InternalError("no memory for the logits"));
+  if (!logits_.Resize(static_cast<size_t>(n) * static_cast<size_t>(recipe_.vocab)))
+    return Rollback(InternalError("no memory for the logits"));
   const Mat<float> logits(logits_.data(), n, recipe_.vocab);
   const bool decode = std::all_of(extents_.begin(), extents_.end(), [](const Extent& e) { return e.rows == 1 && e.before > 0; });
   ledger_.BeginStep(decode ? Phase::kDecode : Phase::kPrefill, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(n));

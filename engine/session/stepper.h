@@ -18,8 +18,8 @@ namespace tally {
 struct StepperOptions {
   DecoderOptions decoder;
   ImplChoice impl = ImplChoice::kAuto;
-  int64_t context = 0;      // most positions of a sequence
-  int32_t sequences = 1;    // that the KV pool is planned for
+  int64_t context = 0;    // most positions of a sequence
+  int32_t sequences = 1;  // that the KV pool is planned for
 };
 
 class Stepper {

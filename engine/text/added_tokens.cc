@@ -12,8 +12,8 @@ void AddedTokens::Add(AddedToken token) {
   }
   uint32_t node = 0;
   for (const char c : token.text) {
-    const auto [edge, fresh] = edges_.try_emplace(uint64_t{node} << 8 | static_cast<uint8_t>(c),
-                                                  static_cast<uint32_t>(plain_.size()));
+    const auto [edge, fresh] =
+        edges_.try_emplace(uint64_t{node} << 8 | static_cast<uint8_t>(c), static_cast<uint32_t>(plain_.size()));
     if (fresh) {
       plain_.push_back(-1);
       any_.push_back(-1);

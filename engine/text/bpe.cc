@@ -70,8 +70,7 @@ class Bpe : public Model {
  public:
   explicit Bpe(const BpeOptions& options) : options_(options) {}
 
-  Status Init(const StringMap<int32_t>& vocab,
-              std::span<const std::pair<std::string_view, std::string_view>> merges,
+  Status Init(const StringMap<int32_t>& vocab, std::span<const std::pair<std::string_view, std::string_view>> merges,
               const std::string& where);
   Status Encode(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const override;
 
@@ -80,8 +79,7 @@ class Bpe : public Model {
   Status EncodeWord(std::string_view word, ModelScratch& scratch, std::vector<int32_t>* ids) const;
   Status AppendSymbols(std::string_view word, std::vector<MergeSymbol>* symbols) const;
   int32_t CharacterId(std::string_view character) const {
-    if (character.size() == 1 && static_cast<uint8_t>(character[0]) < 128)
-      return ascii_[static_cast<uint8_t>(character[0])];
+    if (character.size() == 1 && static_cast<uint8_t>(character[0]) < 128) return ascii_[static_cast<uint8_t>(character[0])];
     const auto found = characters_.find(character);
     return found == characters_.end() ? -1 : found->second;
   }
@@ -95,16 +93,14 @@ class Bpe : public Model {
   Neighbours neighbours_;
 };
 
-Status Bpe::Init(const StringMap<int32_t>& vocab,
-                 std::span<const std::pair<std::string_view, std::string_view>> merges,
+Status Bpe::Init(const StringMap<int32_t>& vocab, std::span<const std::pair<std::string_view, std::string_view>> merges,
                  const std::string& where) {
   bytes_.fill(-1);
   ascii_.fill(-1);
   if (options_.ignore_merges) whole_.reserve(vocab.size());
   const std::vector<bool>* controls = std::exchange(options_.control, nullptr);
   const auto control = [&](int32_t id) {
-    return controls != nullptr && static_cast<size_t>(id) < controls->size() &&
-           (*controls)[static_cast<size_t>(id)];
+    return controls != nullptr && static_cast<size_t>(id) < controls->size() && (*controls)[static_cast<size_t>(id)];
   };
   std::string bytes;
   for (const auto& [text, id] : vocab) {
@@ -133,12 +129,9 @@ Status Bpe::Init(const StringMap<int32_t>& vocab,
     joined.assign(left).append(right);
     const auto a = vocab.find(left), b = vocab.find(right), ab = vocab.find(joined);
     if (a == vocab.end() || b == vocab.end() || ab == vocab.end()) {
-      const std::string_view missing = a == vocab.end()   ? left
-                                       : b == vocab.end() ? right
-                                                          : std::string_view(joined);
-      return BadInput(where + ": merge " + std::to_string(rank) + " ('" + std::string(left) + "' '" +
-                      std::string(right) + "') needs the token '" + std::string(missing) +
-                      "', which is not in the vocabulary");
+      const std::string_view missing = a == vocab.end() ? left : b == vocab.end() ? right : std::string_view(joined);
+      return BadInput(where + ": merge " + std::to_string(rank) + " ('" + std::string(left) + "' '" + std::string(right) +
+                      "') needs the token '" + std::string(missing) + "', which is not in the vocabulary");
     }
     merges_.Set(a->second, b->second, {static_cast<uint32_t>(rank), ab->second}, options_.last_duplicate);
     if (!options_.byte_level) neighbours_.AddToken(joined);
@@ -149,8 +142,8 @@ Status Bpe::Init(const StringMap<int32_t>& vocab,
 Status Bpe::AppendSymbols(std::string_view word, std::vector<MergeSymbol>* symbols) const {
   symbols->clear();
   const auto add = [&](int32_t id, size_t begin) {
-    symbols->push_back({id, static_cast<uint32_t>(begin), static_cast<int32_t>(symbols->size()) - 1,
-                        static_cast<int32_t>(symbols->size()) + 1});
+    symbols->push_back(
+        {id, static_cast<uint32_t>(begin), static_cast<int32_t>(symbols->size()) - 1, static_cast<int32_t>(symbols->size()) + 1});
   };
   const auto unknown = [&](std::string_view what, size_t begin) -> Status {
     if (options_.unknown < 0) {
@@ -212,12 +205,9 @@ Status Bpe::EncodeWord(std::string_view word, ModelScratch& scratch, std::vector
 
 // Cuts a piece, which may be a whole text, where no merge can cross.
 Status Bpe::EncodeCharacters(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const {
-  const auto encode = [&](std::string_view word, std::vector<int32_t>* out) {
-    return EncodeWord(word, scratch, out);
-  };
+  const auto encode = [&](std::string_view word, std::vector<int32_t>* out) { return EncodeWord(word, scratch, out); };
   size_t begin = 0, at = 0;
-  int32_t left =
-      -1;  // the character before, -1 where it has no token (its bytes might merge, unknowns might fuse)
+  int32_t left = -1;  // the character before, -1 where it has no token (its bytes might merge, unknowns might fuse)
   while (at < piece.size()) {
     const Utf8Char c = ReadUtf8(piece, at);
     const int32_t right = CharacterId(piece.substr(at, c.bytes)) >= 0 ? c.code : -1;
@@ -232,8 +222,7 @@ Status Bpe::EncodeCharacters(std::string_view piece, ModelScratch& scratch, std:
 }
 
 Status Bpe::Encode(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const {
-  if (piece.size() > std::numeric_limits<int32_t>::max())
-    return BadInput("a piece of text is longer than 2 GiB");
+  if (piece.size() > std::numeric_limits<int32_t>::max()) return BadInput("a piece of text is longer than 2 GiB");
   if (options_.ignore_merges) {
     if (const auto found = whole_.find(piece); found != whole_.end()) {
       ids->push_back(found->second);
@@ -241,9 +230,8 @@ Status Bpe::Encode(std::string_view piece, ModelScratch& scratch, std::vector<in
     }
   }
   if (!options_.byte_level) return EncodeCharacters(piece, scratch, ids);
-  return CachedWord(piece, scratch, ids, [&](std::string_view word, std::vector<int32_t>* out) {
-    return EncodeWord(word, scratch, out);
-  });
+  return CachedWord(piece, scratch, ids,
+                    [&](std::string_view word, std::vector<int32_t>* out) { return EncodeWord(word, scratch, out); });
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ struct ScoredToken {
   bool mergeable = true;
 };
 // `bytes`: the id of each byte's token, -1 where there is none.
-Result<std::unique_ptr<Model>> MakeScoredBpe(std::span<const ScoredToken> tokens,
-                                             const std::array<int32_t, 256>& bytes, int32_t unknown);
+Result<std::unique_ptr<Model>> MakeScoredBpe(std::span<const ScoredToken> tokens, const std::array<int32_t, 256>& bytes,
+                                             int32_t unknown);
 
 }  // namespace tally

@@ -33,17 +33,15 @@ Result<TextPattern> ReadPattern(const Json& node, const std::string& where) {
 
 Result<SplitBehavior> ReadBehavior(const Json& node, const std::string& where) {
   const Json& value = Member(node, "behavior");
-  const std::pair<const char*, SplitBehavior> known[] = {
-      {"Removed", SplitBehavior::kRemoved},
-      {"Isolated", SplitBehavior::kIsolated},
-      {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
-      {"MergedWithNext", SplitBehavior::kMergedWithNext},
-      {"Contiguous", SplitBehavior::kContiguous}};
+  const std::pair<const char*, SplitBehavior> known[] = {{"Removed", SplitBehavior::kRemoved},
+                                                         {"Isolated", SplitBehavior::kIsolated},
+                                                         {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
+                                                         {"MergedWithNext", SplitBehavior::kMergedWithNext},
+                                                         {"Contiguous", SplitBehavior::kContiguous}};
   for (const auto& [name, behavior] : known) {
     if (value.is_string() && value.get_ref<const std::string&>() == name) return behavior;
   }
-  return BadInput(where +
-                  ".behavior: expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+  return BadInput(where + ".behavior: expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
 Status AddSplit(const Json& node, const std::string& where, PreTokenizer* pre) {
@@ -159,8 +157,7 @@ Status ReadNormalizer(const Json& node, const std::string& where, int depth, Nor
   return {};
 }
 
-Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre,
-                        bool* byte_level) {
+Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre, bool* byte_level) {
   if (node.is_null()) return {};
   if (depth > kMaxNesting) return BadInput(where + ": nested too deep");
   const std::string type = Type(node);
@@ -211,8 +208,8 @@ Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, P
   return {};
 }
 
-Status ReadPostProcessor(const Json& node, const std::string& where, int depth, size_t vocab_size,
-                         std::vector<int32_t>* prefix, std::vector<int32_t>* suffix) {
+Status ReadPostProcessor(const Json& node, const std::string& where, int depth, size_t vocab_size, std::vector<int32_t>* prefix,
+                         std::vector<int32_t>* suffix) {
   if (node.is_null()) return {};
   if (depth > kMaxNesting) return BadInput(where + ": nested too deep");
   const std::string type = Type(node);
@@ -238,8 +235,7 @@ Status ReadPostProcessor(const Json& node, const std::string& where, int depth, 
       seen = true;
       continue;
     }
-    TALLY_ASSIGN_OR_RETURN(const std::string name,
-                           Text(Member(single[i], "SpecialToken"), "id", place + ".SpecialToken"));
+    TALLY_ASSIGN_OR_RETURN(const std::string name, Text(Member(single[i], "SpecialToken"), "id", place + ".SpecialToken"));
     const Json& ids = Member(Member(Member(node, "special_tokens"), name.c_str()), "ids");
     if (!ids.is_array()) return BadInput(where + ".special_tokens: expected ids for '" + name + "'");
     for (const Json& value : ids) {

@@ -38,11 +38,10 @@ struct DecodePlan {
 // All of them append to what they are given; null reads as nothing, but for a decoder, where it is an error.
 Status ReadNormalizer(const Json& node, const std::string& where, int depth, Normalizer* normalizer);
 // *byte_level becomes true where the pieces are to be taken as bytes.
-Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre,
-                        bool* byte_level);
+Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre, bool* byte_level);
 // What goes around a text; ids below `vocab_size`.
-Status ReadPostProcessor(const Json& node, const std::string& where, int depth, size_t vocab_size,
-                         std::vector<int32_t>* prefix, std::vector<int32_t>* suffix);
+Status ReadPostProcessor(const Json& node, const std::string& where, int depth, size_t vocab_size, std::vector<int32_t>* prefix,
+                         std::vector<int32_t>* suffix);
 Status ReadDecoder(const Json& node, const std::string& where, int depth, DecodePlan* plan);
 
 }  // namespace tally

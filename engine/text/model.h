@@ -79,10 +79,8 @@ Status CachedWord(std::string_view word, ModelScratch& scratch, std::vector<int3
   TALLY_RETURN_IF_ERROR(encode(word, ids));
   const size_t count = ids->size() - before;
   if (scratch.cached_ids.size() + count <= kMaxCachedIds) {
-    scratch.cache.emplace(
-        word, std::pair(static_cast<uint32_t>(scratch.cached_ids.size()), static_cast<uint32_t>(count)));
-    scratch.cached_ids.insert(scratch.cached_ids.end(), ids->begin() + static_cast<ptrdiff_t>(before),
-                              ids->end());
+    scratch.cache.emplace(word, std::pair(static_cast<uint32_t>(scratch.cached_ids.size()), static_cast<uint32_t>(count)));
+    scratch.cached_ids.insert(scratch.cached_ids.end(), ids->begin() + static_cast<ptrdiff_t>(before), ids->end());
   }
   return {};
 }

@@ -17,18 +17,16 @@ bool IsAscii(std::string_view text) {
 // UAX #15. utf8proc_map would do all of it, but sorts a long run of combining marks in quadratic time.
 Result<std::string> UnicodeForm(std::string_view text, bool compatibility, bool compose) {
   if (IsAscii(text)) return std::string(text);
-  const auto decompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
-                                                        (compatibility ? UTF8PROC_COMPAT : 0));
+  const auto decompose =
+      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatibility ? UTF8PROC_COMPAT : 0));
   std::vector<utf8proc_int32_t> codes;
   codes.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const Utf8Char c = ReadUtf8(text, at);
     utf8proc_int32_t buffer[32];  // the longest decomposition has 18
     int boundary = 0;
-    const utf8proc_ssize_t n =
-        utf8proc_decompose_char(c.code, buffer, std::size(buffer), decompose, &boundary);
-    if (n < 0 || n > static_cast<utf8proc_ssize_t>(std::size(buffer)))
-      return InternalError("utf8proc_decompose_char failed");
+    const utf8proc_ssize_t n = utf8proc_decompose_char(c.code, buffer, std::size(buffer), decompose, &boundary);
+    if (n < 0 || n > static_cast<utf8proc_ssize_t>(std::size(buffer))) return InternalError("utf8proc_decompose_char failed");
     codes.insert(codes.end(), buffer, buffer + n);
     at += c.bytes;
   }
@@ -40,14 +38,12 @@ Result<std::string> UnicodeForm(std::string_view text, bool compatibility, bool 
     }
     size_t end = begin + 1;
     while (end < codes.size() && rank(codes[end]) != 0) ++end;
-    std::stable_sort(codes.begin() + begin, codes.begin() + end,
-                     [&](auto a, auto b) { return rank(a) < rank(b); });
+    std::stable_sort(codes.begin() + begin, codes.begin() + end, [&](auto a, auto b) { return rank(a) < rank(b); });
     begin = end;
   }
   if (compose) {
-    const utf8proc_ssize_t n =
-        utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()),
-                                 static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    const utf8proc_ssize_t n = utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()),
+                                                        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
     if (n < 0) return InternalError("utf8proc_normalize_utf32 failed");
     codes.resize(static_cast<size_t>(n));
   }
@@ -85,8 +81,7 @@ std::string ReplaceLiteral(std::string_view text, std::string_view find, std::st
   return out;
 }
 
-Result<std::string> ReplaceRegex(std::string_view text, const Pattern& regex, std::string_view content,
-                                 Matcher& matcher) {
+Result<std::string> ReplaceRegex(std::string_view text, const Pattern& regex, std::string_view content, Matcher& matcher) {
   std::string out;
   size_t done = 0, search = 0;
   while (search <= text.size()) {

@@ -9,8 +9,7 @@ namespace tally {
 namespace {
 
 // White_Space as members of a class. (PCRE2's own \s has U+180E besides; its \p{White_Space} is slower.)
-constexpr std::string_view kSpaces =
-    R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+constexpr std::string_view kSpaces = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 // Oniguruma's \w: letters, marks, decimal digits, connectors.
 constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
 
@@ -22,8 +21,7 @@ constexpr size_t kMaxPatternBytes = 1 << 16;
 size_t JitStackBytes(size_t text_bytes) { return std::min<size_t>((1 << 20) + 64 * text_bytes, 1 << 29); }
 
 Status Unsupported(const std::string& where, std::string_view what, std::string_view regex) {
-  return BadInput(where + ": regular expression with " + std::string(what) +
-                  " is not supported: " + std::string(regex));
+  return BadInput(where + ": regular expression with " + std::string(what) + " is not supported: " + std::string(regex));
 }
 
 }  // namespace
@@ -101,8 +99,7 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
       return Unsupported(where, "{n,m}+ (possessive in one dialect, repeated in another)", regex);
     } else if (rest.substr(0, 2) == "(?") {
       const size_t flags = rest.find_first_not_of("-imsxaudlnywD", 2);
-      if (flags != rest.npos && flags > 2 && (rest[flags] == ':' || rest[flags] == ')') &&
-          rest.substr(2, flags - 2) != "i") {
+      if (flags != rest.npos && flags > 2 && (rest[flags] == ':' || rest[flags] == ')') && rest.substr(2, flags - 2) != "i") {
         return Unsupported(where, "the flags " + std::string(rest.substr(0, flags + 1)), regex);
       }
     }
@@ -126,14 +123,12 @@ Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& wher
   int error = 0;
   PCRE2_SIZE at = 0;
   // MULTILINE: in Ruby's syntax ^ and $ always stand at lines.
-  code->code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
+  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
   if (code->code == nullptr) {
     PCRE2_UCHAR message[256];
     pcre2_get_error_message(error, message, sizeof(message));
-    return BadInput(where + ": bad regular expression (" + reinterpret_cast<const char*>(message) +
-                    "): " + std::string(regex));
+    return BadInput(where + ": bad regular expression (" + reinterpret_cast<const char*>(message) + "): " + std::string(regex));
   }
   // Where the system forbids executable memory the interpreter does the same work, slower.
   code->jit = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE) == 0;
@@ -163,20 +158,16 @@ Matcher::~Matcher() {
 }
 
 Result<Matcher::Match> Matcher::Find(const Pattern& pattern, std::string_view text, size_t from) {
-  if (impl_->data == nullptr || impl_->context == nullptr)
-    return InternalError("no memory for a regular expression");
+  if (impl_->data == nullptr || impl_->context == nullptr) return InternalError("no memory for a regular expression");
   if (from > text.size()) return Match{};
   const Pattern::Code& code = *pattern.code();
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data() == nullptr ? "" : text.data());
   const auto run = [&] {
-    return code.jit ? pcre2_jit_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, impl_->data,
-                                      impl_->context)
-                    : pcre2_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, impl_->data,
-                                  impl_->context);
+    return code.jit ? pcre2_jit_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, impl_->data, impl_->context)
+                    : pcre2_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, impl_->data, impl_->context);
   };
   int rc = run();
-  if (const size_t bytes = JitStackBytes(text.size());
-      rc == PCRE2_ERROR_JIT_STACKLIMIT && impl_->stack_bytes < bytes) {
+  if (const size_t bytes = JitStackBytes(text.size()); rc == PCRE2_ERROR_JIT_STACKLIMIT && impl_->stack_bytes < bytes) {
     pcre2_jit_stack_free(impl_->stack);
     impl_->stack = pcre2_jit_stack_create(32 << 10, bytes, nullptr);
     impl_->stack_bytes = impl_->stack == nullptr ? 0 : bytes;
@@ -187,8 +178,8 @@ Result<Matcher::Match> Matcher::Find(const Pattern& pattern, std::string_view te
   if (rc < 0) {
     PCRE2_UCHAR message[256];
     pcre2_get_error_message(rc, message, sizeof(message));
-    return BadInput("regular expression too costly for this text (" +
-                    std::string(reinterpret_cast<const char*>(message)) + "): " + pattern.source());
+    return BadInput("regular expression too costly for this text (" + std::string(reinterpret_cast<const char*>(message)) +
+                    "): " + pattern.source());
   }
   const PCRE2_SIZE* span = pcre2_get_ovector_pointer(impl_->data);
   return Match{true, span[0], span[1]};

@@ -11,8 +11,7 @@ namespace {
 // Takes the spans of a text in order, delimiter or not, and emits the pieces that a behaviour makes of them.
 class Splitter {
  public:
-  Splitter(SplitBehavior behavior, const std::function<Status(size_t, size_t)>& emit)
-      : behavior_(behavior), emit_(emit) {}
+  Splitter(SplitBehavior behavior, const std::function<Status(size_t, size_t)>& emit) : behavior_(behavior), emit_(emit) {}
 
   Status Span(size_t begin, size_t end, bool delimiter) {
     if (begin == end) return Finish();  // an empty match is a cut and nothing else
@@ -69,8 +68,7 @@ Status SplitRegex(const PreStep& step, std::string_view text, Matcher& matcher, 
   while (search <= text.size()) {
     TALLY_ASSIGN_OR_RETURN(const Matcher::Match match, matcher.Find(step.regex, text, search));
     if (!match.found) break;
-    if (match.end < search || match.begin < done ||
-        match.end < match.begin) {  // \K in a lookahead and the like
+    if (match.end < search || match.begin < done || match.end < match.begin) {  // \K in a lookahead and the like
       return BadInput("regular expression matches backwards: " + step.regex.source());
     }
     if (match.begin > done) TALLY_RETURN_IF_ERROR(out.Span(done, match.begin, step.invert));
@@ -118,17 +116,14 @@ Status PreTokenizer::AddRegex(std::string_view regex, const std::string& where) 
   return {};
 }
 
-Status PreTokenizer::RunFrom(size_t index, std::string_view text, bool at_start, Matcher& matcher,
-                             const Sink& sink) const {
+Status PreTokenizer::RunFrom(size_t index, std::string_view text, bool at_start, Matcher& matcher, const Sink& sink) const {
   if (text.empty()) return {};
   if (index == steps_.size()) return sink(text);
   const PreStep& step = steps_[index];
   const auto emit_piece = [&](std::string_view whole, size_t begin, size_t end) {
     return RunFrom(index + 1, whole.substr(begin, end - begin), at_start && begin == 0, matcher, sink);
   };
-  const std::function<Status(size_t, size_t)> emit = [&](size_t begin, size_t end) {
-    return emit_piece(text, begin, end);
-  };
+  const std::function<Status(size_t, size_t)> emit = [&](size_t begin, size_t end) { return emit_piece(text, begin, end); };
   Splitter out(step.behavior, emit);
   switch (step.kind) {
     case PreStep::Kind::kRegex: return SplitRegex(step, text, matcher, out);
@@ -143,8 +138,7 @@ Status PreTokenizer::RunFrom(size_t index, std::string_view text, bool at_start,
     case PreStep::Kind::kMetaspace: {
       std::string changed;
       changed.reserve(text.size() + text.size() / 4 + step.literal.size());
-      const bool wanted =
-          step.prepend == PreStep::Prepend::kAlways || (step.prepend == PreStep::Prepend::kFirst && at_start);
+      const bool wanted = step.prepend == PreStep::Prepend::kAlways || (step.prepend == PreStep::Prepend::kFirst && at_start);
       if (wanted && text.front() != ' ' && !text.starts_with(step.literal)) changed = step.literal;
       for (const char c : text) {
         if (c == ' ') {

@@ -25,19 +25,16 @@ class ScoredBpe : public Model {
       if (!token.mergeable || token.text.empty()) continue;
       const auto place = std::lower_bound(scores.begin(), scores.end(), token.score, std::greater<>());
       // Of two equal spellings the later counts, as in llama.cpp.
-      tokens_.insert_or_assign(std::string(token.text), Token{static_cast<uint32_t>(place - scores.begin()),
-                                                              static_cast<int32_t>(id)});
+      tokens_.insert_or_assign(std::string(token.text),
+                               Token{static_cast<uint32_t>(place - scores.begin()), static_cast<int32_t>(id)});
       longest_ = std::max(longest_, token.text.size());
       neighbours_.AddToken(token.text);
     }
   }
 
   Status Encode(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const override {
-    if (piece.size() > std::numeric_limits<int32_t>::max())
-      return BadInput("a piece of text is longer than 2 GiB");
-    const auto encode = [&](std::string_view word, std::vector<int32_t>* out) {
-      return EncodeWord(word, scratch, out);
-    };
+    if (piece.size() > std::numeric_limits<int32_t>::max()) return BadInput("a piece of text is longer than 2 GiB");
+    const auto encode = [&](std::string_view word, std::vector<int32_t>* out) { return EncodeWord(word, scratch, out); };
     size_t begin = 0;
     int32_t left = -1;
     for (size_t at = 0; at < piece.size();) {
@@ -91,8 +88,8 @@ class ScoredBpe : public Model {
         continue;
       }
       const std::string_view character = word.substr(symbol.begin, end_of(symbol) - symbol.begin);
-      const bool has_bytes = std::all_of(character.begin(), character.end(),
-                                         [&](char c) { return bytes_[static_cast<uint8_t>(c)] >= 0; });
+      const bool has_bytes =
+          std::all_of(character.begin(), character.end(), [&](char c) { return bytes_[static_cast<uint8_t>(c)] >= 0; });
       if (has_bytes) {
         for (const char c : character) ids->push_back(bytes_[static_cast<uint8_t>(c)]);
       } else if (unknown_ >= 0) {
@@ -114,11 +111,10 @@ class ScoredBpe : public Model {
 
 }  // namespace
 
-Result<std::unique_ptr<Model>> MakeScoredBpe(std::span<const ScoredToken> tokens,
-                                             const std::array<int32_t, 256>& bytes, int32_t unknown) {
+Result<std::unique_ptr<Model>> MakeScoredBpe(std::span<const ScoredToken> tokens, const std::array<int32_t, 256>& bytes,
+                                             int32_t unknown) {
   for (const ScoredToken& token : tokens) {
-    if (token.score != token.score)
-      return BadInput("the score of token '" + std::string(token.text) + "' is not a number");
+    if (token.score != token.score) return BadInput("the score of token '" + std::string(token.text) + "' is not a number");
   }
   return std::unique_ptr<Model>(std::make_unique<ScoredBpe>(tokens, bytes, unknown));
 }

@@ -18,8 +18,8 @@ namespace {
 
 // Walks `text` from one added token to the next: between(stretch, its offset), then token(id).
 template <class Between, class Token>
-Status ForEachAdded(const AddedTokens& tokens, std::string_view text, bool parse_special,
-                    const Between& between, const Token& token) {
+Status ForEachAdded(const AddedTokens& tokens, std::string_view text, bool parse_special, const Between& between,
+                    const Token& token) {
   size_t done = 0;
   while (done < text.size()) {
     const AddedTokens::Match match = tokens.Find(text, done, parse_special);
@@ -35,9 +35,7 @@ Status ForEachAdded(const AddedTokens& tokens, std::string_view text, bool parse
 }  // namespace
 
 Status TextTokenizer::EncodeNormalized(std::string_view text, bool at_start, Scratch& scratch) const {
-  const PreTokenizer::Sink sink = [&](std::string_view piece) {
-    return p_.model->Encode(piece, scratch.model, &scratch.ids);
-  };
+  const PreTokenizer::Sink sink = [&](std::string_view piece) { return p_.model->Encode(piece, scratch.model, &scratch.ids); };
   return ForEachAdded(
       p_.normalized_tokens, text, scratch.parse_special,
       [&](std::string_view stretch, size_t offset) {
@@ -77,8 +75,7 @@ std::string TextTokenizer::Decode(std::span<const int32_t> ids) const {
 
 void TextTokenizer::AddEos(std::span<const int64_t> ids) {
   for (const int64_t id : ids) {
-    if (!InRange(id) || std::find(p_.eos.begin(), p_.eos.end(), static_cast<int32_t>(id)) != p_.eos.end())
-      continue;
+    if (!InRange(id) || std::find(p_.eos.begin(), p_.eos.end(), static_cast<int32_t>(id)) != p_.eos.end()) continue;
     p_.eos.push_back(static_cast<int32_t>(id));
   }
 }
@@ -86,8 +83,8 @@ void TextTokenizer::AddEos(std::span<const int64_t> ids) {
 bool EndsGeneration(std::string_view token, bool harmony) {
   if (harmony && token == "<|end|>") return false;
   for (const std::string_view known :
-       {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>",
-        "<|eom_id|>", "<EOT>", "_<EOT>", "<|end_of_text|>", "<end_of_utterance>"}) {
+       {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>",
+        "_<EOT>", "<|end_of_text|>", "<end_of_utterance>"}) {
     if (token == known) return true;
   }
   return false;
@@ -134,8 +131,7 @@ Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory) {
     return TokenizerFromGguf(metadata);
   }
   if (inventory.tokenizer_json.empty()) return std::unique_ptr<Tokenizer>();
-  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<TextTokenizer> tokenizer,
-                         TextTokenizerFromJson(inventory.tokenizer_json));
+  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<TextTokenizer> tokenizer, TextTokenizerFromJson(inventory.tokenizer_json));
   // One id or several; generation_config.json knows the ends of turns that tokenizer_config.json does not.
   for (const char* key : {"generation_config.eos_token_id", "eos_token_id"}) {
     const MetaValue* value = metadata.Find(key);

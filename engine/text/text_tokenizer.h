@@ -38,9 +38,7 @@ class TextTokenizer final : public Tokenizer {
   explicit TextTokenizer(Parts parts) : p_(std::move(parts)) {}
 
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options) const override;
-  std::string TokenBytes(int32_t id) const override {
-    return InRange(id) ? p_.bytes[static_cast<size_t>(id)] : "";
-  }
+  std::string TokenBytes(int32_t id) const override { return InRange(id) ? p_.bytes[static_cast<size_t>(id)] : ""; }
   std::string Decode(std::span<const int32_t> ids) const override;
   bool DropsLeadingSpace() const override { return p_.drops_leading_space; }
   bool IsControl(int32_t id) const override { return InRange(id) && p_.control[static_cast<size_t>(id)]; }

@@ -51,8 +51,7 @@ class StreamingDecoder {
  public:
   // `at_start`: the first token begins a text, so that the space its encoding added is dropped (as Decode
   // does); false for tokens that go on after others, such as generated ones after a prompt.
-  explicit StreamingDecoder(const Tokenizer& tokenizer, bool at_start = true)
-      : tokenizer_(&tokenizer), first_(at_start) {}
+  explicit StreamingDecoder(const Tokenizer& tokenizer, bool at_start = true) : tokenizer_(&tokenizer), first_(at_start) {}
   std::string Push(int32_t id);  // the text that became complete
   std::string Finish();          // what is left, invalid bytes as U+FFFD
 

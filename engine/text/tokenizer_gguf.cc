@@ -10,14 +10,7 @@ namespace tally {
 namespace {
 
 // tokenizer.ggml.token_type
-enum TokenType : int64_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6
-};
+enum TokenType : int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
 
@@ -63,8 +56,7 @@ Result<int32_t> Reader::Id(std::string_view key) const {
   TALLY_ASSIGN_OR_RETURN(const auto id, m_.GetInt("tokenizer.ggml." + std::string(key)));
   if (!id || *id == -1 || *id == 0xFFFFFFFF) return -1;
   if (*id < 0 || *id >= static_cast<int64_t>(tokens_.size())) {
-    return BadInput(Where(key) + ": token id " + std::to_string(*id) + ", expected 0 to " +
-                    std::to_string(tokens_.size() - 1));
+    return BadInput(Where(key) + ": token id " + std::to_string(*id) + ", expected 0 to " + std::to_string(tokens_.size() - 1));
   }
   return static_cast<int32_t>(*id);
 }
@@ -79,14 +71,14 @@ Status Reader::ReadVocabulary() {
   if (!tokens || tokens->empty()) return BadInput(Where("tokens") + ": expected the list of tokens");
   tokens_ = std::move(*tokens);
   if (static_cast<int64_t>(tokens_.size()) > kMaxTokens) {
-    return BadInput(Where("tokens") + ": " + std::to_string(tokens_.size()) + " tokens, at most " +
-                    std::to_string(kMaxTokens) + " expected");
+    return BadInput(Where("tokens") + ": " + std::to_string(tokens_.size()) + " tokens, at most " + std::to_string(kMaxTokens) +
+                    " expected");
   }
   TALLY_ASSIGN_OR_RETURN(auto types, m_.GetInts("tokenizer.ggml.token_type"));
   types_ = types ? std::move(*types) : std::vector<int64_t>(tokens_.size(), kNormal);
   if (types_.size() != tokens_.size()) {
-    return BadInput(Where("token_type") + ": " + std::to_string(types_.size()) + " types for " +
-                    std::to_string(tokens_.size()) + " tokens");
+    return BadInput(Where("token_type") + ": " + std::to_string(types_.size()) + " types for " + std::to_string(tokens_.size()) +
+                    " tokens");
   }
   return {};
 }
@@ -96,8 +88,7 @@ Status Reader::ReadSpecialIds() {
   TALLY_ASSIGN_OR_RETURN(unknown_, Id("unknown_token_id"));
   for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
     TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(key));
-    if (id >= 0 && std::find(parts_.eos.begin(), parts_.eos.end(), id) == parts_.eos.end())
-      parts_.eos.push_back(id);
+    if (id >= 0 && std::find(parts_.eos.begin(), parts_.eos.end(), id) == parts_.eos.end()) parts_.eos.push_back(id);
   }
   const bool harmony = std::find(tokens_.begin(), tokens_.end(), "<|return|>") != tokens_.end() &&
                        std::find(tokens_.begin(), tokens_.end(), "<|call|>") != tokens_.end();
@@ -105,12 +96,10 @@ Status Reader::ReadSpecialIds() {
     if (!EndsGeneration(tokens_[id], harmony)) continue;
     types_[id] = kControl;  // some writers have them as plain tokens
     const auto number = static_cast<int32_t>(id);
-    if (std::find(parts_.eos.begin(), parts_.eos.end(), number) == parts_.eos.end())
-      parts_.eos.push_back(number);
+    if (std::find(parts_.eos.begin(), parts_.eos.end(), number) == parts_.eos.end()) parts_.eos.push_back(number);
   }
   parts_.control.resize(tokens_.size());
-  for (size_t id = 0; id < tokens_.size(); ++id)
-    parts_.control[id] = types_[id] == kControl || types_[id] == kUnknown;
+  for (size_t id = 0; id < tokens_.size(); ++id) parts_.control[id] = types_[id] == kControl || types_[id] == kUnknown;
 
   TALLY_ASSIGN_OR_RETURN(const bool add_bos, Flag("add_bos_token", add_bos_));
   TALLY_ASSIGN_OR_RETURN(const bool add_eos, Flag("add_eos_token", false));
@@ -139,9 +128,8 @@ Status Reader::ReadAddedTokens() {
     const int64_t type = types_[id];
     if (type != kControl && type != kUserDefined && type != kUnknown) continue;
     if (tokens_[id].size() > kMaxAddedTokenBytes) {
-      return BadInput(Where("tokens") + ": special token " + std::to_string(id) + " has " +
-                      std::to_string(tokens_[id].size()) + " bytes, at most " +
-                      std::to_string(kMaxAddedTokenBytes) + " expected");
+      return BadInput(Where("tokens") + ": special token " + std::to_string(id) + " has " + std::to_string(tokens_[id].size()) +
+                      " bytes, at most " + std::to_string(kMaxAddedTokenBytes) + " expected");
     }
     AddedToken token;
     token.text = tokens_[id];
@@ -180,8 +168,7 @@ Status Reader::ReadBytePairs() {
   for (size_t id = 0; id < tokens_.size(); ++id) {
     // Of two equal spellings the later counts, as in llama.cpp.
     vocabulary.insert_or_assign(tokens_[id], static_cast<int32_t>(id));
-    if (types_[id] == kNormal && !BytesOfAlphabet(tokens_[id], &parts_.bytes[id]))
-      parts_.bytes[id] = tokens_[id];
+    if (types_[id] == kNormal && !BytesOfAlphabet(tokens_[id], &parts_.bytes[id])) parts_.bytes[id] = tokens_[id];
   }
   BpeOptions options;
   options.ignore_merges = named.ignore_merges;
@@ -196,13 +183,11 @@ Status Reader::ReadScored() {
   add_bos_ = true;
   TALLY_RETURN_IF_ERROR(ReadSpecialIds());
   TALLY_ASSIGN_OR_RETURN(const bool squeeze, Flag("remove_extra_whitespaces", false));
-  if (squeeze)
-    return BadInput(Where("remove_extra_whitespaces") + ": true is not supported for model 'llama'");
+  if (squeeze) return BadInput(Where("remove_extra_whitespaces") + ": true is not supported for model 'llama'");
   TALLY_ASSIGN_OR_RETURN(const bool space_prefix, Flag("add_space_prefix", true));
   TALLY_ASSIGN_OR_RETURN(const auto scores, m_.GetDoubles("tokenizer.ggml.scores"));
   if (!scores || scores->size() != tokens_.size()) {
-    return BadInput(Where("scores") + ": expected " + std::to_string(tokens_.size()) +
-                    " scores, one for each token");
+    return BadInput(Where("scores") + ": expected " + std::to_string(tokens_.size()) + " scores, one for each token");
   }
   std::vector<ScoredToken> scored(tokens_.size());
   std::array<int32_t, 256> bytes;
@@ -226,8 +211,7 @@ Status Reader::ReadScored() {
   TALLY_ASSIGN_OR_RETURN(parts_.model, MakeScoredBpe(scored, bytes, unknown_));
   // The space that is put before text is put before every stretch that follows a special token, too.
   if (space_prefix) parts_.normalizer.Add({.kind = NormalStep::Kind::kPrepend, .content = " "});
-  parts_.normalizer.Add(
-      {.kind = NormalStep::Kind::kReplaceLiteral, .find = " ", .content = std::string(kSpace)});
+  parts_.normalizer.Add({.kind = NormalStep::Kind::kReplaceLiteral, .find = " ", .content = std::string(kSpace)});
   parts_.drops_leading_space = space_prefix;
   parts_.description = "SentencePiece BPE, " + std::to_string(tokens_.size()) + " tokens";
   return {};
@@ -238,8 +222,7 @@ Result<std::unique_ptr<TextTokenizer>> Reader::Read() {
   if (!model) return BadInput(Where("model") + ": expected 'gpt2' or 'llama'");
   model_ = *model;
   if (model_ != "gpt2" && model_ != "llama") {
-    return BadInput(Where("model") + ": tokenizer model '" + model_ +
-                    "' is not supported, expected 'gpt2' or 'llama'");
+    return BadInput(Where("model") + ": tokenizer model '" + model_ + "' is not supported, expected 'gpt2' or 'llama'");
   }
   TALLY_RETURN_IF_ERROR(ReadVocabulary());
   parts_.bytes.resize(tokens_.size());

@@ -70,8 +70,7 @@ Status Reader::ReadVocabulary() {
   const Json& added = Member(json_, "added_tokens");
   if (!added.is_null() && !added.is_array()) return BadInput(path_ + ": added_tokens: expected a list");
   for (size_t i = 0; i < added.size(); ++i) {
-    TALLY_ASSIGN_OR_RETURN(
-        const int32_t id, Id(Member(added[i], "id"), path_ + ": added_tokens[" + std::to_string(i) + "].id"));
+    TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(Member(added[i], "id"), path_ + ": added_tokens[" + std::to_string(i) + "].id"));
     largest = std::max(largest, id);
   }
   const auto size = static_cast<size_t>(largest + 1);
@@ -84,8 +83,8 @@ Status Reader::ReadVocabulary() {
   for (const auto& [text, id] : vocab_) {
     const auto at = static_cast<size_t>(id);
     if (model_ids_[at]) {
-      return BadInput(where + ".vocab: id " + std::to_string(id) + " is given to '" +
-                      std::min(text, spelling_[at]) + "' and to '" + std::max(text, spelling_[at]) + "'");
+      return BadInput(where + ".vocab: id " + std::to_string(id) + " is given to '" + std::min(text, spelling_[at]) +
+                      "' and to '" + std::max(text, spelling_[at]) + "'");
     }
     model_ids_[at] = true;
     spelling_[at] = text;
@@ -159,10 +158,8 @@ Status Reader::ReadAddedTokens() {
     if ((added_[id] || model_ids_[id]) && spelling_[id] != token.text) {
       return BadInput(where + ": id " + std::to_string(id) + " belongs to '" + spelling_[id] + "'");
     }
-    if (const auto in_vocab = vocab_.find(token.text);
-        in_vocab != vocab_.end() && in_vocab->second != token.id) {
-      return BadInput(where + ": '" + token.text + "' has id " + std::to_string(in_vocab->second) +
-                      " in the vocabulary");
+    if (const auto in_vocab = vocab_.find(token.text); in_vocab != vocab_.end() && in_vocab->second != token.id) {
+      return BadInput(where + ": '" + token.text + "' has id " + std::to_string(in_vocab->second) + " in the vocabulary");
     }
     spelling_[id] = token.text;
     added_[id] = true;
@@ -195,8 +192,7 @@ Status Reader::FillBytes() {
       continue;
     }
     TALLY_ASSIGN_OR_RETURN(bytes, replace.Apply(spelling_[id], matcher));
-    if (const int byte = ByteOfToken(bytes); decode_.byte_fallback && byte >= 0)
-      bytes.assign(1, static_cast<char>(byte));
+    if (const int byte = ByteOfToken(bytes); decode_.byte_fallback && byte >= 0) bytes.assign(1, static_cast<char>(byte));
   }
   return {};
 }
@@ -226,8 +222,7 @@ Status Reader::ReadConfig() {
     // These classes of transformers put their own template in the place of the file's.
     const Json& name = Member(config, "tokenizer_class");
     const std::string cls = name.is_string() ? name.get<std::string>() : "";
-    if (cls.starts_with("LlamaTokenizer") || cls.starts_with("GemmaTokenizer") ||
-        cls.starts_with("CohereTokenizer")) {
+    if (cls.starts_with("LlamaTokenizer") || cls.starts_with("GemmaTokenizer") || cls.starts_with("CohereTokenizer")) {
       TALLY_ASSIGN_OR_RETURN(const bool add_bos, Flag(config, "add_bos_token", true, path + ": config"));
       TALLY_ASSIGN_OR_RETURN(const bool add_eos, Flag(config, "add_eos_token", false, path + ": config"));
       if ((add_bos && parts_.bos < 0) || (add_eos && eos < 0)) {
@@ -241,34 +236,30 @@ Status Reader::ReadConfig() {
     parts_.bos = parts_.prefix[0];
   }
   if (eos >= 0) parts_.eos.push_back(eos);
-  const auto has = [&](std::string_view text) {
-    return std::find(spelling_.begin(), spelling_.end(), text) != spelling_.end();
-  };
+  const auto has = [&](std::string_view text) { return std::find(spelling_.begin(), spelling_.end(), text) != spelling_.end(); };
   const bool harmony = has("<|return|>") && has("<|call|>");
   for (size_t id = 0; id < spelling_.size(); ++id) {
     const auto number = static_cast<int32_t>(id);
-    if (parts_.control[id] && number != eos && EndsGeneration(spelling_[id], harmony))
-      parts_.eos.push_back(number);
+    if (parts_.control[id] && number != eos && EndsGeneration(spelling_[id], harmony)) parts_.eos.push_back(number);
   }
   return {};
 }
 
 Result<std::unique_ptr<TextTokenizer>> Reader::Read() {
   TALLY_RETURN_IF_ERROR(ReadVocabulary());
+  TALLY_RETURN_IF_ERROR(ReadNormalizer(Member(json_, "normalizer"), path_ + ": normalizer", 0, &parts_.normalizer));
   TALLY_RETURN_IF_ERROR(
-      ReadNormalizer(Member(json_, "normalizer"), path_ + ": normalizer", 0, &parts_.normalizer));
-  TALLY_RETURN_IF_ERROR(ReadPreTokenizer(Member(json_, "pre_tokenizer"), path_ + ": pre_tokenizer", 0,
-                                         &parts_.pre, &byte_level_));
+      ReadPreTokenizer(Member(json_, "pre_tokenizer"), path_ + ": pre_tokenizer", 0, &parts_.pre, &byte_level_));
   TALLY_RETURN_IF_ERROR(ReadAddedTokens());
   TALLY_RETURN_IF_ERROR(ReadModel());
-  TALLY_RETURN_IF_ERROR(ReadPostProcessor(Member(json_, "post_processor"), path_ + ": post_processor", 0,
-                                          spelling_.size(), &parts_.prefix, &parts_.suffix));
+  TALLY_RETURN_IF_ERROR(ReadPostProcessor(Member(json_, "post_processor"), path_ + ": post_processor", 0, spelling_.size(),
+                                          &parts_.prefix, &parts_.suffix));
   TALLY_RETURN_IF_ERROR(ReadDecoder(Member(json_, "decoder"), path_ + ": decoder", 0, &decode_));
   TALLY_RETURN_IF_ERROR(FillBytes());
   TALLY_RETURN_IF_ERROR(ReadConfig());
   parts_.drops_leading_space = decode_.drop_leading_space;
-  parts_.description = std::string(byte_level_ ? "byte-level BPE" : "BPE") + " (tokenizer.json), " +
-                       std::to_string(spelling_.size()) + " tokens";
+  parts_.description =
+      std::string(byte_level_ ? "byte-level BPE" : "BPE") + " (tokenizer.json), " + std::to_string(spelling_.size()) + " tokens";
   return std::make_unique<TextTokenizer>(std::move(parts_));
 }
 

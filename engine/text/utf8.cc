@@ -96,8 +96,8 @@ size_t AppendWholeCharacters(std::string_view bytes, std::string* out) {
 
 bool IsUnicodeSpace(int32_t code) {
   return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
-         code == 0x205F || code == 0x3000;
+         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
+         code == 0x3000;
 }
 
 bool IsUnicodeNumber(int32_t code) {

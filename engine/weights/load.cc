@@ -45,8 +45,7 @@ class ItemLoader {
     if (w.storage == Storage::kTransposed) {
       const uint64_t row_bytes = job.bytes_per_unit;
       const uint64_t size = static_cast<uint64_t>(n) * row_bytes;
-      TALLY_RETURN_IF_ERROR(
-          Read(Source(w, slice), Base(w, slice) + static_cast<uint64_t>(begin) * row_bytes, size, staging));
+      TALLY_RETURN_IF_ERROR(Read(Source(w, slice), Base(w, slice) + static_cast<uint64_t>(begin) * row_bytes, size, staging));
       PackTransposed(w.view.dtype, w.view.rows, w.view.cols, begin, n, staging, Slice(w, slice));
       return {};
     }
@@ -61,14 +60,10 @@ class ItemLoader {
 
  private:
   static bool Stacked(const PlannedWeight& w) { return !w.hf_mxfp4 && w.sources.size() > 1; }
-  static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) {
-    return *w.sources[Stacked(w) ? slice : 0];
-  }
+  static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) { return *w.sources[Stacked(w) ? slice : 0]; }
   // Where the slice starts in its tensor.
   static uint64_t Base(const PlannedWeight& w, int64_t slice) {
-    return Stacked(w)
-               ? 0
-               : w.sources[0]->bytes / static_cast<uint64_t>(w.view.slices) * static_cast<uint64_t>(slice);
+    return Stacked(w) ? 0 : w.sources[0]->bytes / static_cast<uint64_t>(w.view.slices) * static_cast<uint64_t>(slice);
   }
   uint8_t* Slice(const PlannedWeight& w, int64_t slice) const {
     return arena_ + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
@@ -82,8 +77,7 @@ class ItemLoader {
 
   Status LoadRows(const Job& job, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
     const PlannedWeight& w = *job.weight;
-    const uint64_t row_bytes = w.view.stored_row_bytes,
-                   size = static_cast<uint64_t>(n) * row_bytes * w.row_step;
+    const uint64_t row_bytes = w.view.stored_row_bytes, size = static_cast<uint64_t>(n) * row_bytes * w.row_step;
     const uint64_t offset = Base(w, slice) + FirstStoredRow(w, begin) * row_bytes;
     if (w.view.layout == WeightLayout::kRowMajor && w.row_step == 1) {  // as stored: no staging
       return Read(Source(w, slice), offset, size, Slice(w, slice) + static_cast<uint64_t>(begin) * row_bytes);
@@ -123,8 +117,7 @@ class ItemLoader {
     const PlannedWeight& w = *job.weight;
     const StoredTensor& source = Source(w, slice);
     const uint64_t element = GetDTypeInfo(source.dtype).block_bytes;
-    TALLY_RETURN_IF_ERROR(
-        Read(source, Base(w, slice) + FirstStoredRow(w, 0) * element, job.bytes_per_unit, staging));
+    TALLY_RETURN_IF_ERROR(Read(source, Base(w, slice) + FirstStoredRow(w, 0) * element, job.bytes_per_unit, staging));
     for (const PlannedWeight* to : {job.weight, job.partner}) {
       if (to == nullptr) continue;
       const uint64_t skip = to->row_step == 1 ? 0 : to->first_row * element;
@@ -166,12 +159,10 @@ std::vector<Job> MakeJobs(const WeightPlan& plan) {
   std::map<std::pair<const StoredTensor*, Storage>, size_t> interleaved;
   for (const PlannedWeight& w : plan.weights) {
     if (w.row_step == 2) {
-      const Storage other =
-          w.storage == Storage::kInterleavedEven ? Storage::kInterleavedOdd : Storage::kInterleavedEven;
+      const Storage other = w.storage == Storage::kInterleavedEven ? Storage::kInterleavedOdd : Storage::kInterleavedEven;
       const auto found = interleaved.find({w.sources[0], other});
       if (found != interleaved.end() && jobs[found->second].partner == nullptr &&
-          jobs[found->second].weight->sources == w.sources &&
-          jobs[found->second].weight->vector() == w.vector()) {
+          jobs[found->second].weight->sources == w.sources && jobs[found->second].weight->vector() == w.vector()) {
         jobs[found->second].partner = &w;
         continue;
       }
@@ -179,9 +170,7 @@ std::vector<Job> MakeJobs(const WeightPlan& plan) {
     }
     jobs.push_back(MakeJob(w));
   }
-  const auto place = [](const Job& j) {
-    return std::tuple(j.weight->sources[0]->file, j.weight->sources[0]->offset);
-  };
+  const auto place = [](const Job& j) { return std::tuple(j.weight->sources[0]->file, j.weight->sources[0]->offset); };
   std::stable_sort(jobs.begin(), jobs.end(), [&](const Job& a, const Job& b) { return place(a) < place(b); });
   int64_t items = 0;
   for (Job& job : jobs) {
@@ -238,8 +227,7 @@ class LoadState {
   Status status_;
 };
 
-Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& team,
-               const LoadProgress& progress) {
+Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& team, const LoadProgress& progress) {
   if (jobs.empty()) return {};
   uint64_t total = 0, staging_bytes = 0;
   for (const Job& job : jobs) {
@@ -256,8 +244,7 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
   const int64_t items = jobs.back().first_item + jobs.back().blocks * jobs.back().weight->view.slices;
   auto load = [&](int thread, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end && !state.stopped(); ++i) {
-      const auto after = std::upper_bound(jobs.begin(), jobs.end(), i,
-                                          [](int64_t v, const Job& j) { return v < j.first_item; });
+      const auto after = std::upper_bound(jobs.begin(), jobs.end(), i, [](int64_t v, const Job& j) { return v < j.first_item; });
       const Job& job = *(after - 1);
       const int64_t item = i - job.first_item, first = item % job.blocks * job.block;
       if (Status status = loader.Load(job, item, staging[thread].data()); !status.ok()) {
@@ -276,8 +263,7 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
 
 class WeightLoader {
  public:
-  static Result<PackedWeights> Load(const Inventory& inventory, const ModelSpec& spec, Team& team,
-                                    const LoadProgress& progress) {
+  static Result<PackedWeights> Load(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress) {
     TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(inventory, spec));
     std::vector<FileReader> files;
     for (const InventoryFile& file : inventory.files) {
@@ -303,22 +289,19 @@ class WeightLoader {
       WeightView view = w.view;
       view.data = weights.arena_.data() + w.arena_offset;
       weights.entries_.push_back({w.role, w.layer, view});
-      if (w.role == Role::kTokenEmbedding && spec.recipe.tied_head)
-        weights.entries_.push_back({Role::kHead, -1, view});
+      if (w.role == Role::kTokenEmbedding && spec.recipe.tied_head) weights.entries_.push_back({Role::kHead, -1, view});
     }
-    std::sort(weights.entries_.begin(), weights.entries_.end(),
-              [](const PackedWeights::Entry& a, const PackedWeights::Entry& b) {
-                return std::tuple(a.layer, a.role) < std::tuple(b.layer, b.role);
-              });
+    std::sort(weights.entries_.begin(), weights.entries_.end(), [](const PackedWeights::Entry& a, const PackedWeights::Entry& b) {
+      return std::tuple(a.layer, a.role) < std::tuple(b.layer, b.role);
+    });
     return weights;
   }
 };
 
 const WeightView& PackedWeights::Get(Role role, int32_t layer) const {
   const auto key = std::tuple(layer, role);
-  const auto at = std::lower_bound(entries_.begin(), entries_.end(), key, [](const Entry& e, const auto& k) {
-    return std::tuple(e.layer, e.role) < k;
-  });
+  const auto at = std::lower_bound(entries_.begin(), entries_.end(), key,
+                                   [](const Entry& e, const auto& k) { return std::tuple(e.layer, e.role) < k; });
   return at != entries_.end() && std::tuple(at->layer, at->role) == key ? at->view : none_;
 }
 
@@ -329,8 +312,7 @@ std::span<const float> PackedWeights::HostVector(Role role) const {
   return {};
 }
 
-Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team,
-                                  const LoadProgress& progress) {
+Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress) {
   return WeightLoader::Load(inventory, spec, team, progress);
 }
 

@@ -23,8 +23,8 @@ std::string Gib(uint64_t bytes, bool up) {
 
 }  // namespace
 
-int64_t LongestContext(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes,
-                       uint64_t available_bytes, int64_t limit) {
+int64_t LongestContext(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes, uint64_t available_bytes,
+                       int64_t limit) {
   const uint64_t fixed = Sum(packed_bytes, scratch_bytes);
   if (fixed > available_bytes) return 0;
   int64_t fits = 0, too_long = limit + 1;
@@ -35,17 +35,16 @@ int64_t LongestContext(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_
   return fits;
 }
 
-Status CheckMemoryPlan(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes,
-                       uint64_t available_bytes, int64_t context) {
+Status CheckMemoryPlan(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes, uint64_t available_bytes,
+                       int64_t context) {
   const uint64_t kv = kv_bytes(context);
   const uint64_t needed = Sum(Sum(packed_bytes, scratch_bytes), kv);
   if (needed <= available_bytes) return {};
   const int64_t fits = LongestContext(packed_bytes, kv_bytes, scratch_bytes, available_bytes, context);
-  const std::string advice =
-      fits > 0 ? "; a context of " + std::to_string(fits) + " would fit" : "; no context would fit";
-  return BadInput("not enough memory: weights " + Gib(packed_bytes, true) + " + KV cache " + Gib(kv, true) +
-                  " (context " + std::to_string(context) + ") + scratch " + Gib(scratch_bytes, true) + " = " +
-                  Gib(needed, true) + ", but only " + Gib(available_bytes, false) + " is available" + advice);
+  const std::string advice = fits > 0 ? "; a context of " + std::to_string(fits) + " would fit" : "; no context would fit";
+  return BadInput("not enough memory: weights " + Gib(packed_bytes, true) + " + KV cache " + Gib(kv, true) + " (context " +
+                  std::to_string(context) + ") + scratch " + Gib(scratch_bytes, true) + " = " + Gib(needed, true) +
+                  ", but only " + Gib(available_bytes, false) + " is available" + advice);
 }
 
 }  // namespace tally

@@ -100,10 +100,8 @@ void SpreadHfNibbles(const uint8_t* src, uint8_t* dst) {
   Bytes16 in;
   std::memcpy(&in, src, sizeof(in));
   const Bytes16 even = in & 15, odd = in >> 4;
-  const Bytes16 first =
-      __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  const Bytes16 second =
-      __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  const Bytes16 first = __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const Bytes16 second = __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
   const Words4 out = std::bit_cast<Words4>(first | second << 4);
   for (int w = 0; w < 4; ++w) StoreWord(out[w], dst + w * kStepBytes);
 }
@@ -144,34 +142,27 @@ void Interleave16(const uint8_t* low, const uint8_t* high, uint8_t* dst) {
 
 void PackPanel(DType dtype, int64_t cols, int valid, const StagedRows& src, uint8_t* panel) {
   switch (dtype) {
-    case DType::kF32:
-      return PackWords(cols, false, valid, src, panel);
+    case DType::kF32: return PackWords(cols, false, valid, src, panel);
     case DType::kF16:
-    case DType::kBF16:
-      return PackWords(cols / 2, cols % 2 != 0, valid, src, panel);
-    case DType::kQ8_0:
-      return PackQ8_0(cols / kQuantBlock, valid, src, panel);
-    case DType::kQ4_0:
-      return PackQ4_0(cols / kQuantBlock, valid, src, panel);
-    case DType::kMXFP4:
-      return PackMxfp4(cols / kQuantBlock, valid, src, panel);
-    default:
-      return;  // PanelBytes is 0: no such matrix gets as far as this
+    case DType::kBF16: return PackWords(cols / 2, cols % 2 != 0, valid, src, panel);
+    case DType::kQ8_0: return PackQ8_0(cols / kQuantBlock, valid, src, panel);
+    case DType::kQ4_0: return PackQ4_0(cols / kQuantBlock, valid, src, panel);
+    case DType::kMXFP4: return PackMxfp4(cols / kQuantBlock, valid, src, panel);
+    default: return;  // PanelBytes is 0: no such matrix gets as far as this
   }
 }
 
 }  // namespace
 
-void PackStaged(DType dtype, WeightLayout layout, int64_t cols, int64_t row_begin, int64_t n,
-                const StagedRows& src, uint8_t* dst) {
+void PackStaged(DType dtype, WeightLayout layout, int64_t cols, int64_t row_begin, int64_t n, const StagedRows& src,
+                uint8_t* dst) {
   if (layout == WeightLayout::kVector) {
     WidenToF32(dtype, cols, 1, src.data, reinterpret_cast<float*>(dst));
     return;
   }
   if (layout == WeightLayout::kRowMajor) {
     const size_t row_bytes = StoredBytes(dtype, static_cast<uint64_t>(cols)).value_or(0);
-    for (int64_t r = 0; r < n; ++r)
-      std::memcpy(dst + (row_begin + r) * row_bytes, src.data + r * src.stride, row_bytes);
+    for (int64_t r = 0; r < n; ++r) std::memcpy(dst + (row_begin + r) * row_bytes, src.data + r * src.stride, row_bytes);
     return;
   }
   const size_t panel_bytes = PanelBytes(dtype, cols);
@@ -184,8 +175,7 @@ void PackStaged(DType dtype, WeightLayout layout, int64_t cols, int64_t row_begi
   }
 }
 
-void PackTransposed(DType dtype, int64_t rows, int64_t cols, int64_t k_begin, int64_t n, const uint8_t* src,
-                    uint8_t* dst) {
+void PackTransposed(DType dtype, int64_t rows, int64_t cols, int64_t k_begin, int64_t n, const uint8_t* src, uint8_t* dst) {
   const size_t panel_bytes = PanelBytes(dtype, cols);
   const size_t element = dtype == DType::kF32 ? 4 : 2;
   const size_t src_row = static_cast<size_t>(rows) * element;
@@ -232,11 +222,10 @@ void WidenToF32(DType dtype, int64_t n, int64_t stride, const uint8_t* src, floa
   }
 }
 
-void PackRows(DType dtype, WeightLayout layout, int64_t rows, int64_t cols, int64_t row_begin, int64_t n,
-              const uint8_t* src, uint8_t* dst) {
+void PackRows(DType dtype, WeightLayout layout, int64_t rows, int64_t cols, int64_t row_begin, int64_t n, const uint8_t* src,
+              uint8_t* dst) {
   const size_t row_bytes = StoredBytes(dtype, static_cast<uint64_t>(cols)).value_or(0);
-  PackStaged(dtype, layout, cols, row_begin, std::min(n, rows - row_begin),
-             {.data = src, .stride = row_bytes}, dst);
+  PackStaged(dtype, layout, cols, row_begin, std::min(n, rows - row_begin), {.data = src, .stride = row_bytes}, dst);
 }
 
 }  // namespace tally

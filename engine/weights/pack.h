@@ -15,7 +15,7 @@ namespace tally {
 // and only for it.
 struct StagedRows {
   const uint8_t* data = nullptr;
-  size_t stride = 0;  // bytes from a row to the next; twice a row where rows of two matrices alternate
+  size_t stride = 0;                // bytes from a row to the next; twice a row where rows of two matrices alternate
   const uint8_t* scales = nullptr;  // E8M0, one per 32 elements
   size_t scale_stride = 0;
 };
@@ -23,14 +23,13 @@ struct StagedRows {
 // Rows [row_begin, row_begin + n) of a matrix [rows, cols] into kPanel16 (row_begin a multiple of 16) or
 // kRowMajor; `dst` is the slice's first byte. A panel that these rows leave unfinished is filled up with
 // zeros (Q8_0: 128, Q4_0: nibbles 8).
-void PackStaged(DType dtype, WeightLayout layout, int64_t cols, int64_t row_begin, int64_t n,
-                const StagedRows& src, uint8_t* dst);
+void PackStaged(DType dtype, WeightLayout layout, int64_t cols, int64_t row_begin, int64_t n, const StagedRows& src,
+                uint8_t* dst);
 
 // Input rows [k_begin, k_begin + n) of a matrix stored [cols, rows] (the input dimension outermost) into the
 // panels of its transpose [rows, cols]. F32, F16, BF16; `src` holds those input rows, contiguous; k_begin is
 // even, and so is n unless k_begin + n == cols.
-void PackTransposed(DType dtype, int64_t rows, int64_t cols, int64_t k_begin, int64_t n, const uint8_t* src,
-                    uint8_t* dst);
+void PackTransposed(DType dtype, int64_t rows, int64_t cols, int64_t k_begin, int64_t n, const uint8_t* src, uint8_t* dst);
 
 // n elements, `stride` elements apart, as f32. F32, F16, BF16.
 void WidenToF32(DType dtype, int64_t n, int64_t stride, const uint8_t* src, float* dst);

@@ -43,16 +43,14 @@ class Planner {
 
  private:
   Status At(const StoredTensor& t, const std::string& what) const {
-    const std::string file =
-        t.file < inventory_.files.size() ? inventory_.files[t.file].path : inventory_.path;
+    const std::string file = t.file < inventory_.files.size() ? inventory_.files[t.file].path : inventory_.path;
     return BadInput(file + ": tensor '" + t.name + "' " + what);
   }
 
   Result<const StoredTensor*> Find(const TensorBinding& binding, const std::string& name) const {
     const StoredTensor* t = inventory_.Find(name);
     if (t == nullptr) {
-      return BadInput(inventory_.path + ": tensor '" + name + "' is missing (" +
-                      WeightName(binding.role, binding.layer) + ")");
+      return BadInput(inventory_.path + ": tensor '" + name + "' is missing (" + WeightName(binding.role, binding.layer) + ")");
     }
     return t;
   }
@@ -69,17 +67,14 @@ class Planner {
     if (elements == 0) return At(t, "has no elements: shape " + ShapeText(shape));
     const DTypeInfo type = GetDTypeInfo(t.dtype);
     if (shape.back() % type.block_size != 0) {
-      return At(t, "has rows of " + std::to_string(shape.back()) + " elements, which " +
-                       std::string(type.name) + " cannot cut into blocks of " +
-                       std::to_string(type.block_size));
+      return At(t, "has rows of " + std::to_string(shape.back()) + " elements, which " + std::string(type.name) +
+                       " cannot cut into blocks of " + std::to_string(type.block_size));
     }
     const std::optional<uint64_t> bytes = StoredBytes(t.dtype, elements);
     if (!bytes || *bytes != t.bytes) {
-      return At(t, "takes " + std::to_string(t.bytes) + " bytes, expected " +
-                       (bytes ? std::to_string(*bytes) : "more"));
+      return At(t, "takes " + std::to_string(t.bytes) + " bytes, expected " + (bytes ? std::to_string(*bytes) : "more"));
     }
-    if (t.file >= inventory_.files.size())
-      return InternalError("tensor '" + t.name + "' is in no file of the inventory");
+    if (t.file >= inventory_.files.size()) return InternalError("tensor '" + t.name + "' is in no file of the inventory");
     const std::optional<uint64_t> end = CheckedAdd(t.offset, t.bytes);
     if (!end || *end > inventory_.files[t.file].size) return At(t, "ends beyond its file");
     return {};
@@ -96,8 +91,7 @@ class Planner {
                        ", which cannot be run; expected F32, F16, BF16, Q8_0, Q4_0 or MXFP4");
     }
     if (storage == Storage::kTransposed && GetDTypeInfo(t.dtype).quantised) {
-      return At(t, "has type " + std::string(DTypeName(t.dtype)) +
-                       ", which cannot be transposed; expected F32, F16 or BF16");
+      return At(t, "has type " + std::string(DTypeName(t.dtype)) + ", which cannot be transposed; expected F32, F16 or BF16");
     }
     return {};
   }
@@ -138,8 +132,7 @@ class Planner {
   }
 
   // Sources, their types and shapes, and which of their rows are meant.
-  Status FindSources(const TensorBinding& binding, const std::string& name, bool vector,
-                     PlannedWeight& w) const {
+  Status FindSources(const TensorBinding& binding, const std::string& name, bool vector, PlannedWeight& w) const {
     const bool transposed = w.storage == Storage::kTransposed;
     if ((transposed && (vector || w.hf_mxfp4 || w.view.layout != WeightLayout::kPanel16)) ||
         (w.hf_mxfp4 && w.view.layout != WeightLayout::kPanel16)) {
@@ -171,31 +164,27 @@ class Planner {
     for (const std::string& tensor : binding.names) {
       TALLY_ASSIGN_OR_RETURN(const StoredTensor* t, Find(binding, tensor));
       // A model of a single expert may hold it either way.
-      if (rank == binding.shape.size() && w.view.slices == 1 && t->shape.size() + 1 == rank)
-        shape.erase(shape.begin());
+      if (rank == binding.shape.size() && w.view.slices == 1 && t->shape.size() + 1 == rank) shape.erase(shape.begin());
       TALLY_RETURN_IF_ERROR(vector ? CheckVectorType(*t) : CheckMatrixType(*t, w.storage));
       TALLY_RETURN_IF_ERROR(Check(*t, shape));
       if (!w.sources.empty() && t->dtype != w.sources[0]->dtype) {
-        return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", but '" + w.sources[0]->name +
-                          "' has " + std::string(DTypeName(w.sources[0]->dtype)));
+        return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", but '" + w.sources[0]->name + "' has " +
+                          std::string(DTypeName(w.sources[0]->dtype)));
       }
       w.sources.push_back(t);
     }
     return {};
   }
 
-  Status FindHfMxfp4(const TensorBinding& binding, const std::string& name, std::vector<uint64_t> shape,
-                     PlannedWeight& w) const {
+  Status FindHfMxfp4(const TensorBinding& binding, const std::string& name, std::vector<uint64_t> shape, PlannedWeight& w) const {
     if (binding.names.size() != 2) return InternalError(name + " needs a tensor of blocks and one of scales");
     TALLY_ASSIGN_OR_RETURN(const StoredTensor* blocks, Find(binding, binding.names[0]));
     TALLY_ASSIGN_OR_RETURN(const StoredTensor* scales, Find(binding, binding.names[1]));
     for (const StoredTensor* t : {blocks, scales}) {
-      if (t->dtype != DType::kU8)
-        return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", expected U8 (MXFP4)");
+      if (t->dtype != DType::kU8) return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", expected U8 (MXFP4)");
     }
     if (shape.back() % kMxfp4Block != 0) {
-      return At(*blocks, "has rows of " + std::to_string(shape.back()) +
-                             " elements, which MXFP4 cannot cut into blocks of 32");
+      return At(*blocks, "has rows of " + std::to_string(shape.back()) + " elements, which MXFP4 cannot cut into blocks of 32");
     }
     shape.back() /= kMxfp4Block;
     TALLY_RETURN_IF_ERROR(Check(*scales, shape));
@@ -211,26 +200,20 @@ class Planner {
     const uint64_t rows = static_cast<uint64_t>(view.rows), cols = static_cast<uint64_t>(view.cols);
     const uint64_t slices = static_cast<uint64_t>(view.slices);
     const std::optional<uint64_t> row_bytes = StoredBytes(w.stored_dtype(), cols);
-    if (!row_bytes || cols > (uint64_t{1} << 48))
-      return InternalError(name + " has rows that cannot be packed");
+    if (!row_bytes || cols > (uint64_t{1} << 48)) return InternalError(name + " has rows that cannot be packed");
     view.stored_row_bytes = *row_bytes;
     view.dtype = facts.vector ? DType::kF32 : w.stored_dtype();
     uint64_t count = 1;
     switch (view.layout) {
-      case WeightLayout::kVector:
-        view.panel_stride = cols * sizeof(float);
-        break;
-      case WeightLayout::kRowMajor:
-        view.panel_stride = view.stored_row_bytes, count = rows;
-        break;
+      case WeightLayout::kVector: view.panel_stride = cols * sizeof(float); break;
+      case WeightLayout::kRowMajor: view.panel_stride = view.stored_row_bytes, count = rows; break;
       case WeightLayout::kPanel16:
         view.panel_stride = PanelBytes(view.dtype, view.cols), count = DivCeil(rows, kPanelRows);
         break;
     }
     const std::optional<uint64_t> slice = CheckedMul(view.panel_stride, count);
     const std::optional<uint64_t> room = slice ? CheckedAdd(*slice, kWeightPage - 1) : std::nullopt;
-    const std::optional<uint64_t> all =
-        room ? CheckedMul(*room / kWeightPage * kWeightPage, slices) : std::nullopt;
+    const std::optional<uint64_t> all = room ? CheckedMul(*room / kWeightPage * kWeightPage, slices) : std::nullopt;
     const std::optional<uint64_t> arena = all ? CheckedAdd(plan_.arena_bytes, *all) : std::nullopt;
     if (!arena) return BadInput(inventory_.path + ": " + name + " is too large for any machine");
     view.id = static_cast<WeightId>(plan_.weights.size());
@@ -249,8 +232,7 @@ class Planner {
     info.stored_bytes = slices * rows * view.stored_row_bytes;
     info.packed_bytes = slices * *slice;
     info.kind = facts.kind;
-    if (w.role == Role::kTokenEmbedding && spec_.recipe.tied_head)
-      info.kind = WeightInfo::Kind::kTiedEmbeddingHead;
+    if (w.role == Role::kTokenEmbedding && spec_.recipe.tied_head) info.kind = WeightInfo::Kind::kTiedEmbeddingHead;
     return {};
   }
 
@@ -268,9 +250,7 @@ WeightLayout LayoutFor(Role role, const Recipe& recipe) {
   return WeightLayout::kPanel16;
 }
 
-Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec) {
-  return Planner(inventory, spec).Plan();
-}
+Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec) { return Planner(inventory, spec).Plan(); }
 
 Result<uint64_t> PlanPackedBytes(const Inventory& inventory, const ModelSpec& spec) {
   TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(inventory, spec));

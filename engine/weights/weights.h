@@ -55,8 +55,7 @@ using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_byte
 
 // Reads (pread, in parallel on the team) and packs every binding of `spec`. Memory: PlanPackedBytes and a
 // staging buffer of a few MiB per thread.
-Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team,
-                                  const LoadProgress& progress);
+Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress);
 
 // The layout that a role's matrix is packed in: kRowMajor for tables only gathered from (untied embeddings,
 // positions), kVector for 1-D roles and expert biases, else kPanel16.
@@ -65,8 +64,8 @@ WeightLayout LayoutFor(Role role, const Recipe& recipe);
 // Packs rows [row_begin, row_begin + n) of one matrix (or expert slice): `src` holds those rows as stored,
 // row_begin a multiple of 16; `dst` is the slice's first byte. Rows beyond `rows` in the last panel become
 // zero.
-void PackRows(DType dtype, WeightLayout layout, int64_t rows, int64_t cols, int64_t row_begin, int64_t n,
-              const uint8_t* src, uint8_t* dst);
+void PackRows(DType dtype, WeightLayout layout, int64_t rows, int64_t cols, int64_t row_begin, int64_t n, const uint8_t* src,
+              uint8_t* dst);
 // The reverse, for reference kernels and tests: row `row` of a slice as f32 [cols]. (Defined in
 // engine/kernels/unpack.h.)
 

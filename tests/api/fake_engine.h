@@ -17,9 +17,12 @@ namespace tally {
 // Each id is one of the given byte strings; ids in `ends` are control tokens.
 class FakeTokenizer final : public Tokenizer {
  public:
-  explicit FakeTokenizer(std::vector<std::string> bytes, std::vector<int32_t> ends = {}) : bytes_(std::move(bytes)), ends_(std::move(ends)) {}
+  explicit FakeTokenizer(std::vector<std::string> bytes, std::vector<int32_t> ends = {})
+      : bytes_(std::move(bytes)), ends_(std::move(ends)) {}
   Result<std::vector<int32_t>> Encode(std::string_view, EncodeOptions) const override { return BadInput("not needed"); }
-  std::string TokenBytes(int32_t id) const override { return id >= 0 && id < vocab_size() ? bytes_[static_cast<size_t>(id)] : ""; }
+  std::string TokenBytes(int32_t id) const override {
+    return id >= 0 && id < vocab_size() ? bytes_[static_cast<size_t>(id)] : "";
+  }
   std::string Decode(std::span<const int32_t> ids) const override {
     std::string out;
     for (const int32_t id : ids) out += TokenBytes(id);
@@ -61,10 +64,10 @@ class FakeEngine final : public Engine {
   }
 
   std::function<int32_t(int32_t token, int64_t position)> next;
-  std::function<void()> on_step;              // before each
-  std::function<float(size_t row)> noise;     // added to a step's rows, to spoil them
+  std::function<void()> on_step;           // before each
+  std::function<float(size_t row)> noise;  // added to a step's rows, to spoil them
   int64_t batch = 8;
-  int fail_at = -1;                           // the step that fails
+  int fail_at = -1;  // the step that fails
   struct Stepped {
     std::vector<int32_t> tokens;
     std::vector<bool> wanted;

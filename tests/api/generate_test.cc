@@ -131,7 +131,9 @@ TEST(Generate, CharactersStayWhole) {
     pieces.emplace_back(piece);
     return true;
   };
-  EXPECT_EQ(Generate(engine, Ids{0}, options)->text, "\xe2\x82\xac" "a\xef\xbf\xbd");  // the last one is cut short: U+FFFD
+  EXPECT_EQ(Generate(engine, Ids{0}, options)->text,
+            "\xe2\x82\xac"
+            "a\xef\xbf\xbd");  // the last one is cut short: U+FFFD
   EXPECT_EQ(pieces, (std::vector<std::string>{"", "", "\xe2\x82\xac", "a", "", "\xef\xbf\xbd"}));
 }
 

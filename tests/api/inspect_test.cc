@@ -43,7 +43,8 @@ TEST(Inspect, Errors) {
 
 TEST(Inspect, TokenizersFromEveryPlace) {
   const fs::path shared = fs::path(TALLY_SOURCE_DIR) / ".." / "shared";
-  const fs::path places[] = {shared / "tokenizers/llama.cpp-vocabs/ggml-vocab-gpt-2.gguf", shared / "tokenizers/hf/gpt2.tokenizer.json"};
+  const fs::path places[] = {shared / "tokenizers/llama.cpp-vocabs/ggml-vocab-gpt-2.gguf",
+                             shared / "tokenizers/hf/gpt2.tokenizer.json"};
   for (const fs::path& place : places) {
     if (!fs::exists(place)) GTEST_SKIP() << place << " is not here";
     const auto tokenizer = LoadTokenizer(place.string());

@@ -19,7 +19,9 @@ namespace fs = std::filesystem;
 
 class NpyTest : public testing::Test {
  protected:
-  NpyTest() : directory_(fs::path(testing::TempDir()) / ("npy_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+  NpyTest()
+      : directory_(fs::path(testing::TempDir()) /
+                   ("npy_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
     fs::remove_all(directory_);
     fs::create_directories(directory_);
   }

@@ -24,7 +24,9 @@ namespace fs = std::filesystem;
 
 class SynthTest : public testing::Test {
  protected:
-  SynthTest() : directory_(fs::path(testing::TempDir()) / ("synth_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+  SynthTest()
+      : directory_(fs::path(testing::TempDir()) /
+                   ("synth_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
     fs::remove_all(directory_);
     fs::create_directories(directory_);
   }
@@ -112,8 +114,8 @@ TEST_F(SynthTest, Llama3FactorsAreThoseOfTheReference) {
   const auto reader = FileReader::Open(Path("x"));
   ASSERT_TRUE(reader.ok());
   ASSERT_TRUE(reader->ReadAt(t->offset, {reinterpret_cast<uint8_t*>(factors.data()), t->bytes}).ok());
-  EXPECT_EQ(factors.front(), 1.0f);   // fast pairs turn as they did
-  EXPECT_EQ(factors.back(), 32.0f);   // slow ones 32 times slower
+  EXPECT_EQ(factors.front(), 1.0f);  // fast pairs turn as they did
+  EXPECT_EQ(factors.back(), 32.0f);  // slow ones 32 times slower
   for (size_t i = 1; i < factors.size(); ++i) EXPECT_GE(factors[i], factors[i - 1]);
 }
 

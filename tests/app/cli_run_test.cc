@@ -35,8 +35,8 @@ TEST_P(GoldenRun, GreedyTokensAsJson) {
   const GoldenCase golden(GetParam());
   for (const std::string& checkpoint : golden.Checkpoints()) {
     for (const GoldenPrompt& p : golden.prompts) {
-      const Ended e = Tally({"run", checkpoint, "--prompt-tokens", Join(p.prompt), "-n", std::to_string(p.greedy.size()), "--temp", "0",
-                             "--ignore-eos", "--activations", "f32", "--threads", "2", "--json"});
+      const Ended e = Tally({"run", checkpoint, "--prompt-tokens", Join(p.prompt), "-n", std::to_string(p.greedy.size()),
+                             "--temp", "0", "--ignore-eos", "--activations", "f32", "--threads", "2", "--json"});
       ASSERT_EQ(e.code, 0) << e.err;
       EXPECT_EQ(e.err, "");
       const Json j = Json::parse(e.out);  // exactly one document
@@ -46,7 +46,8 @@ TEST_P(GoldenRun, GreedyTokensAsJson) {
       EXPECT_EQ(j.at("prompt_tokens"), p.prompt.size());
       EXPECT_EQ(j.at("generated_tokens"), p.greedy.size());
       EXPECT_EQ(j.at("finish"), "length");
-      for (const char* key : {"prompt_tokens_per_second", "generated_tokens_per_second", "flops_per_token", "weight_bytes_per_token"}) {
+      for (const char* key :
+           {"prompt_tokens_per_second", "generated_tokens_per_second", "flops_per_token", "weight_bytes_per_token"}) {
         EXPECT_GT(j.at(key).get<double>(), 0) << key;
       }
       const Json& parameters = j.at("parameters");
@@ -107,7 +108,8 @@ TEST(CliRun, TokenIdsStreamAndTheBooksGoToStandardError) {
   std::string expected;
   for (int i = 0; i < 5; ++i) expected += (i > 0 ? " " : "") + std::to_string(p.greedy[static_cast<size_t>(i)]);
   EXPECT_EQ(e.out, expected + "\n");
-  for (const char* part : {"tokens/s", "active(all)", "active(head)", "active(none)", "linear", "weights packed", "ended: length"}) {
+  for (const char* part :
+       {"tokens/s", "active(all)", "active(head)", "active(none)", "linear", "weights packed", "ended: length"}) {
     EXPECT_NE(e.err.find(part), std::string::npos) << part << "\n" << e.err;
   }
   EXPECT_EQ(e.err.find('\x1b'), std::string::npos);  // no colour and no bar: not a terminal
@@ -116,8 +118,8 @@ TEST(CliRun, TokenIdsStreamAndTheBooksGoToStandardError) {
 
 TEST(CliRun, TheSeedDecidesAndThreadsDoNot) {
   auto run = [&](const char* seed, const char* threads) {
-    const Ended e = Tally({"run", Gpt2().directory, "--prompt-tokens", "1,2,3", "-n", "16", "--temp", "1.5", "--top-k", "0", "--seed", seed,
-                           "--threads", threads, "--ignore-eos"});
+    const Ended e = Tally({"run", Gpt2().directory, "--prompt-tokens", "1,2,3", "-n", "16", "--temp", "1.5", "--top-k", "0",
+                           "--seed", seed, "--threads", threads, "--ignore-eos"});
     EXPECT_EQ(e.code, 0) << e.err;
     return e.out;
   };
@@ -156,7 +158,8 @@ TEST(CliLogits, TopFiveAndDump) {
   const std::string directory = TempPath("dump");
   fs::remove_all(directory);
   const GoldenPrompt& p = Gpt2().prompts[1];
-  const Ended e = Tally({"logits", Gpt2().directory, "--tokens", Join(p.prompt), "--activations", "f32", "--dump", directory, "--json"});
+  const Ended e =
+      Tally({"logits", Gpt2().directory, "--tokens", Join(p.prompt), "--activations", "f32", "--dump", directory, "--json"});
   ASSERT_EQ(e.code, 0) << e.err;
   const Json j = Json::parse(e.out);
   ASSERT_EQ(j.at("positions").size(), p.prompt.size());

@@ -121,11 +121,15 @@ TEST(CliUsage, MissingAndWrongFiles) {
 }
 
 TEST(CliUsage, OutputThatCannotBeWritten) {
-  const std::vector<std::vector<std::string>> commands = {
-      {"--help"}, {"inspect", kModel}, {"inspect", kModel, "--json"}, {"run", kModel, "--prompt-tokens", "1", "-n", "4", "--json"},
-      {"run", kModel, "--prompt-tokens", "1", "-n", "4"}, {"logits", kModel, "--tokens", "1"}};
+  const std::vector<std::vector<std::string>> commands = {{"--help"},
+                                                          {"inspect", kModel},
+                                                          {"inspect", kModel, "--json"},
+                                                          {"run", kModel, "--prompt-tokens", "1", "-n", "4", "--json"},
+                                                          {"run", kModel, "--prompt-tokens", "1", "-n", "4"},
+                                                          {"logits", kModel, "--tokens", "1"}};
   for (const auto& arguments : commands) {
-    if (fs::exists("/dev/full")) ExpectRefused(arguments, "standard output cannot be written: No space left", {.stdout_file = "/dev/full"});
+    if (fs::exists("/dev/full"))
+      ExpectRefused(arguments, "standard output cannot be written: No space left", {.stdout_file = "/dev/full"});
     ExpectRefused(arguments, "standard output cannot be written", {.stdout_file = "-"});
     ExpectRefused(arguments, "standard output cannot be written: Broken pipe", {.no_reader = true});
   }
@@ -218,7 +222,8 @@ TEST_F(CliSignals, EndCleanlyWithTheBooks) {
 TEST_F(CliSignals, AtAnyMoment) {
   for (const int milliseconds : {1, 5, 15, 40, 100}) {
     // No first output is waited for: the signal goes out by the clock, to a child that a shell would have started.
-    const std::string command = std::string("'") + TALLY_BINARY + "' run '" + *path_ + "' --prompt-tokens 1,2,3 -n 1000 --ignore-eos --json >/dev/null 2>&1 & p=$!; sleep " +
+    const std::string command = std::string("'") + TALLY_BINARY + "' run '" + *path_ +
+                                "' --prompt-tokens 1,2,3 -n 1000 --ignore-eos --json >/dev/null 2>&1 & p=$!; sleep " +
                                 std::to_string(milliseconds / 1000.0) + "; kill -TERM $p; wait $p 2>/dev/null";
     const int status = std::system(command.c_str());
     ASSERT_TRUE(WIFEXITED(status));

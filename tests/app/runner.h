@@ -19,15 +19,15 @@ extern char** environ;
 namespace tally {
 
 struct Ended {
-  int code = -1;    // the exit code, or 128 + the signal that ended it
+  int code = -1;  // the exit code, or 128 + the signal that ended it
   bool by_signal = false;
   std::string out, err;
 };
 
 struct RunOptions {
   std::string stdin_file = "/dev/null";
-  std::string stdout_file{};                  // instead of being kept; "-": closed before the start
-  bool no_reader = false;                     // standard output is a pipe that nobody reads
+  std::string stdout_file{};                     // instead of being kept; "-": closed before the start
+  bool no_reader = false;                        // standard output is a pipe that nobody reads
   std::function<void(pid_t)> on_first_output{};  // called when the first byte of standard output has come
 };
 

@@ -194,8 +194,7 @@ std::vector<WeightInfo> OneWeight() {
 
 TEST(MeasureRun, Figures) {
   const Ledger ledger = ARun(OneWeight(), 100);
-  const RunInput input{
-      .prompt_tokens = 2, .generated_tokens = 3, .prompt_seconds = 0.5, .generate_seconds = 0.25};
+  const RunInput input{.prompt_tokens = 2, .generated_tokens = 3, .prompt_seconds = 0.5, .generate_seconds = 0.25};
   const RunFigures f = MeasureRun(ledger, CountParameters(ledger.weights(), 0), input);
   EXPECT_EQ(f.decode_steps, 2u);
   EXPECT_EQ(f.decode_tokens, 2u);
@@ -234,14 +233,12 @@ TEST(RunSummary, SaysWhatItShould) {
   const std::string text = RunSummary(MeasureRun(ledger, CountParameters(ledger.weights(), 0), input));
   ExpectFits(text);
   for (const char* expected :
-       {"prompt                2 tokens in     0.500 s          4.00 tokens/s", "8.00 tokens/s", "100,000",
-        "102,400", "touched per decode step", "25.00 %", "active(all)", "active(head)", "active(none)",
-        "tied", "OpenBLAS", "2 threads, AVX2 kernels", "weights stored", "weights packed", "KV read",
-        "KV written", "GB/s", "int8"}) {
+       {"prompt                2 tokens in     0.500 s          4.00 tokens/s", "8.00 tokens/s", "100,000", "102,400",
+        "touched per decode step", "25.00 %", "active(all)", "active(head)", "active(none)", "tied", "OpenBLAS",
+        "2 threads, AVX2 kernels", "weights stored", "weights packed", "KV read", "KV written", "GB/s", "int8"}) {
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
   }
-  for (const char* absent : {"rope", "defect"})
-    EXPECT_EQ(text.find(absent), std::string::npos) << absent << "\n" << text;
+  for (const char* absent : {"rope", "defect"}) EXPECT_EQ(text.find(absent), std::string::npos) << absent << "\n" << text;
 }
 
 TEST(RunSummary, FitsWithLargeFigures) {

@@ -9,8 +9,7 @@
 namespace tally {
 namespace {
 
-WeightInfo Weight(std::string name, int32_t layer, Component component, uint32_t slices, uint64_t rows,
-                  uint64_t cols) {
+WeightInfo Weight(std::string name, int32_t layer, Component component, uint32_t slices, uint64_t rows, uint64_t cols) {
   WeightInfo w;
   w.name = std::move(name);
   w.layer = layer;
@@ -22,10 +21,8 @@ WeightInfo Weight(std::string name, int32_t layer, Component component, uint32_t
 }
 
 std::vector<WeightInfo> Table() {
-  return {Weight("token_embd", -1, Component::kEmbedding, 1, 40, 6),
-          Weight("blk.0.up", 0, Component::kFfnGateUp, 1, 13, 6),
-          Weight("blk.0.exps", 0, Component::kFfnGateUp, 5, 7, 3),
-          Weight("blk.1.norm", 1, Component::kFfnNorm, 1, 1, 6)};
+  return {Weight("token_embd", -1, Component::kEmbedding, 1, 40, 6), Weight("blk.0.up", 0, Component::kFfnGateUp, 1, 13, 6),
+          Weight("blk.0.exps", 0, Component::kFfnGateUp, 5, 7, 3), Weight("blk.1.norm", 1, Component::kFfnNorm, 1, 1, 6)};
 }
 
 Cost OneOf(WorkClass c, uint64_t flops) {
@@ -48,9 +45,9 @@ uint64_t Step(Ledger& ledger, const WeightTouches& touches, Phase phase = Phase:
 TEST(Ledger, UnionWithinAStep) {
   Ledger ledger;
   ledger.SetWeights(Table());
-  EXPECT_EQ(Step(ledger, {{0, 0, 3, 4}, {0, 0, 3, 4}}), 6u);     // the same row twice
-  EXPECT_EQ(Step(ledger, {{0, 0, 3, 4}, {0, 0, 0, 40}}), 240u);  // a row, then the whole (tied head)
-  EXPECT_EQ(Step(ledger, {{0, 0, 0, 40}, {0, 0, 3, 4}}), 240u);  // the whole, then a row
+  EXPECT_EQ(Step(ledger, {{0, 0, 3, 4}, {0, 0, 3, 4}}), 6u);                     // the same row twice
+  EXPECT_EQ(Step(ledger, {{0, 0, 3, 4}, {0, 0, 0, 40}}), 240u);                  // a row, then the whole (tied head)
+  EXPECT_EQ(Step(ledger, {{0, 0, 0, 40}, {0, 0, 3, 4}}), 240u);                  // the whole, then a row
   EXPECT_EQ(Step(ledger, {{0, 0, 0, 25}, {0, 0, 20, 40}, {0, 0, 1, 2}}), 240u);  // overlapping halves
   EXPECT_EQ(Step(ledger, {{0, 0, 0, 25}, {0, 0, 20, 30}, {0, 0, 0, 40}}), 240u);
   EXPECT_EQ(Step(ledger, {{2, 1, 0, 7}, {2, 4, 0, 7}, {2, 1, 0, 7}}), 42u);  // two experts of five
@@ -114,10 +111,8 @@ TEST(Ledger, TotalsAreTheSumOfSites) {
     ledger.BeginStep(phase, step, 1);
     for (int32_t layer = -1; layer < 2; ++layer) {
       const uint64_t n = 100 * step + 10 * (layer + 1);
-      ledger.Charge({layer, Component::kRope}, "rope", OneOf(WorkClass::kRope, n),
-                    OneOf(WorkClass::kRope, 2 * n), {});
-      ledger.Charge({layer, Component::kHead}, "matmul", OneOf(WorkClass::kLinear, 1),
-                    OneOf(WorkClass::kLinear, 1), {});
+      ledger.Charge({layer, Component::kRope}, "rope", OneOf(WorkClass::kRope, n), OneOf(WorkClass::kRope, 2 * n), {});
+      ledger.Charge({layer, Component::kHead}, "matmul", OneOf(WorkClass::kLinear, 1), OneOf(WorkClass::kLinear, 1), {});
       (phase == Phase::kPrefill ? prefill : decode) += n + 1;
     }
     ledger.EndStep();
@@ -138,10 +133,8 @@ TEST(Ledger, TotalsAreTheSumOfSites) {
     EXPECT_EQ(sum.executed, ledger.total(p).executed);
     EXPECT_EQ(sum.ops, ledger.total(p).ops);
   }
-  EXPECT_EQ(ledger.at(Phase::kDecode, {0, Component::kRope}).useful.Flops(WorkClass::kRope),
-            310u + 410u + 510u);
-  EXPECT_EQ(ledger.at(Phase::kDecode, {0, Component::kRope}).executed.Flops(WorkClass::kRope),
-            2 * (310u + 410u + 510u));
+  EXPECT_EQ(ledger.at(Phase::kDecode, {0, Component::kRope}).useful.Flops(WorkClass::kRope), 310u + 410u + 510u);
+  EXPECT_EQ(ledger.at(Phase::kDecode, {0, Component::kRope}).executed.Flops(WorkClass::kRope), 2 * (310u + 410u + 510u));
   EXPECT_EQ(ledger.at(Phase::kDecode, {70, Component::kRope}).ops, 0u);
   EXPECT_EQ(ledger.at(Phase::kDecode, {-5, Component::kRope}).ops, 0u);
 }
@@ -171,8 +164,7 @@ TEST(Ledger, AStepLeftOpenStaysCharged) {
 TEST(Ledger, BadTouchesAreCountedAndChangeNothing) {
   Ledger ledger;
   ledger.SetWeights(Table());
-  EXPECT_EQ(Step(ledger, {{kNoWeight, 0, 0, 1}, {4, 0, 0, 1}, {2, 5, 0, 1}, {1, 0, 0, 14}, {1, 0, 5, 2}}),
-            0u);
+  EXPECT_EQ(Step(ledger, {{kNoWeight, 0, 0, 1}, {4, 0, 0, 1}, {2, 5, 0, 1}, {1, 0, 0, 14}, {1, 0, 5, 2}}), 0u);
   EXPECT_EQ(ledger.bad_touches(), 5u);
   EXPECT_EQ(ledger.parameters_touched_ever(), 0u);
 }

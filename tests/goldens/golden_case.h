@@ -19,8 +19,8 @@ namespace tally {
 
 struct GoldenPrompt {
   std::vector<int32_t> prompt, greedy;
-  std::vector<double> margins;              // of the greedy tokens
-  std::vector<int32_t> ids;                 // prompt + greedy
+  std::vector<double> margins;  // of the greedy tokens
+  std::vector<int32_t> ids;     // prompt + greedy
 };
 
 class GoldenCase {

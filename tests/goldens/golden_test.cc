@@ -92,8 +92,8 @@ TEST_P(GoldenTest, LogitsAndGreedyTokensInF32) {
       ASSERT_EQ(static_cast<int64_t>(got.size()), want.rows * want.cols);
       const double difference = MaxDifference({got.data(), want.rows, want.cols}, want);
       EXPECT_LE(difference, golden.atol);
-      std::printf("%s p%zu: greatest difference of a logit %.2e (allowed %.2e)\n", path.c_str() + golden.directory.rfind('/') + 1, p,
-                  difference, golden.atol);
+      std::printf("%s p%zu: greatest difference of a logit %.2e (allowed %.2e)\n", path.c_str() + golden.directory.rfind('/') + 1,
+                  p, difference, golden.atol);
 
       GenerateOptions options;
       options.max_tokens = static_cast<int64_t>(prompt.greedy.size());
@@ -128,7 +128,8 @@ TEST_P(GoldenTest, HiddenStatesExpertsAndWeights) {
         const std::string layer = std::to_string(site.layer);
         const bool last_of_layer = (site.component == Component::kFfnDown && op == "matmul" && recipe.n_experts == 0) ||
                                    site.component == Component::kMoeCombine;
-        if (site.component == (recipe.learned_positions ? Component::kPositionEmbedding : Component::kEmbedding)) compare("hidden.0", out);
+        if (site.component == (recipe.learned_positions ? Component::kPositionEmbedding : Component::kEmbedding))
+          compare("hidden.0", out);
         if (site.component == Component::kAttnOutput && op == "matmul") compare("mid." + layer, out);
         if (last_of_layer) compare("hidden." + std::to_string(site.layer + 1), out);
         if (site.component == Component::kOutputNorm) compare("final", out);

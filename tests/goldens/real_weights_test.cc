@@ -86,12 +86,12 @@ std::string NanoSortDirectory() {
   nlohmann::json header;
   std::string data;
   for (const auto& [name, tensor] : source.items()) {
-    if (!tensor.contains("data") || name.ends_with(".attn.bias")) continue;   // the configuration, the masks
+    if (!tensor.contains("data") || name.ends_with(".attn.bias")) continue;  // the configuration, the masks
     std::string bytes = DecodeBase64(tensor.at("data").get<std::string>());
     auto shape = tensor.at("shape").get<std::vector<size_t>>();
-    const bool conv1d = shape.size() == 2 && (name.find("c_attn") != std::string::npos || name.find("c_proj") != std::string::npos ||
-                                              name.find("c_fc") != std::string::npos);
-    if (conv1d) {   // minGPT's Linear is [out, in]
+    const bool conv1d = shape.size() == 2 && (name.find("c_attn") != std::string::npos ||
+                                              name.find("c_proj") != std::string::npos || name.find("c_fc") != std::string::npos);
+    if (conv1d) {  // minGPT's Linear is [out, in]
       std::string turned(bytes.size(), 0);
       for (size_t r = 0; r < shape[0]; ++r) {
         for (size_t c = 0; c < shape[1]; ++c) turned.replace((c * shape[0] + r) * 4, 4, bytes, (r * shape[1] + c) * 4, 4);
@@ -163,12 +163,15 @@ TEST(RealWeights, Stories260K) {
   const std::string path = kWeights + "stories260K-gguf/stories260Ktok512.gguf";
   SKIP_WITHOUT(path);
   const std::string expected =
-      "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a big, red ball. "
-      "She wanted to play with it, but it was too high.\nLily's mom said, \"Lily, let's go to the park.\" Lily was sad and didn't know "
-      "what to do. She said, \"I want to play with your ball, but I can't find it.\"\nLily was sad and didn't know what to do. She said, "
+      "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a big, red "
+      "ball. "
+      "She wanted to play with it, but it was too high.\nLily's mom said, \"Lily, let's go to the park.\" Lily was sad and "
+      "didn't know "
+      "what to do. She said, \"I want to play with your ball, but I can't find it.\"\nLily was sad and didn't know what to do. "
+      "She said, "
       "\"I'm sorry, Lily. I didn't know what to do.\"\nLily didn't want to help her mom, so she";
   for (ActivationsChoice activations : {ActivationsChoice::kF32, ActivationsChoice::kAuto}) {
-    Opened opened = Open(path, activations, 256);   // the file says 128; it was trained on 512
+    Opened opened = Open(path, activations, 256);  // the file says 128; it was trained on 512
     ASSERT_NE(opened.engine, nullptr);
     ASSERT_NE(opened.model->tokenizer(), nullptr);
     const std::vector<int32_t> start = {opened.model->tokenizer()->bos()};
@@ -187,12 +190,14 @@ TEST(RealWeights, TinyStories656K) {
   Opened opened = Open(path, ActivationsChoice::kAuto);
   ASSERT_NE(opened.engine, nullptr);
   EXPECT_EQ(opened.model->parameters().total, 656'000u);
-  auto prompt = opened.model->tokenizer()->Encode("<|start_story|>Once upon a time, ", {.add_special = false, .parse_special = true});
+  auto prompt =
+      opened.model->tokenizer()->Encode("<|start_story|>Once upon a time, ", {.add_special = false, .parse_special = true});
   ASSERT_TRUE(prompt.ok()) << prompt.status().message();
   auto result = Generate(*opened.engine, *prompt, Greedy(200));
   ASSERT_TRUE(result.ok()) << result.status().message();
   int words = 0;
-  for (const char* word : {" was ", " and ", " the ", " to ", " with "}) words += result->text.find(word) != std::string::npos ? 1 : 0;
+  for (const char* word : {" was ", " and ", " the ", " to ", " with "})
+    words += result->text.find(word) != std::string::npos ? 1 : 0;
   EXPECT_GE(words, 4) << result->text;
   EXPECT_TRUE(result->finish == FinishReason::kEos || result->text.size() > 400) << result->text;
 }

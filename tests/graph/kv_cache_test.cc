@@ -48,7 +48,7 @@ TEST(KvCache, GivesEveryLayerBlocksOfItsOwn) {
       for (int64_t i = 0; i < tables[static_cast<size_t>(s)].count; ++i, ++blocks) {
         uint8_t* block = tables[static_cast<size_t>(s)].blocks[i];
         ASSERT_NE(block, nullptr);
-        std::memset(block, layer + 1, KvBlockBytes(KvType::kF16, 2, 4));   // all of it is ours to write
+        std::memset(block, layer + 1, KvBlockBytes(KvType::kF16, 2, 4));  // all of it is ours to write
         seen.insert(block);
       }
     }

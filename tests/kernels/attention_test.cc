@@ -53,8 +53,12 @@ class Cache {
     ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
     RunShuffled(KernelNamed<KvStoreOp>(kernel), op, 5);
   }
-  float K(KvRow at, int64_t head, int64_t d) const { return Element(at, head, KIndex(KvHeadDim(shape_.dim), at.position % kKvBlock, d)); }
-  float V(KvRow at, int64_t head, int64_t d) const { return Element(at, head, VIndex(KvHeadDim(shape_.dim), at.position % kKvBlock, d)); }
+  float K(KvRow at, int64_t head, int64_t d) const {
+    return Element(at, head, KIndex(KvHeadDim(shape_.dim), at.position % kKvBlock, d));
+  }
+  float V(KvRow at, int64_t head, int64_t d) const {
+    return Element(at, head, VIndex(KvHeadDim(shape_.dim), at.position % kKvBlock, d));
+  }
 
  private:
   float Element(KvRow at, int64_t head, int64_t index) const {
@@ -178,9 +182,9 @@ void ExpectNearDouble(const Problem& p, const Cache& cache, std::span<const KvRo
 
 const std::vector<Shape>& Shapes() {
   static const std::vector<Shape> shapes = {
-      {1, 1, 1, 0, false, KvType::kF32},    {3, 1, 12, 0, true, KvType::kF16},     {8, 1, 16, 5, false, KvType::kF32},
-      {12, 1, 64, 0, true, KvType::kF32},   {12, 12, 64, 0, false, KvType::kF16},  {6, 2, 80, 130, true, KvType::kF16},
-      {16, 2, 64, 128, true, KvType::kF16}, {8, 2, 128, 0, false, KvType::kF16},   {5, 5, 17, 1, true, KvType::kF32},
+      {1, 1, 1, 0, false, KvType::kF32},     {3, 1, 12, 0, true, KvType::kF16},    {8, 1, 16, 5, false, KvType::kF32},
+      {12, 1, 64, 0, true, KvType::kF32},    {12, 12, 64, 0, false, KvType::kF16}, {6, 2, 80, 130, true, KvType::kF16},
+      {16, 2, 64, 128, true, KvType::kF16},  {8, 2, 128, 0, false, KvType::kF16},  {5, 5, 17, 1, true, KvType::kF32},
       {48, 1, 20, 129, false, KvType::kF16}, {4, 4, 64, 300, false, KvType::kF32}, {24, 2, 33, 64, true, KvType::kF16},
   };
   return shapes;
@@ -208,8 +212,9 @@ TEST(KvStore, EveryTargetStoresWhatTheReferenceStores) {
       SCOPED_TRACE(shape.Trace());
       Problem p(shape, {150, 3}, random);
       // Halves, their ties, subnormals, overflow to infinity, zeros of both signs.
-      const float special[] = {0.0f, -0.0f, 1.0f + 0x1p-11f, 1.0f + 3 * 0x1p-11f, 65519.9f, 65520.0f, -1e9f, 0x1p-14f, 0x1p-15f,
-                               0x1p-24f, 0x1p-25f, 0x1.8p-25f, -0x1.4p-20f, 1e-30f, INFINITY, 0x1.ffcp-15f, 0x1.ffep-15f};
+      const float special[] = {
+          0.0f,     -0.0f,    1.0f + 0x1p-11f, 1.0f + 3 * 0x1p-11f, 65519.9f, 65520.0f, -1e9f,        0x1p-14f,    0x1p-15f,
+          0x1p-24f, 0x1p-25f, 0x1.8p-25f,      -0x1.4p-20f,         1e-30f,   INFINITY, 0x1.ffcp-15f, 0x1.ffep-15f};
       for (size_t i = 0; i < p.k.size(); i += 3) p.k[i] = special[random.Below(std::size(special))];
       for (size_t i = 1; i < p.v.size(); i += 3) p.v[i] = special[random.Below(std::size(special))];
       Cache want(shape, p.lengths), got(shape, p.lengths);
@@ -249,7 +254,8 @@ TEST(KvStore, UsefulByHand) {
   Problem p(shape, {5}, random);
   Cache cache(shape, p.lengths);
   KvStoreOp op;
-  op.k = p.K(), op.v = p.V(), op.kv_heads = 2, op.head_dim = 12, op.type = shape.type, op.rows = p.rows, op.tables = cache.tables();
+  op.k = p.K(), op.v = p.V(), op.kv_heads = 2, op.head_dim = 12, op.type = shape.type, op.rows = p.rows,
+  op.tables = cache.tables();
   Cost want;
   want.AddBytes(ByteKind::kKvWritten, 5 * 2 * 2 * 12 * 2);
   want.AddBytes(ByteKind::kActivationsRead, 5 * 2 * 2 * 12 * 4);

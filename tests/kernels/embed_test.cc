@@ -11,8 +11,7 @@
 namespace tally {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
-                            DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
 
 uint8_t At(DType t, const uint8_t* block, int i) {  // the quantised bits of element i of a stored block
   if (t == DType::kQ8_0) return block[2 + i];
@@ -80,16 +79,14 @@ struct Table {
             if (t == DType::kQ8_0) {
               base[scales + static_cast<size_t>(step * 64 + in_step)] = static_cast<uint8_t>(bits + 128);
             } else {
-              base[scales + static_cast<size_t>(step % 4 * 64 + in_step)] |=
-                  static_cast<uint8_t>(step < 4 ? bits : bits << 4);
+              base[scales + static_cast<size_t>(step % 4 * 64 + in_step)] |= static_cast<uint8_t>(step < 4 ? bits : bits << 4);
             }
             uint16_t d;
             std::memcpy(&d, block, 2);
             constexpr float kE2M1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-            value[k] = t == DType::kQ8_0 ? F16ToF32(d) * static_cast<float>(static_cast<int8_t>(bits))
-                       : t == DType::kQ4_0
-                           ? F16ToF32(d) * static_cast<float>(bits - 8)
-                           : std::ldexp(kE2M1[bits & 7], block[0] - 127) * (bits & 8 ? -1.0f : 1.0f);
+            value[k] = t == DType::kQ8_0   ? F16ToF32(d) * static_cast<float>(static_cast<int8_t>(bits))
+                       : t == DType::kQ4_0 ? F16ToF32(d) * static_cast<float>(bits - 8)
+                                           : std::ldexp(kE2M1[bits & 7], block[0] - 127) * (bits & 8 ? -1.0f : 1.0f);
           }
         }
       }

@@ -58,12 +58,9 @@ class Random {
 
   uint64_t Bits() { return engine_(); }
   uint64_t Below(uint64_t n) { return engine_() % n; }
-  int64_t Between(int64_t lo, int64_t hi) {
-    return lo + static_cast<int64_t>(Below(static_cast<uint64_t>(hi - lo + 1)));
-  }
+  int64_t Between(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(Below(static_cast<uint64_t>(hi - lo + 1))); }
   float Uniform(float lo, float hi) {
-    return static_cast<float>(lo + (static_cast<double>(hi) - lo) *
-                                       (static_cast<double>(engine_() >> 11) * 0x1p-53));
+    return static_cast<float>(lo + (static_cast<double>(hi) - lo) * (static_cast<double>(engine_() >> 11) * 0x1p-53));
   }
   float Normal() {  // sum of uniforms: close enough, and the same everywhere
     float s = -6;
@@ -96,8 +93,7 @@ class EdgeArray {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t bytes = (n * sizeof(T) + page - 1) / page * page;
     bytes_ = bytes + page;
-    base_ = static_cast<uint8_t*>(
-        mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    base_ = static_cast<uint8_t*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (base_ == MAP_FAILED || mprotect(base_ + bytes, page, PROT_NONE) != 0) std::abort();
     data_ = reinterpret_cast<T*>(base_ + bytes) - n;
   }
@@ -156,8 +152,7 @@ void RunShuffled(const Kernel<Op>& kernel, const Op& op, uint64_t seed, int thre
   const TaskPlan plan = kernel.plan(op, threads);
   ASSERT_GE(plan.tasks, 0);
   std::vector<std::pair<int64_t, int64_t>> chunks;
-  const int64_t longest =
-      std::max<int64_t>(1, plan.chunk > 0 ? plan.chunk : (plan.tasks + threads - 1) / threads);
+  const int64_t longest = std::max<int64_t>(1, plan.chunk > 0 ? plan.chunk : (plan.tasks + threads - 1) / threads);
   for (int64_t begin = 0; begin < plan.tasks;) {
     const int64_t end = std::min(plan.tasks, begin + random.Between(1, longest));
     chunks.emplace_back(begin, end);
@@ -175,8 +170,7 @@ void RunShuffled(const Kernel<Op>& kernel, const Op& op, uint64_t seed, int thre
     std::memset(scratch, 0xFF, bytes);
     kernel.run(op, begin, end, {scratch, plan.scratch_bytes});
     for (size_t i = 0; i < kGuard; ++i) ASSERT_EQ(memory.data()[i], 0x5C) << "written before the scratch";
-    for (size_t i = plan.scratch_bytes; i < bytes; ++i)
-      ASSERT_EQ(scratch[i], 0xFF) << "written beyond the scratch";
+    for (size_t i = plan.scratch_bytes; i < bytes; ++i) ASSERT_EQ(scratch[i], 0xFF) << "written beyond the scratch";
   }
 }
 
@@ -225,8 +219,7 @@ inline void ExpectSameBits(Mat<const float> got, Mat<const float> want) {
   for (int64_t r = 0; r < got.rows; ++r) {
     for (int64_t c = 0; c < got.cols; ++c) {
       ASSERT_EQ(std::bit_cast<uint32_t>(got.Row(r)[c]), std::bit_cast<uint32_t>(want.Row(r)[c]))
-          << "at row " << r << ", column " << c << ": got " << got.Row(r)[c] << ", expected "
-          << want.Row(r)[c];
+          << "at row " << r << ", column " << c << ": got " << got.Row(r)[c] << ", expected " << want.Row(r)[c];
     }
   }
 }
@@ -254,8 +247,7 @@ inline uint64_t TotalSpecial(const Cost& cost) {
 inline void ExpectAtLeast(const Cost& executed, const Cost& useful) {
   for (int c = 0; c < kWorkClasses; ++c) {
     EXPECT_GE(executed.special[c], useful.special[c]) << "special, " << kWorkClassNames[c];
-    EXPECT_GE(executed.Flops(static_cast<WorkClass>(c)), useful.Flops(static_cast<WorkClass>(c)))
-        << kWorkClassNames[c];
+    EXPECT_GE(executed.Flops(static_cast<WorkClass>(c)), useful.Flops(static_cast<WorkClass>(c))) << kWorkClassNames[c];
   }
   for (int k = 0; k < kByteKinds; ++k) EXPECT_GE(executed.bytes[k], useful.bytes[k]) << kByteKindNames[k];
 }

@@ -31,9 +31,7 @@ void Evaluate(int function, const float* a, const float* b, size_t n, float* out
       case kSilu: y = Activate(d, ActivationKind::kSilu, x); break;
       case kGeluTanh: y = Activate(d, ActivationKind::kGeluTanh, x); break;
       case kGeluErf: y = Activate(d, ActivationKind::kGeluErf, x); break;
-      case kGated:
-        y = ActivateGated(d, ActivationKind::kSwigluOai, x, hn::LoadU(d, b + i), 1.702f, 7.0f);
-        break;
+      case kGated: y = ActivateGated(d, ActivationKind::kSwigluOai, x, hn::LoadU(d, b + i), 1.702f, 7.0f); break;
     }
     hn::StoreU(y, d, out + i);
   }
@@ -56,14 +54,12 @@ enum Function { kExp, kTanh, kErf, kSigmoid, kSilu, kGeluTanh, kGeluErf, kGated 
 // Every 16381st bit pattern (a prime: all exponents, signs, subnormals), and a sweep of [-110, 110].
 std::vector<float> Arguments() {
   std::vector<float> v;
-  for (uint64_t bits = 0; bits <= UINT32_MAX; bits += 16381)
-    v.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (uint64_t bits = 0; bits <= UINT32_MAX; bits += 16381) v.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
   for (int i = -220000; i <= 220000; ++i) v.push_back(static_cast<float>(i) * 5e-4f);
   for (int i = -50000; i <= 50000; ++i) v.push_back(static_cast<float>(i) * 2e-5f);
   const float inf = std::numeric_limits<float>::infinity();
-  for (float x :
-       {0.0f, -0.0f, inf, -inf, 88.72283f, 88.72284f, -87.33655f, -103.97208f, -103.98f, -104.0f, 3.4e38f,
-        -3.4e38f, std::numeric_limits<float>::quiet_NaN(), 1e-45f, -1e-45f, 0.92f, 10.0f, 4.0f}) {
+  for (float x : {0.0f, -0.0f, inf, -inf, 88.72283f, 88.72284f, -87.33655f, -103.97208f, -103.98f, -104.0f, 3.4e38f, -3.4e38f,
+                  std::numeric_limits<float>::quiet_NaN(), 1e-45f, -1e-45f, 0.92f, 10.0f, 4.0f}) {
     v.push_back(x);
   }
   while (v.size() % 16 != 0) v.push_back(1.0f);
@@ -89,8 +85,7 @@ Worst Measure(const char* name, int function, const std::vector<float>& args, co
     const double e = error(args[i], got[i]);
     if (e > worst.error) worst = {e, args[i]};
   }
-  std::printf("%-9s %-9s worst %.3g at %.9g\n", std::string(HwyTargetName()).c_str(), name, worst.error,
-              worst.at);
+  std::printf("%-9s %-9s worst %.3g at %.9g\n", std::string(HwyTargetName()).c_str(), name, worst.error, worst.at);
   return worst;
 }
 
@@ -100,8 +95,7 @@ double TrueSigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 TEST(VectorMath, ExpWithinOneAndAHalfUlp) {
   const std::vector<float> args = Arguments();
   ForEachTarget([&] {
-    const Worst w = Measure(
-        "exp", kExp, args, [](float x, float y) { return UlpDistance(y, std::exp(static_cast<double>(x))); });
+    const Worst w = Measure("exp", kExp, args, [](float x, float y) { return UlpDistance(y, std::exp(static_cast<double>(x))); });
     EXPECT_LE(w.error, 1.5) << "at " << w.at;
     const float inf = std::numeric_limits<float>::infinity();
     const std::vector<float> edges = {0.0f, -0.0f, inf, -inf, -104.0f, -1e30f, 89.0f, 1e30f};
@@ -116,8 +110,7 @@ TEST(VectorMath, ExpWithinOneAndAHalfUlp) {
 TEST(VectorMath, TanhWithinThreeUlpAndErfWithinTwo) {
   const std::vector<float> args = Arguments();
   ForEachTarget([&] {
-    Worst w = Measure("tanh", kTanh, args,
-                      [](float x, float y) { return UlpDistance(y, std::tanh(static_cast<double>(x))); });
+    Worst w = Measure("tanh", kTanh, args, [](float x, float y) { return UlpDistance(y, std::tanh(static_cast<double>(x))); });
     EXPECT_LE(w.error, 3) << "at " << w.at;
     w = Measure("erf", kErf, args, [](float x, float y) { return UlpDistance(y, TrueErf(x)); });
     EXPECT_LE(w.error, 2) << "at " << w.at;
@@ -186,10 +179,8 @@ TEST(VectorMath, SwigluOaiClampsAsGptOssDoes) {
       // u + 1 may cancel: its rounding is relative to |u| + 1
       const double scale = std::fabs(gg / (1 + std::exp(-1.702 * gg))) * (std::fabs(uu) + 1);
       // alpha * g is rounded before exp, so exp's relative error grows with |alpha g|
-      ASSERT_NEAR(got[i], want, (4e-7 + 0x1p-24 * std::fabs(1.702 * gg)) * scale)
-          << "g " << g[i] << ", u " << u[i];
-      ASSERT_NEAR(tally::SwigluOai(g[i], u[i], 1.702f, 7.0f), want,
-                  (4e-7 + 0x1p-24 * std::fabs(1.702 * gg)) * scale);
+      ASSERT_NEAR(got[i], want, (4e-7 + 0x1p-24 * std::fabs(1.702 * gg)) * scale) << "g " << g[i] << ", u " << u[i];
+      ASSERT_NEAR(tally::SwigluOai(g[i], u[i], 1.702f, 7.0f), want, (4e-7 + 0x1p-24 * std::fabs(1.702 * gg)) * scale);
     }
   });
 }
@@ -199,8 +190,8 @@ TEST(ScalarMath, CountsWhatItSays) {
   for (K kind : {K::kNone, K::kGeluTanh, K::kGeluErf, K::kSilu, K::kSwigluOai}) {
     const OpCounts gate = CountOf([&] { (void)Activate(kind, Counting(0.3f)); });
     EXPECT_EQ((ElementCost{gate.flops, gate.special}), ActivateCost(kind)) << static_cast<int>(kind);
-    const OpCounts both = CountOf(
-        [&] { (void)ActivateGated(kind, Counting(0.3f), Counting(0.4f), Counting(1.702f), Counting(7.0f)); });
+    const OpCounts both =
+        CountOf([&] { (void)ActivateGated(kind, Counting(0.3f), Counting(0.4f), Counting(1.702f), Counting(7.0f)); });
     EXPECT_EQ((ElementCost{both.flops, both.special}), ActivateGatedCost(kind)) << static_cast<int>(kind);
   }
 }

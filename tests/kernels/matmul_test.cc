@@ -44,7 +44,8 @@ class Weight {
     view_.data = memory_->data();
     for (int64_t s = 0; s < slices; ++s) {
       Fill(random, dtype, stored);
-      PackRows(dtype, WeightLayout::kPanel16, rows, cols, 0, rows, stored.data(), memory_->data() + static_cast<size_t>(s) * view_.slice_stride);
+      PackRows(dtype, WeightLayout::kPanel16, rows, cols, 0, rows, stored.data(),
+               memory_->data() + static_cast<size_t>(s) * view_.slice_stride);
     }
   }
   const WeightView& view() const { return view_; }
@@ -54,7 +55,7 @@ class Weight {
   static void FillBlocks(std::vector<uint8_t>& stored, Random& random, const auto& scale) {
     for (size_t at = 0; at < stored.size(); at += sizeof(Block)) {
       Block b;
-      for (auto& q : b.qs) q = static_cast<std::remove_reference_t<decltype(q)>>(random.Bits());   // -128 included
+      for (auto& q : b.qs) q = static_cast<std::remove_reference_t<decltype(q)>>(random.Bits());  // -128 included
       scale(b);
       std::memcpy(stored.data() + at, &b, sizeof(b));
     }
@@ -62,9 +63,15 @@ class Weight {
   static void Fill(Random& random, DType dtype, std::vector<uint8_t>& stored) {
     auto half = [&](auto& b) { b.d = F32ToF16(random.Uniform(-0.02f, 0.02f)); };
     switch (dtype) {
-      case DType::kF32: for (size_t i = 0; i < stored.size(); i += 4) Put(stored, i, random.Normal()); break;
-      case DType::kF16: for (size_t i = 0; i < stored.size(); i += 2) Put(stored, i, F32ToF16(random.Normal())); break;
-      case DType::kBF16: for (size_t i = 0; i < stored.size(); i += 2) Put(stored, i, F32ToBF16(random.Normal())); break;
+      case DType::kF32:
+        for (size_t i = 0; i < stored.size(); i += 4) Put(stored, i, random.Normal());
+        break;
+      case DType::kF16:
+        for (size_t i = 0; i < stored.size(); i += 2) Put(stored, i, F32ToF16(random.Normal()));
+        break;
+      case DType::kBF16:
+        for (size_t i = 0; i < stored.size(); i += 2) Put(stored, i, F32ToBF16(random.Normal()));
+        break;
       case DType::kQ8_0: FillBlocks<BlockQ8_0>(stored, random, half); break;
       case DType::kQ4_0: FillBlocks<BlockQ4_0>(stored, random, half); break;
       case DType::kMXFP4:
@@ -74,7 +81,9 @@ class Weight {
     }
   }
   template <class T>
-  static void Put(std::vector<uint8_t>& stored, size_t at, T v) { std::memcpy(stored.data() + at, &v, sizeof(v)); }
+  static void Put(std::vector<uint8_t>& stored, size_t at, T v) {
+    std::memcpy(stored.data() + at, &v, sizeof(v));
+  }
 
   std::unique_ptr<EdgeArray<uint8_t>> memory_;
   WeightView view_;
@@ -86,7 +95,8 @@ class Packed {
   Packed(Mat<const float> x, ActFormat format, std::vector<RowGroup> groups) : groups_(std::move(groups)) {
     pack_.format = format;
     pack_.cols = x.cols;
-    pack_.rows = std::accumulate(groups_.begin(), groups_.end(), int64_t{0}, [](int64_t n, const RowGroup& g) { return n + g.rows; });
+    pack_.rows =
+        std::accumulate(groups_.begin(), groups_.end(), int64_t{0}, [](int64_t n, const RowGroup& g) { return n + g.rows; });
     memory_.Resize(static_cast<size_t>(pack_.rows) * pack_.row_bytes() + 64);
     pack_.data = memory_.data();
     pack_.groups = groups_;
@@ -121,9 +131,10 @@ double Tolerance(const MatMulOp& op, const RowGroup& group, int64_t row, int64_t
   const PackedRow x(op.x, group, row - group.row_begin);
   double sum = op.bias.empty() ? 0 : std::fabs(op.bias.Vector(group.slice)[n]);
   for (int64_t k = 0; k < op.w.cols; ++k) {
-    const double v = op.x.format.kind == ActKind::kF32    ? x.F32(k)
-                     : op.x.format.kind == ActKind::kBF16 ? x.BF16(k)
-                                                          : x.Int8(k) * static_cast<double>(x.Scale(k / 32)) / op.x.format.scale_mul;
+    const double v = op.x.format.kind == ActKind::kF32 ? x.F32(k)
+                     : op.x.format.kind == ActKind::kBF16
+                         ? x.BF16(k)
+                         : x.Int8(k) * static_cast<double>(x.Scale(k / 32)) / op.x.format.scale_mul;
     sum += std::fabs(v * static_cast<double>(w[static_cast<size_t>(k)]));
   }
   const double terms = op.x.format.kind == ActKind::kInt8 ? static_cast<double>(op.w.cols) / 32 : static_cast<double>(op.w.cols);
@@ -165,14 +176,15 @@ TEST_P(MatMulTest, AgreesWithTheReference) {
         start.Fill(random);
         want.CopyFrom(start.view());
         RunShuffled(KernelNamed<MatMulOp>("ref"), ref, 3);
-        SCOPED_TRACE(std::string(DTypeName(GetParam())) + " kind " + std::to_string(static_cast<int>(kind)) + " rows " + std::to_string(n) +
-                     " of " + std::to_string(shape.rows) + "x" + std::to_string(shape.cols));
+        SCOPED_TRACE(std::string(DTypeName(GetParam())) + " kind " + std::to_string(static_cast<int>(kind)) + " rows " +
+                     std::to_string(n) + " of " + std::to_string(shape.rows) + "x" + std::to_string(shape.cols));
         ForEachTarget([&] {
           got.CopyFrom(start.view());
           RunShuffled(KernelNamed<MatMulOp>("hwy"), op, 5);
           got.ExpectGapsUntouched();
           ExpectClose(Mat<const float>(got.view()), Mat<const float>(want.view()), [&](int64_t r, int64_t c, double v) {
-            return Tolerance(op, packed.pack().groups[0], r, c) + (op.activation == ActivationKind::kNone ? 1e-7 : 2e-6) * (1 + std::fabs(v));
+            return Tolerance(op, packed.pack().groups[0], r, c) +
+                   (op.activation == ActivationKind::kNone ? 1e-7 : 2e-6) * (1 + std::fabs(v));
           });
           ExpectAtLeast(KernelNamed<MatMulOp>("hwy").executed(op), op.Useful());
         });
@@ -193,7 +205,8 @@ TEST_P(MatMulTest, OneRowFewRowsAndManyGiveTheSameBits) {
     ForEachTarget([&] {
       EdgeMat<float> all(n, rows);
       const Packed whole(x.view(), format, OneGroup(n));
-      RunShuffled(KernelNamed<MatMulOp>("hwy"), MatMulOp{.x = whole.pack(), .w = w.view(), .bias = {}, .out = all.view(), .out_row = {}}, 1);
+      RunShuffled(KernelNamed<MatMulOp>("hwy"),
+                  MatMulOp{.x = whole.pack(), .w = w.view(), .bias = {}, .out = all.view(), .out_row = {}}, 1);
       for (int64_t piece : {1, 2, 3, 4, 6, 7, 12, 13}) {
         EdgeMat<float> cut(n, rows);
         for (int64_t r = 0; r < n; r += piece) {
@@ -301,12 +314,14 @@ TEST_P(MatMulTest, OpenBlasIsClose) {
   RunShuffled(KernelNamed<MatMulOp>("blas"), op, 1);
   op.out = want.view();
   RunShuffled(KernelNamed<MatMulOp>("ref"), op, 1);
-  ExpectClose(Mat<const float>(got.view()), Mat<const float>(want.view()), [](int64_t, int64_t, double v) { return 1e-4 * (1 + std::fabs(v)); });
+  ExpectClose(Mat<const float>(got.view()), Mat<const float>(want.view()),
+              [](int64_t, int64_t, double v) { return 1e-4 * (1 + std::fabs(v)); });
   GatedMatMulOp gated{.x = packed.pack(), .gate = w.view(), .up = up.view(), .gate_bias = {}, .up_bias = {}, .out = got.view()};
   RunShuffled(KernelNamed<GatedMatMulOp>("blas"), gated, 1);
   gated.out = want.view();
   RunShuffled(KernelNamed<GatedMatMulOp>("ref"), gated, 1);
-  ExpectClose(Mat<const float>(got.view()), Mat<const float>(want.view()), [](int64_t, int64_t, double v) { return 1e-3 * (1 + std::fabs(v)); });
+  ExpectClose(Mat<const float>(got.view()), Mat<const float>(want.view()),
+              [](int64_t, int64_t, double v) { return 1e-3 * (1 + std::fabs(v)); });
   const Packed other(x.view(), ActFormatFor(GetParam(), KindsFor(GetParam()).back()), OneGroup(n));
   op.x = other.pack();
   EXPECT_EQ(KernelNamed<MatMulOp>("blas").unsupported(op) == nullptr, KindsFor(GetParam()).back() == ActKind::kF32);
@@ -323,7 +338,7 @@ TEST(PackActTest, EveryTargetGivesTheReferencesBits) {
       if (kind == ActKind::kInt8 && cols % 32 != 0) continue;
       EdgeMat<float> x(23, cols);
       x.Fill(random);
-      for (int64_t c = 0; c < cols && c < 32; ++c) x.Row(3)[c] = 0;               // a block of zeros
+      for (int64_t c = 0; c < cols && c < 32; ++c) x.Row(3)[c] = 0;  // a block of zeros
       x.Row(4)[1] = std::nanf("");
       x.Row(5)[2] = INFINITY;
       for (int64_t c = 0; c < cols; ++c) x.Row(6)[c] = static_cast<float>(c % 5) * 0.5f - 1;  // ties
@@ -370,7 +385,7 @@ TEST(MatMulValidation, NamesWhatIsWrong) {
   x.Fill(random);
   const Packed packed(x.view(), ActFormatFor(DType::kQ4_0, ActKind::kInt8), OneGroup(2));
   MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = out.view(), .out_row = {}};
-  EXPECT_FALSE(op.Validate().ok());   // packed for another offset
+  EXPECT_FALSE(op.Validate().ok());  // packed for another offset
   const Packed good(x.view(), ActFormatFor(DType::kQ8_0, ActKind::kInt8), OneGroup(2));
   op.x = good.pack();
   EXPECT_TRUE(op.Validate().ok());

@@ -15,8 +15,7 @@ struct Case {
   EdgeMat<float> x, want, got;
   EdgeArray<float> weight, bias;
 
-  Case(Random& random, NormKind kind, int64_t rows, int64_t groups, int64_t k, bool with_bias, int64_t gap,
-       float offset)
+  Case(Random& random, NormKind kind, int64_t rows, int64_t groups, int64_t k, bool with_bias, int64_t gap, float offset)
       : x(rows, groups * k, gap),
         want(rows, groups * k, gap),
         got(rows, groups * k, gap),
@@ -40,8 +39,7 @@ struct Case {
     if (op.kind == NormKind::kRms) return NormTolerance(k) * std::fabs(y);
     if (r != row_ || start != start_) TakeStatistics(row_ = r, start_ = start);
     const size_t at = static_cast<size_t>(c - start);
-    return NormTolerance(k) *
-           (std::fabs(weight[at]) * (1 + greatest_over_sd_) + std::fabs(y) + std::fabs(bias[at]));
+    return NormTolerance(k) * (std::fabs(weight[at]) * (1 + greatest_over_sd_) + std::fabs(y) + std::fabs(bias[at]));
   }
 
  private:
@@ -74,15 +72,14 @@ TEST(Norm, HighwayAgreesWithTheReference) {
       for (int variant = 0; variant < 3; ++variant) {
         const NormKind kind = variant == 0 ? NormKind::kRms : NormKind::kLayer;
         const int64_t rows = random.Between(1, 4), groups = random.Between(1, 3);
-        SCOPED_TRACE("k " + std::to_string(k) + ", variant " + std::to_string(variant) + ", rows " +
-                     std::to_string(rows) + ", groups " + std::to_string(groups));
+        SCOPED_TRACE("k " + std::to_string(k) + ", variant " + std::to_string(variant) + ", rows " + std::to_string(rows) +
+                     ", groups " + std::to_string(groups));
         Case c(random, kind, rows, groups, k, variant == 2, random.Between(0, 5), k % 2 == 0 ? 3.0f : 0.0f);
         ASSERT_TRUE(c.op.Validate().ok()) << c.op.Validate().message();
         RunShuffled(KernelNamed<NormOp>("ref"), c.op, random.Bits());
         c.op.out = c.got.view();
         RunShuffled(KernelNamed<NormOp>("hwy"), c.op, random.Bits());
-        ExpectClose(c.got.view(), c.want.view(),
-                    [&](int64_t r, int64_t col, double y) { return c.Tolerance(r, col, y); });
+        ExpectClose(c.got.view(), c.want.view(), [&](int64_t r, int64_t col, double y) { return c.Tolerance(r, col, y); });
         c.got.ExpectGapsUntouched();
         // in place, and one vector alone: the same bits
         EdgeMat<float> again(rows, groups * k, 2);
@@ -109,8 +106,7 @@ TEST(Norm, ReferenceAgreesWithDoublePrecision) {
       for (int64_t i = 0; i < 300; ++i) squares += std::pow(c.x.Row(r)[i] - mean, 2);
       for (int64_t i = 0; i < 300; ++i) {
         const size_t at = static_cast<size_t>(i);
-        const double y = (c.x.Row(r)[i] - mean) / std::sqrt(squares / 300 + c.op.eps) * c.weight[at] +
-                         (layer ? c.bias[at] : 0);
+        const double y = (c.x.Row(r)[i] - mean) / std::sqrt(squares / 300 + c.op.eps) * c.weight[at] + (layer ? c.bias[at] : 0);
         ASSERT_NEAR(c.want.Row(r)[i], y, c.Tolerance(r, i, y));
       }
     }

@@ -12,8 +12,7 @@ namespace {
 struct Case {
   RopeOp op;
   EdgeMat<float> x, cos, sin;
-  Case(Random& random, RopeStyle style, int64_t rows, int64_t heads, int64_t head_dim, int64_t dim,
-       int64_t gap)
+  Case(Random& random, RopeStyle style, int64_t rows, int64_t heads, int64_t head_dim, int64_t dim, int64_t gap)
       : x(rows, heads * head_dim, gap), cos(rows, dim / 2, gap), sin(rows, dim / 2, gap) {
     x.Fill(random);
     for (int64_t r = 0; r < rows; ++r) {
@@ -35,8 +34,8 @@ TEST(Rope, HighwayAgreesWithTheReference) {
       for (int64_t dim = 2; dim <= 140; dim += dim < 72 ? 2 : 14) {
         for (int64_t beyond : {0, 3}) {
           const int64_t rows = random.Between(1, 3), heads = random.Between(1, 3), gap = random.Between(0, 5);
-          SCOPED_TRACE("style " + std::to_string(static_cast<int>(style)) + ", dim " + std::to_string(dim) +
-                       " + " + std::to_string(beyond));
+          SCOPED_TRACE("style " + std::to_string(static_cast<int>(style)) + ", dim " + std::to_string(dim) + " + " +
+                       std::to_string(beyond));
           Case c(random, style, rows, heads, dim + beyond, dim, gap);
           ASSERT_TRUE(c.op.Validate().ok()) << c.op.Validate().message();
           EdgeMat<float> before(rows, c.op.x.cols), got(rows, c.op.x.cols, gap);
@@ -68,16 +67,14 @@ TEST(Rope, ReferenceTurnsByTheAngle) {
   SCOPED_TRACE(random.Trace());
   const int32_t positions[] = {0, 1, 77, 4095};
   std::vector<float> inv_freq(8);
-  for (size_t i = 0; i < 8; ++i)
-    inv_freq[i] = static_cast<float>(std::pow(10000.0, -static_cast<double>(i) / 8));
+  for (size_t i = 0; i < 8; ++i) inv_freq[i] = static_cast<float>(std::pow(10000.0, -static_cast<double>(i) / 8));
   EdgeMat<float> cos(4, 8), sin(4, 8);
   const RopeTableOp table = {positions, inv_freq, 1.25f, cos.view(), sin.view()};
   ASSERT_TRUE(table.Validate().ok());
   RunShuffled(KernelNamed<RopeTableOp>("ref"), table, random.Bits());
   for (int64_t r = 0; r < 4; ++r) {
     for (int64_t i = 0; i < 8; ++i) {
-      const float angle =
-          static_cast<float>(positions[r]) * inv_freq[static_cast<size_t>(i)];  // an f32 product
+      const float angle = static_cast<float>(positions[r]) * inv_freq[static_cast<size_t>(i)];  // an f32 product
       EXPECT_NEAR(cos.Row(r)[i], 1.25 * std::cos(static_cast<double>(angle)), 2e-7);
       EXPECT_NEAR(sin.Row(r)[i], 1.25 * std::sin(static_cast<double>(angle)), 2e-7);
     }
@@ -92,10 +89,9 @@ TEST(Rope, ReferenceTurnsByTheAngle) {
   }
   EdgeMat<float> before(4, 20);
   before.CopyFrom(half.view());
-  RunShuffled(KernelNamed<RopeOp>("ref"),
-              RopeOp{RopeStyle::kRotateHalf, half.view(), 1, 20, 16, cos.view(), sin.view()}, 1);
-  RunShuffled(KernelNamed<RopeOp>("ref"),
-              RopeOp{RopeStyle::kAdjacentPair, adjacent.view(), 1, 20, 16, cos.view(), sin.view()}, 2);
+  RunShuffled(KernelNamed<RopeOp>("ref"), RopeOp{RopeStyle::kRotateHalf, half.view(), 1, 20, 16, cos.view(), sin.view()}, 1);
+  RunShuffled(KernelNamed<RopeOp>("ref"), RopeOp{RopeStyle::kAdjacentPair, adjacent.view(), 1, 20, 16, cos.view(), sin.view()},
+              2);
   for (int64_t r = 0; r < 4; ++r) {
     for (int64_t i = 0; i < 8; ++i) {
       const double a = before.Row(r)[i], b = before.Row(r)[i + 8];
@@ -158,8 +154,7 @@ TEST(Rope, ValidateNamesWhatIsWrong) {
   const int32_t negative[] = {-1};
   const float inv_freq[] = {1.0f};
   float c, s;
-  EXPECT_FALSE(
-      (RopeTableOp{negative, inv_freq, 1.0f, Mat<float>(&c, 1, 1), Mat<float>(&s, 1, 1)}.Validate().ok()));
+  EXPECT_FALSE((RopeTableOp{negative, inv_freq, 1.0f, Mat<float>(&c, 1, 1), Mat<float>(&s, 1, 1)}.Validate().ok()));
 }
 
 }  // namespace

@@ -40,8 +40,7 @@ TEST(Route, AgreesWithSortingInDoublePrecision) {
         SCOPED_TRACE("experts " + std::to_string(n) + ", k " + std::to_string(k));
         Routing c(rule, 5, n, k, random.Between(0, 3));
         c.logits.Fill(random, 3);
-        for (int64_t i = 0; i < n; ++i)
-          c.logits.Row(4)[i] = static_cast<float>(random.Below(3));  // many ties
+        for (int64_t i = 0; i < n; ++i) c.logits.Row(4)[i] = static_cast<float>(random.Below(3));  // many ties
         c.Run(random.Bits());
         for (int64_t r = 0; r < 5; ++r) {
           const float* l = c.logits.Row(r);
@@ -50,8 +49,7 @@ TEST(Route, AgreesWithSortingInDoublePrecision) {
           std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return l[a] > l[b]; });
           double all = 0, chosen = 0;
           for (int64_t i = 0; i < n; ++i) all += std::exp(static_cast<double>(l[i]));
-          for (int64_t s = 0; s < k; ++s)
-            chosen += std::exp(static_cast<double>(l[order[static_cast<size_t>(s)]]));
+          for (int64_t s = 0; s < k; ++s) chosen += std::exp(static_cast<double>(l[order[static_cast<size_t>(s)]]));
           const double denominator = rule == RoutingRule::kSoftmaxThenTopK ? all : chosen;
           for (int64_t s = 0; s < k; ++s) {
             ASSERT_EQ(c.experts.Row(r)[s], order[static_cast<size_t>(s)]) << "row " << r << ", slot " << s;
@@ -75,14 +73,12 @@ TEST(Route, OddLogitsNeitherCrashNorRepeat) {
   for (RoutingRule rule : kRules) {
     Routing c(rule, 5, 5, 3);
     for (int64_t r = 0; r < 5; ++r) {
-      for (int64_t i = 0; i < 5; ++i)
-        c.logits.Row(r)[i] = rows[static_cast<size_t>(r)][static_cast<size_t>(i)];
+      for (int64_t i = 0; i < 5; ++i) c.logits.Row(r)[i] = rows[static_cast<size_t>(r)][static_cast<size_t>(i)];
     }
     c.Run(7);
     for (int64_t r = 0; r < 5; ++r) {
       for (int64_t s = 0; s < 3; ++s) {
-        EXPECT_EQ(c.experts.Row(r)[s], want[static_cast<size_t>(r)][static_cast<size_t>(s)])
-            << "row " << r << ", slot " << s;
+        EXPECT_EQ(c.experts.Row(r)[s], want[static_cast<size_t>(r)][static_cast<size_t>(s)]) << "row " << r << ", slot " << s;
       }
     }
     EXPECT_TRUE(std::isnan(c.weights.Row(2)[0]));  // a NaN is noticed, not passed over
@@ -93,8 +89,7 @@ TEST(Route, OddLogitsNeitherCrashNorRepeat) {
 TEST(Route, UsefulByHandAndByCounting) {
   Random random(62);
   // 2 rows, 5 experts, k 3: top-k 15 compares; softmax over m: 3 m, m exps and m divides.
-  const uint64_t flops[] = {2 * (15 + 9), 2 * (15 + 15), 2 * (15 + 15 + 2)},
-                 special[] = {2 * 6, 2 * 10, 2 * (10 + 3)};
+  const uint64_t flops[] = {2 * (15 + 9), 2 * (15 + 15), 2 * (15 + 15 + 2)}, special[] = {2 * 6, 2 * 10, 2 * (10 + 3)};
   for (size_t i = 0; i < 3; ++i) {
     Routing c(kRules[i], 2, 5, 3);
     c.logits.Fill(random);
@@ -124,8 +119,7 @@ TEST(Route, ValidateNamesWhatIsWrong) {
 struct Combining {
   MoeCombineOp op;
   EdgeMat<float> y, weights, out;
-  Combining(Random& random, int64_t n, int64_t k, int64_t d, int64_t gap)
-      : y(n * k, d, gap), weights(n, k, gap), out(n, d, gap) {
+  Combining(Random& random, int64_t n, int64_t k, int64_t d, int64_t gap) : y(n * k, d, gap), weights(n, k, gap), out(n, d, gap) {
     y.Fill(random);
     weights.Fill(random);
     out.Fill(random);
@@ -151,16 +145,14 @@ TEST(MoeCombine, HighwayAgreesWithTheReference) {
       RunShuffled(KernelNamed<MoeCombineOp>("hwy"), hwy, random.Bits());
       ExpectClose(got.view(), c.out.view(), [&](int64_t r, int64_t col, double) {
         double sum = std::fabs(before.Row(r)[col]);
-        for (int64_t s = 0; s < k; ++s)
-          sum += std::fabs(static_cast<double>(c.weights.Row(r)[s]) * c.y.Row(r * k + s)[col]);
+        for (int64_t s = 0; s < k; ++s) sum += std::fabs(static_cast<double>(c.weights.Row(r)[s]) * c.y.Row(r * k + s)[col]);
         return MoeCombineTolerance(k) * sum;
       });
       got.ExpectGapsUntouched();
       for (int64_t r = 0; r < n; ++r) {  // and the formula
         for (int64_t col = 0; col < d; ++col) {
           double want = before.Row(r)[col];
-          for (int64_t s = 0; s < k; ++s)
-            want += static_cast<double>(c.weights.Row(r)[s]) * c.y.Row(r * k + s)[col];
+          for (int64_t s = 0; s < k; ++s) want += static_cast<double>(c.weights.Row(r)[s]) * c.y.Row(r * k + s)[col];
           ASSERT_NEAR(got.Row(r)[col], want, 1e-5);
         }
       }

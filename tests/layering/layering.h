@@ -46,8 +46,7 @@ inline bool MayInclude(const std::string& from, const std::string& to) {
   const std::set<std::string>& direct = DirectArrows().at(from);
   if (direct.contains(to)) return true;
   if (from == "app") return false;
-  return std::any_of(direct.begin(), direct.end(),
-                     [&](const std::string& step) { return MayInclude(step, to); });
+  return std::any_of(direct.begin(), direct.end(), [&](const std::string& step) { return MayInclude(step, to); });
 }
 
 // The node a file of the libraries or the app belongs to, by its path from the repository's root.
@@ -65,8 +64,7 @@ inline std::optional<std::string> NodeOf(std::string_view path) {
   const size_t slash = rest.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
   const std::string room(rest.substr(0, slash));
-  return DirectArrows().contains(room) && room != "cost" && room != "loaders" ? std::optional(room)
-                                                                              : std::nullopt;
+  return DirectArrows().contains(room) && room != "cost" && room != "loaders" ? std::optional(room) : std::nullopt;
 }
 
 // Replaces comments, and where `strings` the contents of string and character literals too, by spaces. Lines
@@ -94,8 +92,7 @@ inline std::string Blank(std::string_view text, bool strings) {
       const size_t found = open == std::string_view::npos ? open : text.find(close, open);
       end = found == std::string_view::npos ? text.size() : found + close.size();
       if (strings) blank(i + 2, end - 1);
-    } else if (rest[0] == '"' ||
-               (rest[0] == '\'' && (i == 0 || !isalnum(static_cast<unsigned char>(text[i - 1]))))) {
+    } else if (rest[0] == '"' || (rest[0] == '\'' && (i == 0 || !isalnum(static_cast<unsigned char>(text[i - 1]))))) {
       while (end < text.size() && text[end] != rest[0] && text[end] != '\n') end += text[end] == '\\' ? 2 : 1;
       if (strings) blank(i + 1, end);
       end = std::min(end + 1, text.size());
@@ -121,20 +118,17 @@ inline const std::vector<Rule>& CodeRules() {
   static const std::vector<Rule> rules = [] {
     const char* team = "engine/machine/parallel.cc";
     std::vector<Rule> r;
-    r.push_back({std::regex(R"(#\s*pragma\s+omp\b|\b_Pragma\s*\(|\bomp_\w+\s*\()"),
-                 "OpenMP outside machine/parallel.cc", false, team});
-    r.push_back({std::regex(R"(#\s*include\s*<omp\.h>)"), "omp.h outside machine/parallel.cc", false, team});
-    r.push_back({std::regex(R"(#\s*include\s*<(thread|future|pthread\.h)>)"),
-                 "threads outside machine/parallel.cc", true, team});
-    r.push_back({std::regex(R"(#\s*include\s*<(iostream|print|ostream)>)"),
-                 "a library includes a printing header", true, nullptr});
     r.push_back(
-        {std::regex(
-             R"(\b(printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|perror)\s*\(|\bstd::(cout|cerr|clog)\b)"),
-         "a library prints", true, nullptr});
+        {std::regex(R"(#\s*pragma\s+omp\b|\b_Pragma\s*\(|\bomp_\w+\s*\()"), "OpenMP outside machine/parallel.cc", false, team});
+    r.push_back({std::regex(R"(#\s*include\s*<omp\.h>)"), "omp.h outside machine/parallel.cc", false, team});
+    r.push_back({std::regex(R"(#\s*include\s*<(thread|future|pthread\.h)>)"), "threads outside machine/parallel.cc", true, team});
+    r.push_back(
+        {std::regex(R"(#\s*include\s*<(iostream|print|ostream)>)"), "a library includes a printing header", true, nullptr});
+    r.push_back({std::regex(R"(\b(printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|perror)\s*\(|\bstd::(cout|cerr|clog)\b)"),
+                 "a library prints", true, nullptr});
     r.push_back({std::regex(R"(\bthrow\b)"), "a library throws", true, nullptr});
-    r.push_back({std::regex(R"((^|[^\w.>])(std::)?(abort|exit|_Exit|quick_exit|terminate)\s*\()"),
-                 "a library ends the process", true, nullptr});
+    r.push_back({std::regex(R"((^|[^\w.>])(std::)?(abort|exit|_Exit|quick_exit|terminate)\s*\()"), "a library ends the process",
+                 true, nullptr});
     return r;
   }();
   return rules;
@@ -150,8 +144,7 @@ inline Checked CheckFile(const std::string& path, std::string_view text) {
     checked.findings.push_back(path + ":" + std::to_string(line) + ": " + what);
   };
   const auto lines = std::count(text.begin(), text.end(), '\n');
-  if (lines > kMaxLines)
-    report(kMaxLines + 1, std::to_string(lines) + " lines; " + std::to_string(kMaxLines) + " is the wall");
+  if (lines > kMaxLines) report(kMaxLines + 1, std::to_string(lines) + " lines; " + std::to_string(kMaxLines) + " is the wall");
 
   static const std::set<std::string> houses = {"engine", "counters", "loaders", "models"};
   if (!houses.contains(path.substr(0, path.find('/')))) return checked;
@@ -171,8 +164,7 @@ inline Checked CheckFile(const std::string& path, std::string_view text) {
       ++checked.includes;
       const std::optional<std::string> to = NodeOf(target);
       if (!to) {
-        report(n,
-               "includes \"" + target + "\": not a path from the repository's root to a node of the design");
+        report(n, "includes \"" + target + "\": not a path from the repository's root to a node of the design");
       } else if (!MayInclude(*node, *to)) {
         report(n, *node + " may not include " + *to + " (\"" + target + "\")");
       }

@@ -23,8 +23,7 @@ std::vector<std::string> Sources(std::initializer_list<const char*> rooms) {
   const fs::path root = TALLY_SOURCE_DIR;
   std::vector<std::string> paths;
   for (const char* room : rooms) {
-    for (auto it = fs::recursive_directory_iterator(root / room); it != fs::recursive_directory_iterator();
-         ++it) {
+    for (auto it = fs::recursive_directory_iterator(root / room); it != fs::recursive_directory_iterator(); ++it) {
       if (it->path().filename() == "node_modules") it.disable_recursion_pending();  // bench/peers: not ours
       if (!it->is_regular_file() || !extensions.contains(it->path().extension().string())) continue;
       paths.push_back(fs::relative(it->path(), root).string());
@@ -35,8 +34,7 @@ std::vector<std::string> Sources(std::initializer_list<const char*> rooms) {
 }
 
 TEST(Layering, TheHouseKeepsItsRules) {
-  const std::vector<std::string> paths =
-      Sources({"engine", "counters", "loaders", "models", "tests", "bench"});
+  const std::vector<std::string> paths = Sources({"engine", "counters", "loaders", "models", "tests", "bench"});
   int includes = 0;
   std::set<std::string> nodes;
   for (const std::string& path : paths) {
@@ -46,8 +44,7 @@ TEST(Layering, TheHouseKeepsItsRules) {
     if (const std::optional<std::string> node = NodeOf(path)) nodes.insert(*node);
   }
   EXPECT_GT(includes, 100) << "the walk found next to nothing";
-  for (const auto& [node, arrows] : DirectArrows())
-    EXPECT_TRUE(nodes.contains(node)) << "no file belongs to " << node;
+  for (const auto& [node, arrows] : DirectArrows()) EXPECT_TRUE(nodes.contains(node)) << "no file belongs to " << node;
 }
 
 TEST(Layering, IncludedFilesExist) {
@@ -55,10 +52,8 @@ TEST(Layering, IncludedFilesExist) {
   for (const std::string& path : Sources({"engine", "counters", "loaders", "models"})) {
     std::istringstream lines(Blank(ReadText(fs::path(TALLY_SOURCE_DIR) / path), false));
     for (std::string line; std::getline(lines, line);) {
-      if (std::smatch match;
-          std::regex_search(line, match, include) && match[1].str().substr(0, 4) != "hwy/") {
-        EXPECT_TRUE(fs::exists(fs::path(TALLY_SOURCE_DIR) / match[1].str()))
-            << path << " includes " << match[1];
+      if (std::smatch match; std::regex_search(line, match, include) && match[1].str().substr(0, 4) != "hwy/") {
+        EXPECT_TRUE(fs::exists(fs::path(TALLY_SOURCE_DIR) / match[1].str())) << path << " includes " << match[1];
       }
     }
   }
@@ -68,8 +63,7 @@ TEST(Layering, IncludedFilesExist) {
 TEST(Layering, EveryTestIsRegistered) {
   static const std::regex name(R"(tally_test\(\s*NAME\s+(\S+))");
   std::set<fs::path> registered, written;
-  for (const fs::directory_entry& entry :
-       fs::recursive_directory_iterator(fs::path(TALLY_SOURCE_DIR) / "tests")) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(fs::path(TALLY_SOURCE_DIR) / "tests")) {
     const std::string file = entry.path().filename().string();
     if (file.size() > 8 && file.substr(file.size() - 8) == "_test.cc") written.insert(entry.path());
     if (file != "CMakeLists.txt") continue;
@@ -80,8 +74,7 @@ TEST(Layering, EveryTestIsRegistered) {
   }
   EXPECT_GT(written.size(), 3u);
   for (const fs::path& path : written) EXPECT_TRUE(registered.contains(path)) << path << " is not registered";
-  for (const fs::path& path : registered)
-    EXPECT_TRUE(written.contains(path)) << path << " is registered and does not exist";
+  for (const fs::path& path : registered) EXPECT_TRUE(written.contains(path)) << path << " is registered and does not exist";
 }
 
 // The checker itself: what it must refuse, and what it must let pass.
@@ -98,8 +91,7 @@ TEST(Layering, TheCheckerSeesWhatIsForbidden) {
       {"engine/kernels/x.cc", "#include \"counters/ledger.h\"\n", "kernels may not include ledger"},
       {"engine/kernels/x.cc", "#include \"counters/cost.h\"\n", nullptr},
       {"engine/kernels/matmul/x.cc", "#include \"engine/base/mat.h\"\n", nullptr},
-      {"engine/kernels/matmul/x.cc", "  #  include \"engine/exec/executor.h\"\n",
-       "kernels may not include exec"},
+      {"engine/kernels/matmul/x.cc", "  #  include \"engine/exec/executor.h\"\n", "kernels may not include exec"},
       {"engine/graph/recipe.h", "#include \"engine/exec/executor.h\"\n", "recipe may not include exec"},
       {"engine/graph/block.h", "#include \"engine/exec/executor.h\"\n", nullptr},
       {"engine/graph/block.h", "#include \"engine/base/mat.h\"\n", nullptr},  // through exec and kernels

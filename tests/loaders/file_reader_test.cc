@@ -53,17 +53,13 @@ TEST(FileReader, AFileThatShrankIsAnError) {
 TEST(FileReader, RefusesWhatIsNotAFullFile) {
   const TempDir dir;
   ExpectBadInput(FileReader::Open("").status(), {"empty"});
-  ExpectBadInput(FileReader::Open(dir / "none").status(),
-                 {"/none: cannot be opened: No such file or directory"});
-  ExpectBadInput(FileReader::Open(dir.path()).status(),
-                 {dir.path(), "expected a regular file, found a directory"});
+  ExpectBadInput(FileReader::Open(dir / "none").status(), {"/none: cannot be opened: No such file or directory"});
+  ExpectBadInput(FileReader::Open(dir.path()).status(), {dir.path(), "expected a regular file, found a directory"});
   ExpectBadInput(FileReader::Open(dir.Write("empty", "")).status(), {"/empty: the file is empty"});
-  ExpectBadInput(FileReader::Open("/dev/null").status(),
-                 {"/dev/null: expected a regular file, found a device"});
+  ExpectBadInput(FileReader::Open("/dev/null").status(), {"/dev/null: expected a regular file, found a device"});
   const std::string pipe = dir / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  ExpectBadInput(FileReader::Open(pipe).status(),
-                 {"expected a regular file, found a pipe"});  // must not hang
+  ExpectBadInput(FileReader::Open(pipe).status(), {"expected a regular file, found a pipe"});  // must not hang
   ExpectBadInput(FileReader::Open(dir / std::string_view("a\0b", 3)).status(), {"a\\x00b", "zero byte"});
   ExpectBadInput(FileReader::Open(dir / "a\nb").status(), {"a\\x0ab: cannot be opened"});
 }

@@ -35,8 +35,7 @@ class TempDir {
   const std::string& path() const { return path_; }
   std::string Write(std::string_view name, std::string_view bytes) const {
     const std::string path = *this / name;
-    std::error_code
-        error;  // removed first: ext4 flushes a file that is cut and written again, which takes milliseconds
+    std::error_code error;  // removed first: ext4 flushes a file that is cut and written again, which takes milliseconds
     std::filesystem::remove(path, error);
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
@@ -132,8 +131,7 @@ inline std::string Safetensors(std::string_view header, size_t data_bytes) {
 inline void ExpectBadInput(const Status& status, std::initializer_list<std::string_view> parts) {
   EXPECT_EQ(status.code(), StatusCode::kBadInput) << status.message();
   for (const std::string_view part : parts) {
-    EXPECT_NE(status.message().find(part), std::string::npos)
-        << "expected '" << part << "' in: " << status.message();
+    EXPECT_NE(status.message().find(part), std::string::npos) << "expected '" << part << "' in: " << status.message();
   }
   for (const char c : status.message()) EXPECT_GE(static_cast<unsigned char>(c), 0x20) << status.message();
 }

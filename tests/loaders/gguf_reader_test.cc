@@ -199,12 +199,10 @@ TEST(ReadGguf, BrokenMetadata) {
   ExpectBadInput(error(Key("k", 9, Bytes().U32(4).U64(uint64_t{1} << 62).U32(4))),
                  {"'k': expected an array of 4611686018427387904 elements"});
   ExpectBadInput(error(Key("k", 9, Bytes().U32(7).U64(2).U8(1).U8(9))), {"a boolean is 0 or 1, found 9"});
-  ExpectBadInput(error(Key("k", 9, Bytes().U32(10).U64(2).U64(1).U64(UINT64_MAX))),
-                 {"array element 1 is 18446744073709551615"});
+  ExpectBadInput(error(Key("k", 9, Bytes().U32(10).U64(2).U64(1).U64(UINT64_MAX))), {"array element 1 is 18446744073709551615"});
   ExpectBadInput(error(Key("k", 8, Bytes().U64(uint64_t{1} << 63).Raw("abc"))),
                  {"'k': expected a string (9223372036854775808 bytes) at byte", "but the file ends at byte"});
-  ExpectBadInput(error(Key("k", 9, Bytes().U32(8).U64(2).Str("a").U64(100000))),
-                 {"expected a string (100000 bytes)"});
+  ExpectBadInput(error(Key("k", 9, Bytes().U32(8).U64(2).Str("a").U64(100000))), {"expected a string (100000 bytes)"});
   ExpectBadInput(error(Key("", 7, Bytes().U8(1))), {"metadata key 1 of 1: the key is empty"});
   ExpectBadInput(error(Key(std::string(70000, 'k'), 7, Bytes().U8(1))),
                  {"the length of a key is 70000 bytes; the limit is 65535"});
@@ -221,15 +219,12 @@ TEST(ReadGguf, BrokenTensors) {
     g.data_bytes = data;
     return ErrorOf(g);
   };
-  ExpectBadInput(error({"t", {1, 1, 1, 1, 1}, 0, 0}),
-                 {"tensor 1 of 1, 't': 5 dimensions; GGUF has at most 4"});
+  ExpectBadInput(error({"t", {1, 1, 1, 1, 1}, 0, 0}), {"tensor 1 of 1, 't': 5 dimensions; GGUF has at most 4"});
   ExpectBadInput(error({"t", {4, 0}, 0, 0}), {"'t': dimension 1 is 0"});
-  ExpectBadInput(error({"t", {uint64_t{1} << 32, uint64_t{1} << 32}, 0, 0}),
-                 {"'t': the number of elements overflows"});
+  ExpectBadInput(error({"t", {uint64_t{1} << 32, uint64_t{1} << 32}, 0, 0}), {"'t': the number of elements overflows"});
   ExpectBadInput(error({"t", {uint64_t{1} << 63}, 0, 0}), {"overflows 63 bits"});
   ExpectBadInput(error({"t", {uint64_t{1} << 62}, 0, 0}), {"the size in bytes overflows 64 bits"});
-  ExpectBadInput(error({"blk.0.w", {256, 2}, 12, 0}),
-                 {"'blk.0.w': ggml type 12 (Q4_K) cannot be read", "MXFP4"});
+  ExpectBadInput(error({"blk.0.w", {256, 2}, 12, 0}), {"'blk.0.w': ggml type 12 (Q4_K) cannot be read", "MXFP4"});
   ExpectBadInput(error({"t", {256}, 36, 0}), {"ggml type 36 (IQ4_NL_4_4"});
   ExpectBadInput(error({"t", {256}, 4711, 0}), {"ggml type 4711 (unknown)"});
   ExpectBadInput(error({"t", {33, 32}, 8, 0}), {"rows of 33 elements are not whole Q8_0 blocks of 32"});
@@ -239,8 +234,7 @@ TEST(ReadGguf, BrokenTensors) {
   ExpectBadInput(error({"t", {1024}, 0, UINT64_MAX - 31}), {"past the end of the file"});
   ExpectBadInput(error({"t", {4}, 0, 0}, 0), {"tensor data begin at byte", "the file ends at byte"});
   ExpectBadInput(error({"", {4}, 0, 0}), {"tensor 1 of 1: the name is empty"});
-  ExpectBadInput(error({std::string(2000, 'n'), {4}, 0, 0}),
-                 {"the length of a tensor name is 2000 bytes; the limit is 1024"});
+  ExpectBadInput(error({std::string(2000, 'n'), {4}, 0, 0}), {"the length of a tensor name is 2000 bytes; the limit is 1024"});
 
   RawGguf g = TwoTensors();
   g.tensors[1].name = "a";
@@ -314,12 +308,10 @@ TEST(ReadGguf, BrokenSplits) {
   };
   auto files = SplitFiles();
   std::swap(files[1], files[2]);
-  ExpectBadInput(error(files),
-                 {"m-00002-of-00003.gguf: expected split.no 1 and split.count 3, found 2 and 3"});
+  ExpectBadInput(error(files), {"m-00002-of-00003.gguf: expected split.no 1 and split.count 3, found 2 and 3"});
   files = SplitFiles();
   files.pop_back();
-  ExpectBadInput(error(files),
-                 {"m-00003-of-00003.gguf: cannot be opened", "(part 3 of 3 of the split checkpoint)"});
+  ExpectBadInput(error(files), {"m-00003-of-00003.gguf: cannot be opened", "(part 3 of 3 of the split checkpoint)"});
   files = SplitFiles();
   files[2] = "GGUF";
   ExpectBadInput(error(files), {"m-00003-of-00003.gguf: header: expected the GGUF version", "part 3 of 3"});
@@ -333,8 +325,7 @@ TEST(ReadGguf, BrokenSplits) {
   ExpectBadInput(error(files), {"tensor 't0' appears twice"});
   g.keys.push_back(Key("general.architecture", 8, Bytes().Str("gpt2")));
   files[1] = g.Make();
-  ExpectBadInput(error(files),
-                 {"m-00002-of-00003.gguf: metadata key 'general.architecture' differs", "not parts of one"});
+  ExpectBadInput(error(files), {"m-00002-of-00003.gguf: metadata key 'general.architecture' differs", "not parts of one"});
   g.keys.pop_back();
   g.tensors = {{"t1", {4}, 0, 0}, {"more", {4}, 0, 32}};
   g.data_bytes = 48;
@@ -352,9 +343,8 @@ TEST(ReadGguf, BrokenSplits) {
 // A sparse file claims gigabytes at no cost: the reader must neither allocate nor read them.
 TEST(ReadGguf, AHugeSparseFileIsRefusedAtOnce) {
   const TempDir dir;
-  const std::string path = dir.Write(
-      "m.gguf",
-      Bytes().Raw("GGUF").U32(3).U64(0).U64(1).Str("k").U32(9).U32(8).U64(uint64_t{1} << 33).text());
+  const std::string path =
+      dir.Write("m.gguf", Bytes().Raw("GGUF").U32(3).U64(0).U64(1).Str("k").U32(9).U32(8).U64(uint64_t{1} << 33).text());
   std::error_code error;
   std::filesystem::resize_file(path, uint64_t{1} << 40, error);
   if (error) GTEST_SKIP() << "no sparse files of 1 TiB here: " << error.message();

@@ -12,9 +12,7 @@ namespace tally {
 namespace {
 
 // The byte that stands at `offset` of tensor `tensor`.
-uint8_t Pattern(size_t tensor, uint64_t offset) {
-  return static_cast<uint8_t>(tensor * 31 + offset * 7 + (offset >> 13));
-}
+uint8_t Pattern(size_t tensor, uint64_t offset) { return static_cast<uint8_t>(tensor * 31 + offset * 7 + (offset >> 13)); }
 
 void FillPattern(size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
   for (size_t i = 0; i < piece.size(); ++i) piece[i] = Pattern(tensor, offset + i);
@@ -110,9 +108,8 @@ TEST(GgufWriter, BytesAreThoseOfTheFormat) {
 }
 
 TEST(GgufWriter, EveryDTypeAndRankReadsBack) {
-  constexpr DType kTypes[] = {DType::kF32,  DType::kF16,   DType::kBF16, DType::kQ8_0,
-                              DType::kQ4_0, DType::kMXFP4, DType::kF64,  DType::kI8,
-                              DType::kI16,  DType::kI32,   DType::kI64};
+  constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4,
+                              DType::kF64, DType::kI8,  DType::kI16,  DType::kI32,  DType::kI64};
   const std::vector<std::vector<uint64_t>> shapes = {{32}, {3, 64}, {2, 3, 32}, {5, 2, 3, 96}};
   for (const uint64_t alignment : {uint64_t{1}, uint64_t{32}, uint64_t{4096}}) {
     GgufWriter writer;
@@ -192,13 +189,11 @@ TEST(GgufWriter, PiecesAreWholeRowsOrBlocksInOrder) {
 
 TEST(GgufWriter, RefusesWhatTheFormatCannotHold) {
   const TempDir dir;
-  const auto refuse = [&](const std::function<void(GgufWriter&)>& set,
-                          std::initializer_list<std::string_view> parts) {
+  const auto refuse = [&](const std::function<void(GgufWriter&)>& set, std::initializer_list<std::string_view> parts) {
     GgufWriter writer;
     set(writer);
     bool filled = false;
-    ExpectBadInput(writer.Write(dir / "m.gguf", [&](size_t, uint64_t, std::span<uint8_t>) { filled = true; }),
-                   parts);
+    ExpectBadInput(writer.Write(dir / "m.gguf", [&](size_t, uint64_t, std::span<uint8_t>) { filled = true; }), parts);
     EXPECT_EQ(writer.TotalBytes(), 0u);
     EXPECT_FALSE(filled);
     EXPECT_EQ(dir.Entries(), 0u);
@@ -207,19 +202,13 @@ TEST(GgufWriter, RefusesWhatTheFormatCannotHold) {
   refuse([](auto& w) { w.AddTensor("t", DType::kQ8_0, {32, 33}); }, {"rows of 33 elements"});
   refuse([](auto& w) { w.AddTensor("t", DType::kF32, {1, 1, 1, 1, 1}); }, {"5 dimensions"});
   refuse([](auto& w) { w.AddTensor("t", DType::kF32, {4, 0}); }, {"the shape is empty"});
-  refuse(
-      [](auto& w) {
-        w.AddTensor("t", DType::kF32, {uint64_t{1} << 40, uint64_t{1} << 40});
-      },
-      {"overflows"});
+  refuse([](auto& w) { w.AddTensor("t", DType::kF32, {uint64_t{1} << 40, uint64_t{1} << 40}); }, {"overflows"});
   refuse([](auto& w) { w.AddTensor("t", DType::kF32, {uint64_t{1} << 61}); }, {"larger than 2^62 bytes"});
   refuse([](auto& w) { w.AddTensor("", DType::kF32, {4}); }, {"expected a name"});
-  refuse([](auto& w) { w.AddTensor("t", DType::kF32, {4}), w.AddTensor("t", DType::kF32, {4}); },
-         {"'t' appears twice"});
+  refuse([](auto& w) { w.AddTensor("t", DType::kF32, {4}), w.AddTensor("t", DType::kF32, {4}); }, {"'t' appears twice"});
   refuse([](auto& w) { w.Set("k", true), w.Set("k", true); }, {"metadata key 'k': set twice"});
   refuse([](auto& w) { w.Set("", true); }, {"expected 1 to 65535 bytes"});
-  refuse([](auto& w) { w.SetTyped("k", int64_t{256}, 0); },
-         {"'k': the value is an integer that GGUF type 0 cannot hold"});
+  refuse([](auto& w) { w.SetTyped("k", int64_t{256}, 0); }, {"'k': the value is an integer that GGUF type 0 cannot hold"});
   refuse([](auto& w) { w.SetTyped("k", int64_t{-1}, 4); }, {"GGUF type 4 cannot hold"});
   refuse([](auto& w) { w.SetTyped("k", std::string("x"), 4); }, {"a string that GGUF type 4 cannot hold"});
   refuse([](auto& w) { w.SetTyped("k", std::vector<int64_t>{1, 128}, 1); }, {"GGUF type 1 cannot hold"});
@@ -237,8 +226,7 @@ GgufWriter OneTensor(uint64_t elements) {
 TEST(GgufWriter, PlacesThatCannotBeWritten) {
   const TempDir dir;
   const GgufWriter writer = OneTensor(4);
-  ExpectBadInput(writer.Write(dir / "none/m.gguf", FillPattern),
-                 {"none/m.gguf: cannot be created: No such file"});
+  ExpectBadInput(writer.Write(dir / "none/m.gguf", FillPattern), {"none/m.gguf: cannot be created: No such file"});
   ExpectBadInput(writer.Write(dir.path(), FillPattern), {"exists and is not a regular file"});
   ExpectBadInput(writer.Write("/dev/null", FillPattern), {"/dev/null: exists and is not a regular file"});
   ExpectBadInput(writer.Write("", FillPattern), {"empty"});
@@ -288,8 +276,7 @@ TEST(GgufWriter, AWriteThatFailsLeavesNothing) {
   const Status status = OneTensor(8 << 20).Write(path, FillPattern);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, old_handler);
-  ExpectBadInput(status,
-                 {"m.gguf: cannot be written at byte 10000000 of 335544", "File too large", "was removed"});
+  ExpectBadInput(status, {"m.gguf: cannot be written at byte 10000000 of 335544", "File too large", "was removed"});
   EXPECT_EQ(ReadAll(path), "old");
   EXPECT_EQ(dir.Entries(), 1u);
 }

@@ -8,9 +8,8 @@
 namespace tally {
 namespace {
 
-constexpr char kTwoTensors[] =
-    R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[2,3],"data_offsets":[16,28]},)"
-    R"("a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})";
+constexpr char kTwoTensors[] = R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[2,3],"data_offsets":[16,28]},)"
+                               R"("a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})";
 
 // A directory with this config.json and a sound model.safetensors.
 Result<Inventory> WithConfig(std::string_view config) {
@@ -77,10 +76,9 @@ TEST(ReadHuggingFace, EveryDType) {
                         {"BOOL", DType::kBool, 1}}) {
     const TempDir dir;
     dir.Write("config.json", "{}");
-    const std::string header = std::string(R"({"s":{"dtype":")") + c.name +
-                               R"(","shape":[],"data_offsets":[0,)" + std::to_string(c.bytes) +
-                               "]}}  ";                        // a scalar; spaces pad the header
-    dir.Write("x.safetensors", Safetensors(header, c.bytes));  // the only one: its name does not matter
+    const std::string header = std::string(R"({"s":{"dtype":")") + c.name + R"(","shape":[],"data_offsets":[0,)" +
+                               std::to_string(c.bytes) + "]}}  ";  // a scalar; spaces pad the header
+    dir.Write("x.safetensors", Safetensors(header, c.bytes));      // the only one: its name does not matter
     const auto r = ReadHuggingFace(dir.path());
     ASSERT_TRUE(r.ok()) << r.status().message();
     EXPECT_EQ(r->tensors[0].dtype, c.dtype);
@@ -90,8 +88,7 @@ TEST(ReadHuggingFace, EveryDType) {
 }
 
 TEST(ReadHuggingFace, ConfigIsFlattened) {
-  const auto r =
-      WithConfig(R"({"i": 3, "n": -4, "big": 18446744073709551615, "bigger": 18446744073709551616, "f": 1e-5,
+  const auto r = WithConfig(R"({"i": 3, "n": -4, "big": 18446744073709551615, "bigger": 18446744073709551616, "f": 1e-5,
     "whole": 10000.0, "t": true, "s": "x\u00e9", "none": null, "eos_token_id": [1, 2], "empty": [], "eo": {},
     "rope": {"factor": 8, "deep": {"er": [0.5, 2]}, "none": null}, "after": 1, "strings": ["a", "b"],
     "bools": [true, false], "mixed": [1, "a"], "objects": [{"a": 1, "b": [1]}, {"a": 2}],
@@ -140,8 +137,7 @@ TEST(ReadHuggingFace, GenerationConfigHasAPlaceOfItsOwn) {
 
 TEST(ReadHuggingFace, BrokenConfigs) {
   const auto error = [](std::string_view config) { return WithConfig(config).status(); };
-  ExpectBadInput(error("{\"a\": 1,\n  \"b\": }"),
-                 {"/config.json: not valid JSON: parse error at line 2, column 8"});
+  ExpectBadInput(error("{\"a\": 1,\n  \"b\": }"), {"/config.json: not valid JSON: parse error at line 2, column 8"});
   ExpectBadInput(error("{} x"), {"not valid JSON"});
   ExpectBadInput(error("[1]"), {"/config.json: expected a JSON object, found an array"});
   ExpectBadInput(error("3"), {"expected a JSON object"});
@@ -153,8 +149,7 @@ TEST(ReadHuggingFace, BrokenConfigs) {
   ExpectBadInput(error("{\"x\": [{\"a\": 1, \"a\": 3}]}"), {"the key 'a' appears twice"});
   ExpectBadInput(error("{\"a\": {\"b\": 1}, \"a.b\": 2}"), {"the key 'a.b' appears twice, once nested"});
   ExpectBadInput(error("{\"" + std::string(600, 'k') + "\": 1}"), {"longer than 512 bytes"});
-  ExpectBadInput(error("{\"a\": \"" + std::string(9 << 20, 'x') + "\"}"),
-                 {"the limit for this file is 8388608"});
+  ExpectBadInput(error("{\"a\": \"" + std::string(9 << 20, 'x') + "\"}"), {"the limit for this file is 8388608"});
   ExpectBadInput(error("{\"a\": \"" + std::string(1 << 20, 'x')), {"not valid JSON", "..."});
   std::string deep = "{\"a\":", arrays = deep;
   for (int i = 0; i < 1'000'000; ++i) deep += "{\"a\":", arrays += '[';
@@ -168,25 +163,21 @@ TEST(ReadHuggingFace, WhichWeights) {
   dir.Write("m.gguf", "GGUF");
   ExpectBadInput(ReadHuggingFace(dir.path()).status(), {"no config.json; to use 'm.gguf', name that file"});
   dir.Write("config.json", "{}");
-  ExpectBadInput(
-      ReadHuggingFace(dir.path()).status(),
-      {"no weights: expected model.safetensors, model.safetensors.index.json or one other", "'m.gguf'"});
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(),
+                 {"no weights: expected model.safetensors, model.safetensors.index.json or one other", "'m.gguf'"});
   ExpectBadInput(ReadHuggingFace(dir / "config.json").status(), {"no weights"});
   std::filesystem::remove(dir / "m.gguf");
   dir.Write("pytorch_model.bin", "x");
-  ExpectBadInput(ReadHuggingFace(dir.path()).status(),
-                 {"no weights", "'pytorch_model.bin' is not in the safetensors format"});
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(), {"no weights", "'pytorch_model.bin' is not in the safetensors format"});
   dir.Write("a.safetensors", Safetensors(kTwoTensors, 28));
   EXPECT_TRUE(ReadHuggingFace(dir.path()).ok());
   dir.Write("b.safetensors", Safetensors(kTwoTensors, 28));
-  ExpectBadInput(ReadHuggingFace(dir.path()).status(),
-                 {"2 safetensors files ('a.safetensors', 'b.safetensors')"});
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(), {"2 safetensors files ('a.safetensors', 'b.safetensors')"});
   dir.Write("model.safetensors", Safetensors(kTwoTensors, 28));
   EXPECT_TRUE(ReadHuggingFace(dir.path()).ok());
   std::filesystem::remove(dir / "model.safetensors");
   std::filesystem::create_directory(dir / "model.safetensors");
-  ExpectBadInput(ReadHuggingFace(dir.path()).status(),
-                 {"/model.safetensors: expected a regular file, found a directory"});
+  ExpectBadInput(ReadHuggingFace(dir.path()).status(), {"/model.safetensors: expected a regular file, found a directory"});
 }
 
 TEST(ReadCheckpoint, OtherPaths) {
@@ -194,8 +185,7 @@ TEST(ReadCheckpoint, OtherPaths) {
   ExpectBadInput(ReadCheckpoint("").status(), {"path of the checkpoint is empty"});
   ExpectBadInput(ReadCheckpoint(dir / "none").status(), {"/none: cannot be opened: No such file"});
   ExpectBadInput(ReadCheckpoint(dir / "none/config.json").status(), {"no such file or directory"});
-  ExpectBadInput(ReadCheckpoint(dir.Write("x.json", "{}")).status(),
-                 {"expected a Hugging Face directory or the config.json"});
+  ExpectBadInput(ReadCheckpoint(dir.Write("x.json", "{}")).status(), {"expected a Hugging Face directory or the config.json"});
   ExpectBadInput(ReadCheckpoint(dir.Write("x.safetensors", "{}")).status(), {"name the directory"});
   RawGguf g;
   EXPECT_TRUE(ReadCheckpoint(dir.Write("any.name", g.Make())).ok());
@@ -211,44 +201,35 @@ TEST(Safetensors, BrokenHeaders) {
   ExpectBadInput(HeaderError("{\"w\":[]}", 0), {"tensor 'w': expected an object"});
   ExpectBadInput(HeaderError("{\"\":{}}", 0), {"empty name"});
   ExpectBadInput(HeaderError(tensor(""), 0), {"tensor 'w': the key dtype is missing"});
-  ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","data_offsets":[0,4])"), 4),
-                 {"the key shape is missing"});
+  ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","data_offsets":[0,4])"), 4), {"the key shape is missing"});
   ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","shape":[1])"), 4), {"the key data_offsets is missing"});
   ExpectBadInput(HeaderError(tensor(R"("dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4])"), 4),
                  {"tensor 'w': type 'F8_E4M3' cannot be read; expected one of F64 F32 F16 BF16"});
   ExpectBadInput(HeaderError(tensor(R"("dtype":3)"), 4), {"expected dtype to be a string"});
   ExpectBadInput(HeaderError(tensor(R"("dtype":["F32"])"), 4), {"expected dtype to be a string"});
-  for (const char* shape :
-       {"3", "[-1]", "[1.5]", "[\"1\"]", "[[1]]", "{\"a\":1}", "[18446744073709551616]", "null"}) {
+  for (const char* shape : {"3", "[-1]", "[1.5]", "[\"1\"]", "[[1]]", "{\"a\":1}", "[18446744073709551616]", "null"}) {
     ExpectBadInput(HeaderError(tensor(std::string(R"("dtype":"F32","shape":)") + shape), 4),
                    {"expected shape to be an array of whole numbers"});
   }
   ExpectBadInput(HeaderError(tensor(R"("shape":[1,1,1,1,1,1,1,1,1])"), 4), {"more than 8 dimensions"});
   for (const char* offsets : {"[]", "[0]", "[0,4,8]", "[-1,3]"}) {
-    ExpectBadInput(
-        HeaderError(tensor(std::string(R"("dtype":"F32","shape":[1],"data_offsets":)") + offsets), 4),
-        {"expected data_offsets to be an array of two whole numbers"});
+    ExpectBadInput(HeaderError(tensor(std::string(R"("dtype":"F32","shape":[1],"data_offsets":)") + offsets), 4),
+                   {"expected data_offsets to be an array of two whole numbers"});
   }
   ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), 4),
                  {"end at 0, before they begin at 4"});
   ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4),
                  {"2 elements of F32 take 8 bytes, data_offsets give 4"});
-  ExpectBadInput(
-      HeaderError(tensor(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4])"), 4),
-      {"overflows"});
-  ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1)"), 4),
-                 {"unexpected key 'x'"});
+  ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4])"), 4), {"overflows"});
+  ExpectBadInput(HeaderError(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1)"), 4), {"unexpected key 'x'"});
   const std::string f32 = R"({"dtype":"F32","shape":[1],"data_offsets":)";
-  ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]},\"w\":" + f32 + "[4,8]}}", 8),
-                 {"the key 'w' appears twice"});
+  ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]},\"w\":" + f32 + "[4,8]}}", 8), {"the key 'w' appears twice"});
   ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]},\"v\":" + f32 + "[8,12]}}", 12),
                  {"'v': its bytes begin at 8", "hole from 4"});
   ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]},\"v\":" + f32 + "[2,6]}}", 6),
                  {"'v': its bytes begin at 2", "inside another"});
-  ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]}}", 3),
-                 {"'w': its bytes end at 4 of the data, but the file has only 3"});
-  ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]}}", 5),
-                 {"the tensors end at byte 4 of the data, but the file has 5"});
+  ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]}}", 3), {"'w': its bytes end at 4 of the data, but the file has only 3"});
+  ExpectBadInput(HeaderError("{\"w\":" + f32 + "[0,4]}}", 5), {"the tensors end at byte 4 of the data, but the file has 5"});
 }
 
 TEST(Safetensors, BrokenLengths) {
@@ -259,12 +240,10 @@ TEST(Safetensors, BrokenLengths) {
     return ReadHuggingFace(dir.path()).status();
   };
   ExpectBadInput(error("1234567"), {"expected 8 bytes of header length, the file has 7"});
-  ExpectBadInput(error(Bytes().U64(3).Raw("{}").text()),
-                 {"its length is given as 3 bytes, but the file has 2 more"});
+  ExpectBadInput(error(Bytes().U64(3).Raw("{}").text()), {"its length is given as 3 bytes, but the file has 2 more"});
   ExpectBadInput(error(Bytes().U64(UINT64_MAX).Raw("{}").text()), {"18446744073709551615 bytes"});
   const std::string whole = Safetensors(kTwoTensors, 28);
-  for (size_t n = 0; n < whole.size(); ++n)
-    ASSERT_EQ(error(whole.substr(0, n)).code(), StatusCode::kBadInput) << n;
+  for (size_t n = 0; n < whole.size(); ++n) ASSERT_EQ(error(whole.substr(0, n)).code(), StatusCode::kBadInput) << n;
 
   const TempDir dir;  // a claim of 200 MB of header in a sparse file: over the limit, nothing is allocated
   dir.Write("config.json", "{}");
@@ -307,9 +286,7 @@ void WriteShards(const TempDir& dir, std::string_view weight_map) {
 
 TEST(ReadHuggingFace, Shards) {
   const TempDir dir;
-  WriteShards(
-      dir,
-      R"({"metadata":{"total_size":10,"x":[[1]]},"weight_map":{"b":"s2.safetensors","a":"s1.safetensors"}})");
+  WriteShards(dir, R"({"metadata":{"total_size":10,"x":[[1]]},"weight_map":{"b":"s2.safetensors","a":"s1.safetensors"}})");
   const auto r = ReadHuggingFace(dir.path());
   ASSERT_TRUE(r.ok()) << r.status().message();
   ASSERT_EQ(r->files.size(), 2u);
@@ -329,22 +306,18 @@ TEST(ReadHuggingFace, BrokenIndexes) {
   ExpectBadInput(error(R"({"weight_map":{}})"), {"expected the key weight_map"});
   ExpectBadInput(error(R"({"weight_map":[]})"), {"expected weight_map to map"});
   ExpectBadInput(error(R"({"weight_map":3})"), {"expected weight_map to map"});
-  ExpectBadInput(error(R"({"weight_map":{"a":3}})"),
-                 {"expected weight_map to map tensor names to file names, at 'a'"});
+  ExpectBadInput(error(R"({"weight_map":{"a":3}})"), {"expected weight_map to map tensor names to file names, at 'a'"});
   ExpectBadInput(error(R"({"weight_map":{"a":{"b":"c"}}})"), {"expected weight_map to map"});
-  for (const char* name :
-       {"../s1.safetensors", "/etc/passwd", "sub/s1.safetensors", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
+  for (const char* name : {"../s1.safetensors", "/etc/passwd", "sub/s1.safetensors", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
     ExpectBadInput(error(std::string(R"({"weight_map":{"a":")") + name + "\"}}"),
                    {"tensor 'a': expected the name of a file in the same directory"});
   }
-  ExpectBadInput(error(R"({"weight_map":{"a":"s1.safetensors","a":"s2.safetensors"}})"),
-                 {"the key 'a' appears twice"});
+  ExpectBadInput(error(R"({"weight_map":{"a":"s1.safetensors","a":"s2.safetensors"}})"), {"the key 'a' appears twice"});
   ExpectBadInput(error(R"({"weight_map":{"a":"s3.safetensors"}})"),
                  {"/s3.safetensors: cannot be opened", "(named by model.safe"});
   ExpectBadInput(error(R"({"weight_map":{"a":"s2.safetensors","b":"s2.safetensors"}})"),
                  {"tensor 'a' is said to be in 's2.safetensors', which does not have it"});
-  ExpectBadInput(error(R"({"weight_map":{"a":"s2.safetensors","b":"s1.safetensors"}})"),
-                 {"which does not have it"});
+  ExpectBadInput(error(R"({"weight_map":{"a":"s2.safetensors","b":"s1.safetensors"}})"), {"which does not have it"});
 
   const TempDir dir;
   WriteShards(dir, R"({"weight_map":{"a":"s1.safetensors","c":"s2.safetensors"}})");

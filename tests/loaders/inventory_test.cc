@@ -78,8 +78,7 @@ TEST(Metadata, WrongTypesNameKeyFileAndBothKinds) {
   EXPECT_FALSE(m.GetInt("ints").ok());
   expect(m.GetDouble("bool").status(), "some/config.json: key 'bool': expected a number, found a boolean");
   expect(m.GetBool("int").status(), "some/config.json: key 'int': expected a boolean, found an integer");
-  expect(m.GetString("ints").status(),
-         "some/config.json: key 'ints': expected a string, found an array of integers");
+  expect(m.GetString("ints").status(), "some/config.json: key 'ints': expected a string, found an array of integers");
   expect(m.GetInts("doubles").status(),
          "some/config.json: key 'doubles': expected an array of integers, found an array of numbers");
   EXPECT_FALSE(m.GetInts("int").ok());

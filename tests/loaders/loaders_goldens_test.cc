@@ -109,16 +109,13 @@ std::map<std::string, Shape> ExpectedGguf(const Inventory& hf) {
       expected[block + renamed + "." + suffix] = shape;
     } else if (rest == "self_attn.sinks") {
       expected[block + "attn_sinks.weight"] = shape;
-    } else if (gpt_oss &&
-               stem ==
-                   "mlp.experts") {  // blocks [E, rows, groups, 16], scales [E, rows, groups], bias [E, rows]
+    } else if (gpt_oss && stem == "mlp.experts") {  // blocks [E, rows, groups, 16], scales [E, rows, groups], bias [E, rows]
       const bool gate_up = suffix.starts_with("gate_up");
       if (suffix.ends_with("_scales")) continue;
       if (gate_up) shape[1] /= 2;
       const bool blocks = suffix.ends_with("_blocks");
       if (blocks) shape = {shape[0], shape[1], shape[2] * 32};
-      for (const char* part :
-           gate_up ? std::vector<const char*>{"gate", "up"} : std::vector<const char*>{"down"}) {
+      for (const char* part : gate_up ? std::vector<const char*>{"gate", "up"} : std::vector<const char*>{"down"}) {
         expected[block + "ffn_" + part + "_exps." + (blocks ? "weight" : "bias")] = shape;
       }
     } else {  // "mlp.experts.3.gate_proj", "block_sparse_moe.experts.3.w1"
@@ -244,10 +241,9 @@ TEST(Goldens, RewrittenGgufIsTheSame) {
     auto file = FileReader::Open(dir + "/model.gguf");
     ASSERT_TRUE(file.ok());
     const TempDir out;
-    const Status written =
-        writer.Write(out / "m.gguf", [&](size_t i, uint64_t offset, std::span<uint8_t> piece) {
-          EXPECT_TRUE(file->ReadAt(from->tensors[i].offset + offset, piece).ok());
-        });
+    const Status written = writer.Write(out / "m.gguf", [&](size_t i, uint64_t offset, std::span<uint8_t> piece) {
+      EXPECT_TRUE(file->ReadAt(from->tensors[i].offset + offset, piece).ok());
+    });
     ASSERT_TRUE(written.ok()) << written.message();
     const auto to = ReadGguf(out / "m.gguf");
     ASSERT_TRUE(to.ok()) << to.status().message();

@@ -17,8 +17,7 @@ uint64_t Seed() {
 
 // Flips, overwrites, cuts, repeats or removes bytes, one to four times.
 std::string Mutate(std::string bytes, std::mt19937_64& random) {
-  static const uint64_t kNasty[] = {
-      0, 1, 0x7f, 0xff, 0xffff, 0x7fffffff, 0xffffffff, uint64_t{1} << 63, UINT64_MAX, INT64_MAX};
+  static const uint64_t kNasty[] = {0, 1, 0x7f, 0xff, 0xffff, 0x7fffffff, 0xffffffff, uint64_t{1} << 63, UINT64_MAX, INT64_MAX};
   const auto below = [&](uint64_t n) { return n == 0 ? 0 : random() % n; };
   for (uint64_t n = 1 + below(4); n > 0 && !bytes.empty(); --n) {
     const size_t at = below(bytes.size());
@@ -80,13 +79,10 @@ TEST(MutatedFiles, Gguf) {
 }
 
 TEST(MutatedFiles, HuggingFace) {
-  const std::string config =
-      R"({"a": [1, 2], "b": {"c": 0.5, "d": [true]}, "e": "text", "f": [{"g": null}]})";
-  const std::string header =
-      R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
-      R"("v":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]}})";
-  const std::string index =
-      R"({"metadata":{"total_size":32},"weight_map":{"w":"s.safetensors","v":"s.safetensors"}})";
+  const std::string config = R"({"a": [1, 2], "b": {"c": 0.5, "d": [true]}, "e": "text", "f": [{"g": null}]})";
+  const std::string header = R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                             R"("v":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]}})";
+  const std::string index = R"({"metadata":{"total_size":32},"weight_map":{"w":"s.safetensors","v":"s.safetensors"}})";
   const std::string weights = Safetensors(header, 32);
   const TempDir dir;
   const uint64_t seed = Seed();

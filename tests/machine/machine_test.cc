@@ -99,8 +99,7 @@ TEST(AnonymousMemory, RefusalIsAnError) {
     Result<AnonymousMemory> memory = AnonymousMemory::Allocate(bytes, true);
     ASSERT_FALSE(memory.ok());
     EXPECT_EQ(memory.status().code(), StatusCode::kBadInput);
-    EXPECT_NE(memory.status().message().find(std::to_string(bytes)), std::string::npos)
-        << memory.status().message();
+    EXPECT_NE(memory.status().message().find(std::to_string(bytes)), std::string::npos) << memory.status().message();
   }
   Result<AnonymousMemory> none = AnonymousMemory::Allocate(0, true);
   ASSERT_TRUE(none.ok());

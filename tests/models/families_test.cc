@@ -68,8 +68,7 @@ Inventory Without(const Inventory& inventory, const std::string& key) {
   return out;
 }
 
-Inventory WithTensor(Inventory inventory, const std::string& name, std::vector<uint64_t> shape,
-                     DType type = DType::kF32) {
+Inventory WithTensor(Inventory inventory, const std::string& name, std::vector<uint64_t> shape, DType type = DType::kF32) {
   StoredTensor t;
   t.name = name;
   t.shape = std::move(shape);
@@ -82,9 +81,8 @@ Inventory WithTensor(Inventory inventory, const std::string& name, std::vector<u
 // Without the tensors of this name, or ("*ending") that end so.
 Inventory WithoutTensors(const Inventory& inventory, std::string_view name) {
   Inventory out = inventory;
-  std::erase_if(out.tensors, [&](const StoredTensor& t) {
-    return name.starts_with('*') ? t.name.ends_with(name.substr(1)) : t.name == name;
-  });
+  std::erase_if(out.tensors,
+                [&](const StoredTensor& t) { return name.starts_with('*') ? t.name.ends_with(name.substr(1)) : t.name == name; });
   EXPECT_LT(out.tensors.size(), inventory.tensors.size()) << name;
   out.BuildIndex();
   return out;
@@ -142,15 +140,13 @@ TEST(Registry, NamesAreUnique) {
 TEST(Registry, UnknownArchitectures) {
   ExpectBadInput(With(synthetic::GgufLlama(), "general.architecture", std::string("mamba")),
                  {"made-up/weights", "\"mamba\"", "gpt2", "llama", "gpt-oss"});
-  ExpectBadInput(With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"GemmaForCausalLM"}),
-                 {"config.json", "\"GemmaForCausalLM\"", "GPT2LMHeadModel", "LlamaForCausalLM",
-                  "MistralForCausalLM", "GptOssForCausalLM"});
-  ExpectBadInput(Without(synthetic::GgufLlama(), "general.architecture"),
-                 {"general.architecture is missing"});
+  ExpectBadInput(
+      With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"GemmaForCausalLM"}),
+      {"config.json", "\"GemmaForCausalLM\"", "GPT2LMHeadModel", "LlamaForCausalLM", "MistralForCausalLM", "GptOssForCausalLM"});
+  ExpectBadInput(Without(synthetic::GgufLlama(), "general.architecture"), {"general.architecture is missing"});
   const Inventory no_architectures = Without(synthetic::HfLlama(), "architectures");
   EXPECT_EQ(MustRead(no_architectures).recipe.family, "llama");
-  ExpectBadInput(With(no_architectures, "model_type", std::string("evil\nname")),
-                 {"model_type \"evil\\x0aname\"", "gpt_oss"});
+  ExpectBadInput(With(no_architectures, "model_type", std::string("evil\nname")), {"model_type \"evil\\x0aname\"", "gpt_oss"});
   ExpectBadInput(Without(no_architectures, "model_type"), {"neither architectures nor model_type"});
 }
 
@@ -167,8 +163,7 @@ TEST(Claims, EveryTensorIsNeededWithItsShape) {
       Inventory wrong = inventory;
       wrong.tensors[i].shape.back() += 1;
       wrong.BuildIndex();
-      if (tensor != "token_embd.weight" && tensor != "wte.weight")
-        ExpectBadInput(wrong, {tensor, "has shape", "expected ["});
+      if (tensor != "token_embd.weight" && tensor != "wte.weight") ExpectBadInput(wrong, {tensor, "has shape", "expected ["});
       wrong = inventory;
       wrong.tensors[i].shape.insert(wrong.tensors[i].shape.begin(), 1);
       wrong.BuildIndex();
@@ -198,8 +193,8 @@ TEST(Claims, ATensorWithoutAPlaceIsNamed) {
 }
 
 TEST(Claims, LayersAndTensorsMustAgree) {
-  for (const auto& [inventory, key] : {std::pair{synthetic::HfLlama(), "num_hidden_layers"},
-                                       {synthetic::GgufLlama(), "llama.block_count"}}) {
+  for (const auto& [inventory, key] :
+       {std::pair{synthetic::HfLlama(), "num_hidden_layers"}, {synthetic::GgufLlama(), "llama.block_count"}}) {
     const std::string layer = inventory.format == FileFormat::kGguf ? "blk." : "model.layers.";
     ExpectBadInput(With(inventory, key, int64_t{2}), {layer + "2.", "no place", "2 layers"});
     ExpectBadInput(With(inventory, key, int64_t{4}), {layer + "3.", "missing"});
@@ -217,26 +212,22 @@ TEST(Claims, AccountsAgree) {
 TEST(Config, RangesAndTypes) {
   const std::vector<std::pair<Inventory, std::vector<std::string>>> cases = {
       {synthetic::HfGpt2(), {"n_layer", "n_embd", "n_head", "n_positions", "vocab_size"}},
-      {synthetic::GgufGpt2(),
-       {"gpt2.block_count", "gpt2.embedding_length", "gpt2.attention.head_count", "gpt2.context_length"}},
+      {synthetic::GgufGpt2(), {"gpt2.block_count", "gpt2.embedding_length", "gpt2.attention.head_count", "gpt2.context_length"}},
       {synthetic::HfLlama(),
-       {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim",
-        "intermediate_size", "vocab_size", "max_position_embeddings"}},
+       {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
+        "vocab_size", "max_position_embeddings"}},
       {synthetic::GgufLlama(),
-       {"llama.block_count", "llama.embedding_length", "llama.attention.head_count",
-        "llama.attention.head_count_kv", "llama.attention.key_length", "llama.feed_forward_length",
-        "llama.context_length"}},
+       {"llama.block_count", "llama.embedding_length", "llama.attention.head_count", "llama.attention.head_count_kv",
+        "llama.attention.key_length", "llama.feed_forward_length", "llama.context_length"}},
       {synthetic::HfGptOss(),
-       {"num_hidden_layers", "num_local_experts", "num_experts_per_tok", "intermediate_size",
-        "sliding_window"}},
+       {"num_hidden_layers", "num_local_experts", "num_experts_per_tok", "intermediate_size", "sliding_window"}},
       {synthetic::GgufGptOss(),
        {"gpt-oss.expert_count", "gpt-oss.expert_used_count", "gpt-oss.expert_feed_forward_length",
         "gpt-oss.attention.sliding_window"}}};
   for (const auto& [inventory, keys] : cases) {
     for (const std::string& key : keys) {
       SCOPED_TRACE(key);
-      for (const int64_t value :
-           {int64_t{0}, int64_t{-1}, int64_t{INT64_MAX}, int64_t{INT64_MIN}, int64_t{UINT32_MAX}}) {
+      for (const int64_t value : {int64_t{0}, int64_t{-1}, int64_t{INT64_MAX}, int64_t{INT64_MIN}, int64_t{UINT32_MAX}}) {
         ExpectBadInput(With(inventory, key, value), {key, "expected 1 to"});
       }
       ExpectBadInput(With(inventory, key, std::string("many")), {key});
@@ -251,26 +242,22 @@ TEST(Config, MissingKeysAreNamed) {
        {"gpt2.block_count", "gpt2.embedding_length", "gpt2.attention.head_count", "gpt2.context_length",
         "gpt2.attention.layer_norm_epsilon"}},
       {synthetic::HfLlama(),
-       {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size",
-        "max_position_embeddings"}},
+       {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size", "max_position_embeddings"}},
       {synthetic::GgufLlama(),
-       {"llama.block_count", "llama.embedding_length", "llama.attention.head_count",
-        "llama.feed_forward_length", "llama.context_length", "llama.attention.layer_norm_rms_epsilon"}},
-      {synthetic::HfGptOss(),
-       {"num_local_experts", "num_experts_per_tok", "rope_scaling.rope_type", "rope_scaling.factor"}},
+       {"llama.block_count", "llama.embedding_length", "llama.attention.head_count", "llama.feed_forward_length",
+        "llama.context_length", "llama.attention.layer_norm_rms_epsilon"}},
+      {synthetic::HfGptOss(), {"num_local_experts", "num_experts_per_tok", "rope_scaling.rope_type", "rope_scaling.factor"}},
       {synthetic::GgufGptOss(),
-       {"gpt-oss.expert_count", "gpt-oss.expert_used_count", "gpt-oss.attention.sliding_window",
-        "gpt-oss.rope.scaling.factor"}}};
+       {"gpt-oss.expert_count", "gpt-oss.expert_used_count", "gpt-oss.attention.sliding_window", "gpt-oss.rope.scaling.factor"}}};
   for (const auto& [inventory, keys] : cases) {
     for (const std::string& key : keys)
-      ExpectBadInput(Without(inventory, key),
-                     {inventory.metadata.source + ": required key " + key + " is missing"});
+      ExpectBadInput(Without(inventory, key), {inventory.metadata.source + ": required key " + key + " is missing"});
   }
 }
 
 TEST(Config, RealNumbers) {
-  for (const double value : {0.0, -1e-5, std::numeric_limits<double>::infinity(),
-                             std::numeric_limits<double>::quiet_NaN(), 1e300, 1e-300}) {
+  for (const double value :
+       {0.0, -1e-5, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(), 1e300, 1e-300}) {
     ExpectBadInput(With(synthetic::HfLlama(), "rms_norm_eps", value), {"rms_norm_eps", "positive finite"});
     ExpectBadInput(With(synthetic::HfLlama(), "rope_theta", value), {"rope_theta", "positive finite"});
     ExpectBadInput(With(synthetic::GgufGpt2(), "gpt2.attention.layer_norm_epsilon", value),
@@ -282,19 +269,14 @@ TEST(Config, RealNumbers) {
 }
 
 TEST(Config, Heads) {
-  ExpectBadInput(With(synthetic::HfLlama(), "num_key_value_heads", int64_t{3}),
-                 {"4 attention heads", "3 key-value heads"});
+  ExpectBadInput(With(synthetic::HfLlama(), "num_key_value_heads", int64_t{3}), {"4 attention heads", "3 key-value heads"});
   ExpectBadInput(With(synthetic::HfLlama(), "head_dim", int64_t{5}), {"rope", "5 dimensions"});
-  ExpectBadInput(With(Without(synthetic::HfLlama(), "head_dim"), "num_attention_heads", int64_t{5}),
-                 {"width 12", "5 heads"});
-  ExpectBadInput(With(synthetic::GgufLlama(), "llama.rope.dimension_count", int64_t{8}),
-                 {"rope turns 8", "6 dimensions"});
+  ExpectBadInput(With(Without(synthetic::HfLlama(), "head_dim"), "num_attention_heads", int64_t{5}), {"width 12", "5 heads"});
+  ExpectBadInput(With(synthetic::GgufLlama(), "llama.rope.dimension_count", int64_t{8}), {"rope turns 8", "6 dimensions"});
   ExpectBadInput(With(synthetic::GgufLlama(), "llama.attention.value_length", int64_t{4}), {"value_length"});
   ExpectBadInput(With(synthetic::HfGpt2(), "n_head", int64_t{3}), {"width 8", "3 heads"});
-  ExpectBadInput(With(synthetic::HfGptOss(), "num_experts_per_tok", int64_t{6}),
-                 {"num_experts_per_tok", "1 to 5"});
-  ExpectBadInput(With(synthetic::GgufGptOss(), "gpt-oss.expert_used_count", int64_t{6}),
-                 {"expert_used_count", "1 to 5"});
+  ExpectBadInput(With(synthetic::HfGptOss(), "num_experts_per_tok", int64_t{6}), {"num_experts_per_tok", "1 to 5"});
+  ExpectBadInput(With(synthetic::GgufGptOss(), "gpt-oss.expert_used_count", int64_t{6}), {"expert_used_count", "1 to 5"});
 }
 
 TEST(Gpt2, HuggingFace) {
@@ -308,8 +290,7 @@ TEST(Gpt2, HuggingFace) {
     EXPECT_EQ(r.n_kv_heads, 2);
     EXPECT_EQ(r.context, 16);
     EXPECT_EQ(r.norm, NormKind::kLayer);
-    EXPECT_TRUE(r.learned_positions && r.fused_qkv && r.q_bias && r.k_bias && r.v_bias && r.o_bias &&
-                r.ffn_bias && r.tied_head);
+    EXPECT_TRUE(r.learned_positions && r.fused_qkv && r.q_bias && r.k_bias && r.v_bias && r.o_bias && r.ffn_bias && r.tied_head);
     EXPECT_FALSE(r.gated_ffn || r.qk_norm || r.sinks);
     EXPECT_EQ(r.rope.style, RopeStyle::kNone);
     EXPECT_EQ(r.activation, ActivationKind::kGeluTanh);
@@ -337,12 +318,10 @@ TEST(Gpt2, AttentionScales) {
 
 TEST(Gpt2, Activations) {
   const Inventory base = synthetic::HfGpt2();
-  EXPECT_EQ(MustRead(With(base, "activation_function", std::string("gelu"))).recipe.activation,
-            ActivationKind::kGeluErf);
+  EXPECT_EQ(MustRead(With(base, "activation_function", std::string("gelu"))).recipe.activation, ActivationKind::kGeluErf);
   EXPECT_EQ(MustRead(With(base, "activation_function", std::string("gelu_pytorch_tanh"))).recipe.activation,
             ActivationKind::kGeluTanh);
-  ExpectBadInput(With(base, "activation_function", std::string("relu")),
-                 {"activation_function", "\"relu\"", "not supported"});
+  ExpectBadInput(With(base, "activation_function", std::string("relu")), {"activation_function", "\"relu\"", "not supported"});
 }
 
 TEST(Gpt2, Heads) {
@@ -354,8 +333,7 @@ TEST(Gpt2, Heads) {
   const ModelSpec tied = MustRead(With(with_head, "tie_word_embeddings", true));
   EXPECT_TRUE(tied.recipe.tied_head);
   EXPECT_EQ(tied.not_run, std::vector<std::string>{"lm_head.weight"});
-  ExpectBadInput(With(synthetic::HfGpt2(), "tie_word_embeddings", false),
-                 {"lm_head.weight [11, 8] is missing"});
+  ExpectBadInput(With(synthetic::HfGpt2(), "tie_word_embeddings", false), {"lm_head.weight [11, 8] is missing"});
   const Inventory gguf = synthetic::GgufGpt2();
   EXPECT_FALSE(MustRead(gguf).recipe.tied_head);
   EXPECT_TRUE(MustRead(WithoutTensors(gguf, "output.weight")).recipe.tied_head);
@@ -380,8 +358,7 @@ TEST(Llama, HuggingFace) {
   EXPECT_EQ(r.layers[0].window, 0);
   const Recipe biased = MustRead(synthetic::HfLlama(true)).recipe;
   EXPECT_TRUE(biased.q_bias && biased.k_bias && biased.v_bias && biased.o_bias && biased.ffn_bias);
-  const Inventory tied =
-      WithoutTensors(With(synthetic::HfLlama(), "tie_word_embeddings", true), "lm_head.weight");
+  const Inventory tied = WithoutTensors(With(synthetic::HfLlama(), "tie_word_embeddings", true), "lm_head.weight");
   EXPECT_TRUE(MustRead(tied).recipe.tied_head);
   ExpectBadInput(WithoutTensors(synthetic::HfLlama(), "lm_head.weight"), {"lm_head.weight", "missing"});
   EXPECT_EQ(MustRead(With(synthetic::HfLlama(), "tie_word_embeddings", true)).not_run,
@@ -399,13 +376,11 @@ TEST(Llama, RopeScaling) {
       const RopeScaling linear = MustRead(inv).recipe.rope.scaling;
       EXPECT_EQ(linear.kind, RopeScalingKind::kLinear);
       EXPECT_EQ(linear.factor, 4.0);
-      EXPECT_EQ(MustRead(With(base, p + key, std::string("default"))).recipe.rope.scaling.kind,
-                RopeScalingKind::kNone);
+      EXPECT_EQ(MustRead(With(base, p + key, std::string("default"))).recipe.rope.scaling.kind, RopeScalingKind::kNone);
       ExpectBadInput(With(inv, p + key, std::string("dynamic")), {p, "\"dynamic\"", "not supported"});
     }
   }
-  Inventory llama3 =
-      With(With(base, "rope_scaling.rope_type", std::string("llama3")), "rope_scaling.factor", 8.0);
+  Inventory llama3 = With(With(base, "rope_scaling.rope_type", std::string("llama3")), "rope_scaling.factor", 8.0);
   ExpectBadInput(llama3, {"rope_scaling.low_freq_factor is missing"});
   llama3 = With(With(llama3, "rope_scaling.low_freq_factor", 1.0), "rope_scaling.high_freq_factor", 4.0);
   llama3 = With(llama3, "rope_scaling.original_max_position_embeddings", int64_t{8192});
@@ -419,11 +394,9 @@ TEST(Llama, RopeScaling) {
   EXPECT_TRUE(y.truncate);  // where the key is absent
   EXPECT_EQ(y.original_context, 64);
   EXPECT_NEAR(y.attention_factor, 0.1 * std::log(4.0) + 1, 1e-12);
-  EXPECT_EQ(MustRead(With(yarn, "rope_scaling.attention_factor", 1.5)).recipe.rope.scaling.attention_factor,
-            1.5);
+  EXPECT_EQ(MustRead(With(yarn, "rope_scaling.attention_factor", 1.5)).recipe.rope.scaling.attention_factor, 1.5);
   ExpectBadInput(With(yarn, "rope_scaling.mscale", 1.0), {"mscale"});
-  EXPECT_EQ(MustRead(With(Without(base, "rope_theta"), "rope_parameters.rope_theta", 5e5)).recipe.rope.theta,
-            5e5);
+  EXPECT_EQ(MustRead(With(Without(base, "rope_theta"), "rope_parameters.rope_theta", 5e5)).recipe.rope.theta, 5e5);
   EXPECT_EQ(MustRead(Without(base, "rope_theta")).recipe.rope.theta, 10000);
 }
 
@@ -450,13 +423,10 @@ TEST(Llama, Gguf) {
   EXPECT_EQ(Bound(spec, Role::kQ, 0)->storage, Storage::kPlain);
   EXPECT_FALSE(MustRead(WithoutTensors(inv, "rope_freqs.weight")).recipe.rope.freq_factors);
   EXPECT_FALSE(MustRead(WithTensor(inv, "output.weight", {11, 12})).recipe.tied_head);
-  Inventory linear =
-      With(With(inv, "llama.rope.scaling.type", std::string("linear")), "llama.rope.scaling.factor", 2.0);
+  Inventory linear = With(With(inv, "llama.rope.scaling.type", std::string("linear")), "llama.rope.scaling.factor", 2.0);
   EXPECT_EQ(MustRead(linear).recipe.rope.scaling.kind, RopeScalingKind::kLinear);
-  ExpectBadInput(With(linear, "llama.rope.scaling.type", std::string("longrope")),
-                 {"rope.scaling.type", "longrope"});
-  ExpectBadInput(With(inv, "llama.expert_count", int64_t{8}),
-                 {"llama.expert_count", "Mixtral", "not supported"});
+  ExpectBadInput(With(linear, "llama.rope.scaling.type", std::string("longrope")), {"rope.scaling.type", "longrope"});
+  ExpectBadInput(With(inv, "llama.expert_count", int64_t{8}), {"llama.expert_count", "Mixtral", "not supported"});
   Inventory biased = inv;
   for (int i = 0; i < 3; ++i) biased = WithTensor(biased, "blk." + std::to_string(i) + ".attn_q.bias", {24});
   EXPECT_TRUE(MustRead(biased).recipe.q_bias);
@@ -505,11 +475,9 @@ TEST(GptOss, HuggingFaceOptions) {
   EXPECT_TRUE(MustRead(Without(base, "rope_scaling.truncate")).recipe.rope.scaling.truncate);
   const std::vector<LayerRecipe> layers = MustRead(Without(base, "layer_types")).recipe.layers;
   EXPECT_TRUE(layers[0].window == 8 && layers[1].window == 0 && layers[2].window == 8);
-  EXPECT_EQ(
-      MustRead(With(Without(base, "num_experts_per_tok"), "experts_per_token", int64_t{3})).recipe.top_k, 3);
+  EXPECT_EQ(MustRead(With(Without(base, "num_experts_per_tok"), "experts_per_token", int64_t{3})).recipe.top_k, 3);
   EXPECT_EQ(MustRead(With(base, "swiglu_limit", 5.0)).recipe.swiglu_limit, 5.0f);
-  ExpectBadInput(With(base, "layer_types", std::vector<std::string>{"full_attention"}),
-                 {"layer_types lists 1 layers of 3"});
+  ExpectBadInput(With(base, "layer_types", std::vector<std::string>{"full_attention"}), {"layer_types lists 1 layers of 3"});
   ExpectBadInput(With(base, "layer_types", std::vector<std::string>(3, "linear_attention")),
                  {"layer_types", "\"linear_attention\""});
   ExpectBadInput(With(base, "hidden_size", int64_t{48}), {"MXFP4", "48"});
@@ -528,12 +496,9 @@ TEST(GptOss, Gguf) {
   EXPECT_EQ(r.rope.scaling.beta_slow, 1);
   EXPECT_EQ(r.rope.scaling.original_context, 4096);
   EXPECT_TRUE(r.layers[0].window == 8 && r.layers[1].window == 0 && r.layers[2].window == 8);
-  EXPECT_EQ(Bound(spec, Role::kFfnNorm, 0)->names,
-            std::vector<std::string>{"blk.0.post_attention_norm.weight"});
+  EXPECT_EQ(Bound(spec, Role::kFfnNorm, 0)->names, std::vector<std::string>{"blk.0.post_attention_norm.weight"});
   EXPECT_EQ(Bound(spec, Role::kExpertGate, 0)->storage, Storage::kPlain);
-  EXPECT_EQ(MustRead(With(synthetic::GgufGptOss(), "gpt-oss.rope.scaling.yarn_beta_fast", 8.0))
-                .recipe.rope.scaling.beta_fast,
-            8);
+  EXPECT_EQ(MustRead(With(synthetic::GgufGptOss(), "gpt-oss.rope.scaling.yarn_beta_fast", 8.0)).recipe.rope.scaling.beta_fast, 8);
   ExpectBadInput(WithoutTensors(synthetic::GgufGptOss(), "output.weight"), {"output.weight", "missing"});
 }
 
@@ -561,9 +526,8 @@ TEST(SharedFiles, EveryCheckpointReadsOrSaysWhyNot) {
       const Result<Inventory> inventory = ReadCheckpoint(path);
       ASSERT_TRUE(inventory.ok()) << inventory.status().message();
       const std::string place = path.substr(kShared.size());
-      const bool supported = std::none_of(unsupported.begin(), unsupported.end(), [&](const std::string& u) {
-        return place.find(u) != std::string::npos;
-      });
+      const bool supported = std::none_of(unsupported.begin(), unsupported.end(),
+                                          [&](const std::string& u) { return place.find(u) != std::string::npos; });
       if (place.find("gpt-nano-sort") != std::string::npos) {
         ++refused;
         ExpectBadInput(*inventory, {"c_attn.bias"});  // the file was derived without them
@@ -591,12 +555,11 @@ ModelSpec Golden(const std::string& path) {
 // Both formats of a case are the same model but for how rope pairs and what the files store.
 TEST(SharedFiles, FormatsAgree) {
   if (!std::filesystem::exists(kShared + "goldens")) GTEST_SKIP() << "no " << kShared;
-  for (const std::string path : {"gpt2/gpt2-a-f32-release-names", "gpt2/gpt2-b-bf16-prefixed-ninner",
-                                 "gptoss/gptoss-a-top4of8-realyarn", "llama/llama-a-f32-gqa-untied",
-                                 "llama/llama-b-bf16-llama3rope-headdim-tied"}) {
+  for (const std::string path :
+       {"gpt2/gpt2-a-f32-release-names", "gpt2/gpt2-b-bf16-prefixed-ninner", "gptoss/gptoss-a-top4of8-realyarn",
+        "llama/llama-a-f32-gqa-untied", "llama/llama-b-bf16-llama3rope-headdim-tied"}) {
     SCOPED_TRACE(path);
-    const Recipe hf = Golden("goldens/" + path).recipe,
-                 gguf = Golden("goldens/" + path + "/model.gguf").recipe;
+    const Recipe hf = Golden("goldens/" + path).recipe, gguf = Golden("goldens/" + path + "/model.gguf").recipe;
     EXPECT_EQ(hf.n_layers, gguf.n_layers);
     EXPECT_EQ(hf.d_model, gguf.d_model);
     EXPECT_EQ(hf.n_heads, gguf.n_heads);

@@ -53,38 +53,34 @@ TEST(RopeFreqs, Linear) {
 
 TEST(RopeFreqs, Llama3) {
   Rope rope = MakeRope(16, 500000);  // golden llama-b
-  rope.scaling = {.kind = RopeScalingKind::kLlama3,
-                  .factor = 8,
-                  .original_context = 64,
-                  .low_freq_factor = 1,
-                  .high_freq_factor = 4};
-  ExpectFrequencies(rope, {1.f, 0.0794030055f, 0.00470075384f, 0.000911583076f, 0.000176776695f,
-                           3.42810235e-05f, 6.64786967e-06f, 1.28917316e-06f});
+  rope.scaling = {
+      .kind = RopeScalingKind::kLlama3, .factor = 8, .original_context = 64, .low_freq_factor = 1, .high_freq_factor = 4};
+  ExpectFrequencies(rope, {1.f, 0.0794030055f, 0.00470075384f, 0.000911583076f, 0.000176776695f, 3.42810235e-05f, 6.64786967e-06f,
+                           1.28917316e-06f});
   rope.dim = 128;  // Llama 3.1 8B, across the mixed range
   rope.scaling.original_context = 8192;
-  ExpectFrequencies(
-      rope,
-      {0.00729266461f, 0.00594073022f, 0.00483942125f, 0.00394227589f, 0.00321144611f, 0.00216657086f,
-       0.00137189357f, 0.000856751401f, 0.000524846138f, 0.000312693737f, 0.000178507806f, 9.55621217e-05f,
-       7.78465546e-05f, 6.34151438e-05f, 5.16590699e-05f, 4.20823671e-05f},
-      24);
+  ExpectFrequencies(rope,
+                    {0.00729266461f, 0.00594073022f, 0.00483942125f, 0.00394227589f, 0.00321144611f, 0.00216657086f,
+                     0.00137189357f, 0.000856751401f, 0.000524846138f, 0.000312693737f, 0.000178507806f, 9.55621217e-05f,
+                     7.78465546e-05f, 6.34151438e-05f, 5.16590699e-05f, 4.20823671e-05f},
+                    24);
 }
 
 TEST(RopeFreqs, Yarn) {
-  ExpectFrequencies(Yarn(16, 150000, 32, 4096, 32, false),  // golden gptoss-a
-                    {1.f, 0.225418001f, 0.0508132763f, 0.00679495931f, 0.000456483918f, 1.8188337e-05f,
-                     4.09997847e-06f, 9.24208962e-07f});
-  ExpectFrequencies(Yarn(16, 150000, 32, 4096, 32, true),  // the same with rounded bounds
-                    {1.f, 0.225418001f, 0.0508132763f, 0.00775546627f, 0.000914454402f, 1.8188337e-05f,
-                     4.09997847e-06f, 9.24208962e-07f});
+  ExpectFrequencies(
+      Yarn(16, 150000, 32, 4096, 32, false),  // golden gptoss-a
+      {1.f, 0.225418001f, 0.0508132763f, 0.00679495931f, 0.000456483918f, 1.8188337e-05f, 4.09997847e-06f, 9.24208962e-07f});
+  ExpectFrequencies(
+      Yarn(16, 150000, 32, 4096, 32, true),  // the same with rounded bounds
+      {1.f, 0.225418001f, 0.0508132763f, 0.00775546627f, 0.000914454402f, 1.8188337e-05f, 4.09997847e-06f, 9.24208962e-07f});
   ExpectFrequencies(Yarn(32, 10000, 4, 128, 8, false),  // golden gptoss-b
-                    {1.f, 0.562341332f, 0.291525632f, 0.127016172f, 0.0506643951f, 0.0168153234f,
-                     0.00790569372f, 0.00444569858f, 0.00249999994f, 0.00140585331f, 0.000790569407f,
-                     0.000444569858f, 0.000250000012f, 0.000140585325f, 7.90569393e-05f, 4.44569851e-05f});
+                    {1.f, 0.562341332f, 0.291525632f, 0.127016172f, 0.0506643951f, 0.0168153234f, 0.00790569372f, 0.00444569858f,
+                     0.00249999994f, 0.00140585331f, 0.000790569407f, 0.000444569858f, 0.000250000012f, 0.000140585325f,
+                     7.90569393e-05f, 4.44569851e-05f});
   ExpectFrequencies(Yarn(64, 150000, 32, 4096, 32, false),  // gpt-oss-20b, across the ramp
-                    {0.107024424f, 0.0737445652f, 0.0508132763f, 0.0317056961f, 0.0193350017f, 0.0115920492f,
-                     0.00679495931f, 0.00386035931f, 0.00209379243f, 0.00105260208f, 0.000456483918f,
-                     0.000129318694f, 3.83088118e-05f, 2.63964685e-05f, 1.8188337e-05f, 1.25325696e-05f},
+                    {0.107024424f, 0.0737445652f, 0.0508132763f, 0.0317056961f, 0.0193350017f, 0.0115920492f, 0.00679495931f,
+                     0.00386035931f, 0.00209379243f, 0.00105260208f, 0.000456483918f, 0.000129318694f, 3.83088118e-05f,
+                     2.63964685e-05f, 1.8188337e-05f, 1.25325696e-05f},
                     6);
   EXPECT_FLOAT_EQ(MakeRopeFrequencies(Yarn(64, 150000, 32, 4096, 32, false))->magnitude, 1.34657359f);
   EXPECT_FLOAT_EQ(MakeRopeFrequencies(Yarn(32, 10000, 4, 128, 8, false))->magnitude, 1.13862944f);
@@ -129,11 +125,8 @@ TEST(RopeFreqs, BadInput) {
   expect_error(Yarn(8, 10000, 4, 128, 0, true), "betas");
   expect_error(Yarn(8, 10000, -1, 128, 32, true), "factor");
   Rope llama = MakeRope(8, 10000);
-  llama.scaling = {.kind = RopeScalingKind::kLlama3,
-                   .factor = 8,
-                   .original_context = 64,
-                   .low_freq_factor = 4,
-                   .high_freq_factor = 4};
+  llama.scaling = {
+      .kind = RopeScalingKind::kLlama3, .factor = 8, .original_context = 64, .low_freq_factor = 4, .high_freq_factor = 4};
   expect_error(llama, "low_freq_factor");
 }
 

@@ -44,21 +44,13 @@ struct Builder {
 inline Inventory HfGpt2(const std::string& prefix = "") {
   Builder b(FileFormat::kHuggingFace);
   b.Set("architectures", std::vector<std::string>{"GPT2LMHeadModel"}).Set("model_type", std::string("gpt2"));
-  b.Int("n_layer", 2)
-      .Int("n_embd", 8)
-      .Int("n_head", 2)
-      .Int("n_positions", 16)
-      .Int("vocab_size", 11)
-      .Int("eos_token_id", 10);
+  b.Int("n_layer", 2).Int("n_embd", 8).Int("n_head", 2).Int("n_positions", 16).Int("vocab_size", 11).Int("eos_token_id", 10);
   b.Set("layer_norm_epsilon", 1e-5).Set("activation_function", std::string("gelu_new"));
   b.Add(prefix + "wte.weight", {11, 8}).Add(prefix + "wpe.weight", {16, 8});
   b.Add(prefix + "ln_f.weight", {8}).Add(prefix + "ln_f.bias", {8});
   for (int i = 0; i < 2; ++i) {
     const std::string p = prefix + "h." + std::to_string(i) + ".";
-    b.Add(p + "ln_1.weight", {8})
-        .Add(p + "ln_1.bias", {8})
-        .Add(p + "ln_2.weight", {8})
-        .Add(p + "ln_2.bias", {8});
+    b.Add(p + "ln_1.weight", {8}).Add(p + "ln_1.bias", {8}).Add(p + "ln_2.weight", {8}).Add(p + "ln_2.bias", {8});
     b.Add(p + "attn.c_attn.weight", {8, 24}).Add(p + "attn.c_attn.bias", {24});
     b.Add(p + "attn.c_proj.weight", {8, 8}).Add(p + "attn.c_proj.bias", {8});
     b.Add(p + "mlp.c_fc.weight", {8, 32}).Add(p + "mlp.c_fc.bias", {32});
@@ -70,17 +62,14 @@ inline Inventory HfGpt2(const std::string& prefix = "") {
 
 inline Inventory GgufGpt2() {
   Builder b(FileFormat::kGguf);
-  b.Set("general.architecture", std::string("gpt2"))
-      .Int("gpt2.block_count", 2)
-      .Int("gpt2.embedding_length", 8);
+  b.Set("general.architecture", std::string("gpt2")).Int("gpt2.block_count", 2).Int("gpt2.embedding_length", 8);
   b.Int("gpt2.attention.head_count", 2).Int("gpt2.context_length", 16).Int("gpt2.feed_forward_length", 32);
   b.Set("gpt2.attention.layer_norm_epsilon", 1e-5).Int("tokenizer.ggml.eos_token_id", 10);
   b.Add("token_embd.weight", {11, 8}).Add("position_embd.weight", {16, 8}).Add("output.weight", {11, 8});
   b.Add("output_norm.weight", {8}).Add("output_norm.bias", {8});
   for (int i = 0; i < 2; ++i) {
     const std::string p = "blk." + std::to_string(i) + ".";
-    for (const char* norm : {"attn_norm", "ffn_norm"})
-      b.Add(p + norm + ".weight", {8}).Add(p + norm + ".bias", {8});
+    for (const char* norm : {"attn_norm", "ffn_norm"}) b.Add(p + norm + ".weight", {8}).Add(p + norm + ".bias", {8});
     b.Add(p + "attn_qkv.weight", {24, 8}).Add(p + "attn_qkv.bias", {24});
     b.Add(p + "attn_output.weight", {8, 8}).Add(p + "attn_output.bias", {8});
     b.Add(p + "ffn_up.weight", {32, 8}).Add(p + "ffn_up.bias", {32});
@@ -92,21 +81,14 @@ inline Inventory GgufGpt2() {
 // Llama: 3 layers, width 12, 4 heads of 6 over 2 key-value heads, feed-forward 20, 11 tokens, untied.
 inline Inventory HfLlama(bool biases = false) {
   Builder b(FileFormat::kHuggingFace);
-  b.Set("architectures", std::vector<std::string>{"LlamaForCausalLM"})
-      .Set("model_type", std::string("llama"));
+  b.Set("architectures", std::vector<std::string>{"LlamaForCausalLM"}).Set("model_type", std::string("llama"));
   b.Int("num_hidden_layers", 3)
       .Int("hidden_size", 12)
       .Int("num_attention_heads", 4)
       .Int("num_key_value_heads", 2)
       .Int("head_dim", 6);
-  b.Int("intermediate_size", 20)
-      .Int("vocab_size", 11)
-      .Int("max_position_embeddings", 64)
-      .Set("rms_norm_eps", 1e-5);
-  b.Set("rope_theta", 10000.0)
-      .Set("tie_word_embeddings", false)
-      .Set("attention_bias", biases)
-      .Set("mlp_bias", biases);
+  b.Int("intermediate_size", 20).Int("vocab_size", 11).Int("max_position_embeddings", 64).Set("rms_norm_eps", 1e-5);
+  b.Set("rope_theta", 10000.0).Set("tie_word_embeddings", false).Set("attention_bias", biases).Set("mlp_bias", biases);
   b.Add("model.embed_tokens.weight", {11, 12}).Add("model.norm.weight", {12}).Add("lm_head.weight", {11, 12});
   for (int i = 0; i < 3; ++i) {
     const std::string p = "model.layers." + std::to_string(i) + ".";
@@ -130,12 +112,8 @@ inline Inventory GgufLlama() {
       .Int("llama.embedding_length", 12)
       .Int("llama.attention.head_count", 4)
       .Int("llama.attention.head_count_kv", 2);
-  b.Int("llama.attention.key_length", 6)
-      .Int("llama.attention.value_length", 6)
-      .Int("llama.rope.dimension_count", 6);
-  b.Int("llama.feed_forward_length", 20)
-      .Int("llama.context_length", 64)
-      .Set("llama.attention.layer_norm_rms_epsilon", 1e-5);
+  b.Int("llama.attention.key_length", 6).Int("llama.attention.value_length", 6).Int("llama.rope.dimension_count", 6);
+  b.Int("llama.feed_forward_length", 20).Int("llama.context_length", 64).Set("llama.attention.layer_norm_rms_epsilon", 1e-5);
   b.Set("llama.rope.freq_base", 500000.0);
   b.Add("rope_freqs.weight", {3}).Add("token_embd.weight", {11, 12}).Add("output_norm.weight", {12});
   for (int i = 0; i < 3; ++i) {
@@ -144,9 +122,7 @@ inline Inventory GgufLlama() {
         .Add(p + "ffn_norm.weight", {12})
         .Add(p + "attn_q.weight", {24, 12})
         .Add(p + "attn_k.weight", {12, 12});
-    b.Add(p + "attn_v.weight", {12, 12})
-        .Add(p + "attn_output.weight", {12, 24})
-        .Add(p + "ffn_gate.weight", {20, 12});
+    b.Add(p + "attn_v.weight", {12, 12}).Add(p + "attn_output.weight", {12, 24}).Add(p + "ffn_gate.weight", {20, 12});
     b.Add(p + "ffn_up.weight", {20, 12}).Add(p + "ffn_down.weight", {12, 20});
   }
   return b.Done();
@@ -155,25 +131,16 @@ inline Inventory GgufLlama() {
 // gpt-oss: 3 layers, width 64, 4 heads of 16 over 2, 5 experts of 32 of which 2 run, 11 tokens.
 inline Inventory HfGptOss() {
   Builder b(FileFormat::kHuggingFace);
-  b.Set("architectures", std::vector<std::string>{"GptOssForCausalLM"})
-      .Set("model_type", std::string("gpt_oss"));
+  b.Set("architectures", std::vector<std::string>{"GptOssForCausalLM"}).Set("model_type", std::string("gpt_oss"));
   b.Int("num_hidden_layers", 3)
       .Int("hidden_size", 64)
       .Int("num_attention_heads", 4)
       .Int("num_key_value_heads", 2)
       .Int("head_dim", 16);
-  b.Int("intermediate_size", 32)
-      .Int("vocab_size", 11)
-      .Int("max_position_embeddings", 512)
-      .Set("rms_norm_eps", 1e-5);
-  b.Set("rope_theta", int64_t{150000})
-      .Int("num_local_experts", 5)
-      .Int("num_experts_per_tok", 2)
-      .Int("sliding_window", 8);
+  b.Int("intermediate_size", 32).Int("vocab_size", 11).Int("max_position_embeddings", 512).Set("rms_norm_eps", 1e-5);
+  b.Set("rope_theta", int64_t{150000}).Int("num_local_experts", 5).Int("num_experts_per_tok", 2).Int("sliding_window", 8);
   b.Set("layer_types", std::vector<std::string>{"sliding_attention", "full_attention", "sliding_attention"});
-  b.Set("rope_scaling.rope_type", std::string("yarn"))
-      .Set("rope_scaling.factor", 32.0)
-      .Set("rope_scaling.truncate", false);
+  b.Set("rope_scaling.rope_type", std::string("yarn")).Set("rope_scaling.factor", 32.0).Set("rope_scaling.truncate", false);
   b.Int("rope_scaling.original_max_position_embeddings", 4096)
       .Set("rope_scaling.beta_fast", 32.0)
       .Set("rope_scaling.beta_slow", 1.0);
@@ -183,14 +150,10 @@ inline Inventory HfGptOss() {
       .Add("lm_head.weight", {11, 64});
   for (int i = 0; i < 3; ++i) {
     const std::string p = "model.layers." + std::to_string(i) + ".";
-    b.Add(p + "input_layernorm.weight", {64})
-        .Add(p + "post_attention_layernorm.weight", {64})
-        .Add(p + "self_attn.sinks", {4});
-    for (const auto& [name, out, in] :
-         {std::tuple{"q", 64, 64}, {"k", 32, 64}, {"v", 32, 64}, {"o", 64, 64}}) {
+    b.Add(p + "input_layernorm.weight", {64}).Add(p + "post_attention_layernorm.weight", {64}).Add(p + "self_attn.sinks", {4});
+    for (const auto& [name, out, in] : {std::tuple{"q", 64, 64}, {"k", 32, 64}, {"v", 32, 64}, {"o", 64, 64}}) {
       const uint64_t rows = out, cols = in;
-      b.Add(p + "self_attn." + name + "_proj.weight", {rows, cols})
-          .Add(p + "self_attn." + name + "_proj.bias", {rows});
+      b.Add(p + "self_attn." + name + "_proj.weight", {rows, cols}).Add(p + "self_attn." + name + "_proj.bias", {rows});
     }
     b.Add(p + "mlp.router.weight", {5, 64}).Add(p + "mlp.router.bias", {5});
     b.Add(p + "mlp.experts.gate_up_proj_blocks", {5, 64, 2, 16}, DType::kU8)
@@ -207,28 +170,17 @@ inline Inventory GgufGptOss() {
   Builder b(FileFormat::kGguf);
   b.Set("general.architecture", std::string("gpt-oss"));
   b.Int("gpt-oss.block_count", 3).Int("gpt-oss.embedding_length", 64).Int("gpt-oss.attention.head_count", 4);
-  b.Int("gpt-oss.attention.head_count_kv", 2)
-      .Int("gpt-oss.attention.key_length", 16)
-      .Int("gpt-oss.attention.value_length", 16);
-  b.Int("gpt-oss.feed_forward_length", 32)
-      .Int("gpt-oss.expert_feed_forward_length", 32)
-      .Int("gpt-oss.context_length", 512);
-  b.Int("gpt-oss.expert_count", 5)
-      .Int("gpt-oss.expert_used_count", 2)
-      .Int("gpt-oss.attention.sliding_window", 8);
+  b.Int("gpt-oss.attention.head_count_kv", 2).Int("gpt-oss.attention.key_length", 16).Int("gpt-oss.attention.value_length", 16);
+  b.Int("gpt-oss.feed_forward_length", 32).Int("gpt-oss.expert_feed_forward_length", 32).Int("gpt-oss.context_length", 512);
+  b.Int("gpt-oss.expert_count", 5).Int("gpt-oss.expert_used_count", 2).Int("gpt-oss.attention.sliding_window", 8);
   b.Set("gpt-oss.attention.layer_norm_rms_epsilon", 1e-5).Set("gpt-oss.rope.freq_base", 150000.0);
   b.Set("gpt-oss.rope.scaling.type", std::string("yarn")).Set("gpt-oss.rope.scaling.factor", 32.0);
   b.Int("gpt-oss.rope.scaling.original_context_length", 4096);
-  b.Add("token_embd.weight", {11, 64}, DType::kQ8_0)
-      .Add("output.weight", {11, 64}, DType::kQ8_0)
-      .Add("output_norm.weight", {64});
+  b.Add("token_embd.weight", {11, 64}, DType::kQ8_0).Add("output.weight", {11, 64}, DType::kQ8_0).Add("output_norm.weight", {64});
   for (int i = 0; i < 3; ++i) {
     const std::string p = "blk." + std::to_string(i) + ".";
-    b.Add(p + "attn_norm.weight", {64})
-        .Add(p + "post_attention_norm.weight", {64})
-        .Add(p + "attn_sinks.weight", {4});
-    for (const auto& [name, out] :
-         {std::pair{"attn_q", 64}, {"attn_k", 32}, {"attn_v", 32}, {"attn_output", 64}}) {
+    b.Add(p + "attn_norm.weight", {64}).Add(p + "post_attention_norm.weight", {64}).Add(p + "attn_sinks.weight", {4});
+    for (const auto& [name, out] : {std::pair{"attn_q", 64}, {"attn_k", 32}, {"attn_v", 32}, {"attn_output", 64}}) {
       const uint64_t rows = out;
       b.Add(p + name + ".weight", {rows, 64}, DType::kQ8_0).Add(p + name + ".bias", {rows});
     }

@@ -53,9 +53,8 @@ using Set = std::set<int32_t>;
 std::vector<int32_t> Order(const std::vector<float>& logits) {
   std::vector<int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
-  std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) {
-    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
-  });
+  std::stable_sort(ids.begin(), ids.end(),
+                   [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
   return ids;
 }
 
@@ -177,9 +176,9 @@ TEST(Sampler, RepeatPenalty) {
   const std::vector<float> logits = {4, 3, -1, -1.5f};
   auto next = [&](std::vector<int32_t> history) { return Sampler(c).Sample(logits, history); };
   EXPECT_EQ(next({}), 0);
-  EXPECT_EQ(next({0}), 1);             // 4 -> 2
-  EXPECT_EQ(next({0, 1}), 0);          // 2 against 1.5
-  EXPECT_EQ(next({0, 2, 2, 2}), 0);    // out of the last three
+  EXPECT_EQ(next({0}), 1);                // 4 -> 2
+  EXPECT_EQ(next({0, 1}), 0);             // 2 against 1.5
+  EXPECT_EQ(next({0, 2, 2, 2}), 0);       // out of the last three
   EXPECT_EQ(next({0, 0, 0, -1, 99}), 1);  // once however often; ids outside are ignored
   c.repeat_last_n = -1;
   EXPECT_EQ(next({0, 2, 2, 2}), 1);
@@ -232,7 +231,8 @@ TEST(Sampler, LargeVocabularyAgainstAFullSort) {
     for (const double top_p : {0.3, 0.95, 1.0}) {
       const size_t kept = k == 0 ? logits.size() : static_cast<size_t>(k);
       double total = 0, sum = 0;
-      for (size_t i = 0; i < kept; ++i) total += std::exp(logits[static_cast<size_t>(order[i])] - logits[static_cast<size_t>(order[0])]);
+      for (size_t i = 0; i < kept; ++i)
+        total += std::exp(logits[static_cast<size_t>(order[i])] - logits[static_cast<size_t>(order[0])]);
       size_t nucleus = 0;
       while (nucleus < kept && sum < top_p * total * (1 - 1e-9)) {
         sum += std::exp(logits[static_cast<size_t>(order[nucleus++])] - logits[static_cast<size_t>(order[0])]);

@@ -56,7 +56,7 @@ TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(engine->Step(std::vector<BatchRow>(6, {1, *s, false})).ok());
   EXPECT_EQ(engine->Length(*s), 32);
   expect({{1, *s, true}}, "the context is full");
-  EXPECT_FALSE(engine->NewSequence().ok());   // room for one
+  EXPECT_FALSE(engine->NewSequence().ok());  // room for one
   engine->Free(*s);
   EXPECT_TRUE(engine->NewSequence().ok());
 }

@@ -36,9 +36,7 @@ struct Counting {
   friend bool operator>=(Counting a, Counting b) { return Compare(a.value >= b.value); }
   friend bool operator==(Counting a, Counting b) { return Compare(a.value == b.value); }
 
-  friend Counting Fma(Counting a, Counting b, Counting c) {
-    return Flop(std::fma(a.value, b.value, c.value), 2);
-  }
+  friend Counting Fma(Counting a, Counting b, Counting c) { return Flop(std::fma(a.value, b.value, c.value), 2); }
   friend Counting Max(Counting a, Counting b) { return Flop(tally::Max(a.value, b.value)); }
   friend Counting Min(Counting a, Counting b) { return Flop(tally::Min(a.value, b.value)); }
   friend Counting Abs(Counting x) { return Counting(std::fabs(x.value)); }

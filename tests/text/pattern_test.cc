@@ -66,18 +66,16 @@ TEST(Pattern, DialectDifferencesAreTranslated) {
 }
 
 TEST(Pattern, WhatIsReadDifferentlyIsAnError) {
-  for (const char* regex : {R"([a&&b])", R"([a[bc]])", R"(\h)", R"(\bx)", R"((?m:x))", R"((?s)x)",
-                            R"(\p{N}{1,3}+)", R"(\Qa)", R"([\W])", R"(a\)", R"(\u12)", R"(\p{L)"}) {
-    EXPECT_NE(Matches(regex, "a").find("not supported"), std::string::npos)
-        << regex << " " << Matches(regex, "a");
+  for (const char* regex : {R"([a&&b])", R"([a[bc]])", R"(\h)", R"(\bx)", R"((?m:x))", R"((?s)x)", R"(\p{N}{1,3}+)", R"(\Qa)",
+                            R"([\W])", R"(a\)", R"(\u12)", R"(\p{L)"}) {
+    EXPECT_NE(Matches(regex, "a").find("not supported"), std::string::npos) << regex << " " << Matches(regex, "a");
   }
   EXPECT_NE(Matches("(a", "a").find("bad regular expression"), std::string::npos);
 }
 
 TEST(Pattern, CostlyExpressionsEndInAnError) {
   const std::string text(200, 'a');
-  EXPECT_NE(Matches(R"((?:a|aa)+[0-9])", text).find("error: regular expression too costly"),
-            std::string::npos);
+  EXPECT_NE(Matches(R"((?:a|aa)+[0-9])", text).find("error: regular expression too costly"), std::string::npos);
 }
 
 TEST(Pattern, LongMatchesAreNoProblem) {

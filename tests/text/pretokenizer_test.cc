@@ -29,12 +29,11 @@ PreTokenizer One(PreStep step) {
 
 // The behaviours on "the-final--countdown" are the example in the documentation of Hugging Face tokenizers.
 TEST(PreTokenizer, Behaviours) {
-  const std::pair<SplitBehavior, const char*> kCases[] = {
-      {SplitBehavior::kRemoved, "the|final|countdown"},
-      {SplitBehavior::kIsolated, "the|-|final|-|-|countdown"},
-      {SplitBehavior::kMergedWithPrevious, "the-|final-|-|countdown"},
-      {SplitBehavior::kMergedWithNext, "the|-final|-|-countdown"},
-      {SplitBehavior::kContiguous, "the|-|final|--|countdown"}};
+  const std::pair<SplitBehavior, const char*> kCases[] = {{SplitBehavior::kRemoved, "the|final|countdown"},
+                                                          {SplitBehavior::kIsolated, "the|-|final|-|-|countdown"},
+                                                          {SplitBehavior::kMergedWithPrevious, "the-|final-|-|countdown"},
+                                                          {SplitBehavior::kMergedWithNext, "the|-final|-|-countdown"},
+                                                          {SplitBehavior::kContiguous, "the|-|final|--|countdown"}};
   for (const auto& [behavior, expected] : kCases) {
     PreStep literal;
     literal.kind = PreStep::Kind::kLiteral;
@@ -94,14 +93,11 @@ TEST(PreTokenizer, NamedOnes) {
   EXPECT_EQ(CutBy("qwen2", "a 123"), "a| |1|2|3");
   EXPECT_EQ(CutBy("gpt-4o", "HelloWorld HTTPServer it's/\n e\xCC\x81t 1234"),
             "Hello|World| HTTPServer| it's|/\n| e\xCC\x81t| |123|4");
-  EXPECT_EQ(CutBy("deepseek-coder", "a b12\n\xE4\xB8\xAD\xE6\x96\x87 ,x"),
-            "a| b|1|2|\n|\xE4\xB8\xAD\xE6\x96\x87| ,|x");
-  EXPECT_EQ(CutBy("deepseek-llm", "ab  cd12\xE4\xB8\xAD, \t \n x  "),
-            "ab| | cd|12|\xE4\xB8\xAD|,| \t |\n| x|  ");
+  EXPECT_EQ(CutBy("deepseek-coder", "a b12\n\xE4\xB8\xAD\xE6\x96\x87 ,x"), "a| b|1|2|\n|\xE4\xB8\xAD\xE6\x96\x87| ,|x");
+  EXPECT_EQ(CutBy("deepseek-llm", "ab  cd12\xE4\xB8\xAD, \t \n x  "), "ab| | cd|12|\xE4\xB8\xAD|,| \t |\n| x|  ");
   EXPECT_EQ(CutBy("starcoder", "a12 b"), "a|1|2| b");
   EXPECT_EQ(CutBy("default", "a12345$ b."), "a|123|45|$| b|.");
-  EXPECT_NE(CutBy("gpt-9", "x").find("test: pre-tokenizer 'gpt-9' is not supported (known: "),
-            std::string::npos);
+  EXPECT_NE(CutBy("gpt-9", "x").find("test: pre-tokenizer 'gpt-9' is not supported (known: "), std::string::npos);
 }
 
 std::string Normal(std::vector<NormalStep> steps, std::string_view text) {
@@ -122,14 +118,11 @@ TEST(Normalizer, Forms) {
             std::string("a\xCC\xA3\xCC\x81\xCC\x80", 7) + '\0');
   EXPECT_EQ(Normal({{.kind = Kind::kLowercase}}, "\xC3\x89\xC4\xB0Z"), "\xC3\xA9i\xCC\x87z");
   EXPECT_EQ(Normal({{.kind = Kind::kPrepend, .content = "_"}}, ""), "");
-  EXPECT_EQ(Normal({{.kind = Kind::kPrepend, .content = "_"},
-                    {.kind = Kind::kReplaceLiteral, .find = " ", .content = "_"}},
-                   "a  b"),
-            "_a__b");
   EXPECT_EQ(
-      Normal({{.kind = Kind::kReplaceRegex, .regex = *Pattern::Compile(" {2,}", "test"), .content = " "}},
-             "a   b c"),
-      "a b c");
+      Normal({{.kind = Kind::kPrepend, .content = "_"}, {.kind = Kind::kReplaceLiteral, .find = " ", .content = "_"}}, "a  b"),
+      "_a__b");
+  EXPECT_EQ(Normal({{.kind = Kind::kReplaceRegex, .regex = *Pattern::Compile(" {2,}", "test"), .content = " "}}, "a   b c"),
+            "a b c");
 }
 
 }  // namespace

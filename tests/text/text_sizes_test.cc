@@ -16,8 +16,7 @@ std::string Repeat(std::string_view part, size_t bytes) {
 
 TEST(TextSizes, LargeTextsRoundTrip) {
   std::vector<std::string> texts = {test::ReadAll(test::Shared("text/war-and-peace.txt"))};
-  for (const char* part :
-       {"a", " ", "\n", "1", "!", "<", "\xE4\xB8\xAD", " \n", "\xCC\x81\xCC\xA3", "ab", "'s", "<s"}) {
+  for (const char* part : {"a", " ", "\n", "1", "!", "<", "\xE4\xB8\xAD", " \n", "\xCC\x81\xCC\xA3", "ab", "'s", "<s"}) {
     texts.push_back(Repeat(part, 1 << 20));
     texts.push_back(texts.back() + "x");
   }
@@ -29,8 +28,7 @@ TEST(TextSizes, LargeTextsRoundTrip) {
     ASSERT_TRUE(inventory.ok()) << inventory.status().message();
     std::vector<std::string> pres = {name};
     if (std::string(name) == "gpt-2")
-      pres = {"gpt-2",       "llama-bpe", "gpt-4o",  "deepseek-llm",
-              "deepseek-v3", "starcoder", "default", "falcon"};
+      pres = {"gpt-2", "llama-bpe", "gpt-4o", "deepseek-llm", "deepseek-v3", "starcoder", "default", "falcon"};
     for (const std::string& pre : pres) {
       ++found;
       SCOPED_TRACE(std::string(name) + " " + pre);

@@ -18,9 +18,7 @@ namespace tally::test {
 
 using Ids = std::vector<int32_t>;
 
-inline std::string Shared(const std::string& path) {
-  return std::string(TALLY_SOURCE_DIR "/../shared/") + path;
-}
+inline std::string Shared(const std::string& path) { return std::string(TALLY_SOURCE_DIR "/../shared/") + path; }
 
 inline std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -32,8 +32,7 @@ std::string FromBase64(std::string_view text) {
 std::vector<std::string> Ranks(const std::string& path) {
   std::istringstream lines(test::ReadAll(path));
   std::vector<std::string> tokens;
-  for (std::string line; std::getline(lines, line);)
-    tokens.push_back(FromBase64(line.substr(0, line.find(' '))));
+  for (std::string line; std::getline(lines, line);) tokens.push_back(FromBase64(line.substr(0, line.find(' '))));
   return tokens;
 }
 
@@ -123,8 +122,7 @@ TEST(Tiktoken, IdsOfAnIndependentImplementation) {
     std::istringstream fields(line);
     std::string name, hex, text;
     fields >> name >> hex;
-    for (size_t i = 0; i + 1 < hex.size(); i += 2)
-      text.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+    for (size_t i = 0; i + 1 < hex.size(); i += 2) text.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
     Ids ids;
     for (int32_t id; fields >> id;) ids.push_back(id);
     ASSERT_TRUE(tokenizers.contains(name)) << line;

@@ -14,8 +14,7 @@ using test::Encode;
 using test::Ids;
 
 // Byte-level: the 256 bytes, then `tokens`, then <s> and </s>; `merges` in GPT-2's alphabet.
-Metadata ByteLevel(const std::vector<std::string>& tokens, const std::vector<std::string>& merges,
-                   const char* pre = "gpt-2") {
+Metadata ByteLevel(const std::vector<std::string>& tokens, const std::vector<std::string>& merges, const char* pre = "gpt-2") {
   Metadata m;
   m.source = "test.gguf";
   std::vector<std::string> all;
@@ -39,8 +38,7 @@ Metadata ByteLevel(const std::vector<std::string>& tokens, const std::vector<std
 const std::string kSpace = "\xE2\x96\x81";
 
 // SentencePiece: <unk> <s> </s>, the 256 bytes, then `tokens` with `scores`.
-Metadata Scored(const std::vector<std::string>& tokens, const std::vector<double>& scores,
-                bool bytes = true) {
+Metadata Scored(const std::vector<std::string>& tokens, const std::vector<double>& scores, bool bytes = true) {
   Metadata m;
   m.source = "test.gguf";
   std::vector<std::string> all = {"<unk>", "<s>", "</s>"};
@@ -165,8 +163,7 @@ TEST(GgufTokenizer, ScoresOrderTheMerges) {
   EXPECT_FALSE(Make(m)->DropsLeadingSpace());
   EXPECT_EQ(Make(m)->Decode(Ids{first + 5}), " a");
 
-  EXPECT_EQ(Encode(*Make(Scored({kSpace, "a"}, {0, 0}, false)), "a\xC3\xA9"),
-            (Ids{3, 4, 0}));  // no bytes: unknown
+  EXPECT_EQ(Encode(*Make(Scored({kSpace, "a"}, {0, 0}, false)), "a\xC3\xA9"), (Ids{3, 4, 0}));  // no bytes: unknown
 }
 
 TEST(GgufTokenizer, OfTwoEqualTokensTheLaterCounts) {
@@ -206,16 +203,13 @@ TEST(GgufTokenizer, BadInputIsNamed) {
     EXPECT_NE(error.find("test.gguf"), std::string::npos) << error;
     EXPECT_EQ(error.find('\n'), std::string::npos);
   };
-  expect(with("tokenizer.ggml.model", std::string("bert")),
-         "tokenizer.ggml.model: tokenizer model 'bert' is not supported");
+  expect(with("tokenizer.ggml.model", std::string("bert")), "tokenizer.ggml.model: tokenizer model 'bert' is not supported");
   expect(with("tokenizer.ggml.pre", std::string("nobody")), "pre-tokenizer 'nobody' is not supported");
   expect(with("tokenizer.ggml.bos_token_id", uint64_t{259}), "bos_token_id: token id 259, expected 0 to 258");
   expect(with("tokenizer.ggml.eos_token_id", int64_t{-2}), "eos_token_id");
   EXPECT_EQ(with("tokenizer.ggml.eos_token_id", uint64_t{0xFFFFFFFF}), "");  // none
-  expect(with("tokenizer.ggml.merges", std::vector<std::string>{"a b", "a c"}),
-         "merge 1 ('a' 'c') needs the token 'ac'");
-  expect(with("tokenizer.ggml.merges", std::vector<std::string>{"a \xE4\xB8\xAD"}),
-         "needs the token '\xE4\xB8\xAD'");
+  expect(with("tokenizer.ggml.merges", std::vector<std::string>{"a b", "a c"}), "merge 1 ('a' 'c') needs the token 'ac'");
+  expect(with("tokenizer.ggml.merges", std::vector<std::string>{"a \xE4\xB8\xAD"}), "needs the token '\xE4\xB8\xAD'");
   expect(with("tokenizer.ggml.merges", std::vector<std::string>{"ab"}), "merge 0 is 'ab'");
   expect(with("tokenizer.ggml.token_type", std::vector<int64_t>{1}), "1 types for 259 tokens");
   expect(with("tokenizer.ggml.add_sep_token", true), "add_sep_token");
@@ -290,15 +284,13 @@ TEST(GgufTokenizer, MergingIsWhatItsDefinitionSays) {
       ASSERT_EQ(split(*ranked), Naive(letters,
                                       [&](const std::string& l, const std::string& r) {
                                         const auto found = rank.find({l, r});
-                                        return found == rank.end() ? std::numeric_limits<double>::infinity()
-                                                                   : found->second;
+                                        return found == rank.end() ? std::numeric_limits<double>::infinity() : found->second;
                                       }))
           << text;
       ASSERT_EQ(split(*scored), Naive(letters,
                                       [&](const std::string& l, const std::string& r) {
                                         const auto found = score.find(l + r);
-                                        return found == score.end() ? std::numeric_limits<double>::infinity()
-                                                                    : -found->second;
+                                        return found == score.end() ? std::numeric_limits<double>::infinity() : -found->second;
                                       }))
           << text;
     }

@@ -34,10 +34,9 @@ struct Spec {
   std::string added = "[]";
   std::string normalizer = "null", pre = "null", post = "null", decoder = R"({"type":"Fuse"})";
   std::string Text() const {
-    return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":)" + added +
-           R"(,"normalizer":)" + normalizer + R"(,"pre_tokenizer":)" + pre + R"(,"post_processor":)" + post +
-           R"(,"decoder":)" + decoder + R"(,"model":{"type":"BPE","vocab":)" + vocab + R"(,"merges":)" +
-           merges + (model.empty() ? "" : ",") + model + "}}";
+    return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":)" + added + R"(,"normalizer":)" + normalizer +
+           R"(,"pre_tokenizer":)" + pre + R"(,"post_processor":)" + post + R"(,"decoder":)" + decoder +
+           R"(,"model":{"type":"BPE","vocab":)" + vocab + R"(,"merges":)" + merges + (model.empty() ? "" : ",") + model + "}}";
   }
 };
 
@@ -148,8 +147,7 @@ TEST(JsonTokenizer, SplitDigitsPunctuation) {
   EXPECT_EQ(EncodeWith(spec, "abc"), (Ids{0, 7}));
   spec.pre = R"({"type":"Punctuation","behavior":"Isolated"})";
   EXPECT_EQ(EncodeWith(spec, "_ab"), (Ids{4, 3}));
-  spec.pre =
-      R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},{"type":"Punctuation"}]})";
+  spec.pre = R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},{"type":"Punctuation"}]})";
   EXPECT_EQ(EncodeWith(spec, "ab_a1"), (Ids{3, 4, 0, 6}));
 }
 
@@ -158,8 +156,7 @@ TEST(JsonTokenizer, ByteLevel) {
   spec.vocab = "{";
   for (int b = 0; b < 256; ++b) {
     const std::string c = AlphabetOfBytes(std::string(1, static_cast<char>(b)));
-    spec.vocab +=
-        "\"" + std::string(c == "\"" || c == "\\" ? "\\" : "") + c + "\":" + std::to_string(b) + ",";
+    spec.vocab += "\"" + std::string(c == "\"" || c == "\\" ? "\\" : "") + c + "\":" + std::to_string(b) + ",";
   }
   spec.vocab +=
       "\"\xC4\xA0"
@@ -212,14 +209,11 @@ TEST(JsonTokenizer, Config) {
   EXPECT_EQ(t->bos(), 8);
   EXPECT_EQ(t->eos(), (std::vector<int32_t>{9, 10}));
   EXPECT_EQ(Encode(*t, "a", {true, false}), (Ids{0}));  // the template is the file's
-  t = Make(
-      spec,
-      R"({"bos_token":"<s>","eos_token":"</s>","tokenizer_class":"LlamaTokenizerFast","add_eos_token":true})");
+  t = Make(spec, R"({"bos_token":"<s>","eos_token":"</s>","tokenizer_class":"LlamaTokenizerFast","add_eos_token":true})");
   EXPECT_EQ(Encode(*t, "a", {true, false}), (Ids{8, 0, 9}));
   t = Make(spec);
   EXPECT_EQ(t->bos(), -1);
-  EXPECT_NE(Error(spec.Text(), R"({"bos_token":"<none>"})").find("bos_token: '<none>' is not in"),
-            std::string::npos);
+  EXPECT_NE(Error(spec.Text(), R"({"bos_token":"<none>"})").find("bos_token: '<none>' is not in"), std::string::npos);
   EXPECT_NE(Error(spec.Text(), "{").find("tokenizer_config.json"), std::string::npos);
 }
 
@@ -247,16 +241,12 @@ TEST(JsonTokenizer, WhatIsNotSupportedIsNamed) {
     return spec;
   };
   EXPECT_EQ(Error(Spec().Text()), "");
-  expect(with(&Spec::normalizer, R"({"type":"StripAccents"})"),
-         "normalizer: type 'StripAccents' is not supported");
-  expect(
-      with(&Spec::normalizer, R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Precompiled"}]})"),
-      "normalizer.normalizers[1]: type 'Precompiled' is not supported");
+  expect(with(&Spec::normalizer, R"({"type":"StripAccents"})"), "normalizer: type 'StripAccents' is not supported");
+  expect(with(&Spec::normalizer, R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Precompiled"}]})"),
+         "normalizer.normalizers[1]: type 'Precompiled' is not supported");
   expect(with(&Spec::pre, R"({"type":"BertPreTokenizer"})"), "pre_tokenizer: type 'BertPreTokenizer'");
-  expect(with(&Spec::pre, R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})"),
-         "after ByteLevel");
-  expect(with(&Spec::pre, R"({"type":"Split","pattern":{"Regex":"["},"behavior":"Isolated"})"),
-         "bad regular expression");
+  expect(with(&Spec::pre, R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})"), "after ByteLevel");
+  expect(with(&Spec::pre, R"({"type":"Split","pattern":{"Regex":"["},"behavior":"Isolated"})"), "bad regular expression");
   expect(with(&Spec::pre, R"({"type":"Split","pattern":{"Regex":"x"},"behavior":"Gone"})"), "behavior");
   expect(with(&Spec::pre, R"({"type":"Split","pattern":"x","behavior":"Removed"})"), "pattern");
   expect(with(&Spec::post, R"({"type":"BertProcessing"})"), "post_processor: type 'BertProcessing'");
@@ -312,8 +302,7 @@ TEST(JsonTokenizer, DamagedFiles) {
   const Folder folder;
   for (int round = 0; round < 400; ++round) {
     std::string text = good;
-    text[random() % text.size()] =
-        static_cast<char>(random() % 3 == 0 ? random() % 256 : "0123456789{}[]\",:\\"[random() % 18]);
+    text[random() % text.size()] = static_cast<char>(random() % 3 == 0 ? random() % 256 : "0123456789{}[]\",:\\"[random() % 18]);
     const auto made = TokenizerFromJson(folder.Write("tokenizer.json", text));
     if (!made.ok()) {
       ASSERT_EQ(made.status().message().find('\n'), std::string::npos) << text;

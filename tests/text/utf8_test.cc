@@ -57,8 +57,7 @@ TEST(Utf8, WholeCharactersDoNotDependOnTheCuts) {
   std::mt19937 random(seed);
   for (int round = 0; round < 2000; ++round) {
     std::string bytes;
-    const char* kParts[] = {"a",        "\xC3",     "\xA9", "\xE4\xB8", "\xAD",
-                            "\xF0\x9F", "\x99\x82", "\xFF", "\xED\xA0", "\xF4\x8F"};
+    const char* kParts[] = {"a", "\xC3", "\xA9", "\xE4\xB8", "\xAD", "\xF0\x9F", "\x99\x82", "\xFF", "\xED\xA0", "\xF4\x8F"};
     for (size_t i = random() % 20; i > 0; --i) bytes += kParts[random() % std::size(kParts)];
     std::string whole = Repair(bytes), streamed, held;
     for (size_t at = 0; at < bytes.size();) {

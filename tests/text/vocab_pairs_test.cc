@@ -81,8 +81,7 @@ TEST_P(VocabPairs, SpecialTokensOnRequestOnly) {
   EXPECT_FALSE(tokenizer->eos().empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, VocabPairs,
-                         testing::Values("gpt-2", "llama-spm", "phi-3", "deepseek-coder", "mpt"),
+INSTANTIATE_TEST_SUITE_P(All, VocabPairs, testing::Values("gpt-2", "llama-spm", "phi-3", "deepseek-coder", "mpt"),
                          [](const auto& instance) {
                            std::string name = instance.param;
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
@@ -111,8 +110,7 @@ TEST(Vocab, Gpt2FromGgufAndFromJsonAgree) {
   auto b = TokenizerFromJson(json);
   ASSERT_TRUE(b.ok()) << b.status().message();
   EXPECT_EQ(a->vocab_size(), (*b)->vocab_size());
-  for (const std::string& input : Inputs(kFolder + "gpt-2.gguf.inp"))
-    EXPECT_EQ(Encode(*a, input), Encode(**b, input)) << input;
+  for (const std::string& input : Inputs(kFolder + "gpt-2.gguf.inp")) EXPECT_EQ(Encode(*a, input), Encode(**b, input)) << input;
   const std::string text = test::ReadAll(test::Shared("text/war-and-peace.txt")).substr(0, 100'000);
   EXPECT_EQ(Encode(*a, text), Encode(**b, text));
   for (int32_t id = 0; id < a->vocab_size(); ++id) ASSERT_EQ(a->TokenBytes(id), (*b)->TokenBytes(id)) << id;
@@ -146,8 +144,7 @@ TEST(Vocab, SharedTokenizersLoadAndRoundTrip) {
       tokenizer = Load(path);
       ASSERT_NE(tokenizer, nullptr);
     }
-    const std::string story =
-        "Once upon a time, there was a little girl named Lily. She said: \"Hello,  world!\"\n\nThe end.";
+    const std::string story = "Once upon a time, there was a little girl named Lily. She said: \"Hello,  world!\"\n\nThe end.";
     EXPECT_EQ(tokenizer->Decode(Encode(*tokenizer, story)), story);
     EXPECT_EQ(tokenizer->Decode(Encode(*tokenizer, " " + story)), " " + story);
     if (path.find("656k") != path.npos) continue;  // it has unknown characters

@@ -30,8 +30,7 @@ struct TestTensor {
 
 class Folder {
  public:
-  Folder()
-      : path_(fs::path(testing::TempDir()) / ("tally_checkpoint_" + std::to_string(std::random_device()()))) {
+  Folder() : path_(fs::path(testing::TempDir()) / ("tally_checkpoint_" + std::to_string(std::random_device()()))) {
     fs::create_directories(path_);
   }
   ~Folder() { fs::remove_all(path_); }
@@ -69,8 +68,8 @@ void WriteSafetensors(const std::string& path, const std::vector<TestTensor>& te
   }
 }
 
-void Bind(ModelSpec& spec, Role role, int32_t layer, std::vector<std::string> names,
-          std::vector<uint64_t> shape, Storage storage = Storage::kPlain, bool hf_mxfp4 = false) {
+void Bind(ModelSpec& spec, Role role, int32_t layer, std::vector<std::string> names, std::vector<uint64_t> shape,
+          Storage storage = Storage::kPlain, bool hf_mxfp4 = false) {
   TensorBinding b;
   b.role = role;
   b.layer = layer;
@@ -99,10 +98,8 @@ TEST(Checkpoint, SafetensorsThatTheTestWrites) {
   ModelSpec spec;
   spec.recipe.tied_head = true;
   Bind(spec, Role::kTokenEmbedding, -1, {"embed"}, {50, 64});
-  Bind(spec, Role::kExpertGate, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64},
-       Storage::kInterleavedEven, true);
-  Bind(spec, Role::kExpertUp, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, Storage::kInterleavedOdd,
-       true);
+  Bind(spec, Role::kExpertGate, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, Storage::kInterleavedEven, true);
+  Bind(spec, Role::kExpertUp, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, Storage::kInterleavedOdd, true);
   Bind(spec, Role::kO, 0, {"conv1d"}, {20, 33}, Storage::kTransposed);
   Bind(spec, Role::kOutputNorm, -1, {"norm"}, {64});
   Team team(2);
@@ -125,10 +122,9 @@ TEST(Checkpoint, GgufThatTheWriterWrites) {
     Bind(spec, Role::kExpertDown, layer++, {name}, {3, 37, 96});
   }
   for (const TestTensor& t : tensors) writer.AddTensor(t.name, t.dtype, t.shape);
-  const Status written =
-      writer.Write(folder / "model.gguf", [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
-        std::memcpy(piece.data(), tensors[tensor].bytes.data() + offset, piece.size());
-      });
+  const Status written = writer.Write(folder / "model.gguf", [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
+    std::memcpy(piece.data(), tensors[tensor].bytes.data() + offset, piece.size());
+  });
   ASSERT_TRUE(written.ok()) << written.message();
   const auto inventory = ReadGguf(folder / "model.gguf");
   ASSERT_TRUE(inventory.ok()) << inventory.status().message();
@@ -155,8 +151,7 @@ TEST(Checkpoint, Goldens) {
     SCOPED_TRACE(path.string());
     const auto inventory = ReadCheckpoint(path.string());
     const std::string family = fs::relative(path, goldens).begin()->string();
-    const bool must =
-        family == "gpt2" || family == "gptoss" || path.string().find("/llama/llama-") != std::string::npos;
+    const bool must = family == "gpt2" || family == "gptoss" || path.string().find("/llama/llama-") != std::string::npos;
     if (!inventory.ok()) {
       EXPECT_FALSE(must) << inventory.status().message();
       continue;

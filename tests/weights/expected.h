@@ -28,8 +28,7 @@ inline std::vector<float> ExpectedValues(const Inventory& inventory, const Tenso
   std::vector<float> stored;  // every stored element, all tensors of the binding one after another
   if (b.hf_mxfp4) {
     const StoredTensor& blocks = *inventory.Find(b.names[0]);
-    const auto bytes = ReadStored(inventory, blocks),
-               scales = ReadStored(inventory, *inventory.Find(b.names[1]));
+    const auto bytes = ReadStored(inventory, blocks), scales = ReadStored(inventory, *inventory.Find(b.names[1]));
     stored = DecodeHfMxfp4(bytes.data(), scales.data(), bytes.size() * 2);
   } else {
     for (const std::string& name : b.names) {
@@ -110,8 +109,7 @@ inline void ExpectLoaded(const Inventory& inventory, const ModelSpec& spec, cons
     EXPECT_LE(info.packed_bytes, w.slice_stride * info.slices);
     uint64_t stored = 0;
     for (const std::string& name : b.names) stored += inventory.Find(name)->bytes;
-    const bool half = b.storage != Storage::kPlain && b.storage != Storage::kTransposed &&
-                      b.storage != Storage::kPermutedPairs;
+    const bool half = b.storage != Storage::kPlain && b.storage != Storage::kTransposed && b.storage != Storage::kPermutedPairs;
     EXPECT_EQ(info.stored_bytes, half ? stored / 2 : stored);
   }
   for (size_t i = 0; i < seen.size(); ++i) EXPECT_TRUE(seen[i]) << "info " << i << " describes nothing";

@@ -25,8 +25,7 @@ namespace fs = std::filesystem;
 class Checkpoint {
  public:
   explicit Checkpoint(const std::string& name)
-      : folder_(fs::path(testing::TempDir()) /
-                ("tally_load_" + name + "_" + std::to_string(std::random_device()()))) {
+      : folder_(fs::path(testing::TempDir()) / ("tally_load_" + name + "_" + std::to_string(std::random_device()()))) {
     fs::create_directories(folder_);
     inventory.path = folder_.string();
     for (const char* file : {"a.bin", "b.bin"}) {
@@ -73,8 +72,7 @@ class Checkpoint {
     inventory.BuildIndex();
     for (size_t f = 0; f < data_.size(); ++f) {
       std::ofstream(inventory.files[f].path, std::ios::binary)
-          .write(reinterpret_cast<const char*>(data_[f].data()),
-                 static_cast<std::streamsize>(data_[f].size()));
+          .write(reinterpret_cast<const char*>(data_[f].data()), static_cast<std::streamsize>(data_[f].size()));
       inventory.files[f].size = data_[f].size();
     }
   }
@@ -260,8 +258,7 @@ TEST(LoadWeights, StopsWhenAskedTo) {
     for (int after : {0, 1, 7}) {
       Team team(threads);
       int calls = 0;
-      const auto weights =
-          LoadWeights(c.inventory, c.spec, team, [&](uint64_t, uint64_t) { return calls++ < after; });
+      const auto weights = LoadWeights(c.inventory, c.spec, team, [&](uint64_t, uint64_t) { return calls++ < after; });
       ASSERT_FALSE(weights.ok());
       EXPECT_EQ(weights.status().code(), StatusCode::kInterrupted);
       EXPECT_EQ(calls, after + 1) << "asked again after it had said no";
@@ -304,8 +301,7 @@ TEST(LoadWeights, AFileThatHasGoneOrShrunkSinceItWasInspected) {
 }
 
 void ExpectSays(const std::string& message, std::initializer_list<const char*> parts) {
-  for (const char* part : parts)
-    EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' not in: " << message;
+  for (const char* part : parts) EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' not in: " << message;
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
 }
 

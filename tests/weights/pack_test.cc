@@ -18,8 +18,7 @@ constexpr uint8_t kCanary = 0xc5;
 
 size_t SliceBytes(DType t, WeightLayout layout, int64_t rows, int64_t cols) {
   if (layout == WeightLayout::kVector) return static_cast<size_t>(cols) * 4;
-  if (layout == WeightLayout::kRowMajor)
-    return static_cast<size_t>(rows) * *StoredBytes(t, static_cast<uint64_t>(cols));
+  if (layout == WeightLayout::kRowMajor) return static_cast<size_t>(rows) * *StoredBytes(t, static_cast<uint64_t>(cols));
   return static_cast<size_t>((rows + 15) / 16) * PanelBytes(t, cols);
 }
 
@@ -29,8 +28,7 @@ WeightView ViewOf(DType t, WeightLayout layout, int64_t rows, int64_t cols, cons
   w.layout = layout;
   w.rows = rows;
   w.cols = cols;
-  w.panel_stride =
-      layout == WeightLayout::kRowMajor ? *StoredBytes(t, static_cast<uint64_t>(cols)) : PanelBytes(t, cols);
+  w.panel_stride = layout == WeightLayout::kRowMajor ? *StoredBytes(t, static_cast<uint64_t>(cols)) : PanelBytes(t, cols);
   w.slice_stride = SliceBytes(t, layout, rows, cols);
   w.data = data;
   return w;
@@ -90,14 +88,13 @@ TEST(PackRows, EveryTypeAndLayoutUnpacksToWhatWasStored) {
           std::reverse(blocks.begin(), blocks.end());
           const size_t row_bytes = *StoredBytes(t, static_cast<uint64_t>(cols));
           for (const auto& [r, n] : blocks) {
-            PackRows(t, layout, rows, cols, r, n, stored.data() + static_cast<size_t>(r) * row_bytes,
-                     packed.data());
+            PackRows(t, layout, rows, cols, r, n, stored.data() + static_cast<size_t>(r) * row_bytes, packed.data());
           }
           const WeightView w = ViewOf(t, layout, rows, cols, packed.data());
           ExpectRows(w, expected, layout == WeightLayout::kPanel16 ? "panels" : "rows");
           if (layout == WeightLayout::kPanel16) ExpectPadding(w);
-          ASSERT_TRUE(std::all_of(packed.begin() + static_cast<ptrdiff_t>(size), packed.end(),
-                                  [](uint8_t b) { return b == kCanary; }))
+          ASSERT_TRUE(
+              std::all_of(packed.begin() + static_cast<ptrdiff_t>(size), packed.end(), [](uint8_t b) { return b == kCanary; }))
               << DTypeName(t) << " " << rows << " x " << cols << " wrote past its end";
         }
       }
@@ -114,8 +111,7 @@ TEST(PackRows, AnOddInputDimensionIsPaddedWithZero) {
     PackRows(t, WeightLayout::kPanel16, rows, cols, 0, rows, stored.data(), packed.data());
     const WeightView w = ViewOf(t, WeightLayout::kPanel16, rows, cols, packed.data());
     for (int64_t p = 0; p < 2; ++p) {
-      for (int r = 0; r < 16; ++r)
-        EXPECT_EQ(GetHalf(w.Panel(0, p) + 18 * 64 + r * 4 + 2), 0) << p << " " << r;
+      for (int r = 0; r < 16; ++r) EXPECT_EQ(GetHalf(w.Panel(0, p) + 18 * 64 + r * 4 + 2), 0) << p << " " << r;
     }
   }
 }
@@ -135,8 +131,7 @@ TEST(PackRows, VectorsWidenExactly) {
       const auto stored = RandomStored(t, static_cast<uint64_t>(n), rng);
       const auto expected = DecodeStored(t, stored.data(), static_cast<uint64_t>(n));
       std::vector<float> packed(static_cast<size_t>(n) + 1, 7.0f);
-      PackRows(t, WeightLayout::kVector, 1, n, 0, 1, stored.data(),
-               reinterpret_cast<uint8_t*>(packed.data()));
+      PackRows(t, WeightLayout::kVector, 1, n, 0, 1, stored.data(), reinterpret_cast<uint8_t*>(packed.data()));
       EXPECT_TRUE(SameBits(packed.data(), expected.data(), expected.size())) << DTypeName(t) << " " << n;
       EXPECT_EQ(packed.back(), 7.0f);
     }
@@ -158,8 +153,7 @@ TEST(PackStaged, RowsOfTwoMatricesThatAlternate) {
       }
       std::vector<uint8_t> packed(SliceBytes(t, WeightLayout::kPanel16, rows, cols), kCanary);
       PackStaged(t, WeightLayout::kPanel16, cols, 0, rows,
-                 {.data = stored.data() + static_cast<size_t>(odd) * row_bytes, .stride = 2 * row_bytes},
-                 packed.data());
+                 {.data = stored.data() + static_cast<size_t>(odd) * row_bytes, .stride = 2 * row_bytes}, packed.data());
       const WeightView w = ViewOf(t, WeightLayout::kPanel16, rows, cols, packed.data());
       ExpectRows(w, expected, "interleaved");
       ExpectPadding(w);
@@ -171,8 +165,7 @@ TEST(PackStaged, HuggingFaceMxfp4) {
   std::mt19937_64 rng(4);
   for (int64_t rows : {1, 16, 19, 32}) {
     for (int64_t cols : {32, 64, 96}) {
-      std::vector<uint8_t> blocks(static_cast<size_t>(rows * cols / 2)),
-          scales(static_cast<size_t>(rows * cols / 32));
+      std::vector<uint8_t> blocks(static_cast<size_t>(rows * cols / 2)), scales(static_cast<size_t>(rows * cols / 32));
       for (uint8_t& b : blocks) b = static_cast<uint8_t>(rng());
       for (uint8_t& s : scales) s = static_cast<uint8_t>(rng() % 255);
       const auto expected = DecodeHfMxfp4(blocks.data(), scales.data(), static_cast<uint64_t>(rows * cols));
@@ -207,8 +200,7 @@ TEST(PackTransposed, EveryCut) {
           std::vector<uint8_t> packed(size + 64, kCanary);
           for (int64_t k = 0; k < cols; k += cut) {
             PackTransposed(t, rows, cols, k, std::min(cut, cols - k),
-                           stored.data() + static_cast<size_t>(k * rows) * GetDTypeInfo(t).block_bytes,
-                           packed.data());
+                           stored.data() + static_cast<size_t>(k * rows) * GetDTypeInfo(t).block_bytes, packed.data());
           }
           const WeightView w = ViewOf(t, WeightLayout::kPanel16, rows, cols, packed.data());
           ExpectRows(w, expected, "transposed");

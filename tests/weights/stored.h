@@ -13,8 +13,7 @@
 
 namespace tally {
 
-inline constexpr DType kMatrixTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
-                                         DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
+inline constexpr DType kMatrixTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
 
 inline void PutHalf(uint16_t v, uint8_t* p) { std::memcpy(p, &v, sizeof(v)); }
 inline uint16_t GetHalf(const uint8_t* p) {
@@ -30,8 +29,7 @@ inline std::vector<uint8_t> RandomStored(DType t, uint64_t elements, std::mt1993
   std::vector<uint8_t> bytes(elements / info.block_size * info.block_bytes);
   for (uint8_t& b : bytes) b = static_cast<uint8_t>(rng());
   const auto fix_half = [](uint8_t* p, uint16_t exponent) {
-    if ((GetHalf(p) & exponent) == exponent)
-      PutHalf(static_cast<uint16_t>(GetHalf(p) & ~(exponent & -exponent)), p);
+    if ((GetHalf(p) & exponent) == exponent) PutHalf(static_cast<uint16_t>(GetHalf(p) & ~(exponent & -exponent)), p);
   };
   for (size_t i = 0; i + info.block_bytes <= bytes.size(); i += info.block_bytes) {
     uint8_t* p = bytes.data() + i;
@@ -93,8 +91,6 @@ inline std::vector<float> DecodeHfMxfp4(const uint8_t* blocks, const uint8_t* sc
   return out;
 }
 
-inline bool SameBits(const float* a, const float* b, size_t n) {
-  return std::memcmp(a, b, n * sizeof(float)) == 0;
-}
+inline bool SameBits(const float* a, const float* b, size_t n) { return std::memcmp(a, b, n * sizeof(float)) == 0; }
 
 }  // namespace tally

@@ -35,7 +35,7 @@ struct KvTable {
 
 // One row of a batch.
 struct KvRow {
-  int32_t table = 0;     // index into `tables`
+  int32_t table = 0;  // index into `tables`
   int32_t position = 0;
 };
 
@@ -43,27 +43,27 @@ struct KvRow {
 // table and position.
 struct KvStoreOp {
   static constexpr std::string_view kName = "kv_store";
-  Mat<const float> k, v;               // [n, kv_heads * head_dim]
+  Mat<const float> k, v;  // [n, kv_heads * head_dim]
   int64_t kv_heads = 0, head_dim = 0;
   KvType type = KvType::kF32;
-  std::span<const KvRow> rows;         // [n]
+  std::span<const KvRow> rows;  // [n]
   std::span<const KvTable> tables;
   Status Validate() const;
-  Cost Useful() const;                 // 0 FLOPs; bytes: KV written = 2 n kv_heads head_dim element_bytes
+  Cost Useful() const;  // 0 FLOPs; bytes: KV written = 2 n kv_heads head_dim element_bytes
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return {}; }
 };
 
 struct AttentionOp {
   static constexpr std::string_view kName = "attention";
-  Mat<const float> q;                  // [n, heads * head_dim]
-  Mat<float> out;                      // [n, heads * head_dim]
-  int64_t heads = 0, kv_heads = 0, head_dim = 0;   // query head h reads KV head h / (heads / kv_heads)
+  Mat<const float> q;                             // [n, heads * head_dim]
+  Mat<float> out;                                 // [n, heads * head_dim]
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;  // query head h reads KV head h / (heads / kv_heads)
   float scale = 1;
-  int64_t window = 0;                  // position j visible to i iff 0 <= i - j < window; 0: all j <= i
-  WeightView sinks;                    // [heads] or empty
+  int64_t window = 0;  // position j visible to i iff 0 <= i - j < window; 0: all j <= i
+  WeightView sinks;    // [heads] or empty
   KvType type = KvType::kF32;
-  std::span<const KvRow> rows;         // [n]; a run of rows of one table is handled together, fastest if positions rise by 1
+  std::span<const KvRow> rows;  // [n]; a run of rows of one table is handled together, fastest if positions rise by 1
   std::span<const KvTable> tables;
   Status Validate() const;
   // Plain softmax attention, a sum over rows of a function of the position alone: blocks and their joining are not in it
@@ -78,7 +78,9 @@ struct AttentionOp {
   Mat<const float> Output() const { return out; }
 };
 
-template <> std::span<const Kernel<KvStoreOp>> Kernels<KvStoreOp>();
-template <> std::span<const Kernel<AttentionOp>> Kernels<AttentionOp>();
+template <>
+std::span<const Kernel<KvStoreOp>> Kernels<KvStoreOp>();
+template <>
+std::span<const Kernel<AttentionOp>> Kernels<AttentionOp>();
 
 }  // namespace tally

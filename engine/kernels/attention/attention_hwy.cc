@@ -30,10 +30,10 @@ inline int64_t ChunkPositions(KvType type, int64_t head_dim) {
 
 // A thread's work arrays for one tile, in floats. Query i of the tile is row i / group, head i % group.
 struct AttentionScratch {
-  float *q, *o, *total;            // [queries][padded dim]: queries; a block's sum of p v; the running sum O
-  float *p;                        // [queries][kKvBlock]: scores, then probabilities
-  float *wide;                     // [chunk][padded dim]: widened K or V
-  float *max, *sum, *a, *b;        // [queries]: M, L and the factors of the join
+  float *q, *o, *total;      // [queries][padded dim]: queries; a block's sum of p v; the running sum O
+  float* p;                  // [queries][kKvBlock]: scores, then probabilities
+  float* wide;               // [chunk][padded dim]: widened K or V
+  float *max, *sum, *a, *b;  // [queries]: M, L and the factors of the join
 
   static size_t Floats(const AttentionOp& op) {
     const size_t padded = KvHeadDim(op.head_dim), queries = TileRows(op) * (op.heads / op.kv_heads);
@@ -106,12 +106,10 @@ struct Ahead {
 // Scores of Q queries with U groups of 16 positions: p[i][16 u + lane] = scale * sum over d in order of k * q.
 // k: [u][d][16], groups `k_group` elements apart; q rows `q_stride` apart.
 template <class T, int Q, int U>
-HWY_INLINE void ScoreTile(const T* HWY_RESTRICT k, Ahead ahead, int64_t k_group, int64_t dim, const float* HWY_RESTRICT q, int64_t q_stride,
-                          float scale, float* HWY_RESTRICT p) {
+HWY_INLINE void ScoreTile(const T* HWY_RESTRICT k, Ahead ahead, int64_t k_group, int64_t dim, const float* HWY_RESTRICT q,
+                          int64_t q_stride, float scale, float* HWY_RESTRICT p) {
   VF sum[Q][U * kVecs];
-  HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
-    HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) sum[i][j] = hn::Zero(kF32);
-  }
+  HWY_UNROLL(16) for (int i = 0; i < Q; ++i) { HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) sum[i][j] = hn::Zero(kF32); }
   for (int64_t d = 0; d < dim; ++d) {
     VF x[U * kVecs];
     HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) x[j] = Widen(k + j / kVecs * k_group + d * kUnit + j % kVecs * kLanes);
@@ -154,9 +152,11 @@ HWY_NOINLINE void Scores(const T* k, Ahead ahead, int64_t groups, int64_t k_grou
                          float scale, float* p) {
   constexpr int kU = UnitsFor(Q);
   int64_t g = 0;
-  for (; g + kU <= groups; g += kU) ScoreTile<T, Q, kU>(k + g * k_group, ahead.From(g * (k_group / kUnit)), k_group, dim, q, q_stride, scale, p + g * kUnit);
+  for (; g + kU <= groups; g += kU)
+    ScoreTile<T, Q, kU>(k + g * k_group, ahead.From(g * (k_group / kUnit)), k_group, dim, q, q_stride, scale, p + g * kUnit);
   if constexpr (kU > 1) {
-    for (; g < groups; ++g) ScoreTile<T, Q, 1>(k + g * k_group, ahead.From(g * (k_group / kUnit)), k_group, dim, q, q_stride, scale, p + g * kUnit);
+    for (; g < groups; ++g)
+      ScoreTile<T, Q, 1>(k + g * k_group, ahead.From(g * (k_group / kUnit)), k_group, dim, q, q_stride, scale, p + g * kUnit);
   }
 }
 
@@ -164,7 +164,8 @@ template <class T, int Q>
 HWY_NOINLINE void Values(const T* v, Ahead ahead, int64_t padded, int64_t positions, const float* p, float* o) {
   constexpr int kU = UnitsFor(Q);
   int64_t d = 0;
-  for (; d + kU * kUnit <= padded; d += kU * kUnit) ValueTile<T, Q, kU>(v + d, ahead.From(d / kUnit * positions), padded, positions, p, o + d);
+  for (; d + kU * kUnit <= padded; d += kU * kUnit)
+    ValueTile<T, Q, kU>(v + d, ahead.From(d / kUnit * positions), padded, positions, p, o + d);
   if constexpr (kU > 1) {
     for (; d < padded; d += kUnit) ValueTile<T, Q, 1>(v + d, ahead.From(d / kUnit * positions), padded, positions, p, o + d);
   }
@@ -198,9 +199,8 @@ HWY_INLINE void ValuesOf(const T* v, Ahead ahead, int64_t padded, int64_t positi
   const int64_t tiles = (queries + kMaxQueries - 1) / kMaxQueries;
   for (int64_t t = 0, i = 0; t < tiles; ++t) {
     const int n = static_cast<int>(queries / tiles + (t < queries % tiles ? 1 : 0));
-    WithQueries<kMaxQueries>(n, [&](auto size) {
-      Values<T, decltype(size)::value>(v, ahead, padded, positions, p + i * kKvBlock, o + i * padded);
-    });
+    WithQueries<kMaxQueries>(
+        n, [&](auto size) { Values<T, decltype(size)::value>(v, ahead, padded, positions, p + i * kKvBlock, o + i * padded); });
     i += n;
     ahead.unit = 0;
   }
@@ -265,8 +265,15 @@ template <class T>
 class TileRun {
  public:
   TileRun(const AttentionOp& op, int64_t row, int64_t rows, int64_t kv_head, const AttentionScratch& work)
-      : op_(op), row_(row), rows_(rows), kv_head_(kv_head), w_(work), dim_(op.head_dim), padded_(KvHeadDim(dim_)),
-        group_(op.heads / op.kv_heads), queries_(rows * group_),
+      : op_(op),
+        row_(row),
+        rows_(rows),
+        kv_head_(kv_head),
+        w_(work),
+        dim_(op.head_dim),
+        padded_(KvHeadDim(dim_)),
+        group_(op.heads / op.kv_heads),
+        queries_(rows * group_),
         chunk_(std::max<int64_t>(ChunkPositions(op.type, dim_), kUnit * UnitsFor(std::min<int64_t>(queries_, kMaxQueries)))),
         widen_(sizeof(T) == 2 && queries_ > 2 * kMaxQueries) {}
 
@@ -408,11 +415,11 @@ class TileRun {
   const int64_t row_, rows_, kv_head_;
   const AttentionScratch& w_;
   const int64_t dim_, padded_;
-  const int64_t group_, queries_;        // query heads of the KV head; rows * group
-  const int64_t chunk_;                  // positions
+  const int64_t group_, queries_;  // query heads of the KV head; rows * group
+  const int64_t chunk_;            // positions
   const bool widen_;
-  PositionRange every_{0, INT64_MAX};    // positions that every row sees
-  int64_t base_ = 0;                     // first position of the current block
+  PositionRange every_{0, INT64_MAX};  // positions that every row sees
+  int64_t base_ = 0;                   // first position of the current block
 };
 
 // Rows [begin, end) with one KV head, in runs of one table.

@@ -49,8 +49,8 @@ struct FormatF16 {
 
 // Few rows: the weights are widened in registers as they stream by. acc: [T][32]. x: [K][tile] f32 from row j0.
 template <class F, int T>
-HWY_NOINLINE void StreamMicro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_RESTRICT p1, const float* HWY_RESTRICT x, int tile,
-                              int64_t cols, float* HWY_RESTRICT acc) {
+HWY_NOINLINE void StreamMicro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_RESTRICT p1, const float* HWY_RESTRICT x,
+                              int tile, int64_t cols, float* HWY_RESTRICT acc) {
   const DF df;
   constexpr int kStepK = F::kStepK, kVecs = 2 * kPanelVecs;
   VF f[T][kVecs];
@@ -99,7 +99,7 @@ template <class F>
 void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n, float* HWY_RESTRICT out) {
   const DF df;
   const DI di;
-  constexpr bool kHalved = F::kScaleBytes == 16;             // MXFP4's integers are twice its values
+  constexpr bool kHalved = F::kScaleBytes == 16;  // MXFP4's integers are twice its values
   constexpr int kOffset = F::kWide ? 128 : (kHalved ? 12 : 8);
   for (int64_t b = 0; b < n / 32; ++b) {
     for (int v = 0; v < 2 * kPanelVecs; ++v) {
@@ -126,7 +126,8 @@ void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n,
 
 // Many rows: w is [n][32] f32, x [n][tile] from row j0, acc [T][32] is continued.
 template <int T>
-HWY_NOINLINE void FloatMicro(const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, int tile, int64_t n, float* HWY_RESTRICT acc) {
+HWY_NOINLINE void FloatMicro(const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, int tile, int64_t n,
+                             float* HWY_RESTRICT acc) {
   const DF df;
   constexpr int kVecs = kLanes >= 16 ? 2 : kPanelVecs;
   VF f[T][kVecs];
@@ -148,8 +149,8 @@ HWY_NOINLINE void FloatMicro(const float* HWY_RESTRICT w, const float* HWY_RESTR
 
 // f32 activations, many rows: K in pieces; each piece of the pair is widened once and meets every tile of the group.
 template <class WidenFn>
-void FloatGroup(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue, std::span<uint8_t> scratch,
-                const WidenFn& widen) {
+void FloatGroup(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
+                std::span<uint8_t> scratch, const WidenFn& widen) {
   constexpr int kTile = ActTile(ActKind::kF32);
   const int64_t cols = job.w.cols;
   float* w = reinterpret_cast<float*>(scratch.data());
@@ -190,9 +191,8 @@ void RunFloat(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> 
     const int tile = static_cast<int>(group.rows);
     const float* x = reinterpret_cast<const float*>(job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes());
     for (int j = 0; j < tile;) {
-      j += WithSubTile<kStreamSubTile>(tile - j, [&]<int T>() {
-        StreamMicro<F, T>(panels.p0, panels.p1, x + j, tile, job.w.cols, acc + 32 * j);
-      });
+      j += WithSubTile<kStreamSubTile>(
+          tile - j, [&]<int T>() { StreamMicro<F, T>(panels.p0, panels.p1, x + j, tile, job.w.cols, acc + 32 * j); });
     }
     for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + j, panels.col, panels.n);
   });

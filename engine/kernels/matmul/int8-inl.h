@@ -21,7 +21,7 @@ namespace HWY_NAMESPACE {
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 inline constexpr bool kHasDot = true;
-inline constexpr int kInt8SubTile = 6;   // tokens per microkernel call
+inline constexpr int kInt8SubTile = 6;  // tokens per microkernel call
 #else
 inline constexpr bool kHasDot = false;
 inline constexpr int kInt8SubTile = kLanes >= 16 ? 4 : 3;
@@ -29,7 +29,7 @@ inline constexpr int kInt8SubTile = kLanes >= 16 ? 4 : 3;
 
 struct FormatQ8_0 {
   static constexpr int kScaleBytes = 32, kQuantBytes = 512, kBlockBytes = 544;
-  static constexpr bool kWide = true;     // too wide for sums in 16 bits
+  static constexpr bool kWide = true;  // too wide for sums in 16 bits
   static HWY_INLINE VF Scale(const uint8_t* s) {
     const hn::Rebind<hwy::float16_t, DF> dh;
     return hn::PromoteTo(DF(), hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(s)));
@@ -58,7 +58,7 @@ struct NibbleFormat {
 
 struct FormatQ4_0 : NibbleFormat {
   static constexpr int kScaleBytes = 32, kBlockBytes = 288;
-  static constexpr int kSumSteps = 8;   // steps whose products fit into 16 bits
+  static constexpr int kSumSteps = 8;  // steps whose products fit into 16 bits
   static HWY_INLINE VF Scale(const uint8_t* s) { return FormatQ8_0::Scale(s); }
   static HWY_INLINE const uint8_t* ScaleOf(const uint8_t* s, int v) { return s + 2 * kLanes * v; }
   static HWY_INLINE void Steps(const uint8_t* q, int c, int v, VU8& lo, VU8& hi) { Nibbles(q, c, v, lo, hi); }
@@ -98,7 +98,7 @@ struct PackedSource {
   HWY_INLINE VU8 Step(int k, int v) const {
     VU8 lo, hi;
     Steps(k & 3, v, lo, hi);
-    return k < 4 ? lo : hi;   // the other one is not computed: k is a constant once unrolled
+    return k < 4 ? lo : hi;  // the other one is not computed: k is a constant once unrolled
   }
   HWY_INLINE void Prefetch() const {
     HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchNear(p + kPrefetchAhead + i);
@@ -206,7 +206,8 @@ HWY_NOINLINE void Int8Micro(Src s0, Src s1, const uint8_t* HWY_RESTRICT a, int64
 }
 // A whole tile of `tile` rows (<= 6). acc: [tile][32].
 template <class F, class Src>
-HWY_INLINE void Int8Tile(const Src& s0, const Src& s1, const uint8_t* a, int tile, int64_t blocks, float* acc, const uint8_t* far) {
+HWY_INLINE void Int8Tile(const Src& s0, const Src& s1, const uint8_t* a, int tile, int64_t blocks, float* acc,
+                         const uint8_t* far) {
   WithSubTile<kInt8SubTile>(tile, [&]<int T>() { Int8Micro<F, Src, T>(s0, s1, a, blocks, acc, far); });
 }
 
@@ -288,12 +289,12 @@ HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x
     VU8 magnitude[kDotVecs];
     HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
       w[i] = hn::BitCast(di8, hn::Xor(weights(k, i), hn::Set(DU8(), 0x80)));
-      magnitude[i] = hn::BitCast(DU8(), hn::Abs(w[i]));   // |-128| = 128 as unsigned
+      magnitude[i] = hn::BitCast(DU8(), hn::Abs(w[i]));  // |-128| = 128 as unsigned
     }
     HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
       const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(k) * step + 4 * j));
       HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
-        const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w[i], a);   // where w = 0 the magnitude is 0
+        const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w[i], a);  // where w = 0 the magnitude is 0
         d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, hn::SatWidenMulPairwiseAdd(di16, magnitude[i], signed_a), ones));
         Pin(d[j][i]);
       }
@@ -311,8 +312,9 @@ HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, s
     return;
   }
   alignas(64) int32_t sums[T * kDotVecs * kLanes];
-  HWY_UNROLL(4) for (int j = 0; j < T; ++j) {   // the correction undoes the weights' offset
-    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) hn::Store(Broadcast4(x + 9 * step + 4 * j), di, sums + (j * kDotVecs + i) * kLanes);
+  HWY_UNROLL(4) for (int j = 0; j < T; ++j) {  // the correction undoes the weights' offset
+    HWY_UNROLL(2)
+    for (int i = 0; i < kDotVecs; ++i) hn::Store(Broadcast4(x + 9 * step + 4 * j), di, sums + (j * kDotVecs + i) * kLanes);
   }
   if constexpr (Src::kSplit) {
     const auto half = [&](int offset) {
@@ -322,7 +324,8 @@ HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, s
     NarrowDot<8, T>(half(512), 0, 1, x, step, sums);
   } else if constexpr (!F::kWide) {
     const auto weights = [&](int k, int i) { return src.Step(k, v + i); };
-    HWY_UNROLL(2) for (int first = 0; first < 8; first += F::kSumSteps) NarrowDot<F::kSumSteps, T>(weights, first, 1, x, step, sums);
+    HWY_UNROLL(2)
+    for (int first = 0; first < 8; first += F::kSumSteps) NarrowDot<F::kSumSteps, T>(weights, first, 1, x, step, sums);
   }
   HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
     HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Load(di, sums + (j * kDotVecs + i) * kLanes);
@@ -360,7 +363,8 @@ HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int til
 template <class F, class Src>
 HWY_INLINE void Int8TilePanel(const Src& src, const uint8_t* a, int tile, int64_t blocks, float* acc) {
   for (int j = 0; j < tile;) {
-    j += WithSubTile<kInt8SubTile>(tile - j, [&]<int T>() { Int8MicroPanel<F, Src, T>(src, a + 4 * j, tile, blocks, acc + 32 * j); });
+    j += WithSubTile<kInt8SubTile>(tile - j,
+                                   [&]<int T>() { Int8MicroPanel<F, Src, T>(src, a + 4 * j, tile, blocks, acc + 32 * j); });
   }
 }
 
@@ -393,8 +397,8 @@ void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& pan
       DecodePanel<F>(panel + static_cast<size_t>(b) * F::kBlockBytes, n, q, s);
       for (int64_t r = 0; r < group.rows; r += kTile) {
         const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
-        const uint8_t* a =
-            job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes + static_cast<size_t>(b) * 40 * static_cast<size_t>(tile);
+        const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes +
+                           static_cast<size_t>(b) * 40 * static_cast<size_t>(tile);
         Int8TilePanel<F>(DecodedSource<F>{q, s}, a, tile, n, acc + 32 * r + kPanelRows * half);
       }
     }

@@ -52,7 +52,8 @@ Status ValidateWeight(const ActPack& x, const WeightView& w) {
 
 Status ValidateVector(const WeightView& v, const WeightView& w) {
   if (v.empty()) return {};
-  if (v.layout != WeightLayout::kVector || v.cols != w.rows || v.slices != w.slices) return InternalError("bias of another shape");
+  if (v.layout != WeightLayout::kVector || v.cols != w.rows || v.slices != w.slices)
+    return InternalError("bias of another shape");
   return {};
 }
 
@@ -67,7 +68,8 @@ void AddWeightBytes(const WeightView& w, int64_t slices, Cost& c) {
   const bool vector = w.layout == WeightLayout::kVector;
   const uint64_t n = static_cast<uint64_t>(slices);
   c.AddBytes(ByteKind::kWeightsStored, n * w.stored_row_bytes * static_cast<uint64_t>(vector ? 1 : w.rows));
-  c.AddBytes(ByteKind::kWeightsPacked, n * static_cast<uint64_t>(vector ? 4 * w.cols : w.panels() * static_cast<int64_t>(w.panel_stride)));
+  c.AddBytes(ByteKind::kWeightsPacked,
+             n * static_cast<uint64_t>(vector ? 4 * w.cols : w.panels() * static_cast<int64_t>(w.panel_stride)));
 }
 
 void Touch(const WeightView& w, const ActPack& x, WeightTouches& touches) {
@@ -100,14 +102,15 @@ Cost UsefulOf(const MatJob& job, WorkClass cls) {
 Cost ExecutedOf(const MatJob& job, WorkClass cls, int64_t lanes, bool decode_per_tile) {
   Cost c = UsefulOf(job, cls);
   const uint64_t n = static_cast<uint64_t>(job.x.rows), cols = static_cast<uint64_t>(job.w.cols);
-  const uint64_t computed = static_cast<uint64_t>(lanes) * n, useful = static_cast<uint64_t>(job.w.rows) * n * (job.gated ? 2 : 1);
+  const uint64_t computed = static_cast<uint64_t>(lanes) * n,
+                 useful = static_cast<uint64_t>(job.w.rows) * n * (job.gated ? 2 : 1);
   c.AddFlops(cls, 2 * cols * (computed - useful), ArithOf(job.x.format.kind));
   if (!IsQuantised(job.w.dtype)) return c;
   if (job.x.format.kind == ActKind::kInt8) {
-    c.AddFlops(WorkClass::kQuantize, 3 * computed * (cols / 32));   // scale product and the fma of each block
+    c.AddFlops(WorkClass::kQuantize, 3 * computed * (cols / 32));  // scale product and the fma of each block
   } else {
     const uint64_t times = decode_per_tile ? n : static_cast<uint64_t>(ActiveGroups(job.x));
-    const uint64_t each = job.w.dtype == DType::kMXFP4 ? 2 : 1;     // subtracting the offset is part of the decoding
+    const uint64_t each = job.w.dtype == DType::kMXFP4 ? 2 : 1;  // subtracting the offset is part of the decoding
     c.AddFlops(WorkClass::kQuantize, (each + 1) * times * static_cast<uint64_t>(lanes) * cols);
   }
   return c;
@@ -149,7 +152,8 @@ WorkClass ClassOf(const Op& op) {
 
 template <class Op>
 constexpr Kernel<Op> HwyKernel() {
-  return {"hwy", [](const Op&) -> const char* { return nullptr; }, [](const Op& op, int threads) { return PlanOf(MatJob(op), threads); },
+  return {"hwy", [](const Op&) -> const char* { return nullptr; },
+          [](const Op& op, int threads) { return PlanOf(MatJob(op), threads); },
           [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { RunHwy(MatJob(op), b, e, s); },
           [](const Op& op) { return ExecutedOf(MatJob(op), ClassOf(op), HwyLanes(MatJob(op)), false); }};
 }
@@ -172,9 +176,7 @@ constexpr Kernel<Op> RefKernel() {
 template <class Op>
 constexpr Kernel<Op> BlasKernel() {
   return {"blas",
-          [](const Op& op) -> const char* {
-            return op.x.format.kind == ActKind::kF32 ? nullptr : "activations are not f32";
-          },
+          [](const Op& op) -> const char* { return op.x.format.kind == ActKind::kF32 ? nullptr : "activations are not f32"; },
           [](const Op& op, int threads) { return BlasPlan(MatJob(op), threads); },
           [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { RunBlas(MatJob(op), b, e, s); },
           [](const Op& op) {
@@ -210,8 +212,9 @@ size_t MatJobScratchBytes(const MatJob& job) {
   const size_t cols = static_cast<size_t>(job.w.cols);
   if (job.x.format.kind == ActKind::kInt8) {
     if (job.max_group_rows() <= StreamRows(ActKind::kInt8)) return 0;
-    const size_t whole = 2 * (cols / 32) * (512 + 4 * kPanelRows);   // two decoded panels; or one piece and the sums of every row
-    const size_t piece = kInt8PieceBytes + kInt8PieceBytes / 512 * 4 * kPanelRows + static_cast<size_t>(job.max_group_rows()) * 128;
+    const size_t whole = 2 * (cols / 32) * (512 + 4 * kPanelRows);  // two decoded panels; or one piece and the sums of every row
+    const size_t piece =
+        kInt8PieceBytes + kInt8PieceBytes / 512 * 4 * kPanelRows + static_cast<size_t>(job.max_group_rows()) * 128;
     return std::max(whole, piece);
   }
   if (job.x.format.kind == ActKind::kBF16) return 0;
@@ -224,7 +227,8 @@ Status MatMulOp::Validate() const {
   TALLY_RETURN_IF_ERROR(ValidateWeight(x, w));
   TALLY_RETURN_IF_ERROR(ValidateVector(bias, w));
   if (out.cols != w.rows) return InternalError("output of another width");
-  if (out_row.empty() ? out.rows < x.rows : static_cast<int64_t>(out_row.size()) != x.rows) return InternalError("output rows do not fit");
+  if (out_row.empty() ? out.rows < x.rows : static_cast<int64_t>(out_row.size()) != x.rows)
+    return InternalError("output rows do not fit");
   for (int32_t r : out_row) {
     if (r < 0 || r >= out.rows) return InternalError("output row out of range");
   }
@@ -239,7 +243,8 @@ Status GatedMatMulOp::Validate() const {
   TALLY_RETURN_IF_ERROR(ValidateWeight(x, up));
   TALLY_RETURN_IF_ERROR(ValidateVector(gate_bias, gate));
   TALLY_RETURN_IF_ERROR(ValidateVector(up_bias, up));
-  if (gate.dtype != up.dtype || gate.rows != up.rows || gate.slices != up.slices) return InternalError("gate and up weights differ");
+  if (gate.dtype != up.dtype || gate.rows != up.rows || gate.slices != up.slices)
+    return InternalError("gate and up weights differ");
   if (out.cols != gate.rows || out.rows < x.rows) return InternalError("output of another shape");
   if (activation == ActivationKind::kNone) return InternalError("a gate needs an activation");
   return {};
@@ -259,7 +264,8 @@ void GatedMatMulOp::Touches(WeightTouches& touches) const {
 
 template <>
 std::span<const Kernel<MatMulOp>> Kernels<MatMulOp>() {
-  static constexpr std::array<Kernel<MatMulOp>, 3> kTable = {HwyKernel<MatMulOp>(), RefKernel<MatMulOp>(), BlasKernel<MatMulOp>()};
+  static constexpr std::array<Kernel<MatMulOp>, 3> kTable = {HwyKernel<MatMulOp>(), RefKernel<MatMulOp>(),
+                                                             BlasKernel<MatMulOp>()};
   return kTable;
 }
 

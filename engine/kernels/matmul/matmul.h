@@ -17,8 +17,8 @@ namespace tally {
 // Packs rows of x: quantises, converts or interleaves them. Row i of the pack is row `row_index[i]` of x (i when empty).
 struct PackActOp {
   static constexpr std::string_view kName = "pack_act";
-  Mat<const float> x;                      // [n, K]
-  std::span<const int32_t> row_index;      // [pack.rows] or empty
+  Mat<const float> x;                  // [n, K]
+  std::span<const int32_t> row_index;  // [pack.rows] or empty
   ActPack pack;
   Status Validate() const;
   Cost Useful() const;
@@ -29,14 +29,14 @@ struct PackActOp {
 // out[row(i)] (+)= act(W_slice x_i + bias_slice)
 struct MatMulOp {
   static constexpr std::string_view kName = "matmul";
-  ActPack x;                               // [n, K], one group or one per expert
-  WeightView w;                            // [slices, N, K], kPanel16
-  WeightView bias;                         // [slices, N] f32 or empty
+  ActPack x;                                          // [n, K], one group or one per expert
+  WeightView w;                                       // [slices, N, K], kPanel16
+  WeightView bias;                                    // [slices, N] f32 or empty
   ActivationKind activation = ActivationKind::kNone;  // kNone, kGeluTanh, kGeluErf, kSilu
-  bool add_to_out = false;                 // out += instead of out =; not together with an activation
-  Mat<float> out;                          // [>= n, N]
-  std::span<const int32_t> out_row;        // [n] row of out that pack row i goes to, or empty: i
-  WorkClass work_class = WorkClass::kLinear;  // kRouter for the router's matrix
+  bool add_to_out = false;                            // out += instead of out =; not together with an activation
+  Mat<float> out;                                     // [>= n, N]
+  std::span<const int32_t> out_row;                   // [n] row of out that pack row i goes to, or empty: i
+  WorkClass work_class = WorkClass::kLinear;          // kRouter for the router's matrix
   Status Validate() const;
   Cost Useful() const;
   void Touches(WeightTouches&) const;
@@ -46,20 +46,23 @@ struct MatMulOp {
 // out[i] = glu(gate_slice x_i + gate_bias_slice, up_slice x_i + up_bias_slice)
 struct GatedMatMulOp {
   static constexpr std::string_view kName = "gated_matmul";
-  ActPack x;                               // [n, K]
-  WeightView gate, up;                     // [slices, N, K], kPanel16, of one dtype
-  WeightView gate_bias, up_bias;           // [slices, N] f32 or empty
+  ActPack x;                                          // [n, K]
+  WeightView gate, up;                                // [slices, N, K], kPanel16, of one dtype
+  WeightView gate_bias, up_bias;                      // [slices, N] f32 or empty
   ActivationKind activation = ActivationKind::kSilu;  // kSilu, kGeluTanh: act(g) * u; kSwigluOai: see kinds.h
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;
-  Mat<float> out;                          // [n, N]
+  Mat<float> out;  // [n, N]
   Status Validate() const;
   Cost Useful() const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
 };
 
-template <> std::span<const Kernel<PackActOp>> Kernels<PackActOp>();
-template <> std::span<const Kernel<MatMulOp>> Kernels<MatMulOp>();
-template <> std::span<const Kernel<GatedMatMulOp>> Kernels<GatedMatMulOp>();
+template <>
+std::span<const Kernel<PackActOp>> Kernels<PackActOp>();
+template <>
+std::span<const Kernel<MatMulOp>> Kernels<MatMulOp>();
+template <>
+std::span<const Kernel<GatedMatMulOp>> Kernels<GatedMatMulOp>();
 
 }  // namespace tally

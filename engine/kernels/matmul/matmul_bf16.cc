@@ -1,8 +1,8 @@
 // BF16 weights by f32 or bf16 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/matmul/matmul_bf16.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "engine/kernels/matmul/float-inl.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {
@@ -27,8 +27,8 @@ HWY_INLINE VF DotPair(VU w, VU x, VF acc) {
 
 // x: [pairs][tile] u32, each two bf16, from row j0.
 template <int T>
-HWY_NOINLINE void Bf16Micro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_RESTRICT p1, const uint8_t* HWY_RESTRICT x, int tile,
-                            int64_t pairs, float* HWY_RESTRICT acc, const uint8_t* far) {
+HWY_NOINLINE void Bf16Micro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_RESTRICT p1, const uint8_t* HWY_RESTRICT x,
+                            int tile, int64_t pairs, float* HWY_RESTRICT acc, const uint8_t* far) {
   const DF df;
   const DU du;
   constexpr int kVecs = kBf16Panels * kPanelVecs;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <mutex>
 
-#include "engine/kernels/matmul/act_rows.h"
 #include "engine/kernels/math_scalar.h"
+#include "engine/kernels/matmul/act_rows.h"
 #include "engine/kernels/unpack.h"
 
 extern "C" void openblas_set_num_threads(int);
@@ -14,7 +14,7 @@ extern "C" void openblas_set_num_threads(int);
 namespace tally {
 namespace {
 
-constexpr int64_t kBlockRows = 256;   // output rows of a task
+constexpr int64_t kBlockRows = 256;  // output rows of a task
 
 int64_t Blocks(const MatJob& job) { return (job.w.rows + kBlockRows - 1) / kBlockRows; }
 
@@ -22,8 +22,8 @@ int64_t Blocks(const MatJob& job) { return (job.w.rows + kBlockRows - 1) / kBloc
 void Product(const MatJob& job, const WeightView& w, int64_t slice, int64_t first, int64_t n, int64_t rows, const float* x,
              float* w_rows, float* y) {
   for (int64_t i = 0; i < n; ++i) UnpackRow(w, slice, first + i, w_rows + i * w.cols);
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(rows), static_cast<int>(n), static_cast<int>(w.cols), 1.0f,
-              x, static_cast<int>(w.cols), w_rows, static_cast<int>(w.cols), 0.0f, y, static_cast<int>(kBlockRows));
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(rows), static_cast<int>(n), static_cast<int>(w.cols),
+              1.0f, x, static_cast<int>(w.cols), w_rows, static_cast<int>(w.cols), 0.0f, y, static_cast<int>(kBlockRows));
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ TaskPlan BlasPlan(const MatJob& job, int threads) {
 
 void RunBlas(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   static std::once_flag serial;
-  std::call_once(serial, [] { openblas_set_num_threads(1); });   // the team is the only pool
+  std::call_once(serial, [] { openblas_set_num_threads(1); });  // the team is the only pool
   const int64_t cols = job.w.cols, max_rows = job.max_group_rows();
   float* x = reinterpret_cast<float*>(scratch.data());
   float* w_rows = x + max_rows * cols;

@@ -13,7 +13,7 @@ namespace tally {
 
 struct MatJob {
   ActPack x;
-  WeightView w, up;        // `up` only when gated
+  WeightView w, up;  // `up` only when gated
   WeightView bias, up_bias;
   bool gated = false, add_to_out = false;
   ActivationKind activation = ActivationKind::kNone;

@@ -7,9 +7,9 @@
 
 #include <vector>
 
+#include "engine/kernels/math_scalar.h"
 #include "engine/kernels/matmul/act_rows.h"
 #include "engine/kernels/matmul/matmul_job.h"
-#include "engine/kernels/math_scalar.h"
 #include "engine/kernels/unpack.h"
 
 namespace tally {

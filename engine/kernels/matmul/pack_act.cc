@@ -67,7 +67,7 @@ void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_
 
 template <class RowFn>
 void ForEachTile(const PackActOp& op, int64_t begin, int64_t end, const RowFn& pack_row) {
-  int64_t first = 0;   // tile index of the group's first tile
+  int64_t first = 0;  // tile index of the group's first tile
   for (const RowGroup& g : op.pack.groups) {
     const int64_t tiles = Tiles(g, op.pack.format.kind), size = ActTile(op.pack.format.kind);
     for (int64_t t = std::max(begin, first); t < std::min(end, first + tiles); ++t) {
@@ -89,7 +89,8 @@ TaskPlan Plan(const PackActOp& op, int) { return {.tasks = TotalTiles(op.pack), 
 
 Status PackActOp::Validate() const {
   if (x.cols != pack.cols) return InternalError("activations of another width");
-  if (pack.format.kind == ActKind::kInt8 && pack.cols % 32 != 0) return InternalError("int8 packing needs a multiple of 32 columns");
+  if (pack.format.kind == ActKind::kInt8 && pack.cols % 32 != 0)
+    return InternalError("int8 packing needs a multiple of 32 columns");
   if (row_index.empty() ? x.rows < pack.rows : static_cast<int64_t>(row_index.size()) != pack.rows) {
     return InternalError("rows do not fit");
   }
@@ -121,13 +122,15 @@ std::span<const Kernel<PackActOp>> Kernels<PackActOp>() {
   static constexpr std::array<Kernel<PackActOp>, 2> kTable = {{
       {"hwy", [](const PackActOp&) -> const char* { return nullptr; }, Plan,
        [](const PackActOp& op, int64_t b, int64_t e, std::span<uint8_t>) {
-         ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j) { PackRowHwy(op.pack, x, tile, rows, j); });
+         ForEachTile(op, b, e,
+                     [&](const float* x, uint8_t* tile, int64_t rows, int64_t j) { PackRowHwy(op.pack, x, tile, rows, j); });
        },
        [](const PackActOp& op) { return op.Useful(); }},
       {"ref", [](const PackActOp&) -> const char* { return nullptr; }, Plan,
        [](const PackActOp& op, int64_t b, int64_t e, std::span<uint8_t>) {
-         ForEachTile(op, b, e,
-                     [&](const float* x, uint8_t* tile, int64_t rows, int64_t j) { PackRowReference<float>(op.pack, x, tile, rows, j); });
+         ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j) {
+           PackRowReference<float>(op.pack, x, tile, rows, j);
+         });
        },
        [](const PackActOp& op) { return op.Useful(); }},
   }};

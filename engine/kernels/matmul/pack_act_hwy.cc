@@ -25,7 +25,7 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
     HWY_UNROLL(8) for (int i = 0; i < 32; i += kN) {
       const auto v = hn::LoadU(df, x + i);
       max = hn::Max(max, hn::Abs(v));
-      bad = hn::Add(bad, hn::Sub(v, v));   // 0, or NaN if v is not finite
+      bad = hn::Add(bad, hn::Sub(v, v));  // 0, or NaN if v is not finite
     }
     const float amax = hn::ReduceMax(df, max);
     const bool finite = hn::ReduceSum(df, bad) == 0.0f;

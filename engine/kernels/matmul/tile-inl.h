@@ -95,8 +95,8 @@ class Epilogue {
 struct PanelPair {
   const uint8_t* p0;
   const uint8_t* p1;
-  int64_t col;   // first output column
-  int64_t n;     // columns to write
+  int64_t col;  // first output column
+  int64_t n;    // columns to write
   PanelPair(const MatJob& job, int64_t slice, int64_t pair) {
     if (job.gated) {
       p0 = job.w.Panel(slice, pair);
@@ -123,13 +123,20 @@ struct PanelPair {
 // Calls fn.template operator()<T>() for the largest instantiated T <= n; returns T.
 template <int kMax, class Fn>
 HWY_INLINE int WithSubTile(int n, const Fn& fn) {
-  if constexpr (kMax >= 12) if (n >= 12) return fn.template operator()<12>(), 12;
-  if constexpr (kMax >= 8) if (n >= 8) return fn.template operator()<8>(), 8;
-  if constexpr (kMax >= 6) if (n >= 6) return fn.template operator()<6>(), 6;
-  if constexpr (kMax >= 5 && kMax < 8) if (n >= 5) return fn.template operator()<5>(), 5;
-  if constexpr (kMax >= 4) if (n >= 4) return fn.template operator()<4>(), 4;
-  if constexpr (kMax >= 3) if (n >= 3) return fn.template operator()<3>(), 3;
-  if constexpr (kMax >= 2) if (n >= 2) return fn.template operator()<2>(), 2;
+  if constexpr (kMax >= 12)
+    if (n >= 12) return fn.template operator()<12>(), 12;
+  if constexpr (kMax >= 8)
+    if (n >= 8) return fn.template operator()<8>(), 8;
+  if constexpr (kMax >= 6)
+    if (n >= 6) return fn.template operator()<6>(), 6;
+  if constexpr (kMax >= 5 && kMax < 8)
+    if (n >= 5) return fn.template operator()<5>(), 5;
+  if constexpr (kMax >= 4)
+    if (n >= 4) return fn.template operator()<4>(), 4;
+  if constexpr (kMax >= 3)
+    if (n >= 3) return fn.template operator()<3>(), 3;
+  if constexpr (kMax >= 2)
+    if (n >= 2) return fn.template operator()<2>(), 2;
   return fn.template operator()<1>(), 1;
 }
 
