@@ -2,7 +2,7 @@
 # From a fresh machine to generated tokens: installs what is missing, builds, runs. Options are handed to `tally run`.
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
-# The bundled model: a gpt-oss of two layers with random weights and no tokenizer, so that it reads and writes token ids.
+# The bundled model: a gpt-oss of three layers with random weights and no tokenizer, so that it reads and writes token ids.
 model=tests/goldens/gptoss/gptoss-a-top4of8-realyarn
 run() {
   printf '+ build/release/engine/tally %s\n' "$*"

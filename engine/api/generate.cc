@@ -33,12 +33,17 @@ std::vector<int32_t> EndTokens(const Model& model) {
   return ends;
 }
 
+// Whether the first generated token begins the text: after a prompt of control tokens only (a start token, say).
+bool BeginsText(const Tokenizer* tokenizer, std::span<const int32_t> prompt) {
+  return tokenizer != nullptr && std::all_of(prompt.begin(), prompt.end(), [&](int32_t id) { return tokenizer->IsControl(id); });
+}
+
 // The text side of a generation: tokens -> whole characters -> cut before a stop string -> the listener.
 class TextStream {
  public:
-  TextStream(const Tokenizer* tokenizer, const GenerateOptions& options, GenerateResult& result)
+  TextStream(const Tokenizer* tokenizer, bool at_start, const GenerateOptions& options, GenerateResult& result)
       : options_(options), result_(result), stops_(options.stop) {
-    if (tokenizer != nullptr) decoder_.emplace(*tokenizer);
+    if (tokenizer != nullptr) decoder_.emplace(*tokenizer, at_start);
   }
   // False: the listener or a stop string ended the generation; result.finish says which.
   bool Push(int32_t token) {
@@ -121,7 +126,7 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
   const std::vector<int32_t> ends = options.ignore_eos ? std::vector<int32_t>() : EndTokens(engine.model());
   std::vector<int32_t> history(prompt.begin(), prompt.end());
   Sampler sampler(options.sampling);
-  TextStream text(engine.model().tokenizer(), options, result);
+  TextStream text(engine.model().tokenizer(), BeginsText(engine.model().tokenizer(), prompt), options, result);
   const double generate_begin = MonotonicSeconds();
   while (true) {
     const std::span<const float> row(logits.Row(0), static_cast<size_t>(logits.cols));

@@ -183,6 +183,19 @@ TEST(RealWeights, Stories260K) {
   }
 }
 
+// Text that goes on from a prompt keeps the space before its first word.
+TEST(RealWeights, Stories260KContinuesAPrompt) {
+  const std::string path = kWeights + "stories260K-gguf/stories260Ktok512.gguf";
+  SKIP_WITHOUT(path);
+  Opened opened = Open(path);
+  ASSERT_NE(opened.engine, nullptr);
+  auto prompt = opened.model->tokenizer()->Encode("Once upon a");
+  ASSERT_TRUE(prompt.ok()) << prompt.status().message();
+  auto result = Generate(*opened.engine, *prompt, Greedy(8));
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->text.substr(0, 13), " time, there ") << result->text;
+}
+
 // No reference output is published for TinyStories-656K: its card promises fluent stories after its template.
 TEST(RealWeights, TinyStories656K) {
   const std::string path = kWeights + "tinystories-656k-bf16";
