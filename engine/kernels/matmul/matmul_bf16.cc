@@ -1,8 +1,9 @@
 // BF16 weights by f32 or bf16 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/matmul/matmul_bf16.cc"
-#include "engine/kernels/matmul/float-inl.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "engine/kernels/matmul/float-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {

@@ -1,8 +1,9 @@
 // F32 weights by f32 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/matmul/matmul_f32.cc"
-#include "engine/kernels/matmul/float-inl.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "engine/kernels/matmul/float-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {

@@ -1,8 +1,9 @@
 // Q8_0 weights by int8 or f32 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/matmul/matmul_q8_0.cc"
-#include "engine/kernels/matmul/float-inl.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "engine/kernels/matmul/float-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {
