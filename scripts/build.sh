@@ -2,10 +2,11 @@
 # Sourced: build_release [TARGET...] installs what is missing and builds the release preset.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-configure() {  # PRESET; CMake's own findings only where it fails
+configure() {  # PRESET; CMake's own findings only where it fails. TALLY_CMAKE_FLAGS: more options for cmake
   local log=build/$1-configure.log
   mkdir -p build
-  cmake --preset "$1" >"$log" 2>&1 || {
+  # shellcheck disable=SC2086  # options are words
+  cmake --preset "$1" ${TALLY_CMAKE_FLAGS:-} >"$log" 2>&1 || {
     cat "$log" >&2
     return 1
   }
