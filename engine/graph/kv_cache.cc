@@ -115,29 +115,37 @@ void KvCache::Publish(int32_t sequence) {
 
 Status KvCache::Extend(int32_t sequence, int64_t n) {
   if (!IsLive(sequence)) return InternalError("no sequence " + std::to_string(sequence));
+  if (n < 0) return InternalError("cannot extend a sequence by " + std::to_string(n) + " positions");
   Sequence& s = sequences_[static_cast<size_t>(sequence)];
-  if (s.length + n > context_) {
-    return BadInput("the context is full: " + std::to_string(s.length + n) + " positions, room for " + std::to_string(context_));
+  if (n > context_ - s.length) {
+    return BadInput("the context is full: " + std::to_string(s.length + n) + " positions, room for " +
+                    std::to_string(context_));
   }
+  if (n == 0) return {};
   const size_t blocks = static_cast<size_t>(BlocksFor(s.length + n));
+  // Every group is asked before anything is given back or taken, so that a refusal leaves all as it was.
+  int64_t fit = INT64_MAX;
   for (size_t g = 0; g < groups_.size(); ++g) {
-    for (int64_t b = 0; b < FirstKept(groups_[g], s.length) && b < static_cast<int64_t>(s.ids[g].size()); ++b) {
+    const std::vector<int32_t>& ids = s.ids[g];
+    const int64_t had = static_cast<int64_t>(ids.size());
+    const int64_t below = std::clamp<int64_t>(FirstKept(groups_[g], s.length), 0, had);
+    const int64_t given_back = std::count_if(ids.begin(), ids.begin() + below, [](int32_t id) { return id >= 0; });
+    fit = std::min(fit, (had + given_back + groups_[g].available()) * kKvBlock - s.length);
+  }
+  if (n > fit) {
+    return BadInput("the KV cache is full: room for " + std::to_string(fit) + " more positions of this sequence");
+  }
+  bool changed = false;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    std::vector<int32_t>& ids = s.ids[g];
+    const int64_t below = std::min<int64_t>(FirstKept(groups_[g], s.length), static_cast<int64_t>(ids.size()));
+    for (int64_t b = 0; b < below; ++b) {
+      changed |= ids[static_cast<size_t>(b)] >= 0;
       Release(g, s, static_cast<size_t>(b));
     }
+    for (; ids.size() < blocks; changed = true) ids.push_back(Allocate(groups_[g]));
   }
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const int64_t missing = static_cast<int64_t>(blocks) - static_cast<int64_t>(std::min(blocks, s.ids[g].size()));
-    if (missing > groups_[g].available()) {
-      return BadInput("the KV cache is full: room for " + std::to_string(groups_[g].available() * kKvBlock) +
-                      " more positions of all sequences together");
-    }
-  }
-  if (blocks > s.ids[0].size() || n > 0) {
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      while (s.ids[g].size() < blocks) s.ids[g].push_back(Allocate(groups_[g]));
-    }
-    Publish(sequence);
-  }
+  if (changed) Publish(sequence);
   s.length += n;
   return {};
 }

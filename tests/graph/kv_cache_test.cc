@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstring>
+#include <random>
 #include <set>
 
 namespace tally {
@@ -104,6 +106,84 @@ TEST(KvCache, RefusesMoreThanItHasRoomForAndStaysAsItWas) {
   EXPECT_EQ(cache->BytesAllocated(), 0u);
   EXPECT_FALSE(cache->IsLive(*s));
   EXPECT_TRUE(cache->NewSequence().ok());
+}
+
+// A batch longer than the pools were made for: refused before anything is given back, though blocks below the window could be.
+TEST(KvCache, AFullPoolSaysWhatFitsAndKeepsItsBlocks) {
+  const Recipe r = SmallRecipe({0, 50});
+  auto cache = Make(r, 4096, 2, 64);
+  auto s = cache->NewSequence();
+  for (int i = 0; i < 17; ++i) ASSERT_TRUE(cache->Extend(*s, 60).ok());
+  const KvTable windowed = cache->Tables(1)[static_cast<size_t>(*s)];
+  const std::vector<uint8_t*> before(windowed.blocks, windowed.blocks + windowed.count);
+  const uint64_t bytes = cache->BytesAllocated();
+  const Status full = cache->Extend(*s, 2000);
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.code(), StatusCode::kBadInput);
+  const KvTable after = cache->Tables(1)[static_cast<size_t>(*s)];
+  EXPECT_EQ(std::vector<uint8_t*>(after.blocks, after.blocks + after.count), before);
+  EXPECT_EQ(cache->BytesAllocated(), bytes);
+  EXPECT_EQ(cache->Length(*s), 17 * 60);
+
+  int64_t fit = 0;
+  ASSERT_EQ(std::sscanf(full.message().c_str(), "the KV cache is full: room for %ld more positions of this sequence", &fit), 1)
+      << full.message();
+  EXPECT_FALSE(cache->Extend(*s, fit + 1).ok());
+  EXPECT_TRUE(cache->Extend(*s, fit).ok());
+  EXPECT_EQ((17 * 60 + fit) % kKvBlock, 0);
+  EXPECT_EQ(Present(cache->Tables(1)[static_cast<size_t>(*s)]) * static_cast<int64_t>(KvBlockBytes(KvType::kF16, 2, 4)),
+            static_cast<int64_t>(cache->BytesAllocated()) - cache->Tables(0)[static_cast<size_t>(*s)].count *
+                                                                static_cast<int64_t>(KvBlockBytes(KvType::kF16, 2, 4)));
+}
+
+// Taking, giving back and rolling back at random: tables name what the window needs, and no block belongs to two.
+TEST(KvCache, RandomUseKeepsTheBooks) {
+  constexpr uint32_t kSeed = 5;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  std::mt19937 random(kSeed);
+  const Recipe r = SmallRecipe({0, 50, 200, 50});
+  constexpr int64_t kContext = 1500;
+  constexpr int32_t kSequences = 3;
+  auto cache = Make(r, kContext, kSequences, 96);
+  std::vector<int32_t> live;
+  for (int step = 0; step < 4000; ++step) {
+    const uint32_t what = random() % 16;
+    if (live.empty() || (what == 0 && live.size() < kSequences)) {
+      auto s = cache->NewSequence();
+      ASSERT_TRUE(s.ok());
+      live.push_back(*s);
+    } else if (what == 1) {
+      cache->Free(live.back());
+      live.pop_back();
+    } else if (what < 4) {
+      const int32_t s = live[random() % live.size()];
+      const int64_t length = cache->Length(s), keep = std::max<int64_t>(0, length - random() % 100);
+      ASSERT_TRUE(cache->Truncate(s, keep).ok()) << "a roll-back shorter than a block always works";
+    } else {
+      const int32_t s = live[random() % live.size()];
+      const int64_t n = random() % 97, length = cache->Length(s);
+      const Status status = cache->Extend(s, n);
+      ASSERT_EQ(status.ok(), length + n <= kContext) << status.message();
+      for (int32_t layer = 0; layer < 4; ++layer) {  // what the new rows see is there
+        const int64_t window = r.layers[static_cast<size_t>(layer)].window;
+        const KvTable table = cache->Tables(layer)[static_cast<size_t>(s)];
+        const int64_t first = window > 0 ? std::max<int64_t>(0, length - window + 1) : 0;
+        for (int64_t b = first / kKvBlock; b * kKvBlock < cache->Length(s); ++b) ASSERT_NE(table.blocks[b], nullptr);
+      }
+    }
+    std::set<uint8_t*> seen;
+    size_t blocks = 0;
+    for (int32_t layer = 0; layer < 4; ++layer) {
+      for (int32_t s : live) {
+        const KvTable table = cache->Tables(layer)[static_cast<size_t>(s)];
+        for (int64_t b = 0; b < table.count; ++b) {
+          if (table.blocks[b] != nullptr) seen.insert(table.blocks[b]), ++blocks;
+        }
+      }
+    }
+    ASSERT_EQ(seen.size(), blocks) << "step " << step;
+    ASSERT_EQ(cache->BytesAllocated(), blocks * KvBlockBytes(KvType::kF16, 2, 4)) << "step " << step;
+  }
 }
 
 TEST(KvCache, RecycledBlocksAreZeroed) {
