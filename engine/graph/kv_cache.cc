@@ -118,8 +118,7 @@ Status KvCache::Extend(int32_t sequence, int64_t n) {
   if (n < 0) return InternalError("cannot extend a sequence by " + std::to_string(n) + " positions");
   Sequence& s = sequences_[static_cast<size_t>(sequence)];
   if (n > context_ - s.length) {
-    return BadInput("the context is full: " + std::to_string(s.length + n) + " positions, room for " +
-                    std::to_string(context_));
+    return BadInput("the context is full: " + std::to_string(s.length + n) + " positions, room for " + std::to_string(context_));
   }
   if (n == 0) return {};
   const size_t blocks = static_cast<size_t>(BlocksFor(s.length + n));
