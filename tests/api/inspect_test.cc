@@ -1,6 +1,7 @@
 #include "engine/api/inspect.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -13,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Inspect, TotalsAndRecipe) {
-  const std::string path = (fs::path(testing::TempDir()) / "inspect.gguf").string();
+  const std::string path = (fs::path(testing::TempDir()) / ("inspect" + std::to_string(getpid()) + ".gguf")).string();
   SynthOptions options;
   options.type = DType::kQ8_0;
   options.layers = 1;

@@ -1,6 +1,7 @@
 #include "engine/api/npy.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -20,8 +21,8 @@ namespace fs = std::filesystem;
 class NpyTest : public testing::Test {
  protected:
   NpyTest()
-      : directory_(fs::path(testing::TempDir()) /
-                   ("npy_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+      : directory_(fs::path(testing::TempDir()) / ("npy_" + std::to_string(getpid()) +
+                                                   std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
     fs::remove_all(directory_);
     fs::create_directories(directory_);
   }

@@ -1,6 +1,7 @@
 #include "engine/api/synth.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>

@@ -27,7 +27,9 @@ std::string Join(const Ids& ids) {
   return out;
 }
 
-std::string TempPath(const std::string& name) { return (fs::path(testing::TempDir()) / ("cli_run_" + name)).string(); }
+std::string TempPath(const std::string& name) {
+  return (fs::path(testing::TempDir()) / ("cli_run_" + std::to_string(getpid()) + name)).string();
+}
 
 class GoldenRun : public testing::TestWithParam<std::string> {};
 

@@ -18,7 +18,9 @@ using Json = nlohmann::json;
 const std::string kModel = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gpt2/gpt2-a-f32-release-names";
 const fs::path kShared = fs::path(TALLY_SOURCE_DIR) / ".." / "shared";
 
-std::string TempPath(const std::string& name) { return (fs::path(testing::TempDir()) / ("cli_tools_" + name)).string(); }
+std::string TempPath(const std::string& name) {
+  return (fs::path(testing::TempDir()) / ("cli_tools_" + std::to_string(getpid()) + name)).string();
+}
 
 // Exit code 2, nothing on standard output, one line that holds `part`.
 void ExpectRefused(const std::vector<std::string>& arguments, const std::string& part, const RunOptions& options = {}) {
