@@ -105,7 +105,10 @@ struct Setup {
     w.stored_row_bytes = *StoredBytes(c.dtype, static_cast<uint64_t>(c.cols));
     bytes = w.slice_stride * static_cast<size_t>(c.weights);
     memory = std::move(AnonymousMemory::Allocate(bytes, true)).value();
-    FillPanels(c.dtype, memory.data(), bytes);
+    for (int64_t i = 0; i < c.weights; ++i) {
+      FillPanels(c.dtype, memory.data() + static_cast<size_t>(i) * w.slice_stride,
+                 w.panel_stride * static_cast<size_t>(w.panels()));
+    }
     x.Resize(static_cast<size_t>(c.n * c.cols));
     std::mt19937 rng(5);
     for (float& v : x.span()) v = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 500.0f;

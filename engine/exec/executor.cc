@@ -30,10 +30,4 @@ Status Executor::ReserveScratch(size_t bytes_per_thread) {
   return {};
 }
 
-size_t Executor::scratch_bytes() const {
-  size_t sum = 0;
-  for (const AlignedBuffer<uint8_t>& buffer : scratch_) sum += buffer.capacity();
-  return sum;
-}
-
 }  // namespace tally

@@ -1,5 +1,5 @@
 // THE DOOR. Every kernel runs through Executor::Run(site, op) and nothing else does arithmetic on activations:
-//   validate -> pick a kernel -> charge the ledger -> run over tasks on the team -> tap(site, output)
+//   validate -> pick a kernel -> reserve scratch -> charge the ledger -> run over tasks on the team -> tap(site, output)
 #pragma once
 
 #include <functional>
@@ -26,13 +26,13 @@ class Executor {
     TALLY_RETURN_IF_ERROR(Annotate(site, Op::kName, op.Validate()));
     const Kernel<Op>* kernel = Pick<Op>(site, op);
     if (kernel == nullptr) return NoKernel(site, Op::kName);
+    const TaskPlan plan = kernel->plan(op, team_.threads());
+    TALLY_RETURN_IF_ERROR(ReserveScratch(plan.scratch_bytes));
     if (ledger_ != nullptr) {
       touches_.clear();
       op.Touches(touches_);
       ledger_->Charge(site, Op::kName, op.Useful(), kernel->executed(op), touches_);
     }
-    const TaskPlan plan = kernel->plan(op, team_.threads());
-    TALLY_RETURN_IF_ERROR(ReserveScratch(plan.scratch_bytes));
     auto body = [&](int thread, int64_t begin, int64_t end) { kernel->run(op, begin, end, Scratch(thread)); };
     team_.Run(plan.tasks, plan.chunk, body);
     if (tap_) tap_(site, Op::kName, op.Output());
@@ -45,13 +45,13 @@ class Executor {
   void SetLedger(Ledger* ledger) { ledger_ = ledger; }  // null: nothing is charged
   void SetImpl(ImplChoice choice) { choice_ = choice; }
   ImplChoice impl() const { return choice_; }
-  // Why kernels were passed over and which ran: "attn.q matmul: hwy (blas: not asked for)". One line per site and op.
+  // Why kernels were passed over and which ran: "attn.q matmul: hwy (blas: activations are not f32)". One line per component
+  // and op: the last layer's.
   void EnableExplain() { explain_ = true; }
   const std::map<std::string, std::string>& explanations() const { return explanations_; }
   bool used_blas() const { return used_blas_; }
   Team& team() { return team_; }
   Ledger* ledger() { return ledger_; }
-  size_t scratch_bytes() const;
 
  private:
   template <class Op>

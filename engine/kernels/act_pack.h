@@ -2,9 +2,10 @@
 // kTile rows (its last tile shorter). Within a tile of T rows the input dimension runs outermost:
 //   kF32   [K][T] f32                                                          row bytes: 4 K
 //   kBF16  [ceil(K/2)][T][2] bf16, round to nearest even                       row bytes: 4 ceil(K/2)
-//   kInt8  per 32 k: [8][T][4] i8, then T f32 scales, T i32 corrections        row bytes: 40 (K/32)
+//   kInt8  per 32 k: [8][T][4] i8, then T f32 scales, T i32 corrections, T pairs of i16 corrections; row bytes: 44 (K/32)
 //          q = round_half_even(x * (127 / amax)), scale = (amax / 127) * scale_mul, correction = -offset * sum(q);
-//          amax = 0 gives q = 0 and scale 0. `offset` and `scale_mul` undo the weight type's storage (ActFormatFor).
+//          amax < kSmallestAmax gives q = 0 and scale 0. `offset` and `scale_mul` undo the weight type's storage (ActFormatFor).
+//          The pair is for sums in 16 bits: -PairOffset(offset) * sum(q) over k % 4 < 2, then over k % 4 >= 2.
 // A tile of T rows that starts at row r of the pack starts at byte r * row_bytes.
 #pragma once
 
@@ -35,6 +36,15 @@ constexpr ActFormat ActFormatFor(DType t, ActKind k) {
   }
 }
 
+// Only 4-bit weights are summed in 16 bits, their offset is at most 16: 16 * 16 * 127 < 2^15.
+constexpr int32_t PairOffset(int32_t offset) { return offset <= 16 ? offset : 0; }
+
+// Blocks of nothing larger are zeros: 127 / amax would overflow (below 3.8e-37), and no result would show them.
+inline constexpr float kSmallestAmax = 0x1p-120f;
+
+// Bytes of one row's block of 32 int8 activations.
+inline constexpr int kInt8BlockBytes = 44;
+
 // Rows [row_begin, row_begin + rows) of the pack are multiplied by slice `slice` of the weights.
 struct RowGroup {
   int64_t row_begin = 0;
@@ -49,7 +59,7 @@ constexpr size_t ActRowBytes(ActKind k, int64_t cols) {
   switch (k) {
     case ActKind::kF32: return static_cast<size_t>(cols) * 4;
     case ActKind::kBF16: return static_cast<size_t>((cols + 1) / 2) * 4;
-    case ActKind::kInt8: return static_cast<size_t>(cols / 32) * 40;
+    case ActKind::kInt8: return static_cast<size_t>(cols / 32) * kInt8BlockBytes;
   }
   return 0;
 }

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "engine/kernels/embed_ref.h"
+#include "engine/kernels/small_hwy.h"
+#include "engine/kernels/target.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
@@ -17,9 +19,9 @@ std::vector<int32_t> Distinct(std::span<const int32_t> ids) {
   return sorted;
 }
 
-// Arithmetic of widening one element: Q8_0 multiplies by its scale, panels and Q4_0 subtract their offset
-// first, MXFP4 multiplies by one half and by its scale.
-uint64_t WideningFlops(const WeightView& w) {
+// Arithmetic of widening one element in the reference: Q8_0 multiplies by its scale, panels and Q4_0 subtract
+// their offset first, MXFP4 multiplies by one half and by its scale.
+uint64_t RefWideningFlops(const WeightView& w) {
   switch (w.dtype) {
     case DType::kQ8_0: return w.layout == WeightLayout::kPanel16 ? 2 : 1;
     case DType::kQ4_0:
@@ -28,14 +30,24 @@ uint64_t WideningFlops(const WeightView& w) {
   }
 }
 
-Cost Executed(const EmbedOp& op) {
+// The Highway kernel turns offsets into a look-up, or flips a bit.
+uint64_t HwyWideningFlops(DType t) { return t == DType::kMXFP4 ? 2 : (GetDTypeInfo(t).quantised ? 1 : 0); }
+
+// `cols` of each row, as the kernel at hand counts them.
+Cost EmbedCost(const EmbedOp& op, uint64_t cols, uint64_t widening_flops) {
   Cost cost = op.Useful();
-  cost.AddFlops(WorkClass::kQuantize, op.ids.size() * static_cast<uint64_t>(op.table.cols) * WideningFlops(op.table));
+  const uint64_t n = op.ids.size(), padding = cols - static_cast<uint64_t>(op.table.cols);
+  if (op.add_to_out) cost.AddFlops(WorkClass::kResidualBias, n * padding);
+  cost.AddFlops(WorkClass::kQuantize, n * cols * widening_flops);
   return cost;
 }
 
+Cost ExecutedRef(const EmbedOp& op) { return EmbedCost(op, static_cast<uint64_t>(op.table.cols), RefWideningFlops(op.table)); }
+Cost ExecutedHwy(const EmbedOp& op) { return EmbedCost(op, HwyPadded(op.table.cols), HwyWideningFlops(op.table.dtype)); }
+
 const char* Always(const EmbedOp&) { return nullptr; }
-TaskPlan Plan(const EmbedOp& op, int) {
+TaskPlan PlanHwy(const EmbedOp& op, int) { return {op.out.rows, 0, 0}; }
+TaskPlan PlanRef(const EmbedOp& op, int) {
   return {op.out.rows, 0, op.add_to_out ? static_cast<size_t>(op.table.cols) * sizeof(float) : 0};
 }
 
@@ -97,7 +109,8 @@ void EmbedOp::Touches(WeightTouches& touches) const {
 
 template <>
 std::span<const Kernel<EmbedOp>> Kernels<EmbedOp>() {
-  static constexpr Kernel<EmbedOp> kKernels[] = {{"ref", Always, Plan, EmbedRef<float>, Executed}};
+  static constexpr Kernel<EmbedOp> kKernels[] = {{"hwy", Always, PlanHwy, RunEmbedHwy, ExecutedHwy},
+                                                 {"ref", Always, PlanRef, EmbedRef<float>, ExecutedRef}};
   return kKernels;
 }
 

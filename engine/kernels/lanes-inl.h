@@ -30,13 +30,13 @@ HWY_INLINE void ForLanes(D d, int64_t n, const Body& body) {
 
 // Lanes beyond `count` are 0.
 template <bool kTail, class D>
-HWY_INLINE hn::Vec<D> LoadLanes(std::bool_constant<kTail>, D d, const float* p, size_t count) {
+HWY_INLINE hn::Vec<D> LoadLanes(std::bool_constant<kTail>, D d, const hn::TFromD<D>* p, size_t count) {
   if constexpr (kTail) return hn::LoadN(d, p, count);
   return hn::LoadU(d, p);
 }
 
 template <bool kTail, class D>
-HWY_INLINE void StoreLanes(std::bool_constant<kTail>, hn::Vec<D> v, D d, float* p, size_t count) {
+HWY_INLINE void StoreLanes(std::bool_constant<kTail>, hn::Vec<D> v, D d, hn::TFromD<D>* p, size_t count) {
   if constexpr (kTail) {
     hn::StoreN(v, d, p, count);
   } else {

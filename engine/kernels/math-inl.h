@@ -42,6 +42,23 @@ HWY_INLINE V MaxKeepNaN(V a, V b) {
   return hn::IfThenElse(hn::Lt(a, b), b, a);
 }
 
+// f16 bits as f32. Where there is no instruction for it (hn::PromoteTo then makes 65536 of infinity): the bits in the upper half
+// of f32's, exponent to exponent, times 2^112 for the difference of the biases, which is exact from subnormal values too.
+template <class D, class V16 = hn::Vec<hn::Rebind<uint16_t, D>>>
+HWY_INLINE hn::Vec<D> WidenF16(D d, V16 half) {
+#if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::PromoteTo(du, half);
+  const auto magnitude = hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x7fff)));
+  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000)));
+  const auto finite = hn::BitCast(du, hn::Mul(hn::BitCast(d, magnitude), hn::Set(d, 0x1p112f)));
+  const auto odd = hn::Or(magnitude, hn::Set(du, 0x7f800000));  // infinite, NaN
+  return hn::BitCast(d, hn::Or(sign, hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 0x7c00 << 13)), finite, odd)));
+#else
+  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), half));
+#endif
+}
+
 // x = k ln 2 + r, |r| <= ln(2)/2: returns e^r - 1, and k as integers. For |x| <= 2^21.
 template <class D, class V = hn::Vec<D>, class DI = hn::RebindToSigned<D>>
 HWY_INLINE V ReducedExpM1(D d, V x, hn::Vec<DI>& k) {

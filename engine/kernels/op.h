@@ -41,9 +41,8 @@ struct Kernel {
 template <class Op>
 std::span<const Kernel<Op>> Kernels();
 
-// The Highway target that "hwy" kernels run on now, e.g. "AVX3_ZEN4"; whether it has bf16 or int8 dot products.
+// The Highway target that "hwy" kernels run on now, e.g. "AVX3_ZEN4"; whether it has a bf16 dot product.
 std::string_view HwyTargetName();
 bool HwyTargetHasBf16Dot();
-bool HwyTargetHasInt8Dot();
 
 }  // namespace tally

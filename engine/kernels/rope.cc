@@ -8,6 +8,17 @@
 namespace tally {
 namespace {
 
+// `half` angles of each row, as the kernel at hand counts them.
+Cost TableCost(const RopeTableOp& op, uint64_t half) {
+  Cost cost;
+  const uint64_t n = op.positions.size(), cols = op.inv_freq.size();
+  cost.AddFlops(WorkClass::kRope, n * half * 3);  // the angle, and two multiplies by the magnitude
+  cost.AddSpecial(WorkClass::kRope, n * half * 2);
+  cost.AddBytes(ByteKind::kActivationsRead, (n + cols) * 4);
+  cost.AddBytes(ByteKind::kActivationsWritten, 2 * n * cols * 4);
+  return cost;
+}
+
 // `pairs` of each head, as the kernel at hand counts them.
 Cost RopeCost(const RopeOp& op, uint64_t pairs) {
   Cost cost;
@@ -36,15 +47,7 @@ Status RopeTableOp::Validate() const {
   return {};
 }
 
-Cost RopeTableOp::Useful() const {
-  Cost cost;
-  const uint64_t n = positions.size(), half = inv_freq.size();
-  cost.AddFlops(WorkClass::kRope, n * half * 3);  // the angle, and two multiplies by the magnitude
-  cost.AddSpecial(WorkClass::kRope, n * half * 2);
-  cost.AddBytes(ByteKind::kActivationsRead, (n + half) * 4);
-  cost.AddBytes(ByteKind::kActivationsWritten, 2 * n * half * 4);
-  return cost;
-}
+Cost RopeTableOp::Useful() const { return TableCost(*this, inv_freq.size()); }
 
 Status RopeOp::Validate() const {
   if (style != RopeStyle::kRotateHalf && style != RopeStyle::kAdjacentPair) return InternalError("rope without a style");
@@ -60,11 +63,11 @@ Status RopeOp::Validate() const {
 
 Cost RopeOp::Useful() const { return RopeCost(*this, static_cast<uint64_t>(dim / 2)); }
 
-// Sines of large angles are left to libm: once a step, n * dim/2 of them. Listed as the reference, which any
-// choice of implementation accepts.
 template <>
 std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>() {
   static constexpr Kernel<RopeTableOp> kKernels[] = {
+      {"hwy", TableAlways, PlanTable, RunRopeTableHwy,
+       [](const RopeTableOp& op) { return TableCost(op, HwyPadded(op.cos.cols)); }},
       {"ref", TableAlways, PlanTable,
        [](const RopeTableOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { RopeTableRef<float>(op, begin, end); },
        [](const RopeTableOp& op) { return op.Useful(); }}};

@@ -1,8 +1,10 @@
 // The scalar references of RopeTableOp and RopeOp.
 //
-// Tolerance of the Highway rope, u = 2^-24: a turned value is a product and a multiply-add; targets without
-// FMA round the second product too, and each side rounds its result, so |a' - a''| <= 3 u (|a cos| + |b
-// sin|), likewise b'. The table has no Highway kernel.
+// Tolerances of the Highway kernels, u = 2^-24.
+//   Table: the angles are the same f32 products. Each side's cosine and sine lies within 1 ulp (2 u) of the true
+//     one, and the product with the magnitude is rounded on each side: |t - t'| <= 6 u |t|.
+//   Rope: a turned value is a product and a multiply-add; targets without FMA round the second product too, and
+//     each side rounds its result, so |a' - a''| <= 3 u (|a cos| + |b sin|), likewise b'.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +14,7 @@
 
 namespace tally {
 
+inline constexpr double kRopeTableTolerance = 6 * 0x1p-24;
 inline constexpr double kRopeTolerance = 3 * 0x1p-24;
 
 // A task is one row.

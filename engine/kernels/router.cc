@@ -8,6 +8,30 @@
 namespace tally {
 namespace {
 
+// `choosing` compares a row; softmax over all of `x` values or the `k` chosen, `softmax_flops` each; `k` to normalise again.
+Cost RouteCost(const RouteOp& op, uint64_t choosing, uint64_t x, uint64_t k, uint64_t softmax_flops) {
+  Cost cost;
+  const uint64_t n = static_cast<uint64_t>(op.logits.rows), top_k = static_cast<uint64_t>(op.top_k);
+  const uint64_t softmax = op.rule == RoutingRule::kTopKThenSoftmax ? k : x;
+  cost.AddFlops(WorkClass::kRouter, n * (choosing + softmax_flops * softmax));
+  cost.AddSpecial(WorkClass::kRouter, n * 2 * softmax);  // exps, divides
+  if (op.rule == RoutingRule::kSoftmaxThenTopKRenormed) {
+    cost.AddFlops(WorkClass::kRouter, n * (k - 1));
+    cost.AddSpecial(WorkClass::kRouter, n * k);
+  }
+  cost.AddBytes(ByteKind::kActivationsRead, n * static_cast<uint64_t>(op.logits.cols) * 4);
+  cost.AddBytes(ByteKind::kActivationsWritten, n * top_k * 8);  // indices and weights
+  return cost;
+}
+
+// Every key is compared once to be made and once a slot, where the lanes' greatest are reduced to the first of
+// them: the greatest, who has it, the lowest index. The softmax takes its maximum from the first slot.
+Cost RouteExecutedHwy(const RouteOp& op) {
+  const uint64_t x = HwyPadded(op.logits.cols), lanes = static_cast<uint64_t>(HwyF32Lanes());
+  const uint64_t passes = static_cast<uint64_t>(op.top_k);
+  return RouteCost(op, x + passes * (x - lanes + 3 * lanes), x, HwyPadded(op.top_k), 2);
+}
+
 // `d` columns of each row, as the kernel at hand counts them.
 Cost CombineCost(const MoeCombineOp& op, uint64_t d) {
   Cost cost;
@@ -21,7 +45,11 @@ Cost CombineCost(const MoeCombineOp& op, uint64_t d) {
 
 const char* RouteAlways(const RouteOp&) { return nullptr; }
 const char* CombineAlways(const MoeCombineOp&) { return nullptr; }
-TaskPlan PlanRoute(const RouteOp& op, int) { return {op.logits.rows, 0, RouteScratchBytes(op)}; }
+TaskPlan PlanRouteRef(const RouteOp& op, int) { return {op.logits.rows, 0, RouteScratchBytes(op)}; }
+TaskPlan PlanRouteHwy(const RouteOp& op, int) {
+  const size_t arrays = op.rule == RoutingRule::kTopKThenSoftmax ? 1 : 2;  // keys, probabilities
+  return {op.logits.rows, 0, arrays * HwyPadded(op.logits.cols) * 4};
+}
 TaskPlan PlanCombine(const MoeCombineOp& op, int) { return {op.out.rows, 0, 0}; }
 
 }  // namespace
@@ -37,19 +65,8 @@ Status RouteOp::Validate() const {
 }
 
 Cost RouteOp::Useful() const {
-  Cost cost;
-  const uint64_t n = static_cast<uint64_t>(logits.rows), x = static_cast<uint64_t>(logits.cols);
-  const uint64_t k = static_cast<uint64_t>(top_k);
-  const uint64_t softmax = rule == RoutingRule::kTopKThenSoftmax ? k : x;
-  cost.AddFlops(WorkClass::kRouter, n * (k * x + 3 * softmax));
-  cost.AddSpecial(WorkClass::kRouter, n * 2 * softmax);
-  if (rule == RoutingRule::kSoftmaxThenTopKRenormed) {
-    cost.AddFlops(WorkClass::kRouter, n * (k - 1));
-    cost.AddSpecial(WorkClass::kRouter, n * k);
-  }
-  cost.AddBytes(ByteKind::kActivationsRead, n * x * 4);
-  cost.AddBytes(ByteKind::kActivationsWritten, n * k * 8);  // indices and weights
-  return cost;
+  const uint64_t x = static_cast<uint64_t>(logits.cols), k = static_cast<uint64_t>(top_k);
+  return RouteCost(*this, k * x, x, k, 3);
 }
 
 Status MoeCombineOp::Validate() const {
@@ -64,7 +81,8 @@ Cost MoeCombineOp::Useful() const { return CombineCost(*this, static_cast<uint64
 template <>
 std::span<const Kernel<RouteOp>> Kernels<RouteOp>() {
   static constexpr Kernel<RouteOp> kKernels[] = {
-      {"ref", RouteAlways, PlanRoute, RouteRef<float>, [](const RouteOp& op) { return op.Useful(); }}};
+      {"hwy", RouteAlways, PlanRouteHwy, RunRouteHwy, RouteExecutedHwy},
+      {"ref", RouteAlways, PlanRouteRef, RouteRef<float>, [](const RouteOp& op) { return op.Useful(); }}};
   return kKernels;
 }
 

@@ -1,9 +1,14 @@
 // The scalar references of RouteOp and MoeCombineOp.
 //
-// Tolerance of the Highway combine, u = 2^-24: on targets with FMA the same bits; those without round each of
-// the k products once more, after which each side rounds k + 1 sums on its own, so |out - out'| <= (3 k + 2)
-// u (|out before| + sum |w y|). Route has no Highway kernel: it is k * X compares and at most X exps a token,
-// beside X * d_model multiply-adds of the router's matrix.
+// Tolerances of the Highway kernels, u = 2^-24.
+//   Route: the experts are the same. Of a softmax over m values the arguments of exp are the same bits; exp is
+//     good to 1.1 ulp there and 1 ulp here (2.2 u and 2 u); the sum of m positive terms carries their error and at
+//     most (m - 1) u a side, in whatever order; the division u a side: relatively (4.2 + 4.2 + 2 (m - 1) + 2) u,
+//     below t = (2 m + 9) u. Dividing by the sum of k such weights adds t once more, 2 (k - 1) u and 2 u. A
+//     subnormal exp may differ by a few of the least steps, which that division (by 1/m at least) multiplies:
+//     |w - w'| <= RouteTolerance w + m 2^-146.
+//   Combine: on targets with FMA the same bits; those without round each of the k products once more, after which
+//     each side rounds k + 1 sums on its own, so |out - out'| <= (3 k + 2) u (|out before| + sum |w y|).
 #pragma once
 
 #include <bit>
@@ -16,6 +21,12 @@
 
 namespace tally {
 
+inline double RouteTolerance(const RouteOp& op) {
+  const double k = static_cast<double>(op.top_k);
+  const double m = op.rule == RoutingRule::kTopKThenSoftmax ? k : static_cast<double>(op.logits.cols);
+  const double softmax = 2 * m + 9;
+  return (op.rule == RoutingRule::kSoftmaxThenTopKRenormed ? 2 * softmax + 2 * k : softmax) * 0x1p-24;
+}
 inline double MoeCombineTolerance(int64_t top_k) { return static_cast<double>(3 * top_k + 2) * 0x1p-24; }
 
 // Scratch of one row: the probabilities of the rules that need all of them, and which experts are taken.

@@ -18,18 +18,6 @@ namespace HWY_NAMESPACE {
 
 int64_t CurrentTarget() { return HWY_TARGET; }
 bool HasBf16Dot() { return HWY_NATIVE_DOT_BF16 != 0; }
-bool HasInt8Dot() {
-#if HWY_ARCH_X86
-  return HWY_TARGET <= HWY_AVX3_DL;  // VNNI came with Ice Lake; better targets have lower bits
-#elif HWY_TARGET_IS_NEON
-  return HWY_TARGET == HWY_NEON_BF16;  // Armv8.4 and later; the older two have no SDOT
-#elif HWY_TARGET_IS_SVE
-  return true;
-#else
-  return false;
-#endif
-}
-
 int64_t F32Lanes() { return static_cast<int64_t>(hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>())); }
 
 }  // namespace HWY_NAMESPACE
@@ -41,12 +29,10 @@ namespace tally {
 
 HWY_EXPORT(CurrentTarget);
 HWY_EXPORT(HasBf16Dot);
-HWY_EXPORT(HasInt8Dot);
 HWY_EXPORT(F32Lanes);
 
 std::string_view HwyTargetName() { return hwy::TargetName(HWY_DYNAMIC_DISPATCH(CurrentTarget)()); }
 bool HwyTargetHasBf16Dot() { return HWY_DYNAMIC_DISPATCH(HasBf16Dot)(); }
-bool HwyTargetHasInt8Dot() { return HWY_DYNAMIC_DISPATCH(HasInt8Dot)(); }
 int64_t HwyF32Lanes() { return HWY_DYNAMIC_DISPATCH(F32Lanes)(); }
 
 }  // namespace tally

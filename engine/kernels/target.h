@@ -7,9 +7,9 @@ namespace tally {
 
 int64_t HwyF32Lanes();  // f32 lanes of a full vector
 
-// `n` elements as vectors process them: rounded up to whole vectors, the lanes masked off included.
-inline uint64_t HwyPadded(int64_t n) {
-  const int64_t lanes = HwyF32Lanes();
+// `n` elements as vectors (of at most `cap` lanes) process them: rounded up to whole vectors, the lanes masked off included.
+inline uint64_t HwyPadded(int64_t n, int64_t cap = INT64_MAX) {
+  const int64_t lanes = HwyF32Lanes() < cap ? HwyF32Lanes() : cap;
   return static_cast<uint64_t>((n + lanes - 1) / lanes * lanes);
 }
 

@@ -161,8 +161,6 @@ double MonotonicSeconds() {
 
 bool StandardErrorIsTerminal() { return isatty(STDERR_FILENO) == 1; }
 
-bool StandardOutputIsTerminal() { return isatty(STDOUT_FILENO) == 1; }
-
 int TerminalWidth(int fallback) {
   winsize size = {};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return fallback;

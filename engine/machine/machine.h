@@ -16,7 +16,6 @@ uint64_t PeakResidentBytes();     // of this process (VmHWM)
 uint64_t ResidentBytes();         // of this process now
 double MonotonicSeconds();
 bool StandardErrorIsTerminal();
-bool StandardOutputIsTerminal();
 int TerminalWidth(int fallback);  // of standard error
 
 // Anonymous, zero-filled, page-aligned memory, with transparent huge pages asked for where `huge`.

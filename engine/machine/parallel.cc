@@ -17,8 +17,6 @@
 namespace tally {
 namespace {
 
-constexpr int kMaxThreads = 1024;  // more than any machine we know; a typing error must not make libgomp abort
-
 // Contiguous shares whose sizes differ by at most one: share t of `parts` is [t * tasks / parts, (t + 1) *
 // tasks / parts), computed without the product, which could overflow.
 int64_t ShareBegin(int64_t tasks, int parts, int t) { return tasks / parts * t + std::min<int64_t>(t, tasks % parts); }

@@ -22,9 +22,11 @@ class TaskFn {
   void (*call_)(void*, int, int64_t, int64_t);
 };
 
+inline constexpr int kMaxThreads = 1024;  // more than any machine we know; a typing error must not make libgomp abort
+
 class Team {
  public:
-  // 0: as many threads as the machine has cores for us (affinity and cgroup limits respected). At most 1024.
+  // 0: as many threads as the machine has cores for us (affinity and cgroup limits respected). At most kMaxThreads.
   explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;

@@ -19,7 +19,7 @@ double Median(std::vector<double> v) {
 
 // Seconds that the team takes when every thread makes `iterations` of the loop.
 double TimeLoop(Team& team, const ArithmeticLoop& loop, int64_t iterations) {
-  auto body = [&](int, int64_t, int64_t) { loop.run(iterations); };
+  auto body = [&](int, int64_t begin, int64_t end) { loop.run(iterations * (end - begin)); };
   const double start = MonotonicSeconds();
   team.Run(team.threads(), 0, body);
   return MonotonicSeconds() - start;
@@ -85,10 +85,10 @@ ArithmeticPeaks MeasurePeaks(Team& team, double seconds) {
       case PeakKind::kF32: keep(rate, loop.instruction, peaks.f32, peaks.f32_instruction); break;
       case PeakKind::kBF16: keep(rate, loop.instruction, peaks.bf16, peaks.bf16_instruction); break;
       case PeakKind::kInt8: keep(rate, loop.instruction, peaks.int8, peaks.int8_instruction); break;
-      case PeakKind::kInt8Narrow: peaks.int8_narrow = std::max(peaks.int8_narrow, rate); break;
+      case PeakKind::kInt8Narrow: keep(rate, loop.instruction, peaks.int8_narrow, peaks.int8_narrow_instruction); break;
     }
   }
-  peaks.int8_narrow = std::max(peaks.int8_narrow, peaks.int8);
+  keep(peaks.int8, peaks.int8_instruction, peaks.int8_narrow, peaks.int8_narrow_instruction);
   return peaks;
 }
 

@@ -22,6 +22,7 @@ struct ArithmeticPeaks {
   double int8_narrow = 0;
   const char* f32_instruction = "";
   const char* int8_instruction = "";  // "vpdpbusd zmm", "vpmaddubsw ymm", ...
+  const char* int8_narrow_instruction = "";
   const char* bf16_instruction = "";
 };
 ArithmeticPeaks MeasurePeaks(Team& team, double seconds);

@@ -333,6 +333,34 @@ TEST(Attention, DepthOfAThousandWithBlocksBelowTheWindowFreed) {
   }
 }
 
+// A run of rows far apart: the blocks between, below the later row's window, may be gone.
+TEST(Attention, BlocksThatNoRowSeesMayBeMissing) {
+  Random random(27);
+  SCOPED_TRACE(random.Trace());
+  for (KvType type : {KvType::kF32, KvType::kF16}) {
+    const Shape shape{8, 1, 64, 16, false, type};
+    Problem p(shape, {1000}, random);
+    Cache cache(shape, p.lengths);
+    cache.Store(p.rows, p.K(), p.V());
+    std::vector<uint8_t*> blocks(cache.tables()[0].blocks, cache.tables()[0].blocks + cache.tables()[0].count);
+    for (size_t b = 1; b + 1 < blocks.size(); ++b) blocks[b] = nullptr;
+    const KvTable table{blocks.data(), static_cast<int64_t>(blocks.size())};
+    const std::vector<KvRow> rows = {p.rows[10], p.rows[999]};
+    EdgeMat<float> q(2, shape.heads * shape.dim), out(2, shape.heads * shape.dim), want(2, shape.heads * shape.dim);
+    q.Fill(random);
+    AttentionOp op = p.Op(cache, rows, q.view(), want.view());
+    RunShuffled(KernelNamed<AttentionOp>("ref"), op, 1);
+    op.tables = {&table, 1};
+    op.out = out.view();
+    ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+    ForEachTarget([&] {
+      RunShuffled(KernelNamed<AttentionOp>("hwy"), op, 2);
+      ExpectClose(Mat<const float>(out.view()), Mat<const float>(want.view()),
+                  [](int64_t, int64_t, double v) { return 1e-5 * (1 + std::fabs(v)); });
+    });
+  }
+}
+
 TEST(Attention, OnePositionWithASinkByHand) {
   // s = 0.5 * (2 * 1) = 1, sink = 1 - ln 3: out = v * e / (e + e/3) = 0.75 v.
   Shape shape{1, 1, 1, 0, true, KvType::kF32};
@@ -506,8 +534,8 @@ TEST(Attention, ValidateNamesWhatIsWrong) {
   };
   EXPECT_EQ(message([](AttentionOp& op) { op.heads = 5; }),
             "5 heads of 16 on 2 KV heads: expected all at least 1 and heads a multiple of KV heads");
-  EXPECT_EQ(message([](AttentionOp& op) { op.q.cols = 60; }), "q is 200 x 60 with stride 64; expected 200 x 64");
-  EXPECT_EQ(message([](AttentionOp& op) { op.out.rows = 3; }), "out is 3 x 64 with stride 64; expected 200 x 64");
+  EXPECT_EQ(message([](AttentionOp& op) { op.q.cols = 60; }), "q is [200, 60], expected [200, 64]");
+  EXPECT_EQ(message([](AttentionOp& op) { op.out.rows = 3; }), "out is [3, 64], expected [200, 64]");
   EXPECT_EQ(message([](AttentionOp& op) { op.window = -1; }), "window is -1; expected 0 (none) or more");
   EXPECT_EQ(message([](AttentionOp& op) { op.sinks.cols = 3; }), "sinks hold 3 elements of F32; expected a vector of 4 F32");
   EXPECT_EQ(message([&](AttentionOp& op) { op.tables = {}; }), "row 0 names table 0 of 0");
@@ -529,7 +557,7 @@ TEST(Attention, ValidateNamesWhatIsWrong) {
   store.tables = cache.tables();
   EXPECT_TRUE(store.Validate().ok());
   store.v.cols = 16;
-  EXPECT_EQ(store.Validate().message(), "v is 200 x 16 with stride 32; expected 200 x 32");
+  EXPECT_EQ(store.Validate().message(), "v is [200, 16], expected [200, 32]");
 }
 
 }  // namespace

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "engine/base/float16.h"
 #include "engine/base/quant_blocks.h"
 #include "engine/kernels/embed_ref.h"
+#include "engine/kernels/target.h"
 #include "tests/kernels/harness.h"
 #include "tests/support/counting_scalar.h"
 
@@ -20,23 +23,23 @@ uint8_t At(DType t, const uint8_t* block, int i) {  // the quantised bits of ele
 }
 
 // A table of random bits in a type, stored by rows and packed by weight_view.h's description (the packer of
-// weights/ is not ours to use here), with the values it decodes to.
+// weights/ is not ours to use here), with the values it decodes to. Both end at a bad page. `wild`: the floats and
+// scales are any bits at all.
 struct Table {
   DType type;
   int64_t rows, cols;
-  std::vector<uint8_t> stored;
   std::vector<float> values;
-  EdgeArray<uint8_t> panels;
+  EdgeArray<uint8_t> stored, panels;
 
-  Table(Random& random, DType t, int64_t r, int64_t c)
+  Table(Random& random, DType t, int64_t r, int64_t c, bool wild = false)
       : type(t),
         rows(r),
         cols(c),
         values(static_cast<size_t>(r * c)),
+        stored(static_cast<size_t>(*StoredBytes(t, static_cast<uint64_t>(c)) * static_cast<uint64_t>(r))),
         panels(static_cast<size_t>((r + 15) / 16) * PanelBytes(t, c)) {
     const DTypeInfo info = GetDTypeInfo(t);
     const size_t row_bytes = static_cast<size_t>(*StoredBytes(t, static_cast<uint64_t>(c)));
-    stored.resize(row_bytes * static_cast<size_t>(r));
     std::memset(panels.data(), 0, panels.size());
     for (int64_t row = 0; row < r; ++row) {
       uint8_t* bytes = stored.data() + static_cast<size_t>(row) * row_bytes;
@@ -44,7 +47,7 @@ struct Table {
       const int64_t lane = row % 16;
       float* value = values.data() + row * c;
       for (int64_t k = 0; k < c; ++k) {
-        const float x = random.Normal();
+        const float x = wild ? std::bit_cast<float>(static_cast<uint32_t>(random.Bits())) : random.Normal();
         switch (t) {
           case DType::kF32:
             std::memcpy(bytes + 4 * k, &x, 4);
@@ -53,7 +56,7 @@ struct Table {
             break;
           case DType::kF16:
           case DType::kBF16: {
-            const uint16_t h = t == DType::kF16 ? F32ToF16(x) : F32ToBF16(x);
+            const uint16_t h = wild ? static_cast<uint16_t>(row * c + k) : (t == DType::kF16 ? F32ToF16(x) : F32ToBF16(x));
             std::memcpy(bytes + 2 * k, &h, 2);
             std::memcpy(panel + k / 2 * 64 + lane * 4 + k % 2 * 2, &h, 2);
             value[k] = t == DType::kF16 ? F16ToF32(h) : BF16ToF32(h);
@@ -66,7 +69,9 @@ struct Table {
             if (k % 32 == 0) {
               for (size_t i = 0; i < info.block_bytes; ++i) block[i] = static_cast<uint8_t>(random.Bits());
               const uint16_t d = F32ToF16(random.Uniform(-2, 2));
-              if (t == DType::kMXFP4) {
+              if (wild) {
+                // the random bits that the block holds
+              } else if (t == DType::kMXFP4) {
                 block[0] = static_cast<uint8_t>(random.Between(100, 140));
               } else {
                 std::memcpy(block, &d, 2);
@@ -86,6 +91,7 @@ struct Table {
             constexpr float kE2M1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
             value[k] = t == DType::kQ8_0   ? F16ToF32(d) * static_cast<float>(static_cast<int8_t>(bits))
                        : t == DType::kQ4_0 ? F16ToF32(d) * static_cast<float>(bits - 8)
+                       : block[0] == 255   ? std::nanf("")
                                            : std::ldexp(kE2M1[bits & 7], block[0] - 127) * (bits & 8 ? -1.0f : 1.0f);
           }
         }
@@ -107,6 +113,18 @@ struct Table {
   }
 };
 
+const std::vector<int32_t> kIds = {0, 36, 15, 16, 17, 36, 5, 31, 32};
+
+// What a table's rows must become, added to `before` or alone.
+void FillExpected(const Table& table, bool add, Mat<const float> before, Mat<float> want) {
+  for (int64_t r = 0; r < want.rows; ++r) {
+    for (int64_t i = 0; i < want.cols; ++i) {
+      const float v = table.values[static_cast<size_t>(kIds[static_cast<size_t>(r)] * want.cols + i)];
+      want.Row(r)[i] = add ? before.Row(r)[i] + v : v;
+    }
+  }
+}
+
 TEST(Embed, GathersTheStoredValuesFromRowsAndPanels) {
   Random random(71);
   SCOPED_TRACE(random.Trace());
@@ -116,16 +134,10 @@ TEST(Embed, GathersTheStoredValuesFromRowsAndPanels) {
         const int64_t cols = GetDTypeInfo(t).quantised ? 96 : 33;  // an odd K where it may be odd
         SCOPED_TRACE(std::string(DTypeName(t)) + (packed ? " panels" : " rows"));
         Table table(random, t, 37, cols);
-        const std::vector<int32_t> ids = {0, 36, 15, 16, 17, 36, 5, 31, 32};
         EdgeMat<float> out(9, cols, 3), want(9, cols);
         out.Fill(random);
-        for (int64_t r = 0; r < 9; ++r) {
-          for (int64_t i = 0; i < cols; ++i) {
-            const float v = table.values[static_cast<size_t>(ids[static_cast<size_t>(r)] * cols + i)];
-            want.Row(r)[i] = add ? out.Row(r)[i] + v : v;
-          }
-        }
-        const EmbedOp op = {ids, table.View(packed), add, out.view()};
+        FillExpected(table, add, out.view(), want.view());
+        const EmbedOp op = {kIds, table.View(packed), add, out.view()};
         ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
         RunShuffled(KernelNamed<EmbedOp>("ref"), op, random.Bits());
         ExpectClose(out.view(), want.view(), [](int64_t, int64_t, double) { return 0.0; });
@@ -134,6 +146,68 @@ TEST(Embed, GathersTheStoredValuesFromRowsAndPanels) {
       }
     }
   }
+}
+
+std::vector<int64_t> Columns(DType t) {
+  if (GetDTypeInfo(t).quantised) return {32, 64, 96, 160, 512};
+  std::vector<int64_t> v(70);
+  std::iota(v.begin(), v.end(), 1);
+  return v;
+}
+
+TEST(Embed, HighwayGivesTheBitsOfTheReference) {
+  ForEachTarget([] {
+    Random random(74);
+    SCOPED_TRACE(random.Trace());
+    for (DType t : kTypes) {
+      for (int64_t cols : Columns(t)) {
+        Table table(random, t, 37, cols);
+        for (bool packed : {false, true}) {
+          for (bool add : {false, true}) {
+            SCOPED_TRACE(std::string(DTypeName(t)) + (packed ? " panels of " : " rows of ") + std::to_string(cols) +
+                         (add ? ", added" : ""));
+            EdgeMat<float> got(9, cols, random.Between(0, 5)), want(9, cols);
+            got.Fill(random);
+            want.CopyFrom(got.view());
+            EmbedOp op = {kIds, table.View(packed), add, want.view()};
+            RunShuffled(KernelNamed<EmbedOp>("ref"), op, random.Bits());
+            op.out = got.view();
+            RunShuffled(KernelNamed<EmbedOp>("hwy"), op, random.Bits());
+            ExpectSameBits(got.view(), want.view());
+            got.ExpectGapsUntouched();
+            if (::testing::Test::HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  });
+}
+
+// Every F16 and BF16; any F32, and any scale with any integer: subnormal, infinite and not a number among them.
+TEST(Embed, HighwayWidensAnyBits) {
+  std::vector<int32_t> all(64);
+  std::iota(all.begin(), all.end(), 0);
+  ForEachTarget([&] {
+    Random random(75);
+    SCOPED_TRACE(random.Trace());
+    for (DType t : kTypes) {
+      Table table(random, t, 64, 1024, true);
+      EdgeMat<float> got(64, 1024), want(64, 1024);
+      for (bool packed : {false, true}) {
+        SCOPED_TRACE(std::string(DTypeName(t)) + (packed ? " panels" : " rows"));
+        EmbedOp op = {all, table.View(packed), false, want.view()};
+        RunShuffled(KernelNamed<EmbedOp>("ref"), op, random.Bits());
+        ExpectClose(want.view(), {table.values.data(), 64, 1024}, [](int64_t, int64_t, double) { return 0.0; });
+        op.out = got.view();
+        RunShuffled(KernelNamed<EmbedOp>("hwy"), op, random.Bits());
+        for (Mat<float> m : {got.view(), want.view()}) {  // what a NaN carries may differ
+          for (float& v : std::span(m.data, 64 * 1024)) v = std::isnan(v) ? std::nanf("") : v;
+        }
+        ExpectSameBits(got.view(), want.view());
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  });
 }
 
 TEST(Embed, UsefulByHandAndByCounting) {
@@ -165,6 +239,8 @@ TEST(Embed, UsefulByHandAndByCounting) {
   EXPECT_EQ(counts.flops, 256u);
   EXPECT_EQ(counts.special, 0u);
 
+  EXPECT_EQ(KernelNamed<EmbedOp>("ref").executed(op).Flops(WorkClass::kQuantize), 4u * 64 * 2);
+
   WeightTouches touches;
   op.Touches(touches);
   ASSERT_EQ(touches.size(), 3u);
@@ -174,6 +250,34 @@ TEST(Embed, UsefulByHandAndByCounting) {
     EXPECT_EQ(touches[i].row_begin, rows[i]);
     EXPECT_EQ(touches[i].row_end, rows[i] + 1);
   }
+}
+
+TEST(Embed, HighwayCountsItsPadding) {
+  Random random(76);
+  const std::vector<int32_t> ids = {3, 20, 3, 7};
+  // Q8_0 multiplies by the scale, Q4_0 too, MXFP4 by one half before.
+  const std::pair<DType, uint64_t> types[] = {{DType::kF32, 0},  {DType::kF16, 0},  {DType::kBF16, 0},
+                                              {DType::kQ8_0, 1}, {DType::kQ4_0, 1}, {DType::kMXFP4, 2}};
+  ForEachTarget([&] {
+    const uint64_t lanes = static_cast<uint64_t>(HwyF32Lanes());
+    for (auto [t, flops] : types) {
+      for (int64_t cols : {64, 65}) {
+        if (cols % GetDTypeInfo(t).block_size != 0) continue;
+        Table table(random, t, 40, cols);
+        EdgeMat<float> out(4, cols);
+        for (bool packed : {false, true}) {
+          const EmbedOp op = {ids, table.View(packed), true, out.view()};
+          const Cost executed = KernelNamed<EmbedOp>("hwy").executed(op);
+          ExpectAtLeast(executed, op.Useful());
+          EXPECT_EQ(executed.Flops(WorkClass::kQuantize), 4u * 64 * flops);
+          EXPECT_EQ(executed.Flops(WorkClass::kResidualBias), 4u * (cols == 64 ? 64 : 64 + lanes));
+          if (cols == 64 && flops == 0) {
+            EXPECT_EQ(executed, op.Useful());
+          }
+        }
+      }
+    }
+  });
 }
 
 TEST(Embed, IdsOutsideTheTableAreBadInput) {

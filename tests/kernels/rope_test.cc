@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "engine/kernels/rope_ref.h"
+#include "engine/kernels/target.h"
 #include "tests/kernels/harness.h"
 #include "tests/support/counting_scalar.h"
 
@@ -58,6 +61,138 @@ TEST(Rope, HighwayAgreesWithTheReference) {
         }
       }
     }
+  });
+}
+
+// Positions and frequencies, the table they give, and the angles: f32 products.
+struct TableCase {
+  std::vector<int32_t> positions;
+  std::vector<float> inv_freq;
+  float magnitude = 1;
+  EdgeMat<float> cos, sin;
+  TableCase(std::vector<int32_t> p, std::vector<float> f, float m, int64_t gap = 0)
+      : positions(std::move(p)), inv_freq(std::move(f)), magnitude(m), cos(Rows(), Cols(), gap), sin(Rows(), Cols(), gap) {}
+  int64_t Rows() const { return static_cast<int64_t>(positions.size()); }
+  int64_t Cols() const { return static_cast<int64_t>(inv_freq.size()); }
+  RopeTableOp Op(EdgeArray<float>& frequencies) const {
+    std::copy(inv_freq.begin(), inv_freq.end(), frequencies.data());
+    return {positions, frequencies.span(), magnitude, cos.view(), sin.view()};
+  }
+  float Angle(int64_t r, int64_t i) const {
+    return static_cast<float>(positions[static_cast<size_t>(r)]) * inv_freq[static_cast<size_t>(i)];
+  }
+  void Run(std::string_view kernel, uint64_t seed) const {
+    EdgeArray<float> frequencies(inv_freq.size());
+    const RopeTableOp op = Op(frequencies);
+    ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+    RunShuffled(KernelNamed<RopeTableOp>(kernel), op, seed);
+    cos.ExpectGapsUntouched();
+    sin.ExpectGapsUntouched();
+  }
+  // Every value within 1 ulp of the true one, rounded (magnitude 1); `worst` collects the distance from the unrounded one.
+  void ExpectTrue(double* worst) const {
+    for (int64_t r = 0; r < Rows(); ++r) {
+      for (int64_t i = 0; i < Cols(); ++i) {
+        const long double angle = Angle(r, i);
+        for (auto [got, want] : {std::pair(cos.Row(r)[i], std::cos(angle)), std::pair(sin.Row(r)[i], std::sin(angle))}) {
+          *worst = std::max(*worst, UlpDistance(got, static_cast<double>(want)));
+          ASSERT_LE(UlpDistance(got, static_cast<float>(want)), 1.0) << "angle " << Angle(r, i) << ", want " << want;
+        }
+      }
+    }
+  }
+};
+
+std::vector<float> Frequencies(double theta, int64_t half) {
+  std::vector<float> f;
+  for (int64_t i = 0; i < half; ++i) {
+    f.push_back(static_cast<float>(std::pow(theta, -static_cast<double>(i) / static_cast<double>(half))));
+  }
+  return f;
+}
+
+TEST(RopeTable, HighwayAgreesWithTheReference) {
+  ForEachTarget([] {
+    Random random(55);
+    SCOPED_TRACE(random.Trace());
+    for (int64_t half = 1; half <= 70; half += half < 36 ? 1 : 7) {
+      SCOPED_TRACE("half " + std::to_string(half));
+      std::vector<int32_t> positions = {0, 1, 131071, 1000000, INT32_MAX};
+      while (positions.size() < 8) positions.push_back(static_cast<int32_t>(random.Below(200000)));
+      const float magnitude = random.Uniform(1, 2);
+      const TableCase want(positions, Frequencies(150000, half), magnitude), got(positions, want.inv_freq, magnitude, half % 4);
+      want.Run("ref", random.Bits());
+      got.Run("hwy", random.Bits());
+      auto tolerance = [](int64_t, int64_t, double t) { return kRopeTableTolerance * std::fabs(t); };
+      ExpectClose(got.cos.view(), want.cos.view(), tolerance);
+      ExpectClose(got.sin.view(), want.sin.view(), tolerance);
+      // one angle alone: the same bits
+      for (int64_t i = 0; i < half; i += 5) {
+        const TableCase one({positions[3]}, {want.inv_freq[static_cast<size_t>(i)]}, magnitude);
+        one.Run("hwy", 1);
+        ExpectSameBits(one.cos.view(), got.cos.view().Rows(3, 1).Cols(i, 1));
+        ExpectSameBits(one.sin.view(), got.sin.view().Rows(3, 1).Cols(i, 1));
+      }
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
+// Against long double: angles of models, then every magnitude up to 2^31 and the neighbours of quarter turns, where the
+// remainder is least.
+TEST(RopeTable, HighwayIsWithinOneUlpOfTheTruth) {
+  Random random(56);
+  SCOPED_TRACE(random.Trace());
+  std::deque<TableCase> cases;  // they cannot move
+  const std::vector<int32_t> positions = {0, 1, 2, 3, 5, 77, 4095, 4096, 32767, 131071, 1000000, 16777217, INT32_MAX};
+  for (double theta : {1e4, 1.5e5, 5e5, 1e6}) cases.emplace_back(positions, Frequencies(theta, 64), 1.0f);
+  std::vector<float> angles = {0x1p31f, 0x1.fffffep30f, -0x1p31f, 0.0f, -0.0f, 1e-30f, 0x1p-149f, 0x1.921fb6p-1f, 0x1.921fb4p-1f};
+  for (int exponent = -30; exponent < 31; ++exponent) {
+    for (int i = 0; i < 500; ++i) angles.push_back(std::ldexp(random.Uniform(1, 2), exponent) * (i % 2 == 0 ? 1.0f : -1.0f));
+  }
+  const long double quarter_turn = std::acos(-1.0L) / 2;
+  auto neighbours = [&](int64_t n) {
+    const float at = static_cast<float>(static_cast<long double>(n) * quarter_turn);
+    for (float angle : {std::nextafter(at, 0.0f), at, std::nextafter(at, 0x1p30f)}) angles.push_back(angle);
+  };
+  for (int64_t n = 1; n < 500; ++n) neighbours(n);
+  for (int i = 0; i < 5000; ++i) {
+    const int exponent = static_cast<int>(random.Between(8, 29));
+    neighbours(static_cast<int64_t>(std::ldexp(random.Uniform(1, 2), exponent)));
+  }
+  cases.emplace_back(std::vector<int32_t>{1}, angles, 1.0f);
+  double worst = 0;
+  ForEachTarget([&] {
+    for (const TableCase& c : cases) {
+      c.Run("hwy", random.Bits());
+      c.ExpectTrue(&worst);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  });
+  std::printf("greatest error: %.4f ulp\n", worst);
+}
+
+// Beyond the reduction's range libm takes over, lane by lane.
+TEST(RopeTable, OddFrequenciesGiveNanAndHugeAnglesTheTruth) {
+  const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> odd = {1.0f, inf,  0.5f, nan,  1e30f, -inf, 0.25f, 0x1.000002p31f, -3e38f, 1e-3f,
+                                  -nan, 2.0f, 1.0f, 0.1f, 7.0f,  8.0f, inf};
+  ForEachTarget([&] {
+    double worst = 0;
+    const TableCase c({1}, odd, 1.0f);
+    c.Run("hwy", 1);
+    c.ExpectTrue(&worst);
+    for (size_t i = 0; i < odd.size(); ++i) {
+      EXPECT_EQ(std::isnan(c.cos.Row(0)[i]), !std::isfinite(odd[i])) << i;
+      EXPECT_EQ(std::isnan(c.sin.Row(0)[i]), !std::isfinite(odd[i])) << i;
+    }
+    const TableCase zero({0, 3}, {inf, nan, 1.0f}, 1.25f);  // 0 * infinity too
+    zero.Run("hwy", 1);
+    for (int64_t r = 0; r < 2; ++r) {
+      for (int64_t i = 0; i < 2; ++i) EXPECT_TRUE(std::isnan(zero.cos.Row(r)[i]) && std::isnan(zero.sin.Row(r)[i]));
+    }
+    EXPECT_EQ(zero.cos.Row(0)[2], 1.25f);
+    EXPECT_EQ(zero.sin.Row(0)[2], 0.0f);
   });
 }
 
@@ -133,6 +268,14 @@ TEST(Rope, UsefulByHandAndByCounting) {
     ExpectAtLeast(KernelNamed<RopeOp>("hwy").executed(c.op), c.op.Useful());
     Case whole(random, RopeStyle::kRotateHalf, 1, 1, 64, 64, 0);
     EXPECT_EQ(KernelNamed<RopeOp>("hwy").executed(whole.op), whole.op.Useful());
+    const Cost executed = KernelNamed<RopeTableOp>("hwy").executed(table);
+    ExpectAtLeast(executed, table.Useful());
+    EXPECT_EQ(executed.Flops(WorkClass::kRope), 3 * HwyPadded(2) * 3);
+    EXPECT_EQ(executed.Special(WorkClass::kRope), 3 * HwyPadded(2) * 2);
+    const std::vector<float> frequencies(64, 0.5f);
+    EdgeMat<float> c64(3, 64), s64(3, 64);
+    const RopeTableOp whole_table = {positions, frequencies, 1.0f, c64.view(), s64.view()};
+    EXPECT_EQ(KernelNamed<RopeTableOp>("hwy").executed(whole_table), whole_table.Useful());
   });
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/kernels/router_ref.h"
+#include "engine/kernels/target.h"
 #include "tests/kernels/harness.h"
 #include "tests/support/counting_scalar.h"
 
@@ -19,9 +20,9 @@ struct Routing {
       : logits(rows, n, gap), weights(rows, k, gap), experts(rows, k, gap) {
     op = {logits.view(), k, rule, experts.view(), weights.view()};
   }
-  void Run(uint64_t seed) {
+  void Run(uint64_t seed, std::string_view kernel = "ref") {
     ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
-    RunShuffled(KernelNamed<RouteOp>("ref"), op, seed);
+    RunShuffled(KernelNamed<RouteOp>(kernel), op, seed);
     weights.ExpectGapsUntouched();
     experts.ExpectGapsUntouched();
   }
@@ -62,28 +63,79 @@ TEST(Route, AgreesWithSortingInDoublePrecision) {
   }
 }
 
+// Rows of ordinary logits, of ties, of ties among odd values, and of a single NaN or infinity.
+void FillLogits(Random& random, Mat<float> logits) {
+  const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
+  const float odd[] = {nan, -nan, inf, -inf, 0.0f, -0.0f, 1, -1, 0x1p-149f, -0x1p-149f, 3e38f, -3e38f};
+  for (int64_t r = 0; r < logits.rows; ++r) {
+    float* row = logits.Row(r);
+    random.Fill(row, logits.cols, r == 0 ? 3.0f : 40.0f);
+    for (int64_t i = 0; i < logits.cols; ++i) {
+      if (r == 2) row[i] = static_cast<float>(random.Below(3)) - 1.0f;
+      if (r == 3) row[i] = random.Below(2) == 0 ? 0.0f : -0.0f;
+      if (r == 4) row[i] = odd[random.Below(std::size(odd))];
+      if (r == 5) row[i] = odd[4 + random.Below(std::size(odd) - 4)];  // no NaN, no infinity
+    }
+    if (r == 6) row[random.Below(static_cast<uint64_t>(logits.cols))] = -nan;
+    if (r == 7) row[random.Below(static_cast<uint64_t>(logits.cols))] = -inf;
+  }
+}
+
+TEST(Route, HighwayChoosesAsTheReference) {
+  ForEachTarget([] {
+    Random random(65);
+    SCOPED_TRACE(random.Trace());
+    for (RoutingRule rule : kRules) {
+      for (int64_t n = 1; n <= 257; n += n < 36 ? 1 : 17) {
+        for (int64_t k : {int64_t{1}, int64_t{2}, int64_t{4}, (n + 1) / 2, n}) {
+          if (k > n) continue;
+          SCOPED_TRACE("rule " + std::to_string(static_cast<int>(rule)) + ", experts " + std::to_string(n) + ", k " +
+                       std::to_string(k));
+          Routing want(rule, 8, n, k), got(rule, 8, n, k, random.Between(0, 5));
+          FillLogits(random, want.logits.view());
+          got.logits.CopyFrom(want.logits.view());
+          want.Run(random.Bits());
+          got.Run(random.Bits(), "hwy");
+          for (int64_t r = 0; r < 8; ++r) {
+            for (int64_t s = 0; s < k; ++s) {
+              ASSERT_EQ(got.experts.Row(r)[s], want.experts.Row(r)[s]) << "row " << r << ", slot " << s;
+            }
+          }
+          const double softmax = static_cast<double>(rule == RoutingRule::kTopKThenSoftmax ? k : n);
+          ExpectClose(got.weights.view(), want.weights.view(),
+                      [&](int64_t, int64_t, double w) { return RouteTolerance(want.op) * w + softmax * 0x1p-146; });
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  });
+}
+
 TEST(Route, OddLogitsNeitherCrashNorRepeat) {
   const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
-  const std::vector<std::vector<float>> rows = {{nan, nan, nan, nan, nan},
-                                                {-inf, -inf, -inf, -inf, -inf},
-                                                {1, nan, 2, nan, 3},
-                                                {inf, inf, 0, -inf, nan},
-                                                {-0.0f, 0.0f, 0, 0, 0}};
-  const std::vector<std::vector<int32_t>> want = {{0, 1, 2}, {0, 1, 2}, {1, 3, 4}, {4, 0, 1}, {0, 1, 2}};
-  for (RoutingRule rule : kRules) {
-    Routing c(rule, 5, 5, 3);
-    for (int64_t r = 0; r < 5; ++r) {
+  const std::vector<std::vector<float>> rows = {{nan, nan, nan, nan, nan}, {-inf, -inf, -inf, -inf, -inf},
+                                                {1, nan, 2, nan, 3},       {inf, inf, 0, -inf, nan},
+                                                {-0.0f, 0.0f, 0, 0, 0},    {-1, 0, -0.0f, -nan, 0x1p-149f}};
+  const std::vector<std::vector<int32_t>> want = {{0, 1, 2}, {0, 1, 2}, {1, 3, 4}, {4, 0, 1}, {0, 1, 2}, {3, 4, 1}};
+  auto check = [&](RoutingRule rule, std::string_view kernel) {
+    Routing c(rule, 6, 5, 3);
+    for (int64_t r = 0; r < 6; ++r) {
       for (int64_t i = 0; i < 5; ++i) c.logits.Row(r)[i] = rows[static_cast<size_t>(r)][static_cast<size_t>(i)];
     }
-    c.Run(7);
-    for (int64_t r = 0; r < 5; ++r) {
+    c.Run(7, kernel);
+    for (int64_t r = 0; r < 6; ++r) {
       for (int64_t s = 0; s < 3; ++s) {
         EXPECT_EQ(c.experts.Row(r)[s], want[static_cast<size_t>(r)][static_cast<size_t>(s)]) << "row " << r << ", slot " << s;
       }
     }
     EXPECT_TRUE(std::isnan(c.weights.Row(2)[0]));  // a NaN is noticed, not passed over
     EXPECT_FALSE(std::isnan(c.weights.Row(4)[0]));
-  }
+    EXPECT_TRUE(std::isnan(c.weights.Row(5)[0]));
+  };
+  for (RoutingRule rule : kRules) check(rule, "ref");
+  ForEachTarget([&] {
+    for (RoutingRule rule : kRules) check(rule, "hwy");
+  });
 }
 
 TEST(Route, UsefulByHandAndByCounting) {
@@ -101,6 +153,14 @@ TEST(Route, UsefulByHandAndByCounting) {
     const OpCounts counts = CountOf([&] { RouteRef<Counting>(c.op, 0, 2, scratch.span()); });
     EXPECT_EQ(counts.flops, c.op.Useful().TotalFlops());
     EXPECT_EQ(counts.special, TotalSpecial(c.op.Useful()));
+    ForEachTarget([&] {
+      // 5 experts and 3 slots in whole vectors: the keys, a pass a slot with its reduction, then the softmax.
+      const uint64_t lanes = static_cast<uint64_t>(HwyF32Lanes()), x = HwyPadded(5), k = HwyPadded(3), m = i == 0 ? k : x;
+      const Cost executed = KernelNamed<RouteOp>("hwy").executed(c.op);
+      ExpectAtLeast(executed, c.op.Useful());
+      EXPECT_EQ(executed.Flops(WorkClass::kRouter), 2 * (x + 3 * (x + 2 * lanes) + 2 * m + (i == 2 ? k - 1 : 0)));
+      EXPECT_EQ(executed.Special(WorkClass::kRouter), 2 * (2 * m + (i == 2 ? k : 0)));
+    });
   }
 }
 

@@ -4,16 +4,10 @@
 
 #include "engine/kernels/attention/attention_internal.h"
 #include "engine/kernels/attention/attention_ref.h"
+#include "engine/kernels/validate.h"
 
 namespace tally {
 namespace {
-
-Status CheckMat(std::string_view name, int64_t rows, int64_t cols, int64_t stride, bool null, int64_t n, int64_t want_cols) {
-  if (rows == n && cols == want_cols && (n == 0 || (!null && stride >= cols))) return {};
-  return InternalError(std::string(name) + " is " + std::to_string(rows) + " x " + std::to_string(cols) + " with stride " +
-                       std::to_string(stride) + (null ? ", no data" : "") + "; expected " + std::to_string(n) + " x " +
-                       std::to_string(want_cols));
-}
 
 Status CheckRow(const KvRow& row, size_t index, std::span<const KvTable> tables) {
   if (row.table < 0 || static_cast<size_t>(row.table) >= tables.size()) {
@@ -36,8 +30,8 @@ Status MissingBlock(size_t row, int64_t block) {
 Status KvStoreOp::Validate() const {
   if (kv_heads < 1 || head_dim < 1) return InternalError("kv_heads and head_dim must be at least 1");
   const int64_t n = static_cast<int64_t>(rows.size()), cols = kv_heads * head_dim;
-  TALLY_RETURN_IF_ERROR(CheckMat("k", k.rows, k.cols, k.stride, k.empty(), n, cols));
-  TALLY_RETURN_IF_ERROR(CheckMat("v", v.rows, v.cols, v.stride, v.empty(), n, cols));
+  TALLY_RETURN_IF_ERROR(CheckShape("k", k, n, cols));
+  TALLY_RETURN_IF_ERROR(CheckShape("v", v, n, cols));
   for (size_t i = 0; i < rows.size(); ++i) {
     TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
     const int64_t block = rows[i].position / kKvBlock;
@@ -61,8 +55,8 @@ Status AttentionOp::Validate() const {
   }
   if (window < 0) return InternalError("window is " + std::to_string(window) + "; expected 0 (none) or more");
   const int64_t n = static_cast<int64_t>(rows.size()), cols = heads * head_dim;
-  TALLY_RETURN_IF_ERROR(CheckMat("q", q.rows, q.cols, q.stride, q.empty(), n, cols));
-  TALLY_RETURN_IF_ERROR(CheckMat("out", out.rows, out.cols, out.stride, out.empty(), n, cols));
+  TALLY_RETURN_IF_ERROR(CheckShape("q", q, n, cols));
+  TALLY_RETURN_IF_ERROR(CheckShape("out", out, n, cols));
   if (!sinks.empty() && (sinks.dtype != DType::kF32 || sinks.layout != WeightLayout::kVector || sinks.cols != heads)) {
     return InternalError("sinks hold " + std::to_string(sinks.cols) + " elements of " + std::string(DTypeName(sinks.dtype)) +
                          "; expected a vector of " + std::to_string(heads) + " F32");
@@ -83,7 +77,7 @@ Status AttentionOp::Validate() const {
 namespace {
 
 void AddSinkBytes(const AttentionOp& op, Cost& cost) {
-  if (op.sinks.empty()) return;
+  if (op.sinks.empty() || op.rows.empty()) return;
   cost.AddBytes(ByteKind::kWeightsStored, op.sinks.stored_row_bytes);
   cost.AddBytes(ByteKind::kWeightsPacked, static_cast<uint64_t>(op.heads) * sizeof(float));
 }
@@ -95,7 +89,8 @@ void AddActivationBytes(const AttentionOp& op, Cost& cost) {
 }
 
 // Joins of a block to the running sums, per query head: a compare, a subtract, an exp; 3 for L and 3 for each of `dim` of O.
-uint64_t Joins(const AttentionOp& op) {
+// The reference starts from its first block where there is no sink to start from.
+uint64_t JoinsOfReference(const AttentionOp& op) {
   uint64_t joins = 0;
   for (const KvRow& row : op.rows) {
     joins += BlocksTouched(VisiblePositions(row.position, op.window)) - (op.sinks.empty() ? 1 : 0);
@@ -124,7 +119,7 @@ Cost AttentionOp::Useful() const {
 }
 
 void AttentionOp::Touches(WeightTouches& touches) const {
-  if (!sinks.empty()) touches.push_back({sinks.id, 0, 0, 1});
+  if (!sinks.empty() && !rows.empty()) touches.push_back({sinks.id, 0, 0, 1});
 }
 
 // Scores in groups of 16 positions (head_dim of each, padding left out), p.v for visible positions over the padded
@@ -143,7 +138,7 @@ Cost ExecutedAttentionHwy(const AttentionOp& op) {
   cost.AddFlops(WorkClass::kAttention, 2 * heads * (lanes * op.head_dim + scores * padded));
   cost.AddFlops(WorkClass::kSoftmax, heads * (4 * lanes + 2 * 15 * blocks) + 3 * sunk);
   cost.AddSpecial(WorkClass::kSoftmax, lanes * heads + queries * padded + sunk);
-  AddJoins(Joins(op), padded, cost);
+  AddJoins(blocks * heads, padded, cost);
   cost.AddBytes(ByteKind::kKvRead, op.kv_heads * (lanes * op.head_dim + scores * padded) * KvElementBytes(op.type));
   AddActivationBytes(op, cost);
   AddSinkBytes(op, cost);
@@ -166,7 +161,7 @@ void RunRef(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t
 }
 Cost ExecutedRef(const AttentionOp& op) {
   Cost cost = op.Useful();
-  AddJoins(Joins(op), op.head_dim, cost);
+  AddJoins(JoinsOfReference(op), op.head_dim, cost);
   return cost;
 }
 

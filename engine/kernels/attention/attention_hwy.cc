@@ -20,7 +20,7 @@
 #define TALLY_ATTENTION_HWY_ONCE
 namespace tally {
 
-// K and V are taken a chunk of positions at a time: about 4 KB, a power of two of positions from 16 to a whole block. While a
+// K and V are taken a chunk of positions at a time: about 8 KB, a power of two of positions from 16 to a whole block. While a
 // chunk is worked on the one after it is prefetched; f16 is widened a chunk at a time where several register tiles use it.
 inline int64_t ChunkPositions(KvType type, int64_t head_dim) {
   int64_t chunk = kKvBlock;
@@ -90,8 +90,8 @@ constexpr int UnitsFor(int queries) {
 
 HWY_INLINE VF Widen(const float* x) { return hn::LoadU(kF32, x); }
 HWY_INLINE VF Widen(const hwy::float16_t* x) {
-  const hn::Rebind<hwy::float16_t, DF> d16;
-  return hn::PromoteTo(kF32, hn::LoadU(d16, x));
+  const hn::Rebind<uint16_t, DF> d16;
+  return WidenF16(kF32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(x)));
 }
 
 // What a register tile prefetches as it goes, so that requests are spread over the work: `unit` bytes a unit it multiplies, in
@@ -212,11 +212,10 @@ HWY_INLINE void WidenRun(const hwy::float16_t* x, int64_t n, float* out) {
   }
 }
 
-// e^x for x <= 0; below -88 exactly 0; NaN gives NaN (Max keeps its second argument on x86, and either on Arm). What the
-// general Exp does for large and subnormal results is left out.
+// e^x for x <= 0; below -88 exactly 0; NaN gives NaN. What the general Exp does for large and subnormal results is left out.
 HWY_INLINE VF ExpOfNegative(VF x) {
   hn::Vec<hn::RebindToSigned<DF>> k;
-  const VF m1 = ReducedExpM1(kF32, hn::Max(hn::Set(kF32, -88.0f), x), k);
+  const VF m1 = ReducedExpM1(kF32, MaxKeepNaN(x, hn::Set(kF32, -88.0f)), k);
   const VF power = PowerOf2(kF32, k);  // k >= -127, which gives 0
   return hn::MulAdd(m1, power, power);
 }
@@ -290,6 +289,7 @@ class TileRun {
     const int64_t last = (any.end - 1) / kKvBlock;
     for (int64_t block = any.begin / kKvBlock; block <= last; ++block) {
       base_ = block * kKvBlock;
+      if (!AnyRowSees()) continue;  // below one row's window and beyond another's end: such a block may have been freed
       const PositionRange some = Within(any, base_, kKvBlock);
       const T* k = reinterpret_cast<const T*>(table.blocks[block] + offset);
       const T* v = k + kKvBlock * padded_;
@@ -316,6 +316,12 @@ class TileRun {
   PositionRange Lanes(int64_t r) const { return Within(Visible(r), base_, kKvBlock); }
   PositionRange LanesOfChunk(PositionRange lanes, int64_t c) const {
     return {std::max(lanes.begin, c), std::min(lanes.end, c + chunk_)};
+  }
+  bool AnyRowSees() const {
+    for (int64_t r = 0; r < rows_; ++r) {
+      if (!Lanes(r).empty()) return true;
+    }
+    return false;
   }
   bool EveryRowSees(int64_t c) const { return every_.begin <= base_ + c && base_ + c + chunk_ <= every_.end; }
   static PositionRange Groups(PositionRange lanes) { return {lanes.begin / kUnit, (lanes.end + kUnit - 1) / kUnit}; }

@@ -30,9 +30,14 @@ struct PackedRow {
   }
   float F32(int64_t k) const { return At<float>((k * tile_rows + j) * 4); }
   float BF16(int64_t k) const { return BF16ToF32(At<uint16_t>(((k / 2) * tile_rows + j) * 4 + (k % 2) * 2)); }
-  int Int8(int64_t k) const { return At<int8_t>((k / 32) * 40 * tile_rows + ((k % 32) / 4 * tile_rows + j) * 4 + k % 4); }
-  float Scale(int64_t kb) const { return At<float>(kb * 40 * tile_rows + 32 * tile_rows + 4 * j); }
-  int32_t Correction(int64_t kb) const { return At<int32_t>(kb * 40 * tile_rows + 36 * tile_rows + 4 * j); }
+  int Int8(int64_t k) const {
+    return At<int8_t>((k / 32) * kInt8BlockBytes * tile_rows + ((k % 32) / 4 * tile_rows + j) * 4 + k % 4);
+  }
+  float Scale(int64_t kb) const { return At<float>(kb * kInt8BlockBytes * tile_rows + 32 * tile_rows + 4 * j); }
+  int32_t Correction(int64_t kb) const { return At<int32_t>(kb * kInt8BlockBytes * tile_rows + 36 * tile_rows + 4 * j); }
+  int PairCorrection(int64_t kb, int half) const {
+    return At<int16_t>(kb * kInt8BlockBytes * tile_rows + 40 * tile_rows + 4 * j + 2 * half);
+  }
 };
 
 }  // namespace tally

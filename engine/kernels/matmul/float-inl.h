@@ -40,10 +40,9 @@ struct FormatF16 {
   static constexpr int kStepK = 2;
   static HWY_INLINE void Widen(const uint8_t* step, int v, VF (&w)[kStepK]) {
     const hn::Rebind<uint16_t, DF> du16;
-    const hn::Rebind<hwy::float16_t, DF> dh;
     const VU pairs = hn::LoadU(DU(), reinterpret_cast<const uint32_t*>(step) + kLanes * v);
-    w[0] = hn::PromoteTo(DF(), hn::BitCast(dh, hn::TruncateTo(du16, pairs)));
-    w[1] = hn::PromoteTo(DF(), hn::BitCast(dh, hn::TruncateTo(du16, hn::ShiftRight<16>(pairs))));
+    w[0] = WidenF16(DF(), hn::TruncateTo(du16, pairs));
+    w[1] = WidenF16(DF(), hn::TruncateTo(du16, hn::ShiftRight<16>(pairs)));
   }
 };
 
@@ -165,7 +164,7 @@ void FloatGroup(const MatJob& job, const RowGroup& group, const PanelPair& panel
       const float* x =
           reinterpret_cast<const float*>(job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes) + k0 * tile;
       for (int j = 0; j < tile;) {
-        j += WithSubTile<kFloatSubTile>(tile - j, [&]<int T>() {
+        j += WithSubTile<kFloatSubTile>(tile - j, [&]<int T>() HWY_ATTR {
           FloatMicro<T>(w, x + j, tile, n, acc + 32 * (r + j));
           if constexpr (kLanes < 16) FloatMicro<T>(w + kPanelRows, x + j, tile, n, acc + 32 * (r + j) + kPanelRows);
         });
@@ -180,19 +179,19 @@ template <class F>
 void RunFloat(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   constexpr int kTile = ActTile(ActKind::kF32);
   alignas(64) float acc[kTile * 32];
-  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) {
+  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) HWY_ATTR {
     const PanelPair panels(job, group.slice, pair);
     const Epilogue epilogue(job, group.slice);
     if (group.rows > StreamRows(ActKind::kF32)) {
       FloatGroup(job, group, panels, epilogue, scratch,
-                 [&](int64_t k0, int64_t n, float* w) { WidenPair<F>(panels.p0, panels.p1, k0, n, w); });
+                 [&](int64_t k0, int64_t n, float* w) HWY_ATTR { WidenPair<F>(panels.p0, panels.p1, k0, n, w); });
       return;
     }
     const int tile = static_cast<int>(group.rows);
     const float* x = reinterpret_cast<const float*>(job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes());
     for (int j = 0; j < tile;) {
       j += WithSubTile<kStreamSubTile>(
-          tile - j, [&]<int T>() { StreamMicro<F, T>(panels.p0, panels.p1, x + j, tile, job.w.cols, acc + 32 * j); });
+          tile - j, [&]<int T>() HWY_ATTR { StreamMicro<F, T>(panels.p0, panels.p1, x + j, tile, job.w.cols, acc + 32 * j); });
     }
     for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + j, panels.col, panels.n);
   });
@@ -201,11 +200,11 @@ void RunFloat(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> 
 // f32 activations by block-quantised weights.
 template <class F>
 void RunDequantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
-  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) {
+  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) HWY_ATTR {
     const PanelPair panels(job, group.slice, pair);
     const Epilogue epilogue(job, group.slice);
     FloatGroup(job, group, panels, epilogue, scratch,
-               [&](int64_t k0, int64_t n, float* w) { DequantisePair<F>(panels.p0, panels.p1, k0, n, w); });
+               [&](int64_t k0, int64_t n, float* w) HWY_ATTR { DequantisePair<F>(panels.p0, panels.p1, k0, n, w); });
   });
 }
 

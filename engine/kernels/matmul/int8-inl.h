@@ -3,9 +3,9 @@
 // Per block of 32 k: d = sum q_w q_x exactly, in int32; then acc = fma(float(d), w_scale * x_scale, acc), blocks in order. The
 // integers are exact whatever the instructions, so every target with a fused multiply-add gives the same bits.
 //   targets with a u8 x s8 dot product (VNNI): weights as u8 = q + offset, d starts at the activations' correction
-//   others, by maddubs and sums in 16 bits: 4-bit types directly (Q4_0, 8 steps: 15 * 127 * 2 * 8 < 2^15; MXFP4, 4 steps:
-//   24 * 127 * 2 * 4 < 2^15); Q8_0 for many rows as two 4-bit halves, u8 = 16 high + low, decoded once a panel; for few rows,
-//   where memory is the limit, by maddubs(|w|, sign(x, w)) straight from the panel (128 * 127 * 2 < 2^15)
+//   others, by maddubs and sums in 16 bits, widened once a block: 4-bit types as u8 = q + offset, the sums starting at the
+//   activations' pair correction: they may wrap on the way, and end at sum(q_w q_x), which fits (12 * 127 * 16 < 2^15). Q8_0 as
+//   maddubs(|w|, sign(x, w)) (128 * 127 * 2 < 2^15), widened at every step
 #include "engine/kernels/matmul/tile-inl.h"
 
 #if defined(TALLY_MATMUL_INT8_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -21,18 +21,22 @@ namespace HWY_NAMESPACE {
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 inline constexpr bool kHasDot = true;
-inline constexpr int kInt8SubTile = 6;  // tokens per microkernel call
 #else
 inline constexpr bool kHasDot = false;
-inline constexpr int kInt8SubTile = kLanes >= 16 ? 4 : 3;
 #endif
+// Tokens per microkernel call: as many sums as there are registers for.
+template <class F>
+inline constexpr int kInt8SubTile = kHasDot        ? 6
+                                    : kLanes >= 16 ? 4
+                                    : F::kWide     ? 3
+                                                   : 6;
 
 struct FormatQ8_0 {
   static constexpr int kScaleBytes = 32, kQuantBytes = 512, kBlockBytes = 544;
   static constexpr bool kWide = true;  // too wide for sums in 16 bits
   static HWY_INLINE VF Scale(const uint8_t* s) {
-    const hn::Rebind<hwy::float16_t, DF> dh;
-    return hn::PromoteTo(DF(), hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(s)));
+    const hn::Rebind<uint16_t, DF> d16;
+    return WidenF16(DF(), hn::LoadU(d16, reinterpret_cast<const uint16_t*>(s)));
   }
   static HWY_INLINE const uint8_t* ScaleOf(const uint8_t* s, int v) { return s + 2 * kLanes * v; }
   // Steps c and c + 4 of a block, vector v.
@@ -58,7 +62,6 @@ struct NibbleFormat {
 
 struct FormatQ4_0 : NibbleFormat {
   static constexpr int kScaleBytes = 32, kBlockBytes = 288;
-  static constexpr int kSumSteps = 8;  // steps whose products fit into 16 bits
   static HWY_INLINE VF Scale(const uint8_t* s) { return FormatQ8_0::Scale(s); }
   static HWY_INLINE const uint8_t* ScaleOf(const uint8_t* s, int v) { return s + 2 * kLanes * v; }
   static HWY_INLINE void Steps(const uint8_t* q, int c, int v, VU8& lo, VU8& hi) { Nibbles(q, c, v, lo, hi); }
@@ -66,7 +69,6 @@ struct FormatQ4_0 : NibbleFormat {
 
 struct FormatMXFP4 : NibbleFormat {
   static constexpr int kScaleBytes = 16, kBlockBytes = 272;
-  static constexpr int kSumSteps = 4;
   static HWY_INLINE VF Scale(const uint8_t* s) {  // 2^(e - 127); e = 0: 2^-127; 255: NaN
     const DF df;
     const DI di;
@@ -90,7 +92,6 @@ struct FormatMXFP4 : NibbleFormat {
 // Where a microkernel takes a panel's blocks from: as packed, or decoded into scratch ([8][64] bytes and 16 f32 scales a block).
 template <class F>
 struct PackedSource {
-  static constexpr bool kSplit = false;
   static constexpr int kPrefetchAhead = 2048;
   const uint8_t* p;
   HWY_INLINE VF Scale(int v) const { return F::Scale(F::ScaleOf(p, v)); }
@@ -100,19 +101,25 @@ struct PackedSource {
     Steps(k & 3, v, lo, hi);
     return k < 4 ? lo : hi;  // the other one is not computed: k is a constant once unrolled
   }
+  HWY_INLINE void Signed(int k, int v, VU8& magnitude, hn::Vec<DI8>& w) const {
+    w = hn::BitCast(DI8(), hn::Xor(Step(k, v), hn::Set(DU8(), 0x80)));
+    magnitude = hn::BitCast(DU8(), hn::Abs(w));  // |-128| = 128 as unsigned
+  }
   HWY_INLINE void Prefetch() const {
     HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchNear(p + kPrefetchAhead + i);
   }
   HWY_INLINE void Next() { p += F::kBlockBytes; }
 };
 
-// Bytes of a decoded block: [8][64] u8; Q8_0 without a dot product: the high halves of all steps, then the low ones.
+// Q8_0 without a dot product is decoded to |w| and w.
 template <class F>
-inline constexpr int kDecodedBytes = F::kWide && !kHasDot ? 1024 : 512;
+inline constexpr bool kDecodedSigned = F::kWide && !kHasDot;
+// Bytes of a decoded block: [8][64] u8, and where signed [8][64] i8 more.
+template <class F>
+inline constexpr int kDecodedBytes = kDecodedSigned<F> ? 1024 : 512;
 
 template <class F>
 struct DecodedSource {
-  static constexpr bool kSplit = F::kWide && !kHasDot;
   const uint8_t* q;
   const float* s;
   HWY_INLINE VF Scale(int v) const { return hn::Load(DF(), s + kLanes * v); }
@@ -121,6 +128,10 @@ struct DecodedSource {
     hi = hn::Load(DU8(), q + 64 * (c + 4) + kVecBytes * v);
   }
   HWY_INLINE VU8 Step(int k, int v) const { return hn::Load(DU8(), q + 64 * k + kVecBytes * v); }
+  HWY_INLINE void Signed(int k, int v, VU8& magnitude, hn::Vec<DI8>& w) const {
+    magnitude = Step(k, v);
+    w = hn::BitCast(DI8(), hn::Load(DU8(), q + 512 + 64 * k + kVecBytes * v));
+  }
   HWY_INLINE void Prefetch() const {}
   HWY_INLINE void Next() {
     q += kDecodedBytes<F>;
@@ -139,11 +150,10 @@ void DecodePanel(const uint8_t* panel, int64_t blocks, uint8_t* HWY_RESTRICT q, 
       HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
         const VU8 w = src.Step(k, v);
         uint8_t* to = q + 64 * k + kVecBytes * v;
-        if constexpr (DecodedSource<F>::kSplit) {
-          const hn::Repartition<uint16_t, DU8> du16;
-          const VU8 mask = hn::Set(du8, 15);
-          hn::Store(hn::And(hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(du16, w))), mask), du8, to);
-          hn::Store(hn::And(w, mask), du8, to + 512);
+        if constexpr (kDecodedSigned<F>) {
+          const auto q8 = hn::BitCast(DI8(), hn::Xor(w, hn::Set(du8, 0x80)));
+          hn::Store(hn::BitCast(du8, hn::Abs(q8)), du8, to);  // |-128| = 128 as unsigned
+          hn::Store(hn::BitCast(du8, q8), du8, to + 512);
         } else {
           hn::Store(w, du8, to);
         }
@@ -169,7 +179,7 @@ HWY_NOINLINE void Int8Micro(Src s0, Src s1, const uint8_t* HWY_RESTRICT a, int64
   VF f0[T], f1[T];
   HWY_UNROLL(8) for (int j = 0; j < T; ++j) f0[j] = f1[j] = hn::Zero(df);
   constexpr size_t step = 4 * T;
-  for (int64_t b = 0; b < blocks; ++b, a += 10 * step) {
+  for (int64_t b = 0; b < blocks; ++b, a += kInt8BlockBytes / 4 * step) {
     s0.Prefetch();
     s1.Prefetch();
     if (far != nullptr) PrefetchFar(far + 64 * b);
@@ -208,7 +218,7 @@ HWY_NOINLINE void Int8Micro(Src s0, Src s1, const uint8_t* HWY_RESTRICT a, int64
 template <class F, class Src>
 HWY_INLINE void Int8Tile(const Src& s0, const Src& s1, const uint8_t* a, int tile, int64_t blocks, float* acc,
                          const uint8_t* far) {
-  WithSubTile<kInt8SubTile>(tile, [&]<int T>() { Int8Micro<F, Src, T>(s0, s1, a, blocks, acc, far); });
+  WithSubTile<kInt8SubTile<F>>(tile, [&]<int T>() HWY_ATTR { Int8Micro<F, Src, T>(s0, s1, a, blocks, acc, far); });
 }
 
 template <class F>
@@ -218,12 +228,14 @@ void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& pan
   const int64_t blocks = job.w.cols / 32;
   const size_t row_bytes = job.x.row_bytes();
   alignas(64) float acc[kTile * 32];
-  uint8_t* q0 = scratch.data();
-  uint8_t* q1 = q0 + blocks * 512;
-  float* s0 = reinterpret_cast<float*>(q1 + blocks * 512);
-  float* s1 = s0 + blocks * kPanelRows;
+  uint8_t *q0 = nullptr, *q1 = nullptr;
+  float *s0 = nullptr, *s1 = nullptr;
   const bool stream = group.rows <= StreamRows(ActKind::kInt8);
   if (!stream) {
+    q0 = scratch.data();
+    q1 = q0 + blocks * 512;
+    s0 = reinterpret_cast<float*>(q1 + blocks * 512);
+    s1 = s0 + blocks * kPanelRows;
     DecodePanel<F>(panels.p0, blocks, q0, s0);
     DecodePanel<F>(panels.p1, blocks, q1, s1);
   }
@@ -241,43 +253,36 @@ void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& pan
   }
 }
 #else
-// Vectors of rows that share each broadcast activation.
-inline constexpr int kDotVecs = kPanelVecs >= 2 ? 2 : 1;
-
-// d += factor * (u8 weights . activations) over steps [first, first + kSteps) of kDotVecs vectors and T tokens; the products of
-// kSteps steps must fit into 16 bits. weights(step, i): vector i. x: the block's activations of token j0. d: [T][kDotVecs][kLanes]
-// in memory, and kept there: with 16 registers the sums leave no room for it.
-template <int kSteps, int T, class WeightFn>
-HWY_INLINE void NarrowDot(const WeightFn& weights, int first, int factor, const uint8_t* HWY_RESTRICT x, size_t step,
-                          int32_t* HWY_RESTRICT d) {
-  const DI di;
-  const DI16 di16;
-  hn::Vec<DI16> sum[T][kDotVecs];
-  HWY_UNROLL(8) for (int k = 0; k < kSteps; ++k) {
-    VU8 w[kDotVecs];
-    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i] = weights(first + k, i);
-    HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-      const auto a = hn::BitCast(DI8(), Broadcast4(x + static_cast<size_t>(first + k) * step + 4 * j));
-      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
-        const auto pairs = hn::SatWidenMulPairwiseAdd(di16, w[i], a);
-        sum[j][i] = k == 0 ? pairs : hn::Add(sum[j][i], pairs);
-        Pin(sum[j][i]);
-      }
-    }
-  }
-  const auto factors = hn::Set(di16, static_cast<int16_t>(factor));
-  HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
-      int32_t* to = d + (j * kDotVecs + i) * kLanes;
-      hn::Store(hn::Add(hn::Load(di, to), hn::WidenMulPairwiseAdd(di, sum[j][i], factors)), di, to);
-    }
-  }
+// What was stored is stored: keeps GCC from carrying sums over a loop in registers it does not have.
+HWY_INLINE void KeepInMemory() {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
   asm volatile("" ::: "memory");
 #endif
 }
 
-// d += sum of q_w q_x over a block, for weights of 8 bits as packed: |w| as u8 times the activations with w's sign.
+// Vectors of rows that share each broadcast activation.
+inline constexpr int kDotVecs = kPanelVecs >= 2 ? 2 : 1;
+
+// Adds the products of u8 weights and a block's activations (at x, of T tokens) into 16-bit sums of pairs. weights(k, i): step k of
+// vector i. 16 + 16 products meet in a lane's two sums.
+template <int T, class WeightFn>
+HWY_INLINE void NarrowDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x, size_t step,
+                          hn::Vec<DI16> (&sum)[T][kDotVecs]) {
+  HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
+    VU8 w[kDotVecs];
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i] = weights(k, i);
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+      const auto a = hn::BitCast(DI8(), Broadcast4(x + static_cast<size_t>(k) * step + 4 * j));
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+        sum[j][i] = hn::Add(sum[j][i], hn::SatWidenMulPairwiseAdd(DI16(), w[i], a));
+        Pin(sum[j][i]);
+      }
+    }
+  }
+}
+
+// d += sum of q_w q_x over a block, for weights of 8 bits: |w| as u8 times the activations with w's sign.
+// weights(k, i, magnitude, w): step k of vector i.
 template <int T, class WeightFn>
 HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
   const DI di;
@@ -287,11 +292,8 @@ HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x
   HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
     hn::Vec<DI8> w[kDotVecs];
     VU8 magnitude[kDotVecs];
-    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
-      w[i] = hn::BitCast(di8, hn::Xor(weights(k, i), hn::Set(DU8(), 0x80)));
-      magnitude[i] = hn::BitCast(DU8(), hn::Abs(w[i]));  // |-128| = 128 as unsigned
-    }
-    HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) weights(k, i, magnitude[i], w[i]);
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
       const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(k) * step + 4 * j));
       HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
         const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w[i], a);  // where w = 0 the magnitude is 0
@@ -305,66 +307,54 @@ HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x
 // d = sum of q_w q_x over a block of kDotVecs vectors, from vector v, and T tokens.
 template <class F, class Src, int T>
 HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
-  const DI di;
-  if constexpr (F::kWide && !Src::kSplit) {
-    HWY_UNROLL(4) for (int j = 0; j < T; ++j) HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Zero(di);
-    SignedDot<T>([&](int k, int i) { return src.Step(k, v + i); }, x, step, d);
-    return;
-  }
-  alignas(64) int32_t sums[T * kDotVecs * kLanes];
-  HWY_UNROLL(4) for (int j = 0; j < T; ++j) {  // the correction undoes the weights' offset
-    HWY_UNROLL(2)
-    for (int i = 0; i < kDotVecs; ++i) hn::Store(Broadcast4(x + 9 * step + 4 * j), di, sums + (j * kDotVecs + i) * kLanes);
-  }
-  if constexpr (Src::kSplit) {
-    const auto half = [&](int offset) {
-      return [&src, v, offset](int k, int i) { return hn::Load(DU8(), src.q + offset + 64 * k + kVecBytes * (v + i)); };
-    };
-    NarrowDot<8, T>(half(0), 0, 16, x, step, sums);
-    NarrowDot<8, T>(half(512), 0, 1, x, step, sums);
-  } else if constexpr (!F::kWide) {
-    const auto weights = [&](int k, int i) { return src.Step(k, v + i); };
-    HWY_UNROLL(2)
-    for (int first = 0; first < 8; first += F::kSumSteps) NarrowDot<F::kSumSteps, T>(weights, first, 1, x, step, sums);
-  }
-  HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Load(di, sums + (j * kDotVecs + i) * kLanes);
+  if constexpr (F::kWide) {
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Zero(DI());
+    SignedDot<T>([&](int k, int i, VU8& magnitude, hn::Vec<DI8>& w) HWY_ATTR { src.Signed(k, v + i, magnitude, w); }, x, step, d);
+  } else {
+    hn::Vec<DI16> sum[T][kDotVecs];
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+      sum[j][0] = hn::BitCast(DI16(), Broadcast4(x + 10 * step + 4 * j));
+      if constexpr (kDotVecs == 2) sum[j][1] = sum[j][0];
+    }
+    NarrowDot<T>([&](int k, int i) HWY_ATTR { return src.Step(k, v + i); }, x, step, sum);
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::WidenMulPairwiseAdd(DI(), sum[j][i], hn::Set(DI16(), 1));
+    }
   }
 }
 
-// One panel times T rows of a tile over `blocks` blocks; acc [T][32], of which the panel's 16 columns are continued.
+// One panel times T rows of a tile over `blocks` blocks; acc [T][32], of which the panel's 16 columns are continued. They stay in
+// memory (the first-level cache) while the integer sums have the registers.
 template <class F, class Src, int T>
 HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int tile, int64_t blocks, float* HWY_RESTRICT acc) {
   const DF df;
   const size_t step = static_cast<size_t>(tile) * 4;
-  // Accumulators live in memory (first-level cache): the integer sums need the registers.
-  alignas(64) float f[T * kPanelRows];
-  for (int j = 0; j < T; ++j) std::memcpy(f + j * kPanelRows, acc + 32 * j, sizeof(float) * kPanelRows);
-  for (int64_t b = 0; b < blocks; ++b, a += 10 * step) {
+  for (int64_t b = 0; b < blocks; ++b, a += kInt8BlockBytes / 4 * step) {
     src.Prefetch();
     HWY_UNROLL(8) for (int v = 0; v < kPanelVecs; v += kDotVecs) {
       VI d[T][kDotVecs];
       BlockDot<F, Src, T>(src, v, a, step, d);
-      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
-        const VF w = src.Scale(v + i);
-        HWY_UNROLL(4) for (int j = 0; j < T; ++j) {
-          float* HWY_RESTRICT fj = f + j * kPanelRows + (v + i) * kLanes;
-          const VF xs = hn::BitCast(df, Broadcast4(a + 8 * step + 4 * j));
-          hn::Store(hn::MulAdd(hn::ConvertTo(df, d[j][i]), hn::Mul(w, xs), hn::Load(df, fj)), df, fj);
+      VF w[kDotVecs];
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i] = src.Scale(v + i);
+      HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+        const VF xs = hn::BitCast(df, Broadcast4(a + 8 * step + 4 * j));
+        HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+          float* to = acc + 32 * j + (v + i) * kLanes;
+          hn::StoreU(hn::MulAdd(hn::ConvertTo(df, d[j][i]), hn::Mul(w[i], xs), hn::LoadU(df, to)), df, to);
         }
       }
     }
+    KeepInMemory();
     src.Next();
   }
-  for (int j = 0; j < T; ++j) std::memcpy(acc + 32 * j, f + j * kPanelRows, sizeof(float) * kPanelRows);
 }
 
 // One panel times a whole tile, in sub-tiles that the registers can hold.
 template <class F, class Src>
 HWY_INLINE void Int8TilePanel(const Src& src, const uint8_t* a, int tile, int64_t blocks, float* acc) {
   for (int j = 0; j < tile;) {
-    j += WithSubTile<kInt8SubTile>(tile - j,
-                                   [&]<int T>() { Int8MicroPanel<F, Src, T>(src, a + 4 * j, tile, blocks, acc + 32 * j); });
+    j += WithSubTile<kInt8SubTile<F>>(
+        tile - j, [&]<int T>() HWY_ATTR { Int8MicroPanel<F, Src, T>(src, a + 4 * j, tile, blocks, acc + 32 * j); });
   }
 }
 
@@ -398,7 +388,7 @@ void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& pan
       for (int64_t r = 0; r < group.rows; r += kTile) {
         const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
         const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes +
-                           static_cast<size_t>(b) * 40 * static_cast<size_t>(tile);
+                           static_cast<size_t>(b) * kInt8BlockBytes * static_cast<size_t>(tile);
         Int8TilePanel<F>(DecodedSource<F>{q, s}, a, tile, n, acc + 32 * r + kPanelRows * half);
       }
     }
@@ -409,7 +399,7 @@ void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& pan
 
 template <class F>
 void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
-  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) {
+  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) HWY_ATTR {
     RunInt8Group<F>(job, group, PanelPair(job, group.slice, pair), Epilogue(job, group.slice), scratch);
   });
 }

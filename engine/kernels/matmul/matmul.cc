@@ -6,6 +6,8 @@
 #include "engine/kernels/matmul/matmul_blas.h"
 #include "engine/kernels/matmul/matmul_job.h"
 #include "engine/kernels/matmul/matmul_ref.h"
+#include "engine/kernels/target.h"
+#include "engine/kernels/validate.h"
 
 namespace tally {
 namespace {
@@ -38,6 +40,8 @@ Status ValidateWeight(const ActPack& x, const WeightView& w) {
   if (w.layout != WeightLayout::kPanel16 || !CanMultiply(w.dtype)) {
     return InternalError("a " + std::string(DTypeName(w.dtype)) + " weight in this layout cannot be multiplied");
   }
+  if (w.data == nullptr || w.panel_stride < PanelBytes(w.dtype, w.cols)) return InternalError("weight panels overlap");
+  if (w.cols % GetDTypeInfo(w.dtype).block_size != 0) return InternalError("weight columns are no whole number of blocks");
   if (w.cols != x.cols) {
     return InternalError("weight has " + std::to_string(w.cols) + " columns, activations " + std::to_string(x.cols));
   }
@@ -81,16 +85,18 @@ void Touch(const WeightView& w, const ActPack& x, WeightTouches& touches) {
   }
 }
 
-Cost UsefulOf(const MatJob& job, WorkClass cls) {
+// `outputs` a row that bias, activation and residual are applied to: w.rows, or more where lanes are masked.
+Cost UsefulOf(const MatJob& job, WorkClass cls, uint64_t outputs) {
   Cost c;
   const uint64_t n = static_cast<uint64_t>(job.x.rows), out = n * static_cast<uint64_t>(job.w.rows);
   const uint64_t weights = job.gated ? 2 : 1;
   c.AddFlops(cls, weights * 2 * out * static_cast<uint64_t>(job.w.cols), ArithOf(job.x.format.kind));
-  const uint64_t adds = (job.bias.empty() ? 0 : out) + (job.up_bias.empty() ? 0 : out) + (job.add_to_out ? out : 0);
+  const uint64_t done = n * outputs;
+  const uint64_t adds = (job.bias.empty() ? 0 : done) + (job.up_bias.empty() ? 0 : done) + (job.add_to_out ? done : 0);
   c.AddFlops(WorkClass::kResidualBias, adds);
   const ElementCost each = job.gated ? ActivateGatedCost(job.activation) : ActivateCost(job.activation);
-  c.AddFlops(WorkClass::kActivation, each.flops * out);
-  c.AddSpecial(WorkClass::kActivation, each.special * out);
+  c.AddFlops(WorkClass::kActivation, each.flops * done);
+  c.AddSpecial(WorkClass::kActivation, each.special * done);
   const int64_t slices = ActiveGroups(job.x);
   for (const WeightView* w : {&job.w, &job.up, &job.bias, &job.up_bias}) AddWeightBytes(*w, slices, c);
   c.AddBytes(ByteKind::kActivationsRead, n * job.x.row_bytes() + (job.add_to_out ? 4 * out : 0));
@@ -98,18 +104,20 @@ Cost UsefulOf(const MatJob& job, WorkClass cls) {
   return c;
 }
 
-// What a kernel that computes `lanes` output rows a slice does, padding included.
-Cost ExecutedOf(const MatJob& job, WorkClass cls, int64_t lanes, bool decode_per_tile) {
-  Cost c = UsefulOf(job, cls);
+// What a kernel that computes `lanes` output rows a slice does, padding included. `epilogue`: outputs a row that bias, activation
+// and residual are applied to. Weights that are widened for the work are decoded once a group.
+Cost ExecutedOf(const MatJob& job, WorkClass cls, int64_t lanes, uint64_t epilogue) {
+  Cost c = UsefulOf(job, cls, epilogue);
   const uint64_t n = static_cast<uint64_t>(job.x.rows), cols = static_cast<uint64_t>(job.w.cols);
   const uint64_t computed = static_cast<uint64_t>(lanes) * n,
                  useful = static_cast<uint64_t>(job.w.rows) * n * (job.gated ? 2 : 1);
   c.AddFlops(cls, 2 * cols * (computed - useful), ArithOf(job.x.format.kind));
+  if (job.x.format.kind == ActKind::kBF16) c.AddFlops(cls, 2 * (cols % 2) * computed, Arith::kBF16);  // pairs of k
   if (!IsQuantised(job.w.dtype)) return c;
   if (job.x.format.kind == ActKind::kInt8) {
     c.AddFlops(WorkClass::kQuantize, 3 * computed * (cols / 32));  // scale product and the fma of each block
   } else {
-    const uint64_t times = decode_per_tile ? n : static_cast<uint64_t>(ActiveGroups(job.x));
+    const uint64_t times = static_cast<uint64_t>(ActiveGroups(job.x));
     const uint64_t each = job.w.dtype == DType::kMXFP4 ? 2 : 1;  // subtracting the offset is part of the decoding
     c.AddFlops(WorkClass::kQuantize, (each + 1) * times * static_cast<uint64_t>(lanes) * cols);
   }
@@ -117,6 +125,7 @@ Cost ExecutedOf(const MatJob& job, WorkClass cls, int64_t lanes, bool decode_per
 }
 
 int64_t HwyLanes(const MatJob& job) { return job.pairs() * 2 * kPanelRows; }
+uint64_t HwyEpilogue(const MatJob& job) { return HwyPadded(job.w.rows, kPanelRows); }
 
 void RunHwy(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   switch (job.w.dtype) {
@@ -155,7 +164,7 @@ constexpr Kernel<Op> HwyKernel() {
   return {"hwy", [](const Op&) -> const char* { return nullptr; },
           [](const Op& op, int threads) { return PlanOf(MatJob(op), threads); },
           [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { RunHwy(MatJob(op), b, e, s); },
-          [](const Op& op) { return ExecutedOf(MatJob(op), ClassOf(op), HwyLanes(MatJob(op)), false); }};
+          [](const Op& op) { return ExecutedOf(MatJob(op), ClassOf(op), HwyLanes(MatJob(op)), HwyEpilogue(MatJob(op))); }};
 }
 
 template <class Op>
@@ -163,13 +172,13 @@ constexpr Kernel<Op> RefKernel() {
   return {"ref", [](const Op&) -> const char* { return nullptr; },
           [](const Op& op, int threads) {
             TaskPlan plan = PlanOf(MatJob(op), threads);
-            plan.scratch_bytes = 0;
+            plan.scratch_bytes = ReferenceScratchBytes(MatJob(op));
             return plan;
           },
-          [](const Op& op, int64_t b, int64_t e, std::span<uint8_t>) { MatJobReference<float>(MatJob(op), b, e); },
+          [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { MatJobReference<float>(MatJob(op), b, e, s); },
           [](const Op& op) {
             const MatJob job(op);
-            return ExecutedOf(job, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), false);
+            return ExecutedOf(job, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), static_cast<uint64_t>(job.w.rows));
           }};
 }
 
@@ -181,7 +190,7 @@ constexpr Kernel<Op> BlasKernel() {
           [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { RunBlas(MatJob(op), b, e, s); },
           [](const Op& op) {
             const MatJob job(op);
-            return ExecutedOf(job, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), false);
+            return ExecutedOf(job, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), static_cast<uint64_t>(job.w.rows));
           }};
 }
 
@@ -226,7 +235,7 @@ Status MatMulOp::Validate() const {
   TALLY_RETURN_IF_ERROR(ValidatePack(x));
   TALLY_RETURN_IF_ERROR(ValidateWeight(x, w));
   TALLY_RETURN_IF_ERROR(ValidateVector(bias, w));
-  if (out.cols != w.rows) return InternalError("output of another width");
+  TALLY_RETURN_IF_ERROR(CheckShape("output", out, out.rows, w.rows));
   if (out_row.empty() ? out.rows < x.rows : static_cast<int64_t>(out_row.size()) != x.rows)
     return InternalError("output rows do not fit");
   for (int32_t r : out_row) {
@@ -245,13 +254,14 @@ Status GatedMatMulOp::Validate() const {
   TALLY_RETURN_IF_ERROR(ValidateVector(up_bias, up));
   if (gate.dtype != up.dtype || gate.rows != up.rows || gate.slices != up.slices)
     return InternalError("gate and up weights differ");
-  if (out.cols != gate.rows || out.rows < x.rows) return InternalError("output of another shape");
+  TALLY_RETURN_IF_ERROR(CheckShape("output", out, out.rows, gate.rows));
+  if (out.rows < x.rows) return InternalError("output rows do not fit");
   if (activation == ActivationKind::kNone) return InternalError("a gate needs an activation");
   return {};
 }
 
-Cost MatMulOp::Useful() const { return UsefulOf(MatJob(*this), work_class); }
-Cost GatedMatMulOp::Useful() const { return UsefulOf(MatJob(*this), WorkClass::kLinear); }
+Cost MatMulOp::Useful() const { return UsefulOf(MatJob(*this), work_class, static_cast<uint64_t>(w.rows)); }
+Cost GatedMatMulOp::Useful() const { return UsefulOf(MatJob(*this), WorkClass::kLinear, static_cast<uint64_t>(gate.rows)); }
 
 void MatMulOp::Touches(WeightTouches& touches) const {
   Touch(w, x, touches);

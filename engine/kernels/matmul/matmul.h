@@ -4,7 +4,8 @@
 // Order of accumulation, the same for any number of rows: lanes are output rows; k (f32), pairs of k (bf16) or blocks of
 // 32 k (int8) are added in order, one fused multiply-add each.
 //   f32   acc = fma(w[k], x[k], acc), w widened (dequantised types: q * d, rounded once)
-//   bf16  the target's bf16 dot product where it has one, else acc = fma(w1, x1, fma(w0, x0, acc)) per pair
+//   bf16  the target's bf16 dot product where it has one (its own order within a pair, subnormals flushed), else
+//         acc = fma(w1, x1, fma(w0, x0, acc)) per pair
 //   int8  acc = fma(float(sum_32 q_w q_x), w_scale * x_scale, acc)
 #pragma once
 
@@ -21,7 +22,7 @@ struct PackActOp {
   std::span<const int32_t> row_index;  // [pack.rows] or empty
   ActPack pack;
   Status Validate() const;
-  Cost Useful() const;
+  Cost Useful() const;  // bytes only: quantising is how a kernel does it, so it is in Executed
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return {}; }
 };
@@ -49,7 +50,7 @@ struct GatedMatMulOp {
   ActPack x;                                          // [n, K]
   WeightView gate, up;                                // [slices, N, K], kPanel16, of one dtype
   WeightView gate_bias, up_bias;                      // [slices, N] f32 or empty
-  ActivationKind activation = ActivationKind::kSilu;  // kSilu, kGeluTanh: act(g) * u; kSwigluOai: see kinds.h
+  ActivationKind activation = ActivationKind::kSilu;  // kSilu, kGeluTanh: act(g) * u; kSwigluOai: see math_scalar.h
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;
   Mat<float> out;  // [n, N]
   Status Validate() const;

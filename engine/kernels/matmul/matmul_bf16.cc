@@ -13,8 +13,8 @@ namespace HWY_NAMESPACE {
 inline constexpr int kBf16Panels = kLanes >= 16 ? 2 : 1;
 inline constexpr int kBf16SubTile = kLanes >= 16 ? 12 : (kLanes == 8 ? 4 : 2);
 
-// acc = acc + w0 x0 + w1 x1 for a pair of k: the target's dot product (vdpbf16ps: subnormals flushed, two roundings), else two
-// fused multiply-adds of the widened values.
+// acc = acc + w0 x0 + w1 x1 for a pair of k: the target's dot product (vdpbf16ps: subnormals flushed, two roundings, the order
+// within the pair its own), else two fused multiply-adds of the widened values.
 HWY_INLINE VF DotPair(VU w, VU x, VF acc) {
 #if HWY_NATIVE_DOT_BF16
   const hn::Repartition<hwy::bfloat16_t, DF> dbf;
@@ -61,7 +61,7 @@ void RunBF16Dot(const MatJob& job, int64_t begin, int64_t end) {
   alignas(64) float acc[kTile * 32];
   const size_t row_bytes = job.x.row_bytes();
   const int64_t pairs_of_k = (job.w.cols + 1) / 2;
-  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) {
+  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) HWY_ATTR {
     const PanelPair panels(job, group.slice, pair);
     const Epilogue epilogue(job, group.slice);
     const bool stream = group.rows <= kTile;
@@ -70,7 +70,7 @@ void RunBF16Dot(const MatJob& job, int64_t begin, int64_t end) {
       const uint8_t* x = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes;
       const uint8_t* far = stream ? nullptr : panels.NextAt(job, static_cast<size_t>(r / kTile * pairs_of_k) * 16);
       for (int j = 0; j < tile;) {
-        j += WithSubTile<kBf16SubTile>(tile - j, [&]<int T>() {
+        j += WithSubTile<kBf16SubTile>(tile - j, [&]<int T>() HWY_ATTR {
           Bf16Micro<T>(panels.p0, panels.p1, x + 4 * j, tile, pairs_of_k, acc + 32 * j, far);
           if constexpr (kBf16Panels == 1) {
             Bf16Micro<T>(panels.p1, panels.p1, x + 4 * j, tile, pairs_of_k, acc + 32 * j + kPanelRows, far);

@@ -1,11 +1,9 @@
 // The scalar reference of the matrix products, a template over the scalar type (engine/kernels/scalar.h).
 //
 // Tolerance of the Highway kernels against it, per output: f32 and int8 paths do the same operations in the same order and are
-// equal on targets with a fused multiply-add; without one, and for native bf16 dot products (which round twice a pair and flush
-// subnormals), |error| <= 2 * terms * 2^-24 * sum |w x|, terms = K (f32, bf16) or K/32 (int8).
+// equal on targets with a fused multiply-add; without one, and for native bf16 dot products (which round twice a pair in an order of
+// their own and flush subnormals), |error| <= 2 * terms * (2^-24 * sum |w x| + 2^-126), terms = K (f32, bf16) or K/32 (int8).
 #pragma once
-
-#include <vector>
 
 #include "engine/kernels/math_scalar.h"
 #include "engine/kernels/matmul/act_rows.h"
@@ -30,9 +28,11 @@ S DotRow(const MatJob& job, const WeightView& w, int64_t slice, int64_t n, const
       const uint8_t* panel = w.Panel(slice, n / kPanelRows);
       const int lane = static_cast<int>(n % kPanelRows);
       for (int64_t kb = 0; kb < cols / 32; ++kb) {
-        int32_t dot = 0;
-        for (int64_t k = 32 * kb; k < 32 * kb + 32; ++k) dot += PanelQuant(w.dtype, panel, lane, k) * x.Int8(k);
-        acc = Fma(S(static_cast<float>(dot)), S(PanelScale(w.dtype, panel, lane, kb)) * S(x.Scale(kb)), acc);
+        S dot(0.0f);  // integers below 2^24: exact
+        for (int64_t k = 32 * kb; k < 32 * kb + 32; ++k) {
+          dot = dot + S(static_cast<float>(PanelQuant(w.dtype, panel, lane, k))) * S(static_cast<float>(x.Int8(k)));
+        }
+        acc = Fma(dot, S(PanelScale(w.dtype, panel, lane, kb)) * S(x.Scale(kb)), acc);
       }
       break;
     }
@@ -40,23 +40,27 @@ S DotRow(const MatJob& job, const WeightView& w, int64_t slice, int64_t n, const
   return acc;
 }
 
+// Scratch: a row of each weight, widened.
+inline size_t ReferenceScratchBytes(const MatJob& job) { return 2 * sizeof(float) * static_cast<size_t>(job.w.cols); }
+
 template <class S>
-void MatJobReference(const MatJob& job, int64_t begin, int64_t end) {
+void MatJobReference(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   const int64_t pairs = job.pairs(), per_pair = (job.gated ? 1 : 2) * kPanelRows;
-  std::vector<float> w_row(static_cast<size_t>(job.w.cols)), up_row(w_row.size());
+  float* w_row = reinterpret_cast<float*>(scratch.data());
+  float* up_row = w_row + job.w.cols;
   const bool widen = job.x.format.kind != ActKind::kInt8;
   for (int64_t t = begin; t < end; ++t) {
     const RowGroup& group = job.x.groups[static_cast<size_t>(t / pairs)];
     const int64_t first = t % pairs * per_pair, last = std::min(first + per_pair, job.w.rows);
     for (int64_t n = first; n < last && group.rows > 0; ++n) {
-      if (widen) UnpackRow(job.w, group.slice, n, w_row.data());
-      if (widen && job.gated) UnpackRow(job.up, group.slice, n, up_row.data());
+      if (widen) UnpackRow(job.w, group.slice, n, w_row);
+      if (widen && job.gated) UnpackRow(job.up, group.slice, n, up_row);
       for (int64_t r = 0; r < group.rows; ++r) {
         const PackedRow x(job.x, group, r);
-        S y = DotRow<S>(job, job.w, group.slice, n, w_row.data(), x);
+        S y = DotRow<S>(job, job.w, group.slice, n, w_row, x);
         if (!job.bias.empty()) y = y + S(job.bias.Vector(group.slice)[n]);
         if (job.gated) {
-          S u = DotRow<S>(job, job.up, group.slice, n, up_row.data(), x);
+          S u = DotRow<S>(job, job.up, group.slice, n, up_row, x);
           if (!job.up_bias.empty()) u = u + S(job.up_bias.Vector(group.slice)[n]);
           y = ActivateGated(job.activation, y, u, S(job.swiglu_alpha), S(job.swiglu_limit));
         } else {

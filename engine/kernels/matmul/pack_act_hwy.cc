@@ -20,7 +20,7 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
   const hn::RebindToSigned<decltype(df)> di;
   const hn::Rebind<int8_t, decltype(df)> di8;
   constexpr int kN = static_cast<int>(HWY_MAX_LANES_D(decltype(df)));
-  for (int64_t kb = 0; kb < pack.cols / 32; ++kb, x += 32, tile += 40 * rows) {
+  for (int64_t kb = 0; kb < pack.cols / 32; ++kb, x += 32, tile += kInt8BlockBytes * rows) {
     auto max = hn::Zero(df), bad = hn::Zero(df);
     HWY_UNROLL(8) for (int i = 0; i < 32; i += kN) {
       const auto v = hn::LoadU(df, x + i);
@@ -29,8 +29,9 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
     }
     const float amax = hn::ReduceMax(df, max);
     const bool finite = hn::ReduceSum(df, bad) == 0.0f;
-    const float inverse = finite && amax > 0 ? 127.0f / amax : 0.0f;
-    const float scale = finite ? amax / 127.0f * pack.format.scale_mul : std::nanf("");
+    const bool nothing = amax < kSmallestAmax;
+    const float inverse = finite && !nothing ? 127.0f / amax : 0.0f;
+    const float scale = !finite ? std::nanf("") : nothing ? 0.0f : amax / 127.0f * pack.format.scale_mul;
     alignas(32) int8_t q[32];
     auto sum = hn::Zero(di);
     const auto factor = hn::Set(df, inverse);
@@ -41,9 +42,16 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
       hn::StoreU(hn::DemoteTo(di8, n), di8, q + i);
     }
     for (int s = 0; s < 8; ++s) std::memcpy(tile + (s * rows + j) * 4, q + 4 * s, 4);
-    const int32_t correction = -pack.format.offset * hn::ReduceSum(di, sum);
+    HWY_ALIGN int32_t lanes[kN];
+    hn::Store(sum, di, lanes);
+    int32_t pair[2] = {};
+    HWY_UNROLL(32) for (int i = 0; i < kN; ++i) pair[i % 4 / 2] += lanes[i];
+    const int32_t correction = -pack.format.offset * (pair[0] + pair[1]);
+    const int16_t halves[2] = {static_cast<int16_t>(-PairOffset(pack.format.offset) * pair[0]),
+                               static_cast<int16_t>(-PairOffset(pack.format.offset) * pair[1])};
     std::memcpy(tile + 32 * rows + 4 * j, &scale, 4);
     std::memcpy(tile + 36 * rows + 4 * j, &correction, 4);
+    std::memcpy(tile + 40 * rows + 4 * j, halves, 4);
   }
 }
 

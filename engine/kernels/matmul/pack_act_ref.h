@@ -1,0 +1,63 @@
+// The scalar reference of PackActOp, a template over the scalar type. The Highway kernel's packs are equal bit for bit.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "engine/base/float16.h"
+#include "engine/kernels/act_pack.h"
+#include "engine/kernels/scalar.h"
+
+namespace tally {
+
+template <class T>
+void StoreBytes(uint8_t* p, T v) {
+  std::memcpy(p, &v, sizeof(v));
+}
+
+// Row `j` of a tile of `rows` rows, from x [pack.cols].
+template <class S>
+void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j) {
+  const int64_t cols = pack.cols;
+  switch (pack.format.kind) {
+    case ActKind::kF32:
+      for (int64_t k = 0; k < cols; ++k) StoreBytes(tile + (k * rows + j) * 4, x[k]);
+      return;
+    case ActKind::kBF16:
+      for (int64_t k = 0; k < (cols + 1) / 2 * 2; ++k) {
+        StoreBytes(tile + ((k / 2) * rows + j) * 4 + (k % 2) * 2, k < cols ? F32ToBF16(x[k]) : uint16_t{0});
+      }
+      return;
+    case ActKind::kInt8:
+      for (int64_t kb = 0; kb < cols / 32; ++kb) {
+        uint8_t* block = tile + kb * kInt8BlockBytes * rows;
+        S amax(0.0f);
+        bool finite = true;
+        for (int i = 0; i < 32; ++i) {
+          const float v = x[32 * kb + i];
+          finite = finite && std::isfinite(v);
+          amax = Max(amax, Abs(S(v)));
+        }
+        const bool nothing = ToF32(amax) < kSmallestAmax;
+        const S inverse = finite && !nothing ? S(127.0f) / amax : S(0.0f);
+        const S scale = nothing ? S(0.0f) : amax / S(127.0f) * S(pack.format.scale_mul);
+        S sums[2] = {S(0.0f), S(0.0f)};
+        for (int i = 0; i < 32; ++i) {
+          const S scaled = finite ? S(x[32 * kb + i]) * inverse : S(0.0f);
+          const float q = std::nearbyint(ToF32(scaled));
+          if (pack.format.offset != 0) sums[i % 4 / 2] = sums[i % 4 / 2] + S(q);
+          StoreBytes(block + ((i / 4) * rows + j) * 4 + i % 4, static_cast<int8_t>(q));
+        }
+        StoreBytes(block + 32 * rows + 4 * j, finite ? ToF32(scale) : std::nanf(""));
+        const int32_t pair[2] = {static_cast<int32_t>(ToF32(sums[0])), static_cast<int32_t>(ToF32(sums[1]))};
+        StoreBytes(block + 36 * rows + 4 * j, -pack.format.offset * (pair[0] + pair[1]));
+        for (int i = 0; i < 2; ++i) {
+          StoreBytes(block + 40 * rows + 4 * j + 2 * i, static_cast<int16_t>(-PairOffset(pack.format.offset) * pair[i]));
+        }
+      }
+      return;
+  }
+}
+
+}  // namespace tally
