@@ -1,6 +1,11 @@
 include(FetchContent)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
-find_package(BLAS REQUIRED)
+# OpenBLAS by name: `--impl blas` calls openblas_set_num_threads, which other libraries that FindBLAS would take do not have.
+set(BLA_VENDOR OpenBLAS)
+find_package(BLAS)
+if(NOT BLAS_FOUND)
+  message(FATAL_ERROR "OpenBLAS was not found; other BLAS libraries will not do (Debian, Ubuntu: apt-get install libopenblas-dev)")
+endif()
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)

@@ -13,7 +13,6 @@ namespace tally {
 namespace {
 
 using internal::ErrnoText;
-using internal::Printable;
 
 // Empty for a regular file, else what it is.
 std::string_view NotAFile(mode_t mode) {
@@ -90,6 +89,17 @@ Status FileReader::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
     done += static_cast<size_t>(got);
   }
   return {};
+}
+
+Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes) {
+  TALLY_ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(path));
+  if (file.size() > max_bytes) {
+    return BadInput(Printable(path) + ": " + std::to_string(file.size()) + " bytes; the limit for this file is " +
+                    std::to_string(max_bytes));
+  }
+  std::string text(file.size(), '\0');
+  TALLY_RETURN_IF_ERROR(file.ReadAt(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
+  return text;
 }
 
 }  // namespace tally

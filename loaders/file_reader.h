@@ -26,4 +26,7 @@ class FileReader {
   std::string path_;
 };
 
+// The whole of a file of at most max_bytes.
+Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes);
+
 }  // namespace tally

@@ -15,8 +15,6 @@ namespace tally {
 namespace {
 
 using internal::GgufCursor;
-using internal::Printable;
-using internal::Quote;
 
 // Array elements in all of a file's metadata: a stored byte may become a 32-byte std::string in memory, so
 // the file's size alone is too generous a limit. The largest vocabularies have some two million.
@@ -297,6 +295,9 @@ Result<Shard> ReadShard(const std::string& path) {
   if (n_tensors > internal::kMaxTensors) {
     return cursor.Error(std::to_string(n_tensors) + " tensors; the limit is " + std::to_string(internal::kMaxTensors));
   }
+  if (n_keys > internal::kMaxMetadataKeys) {
+    return cursor.Error(std::to_string(n_keys) + " metadata keys; the limit is " + std::to_string(internal::kMaxMetadataKeys));
+  }
   TALLY_RETURN_IF_ERROR(ReadMetadata(cursor, n_keys, &shard.metadata));
   shard.tensors.reserve(n_tensors);
   for (uint64_t i = 0; i < n_tensors; ++i) {
@@ -345,6 +346,10 @@ Status MergeMetadata(const Shard& from, Metadata* into) {
     if (key.starts_with("split.") || key == internal::kGgufAlignmentKey) continue;  // each file's own
     const MetaValue* first = into->Find(key);
     if (first == nullptr) {
+      if (into->size() == internal::kMaxMetadataKeys) {
+        return BadInput(Printable(from.file.path) + ": the parts together have more than " +
+                        std::to_string(internal::kMaxMetadataKeys) + " metadata keys");
+      }
       into->Set(key, value);
     } else if (*first != value) {
       return BadInput(Printable(from.file.path) + ": metadata key " + Quote(key) + " differs from that of " +

@@ -14,8 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using internal::JoinPath;
-using internal::Printable;
-using internal::Quote;
 
 constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
 constexpr int kMaxIndexDepth = 16;
@@ -95,7 +93,7 @@ class IndexHandler : public internal::JsonHandler {
 
 Status ReadSharded(const std::string& directory, Inventory* inventory) {
   const std::string index_path = JoinPath(directory, kIndexFile), place = Printable(index_path);
-  TALLY_ASSIGN_OR_RETURN(const std::string text, internal::ReadTextFile(index_path, kMaxIndexBytes));
+  TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(index_path, kMaxIndexBytes));
   IndexHandler index;
   TALLY_RETURN_IF_ERROR(internal::ParseJson(place, text, kMaxIndexDepth, index));
   if (index.weight_map.empty()) return BadInput(place + ": expected the key weight_map with at least one tensor");

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,11 @@ class Metadata {
   void Set(std::string key, MetaValue value) { values_[std::move(key)] = std::move(value); }
   const MetaValue* Find(std::string_view key) const;
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
+  // Keys that config.json gives as null. For every look-up they are absent; but where a configuration class has a default, null
+  // says "none" and absence says "the default".
+  void SetNull(std::string key) { nulls_.insert(std::move(key)); }
+  bool IsNull(std::string_view key) const { return nulls_.find(key) != nulls_.end(); }
+  size_t size() const { return values_.size() + nulls_.size(); }  // keys, null or not
   const std::map<std::string, MetaValue, std::less<>>& values() const { return values_; }
 
   // Typed look-ups. nullopt: absent (or JSON null). A value of another type is an error naming key and file.
@@ -56,6 +62,7 @@ class Metadata {
   Status WrongType(std::string_view key, std::string_view expected, const MetaValue& found) const;
 
   std::map<std::string, MetaValue, std::less<>> values_;
+  std::set<std::string, std::less<>> nulls_;
 };
 
 struct StoredTensor {

@@ -3,7 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "loaders/loaders.h"
+#include "loaders/checks.h"
+#include "loaders/file_reader.h"
 #include "loaders/message.h"
 
 namespace tally::internal {
@@ -11,7 +12,6 @@ namespace {
 
 constexpr int kMaxConfigDepth = 32;
 constexpr uint64_t kMaxConfigBytes = uint64_t{8} << 20;
-constexpr size_t kMaxConfigValues = size_t{1} << 18;
 constexpr size_t kMaxConfigKeyBytes = 512;  // flattened
 // Keys that are remembered at one time to find duplicates: each takes some ten times its bytes.
 constexpr size_t kMaxOpenKeys = size_t{1} << 21;
@@ -45,8 +45,7 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
     std::string_view what = error.what();
     if (const size_t end = what.find("] "); what.starts_with('[') && end != std::string_view::npos) what.remove_prefix(end + 2);
     constexpr size_t kMaxText = 240;  // it quotes the last token, which may be as long as the file
-    const bool cut = what.size() > kMaxText;
-    return Keep(BadInput("not valid JSON: " + Printable(what.substr(0, kMaxText)) + (cut ? "..." : "")));
+    return Keep(BadInput("not valid JSON: " + Printable(what, kMaxText)));
   }
 
  private:
@@ -134,18 +133,22 @@ class Flattener : public JsonHandler {
     if (const auto* i = std::get_if<int64_t>(&value)) return Set(*i);
     if (const auto* d = std::get_if<double>(&value)) return Set(*d);
     if (auto* s = std::get_if<std::string>(&value)) return Set(std::move(*s));
-    return {};  // null
+    return Set(std::nullopt);
   }
 
  private:
-  Status Set(MetaValue value) {
+  Status Set(std::optional<MetaValue> value) {  // nullopt: null
     if (!skip_.empty() && key_.starts_with(skip_) && (key_.size() == skip_.size() || key_[skip_.size()] == '.')) return {};
     std::string key = std::string(prefix_) + key_;
-    if (metadata_->Has(key)) return BadInput("the key " + Quote(key_) + " appears twice, once nested and once with dots");
-    if (metadata_->values().size() == kMaxConfigValues) {
-      return BadInput("more than " + std::to_string(kMaxConfigValues) + " values");
+    if (metadata_->Has(key) || metadata_->IsNull(key)) {
+      return BadInput("the key " + Quote(key_) + " appears twice, once nested and once with dots");
     }
-    metadata_->Set(std::move(key), std::move(value));
+    if (metadata_->size() == kMaxMetadataKeys) return BadInput("more than " + std::to_string(kMaxMetadataKeys) + " values");
+    if (value) {
+      metadata_->Set(std::move(key), *std::move(value));
+    } else {
+      metadata_->SetNull(std::move(key));
+    }
     return {};
   }
 
@@ -203,17 +206,6 @@ Status ParseJson(const std::string& place, std::string_view text, int max_depth,
   if (ok) return {};
   if (adapter.status().ok()) return InternalError(place + ": the JSON parser stopped without a reason");
   return Status(adapter.status().code(), place + ": " + adapter.status().message());
-}
-
-Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes) {
-  TALLY_ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(path));
-  if (file.size() > max_bytes) {
-    return BadInput(Printable(path) + ": " + std::to_string(file.size()) + " bytes; the limit for this file is " +
-                    std::to_string(max_bytes));
-  }
-  std::string text(file.size(), '\0');
-  TALLY_RETURN_IF_ERROR(file.ReadAt(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
-  return text;
 }
 
 Status ReadJsonMetadata(const std::string& path, std::string_view prefix, std::string_view skip, Metadata* metadata) {

@@ -1,18 +1,11 @@
-// Pieces of the one line that an error is: names out of untrusted files made harmless, system errors in
-// words.
+// Pieces of the one line that an error is, beside those of engine/base/format.h: system errors in words, parts of paths.
 #pragma once
 
 #include <string>
-#include <string_view>
+
+#include "engine/base/format.h"
 
 namespace tally::internal {
-
-// 'name' in quotes, control characters and bytes that are not UTF-8 written as \xNN, cut in the middle where
-// it is long.
-std::string Quote(std::string_view name);
-
-// The same for a path, without quotes and never cut.
-std::string Printable(std::string_view text);
 
 // strerror, thread-safe.
 std::string ErrnoText(int error_number);

@@ -11,7 +11,7 @@
 
 namespace tally::internal {
 
-// Writes "NAME.partial-N" beside the target through one buffer; Commit flushes it to the disk and renames it.
+// Writes "NAME.partial-PID-N" beside the target through one buffer; Commit flushes it to the disk and renames it.
 // Destroyed without a successful Commit, it removes the partial file.
 class OutputFile {
  public:

@@ -1,7 +1,9 @@
 #include "models/binding.h"
 
 #include <map>
+#include <utility>
 
+#include "engine/base/format.h"
 #include "models/config.h"
 
 namespace tally {
@@ -46,9 +48,7 @@ bool IsExpertBias(Role role) {
   return role == Role::kExpertGateBias || role == Role::kExpertUpBias || role == Role::kExpertDownBias;
 }
 
-bool IsHalf(Storage s) {
-  return s == Storage::kInterleavedEven || s == Storage::kInterleavedOdd || s == Storage::kFirstHalf || s == Storage::kSecondHalf;
-}
+bool IsHalf(Storage s) { return s == Storage::kInterleavedEven || s == Storage::kInterleavedOdd; }
 
 std::string Expand(std::string_view name, int32_t layer, std::string_view prefix) {
   std::string out;
@@ -96,27 +96,58 @@ std::vector<Wanted> WantedTensors(const TensorBinding& b) {
   return wanted;
 }
 
-bool IsWeightType(DType t) {
-  switch (t) {
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF64: return true;
-    default: return GetDTypeInfo(t).quantised;
-  }
+// Vectors are widened to f32, exactly. Matrices may be quantised too, but blocks cannot be transposed.
+bool OnlyPlain(const TensorBinding& b) {
+  return b.shape.size() == 1 || IsExpertBias(b.role) || b.storage == Storage::kTransposed;
 }
+
+bool CanRun(const TensorBinding& b, DType t) {
+  const bool plain = t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;
+  return plain || (GetDTypeInfo(t).quantised && !OnlyPlain(b));
+}
+
+// Matrices that one op takes together: the activations are packed for one type.
+constexpr std::pair<Role, Role> kTogether[] = {{Role::kGate, Role::kUp}, {Role::kExpertGate, Role::kExpertUp}};
 
 std::string FileOf(const Inventory& inventory, const StoredTensor& t) {
   return t.file < inventory.files.size() ? inventory.files[t.file].path : inventory.path;
 }
 
-}  // namespace
-
-std::string ShapeText(std::span<const uint64_t> shape) {
-  std::string out = "[";
-  for (size_t i = 0; i < shape.size(); ++i) out += (i > 0 ? ", " : "") + std::to_string(shape[i]);
-  return out + "]";
+// The tensors of all experts, and those of matrices that one op takes together, are of one type. All of them are stored.
+Status CheckTypesAgree(const Inventory& inventory, const ModelSpec& spec) {
+  struct Typed {
+    const StoredTensor* tensor;
+    DType type;
+  };
+  const auto agree = [&](const Typed& a, const Typed& b) -> Status {
+    if (a.type == b.type) return {};
+    return BadInput(FileOf(inventory, *a.tensor) + ": tensors " + Quote(a.tensor->name) + " (" + std::string(DTypeName(a.type)) +
+                    ") and " + Quote(b.tensor->name) + " (" + std::string(DTypeName(b.type)) +
+                    ") work together and must be of one type");
+  };
+  std::map<std::pair<int32_t, Role>, Typed> firsts;
+  for (const TensorBinding& b : spec.bindings) {
+    if (b.names.empty()) continue;
+    const auto typed = [&](const std::string& name) {
+      const StoredTensor* t = inventory.Find(name);
+      return Typed{t, b.hf_mxfp4 ? DType::kMXFP4 : t->dtype};
+    };
+    const Typed first = typed(b.names[0]);
+    for (const std::string& name : b.names) TALLY_RETURN_IF_ERROR(agree(first, typed(name)));
+    firsts.emplace(std::pair(b.layer, b.role), first);
+  }
+  for (const auto& [place, typed] : firsts) {
+    for (const auto& [role, partner] : kTogether) {
+      if (place.second != role) continue;
+      if (const auto other = firsts.find({place.first, partner}); other != firsts.end()) {
+        TALLY_RETURN_IF_ERROR(agree(typed, other->second));
+      }
+    }
+  }
+  return {};
 }
+
+}  // namespace
 
 bool IsStored(const Inventory& inventory, std::string_view name) { return inventory.Find(name) != nullptr; }
 
@@ -275,28 +306,31 @@ Status CheckClaims(const Inventory& inventory, const ModelSpec& spec) {
     for (const Wanted& w : WantedTensors(b)) {
       const StoredTensor* t = inventory.Find(w.name);
       if (t == nullptr) {
-        return BadInput(inventory.path + ": tensor " + std::string(w.name) + " " + ShapeText(w.shape) + " is missing (" +
+        return BadInput(inventory.path + ": tensor " + Quote(w.name) + " " + ShapeText(w.shape) + " is missing (" +
                         spec.recipe.family + " needs it)");
       }
       if (t->shape != w.shape) {
-        return BadInput(FileOf(inventory, *t) + ": tensor " + SafeText(t->name) + " has shape " + ShapeText(t->shape) +
+        return BadInput(FileOf(inventory, *t) + ": tensor " + Quote(t->name) + " has shape " + ShapeText(t->shape) +
                         "; expected " + ShapeText(w.shape));
       }
-      if (w.bytes ? t->dtype != DType::kU8 : !IsWeightType(t->dtype)) {
-        return BadInput(FileOf(inventory, *t) + ": tensor " + SafeText(t->name) + " has type " +
-                        std::string(DTypeName(t->dtype)) + "; expected " +
-                        (w.bytes ? "U8 (part of an MXFP4 tensor)" : "a floating-point or quantised type"));
+      if (w.bytes ? t->dtype != DType::kU8 : !CanRun(b, t->dtype)) {
+        return BadInput(FileOf(inventory, *t) + ": tensor " + Quote(t->name) + " has type " + std::string(DTypeName(t->dtype)) +
+                        ", which cannot be run; expected " +
+                        (w.bytes        ? "U8 (part of an MXFP4 tensor)"
+                         : OnlyPlain(b) ? "F32, F16 or BF16"
+                                        : "F32, F16, BF16, Q8_0, Q4_0 or MXFP4"));
       }
       TALLY_RETURN_IF_ERROR(claim(t->name, b.storage));
     }
   }
+  TALLY_RETURN_IF_ERROR(CheckTypesAgree(inventory, spec));
   for (const auto* names : {&spec.buffers, &spec.not_run}) {
     for (const std::string& name : *names) TALLY_RETURN_IF_ERROR(claim(name, Storage::kPlain));
   }
   for (const StoredTensor& t : inventory.tensors) {
     const auto found = claims.find(t.name);
     if (found == claims.end()) {
-      return BadInput(FileOf(inventory, t) + ": tensor " + SafeText(t.name) + " " + ShapeText(t.shape) + " has no place in a " +
+      return BadInput(FileOf(inventory, t) + ": tensor " + Quote(t.name) + " " + ShapeText(t.shape) + " has no place in a " +
                       spec.recipe.family + " model of " + std::to_string(spec.recipe.n_layers) +
                       " layers as its metadata describes it");
     }

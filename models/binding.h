@@ -37,12 +37,9 @@ std::vector<uint64_t> RoleShape(const Recipe& recipe, Role role);
 // a name is a defect (kInternal).
 Status BindRoles(std::initializer_list<std::span<const RoleName>> tables, ModelSpec& spec, std::string_view prefix = "");
 
-// Every binding's tensors are stored with the right shape, and every stored tensor is claimed exactly once:
-// by a binding (the two halves of an interleaved tensor count as one), as a buffer, or as not run. Errors
-// name the tensor, what was found and what was expected.
+// Every binding's tensors are stored with the right shape and a type that can be run there (matrices of one op, such as gate
+// and up, with the same), and every stored tensor is claimed exactly once: by a binding (the two halves of an interleaved tensor
+// count as one), as a buffer, or as not run. Errors name the tensor, what was found and what was expected.
 Status CheckClaims(const Inventory& inventory, const ModelSpec& spec);
-
-// "[64, 172]"
-std::string ShapeText(std::span<const uint64_t> shape);
 
 }  // namespace tally

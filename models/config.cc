@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/base/format.h"
+
 namespace tally {
 namespace {
 
@@ -24,21 +26,6 @@ std::string Number(double x) {
 }
 
 }  // namespace
-
-std::string SafeText(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, 100)) {
-    const unsigned char u = static_cast<unsigned char>(c);
-    if (u >= 0x20 && u != 0x7f) {
-      out += c;
-    } else {
-      char escaped[8];
-      std::snprintf(escaped, sizeof escaped, "\\x%02x", u);
-      out += escaped;
-    }
-  }
-  return text.size() > 100 ? out + "..." : out;
-}
 
 void Config::Fail(std::string what) {
   if (status_.ok()) status_ = BadInput(inventory_.metadata.source + ": " + std::move(what));
@@ -176,7 +163,8 @@ void ReadHfDecoder(Config& c, Recipe& r, const HfDefaults& defaults) {
   r.n_layers = c.Int("num_hidden_layers", 1, kMaxLayers);
   r.d_model = c.Int("hidden_size", 1, kMaxWidth);
   r.n_heads = c.Int("num_attention_heads", 1, kMaxHeads);
-  r.n_kv_heads = c.Int("num_key_value_heads", 1, kMaxHeads, defaults.n_kv_heads > 0 ? defaults.n_kv_heads : r.n_heads);
+  const bool shared = defaults.n_kv_heads > 0 && !c.IsNull("num_key_value_heads");  // null: as many as there are heads
+  r.n_kv_heads = c.Int("num_key_value_heads", 1, kMaxHeads, shared ? defaults.n_kv_heads : r.n_heads);
   r.head_dim =
       c.Has("head_dim") || defaults.head_dim > 0 ? c.Int("head_dim", 1, kMaxHeads, defaults.head_dim) : EvenHeadDim(c, r);
   r.context = c.Int("max_position_embeddings", 1, kMaxContext);
@@ -235,7 +223,7 @@ void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string
       if (c.Has(p + key)) c.Unsupported(p + key, "(DeepSeek's variant of YaRN)");
     }
   } else {
-    c.Unsupported(p + "rope_type", "\"" + SafeText(type) + "\"");
+    c.Unsupported(p + "rope_type", Quote(type));
   }
 }
 
@@ -269,7 +257,7 @@ void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
     s.attention_factor = YarnMagnitude(s.factor) * c.Positive("rope.scaling.attn_factor|rope.scaling.yarn_attn_factor", 1);
     if (c.Positive("rope.scaling.yarn_ext_factor", 1) != 1) c.Unsupported("rope.scaling.yarn_ext_factor", "other than 1");
   } else if (type != "none") {
-    c.Unsupported("rope.scaling.type", "\"" + SafeText(type) + "\"");
+    c.Unsupported("rope.scaling.type", Quote(type));
   }
 }
 
@@ -292,20 +280,14 @@ void ReadGeneration(Config& c, Recipe& r) {
     std::erase_if(found, [&](int64_t id) { return id < 0 || id >= r.vocab; });
     return std::vector<int32_t>(found.begin(), found.end());
   };
-  std::vector<int32_t> bos;
   if (c.inventory().format == FileFormat::kHuggingFace) {
     r.eos_tokens = ids({"generation_config.eos_token_id", "eos_token_id"});
-    bos = ids({"generation_config.bos_token_id", "bos_token_id"});
-    if (auto name = m.GetString("_name_or_path"); name.ok() && name->has_value()) r.name = **name;
   } else {
     r.eos_tokens = ids({"tokenizer.ggml.eos_token_id"});
     for (int32_t id : ids({"tokenizer.ggml.eot_token_id"})) r.eos_tokens.push_back(id);
-    bos = ids({"tokenizer.ggml.bos_token_id"});
-    if (auto name = m.GetString("general.name"); name.ok() && name->has_value()) r.name = **name;
   }
   std::sort(r.eos_tokens.begin(), r.eos_tokens.end());
   r.eos_tokens.erase(std::unique(r.eos_tokens.begin(), r.eos_tokens.end()), r.eos_tokens.end());
-  if (!bos.empty()) r.bos_token = bos.front();
 }
 
 }  // namespace tally

@@ -17,9 +17,6 @@ namespace tally {
 inline constexpr int64_t kMaxLayers = 4096, kMaxWidth = 1 << 24, kMaxHeads = 1 << 16, kMaxContext = INT32_MAX,
                          kMaxExperts = 1 << 16, kMaxVocab = 1 << 26;
 
-// A string from a file, for a message: control characters escaped, at most 100 bytes.
-std::string SafeText(std::string_view text);
-
 class Config {
  public:
   // `prefix` stands before every key ("llama." for GGUF architecture llama, "" for Hugging Face).
@@ -35,6 +32,8 @@ class Config {
   std::string String(std::string_view keys, std::string_view otherwise);
   std::vector<std::string> Strings(std::string_view key);  // empty: absent
   bool Has(std::string_view keys) const { return !Present(keys).empty(); }
+  // Null is not absence where a configuration class has a default: it says "none".
+  bool IsNull(std::string_view key) const { return inventory_.metadata.IsNull(prefix_ + std::string(key)); }
 
   // Keeps the first error. Fail: "FILE: WHAT"; Unsupported: "FILE: KEY WHAT is not supported".
   void Fail(std::string what);
@@ -74,7 +73,7 @@ int32_t EvenHeadDim(Config& config, const Recipe& recipe);
 void ReadGgufDecoder(Config& config, Recipe& recipe);  // and rope.dim
 struct HfDefaults {                                    // of the published configuration class; 0: none
   double norm_eps = 0;
-  int32_t n_kv_heads = 0;  // 0: as many as there are heads
+  int32_t n_kv_heads = 0;  // 0, or null in the config: as many as there are heads
   int32_t head_dim = 0;    // 0: hidden_size / num_attention_heads
 };
 void ReadHfDecoder(Config& config, Recipe& recipe, const HfDefaults& defaults);
@@ -87,7 +86,7 @@ void UsualAttentionScale(Recipe& recipe);
 void ReadHfRope(Config& config, Recipe& recipe, double default_theta);
 // GGUF rope.*. `yarn_truncate`: whether this architecture's checkpoints round YaRN's bounds.
 void ReadGgufRope(Config& config, Recipe& recipe, bool yarn_truncate);
-// Names, end and begin tokens. Ids outside the vocabulary can never be generated and are left out.
+// End tokens. Ids outside the vocabulary can never be generated and are left out.
 void ReadGeneration(Config& config, Recipe& recipe);
 
 }  // namespace tally

@@ -3,6 +3,7 @@
 // prefix and keep the causal masks.
 #include <algorithm>
 
+#include "engine/base/format.h"
 #include "models/binding.h"
 #include "models/config.h"
 #include "models/families.h"
@@ -32,8 +33,7 @@ constexpr RoleName kHfNames[] = {  // ~: the optional prefix "transformer."
 ActivationKind ReadActivation(Config& c) {
   const std::string name = c.String("activation_function", "gelu_new");
   if (name == "gelu") return ActivationKind::kGeluErf;
-  if (name != "gelu_new" && name != "gelu_pytorch_tanh" && name != "gelu_fast")
-    c.Unsupported("activation_function", "\"" + SafeText(name) + "\"");
+  if (name != "gelu_new" && name != "gelu_pytorch_tanh" && name != "gelu_fast") c.Unsupported("activation_function", Quote(name));
   return ActivationKind::kGeluTanh;
 }
 

@@ -2,6 +2,7 @@
 // every other layer, and in every layer a mixture of experts in MXFP4 with a clamped SwiGLU. Hugging Face
 // interleaves gate and up row by row (biases too); GGUF splits them. The published model does not round
 // YaRN's bounds; GGUF has no key for that, so a GGUF of gpt-oss implies it.
+#include "engine/base/format.h"
 #include "models/binding.h"
 #include "models/config.h"
 #include "models/families.h"
@@ -74,7 +75,7 @@ void ReadWindows(Config& c, Recipe& r) {
     if (type == "sliding_attention")
       r.layers[i].window = window;
     else if (type != "full_attention")
-      return c.Unsupported("layer_types", "\"" + SafeText(type) + "\"");
+      return c.Unsupported("layer_types", Quote(type));
   }
 }
 

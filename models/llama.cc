@@ -2,6 +2,7 @@
 // sliding window on every layer): RMSNorm, rotary positions, grouped key-value heads, SiLU-gated
 // feed-forward. GGUF stores the rows of q and k so that adjacent pairs turn; Hugging Face so that halves of a
 // head do.
+#include "engine/base/format.h"
 #include "models/binding.h"
 #include "models/config.h"
 #include "models/families.h"
@@ -52,10 +53,11 @@ Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {
   ReadHfRope(c, r, 10000);
   r.d_ff = c.Int("intermediate_size", 1, kMaxWidth);
   if (const std::string act = c.String("hidden_act", "silu"); act != "silu" && act != "swish")
-    c.Unsupported("hidden_act", "\"" + SafeText(act) + "\"");
-  // Llama's published classes have no window, whatever the config says. Metadata cannot tell Mistral's null (no
-  // window) from an absent key (the published class's 4096): both mean none here.
-  const int32_t window = mistral ? c.Int("sliding_window", 0, kMaxContext, 0) : 0;
+    c.Unsupported("hidden_act", Quote(act));
+  // Llama's published classes have no window, whatever the config says. Mistral's has one of 4096 where the config says
+  // nothing, and none where it says null (transformers, configuration_mistral.py).
+  const bool windowed = mistral && !c.IsNull("sliding_window");
+  const int32_t window = windowed ? c.Int("sliding_window", 0, kMaxContext, 4096) : 0;
   CheckHeads(c, r);
   TALLY_RETURN_IF_ERROR(c.status());
   r.layers.assign(r.n_layers, {.window = window});

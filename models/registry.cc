@@ -2,6 +2,7 @@
 #include <array>
 #include <string>
 
+#include "engine/base/format.h"
 #include "models/binding.h"
 #include "models/config.h"
 #include "models/families.h"
@@ -19,8 +20,8 @@ Result<const Family*> Lookup(const Inventory& inventory, Names names, std::strin
     if (std::ranges::find(family->*names, wanted) != (family->*names).end()) return family;
     for (const std::string_view name : family->*names) known += (known.empty() ? "" : ", ") + std::string(name);
   }
-  return BadInput(inventory.metadata.source + ": " + std::string(key) + " \"" + SafeText(wanted) +
-                  "\" is not supported; supported: " + known);
+  return BadInput(inventory.metadata.source + ": " + std::string(key) + " " + Quote(wanted) +
+                  " is not supported; supported: " + known);
 }
 
 Result<const Family*> FindFamily(const Inventory& inventory) {

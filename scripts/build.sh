@@ -2,11 +2,11 @@
 # Sourced: build_release [TARGET...] installs what is missing and builds the release preset.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-configure() {  # PRESET; CMake's own findings only where it fails. TALLY_CMAKE_FLAGS: more options for cmake
+configure() {  # PRESET; CMake's own findings only where it fails. TALLY_WERROR=ON: warnings are errors
   local log=build/$1-configure.log
   mkdir -p build
-  # shellcheck disable=SC2086  # options are words
-  cmake --preset "$1" ${TALLY_CMAKE_FLAGS:-} >"$log" 2>&1 || {
+  # Said each time: the build folder's cache remembers what an earlier caller, such as .ci/run, wanted.
+  cmake --preset "$1" -DTALLY_WERROR="${TALLY_WERROR:-OFF}" >"$log" 2>&1 || {
     cat "$log" >&2
     return 1
   }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Tally is built with, on Debian 12 and 13 and on Ubuntu, through apt. Does nothing where nothing is missing.
+# With --format also the clang-format that scripts/format.sh asks for, which no build needs.
 #
 # Highway must be 1.2 or newer. Debian 12 has 1.0: there the trixie suite of the machine's own package source is added,
 # pinned so that nothing but libhwy is ever taken from it. Where the distribution has no newer one (Ubuntu 24.04 and older),
@@ -119,8 +120,12 @@ PINS
 }
 
 main() {
-  local p id codename need_hwy=1
+  local p id codename need_hwy=1 format=
   missing=()
+  if [ "${1:-}" = --format ] && [ -z "$(find_clang_format)" ]; then
+    format=clang-format-$format_version
+    packages+=("$format")
+  fi
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     say "install_deps.sh: no apt here; needed: ${packages[*]} libhwy-dev (>= $hwy_minimum). Going on without installing anything." >&2
     return 0
@@ -136,6 +141,9 @@ main() {
 
   say "install_deps.sh: to install: ${missing[*]} $([ $need_hwy = 1 ] && echo "Highway >= $hwy_minimum")"
   as_root apt-get update -q
+  if [ -n "$format" ] && [ -z "$(apt-cache search --names-only "^$format\$")" ]; then
+    die "install_deps.sh: no package $format here; a clang-format of that version on the PATH will do (pipx has it)"
+  fi
   if [ $need_hwy = 1 ]; then
     id=$(. "$root/etc/os-release" && echo "${ID:-}")
     codename=$(. "$root/etc/os-release" && echo "${VERSION_CODENAME:-}")
@@ -154,4 +162,4 @@ main() {
   if [ ${#missing[@]} -gt 0 ]; then apt_install "${missing[@]}"; fi
 }
 
-if [ "${1:-}" = --add-trixie-only ]; then add_trixie; else main; fi
+if [ "${1:-}" = --add-trixie-only ]; then add_trixie; else main "$@"; fi

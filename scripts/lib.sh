@@ -10,6 +10,18 @@ die() {
   exit 2
 }
 
+# The clang-format that the tree is formatted by: versions disagree about details. Prints nothing where there is none.
+format_version=14
+find_clang_format() {
+  local tool
+  for tool in "clang-format-$format_version" clang-format; do
+    if command -v "$tool" >/dev/null && "$tool" --version | grep -q "version $format_version\."; then
+      command -v "$tool"
+      return
+    fi
+  done
+}
+
 stage_times=()
 # stage NAME COMMAND...: runs the command, says how long it took, ends the script where it fails.
 stage() {

@@ -97,7 +97,7 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
     for (const std::string& name : b.names) {
       if (const StoredTensor* t = inventory.Find(name)) w.stored_bytes += t->bytes;
     }
-    if (b.storage != Storage::kPlain && b.storage != Storage::kTransposed && b.storage != Storage::kPermutedPairs) {
+    if (b.storage == Storage::kInterleavedEven || b.storage == Storage::kInterleavedOdd) {
       w.stored_bytes /= 2;  // gate and up share one stored tensor, row for row
     }
     table.push_back(std::move(w));

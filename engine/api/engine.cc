@@ -1,22 +1,47 @@
 // NewEngine: a stepper over a loaded model, with a team of its own.
+#include <algorithm>
 #include <utility>
 
 #include "engine/api/loaded_model.h"
+#include "engine/base/format.h"
+#include "engine/machine/machine.h"
 
 namespace tally {
 namespace {
 
+// What an engine has planned beside the weights, known to the model's other engines for as long as it lives.
+class Planned {
+ public:
+  Planned(const LoadedModel& model, uint64_t bytes)
+      : total_(model.engine_bytes_), bytes_(bytes), others_(total_.fetch_add(bytes)) {}
+  Planned(const Planned&) = delete;
+  Planned& operator=(const Planned&) = delete;
+  ~Planned() { total_.fetch_sub(bytes_); }
+  uint64_t others() const { return others_; }
+
+ private:
+  std::atomic<uint64_t>& total_;
+  uint64_t bytes_, others_;
+};
+
 class StepperEngine final : public Engine {
  public:
   StepperEngine(std::shared_ptr<const LoadedModel> model, const LoadOptions& options)
-      : model_(std::move(model)), team_(options.threads), options_(MakeStepperOptions(model_->recipe(), options)) {}
+      : model_(std::move(model)),
+        team_(options.threads),
+        options_(MakeStepperOptions(model_->recipe(), options)),
+        plan_(PlanEngine(model_->recipe(), options_, team_.threads())),
+        planned_(*model_, plan_.kv + plan_.scratch) {}
 
   Status Start() {
+    TALLY_RETURN_IF_ERROR(CheckMemory());
     TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(model_->recipe(), model_->weights(), team_, options_));
     return {};
   }
 
+  const MemoryPlan& memory_plan() const override { return plan_; }
   int64_t max_batch() const override { return options_.decoder.max_batch; }
+  int64_t max_logit_rows() const override { return options_.decoder.max_logit_rows; }
   Result<int32_t> NewSequence() override { return stepper_->cache().NewSequence(); }
   int64_t Length(int32_t sequence) const override { return stepper_->cache().Length(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override { return stepper_->cache().Truncate(sequence, length); }
@@ -27,7 +52,6 @@ class StepperEngine final : public Engine {
   std::string_view target() const override { return HwyTargetName(); }
   bool used_blas() const override { return stepper_->executor().used_blas(); }
   int threads() const override { return team_.threads(); }
-  uint64_t kv_bytes() const override { return stepper_->cache().BytesAllocated(); }
   void SetTap(std::function<void(Site, std::string_view, Mat<const float>)> tap) override { stepper_->SetTap(std::move(tap)); }
   void EnableExplain() override { stepper_->executor().EnableExplain(); }
   std::vector<std::string> Explanations() const override {
@@ -37,9 +61,24 @@ class StepperEngine final : public Engine {
   }
 
  private:
+  // The weights are in memory. The caches of other engines take theirs as they fill: what is free now is not all ours, but at
+  // most what this process has and could have, less what the model and those engines are to have.
+  Status CheckMemory() {
+    plan_.packed_weights = model_->memory_plan().packed_weights;
+    const uint64_t held = plan_.packed_weights + planned_.others(), free = AvailableMemoryBytes();
+    const uint64_t all = ResidentBytes() + free;
+    plan_.available = held + std::min(free, all > held ? all - held : 0);
+    const Status fits = CheckPlan(plan_, held, model_->recipe(), options_);
+    if (fits.ok() || planned_.others() == 0) return fits;
+    return {fits.code(), fits.message() + " (the weights' figure holds what other engines have planned, " +
+                             BytesText(planned_.others()) + ")"};
+  }
+
   std::shared_ptr<const LoadedModel> model_;
   Team team_;
   StepperOptions options_;
+  MemoryPlan plan_;
+  Planned planned_;
   std::unique_ptr<Stepper> stepper_;
 };
 
@@ -48,6 +87,7 @@ class StepperEngine final : public Engine {
 Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const LoadOptions& options) {
   auto loaded = std::dynamic_pointer_cast<const LoadedModel>(model);
   if (loaded == nullptr) return InternalError("the model was not made by LoadModel");
+  TALLY_RETURN_IF_ERROR(CheckOptions(loaded->recipe(), loaded->matrix_types(), options));
   auto engine = std::make_unique<StepperEngine>(std::move(loaded), options);
   TALLY_RETURN_IF_ERROR(engine->Start());
   return std::unique_ptr<Engine>(std::move(engine));

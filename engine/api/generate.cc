@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,7 +23,7 @@ Status CheckRequest(const Engine& engine, std::span<const int32_t> prompt, const
   if (!options.stop.empty() && model.tokenizer() == nullptr) {
     return BadInput("stop strings need a tokenizer, and this model has none");
   }
-  return CheckTokens(model, prompt);
+  return CheckTokens(engine, prompt);
 }
 
 std::vector<int32_t> EndTokens(const Model& model) {
@@ -31,6 +32,16 @@ std::vector<int32_t> EndTokens(const Model& model) {
     for (const int32_t id : model.tokenizer()->eos()) ends.push_back(id);
   }
   return ends;
+}
+
+// The logits without the end tokens, in `masked` where there are any.
+std::span<const float> WithoutEnds(std::span<const float> logits, std::span<const int32_t> ends, std::vector<float>& masked) {
+  if (ends.empty()) return logits;
+  masked.assign(logits.begin(), logits.end());
+  for (const int32_t id : ends) {
+    if (id >= 0 && static_cast<size_t>(id) < masked.size()) masked[static_cast<size_t>(id)] = -INFINITY;
+  }
+  return masked;
 }
 
 // Whether the first generated token begins the text: after a prompt of control tokens only (a start token, say).
@@ -51,20 +62,21 @@ class TextStream {
     result_.text += piece;
     if (options_.on_token && !options_.on_token(piece, token)) {
       result_.finish = FinishReason::kInterrupted;
+      listening_ = false;
       return false;
     }
     if (stops_.stopped()) result_.finish = FinishReason::kStop;
     return !stops_.stopped();
   }
+  // The text held back: what was generated is all in the result, whether or not the listener wanted the rest.
   void Finish() {
     if (!decoder_ || stops_.stopped()) return;
     std::string piece = stops_.Push(decoder_->Finish());
-    if (stops_.stopped()) {
-      result_.finish = FinishReason::kStop;
-    } else {
-      piece += stops_.Finish();
-    }
+    const bool stopped = stops_.stopped();
+    if (!stopped) piece += stops_.Finish();
     result_.text += piece;
+    if (!listening_) return;
+    if (stopped) result_.finish = FinishReason::kStop;
     if (!piece.empty() && options_.on_token && !options_.on_token(piece, -1)) result_.finish = FinishReason::kInterrupted;
   }
 
@@ -73,22 +85,23 @@ class TextStream {
   GenerateResult& result_;
   StopFilter stops_;
   std::optional<StreamingDecoder> decoder_;
+  bool listening_ = true;  // until the listener says false
 };
 
 }  // namespace
 
-Status CheckTokens(const Model& model, std::span<const int32_t> tokens) {
+Status CheckTokens(const Engine& engine, std::span<const int32_t> tokens) {
   if (tokens.empty()) return BadInput("the prompt has no tokens: at least one is needed to begin");
+  const int32_t vocab = engine.model().recipe().vocab;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= model.recipe().vocab) {
+    if (tokens[i] < 0 || tokens[i] >= vocab) {
       return BadInput("token " + std::to_string(i) + " of the prompt is " + std::to_string(tokens[i]) +
-                      ": ids of this model are 0 to " + std::to_string(model.recipe().vocab - 1));
+                      ": ids of this model are 0 to " + std::to_string(vocab - 1));
     }
   }
-  const int64_t context = model.memory_plan().context;
-  if (static_cast<int64_t>(tokens.size()) > context) {
+  if (static_cast<int64_t>(tokens.size()) > engine.context()) {
     return BadInput("the prompt has " + std::to_string(tokens.size()) + " tokens and the context room for " +
-                    std::to_string(context));
+                    std::to_string(engine.context()));
   }
   return {};
 }
@@ -96,7 +109,6 @@ Status CheckTokens(const Model& model, std::span<const int32_t> tokens) {
 Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt, const GenerateOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckRequest(engine, prompt, options));
   TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine));
-  const int64_t context = engine.model().memory_plan().context;
   auto interrupted = [&] { return options.interrupted && options.interrupted(); };
   GenerateResult result;
 
@@ -123,15 +135,17 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
   result.prompt_seconds = MonotonicSeconds() - prefill_begin;
   if (options.max_tokens == 0) return result;
 
-  const std::vector<int32_t> ends = options.ignore_eos ? std::vector<int32_t>() : EndTokens(engine.model());
+  const std::vector<int32_t> ends = EndTokens(engine.model());
+  const std::span<const int32_t> hidden = options.ignore_eos ? ends : std::span<const int32_t>();
+  std::vector<float> masked;
   std::vector<int32_t> history(prompt.begin(), prompt.end());
   Sampler sampler(options.sampling);
   TextStream text(engine.model().tokenizer(), BeginsText(engine.model().tokenizer(), prompt), options, result);
   const double generate_begin = MonotonicSeconds();
   while (true) {
     const std::span<const float> row(logits.Row(0), static_cast<size_t>(logits.cols));
-    const int32_t token = sampler.Sample(row, history);
-    if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
+    const int32_t token = sampler.Sample(WithoutEnds(row, hidden, masked), history);
+    if (!options.ignore_eos && std::find(ends.begin(), ends.end(), token) != ends.end()) {
       result.finish = FinishReason::kEos;
       break;
     }
@@ -139,7 +153,7 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
     history.push_back(token);
     if (!text.Push(token)) break;
     if (static_cast<int64_t>(result.tokens.size()) == options.max_tokens) break;  // kLength
-    if (engine.Length(sequence.id()) >= context) {
+    if (engine.Length(sequence.id()) >= engine.context()) {
       result.finish = FinishReason::kContextFull;
       break;
     }
@@ -147,7 +161,7 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
       result.finish = FinishReason::kInterrupted;
       break;
     }
-    const BatchRow next{token, sequence.id(), true};
+    const BatchRow next{.token = token, .sequence = sequence.id(), .want_logits = true, .generated = true};
     TALLY_ASSIGN_OR_RETURN(logits, engine.Step({&next, 1}));
     ++result.decode_steps;
   }

@@ -34,11 +34,15 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
 Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
+  const auto exists = [&](const fs::path& file) { return fs::symlink_status(file, ignored).type() != fs::file_type::not_found; };
   const fs::path p(path);
-  if (fs::is_directory(p, ignored) && !fs::exists(p / "config.json", ignored) && fs::exists(p / "tokenizer.json", ignored)) {
-    return TokenizerFromJson((p / "tokenizer.json").string());
+  const bool directory = fs::is_directory(p, ignored), config = p.filename() == "config.json";
+  if (directory || config) {  // weights need not be there
+    const fs::path folder = directory ? p : p.parent_path();
+    if (exists(folder / "tokenizer.json")) return TokenizerFromJson((folder / "tokenizer.json").string());
+    if (exists(folder / "config.json")) return BadInput(path + ": the checkpoint has no tokenizer.json");
   }
-  if (p.extension() == ".json" && p.filename() != "config.json") return TokenizerFromJson(path);
+  if (p.extension() == ".json" && !config) return TokenizerFromJson(path);
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, TokenizerFor(inventory));
   if (tokenizer == nullptr) return BadInput(path + ": the checkpoint has no tokenizer");

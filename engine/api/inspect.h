@@ -29,7 +29,8 @@ struct Inspection {
 // A GGUF file (any shard of a split one) or a Hugging Face directory. kBadInput: the reader's line.
 Result<Inspection> InspectCheckpoint(const std::string& path);
 
-// The tokenizer of a checkpoint; a tokenizer.json, or a directory that holds one, will do. kBadInput where there is none.
+// The tokenizer of a checkpoint; a tokenizer.json, or a directory that holds one, will do, weights or not (the ends that
+// generation_config.json adds are then not among its eos()). kBadInput where there is none.
 Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path);
 
 }  // namespace tally

@@ -23,9 +23,9 @@ std::string FileWord(std::string_view name) {
 }  // namespace
 
 Status RunLogits(Engine& engine, std::span<const int32_t> tokens, const LogitsCallbacks& callbacks) {
-  TALLY_RETURN_IF_ERROR(CheckTokens(engine.model(), tokens));
+  TALLY_RETURN_IF_ERROR(CheckTokens(engine, tokens));
   TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine));
-  const size_t piece = static_cast<size_t>(std::max<int64_t>(1, engine.max_batch()));
+  const size_t piece = static_cast<size_t>(std::max<int64_t>(1, std::min(engine.max_batch(), engine.max_logit_rows())));
   std::vector<BatchRow> rows;
   for (size_t first = 0; first < tokens.size(); first += rows.size()) {
     if (callbacks.interrupted && callbacks.interrupted()) return {StatusCode::kInterrupted, "interrupted"};

@@ -11,7 +11,7 @@
 
 namespace tally {
 
-// Runs `tokens` through a fresh sequence in pieces of max_batch and hands over the logits of every position in order:
+// Runs `tokens` through a fresh sequence in pieces of max_logit_rows and hands over the logits of every position in order:
 // `take(first position, logits [rows, vocab])`; an error of its ends the run. `begin_step` (may be null) is called before each
 // piece. kBadInput: no tokens, a token beyond the vocabulary, more tokens than the context; kInterrupted when asked to stop.
 struct LogitsCallbacks {

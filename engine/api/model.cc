@@ -1,10 +1,13 @@
 // LoadModel: files -> inventory -> recipe -> memory plan -> packed weights.
 #include <algorithm>
-#include <cstdio>
+#include <limits>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "engine/api/loaded_model.h"
+#include "engine/base/format.h"
 #include "engine/machine/machine.h"
 #include "engine/weights/memory_plan.h"
 #include "loaders/loaders.h"
@@ -25,17 +28,31 @@ ActivationMode ModeOf(ActivationsChoice choice) {
   return ActivationMode::kAuto;
 }
 
-// The types of the matrices by the bytes they take, largest first.
+KvBytesFn KvBytes(const Recipe& recipe, const StepperOptions& options) {
+  return [&](int64_t positions) {
+    return KvCache::PlanBytes(recipe, options.decoder.kv, positions, options.sequences, options.decoder.max_batch);
+  };
+}
+
+Status Prefixed(const std::string& path, Status status) {
+  return status.ok() ? status : Status(status.code(), path + ": " + status.message());
+}
+
+}  // namespace
+
 std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec) {
   std::vector<std::pair<uint64_t, DType>> bytes;
+  std::set<std::string_view> seen;  // gate and up may be halves of one tensor
   for (const TensorBinding& b : spec.bindings) {
-    if (b.shape.size() < 2 || b.names.empty()) continue;
-    const StoredTensor* t = inventory.Find(b.names[0]);
-    if (t == nullptr) continue;
-    const DType type = b.hf_mxfp4 ? DType::kMXFP4 : t->dtype;
-    auto at = std::find_if(bytes.begin(), bytes.end(), [&](const auto& e) { return e.second == type; });
-    if (at == bytes.end()) at = bytes.insert(at, {0, type});
-    at->first += t->bytes * b.names.size();
+    if (b.shape.size() < 2) continue;
+    for (const std::string& name : b.names) {
+      const StoredTensor* t = inventory.Find(name);
+      if (t == nullptr || !seen.insert(t->name).second) continue;
+      const DType type = b.hf_mxfp4 ? DType::kMXFP4 : t->dtype;
+      auto at = std::find_if(bytes.begin(), bytes.end(), [&](const auto& e) { return e.second == type; });
+      if (at == bytes.end()) at = bytes.insert(at, {0, type});
+      at->first += t->bytes;
+    }
   }
   std::stable_sort(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<DType> types;
@@ -43,36 +60,32 @@ std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec
   return types;
 }
 
-// An explicit choice of activations that no matrix of the model can take is a mistake worth saying.
-Status CheckActivations(ActivationsChoice choice, const std::vector<DType>& types, const std::string& path) {
-  if (choice == ActivationsChoice::kBF16 && std::find(types.begin(), types.end(), DType::kBF16) == types.end()) {
-    return BadInput(path + ": bf16 activations need BF16 weights, and this model has none");
+// A choice that the model cannot honour in any part is a mistake worth saying.
+Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const LoadOptions& options) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (options.context < 0 || options.context > kMost) {
+    return BadInput("the context must be 0 (the model's) to " + std::to_string(kMost) + " positions, not " +
+                    std::to_string(options.context));
+  }
+  if (recipe.learned_positions && options.context > recipe.context) {
+    return BadInput("a context of " + std::to_string(options.context) + " positions was asked for, and the model has learned " +
+                    std::to_string(recipe.context));
+  }
+  if (options.activations == ActivationsChoice::kBF16 && std::find(types.begin(), types.end(), DType::kBF16) == types.end()) {
+    return BadInput("bf16 activations need BF16 weights, and this model has none");
   }
   const auto quantised = [](DType t) { return GetDTypeInfo(t).quantised; };
-  if (choice == ActivationsChoice::kInt8 && std::none_of(types.begin(), types.end(), quantised)) {
-    return BadInput(path + ": int8 activations need quantised weights, and this model has none");
+  if (options.activations == ActivationsChoice::kInt8 && std::none_of(types.begin(), types.end(), quantised)) {
+    return BadInput("int8 activations need quantised weights, and this model has none");
   }
   return {};
 }
 
-std::string Join(const std::vector<DType>& types) {
+std::string JoinTypes(std::span<const DType> types) {
   std::string text;
   for (DType t : types) text += (text.empty() ? "" : " + ") + std::string(DTypeName(t));
   return text;
 }
-
-std::string Gib(uint64_t bytes) {
-  char text[32];
-  const double gib = static_cast<double>(bytes) / (1024.0 * 1024 * 1024);
-  if (gib >= 0.1) {
-    std::snprintf(text, sizeof(text), "%.2f GiB", gib);
-  } else {
-    std::snprintf(text, sizeof(text), "%.2f MiB", gib * 1024);
-  }
-  return text;
-}
-
-}  // namespace
 
 StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& options) {
   StepperOptions s;
@@ -85,9 +98,23 @@ StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& optio
                                              : ImplChoice::kAuto;
   s.context = options.context > 0 ? options.context : std::min<int64_t>(recipe.context, kDefaultContext);
   if (recipe.learned_positions) s.context = std::min<int64_t>(s.context, recipe.context);
-  s.decoder.max_batch = std::clamp<int64_t>(options.max_batch, 1, std::max<int64_t>(1, s.context * options.sequences));
   s.sequences = std::max(1, options.sequences);
+  s.decoder.max_batch = std::clamp<int64_t>(options.max_batch, 1, std::max<int64_t>(1, s.context * s.sequences));
+  s.decoder.max_logit_rows =
+      std::clamp<int64_t>(options.max_logit_rows > 0 ? options.max_logit_rows : s.sequences, 1, s.decoder.max_batch);
   return s;
+}
+
+MemoryPlan PlanEngine(const Recipe& recipe, const StepperOptions& options, int threads) {
+  MemoryPlan plan;
+  plan.kv = KvBytes(recipe, options)(options.context);
+  plan.scratch = Decoder::PlanBytes(recipe, options.decoder, threads);
+  plan.context = options.context;
+  return plan;
+}
+
+Status CheckPlan(const MemoryPlan& plan, uint64_t held, const Recipe& recipe, const StepperOptions& options) {
+  return CheckMemoryPlan(held, KvBytes(recipe, options), plan.scratch, plan.available, plan.context);
 }
 
 Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options) {
@@ -95,33 +122,22 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadModelSpec(inventory));
   auto model = std::make_shared<LoadedModel>();
   TALLY_ASSIGN_OR_RETURN(model->tokenizer_, TokenizerFor(inventory));
-  const std::vector<DType> types = MatrixTypes(inventory, spec);
-  TALLY_RETURN_IF_ERROR(CheckActivations(options.activations, types, path));
+  std::vector<DType> types = MatrixTypes(inventory, spec);
+  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckOptions(spec.recipe, types, options)));
 
-  if (spec.recipe.learned_positions && options.context > spec.recipe.context) {
-    return BadInput(path + ": a context of " + std::to_string(options.context) +
-                    " positions was asked for, and the model has learned " + std::to_string(spec.recipe.context));
-  }
   Team team(options.threads);
   const StepperOptions stepper = MakeStepperOptions(spec.recipe, options);
+  model->plan_ = PlanEngine(spec.recipe, stepper, team.threads());
   TALLY_ASSIGN_OR_RETURN(model->plan_.packed_weights, PlanPackedBytes(inventory, spec));
-  auto kv_bytes = [&](int64_t positions) {
-    return KvCache::PlanBytes(spec.recipe, stepper.decoder.kv, positions, stepper.sequences, stepper.decoder.max_batch);
-  };
-  model->plan_.kv = kv_bytes(stepper.context);
-  model->plan_.scratch = Decoder::PlanBytes(spec.recipe, stepper.decoder, team.threads());
   model->plan_.available = AvailableMemoryBytes();
-  model->plan_.context = stepper.context;
-  Status fits =
-      CheckMemoryPlan(model->plan_.packed_weights, kv_bytes, model->plan_.scratch, model->plan_.available, stepper.context);
-  if (!fits.ok()) return Status(fits.code(), path + ": " + fits.message());
+  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckPlan(model->plan_, model->plan_.packed_weights, spec.recipe, stepper)));
 
   TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, spec, team, options.progress));
   model->recipe_ = std::move(spec.recipe);
   model->parameters_ = books::CountParameters(model->weights_.infos(), model->recipe_.top_k);
-  model->weight_types_ = Join(types);
-  model->description_ = model->recipe_.family + ", " + std::to_string(model->recipe_.n_layers) + " layers, " +
-                        model->weight_types_ + ", " + Gib(model->plan_.packed_weights);
+  model->description_ = model->recipe_.family + ", " + std::to_string(model->recipe_.n_layers) + " layers, " + JoinTypes(types) +
+                        ", " + BytesText(model->plan_.packed_weights);
+  model->matrix_types_ = std::move(types);
   return std::shared_ptr<const Model>(std::move(model));
 }
 

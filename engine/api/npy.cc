@@ -17,15 +17,59 @@ std::string Reason() { return errno != 0 ? std::strerror(errno) : "unknown error
 
 }  // namespace
 
+NpyWriter::~NpyWriter() {
+  if (file_ != nullptr) Abandon();
+}
+
+void NpyWriter::Abandon() {
+  file_.reset();
+  std::error_code ignored;
+  if (!written_.empty()) std::filesystem::remove(written_, ignored);
+  written_.clear();
+}
+
+Status NpyWriter::Failed(const char* what) {
+  Status status = BadInput(path_ + ": " + what + ": " + Reason());
+  Abandon();
+  return status;
+}
+
 Result<NpyWriter> NpyWriter::Create(const std::string& path, int64_t cols) {
+  namespace fs = std::filesystem;
   NpyWriter writer;
   writer.path_ = path;
   writer.cols_ = cols;
-  errno = 0;
-  writer.file_.reset(std::fopen(path.c_str(), "wb"));
-  if (writer.file_ == nullptr) return BadInput(path + ": cannot be created: " + Reason());
+  std::error_code error;
+  const fs::file_status there = fs::status(path, error);  // of what a link leads to
+  if (fs::exists(there) && !fs::is_regular_file(there)) {
+    errno = 0;
+    writer.file_.reset(std::fopen(path.c_str(), "wb"));
+    if (writer.file_ == nullptr) return writer.Failed("cannot be created");
+  } else {
+    writer.target_ = path;
+    if (fs::is_symlink(path, error)) {
+      writer.target_ = fs::canonical(path, error).string();
+      if (error) return BadInput(path + ": the symbolic link leads nowhere: " + error.message());
+    }
+    TALLY_RETURN_IF_ERROR(writer.OpenPartial());
+  }
   TALLY_RETURN_IF_ERROR(writer.WriteHeader());
   return writer;
+}
+
+// Another writer, or one that was killed, may have left some of the names.
+Status NpyWriter::OpenPartial() {
+  for (int n = 0; n < 100; ++n) {
+    std::string partial = target_ + ".partial-" + std::to_string(n);
+    errno = 0;
+    file_.reset(std::fopen(partial.c_str(), "wbx"));
+    if (file_ != nullptr) {
+      written_ = std::move(partial);
+      return {};
+    }
+    if (errno != EEXIST) return Failed("cannot be created");
+  }
+  return BadInput(path_ + ": cannot be created: too many partial files stand beside it");
 }
 
 Result<NpyWriter> NpyWriter::Reopen(const std::string& path, int64_t rows, int64_t cols) {
@@ -36,16 +80,10 @@ Result<NpyWriter> NpyWriter::Reopen(const std::string& path, int64_t rows, int64
   errno = 0;
   writer.file_.reset(std::fopen(path.c_str(), "r+b"));
   if (writer.file_ == nullptr) return BadInput(path + ": cannot be opened for writing: " + Reason());
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) writer.written_ = path;
   if (std::fseek(writer.file_.get(), 0, SEEK_END) != 0) return writer.Failed("cannot be written");
   return writer;
-}
-
-Status NpyWriter::Failed(const char* what) {
-  Status status = BadInput(path_ + ": " + what + ": " + Reason());
-  file_.reset();
-  std::error_code ignored;
-  if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
-  return status;
 }
 
 Status NpyWriter::WriteHeader() {
@@ -61,6 +99,7 @@ Status NpyWriter::WriteHeader() {
 }
 
 Status NpyWriter::Append(Mat<const float> rows) {
+  if (file_ == nullptr) return InternalError(path_ + ": rows for an array that is closed");
   if (rows.cols != cols_) {
     return InternalError(path_ + ": rows of " + std::to_string(rows.cols) + " values in an array of " + std::to_string(cols_));
   }
@@ -74,6 +113,7 @@ Status NpyWriter::Append(Mat<const float> rows) {
 }
 
 Status NpyWriter::Close() {
+  if (file_ == nullptr) return InternalError(path_ + ": closed twice");
   errno = 0;
   if (std::fseek(file_.get(), 0, SEEK_SET) != 0) {
     return Failed(errno == ESPIPE ? "the number of rows cannot be filled in" : "cannot be written");
@@ -81,6 +121,15 @@ Status NpyWriter::Close() {
   TALLY_RETURN_IF_ERROR(WriteHeader());
   errno = 0;
   if (std::fclose(file_.release()) != 0) return Failed("cannot be written");
+  if (!target_.empty()) {
+    std::error_code error;
+    std::filesystem::rename(written_, target_, error);
+    if (error) {
+      Abandon();
+      return BadInput(path_ + ": cannot be given its name: " + error.message());
+    }
+  }
+  written_.clear();
   return {};
 }
 

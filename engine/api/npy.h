@@ -12,31 +12,38 @@
 
 namespace tally {
 
-// A float32 matrix [rows, cols], little-endian, C order, written as its rows come.
+// A float32 matrix [rows, cols], little-endian, C order, written as its rows come. The file appears under its name when it is
+// complete: until Close it is NAME.partial-N beside it, and on any error (full disk included), or without Close, it is removed
+// and a file that was there before is untouched. A symbolic link is followed. What is there and no regular file (a device, a
+// pipe) is written in place, never removed or replaced.
 class NpyWriter {
  public:
   // Errors (kBadInput, naming the file): it cannot be created.
   static Result<NpyWriter> Create(const std::string& path, int64_t cols);
-  // Goes on with a file that Create and Close left behind with `rows` rows.
+  // Goes on, in place, with a file that Create and Close left behind with `rows` rows; removes it on an error.
   static Result<NpyWriter> Reopen(const std::string& path, int64_t rows, int64_t cols);
   NpyWriter(NpyWriter&&) noexcept = default;
-  NpyWriter& operator=(NpyWriter&&) noexcept = default;
+  NpyWriter& operator=(NpyWriter&&) = delete;
+  ~NpyWriter();
 
   Status Append(Mat<const float> rows);
-  // Writes the number of rows into the header and closes the file. On any error (full disk included) the file is removed
-  // if it is a regular one.
+  // Writes the number of rows into the header, closes the file and gives it its name.
   Status Close();
   int64_t rows() const { return rows_; }
 
  private:
   NpyWriter() = default;
+  Status OpenPartial();
   Status WriteHeader();
   Status Failed(const char* what);
+  void Abandon();
   struct CloseFile {
     void operator()(std::FILE* f) const { std::fclose(f); }
   };
   std::unique_ptr<std::FILE, CloseFile> file_;
-  std::string path_;
+  std::string path_;     // as named by the caller, for messages
+  std::string target_;   // the name it is to have; empty: written in place
+  std::string written_;  // what to remove where this fails; empty: nothing
   int64_t rows_ = 0, cols_ = 0;
 };
 

@@ -7,19 +7,13 @@
 #include <vector>
 
 #include "engine/api/scoped_sequence.h"
+#include "engine/base/mix.h"
 #include "engine/machine/machine.h"
 
 namespace tally {
 namespace {
 
 constexpr int64_t kVerifiedPrefix = 32;
-
-uint64_t Mix(uint64_t x) {  // splitmix64's finaliser (Steele, Lea, Flood 2014)
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
 
 double Median(std::vector<double> x) {
   std::sort(x.begin(), x.end());
@@ -36,13 +30,13 @@ class Run {
   }
 
   // Steps through `tokens` in pieces of at most `piece`.
-  Status Push(std::span<const int32_t> tokens, int64_t piece, const SpeedOptions& options) {
+  Status Push(std::span<const int32_t> tokens, int64_t piece, const SpeedOptions& options, bool generated = false) {
     std::vector<BatchRow> rows;
     while (!tokens.empty()) {
       if (options.interrupted && options.interrupted()) return {StatusCode::kInterrupted, "interrupted"};
       rows.clear();
       for (const int32_t token : tokens.first(std::min(tokens.size(), static_cast<size_t>(piece)))) {
-        rows.push_back({token, sequence_.id(), false});
+        rows.push_back({token, sequence_.id(), false, generated});
       }
       tokens = tokens.subspan(rows.size());
       rows.back().want_logits = tokens.empty();
@@ -90,12 +84,6 @@ Result<std::string> Verify(Engine& engine, std::span<const int32_t> prompt, cons
   return tokens + (same_bits ? "the same logits, bit for bit" : "the same greedy token");
 }
 
-Account Charged(Engine& engine) {
-  Account all = engine.ledger().total(Phase::kPrefill);
-  all += engine.ledger().total(Phase::kDecode);
-  return all;
-}
-
 struct Samples {
   std::vector<double> bandwidth, f32, bf16, int8, narrow, prefill, prefill_ratio, decode, decode_ratio;
 };
@@ -111,7 +99,7 @@ Result<Times> RunOnce(Engine& engine, std::span<const int32_t> prompt, const Spe
   double begin = MonotonicSeconds();
   TALLY_RETURN_IF_ERROR(run.Push(prompt, engine.max_batch(), options));
   times.prefill = MonotonicSeconds() - begin;
-  const Cost prefill = Charged(engine).useful;
+  const Cost prefill = engine.ledger().total(Phase::kPrefill).useful;
   report.prefill_flops = 0;
   for (int a = 0; a < kAriths; ++a) {
     report.prefill_flops_by_type[a] = static_cast<double>(prefill.flops[static_cast<int>(WorkClass::kLinear)][a] +
@@ -122,14 +110,20 @@ Result<Times> RunOnce(Engine& engine, std::span<const int32_t> prompt, const Spe
   begin = MonotonicSeconds();
   for (int64_t i = 0; i < options.generate; ++i) {
     const int32_t next = Argmax(run.last());
-    TALLY_RETURN_IF_ERROR(run.Push({&next, 1}, 1, options));
+    TALLY_RETURN_IF_ERROR(run.Push({&next, 1}, 1, options, /*generated=*/true));
   }
   times.decode = MonotonicSeconds() - begin;
-  const Cost decode = Charged(engine).useful;
+  const Cost decode = engine.ledger().total(Phase::kDecode).useful;
   report.decode_bytes = static_cast<double>(decode.Bytes(ByteKind::kWeightsPacked) + decode.Bytes(ByteKind::kKvRead) +
                                             decode.Bytes(ByteKind::kKvWritten)) /
                         static_cast<double>(std::max<int64_t>(1, options.generate));
   return times;
+}
+
+bool HasFourBitMatrices(const Model& model) {
+  const auto four_bits = [](DType t) { return t == DType::kQ4_0 || t == DType::kMXFP4; };
+  const std::span<const DType> types = model.matrix_types();
+  return std::any_of(types.begin(), types.end(), four_bits);
 }
 
 Result<AnonymousMemory> RoofMemory(uint64_t wanted) {
@@ -143,7 +137,7 @@ Result<AnonymousMemory> RoofMemory(uint64_t wanted) {
 }  // namespace
 
 Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
-  const int64_t context = engine.model().memory_plan().context;
+  const int64_t context = engine.context();
   if (options.prompt < 1 || options.generate < 1 || options.repetitions < 1) {
     return BadInput("a benchmark needs at least one prompt token, one generated token and one repetition");
   }
@@ -153,7 +147,7 @@ Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
   }
   std::vector<int32_t> prompt;
   for (int64_t i = 0; i < options.prompt; ++i) {
-    prompt.push_back(static_cast<int32_t>(Mix(options.seed * 0x9e3779b9u + static_cast<uint64_t>(i)) %
+    prompt.push_back(static_cast<int32_t>(SplitMix64(options.seed * 0x9e3779b9u + static_cast<uint64_t>(i)) %
                                           static_cast<uint64_t>(engine.model().recipe().vocab)));
   }
   SpeedReport report;
@@ -163,6 +157,7 @@ Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
 
   TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory(options.roof_bytes));
   Team team(engine.threads());
+  const bool four_bits = HasFourBitMatrices(engine.model());
   Samples s;
   for (int32_t i = 0; i < options.repetitions; ++i) {
     if (options.interrupted && options.interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
@@ -175,7 +170,8 @@ Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
     s.int8.push_back(peaks.int8);
     s.narrow.push_back(peaks.int8_narrow);
     report.peaks = peaks;  // for the names of the instructions
-    const double by_type[kAriths] = {peaks.f32, peaks.bf16 > 0 ? peaks.bf16 : peaks.f32, peaks.int8};
+    const double by_type[kAriths] = {peaks.f32, peaks.bf16 > 0 ? peaks.bf16 : peaks.f32,
+                                     four_bits ? peaks.int8_narrow : peaks.int8};
     double at_peak = 0;
     for (int a = 0; a < kAriths; ++a) at_peak += by_type[a] > 0 ? report.prefill_flops_by_type[a] / by_type[a] : 0;
     s.prefill.push_back(static_cast<double>(options.prompt) / times.prefill);

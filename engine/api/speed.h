@@ -30,7 +30,9 @@ struct SpeedReport {
   double prefill_tokens_per_second = 0;  // logits of the last row only
   double prefill_flops = 0;              // useful, linear and attention, per repetition
   std::array<double, kAriths> prefill_flops_by_type{};
-  double prefill_ratio = 0;  // the time these need at the peaks of their types, over the time taken
+  // The time these need at the peaks of their types, over the time taken. int8 work of a model with 4-bit matrices is held
+  // against int8_narrow, all of it: where that is the higher peak, the ratio is a lower bound.
+  double prefill_ratio = 0;
   double decode_tokens_per_second = 0;
   double decode_bytes = 0;  // packed weights and KV, read and written, per step
   double decode_ratio = 0;  // decode_bytes per second over bandwidth

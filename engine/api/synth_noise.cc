@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/base/float16.h"
+#include "engine/base/mix.h"
 #include "engine/base/quant_blocks.h"
 
 namespace tally {
@@ -13,16 +14,9 @@ constexpr uint64_t kQuantisedBlocks = 524287;  // 2^19 - 1, prime: more blocks t
 constexpr uint64_t kPlainElements = 4194301;   // the largest prime below 2^22
 static_assert(kQuantisedBlocks * kQuantBlock > kPlainElements);
 
-uint64_t Mix(uint64_t x) {  // splitmix64's finaliser (Steele, Lea, Flood 2014)
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 // Sum of four uniform 16-bit numbers, centred and scaled to deviation 1: bell-shaped, within 3.5 of 0, exact everywhere.
 float Noise(uint64_t seed, uint64_t i) {
-  const uint64_t bits = Mix(seed + i * 0x632be59bd9b4e019u);
+  const uint64_t bits = SplitMix64(seed + i * 0x632be59bd9b4e019u);
   const uint64_t sum = (bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
   constexpr float kMean = 131070.0f, kDeviation = 37837.22f;  // 4 * 65535 / 2, sqrt(4 * (65536^2 - 1) / 12)
   return (static_cast<float>(sum) - kMean) / kDeviation;
@@ -54,7 +48,7 @@ void EncodePlain(uint64_t seed, float deviation, Convert convert, std::vector<ui
 const std::vector<uint8_t>& NoisePools::Pool(DType type, float deviation) {
   std::vector<uint8_t>& pool = pools_[{type, deviation}];
   if (!pool.empty()) return pool;
-  const uint64_t seed = Mix(seed_ ^ Mix(static_cast<uint64_t>(type)));
+  const uint64_t seed = SplitMix64(seed_ ^ SplitMix64(static_cast<uint64_t>(type)));
   switch (type) {
     case DType::kQ8_0: EncodeBlocks<BlockQ8_0>(seed, deviation, pool); break;
     case DType::kQ4_0: EncodeBlocks<BlockQ4_0>(seed, deviation, pool); break;
@@ -72,7 +66,7 @@ const std::vector<uint8_t>& NoisePools::Pool(DType type, float deviation) {
 void NoisePools::Fill(uint64_t tensor, DType type, float deviation, uint64_t offset, std::span<uint8_t> out) {
   const std::vector<uint8_t>& pool = Pool(type, deviation);
   const uint64_t block_bytes = GetDTypeInfo(type).block_bytes, blocks = pool.size() / block_bytes;
-  const uint64_t phase = Mix(seed_ + 0x100000001b3u * (tensor + 1)) % blocks * block_bytes;
+  const uint64_t phase = SplitMix64(seed_ + 0x100000001b3u * (tensor + 1)) % blocks * block_bytes;
   uint64_t at = (phase + offset) % pool.size();
   while (!out.empty()) {
     const size_t n = std::min<size_t>(out.size(), pool.size() - at);

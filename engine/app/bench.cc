@@ -12,6 +12,7 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/base/format.h"
 
 namespace tally::app {
 namespace {
@@ -29,7 +30,7 @@ std::string Line(const char* format, double a, double b = 0, double c = 0) {
 }
 
 void PrintText(const Engine& engine, const Flags& flags, const SpeedReport& r) {
-  const MemoryPlan& plan = engine.model().memory_plan();
+  const MemoryPlan& plan = engine.memory_plan();
   Print(Printable(engine.model().Description()) + "\n");
   Print(std::to_string(engine.threads()) + (engine.threads() == 1 ? " thread, " : " threads, ") + std::string(engine.target()) +
         (engine.used_blas() ? " kernels and OpenBLAS" : " kernels") + ", medians of " + std::to_string(flags.speed.repetitions) +
@@ -38,7 +39,11 @@ void PrintText(const Engine& engine, const Flags& flags, const SpeedReport& r) {
   Print(Line("read bandwidth     %10.2f GB/s\n", r.bandwidth / 1e9));
   Print(Line("f32 peak           %10.2f GFLOP/s  ", r.peaks.f32 / 1e9) + r.peaks.f32_instruction + "\n");
   if (r.peaks.bf16 > 0) Print(Line("bf16 peak          %10.2f GFLOP/s  ", r.peaks.bf16 / 1e9) + r.peaks.bf16_instruction + "\n");
-  Print(Line("int8 peak          %10.2f GOP/s    ", r.peaks.int8 / 1e9) + r.peaks.int8_instruction + "\n\n");
+  Print(Line("int8 peak          %10.2f GOP/s    ", r.peaks.int8 / 1e9) + r.peaks.int8_instruction + "\n");
+  if (r.peaks.int8_narrow > r.peaks.int8) {
+    Print(Line("int8 x 4-bit peak  %10.2f GOP/s    ", r.peaks.int8_narrow / 1e9) + r.peaks.int8_narrow_instruction + "\n");
+  }
+  Print("\n");
   Print("prefill " + std::to_string(flags.speed.prompt) +
         Line(" tokens: %.2f tokens/s, %.2f GFLOP/s (linear and attention, one head row)\n", r.prefill_tokens_per_second,
              r.prefill_flops / static_cast<double>(flags.speed.prompt) * r.prefill_tokens_per_second / 1e9));
@@ -47,18 +52,18 @@ void PrintText(const Engine& engine, const Flags& flags, const SpeedReport& r) {
         Line(" tokens: %.2f tokens/s, %.2f GB/s (packed weights and KV, %.1f MB a token)\n", r.decode_tokens_per_second,
              r.decode_bytes * r.decode_tokens_per_second / 1e9, r.decode_bytes / 1e6));
   Print(Line("  %.1f %% of the read bandwidth\n", 100 * r.decode_ratio));
-  Print("memory: peak " + HumanBytes(r.peak_resident) + ", planned " + HumanBytes(plan.total()) +
+  Print("memory: peak " + BytesText(r.peak_resident) + ", planned " + BytesText(plan.total()) +
         Line(" (%.3f times that)\n",
              static_cast<double>(r.peak_resident) / static_cast<double>(std::max<uint64_t>(1, plan.total()))));
 }
 
 Json Document(const Engine& engine, const Flags& flags, const SpeedReport& r) {
-  const MemoryPlan& plan = engine.model().memory_plan();
+  const MemoryPlan& plan = engine.memory_plan();
   Json by_type = Json::object();
   for (int a = 0; a < kAriths; ++a) by_type[std::string(kArithNames[a])] = Number(r.prefill_flops_by_type[a]);
   return {{"model", flags.model.model},
           {"description", engine.model().Description()},
-          {"weight_types", engine.model().weight_types()},
+          {"weight_types", JoinTypes(engine.model().matrix_types())},
           {"threads", engine.threads()},
           {"target", engine.target()},
           {"used_blas", engine.used_blas()},
@@ -72,7 +77,8 @@ Json Document(const Engine& engine, const Flags& flags, const SpeedReport& r) {
             {"int8_narrow_ops_per_second", r.peaks.int8_narrow},
             {"f32_instruction", r.peaks.f32_instruction},
             {"bf16_instruction", r.peaks.bf16_instruction},
-            {"int8_instruction", r.peaks.int8_instruction}}},
+            {"int8_instruction", r.peaks.int8_instruction},
+            {"int8_narrow_instruction", r.peaks.int8_narrow_instruction}}},
           {"prefill",
            {{"tokens", flags.speed.prompt},
             {"tokens_per_second", r.prefill_tokens_per_second},
@@ -108,6 +114,7 @@ Result<int> Run(Flags& flags) {
   } else {
     PrintText(*loaded.engine, flags, report);
   }
+  NoteUnusedBlas(*loaded.engine, load);
   return 0;
 }
 

@@ -8,23 +8,13 @@
 #include <filesystem>
 
 #include "engine/app/interrupt.h"
+#include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
 namespace tally::app {
 namespace {
 
 int g_output_error = 0;  // errno of the first failed write to standard output
-
-size_t Utf8Length(std::string_view text, size_t at) {  // 0: not a valid character
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char c = byte(at);
-  const size_t n = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
-  if (n == 0 || at + n > text.size()) return 0;
-  for (size_t i = 1; i < n; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  }
-  return n;
-}
 
 }  // namespace
 
@@ -76,39 +66,6 @@ int Report(const Status& status) {
   return 1;
 }
 
-std::string Printable(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size();) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const size_t n = Utf8Length(text, i);
-    // C1 controls (U+0080 to U+009F) drive terminals too.
-    if (n == 0 || c < 0x20 || c == 0x7f || (c == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0)) {
-      char escaped[8];
-      std::snprintf(escaped, sizeof escaped, "\\x%02x", c);
-      out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : c == '\r' ? "\\r" : escaped;
-      ++i;
-    } else {
-      out += text.substr(i, n);
-      i += n;
-    }
-  }
-  return out;
-}
-
-std::string HumanBytes(uint64_t bytes) {
-  static constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  while (value >= 1024 && unit < 6) value /= 1024, ++unit;
-  char text[48];
-  if (unit == 0) {
-    std::snprintf(text, sizeof text, "%llu bytes", static_cast<unsigned long long>(bytes));
-  } else {
-    std::snprintf(text, sizeof text, "%.2f %s", value, kUnits[unit]);
-  }
-  return text;
-}
-
 ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), terminal_(StandardErrorIsTerminal()) {}
 
 ProgressBar::~ProgressBar() { Wipe(); }
@@ -122,7 +79,7 @@ void ProgressBar::Show(uint64_t done, uint64_t total) {
   const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
   char percent[16];
   std::snprintf(percent, sizeof percent, "%3d%%", static_cast<int>(part * 100));
-  const std::string tail = std::string(" ") + percent + "  " + HumanBytes(done) + " of " + HumanBytes(total);
+  const std::string tail = std::string(" ") + percent + "  " + BytesText(done) + " of " + BytesText(total);
   const int room = TerminalWidth(80) - static_cast<int>(label_.size() + tail.size()) - 4;
   std::string line = "\r" + label_ + " ";
   if (room >= 8) {

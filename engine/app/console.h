@@ -26,12 +26,6 @@ void Note(std::string_view text);
 // "tally: <message>" in one line on standard error; the exit code of the status (0 where it is ok).
 int Report(const Status& status);
 
-// Control characters and bytes that are no UTF-8 as \xNN, so that a name from a file cannot drive the terminal.
-std::string Printable(std::string_view text);
-
-// 1234567890 -> "1.15 GiB"
-std::string HumanBytes(uint64_t bytes);
-
 // A bar on standard error, where that is a terminal; wiped on destruction.
 class ProgressBar {
  public:

@@ -11,6 +11,7 @@
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/json.h"
+#include "engine/base/format.h"
 
 namespace tally::app {
 namespace {
@@ -106,7 +107,7 @@ void PrintText(const Inspection& x, const Flags& flags) {
   for (const InventoryFile& f : inv.files) size += f.size;
   Print(Printable(inv.path) + "\n");
   Print(std::string(inv.format == FileFormat::kGguf ? "GGUF" : "Hugging Face") + ", " + std::to_string(inv.files.size()) +
-        (inv.files.size() == 1 ? " file, " : " files, ") + HumanBytes(size) + "\n");
+        (inv.files.size() == 1 ? " file, " : " files, ") + BytesText(size) + "\n");
   Print(x.runnable.ok() ? RecipeText(x.recipe) + "\n" : "cannot be run: " + Printable(x.runnable.message()) + "\n");
 
   Print("\nmetadata (" + std::to_string(inv.metadata.values().size()) + ")\n");
@@ -123,7 +124,7 @@ void PrintText(const Inspection& x, const Flags& flags) {
           Pad(ShapeText(t.shape), 22) + " " + books::WithThousands(t.bytes) + "\n");
   }
   Print("\ntotal: " + std::to_string(inv.tensors.size()) + " tensors, " + books::WithThousands(x.elements) + " elements, " +
-        books::WithThousands(x.bytes) + " bytes (" + HumanBytes(x.bytes) + ")\n");
+        books::WithThousands(x.bytes) + " bytes (" + BytesText(x.bytes) + ")\n");
   for (const auto& t : x.types) {
     Print("  " + Pad(std::string(DTypeName(t.dtype)), 6) + " " + std::to_string(t.tensors) + " tensors, " +
           books::WithThousands(t.elements) + " elements, " + books::WithThousands(t.bytes) + " bytes\n");

@@ -21,8 +21,8 @@ Json ParametersJson(const books::RunFigures& f) {
           {"active", {{"all", f.parameters.active_all}, {"head", f.parameters.active_head}, {"none", f.parameters.active_none}}}};
 }
 
-Json MemoryJson(const Model& model) {
-  const MemoryPlan& plan = model.memory_plan();
+Json MemoryJson(const Engine& engine) {
+  const MemoryPlan& plan = engine.memory_plan();
   return {{"packed_weights", plan.packed_weights},
           {"kv", plan.kv},
           {"scratch", plan.scratch},

@@ -16,6 +16,6 @@ void PrintJson(const Json& document);
 Json Number(double x);
 
 Json ParametersJson(const books::RunFigures& figures);
-Json MemoryJson(const Model& model);
+Json MemoryJson(const Engine& engine);
 
 }  // namespace tally::app

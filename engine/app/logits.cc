@@ -14,6 +14,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/options.h"
+#include "engine/base/format.h"
 
 namespace tally::app {
 namespace {
@@ -55,10 +56,10 @@ Result<int> Run(const Flags& flags) {
   }
   TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, ParseTokens(text, flags.tokens ? "--tokens" : *flags.tokens_file));
   if (load.context == 0) load.context = static_cast<int64_t>(tokens.size());
-  load.max_batch = std::min<int64_t>(kPiece, static_cast<int64_t>(tokens.size()));
+  load.max_batch = load.max_logit_rows = std::min<int64_t>(kPiece, static_cast<int64_t>(tokens.size()));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
-  TALLY_RETURN_IF_ERROR(CheckTokens(*loaded.model, tokens));
   Engine& engine = *loaded.engine;
+  TALLY_RETURN_IF_ERROR(CheckTokens(engine, tokens));
   if (flags.explain) engine.EnableExplain();
 
   std::optional<NpyWriter> out;
@@ -120,6 +121,7 @@ Result<int> Run(const Flags& flags) {
     }
     if (dump) Note("wrote " + std::to_string(dump->files()) + " arrays to " + *flags.dump + "\n");
   }
+  NoteUnusedBlas(engine, load);
   for (const std::string& line : engine.Explanations()) Note(Printable(line) + "\n");
   return 0;
 }
@@ -130,9 +132,10 @@ Action AddLogits(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("logits", "The logits of every position of given tokens");
   AddModelFlags(*c, flags->model);
-  c->add_option("--tokens", flags->tokens, "token ids: 1,2,3");
-  c->add_option("--tokens-file", flags->tokens_file, "file with token ids (-: standard input)");
-  c->add_option("-o,--out", flags->out, "write them as .npy, float32 [tokens, vocab]; without: the 5 greatest are printed");
+  c->add_option("--tokens", flags->tokens, "token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
+  c->add_option("--tokens-file", flags->tokens_file, "file with token ids, written the same way (-: standard input)");
+  c->add_option("-o,--out", flags->out,
+                "write them as .npy, float32 [tokens, vocab], complete or not at all; without: the 5 greatest are printed");
   c->add_option("--dump", flags->dump, "directory for the output of every op, as .npy files named by layer, component and op");
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   c->add_flag("--json", flags->json, "one JSON document on standard output");

@@ -1,5 +1,5 @@
 // tally: the command line. One file per subcommand; this one parses, runs the chosen one, and turns errors into exit codes:
-// 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree, 130 interrupted (143: by SIGTERM).
+// 0 done, 1 internal error, 2 bad input or usage, 130 interrupted (143: by SIGTERM); 3, accounts disagree, is for audits to come.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>

@@ -1,5 +1,5 @@
-// Options that take numbers: the whole of the argument must be one, and it must fit. (CLI11's own conversion saturates
-// integers and takes -1 for an unsigned number.)
+// Options that take numbers: the whole of the argument must be one, and it must fit; +0.5 is one. (CLI11's own conversion
+// saturates integers and takes -1 for an unsigned number.)
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,9 +7,21 @@
 #include <cstdio>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace tally::app {
+
+// Whether the whole of `text` is a number that fits; sets it then.
+template <class T>
+bool ParseNumber(std::string_view text, T& value) {
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  T parsed{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+  if (error != std::errc() || end != text.data() + text.size()) return false;
+  value = parsed;
+  return true;
+}
 
 // `value` keeps its present value, shown in the help, where the option is not given.
 template <class T>
@@ -21,12 +33,7 @@ CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& value, con
       .add_option_function<std::string>(
           name,
           [&value, shown](const std::string& text) {
-            T parsed{};
-            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-            if (error == std::errc() && end == text.data() + text.size()) {
-              value = parsed;
-              return;
-            }
+            if (ParseNumber(text, value)) return;
             std::string wanted = "a number";
             if constexpr (std::is_integral_v<T>) {
               wanted = "a whole number from " + std::to_string(std::numeric_limits<T>::min()) + " to " +

@@ -7,17 +7,18 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/numbers.h"
+#include "engine/machine/parallel.h"
 
 namespace tally::app {
 namespace {
 
 constexpr size_t kMostText = size_t{1} << 30;  // bytes of a prompt or token file
-constexpr int64_t kMostThreads = 4096;
 
 template <class T>
 Status Choose(const std::string& option, const std::string& given, std::initializer_list<std::pair<const char*, T>> choices,
@@ -46,13 +47,15 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
 
 Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
   LoadOptions options;
-  if (flags.threads < 0 || flags.threads > kMostThreads) {
-    return BadInput("--threads must be 0 (all cores) to " + std::to_string(kMostThreads) + ", not " +
+  if (flags.threads < 0 || flags.threads > kMaxThreads) {
+    return BadInput("--threads must be 0 (all cores) to " + std::to_string(kMaxThreads) + ", not " +
                     std::to_string(flags.threads));
   }
   options.threads = static_cast<int>(flags.threads);
-  if (flags.context < 0 || flags.context > std::numeric_limits<int32_t>::max()) {
-    return BadInput("--ctx must be 0 (the model's) or more, not " + std::to_string(flags.context));
+  constexpr int64_t kMostContext = std::numeric_limits<int32_t>::max();
+  if (flags.context < 0 || flags.context > kMostContext) {
+    return BadInput("--ctx must be 0 (the model's) to " + std::to_string(kMostContext) + ", not " +
+                    std::to_string(flags.context));
   }
   options.context = flags.context;
   using A = ActivationsChoice;
@@ -80,13 +83,29 @@ Result<Loaded> Load(const std::string& path, LoadOptions options) {
   options.progress = nullptr;
   if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
   TALLY_ASSIGN_OR_RETURN(loaded.engine, NewEngine(loaded.model, options));
+  const Recipe& recipe = loaded.model->recipe();
+  if (!recipe.learned_positions && recipe.context > 0 && loaded.engine->context() > recipe.context) {
+    Note("note: a context of " + std::to_string(loaded.engine->context()) + " tokens goes beyond the " +
+         std::to_string(recipe.context) + " that the model was trained on\n");
+  }
   return loaded;
 }
 
-Result<std::vector<int32_t>> ParseTokens(const std::string& text, const std::string& what) {
+void NoteUnusedBlas(const Engine& engine, const LoadOptions& options) {
+  if (options.impl != ImplName::kBlas || engine.used_blas()) return;
+  Note(std::string("note: --impl blas was asked for and OpenBLAS never ran: it multiplies f32 activations only") +
+       (options.activations == ActivationsChoice::kF32 ? "\n" : " (--activations f32)\n"));
+}
+
+Result<std::vector<int32_t>> ParseTokens(const std::string& given, const std::string& what) {
+  static constexpr std::string_view kSpace = " \t\n\r";
+  std::string_view text = given;
+  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  text.remove_suffix(text.size() - std::min(text.find_last_not_of(kSpace) + 1, text.size()));
+  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
   std::vector<int32_t> tokens;
   size_t at = 0;
-  const auto separator = [](char c) { return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+  const auto separator = [](char c) { return c == ',' || kSpace.find(c) != kSpace.npos; };
   while (true) {
     while (at < text.size() && separator(text[at])) ++at;
     if (at == text.size()) break;
@@ -95,7 +114,7 @@ Result<std::vector<int32_t>> ParseTokens(const std::string& text, const std::str
     int32_t id = 0;
     const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, id);
     if (error != std::errc() || stop != text.data() + end || id < 0) {
-      return BadInput(what + ": '" + text.substr(at, std::min<size_t>(end - at, 40)) + "' is not a token id");
+      return BadInput(what + ": '" + std::string(text.substr(at, std::min<size_t>(end - at, 40))) + "' is not a token id");
     }
     tokens.push_back(id);
     at = end;

@@ -30,9 +30,13 @@ struct Loaded {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Engine> engine;
 };
+// Says on standard error where the context goes beyond what a model with rotary positions was trained on.
 Result<Loaded> Load(const std::string& path, LoadOptions options);
 
-// "1,2,3" (spaces and newlines separate too). `what` names the source in messages.
+// Says on standard error where OpenBLAS was asked for and never ran, once everything has.
+void NoteUnusedBlas(const Engine& engine, const LoadOptions& options);
+
+// "1,2,3" (spaces and newlines separate too), in brackets or not. `what` names the source in messages.
 Result<std::vector<int32_t>> ParseTokens(const std::string& text, const std::string& what);
 // The whole of a file, or of standard input for "-".
 Result<std::string> ReadText(const std::string& path);

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/base/format.h"
 
 namespace tally::app {
 namespace {
@@ -22,7 +24,7 @@ struct Flags {
   int64_t tokens = 256;
   SamplingOptions sampling;
   std::vector<std::string> stop;
-  bool json = false, ignore_eos = false, explain = false, special = false;
+  bool json = false, ignore_eos = false, explain = false, no_special = false;
 };
 
 const char* FinishName(FinishReason reason) {
@@ -34,6 +36,15 @@ const char* FinishName(FinishReason reason) {
     case FinishReason::kInterrupted: return "interrupted";
   }
   return "?";
+}
+
+// Editors end a file with a newline that its author did not mean: as llama.cpp's -f does.
+void DropLastNewline(std::string& text) {
+  if (text.ends_with("\r\n")) {
+    text.resize(text.size() - 2);
+  } else if (text.ends_with('\n')) {
+    text.pop_back();
+  }
 }
 
 // What was given, before a model is loaded for it.
@@ -51,6 +62,7 @@ Result<Prompt> ReadPrompt(const Flags& flags) {
   if (flags.prompt) prompt.text = *flags.prompt;
   if (flags.file) {
     TALLY_ASSIGN_OR_RETURN(prompt.text, ReadText(*flags.file));
+    DropLastNewline(prompt.text);
   }
   if (flags.prompt_tokens) {
     TALLY_ASSIGN_OR_RETURN(prompt.tokens, ParseTokens(*flags.prompt_tokens, "--prompt-tokens"));
@@ -90,26 +102,27 @@ Json RunJson(const Flags& flags, Engine& engine, const GenerateResult& result, c
           {"threads", engine.threads()},
           {"target", engine.target()},
           {"used_blas", engine.used_blas()},
-          {"context", engine.model().memory_plan().context},
-          {"memory_bytes", MemoryJson(engine.model())}};
+          {"context", engine.context()},
+          {"memory_bytes", MemoryJson(engine)}};
 }
 
 Result<int> Run(const Flags& flags) {
   TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
-  if (flags.tokens < -1)
-    return BadInput("-n must be 0 or more, or -1 (until the context is full), not " + std::to_string(flags.tokens));
+  if (flags.tokens < -2)
+    return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
   TALLY_ASSIGN_OR_RETURN(const LoadOptions load, ToLoadOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(Prompt prompt, ReadPrompt(flags));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   const Tokenizer* tokenizer = loaded.model->tokenizer();
   if (prompt.is_text) {
     if (tokenizer == nullptr) return BadInput(flags.model.model + ": the model has no tokenizer: give --prompt-tokens 1,2,3");
-    TALLY_ASSIGN_OR_RETURN(prompt.tokens, tokenizer->Encode(prompt.text, {.add_special = true, .parse_special = flags.special}));
+    TALLY_ASSIGN_OR_RETURN(prompt.tokens,
+                           tokenizer->Encode(prompt.text, {.add_special = true, .parse_special = !flags.no_special}));
   }
   if (flags.explain) loaded.engine->EnableExplain();
 
   GenerateOptions options;
-  options.max_tokens = flags.tokens;
+  options.max_tokens = flags.tokens < 0 ? -1 : flags.tokens;
   options.sampling = flags.sampling;
   options.stop = flags.stop;
   options.ignore_eos = flags.ignore_eos;
@@ -133,10 +146,28 @@ Result<int> Run(const Flags& flags) {
     Print("\n");
     TALLY_RETURN_IF_ERROR(FlushOutput());
     Note("\n" + Printable(loaded.model->Description()) + "\n" + books::RunSummary(figures) +
-         "ended: " + FinishName(result.finish) + "\n");
+         "ended: " + FinishName(result.finish) + "\n" +
+         (flags.sampling.temperature > 0 ? "seed: " + std::to_string(flags.sampling.seed) + "\n" : ""));
   }
+  NoteUnusedBlas(*loaded.engine, load);
   for (const std::string& line : loaded.engine->Explanations()) Note(Printable(line) + "\n");
   return Interrupted() ? InterruptExitCode() : 0;
+}
+
+void AddSeed(CLI::App& command, uint64_t& seed) {
+  command
+      .add_option_function<std::string>(
+          "--seed",
+          [&seed](const std::string& text) {
+            if (text == "-1") {
+              seed = std::random_device{}();
+            } else if (!ParseNumber(text, seed)) {
+              throw CLI::ValidationError("--seed", "'" + text + "' is not a whole number from -1 to 18446744073709551615");
+            }
+          },
+          "of the random draws: the same seed repeats them; -1 draws one and reports it")
+      ->type_name("INT")
+      ->default_str(std::to_string(seed));
 }
 
 }  // namespace
@@ -147,21 +178,22 @@ Action AddRun(CLI::App& app) {
       app.add_subcommand("run", "Generate from a prompt; the text goes to standard output, the books to standard error");
   AddModelFlags(*c, flags->model);
   c->add_option("-p,--prompt", flags->prompt, "prompt text")->allow_extra_args(false);
-  c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input)");
-  c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3");
-  AddNumber(*c, "-n,--tokens", flags->tokens, "most tokens to generate (-1: until the context is full)");
+  c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input); one newline at its end is dropped");
+  c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
+  c->add_flag("--no-special", flags->no_special, "special tokens spelled out in the prompt stay text (else they become tokens)");
+  AddNumber(*c, "-n,--tokens", flags->tokens, "most tokens to generate (-1 or -2: until the context is full)");
   AddNumber(*c, "--temp", flags->sampling.temperature, "temperature (0: greedy)");
-  AddNumber(*c, "--top-k", flags->sampling.top_k, "sample among the k most probable (0: all)");
+  AddNumber(*c, "--top-k", flags->sampling.top_k, "sample among the k most probable (0 or -1: all)");
   AddNumber(*c, "--top-p", flags->sampling.top_p, "sample among the fewest that reach this probability (1: all)");
   AddNumber(*c, "--min-p", flags->sampling.min_p, "least probability, as a part of the greatest (0: off)");
   AddNumber(*c, "--repeat-penalty", flags->sampling.repeat_penalty, "penalty on recent tokens (1: off)");
   AddNumber(*c, "--repeat-last-n", flags->sampling.repeat_last_n, "how many tokens are recent (-1: all)");
-  AddNumber(*c, "--seed", flags->sampling.seed, "of the random draws");
+  AddSeed(*c, flags->sampling.seed);
   c->add_option("--stop", flags->stop, "end before this text (may be repeated)")->allow_extra_args(false);
-  c->add_flag("--ignore-eos", flags->ignore_eos, "go on after the end of the text");
-  c->add_flag("--special", flags->special, "special tokens spelled out in the prompt become tokens");
+  c->add_flag("--ignore-eos", flags->ignore_eos, "never draw a token that ends the text");
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
+  c->footer("Sampling takes these steps in this order: repeat penalty, top-k, temperature, top-p, min-p, draw.");
   return [flags] {
     const Result<int> code = Run(*flags);
     return code.ok() ? *code : Report(code.status());

@@ -10,6 +10,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
+#include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
 namespace tally::app {
@@ -49,7 +50,7 @@ Status Run(const Flags& flags) {
                {"seconds", seconds}});
   } else {
     Print(Printable(flags.out) + ": " + std::to_string(report.tensors) + " tensors, " + books::WithThousands(report.parameters) +
-          " parameters, " + HumanBytes(report.bytes) + "\n");
+          " parameters, " + BytesText(report.bytes) + "\n");
   }
   return {};
 }

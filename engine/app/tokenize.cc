@@ -10,6 +10,7 @@
 #include "engine/app/console.h"
 #include "engine/app/json.h"
 #include "engine/app/options.h"
+#include "engine/base/format.h"
 
 namespace tally::app {
 namespace {
@@ -85,8 +86,8 @@ Action AddTokenize(CLI::App& app) {
   c->add_option("MODEL", flags->model, "GGUF file, Hugging Face directory or tokenizer.json")->required();
   c->add_option("TEXT", flags->text, "the text");
   c->add_option("-f,--file", flags->file, "file with the text (-: standard input)");
-  c->add_option("--decode", flags->decode, "token ids to turn into text: 1,2,3");
-  c->add_flag("--special", flags->special, "special tokens spelled out in the text become tokens");
+  c->add_option("--decode", flags->decode, "token ids to turn into text: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
+  c->add_flag("--special", flags->special, "special tokens spelled out in the text become tokens (else they stay text)");
   c->add_flag("--no-bos", flags->plain, "do not add the tokens that the model's tokenizer puts around a text");
   c->add_flag("--ids", flags->ids, "the ids alone, in one line with commas");
   c->add_flag("--json", flags->json, "one JSON document on standard output");

@@ -1,4 +1,4 @@
-// Owned, 64-byte aligned, zero-filled buffers for activations and scratch (weights live in weights/arena.h).
+// Owned, 64-byte aligned, zero-filled buffers for activations and scratch (weights live in machine/machine.h's AnonymousMemory).
 #pragma once
 
 #include <cstddef>

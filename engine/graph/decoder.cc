@@ -54,7 +54,7 @@ uint64_t Decoder::PlanBytes(const Recipe& recipe, const DecoderOptions& options,
   const uint64_t scratch =
       std::max<uint64_t>(2 * (widest / 32 + 1) * 576, (512 + static_cast<uint64_t>(options.max_batch)) * 128);
   return static_cast<uint64_t>(options.max_batch) * sizes.BytesPerRow() + static_cast<uint64_t>(threads) * scratch +
-         4 * static_cast<uint64_t>(recipe.vocab);
+         4 * static_cast<uint64_t>(options.max_logit_rows) * static_cast<uint64_t>(recipe.vocab);
 }
 
 Decoder::Decoder(const Recipe& recipe, const PackedWeights& weights, DecoderOptions options)

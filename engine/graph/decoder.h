@@ -27,6 +27,7 @@ struct DecoderOptions {
   ActivationMode activations = ActivationMode::kAuto;
   KvType kv = KvType::kF16;
   int64_t max_batch = 512;
+  int64_t max_logit_rows = 1;  // of a batch
 };
 
 // One step: row i is `tokens[i]` at `kv_rows[i].position` of cache table `kv_rows[i].table`.
@@ -40,10 +41,10 @@ class Decoder {
  public:
   // `recipe` and `weights` must outlive the decoder. kBadInput: rope parameters that make no frequencies.
   static Result<std::unique_ptr<Decoder>> Create(const Recipe& recipe, const PackedWeights& weights, DecoderOptions options);
-  // Bytes that a decoder and the executor's scratch will take at most, one row of logits included.
+  // Bytes that a decoder, the executor's scratch and max_logit_rows rows of logits will take at most.
   static uint64_t PlanBytes(const Recipe& recipe, const DecoderOptions& options, int threads);
 
-  // Writes logits [logit_rows, vocab]. The cache must already reach every position of the batch.
+  // Writes logits [logit_rows, vocab], at most max_logit_rows of them. The cache must already reach every position of the batch.
   Status Forward(Executor& exec, const StepBatch& batch, const KvCache& cache, Mat<float> logits);
 
  private:

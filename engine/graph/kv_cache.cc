@@ -92,11 +92,13 @@ void KvCache::Release(size_t group, Sequence& s, size_t block) {
   id = -1;
 }
 
-// The first block that a sequence of `length` positions keeps in a group.
-int64_t KvCache::FirstKept(const Group& group, int64_t length) {
-  if (group.window == 0) return 0;
-  return std::max<int64_t>(0, length - group.window + 1) / kKvBlock - 1;
+// The first block that the next position of a sequence of `length` sees: it looks back to length - window + 1.
+int64_t KvCache::FirstNeeded(const Group& group, int64_t length) {
+  return group.window > 0 ? std::max<int64_t>(0, length - group.window + 1) / kKvBlock : 0;
 }
+
+// The first block that stays: one more than is needed, for rolling back.
+int64_t KvCache::FirstKept(const Group& group, int64_t length) { return std::max<int64_t>(0, FirstNeeded(group, length) - 1); }
 
 void KvCache::Publish(int32_t sequence) {
   const size_t q = static_cast<size_t>(sequence);
@@ -127,7 +129,7 @@ Status KvCache::Extend(int32_t sequence, int64_t n) {
   for (size_t g = 0; g < groups_.size(); ++g) {
     const std::vector<int32_t>& ids = s.ids[g];
     const int64_t had = static_cast<int64_t>(ids.size());
-    const int64_t below = std::clamp<int64_t>(FirstKept(groups_[g], s.length), 0, had);
+    const int64_t below = std::min(FirstKept(groups_[g], s.length), had);
     const int64_t given_back = std::count_if(ids.begin(), ids.begin() + below, [](int32_t id) { return id >= 0; });
     fit = std::min(fit, (had + given_back + groups_[g].available()) * kKvBlock - s.length);
   }
@@ -156,18 +158,11 @@ Status KvCache::Truncate(int32_t sequence, int64_t length) {
     return BadInput("cannot keep " + std::to_string(length) + " of " + std::to_string(s.length) + " positions");
   }
   const size_t blocks = static_cast<size_t>(BlocksFor(length));
-  for (const auto& [group, ids] : [&] {
-         std::vector<std::pair<const Group*, const std::vector<int32_t>*>> all;
-         for (size_t g = 0; g < groups_.size(); ++g) all.emplace_back(&groups_[g], &s.ids[g]);
-         return all;
-       }()) {
-    // The next position sees back to length - window + 1.
-    const int64_t first = group->window > 0 ? std::max<int64_t>(0, length - group->window + 1) / kKvBlock : 0;
-    for (int64_t b = first; b < static_cast<int64_t>(blocks); ++b) {
-      if ((*ids)[static_cast<size_t>(b)] < 0) {
-        return BadInput("cannot roll back to " + std::to_string(length) + " positions: a layer with a window of " +
-                        std::to_string(group->window) + " has given up what it needs");
-      }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t b = static_cast<size_t>(FirstNeeded(groups_[g], length)); b < blocks; ++b) {
+      if (s.ids[g][b] >= 0) continue;
+      return BadInput("cannot roll back to " + std::to_string(length) + " positions: a layer with a window of " +
+                      std::to_string(groups_[g].window) + " has given up what it needs");
     }
   }
   for (size_t g = 0; g < groups_.size(); ++g) {

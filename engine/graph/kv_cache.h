@@ -62,6 +62,7 @@ class KvCache {
   static std::vector<Group> MakeGroups(const Recipe& recipe, KvType type, int64_t context, int32_t sequences, int64_t max_batch);
   int32_t Allocate(Group& group);
   void Release(size_t group, Sequence& s, size_t block);
+  static int64_t FirstNeeded(const Group& group, int64_t length);
   static int64_t FirstKept(const Group& group, int64_t length);
   void Publish(int32_t sequence);
 

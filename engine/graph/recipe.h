@@ -36,7 +36,6 @@ struct LayerRecipe {
 
 struct Recipe {
   std::string family;      // "gpt2", "llama", "gpt-oss"
-  std::string name;        // the model's own name, where the file says one
   int32_t n_layers = 0;    // L
   int32_t d_model = 0;     // E
   int32_t n_heads = 0;     // H
@@ -74,7 +73,6 @@ struct Recipe {
 
   // Generation defaults of the checkpoint.
   std::vector<int32_t> eos_tokens;
-  int32_t bos_token = -1;
 };
 
 // What a stored tensor is for.
@@ -125,10 +123,6 @@ enum class Storage : uint8_t {
   kTransposed,       // [in, out] (GPT-2's Conv1D)
   kInterleavedEven,  // rows (or vector elements) 0, 2, 4.. of the tensor: the gate of an interleaved gate_up
   kInterleavedOdd,   // rows 1, 3, 5..: the up
-  kPermutedPairs,    // rows of each head in adjacent-pair order (GGUF arch llama); `heads` says how many heads.
-                     // Left as they are: the recipe's rope style is kAdjacentPair then.
-  kFirstHalf,
-  kSecondHalf,  // first or second half of the rows of a fused [gate; up]
 };
 
 struct TensorBinding {

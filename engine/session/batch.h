@@ -9,6 +9,9 @@ struct BatchRow {
   int32_t token = 0;
   int32_t sequence = 0;
   bool want_logits = false;
+  // The token was generated (drawn from this sequence's logits) and is being extended, not given. Only the caller knows: the
+  // ledger books a step as decode where all its rows are such, and as prefill otherwise, however few rows it has.
+  bool generated = false;
 };
 
 }  // namespace tally

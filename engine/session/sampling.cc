@@ -7,6 +7,8 @@
 #include <limits>
 #include <string>
 
+#include "engine/base/mix.h"
+
 namespace tally {
 namespace {
 
@@ -16,8 +18,9 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 float Ordered(float x) { return std::isnan(x) ? kLowest : x; }
 
-// exp(x) for x <= 0 from IEEE additions and multiplications alone, so that every machine gets the same bits (libm's exp
-// differs between versions). x = n ln2 + r, |r| <= ln2 / 2; the Taylor polynomial of degree 13 errs by less than 1e-17.
+// exp(x) for x <= 0 from additions, multiplications and divisions, which IEEE 754 rounds correctly, and from floor and ldexp,
+// which are exact here, so that every machine gets the same bits (libm's exp differs between versions).
+// x = n ln2 + r, |r| <= ln2 / 2; the Taylor polynomial of degree 13 errs by less than 1e-17.
 double ExpOfNonPositive(double x) {
   if (!(x > -700.0)) return 0.0;
   constexpr double kLog2E = 0x1.71547652b82fep+0, kLn2High = 0x1.62e42fee00000p-1, kLn2Low = 0x1.a39ef35793c76p-33;
@@ -41,7 +44,7 @@ Status SamplerConfig::Validate() const {
     return BadInput(what + " must be " + range + ", not " + Shown(got));
   };
   if (!std::isfinite(temperature) || temperature < 0) return bad("temperature", "0 (greedy) or more", temperature);
-  if (top_k < 0) return bad("top-k", "0 (off) or more", top_k);
+  if (top_k < -1) return bad("top-k", "0 (off; -1 too) or more", top_k);
   if (!(top_p >= 0 && top_p <= 1)) return bad("top-p", "between 0 and 1 (off)", top_p);
   if (!(min_p >= 0 && min_p <= 1)) return bad("min-p", "between 0 (off) and 1", min_p);
   if (!std::isfinite(repeat_penalty) || repeat_penalty <= 0) {
@@ -62,13 +65,10 @@ int32_t Argmax(std::span<const float> logits) {
 
 Sampler::Sampler(const SamplerConfig& config) : config_(config) {
   // splitmix64 fills the state from the seed, as the generator's authors advise.
-  // Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"; constants from prng.di.unimi.it.
   uint64_t x = config.seed;
   for (uint64_t& word : state_) {
-    x += 0x9e3779b97f4a7c15u;
-    uint64_t z = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    word = z ^ (z >> 31);
+    word = SplitMix64(x);
+    x += kSplitMix64Step;
   }
 }
 
@@ -188,7 +188,7 @@ int32_t Sampler::Sample(std::span<const float> logits, std::span<const int32_t> 
   if (config_.temperature == 0) return best;
   const float max = logits[static_cast<size_t>(best)];
   if (!std::isfinite(max)) return best;  // nothing to weigh
-  KeepTopK(logits, static_cast<size_t>(config_.top_k));
+  KeepTopK(logits, static_cast<size_t>(std::max(config_.top_k, 0)));
   Weigh(max);
   KeepTopP();
   KeepMinP();

@@ -15,7 +15,7 @@ struct SamplerConfig {
   double repeat_penalty = 1.0;  // 1: off. Of tokens among the last `repeat_last_n`, a positive logit is divided by it and
                                 // another multiplied (Keskar et al. 2019, "CTRL", section 4.1)
   int32_t repeat_last_n = 64;   // 0: none, -1: all
-  int32_t top_k = 40;           // 0: off
+  int32_t top_k = 40;           // 0 or -1: off
   double temperature = 0.8;     // 0: greedy
   double top_p = 0.95;          // 1: off; the fewest tokens whose probabilities (among the top k) reach it
                                 // (Holtzman et al. 2020, "nucleus sampling"), at least one
@@ -33,7 +33,7 @@ class Sampler {
   // The next token; `history` is the tokens so far (prompt included) for the repeat penalty. Temperature 0: the argmax,
   // ties to the lower id. NaN counts as minus infinity. `logits` must not be empty.
   // The same seed, logits and history give the same token on every machine: weights are integers (exp is computed here from
-  // additions and multiplications alone, then rounded to units of 2^-40 of the largest), so sums do not depend on order.
+  // operations that IEEE 754 rounds correctly, then rounded to units of 2^-40 of the largest), so sums do not depend on order.
   int32_t Sample(std::span<const float> logits, std::span<const int32_t> history);
 
  private:

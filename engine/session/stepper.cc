@@ -52,6 +52,11 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
   if (static_cast<int64_t>(rows.size()) > options_.decoder.max_batch) {
     return BadInput("a step of " + std::to_string(rows.size()) + " rows: at most " + std::to_string(options_.decoder.max_batch));
   }
+  const int64_t wanted = std::count_if(rows.begin(), rows.end(), [](const BatchRow& row) { return row.want_logits; });
+  if (wanted > options_.decoder.max_logit_rows) {
+    return BadInput("a step that wants the logits of " + std::to_string(wanted) + " rows: at most " +
+                    std::to_string(options_.decoder.max_logit_rows) + " (max_logit_rows)");
+  }
   for (const BatchRow& row : rows) {
     if (row.token < 0 || row.token >= recipe_.vocab) {
       return BadInput("token id " + std::to_string(row.token) + " is outside the vocabulary of " + std::to_string(recipe_.vocab));
@@ -107,7 +112,7 @@ Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
   if (!logits_.Resize(static_cast<size_t>(n) * static_cast<size_t>(recipe_.vocab)))
     return Rollback(InternalError("no memory for the logits"));
   const Mat<float> logits(logits_.data(), n, recipe_.vocab);
-  const bool decode = std::all_of(extents_.begin(), extents_.end(), [](const Extent& e) { return e.rows == 1 && e.before > 0; });
+  const bool decode = std::all_of(rows.begin(), rows.end(), [](const BatchRow& row) { return row.generated; });
   ledger_.BeginStep(decode ? Phase::kDecode : Phase::kPrefill, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(n));
   Status status = decoder_->Forward(executor_, Batch(), *cache_, logits);
   ledger_.EndStep();

@@ -32,7 +32,8 @@ class Stepper {
   const KvCache& cache() const { return *cache_; }
   // Runs the rows: any mix of sequences, each sequence's rows following on from its length. Returns the logits asked for, in
   // row order: [rows with want_logits, vocab], valid until the next Step. Errors leave the sequences as they were.
-  // kBadInput: a token beyond the vocabulary, an unknown sequence, no room, logits that are not finite (names layer and op).
+  // kBadInput: a token beyond the vocabulary, an unknown sequence, no room, the logits of more rows than max_logit_rows, logits
+  // that are not finite (names layer and op).
   Result<Mat<const float>> Step(std::span<const BatchRow> rows);
 
   Ledger& ledger() { return ledger_; }

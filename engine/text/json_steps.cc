@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/text/text_tokenizer.h"
+#include "engine/text/utf8.h"
 
 namespace tally {
 namespace {
@@ -58,6 +59,17 @@ Status AddSplit(const Json& node, const std::string& where, PreTokenizer* pre) {
   }
   pre->Add(std::move(step));
   return {};
+}
+
+Status TooManySteps(const std::string& where) {
+  return BadInput(where + ": more than " + std::to_string(kMaxTextSteps) + " steps");
+}
+
+// What stands for a space in Metaspace.
+Status CheckReplacement(const std::string& text, const std::string& where) {
+  const Utf8Char c = ReadUtf8(text, 0);
+  if (c.code >= 0 && c.bytes == text.size()) return {};
+  return BadInput(where + ".replacement: expected one character");
 }
 
 // "prepend_scheme", or the "add_prefix_space" of before 0.15. Shared by Metaspace as pre-tokenizer and as
@@ -153,6 +165,7 @@ Status ReadNormalizer(const Json& node, const std::string& where, int depth, Nor
   } else {
     return UnsupportedType(node, where);
   }
+  if (normalizer->size() == kMaxTextSteps) return TooManySteps(where);
   normalizer->Add(std::move(step));
   return {};
 }
@@ -170,6 +183,7 @@ Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, P
     }
     return {};
   }
+  if (pre->size() == kMaxTextSteps) return TooManySteps(where);
   if (*byte_level) {
     // It would have to cut the byte alphabet's spelling instead of text.
     return BadInput(where + ": type '" + type + "' after ByteLevel is not supported");
@@ -198,7 +212,7 @@ Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, P
   } else if (type == "Metaspace") {
     step.kind = PreStep::Kind::kMetaspace;
     TALLY_ASSIGN_OR_RETURN(step.literal, Text(node, "replacement", where));
-    if (step.literal.empty()) return BadInput(where + ".replacement: is empty");
+    TALLY_RETURN_IF_ERROR(CheckReplacement(step.literal, where));
     TALLY_ASSIGN_OR_RETURN(step.prepend, ReadPrepend(node, where));
     TALLY_ASSIGN_OR_RETURN(step.split, Flag(node, "split", true, where));
   } else {
@@ -281,6 +295,7 @@ Status ReadDecoder(const Json& node, const std::string& where, int depth, Decode
     plan->drop_leading_space = true;
     return {};
   }
+  if (plan->replace.size() == kMaxTextSteps) return TooManySteps(where);
   // The others work on single tokens, each on what the one before it made.
   if (plan->fused || plan->byte_level || (plan->byte_fallback && type != "ByteFallback")) {
     return BadInput(where + ": type '" + type + "' is not supported in this place");
@@ -297,7 +312,7 @@ Status ReadDecoder(const Json& node, const std::string& where, int depth, Decode
     plan->replace.emplace_back(std::move(pattern.text), std::move(content));
   } else if (type == "Metaspace") {
     TALLY_ASSIGN_OR_RETURN(std::string replacement, Text(node, "replacement", where));
-    if (replacement.empty()) return BadInput(where + ".replacement: is empty");
+    TALLY_RETURN_IF_ERROR(CheckReplacement(replacement, where));
     TALLY_ASSIGN_OR_RETURN(const PreStep::Prepend prepend, ReadPrepend(node, where));
     plan->replace.emplace_back(std::move(replacement), " ");
     plan->drop_leading_space = prepend != PreStep::Prepend::kNever;

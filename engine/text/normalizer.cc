@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
+#include "engine/base/format.h"
 #include "engine/text/utf8.h"
 
 namespace tally {
@@ -69,65 +71,97 @@ std::string Lowercase(std::string_view text) {
   return out;
 }
 
-std::string ReplaceLiteral(std::string_view text, std::string_view find, std::string_view content) {
-  std::string out;
-  out.reserve(text.size() + text.size() / 4);
-  size_t done = 0;
-  for (size_t at; (at = text.find(find, done)) != text.npos; done = at + find.size()) {
-    out.append(text, done, at - done);
-    out.append(content);
+// A text that stops growing at a limit. What is appended beyond it is lost, and full() says so.
+class Grown {
+ public:
+  Grown(size_t most, size_t expected) : most_(most) { text_.reserve(expected); }
+  void Append(std::string_view more) {
+    if (more.size() > most_ - text_.size()) full_ = true;
+    if (!full_) text_ += more;
   }
-  out.append(text.substr(done));
-  return out;
+  bool full() const { return full_; }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+  const size_t most_;
+  bool full_ = false;
+};
+
+void ReplaceLiteral(std::string_view text, std::string_view find, std::string_view content, Grown& out) {
+  size_t done = 0;
+  for (size_t at; !out.full() && (at = text.find(find, done)) != text.npos; done = at + find.size()) {
+    out.Append(text.substr(done, at - done));
+    out.Append(content);
+  }
+  out.Append(text.substr(done));
 }
 
-Result<std::string> ReplaceRegex(std::string_view text, const Pattern& regex, std::string_view content, Matcher& matcher) {
-  std::string out;
+Status ReplaceRegex(std::string_view text, const Pattern& regex, std::string_view content, Matcher& matcher, Grown& out) {
   size_t done = 0, search = 0;
-  while (search <= text.size()) {
+  while (!out.full() && search <= text.size()) {
     TALLY_ASSIGN_OR_RETURN(const Matcher::Match match, matcher.Find(regex, text, search));
     if (!match.found || match.begin < done || match.end < match.begin) break;
-    out.append(text, done, match.begin - done);
-    out.append(content);
+    out.Append(text.substr(done, match.begin - done));
+    out.Append(content);
     done = search = match.end;
     if (match.end == match.begin) search += std::max<uint32_t>(1, ReadUtf8(text, match.end).bytes);
   }
-  out.append(text.substr(done));
-  return out;
+  out.Append(text.substr(done));
+  return {};
+}
+
+Status RunStep(const NormalStep& step, std::string_view text, Matcher& matcher, Grown& out) {
+  using Kind = NormalStep::Kind;
+  switch (step.kind) {
+    case Kind::kNfc:
+    case Kind::kNfd:
+    case Kind::kNfkc:
+    case Kind::kNfkd: {
+      const bool compatibility = step.kind == Kind::kNfkc || step.kind == Kind::kNfkd;
+      const bool compose = step.kind == Kind::kNfc || step.kind == Kind::kNfkc;
+      TALLY_ASSIGN_OR_RETURN(const std::string form, UnicodeForm(text, compatibility, compose));
+      out.Append(form);
+      return {};
+    }
+    case Kind::kLowercase: out.Append(Lowercase(text)); return {};
+    case Kind::kPrepend:
+      if (!text.empty()) out.Append(step.content);
+      out.Append(text);
+      return {};
+    case Kind::kReplaceLiteral: ReplaceLiteral(text, step.find, step.content, out); return {};
+    case Kind::kReplaceRegex: return ReplaceRegex(text, step.regex, step.content, matcher, out);
+  }
+  return InternalError("unknown normalizer step");
+}
+
+std::string_view NameOf(NormalStep::Kind kind) {
+  switch (kind) {
+    case NormalStep::Kind::kNfc: return "NFC";
+    case NormalStep::Kind::kNfd: return "NFD";
+    case NormalStep::Kind::kNfkc: return "NFKC";
+    case NormalStep::Kind::kNfkd: return "NFKD";
+    case NormalStep::Kind::kLowercase: return "Lowercase";
+    case NormalStep::Kind::kPrepend: return "Prepend";
+    case NormalStep::Kind::kReplaceLiteral:
+    case NormalStep::Kind::kReplaceRegex: return "Replace";
+  }
+  return "?";
 }
 
 }  // namespace
 
 Result<std::string> Normalizer::Apply(std::string_view text, Matcher& matcher) const {
   std::string now(text);
-  for (const NormalStep& step : steps_) {
-    switch (step.kind) {
-      case NormalStep::Kind::kNfc: {
-        TALLY_ASSIGN_OR_RETURN(now, UnicodeForm(now, false, true));
-        break;
-      }
-      case NormalStep::Kind::kNfd: {
-        TALLY_ASSIGN_OR_RETURN(now, UnicodeForm(now, false, false));
-        break;
-      }
-      case NormalStep::Kind::kNfkc: {
-        TALLY_ASSIGN_OR_RETURN(now, UnicodeForm(now, true, true));
-        break;
-      }
-      case NormalStep::Kind::kNfkd: {
-        TALLY_ASSIGN_OR_RETURN(now, UnicodeForm(now, true, false));
-        break;
-      }
-      case NormalStep::Kind::kLowercase: now = Lowercase(now); break;
-      case NormalStep::Kind::kPrepend:
-        if (!now.empty()) now.insert(0, step.content);
-        break;
-      case NormalStep::Kind::kReplaceLiteral: now = ReplaceLiteral(now, step.find, step.content); break;
-      case NormalStep::Kind::kReplaceRegex: {
-        TALLY_ASSIGN_OR_RETURN(now, ReplaceRegex(now, step.regex, step.content, matcher));
-        break;
-      }
+  const size_t most = MostGrown(text.size());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    Grown out(most, now.size() + now.size() / 4);
+    TALLY_RETURN_IF_ERROR(RunStep(steps_[i], now, matcher, out));
+    if (out.full()) {
+      return BadInput("step " + std::to_string(i + 1) + " (" + std::string(NameOf(steps_[i].kind)) + ") grows a text of " +
+                      BytesText(text.size()) + " to more than " + BytesText(most));
     }
+    now = out.Take();
   }
   return now;
 }

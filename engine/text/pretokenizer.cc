@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/text/normalizer.h"
 #include "engine/text/utf8.h"
 
 namespace tally {
@@ -116,24 +117,37 @@ Status PreTokenizer::AddRegex(std::string_view regex, const std::string& where) 
   return {};
 }
 
-Status PreTokenizer::RunFrom(size_t index, std::string_view text, bool at_start, Matcher& matcher, const Sink& sink) const {
+struct PreTokenizer::Walk {
+  Matcher& matcher;
+  const Sink& sink;
+  size_t left;  // bytes that the steps may still be given, all of them together
+};
+
+Status PreTokenizer::Run(std::string_view text, bool at_start, Matcher& matcher, const Sink& sink) const {
+  Walk walk{matcher, sink, (steps_.size() + 1) * MostGrown(text.size())};
+  return RunFrom(0, text, at_start, walk);
+}
+
+Status PreTokenizer::RunFrom(size_t index, std::string_view text, bool at_start, Walk& walk) const {
   if (text.empty()) return {};
-  if (index == steps_.size()) return sink(text);
+  if (text.size() > walk.left) return BadInput("pre-tokenizer: its steps grow the text without end");
+  walk.left -= text.size();
+  if (index == steps_.size()) return walk.sink(text);
   const PreStep& step = steps_[index];
   const auto emit_piece = [&](std::string_view whole, size_t begin, size_t end) {
-    return RunFrom(index + 1, whole.substr(begin, end - begin), at_start && begin == 0, matcher, sink);
+    return RunFrom(index + 1, whole.substr(begin, end - begin), at_start && begin == 0, walk);
   };
   const std::function<Status(size_t, size_t)> emit = [&](size_t begin, size_t end) { return emit_piece(text, begin, end); };
   Splitter out(step.behavior, emit);
   switch (step.kind) {
-    case PreStep::Kind::kRegex: return SplitRegex(step, text, matcher, out);
+    case PreStep::Kind::kRegex: return SplitRegex(step, text, walk.matcher, out);
     case PreStep::Kind::kLiteral: return SplitLiteral(step.literal, step.invert, text, out);
     case PreStep::Kind::kDigits: return SplitCharacters(IsUnicodeNumber, text, out);
     case PreStep::Kind::kPunctuation: return SplitCharacters(IsUnicodePunctuation, text, out);
     case PreStep::Kind::kPrependSpace: {
-      if (text.front() == ' ') return RunFrom(index + 1, text, at_start, matcher, sink);
+      if (text.front() == ' ') return RunFrom(index + 1, text, at_start, walk);
       const std::string longer = " " + std::string(text);
-      return RunFrom(index + 1, longer, at_start, matcher, sink);
+      return RunFrom(index + 1, longer, at_start, walk);
     }
     case PreStep::Kind::kMetaspace: {
       std::string changed;
@@ -147,7 +161,7 @@ Status PreTokenizer::RunFrom(size_t index, std::string_view text, bool at_start,
           changed.push_back(c);
         }
       }
-      if (!step.split) return RunFrom(index + 1, changed, at_start, matcher, sink);
+      if (!step.split) return RunFrom(index + 1, changed, at_start, walk);
       const std::function<Status(size_t, size_t)> emit_changed = [&](size_t begin, size_t end) {
         return emit_piece(changed, begin, end);
       };

@@ -36,13 +36,13 @@ class PreTokenizer {
   size_t size() const { return steps_.size(); }
 
   // Calls `sink` with each non-empty piece in order. `at_start`: `text` begins the whole text to be encoded.
-  // Pieces are views into `text` or into memory that lives until `sink` returns.
-  Status Run(std::string_view text, bool at_start, Matcher& matcher, const Sink& sink) const {
-    return RunFrom(0, text, at_start, matcher, sink);
-  }
+  // Pieces are views into `text` or into memory that lives until `sink` returns. Steps that cut and add in turn grow the text
+  // with each pair of them: beyond MostGrown (normalizer.h) for each step is an error.
+  Status Run(std::string_view text, bool at_start, Matcher& matcher, const Sink& sink) const;
 
  private:
-  Status RunFrom(size_t step, std::string_view text, bool at_start, Matcher& matcher, const Sink& sink) const;
+  struct Walk;  // what does not change from step to step
+  Status RunFrom(size_t step, std::string_view text, bool at_start, Walk& walk) const;
 
   std::vector<PreStep> steps_;
 };

@@ -1,8 +1,8 @@
 #include "engine/text/text_tokenizer.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "engine/base/format.h"
 #include "engine/text/utf8.h"
 
 namespace tally {
@@ -46,8 +46,9 @@ Status TextTokenizer::EncodeNormalized(std::string_view text, bool at_start, Scr
 
 Status TextTokenizer::EncodeRaw(std::string_view text, bool at_start, Scratch& scratch) const {
   if (p_.normalizer.size() == 0) return EncodeNormalized(text, at_start, scratch);
-  TALLY_ASSIGN_OR_RETURN(const std::string normalized, p_.normalizer.Apply(text, scratch.matcher));
-  return EncodeNormalized(normalized, at_start, scratch);
+  const Result<std::string> normalized = p_.normalizer.Apply(text, scratch.matcher);
+  if (!normalized.ok()) return {normalized.status().code(), "normalizer: " + normalized.status().message()};
+  return EncodeNormalized(*normalized, at_start, scratch);
 }
 
 Result<std::vector<int32_t>> TextTokenizer::Encode(std::string_view text, EncodeOptions options) const {
@@ -92,24 +93,7 @@ bool EndsGeneration(std::string_view token, bool harmony) {
 
 Status OneLine(const Status& status) {
   constexpr size_t kLongest = 1000;
-  std::string repaired, line;
-  const std::string_view text = WellFormed(status.message(), &repaired);
-  for (size_t at = 0; at < text.size();) {
-    const Utf8Char c = ReadUtf8(text, at);
-    if (line.size() > kLongest) {
-      line += "...";
-      break;
-    }
-    if (c.code < 0x20 || (c.code >= 0x7F && c.code < 0xA0) || c.code == 0x2028 || c.code == 0x2029) {
-      char escape[16];
-      std::snprintf(escape, sizeof(escape), "\\u%04X", static_cast<unsigned>(c.code));
-      line += escape;
-    } else {
-      line.append(text, at, c.bytes);
-    }
-    at += c.bytes;
-  }
-  return {status.code(), line};
+  return {status.code(), Printable(status.message(), kLongest)};
 }
 
 Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& metadata) {

@@ -63,8 +63,7 @@ class TextTokenizer final : public Tokenizer {
 // `harmony`: the vocabulary has <|return|> and <|call|>, where <|end|> only ends one of several messages.
 bool EndsGeneration(std::string_view special_token, bool harmony);
 
-// The status with what its message quotes of a file made fit for one line: control characters and ill-formed
-// UTF-8 escaped, the end of a very long one cut off.
+// The status with what its message quotes of a file made fit for one line, the end of a very long one cut off.
 Status OneLine(const Status& status);
 
 // The two constructors with the type still known.

@@ -1,24 +1,53 @@
 // tokenizer.json (Hugging Face tokenizers 0.x, "version": "1.0") -> tokenizer. Field meanings and defaults:
 // that project's serialisation of its normalizers, pre-tokenizers, models, post-processors and decoders.
 #include <algorithm>
-#include <fstream>
-#include <sstream>
+#include <filesystem>
 
 #include "engine/text/bpe.h"
 #include "engine/text/json_steps.h"
 #include "engine/text/text_tokenizer.h"
+#include "loaders/file_reader.h"
 
 namespace tally {
 namespace {
 
+// The largest published tokenizer.json has 33 MB and some three million values.
+constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+constexpr size_t kMaxValues = size_t{1} << 24;
+constexpr size_t kMaxDepth = 64;
+// Ids up to this many times the named tokens, and kSpareIds more, are taken: published vocabularies have holes.
+constexpr size_t kIdsPerToken = 4, kSpareIds = 4096;
+// What tokens decode to is at most this many times what the file calls them, kSpareBytes more: of all tokens together.
+constexpr size_t kGrowthOfTokens = 4, kSpareBytes = size_t{1} << 20;
+
+// A parsed value takes up to 70 bytes for one in the file, so what would be parsed is looked at first.
+Status CheckExtent(std::string_view text, const std::string& path) {
+  size_t depth = 0, values = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '"':
+        for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\' ? 1 : 0;
+        break;
+      case '[':
+      case '{':
+        ++values;
+        if (++depth > kMaxDepth) return BadInput(path + ": nested more than " + std::to_string(kMaxDepth) + " deep");
+        break;
+      case ']':
+      case '}': depth -= depth > 0 ? 1 : 0; break;
+      case ',': ++values; break;
+      default: break;
+    }
+    if (values > kMaxValues) return BadInput(path + ": more than " + std::to_string(kMaxValues) + " values");
+  }
+  return {};
+}
+
 Result<Json> ParseFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return BadInput(path + ": cannot be opened");
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) return BadInput(path + ": cannot be read");
+  TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxFileBytes));
+  TALLY_RETURN_IF_ERROR(CheckExtent(text, path));
   try {
-    Json json = Json::parse(std::move(text).str());
+    Json json = Json::parse(text);
     if (!json.is_object()) return BadInput(path + ": expected a JSON object");
     return json;
   } catch (const Json::exception& e) {
@@ -60,20 +89,28 @@ Status Reader::ReadVocabulary() {
   }
   const Json& vocab = Member(model, "vocab");
   if (!vocab.is_object()) return BadInput(where + ".vocab: expected an object");
-  int32_t largest = -1;
-  vocab_.reserve(vocab.size());
-  for (const auto& [text, value] : vocab.items()) {
-    TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(value, where + ".vocab['" + text + "']"));
-    vocab_.emplace(text, id);
-    largest = std::max(largest, id);
-  }
   const Json& added = Member(json_, "added_tokens");
   if (!added.is_null() && !added.is_array()) return BadInput(path_ + ": added_tokens: expected a list");
-  for (size_t i = 0; i < added.size(); ++i) {
-    TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(Member(added[i], "id"), path_ + ": added_tokens[" + std::to_string(i) + "].id"));
-    largest = std::max(largest, id);
+  // Tables are as long as the largest id, so it must have to do with how many tokens there are.
+  const size_t named = vocab.size() + added.size();
+  size_t size = 0;
+  const auto take = [&](const Json& value, const std::string& place) -> Result<int32_t> {
+    TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(value, place));
+    if (static_cast<size_t>(id) >= kIdsPerToken * named + kSpareIds) {
+      return BadInput(place + ": " + std::to_string(id) + " in a file that names " + std::to_string(named) + " tokens");
+    }
+    size = std::max(size, static_cast<size_t>(id) + 1);
+    return id;
+  };
+  vocab_.reserve(vocab.size());
+  for (const auto& [text, value] : vocab.items()) {
+    TALLY_ASSIGN_OR_RETURN(const int32_t id, take(value, where + ".vocab['" + text + "']"));
+    vocab_.emplace(text, id);
   }
-  const auto size = static_cast<size_t>(largest + 1);
+  for (size_t i = 0; i < added.size(); ++i) {
+    const Result<int32_t> id = take(Member(added[i], "id"), path_ + ": added_tokens[" + std::to_string(i) + "].id");
+    if (!id.ok()) return id.status();
+  }
   if (size == 0) return BadInput(where + ".vocab: has no token");
   spelling_.resize(size);
   added_.resize(size);
@@ -166,7 +203,13 @@ Status Reader::ReadAddedTokens() {
     parts_.control[id] = token.special;
     if (normalized && parts_.normalizer.size() > 0) {
       // Looked for in normalized text, so normalized itself.
-      TALLY_ASSIGN_OR_RETURN(token.text, parts_.normalizer.Apply(token.text, matcher));
+      Result<std::string> text = parts_.normalizer.Apply(token.text, matcher);
+      if (!text.ok()) return {text.status().code(), where + ".content: normalizer: " + text.status().message()};
+      token.text = std::move(*text);
+      if (token.text.size() > kMaxAddedTokenBytes) {
+        return BadInput(where + ".content: " + std::to_string(token.text.size()) + " bytes once normalized, at most " +
+                        std::to_string(kMaxAddedTokenBytes) + " expected");
+      }
       parts_.normalized_tokens.Add(std::move(token));
     } else if (normalized) {
       parts_.normalized_tokens.Add(std::move(token));
@@ -183,6 +226,8 @@ Status Reader::FillBytes() {
   for (const auto& [find, content] : decode_.replace) {
     replace.Add({.kind = NormalStep::Kind::kReplaceLiteral, .find = find, .content = content});
   }
+  size_t left = kSpareBytes;
+  for (const std::string& text : spelling_) left += kGrowthOfTokens * text.size();
   for (size_t id = 0; id < spelling_.size(); ++id) {
     std::string& bytes = parts_.bytes[id];
     if (parts_.control[id]) continue;
@@ -191,7 +236,11 @@ Status Reader::FillBytes() {
       if (added_[id] || !BytesOfAlphabet(spelling_[id], &bytes)) bytes = spelling_[id];
       continue;
     }
-    TALLY_ASSIGN_OR_RETURN(bytes, replace.Apply(spelling_[id], matcher));
+    Result<std::string> text = replace.Apply(spelling_[id], matcher);
+    if (!text.ok()) return {text.status().code(), path_ + ": decoder: " + text.status().message()};
+    bytes = std::move(*text);
+    if (bytes.size() > left) return BadInput(path_ + ": decoder: grows all tokens together beyond any use");
+    left -= bytes.size();
     if (const int byte = ByteOfToken(bytes); decode_.byte_fallback && byte >= 0) bytes.assign(1, static_cast<char>(byte));
   }
   return {};
@@ -215,7 +264,8 @@ Status Reader::ReadConfig() {
   const size_t slash = path_.rfind('/');
   const std::string path = (slash == path_.npos ? "" : path_.substr(0, slash + 1)) + "tokenizer_config.json";
   int32_t eos = -1;
-  if (std::ifstream(path).good()) {
+  std::error_code ignored;  // anything at all of that name; what it is shows when it is opened
+  if (std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found) {
     TALLY_ASSIGN_OR_RETURN(const Json config, ParseFile(path));
     TALLY_ASSIGN_OR_RETURN(parts_.bos, ConfiguredToken(config, "bos_token", path));
     TALLY_ASSIGN_OR_RETURN(eos, ConfiguredToken(config, "eos_token", path));

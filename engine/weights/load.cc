@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "engine/base/aligned.h"
-#include "engine/base/checked.h"
+#include "engine/base/format.h"
+#include "engine/base/quant_blocks.h"
 #include "engine/weights/pack.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/weights.h"
@@ -17,9 +18,12 @@
 namespace tally {
 namespace {
 
-// What a thread reads at a time. Long enough to keep a disk busy, short enough to be packed while the caches
-// still hold it.
+// The staging buffer of a thread, and so the most it reads at a time, whatever the shapes of the tensors. Long enough to keep a
+// disk busy, short enough to be packed while the caches still hold it.
 constexpr uint64_t kStagingBytes = uint64_t{1} << 20;
+// Columns come in groups of 32: a block of every quantised type, and whole steps of a panel of every type.
+constexpr uint64_t kColumnGroup = kQuantBlock;
+constexpr uint64_t kHfBlockBytes = kColumnGroup / 2;
 
 // A weight, or the even and the odd rows of a tensor that interleaves two weights: read once, packed twice.
 struct Job {
@@ -42,20 +46,18 @@ class ItemLoader {
     const int64_t slice = item / job.blocks, begin = item % job.blocks * job.block;
     const int64_t n = std::min(job.block, job.extent - begin);
     if (w.vector()) return LoadVector(job, slice, staging);
-    if (w.storage == Storage::kTransposed) {
-      const uint64_t row_bytes = job.bytes_per_unit;
-      const uint64_t size = static_cast<uint64_t>(n) * row_bytes;
-      TALLY_RETURN_IF_ERROR(Read(Source(w, slice), Base(w, slice) + static_cast<uint64_t>(begin) * row_bytes, size, staging));
-      PackTransposed(w.view.dtype, w.view.rows, w.view.cols, begin, n, staging, Slice(w, slice));
-      return {};
+    if (w.storage == Storage::kTransposed) return LoadTransposed(w, slice, begin, n, staging);
+    if (w.view.layout == WeightLayout::kRowMajor) {  // as stored: no staging
+      const uint64_t row_bytes = w.view.stored_row_bytes, at = static_cast<uint64_t>(begin) * row_bytes;
+      return Read(Source(w, slice), Base(w, slice) + at, static_cast<uint64_t>(n) * row_bytes, Slice(w, slice) + at);
     }
-    return w.hf_mxfp4 ? LoadHfMxfp4(job, slice, begin, n, staging) : LoadRows(job, slice, begin, n, staging);
+    return LoadPanels(job, slice, begin, n, staging);
   }
 
   Status Read(const StoredTensor& t, uint64_t offset, uint64_t size, uint8_t* out) const {
     const Status status = files_[t.file].ReadAt(t.offset + offset, {out, size});
     if (status.ok()) return {};
-    return {status.code(), status.message() + " (tensor '" + t.name + "')"};
+    return {status.code(), status.message() + " (tensor " + Quote(t.name) + ")"};
   }
 
  private:
@@ -69,46 +71,70 @@ class ItemLoader {
     return arena_ + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
   }
 
-  // The stored row at which engine row `row` of the job begins, both partners' rows counted.
-  static uint64_t FirstStoredRow(const PlannedWeight& w, int64_t row) {
-    const uint64_t r = static_cast<uint64_t>(row) * w.row_step;
-    return w.row_step == 1 ? w.first_row + r : r;
+  // `size` bytes from byte `at` on of each of `rows` rows of `row_bytes`, the first of which begins at `offset`: one after
+  // another.
+  Status ReadPart(const StoredTensor& t, uint64_t offset, uint64_t rows, uint64_t row_bytes, uint64_t at, uint64_t size,
+                  uint8_t* out) const {
+    if (size == row_bytes) return Read(t, offset, rows * row_bytes, out);
+    for (uint64_t r = 0; r < rows; ++r) TALLY_RETURN_IF_ERROR(Read(t, offset + r * row_bytes + at, size, out + r * size));
+    return {};
   }
 
-  Status LoadRows(const Job& job, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
+  // Whole rows, or, where the staging buffer cannot hold a panel's, as many columns of them at a time as it can: a panel is made
+  // of whole groups of columns, one after another.
+  Status LoadPanels(const Job& job, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
     const PlannedWeight& w = *job.weight;
-    const uint64_t row_bytes = w.view.stored_row_bytes, size = static_cast<uint64_t>(n) * row_bytes * w.row_step;
-    const uint64_t offset = Base(w, slice) + FirstStoredRow(w, begin) * row_bytes;
-    if (w.view.layout == WeightLayout::kRowMajor && w.row_step == 1) {  // as stored: no staging
-      return Read(Source(w, slice), offset, size, Slice(w, slice) + static_cast<uint64_t>(begin) * row_bytes);
-    }
-    TALLY_RETURN_IF_ERROR(Read(Source(w, slice), offset, size, staging));
-    for (const PlannedWeight* to : {job.weight, job.partner}) {
-      if (to == nullptr) continue;
-      const uint64_t skip = to->row_step == 1 ? 0 : to->first_row * row_bytes;
-      PackStaged(to->view.dtype, to->view.layout, to->view.cols, begin, n,
-                 {.data = staging + skip, .stride = row_bytes * to->row_step}, Slice(*to, slice));
+    const DType type = w.stored_dtype();
+    const uint64_t rows = static_cast<uint64_t>(n) * w.row_step, cols = static_cast<uint64_t>(w.view.cols);
+    const uint64_t group_bytes = *StoredBytes(type, kColumnGroup);
+    const bool whole = rows * w.view.stored_row_bytes <= kStagingBytes;
+    const uint64_t piece = whole ? cols : kStagingBytes / (rows * group_bytes) * kColumnGroup;
+    for (uint64_t k = 0; k < cols; k += piece) {
+      const uint64_t columns = std::min(piece, cols - k);
+      StagedRows staged{.data = staging};
+      if (w.hf_mxfp4) {  // blocks and scales in tensors of their own
+        const uint64_t row_groups = cols / kColumnGroup, groups = columns / kColumnGroup;
+        const uint64_t first = static_cast<uint64_t>(slice) * w.stored_rows + static_cast<uint64_t>(begin) * w.row_step;
+        uint8_t* scales = staging + rows * groups * kHfBlockBytes;
+        TALLY_RETURN_IF_ERROR(ReadPart(*w.sources[0], first * row_groups * kHfBlockBytes, rows, row_groups * kHfBlockBytes,
+                                       k / kColumnGroup * kHfBlockBytes, groups * kHfBlockBytes, staging));
+        TALLY_RETURN_IF_ERROR(ReadPart(*w.sources[1], first * row_groups, rows, row_groups, k / kColumnGroup, groups, scales));
+        staged.stride = groups * kHfBlockBytes;
+        staged.scales = scales;
+        staged.scale_stride = groups;
+      } else {
+        const uint64_t row_bytes = w.view.stored_row_bytes, first = static_cast<uint64_t>(begin) * w.row_step;
+        staged.stride = whole ? row_bytes : *StoredBytes(type, columns);
+        TALLY_RETURN_IF_ERROR(ReadPart(Source(w, slice), Base(w, slice) + first * row_bytes, rows, row_bytes,
+                                       k / kColumnGroup * group_bytes, staged.stride, staging));
+      }
+      for (const PlannedWeight* to : {job.weight, job.partner}) {
+        if (to == nullptr) continue;
+        StagedRows own = staged;  // every row, or every other one
+        own.data += to->first_row * staged.stride;
+        own.stride *= to->row_step;
+        if (own.scales != nullptr) own.scales += to->first_row * staged.scale_stride;
+        own.scale_stride *= to->row_step;
+        uint8_t* panel = Slice(*to, slice) + static_cast<uint64_t>(begin / kPanelRows) * to->view.panel_stride;
+        PackStaged(type, WeightLayout::kPanel16, static_cast<int64_t>(columns), 0, n, own,
+                   panel + PanelBytes(type, static_cast<int64_t>(k)));
+      }
     }
     return {};
   }
 
-  Status LoadHfMxfp4(const Job& job, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
-    const PlannedWeight& w = *job.weight;
-    const uint64_t row_scales = static_cast<uint64_t>(w.view.cols) / 32, row_blocks = row_scales * 16;
-    const uint64_t rows = static_cast<uint64_t>(n) * w.row_step;
-    const uint64_t first = static_cast<uint64_t>(slice) * w.stored_rows + FirstStoredRow(w, begin);
-    uint8_t* scales = staging + rows * row_blocks;
-    TALLY_RETURN_IF_ERROR(Read(*w.sources[0], first * row_blocks, rows * row_blocks, staging));
-    TALLY_RETURN_IF_ERROR(Read(*w.sources[1], first * row_scales, rows * row_scales, scales));
-    for (const PlannedWeight* to : {job.weight, job.partner}) {
-      if (to == nullptr) continue;
-      const uint64_t skip = to->row_step == 1 ? 0 : to->first_row;
-      PackStaged(DType::kMXFP4, to->view.layout, to->view.cols, begin, n,
-                 {.data = staging + skip * row_blocks,
-                  .stride = row_blocks * to->row_step,
-                  .scales = scales + skip * row_scales,
-                  .scale_stride = row_scales * to->row_step},
-                 Slice(*to, slice));
+  // Input rows [begin, begin + n), whole or some outputs of them at a time.
+  Status LoadTransposed(const PlannedWeight& w, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
+    const uint64_t outputs = static_cast<uint64_t>(w.view.rows), inputs = static_cast<uint64_t>(n);
+    const uint64_t element = GetDTypeInfo(w.view.dtype).block_bytes, row_bytes = outputs * element;
+    const bool whole = inputs * row_bytes <= kStagingBytes;
+    const uint64_t piece = whole ? outputs : kStagingBytes / (inputs * element) / kPanelRows * kPanelRows;
+    for (uint64_t r = 0; r < outputs; r += piece) {
+      const uint64_t rows = std::min(piece, outputs - r);
+      TALLY_RETURN_IF_ERROR(ReadPart(Source(w, slice), Base(w, slice) + static_cast<uint64_t>(begin) * row_bytes, inputs,
+                                     row_bytes, r * element, rows * element, staging));
+      PackTransposed(w.view.dtype, static_cast<int64_t>(rows), w.view.cols, begin, n, staging,
+                     Slice(w, slice) + r / kPanelRows * w.view.panel_stride);
     }
     return {};
   }
@@ -116,13 +142,16 @@ class ItemLoader {
   Status LoadVector(const Job& job, int64_t slice, uint8_t* staging) const {
     const PlannedWeight& w = *job.weight;
     const StoredTensor& source = Source(w, slice);
-    const uint64_t element = GetDTypeInfo(source.dtype).block_bytes;
-    TALLY_RETURN_IF_ERROR(Read(source, Base(w, slice) + FirstStoredRow(w, 0) * element, job.bytes_per_unit, staging));
-    for (const PlannedWeight* to : {job.weight, job.partner}) {
-      if (to == nullptr) continue;
-      const uint64_t skip = to->row_step == 1 ? 0 : to->first_row * element;
-      WidenToF32(source.dtype, to->view.cols, static_cast<int64_t>(to->row_step), staging + skip,
-                 reinterpret_cast<float*>(Slice(*to, slice)));
+    const uint64_t element = GetDTypeInfo(source.dtype).block_bytes, unit = element * w.row_step;
+    const uint64_t all = static_cast<uint64_t>(w.view.cols), piece = kStagingBytes / unit;
+    for (uint64_t i = 0; i < all; i += piece) {
+      const uint64_t n = std::min(piece, all - i);
+      TALLY_RETURN_IF_ERROR(Read(source, Base(w, slice) + i * unit, n * unit, staging));
+      for (const PlannedWeight* to : {job.weight, job.partner}) {
+        if (to == nullptr) continue;
+        WidenToF32(source.dtype, static_cast<int64_t>(n), static_cast<int64_t>(to->row_step), staging + to->first_row * element,
+                   reinterpret_cast<float*>(Slice(*to, slice)) + i);
+      }
     }
     return {};
   }
@@ -233,7 +262,7 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
   for (const Job& job : jobs) {
     const uint64_t slices = static_cast<uint64_t>(job.weight->view.slices);
     total += slices * static_cast<uint64_t>(job.extent) * job.bytes_per_unit;
-    staging_bytes = std::max(staging_bytes, static_cast<uint64_t>(job.block) * job.bytes_per_unit);
+    staging_bytes = std::max(staging_bytes, std::min(kStagingBytes, static_cast<uint64_t>(job.block) * job.bytes_per_unit));
   }
   std::vector<AlignedBuffer<uint8_t>> staging(static_cast<size_t>(team.threads()));
   for (AlignedBuffer<uint8_t>& buffer : staging) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/base/checked.h"
+#include "engine/base/format.h"
 
 namespace tally {
 namespace {
@@ -11,15 +12,8 @@ namespace {
 // A sum that overflows is more than any machine has.
 uint64_t Sum(uint64_t a, uint64_t b) { return CheckedAdd(a, b).value_or(UINT64_MAX); }
 
-// Hundredths of a GiB, as text. What is needed is rounded up and what there is down, so that a refusal never
-// shows equal numbers.
-std::string Gib(uint64_t bytes, bool up) {
-  constexpr uint64_t kGib = uint64_t{1} << 30;
-  const uint64_t part = bytes % kGib * 100;
-  const uint64_t hundredths = bytes / kGib * 100 + part / kGib + (up && part % kGib != 0 ? 1 : 0);
-  const std::string cents = std::to_string(hundredths % 100);
-  return std::to_string(hundredths / 100) + (cents.size() < 2 ? ".0" : ".") + cents + " GiB";
-}
+// What is needed is rounded up and what there is down, so that a refusal never shows equal numbers.
+std::string Needed(uint64_t bytes) { return GibText(bytes, Rounding::kUp); }
 
 }  // namespace
 
@@ -42,9 +36,9 @@ Status CheckMemoryPlan(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_
   if (needed <= available_bytes) return {};
   const int64_t fits = LongestContext(packed_bytes, kv_bytes, scratch_bytes, available_bytes, context);
   const std::string advice = fits > 0 ? "; a context of " + std::to_string(fits) + " would fit" : "; no context would fit";
-  return BadInput("not enough memory: weights " + Gib(packed_bytes, true) + " + KV cache " + Gib(kv, true) + " (context " +
-                  std::to_string(context) + ") + scratch " + Gib(scratch_bytes, true) + " = " + Gib(needed, true) +
-                  ", but only " + Gib(available_bytes, false) + " is available" + advice);
+  return BadInput("not enough memory: weights " + Needed(packed_bytes) + " + KV cache " + Needed(kv) + " (context " +
+                  std::to_string(context) + ") + scratch " + Needed(scratch_bytes) + " = " + Needed(needed) + ", but only " +
+                  GibText(available_bytes, Rounding::kDown) + " is available" + advice);
 }
 
 }  // namespace tally

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/checked.h"
+#include "engine/base/format.h"
 #include "engine/weights/roles.h"
 #include "engine/weights/weights.h"
 
@@ -15,14 +16,7 @@ namespace {
 
 constexpr uint64_t kMxfp4Block = 32;
 
-std::string ShapeText(const std::vector<uint64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
 bool IsInterleaved(Storage s) { return s == Storage::kInterleavedEven || s == Storage::kInterleavedOdd; }
-bool IsHalf(Storage s) { return s == Storage::kFirstHalf || s == Storage::kSecondHalf; }
 
 class Planner {
  public:
@@ -44,13 +38,14 @@ class Planner {
  private:
   Status At(const StoredTensor& t, const std::string& what) const {
     const std::string file = t.file < inventory_.files.size() ? inventory_.files[t.file].path : inventory_.path;
-    return BadInput(file + ": tensor '" + t.name + "' " + what);
+    return BadInput(file + ": tensor " + Quote(t.name) + " " + what);
   }
 
   Result<const StoredTensor*> Find(const TensorBinding& binding, const std::string& name) const {
     const StoredTensor* t = inventory_.Find(name);
     if (t == nullptr) {
-      return BadInput(inventory_.path + ": tensor '" + name + "' is missing (" + WeightName(binding.role, binding.layer) + ")");
+      return BadInput(inventory_.path + ": tensor " + Quote(name) + " is missing (" + WeightName(binding.role, binding.layer) +
+                      ")");
     }
     return t;
   }
@@ -134,20 +129,19 @@ class Planner {
   // Sources, their types and shapes, and which of their rows are meant.
   Status FindSources(const TensorBinding& binding, const std::string& name, bool vector, PlannedWeight& w) const {
     const bool transposed = w.storage == Storage::kTransposed;
-    if ((transposed && (vector || w.hf_mxfp4 || w.view.layout != WeightLayout::kPanel16)) ||
-        (w.hf_mxfp4 && w.view.layout != WeightLayout::kPanel16)) {
+    const bool row_major = w.view.layout == WeightLayout::kRowMajor;
+    if ((transposed && (vector || row_major || w.hf_mxfp4)) || (w.hf_mxfp4 && (vector || row_major)) ||
+        (IsInterleaved(w.storage) && row_major)) {
       return InternalError(name + " cannot be stored as its binding says");
     }
     std::vector<uint64_t> shape = binding.shape;
     uint64_t& rows = shape[vector ? shape.size() - 1 : shape.size() - 2];
-    const uint64_t own_rows = rows;
-    if (IsInterleaved(w.storage) || IsHalf(w.storage)) {
+    if (IsInterleaved(w.storage)) {
       const std::optional<uint64_t> both = CheckedMul(rows, 2);
       if (!both) return InternalError(name + " is bound with shape " + ShapeText(binding.shape));
       rows = *both;
-      if (IsInterleaved(w.storage)) w.row_step = 2;
+      w.row_step = 2;
       if (w.storage == Storage::kInterleavedOdd) w.first_row = 1;
-      if (w.storage == Storage::kSecondHalf) w.first_row = own_rows;
     }
     w.stored_rows = rows;
     if (transposed) std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
@@ -168,7 +162,7 @@ class Planner {
       TALLY_RETURN_IF_ERROR(vector ? CheckVectorType(*t) : CheckMatrixType(*t, w.storage));
       TALLY_RETURN_IF_ERROR(Check(*t, shape));
       if (!w.sources.empty() && t->dtype != w.sources[0]->dtype) {
-        return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", but '" + w.sources[0]->name + "' has " +
+        return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", but " + Quote(w.sources[0]->name) + " has " +
                           std::string(DTypeName(w.sources[0]->dtype)));
       }
       w.sources.push_back(t);

@@ -27,7 +27,8 @@ struct PlannedWeight {
   uint64_t slice_bytes = 0;  // of the packed slice, what is added to fill its page not included
 
   // Engine row r of a slice is row `first_row + r * row_step` of the stored slice, which has `stored_rows`
-  // rows of view.stored_row_bytes bytes. Of a vector the same is true of elements. Not of kTransposed.
+  // rows of view.stored_row_bytes bytes; first_row is below row_step. Of a vector the same is true of elements. Not of
+  // kTransposed.
   uint64_t stored_rows = 0, first_row = 0, row_step = 1;
 
   bool vector() const { return view.layout == WeightLayout::kVector; }

@@ -54,19 +54,17 @@ Result<uint64_t> PlanPackedBytes(const Inventory& inventory, const ModelSpec& sp
 using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
 // Reads (pread, in parallel on the team) and packs every binding of `spec`. Memory: PlanPackedBytes and a
-// staging buffer of a few MiB per thread.
+// staging buffer of at most 1 MiB per thread.
 Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress);
 
-// The layout that a role's matrix is packed in: kRowMajor for tables only gathered from (untied embeddings,
+// The layout that a role's weight is packed in: kRowMajor for tables only gathered from (untied embeddings,
 // positions), kVector for 1-D roles and expert biases, else kPanel16.
 WeightLayout LayoutFor(Role role, const Recipe& recipe);
 
-// Packs rows [row_begin, row_begin + n) of one matrix (or expert slice): `src` holds those rows as stored,
-// row_begin a multiple of 16; `dst` is the slice's first byte. Rows beyond `rows` in the last panel become
-// zero.
+// Packs rows [row_begin, row_begin + n) of one matrix (or expert slice) that is stored as the engine wants it: `src`
+// holds those rows, row_begin is a multiple of 16 for kPanel16, and `dst` is the slice's first byte. What rows beyond
+// `rows` would fill of the last panel has the value zero. UnpackRow (engine/kernels/unpack.h) is the reverse.
 void PackRows(DType dtype, WeightLayout layout, int64_t rows, int64_t cols, int64_t row_begin, int64_t n, const uint8_t* src,
               uint8_t* dst);
-// The reverse, for reference kernels and tests: row `row` of a slice as f32 [cols]. (Defined in
-// engine/kernels/unpack.h.)
 
 }  // namespace tally

@@ -2,6 +2,7 @@
 // can be tested by hand.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -47,7 +48,7 @@ class FakeModel final : public Model {
   const MemoryPlan& memory_plan() const override { return plan_; }
   const ParameterCounts& parameters() const override { return parameters_; }
   std::string Description() const override { return "fake"; }
-  std::string weight_types() const override { return "none"; }
+  std::span<const DType> matrix_types() const override { return {}; }
 
   Recipe recipe_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -67,14 +68,18 @@ class FakeEngine final : public Engine {
   std::function<void()> on_step;           // before each
   std::function<float(size_t row)> noise;  // added to a step's rows, to spoil them
   int64_t batch = 8;
+  int64_t logit_rows = 8;
   int fail_at = -1;  // the step that fails
   struct Stepped {
     std::vector<int32_t> tokens;
     std::vector<bool> wanted;
+    Phase phase;
   };
   std::vector<Stepped> steps;
 
+  const MemoryPlan& memory_plan() const override { return model_->plan_; }
   int64_t max_batch() const override { return batch; }
+  int64_t max_logit_rows() const override { return logit_rows; }
   Result<int32_t> NewSequence() override {
     lengths_[++last_id_] = 0;
     return last_id_;
@@ -91,11 +96,15 @@ class FakeEngine final : public Engine {
     if (on_step) on_step();
     if (fail_at == static_cast<int>(steps.size())) return InternalError("broken on purpose");
     if (static_cast<int64_t>(rows.size()) > batch) return InternalError("too many rows");
+    const auto wanted = std::count_if(rows.begin(), rows.end(), [](const BatchRow& r) { return r.want_logits; });
+    if (wanted > logit_rows) return InternalError("too many rows of logits");
+    const bool decode = std::all_of(rows.begin(), rows.end(), [](const BatchRow& r) { return r.generated; });
     Stepped stepped;
+    stepped.phase = decode ? Phase::kDecode : Phase::kPrefill;
     logits_.clear();
     int64_t out = 0;
     const int32_t vocab = model_->recipe_.vocab;
-    ledger_.BeginStep(rows.size() > 1 ? Phase::kPrefill : Phase::kDecode, static_cast<uint32_t>(rows.size()), 1);
+    ledger_.BeginStep(stepped.phase, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(wanted));
     for (const BatchRow& row : rows) {
       stepped.tokens.push_back(row.token);
       stepped.wanted.push_back(row.want_logits);
@@ -126,7 +135,6 @@ class FakeEngine final : public Engine {
   std::string_view target() const override { return "FAKE"; }
   bool used_blas() const override { return false; }
   int threads() const override { return 1; }
-  uint64_t kv_bytes() const override { return 0; }
   void SetTap(std::function<void(Site, std::string_view, Mat<const float>)> tap) override { tap_ = std::move(tap); }
   void EnableExplain() override {}
   std::vector<std::string> Explanations() const override { return {}; }

@@ -48,6 +48,19 @@ TEST(Generate, PrefillsInPiecesAndAsksForOneRowOfLogits) {
   EXPECT_EQ(seen, prompt);
 }
 
+// Phases are what the rows are, not how many: the last piece of a prompt may be a single token.
+TEST(Generate, OnlyGeneratedTokensAreDecodeSteps) {
+  FakeEngine engine(100);
+  const Ids prompt(9, 1);  // one more than a batch
+  const auto result = Generate(engine, prompt, Greedy(3));
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->decode_steps, 2);
+  std::vector<Phase> phases;
+  for (const FakeEngine::Stepped& s : engine.steps) phases.push_back(s.phase);
+  EXPECT_EQ(phases, (std::vector<Phase>{Phase::kPrefill, Phase::kPrefill, Phase::kDecode, Phase::kDecode}));
+  EXPECT_EQ(engine.ledger().rows(Phase::kPrefill), 9u);
+}
+
 TEST(Generate, NothingToGenerateIsPrefillAlone) {
   FakeEngine engine(100);
   const auto result = Generate(engine, Ids{1, 2}, Greedy(0));
@@ -64,9 +77,25 @@ TEST(Generate, EndsAtTheEndToken) {
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->tokens, (Ids{8, 9}));
   EXPECT_EQ(result->finish, FinishReason::kEos);
-  GenerateOptions on = Greedy(5);
-  on.ignore_eos = true;
-  EXPECT_EQ(Generate(engine, Ids{7}, on)->tokens, (Ids{8, 9, 10, 11, 12}));
+}
+
+// Masked, as llama.cpp does it: they are not drawn at all, and what is next best is.
+TEST(Generate, IgnoredEndTokensAreNeverDrawn) {
+  FakeEngine engine(100);
+  engine.fake_model().recipe_.eos_tokens = {50, 10, -1, 1000};
+  GenerateOptions options = Greedy(5);
+  options.ignore_eos = true;
+  EXPECT_EQ(Generate(engine, Ids{7}, options)->tokens, (Ids{8, 9, 9, 9, 9}));  // after 9, instead of 10: 9 and 11 are as good
+  options.sampling.temperature = 10;
+  options.sampling.top_k = 0;
+  options.sampling.min_p = 0;
+  options.max_tokens = 60;
+  for (options.sampling.seed = 0; options.sampling.seed < 20; ++options.sampling.seed) {
+    const auto result = Generate(engine, Ids{7}, options);
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(result->finish, FinishReason::kLength);
+    for (const int32_t token : result->tokens) EXPECT_TRUE(token != 10 && token != 50);
+  }
 }
 
 TEST(Generate, FillsTheContextExactly) {
@@ -120,6 +149,25 @@ TEST(Generate, TextHeldBackComesAtTheEnd) {
   EXPECT_EQ(result->text, "efg");
   EXPECT_EQ(result->finish, FinishReason::kLength);
   EXPECT_EQ(tokens, (Ids{4, 5, 6, -1}));
+}
+
+// Once it has said that it wants no more, the listener is left alone; the result still tells all that was generated.
+TEST(Generate, AListenerThatStopsIsNotCalledAgain) {
+  FakeEngine engine(26);
+  engine.fake_model().tokenizer_ = std::make_unique<FakeTokenizer>(Letters());
+  GenerateOptions options = Greedy(20);
+  options.stop = {"fgz"};
+  Ids tokens;
+  options.on_token = [&](std::string_view, int32_t token) {
+    tokens.push_back(token);
+    return token != 6;  // 'g': "fg" is held back then
+  };
+  const auto result = Generate(engine, Ids{3}, options);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(tokens, (Ids{4, 5, 6}));
+  EXPECT_EQ(result->tokens, tokens);
+  EXPECT_EQ(result->text, "efg");
+  EXPECT_EQ(result->finish, FinishReason::kInterrupted);
 }
 
 TEST(Generate, CharactersStayWhole) {

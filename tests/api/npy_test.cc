@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,56 @@ TEST_F(NpyTest, RowsAndHeader) {
   EXPECT_EQ(Read(Path("x.npy"), 4, 3), (std::vector<float>{1, 2, 3, -4, 5.5f, 6, 1, 2, 3, -4, 5.5f, 6}));
 }
 
+std::set<std::string> Names(const fs::path& directory) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename().string());
+  return names;
+}
+
+TEST_F(NpyTest, AFileHasItsNameOnlyWhenItIsComplete) {
+  const float x[3] = {1, 2, 3};
+  std::ofstream(Path("x.npy")) << "older";
+  {
+    auto writer = NpyWriter::Create(Path("x.npy"), 3);
+    ASSERT_TRUE(writer.ok()) << writer.status().message();
+    ASSERT_TRUE(writer->Append({x, 1, 3}).ok());
+    EXPECT_EQ(Bytes(Path("x.npy")), "older");
+    EXPECT_EQ(Names(directory_).size(), 2u);
+  }
+  EXPECT_EQ(Bytes(Path("x.npy")), "older");  // not closed: as if nothing had been
+  EXPECT_EQ(Names(directory_), (std::set<std::string>{"x.npy"}));
+  auto writer = NpyWriter::Create(Path("x.npy"), 3);
+  ASSERT_TRUE(writer->Append({x, 1, 3}).ok() && writer->Close().ok());
+  EXPECT_EQ(Read(Path("x.npy"), 1, 3), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(Names(directory_), (std::set<std::string>{"x.npy"}));
+}
+
+TEST_F(NpyTest, TwoWritersAndLeftoversDoNotMeet) {
+  const float x[2] = {1, 2};
+  std::ofstream(Path("x.npy.partial-0")) << "of one that was killed";
+  auto a = NpyWriter::Create(Path("x.npy"), 1), b = NpyWriter::Create(Path("x.npy"), 1);
+  ASSERT_TRUE(a.ok() && b.ok());
+  ASSERT_TRUE(a->Append({x, 1, 1}).ok() && b->Append({x + 1, 1, 1}).ok());
+  ASSERT_TRUE(a->Close().ok());
+  EXPECT_EQ(Read(Path("x.npy"), 1, 1), (std::vector<float>{1}));
+  ASSERT_TRUE(b->Close().ok());
+  EXPECT_EQ(Read(Path("x.npy"), 1, 1), (std::vector<float>{2}));
+  EXPECT_EQ(Names(directory_), (std::set<std::string>{"x.npy", "x.npy.partial-0"}));
+}
+
+TEST_F(NpyTest, LinksAreFollowed) {
+  const float x[1] = {1};
+  std::ofstream(Path("x.npy")) << "older";
+  fs::create_symlink("x.npy", Path("link.npy"));
+  auto writer = NpyWriter::Create(Path("link.npy"), 1);
+  ASSERT_TRUE(writer.ok()) << writer.status().message();
+  ASSERT_TRUE(writer->Append({x, 1, 1}).ok() && writer->Close().ok());
+  EXPECT_TRUE(fs::is_symlink(Path("link.npy")));
+  EXPECT_EQ(Read(Path("x.npy"), 1, 1), (std::vector<float>{1}));
+  fs::create_symlink("nowhere", Path("dangling"));
+  EXPECT_NE(NpyWriter::Create(Path("dangling"), 1).status().message().find("leads nowhere"), std::string::npos);
+}
+
 TEST_F(NpyTest, AWrongNumberOfColumnsIsOurFault) {
   const float x[2] = {};
   auto writer = NpyWriter::Create(Path("x.npy"), 3);
@@ -77,11 +128,24 @@ TEST_F(NpyTest, AWrongNumberOfColumnsIsOurFault) {
 TEST_F(NpyTest, Failures) {
   EXPECT_EQ(NpyWriter::Create(Path("missing/x.npy"), 3).status().code(), StatusCode::kBadInput);
   EXPECT_NE(NpyWriter::Create(directory_.string(), 3).status().message().find(directory_.string()), std::string::npos);
+}
+
+TEST_F(NpyTest, DevicesAreWrittenAndLeftAlone) {
+  const auto expect_device = [](const char* path) {
+    EXPECT_EQ(fs::status(path).type(), fs::file_type::character) << path;
+    for (const std::string& name : Names("/dev")) EXPECT_EQ(name.find(".partial"), std::string::npos) << name;
+  };
+  const float x[3] = {};
+  auto null = NpyWriter::Create("/dev/null", 3);
+  ASSERT_TRUE(null.ok()) << null.status().message();
+  EXPECT_TRUE(null->Append({x, 1, 3}).ok() && null->Close().ok());
+  expect_device("/dev/null");
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  auto writer = NpyWriter::Create("/dev/full", 3);
-  ASSERT_TRUE(writer.ok());
-  EXPECT_EQ(writer->Close().code(), StatusCode::kBadInput);
-  EXPECT_TRUE(fs::exists("/dev/full"));
+  auto full = NpyWriter::Create("/dev/full", 3);
+  ASSERT_TRUE(full.ok()) << full.status().message();
+  EXPECT_EQ(full->Close().code(), StatusCode::kBadInput);
+  { auto unfinished = NpyWriter::Create("/dev/full", 3); }
+  expect_device("/dev/full");
 }
 
 TEST_F(NpyTest, LogitsOfEveryPositionInPieces) {
@@ -99,6 +163,11 @@ TEST_F(NpyTest, LogitsOfEveryPositionInPieces) {
   ASSERT_EQ(best.size(), tokens.size());
   for (size_t i = 0; i < best.size(); ++i) EXPECT_EQ(best[i], tokens[i] + 1);
   EXPECT_EQ(engine.live_sequences(), 0u);
+  EXPECT_EQ(engine.ledger().steps(Phase::kDecode), 0u);
+  best.clear();
+  engine.logit_rows = 3;  // fewer than a batch
+  ASSERT_TRUE(RunLogits(engine, tokens, callbacks).ok());
+  EXPECT_EQ(best.size(), tokens.size());
   callbacks.take = [](int64_t, Mat<const float>) -> Status { return BadInput("enough"); };
   EXPECT_EQ(RunLogits(engine, tokens, callbacks).message(), "enough");
   callbacks.interrupted = [] { return true; };

@@ -26,8 +26,8 @@ namespace fs = std::filesystem;
 class SynthTest : public testing::Test {
  protected:
   SynthTest()
-      : directory_(fs::path(testing::TempDir()) /
-                   ("synth_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+      : directory_(fs::path(testing::TempDir()) / ("synth_" + std::to_string(getpid()) +
+                                                   std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
     fs::remove_all(directory_);
     fs::create_directories(directory_);
   }

@@ -129,6 +129,53 @@ TEST(CliRun, TheSeedDecidesAndThreadsDoNot) {
   EXPECT_NE(run("7", "1"), run("8", "1"));
 }
 
+TEST(CliRun, ASeedThatIsDrawnIsReported) {
+  const std::vector<std::string> base = {"run",    Gpt2().directory, "--prompt-tokens", "1,2,3", "-n",    "16",
+                                         "--temp", "+1.5",           "--top-k",         "-1",    "--seed"};
+  auto run = [&](const std::string& seed, bool json) {
+    std::vector<std::string> arguments = base;
+    arguments.push_back(seed);
+    if (json) arguments.push_back("--json");
+    const Ended e = Tally(arguments);
+    EXPECT_EQ(e.code, 0) << e.err;
+    return e;
+  };
+  std::set<uint64_t> seeds;
+  for (int i = 0; i < 3; ++i) {
+    const Json drawn = Json::parse(run("-1", true).out);
+    const uint64_t seed = drawn.at("seed").get<uint64_t>();
+    seeds.insert(seed);
+    EXPECT_EQ(Json::parse(run(std::to_string(seed), true).out).at("tokens"), drawn.at("tokens"));
+  }
+  EXPECT_GT(seeds.size(), 1u);
+  const Ended text = run("-1", false);
+  const size_t at = text.err.find("\nseed: ");
+  ASSERT_NE(at, std::string::npos) << text.err;
+  const std::string seed = text.err.substr(at + 7, text.err.find('\n', at + 7) - at - 7);
+  EXPECT_EQ(run(seed, false).out, text.out);
+  EXPECT_EQ(Tally(base, {}).code, 2);  // --seed without its number
+}
+
+TEST(CliRun, TokenIdsInBrackets) {
+  const auto out = [](const std::vector<std::string>& arguments) {
+    const Ended e = Tally(arguments);
+    EXPECT_EQ(e.code, 0) << e.err;
+    return e.out;
+  };
+  const std::string model = Gpt2().directory, file = TempPath("ids.json");
+  const std::string expected = out({"run", model, "--prompt-tokens", "1,2,3", "-n", "4", "--temp", "0"});
+  EXPECT_EQ(out({"run", model, "--prompt-tokens", "[1, 2, 3]", "-n", "4", "--temp", "0"}), expected);
+  std::ofstream(file) << "[\n  1,\n  2,\n  3\n]\n";
+  EXPECT_EQ(out({"logits", model, "--tokens-file", file}), out({"logits", model, "--tokens", "1,2,3"}));
+  EXPECT_EQ(out({"logits", model, "--tokens", "[1,2,3]"}), out({"logits", model, "--tokens", "1,2,3"}));
+  fs::remove(file);
+  for (const char* bad : {"[1,2", "1,2]", "[[1,2]]", "[]", "[", "]["}) {
+    const Ended e = Tally({"run", model, "--prompt-tokens", bad});
+    EXPECT_EQ(e.code, 2) << bad;
+    EXPECT_TRUE(IsOneLine(e.err)) << e.err;
+  }
+}
+
 TEST(CliRun, ExplainNamesKernels) {
   const Ended e = Tally({"run", Gpt2().directory, "--prompt-tokens", "1", "-n", "1", "--explain", "--impl", "ref"});
   ASSERT_EQ(e.code, 0) << e.err;

@@ -41,7 +41,11 @@ TEST(CliUsage, Help) {
     EXPECT_EQ(e.err, "");
     EXPECT_NE(e.out.find("--help"), std::string::npos);
   }
-  EXPECT_NE(Tally({"run", "--help"}).out.find("--repeat-penalty"), std::string::npos);
+  const std::string help = Tally({"run", "--help"}).out;
+  for (const char* part : {"--repeat-penalty", "--no-special", "one newline at its end is dropped",
+                           "repeat penalty, top-k, temperature, top-p, min-p", "-1 or -2", "-1 draws one"}) {
+    EXPECT_NE(help.find(part), std::string::npos) << part;
+  }
   EXPECT_NE(Tally({"--version"}).out.find("tally"), std::string::npos);
 }
 
@@ -70,20 +74,24 @@ TEST(CliUsage, BadNumbers) {
   ExpectRefused(with("--temp", "inf"), "temperature");
   ExpectRefused(with("--temp", "-1"), "temperature");
   ExpectRefused(with("--temp", "hot"), "hot");
+  ExpectRefused(with("--temp", "+"), "'+'");
+  ExpectRefused(with("--temp", "+-1"), "'+-1'");
   ExpectRefused(with("--temp", "1e999"), "--temp");
   ExpectRefused(with("-n", "-5"), "-5");
   ExpectRefused(with("-n", "5x"), "5x");
   ExpectRefused(with("-n", "99999999999999999999"), "--tokens");
-  ExpectRefused(with("--top-k", "-1"), "top-k");
+  ExpectRefused(with("--top-k", "-2"), "top-k");
   ExpectRefused(with("--top-k", "3000000000"), "--top-k");
   ExpectRefused(with("--top-p", "1.5"), "top-p");
   ExpectRefused(with("--min-p", "nan"), "min-p");
   ExpectRefused(with("--repeat-penalty", "0"), "repeat-penalty");
-  ExpectRefused(with("--seed", "-1"), "--seed");
+  ExpectRefused(with("--seed", "-2"), "--seed");
   ExpectRefused(with("--seed", "18446744073709551616"), "--seed");
   ExpectRefused(with("--threads", "-1"), "--threads");
-  ExpectRefused(with("--threads", "100000"), "--threads");
+  ExpectRefused(with("--threads", "1025"), "--threads must be 0 (all cores) to 1024, not 1025");
   ExpectRefused(with("--ctx", "-1"), "--ctx");
+  ExpectRefused(with("--ctx", "3000000000"), "--ctx must be 0 (the model's) to 2147483647, not 3000000000");
+  ExpectRefused(with("--ctx", "65"), "the model has learned 64");
   ExpectRefused(with("--ctx", "1"), "context");
   ExpectRefused(with("--activations", "f8"), "auto, f32, bf16, int8");
   ExpectRefused(with("--kv", "q4"), "auto, f32, f16");
@@ -135,8 +143,23 @@ TEST(CliUsage, OutputThatCannotBeWritten) {
     ExpectRefused(arguments, "standard output cannot be written", {.stdout_file = "-"});
     ExpectRefused(arguments, "standard output cannot be written: Broken pipe", {.no_reader = true});
   }
-  if (fs::exists("/dev/full")) ExpectRefused({"logits", kModel, "--tokens", "1", "-o", "/dev/full"}, "/dev/full");
-  EXPECT_TRUE(fs::exists("/dev/null"));
+  if (!fs::exists("/dev/full")) return;
+  ExpectRefused({"logits", kModel, "--tokens", "1", "-o", "/dev/full"}, "/dev/full");
+  EXPECT_EQ(fs::status("/dev/full").type(), fs::file_type::character);
+  EXPECT_EQ(Tally({"logits", kModel, "--tokens", "1", "-o", "/dev/null"}).code, 0);
+  EXPECT_EQ(fs::status("/dev/null").type(), fs::file_type::character);
+}
+
+// Before anything is loaded, with the numbers, and what would fit.
+TEST(CliUsage, MoreMemoryThanThereIs) {
+  const std::string model = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/llama/llama-a-f32-gqa-untied";
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"run", model, "--prompt-tokens", "1"}, {"logits", model, "--tokens", "1"}, {"bench", model}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--ctx", "2147483647", "--kv", "f32"});
+    ExpectRefused(arguments, "not enough memory");
+    ExpectRefused(arguments, "would fit");
+  }
 }
 
 TEST(CliInspect, TextAndJson) {
@@ -189,6 +212,25 @@ TEST(CliSynth, WritesAModelThatRuns) {
   e = Tally({"run", path, "--prompt-tokens", "1,2,3", "-n", "4", "--json"});
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_EQ(Json::parse(e.out).at("parameters").at("total"), j.at("parameters"));
+  // All its matrices take int8 activations, which OpenBLAS does not multiply.
+  const std::string note = "note: --impl blas was asked for and OpenBLAS never ran";
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"run", path, "--prompt-tokens", "1", "-n", "1", "--json"},
+        {"logits", path, "--tokens", "1", "--json"},
+        {"bench", path, "-p", "4", "-n", "1", "--repetitions", "1", "--json"}}) {
+    std::vector<std::string> blas = command;
+    blas.insert(blas.end(), {"--impl", "blas"});
+    e = Tally(blas);
+    EXPECT_EQ(e.code, 0);
+    EXPECT_TRUE(e.err.starts_with(note)) << e.err;
+    EXPECT_TRUE(e.err.ends_with("(--activations f32)\n")) << e.err;
+    if (command[0] == "bench") continue;  // it takes a second
+    blas.insert(blas.end(), {"--activations", "f32"});
+    e = Tally(blas);
+    EXPECT_EQ(e.code, 0);
+    EXPECT_EQ(e.err, "");
+    EXPECT_EQ(Tally(command).err, "");
+  }
   fs::remove(path);
 }
 

@@ -28,6 +28,7 @@ struct RunOptions {
   std::string stdin_file = "/dev/null";
   std::string stdout_file{};                     // instead of being kept; "-": closed before the start
   bool no_reader = false;                        // standard output is a pipe that nobody reads
+  std::function<void(pid_t)> on_start{};         // called when the process runs
   std::function<void(pid_t)> on_first_output{};  // called when the first byte of standard output has come
 };
 
@@ -73,6 +74,7 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
     close(err[0]);
     return ended;
   }
+  if (options.on_start) options.on_start(pid);
   pollfd fds[2] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}};
   bool seen = false;
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {

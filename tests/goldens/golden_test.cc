@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,22 +39,29 @@ LoadOptions Exact() {
   options.threads = 2;
   options.activations = ActivationsChoice::kF32;
   options.sequences = 2;
+  options.max_logit_rows = options.max_batch;
   return options;
 }
 
-// Steps `ids` through a fresh sequence in pieces of `piece`; logits of every position, [ids, vocab].
-std::vector<float> Logits(Engine& engine, const std::vector<int32_t>& ids, size_t piece) {
-  auto sequence = engine.NewSequence();
-  EXPECT_TRUE(sequence.ok()) << sequence.status().message();
+// Steps `ids` through a sequence in pieces of `piece`; logits of each, [ids, vocab].
+std::vector<float> Continue(Engine& engine, int32_t sequence, std::span<const int32_t> ids, size_t piece) {
   std::vector<float> all;
   for (size_t at = 0; at < ids.size(); at += piece) {
     std::vector<BatchRow> rows;
-    for (size_t i = at; i < std::min(ids.size(), at + piece); ++i) rows.push_back({ids[i], *sequence, true});
+    for (size_t i = at; i < std::min(ids.size(), at + piece); ++i) rows.push_back({ids[i], sequence, true});
     auto logits = engine.Step(rows);
     EXPECT_TRUE(logits.ok()) << logits.status().message();
     if (!logits.ok()) break;
     all.insert(all.end(), logits->data, logits->data + logits->rows * logits->cols);
   }
+  return all;
+}
+
+// The same in a sequence of its own.
+std::vector<float> Logits(Engine& engine, const std::vector<int32_t>& ids, size_t piece) {
+  auto sequence = engine.NewSequence();
+  EXPECT_TRUE(sequence.ok()) << sequence.status().message();
+  const std::vector<float> all = Continue(engine, *sequence, ids, piece);
   engine.Free(*sequence);
   return all;
 }
@@ -75,6 +83,13 @@ double MaxAbs(Mat<const float> m) {
   double max = 0;
   for (int64_t i = 0; i < m.rows * m.cols; ++i) max = std::max(max, std::fabs(static_cast<double>(m.data[i])));
   return max;
+}
+
+std::string CaseName(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  name = name.substr(name.find('/') + 1);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 class GoldenTest : public testing::TestWithParam<const char*> {};
@@ -184,25 +199,28 @@ TEST_P(GoldenTest, BitsDoNotDependOnThreadsCutsOrCompany) {
   struct Restore {
     ~Restore() { hwy::SetSupportedTargetsForTest(0); }
   } restore;
-  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    for (ActivationsChoice activations : {ActivationsChoice::kF32, ActivationsChoice::kAuto}) {
-      SCOPED_TRACE(std::string(hwy::TargetName(target)) + (activations == ActivationsChoice::kF32 ? " f32" : " auto"));
-      LoadOptions options = Exact();
-      options.activations = activations;
-      options.threads = 1;
-      Opened one = Open(golden.directory, options);
-      ASSERT_NE(one.engine, nullptr);
-      const std::vector<float> whole = Logits(*one.engine, ids, ids.size());
-      ExpectSameLogits(Logits(*one.engine, ids, 7), whole, "pieces of 7");
-      ExpectSameLogits(Logits(*one.engine, ids, 1), whole, "token by token");
-      ExpectSameLogits(LogitsBesideAnother(*one.engine, ids), whole, "beside another sequence");
-      for (int threads : {2, 4}) {
-        options.threads = threads;
-        Opened more = Open(golden.directory, options);
-        ASSERT_NE(more.engine, nullptr);
-        ExpectSameLogits(Logits(*more.engine, ids, ids.size()), whole, std::to_string(threads) + " threads");
-        ExpectSameLogits(Logits(*more.engine, ids, 1), whole, std::to_string(threads) + " threads, token by token");
+  for (const std::string& path : golden.Checkpoints()) {
+    SCOPED_TRACE(path);
+    for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      hwy::SetSupportedTargetsForTest(target);
+      for (ActivationsChoice activations : {ActivationsChoice::kF32, ActivationsChoice::kAuto}) {
+        SCOPED_TRACE(std::string(hwy::TargetName(target)) + (activations == ActivationsChoice::kF32 ? " f32" : " auto"));
+        LoadOptions options = Exact();
+        options.activations = activations;
+        options.threads = 1;
+        Opened one = Open(path, options);
+        ASSERT_NE(one.engine, nullptr);
+        const std::vector<float> whole = Logits(*one.engine, ids, ids.size());
+        ExpectSameLogits(Logits(*one.engine, ids, 7), whole, "pieces of 7");
+        ExpectSameLogits(Logits(*one.engine, ids, 1), whole, "token by token");
+        ExpectSameLogits(LogitsBesideAnother(*one.engine, ids), whole, "beside another sequence");
+        for (int threads : {2, 4}) {
+          options.threads = threads;
+          Opened more = Open(path, options);
+          ASSERT_NE(more.engine, nullptr);
+          ExpectSameLogits(Logits(*more.engine, ids, ids.size()), whole, std::to_string(threads) + " threads");
+          ExpectSameLogits(Logits(*more.engine, ids, 1), whole, std::to_string(threads) + " threads, token by token");
+        }
       }
     }
   }
@@ -243,7 +261,7 @@ TEST_P(GoldenTest, DefaultActivations) {
       const std::vector<float> logits = Logits(*opened.engine, prompt.ids, prompt.ids.size());
       ASSERT_EQ(static_cast<int64_t>(logits.size()), want.rows * want.cols);
       const Mat<const float> got(logits.data(), want.rows, want.cols);
-      const bool int8 = opened.model->weight_types().find("MXFP4") != std::string::npos;
+      const bool int8 = JoinTypes(opened.model->matrix_types()).find("MXFP4") != std::string::npos;
       const double difference = MaxDifference(got, want), bound = (int8 ? 0.08 : 0.01) * MaxAbs(want);
       EXPECT_LE(difference, bound);
       int compared = 0;
@@ -265,12 +283,78 @@ INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest,
                                          "gpt2/gpt2-a-f32-release-names", "gpt2/gpt2-b-bf16-prefixed-ninner",
                                          "llama/llama-a-f32-gqa-untied", "llama/llama-b-bf16-llama3rope-headdim-tied",
                                          "llama/mistral-a-bf16-sliding"),
-                         [](const auto& param) {
-                           std::string name = param.param;
-                           name = name.substr(name.find('/') + 1);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         CaseName);
+
+// Longer than two blocks of the KV cache (128 positions each), which no golden is: layers that see all of the past, with sinks
+// and without, and layers with a window, whose first block is given back on the way.
+class LongTest : public testing::TestWithParam<const char*> {
+ protected:
+  static constexpr size_t kLength = 300, kKept = 200;
+
+  std::vector<int32_t> Ids(int32_t vocab) const {
+    std::vector<int32_t> ids;
+    uint32_t state = 1;
+    while (ids.size() < kLength) {
+      state = state * 1664525u + 1013904223u;  // Numerical Recipes' generator
+      ids.push_back(static_cast<int32_t>((state >> 8) % static_cast<uint32_t>(vocab)));
+    }
+    return ids;
+  }
+  LoadOptions Options() const {
+    LoadOptions options = Exact();
+    options.threads = 1;  // small steps, and many: threads would only wait
+    options.context = kLength;
+    return options;
+  }
+  const GoldenCase golden_{GetParam()};
+};
+
+TEST_P(LongTest, BitsDoNotDependOnCutsCompanyOrRollingBack) {
+  for (ActivationsChoice activations : {ActivationsChoice::kF32, ActivationsChoice::kAuto}) {
+    SCOPED_TRACE(activations == ActivationsChoice::kF32 ? "f32" : "auto");
+    LoadOptions options = Options();
+    options.activations = activations;
+    Opened opened = Open(golden_.directory, options);
+    ASSERT_NE(opened.engine, nullptr);
+    Engine& engine = *opened.engine;
+    const std::vector<int32_t> ids = Ids(opened.model->recipe().vocab);
+    const std::vector<float> whole = Logits(engine, ids, ids.size());
+    ExpectSameLogits(Logits(engine, ids, 7), whole, "pieces of 7");
+    ExpectSameLogits(Logits(engine, ids, 1), whole, "token by token");
+    ExpectSameLogits(LogitsBesideAnother(engine, ids), whole, "beside another sequence");
+
+    auto sequence = engine.NewSequence();
+    ASSERT_TRUE(sequence.ok());
+    ExpectSameLogits(Continue(engine, *sequence, ids, 7), whole, "before rolling back");
+    const Status truncated = engine.Truncate(*sequence, kKept);
+    ASSERT_TRUE(truncated.ok()) << truncated.message();
+    const std::vector<float> rest(whole.begin() + static_cast<ptrdiff_t>(kKept) * opened.model->recipe().vocab, whole.end());
+    ExpectSameLogits(Continue(engine, *sequence, std::span(ids).subspan(kKept), 11), rest, "after rolling back");
+    engine.Free(*sequence);
+  }
+}
+
+// The scalar reference and Highway, in f32: within the case's tolerance of each other, as both are of the golden on its prompts.
+TEST_P(LongTest, TheReferenceAgrees) {
+  LoadOptions options = Options();
+  Opened hwy = Open(golden_.directory, options);
+  options.impl = ImplName::kRef;
+  Opened ref = Open(golden_.directory, options);
+  ASSERT_TRUE(hwy.engine != nullptr && ref.engine != nullptr);
+  const std::vector<int32_t> ids = Ids(hwy.model->recipe().vocab);
+  const std::vector<float> a = Logits(*hwy.engine, ids, ids.size()), b = Logits(*ref.engine, ids, ids.size());
+  ASSERT_EQ(a.size(), b.size());
+  const int64_t rows = static_cast<int64_t>(kLength), cols = hwy.model->recipe().vocab;
+  const double difference = MaxDifference({a.data(), rows, cols}, {b.data(), rows, cols});
+  EXPECT_LE(difference, golden_.atol);
+  std::printf("%s: greatest difference of a logit over %zu tokens %.2e (allowed %.2e)\n", GetParam(), kLength, difference,
+              golden_.atol);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, LongTest,
+                         testing::Values("gptoss/gptoss-a-top4of8-realyarn", "llama/mistral-a-bf16-sliding",
+                                         "llama/llama-a-f32-gqa-untied"),
+                         CaseName);
 
 }  // namespace
 }  // namespace tally

@@ -1,5 +1,6 @@
 // Small trained models found in public repositories (../shared/weights, not part of this repository) do what their sources say.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -29,6 +30,7 @@ Opened Open(const std::string& path, ActivationsChoice activations = Activations
   options.context = context;
   options.threads = 2;
   options.activations = activations;
+  options.max_logit_rows = options.max_batch;
   auto model = LoadModel(path, options);
   EXPECT_TRUE(model.ok()) << model.status().message();
   if (!model.ok()) return {};
@@ -80,8 +82,14 @@ std::string DecodeBase64(const std::string& text) {
 }
 
 // The sorting model of bbycroft/llm-viz as a Hugging Face directory, made from the author's own JSON: the model.safetensors beside
-// it was derived without the biases of c_attn (RefusedWithoutItsBiases).
-std::string NanoSortDirectory() {
+// it was derived without the biases of c_attn (RefusedWithoutItsBiases). Removed when the test is done with it.
+struct NanoSortDirectory {
+  NanoSortDirectory();
+  ~NanoSortDirectory() { std::filesystem::remove_all(path); }
+  const std::string path = testing::TempDir() + "/real_weights_" + std::to_string(getpid()) + "_gpt-nano-sort";
+};
+
+NanoSortDirectory::NanoSortDirectory() {
   const nlohmann::json source = ReadJson(kWeights + "gpt-nano-sort/gpt-nano-sort-model.json");
   nlohmann::json header;
   std::string data;
@@ -102,16 +110,14 @@ std::string NanoSortDirectory() {
     header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {data.size(), data.size() + bytes.size()}}};
     data += bytes;
   }
-  const std::string directory = testing::TempDir() + "/tally-gpt-nano-sort";
-  std::filesystem::create_directories(directory);
-  std::filesystem::copy_file(kWeights + "gpt-nano-sort/config.json", directory + "/config.json",
+  std::filesystem::create_directories(path);
+  std::filesystem::copy_file(kWeights + "gpt-nano-sort/config.json", path + "/config.json",
                              std::filesystem::copy_options::overwrite_existing);
   const std::string text = header.dump();
   const uint64_t length = text.size();
-  std::ofstream out(directory + "/model.safetensors", std::ios::binary);
+  std::ofstream out(path + "/model.safetensors", std::ios::binary);
   out.write(reinterpret_cast<const char*>(&length), 8);
   out << text << data;
-  return directory;
 }
 
 TEST(RealWeights, GptNanoSortRefusedWithoutItsBiases) {
@@ -126,7 +132,8 @@ TEST(RealWeights, GptNanoSortRefusedWithoutItsBiases) {
 TEST(RealWeights, GptNanoSort) {
   SKIP_WITHOUT(kWeights + "gpt-nano-sort");
   const nlohmann::json expected = ReadJson(kWeights + "gpt-nano-sort/expected_logits.json");
-  Opened opened = Open(NanoSortDirectory());
+  const NanoSortDirectory directory;
+  Opened opened = Open(directory.path);
   ASSERT_NE(opened.engine, nullptr);
   for (size_t i = 0; i < expected["idx"].size(); ++i) {
     auto sequence = opened.engine->NewSequence();
@@ -147,7 +154,8 @@ TEST(RealWeights, GptNanoSort) {
 // Six digits in, the same digits sorted out: what the model was trained for.
 TEST(RealWeights, GptNanoSortSorts) {
   SKIP_WITHOUT(kWeights + "gpt-nano-sort");
-  Opened opened = Open(NanoSortDirectory(), ActivationsChoice::kAuto);
+  const NanoSortDirectory directory;
+  Opened opened = Open(directory.path, ActivationsChoice::kAuto);
   ASSERT_NE(opened.engine, nullptr);
   for (const std::vector<int32_t>& digits : {std::vector<int32_t>{2, 0, 1, 0, 2, 1}, {1, 1, 0, 2, 0, 0}, {2, 2, 1, 0, 1, 0}}) {
     auto result = Generate(*opened.engine, digits, Greedy(6));

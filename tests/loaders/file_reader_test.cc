@@ -61,7 +61,17 @@ TEST(FileReader, RefusesWhatIsNotAFullFile) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   ExpectBadInput(FileReader::Open(pipe).status(), {"expected a regular file, found a pipe"});  // must not hang
   ExpectBadInput(FileReader::Open(dir / std::string_view("a\0b", 3)).status(), {"a\\x00b", "zero byte"});
-  ExpectBadInput(FileReader::Open(dir / "a\nb").status(), {"a\\x0ab: cannot be opened"});
+  ExpectBadInput(FileReader::Open(dir / "a\nb").status(), {"a\\nb: cannot be opened"});
+}
+
+TEST(ReadTextFile, WithinALimit) {
+  const TempDir dir;
+  const std::string path = dir.Write("a", "0123456789");
+  const auto whole = ReadTextFile(path, 10);
+  ASSERT_TRUE(whole.ok()) << whole.status().message();
+  EXPECT_EQ(*whole, "0123456789");
+  ExpectBadInput(ReadTextFile(path, 9).status(), {path, "10 bytes; the limit for this file is 9"});
+  ExpectBadInput(ReadTextFile("/dev/zero", 1 << 20).status(), {"/dev/zero: expected a regular file, found a device"});
 }
 
 TEST(FileReader, ThreadsMayShareIt) {

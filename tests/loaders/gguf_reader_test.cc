@@ -163,7 +163,7 @@ TEST(ReadGguf, OtherFormatsAreNamed) {
   ExpectBadInput(ErrorOf(""), {"the file is empty"});
   ExpectBadInput(ErrorOf("tjggxxxxxxxx"), {"before GGUF"});
   ExpectBadInput(ErrorOf("PK\x03\x04xxxx"), {"zip archive"});
-  ExpectBadInput(ErrorOf(std::string("\x01\x02\n\x04zzzz")), {"found '\\x01\\x02\\x0a\\x04'"});
+  ExpectBadInput(ErrorOf(std::string("\x01\x02\n\x04zzzz")), {"found '\\x01\\x02\\n\\x04'"});
   RawGguf g = TwoTensors();
   g.version = 1;
   ExpectBadInput(ErrorOf(g), {"GGUF version 1; versions 2 and 3 can be read"});
@@ -182,6 +182,14 @@ TEST(ReadGguf, ImpossibleCounts) {
   g.more_tensors = 0;
   g.more_keys = INT64_MAX - 1;
   ExpectBadInput(ErrorOf(g), {"expected 9223372036854775807 metadata keys"});
+}
+
+TEST(ReadGguf, TooManyKeys) {
+  RawGguf g;
+  for (int i = 0; i <= 1 << 18; ++i) g.keys.push_back(Key("k" + std::to_string(i), 7, Bytes().U8(1)));
+  ExpectBadInput(ErrorOf(g), {"m.gguf: header: 262145 metadata keys; the limit is 262144"});
+  g.keys.pop_back();
+  EXPECT_TRUE(Read(g).ok());
 }
 
 TEST(ReadGguf, BrokenMetadata) {
@@ -206,7 +214,7 @@ TEST(ReadGguf, BrokenMetadata) {
   ExpectBadInput(error(Key("", 7, Bytes().U8(1))), {"metadata key 1 of 1: the key is empty"});
   ExpectBadInput(error(Key(std::string(70000, 'k'), 7, Bytes().U8(1))),
                  {"the length of a key is 70000 bytes; the limit is 65535"});
-  ExpectBadInput(error(Key("a\nb\x1b[31m", 13, Bytes())), {"'a\\x0ab\\x1b[31m'"});
+  ExpectBadInput(error(Key("a\nb\x1b[31m", 13, Bytes())), {"'a\\nb\\x1b[31m'"});
   RawGguf g;
   g.keys = {Key("k", 7, Bytes().U8(1)), Key("l", 7, Bytes().U8(1)), Key("k", 7, Bytes().U8(1))};
   ExpectBadInput(ErrorOf(g), {"metadata key 3 of 3, 'k': the key appears twice"});
@@ -331,6 +339,17 @@ TEST(ReadGguf, BrokenSplits) {
   g.data_bytes = 48;
   files[1] = g.Make();
   ExpectBadInput(error(files), {"split.tensors.count is 3, but the files hold 4 tensors"});
+  for (int part = 1; part <= 2; ++part) {  // each within the limit
+    g = RawGguf();
+    g.keys = {Key("split.no", 2, Bytes().Le(static_cast<uint16_t>(part))), Key("split.count", 2, Bytes().Le(uint16_t{3}))};
+    for (int i = 0; i < 140'000; ++i) {
+      g.keys.push_back(Key("k" + std::to_string(part) + "." + std::to_string(i), 7, Bytes().U8(1)));
+    }
+    g.tensors = {{"t" + std::to_string(part), {4}, 0, 0}};
+    g.data_bytes = 16;
+    files[static_cast<size_t>(part)] = g.Make();
+  }
+  ExpectBadInput(error(files), {"m-00003-of-00003.gguf", "the parts together have more than 262144 metadata keys"});
 
   const TempDir dir;
   ExpectBadInput(ReadGguf(dir.Write("renamed.gguf", SplitFiles()[0])).status(),

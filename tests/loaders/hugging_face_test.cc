@@ -117,6 +117,8 @@ TEST(ReadHuggingFace, ConfigIsFlattened) {
     EXPECT_EQ(*r->metadata.Find(key), value) << key;
   }
   EXPECT_EQ(r->metadata.values().size(), expected.size());  // null, mixed, objects, nested: absent
+  for (const char* key : {"none", "rope.none"}) EXPECT_TRUE(r->metadata.IsNull(key) && !r->metadata.Has(key)) << key;
+  for (const char* key : {"i", "mixed", "nulls", "rope", "er", "absent"}) EXPECT_FALSE(r->metadata.IsNull(key)) << key;
 }
 
 TEST(ReadHuggingFace, GenerationConfigHasAPlaceOfItsOwn) {
@@ -148,6 +150,10 @@ TEST(ReadHuggingFace, BrokenConfigs) {
   ExpectBadInput(error("{\"a\": 1, \"b\": 2, \"a\": 3}"), {"the key 'a' appears twice"});
   ExpectBadInput(error("{\"x\": [{\"a\": 1, \"a\": 3}]}"), {"the key 'a' appears twice"});
   ExpectBadInput(error("{\"a\": {\"b\": 1}, \"a.b\": 2}"), {"the key 'a.b' appears twice, once nested"});
+  ExpectBadInput(error("{\"a\": {\"b\": null}, \"a.b\": 2}"), {"the key 'a.b' appears twice, once nested"});
+  std::string many = "{\"a\": 1";
+  for (int i = 0; i < 1 << 18; ++i) many += ",\"" + std::to_string(i) + "\":null";
+  ExpectBadInput(error(many + "}"), {"more than 262144 values"});
   ExpectBadInput(error("{\"" + std::string(600, 'k') + "\": 1}"), {"longer than 512 bytes"});
   ExpectBadInput(error("{\"a\": \"" + std::string(9 << 20, 'x') + "\"}"), {"the limit for this file is 8388608"});
   ExpectBadInput(error("{\"a\": \"" + std::string(1 << 20, 'x')), {"not valid JSON", "..."});

@@ -36,6 +36,17 @@ TEST(Metadata, AbsentIsNotAnError) {
   EXPECT_EQ(m.GetStrings("no").value(), std::nullopt);
 }
 
+TEST(Metadata, NullIsAbsentButKnown) {
+  Metadata m = Sample();
+  const size_t before = m.size();
+  m.SetNull("nothing");
+  EXPECT_TRUE(m.IsNull("nothing"));
+  EXPECT_FALSE(m.Has("nothing") || m.IsNull("int") || m.IsNull("no"));
+  EXPECT_EQ(m.GetInt("nothing").value(), std::nullopt);
+  EXPECT_EQ(m.size(), before + 1);
+  EXPECT_EQ(m.values().size(), before);
+}
+
 TEST(Metadata, ValuesOfTheirType) {
   const Metadata m = Sample();
   EXPECT_EQ(m.GetInt("int").value(), -7);

@@ -119,6 +119,26 @@ TEST(Sampler, OddLogitsNeverBreakTheDraw) {
   EXPECT_EQ(Drawn(cold, {1, 1.0001f, 0}), (Set{1}));
 }
 
+// sampling.h's order: temperature 2 makes of 0.5, 0.3, 0.2 the probabilities 0.416, 0.322, 0.263, so the nucleus of 0.75 holds
+// all three (before it, two: 0.5 + 0.3), and the last is 0.63 times as probable as the first (before it, 0.4 times).
+TEST(Sampler, TemperatureComesBeforeTopPAndMinP) {
+  const std::vector<float> logits = LogitsOf({0.5, 0.3, 0.2});
+  SamplerConfig top_p = Plain(), min_p = Plain();
+  top_p.top_p = 0.75;
+  min_p.min_p = 0.5;
+  for (SamplerConfig c : {top_p, min_p}) {
+    EXPECT_EQ(Drawn(c, logits), (Set{0, 1}));
+    c.temperature = 2;
+    EXPECT_EQ(Drawn(c, logits), (Set{0, 1, 2}));
+  }
+  // And top-k before either: of the two that stay the nucleus of 0.6 is the first alone (0.625; of all three, 0.5, it is two).
+  SamplerConfig both = Plain();
+  both.top_p = 0.6;
+  EXPECT_EQ(Drawn(both, logits), (Set{0, 1}));
+  both.top_k = 2;
+  EXPECT_EQ(Drawn(both, logits), (Set{0}));
+}
+
 TEST(Sampler, TopK) {
   const std::vector<float> logits = LogitsOf({0.1, 0.3, 0.2, 0.2, 0.2});
   SamplerConfig c = Plain();
@@ -128,7 +148,7 @@ TEST(Sampler, TopK) {
   EXPECT_EQ(Drawn(c, logits), (Set{1, 2}));
   c.top_k = 4;
   EXPECT_EQ(Drawn(c, logits), (Set{1, 2, 3, 4}));
-  for (const int k : {0, 5, 6, 1000}) {
+  for (const int k : {0, -1, 5, 6, 1000}) {
     c.top_k = k;
     EXPECT_EQ(Drawn(c, logits), (Set{0, 1, 2, 3, 4})) << k;
   }
@@ -296,7 +316,8 @@ TEST(SamplerConfig, Validation) {
   for (const double p : {nan, 0.0, -1.0, inf}) {
     EXPECT_EQ(with([&](SamplerConfig& c) { c.repeat_penalty = p; }).code(), StatusCode::kBadInput);
   }
-  EXPECT_EQ(with([](SamplerConfig& c) { c.top_k = -1; }).message(), "top-k must be 0 (off) or more, not -1");
+  EXPECT_TRUE(with([](SamplerConfig& c) { c.top_k = -1; }).ok());
+  EXPECT_EQ(with([](SamplerConfig& c) { c.top_k = -2; }).message(), "top-k must be 0 (off; -1 too) or more, not -2");
   EXPECT_FALSE(with([](SamplerConfig& c) { c.repeat_last_n = -2; }).ok());
 }
 

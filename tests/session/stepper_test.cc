@@ -1,5 +1,6 @@
 // Step()'s errors: requests that cannot be honoured leave the sequences as they were, and NaN is traced to where it began.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -53,6 +54,7 @@ TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
   expect({{1 << 20, *s, true}}, "outside the vocabulary");
   expect({{1, 7, true}}, "no sequence 7");
   expect(std::vector<BatchRow>(9, {1, *s, false}), "at most 8");
+  expect(std::vector<BatchRow>(2, {1, *s, true}), "a step that wants the logits of 2 rows: at most 1 (max_logit_rows)");
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(engine->Step(std::vector<BatchRow>(6, {1, *s, false})).ok());
   EXPECT_EQ(engine->Length(*s), 32);
   expect({{1, *s, true}}, "the context is full");
@@ -88,7 +90,7 @@ TEST(Stepper, NanNamesTheLayerAndOp) {
   std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   const float nan = std::nanf("");
   std::memcpy(bytes.data() + down->offset + 4 * 5, &nan, 4);
-  const std::string path = testing::TempDir() + "/tally_nan.gguf";
+  const std::string path = testing::TempDir() + "/stepper_" + std::to_string(getpid()) + "_nan.gguf";
   std::ofstream(path, std::ios::binary) << bytes;
   for (ImplName impl : {ImplName::kAuto, ImplName::kRef}) {
     LoadOptions options = Small();
@@ -115,7 +117,7 @@ TEST(Stepper, ChargesEachStep) {
   EXPECT_EQ(ledger.last_step().rows, 3u);
   EXPECT_EQ(ledger.last_step().logit_rows, 1u);
   const uint64_t prefill = ledger.last_step().parameters_touched;
-  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{6, *s, true}}).ok());
+  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{6, *s, true, true}}).ok());
   const StepRecord decode = ledger.last_step();
   EXPECT_EQ(decode.phase, Phase::kDecode);
   // active(head) and the one row of the embedding that was read.
@@ -126,6 +128,45 @@ TEST(Stepper, ChargesEachStep) {
   for (int c = 0; c < kWorkClasses; ++c) {
     EXPECT_GE(decode.account.executed.Flops(static_cast<WorkClass>(c)), decode.account.useful.Flops(static_cast<WorkClass>(c)));
   }
+}
+
+// What was given is prefill, be it one row of a sequence that has begun; what was generated is decode, whoever else decodes.
+TEST(Stepper, TheCallerSaysThePhase) {
+  LoadOptions options = Small();
+  options.sequences = 2;
+  auto engine = Open(kGptOss, options);
+  ASSERT_NE(engine, nullptr);
+  auto s = engine->NewSequence(), other = engine->NewSequence();
+  ASSERT_TRUE(s.ok() && other.ok());
+  auto phase = [&](std::vector<BatchRow> rows) {
+    auto result = engine->Step(rows);
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    return engine->ledger().last_step().phase;
+  };
+  EXPECT_EQ(phase(std::vector<BatchRow>(8, {1, *s})), Phase::kPrefill);
+  EXPECT_EQ(phase({{2, *s, true}}), Phase::kPrefill);
+  EXPECT_EQ(phase({{3, *s, true, true}}), Phase::kDecode);
+  EXPECT_EQ(phase({{3, *s, true, true}, {4, *other, true}}), Phase::kPrefill);  // some given, some generated: not a decode step
+  EXPECT_EQ(phase({{3, *s, true, true}, {4, *other, true, true}}), Phase::kDecode);
+  EXPECT_EQ(phase({{3, *s, true, true}, {4, *s, false, true}}), Phase::kDecode);  // a draft under verification
+}
+
+// A prompt of one token more than a batch: the last piece is still a piece of the prompt.
+TEST(Stepper, TheLastTokenOfAPromptIsNoDecodeStep) {
+  auto engine = Open(kGptOss, Small());
+  ASSERT_NE(engine, nullptr);
+  GenerateOptions options;
+  options.sampling.temperature = 0;
+  options.ignore_eos = true;
+  options.max_tokens = 4;
+  const auto result = Generate(*engine, std::vector<int32_t>(static_cast<size_t>(engine->max_batch()) + 1, 5), options);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  const Ledger& ledger = engine->ledger();
+  EXPECT_EQ(ledger.steps(Phase::kPrefill), 2u);
+  EXPECT_EQ(ledger.rows(Phase::kPrefill), 9u);
+  EXPECT_EQ(ledger.steps(Phase::kDecode), 3u);
+  EXPECT_EQ(ledger.rows(Phase::kDecode), 3u);
+  EXPECT_EQ(result->decode_steps, 3);
 }
 
 }  // namespace

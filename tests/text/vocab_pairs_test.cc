@@ -173,8 +173,7 @@ TEST(Vocab, TinyStories) {
 }
 
 TEST(Vocab, ModelsWithoutVocabularyHaveNoTokenizer) {
-  const std::string path = test::Shared("goldens/gpt2/gpt2-a-f32-release-names/model.gguf");
-  TALLY_SKIP_WITHOUT(path);
+  const std::string path = TALLY_SOURCE_DIR "/tests/goldens/gpt2/gpt2-a-f32-release-names/model.gguf";
   Result<Inventory> inventory = ReadGguf(path);
   ASSERT_TRUE(inventory.ok()) << inventory.status().message();
   Result<std::unique_ptr<Tokenizer>> none = TokenizerFor(*inventory);

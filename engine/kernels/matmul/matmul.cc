@@ -142,10 +142,10 @@ void RunHwy(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> sc
 TaskPlan PlanOf(const MatJob& job, int threads) {
   TaskPlan plan;
   plan.tasks = job.tasks();
-  // One row: equal shares of memory traffic. Many: threads take small runs of neighbouring panels as they become free.
-  if (job.max_group_rows() > StreamRows(job.x.format.kind)) {
-    plan.chunk = std::clamp<int64_t>(plan.tasks / (threads * 16), 1, 8);
-  }
+  // Threads take small runs of neighbouring panels as they become free: cores differ, and others use them too. Few rows read each
+  // weight once, in longer runs.
+  const bool many = job.max_group_rows() > StreamRows(job.x.format.kind);
+  plan.chunk = many ? std::clamp<int64_t>(plan.tasks / (threads * 16), 1, 8) : std::max<int64_t>(plan.tasks / (threads * 4), 1);
   plan.scratch_bytes = MatJobScratchBytes(job);
   return plan;
 }

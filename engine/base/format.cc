@@ -1,0 +1,105 @@
+#include "engine/base/format.h"
+
+#include <algorithm>
+
+namespace tally {
+namespace {
+
+// Length of the valid UTF-8 sequence that starts `text`, 0 where there is none (RFC 3629: no surrogates, no overlong forms).
+size_t Utf8Length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t n = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  if (n == 0 || text.size() < n) return 0;
+  for (size_t i = 1; i < n; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned char second = byte(1);
+  if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) || (lead == 0xf0 && second < 0x90) ||
+      (lead == 0xf4 && second > 0x8f)) {
+    return 0;
+  }
+  return n;
+}
+
+bool IsControl(std::string_view c) {
+  const unsigned char first = static_cast<unsigned char>(c[0]);
+  if (c.size() == 1) return first < 0x20 || first == 0x7f;
+  if (c.size() == 2) return first == 0xc2 && static_cast<unsigned char>(c[1]) < 0xa0;
+  return c == "\xe2\x80\xa8" || c == "\xe2\x80\xa9";
+}
+
+void AppendEscaped(char c, std::string* out) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  const auto b = static_cast<unsigned char>(c);
+  *out += '\\';
+  switch (c) {
+    case '\n': *out += 'n'; return;
+    case '\t': *out += 't'; return;
+    case '\r': *out += 'r'; return;
+    default: *out += 'x', *out += kHex[b >> 4], *out += kHex[b & 15];
+  }
+}
+
+__extension__ using Wide = unsigned __int128;
+
+// bytes / 2^(10 unit) in hundredths.
+uint64_t Hundredths(uint64_t bytes, int unit, Rounding rounding) {
+  const int shift = 10 * unit;
+  const uint64_t one = uint64_t{1} << shift, whole = bytes >> shift;
+  const Wide part = Wide{bytes & (one - 1)} * 100;
+  const uint64_t extra = rounding == Rounding::kUp ? one - 1 : rounding == Rounding::kNearest ? one / 2 : 0;
+  return whole * 100 + static_cast<uint64_t>((part + extra) >> shift);
+}
+
+std::string WithUnit(uint64_t hundredths, std::string_view unit) {
+  const std::string cents = std::to_string(hundredths % 100);
+  return std::to_string(hundredths / 100) + (cents.size() < 2 ? ".0" : ".") + cents + " " + std::string(unit);
+}
+
+}  // namespace
+
+std::string Printable(std::string_view text, size_t longest) {
+  std::string out;
+  out.reserve(std::min(text.size(), longest));
+  for (size_t at = 0; at < text.size();) {
+    const std::string_view rest = text.substr(at);
+    const size_t n = Utf8Length(rest), taken = std::max<size_t>(n, 1);
+    if (at + taken > longest) return out + "...";
+    if (n > 0 && !IsControl(rest.substr(0, n))) {
+      out += rest.substr(0, n);
+    } else {
+      for (const char c : rest.substr(0, taken)) AppendEscaped(c, &out);
+    }
+    at += taken;
+  }
+  return out;
+}
+
+std::string Quote(std::string_view name) {
+  constexpr size_t kHead = 64, kTail = 24;
+  if (name.size() <= kHead + kTail + 16) return "'" + Printable(name) + "'";
+  // Cutting may split a character; the bytes of its second part are then shown as \xNN, which is still one honest line.
+  return "'" + Printable(name, kHead) + Printable(name.substr(name.size() - kTail)) + "' (" + std::to_string(name.size()) +
+         " bytes)";
+}
+
+std::string ShapeText(std::span<const uint64_t> shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return out + "]";
+}
+
+std::string BytesText(uint64_t bytes, Rounding rounding) {
+  static constexpr std::string_view kUnits[] = {"", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+  for (int unit = 1;; ++unit) {
+    const uint64_t hundredths = Hundredths(bytes, unit, rounding);
+    if (hundredths < 1024 * 100 || unit == 6) return WithUnit(hundredths, kUnits[unit]);
+  }
+}
+
+std::string GibText(uint64_t bytes, Rounding rounding) { return WithUnit(Hundredths(bytes, 3, rounding), "GiB"); }
+
+}  // namespace tally

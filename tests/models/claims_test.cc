@@ -1,0 +1,121 @@
+// CheckClaims: every stored tensor has its place, its shape and a type that can be run there.
+#include <set>
+
+#include "engine/kernels/weight_view.h"
+#include "tests/models/spec_tools.h"
+
+namespace tally {
+namespace {
+
+using synthetic::AllSynthetic;
+using synthetic::ExpectBadInput;
+using synthetic::MustRead;
+using synthetic::With;
+using synthetic::WithTensor;
+using synthetic::WithType;
+
+// Every required tensor, one after the other: missing, misshapen, of a type that cannot be a weight.
+TEST(Claims, EveryTensorIsNeededWithItsShape) {
+  for (const auto& [name, inventory] : AllSynthetic()) {
+    SCOPED_TRACE(name);
+    const ModelSpec spec = MustRead(inventory);
+    const std::set<std::string> buffers(spec.buffers.begin(), spec.buffers.end());
+    for (size_t i = 0; i < inventory.tensors.size(); ++i) {
+      const std::string tensor = inventory.tensors[i].name;
+      SCOPED_TRACE(tensor);
+      if (buffers.count(tensor)) continue;  // a mask may be there or not, of any shape
+      Inventory wrong = inventory;
+      wrong.tensors[i].shape.back() += 1;
+      wrong.BuildIndex();
+      if (tensor != "token_embd.weight" && tensor != "wte.weight") ExpectBadInput(wrong, {tensor, "has shape", "expected ["});
+      wrong = inventory;
+      wrong.tensors[i].shape.insert(wrong.tensors[i].shape.begin(), 1);
+      wrong.BuildIndex();
+      ExpectBadInput(wrong, {tensor});
+      wrong = inventory;
+      wrong.tensors[i].dtype = wrong.tensors[i].dtype == DType::kU8 ? DType::kF32 : DType::kI32;
+      wrong.BuildIndex();
+      ExpectBadInput(wrong, {tensor, "has type"});
+      // The files may decide about tied heads, stored rope divisors, and biases of the Llama and GPT-2
+      // attention.
+      if (tensor == "output.weight" || tensor == "rope_freqs.weight") continue;
+      wrong = inventory;
+      wrong.tensors.erase(wrong.tensors.begin() + static_cast<std::ptrdiff_t>(i));
+      wrong.BuildIndex();
+      ExpectBadInput(wrong, {tensor, "missing"});
+    }
+  }
+}
+
+TEST(Claims, ATensorWithoutAPlaceIsNamed) {
+  for (const auto& [name, inventory] : AllSynthetic()) {
+    SCOPED_TRACE(name);
+    ExpectBadInput(WithTensor(inventory, "blk.3.attn_q.weight", {24, 12}),
+                   {"'blk.3.attn_q.weight' [24, 12]", "no place", "layers"});
+    ExpectBadInput(WithTensor(inventory, "bell\a", {1}), {"bell\\x07"});
+  }
+}
+
+TEST(Claims, LayersAndTensorsMustAgree) {
+  for (const auto& [inventory, key] :
+       {std::pair{synthetic::HfLlama(), "num_hidden_layers"}, {synthetic::GgufLlama(), "llama.block_count"}}) {
+    const std::string layer = inventory.format == FileFormat::kGguf ? "blk." : "model.layers.";
+    ExpectBadInput(With(inventory, key, int64_t{2}), {layer + "2.", "no place", "2 layers"});
+    ExpectBadInput(With(inventory, key, int64_t{4}), {layer + "3.", "missing"});
+  }
+}
+
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4,
+                            DType::kF64, DType::kI8,  DType::kI16,  DType::kI32,  DType::kU8,   DType::kBool};
+
+// A matrix may be of any type that can be multiplied, a vector of those that widen to f32 exactly.
+TEST(Claims, TypesThatCanBeRun) {
+  for (const DType type : kTypes) {
+    SCOPED_TRACE(DTypeName(type));
+    const std::string found = "has type " + std::string(DTypeName(type));
+    const auto check = [&](const Inventory& inventory, const std::string& tensor, bool runs, const std::string& expected) {
+      SCOPED_TRACE(tensor);
+      if (runs) {
+        MustRead(WithType(inventory, tensor, type));
+      } else {
+        ExpectBadInput(WithType(inventory, tensor, type), {"'" + tensor + "' " + found, expected});
+      }
+    };
+    const bool matrix = CanMultiply(type), vector = matrix && !GetDTypeInfo(type).quantised;
+    const std::string any = "expected F32, F16, BF16, Q8_0, Q4_0 or MXFP4", plain = "expected F32, F16 or BF16";
+    for (const char* tensor : {"token_embd.weight", "blk.1.attn_q.weight", "blk.2.ffn_down.weight"}) {
+      check(synthetic::GgufLlama(), tensor, matrix, any);
+    }
+    for (const char* tensor : {"rope_freqs.weight", "output_norm.weight", "blk.0.ffn_norm.weight"}) {
+      check(synthetic::GgufLlama(), tensor, vector, plain);
+    }
+    for (const char* tensor : {"blk.0.attn_q.bias", "blk.1.attn_sinks.weight", "blk.2.ffn_up_exps.bias"}) {
+      check(synthetic::GgufGptOss(), tensor, vector, plain);
+    }
+    check(synthetic::GgufGptOss(), "blk.2.ffn_gate_inp.weight", matrix, any);
+    // Conv1D weights are turned while they are packed; blocks cannot be.
+    check(synthetic::HfGpt2(), "h.0.attn.c_attn.weight", vector, plain);
+    check(synthetic::HfGpt2(), "h.1.ln_1.bias", vector, plain);
+    check(synthetic::HfGpt2(), "wpe.weight", matrix, any);
+  }
+}
+
+// One op takes both, with activations packed for one type.
+TEST(Claims, GateAndUpAreOfOneType) {
+  ExpectBadInput(WithType(synthetic::GgufLlama(), "blk.1.ffn_up.weight", DType::kF16),
+                 {"made-up/weights", "'blk.1.ffn_gate.weight' (F32)", "'blk.1.ffn_up.weight' (F16)", "one type"});
+  ExpectBadInput(WithType(synthetic::HfLlama(), "model.layers.2.mlp.gate_proj.weight", DType::kBF16),
+                 {"'model.layers.2.mlp.gate_proj.weight' (BF16)", "'model.layers.2.mlp.up_proj.weight' (F32)"});
+  ExpectBadInput(WithType(synthetic::GgufGptOss(), "blk.0.ffn_gate_exps.weight", DType::kQ8_0),
+                 {"'blk.0.ffn_gate_exps.weight' (Q8_0)", "'blk.0.ffn_up_exps.weight' (MXFP4)"});
+  // What no op takes together may differ, and layers may.
+  MustRead(WithType(synthetic::GgufLlama(), "blk.1.attn_k.weight", DType::kF16));
+  MustRead(WithType(synthetic::GgufLlama(), "blk.1.ffn_down.weight", DType::kF16));
+  MustRead(WithType(synthetic::GgufGptOss(), "blk.0.ffn_gate_exps.bias", DType::kBF16));
+  Inventory layer = synthetic::GgufLlama();
+  for (const char* tensor : {"blk.1.ffn_gate.weight", "blk.1.ffn_up.weight"}) layer = WithType(layer, tensor, DType::kBF16);
+  MustRead(layer);
+}
+
+}  // namespace
+}  // namespace tally

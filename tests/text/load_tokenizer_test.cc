@@ -1,0 +1,49 @@
+// LoadTokenizer (engine/api/inspect.h): a directory that has a tokenizer.json needs nothing else.
+#include "engine/api/inspect.h"
+#include "tests/text/json_spec.h"
+
+namespace tally {
+namespace {
+
+using test::Encode;
+using test::Folder;
+using test::Ids;
+using test::Spec;
+
+TEST(LoadTokenizer, ATokenizerJsonIsEnough) {
+  const Folder folder;
+  const std::string json = folder.Write("tokenizer.json", Spec().Text());
+  for (const std::string& path : {folder.path(), json}) {
+    const auto made = LoadTokenizer(path);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    EXPECT_EQ(Encode(**made, "ab"), (Ids{3}));
+  }
+  // Beside a config.json without weights, or with weights that cannot be read.
+  const std::string config = folder.Write("config.json", R"({"architectures":["LlamaForCausalLM"]})");
+  for (const char* weights : {"", "not safetensors"}) {
+    if (*weights != '\0') folder.Write("model.safetensors", weights);
+    for (const std::string& path : {folder.path(), folder.path() + "/", config}) {
+      const auto made = LoadTokenizer(path);
+      ASSERT_TRUE(made.ok()) << path << ": " << made.status().message();
+      EXPECT_EQ(Encode(**made, "ab"), (Ids{3}));
+    }
+  }
+}
+
+TEST(LoadTokenizer, WithoutOneTheCheckpointIsAsked) {
+  const Folder folder;
+  const std::string config = folder.Write("config.json", R"({"architectures":["LlamaForCausalLM"]})");
+  for (const std::string& path : {folder.path(), config}) {
+    const auto none = LoadTokenizer(path);
+    ASSERT_FALSE(none.ok());
+    EXPECT_EQ(none.status().code(), StatusCode::kBadInput);
+    EXPECT_NE(none.status().message().find("no tokenizer.json"), std::string::npos) << none.status().message();
+  }
+  std::filesystem::create_symlink("nowhere", folder.path() + "/tokenizer.json");
+  const auto broken = LoadTokenizer(folder.path());
+  ASSERT_FALSE(broken.ok());
+  EXPECT_NE(broken.status().message().find("tokenizer.json: cannot be opened"), std::string::npos) << broken.status().message();
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,95 @@
+// A checkpoint that a test writes: two files of random tensors at odd offsets, and bindings to them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/machine/parallel.h"
+#include "engine/weights/roles.h"
+#include "engine/weights/weights.h"
+#include "tests/weights/stored.h"
+
+namespace tally {
+
+class WrittenCheckpoint {
+ public:
+  explicit WrittenCheckpoint(const std::string& name)
+      : folder_(std::filesystem::path(testing::TempDir()) /
+                ("tally_load_" + name + "_" + std::to_string(std::random_device()()))) {
+    std::filesystem::create_directories(folder_);
+    inventory.path = folder_.string();
+    for (const char* file : {"a.bin", "b.bin"}) {
+      inventory.files.push_back({(folder_ / file).string(), 0});
+      data_.emplace_back(1);  // no empty files
+    }
+  }
+  ~WrittenCheckpoint() { std::filesystem::remove_all(folder_); }
+
+  void Tensor(const std::string& name, DType t, std::vector<uint64_t> shape, uint32_t file = 0) {
+    StoredTensor tensor{name, t, std::move(shape), file, 0, 0};
+    std::vector<uint8_t> bytes = RandomStored(t, tensor.elements(), rng_);
+    if (t == DType::kU8) {
+      for (uint8_t& b : bytes) b = b == 255 ? 254 : b;  // no NaN among scales
+    }
+    data_[file].resize(data_[file].size() + 1 + rng_() % 70);
+    tensor.offset = data_[file].size();
+    tensor.bytes = bytes.size();
+    data_[file].insert(data_[file].end(), bytes.begin(), bytes.end());
+    inventory.tensors.push_back(std::move(tensor));
+  }
+
+  TensorBinding& Bind(Role role, int32_t layer, std::vector<std::string> names, std::vector<uint64_t> shape,
+                      Storage storage = Storage::kPlain, bool hf_mxfp4 = false) {
+    TensorBinding b;
+    b.role = role;
+    b.layer = layer;
+    b.names = std::move(names);
+    b.shape = std::move(shape);
+    b.storage = storage;
+    b.hf_mxfp4 = hf_mxfp4;
+    spec.bindings.push_back(std::move(b));
+    return spec.bindings.back();
+  }
+
+  // A tensor stored just as it is wanted.
+  void Plain(Role role, int32_t layer, DType t, std::vector<uint64_t> shape, uint32_t file = 0) {
+    const std::string name = WeightName(role, layer) + ".plain";
+    Tensor(name, t, shape, file);
+    Bind(role, layer, {name}, shape);
+  }
+
+  void Write() {
+    inventory.BuildIndex();
+    for (size_t f = 0; f < data_.size(); ++f) {
+      std::ofstream(inventory.files[f].path, std::ios::binary)
+          .write(reinterpret_cast<const char*>(data_[f].data()), static_cast<std::streamsize>(data_[f].size()));
+      inventory.files[f].size = data_[f].size();
+    }
+  }
+
+  std::string Error() {
+    Write();
+    Team team(1);
+    const auto loaded = LoadWeights(inventory, spec, team, nullptr);
+    const auto planned = PlanPackedBytes(inventory, spec);
+    EXPECT_FALSE(loaded.ok());
+    EXPECT_FALSE(planned.ok());
+    EXPECT_EQ(loaded.status().message(), planned.status().message());
+    return loaded.status().message();
+  }
+
+  Inventory inventory;
+  ModelSpec spec;
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<std::vector<uint8_t>> data_;
+  std::mt19937_64 rng_{42};
+};
+
+}  // namespace tally
