@@ -37,6 +37,8 @@ struct LoadOptions {
   ActivationsChoice activations = ActivationsChoice::kAuto;  // by weight type
   KvChoice kv = KvChoice::kAuto;                             // f16; f32 when activations are f32
   ImplName impl = ImplName::kAuto;
+  // Ops that one core is estimated to do faster than this run on the calling thread alone; 0: the threads share every op.
+  uint64_t share_above_ns = 10'000;
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // false: stop, kInterrupted
 };
 

@@ -17,6 +17,8 @@ namespace tally {
 
 enum class ImplChoice : uint8_t { kAuto, kRef, kBlas };  // kBlas: OpenBLAS where an op has it, else as kAuto
 
+inline constexpr uint64_t kShareAboveNanoseconds = 10'000;
+
 class Executor {
  public:
   Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger) {}
@@ -28,13 +30,18 @@ class Executor {
     if (kernel == nullptr) return NoKernel(site, Op::kName);
     const TaskPlan plan = kernel->plan(op, team_.threads());
     TALLY_RETURN_IF_ERROR(ReserveScratch(plan.scratch_bytes));
+    const Cost useful = op.Useful();
     if (ledger_ != nullptr) {
       touches_.clear();
       op.Touches(touches_);
-      ledger_->Charge(site, Op::kName, op.Useful(), kernel->executed(op), touches_);
+      ledger_->Charge(site, Op::kName, useful, kernel->executed(op), touches_);
     }
     auto body = [&](int thread, int64_t begin, int64_t end) { kernel->run(op, begin, end, Scratch(thread)); };
-    team_.Run(plan.tasks, plan.chunk, body);
+    if (EstimatedNanoseconds(useful) >= share_above_ns_) {
+      team_.Run(plan.tasks, plan.chunk, body);
+    } else if (plan.tasks > 0) {
+      body(0, 0, plan.tasks);
+    }
     if (tap_) tap_(site, Op::kName, op.Output());
     return {};
   }
@@ -45,6 +52,9 @@ class Executor {
   void SetLedger(Ledger* ledger) { ledger_ = ledger; }  // null: nothing is charged
   void SetImpl(ImplChoice choice) { choice_ = choice; }
   ImplChoice impl() const { return choice_; }
+  // Ops that one core does in less than this run on the calling thread alone: waking the others and waiting for them takes some
+  // microseconds, and milliseconds where another program has one of the cores. 0: the team shares every op.
+  void SetShareAbove(uint64_t nanoseconds) { share_above_ns_ = nanoseconds; }
   // Why kernels were passed over and which ran: "attn.q matmul: hwy (blas: activations are not f32)". One line per component
   // and op: the last layer's.
   void EnableExplain() { explain_ = true; }
@@ -79,6 +89,8 @@ class Executor {
     if (explain_) Explain(site, Op::kName, picked != nullptr ? picked->name : "none", reasons);
     return picked;
   }
+  // Of an op on one slow core, roughly.
+  static uint64_t EstimatedNanoseconds(const Cost& useful);
   static Status Annotate(Site site, std::string_view op, Status status);
   static Status NoKernel(Site site, std::string_view op);
   void Explain(Site site, std::string_view op, std::string_view kernel, const std::string& reasons);
@@ -89,6 +101,7 @@ class Executor {
   Ledger* ledger_;
   Tap tap_;
   ImplChoice choice_ = ImplChoice::kAuto;
+  uint64_t share_above_ns_ = kShareAboveNanoseconds;
   bool explain_ = false, used_blas_ = false;
   std::map<std::string, std::string> explanations_;
   WeightTouches touches_;

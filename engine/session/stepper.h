@@ -18,8 +18,9 @@ namespace tally {
 struct StepperOptions {
   DecoderOptions decoder;
   ImplChoice impl = ImplChoice::kAuto;
-  int64_t context = 0;    // most positions of a sequence
-  int32_t sequences = 1;  // that the KV pool is planned for
+  uint64_t share_above_ns = kShareAboveNanoseconds;  // Executor::SetShareAbove
+  int64_t context = 0;                               // most positions of a sequence
+  int32_t sequences = 1;                             // that the KV pool is planned for
 };
 
 class Stepper {

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Writes a Hugging Face directory of the trained demo model: config.json, generation_config.json, tokenizer.json,
-tokenizer_config.json, model.safetensors (experts MXFP4 as gpt-oss stores them, the rest BF16).
+"""Writes the trained demo model twice, the same values in both:
 
-usage: export.py OUT_DIR/final.pt HF_DIR
+HF_DIR     config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors (experts MXFP4 as
+           gpt-oss stores them, the rest BF16)
+OUT.gguf   GGUF v3 with llama.cpp's names (experts MXFP4, other matrices BF16, router, norms, biases and sinks F32)
+
+usage: export.py OUT_DIR/final.pt HF_DIR OUT.gguf
 """
 
 import json
@@ -47,8 +50,100 @@ def write_safetensors(path, named):
             f.write((t.view(torch.int16) if t.dtype == torch.bfloat16 else t).contiguous().numpy().tobytes())
 
 
+# GGUF v3 (ggml/docs/gguf.md): names and layouts of gpt-oss as llama.cpp converts it.
+
+GGUF_TOP = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
+GGUF_LAYER = {
+    "input_layernorm.weight": "attn_norm.weight", "post_attention_layernorm.weight": "post_attention_norm.weight",
+    "self_attn.sinks": "attn_sinks.weight", "mlp.router.weight": "ffn_gate_inp.weight", "mlp.router.bias": "ffn_gate_inp.bias",
+    "mlp.experts.down_proj": "ffn_down_exps.weight", "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
+    **{f"self_attn.{a}_proj.{kind}": f"attn_{b}.{kind}"
+       for a, b in (("q", "q"), ("k", "k"), ("v", "v"), ("o", "output")) for kind in ("weight", "bias")}}
+TYPES = {"F32": 0, "BF16": 30, "MXFP4": 39}
+U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
+
+
+def gguf_tensors(weights):
+    """-> name, type, shape (outermost first), bytes."""
+    for name, w in weights.items():
+        w = w.detach()
+        parts = name.split(".", 3)
+        if parts[1] == "layers":
+            layer, rest = f"blk.{parts[2]}.", parts[3]
+            if "gate_up_proj" in rest:  # rows: first all of the gate, then all of up
+                kind = "bias" if rest.endswith("_bias") else "weight"
+                both = [(f"{layer}ffn_{which}_exps.{kind}", half) for which, half in zip(("gate", "up"), w.chunk(2, 1))]
+            else:
+                both = [(layer + GGUF_LAYER[rest], w)]
+        else:
+            both = [(GGUF_TOP[name], w)]
+        for to, t in both:
+            if model.is_expert(name):  # a block: the exponent, then 16 bytes: element j low, element j + 16 high
+                codes, exponents = model.mxfp4(t)
+                blocks = torch.cat(((exponents + 127).byte()[..., None], codes[..., :16] | (codes[..., 16:] << 4)), -1)
+                yield to, "MXFP4", t.shape, blocks.numpy().tobytes()
+            elif t.dim() == 2 and "bias" not in name and "router" not in name:
+                yield to, "BF16", t.shape, t.bfloat16().view(torch.int16).numpy().tobytes()
+            else:  # the values of the other file, which are bfloat16
+                yield to, "F32", t.shape, t.bfloat16().float().numpy().tobytes()
+
+
+def gguf_metadata(c, bpe):
+    """-> key, type, value; of an array the value is (type of its elements, elements)."""
+    arch, rope = "gpt-oss.", c["rope_scaling"]
+    yield "general.architecture", STRING, "gpt-oss"
+    yield "general.name", STRING, "Tally demo"
+    yield "general.license", STRING, "public domain text: Shakespeare"
+    for key, value in (("block_count", c["num_hidden_layers"]), ("context_length", c["max_position_embeddings"]),
+                       ("embedding_length", c["hidden_size"]), ("feed_forward_length", c["intermediate_size"]),
+                       ("attention.head_count", c["num_attention_heads"]), ("attention.head_count_kv", c["num_key_value_heads"]),
+                       ("attention.key_length", c["head_dim"]), ("attention.value_length", c["head_dim"]),
+                       ("attention.sliding_window", c["sliding_window"]), ("expert_count", c["num_local_experts"]),
+                       ("expert_used_count", c["num_experts_per_tok"]), ("expert_feed_forward_length", c["intermediate_size"]),
+                       ("vocab_size", c["vocab_size"]), ("rope.dimension_count", c["head_dim"]),
+                       ("rope.scaling.original_context_length", rope["original_max_position_embeddings"])):
+        yield arch + key, U32, value
+    for key, value in (("attention.layer_norm_rms_epsilon", c["rms_norm_eps"]), ("rope.freq_base", c["rope_theta"]),
+                       ("rope.scaling.factor", rope["factor"]), ("rope.scaling.yarn_beta_fast", rope["beta_fast"]),
+                       ("rope.scaling.yarn_beta_slow", rope["beta_slow"])):
+        yield arch + key, F32, value
+    yield arch + "rope.scaling.type", STRING, "yarn"
+    yield "tokenizer.ggml.model", STRING, "gpt2"
+    yield "tokenizer.ggml.pre", STRING, "gpt-4o"  # o200k's expression
+    yield "tokenizer.ggml.tokens", ARRAY, (STRING, bpe.tokens)
+    yield "tokenizer.ggml.token_type", ARRAY, (I32, [3 if i == bpe.end else 1 for i in range(len(bpe.tokens))])
+    yield "tokenizer.ggml.merges", ARRAY, (STRING, [f"{a} {b}" for a, b in bpe.merges])
+    for key in ("bos", "eos", "padding"):
+        yield f"tokenizer.ggml.{key}_token_id", U32, bpe.end
+    yield "tokenizer.ggml.add_bos_token", BOOL, True
+
+
+def write_gguf(path, metadata, named, alignment=32):
+    def string(s):
+        data = s.encode()
+        return struct.pack("<Q", len(data)) + data
+
+    def value(kind, v):
+        if kind == STRING:
+            return string(v)
+        if kind == ARRAY:
+            return struct.pack("<IQ", v[0], len(v[1])) + b"".join(value(v[0], x) for x in v[1])
+        return struct.pack({U32: "<I", I32: "<i", F32: "<f", BOOL: "<?"}[kind], v)
+
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(named), len(metadata))
+    head += b"".join(string(key) + struct.pack("<I", kind) + value(kind, v) for key, kind, v in metadata)
+    at = 0
+    for name, kind, shape, data in named:
+        head += string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), TYPES[kind], at)
+        at += len(data) + -len(data) % alignment
+    with open(path, "wb") as f:
+        f.write(head + bytes(-len(head) % alignment))
+        for *_, data in named:
+            f.write(data + bytes(-len(data) % alignment))
+
+
 def main():
-    checkpoint, out = sys.argv[1:]
+    checkpoint, out, gguf = sys.argv[1:]
     saved = torch.load(checkpoint)
     bpe, config, weights = Bpe(saved["merges"]), saved["config"], saved["average"]
     os.makedirs(out, exist_ok=True)
@@ -71,11 +166,8 @@ def main():
     one = sum(w[0].numel() for n, w in weights.items() if ".experts." in n)  # one expert of every layer, with its biases
     idle = one * (config["num_local_experts"] - config["num_experts_per_tok"])
     table = weights["model.embed_tokens.weight"].numel()
-    blocks = sum(t.numel() for t in named.values() if t.dtype == torch.uint8)
-    rest = sum(t.numel() * (2 if t.dim() == 2 and "bias" not in n and "router" not in n else 4)
-               for n, t in named.items() if t.dtype == torch.bfloat16)
-    print(f"parameters: {total} in all; active per token {total - idle} (embedding counted), {total - idle - table} (not counted)")
-    print(f"bytes: {blocks} MXFP4 with scales; as GGUF (matrices BF16, the small rest F32) {blocks + rest} and the vocabulary")
+    write_gguf(gguf, list(gguf_metadata(config, bpe)), list(gguf_tensors(weights)))
+    print(f"{gguf}: {os.path.getsize(gguf)} bytes")
 
 
 if __name__ == "__main__":

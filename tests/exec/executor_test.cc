@@ -13,12 +13,14 @@ struct CountOp {
   static constexpr std::string_view kName = "count";
   std::vector<std::atomic<int>>* hits = nullptr;
   bool valid = true, blas_can = true;
+  uint64_t flops = 5;
   std::string* ran = nullptr;
+  std::atomic<int>* calls = nullptr;
   Mat<float> out;
   Status Validate() const { return valid ? Status() : InternalError("not valid"); }
   Cost Useful() const {
     Cost c;
-    c.AddFlops(WorkClass::kNorm, 5);
+    c.AddFlops(WorkClass::kNorm, flops);
     return c;
   }
   void Touches(WeightTouches& t) const { t.push_back({.id = 0, .slice = 0, .row_begin = 0, .row_end = 2}); }
@@ -29,6 +31,7 @@ template <int kWhich>
 void RunCount(const CountOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   EXPECT_EQ(scratch.size(), 100u);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(scratch.data()) % 64, 0u);
+  ++*op.calls;
   if (begin == 0) *op.ran = kWhich == 0 ? "hwy" : kWhich == 1 ? "ref" : "blas";
   for (int64_t t = begin; t < end; ++t) ++(*op.hits)[static_cast<size_t>(t)];
 }
@@ -64,6 +67,7 @@ class ExecutorTest : public testing::Test {
     ledger_.SetWeights({w});
     op_.hits = &hits_;
     op_.ran = &ran_;
+    op_.calls = &calls_;
   }
   Status Run() {
     ledger_.BeginStep(Phase::kPrefill, 1, 1);
@@ -76,6 +80,7 @@ class ExecutorTest : public testing::Test {
   Executor executor_;
   std::vector<std::atomic<int>> hits_;
   std::string ran_;
+  std::atomic<int> calls_{0};
   CountOp op_;
 };
 
@@ -86,6 +91,23 @@ TEST_F(ExecutorTest, RunsEveryTaskOnceAndCharges) {
   EXPECT_EQ(ledger_.last_step().account.useful.Flops(WorkClass::kNorm), 5u);
   EXPECT_EQ(ledger_.last_step().account.executed.Flops(WorkClass::kNorm), 8u);
   EXPECT_EQ(ledger_.last_step().parameters_touched, 20u);
+}
+
+// How many times the kernel was called tells who ran it: the op's tasks go out in chunks of three where the team shares them.
+TEST_F(ExecutorTest, SharesLongOpsOnly) {
+  const int all = static_cast<int>(hits_.size());
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(calls_, 1);
+  executor_.SetShareAbove(0);
+  calls_ = 0;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(calls_, (all + 2) / 3);
+  executor_.SetShareAbove(kShareAboveNanoseconds);
+  op_.flops = 1'000'000;
+  calls_ = 0;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(calls_, (all + 2) / 3);
+  for (const auto& n : hits_) EXPECT_EQ(n, 3);
 }
 
 TEST_F(ExecutorTest, AnInvalidOpIsNeitherRunNorCharged) {
