@@ -96,7 +96,7 @@ StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& optio
   s.impl = options.impl == ImplName::kRef    ? ImplChoice::kRef
            : options.impl == ImplName::kBlas ? ImplChoice::kBlas
                                              : ImplChoice::kAuto;
-  s.share_above_ns = options.share_above_ns;
+  s.share_gain_ns = options.share_gain_ns;
   s.context = options.context > 0 ? options.context : std::min<int64_t>(recipe.context, kDefaultContext);
   if (recipe.learned_positions) s.context = std::min<int64_t>(s.context, recipe.context);
   s.sequences = std::max(1, options.sequences);

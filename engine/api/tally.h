@@ -37,8 +37,9 @@ struct LoadOptions {
   ActivationsChoice activations = ActivationsChoice::kAuto;  // by weight type
   KvChoice kv = KvChoice::kAuto;                             // f16; f32 when activations are f32
   ImplName impl = ImplName::kAuto;
-  // Ops that one core is estimated to do faster than this run on the calling thread alone; 0: the threads share every op.
-  uint64_t share_above_ns = 10'000;
+  // An op is shared among the threads where that is estimated to save more than this; others run on the calling thread, as
+  // waiting for threads costs more than it saves, much more on a busy machine. 0: the threads share every op.
+  uint64_t share_gain_ns = 20'000;
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // false: stop, kInterrupted
 };
 
@@ -66,6 +67,10 @@ class Model {
 };
 
 std::string JoinTypes(std::span<const DType> types);  // "MXFP4 + Q8_0"
+
+// The bundled model's file (models/demo/README.md), beside the installed library or in the source tree that it was built from.
+// kBadInput: it is in neither place.
+Result<std::string> DemoModelPath();
 
 Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options);
 

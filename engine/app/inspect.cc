@@ -11,6 +11,7 @@
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/json.h"
+#include "engine/app/options.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -19,7 +20,7 @@ namespace {
 constexpr size_t kShownElements = 8, kShownCharacters = 100;
 
 struct Flags {
-  std::string model;
+  std::string model = "demo";
   bool full = false, json = false;
 };
 
@@ -160,7 +161,8 @@ Json Document(const Inspection& x, const Flags& flags) {
 }
 
 Status Run(const Flags& flags) {
-  TALLY_ASSIGN_OR_RETURN(const Inspection inspection, InspectCheckpoint(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const Inspection inspection, InspectCheckpoint(path));
   if (flags.json) {
     PrintJson(Document(inspection, flags));
   } else {
@@ -174,7 +176,7 @@ Status Run(const Flags& flags) {
 Action AddInspect(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("inspect", "What a checkpoint holds: metadata, tensors, totals");
-  c->add_option("MODEL", flags->model, "GGUF file or Hugging Face directory")->required();
+  AddModel(*c, flags->model);
   c->add_flag("--full", flags->full, "long strings and arrays in full");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   return [flags] { return Report(Run(*flags)); };

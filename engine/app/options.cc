@@ -36,8 +36,12 @@ Status Choose(const std::string& option, const std::string& given, std::initiali
 
 }  // namespace
 
+void AddModel(CLI::App& command, std::string& model) {
+  command.add_option("MODEL", model, "GGUF file, Hugging Face directory, or demo: the bundled model")->default_str(model);
+}
+
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
-  command.add_option("MODEL", flags.model, "GGUF file or Hugging Face directory")->required();
+  AddModel(command, flags.model);
   AddNumber(command, "--threads", flags.threads, "threads (0: all cores)");
   AddNumber(command, "--ctx", flags.context, "context length in tokens (0: the trained one, at most 4096)");
   command.add_option("--activations", flags.activations, "auto, f32, bf16 or int8");
@@ -70,7 +74,10 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
   return options;
 }
 
-Result<Loaded> Load(const std::string& path, LoadOptions options) {
+Result<std::string> ModelPath(const std::string& given) { return given == "demo" ? DemoModelPath() : given; }
+
+Result<Loaded> Load(const std::string& given, LoadOptions options) {
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(given));
   InstallInterruptHandlers();  // not earlier: until then Ctrl-C just ends the process
   ProgressBar bar("loading");
   options.progress = [&](uint64_t done, uint64_t total) {

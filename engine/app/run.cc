@@ -47,15 +47,17 @@ void DropLastNewline(std::string& text) {
   }
 }
 
-// What was given, before a model is loaded for it.
+constexpr const char* kPromptOptions = "-p TEXT, -f FILE or --prompt-tokens 1,2,3";
+
+// What was given, before a model is loaded for it. Nothing: the empty text, which is what the tokenizer puts before one.
 struct Prompt {
   std::vector<int32_t> tokens;
   std::string text;
   bool is_text = false;
 };
 Result<Prompt> ReadPrompt(const Flags& flags) {
-  if (int(flags.prompt.has_value()) + int(flags.file.has_value()) + int(flags.prompt_tokens.has_value()) != 1) {
-    return BadInput("give the prompt once: -p TEXT, -f FILE or --prompt-tokens 1,2,3");
+  if (int(flags.prompt.has_value()) + int(flags.file.has_value()) + int(flags.prompt_tokens.has_value()) > 1) {
+    return BadInput(std::string("give the prompt once: ") + kPromptOptions);
   }
   Prompt prompt;
   prompt.is_text = !flags.prompt_tokens.has_value();
@@ -118,6 +120,10 @@ Result<int> Run(const Flags& flags) {
     if (tokenizer == nullptr) return BadInput(flags.model.model + ": the model has no tokenizer: give --prompt-tokens 1,2,3");
     TALLY_ASSIGN_OR_RETURN(prompt.tokens,
                            tokenizer->Encode(prompt.text, {.add_special = true, .parse_special = !flags.no_special}));
+    if (prompt.tokens.empty()) {
+      return BadInput(flags.model.model + ": an empty prompt has no tokens here (the tokenizer adds none): give " +
+                      kPromptOptions);
+    }
   }
   if (flags.explain) loaded.engine->EnableExplain();
 

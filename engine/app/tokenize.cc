@@ -74,7 +74,8 @@ Status Run(const Flags& flags) {
   if (int(flags.text.has_value()) + int(flags.file.has_value()) + int(flags.decode.has_value()) != 1) {
     return BadInput("give one of TEXT, -f FILE and --decode 1,2,3");
   }
-  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(path));
   return flags.decode ? Decode(*tokenizer, flags) : Encode(*tokenizer, flags);
 }
 

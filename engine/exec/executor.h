@@ -17,7 +17,7 @@ namespace tally {
 
 enum class ImplChoice : uint8_t { kAuto, kRef, kBlas };  // kBlas: OpenBLAS where an op has it, else as kAuto
 
-inline constexpr uint64_t kShareAboveNanoseconds = 10'000;
+inline constexpr uint64_t kShareGainNanoseconds = 20'000;
 
 class Executor {
  public:
@@ -37,7 +37,7 @@ class Executor {
       ledger_->Charge(site, Op::kName, useful, kernel->executed(op), touches_);
     }
     auto body = [&](int thread, int64_t begin, int64_t end) { kernel->run(op, begin, end, Scratch(thread)); };
-    if (EstimatedNanoseconds(useful) >= share_above_ns_) {
+    if (EstimatedGain(useful) >= share_gain_ns_) {
       team_.Run(plan.tasks, plan.chunk, body);
     } else if (plan.tasks > 0) {
       body(0, 0, plan.tasks);
@@ -52,9 +52,10 @@ class Executor {
   void SetLedger(Ledger* ledger) { ledger_ = ledger; }  // null: nothing is charged
   void SetImpl(ImplChoice choice) { choice_ = choice; }
   ImplChoice impl() const { return choice_; }
-  // Ops that one core does in less than this run on the calling thread alone: waking the others and waiting for them takes some
-  // microseconds, and milliseconds where another program has one of the cores. 0: the team shares every op.
-  void SetShareAbove(uint64_t nanoseconds) { share_above_ns_ = nanoseconds; }
+  // Ops that the team is estimated to finish sooner than one core by less than this run on the calling thread alone: waking the
+  // others and waiting for them takes some microseconds, and milliseconds where another program has one of the cores. 0: the
+  // team shares every op.
+  void SetShareGain(uint64_t nanoseconds) { share_gain_ns_ = nanoseconds; }
   // Why kernels were passed over and which ran: "attn.q matmul: hwy (blas: activations are not f32)". One line per component
   // and op: the last layer's.
   void EnableExplain() { explain_ = true; }
@@ -89,8 +90,8 @@ class Executor {
     if (explain_) Explain(site, Op::kName, picked != nullptr ? picked->name : "none", reasons);
     return picked;
   }
-  // Of an op on one slow core, roughly.
-  static uint64_t EstimatedNanoseconds(const Cost& useful);
+  // Nanoseconds that the team takes less for an op than one core, roughly.
+  uint64_t EstimatedGain(const Cost& useful) const;
   static Status Annotate(Site site, std::string_view op, Status status);
   static Status NoKernel(Site site, std::string_view op);
   void Explain(Site site, std::string_view op, std::string_view kernel, const std::string& reasons);
@@ -101,7 +102,7 @@ class Executor {
   Ledger* ledger_;
   Tap tap_;
   ImplChoice choice_ = ImplChoice::kAuto;
-  uint64_t share_above_ns_ = kShareAboveNanoseconds;
+  uint64_t share_gain_ns_ = kShareGainNanoseconds;
   bool explain_ = false, used_blas_ = false;
   std::map<std::string, std::string> explanations_;
   WeightTouches touches_;

@@ -153,6 +153,22 @@ uint64_t PeakResidentBytes() { return KibField("/proc/self/status", "VmHWM:"); }
 
 uint64_t ResidentBytes() { return KibField("/proc/self/status", "VmRSS:"); }
 
+std::string ModuleFile() {
+  // "start-end permissions offset device inode   path" (proc(5)).
+  const auto here = reinterpret_cast<uintptr_t>(&ModuleFile);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t start = 0, end = 0;
+    const char* const last = line.data() + line.size();
+    const auto [dash, bad_start] = std::from_chars(line.data(), last, start, 16);
+    if (bad_start != std::errc() || dash == last) continue;
+    if (std::from_chars(dash + 1, last, end, 16).ec != std::errc() || here < start || here >= end) continue;
+    const size_t path = line.find('/');
+    return path != line.npos ? line.substr(path) : "";
+  }
+  return "";
+}
+
 double MonotonicSeconds() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

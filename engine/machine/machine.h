@@ -15,6 +15,7 @@ uint64_t AvailableMemoryBytes();  // that can be had now without swapping (MemAv
 uint64_t PeakResidentBytes();     // of this process (VmHWM)
 uint64_t ResidentBytes();         // of this process now
 double MonotonicSeconds();
+std::string ModuleFile();  // the program or shared library that this function is part of, an absolute path; "" where unknown
 bool StandardErrorIsTerminal();
 int TerminalWidth(int fallback);  // of standard error
 

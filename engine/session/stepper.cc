@@ -25,7 +25,7 @@ bool AllFinite(Mat<const float> m) {
 Stepper::Stepper(const Recipe& recipe, Team& team, const StepperOptions& options)
     : recipe_(recipe), options_(options), executor_(team, &ledger_) {
   executor_.SetImpl(options.impl);
-  executor_.SetShareAbove(options.share_above_ns);
+  executor_.SetShareGain(options.share_gain_ns);
 }
 
 Result<std::unique_ptr<Stepper>> Stepper::Create(const Recipe& recipe, const PackedWeights& weights, Team& team,

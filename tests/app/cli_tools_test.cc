@@ -52,7 +52,6 @@ TEST(CliUsage, Help) {
 TEST(CliUsage, CommandsAndOptions) {
   ExpectRefused({}, "run, logits, tokenize, inspect, synth, bench");
   ExpectRefused({"fly"}, "'fly'");
-  ExpectRefused({"run"}, "MODEL");
   ExpectRefused({"--fly", "run"}, "--fly");
   ExpectRefused({"run", kModel, "--fly"}, "--fly");
   ExpectRefused({"run", kModel, "one", "two"}, "one");

@@ -98,11 +98,11 @@ TEST_F(ExecutorTest, SharesLongOpsOnly) {
   const int all = static_cast<int>(hits_.size());
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(calls_, 1);
-  executor_.SetShareAbove(0);
+  executor_.SetShareGain(0);
   calls_ = 0;
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(calls_, (all + 2) / 3);
-  executor_.SetShareAbove(kShareAboveNanoseconds);
+  executor_.SetShareGain(kShareGainNanoseconds);
   op_.flops = 1'000'000;
   calls_ = 0;
   ASSERT_TRUE(Run().ok());

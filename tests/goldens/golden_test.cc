@@ -40,7 +40,7 @@ LoadOptions Exact() {
   options.activations = ActivationsChoice::kF32;
   options.sequences = 2;
   options.max_logit_rows = options.max_batch;
-  options.share_above_ns = 0;  // these models are so small that the team would never meet
+  options.share_gain_ns = 0;  // these models are so small that the team would never meet
   return options;
 }
 

@@ -32,7 +32,7 @@ LoadOptions Small() {
   options.threads = 2;
   options.context = 32;
   options.max_batch = 8;
-  options.share_above_ns = 0;
+  options.share_gain_ns = 0;
   return options;
 }
 
