@@ -19,8 +19,8 @@ struct StepperOptions {
   DecoderOptions decoder;
   ImplChoice impl = ImplChoice::kAuto;
   uint64_t share_gain_ns = kShareGainNanoseconds;  // Executor::SetShareGain
-  int64_t context = 0;                               // most positions of a sequence
-  int32_t sequences = 1;                             // that the KV pool is planned for
+  int64_t context = 0;                             // most positions of a sequence
+  int32_t sequences = 1;                           // that the KV pool is planned for
 };
 
 class Stepper {
