@@ -1,18 +1,16 @@
 #include "engine/api/npy.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "engine/api/logits.h"
 #include "tests/api/fake_engine.h"
+#include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
@@ -21,25 +19,13 @@ namespace fs = std::filesystem;
 
 class NpyTest : public testing::Test {
  protected:
-  NpyTest()
-      : directory_(fs::path(testing::TempDir()) / ("npy_" + std::to_string(getpid()) +
-                                                   std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
-    fs::remove_all(directory_);
-    fs::create_directories(directory_);
-  }
-  ~NpyTest() override { fs::remove_all(directory_); }
-  std::string Path(const std::string& name) const { return (directory_ / name).string(); }
-  fs::path directory_;
+  std::string Path(const std::string& name) const { return folder_ / name; }
+  TempFolder folder_;
 };
-
-std::string Bytes(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // Reads as numpy.lib.format's documentation says; the shape must be spelled as Python spells it.
 std::vector<float> Read(const std::string& path, int64_t rows, int64_t cols) {
-  const std::string bytes = Bytes(path);
+  const std::string bytes = ReadAll(path);
   EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
   const size_t length = static_cast<unsigned char>(bytes[8]) + 256u * static_cast<unsigned char>(bytes[9]);
   EXPECT_EQ((10 + length) % 64, 0u);
@@ -82,15 +68,15 @@ TEST_F(NpyTest, AFileHasItsNameOnlyWhenItIsComplete) {
     auto writer = NpyWriter::Create(Path("x.npy"), 3);
     ASSERT_TRUE(writer.ok()) << writer.status().message();
     ASSERT_TRUE(writer->Append({x, 1, 3}).ok());
-    EXPECT_EQ(Bytes(Path("x.npy")), "older");
-    EXPECT_EQ(Names(directory_).size(), 2u);
+    EXPECT_EQ(ReadAll(Path("x.npy")), "older");
+    EXPECT_EQ(Names(folder_.path()).size(), 2u);
   }
-  EXPECT_EQ(Bytes(Path("x.npy")), "older");  // not closed: as if nothing had been
-  EXPECT_EQ(Names(directory_), (std::set<std::string>{"x.npy"}));
+  EXPECT_EQ(ReadAll(Path("x.npy")), "older");  // not closed: as if nothing had been
+  EXPECT_EQ(Names(folder_.path()), (std::set<std::string>{"x.npy"}));
   auto writer = NpyWriter::Create(Path("x.npy"), 3);
   ASSERT_TRUE(writer->Append({x, 1, 3}).ok() && writer->Close().ok());
   EXPECT_EQ(Read(Path("x.npy"), 1, 3), (std::vector<float>{1, 2, 3}));
-  EXPECT_EQ(Names(directory_), (std::set<std::string>{"x.npy"}));
+  EXPECT_EQ(Names(folder_.path()), (std::set<std::string>{"x.npy"}));
 }
 
 TEST_F(NpyTest, TwoWritersAndLeftoversDoNotMeet) {
@@ -103,7 +89,7 @@ TEST_F(NpyTest, TwoWritersAndLeftoversDoNotMeet) {
   EXPECT_EQ(Read(Path("x.npy"), 1, 1), (std::vector<float>{1}));
   ASSERT_TRUE(b->Close().ok());
   EXPECT_EQ(Read(Path("x.npy"), 1, 1), (std::vector<float>{2}));
-  EXPECT_EQ(Names(directory_), (std::set<std::string>{"x.npy", "x.npy.partial-0"}));
+  EXPECT_EQ(Names(folder_.path()), (std::set<std::string>{"x.npy", "x.npy.partial-0"}));
 }
 
 TEST_F(NpyTest, LinksAreFollowed) {
@@ -127,7 +113,7 @@ TEST_F(NpyTest, AWrongNumberOfColumnsIsOurFault) {
 
 TEST_F(NpyTest, Failures) {
   EXPECT_EQ(NpyWriter::Create(Path("missing/x.npy"), 3).status().code(), StatusCode::kBadInput);
-  EXPECT_NE(NpyWriter::Create(directory_.string(), 3).status().message().find(directory_.string()), std::string::npos);
+  EXPECT_NE(NpyWriter::Create(folder_.path(), 3).status().message().find(folder_.path()), std::string::npos);
 }
 
 TEST_F(NpyTest, DevicesAreWrittenAndLeftAlone) {

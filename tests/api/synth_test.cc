@@ -1,13 +1,10 @@
 #include "engine/api/synth.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +14,7 @@
 #include "engine/base/quant_blocks.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
+#include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
@@ -25,21 +23,9 @@ namespace fs = std::filesystem;
 
 class SynthTest : public testing::Test {
  protected:
-  SynthTest()
-      : directory_(fs::path(testing::TempDir()) / ("synth_" + std::to_string(getpid()) +
-                                                   std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
-    fs::remove_all(directory_);
-    fs::create_directories(directory_);
-  }
-  ~SynthTest() override { fs::remove_all(directory_); }
-  std::string Path(const std::string& name) const { return (directory_ / name).string(); }
-  fs::path directory_;
+  std::string Path(const std::string& name) const { return folder_ / name; }
+  TempFolder folder_;
 };
-
-std::string Bytes(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 SynthOptions Small(DType type) {
   SynthOptions options;
@@ -96,9 +82,9 @@ TEST_F(SynthTest, TheSameSeedGivesTheSameFile) {
   for (const char* name : {"a", "b"}) ASSERT_TRUE(Synthesize("llama-3.2-1b", Path(name), options).ok());
   options.seed = 1;
   ASSERT_TRUE(Synthesize("llama-3.2-1b", Path("c"), options).ok());
-  const std::string a = Bytes(Path("a"));
-  EXPECT_EQ(a, Bytes(Path("b")));
-  const std::string c = Bytes(Path("c"));
+  const std::string a = ReadAll(Path("a"));
+  EXPECT_EQ(a, ReadAll(Path("b")));
+  const std::string c = ReadAll(Path("c"));
   ASSERT_EQ(a.size(), c.size());
   EXPECT_NE(a, c);
 }
@@ -131,7 +117,7 @@ TEST_F(SynthTest, Errors) {
   options = Small(DType::kQ8_0);
   options.progress = [](uint64_t, uint64_t) { return false; };
   EXPECT_EQ(Synthesize("gpt2", Path("x"), options).status().code(), StatusCode::kInterrupted);
-  EXPECT_TRUE(fs::is_empty(directory_));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
 TEST_F(SynthTest, VocabularyIsCopiedAndPadded) {

@@ -16,7 +16,7 @@ std::string Read(const FileReader& file, uint64_t offset, size_t n) {
 }
 
 TEST(FileReader, ReadsRangesAndKnowsItsSize) {
-  const TempDir dir;
+  const TempFolder dir;
   auto file = FileReader::Open(dir.Write("a", "0123456789"));
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_EQ(file->size(), 10u);
@@ -32,7 +32,7 @@ TEST(FileReader, ReadsRangesAndKnowsItsSize) {
 }
 
 TEST(FileReader, RangesBeyondTheFileAreRefused) {
-  const TempDir dir;
+  const TempFolder dir;
   auto file = FileReader::Open(dir.Write("a", "0123456789"));
   ASSERT_TRUE(file.ok());
   std::vector<uint8_t> out(4);
@@ -41,7 +41,7 @@ TEST(FileReader, RangesBeyondTheFileAreRefused) {
 }
 
 TEST(FileReader, AFileThatShrankIsAnError) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string path = dir.Write("a", std::string(1000, 'x'));
   auto file = FileReader::Open(path);
   ASSERT_TRUE(file.ok());
@@ -51,7 +51,7 @@ TEST(FileReader, AFileThatShrankIsAnError) {
 }
 
 TEST(FileReader, RefusesWhatIsNotAFullFile) {
-  const TempDir dir;
+  const TempFolder dir;
   ExpectBadInput(FileReader::Open("").status(), {"empty"});
   ExpectBadInput(FileReader::Open(dir / "none").status(), {"/none: cannot be opened: No such file or directory"});
   ExpectBadInput(FileReader::Open(dir.path()).status(), {dir.path(), "expected a regular file, found a directory"});
@@ -65,7 +65,7 @@ TEST(FileReader, RefusesWhatIsNotAFullFile) {
 }
 
 TEST(ReadTextFile, WithinALimit) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string path = dir.Write("a", "0123456789");
   const auto whole = ReadTextFile(path, 10);
   ASSERT_TRUE(whole.ok()) << whole.status().message();
@@ -75,7 +75,7 @@ TEST(ReadTextFile, WithinALimit) {
 }
 
 TEST(FileReader, ThreadsMayShareIt) {
-  const TempDir dir;
+  const TempFolder dir;
   std::string text(1 << 16, '\0');
   for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 23);
   auto file = FileReader::Open(dir.Write("a", text));

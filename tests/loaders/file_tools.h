@@ -1,59 +1,19 @@
-// Files for loader tests: a folder that goes away, raw GGUF and safetensors bytes put together without the
-// code under test.
+// Files for loader tests: raw GGUF and safetensors bytes put together without the code under test.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/base/status.h"
+#include "tests/support/temp_folder.h"
 
 namespace tally {
-
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tally_loaders_XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data()) != nullptr ? pattern : "";
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  ~TempDir() {
-    std::error_code error;
-    if (!path_.empty()) std::filesystem::remove_all(path_, error);
-  }
-  std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
-  const std::string& path() const { return path_; }
-  std::string Write(std::string_view name, std::string_view bytes) const {
-    const std::string path = *this / name;
-    std::error_code error;  // removed first: ext4 flushes a file that is cut and written again, which takes milliseconds
-    std::filesystem::remove(path, error);
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
-  size_t Entries() const {
-    size_t n = 0;
-    for ([[maybe_unused]] const auto& e : std::filesystem::directory_iterator(path_)) ++n;
-    return n;
-  }
-
- private:
-  std::string path_;
-};
-
-inline std::string ReadAll(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // Little-endian bytes, appended one after another.
 class Bytes {

@@ -8,12 +8,12 @@ namespace tally {
 namespace {
 
 Result<Inventory> Read(const RawGguf& gguf) {
-  const TempDir dir;
+  const TempFolder dir;
   return ReadGguf(dir.Write("m.gguf", gguf.Make()));
 }
 
 Status ErrorOf(const std::string& bytes) {
-  const TempDir dir;
+  const TempFolder dir;
   return ReadGguf(dir.Write("m.gguf", bytes)).status();
 }
 Status ErrorOf(const RawGguf& gguf) { return ErrorOf(gguf.Make()); }
@@ -282,14 +282,14 @@ std::vector<std::string> SplitFiles() {
   return files;
 }
 
-void WriteSplit(const TempDir& dir, const std::vector<std::string>& files) {
+void WriteSplit(const TempFolder& dir, const std::vector<std::string>& files) {
   for (size_t i = 0; i < files.size(); ++i) {
     dir.Write("m-0000" + std::to_string(i + 1) + "-of-00003.gguf", files[i]);
   }
 }
 
 TEST(ReadGguf, AnyPartOfASplitOpensAll) {
-  const TempDir dir;
+  const TempFolder dir;
   WriteSplit(dir, SplitFiles());
   for (const char* part : {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"}) {
     const auto r = ReadGguf(dir / part);
@@ -310,7 +310,7 @@ TEST(ReadGguf, AnyPartOfASplitOpensAll) {
 
 TEST(ReadGguf, BrokenSplits) {
   const auto error = [](const std::vector<std::string>& files) {
-    const TempDir dir;
+    const TempFolder dir;
     WriteSplit(dir, files);
     return ReadGguf(dir / "m-00001-of-00003.gguf").status();
   };
@@ -351,7 +351,7 @@ TEST(ReadGguf, BrokenSplits) {
   }
   ExpectBadInput(error(files), {"m-00003-of-00003.gguf", "the parts together have more than 262144 metadata keys"});
 
-  const TempDir dir;
+  const TempFolder dir;
   ExpectBadInput(ReadGguf(dir.Write("renamed.gguf", SplitFiles()[0])).status(),
                  {"renamed.gguf: split.count is 3, so the name must end in"});
   ExpectBadInput(ReadGguf(dir.Write("m-00001-of-00002.gguf", TwoTensors().Make())).status(),
@@ -361,7 +361,7 @@ TEST(ReadGguf, BrokenSplits) {
 
 // A sparse file claims gigabytes at no cost: the reader must neither allocate nor read them.
 TEST(ReadGguf, AHugeSparseFileIsRefusedAtOnce) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string path =
       dir.Write("m.gguf", Bytes().Raw("GGUF").U32(3).U64(0).U64(1).Str("k").U32(9).U32(8).U64(uint64_t{1} << 33).text());
   std::error_code error;

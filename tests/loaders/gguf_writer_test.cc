@@ -76,7 +76,7 @@ TEST(GgufWriter, EveryMetadataTypeReadsBack) {
       writer.SetTyped(c.key, c.written, static_cast<uint32_t>(c.type));
     }
   }
-  const TempDir dir;
+  const TempFolder dir;
   const auto r = WriteAndRead(writer, dir / "m.gguf");
   ASSERT_TRUE(r.ok()) << r.status().message();
   EXPECT_EQ(r->metadata.values().size(), cases.size());
@@ -94,7 +94,7 @@ TEST(GgufWriter, BytesAreThoseOfTheFormat) {
   writer.Set("n", uint64_t{3});
   writer.AddTensor("x", DType::kF32, {2, 3});
   writer.AddTensor("q", DType::kMXFP4, {1, 32});
-  const TempDir dir;
+  const TempFolder dir;
   ASSERT_TRUE(writer.Write(dir / "m.gguf", FillPattern).ok());
   Bytes b;
   b.Raw("GGUF").U32(3).U64(2).U64(1).Str("n").U32(4).U32(3);
@@ -124,7 +124,7 @@ TEST(GgufWriter, EveryDTypeAndRankReadsBack) {
         writer.AddTensor(t.name, type, shape);
       }
     }
-    const TempDir dir;
+    const TempFolder dir;
     const auto r = WriteAndRead(writer, dir / "m.gguf");
     ASSERT_TRUE(r.ok()) << r.status().message();
     ASSERT_EQ(r->tensors.size(), expected.size());
@@ -153,7 +153,7 @@ TEST(GgufWriter, PiecesAreWholeRowsOrBlocksInOrder) {
   const uint64_t unit[] = {20, 4000012, 34};
   std::vector<uint64_t> next(3), pieces(3);
   uint64_t done_before = 0, calls = 0;
-  const TempDir dir;
+  const TempFolder dir;
   const Status status = writer.Write(
       dir / "m.gguf",
       [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
@@ -188,7 +188,7 @@ TEST(GgufWriter, PiecesAreWholeRowsOrBlocksInOrder) {
 }
 
 TEST(GgufWriter, RefusesWhatTheFormatCannotHold) {
-  const TempDir dir;
+  const TempFolder dir;
   const auto refuse = [&](const std::function<void(GgufWriter&)>& set, std::initializer_list<std::string_view> parts) {
     GgufWriter writer;
     set(writer);
@@ -224,7 +224,7 @@ GgufWriter OneTensor(uint64_t elements) {
 }
 
 TEST(GgufWriter, PlacesThatCannotBeWritten) {
-  const TempDir dir;
+  const TempFolder dir;
   const GgufWriter writer = OneTensor(4);
   ExpectBadInput(writer.Write(dir / "none/m.gguf", FillPattern), {"none/m.gguf: cannot be created: No such file"});
   ExpectBadInput(writer.Write(dir.path(), FillPattern), {"exists and is not a regular file"});
@@ -236,7 +236,7 @@ TEST(GgufWriter, PlacesThatCannotBeWritten) {
 }
 
 TEST(GgufWriter, ReplacesAFileOnlyWhenComplete) {
-  const TempDir dir;
+  const TempFolder dir;
   const GgufWriter writer = OneTensor(8 << 20);  // 32 MiB: several pieces
   const std::string path = dir.Write("m.gguf", "old");
   int calls = 0;
@@ -256,7 +256,7 @@ TEST(GgufWriter, ReplacesAFileOnlyWhenComplete) {
 }
 
 TEST(GgufWriter, LeftoversOfOthersAreNotTouched) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string stale = dir.Write("m.gguf.partial-" + std::to_string(::getpid()) + "-0", "theirs");
   ASSERT_TRUE(OneTensor(4).Write(dir / "m.gguf", FillPattern).ok());
   EXPECT_EQ(ReadAll(stale), "theirs");
@@ -265,7 +265,7 @@ TEST(GgufWriter, LeftoversOfOthersAreNotTouched) {
 
 // A limit on file sizes stands in for a full disk: write() takes part of a piece, then fails.
 TEST(GgufWriter, AWriteThatFailsLeavesNothing) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string path = dir.Write("m.gguf", "old");
   struct rlimit before;
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);

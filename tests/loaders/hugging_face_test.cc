@@ -13,7 +13,7 @@ constexpr char kTwoTensors[] = R"({"__metadata__":{"format":"pt"},"b":{"dtype":"
 
 // A directory with this config.json and a sound model.safetensors.
 Result<Inventory> WithConfig(std::string_view config) {
-  const TempDir dir;
+  const TempFolder dir;
   dir.Write("config.json", config);
   dir.Write("model.safetensors", Safetensors(kTwoTensors, 28));
   return ReadHuggingFace(dir.path());
@@ -21,14 +21,14 @@ Result<Inventory> WithConfig(std::string_view config) {
 
 // The error of a directory with this safetensors header and data.
 Status HeaderError(std::string_view header, size_t data_bytes) {
-  const TempDir dir;
+  const TempFolder dir;
   dir.Write("config.json", "{}");
   dir.Write("model.safetensors", Safetensors(header, data_bytes));
   return ReadHuggingFace(dir.path()).status();
 }
 
 TEST(ReadHuggingFace, TensorsOfOneFile) {
-  const TempDir dir;
+  const TempFolder dir;
   dir.Write("config.json", R"({"model_type":"llama"})");
   dir.Write("model.safetensors", Safetensors(kTwoTensors, 28));
   dir.Write("tokenizer.json", "{}");
@@ -74,7 +74,7 @@ TEST(ReadHuggingFace, EveryDType) {
                         {"U16", DType::kU16, 2},
                         {"U8", DType::kU8, 1},
                         {"BOOL", DType::kBool, 1}}) {
-    const TempDir dir;
+    const TempFolder dir;
     dir.Write("config.json", "{}");
     const std::string header = std::string(R"({"s":{"dtype":")") + c.name + R"(","shape":[],"data_offsets":[0,)" +
                                std::to_string(c.bytes) + "]}}  ";  // a scalar; spaces pad the header
@@ -122,7 +122,7 @@ TEST(ReadHuggingFace, ConfigIsFlattened) {
 }
 
 TEST(ReadHuggingFace, GenerationConfigHasAPlaceOfItsOwn) {
-  const TempDir dir;
+  const TempFolder dir;
   dir.Write("config.json", R"({"eos_token_id": 1, "generation_config": {"eos_token_id": 9, "x": 1}})");
   dir.Write("generation_config.json", R"({"eos_token_id": [1, 5], "a": {"b": 0.5}})");
   dir.Write("model.safetensors", Safetensors(kTwoTensors, 28));
@@ -164,7 +164,7 @@ TEST(ReadHuggingFace, BrokenConfigs) {
 }
 
 TEST(ReadHuggingFace, WhichWeights) {
-  const TempDir dir;
+  const TempFolder dir;
   ExpectBadInput(ReadHuggingFace(dir.path()).status(), {dir.path(), "it has no config.json"});
   dir.Write("m.gguf", "GGUF");
   ExpectBadInput(ReadHuggingFace(dir.path()).status(), {"no config.json; to use 'm.gguf', name that file"});
@@ -187,7 +187,7 @@ TEST(ReadHuggingFace, WhichWeights) {
 }
 
 TEST(ReadCheckpoint, OtherPaths) {
-  const TempDir dir;
+  const TempFolder dir;
   ExpectBadInput(ReadCheckpoint("").status(), {"path of the checkpoint is empty"});
   ExpectBadInput(ReadCheckpoint(dir / "none").status(), {"/none: cannot be opened: No such file"});
   ExpectBadInput(ReadCheckpoint(dir / "none/config.json").status(), {"no such file or directory"});
@@ -240,7 +240,7 @@ TEST(Safetensors, BrokenHeaders) {
 
 TEST(Safetensors, BrokenLengths) {
   const auto error = [](const std::string& bytes) {
-    const TempDir dir;
+    const TempFolder dir;
     dir.Write("config.json", "{}");
     dir.Write("model.safetensors", bytes);
     return ReadHuggingFace(dir.path()).status();
@@ -251,7 +251,7 @@ TEST(Safetensors, BrokenLengths) {
   const std::string whole = Safetensors(kTwoTensors, 28);
   for (size_t n = 0; n < whole.size(); ++n) ASSERT_EQ(error(whole.substr(0, n)).code(), StatusCode::kBadInput) << n;
 
-  const TempDir dir;  // a claim of 200 MB of header in a sparse file: over the limit, nothing is allocated
+  const TempFolder dir;  // a claim of 200 MB of header in a sparse file: over the limit, nothing is allocated
   dir.Write("config.json", "{}");
   const std::string path = dir.Write("model.safetensors", Bytes().U64(200'000'000).Raw("{").text());
   std::filesystem::resize_file(path, 300'000'000);
@@ -259,7 +259,7 @@ TEST(Safetensors, BrokenLengths) {
 }
 
 TEST(Safetensors, EmptyTensorsAreAllowed) {
-  const TempDir dir;
+  const TempFolder dir;
   dir.Write("config.json", "{}");
   dir.Write("model.safetensors", Safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
                                              R"("e":{"dtype":"F32","shape":[0,5],"data_offsets":[4,4]},)"
@@ -273,7 +273,7 @@ TEST(Safetensors, EmptyTensorsAreAllowed) {
 
 TEST(Safetensors, TheWritersOwnMetadataIsFree) {
   for (const char* metadata : {"null", "{}", R"({"a":"b"})"}) {
-    const TempDir dir;
+    const TempFolder dir;
     dir.Write("config.json", "{}");
     dir.Write("model.safetensors", Safetensors(std::string(R"({"__metadata__":)") + metadata + "}", 0));
     const auto r = ReadHuggingFace(dir.path());
@@ -283,7 +283,7 @@ TEST(Safetensors, TheWritersOwnMetadataIsFree) {
 }
 
 // Two shards: "a" in the first, "b" in the second.
-void WriteShards(const TempDir& dir, std::string_view weight_map) {
+void WriteShards(const TempFolder& dir, std::string_view weight_map) {
   dir.Write("config.json", "{}");
   dir.Write("s1.safetensors", Safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4));
   dir.Write("s2.safetensors", Safetensors(R"({"b":{"dtype":"F16","shape":[3],"data_offsets":[0,6]}})", 6));
@@ -291,7 +291,7 @@ void WriteShards(const TempDir& dir, std::string_view weight_map) {
 }
 
 TEST(ReadHuggingFace, Shards) {
-  const TempDir dir;
+  const TempFolder dir;
   WriteShards(dir, R"({"metadata":{"total_size":10,"x":[[1]]},"weight_map":{"b":"s2.safetensors","a":"s1.safetensors"}})");
   const auto r = ReadHuggingFace(dir.path());
   ASSERT_TRUE(r.ok()) << r.status().message();
@@ -303,7 +303,7 @@ TEST(ReadHuggingFace, Shards) {
 
 TEST(ReadHuggingFace, BrokenIndexes) {
   const auto error = [](std::string_view index) {
-    const TempDir dir;
+    const TempFolder dir;
     WriteShards(dir, index);
     return ReadHuggingFace(dir.path()).status();
   };
@@ -325,7 +325,7 @@ TEST(ReadHuggingFace, BrokenIndexes) {
                  {"tensor 'a' is said to be in 's2.safetensors', which does not have it"});
   ExpectBadInput(error(R"({"weight_map":{"a":"s2.safetensors","b":"s1.safetensors"}})"), {"which does not have it"});
 
-  const TempDir dir;
+  const TempFolder dir;
   WriteShards(dir, R"({"weight_map":{"a":"s1.safetensors","c":"s2.safetensors"}})");
   dir.Write("s2.safetensors", ReadAll(dir / "s1.safetensors"));
   ExpectBadInput(ReadHuggingFace(dir.path()).status(), {"tensor 'a' appears twice"});

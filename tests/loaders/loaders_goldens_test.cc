@@ -194,7 +194,7 @@ TEST(Goldens, ReferenceOutputsOpenAsSafetensors) {
   const auto cases = Cases("golden.safetensors", 7);
   for (const std::string& dir : cases) {
     SCOPED_TRACE(dir);
-    const TempDir alone;  // as the only safetensors file of a directory
+    const TempFolder alone;  // as the only safetensors file of a directory
     alone.Write("config.json", "{}");
     fs::create_symlink(dir + "/golden.safetensors", alone / "golden.safetensors");
     const auto r = ReadHuggingFace(alone.path());
@@ -246,7 +246,7 @@ TEST(Goldens, RewrittenGgufIsTheSame) {
     for (const StoredTensor& t : from->tensors) writer.AddTensor(t.name, t.dtype, t.shape);
     auto file = FileReader::Open(dir + "/model.gguf");
     ASSERT_TRUE(file.ok());
-    const TempDir out;
+    const TempFolder out;
     const Status written = writer.Write(out / "m.gguf", [&](size_t i, uint64_t offset, std::span<uint8_t> piece) {
       EXPECT_TRUE(file->ReadAt(from->tensors[i].offset + offset, piece).ok());
     });

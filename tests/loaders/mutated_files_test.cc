@@ -63,7 +63,7 @@ TEST(MutatedFiles, Gguf) {
   g.tensors = {{"blk.0.a", {3, 2}, 0, 0}, {"blk.0.b", {64, 5}, 8, 32}, {"c", {32, 1, 2}, 39, 384}};
   g.data_bytes = 384 + 34;
   const std::string whole = g.Make();
-  const TempDir dir;
+  const TempFolder dir;
   ASSERT_TRUE(ReadGguf(dir.Write("m.gguf", whole)).ok());
   const uint64_t seed = Seed();
   SCOPED_TRACE("TALLY_SEED=" + std::to_string(seed));
@@ -84,7 +84,7 @@ TEST(MutatedFiles, HuggingFace) {
                              R"("v":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]}})";
   const std::string index = R"({"metadata":{"total_size":32},"weight_map":{"w":"s.safetensors","v":"s.safetensors"}})";
   const std::string weights = Safetensors(header, 32);
-  const TempDir dir;
+  const TempFolder dir;
   const uint64_t seed = Seed();
   SCOPED_TRACE("TALLY_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);

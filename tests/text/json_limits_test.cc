@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "tests/support/sanitizers.h"
 #include "tests/text/json_spec.h"
 
 namespace tally {
@@ -19,7 +20,7 @@ using test::Spec;
 
 // KiB that the process has held at most. A sanitizer keeps what is freed, so nothing is measured under one.
 long PeakKib() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(TALLY_SHADOW_MEMORY)
   return 0;
 #else
   rusage usage{};

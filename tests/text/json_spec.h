@@ -4,27 +4,12 @@
 #include <memory>
 #include <string>
 
+#include "tests/support/temp_folder.h"
 #include "tests/text/text_test_util.h"
 
 namespace tally::test {
 
-// A folder that goes away with the test.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "tally-text-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-  std::string Write(const std::string& file, const std::string& text) const {
-    std::ofstream(path_ + "/" + file, std::ios::binary) << text;
-    return path_ + "/" + file;
-  }
-
- private:
-  std::string path_;
-};
+using Folder = TempFolder;
 
 // The parts of a tokenizer.json; each is the text of a JSON value.
 struct Spec {

@@ -5,14 +5,13 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "engine/text/tokenizer.h"
 #include "engine/text/utf8.h"
+#include "tests/support/temp_folder.h"
 
 namespace tally::test {
 
@@ -20,12 +19,7 @@ using Ids = std::vector<int32_t>;
 
 inline std::string Shared(const std::string& path) { return std::string(TALLY_SOURCE_DIR "/../shared/") + path; }
 
-inline std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+using tally::ReadAll;
 
 #define TALLY_SKIP_WITHOUT(path) \
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent"

@@ -13,8 +13,10 @@
 #include "engine/weights/weights.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
+#include "tests/support/temp_folder.h"
 #include "tests/weights/expected.h"
 #include "tests/weights/stored.h"
+#include "tests/weights/written.h"
 
 namespace tally {
 namespace {
@@ -26,19 +28,6 @@ struct TestTensor {
   DType dtype;
   std::vector<uint64_t> shape;
   std::vector<uint8_t> bytes;
-};
-
-class Folder {
- public:
-  Folder() : path_(fs::path(testing::TempDir()) / ("tally_checkpoint_" + std::to_string(std::random_device()()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const std::string& file) const { return (path_ / file).string(); }
-  std::string path() const { return path_.string(); }
-
- private:
-  fs::path path_;
 };
 
 TestTensor Random(std::string name, DType t, std::vector<uint64_t> shape, std::mt19937_64& rng) {
@@ -68,20 +57,8 @@ void WriteSafetensors(const std::string& path, const std::vector<TestTensor>& te
   }
 }
 
-void Bind(ModelSpec& spec, Role role, int32_t layer, std::vector<std::string> names, std::vector<uint64_t> shape,
-          Storage storage = Storage::kPlain, bool hf_mxfp4 = false) {
-  TensorBinding b;
-  b.role = role;
-  b.layer = layer;
-  b.names = std::move(names);
-  b.shape = std::move(shape);
-  b.storage = storage;
-  b.hf_mxfp4 = hf_mxfp4;
-  spec.bindings.push_back(std::move(b));
-}
-
 TEST(Checkpoint, SafetensorsThatTheTestWrites) {
-  Folder folder;
+  const TempFolder folder;
   std::mt19937_64 rng(6);
   std::vector<TestTensor> tensors = {
       Random("embed", DType::kBF16, {50, 64}, rng),
@@ -109,7 +86,7 @@ TEST(Checkpoint, SafetensorsThatTheTestWrites) {
 }
 
 TEST(Checkpoint, GgufThatTheWriterWrites) {
-  Folder folder;
+  const TempFolder folder;
   std::mt19937_64 rng(7);
   std::vector<TestTensor> tensors;
   ModelSpec spec;

@@ -2,17 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
 #include "engine/weights/weights.h"
+#include "tests/support/sanitizers.h"
 #include "tests/weights/expected.h"
 #include "tests/weights/stored.h"
 #include "tests/weights/written.h"
@@ -97,7 +95,7 @@ void FillEverything(WrittenCheckpoint& c) {
 }
 
 TEST(LoadWeights, EveryStorageWithAnyNumberOfThreads) {
-  WrittenCheckpoint c("everything");
+  WrittenCheckpoint c;
   FillEverything(c);
   c.Write();
   for (int threads : {1, 2, 5}) {
@@ -120,7 +118,7 @@ TEST(LoadWeights, EveryStorageWithAnyNumberOfThreads) {
 
 TEST(LoadWeights, ATiedHeadIsTheEmbedding) {
   for (DType t : kMatrixTypes) {
-    WrittenCheckpoint c("tied");
+    WrittenCheckpoint c;
     c.spec.recipe.tied_head = true;
     c.Plain(Role::kTokenEmbedding, -1, t, {77, 64});
     c.Plain(Role::kOutputNorm, -1, DType::kF32, {64});
@@ -139,7 +137,7 @@ TEST(LoadWeights, ATiedHeadIsTheEmbedding) {
 }
 
 TEST(LoadWeights, NothingToLoad) {
-  WrittenCheckpoint c("nothing");
+  WrittenCheckpoint c;
   c.Write();
   Team team(2);
   const auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
@@ -148,7 +146,7 @@ TEST(LoadWeights, NothingToLoad) {
 }
 
 TEST(LoadWeights, ProgressRisesToTheTotal) {
-  WrittenCheckpoint c("progress");
+  WrittenCheckpoint c;
   FillEverything(c);
   c.Write();
   for (int threads : {1, 3}) {
@@ -170,7 +168,7 @@ TEST(LoadWeights, ProgressRisesToTheTotal) {
 }
 
 TEST(LoadWeights, StopsWhenAskedTo) {
-  WrittenCheckpoint c("interrupt");
+  WrittenCheckpoint c;
   FillEverything(c);
   c.Write();
   for (int threads : {1, 3}) {
@@ -187,7 +185,7 @@ TEST(LoadWeights, StopsWhenAskedTo) {
 
 TEST(LoadWeights, AFileThatIsCutShortWhileItIsRead) {
   for (int threads : {1, 3}) {
-    WrittenCheckpoint c("truncated");
+    WrittenCheckpoint c;
     FillEverything(c);
     c.Write();
     Team team(threads);
@@ -205,7 +203,7 @@ TEST(LoadWeights, AFileThatIsCutShortWhileItIsRead) {
 }
 
 TEST(LoadWeights, AFileThatHasGoneOrShrunkSinceItWasInspected) {
-  WrittenCheckpoint c("gone");
+  WrittenCheckpoint c;
   FillEverything(c);
   c.Write();
   Team team(2);
@@ -226,64 +224,64 @@ void ExpectSays(const std::string& message, std::initializer_list<const char*> p
 
 TEST(PlanWeights, NamesWhatCannotBeRun) {
   {
-    WrittenCheckpoint c("dtype");
+    WrittenCheckpoint c;
     c.Plain(Role::kQ, 0, DType::kI32, {16, 32});
     ExpectSays(c.Error(), {"a.bin", "'blk.0.attn_q.plain'", "I32", "Q4_0"});
   }
   {
-    WrittenCheckpoint c("vector");
+    WrittenCheckpoint c;
     c.Plain(Role::kAttnNorm, 4, DType::kQ8_0, {64});
     ExpectSays(c.Error(), {"'blk.4.attn_norm.plain'", "Q8_0", "F32"});
   }
   {
-    WrittenCheckpoint c("rope");
+    WrittenCheckpoint c;
     c.Plain(Role::kRopeFactors, -1, DType::kF64, {64});
     ExpectSays(c.Error(), {"'rope_freqs.plain'", "F64"});
   }
   {
-    WrittenCheckpoint c("transposed");
+    WrittenCheckpoint c;
     c.Tensor("w", DType::kQ8_0, {32, 64});
     c.Bind(Role::kO, 0, {"w"}, {64, 32}, Storage::kTransposed);
     ExpectSays(c.Error(), {"'w'", "Q8_0", "transposed"});
   }
   {
-    WrittenCheckpoint c("blocks");
+    WrittenCheckpoint c;
     c.Tensor("w", DType::kQ8_0, {8, 40});  // 320 elements are whole blocks; a row of 40 is not
     c.Bind(Role::kO, 0, {"w"}, {8, 40});
     ExpectSays(c.Error(), {"'w'", "40", "Q8_0"});
   }
   {
-    WrittenCheckpoint c("missing");
+    WrittenCheckpoint c;
     c.Bind(Role::kO, 0, {"w"}, {8, 40});
     ExpectSays(c.Error(), {"'w'", "missing", "blk.0.attn_output"});
   }
   {
-    WrittenCheckpoint c("shape");
+    WrittenCheckpoint c;
     c.Tensor("w", DType::kF32, {8, 40});
     c.Bind(Role::kO, 0, {"w"}, {40, 8});
     ExpectSays(c.Error(), {"a.bin", "'w'", "[8, 40]", "[40, 8]"});
   }
   {
-    WrittenCheckpoint c("bytes");
+    WrittenCheckpoint c;
     c.Plain(Role::kO, 0, DType::kF32, {8, 40});
     c.inventory.tensors[0].bytes -= 4;
     ExpectSays(c.Error(), {"1276", "1280"});
   }
   {
-    WrittenCheckpoint c("end");
+    WrittenCheckpoint c;
     c.Plain(Role::kO, 0, DType::kF32, {8, 40});
     c.inventory.tensors[0].offset += 4;
     ExpectSays(c.Error(), {"beyond its file"});
   }
   {
-    WrittenCheckpoint c("mixed");
+    WrittenCheckpoint c;
     c.Tensor("e.0", DType::kF32, {8, 40});
     c.Tensor("e.1", DType::kF16, {8, 40});
     c.Bind(Role::kExpertUp, 0, {"e.0", "e.1"}, {2, 8, 40});
     ExpectSays(c.Error(), {"'e.1'", "F16", "'e.0'", "F32"});
   }
   {
-    WrittenCheckpoint c("scales");
+    WrittenCheckpoint c;
     c.Tensor("blocks", DType::kU8, {2, 8, 2, 16});
     c.Tensor("scales", DType::kU8, {2, 8, 3});
     c.Bind(Role::kExpertUp, 0, {"blocks", "scales"}, {2, 8, 64}, Storage::kPlain, true);
@@ -293,14 +291,14 @@ TEST(PlanWeights, NamesWhatCannotBeRun) {
 
 TEST(PlanWeights, ContradictionsOfTheFamilyAreInternalErrors) {
   {
-    WrittenCheckpoint c("twice");
+    WrittenCheckpoint c;
     c.Plain(Role::kO, 0, DType::kF32, {8, 40});
     c.Bind(Role::kO, 0, {"blk.0.attn_output.plain"}, {8, 40});
     c.Write();
     EXPECT_EQ(PlanPackedBytes(c.inventory, c.spec).status().code(), StatusCode::kInternal);
   }
   {
-    WrittenCheckpoint c("tied");
+    WrittenCheckpoint c;
     c.spec.recipe.tied_head = true;
     c.Plain(Role::kHead, -1, DType::kF32, {8, 40});
     c.Write();
@@ -308,19 +306,11 @@ TEST(PlanWeights, ContradictionsOfTheFamilyAreInternalErrors) {
   }
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // g++
-#define TALLY_SHADOW_MEMORY 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)  // clang
-#define TALLY_SHADOW_MEMORY 1
-#endif
-#endif
-
 TEST(LoadWeights, PeakIsTheArenaAndTheStagingBuffers) {
 #if defined(TALLY_SHADOW_MEMORY)
   GTEST_SKIP() << "the sanitizer's own memory would be counted";
 #endif
-  WrittenCheckpoint c("peak");
+  WrittenCheckpoint c;
   c.Write();
   const uint64_t rows = 2048, cols = 4096;  // 32 MiB each, all zeros, a sparse file
   uint64_t at = 0;

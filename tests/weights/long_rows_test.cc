@@ -7,26 +7,19 @@
 #include <vector>
 
 #include "engine/machine/machine.h"
+#include "tests/support/sanitizers.h"
 #include "tests/weights/expected.h"
 #include "tests/weights/written.h"
 
 namespace tally {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // g++
-#define TALLY_SHADOW_MEMORY 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)  // clang
-#define TALLY_SHADOW_MEMORY 1
-#endif
-#endif
-
 // First: the peak is the process's.
 TEST(LongRows, StagingDoesNotGrowWithThem) {
 #if defined(TALLY_SHADOW_MEMORY)
   GTEST_SKIP() << "the sanitizer's own memory would be counted";
 #endif
-  WrittenCheckpoint c("long_peak");
+  WrittenCheckpoint c;
   c.Write();
   const uint64_t cols = uint64_t{1} << 22;
   uint64_t at = 0, arena = 0;
@@ -56,7 +49,7 @@ TEST(LongRows, StagingDoesNotGrowWithThem) {
 
 TEST(LongRows, EveryStorage) {
   using S = Storage;
-  WrittenCheckpoint c("long_rows");
+  WrittenCheckpoint c;
   int32_t layer = 0;
   for (DType t : kMatrixTypes) {
     const uint64_t odd = GetDTypeInfo(t).quantised ? 0 : 1;

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
@@ -12,23 +11,33 @@
 #include "engine/machine/parallel.h"
 #include "engine/weights/roles.h"
 #include "engine/weights/weights.h"
+#include "tests/support/temp_folder.h"
 #include "tests/weights/stored.h"
 
 namespace tally {
 
+inline TensorBinding& Bind(ModelSpec& spec, Role role, int32_t layer, std::vector<std::string> names, std::vector<uint64_t> shape,
+                           Storage storage = Storage::kPlain, bool hf_mxfp4 = false) {
+  TensorBinding b;
+  b.role = role;
+  b.layer = layer;
+  b.names = std::move(names);
+  b.shape = std::move(shape);
+  b.storage = storage;
+  b.hf_mxfp4 = hf_mxfp4;
+  spec.bindings.push_back(std::move(b));
+  return spec.bindings.back();
+}
+
 class WrittenCheckpoint {
  public:
-  explicit WrittenCheckpoint(const std::string& name)
-      : folder_(std::filesystem::path(testing::TempDir()) /
-                ("tally_load_" + name + "_" + std::to_string(std::random_device()()))) {
-    std::filesystem::create_directories(folder_);
-    inventory.path = folder_.string();
+  WrittenCheckpoint() {
+    inventory.path = folder_.path();
     for (const char* file : {"a.bin", "b.bin"}) {
-      inventory.files.push_back({(folder_ / file).string(), 0});
+      inventory.files.push_back({folder_ / file, 0});
       data_.emplace_back(1);  // no empty files
     }
   }
-  ~WrittenCheckpoint() { std::filesystem::remove_all(folder_); }
 
   void Tensor(const std::string& name, DType t, std::vector<uint64_t> shape, uint32_t file = 0) {
     StoredTensor tensor{name, t, std::move(shape), file, 0, 0};
@@ -45,15 +54,7 @@ class WrittenCheckpoint {
 
   TensorBinding& Bind(Role role, int32_t layer, std::vector<std::string> names, std::vector<uint64_t> shape,
                       Storage storage = Storage::kPlain, bool hf_mxfp4 = false) {
-    TensorBinding b;
-    b.role = role;
-    b.layer = layer;
-    b.names = std::move(names);
-    b.shape = std::move(shape);
-    b.storage = storage;
-    b.hf_mxfp4 = hf_mxfp4;
-    spec.bindings.push_back(std::move(b));
-    return spec.bindings.back();
+    return tally::Bind(spec, role, layer, std::move(names), std::move(shape), storage, hf_mxfp4);
   }
 
   // A tensor stored just as it is wanted.
@@ -87,7 +88,7 @@ class WrittenCheckpoint {
   ModelSpec spec;
 
  private:
-  std::filesystem::path folder_;
+  TempFolder folder_;
   std::vector<std::vector<uint8_t>> data_;
   std::mt19937_64 rng_{42};
 };
