@@ -23,7 +23,7 @@ void RunNpy(std::string_view input) {
   if (input.size() < 2) return;
   const int64_t cols = static_cast<uint8_t>(input[0]) % 64, again = static_cast<uint8_t>(input[1]);
   std::vector<float> values((input.size() - 2) / sizeof(float));
-  std::memcpy(values.data(), input.data() + 2, values.size() * sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), input.data() + 2, values.size() * sizeof(float));
   const int64_t rows = cols == 0 ? 3 : static_cast<int64_t>(values.size()) / cols;
   const std::string path = scratch.path() + "/x.npy";
   Result<NpyWriter> made = NpyWriter::Create(path, cols);

@@ -79,6 +79,8 @@ std::vector<Case> GgufCases() {
        "DIR/m.gguf: metadata key 2 of 2, 'k': a value of type 4294967295; types 0 to 12 exist"},
       {"BooleanThatIsNone", WithKey(Key("k", 7, Bytes().U8(2))),
        "DIR/m.gguf: metadata key 2 of 2, 'k': a boolean is 0 or 1, found 2"},
+      {"BooleanOfAnArrayThatIsNone", WithKey(Key("k", 9, Bytes().U32(7).U64(2).U8(1).U8(9))),
+       "DIR/m.gguf: metadata key 2 of 2, 'k': a boolean is 0 or 1, found 9"},
       {"ArrayOfUnknownType", WithKey(Key("k", 9, Bytes().U32(99).U64(1).U32(4))),
        "DIR/m.gguf: metadata key 2 of 2, 'k': array elements of type 99; types 0 to 12 exist"},
       {"ArrayOfArrays", WithKey(Key("k", 9, Bytes().U32(9).U64(1).U32(4).U64(1).U32(7))),
