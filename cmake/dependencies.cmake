@@ -1,5 +1,7 @@
 include(FetchContent)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
+if(TALLY_TEAM STREQUAL "openmp")
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+endif()
 # OpenBLAS by name: `--impl blas` calls openblas_set_num_threads, which other libraries that FindBLAS would take do not have.
 set(BLA_VENDOR OpenBLAS)
 find_package(BLAS)

@@ -2,6 +2,7 @@ option(TALLY_BUILD_TESTS "Build the tests" ON)
 option(TALLY_BUILD_BENCH "Build the benchmarks" ON)
 option(TALLY_WERROR "Treat warnings as errors" OFF)
 set(TALLY_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined or thread")
+option(TALLY_FUZZ "Build the libFuzzer targets (clang; the preset fuzz)" OFF)
 set(TALLY_TEAM "openmp" CACHE STRING "What the team of threads is made of: openmp, or std (for the thread sanitizer)")
 
 set(CMAKE_CXX_STANDARD 20)

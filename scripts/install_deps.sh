@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Tally is built with, on Debian 12 and 13 and on Ubuntu, through apt. Does nothing where nothing is missing.
-# With --format also the clang-format that scripts/format.sh asks for, which no build needs.
+# With --format also what .ci/run has use for and no build needs: the clang-format that scripts/format.sh asks for, and clang with
+# libFuzzer for scripts/fuzz.sh.
 #
 # Highway must be 1.2 or newer. Debian 12 has 1.0: there the trixie suite of the machine's own package source is added,
 # pinned so that nothing but libhwy is ever taken from it. Where the distribution has no newer one (Ubuntu 24.04 and older),
@@ -120,12 +121,13 @@ PINS
 }
 
 main() {
-  local p id codename need_hwy=1 format=
+  local p id codename need_hwy=1 format= fuzz=0
   missing=()
   if [ "${1:-}" = --format ] && [ -z "$(find_clang_format)" ]; then
     format=clang-format-$format_version
     packages+=("$format")
   fi
+  if [ "${1:-}" = --format ] && ! can_fuzz; then fuzz=1; fi
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     say "install_deps.sh: no apt here; needed: ${packages[*]} libhwy-dev (>= $hwy_minimum). Going on without installing anything." >&2
     return 0
@@ -134,13 +136,18 @@ main() {
   new_enough "$(hwy_version)" && need_hwy=0
   # Fetched before, by CMake: nothing to install for it.
   if [ $need_hwy = 1 ] && [ -d build/release/_deps/highway-src ]; then need_hwy=0; fi
-  if [ ${#missing[@]} -eq 0 ] && [ $need_hwy = 0 ]; then
+  if [ ${#missing[@]} -eq 0 ] && [ $need_hwy = 0 ] && [ $fuzz = 0 ]; then
     say "install_deps.sh: nothing to install"
     return 0
   fi
 
-  say "install_deps.sh: to install: ${missing[*]} $([ $need_hwy = 1 ] && echo "Highway >= $hwy_minimum")"
+  say "install_deps.sh: to install: ${missing[*]} $([ $need_hwy = 0 ] || echo "Highway >= $hwy_minimum") $([ $fuzz = 0 ] || echo clang)"
   as_root apt-get update -q
+  if [ $fuzz = 1 ]; then  # what the distribution has of them: without, nothing is fuzzed
+    for p in clang libclang-rt-dev; do
+      [ -z "$(apt-cache search --names-only "^$p\$")" ] || missing+=("$p")
+    done
+  fi
   if [ -n "$format" ] && [ -z "$(apt-cache search --names-only "^$format\$")" ]; then
     die "install_deps.sh: no package $format here; a clang-format of that version on the PATH will do (pipx has it)"
   fi

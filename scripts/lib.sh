@@ -49,3 +49,10 @@ stage_summary() {
   printf '%s\n' "${stage_times[@]}"
   printf '%6d s  in all\n' "$SECONDS"
 }
+
+# Whether there is a clang++ that can link libFuzzer.
+can_fuzz() {
+  command -v clang++ >/dev/null || return 1
+  printf '#include <cstddef>\nextern "C" int LLVMFuzzerTestOneInput(const unsigned char*, size_t) { return 0; }\n' |
+    clang++ -x c++ -fsanitize=fuzzer -o /dev/null - 2>/dev/null
+}

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -102,32 +101,6 @@ void NoteUnusedBlas(const Engine& engine, const LoadOptions& options) {
   if (options.impl != ImplName::kBlas || engine.used_blas()) return;
   Note(std::string("note: --impl blas was asked for and OpenBLAS never ran: it multiplies f32 activations only") +
        (options.activations == ActivationsChoice::kF32 ? "\n" : " (--activations f32)\n"));
-}
-
-Result<std::vector<int32_t>> ParseTokens(const std::string& given, const std::string& what) {
-  static constexpr std::string_view kSpace = " \t\n\r";
-  std::string_view text = given;
-  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
-  text.remove_suffix(text.size() - std::min(text.find_last_not_of(kSpace) + 1, text.size()));
-  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
-  std::vector<int32_t> tokens;
-  size_t at = 0;
-  const auto separator = [](char c) { return c == ',' || kSpace.find(c) != kSpace.npos; };
-  while (true) {
-    while (at < text.size() && separator(text[at])) ++at;
-    if (at == text.size()) break;
-    size_t end = at;
-    while (end < text.size() && !separator(text[end])) ++end;
-    int32_t id = 0;
-    const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, id);
-    if (error != std::errc() || stop != text.data() + end || id < 0) {
-      return BadInput(what + ": '" + std::string(text.substr(at, std::min<size_t>(end - at, 40))) + "' is not a token id");
-    }
-    tokens.push_back(id);
-    at = end;
-  }
-  if (tokens.empty()) return BadInput(what + ": no token ids");
-  return tokens;
 }
 
 Result<std::string> ReadText(const std::string& path) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/token_list.h"
 #include "engine/base/status.h"
 
 namespace CLI {
@@ -39,8 +40,6 @@ Result<Loaded> Load(const std::string& given, LoadOptions options);
 // Says on standard error where OpenBLAS was asked for and never ran, once everything has.
 void NoteUnusedBlas(const Engine& engine, const LoadOptions& options);
 
-// "1,2,3" (spaces and newlines separate too), in brackets or not. `what` names the source in messages.
-Result<std::vector<int32_t>> ParseTokens(const std::string& text, const std::string& what);
 // The whole of a file, or of standard input for "-".
 Result<std::string> ReadText(const std::string& path);
 

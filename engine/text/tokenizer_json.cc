@@ -2,7 +2,9 @@
 // that project's serialisation of its normalizers, pre-tokenizers, models, post-processors and decoders.
 #include <algorithm>
 #include <filesystem>
+#include <unordered_set>
 
+#include "engine/base/format.h"
 #include "engine/text/bpe.h"
 #include "engine/text/json_steps.h"
 #include "engine/text/text_tokenizer.h"
@@ -43,15 +45,39 @@ Status CheckExtent(std::string_view text, const std::string& path) {
   return {};
 }
 
+// Objects that give a key twice: the parser keeps the last one without a word.
+class UniqueKeys {
+ public:
+  bool See(Json::parse_event_t event, const Json& parsed) {
+    using Event = Json::parse_event_t;
+    if (event == Event::object_start) open_.emplace_back();
+    if (event == Event::object_end) open_.pop_back();
+    if (event == Event::key && twice_.empty()) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!open_.back().insert(key).second) twice_ = Quote(key);
+    }
+    return true;
+  }
+  const std::string& twice() const { return twice_; }  // the first of them, in quotes
+
+ private:
+  std::vector<std::unordered_set<std::string>> open_;
+  std::string twice_;
+};
+
 Result<Json> ParseFile(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxFileBytes));
   TALLY_RETURN_IF_ERROR(CheckExtent(text, path));
   try {
-    Json json = Json::parse(text);
+    UniqueKeys keys;
+    Json json = Json::parse(text, [&](int, Json::parse_event_t event, Json& parsed) { return keys.See(event, parsed); });
+    if (!keys.twice().empty()) return BadInput(path + ": the key " + keys.twice() + " appears twice");
     if (!json.is_object()) return BadInput(path + ": expected a JSON object");
     return json;
   } catch (const Json::exception& e) {
-    return BadInput(path + ": " + e.what());
+    std::string_view what = e.what();  // "[json.exception.parse_error.101] parse error at ...": the part for people
+    if (const size_t end = what.find("] "); what.starts_with('[') && end != what.npos) what.remove_prefix(end + 2);
+    return BadInput(path + ": not valid JSON: " + std::string(what));
   }
 }
 

@@ -28,6 +28,7 @@ struct RunOptions {
   std::string stdin_file = "/dev/null";
   std::string stdout_file{};                     // instead of being kept; "-": closed before the start
   bool no_reader = false;                        // standard output is a pipe that nobody reads
+  std::vector<std::string> wrapper{};            // a command that is given the binary and its arguments
   std::function<void(pid_t)> on_start{};         // called when the process runs
   std::function<void(pid_t)> on_first_output{};  // called when the first byte of standard output has come
 };
@@ -60,11 +61,14 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
   for (const int s : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&defaults, s);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  std::vector<char*> argv = {const_cast<char*>("tally")};
+  std::vector<char*> argv;
+  for (const std::string& a : options.wrapper) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(const_cast<char*>(argv.empty() ? "tally" : TALLY_BINARY));
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, TALLY_BINARY, &actions, &attributes, argv.data(), environ);
+  const int error =
+      posix_spawnp(&pid, options.wrapper.empty() ? TALLY_BINARY : argv[0], &actions, &attributes, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(out[1]);

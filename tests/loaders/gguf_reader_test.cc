@@ -1,4 +1,4 @@
-// ReadGguf against files put together byte by byte, sound and broken.
+// ReadGguf against files put together byte by byte; malformed ones: tests/siege.
 #include <gtest/gtest.h>
 
 #include "loaders/loaders.h"
@@ -11,12 +11,6 @@ Result<Inventory> Read(const RawGguf& gguf) {
   const TempFolder dir;
   return ReadGguf(dir.Write("m.gguf", gguf.Make()));
 }
-
-Status ErrorOf(const std::string& bytes) {
-  const TempFolder dir;
-  return ReadGguf(dir.Write("m.gguf", bytes)).status();
-}
-Status ErrorOf(const RawGguf& gguf) { return ErrorOf(gguf.Make()); }
 
 RawGguf TwoTensors() {
   RawGguf g;
@@ -125,15 +119,6 @@ TEST(ReadGguf, AnyPowerOfTwoAlignment) {
     ASSERT_TRUE(r.ok()) << r.status().message();
     EXPECT_EQ(r->tensors[1].offset + r->tensors[1].bytes, g.Make().size());
   }
-  RawGguf g = TwoTensors();
-  g.keys.push_back(Key("general.alignment", 4, Bytes().U32(48)));
-  ExpectBadInput(ErrorOf(g), {"m.gguf: general.alignment is 48; expected a power of two"});
-  g.keys.back() = Key("general.alignment", 4, Bytes().U32(0));
-  ExpectBadInput(ErrorOf(g), {"general.alignment is 0"});
-  g.keys.back() = Key("general.alignment", 8, Bytes().Str("32"));
-  ExpectBadInput(ErrorOf(g), {"m.gguf: key 'general.alignment': expected an integer", "found a string"});
-  g.keys.back() = Key("general.alignment", 10, Bytes().U64(uint64_t{1} << 62));
-  ExpectBadInput(ErrorOf(g), {"tensor data begin at byte 4611686018427387904, but the file ends"});
 }
 
 TEST(ReadGguf, TensorsAreInTheOrderOfTheirBytes) {
@@ -157,113 +142,12 @@ TEST(ReadGguf, AVocabularyWithoutTensorsAndAScalar) {
   EXPECT_EQ(r->tensors[0].bytes, 4u);
 }
 
-TEST(ReadGguf, OtherFormatsAreNamed) {
-  ExpectBadInput(ErrorOf("hello, world"), {"m.gguf: header: expected a GGUF file", "found 'hell'"});
-  ExpectBadInput(ErrorOf("GG"), {"expected the letters GGUF at byte 0, but the file ends at byte 2"});
-  ExpectBadInput(ErrorOf(""), {"the file is empty"});
-  ExpectBadInput(ErrorOf("tjggxxxxxxxx"), {"before GGUF"});
-  ExpectBadInput(ErrorOf("PK\x03\x04xxxx"), {"zip archive"});
-  ExpectBadInput(ErrorOf(std::string("\x01\x02\n\x04zzzz")), {"found '\\x01\\x02\\n\\x04'"});
-  RawGguf g = TwoTensors();
-  g.version = 1;
-  ExpectBadInput(ErrorOf(g), {"GGUF version 1; versions 2 and 3 can be read"});
-  g.version = 4;
-  ExpectBadInput(ErrorOf(g), {"GGUF version 4;"});
-  g.version = 0x03000000;
-  ExpectBadInput(ErrorOf(g), {"big-endian"});
-}
-
-TEST(ReadGguf, ImpossibleCounts) {
-  RawGguf g = TwoTensors();
-  g.more_tensors = 1000;
-  ExpectBadInput(ErrorOf(g), {"expected 1002 tensors", "the file ends"});
-  g.more_tensors = -3;  // 2^64 - 1
-  ExpectBadInput(ErrorOf(g), {"expected 18446744073709551615 tensors"});
-  g.more_tensors = 0;
-  g.more_keys = INT64_MAX - 1;
-  ExpectBadInput(ErrorOf(g), {"expected 9223372036854775807 metadata keys"});
-}
-
 TEST(ReadGguf, TooManyKeys) {
   RawGguf g;
   for (int i = 0; i <= 1 << 18; ++i) g.keys.push_back(Key("k" + std::to_string(i), 7, Bytes().U8(1)));
-  ExpectBadInput(ErrorOf(g), {"m.gguf: header: 262145 metadata keys; the limit is 262144"});
+  ExpectBadInput(Read(g).status(), {"m.gguf: header: 262145 metadata keys; the limit is 262144"});
   g.keys.pop_back();
   EXPECT_TRUE(Read(g).ok());
-}
-
-TEST(ReadGguf, BrokenMetadata) {
-  const auto error = [](std::string key) {
-    RawGguf g;
-    g.keys = {std::move(key)};
-    g.tensors = {{"t", {16}, 0, 0}};
-    g.data_bytes = 64;
-    return ErrorOf(g);
-  };
-  ExpectBadInput(error(Key("k", 13, Bytes().U64(0))), {"metadata key 1 of 1, 'k': a value of type 13"});
-  ExpectBadInput(error(Key("k", 7, Bytes().U8(2))), {"'k': a boolean is 0 or 1, found 2"});
-  ExpectBadInput(error(Key("k", 9, Bytes().U32(9).U64(1).U32(4).U64(1).U32(7))), {"'k': an array of arrays"});
-  ExpectBadInput(error(Key("k", 9, Bytes().U32(99).U64(1).U32(4))), {"'k': array elements of type 99"});
-  ExpectBadInput(error(Key("k", 9, Bytes().U32(4).U64(uint64_t{1} << 62).U32(4))),
-                 {"'k': expected an array of 4611686018427387904 elements"});
-  ExpectBadInput(error(Key("k", 9, Bytes().U32(7).U64(2).U8(1).U8(9))), {"a boolean is 0 or 1, found 9"});
-  ExpectBadInput(error(Key("k", 9, Bytes().U32(10).U64(2).U64(1).U64(UINT64_MAX))), {"array element 1 is 18446744073709551615"});
-  ExpectBadInput(error(Key("k", 8, Bytes().U64(uint64_t{1} << 63).Raw("abc"))),
-                 {"'k': expected a string (9223372036854775808 bytes) at byte", "but the file ends at byte"});
-  ExpectBadInput(error(Key("k", 9, Bytes().U32(8).U64(2).Str("a").U64(100000))), {"expected a string (100000 bytes)"});
-  ExpectBadInput(error(Key("", 7, Bytes().U8(1))), {"metadata key 1 of 1: the key is empty"});
-  ExpectBadInput(error(Key(std::string(70000, 'k'), 7, Bytes().U8(1))),
-                 {"the length of a key is 70000 bytes; the limit is 65535"});
-  ExpectBadInput(error(Key("a\nb\x1b[31m", 13, Bytes())), {"'a\\nb\\x1b[31m'"});
-  RawGguf g;
-  g.keys = {Key("k", 7, Bytes().U8(1)), Key("l", 7, Bytes().U8(1)), Key("k", 7, Bytes().U8(1))};
-  ExpectBadInput(ErrorOf(g), {"metadata key 3 of 3, 'k': the key appears twice"});
-}
-
-TEST(ReadGguf, BrokenTensors) {
-  const auto error = [](RawTensor tensor, uint64_t data = 4096) {
-    RawGguf g;
-    g.tensors = {std::move(tensor)};
-    g.data_bytes = data;
-    return ErrorOf(g);
-  };
-  ExpectBadInput(error({"t", {1, 1, 1, 1, 1}, 0, 0}), {"tensor 1 of 1, 't': 5 dimensions; GGUF has at most 4"});
-  ExpectBadInput(error({"t", {4, 0}, 0, 0}), {"'t': dimension 1 is 0"});
-  ExpectBadInput(error({"t", {uint64_t{1} << 32, uint64_t{1} << 32}, 0, 0}), {"'t': the number of elements overflows"});
-  ExpectBadInput(error({"t", {uint64_t{1} << 63}, 0, 0}), {"overflows 63 bits"});
-  ExpectBadInput(error({"t", {uint64_t{1} << 62}, 0, 0}), {"the size in bytes overflows 64 bits"});
-  ExpectBadInput(error({"blk.0.w", {256, 2}, 12, 0}), {"'blk.0.w': ggml type 12 (Q4_K) cannot be read", "MXFP4"});
-  ExpectBadInput(error({"t", {256}, 36, 0}), {"ggml type 36 (IQ4_NL_4_4"});
-  ExpectBadInput(error({"t", {256}, 4711, 0}), {"ggml type 4711 (unknown)"});
-  ExpectBadInput(error({"t", {33, 32}, 8, 0}), {"rows of 33 elements are not whole Q8_0 blocks of 32"});
-  ExpectBadInput(error({"t", {4}, 0, 8}), {"offset 8 is not a multiple of the alignment, 32"});
-  ExpectBadInput(error({"t", {4}, 0, 4096}), {"'t': 16 bytes at offset 4096", "past the end of the file"});
-  ExpectBadInput(error({"t", {1024}, 0, 32}), {"'t': 4096 bytes at offset 32"});
-  ExpectBadInput(error({"t", {1024}, 0, UINT64_MAX - 31}), {"past the end of the file"});
-  ExpectBadInput(error({"t", {4}, 0, 0}, 0), {"tensor data begin at byte", "the file ends at byte"});
-  ExpectBadInput(error({"", {4}, 0, 0}), {"tensor 1 of 1: the name is empty"});
-  ExpectBadInput(error({std::string(2000, 'n'), {4}, 0, 0}), {"the length of a tensor name is 2000 bytes; the limit is 1024"});
-
-  RawGguf g = TwoTensors();
-  g.tensors[1].name = "a";
-  ExpectBadInput(ErrorOf(g), {"m.gguf: tensor 'a' appears twice"});
-  g = TwoTensors();
-  g.tensors[0].ne = {16, 2};
-  ExpectBadInput(ErrorOf(g), {"tensors 'a' and 'b' overlap at byte"});
-  g.tensors[1].offset = 0;
-  ExpectBadInput(ErrorOf(g), {"overlap"});
-}
-
-TEST(ReadGguf, EveryTruncationIsAnError) {
-  RawGguf g = TwoTensors();
-  g.keys.push_back(Key("list", 9, Bytes().U32(8).U64(2).Str("one").Str("two")));
-  const std::string whole = g.Make();
-  ASSERT_TRUE(Read(g).ok());
-  for (size_t n = 0; n < whole.size(); ++n) {
-    const Status status = ErrorOf(whole.substr(0, n));
-    ASSERT_EQ(status.code(), StatusCode::kBadInput) << n;
-    ASSERT_NE(status.message().find("m.gguf"), std::string::npos);
-  }
 }
 
 // Files of a checkpoint split in three: one tensor each.
@@ -308,39 +192,10 @@ TEST(ReadGguf, AnyPartOfASplitOpensAll) {
   }
 }
 
-TEST(ReadGguf, BrokenSplits) {
-  const auto error = [](const std::vector<std::string>& files) {
-    const TempFolder dir;
-    WriteSplit(dir, files);
-    return ReadGguf(dir / "m-00001-of-00003.gguf").status();
-  };
+TEST(ReadGguf, PartsWithTooManyKeysTogether) {
   auto files = SplitFiles();
-  std::swap(files[1], files[2]);
-  ExpectBadInput(error(files), {"m-00002-of-00003.gguf: expected split.no 1 and split.count 3, found 2 and 3"});
-  files = SplitFiles();
-  files.pop_back();
-  ExpectBadInput(error(files), {"m-00003-of-00003.gguf: cannot be opened", "(part 3 of 3 of the split checkpoint)"});
-  files = SplitFiles();
-  files[2] = "GGUF";
-  ExpectBadInput(error(files), {"m-00003-of-00003.gguf: header: expected the GGUF version", "part 3 of 3"});
-
-  RawGguf g;
-  g.keys = {Key("split.no", 2, Bytes().Le(uint16_t{1})), Key("split.count", 2, Bytes().Le(uint16_t{3}))};
-  g.tensors = {{"t0", {4}, 0, 0}};
-  g.data_bytes = 16;
-  files = SplitFiles();
-  files[1] = g.Make();
-  ExpectBadInput(error(files), {"tensor 't0' appears twice"});
-  g.keys.push_back(Key("general.architecture", 8, Bytes().Str("gpt2")));
-  files[1] = g.Make();
-  ExpectBadInput(error(files), {"m-00002-of-00003.gguf: metadata key 'general.architecture' differs", "not parts of one"});
-  g.keys.pop_back();
-  g.tensors = {{"t1", {4}, 0, 0}, {"more", {4}, 0, 32}};
-  g.data_bytes = 48;
-  files[1] = g.Make();
-  ExpectBadInput(error(files), {"split.tensors.count is 3, but the files hold 4 tensors"});
   for (int part = 1; part <= 2; ++part) {  // each within the limit
-    g = RawGguf();
+    RawGguf g;
     g.keys = {Key("split.no", 2, Bytes().Le(static_cast<uint16_t>(part))), Key("split.count", 2, Bytes().Le(uint16_t{3}))};
     for (int i = 0; i < 140'000; ++i) {
       g.keys.push_back(Key("k" + std::to_string(part) + "." + std::to_string(i), 7, Bytes().U8(1)));
@@ -349,13 +204,10 @@ TEST(ReadGguf, BrokenSplits) {
     g.data_bytes = 16;
     files[static_cast<size_t>(part)] = g.Make();
   }
-  ExpectBadInput(error(files), {"m-00003-of-00003.gguf", "the parts together have more than 262144 metadata keys"});
-
   const TempFolder dir;
-  ExpectBadInput(ReadGguf(dir.Write("renamed.gguf", SplitFiles()[0])).status(),
-                 {"renamed.gguf: split.count is 3, so the name must end in"});
-  ExpectBadInput(ReadGguf(dir.Write("m-00001-of-00002.gguf", TwoTensors().Make())).status(),
-                 {"the name says part 1 of 2, but the file has no split.count"});
+  WriteSplit(dir, files);
+  ExpectBadInput(ReadGguf(dir / "m-00001-of-00003.gguf").status(),
+                 {"m-00003-of-00003.gguf", "the parts together have more than 262144 metadata keys"});
   EXPECT_TRUE(ReadGguf(dir.Write("m-00001-of-00001.gguf", TwoTensors().Make())).ok());
 }
 

@@ -4,6 +4,7 @@
 // tests/text/tiktoken_ids.txt).
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <unordered_map>
 
 #include "engine/text/bpe.h"

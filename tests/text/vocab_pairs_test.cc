@@ -1,5 +1,7 @@
 // Published vocabularies against published tokenisations: llama.cpp's models/ggml-vocab-*.gguf with their
 // .inp and .out.
+#include <sstream>
+
 #include "loaders/loaders.h"
 #include "tests/text/text_test_util.h"
 

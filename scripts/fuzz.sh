@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Runs the fuzz targets (tests/fuzz) for SECONDS each, 60 unless given, or only those named:
+#   scripts/fuzz.sh [SECONDS [TARGET...]]
+# Says how many inputs each ran and what they covered; fails where one found something, which is then in build/fuzz/finds.
+# What was learnt stays in build/fuzz/corpus, for the next time.
+. "$(dirname "${BASH_SOURCE[0]}")/build.sh"
+
+seconds=${1:-60}
+[[ $seconds =~ ^[0-9]+$ ]] || die "fuzz.sh: SECONDS must be a number, not '$seconds'"
+shift || true
+can_fuzz || die "fuzz.sh: no clang++ with libFuzzer here (scripts/install_deps.sh --format installs it)"
+
+stage "configure (fuzz)" configure fuzz
+stage "build (fuzz)" cmake --build --preset fuzz
+bin=build/fuzz/tests/fuzz
+finds=build/fuzz/finds
+if [ $# -gt 0 ]; then targets=("$@"); else mapfile -t targets < <("$bin/fuzz_seeds"); fi
+
+# The largest seed has 60 KiB; more room is only slower. A single allocation of 64 MiB would be beyond anything they justify.
+options=(-max_total_time="$seconds" -max_len=65536 -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=64 -print_final_stats=1)
+export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+
+mkdir -p "$finds"
+printf '\n%-16s %12s %10s %10s %10s\n' target executions cov features finds
+failed=0
+for target in "${targets[@]}"; do
+  corpus=build/fuzz/corpus/$target log=build/fuzz/$target.log
+  dictionary=()
+  [ ! -f "tests/fuzz/$target.dict" ] || dictionary=(-dict="tests/fuzz/$target.dict")
+  "$bin/fuzz_seeds" "$target" "$corpus" || die "fuzz.sh: there is no target '$target'"
+  rc=0
+  "$bin/fuzz_$target" "${options[@]}" "${dictionary[@]}" \
+    -artifact_prefix="$finds/$target-" "$corpus" >"$log" 2>&1 || rc=$?
+  runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  coverage=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -n 1)
+  read -r _ cov _ features <<<"${coverage:-cov: ? ft: ?}"
+  found=$(find "$finds" -name "$target-*" | wc -l)
+  printf '%-16s %12s %10s %10s %10s\n' "$target" "${runs:-?}" "$cov" "$features" "$found"
+  if [ $rc -ne 0 ]; then
+    failed=1
+    tail -n 30 "$log" >&2
+  fi
+done
+exit $failed

@@ -1,0 +1,103 @@
+// The readers of checkpoints: GGUF, safetensors, a Hugging Face directory.
+#include "loaders/loaders.h"
+#include "models/family.h"
+#include "tests/fuzz/harness.h"
+#include "tests/fuzz/targets.h"
+#include "tests/models/synthetic_files.h"
+
+namespace tally::fuzz {
+namespace {
+
+void CheckOutcome(const Result<Inventory>& inventory) {
+  if (!inventory.ok()) return RequireOneLine(inventory.status());
+  RequireSound(*inventory);
+  const Result<ModelSpec> spec = ReadModelSpec(*inventory);
+  if (!spec.ok()) return RequireOneLine(spec.status());
+  for (const TensorBinding& b : spec->bindings) {
+    for (const std::string& name : b.names)
+      Require(inventory->Find(name) != nullptr, "a role bound to a tensor that is not there");
+  }
+}
+
+// The first layer alone, matrices in BF16: large inputs are slow to mutate.
+Inventory Small(Inventory inventory) {
+  for (const char* key : {"n_layer", "num_hidden_layers", "gpt2.block_count", "llama.block_count", "gpt-oss.block_count"}) {
+    if (inventory.metadata.Has(key)) inventory.metadata.Set(key, int64_t{1});
+  }
+  if (inventory.metadata.Has("layer_types")) inventory.metadata.Set("layer_types", std::vector<std::string>{"full_attention"});
+  std::erase_if(inventory.tensors, [](const StoredTensor& t) {
+    return t.name.find(".1.") != t.name.npos || t.name.find(".2.") != t.name.npos || t.name.starts_with("h.1.");
+  });
+  for (StoredTensor& t : inventory.tensors) {
+    if (t.dtype == DType::kF32 && t.shape.size() == 2) t.dtype = DType::kBF16;
+    t.bytes = *StoredBytes(t.dtype, t.elements());
+  }
+  return inventory;
+}
+
+void RunGguf(std::string_view input) {
+  static const Scratch scratch;
+  CheckOutcome(ReadGguf(scratch.Write("m.gguf", input)));
+}
+
+std::vector<std::string> GgufSeeds() {
+  std::vector<std::string> seeds = {synthetic::EveryKeyType().Make()};
+  for (const Inventory& i : {synthetic::GgufGpt2(), synthetic::GgufLlama(), synthetic::GgufGptOss()})
+    seeds.push_back(synthetic::GgufOf(Small(i)).Make());
+  return seeds;
+}
+
+void RunSafetensors(std::string_view input) {
+  static const Scratch scratch;
+  static const std::string config = scratch.Write("config.json", "{}");
+  scratch.Write("model.safetensors", input);
+  CheckOutcome(ReadHuggingFace(config));
+}
+
+std::vector<std::string> SafetensorsSeeds() {
+  std::vector<std::string> seeds = {
+      synthetic::SafetensorsOf({"{}", 0}),
+      synthetic::SafetensorsOf({R"({"__metadata__":{"a":"b"},"z":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0})};
+  for (const Inventory& i : {synthetic::HfGpt2(), synthetic::HfGptOss()})
+    seeds.push_back(synthetic::SafetensorsOf(synthetic::HeaderOf(i, 0, 4)));
+  return seeds;
+}
+
+// config.json, generation_config.json, the index, a.safetensors, b.safetensors.
+void RunHuggingFace(std::string_view input) {
+  static constexpr const char* kNames[] = {"config.json", "generation_config.json", "model.safetensors.index.json",
+                                           "a.safetensors", "b.safetensors"};
+  static const Scratch scratch;
+  const std::vector<std::string_view> files = Files(input);
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if (i < files.size()) {
+      scratch.Write(kNames[i], files[i]);
+    } else {
+      scratch.Remove(kNames[i]);
+    }
+  }
+  CheckOutcome(ReadHuggingFace(scratch.path()));
+}
+
+std::vector<std::string> HuggingFaceSeeds() {
+  std::vector<std::string> seeds;
+  for (const Inventory& whole : {synthetic::HfGpt2(), synthetic::HfLlama(), synthetic::HfGptOss()}) {
+    const Inventory i = Small(whole);
+    const size_t half = i.tensors.size() / 2;
+    std::string seed = synthetic::ConfigOf(i);
+    seed += std::string(kNextFile) + R"({"eos_token_id": [1, 5], "a": {"b": 0.5}})";
+    seed += std::string(kNextFile) + synthetic::IndexOf(i, half);
+    seed += std::string(kNextFile) + synthetic::SafetensorsOf(synthetic::HeaderOf(i, 0, half));
+    seed += std::string(kNextFile) + synthetic::SafetensorsOf(synthetic::HeaderOf(i, half, i.tensors.size()));
+    seeds.push_back(std::move(seed));
+  }
+  return seeds;
+}
+
+}  // namespace
+
+const Target kGguf = {"gguf", RunGguf, GgufSeeds};
+const Target kSafetensors = {"safetensors", RunSafetensors, SafetensorsSeeds};
+const Target kHuggingFace = {"hugging_face", RunHuggingFace, HuggingFaceSeeds};
+
+}  // namespace tally::fuzz

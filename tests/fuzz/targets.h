@@ -1,0 +1,30 @@
+// The fuzz targets: one for each format that Tally reads or writes. clang links each with libFuzzer (scripts/fuzz.sh); the
+// ordinary build replays their seeds, mutated, as a test.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tally::fuzz {
+
+struct Target {
+  std::string_view name;
+  void (*run)(std::string_view input);  // aborts where something is wrong
+  std::vector<std::string> (*seeds)();  // inputs to begin with: sound files, mostly
+};
+
+extern const Target kGguf;           // ReadGguf, then ReadModelSpec
+extern const Target kSafetensors;    // a model.safetensors beside an empty config.json
+extern const Target kHuggingFace;    // config.json, generation_config.json, index and two shards, then ReadModelSpec
+extern const Target kTokenizerGguf;  // the tokenizer of a GGUF file, then encoding and decoding with it
+extern const Target kTokenizerJson;  // tokenizer.json and tokenizer_config.json, then the same
+extern const Target kText;           // text through sound tokenizers, and ids back
+extern const Target kNpy;            // arrays written, and read as NumPy's documentation says
+extern const Target kTokenList;      // the lists of token ids of the command line
+
+inline constexpr const Target* kTargets[] = {&kGguf,          &kSafetensors, &kHuggingFace, &kTokenizerGguf,
+                                             &kTokenizerJson, &kText,        &kNpy,         &kTokenList};
+
+}  // namespace tally::fuzz

@@ -1,0 +1,189 @@
+// What is no fault of the bytes: pipes, directories, empty and unreadable files, files cut under the reader, full disks, outputs
+// that cannot be written, a signal in mid-load. Each is one line, or a clean end; see also tests/app/cli_tools_test.cc for every
+// command whose standard output is /dev/full, closed or without a reader.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "engine/api/tally.h"
+#include "tests/app/runner.h"
+#include "tests/loaders/raw_files.h"
+#include "tests/models/synthetic_files.h"
+#include "tests/siege/siege.h"
+
+namespace tally::siege {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace synthetic;
+
+// A name in the folder that is given as the model, and the line that it gives.
+void ExpectLine(const TempFolder& folder, const std::string& name, const std::string& line) {
+  for (const char* command : {"inspect", "logits", "run", "bench", "tokenize"}) {
+    SCOPED_TRACE(command);
+    std::vector<std::string> arguments = {command, folder / name};
+    if (command == std::string("logits")) arguments.insert(arguments.end(), {"--tokens", "0"});
+    if (command == std::string("run")) arguments.insert(arguments.end(), {"--prompt-tokens", "0"});
+    if (command == std::string("tokenize")) arguments.push_back("text");
+    const Ended e = Tally(arguments);
+    EXPECT_EQ(e.code, 2);
+    EXPECT_EQ(e.out, "");
+    EXPECT_EQ(e.err, "tally: " + In(folder, line) + "\n");
+  }
+}
+
+TEST(SiegeFiles, Pipe) {
+  const TempFolder folder;
+  ASSERT_EQ(mkfifo((folder / "m.gguf").c_str(), 0600), 0);
+  ExpectLine(folder, "m.gguf", "DIR/m.gguf: expected a regular file, found a pipe");
+}
+
+TEST(SiegeFiles, Directory) {
+  const TempFolder folder;
+  fs::create_directory(folder / "m.gguf");
+  ExpectLine(folder, "m.gguf", "DIR/m.gguf: expected a Hugging Face directory, but it has no config.json");
+}
+
+TEST(SiegeFiles, Empty) {
+  const TempFolder folder;
+  folder.Write("m.gguf", "");
+  ExpectLine(folder, "m.gguf", "DIR/m.gguf: the file is empty");
+}
+
+TEST(SiegeFiles, LinkToItself) {
+  const TempFolder folder;
+  fs::create_symlink("m.gguf", folder / "m.gguf");
+  ExpectLine(folder, "m.gguf", "DIR/m.gguf: cannot be opened: Too many levels of symbolic links");
+}
+
+// root reads everything, so another user is asked, for this thread alone as for the whole process.
+TEST(SiegeFiles, Unreadable) {
+  const TempFolder folder;
+  const std::string path = folder.Write("m.gguf", GgufOf(GgufLlama()).Make());
+  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+  ASSERT_EQ(chmod(path.c_str(), 0), 0);
+  const bool root = geteuid() == 0;
+  if (root) ASSERT_EQ(seteuid(65534), 0);
+  const Status file = LoadModel(path, {}).status();
+  const Status inside = LoadModel(path + "/m.gguf", {}).status();
+  if (root) ASSERT_EQ(seteuid(0), 0);
+  EXPECT_EQ(file.message(), path + ": cannot be opened: Permission denied");
+  EXPECT_EQ(inside.message(), path + "/m.gguf: cannot be opened: Not a directory");
+  EXPECT_EQ(file.code(), StatusCode::kBadInput);
+}
+
+// A model of some MiB, sparse: all its weights are zero.
+std::string Large(const TempFolder& folder, uint64_t rows) {
+  RawGguf g = GgufOf(GgufLlama());
+  RawTensor* embedding = nullptr;
+  for (RawTensor& t : g.tensors) embedding = t.name == "token_embd.weight" ? &t : embedding;
+  embedding->ne = {12, rows};
+  embedding->offset = (g.data_bytes + 31) / 32 * 32;
+  const uint64_t size = embedding->offset + rows * 12 * 4;
+  g.data_bytes = 32;
+  const std::string head = g.Make();
+  const std::string path = folder.Write("m.gguf", head);
+  fs::resize_file(path, head.size() - 32 + size);
+  return path;
+}
+
+TEST(SiegeFiles, CutWhileItIsRead) {
+  const TempFolder folder;
+  const std::string path = Large(folder, 1 << 20);  // 48 MiB
+  const uint64_t size = fs::file_size(path);
+  LoadOptions options;
+  options.threads = 1;
+  EXPECT_TRUE(LoadModel(path, options).ok());
+  bool cut = false;
+  options.progress = [&](uint64_t, uint64_t) {
+    if (!std::exchange(cut, true)) fs::resize_file(path, size - (20 << 20));
+    return true;
+  };
+  const Status status = LoadModel(path, options).status();
+  EXPECT_TRUE(cut);
+  EXPECT_EQ(status.code(), StatusCode::kBadInput);
+  EXPECT_EQ(status.message(), path + ": the file has become shorter: it had " + std::to_string(size) +
+                                  " bytes when it was opened and ends before byte " + std::to_string(size - (20 << 20) + 1) +
+                                  " now");
+}
+
+// SIGTERM when the weights are being read: the kernel counts the bytes that the process has read.
+TEST(SiegeFiles, TerminatedInMidLoad) {
+  const TempFolder folder;
+  const std::string path = Large(folder, 8 << 20);  // 384 MiB
+  RunOptions options;
+  std::thread watcher;
+  std::atomic<bool> sent{false}, ended{false};
+  options.on_start = [&](pid_t pid) {
+    watcher = std::thread([&, pid] {
+      while (!ended && !sent) {
+        std::ifstream io("/proc/" + std::to_string(pid) + "/io");
+        std::string key;
+        uint64_t read = 0;
+        if (!(io >> key >> read)) return;
+        if (key == "rchar:" && read > (8 << 20)) sent = kill(pid, SIGTERM) == 0;
+      }
+    });
+  };
+  const Ended e = Tally({"logits", path, "--tokens", "0"}, options);
+  ended = true;
+  watcher.join();
+  if (!sent) GTEST_SKIP() << "the kernel does not say what a process has read";
+  EXPECT_FALSE(e.by_signal);
+  EXPECT_EQ(e.code, 143);
+  EXPECT_EQ(e.out, "");
+  EXPECT_EQ(e.err, "tally: interrupted\n");
+}
+
+// A disk of 256 KiB, mounted for the command alone; what is left on it afterwards comes on standard output.
+Ended OnFullDisk(const TempFolder& folder, const std::vector<std::string>& arguments) {
+  RunOptions options;
+  options.wrapper = {"unshare",
+                     "--mount",
+                     "--propagation",
+                     "private",
+                     "sh",
+                     "-c",
+                     R"(mount -t tmpfs -o size=256k tally "$0" || exit 99; "$@"; code=$?; ls -A "$0"; exit $code)",
+                     folder.path()};
+  return Tally(arguments, options);
+}
+
+TEST(SiegeFiles, FullDisk) {
+  const TempFolder folder;
+  if (OnFullDisk(folder, {"--version"}).code != 0) GTEST_SKIP() << "no disk can be mounted here: not root, or no unshare";
+  const Ended synth = OnFullDisk(folder, {"synth", "gpt2", folder / "x.gguf", "--layers", "1"});
+  EXPECT_EQ(synth.code, 2);
+  EXPECT_EQ(synth.out, "");
+  EXPECT_TRUE(IsOneLine(synth.err)) << synth.err;
+  EXPECT_TRUE(synth.err.starts_with("tally: " + folder.path() + "/x.gguf: cannot be written at byte 262144 of ")) << synth.err;
+  EXPECT_TRUE(synth.err.ends_with(": No space left on device; the partial file was removed\n")) << synth.err;
+
+  const TempFolder models;
+  const std::string model = Large(models, 1 << 16);  // a row of logits is the whole disk
+  const Ended logits = OnFullDisk(folder, {"logits", model, "--tokens", "0,1,2", "-o", folder / "x.npy"});
+  EXPECT_EQ(logits.code, 2);
+  EXPECT_EQ(logits.out, "");
+  EXPECT_EQ(logits.err, "tally: " + folder.path() + "/x.npy: cannot be written: No space left on device\n");
+
+  const Ended dump = OnFullDisk(folder, {"logits", model, "--tokens", "0,1,2", "--dump", folder / "dump"});
+  EXPECT_EQ(dump.code, 2);
+  EXPECT_TRUE(IsOneLine(dump.err)) << dump.err;
+  EXPECT_TRUE(dump.err.ends_with(": cannot be written: No space left on device\n")) << dump.err;
+}
+
+TEST(SiegeFiles, FullDeviceAsOutput) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const TempFolder folder;
+  const std::string model = folder.Write("m.gguf", GgufOf(GgufLlama()).Make());
+  const Ended e = Tally({"logits", model, "--tokens", "0", "-o", "/dev/full"});
+  EXPECT_EQ(e.code, 2);
+  EXPECT_EQ(e.out, "");
+  EXPECT_EQ(e.err, "tally: /dev/full: cannot be written: No space left on device\n");
+}
+
+}  // namespace
+}  // namespace tally::siege

@@ -1,0 +1,80 @@
+// Every malformed checkpoint through the library: the expected line, and no more memory than the files justify.
+#include <gtest/gtest.h>
+
+#include "engine/api/tally.h"
+#include "tests/models/synthetic_files.h"
+#include "tests/siege/allocations.h"
+#include "tests/siege/siege.h"
+
+namespace tally::siege {
+namespace {
+
+// A byte of a file may become a node of a map or of a parsed JSON document, some tens of bytes.
+constexpr int64_t kBytesForEach = 100, kBytesForAny = 1 << 20;
+
+int64_t BytesIn(const TempFolder& folder) {
+  int64_t bytes = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(folder.path())) {
+    if (!file.is_symlink() && file.is_regular_file()) bytes += static_cast<int64_t>(file.file_size());
+  }
+  return bytes;
+}
+
+auto Load(const std::string& path) {
+  LoadOptions options;
+  options.threads = 1;
+  return LoadModel(path, options);
+}
+
+class Siege : public testing::TestWithParam<Case> {};
+
+TEST_P(Siege, TheExpectedLineAndLittleMemory) {
+  const TempFolder folder;
+  const std::string path = GetParam().write(folder);
+#if defined(TALLY_COUNTS_ALLOCATIONS)
+  Allocations::Begin();
+  const int64_t before = Allocations::held;
+#endif
+  const auto model = Load(path);
+#if defined(TALLY_COUNTS_ALLOCATIONS)
+  const int64_t cap = kBytesForAny + kBytesForEach * BytesIn(folder);
+  EXPECT_LE(Allocations::most - before, cap);
+  EXPECT_LE(static_cast<int64_t>(Allocations::largest), cap);
+#endif
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(model.status().message(), In(folder, GetParam().line));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Siege, testing::ValuesIn(AllCases()), [](const auto& c) { return c.param.name; });
+
+// What the cases begin with: nothing is refused but for what a case changes.
+TEST(SiegeStart, SoundFilesLoad) {
+  using namespace synthetic;
+  for (const Inventory& i : {GgufGpt2(), GgufLlama(), GgufGptOss()}) {
+    const TempFolder folder;
+    const auto model = Load(folder.Write("m.gguf", GgufOf(i).Make()));
+    EXPECT_TRUE(model.ok()) << model.status().message();
+  }
+  for (const Inventory& i : {HfGpt2(), HfLlama(), HfGptOss()}) {
+    const TempFolder folder;
+    folder.Write("config.json", ConfigOf(i));
+    folder.Write("model.safetensors", SafetensorsOf(HeaderOf(i, 0, i.tensors.size())));
+    const auto model = Load(folder.path());
+    EXPECT_TRUE(model.ok()) << model.status().message();
+  }
+}
+
+#if defined(TALLY_COUNTS_ALLOCATIONS)
+TEST(SiegeStart, TheCountSeesWhatIsAllocated) {
+  Allocations::Begin();
+  const int64_t before = Allocations::held;
+  { const std::vector<char> some(3 << 20); }
+  EXPECT_GE(Allocations::most - before, 3 << 20);
+  EXPECT_EQ(Allocations::held, before);
+  EXPECT_EQ(Allocations::largest, size_t{3} << 20);
+}
+#endif
+
+}  // namespace
+}  // namespace tally::siege
