@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/export.h"
 #include "engine/base/status.h"
 #include "loaders/inventory.h"
 
@@ -19,7 +20,8 @@ struct EncodeOptions {
   bool parse_special = false;  // special tokens spelled out in the text become tokens
 };
 
-class Tokenizer {
+// Does not change: any number of threads may use one at once.
+class TALLY_API Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   // UTF-8 (invalid bytes become U+FFFD) -> ids. NUL bytes are text like any other.
@@ -39,21 +41,21 @@ class Tokenizer {
 
 // From the tokenizer.ggml.* keys of a GGUF. Error kBadInput names the key; a model of an unsupported kind is
 // named.
-Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& metadata);
+TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& metadata);
 // From a tokenizer.json (Hugging Face tokenizers); tokenizer_config.json beside it is read for BOS/EOS where
 // present.
-Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string& path);
+TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string& path);
 // Whichever the checkpoint has; a null pointer where it has none (token ids in, token ids out).
-Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
+TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
 
 // Turns a stream of tokens into text, holding back bytes until they form whole UTF-8 characters.
 class StreamingDecoder {
  public:
   // `at_start`: the first token begins a text, so that the space its encoding added is dropped (as Decode
-  // does); false for tokens that go on after others, such as generated ones after a prompt.
+  // does); false for tokens that go on after others, such as generated ones after a prompt. `tokenizer` must outlive it.
   explicit StreamingDecoder(const Tokenizer& tokenizer, bool at_start = true) : tokenizer_(&tokenizer), first_(at_start) {}
-  std::string Push(int32_t id);  // the text that became complete
-  std::string Finish();          // what is left, invalid bytes as U+FFFD
+  TALLY_API std::string Push(int32_t id);  // the text that became complete
+  TALLY_API std::string Finish();          // what is left, invalid bytes as U+FFFD
 
  private:
   const Tokenizer* tokenizer_;
