@@ -46,7 +46,7 @@ struct Seen {
   bool operator==(const Seen&) const = default;
 };
 
-Seen Run(Engine& engine) {
+Seen RunWith(Engine& engine) {
   Seen seen;
   GenerateOptions greedy;
   greedy.max_tokens = 12;
@@ -74,7 +74,7 @@ Seen Run(Engine& engine) {
 Seen RunAlone(const std::shared_ptr<const Model>& model, ImplName impl = ImplName::kAuto) {
   auto engine = NewEngine(model, Small(impl));
   EXPECT_TRUE(engine.ok()) << engine.status().message();
-  return engine.ok() ? Run(**engine) : Seen{};
+  return engine.ok() ? RunWith(**engine) : Seen{};
 }
 
 // Runs both at once: they start together, `kRounds` times.
@@ -123,8 +123,8 @@ TEST(Concurrent, AnEngineMayGoFromThreadToThread) {
   Result<std::unique_ptr<Engine>> engine = InternalError("not made yet");
   std::thread([&] { engine = NewEngine(model, Small()); }).join();
   ASSERT_TRUE(engine.ok()) << engine.status().message();
-  EXPECT_EQ(Run(**engine), alone);
-  std::thread([&] { EXPECT_EQ(Run(**engine), alone); }).join();
+  EXPECT_EQ(RunWith(**engine), alone);
+  std::thread([&] { EXPECT_EQ(RunWith(**engine), alone); }).join();
   std::thread([&] { engine->reset(); }).join();
 }
 

@@ -26,7 +26,8 @@ for file in libtally.so libtally.a cmake/tally/tallyConfig.cmake; do [ -e "$lib/
 if grep -rlF -e "$work/first" -e "$build" "$prefix/include" "$lib/cmake" "$pc"; then fail "these know where they were made"; fi
 
 # What the installed command says is what every consumer must say.
-expected=$("$prefix/bin/tally" run "$model" --prompt-tokens "$(IFS=,; echo "${tokens[*]}")" -n 8 --temp 0 --context 64 2>/dev/null)
+expected=$("$prefix/bin/tally" run "$model" --prompt-tokens "$(IFS=,; echo "${tokens[*]}")" -n 8 --temp 0 --ctx 64 2>"$work/run.log") ||
+  fail "tally run: $(cat "$work/run.log")"
 [ "$(wc -w <<<"$expected")" = 8 ] || fail "tally run gave '$expected'"
 
 check() {  # NAME COMMAND...: a consumer's output
