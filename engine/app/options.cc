@@ -137,7 +137,8 @@ Result<std::string> ReadText(const std::string& path) {
   const bool failed = std::ferror(file) != 0;
   const int reason = errno;
   if (!standard) std::fclose(file);
-  if (failed) return BadInput((standard ? "standard input" : path) + ": cannot be read: " + std::generic_category().message(reason));
+  if (failed)
+    return BadInput((standard ? "standard input" : path) + ": cannot be read: " + std::generic_category().message(reason));
   if (text.size() > kMostText) return BadInput(path + ": longer than 1 GiB: too long for a prompt");
   return text;
 }
