@@ -16,10 +16,13 @@ find_package(CLI11 REQUIRED)
 
 # Highway 1.2 or newer; older distributions do not have it, so there the upstream release is fetched.
 find_package(hwy 1.2.0 QUIET)
+set(TALLY_HWY_FETCHED OFF)
 if(NOT hwy_FOUND)
+  set(TALLY_HWY_FETCHED ON)
   set(HWY_ENABLE_TESTS OFF CACHE BOOL "" FORCE)
   set(HWY_ENABLE_EXAMPLES OFF CACHE BOOL "" FORCE)
   set(HWY_ENABLE_CONTRIB OFF CACHE BOOL "" FORCE)
+  set(HWY_ENABLE_INSTALL OFF CACHE BOOL "" FORCE)
   FetchContent_Declare(highway GIT_REPOSITORY https://github.com/google/highway.git GIT_TAG 1.2.0 GIT_SHALLOW TRUE)
   FetchContent_MakeAvailable(highway)
   if(NOT TARGET hwy::hwy)

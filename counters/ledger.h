@@ -3,6 +3,9 @@
 // The executor charges each op at the moment it runs. Within a step the touched parameters are a set: an
 // expert that two tokens of a batch share, or a tied matrix that is both gathered from and multiplied by, is
 // touched once.
+//
+// Units: FLOPs, special operations and bytes are counts (counters/cost.h), parameters elements. References that its members return
+// hold until the ledger changes: the next step or Reset. No call fails. Not to be used by two threads at once.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +16,7 @@
 
 #include "counters/cost.h"
 #include "counters/site.h"
+#include "engine/base/export.h"
 
 namespace tally {
 
@@ -22,8 +26,8 @@ enum class Phase : uint8_t { kPrefill, kDecode };
 struct Account {
   Cost useful;
   Cost executed;
-  uint64_t ops = 0;
-  Account& operator+=(const Account& o);
+  uint64_t ops = 0;  // how many
+  TALLY_API Account& operator+=(const Account& o);
 };
 
 // One Step() of the engine.
@@ -37,22 +41,24 @@ struct StepRecord {
 
 class Ledger {
  public:
-  // `weights[id]` describes weight `id`; ids are handed to the views that ops carry. Resets.
-  void SetWeights(std::vector<WeightInfo> weights);
+  // The engine's side. `weights[id]` describes weight `id`; ids are handed to the views that ops carry. Resets.
+  TALLY_API void SetWeights(std::vector<WeightInfo> weights);
   const std::vector<WeightInfo>& weights() const { return weights_; }
 
   // BeginStep ends a step that an error left open: what it had charged stays charged.
-  void BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows);
-  void Charge(Site site, std::string_view op, const Cost& useful, const Cost& executed, std::span<const WeightTouch> touches);
-  void EndStep();
+  TALLY_API void BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows);
+  TALLY_API void Charge(Site site, std::string_view op, const Cost& useful, const Cost& executed,
+                        std::span<const WeightTouch> touches);
+  TALLY_API void EndStep();
 
+  // The reader's side.
   const StepRecord& last_step() const { return last_; }
   // Sums over the steps ended since Reset, by phase; and by phase, layer (-1 first) and component.
   const Account& total(Phase p) const { return totals_[static_cast<int>(p)]; }
   uint64_t steps(Phase p) const { return steps_[static_cast<int>(p)]; }
   uint64_t rows(Phase p) const { return rows_[static_cast<int>(p)]; }
   uint64_t logit_rows(Phase p) const { return logit_rows_[static_cast<int>(p)]; }
-  const Account& at(Phase p, Site site) const;
+  TALLY_API const Account& at(Phase p, Site site) const;
   // The steps' sets, their sizes added up: divide by steps(p) for the mean.
   uint64_t parameters_touched(Phase p) const { return touched_[static_cast<int>(p)]; }
   // Parameters touched by any step since Reset.
@@ -60,7 +66,8 @@ class Ledger {
   // Touches that named no weight of the table or rows outside of it. Anything but 0 is a defect: accounts
   // built on this ledger must not be trusted.
   uint64_t bad_touches() const { return bad_touches_; }
-  void Reset();
+  // Forgets the steps; the table of weights stays.
+  TALLY_API void Reset();
 
  private:
   // One slice of a weight, in this step (epoch_) and since Reset.

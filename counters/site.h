@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/export.h"
+
 namespace tally {
 
 // Where in the model an op stands. Layer -1: before the first or after the last layer.
@@ -34,7 +36,8 @@ enum class Component : uint8_t {
   kLogitSoftcap
 };
 inline constexpr int kComponents = 23;
-std::string_view ComponentName(Component c);
+// "attn.q"; static.
+TALLY_API std::string_view ComponentName(Component c);
 
 struct Site {
   int32_t layer = -1;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/graph/recipe.h"
+#include "engine/graph/model_spec.h"
 #include "loaders/inventory.h"
 
 namespace tally {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "engine/base/status.h"
-#include "engine/graph/recipe.h"
+#include "engine/graph/model_spec.h"
 #include "loaders/inventory.h"
 
 namespace tally {

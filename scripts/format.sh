@@ -2,8 +2,8 @@
 # Formats every tracked C++ file in place; with --check changes nothing and fails where something would change.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-tool=$(find_clang_format)
-[ -n "$tool" ] || die "format.sh: clang-format $format_version is not installed (scripts/install_deps.sh --format installs it)"
+tool=$(find_clang_tool clang-format)
+[ -n "$tool" ] || die "format.sh: clang-format $clang_tools_version is not installed (scripts/install_deps.sh --ci installs it)"
 
 mapfile -t files < <(git ls-files '*.h' '*.cc')
 if [ "${1:-}" = --check ]; then

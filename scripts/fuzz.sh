@@ -8,7 +8,7 @@
 seconds=${1:-60}
 [[ $seconds =~ ^[0-9]+$ ]] || die "fuzz.sh: SECONDS must be a number, not '$seconds'"
 shift || true
-can_fuzz || die "fuzz.sh: no clang++ with libFuzzer here (scripts/install_deps.sh --format installs it)"
+can_fuzz || die "fuzz.sh: no clang++ with libFuzzer here (scripts/install_deps.sh --ci installs it)"
 
 stage "configure (fuzz)" configure fuzz
 stage "build (fuzz)" cmake --build --preset fuzz

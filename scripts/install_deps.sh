@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Tally is built with, on Debian 12 and 13 and on Ubuntu, through apt. Does nothing where nothing is missing.
-# With --format also what .ci/run has use for and no build needs: the clang-format that scripts/format.sh asks for, and clang with
-# libFuzzer for scripts/fuzz.sh.
+# With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
+# scripts/tidy.sh, and clang++ with libFuzzer, with which a consumer of the installed library is built and scripts/fuzz.sh works.
 #
 # Highway must be 1.2 or newer. Debian 12 has 1.0: there the trixie suite of the machine's own package source is added,
 # pinned so that nothing but libhwy is ever taken from it. Where the distribution has no newer one (Ubuntu 24.04 and older),
@@ -121,13 +121,15 @@ PINS
 }
 
 main() {
-  local p id codename need_hwy=1 format= fuzz=0
+  local p id codename need_hwy=1 fuzz=0 tools=()
   missing=()
-  if [ "${1:-}" = --format ] && [ -z "$(find_clang_format)" ]; then
-    format=clang-format-$format_version
-    packages+=("$format")
+  if [ "${1:-}" = --ci ]; then
+    for p in clang-format clang-tidy; do
+      if [ -z "$(find_clang_tool $p)" ]; then tools+=("$p-$clang_tools_version"); fi
+    done
+    packages+=(${tools[@]+"${tools[@]}"})
+    can_fuzz || fuzz=1
   fi
-  if [ "${1:-}" = --format ] && ! can_fuzz; then fuzz=1; fi
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     say "install_deps.sh: no apt here; needed: ${packages[*]} libhwy-dev (>= $hwy_minimum). Going on without installing anything." >&2
     return 0
@@ -148,9 +150,11 @@ main() {
       [ -z "$(apt-cache search --names-only "^$p\$")" ] || missing+=("$p")
     done
   fi
-  if [ -n "$format" ] && [ -z "$(apt-cache search --names-only "^$format\$")" ]; then
-    die "install_deps.sh: no package $format here; a clang-format of that version on the PATH will do (pipx has it)"
-  fi
+  for p in ${tools[@]+"${tools[@]}"}; do
+    if [ -z "$(apt-cache search --names-only "^$p\$")" ]; then
+      die "install_deps.sh: no package $p here; one of that version on the PATH will do (pipx has it)"
+    fi
+  done
   if [ $need_hwy = 1 ]; then
     id=$(. "$root/etc/os-release" && echo "${ID:-}")
     codename=$(. "$root/etc/os-release" && echo "${VERSION_CODENAME:-}")

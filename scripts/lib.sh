@@ -10,12 +10,12 @@ die() {
   exit 2
 }
 
-# The clang-format that the tree is formatted by: versions disagree about details. Prints nothing where there is none.
-format_version=14
-find_clang_format() {
+# The clang-format and clang-tidy that the tree goes by: versions disagree about details. Prints nothing where there is none.
+clang_tools_version=14
+find_clang_tool() {  # clang-format or clang-tidy
   local tool
-  for tool in "clang-format-$format_version" clang-format; do
-    if command -v "$tool" >/dev/null && "$tool" --version | grep -q "version $format_version\."; then
+  for tool in "$1-$clang_tools_version" "$1"; do
+    if command -v "$tool" >/dev/null && "$tool" --version | grep -q "version $clang_tools_version\."; then
       command -v "$tool"
       return
     fi

@@ -1,4 +1,4 @@
-// The books: what is made of the ledger and of the weight table. Conventions are DESIGN's ledger chapter.
+// The books: what is made of the ledger and of the weight table. The conventions are stated at each figure. No call fails.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 #include "counters/ledger.h"
 #include "counters/site.h"
+#include "engine/base/export.h"
 #include "engine/graph/recipe.h"
-#include "loaders/inventory.h"
 
 namespace tally::books {
 
@@ -26,21 +26,16 @@ struct ParameterCounts {
   bool operator==(const ParameterCounts&) const = default;
 };
 
-// The ledger's table, from the files' own shapes and sizes alone: what a load would give, with packed_bytes
-// left at 0. One entry per binding of `spec` that is learned (rope divisors are a buffer), in its order. The
-// spec must have passed ReadModelSpec.
-std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec& spec);
-
-// From a weight table (WeightTable's, or the one a load made). `top_k` of the slices of a sliced weight are
+// From a weight table (Ledger::weights()). `top_k` of the slices of a sliced weight are
 // active.
-ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top_k);
+TALLY_API ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top_k);
 
 // The closed form of the same, from the recipe alone:
 //   embedding V E; positions P E; head V E unless tied
 //   attention (H + 2K) D E + H D E + biases (H D, K D, K D, E) + sinks H + QK norms 2 D
 //   feed-forward m E F + biases, m = 3 gated, 2 not; experts X (3 E F + biases) and router E X + X; norms E
 //   each, x2 with bias
-ParameterCounts ClosedFormCounts(const Recipe& recipe);
+TALLY_API ParameterCounts ClosedFormCounts(const Recipe& recipe);
 
 // What the caller measured.
 struct RunInput {
@@ -81,14 +76,14 @@ struct RunFigures {
   uint64_t bad_touches = 0;            // not 0: the touched figures cannot be trusted (a defect of ours)
 };
 
-RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, const RunInput& input);
+TALLY_API RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, const RunInput& input);
 
 // The same as text, for people: at most 80 columns, lines end in '\n'.
-std::string RunSummary(const RunFigures& figures);
+TALLY_API std::string RunSummary(const RunFigures& figures);
 
 // 1234567 -> "1,234,567"; a fraction is rounded to the nearest integer (values of 2^63 and above are not
 // expected).
-std::string WithThousands(uint64_t n);
-std::string WithThousands(double x);
+TALLY_API std::string WithThousands(uint64_t n);
+TALLY_API std::string WithThousands(double x);
 
 }  // namespace tally::books

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "counters/books/books.h"
+#include "counters/books/weight_table.h"
 
 namespace tally::books {
 namespace {

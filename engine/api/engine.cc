@@ -68,7 +68,7 @@ class StepperEngine final : public Engine {
     const uint64_t held = plan_.packed_weights + planned_.others(), free = AvailableMemoryBytes();
     const uint64_t all = ResidentBytes() + free;
     plan_.available = held + std::min(free, all > held ? all - held : 0);
-    const Status fits = CheckPlan(plan_, held, model_->recipe(), options_);
+    Status fits = CheckPlan(plan_, held, model_->recipe(), options_);
     if (fits.ok() || planned_.others() == 0) return fits;
     return {fits.code(), fits.message() + " (the weights' figure holds what other engines have planned, " +
                              BytesText(planned_.others()) + ")"};
@@ -85,7 +85,7 @@ class StepperEngine final : public Engine {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const LoadOptions& options) {
-  auto loaded = std::dynamic_pointer_cast<const LoadedModel>(model);
+  auto loaded = std::dynamic_pointer_cast<const LoadedModel>(std::move(model));
   if (loaded == nullptr) return InternalError("the model was not made by LoadModel");
   TALLY_RETURN_IF_ERROR(CheckOptions(loaded->recipe(), loaded->matrix_types(), options));
   auto engine = std::make_unique<StepperEngine>(std::move(loaded), options);

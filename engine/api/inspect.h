@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/dtype.h"
+#include "engine/base/export.h"
 #include "engine/base/status.h"
 #include "engine/graph/recipe.h"
 #include "engine/text/tokenizer.h"
@@ -14,6 +15,7 @@
 
 namespace tally {
 
+// Owns all it tells; sizes in bytes, shapes outermost first.
 struct Inspection {
   Inventory inventory;  // files, metadata, tensors
   struct TypeTotal {
@@ -26,11 +28,13 @@ struct Inspection {
   Recipe recipe;    // where one does
 };
 
-// A GGUF file (any shard of a split one) or a Hugging Face directory. kBadInput: the reader's line.
-Result<Inspection> InspectCheckpoint(const std::string& path);
+// A GGUF file (any shard of a split one) or a Hugging Face directory; weights are not read. kBadInput: a file that cannot be read or
+// is not what it should be. A checkpoint that no family of ours runs is no error: `runnable` says so.
+TALLY_API Result<Inspection> InspectCheckpoint(const std::string& path);
 
 // The tokenizer of a checkpoint; a tokenizer.json, or a directory that holds one, will do, weights or not (the ends that
-// generation_config.json adds are then not among its eos()). kBadInput where there is none.
-Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path);
+// generation_config.json adds are then not among its eos()). Never null where it is ok. kBadInput: there is none, or one that is
+// broken or of an unsupported kind.
+TALLY_API Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path);
 
 }  // namespace tally

@@ -34,7 +34,7 @@ KvBytesFn KvBytes(const Recipe& recipe, const StepperOptions& options) {
   };
 }
 
-Status Prefixed(const std::string& path, Status status) {
+Status Prefixed(const std::string& path, const Status& status) {
   return status.ok() ? status : Status(status.code(), path + ": " + status.message());
 }
 
@@ -56,6 +56,7 @@ std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec
   }
   std::stable_sort(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<DType> types;
+  types.reserve(bytes.size());
   for (const auto& e : bytes) types.push_back(e.second);
   return types;
 }

@@ -2,8 +2,8 @@
 
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace tally {
@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kHeaderBytes = 128;
 static_assert(std::endian::native == std::endian::little, "rows are written as they lie in memory");
 
-std::string Reason() { return errno != 0 ? std::strerror(errno) : "unknown error"; }
+std::string Reason() { return errno != 0 ? std::generic_category().message(errno) : "unknown error"; }
 
 }  // namespace
 

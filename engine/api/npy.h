@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/base/export.h"
 #include "engine/base/mat.h"
 #include "engine/base/status.h"
 
@@ -19,17 +20,18 @@ namespace tally {
 class NpyWriter {
  public:
   // Errors (kBadInput, naming the file): it cannot be created.
-  static Result<NpyWriter> Create(const std::string& path, int64_t cols);
-  // Goes on, in place, with a file that Create and Close left behind with `rows` rows; removes it on an error.
-  static Result<NpyWriter> Reopen(const std::string& path, int64_t rows, int64_t cols);
+  TALLY_API static Result<NpyWriter> Create(const std::string& path, int64_t cols);
+  // Goes on, in place, with a file that Create and Close left behind with `rows` rows of `cols`; removes it on an error.
+  TALLY_API static Result<NpyWriter> Reopen(const std::string& path, int64_t rows, int64_t cols);
   NpyWriter(NpyWriter&&) noexcept = default;
   NpyWriter& operator=(NpyWriter&&) = delete;
-  ~NpyWriter();
+  TALLY_API ~NpyWriter();
 
-  Status Append(Mat<const float> rows);
-  // Writes the number of rows into the header, closes the file and gives it its name.
-  Status Close();
-  int64_t rows() const { return rows_; }
+  // [any number, cols]. kBadInput, naming the file: it cannot be written (the disk is full); kInternal: other columns, after Close.
+  TALLY_API Status Append(Mat<const float> rows);
+  // Writes the number of rows into the header, closes the file and gives it its name. Errors as Append's.
+  TALLY_API Status Close();
+  int64_t rows() const { return rows_; }  // so far
 
  private:
   NpyWriter() = default;

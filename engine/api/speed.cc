@@ -9,6 +9,7 @@
 #include "engine/api/scoped_sequence.h"
 #include "engine/base/mix.h"
 #include "engine/machine/machine.h"
+#include "engine/machine/roofs.h"
 
 namespace tally {
 namespace {

@@ -7,7 +7,8 @@
 #include <string>
 
 #include "engine/api/tally.h"
-#include "engine/machine/roofs.h"
+#include "engine/base/export.h"
+#include "engine/machine/peaks.h"
 
 namespace tally {
 
@@ -15,10 +16,11 @@ struct SpeedOptions {
   int64_t prompt = 512;                     // tokens; random, from `seed`
   int64_t generate = 64;                    // decode steps after it, greedy
   int32_t repetitions = 5;                  // medians are reported
-  double roof_seconds = 0.25;               // of each roof in each repetition
-  uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth: far beyond any last-level cache
+  double roof_seconds = 0.25;               // given to each roof in each repetition
+  uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth: far beyond any last-level cache; at most a
+                                            // quarter of the memory that is free
   uint64_t seed = 1;
-  std::function<bool()> interrupted;
+  std::function<bool()> interrupted;  // polled between steps; true: stop, kInterrupted
 };
 
 // Each figure is the median over the repetitions, the ratios too; in one repetition roofs, prefill and decode follow one
@@ -27,9 +29,9 @@ struct SpeedReport {
   double bandwidth = 0;   // bytes/s that all threads read
   ArithmeticPeaks peaks;  // operations/s
 
-  double prefill_tokens_per_second = 0;  // logits of the last row only
-  double prefill_flops = 0;              // useful, linear and attention, per repetition
-  std::array<double, kAriths> prefill_flops_by_type{};
+  double prefill_tokens_per_second = 0;                 // logits of the last row only
+  double prefill_flops = 0;                             // FLOPs of one prefill: useful, linear and attention
+  std::array<double, kAriths> prefill_flops_by_type{};  // by Arith
   // The time these need at the peaks of their types, over the time taken. int8 work of a model with 4-bit matrices is held
   // against int8_narrow, all of it: where that is the higher peak, the ratio is a lower bound.
   double prefill_ratio = 0;
@@ -42,8 +44,8 @@ struct SpeedReport {
 };
 
 // Checks first that the outputs are right: on a short prefix, prefill in one piece and token by token give the same greedy
-// token and (unless OpenBLAS ran) the same bits. Errors: kInternal where they do not; kBadInput for figures that do not fit
-// the context; kInterrupted.
-Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options);
+// token and (unless OpenBLAS ran) the same bits. The engine's ledger is reset on the way. kInternal: they do not; kBadInput: numbers
+// of tokens or repetitions below 1 or beyond the context, too little memory for the roofs, what Step refuses; kInterrupted.
+TALLY_API Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options);
 
 }  // namespace tally

@@ -3,10 +3,12 @@
 
 #include "counters/books/books.h"
 #include "engine/api/tally.h"
+#include "engine/base/export.h"
 
 namespace tally {
 
-// Of everything the engine has stepped through since its ledger was reset; `result` tells times and token counts.
-books::RunFigures MeasureRun(Engine& engine, const GenerateResult& result);
+// Of everything the engine has stepped through since its ledger was reset; `result` (Generate's) tells times and token counts, so the
+// two must be of the same run: reset the ledger before it. books::RunSummary makes text of the figures.
+TALLY_API books::RunFigures MeasureRun(Engine& engine, const GenerateResult& result);
 
 }  // namespace tally

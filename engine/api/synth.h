@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "engine/base/dtype.h"
+#include "engine/base/export.h"
 #include "engine/base/status.h"
 
 namespace tally {
@@ -27,17 +28,18 @@ struct SynthReport {
   uint64_t bytes = 0;       // of the file
 };
 
-// gpt-oss-20b, llama-3.2-1b, llama-3.1-8b, gpt2, gpt2-xl
-std::span<const std::string_view> SynthModels();
+// gpt-oss-20b, llama-3.2-1b, llama-3.1-8b, gpt2, gpt2-xl; static.
+TALLY_API std::span<const std::string_view> SynthModels();
 
 // Element types that weights can be written in, by name ("Q8_0", case ignored). kBadInput lists them.
-Result<DType> ParseSynthType(std::string_view name);
+TALLY_API Result<DType> ParseSynthType(std::string_view name);
 
-// The same model, options and seed give the same bytes on every machine. Errors: an unknown model, a vocabulary that does not
-// fit, a full disk (the partial file is removed).
-Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options);
+// Writes `path`, replacing what was there when it is complete. The same model, options and seed give the same bytes on every
+// machine. kBadInput: an unknown model, a type or a number of layers or tokens that it cannot have, a vocabulary that does not fit or
+// cannot be read, a file that cannot be written (the partial one is removed); kInterrupted.
+TALLY_API Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options);
 
-// What Synthesize would write, without writing it.
-Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& options);
+// What Synthesize would write, without writing it. Errors as above.
+TALLY_API Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& options);
 
 }  // namespace tally

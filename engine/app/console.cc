@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "engine/app/interrupt.h"
 #include "engine/base/format.h"
@@ -45,7 +45,7 @@ bool PrintedAll() {
 
 Status FlushOutput() {
   if (PrintedAll()) return {};
-  return BadInput(std::string("standard output cannot be written: ") + std::strerror(g_output_error));
+  return BadInput(std::string("standard output cannot be written: ") + std::generic_category().message(g_output_error));
 }
 
 void Note(std::string_view text) {

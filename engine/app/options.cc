@@ -3,10 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "engine/app/console.h"
@@ -109,7 +109,7 @@ Result<std::string> ReadText(const std::string& path) {
   if (!standard && std::filesystem::is_directory(path, ignored)) return BadInput(path + ": is a directory, not a text file");
   errno = 0;
   std::FILE* file = standard ? stdin : std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return BadInput(path + ": cannot be read: " + std::strerror(errno));
+  if (file == nullptr) return BadInput(path + ": cannot be read: " + std::generic_category().message(errno));
   std::string text;
   char piece[1 << 16];
   size_t n = 0;
@@ -117,7 +117,8 @@ Result<std::string> ReadText(const std::string& path) {
   const bool failed = std::ferror(file) != 0;
   const int reason = errno;
   if (!standard) std::fclose(file);
-  if (failed) return BadInput((standard ? "standard input" : path) + ": cannot be read: " + std::strerror(reason));
+  if (failed)
+    return BadInput((standard ? "standard input" : path) + ": cannot be read: " + std::generic_category().message(reason));
   if (text.size() > kMostText) return BadInput(path + ": longer than 1 GiB: too long for a prompt");
   return text;
 }

@@ -1,7 +1,8 @@
-// A view of a dense row-major matrix; owns nothing.
+// A view of a dense row-major matrix [rows, cols]; owns nothing and checks nothing.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace tally {
 
@@ -16,8 +17,8 @@ struct Mat {
   Mat(T* d, int64_t r, int64_t c) : data(d), rows(r), cols(c), stride(c) {}
   Mat(T* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), cols(c), stride(s) {}
   template <class U>
-  requires(!__is_same(U, T) && __is_same(const U, T)) Mat(const Mat<U>& m)
-      : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}  // NOLINT: U to const U
+  requires(!std::is_same_v<U, T> && std::is_same_v<const U, T>) Mat(const Mat<U>& m)  // NOLINT: U to const U
+      : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}
 
   T* Row(int64_t r) const { return data + r * stride; }
   bool empty() const { return data == nullptr; }

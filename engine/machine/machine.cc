@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <fstream>
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -188,7 +188,8 @@ Result<AnonymousMemory> AnonymousMemory::Allocate(size_t bytes, bool huge) {
   if (bytes == 0) return memory;
   constexpr size_t kHugePage = size_t{2} << 20;
   const auto no_memory = [&] {
-    return BadInput("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" + std::strerror(errno) + ")");
+    return BadInput("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" +
+                    std::generic_category().message(errno) + ")");
   };
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t align = huge ? std::max(kHugePage, page) : page;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/export.h"
 #include "engine/base/status.h"
 
 namespace tally {
@@ -23,18 +24,19 @@ struct SamplerConfig {
   uint64_t seed = 0;
 
   // kBadInput naming the option and its range.
-  Status Validate() const;
+  TALLY_API Status Validate() const;
 };
 
+// A random state and scratch: one for each sequence. Not to be used by two threads at once.
 class Sampler {
  public:
   // `config` must be valid.
-  explicit Sampler(const SamplerConfig& config);
-  // The next token; `history` is the tokens so far (prompt included) for the repeat penalty. Temperature 0: the argmax,
+  TALLY_API explicit Sampler(const SamplerConfig& config);
+  // The next token, from `logits` [vocab]; `history` is the tokens so far (prompt included) for the repeat penalty. Temperature 0: the argmax,
   // ties to the lower id. NaN counts as minus infinity. `logits` must not be empty.
   // The same seed, logits and history give the same token on every machine: weights are integers (exp is computed here from
   // operations that IEEE 754 rounds correctly, then rounded to units of 2^-40 of the largest), so sums do not depend on order.
-  int32_t Sample(std::span<const float> logits, std::span<const int32_t> history);
+  TALLY_API int32_t Sample(std::span<const float> logits, std::span<const int32_t> history);
 
  private:
   struct Candidate {
@@ -58,7 +60,7 @@ class Sampler {
   std::vector<Candidate> selection_;   // scratch of the selections
 };
 
-// The argmax, ties to the lower id; NaN counts as minus infinity.
-int32_t Argmax(std::span<const float> logits);
+// The argmax of `logits` [vocab], ties to the lower id; NaN counts as minus infinity. 0 where there are none.
+TALLY_API int32_t Argmax(std::span<const float> logits);
 
 }  // namespace tally

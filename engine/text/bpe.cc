@@ -66,7 +66,7 @@ class MergeTable {
   std::vector<Slot> slots_;
 };
 
-class Bpe : public Model {
+class Bpe : public TokenModel {
  public:
   explicit Bpe(const BpeOptions& options) : options_(options) {}
 
@@ -266,12 +266,12 @@ int ByteOfToken(std::string_view token) {
   return value;
 }
 
-Result<std::unique_ptr<Model>> MakeBpe(const BpeOptions& options, const StringMap<int32_t>& vocab,
-                                       std::span<const std::pair<std::string_view, std::string_view>> merges,
-                                       const std::string& where) {
+Result<std::unique_ptr<TokenModel>> MakeBpe(const BpeOptions& options, const StringMap<int32_t>& vocab,
+                                            std::span<const std::pair<std::string_view, std::string_view>> merges,
+                                            const std::string& where) {
   auto bpe = std::make_unique<Bpe>(options);
   TALLY_RETURN_IF_ERROR(bpe->Init(vocab, merges, where));
-  return std::unique_ptr<Model>(std::move(bpe));
+  return std::unique_ptr<TokenModel>(std::move(bpe));
 }
 
 }  // namespace tally

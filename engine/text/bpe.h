@@ -30,9 +30,9 @@ int ByteOfToken(std::string_view token);
 
 // `vocab`: spelling -> id, as in the file. `merges`: left and right spellings, best first.
 // Errors name the merge; `where` begins their line.
-Result<std::unique_ptr<Model>> MakeBpe(const BpeOptions& options, const StringMap<int32_t>& vocab,
-                                       std::span<const std::pair<std::string_view, std::string_view>> merges,
-                                       const std::string& where);
+Result<std::unique_ptr<TokenModel>> MakeBpe(const BpeOptions& options, const StringMap<int32_t>& vocab,
+                                            std::span<const std::pair<std::string_view, std::string_view>> merges,
+                                            const std::string& where);
 
 // SentencePiece's BPE: whichever neighbours make the token of the highest score are merged; characters
 // without a token become bytes. `tokens`: spelling and score by id; only those with `mergeable` take part.
@@ -42,7 +42,7 @@ struct ScoredToken {
   bool mergeable = true;
 };
 // `bytes`: the id of each byte's token, -1 where there is none.
-Result<std::unique_ptr<Model>> MakeScoredBpe(std::span<const ScoredToken> tokens, const std::array<int32_t, 256>& bytes,
-                                             int32_t unknown);
+Result<std::unique_ptr<TokenModel>> MakeScoredBpe(std::span<const ScoredToken> tokens, const std::array<int32_t, 256>& bytes,
+                                                  int32_t unknown);
 
 }  // namespace tally

@@ -43,9 +43,9 @@ struct ModelScratch {
   std::vector<int32_t> cached_ids;
 };
 
-class Model {
+class TokenModel {
  public:
-  virtual ~Model() = default;
+  virtual ~TokenModel() = default;
   // Appends the ids of `piece` (well-formed UTF-8 whose cuts may lie anywhere between characters).
   virtual Status Encode(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const = 0;
 };

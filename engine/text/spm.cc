@@ -9,7 +9,7 @@
 namespace tally {
 namespace {
 
-class ScoredBpe : public Model {
+class ScoredBpe : public TokenModel {
  public:
   ScoredBpe(std::span<const ScoredToken> tokens, const std::array<int32_t, 256>& bytes, int32_t unknown)
       : bytes_(bytes), unknown_(unknown) {
@@ -111,12 +111,12 @@ class ScoredBpe : public Model {
 
 }  // namespace
 
-Result<std::unique_ptr<Model>> MakeScoredBpe(std::span<const ScoredToken> tokens, const std::array<int32_t, 256>& bytes,
-                                             int32_t unknown) {
+Result<std::unique_ptr<TokenModel>> MakeScoredBpe(std::span<const ScoredToken> tokens, const std::array<int32_t, 256>& bytes,
+                                                  int32_t unknown) {
   for (const ScoredToken& token : tokens) {
     if (token.score != token.score) return BadInput("the score of token '" + std::string(token.text) + "' is not a number");
   }
-  return std::unique_ptr<Model>(std::make_unique<ScoredBpe>(tokens, bytes, unknown));
+  return std::unique_ptr<TokenModel>(std::make_unique<ScoredBpe>(tokens, bytes, unknown));
 }
 
 }  // namespace tally

@@ -26,7 +26,7 @@ class TextTokenizer final : public Tokenizer {
     AddedTokens normalized_tokens;  // found after normalization
     Normalizer normalizer;
     PreTokenizer pre;
-    std::unique_ptr<Model> model;
+    std::unique_ptr<TokenModel> model;
     std::vector<std::string> bytes;       // by id: what a token decodes to
     std::vector<bool> control;            // by id
     std::vector<int32_t> prefix, suffix;  // what add_special puts around

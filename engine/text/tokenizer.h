@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/export.h"
 #include "engine/base/status.h"
 #include "loaders/inventory.h"
 
@@ -19,15 +20,17 @@ struct EncodeOptions {
   bool parse_special = false;  // special tokens spelled out in the text become tokens
 };
 
-class Tokenizer {
+// Does not change: any number of threads may use one at once.
+class TALLY_API Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  // UTF-8 (invalid bytes become U+FFFD) -> ids. NUL bytes are text like any other.
+  // UTF-8 (invalid bytes become U+FFFD) -> ids. NUL bytes are text like any other. kBadInput: a character that the vocabulary has no
+  // token for, nor one for unknown text; a text on which the tokenizer's expressions take too many steps.
   virtual Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const = 0;
   // The bytes of one token; empty for control tokens. May be part of a character. Ids out of range: empty.
   virtual std::string TokenBytes(int32_t id) const = 0;
   // All of them, as published decoders have it: a leading space that encoding added is dropped
-  // (SentencePiece).
+  // (SentencePiece), and invalid bytes become U+FFFD.
   virtual std::string Decode(std::span<const int32_t> ids) const = 0;
   virtual bool DropsLeadingSpace() const = 0;  // whether Decode drops the first token's leading space
   virtual bool IsControl(int32_t id) const = 0;
@@ -39,21 +42,21 @@ class Tokenizer {
 
 // From the tokenizer.ggml.* keys of a GGUF. Error kBadInput names the key; a model of an unsupported kind is
 // named.
-Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& metadata);
+TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& metadata);
 // From a tokenizer.json (Hugging Face tokenizers); tokenizer_config.json beside it is read for BOS/EOS where
 // present.
-Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string& path);
+TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string& path);
 // Whichever the checkpoint has; a null pointer where it has none (token ids in, token ids out).
-Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
+TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
 
 // Turns a stream of tokens into text, holding back bytes until they form whole UTF-8 characters.
 class StreamingDecoder {
  public:
   // `at_start`: the first token begins a text, so that the space its encoding added is dropped (as Decode
-  // does); false for tokens that go on after others, such as generated ones after a prompt.
+  // does); false for tokens that go on after others, such as generated ones after a prompt. `tokenizer` must outlive it.
   explicit StreamingDecoder(const Tokenizer& tokenizer, bool at_start = true) : tokenizer_(&tokenizer), first_(at_start) {}
-  std::string Push(int32_t id);  // the text that became complete
-  std::string Finish();          // what is left, invalid bytes as U+FFFD
+  TALLY_API std::string Push(int32_t id);  // the text that became complete
+  TALLY_API std::string Finish();          // what is left, invalid bytes as U+FFFD
 
  private:
   const Tokenizer* tokenizer_;

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "counters/site.h"
-#include "engine/graph/recipe.h"
+#include "engine/graph/model_spec.h"
 
 namespace tally {
 

@@ -8,7 +8,7 @@
 
 #include "counters/site.h"
 #include "engine/base/status.h"
-#include "engine/graph/recipe.h"
+#include "engine/graph/model_spec.h"
 #include "engine/kernels/weight_view.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"

@@ -21,7 +21,7 @@ using Arrows = std::map<std::string, std::set<std::string>>;
 inline const Arrows& DirectArrows() {
   static const Arrows arrows = {
       {"base", {}},
-      {"cost", {}},
+      {"cost", {"base"}},
       {"machine", {"base"}},
       {"kernels", {"base", "cost"}},
       {"ledger", {"cost"}},
@@ -52,7 +52,7 @@ inline bool MayInclude(const std::string& from, const std::string& to) {
 // The node a file of the libraries or the app belongs to, by its path from the repository's root.
 inline std::optional<std::string> NodeOf(std::string_view path) {
   const auto in = [&](std::string_view prefix) { return path.substr(0, prefix.size()) == prefix; };
-  if (in("engine/graph/recipe.")) return "recipe";
+  if (in("engine/graph/recipe.") || in("engine/graph/model_spec.")) return "recipe";
   if (in("counters/cost.") || in("counters/site.")) return "cost";
   if (in("counters/books")) return "books";
   if (in("counters/")) return "ledger";

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "counters/books/books.h"
+#include "counters/books/weight_table.h"
 #include "loaders/loaders.h"
 #include "tests/models/spec_tools.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/recipe.h"
+#include "engine/graph/model_spec.h"
 #include "engine/kernels/unpack.h"
 #include "engine/weights/roles.h"
 #include "engine/weights/weights.h"

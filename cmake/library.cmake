@@ -1,0 +1,102 @@
+# libtally.so and libtally.a, made of the nodes' objects; the public headers; and what `cmake --install` puts where others find it:
+#   find_package(tally 0.1 CONFIG REQUIRED)                     tally::tally, the shared library
+#   find_package(tally 0.1 CONFIG REQUIRED COMPONENTS static)   tally::tally_static too, with the libraries it needs
+#   pkg-config --cflags --libs tally
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# What a program may include: the api's headers, but for those that are its own, and what they include. FOLDER/NAME.h is installed
+# as tally/NAME.h.
+set(public_headers
+  engine/api/tally.h engine/api/inspect.h engine/api/logits.h engine/api/npy.h engine/api/speed.h engine/api/summary.h
+  engine/api/synth.h
+  engine/base/dtype.h engine/base/export.h engine/base/kinds.h engine/base/mat.h engine/base/status.h
+  engine/graph/recipe.h engine/machine/peaks.h engine/session/batch.h engine/session/sampling.h engine/text/tokenizer.h
+  counters/cost.h counters/ledger.h counters/site.h counters/books/books.h loaders/inventory.h)
+set(public_root ${PROJECT_BINARY_DIR}/include)
+set(public_sources)
+set(public_copies)
+foreach(header ${public_headers})
+  get_filename_component(name ${header} NAME)
+  list(APPEND public_sources ${PROJECT_SOURCE_DIR}/${header})
+  list(APPEND public_copies ${public_root}/tally/${name})
+endforeach()
+add_custom_command(OUTPUT ${public_copies} VERBATIM
+  COMMAND ${CMAKE_COMMAND} "-DHEADERS=${public_headers}" -DFROM=${PROJECT_SOURCE_DIR} -DTO=${public_root}/tally
+          -P ${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake
+  DEPENDS ${public_sources} ${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake)
+add_custom_target(tally_public_headers ALL DEPENDS ${public_copies})
+
+set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text loaders session api)
+set(objects)
+foreach(node ${nodes})
+  list(APPEND objects $<TARGET_OBJECTS:tally_${node}>)
+endforeach()
+if(TALLY_HWY_FETCHED)  # nobody else has it: it becomes part of both
+  list(APPEND objects $<TARGET_OBJECTS:hwy>)
+endif()
+
+add_library(tally_shared SHARED ${objects})
+add_library(tally_static STATIC ${objects})
+add_library(tally::tally ALIAS tally_shared)
+add_library(tally::tally_static ALIAS tally_static)
+foreach(library tally_shared tally_static)
+  add_dependencies(${library} tally_public_headers)
+  target_compile_features(${library} INTERFACE cxx_std_20)
+  target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${public_root}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${library} PRIVATE PkgConfig::PCRE2 PkgConfig::UTF8PROC BLAS::BLAS)
+  if(NOT TALLY_HWY_FETCHED)
+    target_link_libraries(${library} PRIVATE hwy::hwy)
+  endif()
+  set_target_properties(${library} PROPERTIES OUTPUT_NAME tally LINKER_LANGUAGE CXX)
+endforeach()
+# The team's runtime is the one that the objects were compiled for, whatever compiler a user has: by name, and found by its driver.
+set(runtime pthread)
+if(TALLY_TEAM STREQUAL "openmp")
+  set(runtime ${OpenMP_CXX_LIB_NAMES})
+  target_link_libraries(tally_shared PRIVATE OpenMP::OpenMP_CXX)
+  target_link_libraries(tally_static PRIVATE $<BUILD_INTERFACE:OpenMP::OpenMP_CXX>)
+endif()
+foreach(name ${runtime})
+  target_link_libraries(tally_static PRIVATE $<INSTALL_INTERFACE:${name}>)
+endforeach()
+
+# Before 1.0 a minor version may change the interface.
+set(abi ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set_target_properties(tally_shared PROPERTIES EXPORT_NAME tally VERSION ${PROJECT_VERSION} SOVERSION ${abi})
+if(NOT APPLE)
+  configure_file(cmake/libtally.map.in libtally.map @ONLY)
+  target_link_options(tally_shared PRIVATE -Wl,--version-script=${CMAKE_CURRENT_BINARY_DIR}/libtally.map)
+  set_target_properties(tally_shared PROPERTIES LINK_DEPENDS ${CMAKE_CURRENT_BINARY_DIR}/libtally.map)
+  if(NOT TALLY_SANITIZE)
+    target_link_options(tally_shared PRIVATE -Wl,--no-undefined)
+  endif()
+endif()
+
+install(FILES ${public_copies} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tally)
+install(TARGETS tally_shared EXPORT tallyTargets)
+install(TARGETS tally_static EXPORT tallyStaticTargets)
+install(TARGETS tally)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tally)
+install(EXPORT tallyTargets NAMESPACE tally:: DESTINATION ${package_dir})
+install(EXPORT tallyStaticTargets NAMESPACE tally:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/tallyConfig.cmake.in tallyConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(tallyConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tallyConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/tallyConfigVersion.cmake
+        DESTINATION ${package_dir})
+
+# Not Requires.private: openblas, whose file asks for Fortran's library, which only a static OpenBLAS needs.
+set(pc_requires "libpcre2-8 libutf8proc")
+if(NOT TALLY_HWY_FETCHED)
+  string(APPEND pc_requires " libhwy")
+endif()
+list(TRANSFORM runtime PREPEND -l OUTPUT_VARIABLE pc_libs)
+list(PREPEND pc_libs -lopenblas)
+list(JOIN pc_libs " " pc_libs)
+set(pc_dir ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH pc_prefix ${pc_dir} ${CMAKE_INSTALL_PREFIX})
+file(RELATIVE_PATH pc_libdir ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
+file(RELATIVE_PATH pc_includedir ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
+configure_file(cmake/tally.pc.in tally.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tally.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

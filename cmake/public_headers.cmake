@@ -1,0 +1,17 @@
+# Copies the public HEADERS (paths from FROM) into TO, flat, where they include one another as "tally/NAME.h". One that includes a
+# header of ours that is not among them is an error, as is one that names Highway or OpenMP.
+foreach(header ${HEADERS})
+  file(READ ${FROM}/${header} text)
+  foreach(other ${HEADERS})
+    get_filename_component(name ${other} NAME)
+    string(REPLACE "${other}" "tally/${name}" text "${text}")
+  endforeach()
+  string(REGEX MATCHALL "#include *[\"<][^\n]*" includes "${text}")
+  foreach(include ${includes})
+    if(include MATCHES "#include *\"" AND NOT include MATCHES "\"tally/" OR include MATCHES "hwy/|omp\\.h")
+      message(FATAL_ERROR "${header}: a public header may not have ${include}")
+    endif()
+  endforeach()
+  get_filename_component(name ${header} NAME)
+  file(WRITE ${TO}/${name} "${text}")
+endforeach()

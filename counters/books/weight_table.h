@@ -1,0 +1,17 @@
+// The ledger's table of weights without a load.
+#pragma once
+
+#include <vector>
+
+#include "counters/site.h"
+#include "engine/graph/model_spec.h"
+#include "loaders/inventory.h"
+
+namespace tally::books {
+
+// The ledger's table, from the files' own shapes and sizes alone: what a load would give, with packed_bytes
+// left at 0. One entry per binding of `spec` that is learned (rope divisors are a buffer), in its order. The
+// spec must have passed ReadModelSpec.
+std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec& spec);
+
+}  // namespace tally::books

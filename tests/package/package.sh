@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# package.sh BUILD CMAKE: installs the build folder BUILD into a fresh place and uses it from outside, as another project would.
+set -euo pipefail
+build=$1 cmake=$2
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+model=$here/../goldens/gptoss/gptoss-a-top4of8-realyarn/model.gguf
+tokens=(75 85 51)
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+  printf 'package.sh: %s\n' "$*" >&2
+  exit 1
+}
+
+# Moved after it was installed: nothing in it may know where it was put, or where it was built.
+"$cmake" --install "$build" --prefix "$work/first" >"$work/install.log" || fail "cmake --install: $(tail -n 5 "$work/install.log")"
+mv "$work/first" "$work/prefix"
+prefix=$work/prefix
+pc=$(find "$prefix" -name tally.pc)
+[ -n "$pc" ] || fail "no tally.pc was installed"
+lib=$(dirname "$(dirname "$pc")")
+export PKG_CONFIG_PATH=${pc%/*}
+for file in bin/tally include/tally/tally.h; do [ -e "$prefix/$file" ] || fail "no $file was installed"; done
+for file in libtally.so libtally.a cmake/tally/tallyConfig.cmake; do [ -e "$lib/$file" ] || fail "no $file was installed"; done
+if grep -rlF -e "$work/first" -e "$build" "$prefix/include" "$lib/cmake" "$pc"; then fail "these know where they were made"; fi
+
+# What the installed command says is what every consumer must say.
+expected=$("$prefix/bin/tally" run "$model" --prompt-tokens "$(IFS=,; echo "${tokens[*]}")" -n 8 --temp 0 --ctx 64 2>"$work/run.log") ||
+  fail "tally run: $(cat "$work/run.log")"
+[ "$(wc -w <<<"$expected")" = 8 ] || fail "tally run gave '$expected'"
+
+check() {  # NAME COMMAND...: a consumer's output
+  local name=$1 out
+  shift
+  out=$("$@" "$model" "${tokens[@]}") || fail "$name: exit code $?"
+  [ "$(sed -n 2p <<<"$out" | xargs)" = "$(xargs <<<"$expected")" ] || fail "$name: tokens '$(sed -n 2p <<<"$out")', not '$expected'"
+  grep -qE '^[1-9][0-9]* FLOPs in 7 decode steps$' <<<"$out" || fail "$name: no books: $out"
+  printf '%s: the tokens, and the books\n' "$name"
+}
+
+headers() {  # COMPILER: every public header alone, twice over, with every warning, and what it drags in
+  local header
+  for header in "$prefix"/include/tally/*.h; do
+    header=tally/${header##*/}
+    printf '#include <%s>\n#include <%s>\nint main() {}\n' "$header" "$header" >"$work/header.cc"
+    "$1" -std=c++20 -Wall -Wextra -Wpedantic -Wshadow -Werror -fsyntax-only -MD -MF "$work/header.d" -I "$prefix/include" "$work/header.cc" ||
+      fail "$header does not compile alone with $1"
+    if grep -E '(^|/)(hwy/|omp\.h|nlohmann/)' "$work/header.d"; then fail "$header brings these in"; fi
+  done
+  printf '%s: public headers compile alone\n' "$1"
+}
+
+used=0
+for compiler in g++ clang++; do
+  if ! command -v "$compiler" >/dev/null; then
+    printf '%s is not here: skipped\n' "$compiler"
+    continue
+  fi
+  used=$((used + 1))
+  headers "$compiler"
+  for static in OFF ON; do
+    folder=$work/$compiler-$static
+    {
+      "$cmake" -S "$here/consumer" -B "$folder" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix" -DCONSUMER_STATIC=$static \
+        -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" && "$cmake" --build "$folder"
+    } >"$work/log" 2>&1 || fail "$compiler, CMake, static $static: $(tail -n 30 "$work/log")"
+    check "$compiler, CMake, static $static" "$folder/consumer"
+    if [ $static = ON ] && ldd "$folder/consumer" | grep libtally; then fail "the static consumer needs libtally.so"; fi
+  done
+  # shellcheck disable=SC2046  # pkg-config's words
+  "$compiler" -std=c++20 "$here/consumer/main.cc" -o "$work/shared" $(pkg-config --cflags --libs tally) -Wl,-rpath,"$lib"
+  check "$compiler, pkg-config" "$work/shared"
+  # shellcheck disable=SC2046
+  "$compiler" -std=c++20 "$here/consumer/main.cc" -o "$work/static" $(pkg-config --static --cflags --libs tally | sed 's/-ltally/-l:libtally.a/')
+  check "$compiler, pkg-config --static" "$work/static"
+done
+[ $used -gt 0 ] || fail "neither g++ nor clang++ is here"
