@@ -32,5 +32,7 @@ Result<Inspection> InspectCheckpoint(const std::string& path);
 // The tokenizer of a checkpoint; a tokenizer.json, or a directory that holds one, will do, weights or not (the ends that
 // generation_config.json adds are then not among its eos()). kBadInput where there is none.
 Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path);
+// A vocabulary without a model: a file of ranks as tiktoken publishes them. `encoding`: as TokenizerFromRanks (tokenizer.h) has it.
+Result<std::unique_ptr<Tokenizer>> LoadRanks(const std::string& path, const std::string& encoding = "");
 
 }  // namespace tally
