@@ -150,7 +150,7 @@ void ExpectQuickAndWhole(const Result<std::unique_ptr<Tokenizer>>& tokenizer) {
   }
 }
 
-const char* const kPres[] = {"gpt-2",        "llama-bpe",   "qwen2",     "gpt-4o", "tekken", "deepseek-coder",
+const char* const kPres[] = {"gpt-2",        "llama-bpe",       "gpt-4o", "deepseek-coder",
                              "deepseek-llm", "deepseek-v3", "starcoder", "falcon", "default"};
 
 TEST(TextSizes, MadeByteLevel) {
