@@ -33,7 +33,7 @@ std::string Install() {
   const std::string log = kInstalled + "/npm.log";
   if (Shell("cd '" + kInstalled + "' && npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 >'" +
             log + "' 2>&1") != 0) {
-    return "npm could not install the peers: " + test::ReadAll(log);
+    return "npm could not install the peers: " + test::ReadAll(log).substr(0, 300);
   }
   std::ofstream(done, std::ios::binary) << lock;
   return "";
@@ -70,7 +70,8 @@ class Peers : public testing::Test {
       const Ids ids = Encode(ours, texts[i], {false, parse_special});
       EXPECT_TRUE(ids == theirs[i]) << vocabulary << ": '" << texts[i].substr(0, 400) << "': " << ids.size() << " ids and "
                                     << theirs[i].size() << ", the first that differ at "
-                                    << std::mismatch(ids.begin(), ids.end(), theirs[i].begin(), theirs[i].end()).first - ids.begin();
+                                    << std::mismatch(ids.begin(), ids.end(), theirs[i].begin(), theirs[i].end()).first -
+                                           ids.begin();
     }
   }
 

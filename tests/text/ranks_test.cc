@@ -151,8 +151,8 @@ TEST(Ranks, BadFilesAreNamed) {
   };
   expect(Error(""), "x.tiktoken: the file is empty");
   expect(Error("\n\n"), "x.tiktoken: has no ranks");
-  for (const char* line : {"YWI=", "YWI", "YWI 256", "YW== I 256", "YW=I 256", "Y!I= 256", " 256", "==== 256", "A=== 256", "YWJ= 256",
-                           "{\"a\": 1}", "YWI=\t256", "\xFF\xFE 256", "YWI=  256", "YWI= 256 1"}) {
+  for (const char* line : {"YWI=", "YWI", "YWI 256", "YW== I 256", "YW=I 256", "Y!I= 256", " 256", "==== 256", "A=== 256",
+                           "YWJ= 256", "{\"a\": 1}", "YWI=\t256", "\xFF\xFE 256", "YWI=  256", "YWI= 256 1"}) {
     const std::string error = Error(Lines({}) + line + "\n");
     expect(error, "x.tiktoken: line 257: ");
     expect(error, "expected");
@@ -175,7 +175,8 @@ TEST(Ranks, BadFilesAreNamed) {
   expect(Error(Lines({}), "", "mine.tiktoken"), "mine.tiktoken: not named for an encoding");
   expect(Error(Lines({}), "r51k"), "encoding 'r51k' is not known, expected one of r50k_base, p50k_base, cl100k_base");
   expect(Error(Lines({}), "_base"), "is not known");
-  for (const std::string& text : {std::string(5000, 'x'), std::string(1000, '\0'), Lines({}) + std::string(100, '\n') + "\x1B[2J 1"}) {
+  for (const std::string& text :
+       {std::string(5000, 'x'), std::string(1000, '\0'), Lines({}) + std::string(100, '\n') + "\x1B[2J 1"}) {
     EXPECT_LT(Error(text).size(), 300u);
   }
   const Folder folder;

@@ -27,7 +27,8 @@ inline std::vector<TortureString> TortureStrings() {
       {"Japanese", "東京は日本の首都です。カタカナとひらがな「」ー々ｱｲｳ"},
       {"Korean, composed and not", "안녕하세요 세계 \u1112\u1161\u11AB\u1100\u1173\u11AF"},
       {"rare Han, beyond the basic plane", "𠮷野家 𪚥𪚥 㐀"},
-      {"combining marks", "e\u0301 cafe\u0301 Z\u0351\u036B\u0343\u036A\u0302\u036B\u033D\u034F\u0334\u0319\u0324 a\u0315\u0300\u05AE"},
+      {"combining marks",
+       "e\u0301 cafe\u0301 Z\u0351\u036B\u0343\u036A\u0302\u036B\u033D\u034F\u0334\u0319\u0324 a\u0315\u0300\u05AE"},
       {"marks without a letter", "\u0301\u0301 \u0301x 1\u0301 .\u0301"},
       {"composed and decomposed", "é e\u0301 Å A\u030A Å ﬁ ½ Ⅷ ①"},
       {"Hebrew with points", "שָׁלוֹם עוֹלָם! abc שלום 123"},
@@ -57,7 +58,8 @@ inline std::vector<TortureString> TortureStrings() {
       {"the last of each plane", "\uFFFD\uFFFE\uFFFF\U0001FFFE\U0010FFFF \uE000\U000F0000"},
       {"one of each length", "aé中🙂a🙂中éa"},
       {"a word of 300 letters", std::string(300, 'a') + " " + std::string(299, 'Z')},
-      {"a run of 200 emoji", [] {
+      {"a run of 200 emoji",
+       [] {
          std::string text;
          for (int i = 0; i < 200; ++i) text += "🙂";
          return text;
@@ -68,8 +70,17 @@ inline std::vector<TortureString> TortureStrings() {
 
 // Texts that spell special tokens of published vocabularies.
 inline std::vector<std::string> SpelledSpecials() {
-  return {"<|endoftext|>", "a<|endoftext|>b", "<|endofprompt|> <|fim_prefix|>", "<|start|>user<|message|>hi<|end|>",
-          "<s>", "</s> <s>x</s>", "<unk>", "<|begin_of_text|><|eot_id|>", "<|endoftext|", "<<|endoftext|>>", " <s> <0x41> </s"};
+  return {"<|endoftext|>",
+          "a<|endoftext|>b",
+          "<|endofprompt|> <|fim_prefix|>",
+          "<|start|>user<|message|>hi<|end|>",
+          "<s>",
+          "</s> <s>x</s>",
+          "<unk>",
+          "<|begin_of_text|><|eot_id|>",
+          "<|endoftext|",
+          "<<|endoftext|>>",
+          " <s> <0x41> </s"};
 }
 
 // Ill-formed UTF-8 and what it reads as: one U+FFFD for each maximal subpart (Unicode 15, section 3.9; Rust's from_utf8_lossy,
@@ -80,17 +91,17 @@ inline std::vector<std::pair<std::string, std::string>> IllFormed() {
   return {{"\x80", r},
           {"a\xFFz", "a" + r + "z"},
           {"\xFE\xFE\xFF\xFF", r + r + r + r},
-          {"\xC3", r},                                                // a character cut off
+          {"\xC3", r},  // a character cut off
           {"\xE4\xB8", r},
           {"\xF0\x9F\x99", r},
           {"\xF0\x9F\x99 x", r + " x"},
           {"\xF0\x9F\x99\xF0\x9F\x99\x82", r + "🙂"},
-          {"\xC0\x80\xC1\xBF", r + r + r + r},                        // overlong
+          {"\xC0\x80\xC1\xBF", r + r + r + r},  // overlong
           {"\xE0\x80\x80", r + r + r},
           {"\xF0\x80\x80\x80", r + r + r + r},
-          {"\xED\xA0\x80\xED\xB0\x80", r + r + r + r + r + r},        // surrogates
-          {"\xF4\x90\x80\x80\xF5\x80", r + r + r + r + r + r},        // beyond U+10FFFF
-          {"\xF8\x88\x80\x80\x80", r + r + r + r + r},                // five bytes
+          {"\xED\xA0\x80\xED\xB0\x80", r + r + r + r + r + r},            // surrogates
+          {"\xF4\x90\x80\x80\xF5\x80", r + r + r + r + r + r},            // beyond U+10FFFF
+          {"\xF8\x88\x80\x80\x80", r + r + r + r + r},                    // five bytes
           {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", r + r + r + r + "A"},  // the example of the standard's table 3-8
           {"\0\xFF\0"s, "\0"s + r + "\0"s},
           {"hello \xC3\x28 w\xC3\xB6rld\xE2\x82", "hello " + r + "( wörld" + r},

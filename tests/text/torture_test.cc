@@ -27,8 +27,8 @@ std::vector<std::pair<std::string, std::string>> LearntPairs() {
   return pairs;
 }
 
-const std::vector<std::string> kSpecials = {"<|endoftext|>", "<|start|>", "<|end|>", "<|message|>", "<|begin_of_text|>",
-                                            "<|eot_id|>",    "<s>",       "</s>"};
+const std::vector<std::string> kSpecials = {"<|endoftext|>",     "<|start|>",  "<|end|>", "<|message|>",
+                                            "<|begin_of_text|>", "<|eot_id|>", "<s>",     "</s>"};
 
 Metadata ByteLevel(const std::string& pre) {
   Metadata m;
@@ -68,8 +68,9 @@ Metadata Scored(bool space_prefix) {
     tokens.push_back(text);
     types.push_back(6);
   }
-  for (const char* text : {"\u2581", "\u2581\u2581", "a", "e", "e\u0301", "\u0301", "中", "京都", "🙂", "🙂🙂", "ab", "he", "the", "\u2581a",
-                           "1", "12", "ש", "<", "<|", "é", "👍", "👍🏽", "\n", "\n\n"}) {
+  for (const char* text :
+       {"\u2581", "\u2581\u2581", "a", "e",  "e\u0301", "\u0301", "中", "京都", "🙂", "🙂🙂", "ab", "he",
+        "the",    "\u2581a",      "1", "12", "ש",       "<",      "<|", "é",    "👍",    "👍🏽", "\n", "\n\n"}) {
     tokens.push_back(text);
     types.push_back(1);
   }
@@ -97,8 +98,8 @@ Loaded FromFile(const std::string& path) {
 // What is made here, and what the shared folder holds.
 std::vector<std::pair<std::string, Loaded>> Vocabularies() {
   std::vector<std::pair<std::string, Loaded>> all;
-  for (const char* pre : {"gpt-2", "llama-bpe", "gpt-4o", "qwen2", "tekken", "deepseek-coder", "deepseek-llm", "deepseek-v3", "starcoder",
-                          "falcon", "default"}) {
+  for (const char* pre : {"gpt-2", "llama-bpe", "gpt-4o", "qwen2", "tekken", "deepseek-coder", "deepseek-llm", "deepseek-v3",
+                          "starcoder", "falcon", "default"}) {
     all.emplace_back(pre, TokenizerFromGguf(ByteLevel(pre)));
   }
   all.emplace_back("scored", TokenizerFromGguf(Scored(true)));
@@ -120,10 +121,12 @@ std::vector<std::pair<std::string, Loaded>> Vocabularies() {
   llama.merges = "[\"\u2581 \u2581\",\"🙂 🙂\",\"\u2581 a\"]";
   llama.model = R"("unk_token":"<unk>","byte_fallback":true,"fuse_unk":true)";
   llama.added = R"([{"id":300,"content":"<s>","special":true},{"id":301,"content":"<|endoftext|>","special":true}])";
-  llama.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\u2581\"},{\"type\":\"Replace\","
-                     "\"pattern\":{\"String\":\" \"},\"content\":\"\u2581\"}]}";
-  llama.decoder = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\u2581\"},\"content\":\" \"},"
-                  "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}";
+  llama.normalizer =
+      "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\u2581\"},{\"type\":\"Replace\","
+      "\"pattern\":{\"String\":\" \"},\"content\":\"\u2581\"}]}";
+  llama.decoder =
+      "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\u2581\"},\"content\":\" \"},"
+      "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}";
   all.emplace_back("llama.json", TokenizerFromJson(folder.Write("tokenizer.json", llama.Text())));
   for (const char* path :
        {"tokenizers/llama.cpp-vocabs/ggml-vocab-gpt-2.gguf", "tokenizers/llama.cpp-vocabs/ggml-vocab-llama-spm.gguf",
@@ -244,7 +247,8 @@ TEST_F(Torture, StreamsOfAnyTokensAreWellFormed) {
   ForEach([&](const Tokenizer& t) {
     for (int round = 0; round < 20; ++round) {
       Ids ids;
-      for (int i = 0; i < 50; ++i) ids.push_back(static_cast<int32_t>(random() % std::min(600u, static_cast<unsigned>(t.vocab_size()))));
+      for (int i = 0; i < 50; ++i)
+        ids.push_back(static_cast<int32_t>(random() % std::min(600u, static_cast<unsigned>(t.vocab_size()))));
       StreamingDecoder stream(t);
       std::string sum, storage;
       for (const int32_t id : ids) {
