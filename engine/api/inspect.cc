@@ -49,4 +49,8 @@ Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path) {
   return tokenizer;
 }
 
+Result<std::unique_ptr<Tokenizer>> LoadRanks(const std::string& path, const std::string& encoding) {
+  return TokenizerFromRanks(path, encoding);
+}
+
 }  // namespace tally

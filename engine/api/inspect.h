@@ -36,5 +36,7 @@ TALLY_API Result<Inspection> InspectCheckpoint(const std::string& path);
 // generation_config.json adds are then not among its eos()). Never null where it is ok. kBadInput: there is none, or one that is
 // broken or of an unsupported kind.
 TALLY_API Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path);
+// A vocabulary without a model: a file of ranks as tiktoken publishes them. `encoding`: as TokenizerFromRanks (tokenizer.h) has it.
+TALLY_API Result<std::unique_ptr<Tokenizer>> LoadRanks(const std::string& path, const std::string& encoding = "");
 
 }  // namespace tally

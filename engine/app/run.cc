@@ -24,7 +24,7 @@ struct Flags {
   int64_t tokens = 256;
   SamplingOptions sampling;
   std::vector<std::string> stop;
-  bool json = false, ignore_eos = false, explain = false, no_special = false;
+  bool json = false, ignore_eos = false, explain = false, special = false;
 };
 
 const char* FinishName(FinishReason reason) {
@@ -118,8 +118,7 @@ Result<int> Run(const Flags& flags) {
   const Tokenizer* tokenizer = loaded.model->tokenizer();
   if (prompt.is_text) {
     if (tokenizer == nullptr) return BadInput(flags.model.model + ": the model has no tokenizer: give --prompt-tokens 1,2,3");
-    TALLY_ASSIGN_OR_RETURN(prompt.tokens,
-                           tokenizer->Encode(prompt.text, {.add_special = true, .parse_special = !flags.no_special}));
+    TALLY_ASSIGN_OR_RETURN(prompt.tokens, tokenizer->Encode(prompt.text, {.add_special = true, .parse_special = flags.special}));
     if (prompt.tokens.empty()) {
       return BadInput(flags.model.model + ": an empty prompt has no tokens here (the tokenizer adds none): give " +
                       kPromptOptions);
@@ -186,7 +185,7 @@ Action AddRun(CLI::App& app) {
   c->add_option("-p,--prompt", flags->prompt, "prompt text")->allow_extra_args(false);
   c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input); one newline at its end is dropped");
   c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
-  c->add_flag("--no-special", flags->no_special, "special tokens spelled out in the prompt stay text (else they become tokens)");
+  c->add_flag("--special", flags->special, "special tokens spelled out in the prompt become tokens (else they stay text)");
   AddNumber(*c, "-n,--tokens", flags->tokens, "most tokens to generate (-1 or -2: until the context is full)");
   AddNumber(*c, "--temp", flags->sampling.temperature, "temperature (0: greedy)");
   AddNumber(*c, "--top-k", flags->sampling.top_k, "sample among the k most probable (0 or -1: all)");

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/api/inspect.h"
@@ -16,24 +17,33 @@ namespace tally::app {
 namespace {
 
 struct Flags {
-  std::string model;
-  std::optional<std::string> text, file, decode;
+  std::optional<std::string> model, text, file, ranks, pattern, decode, tokens_file;
   bool special = false, plain = false, ids = false, json = false;
 };
 
+// What the vocabulary came from.
+const std::string& Source(const Flags& flags) { return flags.ranks ? *flags.ranks : *flags.model; }
+
 Status Decode(const Tokenizer& tokenizer, const Flags& flags) {
-  TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseTokens(*flags.decode, "--decode"));
+  std::string given;
+  if (flags.decode) {
+    given = *flags.decode;
+  } else {
+    TALLY_ASSIGN_OR_RETURN(given, ReadText(*flags.tokens_file));
+  }
+  const std::string what = flags.decode ? "--decode" : *flags.tokens_file;
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseTokens(given, what));
   for (const int32_t id : ids) {
     if (id >= tokenizer.vocab_size()) {
-      return BadInput("--decode: token " + std::to_string(id) + " is beyond the vocabulary of " +
+      return BadInput(what + ": token " + std::to_string(id) + " is beyond the vocabulary of " +
                       std::to_string(tokenizer.vocab_size()));
     }
   }
   const std::string text = tokenizer.Decode(ids);
   if (flags.json) {
-    PrintJson({{"model", flags.model}, {"tokens", ids}, {"text", text}});
+    PrintJson({{"model", Source(flags)}, {"tokens", ids}, {"text", text}});
   } else {
-    Print(text + "\n");
+    Print(flags.decode ? text + "\n" : text);
   }
   return {};
 }
@@ -50,7 +60,7 @@ Status Encode(const Tokenizer& tokenizer, const Flags& flags) {
   if (flags.json) {
     Json pieces = Json::array();
     for (const int32_t id : ids) pieces.push_back(tokenizer.TokenBytes(id));
-    PrintJson({{"model", flags.model},
+    PrintJson({{"model", Source(flags)},
                {"tokenizer", tokenizer.Description()},
                {"count", ids.size()},
                {"tokens", ids},
@@ -70,13 +80,25 @@ Status Encode(const Tokenizer& tokenizer, const Flags& flags) {
   return {};
 }
 
-Status Run(const Flags& flags) {
-  if (int(flags.text.has_value()) + int(flags.file.has_value()) + int(flags.decode.has_value()) != 1) {
-    return BadInput("give one of TEXT, -f FILE and --decode 1,2,3");
+Status Run(Flags flags) {
+  if (flags.ranks) {  // instead of MODEL: what stands first is the text
+    if (flags.text) return BadInput("--ranks takes the place of MODEL: give one of them");
+    flags.text = std::exchange(flags.model, {});
+  } else if (!flags.model) {
+    return BadInput("give MODEL, or --ranks FILE");
+  } else if (flags.pattern) {
+    return BadInput("--pattern is for --ranks FILE: a model has its own");
   }
-  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model));
-  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(path));
-  return flags.decode ? Decode(*tokenizer, flags) : Encode(*tokenizer, flags);
+  const bool decode = flags.decode || flags.tokens_file;
+  if (int(flags.text.has_value()) + int(flags.file.has_value()) + int(flags.decode.has_value()) +
+          int(flags.tokens_file.has_value()) !=
+      1) {
+    return BadInput("give one of TEXT, -f FILE, --decode 1,2,3 and --tokens-file FILE");
+  }
+  TALLY_ASSIGN_OR_RETURN(const std::string path, flags.ranks ? *flags.ranks : ModelPath(*flags.model));
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                         flags.ranks ? LoadRanks(path, flags.pattern.value_or("")) : LoadTokenizer(path));
+  return decode ? Decode(*tokenizer, flags) : Encode(*tokenizer, flags);
 }
 
 }  // namespace
@@ -84,10 +106,16 @@ Status Run(const Flags& flags) {
 Action AddTokenize(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("tokenize", "Text to token ids, one to a line, and back");
-  c->add_option("MODEL", flags->model, "GGUF file, Hugging Face directory or tokenizer.json")->required();
+  c->add_option("MODEL", flags->model, "GGUF file, Hugging Face directory or tokenizer.json");
   c->add_option("TEXT", flags->text, "the text");
   c->add_option("-f,--file", flags->file, "file with the text (-: standard input)");
+  c->add_option("--ranks", flags->ranks, "instead of MODEL: a file of ranks as tiktoken publishes them (cl100k_base.tiktoken)");
+  c->add_option("--pattern", flags->pattern,
+                "how --ranks cuts text, and its special tokens: r50k, p50k, cl100k, o200k or o200k_harmony (else: as the file is "
+                "named)");
   c->add_option("--decode", flags->decode, "token ids to turn into text: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
+  c->add_option("--tokens-file", flags->tokens_file,
+                "file with token ids to turn into text, written the same way (-: standard input); nothing is added to the text");
   c->add_flag("--special", flags->special, "special tokens spelled out in the text become tokens (else they stay text)");
   c->add_flag("--no-bos", flags->plain, "do not add the tokens that the model's tokenizer puts around a text");
   c->add_flag("--ids", flags->ids, "the ids alone, in one line with commas");

@@ -45,4 +45,8 @@ struct ScoredToken {
 Result<std::unique_ptr<TokenModel>> MakeScoredBpe(std::span<const ScoredToken> tokens, const std::array<int32_t, 256>& bytes,
                                                   int32_t unknown);
 
+// tiktoken's BPE: of all neighbours that together are a token, those of the lowest id are merged first; a piece that is a token is
+// that token. `tokens`: bytes by id, empty for none; each of the 256 bytes must be one, and no two may be equal.
+std::unique_ptr<Model> MakeRankedBpe(std::span<const std::string> tokens);
+
 }  // namespace tally

@@ -46,6 +46,12 @@ TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& m
 // From a tokenizer.json (Hugging Face tokenizers); tokenizer_config.json beside it is read for BOS/EOS where
 // present.
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string& path);
+// From a file of ranks as tiktoken publishes them: on each line a token's bytes in base64, a space and its rank, which is its id.
+// The file holds neither the expression that cuts text nor the special tokens: both come with the encoding, "r50k_base",
+// "p50k_base", "cl100k_base", "o200k_base" or "o200k_harmony" ("_base" may be left out). Empty: the one that the file is named
+// for, whose number of ranks it must then have. A file of another number of ranks has no special tokens. Error kBadInput names
+// the file and the line.
+TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromRanks(const std::string& path, const std::string& encoding = "");
 // Whichever the checkpoint has; a null pointer where it has none (token ids in, token ids out).
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
 

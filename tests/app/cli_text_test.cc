@@ -74,14 +74,19 @@ TEST_F(CliText, PromptAndEnd) {
 }
 
 TEST_F(CliText, SpecialTokensInThePrompt) {
-  Json j = RunJson({"-p", "<|turn|>"});
-  EXPECT_EQ(j.at("prompt_tokens"), 2);
-  EXPECT_EQ(j.at("text"), "xyz");
-  EXPECT_EQ(RunJson({"-f", Written("turn.txt", "<|turn|>\n")}).at("text"), "xyz");
-  j = RunJson({"-p", "<|turn|>", "--no-special", "-n", "3"});
-  EXPECT_EQ(j.at("prompt_tokens"), 9);
-  EXPECT_EQ(j.at("text"), "abc");
-  // `tokenize` takes a text as text, unless it is told otherwise.
+  // A text is a text, unless it is said otherwise: for `run` as for `tokenize`.
+  const std::string file = Written("turn.txt", "<|turn|>\n");
+  for (const std::vector<std::string>& prompt : {std::vector<std::string>{"-p", "<|turn|>"}, {"-f", file}}) {
+    std::vector<std::string> arguments = prompt;
+    arguments.insert(arguments.end(), {"-n", "3"});
+    Json j = RunJson(arguments);
+    EXPECT_EQ(j.at("prompt_tokens"), 9);
+    EXPECT_EQ(j.at("text"), "abc");
+    arguments.push_back("--special");
+    j = RunJson(arguments);
+    EXPECT_EQ(j.at("prompt_tokens"), 2);
+    EXPECT_EQ(j.at("text"), "xyz");
+  }
   EXPECT_EQ(Tally({"tokenize", Model(), "<|turn|>", "--ids"}).out, "257,60,124,116,117,114,110,124,62\n");
   EXPECT_EQ(Tally({"tokenize", Model(), "<|turn|>", "--ids", "--special"}).out, "257,259\n");
   EXPECT_EQ(Tally({"tokenize", Model(), "--decode", "[256, 99]"}).out, "abc\n");

@@ -42,7 +42,7 @@ TEST(CliUsage, Help) {
     EXPECT_NE(e.out.find("--help"), std::string::npos);
   }
   const std::string help = Tally({"run", "--help"}).out;
-  for (const char* part : {"--repeat-penalty", "--no-special", "one newline at its end is dropped",
+  for (const char* part : {"--repeat-penalty", "--special", "one newline at its end is dropped",
                            "repeat penalty, top-k, temperature, top-p, min-p", "-1 or -2", "-1 draws one"}) {
     EXPECT_NE(help.find(part), std::string::npos) << part;
   }

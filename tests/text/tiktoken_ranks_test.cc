@@ -1,7 +1,6 @@
 // The cl100k and o200k expressions, against published tokenisations that share their vocabularies: the first
-// ids of llama-bpe are cl100k's; those of qwen2 are cl100k's without the numbers of several digits. And o200k
-// against ids that an independent implementation of tiktoken's rule gave (Python's regex module and ranks,
-// tests/text/tiktoken_ids.txt).
+// ids of llama-bpe are cl100k's; those of qwen2 are cl100k's without the numbers of several digits. And all of them against
+// ids that other implementations of tiktoken's rule gave.
 #include <algorithm>
 #include <map>
 #include <sstream>
@@ -111,26 +110,37 @@ TEST(Tiktoken, Qwen2Pairs) {
   EXPECT_EQ(ComparePairs(*tokenizer, "qwen2"), 40u);
 }
 
-// tiktoken_ids.txt: lines of <vocabulary> <text in hexadecimal> <ids>.
+// Lines of <vocabulary> <text in hexadecimal> <ids>. tiktoken_ids.txt: Python's regex module and ranks; torture_ids.txt: the strings
+// of torture_strings.h through npm's tiktoken 1.0.22 (tests/peers/encode.mjs).
 TEST(Tiktoken, IdsOfAnIndependentImplementation) {
   TALLY_SKIP_WITHOUT(kFolder + "o200k_base.tiktoken");
-  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
-  tokenizers["cl100k"] = FromRanks(Ranks(kFolder + "cl100k_base.tiktoken"), "cl100k");
-  tokenizers["o200k"] = FromRanks(Ranks(kFolder + "o200k_base.tiktoken"), "o200k");
-  std::istringstream lines(test::ReadAll(TALLY_SOURCE_DIR "/tests/text/tiktoken_ids.txt"));
-  int compared = 0;
-  for (std::string line; std::getline(lines, line); ++compared) {
-    std::istringstream fields(line);
-    std::string name, hex, text;
-    fields >> name >> hex;
-    for (size_t i = 0; i + 1 < hex.size(); i += 2) text.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
-    Ids ids;
-    for (int32_t id; fields >> id;) ids.push_back(id);
-    ASSERT_TRUE(tokenizers.contains(name)) << line;
-    EXPECT_EQ(Encode(*tokenizers[name], text), ids) << name << ": '" << text << "'";
-    EXPECT_EQ(tokenizers[name]->Decode(ids), text);
+  const std::map<std::string, const char*> pres = {{"r50k", "gpt-2"}, {"cl100k", "cl100k"}, {"o200k", "o200k"}};
+  std::map<std::string, std::vector<std::unique_ptr<Tokenizer>>> tokenizers;  // by merges, by ranks
+  for (const auto& [name, pre] : pres) {
+    const std::string path = kFolder + name + "_base.tiktoken";
+    tokenizers[name].push_back(FromRanks(Ranks(path), pre));
+    auto made = TokenizerFromRanks(path);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    tokenizers[name].push_back(std::move(*made));
   }
-  EXPECT_GE(compared, 60);
+  int compared = 0;
+  for (const char* file : {"tiktoken_ids.txt", "torture_ids.txt"}) {
+    std::istringstream lines(test::ReadAll(TALLY_SOURCE_DIR "/tests/text/" + std::string(file)));
+    for (std::string line; std::getline(lines, line); ++compared) {
+      std::istringstream fields(line);
+      std::string name, hex, text;
+      fields >> name >> hex;
+      for (size_t i = 0; i + 1 < hex.size(); i += 2) text.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+      Ids ids;
+      for (int32_t id; fields >> id;) ids.push_back(id);
+      ASSERT_TRUE(tokenizers.contains(name)) << line;
+      for (const auto& tokenizer : tokenizers[name]) {
+        EXPECT_EQ(Encode(*tokenizer, text), ids) << name << ": '" << text << "'";
+        EXPECT_EQ(tokenizer->Decode(ids), text);
+      }
+    }
+  }
+  EXPECT_GE(compared, 180);
 }
 
 }  // namespace
