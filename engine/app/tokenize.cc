@@ -106,7 +106,7 @@ Status Run(Flags flags) {
 Action AddTokenize(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("tokenize", "Text to token ids, one to a line, and back");
-  c->add_option("MODEL", flags->model, "GGUF file, Hugging Face directory or tokenizer.json");
+  c->add_option("MODEL", flags->model, "GGUF file, Hugging Face directory, tokenizer.json, or demo: the bundled model");
   c->add_option("TEXT", flags->text, "the text");
   c->add_option("-f,--file", flags->file, "file with the text (-: standard input)");
   c->add_option("--ranks", flags->ranks, "instead of MODEL: a file of ranks as tiktoken publishes them (cl100k_base.tiktoken)");

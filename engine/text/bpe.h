@@ -47,6 +47,6 @@ Result<std::unique_ptr<TokenModel>> MakeScoredBpe(std::span<const ScoredToken> t
 
 // tiktoken's BPE: of all neighbours that together are a token, those of the lowest id are merged first; a piece that is a token is
 // that token. `tokens`: bytes by id, empty for none; each of the 256 bytes must be one, and no two may be equal.
-std::unique_ptr<Model> MakeRankedBpe(std::span<const std::string> tokens);
+std::unique_ptr<TokenModel> MakeRankedBpe(std::span<const std::string> tokens);
 
 }  // namespace tally

@@ -7,7 +7,7 @@
 namespace tally {
 namespace {
 
-class RankedBpe : public Model {
+class RankedBpe : public TokenModel {
  public:
   explicit RankedBpe(std::span<const std::string> tokens) : pairs_(256 * 256, -1) {
     bytes_.fill(-1);
@@ -68,6 +68,6 @@ class RankedBpe : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> MakeRankedBpe(std::span<const std::string> tokens) { return std::make_unique<RankedBpe>(tokens); }
+std::unique_ptr<TokenModel> MakeRankedBpe(std::span<const std::string> tokens) { return std::make_unique<RankedBpe>(tokens); }
 
 }  // namespace tally

@@ -6,6 +6,7 @@ Also the text itself and its split, which every script of this folder must cut a
 import collections
 import hashlib
 import json
+import os
 import random
 import re
 
@@ -33,6 +34,14 @@ def read_split(path):
     text = data.decode("ascii")
     cut = len(text) * 9 // 10
     return text[:cut], text[cut:]
+
+
+def add_figures(path, figures):
+    """Puts the figures into a JSON file, beside what it has."""
+    have = json.load(open(path)) if os.path.exists(path) else {}
+    with open(path, "w") as f:
+        json.dump({**have, **figures}, f, indent=2)
+        f.write("\n")
 
 
 def pieces(text):

@@ -2,6 +2,7 @@
 """Held-out bits per character of the demo model, in float32, from an exported directory and from the unrounded checkpoint.
 
 usage: evaluate.py tinyshakespeare.txt HF_DIR [--checkpoint OUT_DIR/final.pt] [--window 1024] [--ids FILE.npy] [--sample N]
+       [--figures FILE.json]
 
 The figure: ids = the tokens of the held-out text (the last tenth of the characters), encoded as one text, without an
 end-of-text token. They are cut into windows of 1024 that do not overlap; the last one is shorter. For each window the model
@@ -20,7 +21,7 @@ import numpy as np
 import torch
 
 import model
-from bpe import Bpe, read_split
+from bpe import Bpe, add_figures, read_split
 
 
 def read_directory(path):
@@ -67,6 +68,7 @@ def main():
     parser.add_argument("--window", type=int, default=1024)
     parser.add_argument("--ids", help="writes the held-out ids here, int32")
     parser.add_argument("--sample", type=int, default=0, help="tokens to generate from no prompt and from 'ROMEO:\\n'")
+    parser.add_argument("--figures", help="the figures are put into this JSON file, beside what it has")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -79,17 +81,22 @@ def main():
         np.save(args.ids, np.array(ids, np.int32))
     print(f"{len(text)} characters, {len(ids)} tokens, windows of {args.window}")
 
-    def report(what, w):
+    figures = {"held_out_characters": len(text), "held_out_tokens": len(ids), "window": args.window, "bits_per_character": {}}
+
+    def report(name, what, w):
         total = model.bits(config, w, ids, bpe.end, args.window)
         print(f"{what}: {total:.1f} bits, {total / len(text):.5f} bits per character, "
               f"{total / len(ids) * math.log(2):.5f} nats per token", flush=True)
+        figures["bits_per_character"][name] = round(total / len(text), 5)
 
-    report("as exported (MXFP4 experts, BF16 rest)", weights)
+    report("mxfp4", "as exported (MXFP4 experts, BF16 rest)", weights)
     if args.checkpoint:
         exact = {n: w.detach() for n, w in torch.load(args.checkpoint)["average"].items()}
         rest = {n: w if model.is_expert(n) else w.bfloat16().float() for n, w in exact.items()}
-        report("unquantised experts (float32), BF16 rest", rest)
-        report("unquantised, all float32", exact)
+        report("unquantised_experts", "unquantised experts (float32), BF16 rest", rest)
+        report("float32", "unquantised, all float32", exact)
+    if args.figures:
+        add_figures(args.figures, figures)
     for prompt in ("", "ROMEO:\n") if args.sample else ():
         torch.manual_seed(1)
         print("-" * 60 + "\n" + sample(config, weights, bpe, prompt, args.sample))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Held-out bits per character of interpolated modified Kneser-Ney 5-grams, over characters and over BPE tokens.
 
-usage: kneser_ney.py tinyshakespeare.txt [--tokens 1024] [--order 5]
+usage: kneser_ney.py tinyshakespeare.txt [--tokens 1024] [--order 5] [--figures FILE.json]
 
 Chen and Goodman (1998): three discounts per order from the counts of counts of the training text; the highest order uses
 plain counts, the lower ones continuation counts (in how many different contexts); the lowest is interpolated with the
@@ -13,7 +13,7 @@ import argparse
 import collections
 import math
 
-from bpe import Bpe, read_split
+from bpe import Bpe, add_figures, read_split
 
 
 class KneserNey:
@@ -59,15 +59,19 @@ def main():
     parser.add_argument("text")
     parser.add_argument("--tokens", type=int, default=1024)
     parser.add_argument("--order", type=int, default=5)
+    parser.add_argument("--figures", help="the figures are put into this JSON file, beside what it has")
     args = parser.parse_args()
     train, held_out = read_split(args.text)
     n = len(held_out)
     print(f"train {len(train)} characters, held out {n}")
-    print(f"characters, {args.order}-gram: {bits(list(train), list(held_out), len(set(train)), args.order) / n:.4f} bits per character")
     bpe = Bpe.fit(train, args.tokens)
     a, b = bpe.encode(train), bpe.encode(held_out)
-    print(f"BPE tokens ({len(bpe.tokens)}; {len(a)} in train, {len(b)} held out), {args.order}-gram: "
-          f"{bits(a, b, len(bpe.tokens) - 1, args.order) / n:.4f} bits per character")
+    figures = {"characters": round(bits(list(train), list(held_out), len(set(train)), args.order) / n, 5),
+               "tokens": round(bits(a, b, len(bpe.tokens) - 1, args.order) / n, 5)}
+    print(f"characters, {args.order}-gram: {figures['characters']} bits per character")
+    print(f"BPE tokens ({len(bpe.tokens)}; {len(a)} in train, {len(b)} held out), {args.order}-gram: {figures['tokens']} bits per character")
+    if args.figures:
+        add_figures(args.figures, {"kneser_ney_order": args.order, "kneser_ney_bits_per_character": figures})
 
 
 if __name__ == "__main__":
