@@ -8,6 +8,7 @@
 
 #include "engine/api/loaded_model.h"
 #include "engine/base/format.h"
+#include "engine/graph/rope_freqs.h"
 #include "engine/machine/machine.h"
 #include "engine/weights/memory_plan.h"
 #include "loaders/loaders.h"
@@ -135,6 +136,9 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckPlan(model->plan_, model->plan_.packed_weights, spec.recipe, stepper)));
 
   TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, spec, team, options.progress));
+  // Engines check it too, but know no file to name.
+  const auto frequencies = MakeRopeFrequencies(spec.recipe.rope, model->weights_.HostVector(Role::kRopeFactors));
+  TALLY_RETURN_IF_ERROR(Prefixed(path, frequencies.status()));
   model->recipe_ = std::move(spec.recipe);
   model->parameters_ = books::CountParameters(model->weights_.infos(), model->recipe_.top_k);
   model->description_ = model->recipe_.family + ", " + std::to_string(model->recipe_.n_layers) + " layers, " + JoinTypes(types) +

@@ -213,5 +213,17 @@ TEST(ReadHuggingFace, Shards) {
   EXPECT_EQ(r->files[r->Find("b")->file].path, dir / "s2.safetensors");
 }
 
+// A Hugging Face cache is made of links to files elsewhere.
+TEST(ReadHuggingFace, ShardsMayBeLinks) {
+  const TempFolder dir, elsewhere;
+  WriteShards(dir, R"({"weight_map":{"b":"s2.safetensors","a":"s1.safetensors"}})");
+  elsewhere.Write("blob", ReadAll(dir / "s1.safetensors"));
+  std::filesystem::remove(dir / "s1.safetensors");
+  std::filesystem::create_symlink(elsewhere / "blob", dir / "s1.safetensors");
+  const auto r = ReadHuggingFace(dir.path());
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  EXPECT_EQ(r->files[r->Find("a")->file].path, dir / "s1.safetensors");
+}
+
 }  // namespace
 }  // namespace tally

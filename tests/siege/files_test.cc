@@ -11,6 +11,7 @@
 #include "engine/api/tally.h"
 #include "tests/app/runner.h"
 #include "tests/loaders/raw_files.h"
+#include "tests/models/spec_tools.h"
 #include "tests/models/synthetic_files.h"
 #include "tests/siege/siege.h"
 
@@ -19,6 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace synthetic;
+
+// Without the divisors of the rope frequencies: tensors are zero here, and those may not be.
+Inventory SoundLlama() { return WithoutTensors(GgufLlama(), "rope_freqs.weight"); }
 
 // A name in the folder that is given as the model, and the line that it gives.
 void ExpectLine(const TempFolder& folder, const std::string& name, const std::string& line) {
@@ -59,17 +63,17 @@ TEST(SiegeFiles, LinkToItself) {
   ExpectLine(folder, "m.gguf", "DIR/m.gguf: cannot be opened: Too many levels of symbolic links");
 }
 
-// root reads everything, so another user is asked, for this thread alone as for the whole process.
+// root reads everything, so the test becomes another user for a moment.
 TEST(SiegeFiles, Unreadable) {
   const TempFolder folder;
-  const std::string path = folder.Write("m.gguf", GgufOf(GgufLlama()).Make());
+  const std::string path = folder.Write("m.gguf", GgufOf(SoundLlama()).Make());
   ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
   ASSERT_EQ(chmod(path.c_str(), 0), 0);
   const bool root = geteuid() == 0;
-  if (root) ASSERT_EQ(seteuid(65534), 0);
+  ASSERT_TRUE(!root || seteuid(65534) == 0);
   const Status file = LoadModel(path, {}).status();
   const Status inside = LoadModel(path + "/m.gguf", {}).status();
-  if (root) ASSERT_EQ(seteuid(0), 0);
+  ASSERT_TRUE(!root || seteuid(0) == 0);
   EXPECT_EQ(file.message(), path + ": cannot be opened: Permission denied");
   EXPECT_EQ(inside.message(), path + "/m.gguf: cannot be opened: Not a directory");
   EXPECT_EQ(file.code(), StatusCode::kBadInput);
@@ -77,7 +81,7 @@ TEST(SiegeFiles, Unreadable) {
 
 // A model of some MiB, sparse: all its weights are zero.
 std::string Large(const TempFolder& folder, uint64_t rows) {
-  RawGguf g = GgufOf(GgufLlama());
+  RawGguf g = GgufOf(SoundLlama());
   RawTensor* embedding = nullptr;
   for (RawTensor& t : g.tensors) embedding = t.name == "token_embd.weight" ? &t : embedding;
   embedding->ne = {12, rows};
@@ -107,7 +111,7 @@ TEST(SiegeFiles, CutWhileItIsRead) {
   EXPECT_EQ(status.code(), StatusCode::kBadInput);
   EXPECT_EQ(status.message(), path + ": the file has become shorter: it had " + std::to_string(size) +
                                   " bytes when it was opened and ends before byte " + std::to_string(size - (20 << 20) + 1) +
-                                  " now");
+                                  " now (tensor 'token_embd.weight')");
 }
 
 // SIGTERM when the weights are being read: the kernel counts the bytes that the process has read.
@@ -135,7 +139,7 @@ TEST(SiegeFiles, TerminatedInMidLoad) {
   EXPECT_FALSE(e.by_signal);
   EXPECT_EQ(e.code, 143);
   EXPECT_EQ(e.out, "");
-  EXPECT_EQ(e.err, "tally: interrupted\n");
+  EXPECT_EQ(e.err, "tally: loading was interrupted\n");
 }
 
 // A disk of 256 KiB, mounted for the command alone; what is left on it afterwards comes on standard output.
@@ -178,7 +182,7 @@ TEST(SiegeFiles, FullDisk) {
 TEST(SiegeFiles, FullDeviceAsOutput) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   const TempFolder folder;
-  const std::string model = folder.Write("m.gguf", GgufOf(GgufLlama()).Make());
+  const std::string model = folder.Write("m.gguf", GgufOf(SoundLlama()).Make());
   const Ended e = Tally({"logits", model, "--tokens", "0", "-o", "/dev/full"});
   EXPECT_EQ(e.code, 2);
   EXPECT_EQ(e.out, "");

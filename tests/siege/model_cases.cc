@@ -161,6 +161,7 @@ std::vector<Case> HyperParameterCases() {
        "DIR/m.gguf: rope turns 5 of a head's 6 dimensions; expected an even number, at most all"},
       {"RopeDimensionLargerThanHeadDim", gguf("llama.rope.dimension_count", int64_t{8}),
        "DIR/m.gguf: rope turns 8 of a head's 6 dimensions; expected an even number, at most all"},
+      {"RopeDivisorsZero", File(GgufLlama()), "DIR/m.gguf: rope: frequency factor 0 is not a positive number"},
       {"HeadDimOddUnderRope", hf("head_dim", int64_t{5}),
        "DIR/config.json: rope turns 5 of a head's 5 dimensions; expected an even number, at most all"},
       {"RopeScalingUnknown", hf("rope_scaling.rope_type", std::string("dynamic")),
