@@ -104,8 +104,8 @@ Status NpyWriter::Append(Mat<const float> rows) {
     return InternalError(path_ + ": rows of " + std::to_string(rows.cols) + " values in an array of " + std::to_string(cols_));
   }
   errno = 0;
-  for (int64_t r = 0; r < rows.rows; ++r) {
-    const size_t n = static_cast<size_t>(rows.cols);
+  const size_t n = static_cast<size_t>(rows.cols);
+  for (int64_t r = 0; r < rows.rows && n > 0; ++r) {
     if (std::fwrite(rows.Row(r), sizeof(float), n, file_.get()) != n) return Failed("cannot be written");
   }
   rows_ += rows.rows;

@@ -40,7 +40,7 @@ std::string Shown(double x) {
 }  // namespace
 
 Status SamplerConfig::Validate() const {
-  auto bad = [](std::string what, std::string range, double got) {
+  auto bad = [](const std::string& what, const std::string& range, double got) {
     return BadInput(what + " must be " + range + ", not " + Shown(got));
   };
   if (!std::isfinite(temperature) || temperature < 0) return bad("temperature", "0 (greedy) or more", temperature);
@@ -146,7 +146,7 @@ void Sampler::KeepTopK(std::span<const float> logits, size_t k) {
 void Sampler::Weigh(float max) {
   for (Candidate& c : candidates_) {
     const double x = (static_cast<double>(c.logit) - max) / config_.temperature;
-    c.weight = static_cast<uint64_t>(ExpOfNonPositive(x) * static_cast<double>(kUnit) + 0.5);
+    c.weight = static_cast<uint64_t>(std::llround(ExpOfNonPositive(x) * static_cast<double>(kUnit)));
   }
   std::erase_if(candidates_, [](const Candidate& c) { return c.weight == 0; });
 }

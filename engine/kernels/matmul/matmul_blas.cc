@@ -9,7 +9,7 @@
 #include "engine/kernels/matmul/act_rows.h"
 #include "engine/kernels/unpack.h"
 
-extern "C" void openblas_set_num_threads(int);
+extern "C" void openblas_set_num_threads(int);  // NOLINT(readability-redundant-declaration): not every cblas.h has it
 
 namespace tally {
 namespace {
