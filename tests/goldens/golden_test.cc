@@ -15,24 +15,10 @@
 #include "engine/api/tally.h"
 #include "hwy/targets.h"
 #include "tests/goldens/golden_case.h"
+#include "tests/support/open_engine.h"
 
 namespace tally {
 namespace {
-
-struct Opened {
-  std::shared_ptr<const Model> model;
-  std::unique_ptr<Engine> engine;
-};
-
-Opened Open(const std::string& path, LoadOptions options) {
-  auto model = LoadModel(path, options);
-  EXPECT_TRUE(model.ok()) << model.status().message();
-  if (!model.ok()) return {};
-  auto engine = NewEngine(*model, options);
-  EXPECT_TRUE(engine.ok()) << engine.status().message();
-  if (!engine.ok()) return {};
-  return {*model, std::move(engine).value()};
-}
 
 LoadOptions Exact() {
   LoadOptions options;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/api/tally.h"
+#include "tests/support/open_engine.h"
 
 namespace tally {
 namespace {
@@ -20,24 +20,13 @@ const std::string kWeights = std::string(TALLY_SOURCE_DIR) + "/../shared/weights
 #define SKIP_WITHOUT(path) \
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not here"
 
-struct Opened {
-  std::shared_ptr<const Model> model;
-  std::unique_ptr<Engine> engine;
-};
-
-Opened Open(const std::string& path, ActivationsChoice activations = ActivationsChoice::kF32, int64_t context = 0) {
+Opened OpenAs(const std::string& path, ActivationsChoice activations = ActivationsChoice::kF32, int64_t context = 0) {
   LoadOptions options;
   options.context = context;
   options.threads = 2;
   options.activations = activations;
   options.max_logit_rows = options.max_batch;
-  auto model = LoadModel(path, options);
-  EXPECT_TRUE(model.ok()) << model.status().message();
-  if (!model.ok()) return {};
-  auto engine = NewEngine(*model, options);
-  EXPECT_TRUE(engine.ok()) << engine.status().message();
-  if (!engine.ok()) return {};
-  return {*model, std::move(engine).value()};
+  return Open(path, options);
 }
 
 GenerateOptions Greedy(int64_t n) {
@@ -56,7 +45,7 @@ nlohmann::json ReadJson(const std::string& path) {
 TEST(RealWeights, TinyRandomGpt2) {
   SKIP_WITHOUT(kWeights + "tiny-random-gpt2");
   const nlohmann::json expected = ReadJson(kWeights + "tiny-random-gpt2/expected_greedy.json");
-  Opened opened = Open(kWeights + "tiny-random-gpt2");
+  Opened opened = OpenAs(kWeights + "tiny-random-gpt2");
   ASSERT_NE(opened.engine, nullptr);
   for (size_t i = 0; i < expected["prompts"].size(); ++i) {
     const auto prompt = expected["prompts"][i].get<std::vector<int32_t>>();
@@ -133,7 +122,7 @@ TEST(RealWeights, GptNanoSort) {
   SKIP_WITHOUT(kWeights + "gpt-nano-sort");
   const nlohmann::json expected = ReadJson(kWeights + "gpt-nano-sort/expected_logits.json");
   const NanoSortDirectory directory;
-  Opened opened = Open(directory.path);
+  Opened opened = OpenAs(directory.path);
   ASSERT_NE(opened.engine, nullptr);
   for (size_t i = 0; i < expected["idx"].size(); ++i) {
     auto sequence = opened.engine->NewSequence();
@@ -155,7 +144,7 @@ TEST(RealWeights, GptNanoSort) {
 TEST(RealWeights, GptNanoSortSorts) {
   SKIP_WITHOUT(kWeights + "gpt-nano-sort");
   const NanoSortDirectory directory;
-  Opened opened = Open(directory.path, ActivationsChoice::kAuto);
+  Opened opened = OpenAs(directory.path, ActivationsChoice::kAuto);
   ASSERT_NE(opened.engine, nullptr);
   for (const std::vector<int32_t>& digits : {std::vector<int32_t>{2, 0, 1, 0, 2, 1}, {1, 1, 0, 2, 0, 0}, {2, 2, 1, 0, 1, 0}}) {
     auto result = Generate(*opened.engine, digits, Greedy(6));
@@ -179,7 +168,7 @@ TEST(RealWeights, Stories260K) {
       "She said, "
       "\"I'm sorry, Lily. I didn't know what to do.\"\nLily didn't want to help her mom, so she";
   for (ActivationsChoice activations : {ActivationsChoice::kF32, ActivationsChoice::kAuto}) {
-    Opened opened = Open(path, activations, 256);  // the file says 128; it was trained on 512
+    Opened opened = OpenAs(path, activations, 256);  // the file says 128; it was trained on 512
     ASSERT_NE(opened.engine, nullptr);
     ASSERT_NE(opened.model->tokenizer(), nullptr);
     const std::vector<int32_t> start = {opened.model->tokenizer()->bos()};
@@ -195,7 +184,7 @@ TEST(RealWeights, Stories260K) {
 TEST(RealWeights, Stories260KContinuesAPrompt) {
   const std::string path = kWeights + "stories260K-gguf/stories260Ktok512.gguf";
   SKIP_WITHOUT(path);
-  Opened opened = Open(path);
+  Opened opened = OpenAs(path);
   ASSERT_NE(opened.engine, nullptr);
   auto prompt = opened.model->tokenizer()->Encode("Once upon a");
   ASSERT_TRUE(prompt.ok()) << prompt.status().message();
@@ -208,7 +197,7 @@ TEST(RealWeights, Stories260KContinuesAPrompt) {
 TEST(RealWeights, TinyStories656K) {
   const std::string path = kWeights + "tinystories-656k-bf16";
   SKIP_WITHOUT(path);
-  Opened opened = Open(path, ActivationsChoice::kAuto);
+  Opened opened = OpenAs(path, ActivationsChoice::kAuto);
   ASSERT_NE(opened.engine, nullptr);
   EXPECT_EQ(opened.model->parameters().total, 656'000u);
   auto prompt =

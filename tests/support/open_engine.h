@@ -1,0 +1,29 @@
+// A model and an engine for a test; both null, and the test failed, where they cannot be had.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/api/tally.h"
+
+namespace tally {
+
+struct Opened {
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<Engine> engine;
+};
+
+inline Opened Open(const std::string& path, const LoadOptions& options) {
+  auto model = LoadModel(path, options);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  if (!model.ok()) return {};
+  auto engine = NewEngine(*model, options);
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  if (!engine.ok()) return {};
+  return {*model, std::move(engine).value()};
+}
+
+}  // namespace tally
