@@ -1,10 +1,9 @@
-// A program that uses the installed library: consumer MODEL TEXT, or, where the model has no tokenizer, consumer MODEL 1 2 3
+// A program that uses the installed library: consumer demo|MODEL TEXT goes on with TEXT and tells what that cost.
 #include <tally/summary.h>
 #include <tally/tally.h>
 
-#include <cstdlib>
 #include <iostream>
-#include <vector>
+#include <string>
 
 static int Fail(const tally::Status& status) {
   std::cerr << status.message() << '\n';
@@ -12,32 +11,29 @@ static int Fail(const tally::Status& status) {
 }
 
 int main(int argc, char** argv) {
-  if (argc < 3) return Fail(tally::BadInput("usage: consumer MODEL TEXT | MODEL TOKEN..."));
+  if (argc != 3) return Fail(tally::BadInput("usage: consumer demo|MODEL TEXT"));
+  const tally::Result<std::string> path = argv[1] == std::string("demo") ? tally::DemoModelPath() : std::string(argv[1]);
+  if (!path.ok()) return Fail(path.status());
   tally::LoadOptions options;
   options.context = 64;
-  const auto model = tally::LoadModel(argv[1], options);
+  const auto model = tally::LoadModel(*path, options);
   if (!model.ok()) return Fail(model.status());
   const auto engine = tally::NewEngine(*model, options);
   if (!engine.ok()) return Fail(engine.status());
 
-  std::vector<int32_t> prompt;
-  if (const tally::Tokenizer* tokenizer = (*model)->tokenizer()) {
-    auto ids = tokenizer->Encode(argv[2]);
-    if (!ids.ok()) return Fail(ids.status());
-    prompt = *ids;
-  } else {
-    for (int i = 2; i < argc; ++i) prompt.push_back(std::atoi(argv[i]));
-  }
+  const tally::Tokenizer* tokenizer = (*model)->tokenizer();
+  if (tokenizer == nullptr) return Fail(tally::BadInput(*path + ": the model has no tokenizer"));
+  const auto prompt = tokenizer->Encode(argv[2], {.add_special = true});
+  if (!prompt.ok()) return Fail(prompt.status());
 
   tally::GenerateOptions generate;
   generate.max_tokens = 8;
   generate.sampling.temperature = 0;
-  const auto result = tally::Generate(**engine, prompt, generate);
+  const auto result = tally::Generate(**engine, *prompt, generate);
   if (!result.ok()) return Fail(result.status());
   std::cout << result->text << '\n';
-  for (const int32_t token : result->tokens) std::cout << token << ' ';
 
   const tally::Account& decode = (*engine)->ledger().total(tally::Phase::kDecode);
-  std::cout << '\n' << decode.useful.TotalFlops() << " FLOPs in " << result->decode_steps << " decode steps\n";
+  std::cout << decode.useful.TotalFlops() << " FLOPs in " << result->decode_steps << " decode steps\n";
   std::cout << tally::books::RunSummary(tally::MeasureRun(**engine, *result));
 }
