@@ -1,6 +1,6 @@
 // Files of ranks (tiktoken) -> tokenizer. What the published files do not say: openai/tiktoken, tiktoken_ext/openai_public.py.
 // Of cl100k's expression there are two: the published vocabularies of other projects and the npm package have the one used here;
-// tiktoken for Python has since 0.8 one that takes white space with newlines at the very end of a text as one piece.
+// newer tiktoken for Python has one that takes white space with newlines at the very end of a text as one piece.
 #include <algorithm>
 #include <charconv>
 #include <filesystem>

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 
 CONFIG = {
     "architectures": ["GptOssForCausalLM"], "attention_bias": True, "attention_dropout": 0.0, "bos_token_id": 1023,
-    "eos_token_id": 1023, "experts_per_token": 2, "head_dim": 32, "hidden_act": "silu", "hidden_size": 128,
-    "initial_context_length": 256, "initializer_range": 0.02, "intermediate_size": 128,
+    "eos_token_id": 1023, "experts_per_token": 2, "head_dim": 32, "hidden_act": "silu", "hidden_size": 160,
+    "initial_context_length": 256, "initializer_range": 0.02, "intermediate_size": 160,
     "layer_types": ["sliding_attention", "full_attention"] * 3, "max_position_embeddings": 1024, "model_type": "gpt_oss",
-    "num_attention_heads": 4, "num_experts_per_tok": 2, "num_hidden_layers": 6, "num_key_value_heads": 2, "num_local_experts": 8,
+    "num_attention_heads": 6, "num_experts_per_tok": 2, "num_hidden_layers": 6, "num_key_value_heads": 2, "num_local_experts": 8,
     "output_router_logits": False, "pad_token_id": 1023,
     "quantization_config": {"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
                                                        "model.embed_tokens", "lm_head"], "quant_method": "mxfp4"},

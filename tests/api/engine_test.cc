@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/api/loaded_model.h"
-#include "engine/api/tally.h"
 #include "engine/machine/machine.h"
+#include "tests/support/open_engine.h"
 
 namespace tally {
 namespace {
@@ -15,15 +15,6 @@ const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
 const std::string kLlama = kGoldens + "llama/llama-a-f32-gqa-untied/model.gguf";
 const std::string kGpt2 = kGoldens + "gpt2/gpt2-a-f32-release-names/model.gguf";
 
-LoadOptions Small() {
-  LoadOptions options;
-  options.threads = 2;
-  options.context = 32;
-  options.max_batch = 8;
-  options.share_gain_ns = 0;
-  return options;
-}
-
 std::shared_ptr<const Model> Load(const std::string& path, const LoadOptions& options) {
   auto model = LoadModel(path, options);
   EXPECT_TRUE(model.ok()) << model.status().message();
@@ -31,14 +22,14 @@ std::shared_ptr<const Model> Load(const std::string& path, const LoadOptions& op
 }
 
 TEST(Engine, ItsPlanIsOfItsOwnOptions) {
-  const auto model = Load(kLlama, Small());
+  const auto model = Load(kLlama, SmallOptions());
   ASSERT_NE(model, nullptr);
-  auto same = NewEngine(model, Small());
+  auto same = NewEngine(model, SmallOptions());
   ASSERT_TRUE(same.ok()) << same.status().message();
   EXPECT_EQ((*same)->context(), 32);
   EXPECT_EQ((*same)->memory_plan().total(), model->memory_plan().total());
 
-  LoadOptions larger = Small();
+  LoadOptions larger = SmallOptions();
   larger.context = 300;
   larger.sequences = 2;
   auto engine = NewEngine(model, larger);
@@ -55,7 +46,7 @@ TEST(Engine, ItsPlanIsOfItsOwnOptions) {
 }
 
 TEST(Engine, RefusesWhatTheModelCannotDo) {
-  const auto model = Load(kGpt2, Small());
+  const auto model = Load(kGpt2, SmallOptions());
   ASSERT_NE(model, nullptr);
   const auto expect = [&](LoadOptions options, const std::string& part) {
     const auto engine = NewEngine(model, options);
@@ -63,21 +54,21 @@ TEST(Engine, RefusesWhatTheModelCannotDo) {
     EXPECT_EQ(engine.status().code(), StatusCode::kBadInput);
     EXPECT_NE(engine.status().message().find(part), std::string::npos) << engine.status().message();
   };
-  LoadOptions options = Small();
+  LoadOptions options = SmallOptions();
   options.context = 65;  // it has learned 64
   expect(options, "the model has learned 64");
   options.context = int64_t{1} << 31;
   expect(options, "0 (the model's) to 2147483647 positions, not 2147483648");
   options.context = -1;
   expect(options, "not -1");
-  options = Small();
+  options = SmallOptions();
   options.activations = ActivationsChoice::kInt8;
   expect(options, "int8 activations need quantised weights");
 }
 
 // Rows of logits are planned for, and no more are given.
 TEST(Engine, RowsOfLogitsAreInThePlan) {
-  LoadOptions options = Small();
+  LoadOptions options = SmallOptions();
   const auto model = Load(kLlama, options);
   ASSERT_NE(model, nullptr);
   const uint64_t row = 4 * static_cast<uint64_t>(model->recipe().vocab);
@@ -106,9 +97,9 @@ TEST(Engine, RowsOfLogitsAreInThePlan) {
 
 // More than there is: refused with the numbers, whatever was planned at the load.
 TEST(Engine, MoreMemoryThanThereIs) {
-  const auto model = Load(kLlama, Small());
+  const auto model = Load(kLlama, SmallOptions());
   ASSERT_NE(model, nullptr);
-  LoadOptions huge = Small();
+  LoadOptions huge = SmallOptions();
   huge.context = 2147483647;
   huge.sequences = 64;
   const auto engine = NewEngine(model, huge);
@@ -120,9 +111,9 @@ TEST(Engine, MoreMemoryThanThereIs) {
 
 // Caches fill as they are used, so that what is free does not tell what other engines have been promised.
 TEST(Engine, EnginesOfAModelDoNotPlanTheSameMemory) {
-  const auto model = Load(kLlama, Small());
+  const auto model = Load(kLlama, SmallOptions());
   ASSERT_NE(model, nullptr);
-  LoadOptions options = Small();
+  LoadOptions options = SmallOptions();
   const uint64_t bytes_per_block = model->memory_plan().kv;  // of a context of 32
   options.context = static_cast<int64_t>(AvailableMemoryBytes() / 5 * 3 / bytes_per_block) * 128;
   if (options.context > 2147483647) GTEST_SKIP() << "more memory than a sequence of this model can fill";
@@ -132,7 +123,7 @@ TEST(Engine, EnginesOfAModelDoNotPlanTheSameMemory) {
   ASSERT_FALSE(second.ok());
   EXPECT_NE(second.status().message().find("not enough memory"), std::string::npos) << second.status().message();
   EXPECT_NE(second.status().message().find("other engines"), std::string::npos) << second.status().message();
-  EXPECT_TRUE(NewEngine(model, Small()).ok());
+  EXPECT_TRUE(NewEngine(model, SmallOptions()).ok());
   first = InternalError("gone");
   EXPECT_TRUE(NewEngine(model, options).ok());
 }

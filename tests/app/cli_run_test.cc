@@ -31,6 +31,26 @@ std::string TempPath(const std::string& name) {
   return (fs::path(testing::TempDir()) / ("cli_run_" + std::to_string(getpid()) + name)).string();
 }
 
+// Without a prompt, a model whose tokenizer begins a text with a token of its own begins one.
+TEST(CliRun, TheBundledModelIsTheDefault) {
+  const std::vector<std::vector<std::string>> ways = {{"run"}, {"run", "demo"}, {"run", "-p", ""}};
+  std::string text;
+  for (std::vector<std::string> arguments : ways) {
+    arguments.insert(arguments.end(), {"-n", "40", "--json"});
+    const Ended e = Tally(arguments);
+    ASSERT_EQ(e.code, 0) << e.err;
+    const Json j = Json::parse(e.out);
+    EXPECT_EQ(j.at("model"), "demo");
+    EXPECT_EQ(j.at("prompt_tokens"), 1);
+    EXPECT_EQ(j.at("generated_tokens"), 40);
+    const Json& parameters = j.at("parameters");
+    EXPECT_LT(parameters.at("active").at("all").get<uint64_t>(), parameters.at("total").get<uint64_t>() / 2);
+    if (text.empty()) text = j.at("text").get<std::string>();
+    EXPECT_EQ(j.at("text"), text);
+  }
+  EXPECT_NE(text, "");
+}
+
 class GoldenRun : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenRun, GreedyTokensAsJson) {

@@ -27,7 +27,8 @@ double BitsPerCharacter(Opened& demo, const std::string& text) {
   for (size_t at = 0; at < held_out.size(); at += 1024) {
     const size_t n = std::min<size_t>(1024, held_out.size() - at);
     std::vector<int32_t> ids = {end};
-    ids.insert(ids.end(), held_out.begin() + static_cast<std::ptrdiff_t>(at), held_out.begin() + static_cast<std::ptrdiff_t>(at + n - 1));
+    ids.insert(ids.end(), held_out.begin() + static_cast<std::ptrdiff_t>(at),
+               held_out.begin() + static_cast<std::ptrdiff_t>(at + n - 1));
     ForEachLogits(*demo.engine, ids, [&](size_t first, Mat<const float> logits) {
       for (int64_t r = 0; r < logits.rows; ++r) {
         const float* row = logits.Row(r);

@@ -57,7 +57,8 @@ class HfWriter {
       Copy(from + "attn_norm.weight", to + "input_layernorm.weight");
       Copy(from + "post_attention_norm.weight", to + "post_attention_layernorm.weight");
       Copy(from + "attn_sinks.weight", to + "self_attn.sinks");
-      for (const auto& [a, b] : {std::pair{"attn_q", "q_proj"}, {"attn_k", "k_proj"}, {"attn_v", "v_proj"}, {"attn_output", "o_proj"}}) {
+      for (const auto& [a, b] :
+           {std::pair{"attn_q", "q_proj"}, {"attn_k", "k_proj"}, {"attn_v", "v_proj"}, {"attn_output", "o_proj"}}) {
         for (const char* kind : {".weight", ".bias"}) Copy(from + a + kind, to + "self_attn." + b + kind);
       }
       for (const char* kind : {".weight", ".bias"}) Copy(from + "ffn_gate_inp" + kind, to + "mlp.router" + kind);
@@ -174,8 +175,9 @@ TEST(Demo, AHuggingFaceDirectoryGivesTheSameLogits) {
       Opened opened = OpenDemo(path, activations);
       ASSERT_NE(opened.engine, nullptr);
       logits.emplace_back();
-      ForEachLogits(*opened.engine, ids,
-                    [&](size_t, Mat<const float> m) { logits.back().insert(logits.back().end(), m.data, m.data + m.rows * m.cols); });
+      ForEachLogits(*opened.engine, ids, [&](size_t, Mat<const float> m) {
+        logits.back().insert(logits.back().end(), m.data, m.data + m.rows * m.cols);
+      });
     }
     ASSERT_EQ(logits[0].size(), ids.size() * 1024);
     EXPECT_EQ(logits[0], logits[1]);

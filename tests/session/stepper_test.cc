@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/api/tally.h"
 #include "loaders/loaders.h"
+#include "tests/support/open_engine.h"
 
 namespace tally {
 namespace {
@@ -18,26 +18,8 @@ namespace {
 const std::string kLlama = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/llama/llama-a-f32-gqa-untied/model.gguf";
 const std::string kGptOss = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gptoss/gptoss-a-top4of8-realyarn";
 
-std::unique_ptr<Engine> Open(const std::string& path, LoadOptions options) {
-  auto model = LoadModel(path, options);
-  EXPECT_TRUE(model.ok()) << model.status().message();
-  if (!model.ok()) return nullptr;
-  auto engine = NewEngine(*model, options);
-  EXPECT_TRUE(engine.ok()) << engine.status().message();
-  return engine.ok() ? std::move(engine).value() : nullptr;
-}
-
-LoadOptions Small() {
-  LoadOptions options;
-  options.threads = 2;
-  options.context = 32;
-  options.max_batch = 8;
-  options.share_gain_ns = 0;
-  return options;
-}
-
 TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
-  auto engine = Open(kLlama, Small());
+  auto engine = Open(kLlama, SmallOptions()).engine;
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence();
   ASSERT_TRUE(s.ok());
@@ -65,7 +47,7 @@ TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
 }
 
 TEST(Stepper, TruncatedSequencesGoOnWithTheSameBits) {
-  auto engine = Open(kGptOss, Small());
+  auto engine = Open(kGptOss, SmallOptions()).engine;
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence();
   ASSERT_TRUE(s.ok());
@@ -94,9 +76,9 @@ TEST(Stepper, NanNamesTheLayerAndOp) {
   const std::string path = testing::TempDir() + "/stepper_" + std::to_string(getpid()) + "_nan.gguf";
   std::ofstream(path, std::ios::binary) << bytes;
   for (ImplName impl : {ImplName::kAuto, ImplName::kRef}) {
-    LoadOptions options = Small();
+    LoadOptions options = SmallOptions();
     options.impl = impl;
-    auto engine = Open(path, options);
+    auto engine = Open(path, options).engine;
     ASSERT_NE(engine, nullptr);
     auto s = engine->NewSequence();
     auto result = engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, true}});
@@ -109,7 +91,7 @@ TEST(Stepper, NanNamesTheLayerAndOp) {
 
 // The ledger's step: a decode of one token touches what a token touches, a prefill the union.
 TEST(Stepper, ChargesEachStep) {
-  auto engine = Open(kGptOss, Small());
+  auto engine = Open(kGptOss, SmallOptions()).engine;
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence();
   ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, false}, {5, *s, true}}).ok());
@@ -133,9 +115,9 @@ TEST(Stepper, ChargesEachStep) {
 
 // What was given is prefill, be it one row of a sequence that has begun; what was generated is decode, whoever else decodes.
 TEST(Stepper, TheCallerSaysThePhase) {
-  LoadOptions options = Small();
+  LoadOptions options = SmallOptions();
   options.sequences = 2;
-  auto engine = Open(kGptOss, options);
+  auto engine = Open(kGptOss, options).engine;
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence(), other = engine->NewSequence();
   ASSERT_TRUE(s.ok() && other.ok());
@@ -154,7 +136,7 @@ TEST(Stepper, TheCallerSaysThePhase) {
 
 // A prompt of one token more than a batch: the last piece is still a piece of the prompt.
 TEST(Stepper, TheLastTokenOfAPromptIsNoDecodeStep) {
-  auto engine = Open(kGptOss, Small());
+  auto engine = Open(kGptOss, SmallOptions()).engine;
   ASSERT_NE(engine, nullptr);
   GenerateOptions options;
   options.sampling.temperature = 0;

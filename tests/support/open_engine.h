@@ -16,6 +16,16 @@ struct Opened {
   std::unique_ptr<Engine> engine;
 };
 
+// A short context, and every op shared among the threads, which ops of the goldens' size would not be.
+inline LoadOptions SmallOptions() {
+  LoadOptions options;
+  options.threads = 2;
+  options.context = 32;
+  options.max_batch = 8;
+  options.share_gain_ns = 0;
+  return options;
+}
+
 inline Opened Open(const std::string& path, const LoadOptions& options) {
   auto model = LoadModel(path, options);
   EXPECT_TRUE(model.ok()) << model.status().message();
