@@ -20,25 +20,42 @@ if [ $# -gt 0 ]; then targets=("$@"); else mapfile -t targets < <("$bin/fuzz_see
 options=(-max_total_time="$seconds" -max_len=65536 -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=64 -print_final_stats=1)
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 
-mkdir -p "$finds"
-printf '\n%-16s %12s %10s %10s %10s\n' target executions cov features finds
-failed=0
-for target in "${targets[@]}"; do
-  corpus=build/fuzz/corpus/$target log=build/fuzz/$target.log
-  dictionary=()
+run() {  # TARGET
+  local target=$1 corpus=build/fuzz/corpus/$1 dictionary=()
   [ ! -f "tests/fuzz/$target.dict" ] || dictionary=(-dict="tests/fuzz/$target.dict")
-  "$bin/fuzz_seeds" "$target" "$corpus" || die "fuzz.sh: there is no target '$target'"
-  rc=0
   "$bin/fuzz_$target" "${options[@]}" "${dictionary[@]}" \
-    -artifact_prefix="$finds/$target-" "$corpus" >"$log" 2>&1 || rc=$?
+    -artifact_prefix="$finds/$target-" "$corpus" >"build/fuzz/$target.log" 2>&1
+}
+
+report() {  # TARGET
+  local target=$1 log=build/fuzz/$1.log runs coverage cov features
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
   coverage=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -n 1)
   read -r _ cov _ features <<<"${coverage:-cov: ? ft: ?}"
-  found=$(find "$finds" -name "$target-*" | wc -l)
-  printf '%-16s %12s %10s %10s %10s\n' "$target" "${runs:-?}" "$cov" "$features" "$found"
-  if [ $rc -ne 0 ]; then
-    failed=1
-    tail -n 30 "$log" >&2
-  fi
+  printf '%-16s %12s %10s %10s %10s\n' "$target" "${runs:-?}" "$cov" "$features" "$(find "$finds" -name "$target-*" | wc -l)"
+}
+
+mkdir -p "$finds"
+for target in "${targets[@]}"; do
+  "$bin/fuzz_seeds" "$target" "build/fuzz/corpus/$target" || die "fuzz.sh: there is no target '$target'"
+done
+printf '\n%-16s %12s %10s %10s %10s\n' target executions cov features finds
+failed=0
+# One for each core at a time: a target runs on one thread.
+for ((i = 0; i < ${#targets[@]}; i += $(nproc))); do
+  pids=() batch=("${targets[@]:i:$(nproc)}")
+  for target in "${batch[@]}"; do
+    run "$target" &
+    pids+=($!)
+  done
+  for n in "${!batch[@]}"; do
+    rc=0
+    wait "${pids[n]}" || rc=$?
+    report "${batch[n]}"
+    if [ $rc -ne 0 ]; then
+      failed=1
+      tail -n 30 "build/fuzz/${batch[n]}.log" >&2
+    fi
+  done
 done
 exit $failed

@@ -7,6 +7,9 @@ Text: public domain; see bpe.py for its source and checksum. The tokenizer and t
 of the characters. The last tenth is not looked at. --validate trains on the first eight tenths and measures on the ninth,
 for choosing settings.
 
+Distillation (README says when): --teachers are final.pt of earlier runs, whose mean of probabilities is learnt instead of the next
+token, over the training text and over --sampled, a text that they wrote; --start are the weights to begin with.
+
 Against overfitting (a million characters for millions of weights): dropout, weight decay, BPE-dropout (each pass over the
 text cuts words anew; none towards the end), an exponential average of the weights. Matrices are trained by Muon, the rest
 by AdamW. In the last part the experts are rounded to MXFP4 on the way forward, and windows grow from 256 to 1024 tokens.
@@ -90,6 +93,18 @@ class Optimizer:
             w.grad = None
 
 
+def read_weights(path, bpe):
+    """-> configuration, weights of a final.pt; its tokenizer must be this one."""
+    saved = torch.load(path)
+    assert saved["merges"] == bpe.merges, f"{path} has another tokenizer"
+    return saved["config"], {n: w.detach() for n, w in saved["average"].items()}
+
+
+@torch.no_grad()
+def mean_probabilities(teachers, ids):
+    return sum(model.forward(config, w, ids)[0].softmax(-1) for config, w in teachers) / len(teachers)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("text")
@@ -109,6 +124,9 @@ def main():
     parser.add_argument("--long-from", type=float, default=0.88, help="share of the steps after which windows are long")
     parser.add_argument("--round-from", type=float, default=0.75, help="... after which experts are rounded to MXFP4")
     parser.add_argument("--whole-from", type=float, default=0.7, help="... after which BPE-dropout has faded out")
+    parser.add_argument("--teachers", nargs="+", default=[], help="final.pt of earlier runs: their mean is learnt")
+    parser.add_argument("--sampled", help="text that the teachers wrote, read beside the training text")
+    parser.add_argument("--start", help="final.pt to start from")
     parser.add_argument("--minutes", type=float, default=3, help="between checkpoints")
     parser.add_argument("--config", default="{}", help="JSON: changes to the model's configuration")
     args = parser.parse_args()
@@ -124,8 +142,14 @@ def main():
     bpe = Bpe.fit(train, model.CONFIG["vocab_size"])
     config = {**model.CONFIG, **json.loads(args.config)}
     assert config["eos_token_id"] == bpe.end
+    if args.sampled:
+        train += open(args.sampled, encoding="utf-8").read()
     text = Text(bpe, train, args.bpe_dropout, args.seed)
     w = model.new_weights(config)
+    teachers = [read_weights(path, bpe) for path in args.teachers]
+    if args.start:
+        for n, t in read_weights(args.start, bpe)[1].items():
+            w[n].data.copy_(t)
     average = {n: t.detach().clone() for n, t in w.items()}
     optimizer = Optimizer(w, args)
     at = {"step": 0, "epoch": 0, "row": 0, "length": 0, "dropped": 0.0}
@@ -168,7 +192,10 @@ def main():
             inputs, targets = text.windows(length, at["dropped"], [args.seed, at["epoch"]])
         rows = slice(at["row"], at["row"] + args.batch // length)
         logits, balance = model.forward(config, w, inputs[rows], args.dropout, done >= args.round_from)
-        loss = F.cross_entropy(logits.flatten(0, 1), targets[rows].flatten())
+        if teachers:
+            loss = -(mean_probabilities(teachers, inputs[rows]) * logits.log_softmax(-1)).sum(-1).mean()
+        else:
+            loss = F.cross_entropy(logits.flatten(0, 1), targets[rows].flatten())
         (loss + config["router_aux_loss_coef"] * balance).backward()
         warm = min(1, (at["step"] + 1) / 100)
         optimizer.step(warm * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done))), 0.85 + 0.1 * warm)
