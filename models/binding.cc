@@ -184,7 +184,7 @@ bool HasRole(const Recipe& r, Role role, int32_t layer) {
     case Role::kKBias: return inside && !r.fused_qkv && r.k_bias;
     case Role::kVBias: return inside && !r.fused_qkv && r.v_bias;
     case Role::kQNorm:
-    case Role::kKNorm: return inside && r.qk_norm;
+    case Role::kKNorm: return inside && r.qk_norm != QkNormKind::kNone;
     case Role::kSinks: return inside && r.sinks;
     case Role::kOBias: return inside && r.o_bias;
     case Role::kGate: return dense && r.gated_ffn;

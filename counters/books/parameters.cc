@@ -138,7 +138,7 @@ ParameterCounts ClosedFormCounts(const Recipe& r) {
     if (r.k_bias) attention += K * D;
     if (r.v_bias) attention += K * D;
     if (r.o_bias) attention += E;
-    if (r.qk_norm) attention += 2 * D;
+    if (r.qk_norm == QkNormKind::kHead) attention += 2 * D;
     if (r.sinks) attention += H;
     add(Kind::kBlock, attention + 2 * norm);
     if (layer.sparse) {

@@ -14,6 +14,9 @@ enum class RoutingRule : uint8_t {
   kTopKThenSoftmax,          // gpt-oss: top-k of the logits, softmax over the k
   kSoftmaxThenTopK,          // softmax over all, top-k, weights as they are
   kSoftmaxThenTopKRenormed,  // the same, weights divided by their sum
+  kSigmoidThenTopKRenormed,  // DeepSeek-V3: sigmoid of each, top-k of sigmoid + router bias, weights without it, divided by their sum
 };
+// RMSNorm of queries and keys before rope: none, of each head with one weight for all (Qwen3), of all heads together (OLMoE).
+enum class QkNormKind : uint8_t { kNone, kHead, kWhole };
 
 }  // namespace tally

@@ -160,7 +160,7 @@ Status Decoder::AttentionBlock(Executor& exec, int32_t layer, const StepBatch& b
     TALLY_RETURN_IF_ERROR(Project(exec, layer, Component::kAttnK, Role::kK, Role::kKBias, normed, k, false));
     TALLY_RETURN_IF_ERROR(Project(exec, layer, Component::kAttnV, Role::kV, Role::kVBias, normed, v, false));
   }
-  if (r.qk_norm) {
+  if (r.qk_norm == QkNormKind::kHead) {
     TALLY_RETURN_IF_ERROR(Norm(exec, {layer, Component::kAttnQNorm}, Role::kQNorm, Role::kQNorm, q, q, r.n_heads));
     TALLY_RETURN_IF_ERROR(Norm(exec, {layer, Component::kAttnKNorm}, Role::kKNorm, Role::kKNorm, k, k, r.n_kv_heads));
   }

@@ -28,6 +28,14 @@ struct Rope {
   bool freq_factors = false;  // the checkpoint stores divisors of the frequencies (GGUF rope_freqs.weight)
 };
 
+// Multi-head latent attention (DeepSeek-V2 2024): queries, and keys with values, go through a narrow matrix, a norm and a wide one;
+// one rotated key is shared by all heads. A head's query and key have nope_dim + rope_dim elements, its value v_dim.
+struct LatentAttention {
+  int32_t kv_rank = 0;  // 0: not this kind of attention
+  int32_t q_rank = 0;   // 0: queries by one matrix
+  int32_t nope_dim = 0, rope_dim = 0, v_dim = 0;
+};
+
 struct LayerRecipe {
   int32_t window = 0;         // key j is visible to query i iff 0 <= i - j < window; 0: all of the past
   bool sparse = false;        // mixture of experts instead of the dense feed-forward
@@ -52,7 +60,9 @@ struct Recipe {
 
   bool fused_qkv = false;  // one matrix [q; k; v]
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
-  bool qk_norm = false;       // RMSNorm per head, before rope
+  QkNormKind qk_norm = QkNormKind::kNone;
+  LatentAttention latent;     // counted, not run yet
+  bool post_norms = false;    // norms after attention and feed-forward too (Gemma); counted, not run yet
   bool sinks = false;         // one learned logit per query head inside the softmax
   float attention_scale = 0;  // the usual one; LayerRecipe::attention_scale is what a layer multiplies q.k by
 
@@ -66,6 +76,9 @@ struct Recipe {
   int32_t d_expert = 0;   // width of an expert
   RoutingRule routing = RoutingRule::kTopKThenSoftmax;
   bool router_bias = false, expert_bias = false;
+  int32_t d_shared = 0;  // width of the shared experts together, which every token goes through; 0: none. Counted, not run yet
+  bool shared_gate = false;  // their output times sigmoid(w x)
+  int32_t mtp_layers = 0;    // layers for multi-token prediction behind the last; counted apart, not run yet
 
   bool tied_head = false;  // the head is the embedding matrix
   bool head_bias = false;

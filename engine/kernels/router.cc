@@ -56,6 +56,7 @@ TaskPlan PlanCombine(const MoeCombineOp& op, int) { return {op.out.rows, 0, 0}; 
 
 Status RouteOp::Validate() const {
   if (logits.cols <= 0 || logits.cols > INT32_MAX) return InternalError("routing needs experts");
+  if (rule == RoutingRule::kSigmoidThenTopKRenormed) return InternalError("routing by sigmoids is not run yet");
   if (top_k <= 0 || top_k > logits.cols) {
     return InternalError("routing to " + std::to_string(top_k) + " of " + std::to_string(logits.cols) + " experts");
   }

@@ -170,7 +170,7 @@ TEST(Gpt2, HuggingFace) {
     EXPECT_EQ(r.context, 16);
     EXPECT_EQ(r.norm, NormKind::kLayer);
     EXPECT_TRUE(r.learned_positions && r.fused_qkv && r.q_bias && r.k_bias && r.v_bias && r.o_bias && r.ffn_bias && r.tied_head);
-    EXPECT_FALSE(r.gated_ffn || r.qk_norm || r.sinks);
+    EXPECT_FALSE(r.gated_ffn || r.qk_norm != QkNormKind::kNone || r.sinks);
     EXPECT_EQ(r.rope.style, RopeStyle::kNone);
     EXPECT_EQ(r.activation, ActivationKind::kGeluTanh);
     EXPECT_EQ(r.attention_scale, 0.5f);
@@ -333,7 +333,7 @@ TEST(GptOss, HuggingFace) {
   EXPECT_EQ(r.top_k, 2);
   EXPECT_EQ(r.d_expert, 32);
   EXPECT_TRUE(r.sinks && r.q_bias && r.k_bias && r.v_bias && r.o_bias && r.router_bias && r.expert_bias);
-  EXPECT_FALSE(r.tied_head || r.ffn_bias || r.qk_norm);
+  EXPECT_FALSE(r.tied_head || r.ffn_bias || r.qk_norm != QkNormKind::kNone);
   EXPECT_EQ(r.activation, ActivationKind::kSwigluOai);
   EXPECT_EQ(r.swiglu_limit, 7.0f);
   EXPECT_EQ(r.routing, RoutingRule::kTopKThenSoftmax);
