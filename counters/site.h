@@ -33,9 +33,14 @@ enum class Component : uint8_t {
   kFfnPostNorm,
   kOutputNorm,
   kHead,
-  kLogitSoftcap
+  kLogitSoftcap,
+  kAttnKv,  // latent attention's way to keys and values
+  kSharedGateUp,
+  kSharedDown,
+  kSharedGate,
+  kPrediction  // of multi-token prediction what no ordinary layer has
 };
-inline constexpr int kComponents = 23;
+inline constexpr int kComponents = 28;
 // "attn.q"; static.
 TALLY_API std::string_view ComponentName(Component c);
 

@@ -30,11 +30,7 @@ struct ParameterCounts {
 // active.
 TALLY_API ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top_k);
 
-// The closed form of the same, from the recipe alone:
-//   embedding V E; positions P E; head V E unless tied
-//   attention (H + 2K) D E + H D E + biases (H D, K D, K D, E) + sinks H + QK norms 2 D
-//   feed-forward m E F + biases, m = 3 gated, 2 not; experts X (3 E F + biases) and router E X + X; norms E
-//   each, x2 with bias
+// The same from the recipe alone: the sums of its closed forms (closed_form.h), layers for multi-token prediction left out.
 TALLY_API ParameterCounts ClosedFormCounts(const Recipe& recipe);
 
 // What the caller measured.

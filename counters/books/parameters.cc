@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "counters/books/books.h"
+#include "counters/books/closed_form.h"
 #include "counters/books/weight_table.h"
 
 namespace tally::books {
@@ -118,36 +119,9 @@ ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top
 }
 
 ParameterCounts ClosedFormCounts(const Recipe& r) {
-  using Kind = WeightInfo::Kind;
-  auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
-  const uint64_t V = u(r.vocab), E = u(r.d_model), H = u(r.n_heads), K = u(r.n_kv_heads), D = u(r.head_dim);
-  const uint64_t F = u(r.d_ff), X = u(r.n_experts), W = u(r.d_expert), P = u(r.context);
-  const uint64_t norm = r.norm == NormKind::kLayer ? 2 * E : E;
-  const uint64_t matrices = r.gated_ffn ? 3 : 2;
-
   ParameterCounts counts;
-  auto add = [&](Kind kind, uint64_t n) { Add(counts, kind, n, n); };
-  add(r.tied_head ? Kind::kTiedEmbeddingHead : Kind::kEmbedding, V * E);
-  if (r.learned_positions) add(Kind::kPosition, P * E);
-  if (!r.tied_head) add(Kind::kHead, V * E);
-  if (r.head_bias) add(Kind::kHead, V);
-  add(Kind::kBlock, norm);  // the last one
-  for (const LayerRecipe& layer : r.layers) {
-    uint64_t attention = (H + 2 * K) * D * E + H * D * E;
-    if (r.q_bias) attention += H * D;
-    if (r.k_bias) attention += K * D;
-    if (r.v_bias) attention += K * D;
-    if (r.o_bias) attention += E;
-    if (r.qk_norm == QkNormKind::kHead) attention += 2 * D;
-    if (r.sinks) attention += H;
-    add(Kind::kBlock, attention + 2 * norm);
-    if (layer.sparse) {
-      const uint64_t expert = matrices * E * W + (r.expert_bias ? (matrices - 1) * W + E : 0);
-      add(Kind::kBlock, E * X + (r.router_bias ? X : 0));
-      Add(counts, Kind::kBlock, X * expert, u(r.top_k) * expert);
-    } else {
-      add(Kind::kBlock, matrices * E * F + (r.ffn_bias ? (matrices - 1) * F + E : 0));
-    }
+  for (const ParameterForm& p : ParameterForms(r)) {
+    if (!p.prediction) Add(counts, p.kind, p.count.value(), p.active.value());
   }
   return counts;
 }

@@ -4,51 +4,14 @@
 
 #include <sstream>
 
+#include "tests/counters/recipes.h"
+
 namespace tally::books {
 namespace {
 
 // The counts of published models; the figures are those of shared/reference/model_reference.json, whose
 // gpt-oss rows reproduce the model card's (arXiv 2508.10925, Table 1) and whose GPT-2 rows the published
 // 124,439,808 and 1558M.
-Recipe Decoder(int32_t layers, int32_t E, int32_t H, int32_t K, int32_t D, int32_t F, int32_t V, bool tied) {
-  Recipe r;
-  r.n_layers = layers;
-  r.d_model = E;
-  r.n_heads = H;
-  r.n_kv_heads = K;
-  r.head_dim = D;
-  r.d_ff = F;
-  r.vocab = V;
-  r.tied_head = tied;
-  r.context = 4096;
-  r.layers.resize(layers);
-  return r;
-}
-
-Recipe Gpt2(int32_t layers, int32_t E, int32_t H) {
-  Recipe r = Decoder(layers, E, H, H, 64, 4 * E, 50257, true);
-  r.norm = NormKind::kLayer;
-  r.context = 1024;
-  r.learned_positions = r.fused_qkv = r.q_bias = r.k_bias = r.v_bias = r.o_bias = r.ffn_bias = true;
-  r.gated_ffn = false;
-  return r;
-}
-
-Recipe Sparse(Recipe r, int32_t experts, int32_t top_k, int32_t width) {
-  r.n_experts = experts;
-  r.top_k = top_k;
-  r.d_expert = width;
-  r.d_ff = 0;
-  for (LayerRecipe& layer : r.layers) layer.sparse = true;
-  return r;
-}
-
-Recipe GptOss(int32_t layers, int32_t experts) {
-  Recipe r = Sparse(Decoder(layers, 2880, 64, 8, 64, 0, 201088, false), experts, 4, 2880);
-  r.q_bias = r.k_bias = r.v_bias = r.o_bias = r.sinks = r.router_bias = r.expert_bias = true;
-  return r;
-}
-
 std::ostream& operator<<(std::ostream& out, const ParameterCounts& c) {
   return out << c.total << ' ' << c.active_all << ' ' << c.active_head << ' ' << c.active_none;
 }

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "counters/books/books.h"
+#include "counters/books/closed_form.h"
 #include "counters/books/weight_table.h"
 #include "loaders/loaders.h"
 #include "tests/models/spec_tools.h"
@@ -41,6 +43,13 @@ void ExpectAccountsAgree(const Inventory& inventory, const ModelSpec& spec) {
   const std::vector<WeightInfo> table = books::WeightTable(inventory, spec);
   const books::ParameterCounts counted = books::CountParameters(table, spec.recipe.top_k),
                                closed = books::ClosedFormCounts(spec.recipe);
+  // Tensor by tensor, by name.
+  std::map<std::string, uint64_t> forms;
+  for (const books::ParameterForm& p : books::ParameterForms(spec.recipe)) {
+    forms[(p.layer < 0 ? "" : "blk." + std::to_string(p.layer) + ".") + p.name] = p.count.value();
+  }
+  for (const WeightInfo& w : table) EXPECT_EQ(forms.count(w.name) == 1 ? forms[w.name] : 0, w.parameters()) << w.name;
+  EXPECT_EQ(forms.size(), table.size());
   EXPECT_EQ(counted.total, closed.total);
   EXPECT_EQ(counted.active_all, closed.active_all);
   EXPECT_EQ(counted.active_head, closed.active_head);

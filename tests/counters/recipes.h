@@ -1,0 +1,89 @@
+// Recipes of published models, for tests of the books; sizes from their config.json.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "engine/graph/recipe.h"
+
+namespace tally::books {
+
+inline Recipe Decoder(int32_t layers, int32_t E, int32_t H, int32_t K, int32_t D, int32_t F, int32_t V, bool tied) {
+  Recipe r;
+  r.n_layers = layers;
+  r.d_model = E;
+  r.n_heads = H;
+  r.n_kv_heads = K;
+  r.head_dim = D;
+  r.d_ff = F;
+  r.vocab = V;
+  r.tied_head = tied;
+  r.context = 4096;
+  r.rope.style = RopeStyle::kRotateHalf;
+  r.rope.dim = D;
+  r.layers.resize(static_cast<size_t>(layers));
+  return r;
+}
+
+inline Recipe Gpt2(int32_t layers, int32_t E, int32_t H) {
+  Recipe r = Decoder(layers, E, H, H, 64, 4 * E, 50257, true);
+  r.norm = NormKind::kLayer;
+  r.context = 1024;
+  r.rope = {};
+  r.activation = ActivationKind::kGeluTanh;
+  r.learned_positions = r.fused_qkv = r.q_bias = r.k_bias = r.v_bias = r.o_bias = r.ffn_bias = true;
+  r.gated_ffn = false;
+  return r;
+}
+
+inline Recipe Sparse(Recipe r, int32_t experts, int32_t top_k, int32_t width) {
+  r.n_experts = experts;
+  r.top_k = top_k;
+  r.d_expert = width;
+  r.d_ff = 0;
+  for (LayerRecipe& layer : r.layers) layer.sparse = true;
+  return r;
+}
+
+inline Recipe GptOss(int32_t layers, int32_t experts) {
+  Recipe r = Sparse(Decoder(layers, 2880, 64, 8, 64, 0, 201088, false), experts, 4, 2880);
+  r.activation = ActivationKind::kSwigluOai;
+  r.q_bias = r.k_bias = r.v_bias = r.o_bias = r.sinks = r.router_bias = r.expert_bias = true;
+  for (size_t i = 0; i < r.layers.size(); i += 2) r.layers[i].window = 128;
+  return r;
+}
+
+// DeepSeek-V3 (arXiv 2412.19437; inference/configs/config_671B.json).
+inline Recipe DeepSeekV3() {
+  Recipe r = Sparse(Decoder(61, 7168, 128, 128, 192, 0, 129280, false), 256, 8, 2048);
+  r.latent = {.kv_rank = 512, .q_rank = 1536, .nope_dim = 128, .rope_dim = 64, .v_dim = 128};
+  r.rope.dim = 64;
+  r.d_ff = 18432;
+  r.d_shared = 2048;
+  r.router_bias = true;
+  r.routing = RoutingRule::kSigmoidThenTopKRenormed;
+  r.mtp_layers = 1;
+  for (size_t i = 0; i < 3; ++i) r.layers[i].sparse = false;
+  return r;
+}
+
+// Every symbol of closed_form.h but those of a step.
+inline std::map<std::string, uint64_t> SymbolsOf(const Recipe& r) {
+  auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
+  std::map<std::string, uint64_t> symbols = {
+      {"V", u(r.vocab)},     {"E", u(r.d_model)},          {"L", u(r.n_layers)},          {"H", u(r.n_heads)},
+      {"K", u(r.n_kv_heads)}, {"D", u(r.head_dim)},         {"F", u(r.d_ff)},              {"X", u(r.n_experts)},
+      {"k", u(r.top_k)},      {"T", u(r.context)},          {"F_x", u(r.d_expert)},        {"F_s", u(r.d_shared)},
+      {"R_q", u(r.latent.q_rank)}, {"R_kv", u(r.latent.kv_rank)}, {"D_n", u(r.latent.nope_dim)}, {"D_r", u(r.latent.rope_dim)},
+      {"D_v", u(r.latent.v_dim)}};
+  bool dense = false;
+  for (const LayerRecipe& l : r.layers) dense = dense || !l.sparse;
+  if (!dense) symbols["F"] = u(r.d_expert);
+  for (const LayerRecipe& l : r.layers) {
+    if (l.window > 0) symbols["W"] = u(l.window);
+  }
+  return symbols;
+}
+
+}  // namespace tally::books
