@@ -27,8 +27,8 @@ struct ParameterForm {
   int32_t layer = -1;  // multi-token prediction: from n_layers on
   Component component = Component::kEmbedding;
   WeightInfo::Kind kind = WeightInfo::Kind::kBlock;
-  bool prediction = false;  // of a layer for multi-token prediction: in no total unless it says so
-  bool vector = false;      // norms, biases, sinks
+  bool prediction = false;                  // of a layer for multi-token prediction: in no total unless it says so
+  bool vector = false;                      // norms, biases, sinks
   uint64_t slices = 1, rows = 1, cols = 0;  // experts, rows of each, row length
   Form count;                               // all of it
   Form active;                              // one token's share: of the experts the k chosen

@@ -67,18 +67,15 @@ std::vector<std::pair<const char*, Recipe>> AllRecipes() {
   shared.q_bias = shared.k_bias = shared.v_bias = shared.shared_gate = true;
   shared.d_shared = 5632;
   shared.routing = RoutingRule::kSoftmaxThenTopKRenormed;
-  return {{"gpt2", Gpt2(12, 768, 12)},
-          {"llama-3.2-1b", Decoder(16, 2048, 32, 8, 64, 8192, 128256, true)},
-          {"gpt-oss-20b", GptOss(24, 32)},
-          {"olmoe", whole},
-          {"gemma-3-4b", gemma},
-          {"qwen1.5-moe", shared},
+  return {{"gpt2", Gpt2(12, 768, 12)},     {"llama-3.2-1b", Decoder(16, 2048, 32, 8, 64, 8192, 128256, true)},
+          {"gpt-oss-20b", GptOss(24, 32)}, {"olmoe", whole},
+          {"gemma-3-4b", gemma},           {"qwen1.5-moe", shared},
           {"deepseek-v3", DeepSeekV3()}};
 }
 
 // What is printed is what was computed: the text alone, evaluated by other code.
 TEST(ClosedForm, TextsEvaluateToTheirValues) {
-  const Workload kSteps[] = {{1, 1024, 1024, 1024}, {1, 1024, 1024, 1}, {1, 7, 7, 7},     {3, 100, 100, 1}, {1, 1, 1, 1},
+  const Workload kSteps[] = {{1, 1024, 1024, 1024}, {1, 1024, 1024, 1}, {1, 7, 7, 7},    {3, 100, 100, 1}, {1, 1, 1, 1},
                              {1, 1, 1024, 1},       {8, 1, 4096, 1},    {1, 7, 2000, 7}, {2, 64, 130, 1},  {1, 200, 1100, 200}};
   for (const auto& [name, recipe] : AllRecipes()) {
     SCOPED_TRACE(name);
@@ -108,7 +105,7 @@ TEST(ClosedForm, TextsEvaluateToTheirValues) {
   }
 }
 
-uint64_t Matmul(const std::vector<WorkForm>& forms, Form WorkForm::* view) {
+uint64_t Matmul(const std::vector<WorkForm>& forms, Form WorkForm::*view) {
   uint64_t sum = 0;
   for (const WorkForm& f : forms) sum += f.matmul ? (f.*view).value() : 0;
   return sum;

@@ -71,12 +71,23 @@ inline Recipe DeepSeekV3() {
 // Every symbol of closed_form.h but those of a step.
 inline std::map<std::string, uint64_t> SymbolsOf(const Recipe& r) {
   auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
-  std::map<std::string, uint64_t> symbols = {
-      {"V", u(r.vocab)},     {"E", u(r.d_model)},          {"L", u(r.n_layers)},          {"H", u(r.n_heads)},
-      {"K", u(r.n_kv_heads)}, {"D", u(r.head_dim)},         {"F", u(r.d_ff)},              {"X", u(r.n_experts)},
-      {"k", u(r.top_k)},      {"T", u(r.context)},          {"F_x", u(r.d_expert)},        {"F_s", u(r.d_shared)},
-      {"R_q", u(r.latent.q_rank)}, {"R_kv", u(r.latent.kv_rank)}, {"D_n", u(r.latent.nope_dim)}, {"D_r", u(r.latent.rope_dim)},
-      {"D_v", u(r.latent.v_dim)}};
+  std::map<std::string, uint64_t> symbols = {{"V", u(r.vocab)},
+                                             {"E", u(r.d_model)},
+                                             {"L", u(r.n_layers)},
+                                             {"H", u(r.n_heads)},
+                                             {"K", u(r.n_kv_heads)},
+                                             {"D", u(r.head_dim)},
+                                             {"F", u(r.d_ff)},
+                                             {"X", u(r.n_experts)},
+                                             {"k", u(r.top_k)},
+                                             {"T", u(r.context)},
+                                             {"F_x", u(r.d_expert)},
+                                             {"F_s", u(r.d_shared)},
+                                             {"R_q", u(r.latent.q_rank)},
+                                             {"R_kv", u(r.latent.kv_rank)},
+                                             {"D_n", u(r.latent.nope_dim)},
+                                             {"D_r", u(r.latent.rope_dim)},
+                                             {"D_v", u(r.latent.v_dim)}};
   bool dense = false;
   for (const LayerRecipe& l : r.layers) dense = dense || !l.sparse;
   if (!dense) symbols["F"] = u(r.d_expert);

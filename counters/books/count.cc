@@ -1,0 +1,225 @@
+#include "counters/books/count.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "engine/base/format.h"
+
+namespace tally::books {
+namespace {
+
+Part PartOf(const WorkForm& f) {
+  switch (f.work_class) {
+    case WorkClass::kAttention: return Part::kAttention;
+    case WorkClass::kNorm: return Part::kNorm;
+    case WorkClass::kSoftmax: return Part::kSoftmax;
+    case WorkClass::kRope: return Part::kRope;
+    case WorkClass::kActivation: return Part::kActivation;
+    case WorkClass::kRouter: return f.matmul ? Part::kRouter : Part::kChoice;
+    case WorkClass::kLinear: break;
+    default: return Part::kResidualBias;
+  }
+  switch (f.component) {
+    case Component::kHead: return Part::kHead;
+    case Component::kFfnGateUp:
+    case Component::kFfnDown:
+    case Component::kSharedGateUp:
+    case Component::kSharedDown:
+    case Component::kSharedGate: return Part::kFeedForward;
+    default: return Part::kProjections;
+  }
+}
+
+const Form& View(const WorkForm& f, FlopsView view) {
+  static const Form kNone;
+  if (view == FlopsView::kEverything) return f.flops;
+  if (!f.matmul) return kNone;
+  return view == FlopsView::kFullSquare ? f.full_square : f.flops;
+}
+
+// The sum over sites of one form each: within a layer term by term, equal layers as a product.
+template <class Get>
+Form SumLayers(const std::vector<WorkForm>& sites, int32_t n_layers, const Get& get) {
+  Form outside;
+  std::map<int32_t, Form> layers;
+  for (const WorkForm& f : sites) (f.layer < 0 ? outside : layers[f.layer]) += get(f);
+  std::vector<std::pair<Form, uint64_t>> kinds;  // of layer, and how many
+  for (const auto& [layer, form] : layers) {
+    if (form.text() == "0") continue;
+    const auto same = [&](const auto& kind) { return kind.first.text() == form.text(); };
+    const auto found = std::find_if(kinds.begin(), kinds.end(), same);
+    found != kinds.end() ? ++found->second : kinds.emplace_back(form, 1).second;
+  }
+  Form sum;
+  for (const auto& [form, n] : kinds) {
+    sum += (n == static_cast<uint64_t>(n_layers) ? Form::Symbol("L", n) : Form(n)) * form;
+  }
+  return sum + outside;
+}
+
+FlopsCount CountFlops(const Recipe& recipe, const Workload& workload) {
+  FlopsCount count;
+  count.workload = workload;
+  count.sites = WorkForms(recipe, workload);
+  for (int p = 0; p < kParts; ++p) {
+    const Part part = static_cast<Part>(p);
+    auto of_part = [&](auto get) {
+      return SumLayers(count.sites, recipe.n_layers, [&](const WorkForm& f) { return PartOf(f) == part ? get(f) : Form(); });
+    };
+    FlopsRow row;
+    row.part = part;
+    for (int v = 0; v < kFlopsViews; ++v) {
+      row.flops[static_cast<size_t>(v)] = of_part([&](const WorkForm& f) { return View(f, static_cast<FlopsView>(v)); });
+    }
+    row.special = of_part([](const WorkForm& f) { return f.special; });
+    if (row.flops[2].text() != "0" || row.special.text() != "0") count.rows.push_back(std::move(row));
+  }
+  return count;
+}
+
+// Adds the rows up. False where something does not fit.
+bool Finish(FlopsCount& count) {
+  Form special;
+  std::array<Form, kFlopsViews> total;
+  for (const FlopsRow& row : count.rows) {
+    for (size_t v = 0; v < kFlopsViews; ++v) total[v] += row.flops[v];
+    special += row.special;
+  }
+  bool fits = !special.overflow();
+  for (size_t v = 0; v < kFlopsViews; ++v) {
+    count.total[v] = total[v].value();
+    fits = fits && !total[v].overflow();
+  }
+  count.special = special.value();
+  for (const WorkForm& f : count.sites) {
+    count.by_class[static_cast<size_t>(f.work_class)] += f.flops.value();
+    count.special_by_class[static_cast<size_t>(f.work_class)] += f.special.value();
+  }
+  return fits;
+}
+
+bool IsExpert(const ParameterForm& p) { return p.slices > 1; }
+
+// Bytes that a step of `rows` rows reads of the weights.
+WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, uint64_t rows) {
+  WeightTraffic t;
+  const double X = std::max(count.recipe.n_experts, 0), k = count.recipe.top_k;
+  if (X > 0) {
+    t.uniform_experts = X * (1 - std::pow(1 - k / X, static_cast<double>(rows)));
+    t.most_experts = static_cast<uint64_t>(std::min(static_cast<double>(rows) * k, X));
+  }
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const ParameterForm& p = count.tensors[i];
+    if (p.prediction) continue;
+    const bool gathered = p.kind == WeightInfo::Kind::kEmbedding || p.kind == WeightInfo::Kind::kPosition;
+    const uint64_t slice = bytes[i] / p.slices;
+    if (IsExpert(p)) {
+      t.uniform += t.uniform_experts * static_cast<double>(slice);
+      t.most += t.most_experts * slice;
+    } else {
+      const uint64_t read = gathered ? std::min(rows, p.rows) * (bytes[i] / p.rows) : bytes[i];
+      t.uniform += static_cast<double>(read);
+      t.most += read;
+    }
+  }
+  return t;
+}
+
+Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: a smaller --prompt, --ctx or --batch is needed"); }
+
+}  // namespace
+
+std::string_view PartName(Part part) {
+  static constexpr std::array<std::string_view, kParts> kNames = {
+      "attention projections", "attention", "feed-forward", "router", "head", "norms", "softmax", "rope", "activations",
+      "choice of experts", "residual and bias"};
+  return kNames[static_cast<size_t>(part)];
+}
+
+std::string_view FlopsViewName(FlopsView view) {
+  static constexpr std::array<std::string_view, kFlopsViews> kNames = {"matmul, full square", "matmul, causal", "everything"};
+  return kNames[static_cast<size_t>(view)];
+}
+
+DType StoredType(const ParameterForm& p, DType type) {
+  if (type == DType::kMXFP4) return IsExpert(p) && !p.vector ? DType::kMXFP4 : DType::kBF16;
+  if (!GetDTypeInfo(type).quantised) return type;
+  if (p.vector || p.component == Component::kRouter || p.component == Component::kPositionEmbedding) return DType::kF32;
+  return p.cols % static_cast<uint64_t>(GetDTypeInfo(type).block_size) == 0 ? type : DType::kF16;
+}
+
+uint64_t StoredBytesAs(const ParameterForm& p, DType type) {
+  const std::optional<uint64_t> row = StoredBytes(StoredType(p, type), p.cols);
+  return row.value_or(0) * p.rows * p.slices;
+}
+
+Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
+  const uint64_t trained = recipe.context > 0 ? static_cast<uint64_t>(recipe.context) : 0;
+  if (options.prompt == 0) options.prompt = trained > 0 ? std::min<uint64_t>(trained, 1024) : 1024;
+  if (options.context == 0) options.context = options.prompt;
+  if (options.batch == 0) return BadInput("--batch must be at least 1");
+  if (options.type == DType::kMXFP4 && recipe.n_experts == 0) {
+    return BadInput("MXFP4 is a type of experts, and this model has none");
+  }
+  Count c;
+  c.recipe = recipe;
+  c.tensors = ParameterForms(recipe);
+  c.parameters = ClosedFormCounts(recipe);
+  c.options = options;
+
+  std::vector<uint64_t> bytes;
+  for (const ParameterForm& p : c.tensors) {
+    if (p.count.overflow()) return DoesNotFit();
+    const std::string name = (p.layer < 0 ? "" : "blk." + std::to_string(p.layer) + ".") + p.name;
+    const auto stored = options.stored_bytes.find(name);
+    bytes.push_back(stored != options.stored_bytes.end() ? stored->second : StoredBytesAs(p, options.type));
+    (p.prediction ? c.prediction : c.touched) += p.prediction ? p.count.value() : p.touched.value();
+    if (!p.prediction) c.weight_bytes += bytes.back();
+  }
+  for (const DType type : kCountTypes) {
+    if (type == DType::kMXFP4 && recipe.n_experts == 0) continue;
+    Count::Memory m{type, 0};
+    for (const ParameterForm& p : c.tensors) m.bytes += p.prediction ? 0 : StoredBytesAs(p, type);
+    c.memory.push_back(m);
+  }
+
+  const Form per_layer = CachedPerPosition(recipe);
+  c.kv_elements_per_token = Form::Symbol("L", static_cast<uint64_t>(std::max(recipe.n_layers, 0))) * per_layer;
+  c.kv_bytes_per_token = c.kv_elements_per_token.value() * options.kv_element_bytes;
+  Form cached;  // positions over all layers and sequences
+  for (const LayerRecipe& l : recipe.layers) cached += CachedPositions(l, options.context);
+  cached = cached * options.batch * per_layer * options.kv_element_bytes;
+  if (cached.overflow()) return DoesNotFit();
+  c.kv_bytes_at_context = cached.value();
+
+  const Workload prefill{options.batch, options.prompt, options.prompt, options.prompt};
+  Workload last = prefill;
+  last.logit_rows = 1;
+  c.prefill = CountFlops(recipe, prefill);
+  c.prefill_last = CountFlops(recipe, last);
+  c.decode = CountFlops(recipe, {options.batch, 1, options.context, 1});
+  for (FlopsCount* f : {&c.prefill, &c.prefill_last, &c.decode}) {
+    if (!Finish(*f)) return DoesNotFit();
+  }
+
+  const WeightTraffic one = Traffic(c, bytes, 1);
+  c.weight_bytes_per_token = one.most;
+  c.prefill_traffic = Traffic(c, bytes, options.batch * options.prompt);
+  c.decode_traffic = Traffic(c, bytes, options.batch);
+  const double kv_written = static_cast<double>(c.kv_bytes_per_token) * static_cast<double>(options.batch);
+  c.decode_intensity = static_cast<double>(c.decode.total[2]) /
+                       (c.decode_traffic.uniform + static_cast<double>(c.kv_bytes_at_context) + kv_written);
+  c.prefill_intensity = static_cast<double>(c.prefill_last.total[2]) /
+                        (c.prefill_traffic.uniform + kv_written * static_cast<double>(options.prompt));
+
+  for (const auto& [n, what] : {std::pair{options.prompt, "a prompt of "}, std::pair{options.context, "a context of "}}) {
+    if (trained > 0 && n > trained) {
+      c.warnings.push_back(what + WithThousands(n) + " is longer than the " + WithThousands(trained) +
+                           " positions that the model was trained on; counted all the same");
+    }
+  }
+  return c;
+}
+
+}  // namespace tally::books

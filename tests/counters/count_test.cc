@@ -1,0 +1,148 @@
+#include "counters/books/count.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/counters/recipes.h"
+
+namespace tally::books {
+namespace {
+
+Count MustCount(const Recipe& recipe, const CountOptions& options) {
+  auto count = CountRecipe(recipe, options);
+  EXPECT_TRUE(count.ok()) << count.status().message();
+  return count.ok() ? std::move(count).value() : Count();
+}
+
+uint64_t BytesAs(const Count& c, DType type) {
+  for (const Count::Memory& m : c.memory) {
+    if (m.type == type) return m.bytes;
+  }
+  return 0;
+}
+
+double Share(const Count& c, Part part, FlopsView view) {
+  const size_t v = static_cast<size_t>(view);
+  for (const FlopsRow& row : c.prefill.rows) {
+    if (row.part == part) return std::round(1e4 * static_cast<double>(row.flops[v].value()) / static_cast<double>(c.prefill.total[v])) / 100;
+  }
+  return 0;
+}
+
+// The checkpoint sizes of the gpt-oss card, and the bytes that a token reads (shared/reference/published_claims.md).
+TEST(Count, GptOssMemory) {
+  const Count small = MustCount(GptOss(24, 32), {.type = DType::kMXFP4}), large = MustCount(GptOss(36, 128), {.type = DType::kMXFP4});
+  EXPECT_EQ(small.weight_bytes, 13'761'264'768u);
+  EXPECT_EQ(BytesAs(small, DType::kMXFP4), 13'761'264'768u);
+  EXPECT_EQ(large.weight_bytes, 65'248'815'744u);
+  EXPECT_EQ(small.weight_bytes_per_token, 3'708'089'088u);
+  EXPECT_EQ(large.weight_bytes_per_token, 5'002'907'904u);
+  EXPECT_EQ(small.touched, 3'608'310'144u);
+  EXPECT_EQ(BytesAs(small, DType::kBF16), 2 * 20'914'757'184u);
+  EXPECT_EQ(BytesAs(small, DType::kF32), 4 * 20'914'757'184u);
+  EXPECT_EQ(small.kv_bytes_per_token, 24u * 2 * 8 * 64 * 2);
+}
+
+TEST(Count, WindowsCapTheCache) {
+  const Count c = MustCount(GptOss(24, 32), {.context = 8192, .batch = 3});
+  EXPECT_EQ(c.kv_bytes_at_context, 3u * 12 * (8192 + 128) * 1024 * 2);
+  EXPECT_EQ(c.decode.workload.context, 8192u);
+  EXPECT_EQ(c.prefill.workload.rows, 1024u);
+}
+
+TEST(Count, ExpertsThatABatchShares) {
+  const Recipe r = GptOss(24, 32);
+  const Count c = MustCount(r, {.batch = 8, .type = DType::kMXFP4});
+  EXPECT_NEAR(c.decode_traffic.uniform_experts, 21.0, 0.05);  // against min(8 * 4, 32)
+  EXPECT_EQ(c.decode_traffic.most_experts, 32u);
+  const Count one = MustCount(r, {.type = DType::kMXFP4});
+  EXPECT_EQ(one.decode_traffic.most_experts, 4u);
+  EXPECT_DOUBLE_EQ(one.decode_traffic.uniform_experts, 4);
+  EXPECT_NEAR(one.decode_traffic.uniform, static_cast<double>(one.weight_bytes_per_token), 1);
+  EXPECT_EQ(one.decode_traffic.most, one.weight_bytes_per_token);
+}
+
+// The course text 001: GPT-2 in its four sizes at 1,024, with the shares of its table.
+TEST(Count, CourseSharesOfGpt2) {
+  const Count small = MustCount(Gpt2(12, 768, 12), {}), xl = MustCount(Gpt2(48, 1600, 25), {});
+  EXPECT_EQ(small.prefill.total[0], 291'648'307'200u);
+  EXPECT_EQ(xl.prefill.total[0], 3'506'703'564'800u);
+  constexpr FlopsView kFull = FlopsView::kFullSquare;
+  EXPECT_DOUBLE_EQ(Share(small, Part::kFeedForward, kFull), 39.76);
+  EXPECT_DOUBLE_EQ(Share(small, Part::kProjections, kFull), 19.88);
+  EXPECT_DOUBLE_EQ(Share(small, Part::kAttention, kFull), 13.25);
+  EXPECT_DOUBLE_EQ(Share(small, Part::kHead, kFull), 27.10);
+  EXPECT_DOUBLE_EQ(Share(xl, Part::kFeedForward, kFull), 57.41);
+  EXPECT_DOUBLE_EQ(Share(xl, Part::kHead, kFull), 4.70);
+  EXPECT_EQ(small.prefill.total[0] - small.prefill_last.total[0], 1023ull * 2 * 50257 * 768);
+  EXPECT_LT(small.prefill.total[1], small.prefill.total[0]);
+  EXPECT_GT(small.prefill.total[2], small.prefill.total[1]);
+}
+
+TEST(Count, PartsAndClassesAddUp) {
+  for (const Recipe& r : {GptOss(24, 32), Gpt2(12, 768, 12), DeepSeekV3()}) {
+    const Count c = MustCount(r, {.prompt = 300, .context = 700, .batch = 2});
+    for (const FlopsCount* f : {&c.prefill, &c.prefill_last, &c.decode}) {
+      uint64_t classes = 0, special = 0, sites = 0;
+      for (const uint64_t n : f->by_class) classes += n;
+      for (const uint64_t n : f->special_by_class) special += n;
+      for (const WorkForm& s : f->sites) sites += s.flops.value();
+      EXPECT_EQ(classes, f->total[2]);
+      EXPECT_EQ(special, f->special);
+      EXPECT_EQ(sites, f->total[2]);
+    }
+    uint64_t total = 0;
+    for (const ParameterForm& p : c.tensors) total += p.prediction ? 0 : p.count.value();
+    EXPECT_EQ(total, c.parameters.total);
+  }
+}
+
+TEST(Count, StoredTypes) {
+  const Recipe r = GptOss(24, 32);
+  for (const ParameterForm& p : ParameterForms(r)) {
+    const DType q8 = StoredType(p, DType::kQ8_0), mx = StoredType(p, DType::kMXFP4);
+    const bool experts = p.name.find("_exps") != std::string::npos && !p.vector;
+    EXPECT_EQ(q8, p.vector || p.component == Component::kRouter ? DType::kF32 : DType::kQ8_0) << p.name;
+    EXPECT_EQ(mx, experts ? DType::kMXFP4 : DType::kBF16) << p.name;
+    EXPECT_EQ(StoredType(p, DType::kF16), DType::kF16);
+  }
+  ParameterForm odd;
+  odd.rows = 3;
+  odd.cols = 33;
+  EXPECT_EQ(StoredType(odd, DType::kQ4_0), DType::kF16);
+  EXPECT_EQ(StoredBytesAs(odd, DType::kQ4_0), 3u * 33 * 2);
+  odd.cols = 64;
+  EXPECT_EQ(StoredBytesAs(odd, DType::kQ4_0), 3u * 2 * 18);
+}
+
+TEST(Count, RefusesAndWarns) {
+  const Recipe gpt2 = Gpt2(12, 768, 12);
+  auto message = [&](const Recipe& r, const CountOptions& o) {
+    auto c = CountRecipe(r, o);
+    return c.ok() ? std::string("counted") : std::string(c.status().message());
+  };
+  EXPECT_EQ(message(gpt2, {.batch = 0}), "--batch must be at least 1");
+  EXPECT_EQ(message(gpt2, {.type = DType::kMXFP4}), "MXFP4 is a type of experts, and this model has none");
+  const std::string too_much = "these counts do not fit 64 bits: a smaller --prompt, --ctx or --batch is needed";
+  EXPECT_EQ(message(gpt2, {.prompt = uint64_t{1} << 40}), too_much);
+  EXPECT_EQ(message(gpt2, {.context = uint64_t{1} << 62}), too_much);
+  EXPECT_EQ(message(gpt2, {.batch = uint64_t{1} << 63}), too_much);
+  const Count c = MustCount(gpt2, {.prompt = 16384});
+  ASSERT_EQ(c.warnings.size(), 2u);
+  EXPECT_EQ(c.warnings[0],
+            "a prompt of 16,384 is longer than the 1,024 positions that the model was trained on; counted all the same");
+  EXPECT_TRUE(MustCount(gpt2, {.prompt = 1024}).warnings.empty());
+}
+
+// A checkpoint's own bytes, where they are known, are what is counted.
+TEST(Count, StoredBytesComeFirst) {
+  const Recipe r = Gpt2(12, 768, 12);
+  const Count plain = MustCount(r, {.type = DType::kF32});
+  const Count stored = MustCount(r, {.type = DType::kF32, .stored_bytes = {{"blk.3.attn_qkv", 1000}}});
+  EXPECT_EQ(plain.weight_bytes - stored.weight_bytes, 4u * 3 * 768 * 768 - 1000);
+  EXPECT_EQ(plain.weight_bytes_per_token - stored.weight_bytes_per_token, 4u * 3 * 768 * 768 - 1000);
+}
+
+}  // namespace
+}  // namespace tally::books
