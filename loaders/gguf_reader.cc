@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "engine/base/checked.h"
 #include "loaders/checks.h"
@@ -394,11 +395,11 @@ Result<Inventory> ReadGguf(const std::string& path) {
   for (int64_t i = 0; i < files; ++i) {
     Shard shard;
     if (count <= 1) {
-      shard = std::move(named);
+      shard = std::exchange(named, Shard());
     } else {
       const std::string sibling = name->Sibling(i + 1);
       if (i + 1 == name->number) {
-        shard = std::move(named);
+        shard = std::exchange(named, Shard());
       } else {
         Result<Shard> read = ReadShard(sibling);
         if (!read.ok()) {

@@ -239,7 +239,7 @@ Status GgufWriter::Write(const std::string& path, const Fill& fill, const Progre
   TALLY_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path, layout.total));
   TALLY_RETURN_IF_ERROR(file.Append(layout.header));
   const auto go_on = [&] { return !progress || progress(file.position(), layout.total); };
-  const Status stopped(StatusCode::kInterrupted, Printable(path) + ": stopped; nothing was written");
+  Status stopped(StatusCode::kInterrupted, Printable(path) + ": stopped; nothing was written");
   if (!go_on()) return stopped;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const uint64_t piece_bytes = PieceBytes(tensors_[i]);

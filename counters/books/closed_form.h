@@ -63,6 +63,6 @@ TALLY_API std::vector<WorkForm> WorkForms(const Recipe& recipe, const Workload& 
 // Elements of keys and values that a position leaves in the cache of a layer: 2 K D; of latent attention R_kv + D_r.
 TALLY_API Form CachedPerPosition(const Recipe& recipe);
 // Positions of a sequence of `context` that a layer's window keeps in reach.
-uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context);
+TALLY_API uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context);
 
 }  // namespace tally::books

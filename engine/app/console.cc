@@ -66,7 +66,7 @@ int Report(const Status& status) {
   return 1;
 }
 
-ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), terminal_(StandardErrorIsTerminal()) {}
+ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), terminal_(IsTerminal(Stream::kError)) {}
 
 ProgressBar::~ProgressBar() { Wipe(); }
 
@@ -80,7 +80,7 @@ void ProgressBar::Show(uint64_t done, uint64_t total) {
   char percent[16];
   std::snprintf(percent, sizeof percent, "%3d%%", static_cast<int>(part * 100));
   const std::string tail = std::string(" ") + percent + "  " + BytesText(done) + " of " + BytesText(total);
-  const int room = TerminalWidth(80) - static_cast<int>(label_.size() + tail.size()) - 4;
+  const int room = TerminalWidth(Stream::kError, 80) - static_cast<int>(label_.size() + tail.size()) - 4;
   std::string line = "\r" + label_ + " ";
   if (room >= 8) {
     const int width = std::min(room, 40), filled = static_cast<int>(part * width);

@@ -175,11 +175,15 @@ double MonotonicSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-bool StandardErrorIsTerminal() { return isatty(STDERR_FILENO) == 1; }
+namespace {
+int Descriptor(Stream stream) { return stream == Stream::kOutput ? STDOUT_FILENO : STDERR_FILENO; }
+}  // namespace
 
-int TerminalWidth(int fallback) {
+bool IsTerminal(Stream stream) { return isatty(Descriptor(stream)) == 1; }
+
+int TerminalWidth(Stream stream, int fallback) {
   winsize size = {};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return fallback;
+  if (ioctl(Descriptor(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return fallback;
   return size.ws_col;
 }
 

@@ -16,8 +16,9 @@ uint64_t PeakResidentBytes();     // of this process (VmHWM)
 uint64_t ResidentBytes();         // of this process now
 double MonotonicSeconds();
 std::string ModuleFile();  // the program or shared library that this function is part of, an absolute path; "" where unknown
-bool StandardErrorIsTerminal();
-int TerminalWidth(int fallback);  // of standard error
+enum class Stream : uint8_t { kOutput, kError };
+bool IsTerminal(Stream stream);
+int TerminalWidth(Stream stream, int fallback);  // columns; `fallback` where the stream is no terminal
 
 // Anonymous, zero-filled, page-aligned memory, with transparent huge pages asked for where `huge`.
 class AnonymousMemory {

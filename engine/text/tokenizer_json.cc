@@ -162,7 +162,7 @@ Status Reader::ReadModel() {
   if (!dropout.is_null() && dropout != 0) return BadInput(where + ".dropout: is not supported");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json& value = Member(model, key);
-    if (!value.is_null() && value != std::string()) return BadInput(where + "." + key + ": is not supported");
+    if (!value.is_null() && value != "") return BadInput(where + "." + key + ": is not supported");
   }
   BpeOptions options;
   options.byte_level = byte_level_;

@@ -53,8 +53,8 @@ TEST(Machine, ClockMovesForward) {
 }
 
 TEST(Machine, WidthFallsBackWhereThereIsNoTerminal) {
-  if (StandardErrorIsTerminal()) GTEST_SKIP() << "standard error is a terminal";
-  EXPECT_EQ(TerminalWidth(77), 77);
+  if (IsTerminal(Stream::kError)) GTEST_SKIP() << "standard error is a terminal";
+  EXPECT_EQ(TerminalWidth(Stream::kError, 77), 77);
 }
 
 TEST(AnonymousMemory, IsZeroedAlignedAndWritable) {

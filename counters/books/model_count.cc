@@ -1,4 +1,4 @@
-#include "counters/books/count.h"
+#include "counters/books/model_count.h"
 
 #include <algorithm>
 #include <cmath>
@@ -132,8 +132,8 @@ Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: a smalle
 
 std::string_view PartName(Part part) {
   static constexpr std::array<std::string_view, kParts> kNames = {
-      "attention projections", "attention", "feed-forward", "router", "head", "norms", "softmax", "rope", "activations",
-      "choice of experts", "residual and bias"};
+      "attention projections", "attention",         "feed-forward",     "router", "head", "norms", "softmax", "rope",
+      "activations",           "choice of experts", "residual and bias"};
   return kNames[static_cast<size_t>(part)];
 }
 

@@ -1,4 +1,4 @@
-#include "counters/books/count.h"
+#include "counters/books/model_count.h"
 
 #include <gtest/gtest.h>
 
@@ -25,14 +25,16 @@ uint64_t BytesAs(const Count& c, DType type) {
 double Share(const Count& c, Part part, FlopsView view) {
   const size_t v = static_cast<size_t>(view);
   for (const FlopsRow& row : c.prefill.rows) {
-    if (row.part == part) return std::round(1e4 * static_cast<double>(row.flops[v].value()) / static_cast<double>(c.prefill.total[v])) / 100;
+    if (row.part == part)
+      return std::round(1e4 * static_cast<double>(row.flops[v].value()) / static_cast<double>(c.prefill.total[v])) / 100;
   }
   return 0;
 }
 
 // The checkpoint sizes of the gpt-oss card, and the bytes that a token reads (shared/reference/published_claims.md).
 TEST(Count, GptOssMemory) {
-  const Count small = MustCount(GptOss(24, 32), {.type = DType::kMXFP4}), large = MustCount(GptOss(36, 128), {.type = DType::kMXFP4});
+  const Count small = MustCount(GptOss(24, 32), {.type = DType::kMXFP4}),
+              large = MustCount(GptOss(36, 128), {.type = DType::kMXFP4});
   EXPECT_EQ(small.weight_bytes, 13'761'264'768u);
   EXPECT_EQ(BytesAs(small, DType::kMXFP4), 13'761'264'768u);
   EXPECT_EQ(large.weight_bytes, 65'248'815'744u);

@@ -22,16 +22,17 @@ namespace tally::books {
 //   Q8_0, Q4_0       as GGUF files have it: matrices so; vectors, learned positions and the router F32
 //   MXFP4            as gpt-oss is published: the experts' matrices so, the rest BF16. Only for a mixture of experts.
 // Matrices whose rows are no whole number of blocks stay F16 (llama.cpp's fallback).
-inline constexpr std::array<DType, 6> kCountTypes = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
+inline constexpr std::array<DType, 6> kCountTypes = {DType::kF32,  DType::kF16,  DType::kBF16,
+                                                     DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
 TALLY_API DType StoredType(const ParameterForm& tensor, DType type);
 TALLY_API uint64_t StoredBytesAs(const ParameterForm& tensor, DType type);  // of all of it, scales included
 
 struct CountOptions {
-  uint64_t prompt = 0;             // P: positions of the prefill; 0: 1,024, or the trained context where that is shorter
-  uint64_t context = 0;            // S: positions that the decode token sees, its own included; 0: as many as the prompt has
-  uint64_t batch = 1;              // B: sequences
-  DType type = DType::kBF16;       // what weights are counted as
-  uint64_t kv_element_bytes = 2;   // f16
+  uint64_t prompt = 0;            // P: positions of the prefill; 0: 1,024, or the trained context where that is shorter
+  uint64_t context = 0;           // S: positions that the decode token sees, its own included; 0: as many as the prompt has
+  uint64_t batch = 1;             // B: sequences
+  DType type = DType::kBF16;      // what weights are counted as
+  uint64_t kv_element_bytes = 2;  // f16
   // A checkpoint's own bytes by tensor name ("blk.3.ffn_gate_exps"): used instead of `type` where not empty.
   std::map<std::string, uint64_t> stored_bytes = {};
 };
@@ -69,7 +70,8 @@ struct FlopsRow {
 };
 struct FlopsCount {
   Workload workload;
-  std::vector<FlopsRow> rows;  // in the order of Part, those with work in them; the head at every row of logits that the workload has
+  std::vector<FlopsRow>
+      rows;  // in the order of Part, those with work in them; the head at every row of logits that the workload has
   std::array<uint64_t, kFlopsViews> total{};
   uint64_t special = 0;
   std::array<uint64_t, kWorkClasses> by_class{}, special_by_class{};
@@ -93,15 +95,15 @@ struct Count {
     DType type{};
     uint64_t bytes = 0;
   };
-  std::vector<Memory> memory;  // to load the model as each type that it can be stored as
-  uint64_t weight_bytes = 0;   // as `options.type`, or as stored
+  std::vector<Memory> memory;           // to load the model as each type that it can be stored as
+  uint64_t weight_bytes = 0;            // as `options.type`, or as stored
   uint64_t weight_bytes_per_token = 0;  // of which a decode step of one token reads
   Form kv_elements_per_token;           // that a token leaves in all layers
   uint64_t kv_bytes_per_token = 0;
-  uint64_t kv_bytes_at_context = 0;     // of B sequences of S positions, window layers capped
-  FlopsCount prefill;                   // B sequences of P, the head at all positions
-  FlopsCount prefill_last;              // the same, the head at each sequence's last position only
-  FlopsCount decode;                    // one token of each of B sequences, the last of S
+  uint64_t kv_bytes_at_context = 0;  // of B sequences of S positions, window layers capped
+  FlopsCount prefill;                // B sequences of P, the head at all positions
+  FlopsCount prefill_last;           // the same, the head at each sequence's last position only
+  FlopsCount decode;                 // one token of each of B sequences, the last of S
   WeightTraffic prefill_traffic, decode_traffic;
   // FLOPs (everything) for each byte of weights (uniform routing) and KV read or written.
   double prefill_intensity = 0, decode_intensity = 0;
