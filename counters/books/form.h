@@ -16,7 +16,7 @@ namespace tally::books {
 class Form {
  public:
   Form() : Form(0) {}
-  Form(uint64_t literal) : value_(literal), factor_(literal) {}
+  Form(uint64_t literal) : value_(literal), factor_(literal) {}  // NOLINT(google-explicit-constructor): a number is a form
   // `name` has no blanks.
   static Form Symbol(std::string_view name, uint64_t value);
 

@@ -45,7 +45,8 @@ Form SumLayers(const std::vector<WorkForm>& sites, int32_t n_layers, const Get& 
   std::map<int32_t, Form> layers;
   for (const WorkForm& f : sites) (f.layer < 0 ? outside : layers[f.layer]) += get(f);
   std::vector<std::pair<Form, uint64_t>> kinds;  // of layer, and how many
-  for (const auto& [layer, form] : layers) {
+  for (const auto& entry : layers) {
+    const Form& form = entry.second;
     if (form.text() == "0") continue;
     const auto same = [&](const auto& kind) { return kind.first.text() == form.text(); };
     const auto found = std::find_if(kinds.begin(), kinds.end(), same);
