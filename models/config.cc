@@ -192,10 +192,9 @@ void UsualAttentionScale(Recipe& r) {
   for (LayerRecipe& layer : r.layers) layer.attention_scale = r.attention_scale;
 }
 
-namespace {
+double YarnMagnitude(double factor, double mscale) { return factor > 1 ? 0.1 * mscale * std::log(factor) + 1 : 1; }
 
-// YaRN's attention temperature: 0.1 ln(factor) + 1 (arXiv 2309.00071, section 3.4).
-double YarnMagnitude(double factor) { return factor > 1 ? 0.1 * std::log(factor) + 1 : 1; }
+namespace {
 
 // Reads factor and what else a kind of scaling needs; `p` stands before the keys.
 void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string& type) {

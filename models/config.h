@@ -81,6 +81,8 @@ void ReadHfDecoder(Config& config, Recipe& recipe, const HfDefaults& defaults);
 void CheckHeads(Config& config, const Recipe& recipe);
 // attention_scale of every layer and of the recipe: 1 / sqrt(head_dim).
 void UsualAttentionScale(Recipe& recipe);
+// YaRN's attention temperature: 0.1 mscale ln(factor) + 1 (arXiv 2309.00071, section 3.4; mscale is DeepSeek's).
+double YarnMagnitude(double factor, double mscale = 1);
 // Hugging Face rope_theta, and rope_scaling (old) or rope_parameters (new): none, linear, llama3, yarn. style
 // and dim are the caller's.
 void ReadHfRope(Config& config, Recipe& recipe, double default_theta);
