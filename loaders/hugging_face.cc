@@ -1,4 +1,4 @@
-// ReadHuggingFace and ReadCheckpoint: which files of a directory make the checkpoint.
+// ReadHuggingFace, ReadConfigJson and ReadCheckpoint: which files of a directory make the checkpoint.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -139,29 +139,40 @@ Status ReadWeights(const std::string& directory, Inventory* inventory) {
   return BadInput(std::move(message));
 }
 
-}  // namespace
-
-Result<Inventory> ReadHuggingFace(const std::string& path) {
+// Of a path that is a directory with a config.json, or a file: the configuration's hyper-parameters, no tensors yet.
+Result<Inventory> ReadConfiguration(const std::string& path) {
+  if (path.empty()) return BadInput("the path of the checkpoint is empty");
   Inventory inventory;
   inventory.format = FileFormat::kHuggingFace;
   inventory.path = path;
-  std::string directory = path, config = JoinPath(path, "config.json");
-  if (path.empty()) return BadInput("the path of the checkpoint is empty");
-  if (!IsDirectory(path)) {
-    if (!Exists(path)) return BadInput(Printable(path) + ": no such file or directory");
-    if (internal::FileNameOf(path) != "config.json") {
-      return BadInput(Printable(path) + ": expected a Hugging Face directory or the config.json in one");
+  std::string config = path;
+  if (IsDirectory(path)) {
+    config = JoinPath(path, "config.json");
+    if (!Exists(config)) {
+      TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> gguf, NamesEndingIn(path, ".gguf"));
+      return BadInput(Printable(path) + ": expected a Hugging Face directory, but it has no config.json" +
+                      (gguf.empty() ? std::string() : "; to use " + Quote(gguf[0]) + ", name that file"));
     }
-    directory = internal::DirectoryOf(path);
-    config = path;
-  } else if (!Exists(config)) {
-    TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> gguf, NamesEndingIn(path, ".gguf"));
-    return BadInput(Printable(path) + ": expected a Hugging Face directory, but it has no config.json" +
-                    (gguf.empty() ? std::string() : "; to use " + Quote(gguf[0]) + ", name that file"));
+  } else if (!Exists(path)) {
+    return BadInput(Printable(path) + ": no such file or directory");
   }
   inventory.metadata.source = config;
   // Keys under "generation_config." are those of generation_config.json alone.
   TALLY_RETURN_IF_ERROR(internal::ReadJsonMetadata(config, "", "generation_config", &inventory.metadata));
+  return inventory;
+}
+
+}  // namespace
+
+Result<Inventory> ReadConfigJson(const std::string& path) { return ReadConfiguration(path); }
+
+Result<Inventory> ReadHuggingFace(const std::string& path) {
+  const bool is_directory = IsDirectory(path);
+  if (!is_directory && Exists(path) && internal::FileNameOf(path) != "config.json") {
+    return BadInput(Printable(path) + ": expected a Hugging Face directory or the config.json in one");
+  }
+  TALLY_ASSIGN_OR_RETURN(Inventory inventory, ReadConfiguration(path));
+  const std::string directory = is_directory ? path : internal::DirectoryOf(path);
   if (const std::string generation = JoinPath(directory, "generation_config.json"); Exists(generation)) {
     TALLY_RETURN_IF_ERROR(internal::ReadJsonMetadata(generation, "generation_config.", "", &inventory.metadata));
   }

@@ -21,6 +21,9 @@ Result<Inventory> ReadGguf(const std::string& path);
 // model.safetensors.index.json with its shards (or any single *.safetensors).
 Result<Inventory> ReadHuggingFace(const std::string& directory);
 
+// config.json alone, or that of a directory: an inventory without tensors, for what needs no weights.
+Result<Inventory> ReadConfigJson(const std::string& path);
+
 // Decides by what `path` is: a directory (or a config.json in one) or a GGUF file.
 Result<Inventory> ReadCheckpoint(const std::string& path);
 

@@ -162,14 +162,17 @@ void ReadGgufDecoder(Config& c, Recipe& r) {
 void ReadHfDecoder(Config& c, Recipe& r, const HfDefaults& defaults) {
   r.n_layers = c.Int("num_hidden_layers", 1, kMaxLayers);
   r.d_model = c.Int("hidden_size", 1, kMaxWidth);
-  r.n_heads = c.Int("num_attention_heads", 1, kMaxHeads);
+  const auto int_or = [&](std::string_view key, int64_t max, int32_t otherwise) {
+    return otherwise > 0 ? c.Int(key, 1, max, otherwise) : c.Int(key, 1, max);
+  };
+  r.n_heads = int_or("num_attention_heads", kMaxHeads, defaults.n_heads);
   const bool shared = defaults.n_kv_heads > 0 && !c.IsNull("num_key_value_heads");  // null: as many as there are heads
   r.n_kv_heads = c.Int("num_key_value_heads", 1, kMaxHeads, shared ? defaults.n_kv_heads : r.n_heads);
   r.head_dim =
       c.Has("head_dim") || defaults.head_dim > 0 ? c.Int("head_dim", 1, kMaxHeads, defaults.head_dim) : EvenHeadDim(c, r);
-  r.context = c.Int("max_position_embeddings", 1, kMaxContext);
+  r.context = int_or("max_position_embeddings", kMaxContext, defaults.context);
   r.norm_eps = static_cast<float>(c.Positive("rms_norm_eps", defaults.norm_eps));
-  r.vocab = c.Int("vocab_size", 1, kMaxVocab);
+  r.vocab = int_or("vocab_size", kMaxVocab, defaults.vocab);
 }
 
 void CheckHeads(Config& c, const Recipe& r) {
@@ -192,10 +195,9 @@ void UsualAttentionScale(Recipe& r) {
   for (LayerRecipe& layer : r.layers) layer.attention_scale = r.attention_scale;
 }
 
-namespace {
+double YarnMagnitude(double factor, double mscale) { return factor > 1 ? 0.1 * mscale * std::log(factor) + 1 : 1; }
 
-// YaRN's attention temperature: 0.1 ln(factor) + 1 (arXiv 2309.00071, section 3.4).
-double YarnMagnitude(double factor) { return factor > 1 ? 0.1 * std::log(factor) + 1 : 1; }
+namespace {
 
 // Reads factor and what else a kind of scaling needs; `p` stands before the keys.
 void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string& type) {
@@ -218,6 +220,12 @@ void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string
     s.beta_fast = c.Positive(p + "beta_fast", 32);
     s.beta_slow = c.Positive(p + "beta_slow", 1);
     s.truncate = c.Bool(p + "truncate", true);
+    const bool all_dim = c.Has(p + "mscale_all_dim");
+    if (r.latent.kv_rank > 0 && all_dim) {  // what both have in common goes into the attention scale instead
+      const double all = YarnMagnitude(s.factor, c.Positive(p + "mscale_all_dim"));
+      s.attention_factor = YarnMagnitude(s.factor, c.Positive(p + "mscale", 1)) / all;
+      return;
+    }
     s.attention_factor = c.Positive(p + "attention_factor", YarnMagnitude(s.factor));
     for (const char* key : {"mscale", "mscale_all_dim"}) {
       if (c.Has(p + key)) c.Unsupported(p + key, "(DeepSeek's variant of YaRN)");
@@ -230,14 +238,28 @@ void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string
 }  // namespace
 
 void ReadHfRope(Config& c, Recipe& r, double default_theta) {
-  r.rope.theta = c.Positive("rope_theta|rope_parameters.rope_theta", default_theta);
+  r.rope.theta = c.Positive("rope_theta|rope_parameters.rope_theta|rope_parameters.full_attention.rope_theta", default_theta);
   const double partial = c.Positive("partial_rotary_factor|rope_parameters.partial_rotary_factor", 1);
-  if (partial != 1) c.Unsupported("partial_rotary_factor", Number(partial));
-  for (const std::string p : {"rope_scaling.", "rope_parameters."}) {
+  if (partial != 1 && r.rope.dim == r.head_dim) c.Unsupported("partial_rotary_factor", Number(partial));
+  for (const std::string p : {"rope_scaling.", "rope_parameters.", "rope_parameters.full_attention."}) {
     const std::string type = c.String(p + "rope_type|" + p + "type", "");
     if (!type.empty()) return ReadHfScaling(c, p, r, type);
     if (c.Has(p + "factor")) return c.Fail("required key " + p + "rope_type is missing");
   }
+}
+
+bool ReadHfLayerTypes(Config& c, Recipe& r, int32_t window) {
+  const std::vector<std::string> types = c.Strings("layer_types");
+  if (!c.ok() || types.empty()) return !c.ok();
+  if (types.size() != r.layers.size()) {
+    c.Fail("layer_types lists " + std::to_string(types.size()) + " layers of " + std::to_string(r.layers.size()));
+    return true;
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "sliding_attention" && types[i] != "full_attention") c.Unsupported("layer_types", Quote(types[i]));
+    r.layers[i].window = types[i] == "sliding_attention" ? window : 0;
+  }
+  return true;
 }
 
 void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {

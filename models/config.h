@@ -75,15 +75,21 @@ struct HfDefaults {                                    // of the published confi
   double norm_eps = 0;
   int32_t n_kv_heads = 0;  // 0, or null in the config: as many as there are heads
   int32_t head_dim = 0;    // 0: hidden_size / num_attention_heads
+  int32_t n_heads = 0, context = 0, vocab = 0;
 };
 void ReadHfDecoder(Config& config, Recipe& recipe, const HfDefaults& defaults);
 // n_heads, n_kv_heads, head_dim, d_model checked against each other; errors name the numbers.
 void CheckHeads(Config& config, const Recipe& recipe);
 // attention_scale of every layer and of the recipe: 1 / sqrt(head_dim).
 void UsualAttentionScale(Recipe& recipe);
-// Hugging Face rope_theta, and rope_scaling (old) or rope_parameters (new): none, linear, llama3, yarn. style
-// and dim are the caller's.
+// YaRN's attention temperature: 0.1 mscale ln(factor) + 1 (arXiv 2309.00071, section 3.4; mscale is DeepSeek's).
+double YarnMagnitude(double factor, double mscale = 1);
+// Hugging Face rope_theta, and rope_scaling (old) or rope_parameters (new, of the full-attention layers where they differ): none,
+// linear, llama3, yarn (of latent attention with DeepSeek's magnitudes). style and dim are the caller's.
 void ReadHfRope(Config& config, Recipe& recipe, double default_theta);
+// Hugging Face layer_types, after the layers are there: gives `window` to the layers of sliding attention, 0 to the others. False:
+// the key is absent.
+bool ReadHfLayerTypes(Config& config, Recipe& recipe, int32_t window);
 // GGUF rope.*. `yarn_truncate`: whether this architecture's checkpoints round YaRN's bounds.
 void ReadGgufRope(Config& config, Recipe& recipe, bool yarn_truncate);
 // End tokens. Ids outside the vocabulary can never be generated and are left out.

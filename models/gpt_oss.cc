@@ -62,21 +62,9 @@ Result<ModelSpec> ReadGgufFile(const Inventory& inventory) {
 
 // The window where layer_types says sliding_attention; where there are no layer_types, on even layers.
 void ReadWindows(Config& c, Recipe& r) {
-  const std::vector<std::string> types = c.Strings("layer_types");
   const int32_t window = c.Int("sliding_window", 1, kMaxContext, 128);
-  if (!c.ok()) return;
-  if (!types.empty() && types.size() != r.layers.size()) {
-    return c.Fail("layer_types lists " + std::to_string(types.size()) + " layers of " + std::to_string(r.n_layers));
-  }
-  for (int32_t i = 0; i < r.n_layers; ++i) {
-    const std::string_view type = !types.empty() ? std::string_view(types[i])
-                                  : i % 2 == 0   ? "sliding_attention"
-                                                 : "full_attention";
-    if (type == "sliding_attention")
-      r.layers[i].window = window;
-    else if (type != "full_attention")
-      return c.Unsupported("layer_types", Quote(type));
-  }
+  if (ReadHfLayerTypes(c, r, window)) return;
+  for (int32_t i = 0; i < r.n_layers; i += 2) r.layers[i].window = window;
 }
 
 Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {

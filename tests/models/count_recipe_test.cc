@@ -1,0 +1,365 @@
+// Configurations as their makers publish them (their numbers; keys that say nothing of the shape left out), read without weights.
+#include "models/count_recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "loaders/loaders.h"
+#include "models/catalog.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+struct Published {
+  std::string_view name;  // in the catalogue
+  std::string json;
+};
+
+// Every `period`-th of so many layers sees all of the past.
+std::string LayerTypes(int count, int period) {
+  std::string types;
+  for (int i = 1; i <= count; ++i)
+    types += std::string(i == 1 ? "" : ", ") + (i % period == 0 ? "\"full_attention\"" : "\"sliding_attention\"");
+  return "[" + types + "]";
+}
+
+// clang-format off
+const Published kPublished[] = {
+    {"gpt2", R"({"architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new", "layer_norm_epsilon": 1e-05,
+      "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "vocab_size": 50257})"},
+    {"gpt-oss-20b", R"({"architectures": ["GptOssForCausalLM"], "attention_bias": true, "experts_per_token": 4, "head_dim": 64,
+      "hidden_act": "silu", "hidden_size": 2880, "initial_context_length": 4096, "intermediate_size": 2880,
+      "layer_types": )" + LayerTypes(24, 2) + R"(, "max_position_embeddings": 131072, "model_type": "gpt_oss",
+      "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 8, "num_local_experts": 32,
+      "quantization_config": {"quant_method": "mxfp4"}, "rms_norm_eps": 1e-05, "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0,
+      "factor": 32.0, "original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": false}, "rope_theta": 150000,
+      "sliding_window": 128, "swiglu_limit": 7.0, "tie_word_embeddings": false, "vocab_size": 201088})"},
+    {"Llama-2-7B", R"({"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 11008,
+      "max_position_embeddings": 4096, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+      "num_key_value_heads": 32, "rms_norm_eps": 1e-05, "rope_scaling": null, "tie_word_embeddings": false,
+      "torch_dtype": "float16", "vocab_size": 32000})"},
+    {"Llama-3.2-1B", R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "head_dim": 64, "hidden_act": "silu",
+      "hidden_size": 2048, "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
+      "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_scaling": {
+      "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
+      "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "vocab_size": 128256})"},
+    {"SmolLM2-135M", R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "hidden_act": "silu", "hidden_size": 576,
+      "intermediate_size": 1536, "max_position_embeddings": 8192, "model_type": "llama", "num_attention_heads": 9,
+      "num_hidden_layers": 30, "num_key_value_heads": 3, "rms_norm_eps": 1e-05, "rope_interleaved": false, "rope_scaling": null,
+      "rope_theta": 100000, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "vocab_size": 49152})"},
+    {"Qwen2.5-7B", R"({"architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu", "hidden_size": 3584, "intermediate_size": 18944,
+      "max_position_embeddings": 131072, "max_window_layers": 28, "model_type": "qwen2", "num_attention_heads": 28,
+      "num_hidden_layers": 28, "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 131072,
+      "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_sliding_window": false, "vocab_size": 152064})"},
+    {"Qwen1.5-MoE-A2.7B", R"({"architectures": ["Qwen2MoeForCausalLM"], "decoder_sparse_step": 1, "hidden_act": "silu",
+      "hidden_size": 2048, "intermediate_size": 5632, "max_position_embeddings": 8192, "max_window_layers": 21,
+      "model_type": "qwen2_moe", "moe_intermediate_size": 1408, "norm_topk_prob": false, "num_attention_heads": 16,
+      "num_experts": 60, "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 16, "rms_norm_eps": 1e-06,
+      "rope_theta": 1000000.0, "shared_expert_intermediate_size": 5632, "sliding_window": 32768, "tie_word_embeddings": false,
+      "torch_dtype": "bfloat16", "use_sliding_window": false, "vocab_size": 151936})"},
+    {"Qwen2-57B-A14B", R"({"architectures": ["Qwen2MoeForCausalLM"], "decoder_sparse_step": 1, "hidden_act": "silu",
+      "hidden_size": 3584, "intermediate_size": 18944, "max_position_embeddings": 131072, "max_window_layers": 28,
+      "model_type": "qwen2_moe", "moe_intermediate_size": 2560, "norm_topk_prob": false, "num_attention_heads": 28,
+      "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 28, "num_key_value_heads": 4, "rms_norm_eps": 1e-06,
+      "rope_theta": 1000000.0, "shared_expert_intermediate_size": 20480, "sliding_window": 131072, "tie_word_embeddings": false,
+      "torch_dtype": "bfloat16", "use_sliding_window": false, "vocab_size": 151936})"},
+    {"Qwen3-0.6B", R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "head_dim": 128, "hidden_act": "silu",
+      "hidden_size": 1024, "intermediate_size": 3072, "max_position_embeddings": 40960, "max_window_layers": 28,
+      "model_type": "qwen3", "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06,
+      "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+      "use_sliding_window": false, "vocab_size": 151936})"},
+    {"Qwen3-30B-A3B", R"({"architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false, "decoder_sparse_step": 1,
+      "head_dim": 128, "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960,
+      "max_window_layers": 48, "mlp_only_layers": [], "model_type": "qwen3_moe", "moe_intermediate_size": 768,
+      "norm_topk_prob": true, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48,
+      "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000.0, "sliding_window": null,
+      "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_sliding_window": false, "vocab_size": 151936})"},
+    {"Mixtral-8x7B", R"({"architectures": ["MixtralForCausalLM"], "hidden_act": "silu", "hidden_size": 4096,
+      "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mixtral", "num_attention_heads": 32,
+      "num_experts_per_tok": 2, "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "rms_norm_eps": 1e-05,
+      "rope_theta": 1000000.0, "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 32000})"},
+    {"OLMoE-1B-7B", R"({"architectures": ["OlmoeForCausalLM"], "attention_bias": false, "clip_qkv": null, "hidden_act": "silu",
+      "hidden_size": 2048, "intermediate_size": 1024, "max_position_embeddings": 4096, "model_type": "olmoe",
+      "norm_topk_prob": false, "num_attention_heads": 16, "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 16,
+      "num_key_value_heads": 16, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000.0, "tie_word_embeddings": false,
+      "torch_dtype": "bfloat16", "vocab_size": 50304})"},
+    {"DeepSeekMoE-16B", R"({"architectures": ["DeepseekForCausalLM"], "attention_bias": false, "first_k_dense_replace": 1,
+      "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 10944, "max_position_embeddings": 4096,
+      "model_type": "deepseek", "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_routed_experts": 64, "n_shared_experts": 2,
+      "norm_topk_prob": false, "num_attention_heads": 16, "num_experts_per_tok": 6, "num_hidden_layers": 28,
+      "num_key_value_heads": 16, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 10000, "scoring_func": "softmax",
+      "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 102400})"},
+    {"DeepSeek-V2", R"({"architectures": ["DeepseekV2ForCausalLM"], "attention_bias": false, "first_k_dense_replace": 1,
+      "hidden_act": "silu", "hidden_size": 5120, "intermediate_size": 12288, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+      "model_type": "deepseek_v2", "moe_intermediate_size": 1536, "moe_layer_freq": 1, "n_group": 8, "n_routed_experts": 160,
+      "n_shared_experts": 2, "norm_topk_prob": false, "num_attention_heads": 128, "num_experts_per_tok": 6, "num_hidden_layers": 60,
+      "num_key_value_heads": 128, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
+      "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707,
+      "original_max_position_embeddings": 4096, "type": "yarn"}, "rope_theta": 10000, "routed_scaling_factor": 16.0,
+      "scoring_func": "softmax", "tie_word_embeddings": false, "topk_method": "group_limited_greedy", "torch_dtype": "bfloat16",
+      "v_head_dim": 128, "vocab_size": 102400})"},
+    {"DeepSeek-V2-Lite", R"({"architectures": ["DeepseekV2ForCausalLM"], "attention_bias": false, "first_k_dense_replace": 1,
+      "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 10944, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+      "model_type": "deepseek_v2", "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 64,
+      "n_shared_experts": 2, "norm_topk_prob": false, "num_attention_heads": 16, "num_experts_per_tok": 6, "num_hidden_layers": 27,
+      "num_key_value_heads": 16, "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
+      "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707,
+      "original_max_position_embeddings": 4096, "type": "yarn"}, "rope_theta": 10000, "routed_scaling_factor": 1.0,
+      "scoring_func": "softmax", "tie_word_embeddings": false, "topk_method": "greedy", "torch_dtype": "bfloat16",
+      "v_head_dim": 128, "vocab_size": 102400})"},
+    {"DeepSeek-V3", R"({"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false, "first_k_dense_replace": 3,
+      "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+      "model_type": "deepseek_v3", "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_group": 8, "n_routed_experts": 256,
+      "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61,
+      "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+      "qk_rope_head_dim": 64, "quantization_config": {"fmt": "e4m3", "quant_method": "fp8"}, "rms_norm_eps": 1e-06,
+      "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+      "original_max_position_embeddings": 4096, "type": "yarn"}, "rope_theta": 10000, "routed_scaling_factor": 2.5,
+      "scoring_func": "sigmoid", "tie_word_embeddings": false, "topk_group": 4, "topk_method": "noaux_tc",
+      "torch_dtype": "bfloat16", "v_head_dim": 128, "vocab_size": 129280})"},
+    {"Kimi-K2", R"({"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false, "first_k_dense_replace": 1,
+      "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 131072,
+      "model_type": "kimi_k2", "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 384,
+      "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 64, "num_experts_per_tok": 8, "num_hidden_layers": 61,
+      "num_key_value_heads": 64, "num_nextn_predict_layers": 0, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+      "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06, "rope_scaling": {"beta_fast": 1.0, "beta_slow": 1.0, "factor": 32.0,
+      "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096, "type": "yarn"}, "rope_theta": 50000.0,
+      "routed_scaling_factor": 2.827, "scoring_func": "sigmoid", "tie_word_embeddings": false, "topk_method": "noaux_tc",
+      "torch_dtype": "bfloat16", "v_head_dim": 128, "vocab_size": 163840})"},
+    {"GLM-4.5", R"({"architectures": ["Glm4MoeForCausalLM"], "attention_bias": true, "first_k_dense_replace": 3, "head_dim": 128,
+      "hidden_act": "silu", "hidden_size": 5120, "intermediate_size": 12288, "max_position_embeddings": 131072,
+      "model_type": "glm4_moe", "moe_intermediate_size": 1536, "n_group": 1, "n_routed_experts": 160, "n_shared_experts": 1,
+      "norm_topk_prob": true, "num_attention_heads": 96, "num_experts_per_tok": 8, "num_hidden_layers": 92,
+      "num_key_value_heads": 8, "num_nextn_predict_layers": 1, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05,
+      "rope_scaling": null, "rope_theta": 1000000, "routed_scaling_factor": 2.5, "tie_word_embeddings": false,
+      "torch_dtype": "bfloat16", "use_qk_norm": true, "vocab_size": 151552})"},
+    {"GLM-4.5-Air", R"({"architectures": ["Glm4MoeForCausalLM"], "attention_bias": true, "first_k_dense_replace": 1,
+      "head_dim": 128, "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 10944, "max_position_embeddings": 131072,
+      "model_type": "glm4_moe", "moe_intermediate_size": 1408, "n_group": 1, "n_routed_experts": 128, "n_shared_experts": 1,
+      "norm_topk_prob": true, "num_attention_heads": 96, "num_experts_per_tok": 8, "num_hidden_layers": 46,
+      "num_key_value_heads": 8, "num_nextn_predict_layers": 1, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05,
+      "rope_scaling": null, "rope_theta": 1000000, "routed_scaling_factor": 1.0, "tie_word_embeddings": false,
+      "torch_dtype": "bfloat16", "use_qk_norm": false, "vocab_size": 151552})"},
+    {"Gemma-3-1B", R"({"architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attn_logit_softcapping": null,
+      "final_logit_softcapping": null, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152,
+      "intermediate_size": 6912, "max_position_embeddings": 32768, "model_type": "gemma3_text", "num_attention_heads": 4,
+      "num_hidden_layers": 26, "num_key_value_heads": 1, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06,
+      "rope_local_base_freq": 10000, "rope_scaling": null, "rope_theta": 1000000, "sliding_window": 512,
+      "sliding_window_pattern": 6, "torch_dtype": "bfloat16", "vocab_size": 262144})"},
+    {"Gemma-3-4B", R"({"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": {
+      "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+      "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}, "torch_dtype": "bfloat16",
+      "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27}})"},
+    {"Gemma-3-27B", R"({"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": {"head_dim": 128,
+      "hidden_size": 5376, "intermediate_size": 21504, "model_type": "gemma3_text", "num_attention_heads": 32,
+      "num_hidden_layers": 62, "num_key_value_heads": 16, "query_pre_attn_scalar": 168,
+      "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}, "torch_dtype": "bfloat16",
+      "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27}})"},
+};
+// clang-format on
+
+class CountRecipeTest : public ::testing::Test {
+ protected:
+  std::string Write(const std::string& text) { return folder_.Write("config.json", text); }
+  Result<Recipe> Read(const std::string& text) {
+    const Result<Inventory> inventory = ReadConfigJson(Write(text));
+    if (!inventory.ok()) return inventory.status();
+    EXPECT_TRUE(inventory->tensors.empty());
+    return ReadCountRecipe(*inventory);
+  }
+  void ExpectBad(const std::string& text, const std::vector<std::string>& parts) {
+    const Result<Recipe> r = Read(text);
+    EXPECT_FALSE(r.ok()) << "read, though it should say " << parts.front();
+    if (r.ok()) return;
+    EXPECT_EQ(r.status().code(), StatusCode::kBadInput);
+    EXPECT_EQ(r.status().message().find('\n'), std::string::npos);
+    EXPECT_NE(r.status().message().find("config.json: "), std::string::npos) << r.status().message();
+    for (const std::string& part : parts) {
+      EXPECT_NE(r.status().message().find(part), std::string::npos) << "expected \"" << part << "\" in: " << r.status().message();
+    }
+  }
+
+  const TempFolder folder_;
+};
+
+const std::string& JsonOf(std::string_view name) {
+  for (const Published& p : kPublished) {
+    if (p.name == name) return p.json;
+  }
+  ADD_FAILURE() << name;
+  return kPublished[0].json;
+}
+
+// The text with the first `from` (which must be there) replaced.
+std::string With(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+std::string Without(const std::string& text, const std::string& key_value) { return With(text, key_value + ", ", ""); }
+
+void ExpectSame(const Recipe& a, const Recipe& b) {
+#define TALLY_SAME(field) EXPECT_EQ(a.field, b.field)
+  TALLY_SAME(family), TALLY_SAME(n_layers), TALLY_SAME(d_model), TALLY_SAME(n_heads), TALLY_SAME(n_kv_heads),
+      TALLY_SAME(head_dim);
+  TALLY_SAME(d_ff), TALLY_SAME(vocab), TALLY_SAME(context), TALLY_SAME(norm), TALLY_SAME(norm_eps), TALLY_SAME(learned_positions);
+  TALLY_SAME(rope.style), TALLY_SAME(rope.dim), TALLY_SAME(rope.theta), TALLY_SAME(rope.scaling.kind);
+  TALLY_SAME(rope.scaling.factor), TALLY_SAME(rope.scaling.original_context), TALLY_SAME(rope.scaling.low_freq_factor);
+  TALLY_SAME(rope.scaling.high_freq_factor), TALLY_SAME(rope.scaling.beta_fast), TALLY_SAME(rope.scaling.beta_slow);
+  TALLY_SAME(rope.scaling.truncate), TALLY_SAME(rope.scaling.attention_factor), TALLY_SAME(fused_qkv);
+  TALLY_SAME(q_bias), TALLY_SAME(k_bias), TALLY_SAME(v_bias), TALLY_SAME(o_bias), TALLY_SAME(qk_norm), TALLY_SAME(post_norms);
+  TALLY_SAME(latent.kv_rank), TALLY_SAME(latent.q_rank), TALLY_SAME(latent.nope_dim), TALLY_SAME(latent.rope_dim);
+  TALLY_SAME(latent.v_dim), TALLY_SAME(sinks), TALLY_SAME(attention_scale), TALLY_SAME(gated_ffn), TALLY_SAME(activation);
+  TALLY_SAME(swiglu_limit), TALLY_SAME(ffn_bias), TALLY_SAME(n_experts), TALLY_SAME(top_k), TALLY_SAME(d_expert);
+  TALLY_SAME(routing), TALLY_SAME(router_bias), TALLY_SAME(expert_bias), TALLY_SAME(d_shared), TALLY_SAME(shared_gate);
+  TALLY_SAME(mtp_layers), TALLY_SAME(tied_head), TALLY_SAME(head_bias), TALLY_SAME(layers.size());
+  for (size_t i = 0; i < std::min(a.layers.size(), b.layers.size()); ++i) {
+    SCOPED_TRACE("layer " + std::to_string(i));
+    TALLY_SAME(layers[i].window), TALLY_SAME(layers[i].sparse), TALLY_SAME(layers[i].attention_scale);
+  }
+#undef TALLY_SAME
+}
+
+TEST_F(CountRecipeTest, PublishedConfigurationsAreTheCatalogues) {
+  for (const Published& p : kPublished) {
+    SCOPED_TRACE(p.name);
+    const Result<CatalogModel> known = FindCatalogModel(p.name);
+    ASSERT_TRUE(known.ok()) << known.status().message();
+    const Result<Recipe> r = Read(p.json);
+    EXPECT_TRUE(r.ok()) << r.status().message();
+    if (r.ok()) ExpectSame(*r, known->recipe);
+    const Result<CountTypes> types = ReadCountTypes(*ReadConfigJson(Write(p.json)));
+    EXPECT_TRUE(types.ok()) << types.status().message();
+    if (!types.ok()) continue;
+    EXPECT_EQ(types->type, known->type);
+    EXPECT_EQ(types->expert_type, known->expert_type);
+  }
+}
+
+TEST_F(CountRecipeTest, DefaultsOfTheClasses) {
+  const std::string qwen3 = JsonOf("Qwen3-0.6B");
+  EXPECT_FALSE(Read(Without(qwen3, R"("tie_word_embeddings": true)"))->tied_head);
+  EXPECT_EQ(Read(Without(qwen3, R"("head_dim": 128)"))->head_dim, 128);
+  EXPECT_EQ(Read(Without(qwen3, R"("rope_theta": 1000000)"))->rope.theta, 10000);
+  EXPECT_EQ(Read(Without(JsonOf("Gemma-3-1B"), R"("sliding_window_pattern": 6)"))->layers[5].window, 0);
+  EXPECT_EQ(Read(Without(JsonOf("GLM-4.5"), R"("num_nextn_predict_layers": 1)"))->mtp_layers, 0);
+  EXPECT_EQ(Read(Without(JsonOf("DeepSeek-V2"), R"("q_lora_rank": 1536)"))->latent.q_rank, 1536);
+  EXPECT_EQ(Read(Without(JsonOf("Qwen3-30B-A3B"), R"("norm_topk_prob": true)"))->routing, RoutingRule::kSoftmaxThenTopK);
+  const Result<Recipe> by_type = Read(Without(qwen3, R"("architectures": ["Qwen3ForCausalLM"])"));
+  ASSERT_TRUE(by_type.ok()) << by_type.status().message();
+  EXPECT_EQ(by_type->family, "qwen3");
+}
+
+TEST_F(CountRecipeTest, WindowsAndSparseLayers) {
+  const std::string qwen2 = With(JsonOf("Qwen2.5-7B"), R"("use_sliding_window": false)", R"("use_sliding_window": true)");
+  const Recipe late = *Read(With(qwen2, R"("max_window_layers": 28)", R"("max_window_layers": 20)"));
+  for (int i = 0; i < 28; ++i) EXPECT_EQ(late.layers[i].window, i >= 20 ? 131072 : 0) << i;
+  const Recipe listed = *Read(With(qwen2, R"("max_window_layers": 28)", R"("layer_types": )" + LayerTypes(28, 4)));
+  for (int i = 0; i < 28; ++i) EXPECT_EQ(listed.layers[i].window, i % 4 == 3 ? 0 : 131072) << i;
+  const Recipe mixtral = *Read(With(JsonOf("Mixtral-8x7B"), R"("sliding_window": null)", R"("sliding_window": 4096)"));
+  for (const LayerRecipe& layer : mixtral.layers) EXPECT_EQ(layer.window, 4096);
+  const std::string moe = JsonOf("Qwen3-30B-A3B");
+  const Recipe some = *Read(With(moe, R"("mlp_only_layers": [])", R"("mlp_only_layers": [0, 3])"));
+  for (int i = 0; i < 48; ++i) EXPECT_EQ(some.layers[i].sparse, i != 0 && i != 3) << i;
+  const Recipe half = *Read(With(moe, R"("decoder_sparse_step": 1)", R"("decoder_sparse_step": 2)"));
+  for (int i = 0; i < 48; ++i) EXPECT_EQ(half.layers[i].sparse, i % 2 == 1) << i;
+  const Recipe third = *Read(With(JsonOf("DeepSeek-V2"), R"("moe_layer_freq": 1)", R"("moe_layer_freq": 3)"));
+  for (int i = 0; i < 60; ++i) EXPECT_EQ(third.layers[i].sparse, i >= 1 && i % 3 == 0) << i;
+  // transformers 5 writes rope_parameters, for each kind of layer, instead.
+  const Recipe gemma =
+      *Read(With(JsonOf("Gemma-3-4B"), R"("rope_scaling": {"factor": 8.0, "rope_type": "linear"})",
+                 R"("rope_parameters": {"full_attention": {"factor": 8.0, "rope_theta": 2e6, "rope_type": "linear"},
+                                      "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}})"));
+  EXPECT_EQ(gemma.rope.theta, 2e6);
+  EXPECT_EQ(gemma.rope.scaling.factor, 8);
+}
+
+TEST_F(CountRecipeTest, UnknownArchitecturesAreNamedWithTheKnownOnes) {
+  ExpectBad(R"({"architectures": ["MambaForCausalLM"]})", {"'MambaForCausalLM'", "known: ", "GPT2LMHeadModel",
+                                                           "MistralForCausalLM", "Qwen3MoeForCausalLM", "Glm4MoeForCausalLM"});
+  ExpectBad(R"({"architectures": ["evil\nname"]})", {"'evil\\nname'"});
+  ExpectBad(R"({"model_type": "mamba"})", {"model_type 'mamba'", "Qwen2ForCausalLM"});
+  ExpectBad(R"({"architectures": [], "vocab_size": 3})", {"neither architectures nor model_type"});
+  ExpectBad(R"({"architectures": "Qwen3ForCausalLM"})", {"architectures", "array of strings"});
+  ExpectBad(R"({"architectures": [3]})", {"architectures", "array of strings"});
+}
+
+TEST_F(CountRecipeTest, BadConfigurations) {
+  const std::string qwen3 = JsonOf("Qwen3-0.6B"), moe = JsonOf("Qwen3-30B-A3B"), v3 = JsonOf("DeepSeek-V3"),
+                    glm = JsonOf("GLM-4.5"), gemma = JsonOf("Gemma-3-4B");
+  ExpectBad(Without(qwen3, R"("hidden_size": 1024)"), {"hidden_size is missing"});
+  ExpectBad(Without(qwen3, R"("num_hidden_layers": 28)"), {"num_hidden_layers is missing"});
+  ExpectBad(With(qwen3, R"("num_hidden_layers": 28)", R"("num_hidden_layers": 1000000)"), {"num_hidden_layers", "1 to 4096"});
+  ExpectBad(With(qwen3, R"("num_key_value_heads": 8)", R"("num_key_value_heads": 5)"), {"16 heads", "5 key-value heads"});
+  ExpectBad(With(qwen3, R"("hidden_act": "silu")", R"("hidden_act": "relu")"), {"hidden_act 'relu'"});
+  ExpectBad(With(qwen3, R"("head_dim": 128)", R"("head_dim": 127)"), {"127"});
+  ExpectBad(With(qwen3, R"("rope_scaling": null)", R"("rope_scaling": {"rope_type": "dynamic", "factor": 2})"), {"'dynamic'"});
+  ExpectBad(With(qwen3, R"("rope_theta": 1000000)", R"("partial_rotary_factor": 0.5)"), {"partial_rotary_factor 0.5"});
+  ExpectBad(With(moe, R"("num_experts_per_tok": 8)", R"("num_experts_per_tok": 129)"), {"num_experts_per_tok", "1 to 128"});
+  ExpectBad(With(moe, R"("mlp_only_layers": [])", R"("mlp_only_layers": ["a"])"), {"mlp_only_layers"});
+  ExpectBad(With(moe, R"("use_sliding_window": false)", R"("use_sliding_window": true)"), {"use_sliding_window"});
+  ExpectBad(With(moe, R"("moe_intermediate_size": 768)", R"("moe_intermediate_size": 16777216)"), {"10^15"});
+  ExpectBad(Without(v3, R"("kv_lora_rank": 512)"), {"kv_lora_rank is missing"});
+  ExpectBad(With(v3, R"("scoring_func": "sigmoid")", R"("scoring_func": "softmax")"), {"scoring_func 'softmax'"});
+  ExpectBad(With(v3, R"("attention_bias": false)", R"("attention_bias": true)"), {"attention_bias"});
+  ExpectBad(With(v3, R"("n_shared_experts": 1)", R"("n_shared_experts": 65536)"), {"n_shared_experts"});
+  ExpectBad(With(glm, R"("partial_rotary_factor": 0.5)", R"("partial_rotary_factor": 1.5)"), {"partial_rotary_factor"});
+  ExpectBad(Without(gemma, R"("num_hidden_layers": 34)"), {"text_config.num_hidden_layers is missing"});
+  ExpectBad(With(gemma, R"("hidden_size": 2560)", R"("hidden_size": 2560, "layer_types": ["full_attention"])"),
+            {"layer_types", "1 layers of 34"});
+  ExpectBad(With(gemma, R"("hidden_size": 2560)", R"("hidden_size": 2560, "attn_logit_softcapping": 50.0)"),
+            {"attn_logit_softcapping"});
+  ExpectBad(With(gemma, R"("torch_dtype": "bfloat16")", R"("tie_word_embeddings": 3)"), {"tie_word_embeddings"});
+  const Result<CountTypes> types = ReadCountTypes(*ReadConfigJson(Write(With(qwen3, "bfloat16", "int3"))));
+  ASSERT_FALSE(types.ok());
+  EXPECT_NE(types.status().message().find("'int3'"), std::string::npos) << types.status().message();
+}
+
+// Every number of every configuration, one after the other: wild values are refused or read, and never end the test.
+TEST_F(CountRecipeTest, WildNumbers) {
+  int refused = 0;
+  for (const Published& p : kPublished) {
+    const Result<Inventory> inventory = ReadConfigJson(Write(p.json));
+    ASSERT_TRUE(inventory.ok());
+    for (const auto& [key, value] : inventory->metadata.values()) {
+      for (const int64_t wild : {int64_t{0}, int64_t{-1}, int64_t{1}, int64_t{3}, int64_t{INT32_MAX}, int64_t{INT64_MIN}}) {
+        Inventory changed = *inventory;
+        changed.metadata.Set(key, wild);
+        const Result<Recipe> r = ReadCountRecipe(changed);
+        if (r.ok()) {
+          EXPECT_EQ(r->layers.size(), static_cast<size_t>(r->n_layers)) << p.name << " " << key;
+        } else {
+          EXPECT_EQ(r.status().code(), StatusCode::kBadInput) << p.name << " " << key;
+          ++refused;
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 500);
+}
+
+TEST_F(CountRecipeTest, ConfigFilesByPath) {
+  Write(JsonOf("Qwen3-0.6B"));
+  EXPECT_TRUE(ReadConfigJson(folder_.path()).ok());  // the directory
+  EXPECT_TRUE(ReadConfigJson(folder_.Write("other.json", JsonOf("Qwen3-0.6B"))).ok());
+  const std::tuple<std::string, std::string> cases[] = {{"", "empty"},
+                                                        {folder_ / "none.json", "no such file"},
+                                                        {folder_.Write("half.json", "{"), "half.json"},
+                                                        {folder_.Write("list.json", "[]"), "list.json"},
+                                                        {folder_.Write("empty.json", ""), "empty.json"}};
+  for (const auto& [file, part] : cases) {
+    const Result<Inventory> inventory = ReadConfigJson(file);
+    ASSERT_FALSE(inventory.ok()) << file;
+    EXPECT_EQ(inventory.status().code(), StatusCode::kBadInput);
+    EXPECT_NE(inventory.status().message().find(part), std::string::npos) << inventory.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace tally
