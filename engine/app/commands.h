@@ -18,5 +18,6 @@ Action AddTokenize(CLI::App& app);
 Action AddInspect(CLI::App& app);
 Action AddSynth(CLI::App& app);
 Action AddBench(CLI::App& app);
+Action AddCount(CLI::App& app);
 
 }  // namespace tally::app

@@ -24,7 +24,8 @@ int Main(int argc, char** argv) {
   std::string names;
   using Add = Action (*)(CLI::App&);
   const std::pair<const char*, Add> kAll[] = {{"run", AddRun},         {"logits", AddLogits}, {"tokenize", AddTokenize},
-                                              {"inspect", AddInspect}, {"synth", AddSynth},   {"bench", AddBench}};
+                                              {"inspect", AddInspect}, {"synth", AddSynth},   {"bench", AddBench},
+                                              {"count", AddCount}};
   for (const auto& [name, add] : kAll) {
     commands.emplace_back(name, add(app));
     names += (names.empty() ? "" : ", ") + std::string(name);

@@ -35,6 +35,9 @@ TEST(Form, ReadsAsAFormula) {
       {4 * H * (P * (P + 1)).Half(), "4 H (P (P + 1) / 2)", 240},
       {P - (H - K), "P - (H - K)", 3},
       {(P - H) * D, "(P - H) D", 8},
+      {H + K + 2 * H + 1 + K + 3, "3 H + 2 K + 4", 20},
+      {(2 * H + 4 * D).Half(), "H + 2 D", 20},
+      {(H + 2) * (H + 2), "(H + 2) (H + 2)", 36},
   };
   for (const Case& c : cases) {
     EXPECT_EQ(c.form.text(), c.text);

@@ -1,0 +1,115 @@
+#include "engine/api/count.h"
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "counters/books/weight_table.h"
+#include "engine/api/tally.h"
+#include "engine/base/format.h"
+#include "loaders/loaders.h"
+#include "models/catalog.h"
+#include "models/count_recipe.h"
+#include "models/family.h"
+#include "models/recipe_settings.h"
+
+namespace tally {
+namespace {
+
+struct Source {
+  Recipe recipe;
+  DType type = DType::kBF16;
+  std::map<std::string, uint64_t> stored_bytes;
+  std::string stored_as;
+};
+
+std::string TypeText(DType type) { return type == DType::kMXFP4 ? "MXFP4 + BF16" : std::string(DTypeName(type)); }
+
+Source FromCatalog(CatalogModel model) {
+  const DType type = model.expert_type == DType::kMXFP4 ? DType::kMXFP4 : model.type;
+  return {std::move(model.recipe), type, {}, TypeText(type)};
+}
+
+Result<Source> FromConfig(const Inventory& inventory) {
+  Source source;
+  TALLY_ASSIGN_OR_RETURN(source.recipe, ReadCountRecipe(inventory));
+  TALLY_ASSIGN_OR_RETURN(const CountTypes types, ReadCountTypes(inventory));
+  source.type = types.expert_type == DType::kMXFP4 ? DType::kMXFP4 : types.type;
+  source.stored_as = TypeText(source.type);
+  return source;
+}
+
+// A checkpoint that a family runs: its tensors' own bytes. One that none does is counted from its configuration.
+Result<Source> FromCheckpoint(const std::string& path) {
+  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
+  Source source;
+  Result<ModelSpec> spec = ReadModelSpec(inventory);
+  if (!spec.ok()) {
+    if (inventory.format == FileFormat::kGguf) return spec.status();
+    return FromConfig(inventory);
+  }
+  source.recipe = std::move(spec->recipe);
+  std::map<DType, uint64_t> types;
+  for (const WeightInfo& w : books::WeightTable(inventory, *spec)) source.stored_bytes[w.name] = w.stored_bytes;
+  for (const TensorBinding& b : spec->bindings) {
+    for (const std::string& name : b.names) {
+      const StoredTensor* t = inventory.Find(name);
+      if (t == nullptr || b.shape.size() < 2) continue;
+      types[b.hf_mxfp4 ? DType::kMXFP4 : t->dtype] += t->bytes;
+    }
+  }
+  std::vector<std::pair<uint64_t, DType>> by_bytes;
+  for (const auto& [type, bytes] : types) by_bytes.emplace_back(bytes, type);
+  std::sort(by_bytes.rbegin(), by_bytes.rend());
+  std::vector<DType> most_first;
+  for (const auto& [bytes, type] : by_bytes) most_first.push_back(type);
+  source.stored_as = JoinTypes(most_first);
+  return source;
+}
+
+Result<Source> Find(const std::string& model) {
+  std::error_code error;
+  if (!std::filesystem::exists(model, error)) {
+    Result<CatalogModel> known = FindCatalogModel(model);
+    if (known.ok()) return FromCatalog(std::move(known).value());
+    // What looks like a path is one that is not there.
+    if (model.find('/') != std::string::npos || model.ends_with(".json") || model.ends_with(".gguf")) {
+      return BadInput(Printable(model) + ": no such file or directory");
+    }
+    return known.status();
+  }
+  if (!model.ends_with(".json")) return FromCheckpoint(model);
+  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadConfigJson(model));
+  return FromConfig(inventory);
+}
+
+}  // namespace
+
+Result<CountedModel> CountModel(const CountRequest& request) {
+  TALLY_ASSIGN_OR_RETURN(Source source, Find(request.model));
+  if (!request.settings.empty()) {
+    TALLY_ASSIGN_OR_RETURN(source.recipe, ChangeRecipe(std::move(source.recipe), request.settings));
+    source.stored_bytes.clear();  // another model than the file's
+    source.stored_as = TypeText(source.type);
+  }
+  books::CountOptions options = request.options;
+  if (!request.type_given) {
+    if (source.type == DType::kMXFP4 && source.recipe.n_experts == 0) {  // settings have taken the experts away
+      source.type = DType::kBF16;
+      source.stored_as = TypeText(source.type);
+    }
+    options.type = source.type;
+    options.stored_bytes = std::move(source.stored_bytes);
+  } else {
+    source.stored_as = TypeText(options.type);
+  }
+  Result<books::Count> count = books::CountRecipe(source.recipe, std::move(options));
+  if (!count.ok()) return BadInput(Printable(request.model) + ": " + count.status().message());
+  return CountedModel{request.model, std::move(count).value(), std::move(source.stored_as)};
+}
+
+std::vector<std::string_view> KnownModels() { return CatalogNames(); }
+std::string SettingKeys() { return RecipeKeys(); }
+
+}  // namespace tally

@@ -1,0 +1,129 @@
+// tally count: what models cost, from their configurations alone.
+#include "engine/api/count.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/count_report.h"
+#include "engine/app/numbers.h"
+#include "engine/app/options.h"
+#include "engine/machine/machine.h"
+
+namespace tally::app {
+namespace {
+
+struct Flags {
+  std::vector<std::string> models, settings;
+  uint64_t context = 0, prompt = 0, batch = 1;
+  std::string type, format = "table";
+  bool json = false, layers = false, plot = false;
+};
+
+void AddSettings(std::string_view text, std::vector<std::string>& settings) {  // "KEY=VALUE,KEY"
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find(','));
+    if (!one.empty()) settings.emplace_back(one);
+    text.remove_prefix(std::min(text.size(), one.size() + 1));
+  }
+}
+
+// NAME:KEY=VALUE,KEY is the model NAME with settings of its own. A colon that a '/' follows is a path's.
+std::pair<std::string, std::string> SplitModel(const std::string& argument) {
+  const size_t colon = argument.rfind(':');
+  if (colon == std::string::npos || argument.find('/', colon) != std::string::npos) return {argument, ""};
+  return {argument.substr(0, colon), argument.substr(colon + 1)};
+}
+
+Result<DType> TypeNamed(const std::string& name) {
+  std::string known;
+  for (const DType t : books::kCountTypes) {
+    const std::string_view other = DTypeName(t);
+    auto same = [](char a, char b) {
+      return std::toupper(static_cast<unsigned char>(a)) == std::toupper(static_cast<unsigned char>(b));
+    };
+    if (std::equal(name.begin(), name.end(), other.begin(), other.end(), same)) return t;
+    known += (known.empty() ? "" : ", ") + std::string(other);
+  }
+  return BadInput("--type: '" + name + "' is not one of " + known);
+}
+
+Result<CountedModel> CountOne(const Flags& flags, const std::string& argument) {
+  CountRequest request;
+  const auto [model, own] = SplitModel(argument);
+  request.model = model;
+  for (const std::string& s : flags.settings) AddSettings(s, request.settings);
+  AddSettings(own, request.settings);
+  if (request.model == "demo") {
+    TALLY_ASSIGN_OR_RETURN(request.model, ModelPath("demo"));
+  }
+  request.options.prompt = flags.prompt;
+  request.options.context = flags.context;
+  request.options.batch = flags.batch;
+  if (!flags.type.empty()) {
+    TALLY_ASSIGN_OR_RETURN(request.options.type, TypeNamed(flags.type));
+    request.type_given = true;
+  }
+  TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountModel(request));
+  counted.name = argument;
+  return counted;
+}
+
+Status Run(const Flags& flags) {
+  const std::string format = flags.json ? "json" : flags.format;
+  if (flags.plot && format != "table") return BadInput("--plot draws beside the table only, not with --format " + format);
+  std::vector<CountedModel> models;
+  for (const std::string& argument : flags.models) {
+    TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountOne(flags, argument));
+    for (const std::string& warning : counted.count.warnings) Note("tally: " + argument + ": " + warning + "\n");
+    models.push_back(std::move(counted));
+  }
+  if (format == "json") {
+    PrintJson(CountDocument(models));
+    return {};
+  }
+  const TableFormat as = format == "md" ? TableFormat::kMarkdown : format == "csv" ? TableFormat::kCsv : TableFormat::kText;
+  bool first = true;
+  for (const Table& table : CountTables(models, flags.layers)) {
+    if (!first && as != TableFormat::kCsv) Print("\n");
+    first = false;
+    Print(Render(table, as));
+  }
+  if (flags.plot) {
+    const bool terminal = IsTerminal(Stream::kOutput), colour = terminal && std::getenv("NO_COLOR") == nullptr;
+    for (const CountedModel& m : models) Print("\n" + CountPlot(m, TerminalWidth(Stream::kOutput, 80), colour));
+  }
+  return {};
+}
+
+}  // namespace
+
+Action AddCount(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  flags->models = {"demo"};
+  CLI::App* c = app.add_subcommand("count", "Parameters, FLOPs and bytes of models, from their configurations alone");
+  c->add_option("MODEL", flags->models,
+                "GGUF file, Hugging Face directory, config.json, or a built-in name (any case); several make columns. "
+                "NAME:KEY=VALUE,KEY=VALUE is NAME with settings of its own")
+      ->default_str("demo")
+      ->option_text("TEXT ... [demo]");
+  c->add_option("--set", flags->settings, "change the configuration: KEY=VALUE[,KEY=VALUE...]; keys: " + SettingKeys())
+      ->allow_extra_args(false);
+  AddNumber(*c, "--ctx", flags->context, "positions that the decode token sees, its own included (0: as --prompt)");
+  AddNumber(*c, "--prompt", flags->prompt, "positions of the prefill (0: 1024, or the trained context where that is shorter)");
+  AddNumber(*c, "--batch", flags->batch, "sequences");
+  c->add_option("--type", flags->type, "count weights as F32, F16, BF16, Q8_0, Q4_0 or MXFP4 (default: as stored or published)");
+  c->add_option("--format", flags->format, "table, md, csv or json")->check(CLI::IsMember({"table", "md", "csv", "json"}));
+  c->add_flag("--layers", flags->layers, "every tensor of every layer in a row of its own");
+  c->add_flag("--plot", flags->plot, "draw where the parameters are, and which a token uses");
+  c->add_flag("--json", flags->json, "one JSON document on standard output");
+  return [flags] { return Report(Run(*flags)); };
+}
+
+}  // namespace tally::app

@@ -1,0 +1,423 @@
+#include "engine/app/count_report.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "engine/app/bars.h"
+
+namespace tally::app {
+namespace {
+
+using books::Count;
+using books::FlopsCount;
+using books::FlopsRow;
+using books::FlopsView;
+using books::Form;
+using books::ParameterForm;
+using books::WithThousands;
+
+std::string Percent(uint64_t part, uint64_t whole) {
+  if (whole == 0) return "";
+  char text[16];
+  std::snprintf(text, sizeof text, "%.2f %%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+  return text;
+}
+
+std::string Fixed(double x, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, x);
+  return text;
+}
+
+std::string Size(uint64_t bytes) {  // in both units, whose confusion is the usual mistake
+  const double b = static_cast<double>(bytes);
+  return Fixed(b / 1e9, 2) + " GB, " + Fixed(b / 1073741824.0, 2) + " GiB";
+}
+
+std::string Title(const CountedModel& m) {
+  const Recipe& r = m.count.recipe;
+  std::string text = m.name + ": " + r.family + ", V " + WithThousands(uint64_t(r.vocab)) + ", E " + std::to_string(r.d_model) +
+                     ", L " + std::to_string(r.n_layers) + ", H " + std::to_string(r.n_heads) + ", K " +
+                     std::to_string(r.n_kv_heads) + ", D " + std::to_string(r.head_dim);
+  const bool dense = std::any_of(r.layers.begin(), r.layers.end(), [](const LayerRecipe& l) { return !l.sparse; });
+  if (dense) text += ", F " + std::to_string(r.d_ff);
+  if (r.n_experts > 0) {
+    text += ", X " + std::to_string(r.n_experts) + ", k " + std::to_string(r.top_k) + (dense ? ", F_x " : ", F ") +
+            std::to_string(r.d_expert);
+  }
+  if (r.d_shared > 0) text += ", F_s " + std::to_string(r.d_shared);
+  if (r.learned_positions) text += ", T " + std::to_string(r.context);
+  int32_t window = 0;
+  for (const LayerRecipe& l : r.layers) window = std::max(window, l.window);
+  if (window > 0) text += ", W " + std::to_string(window);
+  if (r.latent.kv_rank > 0) {
+    text += ", R_q " + std::to_string(r.latent.q_rank) + ", R_kv " + std::to_string(r.latent.kv_rank) + ", D_n " +
+            std::to_string(r.latent.nope_dim) + ", D_r " + std::to_string(r.latent.rope_dim) + ", D_v " +
+            std::to_string(r.latent.v_dim);
+  }
+  return text;
+}
+
+// Tensors of one name and shape, over the layers.
+struct TensorGroup {
+  std::string name;
+  const ParameterForm* first = nullptr;
+  uint64_t n = 0;
+};
+
+std::vector<TensorGroup> Groups(const Count& c, bool layers) {
+  std::vector<TensorGroup> groups;
+  for (const ParameterForm& p : c.tensors) {
+    std::string name = p.layer < 0 ? p.name : (layers ? "blk." + std::to_string(p.layer) : std::string("blk.*")) + "." + p.name;
+    if (p.prediction) name = "mtp: " + name;
+    const auto same = [&](const TensorGroup& g) { return g.name == name && g.first->count.text() == p.count.text(); };
+    const auto found = std::find_if(groups.begin(), groups.end(), same);
+    if (found != groups.end()) {
+      ++found->n;
+    } else {
+      groups.push_back({std::move(name), &p, 1});
+    }
+  }
+  return groups;
+}
+
+Table TensorTable(const CountedModel& m, bool layers) {
+  Table t{Title(m), {"tensor", "parameters", "times", "together", "share", "closed form"}, {}, {true, false, false, false, false, true}};
+  for (const TensorGroup& g : Groups(m.count, layers)) {
+    const uint64_t each = g.first->count.value();
+    t.rows.push_back({g.name, WithThousands(each), std::to_string(g.n), WithThousands(each * g.n),
+                      g.first->prediction ? "" : Percent(each * g.n, m.count.parameters.total), g.first->count.text()});
+  }
+  return t;
+}
+
+Table TotalsTable(const Count& c) {
+  Table t{"parameters", {"", "count", "share", ""}, {}, {true, false, false, true}};
+  auto row = [&](const char* name, uint64_t n, const char* what) {
+    t.rows.push_back({name, WithThousands(n), Percent(n, c.parameters.total), what});
+  };
+  row("total", c.parameters.total, c.recipe.tied_head ? "the head is the embedding, counted once" : "");
+  row("active(all)", c.parameters.active_all, "embedding, learned positions and head counted");
+  row("active(head)", c.parameters.active_head, "head counted, embedding and positions not");
+  row("active(none)", c.parameters.active_none, "none of them");
+  row("touched", c.touched, "read by a decode step: of the embedding one row");
+  if (c.prediction > 0) row("multi-token prediction", c.prediction, "beyond the total");
+  return t;
+}
+
+Table MemoryTable(const CountedModel& m) {
+  const Count& c = m.count;
+  Table t{"memory", {"", "bytes", "", ""}, {}, {true, false, true, true}};
+  for (const Count::Memory& x : c.memory) {
+    t.rows.push_back({"weights as " + std::string(DTypeName(x.type)), WithThousands(x.bytes), Size(x.bytes), ""});
+  }
+  t.rows.push_back({"weights, " + m.stored_as, WithThousands(c.weight_bytes), Size(c.weight_bytes), ""});
+  t.rows.push_back({"read by a decode step", WithThousands(c.weight_bytes_per_token), Size(c.weight_bytes_per_token), ""});
+  t.rows.push_back({"KV a token", WithThousands(c.kv_bytes_per_token), "",
+                    c.kv_elements_per_token.text() + " elements of " + std::to_string(c.options.kv_element_bytes) + " bytes"});
+  t.rows.push_back({"KV at " + WithThousands(c.options.context) + " positions" +
+                        (c.options.batch > 1 ? ", " + WithThousands(c.options.batch) + " sequences" : ""),
+                    WithThousands(c.kv_bytes_at_context), Size(c.kv_bytes_at_context), ""});
+  return t;
+}
+
+std::vector<std::string> FlopsCells(const std::array<uint64_t, books::kFlopsViews>& flops,
+                                    const std::array<uint64_t, books::kFlopsViews>& whole) {
+  std::vector<std::string> cells;
+  for (size_t v = 0; v < flops.size(); ++v) {
+    cells.push_back(flops[v] > 0 ? WithThousands(flops[v]) : "");
+    cells.push_back(flops[v] > 0 ? Percent(flops[v], whole[v]) : "");
+  }
+  return cells;
+}
+
+Table FlopsTable(const std::string& title, const FlopsCount& f, const FlopsCount* last) {
+  Table t{title, {""}, {}, {true}};
+  for (int v = 0; v < books::kFlopsViews; ++v) {
+    t.columns.emplace_back(FlopsViewName(static_cast<FlopsView>(v)));
+    t.columns.emplace_back("share");
+  }
+  t.columns.emplace_back("special");
+  auto add = [&](std::string name, std::vector<std::string> cells, uint64_t special) {
+    cells.insert(cells.begin(), std::move(name));
+    cells.push_back(special > 0 ? WithThousands(special) : "");
+    t.rows.push_back(std::move(cells));
+  };
+  for (const FlopsRow& row : f.rows) {
+    add(std::string(PartName(row.part)),
+        FlopsCells({row.flops[0].value(), row.flops[1].value(), row.flops[2].value()}, f.total), row.special.value());
+  }
+  add(last != nullptr ? "all, head at every position" : "all", FlopsCells(f.total, f.total), f.special);
+  if (last != nullptr) add("all, head at the last position", FlopsCells(last->total, f.total), last->special);
+  return t;
+}
+
+Table FormsTable(const std::string& title, const FlopsCount& f) {
+  Table t{title, {"", ""}, {}, {true, true}};
+  for (const FlopsRow& row : f.rows) {
+    const std::string name(PartName(row.part));
+    if (row.flops[2].text() != "0") t.rows.push_back({name, row.flops[2].text()});
+    if (row.flops[0].text() != row.flops[1].text()) t.rows.push_back({name + ", full square", row.flops[0].text()});
+    if (row.special.text() != "0") t.rows.push_back({name + ", special", row.special.text()});
+  }
+  return t;
+}
+
+Table TrafficTable(const Count& c) {
+  Table t{"", {"", "prefill", "decode"}, {}, {true, false, false}};
+  const auto &p = c.prefill_traffic, &d = c.decode_traffic;
+  if (c.recipe.n_experts > 0) {
+    t.rows.push_back({"experts a layer reads, uniform routing", Fixed(p.uniform_experts, 2), Fixed(d.uniform_experts, 2)});
+    t.rows.push_back({"experts a layer reads, at most", WithThousands(p.most_experts), WithThousands(d.most_experts)});
+    t.rows.push_back({"weight bytes read, at most", WithThousands(p.most), WithThousands(d.most)});
+  }
+  t.rows.push_back({"weight bytes read", WithThousands(p.uniform), WithThousands(d.uniform)});
+  t.rows.push_back({"FLOPs a byte of weights and KV", Fixed(c.prefill_intensity, 2), Fixed(c.decode_intensity, 2)});
+  return t;
+}
+
+std::string PrefillTitle(const Count& c) {
+  return "FLOPs of a prefill of P = " + WithThousands(c.options.prompt) +
+         (c.options.batch > 1 ? ", B = " + WithThousands(c.options.batch) : "");
+}
+std::string DecodeTitle(const Count& c) {
+  return "FLOPs of a decode token that sees S = " + WithThousands(c.options.context) +
+         (c.options.batch > 1 ? ", B = " + WithThousands(c.options.batch) : "");
+}
+
+std::vector<Table> One(const CountedModel& m, bool layers) {
+  const Count& c = m.count;
+  return {TensorTable(m, layers),
+          TotalsTable(c),
+          MemoryTable(m),
+          FlopsTable(PrefillTitle(c), c.prefill, &c.prefill_last),
+          FormsTable("closed forms, head at every position", c.prefill),
+          FlopsTable(DecodeTitle(c), c.decode, nullptr),
+          FormsTable("closed forms", c.decode),
+          TrafficTable(c)};
+}
+
+uint64_t PartFlops(const FlopsCount& f, books::Part part, size_t view) {
+  for (const FlopsRow& row : f.rows) {
+    if (row.part == part) return row.flops[view].value();
+  }
+  return 0;
+}
+
+// Where parameters are, coarsely.
+struct ParameterPart {
+  const char* name;
+  std::vector<Component> components;
+  bool experts = false;  // of a feed-forward: the experts that are chosen among, or what every token goes through
+};
+const ParameterPart kParameterParts[] = {
+    {"embedding", {Component::kEmbedding, Component::kPositionEmbedding}},
+    {"attention",
+     {Component::kAttnQkv, Component::kAttnQ, Component::kAttnK, Component::kAttnV, Component::kAttnKv, Component::kAttnQNorm,
+      Component::kAttnKNorm, Component::kAttention, Component::kAttnOutput}},
+    {"feed-forward",
+     {Component::kFfnGateUp, Component::kFfnDown, Component::kSharedGateUp, Component::kSharedDown, Component::kSharedGate}},
+    {"experts", {Component::kFfnGateUp, Component::kFfnDown}, true},
+    {"router", {Component::kRouter}},
+    {"norms",
+     {Component::kAttnNorm, Component::kAttnPostNorm, Component::kFfnNorm, Component::kFfnPostNorm, Component::kOutputNorm}},
+    {"head", {Component::kHead}},
+};
+
+uint64_t InPart(const Count& c, const ParameterPart& part, Form ParameterForm::* which) {
+  uint64_t n = 0;
+  for (const ParameterForm& p : c.tensors) {
+    const bool here = std::find(part.components.begin(), part.components.end(), p.component) != part.components.end();
+    if (here && !p.prediction && (p.slices > 1) == part.experts) n += (p.*which).value();
+  }
+  return n;
+}
+
+Table Columns(std::span<const CountedModel> models) {
+  Table t{"", {""}, {}, {true}};
+  for (const CountedModel& m : models) t.columns.push_back(m.name);
+  auto row = [&](const std::string& name, const auto& cell) {
+    std::vector<std::string> cells = {name};
+    for (const CountedModel& m : models) cells.push_back(cell(m));
+    if (std::any_of(cells.begin() + 1, cells.end(), [](const std::string& s) { return !s.empty(); })) t.rows.push_back(std::move(cells));
+  };
+  auto number = [&](const std::string& name, const auto& get) {
+    row(name, [&](const CountedModel& m) {
+      const uint64_t n = get(m.count);
+      return n > 0 ? WithThousands(n) : std::string();
+    });
+  };
+  number("parameters", [](const Count& c) { return c.parameters.total; });
+  for (const ParameterPart& part : kParameterParts) {
+    row("  " + std::string(part.name), [&](const CountedModel& m) {
+      const uint64_t n = InPart(m.count, part, &ParameterForm::count);
+      return n > 0 ? WithThousands(n) + " (" + Percent(n, m.count.parameters.total) + ")" : std::string();
+    });
+  }
+  number("active(all)", [](const Count& c) { return c.parameters.active_all; });
+  number("active(head)", [](const Count& c) { return c.parameters.active_head; });
+  number("active(none)", [](const Count& c) { return c.parameters.active_none; });
+  number("touched", [](const Count& c) { return c.touched; });
+  number("multi-token prediction", [](const Count& c) { return c.prediction; });
+  for (const DType type : books::kCountTypes) {
+    number("bytes as " + std::string(DTypeName(type)), [&](const Count& c) {
+      for (const Count::Memory& m : c.memory) {
+        if (m.type == type) return m.bytes;
+      }
+      return uint64_t{0};
+    });
+  }
+  row("stored as", [](const CountedModel& m) { return m.stored_as; });
+  number("bytes", [](const Count& c) { return c.weight_bytes; });
+  number("weight bytes a token", [](const Count& c) { return c.weight_bytes_per_token; });
+  number("KV bytes a token", [](const Count& c) { return c.kv_bytes_per_token; });
+  row("S", [](const CountedModel& m) { return WithThousands(m.count.options.context); });
+  number("KV bytes at S", [](const Count& c) { return c.kv_bytes_at_context; });
+  row("P", [](const CountedModel& m) { return WithThousands(m.count.options.prompt); });
+  for (size_t v = 0; v < books::kFlopsViews; ++v) {
+    const std::string view(FlopsViewName(static_cast<FlopsView>(v)));
+    number("prefill FLOPs, " + view, [&](const Count& c) { return c.prefill.total[v]; });
+    for (int p = 0; p < books::kParts; ++p) {
+      row("  " + std::string(PartName(static_cast<books::Part>(p))), [&](const CountedModel& m) {
+        const uint64_t n = PartFlops(m.count.prefill, static_cast<books::Part>(p), v);
+        return n > 0 ? Percent(n, m.count.prefill.total[v]) : std::string();
+      });
+    }
+    number("  head at the last position only", [&](const Count& c) { return c.prefill_last.total[v]; });
+  }
+  for (size_t v = 0; v < books::kFlopsViews; ++v) {
+    number("decode FLOPs, " + std::string(FlopsViewName(static_cast<FlopsView>(v))), [&](const Count& c) { return c.decode.total[v]; });
+  }
+  row("FLOPs a byte, prefill", [](const CountedModel& m) { return Fixed(m.count.prefill_intensity, 2); });
+  row("FLOPs a byte, decode", [](const CountedModel& m) { return Fixed(m.count.decode_intensity, 2); });
+  return t;
+}
+
+// ---- JSON
+
+Json FormJson(const Form& f) { return {{"value", f.value()}, {"form", f.text()}}; }
+
+const char* ViewKey(size_t view) {
+  static constexpr const char* kKeys[] = {"matmul_full_square", "matmul_causal", "everything"};
+  return kKeys[view];
+}
+
+Json TotalsJson(const FlopsCount& f) {
+  Json out;
+  for (size_t v = 0; v < books::kFlopsViews; ++v) out[ViewKey(v)] = f.total[v];
+  out["special"] = f.special;
+  return out;
+}
+
+Json FlopsJson(const FlopsCount& f, const FlopsCount* last) {
+  Json out = {{"sequences", f.workload.sequences}, {"rows", f.workload.rows}, {"context", f.workload.context}};
+  out["total"] = TotalsJson(f);
+  if (last != nullptr) out["total_head_last"] = TotalsJson(*last);
+  Json parts = Json::array(), classes = Json::object(), sites = Json::array();
+  for (const FlopsRow& row : f.rows) {
+    Json part = {{"part", PartName(row.part)}};
+    for (size_t v = 0; v < books::kFlopsViews; ++v) part[ViewKey(v)] = FormJson(row.flops[v]);
+    part["special"] = FormJson(row.special);
+    parts.push_back(std::move(part));
+  }
+  for (size_t w = 0; w < kWorkClasses; ++w) {
+    if (f.by_class[w] == 0 && f.special_by_class[w] == 0) continue;
+    classes[std::string(kWorkClassNames[w])] = {{"flops", f.by_class[w]}, {"special", f.special_by_class[w]}};
+  }
+  for (const books::WorkForm& s : f.sites) {
+    Json site = {{"layer", s.layer},
+                 {"component", ComponentName(s.component)},
+                 {"class", kWorkClassNames[static_cast<size_t>(s.work_class)]},
+                 {"matmul", s.matmul},
+                 {"flops", FormJson(s.flops)},
+                 {"special", FormJson(s.special)}};
+    if (s.matmul) site["full_square"] = FormJson(s.full_square);
+    sites.push_back(std::move(site));
+  }
+  out["parts"] = std::move(parts);
+  out["classes"] = std::move(classes);
+  out["sites"] = std::move(sites);
+  return out;
+}
+
+Json TrafficJson(const books::WeightTraffic& t) {
+  return {{"uniform", t.uniform}, {"most", t.most}, {"experts_uniform", t.uniform_experts}, {"experts_most", t.most_experts}};
+}
+
+Json OneDocument(const CountedModel& m) {
+  const Count& c = m.count;
+  Json components = Json::object(), tensors = Json::array(), layers = Json::array();
+  std::map<int32_t, uint64_t> by_layer;
+  for (const ParameterForm& p : c.tensors) {
+    if (!p.prediction) {
+      Json& sum = components[std::string(ComponentName(p.component))];
+      sum = (sum.is_null() ? 0 : sum.get<uint64_t>()) + p.count.value();
+      if (p.layer >= 0) by_layer[p.layer] += p.count.value();
+    }
+    Json tensor = {{"name", p.layer < 0 ? p.name : "blk." + std::to_string(p.layer) + "." + p.name},
+                   {"layer", p.layer},
+                   {"component", ComponentName(p.component)},
+                   {"parameters", p.count.value()},
+                   {"active", p.active.value()},
+                   {"touched", p.touched.value()},
+                   {"form", p.count.text()}};
+    if (p.prediction) tensor["multi_token_prediction"] = true;
+    tensors.push_back(std::move(tensor));
+  }
+  for (const auto& [layer, n] : by_layer) layers.push_back(n);
+  Json memory = Json::object();
+  for (const Count::Memory& x : c.memory) memory[std::string(DTypeName(x.type))] = x.bytes;
+  Json parameters = {
+      {"total", c.parameters.total},
+      {"touched", c.touched},
+      {"active", {{"all", c.parameters.active_all}, {"head", c.parameters.active_head}, {"none", c.parameters.active_none}}},
+      {"multi_token_prediction", c.prediction}};
+  parameters["components"] = std::move(components);
+  parameters["layers"] = std::move(layers);
+  parameters["tensors"] = std::move(tensors);
+  Json document = {{"model", m.name}, {"family", c.recipe.family}};
+  document["parameters"] = std::move(parameters);
+  document["flops"] = {{"prefill", FlopsJson(c.prefill, &c.prefill_last)}, {"decode", FlopsJson(c.decode, nullptr)}};
+  document["bytes"] = {{"stored_as", m.stored_as},
+                       {"weights", c.weight_bytes},
+                       {"weights_per_token", c.weight_bytes_per_token},
+                       {"weights_as", std::move(memory)},
+                       {"weights_read", {{"prefill", TrafficJson(c.prefill_traffic)}, {"decode", TrafficJson(c.decode_traffic)}}},
+                       {"kv_per_token", c.kv_bytes_per_token},
+                       {"kv_at_context", c.kv_bytes_at_context},
+                       {"kv_element", c.options.kv_element_bytes}};
+  document["flops_per_byte"] = {{"prefill", c.prefill_intensity}, {"decode", c.decode_intensity}};
+  document["warnings"] = c.warnings;
+  return document;
+}
+
+}  // namespace
+
+std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers) {
+  if (models.size() == 1) return One(models.front(), layers);
+  return {Columns(models)};
+}
+
+std::string CountPlot(const CountedModel& m, int width, bool colour) {
+  std::vector<std::string> names;
+  Bar all{"total", {}}, active{"active(all)", {}};
+  for (const ParameterPart& part : kParameterParts) {
+    names.emplace_back(part.name);
+    all.values.push_back(InPart(m.count, part, &ParameterForm::count));
+    active.values.push_back(InPart(m.count, part, &ParameterForm::active));
+  }
+  return m.name + "\n" + RenderBars(names, {all, active}, width, colour);
+}
+
+Json CountDocument(std::span<const CountedModel> models) {
+  if (models.size() == 1) return OneDocument(models.front());
+  Json all = Json::array();
+  for (const CountedModel& m : models) all.push_back(OneDocument(m));
+  return {{"models", std::move(all)}};
+}
+
+}  // namespace tally::app

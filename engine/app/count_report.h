@@ -1,0 +1,23 @@
+// What tally count prints: tables, and a JSON document.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/api/count.h"
+#include "engine/app/json.h"
+#include "engine/app/table.h"
+
+namespace tally::app {
+
+// One model: its parameters tensor by tensor (`layers`: each layer's apart), totals, memory, work, with their closed forms. Several:
+// one table, a column a model.
+std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers);
+
+// Where a model's parameters are, and which of them a token uses (active(all)), as bars.
+std::string CountPlot(const CountedModel& model, int width, bool colour);
+
+// One model: an object; several: {"models": [objects]}.
+Json CountDocument(std::span<const CountedModel> models);
+
+}  // namespace tally::app

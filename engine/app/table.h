@@ -1,0 +1,22 @@
+// Tables of figures as text for people, Markdown and CSV.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tally::app {
+
+enum class TableFormat { kText, kMarkdown, kCsv };
+
+struct Table {
+  std::string title;
+  std::vector<std::string> columns;             // headings; may be empty for the first
+  std::vector<std::vector<std::string>> rows;   // as many cells as columns
+  std::vector<bool> left;                       // by column: flush left; beyond its end, flush right
+};
+
+// Lines end in '\n'. Text: columns two blanks apart, none cut, no blanks at line ends. Markdown: a heading and a pipe table. CSV (RFC
+// 4180, lines ended by '\n'): the title as the first cell of every row; thousands' commas go, so that numbers are numbers.
+std::string Render(const Table& table, TableFormat format);
+
+}  // namespace tally::app

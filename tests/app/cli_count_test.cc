@@ -1,0 +1,170 @@
+// tally count: the figures that are published, and every way of using it wrongly.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/app/runner.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
+
+Json Count(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "count");
+  arguments.push_back("--json");
+  const Ended e = Tally(arguments);
+  EXPECT_EQ(e.code, 0) << e.err;
+  Json document = Json::parse(e.out, nullptr, false);
+  EXPECT_FALSE(document.is_discarded()) << e.out;
+  return document;
+}
+
+std::string Text(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "count");
+  const Ended e = Tally(arguments);
+  EXPECT_EQ(e.code, 0) << e.err;
+  return e.out;
+}
+
+// Whether some line holds all of the parts in this order.
+bool HasLine(const std::string& text, const std::vector<std::string>& parts) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    size_t at = 0;
+    bool all = true;
+    for (const std::string& part : parts) {
+      const size_t found = line.find(part, at);
+      all = all && found != std::string::npos;
+      if (!all) break;
+      at = found + part.size();
+    }
+    if (all) return true;
+  }
+  return false;
+}
+
+TEST(CliCount, GptOss20b) {
+  const Json d = Count({"GPT-OSS-20B", "--ctx", "8192"});
+  EXPECT_EQ(d["parameters"]["total"], 20'914'757'184);
+  EXPECT_EQ(d["parameters"]["active"]["all"], 4'187'440'704);
+  EXPECT_EQ(d["parameters"]["active"]["head"], 3'608'307'264);
+  EXPECT_EQ(d["parameters"]["active"]["none"], 3'029'173'824);
+  EXPECT_EQ(d["parameters"]["touched"], 3'608'310'144);
+  EXPECT_EQ(d["parameters"]["layers"][0], 823'186'976);  // course text 000
+  EXPECT_EQ(d["parameters"]["components"]["router"], 24 * 92'192);
+  EXPECT_EQ(d["bytes"]["weights"], 13'761'264'768);
+  EXPECT_EQ(d["bytes"]["stored_as"], "MXFP4 + BF16");
+  EXPECT_EQ(d["bytes"]["weights_per_token"], 3'708'089'088);
+  EXPECT_EQ(d["bytes"]["kv_per_token"], 49'152);
+  EXPECT_EQ(d["flops"]["decode"]["total"]["matmul_causal"], 7'214'284'800 + 1'635'778'560);
+  uint64_t sum = 0;
+  for (const Json& t : d["parameters"]["tensors"]) sum += t["parameters"].get<uint64_t>();
+  EXPECT_EQ(sum, 20'914'757'184u);
+  const std::string text = Text({"gpt-oss-20b"});
+  EXPECT_TRUE(HasLine(text, {"blk.*.attn_q", "11,796,480", "24", "283,115,520", "1.35 %", "H D E"})) << text;
+  EXPECT_TRUE(HasLine(text, {"active(head)", "3,608,307,264"}));
+  EXPECT_TRUE(HasLine(text, {"13,761,264,768", "13.76 GB, 12.82 GiB"}));
+}
+
+// The scaling table of course text 004, in one command.
+TEST(CliCount, MiniGptScalingTable) {
+  const std::vector<std::string> variants = {"mini-gpt", "mini-gpt:d_model=128,n_layers=4,d_ff=512",
+                                             "mini-gpt:d_model=256,n_layers=6,d_ff=1024"};
+  EXPECT_TRUE(HasLine(Text(variants), {"parameters", "103,680", "799,488", "4,749,312"})) << Text(variants);
+  EXPECT_TRUE(HasLine(Text(variants), {"feed-forward", "63.83 %", "65.90 %", "66.40 %"})) << Text(variants);
+  EXPECT_EQ(Count({"mini-gpt", "--set", "tied=false"})["parameters"]["total"], 103'680 + 4'096);
+  EXPECT_EQ(Count({"mini-gpt", "--set", "qkv_bias"})["parameters"]["total"], 103'680 + 384);
+  EXPECT_EQ(Count({"mini-gpt", "--set", "d_model=128,n_layers=4", "--set", "d_ff=512"})["parameters"]["total"], 799'488);
+}
+
+// Course text 001: GPT-2's four sizes; its SwiGLU of GPT-2 XL's shape; 16,384 positions.
+TEST(CliCount, Gpt2Table) {
+  const std::string text = Text({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"});
+  EXPECT_TRUE(HasLine(text, {"prefill FLOPs, matmul, full square", "291,648,307,200", "826,951,073,792", "1,774,570,700,800",
+                             "3,506,703,564,800"}))
+      << text;
+  EXPECT_TRUE(HasLine(text, {"feed-forward", "39.76 %", "49.86 %", "54.46 %", "57.41 %"}));
+  EXPECT_TRUE(HasLine(text, {"attention projections", "19.88 %", "24.93 %", "27.23 %", "28.71 %"}));
+  EXPECT_TRUE(HasLine(text, {"attention", "13.25 %", "12.46 %", "10.89 %", "9.19 %"}));
+  EXPECT_TRUE(HasLine(text, {"head", "27.10 %", "12.75 %", "7.42 %", "4.70 %"}));
+  const std::string swiglu = "gpt2-xl:gated,norm=rms,qkv_bias=false,o_bias=false,ffn_bias=false,tied=false,learned_positions=false";
+  const Json d = Count({swiglu, "--type", "f32"});
+  EXPECT_EQ(d["parameters"]["total"], 2'127'057'600);
+  EXPECT_EQ(d["bytes"]["weights"], 8'508'230'400);
+  EXPECT_EQ(d["flops"]["prefill"]["total"]["matmul_full_square"], 4'513'336'524'800);  // with all three matrices of a SwiGLU
+  const Json far = Count({"gpt2-xl", "--prompt", "16384"});
+  EXPECT_EQ(far["flops"]["prefill"]["total"]["matmul_full_square"], 133'416'668'364'800);
+  const Ended warned = Tally({"count", "gpt2-xl", "--prompt", "16384", "--format", "csv"});
+  EXPECT_EQ(warned.code, 0);
+  EXPECT_NE(warned.err.find("a prompt of 16,384 is longer than the 1,024 positions"), std::string::npos) << warned.err;
+}
+
+TEST(CliCount, FilesAndTheirConfigs) {
+  const std::string directory = kGoldens + "gptoss/gptoss-a-top4of8-realyarn";
+  const Json whole = Count({directory}), config = Count({directory + "/config.json"}), demo = Count({}), inspect =
+      Json::parse(Tally({"inspect", directory, "--json"}).out);
+  EXPECT_EQ(whole["parameters"], config["parameters"]);
+  EXPECT_EQ(whole["flops"], config["flops"]);
+  EXPECT_EQ(whole["bytes"]["weights"], inspect["totals"]["bytes"]);  // as stored
+  EXPECT_EQ(demo["parameters"]["total"], 4'541'364);
+  EXPECT_EQ(demo["parameters"]["active"]["all"], 1'759'284);
+  EXPECT_EQ(Count({kGoldens + "llama/llama-a-f32-gqa-untied/model.gguf"})["family"], "llama");
+}
+
+TEST(CliCount, FamiliesThatAreOnlyCounted) {
+  EXPECT_EQ(Count({"deepseek-v3"})["parameters"]["total"], 671'026'419'200);
+  EXPECT_EQ(Count({"DeepSeek-V3"})["parameters"]["multi_token_prediction"], 11'610'068'224);
+  EXPECT_EQ(Count({"qwen3-30b-a3b"})["parameters"]["active"]["all"], 3'353'032'704);
+  EXPECT_EQ(Count({"gpt-oss-120b"})["parameters"]["active"]["head"], 5'132'849'472);
+}
+
+TEST(CliCount, Formats) {
+  const std::string md = Text({"gpt2", "--format", "md"}), csv = Text({"gpt2", "--format", "csv"});
+  EXPECT_TRUE(HasLine(md, {"| total | 124,439,808 |"})) << md;
+  EXPECT_TRUE(HasLine(csv, {"parameters,total,124439808,"})) << csv;
+  EXPECT_EQ(Json::parse(Text({"gpt2", "--format", "json"})), Count({"gpt2"}));
+  EXPECT_EQ(Count({"gpt2", "gpt2-xl"})["models"].size(), 2u);
+  EXPECT_TRUE(HasLine(Text({"gpt2", "--layers"}), {"blk.11.attn_qkv", "1,769,472"}));
+  const std::string plot = Text({"gpt-oss-20b", "--plot"});
+  EXPECT_TRUE(HasLine(plot, {"total", "EEAAXXXXXXX"})) << plot;
+  EXPECT_EQ(plot.find('\x1b'), std::string::npos);  // no terminal, no colour
+}
+
+TEST(CliCount, BadUseIsRefused) {
+  const TempFolder folder;
+  auto refused = [](std::vector<std::string> arguments, const std::string& part) {
+    arguments.insert(arguments.begin(), "count");
+    const Ended e = Tally(arguments);
+    EXPECT_EQ(e.code, 2) << part;
+    EXPECT_EQ(e.out, "") << part;
+    EXPECT_TRUE(IsOneLine(e.err)) << e.err;
+    EXPECT_NE(e.err.find(part), std::string::npos) << e.err;
+  };
+  refused({"gpt-5"}, "'gpt-5'");
+  refused({"./none.gguf"}, "./none.gguf: no such file");
+  refused({"none.json"}, "none.json: no such file");
+  refused({"gpt2", "--type", "Q9"}, "'Q9' is not one of F32, F16, BF16, Q8_0, Q4_0, MXFP4");
+  refused({"gpt2", "--type", "MXFP4"}, "MXFP4 is a type of experts");
+  refused({"gpt2", "--format", "xml"}, "xml");
+  refused({"gpt2", "--set", "d_modell=4"}, "d_modell");
+  refused({"gpt2", "--set", "d_model=0"}, "d_model");
+  refused({"gpt2", "--set", "d_model=many"}, "many");
+  refused({"gpt2", "--set", "n_layers=99999999999"}, "n_layers");
+  refused({"gpt-oss-20b:top_k=33"}, "top_k");
+  refused({"gpt2", "--batch", "0"}, "--batch");
+  refused({"gpt2", "--prompt", "-1"}, "-1");
+  refused({"gpt2", "--prompt", "1099511627776"}, "do not fit 64 bits");
+  refused({"gpt2", "--plot", "--json"}, "--plot");
+  refused({folder.Write("config.json", "{\"architectures\": [\"FlyForCausalLM\"]}")}, "'FlyForCausalLM'");
+  refused({folder.Write("config.json", "{")}, "config.json");
+  refused({folder.Write("bad.gguf", "GGUF")}, "bad.gguf");
+}
+
+}  // namespace
+}  // namespace tally
