@@ -29,7 +29,7 @@ struct CatalogModel {
 
 std::vector<std::string_view> CatalogNames();  // in the table's order
 
-// Any case. kBadInput names the name and the nearest known ones.
+// Any case; "NAME(text)" too, the text model of one that sees. kBadInput names the name and the nearest known ones.
 Result<CatalogModel> FindCatalogModel(std::string_view name);
 
 }  // namespace tally
