@@ -8,12 +8,12 @@ include(CMakePackageConfigHelpers)
 # What a program may include: the api's headers, but for those that are its own, and what they include. FOLDER/NAME.h is installed
 # as tally/NAME.h.
 set(public_headers
-  engine/api/tally.h engine/api/count.h engine/api/inspect.h engine/api/logits.h engine/api/npy.h engine/api/speed.h engine/api/summary.h
+  engine/api/tally.h engine/api/audit.h engine/api/count.h engine/api/inspect.h engine/api/logits.h engine/api/npy.h engine/api/speed.h engine/api/summary.h
   engine/api/synth.h
   engine/base/dtype.h engine/base/export.h engine/base/kinds.h engine/base/mat.h engine/base/status.h
   engine/graph/recipe.h engine/machine/peaks.h engine/session/batch.h engine/session/sampling.h engine/text/tokenizer.h
   counters/cost.h counters/ledger.h counters/site.h counters/books/books.h
-  counters/books/closed_form.h counters/books/model_count.h counters/books/form.h loaders/inventory.h)
+  counters/books/closed_form.h counters/books/model_count.h counters/books/step_audit.h counters/books/form.h loaders/inventory.h)
 set(public_root ${PROJECT_BINARY_DIR}/include)
 set(public_sources)
 set(public_copies)

@@ -80,6 +80,7 @@ struct WeightTouch {
   uint32_t slice = 0;
   uint32_t row_begin = 0;
   uint32_t row_end = 0;
+  uint32_t uses = 1;  // rows of activations that it was read for: of an expert, the tokens that chose it
 };
 using WeightTouches = std::vector<WeightTouch>;
 

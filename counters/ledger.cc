@@ -58,7 +58,7 @@ void Ledger::BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows) {
   last_.logit_rows = logit_rows;
   if (++epoch_ == 0) {  // after 2^32 steps old marks would look new
     for (SliceState& s : slices_) {
-      s.whole_epoch = s.partial_epoch = 0;
+      s.whole_epoch = s.partial_epoch = s.used_epoch = 0;
       std::fill(s.row_epoch.begin(), s.row_epoch.end(), 0);
     }
     epoch_ = 1;
@@ -89,6 +89,9 @@ void Ledger::Touch(const WeightTouch& t) {
   }
   const WeightInfo& w = weights_[t.id];
   SliceState& s = slices_[first_slice_[t.id] + t.slice];
+  if (s.used_epoch != epoch_) s.used = 0;
+  s.used_epoch = epoch_;
+  s.used += t.uses;
   if (s.whole_epoch == epoch_) return;  // this step has read all of it
   if (t.row_begin == 0 && t.row_end == w.rows) {
     const uint64_t before = s.partial_epoch == epoch_ ? s.rows : 0;
@@ -138,6 +141,30 @@ void Ledger::EndStep() {
   rows_[p] += last_.rows;
   logit_rows_[p] += last_.logit_rows;
   touched_[p] += last_.parameters_touched;
+}
+
+const Ledger::SliceState* Ledger::Slice(WeightId id, uint32_t slice) const {
+  return epoch_ > 0 && id < weights_.size() && slice < weights_[id].slices ? &slices_[first_slice_[id] + slice] : nullptr;
+}
+
+uint64_t Ledger::touched_last(WeightId id) const {
+  uint64_t rows = 0;
+  for (uint32_t i = 0; const SliceState* s = Slice(id, i); ++i) {
+    rows += s->whole_epoch == epoch_ ? weights_[id].rows : s->partial_epoch == epoch_ ? s->rows : 0;
+  }
+  return rows > 0 ? rows * weights_[id].cols : 0;
+}
+
+uint32_t Ledger::slices_last(WeightId id) const {
+  uint32_t n = 0;
+  for (uint32_t i = 0; const SliceState* s = Slice(id, i); ++i)
+    n += s->whole_epoch == epoch_ || s->partial_epoch == epoch_ ? 1 : 0;
+  return n;
+}
+
+uint64_t Ledger::uses_last(WeightId id, uint32_t slice) const {
+  const SliceState* s = Slice(id, slice);
+  return s != nullptr && s->used_epoch == epoch_ ? s->used : 0;
 }
 
 const Account& Ledger::at(Phase p, Site site) const {

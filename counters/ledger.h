@@ -61,6 +61,11 @@ class Ledger {
   TALLY_API const Account& at(Phase p, Site site) const;
   // The steps' sets, their sizes added up: divide by steps(p) for the mean.
   uint64_t parameters_touched(Phase p) const { return touched_[static_cast<int>(p)]; }
+  // Of one weight, in the last step: elements touched; slices of which some were; and of a slice the rows of activations that it was
+  // read for (an expert's tokens). 0 where there is no such weight or slice.
+  TALLY_API uint64_t touched_last(WeightId id) const;
+  TALLY_API uint32_t slices_last(WeightId id) const;
+  TALLY_API uint64_t uses_last(WeightId id, uint32_t slice) const;
   // Parameters touched by any step since Reset.
   uint64_t parameters_touched_ever() const { return touched_ever_; }
   // Touches that named no weight of the table or rows outside of it. Anything but 0 is a defect: accounts
@@ -75,11 +80,14 @@ class Ledger {
     uint32_t whole_epoch = 0;    // the last step that touched every row
     uint32_t partial_epoch = 0;  // the last step that touched some rows; `rows` counts them
     uint64_t rows = 0;
-    uint64_t rows_ever = 0;           // all rows of the weight: nothing more to learn
+    uint64_t rows_ever = 0;   // all rows of the weight: nothing more to learn
+    uint32_t used_epoch = 0;  // the last step that used it, `used` times
+    uint64_t used = 0;
     std::vector<uint32_t> row_epoch;  // row -> last step that touched it alone; allocated at the first partial touch
     std::vector<bool> row_ever;
   };
   void Touch(const WeightTouch& touch);
+  const SliceState* Slice(WeightId id, uint32_t slice) const;  // null: none, or no step yet
   uint64_t TouchRows(const WeightInfo& w, SliceState& s, uint32_t begin, uint32_t end);
 
   std::vector<WeightInfo> weights_;

@@ -83,6 +83,7 @@ class Parameters {
     p.slices = slices.value();
     p.rows = rows.value();
     p.cols = cols.value();
+    p.slice = rows * cols;
     p.count = slices * rows * cols;
     p.active = used * rows * cols;
     p.touched = p.active;

@@ -30,6 +30,7 @@ struct ParameterForm {
   bool prediction = false;                  // of a layer for multi-token prediction: in no total unless it says so
   bool vector = false;                      // norms, biases, sinks
   uint64_t slices = 1, rows = 1, cols = 0;  // experts, rows of each, row length
+  Form slice;                               // one expert's, or all of it
   Form count;                               // all of it
   Form active;                              // one token's share: of the experts the k chosen
   Form touched;                             // what one token reads: of an embedding that is no head, one row

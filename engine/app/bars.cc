@@ -40,7 +40,8 @@ std::vector<size_t> Columns(const Bar& bar, uint64_t longest, size_t room) {
   size_t at = 0;
   for (const uint64_t value : bar.values) {
     end += value;
-    const size_t to = static_cast<size_t>(static_cast<double>(end) / static_cast<double>(longest) * static_cast<double>(room) + 0.5);
+    const size_t to =
+        static_cast<size_t>(static_cast<double>(end) / static_cast<double>(longest) * static_cast<double>(room) + 0.5);
     columns.push_back(to - at);
     at = to;
   }
@@ -83,7 +84,8 @@ std::string RenderBars(const std::vector<std::string>& segments, const std::vect
       out += text;
     }
     char share[32];
-    std::snprintf(share, sizeof share, "  %6.2f %%", 100 * static_cast<double>(bars[0].values[i]) / static_cast<double>(Sum(bars[0])));
+    std::snprintf(share, sizeof share, "  %6.2f %%",
+                  100 * static_cast<double>(bars[0].values[i]) / static_cast<double>(Sum(bars[0])));
     out += share;
     out += "\n";
   }

@@ -19,5 +19,6 @@ Action AddInspect(CLI::App& app);
 Action AddSynth(CLI::App& app);
 Action AddBench(CLI::App& app);
 Action AddCount(CLI::App& app);
+Action AddAudit(CLI::App& app);
 
 }  // namespace tally::app

@@ -86,7 +86,10 @@ std::vector<TensorGroup> Groups(const Count& c, bool layers) {
 }
 
 Table TensorTable(const CountedModel& m, bool layers) {
-  Table t{Title(m), {"tensor", "parameters", "times", "together", "share", "closed form"}, {}, {true, false, false, false, false, true}};
+  Table t{Title(m),
+          {"tensor", "parameters", "times", "together", "share", "closed form"},
+          {},
+          {true, false, false, false, false, true}};
   for (const TensorGroup& g : Groups(m.count, layers)) {
     const uint64_t each = g.first->count.value();
     t.rows.push_back({g.name, WithThousands(each), std::to_string(g.n), WithThousands(each * g.n),
@@ -148,8 +151,8 @@ Table FlopsTable(const std::string& title, const FlopsCount& f, const FlopsCount
     t.rows.push_back(std::move(cells));
   };
   for (const FlopsRow& row : f.rows) {
-    add(std::string(PartName(row.part)),
-        FlopsCells({row.flops[0].value(), row.flops[1].value(), row.flops[2].value()}, f.total), row.special.value());
+    add(std::string(PartName(row.part)), FlopsCells({row.flops[0].value(), row.flops[1].value(), row.flops[2].value()}, f.total),
+        row.special.value());
   }
   add(last != nullptr ? "all, head at every position" : "all", FlopsCells(f.total, f.total), f.special);
   if (last != nullptr) add("all, head at the last position", FlopsCells(last->total, f.total), last->special);
@@ -228,7 +231,7 @@ const ParameterPart kParameterParts[] = {
     {"head", {Component::kHead}},
 };
 
-uint64_t InPart(const Count& c, const ParameterPart& part, Form ParameterForm::* which) {
+uint64_t InPart(const Count& c, const ParameterPart& part, Form ParameterForm::*which) {
   uint64_t n = 0;
   for (const ParameterForm& p : c.tensors) {
     const bool here = std::find(part.components.begin(), part.components.end(), p.component) != part.components.end();
@@ -243,7 +246,8 @@ Table Columns(std::span<const CountedModel> models) {
   auto row = [&](const std::string& name, const auto& cell) {
     std::vector<std::string> cells = {name};
     for (const CountedModel& m : models) cells.push_back(cell(m));
-    if (std::any_of(cells.begin() + 1, cells.end(), [](const std::string& s) { return !s.empty(); })) t.rows.push_back(std::move(cells));
+    if (std::any_of(cells.begin() + 1, cells.end(), [](const std::string& s) { return !s.empty(); }))
+      t.rows.push_back(std::move(cells));
   };
   auto number = [&](const std::string& name, const auto& get) {
     row(name, [&](const CountedModel& m) {
@@ -290,7 +294,8 @@ Table Columns(std::span<const CountedModel> models) {
     number("  head at the last position only", [&](const Count& c) { return c.prefill_last.total[v]; });
   }
   for (size_t v = 0; v < books::kFlopsViews; ++v) {
-    number("decode FLOPs, " + std::string(FlopsViewName(static_cast<FlopsView>(v))), [&](const Count& c) { return c.decode.total[v]; });
+    number("decode FLOPs, " + std::string(FlopsViewName(static_cast<FlopsView>(v))),
+           [&](const Count& c) { return c.decode.total[v]; });
   }
   row("FLOPs a byte, prefill", [](const CountedModel& m) { return Fixed(m.count.prefill_intensity, 2); });
   row("FLOPs a byte, decode", [](const CountedModel& m) { return Fixed(m.count.decode_intensity, 2); });

@@ -1,5 +1,5 @@
 // tally: the command line. One file per subcommand; this one parses, runs the chosen one, and turns errors into exit codes:
-// 0 done, 1 internal error, 2 bad input or usage, 130 interrupted (143: by SIGTERM); 3, accounts disagree, is for audits to come.
+// 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree, 130 interrupted (143: by SIGTERM).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
@@ -25,7 +25,7 @@ int Main(int argc, char** argv) {
   using Add = Action (*)(CLI::App&);
   const std::pair<const char*, Add> kAll[] = {{"run", AddRun},         {"logits", AddLogits}, {"tokenize", AddTokenize},
                                               {"inspect", AddInspect}, {"synth", AddSynth},   {"bench", AddBench},
-                                              {"count", AddCount}};
+                                              {"count", AddCount},     {"audit", AddAudit}};
   for (const auto& [name, add] : kAll) {
     commands.emplace_back(name, add(app));
     names += (names.empty() ? "" : ", ") + std::string(name);

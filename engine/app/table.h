@@ -10,9 +10,9 @@ enum class TableFormat { kText, kMarkdown, kCsv };
 
 struct Table {
   std::string title;
-  std::vector<std::string> columns;             // headings; may be empty for the first
-  std::vector<std::vector<std::string>> rows;   // as many cells as columns
-  std::vector<bool> left;                       // by column: flush left; beyond its end, flush right
+  std::vector<std::string> columns;            // headings; may be empty for the first
+  std::vector<std::vector<std::string>> rows;  // as many cells as columns
+  std::vector<bool> left;                      // by column: flush left; beyond its end, flush right
 };
 
 // Lines end in '\n'. Text: columns two blanks apart, none cut, no blanks at line ends. Markdown: a heading and a pipe table. CSV (RFC

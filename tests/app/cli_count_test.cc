@@ -93,7 +93,8 @@ TEST(CliCount, Gpt2Table) {
   EXPECT_TRUE(HasLine(text, {"attention projections", "19.88 %", "24.93 %", "27.23 %", "28.71 %"}));
   EXPECT_TRUE(HasLine(text, {"attention", "13.25 %", "12.46 %", "10.89 %", "9.19 %"}));
   EXPECT_TRUE(HasLine(text, {"head", "27.10 %", "12.75 %", "7.42 %", "4.70 %"}));
-  const std::string swiglu = "gpt2-xl:gated,norm=rms,qkv_bias=false,o_bias=false,ffn_bias=false,tied=false,learned_positions=false";
+  const std::string swiglu =
+      "gpt2-xl:gated,norm=rms,qkv_bias=false,o_bias=false,ffn_bias=false,tied=false,learned_positions=false";
   const Json d = Count({swiglu, "--type", "f32"});
   EXPECT_EQ(d["parameters"]["total"], 2'127'057'600);
   EXPECT_EQ(d["bytes"]["weights"], 8'508'230'400);
@@ -107,8 +108,8 @@ TEST(CliCount, Gpt2Table) {
 
 TEST(CliCount, FilesAndTheirConfigs) {
   const std::string directory = kGoldens + "gptoss/gptoss-a-top4of8-realyarn";
-  const Json whole = Count({directory}), config = Count({directory + "/config.json"}), demo = Count({}), inspect =
-      Json::parse(Tally({"inspect", directory, "--json"}).out);
+  const Json whole = Count({directory}), config = Count({directory + "/config.json"}), demo = Count({}),
+             inspect = Json::parse(Tally({"inspect", directory, "--json"}).out);
   EXPECT_EQ(whole["parameters"], config["parameters"]);
   EXPECT_EQ(whole["flops"], config["flops"]);
   EXPECT_EQ(whole["bytes"]["weights"], inspect["totals"]["bytes"]);  // as stored

@@ -9,7 +9,8 @@
 namespace tally::app {
 namespace {
 
-const Table kTable{"weights", {"name", "bytes", "form"}, {{"a|b", "1,234", "2 V E"}, {"c", "7", "x, \"y\""}}, {true, false, true}};
+const Table kTable{
+    "weights", {"name", "bytes", "form"}, {{"a|b", "1,234", "2 V E"}, {"c", "7", "x, \"y\""}}, {true, false, true}};
 
 TEST(Table, Text) {
   EXPECT_EQ(Render(kTable, TableFormat::kText),

@@ -57,6 +57,29 @@ TEST(Ledger, UnionWithinAStep) {
   EXPECT_EQ(ledger.bad_touches(), 0u);
 }
 
+TEST(Ledger, TheLastStepWeightByWeight) {
+  Ledger ledger;
+  ledger.SetWeights(Table());
+  auto last = [&] {
+    std::vector<uint64_t> touched;
+    for (WeightId id = 0; id < 5; ++id) touched.push_back(ledger.touched_last(id));
+    return touched;
+  };
+  EXPECT_EQ(last(), std::vector<uint64_t>(5, 0));  // no step yet
+  Step(ledger, {{0, 0, 3, 4}, {0, 0, 7, 9}, {2, 1, 0, 7, 4}, {2, 4, 0, 7, 2}, {2, 4, 0, 7, 1}});
+  EXPECT_EQ(last(), (std::vector<uint64_t>{18, 0, 42, 0, 0}));
+  EXPECT_EQ(ledger.slices_last(2), 2u);
+  EXPECT_EQ(ledger.slices_last(1), 0u);
+  EXPECT_EQ(ledger.uses_last(2, 1), 4u);
+  EXPECT_EQ(ledger.uses_last(2, 4), 3u);
+  EXPECT_EQ(ledger.uses_last(2, 0), 0u);
+  EXPECT_EQ(ledger.uses_last(2, 5), 0u);
+  Step(ledger, {{1, 0, 0, 13}});
+  EXPECT_EQ(last(), (std::vector<uint64_t>{0, 78, 0, 0, 0}));
+  EXPECT_EQ(ledger.uses_last(2, 4), 0u);
+  EXPECT_EQ(ledger.uses_last(1, 0), 1u);
+}
+
 TEST(Ledger, AgainstABruteForceSet) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

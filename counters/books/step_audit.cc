@@ -1,0 +1,240 @@
+#include "counters/books/step_audit.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+#include <utility>
+
+namespace tally::books {
+namespace {
+
+std::string NameOf(const ParameterForm& p) { return (p.layer < 0 ? "" : "blk." + std::to_string(p.layer) + ".") + p.name; }
+
+bool Gathered(const ParameterForm& p) {
+  return p.component == Component::kEmbedding || p.component == Component::kPositionEmbedding;
+}
+
+// Weights by name: their index in the files' table and in the ledger's.
+struct Names {
+  std::map<std::string, size_t> inventory;
+  std::map<std::string, WeightId> ledger;
+};
+
+Names NamesOf(std::span<const WeightInfo> inventory, std::span<const WeightInfo> charged) {
+  Names names;
+  for (size_t i = 0; i < inventory.size(); ++i) names.inventory.emplace(inventory[i].name, i);
+  for (size_t i = 0; i < charged.size(); ++i) names.ledger.emplace(charged[i].name, static_cast<WeightId>(i));
+  return names;
+}
+
+// Bytes of one row of a tensor of this type.
+uint64_t RowBytes(DType type, uint64_t cols) { return StoredBytes(type, cols).value_or(0); }
+
+class StepAudit {
+ public:
+  StepAudit(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types, const Ledger& ledger,
+            const StepFacts& facts)
+      : recipe_(recipe), inventory_(inventory), types_(types), ledger_(ledger), facts_(facts) {
+    names_ = NamesOf(inventory, ledger.weights());
+  }
+
+  std::vector<AuditRow> Take() {
+    Work();
+    Weights();
+    Cache();
+    Strays();
+    return std::move(rows_);
+  }
+
+ private:
+  const Cost& Charged(int32_t layer, Component component) const { return ledger_.at(facts_.phase, {layer, component}).useful; }
+
+  void Row(Account3 account, int32_t layer, Component component, const Form& form, std::optional<uint64_t> inventory,
+           std::optional<uint64_t> ledger, WorkClass work_class = WorkClass::kLinear) {
+    rows_.push_back({account, layer, component, work_class, form.text(), form.value(), inventory, ledger});
+    seen_[{account, layer, component, work_class}] = true;
+  }
+
+  void Work() {
+    std::map<std::tuple<int32_t, Component, WorkClass>, std::pair<Form, Form>> sums;
+    std::vector<std::tuple<int32_t, Component, WorkClass>> order;
+    for (const WorkForm& f : WorkForms(recipe_, facts_.work)) {
+      const auto key = std::tuple{f.layer, f.component, f.work_class};
+      if (sums.find(key) == sums.end()) order.push_back(key);
+      sums[key].first += f.flops;
+      sums[key].second += f.special;
+    }
+    for (const auto& key : order) {
+      const auto& [layer, component, work_class] = key;
+      const Cost& charged = Charged(layer, component);
+      Row(Account3::kFlops, layer, component, sums[key].first, std::nullopt, charged.Flops(work_class), work_class);
+      Row(Account3::kSpecial, layer, component, sums[key].second, std::nullopt, charged.Special(work_class), work_class);
+    }
+  }
+
+  // The measured union: experts of which the step read some of any tensor of the layer.
+  uint64_t Union(int32_t layer) const {
+    uint32_t n = 0;
+    for (size_t i = 0; i < ledger_.weights().size(); ++i) {
+      const WeightInfo& w = ledger_.weights()[i];
+      if (w.layer == layer && w.slices > 1) n = std::max(n, ledger_.slices_last(static_cast<WeightId>(i)));
+    }
+    return n;
+  }
+
+  // Slices and rows of a tensor that the step must read: whole tensors, the chosen experts' slices, gathered rows.
+  std::pair<Form, uint64_t> Read(const ParameterForm& p) const {
+    const Form E = Form::Symbol("E", p.cols);
+    if (p.component == Component::kPositionEmbedding) {
+      return {Form::Symbol("R_p", facts_.distinct_positions) * E, facts_.distinct_positions};
+    }
+    if (p.component == Component::kEmbedding && !(recipe_.tied_head && facts_.work.logit_rows > 0)) {
+      return {Form::Symbol("R", facts_.distinct_tokens) * E, facts_.distinct_tokens};
+    }
+    if (p.slices <= 1) return {p.count, p.rows};
+    const uint64_t u = Union(p.layer);
+    return {Form::Symbol("U", u) * p.slice, u * p.rows};
+  }
+
+  void Weights() {
+    std::map<std::pair<int32_t, Component>, std::pair<Form, uint64_t>> bytes;  // by site: closed form, inventory
+    std::vector<std::pair<int32_t, Component>> order;
+    auto add = [&](int32_t layer, Component component, const Form& closed, uint64_t stored) {
+      const std::pair key{layer, component};
+      if (bytes.find(key) == bytes.end()) order.push_back(key);
+      bytes[key].first += closed;
+      bytes[key].second += stored;
+    };
+    for (const ParameterForm& p : ParameterForms(recipe_)) {
+      if (p.prediction) continue;
+      const auto at = names_.inventory.find(NameOf(p));
+      const auto charged = names_.ledger.find(NameOf(p));
+      const auto [touched, rows] = Read(p);
+      const bool head_only = (p.component == Component::kHead || p.component == Component::kOutputNorm) && facts_.work.logit_rows == 0;
+      const Form none;
+      Row(Account3::kTouched, p.layer, p.component, head_only ? none : touched, std::nullopt,
+          charged != names_.ledger.end() ? std::optional(ledger_.touched_last(charged->second)) : 0);
+      if (at == names_.inventory.end() || head_only) continue;
+      const WeightInfo& w = inventory_[at->second];
+      const uint64_t row = RowBytes(types_[at->second], p.cols), all_rows = p.rows * p.slices;
+      const Form size = Form::Symbol("b(" + p.name + ")", row);  // bytes of a row as stored
+      auto of_file = [&](uint64_t n) { return w.stored_bytes / all_rows * n; };
+      if (Gathered(p)) {
+        const uint64_t n = p.component == Component::kEmbedding ? facts_.distinct_tokens : facts_.distinct_positions;
+        add(p.layer, p.component, Form(n) * size, of_file(n));
+        if (p.component == Component::kEmbedding && recipe_.tied_head && facts_.work.logit_rows > 0) {
+          add(-1, Component::kHead, Form(p.rows) * size, of_file(p.rows));
+        }
+      } else {
+        add(p.layer, p.component, Form(rows) * size, of_file(rows));
+      }
+    }
+    for (const auto& key : order) {
+      Row(Account3::kWeightBytes, key.first, key.second, bytes[key].first, bytes[key].second,
+          Charged(key.first, key.second).Bytes(ByteKind::kWeightsStored));
+    }
+  }
+
+  void Cache() {
+    const Form e(facts_.kv_element_bytes), per = CachedPerPosition(recipe_);
+    const Form n = Form::Symbol("B", facts_.work.sequences) * Form::Symbol("P", facts_.work.rows);
+    std::map<int32_t, Form> visible;  // query heads times visible positions, from the attention's own row
+    for (const WorkForm& f : WorkForms(recipe_, facts_.work)) {
+      if (f.work_class != WorkClass::kAttention) continue;
+      // FLOPs are 4 H D a visible position; bytes 2 K D elements.
+      const uint64_t positions = f.flops.value() / (4 * static_cast<uint64_t>(recipe_.n_heads) * static_cast<uint64_t>(recipe_.head_dim));
+      Row(Account3::kKvRead, f.layer, Component::kAttention, Form::Symbol("visible", positions) * per * e, std::nullopt,
+          Charged(f.layer, Component::kAttention).Bytes(ByteKind::kKvRead));
+      Row(Account3::kKvWritten, f.layer, Component::kKvStore, n * per * e, std::nullopt,
+          Charged(f.layer, Component::kKvStore).Bytes(ByteKind::kKvWritten));
+    }
+  }
+
+  // What was charged where no closed form expects anything, and touches that name no range of the files.
+  void Strays() {
+    const Form none;
+    for (int32_t layer = -1; layer < recipe_.n_layers; ++layer) {
+      for (int c = 0; c < kComponents; ++c) {
+        const Component component = static_cast<Component>(c);
+        const Cost& charged = Charged(layer, component);
+        for (int w = 0; w < kWorkClasses; ++w) {
+          const WorkClass work_class = static_cast<WorkClass>(w);
+          Stray(Account3::kFlops, layer, component, charged.Flops(work_class), work_class);
+          Stray(Account3::kSpecial, layer, component, charged.Special(work_class), work_class);
+        }
+        Stray(Account3::kWeightBytes, layer, component, charged.Bytes(ByteKind::kWeightsStored));
+        Stray(Account3::kKvRead, layer, component, charged.Bytes(ByteKind::kKvRead));
+        Stray(Account3::kKvWritten, layer, component, charged.Bytes(ByteKind::kKvWritten));
+      }
+    }
+    uint64_t expected = 0;
+    for (const AuditRow& row : rows_) expected += row.account == Account3::kTouched ? row.closed : 0;
+    Row(Account3::kTouched, -1, Component::kEmbedding, Form::Symbol("all_rows", expected), std::nullopt,
+        ledger_.last_step().parameters_touched);
+    if (ledger_.bad_touches() > 0) Row(Account3::kTouched, -1, Component::kEmbedding, none, std::nullopt, ledger_.bad_touches());
+  }
+  void Stray(Account3 account, int32_t layer, Component component, uint64_t charged, WorkClass work_class = WorkClass::kLinear) {
+    if (charged > 0 && !seen_.contains({account, layer, component, work_class})) {
+      Row(account, layer, component, Form(), std::nullopt, charged, work_class);
+    }
+  }
+
+  const Recipe& recipe_;
+  std::span<const WeightInfo> inventory_;
+  std::span<const DType> types_;
+  const Ledger& ledger_;
+  const StepFacts& facts_;
+  Names names_;
+  std::vector<AuditRow> rows_;
+  std::map<std::tuple<Account3, int32_t, Component, WorkClass>, bool> seen_;
+};
+
+}  // namespace
+
+std::string_view AccountName(Account3 account) {
+  static constexpr std::array<std::string_view, kAccounts3> kNames = {
+      "parameters stored", "parameters touched", "FLOPs", "special", "weight bytes", "KV bytes read", "KV bytes written"};
+  return kNames[static_cast<size_t>(account)];
+}
+
+std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types) {
+  std::vector<AuditRow> rows;
+  std::map<std::string, size_t> by_name;
+  for (size_t i = 0; i < inventory.size(); ++i) by_name.emplace(inventory[i].name, i);
+  for (const ParameterForm& p : ParameterForms(recipe)) {
+    if (p.prediction) continue;
+    const auto at = by_name.find(NameOf(p));
+    const uint64_t held = at != by_name.end() ? inventory[at->second].parameters() : 0;
+    rows.push_back({Account3::kStored, p.layer, p.component, WorkClass::kLinear, p.count.text(), p.count.value(), held, std::nullopt});
+    if (at == by_name.end()) continue;
+    const WeightInfo& w = inventory[at->second];
+    const Form bytes = Form(p.rows * p.slices) * Form::Symbol("b(" + p.name + ")", RowBytes(types[at->second], p.cols));
+    rows.push_back(
+        {Account3::kWeightBytes, p.layer, p.component, WorkClass::kLinear, bytes.text(), bytes.value(), w.stored_bytes, std::nullopt});
+    by_name.erase(at);
+  }
+  for (const auto& [name, i] : by_name) {  // learned tensors that no closed form knows
+    rows.push_back({Account3::kStored, inventory[i].layer, inventory[i].component, WorkClass::kLinear, "0", 0,
+                    inventory[i].parameters(), std::nullopt});
+  }
+  return rows;
+}
+
+std::vector<AuditRow> AuditStep(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types,
+                                const Ledger& ledger, const StepFacts& facts) {
+  return StepAudit(recipe, inventory, types, ledger, facts).Take();
+}
+
+std::map<int32_t, std::vector<uint64_t>> ExpertTokens(const Ledger& ledger) {
+  std::map<int32_t, std::vector<uint64_t>> tokens;
+  for (size_t i = 0; i < ledger.weights().size(); ++i) {
+    const WeightInfo& w = ledger.weights()[i];
+    if (w.slices <= 1) continue;
+    std::vector<uint64_t>& of_layer = tokens[w.layer];
+    if (!of_layer.empty()) continue;  // one tensor of the layer tells
+    for (uint32_t e = 0; e < w.slices; ++e) of_layer.push_back(ledger.uses_last(static_cast<WeightId>(i), e));
+  }
+  return tokens;
+}
+
+}  // namespace tally::books

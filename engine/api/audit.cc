@@ -1,0 +1,123 @@
+#include "engine/api/audit.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "counters/books/weight_table.h"
+#include "engine/api/loaded_model.h"
+#include "engine/api/scoped_sequence.h"
+#include "loaders/loaders.h"
+#include "models/family.h"
+
+namespace tally {
+namespace {
+
+// The stored type of each weight of the table.
+std::vector<DType> TypesOf(const Inventory& inventory, const ModelSpec& spec, std::span<const WeightInfo> table) {
+  std::vector<DType> types;
+  for (const TensorBinding& b : spec.bindings) {
+    if (b.role == Role::kRopeFactors || b.names.empty()) continue;
+    const StoredTensor* t = inventory.Find(b.names.front());
+    types.push_back(b.hf_mxfp4 ? DType::kMXFP4 : t != nullptr ? t->dtype : DType::kF32);
+  }
+  types.resize(table.size(), DType::kF32);
+  return types;
+}
+
+class Auditor {
+ public:
+  Auditor(Engine& engine, const AuditOptions& options) : engine_(engine), options_(options) {}
+
+  Result<AuditReport> Run() {
+    TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(options_.path));
+    TALLY_ASSIGN_OR_RETURN(const ModelSpec spec, ReadModelSpec(inventory));
+    table_ = books::WeightTable(inventory, spec);
+    types_ = TypesOf(inventory, spec, table_);
+    const Recipe& recipe = engine_.model().recipe();
+    report_.stored = books::AuditStored(recipe, table_, types_);
+    Add(report_.stored);
+    facts_.kv_element_bytes = MakeStepperOptions(recipe, options_.load).decoder.kv == KvType::kF32 ? 4 : 2;
+
+    TALLY_RETURN_IF_ERROR(CheckTokens(engine_, options_.prompt));
+    TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine_));
+    std::span<const int32_t> rest = options_.prompt;
+    int32_t next = 0;
+    while (!rest.empty()) {
+      const auto piece = rest.first(std::min(rest.size(), static_cast<size_t>(std::max<int64_t>(1, engine_.max_batch()))));
+      rest = rest.subspan(piece.size());
+      TALLY_ASSIGN_OR_RETURN(next, Step(sequence.id(), piece, Phase::kPrefill, rest.empty()));
+    }
+    for (int64_t i = 0; i < options_.decode_tokens && engine_.Length(sequence.id()) < engine_.context(); ++i) {
+      TALLY_ASSIGN_OR_RETURN(next, Step(sequence.id(), {&next, 1}, Phase::kDecode, true));
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void Add(std::span<const books::AuditRow> rows) {
+    report_.compared += rows.size();
+    report_.differing += static_cast<uint64_t>(std::count_if(rows.begin(), rows.end(), [](const auto& r) { return !r.agrees(); }));
+  }
+
+  // Gives the most probable next token, where logits were wanted.
+  Result<int32_t> Step(int32_t sequence, std::span<const int32_t> tokens, Phase phase, bool logits) {
+    std::vector<BatchRow> rows;
+    for (const int32_t token : tokens) rows.push_back({token, sequence, false, phase == Phase::kDecode});
+    rows.back().want_logits = logits;
+    engine_.ledger().Reset();
+    TALLY_ASSIGN_OR_RETURN(const Mat<const float> out, engine_.Step(rows));
+    facts_.phase = phase;
+    facts_.work = {.sequences = 1,
+                   .rows = tokens.size(),
+                   .context = static_cast<uint64_t>(engine_.Length(sequence)),
+                   .logit_rows = logits ? 1u : 0u};
+    facts_.distinct_tokens = std::set<int32_t>(tokens.begin(), tokens.end()).size();
+    facts_.distinct_positions = tokens.size();
+    AuditReport::Step step{phase, facts_.work.rows, facts_.work.context, {}};
+    step.audit = books::AuditStep(engine_.model().recipe(), table_, types_, engine_.ledger(), facts_);
+    Add(step.audit);
+    report_.steps.push_back(std::move(step));
+    CountExperts();
+    if (!logits) return 0;
+    const float* row = out.Row(0);
+    return static_cast<int32_t>(std::max_element(row, row + out.cols) - row);
+  }
+
+  void CountExperts() {
+    for (const auto& [layer, tokens] : books::ExpertTokens(engine_.ledger())) {
+      const int32_t wanted = layer;
+      auto found = std::find_if(report_.experts.begin(), report_.experts.end(), [&](const auto& e) { return e.layer == wanted; });
+      if (found == report_.experts.end()) {
+        AuditReport::Experts experts;
+        experts.layer = layer;
+        experts.tokens.resize(tokens.size());
+        for (const WeightInfo& w : table_) {
+          if (w.layer == layer && w.slices > 1) experts.slice_bytes += w.stored_bytes / w.slices;
+        }
+        found = report_.experts.insert(report_.experts.end(), std::move(experts));
+      }
+      uint64_t used = 0;
+      for (size_t e = 0; e < tokens.size(); ++e) {
+        found->tokens[e] += tokens[e];
+        used += tokens[e] > 0 ? 1 : 0;
+      }
+      found->step_union.push_back(used);
+      found->run_union =
+          static_cast<uint64_t>(std::count_if(found->tokens.begin(), found->tokens.end(), [](uint64_t n) { return n > 0; }));
+    }
+  }
+
+  Engine& engine_;
+  const AuditOptions& options_;
+  std::vector<WeightInfo> table_;
+  std::vector<DType> types_;
+  books::StepFacts facts_;
+  AuditReport report_;
+};
+
+}  // namespace
+
+Result<AuditReport> Audit(Engine& engine, const AuditOptions& options) { return Auditor(engine, options).Run(); }
+
+}  // namespace tally
