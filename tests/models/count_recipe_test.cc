@@ -304,13 +304,15 @@ TEST_F(CountRecipeTest, BadConfigurations) {
   ExpectBad(With(moe, R"("num_experts_per_tok": 8)", R"("num_experts_per_tok": 129)"), {"num_experts_per_tok", "1 to 128"});
   ExpectBad(With(moe, R"("mlp_only_layers": [])", R"("mlp_only_layers": ["a"])"), {"mlp_only_layers"});
   ExpectBad(With(moe, R"("use_sliding_window": false)", R"("use_sliding_window": true)"), {"use_sliding_window"});
-  ExpectBad(With(moe, R"("moe_intermediate_size": 768)", R"("moe_intermediate_size": 16777216)"), {"10^15"});
+  ExpectBad(With(With(moe, R"("moe_intermediate_size": 768)", R"("moe_intermediate_size": 16777216)"),
+                 R"("num_hidden_layers": 48)", R"("num_hidden_layers": 4096)"),
+            {"10^15"});
   ExpectBad(Without(v3, R"("kv_lora_rank": 512)"), {"kv_lora_rank is missing"});
   ExpectBad(With(v3, R"("scoring_func": "sigmoid")", R"("scoring_func": "softmax")"), {"scoring_func 'softmax'"});
   ExpectBad(With(v3, R"("attention_bias": false)", R"("attention_bias": true)"), {"attention_bias"});
   ExpectBad(With(v3, R"("n_shared_experts": 1)", R"("n_shared_experts": 65536)"), {"n_shared_experts"});
   ExpectBad(With(glm, R"("partial_rotary_factor": 0.5)", R"("partial_rotary_factor": 1.5)"), {"partial_rotary_factor"});
-  ExpectBad(Without(gemma, R"("num_hidden_layers": 34)"), {"text_config.num_hidden_layers is missing"});
+  ExpectBad(With(gemma, R"("num_hidden_layers": 34,)", ""), {"text_config.num_hidden_layers is missing"});
   ExpectBad(With(gemma, R"("hidden_size": 2560)", R"("hidden_size": 2560, "layer_types": ["full_attention"])"),
             {"layer_types", "1 layers of 34"});
   ExpectBad(With(gemma, R"("hidden_size": 2560)", R"("hidden_size": 2560, "attn_logit_softcapping": 50.0)"),
