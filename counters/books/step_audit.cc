@@ -49,7 +49,7 @@ class StepAudit {
  private:
   const Cost& Charged(int32_t layer, Component component) const { return ledger_.at(facts_.phase, {layer, component}).useful; }
 
-  void Row(Account3 account, int32_t layer, Component component, const Form& form, std::optional<uint64_t> inventory,
+  void Row(AuditAccount account, int32_t layer, Component component, const Form& form, std::optional<uint64_t> inventory,
            std::optional<uint64_t> ledger, WorkClass work_class = WorkClass::kLinear) {
     rows_.push_back({account, layer, component, work_class, form.text(), form.value(), inventory, ledger});
     seen_[{account, layer, component, work_class}] = true;
@@ -67,8 +67,8 @@ class StepAudit {
     for (const auto& key : order) {
       const auto& [layer, component, work_class] = key;
       const Cost& charged = Charged(layer, component);
-      Row(Account3::kFlops, layer, component, sums[key].first, std::nullopt, charged.Flops(work_class), work_class);
-      Row(Account3::kSpecial, layer, component, sums[key].second, std::nullopt, charged.Special(work_class), work_class);
+      Row(AuditAccount::kFlops, layer, component, sums[key].first, std::nullopt, charged.Flops(work_class), work_class);
+      Row(AuditAccount::kSpecial, layer, component, sums[key].second, std::nullopt, charged.Special(work_class), work_class);
     }
   }
 
@@ -110,9 +110,10 @@ class StepAudit {
       const auto at = names_.inventory.find(NameOf(p));
       const auto charged = names_.ledger.find(NameOf(p));
       const auto [touched, rows] = Read(p);
-      const bool head_only = (p.component == Component::kHead || p.component == Component::kOutputNorm) && facts_.work.logit_rows == 0;
+      const bool head_only =
+          (p.component == Component::kHead || p.component == Component::kOutputNorm) && facts_.work.logit_rows == 0;
       const Form none;
-      Row(Account3::kTouched, p.layer, p.component, head_only ? none : touched, std::nullopt,
+      Row(AuditAccount::kTouched, p.layer, p.component, head_only ? none : touched, std::nullopt,
           charged != names_.ledger.end() ? std::optional(ledger_.touched_last(charged->second)) : 0);
       if (at == names_.inventory.end() || head_only) continue;
       const WeightInfo& w = inventory_[at->second];
@@ -130,7 +131,7 @@ class StepAudit {
       }
     }
     for (const auto& key : order) {
-      Row(Account3::kWeightBytes, key.first, key.second, bytes[key].first, bytes[key].second,
+      Row(AuditAccount::kWeightBytes, key.first, key.second, bytes[key].first, bytes[key].second,
           Charged(key.first, key.second).Bytes(ByteKind::kWeightsStored));
     }
   }
@@ -142,10 +143,11 @@ class StepAudit {
     for (const WorkForm& f : WorkForms(recipe_, facts_.work)) {
       if (f.work_class != WorkClass::kAttention) continue;
       // FLOPs are 4 H D a visible position; bytes 2 K D elements.
-      const uint64_t positions = f.flops.value() / (4 * static_cast<uint64_t>(recipe_.n_heads) * static_cast<uint64_t>(recipe_.head_dim));
-      Row(Account3::kKvRead, f.layer, Component::kAttention, Form::Symbol("visible", positions) * per * e, std::nullopt,
+      const uint64_t positions =
+          f.flops.value() / (4 * static_cast<uint64_t>(recipe_.n_heads) * static_cast<uint64_t>(recipe_.head_dim));
+      Row(AuditAccount::kKvRead, f.layer, Component::kAttention, Form::Symbol("visible", positions) * per * e, std::nullopt,
           Charged(f.layer, Component::kAttention).Bytes(ByteKind::kKvRead));
-      Row(Account3::kKvWritten, f.layer, Component::kKvStore, n * per * e, std::nullopt,
+      Row(AuditAccount::kKvWritten, f.layer, Component::kKvStore, n * per * e, std::nullopt,
           Charged(f.layer, Component::kKvStore).Bytes(ByteKind::kKvWritten));
     }
   }
@@ -159,21 +161,24 @@ class StepAudit {
         const Cost& charged = Charged(layer, component);
         for (int w = 0; w < kWorkClasses; ++w) {
           const WorkClass work_class = static_cast<WorkClass>(w);
-          Stray(Account3::kFlops, layer, component, charged.Flops(work_class), work_class);
-          Stray(Account3::kSpecial, layer, component, charged.Special(work_class), work_class);
+          Stray(AuditAccount::kFlops, layer, component, charged.Flops(work_class), work_class);
+          Stray(AuditAccount::kSpecial, layer, component, charged.Special(work_class), work_class);
         }
-        Stray(Account3::kWeightBytes, layer, component, charged.Bytes(ByteKind::kWeightsStored));
-        Stray(Account3::kKvRead, layer, component, charged.Bytes(ByteKind::kKvRead));
-        Stray(Account3::kKvWritten, layer, component, charged.Bytes(ByteKind::kKvWritten));
+        Stray(AuditAccount::kWeightBytes, layer, component, charged.Bytes(ByteKind::kWeightsStored));
+        Stray(AuditAccount::kKvRead, layer, component, charged.Bytes(ByteKind::kKvRead));
+        Stray(AuditAccount::kKvWritten, layer, component, charged.Bytes(ByteKind::kKvWritten));
       }
     }
     uint64_t expected = 0;
-    for (const AuditRow& row : rows_) expected += row.account == Account3::kTouched ? row.closed : 0;
-    Row(Account3::kTouched, -1, Component::kEmbedding, Form::Symbol("all_rows", expected), std::nullopt,
+    for (const AuditRow& row : rows_) expected += row.account == AuditAccount::kTouched ? row.closed : 0;
+    Row(AuditAccount::kTouchedSet, -1, Component::kEmbedding, Form::Symbol("sum_of_rows", expected), std::nullopt,
         ledger_.last_step().parameters_touched);
-    if (ledger_.bad_touches() > 0) Row(Account3::kTouched, -1, Component::kEmbedding, none, std::nullopt, ledger_.bad_touches());
+    if (ledger_.bad_touches() > 0) {
+      Row(AuditAccount::kTouchedSet, -1, Component::kEmbedding, none, std::nullopt, ledger_.bad_touches());
+    }
   }
-  void Stray(Account3 account, int32_t layer, Component component, uint64_t charged, WorkClass work_class = WorkClass::kLinear) {
+  void Stray(AuditAccount account, int32_t layer, Component component, uint64_t charged,
+             WorkClass work_class = WorkClass::kLinear) {
     if (charged > 0 && !seen_.contains({account, layer, component, work_class})) {
       Row(account, layer, component, Form(), std::nullopt, charged, work_class);
     }
@@ -186,14 +191,15 @@ class StepAudit {
   const StepFacts& facts_;
   Names names_;
   std::vector<AuditRow> rows_;
-  std::map<std::tuple<Account3, int32_t, Component, WorkClass>, bool> seen_;
+  std::map<std::tuple<AuditAccount, int32_t, Component, WorkClass>, bool> seen_;
 };
 
 }  // namespace
 
-std::string_view AccountName(Account3 account) {
-  static constexpr std::array<std::string_view, kAccounts3> kNames = {
-      "parameters stored", "parameters touched", "FLOPs", "special", "weight bytes", "KV bytes read", "KV bytes written"};
+std::string_view AccountName(AuditAccount account) {
+  static constexpr std::array<std::string_view, kAuditAccounts> kNames = {
+      "parameters stored", "parameters touched", "touched, all",  "FLOPs",
+      "special",           "weight bytes",       "KV bytes read", "KV bytes written"};
   return kNames[static_cast<size_t>(account)];
 }
 
@@ -205,16 +211,17 @@ std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightIn
     if (p.prediction) continue;
     const auto at = by_name.find(NameOf(p));
     const uint64_t held = at != by_name.end() ? inventory[at->second].parameters() : 0;
-    rows.push_back({Account3::kStored, p.layer, p.component, WorkClass::kLinear, p.count.text(), p.count.value(), held, std::nullopt});
+    rows.push_back(
+        {AuditAccount::kStored, p.layer, p.component, WorkClass::kLinear, p.count.text(), p.count.value(), held, std::nullopt});
     if (at == by_name.end()) continue;
     const WeightInfo& w = inventory[at->second];
     const Form bytes = Form(p.rows * p.slices) * Form::Symbol("b(" + p.name + ")", RowBytes(types[at->second], p.cols));
-    rows.push_back(
-        {Account3::kWeightBytes, p.layer, p.component, WorkClass::kLinear, bytes.text(), bytes.value(), w.stored_bytes, std::nullopt});
+    rows.push_back({AuditAccount::kWeightBytes, p.layer, p.component, WorkClass::kLinear, bytes.text(), bytes.value(),
+                    w.stored_bytes, std::nullopt});
     by_name.erase(at);
   }
   for (const auto& [name, i] : by_name) {  // learned tensors that no closed form knows
-    rows.push_back({Account3::kStored, inventory[i].layer, inventory[i].component, WorkClass::kLinear, "0", 0,
+    rows.push_back({AuditAccount::kStored, inventory[i].layer, inventory[i].component, WorkClass::kLinear, "0", 0,
                     inventory[i].parameters(), std::nullopt});
   }
   return rows;

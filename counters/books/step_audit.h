@@ -16,14 +16,15 @@
 
 namespace tally::books {
 
-enum class Account3 : uint8_t { kStored, kTouched, kFlops, kSpecial, kWeightBytes, kKvRead, kKvWritten };
-inline constexpr int kAccounts3 = 7;
-// "parameters stored", "parameters touched", "FLOPs", "special", "weight bytes", "KV bytes read", "KV bytes written"; static.
-TALLY_API std::string_view AccountName(Account3 account);
+// kTouchedSet: the step's set as a whole, all weights.
+enum class AuditAccount : uint8_t { kStored, kTouched, kTouchedSet, kFlops, kSpecial, kWeightBytes, kKvRead, kKvWritten };
+inline constexpr int kAuditAccounts = 8;
+// "parameters stored", "parameters touched", "touched, all", "FLOPs", "special", "weight bytes", "KV bytes read", "KV bytes written"; static.
+TALLY_API std::string_view AccountName(AuditAccount account);
 
 // One figure of one layer (-1: outside) and component. FLOPs and special operations are those of one class of work.
 struct AuditRow {
-  Account3 account{};
+  AuditAccount account{};
   int32_t layer = -1;
   Component component = Component::kEmbedding;
   WorkClass work_class = WorkClass::kLinear;
@@ -31,9 +32,7 @@ struct AuditRow {
   uint64_t closed = 0;                // its value
   std::optional<uint64_t> inventory;  // where the files say it too
   std::optional<uint64_t> ledger;     // where running says it
-  bool agrees() const {
-    return (!inventory.has_value() || *inventory == closed) && (!ledger.has_value() || *ledger == closed);
-  }
+  bool agrees() const { return (!inventory.has_value() || *inventory == closed) && (!ledger.has_value() || *ledger == closed); }
 };
 
 // What the closed form of a step needs to know besides the recipe. U, the experts that a layer's rows chose between them, is measured.
@@ -47,11 +46,12 @@ struct StepFacts {
 
 // What the files hold, tensor by tensor: elements and bytes. `inventory` is the table made from the files alone (weight_table.h);
 // `types` the stored type of each of its entries.
-TALLY_API std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types);
+TALLY_API std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory,
+                                            std::span<const DType> types);
 
 // The ledger must have been Reset before the step, and hold just that one. Its table and `inventory` name weights alike.
-TALLY_API std::vector<AuditRow> AuditStep(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types,
-                                          const Ledger& ledger, const StepFacts& facts);
+TALLY_API std::vector<AuditRow> AuditStep(const Recipe& recipe, std::span<const WeightInfo> inventory,
+                                          std::span<const DType> types, const Ledger& ledger, const StepFacts& facts);
 
 // Tokens that each expert of a sparse layer got in the ledger's last step: [layer] -> [expert].
 TALLY_API std::map<int32_t, std::vector<uint64_t>> ExpertTokens(const Ledger& ledger);

@@ -34,6 +34,12 @@ class Auditor {
     TALLY_ASSIGN_OR_RETURN(const ModelSpec spec, ReadModelSpec(inventory));
     table_ = books::WeightTable(inventory, spec);
     types_ = TypesOf(inventory, spec, table_);
+    const auto same = [](const WeightInfo& a, const WeightInfo& b) {
+      return a.name == b.name && a.slices == b.slices && a.rows == b.rows && a.cols == b.cols;
+    };
+    if (!std::ranges::equal(table_, engine_.ledger().weights(), same)) {
+      return BadInput(options_.path + ": holds other tensors than the model that was loaded");
+    }
     const Recipe& recipe = engine_.model().recipe();
     report_.stored = books::AuditStored(recipe, table_, types_);
     Add(report_.stored);
@@ -57,7 +63,8 @@ class Auditor {
  private:
   void Add(std::span<const books::AuditRow> rows) {
     report_.compared += rows.size();
-    report_.differing += static_cast<uint64_t>(std::count_if(rows.begin(), rows.end(), [](const auto& r) { return !r.agrees(); }));
+    report_.differing +=
+        static_cast<uint64_t>(std::count_if(rows.begin(), rows.end(), [](const auto& r) { return !r.agrees(); }));
   }
 
   // Gives the most probable next token, where logits were wanted.

@@ -38,14 +38,16 @@ constexpr const char* kDefaultPrompt = "O Romeo, Romeo! wherefore art thou Romeo
 
 std::string Figure(const std::optional<uint64_t>& n) { return n.has_value() ? WithThousands(*n) : ""; }
 
-bool ByClass(books::Account3 account) { return account == books::Account3::kFlops || account == books::Account3::kSpecial; }
+bool ByClass(books::AuditAccount account) {
+  return account == books::AuditAccount::kFlops || account == books::AuditAccount::kSpecial;
+}
 
 // The rows of all steps, added up over steps and layers.
 struct Sum {
   uint64_t rows = 0, differing = 0, closed = 0;
   std::optional<uint64_t> inventory, ledger;
 };
-using SumKey = std::tuple<books::Account3, Component, WorkClass>;
+using SumKey = std::tuple<books::AuditAccount, Component, WorkClass>;
 
 void AddRows(std::span<const AuditRow> rows, std::map<SumKey, Sum>& sums) {
   for (const AuditRow& r : rows) {
@@ -63,7 +65,8 @@ Table SumTable(const char* title, const std::map<SumKey, Sum>& sums) {
   for (const auto& [key, s] : sums) {
     const auto& [account, component, work_class] = key;
     if (s.closed == 0 && s.differing == 0) continue;
-    t.rows.push_back({std::string(AccountName(account)), std::string(ComponentName(component)),
+    const bool whole = account == books::AuditAccount::kTouchedSet;
+    t.rows.push_back({std::string(AccountName(account)), whole ? "" : std::string(ComponentName(component)),
                       ByClass(account) ? std::string(kWorkClassNames[static_cast<size_t>(work_class)]) : "",
                       WithThousands(s.rows), WithThousands(s.closed), Figure(s.inventory), Figure(s.ledger),
                       s.differing == 0 ? "" : WithThousands(s.differing) + " differ"});
@@ -77,11 +80,15 @@ std::string StepName(const AuditReport::Step& step) {
 }
 
 Table DifferenceTable(const AuditReport& report) {
-  Table t{"rows that differ", {"step", "", "layer", "site", "class", "closed form", "files", "run", "formula"}, {}, {true, true, false, true, true, false, false, false, true}};
+  Table t{"rows that differ",
+          {"step", "", "layer", "site", "class", "closed form", "files", "run", "formula"},
+          {},
+          {true, true, false, true, true, false, false, false, true}};
   auto add = [&](const std::string& step, std::span<const AuditRow> rows) {
     for (const AuditRow& r : rows) {
       if (r.agrees() || t.rows.size() >= kShownDifferences) continue;
-      t.rows.push_back({step, std::string(AccountName(r.account)), std::to_string(r.layer), std::string(ComponentName(r.component)),
+      t.rows.push_back({step, std::string(AccountName(r.account)), std::to_string(r.layer),
+                        std::string(ComponentName(r.component)),
                         ByClass(r.account) ? std::string(kWorkClassNames[static_cast<size_t>(r.work_class)]) : "",
                         WithThousands(r.closed), Figure(r.inventory), Figure(r.ledger), r.form});
     }
@@ -113,7 +120,10 @@ Balance BalanceOf(const std::vector<uint64_t>& tokens) {
 }
 
 Table ExpertTable(const AuditReport& report) {
-  Table t{"tokens of each expert, layer by layer", {"layer", "least", "most", "deviation", "chosen in the run", "tokens"}, {}, {false, false, false, false, false, true}};
+  Table t{"tokens of each expert, layer by layer",
+          {"layer", "least", "most", "deviation", "chosen in the run", "tokens"},
+          {},
+          {false, false, false, false, false, true}};
   for (const AuditReport::Experts& e : report.experts) {
     const Balance b = BalanceOf(e.tokens);
     std::string tokens;
@@ -135,18 +145,23 @@ Table UnionTable(const AuditReport& report, const Recipe& recipe) {
   for (const AuditReport::Experts& e : report.experts) slice += static_cast<double>(e.slice_bytes);
   auto row = [&](const std::string& name, double measured, double bytes, double rows) {
     const double uniform = UniformUnion(X, k, rows), most = std::min(rows * k, X);
-    t.rows.push_back({name, Fixed(measured, 2), Fixed(uniform, 2), Fixed(most, 0), WithThousands(bytes), WithThousands(uniform * slice),
-                      WithThousands(most * slice)});
+    t.rows.push_back({name, Fixed(measured, 2), Fixed(uniform, 2), Fixed(most, 0), WithThousands(bytes),
+                      WithThousands(uniform * slice), WithThousands(most * slice)});
   };
   uint64_t all_rows = 0;
-  for (size_t i = 0; i < report.steps.size(); ++i) {
+  for (size_t i = 0, n = 0; i < report.steps.size(); i += n) {  // decode steps, which all have one row, together
+    for (n = 1; report.steps[i].phase == Phase::kDecode && i + n < report.steps.size();) ++n;
     double sum = 0, bytes = 0;
-    for (const AuditReport::Experts& e : report.experts) {
-      sum += static_cast<double>(e.step_union[i]);
-      bytes += static_cast<double>(e.step_union[i] * e.slice_bytes);
+    for (size_t j = i; j < i + n; ++j) {
+      for (const AuditReport::Experts& e : report.experts) {
+        sum += static_cast<double>(e.step_union[j]);
+        bytes += static_cast<double>(e.step_union[j] * e.slice_bytes);
+      }
+      all_rows += report.steps[j].rows;
     }
-    row(StepName(report.steps[i]), sum / layers, bytes, static_cast<double>(report.steps[i].rows));
-    all_rows += report.steps[i].rows;
+    const double mean = static_cast<double>(n);
+    row(n > 1 ? "mean of " + std::to_string(n) + " decode steps" : StepName(report.steps[i]), sum / layers / mean, bytes / mean,
+        static_cast<double>(report.steps[i].rows));
   }
   double sum = 0, bytes = 0;
   for (const AuditReport::Experts& e : report.experts) {
@@ -189,7 +204,7 @@ Json Document(const Flags& flags, const AuditReport& report) {
                        {"step_union", e.step_union},
                        {"run_union", e.run_union}});
   }
-  return {{"model", flags.model.model},    {"compared", report.compared}, {"differing", report.differing},
+  return {{"model", flags.model.model},        {"compared", report.compared}, {"differing", report.differing},
           {"stored", RowsJson(report.stored)}, {"steps", std::move(steps)},   {"experts", std::move(experts)}};
 }
 
@@ -202,7 +217,8 @@ Result<std::vector<int32_t>> PromptTokens(const Flags& flags, const Loaded& load
     for (int32_t i = 0; i < 12; ++i) tokens.push_back((7 * i + 1) % loaded.model->recipe().vocab);
     return tokens;
   }
-  TALLY_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer->Encode(flags.prompt.value_or(kDefaultPrompt), {.add_special = true}));
+  TALLY_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                         tokenizer->Encode(flags.prompt.value_or(kDefaultPrompt), {.add_special = true}));
   if (tokens.empty()) return BadInput("the prompt has no tokens: at least one is needed to begin");
   return tokens;
 }

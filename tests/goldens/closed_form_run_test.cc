@@ -2,10 +2,10 @@
 // repo's own checkpoints: no figure of either side is known to the other.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <map>
 
 #include "counters/books/closed_form.h"
+#include "tests/goldens/checkpoints.h"
 #include "tests/support/open_engine.h"
 
 namespace tally {
@@ -76,21 +76,6 @@ void Step(Engine& engine, std::span<const int32_t> sequences, uint64_t rows, boo
   ASSERT_TRUE(logits.ok()) << logits.status().message();
 }
 
-std::vector<std::string> Checkpoints() {
-  std::vector<std::string> paths;
-  for (const auto& family : std::filesystem::directory_iterator(TALLY_SOURCE_DIR "/tests/goldens")) {
-    if (!family.is_directory()) continue;
-    for (const auto& model : std::filesystem::recursive_directory_iterator(family)) {
-      if (model.path().filename() == "config.json" || model.path().extension() == ".gguf") {
-        paths.push_back((model.path().filename() == "config.json" ? model.path().parent_path() : model.path()).string());
-      }
-    }
-  }
-  std::sort(paths.begin(), paths.end());
-  paths.push_back(DemoModelPath().value());
-  return paths;
-}
-
 class ClosedFormRun : public testing::TestWithParam<std::string> {};
 
 TEST_P(ClosedFormRun, EveryChargeHasItsFormula) {
@@ -116,12 +101,7 @@ TEST_P(ClosedFormRun, EveryChargeHasItsFormula) {
   check(Phase::kDecode, {.sequences = 2, .rows = 1, .context = 15, .logit_rows = 1});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ClosedFormRun, testing::ValuesIn(Checkpoints()), [](const auto& param) {
-  std::string name = std::filesystem::path(param.param).parent_path().filename().string() + "_" +
-                     std::filesystem::path(param.param).filename().string();
-  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, ClosedFormRun, testing::ValuesIn(CheckpointsOfTheRepo()), CheckpointName);
 
 }  // namespace
 }  // namespace tally

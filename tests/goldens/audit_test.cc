@@ -1,0 +1,145 @@
+// tally audit's accounts on every checkpoint of the repo: they agree; and what is made to differ is found.
+#include "engine/api/audit.h"
+
+#include <gtest/gtest.h>
+
+#include "counters/books/weight_table.h"
+#include "loaders/loaders.h"
+#include "models/family.h"
+#include "tests/goldens/checkpoints.h"
+#include "tests/support/open_engine.h"
+
+namespace tally {
+namespace {
+
+std::string Differences(const AuditReport& report) {
+  std::string text;
+  auto add = [&](std::span<const books::AuditRow> rows) {
+    for (const books::AuditRow& r : rows) {
+      if (r.agrees()) continue;
+      text += std::string(AccountName(r.account)) + " layer " + std::to_string(r.layer) + " " +
+              std::string(ComponentName(r.component)) + ": " + r.form + " = " + std::to_string(r.closed) + ", files " +
+              std::to_string(r.inventory.value_or(0)) + ", run " + std::to_string(r.ledger.value_or(0)) + "\n";
+    }
+  };
+  add(report.stored);
+  for (const AuditReport::Step& step : report.steps) add(step.audit);
+  return text;
+}
+
+class AuditOf : public testing::TestWithParam<std::string> {};
+
+TEST_P(AuditOf, AllAccountsAgree) {
+  for (const KvChoice kv : {KvChoice::kF16, KvChoice::kF32}) {
+    AuditOptions options;
+    options.path = GetParam();
+    options.load = SmallOptions();
+    options.load.kv = kv;
+    options.prompt = {1, 2, 3, 2, 1, 4, 5, 2, 3, 1, 0};  // in two pieces, some tokens twice
+    options.decode_tokens = 5;
+    const Opened opened = Open(options.path, options.load);
+    ASSERT_NE(opened.engine, nullptr);
+    const auto report = Audit(*opened.engine, options);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->differing, 0u) << Differences(*report);
+    EXPECT_EQ(report->steps.size(), 2u + 5u);
+    EXPECT_GT(report->compared, 100u);
+    const Recipe& recipe = opened.model->recipe();
+    EXPECT_EQ(report->experts.empty(), recipe.n_experts == 0);
+    for (const AuditReport::Experts& e : report->experts) {
+      uint64_t tokens = 0;
+      for (const uint64_t n : e.tokens) tokens += n;
+      EXPECT_EQ(tokens, 16u * static_cast<uint64_t>(recipe.top_k));
+      EXPECT_EQ(e.step_union.back(), static_cast<uint64_t>(recipe.top_k));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AuditOf, testing::ValuesIn(CheckpointsOfTheRepo()), CheckpointName);
+
+// One step, and its audit with one thing wrong on either side.
+TEST(Audit, FindsWhatDiffers) {
+  const std::string path = CheckpointsOfTheRepo().back();  // demo
+  const LoadOptions load = SmallOptions();
+  const Opened opened = Open(path, load);
+  ASSERT_NE(opened.engine, nullptr);
+  const Inventory inventory = ReadCheckpoint(path).value();
+  const ModelSpec spec = ReadModelSpec(inventory).value();
+  const std::vector<WeightInfo> table = books::WeightTable(inventory, spec);
+  std::vector<DType> types;
+  for (const TensorBinding& b : spec.bindings) types.push_back(inventory.Find(b.names.front())->dtype);
+  ASSERT_EQ(types.size(), table.size());
+  const int32_t sequence = opened.engine->NewSequence().value();
+  const std::vector<BatchRow> rows = {{3, sequence, false}, {4, sequence, false}, {3, sequence, true}};
+  ASSERT_TRUE(opened.engine->Step(rows).ok());
+  const Ledger& ledger = opened.engine->ledger();
+  const books::StepFacts facts{.work = {.sequences = 1, .rows = 3, .context = 3, .logit_rows = 1}, .distinct_tokens = 2,
+                               .distinct_positions = 3};
+  auto differing = [&](const Recipe& r, std::span<const WeightInfo> t, const books::StepFacts& f) {
+    std::string found;
+    for (const books::AuditRow& row : books::AuditStep(r, t, types, ledger, f)) {
+      const std::string name(AccountName(row.account));
+      if (!row.agrees() && found.find(name) == std::string::npos) found += name + ";";
+    }
+    return found;
+  };
+  EXPECT_EQ(differing(spec.recipe, table, facts), "");
+
+  Recipe recipe = spec.recipe;
+  recipe.sinks = false;
+  EXPECT_EQ(differing(recipe, table, facts), "FLOPs;special;weight bytes;touched, all;");
+  recipe = spec.recipe;
+  recipe.layers[0].window = 2;
+  EXPECT_EQ(differing(recipe, table, facts), "FLOPs;special;KV bytes read;");
+  recipe = spec.recipe;
+  recipe.tied_head = true;
+  EXPECT_NE(differing(recipe, table, facts), "");
+
+  books::StepFacts wrong = facts;
+  wrong.distinct_tokens = 3;
+  EXPECT_EQ(differing(spec.recipe, table, wrong), "parameters touched;weight bytes;touched, all;");
+  wrong = facts;
+  wrong.kv_element_bytes = 4;
+  EXPECT_EQ(differing(spec.recipe, table, wrong), "KV bytes read;KV bytes written;");
+  wrong = facts;
+  wrong.work.context = 4;
+  EXPECT_EQ(differing(spec.recipe, table, wrong), "FLOPs;special;KV bytes read;");
+
+  std::vector<WeightInfo> files = table;
+  files[3].stored_bytes *= 2;
+  EXPECT_EQ(differing(spec.recipe, files, facts), "weight bytes;");
+  std::string stored;
+  for (const books::AuditRow& row : books::AuditStored(spec.recipe, files, types)) stored += row.agrees() ? "" : AccountName(row.account);
+  EXPECT_EQ(stored, "weight bytes");
+  files = table;
+  files.pop_back();
+  stored.clear();
+  for (const books::AuditRow& row : books::AuditStored(spec.recipe, files, types)) stored += row.agrees() ? "" : AccountName(row.account);
+  EXPECT_EQ(stored, "parameters stored");
+}
+
+TEST(Audit, BadRequests) {
+  AuditOptions options;
+  options.path = CheckpointsOfTheRepo().back();
+  options.load = SmallOptions();
+  const Opened opened = Open(options.path, options.load);
+  ASSERT_NE(opened.engine, nullptr);
+  EXPECT_EQ(Audit(*opened.engine, options).status().code(), StatusCode::kBadInput);  // no tokens
+  options.prompt = {100000};
+  EXPECT_EQ(Audit(*opened.engine, options).status().code(), StatusCode::kBadInput);
+  options.prompt.assign(33, 1);  // the context has 32
+  EXPECT_EQ(Audit(*opened.engine, options).status().code(), StatusCode::kBadInput);
+  options.prompt = {1};
+  options.path = "/nowhere.gguf";
+  EXPECT_EQ(Audit(*opened.engine, options).status().code(), StatusCode::kBadInput);
+  options.path = CheckpointsOfTheRepo().front();  // another model's
+  EXPECT_EQ(Audit(*opened.engine, options).status().code(), StatusCode::kBadInput);
+  options.path = CheckpointsOfTheRepo().back();
+  options.decode_tokens = 1000;  // ends with the context
+  const auto report = Audit(*opened.engine, options);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->steps.size(), 32u);
+}
+
+}  // namespace
+}  // namespace tally
