@@ -25,6 +25,28 @@ std::vector<DType> TypesOf(const Inventory& inventory, const ModelSpec& spec, st
   return types;
 }
 
+// Whether a head that is stored apart has the embedding's bytes.
+Result<bool> HeadIsCopy(const Inventory& inventory, const ModelSpec& spec) {
+  const StoredTensor *embedding = nullptr, *head = nullptr;
+  for (const TensorBinding& b : spec.bindings) {
+    if (b.names.empty()) continue;
+    if (b.role == Role::kTokenEmbedding) embedding = inventory.Find(b.names.front());
+    if (b.role == Role::kHead) head = inventory.Find(b.names.front());
+  }
+  if (embedding == nullptr || head == nullptr || embedding->dtype != head->dtype || embedding->bytes != head->bytes) return false;
+  TALLY_ASSIGN_OR_RETURN(const FileReader a, FileReader::Open(inventory.files[embedding->file].path));
+  TALLY_ASSIGN_OR_RETURN(const FileReader b, FileReader::Open(inventory.files[head->file].path));
+  constexpr uint64_t kPiece = uint64_t{1} << 20;
+  std::vector<uint8_t> x(std::min(kPiece, head->bytes)), y(x.size());
+  for (uint64_t at = 0; at < head->bytes; at += kPiece) {
+    const size_t n = static_cast<size_t>(std::min(kPiece, head->bytes - at));
+    TALLY_RETURN_IF_ERROR(a.ReadAt(embedding->offset + at, std::span(x).first(n)));
+    TALLY_RETURN_IF_ERROR(b.ReadAt(head->offset + at, std::span(y).first(n)));
+    if (!std::equal(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(n), y.begin())) return false;
+  }
+  return true;
+}
+
 class Auditor {
  public:
   Auditor(Engine& engine, const AuditOptions& options) : engine_(engine), options_(options) {}
@@ -40,6 +62,7 @@ class Auditor {
     if (!std::ranges::equal(table_, engine_.ledger().weights(), same)) {
       return BadInput(options_.path + ": holds other tensors than the model that was loaded");
     }
+    TALLY_ASSIGN_OR_RETURN(report_.head_is_copy, HeadIsCopy(inventory, spec));
     const Recipe& recipe = engine_.model().recipe();
     report_.stored = books::AuditStored(recipe, table_, types_);
     Add(report_.stored);

@@ -38,6 +38,7 @@ struct AuditReport {
   };
   std::vector<Experts> experts;
   uint64_t compared = 0, differing = 0;  // rows
+  bool head_is_copy = false;             // the file stores the head apart, byte for byte the embedding: no parameters of its own
 };
 
 // Runs the prompt in pieces of max_batch and decodes, with the ledger reset before every step: what it held is gone. A row that

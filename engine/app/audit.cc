@@ -204,8 +204,9 @@ Json Document(const Flags& flags, const AuditReport& report) {
                        {"step_union", e.step_union},
                        {"run_union", e.run_union}});
   }
-  return {{"model", flags.model.model},        {"compared", report.compared}, {"differing", report.differing},
-          {"stored", RowsJson(report.stored)}, {"steps", std::move(steps)},   {"experts", std::move(experts)}};
+  return {{"model", flags.model.model},          {"compared", report.compared},       {"differing", report.differing},
+          {"head_is_copy", report.head_is_copy}, {"stored", RowsJson(report.stored)}, {"steps", std::move(steps)},
+          {"experts", std::move(experts)}};
 }
 
 Result<std::vector<int32_t>> PromptTokens(const Flags& flags, const Loaded& loaded) {
@@ -246,6 +247,13 @@ Status Run(const Flags& flags) {
     if (!report.experts.empty()) {
       Print(Render(UnionTable(report, loaded.model->recipe()), TableFormat::kText) + "\n");
       Print(Render(ExpertTable(report), TableFormat::kText) + "\n");
+    }
+    if (report.head_is_copy) {
+      const ParameterCounts& n = loaded.model->parameters();
+      const Recipe& r = loaded.model->recipe();
+      const uint64_t copy = static_cast<uint64_t>(r.vocab) * static_cast<uint64_t>(r.d_model);
+      Print("the head is a copy of the embedding, byte for byte: " + WithThousands(n.total) + " parameters as stored, " +
+            WithThousands(n.total - copy) + " with both as one\n\n");
     }
     if (report.differing > 0) Print(Render(DifferenceTable(report), TableFormat::kText) + "\n");
     Print(WithThousands(report.compared) + " rows compared, " +

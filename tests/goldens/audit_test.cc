@@ -73,8 +73,8 @@ TEST(Audit, FindsWhatDiffers) {
   const std::vector<BatchRow> rows = {{3, sequence, false}, {4, sequence, false}, {3, sequence, true}};
   ASSERT_TRUE(opened.engine->Step(rows).ok());
   const Ledger& ledger = opened.engine->ledger();
-  const books::StepFacts facts{.work = {.sequences = 1, .rows = 3, .context = 3, .logit_rows = 1}, .distinct_tokens = 2,
-                               .distinct_positions = 3};
+  const books::StepFacts facts{
+      .work = {.sequences = 1, .rows = 3, .context = 3, .logit_rows = 1}, .distinct_tokens = 2, .distinct_positions = 3};
   auto differing = [&](const Recipe& r, std::span<const WeightInfo> t, const books::StepFacts& f) {
     std::string found;
     for (const books::AuditRow& row : books::AuditStep(r, t, types, ledger, f)) {
@@ -109,12 +109,14 @@ TEST(Audit, FindsWhatDiffers) {
   files[3].stored_bytes *= 2;
   EXPECT_EQ(differing(spec.recipe, files, facts), "weight bytes;");
   std::string stored;
-  for (const books::AuditRow& row : books::AuditStored(spec.recipe, files, types)) stored += row.agrees() ? "" : AccountName(row.account);
+  for (const books::AuditRow& row : books::AuditStored(spec.recipe, files, types))
+    stored += row.agrees() ? "" : AccountName(row.account);
   EXPECT_EQ(stored, "weight bytes");
   files = table;
   files.pop_back();
   stored.clear();
-  for (const books::AuditRow& row : books::AuditStored(spec.recipe, files, types)) stored += row.agrees() ? "" : AccountName(row.account);
+  for (const books::AuditRow& row : books::AuditStored(spec.recipe, files, types))
+    stored += row.agrees() ? "" : AccountName(row.account);
   EXPECT_EQ(stored, "parameters stored");
 }
 

@@ -1,0 +1,71 @@
+// tally audit: the command around the accounts.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/app/runner.h"
+
+namespace tally {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
+
+TEST(CliAudit, TheBundledModelAgrees) {
+  const Ended e = Tally({"audit", "-n", "3"});
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_NE(e.out.find(" rows compared, all agree\n"), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("mean of 3 decode steps"), std::string::npos);
+  EXPECT_NE(e.out.find("tokens of each expert, layer by layer"), std::string::npos);
+}
+
+TEST(CliAudit, Json) {
+  const Ended e = Tally({"audit", kGoldens + "gpt2/gpt2-a-f32-release-names", "--tokens", "1,2,3", "-n", "2", "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json d = Json::parse(e.out);
+  EXPECT_EQ(d["differing"], 0);
+  EXPECT_EQ(d["steps"].size(), 3u);
+  EXPECT_EQ(d["steps"][0]["phase"], "prefill");
+  EXPECT_EQ(d["steps"][2]["context"], 5);
+  EXPECT_TRUE(d["experts"].empty());
+  uint64_t rows = d["stored"].size();
+  for (const Json& step : d["steps"]) {
+    rows += step["audit"].size();
+    for (const Json& row : step["audit"]) EXPECT_TRUE(row["agrees"].get<bool>()) << row;
+  }
+  EXPECT_EQ(d["compared"], rows);
+}
+
+TEST(CliAudit, AHeadThatIsACopyIsReported) {
+  const std::string model = std::string(TALLY_SOURCE_DIR) + "/../shared/weights/stories260K-gguf/stories260Ktok512.gguf";
+  if (!std::filesystem::exists(model)) GTEST_SKIP() << model << " is not here";
+  const Ended e = Tally({"audit", model, "-p", "Once upon a time", "-n", "4"});
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_NE(e.out.find("a copy of the embedding, byte for byte: 292,800 parameters as stored, 260,032 with both as one"),
+            std::string::npos)
+      << e.out;
+}
+
+TEST(CliAudit, BadUseIsRefused) {
+  auto refused = [](std::vector<std::string> arguments, const std::string& part) {
+    arguments.insert(arguments.begin(), "audit");
+    const Ended e = Tally(arguments);
+    EXPECT_EQ(e.code, 2) << part;
+    EXPECT_EQ(e.out, "") << part;
+    EXPECT_TRUE(IsOneLine(e.err)) << e.err;
+    EXPECT_NE(e.err.find(part), std::string::npos) << e.err;
+  };
+  refused({"-p", "a", "--tokens", "1"}, "give the prompt once");
+  refused({"--tokens", "1,x"}, "--tokens");
+  refused({"--tokens", "99999"}, "99999");
+  refused({"-n", "-1"}, "-n must be 0 or more");
+  refused({kGoldens + "gpt2/gpt2-a-f32-release-names", "-p", "a"}, "no tokenizer");
+  refused({"/nowhere.gguf"}, "/nowhere.gguf");
+}
+
+}  // namespace
+}  // namespace tally
