@@ -207,8 +207,7 @@ std::string Without(const std::string& text, const std::string& key_value) { ret
 // clang-format off
 void ExpectSame(const Recipe& a, const Recipe& b) {
 #define TALLY_SAME(field) EXPECT_EQ(a.field, b.field)
-  TALLY_SAME(family); TALLY_SAME(n_layers); TALLY_SAME(d_model); TALLY_SAME(n_heads); TALLY_SAME(n_kv_heads),
-      TALLY_SAME(head_dim);
+  TALLY_SAME(family); TALLY_SAME(n_layers); TALLY_SAME(d_model); TALLY_SAME(n_heads); TALLY_SAME(n_kv_heads); TALLY_SAME(head_dim);
   TALLY_SAME(d_ff); TALLY_SAME(vocab); TALLY_SAME(context); TALLY_SAME(norm); TALLY_SAME(norm_eps); TALLY_SAME(learned_positions);
   TALLY_SAME(rope.style); TALLY_SAME(rope.dim); TALLY_SAME(rope.theta); TALLY_SAME(rope.scaling.kind);
   TALLY_SAME(rope.scaling.factor); TALLY_SAME(rope.scaling.original_context); TALLY_SAME(rope.scaling.low_freq_factor);
