@@ -204,27 +204,28 @@ std::string With(std::string text, const std::string& from, const std::string& t
 
 std::string Without(const std::string& text, const std::string& key_value) { return With(text, key_value + ", ", ""); }
 
+// clang-format off
 void ExpectSame(const Recipe& a, const Recipe& b) {
 #define TALLY_SAME(field) EXPECT_EQ(a.field, b.field)
-  TALLY_SAME(family), TALLY_SAME(n_layers), TALLY_SAME(d_model), TALLY_SAME(n_heads), TALLY_SAME(n_kv_heads),
-      TALLY_SAME(head_dim);
-  TALLY_SAME(d_ff), TALLY_SAME(vocab), TALLY_SAME(context), TALLY_SAME(norm), TALLY_SAME(norm_eps), TALLY_SAME(learned_positions);
-  TALLY_SAME(rope.style), TALLY_SAME(rope.dim), TALLY_SAME(rope.theta), TALLY_SAME(rope.scaling.kind);
-  TALLY_SAME(rope.scaling.factor), TALLY_SAME(rope.scaling.original_context), TALLY_SAME(rope.scaling.low_freq_factor);
-  TALLY_SAME(rope.scaling.high_freq_factor), TALLY_SAME(rope.scaling.beta_fast), TALLY_SAME(rope.scaling.beta_slow);
-  TALLY_SAME(rope.scaling.truncate), TALLY_SAME(rope.scaling.attention_factor), TALLY_SAME(fused_qkv);
-  TALLY_SAME(q_bias), TALLY_SAME(k_bias), TALLY_SAME(v_bias), TALLY_SAME(o_bias), TALLY_SAME(qk_norm), TALLY_SAME(post_norms);
-  TALLY_SAME(latent.kv_rank), TALLY_SAME(latent.q_rank), TALLY_SAME(latent.nope_dim), TALLY_SAME(latent.rope_dim);
-  TALLY_SAME(latent.v_dim), TALLY_SAME(sinks), TALLY_SAME(attention_scale), TALLY_SAME(gated_ffn), TALLY_SAME(activation);
-  TALLY_SAME(swiglu_limit), TALLY_SAME(ffn_bias), TALLY_SAME(n_experts), TALLY_SAME(top_k), TALLY_SAME(d_expert);
-  TALLY_SAME(routing), TALLY_SAME(router_bias), TALLY_SAME(expert_bias), TALLY_SAME(d_shared), TALLY_SAME(shared_gate);
-  TALLY_SAME(mtp_layers), TALLY_SAME(tied_head), TALLY_SAME(head_bias), TALLY_SAME(layers.size());
+  TALLY_SAME(family); TALLY_SAME(n_layers); TALLY_SAME(d_model); TALLY_SAME(n_heads); TALLY_SAME(n_kv_heads); TALLY_SAME(head_dim);
+  TALLY_SAME(d_ff); TALLY_SAME(vocab); TALLY_SAME(context); TALLY_SAME(norm); TALLY_SAME(norm_eps); TALLY_SAME(learned_positions);
+  TALLY_SAME(rope.style); TALLY_SAME(rope.dim); TALLY_SAME(rope.theta); TALLY_SAME(rope.scaling.kind);
+  TALLY_SAME(rope.scaling.factor); TALLY_SAME(rope.scaling.original_context); TALLY_SAME(rope.scaling.low_freq_factor);
+  TALLY_SAME(rope.scaling.high_freq_factor); TALLY_SAME(rope.scaling.beta_fast); TALLY_SAME(rope.scaling.beta_slow);
+  TALLY_SAME(rope.scaling.truncate); TALLY_SAME(rope.scaling.attention_factor); TALLY_SAME(fused_qkv);
+  TALLY_SAME(q_bias); TALLY_SAME(k_bias); TALLY_SAME(v_bias); TALLY_SAME(o_bias); TALLY_SAME(qk_norm); TALLY_SAME(post_norms);
+  TALLY_SAME(latent.kv_rank); TALLY_SAME(latent.q_rank); TALLY_SAME(latent.nope_dim); TALLY_SAME(latent.rope_dim);
+  TALLY_SAME(latent.v_dim); TALLY_SAME(sinks); TALLY_SAME(attention_scale); TALLY_SAME(gated_ffn); TALLY_SAME(activation);
+  TALLY_SAME(swiglu_limit); TALLY_SAME(ffn_bias); TALLY_SAME(n_experts); TALLY_SAME(top_k); TALLY_SAME(d_expert);
+  TALLY_SAME(routing); TALLY_SAME(router_bias); TALLY_SAME(expert_bias); TALLY_SAME(d_shared); TALLY_SAME(shared_gate);
+  TALLY_SAME(mtp_layers); TALLY_SAME(tied_head); TALLY_SAME(head_bias); TALLY_SAME(layers.size());
   for (size_t i = 0; i < std::min(a.layers.size(), b.layers.size()); ++i) {
     SCOPED_TRACE("layer " + std::to_string(i));
-    TALLY_SAME(layers[i].window), TALLY_SAME(layers[i].sparse), TALLY_SAME(layers[i].attention_scale);
+    TALLY_SAME(layers[i].window); TALLY_SAME(layers[i].sparse); TALLY_SAME(layers[i].attention_scale);
   }
 #undef TALLY_SAME
 }
+// clang-format on
 
 TEST_F(CountRecipeTest, PublishedConfigurationsAreTheCatalogues) {
   for (const Published& p : kPublished) {
