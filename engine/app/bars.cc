@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <numeric>
 
-#include "counters/books/books.h"
+#include "engine/api/summary.h"
 
 namespace tally::app {
 namespace {
