@@ -45,20 +45,34 @@ Status CheckExtent(std::string_view text, const std::string& path) {
   return {};
 }
 
-// Objects that give a key twice: the parser keeps the last one without a word.
-class UniqueKeys {
+// Looks for objects that give a key twice, of which the parser keeps the last without a word. A pass of its own: the parser's
+// callbacks would find them as well, but make it look through a whole list whenever an object in it ends.
+class UniqueKeys : public nlohmann::json_sax<Json> {
  public:
-  bool See(Json::parse_event_t event, const Json& parsed) {
-    using Event = Json::parse_event_t;
-    if (event == Event::object_start) open_.emplace_back();
-    if (event == Event::object_end) open_.pop_back();
-    if (event == Event::key && twice_.empty()) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!open_.back().insert(key).second) twice_ = Quote(key);
-    }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(int64_t) override { return true; }
+  bool number_unsigned(uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(Json::binary_t&) override { return true; }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool start_object(size_t) override {
+    open_.emplace_back();
     return true;
   }
-  const std::string& twice() const { return twice_; }  // the first of them, in quotes
+  bool end_object() override {
+    open_.pop_back();
+    return true;
+  }
+  bool key(std::string& key) override {
+    if (open_.back().insert(key).second) return true;
+    twice_ = Quote(key);
+    return false;
+  }
+  bool parse_error(size_t, const std::string&, const Json::exception&) override { return false; }  // the parser will say it
+  const std::string& twice() const { return twice_; }                                              // the first of them, in quotes
 
  private:
   std::vector<std::unordered_set<std::string>> open_;
@@ -70,8 +84,10 @@ Result<Json> ParseFile(const std::string& path) {
   TALLY_RETURN_IF_ERROR(CheckExtent(text, path));
   try {
     UniqueKeys keys;
-    Json json = Json::parse(text, [&](int, Json::parse_event_t event, Json& parsed) { return keys.See(event, parsed); });
-    if (!keys.twice().empty()) return BadInput(path + ": the key " + keys.twice() + " appears twice");
+    if (!Json::sax_parse(text, &keys) && !keys.twice().empty()) {
+      return BadInput(path + ": the key " + keys.twice() + " appears twice");
+    }
+    Json json = Json::parse(text);
     if (!json.is_object()) return BadInput(path + ": expected a JSON object");
     return json;
   } catch (const Json::exception& e) {
