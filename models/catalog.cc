@@ -295,7 +295,8 @@ std::vector<std::string_view> CatalogNames() {
 
 Result<CatalogModel> FindCatalogModel(std::string_view name) {
   std::string wanted = Lower(name);
-  if (constexpr std::string_view kText = "(text)"; wanted.ends_with(kText)) wanted.resize(wanted.size() - kText.size());
+  if (constexpr std::string_view kTextModel = "(text)"; wanted.ends_with(kTextModel))
+    wanted.resize(wanted.size() - kTextModel.size());
   for (const Row& row : kRows) {
     if (Lower(row.name) != wanted) continue;
     return CatalogModel{row.name, MakeRecipe(row), row.make->type, row.make->expert_type, row.claim, row.note};

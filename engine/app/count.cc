@@ -96,7 +96,8 @@ Status Run(const Flags& flags) {
     Print(Render(table, as));
   }
   if (flags.plot) {
-    const bool terminal = IsTerminal(Stream::kOutput), colour = terminal && std::getenv("NO_COLOR") == nullptr;
+    const bool terminal = IsTerminal(Stream::kOutput),
+               colour = terminal && std::getenv("NO_COLOR") == nullptr;  // NOLINT(concurrency-mt-unsafe)
     for (const CountedModel& m : models) Print("\n" + CountPlot(m, TerminalWidth(Stream::kOutput, 80), colour));
   }
   return {};
