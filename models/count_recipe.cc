@@ -158,7 +158,7 @@ void ReadOlmoe(Config& c, Recipe& r) {
 // What DeepSeek's mixtures and GLM's have in common: shared experts, dense layers first, layers for multi-token prediction.
 void ReadSharedExperts(Config& c, Recipe& r) {
   ReadExperts(c, r, "n_routed_experts|num_local_experts|num_experts", "moe_intermediate_size");
-  const int64_t shared = int64_t{c.Int("n_shared_experts", 0, kMaxExperts, 0)} * r.d_expert;
+  const int64_t shared = int64_t{c.Int("n_shared_experts", 0, kMaxExperts)} * r.d_expert;
   if (shared > kMaxWidth) c.Fail("n_shared_experts make a width of " + std::to_string(shared));
   r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
   const int32_t dense = c.Int("first_k_dense_replace", 0, kMaxLayers), step = c.Int("moe_layer_freq", 1, kMaxLayers, 1);
@@ -336,6 +336,16 @@ std::string CountedArchitectures() {
   std::string names;
   for (const Counted& counted : kCounted) names += (names.empty() ? "" : ", ") + std::string(counted.architecture);
   return names;
+}
+
+bool IsOnlyCounted(const Inventory& inventory) {
+  if (inventory.format == FileFormat::kGguf) return false;
+  const auto architectures = inventory.metadata.GetStrings("architectures");
+  const auto type = inventory.metadata.GetString("model_type");
+  const bool listed = architectures.ok() && architectures->has_value() && !(*architectures)->empty();
+  const std::string name = listed ? (*architectures)->front() : type.ok() ? type->value_or("") : "";
+  return std::any_of(std::begin(kCounted), std::end(kCounted),
+                     [&](const Counted& c) { return (listed ? c.architecture : c.model_type) == name; });
 }
 
 Result<Recipe> ReadCountRecipe(const Inventory& inventory) {

@@ -18,6 +18,9 @@ Result<Recipe> ReadCountRecipe(const Inventory& inventory);
 // "Qwen2ForCausalLM, ...": the architectures that are only counted.
 std::string CountedArchitectures();
 
+// Whether the configuration is of an architecture that is only counted: then no family reads its tensors.
+bool IsOnlyCounted(const Inventory& inventory);
+
 struct CountTypes {
   DType type = DType::kF32, expert_type = DType::kF32;
 };

@@ -241,6 +241,9 @@ Status CheckHeadsFit(const Recipe& r) {
   if (int64_t{r.n_heads} * r.head_dim > kMaxWidth) {
     return BadInput(Text(r.n_heads) + " heads of " + Text(r.head_dim) + " are wider than " + Text(kMaxWidth));
   }
+  if (r.fused_qkv && (r.q_bias != r.k_bias || r.q_bias != r.v_bias)) {
+    return BadInput("q, k and v are one matrix here, with one bias or none: set qkv_bias");
+  }
   if (r.rope.style != RopeStyle::kNone && (r.rope.dim < 2 || r.rope.dim % 2 != 0 || r.rope.dim > r.head_dim)) {
     return BadInput("rope turns " + Text(r.rope.dim) + " of a head's " + Text(r.head_dim) +
                     " dimensions; expected an even number, at most all");
@@ -259,7 +262,7 @@ Status CheckFeedForward(const Recipe& r) {
   if (sparse && (r.top_k < 1 || r.top_k > r.n_experts)) {
     return BadInput("top_k is " + Text(r.top_k) + "; expected 1 to the number of experts, " + Text(r.n_experts));
   }
-  if (r.shared_gate && r.d_shared < 1) return BadInput("shared_gate is for shared experts; set d_shared");
+  if (r.shared_gate && r.d_shared < 1) return BadInput("shared_gate is for shared experts; set d_shared, or shared_gate=false");
   if (!r.gated_ffn && r.activation == ActivationKind::kSwigluOai) return BadInput("gated: this model's activation has a gate");
   return {};
 }

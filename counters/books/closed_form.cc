@@ -99,7 +99,10 @@ class Parameters {
   }
   void Experts(const std::string& name, Component component, const Form& rows, const Form& cols, bool bias) {
     Add(name, component, false, s_.X, s_.k, rows, cols);
-    if (bias) Add(name + ".bias", component, true, s_.X, s_.k, 1, rows);
+    out_.back().expert = true;
+    if (!bias) return;
+    Add(name + ".bias", component, true, s_.X, s_.k, 1, rows);
+    out_.back().expert = true;
   }
   void Norm(const std::string& name, Component component, const Form& cols) {
     Vector(name, component, cols);
@@ -194,7 +197,7 @@ class Work {
   Work(const Recipe& r, const Workload& w) : r_(r), s_(r), w_(w) {
     B_ = w.sequences == 1 ? Form(1) : Form::Symbol("B", w.sequences);
     P_ = w.rows == 1 ? Form(1) : Form::Symbol("P", w.rows);
-    S_ = w.context == w.rows && w.rows > 1 ? P_ : Form::Symbol("S", w.context);
+    S_ = w.context == w.rows ? P_ : Form::Symbol("S", w.context);
     N_ = B_ * P_;
     logits_ = B_ * (w.logit_rows == w.rows ? P_ : Form(w.logit_rows));
   }

@@ -2,7 +2,7 @@
 //
 // Symbols: V vocabulary, E d_model, H query heads, K key-value heads, D head_dim, F d_ff (the width of an expert, where no layer is
 // dense), X experts, k experts chosen, T trained context; of models that have both, F_x expert width; F_s width of the shared experts
-// together. Latent attention: R_q, R_kv its ranks, D_n, D_r, D_v the parts of a head. Of a step: B sequences, P rows of each, S positions
+// together; D_r the part of a head that turns, where it is not all of it. Latent attention: R_q, R_kv its ranks, D_n, D_r, D_v the parts of a head. Of a step: B sequences, P rows of each, S positions
 // that the last row of each sees without a window, W the window.
 //
 // The definitions are DESIGN's ledger chapter (counters/cost.h, and the header of each op): these formulas are written from them and
@@ -29,11 +29,14 @@ struct ParameterForm {
   WeightInfo::Kind kind = WeightInfo::Kind::kBlock;
   bool prediction = false;                  // of a layer for multi-token prediction: in no total unless it says so
   bool vector = false;                      // norms, biases, sinks
+  bool expert = false;                      // of the experts that are chosen among: slices of them
   uint64_t slices = 1, rows = 1, cols = 0;  // experts, rows of each, row length
   Form slice;                               // one expert's, or all of it
   Form count;                               // all of it
   Form active;                              // one token's share: of the experts the k chosen
   Form touched;                             // what one token reads: of an embedding that is no head, one row
+  // With the layer, as in the ledger's table: "blk.3.attn_q".
+  std::string full_name() const { return (layer < 0 ? "" : "blk." + std::to_string(layer) + ".") + name; }
 };
 
 // In the order of a forward pass.

@@ -100,10 +100,8 @@ bool Finish(FlopsCount& count) {
   return fits;
 }
 
-bool IsExpert(const ParameterForm& p) { return p.slices > 1; }
-
-// Bytes that a step of `rows` rows reads of the weights.
-WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, uint64_t rows) {
+// Bytes that a step of `rows` rows at `positions` different positions reads of the weights. No two rows gather the same token.
+WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, uint64_t rows, uint64_t positions) {
   WeightTraffic t;
   const double X = std::max(count.recipe.n_experts, 0), k = count.recipe.top_k;
   if (X > 0) {
@@ -113,13 +111,14 @@ WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, ui
   for (size_t i = 0; i < bytes.size(); ++i) {
     const ParameterForm& p = count.tensors[i];
     if (p.prediction) continue;
-    const bool gathered = p.kind == WeightInfo::Kind::kEmbedding || p.kind == WeightInfo::Kind::kPosition;
     const uint64_t slice = bytes[i] / p.slices;
-    if (IsExpert(p)) {
+    if (p.expert) {
       t.uniform += t.uniform_experts * static_cast<double>(slice);
       t.most += t.most_experts * slice;
     } else {
-      const uint64_t read = gathered ? std::min(rows, p.rows) * (bytes[i] / p.rows) : bytes[i];
+      uint64_t read = bytes[i];
+      if (p.kind == WeightInfo::Kind::kEmbedding) read = std::min(rows, p.rows) * (bytes[i] / p.rows);
+      if (p.kind == WeightInfo::Kind::kPosition) read = std::min(positions, p.rows) * (bytes[i] / p.rows);
       t.uniform += static_cast<double>(read);
       t.most += read;
     }
@@ -127,14 +126,14 @@ WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, ui
   return t;
 }
 
-Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: a smaller --prompt, --ctx or --batch is needed"); }
+Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: the prompt, the context or the batch is too large"); }
 
 }  // namespace
 
 std::string_view PartName(Part part) {
   static constexpr std::array<std::string_view, kParts> kNames = {
-      "attention projections", "attention",         "feed-forward",     "router", "head", "norms", "softmax", "rope",
-      "activations",           "choice of experts", "residual and bias"};
+      "attention projections", "attention",     "feed-forward",     "router", "head", "norms", "softmax", "rope",
+      "activations",           "top-k routing", "residual and bias"};
   return kNames[static_cast<size_t>(part)];
 }
 
@@ -144,10 +143,11 @@ std::string_view FlopsViewName(FlopsView view) {
 }
 
 DType StoredType(const ParameterForm& p, DType type) {
-  if (type == DType::kMXFP4) return IsExpert(p) && !p.vector ? DType::kMXFP4 : DType::kBF16;
   if (!GetDTypeInfo(type).quantised) return type;
+  const bool whole = p.cols % static_cast<uint64_t>(GetDTypeInfo(type).block_size) == 0;
+  if (type == DType::kMXFP4) return p.expert && !p.vector && whole ? DType::kMXFP4 : DType::kBF16;
   if (p.vector || p.component == Component::kRouter || p.component == Component::kPositionEmbedding) return DType::kF32;
-  return p.cols % static_cast<uint64_t>(GetDTypeInfo(type).block_size) == 0 ? type : DType::kF16;
+  return whole ? type : DType::kF16;
 }
 
 uint64_t StoredBytesAs(const ParameterForm& p, DType type) {
@@ -158,8 +158,13 @@ uint64_t StoredBytesAs(const ParameterForm& p, DType type) {
 Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   const uint64_t trained = recipe.context > 0 ? static_cast<uint64_t>(recipe.context) : 0;
   if (options.prompt == 0) options.prompt = trained > 0 ? std::min<uint64_t>(trained, 1024) : 1024;
-  if (options.context == 0) options.context = options.prompt;
-  if (options.batch == 0) return BadInput("--batch must be at least 1");
+  const bool own_context = options.context > 0;
+  if (!own_context) options.context = options.prompt;
+  if (options.batch == 0) return BadInput("a batch must have at least 1 sequence");
+  if (recipe.n_layers < 0 || recipe.layers.size() < static_cast<size_t>(recipe.n_layers)) {
+    return BadInput("the recipe describes " + std::to_string(recipe.layers.size()) + " layers of " +
+                    std::to_string(recipe.n_layers));
+  }
   if (options.type == DType::kMXFP4 && recipe.n_experts == 0) {
     return BadInput("MXFP4 is a type of experts, and this model has none");
   }
@@ -172,8 +177,7 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   std::vector<uint64_t> bytes;
   for (const ParameterForm& p : c.tensors) {
     if (p.count.overflow()) return DoesNotFit();
-    const std::string name = (p.layer < 0 ? "" : "blk." + std::to_string(p.layer) + ".") + p.name;
-    const auto stored = options.stored_bytes.find(name);
+    const auto stored = options.stored_bytes.find(p.full_name());
     bytes.push_back(stored != options.stored_bytes.end() ? stored->second : StoredBytesAs(p, options.type));
     (p.prediction ? c.prediction : c.touched) += p.prediction ? p.count.value() : p.touched.value();
     if (!p.prediction) c.weight_bytes += bytes.back();
@@ -204,10 +208,10 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
     if (!Finish(*f)) return DoesNotFit();
   }
 
-  const WeightTraffic one = Traffic(c, bytes, 1);
+  const WeightTraffic one = Traffic(c, bytes, 1, 1);
   c.weight_bytes_per_token = one.most;
-  c.prefill_traffic = Traffic(c, bytes, options.batch * options.prompt);
-  c.decode_traffic = Traffic(c, bytes, options.batch);
+  c.prefill_traffic = Traffic(c, bytes, options.batch * options.prompt, options.prompt);
+  c.decode_traffic = Traffic(c, bytes, options.batch, 1);
   const double kv_written = static_cast<double>(c.kv_bytes_per_token) * static_cast<double>(options.batch);
   c.decode_intensity = static_cast<double>(c.decode.total[2]) /
                        (c.decode_traffic.uniform + static_cast<double>(c.kv_bytes_at_context) + kv_written);
@@ -215,7 +219,7 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
                         (c.prefill_traffic.uniform + kv_written * static_cast<double>(options.prompt));
 
   for (const auto& [n, what] : {std::pair{options.prompt, "a prompt of "}, std::pair{options.context, "a context of "}}) {
-    if (trained > 0 && n > trained) {
+    if (trained > 0 && n > trained && (own_context || c.warnings.empty())) {
       c.warnings.push_back(what + WithThousands(n) + " is longer than the " + WithThousands(trained) +
                            " positions that the model was trained on; counted all the same");
     }

@@ -21,7 +21,7 @@ namespace tally::books {
 //   F32, F16, BF16   all of it
 //   Q8_0, Q4_0       as GGUF files have it: matrices so; vectors, learned positions and the router F32
 //   MXFP4            as gpt-oss is published: the experts' matrices so, the rest BF16. Only for a mixture of experts.
-// Matrices whose rows are no whole number of blocks stay F16 (llama.cpp's fallback).
+// Matrices whose rows are no whole number of blocks are F16 (BF16 beside MXFP4).
 inline constexpr std::array<DType, 6> kCountTypes = {DType::kF32,  DType::kF16,  DType::kBF16,
                                                      DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
 TALLY_API DType StoredType(const ParameterForm& tensor, DType type);
@@ -105,13 +105,13 @@ struct Count {
   FlopsCount prefill_last;           // the same, the head at each sequence's last position only
   FlopsCount decode;                 // one token of each of B sequences, the last of S
   WeightTraffic prefill_traffic, decode_traffic;
-  // FLOPs (everything) for each byte of weights (uniform routing) and KV read or written.
+  // FLOPs (everything) for each byte of weights (uniform routing) and KV: of a decode step read and written, of a prefill written.
   double prefill_intensity = 0, decode_intensity = 0;
   CountOptions options;  // with the defaults filled in
   std::vector<std::string> warnings;
 };
 
-// kBadInput: counts that do not fit 64 bits; a context shorter than 1; MXFP4 for a model without experts.
+// kBadInput: counts that do not fit 64 bits; a batch of 0; MXFP4 for a model without experts; a recipe without its layers.
 TALLY_API Result<Count> CountRecipe(const Recipe& recipe, CountOptions options);
 
 }  // namespace tally::books

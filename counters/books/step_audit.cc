@@ -8,8 +8,6 @@
 namespace tally::books {
 namespace {
 
-std::string NameOf(const ParameterForm& p) { return (p.layer < 0 ? "" : "blk." + std::to_string(p.layer) + ".") + p.name; }
-
 bool Gathered(const ParameterForm& p) {
   return p.component == Component::kEmbedding || p.component == Component::kPositionEmbedding;
 }
@@ -50,8 +48,8 @@ class StepAudit {
   const Cost& Charged(int32_t layer, Component component) const { return ledger_.at(facts_.phase, {layer, component}).useful; }
 
   void Row(AuditAccount account, int32_t layer, Component component, const Form& form, std::optional<uint64_t> inventory,
-           std::optional<uint64_t> ledger, WorkClass work_class = WorkClass::kLinear) {
-    rows_.push_back({account, layer, component, work_class, form.text(), form.value(), inventory, ledger});
+           std::optional<uint64_t> ledger, WorkClass work_class = WorkClass::kLinear, std::string tensor = "") {
+    rows_.push_back({account, layer, component, work_class, std::move(tensor), form.text(), form.value(), inventory, ledger});
     seen_[{account, layer, component, work_class}] = true;
   }
 
@@ -107,14 +105,22 @@ class StepAudit {
     };
     for (const ParameterForm& p : ParameterForms(recipe_)) {
       if (p.prediction) continue;
-      const auto at = names_.inventory.find(NameOf(p));
-      const auto charged = names_.ledger.find(NameOf(p));
+      const auto at = names_.inventory.find(p.full_name());
+      const auto charged = names_.ledger.find(p.full_name());
       const auto [touched, rows] = Read(p);
       const bool head_only =
           (p.component == Component::kHead || p.component == Component::kOutputNorm) && facts_.work.logit_rows == 0;
       const Form none;
       Row(AuditAccount::kTouched, p.layer, p.component, head_only ? none : touched, std::nullopt,
-          charged != names_.ledger.end() ? std::optional(ledger_.touched_last(charged->second)) : 0);
+          charged != names_.ledger.end() ? std::optional(ledger_.touched_last(charged->second)) : 0, WorkClass::kLinear, p.name);
+      if (p.expert && charged != names_.ledger.end()) {
+        // Whatever the routing, each row goes through k experts.
+        const Form rows_of_experts = Form::Symbol("B", facts_.work.sequences) * Form::Symbol("P", facts_.work.rows) *
+                                     Form::Symbol("k", static_cast<uint64_t>(recipe_.top_k));
+        uint64_t uses = 0;
+        for (uint32_t e = 0; e < p.slices; ++e) uses += ledger_.uses_last(charged->second, e);
+        Row(AuditAccount::kExpertRows, p.layer, p.component, rows_of_experts, std::nullopt, uses, WorkClass::kLinear, p.name);
+      }
       if (at == names_.inventory.end() || head_only) continue;
       const WeightInfo& w = inventory_[at->second];
       const uint64_t row = RowBytes(types_[at->second], p.cols), all_rows = p.rows * p.slices;
@@ -198,7 +204,7 @@ class StepAudit {
 
 std::string_view AccountName(AuditAccount account) {
   static constexpr std::array<std::string_view, kAuditAccounts> kNames = {
-      "parameters stored", "parameters touched", "touched, all",  "FLOPs",
+      "parameters stored", "parameters touched", "touched, all",  "expert rows",     "FLOPs",
       "special",           "weight bytes",       "KV bytes read", "KV bytes written"};
   return kNames[static_cast<size_t>(account)];
 }
@@ -209,19 +215,19 @@ std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightIn
   for (size_t i = 0; i < inventory.size(); ++i) by_name.emplace(inventory[i].name, i);
   for (const ParameterForm& p : ParameterForms(recipe)) {
     if (p.prediction) continue;
-    const auto at = by_name.find(NameOf(p));
+    const auto at = by_name.find(p.full_name());
     const uint64_t held = at != by_name.end() ? inventory[at->second].parameters() : 0;
-    rows.push_back(
-        {AuditAccount::kStored, p.layer, p.component, WorkClass::kLinear, p.count.text(), p.count.value(), held, std::nullopt});
+    rows.push_back({AuditAccount::kStored, p.layer, p.component, WorkClass::kLinear, p.name, p.count.text(), p.count.value(),
+                    held, std::nullopt});
     if (at == by_name.end()) continue;
     const WeightInfo& w = inventory[at->second];
     const Form bytes = Form(p.rows * p.slices) * Form::Symbol("b(" + p.name + ")", RowBytes(types[at->second], p.cols));
-    rows.push_back({AuditAccount::kWeightBytes, p.layer, p.component, WorkClass::kLinear, bytes.text(), bytes.value(),
+    rows.push_back({AuditAccount::kWeightBytes, p.layer, p.component, WorkClass::kLinear, p.name, bytes.text(), bytes.value(),
                     w.stored_bytes, std::nullopt});
     by_name.erase(at);
   }
   for (const auto& [name, i] : by_name) {  // learned tensors that no closed form knows
-    rows.push_back({AuditAccount::kStored, inventory[i].layer, inventory[i].component, WorkClass::kLinear, "0", 0,
+    rows.push_back({AuditAccount::kStored, inventory[i].layer, inventory[i].component, WorkClass::kLinear, name, "0", 0,
                     inventory[i].parameters(), std::nullopt});
   }
   return rows;

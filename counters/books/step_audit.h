@@ -16,10 +16,20 @@
 
 namespace tally::books {
 
-// kTouchedSet: the step's set as a whole, all weights.
-enum class AuditAccount : uint8_t { kStored, kTouched, kTouchedSet, kFlops, kSpecial, kWeightBytes, kKvRead, kKvWritten };
-inline constexpr int kAuditAccounts = 8;
-// "parameters stored", "parameters touched", "touched, all", "FLOPs", "special", "weight bytes", "KV bytes read", "KV bytes written"; static.
+// kTouchedSet: the step's set as a whole, all weights. kExpertRows: rows that a layer's experts were read for, each row's k counted.
+enum class AuditAccount : uint8_t {
+  kStored,
+  kTouched,
+  kTouchedSet,
+  kExpertRows,
+  kFlops,
+  kSpecial,
+  kWeightBytes,
+  kKvRead,
+  kKvWritten
+};
+inline constexpr int kAuditAccounts = 9;
+// "parameters stored", "parameters touched", "touched, all", "expert rows", "FLOPs", "special", "weight bytes", "KV bytes read", "KV bytes written"; static.
 TALLY_API std::string_view AccountName(AuditAccount account);
 
 // One figure of one layer (-1: outside) and component. FLOPs and special operations are those of one class of work.
@@ -28,6 +38,7 @@ struct AuditRow {
   int32_t layer = -1;
   Component component = Component::kEmbedding;
   WorkClass work_class = WorkClass::kLinear;
+  std::string tensor;                 // of accounts that go tensor by tensor: "attn_q.bias"
   std::string form;                   // the closed form as an expression
   uint64_t closed = 0;                // its value
   std::optional<uint64_t> inventory;  // where the files say it too

@@ -1,9 +1,11 @@
 #include "engine/api/count.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <optional>
+#include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "counters/books/weight_table.h"
 #include "engine/api/tally.h"
@@ -22,13 +24,21 @@ struct Source {
   DType type = DType::kBF16;
   std::map<std::string, uint64_t> stored_bytes;
   std::string stored_as;
+  books::PublishedFigures published;
+  std::vector<std::string> notes;
 };
 
 std::string TypeText(DType type) { return type == DType::kMXFP4 ? "MXFP4 + BF16" : std::string(DTypeName(type)); }
 
 Source FromCatalog(CatalogModel model) {
   const DType type = model.expert_type == DType::kMXFP4 ? DType::kMXFP4 : model.type;
-  return {std::move(model.recipe), type, {}, TypeText(type)};
+  const PublishedClaim& c = model.claim;
+  return {std::move(model.recipe),
+          type,
+          {},
+          TypeText(type),
+          {std::string(c.total), std::string(c.active), std::string(c.non_embedding), std::string(c.source), c.from_memory},
+          model.note.empty() ? std::vector<std::string>() : std::vector<std::string>{std::string(model.note)}};
 }
 
 Result<Source> FromConfig(const Inventory& inventory) {
@@ -44,11 +54,14 @@ Result<Source> FromConfig(const Inventory& inventory) {
 Result<Source> FromCheckpoint(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
   Source source;
-  Result<ModelSpec> spec = ReadModelSpec(inventory);
-  if (!spec.ok()) {
-    if (inventory.format == FileFormat::kGguf) return spec.status();
-    return FromConfig(inventory);
+  if (IsOnlyCounted(inventory)) {
+    TALLY_ASSIGN_OR_RETURN(source, FromConfig(inventory));
+    source.notes.push_back(
+        "counted from its configuration: no family of Tally reads its tensors yet, and they were not looked at");
+    return source;
   }
+  Result<ModelSpec> spec = ReadModelSpec(inventory);
+  if (!spec.ok()) return spec.status();
   source.recipe = std::move(spec->recipe);
   std::map<DType, uint64_t> types;
   for (const WeightInfo& w : books::WeightTable(inventory, *spec)) source.stored_bytes[w.name] = w.stored_bytes;
@@ -69,18 +82,22 @@ Result<Source> FromCheckpoint(const std::string& path) {
 }
 
 Result<Source> Find(const std::string& model) {
+  namespace fs = std::filesystem;
   std::error_code error;
-  if (!std::filesystem::exists(model, error)) {
+  const bool file = fs::exists(model, error), directory = fs::is_directory(model, error);
+  const bool path = model.find('/') != std::string::npos || model.ends_with(".json") || model.ends_with(".gguf");
+  if (!file || (directory && !path)) {  // a folder that happens to be called as a model does not hide it
     Result<CatalogModel> known = FindCatalogModel(model);
     if (known.ok()) return FromCatalog(std::move(known).value());
-    // What looks like a path is one that is not there.
-    if (model.find('/') != std::string::npos || model.ends_with(".json") || model.ends_with(".gguf")) {
-      return BadInput(Printable(model) + ": no such file or directory");
-    }
-    return known.status();
+    if (!file && path) return BadInput(Printable(model) + ": no such file or directory");
+    if (!file) return known.status();
   }
-  if (!model.ends_with(".json")) return FromCheckpoint(model);
-  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadConfigJson(model));
+  const bool bare =
+      directory && fs::exists(fs::path(model) / "config.json", error) &&
+      std::none_of(fs::directory_iterator(model, error), fs::directory_iterator(),
+                   [](const fs::directory_entry& e) { return e.path().string().find(".safetensors") != std::string::npos; });
+  if (!bare && !model.ends_with(".json")) return FromCheckpoint(model);
+  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadConfigJson(bare ? (fs::path(model) / "config.json").string() : model));
   return FromConfig(inventory);
 }
 
@@ -90,6 +107,7 @@ Result<CountedModel> CountModel(const CountRequest& request) {
   TALLY_ASSIGN_OR_RETURN(Source source, Find(request.model));
   if (!request.settings.empty()) {
     TALLY_ASSIGN_OR_RETURN(source.recipe, ChangeRecipe(std::move(source.recipe), request.settings));
+    source.published = {};
     source.stored_bytes.clear();  // another model than the file's
     source.stored_as = TypeText(source.type);
   }
@@ -106,7 +124,8 @@ Result<CountedModel> CountModel(const CountRequest& request) {
   }
   Result<books::Count> count = books::CountRecipe(source.recipe, std::move(options));
   if (!count.ok()) return BadInput(Printable(request.model) + ": " + count.status().message());
-  return CountedModel{request.model, std::move(count).value(), std::move(source.stored_as)};
+  count->warnings.insert(count->warnings.end(), source.notes.begin(), source.notes.end());
+  return CountedModel{request.model, std::move(count).value(), std::move(source.stored_as), std::move(source.published)};
 }
 
 std::vector<std::string_view> KnownModels() { return CatalogNames(); }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "counters/books/model_count.h"
+#include "counters/books/published.h"
 #include "engine/base/export.h"
 #include "engine/base/status.h"
 
@@ -20,9 +21,10 @@ struct CountRequest {
 };
 
 struct CountedModel {
-  std::string name;  // as published, or the path
+  std::string name;  // as asked for
   books::Count count;
-  std::string stored_as;  // what weight bytes are counted in: "MXFP4 + BF16", "Q8_0"
+  std::string stored_as;              // what weight bytes are counted in: "MXFP4 + BF16", "Q8_0"
+  books::PublishedFigures published;  // of a built-in model without settings; else empty
 };
 
 // Reads no weights. kBadInput: neither a file nor a known name, a file that is not what it should be, an architecture that is not

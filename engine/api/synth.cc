@@ -1,7 +1,6 @@
 #include "engine/api/synth.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
 #include <cstring>
@@ -11,9 +10,12 @@
 
 #include "engine/api/synth_noise.h"
 #include "loaders/loaders.h"
+#include "models/catalog.h"
 
 namespace tally {
 namespace {
+
+uint64_t U(int32_t n) { return static_cast<uint64_t>(n); }
 
 enum class Fill : uint8_t { kNoise, kOnes, kLlama3Factors };
 
@@ -25,43 +27,26 @@ struct Tensor {
   float deviation = 0;
 };
 
-// Shapes as published: openai/gpt-oss-20b config.json; meta-llama Llama-3.2-1B and Llama-3.1-8B; gpt2 and gpt2-xl.
-enum class Arch : uint8_t { kGptOss, kLlama, kGpt2 };
-struct Shape {
-  std::string_view name;
-  Arch arch;
-  int32_t layers, d_model, d_ff, heads, kv_heads, head_dim, vocab, context;
-  int32_t experts, top_k;
-  bool tied;
-  double rope_factor;  // llama3 scaling
-};
-constexpr std::array<Shape, 5> kShapes = {{
-    {"gpt-oss-20b", Arch::kGptOss, 24, 2880, 2880, 64, 8, 64, 201088, 131072, 32, 4, false, 0},
-    {"llama-3.2-1b", Arch::kLlama, 16, 2048, 8192, 32, 8, 64, 128256, 131072, 0, 0, true, 32},
-    {"llama-3.1-8b", Arch::kLlama, 32, 4096, 14336, 32, 8, 128, 128256, 131072, 0, 0, false, 8},
-    {"gpt2", Arch::kGpt2, 12, 768, 3072, 12, 12, 64, 50257, 1024, 0, 0, true, 0},
-    {"gpt2-xl", Arch::kGpt2, 48, 1600, 6400, 25, 25, 64, 50257, 1024, 0, 0, true, 0},
-}};
-constexpr std::array<std::string_view, 5> kNames = {kShapes[0].name, kShapes[1].name, kShapes[2].name, kShapes[3].name,
-                                                    kShapes[4].name};
+// The built-in models of the families that GGUF files are written of.
+bool IsWritten(const Recipe& r) { return r.family == "gpt2" || r.family == "llama" || r.family == "gpt-oss"; }
 
-// The divisors that the published Llama 3 scaling gives each rotated pair, as converters store them (rope_freqs.weight):
-// low_freq_factor 1, high_freq_factor 4, original context 8192 (Llama 3.1 reference code, apply_scaling).
-float Llama3Factor(int32_t pair, int32_t head_dim, double scale) {
-  constexpr double kContext = 8192, kLow = 1, kHigh = 4, kTheta = 500000;
-  const double wavelength = 2 * std::numbers::pi * std::pow(kTheta, 2.0 * pair / head_dim);
-  if (wavelength < kContext / kHigh) return 1;
-  if (wavelength > kContext / kLow) return static_cast<float>(scale);
-  const double smooth = (kContext / wavelength - kLow) / (kHigh - kLow);
-  return static_cast<float>(1 / ((1 - smooth) / scale + smooth));
+// The divisors that the published Llama 3 scaling gives each rotated pair, as converters store them (rope_freqs.weight): Llama 3.1
+// reference code, apply_scaling.
+float Llama3Factor(const Rope& rope, int32_t pair) {
+  const RopeScaling& s = rope.scaling;
+  const double wavelength = 2 * std::numbers::pi * std::pow(rope.theta, 2.0 * pair / rope.dim);
+  if (wavelength < s.original_context / s.high_freq_factor) return 1;
+  if (wavelength > s.original_context / s.low_freq_factor) return static_cast<float>(s.factor);
+  const double smooth = (s.original_context / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+  return static_cast<float>(1 / ((1 - smooth) / s.factor + smooth));
 }
 
 class Planner {
  public:
-  Planner(const Shape& shape, DType type) : s_(shape), type_(type) {
-    if (s_.arch == Arch::kGptOss) GptOss();
-    if (s_.arch == Arch::kLlama) Llama();
-    if (s_.arch == Arch::kGpt2) Gpt2();
+  Planner(const Recipe& recipe, DType type) : r_(recipe), type_(type) {
+    if (r_.family == "gpt-oss") GptOss();
+    if (r_.family == "llama") Llama();
+    if (r_.family == "gpt2") Gpt2();
   }
   std::vector<Tensor> Take() { return std::move(tensors_); }
 
@@ -82,18 +67,19 @@ class Planner {
   static std::string Block(int32_t i, const char* name) { return "blk." + std::to_string(i) + "." + name; }
 
   void GptOss() {
-    const uint64_t e = s_.d_model, q = s_.heads * s_.head_dim, kv = s_.kv_heads * s_.head_dim, x = s_.experts, f = s_.d_ff;
-    Add("token_embd.weight", type_, {uint64_t(s_.vocab), e}, 1.0f);
-    Matrix("output", s_.vocab, e);
+    const uint64_t e = U(r_.d_model), q = U(r_.n_heads) * U(r_.head_dim), kv = U(r_.n_kv_heads) * U(r_.head_dim),
+                   x = U(r_.n_experts), f = U(r_.d_expert);
+    Add("token_embd.weight", type_, {U(r_.vocab), e}, 1.0f);
+    Matrix("output", U(r_.vocab), e);
     Ones("output_norm", e);
-    for (int32_t i = 0; i < s_.layers; ++i) {
+    for (int32_t i = 0; i < r_.n_layers; ++i) {
       Ones(Block(i, "attn_norm"), e);
       Ones(Block(i, "post_attention_norm"), e);
       MatrixBias(Block(i, "attn_q"), q, e);
       MatrixBias(Block(i, "attn_k"), kv, e);
       MatrixBias(Block(i, "attn_v"), kv, e);
       MatrixBias(Block(i, "attn_output"), e, q);
-      Add(Block(i, "attn_sinks.weight"), DType::kF32, {uint64_t(s_.heads)}, 1.0f);
+      Add(Block(i, "attn_sinks.weight"), DType::kF32, {U(r_.n_heads)}, 1.0f);
       Add(Block(i, "ffn_gate_inp.weight"), DType::kF32, {x, e}, Unit(e));
       Bias(Block(i, "ffn_gate_inp"), x);
       for (const char* name : {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}) {
@@ -106,13 +92,15 @@ class Planner {
   }
 
   void Llama() {
-    const uint64_t e = s_.d_model, q = s_.heads * s_.head_dim, kv = s_.kv_heads * s_.head_dim, f = s_.d_ff;
+    const uint64_t e = U(r_.d_model), q = U(r_.n_heads) * U(r_.head_dim), kv = U(r_.n_kv_heads) * U(r_.head_dim), f = U(r_.d_ff);
     // A tied embedding is the head too: the head's scale is the one that matters.
-    Add("token_embd.weight", type_, {uint64_t(s_.vocab), e}, s_.tied ? Unit(e) : 1.0f);
-    if (!s_.tied) Matrix("output", s_.vocab, e);
+    Add("token_embd.weight", type_, {U(r_.vocab), e}, r_.tied_head ? Unit(e) : 1.0f);
+    if (!r_.tied_head) Matrix("output", U(r_.vocab), e);
     Ones("output_norm", e);
-    tensors_.push_back({"rope_freqs.weight", DType::kF32, {uint64_t(s_.head_dim / 2)}, Fill::kLlama3Factors, 0});
-    for (int32_t i = 0; i < s_.layers; ++i) {
+    if (r_.rope.scaling.kind == RopeScalingKind::kLlama3) {
+      tensors_.push_back({"rope_freqs.weight", DType::kF32, {U(r_.rope.dim) / 2}, Fill::kLlama3Factors, 0});
+    }
+    for (int32_t i = 0; i < r_.n_layers; ++i) {
       Ones(Block(i, "attn_norm"), e);
       Ones(Block(i, "ffn_norm"), e);
       Matrix(Block(i, "attn_q"), q, e);
@@ -126,12 +114,12 @@ class Planner {
   }
 
   void Gpt2() {
-    const uint64_t e = s_.d_model, f = s_.d_ff;
-    Add("token_embd.weight", type_, {uint64_t(s_.vocab), e}, Unit(e));
-    Add("position_embd.weight", DType::kF32, {uint64_t(s_.context), e}, 0.5f * Unit(e));
+    const uint64_t e = U(r_.d_model), f = U(r_.d_ff);
+    Add("token_embd.weight", type_, {U(r_.vocab), e}, Unit(e));
+    Add("position_embd.weight", DType::kF32, {U(r_.context), e}, 0.5f * Unit(e));
     Ones("output_norm", e);
     Bias("output_norm", e);
-    for (int32_t i = 0; i < s_.layers; ++i) {
+    for (int32_t i = 0; i < r_.n_layers; ++i) {
       Ones(Block(i, "attn_norm"), e);
       Bias(Block(i, "attn_norm"), e);
       MatrixBias(Block(i, "attn_qkv"), 3 * e, e);
@@ -143,7 +131,7 @@ class Planner {
     }
   }
 
-  Shape s_;
+  const Recipe& r_;
   DType type_;
   std::vector<Tensor> tensors_;
 };
@@ -161,39 +149,37 @@ int64_t FileType(DType type, bool experts) {
   }
 }
 
-void SetMetadata(const Shape& s, DType type, GgufWriter& writer) {
-  const std::string arch = s.arch == Arch::kGptOss ? "gpt-oss" : s.arch == Arch::kLlama ? "llama" : "gpt2";
-  auto set = [&](const char* key, int64_t value) { writer.Set(arch + "." + key, value); };
-  auto set_float = [&](const char* key, double value) { writer.Set(arch + "." + key, value); };
-  writer.Set("general.architecture", arch);
-  writer.Set("general.name", std::string(s.name) + " (synthetic)");
-  writer.Set("general.file_type", FileType(type, s.experts > 0));
-  if (GetDTypeInfo(type).quantised || s.experts > 0) writer.Set("general.quantization_version", int64_t{2});
-  set("block_count", s.layers);
-  set("context_length", s.context);
-  set("embedding_length", s.d_model);
-  set("feed_forward_length", s.d_ff);
-  set("attention.head_count", s.heads);
-  set("vocab_size", s.vocab);
-  if (s.arch == Arch::kGpt2) {
-    set_float("attention.layer_norm_epsilon", 1e-5);
+void SetMetadata(std::string_view name, const Recipe& r, DType type, GgufWriter& writer) {
+  auto set = [&](const char* key, int64_t value) { writer.Set(r.family + "." + key, value); };
+  auto set_float = [&](const char* key, double value) { writer.Set(r.family + "." + key, value); };
+  writer.Set("general.architecture", r.family);
+  writer.Set("general.name", std::string(name) + " (synthetic)");
+  writer.Set("general.file_type", FileType(type, r.n_experts > 0));
+  if (GetDTypeInfo(type).quantised || r.n_experts > 0) writer.Set("general.quantization_version", int64_t{2});
+  set("block_count", r.n_layers);
+  set("context_length", r.context);
+  set("embedding_length", r.d_model);
+  set("feed_forward_length", r.n_experts > 0 ? r.d_expert : r.d_ff);
+  set("attention.head_count", r.n_heads);
+  set("vocab_size", r.vocab);
+  if (r.norm == NormKind::kLayer) {
+    set_float("attention.layer_norm_epsilon", static_cast<double>(r.norm_eps));
     return;
   }
-  set("attention.head_count_kv", s.kv_heads);
-  set("attention.key_length", s.head_dim);
-  set("attention.value_length", s.head_dim);
-  set_float("attention.layer_norm_rms_epsilon", 1e-5);
-  set("rope.dimension_count", s.head_dim);
-  set_float("rope.freq_base", s.arch == Arch::kGptOss ? 150000 : 500000);
-  if (s.arch == Arch::kGptOss) {
-    set("expert_count", s.experts);
-    set("expert_used_count", s.top_k);
-    set("expert_feed_forward_length", s.d_ff);
-    set("attention.sliding_window", 128);
-    writer.Set(arch + ".rope.scaling.type", std::string("yarn"));
-    set_float("rope.scaling.factor", 32);
-    set("rope.scaling.original_context_length", 4096);
-  }
+  set("attention.head_count_kv", r.n_kv_heads);
+  set("attention.key_length", r.head_dim);
+  set("attention.value_length", r.head_dim);
+  set_float("attention.layer_norm_rms_epsilon", static_cast<double>(r.norm_eps));
+  set("rope.dimension_count", r.rope.dim);
+  set_float("rope.freq_base", r.rope.theta);
+  if (r.n_experts == 0) return;
+  set("expert_count", r.n_experts);
+  set("expert_used_count", r.top_k);
+  set("expert_feed_forward_length", r.d_expert);
+  set("attention.sliding_window", r.layers.front().window);
+  writer.Set(r.family + ".rope.scaling.type", std::string("yarn"));
+  set_float("rope.scaling.factor", r.rope.scaling.factor);
+  set("rope.scaling.original_context_length", static_cast<int64_t>(r.rope.scaling.original_context));
 }
 
 // Copies the tokenizer.* keys of another GGUF; words that the model has beyond them become unused tokens named as llama.cpp's
@@ -226,33 +212,34 @@ Status CopyVocabulary(const std::string& path, int32_t vocab, GgufWriter& writer
 }
 
 struct Plan {
-  Shape shape;
+  CatalogModel model;
   std::vector<Tensor> tensors;
   GgufWriter writer;
   SynthReport report;
 };
 
 Result<Plan> MakePlan(std::string_view model, const SynthOptions& options) {
-  const auto found = std::find_if(kShapes.begin(), kShapes.end(), [&](const Shape& s) { return s.name == model; });
-  if (found == kShapes.end()) {
+  Result<CatalogModel> found = FindCatalogModel(model);
+  if (!found.ok() || !IsWritten(found->recipe)) {
     std::string known;
-    for (const std::string_view name : kNames) known += (known.empty() ? "" : ", ") + std::string(name);
-    return BadInput("'" + std::string(model) + "' is not a model whose shapes are built in: " + known);
+    for (const std::string_view name : SynthModels()) known += (known.empty() ? "" : ", ") + std::string(name);
+    return BadInput("'" + std::string(model) + "' is not a model that can be written: " + known);
   }
-  if (options.layers < 0 || options.layers > found->layers || options.vocab < 0 || options.vocab > found->vocab) {
-    return BadInput("a smaller " + std::string(model) + " has 1 to " + std::to_string(found->layers) + " layers and 1 to " +
-                    std::to_string(found->vocab) + " words");
+  Plan plan{std::move(found).value(), {}, {}, {}};
+  Recipe& r = plan.model.recipe;
+  if (options.layers < 0 || options.layers > r.n_layers || options.vocab < 0 || options.vocab > r.vocab) {
+    return BadInput("a smaller " + std::string(model) + " has 1 to " + std::to_string(r.n_layers) + " layers and 1 to " +
+                    std::to_string(r.vocab) + " words");
   }
-  Plan plan{*found, {}, {}, {}};
-  if (options.layers > 0) plan.shape.layers = options.layers;
-  if (options.vocab > 0) plan.shape.vocab = options.vocab;
-  SetMetadata(plan.shape, options.type, plan.writer);
+  if (options.layers > 0) r.n_layers = options.layers;
+  if (options.vocab > 0) r.vocab = options.vocab;
+  SetMetadata(plan.model.name, r, options.type, plan.writer);
   if (options.vocab_from.empty()) {
     plan.writer.Set("tokenizer.ggml.model", std::string("no_vocab"));
   } else {
-    TALLY_RETURN_IF_ERROR(CopyVocabulary(options.vocab_from, plan.shape.vocab, plan.writer));
+    TALLY_RETURN_IF_ERROR(CopyVocabulary(options.vocab_from, r.vocab, plan.writer));
   }
-  plan.tensors = Planner(plan.shape, options.type).Take();
+  plan.tensors = Planner(r, options.type).Take();
   for (const Tensor& t : plan.tensors) {
     uint64_t elements = 1;
     for (const uint64_t d : t.shape) elements *= d;
@@ -266,7 +253,14 @@ Result<Plan> MakePlan(std::string_view model, const SynthOptions& options) {
 
 }  // namespace
 
-std::span<const std::string_view> SynthModels() { return kNames; }
+std::vector<std::string_view> SynthModels() {
+  std::vector<std::string_view> names = CatalogNames();
+  std::erase_if(names, [](std::string_view name) {
+    const Result<CatalogModel> model = FindCatalogModel(name);
+    return !model.ok() || !IsWritten(model->recipe);
+  });
+  return names;
+}
 
 Result<DType> ParseSynthType(std::string_view name) {
   std::string known;
@@ -294,8 +288,7 @@ Result<SynthReport> Synthesize(std::string_view model, const std::string& path, 
     if (t.fill == Fill::kNoise) return noise.Fill(index, t.dtype, t.deviation, offset, piece);
     for (size_t i = 0; i < piece.size(); ++i) {  // small vectors: byte by byte, wherever a piece begins
       const uint64_t at = offset + i;
-      const float value =
-          t.fill == Fill::kOnes ? 1.0f : Llama3Factor(static_cast<int32_t>(at / 4), plan.shape.head_dim, plan.shape.rope_factor);
+      const float value = t.fill == Fill::kOnes ? 1.0f : Llama3Factor(plan.model.recipe.rope, static_cast<int32_t>(at / 4));
       uint8_t bytes[4];
       std::memcpy(bytes, &value, 4);
       piece[i] = bytes[at % 4];

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
@@ -28,14 +28,14 @@ struct SynthReport {
   uint64_t bytes = 0;       // of the file
 };
 
-// gpt-oss-20b, llama-3.2-1b, llama-3.1-8b, gpt2, gpt2-xl; static.
-TALLY_API std::span<const std::string_view> SynthModels();
+// The built-in models (count.h) of the families GPT-2, Llama and gpt-oss: gpt-oss-20b, Llama-3.2-1B, gpt2-xl, ...; static names.
+TALLY_API std::vector<std::string_view> SynthModels();
 
 // Element types that weights can be written in, by name ("Q8_0", case ignored). kBadInput lists them.
 TALLY_API Result<DType> ParseSynthType(std::string_view name);
 
 // Writes `path`, replacing what was there when it is complete. The same model, options and seed give the same bytes on every
-// machine. kBadInput: an unknown model, a type or a number of layers or tokens that it cannot have, a vocabulary that does not fit or
+// machine. `model`: in any case. kBadInput: an unknown model, a type or a number of layers or tokens that it cannot have, a vocabulary that does not fit or
 // cannot be read, a file that cannot be written (the partial one is removed); kInterrupted.
 TALLY_API Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options);
 

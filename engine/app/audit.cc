@@ -88,7 +88,7 @@ Table DifferenceTable(const AuditReport& report) {
     for (const AuditRow& r : rows) {
       if (r.agrees() || t.rows.size() >= kShownDifferences) continue;
       t.rows.push_back({step, std::string(AccountName(r.account)), std::to_string(r.layer),
-                        std::string(ComponentName(r.component)),
+                        r.tensor.empty() ? std::string(ComponentName(r.component)) : r.tensor,
                         ByClass(r.account) ? std::string(kWorkClassNames[static_cast<size_t>(r.work_class)]) : "",
                         WithThousands(r.closed), Figure(r.inventory), Figure(r.ledger), r.form});
     }
@@ -175,6 +175,7 @@ Table UnionTable(const AuditReport& report, const Recipe& recipe) {
 Json RowJson(const AuditRow& r) {
   Json row = {{"account", AccountName(r.account)}, {"layer", r.layer}, {"component", ComponentName(r.component)}};
   if (ByClass(r.account)) row["class"] = kWorkClassNames[static_cast<size_t>(r.work_class)];
+  if (!r.tensor.empty()) row["tensor"] = r.tensor;
   row["form"] = r.form;
   row["closed"] = r.closed;
   if (r.inventory) row["files"] = *r.inventory;

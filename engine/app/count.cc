@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "engine/app/count_report.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
 namespace tally::app {
@@ -22,8 +25,8 @@ namespace {
 struct Flags {
   std::vector<std::string> models, settings;
   uint64_t context = 0, prompt = 0, batch = 1;
-  std::string type, format = "table";
-  bool json = false, layers = false, plot = false;
+  std::optional<std::string> type, format;
+  bool json = false, layers = false, plot = false, claims = false;
 };
 
 void AddSettings(std::string_view text, std::vector<std::string>& settings) {  // "KEY=VALUE,KEY"
@@ -36,6 +39,8 @@ void AddSettings(std::string_view text, std::vector<std::string>& settings) {  /
 
 // NAME:KEY=VALUE,KEY is the model NAME with settings of its own. A colon that a '/' follows is a path's.
 std::pair<std::string, std::string> SplitModel(const std::string& argument) {
+  std::error_code ignored;
+  if (std::filesystem::exists(argument, ignored)) return {argument, ""};
   const size_t colon = argument.rfind(':');
   if (colon == std::string::npos || argument.find('/', colon) != std::string::npos) return {argument, ""};
   return {argument.substr(0, colon), argument.substr(colon + 1)};
@@ -66,23 +71,29 @@ Result<CountedModel> CountOne(const Flags& flags, const std::string& argument) {
   request.options.prompt = flags.prompt;
   request.options.context = flags.context;
   request.options.batch = flags.batch;
-  if (!flags.type.empty()) {
-    TALLY_ASSIGN_OR_RETURN(request.options.type, TypeNamed(flags.type));
+  if (flags.type) {
+    TALLY_ASSIGN_OR_RETURN(request.options.type, TypeNamed(*flags.type));
     request.type_given = true;
   }
   TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountModel(request));
-  counted.name = argument;
+  counted.name = Printable(argument);
   return counted;
 }
 
 Status Run(const Flags& flags) {
-  const std::string format = flags.json ? "json" : flags.format;
+  const std::string format = flags.format.value_or(flags.json ? "json" : "table");
+  if (flags.json && format != "json") return BadInput("--json is not --format " + format);
+  if (flags.batch == 0) return BadInput("--batch must be at least 1");
   if (flags.plot && format != "table") return BadInput("--plot draws beside the table only, not with --format " + format);
   std::vector<CountedModel> models;
   for (const std::string& argument : flags.models) {
     TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountOne(flags, argument));
-    for (const std::string& warning : counted.count.warnings) Note("tally: " + argument + ": " + warning + "\n");
+    for (const std::string& warning : counted.count.warnings) Note("tally: " + counted.name + ": " + warning + "\n");
     models.push_back(std::move(counted));
+  }
+  const auto published = [](const CountedModel& m) { return !m.published.source.empty(); };
+  if (flags.claims && !std::any_of(models.begin(), models.end(), published)) {
+    return BadInput("--claims: of " + Quote(flags.models.front()) + " no published figures are known; built-in names have some");
   }
   if (format == "json") {
     PrintJson(CountDocument(models));
@@ -90,7 +101,8 @@ Status Run(const Flags& flags) {
   }
   const TableFormat as = format == "md" ? TableFormat::kMarkdown : format == "csv" ? TableFormat::kCsv : TableFormat::kText;
   bool first = true;
-  for (const Table& table : CountTables(models, flags.layers)) {
+  if (as == TableFormat::kCsv) Print("table,row,column,value\n");
+  for (const Table& table : flags.claims ? std::vector<Table>{ClaimsTable(models)} : CountTables(models, flags.layers)) {
     if (!first && as != TableFormat::kCsv) Print("\n");
     first = false;
     Print(Render(table, as));
@@ -122,8 +134,12 @@ Action AddCount(CLI::App& app) {
   c->add_option("--type", flags->type, "count weights as F32, F16, BF16, Q8_0, Q4_0 or MXFP4 (default: as stored or published)");
   c->add_option("--format", flags->format, "table, md, csv or json")->check(CLI::IsMember({"table", "md", "csv", "json"}));
   c->add_flag("--layers", flags->layers, "every tensor of every layer in a row of its own");
+  c->add_flag("--claims", flags->claims, "what is published of the models, and under which convention it holds");
   c->add_flag("--plot", flags->plot, "draw where the parameters are, and which a token uses");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
+  std::string known;
+  for (const std::string_view name : KnownModels()) known += (known.empty() ? "" : ", ") + std::string(name);
+  c->footer("Built-in names: " + known);
   return [flags] { return Report(Run(*flags)); };
 }
 

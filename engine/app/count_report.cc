@@ -33,9 +33,18 @@ std::string Fixed(double x, int digits) {
   return text;
 }
 
-std::string Size(uint64_t bytes) {  // in both units, whose confusion is the usual mistake
-  const double b = static_cast<double>(bytes);
-  return Fixed(b / 1e9, 2) + " GB, " + Fixed(b / 1073741824.0, 2) + " GiB";
+// Both units, whose confusion is the usual mistake.
+std::string Gigabytes(uint64_t bytes) { return Fixed(static_cast<double>(bytes) / 1e9, 2); }
+std::string Gibibytes(uint64_t bytes) { return Fixed(static_cast<double>(bytes) / 1073741824.0, 2); }
+
+const char* AgreementName(books::Agreement agreement) {
+  switch (agreement) {
+    case books::Agreement::kExact: return "exact";
+    case books::Agreement::kRounded: return "rounded";
+    case books::Agreement::kTruncated: return "truncated";
+    case books::Agreement::kNo: break;
+  }
+  return "no";
 }
 
 std::string Title(const CountedModel& m) {
@@ -50,6 +59,7 @@ std::string Title(const CountedModel& m) {
             std::to_string(r.d_expert);
   }
   if (r.d_shared > 0) text += ", F_s " + std::to_string(r.d_shared);
+  if (r.latent.kv_rank == 0 && r.rope.dim > 0 && r.rope.dim != r.head_dim) text += ", D_r " + std::to_string(r.rope.dim);
   if (r.learned_positions) text += ", T " + std::to_string(r.context);
   int32_t window = 0;
   for (const LayerRecipe& l : r.layers) window = std::max(window, l.window);
@@ -71,16 +81,13 @@ struct TensorGroup {
 
 std::vector<TensorGroup> Groups(const Count& c, bool layers) {
   std::vector<TensorGroup> groups;
+  std::map<std::pair<std::string, std::string>, size_t> known;
   for (const ParameterForm& p : c.tensors) {
-    std::string name = p.layer < 0 ? p.name : (layers ? "blk." + std::to_string(p.layer) : std::string("blk.*")) + "." + p.name;
+    std::string name = layers || p.layer < 0 ? p.full_name() : "blk.*." + p.name;
     if (p.prediction) name = "mtp: " + name;
-    const auto same = [&](const TensorGroup& g) { return g.name == name && g.first->count.text() == p.count.text(); };
-    const auto found = std::find_if(groups.begin(), groups.end(), same);
-    if (found != groups.end()) {
-      ++found->n;
-    } else {
-      groups.push_back({std::move(name), &p, 1});
-    }
+    const auto [at, fresh] = known.emplace(std::pair{name, p.count.text()}, groups.size());
+    if (fresh) groups.push_back({std::move(name), &p, 0});
+    ++groups[at->second].n;
   }
   return groups;
 }
@@ -114,17 +121,17 @@ Table TotalsTable(const Count& c) {
 
 Table MemoryTable(const CountedModel& m) {
   const Count& c = m.count;
-  Table t{"memory", {"", "bytes", "", ""}, {}, {true, false, true, true}};
-  for (const Count::Memory& x : c.memory) {
-    t.rows.push_back({"weights as " + std::string(DTypeName(x.type)), WithThousands(x.bytes), Size(x.bytes), ""});
-  }
-  t.rows.push_back({"weights, " + m.stored_as, WithThousands(c.weight_bytes), Size(c.weight_bytes), ""});
-  t.rows.push_back({"read by a decode step", WithThousands(c.weight_bytes_per_token), Size(c.weight_bytes_per_token), ""});
-  t.rows.push_back({"KV a token", WithThousands(c.kv_bytes_per_token), "",
-                    c.kv_elements_per_token.text() + " elements of " + std::to_string(c.options.kv_element_bytes) + " bytes"});
-  t.rows.push_back({"KV at " + WithThousands(c.options.context) + " positions" +
-                        (c.options.batch > 1 ? ", " + WithThousands(c.options.batch) + " sequences" : ""),
-                    WithThousands(c.kv_bytes_at_context), Size(c.kv_bytes_at_context), ""});
+  Table t{"memory", {"", "bytes", "GB", "GiB", "closed form"}, {}, {true, false, false, false, true}};
+  auto row = [&](std::string name, uint64_t bytes, std::string form = "") {
+    t.rows.push_back({std::move(name), WithThousands(bytes), Gigabytes(bytes), Gibibytes(bytes), std::move(form)});
+  };
+  for (const Count::Memory& x : c.memory) row("weights as " + std::string(DTypeName(x.type)), x.bytes);
+  row("weights, " + m.stored_as, c.weight_bytes);
+  row("read by a decode step of one token", c.weight_bytes_per_token);
+  row("KV a token", c.kv_bytes_per_token, (c.kv_elements_per_token * Form(c.options.kv_element_bytes)).text());
+  row("KV at " + WithThousands(c.options.context) + " positions" +
+          (c.options.batch > 1 ? ", " + WithThousands(c.options.batch) + " sequences" : ""),
+      c.kv_bytes_at_context);
   return t;
 }
 
@@ -142,7 +149,7 @@ Table FlopsTable(const std::string& title, const FlopsCount& f, const FlopsCount
   Table t{title, {""}, {}, {true}};
   for (int v = 0; v < books::kFlopsViews; ++v) {
     t.columns.emplace_back(FlopsViewName(static_cast<FlopsView>(v)));
-    t.columns.emplace_back("share");
+    t.columns.emplace_back("share");  // of the column before it
   }
   t.columns.emplace_back("special");
   auto add = [&](std::string name, std::vector<std::string> cells, uint64_t special) {
@@ -171,7 +178,7 @@ Table FormsTable(const std::string& title, const FlopsCount& f) {
 }
 
 Table TrafficTable(const Count& c) {
-  Table t{"", {"", "prefill", "decode"}, {}, {true, false, false}};
+  Table t{"traffic of a step", {"", "prefill", "decode"}, {}, {true, false, false}};
   const auto &p = c.prefill_traffic, &d = c.decode_traffic;
   if (c.recipe.n_experts > 0) {
     t.rows.push_back({"experts a layer reads, uniform routing", Fixed(p.uniform_experts, 2), Fixed(d.uniform_experts, 2)});
@@ -188,8 +195,9 @@ std::string PrefillTitle(const Count& c) {
          (c.options.batch > 1 ? ", B = " + WithThousands(c.options.batch) : "");
 }
 std::string DecodeTitle(const Count& c) {
-  return "FLOPs of a decode token that sees S = " + WithThousands(c.options.context) +
-         (c.options.batch > 1 ? ", B = " + WithThousands(c.options.batch) : "");
+  const std::string tokens =
+      c.options.batch > 1 ? "step of B = " + WithThousands(c.options.batch) + " tokens, each of which" : "token that";
+  return "FLOPs of a decode " + tokens + " sees S = " + WithThousands(c.options.context);
 }
 
 std::vector<Table> One(const CountedModel& m, bool layers) {
@@ -235,7 +243,7 @@ uint64_t InPart(const Count& c, const ParameterPart& part, Form ParameterForm::*
   uint64_t n = 0;
   for (const ParameterForm& p : c.tensors) {
     const bool here = std::find(part.components.begin(), part.components.end(), p.component) != part.components.end();
-    if (here && !p.prediction && (p.slices > 1) == part.experts) n += (p.*which).value();
+    if (here && !p.prediction && p.expert == part.experts) n += (p.*which).value();
   }
   return n;
 }
@@ -259,7 +267,11 @@ Table Columns(std::span<const CountedModel> models) {
   for (const ParameterPart& part : kParameterParts) {
     row("  " + std::string(part.name), [&](const CountedModel& m) {
       const uint64_t n = InPart(m.count, part, &ParameterForm::count);
-      return n > 0 ? WithThousands(n) + " (" + Percent(n, m.count.parameters.total) + ")" : std::string();
+      return n > 0 ? WithThousands(n) : std::string();
+    });
+    row("  " + std::string(part.name) + ", share", [&](const CountedModel& m) {
+      const uint64_t n = InPart(m.count, part, &ParameterForm::count);
+      return n > 0 ? Percent(n, m.count.parameters.total) : std::string();
     });
   }
   number("active(all)", [](const Count& c) { return c.parameters.active_all; });
@@ -277,6 +289,8 @@ Table Columns(std::span<const CountedModel> models) {
   }
   row("stored as", [](const CountedModel& m) { return m.stored_as; });
   number("bytes", [](const Count& c) { return c.weight_bytes; });
+  row("  GB", [](const CountedModel& m) { return Gigabytes(m.count.weight_bytes); });
+  row("  GiB", [](const CountedModel& m) { return Gibibytes(m.count.weight_bytes); });
   number("weight bytes a token", [](const Count& c) { return c.weight_bytes_per_token; });
   number("KV bytes a token", [](const Count& c) { return c.kv_bytes_per_token; });
   row("S", [](const CountedModel& m) { return WithThousands(m.count.options.context); });
@@ -315,6 +329,7 @@ Json TotalsJson(const FlopsCount& f) {
   Json out;
   for (size_t v = 0; v < books::kFlopsViews; ++v) out[ViewKey(v)] = f.total[v];
   out["special"] = f.special;
+  out["macs"] = f.total[1] / 2;  // of the products, as they are masked
   return out;
 }
 
@@ -325,7 +340,11 @@ Json FlopsJson(const FlopsCount& f, const FlopsCount* last) {
   Json parts = Json::array(), classes = Json::object(), sites = Json::array();
   for (const FlopsRow& row : f.rows) {
     Json part = {{"part", PartName(row.part)}};
-    for (size_t v = 0; v < books::kFlopsViews; ++v) part[ViewKey(v)] = FormJson(row.flops[v]);
+    for (size_t v = 0; v < books::kFlopsViews; ++v) {
+      part[ViewKey(v)] = FormJson(row.flops[v]);
+      part[ViewKey(v)]["share"] =
+          f.total[v] > 0 ? static_cast<double>(row.flops[v].value()) / static_cast<double>(f.total[v]) : 0.0;
+    }
     part["special"] = FormJson(row.special);
     parts.push_back(std::move(part));
   }
@@ -363,12 +382,8 @@ Json OneDocument(const CountedModel& m) {
       sum = (sum.is_null() ? 0 : sum.get<uint64_t>()) + p.count.value();
       if (p.layer >= 0) by_layer[p.layer] += p.count.value();
     }
-    Json tensor = {{"name", p.layer < 0 ? p.name : "blk." + std::to_string(p.layer) + "." + p.name},
-                   {"layer", p.layer},
-                   {"component", ComponentName(p.component)},
-                   {"parameters", p.count.value()},
-                   {"active", p.active.value()},
-                   {"touched", p.touched.value()},
+    Json tensor = {{"name", p.full_name()},         {"layer", p.layer},           {"component", ComponentName(p.component)},
+                   {"parameters", p.count.value()}, {"active", p.active.value()}, {"touched", p.touched.value()},
                    {"form", p.count.text()}};
     if (p.prediction) tensor["multi_token_prediction"] = true;
     tensors.push_back(std::move(tensor));
@@ -396,6 +411,20 @@ Json OneDocument(const CountedModel& m) {
                        {"kv_at_context", c.kv_bytes_at_context},
                        {"kv_element", c.options.kv_element_bytes}};
   document["flops_per_byte"] = {{"prefill", c.prefill_intensity}, {"decode", c.decode_intensity}};
+  Json claims = Json::array();
+  for (const books::ClaimCheck& check : books::CheckClaims(c, m.published)) {
+    Json conventions = Json::array();
+    for (const auto& x : check.conventions) {
+      conventions.push_back({{"convention", x.name}, {"count", x.count}, {"holds", AgreementName(x.agreement)}});
+    }
+    claims.push_back({{"figure", check.figure},
+                      {"printed", check.printed},
+                      {"holds", check.holds()},
+                      {"conventions", std::move(conventions)}});
+  }
+  if (!claims.empty())
+    document["published"] = {
+        {"source", m.published.source}, {"from_memory", m.published.from_memory}, {"claims", std::move(claims)}};
   document["warnings"] = c.warnings;
   return document;
 }
@@ -405,6 +434,23 @@ Json OneDocument(const CountedModel& m) {
 std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers) {
   if (models.size() == 1) return One(models.front(), layers);
   return {Columns(models)};
+}
+
+Table ClaimsTable(std::span<const CountedModel> models) {
+  Table t{"published figures",
+          {"model", "figure", "printed", "convention", "count", "holds", "source"},
+          {},
+          {true, true, false, true, false, true, true}};
+  for (const CountedModel& m : models) {
+    const std::string source = m.published.source + (m.published.from_memory ? " (from memory)" : "");
+    for (const books::ClaimCheck& check : books::CheckClaims(m.count, m.published)) {
+      for (const auto& c : check.conventions) {
+        t.rows.push_back(
+            {m.name, check.figure, check.printed, c.name, WithThousands(c.count), AgreementName(c.agreement), source});
+      }
+    }
+  }
+  return t;
 }
 
 std::string CountPlot(const CountedModel& m, int width, bool colour) {

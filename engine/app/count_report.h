@@ -14,6 +14,9 @@ namespace tally::app {
 // one table, a column a model.
 std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers);
 
+// What is published of the models, each figure under every convention that could be meant.
+Table ClaimsTable(std::span<const CountedModel> models);
+
 // Where a model's parameters are, and which of them a token uses (active(all)), as bars.
 std::string CountPlot(const CountedModel& model, int width, bool colour);
 

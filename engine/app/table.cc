@@ -59,20 +59,37 @@ std::string Plain(const std::string& cell) {
   return out;
 }
 
+std::string CsvCell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+// One line a figure: table, row, column, value. Rows are named by the cells that are flush left before the first that is not, an
+// indented one after the row that it belongs to; a column without a heading of its own after the one before it.
 std::string Csv(const Table& t) {
-  auto cell = [](const std::string& text) {
-    if (text.find_first_of(",\"\n") == std::string::npos) return text;
-    std::string out = "\"";
-    for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-    return out + "\"";
-  };
-  auto line = [&](const std::string& first, const std::vector<std::string>& cells, bool plain) {
-    std::string text = cell(first);
-    for (const std::string& c : cells) text += "," + cell(plain ? Plain(c) : c);
-    return text + "\n";
-  };
-  std::string out = line("table", t.columns, false);
-  for (const auto& row : t.rows) out += line(t.title, row, true);
+  std::string out, parent;
+  for (const auto& row : t.rows) {
+    size_t first = 0;
+    std::string name;
+    while (first < row.size() && Left(t, first) && (first == 0 || first + 1 < row.size())) {
+      if (!row[first].empty()) name += (name.empty() ? "" : ", ") + row[first];
+      ++first;
+      if (first < row.size() && !Left(t, first)) break;
+    }
+    if (name.starts_with("  ")) {
+      name = parent + ": " + name.substr(2);
+    } else {
+      parent = name;
+    }
+    for (size_t i = first; i < row.size(); ++i) {
+      if (row[i].empty()) continue;
+      std::string column = t.columns[i];
+      if (i > 0 && (column.empty() || column == "share")) column = t.columns[i - 1] + (column.empty() ? "" : ", " + column);
+      out += CsvCell(t.title) + "," + CsvCell(name) + "," + CsvCell(column) + "," + CsvCell(Plain(row[i])) + "\n";
+    }
+  }
   return out;
 }
 

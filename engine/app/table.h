@@ -15,8 +15,9 @@ struct Table {
   std::vector<bool> left;                      // by column: flush left; beyond its end, flush right
 };
 
-// Lines end in '\n'. Text: columns two blanks apart, none cut, no blanks at line ends. Markdown: a heading and a pipe table. CSV (RFC
-// 4180, lines ended by '\n'): the title as the first cell of every row; thousands' commas go, so that numbers are numbers.
+// Lines end in '\n'. Text: columns two blanks apart, none cut, no blanks at line ends. Markdown: a heading and a pipe table. CSV (as
+// RFC 4180, lines ended by '\n'): one line a figure, "table,row,column,value", without a heading, so that tables follow one another;
+// numbers without thousands' commas.
 std::string Render(const Table& table, TableFormat format);
 
 }  // namespace tally::app

@@ -32,9 +32,16 @@ TEST(Table, Markdown) {
 
 TEST(Table, Csv) {
   EXPECT_EQ(Render(kTable, TableFormat::kCsv),
-            "table,name,bytes,form\n"
-            "weights,a|b,1234,2 V E\n"
-            "weights,c,7,\"x, \"\"y\"\"\"\n");
+            "weights,a|b,bytes,1234\n"
+            "weights,a|b,form,2 V E\n"
+            "weights,c,bytes,7\n"
+            "weights,c,form,\"x, \"\"y\"\"\"\n");
+  const Table nested{"FLOPs", {"", "matmul", "share", ""}, {{"all", "10", "100 %", ""}, {"  norms", "1", "", "few"}}, {true}};
+  EXPECT_EQ(Render(nested, TableFormat::kCsv),
+            "FLOPs,all,matmul,10\n"
+            "FLOPs,all,\"matmul, share\",100 %\n"
+            "FLOPs,all: norms,matmul,1\n"
+            "FLOPs,all: norms,share,few\n");
 }
 
 TEST(Bars, AddUpAndFit) {

@@ -91,6 +91,7 @@ inline std::map<std::string, uint64_t> SymbolsOf(const Recipe& r) {
   bool dense = false;
   for (const LayerRecipe& l : r.layers) dense = dense || !l.sparse;
   if (!dense) symbols["F"] = u(r.d_expert);
+  if (r.latent.kv_rank == 0) symbols["D_r"] = u(r.rope.dim);
   for (const LayerRecipe& l : r.layers) {
     if (l.window > 0) symbols["W"] = u(l.window);
   }

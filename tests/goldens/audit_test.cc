@@ -120,6 +120,63 @@ TEST(Audit, FindsWhatDiffers) {
   EXPECT_EQ(stored, "parameters stored");
 }
 
+// One FLOP, special operation or byte more or less, in any class at any site, and just that row is found.
+TEST(Audit, EveryOffByOneIsFound) {
+  for (const std::string& path : {CheckpointsOfTheRepo().front(), CheckpointsOfTheRepo().back()}) {
+    const Opened opened = Open(path, SmallOptions());
+    ASSERT_NE(opened.engine, nullptr);
+    const Inventory inventory = ReadCheckpoint(path).value();
+    const ModelSpec spec = ReadModelSpec(inventory).value();
+    const std::vector<WeightInfo> table = books::WeightTable(inventory, spec);
+    std::vector<DType> types;
+    for (const TensorBinding& b : spec.bindings) types.push_back(inventory.Find(b.names.front())->dtype);
+    const int32_t sequence = opened.engine->NewSequence().value();
+    const std::vector<BatchRow> rows = {{1, sequence, false}, {2, sequence, true}};
+    ASSERT_TRUE(opened.engine->Step(rows).ok());
+    Ledger& ledger = opened.engine->ledger();
+    const books::StepFacts facts{
+        .work = {.sequences = 1, .rows = 2, .context = 2, .logit_rows = 1}, .distinct_tokens = 2, .distinct_positions = 2};
+    const auto audit = [&] { return books::AuditStep(spec.recipe, table, types, ledger, facts); };
+    const std::vector<books::AuditRow> before = audit();
+    int tried = 0;
+    for (size_t i = 0; i < before.size(); ++i) {
+      const books::AuditRow& row = before[i];
+      ASSERT_TRUE(row.agrees());
+      for (const uint64_t change : {uint64_t{1}, ~uint64_t{0}}) {  // one more; one less, as unsigned numbers wrap
+        Cost cost, undo;
+        using enum books::AuditAccount;
+        if (row.account == kFlops) {
+          cost.AddFlops(row.work_class, change);
+          undo.AddFlops(row.work_class, -change);
+        } else if (row.account == kSpecial) {
+          cost.AddSpecial(row.work_class, change);
+          undo.AddSpecial(row.work_class, -change);
+        } else if (row.account == kWeightBytes || row.account == kKvRead || row.account == kKvWritten) {
+          const ByteKind kind = row.account == kWeightBytes ? ByteKind::kWeightsStored
+                                : row.account == kKvRead    ? ByteKind::kKvRead
+                                                            : ByteKind::kKvWritten;
+          cost.AddBytes(kind, change);
+          undo.AddBytes(kind, -change);
+        } else {
+          continue;
+        }
+        ledger.Charge({row.layer, row.component}, "one too many", cost, {}, {});
+        const std::vector<books::AuditRow> after = audit();
+        ASSERT_EQ(after.size(), before.size());
+        for (size_t j = 0; j < after.size(); ++j) {
+          const bool touches = after[j].account == kTouched || after[j].account == kTouchedSet ||
+                               after[j].account == kExpertRows;  // of a step that the charge began
+          if (touches) continue;
+          EXPECT_EQ(after[j].agrees(), j != i) << AccountName(row.account) << " " << ComponentName(row.component);
+        }
+        ledger.Charge({row.layer, row.component}, "and back", undo, {}, {});
+        ++tried;
+      }
+    }
+    EXPECT_GT(tried, 100);
+  }
+}
+
 TEST(Audit, BadRequests) {
   AuditOptions options;
   options.path = CheckpointsOfTheRepo().back();

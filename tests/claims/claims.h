@@ -1,0 +1,28 @@
+// Every numeric claim of five course texts and what Tally counts for it. A claim holds where both are the same text; why it does not, or
+// holds for a wrong reason, is said by hand.
+//
+// The texts are course work found on the web (CS 839 homework, a language-modelling course's resource accounting, two notebooks, a lab on a
+// Mini-GPT); of them only the numbers are here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tally {
+
+struct CourseClaim {
+  std::string text;        // 000 to 004
+  std::string claim;       // what the number is said to be
+  std::string printed;     // as printed, thousands grouped
+  std::string ours;        // counted, brought to the same digits
+  std::string convention;  // what ours counts
+  std::string why;         // where wrong: why; where right: what else should be known
+  bool right() const { return printed == ours; }
+};
+
+std::vector<CourseClaim> CourseClaims();
+
+// docs/claims.md: the claims above, and the published figures of every built-in model under every convention that could be meant.
+std::string ClaimsPage();
+
+}  // namespace tally

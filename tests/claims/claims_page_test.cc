@@ -1,0 +1,51 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "tests/claims/claims.h"
+
+namespace tally {
+namespace {
+
+TEST(Claims, ThePageIsWhatIsCounted) {
+  std::ifstream file(std::string(TALLY_SOURCE_DIR) + "/docs/claims.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(page, ClaimsPage()) << "docs/claims.md: build/release/tests/claims/claims_page > docs/claims.md";
+}
+
+// What the reference's own recomputation says (shared/reference/published_claims.md): these are wrong, all others right.
+TEST(Claims, TheWrongOnes) {
+  std::set<std::string> wrong;
+  for (const CourseClaim& c : CourseClaims()) {
+    if (!c.right()) {
+      wrong.insert(c.text + " " + c.claim);
+      EXPECT_FALSE(c.why.empty()) << c.claim << " is wrong, and nothing says why";
+    }
+  }
+  std::set<std::string> expected = {"000 gpt-oss-20b: total without unembedding",
+                                    "001 ... FLOPs of a layer at 1,024",
+                                    "001 ... FLOPs of 48 layers",
+                                    "001 ... FLOPs",
+                                    "001 ... share of the feed-forward",
+                                    "001 ... share of the attention projections",
+                                    "001 ... share of attention",
+                                    "001 ... share of the head",
+                                    "003 GPT-2: feed-forward of a layer",
+                                    "003 GPT-2 medium: total",
+                                    "004 ... without feed-forward biases and norms",
+                                    "004 ... more with biases on Q, K and V",
+                                    "004 ... share of the feed-forward in a block",
+                                    "004 GPT-2 small: the same formula"};
+  for (const char* model : {"gpt2", "gpt2-medium", "gpt2-large"}) {
+    for (const char* figure : {"parameters", "memory in F32", "FLOPs at 1,024", "share of attention", "share of the feed-forward"}) {
+      expected.insert("002 " + std::string(model) + ": " + figure);
+    }
+  }
+  EXPECT_EQ(wrong, expected);
+}
+
+}  // namespace
+}  // namespace tally

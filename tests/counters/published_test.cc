@@ -1,0 +1,68 @@
+#include "counters/books/published.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/counters/recipes.h"
+
+namespace tally::books {
+namespace {
+
+TEST(Published, Numbers) {
+  struct Case {
+    const char* text;
+    uint64_t value, unit;
+  };
+  for (const Case& c : {Case{"20.91B", 20'910'000'000, 10'000'000},
+                        {"3,209M", 3'209'000'000, 1'000'000},
+                        {"7,615,616,512", 7'615'616'512, 1},
+                        {"1.04T", 1'040'000'000'000, 10'000'000'000},
+                        {"671B", 671'000'000'000, 1'000'000'000},
+                        {"103.680K", 103'680, 1}}) {
+    const auto n = ParsePrinted(c.text);
+    ASSERT_TRUE(n.has_value()) << c.text;
+    EXPECT_EQ(n->value, c.value) << c.text;
+    EXPECT_EQ(n->unit, c.unit) << c.text;
+  }
+  for (const char* bad : {"", "B", ".5B", "1.2.3B", "-1B", "1e9", "1.2345K", "1.5", "99999999999999999999", "99999999999T", "about 3B"}) {
+    EXPECT_FALSE(ParsePrinted(bad).has_value()) << bad;
+  }
+}
+
+TEST(Published, Agreement) {
+  const PrintedNumber n = *ParsePrinted("3.61B");
+  EXPECT_EQ(Agrees(3'608'307'264, n), Agreement::kRounded);
+  EXPECT_EQ(Agrees(3'605'000'000, n), Agreement::kRounded);
+  EXPECT_EQ(Agrees(3'604'999'999, n), Agreement::kNo);
+  EXPECT_EQ(Agrees(3'615'000'000, n), Agreement::kRounded);
+  EXPECT_EQ(Agrees(3'619'999'999, n), Agreement::kTruncated);
+  EXPECT_EQ(Agrees(3'620'000'000, n), Agreement::kNo);
+  EXPECT_EQ(Agrees(124'439'808, *ParsePrinted("124,439,808")), Agreement::kExact);
+  EXPECT_EQ(Agrees(124'439'807, *ParsePrinted("124,439,808")), Agreement::kNo);
+}
+
+TEST(Published, GptOssHoldsUnderTheCardsConvention) {
+  const Count count = CountRecipe(GptOss(24, 32), {}).value();
+  const auto checks = CheckClaims(count, {.total = "20.91B", .active = "3.61B", .non_embedding = "", .source = "card"});
+  ASSERT_EQ(checks.size(), 2u);
+  EXPECT_TRUE(checks[0].holds());
+  EXPECT_EQ(checks[0].conventions[0].agreement, Agreement::kRounded);
+  ASSERT_EQ(checks[1].conventions.size(), 3u);
+  EXPECT_EQ(checks[1].conventions[0].agreement, Agreement::kNo);       // all: 4.19B
+  EXPECT_EQ(checks[1].conventions[1].agreement, Agreement::kRounded);  // head
+  EXPECT_EQ(checks[1].conventions[2].agreement, Agreement::kNo);       // none: 3.03B
+  EXPECT_FALSE(CheckClaims(count, {.total = "21.51B", .active = "", .non_embedding = "", .source = ""})[0].holds());  // scales counted
+}
+
+TEST(Published, PredictionLayersMayBeMeant) {
+  const Count count = CountRecipe(DeepSeekV3(), {}).value();
+  const auto checks = CheckClaims(count, {.total = "671B", .active = "37B", .non_embedding = "", .source = ""});
+  ASSERT_EQ(checks[0].conventions.size(), 4u);
+  EXPECT_EQ(checks[0].conventions[0].agreement, Agreement::kRounded);
+  EXPECT_EQ(checks[0].conventions[2].name, "total with multi-token prediction");
+  EXPECT_EQ(checks[0].conventions[2].agreement, Agreement::kNo);
+  EXPECT_EQ(checks[1].conventions[1].agreement, Agreement::kRounded);  // head: 36.6B
+  EXPECT_EQ(checks[1].conventions[0].agreement, Agreement::kTruncated);  // all: 37.55B
+}
+
+}  // namespace
+}  // namespace tally::books
