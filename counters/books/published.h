@@ -31,7 +31,7 @@ enum class Agreement : uint8_t { kNo, kExact, kRounded, kTruncated };
 TALLY_API Agreement Agrees(uint64_t count, const PrintedNumber& printed);
 
 struct ClaimCheck {
-  std::string figure;   // "total", "active", "non-embedding"
+  std::string figure;  // "total", "active", "non-embedding"
   std::string printed;
   struct Convention {
     std::string name;  // "active(head)", "active(none) with multi-token prediction"

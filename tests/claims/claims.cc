@@ -49,13 +49,14 @@ std::string Scaled(double x, double unit, int digits, const char* name) {
 uint64_t In(const Count& c, int32_t layer, std::initializer_list<Component> components = {}, bool active = false) {
   uint64_t sum = 0;
   for (const books::ParameterForm& p : c.tensors) {
-    const bool wanted = components.size() == 0 || std::find(components.begin(), components.end(), p.component) != components.end();
+    const bool wanted =
+        components.size() == 0 || std::find(components.begin(), components.end(), p.component) != components.end();
     if (p.layer == layer && wanted) sum += active ? p.active.value() : p.count.value();
   }
   return sum;
 }
 
-const std::initializer_list<Component> kAttention = {Component::kAttnQkv, Component::kAttnQ,      Component::kAttnK,
+const std::initializer_list<Component> kAttention = {Component::kAttnQkv, Component::kAttnQ,     Component::kAttnK,
                                                      Component::kAttnV,   Component::kAttention, Component::kAttnOutput};
 const std::initializer_list<Component> kFeedForward = {Component::kFfnGateUp, Component::kFfnDown};
 const std::initializer_list<Component> kMixture = {Component::kRouter, Component::kFfnGateUp, Component::kFfnDown};
@@ -74,17 +75,22 @@ std::string Share(uint64_t part, uint64_t whole, int digits = 2) {
   return Scaled(100.0 * static_cast<double>(part), static_cast<double>(whole), digits, "%");
 }
 
-std::string ShareOf(const Count& c, Part part, int digits = 2) { return Share(Flops(c, FlopsView::kFullSquare, part), Full(c), digits); }
+std::string ShareOf(const Count& c, Part part, int digits = 2) {
+  return Share(Flops(c, FlopsView::kFullSquare, part), Full(c), digits);
+}
 
-constexpr const char* kSwiglu = "gpt2-xl:gated,norm=rms,qkv_bias=false,o_bias=false,ffn_bias=false,tied=false,learned_positions=false";
+constexpr const char* kSwiglu =
+    "gpt2-xl:gated,norm=rms,qkv_bias=false,o_bias=false,ffn_bias=false,tied=false,learned_positions=false";
 
 void Text000(std::vector<CourseClaim>& out) {
   auto add = [&](std::string claim, std::string printed, uint64_t ours, std::string convention, std::string why = "") {
     out.push_back({"000", std::move(claim), std::move(printed), N(ours), std::move(convention), std::move(why)});
   };
   const Count &g = Of("gpt2"), &o = Of("gpt-oss-20b");
-  add("GPT-2: embeddings", "39,383,808", In(g, -1, {Component::kEmbedding, Component::kPositionEmbedding}), "tokens and positions");
-  add("GPT-2: norms of a layer", "3,072", In(g, 0, kNorms), "two LayerNorms", "printed as 4 * 50257, which is 201,028; it is 4 * 768");
+  add("GPT-2: embeddings", "39,383,808", In(g, -1, {Component::kEmbedding, Component::kPositionEmbedding}),
+      "tokens and positions");
+  add("GPT-2: norms of a layer", "3,072", In(g, 0, kNorms), "two LayerNorms",
+      "printed as 4 * 50257, which is 201,028; it is 4 * 768");
   add("GPT-2: attention of a layer", "2,362,368", In(g, 0, kAttention), "biases counted");
   add("GPT-2: feed-forward of a layer", "4,722,432", In(g, 0, kFeedForward), "biases counted");
   add("GPT-2: a layer", "7,087,872", In(g, 0), "biases and norms counted");
@@ -155,8 +161,10 @@ void Text001(std::vector<CourseClaim>& out) {
     const std::string name = std::string(r.model) + ": ";
     add(name + "FLOPs at 1,024", r.flops, Scaled(static_cast<double>(Full(c)), 1e12, 3, "TFLOPs"), full,
         "causal attention alone: " + Scaled(static_cast<double>(c.prefill.total[1]), 1e12, 3, "TFLOPs"));
-    const std::pair<const char*, Part> parts[] = {
-        {"feed-forward", Part::kFeedForward}, {"attention projections", Part::kProjections}, {"attention", Part::kAttention}, {"head", Part::kHead}};
+    const std::pair<const char*, Part> parts[] = {{"feed-forward", Part::kFeedForward},
+                                                  {"attention projections", Part::kProjections},
+                                                  {"attention", Part::kAttention},
+                                                  {"head", Part::kHead}};
     for (size_t i = 0; i < 4; ++i) add(name + "share of the " + parts[i].first, r.shares[i], ShareOf(c, parts[i].second), full);
   }
   add("GPT-2 XL at 16,384: FLOPs", "133,416,668,364,800", N(Full(x16)), full,
@@ -188,19 +196,25 @@ void Text002(std::vector<CourseClaim>& out) {
     const std::string why = r.wrong ? fixed : "";
     const uint64_t projections = Flops(c, FlopsView::kFullSquare, Part::kProjections),
                    feed_forward = Flops(c, FlopsView::kFullSquare, Part::kFeedForward), both = projections + feed_forward;
-    add(name + "parameters", r.total, Scaled(static_cast<double>(c.parameters.total), 1e9, 2, "B"), "biases and the last norm counted",
+    add(name + "parameters", r.total, Scaled(static_cast<double>(c.parameters.total), 1e9, 2, "B"),
+        "biases and the last norm counted",
         r.wrong ? why : "the text leaves out 694,400: biases 691,200 and the last norm 3,200");
     add(name + "memory in F32", r.memory, Scaled(static_cast<double>(c.weight_bytes), 1073741824.0, 2, "GiB"), "2^30 bytes",
         r.wrong ? why : "printed as GB");
-    add(name + "FLOPs at 1,024", r.flops, Scaled(static_cast<double>(both), 1e12, 2, "TFLOPs"), "projections and feed-forward only",
+    add(name + "FLOPs at 1,024", r.flops, Scaled(static_cast<double>(both), 1e12, 2, "TFLOPs"),
+        "projections and feed-forward only",
         r.wrong ? why : std::string(omits) + ": " + Scaled(static_cast<double>(Full(c)), 1e12, 3, "TFLOPs") + " with them");
-    add(name + "share of attention", r.attention, Share(projections, both), "of projections and feed-forward only", r.wrong ? why : omits);
-    add(name + "share of the feed-forward", r.feed_forward, Share(feed_forward, both), "of projections and feed-forward only", r.wrong ? why : omits);
+    add(name + "share of attention", r.attention, Share(projections, both), "of projections and feed-forward only",
+        r.wrong ? why : omits);
+    add(name + "share of the feed-forward", r.feed_forward, Share(feed_forward, both), "of projections and feed-forward only",
+        r.wrong ? why : omits);
   }
   const Count& far = Of("gpt2-xl", 16384);
-  add("gpt2-xl at 16,384: FLOPs", "133.42 TFLOPs", Scaled(static_cast<double>(Full(far)), 1e12, 2, "TFLOPs"), "matmul, full square, head at every position");
+  add("gpt2-xl at 16,384: FLOPs", "133.42 TFLOPs", Scaled(static_cast<double>(Full(far)), 1e12, 2, "TFLOPs"),
+      "matmul, full square, head at every position");
   add("... share of projections and feed-forward", "36.2 %",
-      Share(Flops(far, FlopsView::kFullSquare, Part::kProjections) + Flops(far, FlopsView::kFullSquare, Part::kFeedForward), Full(far), 1),
+      Share(Flops(far, FlopsView::kFullSquare, Part::kProjections) + Flops(far, FlopsView::kFullSquare, Part::kFeedForward),
+            Full(far), 1),
       "matmul, full square", "the head's 1.97 % is not listed");
   add("... share of attention", "61.8 %", ShareOf(far, Part::kAttention, 1), "matmul, full square");
 }
@@ -220,7 +234,8 @@ void Text003(std::vector<CourseClaim>& out) {
   add("GPT-2: a LayerNorm", "1,536", N(In(g, 0, {Component::kAttnNorm})), "");
   add("GPT-2: a layer", "7,087,872", N(In(g, 0)), "");
   add("GPT-2: total", "124,439,808", N(g.parameters.total), "tied head counted once");
-  add("GPT-2 medium: total", "254.05 M", millions("gpt2-medium"), "", "its 16 heads were given as the number of layers, which is 24");
+  add("GPT-2 medium: total", "254.05 M", millions("gpt2-medium"), "",
+      "its 16 heads were given as the number of layers, which is 24");
   add("GPT-2 large: total", "774.03 M", millions("gpt2-large"), "");
   add("GPT-2 XL: total", "1557.61 M", millions("gpt2-xl"), "");
   add("Gemma-3-4B: a norm", "2,560", N(In(Of("Gemma-3-4B"), 0, {Component::kAttnNorm})), "");
@@ -287,20 +302,23 @@ std::string ClaimsPage() {
   const auto right = std::count_if(claims.begin(), claims.end(), [](const CourseClaim& c) { return c.right(); });
   std::string page =
       "# Claims, settled\n\n"
-      "Written by build/release/tests/claims/claims_page; claims_page_test compares. docs/conventions.md says what the conventions count.\n\n"
+      "Written by build/release/tests/claims/claims_page; claims_page_test compares. docs/conventions.md says what the "
+      "conventions count.\n\n"
       "## Course texts\n\n"
       "Every numeric claim of five course texts, by their number in the project's reference material. " +
       std::to_string(right) + " of " + std::to_string(claims.size()) +
       " hold.\n\n"
       "| text | claim | printed | counted | | convention | |\n| --- | --- | ---: | ---: | --- | --- | --- |\n";
   for (const CourseClaim& c : claims) {
-    page += "| " + c.text + " | " + Cell(c.claim) + " | " + c.printed + " | " + c.ours + " | " + (c.right() ? "right" : "**wrong**") +
-            " | " + Cell(c.convention) + " | " + Cell(c.why) + " |\n";
+    page += "| " + c.text + " | " + Cell(c.claim) + " | " + c.printed + " | " + c.ours + " | " +
+            (c.right() ? "right" : "**wrong**") + " | " + Cell(c.convention) + " | " + Cell(c.why) + " |\n";
   }
   page +=
       "\n## Published figures of the built-in models\n\n"
-      "Under each convention that could be meant, those under which the printed figure holds: to the nearest (rounded), with digits\n"
-      "dropped (truncated), or exactly. \"memory\": the source's text was not seen again when this was written, so it is no evidence.\n\n"
+      "Under each convention that could be meant, those under which the printed figure holds: to the nearest (rounded), with "
+      "digits\n"
+      "dropped (truncated), or exactly. \"memory\": the source's text was not seen again when this was written, so it is no "
+      "evidence.\n\n"
       "| model | figure | printed | holds as | source |\n| --- | --- | ---: | --- | --- |\n";
   for (const std::string_view name : KnownModels()) {
     CountRequest request;

@@ -40,7 +40,8 @@ TEST(Claims, TheWrongOnes) {
                                     "004 ... share of the feed-forward in a block",
                                     "004 GPT-2 small: the same formula"};
   for (const char* model : {"gpt2", "gpt2-medium", "gpt2-large"}) {
-    for (const char* figure : {"parameters", "memory in F32", "FLOPs at 1,024", "share of attention", "share of the feed-forward"}) {
+    for (const char* figure :
+         {"parameters", "memory in F32", "FLOPs at 1,024", "share of attention", "share of the feed-forward"}) {
       expected.insert("002 " + std::string(model) + ": " + figure);
     }
   }

@@ -23,7 +23,8 @@ TEST(Published, Numbers) {
     EXPECT_EQ(n->value, c.value) << c.text;
     EXPECT_EQ(n->unit, c.unit) << c.text;
   }
-  for (const char* bad : {"", "B", ".5B", "1.2.3B", "-1B", "1e9", "1.2345K", "1.5", "99999999999999999999", "99999999999T", "about 3B"}) {
+  for (const char* bad :
+       {"", "B", ".5B", "1.2.3B", "-1B", "1e9", "1.2345K", "1.5", "99999999999999999999", "99999999999T", "about 3B"}) {
     EXPECT_FALSE(ParsePrinted(bad).has_value()) << bad;
   }
 }
@@ -50,7 +51,8 @@ TEST(Published, GptOssHoldsUnderTheCardsConvention) {
   EXPECT_EQ(checks[1].conventions[0].agreement, Agreement::kNo);       // all: 4.19B
   EXPECT_EQ(checks[1].conventions[1].agreement, Agreement::kRounded);  // head
   EXPECT_EQ(checks[1].conventions[2].agreement, Agreement::kNo);       // none: 3.03B
-  EXPECT_FALSE(CheckClaims(count, {.total = "21.51B", .active = "", .non_embedding = "", .source = ""})[0].holds());  // scales counted
+  EXPECT_FALSE(
+      CheckClaims(count, {.total = "21.51B", .active = "", .non_embedding = "", .source = ""})[0].holds());  // scales counted
 }
 
 TEST(Published, PredictionLayersMayBeMeant) {
@@ -60,7 +62,7 @@ TEST(Published, PredictionLayersMayBeMeant) {
   EXPECT_EQ(checks[0].conventions[0].agreement, Agreement::kRounded);
   EXPECT_EQ(checks[0].conventions[2].name, "total with multi-token prediction");
   EXPECT_EQ(checks[0].conventions[2].agreement, Agreement::kNo);
-  EXPECT_EQ(checks[1].conventions[1].agreement, Agreement::kRounded);  // head: 36.6B
+  EXPECT_EQ(checks[1].conventions[1].agreement, Agreement::kRounded);    // head: 36.6B
   EXPECT_EQ(checks[1].conventions[0].agreement, Agreement::kTruncated);  // all: 37.55B
 }
 
