@@ -105,7 +105,7 @@ WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, ui
   WeightTraffic t;
   const double X = std::max(count.recipe.n_experts, 0), k = count.recipe.top_k;
   if (X > 0) {
-    t.uniform_experts = X * (1 - std::pow(1 - k / X, static_cast<double>(rows)));
+    t.uniform_experts = UniformExperts(X, k, static_cast<double>(rows));
     t.most_experts = static_cast<uint64_t>(std::min(static_cast<double>(rows) * k, X));
   }
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -129,6 +129,8 @@ WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, ui
 Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: the prompt, the context or the batch is too large"); }
 
 }  // namespace
+
+double UniformExperts(double experts, double top_k, double rows) { return experts * (1 - std::pow(1 - top_k / experts, rows)); }
 
 std::string_view PartName(Part part) {
   static constexpr std::array<std::string_view, kParts> kNames = {

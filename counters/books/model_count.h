@@ -80,6 +80,7 @@ struct FlopsCount {
 
 // Bytes of weights that a step of `rows` rows reads. Which experts a batch shares depends on the text: with uniform routing
 // X (1 - (1 - k/X)^rows) of a layer are expected, min(rows k, X) is the most.
+TALLY_API double UniformExperts(double experts, double top_k, double rows);
 struct WeightTraffic {
   double uniform = 0, uniform_experts = 0;
   uint64_t most = 0, most_experts = 0;

@@ -68,6 +68,12 @@ WeightInfo::Kind KindOf(Role role, bool tied) {
   }
 }
 
+size_t Dimensions(const RoleFacts& facts) { return (facts.experts ? 1 : 0) + (facts.vector ? 1 : 2); }
+
+bool IsLearned(const TensorBinding& b) {
+  return b.role != Role::kRopeFactors && !b.names.empty() && b.shape.size() == Dimensions(kFacts[static_cast<size_t>(b.role)]);
+}
+
 // Adds `all` parameters of which one token activates `active`.
 void Add(ParameterCounts& counts, WeightInfo::Kind kind, uint64_t all, uint64_t active) {
   using Kind = WeightInfo::Kind;
@@ -84,10 +90,9 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
   std::vector<WeightInfo> table;
   table.reserve(spec.bindings.size());
   for (const TensorBinding& b : spec.bindings) {
-    if (b.role == Role::kRopeFactors || b.names.empty()) continue;
+    if (!IsLearned(b)) continue;
     const RoleFacts& facts = kFacts[static_cast<size_t>(b.role)];
-    const size_t wanted = (facts.experts ? 1 : 0) + (facts.vector ? 1 : 2);
-    if (b.shape.size() != wanted) continue;
+    const size_t wanted = Dimensions(facts);
     WeightInfo w;
     w.name = (b.layer < 0 ? "" : "blk." + std::to_string(b.layer) + ".") + std::string(facts.name);
     w.layer = b.layer;
@@ -105,6 +110,16 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
     table.push_back(std::move(w));
   }
   return table;
+}
+
+std::vector<DType> WeightTypes(const Inventory& inventory, const ModelSpec& spec) {
+  std::vector<DType> types;
+  for (const TensorBinding& b : spec.bindings) {
+    if (!IsLearned(b)) continue;
+    const StoredTensor* t = inventory.Find(b.names.front());
+    types.push_back(b.hf_mxfp4 ? DType::kMXFP4 : t != nullptr ? t->dtype : DType::kF32);
+  }
+  return types;
 }
 
 ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top_k) {

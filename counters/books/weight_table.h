@@ -14,4 +14,7 @@ namespace tally::books {
 // spec must have passed ReadModelSpec.
 std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec& spec);
 
+// The stored type of each entry of WeightTable, in its order.
+std::vector<DType> WeightTypes(const Inventory& inventory, const ModelSpec& spec);
+
 }  // namespace tally::books

@@ -13,18 +13,6 @@
 namespace tally {
 namespace {
 
-// The stored type of each weight of the table.
-std::vector<DType> TypesOf(const Inventory& inventory, const ModelSpec& spec, std::span<const WeightInfo> table) {
-  std::vector<DType> types;
-  for (const TensorBinding& b : spec.bindings) {
-    if (b.role == Role::kRopeFactors || b.names.empty()) continue;
-    const StoredTensor* t = inventory.Find(b.names.front());
-    types.push_back(b.hf_mxfp4 ? DType::kMXFP4 : t != nullptr ? t->dtype : DType::kF32);
-  }
-  types.resize(table.size(), DType::kF32);
-  return types;
-}
-
 // Whether a head that is stored apart has the embedding's bytes.
 Result<bool> HeadIsCopy(const Inventory& inventory, const ModelSpec& spec) {
   const StoredTensor *embedding = nullptr, *head = nullptr;
@@ -55,7 +43,7 @@ class Auditor {
     TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(options_.path));
     TALLY_ASSIGN_OR_RETURN(const ModelSpec spec, ReadModelSpec(inventory));
     table_ = books::WeightTable(inventory, spec);
-    types_ = TypesOf(inventory, spec, table_);
+    types_ = books::WeightTypes(inventory, spec);
     const auto same = [](const WeightInfo& a, const WeightInfo& b) {
       return a.name == b.name && a.slices == b.slices && a.rows == b.rows && a.cols == b.cols;
     };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "counters/books/model_count.h"
 #include "counters/books/step_audit.h"
 #include "engine/api/tally.h"
 #include "engine/base/export.h"

@@ -81,6 +81,15 @@ Result<Source> FromCheckpoint(const std::string& path) {
   return source;
 }
 
+bool HasSafetensors(const std::string& directory) {
+  std::error_code error;
+  for (auto at = std::filesystem::directory_iterator(directory, error); !error && at != std::filesystem::directory_iterator();
+       at.increment(error)) {
+    if (at->path().filename().string().find(".safetensors") != std::string::npos) return true;
+  }
+  return false;
+}
+
 Result<Source> Find(const std::string& model) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -92,10 +101,7 @@ Result<Source> Find(const std::string& model) {
     if (!file && path) return BadInput(Printable(model) + ": no such file or directory");
     if (!file) return known.status();
   }
-  const bool bare =
-      directory && fs::exists(fs::path(model) / "config.json", error) &&
-      std::none_of(fs::directory_iterator(model, error), fs::directory_iterator(),
-                   [](const fs::directory_entry& e) { return e.path().string().find(".safetensors") != std::string::npos; });
+  const bool bare = directory && fs::exists(fs::path(model) / "config.json", error) && !HasSafetensors(model);
   if (!bare && !model.ends_with(".json")) return FromCheckpoint(model);
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadConfigJson(bare ? (fs::path(model) / "config.json").string() : model));
   return FromConfig(inventory);

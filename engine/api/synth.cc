@@ -262,7 +262,7 @@ std::vector<std::string_view> SynthModels() {
   return names;
 }
 
-Result<DType> ParseSynthType(std::string_view name) {
+Result<DType> ParseWeightType(std::string_view name) {
   std::string known;
   for (const DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4}) {
     const std::string_view other = DTypeName(t);
@@ -272,7 +272,7 @@ Result<DType> ParseSynthType(std::string_view name) {
     if (std::equal(name.begin(), name.end(), other.begin(), other.end(), same)) return t;
     known += (known.empty() ? "" : ", ") + std::string(other);
   }
-  return BadInput("'" + std::string(name) + "' is not a type that weights can be written in: " + known);
+  return BadInput("'" + std::string(name) + "' is not one of " + known);
 }
 
 Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& options) {

@@ -17,7 +17,7 @@ namespace tally {
 class NoisePools {
  public:
   explicit NoisePools(uint64_t seed) : seed_(seed) {}
-  // Bytes [offset, offset + out.size()) of tensor `tensor`. `type` is one that ParseSynthType knows.
+  // Bytes [offset, offset + out.size()) of tensor `tensor`. `type` is one that ParseWeightType knows.
   void Fill(uint64_t tensor, DType type, float deviation, uint64_t offset, std::span<uint8_t> out);
 
  private:

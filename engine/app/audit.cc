@@ -98,14 +98,6 @@ Table DifferenceTable(const AuditReport& report) {
   return t;
 }
 
-std::string Fixed(double x, int digits) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, x);
-  return text;
-}
-
-double UniformUnion(double experts, double top_k, double rows) { return experts * (1 - std::pow(1 - top_k / experts, rows)); }
-
 struct Balance {
   uint64_t least = 0, most = 0;
   double deviation = 0;
@@ -144,7 +136,7 @@ Table UnionTable(const AuditReport& report, const Recipe& recipe) {
   double slice = 0;  // bytes of one expert in every layer
   for (const AuditReport::Experts& e : report.experts) slice += static_cast<double>(e.slice_bytes);
   auto row = [&](const std::string& name, double measured, double bytes, double rows) {
-    const double uniform = UniformUnion(X, k, rows), most = std::min(rows * k, X);
+    const double uniform = books::UniformExperts(X, k, rows), most = std::min(rows * k, X);
     t.rows.push_back({name, Fixed(measured, 2), Fixed(uniform, 2), Fixed(most, 0), WithThousands(bytes),
                       WithThousands(uniform * slice), WithThousands(most * slice)});
   };

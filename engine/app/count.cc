@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/api/synth.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/count_report.h"
@@ -46,19 +46,6 @@ std::pair<std::string, std::string> SplitModel(const std::string& argument) {
   return {argument.substr(0, colon), argument.substr(colon + 1)};
 }
 
-Result<DType> TypeNamed(const std::string& name) {
-  std::string known;
-  for (const DType t : books::kCountTypes) {
-    const std::string_view other = DTypeName(t);
-    auto same = [](char a, char b) {
-      return std::toupper(static_cast<unsigned char>(a)) == std::toupper(static_cast<unsigned char>(b));
-    };
-    if (std::equal(name.begin(), name.end(), other.begin(), other.end(), same)) return t;
-    known += (known.empty() ? "" : ", ") + std::string(other);
-  }
-  return BadInput("--type: '" + name + "' is not one of " + known);
-}
-
 Result<CountedModel> CountOne(const Flags& flags, const std::string& argument) {
   CountRequest request;
   const auto [model, own] = SplitModel(argument);
@@ -72,7 +59,9 @@ Result<CountedModel> CountOne(const Flags& flags, const std::string& argument) {
   request.options.context = flags.context;
   request.options.batch = flags.batch;
   if (flags.type) {
-    TALLY_ASSIGN_OR_RETURN(request.options.type, TypeNamed(*flags.type));
+    const Result<DType> type = ParseWeightType(*flags.type);
+    if (!type.ok()) return BadInput("--type: " + type.status().message());
+    request.options.type = *type;
     request.type_given = true;
   }
   TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountModel(request));

@@ -27,12 +27,6 @@ std::string Percent(uint64_t part, uint64_t whole) {
   return text;
 }
 
-std::string Fixed(double x, int digits) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, x);
-  return text;
-}
-
 // Both units, whose confusion is the usual mistake.
 std::string Gigabytes(uint64_t bytes) { return Fixed(static_cast<double>(bytes) / 1e9, 2); }
 std::string Gibibytes(uint64_t bytes) { return Fixed(static_cast<double>(bytes) / 1073741824.0, 2); }

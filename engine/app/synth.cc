@@ -25,7 +25,7 @@ struct Flags {
 
 Status Run(const Flags& flags) {
   SynthOptions options;
-  TALLY_ASSIGN_OR_RETURN(options.type, ParseSynthType(flags.type));
+  TALLY_ASSIGN_OR_RETURN(options.type, ParseWeightType(flags.type));
   options.seed = flags.seed;
   options.vocab_from = flags.vocab_from;
   options.layers = flags.layers;

@@ -1,6 +1,7 @@
 #include "engine/app/table.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace tally::app {
 namespace {
@@ -98,6 +99,12 @@ std::string Csv(const Table& t) {
 std::string Render(const Table& table, TableFormat format) {
   if (format == TableFormat::kMarkdown) return Markdown(table);
   return format == TableFormat::kCsv ? Csv(table) : Text(table);
+}
+
+std::string Fixed(double x, int digits) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*f", digits, x);
+  return text;
 }
 
 }  // namespace tally::app

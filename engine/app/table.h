@@ -20,4 +20,7 @@ struct Table {
 // numbers without thousands' commas.
 std::string Render(const Table& table, TableFormat format);
 
+// A number with so many digits behind the point.
+std::string Fixed(double x, int digits);
+
 }  // namespace tally::app

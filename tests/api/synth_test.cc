@@ -122,8 +122,8 @@ TEST_F(SynthTest, Llama3FactorsAreThoseOfTheReference) {
 
 TEST_F(SynthTest, Errors) {
   EXPECT_NE(Synthesize("gpt-5", Path("x"), {}).status().message().find("gpt-oss-20b"), std::string::npos);
-  EXPECT_EQ(ParseSynthType("Q5_K").status().code(), StatusCode::kBadInput);
-  EXPECT_EQ(*ParseSynthType("q8_0"), DType::kQ8_0);
+  EXPECT_EQ(ParseWeightType("Q5_K").status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(*ParseWeightType("q8_0"), DType::kQ8_0);
   EXPECT_EQ(Synthesize("gpt2", Path("no/where"), Small(DType::kQ8_0)).status().code(), StatusCode::kBadInput);
   SynthOptions options = Small(DType::kQ8_0);
   options.vocab_from = Path("none.gguf");

@@ -66,8 +66,7 @@ TEST(Audit, FindsWhatDiffers) {
   const Inventory inventory = ReadCheckpoint(path).value();
   const ModelSpec spec = ReadModelSpec(inventory).value();
   const std::vector<WeightInfo> table = books::WeightTable(inventory, spec);
-  std::vector<DType> types;
-  for (const TensorBinding& b : spec.bindings) types.push_back(inventory.Find(b.names.front())->dtype);
+  const std::vector<DType> types = books::WeightTypes(inventory, spec);
   ASSERT_EQ(types.size(), table.size());
   const int32_t sequence = opened.engine->NewSequence().value();
   const std::vector<BatchRow> rows = {{3, sequence, false}, {4, sequence, false}, {3, sequence, true}};
@@ -128,8 +127,7 @@ TEST(Audit, EveryOffByOneIsFound) {
     const Inventory inventory = ReadCheckpoint(path).value();
     const ModelSpec spec = ReadModelSpec(inventory).value();
     const std::vector<WeightInfo> table = books::WeightTable(inventory, spec);
-    std::vector<DType> types;
-    for (const TensorBinding& b : spec.bindings) types.push_back(inventory.Find(b.names.front())->dtype);
+    const std::vector<DType> types = books::WeightTypes(inventory, spec);
     const int32_t sequence = opened.engine->NewSequence().value();
     const std::vector<BatchRow> rows = {{1, sequence, false}, {2, sequence, true}};
     ASSERT_TRUE(opened.engine->Step(rows).ok());
