@@ -59,13 +59,12 @@ constexpr Switch kSwitches[] = {
     {"shared_gate", {&Recipe::shared_gate}},
 };
 
-constexpr std::string_view kNorms[] = {"rms", "layer"};             // in the order of NormKind
 constexpr std::string_view kQkNorms[] = {"none", "head", "whole"};  // in the order of QkNormKind
 constexpr std::string_view kYes[] = {"true", "yes", "on", "1"}, kNo[] = {"false", "no", "off", "0"};
 
 template <class Names>
 int IndexOf(const Names& names, std::string_view name) {
-  const auto* found = std::find(std::begin(names), std::end(names), name);
+  const auto found = std::find(std::begin(names), std::end(names), name);
   return found == std::end(names) ? -1 : static_cast<int>(found - std::begin(names));
 }
 
@@ -153,7 +152,7 @@ class Change {
   }
 
   Status SetChoice(std::string_view key, std::string_view value) {
-    const int norm = IndexOf(kNorms, value), qk_norm = IndexOf(kQkNorms, value);
+    const int norm = IndexOf(kNormKindNames, value), qk_norm = IndexOf(kQkNorms, value);
     if (key == "norm") {
       if (norm < 0) return BadValue(key, value, "rms or layer");
       r_.norm = static_cast<NormKind>(norm);

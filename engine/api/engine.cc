@@ -53,6 +53,7 @@ class StepperEngine final : public Engine {
   bool used_blas() const override { return stepper_->executor().used_blas(); }
   int threads() const override { return team_.threads(); }
   void SetTap(std::function<void(Site, std::string_view, Mat<const float>)> tap) override { stepper_->SetTap(std::move(tap)); }
+  void SetRecorder(Recorder recorder) override { stepper_->SetRecorder(std::move(recorder)); }
   void EnableExplain() override { stepper_->executor().EnableExplain(); }
   std::vector<std::string> Explanations() const override {
     std::vector<std::string> lines;

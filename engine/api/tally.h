@@ -26,6 +26,7 @@
 
 #include "counters/books/books.h"
 #include "counters/ledger.h"
+#include "counters/record.h"
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
 #include "engine/base/mat.h"
@@ -121,6 +122,9 @@ class TALLY_API Engine {
   // Called after every op with a view of its output, row-major f32 [rows, width] (rows of the step, or one for each row and expert;
   // empty where an op has nothing to show), valid during the call. Null: no more calls.
   virtual void SetTap(std::function<void(Site, std::string_view op, Mat<const float>)> tap) = 0;
+  // Called after every op with its record (record.h): what it was charged with, how it was run and how long that took. Ops are timed
+  // only while a recorder is set. Null: no more calls.
+  virtual void SetRecorder(Recorder recorder) = 0;
   // From now on, keeps which kernel ran for each op and why others were passed over.
   virtual void EnableExplain() = 0;
   virtual std::vector<std::string> Explanations() const = 0;  // one line an op: "attn.q matmul: hwy (blas: ...)"

@@ -14,6 +14,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/options.h"
+#include "engine/app/record_files.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -24,6 +25,7 @@ constexpr int64_t kPiece = 64;  // rows of a step: all their logits are kept unt
 
 struct Flags {
   ModelFlags model;
+  RecordFlags records;
   std::optional<std::string> tokens, tokens_file, out, dump;
   bool json = false, explain = false;
 };
@@ -57,6 +59,7 @@ Result<int> Run(const Flags& flags) {
   TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, ParseTokens(text, flags.tokens ? "--tokens" : *flags.tokens_file));
   if (load.context == 0) load.context = static_cast<int64_t>(tokens.size());
   load.max_batch = load.max_logit_rows = std::min<int64_t>(kPiece, static_cast<int64_t>(tokens.size()));
+  TALLY_ASSIGN_OR_RETURN(RecordFiles records, RecordFiles::Open(flags.records, flags.model.model));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   Engine& engine = *loaded.engine;
   TALLY_RETURN_IF_ERROR(CheckTokens(engine, tokens));
@@ -102,8 +105,10 @@ Result<int> Run(const Flags& flags) {
     }
     return {};
   };
+  records.Attach(engine);
   TALLY_RETURN_IF_ERROR(RunLogits(engine, tokens, callbacks));
   engine.SetTap(nullptr);
+  TALLY_RETURN_IF_ERROR(records.Close());
   if (out) TALLY_RETURN_IF_ERROR(out->Close());
   if (flags.json) {
     Json document = {{"model", flags.model.model}, {"tokens", tokens.size()}, {"vocab", loaded.model->recipe().vocab}};
@@ -137,6 +142,7 @@ Action AddLogits(CLI::App& app) {
   c->add_option("-o,--out", flags->out,
                 "write them as .npy, float32 [tokens, vocab], complete or not at all; without: the 5 greatest are printed");
   c->add_option("--dump", flags->dump, "directory for the output of every op, as .npy files named by layer, component and op");
+  AddRecordFlags(*c, flags->records);
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   return [flags] {

@@ -13,6 +13,7 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/record_files.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -20,6 +21,7 @@ namespace {
 
 struct Flags {
   ModelFlags model;
+  RecordFlags records;
   std::optional<std::string> prompt, file, prompt_tokens;
   int64_t tokens = 256;
   SamplingOptions sampling;
@@ -114,6 +116,7 @@ Result<int> Run(const Flags& flags) {
     return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
   TALLY_ASSIGN_OR_RETURN(const LoadOptions load, ToLoadOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(Prompt prompt, ReadPrompt(flags));
+  TALLY_ASSIGN_OR_RETURN(RecordFiles records, RecordFiles::Open(flags.records, flags.model.model));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   const Tokenizer* tokenizer = loaded.model->tokenizer();
   if (prompt.is_text) {
@@ -143,6 +146,7 @@ Result<int> Run(const Flags& flags) {
     first = false;
     return PrintedAll();
   };
+  records.Attach(*loaded.engine);
   TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*loaded.engine, prompt.tokens, options));
   const books::RunFigures figures = MeasureRun(*loaded.engine, result);
   if (flags.json) {
@@ -154,6 +158,7 @@ Result<int> Run(const Flags& flags) {
          "ended: " + FinishName(result.finish) + "\n" +
          (flags.sampling.temperature > 0 ? "seed: " + std::to_string(flags.sampling.seed) + "\n" : ""));
   }
+  TALLY_RETURN_IF_ERROR(records.Close());
   NoteUnusedBlas(*loaded.engine, load);
   for (const std::string& line : loaded.engine->Explanations()) Note(Printable(line) + "\n");
   return Interrupted() ? InterruptExitCode() : 0;
@@ -196,6 +201,7 @@ Action AddRun(CLI::App& app) {
   AddSeed(*c, flags->sampling.seed);
   c->add_option("--stop", flags->stop, "end before this text (may be repeated)")->allow_extra_args(false);
   c->add_flag("--ignore-eos", flags->ignore_eos, "never draw a token that ends the text");
+  AddRecordFlags(*c, flags->records);
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   c->footer("Sampling takes these steps in this order: repeat penalty, top-k, temperature, top-p, min-p, draw.");

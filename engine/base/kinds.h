@@ -1,13 +1,19 @@
 // The kinds of building block that recipes name and kernels implement.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace tally {
 
+// Names stand in the order of the values, for records and reports.
 enum class NormKind : uint8_t { kRms, kLayer };
+inline constexpr std::array<std::string_view, 2> kNormKindNames = {"rms", "layer"};
 enum class ActivationKind : uint8_t { kNone, kGeluTanh, kGeluErf, kSilu, kSwigluOai };
+inline constexpr std::array<std::string_view, 5> kActivationKindNames = {"none", "gelu_tanh", "gelu_erf", "silu", "swiglu_oai"};
 enum class RopeStyle : uint8_t { kNone, kRotateHalf, kAdjacentPair };
+inline constexpr std::array<std::string_view, 3> kRopeStyleNames = {"none", "rotate_half", "adjacent_pair"};
 enum class RopeScalingKind : uint8_t { kNone, kLinear, kLlama3, kYarn };
 // How a router turns logits into weights.
 enum class RoutingRule : uint8_t {
@@ -16,6 +22,8 @@ enum class RoutingRule : uint8_t {
   kSoftmaxThenTopKRenormed,  // the same, weights divided by their sum
   kSigmoidThenTopKRenormed,  // DeepSeek-V3: sigmoid of each, top-k of sigmoid + router bias, weights without it, divided by their sum
 };
+inline constexpr std::array<std::string_view, 4> kRoutingRuleNames = {"topk_then_softmax", "softmax_then_topk",
+                                                                      "softmax_then_topk_renormed", "sigmoid_then_topk_renormed"};
 // RMSNorm of queries and keys before rope: none, of each head with one weight for all (Qwen3), of all heads together (OLMoE).
 enum class QkNormKind : uint8_t { kNone, kHead, kWhole };
 

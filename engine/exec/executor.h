@@ -1,14 +1,17 @@
 // THE DOOR. Every kernel runs through Executor::Run(site, op) and nothing else does arithmetic on activations:
-//   validate -> pick a kernel -> reserve scratch -> charge the ledger -> run over tasks on the team -> tap(site, output)
+//   validate -> pick a kernel -> reserve scratch -> charge the ledger -> run over tasks on the team -> record -> tap(site, output)
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "counters/ledger.h"
+#include "counters/record.h"
 #include "engine/base/aligned.h"
 #include "engine/kernels/op.h"
 #include "engine/machine/parallel.h"
@@ -31,16 +34,36 @@ class Executor {
     const TaskPlan plan = kernel->plan(op, team_.threads());
     TALLY_RETURN_IF_ERROR(ReserveScratch(plan.scratch_bytes));
     const Cost useful = op.Useful();
-    if (ledger_ != nullptr) {
+    Cost executed;
+    if (ledger_ != nullptr || recorder_) {
       touches_.clear();
       op.Touches(touches_);
-      ledger_->Charge(site, Op::kName, useful, kernel->executed(op), touches_);
+      executed = kernel->executed(op);
     }
+    if (ledger_ != nullptr) ledger_->Charge(site, Op::kName, useful, executed, touches_);
     auto body = [&](int thread, int64_t begin, int64_t end) { kernel->run(op, begin, end, Scratch(thread)); };
-    if (EstimatedGain(useful) >= share_gain_ns_) {
+    const bool shared = EstimatedGain(useful) >= share_gain_ns_;
+    const Clock::time_point start = recorder_ ? Clock::now() : Clock::time_point();
+    if (shared) {
       team_.Run(plan.tasks, plan.chunk, body);
     } else if (plan.tasks > 0) {
       body(0, 0, plan.tasks);
+    }
+    if (recorder_) {
+      const Clock::time_point end = Clock::now();
+      OpDescription description;
+      op.Describe(description);
+      recorder_({.site = site,
+                 .op = Op::kName,
+                 .implementation = kernel->name,
+                 .target = HwyTargetName(),
+                 .threads = shared ? team_.threads() : 1,
+                 .description = description,
+                 .useful = useful,
+                 .executed = executed,
+                 .touches = touches_,
+                 .start_nanoseconds = Nanoseconds(start - recording_since_),
+                 .nanoseconds = Nanoseconds(end - start)});
     }
     if (tap_) tap_(site, Op::kName, op.Output());
     return {};
@@ -49,6 +72,12 @@ class Executor {
   // Called after each op with a view of its output, valid during the call. Row-major f32.
   using Tap = std::function<void(Site, std::string_view op, Mat<const float> output)>;
   void SetTap(Tap tap) { tap_ = std::move(tap); }
+  // Called after each op with its record, but for what only a step knows (step, index, phase, sequences, logit_rows). Ops are
+  // timed only while one is set.
+  void SetRecorder(Recorder recorder) {
+    recorder_ = std::move(recorder);
+    recording_since_ = Clock::now();
+  }
   void SetLedger(Ledger* ledger) { ledger_ = ledger; }  // null: nothing is charged
   void SetImpl(ImplChoice choice) { choice_ = choice; }
   ImplChoice impl() const { return choice_; }
@@ -65,6 +94,11 @@ class Executor {
   Ledger* ledger() { return ledger_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static uint64_t Nanoseconds(Clock::duration d) {
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(d).count());
+  }
+
   template <class Op>
   const Kernel<Op>* Pick(Site site, const Op& op) {
     const Kernel<Op>* picked = nullptr;
@@ -101,6 +135,8 @@ class Executor {
   Team& team_;
   Ledger* ledger_;
   Tap tap_;
+  Recorder recorder_;
+  Clock::time_point recording_since_;
   ImplChoice choice_ = ImplChoice::kAuto;
   uint64_t share_gain_ns_ = kShareGainNanoseconds;
   bool explain_ = false, used_blas_ = false;

@@ -9,14 +9,17 @@
 // A tile of T rows that starts at row r of the pack starts at byte r * row_bytes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "engine/base/dtype.h"
 
 namespace tally {
 
 enum class ActKind : uint8_t { kF32, kBF16, kInt8 };
+inline constexpr std::array<std::string_view, 3> kActKindNames = {"f32", "bf16", "int8"};
 
 struct ActFormat {
   ActKind kind = ActKind::kF32;

@@ -17,6 +17,7 @@ struct EmbedOp {
   Cost Useful() const;
   void Touches(WeightTouches&) const;  // one row per distinct id
   Mat<const float> Output() const { return out; }
+  void Describe(OpDescription& d) const;
 };
 
 template <>

@@ -23,6 +23,7 @@ struct NormOp {
   Cost Useful() const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
+  void Describe(OpDescription& d) const;
 };
 
 template <>

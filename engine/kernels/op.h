@@ -5,6 +5,7 @@
 //   Cost Useful() const;                        what the mathematics needs (counters/cost.h)
 //   void Touches(WeightTouches&) const;         which weight rows it reads (appends)
 //   Mat<const float> Output() const;            what a tap sees (empty: nothing)
+//   void Describe(OpDescription&) const;        its operands and parameters by name (counters/op_description.h)
 //   static constexpr std::string_view kName;
 // A kernel computes output tasks [begin, end) of an op; it knows nothing of clocks, ledgers, threads or allocation. Tasks
 // write disjoint outputs and never share a reduction, so any split of the tasks gives the same bits.
@@ -16,6 +17,7 @@
 #include <string_view>
 
 #include "counters/cost.h"
+#include "counters/op_description.h"
 #include "engine/base/mat.h"
 #include "engine/base/status.h"
 #include "engine/kernels/weight_view.h"
@@ -40,6 +42,9 @@ struct Kernel {
 // The kernels of an op, in order of preference: Highway, the scalar reference, then those that run only by name.
 template <class Op>
 std::span<const Kernel<Op>> Kernels();
+
+// A weight as an operand; nothing where it is empty.
+void DescribeWeight(std::string_view name, const WeightView& w, OpDescription& d);
 
 // The Highway target that "hwy" kernels run on now, e.g. "AVX3_ZEN4"; whether it has a bf16 dot product.
 std::string_view HwyTargetName();

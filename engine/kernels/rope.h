@@ -19,6 +19,7 @@ struct RopeTableOp {
   Cost Useful() const;  // per angle: 3 FLOPs (it, twice the magnitude), 2 special
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return cos; }
+  void Describe(OpDescription& d) const;
 };
 
 struct RopeOp {
@@ -31,6 +32,7 @@ struct RopeOp {
   Cost Useful() const;  // 6 FLOPs a pair: 3 dim per row and head
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return x; }
+  void Describe(OpDescription& d) const;
 };
 
 template <>

@@ -20,6 +20,7 @@ struct RouteOp {
   Cost Useful() const;
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return weights; }
+  void Describe(OpDescription& d) const;
 };
 
 // out[t] += sum over slots s in order of weights[t][s] * y[t*k + s], each term one fused multiply-add into the sum from 0.
@@ -32,6 +33,7 @@ struct MoeCombineOp {
   Cost Useful() const;  // class residual/bias: n*k*d fma + n*d adds
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return out; }
+  void Describe(OpDescription& d) const;
 };
 
 template <>

@@ -43,6 +43,24 @@ void Stepper::SetTap(Executor::Tap tap) {
   executor_.SetTap(std::move(tap));
 }
 
+void Stepper::SetRecorder(Recorder recorder) {
+  recorder_ = std::move(recorder);
+  recorded_steps_ = 0;
+  executor_.SetRecorder(recorder_ ? Recorder([this](const OpRecord& op) { Record(op); }) : Recorder());
+}
+
+// The executor's record, and what the step knows.
+void Stepper::Record(const OpRecord& op) {
+  if (repeating_) return;
+  OpRecord record = op;
+  record.step = recorded_steps_;
+  record.index = recorded_ops_++;
+  record.phase = ledger_.last_step().phase;
+  record.sequences = recorded_sequences_;
+  record.logit_rows = static_cast<int64_t>(logit_rows_.size());
+  recorder_(record);
+}
+
 // Checks the rows, makes room for them in the cache and lays the batch out.
 Status Stepper::Prepare(std::span<const BatchRow> rows) {
   tokens_.clear();
@@ -115,11 +133,20 @@ Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
   const Mat<float> logits(logits_.data(), n, recipe_.vocab);
   const bool decode = std::all_of(rows.begin(), rows.end(), [](const BatchRow& row) { return row.generated; });
   ledger_.BeginStep(decode ? Phase::kDecode : Phase::kPrefill, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(n));
+  recorded_ops_ = 0;
+  recorded_sequences_.clear();
+  if (recorder_) {
+    for (const Extent& e : extents_) recorded_sequences_.push_back({e.sequence, e.before, e.rows});
+  }
   Status status = decoder_->Forward(executor_, Batch(), *cache_, logits);
   ledger_.EndStep();
+  ++recorded_steps_;
   if (status.ok() && !AllFinite(logits)) {
+    // The repetition is neither charged nor recorded.
     executor_.SetLedger(nullptr);
+    repeating_ = true;
     status = FindNonFinite(logits);
+    repeating_ = false;
     executor_.SetLedger(&ledger_);
   }
   if (!status.ok()) return Rollback(std::move(status));

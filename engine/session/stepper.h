@@ -41,12 +41,15 @@ class Stepper {
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   void SetTap(Executor::Tap tap);
+  // Called with the record of every op of the steps to come. Null: no more.
+  void SetRecorder(Recorder recorder);
 
  private:
   Stepper(const Recipe& recipe, Team& team, const StepperOptions& options);
   Status Prepare(std::span<const BatchRow> rows);
   Status Rollback(Status cause);
   Status FindNonFinite(Mat<float> logits);
+  void Record(const OpRecord& op);
   StepBatch Batch() const { return {tokens_, kv_rows_, logit_rows_}; }
 
   const Recipe& recipe_;
@@ -54,6 +57,10 @@ class Stepper {
   Ledger ledger_;
   Executor executor_;
   Executor::Tap tap_;
+  Recorder recorder_;
+  bool repeating_ = false;                          // a step that failed, to find out where
+  uint64_t recorded_steps_ = 0, recorded_ops_ = 0;  // since it was set; in the step under way
+  std::vector<SequenceRows> recorded_sequences_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<KvCache> cache_;
   AlignedBuffer<float> logits_;

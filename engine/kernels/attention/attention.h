@@ -14,12 +14,15 @@
 // as the sink and L as exp(sink - M) = 1, with O = 0: one more logit whose column is dropped.
 #pragma once
 
+#include <array>
+
 #include "engine/kernels/op.h"
 
 namespace tally {
 
 inline constexpr int64_t kKvBlock = 128;
 enum class KvType : uint8_t { kF32, kF16 };
+inline constexpr std::array<std::string_view, 2> kKvTypeNames = {"f32", "f16"};
 
 constexpr int64_t KvHeadDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
 constexpr size_t KvElementBytes(KvType t) { return t == KvType::kF32 ? 4 : 2; }
@@ -52,6 +55,7 @@ struct KvStoreOp {
   Cost Useful() const;  // 0 FLOPs; bytes: KV written = 2 n kv_heads head_dim element_bytes
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return {}; }
+  void Describe(OpDescription& d) const;
 };
 
 struct AttentionOp {
@@ -76,6 +80,7 @@ struct AttentionOp {
   Cost Useful() const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
+  void Describe(OpDescription& d) const;
 };
 
 template <>

@@ -25,6 +25,7 @@ struct PackActOp {
   Cost Useful() const;  // bytes only: quantising is how a kernel does it, so it is in Executed
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return {}; }
+  void Describe(OpDescription& d) const;
 };
 
 // out[row(i)] (+)= act(W_slice x_i + bias_slice)
@@ -42,6 +43,7 @@ struct MatMulOp {
   Cost Useful() const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
+  void Describe(OpDescription& d) const;
 };
 
 // out[i] = glu(gate_slice x_i + gate_bias_slice, up_slice x_i + up_bias_slice)
@@ -57,6 +59,7 @@ struct GatedMatMulOp {
   Cost Useful() const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
+  void Describe(OpDescription& d) const;
 };
 
 template <>

@@ -1,0 +1,296 @@
+#include "engine/app/record_files.h"
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+Json WorkJson(const Cost& cost) {
+  Json flops = Json::object(), special = Json::object();
+  for (int c = 0; c < kWorkClasses; ++c) {
+    Json by_type = Json::object();
+    for (int a = 0; a < kAriths; ++a) {
+      if (cost.flops[c][a] > 0) by_type[std::string(kArithNames[a])] = cost.flops[c][a];
+    }
+    if (!by_type.empty()) flops[std::string(kWorkClassNames[c])] = std::move(by_type);
+    if (cost.special[c] > 0) special[std::string(kWorkClassNames[c])] = cost.special[c];
+  }
+  return {{"flops", std::move(flops)}, {"special", std::move(special)}};
+}
+
+Json BytesJson(const Cost& cost) {
+  Json bytes = Json::object();
+  for (int k = 0; k < kByteKinds; ++k) {
+    if (cost.bytes[k] > 0) bytes[std::string(kByteKindNames[k])] = cost.bytes[k];
+  }
+  return bytes;
+}
+
+const char* PhaseName(Phase phase) { return phase == Phase::kDecode ? "decode" : "prefill"; }
+
+std::string SiteName(Site site) {
+  return (site.layer >= 0 ? "layer " + std::to_string(site.layer) + " " : "") + std::string(ComponentName(site.component));
+}
+
+int64_t RowsOf(const OpRecord& r) {
+  int64_t rows = 0;
+  for (const SequenceRows& s : r.sequences) rows += s.rows;
+  return rows;
+}
+
+// "x:int8:8x2880 w:MXFP4:32x2880x2880"
+std::string ShapesText(const OpDescription& d) {
+  std::string text;
+  for (const Operand& o : d.operands) {
+    text += (text.empty() ? "" : " ") + std::string(o.name) + ":" + std::string(o.type) + ":";
+    for (size_t i = 0; i < o.shape.size(); ++i) text += (i > 0 ? "x" : "") + std::to_string(o.shape[i]);
+  }
+  return text;
+}
+
+// "residual/bias" -> "residual_bias"
+std::string Column(std::string_view name) {
+  std::string text(name);
+  for (char& c : text) c = c == ' ' || c == '/' ? '_' : c;
+  return text;
+}
+
+std::string CsvHeader() {
+  std::string line =
+      "step,index,phase,rows,logit_rows,layer,component,op,implementation,target,threads,operands,flops_f32,flops_bf16,flops_int8,"
+      "special,executed_flops,executed_special";
+  for (const std::string_view c : kWorkClassNames) line += ",flops_" + Column(c);
+  for (const std::string_view k : kByteKindNames) line += ",bytes_" + Column(k);
+  return line + ",start_ns,ns\n";
+}
+
+std::string CsvLine(const OpRecord& r) {
+  std::string line;
+  const auto word = [&](std::string_view text) { line.append(line.empty() ? "" : ",").append(text); };
+  const auto number = [&](auto n) { word(std::to_string(n)); };
+  const auto special = [](const Cost& c) {
+    uint64_t n = 0;
+    for (const uint64_t s : c.special) n += s;
+    return n;
+  };
+  number(r.step);
+  number(r.index);
+  word(PhaseName(r.phase));
+  number(RowsOf(r));
+  number(r.logit_rows);
+  number(r.site.layer);
+  word(ComponentName(r.site.component));
+  word(r.op);
+  word(r.implementation);
+  word(r.target);
+  number(r.threads);
+  word(ShapesText(r.description));
+  for (int a = 0; a < kAriths; ++a) {
+    uint64_t n = 0;
+    for (int c = 0; c < kWorkClasses; ++c) n += r.useful.flops[c][a];
+    number(n);
+  }
+  number(special(r.useful));
+  number(r.executed.TotalFlops());
+  number(special(r.executed));
+  for (int c = 0; c < kWorkClasses; ++c) number(r.useful.Flops(static_cast<WorkClass>(c)));
+  for (const uint64_t n : r.useful.bytes) number(n);
+  number(r.start_nanoseconds);
+  number(r.nanoseconds);
+  return line + "\n";
+}
+
+std::string Line(const Json& document) { return document.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// The trace's clock counts microseconds.
+double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1000.0; }
+
+}  // namespace
+
+void AddRecordFlags(CLI::App& command, RecordFlags& flags) {
+  command.add_option("--ledger", flags.ledger, "file for what every op was charged with: one JSON line an op, timed");
+  command.add_option("--trace", flags.trace, "file with the ops as they ran, to be opened in Perfetto or chrome://tracing");
+  command.add_option("--csv", flags.csv, "file with a row for every op");
+}
+
+Json RecordJson(const OpRecord& r, std::span<const WeightInfo> weights) {
+  const auto tensor = [&](WeightId id) { return id < weights.size() ? Json(weights[id].name) : Json(); };
+  Json sequences = Json::array(), operands = Json::array(), settings = Json::object(), touched = Json::array();
+  for (const SequenceRows& s : r.sequences) {
+    sequences.push_back({{"sequence", s.sequence}, {"position", s.position}, {"rows", s.rows}});
+  }
+  for (const Operand& o : r.description.operands) {
+    Json operand = {
+        {"name", o.name}, {"role", kOperandRoleNames[static_cast<size_t>(o.role)]}, {"type", o.type}, {"shape", o.shape}};
+    if (o.role == OperandRole::kWeight) {
+      operand["tensor"] = tensor(o.weight);
+      if (o.weight < weights.size() && weights[o.weight].rows > 0) {
+        const WeightInfo& w = weights[o.weight];
+        operand["stored_row_bytes"] = w.stored_bytes / (w.slices * w.rows);
+      }
+    }
+    operands.push_back(std::move(operand));
+  }
+  for (const auto& [name, value] : r.description.settings) {
+    settings[std::string(name)] = std::visit([](const auto& v) { return Json(v); }, value);
+  }
+  for (const WeightTouch& t : r.touches) {
+    touched.push_back(
+        {{"tensor", tensor(t.id)}, {"slice", t.slice}, {"rows", Json::array({t.row_begin, t.row_end})}, {"uses", t.uses}});
+  }
+  return {{"version", kLedgerVersion},
+          {"step", r.step},
+          {"index", r.index},
+          {"phase", PhaseName(r.phase)},
+          {"sequences", std::move(sequences)},
+          {"logit_rows", r.logit_rows},
+          {"layer", r.site.layer},
+          {"component", ComponentName(r.site.component)},
+          {"op", r.op},
+          {"implementation", r.implementation},
+          {"target", r.target},
+          {"threads", r.threads},
+          {"operands", std::move(operands)},
+          {"settings", std::move(settings)},
+          {"useful", WorkJson(r.useful)},
+          {"executed", WorkJson(r.executed)},
+          {"bytes", BytesJson(r.useful)},
+          {"touched", std::move(touched)},
+          {"start_ns", r.start_nanoseconds},
+          {"ns", r.nanoseconds}};
+}
+
+void RecordFiles::File::Write(std::string_view text) {
+  if (error == 0 && std::fwrite(text.data(), 1, text.size(), file.get()) != text.size()) error = errno;
+}
+
+Status RecordFiles::File::Close() {
+  if (std::fflush(file.get()) != 0 && error == 0) error = errno;
+  if (std::fclose(file.release()) != 0 && error == 0) error = errno;
+  if (error == 0) return {};
+  return BadInput("cannot write " + Quote(path) + ": " + std::generic_category().message(error));
+}
+
+Result<RecordFiles> RecordFiles::Open(const RecordFlags& flags, const std::string& model) {
+  RecordFiles files;
+  const std::optional<std::string>* const paths[] = {&flags.ledger, &flags.trace, &flags.csv};
+  std::optional<File>* const slots[] = {&files.ledger_, &files.trace_, &files.csv_};
+  for (size_t i = 0; i < std::size(paths); ++i) {
+    if (!paths[i]->has_value()) continue;
+    const std::string& path = **paths[i];
+    for (size_t j = 0; j < i; ++j) {
+      if (*paths[j] == path) return BadInput("--ledger, --trace and --csv need a file each, and " + Quote(path) + " was given twice");
+    }
+    std::error_code none;
+    if (std::filesystem::equivalent(path, model, none)) return BadInput(Quote(path) + " is the model: it would be overwritten");
+    errno = 0;
+    std::FILE* const opened = std::fopen(path.c_str(), "abe");
+    if (opened == nullptr) return BadInput("cannot write " + Quote(path) + ": " + std::generic_category().message(errno));
+    slots[i]->emplace();
+    (*slots[i])->path = path;
+    (*slots[i])->file.reset(opened);
+  }
+  return files;
+}
+
+void RecordFiles::Attach(Engine& engine) {
+  if (!ledger_ && !trace_ && !csv_) return;
+  engine_ = &engine;
+  for (const std::optional<File>* file : {&ledger_, &trace_, &csv_}) {
+    std::error_code none;  // a device has no length
+    if (file->has_value()) std::filesystem::resize_file((*file)->path, 0, none);
+  }
+  if (trace_) trace_->Write("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+  if (csv_) csv_->Write(CsvHeader());
+  engine.SetRecorder([this](const OpRecord& record) { Write(record); });
+}
+
+void RecordFiles::Write(const OpRecord& record) {
+  if (ledger_) ledger_->Write(Line(RecordJson(record, engine_->ledger().weights())) + "\n");
+  if (csv_) csv_->Write(CsvLine(record));
+  if (trace_) Trace(record);
+}
+
+// Ops lie in their layer's slice, layers in their step's, all on one track; beside it the rates of each op.
+void RecordFiles::Trace(const OpRecord& r) {
+  if (step_ && r.step != step_number_) EndSlices(true);
+  if (layer_ && r.site.layer != layer_number_) EndSlices(false);
+  const uint64_t end = r.start_nanoseconds + r.nanoseconds;
+  if (!step_) {
+    step_number_ = r.step;
+    step_ = {std::string(PhaseName(r.phase)) + " " + std::to_string(RowsOf(r)) + (RowsOf(r) == 1 ? " row" : " rows"),
+             r.start_nanoseconds, end};
+  }
+  if (!layer_ && r.site.layer >= 0) {
+    layer_number_ = r.site.layer;
+    layer_ = {"layer " + std::to_string(r.site.layer), r.start_nanoseconds, end};
+  }
+  step_->end = end;
+  if (layer_) layer_->end = end;
+  const auto event = [&](const Json& e) {
+    trace_->Write(std::string(first_event_ ? "" : ",\n") + Line(e));
+    first_event_ = false;
+  };
+  const uint64_t weights = r.useful.Bytes(ByteKind::kWeightsPacked), kv = r.useful.Bytes(ByteKind::kKvRead);
+  event({{"name", std::string(ComponentName(r.site.component)) + " " + std::string(r.op)},
+         {"cat", PhaseName(r.phase)},
+         {"ph", "X"},
+         {"ts", Microseconds(r.start_nanoseconds)},
+         {"dur", Microseconds(r.nanoseconds)},
+         {"pid", 1},
+         {"tid", 1},
+         {"args",
+          {{"site", SiteName(r.site)},
+           {"operands", ShapesText(r.description)},
+           {"implementation", r.implementation},
+           {"threads", r.threads},
+           {"useful FLOPs", r.useful.TotalFlops()},
+           {"executed FLOPs", r.executed.TotalFlops()},
+           {"bytes", BytesJson(r.useful)}}}});
+  if (r.nanoseconds == 0) return;
+  const double ns = static_cast<double>(r.nanoseconds);
+  const auto counter = [&](const char* name, double rate) {
+    event({{"name", name}, {"ph", "C"}, {"ts", Microseconds(r.start_nanoseconds)}, {"pid", 1}, {"args", {{name, rate}}}});
+  };
+  counter("GFLOP/s", static_cast<double>(r.useful.TotalFlops()) / ns);
+  counter("weights and KV read, GB/s", static_cast<double>(weights + kv) / ns);
+}
+
+void RecordFiles::EndSlices(bool step_too) {
+  for (std::optional<Slice>* slice : {&layer_, step_too ? &step_ : nullptr}) {
+    if (slice == nullptr || !slice->has_value()) continue;
+    const Slice& s = **slice;
+    trace_->Write(",\n" + Line({{"name", s.name},
+                                {"ph", "X"},
+                                {"ts", Microseconds(s.begin)},
+                                {"dur", Microseconds(s.end - s.begin)},
+                                {"pid", 1},
+                                {"tid", 1}}));
+    slice->reset();
+  }
+}
+
+Status RecordFiles::Close() {
+  if (engine_ != nullptr) engine_->SetRecorder(nullptr);
+  engine_ = nullptr;
+  if (trace_) {
+    EndSlices(true);
+    trace_->Write("\n]}\n");
+  }
+  Status first;
+  for (std::optional<File>* file : {&ledger_, &trace_, &csv_}) {
+    if (!file->has_value()) continue;
+    Status status = (*file)->Close();
+    file->reset();
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
+}
+
+}  // namespace tally::app
