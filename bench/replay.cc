@@ -181,7 +181,8 @@ int main(int argc, char** argv) {
   app.add_option("--layer", options.layer, "lines of this layer (-1: outside)");
   app.add_option("--threads", options.threads, "0: all cores");
   app.add_option("--repetitions", options.repetitions, "timed runs, of which the median is shown")->check(CLI::Range(1, 100000));
-  app.add_option("--weight-memory", options.weight_mebibytes, "MiB that copies of the weights may take")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--weight-memory", options.weight_mebibytes, "MiB that copies of the weights may take")
+      ->check(CLI::Range(1, 1 << 20));
   app.add_flag("--all", options.all, "every line, not one of each kind");
   app.add_flag("!--no-verify", options.verify, "do not compare results with the scalar reference");
   CLI11_PARSE(app, argc, argv);

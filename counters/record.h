@@ -31,7 +31,7 @@ struct OpRecord {
   std::string_view op = {};              // "matmul"
   std::string_view implementation = {};  // "hwy", "ref", "blas"
   std::string_view target = {};          // instruction set that "hwy" means: "AVX3_ZEN4"
-  int threads = 1;                  // that shared the op
+  int threads = 1;                       // that shared the op
   const OpDescription& description;
   const Cost& useful;
   const Cost& executed;

@@ -63,7 +63,8 @@ std::string Column(std::string_view name) {
 
 std::string CsvHeader() {
   std::string line =
-      "step,index,phase,rows,logit_rows,layer,component,op,implementation,target,threads,operands,flops_f32,flops_bf16,flops_int8,"
+      "step,index,phase,rows,logit_rows,layer,component,op,implementation,target,threads,operands,flops_f32,flops_bf16,flops_"
+      "int8,"
       "special,executed_flops,executed_special";
   for (const std::string_view c : kWorkClassNames) line += ",flops_" + Column(c);
   for (const std::string_view k : kByteKindNames) line += ",bytes_" + Column(k);
@@ -185,7 +186,8 @@ Result<RecordFiles> RecordFiles::Open(const RecordFlags& flags, const std::strin
     if (!paths[i]->has_value()) continue;
     const std::string& path = **paths[i];
     for (size_t j = 0; j < i; ++j) {
-      if (*paths[j] == path) return BadInput("--ledger, --trace and --csv need a file each, and " + Quote(path) + " was given twice");
+      if (*paths[j] == path)
+        return BadInput("--ledger, --trace and --csv need a file each, and " + Quote(path) + " was given twice");
     }
     std::error_code none;
     if (std::filesystem::equivalent(path, model, none)) return BadInput(Quote(path) + " is the model: it would be overwritten");

@@ -1,0 +1,439 @@
+#include "tests/kernels/cost_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "engine/base/aligned.h"
+#include "engine/kernels/attention/attention.h"
+#include "engine/kernels/attention/attention_ref.h"
+#include "engine/kernels/embed.h"
+#include "engine/kernels/embed_ref.h"
+#include "engine/kernels/matmul/matmul.h"
+#include "engine/kernels/matmul/matmul_ref.h"
+#include "engine/kernels/norm.h"
+#include "engine/kernels/norm_ref.h"
+#include "engine/kernels/rope.h"
+#include "engine/kernels/rope_ref.h"
+#include "engine/kernels/router.h"
+#include "engine/kernels/router_ref.h"
+#include "tests/support/counting_scalar.h"
+
+namespace tally {
+namespace {
+
+// Memory for the operands of one op.
+class Memory {
+ public:
+  uint8_t* Bytes(size_t n) {
+    buffers_.emplace_back(n + 64);
+    return buffers_.back().data();
+  }
+  Mat<float> Matrix(int64_t rows, int64_t cols) {
+    float* const p = reinterpret_cast<float*>(Bytes(static_cast<size_t>(rows * cols) * 4));
+    for (int64_t i = 0; i < rows * cols; ++i) p[i] = 0.25f + 0.001f * static_cast<float>(i % 97);
+    return {p, rows, cols};
+  }
+  WeightView Vector(int64_t slices, int64_t cols, uint64_t stored_element) {
+    WeightView w;
+    w.id = 1;
+    w.slices = slices;
+    w.rows = 1;
+    w.cols = cols;
+    w.panel_stride = w.slice_stride = static_cast<size_t>(cols) * 4;
+    w.stored_row_bytes = static_cast<uint64_t>(cols) * stored_element;
+    w.data = reinterpret_cast<uint8_t*>(Matrix(slices, cols).data);
+    return w;
+  }
+  WeightView Panels(DType type, int64_t slices, int64_t rows, int64_t cols) {
+    WeightView w;
+    w.id = 2;
+    w.dtype = type;
+    w.layout = WeightLayout::kPanel16;
+    w.slices = slices;
+    w.rows = rows;
+    w.cols = cols;
+    w.panel_stride = PanelBytes(type, cols);
+    w.slice_stride = w.panel_stride * static_cast<size_t>(w.panels());
+    w.stored_row_bytes = *StoredBytes(type, static_cast<uint64_t>(cols));
+    w.data = Bytes(w.slice_stride * static_cast<size_t>(slices));
+    return w;
+  }
+
+ private:
+  std::vector<AlignedBuffer<uint8_t>> buffers_;
+};
+
+// What was counted: operations by class, bytes by kind.
+struct Counted {
+  std::array<OpCounts, kWorkClasses> work{};
+  std::array<uint64_t, kByteKinds> bytes{};
+  Arith linear = Arith::kF32;  // of the products; all else is f32
+  OpCounts& at(WorkClass c) { return work[static_cast<size_t>(c)]; }
+  uint64_t& at(ByteKind k) { return bytes[static_cast<size_t>(k)]; }
+};
+
+OpCounts operator-(OpCounts a, OpCounts b) { return {a.flops - b.flops, a.special - b.special}; }
+
+class Sweep {
+ public:
+  explicit Sweep(const std::function<bool(const std::string&)>& differs) : differs_(differs) {}
+
+  int Run() {
+    Norms();
+    Ropes();
+    Routes();
+    Embeds();
+    Packs();
+    for (const DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4}) {
+      for (const ActKind k : {ActKind::kF32, ActKind::kBF16, ActKind::kInt8}) {
+        if (k == ActKind::kBF16 && t != DType::kBF16) continue;
+        if (k == ActKind::kInt8 && !GetDTypeInfo(t).quantised) continue;
+        MatMuls(t, k);
+      }
+    }
+    Attentions();
+    return compared_;
+  }
+
+ private:
+  void Equal(const std::string& what, uint64_t charged, uint64_t counted) {
+    ++compared_;
+    if (stopped_ || charged == counted) return;
+    stopped_ = !differs_(what + ": charged " + std::to_string(charged) + ", counted " + std::to_string(counted));
+  }
+
+  // Operands' bytes, once each. `shapes`: of operands of which the op uses another number of elements than their shape has.
+  template <class Op>
+  void AddOperands(const Op& op, const std::map<std::string, uint64_t>& elements, Counted& c) {
+    OpDescription d;
+    op.Describe(d);
+    for (const Operand& o : d.operands) {
+      if (o.role == OperandRole::kWeight || o.role == OperandRole::kCache) continue;
+      uint64_t bytes = 4;
+      for (const int64_t n : o.shape) bytes *= static_cast<uint64_t>(n);
+      const uint64_t rows = static_cast<uint64_t>(o.shape[0]), cols = static_cast<uint64_t>(o.shape.back());
+      if (o.type == "bf16") bytes = rows * ((cols + 1) / 2 * 2) * 2;        // pairs
+      if (o.type == "int8") bytes = rows * (cols / 32) * (32 + 4 + 4 + 4);  // q, scale, correction, pair of corrections
+      if (const auto given = elements.find(std::string(o.name)); given != elements.end()) bytes = 4 * given->second;
+      if (o.role != OperandRole::kOutput) c.at(ByteKind::kActivationsRead) += bytes;
+      if (o.role != OperandRole::kInput) c.at(ByteKind::kActivationsWritten) += bytes;
+    }
+  }
+  static void AddWeight(const WeightView& w, uint64_t slices, Counted& c) {
+    if (w.empty()) return;
+    const uint64_t rows = static_cast<uint64_t>(w.rows);
+    c.at(ByteKind::kWeightsStored) += slices * rows * w.stored_row_bytes;
+    c.at(ByteKind::kWeightsPacked) += w.layout == WeightLayout::kPanel16
+                                          ? slices * ((rows + 15) / 16) * PanelBytes(w.dtype, w.cols)
+                                          : slices * static_cast<uint64_t>(w.cols) * 4;
+  }
+
+  template <class Op>
+  void Compare(const std::string& name, const Op& op, Counted counted, const std::map<std::string, uint64_t>& elements = {}) {
+    if (stopped_) return;
+    AddOperands(op, elements, counted);
+    const Cost cost = op.Useful();
+    for (int c = 0; c < kWorkClasses; ++c) {
+      const std::string at = std::string(Op::kName) + " " + name + " " + std::string(kWorkClassNames[c]);
+      const bool products = c == static_cast<int>(WorkClass::kLinear) || c == static_cast<int>(WorkClass::kRouter);
+      for (int a = 0; a < kAriths; ++a) {
+        const bool here = static_cast<Arith>(a) == (products ? counted.linear : Arith::kF32);
+        Equal(at + " " + std::string(kArithNames[a]), cost.flops[c][a], here ? counted.work[c].flops : 0);
+      }
+      Equal(at + " special", cost.special[c], counted.work[c].special);
+    }
+    for (int k = 0; k < kByteKinds; ++k) {
+      Equal(std::string(Op::kName) + " " + name + " " + std::string(kByteKindNames[k]), cost.bytes[k], counted.bytes[k]);
+    }
+  }
+
+  void Norms() {
+    for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+      for (const bool biased : {false, true}) {
+        if (biased && kind == NormKind::kRms) continue;
+        for (const auto& [rows, groups, cols] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 10}, {5, 1, 64}, {0, 1, 8}}) {
+          Memory m;
+          NormOp op;
+          op.kind = kind;
+          op.x = m.Matrix(rows, groups * cols);
+          op.out = m.Matrix(rows, groups * cols);
+          op.groups = groups;
+          op.weight = m.Vector(1, cols, 2);
+          if (biased) op.bias = m.Vector(1, cols, 4);
+          Counted c;
+          c.at(WorkClass::kNorm) = CountOf([&] { NormRef<Counting>(op, 0, op.x.rows * op.groups); });
+          if (rows > 0) {
+            AddWeight(op.weight, 1, c);
+            AddWeight(op.bias, 1, c);
+          }
+          Compare(std::string(kNormKindNames[static_cast<size_t>(kind)]) + (biased ? " biased" : ""), op, c);
+        }
+      }
+    }
+  }
+
+  void Ropes() {
+    for (const int64_t rows : {1, 3}) {
+      Memory m;
+      const std::vector<int32_t> positions(static_cast<size_t>(rows), 7);
+      RopeTableOp table;
+      const Mat<float> frequencies = m.Matrix(1, 12);
+      table.positions = positions;
+      table.inv_freq = {frequencies.data, 12};
+      table.magnitude = 1.1f;
+      table.cos = m.Matrix(rows, 12);
+      table.sin = m.Matrix(rows, 12);
+      Counted c;
+      c.at(WorkClass::kRope) = CountOf([&] { RopeTableRef<Counting>(table, 0, rows); });
+      Compare("", table, c);
+      for (const RopeStyle style : {RopeStyle::kRotateHalf, RopeStyle::kAdjacentPair}) {
+        for (const int64_t head_dim : {24, 40}) {  // all of a head, and part of one
+          RopeOp op;
+          op.style = style;
+          op.heads = 5;
+          op.head_dim = head_dim;
+          op.dim = 24;
+          op.x = m.Matrix(rows, 5 * head_dim);
+          op.cos = table.cos;
+          op.sin = table.sin;
+          Counted turned;
+          turned.at(WorkClass::kRope) = CountOf([&] { RopeRef<Counting>(op, 0, rows * 5); });
+          Compare("", op, turned, {{"x", static_cast<uint64_t>(rows * 5 * 24)}});
+        }
+      }
+    }
+  }
+
+  void Routes() {
+    for (const RoutingRule rule :
+         {RoutingRule::kTopKThenSoftmax, RoutingRule::kSoftmaxThenTopK, RoutingRule::kSoftmaxThenTopKRenormed}) {
+      for (const auto& [rows, experts, k] : {std::array<int64_t, 3>{1, 4, 1}, {3, 32, 4}, {2, 9, 9}}) {
+        Memory m;
+        RouteOp op;
+        op.rule = rule;
+        op.logits = m.Matrix(rows, experts);
+        op.top_k = k;
+        op.weights = m.Matrix(rows, k);
+        op.experts = {reinterpret_cast<int32_t*>(m.Bytes(static_cast<size_t>(4 * rows * k))), rows, k};
+        std::vector<uint8_t> scratch(static_cast<size_t>(experts) * 8);
+        Counted c;
+        c.at(WorkClass::kRouter) = CountOf([&] { RouteRef<Counting>(op, 0, rows, scratch); });
+        Compare(std::string(kRoutingRuleNames[static_cast<size_t>(rule)]), op, c);
+      }
+    }
+    for (const auto& [rows, k, cols] : {std::array<int64_t, 3>{1, 1, 3}, {3, 4, 40}}) {
+      Memory m;
+      MoeCombineOp op;
+      op.y = m.Matrix(rows * k, cols);
+      op.weights = m.Matrix(rows, k);
+      op.out = m.Matrix(rows, cols);
+      Counted c;
+      c.at(WorkClass::kResidualBias) = CountOf([&] { MoeCombineRef<Counting>(op, 0, rows); });
+      Compare("", op, c);
+    }
+  }
+
+  void Embeds() {
+    const std::vector<int32_t> ids = {3, 17, 3, 31, 18, 0};
+    for (const DType type : {DType::kF32, DType::kBF16, DType::kQ8_0}) {
+      for (const bool panels : {false, true}) {
+        for (const bool add : {false, true}) {
+          Memory m;
+          EmbedOp op;
+          op.ids = ids;
+          op.table = m.Panels(type, 1, 40, 64);
+          if (!panels) {
+            op.table.layout = WeightLayout::kRowMajor;
+            op.table.panel_stride = op.table.stored_row_bytes;
+          }
+          op.add_to_out = add;
+          op.out = m.Matrix(static_cast<int64_t>(ids.size()), 64);
+          std::vector<uint8_t> scratch(64 * 4);
+          Counted c;
+          c.at(WorkClass::kResidualBias) =
+              CountOf([&] { EmbedRef<Counting>(op, 0, static_cast<int64_t>(ids.size()), scratch); });
+          std::set<int32_t> rows(ids.begin(), ids.end()), places;
+          for (const int32_t id : rows) places.insert(panels ? id / 16 : id);
+          c.at(ByteKind::kWeightsStored) = rows.size() * *StoredBytes(type, 64);
+          c.at(ByteKind::kWeightsPacked) = places.size() * (panels ? PanelBytes(type, 64) : *StoredBytes(type, 64));
+          Compare(std::string(DTypeName(type)) + (panels ? " panels" : " rows") + (add ? " added" : ""), op, c);
+        }
+      }
+    }
+  }
+
+  static ActPack Pack(Memory& m, const ActFormat& format, int64_t cols, std::span<const RowGroup> groups) {
+    ActPack pack;
+    pack.format = format;
+    pack.cols = cols;
+    for (const RowGroup& g : groups) pack.rows += g.rows;
+    pack.data = m.Bytes(static_cast<size_t>(pack.rows) * pack.row_bytes());
+    pack.groups = groups;
+    return pack;
+  }
+
+  void Packs() {
+    const std::vector<RowGroup> groups = {{0, 3, 1}, {3, 0, 0}, {3, 4, 2}};
+    const std::vector<int32_t> index = {1, 0, 1, 2, 2, 0, 1};
+    for (const ActKind kind : {ActKind::kF32, ActKind::kBF16, ActKind::kInt8}) {
+      for (const bool gathered : {false, true}) {
+        Memory m;
+        PackActOp op;
+        const int64_t cols = kind == ActKind::kInt8 ? 96 : 37;
+        op.x = m.Matrix(gathered ? 3 : 7, cols);
+        if (gathered) op.row_index = index;
+        op.pack = Pack(m, ActFormatFor(DType::kQ8_0, kind), cols, groups);
+        Compare(std::string(kActKindNames[static_cast<size_t>(kind)]), op, {}, {{"x", static_cast<uint64_t>(7 * cols)}});
+      }
+    }
+  }
+
+  // The products, and by differences what bias, activation and residual add to them.
+  void MatMuls(DType type, ActKind kind) {
+    const std::vector<RowGroup> groups = {{0, 3, 1}, {3, 0, 0}, {3, 4, 2}};
+    for (const auto& [rows, cols] : {std::array<int64_t, 2>{20, 64}, {32, 96}, {1, 32}}) {
+      if (stopped_) return;
+      Memory m;
+      const ActPack x = Pack(m, ActFormatFor(type, kind), cols, groups);
+      const WeightView w = m.Panels(type, 3, rows, cols), up = m.Panels(type, 3, rows, cols), bias = m.Vector(3, rows, 2);
+      const std::string name = std::string(DTypeName(type)) + " " + std::string(kActKindNames[static_cast<size_t>(kind)]);
+      const auto count = [&](const auto& op) {
+        const MatJob job(op);
+        std::vector<uint8_t> scratch(ReferenceScratchBytes(job));
+        return CountOf([&] { MatJobReference<Counting>(job, 0, job.tasks(), scratch); });
+      };
+      // An int8 product scales each block of 32: a multiply and a fused multiply-add that quantising brings.
+      const uint64_t scaling = kind == ActKind::kInt8 ? 3 * 7 * static_cast<uint64_t>(rows * (cols / 32)) : 0;
+      Counted base;
+      base.linear = kind == ActKind::kF32 ? Arith::kF32 : kind == ActKind::kBF16 ? Arith::kBF16 : Arith::kInt8;
+      AddWeight(w, 2, base);
+
+      MatMulOp op{.x = x, .w = w, .bias = {}, .out = m.Matrix(7, rows), .out_row = {}};
+      const OpCounts products = count(op);
+      for (const WorkClass cls : {WorkClass::kLinear, WorkClass::kRouter}) {
+        op.work_class = cls;
+        Counted c = base;
+        c.at(cls) = products - OpCounts{scaling, 0};
+        Compare(name, op, c);
+      }
+      op.work_class = WorkClass::kLinear;
+      base.at(WorkClass::kLinear) = products - OpCounts{scaling, 0};
+      op.bias = bias;
+      Counted biased = base;
+      biased.at(WorkClass::kResidualBias) = count(op) - products;
+      AddWeight(bias, 2, biased);
+      Compare(name + " biased", op, biased);
+      op.add_to_out = true;
+      Counted added = biased;
+      added.at(WorkClass::kResidualBias) = count(op) - products;
+      Compare(name + " biased, added", op, added);
+      op.bias = {};
+      op.add_to_out = false;
+      for (const ActivationKind a : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSilu}) {
+        op.activation = a;
+        Counted c = base;
+        c.at(WorkClass::kActivation) = count(op) - products;
+        Compare(name + " " + std::string(kActivationKindNames[static_cast<size_t>(a)]), op, c);
+      }
+
+      // Gated: both products, then what joins them.
+      for (const ActivationKind a : {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai}) {
+        GatedMatMulOp gated{
+            .x = x, .gate = w, .up = up, .gate_bias = {}, .up_bias = {}, .activation = a, .out = m.Matrix(7, rows)};
+        Counted c = base;
+        AddWeight(up, 2, c);
+        c.at(WorkClass::kLinear) = {2 * base.at(WorkClass::kLinear).flops, 0};
+        const OpCounts plain = count(gated);
+        c.at(WorkClass::kActivation) = plain - OpCounts{2 * products.flops, 0};
+        const std::string gated_name = name + " " + std::string(kActivationKindNames[static_cast<size_t>(a)]);
+        Compare(gated_name, gated, c);
+        gated.gate_bias = gated.up_bias = bias;
+        c.at(WorkClass::kResidualBias) = count(gated) - plain;
+        AddWeight(bias, 2, c);
+        AddWeight(bias, 2, c);
+        Compare(gated_name + " biased", gated, c);
+      }
+    }
+  }
+
+  void Attentions() {
+    constexpr int64_t kBlocks = 3, kTables = 2;
+    const std::vector<KvRow> rows = {{0, 0}, {0, 1}, {0, 2}, {0, 127}, {0, 128}, {0, 300}, {1, 5}};
+    struct Shape {
+      int64_t heads, kv_heads, dim, window;
+      bool sinks;
+      KvType type;
+    };
+    for (const Shape& s : {Shape{4, 2, 16, 0, false, KvType::kF32}, {4, 1, 8, 0, true, KvType::kF16},
+                           {6, 3, 20, 7, true, KvType::kF32}, {2, 2, 32, 128, false, KvType::kF16}}) {
+      if (stopped_) return;
+      Memory m;
+      const size_t block_bytes = KvBlockBytes(s.type, s.kv_heads, s.dim);
+      std::vector<uint8_t*> blocks;
+      for (int64_t i = 0; i < kBlocks * kTables; ++i) blocks.push_back(m.Bytes(block_bytes));
+      const std::vector<KvTable> tables = {{blocks.data(), kBlocks}, {blocks.data() + kBlocks, kBlocks}};
+      const int64_t n = static_cast<int64_t>(rows.size());
+      AttentionOp op;
+      op.q = m.Matrix(n, s.heads * s.dim);
+      op.out = m.Matrix(n, s.heads * s.dim);
+      op.heads = s.heads;
+      op.kv_heads = s.kv_heads;
+      op.head_dim = s.dim;
+      op.scale = 0.5f;
+      op.window = s.window;
+      if (s.sinks) op.sinks = m.Vector(1, s.heads, 2);
+      op.type = s.type;
+      op.rows = rows;
+      op.tables = tables;
+      const auto count = [&]<class A, class S>(A, S) {
+        std::vector<A> o(static_cast<size_t>(s.dim));
+        std::vector<float> total(static_cast<size_t>(s.dim));
+        return CountOf([&] {
+          for (int64_t r = 0; r < n; ++r) {
+            for (int64_t h = 0; h < s.heads; ++h) AttendReference<A, S, float>(op, r, h, o.data(), total.data());
+          }
+        });
+      };
+      Counted c;
+      c.at(WorkClass::kAttention) = count(Counting(), 0.0f);
+      c.at(WorkClass::kSoftmax) = count(0.0f, Counting());
+      const uint64_t element = s.type == KvType::kF32 ? 4 : 2, position = 2 * static_cast<uint64_t>(s.kv_heads * s.dim) * element;
+      for (const KvRow& row : rows) {
+        for (int64_t j = 0; j <= row.position; ++j) {
+          if (s.window == 0 || row.position - j < s.window) c.at(ByteKind::kKvRead) += position;
+        }
+      }
+      if (s.sinks) AddWeight(op.sinks, 1, c);
+      const std::string name = std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.dim);
+      Compare(name, op, c);
+
+      KvStoreOp store;
+      store.k = m.Matrix(n, s.kv_heads * s.dim);
+      store.v = m.Matrix(n, s.kv_heads * s.dim);
+      store.kv_heads = s.kv_heads;
+      store.head_dim = s.dim;
+      store.type = s.type;
+      store.rows = rows;
+      store.tables = tables;
+      Counted stored;
+      stored.at(ByteKind::kKvWritten) = static_cast<uint64_t>(n) * position;
+      Compare(name, store, stored);
+    }
+  }
+
+  const std::function<bool(const std::string&)>& differs_;
+  int compared_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+int CheckCosts(const std::function<bool(const std::string&)>& differs) { return Sweep(differs).Run(); }
+
+}  // namespace tally
