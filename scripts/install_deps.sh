@@ -9,7 +9,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 packages=(g++ cmake ninja-build ccache pkg-config libopenblas-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev
-  libcli11-dev libgtest-dev libbenchmark-dev)
+  libcli11-dev libgtest-dev libbenchmark-dev libvalijson-dev)
 hwy_minimum=1.2
 hwy_packages="libhwy-dev libhwy1t64"
 

@@ -256,8 +256,7 @@ class Sweep {
           op.out = m.Matrix(static_cast<int64_t>(ids.size()), 64);
           std::vector<uint8_t> scratch(64 * 4);
           Counted c;
-          c.at(WorkClass::kResidualBias) =
-              CountOf([&] { EmbedRef<Counting>(op, 0, static_cast<int64_t>(ids.size()), scratch); });
+          c.at(WorkClass::kResidualBias) = CountOf([&] { EmbedRef<Counting>(op, 0, static_cast<int64_t>(ids.size()), scratch); });
           std::set<int32_t> rows(ids.begin(), ids.end()), places;
           for (const int32_t id : rows) places.insert(panels ? id / 16 : id);
           c.at(ByteKind::kWeightsStored) = rows.size() * *StoredBytes(type, 64);
@@ -370,8 +369,10 @@ class Sweep {
       bool sinks;
       KvType type;
     };
-    for (const Shape& s : {Shape{4, 2, 16, 0, false, KvType::kF32}, {4, 1, 8, 0, true, KvType::kF16},
-                           {6, 3, 20, 7, true, KvType::kF32}, {2, 2, 32, 128, false, KvType::kF16}}) {
+    for (const Shape& s : {Shape{4, 2, 16, 0, false, KvType::kF32},
+                           {4, 1, 8, 0, true, KvType::kF16},
+                           {6, 3, 20, 7, true, KvType::kF32},
+                           {2, 2, 32, 128, false, KvType::kF16}}) {
       if (stopped_) return;
       Memory m;
       const size_t block_bytes = KvBlockBytes(s.type, s.kv_heads, s.dim);

@@ -24,7 +24,10 @@ struct MutatedCost {
 
 }  // namespace tally
 
-#define TALLY_MUTATED(cost)                                                                                   \
-  ::tally::MutatedCost {                                                                                      \
-    cost, ::tally::MutantExtra([] { static const int id = ::tally::RegisterMutant(__FILE__, __LINE__); return id; }()) \
+#define TALLY_MUTATED(cost)                                              \
+  ::tally::MutatedCost {                                                 \
+    cost, ::tally::MutantExtra([] {                                      \
+      static const int id = ::tally::RegisterMutant(__FILE__, __LINE__); \
+      return id;                                                         \
+    }())                                                                 \
   }

@@ -1,0 +1,107 @@
+// The records that the engine delivers as it runs: they are the ledger's charges, op by op.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/goldens/checkpoints.h"
+#include "tests/support/open_engine.h"
+
+namespace tally {
+namespace {
+
+class RecordsOf : public testing::TestWithParam<std::string> {};
+
+// A ledger that is charged with the records alone ends as the engine's own.
+TEST_P(RecordsOf, AddUpToTheLedger) {
+  LoadOptions load = SmallOptions();
+  load.sequences = 2;
+  const Opened opened = Open(GetParam(), load);
+  ASSERT_NE(opened.engine, nullptr);
+  Engine& engine = *opened.engine;
+  Ledger rebuilt;
+  rebuilt.SetWeights(engine.ledger().weights());
+  uint64_t records = 0, next_index = 0, last_step = 0, last_end = 0;
+  std::vector<SequenceRows> sequences;
+  engine.SetRecorder([&](const OpRecord& r) {
+    if (records == 0 || r.step != last_step) {
+      EXPECT_EQ(r.step, records == 0 ? 0 : last_step + 1);
+      last_step = r.step;
+      next_index = 0;
+      int64_t rows = 0;
+      for (const SequenceRows& s : r.sequences) rows += s.rows;
+      rebuilt.BeginStep(r.phase, static_cast<uint32_t>(rows), static_cast<uint32_t>(r.logit_rows));
+    }
+    EXPECT_EQ(r.index, next_index++);
+    EXPECT_GE(r.start_nanoseconds, last_end);
+    last_end = r.start_nanoseconds + r.nanoseconds;
+    EXPECT_FALSE(r.description.operands.empty()) << r.op;
+    EXPECT_EQ(r.target, engine.target());
+    for (const WeightTouch& t : r.touches) EXPECT_LT(t.id, rebuilt.weights().size());
+    for (const Operand& o : r.description.operands) {
+      if (o.role == OperandRole::kWeight) {
+        EXPECT_LT(o.weight, rebuilt.weights().size()) << r.op << " " << o.name;
+      }
+    }
+    rebuilt.Charge(r.site, r.op, r.useful, r.executed, r.touches);
+    sequences.assign(r.sequences.begin(), r.sequences.end());
+    ++records;
+  });
+  const auto step = [&](const std::vector<BatchRow>& rows) {
+    const auto logits = engine.Step(rows);
+    ASSERT_TRUE(logits.ok()) << logits.status().message();
+    rebuilt.EndStep();
+  };
+  const int32_t a = engine.NewSequence().value(), b = engine.NewSequence().value();
+  step({{1, a, false, false}, {2, a, false, false}, {3, b, false, false}, {2, a, true, false}, {1, b, true, false}});
+  ASSERT_EQ(sequences.size(), 2u);
+  EXPECT_EQ(sequences[0].rows, 3);
+  EXPECT_EQ(sequences[1].rows, 2);
+  step({{4, a, true, true}, {4, b, true, true}});
+  EXPECT_EQ(sequences[0].position, 3);
+  EXPECT_EQ(sequences[1].position, 2);
+  EXPECT_EQ(sequences[1].sequence, b);
+  const uint64_t recorded = records;
+  engine.SetRecorder(nullptr);
+  ASSERT_TRUE(engine.Step(std::vector<BatchRow>{{5, a, true, true}}).ok());
+  EXPECT_EQ(records, recorded) << "no recorder, no records";
+
+  Ledger& ledger = engine.ledger();
+  EXPECT_EQ(ledger.steps(Phase::kDecode), 2u);
+  EXPECT_EQ(ledger.total(Phase::kPrefill).ops + ledger.total(Phase::kDecode).ops - ledger.last_step().account.ops, recorded);
+  EXPECT_EQ(rebuilt.total(Phase::kPrefill).useful, ledger.total(Phase::kPrefill).useful);
+  EXPECT_EQ(rebuilt.total(Phase::kPrefill).executed, ledger.total(Phase::kPrefill).executed);
+  EXPECT_EQ(rebuilt.parameters_touched(Phase::kPrefill), ledger.parameters_touched(Phase::kPrefill));
+  for (int32_t layer = -1; layer < opened.model->recipe().n_layers; ++layer) {
+    for (int c = 0; c < kComponents; ++c) {
+      const Site site{layer, static_cast<Component>(c)};
+      EXPECT_EQ(rebuilt.at(Phase::kPrefill, site).useful, ledger.at(Phase::kPrefill, site).useful);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RecordsOf, testing::ValuesIn(CheckpointsOfTheRepo()), CheckpointName);
+
+// A step that ends in NaN is repeated to find where: the repetition is not recorded.
+TEST(Records, HoldEachOpOnce) {
+  LoadOptions load = SmallOptions();
+  const Opened opened = Open(CheckpointsOfTheRepo().back(), load);
+  ASSERT_NE(opened.engine, nullptr);
+  Engine& engine = *opened.engine;
+  const int32_t s = engine.NewSequence().value();
+  uint64_t plain = 0, failed = 0;
+  engine.SetRecorder([&](const OpRecord&) { ++plain; });
+  ASSERT_TRUE(engine.Step(std::vector<BatchRow>{{1, s, true, false}}).ok());
+  engine.SetRecorder([&](const OpRecord&) { ++failed; });
+  // A tap may write: it is shown the engine's own buffers.
+  engine.SetTap([](Site site, std::string_view, Mat<const float> out) {
+    if (site.component == Component::kOutputNorm && !out.empty()) const_cast<float*>(out.data)[0] = NAN;
+  });
+  EXPECT_FALSE(engine.Step(std::vector<BatchRow>{{1, s, true, false}}).ok());
+  EXPECT_EQ(failed, plain);
+}
+
+}  // namespace
+}  // namespace tally
