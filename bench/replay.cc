@@ -91,8 +91,7 @@ class Replayer {
       return fail("charged " + std::to_string(useful.TotalFlops()) + " FLOPs, logged " +
                   std::to_string(Sum(line.at("useful").at("flops"))));
     }
-    uint64_t bytes = 0;
-    for (const uint64_t n : useful.bytes) bytes += n;
+    uint64_t bytes = useful.TotalBytes();
     if (bytes != Sum(line.at("bytes"))) {
       return fail("charged " + std::to_string(bytes) + " bytes, logged " + std::to_string(Sum(line.at("bytes"))));
     }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -37,37 +39,70 @@ inline constexpr int kByteKinds = 6;
 inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
     "weights stored", "weights packed", "KV read", "KV written", "activations read", "activations written"};
 
-struct Cost {
-  std::array<std::array<uint64_t, kAriths>, kWorkClasses> flops{};  // additions, multiplications, comparisons
-  std::array<uint64_t, kWorkClasses> special{};                     // exp, divide, sqrt and their like
-  std::array<uint64_t, kByteKinds> bytes{};
-
-  void AddFlops(WorkClass c, uint64_t n, Arith a = Arith::kF32) { flops[static_cast<int>(c)][static_cast<int>(a)] += n; }
-  void AddSpecial(WorkClass c, uint64_t n) { special[static_cast<int>(c)] += n; }
-  void AddBytes(ByteKind k, uint64_t n) { bytes[static_cast<int>(k)] += n; }
-
-  uint64_t Flops(WorkClass c) const {
-    uint64_t sum = 0;
-    for (uint64_t n : flops[static_cast<int>(c)]) sum += n;
-    return sum;
-  }
-  uint64_t Special(WorkClass c) const { return special[static_cast<int>(c)]; }
-  uint64_t Bytes(ByteKind k) const { return bytes[static_cast<int>(k)]; }
-  uint64_t TotalFlops() const {  // every class, `special` not included
-    uint64_t sum = 0;
-    for (int c = 0; c < kWorkClasses; ++c) sum += Flops(static_cast<WorkClass>(c));
-    return sum;
-  }
-
-  Cost& operator+=(const Cost& o) {
-    for (int c = 0; c < kWorkClasses; ++c) {
-      for (int a = 0; a < kAriths; ++a) flops[c][a] += o.flops[c][a];
-      special[c] += o.special[c];
-    }
-    for (int k = 0; k < kByteKinds; ++k) bytes[k] += o.bytes[k];
+// Only entries that are not zero are held: an op has a handful of them, and is charged as it runs.
+class Cost {
+ public:
+  Cost() {}                           // NOLINT: values without their bit in used_ mean nothing
+  Cost(const Cost& o) { *this = o; }  // NOLINT
+  Cost& operator=(const Cost& o) {
+    used_ = o.used_;
+    for (uint64_t left = used_; left != 0; left &= left - 1) values_[Lowest(left)] = o.values_[Lowest(left)];
     return *this;
   }
-  bool operator==(const Cost&) const = default;
+
+  void AddFlops(WorkClass c, uint64_t n, Arith a = Arith::kF32) { Add(FlopsAt(c, a), n); }
+  void AddSpecial(WorkClass c, uint64_t n) { Add(SpecialAt(c), n); }
+  void AddBytes(ByteKind k, uint64_t n) { Add(BytesAt(k), n); }
+
+  // Additions, multiplications and comparisons; `special`, exp, divide, sqrt and their like, is never in them.
+  uint64_t Flops(WorkClass c, Arith a) const { return Get(FlopsAt(c, a)); }
+  uint64_t Flops(WorkClass c) const { return Sum(FlopsAt(c, Arith::kF32), kAriths); }
+  uint64_t Special(WorkClass c) const { return Get(SpecialAt(c)); }
+  uint64_t Bytes(ByteKind k) const { return Get(BytesAt(k)); }
+  uint64_t TotalFlops() const { return Sum(0, kSpecialFrom); }
+  uint64_t TotalSpecial() const { return Sum(kSpecialFrom, kWorkClasses); }
+  uint64_t TotalBytes() const { return Sum(kBytesFrom, kByteKinds); }
+
+  Cost& operator+=(const Cost& o) {
+    for (uint64_t left = o.used_ & ~used_; left != 0; left &= left - 1) values_[Lowest(left)] = 0;
+    for (uint64_t left = o.used_; left != 0; left &= left - 1) values_[Lowest(left)] += o.values_[Lowest(left)];
+    used_ |= o.used_;
+    return *this;
+  }
+  bool operator==(const Cost& o) const {
+    if (used_ != o.used_) return false;
+    for (uint64_t left = used_; left != 0; left &= left - 1) {
+      if (values_[Lowest(left)] != o.values_[Lowest(left)]) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr size_t kSpecialFrom = kWorkClasses * kAriths, kBytesFrom = kSpecialFrom + kWorkClasses;
+  static constexpr size_t kEntries = kBytesFrom + kByteKinds;
+  static_assert(kEntries <= 64);
+  static constexpr size_t FlopsAt(WorkClass c, Arith a) { return static_cast<size_t>(c) * kAriths + static_cast<size_t>(a); }
+  static constexpr size_t SpecialAt(WorkClass c) { return kSpecialFrom + static_cast<size_t>(c); }
+  static constexpr size_t BytesAt(ByteKind k) { return kBytesFrom + static_cast<size_t>(k); }
+  static size_t Lowest(uint64_t bits) { return static_cast<size_t>(std::countr_zero(bits)); }
+
+  uint64_t Get(size_t at) const { return (used_ >> at & 1) != 0 ? values_[at] : 0; }
+  uint64_t Sum(size_t first, size_t count) const {
+    uint64_t sum = 0;
+    for (uint64_t left = used_ & (((uint64_t{1} << count) - 1) << first); left != 0; left &= left - 1) {
+      sum += values_[Lowest(left)];
+    }
+    return sum;
+  }
+  void Add(size_t at, uint64_t n) {
+    if (n == 0) return;
+    const uint64_t bit = uint64_t{1} << at;
+    values_[at] = (used_ & bit) != 0 ? values_[at] + n : n;
+    used_ |= bit;
+  }
+
+  uint64_t used_ = 0;                      // bit i: entry i is not zero
+  std::array<uint64_t, kEntries> values_;  // by class and type, by class, by kind
 };
 
 // Index of a weight (a stored tensor, or the gate or up half of one that interleaves both) in the ledger's table.

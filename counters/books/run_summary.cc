@@ -87,11 +87,12 @@ RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, c
     f.all.executed += work.executed;
     f.all.special += work.special;
     for (int a = 0; a < kAriths; ++a) {
-      work.useful_by_type[a] = static_cast<double>(decode.useful.flops[c][a]) / tokens;
+      work.useful_by_type[a] = static_cast<double>(decode.useful.Flops(work_class, static_cast<Arith>(a))) / tokens;
       f.all.useful_by_type[a] += work.useful_by_type[a];
     }
   }
-  for (int k = 0; k < kByteKinds; ++k) f.bytes_per_token[k] = static_cast<double>(decode.useful.bytes[k]) / tokens;
+  for (int k = 0; k < kByteKinds; ++k)
+    f.bytes_per_token[k] = static_cast<double>(decode.useful.Bytes(static_cast<ByteKind>(k))) / tokens;
   const uint64_t moved = decode.useful.Bytes(ByteKind::kWeightsPacked) + decode.useful.Bytes(ByteKind::kKvRead) +
                          decode.useful.Bytes(ByteKind::kKvWritten);
   f.decode_gigabytes_per_second = PerSecond(static_cast<double>(moved), input.generate_seconds) / 1e9;

@@ -103,8 +103,8 @@ Result<Times> RunOnce(Engine& engine, std::span<const int32_t> prompt, const Spe
   const Cost prefill = engine.ledger().total(Phase::kPrefill).useful;
   report.prefill_flops = 0;
   for (int a = 0; a < kAriths; ++a) {
-    report.prefill_flops_by_type[a] = static_cast<double>(prefill.flops[static_cast<int>(WorkClass::kLinear)][a] +
-                                                          prefill.flops[static_cast<int>(WorkClass::kAttention)][a]);
+    report.prefill_flops_by_type[a] = static_cast<double>(prefill.Flops(WorkClass::kLinear, static_cast<Arith>(a)) +
+                                                          prefill.Flops(WorkClass::kAttention, static_cast<Arith>(a)));
     report.prefill_flops += report.prefill_flops_by_type[a];
   }
   engine.ledger().Reset();

@@ -16,10 +16,12 @@ Json WorkJson(const Cost& cost) {
   for (int c = 0; c < kWorkClasses; ++c) {
     Json by_type = Json::object();
     for (int a = 0; a < kAriths; ++a) {
-      if (cost.flops[c][a] > 0) by_type[std::string(kArithNames[a])] = cost.flops[c][a];
+      const uint64_t n = cost.Flops(static_cast<WorkClass>(c), static_cast<Arith>(a));
+      if (n > 0) by_type[std::string(kArithNames[a])] = n;
     }
     if (!by_type.empty()) flops[std::string(kWorkClassNames[c])] = std::move(by_type);
-    if (cost.special[c] > 0) special[std::string(kWorkClassNames[c])] = cost.special[c];
+    const uint64_t n = cost.Special(static_cast<WorkClass>(c));
+    if (n > 0) special[std::string(kWorkClassNames[c])] = n;
   }
   return {{"flops", std::move(flops)}, {"special", std::move(special)}};
 }
@@ -27,7 +29,8 @@ Json WorkJson(const Cost& cost) {
 Json BytesJson(const Cost& cost) {
   Json bytes = Json::object();
   for (int k = 0; k < kByteKinds; ++k) {
-    if (cost.bytes[k] > 0) bytes[std::string(kByteKindNames[k])] = cost.bytes[k];
+    const uint64_t n = cost.Bytes(static_cast<ByteKind>(k));
+    if (n > 0) bytes[std::string(kByteKindNames[k])] = n;
   }
   return bytes;
 }
@@ -75,11 +78,6 @@ std::string CsvLine(const OpRecord& r) {
   std::string line;
   const auto word = [&](std::string_view text) { line.append(line.empty() ? "" : ",").append(text); };
   const auto number = [&](auto n) { word(std::to_string(n)); };
-  const auto special = [](const Cost& c) {
-    uint64_t n = 0;
-    for (const uint64_t s : c.special) n += s;
-    return n;
-  };
   number(r.step);
   number(r.index);
   word(PhaseName(r.phase));
@@ -94,14 +92,14 @@ std::string CsvLine(const OpRecord& r) {
   word(ShapesText(r.description));
   for (int a = 0; a < kAriths; ++a) {
     uint64_t n = 0;
-    for (int c = 0; c < kWorkClasses; ++c) n += r.useful.flops[c][a];
+    for (int c = 0; c < kWorkClasses; ++c) n += r.useful.Flops(static_cast<WorkClass>(c), static_cast<Arith>(a));
     number(n);
   }
-  number(special(r.useful));
+  number(r.useful.TotalSpecial());
   number(r.executed.TotalFlops());
-  number(special(r.executed));
+  number(r.executed.TotalSpecial());
   for (int c = 0; c < kWorkClasses; ++c) number(r.useful.Flops(static_cast<WorkClass>(c)));
-  for (const uint64_t n : r.useful.bytes) number(n);
+  for (int k = 0; k < kByteKinds; ++k) number(r.useful.Bytes(static_cast<ByteKind>(k)));
   number(r.start_nanoseconds);
   number(r.nanoseconds);
   return line + "\n";

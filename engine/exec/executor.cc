@@ -15,11 +15,8 @@ std::string SiteText(Site site, std::string_view op) {
 
 uint64_t Executor::EstimatedGain(const Cost& useful) const {
   // A core: 16 operations or 8 bytes a nanosecond, 4 nanoseconds for an exp or a division.
-  uint64_t bytes = 0, special = 0;
-  for (const uint64_t n : useful.bytes) bytes += n;
-  bytes -= useful.Bytes(ByteKind::kWeightsStored);  // what is read is what was packed
-  for (const uint64_t n : useful.special) special += n;
-  const uint64_t alone = std::max(useful.TotalFlops() / 16, bytes / 8) + 4 * special;
+  const uint64_t bytes = useful.TotalBytes() - useful.Bytes(ByteKind::kWeightsStored);  // what is read is what was packed
+  const uint64_t alone = std::max(useful.TotalFlops() / 16, bytes / 8) + 4 * useful.TotalSpecial();
   return alone - alone / static_cast<uint64_t>(team_.threads());
 }
 

@@ -159,7 +159,8 @@ TEST(CliRecords, TheSchemaRefusesWhatItDoesNotKnow) {
 TEST(CliRecords, ReplayBuildsTheOpsAgain) {
   Team team(2);
   std::set<std::string> ops;
-  for (const std::string model : {"gpt2/gpt2-a-f32-release-names", "llama/llama-b-bf16-llama3rope-headdim-tied/model.gguf", "demo"}) {
+  for (const std::string model :
+       {"gpt2/gpt2-a-f32-release-names", "llama/llama-b-bf16-llama3rope-headdim-tied/model.gguf", "demo"}) {
     const TempFolder dir;
     const std::string ledger = dir.path() + "/l.jsonl", path = model == "demo" ? model : kGoldens + model;
     const Ended e = Tally({"run", path, "--prompt-tokens", "1,2,3,4,5,6,7,8,9", "-n", "2", "--temp", "0", "--ledger", ledger});
@@ -178,7 +179,7 @@ TEST(CliRecords, ReplayBuildsTheOpsAgain) {
       EXPECT_EQ(useful.TotalFlops(), Sum(line["useful"]["flops"])) << text;
       for (int k = 0; k < kByteKinds; ++k) {
         const std::string kind(kByteKindNames[k]);
-        EXPECT_EQ(useful.bytes[k], line["bytes"].value(kind, uint64_t{0})) << kind << "\n" << text;
+        EXPECT_EQ(useful.Bytes(static_cast<ByteKind>(k)), line["bytes"].value(kind, uint64_t{0})) << kind << "\n" << text;
       }
     }
   }
@@ -187,8 +188,9 @@ TEST(CliRecords, ReplayBuildsTheOpsAgain) {
 
 TEST(CliRecords, LinesThatAreNoneAreRefused) {
   Team team(1);
-  for (const char* text : {R"({})", R"({"op":"matmul","operands":[],"settings":{}})", R"({"op":"conv","operands":[],"settings":{}})",
-                           R"({"op":"norm","operands":[{"name":"x","role":"input","type":"f32","shape":[-1,4]}],"settings":{}})"}) {
+  for (const char* text :
+       {R"({})", R"({"op":"matmul","operands":[],"settings":{}})", R"({"op":"conv","operands":[],"settings":{}})",
+        R"({"op":"norm","operands":[{"name":"x","role":"input","type":"f32","shape":[-1,4]}],"settings":{}})"}) {
     const auto built = BuildReplay(Json::parse(text), team, 0);
     ASSERT_FALSE(built.ok()) << text;
     EXPECT_EQ(built.status().code(), StatusCode::kBadInput) << text;
@@ -211,7 +213,8 @@ TEST(CliRecords, FilesThatCannotBeWrittenAreRefused) {
   const auto size = std::filesystem::file_size(model);
   refused({"--csv", model}, "is the model: it would be overwritten");
   EXPECT_EQ(std::filesystem::file_size(model), size);
-  if (std::filesystem::exists("/dev/full")) refused({"--ledger", "/dev/full"}, "cannot write '/dev/full': No space left on device");
+  if (std::filesystem::exists("/dev/full"))
+    refused({"--ledger", "/dev/full"}, "cannot write '/dev/full': No space left on device");
 }
 
 }  // namespace

@@ -144,12 +144,14 @@ class Sweep {
       const bool products = c == static_cast<int>(WorkClass::kLinear) || c == static_cast<int>(WorkClass::kRouter);
       for (int a = 0; a < kAriths; ++a) {
         const bool here = static_cast<Arith>(a) == (products ? counted.linear : Arith::kF32);
-        Equal(at + " " + std::string(kArithNames[a]), cost.flops[c][a], here ? counted.work[c].flops : 0);
+        Equal(at + " " + std::string(kArithNames[a]), cost.Flops(static_cast<WorkClass>(c), static_cast<Arith>(a)),
+              here ? counted.work[c].flops : 0);
       }
-      Equal(at + " special", cost.special[c], counted.work[c].special);
+      Equal(at + " special", cost.Special(static_cast<WorkClass>(c)), counted.work[c].special);
     }
     for (int k = 0; k < kByteKinds; ++k) {
-      Equal(std::string(Op::kName) + " " + name + " " + std::string(kByteKindNames[k]), cost.bytes[k], counted.bytes[k]);
+      Equal(std::string(Op::kName) + " " + name + " " + std::string(kByteKindNames[k]), cost.Bytes(static_cast<ByteKind>(k)),
+            counted.bytes[k]);
     }
   }
 

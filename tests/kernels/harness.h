@@ -237,19 +237,15 @@ inline WeightView VectorView(const float* data, int64_t cols, WeightId id = 0) {
   return w;
 }
 
-inline uint64_t TotalSpecial(const Cost& cost) {
-  uint64_t sum = 0;
-  for (uint64_t n : cost.special) sum += n;
-  return sum;
-}
-
 // Executed work is at least the useful work, in every column.
 inline void ExpectAtLeast(const Cost& executed, const Cost& useful) {
   for (int c = 0; c < kWorkClasses; ++c) {
-    EXPECT_GE(executed.special[c], useful.special[c]) << "special, " << kWorkClassNames[c];
+    EXPECT_GE(executed.Special(static_cast<WorkClass>(c)), useful.Special(static_cast<WorkClass>(c)))
+        << "special, " << kWorkClassNames[c];
     EXPECT_GE(executed.Flops(static_cast<WorkClass>(c)), useful.Flops(static_cast<WorkClass>(c))) << kWorkClassNames[c];
   }
-  for (int k = 0; k < kByteKinds; ++k) EXPECT_GE(executed.bytes[k], useful.bytes[k]) << kByteKindNames[k];
+  for (int k = 0; k < kByteKinds; ++k)
+    EXPECT_GE(executed.Bytes(static_cast<ByteKind>(k)), useful.Bytes(static_cast<ByteKind>(k))) << kByteKindNames[k];
 }
 
 }  // namespace tally

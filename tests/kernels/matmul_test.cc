@@ -399,7 +399,7 @@ TEST_P(MatMulTest, ReferenceDoesWhatIsCharged) {
           EXPECT_EQ(KernelNamed<Op>("ref").executed(op).TotalFlops(), flops);
         }
         EXPECT_EQ(counted.flops, flops) << DTypeName(GetParam()) << " kind " << static_cast<int>(kind);
-        EXPECT_EQ(counted.special, TotalSpecial(useful));
+        EXPECT_EQ(counted.special, useful.TotalSpecial());
       };
       MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = out.view(), .out_row = {}};
       expect(op);
@@ -522,7 +522,7 @@ TEST(PackActTest, ReferenceDoesWhatIsCharged) {
     });
     const Cost executed = KernelNamed<PackActOp>("ref").executed(op);
     EXPECT_EQ(counted.flops, executed.TotalFlops());
-    EXPECT_EQ(counted.special, TotalSpecial(executed));
+    EXPECT_EQ(counted.special, executed.TotalSpecial());
     EXPECT_EQ(op.Useful().TotalFlops(), 0u);  // quantising is how it is done, not what is asked for
   }
 }

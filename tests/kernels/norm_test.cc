@@ -157,7 +157,7 @@ TEST(Norm, UsefulByHandAndByCounting) {
   for (const Case* c : {&rms, &layer, &plain}) {
     const OpCounts counts = CountOf([&] { NormRef<Counting>(c->op, 0, c->op.x.rows * c->op.groups); });
     EXPECT_EQ(counts.flops, c->op.Useful().TotalFlops());
-    EXPECT_EQ(counts.special, TotalSpecial(c->op.Useful()));
+    EXPECT_EQ(counts.special, c->op.Useful().TotalSpecial());
   }
   ForEachTarget([&] {
     for (const Case* c : {&rms, &layer, &plain}) {

@@ -152,7 +152,7 @@ TEST(Route, UsefulByHandAndByCounting) {
     AlignedBuffer<uint8_t> scratch(RouteScratchBytes(c.op));
     const OpCounts counts = CountOf([&] { RouteRef<Counting>(c.op, 0, 2, scratch.span()); });
     EXPECT_EQ(counts.flops, c.op.Useful().TotalFlops());
-    EXPECT_EQ(counts.special, TotalSpecial(c.op.Useful()));
+    EXPECT_EQ(counts.special, c.op.Useful().TotalSpecial());
     ForEachTarget([&] {
       // 5 experts and 3 slots in whole vectors: the keys, a pass a slot with its reduction, then the softmax.
       const uint64_t lanes = static_cast<uint64_t>(HwyF32Lanes()), x = HwyPadded(5), k = HwyPadded(3), m = i == 0 ? k : x;

@@ -1,0 +1,127 @@
+// What keeping the books costs: the same steps with the ledger on and off, in turn, so that a machine that drifts drifts for both.
+//   ledger_overhead [MODEL.gguf] [--pairs N] [--prefill P]
+// Prints the median of the pairs' ratios on / off with the middle half of them, for decoding one token and for a prefill of P, and
+// the same for off / off, which is what the machine's noise alone makes of it. Logits of both must be the same bits.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/api/loaded_model.h"
+#include "engine/base/format.h"
+
+namespace tally {
+namespace {
+
+struct Options {
+  std::string model;
+  int64_t pairs = 300, prefill = 128;
+  int threads = 0;
+};
+
+class Overhead {
+ public:
+  explicit Overhead(const Options& options) : options_(options), team_(options.threads) {}
+
+  Status Run() {
+    std::string path = options_.model;
+    if (path.empty()) {
+      TALLY_ASSIGN_OR_RETURN(path, DemoModelPath());
+    }
+    LoadOptions load;
+    load.threads = options_.threads;
+    load.context = options_.prefill + 2;
+    TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(path, load));
+    const auto& loaded = static_cast<const LoadedModel&>(*model);
+    TALLY_ASSIGN_OR_RETURN(stepper_,
+                           Stepper::Create(loaded.recipe(), loaded.weights(), team_, MakeStepperOptions(loaded.recipe(), load)));
+    std::printf("%s, %d threads\n", model->Description().c_str(), team_.threads());
+    TALLY_ASSIGN_OR_RETURN(sequence_, stepper_->cache().NewSequence());
+    vocab_ = loaded.recipe().vocab;
+    for (int64_t i = 0; i < options_.prefill; ++i) prompt_.push_back(Row(i, i + 1 == options_.prefill));
+    double ignored = 0;
+    TALLY_RETURN_IF_ERROR(Time(prompt_, true, 0, ignored));
+    const std::vector<BatchRow> token = {Row(options_.prefill, true)};
+    TALLY_RETURN_IF_ERROR(Compare("decode", token, options_.prefill, options_.pairs));
+    return Compare("prefill", prompt_, 0, std::max<int64_t>(5, options_.pairs / options_.prefill * 4));
+  }
+
+ private:
+  BatchRow Row(int64_t i, bool logits) const {
+    return {static_cast<int32_t>((i * 7919 + 13) % vocab_), sequence_, logits, !logits || i == options_.prefill};
+  }
+
+  // One step from `length` positions on, which is where it ends again.
+  Status Time(const std::vector<BatchRow>& rows, bool ledger, int64_t length, double& seconds) {
+    TALLY_RETURN_IF_ERROR(stepper_->cache().Truncate(sequence_, length));
+    stepper_->executor().SetLedger(ledger ? &stepper_->ledger() : nullptr);
+    const auto start = std::chrono::steady_clock::now();
+    TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, stepper_->Step(rows));
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const std::vector<float> now(logits.Row(0), logits.Row(0) + logits.cols);
+    if (last_rows_ == rows.size() && (last_.size() != now.size() || std::memcmp(last_.data(), now.data(), now.size() * 4) != 0)) {
+      return InternalError("the logits differ with the ledger on and off");
+    }
+    last_ = now;
+    last_rows_ = rows.size();
+    return {};
+  }
+
+  Status Compare(const char* what, const std::vector<BatchRow>& rows, int64_t length, int64_t pairs) {
+    std::vector<double> ratios, noise, alone;
+    double on = 0, off = 0, again = 0;
+    for (int64_t i = 0; i < pairs + 2; ++i) {
+      // Three steps in an order that changes, so that none is always the first.
+      double* const times[] = {&on, &off, &again};
+      for (int64_t j = 0; j < 3; ++j) {
+        const int64_t which = (i + j) % 3;
+        TALLY_RETURN_IF_ERROR(Time(rows, which == 0, length, *times[which]));
+      }
+      if (i < 2) continue;  // the first ones warm up
+      ratios.push_back(on / off);
+      alone.push_back(off * 1e6);
+      noise.push_back(again / off);
+    }
+    std::nth_element(alone.begin(), alone.begin() + static_cast<int64_t>(alone.size() / 2), alone.end());
+    std::printf("%-8s off        median %.1f us a step of %llu ops\n", what, alone[alone.size() / 2],
+                static_cast<unsigned long long>(stepper_->ledger().last_step().account.ops));
+    Print(what, "on / off", ratios);
+    Print(what, "off / off", noise);
+    if (length == 0) return {};
+    return Time(prompt_, true, 0, on);
+  }
+
+  static void Print(const char* what, const char* ratio, std::vector<double> v) {
+    std::sort(v.begin(), v.end());
+    const auto at = [&](double q) { return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1))]; };
+    std::printf("%-8s %-10s median %.4f   middle half %.4f to %.4f   %zu pairs\n", what, ratio, at(0.5), at(0.25), at(0.75), v.size());
+  }
+
+  const Options& options_;
+  Team team_;
+  std::unique_ptr<Stepper> stepper_;
+  std::vector<BatchRow> prompt_;
+  int32_t sequence_ = 0;
+  int64_t vocab_ = 1;
+  std::vector<float> last_;
+  size_t last_rows_ = 0;
+};
+
+}  // namespace
+}  // namespace tally
+
+int main(int argc, char** argv) {
+  tally::Options options;
+  CLI::App app("Times steps with the ledger on and off");
+  app.add_option("MODEL", options.model, "GGUF file or directory (without: the bundled model)");
+  app.add_option("--pairs", options.pairs, "of decode steps")->check(CLI::Range(5, 1000000));
+  app.add_option("--prefill", options.prefill, "tokens of the prompt")->check(CLI::Range(2, 100000));
+  app.add_option("--threads", options.threads, "0: all cores")->check(CLI::Range(0, 1024));
+  CLI11_PARSE(app, argc, argv);
+  const tally::Status status = tally::Overhead(options).Run();
+  if (!status.ok()) std::fprintf(stderr, "ledger_overhead: %s\n", status.message().c_str());
+  return status.ok() ? 0 : 1;
+}
