@@ -97,7 +97,8 @@ class Overhead {
   static void Print(const char* what, const char* ratio, std::vector<double> v) {
     std::sort(v.begin(), v.end());
     const auto at = [&](double q) { return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1))]; };
-    std::printf("%-8s %-10s median %.4f   middle half %.4f to %.4f   %zu pairs\n", what, ratio, at(0.5), at(0.25), at(0.75), v.size());
+    std::printf("%-8s %-10s median %.4f   middle half %.4f to %.4f   %zu pairs\n", what, ratio, at(0.5), at(0.25), at(0.75),
+                v.size());
   }
 
   const Options& options_;

@@ -69,6 +69,9 @@ class Cost {
     used_ |= o.used_;
     return *this;
   }
+  void AddTimes(const Cost& o, uint64_t n) {
+    for (uint64_t left = o.used_; left != 0; left &= left - 1) Add(Lowest(left), n * o.values_[Lowest(left)]);
+  }
   bool operator==(const Cost& o) const {
     if (used_ != o.used_) return false;
     for (uint64_t left = used_; left != 0; left &= left - 1) {

@@ -27,20 +27,25 @@ void Ledger::SetWeights(std::vector<WeightInfo> weights) {
 }
 
 void Ledger::Reset() {
-  first_slice_.clear();
+  sizes_.clear();
   slices_.clear();
+  slice_rows_.clear();
   size_t n_slices = 0;
   int32_t last_layer = -1;
   for (const WeightInfo& w : weights_) {
-    first_slice_.push_back(n_slices);
+    sizes_.push_back({n_slices, w.slices, w.rows, w.cols});
     n_slices += w.slices;
     last_layer = std::max(last_layer, w.layer);
   }
   slices_.resize(n_slices);
+  slice_rows_.resize(n_slices);
   epoch_ = 0;
   open_ = false;
   touched_ever_ = bad_touches_ = 0;
   last_ = {};
+  single_ = {};
+  repeated_.clear();
+  ++generation_;
   for (int p = 0; p < 2; ++p) {
     totals_[p] = {};
     steps_[p] = rows_[p] = logit_rows_[p] = touched_[p] = 0;
@@ -53,14 +58,14 @@ void Ledger::BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows) {
   if (open_) EndStep();
   open_ = true;
   last_ = {};
+  single_ = {};
   last_.phase = phase;
   last_.rows = rows;
   last_.logit_rows = logit_rows;
   if (++epoch_ == 0) {  // after 2^32 steps old marks would look new
-    for (SliceState& s : slices_) {
-      s.whole_epoch = s.partial_epoch = s.used_epoch = 0;
-      std::fill(s.row_epoch.begin(), s.row_epoch.end(), 0);
-    }
+    for (SliceState& s : slices_) s.whole_epoch = s.partial_epoch = s.used_epoch = 0;
+    for (SliceRows& s : slice_rows_) std::fill(s.row_epoch.begin(), s.row_epoch.end(), 0);
+    for (Repeated& r : repeated_) r.epoch = 0;
     epoch_ = 1;
   }
 }
@@ -68,27 +73,97 @@ void Ledger::BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows) {
 void Ledger::Charge(Site site, std::string_view /*op*/, const Cost& useful, const Cost& executed,
                     std::span<const WeightTouch> touches) {
   if (!open_) BeginStep(Phase::kPrefill, 0, 0);  // an op run on its own (a test, a bench) is a step of no rows
-  last_.account.useful += useful;
-  last_.account.executed += executed;
-  ++last_.account.ops;
-  std::vector<Account>& sites = sites_[static_cast<int>(last_.phase)];
+  single_.useful += useful;
+  single_.executed += executed;
+  ++single_.ops;
+  Account& at = SiteAccount(last_.phase, site);
+  at.useful += useful;
+  at.executed += executed;
+  ++at.ops;
+  for (const WeightTouch& t : touches) Touch(t);
+}
+
+bool Ledger::ChargeAgain(Repeatable what, std::span<const WeightTouch> touches) {
+  if (!open_ || what.generation != generation_ || what.index >= repeated_.size()) return false;
+  Repeated& r = repeated_[what.index];
+  if (r.phase != last_.phase || r.epoch == epoch_) return false;  // once a step, so that a step's own sum can be told
+  ++r.count;
+  unsettled_ = true;
+  r.epoch = epoch_;
+  for (const WeightTouch& t : touches) Touch(t);
+  return true;
+}
+
+Ledger::Repeatable Ledger::ChargeRepeatable(Repeatable replaces, Site site, const Cost& useful, const Cost& executed,
+                                            std::span<const WeightTouch> touches) {
+  if (!open_) BeginStep(Phase::kPrefill, 0, 0);
+  const bool known = replaces.generation == generation_ && replaces.index < repeated_.size();
+  if (!known || repeated_[replaces.index].epoch == epoch_) {  // this step's sum still needs that one
+    replaces = {static_cast<uint32_t>(repeated_.size()), generation_};
+    repeated_.emplace_back();
+  }
+  Repeated& r = repeated_[replaces.index];
+  Settle(r);
+  r.phase = last_.phase;
+  r.site = site;
+  r.useful = useful;
+  r.executed = executed;
+  r.count = 1;
+  unsettled_ = true;
+  r.epoch = epoch_;
+  for (const WeightTouch& t : touches) Touch(t);
+  return replaces;
+}
+
+Account& Ledger::SiteAccount(Phase phase, Site site) const {
+  std::vector<Account>& sites = sites_[static_cast<int>(phase)];
   site.layer = std::clamp(site.layer, -1, kMaxLayers);
   const size_t at = SiteIndex(site);
   if (at >= sites.size()) sites.resize((static_cast<size_t>(site.layer) + 2) * kComponents);
-  sites[at].useful += useful;
-  sites[at].executed += executed;
-  ++sites[at].ops;
-  for (const WeightTouch& t : touches) Touch(t);
+  return sites[at];
+}
+
+void Ledger::Settle(Repeated& r) const {
+  if (r.count == 0) return;
+  for (Account* sum : {&SiteAccount(r.phase, r.site), &totals_[static_cast<int>(r.phase)]}) {
+    sum->useful.AddTimes(r.useful, r.count);
+    sum->executed.AddTimes(r.executed, r.count);
+    sum->ops += r.count;
+  }
+  r.count = 0;
+}
+
+void Ledger::SettleAll() const {
+  if (!unsettled_) return;
+  for (Repeated& r : repeated_) Settle(r);
+  unsettled_ = false;
+}
+
+const StepRecord& Ledger::last_step() const {
+  last_.account = single_;
+  for (const Repeated& r : repeated_) {
+    if (epoch_ == 0 || r.epoch != epoch_) continue;
+    last_.account.useful += r.useful;
+    last_.account.executed += r.executed;
+    ++last_.account.ops;
+  }
+  return last_;
+}
+
+const Account& Ledger::total(Phase p) const {
+  SettleAll();
+  return totals_[static_cast<int>(p)];
 }
 
 void Ledger::Touch(const WeightTouch& t) {
   if (t.row_begin == t.row_end) return;
-  if (t.id >= weights_.size() || t.slice >= weights_[t.id].slices || t.row_begin > t.row_end || t.row_end > weights_[t.id].rows) {
+  if (t.id >= sizes_.size() || t.slice >= sizes_[t.id].slices || t.row_begin > t.row_end || t.row_end > sizes_[t.id].rows) {
     ++bad_touches_;
     return;
   }
-  const WeightInfo& w = weights_[t.id];
-  SliceState& s = slices_[first_slice_[t.id] + t.slice];
+  const WeightSize& w = sizes_[t.id];
+  const size_t slice = w.first_slice + t.slice;
+  SliceState& s = slices_[slice];
   if (s.used_epoch != epoch_) s.used = 0;
   s.used_epoch = epoch_;
   s.used += t.uses;
@@ -101,30 +176,32 @@ void Ledger::Touch(const WeightTouch& t) {
     s.rows_ever = w.rows;
     return;
   }
-  last_.parameters_touched += TouchRows(w, s, t.row_begin, t.row_end) * w.cols;
+  last_.parameters_touched += TouchRows(w, slice, t.row_begin, t.row_end) * w.cols;
 }
 
 // Marks rows [begin, end) of a slice that this step has not read as a whole; returns how many of them are new
 // to the step.
-uint64_t Ledger::TouchRows(const WeightInfo& w, SliceState& s, uint32_t begin, uint32_t end) {
-  if (s.row_epoch.empty()) s.row_epoch.resize(w.rows);
+uint64_t Ledger::TouchRows(const WeightSize& w, size_t slice, uint32_t begin, uint32_t end) {
+  SliceState& s = slices_[slice];
+  SliceRows& rows = slice_rows_[slice];
+  if (rows.row_epoch.empty()) rows.row_epoch.resize(w.rows);
   if (s.partial_epoch != epoch_) {
     s.partial_epoch = epoch_;
     s.rows = 0;
   }
   uint64_t fresh = 0;
   for (uint32_t r = begin; r < end; ++r) {
-    fresh += s.row_epoch[r] != epoch_;
-    s.row_epoch[r] = epoch_;
+    fresh += rows.row_epoch[r] != epoch_;
+    rows.row_epoch[r] = epoch_;
   }
   s.rows += fresh;
   if (s.rows == w.rows) s.whole_epoch = epoch_;
   if (s.rows_ever < w.rows) {
-    if (s.row_ever.empty()) s.row_ever.resize(w.rows);
+    if (rows.row_ever.empty()) rows.row_ever.resize(w.rows);
     uint64_t first_time = 0;
     for (uint32_t r = begin; r < end; ++r) {
-      first_time += !s.row_ever[r];
-      s.row_ever[r] = true;
+      first_time += !rows.row_ever[r];
+      rows.row_ever[r] = true;
     }
     s.rows_ever += first_time;
     touched_ever_ += first_time * w.cols;
@@ -136,7 +213,7 @@ void Ledger::EndStep() {
   if (!open_) return;
   open_ = false;
   const int p = static_cast<int>(last_.phase);
-  totals_[p] += last_.account;
+  totals_[p] += single_;
   ++steps_[p];
   rows_[p] += last_.rows;
   logit_rows_[p] += last_.logit_rows;
@@ -144,7 +221,7 @@ void Ledger::EndStep() {
 }
 
 const Ledger::SliceState* Ledger::Slice(WeightId id, uint32_t slice) const {
-  return epoch_ > 0 && id < weights_.size() && slice < weights_[id].slices ? &slices_[first_slice_[id] + slice] : nullptr;
+  return epoch_ > 0 && id < sizes_.size() && slice < sizes_[id].slices ? &slices_[sizes_[id].first_slice + slice] : nullptr;
 }
 
 uint64_t Ledger::touched_last(WeightId id) const {
@@ -169,6 +246,7 @@ uint64_t Ledger::uses_last(WeightId id, uint32_t slice) const {
 
 const Account& Ledger::at(Phase p, Site site) const {
   static const Account kNothing{};
+  SettleAll();
   const std::vector<Account>& sites = sites_[static_cast<int>(p)];
   if (site.layer < -1 || SiteIndex(site) >= sites.size()) return kNothing;
   return sites[SiteIndex(site)];

@@ -49,12 +49,23 @@ class Ledger {
   TALLY_API void BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows);
   TALLY_API void Charge(Site site, std::string_view op, const Cost& useful, const Cost& executed,
                         std::span<const WeightTouch> touches);
+  // The same for an op that is charged alike step after step, for a fraction of the work: what Charge gave for it before, in this
+  // phase, is charged once more. False, and nothing is charged: it has been forgotten (Reset, or the phase is another one).
+  struct Repeatable {
+    uint32_t index = UINT32_MAX;
+    uint32_t generation = 0;
+  };
+  TALLY_API bool ChargeAgain(Repeatable what, std::span<const WeightTouch> touches);
+  // Charges and remembers; what `replaces` stood for need not be remembered any more.
+  TALLY_API Repeatable ChargeRepeatable(Repeatable replaces, Site site, const Cost& useful, const Cost& executed,
+                                        std::span<const WeightTouch> touches);
   TALLY_API void EndStep();
 
   // The reader's side.
-  const StepRecord& last_step() const { return last_; }
+  TALLY_API const StepRecord& last_step() const;
+  Phase phase() const { return last_.phase; }  // of the step under way, or of the last
   // Sums over the steps ended since Reset, by phase; and by phase, layer (-1 first) and component.
-  const Account& total(Phase p) const { return totals_[static_cast<int>(p)]; }
+  TALLY_API const Account& total(Phase p) const;
   uint64_t steps(Phase p) const { return steps_[static_cast<int>(p)]; }
   uint64_t rows(Phase p) const { return rows_[static_cast<int>(p)]; }
   uint64_t logit_rows(Phase p) const { return logit_rows_[static_cast<int>(p)]; }
@@ -75,31 +86,55 @@ class Ledger {
   TALLY_API void Reset();
 
  private:
-  // One slice of a weight, in this step (epoch_) and since Reset.
+  // What charging needs of a weight, and of one slice of it in this step (epoch_) and since Reset: small, as they are read for every
+  // touch of every op.
+  struct WeightSize {
+    size_t first_slice = 0;  // in slices_
+    uint32_t slices = 0;
+    uint64_t rows = 0, cols = 0;
+  };
   struct SliceState {
     uint32_t whole_epoch = 0;    // the last step that touched every row
     uint32_t partial_epoch = 0;  // the last step that touched some rows; `rows` counts them
-    uint64_t rows = 0;
-    uint64_t rows_ever = 0;   // all rows of the weight: nothing more to learn
-    uint32_t used_epoch = 0;  // the last step that used it, `used` times
+    uint32_t used_epoch = 0;     // the last step that used it, `used` times
     uint64_t used = 0;
+    uint64_t rows = 0;
+    uint64_t rows_ever = 0;  // all rows of the weight: nothing more to learn
+  };
+  struct SliceRows {                  // beside each SliceState
     std::vector<uint32_t> row_epoch;  // row -> last step that touched it alone; allocated at the first partial touch
     std::vector<bool> row_ever;
   };
+  // Charges that repeat are counted here and added to the sums when these are read.
+  struct Repeated {
+    uint64_t count = 0;  // not yet in the sums
+    uint32_t epoch = 0;  // the last step that was charged with it
+    Phase phase = Phase::kPrefill;
+    Site site;
+    Cost useful, executed;
+  };
+  Account& SiteAccount(Phase phase, Site site) const;
+  void Settle(Repeated& repeated) const;
+  void SettleAll() const;
   void Touch(const WeightTouch& touch);
   const SliceState* Slice(WeightId id, uint32_t slice) const;  // null: none, or no step yet
-  uint64_t TouchRows(const WeightInfo& w, SliceState& s, uint32_t begin, uint32_t end);
+  uint64_t TouchRows(const WeightSize& w, size_t slice, uint32_t begin, uint32_t end);
 
   std::vector<WeightInfo> weights_;
-  std::vector<size_t> first_slice_;  // weight -> index of its first slice in slices_
+  std::vector<WeightSize> sizes_;  // of each weight
   std::vector<SliceState> slices_;
+  std::vector<SliceRows> slice_rows_;
   uint32_t epoch_ = 0;
   bool open_ = false;
   uint64_t touched_ever_ = 0, bad_touches_ = 0;
-  StepRecord last_;
-  Account totals_[2];
+  mutable std::vector<Repeated> repeated_;
+  mutable bool unsettled_ = false;  // some of repeated_ has a count
+  uint32_t generation_ = 0;         // of repeated_: counts the Resets
+  mutable StepRecord last_;
+  Account single_;  // of the last step what was charged by Charge
+  mutable Account totals_[2];
   uint64_t steps_[2] = {}, rows_[2] = {}, logit_rows_[2] = {}, touched_[2] = {};
-  std::vector<Account> sites_[2];  // (layer + 1) * kComponents + component
+  mutable std::vector<Account> sites_[2];  // (layer + 1) * kComponents + component
 };
 
 }  // namespace tally

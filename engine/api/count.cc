@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -132,6 +133,27 @@ Result<CountedModel> CountModel(const CountRequest& request) {
   if (!count.ok()) return BadInput(Printable(request.model) + ": " + count.status().message());
   count->warnings.insert(count->warnings.end(), source.notes.begin(), source.notes.end());
   return CountedModel{request.model, std::move(count).value(), std::move(source.stored_as), std::move(source.published)};
+}
+
+std::vector<CountedModel> KnownModelsLike(const Recipe& recipe) {
+  std::vector<CountedModel> like;
+  const Result<books::Count> count = books::CountRecipe(recipe, {});
+  if (!count.ok()) return like;
+  const auto& n = count->parameters;
+  for (const std::string_view name : KnownModels()) {
+    const Result<CatalogModel> known = FindCatalogModel(name);
+    if (!known.ok()) continue;
+    const Recipe& r = known->recipe;
+    if (r.n_layers != recipe.n_layers || r.d_model != recipe.d_model || r.vocab != recipe.vocab) continue;
+    Result<CountedModel> counted = CountModel({.model = std::string(name), .settings = {}, .options = {}});
+    if (!counted.ok()) continue;
+    const auto& m = counted->count.parameters;
+    if (std::tie(m.total, m.active_all, m.active_head, m.active_none) ==
+        std::tie(n.total, n.active_all, n.active_head, n.active_none)) {
+      like.push_back(std::move(counted).value());
+    }
+  }
+  return like;
 }
 
 std::vector<std::string_view> KnownModels() { return CatalogNames(); }

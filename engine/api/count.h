@@ -9,6 +9,7 @@
 #include "counters/books/published.h"
 #include "engine/base/export.h"
 #include "engine/base/status.h"
+#include "engine/graph/recipe.h"
 
 namespace tally {
 
@@ -30,6 +31,10 @@ struct CountedModel {
 // Reads no weights. kBadInput: neither a file nor a known name, a file that is not what it should be, an architecture that is not
 // known, a setting that is none, counts that do not fit 64 bits.
 TALLY_API Result<CountedModel> CountModel(const CountRequest& request);
+
+// The built-in models that a loaded one is, going by what is counted: layers, widths, vocabulary, parameters by every convention.
+// Mostly one or none; a base model and what was trained from it may be the same here.
+TALLY_API std::vector<CountedModel> KnownModelsLike(const Recipe& recipe);
 
 // The names that are built in.
 TALLY_API std::vector<std::string_view> KnownModels();

@@ -69,6 +69,12 @@ Result<CountedModel> CountOne(const Flags& flags, const std::string& argument) {
   return counted;
 }
 
+Table Claims(std::span<const CountedModel> models) {
+  Table table = ClaimsTable();
+  for (const CountedModel& m : models) AddClaims(m.name, m.published, books::CheckClaims(m.count, m.published), table);
+  return table;
+}
+
 Status Run(const Flags& flags) {
   const std::string format = flags.format.value_or(flags.json ? "json" : "table");
   if (flags.json && format != "json") return BadInput("--json is not --format " + format);
@@ -91,7 +97,7 @@ Status Run(const Flags& flags) {
   const TableFormat as = format == "md" ? TableFormat::kMarkdown : format == "csv" ? TableFormat::kCsv : TableFormat::kText;
   bool first = true;
   if (as == TableFormat::kCsv) Print("table,row,column,value\n");
-  for (const Table& table : flags.claims ? std::vector<Table>{ClaimsTable(models)} : CountTables(models, flags.layers)) {
+  for (const Table& table : flags.claims ? std::vector<Table>{Claims(models)} : CountTables(models, flags.layers)) {
     if (!first && as != TableFormat::kCsv) Print("\n");
     first = false;
     Print(Render(table, as));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/app/bars.h"
+#include "engine/app/parts.h"
 
 namespace tally::app {
 namespace {
@@ -213,31 +214,10 @@ uint64_t PartFlops(const FlopsCount& f, books::Part part, size_t view) {
   return 0;
 }
 
-// Where parameters are, coarsely.
-struct ParameterPart {
-  const char* name;
-  std::vector<Component> components;
-  bool experts = false;  // of a feed-forward: the experts that are chosen among, or what every token goes through
-};
-const ParameterPart kParameterParts[] = {
-    {"embedding", {Component::kEmbedding, Component::kPositionEmbedding}},
-    {"attention",
-     {Component::kAttnQkv, Component::kAttnQ, Component::kAttnK, Component::kAttnV, Component::kAttnKv, Component::kAttnQNorm,
-      Component::kAttnKNorm, Component::kAttention, Component::kAttnOutput}},
-    {"feed-forward",
-     {Component::kFfnGateUp, Component::kFfnDown, Component::kSharedGateUp, Component::kSharedDown, Component::kSharedGate}},
-    {"experts", {Component::kFfnGateUp, Component::kFfnDown}, true},
-    {"router", {Component::kRouter}},
-    {"norms",
-     {Component::kAttnNorm, Component::kAttnPostNorm, Component::kFfnNorm, Component::kFfnPostNorm, Component::kOutputNorm}},
-    {"head", {Component::kHead}},
-};
-
-uint64_t InPart(const Count& c, const ParameterPart& part, Form ParameterForm::*which) {
+uint64_t InPart(const Count& c, size_t part, Form ParameterForm::*which) {
   uint64_t n = 0;
   for (const ParameterForm& p : c.tensors) {
-    const bool here = std::find(part.components.begin(), part.components.end(), p.component) != part.components.end();
-    if (here && !p.prediction && p.expert == part.experts) n += (p.*which).value();
+    if (!p.prediction && PartOf(p.component, p.expert) == part) n += (p.*which).value();
   }
   return n;
 }
@@ -258,12 +238,13 @@ Table Columns(std::span<const CountedModel> models) {
     });
   };
   number("parameters", [](const Count& c) { return c.parameters.total; });
-  for (const ParameterPart& part : kParameterParts) {
-    row("  " + std::string(part.name), [&](const CountedModel& m) {
+  for (size_t part = 0; part < ParameterParts().size(); ++part) {
+    const std::string name = "  " + std::string(ParameterParts()[part]);
+    row(name, [&](const CountedModel& m) {
       const uint64_t n = InPart(m.count, part, &ParameterForm::count);
       return n > 0 ? WithThousands(n) : std::string();
     });
-    row("  " + std::string(part.name) + ", share", [&](const CountedModel& m) {
+    row(name + ", share", [&](const CountedModel& m) {
       const uint64_t n = InPart(m.count, part, &ParameterForm::count);
       return n > 0 ? Percent(n, m.count.parameters.total) : std::string();
     });
@@ -405,20 +386,8 @@ Json OneDocument(const CountedModel& m) {
                        {"kv_at_context", c.kv_bytes_at_context},
                        {"kv_element", c.options.kv_element_bytes}};
   document["flops_per_byte"] = {{"prefill", c.prefill_intensity}, {"decode", c.decode_intensity}};
-  Json claims = Json::array();
-  for (const books::ClaimCheck& check : books::CheckClaims(c, m.published)) {
-    Json conventions = Json::array();
-    for (const auto& x : check.conventions) {
-      conventions.push_back({{"convention", x.name}, {"count", x.count}, {"holds", AgreementName(x.agreement)}});
-    }
-    claims.push_back({{"figure", check.figure},
-                      {"printed", check.printed},
-                      {"holds", check.holds()},
-                      {"conventions", std::move(conventions)}});
-  }
-  if (!claims.empty())
-    document["published"] = {
-        {"source", m.published.source}, {"from_memory", m.published.from_memory}, {"claims", std::move(claims)}};
+  const std::vector<books::ClaimCheck> claims = books::CheckClaims(c, m.published);
+  if (!claims.empty()) document["published"] = ClaimsJson(m.published, claims);
   document["warnings"] = c.warnings;
   return document;
 }
@@ -430,28 +399,43 @@ std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers
   return {Columns(models)};
 }
 
-Table ClaimsTable(std::span<const CountedModel> models) {
-  Table t{"published figures",
+Table ClaimsTable() {
+  return {"published figures",
           {"model", "figure", "printed", "convention", "count", "holds", "source"},
           {},
           {true, true, false, true, false, true, true}};
-  for (const CountedModel& m : models) {
-    const std::string source = m.published.source + (m.published.from_memory ? " (from memory)" : "");
-    for (const books::ClaimCheck& check : books::CheckClaims(m.count, m.published)) {
-      for (const auto& c : check.conventions) {
-        t.rows.push_back(
-            {m.name, check.figure, check.printed, c.name, WithThousands(c.count), AgreementName(c.agreement), source});
-      }
+}
+
+void AddClaims(const std::string& model, const books::PublishedFigures& published, std::span<const books::ClaimCheck> checks,
+               Table& t) {
+  const std::string source = published.source + (published.from_memory ? " (from memory)" : "");
+  for (const books::ClaimCheck& check : checks) {
+    for (const auto& c : check.conventions) {
+      t.rows.push_back({model, check.figure, check.printed, c.name, WithThousands(c.count), AgreementName(c.agreement), source});
     }
   }
-  return t;
+}
+
+Json ClaimsJson(const books::PublishedFigures& published, std::span<const books::ClaimCheck> checks) {
+  Json claims = Json::array();
+  for (const books::ClaimCheck& check : checks) {
+    Json conventions = Json::array();
+    for (const auto& x : check.conventions) {
+      conventions.push_back({{"convention", x.name}, {"count", x.count}, {"holds", AgreementName(x.agreement)}});
+    }
+    claims.push_back({{"figure", check.figure},
+                      {"printed", check.printed},
+                      {"holds", check.holds()},
+                      {"conventions", std::move(conventions)}});
+  }
+  return {{"source", published.source}, {"from_memory", published.from_memory}, {"claims", std::move(claims)}};
 }
 
 std::string CountPlot(const CountedModel& m, int width, bool colour) {
   std::vector<std::string> names;
   Bar all{"total", {}}, active{"active(all)", {}};
-  for (const ParameterPart& part : kParameterParts) {
-    names.emplace_back(part.name);
+  for (size_t part = 0; part < ParameterParts().size(); ++part) {
+    names.emplace_back(ParameterParts()[part]);
     all.values.push_back(InPart(m.count, part, &ParameterForm::count));
     active.values.push_back(InPart(m.count, part, &ParameterForm::active));
   }

@@ -14,8 +14,11 @@ namespace tally::app {
 // one table, a column a model.
 std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers);
 
-// What is published of the models, each figure under every convention that could be meant.
-Table ClaimsTable(std::span<const CountedModel> models);
+// What is published of models, each figure under every convention that could be meant: the empty table, a model's rows, as JSON.
+Table ClaimsTable();
+void AddClaims(const std::string& model, const books::PublishedFigures& published, std::span<const books::ClaimCheck> checks,
+               Table& table);
+Json ClaimsJson(const books::PublishedFigures& published, std::span<const books::ClaimCheck> checks);
 
 // Where a model's parameters are, and which of them a token uses (active(all)), as bars.
 std::string CountPlot(const CountedModel& model, int width, bool colour);

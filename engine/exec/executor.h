@@ -24,7 +24,7 @@ inline constexpr uint64_t kShareGainNanoseconds = 20'000;
 
 class Executor {
  public:
-  Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger) {}
+  Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger), charged_in_(ledger) {}
 
   template <class Op>
   Status Run(Site site, const Op& op) {
@@ -33,18 +33,28 @@ class Executor {
     if (kernel == nullptr) return NoKernel(site, Op::kName);
     const TaskPlan plan = kernel->plan(op, team_.threads());
     TALLY_RETURN_IF_ERROR(ReserveScratch(plan.scratch_bytes));
-    const Cost useful = op.Useful();
-    Cost executed;
+    Charged& c = NextCharged();
+    OpKey key{};
+    const bool repeatable = in_step_ && op.CostKey(key);
+    if (!repeatable || c.kernel != kernel || !(c.site == site) || c.key != key) {
+      c = {.kernel = repeatable ? kernel : nullptr, .site = site, .key = key, .ledger = c.ledger, .useful = op.Useful()};
+      c.shared = EstimatedGain(c.useful) >= share_gain_ns_;
+    }
     if (ledger_ != nullptr || recorder_) {
       touches_.clear();
       op.Touches(touches_);
-      executed = kernel->executed(op);
+      if (!c.has_executed) c.executed = kernel->executed(op);
+      c.has_executed = true;
     }
-    if (ledger_ != nullptr) ledger_->Charge(site, Op::kName, useful, executed, touches_);
+    if (ledger_ != nullptr && !repeatable) {
+      ledger_->Charge(site, Op::kName, c.useful, c.executed, touches_);
+    } else if (ledger_ != nullptr && !(c.charged && ledger_->ChargeAgain(c.ledger, touches_))) {
+      c.ledger = ledger_->ChargeRepeatable(c.ledger, site, c.useful, c.executed, touches_);
+      c.charged = true;
+    }
     auto body = [&](int thread, int64_t begin, int64_t end) { kernel->run(op, begin, end, Scratch(thread)); };
-    const bool shared = EstimatedGain(useful) >= share_gain_ns_;
     const Clock::time_point start = recorder_ ? Clock::now() : Clock::time_point();
-    if (shared) {
+    if (c.shared) {
       team_.Run(plan.tasks, plan.chunk, body);
     } else if (plan.tasks > 0) {
       body(0, 0, plan.tasks);
@@ -57,10 +67,10 @@ class Executor {
                  .op = Op::kName,
                  .implementation = kernel->name,
                  .target = HwyTargetName(),
-                 .threads = shared ? team_.threads() : 1,
+                 .threads = c.shared ? team_.threads() : 1,
                  .description = description,
-                 .useful = useful,
-                 .executed = executed,
+                 .useful = c.useful,
+                 .executed = c.executed,
                  .touches = touches_,
                  .start_nanoseconds = Nanoseconds(start - recording_since_),
                  .nanoseconds = Nanoseconds(end - start)});
@@ -68,6 +78,13 @@ class Executor {
     if (tap_) tap_(site, Op::kName, op.Output());
     return {};
   }
+
+  // Around the ops of a step. One that stands at the same place of step after step and costs the same has its costs found once.
+  void BeginStep() {
+    in_step_ = true;
+    next_charged_ = 0;
+  }
+  void EndStep() { in_step_ = false; }
 
   // Called after each op with a view of its output, valid during the call. Row-major f32.
   using Tap = std::function<void(Site, std::string_view op, Mat<const float> output)>;
@@ -78,13 +95,20 @@ class Executor {
     recorder_ = std::move(recorder);
     recording_since_ = Clock::now();
   }
-  void SetLedger(Ledger* ledger) { ledger_ = ledger; }  // null: nothing is charged
+  void SetLedger(Ledger* ledger) {  // null: nothing is charged
+    if (ledger != nullptr && ledger != charged_in_) charged_.clear();
+    if (ledger != nullptr) charged_in_ = ledger;
+    ledger_ = ledger;
+  }
   void SetImpl(ImplChoice choice) { choice_ = choice; }
   ImplChoice impl() const { return choice_; }
   // Ops that the team is estimated to finish sooner than one core by less than this run on the calling thread alone: waking the
   // others and waiting for them takes some microseconds, and milliseconds where another program has one of the cores. 0: the
   // team shares every op.
-  void SetShareGain(uint64_t nanoseconds) { share_gain_ns_ = nanoseconds; }
+  void SetShareGain(uint64_t nanoseconds) {
+    share_gain_ns_ = nanoseconds;
+    charged_.clear();
+  }
   // Why kernels were passed over and which ran: "attn.q matmul: hwy (blas: activations are not f32)". One line per component
   // and op: the last layer's.
   void EnableExplain() { explain_ = true; }
@@ -124,6 +148,20 @@ class Executor {
     if (explain_) Explain(site, Op::kName, picked != nullptr ? picked->name : "none", reasons);
     return picked;
   }
+  // What the op at one place of a step cost.
+  struct Charged {
+    const void* kernel = nullptr;  // that ran it, and so which kind of op it was; null: not to be used again
+    Site site = {};
+    OpKey key = {};
+    bool has_executed = false, shared = false, charged = false;
+    Ledger::Repeatable ledger = {};  // in charged_in_
+    Cost useful = {}, executed = {};
+  };
+  Charged& NextCharged() {
+    const size_t place = in_step_ ? next_charged_++ : 0;
+    if (place >= charged_.size()) charged_.resize(place + 1);
+    return charged_[place];
+  }
   // Nanoseconds that the team takes less for an op than one core, roughly.
   uint64_t EstimatedGain(const Cost& useful) const;
   static Status Annotate(Site site, std::string_view op, Status status);
@@ -142,6 +180,10 @@ class Executor {
   bool explain_ = false, used_blas_ = false;
   std::map<std::string, std::string> explanations_;
   WeightTouches touches_;
+  Ledger* charged_in_;  // the ledger that charged_ knows
+  std::vector<Charged> charged_;
+  bool in_step_ = false;
+  size_t next_charged_ = 0;  // place of the next op
   std::vector<AlignedBuffer<uint8_t>> scratch_;
 };
 

@@ -18,6 +18,7 @@ struct EmbedOp {
   void Touches(WeightTouches&) const;  // one row per distinct id
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
+  bool CostKey(OpKey& key) const;
 };
 
 template <>

@@ -4,6 +4,7 @@
 //   Status Validate() const;                    shapes and ranges, checked before every run
 //   Cost Useful() const;                        what the mathematics needs (counters/cost.h)
 //   void Touches(WeightTouches&) const;         which weight rows it reads (appends)
+//   bool CostKey(OpKey&) const;                 what its costs depend on; false: on more than a key holds
 //   Mat<const float> Output() const;            what a tap sees (empty: nothing)
 //   void Describe(OpDescription&) const;        its operands and parameters by name (counters/op_description.h)
 //   static constexpr std::string_view kName;
@@ -11,6 +12,7 @@
 // write disjoint outputs and never share a reduction, so any split of the tasks gives the same bits.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,6 +31,9 @@ struct TaskPlan {
   int64_t chunk = 0;         // 0: each thread takes one contiguous share; n: threads take n tasks at a time
   size_t scratch_bytes = 0;  // per thread, 64-byte aligned
 };
+
+// Two ops of one kind with equal keys have equal costs, useful and executed (by one kernel).
+using OpKey = std::array<uint64_t, 6>;
 
 template <class Op>
 struct Kernel {

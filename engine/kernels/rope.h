@@ -20,6 +20,7 @@ struct RopeTableOp {
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return cos; }
   void Describe(OpDescription& d) const;
+  bool CostKey(OpKey& key) const;
 };
 
 struct RopeOp {
@@ -33,6 +34,7 @@ struct RopeOp {
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return x; }
   void Describe(OpDescription& d) const;
+  bool CostKey(OpKey& key) const;
 };
 
 template <>

@@ -21,6 +21,7 @@ struct RouteOp {
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return weights; }
   void Describe(OpDescription& d) const;
+  bool CostKey(OpKey& key) const;
 };
 
 // out[t] += sum over slots s in order of weights[t][s] * y[t*k + s], each term one fused multiply-add into the sum from 0.
@@ -34,6 +35,7 @@ struct MoeCombineOp {
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
+  bool CostKey(OpKey& key) const;
 };
 
 template <>

@@ -55,7 +55,7 @@ void Stepper::Record(const OpRecord& op) {
   OpRecord record = op;
   record.step = recorded_steps_;
   record.index = recorded_ops_++;
-  record.phase = ledger_.last_step().phase;
+  record.phase = ledger_.phase();
   record.sequences = recorded_sequences_;
   record.logit_rows = static_cast<int64_t>(logit_rows_.size());
   recorder_(record);
@@ -133,6 +133,7 @@ Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
   const Mat<float> logits(logits_.data(), n, recipe_.vocab);
   const bool decode = std::all_of(rows.begin(), rows.end(), [](const BatchRow& row) { return row.generated; });
   ledger_.BeginStep(decode ? Phase::kDecode : Phase::kPrefill, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(n));
+  executor_.BeginStep();
   recorded_ops_ = 0;
   recorded_sequences_.clear();
   if (recorder_) {
@@ -140,6 +141,7 @@ Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
   }
   Status status = decoder_->Forward(executor_, Batch(), *cache_, logits);
   ledger_.EndStep();
+  executor_.EndStep();
   ++recorded_steps_;
   if (status.ok() && !AllFinite(logits)) {
     // The repetition is neither charged nor recorded.

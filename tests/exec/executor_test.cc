@@ -25,6 +25,10 @@ struct CountOp {
   }
   void Touches(WeightTouches& t) const { t.push_back({.id = 0, .slice = 0, .row_begin = 0, .row_end = 2}); }
   Mat<const float> Output() const { return out; }
+  bool CostKey(OpKey& key) const {
+    key = {flops};
+    return true;
+  }
   void Describe(OpDescription& d) const { d.Set("flops", static_cast<int64_t>(flops)); }
 };
 

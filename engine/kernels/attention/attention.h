@@ -56,6 +56,7 @@ struct KvStoreOp {
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return {}; }
   void Describe(OpDescription& d) const;
+  bool CostKey(OpKey& key) const;
 };
 
 struct AttentionOp {
@@ -81,6 +82,7 @@ struct AttentionOp {
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
+  bool CostKey(OpKey& key) const;
 };
 
 template <>

@@ -26,6 +26,7 @@ struct PackActOp {
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return {}; }
   void Describe(OpDescription& d) const;
+  bool CostKey(OpKey& key) const;
 };
 
 // out[row(i)] (+)= act(W_slice x_i + bias_slice)
@@ -44,6 +45,7 @@ struct MatMulOp {
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
+  bool CostKey(OpKey& key) const;
 };
 
 // out[i] = glu(gate_slice x_i + gate_bias_slice, up_slice x_i + up_bias_slice)
@@ -60,6 +62,7 @@ struct GatedMatMulOp {
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
+  bool CostKey(OpKey& key) const;
 };
 
 template <>

@@ -1,0 +1,34 @@
+#include "engine/app/parts.h"
+
+namespace tally::app {
+namespace {
+
+enum Part : uint8_t { kEmbeddingPart, kAttentionPart, kFeedForwardPart, kExpertsPart, kRouterPart, kNormsPart, kHeadPart };
+constexpr std::string_view kNames[] = {"embedding", "attention", "feed-forward", "experts", "router", "norms", "head"};
+
+}  // namespace
+
+std::span<const std::string_view> ParameterParts() { return kNames; }
+
+size_t PartOf(Component component, bool expert) {
+  switch (component) {
+    case Component::kEmbedding:
+    case Component::kPositionEmbedding: return kEmbeddingPart;
+    case Component::kFfnGateUp:
+    case Component::kFfnDown: return expert ? kExpertsPart : kFeedForwardPart;
+    case Component::kSharedGateUp:
+    case Component::kSharedDown:
+    case Component::kSharedGate: return kFeedForwardPart;
+    case Component::kRouter: return kRouterPart;
+    case Component::kAttnNorm:
+    case Component::kAttnPostNorm:
+    case Component::kFfnNorm:
+    case Component::kFfnPostNorm:
+    case Component::kOutputNorm: return kNormsPart;
+    case Component::kHead:
+    case Component::kLogitSoftcap: return kHeadPart;
+    default: return kAttentionPart;
+  }
+}
+
+}  // namespace tally::app
