@@ -45,6 +45,7 @@ void Ledger::Reset() {
   last_ = {};
   single_ = {};
   repeated_.clear();
+  repeated_costs_.clear();
   ++generation_;
   for (int p = 0; p < 2; ++p) {
     totals_[p] = {};
@@ -65,7 +66,7 @@ void Ledger::BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows) {
   if (++epoch_ == 0) {  // after 2^32 steps old marks would look new
     for (SliceState& s : slices_) s.whole_epoch = s.partial_epoch = s.used_epoch = 0;
     for (SliceRows& s : slice_rows_) std::fill(s.row_epoch.begin(), s.row_epoch.end(), 0);
-    for (Repeated& r : repeated_) r.epoch = 0;
+    for (RepeatedCount& r : repeated_) r.epoch = 0;
     epoch_ = 1;
   }
 }
@@ -85,7 +86,7 @@ void Ledger::Charge(Site site, std::string_view /*op*/, const Cost& useful, cons
 
 bool Ledger::ChargeAgain(Repeatable what, std::span<const WeightTouch> touches) {
   if (!open_ || what.generation != generation_ || what.index >= repeated_.size()) return false;
-  Repeated& r = repeated_[what.index];
+  RepeatedCount& r = repeated_[what.index];
   if (r.phase != last_.phase || r.epoch == epoch_) return false;  // once a step, so that a step's own sum can be told
   ++r.count;
   unsettled_ = true;
@@ -101,13 +102,12 @@ Ledger::Repeatable Ledger::ChargeRepeatable(Repeatable replaces, Site site, cons
   if (!known || repeated_[replaces.index].epoch == epoch_) {  // this step's sum still needs that one
     replaces = {static_cast<uint32_t>(repeated_.size()), generation_};
     repeated_.emplace_back();
+    repeated_costs_.emplace_back();
   }
-  Repeated& r = repeated_[replaces.index];
-  Settle(r);
+  Settle(replaces.index);
+  repeated_costs_[replaces.index] = {site, useful, executed};
+  RepeatedCount& r = repeated_[replaces.index];
   r.phase = last_.phase;
-  r.site = site;
-  r.useful = useful;
-  r.executed = executed;
   r.count = 1;
   unsettled_ = true;
   r.epoch = epoch_;
@@ -123,11 +123,13 @@ Account& Ledger::SiteAccount(Phase phase, Site site) const {
   return sites[at];
 }
 
-void Ledger::Settle(Repeated& r) const {
+void Ledger::Settle(size_t repeated) const {
+  RepeatedCount& r = repeated_[repeated];
+  const RepeatedCost& cost = repeated_costs_[repeated];
   if (r.count == 0) return;
-  for (Account* sum : {&SiteAccount(r.phase, r.site), &totals_[static_cast<int>(r.phase)]}) {
-    sum->useful.AddTimes(r.useful, r.count);
-    sum->executed.AddTimes(r.executed, r.count);
+  for (Account* sum : {&SiteAccount(r.phase, cost.site), &totals_[static_cast<int>(r.phase)]}) {
+    sum->useful.AddTimes(cost.useful, r.count);
+    sum->executed.AddTimes(cost.executed, r.count);
     sum->ops += r.count;
   }
   r.count = 0;
@@ -135,16 +137,16 @@ void Ledger::Settle(Repeated& r) const {
 
 void Ledger::SettleAll() const {
   if (!unsettled_) return;
-  for (Repeated& r : repeated_) Settle(r);
+  for (size_t i = 0; i < repeated_.size(); ++i) Settle(i);
   unsettled_ = false;
 }
 
 const StepRecord& Ledger::last_step() const {
   last_.account = single_;
-  for (const Repeated& r : repeated_) {
-    if (epoch_ == 0 || r.epoch != epoch_) continue;
-    last_.account.useful += r.useful;
-    last_.account.executed += r.executed;
+  for (size_t i = 0; i < repeated_.size(); ++i) {
+    if (epoch_ == 0 || repeated_[i].epoch != epoch_) continue;
+    last_.account.useful += repeated_costs_[i].useful;
+    last_.account.executed += repeated_costs_[i].executed;
     ++last_.account.ops;
   }
   return last_;

@@ -105,16 +105,19 @@ class Ledger {
     std::vector<uint32_t> row_epoch;  // row -> last step that touched it alone; allocated at the first partial touch
     std::vector<bool> row_ever;
   };
-  // Charges that repeat are counted here and added to the sums when these are read.
-  struct Repeated {
+  // Charges that repeat are counted, and added to the sums when these are read. What counting needs lies apart from the rest and in
+  // the order of the ops: a step reads more weights than the caches hold, so each line read here is one more from far away.
+  struct RepeatedCount {
     uint64_t count = 0;  // not yet in the sums
     uint32_t epoch = 0;  // the last step that was charged with it
     Phase phase = Phase::kPrefill;
+  };
+  struct RepeatedCost {
     Site site;
     Cost useful, executed;
   };
   Account& SiteAccount(Phase phase, Site site) const;
-  void Settle(Repeated& repeated) const;
+  void Settle(size_t repeated) const;
   void SettleAll() const;
   void Touch(const WeightTouch& touch);
   const SliceState* Slice(WeightId id, uint32_t slice) const;  // null: none, or no step yet
@@ -127,7 +130,8 @@ class Ledger {
   uint32_t epoch_ = 0;
   bool open_ = false;
   uint64_t touched_ever_ = 0, bad_touches_ = 0;
-  mutable std::vector<Repeated> repeated_;
+  mutable std::vector<RepeatedCount> repeated_;
+  std::vector<RepeatedCost> repeated_costs_;
   mutable bool unsettled_ = false;  // some of repeated_ has a count
   uint32_t generation_ = 0;         // of repeated_: counts the Resets
   mutable StepRecord last_;

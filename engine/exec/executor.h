@@ -33,23 +33,26 @@ class Executor {
     if (kernel == nullptr) return NoKernel(site, Op::kName);
     const TaskPlan plan = kernel->plan(op, team_.threads());
     TALLY_RETURN_IF_ERROR(ReserveScratch(plan.scratch_bytes));
-    Charged& c = NextCharged();
+    const size_t place = NextPlace();
+    Charged& c = charged_[place];
+    Costs& costs = costs_[place];
     OpKey key{};
     const bool repeatable = in_step_ && op.CostKey(key);
     if (!repeatable || c.kernel != kernel || !(c.site == site) || c.key != key) {
-      c = {.kernel = repeatable ? kernel : nullptr, .site = site, .key = key, .ledger = c.ledger, .useful = op.Useful()};
-      c.shared = EstimatedGain(c.useful) >= share_gain_ns_;
+      costs.useful = op.Useful();
+      c = {.kernel = repeatable ? kernel : nullptr, .site = site, .key = key, .ledger = c.ledger};
+      c.shared = EstimatedGain(costs.useful) >= share_gain_ns_;
     }
     if (ledger_ != nullptr || recorder_) {
       touches_.clear();
       op.Touches(touches_);
-      if (!c.has_executed) c.executed = kernel->executed(op);
+      if (!c.has_executed) costs.executed = kernel->executed(op);
       c.has_executed = true;
     }
     if (ledger_ != nullptr && !repeatable) {
-      ledger_->Charge(site, Op::kName, c.useful, c.executed, touches_);
+      ledger_->Charge(site, Op::kName, costs.useful, costs.executed, touches_);
     } else if (ledger_ != nullptr && !(c.charged && ledger_->ChargeAgain(c.ledger, touches_))) {
-      c.ledger = ledger_->ChargeRepeatable(c.ledger, site, c.useful, c.executed, touches_);
+      c.ledger = ledger_->ChargeRepeatable(c.ledger, site, costs.useful, costs.executed, touches_);
       c.charged = true;
     }
     auto body = [&](int thread, int64_t begin, int64_t end) { kernel->run(op, begin, end, Scratch(thread)); };
@@ -69,8 +72,8 @@ class Executor {
                  .target = HwyTargetName(),
                  .threads = c.shared ? team_.threads() : 1,
                  .description = description,
-                 .useful = c.useful,
-                 .executed = c.executed,
+                 .useful = costs.useful,
+                 .executed = costs.executed,
                  .touches = touches_,
                  .start_nanoseconds = Nanoseconds(start - recording_since_),
                  .nanoseconds = Nanoseconds(end - start)});
@@ -155,12 +158,17 @@ class Executor {
     OpKey key = {};
     bool has_executed = false, shared = false, charged = false;
     Ledger::Repeatable ledger = {};  // in charged_in_
-    Cost useful = {}, executed = {};
   };
-  Charged& NextCharged() {
+  struct Costs {  // beside each: only looked at where the op is another one than in the step before
+    Cost useful, executed;
+  };
+  size_t NextPlace() {
     const size_t place = in_step_ ? next_charged_++ : 0;
-    if (place >= charged_.size()) charged_.resize(place + 1);
-    return charged_[place];
+    if (place >= charged_.size()) {
+      charged_.resize(place + 1);
+      costs_.resize(place + 1);
+    }
+    return place;
   }
   // Nanoseconds that the team takes less for an op than one core, roughly.
   uint64_t EstimatedGain(const Cost& useful) const;
@@ -182,6 +190,7 @@ class Executor {
   WeightTouches touches_;
   Ledger* charged_in_;  // the ledger that charged_ knows
   std::vector<Charged> charged_;
+  std::vector<Costs> costs_;
   bool in_step_ = false;
   size_t next_charged_ = 0;  // place of the next op
   std::vector<AlignedBuffer<uint8_t>> scratch_;

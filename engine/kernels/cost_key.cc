@@ -40,13 +40,14 @@ bool PackActOp::CostKey(OpKey& key) const {
 }
 
 bool MatMulOp::CostKey(OpKey& key) const {
-  key = {Id(w), Id(bias), U(w.rows) << 32 | U(w.cols), U(x.rows), ActiveGroups(x), Flags(x.format.kind, activation, add_to_out, work_class)};
+  key = {Id(w),     Id(bias),        U(w.rows) << 32 | U(w.cols),
+         U(x.rows), ActiveGroups(x), Flags(x.format.kind, activation, add_to_out, work_class)};
   return true;
 }
 
 bool GatedMatMulOp::CostKey(OpKey& key) const {
-  key = {Id(gate), Id(up), U(gate.rows) << 32 | U(gate.cols), U(x.rows), ActiveGroups(x),
-         Flags(x.format.kind, activation, !gate_bias.empty(), !up_bias.empty())};
+  key = {Id(gate),  Id(up),          U(gate.rows) << 32 | U(gate.cols),
+         U(x.rows), ActiveGroups(x), Flags(x.format.kind, activation, !gate_bias.empty(), !up_bias.empty())};
   return true;
 }
 
