@@ -17,6 +17,7 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/page_report.h"
 #include "engine/app/table.h"
 #include "engine/base/format.h"
 
@@ -30,7 +31,7 @@ struct Flags {
   ModelFlags model;
   std::optional<std::string> prompt, tokens;
   int64_t decode = 8;
-  bool json = false;
+  bool json = false, mmu = false;
 };
 
 constexpr size_t kShownDifferences = 40;
@@ -189,6 +190,7 @@ Json Document(const Flags& flags, const AuditReport& report) {
                      {"rows", s.rows},
                      {"context", s.context},
                      {"audit", RowsJson(s.audit)}});
+    if (report.page_bytes > 0) steps.back()["pages"] = PagesJson(s);
   }
   for (const AuditReport::Experts& e : report.experts) {
     experts.push_back({{"layer", e.layer},
@@ -197,9 +199,11 @@ Json Document(const Flags& flags, const AuditReport& report) {
                        {"step_union", e.step_union},
                        {"run_union", e.run_union}});
   }
-  return {{"model", flags.model.model},          {"compared", report.compared},       {"differing", report.differing},
-          {"head_is_copy", report.head_is_copy}, {"stored", RowsJson(report.stored)}, {"steps", std::move(steps)},
-          {"experts", std::move(experts)}};
+  Json all = {{"model", flags.model.model},          {"compared", report.compared},       {"differing", report.differing},
+              {"head_is_copy", report.head_is_copy}, {"stored", RowsJson(report.stored)}, {"steps", std::move(steps)},
+              {"experts", std::move(experts)}};
+  if (report.page_bytes > 0) all["page_bytes"] = report.page_bytes;
+  return all;
 }
 
 Result<std::vector<int32_t>> PromptTokens(const Flags& flags, const Loaded& loaded) {
@@ -223,6 +227,7 @@ Status Run(const Flags& flags) {
   AuditOptions options;
   options.decode_tokens = flags.decode;
   TALLY_ASSIGN_OR_RETURN(options.load, ToLoadOptions(flags.model));
+  options.mmu = options.load.guard_slices = flags.mmu;
   TALLY_ASSIGN_OR_RETURN(options.path, ModelPath(flags.model.model));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, options.load));
   TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(flags, loaded));
@@ -248,7 +253,14 @@ Status Run(const Flags& flags) {
       Print("the head is a copy of the embedding, byte for byte: " + WithThousands(n.total) + " parameters as stored, " +
             WithThousands(n.total - copy) + " with both as one\n\n");
     }
-    if (report.differing > 0) Print(Render(DifferenceTable(report), TableFormat::kText) + "\n");
+    if (report.page_bytes > 0) {
+      Print(Render(PageStepTable(report), TableFormat::kText) + "\n");
+      Print(Render(PageSiteTable(report), TableFormat::kText) + "\n");
+      if (const Table findings = PageFindingTable(report); !findings.rows.empty()) {
+        Print(Render(findings, TableFormat::kText) + "\n");
+      }
+    }
+    if (const Table rows = DifferenceTable(report); !rows.rows.empty()) Print(Render(rows, TableFormat::kText) + "\n");
     Print(WithThousands(report.compared) + " rows compared, " +
           (report.differing == 0 ? std::string("all agree") : WithThousands(report.differing) + " differ") + "\n");
   }
@@ -267,8 +279,9 @@ Action AddAudit(CLI::App& app) {
   c->add_option("-p,--prompt", flags->prompt, "prompt text (default: a line of verse)")->allow_extra_args(false);
   c->add_option("--tokens", flags->tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
   AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt");
+  c->add_flag("--mmu", flags->mmu, "the pages of the weights too: those touched, by page faults, must be those charged (slower)");
   c->add_flag("--json", flags->json, "one JSON document on standard output, every row of every step in it");
-  c->footer("Exit code 3: the accounts differ; the rows that do are printed.");
+  c->footer("Exit code 3: the accounts differ; the rows and pages that do are printed.");
   return [flags] { return Report(Run(*flags)); };
 }
 
