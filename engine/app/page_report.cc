@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-
 namespace tally::app {
 namespace {
 
@@ -44,7 +43,8 @@ void AddRow(Table& t, const std::string& name, const Sum& s, uint64_t page) {
   }
   const uint64_t all = s.charged * page;
   const std::string slack = all >= s.bytes ? WithThousands(all - s.bytes) : "-" + WithThousands(s.bytes - all);
-  const std::string part = all > s.bytes ? Fixed(100.0 * static_cast<double>(all - s.bytes) / static_cast<double>(all), 2) + " %" : "";
+  const std::string part =
+      all > s.bytes ? Fixed(100.0 * static_cast<double>(all - s.bytes) / static_cast<double>(all), 2) + " %" : "";
   t.rows.push_back({name, WithThousands(s.bytes), WithThousands(s.charged), WithThousands(s.touched), slack, part, findings});
 }
 
@@ -56,8 +56,10 @@ std::string PhaseName(const AuditReport::Step& step) {
 }  // namespace
 
 Table PageStepTable(const AuditReport& report) {
-  Table t = SumTable("pages of the packed weights, " + WithThousands(report.page_bytes) + " bytes each: charged, and touched as the "
-                     "memory-management unit saw it", "step");
+  Table t = SumTable("pages of the packed weights, " + WithThousands(report.page_bytes) +
+                         " bytes each: charged, and touched as the "
+                         "memory-management unit saw it",
+                     "step");
   Sum decode;
   uint64_t decoded = 0;
   for (const AuditReport::Step& step : report.steps) {
@@ -104,10 +106,8 @@ Json PagesJson(const AuditReport::Step& step) {
   for (const PageRow& row : step.pages) {
     Json findings = Json::array();
     for (const PageFinding& f : row.findings) {
-      findings.push_back({{"kind", kNames[static_cast<size_t>(f.kind)]},
-                          {"slice", f.slice},
-                          {"first_page", f.first_page},
-                          {"pages", f.pages}});
+      findings.push_back(
+          {{"kind", kNames[static_cast<size_t>(f.kind)]}, {"slice", f.slice}, {"first_page", f.first_page}, {"pages", f.pages}});
     }
     rows.push_back({{"tensor", row.tensor},
                     {"layer", row.layer},

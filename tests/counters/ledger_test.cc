@@ -57,6 +57,28 @@ TEST(Ledger, UnionWithinAStep) {
   EXPECT_EQ(ledger.bad_touches(), 0u);
 }
 
+TEST(Ledger, TheLastStepsRows) {
+  using Ranges = std::vector<Ledger::RowRange>;
+  Ledger ledger;
+  ledger.SetWeights(Table());
+  EXPECT_EQ(ledger.ranges_last(0, 0), Ranges());  // no step yet
+  Step(ledger, {{0, 0, 3, 4}, {0, 0, 9, 12}, {0, 0, 4, 6}, {0, 0, 10, 11}, {0, 0, 39, 40}, {2, 1, 0, 7}, {2, 3, 0, 2}});
+  EXPECT_EQ(ledger.ranges_last(0, 0), (Ranges{{3, 6}, {9, 12}, {39, 40}}));
+  EXPECT_EQ(ledger.ranges_last(1, 0), Ranges());
+  EXPECT_EQ(ledger.ranges_last(2, 0), Ranges());
+  EXPECT_EQ(ledger.ranges_last(2, 1), (Ranges{{0, 7}}));
+  EXPECT_EQ(ledger.ranges_last(2, 3), (Ranges{{0, 2}}));
+  EXPECT_EQ(ledger.ranges_last(2, 5), Ranges());  // no such slice, no such weight
+  EXPECT_EQ(ledger.ranges_last(4, 0), Ranges());
+  Step(ledger, {{0, 0, 4, 5}, {2, 3, 0, 2}, {2, 3, 2, 7}});  // the step before is forgotten; pieces make a whole
+  EXPECT_EQ(ledger.ranges_last(0, 0), (Ranges{{4, 5}}));
+  EXPECT_EQ(ledger.ranges_last(2, 1), Ranges());
+  EXPECT_EQ(ledger.ranges_last(2, 3), (Ranges{{0, 7}}));
+  Step(ledger, {{0, 0, 4, 5}, {0, 0, 0, 40}, {3, 0, 0, 1}});
+  EXPECT_EQ(ledger.ranges_last(0, 0), (Ranges{{0, 40}}));
+  EXPECT_EQ(ledger.ranges_last(3, 0), (Ranges{{0, 1}}));
+}
+
 TEST(Ledger, TheLastStepWeightByWeight) {
   Ledger ledger;
   ledger.SetWeights(Table());
