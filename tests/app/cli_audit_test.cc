@@ -50,6 +50,33 @@ TEST(CliAudit, AHeadThatIsACopyIsReported) {
       << e.out;
 }
 
+TEST(CliAudit, PagesOfTheWeights) {
+  const Ended e = Tally({"audit", "--mmu", "-n", "2"});
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_NE(e.out.find("pages of the packed weights, "), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("2 decode steps"), std::string::npos);
+  EXPECT_EQ(e.out.find("pages that are not as charged"), std::string::npos);
+  EXPECT_NE(e.out.find(" rows compared, all agree\n"), std::string::npos) << e.out;
+  EXPECT_EQ(Tally({"audit", "-n", "0"}).out.find("pages of the packed weights"), std::string::npos);
+
+  const Ended j =
+      Tally({"audit", kGoldens + "llama/llama-b-bf16-llama3rope-headdim-tied", "--tokens", "1,2", "-n", "1", "--mmu", "--json"});
+  ASSERT_EQ(j.code, 0) << j.err;
+  const Json d = Json::parse(j.out);
+  EXPECT_GE(d["page_bytes"], 4096);
+  uint64_t rows = d["stored"].size();
+  for (const Json& step : d["steps"]) {
+    rows += step["audit"].size() + step["pages"].size();
+    EXPECT_FALSE(step["pages"].empty());
+    for (const Json& row : step["pages"]) {
+      EXPECT_TRUE(row["agrees"].get<bool>()) << row;
+      EXPECT_TRUE(row["findings"].empty()) << row;
+      EXPECT_EQ(row["charged_pages"], row["touched_pages"]) << row;
+    }
+  }
+  EXPECT_EQ(d["compared"], rows);
+}
+
 TEST(CliAudit, BadUseIsRefused) {
   auto refused = [](std::vector<std::string> arguments, const std::string& part) {
     arguments.insert(arguments.begin(), "audit");
