@@ -42,8 +42,8 @@ std::string Findings(const AuditReport& report) {
     for (const PageRow& row : report.steps[i].pages) {
       for (const PageFinding& f : row.findings) {
         constexpr const char* kKinds[] = {"touched", "charged", "guard"};
-        text += std::to_string(i) + " " + row.tensor + "[" + std::to_string(f.slice) + "] " + kKinds[static_cast<size_t>(f.kind)] +
-                " " + std::to_string(f.first_page) + "+" + std::to_string(f.pages) + "\n";
+        text += std::to_string(i) + " " + row.tensor + "[" + std::to_string(f.slice) + "] " +
+                kKinds[static_cast<size_t>(f.kind)] + " " + std::to_string(f.first_page) + "+" + std::to_string(f.pages) + "\n";
       }
     }
   }
