@@ -35,7 +35,7 @@ struct Watched {
   uint8_t Read(size_t at) const { return static_cast<const volatile uint8_t*>(memory.data())[at]; }
 };
 
-void Touch(const Watched& w, std::vector<size_t> pages) {
+void Touch(const Watched& w, const std::vector<size_t>& pages) {
   for (const size_t p : pages) (void)w.Read(p * w.page + p % w.page);
 }
 
