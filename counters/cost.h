@@ -42,7 +42,7 @@ inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
 // Only entries that are not zero are held: an op has a handful of them, and is charged as it runs.
 class Cost {
  public:
-  Cost() {}                           // NOLINT: values without their bit in used_ mean nothing
+  Cost() = default;
   Cost(const Cost& o) { *this = o; }  // NOLINT
   Cost& operator=(const Cost& o) {
     used_ = o.used_;
@@ -104,8 +104,8 @@ class Cost {
     used_ |= bit;
   }
 
-  uint64_t used_ = 0;                      // bit i: entry i is not zero
-  std::array<uint64_t, kEntries> values_;  // by class and type, by class, by kind
+  uint64_t used_ = 0;                        // bit i: entry i is not zero; without it, what stands there means nothing
+  std::array<uint64_t, kEntries> values_{};  // by class and type, by class, by kind
 };
 
 // Index of a weight (a stored tensor, or the gate or up half of one that interleaves both) in the ledger's table.

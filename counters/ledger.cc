@@ -246,6 +246,21 @@ uint64_t Ledger::uses_last(WeightId id, uint32_t slice) const {
   return s != nullptr && s->used_epoch == epoch_ ? s->used : 0;
 }
 
+std::vector<Ledger::RowRange> Ledger::ranges_last(WeightId id, uint32_t slice) const {
+  const SliceState* s = Slice(id, slice);
+  std::vector<RowRange> ranges;
+  if (s == nullptr) return ranges;
+  if (s->whole_epoch == epoch_) return {{0, weights_[id].rows}};
+  if (s->partial_epoch != epoch_) return ranges;
+  const std::vector<uint32_t>& row_epoch = slice_rows_[sizes_[id].first_slice + slice].row_epoch;
+  for (uint64_t r = 0; r < row_epoch.size(); ++r) {
+    if (row_epoch[r] != epoch_) continue;
+    if (ranges.empty() || ranges.back().end != r) ranges.push_back({r, r});
+    ranges.back().end = r + 1;
+  }
+  return ranges;
+}
+
 const Account& Ledger::at(Phase p, Site site) const {
   static const Account kNothing{};
   SettleAll();

@@ -77,6 +77,12 @@ class Ledger {
   TALLY_API uint64_t touched_last(WeightId id) const;
   TALLY_API uint32_t slices_last(WeightId id) const;
   TALLY_API uint64_t uses_last(WeightId id, uint32_t slice) const;
+  // The rows of a slice that the last step touched, in order, ranges as long as can be.
+  struct RowRange {
+    uint64_t begin = 0, end = 0;
+    bool operator==(const RowRange&) const = default;
+  };
+  TALLY_API std::vector<RowRange> ranges_last(WeightId id, uint32_t slice) const;
   // Parameters touched by any step since Reset.
   uint64_t parameters_touched_ever() const { return touched_ever_; }
   // Touches that named no weight of the table or rows outside of it. Anything but 0 is a defect: accounts

@@ -1,12 +1,15 @@
 #include "engine/api/audit.h"
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <utility>
 
 #include "counters/books/weight_table.h"
 #include "engine/api/loaded_model.h"
+#include "engine/api/page_proof.h"
 #include "engine/api/scoped_sequence.h"
+#include "engine/machine/page_watch.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
 
@@ -58,6 +61,7 @@ class Auditor {
 
     TALLY_RETURN_IF_ERROR(CheckTokens(engine_, options_.prompt));
     TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine_));
+    if (options_.mmu) TALLY_RETURN_IF_ERROR(WatchPages());
     std::span<const int32_t> rest = options_.prompt;
     int32_t next = 0;
     while (!rest.empty()) {
@@ -72,7 +76,19 @@ class Auditor {
   }
 
  private:
-  void Add(std::span<const books::AuditRow> rows) {
+  Status WatchPages() {
+    const auto* model = dynamic_cast<const LoadedModel*>(&engine_.model());
+    if (model == nullptr || !model->weights().guarded()) {
+      return BadInput(options_.path + ": the pages of weights are watched where the model was loaded with guard_slices");
+    }
+    weights_ = &model->weights();
+    TALLY_ASSIGN_OR_RETURN(watch_, PageWatch::New(weights_->arena().data(), weights_->arena().size()));
+    report_.page_bytes = watch_->page_bytes();
+    return {};
+  }
+
+  template <class Rows>
+  void Add(const Rows& rows) {
     report_.compared += rows.size();
     report_.differing +=
         static_cast<uint64_t>(std::count_if(rows.begin(), rows.end(), [](const auto& r) { return !r.agrees(); }));
@@ -84,7 +100,13 @@ class Auditor {
     for (const int32_t token : tokens) rows.push_back({token, sequence, false, phase == Phase::kDecode});
     rows.back().want_logits = logits;
     engine_.ledger().Reset();
-    TALLY_ASSIGN_OR_RETURN(const Mat<const float> out, engine_.Step(rows));
+    if (watch_ != nullptr) TALLY_RETURN_IF_ERROR(watch_->Start());
+    Result<Mat<const float>> stepped = engine_.Step(rows);
+    std::vector<bool> touched;
+    if (watch_ != nullptr) {
+      TALLY_ASSIGN_OR_RETURN(touched, watch_->Stop());
+    }
+    TALLY_ASSIGN_OR_RETURN(const Mat<const float> out, std::move(stepped));
     facts_.phase = phase;
     facts_.work = {.sequences = 1,
                    .rows = tokens.size(),
@@ -92,9 +114,13 @@ class Auditor {
                    .logit_rows = logits ? 1u : 0u};
     facts_.distinct_tokens = std::set<int32_t>(tokens.begin(), tokens.end()).size();
     facts_.distinct_positions = tokens.size();
-    AuditReport::Step step{phase, facts_.work.rows, facts_.work.context, {}};
+    AuditReport::Step step{phase, facts_.work.rows, facts_.work.context, {}, {}};
     step.audit = books::AuditStep(engine_.model().recipe(), table_, types_, engine_.ledger(), facts_);
     Add(step.audit);
+    if (watch_ != nullptr) {
+      step.pages = ComparePages(engine_.ledger(), *weights_, watch_->page_bytes(), touched);
+      Add(step.pages);
+    }
     report_.steps.push_back(std::move(step));
     CountExperts();
     if (!logits) return 0;
@@ -131,6 +157,8 @@ class Auditor {
   std::vector<WeightInfo> table_;
   std::vector<DType> types_;
   books::StepFacts facts_;
+  const PackedWeights* weights_ = nullptr;  // with mmu
+  std::unique_ptr<PageWatch> watch_;
   AuditReport report_;
 };
 

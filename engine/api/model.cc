@@ -131,11 +131,11 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   Team team(options.threads);
   const StepperOptions stepper = MakeStepperOptions(spec.recipe, options);
   model->plan_ = PlanEngine(spec.recipe, stepper, team.threads());
-  TALLY_ASSIGN_OR_RETURN(model->plan_.packed_weights, PlanPackedBytes(inventory, spec));
+  TALLY_ASSIGN_OR_RETURN(model->plan_.packed_weights, PlanPackedBytes(inventory, spec, options.guard_slices));
   model->plan_.available = AvailableMemoryBytes();
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckPlan(model->plan_, model->plan_.packed_weights, spec.recipe, stepper)));
 
-  TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, spec, team, options.progress));
+  TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, spec, team, options.progress, options.guard_slices));
   // Engines check it too, but know no file to name.
   const auto frequencies = MakeRopeFrequencies(spec.recipe.rope, model->weights_.HostVector(Role::kRopeFactors));
   TALLY_RETURN_IF_ERROR(Prefixed(path, frequencies.status()));

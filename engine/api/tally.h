@@ -56,6 +56,9 @@ struct LoadOptions {
   // An op is shared among the threads where that is estimated to save more than this; others run on the calling thread, as
   // waiting for threads costs more than it saves, much more on a busy machine. 0: the threads share every op.
   uint64_t share_gain_ns = 20'000;
+  // Of LoadModel: every tensor and expert slice ends with a page of memory, an unused page following, which takes address space
+  // only; no huge pages. For AuditOptions::mmu; slower, and the same bits.
+  bool guard_slices = false;
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // of LoadModel; false: stop, kInterrupted
 };
 

@@ -2,325 +2,34 @@
 #include "engine/api/audit.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cmath>
 #include <cstdlib>
-#include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "engine/app/bars.h"
+#include "engine/app/audit_report.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
-#include "engine/app/count_report.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
-#include "engine/app/parts.h"
 #include "engine/app/record_files.h"
-#include "engine/app/table.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
 namespace tally::app {
 namespace {
 
-using books::AuditRow;
-using books::WithThousands;
-
 struct Flags {
   ModelFlags model;
   std::optional<std::string> prompt, tokens;
   int64_t decode = 8;
   RecordFlags records;
-  bool json = false, claims = false;
+  bool json = false, claims = false, mmu = false;
 };
 
-constexpr size_t kShownDifferences = 40;
 constexpr const char* kDefaultPrompt = "O Romeo, Romeo! wherefore art thou Romeo?";
-
-std::string Figure(const std::optional<uint64_t>& n) { return n.has_value() ? WithThousands(*n) : ""; }
-
-bool ByClass(books::AuditAccount account) {
-  return account == books::AuditAccount::kFlops || account == books::AuditAccount::kSpecial;
-}
-
-// The rows of all steps, added up over steps and layers.
-struct Sum {
-  uint64_t rows = 0, differing = 0, closed = 0;
-  std::optional<uint64_t> inventory, ledger;
-};
-using SumKey = std::tuple<books::AuditAccount, Component, WorkClass>;
-
-void AddRows(std::span<const AuditRow> rows, std::map<SumKey, Sum>& sums) {
-  for (const AuditRow& r : rows) {
-    Sum& s = sums[{r.account, r.component, r.work_class}];
-    ++s.rows;
-    s.differing += r.agrees() ? 0 : 1;
-    s.closed += r.closed;
-    if (r.inventory) s.inventory = s.inventory.value_or(0) + *r.inventory;
-    if (r.ledger) s.ledger = s.ledger.value_or(0) + *r.ledger;
-  }
-}
-
-Table SumTable(const char* title, const std::map<SumKey, Sum>& sums) {
-  Table t{title, {"", "site", "class", "rows", "closed form", "files", "run", ""}, {}, {true, true, true}};
-  for (const auto& [key, s] : sums) {
-    const auto& [account, component, work_class] = key;
-    if (s.closed == 0 && s.differing == 0) continue;
-    const bool whole = account == books::AuditAccount::kTouchedSet;
-    t.rows.push_back({std::string(AccountName(account)), whole ? "" : std::string(ComponentName(component)),
-                      ByClass(account) ? std::string(kWorkClassNames[static_cast<size_t>(work_class)]) : "",
-                      WithThousands(s.rows), WithThousands(s.closed), Figure(s.inventory), Figure(s.ledger),
-                      s.differing == 0 ? "" : WithThousands(s.differing) + " differ"});
-  }
-  return t;
-}
-
-std::string StepName(const AuditReport::Step& step) {
-  return std::string(step.phase == Phase::kPrefill ? "prefill" : "decode") + " of " + std::to_string(step.rows) + " up to " +
-         std::to_string(step.context);
-}
-
-Table DifferenceTable(const AuditReport& report) {
-  Table t{"rows that differ",
-          {"step", "", "layer", "site", "class", "closed form", "files", "run", "formula"},
-          {},
-          {true, true, false, true, true, false, false, false, true}};
-  auto add = [&](const std::string& step, std::span<const AuditRow> rows) {
-    for (const AuditRow& r : rows) {
-      if (r.agrees() || t.rows.size() >= kShownDifferences) continue;
-      t.rows.push_back({step, std::string(AccountName(r.account)), std::to_string(r.layer),
-                        r.tensor.empty() ? std::string(ComponentName(r.component)) : r.tensor,
-                        ByClass(r.account) ? std::string(kWorkClassNames[static_cast<size_t>(r.work_class)]) : "",
-                        WithThousands(r.closed), Figure(r.inventory), Figure(r.ledger), r.form});
-    }
-  };
-  add("stored", report.stored);
-  for (const AuditReport::Step& step : report.steps) add(StepName(step), step.audit);
-  return t;
-}
-
-struct Balance {
-  uint64_t least = 0, most = 0;
-  double deviation = 0;
-};
-Balance BalanceOf(const std::vector<uint64_t>& tokens) {
-  const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
-  const double n = static_cast<double>(tokens.size());
-  const double mean = static_cast<double>(std::accumulate(tokens.begin(), tokens.end(), uint64_t{0})) / n;
-  double squares = 0;
-  for (const uint64_t x : tokens) squares += (static_cast<double>(x) - mean) * (static_cast<double>(x) - mean);
-  return {*least, *most, std::sqrt(squares / n)};
-}
-
-Table ExpertTable(const AuditReport& report) {
-  Table t{"tokens of each expert, layer by layer",
-          {"layer", "least", "most", "deviation", "chosen in the run", "tokens"},
-          {},
-          {false, false, false, false, false, true}};
-  for (const AuditReport::Experts& e : report.experts) {
-    const Balance b = BalanceOf(e.tokens);
-    std::string tokens;
-    for (const uint64_t n : e.tokens) tokens += (tokens.empty() ? "" : " ") + std::to_string(n);
-    t.rows.push_back({std::to_string(e.layer), WithThousands(b.least), WithThousands(b.most), Fixed(b.deviation, 2),
-                      std::to_string(e.run_union) + " of " + std::to_string(e.tokens.size()), tokens});
-  }
-  return t;
-}
-
-// The experts that rows chose between them, mean over the sparse layers, beside what is expected and what is possible.
-struct Union {
-  std::string name;  // of the step or steps
-  double rows = 0;   // of a step
-  double measured = 0, uniform = 0, most = 0;
-  double bytes = 0, uniform_bytes = 0, most_bytes = 0;  // of all layers
-};
-
-std::vector<Union> UnionsOf(const AuditReport& report, const Recipe& recipe) {
-  std::vector<Union> unions;
-  const double X = recipe.n_experts, k = recipe.top_k, layers = static_cast<double>(report.experts.size());
-  double slice = 0;  // bytes of one expert in every layer
-  for (const AuditReport::Experts& e : report.experts) slice += static_cast<double>(e.slice_bytes);
-  auto add = [&](const std::string& name, double measured, double bytes, double rows) {
-    const double uniform = books::UniformExperts(X, k, rows), most = std::min(rows * k, X);
-    unions.push_back({name, rows, measured, uniform, most, bytes, uniform * slice, most * slice});
-  };
-  uint64_t all_rows = 0;
-  for (size_t i = 0, n = 0; i < report.steps.size(); i += n) {  // decode steps, which all have one row, together
-    for (n = 1; report.steps[i].phase == Phase::kDecode && i + n < report.steps.size();) ++n;
-    double sum = 0, bytes = 0;
-    for (size_t j = i; j < i + n; ++j) {
-      for (const AuditReport::Experts& e : report.experts) {
-        sum += static_cast<double>(e.step_union[j]);
-        bytes += static_cast<double>(e.step_union[j] * e.slice_bytes);
-      }
-      all_rows += report.steps[j].rows;
-    }
-    const double mean = static_cast<double>(n);
-    add(n > 1 ? "mean of " + std::to_string(n) + " decode steps" : StepName(report.steps[i]), sum / layers / mean, bytes / mean,
-        static_cast<double>(report.steps[i].rows));
-  }
-  double sum = 0, bytes = 0;
-  for (const AuditReport::Experts& e : report.experts) {
-    sum += static_cast<double>(e.run_union);
-    bytes += static_cast<double>(e.run_union * e.slice_bytes);
-  }
-  add("the run", sum / layers, bytes, static_cast<double>(all_rows));
-  return unions;
-}
-
-Table UnionTable(const AuditReport& report, const Recipe& recipe) {
-  Table t{"experts read by a step, mean of the sparse layers",
-          {"step", "measured", "uniform", "at most", "bytes", "uniform", "at most"},
-          {},
-          {true}};
-  for (const Union& u : UnionsOf(report, recipe)) {
-    t.rows.push_back({u.name, Fixed(u.measured, 2), Fixed(u.uniform, 2), Fixed(u.most, 0), WithThousands(u.bytes),
-                      WithThousands(u.uniform_bytes), WithThousands(u.most_bytes)});
-  }
-  return t;
-}
-
-Json UnionsJson(const AuditReport& report, const Recipe& recipe) {
-  Json all = Json::array();
-  for (const Union& u : UnionsOf(report, recipe)) {
-    all.push_back({{"steps", u.name},
-                   {"rows", u.rows},
-                   {"measured", u.measured},
-                   {"uniform", u.uniform},
-                   {"at_most", u.most},
-                   {"bytes", u.bytes},
-                   {"uniform_bytes", u.uniform_bytes},
-                   {"at_most_bytes", u.most_bytes}});
-  }
-  return all;
-}
-
-// Where the parameters are that the files hold, and which of them steps touched: the last of each phase.
-std::string Plot(const AuditReport& report, const Recipe& recipe, int width, bool colour) {
-  std::vector<std::string> names;
-  for (const std::string_view part : ParameterParts()) names.emplace_back(part);
-  const auto bar = [&](std::string label, std::span<const AuditRow> rows, books::AuditAccount account) {
-    Bar b{std::move(label), std::vector<uint64_t>(names.size())};
-    for (const AuditRow& r : rows) {
-      if (r.account != account) continue;
-      const bool sparse = r.layer >= 0 && recipe.layers[static_cast<size_t>(r.layer)].sparse;
-      b.values[PartOf(r.component, sparse)] +=
-          account == books::AuditAccount::kStored ? r.inventory.value_or(0) : r.ledger.value_or(0);
-    }
-    return b;
-  };
-  std::vector<Bar> bars = {bar("stored", report.stored, books::AuditAccount::kStored)};
-  for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
-    const AuditReport::Step* last = nullptr;
-    for (const AuditReport::Step& step : report.steps) last = step.phase == phase ? &step : last;
-    if (last != nullptr) bars.push_back(bar(StepName(*last), last->audit, books::AuditAccount::kTouched));
-  }
-  return RenderBars(names, bars, width, colour);
-}
-
-// The published figures of the built-in models that this one is; what a decode step touched is one more way to read "active".
-struct Claims {
-  std::vector<CountedModel> models;
-  std::vector<std::vector<books::ClaimCheck>> checks;  // of each
-};
-
-Claims ClaimsOf(const AuditReport& report, const Recipe& recipe) {
-  Claims claims;
-  claims.models = KnownModelsLike(recipe);
-  std::erase_if(claims.models, [](const CountedModel& m) { return books::CheckClaims(m.count, m.published).empty(); });
-  std::optional<uint64_t> touched;
-  for (const AuditReport::Step& step : report.steps) {
-    for (const AuditRow& r : step.audit) {
-      if (step.phase == Phase::kDecode && r.account == books::AuditAccount::kTouchedSet) touched = r.ledger;
-    }
-  }
-  for (const CountedModel& m : claims.models) {
-    claims.checks.push_back(books::CheckClaims(m.count, m.published));
-    for (books::ClaimCheck& check : claims.checks.back()) {
-      const auto printed = books::ParsePrinted(check.printed);
-      if (check.figure != "active" || !touched || !printed) continue;
-      check.conventions.push_back({"touched by a decode step, measured", *touched, books::Agrees(*touched, *printed)});
-    }
-  }
-  return claims;
-}
-
-std::string ClaimsText(const Claims& claims) {
-  if (claims.models.empty())
-    return "no published figures of this model are known: it is none of the built-in ones (tally count)\n";
-  Table table = ClaimsTable();
-  std::string text;
-  for (size_t i = 0; i < claims.models.size(); ++i) {
-    AddClaims(claims.models[i].name, claims.models[i].published, claims.checks[i], table);
-    for (const books::ClaimCheck& check : claims.checks[i]) {
-      std::string under;
-      for (const auto& c : check.conventions) {
-        if (c.agreement != books::Agreement::kNo) under += (under.empty() ? "" : ", ") + c.name;
-      }
-      text += claims.models[i].name + ": " + check.figure + " " + check.printed +
-              (under.empty() ? " holds under no convention" : " holds as " + under) + "\n";
-    }
-  }
-  return Render(table, TableFormat::kText) + "\n" + text;
-}
-
-Json RowJson(const AuditRow& r) {
-  Json row = {{"account", AccountName(r.account)}, {"layer", r.layer}, {"component", ComponentName(r.component)}};
-  if (ByClass(r.account)) row["class"] = kWorkClassNames[static_cast<size_t>(r.work_class)];
-  if (!r.tensor.empty()) row["tensor"] = r.tensor;
-  row["form"] = r.form;
-  row["closed"] = r.closed;
-  if (r.inventory) row["files"] = *r.inventory;
-  if (r.ledger) row["run"] = *r.ledger;
-  row["agrees"] = r.agrees();
-  return row;
-}
-
-Json RowsJson(std::span<const AuditRow> rows) {
-  Json all = Json::array();
-  for (const AuditRow& r : rows) all.push_back(RowJson(r));
-  return all;
-}
-
-Json Document(const Flags& flags, const AuditReport& report, const Recipe& recipe, const std::optional<Claims>& claims) {
-  Json steps = Json::array(), experts = Json::array();
-  for (const AuditReport::Step& s : report.steps) {
-    steps.push_back({{"phase", s.phase == Phase::kPrefill ? "prefill" : "decode"},
-                     {"rows", s.rows},
-                     {"context", s.context},
-                     {"audit", RowsJson(s.audit)}});
-  }
-  for (const AuditReport::Experts& e : report.experts) {
-    const Balance b = BalanceOf(e.tokens);
-    experts.push_back({{"layer", e.layer},
-                       {"least", b.least},
-                       {"most", b.most},
-                       {"deviation", b.deviation},
-                       {"tokens", e.tokens},
-                       {"expert_bytes", e.slice_bytes},
-                       {"step_union", e.step_union},
-                       {"run_union", e.run_union}});
-  }
-  Json document = {{"model", flags.model.model},          {"compared", report.compared},       {"differing", report.differing},
-                   {"head_is_copy", report.head_is_copy}, {"stored", RowsJson(report.stored)}, {"steps", std::move(steps)},
-                   {"experts", std::move(experts)}};
-  if (!report.experts.empty()) document["unions"] = UnionsJson(report, recipe);
-  if (claims) {
-    document["claims"] = Json::array();
-    for (size_t i = 0; i < claims->models.size(); ++i) {
-      Json one = ClaimsJson(claims->models[i].published, claims->checks[i]);
-      one["model"] = claims->models[i].name;
-      document["claims"].push_back(std::move(one));
-    }
-  }
-  return document;
-}
 
 Result<std::vector<int32_t>> PromptTokens(const Flags& flags, const Loaded& loaded) {
   if (flags.tokens) return ParseTokens(*flags.tokens, "--tokens");
@@ -343,6 +52,7 @@ Status Run(const Flags& flags) {
   AuditOptions options;
   options.decode_tokens = flags.decode;
   TALLY_ASSIGN_OR_RETURN(options.load, ToLoadOptions(flags.model));
+  options.mmu = options.load.guard_slices = flags.mmu;
   TALLY_ASSIGN_OR_RETURN(options.path, ModelPath(flags.model.model));
   TALLY_ASSIGN_OR_RETURN(RecordFiles records, RecordFiles::Open(flags.records, flags.model.model));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, options.load));
@@ -351,34 +61,13 @@ Status Run(const Flags& flags) {
   TALLY_ASSIGN_OR_RETURN(const AuditReport report, Audit(*loaded.engine, options));
   TALLY_RETURN_IF_ERROR(records.Close());
   const Recipe& recipe = loaded.model->recipe();
-  const std::optional<Claims> claims = flags.claims ? std::optional(ClaimsOf(report, recipe)) : std::nullopt;
-
+  const std::optional<AuditClaims> claims = flags.claims ? std::optional(ClaimsOf(report, recipe)) : std::nullopt;
+  const AuditClaims* const shown = claims ? &*claims : nullptr;
   if (flags.json) {
-    PrintJson(Document(flags, report, recipe, claims));
+    PrintJson(AuditDocument(flags.model.model, report, recipe, shown));
   } else {
-    std::map<SumKey, Sum> stored, run;
-    AddRows(report.stored, stored);
-    for (const AuditReport::Step& step : report.steps) AddRows(step.audit, run);
-    Print(Printable(loaded.model->Description()) + "\n\n");
-    Print(Render(SumTable("stored", stored), TableFormat::kText) + "\n");
-    Print(Render(SumTable(("run, " + std::to_string(report.steps.size()) + " steps").c_str(), run), TableFormat::kText) + "\n");
-    if (!report.experts.empty()) {
-      Print(Render(UnionTable(report, recipe), TableFormat::kText) + "\n");
-      Print(Render(ExpertTable(report), TableFormat::kText) + "\n");
-    }
-    if (report.head_is_copy) {
-      const ParameterCounts& n = loaded.model->parameters();
-      const uint64_t copy = static_cast<uint64_t>(recipe.vocab) * static_cast<uint64_t>(recipe.d_model);
-      Print("the head is a copy of the embedding, byte for byte: " + WithThousands(n.total) + " parameters as stored, " +
-            WithThousands(n.total - copy) + " with both as one\n\n");
-    }
-    const bool terminal = IsTerminal(Stream::kOutput),
-               colour = terminal && std::getenv("NO_COLOR") == nullptr;  // NOLINT(concurrency-mt-unsafe)
-    Print("parameters stored, and touched by a step\n" + Plot(report, recipe, TerminalWidth(Stream::kOutput, 80), colour) + "\n");
-    if (claims) Print(ClaimsText(*claims) + "\n");
-    if (report.differing > 0) Print(Render(DifferenceTable(report), TableFormat::kText) + "\n");
-    Print(WithThousands(report.compared) + " rows compared, " +
-          (report.differing == 0 ? std::string("all agree") : WithThousands(report.differing) + " differ") + "\n");
+    const bool colour = IsTerminal(Stream::kOutput) && std::getenv("NO_COLOR") == nullptr;  // NOLINT(concurrency-mt-unsafe)
+    Print(AuditText(report, *loaded.model, shown, TerminalWidth(Stream::kOutput, 80), colour));
   }
   if (report.differing == 0) return {};
   return Status(StatusCode::kDisagreement, flags.model.model + ": " + std::to_string(report.differing) + " of " +
@@ -395,10 +84,11 @@ Action AddAudit(CLI::App& app) {
   c->add_option("-p,--prompt", flags->prompt, "prompt text (default: a line of verse)")->allow_extra_args(false);
   c->add_option("--tokens", flags->tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
   AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt");
+  c->add_flag("--mmu", flags->mmu, "the pages of the weights too: those touched, by page faults, must be those charged (slower)");
   c->add_flag("--claims", flags->claims, "what is published of this model, and under which convention it holds");
   AddRecordFlags(*c, flags->records);
   c->add_flag("--json", flags->json, "one JSON document on standard output, every row of every step in it");
-  c->footer("Exit code 3: the accounts differ; the rows that do are printed.");
+  c->footer("Exit code 3: the accounts differ; the rows and pages that do are printed.");
   return [flags] { return Report(Run(*flags)); };
 }
 

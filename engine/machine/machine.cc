@@ -153,6 +153,8 @@ uint64_t PeakResidentBytes() { return KibField("/proc/self/status", "VmHWM:"); }
 
 uint64_t ResidentBytes() { return KibField("/proc/self/status", "VmRSS:"); }
 
+size_t SystemPageBytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+
 std::string ModuleFile() {
   // "start-end permissions offset device inode   path" (proc(5)).
   const auto here = reinterpret_cast<uintptr_t>(&ModuleFile);
@@ -195,7 +197,7 @@ Result<AnonymousMemory> AnonymousMemory::Allocate(size_t bytes, bool huge) {
     return BadInput("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" +
                     std::generic_category().message(errno) + ")");
   };
-  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t page = SystemPageBytes();
   const size_t align = huge ? std::max(kHugePage, page) : page;
   if (bytes > SIZE_MAX / 2) {
     errno = ENOMEM;
@@ -215,6 +217,10 @@ Result<AnonymousMemory> AnonymousMemory::Allocate(size_t bytes, bool huge) {
   memory.size_ = bytes;
   if (huge) (void)madvise(memory.data_, length, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
   return memory;
+}
+
+void AnonymousMemory::RefuseHugePages() {
+  if (data_ != nullptr) (void)madvise(data_, size_, MADV_NOHUGEPAGE);  // kernels without huge pages refuse, and need not be told
 }
 
 AnonymousMemory::AnonymousMemory(AnonymousMemory&& o) noexcept

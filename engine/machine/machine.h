@@ -14,6 +14,7 @@ uint64_t TotalMemoryBytes();      // of the machine, or the cgroup's limit if lo
 uint64_t AvailableMemoryBytes();  // that can be had now without swapping (MemAvailable and cgroup limits)
 uint64_t PeakResidentBytes();     // of this process (VmHWM)
 uint64_t ResidentBytes();         // of this process now
+size_t SystemPageBytes();         // of a page of memory
 double MonotonicSeconds();
 std::string ModuleFile();  // the program or shared library that this function is part of, an absolute path; "" where unknown
 enum class Stream : uint8_t { kOutput, kError };
@@ -25,6 +26,7 @@ class AnonymousMemory {
  public:
   AnonymousMemory() = default;
   static Result<AnonymousMemory> Allocate(size_t bytes, bool huge);
+  void RefuseHugePages();  // whatever the system does by itself; before the memory is used
   AnonymousMemory(AnonymousMemory&& o) noexcept;
   AnonymousMemory& operator=(AnonymousMemory&& o) noexcept;
   ~AnonymousMemory();

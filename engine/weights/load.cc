@@ -292,8 +292,9 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
 
 class WeightLoader {
  public:
-  static Result<PackedWeights> Load(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress) {
-    TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(inventory, spec));
+  static Result<PackedWeights> Load(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress,
+                                    bool guard_slices) {
+    TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(inventory, spec, guard_slices ? SystemPageBytes() : 0));
     std::vector<FileReader> files;
     for (const InventoryFile& file : inventory.files) {
       TALLY_ASSIGN_OR_RETURN(FileReader reader, FileReader::Open(file.path));
@@ -301,9 +302,11 @@ class WeightLoader {
     }
     PackedWeights weights;
     if (plan.arena_bytes > 0) {
-      TALLY_ASSIGN_OR_RETURN(weights.arena_, AnonymousMemory::Allocate(plan.arena_bytes, /*huge=*/true));
+      TALLY_ASSIGN_OR_RETURN(weights.arena_, AnonymousMemory::Allocate(plan.arena_bytes, /*huge=*/!guard_slices));
+      if (guard_slices) weights.arena_.RefuseHugePages();
     }
-    weights.packed_bytes_ = plan.arena_bytes;
+    weights.guarded_ = guard_slices;
+    weights.packed_bytes_ = plan.arena_bytes - plan.guard_bytes;
     const ItemLoader loader(files, weights.arena_.data());
     TALLY_RETURN_IF_ERROR(RunJobs(MakeJobs(plan), loader, team, progress));
     for (const PlannedHostVector& v : plan.host_vectors) {
@@ -317,6 +320,7 @@ class WeightLoader {
       weights.infos_.push_back(w.info);
       WeightView view = w.view;
       view.data = weights.arena_.data() + w.arena_offset;
+      weights.views_.push_back(view);
       weights.entries_.push_back({w.role, w.layer, view});
       if (w.role == Role::kTokenEmbedding && spec.recipe.tied_head) weights.entries_.push_back({Role::kHead, -1, view});
     }
@@ -341,8 +345,9 @@ std::span<const float> PackedWeights::HostVector(Role role) const {
   return {};
 }
 
-Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress) {
-  return WeightLoader::Load(inventory, spec, team, progress);
+Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress,
+                                  bool guard_slices) {
+  return WeightLoader::Load(inventory, spec, team, progress, guard_slices);
 }
 
 }  // namespace tally

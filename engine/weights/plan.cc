@@ -8,6 +8,7 @@
 
 #include "engine/base/checked.h"
 #include "engine/base/format.h"
+#include "engine/machine/machine.h"
 #include "engine/weights/roles.h"
 #include "engine/weights/weights.h"
 
@@ -20,7 +21,8 @@ bool IsInterleaved(Storage s) { return s == Storage::kInterleavedEven || s == St
 
 class Planner {
  public:
-  Planner(const Inventory& inventory, const ModelSpec& spec) : inventory_(inventory), spec_(spec) {}
+  Planner(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page)
+      : inventory_(inventory), spec_(spec), guard_(guard_page) {}
 
   Result<WeightPlan> Plan() {
     std::set<std::pair<int32_t, Role>> bound;
@@ -206,15 +208,17 @@ class Planner {
         break;
     }
     const std::optional<uint64_t> slice = CheckedMul(view.panel_stride, count);
-    const std::optional<uint64_t> room = slice ? CheckedAdd(*slice, kWeightPage - 1) : std::nullopt;
-    const std::optional<uint64_t> all = room ? CheckedMul(*room / kWeightPage * kWeightPage, slices) : std::nullopt;
+    const uint64_t page = guard_ > 0 ? guard_ : kWeightPage;
+    const std::optional<uint64_t> room = slice ? CheckedAdd(*slice, page - 1 + guard_) : std::nullopt;
+    const std::optional<uint64_t> all = room ? CheckedMul(*room / page * page, slices) : std::nullopt;
     const std::optional<uint64_t> arena = all ? CheckedAdd(plan_.arena_bytes, *all) : std::nullopt;
     if (!arena) return BadInput(inventory_.path + ": " + name + " is too large for any machine");
     view.id = static_cast<WeightId>(plan_.weights.size());
-    view.slice_stride = *room / kWeightPage * kWeightPage;
+    view.slice_stride = *room / page * page;
     w.slice_bytes = *slice;
-    w.arena_offset = plan_.arena_bytes;
+    w.arena_offset = plan_.arena_bytes + (guard_ > 0 ? view.slice_stride - guard_ - *slice : 0);
     plan_.arena_bytes = *arena;
+    plan_.guard_bytes += slices * guard_;
 
     WeightInfo& info = w.info;
     info.name = name;
@@ -232,6 +236,7 @@ class Planner {
 
   const Inventory& inventory_;
   const ModelSpec& spec_;
+  const uint64_t guard_;
   WeightPlan plan_;
 };
 
@@ -244,11 +249,13 @@ WeightLayout LayoutFor(Role role, const Recipe& recipe) {
   return WeightLayout::kPanel16;
 }
 
-Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec) { return Planner(inventory, spec).Plan(); }
+Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page) {
+  return Planner(inventory, spec, guard_page).Plan();
+}
 
-Result<uint64_t> PlanPackedBytes(const Inventory& inventory, const ModelSpec& spec) {
-  TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(inventory, spec));
-  return plan.arena_bytes;
+Result<uint64_t> PlanPackedBytes(const Inventory& inventory, const ModelSpec& spec, bool guard_slices) {
+  TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(inventory, spec, guard_slices ? SystemPageBytes() : 0));
+  return plan.arena_bytes - plan.guard_bytes;
 }
 
 }  // namespace tally

@@ -23,8 +23,8 @@ struct PlannedWeight {
   std::vector<const StoredTensor*> sources;  // else one tensor that holds all slices, or one per slice
   WeightView view;                           // data still null
   WeightInfo info;
-  uint64_t arena_offset = 0;
-  uint64_t slice_bytes = 0;  // of the packed slice, what is added to fill its page not included
+  uint64_t arena_offset = 0;  // of its first slice
+  uint64_t slice_bytes = 0;   // of the packed slice, what is added to fill its page not included
 
   // Engine row r of a slice is row `first_row + r * row_step` of the stored slice, which has `stored_rows`
   // rows of view.stored_row_bytes bytes; first_row is below row_step. Of a vector the same is true of elements. Not of
@@ -43,10 +43,13 @@ struct PlannedHostVector {
 struct WeightPlan {
   std::vector<PlannedWeight> weights;  // weights[i].view.id == i
   std::vector<PlannedHostVector> host_vectors;
-  uint64_t arena_bytes = 0;
+  uint64_t arena_bytes = 0;  // guards included
+  uint64_t guard_bytes = 0;  // address space that is never written, and so takes no memory
 };
 
 // Pointers in the plan are into `inventory`.
-Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec);
+// guard_page: bytes of a page of memory where each slice is to end with a page, an unused one following (the
+// watching of engine/machine/page_watch.h); 0: slices start with a page, and nothing stands between them.
+Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page);
 
 }  // namespace tally

@@ -17,7 +17,7 @@
 namespace tally {
 
 // Every weight of a model in one arena of anonymous memory; each tensor and each expert slice starts on a
-// page of its own.
+// page of its own, or, where slices are guarded, ends with one, an unused page following.
 class PackedWeights {
  public:
   // The view of a role's weight; an empty view where the model has none. layer -1 for roles outside the
@@ -25,7 +25,11 @@ class PackedWeights {
   const WeightView& Get(Role role, int32_t layer = -1) const;
   // Indexed by WeightView::id; ready for Ledger::SetWeights.
   const std::vector<WeightInfo>& infos() const { return infos_; }
-  // Bytes of the arena. More than the sum of infos()' packed_bytes by what fills the last page of each slice.
+  // Where the weights of infos() are, in that order.
+  const std::vector<WeightView>& views() const { return views_; }
+  std::span<const uint8_t> arena() const { return {arena_.data(), arena_.size()}; }
+  bool guarded() const { return guarded_; }
+  // Bytes of the arena, guards not included. More than the sum of infos()' packed_bytes by what fills a page of each slice.
   uint64_t packed_bytes() const { return packed_bytes_; }
   // Values of a buffer-like role that is small and read on the host (kRopeFactors). Empty where absent.
   std::span<const float> HostVector(Role role) const;
@@ -41,21 +45,24 @@ class PackedWeights {
   std::vector<Entry> entries_;  // sorted by (layer, role)
   std::vector<std::pair<Role, std::vector<float>>> host_vectors_;
   std::vector<WeightInfo> infos_;
+  std::vector<WeightView> views_;
+  bool guarded_ = false;
   uint64_t packed_bytes_ = 0;
   WeightView none_;
 };
 
 // Bytes the packed weights of `spec` will take, before anything is allocated. Errors: a tensor type that
 // cannot be run (named), a shape that does not divide into blocks.
-Result<uint64_t> PlanPackedBytes(const Inventory& inventory, const ModelSpec& spec);
+Result<uint64_t> PlanPackedBytes(const Inventory& inventory, const ModelSpec& spec, bool guard_slices = false);
 
 // Bytes of the file that have been read and packed so far; false: stop (kInterrupted). Called with rising
 // done_bytes, by one thread at a time, but not always by the one that called LoadWeights.
 using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
 // Reads (pread, in parallel on the team) and packs every binding of `spec`. Memory: PlanPackedBytes and a
-// staging buffer of at most 1 MiB per thread.
-Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress);
+// staging buffer of at most 1 MiB per thread. guard_slices: for a PageWatch, see above; without huge pages.
+Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress,
+                                  bool guard_slices = false);
 
 // The layout that a role's weight is packed in: kRowMajor for tables only gathered from (untied embeddings,
 // positions), kVector for 1-D roles and expert biases, else kPanel16.

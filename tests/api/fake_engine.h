@@ -136,6 +136,7 @@ class FakeEngine final : public Engine {
   bool used_blas() const override { return false; }
   int threads() const override { return 1; }
   void SetTap(std::function<void(Site, std::string_view, Mat<const float>)> tap) override { tap_ = std::move(tap); }
+  void SetRecorder(Recorder) override {}
   void EnableExplain() override {}
   std::vector<std::string> Explanations() const override { return {}; }
 

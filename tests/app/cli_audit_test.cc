@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/app/runner.h"
+#include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
@@ -48,6 +49,57 @@ TEST(CliAudit, AHeadThatIsACopyIsReported) {
   EXPECT_NE(e.out.find("a copy of the embedding, byte for byte: 292,800 parameters as stored, 260,032 with both as one"),
             std::string::npos)
       << e.out;
+}
+
+TEST(CliAudit, PagesOfTheWeights) {
+  const Ended e = Tally({"audit", "--mmu", "-n", "2"});
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_NE(e.out.find("pages of the packed weights, "), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("2 decode steps"), std::string::npos);
+  EXPECT_EQ(e.out.find("pages that are not as charged"), std::string::npos);
+  EXPECT_NE(e.out.find(" rows compared, all agree\n"), std::string::npos) << e.out;
+  EXPECT_EQ(Tally({"audit", "-n", "0"}).out.find("pages of the packed weights"), std::string::npos);
+
+  const Ended j =
+      Tally({"audit", kGoldens + "llama/llama-b-bf16-llama3rope-headdim-tied", "--tokens", "1,2", "-n", "1", "--mmu", "--json"});
+  ASSERT_EQ(j.code, 0) << j.err;
+  const Json d = Json::parse(j.out);
+  EXPECT_GE(d["page_bytes"], 4096);
+  uint64_t rows = d["stored"].size();
+  for (const Json& step : d["steps"]) {
+    rows += step["audit"].size() + step["pages"].size();
+    EXPECT_FALSE(step["pages"].empty());
+    for (const Json& row : step["pages"]) {
+      EXPECT_TRUE(row["agrees"].get<bool>()) << row;
+      EXPECT_TRUE(row["findings"].empty()) << row;
+      EXPECT_EQ(row["charged_pages"], row["touched_pages"]) << row;
+    }
+  }
+  EXPECT_EQ(d["compared"], rows);
+}
+
+TEST(CliAudit, BarsAndClaims) {
+  const TempFolder dir;
+  const std::string ledger = dir / "l.jsonl";
+  const Ended e = Tally({"audit", "demo", "-n", "2", "--claims", "--ledger", ledger});
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_NE(e.out.find("\n  X experts                  3,709,440"), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("no published figures of this model are known"), std::string::npos) << e.out;
+  EXPECT_GT(std::filesystem::file_size(ledger), 100'000u);
+
+  // GPT-2 as published, with random weights: total 124M.
+  const std::string model = dir / "gpt2.gguf";
+  ASSERT_EQ(Tally({"synth", "gpt2", model}).code, 0);
+  const Ended gpt2 = Tally({"audit", model, "--tokens", "1,2,3", "-n", "1", "--claims"});
+  ASSERT_EQ(gpt2.code, 0) << gpt2.err;
+  EXPECT_NE(gpt2.out.find("gpt2: total 124M holds as total"), std::string::npos) << gpt2.out;
+  const Ended json = Tally({"audit", model, "--tokens", "1,2,3", "-n", "1", "--claims", "--json"});
+  ASSERT_EQ(json.code, 0) << json.err;
+  const Json claims = Json::parse(json.out)["claims"];
+  ASSERT_FALSE(claims.empty());
+  EXPECT_EQ(claims[0]["model"], "gpt2");
+  EXPECT_EQ(claims[0]["claims"][0]["figure"], "total");
+  EXPECT_TRUE(claims[0]["claims"][0]["holds"].get<bool>());
 }
 
 TEST(CliAudit, BadUseIsRefused) {

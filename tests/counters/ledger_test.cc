@@ -57,6 +57,85 @@ TEST(Ledger, UnionWithinAStep) {
   EXPECT_EQ(ledger.bad_touches(), 0u);
 }
 
+TEST(Ledger, TheLastStepsRows) {
+  using Ranges = std::vector<Ledger::RowRange>;
+  Ledger ledger;
+  ledger.SetWeights(Table());
+  EXPECT_EQ(ledger.ranges_last(0, 0), Ranges());  // no step yet
+  Step(ledger, {{0, 0, 3, 4}, {0, 0, 9, 12}, {0, 0, 4, 6}, {0, 0, 10, 11}, {0, 0, 39, 40}, {2, 1, 0, 7}, {2, 3, 0, 2}});
+  EXPECT_EQ(ledger.ranges_last(0, 0), (Ranges{{3, 6}, {9, 12}, {39, 40}}));
+  EXPECT_EQ(ledger.ranges_last(1, 0), Ranges());
+  EXPECT_EQ(ledger.ranges_last(2, 0), Ranges());
+  EXPECT_EQ(ledger.ranges_last(2, 1), (Ranges{{0, 7}}));
+  EXPECT_EQ(ledger.ranges_last(2, 3), (Ranges{{0, 2}}));
+  EXPECT_EQ(ledger.ranges_last(2, 5), Ranges());  // no such slice, no such weight
+  EXPECT_EQ(ledger.ranges_last(4, 0), Ranges());
+  Step(ledger, {{0, 0, 4, 5}, {2, 3, 0, 2}, {2, 3, 2, 7}});  // the step before is forgotten; pieces make a whole
+  EXPECT_EQ(ledger.ranges_last(0, 0), (Ranges{{4, 5}}));
+  EXPECT_EQ(ledger.ranges_last(2, 1), Ranges());
+  EXPECT_EQ(ledger.ranges_last(2, 3), (Ranges{{0, 7}}));
+  Step(ledger, {{0, 0, 4, 5}, {0, 0, 0, 40}, {3, 0, 0, 1}});
+  EXPECT_EQ(ledger.ranges_last(0, 0), (Ranges{{0, 40}}));
+  EXPECT_EQ(ledger.ranges_last(3, 0), (Ranges{{0, 1}}));
+}
+
+// Charges that are said to be the same again end in the same sums as if each had been charged: random steps, some ops of which change.
+TEST(Ledger, RepeatedChargesAreCharges) {
+  std::mt19937 random(7);
+  Ledger plain, repeating;
+  plain.SetWeights(Table());
+  repeating.SetWeights(Table());
+  constexpr size_t kOps = 5;
+  std::vector<Ledger::Repeatable> known(kOps);
+  std::vector<uint64_t> flops(kOps, 1);
+  uint64_t again = 0;
+  for (int step = 0; step < 300; ++step) {
+    const Phase phase = random() % 4 == 0 ? Phase::kPrefill : Phase::kDecode;
+    plain.BeginStep(phase, 1, 0);
+    repeating.BeginStep(phase, 1, 0);
+    for (size_t op = 0; op < kOps; ++op) {
+      const bool changed = random() % 5 == 0;
+      if (changed) flops[op] = random() % 100;
+      const Site site{static_cast<int32_t>(op % 2), Component::kFfnGateUp};
+      const Cost useful = OneOf(WorkClass::kLinear, flops[op]), executed = OneOf(WorkClass::kLinear, 2 * flops[op]);
+      const WeightTouches touches = {{2, static_cast<uint32_t>(random() % 5), 0, 7, 2}, {0, 0, 3, 4}};
+      plain.Charge(site, "op", useful, executed, touches);
+      if (!changed && repeating.ChargeAgain(known[op], touches)) {
+        ++again;
+      } else {
+        known[op] = repeating.ChargeRepeatable(known[op], site, useful, executed, touches);
+      }
+    }
+    plain.EndStep();
+    repeating.EndStep();
+    EXPECT_EQ(repeating.last_step().account.useful, plain.last_step().account.useful);
+    EXPECT_EQ(repeating.last_step().account.ops, kOps);
+    EXPECT_EQ(repeating.last_step().parameters_touched, plain.last_step().parameters_touched);
+    if (step % 50 == 20) {
+      EXPECT_EQ(repeating.total(phase).executed, plain.total(phase).executed);
+    }
+    if (step == 200) {
+      plain.Reset();
+      repeating.Reset();
+      EXPECT_FALSE(repeating.ChargeAgain(known[0], {})) << "what it gave before a Reset is forgotten";
+    }
+  }
+  EXPECT_GT(again, 300u);
+  for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
+    EXPECT_EQ(repeating.total(phase).useful, plain.total(phase).useful);
+    EXPECT_EQ(repeating.total(phase).executed, plain.total(phase).executed);
+    EXPECT_EQ(repeating.total(phase).ops, plain.total(phase).ops);
+    for (const int32_t layer : {0, 1}) {
+      const Site site{layer, Component::kFfnGateUp};
+      EXPECT_EQ(repeating.at(phase, site).useful, plain.at(phase, site).useful);
+      EXPECT_EQ(repeating.at(phase, site).ops, plain.at(phase, site).ops);
+    }
+    EXPECT_EQ(repeating.parameters_touched(phase), plain.parameters_touched(phase));
+  }
+  EXPECT_EQ(repeating.parameters_touched_ever(), plain.parameters_touched_ever());
+  EXPECT_EQ(repeating.uses_last(2, 1), plain.uses_last(2, 1));
+}
+
 TEST(Ledger, TheLastStepWeightByWeight) {
   Ledger ledger;
   ledger.SetWeights(Table());

@@ -1,0 +1,42 @@
+// Which pages of a range of memory are touched, as the memory-management unit sees it: all of them are protected, the first touch
+// of each faults, is noted, and opens the page.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace tally {
+
+// Installs handlers of SIGSEGV and SIGBUS for as long as it lives, for the whole process: faults elsewhere go to the handlers that
+// it found, which its end puts back. One at a time in a process. Any threads may touch the range between Start and Stop; prefetches
+// are no touches. Start, Stop and the destructor are called while nobody does.
+class PageWatch {
+ public:
+  // Of the pages of [begin, begin + bytes), private memory of which `begin` starts a page, and which must outlive the watch. It is
+  // read-only from the first Start on, for good. kBadInput: another watch lives; a range that does not start a page or is empty.
+  static Result<std::unique_ptr<PageWatch>> New(const void* begin, size_t bytes);
+  PageWatch(const PageWatch&) = delete;
+  PageWatch& operator=(const PageWatch&) = delete;
+  ~PageWatch();
+
+  // Protects every page. kBadInput: the system refuses.
+  Status Start();
+  // Opens every page; which of them were touched since Start. A page that is written to is no page of ours to open: the process
+  // ends as it would have. kBadInput: the system refused to open a single page, as it does where touched and untouched
+  // pages alternate more often than it keeps mappings (Linux: vm.max_map_count); the rest was then not seen.
+  Result<std::vector<bool>> Stop();
+
+  size_t page_bytes() const { return page_; }
+
+ private:
+  struct Range;
+  PageWatch(std::unique_ptr<Range> range, size_t page);
+  std::unique_ptr<Range> range_;
+  size_t page_;
+};
+
+}  // namespace tally
