@@ -283,7 +283,7 @@ std::string AuditText(const AuditReport& report, const Model& model, const Audit
     const ParameterCounts& n = model.parameters();
     const uint64_t copy = static_cast<uint64_t>(recipe.vocab) * static_cast<uint64_t>(recipe.d_model);
     add("the head is a copy of the embedding, byte for byte: " + WithThousands(n.total) + " parameters as stored, " +
-          WithThousands(n.total - copy) + " with both as one\n\n");
+        WithThousands(n.total - copy) + " with both as one\n\n");
   }
   if (report.page_bytes > 0) {
     add(Render(PageStepTable(report), TableFormat::kText) + "\n");
@@ -296,7 +296,7 @@ std::string AuditText(const AuditReport& report, const Model& model, const Audit
   if (claims) add(ClaimsText(*claims) + "\n");
   if (const Table rows = DifferenceTable(report); !rows.rows.empty()) add(Render(rows, TableFormat::kText) + "\n");
   add(WithThousands(report.compared) + " rows compared, " +
-        (report.differing == 0 ? std::string("all agree") : WithThousands(report.differing) + " differ") + "\n");
+      (report.differing == 0 ? std::string("all agree") : WithThousands(report.differing) + " differ") + "\n");
   return all;
 }
 
@@ -320,8 +320,12 @@ Json AuditDocument(const std::string& model, const AuditReport& report, const Re
                        {"step_union", e.step_union},
                        {"run_union", e.run_union}});
   }
-  Json document = {{"model", model},          {"compared", report.compared},       {"differing", report.differing},
-                   {"head_is_copy", report.head_is_copy}, {"stored", RowsJson(report.stored)}, {"steps", std::move(steps)},
+  Json document = {{"model", model},
+                   {"compared", report.compared},
+                   {"differing", report.differing},
+                   {"head_is_copy", report.head_is_copy},
+                   {"stored", RowsJson(report.stored)},
+                   {"steps", std::move(steps)},
                    {"experts", std::move(experts)}};
   if (!report.experts.empty()) document["unions"] = UnionsJson(report, recipe);
   if (claims) {
