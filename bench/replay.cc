@@ -5,9 +5,7 @@
 // small ones do not come from a cache that the engine would not find them in.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <set>
 #include <string>
@@ -37,31 +35,9 @@ std::string Kind(const Json& line) {
   return kind;
 }
 
-uint64_t Sum(const Json& by_name) {
-  uint64_t n = 0;
-  for (const Json& v : by_name) n += v.is_object() ? Sum(v) : v.get<uint64_t>();
-  return n;
-}
-
 double Median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + static_cast<int64_t>(v.size() / 2), v.end());
   return v[v.size() / 2];
-}
-
-// Largest difference of two outputs, as a part of the reference's largest value; exact where they are not f32.
-double Difference(const std::vector<uint8_t>& got, const std::vector<uint8_t>& want, bool floats) {
-  if (got.size() != want.size()) return INFINITY;
-  if (!floats) return got == want ? 0 : INFINITY;
-  double largest = 0, difference = 0;
-  for (size_t i = 0; i + 4 <= got.size(); i += 4) {
-    float a = 0, b = 0;
-    std::memcpy(&a, got.data() + i, 4);
-    std::memcpy(&b, want.data() + i, 4);
-    largest = std::max(largest, std::fabs(static_cast<double>(b)));
-    difference = std::max(difference, std::fabs(static_cast<double>(a) - static_cast<double>(b)));
-    if (std::isnan(a) != std::isnan(b)) return INFINITY;
-  }
-  return largest > 0 ? difference / largest : difference;
 }
 
 class Replayer {
@@ -87,22 +63,15 @@ class Replayer {
     const auto run = [&] { return op.Run(executor); };
     Status status = run();
     if (!status.ok()) return fail(status.message());
-    if (useful.TotalFlops() != Sum(line.at("useful").at("flops"))) {
-      return fail("charged " + std::to_string(useful.TotalFlops()) + " FLOPs, logged " +
-                  std::to_string(Sum(line.at("useful").at("flops"))));
-    }
-    uint64_t bytes = useful.TotalBytes();
-    if (bytes != Sum(line.at("bytes"))) {
-      return fail("charged " + std::to_string(bytes) + " bytes, logged " + std::to_string(Sum(line.at("bytes"))));
-    }
+    if (const std::string differs = CostDifference(useful, line); !differs.empty()) return fail(differs);
     if (options_.verify) {
-      const std::vector<uint8_t> got = op.Output();
+      const ReplayOp::Made got = op.Output();
       op.Reset();
       executor.SetImpl(ImplChoice::kRef);
       status = run();
       executor.SetImpl(ImplChoice::kAuto);
       if (!status.ok()) return fail(status.message());
-      const double difference = Difference(got, op.Output(), op.float_output());
+      const double difference = DifferenceOf(got, op.Output());
       if (!(difference <= 1e-3)) return fail("its result is " + std::to_string(difference) + " from the reference's");
       op.Reset();
     }
@@ -113,7 +82,7 @@ class Replayer {
       if (i >= 2) times.push_back(static_cast<double>(nanoseconds));  // the first two warm up
     }
     const double ns = Median(times), logged = line.at("ns").get<double>();
-    bytes -= useful.Bytes(ByteKind::kWeightsStored);  // what is read is what was packed
+    const uint64_t bytes = useful.TotalBytes() - useful.Bytes(ByteKind::kWeightsStored);  // what is read is what was packed
     std::printf("%7ld  %-8s %4d  %-16s %-12s %11.1f %11.1f %7.2f %9.2f %8.2f\n", static_cast<long>(number),
                 line.at("phase").get<std::string>().c_str(), line.at("layer").get<int>(),
                 line.at("component").get<std::string>().c_str(), line.at("op").get<std::string>().c_str(), logged / 1e3, ns / 1e3,

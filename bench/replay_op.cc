@@ -1,8 +1,11 @@
 #include "bench/replay_op.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
+#include <new>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -48,6 +51,11 @@ int64_t Checked(int64_t a, int64_t b) {
   int64_t product = 0;
   if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product)) throw Unusable("a shape that is negative or too large");
   return product;
+}
+
+int32_t Index(int64_t n) {
+  if (n < 0 || n >= std::numeric_limits<int32_t>::max()) throw Unusable("an index that is negative or too large");
+  return static_cast<int32_t>(n);
 }
 
 // Random rows of a stored matrix.
@@ -135,7 +143,7 @@ class Operands {
   }
   std::span<int32_t> Integers(const std::vector<int64_t>& values) {
     int32_t* const data = reinterpret_cast<int32_t*>(Bytes(Checked(static_cast<int64_t>(values.size()), 4)));
-    for (size_t i = 0; i < values.size(); ++i) data[i] = static_cast<int32_t>(values[i]);
+    for (size_t i = 0; i < values.size(); ++i) data[i] = Index(values[i]);
     return {data, values.size()};
   }
   // The groups of a pack and the slices that they use.
@@ -224,7 +232,7 @@ class Operands {
     const auto list = Setting<std::vector<int64_t>>("rows");
     int64_t tables = 0, last = 0;
     for (size_t i = 0; i + 1 < list.size(); i += 2) {
-      rows_.push_back({static_cast<int32_t>(list[i]), static_cast<int32_t>(list[i + 1])});
+      rows_.push_back({Index(list[i]), Index(list[i + 1])});
       tables = std::max(tables, list[i] + 1);
       last = std::max(last, list[i + 1]);
     }
@@ -283,20 +291,31 @@ class Operands {
   std::vector<KvTable> tables_;
 };
 
+using Outputs = std::vector<std::span<uint8_t>>;
+
 template <class Op>
 class Replay final : public ReplayOp {
  public:
-  Replay(std::unique_ptr<Operands> operands, std::vector<Op> copies, std::vector<std::span<uint8_t>> outputs, bool floats)
-      : operands_(std::move(operands)), copies_(std::move(copies)), outputs_(std::move(outputs)), floats_(floats) {
+  Replay(std::unique_ptr<Operands> operands, std::vector<Op> copies, Outputs values, const Outputs& exact = {})
+      : operands_(std::move(operands)), copies_(std::move(copies)), outputs_(std::move(values)), n_values_(outputs_.size()) {
+    outputs_.insert(outputs_.end(), exact.begin(), exact.end());
     for (const std::span<uint8_t> out : outputs_) before_.emplace_back(out.begin(), out.end());
   }
   Status Run(Executor& executor) override { return executor.Run(Site{}, copies_[next_++ % copies_.size()]); }
-  std::vector<uint8_t> Output() const override {
-    std::vector<uint8_t> all;
-    for (const std::span<uint8_t> out : outputs_) all.insert(all.end(), out.begin(), out.end());
-    return all;
+  Made Output() const override {
+    Made made;
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const std::span<uint8_t> out = outputs_[i];
+      if (i >= n_values_) {
+        made.exact.insert(made.exact.end(), out.begin(), out.end());
+      } else {
+        const size_t n = made.values.size();
+        made.values.resize(n + out.size() / 4);
+        std::memcpy(made.values.data() + n, out.data(), out.size());
+      }
+    }
+    return made;
   }
-  bool float_output() const override { return floats_; }
   void Reset() override {
     for (size_t i = 0; i < outputs_.size(); ++i) std::copy(before_[i].begin(), before_[i].end(), outputs_[i].begin());
     next_ = 0;
@@ -305,9 +324,9 @@ class Replay final : public ReplayOp {
  private:
   std::unique_ptr<Operands> operands_;
   std::vector<Op> copies_;
-  std::vector<std::span<uint8_t>> outputs_;
+  Outputs outputs_;  // f32 values first
+  size_t n_values_;
   std::vector<std::vector<uint8_t>> before_;
-  bool floats_;
   size_t next_ = 0;
 };
 
@@ -323,7 +342,7 @@ std::unique_ptr<ReplayOp> BuildEmbed(std::unique_ptr<Operands> o) {
   op.add_to_out = o->InOut("out");
   op.out = o->Matrix("out");
   const auto out = BytesOf(op.out);
-  return std::make_unique<Replay<EmbedOp>>(std::move(o), std::vector{op}, std::vector{out}, true);
+  return std::make_unique<Replay<EmbedOp>>(std::move(o), std::vector{op}, Outputs{out});
 }
 
 std::unique_ptr<ReplayOp> BuildNorm(std::unique_ptr<Operands> o) {
@@ -336,7 +355,7 @@ std::unique_ptr<ReplayOp> BuildNorm(std::unique_ptr<Operands> o) {
   op.bias = o->Weight("bias");
   op.out = o->Matrix("out");
   const auto out = BytesOf(op.out);
-  return std::make_unique<Replay<NormOp>>(std::move(o), std::vector{op}, std::vector{out}, true);
+  return std::make_unique<Replay<NormOp>>(std::move(o), std::vector{op}, Outputs{out});
 }
 
 std::unique_ptr<ReplayOp> BuildPack(std::unique_ptr<Operands> o) {
@@ -346,7 +365,7 @@ std::unique_ptr<ReplayOp> BuildPack(std::unique_ptr<Operands> o) {
   op.pack.format = {op.pack.format.kind, o->Setting<int32_t>("offset"), o->Setting<float>("scale_mul")};
   if (o->HasSetting("row_index")) op.row_index = o->Integers(o->Setting<std::vector<int64_t>>("row_index"));
   const std::span<uint8_t> out(op.pack.data, static_cast<size_t>(op.pack.rows) * op.pack.row_bytes());
-  return std::make_unique<Replay<PackActOp>>(std::move(o), std::vector{op}, std::vector{out}, false);
+  return std::make_unique<Replay<PackActOp>>(std::move(o), std::vector{op}, Outputs{}, Outputs{out});
 }
 
 // Fills a pack with random activations, as the engine would.
@@ -375,14 +394,14 @@ std::unique_ptr<ReplayOp> BuildMatMul(std::unique_ptr<Operands> o, Team& team) {
       int64_t rows = op.x.rows;
       if (o->HasSetting("out_row")) {
         op.out_row = o->Integers(o->Setting<std::vector<int64_t>>("out_row"));
-        for (const int32_t r : op.out_row) rows = std::max<int64_t>(rows, r + 1);
+        for (const int32_t r : op.out_row) rows = std::max<int64_t>(rows, int64_t{r} + 1);
       }
       op.out = o->Matrix(rows, op.w.rows);
     }
     copies.push_back(op);
   }
   const auto out = BytesOf(copies[0].out);
-  return std::make_unique<Replay<MatMulOp>>(std::move(o), std::move(copies), std::vector{out}, true);
+  return std::make_unique<Replay<MatMulOp>>(std::move(o), std::move(copies), Outputs{out});
 }
 
 std::unique_ptr<ReplayOp> BuildGatedMatMul(std::unique_ptr<Operands> o, Team& team) {
@@ -405,7 +424,7 @@ std::unique_ptr<ReplayOp> BuildGatedMatMul(std::unique_ptr<Operands> o, Team& te
     copies.push_back(op);
   }
   const auto out = BytesOf(copies[0].out);
-  return std::make_unique<Replay<GatedMatMulOp>>(std::move(o), std::move(copies), std::vector{out}, true);
+  return std::make_unique<Replay<GatedMatMulOp>>(std::move(o), std::move(copies), Outputs{out});
 }
 
 std::unique_ptr<ReplayOp> BuildRopeTable(std::unique_ptr<Operands> o) {
@@ -418,7 +437,7 @@ std::unique_ptr<ReplayOp> BuildRopeTable(std::unique_ptr<Operands> o) {
   op.cos = o->Matrix("cos");
   op.sin = o->Matrix("sin");
   const std::vector outs{BytesOf(op.cos), BytesOf(op.sin)};
-  return std::make_unique<Replay<RopeTableOp>>(std::move(o), std::vector{op}, outs, true);
+  return std::make_unique<Replay<RopeTableOp>>(std::move(o), std::vector{op}, outs);
 }
 
 std::unique_ptr<ReplayOp> BuildRope(std::unique_ptr<Operands> o) {
@@ -431,7 +450,7 @@ std::unique_ptr<ReplayOp> BuildRope(std::unique_ptr<Operands> o) {
   op.cos = o->Matrix("cos");
   op.sin = o->Matrix("sin");
   const auto out = BytesOf(op.x);
-  return std::make_unique<Replay<RopeOp>>(std::move(o), std::vector{op}, std::vector{out}, true);
+  return std::make_unique<Replay<RopeOp>>(std::move(o), std::vector{op}, Outputs{out});
 }
 
 std::unique_ptr<ReplayOp> BuildKvStore(std::unique_ptr<Operands> o) {
@@ -444,7 +463,7 @@ std::unique_ptr<ReplayOp> BuildKvStore(std::unique_ptr<Operands> o) {
   op.type = cache.type;
   op.rows = cache.rows;
   op.tables = cache.tables;
-  return std::make_unique<Replay<KvStoreOp>>(std::move(o), std::vector{op}, std::vector{cache.bytes}, false);
+  return std::make_unique<Replay<KvStoreOp>>(std::move(o), std::vector{op}, Outputs{}, Outputs{cache.bytes});
 }
 
 std::unique_ptr<ReplayOp> BuildAttention(std::unique_ptr<Operands> o) {
@@ -462,7 +481,7 @@ std::unique_ptr<ReplayOp> BuildAttention(std::unique_ptr<Operands> o) {
   op.rows = cache.rows;
   op.tables = cache.tables;
   const auto out = BytesOf(op.out);
-  return std::make_unique<Replay<AttentionOp>>(std::move(o), std::vector{op}, std::vector{out}, true);
+  return std::make_unique<Replay<AttentionOp>>(std::move(o), std::vector{op}, Outputs{out});
 }
 
 std::unique_ptr<ReplayOp> BuildRoute(std::unique_ptr<Operands> o) {
@@ -473,7 +492,7 @@ std::unique_ptr<ReplayOp> BuildRoute(std::unique_ptr<Operands> o) {
   op.top_k = op.weights.cols;
   op.experts = {reinterpret_cast<int32_t*>(o->Bytes(4 * op.weights.rows * op.top_k)), op.weights.rows, op.top_k};
   const auto out = BytesOf(op.weights);
-  return std::make_unique<Replay<RouteOp>>(std::move(o), std::vector{op}, std::vector{out}, true);
+  return std::make_unique<Replay<RouteOp>>(std::move(o), std::vector{op}, Outputs{out}, Outputs{BytesOf(op.experts)});
 }
 
 std::unique_ptr<ReplayOp> BuildMoeCombine(std::unique_ptr<Operands> o) {
@@ -482,7 +501,7 @@ std::unique_ptr<ReplayOp> BuildMoeCombine(std::unique_ptr<Operands> o) {
   op.weights = o->Matrix("weights");
   op.out = o->Matrix("out");
   const auto out = BytesOf(op.out);
-  return std::make_unique<Replay<MoeCombineOp>>(std::move(o), std::vector{op}, std::vector{out}, true);
+  return std::make_unique<Replay<MoeCombineOp>>(std::move(o), std::vector{op}, Outputs{out});
 }
 
 std::unique_ptr<ReplayOp> Build(const std::string& name, std::unique_ptr<Operands> o, Team& team) {
@@ -509,7 +528,46 @@ Result<std::unique_ptr<ReplayOp>> BuildReplay(const Json& line, Team& team, size
     return BadInput(e.what());
   } catch (const Json::exception& e) {
     return BadInput(std::string("not a line of a ledger: ") + e.what());
+  } catch (const std::bad_alloc&) {
+    return BadInput("no memory for its operands");
   }
+}
+
+double DifferenceOf(const ReplayOp::Made& got, const ReplayOp::Made& want) {
+  if (got.values.size() != want.values.size() || got.exact != want.exact) return INFINITY;
+  double largest = 0, difference = 0;
+  for (size_t i = 0; i < got.values.size(); ++i) {
+    const double a = static_cast<double>(got.values[i]), b = static_cast<double>(want.values[i]);
+    if (std::isnan(a) != std::isnan(b)) return INFINITY;
+    largest = std::max(largest, std::fabs(b));
+    difference = std::max(difference, std::fabs(a - b));
+  }
+  return largest > 0 ? difference / largest : difference;
+}
+
+std::string CostDifference(const Cost& useful, const Json& line) {
+  const Json &flops = line.at("useful").at("flops"), &special = line.at("useful").at("special"), &bytes = line.at("bytes");
+  const auto logged = [](const Json& object, std::string_view name) { return object.value(std::string(name), uint64_t{0}); };
+  std::string text;
+  const auto compare = [&](const std::string& what, uint64_t charged, uint64_t said) {
+    if (charged == said || !text.empty()) return;
+    text = what + ": charged " + std::to_string(charged) + ", logged " + std::to_string(said);
+  };
+  for (int c = 0; c < kWorkClasses; ++c) {
+    const WorkClass work_class = static_cast<WorkClass>(c);
+    const std::string name(kWorkClassNames[static_cast<size_t>(c)]);
+    const Json by_type = flops.value(name, Json::object());
+    for (int a = 0; a < kAriths; ++a) {
+      const std::string_view type = kArithNames[static_cast<size_t>(a)];
+      compare(name + " " + std::string(type), useful.Flops(work_class, static_cast<Arith>(a)), logged(by_type, type));
+    }
+    compare(name + " special", useful.Special(work_class), logged(special, name));
+  }
+  for (int k = 0; k < kByteKinds; ++k) {
+    const std::string_view name = kByteKindNames[static_cast<size_t>(k)];
+    compare("bytes, " + std::string(name), useful.Bytes(static_cast<ByteKind>(k)), logged(bytes, name));
+  }
+  return text;
 }
 
 }  // namespace tally

@@ -77,10 +77,11 @@ void Ledger::Charge(Site site, std::string_view /*op*/, const Cost& useful, cons
   single_.useful += useful;
   single_.executed += executed;
   ++single_.ops;
-  Account& at = SiteAccount(last_.phase, site);
-  at.useful += useful;
-  at.executed += executed;
-  ++at.ops;
+  for (Account* sum : {&SiteAccount(last_.phase, site), &totals_[static_cast<int>(last_.phase)]}) {
+    sum->useful += useful;
+    sum->executed += executed;
+    ++sum->ops;
+  }
   for (const WeightTouch& t : touches) Touch(t);
 }
 
@@ -215,7 +216,6 @@ void Ledger::EndStep() {
   if (!open_) return;
   open_ = false;
   const int p = static_cast<int>(last_.phase);
-  totals_[p] += single_;
   ++steps_[p];
   rows_[p] += last_.rows;
   logit_rows_[p] += last_.logit_rows;

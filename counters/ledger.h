@@ -41,6 +41,9 @@ struct StepRecord {
 
 class Ledger {
  public:
+  Ledger() = default;
+  Ledger(const Ledger&) = default;            // as it stands, to look at later
+  Ledger& operator=(const Ledger&) = delete;  // the engine that charges it knows what it holds
   // The engine's side. `weights[id]` describes weight `id`; ids are handed to the views that ops carry. Resets.
   TALLY_API void SetWeights(std::vector<WeightInfo> weights);
   const std::vector<WeightInfo>& weights() const { return weights_; }
@@ -64,7 +67,7 @@ class Ledger {
   // The reader's side.
   TALLY_API const StepRecord& last_step() const;
   Phase phase() const { return last_.phase; }  // of the step under way, or of the last
-  // Sums over the steps ended since Reset, by phase; and by phase, layer (-1 first) and component.
+  // Sums of what was charged since Reset, the step under way included, by phase; and by phase, layer (-1 first) and component.
   TALLY_API const Account& total(Phase p) const;
   uint64_t steps(Phase p) const { return steps_[static_cast<int>(p)]; }
   uint64_t rows(Phase p) const { return rows_[static_cast<int>(p)]; }

@@ -144,7 +144,10 @@ std::vector<CountedModel> KnownModelsLike(const Recipe& recipe) {
     const Result<CatalogModel> known = FindCatalogModel(name);
     if (!known.ok()) continue;
     const Recipe& r = known->recipe;
-    if (r.n_layers != recipe.n_layers || r.d_model != recipe.d_model || r.vocab != recipe.vocab) continue;
+    const auto sizes = [](const Recipe& x) {
+      return std::tuple(x.n_layers, x.d_model, x.vocab, x.n_heads, x.n_kv_heads, x.head_dim, x.d_ff, x.n_experts, x.top_k);
+    };
+    if (sizes(r) != sizes(recipe)) continue;
     Result<CountedModel> counted = CountModel({.model = std::string(name), .settings = {}, .options = {}});
     if (!counted.ok()) continue;
     const auto& m = counted->count.parameters;

@@ -33,7 +33,7 @@ struct CountedModel {
 TALLY_API Result<CountedModel> CountModel(const CountRequest& request);
 
 // The built-in models that a loaded one is, going by what is counted: layers, widths, vocabulary, parameters by every convention.
-// Mostly one or none; a base model and what was trained from it may be the same here.
+// Mostly one or none; a base model and what was trained from it may be the same here. Empty where the recipe cannot be counted.
 TALLY_API std::vector<CountedModel> KnownModelsLike(const Recipe& recipe);
 
 // The names that are built in.

@@ -54,10 +54,11 @@ Status Run(const Flags& flags) {
   TALLY_ASSIGN_OR_RETURN(options.load, ToLoadOptions(flags.model));
   options.mmu = options.load.guard_slices = flags.mmu;
   TALLY_ASSIGN_OR_RETURN(options.path, ModelPath(flags.model.model));
-  TALLY_ASSIGN_OR_RETURN(RecordFiles records, RecordFiles::Open(flags.records, flags.model.model));
+  TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, options.path, {}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, options.load));
   TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(flags, loaded));
-  records.Attach(*loaded.engine);
+  RecordFiles records;
+  TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records));
   TALLY_ASSIGN_OR_RETURN(const AuditReport report, Audit(*loaded.engine, options));
   TALLY_RETURN_IF_ERROR(records.Close());
   const Recipe& recipe = loaded.model->recipe();

@@ -59,7 +59,8 @@ Result<int> Run(const Flags& flags) {
   TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, ParseTokens(text, flags.tokens ? "--tokens" : *flags.tokens_file));
   if (load.context == 0) load.context = static_cast<int64_t>(tokens.size());
   load.max_batch = load.max_logit_rows = std::min<int64_t>(kPiece, static_cast<int64_t>(tokens.size()));
-  TALLY_ASSIGN_OR_RETURN(RecordFiles records, RecordFiles::Open(flags.records, flags.model.model));
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model));
+  TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.tokens_file, flags.out}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   Engine& engine = *loaded.engine;
   TALLY_RETURN_IF_ERROR(CheckTokens(engine, tokens));
@@ -105,7 +106,8 @@ Result<int> Run(const Flags& flags) {
     }
     return {};
   };
-  records.Attach(engine);
+  RecordFiles records;
+  TALLY_RETURN_IF_ERROR(records.Attach(engine, flags.records));
   TALLY_RETURN_IF_ERROR(RunLogits(engine, tokens, callbacks));
   engine.SetTap(nullptr);
   TALLY_RETURN_IF_ERROR(records.Close());

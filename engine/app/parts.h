@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "counters/site.h"
+#include "engine/api/tally.h"
 
 namespace tally::app {
 

@@ -107,6 +107,32 @@ std::string CsvLine(const OpRecord& r) {
 
 std::string Line(const Json& document) { return document.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+Status CannotWrite(const std::string& path, int error) {
+  return BadInput("cannot write " + Quote(path) + ": " + std::generic_category().message(error));
+}
+
+bool SameFile(const std::string& a, const std::string& b) {
+  std::error_code none;
+  return a == b || std::filesystem::equivalent(a, b, none);
+}
+
+// Whether `path` is one of the files that a model is read from: the GGUF files beside MODEL, or those of its directory.
+bool IsPartOf(const std::string& model, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const bool directory = fs::is_directory(model, none);
+  fs::path folder = directory ? fs::path(model) : fs::path(model).parent_path();
+  if (folder.empty()) folder = ".";
+  for (auto at = fs::directory_iterator(folder, none); !none && at != fs::directory_iterator(); at.increment(none)) {
+    const std::string extension = at->path().extension().string(), name = at->path().filename().string();
+    const bool ours =
+        extension == ".gguf" ||
+        (directory && (extension == ".safetensors" || extension == ".json" || extension == ".model" || extension == ".txt"));
+    if (ours && SameFile(at->path().string(), path)) return true;
+  }
+  return SameFile(model, path);
+}
+
 // The trace's clock counts microseconds.
 double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1000.0; }
 
@@ -116,6 +142,30 @@ void AddRecordFlags(CLI::App& command, RecordFlags& flags) {
   command.add_option("--ledger", flags.ledger, "file for what every op was charged with: one JSON line an op, timed");
   command.add_option("--trace", flags.trace, "file with the ops as they ran, to be opened in Perfetto or chrome://tracing");
   command.add_option("--csv", flags.csv, "file with a row for every op");
+}
+
+Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
+                        const std::vector<std::optional<std::string>>& others) {
+  namespace fs = std::filesystem;
+  const std::optional<std::string>* const paths[] = {&flags.ledger, &flags.trace, &flags.csv};
+  for (size_t i = 0; i < std::size(paths); ++i) {
+    if (!paths[i]->has_value()) continue;
+    const std::string& path = **paths[i];
+    for (size_t j = 0; j < i; ++j) {
+      if (paths[j]->has_value() && SameFile(**paths[j], path)) {
+        return BadInput("--ledger, --trace and --csv need a file each, and " + Quote(path) + " was given twice");
+      }
+    }
+    for (const std::optional<std::string>& other : others) {
+      if (other && SameFile(*other, path)) return BadInput(Quote(path) + " was given for something else too");
+    }
+    if (IsPartOf(model, path)) return BadInput(Quote(path) + " is a file of the model: it would be overwritten");
+    std::error_code none;
+    if (fs::is_directory(path, none)) return CannotWrite(path, EISDIR);
+    const fs::path parent = fs::path(path).parent_path();
+    if (!parent.empty() && !fs::is_directory(parent, none)) return CannotWrite(path, ENOENT);
+  }
+  return {};
 }
 
 Json RecordJson(const OpRecord& r, std::span<const WeightInfo> weights) {
@@ -173,42 +223,28 @@ Status RecordFiles::File::Close() {
   if (std::fflush(file.get()) != 0 && error == 0) error = errno;
   if (std::fclose(file.release()) != 0 && error == 0) error = errno;
   if (error == 0) return {};
-  return BadInput("cannot write " + Quote(path) + ": " + std::generic_category().message(error));
+  return CannotWrite(path, error);
 }
 
-Result<RecordFiles> RecordFiles::Open(const RecordFlags& flags, const std::string& model) {
-  RecordFiles files;
+Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags) {
   const std::optional<std::string>* const paths[] = {&flags.ledger, &flags.trace, &flags.csv};
-  std::optional<File>* const slots[] = {&files.ledger_, &files.trace_, &files.csv_};
+  std::optional<File>* const slots[] = {&ledger_, &trace_, &csv_};
   for (size_t i = 0; i < std::size(paths); ++i) {
     if (!paths[i]->has_value()) continue;
-    const std::string& path = **paths[i];
-    for (size_t j = 0; j < i; ++j) {
-      if (*paths[j] == path)
-        return BadInput("--ledger, --trace and --csv need a file each, and " + Quote(path) + " was given twice");
-    }
-    std::error_code none;
-    if (std::filesystem::equivalent(path, model, none)) return BadInput(Quote(path) + " is the model: it would be overwritten");
     errno = 0;
-    std::FILE* const opened = std::fopen(path.c_str(), "abe");
-    if (opened == nullptr) return BadInput("cannot write " + Quote(path) + ": " + std::generic_category().message(errno));
+    std::FILE* const opened = std::fopen((*paths[i])->c_str(), "wbe");
+    if (opened == nullptr) return CannotWrite(**paths[i], errno);
+    (void)std::setvbuf(opened, nullptr, _IOLBF, size_t{1} << 16);
     slots[i]->emplace();
-    (*slots[i])->path = path;
+    (*slots[i])->path = **paths[i];
     (*slots[i])->file.reset(opened);
   }
-  return files;
-}
-
-void RecordFiles::Attach(Engine& engine) {
-  if (!ledger_ && !trace_ && !csv_) return;
-  engine_ = &engine;
-  for (const std::optional<File>* file : {&ledger_, &trace_, &csv_}) {
-    std::error_code none;  // a device has no length
-    if (file->has_value()) std::filesystem::resize_file((*file)->path, 0, none);
-  }
-  if (trace_) trace_->Write("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+  if (trace_) trace_->Write("[\n");
   if (csv_) csv_->Write(CsvHeader());
+  if (!ledger_ && !trace_ && !csv_) return {};
+  engine_ = &engine;
   engine.SetRecorder([this](const OpRecord& record) { Write(record); });
+  return {};
 }
 
 void RecordFiles::Write(const OpRecord& record) {
@@ -281,7 +317,7 @@ Status RecordFiles::Close() {
   engine_ = nullptr;
   if (trace_) {
     EndSlices(true);
-    trace_->Write("\n]}\n");
+    trace_->Write("\n]\n");
   }
   Status first;
   for (std::optional<File>* file : {&ledger_, &trace_, &csv_}) {

@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/api/tally.h"
 #include "engine/app/json.h"
@@ -22,20 +24,27 @@ struct RecordFlags {
   std::optional<std::string> ledger, trace, csv;
 };
 void AddRecordFlags(CLI::App& command, RecordFlags& flags);
+// Before a model is loaded. kBadInput: the same file twice, a folder, a folder that is not there, a file of the model (its file or
+// directory) or one of `others`, which the command reads or writes itself.
+Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
+                        const std::vector<std::optional<std::string>>& others);
 
 // Of the lines of --ledger: raised where a field changes its meaning or goes; new fields may come without.
 inline constexpr int kLedgerVersion = 1;
 Json RecordJson(const OpRecord& record, std::span<const WeightInfo> weights);
 
-// The files that were asked for. They are written as the ops run, line by line: what an interrupted run leaves is whole but for
-// the trace's last bracket, which its readers do without.
+// The files that were asked for, while an engine runs. They are written line by line as its ops do, so that a run that is killed
+// leaves whole lines; the trace then lacks its last bracket, which chrome://tracing and newer versions of Perfetto do without.
+// Ends before the engine does.
 class RecordFiles {
  public:
-  // Opens the files; what they hold stays until Attach. kBadInput: a file that cannot be written, the same file twice, the model.
-  static Result<RecordFiles> Open(const RecordFlags& flags, const std::string& model);
-  // From now on, every op of `engine` is timed and written. The engine must not step after these files are gone.
-  void Attach(Engine& engine);
-  // Ends the files and the recording. kBadInput: something could not be written. Call once.
+  RecordFiles() = default;
+  RecordFiles(const RecordFiles&) = delete;
+  RecordFiles& operator=(const RecordFiles&) = delete;
+  ~RecordFiles() { (void)Close(); }
+  // Makes the files, what they held is gone, and from now on every op of `engine` is timed and written. kBadInput: one cannot be.
+  Status Attach(Engine& engine, const RecordFlags& flags);
+  // Ends the recording and the files. kBadInput: something could not be written. Nothing to do the second time.
   Status Close();
 
  private:

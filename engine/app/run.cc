@@ -116,7 +116,8 @@ Result<int> Run(const Flags& flags) {
     return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
   TALLY_ASSIGN_OR_RETURN(const LoadOptions load, ToLoadOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(Prompt prompt, ReadPrompt(flags));
-  TALLY_ASSIGN_OR_RETURN(RecordFiles records, RecordFiles::Open(flags.records, flags.model.model));
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model));
+  TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.file}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   const Tokenizer* tokenizer = loaded.model->tokenizer();
   if (prompt.is_text) {
@@ -146,8 +147,10 @@ Result<int> Run(const Flags& flags) {
     first = false;
     return PrintedAll();
   };
-  records.Attach(*loaded.engine);
+  RecordFiles records;
+  TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records));
   TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*loaded.engine, prompt.tokens, options));
+  const Status recorded = records.Close();
   const books::RunFigures figures = MeasureRun(*loaded.engine, result);
   if (flags.json) {
     PrintJson(RunJson(flags, *loaded.engine, result, figures));
@@ -158,7 +161,7 @@ Result<int> Run(const Flags& flags) {
          "ended: " + FinishName(result.finish) + "\n" +
          (flags.sampling.temperature > 0 ? "seed: " + std::to_string(flags.sampling.seed) + "\n" : ""));
   }
-  TALLY_RETURN_IF_ERROR(records.Close());
+  TALLY_RETURN_IF_ERROR(recorded);
   NoteUnusedBlas(*loaded.engine, load);
   for (const std::string& line : loaded.engine->Explanations()) Note(Printable(line) + "\n");
   return Interrupted() ? InterruptExitCode() : 0;

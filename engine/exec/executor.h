@@ -84,6 +84,10 @@ class Executor {
 
   // Around the ops of a step. One that stands at the same place of step after step and costs the same has its costs found once.
   void BeginStep() {
+    if (const std::string_view target = HwyTargetName(); target != target_) {  // what is executed depends on its vectors
+      charged_.clear();
+      target_ = target;
+    }
     in_step_ = true;
     next_charged_ = 0;
   }
@@ -98,7 +102,8 @@ class Executor {
     recorder_ = std::move(recorder);
     recording_since_ = Clock::now();
   }
-  void SetLedger(Ledger* ledger) {  // null: nothing is charged
+  // Null: nothing is charged. One that has charged is not to be destroyed before another one is set.
+  void SetLedger(Ledger* ledger) {
     if (ledger != nullptr && ledger != charged_in_) charged_.clear();
     if (ledger != nullptr) charged_in_ = ledger;
     ledger_ = ledger;
@@ -191,6 +196,7 @@ class Executor {
   Ledger* charged_in_;  // the ledger that charged_ knows
   std::vector<Charged> charged_;
   std::vector<Costs> costs_;
+  std::string_view target_;  // that charged_ is of
   bool in_step_ = false;
   size_t next_charged_ = 0;  // place of the next op
   std::vector<AlignedBuffer<uint8_t>> scratch_;

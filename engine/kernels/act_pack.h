@@ -75,4 +75,11 @@ struct ActPack {
   size_t row_bytes() const { return ActRowBytes(format.kind, cols); }
 };
 
+// Groups that have rows.
+inline int64_t ActiveGroups(const ActPack& x) {
+  int64_t n = 0;
+  for (const RowGroup& g : x.groups) n += g.rows > 0 ? 1 : 0;
+  return n;
+}
+
 }  // namespace tally

@@ -19,12 +19,6 @@ uint64_t Flags(N... n) {
   return flags;
 }
 
-uint64_t ActiveGroups(const ActPack& x) {
-  uint64_t n = 0;
-  for (const RowGroup& g : x.groups) n += g.rows > 0 ? 1 : 0;
-  return n;
-}
-
 }  // namespace
 
 bool EmbedOp::CostKey(OpKey&) const { return false; }  // which rows are the same
@@ -40,14 +34,19 @@ bool PackActOp::CostKey(OpKey& key) const {
 }
 
 bool MatMulOp::CostKey(OpKey& key) const {
-  key = {Id(w),     Id(bias),        U(w.rows) << 32 | U(w.cols),
-         U(x.rows), ActiveGroups(x), Flags(x.format.kind, activation, add_to_out, work_class)};
+  key = {Id(w),     Id(bias),           U(w.rows) << 32 | U(w.cols),
+         U(x.rows), U(ActiveGroups(x)), Flags(x.format.kind, activation, add_to_out, work_class)};
   return true;
 }
 
 bool GatedMatMulOp::CostKey(OpKey& key) const {
-  key = {Id(gate),  Id(up),          U(gate.rows) << 32 | U(gate.cols),
-         U(x.rows), ActiveGroups(x), Flags(x.format.kind, activation, !gate_bias.empty(), !up_bias.empty())};
+  key = {Id(gate),
+         Id(up),
+         Id(gate_bias),
+         Id(up_bias),
+         U(gate.rows) << 32 | U(gate.cols),
+         U(x.rows) << 32 | U(ActiveGroups(x)),
+         Flags(x.format.kind, activation)};
   return true;
 }
 

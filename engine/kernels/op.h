@@ -33,7 +33,7 @@ struct TaskPlan {
 };
 
 // Two ops of one kind with equal keys have equal costs, useful and executed (by one kernel).
-using OpKey = std::array<uint64_t, 6>;
+using OpKey = std::array<uint64_t, 7>;
 
 template <class Op>
 struct Kernel {

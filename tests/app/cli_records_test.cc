@@ -1,8 +1,10 @@
 // --ledger, --trace and --csv: what they hold, that it is as docs/ledger.schema.json says, and that bench/replay can build it again.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -36,6 +38,14 @@ std::vector<std::string> Lines(const std::string& path) {
   std::istringstream file(ReadAll(path));
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   return lines;
+}
+
+// A CSV row by the names of its columns; our fields hold no commas.
+std::map<std::string, std::string> Fields(const std::string& header, const std::string& row) {
+  std::map<std::string, std::string> fields;
+  std::istringstream names(header), values(row);
+  for (std::string name, value; std::getline(names, name, ',') && std::getline(values, value, ',');) fields[name] = value;
+  return fields;
 }
 
 class Schema {
@@ -91,7 +101,19 @@ TEST(CliRecords, TheThreeFilesTellOfTheSameRun) {
     const std::string start = std::to_string(line["step"].get<int>()) + "," + std::to_string(line["index"].get<int>()) + "," +
                               line["phase"].get<std::string>() + ",";
     EXPECT_TRUE(rows[i + 1].starts_with(start)) << rows[i + 1];
-    EXPECT_EQ(std::count(rows[i + 1].begin(), rows[i + 1].end(), ','), std::count(rows[0].begin(), rows[0].end(), ','));
+    const std::map<std::string, std::string> row = Fields(rows[0], rows[i + 1]);
+    const auto number = [&](const std::string& column) { return std::stoull(row.at(column)); };
+    EXPECT_EQ(number("flops_linear"), Sum(line["useful"]["flops"].value("linear", Json::object())));
+    EXPECT_EQ(number("flops_residual_bias"), Sum(line["useful"]["flops"].value("residual/bias", Json::object())));
+    EXPECT_EQ(number("flops_f32") + number("flops_bf16") + number("flops_int8"), Sum(line["useful"]["flops"]));
+    EXPECT_EQ(number("executed_flops"), Sum(line["executed"]["flops"]));
+    EXPECT_EQ(number("special"), Sum(line["useful"]["special"]));
+    for (const char* kind : {"weights stored", "weights packed", "KV read", "activations written"}) {
+      std::string column = std::string("bytes_") + kind;
+      std::replace(column.begin(), column.end(), ' ', '_');
+      EXPECT_EQ(number(column), line["bytes"].value(kind, uint64_t{0}));
+    }
+    EXPECT_EQ(number("ns"), line["ns"].get<uint64_t>());
     if (line["phase"] != "decode") continue;
     decode_flops += Sum(line["useful"]["flops"]);
     executed += Sum(line["executed"]["flops"]);
@@ -105,14 +127,15 @@ TEST(CliRecords, TheThreeFilesTellOfTheSameRun) {
   EXPECT_NEAR(static_cast<double>(decode_bytes), per_token("weight_bytes_per_token"), 0.5);
 
   // The trace: each op once, inside its layer's slice, which is inside its step's.
-  const Json document = Json::parse(ReadAll(trace));
+  const Json events = Json::parse(ReadAll(trace));
   uint64_t ops = 0, step_slices = 0, layer_slices = 0;
-  std::vector<std::pair<double, double>> slices[2];
-  for (const Json& event : document["traceEvents"]) {
+  std::vector<std::pair<double, double>> slices[2], layered;
+  for (const Json& event : events) {
     if (event["ph"] != "X") continue;
     const double begin = event["ts"], end = begin + event["dur"].get<double>();
     if (event.contains("args")) {
       ++ops;
+      if (event["args"]["site"].get<std::string>().starts_with("layer ")) layered.emplace_back(begin, end);
     } else {
       const bool layer = event["name"].get<std::string>().starts_with("layer ");
       ++(layer ? layer_slices : step_slices);
@@ -122,11 +145,13 @@ TEST(CliRecords, TheThreeFilesTellOfTheSameRun) {
   EXPECT_EQ(ops, lines.size());
   EXPECT_EQ(step_slices, steps);
   EXPECT_EQ(layer_slices, steps * 6);
-  for (const auto& [begin, end] : slices[1]) {
-    EXPECT_EQ(std::count_if(slices[0].begin(), slices[0].end(),
-                            [&](const auto& s) { return s.first <= begin + 0.01 && end <= s.second + 0.01; }),
-              1);
-  }
+  const auto within = [](const auto& outer, const auto& inner) {
+    return std::count_if(outer.begin(), outer.end(),
+                         [&](const auto& s) { return s.first <= inner.first + 0.01 && inner.second <= s.second + 0.01; });
+  };
+  for (const auto& layer : slices[1]) EXPECT_EQ(within(slices[0], layer), 1);
+  for (const auto& op : layered) EXPECT_EQ(within(slices[1], op), 1);
+  EXPECT_GT(layered.size(), layer_slices * 10);
 }
 
 TEST(CliRecords, TheSchemaRefusesWhatItDoesNotKnow) {
@@ -171,16 +196,24 @@ TEST(CliRecords, ReplayBuildsTheOpsAgain) {
       ops.insert(line["op"]);
       auto built = BuildReplay(line, team, 0);
       ASSERT_TRUE(built.ok()) << built.status().message() << "\n" << text;
+      ReplayOp& op = **built;
       Executor executor(team, nullptr);
       Cost useful;
       executor.SetRecorder([&](const OpRecord& r) { useful = r.useful; });
-      const Status status = (*built)->Run(executor);
-      ASSERT_TRUE(status.ok()) << status.message() << "\n" << text;
-      EXPECT_EQ(useful.TotalFlops(), Sum(line["useful"]["flops"])) << text;
-      for (int k = 0; k < kByteKinds; ++k) {
-        const std::string kind(kByteKindNames[k]);
-        EXPECT_EQ(useful.Bytes(static_cast<ByteKind>(k)), line["bytes"].value(kind, uint64_t{0})) << kind << "\n" << text;
-      }
+      const auto run = [&](ImplChoice choice) {
+        executor.SetImpl(choice);
+        op.Reset();
+        const Status status = op.Run(executor);
+        EXPECT_TRUE(status.ok()) << status.message() << "\n" << text;
+        return op.Output();
+      };
+      const ReplayOp::Made got = run(ImplChoice::kAuto);
+      EXPECT_EQ(CostDifference(useful, line), "") << text;
+      Json other = line;
+      other["bytes"]["activations written"] = line["bytes"]["activations written"].is_number() ? 1 : 2;
+      EXPECT_NE(CostDifference(useful, other), "");
+      EXPECT_LE(DifferenceOf(got, run(ImplChoice::kRef)), 1e-4) << text;
+      EXPECT_FALSE(got.values.empty() && got.exact.empty()) << text;
     }
   }
   EXPECT_EQ(ops.size(), 11u) << "every op there is";
@@ -211,8 +244,17 @@ TEST(CliRecords, FilesThatCannotBeWrittenAreRefused) {
   refused({"--trace", dir.path()}, "Is a directory");
   refused({"--ledger", same, "--csv", same}, "was given twice");
   const auto size = std::filesystem::file_size(model);
-  refused({"--csv", model}, "is the model: it would be overwritten");
+  refused({"--ledger", same, "--csv", dir.path() + "/./same"}, "was given twice");
+  refused({"--csv", model}, "is a file of the model: it would be overwritten");
   EXPECT_EQ(std::filesystem::file_size(model), size);
+  const std::string prompt = dir.Write("p.txt", "1,2");
+  EXPECT_EQ(Tally({"logits", model, "--tokens-file", prompt, "--csv", prompt}).code, 2);
+  EXPECT_EQ(std::filesystem::file_size(prompt), 3u);
+  const std::string folder = kGoldens + "gpt2/gpt2-a-f32-release-names";
+  const Ended e = Tally({"logits", folder, "--tokens", "1", "--trace", folder + "/config.json"});
+  EXPECT_EQ(e.code, 2);
+  EXPECT_NE(e.err.find("is a file of the model"), std::string::npos) << e.err;
+  EXPECT_GT(std::filesystem::file_size(folder + "/config.json"), 10u);
   if (std::filesystem::exists("/dev/full"))
     refused({"--ledger", "/dev/full"}, "cannot write '/dev/full': No space left on device");
 }

@@ -88,7 +88,7 @@ TEST(Ledger, RepeatedChargesAreCharges) {
   constexpr size_t kOps = 5;
   std::vector<Ledger::Repeatable> known(kOps);
   std::vector<uint64_t> flops(kOps, 1);
-  uint64_t again = 0;
+  uint64_t again = 0, twice = 0;
   for (int step = 0; step < 300; ++step) {
     const Phase phase = random() % 4 == 0 ? Phase::kPrefill : Phase::kDecode;
     plain.BeginStep(phase, 1, 0);
@@ -100,6 +100,12 @@ TEST(Ledger, RepeatedChargesAreCharges) {
       const Cost useful = OneOf(WorkClass::kLinear, flops[op]), executed = OneOf(WorkClass::kLinear, 2 * flops[op]);
       const WeightTouches touches = {{2, static_cast<uint32_t>(random() % 5), 0, 7, 2}, {0, 0, 3, 4}};
       plain.Charge(site, "op", useful, executed, touches);
+      if (random() % 7 == 0) {  // the same op twice in a step
+        plain.Charge(site, "op", useful, executed, touches);
+        known[op] = repeating.ChargeRepeatable(known[op], site, useful, executed, touches);
+        EXPECT_FALSE(repeating.ChargeAgain(known[op], touches)) << "once a step";
+        ++twice;
+      }
       if (!changed && repeating.ChargeAgain(known[op], touches)) {
         ++again;
       } else {
@@ -109,7 +115,8 @@ TEST(Ledger, RepeatedChargesAreCharges) {
     plain.EndStep();
     repeating.EndStep();
     EXPECT_EQ(repeating.last_step().account.useful, plain.last_step().account.useful);
-    EXPECT_EQ(repeating.last_step().account.ops, kOps);
+    EXPECT_EQ(repeating.last_step().account.executed, plain.last_step().account.executed);
+    EXPECT_EQ(repeating.last_step().account.ops, plain.last_step().account.ops);
     EXPECT_EQ(repeating.last_step().parameters_touched, plain.last_step().parameters_touched);
     if (step % 50 == 20) {
       EXPECT_EQ(repeating.total(phase).executed, plain.total(phase).executed);
@@ -121,6 +128,7 @@ TEST(Ledger, RepeatedChargesAreCharges) {
     }
   }
   EXPECT_GT(again, 300u);
+  EXPECT_GT(twice, 50u);
   for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
     EXPECT_EQ(repeating.total(phase).useful, plain.total(phase).useful);
     EXPECT_EQ(repeating.total(phase).executed, plain.total(phase).executed);
@@ -128,6 +136,7 @@ TEST(Ledger, RepeatedChargesAreCharges) {
     for (const int32_t layer : {0, 1}) {
       const Site site{layer, Component::kFfnGateUp};
       EXPECT_EQ(repeating.at(phase, site).useful, plain.at(phase, site).useful);
+      EXPECT_EQ(repeating.at(phase, site).executed, plain.at(phase, site).executed);
       EXPECT_EQ(repeating.at(phase, site).ops, plain.at(phase, site).ops);
     }
     EXPECT_EQ(repeating.parameters_touched(phase), plain.parameters_touched(phase));

@@ -115,6 +115,53 @@ TEST_F(ExecutorTest, SharesLongOpsOnly) {
   for (const auto& n : hits_) EXPECT_EQ(n, 3);
 }
 
+// Step after step, an op at its place is charged what it costs now, whatever was remembered of the step before.
+TEST_F(ExecutorTest, ChargesWhatAnOpCostsNow) {
+  const auto step = [&](Phase phase, int ops, Site site) {
+    executor_.BeginStep();
+    ledger_.BeginStep(phase, 1, 1);
+    for (int i = 0; i < ops; ++i) {
+      EXPECT_TRUE(executor_.Run(site, op_).ok());
+    }
+    ledger_.EndStep();
+    executor_.EndStep();
+    const Account& account = ledger_.last_step().account;
+    EXPECT_EQ(account.ops, static_cast<uint64_t>(ops));
+    EXPECT_EQ(account.useful.Flops(WorkClass::kNorm), static_cast<uint64_t>(ops) * op_.flops);
+    EXPECT_EQ(account.executed.Flops(WorkClass::kNorm), static_cast<uint64_t>(ops) * 8);
+  };
+  const Site head{2, Component::kHead}, router{1, Component::kRouter};
+  step(Phase::kDecode, 2, head);
+  step(Phase::kDecode, 2, head);  // remembered
+  EXPECT_EQ(ledger_.at(Phase::kDecode, head).useful.Flops(WorkClass::kNorm), 20u);
+  step(Phase::kDecode, 3, head);  // one more than before
+  op_.flops = 6;
+  step(Phase::kDecode, 2, head);  // costs more
+  step(Phase::kPrefill, 2, head);
+  step(Phase::kDecode, 2, router);
+  EXPECT_EQ(ledger_.at(Phase::kDecode, head).useful.Flops(WorkClass::kNorm), 20u + 15 + 12);
+  EXPECT_EQ(ledger_.at(Phase::kPrefill, head).useful.Flops(WorkClass::kNorm), 12u);
+  EXPECT_EQ(ledger_.at(Phase::kDecode, router).useful.Flops(WorkClass::kNorm), 12u);
+  EXPECT_EQ(ledger_.total(Phase::kDecode).useful.Flops(WorkClass::kNorm), 20u + 15 + 12 + 12);
+  EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 11u);
+  executor_.SetImpl(ImplChoice::kRef);
+  step(Phase::kDecode, 2, router);
+  EXPECT_EQ(ran_, "ref");
+  ledger_.Reset();
+  step(Phase::kDecode, 2, router);
+  EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 2u);
+  Ledger other;
+  executor_.SetLedger(&other);
+  executor_.BeginStep();
+  other.BeginStep(Phase::kDecode, 1, 1);
+  EXPECT_TRUE(executor_.Run(router, op_).ok());
+  other.EndStep();
+  executor_.EndStep();
+  EXPECT_EQ(other.total(Phase::kDecode).useful.Flops(WorkClass::kNorm), 6u);
+  EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 2u);
+  executor_.SetLedger(&ledger_);
+}
+
 TEST_F(ExecutorTest, AnInvalidOpIsNeitherRunNorCharged) {
   op_.valid = false;
   const Status status = Run();

@@ -4,9 +4,11 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "engine/base/aligned.h"
@@ -134,9 +136,22 @@ class Sweep {
                                           : slices * static_cast<uint64_t>(w.cols) * 4;
   }
 
+  // Two ops with equal keys must have equal costs, by each kernel. Memory of a sweep is kept, so that a weight's address is its own.
+  template <class Op>
+  void CheckKey(const std::string& name, const Op& op) {
+    OpKey key{};
+    if (!op.CostKey(key)) return;
+    for (const Kernel<Op>& k : Kernels<Op>()) {
+      const auto costs = std::pair(op.Useful(), k.executed(op));
+      const auto [at, fresh] = keys_.try_emplace({std::string(Op::kName) + " " + std::string(k.name), key}, costs);
+      Equal(at->first.first + " " + name + ": costs of one key", fresh || at->second == costs ? 1 : 0, 1);
+    }
+  }
+
   template <class Op>
   void Compare(const std::string& name, const Op& op, Counted counted, const std::map<std::string, uint64_t>& elements = {}) {
     if (stopped_) return;
+    CheckKey(name, op);
     AddOperands(op, elements, counted);
     const Cost cost = op.Useful();
     for (int c = 0; c < kWorkClasses; ++c) {
@@ -160,7 +175,7 @@ class Sweep {
       for (const bool biased : {false, true}) {
         if (biased && kind == NormKind::kRms) continue;
         for (const auto& [rows, groups, cols] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 10}, {5, 1, 64}, {0, 1, 8}}) {
-          Memory m;
+          Memory& m = NewMemory();
           NormOp op;
           op.kind = kind;
           op.x = m.Matrix(rows, groups * cols);
@@ -182,7 +197,7 @@ class Sweep {
 
   void Ropes() {
     for (const int64_t rows : {1, 3}) {
-      Memory m;
+      Memory& m = NewMemory();
       const std::vector<int32_t> positions(static_cast<size_t>(rows), 7);
       RopeTableOp table;
       const Mat<float> frequencies = m.Matrix(1, 12);
@@ -216,7 +231,7 @@ class Sweep {
     for (const RoutingRule rule :
          {RoutingRule::kTopKThenSoftmax, RoutingRule::kSoftmaxThenTopK, RoutingRule::kSoftmaxThenTopKRenormed}) {
       for (const auto& [rows, experts, k] : {std::array<int64_t, 3>{1, 4, 1}, {3, 32, 4}, {2, 9, 9}}) {
-        Memory m;
+        Memory& m = NewMemory();
         RouteOp op;
         op.rule = rule;
         op.logits = m.Matrix(rows, experts);
@@ -230,7 +245,7 @@ class Sweep {
       }
     }
     for (const auto& [rows, k, cols] : {std::array<int64_t, 3>{1, 1, 3}, {3, 4, 40}}) {
-      Memory m;
+      Memory& m = NewMemory();
       MoeCombineOp op;
       op.y = m.Matrix(rows * k, cols);
       op.weights = m.Matrix(rows, k);
@@ -246,7 +261,7 @@ class Sweep {
     for (const DType type : {DType::kF32, DType::kBF16, DType::kQ8_0}) {
       for (const bool panels : {false, true}) {
         for (const bool add : {false, true}) {
-          Memory m;
+          Memory& m = NewMemory();
           EmbedOp op;
           op.ids = ids;
           op.table = m.Panels(type, 1, 40, 64);
@@ -284,7 +299,7 @@ class Sweep {
     const std::vector<int32_t> index = {1, 0, 1, 2, 2, 0, 1};
     for (const ActKind kind : {ActKind::kF32, ActKind::kBF16, ActKind::kInt8}) {
       for (const bool gathered : {false, true}) {
-        Memory m;
+        Memory& m = NewMemory();
         PackActOp op;
         const int64_t cols = kind == ActKind::kInt8 ? 96 : 37;
         op.x = m.Matrix(gathered ? 3 : 7, cols);
@@ -300,7 +315,7 @@ class Sweep {
     const std::vector<RowGroup> groups = {{0, 3, 1}, {3, 0, 0}, {3, 4, 2}};
     for (const auto& [rows, cols] : {std::array<int64_t, 2>{20, 64}, {32, 96}, {1, 32}}) {
       if (stopped_) return;
-      Memory m;
+      Memory& m = NewMemory();
       const ActPack x = Pack(m, ActFormatFor(type, kind), cols, groups);
       const WeightView w = m.Panels(type, 3, rows, cols), up = m.Panels(type, 3, rows, cols), bias = m.Vector(3, rows, 2);
       const std::string name = std::string(DTypeName(type)) + " " + std::string(kActKindNames[static_cast<size_t>(kind)]);
@@ -376,7 +391,7 @@ class Sweep {
                            {6, 3, 20, 7, true, KvType::kF32},
                            {2, 2, 32, 128, false, KvType::kF16}}) {
       if (stopped_) return;
-      Memory m;
+      Memory& m = NewMemory();
       const size_t block_bytes = KvBlockBytes(s.type, s.kv_heads, s.dim);
       std::vector<uint8_t*> blocks;
       for (int64_t i = 0; i < kBlocks * kTables; ++i) blocks.push_back(m.Bytes(block_bytes));
@@ -430,7 +445,11 @@ class Sweep {
     }
   }
 
+  Memory& NewMemory() { return memory_.emplace_back(); }
+
   const std::function<bool(const std::string&)>& differs_;
+  std::deque<Memory> memory_;
+  std::map<std::pair<std::string, OpKey>, std::pair<Cost, Cost>> keys_;
   int compared_ = 0;
   bool stopped_ = false;
 };

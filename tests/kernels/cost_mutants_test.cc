@@ -1,4 +1,4 @@
-// Charges that are off by one, each in turn: the check that cost_test makes finds every one of them. The kernels' sources are compiled
+// Useful charges that are off by one, each in turn: the check that cost_test makes finds every one of them. The kernels' sources are compiled
 // a second time for it, with a mutant at every charge (mutate.h).
 #include <gtest/gtest.h>
 
@@ -37,7 +37,8 @@ TEST(CostMutants, EveryOneIsFound) {
     return true;
   });
   const std::set<int> mutants = reached;
-  ASSERT_GT(mutants.size(), 35u);
+  ASSERT_EQ(mutants.size(), 50u)
+      << "charges that Useful() makes over the sweep: an op that leaves it must not take its mutants along";
   for (const int m : mutants) {
     active = m;
     bool found = false;

@@ -53,7 +53,7 @@ inline bool MayInclude(const std::string& from, const std::string& to) {
 inline std::optional<std::string> NodeOf(std::string_view path) {
   const auto in = [&](std::string_view prefix) { return path.substr(0, prefix.size()) == prefix; };
   if (in("engine/graph/recipe.") || in("engine/graph/model_spec.")) return "recipe";
-  if (in("counters/cost.") || in("counters/site.")) return "cost";
+  if (in("counters/cost.") || in("counters/op_description.") || in("counters/site.")) return "cost";
   if (in("counters/books")) return "books";
   if (in("counters/")) return "ledger";
   if (in("loaders/inventory.") || in("loaders/file_reader.") || in("loaders/message.")) return "inventory";

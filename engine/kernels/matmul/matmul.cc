@@ -61,12 +61,6 @@ Status ValidateVector(const WeightView& v, const WeightView& w) {
   return {};
 }
 
-int64_t ActiveGroups(const ActPack& x) {
-  int64_t n = 0;
-  for (const RowGroup& g : x.groups) n += g.rows > 0 ? 1 : 0;
-  return n;
-}
-
 void AddWeightBytes(const WeightView& w, int64_t slices, Cost& c) {
   if (w.empty()) return;
   const bool vector = w.layout == WeightLayout::kVector;
