@@ -113,7 +113,9 @@ Status CannotWrite(const std::string& path, int error) {
 
 bool SameFile(const std::string& a, const std::string& b) {
   std::error_code none;
-  return a == b || std::filesystem::equivalent(a, b, none);
+  if (a == b || std::filesystem::equivalent(a, b, none)) return true;
+  const auto canonical = [&](const std::string& p) { return std::filesystem::weakly_canonical(p, none); };  // of files to be made
+  return canonical(a) == canonical(b);
 }
 
 // Whether `path` is one of the files that a model is read from: the GGUF files beside MODEL, or those of its directory.

@@ -84,7 +84,7 @@ OpCounts operator-(OpCounts a, OpCounts b) { return {a.flops - b.flops, a.specia
 
 class Sweep {
  public:
-  explicit Sweep(const std::function<bool(const std::string&)>& differs) : differs_(differs) {}
+  Sweep(const std::function<bool(const std::string&)>& differs, bool keys) : differs_(differs), check_keys_(keys) {}
 
   int Run() {
     Norms();
@@ -151,7 +151,7 @@ class Sweep {
   template <class Op>
   void Compare(const std::string& name, const Op& op, Counted counted, const std::map<std::string, uint64_t>& elements = {}) {
     if (stopped_) return;
-    CheckKey(name, op);
+    if (check_keys_) CheckKey(name, op);
     AddOperands(op, elements, counted);
     const Cost cost = op.Useful();
     for (int c = 0; c < kWorkClasses; ++c) {
@@ -448,6 +448,7 @@ class Sweep {
   Memory& NewMemory() { return memory_.emplace_back(); }
 
   const std::function<bool(const std::string&)>& differs_;
+  const bool check_keys_;
   std::deque<Memory> memory_;
   std::map<std::pair<std::string, OpKey>, std::pair<Cost, Cost>> keys_;
   int compared_ = 0;
@@ -456,6 +457,6 @@ class Sweep {
 
 }  // namespace
 
-int CheckCosts(const std::function<bool(const std::string&)>& differs) { return Sweep(differs).Run(); }
+int CheckCosts(const std::function<bool(const std::string&)>& differs, bool keys) { return Sweep(differs, keys).Run(); }
 
 }  // namespace tally

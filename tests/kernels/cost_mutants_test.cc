@@ -32,20 +32,24 @@ uint64_t MutantExtra(int mutant) {
 namespace {
 
 TEST(CostMutants, EveryOneIsFound) {
-  CheckCosts([](const std::string& what) {
-    ADD_FAILURE() << "without a mutant: " << what;
-    return true;
-  });
+  CheckCosts(
+      [](const std::string& what) {
+        ADD_FAILURE() << "without a mutant: " << what;
+        return true;
+      },
+      false);
   const std::set<int> mutants = reached;
   ASSERT_EQ(mutants.size(), 50u)
       << "charges that Useful() makes over the sweep: an op that leaves it must not take its mutants along";
   for (const int m : mutants) {
     active = m;
     bool found = false;
-    CheckCosts([&](const std::string&) {
-      found = true;
-      return false;
-    });
+    CheckCosts(
+        [&](const std::string&) {
+          found = true;
+          return false;
+        },
+        false);
     EXPECT_TRUE(found) << "one more at " << places[static_cast<size_t>(m)] << " is not noticed";
   }
   active = -1;
