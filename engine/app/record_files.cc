@@ -217,11 +217,11 @@ Json RecordJson(const OpRecord& r, std::span<const WeightInfo> weights) {
           {"ns", r.nanoseconds}};
 }
 
-void RecordFiles::File::Write(std::string_view text) {
+void RecordFile::Write(std::string_view text) {
   if (error == 0 && std::fwrite(text.data(), 1, text.size(), file.get()) != text.size()) error = errno;
 }
 
-Status RecordFiles::File::Close() {
+Status RecordFile::Close() {
   if (std::fflush(file.get()) != 0 && error == 0) error = errno;
   if (std::fclose(file.release()) != 0 && error == 0) error = errno;
   if (error == 0) return {};
@@ -230,7 +230,7 @@ Status RecordFiles::File::Close() {
 
 Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags) {
   const std::optional<std::string>* const paths[] = {&flags.ledger, &flags.trace, &flags.csv};
-  std::optional<File>* const slots[] = {&ledger_, &trace_, &csv_};
+  std::optional<RecordFile>* const slots[] = {&ledger_, &trace_, &csv_};
   for (size_t i = 0; i < std::size(paths); ++i) {
     if (!paths[i]->has_value()) continue;
     errno = 0;
@@ -322,7 +322,7 @@ Status RecordFiles::Close() {
     trace_->Write("\n]\n");
   }
   Status first;
-  for (std::optional<File>* file : {&ledger_, &trace_, &csv_}) {
+  for (std::optional<RecordFile>* file : {&ledger_, &trace_, &csv_}) {
     if (!file->has_value()) continue;
     Status status = (*file)->Close();
     file->reset();

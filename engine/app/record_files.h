@@ -33,6 +33,18 @@ Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
 inline constexpr int kLedgerVersion = 1;
 Json RecordJson(const OpRecord& record, std::span<const WeightInfo> weights);
 
+// One of them.
+struct CloseFile {
+  void operator()(std::FILE* f) const { std::fclose(f); }
+};
+struct RecordFile {
+  std::string path;
+  std::unique_ptr<std::FILE, CloseFile> file;
+  int error = 0;  // errno of the first failure
+  void Write(std::string_view text);
+  Status Close();
+};
+
 // The files that were asked for, while an engine runs. They are written line by line as its ops do, so that a run that is killed
 // leaves whole lines; the trace then lacks its last bracket, which chrome://tracing and newer versions of Perfetto do without.
 // Ends before the engine does.
@@ -48,21 +60,11 @@ class RecordFiles {
   Status Close();
 
  private:
-  struct CloseFile {
-    void operator()(std::FILE* f) const { std::fclose(f); }
-  };
-  struct File {
-    std::string path;
-    std::unique_ptr<std::FILE, CloseFile> file;
-    int error = 0;  // errno of the first failure
-    void Write(std::string_view text);
-    Status Close();
-  };
   void Write(const OpRecord& record);
   void Trace(const OpRecord& record);
   void EndSlices(bool step_too);
 
-  std::optional<File> ledger_, trace_, csv_;
+  std::optional<RecordFile> ledger_, trace_, csv_;
   Engine* engine_ = nullptr;
   // The trace's open slices.
   struct Slice {
