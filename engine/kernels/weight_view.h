@@ -11,7 +11,8 @@
 //                Q4_0         per 32 k:    16 f16 scales (32 bytes), then 4 x 64 bytes: byte i of [16][4] of chunk j holds
 //                             step j's value in its low and step j + 4's in its high nibble, u4 = q + 8
 //                MXFP4        per 32 k:    16 E8M0 scales (16 bytes), then 4 x 64 bytes of E2M1 codes, nibbles as in Q4_0
-// Every tensor and every slice starts on a 4096-byte page. Kernels may prefetch past the end of a slice, never load.
+// Every tensor and every slice starts on a 4096-byte page or, loaded with guards for an audit, ends at one. Kernels may prefetch past
+// the end of a slice, never load.
 #pragma once
 
 #include <cstddef>
