@@ -49,8 +49,7 @@ void DescribeRows(std::span<const KvRow> rows, OpDescription& d) {
   d.Set("rows", std::move(list));
 }
 
-}  // namespace
-
+// Nothing where the op has no such weight.
 void DescribeWeight(std::string_view name, const WeightView& w, OpDescription& d) {
   if (w.empty()) return;
   if (w.layout == WeightLayout::kVector) {
@@ -59,6 +58,8 @@ void DescribeWeight(std::string_view name, const WeightView& w, OpDescription& d
     d.Add(name, OperandRole::kWeight, DTypeName(w.dtype), {w.slices, w.rows, w.cols}, w.id);
   }
 }
+
+}  // namespace
 
 void EmbedOp::Describe(OpDescription& d) const {
   d.Add("ids", kIn, "i32", {Size(ids)});

@@ -48,9 +48,6 @@ struct Kernel {
 template <class Op>
 std::span<const Kernel<Op>> Kernels();
 
-// A weight as an operand; nothing where it is empty.
-void DescribeWeight(std::string_view name, const WeightView& w, OpDescription& d);
-
 // The Highway target that "hwy" kernels run on now, e.g. "AVX3_ZEN4"; whether it has a bf16 dot product.
 std::string_view HwyTargetName();
 bool HwyTargetHasBf16Dot();
