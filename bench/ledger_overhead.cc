@@ -1,12 +1,18 @@
 // What keeping the books costs: the same steps with the ledger on and off, in turn, so that a machine that drifts drifts for both.
-//   ledger_overhead [MODEL.gguf] [--pairs N] [--prefill P]
-// "Off" charges nothing; an op's useful work is looked at even so, to decide whether threads share it. Prints the median of the pairs' ratios on / off with the middle half of them, for decoding one token and for a prefill of P, and
-// the same for off / off, which is what the machine's noise alone makes of it. Logits of both must be the same bits.
+//   ledger_overhead [MODEL.gguf] [--pairs N] [--prefill P] [--tokens T]
+// "Off" charges nothing; an op's useful work is looked at even so, to decide whether threads share it. Prints the median of the pairs'
+// ratios on / off with the middle half of them, for decoding T tokens one after the other and for a prefill of P, and the same for
+// off / off, which is what the machine's noise alone makes of it. Logits of both must be the same bits.
+//
+// What decodes keeps its ledger on or off from token to token, so a run of them is what is timed: were it switched at every token, the
+// books would also pay for having been out of the caches, and of the branch predictor, for two tokens.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -18,7 +24,7 @@ namespace {
 
 struct Options {
   std::string model;
-  int64_t pairs = 300, prefill = 128;
+  int64_t pairs = 100, prefill = 128, tokens = 16;
   int threads = 0;
 };
 
@@ -33,7 +39,7 @@ class Overhead {
     }
     LoadOptions load;
     load.threads = options_.threads;
-    load.context = options_.prefill + 2;
+    load.context = options_.prefill + options_.tokens + 1;
     TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(path, load));
     const auto& loaded = static_cast<const LoadedModel&>(*model);
     TALLY_ASSIGN_OR_RETURN(stepper_,
@@ -43,57 +49,63 @@ class Overhead {
     vocab_ = loaded.recipe().vocab;
     for (int64_t i = 0; i < options_.prefill; ++i) prompt_.push_back(Row(i, i + 1 == options_.prefill));
     double ignored = 0;
-    TALLY_RETURN_IF_ERROR(Time(prompt_, true, 0, ignored));
-    const std::vector<BatchRow> token = {Row(options_.prefill, true)};
-    TALLY_RETURN_IF_ERROR(Compare("decode", token, options_.prefill, options_.pairs));
-    return Compare("prefill", prompt_, 0, std::max<int64_t>(5, options_.pairs / options_.prefill * 4));
+    TALLY_RETURN_IF_ERROR(Time({prompt_}, true, 0, ignored));
+    std::vector<std::vector<BatchRow>> tokens;
+    for (int64_t i = 0; i < options_.tokens; ++i) tokens.push_back({Row(options_.prefill + i, true)});
+    TALLY_RETURN_IF_ERROR(Compare("decode", tokens, options_.prefill, options_.pairs));
+    return Compare("prefill", {prompt_}, 0, std::max<int64_t>(5, options_.pairs * options_.tokens / options_.prefill));
   }
 
  private:
   BatchRow Row(int64_t i, bool logits) const {
-    return {static_cast<int32_t>((i * 7919 + 13) % vocab_), sequence_, logits, !logits || i == options_.prefill};
+    return {static_cast<int32_t>((i * 7919 + 13) % vocab_), sequence_, logits, !logits || i >= options_.prefill};
   }
 
-  // One step from `length` positions on, which is where it ends again.
-  Status Time(const std::vector<BatchRow>& rows, bool ledger, int64_t length, double& seconds) {
+  // The steps, from `length` positions on.
+  Status Time(const std::vector<std::vector<BatchRow>>& steps, bool ledger, int64_t length, double& seconds) {
     TALLY_RETURN_IF_ERROR(stepper_->cache().Truncate(sequence_, length));
     stepper_->executor().SetLedger(ledger ? &stepper_->ledger() : nullptr);
+    std::vector<float> now;
+    now.reserve(static_cast<size_t>(vocab_) * steps.size());
     const auto start = std::chrono::steady_clock::now();
-    TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, stepper_->Step(rows));
+    for (const std::vector<BatchRow>& rows : steps) {
+      TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, stepper_->Step(rows));
+      now.insert(now.end(), logits.Row(0), logits.Row(0) + logits.cols);
+    }
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const std::vector<float> now(logits.Row(0), logits.Row(0) + logits.cols);
-    if (last_rows_ == rows.size() && (last_.size() != now.size() || std::memcmp(last_.data(), now.data(), now.size() * 4) != 0)) {
+    if (last_length_ == length && (last_.size() != now.size() || std::memcmp(last_.data(), now.data(), now.size() * 4) != 0)) {
       return InternalError("the logits differ with the ledger on and off");
     }
-    last_ = now;
-    last_rows_ = rows.size();
+    last_ = std::move(now);
+    last_length_ = length;
     return {};
   }
 
-  Status Compare(const char* what, const std::vector<BatchRow>& rows, int64_t length, int64_t pairs) {
+  Status Compare(const char* what, const std::vector<std::vector<BatchRow>>& steps, int64_t length, int64_t pairs) {
     std::vector<double> ratios, noise, alone;
     double on = 0, off = 0, again = 0;
-    uint64_t ops = 0;
+    std::mt19937 random(1);
+    std::array<size_t, 3> order = {0, 1, 2};
     for (int64_t i = 0; i < pairs + 2; ++i) {
-      // Three steps in an order that changes, so that none is always the first.
+      // Three runs in any order: what a run finds in the caches is what the one before left there.
+      std::shuffle(order.begin(), order.end(), random);
       double* const times[] = {&on, &off, &again};
-      for (int64_t j = 0; j < 3; ++j) {
-        const int64_t which = (i + j) % 3;
-        TALLY_RETURN_IF_ERROR(Time(rows, which == 0, length, *times[which]));
-        if (which == 0) ops = stepper_->ledger().last_step().account.ops;
+      for (const size_t which : order) {
+        TALLY_RETURN_IF_ERROR(Time(steps, which == 0, length, *times[which]));
       }
       if (i < 2) continue;  // the first ones warm up
       ratios.push_back(on / off);
-      alone.push_back(off * 1e6);
+      alone.push_back(off * 1e6 / static_cast<double>(steps.size()));
       noise.push_back(again / off);
     }
     std::nth_element(alone.begin(), alone.begin() + static_cast<int64_t>(alone.size() / 2), alone.end());
+    TALLY_RETURN_IF_ERROR(Time(steps, true, length, on));
+    const uint64_t ops = stepper_->ledger().last_step().account.ops;
     std::printf("%-8s off        median %.1f us a step of %llu ops\n", what, alone[alone.size() / 2],
                 static_cast<unsigned long long>(ops));
     Print(what, "on / off", ratios);
     Print(what, "off / off", noise);
-    if (length == 0) return {};
-    return Time(prompt_, true, 0, on);
+    return {};
   }
 
   static void Print(const char* what, const char* ratio, std::vector<double> v) {
@@ -110,7 +122,7 @@ class Overhead {
   int32_t sequence_ = 0;
   int64_t vocab_ = 1;
   std::vector<float> last_;
-  size_t last_rows_ = 0;
+  int64_t last_length_ = -1;  // of last_
 };
 
 }  // namespace
@@ -120,8 +132,9 @@ int main(int argc, char** argv) {
   tally::Options options;
   CLI::App app("Times steps with the ledger on and off");
   app.add_option("MODEL", options.model, "GGUF file or directory (without: the bundled model)");
-  app.add_option("--pairs", options.pairs, "of decode steps")->check(CLI::Range(5, 1000000));
+  app.add_option("--pairs", options.pairs, "runs to compare")->check(CLI::Range(5, 1000000));
   app.add_option("--prefill", options.prefill, "tokens of the prompt")->check(CLI::Range(2, 100000));
+  app.add_option("--tokens", options.tokens, "decoded in a run")->check(CLI::Range(1, 10000));
   app.add_option("--threads", options.threads, "0: all cores")->check(CLI::Range(0, 1024));
   CLI11_PARSE(app, argc, argv);
   const tally::Status status = tally::Overhead(options).Run();

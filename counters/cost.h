@@ -122,4 +122,13 @@ struct WeightTouch {
 };
 using WeightTouches = std::vector<WeightTouch>;
 
+// A slice, and the rows of activations that it was read for.
+struct SliceUse {
+  uint32_t slice = 0, uses = 1;
+};
+
+// What the costs of an op that grows with its data are linear in (positions seen, say): cost = sum of amount x unit cost.
+inline constexpr size_t kCostAmounts = 5;
+using CostAmounts = std::array<uint64_t, kCostAmounts>;
+
 }  // namespace tally

@@ -6,16 +6,20 @@
 //
 // Units: FLOPs, special operations and bytes are counts (counters/cost.h), parameters elements. References that its members return
 // hold until the ledger changes: the next step or Reset. No call fails. Not to be used by two threads at once.
+//
+// Charging must cost next to nothing: a decode step of a small model is a hundred ops in as many microseconds, and streams its weights
+// through the caches that the books lie in. So a charge is written down as it is made and reckoned up later: when its step ends, or when
+// somebody reads. What the steps of a decode have in common, which is nearly all, is reckoned up once for all of them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "counters/cost.h"
 #include "counters/site.h"
+#include "counters/touch_marks.h"
 #include "engine/base/export.h"
 
 namespace tally {
@@ -33,10 +37,10 @@ struct Account {
 // One Step() of the engine.
 struct StepRecord {
   Phase phase = Phase::kPrefill;
-  uint32_t rows = 0;        // tokens in the batch
-  uint32_t logit_rows = 0;  // rows whose logits were asked for
-  Account account;
+  uint32_t rows = 0;                // tokens in the batch
+  uint32_t logit_rows = 0;          // rows whose logits were asked for
   uint64_t parameters_touched = 0;  // the step's set (union over its ops and tokens)
+  Account account;
 };
 
 class Ledger {
@@ -50,104 +54,188 @@ class Ledger {
 
   // BeginStep ends a step that an error left open: what it had charged stays charged.
   TALLY_API void BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows);
-  TALLY_API void Charge(Site site, std::string_view op, const Cost& useful, const Cost& executed,
-                        std::span<const WeightTouch> touches);
-  // The same for an op that is charged alike step after step, for a fraction of the work: what Charge gave for it before, in this
-  // phase, is charged once more. False, and nothing is charged: it has been forgotten (Reset, or the phase is another one).
-  struct Repeatable {
-    uint32_t index = UINT32_MAX;
-    uint32_t generation = 0;
+  TALLY_API void Charge(Site site, const Cost& useful, const Cost& executed, std::span<const WeightTouch> touches);
+  // What an op that runs step after step is charged with: described once, then charged for a fraction of the work.
+  struct UnitCost {
+    Cost useful, executed;
   };
-  TALLY_API bool ChargeAgain(Repeatable what, std::span<const WeightTouch> touches);
-  // Charges and remembers; what `replaces` stood for need not be remembered any more.
-  TALLY_API Repeatable ChargeRepeatable(Repeatable replaces, Site site, const Cost& useful, const Cost& executed,
-                                        std::span<const WeightTouch> touches);
+  struct Tariff {
+    Site site;
+    std::vector<UnitCost> units{};  // one, or one for each amount that is given with the charge
+    WeightTouches touches{};        // of every charge; by_slice: of every slice that is given with it, in place of theirs
+    bool by_slice = false;
+  };
+  struct TariffId {
+    uint32_t index = 0, generation = 0;
+    uint32_t detail = 0;  // in linear_ or sliced_
+  };
+  TALLY_API TariffId AddTariff(const Tariff& tariff);
+  // Charges with `count` tariffs that were added one after the other, `first` and those behind it. False, and nothing is charged: they
+  // have been forgotten (by Reset, or by BeginStep as there were too many), or no step is open.
+  bool Charge(TariffId first, uint32_t count = 1) {
+    if (!Knows(first)) return false;
+    if (run_.end != first.index) BeginRun(first.index);
+    run_.end += count;
+    return true;
+  }
+  // What is to be known of the charge with `id` that follows in this step; nothing happens where the tariff has been forgotten.
+  // Its amounts; false: forgotten, or it has been given amounts in this step already.
+  TALLY_API bool GiveAmounts(TariffId id, const CostAmounts& amounts);
+  // Says that they will be given soon: what is written then lies far away.
+  void PrefetchAmounts(TariffId id) const {
+    if (!Knows(id) || id.detail >= linear_.size()) return;
+    const char* const at = reinterpret_cast<const char*>(linear_.data() + id.detail);
+    __builtin_prefetch(at, 1);
+    __builtin_prefetch(at + 64, 1);
+  }
+  void PrefetchSlices() const {
+    __builtin_prefetch(slices_.data() + slices_.size(), 1);
+    __builtin_prefetch(slice_charges_.data() + slice_charges_.size(), 1);
+  }
+  // Its slices: append(std::vector<SliceUse>&) appends them.
+  template <class F>
+  void GiveSlices(TariffId id, F append) {
+    if (!Knows(id)) return;
+    append(slices_);
+    slice_charges_.push_back({id.detail, static_cast<uint32_t>(slices_.size())});
+  }
+  // What it touches besides: append(WeightTouches&) appends that.
+  template <class F>
+  void GiveTouches(TariffId id, F append) {
+    if (Knows(id)) append(touches_);
+  }
+  bool in_step() const { return open_; }
+  uint32_t tariff_generation() const { return generation_; }  // TariffIds of another one are forgotten
+  void CountDefect() { ++bad_touches_; }                      // a charge that could not be made
   TALLY_API void EndStep();
 
   // The reader's side.
   TALLY_API const StepRecord& last_step() const;
   Phase phase() const { return last_.phase; }  // of the step under way, or of the last
   // Sums of what was charged since Reset, the step under way included, by phase; and by phase, layer (-1 first) and component.
-  TALLY_API const Account& total(Phase p) const;
-  uint64_t steps(Phase p) const { return steps_[static_cast<int>(p)]; }
-  uint64_t rows(Phase p) const { return rows_[static_cast<int>(p)]; }
-  uint64_t logit_rows(Phase p) const { return logit_rows_[static_cast<int>(p)]; }
-  TALLY_API const Account& at(Phase p, Site site) const;
+  TALLY_API Account total(Phase p) const;
+  uint64_t steps(Phase p) const { return counts_[static_cast<int>(p)].steps; }
+  uint64_t rows(Phase p) const { return counts_[static_cast<int>(p)].rows; }
+  uint64_t logit_rows(Phase p) const { return counts_[static_cast<int>(p)].logit_rows; }
+  TALLY_API Account at(Phase p, Site site) const;
   // The steps' sets, their sizes added up: divide by steps(p) for the mean.
-  uint64_t parameters_touched(Phase p) const { return touched_[static_cast<int>(p)]; }
+  uint64_t parameters_touched(Phase p) const { return counts_[static_cast<int>(p)].parameters_touched; }
   // Of one weight, in the last step: elements touched; slices of which some were; and of a slice the rows of activations that it was
   // read for (an expert's tokens). 0 where there is no such weight or slice.
   TALLY_API uint64_t touched_last(WeightId id) const;
   TALLY_API uint32_t slices_last(WeightId id) const;
   TALLY_API uint64_t uses_last(WeightId id, uint32_t slice) const;
   // The rows of a slice that the last step touched, in order, ranges as long as can be.
-  struct RowRange {
-    uint64_t begin = 0, end = 0;
-    bool operator==(const RowRange&) const = default;
-  };
+  using RowRange = TouchMarks::RowRange;
   TALLY_API std::vector<RowRange> ranges_last(WeightId id, uint32_t slice) const;
   // Parameters touched by any step since Reset.
-  uint64_t parameters_touched_ever() const { return touched_ever_; }
-  // Touches that named no weight of the table or rows outside of it. Anything but 0 is a defect: accounts
+  TALLY_API uint64_t parameters_touched_ever() const;
+  // Touches that named no weight of the table or rows outside of it, and charges that were lost. Anything but 0 is a defect: accounts
   // built on this ledger must not be trusted.
-  uint64_t bad_touches() const { return bad_touches_; }
+  TALLY_API uint64_t bad_touches() const;
   // Forgets the steps; the table of weights stays.
   TALLY_API void Reset();
 
  private:
-  // What charging needs of a weight, and of one slice of it in this step (epoch_) and since Reset: small, as they are read for every
-  // touch of every op.
-  struct WeightSize {
-    size_t first_slice = 0;  // in slices_
+  struct KnownTariff {
+    Site site;
+    uint32_t first_unit = 0, units = 0;     // in units_
+    uint32_t first_touch = 0, touches = 0;  // in tariff_touches_
+    uint32_t detail = 0;                    // units > 1: in linear_; by_slice: in sliced_
+    bool by_slice = false;
+  };
+  // Of a tariff with amounts: those of the last step that was charged with it, and the sum of those before that are not yet in the
+  // accounts.
+  struct alignas(64) Linear {
+    uint32_t step = 0;  // that `last` is of
+    CostAmounts last{}, before{};
+  };
+  struct Sliced {  // of a tariff by slice
+    uint32_t tariff = 0, slices = 0;
+    uint32_t first_ever = 0;        // in sliced_ever_, 64 slices a word
+    uint64_t slice_parameters = 0;  // of all its weights
+  };
+  struct SliceCharge {
+    uint32_t sliced = 0;
+    uint32_t end = 0;  // in slices_, from where that of the charge before ends
+  };
+  struct Run {  // tariffs [begin, end), charged one after the other
+    uint32_t begin = 0, end = 0;
+    bool operator==(const Run&) const = default;
+  };
+  // What the last steps, `steps` of one phase, were all charged with; not yet in the accounts.
+  struct Routine {
+    Phase phase = Phase::kPrefill;
+    uint64_t steps = 0;
+    Run run;                // the last,
+    std::vector<Run> runs;  // and those before it
+    std::vector<Sliced> sliced;
+    uint64_t parameters = 0;  // that its tariffs touch whatever is given with the charge
+    uint32_t begin() const { return runs.empty() ? run.begin : runs[0].begin; }
+    bool plain = false;  // no weight is touched by a tariff by slice and by another one, or but for some of its rows
+  };
+  struct Weight {  // of weights_, what is looked at in each step
+    enum class Standing : uint8_t {
+      kFree,
+      kWhole,
+      kBySlice,
+      kOther
+    } standing = Standing::kFree;  // how the routine's tariffs touch it
     uint32_t slices = 0;
     uint64_t rows = 0, cols = 0;
   };
-  struct SliceState {
-    uint32_t whole_epoch = 0;    // the last step that touched every row
-    uint32_t partial_epoch = 0;  // the last step that touched some rows; `rows` counts them
-    uint32_t used_epoch = 0;     // the last step that used it, `used` times
-    uint64_t used = 0;
-    uint64_t rows = 0;
-    uint64_t rows_ever = 0;  // all rows of the weight: nothing more to learn
+  struct Counts {
+    uint64_t steps = 0, rows = 0, logit_rows = 0, parameters_touched = 0;
   };
-  struct SliceRows {                  // beside each SliceState
-    std::vector<uint32_t> row_epoch;  // row -> last step that touched it alone; allocated at the first partial touch
-    std::vector<bool> row_ever;
-  };
-  // Charges that repeat are counted, and added to the sums when these are read. What counting needs lies apart from the rest and in
-  // the order of the ops: a step reads more weights than the caches hold, so each line read here is one more from far away.
-  struct RepeatedCount {
-    uint64_t count = 0;  // not yet in the sums
-    uint32_t epoch = 0;  // the last step that was charged with it
-    Phase phase = Phase::kPrefill;
-  };
-  struct RepeatedCost {
-    Site site;
-    Cost useful, executed;
-  };
-  Account& SiteAccount(Phase phase, Site site) const;
-  void Settle(size_t repeated) const;
-  void SettleAll() const;
-  void Touch(const WeightTouch& touch);
-  const SliceState* Slice(WeightId id, uint32_t slice) const;  // null: none, or no step yet
-  uint64_t TouchRows(const WeightSize& w, size_t slice, uint32_t begin, uint32_t end);
 
-  std::vector<WeightInfo> weights_;
-  std::vector<WeightSize> sizes_;  // of each weight
-  std::vector<SliceState> slices_;
-  std::vector<SliceRows> slice_rows_;
-  uint32_t epoch_ = 0;
+  bool Knows(TariffId id) const { return open_ && id.generation == generation_; }
+  TALLY_API void BeginRun(uint32_t tariff);
+  template <class F>
+  void ForEachTariff(const std::vector<Run>& runs, const Run& last, F f) const;
+  Account& SiteAccount(Phase phase, Site site);
+  void Add(const KnownTariff& tariff, uint64_t times, Account& sum) const;
+  void AddLinear(const KnownTariff& tariff, const CostAmounts& amounts, uint64_t times, Account& sum) const;
+  void AddRoutine(const KnownTariff& tariff, Account& sum) const;
+  void AddStep(const KnownTariff& tariff, Account& sum) const;
+  Account Sum(Phase p, std::optional<Site> site) const;
+  void PostRoutine(bool step_is_apart);
+  void BeginRoutine();
+  bool QuicklyTouched(uint64_t& parameters);
+  void Mark() const;
+  TouchMarks& Marked() const;
+  void FoldEver() const;
+  void ForgetTariffs();
+
+  // What every charge and every step looks at lies together.
   bool open_ = false;
-  uint64_t touched_ever_ = 0, bad_touches_ = 0;
-  mutable std::vector<RepeatedCount> repeated_;
-  std::vector<RepeatedCost> repeated_costs_;
-  mutable bool unsettled_ = false;  // some of repeated_ has a count
-  uint32_t generation_ = 0;         // of repeated_: counts the Resets
+  bool has_single_ = false;      // single_ holds something
+  mutable bool marked_ = false;  // marks_ are those of the last step, which has ended
+  uint32_t generation_ = 1;      // of the tariffs: counts how often they were forgotten
+  uint32_t step_ = 0;            // counts the steps; 0: none yet
+  // What the step under way, or the last, was charged with.
+  Run run_;  // the last run of tariffs,
+  std::vector<Linear> linear_;
+  std::vector<SliceCharge> slice_charges_;
+  std::vector<SliceUse> slices_;
+  std::vector<Run> runs_;  // the runs before it
+  WeightTouches touches_;  // given with a charge
+  Routine routine_;
+  std::vector<Sliced> sliced_;
+  mutable std::vector<uint64_t> sliced_ever_;  // a bit a slice: touched since this was last looked at
+  mutable WeightTouches rows_ever_;            // the same for rows
+  std::vector<Weight> sizes_;                  // beside weights_
+  Counts counts_[2];
   mutable StepRecord last_;
-  Account single_;  // of the last step what was charged by Charge
-  mutable Account totals_[2];
-  uint64_t steps_[2] = {}, rows_[2] = {}, logit_rows_[2] = {}, touched_[2] = {};
-  mutable std::vector<Account> sites_[2];  // (layer + 1) * kComponents + component
+
+  Account single_;  // sum of the charges without tariff
+  std::vector<WeightInfo> weights_;
+  std::vector<KnownTariff> tariffs_;
+  std::vector<UnitCost> units_;
+  WeightTouches tariff_touches_;
+  mutable TouchMarks marks_;
+  uint64_t bad_touches_ = 0;
+  Account totals_[2];
+  std::vector<Account> sites_[2];  // (layer + 1) * kComponents + component
 };
 
 }  // namespace tally

@@ -45,7 +45,7 @@ class StepAudit {
   }
 
  private:
-  const Cost& Charged(int32_t layer, Component component) const { return ledger_.at(facts_.phase, {layer, component}).useful; }
+  Cost Charged(int32_t layer, Component component) const { return ledger_.at(facts_.phase, {layer, component}).useful; }
 
   void Row(AuditAccount account, int32_t layer, Component component, const Form& form, std::optional<uint64_t> inventory,
            std::optional<uint64_t> ledger, WorkClass work_class = WorkClass::kLinear, std::string tensor = "") {

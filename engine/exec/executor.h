@@ -24,74 +24,85 @@ inline constexpr uint64_t kShareGainNanoseconds = 20'000;
 
 class Executor {
  public:
-  Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger), charged_in_(ledger) {}
+  Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger), tariffs_of_(ledger) {}
 
   template <class Op>
   Status Run(Site site, const Op& op) {
+    Known& known = NextPlace();
+    if constexpr (HasAmounts<Op>) {
+      if (ledger_ != nullptr) ledger_->PrefetchAmounts(known.tariff);
+    } else if constexpr (TouchesSlices<Op>) {
+      if (ledger_ != nullptr && known.by_slice) ledger_->PrefetchSlices();
+    }
     TALLY_RETURN_IF_ERROR(Annotate(site, Op::kName, op.Validate()));
     const Kernel<Op>* kernel = Pick<Op>(site, op);
     if (kernel == nullptr) return NoKernel(site, Op::kName);
     const TaskPlan plan = kernel->plan(op, team_.threads());
     TALLY_RETURN_IF_ERROR(ReserveScratch(plan.scratch_bytes));
-    const size_t place = NextPlace();
-    Charged& c = charged_[place];
-    Costs& costs = costs_[place];
     OpKey key{};
     const bool repeatable = in_step_ && op.CostKey(key);
-    if (!repeatable || c.kernel != kernel || !(c.site == site) || c.key != key) {
-      costs.useful = op.Useful();
-      c = {.kernel = repeatable ? kernel : nullptr, .site = site, .key = key, .ledger = c.ledger};
-      c.shared = EstimatedGain(costs.useful) >= share_gain_ns_;
+    const bool repeats = repeatable && known.kernel == kernel && known.site == site && known.key == key;
+    if (!repeats) known = {.kernel = repeatable ? kernel : nullptr, .site = site, .key = key};
+    CostAmounts amounts{};
+    if constexpr (HasAmounts<Op>) {
+      amounts = op.Amounts();
+      known.shared = EstimatedGain(op.Useful(amounts)) >= share_gain_ns_;
+    } else if (!repeats) {
+      known.shared = EstimatedGain(op.Useful()) >= share_gain_ns_;
     }
-    if (ledger_ != nullptr || recorder_) {
-      touches_.clear();
-      op.Touches(touches_);
-      if (!c.has_executed) costs.executed = kernel->executed(op);
-      c.has_executed = true;
-    }
-    if (ledger_ != nullptr && !repeatable) {
-      ledger_->Charge(site, Op::kName, costs.useful, costs.executed, touches_);
-    } else if (ledger_ != nullptr && !(c.charged && ledger_->ChargeAgain(c.ledger, touches_))) {
-      c.ledger = ledger_->ChargeRepeatable(c.ledger, site, costs.useful, costs.executed, touches_);
-      c.charged = true;
-    }
+    if (ledger_ != nullptr && !ChargeTariff(op, known, amounts)) ChargeAnew(op, *kernel, known, repeatable, amounts);
     auto body = [&](int thread, int64_t begin, int64_t end) { kernel->run(op, begin, end, Scratch(thread)); };
     const Clock::time_point start = recorder_ ? Clock::now() : Clock::time_point();
-    if (c.shared) {
+    if (known.shared) {
       team_.Run(plan.tasks, plan.chunk, body);
     } else if (plan.tasks > 0) {
       body(0, 0, plan.tasks);
     }
+    const bool watched = recorder_ || tap_;
+    if (watched) ChargeRun();  // they may read the ledger,
     if (recorder_) {
       const Clock::time_point end = Clock::now();
       OpDescription description;
       op.Describe(description);
+      touches_.clear();
+      op.Touches(touches_);
       recorder_({.site = site,
                  .op = Op::kName,
                  .implementation = kernel->name,
                  .target = HwyTargetName(),
-                 .threads = c.shared ? team_.threads() : 1,
+                 .threads = known.shared ? team_.threads() : 1,
                  .description = description,
-                 .useful = costs.useful,
-                 .executed = costs.executed,
+                 .useful = op.Useful(),
+                 .executed = kernel->executed(op),
                  .touches = touches_,
                  .start_nanoseconds = Nanoseconds(start - recording_since_),
                  .nanoseconds = Nanoseconds(end - start)});
     }
     if (tap_) tap_(site, Op::kName, op.Output());
+    if (watched && ledger_ != nullptr) run_.generation = ledger_->tariff_generation();  // or reset it
     return {};
   }
 
-  // Around the ops of a step. One that stands at the same place of step after step and costs the same has its costs found once.
-  void BeginStep() {
+  // Around the ops of a step, which is the ledger's step, too. An op that comes again at its place, step after step, has its costs found
+  // once (Ledger::Tariff).
+  void BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows) {
     if (const std::string_view target = HwyTargetName(); target != target_) {  // what is executed depends on its vectors
-      charged_.clear();
+      known_.clear();
       target_ = target;
     }
+    if (ledger_ != nullptr) {
+      ledger_->BeginStep(phase, rows, logit_rows);
+      run_.generation = ledger_->tariff_generation();
+    }
     in_step_ = true;
-    next_charged_ = 0;
+    next_place_ = 0;
   }
-  void EndStep() { in_step_ = false; }
+  void EndStep() {
+    in_step_ = false;
+    if (ledger_ == nullptr) return;
+    ChargeRun();
+    ledger_->EndStep();
+  }
 
   // Called after each op with a view of its output, valid during the call. Row-major f32.
   using Tap = std::function<void(Site, std::string_view op, Mat<const float> output)>;
@@ -102,10 +113,10 @@ class Executor {
     recorder_ = std::move(recorder);
     recording_since_ = Clock::now();
   }
-  // Null: nothing is charged. One that has charged is not to be destroyed before another one is set.
+  // Null: nothing is charged. One that has charged is not to be destroyed before another one is set. Not within a step.
   void SetLedger(Ledger* ledger) {
-    if (ledger != nullptr && ledger != charged_in_) charged_.clear();
-    if (ledger != nullptr) charged_in_ = ledger;
+    if (ledger != nullptr && ledger != tariffs_of_) known_.clear();
+    if (ledger != nullptr) tariffs_of_ = ledger;
     ledger_ = ledger;
   }
   void SetImpl(ImplChoice choice) { choice_ = choice; }
@@ -115,7 +126,7 @@ class Executor {
   // team shares every op.
   void SetShareGain(uint64_t nanoseconds) {
     share_gain_ns_ = nanoseconds;
-    charged_.clear();
+    known_.clear();
   }
   // Why kernels were passed over and which ran: "attn.q matmul: hwy (blas: activations are not f32)". One line per component
   // and op: the last layer's.
@@ -156,24 +167,73 @@ class Executor {
     if (explain_) Explain(site, Op::kName, picked != nullptr ? picked->name : "none", reasons);
     return picked;
   }
-  // What the op at one place of a step cost.
-  struct Charged {
+  // The op at one place of a step.
+  struct alignas(64) Known {
     const void* kernel = nullptr;  // that ran it, and so which kind of op it was; null: not to be used again
     Site site = {};
     OpKey key = {};
-    bool has_executed = false, shared = false, charged = false;
-    Ledger::Repeatable ledger = {};  // in charged_in_
+    Ledger::TariffId tariff = {};  // of tariffs_of_
+    bool shared = false, by_slice = false;
   };
-  struct Costs {  // beside each: only looked at where the op is another one than in the step before
-    Cost useful, executed;
-  };
-  size_t NextPlace() {
-    const size_t place = in_step_ ? next_charged_++ : 0;
-    if (place >= charged_.size()) {
-      charged_.resize(place + 1);
-      costs_.resize(place + 1);
+  Known& NextPlace() {
+    const size_t place = in_step_ ? next_place_++ : 0;
+    if (place >= known_.size()) known_.resize(place + 1);
+    return known_[place];
+  }
+
+  // Charges an op whose tariff the ledger knows; false: it does not. Nearly all ops of nearly all steps are this: they are only counted
+  // here, beside what Run looks at anyway, and handed to the ledger when the run of tariffs ends.
+  template <class Op>
+  bool ChargeTariff(const Op& op, const Known& known, const CostAmounts& amounts) {
+    if (known.tariff.generation != run_.generation) return false;
+    if constexpr (HasAmounts<Op>) {
+      if (!ledger_->GiveAmounts(known.tariff, amounts)) return false;
+    } else if constexpr (TouchesRows<Op>) {
+      ledger_->GiveTouches(known.tariff, [&](WeightTouches& touches) { op.Touches(touches); });
+    } else if constexpr (TouchesSlices<Op>) {
+      if (known.by_slice) ledger_->GiveSlices(known.tariff, [&](std::vector<SliceUse>& slices) { op.Slices(slices); });
     }
-    return place;
+    if (run_.count == 0 || run_.first.index + run_.count != known.tariff.index) {
+      ChargeRun();
+      run_.first = known.tariff;
+    }
+    ++run_.count;
+    return true;
+  }
+  void ChargeRun() {
+    if (run_.count > 0 && !ledger_->Charge(run_.first, run_.count)) ledger_->CountDefect();
+    run_.count = 0;
+  }
+
+  // Charges an op that is another one than in the step before; with a tariff if it may come again.
+  template <class Op>
+  [[gnu::noinline]] void ChargeAnew(const Op& op, const Kernel<Op>& kernel, Known& known, bool repeatable,
+                                    const CostAmounts& amounts) {
+    touches_.clear();
+    op.Touches(touches_);
+    if (repeatable && ledger_->in_step()) {
+      Ledger::Tariff tariff{.site = known.site};
+      known.by_slice = false;
+      if constexpr (!TouchesRows<Op>) tariff.touches = touches_;
+      if constexpr (TouchesSlices<Op>) {
+        std::vector<SliceUse> slices;
+        known.by_slice = op.Slices(slices) && !slices.empty();
+        tariff.by_slice = known.by_slice;
+        if (tariff.by_slice) std::erase_if(tariff.touches, [&](const WeightTouch& t) { return t.slice != slices[0].slice; });
+      }
+      if constexpr (HasAmounts<Op>) {
+        for (size_t i = 0; i < kCostAmounts; ++i) {
+          CostAmounts one{};
+          one[i] = 1;
+          tariff.units.push_back({op.Useful(one), kernel.executed_at(op, one)});
+        }
+      } else {
+        tariff.units.push_back({op.Useful(), kernel.executed(op)});
+      }
+      known.tariff = ledger_->AddTariff(tariff);
+      if (ChargeTariff(op, known, amounts)) return;
+    }
+    ledger_->Charge(known.site, op.Useful(), kernel.executed(op), touches_);
   }
   // Nanoseconds that the team takes less for an op than one core, roughly.
   uint64_t EstimatedGain(const Cost& useful) const;
@@ -183,8 +243,17 @@ class Executor {
   Status ReserveScratch(size_t bytes_per_thread);
   std::span<uint8_t> Scratch(int thread) { return scratch_[thread].span(); }
 
+  // What every op looks at lies together.
   Team& team_;
   Ledger* ledger_;
+  bool in_step_ = false;
+  size_t next_place_ = 0;  // of the next op
+  struct {
+    uint32_t generation = UINT32_MAX;  // of the ledger's tariffs in this step; none yet
+    uint32_t count = 0;
+    Ledger::TariffId first = {};
+  } run_;  // tariffs to be charged
+  std::vector<Known> known_;
   Tap tap_;
   Recorder recorder_;
   Clock::time_point recording_since_;
@@ -193,12 +262,8 @@ class Executor {
   bool explain_ = false, used_blas_ = false;
   std::map<std::string, std::string> explanations_;
   WeightTouches touches_;
-  Ledger* charged_in_;  // the ledger that charged_ knows
-  std::vector<Charged> charged_;
-  std::vector<Costs> costs_;
-  std::string_view target_;  // that charged_ is of
-  bool in_step_ = false;
-  size_t next_charged_ = 0;  // place of the next op
+  Ledger* tariffs_of_;       // the ledger that known_ has tariffs of
+  std::string_view target_;  // that known_ is of
   std::vector<AlignedBuffer<uint8_t>> scratch_;
 };
 

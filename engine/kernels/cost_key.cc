@@ -21,7 +21,11 @@ uint64_t Flags(N... n) {
 
 }  // namespace
 
-bool EmbedOp::CostKey(OpKey&) const { return false; }  // which rows are the same
+bool EmbedOp::CostKey(OpKey& key) const {
+  if (ids.size() != 1) return false;  // which rows are the same
+  key = {Id(table), Flags(add_to_out)};
+  return true;
+}
 
 bool NormOp::CostKey(OpKey& key) const {
   key = {Id(weight), Id(bias), U(weight.cols), U(x.rows), U(groups), Flags(kind)};
@@ -65,7 +69,10 @@ bool KvStoreOp::CostKey(OpKey& key) const {
   return true;
 }
 
-bool AttentionOp::CostKey(OpKey&) const { return false; }  // the positions of all rows
+bool AttentionOp::CostKey(OpKey& key) const {
+  key = {Id(sinks), U(heads), U(kv_heads), U(head_dim), Flags(type, rows.empty())};
+  return true;
+}
 
 bool RouteOp::CostKey(OpKey& key) const {
   key = {U(logits.rows), U(logits.cols), U(top_k), Flags(rule)};

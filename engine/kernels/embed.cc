@@ -101,10 +101,12 @@ Cost EmbedOp::Useful() const {
 }
 
 void EmbedOp::Touches(WeightTouches& touches) const {
-  for (int32_t id : Distinct(ids)) {
+  const auto touch = [&](int32_t id) {
     const uint32_t row = static_cast<uint32_t>(id + table.row_offset);
     touches.push_back({table.id, 0, row, row + 1});
-  }
+  };
+  if (ids.size() == 1) return touch(ids[0]);
+  for (int32_t id : Distinct(ids)) touch(id);
 }
 
 template <>

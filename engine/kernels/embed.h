@@ -7,6 +7,7 @@ namespace tally {
 
 struct EmbedOp {
   static constexpr std::string_view kName = "embed";
+  static constexpr bool kTouchesRows = true;
   std::span<const int32_t> ids;  // [n] rows of the table
   WeightView table;         // [V, d]: kRowMajor, or kPanel16 when the head is tied to it; any storable float or quantised type
   bool add_to_out = false;  // learned positions are added to the token's row

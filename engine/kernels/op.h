@@ -4,10 +4,15 @@
 //   Status Validate() const;                    shapes and ranges, checked before every run
 //   Cost Useful() const;                        what the mathematics needs (counters/cost.h)
 //   void Touches(WeightTouches&) const;         which weight rows it reads (appends)
-//   bool CostKey(OpKey&) const;                 what its costs depend on; false: on more than a key holds
+//   bool CostKey(OpKey&) const;                 what its costs and touches depend on; false: on more than a key holds
 //   Mat<const float> Output() const;            what a tap sees (empty: nothing)
 //   void Describe(OpDescription&) const;        its operands and parameters by name (counters/op_description.h)
 //   static constexpr std::string_view kName;
+// and, where a key does not say all,
+//   CostAmounts Amounts() const;                its costs are linear in these:
+//   Cost Useful(const CostAmounts&) const;      of any amounts, for equal keys the same
+//   bool Slices(std::vector<SliceUse>&) const;  true: of weights by slice it touches these alike, all of the slice (appends)
+//   static constexpr bool kTouchesRows = true;  which rows it touches is its data's choice
 // A kernel computes output tasks [begin, end) of an op; it knows nothing of clocks, ledgers, threads or allocation. Tasks
 // write disjoint outputs and never share a reduction, so any split of the tasks gives the same bits.
 #pragma once
@@ -17,6 +22,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "counters/cost.h"
 #include "counters/op_description.h"
@@ -32,7 +38,8 @@ struct TaskPlan {
   size_t scratch_bytes = 0;  // per thread, 64-byte aligned
 };
 
-// Two ops of one kind with equal keys have equal costs, useful and executed (by one kernel).
+// Two ops of one kind with equal keys (and amounts) have equal costs, useful and executed (by one kernel), and equal touches (but for
+// the slices and rows that the op names).
 using OpKey = std::array<uint64_t, 7>;
 
 template <class Op>
@@ -42,6 +49,20 @@ struct Kernel {
   TaskPlan (*plan)(const Op&, int threads);
   void (*run)(const Op&, int64_t begin, int64_t end, std::span<uint8_t> scratch);
   Cost (*executed)(const Op&);  // what it really does: padding, masked lanes, (de)quantisation included
+  Cost (*executed_at)(const Op&, const CostAmounts&) = nullptr;  // the same of other amounts: of ops that have them
+};
+
+template <class Op>
+concept HasAmounts = requires(const Op& op) {
+  op.Amounts();
+};
+template <class Op>
+concept TouchesRows = requires {
+  requires Op::kTouchesRows;
+};
+template <class Op>
+concept TouchesSlices = requires(const Op& op, std::vector<SliceUse>& slices) {
+  op.Slices(slices);
 };
 
 // The kernels of an op, in order of preference: Highway, the scalar reference, then those that run only by name.

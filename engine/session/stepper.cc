@@ -55,7 +55,7 @@ void Stepper::Record(const OpRecord& op) {
   OpRecord record = op;
   record.step = recorded_steps_;
   record.index = recorded_ops_++;
-  record.phase = ledger_.phase();
+  record.phase = phase_;
   record.sequences = recorded_sequences_;
   record.logit_rows = static_cast<int64_t>(logit_rows_.size());
   recorder_(record);
@@ -132,24 +132,24 @@ Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
     return Rollback(InternalError("no memory for the logits"));
   const Mat<float> logits(logits_.data(), n, recipe_.vocab);
   const bool decode = std::all_of(rows.begin(), rows.end(), [](const BatchRow& row) { return row.generated; });
-  ledger_.BeginStep(decode ? Phase::kDecode : Phase::kPrefill, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(n));
-  executor_.BeginStep();
+  phase_ = decode ? Phase::kDecode : Phase::kPrefill;
+  executor_.BeginStep(phase_, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(n));
   recorded_ops_ = 0;
   recorded_sequences_.clear();
   if (recorder_) {
     for (const Extent& e : extents_) recorded_sequences_.push_back({e.sequence, e.before, e.rows});
   }
   Status status = decoder_->Forward(executor_, Batch(), *cache_, logits);
-  ledger_.EndStep();
   executor_.EndStep();
   ++recorded_steps_;
   if (status.ok() && !AllFinite(logits)) {
     // The repetition is neither charged nor recorded.
+    Ledger* const ledger = executor_.ledger();
     executor_.SetLedger(nullptr);
     repeating_ = true;
     status = FindNonFinite(logits);
     repeating_ = false;
-    executor_.SetLedger(&ledger_);
+    executor_.SetLedger(ledger);
   }
   if (!status.ok()) return Rollback(std::move(status));
   return Mat<const float>(logits);

@@ -55,6 +55,7 @@ class Stepper {
   const Recipe& recipe_;
   StepperOptions options_;
   Ledger ledger_;
+  Phase phase_ = Phase::kPrefill;  // of the step under way, or of the last
   Executor executor_;
   Executor::Tap tap_;
   Recorder recorder_;

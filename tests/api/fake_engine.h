@@ -115,7 +115,7 @@ class FakeEngine final : public Engine {
       cost.AddFlops(WorkClass::kNorm, 7);
       cost.AddBytes(ByteKind::kWeightsPacked, 4000);
       cost.AddBytes(ByteKind::kKvRead, 96);
-      ledger_.Charge({-1, Component::kHead}, "fake", cost, cost, {});
+      ledger_.Charge({-1, Component::kHead}, cost, cost, {});
       if (!row.want_logits) continue;
       ++out;
       const int32_t best = next(row.token, position);

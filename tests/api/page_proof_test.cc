@@ -37,7 +37,7 @@ class PageProof : public testing::Test {
   template <class Read>
   std::vector<PageRow> Step(const WeightTouches& charged, const Read& read) {
     ledger_.BeginStep(Phase::kDecode, 1, 1);
-    ledger_.Charge({}, "test", {}, {}, charged);
+    ledger_.Charge({}, {}, {}, charged);
     ledger_.EndStep();
     EXPECT_TRUE(watch_->Start().ok());
     read();

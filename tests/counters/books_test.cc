@@ -97,7 +97,7 @@ TEST(CountParameters, GptOss20b) {
     else
       for (uint32_t expert : {3u, 9u, 11u, 30u}) touches.push_back({id, expert, 0, rows});
   }
-  ledger.Charge({}, "all", {}, {}, touches);
+  ledger.Charge({}, {}, {}, touches);
   ledger.EndStep();
   EXPECT_EQ(ledger.last_step().parameters_touched, 3608310144u);
 }
@@ -140,7 +140,7 @@ Ledger ARun(std::vector<WeightInfo> weights, uint64_t unit) {
     useful.AddSpecial(WorkClass::kSoftmax, 7 * unit);
     for (int k = 0; k < kByteKinds; ++k) useful.AddBytes(static_cast<ByteKind>(k), (k + 1) * unit);
     executed.AddFlops(WorkClass::kLinear, 1024 * unit, Arith::kInt8);
-    ledger.Charge({0, Component::kFfnDown}, "op", useful, executed,
+    ledger.Charge({0, Component::kFfnDown}, useful, executed,
                   std::vector<WeightTouch>{{0, 0, 0, static_cast<uint32_t>(step + 1)}});
     ledger.EndStep();
   }
@@ -229,7 +229,7 @@ TEST(RunSummary, NothingDecoded) {
 TEST(RunSummary, ADefectIsSaid) {
   Ledger ledger;
   ledger.BeginStep(Phase::kDecode, 1, 1);
-  ledger.Charge({}, "op", {}, {}, std::vector<WeightTouch>{{3, 0, 0, 1}});
+  ledger.Charge({}, {}, {}, std::vector<WeightTouch>{{3, 0, 0, 1}});
   ledger.EndStep();
   const std::string text = RunSummary(MeasureRun(ledger, {}, {}));
   EXPECT_NE(text.find("defect"), std::string::npos) << text;

@@ -37,7 +37,7 @@ const Site kSite{0, Component::kFfnGateUp};
 
 uint64_t Step(Ledger& ledger, const WeightTouches& touches, Phase phase = Phase::kDecode) {
   ledger.BeginStep(phase, 1, 1);
-  ledger.Charge(kSite, "op", {}, {}, touches);
+  ledger.Charge(kSite, {}, {}, touches);
   ledger.EndStep();
   return ledger.last_step().parameters_touched;
 }
@@ -80,70 +80,220 @@ TEST(Ledger, TheLastStepsRows) {
 }
 
 // Charges that are said to be the same again end in the same sums as if each had been charged: random steps, some ops of which change.
-TEST(Ledger, RepeatedChargesAreCharges) {
-  std::mt19937 random(7);
-  Ledger plain, repeating;
-  plain.SetWeights(Table());
-  repeating.SetWeights(Table());
-  constexpr size_t kOps = 5;
-  std::vector<Ledger::Repeatable> known(kOps);
-  std::vector<uint64_t> flops(kOps, 1);
-  uint64_t again = 0, twice = 0;
-  for (int step = 0; step < 300; ++step) {
-    const Phase phase = random() % 4 == 0 ? Phase::kPrefill : Phase::kDecode;
-    plain.BeginStep(phase, 1, 0);
-    repeating.BeginStep(phase, 1, 0);
-    for (size_t op = 0; op < kOps; ++op) {
-      const bool changed = random() % 5 == 0;
-      if (changed) flops[op] = random() % 100;
-      const Site site{static_cast<int32_t>(op % 2), Component::kFfnGateUp};
-      const Cost useful = OneOf(WorkClass::kLinear, flops[op]), executed = OneOf(WorkClass::kLinear, 2 * flops[op]);
-      const WeightTouches touches = {{2, static_cast<uint32_t>(random() % 5), 0, 7, 2}, {0, 0, 3, 4}};
-      plain.Charge(site, "op", useful, executed, touches);
-      if (random() % 7 == 0) {  // the same op twice in a step
-        plain.Charge(site, "op", useful, executed, touches);
-        known[op] = repeating.ChargeRepeatable(known[op], site, useful, executed, touches);
-        EXPECT_FALSE(repeating.ChargeAgain(known[op], touches)) << "once a step";
-        ++twice;
-      }
-      if (!changed && repeating.ChargeAgain(known[op], touches)) {
-        ++again;
-      } else {
-        known[op] = repeating.ChargeRepeatable(known[op], site, useful, executed, touches);
-      }
+// Two ledgers that are charged alike, one with tariffs wherever that can be, say the same of everything.
+class Tariffs : public testing::TestWithParam<int> {
+ protected:
+  enum Kind { kFixed, kLinear, kBySlice, kByRow, kKinds };
+  struct Op {
+    Kind kind = kFixed;
+    Site site;
+    std::vector<Ledger::UnitCost> units;
+    WeightTouches touches;
+    Ledger::TariffId tariff;
+  };
+
+  Tariffs() : seed_(GetParam() == 0 ? 7 : std::random_device{}()), random_(seed_) {
+    plain_.SetWeights(Table());
+    short_.SetWeights(Table());
+  }
+  uint32_t Below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
+
+  Op NewOp() {
+    Op op;
+    op.kind = static_cast<Kind>(Below(kKinds));
+    op.site = {static_cast<int32_t>(Below(3)) - 1, Below(2) == 0 ? Component::kFfnGateUp : Component::kHead};
+    for (size_t i = 0; i < (op.kind == kLinear ? kCostAmounts : 1); ++i) {
+      op.units.push_back({OneOf(static_cast<WorkClass>(Below(kWorkClasses)), Below(100)), OneOf(WorkClass::kLinear, Below(100))});
     }
-    plain.EndStep();
-    repeating.EndStep();
-    EXPECT_EQ(repeating.last_step().account.useful, plain.last_step().account.useful);
-    EXPECT_EQ(repeating.last_step().account.executed, plain.last_step().account.executed);
-    EXPECT_EQ(repeating.last_step().account.ops, plain.last_step().account.ops);
-    EXPECT_EQ(repeating.last_step().parameters_touched, plain.last_step().parameters_touched);
-    if (step % 50 == 20) {
-      EXPECT_EQ(repeating.total(phase).executed, plain.total(phase).executed);
+    if (op.kind == kBySlice) {
+      op.touches = {{2, 0, 0, 7}};
+      if (Below(6) == 0) op.touches = {{2, 0, 1, 7}, {2, 0, 0, 3}};
+    } else if (op.kind != kByRow) {
+      const WeightTouches some = {{1, 0, 0, 13}, {3, 0, 0, 1}, {1, 0, 2, 9}, {0, 0, 0, 40},
+                                  {0, 0, 4, 5},  {2, 3, 0, 7}, {9, 0, 0, 1}};
+      for (uint32_t n = Below(3); n > 0; --n) op.touches.push_back(some[Below(Below(9) == 0 ? 7 : 4)]);
     }
-    if (step == 200) {
-      plain.Reset();
-      repeating.Reset();
-      EXPECT_FALSE(repeating.ChargeAgain(known[0], {})) << "what it gave before a Reset is forgotten";
+    return op;
+  }
+
+  // The same op, with data of its own, in both ledgers.
+  void Charge(Op& op) {
+    CostAmounts amounts{};
+    std::vector<SliceUse> slices;
+    WeightTouches rows;
+    Cost useful = op.units[0].useful, executed = op.units[0].executed;
+    WeightTouches touches = op.touches;
+    if (op.kind == kLinear) {
+      useful = executed = {};
+      for (size_t i = 0; i < kCostAmounts; ++i) {
+        amounts[i] = Below(5);
+        useful.AddTimes(op.units[i].useful, amounts[i]);
+        executed.AddTimes(op.units[i].executed, amounts[i]);
+      }
+    } else if (op.kind == kBySlice) {
+      touches.clear();
+      const bool usual = Below(10) > 0;  // slices in order, and that there are
+      for (uint32_t s = 0; s < 5; ++s) {
+        if (Below(2) == 0) slices.push_back({usual ? s : Below(6), 1 + Below(4)});
+      }
+      for (const SliceUse& use : slices) {
+        for (WeightTouch t : op.touches) {
+          t.slice = use.slice;
+          t.uses = use.uses;
+          touches.push_back(t);
+        }
+      }
+    } else if (op.kind == kByRow) {
+      for (uint32_t n = Below(12) == 0 ? 6 : 1; n > 0; --n) {
+        const uint32_t id = Below(20) == 0 ? 5 : Below(15) == 0 ? 1 : 0, row = Below(id == 0 ? 41 : 13);
+        rows.push_back({id, 0, row, row + 1});
+      }
+      touches = rows;
+    }
+    plain_.Charge(op.site, useful, executed, touches);
+    if (Below(9) == 0) return short_.Charge(op.site, useful, executed, touches);
+    const auto again = [&] {
+      if (op.kind == kLinear && !short_.GiveAmounts(op.tariff, amounts)) return false;
+      if (op.kind == kBySlice) {
+        short_.GiveSlices(op.tariff, [&](std::vector<SliceUse>& to) { to.insert(to.end(), slices.begin(), slices.end()); });
+      }
+      if (op.kind == kByRow)
+        short_.GiveTouches(op.tariff, [&](WeightTouches& to) { to.insert(to.end(), rows.begin(), rows.end()); });
+      return short_.Charge(op.tariff);
+    };
+    if (again()) {
+      ++again_;
+      return;
+    }
+    op.tariff = short_.AddTariff({.site = op.site, .units = op.units, .touches = op.touches, .by_slice = op.kind == kBySlice});
+    ASSERT_TRUE(again());
+  }
+
+  void ExpectSameAccount(const Account& a, const Account& b) {
+    EXPECT_EQ(a.useful, b.useful);
+    EXPECT_EQ(a.executed, b.executed);
+    EXPECT_EQ(a.ops, b.ops);
+  }
+  void ExpectSameStep() {
+    ExpectSameAccount(short_.last_step().account, plain_.last_step().account);
+    EXPECT_EQ(short_.last_step().parameters_touched, plain_.last_step().parameters_touched);
+    EXPECT_EQ(short_.last_step().phase, plain_.last_step().phase);
+    for (WeightId id = 0; id < 5; ++id) {
+      EXPECT_EQ(short_.touched_last(id), plain_.touched_last(id));
+      EXPECT_EQ(short_.slices_last(id), plain_.slices_last(id));
+      for (uint32_t slice = 0; slice < 6; ++slice) {
+        EXPECT_EQ(short_.uses_last(id, slice), plain_.uses_last(id, slice));
+        EXPECT_EQ(short_.ranges_last(id, slice), plain_.ranges_last(id, slice));
+      }
     }
   }
-  EXPECT_GT(again, 300u);
-  EXPECT_GT(twice, 50u);
-  for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
-    EXPECT_EQ(repeating.total(phase).useful, plain.total(phase).useful);
-    EXPECT_EQ(repeating.total(phase).executed, plain.total(phase).executed);
-    EXPECT_EQ(repeating.total(phase).ops, plain.total(phase).ops);
-    for (const int32_t layer : {0, 1}) {
-      const Site site{layer, Component::kFfnGateUp};
-      EXPECT_EQ(repeating.at(phase, site).useful, plain.at(phase, site).useful);
-      EXPECT_EQ(repeating.at(phase, site).executed, plain.at(phase, site).executed);
-      EXPECT_EQ(repeating.at(phase, site).ops, plain.at(phase, site).ops);
+  void ExpectSame() {
+    for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
+      ExpectSameAccount(short_.total(phase), plain_.total(phase));
+      EXPECT_EQ(short_.steps(phase), plain_.steps(phase));
+      EXPECT_EQ(short_.rows(phase), plain_.rows(phase));
+      EXPECT_EQ(short_.parameters_touched(phase), plain_.parameters_touched(phase));
+      for (int32_t layer = -2; layer < 3; ++layer) {
+        for (const Component c : {Component::kFfnGateUp, Component::kHead, Component::kRouter}) {
+          ExpectSameAccount(short_.at(phase, {layer, c}), plain_.at(phase, {layer, c}));
+        }
+      }
     }
-    EXPECT_EQ(repeating.parameters_touched(phase), plain.parameters_touched(phase));
+    EXPECT_EQ(short_.parameters_touched_ever(), plain_.parameters_touched_ever());
+    EXPECT_EQ(short_.bad_touches(), plain_.bad_touches());
   }
-  EXPECT_EQ(repeating.parameters_touched_ever(), plain.parameters_touched_ever());
-  EXPECT_EQ(repeating.uses_last(2, 1), plain.uses_last(2, 1));
+
+  uint32_t seed_;
+  std::mt19937 random_;
+  Ledger plain_, short_;
+  uint64_t again_ = 0;
+};
+
+TEST_P(Tariffs, KeepTheBooksThatChargesKeep) {
+  SCOPED_TRACE("seed " + std::to_string(seed_));
+  std::vector<Op> ops(6);
+  Phase phase = Phase::kDecode;
+  for (int step = 0; step < 3000 && !HasFailure(); ++step) {
+    if (step % 40 == 0) {  // another model
+      for (Op& op : ops) op = NewOp();
+    }
+    if (Below(7) == 0) ops[Below(6)] = NewOp();  // another op at its place
+    if (Below(10) == 0) phase = phase == Phase::kDecode ? Phase::kPrefill : Phase::kDecode;
+    const uint32_t first = Below(10) == 0 ? Below(6) : 0, last = Below(10) == 0 ? Below(7) : 6;  // or an error ends the step
+    plain_.BeginStep(phase, 1 + step % 3, 1);
+    short_.BeginStep(phase, 1 + step % 3, 1);
+    const bool read = Below(20) == 0;
+    for (uint32_t i = first; i < last; ++i) {
+      Charge(ops[i]);
+      if (Below(15) == 0) Charge(ops[i]);  // twice in a step
+      if (read && Below(2) == 0) ExpectSameStep();
+      if (read) ExpectSame();
+    }
+    if (Below(30) > 0) {  // or the next step ends it
+      plain_.EndStep();
+      short_.EndStep();
+      if (Below(3) == 0) ExpectSameStep();
+      EXPECT_EQ(short_.last_step().parameters_touched, plain_.last_step().parameters_touched) << "step " << step;
+      if (Below(8) == 0) ExpectSame();
+    }
+    if (Below(400) == 0) {
+      plain_.Reset();
+      short_.Reset();
+      EXPECT_FALSE(short_.Charge(ops[0].tariff)) << "forgotten";
+    }
+  }
+  ExpectSame();
+  EXPECT_GT(again_, 8000u);
 }
+
+// Steps that are all alike, which is what tariffs are for: nothing is looked at until the end.
+TEST_P(Tariffs, AreReckonedUpOnceForManySteps) {
+  SCOPED_TRACE("seed " + std::to_string(seed_));
+  std::vector<Op> ops(5);
+  ops[0] = {kByRow, {-1, Component::kHead}, {{OneOf(WorkClass::kNorm, 3), {}}}, {}, {}};
+  ops[1] = {
+      kFixed, {0, Component::kFfnGateUp}, {{OneOf(WorkClass::kLinear, 5), OneOf(WorkClass::kLinear, 6)}}, {{1, 0, 0, 13}}, {}};
+  ops[2] = {
+      kLinear, {0, Component::kHead}, std::vector<Ledger::UnitCost>(kCostAmounts, {OneOf(WorkClass::kRope, 2), {}}), {}, {}};
+  ops[3] = {kBySlice, {1, Component::kFfnGateUp}, {{OneOf(WorkClass::kLinear, 9), {}}}, {{2, 0, 0, 7}}, {}};
+  ops[4] = {kFixed, {-1, Component::kHead}, {{OneOf(WorkClass::kLinear, 1), {}}}, {{3, 0, 0, 1}}, {}};
+  for (int step = 0; step < 500; ++step) {
+    const Phase phase = step / 100 % 2 == 0 ? Phase::kDecode : Phase::kPrefill;
+    plain_.BeginStep(phase, 1, 1);
+    short_.BeginStep(phase, 1, 1);
+    for (Op& op : ops) Charge(op);
+    plain_.EndStep();
+    short_.EndStep();
+  }
+  ExpectSameStep();
+  ExpectSame();
+  EXPECT_GT(again_, 2000u);
+}
+
+TEST(Ledger, MoreTariffsThanAreKept) {
+  Ledger ledger;
+  ledger.SetWeights(Table());
+  Ledger::TariffId first;
+  for (uint32_t step = 0; step < 10'000; ++step) {
+    ledger.BeginStep(Phase::kPrefill, 1, 0);
+    const Ledger::TariffId id = ledger.AddTariff(
+        {.site = kSite, .units = {{OneOf(WorkClass::kLinear, step), {}}}, .touches = {{2, 0, 0, 7}}, .by_slice = true});
+    const SliceUse use{step % 4, 2};
+    ledger.GiveSlices(id, [&](std::vector<SliceUse>& slices) { slices.push_back(use); });
+    ASSERT_TRUE(ledger.Charge(id));
+    if (step == 0) first = id;
+    ledger.EndStep();
+    ASSERT_EQ(ledger.last_step().account.useful.Flops(WorkClass::kLinear), step);
+    ASSERT_EQ(ledger.uses_last(2, step % 4), 2u);
+  }
+  EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Flops(WorkClass::kLinear), 10'000u * 9'999 / 2);
+  EXPECT_EQ(ledger.parameters_touched(Phase::kPrefill), 10'000u * 21);
+  EXPECT_EQ(ledger.parameters_touched_ever(), 4u * 21);
+  ledger.BeginStep(Phase::kPrefill, 1, 0);
+  EXPECT_FALSE(ledger.Charge(first));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ledger, Tariffs, testing::Values(0, 1));
 
 TEST(Ledger, TheLastStepWeightByWeight) {
   Ledger ledger;
@@ -200,7 +350,7 @@ TEST(Ledger, AgainstABruteForceSet) {
         for (uint32_t r = t.row_begin; r < t.row_end; ++r) set.insert({t.id, t.slice, r});
         touches.push_back(t);
       }
-      ledger.Charge(kSite, "op", {}, {}, touches);
+      ledger.Charge(kSite, {}, {}, touches);
     }
     ledger.EndStep();
     ever.insert(set.begin(), set.end());
@@ -222,8 +372,8 @@ TEST(Ledger, TotalsAreTheSumOfSites) {
     ledger.BeginStep(phase, step, 1);
     for (int32_t layer = -1; layer < 2; ++layer) {
       const uint64_t n = 100 * step + 10 * (layer + 1);
-      ledger.Charge({layer, Component::kRope}, "rope", OneOf(WorkClass::kRope, n), OneOf(WorkClass::kRope, 2 * n), {});
-      ledger.Charge({layer, Component::kHead}, "matmul", OneOf(WorkClass::kLinear, 1), OneOf(WorkClass::kLinear, 1), {});
+      ledger.Charge({layer, Component::kRope}, OneOf(WorkClass::kRope, n), OneOf(WorkClass::kRope, 2 * n), {});
+      ledger.Charge({layer, Component::kHead}, OneOf(WorkClass::kLinear, 1), OneOf(WorkClass::kLinear, 1), {});
       (phase == Phase::kPrefill ? prefill : decode) += n + 1;
     }
     ledger.EndStep();
@@ -253,7 +403,7 @@ TEST(Ledger, TotalsAreTheSumOfSites) {
 TEST(Ledger, LayersBeyondTheWeightTable) {
   Ledger ledger;
   ledger.BeginStep(Phase::kDecode, 1, 1);
-  ledger.Charge({9, Component::kAttention}, "attention", OneOf(WorkClass::kAttention, 3), {}, {});
+  ledger.Charge({9, Component::kAttention}, OneOf(WorkClass::kAttention, 3), {}, {});
   ledger.EndStep();
   EXPECT_EQ(ledger.at(Phase::kDecode, {9, Component::kAttention}).useful.TotalFlops(), 3u);
 }
@@ -261,9 +411,9 @@ TEST(Ledger, LayersBeyondTheWeightTable) {
 TEST(Ledger, AStepLeftOpenStaysCharged) {
   Ledger ledger;
   ledger.BeginStep(Phase::kDecode, 1, 1);
-  ledger.Charge(kSite, "op", OneOf(WorkClass::kLinear, 7), {}, {});
+  ledger.Charge(kSite, OneOf(WorkClass::kLinear, 7), {}, {});
   ledger.BeginStep(Phase::kDecode, 1, 1);
-  ledger.Charge(kSite, "op", OneOf(WorkClass::kLinear, 4), {}, {});
+  ledger.Charge(kSite, OneOf(WorkClass::kLinear, 4), {}, {});
   ledger.EndStep();
   ledger.EndStep();  // nothing open: nothing happens
   EXPECT_EQ(ledger.steps(Phase::kDecode), 2u);

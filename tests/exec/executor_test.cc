@@ -118,12 +118,10 @@ TEST_F(ExecutorTest, SharesLongOpsOnly) {
 // Step after step, an op at its place is charged what it costs now, whatever was remembered of the step before.
 TEST_F(ExecutorTest, ChargesWhatAnOpCostsNow) {
   const auto step = [&](Phase phase, int ops, Site site) {
-    executor_.BeginStep();
-    ledger_.BeginStep(phase, 1, 1);
+    executor_.BeginStep(phase, 1, 1);
     for (int i = 0; i < ops; ++i) {
       EXPECT_TRUE(executor_.Run(site, op_).ok());
     }
-    ledger_.EndStep();
     executor_.EndStep();
     const Account& account = ledger_.last_step().account;
     EXPECT_EQ(account.ops, static_cast<uint64_t>(ops));
@@ -152,14 +150,35 @@ TEST_F(ExecutorTest, ChargesWhatAnOpCostsNow) {
   EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 2u);
   Ledger other;
   executor_.SetLedger(&other);
-  executor_.BeginStep();
-  other.BeginStep(Phase::kDecode, 1, 1);
+  executor_.BeginStep(Phase::kDecode, 1, 1);
   EXPECT_TRUE(executor_.Run(router, op_).ok());
-  other.EndStep();
   executor_.EndStep();
   EXPECT_EQ(other.total(Phase::kDecode).useful.Flops(WorkClass::kNorm), 6u);
   EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 2u);
   executor_.SetLedger(&ledger_);
+}
+
+// A tap sees the ledger as it stands after the op, and may reset it in the middle of a step.
+TEST_F(ExecutorTest, TapsMayReadAndResetTheLedger) {
+  uint64_t ops = 0;
+  bool reset = false;
+  executor_.SetTap([&](Site, std::string_view, Mat<const float>) {
+    EXPECT_EQ(ledger_.total(Phase::kDecode).ops + ledger_.total(Phase::kPrefill).ops, ++ops);
+    EXPECT_EQ(ledger_.parameters_touched_ever(), 20u);
+    if (reset) {
+      ledger_.Reset();
+      ops = 0;
+    }
+  });
+  for (int step = 0; step < 9; ++step) {
+    executor_.BeginStep(Phase::kDecode, 1, 1);
+    for (int i = 0; i < 4; ++i) {
+      reset = step % 3 == 2 && i == 1;
+      ASSERT_TRUE(executor_.Run({2, Component::kHead}, op_).ok());
+    }
+    executor_.EndStep();
+    EXPECT_EQ(ledger_.bad_touches(), 0u);
+  }
 }
 
 TEST_F(ExecutorTest, AnInvalidOpIsNeitherRunNorCharged) {

@@ -158,7 +158,7 @@ TEST(Audit, EveryOffByOneIsFound) {
         } else {
           continue;
         }
-        ledger.Charge({row.layer, row.component}, "one too many", cost, {}, {});
+        ledger.Charge({row.layer, row.component}, cost, {}, {});
         const std::vector<books::AuditRow> after = audit();
         ASSERT_EQ(after.size(), before.size());
         for (size_t j = 0; j < after.size(); ++j) {
@@ -170,7 +170,7 @@ TEST(Audit, EveryOffByOneIsFound) {
               << AccountName(row.account) << " " << ComponentName(row.component) << " found " << AccountName(after[j].account)
               << " " << ComponentName(after[j].component) << " of layer " << after[j].layer;
         }
-        ledger.Charge({row.layer, row.component}, "and back", undo, {}, {});
+        ledger.Charge({row.layer, row.component}, undo, {}, {});
         ++tried;
       }
     }

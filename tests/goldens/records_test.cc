@@ -45,7 +45,7 @@ TEST_P(RecordsOf, AddUpToTheLedger) {
         EXPECT_LT(o.weight, rebuilt.weights().size()) << r.op << " " << o.name;
       }
     }
-    rebuilt.Charge(r.site, r.op, r.useful, r.executed, r.touches);
+    rebuilt.Charge(r.site, r.useful, r.executed, r.touches);
     sequences.assign(r.sequences.begin(), r.sequences.end());
     ++records;
   });

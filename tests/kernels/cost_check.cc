@@ -104,6 +104,13 @@ class Sweep {
   }
 
  private:
+  using Touched = std::multiset<std::array<uint32_t, 5>>;  // id, slice, rows from, to, uses
+  struct KeyCosts {
+    std::vector<std::pair<Cost, Cost>> units;  // useful, executed
+    Touched touches;
+    bool operator==(const KeyCosts&) const = default;
+  };
+
   void Equal(const std::string& what, uint64_t charged, uint64_t counted) {
     ++compared_;
     if (stopped_ || charged == counted) return;
@@ -136,16 +143,54 @@ class Sweep {
                                           : slices * static_cast<uint64_t>(w.cols) * 4;
   }
 
-  // Two ops with equal keys must have equal costs, by each kernel. Memory of a sweep is kept, so that a weight's address is its own.
+  // Two ops with equal keys must have equal costs, by each kernel, and equal touches. Memory of a sweep is kept, so that a weight's
+  // address is its own.
   template <class Op>
   void CheckKey(const std::string& name, const Op& op) {
     OpKey key{};
     if (!op.CostKey(key)) return;
     for (const Kernel<Op>& k : Kernels<Op>()) {
-      const auto costs = std::pair(op.Useful(), k.executed(op));
+      KeyCosts costs;
+      if constexpr (HasAmounts<Op>) {
+        Cost useful, executed;
+        for (size_t i = 0; i < kCostAmounts; ++i) {
+          CostAmounts one{};
+          one[i] = 1;
+          costs.units.emplace_back(op.Useful(one), k.executed_at(op, one));
+          useful.AddTimes(costs.units[i].first, op.Amounts()[i]);
+          executed.AddTimes(costs.units[i].second, op.Amounts()[i]);
+        }
+        Equal(std::string(Op::kName) + " " + name + ": costs by amounts", useful == op.Useful() && executed == k.executed(op), 1);
+      } else {
+        costs.units.emplace_back(op.Useful(), k.executed(op));
+      }
+      costs.touches = KeyTouches(name, op);
       const auto [at, fresh] = keys_.try_emplace({std::string(Op::kName) + " " + std::string(k.name), key}, costs);
       Equal(at->first.first + " " + name + ": costs of one key", fresh || at->second == costs ? 1 : 0, 1);
     }
+  }
+  // What an op touches but for the slices and rows that it names: of a slice, or nothing.
+  template <class Op>
+  Touched KeyTouches(const std::string& name, const Op& op) {
+    WeightTouches touches;
+    op.Touches(touches);
+    Touched all;
+    for (const WeightTouch& t : touches) all.insert({t.id, t.slice, t.row_begin, t.row_end, t.uses});
+    if constexpr (TouchesRows<Op>) return {};
+    if constexpr (TouchesSlices<Op>) {
+      std::vector<SliceUse> slices;
+      if (!op.Slices(slices) || slices.empty()) return all;
+      Touched one, each;
+      for (const WeightTouch& t : touches) {
+        if (t.slice == slices[0].slice) one.insert({t.id, 0, t.row_begin, t.row_end, 0});
+      }
+      for (const SliceUse& use : slices) {
+        for (const auto& [id, slice, begin, end, uses] : one) each.insert({id, use.slice, begin, end, use.uses});
+      }
+      Equal(std::string(Op::kName) + " " + name + ": touches by slice", each == all ? 1 : 0, 1);
+      return one;
+    }
+    return all;
   }
 
   template <class Op>
@@ -450,7 +495,7 @@ class Sweep {
   const std::function<bool(const std::string&)>& differs_;
   const bool check_keys_;
   std::deque<Memory> memory_;
-  std::map<std::pair<std::string, OpKey>, std::pair<Cost, Cost>> keys_;
+  std::map<std::pair<std::string, OpKey>, KeyCosts> keys_;
   int compared_ = 0;
   bool stopped_ = false;
 };

@@ -76,27 +76,28 @@ Status AttentionOp::Validate() const {
 
 namespace {
 
-void AddSinkBytes(const AttentionOp& op, Cost& cost) {
-  if (op.sinks.empty() || op.rows.empty()) return;
-  cost.AddBytes(ByteKind::kWeightsStored, op.sinks.stored_row_bytes);
-  cost.AddBytes(ByteKind::kWeightsPacked, static_cast<uint64_t>(op.heads) * sizeof(float));
+// What the costs are linear in, sums over the rows.
+enum Amount : size_t {
+  kOps,  // 1, or 0 without rows
+  kRows,
+  kScores,       // visible positions: products of one query head
+  kLanes,        // those of the groups of 16 positions that hold one
+  kLaterBlocks,  // KV blocks but for each row's first
+};
+
+void AddSinkBytes(const AttentionOp& op, const CostAmounts& n, Cost& cost) {
+  if (op.sinks.empty()) return;
+  cost.AddBytes(ByteKind::kWeightsStored, n[kOps] * op.sinks.stored_row_bytes);
+  cost.AddBytes(ByteKind::kWeightsPacked, n[kOps] * static_cast<uint64_t>(op.heads) * sizeof(float));
 }
 
-void AddActivationBytes(const AttentionOp& op, Cost& cost) {
-  const uint64_t bytes = op.rows.size() * static_cast<uint64_t>(op.heads * op.head_dim) * sizeof(float);
+void AddActivationBytes(const AttentionOp& op, const CostAmounts& n, Cost& cost) {
+  const uint64_t bytes = n[kRows] * static_cast<uint64_t>(op.heads * op.head_dim) * sizeof(float);
   cost.AddBytes(ByteKind::kActivationsRead, bytes);
   cost.AddBytes(ByteKind::kActivationsWritten, bytes);
 }
 
 // Joins of a block to the running sums, per query head: a compare, a subtract, an exp; 3 for L and 3 for each of `dim` of O.
-// The reference starts from its first block where there is no sink to start from.
-uint64_t JoinsOfReference(const AttentionOp& op) {
-  uint64_t joins = 0;
-  for (const KvRow& row : op.rows) {
-    joins += BlocksTouched(VisiblePositions(row.position, op.window)) - (op.sinks.empty() ? 1 : 0);
-  }
-  return joins * op.heads;
-}
 void AddJoins(uint64_t joins, int64_t dim, Cost& cost) {
   cost.AddFlops(WorkClass::kSoftmax, joins * (5 + 3 * dim));
   cost.AddSpecial(WorkClass::kSoftmax, joins);
@@ -104,17 +105,28 @@ void AddJoins(uint64_t joins, int64_t dim, Cost& cost) {
 
 }  // namespace
 
-Cost AttentionOp::Useful() const {
+CostAmounts AttentionOp::Amounts() const {
+  CostAmounts n{};
+  n[kOps] = rows.empty() ? 0 : 1;
+  n[kRows] = rows.size();
+  for (const KvRow& row : rows) {
+    const PositionRange visible = VisiblePositions(row.position, window);
+    n[kScores] += static_cast<uint64_t>(visible.size());
+    n[kLanes] += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
+    n[kLaterBlocks] += static_cast<uint64_t>(BlocksTouched(visible)) - 1;
+  }
+  return n;
+}
+
+Cost AttentionOp::Useful(const CostAmounts& n) const {
   Cost cost;
-  uint64_t scores = 0;  // of one query head
-  for (const KvRow& row : rows) scores += VisiblePositions(row.position, window).size();
-  const uint64_t queries = rows.size() * heads, sunk = sinks.empty() ? 0 : queries;
+  const uint64_t scores = n[kScores], queries = n[kRows] * heads, sunk = sinks.empty() ? 0 : queries;
   cost.AddFlops(WorkClass::kAttention, 4 * scores * heads * head_dim);
   cost.AddFlops(WorkClass::kSoftmax, 4 * scores * heads + 3 * sunk);
   cost.AddSpecial(WorkClass::kSoftmax, scores * heads + queries * head_dim + sunk);
   cost.AddBytes(ByteKind::kKvRead, 2 * scores * kv_heads * head_dim * KvElementBytes(type));
-  AddActivationBytes(*this, cost);
-  AddSinkBytes(*this, cost);
+  AddActivationBytes(*this, n, cost);
+  AddSinkBytes(*this, n, cost);
   return cost;
 }
 
@@ -124,24 +136,18 @@ void AttentionOp::Touches(WeightTouches& touches) const {
 
 // Scores in groups of 16 positions (head_dim of each, padding left out), p.v for visible positions over the padded
 // head_dim; each maximum and sum of 16 lanes is reduced by 15 more operations.
-Cost ExecutedAttentionHwy(const AttentionOp& op) {
+Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   Cost cost;
-  uint64_t lanes = 0, scores = 0, blocks = 0;  // of one query head
-  for (const KvRow& row : op.rows) {
-    const PositionRange visible = VisiblePositions(row.position, op.window);
-    scores += visible.size();
-    lanes += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
-    blocks += BlocksTouched(visible);
-  }
   const uint64_t padded = KvHeadDim(op.head_dim), heads = op.heads;
-  const uint64_t queries = op.rows.size() * heads, sunk = op.sinks.empty() ? 0 : queries;
+  const uint64_t scores = n[kScores], lanes = n[kLanes], blocks = n[kRows] + n[kLaterBlocks];  // of one query head
+  const uint64_t queries = n[kRows] * heads, sunk = op.sinks.empty() ? 0 : queries;
   cost.AddFlops(WorkClass::kAttention, 2 * heads * (lanes * op.head_dim + scores * padded));
   cost.AddFlops(WorkClass::kSoftmax, heads * (4 * lanes + 2 * 15 * blocks) + 3 * sunk);
   cost.AddSpecial(WorkClass::kSoftmax, lanes * heads + queries * padded + sunk);
   AddJoins(blocks * heads, padded, cost);
   cost.AddBytes(ByteKind::kKvRead, op.kv_heads * (lanes * op.head_dim + scores * padded) * KvElementBytes(op.type));
-  AddActivationBytes(op, cost);
-  AddSinkBytes(op, cost);
+  AddActivationBytes(op, n, cost);
+  AddSinkBytes(op, n, cost);
   return cost;
 }
 
@@ -159,15 +165,21 @@ void RunRef(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t
     AttendReference<float, float, float>(op, t / op.heads, t % op.heads, o, o + op.head_dim);
   }
 }
-Cost ExecutedRef(const AttentionOp& op) {
-  Cost cost = op.Useful();
-  AddJoins(JoinsOfReference(op), op.head_dim, cost);
+// The reference starts from its first block where there is no sink to start from.
+Cost ExecutedRef(const AttentionOp& op, const CostAmounts& n) {
+  Cost cost = op.Useful(n);
+  AddJoins((n[kLaterBlocks] + (op.sinks.empty() ? 0 : n[kRows])) * op.heads, op.head_dim, cost);
   return cost;
 }
 
+template <Cost (*kExecuted)(const AttentionOp&, const CostAmounts&)>
+Cost ExecutedNow(const AttentionOp& op) {
+  return kExecuted(op, op.Amounts());
+}
+
 constexpr Kernel<AttentionOp> kKernels[] = {
-    {"hwy", AlwaysSupported, PlanAttentionHwy, RunAttentionHwy, ExecutedAttentionHwy},
-    {"ref", AlwaysSupported, PlanRef, RunRef, ExecutedRef},
+    {"hwy", AlwaysSupported, PlanAttentionHwy, RunAttentionHwy, ExecutedNow<ExecutedAttentionHwy>, ExecutedAttentionHwy},
+    {"ref", AlwaysSupported, PlanRef, RunRef, ExecutedNow<ExecutedRef>, ExecutedRef},
 };
 
 }  // namespace

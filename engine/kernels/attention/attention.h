@@ -78,7 +78,9 @@ struct AttentionOp {
   //              with sinks one more max, subtract, add and exp
   // Bytes: KV read = 2 v kv_heads head_dim element_bytes per row (each row is charged its own reading, also where a tile of
   // rows shares a block in cache), q read, out written, the sinks read once.
-  Cost Useful() const;
+  Cost Useful() const { return Useful(Amounts()); }
+  Cost Useful(const CostAmounts& amounts) const;
+  CostAmounts Amounts() const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;

@@ -47,6 +47,6 @@ inline int64_t TileEnd(std::span<const KvRow> rows, int64_t begin, int64_t tile_
 // attention_hwy.cc
 TaskPlan PlanAttentionHwy(const AttentionOp& op, int threads);
 void RunAttentionHwy(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
-Cost ExecutedAttentionHwy(const AttentionOp& op);
+Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n);
 
 }  // namespace tally

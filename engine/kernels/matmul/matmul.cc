@@ -79,6 +79,14 @@ void Touch(const WeightView& w, const ActPack& x, WeightTouches& touches) {
   }
 }
 
+bool SlicesOf(const WeightView& w, const ActPack& x, std::vector<SliceUse>& slices) {
+  if (w.slices == 1) return false;
+  for (const RowGroup& g : x.groups) {
+    if (g.rows > 0) slices.push_back({static_cast<uint32_t>(g.slice), static_cast<uint32_t>(g.rows)});
+  }
+  return true;
+}
+
 // `outputs` a row that bias, activation and residual are applied to: w.rows, or more where lanes are masked.
 Cost UsefulOf(const MatJob& job, WorkClass cls, uint64_t outputs) {
   Cost c;
@@ -265,6 +273,9 @@ void MatMulOp::Touches(WeightTouches& touches) const {
 void GatedMatMulOp::Touches(WeightTouches& touches) const {
   for (const WeightView* v : {&gate, &up, &gate_bias, &up_bias}) Touch(*v, x, touches);
 }
+
+bool MatMulOp::Slices(std::vector<SliceUse>& slices) const { return SlicesOf(w, x, slices); }
+bool GatedMatMulOp::Slices(std::vector<SliceUse>& slices) const { return SlicesOf(gate, x, slices); }
 
 template <>
 std::span<const Kernel<MatMulOp>> Kernels<MatMulOp>() {

@@ -46,6 +46,7 @@ struct MatMulOp {
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
   bool CostKey(OpKey& key) const;
+  bool Slices(std::vector<SliceUse>& slices) const;
 };
 
 // out[i] = glu(gate_slice x_i + gate_bias_slice, up_slice x_i + up_bias_slice)
@@ -63,6 +64,7 @@ struct GatedMatMulOp {
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
   bool CostKey(OpKey& key) const;
+  bool Slices(std::vector<SliceUse>& slices) const;
 };
 
 template <>
