@@ -285,7 +285,7 @@ class Sweep {
         op.experts = {reinterpret_cast<int32_t*>(m.Bytes(static_cast<size_t>(4 * rows * k))), rows, k};
         std::vector<uint8_t> scratch(static_cast<size_t>(experts) * 8);
         Counted c;
-        c.at(WorkClass::kRouter) = CountOf([&] { RouteRef<Counting>(op, 0, rows, scratch); });
+        c.at(WorkClass::kRouter) = CountOf([&] { RouteRef<Counting>(op, 0, op.logits.rows, scratch); });
         Compare(std::string(kRoutingRuleNames[static_cast<size_t>(rule)]), op, c);
       }
     }
@@ -296,7 +296,7 @@ class Sweep {
       op.weights = m.Matrix(rows, k);
       op.out = m.Matrix(rows, cols);
       Counted c;
-      c.at(WorkClass::kResidualBias) = CountOf([&] { MoeCombineRef<Counting>(op, 0, rows); });
+      c.at(WorkClass::kResidualBias) = CountOf([&] { MoeCombineRef<Counting>(op, 0, op.out.rows); });
       Compare("", op, c);
     }
   }
