@@ -67,12 +67,13 @@ class Overhead {
     stepper_->executor().SetLedger(ledger ? &stepper_->ledger() : nullptr);
     std::vector<float> now;
     now.reserve(static_cast<size_t>(vocab_) * steps.size());
-    const auto start = std::chrono::steady_clock::now();
+    seconds = 0;
     for (const std::vector<BatchRow>& rows : steps) {
+      const auto start = std::chrono::steady_clock::now();
       TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, stepper_->Step(rows));
+      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       now.insert(now.end(), logits.Row(0), logits.Row(0) + logits.cols);
     }
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (last_length_ == length && (last_.size() != now.size() || std::memcmp(last_.data(), now.data(), now.size() * 4) != 0)) {
       return InternalError("the logits differ with the ledger on and off");
     }

@@ -14,9 +14,11 @@ constexpr int32_t kMaxLayers = 1 << 16;
 constexpr size_t kMostTariffs = 4096;
 constexpr size_t kMostRows = 1024;  // not yet marked
 
+// Where charges of a site are kept; two wild layers may share it.
 size_t SiteIndex(Site site) {
-  return static_cast<size_t>(std::min(site.layer, kMaxLayers) + 1) * kComponents + static_cast<size_t>(site.component);
+  return static_cast<size_t>(std::clamp(site.layer, -1, kMaxLayers) + 1) * kComponents + static_cast<size_t>(site.component);
 }
+bool IsWild(Site site) { return site.layer < -1 || site.layer > kMaxLayers; }
 
 }  // namespace
 
@@ -40,17 +42,17 @@ void Ledger::Reset() {
   last_ = {};
   single_ = {};
   runs_.clear();
-  run_ = {routine_.begin(), routine_.begin()};  // where it may well begin again
+  run_ = {};
   slice_charges_.clear();
   slices_.clear();
   touches_.clear();
   routine_ = {};
   ForgetTariffs();
   int32_t last_layer = -1;
-  sizes_.clear();
+  facts_.clear();
   for (const WeightInfo& w : weights_) {
     last_layer = std::max(last_layer, w.layer);
-    sizes_.push_back({.slices = w.slices, .rows = w.rows, .cols = w.cols});
+    facts_.push_back({.slices = w.slices, .rows = w.rows, .cols = w.cols});
   }
   for (int p = 0; p < 2; ++p) {
     totals_[p] = {};
@@ -109,38 +111,40 @@ void Ledger::Charge(Site site, const Cost& useful, const Cost& executed, std::sp
 }
 
 Ledger::TariffId Ledger::AddTariff(const Tariff& tariff) {
+  const uint32_t index = static_cast<uint32_t>(tariffs_.size());
   KnownTariff known;
   known.site = tariff.site;
   known.first_unit = static_cast<uint32_t>(units_.size());
-  known.units = static_cast<uint32_t>(tariff.units.size());
+  known.units = static_cast<uint32_t>(std::clamp<size_t>(tariff.units.size(), 1, tariff.by_slice ? 1 : kCostAmounts));
   known.first_touch = static_cast<uint32_t>(tariff_touches_.size());
   known.touches = static_cast<uint32_t>(tariff.touches.size());
   known.by_slice = tariff.by_slice;
-  const uint32_t index = static_cast<uint32_t>(tariffs_.size());
-  if (tariff.by_slice) {
+  if (known.by_slice) {
     known.detail = static_cast<uint32_t>(sliced_.size());
-    Sliced s{.tariff = index, .slices = UINT32_MAX, .first_ever = static_cast<uint32_t>(sliced_ever_.size())};
+    Sliced s{.tariff = index,
+             .slices = tariff.touches.empty() ? 0 : UINT32_MAX,
+             .first_ever = static_cast<uint32_t>(sliced_ever_.size())};
     for (const WeightTouch& t : tariff.touches) {
-      s.slices = t.id < weights_.size() ? std::min(s.slices, weights_[t.id].slices) : 0;
-      if (t.id < weights_.size()) s.slice_parameters += (t.row_end - t.row_begin) * weights_[t.id].cols;
+      s.slices = t.id < facts_.size() ? std::min(s.slices, facts_[t.id].slices) : 0;
+      if (t.id < facts_.size()) s.slice_parameters += (t.row_end - t.row_begin) * facts_[t.id].cols;
     }
-    if (tariff.touches.empty()) s.slices = 0;
     sliced_ever_.resize(sliced_ever_.size() + (s.slices + 63) / 64);
     sliced_.push_back(s);
-  } else if (tariff.units.size() > 1) {
+  } else if (known.units > 1) {
     known.detail = static_cast<uint32_t>(linear_.size());
-    linear_.emplace_back();
+    linear_.push_back({.tariff = index});
   }
   units_.insert(units_.end(), tariff.units.begin(), tariff.units.end());
+  units_.resize(known.first_unit + known.units);
   tariff_touches_.insert(tariff_touches_.end(), tariff.touches.begin(), tariff.touches.end());
   tariffs_.push_back(known);
   return {index, generation_, known.detail};
 }
 
 bool Ledger::GiveAmounts(TariffId id, const CostAmounts& amounts) {
-  if (!Knows(id)) return false;
-  Linear& l = linear_[id.detail];
-  if (l.step == step_) return false;
+  if (!Knows(id) || id.linear >= linear_.size()) return false;
+  Linear& l = linear_[id.linear];
+  if (l.tariff != id.index || l.step == step_) return false;
   l.step = step_;
   for (size_t i = 0; i < kCostAmounts; ++i) l.before[i] += l.last[i];
   l.last = amounts;
@@ -156,11 +160,16 @@ void Ledger::EndStep() {
   if (!open_) return;
   open_ = false;
   const bool routine = routine_.steps > 0 && routine_.phase == last_.phase && routine_.run == run_ && routine_.runs == runs_;
-  if (!routine || !routine_.plain || !QuicklyTouched(last_.parameters_touched)) {
-    if (!routine) {
-      PostRoutine(true);
-      BeginRoutine();
-    }
+  if (!routine) {
+    PostRoutine(true);
+    routine_.phase = last_.phase;
+    routine_.run = run_;
+    routine_.runs = runs_;
+    routine_.plain = routine_.examined = false;
+  } else if (!routine_.examined) {
+    ExamineRoutine();
+  }
+  if (!routine_.plain || !QuicklyTouched(last_.parameters_touched)) {
     Mark();
     marked_ = true;
     last_.parameters_touched = marks_.parameters();
@@ -186,7 +195,7 @@ void Ledger::ForEachTariff(const std::vector<Run>& runs, const Run& last, F f) c
 
 Account& Ledger::SiteAccount(Phase phase, Site site) {
   std::vector<Account>& sites = sites_[static_cast<int>(phase)];
-  const size_t at = SiteIndex({std::max(site.layer, -1), site.component});
+  const size_t at = SiteIndex(site);
   if (at >= sites.size()) sites.resize((at / kComponents + 1) * kComponents);
   return sites[at];
 }
@@ -244,12 +253,10 @@ Account Ledger::Sum(Phase p, std::optional<Site> site) const {
   const std::vector<Account>& sites = sites_[static_cast<int>(p)];
   if (!site) {
     sum = totals_[static_cast<int>(p)];
-  } else if (site->layer >= -1 && SiteIndex(*site) < sites.size()) {
+  } else if (!IsWild(*site) && SiteIndex(*site) < sites.size()) {
     sum = sites[SiteIndex(*site)];
   }
-  const auto here = [&](const KnownTariff& t) {
-    return !site || (site->layer >= -1 && SiteIndex({std::max(t.site.layer, -1), t.site.component}) == SiteIndex(*site));
-  };
+  const auto here = [&](const KnownTariff& t) { return !site || (!IsWild(*site) && SiteIndex(t.site) == SiteIndex(*site)); };
   if (routine_.phase == p && routine_.steps > 0) {
     ForEachTariff(routine_.runs, routine_.run, [&](const KnownTariff& tariff) {
       if (here(tariff)) AddRoutine(tariff, sum);
@@ -275,15 +282,12 @@ Account Ledger::at(Phase p, Site site) const { return Sum(p, site); }
 
 // --- what was touched ---
 
-// Looks at how the routine's tariffs touch each weight.
-void Ledger::BeginRoutine() {
-  routine_.phase = last_.phase;
-  routine_.run = run_;
-  routine_.runs = runs_;
-  routine_.plain = true;
+// Looks at how the routine's tariffs touch each weight: once it has come again.
+void Ledger::ExamineRoutine() {
+  routine_.plain = routine_.examined = true;
   routine_.sliced.clear();
   using Standing = Weight::Standing;
-  for (Weight& w : sizes_) w.standing = Standing::kFree;
+  for (Weight& w : facts_) w.standing = Standing::kFree;
   marks_.Begin();
   ForEachTariff(routine_.runs, routine_.run, [&](const KnownTariff& tariff) {
     if (tariff.by_slice) routine_.sliced.push_back(sliced_[tariff.detail]);
@@ -294,7 +298,7 @@ void Ledger::BeginRoutine() {
         routine_.plain = false;
         continue;
       }
-      Weight& w = sizes_[t.id];
+      Weight& w = facts_[t.id];
       const bool whole = t.row_begin == 0 && t.row_end == w.rows;
       Standing& standing = w.standing;
       if (tariff.by_slice) {
@@ -320,6 +324,7 @@ bool Ledger::QuicklyTouched(uint64_t& parameters) {
   for (size_t i = 0; i < slice_charges_.size(); ++i) {
     const Sliced& s = routine_.sliced[i];
     const uint32_t end = slice_charges_[i].end;
+    if (slice_charges_[i].tariff != s.tariff) return false;
     sum += (end - at) * s.slice_parameters;
     for (uint32_t next = 0; at < end; ++at) {
       const uint32_t slice = slices_[at].slice;
@@ -332,8 +337,8 @@ bool Ledger::QuicklyTouched(uint64_t& parameters) {
   if (touches_.size() > kFew) return false;
   for (size_t i = 0; i < touches_.size(); ++i) {
     const WeightTouch& t = touches_[i];
-    if (t.id >= sizes_.size()) return false;
-    const Weight& w = sizes_[t.id];
+    if (t.id >= facts_.size()) return false;
+    const Weight& w = facts_[t.id];
     if (t.slice >= w.slices || t.row_begin >= t.row_end || t.row_end > w.rows) return false;
     if (w.standing == Weight::Standing::kWhole) continue;
     const auto same = [&](const WeightTouch& other) { return other.id == t.id; };
@@ -357,7 +362,8 @@ void Ledger::Mark() const {
   });
   uint32_t at = 0;
   for (const SliceCharge& c : slice_charges_) {
-    const KnownTariff& tariff = tariffs_[sliced_[c.sliced].tariff];
+    const KnownTariff& tariff = tariffs_[c.tariff];
+    if (!tariff.by_slice) marks_.Touch({.row_end = 1});  // of no weight: a defect
     for (; at < c.end; ++at) {
       for (uint32_t i = 0; i < tariff.touches; ++i) {
         WeightTouch t = tariff_touches_[tariff.first_touch + i];

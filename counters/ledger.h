@@ -1,11 +1,11 @@
 // The ledger: what every op that ran was charged with.
 //
-// The executor charges each op at the moment it runs. Within a step the touched parameters are a set: an
+// The executor charges each op as it runs. Within a step the touched parameters are a set: an
 // expert that two tokens of a batch share, or a tied matrix that is both gathered from and multiplied by, is
 // touched once.
 //
 // Units: FLOPs, special operations and bytes are counts (counters/cost.h), parameters elements. References that its members return
-// hold until the ledger changes: the next step or Reset. No call fails. Not to be used by two threads at once.
+// hold until the ledger changes, and last_step()'s until it is called again. No call fails. Not to be used by two threads at once.
 //
 // Charging must cost next to nothing: a decode step of a small model is a hundred ops in as many microseconds, and streams its weights
 // through the caches that the books lie in. So a charge is written down as it is made and reckoned up later: when its step ends, or when
@@ -61,13 +61,13 @@ class Ledger {
   };
   struct Tariff {
     Site site;
-    std::vector<UnitCost> units{};  // one, or one for each amount that is given with the charge
+    std::vector<UnitCost> units{};  // one, or up to kCostAmounts, of each amount that is given with the charge; none: no cost
     WeightTouches touches{};        // of every charge; by_slice: of every slice that is given with it, in place of theirs
-    bool by_slice = false;
+    bool by_slice = false;          // then there is one unit
   };
   struct TariffId {
     uint32_t index = 0, generation = 0;
-    uint32_t detail = 0;  // in linear_ or sliced_
+    uint32_t linear = 0;  // in linear_
   };
   TALLY_API TariffId AddTariff(const Tariff& tariff);
   // Charges with `count` tariffs that were added one after the other, `first` and those behind it. False, and nothing is charged: they
@@ -78,31 +78,31 @@ class Ledger {
     run_.end += count;
     return true;
   }
-  // What is to be known of the charge with `id` that follows in this step; nothing happens where the tariff has been forgotten.
-  // Its amounts; false: forgotten, or it has been given amounts in this step already.
+  // What belongs to a charge is given before it, in the same step, once for each charge and in their order.
+  // The amounts of a tariff that has them. False: it has been forgotten, or charged in this step already; it is not to be charged then.
   TALLY_API bool GiveAmounts(TariffId id, const CostAmounts& amounts);
-  // Says that they will be given soon: what is written then lies far away.
+  // The slices of a tariff by slice: append(std::vector<SliceUse>&) appends them. Of one that has been forgotten nothing is taken.
+  template <class F>
+  void GiveSlices(TariffId id, F append) {
+    if (!Knows(id)) return;
+    append(slices_);
+    slice_charges_.push_back({id.index, static_cast<uint32_t>(slices_.size())});
+  }
+  // What a charge touches besides what its tariff says: append(WeightTouches&) appends it.
+  template <class F>
+  void GiveTouches(TariffId id, F append) {
+    if (Knows(id)) append(touches_);
+  }
+  // Say that these will be given soon: what is written then lies far away.
   void PrefetchAmounts(TariffId id) const {
-    if (!Knows(id) || id.detail >= linear_.size()) return;
-    const char* const at = reinterpret_cast<const char*>(linear_.data() + id.detail);
+    if (!Knows(id) || id.linear >= linear_.size()) return;
+    const char* const at = reinterpret_cast<const char*>(linear_.data() + id.linear);
     __builtin_prefetch(at, 1);
     __builtin_prefetch(at + 64, 1);
   }
   void PrefetchSlices() const {
     __builtin_prefetch(slices_.data() + slices_.size(), 1);
     __builtin_prefetch(slice_charges_.data() + slice_charges_.size(), 1);
-  }
-  // Its slices: append(std::vector<SliceUse>&) appends them.
-  template <class F>
-  void GiveSlices(TariffId id, F append) {
-    if (!Knows(id)) return;
-    append(slices_);
-    slice_charges_.push_back({id.detail, static_cast<uint32_t>(slices_.size())});
-  }
-  // What it touches besides: append(WeightTouches&) appends that.
-  template <class F>
-  void GiveTouches(TariffId id, F append) {
-    if (Knows(id)) append(touches_);
   }
   bool in_step() const { return open_; }
   uint32_t tariff_generation() const { return generation_; }  // TariffIds of another one are forgotten
@@ -112,7 +112,8 @@ class Ledger {
   // The reader's side.
   TALLY_API const StepRecord& last_step() const;
   Phase phase() const { return last_.phase; }  // of the step under way, or of the last
-  // Sums of what was charged since Reset, the step under way included, by phase; and by phase, layer (-1 first) and component.
+  // Sums of what was charged since Reset, the step under way included (its ops until now, where a tap or a
+  // recorder asks), by phase; and by phase, layer (-1 first) and component.
   TALLY_API Account total(Phase p) const;
   uint64_t steps(Phase p) const { return counts_[static_cast<int>(p)].steps; }
   uint64_t rows(Phase p) const { return counts_[static_cast<int>(p)].rows; }
@@ -142,11 +143,12 @@ class Ledger {
     uint32_t first_unit = 0, units = 0;     // in units_
     uint32_t first_touch = 0, touches = 0;  // in tariff_touches_
     uint32_t detail = 0;                    // units > 1: in linear_; by_slice: in sliced_
-    bool by_slice = false;
+    bool by_slice = false;                  // then units is 1
   };
   // Of a tariff with amounts: those of the last step that was charged with it, and the sum of those before that are not yet in the
   // accounts.
   struct alignas(64) Linear {
+    uint32_t tariff = 0;
     uint32_t step = 0;  // that `last` is of
     CostAmounts last{}, before{};
   };
@@ -156,7 +158,7 @@ class Ledger {
     uint64_t slice_parameters = 0;  // of all its weights
   };
   struct SliceCharge {
-    uint32_t sliced = 0;
+    uint32_t tariff = 0;
     uint32_t end = 0;  // in slices_, from where that of the charge before ends
   };
   struct Run {  // tariffs [begin, end), charged one after the other
@@ -167,6 +169,7 @@ class Ledger {
   struct Routine {
     Phase phase = Phase::kPrefill;
     uint64_t steps = 0;
+    bool examined = false;  // what follows `runs` is known
     Run run;                // the last,
     std::vector<Run> runs;  // and those before it
     std::vector<Sliced> sliced;
@@ -199,7 +202,7 @@ class Ledger {
   void AddStep(const KnownTariff& tariff, Account& sum) const;
   Account Sum(Phase p, std::optional<Site> site) const;
   void PostRoutine(bool step_is_apart);
-  void BeginRoutine();
+  void ExamineRoutine();
   bool QuicklyTouched(uint64_t& parameters);
   void Mark() const;
   TouchMarks& Marked() const;
@@ -223,7 +226,7 @@ class Ledger {
   std::vector<Sliced> sliced_;
   mutable std::vector<uint64_t> sliced_ever_;  // a bit a slice: touched since this was last looked at
   mutable WeightTouches rows_ever_;            // the same for rows
-  std::vector<Weight> sizes_;                  // beside weights_
+  std::vector<Weight> facts_;                  // beside weights_
   Counts counts_[2];
   mutable StepRecord last_;
 

@@ -79,13 +79,15 @@ class Executor {
                  .nanoseconds = Nanoseconds(end - start)});
     }
     if (tap_) tap_(site, Op::kName, op.Output());
-    if (watched && ledger_ != nullptr) run_.generation = ledger_->tariff_generation();  // or reset it
+    if (watched && ledger_ != nullptr)
+      run_.generation = ledger_->in_step() ? ledger_->tariff_generation() : kNoGeneration;  // or reset it
     return {};
   }
 
   // Around the ops of a step, which is the ledger's step, too. An op that comes again at its place, step after step, has its costs found
   // once (Ledger::Tariff).
   void BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows) {
+    if (in_step_) EndStep();
     if (const std::string_view target = HwyTargetName(); target != target_) {  // what is executed depends on its vectors
       known_.clear();
       target_ = target;
@@ -113,8 +115,10 @@ class Executor {
     recorder_ = std::move(recorder);
     recording_since_ = Clock::now();
   }
-  // Null: nothing is charged. One that has charged is not to be destroyed before another one is set. Not within a step.
+  // Null: nothing is charged. One that has charged is not to be destroyed before another one is set.
   void SetLedger(Ledger* ledger) {
+    if (ledger_ != nullptr) ChargeRun();
+    run_.generation = kNoGeneration;
     if (ledger != nullptr && ledger != tariffs_of_) known_.clear();
     if (ledger != nullptr) tariffs_of_ = ledger;
     ledger_ = ledger;
@@ -185,6 +189,7 @@ class Executor {
   // here, beside what Run looks at anyway, and handed to the ledger when the run of tariffs ends.
   template <class Op>
   bool ChargeTariff(const Op& op, const Known& known, const CostAmounts& amounts) {
+    static_assert(HasAmounts<Op> + TouchesRows<Op> + TouchesSlices<Op> <= 1, "only one of them is given");
     if (known.tariff.generation != run_.generation) return false;
     if constexpr (HasAmounts<Op>) {
       if (!ledger_->GiveAmounts(known.tariff, amounts)) return false;
@@ -243,13 +248,15 @@ class Executor {
   Status ReserveScratch(size_t bytes_per_thread);
   std::span<uint8_t> Scratch(int thread) { return scratch_[thread].span(); }
 
+  static constexpr uint32_t kNoGeneration = UINT32_MAX;  // no tariff's: nothing is charged by one
+
   // What every op looks at lies together.
   Team& team_;
   Ledger* ledger_;
   bool in_step_ = false;
   size_t next_place_ = 0;  // of the next op
   struct {
-    uint32_t generation = UINT32_MAX;  // of the ledger's tariffs in this step; none yet
+    uint32_t generation = kNoGeneration;  // of the ledger's tariffs in this step
     uint32_t count = 0;
     Ledger::TariffId first = {};
   } run_;  // tariffs to be charged

@@ -158,6 +158,27 @@ TEST_F(ExecutorTest, ChargesWhatAnOpCostsNow) {
   executor_.SetLedger(&ledger_);
 }
 
+// What a step was charged stays in it: one that an exception left open, one whose ledger is taken away.
+TEST_F(ExecutorTest, AStepLeftOpenKeepsItsCharges) {
+  const Site head{2, Component::kHead};
+  for (int i = 0; i < 3; ++i) {
+    executor_.BeginStep(Phase::kPrefill, 1, 1);
+    ASSERT_TRUE(executor_.Run(head, op_).ok());
+  }
+  executor_.BeginStep(Phase::kDecode, 1, 1);
+  ASSERT_TRUE(executor_.Run(head, op_).ok());
+  EXPECT_EQ(ledger_.total(Phase::kPrefill).ops, 3u);
+  executor_.SetLedger(nullptr);
+  ASSERT_TRUE(executor_.Run(head, op_).ok());
+  executor_.SetLedger(&ledger_);
+  ASSERT_TRUE(executor_.Run(head, op_).ok());
+  executor_.EndStep();
+  EXPECT_EQ(ledger_.total(Phase::kPrefill).ops, 3u);
+  EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 2u);
+  EXPECT_EQ(ledger_.steps(Phase::kPrefill), 3u);
+  EXPECT_EQ(ledger_.bad_touches(), 0u);
+}
+
 // A tap sees the ledger as it stands after the op, and may reset it in the middle of a step.
 TEST_F(ExecutorTest, TapsMayReadAndResetTheLedger) {
   uint64_t ops = 0;

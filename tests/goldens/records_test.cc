@@ -66,6 +66,18 @@ TEST_P(RecordsOf, AddUpToTheLedger) {
   step({{2, a, true, true}, {5, b, true, true}});  // as the step before: charged again
   step({{3, a, true, true}, {5, b, true, true}});
   Ledger& ledger = engine.ledger();
+  for (int32_t token = 1; token < 7; ++token) {  // what a conversation mostly is: one row, step after step
+    step({{token, a, true, true}});
+    EXPECT_EQ(rebuilt.last_step().parameters_touched, ledger.last_step().parameters_touched);
+  }
+  EXPECT_EQ(rebuilt.parameters_touched_ever(), ledger.parameters_touched_ever());
+  EXPECT_EQ(rebuilt.bad_touches() + ledger.bad_touches(), 0u);
+  for (WeightId id = 0; id < rebuilt.weights().size(); ++id) {
+    EXPECT_EQ(rebuilt.touched_last(id), ledger.touched_last(id)) << rebuilt.weights()[id].name;
+    for (uint32_t slice = 0; slice < rebuilt.weights()[id].slices; ++slice) {
+      EXPECT_EQ(rebuilt.uses_last(id, slice), ledger.uses_last(id, slice)) << rebuilt.weights()[id].name;
+    }
+  }
   for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
     EXPECT_EQ(rebuilt.total(phase).useful, ledger.total(phase).useful);
     EXPECT_EQ(rebuilt.total(phase).executed, ledger.total(phase).executed);
@@ -84,7 +96,7 @@ TEST_P(RecordsOf, AddUpToTheLedger) {
   ASSERT_TRUE(engine.Step(std::vector<BatchRow>{{5, a, true, true}}).ok());
   EXPECT_EQ(records, recorded) << "no recorder, no records";
 
-  EXPECT_EQ(ledger.steps(Phase::kDecode), 4u);
+  EXPECT_EQ(ledger.steps(Phase::kDecode), 10u);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RecordsOf, testing::ValuesIn(CheckpointsOfTheRepo()), CheckpointName);

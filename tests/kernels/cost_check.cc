@@ -41,9 +41,13 @@ class Memory {
     for (int64_t i = 0; i < rows * cols; ++i) p[i] = 0.25f + 0.001f * static_cast<float>(i % 97);
     return {p, rows, cols};
   }
+  static WeightId NextId() {
+    static WeightId last = 0;
+    return ++last;
+  }
   WeightView Vector(int64_t slices, int64_t cols, uint64_t stored_element) {
     WeightView w;
-    w.id = 1;
+    w.id = NextId();
     w.slices = slices;
     w.rows = 1;
     w.cols = cols;
@@ -54,7 +58,7 @@ class Memory {
   }
   WeightView Panels(DType type, int64_t slices, int64_t rows, int64_t cols) {
     WeightView w;
-    w.id = 2;
+    w.id = NextId();
     w.dtype = type;
     w.layout = WeightLayout::kPanel16;
     w.slices = slices;
@@ -323,7 +327,13 @@ class Sweep {
           for (const int32_t id : rows) places.insert(panels ? id / 16 : id);
           c.at(ByteKind::kWeightsStored) = rows.size() * *StoredBytes(type, 64);
           c.at(ByteKind::kWeightsPacked) = places.size() * (panels ? PanelBytes(type, 64) : *StoredBytes(type, 64));
-          Compare(std::string(DTypeName(type)) + (panels ? " panels" : " rows") + (add ? " added" : ""), op, c);
+          const std::string name = std::string(DTypeName(type)) + (panels ? " panels" : " rows") + (add ? " added" : "");
+          Compare(name, op, c);
+          for (size_t i = 0; i < ids.size() && check_keys_; ++i) {
+            EmbedOp one = op;
+            one.ids = std::span(ids).subspan(i, 1);
+            CheckKey(name + ", one row", one);
+          }
         }
       }
     }
@@ -475,6 +485,15 @@ class Sweep {
       if (s.sinks) AddWeight(op.sinks, 1, c);
       const std::string name = std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.dim);
       Compare(name, op, c);
+      // The same op of other positions, windows and numbers of rows: its key is the same, its costs go by the amounts.
+      for (size_t some = 0; some <= rows.size() && check_keys_; ++some) {
+        for (const int64_t window : {0, 1, 7, 16, 130}) {
+          AttentionOp other = op;
+          other.rows = std::span(rows).first(some);
+          other.window = window;
+          CheckKey(name + ", other rows", other);
+        }
+      }
 
       KvStoreOp store;
       store.k = m.Matrix(n, s.kv_heads * s.dim);
