@@ -297,6 +297,7 @@ TEST(Ledger, WhatIsGivenToTheWrongTariff) {
   const auto a = ledger.AddTariff({.site = kSite, .units = {{}}, .touches = {{4, 0, 0, 4}}, .by_slice = true});
   const auto b = ledger.AddTariff({.site = kSite, .units = {{}}, .touches = {{6, 0, 0, 2}}, .by_slice = true});
   const auto fixed = ledger.AddTariff({.site = kSite, .units = {}, .touches = {{1, 0, 0, 13}}});
+  const auto linear = ledger.AddTariff({.site = kSite, .units = {{OneOf(WorkClass::kRope, 1), {}}, {}}});
   const auto give = [&](Ledger::TariffId id, std::vector<SliceUse> given) {
     ledger.GiveSlices(id, [&](std::vector<SliceUse>& to) { to.insert(to.end(), given.begin(), given.end()); });
   };
@@ -304,9 +305,11 @@ TEST(Ledger, WhatIsGivenToTheWrongTariff) {
     ledger.BeginStep(Phase::kDecode, 1, 1);
     EXPECT_FALSE(ledger.GiveAmounts(fixed, {1, 2, 3, 4, 5}));
     EXPECT_FALSE(ledger.GiveAmounts(a, {1, 2, 3, 4, 5}));
+    EXPECT_TRUE(ledger.GiveAmounts(linear, {2}));
+    EXPECT_FALSE(ledger.GiveAmounts(linear, {2})) << "once a step";
     give(step < 3 ? a : b, {{0, 1}});
     give(step < 3 ? b : a, {{0, 1}, {1, 1}});
-    EXPECT_TRUE(ledger.Charge(a, 3));
+    EXPECT_TRUE(ledger.Charge(a, 4));
     ledger.EndStep();
     EXPECT_EQ(ledger.last_step().parameters_touched, 78u + (step < 3 ? 12 + 20 : 10 + 24));
   }
@@ -318,9 +321,48 @@ TEST(Ledger, WhatIsGivenToTheWrongTariff) {
   EXPECT_EQ(ledger.bad_touches(), 1u);
 }
 
+// Routines whose steps are not the sum of what their charges touch, and what is touched by one of its later steps alone.
+TEST(Ledger, RoutinesThatAreNotPlain) {
+  const auto steps = [](WeightTouches fixed, std::vector<SliceUse> slices, bool sliced_first = true) {
+    Ledger ledger;
+    ledger.SetWeights(Table());
+    Ledger::TariffId ids[2];
+    const Ledger::Tariff by_slice{.site = kSite, .units = {}, .touches = {{2, 0, 0, 7}}, .by_slice = true};
+    const Ledger::Tariff whole{.site = kSite, .units = {}, .touches = fixed};
+    ids[0] = ledger.AddTariff(sliced_first ? by_slice : whole);
+    ids[1] = ledger.AddTariff(sliced_first ? whole : by_slice);
+    for (int step = 0; step < 4; ++step) {
+      ledger.BeginStep(Phase::kDecode, 1, 1);
+      ledger.GiveSlices(ids[sliced_first ? 0 : 1], [&](std::vector<SliceUse>& to) { to = slices; });
+      EXPECT_TRUE(ledger.Charge(ids[0], 2));
+      ledger.EndStep();
+    }
+    EXPECT_EQ(ledger.parameters_touched(Phase::kDecode), 4 * ledger.last_step().parameters_touched);
+    EXPECT_EQ(ledger.parameters_touched_ever(), ledger.last_step().parameters_touched);
+    return std::pair(ledger.last_step().parameters_touched, ledger.bad_touches());
+  };
+  using Result = std::pair<uint64_t, uint64_t>;
+  EXPECT_EQ(steps({{1, 0, 0, 13}}, {{0, 1}, {3, 1}}), Result(78 + 42, 0));
+  EXPECT_EQ(steps({{1, 0, 0, 13}}, {{3, 1}, {3, 2}}), Result(78 + 21, 0));  // a slice twice
+  EXPECT_EQ(steps({{1, 0, 0, 13}}, {{3, 1}, {0, 2}}), Result(78 + 42, 0));  // in any order
+  EXPECT_EQ(steps({{1, 0, 0, 13}}, {{5, 1}}), Result(78, 4));               // no such slice
+  for (const bool sliced_first : {true, false}) {
+    EXPECT_EQ(steps({{2, 3, 0, 7}}, {{3, 1}}, sliced_first), Result(21, 0));  // touched either way
+  }
+  EXPECT_EQ(steps({{1, 0, 0, 14}}, {{0, 1}}), Result(21, 4));  // no such row
+  EXPECT_EQ(steps({{1, 0, 2, 5}, {1, 0, 4, 6}}, {{0, 1}}), Result(24 + 21, 0));
+}
+
 TEST(Ledger, MoreTariffsThanAreKept) {
   Ledger ledger;
   ledger.SetWeights(Table());
+  const auto routine = ledger.AddTariff({.site = kSite, .units = {}, .touches = {{2, 0, 0, 7}}, .by_slice = true});
+  for (const uint32_t slice : {0, 0, 0, 4}) {
+    ledger.BeginStep(Phase::kDecode, 1, 0);
+    ledger.GiveSlices(routine, [&](std::vector<SliceUse>& slices) { slices.push_back({slice, 1}); });
+    ASSERT_TRUE(ledger.Charge(routine));
+    ledger.EndStep();
+  }
   std::vector<Ledger::TariffId> first;
   constexpr uint32_t kSteps = 10'000;
   for (uint32_t step = 0; step < kSteps; ++step) {
@@ -342,7 +384,7 @@ TEST(Ledger, MoreTariffsThanAreKept) {
   EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Flops(WorkClass::kLinear), sum);
   EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Flops(WorkClass::kRope), sum + 3 * kSteps);
   EXPECT_EQ(ledger.parameters_touched(Phase::kPrefill), kSteps * 21u);
-  EXPECT_EQ(ledger.parameters_touched_ever(), 4u * 21);
+  EXPECT_EQ(ledger.parameters_touched_ever(), 5u * 21);
   ledger.BeginStep(Phase::kPrefill, 1, 0);
   for (const Ledger::TariffId id : first) EXPECT_FALSE(ledger.Charge(id));
 }
