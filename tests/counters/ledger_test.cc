@@ -81,7 +81,6 @@ TEST(Ledger, TheLastStepsRows) {
   EXPECT_EQ(ledger.ranges_last(3, 0), (Ranges{{0, 1}}));
 }
 
-// Charges that are said to be the same again end in the same sums as if each had been charged: random steps, some ops of which change.
 // Two ledgers that are charged alike, one with tariffs wherever that can be, say the same of everything.
 class Tariffs : public testing::TestWithParam<int> {
  protected:
