@@ -12,8 +12,9 @@ set(public_headers
   engine/api/synth.h
   engine/base/dtype.h engine/base/export.h engine/base/kinds.h engine/base/mat.h engine/base/status.h
   engine/graph/recipe.h engine/machine/peaks.h engine/session/batch.h engine/session/sampling.h engine/text/tokenizer.h
-  counters/cost.h counters/ledger.h counters/op_description.h counters/record.h counters/site.h counters/touch_marks.h counters/books/books.h
-  counters/books/closed_form.h counters/books/model_count.h counters/books/published.h counters/books/step_audit.h counters/books/form.h loaders/inventory.h)
+  counters/cost.h counters/ledger.h counters/op_description.h counters/record.h counters/site.h counters/step_log.h counters/touch_marks.h
+  counters/books/books.h counters/books/closed_form.h counters/books/model_count.h counters/books/published.h
+  counters/books/step_audit.h counters/books/form.h loaders/inventory.h)
 set(public_root ${PROJECT_BINARY_DIR}/include)
 set(public_sources)
 set(public_copies)

@@ -9,6 +9,8 @@
 
 namespace tally {
 
+enum class Phase : uint8_t { kPrefill, kDecode };  // of a step: of a prompt's tokens, or of tokens that were generated
+
 // Where in the model an op stands. Layer -1: before the first or after the last layer.
 enum class Component : uint8_t {
   kEmbedding,

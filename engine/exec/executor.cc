@@ -13,6 +13,21 @@ std::string SiteText(Site site, std::string_view op) {
 
 }  // namespace
 
+bool Executor::BeginRun(Ledger::TariffId tariff) {
+  if (tariff.generation() != run_.generation) return false;
+  if (run_.next != kNoTariff) ++breaks_;
+  ChargeRun();
+  run_.first = tariff;
+  run_.next = {tariff.value + 1};
+  return true;
+}
+
+void Executor::ChargeRun() {
+  if (run_.next == kNoTariff) return;
+  if (!ledger_->Charge(run_.first, static_cast<uint32_t>(run_.next.value - run_.first.value))) ledger_->CountDefect();
+  run_.next = kNoTariff;
+}
+
 uint64_t Executor::EstimatedGain(const Cost& useful) const {
   // A core: 16 operations or 8 bytes a nanosecond, 4 nanoseconds for an exp or a division.
   const uint64_t bytes = useful.TotalBytes() - useful.Bytes(ByteKind::kWeightsStored);  // what is read is what was packed

@@ -29,11 +29,6 @@ class Executor {
   template <class Op>
   Status Run(Site site, const Op& op) {
     Known& known = NextPlace();
-    if constexpr (HasAmounts<Op>) {
-      if (ledger_ != nullptr) ledger_->PrefetchAmounts(known.tariff);
-    } else if constexpr (TouchesSlices<Op>) {
-      if (ledger_ != nullptr && known.by_slice) ledger_->PrefetchSlices();
-    }
     TALLY_RETURN_IF_ERROR(Annotate(site, Op::kName, op.Validate()));
     const Kernel<Op>* kernel = Pick<Op>(site, op);
     if (kernel == nullptr) return NoKernel(site, Op::kName);
@@ -50,7 +45,8 @@ class Executor {
     } else if (!repeats) {
       known.shared = EstimatedGain(op.Useful()) >= share_gain_ns_;
     }
-    if (ledger_ != nullptr && !ChargeTariff(op, known, amounts)) ChargeAnew(op, *kernel, known, repeatable, amounts);
+    if (ledger_ != nullptr && !ChargeTariff(op, known, amounts)) [[unlikely]]
+      ChargeAnew(op, *kernel, known, repeatable, amounts);
     auto body = [&](int thread, int64_t begin, int64_t end) { kernel->run(op, begin, end, Scratch(thread)); };
     const Clock::time_point start = recorder_ ? Clock::now() : Clock::time_point();
     if (known.shared) {
@@ -58,29 +54,8 @@ class Executor {
     } else if (plan.tasks > 0) {
       body(0, 0, plan.tasks);
     }
-    const bool watched = recorder_ || tap_;
-    if (watched) ChargeRun();  // they may read the ledger,
-    if (recorder_) {
-      const Clock::time_point end = Clock::now();
-      OpDescription description;
-      op.Describe(description);
-      touches_.clear();
-      op.Touches(touches_);
-      recorder_({.site = site,
-                 .op = Op::kName,
-                 .implementation = kernel->name,
-                 .target = HwyTargetName(),
-                 .threads = known.shared ? team_.threads() : 1,
-                 .description = description,
-                 .useful = op.Useful(),
-                 .executed = kernel->executed(op),
-                 .touches = touches_,
-                 .start_nanoseconds = Nanoseconds(start - recording_since_),
-                 .nanoseconds = Nanoseconds(end - start)});
-    }
-    if (tap_) tap_(site, Op::kName, op.Output());
-    if (watched && ledger_ != nullptr)
-      run_.generation = ledger_->in_step() ? ledger_->tariff_generation() : kNoGeneration;  // or reset it
+    if (recorder_ || tap_) [[unlikely]]
+      Show(site, op, *kernel, known, start);
     return {};
   }
 
@@ -98,12 +73,21 @@ class Executor {
     }
     in_step_ = true;
     next_place_ = 0;
+    breaks_ = 0;
+    anew_ = false;
   }
   void EndStep() {
     in_step_ = false;
     if (ledger_ == nullptr) return;
     ChargeRun();
     ledger_->EndStep();
+    // Tariffs that are older than their neighbours' (an op that costs a prompt's step and a token's the same, say) break the run, and
+    // each break takes time. Once a kind of step is seen to stay, all its ops are described again, one after the other: some steps' worth
+    // of breaks. One that brings a new tariff each time (several tokens that share experts now so, now so) is left as it is.
+    broken_steps_ = breaks_ > 0 && !anew_ ? broken_steps_ + 1 : 0;
+    if (broken_steps_ < kBrokenSteps) return;
+    broken_steps_ = 0;
+    known_.clear();
   }
 
   // Called after each op with a view of its output, valid during the call. Row-major f32.
@@ -185,35 +169,36 @@ class Executor {
     return known_[place];
   }
 
-  // Charges an op whose tariff the ledger knows; false: it does not. Nearly all ops of nearly all steps are this: they are only counted
-  // here, beside what Run looks at anyway, and handed to the ledger when the run of tariffs ends.
+  // Charges an op whose tariff the ledger knows; false: it does not. Nearly all ops of nearly all steps are this, and follow one another
+  // as their tariffs do: they are only counted here, and handed to the ledger when the run of tariffs ends. Every instruction counts:
+  // there is this code for each kind of op, and the weights that a step reads drive it out of the caches.
   template <class Op>
   bool ChargeTariff(const Op& op, const Known& known, const CostAmounts& amounts) {
     static_assert(HasAmounts<Op> + TouchesRows<Op> + TouchesSlices<Op> <= 1, "only one of them is given");
-    if (known.tariff.generation != run_.generation) return false;
+    if (known.tariff == run_.next) [[likely]] {
+      ++run_.next.value;
+    } else if (!BeginRun(known.tariff)) {
+      return false;
+    }
     if constexpr (HasAmounts<Op>) {
-      if (!ledger_->GiveAmounts(known.tariff, amounts)) return false;
+      ledger_->GiveAmounts(known.tariff, amounts);
     } else if constexpr (TouchesRows<Op>) {
-      ledger_->GiveTouches(known.tariff, [&](WeightTouches& touches) { op.Touches(touches); });
+      op.Touches(ledger_->touches());
     } else if constexpr (TouchesSlices<Op>) {
-      if (known.by_slice) ledger_->GiveSlices(known.tariff, [&](std::vector<SliceUse>& slices) { op.Slices(slices); });
+      if (known.by_slice) {
+        op.Slices(ledger_->slices());
+        ledger_->GiveSlices(known.tariff);
+      }
     }
-    if (run_.count == 0 || run_.first.index + run_.count != known.tariff.index) {
-      ChargeRun();
-      run_.first = known.tariff;
-    }
-    ++run_.count;
     return true;
   }
-  void ChargeRun() {
-    if (run_.count > 0 && !ledger_->Charge(run_.first, run_.count)) ledger_->CountDefect();
-    run_.count = 0;
-  }
+  bool BeginRun(Ledger::TariffId tariff);  // charges the run before; false: the tariff has been forgotten
+  void ChargeRun();                        // all that is counted goes to the ledger
 
   // Charges an op that is another one than in the step before; with a tariff if it may come again.
   template <class Op>
-  [[gnu::noinline]] void ChargeAnew(const Op& op, const Kernel<Op>& kernel, Known& known, bool repeatable,
-                                    const CostAmounts& amounts) {
+  [[gnu::noinline, gnu::cold]] void ChargeAnew(const Op& op, const Kernel<Op>& kernel, Known& known, bool repeatable,
+                                               const CostAmounts& amounts) {
     touches_.clear();
     op.Touches(touches_);
     if (repeatable && ledger_->in_step()) {
@@ -236,9 +221,36 @@ class Executor {
         tariff.units.push_back({op.Useful(), kernel.executed(op)});
       }
       known.tariff = ledger_->AddTariff(tariff);
+      anew_ = true;
       if (ChargeTariff(op, known, amounts)) return;
     }
     ledger_->Charge(known.site, op.Useful(), kernel.executed(op), touches_);
+  }
+  // To those who watch: they may read the ledger.
+  template <class Op>
+  [[gnu::noinline, gnu::cold]] void Show(Site site, const Op& op, const Kernel<Op>& kernel, const Known& known,
+                                         Clock::time_point start) {
+    const Clock::time_point end = Clock::now();
+    ChargeRun();
+    if (recorder_) {
+      OpDescription description;
+      op.Describe(description);
+      touches_.clear();
+      op.Touches(touches_);
+      recorder_({.site = site,
+                 .op = Op::kName,
+                 .implementation = kernel.name,
+                 .target = HwyTargetName(),
+                 .threads = known.shared ? team_.threads() : 1,
+                 .description = description,
+                 .useful = op.Useful(),
+                 .executed = kernel.executed(op),
+                 .touches = touches_,
+                 .start_nanoseconds = Nanoseconds(start - recording_since_),
+                 .nanoseconds = Nanoseconds(end - start)});
+    }
+    if (tap_) tap_(site, Op::kName, op.Output());
+    if (ledger_ != nullptr) run_.generation = ledger_->in_step() ? ledger_->tariff_generation() : kNoGeneration;  // or reset it
   }
   // Nanoseconds that the team takes less for an op than one core, roughly.
   uint64_t EstimatedGain(const Cost& useful) const;
@@ -248,7 +260,9 @@ class Executor {
   Status ReserveScratch(size_t bytes_per_thread);
   std::span<uint8_t> Scratch(int thread) { return scratch_[thread].span(); }
 
+  static constexpr uint32_t kBrokenSteps = 8;
   static constexpr uint32_t kNoGeneration = UINT32_MAX;  // no tariff's: nothing is charged by one
+  static constexpr Ledger::TariffId kNoTariff{UINT64_MAX};
 
   // What every op looks at lies together.
   Team& team_;
@@ -256,10 +270,13 @@ class Executor {
   bool in_step_ = false;
   size_t next_place_ = 0;  // of the next op
   struct {
-    uint32_t generation = kNoGeneration;  // of the ledger's tariffs in this step
-    uint32_t count = 0;
+    Ledger::TariffId next = kNoTariff;  // behind the last; kNoTariff: there are none
     Ledger::TariffId first = {};
-  } run_;  // tariffs to be charged
+    uint32_t generation = kNoGeneration;  // of the ledger's tariffs in this step
+  } run_;                                 // tariffs to be charged
+  uint32_t breaks_ = 0;                   // how often in the step a tariff did not follow the one before
+  uint32_t broken_steps_ = 0;             // on end, with breaks and no new tariff
+  bool anew_ = false;                     // the step has a new tariff
   std::vector<Known> known_;
   Tap tap_;
   Recorder recorder_;

@@ -37,6 +37,11 @@ Cost OneOf(WorkClass c, uint64_t flops) {
 
 const Site kSite{0, Component::kFfnGateUp};
 
+void GiveSlices(Ledger& ledger, Ledger::TariffId id, const std::vector<SliceUse>& slices) {
+  ledger.slices().insert(ledger.slices().end(), slices.begin(), slices.end());
+  ledger.GiveSlices(id);
+}
+
 uint64_t Step(Ledger& ledger, const WeightTouches& touches, Phase phase = Phase::kDecode) {
   ledger.BeginStep(phase, 1, 1);
   ledger.Charge(kSite, {}, {}, touches);
@@ -160,12 +165,12 @@ class Tariffs : public testing::TestWithParam<int> {
     plain_.Charge(op.site, useful, executed, touches);
     if (all_alike_ ? false : Below(9) == 0) return short_.Charge(op.site, useful, executed, touches);
     const auto again = [&] {
-      if (op.kind == kLinear && !short_.GiveAmounts(op.tariff, amounts)) return false;
+      const bool known = op.tariff.generation() == short_.tariff_generation();
+      if (op.kind == kLinear) short_.GiveAmounts(op.tariff, amounts);
       if (op.kind == kBySlice) {
-        short_.GiveSlices(op.tariff, [&](std::vector<SliceUse>& to) { to.insert(to.end(), slices.begin(), slices.end()); });
+        GiveSlices(short_, op.tariff, slices);
       }
-      if (op.kind == kByRow)
-        short_.GiveTouches(op.tariff, [&](WeightTouches& to) { to.insert(to.end(), rows.begin(), rows.end()); });
+      if (op.kind == kByRow && known) short_.touches().insert(short_.touches().end(), rows.begin(), rows.end());
       return short_.Charge(op.tariff);
     };
     if (again()) {
@@ -230,7 +235,7 @@ TEST_P(Tariffs, KeepTheBooksThatChargesKeep) {
     const uint32_t first = Below(10) == 0 ? Below(6) : 0, last = Below(10) == 0 ? Below(7) : 6;  // or an error ends the step
     plain_.BeginStep(phase, 1 + step % 3, 1);
     short_.BeginStep(phase, 1 + step % 3, 1);
-    const bool read = Below(20) == 0;
+    const bool seen = step / 300 % 2 == 0, read = seen && Below(20) == 0;  // or many steps come together
     for (uint32_t i = first; i < last; ++i) {
       Charge(ops[i]);
       if (Below(15) == 0) Charge(ops[i]);  // twice in a step
@@ -240,9 +245,11 @@ TEST_P(Tariffs, KeepTheBooksThatChargesKeep) {
     if (Below(30) > 0) {  // or the next step ends it
       plain_.EndStep();
       short_.EndStep();
-      if (Below(3) == 0) ExpectSameStep();
-      EXPECT_EQ(short_.last_step().parameters_touched, plain_.last_step().parameters_touched) << "step " << step;
-      if (Below(8) == 0) ExpectSame();
+      if (Below(seen ? 3 : 100) == 0) ExpectSameStep();
+      if (seen) {
+        EXPECT_EQ(short_.last_step().parameters_touched, plain_.last_step().parameters_touched) << "step " << step;
+      }
+      if (Below(seen ? 8 : 100) == 0) ExpectSame();
     }
     if (Below(400) == 0) {
       plain_.Reset();
@@ -276,9 +283,14 @@ TEST_P(Tariffs, AreReckonedUpOnceForManySteps) {
     const Phase phase = step / 1000 % 2 == 0 ? Phase::kDecode : Phase::kPrefill;
     plain_.BeginStep(phase, 1, 1);
     short_.BeginStep(phase, 1, 1);
-    for (Op& op : ops) Charge(op);
+    for (Op& op : ops) {
+      if (step > 4000 && step % 50 == 0) ExpectSameStep();
+      Charge(op);
+    }
     plain_.EndStep();
     short_.EndStep();
+    if (step > 4000 && step % 50 == 0) ExpectSameStep();
+    if (step % 64 == 63 && step > 4000) ExpectSameStep();  // far enough apart to be at the same place of another log
     if (step == 3210) ExpectSame();
   }
   EXPECT_EQ(again_, 5000u * 7 - 7);
@@ -289,7 +301,7 @@ TEST_P(Tariffs, AreReckonedUpOnceForManySteps) {
   EXPECT_EQ(copy.parameters_touched_ever(), plain_.parameters_touched_ever());
 }
 
-// What is given out of order, or to a tariff of another kind, is a defect or not taken: nothing else is charged for it.
+// What is given out of order is taken all the same. What is given and not charged, or the reverse, is one defect a step.
 TEST(Ledger, WhatIsGivenToTheWrongTariff) {
   Ledger ledger;
   ledger.SetWeights(Table());
@@ -297,27 +309,52 @@ TEST(Ledger, WhatIsGivenToTheWrongTariff) {
   const auto b = ledger.AddTariff({.site = kSite, .units = {{}}, .touches = {{6, 0, 0, 2}}, .by_slice = true});
   const auto fixed = ledger.AddTariff({.site = kSite, .units = {}, .touches = {{1, 0, 0, 13}}});
   const auto linear = ledger.AddTariff({.site = kSite, .units = {{OneOf(WorkClass::kRope, 1), {}}, {}}});
-  const auto give = [&](Ledger::TariffId id, std::vector<SliceUse> given) {
-    ledger.GiveSlices(id, [&](std::vector<SliceUse>& to) { to.insert(to.end(), given.begin(), given.end()); });
-  };
-  for (int step = 0; step < 4; ++step) {  // from the third on it is a routine
+  const auto other = ledger.AddTariff({.site = kSite, .units = {{OneOf(WorkClass::kRope, 10), {}}, {}}});
+  const auto give = [&](Ledger::TariffId id, std::vector<SliceUse> given) { GiveSlices(ledger, id, given); };
+  const auto step = [&](auto charge) {
+    const uint64_t bad = ledger.bad_touches();
     ledger.BeginStep(Phase::kDecode, 1, 1);
-    EXPECT_FALSE(ledger.GiveAmounts(fixed, {1, 2, 3, 4, 5}));
-    EXPECT_FALSE(ledger.GiveAmounts(a, {1, 2, 3, 4, 5}));
-    EXPECT_TRUE(ledger.GiveAmounts(linear, {2}));
-    EXPECT_FALSE(ledger.GiveAmounts(linear, {2})) << "once a step";
-    give(step < 3 ? a : b, {{0, 1}});
-    give(step < 3 ? b : a, {{0, 1}, {1, 1}});
-    EXPECT_TRUE(ledger.Charge(a, 4));
+    charge();
     ledger.EndStep();
-    EXPECT_EQ(ledger.last_step().parameters_touched, 78u + (step < 3 ? 12 + 20 : 10 + 24));
+    return ledger.bad_touches() - bad;
+  };
+  for (int i = 0; i < 4; ++i) {  // from the third on it is a routine
+    EXPECT_EQ(step([&] {
+                give(i < 3 ? a : b, {{0, 1}});
+                ledger.GiveAmounts(i < 2 ? linear : other, {i < 2 ? 2u : 3u});
+                give(i < 3 ? b : a, {{0, 1}, {1, 1}});
+                ledger.GiveAmounts(i < 2 ? other : linear, {i < 2 ? 3u : 2u});
+                EXPECT_TRUE(ledger.Charge(a, 5));
+              }),
+              0u);
+    EXPECT_EQ(ledger.last_step().parameters_touched, 78u + (i < 3 ? 12 + 20 : 10 + 24));
+    EXPECT_EQ(ledger.last_step().account.useful.Flops(WorkClass::kRope), 32u);
   }
+  EXPECT_EQ(ledger.total(Phase::kDecode).useful.Flops(WorkClass::kRope), 4 * 32u);
+  EXPECT_EQ(ledger.total(Phase::kDecode).ops, 4 * 5u);
   EXPECT_EQ(ledger.parameters_touched_ever(), 78u + 24 + 20);
-  EXPECT_EQ(ledger.bad_touches(), 0u);
-  ledger.BeginStep(Phase::kDecode, 1, 1);
-  give(fixed, {{0, 1}});
-  ledger.EndStep();
-  EXPECT_EQ(ledger.bad_touches(), 1u);
+
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(step([&] { give(fixed, {{0, 1}}); }), 1u) << "slices without a charge";
+    EXPECT_EQ(ledger.last_step().parameters_touched, 0u);
+    EXPECT_EQ(step([&] { give(a, {{0, 1}}); }), 1u);
+    EXPECT_EQ(step([&] { EXPECT_TRUE(ledger.Charge(a)); }), 1u) << "a charge without slices";
+    EXPECT_EQ(step([&] { ledger.GiveAmounts(linear, {1}); }), 1u) << "amounts without a charge";
+    EXPECT_EQ(step([&] {
+                ledger.GiveAmounts(fixed, {1, 2, 3, 4, 5});
+                EXPECT_TRUE(ledger.Charge(fixed));
+              }),
+              1u)
+        << "amounts that the tariff has not";
+    EXPECT_EQ(step([&] { EXPECT_TRUE(ledger.Charge(linear)); }), 1u) << "a charge without amounts";
+    EXPECT_EQ(step([&] {
+                ledger.GiveAmounts(linear, {1});
+                ledger.GiveAmounts(linear, {2});
+                EXPECT_TRUE(ledger.Charge(linear));
+              }),
+              1u)
+        << "once too often";
+  }
 }
 
 // Routines whose steps are not the sum of what their charges touch, and what is touched by one of its later steps alone.
@@ -332,7 +369,7 @@ TEST(Ledger, RoutinesThatAreNotPlain) {
     ids[1] = ledger.AddTariff(sliced_first ? whole : by_slice);
     for (int step = 0; step < 4; ++step) {
       ledger.BeginStep(Phase::kDecode, 1, 1);
-      ledger.GiveSlices(ids[sliced_first ? 0 : 1], [&](std::vector<SliceUse>& to) { to = slices; });
+      GiveSlices(ledger, ids[sliced_first ? 0 : 1], slices);
       EXPECT_TRUE(ledger.Charge(ids[0], 2));
       ledger.EndStep();
     }
@@ -358,7 +395,7 @@ TEST(Ledger, MoreTariffsThanAreKept) {
   const auto routine = ledger.AddTariff({.site = kSite, .units = {}, .touches = {{2, 0, 0, 7}}, .by_slice = true});
   for (const uint32_t slice : {0, 0, 0, 4}) {
     ledger.BeginStep(Phase::kDecode, 1, 0);
-    ledger.GiveSlices(routine, [&](std::vector<SliceUse>& slices) { slices.push_back({slice, 1}); });
+    GiveSlices(ledger, routine, {{slice, 1}});
     ASSERT_TRUE(ledger.Charge(routine));
     ledger.EndStep();
   }
@@ -370,8 +407,8 @@ TEST(Ledger, MoreTariffsThanAreKept) {
         {.site = kSite, .units = {{OneOf(WorkClass::kLinear, step), {}}}, .touches = {{2, 0, 0, 7}}, .by_slice = true});
     const auto linear =
         ledger.AddTariff({.site = kSite, .units = {{OneOf(WorkClass::kRope, 1), {}}, {OneOf(WorkClass::kRope, step), {}}}});
-    ledger.GiveSlices(by_slice, [&](std::vector<SliceUse>& slices) { slices.push_back({step % 4, 2}); });
-    ASSERT_TRUE(ledger.GiveAmounts(linear, {3, 1}));
+    GiveSlices(ledger, by_slice, {{step % 4, 2}});
+    ledger.GiveAmounts(linear, {3, 1});
     ASSERT_TRUE(ledger.Charge(by_slice, 2));
     if (step == 0) first = {by_slice, linear};
     ledger.EndStep();
@@ -386,6 +423,22 @@ TEST(Ledger, MoreTariffsThanAreKept) {
   EXPECT_EQ(ledger.parameters_touched_ever(), 5u * 21);
   ledger.BeginStep(Phase::kPrefill, 1, 0);
   for (const Ledger::TariffId id : first) EXPECT_FALSE(ledger.Charge(id));
+}
+
+// Rows of one weight twice in a step: not as simple as a routine could be, step after step.
+TEST(Ledger, TwoRowsOfAWeight) {
+  Ledger ledger;
+  ledger.SetWeights(Table());
+  const auto tariff = ledger.AddTariff({.site = kSite, .units = {}, .touches = {{1, 0, 0, 13}}});
+  for (uint32_t step = 0; step < 3000; ++step) {
+    ledger.BeginStep(Phase::kDecode, 2, 2);
+    for (const uint32_t row : {step % 10, step % 10 + 20}) ledger.touches().push_back({0, 0, row, row + 1});
+    ASSERT_TRUE(ledger.Charge(tariff));
+    ledger.EndStep();
+  }
+  EXPECT_EQ(ledger.parameters_touched(Phase::kDecode), 3000u * (78 + 12));
+  EXPECT_EQ(ledger.parameters_touched_ever(), 78u + 20 * 6);
+  EXPECT_EQ(ledger.bad_touches(), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ledger, Tariffs, testing::Values(0, 1));
@@ -501,6 +554,35 @@ TEST(Ledger, LayersBeyondTheWeightTable) {
   ledger.Charge({9, Component::kAttention}, OneOf(WorkClass::kAttention, 3), {}, {});
   ledger.EndStep();
   EXPECT_EQ(ledger.at(Phase::kDecode, {9, Component::kAttention}).useful.TotalFlops(), 3u);
+}
+
+TEST(Ledger, TheStepUnderWay) {
+  Ledger ledger;
+  ledger.SetWeights(Table());
+  const auto tariff =
+      ledger.AddTariff({.site = kSite, .units = {{OneOf(WorkClass::kLinear, 7), {}}}, .touches = {{1, 0, 0, 13}}});
+  for (uint64_t step = 1; step < 5; ++step) {
+    ledger.BeginStep(Phase::kDecode, 1, 1);
+    EXPECT_EQ(ledger.last_step().parameters_touched, 0u);
+    EXPECT_EQ(ledger.last_step().account.ops, 0u);
+    EXPECT_TRUE(ledger.Charge(tariff));
+    EXPECT_EQ(ledger.last_step().parameters_touched, 78u);
+    EXPECT_EQ(ledger.last_step().account.useful.TotalFlops(), 7u);
+    EXPECT_EQ(ledger.total(Phase::kDecode).useful.TotalFlops(), 10 * step - 3);
+    EXPECT_EQ(ledger.steps(Phase::kDecode), step - 1);
+    ledger.Charge(kSite, OneOf(WorkClass::kLinear, 3), {}, std::vector<WeightTouch>{{3, 0, 0, 1}});
+    EXPECT_EQ(ledger.last_step().parameters_touched, 84u);
+    EXPECT_EQ(ledger.touched_last(3), 6u);
+    EXPECT_EQ(ledger.last_step().account.useful.TotalFlops(), 10u);
+    ledger.EndStep();
+    EXPECT_EQ(ledger.last_step().parameters_touched, 84u);
+    EXPECT_EQ(ledger.steps(Phase::kDecode), step);
+    ledger.BeginStep(Phase::kPrefill, 2, 1);  // nothing but the phase
+    EXPECT_EQ(ledger.total(Phase::kPrefill).ops, 0u);
+    EXPECT_EQ(ledger.total(Phase::kDecode).useful.TotalFlops(), 10 * step);
+    ledger.EndStep();
+    EXPECT_EQ(ledger.last_step().parameters_touched, 0u);
+  }
 }
 
 TEST(Ledger, AStepLeftOpenStaysCharged) {

@@ -12,10 +12,11 @@ namespace {
 struct CountOp {
   static constexpr std::string_view kName = "count";
   std::vector<std::atomic<int>>* hits = nullptr;
-  bool valid = true, blas_can = true;
+  bool valid = true, blas_can = true, has_key = true;
   uint64_t flops = 5;
   std::string* ran = nullptr;
   std::atomic<int>* calls = nullptr;
+  int* described = nullptr;  // how often its touches were asked for
   Mat<float> out;
   Status Validate() const { return valid ? Status() : InternalError("not valid"); }
   Cost Useful() const {
@@ -23,11 +24,14 @@ struct CountOp {
     c.AddFlops(WorkClass::kNorm, flops);
     return c;
   }
-  void Touches(WeightTouches& t) const { t.push_back({.id = 0, .slice = 0, .row_begin = 0, .row_end = 2}); }
+  void Touches(WeightTouches& t) const {
+    if (described != nullptr) ++*described;
+    t.push_back({.id = 0, .slice = 0, .row_begin = 0, .row_end = 2});
+  }
   Mat<const float> Output() const { return out; }
   bool CostKey(OpKey& key) const {
     key = {flops};
-    return true;
+    return has_key;
   }
   void Describe(OpDescription& d) const { d.Set("flops", static_cast<int64_t>(flops)); }
 };
@@ -244,6 +248,47 @@ TEST_F(ExecutorTest, TapsTheOutputAfterTheRun) {
   });
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(taps, 1);
+}
+
+// An op that came before its neighbours did breaks the run of tariffs: once the step is seen to stay, it is described again, and once.
+TEST_F(ExecutorTest, StepsThatStayAreDescribedInOrder) {
+  static constexpr uint64_t kNoKey = 99;
+  int described = 0;
+  op_.described = &described;
+  uint64_t flops = 0, steps = 0;
+  const auto step = [&](std::vector<uint64_t> ops) {
+    const int before = described;
+    executor_.BeginStep(Phase::kDecode, 1, 1);
+    for (const uint64_t n : ops) {
+      op_.flops = n;
+      op_.has_key = n != kNoKey;
+      flops += n;
+      EXPECT_TRUE(executor_.Run({2, Component::kHead}, op_).ok());
+    }
+    executor_.EndStep();
+    ++steps;
+    EXPECT_EQ(ledger_.last_step().account.ops, ops.size());
+    EXPECT_EQ(ledger_.total(Phase::kDecode).useful.TotalFlops(), flops);
+    EXPECT_EQ(ledger_.steps(Phase::kDecode), steps);
+    return described - before;
+  };
+  EXPECT_EQ(step({1, 2, 3, 4}), 4);
+  EXPECT_EQ(step({1, 2, 3, 4}), 0);
+  EXPECT_EQ(step({5, 2, 7, 8}), 3);
+  int again = 0;
+  for (int i = 0; i < 100; ++i) again += step({5, 2, 7, 8});
+  EXPECT_EQ(again, 4);
+  EXPECT_EQ(step({5, 2, 7, 8, 11}), 1);  // longer
+  EXPECT_EQ(step({5, 2, 7, 8}), 0);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(step({5, 2, i % 2 == 0 ? 9u : 10u, 8}), 1) << "never the same for long";
+  EXPECT_EQ(step({kNoKey, 20, 21, 22}), 4);
+  EXPECT_EQ(step({kNoKey, 23, 21, 24}), 3);
+  again = 0;
+  for (int i = 0; i < 100; ++i) again += step({kNoKey, 23, 21, 24});
+  EXPECT_EQ(again, 100 + 3) << "an op that has no tariff does not keep the others from theirs";
+  for (int i = 0; i < 7; ++i) again += step({kNoKey, 23, 25, 24}) - 1;
+  EXPECT_EQ(again, 100 + 3 + 1) << "too few to say that they stay";
+  EXPECT_EQ(ledger_.bad_touches(), 0u);
 }
 
 TEST_F(ExecutorTest, WithoutALedgerNothingIsCharged) {
