@@ -170,8 +170,8 @@ class Executor {
   }
 
   // Charges an op whose tariff the ledger knows; false: it does not. Nearly all ops of nearly all steps are this, and follow one another
-  // as their tariffs do: they are only counted here, and handed to the ledger when the run of tariffs ends. Every instruction counts:
-  // there is this code for each kind of op, and the weights that a step reads drive it out of the caches.
+  // as their tariffs do: they are only counted here, and handed to the ledger when the run of tariffs ends. A few instructions an op
+  // can be measured (bench/ledger_overhead).
   template <class Op>
   bool ChargeTariff(const Op& op, const Known& known, const CostAmounts& amounts) {
     static_assert(HasAmounts<Op> + TouchesRows<Op> + TouchesSlices<Op> <= 1, "only one of them is given");
