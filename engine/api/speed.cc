@@ -85,21 +85,58 @@ Result<std::string> Verify(Engine& engine, std::span<const int32_t> prompt, cons
   return tokens + (same_bits ? "the same logits, bit for bit" : "the same greedy token");
 }
 
-struct Samples {
-  std::vector<double> bandwidth, f32, bf16, int8, narrow, prefill, prefill_ratio, decode, decode_ratio;
+// What the machine allows, measured between the pieces of a run: a shared machine's bandwidth changes by half within seconds.
+class Roofs {
+ public:
+  Roofs(int threads, std::span<const uint8_t> memory, double seconds) : team_(threads), memory_(memory), seconds_(seconds) {}
+
+  ArithmeticPeaks Peaks() { return MeasurePeaks(team_, seconds_ / 2); }
+  double Bandwidth() {  // of a quarter of the memory, the next one each time
+    const size_t bytes = memory_.size() / kParts;
+    return ReadBandwidth(team_, memory_.subspan(part_++ % kParts * bytes, bytes), seconds_ / kPieces);
+  }
+  static constexpr int64_t kPieces = 8;  // of a decode, at most
+
+ private:
+  static constexpr size_t kParts = 4;
+  Team team_;
+  std::span<const uint8_t> memory_;
+  double seconds_;
+  size_t part_ = 0;
 };
 
-// One prefill and decode; fills the FLOPs and bytes of the report (the same in every repetition) and its times.
-struct Times {
-  double prefill = 0, decode = 0;
+ArithmeticPeaks Mean(const ArithmeticPeaks& a, const ArithmeticPeaks& b) {
+  ArithmeticPeaks mean = a;  // with its names
+  mean.f32 = (a.f32 + b.f32) / 2;
+  mean.bf16 = (a.bf16 + b.bf16) / 2;
+  mean.int8 = (a.int8 + b.int8) / 2;
+  mean.int8_narrow = (a.int8_narrow + b.int8_narrow) / 2;
+  return mean;
+}
+
+double DecodeBytes(Engine& engine) {
+  const Cost decode = engine.ledger().total(Phase::kDecode).useful;
+  return static_cast<double>(decode.Bytes(ByteKind::kWeightsPacked) + decode.Bytes(ByteKind::kKvRead) +
+                             decode.Bytes(ByteKind::kKvWritten));
+}
+
+// One prefill and decode, with the roofs between their pieces, and without where `roofs` is null. Fills the FLOPs and bytes of the
+// report, which are the same in every repetition.
+struct Sample {
+  double prefill = 0, decode = 0;  // seconds
+  ArithmeticPeaks peaks;           // mean of those before and after the prefill
+  double readable = 0;             // bytes that could have been read while the decode ran
 };
-Result<Times> RunOnce(Engine& engine, std::span<const int32_t> prompt, const SpeedOptions& options, SpeedReport& report) {
-  Times times;
+Result<Sample> RunOnce(Engine& engine, std::span<const int32_t> prompt, const SpeedOptions& options, Roofs* roofs,
+                       SpeedReport& report) {
+  Sample sample;
   TALLY_ASSIGN_OR_RETURN(Run run, Run::Begin(engine));
   engine.ledger().Reset();
+  const ArithmeticPeaks before = roofs != nullptr ? roofs->Peaks() : ArithmeticPeaks{};
   double begin = MonotonicSeconds();
   TALLY_RETURN_IF_ERROR(run.Push(prompt, engine.max_batch(), options));
-  times.prefill = MonotonicSeconds() - begin;
+  sample.prefill = MonotonicSeconds() - begin;
+  if (roofs != nullptr) sample.peaks = Mean(before, roofs->Peaks());
   const Cost prefill = engine.ledger().total(Phase::kPrefill).useful;
   report.prefill_flops = 0;
   for (int a = 0; a < kAriths; ++a) {
@@ -108,17 +145,25 @@ Result<Times> RunOnce(Engine& engine, std::span<const int32_t> prompt, const Spe
     report.prefill_flops += report.prefill_flops_by_type[a];
   }
   engine.ledger().Reset();
-  begin = MonotonicSeconds();
-  for (int64_t i = 0; i < options.generate; ++i) {
-    const int32_t next = Argmax(run.last());
-    TALLY_RETURN_IF_ERROR(run.Push({&next, 1}, 1, options, /*generated=*/true));
+  double bandwidth = roofs != nullptr ? roofs->Bandwidth() : 0;
+  const int64_t pieces = std::min(Roofs::kPieces, options.generate);
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const int64_t steps = options.generate * (piece + 1) / pieces - options.generate * piece / pieces;
+    begin = MonotonicSeconds();
+    for (int64_t i = 0; i < steps; ++i) {
+      const int32_t next = Argmax(run.last());
+      TALLY_RETURN_IF_ERROR(run.Push({&next, 1}, 1, options, /*generated=*/true));
+    }
+    const double seconds = MonotonicSeconds() - begin;
+    sample.decode += seconds;
+    if (roofs != nullptr) {
+      const double after = roofs->Bandwidth();
+      sample.readable += seconds * (bandwidth + after) / 2;
+      bandwidth = after;
+    }
   }
-  times.decode = MonotonicSeconds() - begin;
-  const Cost decode = engine.ledger().total(Phase::kDecode).useful;
-  report.decode_bytes = static_cast<double>(decode.Bytes(ByteKind::kWeightsPacked) + decode.Bytes(ByteKind::kKvRead) +
-                                            decode.Bytes(ByteKind::kKvWritten)) /
-                        static_cast<double>(std::max<int64_t>(1, options.generate));
-  return times;
+  report.decode_bytes = DecodeBytes(engine) / static_cast<double>(options.generate);
+  return sample;
 }
 
 bool HasFourBitMatrices(const Model& model) {
@@ -153,42 +198,42 @@ Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
   }
   SpeedReport report;
   TALLY_ASSIGN_OR_RETURN(report.verified, Verify(engine, prompt, options));
-  TALLY_ASSIGN_OR_RETURN([[maybe_unused]] const Times warm, RunOnce(engine, prompt, options, report));
+  TALLY_ASSIGN_OR_RETURN([[maybe_unused]] const Sample warm, RunOnce(engine, prompt, options, nullptr, report));
   report.peak_resident = PeakResidentBytes();
 
   TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory(options.roof_bytes));
-  Team team(engine.threads());
+  Roofs roofs(engine.threads(), {memory.data(), memory.size()}, options.roof_seconds);
   const bool four_bits = HasFourBitMatrices(engine.model());
-  Samples s;
+  std::vector<double> bandwidth, f32, bf16, int8, narrow, prefill, prefill_ratio, decode, decode_ratio;
   for (int32_t i = 0; i < options.repetitions; ++i) {
     if (options.interrupted && options.interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
-    const double bandwidth = ReadBandwidth(team, {memory.data(), memory.size()}, options.roof_seconds);
-    const ArithmeticPeaks peaks = MeasurePeaks(team, options.roof_seconds);
-    TALLY_ASSIGN_OR_RETURN(const Times times, RunOnce(engine, prompt, options, report));
-    s.bandwidth.push_back(bandwidth);
-    s.f32.push_back(peaks.f32);
-    s.bf16.push_back(peaks.bf16);
-    s.int8.push_back(peaks.int8);
-    s.narrow.push_back(peaks.int8_narrow);
+    TALLY_ASSIGN_OR_RETURN(const Sample sample, RunOnce(engine, prompt, options, &roofs, report));
+    const ArithmeticPeaks& peaks = sample.peaks;
+    bandwidth.push_back(sample.readable / sample.decode);
+    f32.push_back(peaks.f32);
+    bf16.push_back(peaks.bf16);
+    int8.push_back(peaks.int8);
+    narrow.push_back(peaks.int8_narrow);
     report.peaks = peaks;  // for the names of the instructions
     const double by_type[kAriths] = {peaks.f32, peaks.bf16 > 0 ? peaks.bf16 : peaks.f32,
                                      four_bits ? peaks.int8_narrow : peaks.int8};
     double at_peak = 0;
     for (int a = 0; a < kAriths; ++a) at_peak += by_type[a] > 0 ? report.prefill_flops_by_type[a] / by_type[a] : 0;
-    s.prefill.push_back(static_cast<double>(options.prompt) / times.prefill);
-    s.prefill_ratio.push_back(at_peak / times.prefill);
-    s.decode.push_back(static_cast<double>(options.generate) / times.decode);
-    s.decode_ratio.push_back(report.decode_bytes * static_cast<double>(options.generate) / times.decode / bandwidth);
+    prefill.push_back(static_cast<double>(options.prompt) / sample.prefill);
+    prefill_ratio.push_back(at_peak / sample.prefill);
+    const double generated = static_cast<double>(options.generate);
+    decode.push_back(generated / sample.decode);
+    decode_ratio.push_back(report.decode_bytes * generated / sample.readable);
   }
-  report.bandwidth = Median(s.bandwidth);
-  report.peaks.f32 = Median(s.f32);
-  report.peaks.bf16 = Median(s.bf16);
-  report.peaks.int8 = Median(s.int8);
-  report.peaks.int8_narrow = Median(s.narrow);
-  report.prefill_tokens_per_second = Median(s.prefill);
-  report.prefill_ratio = Median(s.prefill_ratio);
-  report.decode_tokens_per_second = Median(s.decode);
-  report.decode_ratio = Median(s.decode_ratio);
+  report.bandwidth = Median(std::move(bandwidth));
+  report.peaks.f32 = Median(std::move(f32));
+  report.peaks.bf16 = Median(std::move(bf16));
+  report.peaks.int8 = Median(std::move(int8));
+  report.peaks.int8_narrow = Median(std::move(narrow));
+  report.prefill_tokens_per_second = Median(std::move(prefill));
+  report.prefill_ratio = Median(std::move(prefill_ratio));
+  report.decode_tokens_per_second = Median(std::move(decode));
+  report.decode_ratio = Median(std::move(decode_ratio));
   return report;
 }
 

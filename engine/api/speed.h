@@ -16,17 +16,18 @@ struct SpeedOptions {
   int64_t prompt = 512;                     // tokens; random, from `seed`
   int64_t generate = 64;                    // decode steps after it, greedy
   int32_t repetitions = 5;                  // medians are reported
-  double roof_seconds = 0.25;               // given to each roof in each repetition
-  uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth: far beyond any last-level cache; at most a
-                                            // quarter of the memory that is free
+  double roof_seconds = 0.25;               // given to each roof in each repetition, if that is enough to measure it
+  uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth, a quarter at a time: far beyond any last-level
+                                            // cache; at most a quarter of the memory that is free
   uint64_t seed = 1;
   std::function<bool()> interrupted;  // polled between steps; true: stop, kInterrupted
 };
 
-// Each figure is the median over the repetitions, the ratios too; in one repetition roofs, prefill and decode follow one
-// another, so that a ratio compares like with like on a machine whose speed moves.
+// Each figure is the median over the repetitions, the ratios too. A machine's speed moves, by half within seconds where it is
+// shared: the peaks are measured before and after each prefill (their mean counts), the bandwidth between pieces of a few decode
+// steps (for a piece, the mean of before and after).
 struct SpeedReport {
-  double bandwidth = 0;   // bytes/s that all threads read
+  double bandwidth = 0;   // bytes/s that all threads could have read while the decode ran
   ArithmeticPeaks peaks;  // operations/s
 
   double prefill_tokens_per_second = 0;                 // logits of the last row only
@@ -37,7 +38,7 @@ struct SpeedReport {
   double prefill_ratio = 0;
   double decode_tokens_per_second = 0;
   double decode_bytes = 0;  // packed weights and KV, read and written, per step
-  double decode_ratio = 0;  // decode_bytes per second over bandwidth
+  double decode_ratio = 0;  // bytes of the decode over those that could have been read meanwhile
 
   uint64_t peak_resident = 0;  // bytes of the process after a whole prefill and decode, before roofs were measured
   std::string verified;        // what was checked before any time was reported

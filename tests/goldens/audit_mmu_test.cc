@@ -13,9 +13,9 @@
 #include "engine/api/synth.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/page_watch.h"
-#include "hwy/targets.h"
 #include "tests/goldens/checkpoints.h"
 #include "tests/support/open_engine.h"
+#include "tests/support/targets.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
@@ -105,14 +105,7 @@ TEST_P(PagesOf, TouchedAreThoseCharged) {
 
 // Vectors of every length that the machine has: it is their tails that would read too far.
 TEST_P(PagesOf, OnEveryTargetToo) {
-  const struct Restore {
-    ~Restore() { hwy::SetSupportedTargetsForTest(0); }
-  } restore;
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    ExpectProof(GetParam(), Guarded());
-  }
+  ForEachTarget([] { ExpectProof(GetParam(), Guarded()); });
 }
 
 TEST_P(PagesOf, GuardsChangeNoBit) {

@@ -31,14 +31,19 @@ TEST(Demo, IsFoundAndSpeaksVerse) {
   ASSERT_NE(demo.model->tokenizer(), nullptr);
   const auto prompt = demo.model->tokenizer()->Encode("", {.add_special = true});
   ASSERT_TRUE(prompt.ok());
+  // Speakers in capitals, and lines between them that begin with a capital. What is sampled differs between instruction sets, in a
+  // word soon in everything; now and then a text is one long speech.
+  const std::regex speech("\n[A-Z][A-Z ]+:\n[A-Z'][^\n]+\n");
   GenerateOptions options;
   options.max_tokens = 400;
-  const auto result = Generate(*demo.engine, *prompt, options);
-  ASSERT_TRUE(result.ok()) << result.status().message();
-  // Speakers in capitals, and lines between them that begin with a capital.
-  const std::regex speech("\n[A-Z][A-Z ]+:\n[A-Z'][^\n]+\n");
-  const auto first = std::sregex_iterator(result->text.begin(), result->text.end(), speech);
-  EXPECT_GE(std::distance(first, std::sregex_iterator()), 3) << result->text;
+  std::string texts;
+  for (options.sampling.seed = 0; options.sampling.seed < 5; ++options.sampling.seed) {
+    const auto result = Generate(*demo.engine, *prompt, options);
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    texts += result->text;
+  }
+  const auto first = std::sregex_iterator(texts.begin(), texts.end(), speech);
+  EXPECT_GE(std::distance(first, std::sregex_iterator()), 20) << texts;  // 41 by AVX-512 with bf16
 }
 
 // --- The same values as a Hugging Face directory ---

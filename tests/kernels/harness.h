@@ -22,31 +22,9 @@
 #include "engine/base/aligned.h"
 #include "engine/base/mat.h"
 #include "engine/kernels/op.h"
-#include "hwy/targets.h"
+#include "tests/support/targets.h"
 
 namespace tally {
-
-// Calls body() once for each Highway target that compiler and machine offer, dispatch restricted to it, and
-// prints which.
-template <class F>
-void ForEachTarget(F&& body) {
-  struct Restore {
-    ~Restore() { hwy::SetSupportedTargetsForTest(0); }
-  } restore;
-  hwy::SetSupportedTargetsForTest(0);
-  std::string ran;
-  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    ASSERT_EQ(HwyTargetName(), hwy::TargetName(target)) << "the restriction to one target has no effect";
-    const std::string name(HwyTargetName());
-    SCOPED_TRACE(name);
-    ran.append(" ").append(name);
-    body();
-    if (::testing::Test::HasFatalFailure()) return;
-  }
-  ASSERT_FALSE(ran.empty());
-  std::printf("Highway targets run:%s\n", ran.c_str());
-}
 
 // Random numbers that are the same on every platform. A test's base seed is fixed, or TALLY_TEST_SEED of the
 // environment; put `SCOPED_TRACE(random.Trace())` beside it so that a failure prints it.
