@@ -15,6 +15,10 @@ function(tally_node)
   endif()
   add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC ${N_DEPS})
+  # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it.
+  if(TALLY_SANITIZE AND NOT TALLY_FUZZ AND NOT N_NAME MATCHES "^(base|machine|kernels|ledger|weights|exec|graph)$")
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
 endfunction()
 
 # tally_test(NAME kernels/norm GROUP fast DEPS ...): builds tests/<NAME>_test.cc and registers its cases with ctest.

@@ -179,32 +179,37 @@ template <class F>
 void RunFloat(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   constexpr int kTile = ActTile(ActKind::kF32);
   alignas(64) float acc[kTile * 32];
-  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) HWY_ATTR {
-    const PanelPair panels(job, group.slice, pair);
+  ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
     const Epilogue epilogue(job, group.slice);
-    if (group.rows > StreamRows(ActKind::kF32)) {
-      FloatGroup(job, group, panels, epilogue, scratch,
-                 [&](int64_t k0, int64_t n, float* w) HWY_ATTR { WidenPair<F>(panels.p0, panels.p1, k0, n, w); });
-      return;
+    for (int64_t pair = first; pair < last; ++pair) {
+      const PanelPair panels(job, group.slice, pair);
+      if (group.rows > StreamRows(ActKind::kF32)) {
+        FloatGroup(job, group, panels, epilogue, scratch,
+                   [&](int64_t k0, int64_t n, float* w) HWY_ATTR { WidenPair<F>(panels.p0, panels.p1, k0, n, w); });
+        continue;
+      }
+      // Both panels at once, two streams: the sums of one would wait for their own latency.
+      const int tile = static_cast<int>(group.rows);
+      const float* x = reinterpret_cast<const float*>(job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes());
+      for (int j = 0; j < tile;) {
+        j += WithSubTile<kStreamSubTile>(
+            tile - j, [&]<int T>() HWY_ATTR { StreamMicro<F, T>(panels.p0, panels.p1, x + j, tile, job.w.cols, acc + 32 * j); });
+      }
+      for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + j, panels.col, panels.n);
     }
-    const int tile = static_cast<int>(group.rows);
-    const float* x = reinterpret_cast<const float*>(job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes());
-    for (int j = 0; j < tile;) {
-      j += WithSubTile<kStreamSubTile>(
-          tile - j, [&]<int T>() HWY_ATTR { StreamMicro<F, T>(panels.p0, panels.p1, x + j, tile, job.w.cols, acc + 32 * j); });
-    }
-    for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + j, panels.col, panels.n);
   });
 }
 
 // f32 activations by block-quantised weights.
 template <class F>
 void RunDequantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
-  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) HWY_ATTR {
-    const PanelPair panels(job, group.slice, pair);
+  ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
     const Epilogue epilogue(job, group.slice);
-    FloatGroup(job, group, panels, epilogue, scratch,
-               [&](int64_t k0, int64_t n, float* w) HWY_ATTR { DequantisePair<F>(panels.p0, panels.p1, k0, n, w); });
+    for (int64_t pair = first; pair < last; ++pair) {
+      const PanelPair panels(job, group.slice, pair);
+      FloatGroup(job, group, panels, epilogue, scratch,
+                 [&](int64_t k0, int64_t n, float* w) HWY_ATTR { DequantisePair<F>(panels.p0, panels.p1, k0, n, w); });
+    }
   });
 }
 

@@ -217,12 +217,20 @@ HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, i
     HWY_UNROLL(2) for (int p = 0; p < P; ++p) hn::StoreU(f[p][j], df, acc + 32 * j + kPanelRows * p);
   }
 }
-// A whole tile of `tile` rows (<= 6). acc: [tile][32].
+// A whole tile of `tile` rows (<= 6). acc: [tile][32], of which the panels' columns are written.
 template <class F, int P, class Src>
 HWY_INLINE void Int8Tile(const Src (&sources)[P], const uint8_t* a, int tile, int64_t blocks, float* acc, const uint8_t* far) {
   WithSubTile<kInt8SubTile<F>>(tile, [&]<int T>() HWY_ATTR { Int8Micro<F, Src, P, T>(sources, a, blocks, acc, far); });
 }
 
+// Few rows: one panel as packed. acc: [rows][32].
+template <class F>
+HWY_INLINE void StreamInt8Panel(const uint8_t* panel, const uint8_t* a, int rows, int64_t blocks, float* acc) {
+  const PackedSource<F> one[] = {{panel}};
+  Int8Tile<F>(one, a, rows, blocks, acc, nullptr);
+}
+
+// Many rows: two panels, decoded once.
 template <class F>
 void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
                   std::span<uint8_t> scratch) {
@@ -230,31 +238,19 @@ void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& pan
   const int64_t blocks = job.w.cols / 32;
   const size_t row_bytes = job.x.row_bytes();
   alignas(64) float acc[kTile * 32];
-  uint8_t *q0 = nullptr, *q1 = nullptr;
-  float *s0 = nullptr, *s1 = nullptr;
-  const bool stream = group.rows <= StreamRows(ActKind::kInt8);
-  if (!stream) {
-    q0 = scratch.data();
-    q1 = q0 + blocks * 512;
-    s0 = reinterpret_cast<float*>(q1 + blocks * 512);
-    s1 = s0 + blocks * kPanelRows;
-    DecodePanel<F>(panels.p0, blocks, q0, s0);
-    DecodePanel<F>(panels.p1, blocks, q1, s1);
-  }
+  uint8_t* q0 = scratch.data();
+  uint8_t* q1 = q0 + blocks * 512;
+  float* s0 = reinterpret_cast<float*>(q1 + blocks * 512);
+  float* s1 = s0 + blocks * kPanelRows;
+  DecodePanel<F>(panels.p0, blocks, q0, s0);
+  DecodePanel<F>(panels.p1, blocks, q1, s1);
+  const DecodedSource<F> both[] = {{q0, s0}, {q1, s1}};
   for (int64_t r = 0; r < group.rows; r += kTile) {
     const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
     const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes;
-    if (stream) {
-      // One stream of memory: two at once, 34 KB each, took half as long again on Zen 4.
-      const PackedSource<F> first[] = {{panels.p0}}, second[] = {{panels.p1}};
-      Int8Tile<F>(first, a, tile, blocks, acc, nullptr);
-      Int8Tile<F>(second, a, tile, blocks, acc + kPanelRows, nullptr);
-    } else {
-      // While this pair is multiplied, the next one is fetched, a line a block.
-      const size_t fetched = static_cast<size_t>(r / kTile) * static_cast<size_t>(blocks) * 64;
-      const DecodedSource<F> both[] = {{q0, s0}, {q1, s1}};
-      Int8Tile<F>(both, a, tile, blocks, acc, panels.NextAt(job, fetched));
-    }
+    // While this pair is multiplied, the next one is fetched, a line a block.
+    const size_t fetched = static_cast<size_t>(r / kTile) * static_cast<size_t>(blocks) * 64;
+    Int8Tile<F>(both, a, tile, blocks, acc, panels.NextAt(job, fetched));
     for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + r + j, panels.col, panels.n);
   }
 }
@@ -365,20 +361,16 @@ HWY_INLINE void Int8TilePanel(const Src& src, const uint8_t* a, int tile, int64_
 }
 
 template <class F>
+HWY_INLINE void StreamInt8Panel(const uint8_t* panel, const uint8_t* a, int rows, int64_t blocks, float* acc) {
+  Int8TilePanel<F>(PackedSource<F>{panel}, a, rows, blocks, acc);
+}
+
+template <class F>
 void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
                   std::span<uint8_t> scratch) {
   constexpr int kTile = ActTile(ActKind::kInt8);
   const int64_t blocks = job.w.cols / 32;
   const size_t row_bytes = job.x.row_bytes();
-  if (group.rows <= StreamRows(ActKind::kInt8)) {
-    alignas(64) float acc[kTile * 32] = {};
-    const int tile = static_cast<int>(group.rows);
-    const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin) * row_bytes;
-    Int8TilePanel<F>(PackedSource<F>{panels.p0}, a, tile, blocks, acc);
-    Int8TilePanel<F>(PackedSource<F>{panels.p1}, a, tile, blocks, acc + kPanelRows);
-    for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + j, panels.col, panels.n);
-    return;
-  }
   // K in pieces whose decoded panel stays in the first-level cache while every tile of the group meets it. The sums go on where
   // they were: the order is the same.
   constexpr int64_t kPiece = kInt8PieceBytes / kDecodedBytes<F>;
@@ -405,8 +397,18 @@ void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& pan
 
 template <class F>
 void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
-  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) HWY_ATTR {
-    RunInt8Group<F>(job, group, PanelPair(job, group.slice, pair), Epilogue(job, group.slice), scratch);
+  ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
+    if (group.rows <= StreamRows(ActKind::kInt8)) {
+      const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes();
+      StreamPanels<StreamRows(ActKind::kInt8)>(job, group, first, last, [&](const uint8_t* panel, float* acc) HWY_ATTR {
+        StreamInt8Panel<F>(panel, a, static_cast<int>(group.rows), job.w.cols / 32, acc);
+      });
+      return;
+    }
+    const Epilogue epilogue(job, group.slice);
+    for (int64_t pair = first; pair < last; ++pair) {
+      RunInt8Group<F>(job, group, PanelPair(job, group.slice, pair), epilogue, scratch);
+    }
   });
 }
 

@@ -57,30 +57,44 @@ HWY_NOINLINE void Bf16Micro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_R
   }
 }
 
+// Few rows, one panel. acc: [rows][32], of which 16 columns are written.
+HWY_INLINE void StreamBf16Panel(const uint8_t* panel, const uint8_t* x, int rows, int64_t pairs, float* acc) {
+  for (int j = 0; j < rows;) {
+    j += WithSubTile<kBf16SubTile>(
+        rows - j, [&]<int T>() HWY_ATTR { Bf16Micro<1, T>(panel, panel, x + 4 * j, rows, pairs, acc + 32 * j, nullptr); });
+  }
+}
+
 void RunBF16Dot(const MatJob& job, int64_t begin, int64_t end) {
   constexpr int kTile = ActTile(ActKind::kBF16);
   alignas(64) float acc[kTile * 32];
   const size_t row_bytes = job.x.row_bytes();
   const int64_t pairs_of_k = (job.w.cols + 1) / 2;
-  ForEachPair(job, begin, end, [&](const RowGroup& group, int64_t pair) HWY_ATTR {
-    const PanelPair panels(job, group.slice, pair);
+  ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
+    const uint8_t* rows = job.x.data + static_cast<size_t>(group.row_begin) * row_bytes;
+    if (group.rows <= StreamRows(ActKind::kBF16)) {
+      StreamPanels<StreamRows(ActKind::kBF16)>(job, group, first, last, [&](const uint8_t* panel, float* to) HWY_ATTR {
+        StreamBf16Panel(panel, rows, static_cast<int>(group.rows), pairs_of_k, to);
+      });
+      return;
+    }
     const Epilogue epilogue(job, group.slice);
-    const bool stream = group.rows <= kTile;
-    for (int64_t r = 0; r < group.rows; r += kTile) {
-      const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
-      const uint8_t* x = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes;
-      const uint8_t* far = stream ? nullptr : panels.NextAt(job, static_cast<size_t>(r / kTile * pairs_of_k) * 16);
-      for (int j = 0; j < tile;) {
-        j += WithSubTile<kBf16SubTile>(tile - j, [&]<int T>() HWY_ATTR {
-          if (kBf16Panels == 2 && !stream) {
+    for (int64_t pair = first; pair < last; ++pair) {
+      const PanelPair panels(job, group.slice, pair);
+      for (int64_t r = 0; r < group.rows; r += kTile) {
+        const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
+        const uint8_t* x = rows + static_cast<size_t>(r) * row_bytes;
+        const uint8_t* far = panels.NextAt(job, static_cast<size_t>(r / kTile * pairs_of_k) * 16);
+        for (int j = 0; j < tile;) {
+          j += WithSubTile<kBf16SubTile>(tile - j, [&]<int T>() HWY_ATTR {
             Bf16Micro<kBf16Panels, T>(panels.p0, panels.p1, x + 4 * j, tile, pairs_of_k, acc + 32 * j, far);
-          } else {
-            Bf16Micro<1, T>(panels.p0, panels.p1, x + 4 * j, tile, pairs_of_k, acc + 32 * j, far);
-            Bf16Micro<1, T>(panels.p1, panels.p1, x + 4 * j, tile, pairs_of_k, acc + 32 * j + kPanelRows, far);
-          }
-        });
+            if constexpr (kBf16Panels == 1) {
+              Bf16Micro<1, T>(panels.p1, panels.p1, x + 4 * j, tile, pairs_of_k, acc + 32 * j + kPanelRows, far);
+            }
+          });
+        }
+        for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + r + j, panels.col, panels.n);
       }
-      for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + r + j, panels.col, panels.n);
     }
   });
 }
