@@ -15,6 +15,7 @@ namespace tally {
 namespace {
 
 constexpr int64_t kVerifiedPrefix = 32;
+constexpr uint64_t kFewestRoofBytes = uint64_t{1} << 20;
 
 double Median(std::vector<double> x) {
   std::sort(x.begin(), x.end());
@@ -88,25 +89,21 @@ Result<std::string> Verify(Engine& engine, std::span<const int32_t> prompt, cons
 // What the machine allows, measured between the pieces of a run: a shared machine's bandwidth changes by half within seconds.
 class Roofs {
  public:
-  Roofs(int threads, std::span<const uint8_t> memory, double seconds) : team_(threads), memory_(memory), seconds_(seconds) {}
+  Roofs(int threads, std::span<const uint8_t> memory, double seconds)
+      : team_(threads), read_(team_, memory, 4 * seconds), seconds_(seconds) {}
 
   ArithmeticPeaks Peaks() { return MeasurePeaks(team_, seconds_ / 2); }
-  double Bandwidth() {  // of a quarter of the memory, the next one each time
-    const size_t bytes = memory_.size() / kParts;
-    return ReadBandwidth(team_, memory_.subspan(part_++ % kParts * bytes, bytes), seconds_ / kPieces);
-  }
+  double Bandwidth() { return read_.Measure(seconds_ / kPieces); }
   static constexpr int64_t kPieces = 8;  // of a decode, at most
 
  private:
-  static constexpr size_t kParts = 4;
   Team team_;
-  std::span<const uint8_t> memory_;
+  ReadRoof read_;
   double seconds_;
-  size_t part_ = 0;
 };
 
 ArithmeticPeaks Mean(const ArithmeticPeaks& a, const ArithmeticPeaks& b) {
-  ArithmeticPeaks mean = a;  // with its names
+  ArithmeticPeaks mean = a;  // with its names: the best instructions of a moment
   mean.f32 = (a.f32 + b.f32) / 2;
   mean.bf16 = (a.bf16 + b.bf16) / 2;
   mean.int8 = (a.int8 + b.int8) / 2;
@@ -174,6 +171,10 @@ bool HasFourBitMatrices(const Model& model) {
 
 Result<AnonymousMemory> RoofMemory(uint64_t wanted) {
   const uint64_t bytes = std::min(wanted, AvailableMemoryBytes() / 4);
+  if (bytes < kFewestRoofBytes) {
+    return BadInput("too little memory to measure its bandwidth: " + std::to_string(bytes) + " bytes, at least " +
+                    std::to_string(kFewestRoofBytes) + " are needed");
+  }
   TALLY_ASSIGN_OR_RETURN(AnonymousMemory memory, AnonymousMemory::Allocate(bytes, true));
   for (size_t i = 0; i < memory.size(); i += 64)
     memory.data()[i] = static_cast<uint8_t>(i >> 6);  // pages of our own, not the zero page

@@ -16,16 +16,18 @@ struct SpeedOptions {
   int64_t prompt = 512;                     // tokens; random, from `seed`
   int64_t generate = 64;                    // decode steps after it, greedy
   int32_t repetitions = 5;                  // medians are reported
-  double roof_seconds = 0.25;               // given to each roof in each repetition, if that is enough to measure it
-  uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth, a quarter at a time: far beyond any last-level
-                                            // cache; at most a quarter of the memory that is free
+  double roof_seconds = 0.25;               // given to each roof in each repetition, and what three passes need
+  uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth, in turn, so that far more than any last-level cache
+                                            // lies between two readings of a byte; 1 MiB or more, and at most a quarter
+                                            // of the memory that is free
   uint64_t seed = 1;
   std::function<bool()> interrupted;  // polled between steps; true: stop, kInterrupted
 };
 
 // Each figure is the median over the repetitions, the ratios too. A machine's speed moves, by half within seconds where it is
 // shared: the peaks are measured before and after each prefill (their mean counts), the bandwidth between pieces of a few decode
-// steps (for a piece, the mean of before and after).
+// steps (for a piece, the mean of before and after). So each piece starts with caches full of other things, which shows where a
+// model is about as small as they are.
 struct SpeedReport {
   double bandwidth = 0;   // bytes/s that all threads could have read while the decode ran
   ArithmeticPeaks peaks;  // operations/s

@@ -45,31 +45,61 @@ double MeasureLoop(Team& team, const ArithmeticLoop& loop, double seconds) {
   return Median(std::move(rates));
 }
 
-}  // namespace
-
-double ReadBandwidth(Team& team, std::span<const uint8_t> memory, double seconds) {
-  constexpr size_t kBlock = 4096;
-  constexpr std::array<size_t, 5> kPrefetch = {0, 1024, 2048, 4096, 8192};  // bytes ahead
+// Bytes per second of one pass over whole blocks of `memory`.
+double ReadPass(Team& team, std::span<const uint8_t> memory, size_t prefetch) {
+  constexpr size_t kBlock = ReadRoof::kBlock;
   const int64_t blocks = static_cast<int64_t>(memory.size() / kBlock);
-  if (blocks == 0) return 0;
   std::atomic<uint64_t> sink{0};
+  auto body = [&](int, int64_t first, int64_t last) {
+    const size_t bytes = static_cast<size_t>(last - first) * kBlock;
+    sink.fetch_xor(ReadAll(memory.data() + static_cast<size_t>(first) * kBlock, bytes, prefetch));
+  };
+  const double start = MonotonicSeconds();
+  team.Run(blocks, 0, body);
+  return static_cast<double>(blocks) * kBlock / std::max(MonotonicSeconds() - start, 1e-9);
+}
+
+// The best of some prefetch distances, and its rate.
+struct BestRead {
+  double rate = 0;
+  size_t prefetch = 0;
+};
+BestRead FindBestRead(Team& team, std::span<const uint8_t> memory, double seconds) {
+  constexpr std::array<size_t, 5> kPrefetch = {0, 1024, 2048, 4096, 8192};  // bytes ahead
+  BestRead best;
+  if (memory.size() < ReadRoof::kBlock) return best;
   std::array<std::vector<double>, kPrefetch.size()> rates;
   const double end = MonotonicSeconds() + seconds;
   do {  // interleaved, so that a slow moment of the machine falls on all of them
-    for (size_t i = 0; i < kPrefetch.size(); ++i) {
-      auto body = [&](int, int64_t first, int64_t last) {
-        const size_t bytes = static_cast<size_t>(last - first) * kBlock;
-        sink.fetch_xor(ReadAll(memory.data() + static_cast<size_t>(first) * kBlock, bytes, kPrefetch[i]));
-      };
-      const double start = MonotonicSeconds();
-      team.Run(blocks, 0, body);
-      const double took = std::max(MonotonicSeconds() - start, 1e-9);
-      rates[i].push_back(static_cast<double>(blocks) * kBlock / took);
-    }
+    for (size_t i = 0; i < kPrefetch.size(); ++i) rates[i].push_back(ReadPass(team, memory, kPrefetch[i]));
   } while (MonotonicSeconds() < end);
-  double best = 0;
-  for (std::vector<double>& r : rates) best = std::max(best, Median(std::move(r)));
+  for (size_t i = 0; i < kPrefetch.size(); ++i) {
+    const double rate = Median(std::move(rates[i]));
+    if (rate > best.rate) best = {rate, kPrefetch[i]};
+  }
   return best;
+}
+
+}  // namespace
+
+double ReadBandwidth(Team& team, std::span<const uint8_t> memory, double seconds) {
+  return FindBestRead(team, memory, seconds).rate;
+}
+
+ReadRoof::ReadRoof(Team& team, std::span<const uint8_t> memory, double seconds)
+    : team_(team), memory_(memory), prefetch_(FindBestRead(team, memory, seconds).prefetch) {}
+
+double ReadRoof::Measure(double seconds) {
+  constexpr size_t kFewest = 3;  // passes
+  const size_t part = memory_.size() / kParts / kBlock * kBlock;
+  if (part == 0) return 0;
+  std::vector<double> rates;
+  const double end = MonotonicSeconds() + seconds;
+  do {
+    rates.push_back(ReadPass(team_, memory_.subspan(next_ * part, part), prefetch_));
+    next_ = (next_ + 1) % kParts;
+  } while (rates.size() < kFewest || MonotonicSeconds() < end);
+  return Median(std::move(rates));
 }
 
 ArithmeticPeaks MeasurePeaks(Team& team, double seconds) {

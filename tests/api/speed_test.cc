@@ -31,8 +31,21 @@ TEST(MeasureSpeed, FiguresComeFromTheLedger) {
   EXPECT_GT(report->peaks.f32, 0);
   EXPECT_GT(report->prefill_ratio, 0);
   EXPECT_GT(report->decode_ratio, 0);
+  EXPECT_TRUE(std::isfinite(report->decode_ratio));
   EXPECT_NE(report->verified.find("20 tokens in one piece and one by one"), std::string::npos);
   EXPECT_EQ(engine.live_sequences(), 0u);
+}
+
+// 19 tokens are pieces of two and of three.
+TEST(MeasureSpeed, TheDecodesRatioIsThatOfItsFigures) {
+  FakeEngine engine(100);
+  SpeedOptions options = Quick();
+  options.generate = 19;
+  options.repetitions = 1;
+  const auto report = MeasureSpeed(engine, options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->decode_bytes, 4096);
+  EXPECT_NEAR(report->decode_ratio * report->bandwidth / (report->decode_bytes * report->decode_tokens_per_second), 1, 1e-9);
 }
 
 TEST(MeasureSpeed, RefusesWrongOutputs) {
@@ -58,6 +71,9 @@ TEST(MeasureSpeed, BadRequestsAndInterruptions) {
   options.generate = 0;
   EXPECT_EQ(MeasureSpeed(engine, options).status().code(), StatusCode::kBadInput);
   FakeEngine larger(100);
+  options = Quick();
+  options.roof_bytes = 4096;
+  EXPECT_NE(MeasureSpeed(larger, options).status().message().find("too little memory to measure"), std::string::npos);
   options = Quick();
   options.interrupted = [] { return true; };
   EXPECT_EQ(MeasureSpeed(larger, options).status().code(), StatusCode::kInterrupted);

@@ -130,7 +130,9 @@ void RunShuffled(const Kernel<Op>& kernel, const Op& op, uint64_t seed, int thre
   const TaskPlan plan = kernel.plan(op, threads);
   ASSERT_GE(plan.tasks, 0);
   std::vector<std::pair<int64_t, int64_t>> chunks;
-  const int64_t longest = std::max<int64_t>(1, plan.chunk > 0 ? plan.chunk : (plan.tasks + threads - 1) / threads);
+  // As long as a team would make them, or up to all there are: so does a team of one.
+  const int64_t share = plan.chunk > 0 ? plan.chunk : (plan.tasks + threads - 1) / threads;
+  const int64_t longest = std::max<int64_t>(1, random.Below(2) == 0 ? share : plan.tasks);
   for (int64_t begin = 0; begin < plan.tasks;) {
     const int64_t end = std::min(plan.tasks, begin + random.Between(1, longest));
     chunks.emplace_back(begin, end);

@@ -249,7 +249,7 @@ TEST_P(MatMulTest, OneRowFewRowsAndManyGiveTheSameBits) {
 TEST_P(MatMulTest, GroupsTakeTheirOwnSliceAndScatter) {
   Random random(13);
   SCOPED_TRACE(random.Trace());
-  const int64_t rows = 40, cols = 96, slices = 5;
+  const int64_t rows = 150, cols = 96, slices = 5;  // ten panels: gate and up matrices stream in runs of at most eight
   const Weight w(random, GetParam(), slices, rows, cols), up(random, GetParam(), slices, rows, cols);
   std::vector<float> bias(static_cast<size_t>(rows * slices)), up_bias(bias.size());
   random.Fill(bias.data(), rows * slices);
@@ -259,8 +259,8 @@ TEST_P(MatMulTest, GroupsTakeTheirOwnSliceAndScatter) {
     b.slices = slices;
     return b;
   };
-  const std::vector<RowGroup> groups = {{0, 1, 4}, {1, 0, 3}, {1, 14, 0}, {15, 5, 2}};
-  const int64_t n = 20;
+  const std::vector<RowGroup> groups = {{0, 1, 4}, {1, 0, 3}, {1, 14, 0}, {15, 5, 2}, {20, 6, 1}, {26, 7, 4}};
+  const int64_t n = 33;
   std::vector<int32_t> order(n);
   std::iota(order.begin(), order.end(), 0);
   random.Shuffle(order);

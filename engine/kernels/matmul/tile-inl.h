@@ -152,19 +152,23 @@ HWY_INLINE void ForEachGroup(const MatJob& job, int64_t begin, int64_t end, cons
   }
 }
 
-// Few rows, whose weights stream from memory, as one stream: two at once took up to half as long again on Zen 4. Each new start of
-// a stream costs a tenth of a short panel, so of a gate and an up matrix, which lie apart, a run of panels of the one comes before
-// the run of the other. panel(weights, acc) adds the products of one panel and all rows of the group (<= kTile) to its 16 columns of
-// acc, [rows][32].
+// Few rows, whose weights stream from memory, as one stream: two at once took up to half as long again on Zen 4. Each new start
+// of a stream costs a tenth of a short panel, so of a gate and an up matrix, which lie apart, a run of panels of the one comes
+// before the run of the other. panel(weights, acc): the products of one panel and all rows of the group (<= kTile), added to the
+// zeros in its 16 columns of acc, [rows][32], or written over them.
 template <int kTile, class Panel>
 HWY_INLINE void StreamPanels(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, const Panel& panel) {
   const Epilogue epilogue(job, group.slice);
-  const int64_t run = job.gated ? 8 : 1;  // pairs
-  alignas(64) float acc[8][kTile * 32];
-  for (int64_t begin = first; begin < last; begin += run) {
-    const int64_t n = std::min(run, last - begin);
-    std::memset(acc, 0, static_cast<size_t>(n) * sizeof(acc[0]));
-    for (int64_t i = 0; i < n; ++i) panel(PanelPair(job, group.slice, begin + i).p0, acc[i]);
+  constexpr int64_t kLongestRun = 8;  // pairs
+  alignas(64) float acc[kLongestRun][kTile * 32];
+  const int64_t pairs = last - first;
+  const int64_t runs = job.gated ? (pairs + kLongestRun - 1) / kLongestRun : pairs;
+  for (int64_t r = 0; r < runs; ++r) {  // of equal length, or one less
+    const int64_t begin = first + pairs * r / runs, n = first + pairs * (r + 1) / runs - begin;
+    for (int64_t i = 0; i < n; ++i) {
+      std::memset(acc[i], 0, static_cast<size_t>(group.rows) * 32 * sizeof(float));
+      panel(PanelPair(job, group.slice, begin + i).p0, acc[i]);
+    }
     for (int64_t i = 0; i < n; ++i) panel(PanelPair(job, group.slice, begin + i).p1, acc[i] + kPanelRows);
     for (int64_t i = 0; i < n; ++i) {
       const PanelPair panels(job, group.slice, begin + i);
