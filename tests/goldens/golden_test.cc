@@ -48,7 +48,7 @@ std::vector<float> Continue(Engine& engine, int32_t sequence, std::span<const in
 std::vector<float> Logits(Engine& engine, const std::vector<int32_t>& ids, size_t piece) {
   auto sequence = engine.NewSequence();
   EXPECT_TRUE(sequence.ok()) << sequence.status().message();
-  const std::vector<float> all = Continue(engine, *sequence, ids, piece);
+  std::vector<float> all = Continue(engine, *sequence, ids, piece);
   engine.Free(*sequence);
   return all;
 }
