@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "engine/machine/machine.h"
 
@@ -9,7 +10,6 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
-#include <vector>
 #else
 #include <omp.h>
 #endif
@@ -27,13 +27,52 @@ void RunShare(int64_t tasks, int parts, int thread, TaskFn fn) {
   if (begin < end) fn(thread, begin, end);
 }
 
-void RunChunks(int64_t tasks, int64_t chunk, std::atomic<int64_t>& next, int thread, TaskFn fn) {
-  while (true) {
-    const int64_t begin = next.fetch_add(chunk, std::memory_order_relaxed);
-    if (begin >= tasks) return;
-    fn(thread, begin, begin + std::min(chunk, tasks - begin));
+// The chunks of a run, a contiguous share a thread. A thread takes its own from the front, so that what it reads follows on in
+// memory (each new start of a stream costs some microseconds), and when it has none, the last ones of others.
+class Chunks {
+ public:
+  explicit Chunks(int parts) : shares_(static_cast<size_t>(parts)) {}
+
+  // Before the threads start.
+  void Set(int64_t tasks, int64_t chunk) {
+    const int64_t parts = static_cast<int64_t>(shares_.size());
+    tasks_ = tasks;
+    chunk_ = std::max(std::min(chunk, tasks), tasks / INT32_MAX + 1);  // so that they can be counted in 32 bits
+    const int64_t chunks = tasks / chunk_ + (tasks % chunk_ != 0);
+    for (int64_t t = 0; t < parts; ++t) {
+      shares_[static_cast<size_t>(t)].left.store(Range(chunks * t / parts, chunks * (t + 1) / parts), std::memory_order_relaxed);
+    }
   }
-}
+
+  void Run(int thread, TaskFn fn) {
+    const int parts = static_cast<int>(shares_.size());
+    for (int i = 0; i < parts; ++i) {
+      int victim = thread + i;
+      if (victim >= parts) victim -= parts;
+      std::atomic<uint64_t>& left = shares_[static_cast<size_t>(victim)].left;
+      for (uint64_t range = left.load(std::memory_order_relaxed); Begin(range) < End(range);) {
+        const int64_t taken = i == 0 ? Begin(range) : End(range) - 1;
+        const uint64_t rest = i == 0 ? Range(taken + 1, End(range)) : Range(Begin(range), taken);
+        if (!left.compare_exchange_weak(range, rest, std::memory_order_relaxed)) continue;
+        const int64_t begin = taken * chunk_;
+        fn(thread, begin, begin + std::min(chunk_, tasks_ - begin));
+        range = left.load(std::memory_order_relaxed);
+      }
+    }
+  }
+
+ private:
+  // [begin, end) in one word.
+  static uint64_t Range(int64_t begin, int64_t end) { return static_cast<uint64_t>(begin) << 32 | static_cast<uint64_t>(end); }
+  static int64_t Begin(uint64_t range) { return static_cast<int64_t>(range >> 32); }
+  static int64_t End(uint64_t range) { return static_cast<int64_t>(range & UINT32_MAX); }
+
+  struct alignas(64) Share {
+    std::atomic<uint64_t> left{0};
+  };
+  std::vector<Share> shares_;
+  int64_t tasks_ = 0, chunk_ = 1;
+};
 
 int ClampThreads(int threads) { return std::clamp(threads > 0 ? threads : AvailableCores(), 1, kMaxThreads); }
 
@@ -41,12 +80,14 @@ int ClampThreads(int threads) { return std::clamp(threads > 0 ? threads : Availa
 
 #if defined(TALLY_TEAM_OPENMP)
 
-struct Team::Impl {};
+struct Team::Impl {
+  Chunks chunks;
+};
 
 // The pool is libgomp's. It keeps its threads only while every region asks for the same number, so Run always
 // asks for all of them, and a thread without work leaves at once. The first region creates the threads: done
 // here, not in the first op.
-Team::Team(int threads) : threads_(ClampThreads(threads)) {
+Team::Team(int threads) : threads_(ClampThreads(threads)), impl_(std::make_unique<Impl>(Impl{Chunks(threads_)})) {
   if (threads_ == 1) return;
   auto nothing = [](int, int64_t, int64_t) {};
   Run(threads_, 0, nothing);
@@ -60,17 +101,17 @@ void Team::Run(int64_t tasks, int64_t chunk, TaskFn fn) {
     fn(0, 0, tasks);
     return;
   }
-  chunk = std::min(chunk, tasks);  // so that the counter cannot run past the range of its type
-  std::atomic<int64_t> next{0};
+  Chunks& chunks = impl_->chunks;
+  if (chunk > 0) chunks.Set(tasks, chunk);
 #pragma omp parallel num_threads(threads_)
   {
     // The runtime may give fewer threads than asked for (OMP_DYNAMIC, OMP_THREAD_LIMIT): share among those
-    // there are.
+    // there are; chunks are taken over.
     const int thread = omp_get_thread_num();
     if (chunk <= 0) {
       RunShare(tasks, omp_get_num_threads(), thread, fn);
     } else {
-      RunChunks(tasks, chunk, next, thread, fn);
+      chunks.Run(thread, fn);
     }
   }
 }
@@ -87,14 +128,16 @@ struct Team::Impl {
   bool stop = false;
   int64_t tasks = 0, chunk = 0;
   const TaskFn* fn = nullptr;
-  std::atomic<int64_t> next{0};
+  Chunks chunks;
   std::vector<std::thread> workers;
+
+  explicit Impl(int threads) : chunks(threads) {}
 
   void Work(int thread, int parts) {
     if (chunk <= 0) {
       RunShare(tasks, parts, thread, *fn);
     } else {
-      RunChunks(tasks, chunk, next, thread, *fn);
+      chunks.Run(thread, *fn);
     }
   }
 
@@ -114,7 +157,7 @@ struct Team::Impl {
   }
 };
 
-Team::Team(int threads) : threads_(ClampThreads(threads)), impl_(std::make_unique<Impl>()) {
+Team::Team(int threads) : threads_(ClampThreads(threads)), impl_(std::make_unique<Impl>(threads_)) {
   for (int t = 1; t < threads_; ++t) impl_->workers.emplace_back([this, t] { impl_->Loop(t, threads_); });
 }
 
@@ -136,9 +179,9 @@ void Team::Run(int64_t tasks, int64_t chunk, TaskFn fn) {
   {
     std::lock_guard lock(impl_->mutex);
     impl_->tasks = tasks;
-    impl_->chunk = std::min(chunk, tasks);
+    impl_->chunk = chunk;
+    if (chunk > 0) impl_->chunks.Set(tasks, chunk);
     impl_->fn = &fn;
-    impl_->next.store(0, std::memory_order_relaxed);
     impl_->running = threads_ - 1;
     ++impl_->generation;
   }

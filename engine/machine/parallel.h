@@ -33,12 +33,12 @@ class Team {
   Team& operator=(const Team&) = delete;
   int threads() const { return threads_; }
   // Runs fn over [0, tasks), then returns. chunk 0: thread t takes one contiguous share (and is called only
-  // if it is not empty); chunk n: threads take n tasks at a time until none is left. A single thread or task
-  // runs on the caller. Not to be called from inside fn, nor by two callers at once.
+  // if it is not empty); chunk n: each takes its contiguous share n tasks at a time, then what others have left.
+  // A single thread or task runs on the caller. Not to be called from inside fn, nor by two callers at once.
   void Run(int64_t tasks, int64_t chunk, TaskFn fn);
 
  private:
-  struct Impl;  // std::thread flavour only
+  struct Impl;
   int threads_ = 1;
   std::unique_ptr<Impl> impl_;
 };

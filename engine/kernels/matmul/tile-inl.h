@@ -159,20 +159,17 @@ HWY_INLINE void ForEachGroup(const MatJob& job, int64_t begin, int64_t end, cons
 template <int kTile, class Panel>
 HWY_INLINE void StreamPanels(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, const Panel& panel) {
   const Epilogue epilogue(job, group.slice);
-  constexpr int64_t kLongestRun = 8;  // pairs
-  alignas(64) float acc[kLongestRun][kTile * 32];
-  const int64_t pairs = last - first;
-  const int64_t runs = job.gated ? (pairs + kLongestRun - 1) / kLongestRun : pairs;
+  alignas(64) float sums[8 * kTile * 32];  // [pairs of a run][rows][32]
+  const int64_t row_sums = group.rows * 32, longest = job.gated ? 8 * kTile / group.rows : 1;
+  const int64_t pairs = last - first, runs = (pairs + longest - 1) / longest;
   for (int64_t r = 0; r < runs; ++r) {  // of equal length, or one less
     const int64_t begin = first + pairs * r / runs, n = first + pairs * (r + 1) / runs - begin;
-    for (int64_t i = 0; i < n; ++i) {
-      std::memset(acc[i], 0, static_cast<size_t>(group.rows) * 32 * sizeof(float));
-      panel(PanelPair(job, group.slice, begin + i).p0, acc[i]);
-    }
-    for (int64_t i = 0; i < n; ++i) panel(PanelPair(job, group.slice, begin + i).p1, acc[i] + kPanelRows);
+    std::memset(sums, 0, static_cast<size_t>(n * row_sums) * sizeof(float));
+    for (int64_t i = 0; i < n; ++i) panel(PanelPair(job, group.slice, begin + i).p0, sums + i * row_sums);
+    for (int64_t i = 0; i < n; ++i) panel(PanelPair(job, group.slice, begin + i).p1, sums + i * row_sums + kPanelRows);
     for (int64_t i = 0; i < n; ++i) {
       const PanelPair panels(job, group.slice, begin + i);
-      for (int64_t j = 0; j < group.rows; ++j) epilogue.Row(acc[i] + 32 * j, group.row_begin + j, panels.col, panels.n);
+      for (int64_t j = 0; j < group.rows; ++j) epilogue.Row(sums + i * row_sums + 32 * j, group.row_begin + j, panels.col, panels.n);
     }
   }
 }
