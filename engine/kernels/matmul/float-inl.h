@@ -56,8 +56,8 @@ HWY_NOINLINE void StreamMicro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY
   HWY_UNROLL(8) for (int j = 0; j < T; ++j) HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) f[j][v] = hn::Zero(df);
   int64_t k = 0;
   for (; k + kStepK <= cols; k += kStepK, p0 += 64, p1 += 64, x += kStepK * tile) {
-    PrefetchNear(p0 + 2048);
-    PrefetchNear(p1 + 2048);
+    hwy::Prefetch(p0 + 2048);
+    hwy::Prefetch(p1 + 2048);
     HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) {
       VF w[kStepK];
       F::Widen(v < kPanelVecs ? p0 : p1, v % kPanelVecs, w);

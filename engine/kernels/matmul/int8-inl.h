@@ -92,13 +92,6 @@ struct FormatMXFP4 : NibbleFormat {
 // Where a microkernel takes a panel's blocks from: as packed, or decoded into scratch ([8][64] bytes and 16 f32 scales a block).
 template <class F>
 struct PackedSource {
-  // Bytes; 0: none. Zen 4's own prefetchers follow the 8-bit stream better when they are left alone (0.99 of the read bandwidth
-  // against 0.85), and 4-bit streams want it further away (0.95 against 0.90).
-#if HWY_TARGET == HWY_AVX3_ZEN4
-  static constexpr int kPrefetchAhead = F::kWide ? 0 : 4096;
-#else
-  static constexpr int kPrefetchAhead = 2048;
-#endif
   const uint8_t* p;
   HWY_INLINE VF Scale(int v) const { return F::Scale(F::ScaleOf(p, v)); }
   HWY_INLINE void Steps(int c, int v, VU8& lo, VU8& hi) const { F::Steps(p + F::kScaleBytes, c, v, lo, hi); }
@@ -112,9 +105,7 @@ struct PackedSource {
     magnitude = hn::BitCast(DU8(), hn::Abs(w));  // |-128| = 128 as unsigned
   }
   HWY_INLINE void Prefetch() const {
-    if constexpr (kPrefetchAhead > 0) {
-      HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchNear(p + kPrefetchAhead + i);
-    }
+    HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchStream(p + i);
   }
   HWY_INLINE void Next() { p += F::kBlockBytes; }
 };

@@ -12,7 +12,6 @@ namespace HWY_NAMESPACE {
 // Panels that a microkernel takes at once where the weights come from a cache: both of the pair for 16-lane targets, one for others.
 // Weights that stream from memory are one stream (StreamPanels).
 inline constexpr int kBf16Panels = kLanes >= 16 ? 2 : 1;
-inline constexpr int kPrefetchAhead = HWY_TARGET == HWY_AVX3_ZEN4 ? 4096 : 2048;  // bytes; on Zen 4 5 % better than 2048
 inline constexpr int kBf16SubTile = kLanes >= 16 ? 12 : (kLanes == 8 ? 4 : 2);
 
 // acc = acc + w0 x0 + w1 x1 for a pair of k: the target's dot product (vdpbf16ps: subnormals flushed, two roundings, the order
@@ -41,8 +40,8 @@ HWY_NOINLINE void Bf16Micro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_R
     if (far != nullptr) {
       if (k % 4 == 0) PrefetchFar(far + 16 * k);
     } else {
-      PrefetchNear(p0 + kPrefetchAhead);
-      if constexpr (P == 2) PrefetchNear(p1 + kPrefetchAhead);
+      PrefetchStream(p0);
+      if constexpr (P == 2) PrefetchStream(p1);
     }
     VU w[kVecs];
     HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) {

@@ -46,7 +46,11 @@ HWY_INLINE void Pin(V& v) {
 #endif
 }
 
-HWY_INLINE void PrefetchNear(const uint8_t* p) { hwy::Prefetch(p); }
+// For weights that stream from memory and are read at p now. Zen 4's own prefetchers follow a stream better when they are left alone
+// (one token of llama-3.2-1b at up to 57 GB/s instead of 55 in BF16, 52 instead of 41 in Q8_0; gpt-oss-20b the same).
+HWY_INLINE void PrefetchStream(const uint8_t* p) {
+  if constexpr (HWY_TARGET != HWY_AVX3_ZEN4) hwy::Prefetch(p + 2048);
+}
 HWY_INLINE void PrefetchFar(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
 
 // Applies bias, activation or gate to the accumulators of one row and writes them out.
