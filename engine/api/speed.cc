@@ -90,7 +90,7 @@ Result<std::string> Verify(Engine& engine, std::span<const int32_t> prompt, cons
 class Roofs {
  public:
   Roofs(int threads, std::span<const uint8_t> memory, double seconds)
-      : team_(threads), read_(team_, memory, 4 * seconds), seconds_(seconds) {}
+      : team_(threads), read_(team_, memory), seconds_(seconds) {}
 
   ArithmeticPeaks Peaks() { return MeasurePeaks(team_, seconds_ / 2); }
   double Bandwidth() { return read_.Measure(seconds_ / kPieces); }

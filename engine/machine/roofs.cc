@@ -59,47 +59,34 @@ double ReadPass(Team& team, std::span<const uint8_t> memory, size_t prefetch) {
   return static_cast<double>(blocks) * kBlock / std::max(MonotonicSeconds() - start, 1e-9);
 }
 
-// The best of some prefetch distances, and its rate.
-struct BestRead {
-  double rate = 0;
-  size_t prefetch = 0;
-};
-BestRead FindBestRead(Team& team, std::span<const uint8_t> memory, double seconds) {
+// The rate of the best of some prefetch distances, each in at least `fewest` passes over what next() gives.
+template <class Next>
+double BestRate(Team& team, size_t fewest, double seconds, const Next& next) {
   constexpr std::array<size_t, 5> kPrefetch = {0, 1024, 2048, 4096, 8192};  // bytes ahead
-  BestRead best;
-  if (memory.size() < ReadRoof::kBlock) return best;
   std::array<std::vector<double>, kPrefetch.size()> rates;
   const double end = MonotonicSeconds() + seconds;
   do {  // interleaved, so that a slow moment of the machine falls on all of them
-    for (size_t i = 0; i < kPrefetch.size(); ++i) rates[i].push_back(ReadPass(team, memory, kPrefetch[i]));
-  } while (MonotonicSeconds() < end);
-  for (size_t i = 0; i < kPrefetch.size(); ++i) {
-    const double rate = Median(std::move(rates[i]));
-    if (rate > best.rate) best = {rate, kPrefetch[i]};
-  }
+    for (size_t i = 0; i < kPrefetch.size(); ++i) rates[i].push_back(ReadPass(team, next(), kPrefetch[i]));
+  } while (rates[0].size() < fewest || MonotonicSeconds() < end);
+  double best = 0;
+  for (std::vector<double>& of_one : rates) best = std::max(best, Median(std::move(of_one)));
   return best;
 }
 
 }  // namespace
 
 double ReadBandwidth(Team& team, std::span<const uint8_t> memory, double seconds) {
-  return FindBestRead(team, memory, seconds).rate;
+  if (memory.size() < ReadRoof::kBlock) return 0;
+  return BestRate(team, 1, seconds, [&] { return memory; });
 }
 
-ReadRoof::ReadRoof(Team& team, std::span<const uint8_t> memory, double seconds)
-    : team_(team), memory_(memory), prefetch_(FindBestRead(team, memory, seconds).prefetch) {}
-
 double ReadRoof::Measure(double seconds) {
-  constexpr size_t kFewest = 3;  // passes
   const size_t part = memory_.size() / kParts / kBlock * kBlock;
   if (part == 0) return 0;
-  std::vector<double> rates;
-  const double end = MonotonicSeconds() + seconds;
-  do {
-    rates.push_back(ReadPass(team_, memory_.subspan(next_ * part, part), prefetch_));
+  return BestRate(team_, 3, seconds, [&] {
     next_ = (next_ + 1) % kParts;
-  } while (rates.size() < kFewest || MonotonicSeconds() < end);
-  return Median(std::move(rates));
+    return memory_.subspan(next_ * part, part);
+  });
 }
 
 ArithmeticPeaks MeasurePeaks(Team& team, double seconds) {

@@ -15,24 +15,23 @@ namespace tally {
 // each is made.
 double ReadBandwidth(Team& team, std::span<const uint8_t> memory, double seconds);
 
-// The same, measured many times for moments: how far ahead to prefetch is found out once.
+// The same, measured many times for moments.
 class ReadRoof {
  public:
-  // `memory` in whole pages of kBlock bytes; `seconds` are given to the prefetch distances. It must outlive this.
-  ReadRoof(Team& team, std::span<const uint8_t> memory, double seconds);
+  // `memory` in whole pages of kBlock bytes. It must outlive this.
+  ReadRoof(Team& team, std::span<const uint8_t> memory) : team_(team), memory_(memory) {}
 
-  // Median of some passes, each over another quarter of the memory: nothing is read again before all the rest was. 0 where there are
-  // not 4 blocks.
+  // The best distance's median of some passes, each over another part of the memory: nothing is read again before all the rest was.
+  // 0 where there are not kParts blocks.
   double Measure(double seconds);
 
   static constexpr size_t kBlock = 4096;
+  static constexpr size_t kParts = 16;
 
  private:
-  static constexpr size_t kParts = 4;
   Team& team_;
   std::span<const uint8_t> memory_;
-  size_t prefetch_ = 0;  // bytes ahead
-  size_t next_ = 0;      // part
+  size_t next_ = 0;  // part
 };
 
 ArithmeticPeaks MeasurePeaks(Team& team, double seconds);
