@@ -89,8 +89,7 @@ Result<std::string> Verify(Engine& engine, std::span<const int32_t> prompt, cons
 // What the machine allows, measured between the pieces of a run: a shared machine's bandwidth changes by half within seconds.
 class Roofs {
  public:
-  Roofs(int threads, std::span<const uint8_t> memory, double seconds)
-      : team_(threads), read_(team_, memory), seconds_(seconds) {}
+  Roofs(int threads, std::span<const uint8_t> memory, double seconds) : team_(threads), read_(team_, memory), seconds_(seconds) {}
 
   ArithmeticPeaks Peaks() { return MeasurePeaks(team_, seconds_ / 2); }
   double Bandwidth() { return read_.Measure(seconds_ / kPieces); }

@@ -13,10 +13,10 @@
 namespace tally {
 
 struct SpeedOptions {
-  int64_t prompt = 512;                     // tokens; random, from `seed`
-  int64_t generate = 64;                    // decode steps after it, greedy
-  int32_t repetitions = 5;                  // medians are reported
-  double roof_seconds = 0.25;               // given to each roof in each repetition, and what three passes a prefetch distance need
+  int64_t prompt = 512;        // tokens; random, from `seed`
+  int64_t generate = 64;       // decode steps after it, greedy
+  int32_t repetitions = 5;     // medians are reported
+  double roof_seconds = 0.25;  // given to each roof in each repetition, and what three passes a prefetch distance need
   uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth, in turn, so that far more than any last-level cache
                                             // lies between two readings of a byte; 1 MiB or more, and at most a quarter
                                             // of the memory that is free

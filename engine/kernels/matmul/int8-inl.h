@@ -104,9 +104,7 @@ struct PackedSource {
     w = hn::BitCast(DI8(), hn::Xor(Step(k, v), hn::Set(DU8(), 0x80)));
     magnitude = hn::BitCast(DU8(), hn::Abs(w));  // |-128| = 128 as unsigned
   }
-  HWY_INLINE void Prefetch() const {
-    HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchStream(p + i);
-  }
+  HWY_INLINE void Prefetch() const { HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchStream(p + i); }
   HWY_INLINE void Next() { p += F::kBlockBytes; }
 };
 

@@ -153,7 +153,8 @@ TaskPlan PlanOf(const MatJob& job, int threads) {
     plan.chunk = std::clamp<int64_t>(smallest, 1, 8);
   } else {
     const int64_t pair_bytes = static_cast<int64_t>(2 * job.w.panel_stride);
-    plan.chunk = std::max<int64_t>(std::clamp(kStreamChunkBytes / std::max<int64_t>(pair_bytes, 1), smallest, plan.tasks / (threads * 4)), 1);
+    plan.chunk = std::max<int64_t>(
+        std::clamp(kStreamChunkBytes / std::max<int64_t>(pair_bytes, 1), smallest, plan.tasks / (threads * 4)), 1);
   }
   plan.scratch_bytes = MatJobScratchBytes(job);
   return plan;

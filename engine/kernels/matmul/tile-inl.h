@@ -173,7 +173,8 @@ HWY_INLINE void StreamPanels(const MatJob& job, const RowGroup& group, int64_t f
     for (int64_t i = 0; i < n; ++i) panel(PanelPair(job, group.slice, begin + i).p1, sums + i * row_sums + kPanelRows);
     for (int64_t i = 0; i < n; ++i) {
       const PanelPair panels(job, group.slice, begin + i);
-      for (int64_t j = 0; j < group.rows; ++j) epilogue.Row(sums + i * row_sums + 32 * j, group.row_begin + j, panels.col, panels.n);
+      for (int64_t j = 0; j < group.rows; ++j)
+        epilogue.Row(sums + i * row_sums + 32 * j, group.row_begin + j, panels.col, panels.n);
     }
   }
 }
