@@ -2,7 +2,8 @@
 // usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS
 //
 // As `tally bench` does it: weights in memory of the process's own (not mapped), a prompt of PROMPT tokens in batches of 512, then
-// GENERATE single-token evaluations without sampling; a first repetition that is thrown away; medians.
+// GENERATE single-token evaluations, each with its logits and their greatest; a first repetition that is thrown away; medians.
+// evaluateWithoutGeneratingNewTokens() would ask for no logits, and llama.cpp then leaves out the head and most of the last layer.
 import {basename} from "node:path";
 import {getLlama, LlamaLogLevel} from "node-llama-cpp";
 
@@ -30,13 +31,15 @@ async function seconds(work) {
   return Number(process.hrtime.bigint() - start) * 1e-9;
 }
 
+const wanted = (token) => [token, {generateNext: {token: true, options: {temperature: 0}}}];
+
 const promptRates = [], generateRates = [];
 for (let repetition = 0; repetition <= repetitions; ++repetition) {
   await sequence.clearHistory();
-  const tokens = Array.from({length: prompt}, (_, i) => token(i));
-  const prefill = await seconds(() => sequence.evaluateWithoutGeneratingNewTokens(tokens));
+  const tokens = Array.from({length: prompt}, (_, i) => i + 1 < prompt ? token(i) : wanted(token(i)));
+  const prefill = await seconds(() => sequence.controlledEvaluate(tokens));
   const decode = await seconds(async () => {
-    for (let i = 0; i < generate; ++i) await sequence.evaluateWithoutGeneratingNewTokens([token(prompt + i)]);
+    for (let i = 0; i < generate; ++i) await sequence.controlledEvaluate([wanted(token(prompt + i))]);
   });
   if (repetition === 0) continue;
   promptRates.push(prompt / prefill);

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "engine/machine/machine.h"
@@ -77,6 +79,62 @@ TEST(Team, ChunksAreAsAskedFor) {
   EXPECT_EQ(short_chunks, 1);
 }
 
+// What a thread reads follows on in memory: its own chunks in order, from the front; then others', from their ends.
+TEST(Team, AThreadTakesItsOwnChunksInOrderThenTheLastOnesOfOthers) {
+  constexpr int kThreads = 3;
+  constexpr int64_t kChunk = 8, kTasks = 1000, kChunks = 125;
+  Team team(kThreads);
+  for (int pass = 0; pass < 20; ++pass) {
+    int64_t own[kThreads], taken_front[kThreads] = {}, taken_back[kThreads] = {};
+    for (int t = 0; t < kThreads; ++t) own[t] = kChunks * t / kThreads;
+    auto owner = [&](int64_t chunk) { return chunk < own[1] ? 0 : (chunk < own[2] ? 1 : 2); };
+    bool stole[kThreads] = {};
+    std::vector<int64_t> stolen[kThreads];  // by victim
+    for (const Call& c : Record(team, kTasks, kChunk)) {
+      const int64_t chunk = c.begin / kChunk;
+      const int of = owner(chunk);
+      if (of == c.thread) {
+        EXPECT_FALSE(stole[c.thread]) << "thread " << c.thread << " stole before its own share was done";
+        EXPECT_EQ(chunk, own[of] + taken_front[of]++);
+      } else {
+        stole[c.thread] = true;
+        ++taken_back[of];
+        stolen[of].push_back(chunk);
+      }
+    }
+    for (int t = 0; t < kThreads; ++t) {
+      const int64_t end = t + 1 < kThreads ? own[t + 1] : kChunks;
+      EXPECT_EQ(taken_front[t] + taken_back[t], end - own[t]);
+      for (int64_t chunk : stolen[t]) EXPECT_GE(chunk, end - taken_back[t]);
+    }
+  }
+}
+
+// A thread that is held up (the machine's other users) keeps nobody waiting: what is left of its share is taken.
+TEST(Team, OthersTakeTheChunksOfAThreadThatIsHeldUp) {
+  constexpr int kThreads = 2;
+  constexpr int64_t kChunks = 40;
+  for (int slow = 0; slow < kThreads; ++slow) {
+    Team team(kThreads);
+    std::atomic<int64_t> done{0};
+    std::atomic<int> of_slow{0};
+    std::atomic<bool> alone{false};
+    auto body = [&](int thread, int64_t, int64_t) {
+      if (thread == slow && of_slow.fetch_add(1) == 0) {  // until all else is done
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        while (done.load() < kChunks - 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+        alone = done.load() == kChunks - 1;
+      }
+      done.fetch_add(1);
+    };
+    team.Run(kChunks, 1, body);
+    EXPECT_EQ(done.load(), kChunks);
+    // The slow thread may come so late that the other has done everything.
+    EXPECT_TRUE(alone.load() || of_slow.load() == 0);
+    EXPECT_LE(of_slow.load(), 1);
+  }
+}
+
 TEST(Team, HugeCountsDoNotOverflow) {
   Team team(2);
   std::atomic<int64_t> sum{0};
@@ -86,6 +144,9 @@ TEST(Team, HugeCountsDoNotOverflow) {
   sum = 0;
   team.Run(INT64_MAX / 2, INT64_MAX / 4, body);
   EXPECT_EQ(sum.load(), INT64_MAX / 2);
+  sum = 0;
+  team.Run(INT64_MAX, INT64_MAX / 1000, body);
+  EXPECT_EQ(sum.load(), INT64_MAX);
 }
 
 TEST(Team, OneTaskRunsOnTheCaller) {
