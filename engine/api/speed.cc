@@ -15,7 +15,7 @@ namespace tally {
 namespace {
 
 constexpr int64_t kVerifiedPrefix = 32;
-constexpr uint64_t kFewestRoofBytes = uint64_t{1} << 20;
+constexpr uint64_t kFewestRoofBytes = uint64_t{64} << 20;
 
 double Median(std::vector<double> x) {
   std::sort(x.begin(), x.end());

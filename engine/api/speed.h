@@ -16,9 +16,10 @@ struct SpeedOptions {
   int64_t prompt = 512;        // tokens; random, from `seed`
   int64_t generate = 64;       // decode steps after it, greedy
   int32_t repetitions = 5;     // medians are reported
-  double roof_seconds = 0.25;  // given to each roof in each repetition, and what three passes a prefetch distance need
+  double roof_seconds = 0.25;  // given to each roof in each repetition; the bandwidth takes longer where its passes do
+                               // (ReadRoof: nine measurements, each of 15/16 of roof_bytes or more)
   uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth, in turn, so that far more than any last-level cache
-                                            // lies between two readings of a byte; 1 MiB or more, and at most a quarter
+                                            // lies between two readings of a byte; 64 MiB or more, and at most a quarter
                                             // of the memory that is free
   uint64_t seed = 1;
   std::function<bool()> interrupted;  // polled between steps; true: stop, kInterrupted

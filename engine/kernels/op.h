@@ -34,7 +34,7 @@ namespace tally {
 
 struct TaskPlan {
   int64_t tasks = 0;
-  int64_t chunk = 0;         // 0: each thread takes one contiguous share; n: threads take n tasks at a time
+  int64_t chunk = 0;         // 0: each thread takes one contiguous share; n: n tasks at a time (Team::Run)
   size_t scratch_bytes = 0;  // per thread, 64-byte aligned
 };
 

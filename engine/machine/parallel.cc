@@ -28,19 +28,20 @@ void RunShare(int64_t tasks, int parts, int thread, TaskFn fn) {
 }
 
 // The chunks of a run, a contiguous share a thread. A thread takes its own from the front, so that what it reads follows on in
-// memory (each new start of a stream costs some microseconds), and when it has none, the last ones of others.
+// memory, and when it has none, the last ones of others.
 class Chunks {
  public:
   explicit Chunks(int parts) : shares_(static_cast<size_t>(parts)) {}
 
   // Before the threads start.
   void Set(int64_t tasks, int64_t chunk) {
-    const int64_t parts = static_cast<int64_t>(shares_.size());
+    const int parts = static_cast<int>(shares_.size());
     tasks_ = tasks;
     chunk_ = std::max(std::min(chunk, tasks), tasks / INT32_MAX + 1);  // so that they can be counted in 32 bits
     const int64_t chunks = tasks / chunk_ + (tasks % chunk_ != 0);
-    for (int64_t t = 0; t < parts; ++t) {
-      shares_[static_cast<size_t>(t)].left.store(Range(chunks * t / parts, chunks * (t + 1) / parts), std::memory_order_relaxed);
+    for (int t = 0; t < parts; ++t) {
+      const uint64_t range = Range(ShareBegin(chunks, parts, t), ShareBegin(chunks, parts, t + 1));
+      shares_[static_cast<size_t>(t)].left.store(range, std::memory_order_relaxed);
     }
   }
 
@@ -81,13 +82,14 @@ int ClampThreads(int threads) { return std::clamp(threads > 0 ? threads : Availa
 #if defined(TALLY_TEAM_OPENMP)
 
 struct Team::Impl {
+  explicit Impl(int threads) : chunks(threads) {}
   Chunks chunks;
 };
 
 // The pool is libgomp's. It keeps its threads only while every region asks for the same number, so Run always
 // asks for all of them, and a thread without work leaves at once. The first region creates the threads: done
 // here, not in the first op.
-Team::Team(int threads) : threads_(ClampThreads(threads)), impl_(std::make_unique<Impl>(Impl{Chunks(threads_)})) {
+Team::Team(int threads) : threads_(ClampThreads(threads)), impl_(std::make_unique<Impl>(threads_)) {
   if (threads_ == 1) return;
   auto nothing = [](int, int64_t, int64_t) {};
   Run(threads_, 0, nothing);

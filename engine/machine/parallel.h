@@ -33,7 +33,8 @@ class Team {
   Team& operator=(const Team&) = delete;
   int threads() const { return threads_; }
   // Runs fn over [0, tasks), then returns. chunk 0: thread t takes one contiguous share (and is called only
-  // if it is not empty); chunk n: each takes its contiguous share n tasks at a time, then what others have left.
+  // if it is not empty); chunk n: each takes its contiguous share n tasks at a time, from the front, then what others
+  // have left, from the end (where that makes 2^31 chunks or more, they are larger).
   // A single thread or task runs on the caller. Not to be called from inside fn, nor by two callers at once.
   void Run(int64_t tasks, int64_t chunk, TaskFn fn);
 

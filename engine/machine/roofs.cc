@@ -45,7 +45,8 @@ double MeasureLoop(Team& team, const ArithmeticLoop& loop, double seconds) {
   return Median(std::move(rates));
 }
 
-// Bytes per second of one pass over whole blocks of `memory`.
+// Bytes per second of one pass over whole blocks of `memory`, handed out as a matrix's panels are: what a slow core has left,
+// others take.
 double ReadPass(Team& team, std::span<const uint8_t> memory, size_t prefetch) {
   constexpr size_t kBlock = ReadRoof::kBlock;
   const int64_t blocks = static_cast<int64_t>(memory.size() / kBlock);
@@ -55,14 +56,18 @@ double ReadPass(Team& team, std::span<const uint8_t> memory, size_t prefetch) {
     sink.fetch_xor(ReadAll(memory.data() + static_cast<size_t>(first) * kBlock, bytes, prefetch));
   };
   const double start = MonotonicSeconds();
-  team.Run(blocks, 0, body);
+  constexpr int64_t kChunk = (512 << 10) / kBlock;
+  team.Run(blocks, std::clamp<int64_t>(blocks / (team.threads() * 4), 1, kChunk), body);
   return static_cast<double>(blocks) * kBlock / std::max(MonotonicSeconds() - start, 1e-9);
 }
 
-// The rate of the best of some prefetch distances, each in at least `fewest` passes over what next() gives.
+constexpr std::array<size_t, 5> kPrefetch = {0, 1024, 2048, 4096, 8192};  // bytes ahead
+constexpr size_t kFewestPasses = 3;                                       // of each, in a measurement of a moment
+static_assert(kFewestPasses * kPrefetch.size() < ReadRoof::kParts);
+
+// The rate of the best of the prefetch distances, each in at least `fewest` passes over what next() gives.
 template <class Next>
 double BestRate(Team& team, size_t fewest, double seconds, const Next& next) {
-  constexpr std::array<size_t, 5> kPrefetch = {0, 1024, 2048, 4096, 8192};  // bytes ahead
   std::array<std::vector<double>, kPrefetch.size()> rates;
   const double end = MonotonicSeconds() + seconds;
   do {  // interleaved, so that a slow moment of the machine falls on all of them
@@ -83,7 +88,7 @@ double ReadBandwidth(Team& team, std::span<const uint8_t> memory, double seconds
 double ReadRoof::Measure(double seconds) {
   const size_t part = memory_.size() / kParts / kBlock * kBlock;
   if (part == 0) return 0;
-  return BestRate(team_, 3, seconds, [&] {
+  return BestRate(team_, kFewestPasses, seconds, [&] {
     next_ = (next_ + 1) % kParts;
     return memory_.subspan(next_ * part, part);
   });

@@ -1,4 +1,5 @@
-// The machine's roofs, measured: what no kernel can exceed. Each takes about `seconds` and returns a median.
+// The machine's roofs, measured: what no kernel can exceed but by the noise of the machine. Each takes about `seconds` and returns a
+// median of passes; of several ways to do it, the best one's.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +16,18 @@ namespace tally {
 // each is made.
 double ReadBandwidth(Team& team, std::span<const uint8_t> memory, double seconds);
 
-// The same, measured many times for moments.
+// The same, measured many times for moments: each time takes `seconds`, or longer where 15 passes over a part each do.
 class ReadRoof {
  public:
-  // `memory` in whole pages of kBlock bytes. It must outlive this.
+  // `memory` in whole blocks. It must outlive this.
   ReadRoof(Team& team, std::span<const uint8_t> memory) : team_(team), memory_(memory) {}
 
-  // The best distance's median of some passes, each over another part of the memory: nothing is read again before all the rest was.
-  // 0 where there are not kParts blocks.
+  // The best distance's median of 3 passes or more, each over another part of the memory: nothing is read again before all the rest
+  // was. 0 where there are not kParts blocks.
   double Measure(double seconds);
 
   static constexpr size_t kBlock = 4096;
-  static constexpr size_t kParts = 16;
+  static constexpr size_t kParts = 16;  // more than the passes of a shortest measurement
 
  private:
   Team& team_;

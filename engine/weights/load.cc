@@ -271,8 +271,10 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
   }
   LoadState state(total, progress);
   const int64_t items = jobs.back().first_item + jobs.back().blocks * jobs.back().weight->view.slices;
+  std::atomic<int64_t> next{0};  // whichever thread is free goes on from there, so that the files are read from front to back
   auto load = [&](int thread, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end && !state.stopped(); ++i) {
+    for (int64_t n = begin; n < end && !state.stopped(); ++n) {
+      const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
       const auto after = std::upper_bound(jobs.begin(), jobs.end(), i, [](int64_t v, const Job& j) { return v < j.first_item; });
       const Job& job = *(after - 1);
       const int64_t item = i - job.first_item, first = item % job.blocks * job.block;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -79,60 +81,87 @@ TEST(Team, ChunksAreAsAskedFor) {
   EXPECT_EQ(short_chunks, 1);
 }
 
-// What a thread reads follows on in memory: its own chunks in order, from the front; then others', from their ends.
-TEST(Team, AThreadTakesItsOwnChunksInOrderThenTheLastOnesOfOthers) {
-  constexpr int kThreads = 3;
-  constexpr int64_t kChunk = 8, kTasks = 1000, kChunks = 125;
-  Team team(kThreads);
-  for (int pass = 0; pass < 20; ++pass) {
-    int64_t own[kThreads], taken_front[kThreads] = {}, taken_back[kThreads] = {};
-    for (int t = 0; t < kThreads; ++t) own[t] = kChunks * t / kThreads;
-    auto owner = [&](int64_t chunk) { return chunk < own[1] ? 0 : (chunk < own[2] ? 1 : 2); };
-    bool stole[kThreads] = {};
-    std::vector<int64_t> stolen[kThreads];  // by victim
-    for (const Call& c : Record(team, kTasks, kChunk)) {
-      const int64_t chunk = c.begin / kChunk;
-      const int of = owner(chunk);
-      if (of == c.thread) {
-        EXPECT_FALSE(stole[c.thread]) << "thread " << c.thread << " stole before its own share was done";
-        EXPECT_EQ(chunk, own[of] + taken_front[of]++);
-      } else {
-        stole[c.thread] = true;
-        ++taken_back[of];
-        stolen[of].push_back(chunk);
-      }
-    }
-    for (int t = 0; t < kThreads; ++t) {
-      const int64_t end = t + 1 < kThreads ? own[t + 1] : kChunks;
-      EXPECT_EQ(taken_front[t] + taken_back[t], end - own[t]);
-      for (int64_t chunk : stolen[t]) EXPECT_GE(chunk, end - taken_back[t]);
+TEST(Team, EveryChunkIsTakenOnceUnderContention) {
+  for (int threads : {2, 5, 16}) {  // more than there are cores: stopped between any two instructions
+    Team team(threads);
+    for (int pass = 0; pass < 300; ++pass) {
+      const int64_t tasks = 2 + pass * 7 % 1500, chunk = 1 + pass % 4;
+      std::vector<std::atomic<int>> taken(static_cast<size_t>(tasks));
+      std::atomic<bool> fits{true};
+      auto body = [&](int thread, int64_t begin, int64_t end) {
+        if (thread < 0 || thread >= threads || begin % chunk != 0 || end != std::min(begin + chunk, tasks)) fits = false;
+        for (int64_t i = begin; i < end; ++i) taken[static_cast<size_t>(i)].fetch_add(1, std::memory_order_relaxed);
+        if ((begin / chunk + thread) % 64 == 0) std::this_thread::yield();
+      };
+      team.Run(tasks, chunk, body);
+      ASSERT_TRUE(fits.load());
+      for (const std::atomic<int>& t : taken) ASSERT_EQ(t.load(), 1);
     }
   }
 }
 
-// A thread that is held up (the machine's other users) keeps nobody waiting: what is left of its share is taken.
-TEST(Team, OthersTakeTheChunksOfAThreadThatIsHeldUp) {
-  constexpr int kThreads = 2;
-  constexpr int64_t kChunks = 40;
-  for (int slow = 0; slow < kThreads; ++slow) {
-    Team team(kThreads);
-    std::atomic<int64_t> done{0};
-    std::atomic<int> of_slow{0};
-    std::atomic<bool> alone{false};
-    auto body = [&](int thread, int64_t, int64_t) {
-      if (thread == slow && of_slow.fetch_add(1) == 0) {  // until all else is done
-        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-        while (done.load() < kChunks - 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-        alone = done.load() == kChunks - 1;
+TEST(Team, FewerChunksThanThreads) {
+  Team team(7);
+  for (int64_t tasks : {2, 3, 6, 7, 8}) {
+    for (int64_t chunk : {int64_t{1}, tasks - 1, tasks, tasks + 1, INT64_MAX}) {
+      std::vector<Call> calls = Record(team, tasks, chunk);
+      std::sort(calls.begin(), calls.end(), [](const Call& a, const Call& b) { return a.begin < b.begin; });
+      int64_t next = 0;
+      for (const Call& c : calls) {
+        ASSERT_EQ(c.begin, next);
+        ASSERT_EQ(c.end - c.begin, std::min(chunk, tasks - c.begin));
+        next = c.end;
       }
-      done.fetch_add(1);
-    };
-    team.Run(kChunks, 1, body);
-    EXPECT_EQ(done.load(), kChunks);
-    // The slow thread may come so late that the other has done everything.
-    EXPECT_TRUE(alone.load() || of_slow.load() == 0);
-    EXPECT_LE(of_slow.load(), 1);
+      ASSERT_EQ(next, tasks);
+    }
   }
+}
+
+// What a thread reads follows on in memory, and a thread that is held up (the machine's other users) keeps nobody waiting: all
+// wait in their first chunk until each has one, then thread 1 goes on alone and takes its own chunks from the front, then those
+// of others from the end.
+TEST(Team, OwnChunksAscendStolenOnesDescend) {
+  constexpr int kThreads = 4;
+  constexpr int64_t kChunks = 40, kShare = kChunks / kThreads;
+  Team team(kThreads);
+  std::atomic<int> arrived{0};
+  std::atomic<int64_t> done{0};
+  std::array<std::vector<int64_t>, kThreads> taken;
+  auto body = [&](int thread, int64_t begin, int64_t) {
+    std::vector<int64_t>& mine = taken[static_cast<size_t>(thread)];
+    mine.push_back(begin);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto until = [&](auto ready) {
+      while (!ready() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    };
+    if (mine.size() == 1) {
+      arrived.fetch_add(1);
+      until([&] { return arrived.load() == kThreads; });
+      if (thread != 1) until([&] { return done.load() >= kChunks - kThreads + 1; });
+    }
+    done.fetch_add(1);
+  };
+  team.Run(kChunks, 1, body);
+  std::vector<int64_t> expected;
+  for (int64_t c = kShare; c < 2 * kShare; ++c) expected.push_back(c);
+  for (int64_t victim : {2, 3, 0}) {
+    for (int64_t c = (victim + 1) * kShare - 1; c > victim * kShare; --c) expected.push_back(c);
+  }
+  EXPECT_EQ(taken[1], expected);
+  for (int t : {0, 2, 3}) EXPECT_EQ(taken[static_cast<size_t>(t)], std::vector<int64_t>{t * kShare});
+}
+
+TEST(Team, TwoTeamsInTwoThreads) {
+  std::array<std::atomic<int64_t>, 2> sums{};
+  auto work = [&](size_t which) {
+    Team team(3);
+    auto body = [&](int, int64_t begin, int64_t end) { sums[which].fetch_add(end - begin); };
+    for (int pass = 0; pass < 200; ++pass) team.Run(100, 1 + pass % 3, body);
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  for (const std::atomic<int64_t>& s : sums) EXPECT_EQ(s.load(), 200 * 100);
 }
 
 TEST(Team, HugeCountsDoNotOverflow) {

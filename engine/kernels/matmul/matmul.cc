@@ -129,8 +129,6 @@ Cost ExecutedOf(const MatJob& job, WorkClass cls, int64_t lanes, uint64_t epilog
 int64_t HwyLanes(const MatJob& job) { return job.pairs() * 2 * kPanelRows; }
 uint64_t HwyEpilogue(const MatJob& job) { return HwyPadded(job.w.rows, kPanelRows); }
 
-constexpr int64_t kStreamChunkBytes = 512 << 10;
-
 void RunHwy(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   switch (job.w.dtype) {
     case DType::kF32: RunMatJobF32(job, begin, end, scratch); return;
@@ -147,7 +145,9 @@ TaskPlan PlanOf(const MatJob& job, int threads) {
   TaskPlan plan;
   plan.tasks = job.tasks();
   // Threads take small runs of neighbouring panels as they become free: cores differ, and others use them too. Where few rows read
-  // each weight once, in runs of about half a megabyte: each costs a third of a microsecond.
+  // each weight once, a sixteenth of a thread's share, or up to a quarter where that is less than half a megabyte: a run of panels
+  // starts at a cost (a third of a microsecond on Zen 4) and a short matrix takes not much more than that.
+  constexpr int64_t kStreamChunkBytes = 512 << 10;
   const int64_t smallest = plan.tasks / (threads * 16);
   if (job.max_group_rows() > StreamRows(job.x.format.kind)) {
     plan.chunk = std::clamp<int64_t>(smallest, 1, 8);
