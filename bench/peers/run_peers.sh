@@ -32,4 +32,4 @@ for ((round = 0; round < rounds; ++round)); do
     run_llama_cpp
     run_tally
   fi
-done | tee /dev/stderr | node bench/peers/medians.mjs
+done | tee -a /dev/stderr | node bench/peers/medians.mjs

@@ -108,6 +108,25 @@ TEST(Sampler, GreedyIsTheArgmaxWithTiesToTheLowerId) {
   EXPECT_EQ(sampler.Sample(std::vector<float>{-inf, -inf}, {}), 0);
 }
 
+// Of any length, with ties within and across blocks, zeros of both signs, infinities and NaN: the first of the greatest.
+TEST(Argmax, IsTheFirstOfTheGreatest) {
+  EXPECT_EQ(Argmax({}), 0);
+  std::mt19937 rng(5);
+  const float odd[] = {0.0f, -0.0f, std::nanf(""), -std::numeric_limits<float>::infinity(), 1, 2, -3};
+  for (int pass = 0; pass < 2000; ++pass) {
+    std::vector<float> logits(rng() % 1700);
+    const bool few_values = pass % 2 == 0;
+    for (float& x : logits) x = few_values ? odd[rng() % 7] : static_cast<float>(static_cast<int32_t>(rng())) * 1e-6f;
+    if (pass % 5 == 0 && !logits.empty()) logits[rng() % logits.size()] = std::numeric_limits<float>::infinity();
+    size_t first = 0;
+    float greatest = -std::numeric_limits<float>::infinity();
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (logits[i] > greatest) first = i, greatest = logits[i];
+    }
+    ASSERT_EQ(Argmax(logits), static_cast<int32_t>(first)) << logits.size() << " logits, pass " << pass;
+  }
+}
+
 TEST(Sampler, OddLogitsNeverBreakTheDraw) {
   const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(Drawn(Plain(), {nan, 1, -inf, 1}), (Set{1, 3}));
