@@ -18,6 +18,7 @@ function(tally_node)
   # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it.
   if(TALLY_SANITIZE AND NOT TALLY_FUZZ AND NOT N_NAME MATCHES "^(base|machine|kernels|ledger|weights|exec|graph)$")
     target_compile_options(${target} PRIVATE -O0)
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/engine/api/synth_noise.cc PROPERTIES COMPILE_OPTIONS -O1)
   endif()
 endfunction()
 
@@ -32,6 +33,10 @@ function(tally_test)
   add_executable(${target} ${T_NAME}_test.cc)
   target_link_libraries(${target} PRIVATE ${T_DEPS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE TALLY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(TARGET test_headers AND NOT own_headers)
+    target_precompile_headers(${target} REUSE_FROM test_headers)
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # or ccache would keep none of them
+  endif()
   # Nothing in them is measured, and they are half of what there is to compile.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(T_GROUP MATCHES "^(fast|goldens)$" AND NOT T_NAME MATCHES "^cli_")
