@@ -201,6 +201,10 @@ class Flattener : public JsonHandler {
 }  // namespace
 
 Status ParseJson(const std::string& place, std::string_view text, int max_depth, JsonHandler& handler) {
+  // The parser takes a zero byte for the end of the text.
+  if (const size_t zero = text.find('\0'); zero != text.npos) {
+    return BadInput(place + ": not valid JSON: a zero byte at byte " + std::to_string(zero));
+  }
   Adapter adapter(max_depth, handler);
   const bool ok = nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &adapter);
   if (ok) return {};

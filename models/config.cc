@@ -129,6 +129,23 @@ int32_t StoredRows(Config& c, std::string_view name, int64_t max) {
   return static_cast<int32_t>(t->shape[0]);
 }
 
+int32_t GgufVocabulary(Config& c) {
+  constexpr std::string_view kEmbedding = "token_embd.weight", kTokens = "tokenizer.ggml.tokens";
+  const int32_t rows = StoredRows(c, kEmbedding, kMaxVocab);
+  const std::string has = ", but " + std::string(kEmbedding) + " has " + std::to_string(rows) + " rows";
+  if (c.ok() && c.Has("vocab_size")) {
+    const int32_t told = c.Int("vocab_size", 1, kMaxVocab);
+    if (c.ok() && told != rows) c.Fail("vocab_size is " + std::to_string(told) + has);
+  }
+  // Fewer tokens than rows are padding.
+  const MetaValue* const value = c.inventory().metadata.Find(kTokens);
+  const auto* const tokens = value != nullptr ? std::get_if<std::vector<std::string>>(value) : nullptr;
+  if (c.ok() && tokens != nullptr && tokens->size() > static_cast<size_t>(rows)) {
+    c.Fail(std::string(kTokens) + " lists " + std::to_string(tokens->size()) + " tokens" + has);
+  }
+  return rows;
+}
+
 void ReadHfTying(Config& c, bool default_tied, ModelSpec& spec) {
   constexpr std::string_view kHead = "lm_head.weight";
   const bool stored = c.inventory().Find(kHead) != nullptr;
@@ -155,7 +172,7 @@ void ReadGgufDecoder(Config& c, Recipe& r) {
   r.rope.dim = c.Int("rope.dimension_count", 1, kMaxHeads, r.head_dim);
   r.context = c.Int("context_length", 1, kMaxContext);
   r.norm_eps = static_cast<float>(c.Positive("attention.layer_norm_rms_epsilon"));
-  r.vocab = StoredRows(c, "token_embd.weight", kMaxVocab);
+  r.vocab = GgufVocabulary(c);
   if (c.Has("attention.scale")) c.Unsupported("attention.scale", "in this architecture");
 }
 
@@ -287,9 +304,11 @@ void ReadGeneration(Config& c, Recipe& r) {
   const Metadata& m = c.inventory().metadata;
   auto ids = [&](std::initializer_list<std::string_view> keys) {  // of the first key present: one id or a list
     std::vector<int64_t> found;
+    std::string used;
     for (std::string_view key : keys) {
       const MetaValue* value = m.Find(key);
       if (value == nullptr) continue;
+      used = key;
       if (std::holds_alternative<std::vector<int64_t>>(*value)) {
         found = std::get<std::vector<int64_t>>(*value);
       } else if (auto id = m.GetInt(key); !id.ok()) {
@@ -299,8 +318,13 @@ void ReadGeneration(Config& c, Recipe& r) {
       }
       break;
     }
-    std::erase_if(found, [&](int64_t id) { return id < 0 || id >= r.vocab; });
-    return std::vector<int32_t>(found.begin(), found.end());
+    std::erase_if(found, [](int64_t id) { return id == -1 || id == int64_t{UINT32_MAX}; });  // none, GGUF's as u32
+    for (const int64_t id : found) {
+      if (id < 0 || id >= r.vocab) {
+        c.Fail(used + " names token " + std::to_string(id) + " of a vocabulary of " + std::to_string(r.vocab));
+      }
+    }
+    return c.ok() ? std::vector<int32_t>(found.begin(), found.end()) : std::vector<int32_t>();
   };
   if (c.inventory().format == FileFormat::kHuggingFace) {
     r.eos_tokens = ids({"generation_config.eos_token_id", "eos_token_id"});

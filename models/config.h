@@ -58,9 +58,10 @@ class Config {
 
 // Shared readings.
 
-// Rows of a stored matrix that a hyper-parameter follows from (the vocabulary of a GGUF file: rows of its
-// embedding).
+// Rows of a stored matrix that a hyper-parameter follows from.
 int32_t StoredRows(Config& config, std::string_view name, int64_t max);
+// GGUF: rows of the embedding; with it agree vocab_size, where the file has it, and the number of its tokens.
+int32_t GgufVocabulary(Config& config);
 // Hugging Face: whether the head is the embedding. tie_word_embeddings says so, or the family's published
 // default. Tied and lm_head.weight stored all the same: what the config says is run, and the stored copy is
 // listed as not run. Where the config is silent, a stored head is a head.

@@ -59,7 +59,7 @@ Result<ModelSpec> ReadGgufFile(const Inventory& inventory) {
   r.context = c.Int("context_length", 1, kMaxContext);
   r.d_ff = c.Int("feed_forward_length", 1, kMaxWidth, 4 * int64_t{r.d_model});
   r.norm_eps = static_cast<float>(c.Positive("attention.layer_norm_epsilon"));
-  r.vocab = StoredRows(c, "token_embd.weight", kMaxVocab);
+  r.vocab = GgufVocabulary(c);
   r.activation = ActivationKind::kGeluTanh;
   SetShape(c, r);
   TALLY_RETURN_IF_ERROR(c.status());

@@ -15,6 +15,11 @@ configure() {  # PRESET; CMake's own findings only where it fails. TALLY_WERROR=
   grep -A4 -E '^CMake (Deprecation )?Warning' "$log" || true
 }
 
+skipped() {  # PRESET; what its last run of ctest skipped, with the reasons that the tests gave
+  grep -A1 -E '^/.*: Skipped$' "build/$1/Testing/Temporary/LastTest.log" | grep -vE ': Skipped$|^--$' | sort | uniq -c |
+    sed -E 's/^ *([0-9]+) /skipped \1: /' || true
+}
+
 build_release() {
   stage "install what is missing" scripts/install_deps.sh
   stage "configure (release)" configure release

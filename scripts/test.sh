@@ -3,11 +3,15 @@
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 # One test at a time: each uses every core through the team, and teams that spin against each other stall.
-tests() { ctest --preset release -L "$@"; }
+tests() {
+  ctest --preset release -L "$@"
+  skipped release
+}
 
 build_release
 if [ $# -gt 0 ]; then
   stage "tests" ctest --preset release --no-tests=error "$@"
+  skipped release
 else
   stage "tests: fast" tests '^fast$' --no-tests=error
   stage "tests: goldens" tests '^goldens$' --no-tests=error

@@ -5,7 +5,7 @@
 // GENERATE single-token evaluations, each with its logits and their greatest; a first repetition that is thrown away; medians.
 // evaluateWithoutGeneratingNewTokens() would ask for no logits, and llama.cpp then leaves out the head and most of the last layer.
 import {basename} from "node:path";
-import {getLlama, LlamaLogLevel} from "node-llama-cpp";
+import {getLlama, LlamaLogLevel, readGgufFileInfo} from "node-llama-cpp";
 
 const [file, ...numbers] = process.argv.slice(2);
 const [prompt, generate, repetitions, threads] = numbers.map(Number);
@@ -16,13 +16,19 @@ if (file == null || numbers.length !== 4 || ![prompt, generate, repetitions, thr
 
 const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 
+const info = await readGgufFileInfo(file);
+const vocabulary = info.metadata.tokenizer?.ggml?.tokens?.length;
+if (!(vocabulary > 0)) {
+  console.error(`llama_cpp.mjs: ${file} has no vocabulary, without which llama.cpp ends: make it with tally synth --vocab-from`);
+  process.exit(2);
+}
+
 const llama = await getLlama({gpu: false, build: "never", skipDownload: true, logLevel: LlamaLogLevel.error});
 const model = await llama.loadModel({modelPath: file, useMmap: false});
 const context = await model.createContext({
   contextSize: prompt + generate + 8, batchSize: Math.min(512, prompt), threads, flashAttention: true
 });
 const sequence = context.getSequence();
-const vocabulary = model.fileInfo.metadata.tokenizer.ggml.tokens.length;
 const token = (i) => (12345 + 7919 * i) % vocabulary;  // any tokens do: what is timed does not depend on them
 
 async function seconds(work) {

@@ -96,6 +96,7 @@ class Auditor {
 
   // Gives the most probable next token, where logits were wanted.
   Result<int32_t> Step(int32_t sequence, std::span<const int32_t> tokens, Phase phase, bool logits) {
+    if (options_.interrupted && options_.interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
     std::vector<BatchRow> rows;
     for (const int32_t token : tokens) rows.push_back({token, sequence, false, phase == Phase::kDecode});
     rows.back().want_logits = logits;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct AuditOptions {
   // meanwhile. Audit then has the process's handlers of SIGSEGV and SIGBUS for as long as it runs: faults
   // elsewhere go to those it found, which it puts back.
   bool mmu = false;
+  std::function<bool()> interrupted;  // polled between steps; true: stop, kInterrupted
 };
 
 // Pages of one slice that are not as charged, `pages` of them, counted from the first that holds a byte of the slice.
@@ -74,7 +76,7 @@ struct AuditReport {
 // Runs the prompt in pieces of max_batch and decodes, with the ledger reset before every step: what it held is gone. A row that
 // differs is no error: `differing` counts them. kBadInput: a checkpoint that cannot be read again or holds other tensors than were
 // loaded, tokens that the model does not have, a prompt longer than the context; with mmu, weights without guards, pages that the
-// system does not let us watch, another such audit at the same time.
+// system does not let us watch, another such audit at the same time. kInterrupted: as asked.
 TALLY_API Result<AuditReport> Audit(Engine& engine, const AuditOptions& options);
 
 }  // namespace tally

@@ -39,8 +39,10 @@ Result<NpyWriter> NpyWriter::Create(const std::string& path, int64_t cols) {
   NpyWriter writer;
   writer.path_ = path;
   writer.cols_ = cols;
+  if (path.empty()) return BadInput("the name of the file to write is empty");
   std::error_code error;
   const fs::file_status there = fs::status(path, error);  // of what a link leads to
+  if (fs::is_fifo(there)) return BadInput(path + ": is a pipe, where the number of rows cannot be filled in");
   if (fs::exists(there) && !fs::is_regular_file(there)) {
     errno = 0;
     writer.file_.reset(std::fopen(path.c_str(), "wb"));

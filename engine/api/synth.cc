@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <numbers>
 #include <utility>
 #include <vector>
@@ -281,6 +282,10 @@ Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& option
 }
 
 Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options) {
+  std::error_code none;
+  if (!options.vocab_from.empty() && std::filesystem::equivalent(path, options.vocab_from, none)) {
+    return BadInput(path + ": the vocabulary is read from this file: it would be overwritten");
+  }
   TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, options));
   NoisePools noise(options.seed);
   auto fill = [&](size_t index, uint64_t offset, std::span<uint8_t> piece) {

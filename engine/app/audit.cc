@@ -11,6 +11,7 @@
 #include "engine/app/audit_report.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
@@ -51,6 +52,7 @@ Status Run(const Flags& flags) {
   if (flags.decode < 0) return BadInput("-n must be 0 or more, not " + std::to_string(flags.decode));
   AuditOptions options;
   options.decode_tokens = flags.decode;
+  options.interrupted = Interrupted;
   TALLY_ASSIGN_OR_RETURN(options.load, ToLoadOptions(flags.model));
   options.mmu = options.load.guard_slices = flags.mmu;
   TALLY_ASSIGN_OR_RETURN(options.path, ModelPath(flags.model.model));

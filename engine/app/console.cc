@@ -22,6 +22,9 @@ void PrepareStandardStreams() {
 #ifdef SIGPIPE
   std::signal(SIGPIPE, SIG_IGN);
 #endif
+#ifdef SIGXFSZ  // a file as large as the process may write: the write fails, and says so
+  std::signal(SIGXFSZ, SIG_IGN);
+#endif
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (!fs::is_directory("/dev/fd", ignored)) return;

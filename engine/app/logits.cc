@@ -61,6 +61,7 @@ Result<int> Run(const Flags& flags) {
   load.max_batch = load.max_logit_rows = std::min<int64_t>(kPiece, static_cast<int64_t>(tokens.size()));
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.tokens_file, flags.out}));
+  if (flags.out) TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", *flags.out, path, {flags.tokens_file}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   Engine& engine = *loaded.engine;
   TALLY_RETURN_IF_ERROR(CheckTokens(engine, tokens));

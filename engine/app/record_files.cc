@@ -1,11 +1,16 @@
 #include "engine/app/record_files.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "engine/app/interrupt.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -111,6 +116,30 @@ Status CannotWrite(const std::string& path, int error) {
   return BadInput("cannot write " + Quote(path) + ": " + std::generic_category().message(error));
 }
 
+// A pipe opens when somebody reads it, and until then a signal must end us.
+Result<std::FILE*> OpenToWrite(const std::string& path) {
+  std::error_code none;
+  if (std::filesystem::is_fifo(path, none)) {
+    while (true) {
+      const int fd = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+      if (fd >= 0) {
+        (void)::fcntl(fd, F_SETFL, O_WRONLY);  // writes wait for the reader
+        if (std::FILE* const file = ::fdopen(fd, "wb"); file != nullptr) return file;
+        const int error = errno;
+        ::close(fd);
+        return CannotWrite(path, error);
+      }
+      if (errno != ENXIO && errno != EINTR) return CannotWrite(path, errno);
+      if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted while waiting for a reader of " + Quote(path));
+      ::poll(nullptr, 0, 20);
+    }
+  }
+  errno = 0;
+  std::FILE* const file = std::fopen(path.c_str(), "wbe");
+  if (file == nullptr) return CannotWrite(path, errno);
+  return file;
+}
+
 bool SameFile(const std::string& a, const std::string& b) {
   std::error_code none;
   if (a == b || std::filesystem::equivalent(a, b, none)) return true;
@@ -146,9 +175,24 @@ void AddRecordFlags(CLI::App& command, RecordFlags& flags) {
   command.add_option("--csv", flags.csv, "file with a row for every op");
 }
 
+Status CheckOutputFile(const std::string& option, const std::string& path, const std::string& model,
+                       const std::vector<std::optional<std::string>>& others) {
+  namespace fs = std::filesystem;
+  if (path.empty()) return BadInput(option + ": the name of the file to write is empty");
+  for (const std::optional<std::string>& other : others) {
+    if (other && SameFile(*other, path)) return BadInput(Quote(path) + " was given for something else too");
+  }
+  if (IsPartOf(model, path)) return BadInput(Quote(path) + " is a file of the model: it would be overwritten");
+  std::error_code none;
+  if (fs::is_directory(path, none)) return CannotWrite(path, EISDIR);
+  const fs::path parent = fs::path(path).parent_path();
+  if (!parent.empty() && !fs::is_directory(parent, none)) return CannotWrite(path, ENOENT);
+  return {};
+}
+
 Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
                         const std::vector<std::optional<std::string>>& others) {
-  namespace fs = std::filesystem;
+  static constexpr const char* kOptions[] = {"--ledger", "--trace", "--csv"};
   const std::optional<std::string>* const paths[] = {&flags.ledger, &flags.trace, &flags.csv};
   for (size_t i = 0; i < std::size(paths); ++i) {
     if (!paths[i]->has_value()) continue;
@@ -158,14 +202,7 @@ Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
         return BadInput("--ledger, --trace and --csv need a file each, and " + Quote(path) + " was given twice");
       }
     }
-    for (const std::optional<std::string>& other : others) {
-      if (other && SameFile(*other, path)) return BadInput(Quote(path) + " was given for something else too");
-    }
-    if (IsPartOf(model, path)) return BadInput(Quote(path) + " is a file of the model: it would be overwritten");
-    std::error_code none;
-    if (fs::is_directory(path, none)) return CannotWrite(path, EISDIR);
-    const fs::path parent = fs::path(path).parent_path();
-    if (!parent.empty() && !fs::is_directory(parent, none)) return CannotWrite(path, ENOENT);
+    TALLY_RETURN_IF_ERROR(CheckOutputFile(kOptions[i], path, model, others));
   }
   return {};
 }
@@ -233,9 +270,7 @@ Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags) {
   std::optional<RecordFile>* const slots[] = {&ledger_, &trace_, &csv_};
   for (size_t i = 0; i < std::size(paths); ++i) {
     if (!paths[i]->has_value()) continue;
-    errno = 0;
-    std::FILE* const opened = std::fopen((*paths[i])->c_str(), "wbe");
-    if (opened == nullptr) return CannotWrite(**paths[i], errno);
+    TALLY_ASSIGN_OR_RETURN(std::FILE* const opened, OpenToWrite(**paths[i]));
     (void)std::setvbuf(opened, nullptr, _IOLBF, size_t{1} << 16);
     slots[i]->emplace();
     (*slots[i])->path = **paths[i];

@@ -29,6 +29,10 @@ void AddRecordFlags(CLI::App& command, RecordFlags& flags);
 Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
                         const std::vector<std::optional<std::string>>& others);
 
+// The same of one file that a command writes under `option`.
+Status CheckOutputFile(const std::string& option, const std::string& path, const std::string& model,
+                       const std::vector<std::optional<std::string>>& others);
+
 // Of the lines of --ledger: raised where a field changes its meaning or goes; new fields may come without.
 inline constexpr int kLedgerVersion = 1;
 Json RecordJson(const OpRecord& record, std::span<const WeightInfo> weights);

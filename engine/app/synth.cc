@@ -66,7 +66,8 @@ Action AddSynth(CLI::App& app) {
   c->add_option("OUT", flags->out, "the GGUF file to write")->required();
   c->add_option("--type", flags->type, "of the matrices: F32, F16, BF16, Q8_0, Q4_0, MXFP4")->capture_default_str();
   AddNumber(*c, "--seed", flags->seed, "of the random weights");
-  c->add_option("--vocab-from", flags->vocab_from, "GGUF whose tokenizer is copied (without: token ids only)");
+  c->add_option("--vocab-from", flags->vocab_from,
+                "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)");
   AddNumber(*c, "--layers", flags->layers, "write only so many layers (0: all)");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   return [flags] { return Report(Run(*flags)); };

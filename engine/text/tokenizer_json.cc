@@ -38,6 +38,7 @@ Status CheckExtent(std::string_view text, const std::string& path) {
       case ']':
       case '}': depth -= depth > 0 ? 1 : 0; break;
       case ',': ++values; break;
+      case '\0': return BadInput(path + ": not valid JSON: a zero byte at byte " + std::to_string(i));  // the parser's end
       default: break;
     }
     if (values > kMaxValues) return BadInput(path + ": more than " + std::to_string(kMaxValues) + " values");

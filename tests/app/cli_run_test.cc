@@ -138,6 +138,38 @@ TEST(CliRun, TokenIdsStreamAndTheBooksGoToStandardError) {
   EXPECT_EQ(e.err.find('\r'), std::string::npos);
 }
 
+// At a terminal a bar shows how far the weights are read, and is wiped when they are; the text stays what it was.
+TEST(CliRun, LoadingShowsABarAtATerminal) {
+  const std::vector<std::string> arguments = {"run", Gpt2().directory, "--prompt-tokens", "1,2,3", "-n", "4", "--temp", "0"};
+  const Ended plain = Tally(arguments), seen = Tally(arguments, {.terminal = true});
+  EXPECT_EQ(seen.code, 0) << seen.err;
+  EXPECT_EQ(seen.out, plain.out);
+  const size_t bar = seen.err.find("loading"), full = seen.err.find("100%"), wiped = seen.err.rfind("\x1b[");
+  EXPECT_NE(bar, std::string::npos) << seen.err;
+  EXPECT_NE(full, std::string::npos) << seen.err;
+  EXPECT_TRUE(wiped != std::string::npos && wiped > full) << seen.err;
+}
+
+// What changes arithmetic or memory is said in the document; greedy tokens of such small models need not change with it.
+TEST(CliRun, ActivationsCacheAndPenaltyAreTaken) {
+  const std::string model = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gptoss/gptoss-a-top4of8-realyarn";
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run",    model, "--prompt-tokens", "1,2,3,4", "-n", "12",
+                                          "--temp", "0",   "--ignore-eos",    "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ended e = Tally(arguments);
+    EXPECT_EQ(e.code, 0) << e.err;
+    const auto json = nlohmann::json::parse(e.out, nullptr, false);
+    EXPECT_EQ(json.value("generated_tokens", 0), 12) << e.out;
+    return json;
+  };
+  const auto plain = run({});
+  for (const char* activations : {"f32", "bf16", "int8"}) run({"--activations", activations});
+  const auto f32 = run({"--kv", "f32"}), f16 = run({"--kv", "f16"});
+  EXPECT_EQ(f32.at("kv_bytes_written_per_token").get<double>(), 2 * f16.at("kv_bytes_written_per_token").get<double>());
+  EXPECT_NE(run({"--repeat-penalty", "5"}).at("tokens"), plain.at("tokens"));
+}
+
 TEST(CliRun, TheSeedDecidesAndThreadsDoNot) {
   auto run = [&](const char* seed, const char* threads) {
     const Ended e = Tally({"run", Gpt2().directory, "--prompt-tokens", "1,2,3", "-n", "16", "--temp", "1.5", "--top-k", "0",

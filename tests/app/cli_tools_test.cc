@@ -1,5 +1,6 @@
 // tally inspect, tokenize and synth; signals; every way of using the commands wrongly.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -125,6 +126,18 @@ TEST(CliUsage, MissingAndWrongFiles) {
   ExpectRefused({"logits", kModel, "--tokens", "1", "--dump", "/dev/null/x"}, "/dev/null/x");
   ExpectRefused({"synth", "gpt2", "/nowhere/x.gguf"}, "/nowhere");
   ExpectRefused({"synth", "gpt3", TempPath("x.gguf")}, "gpt2-xl");
+  const std::string gguf = kModel + "/model.gguf";  // nothing that is read is written over
+  const auto before = fs::last_write_time(gguf);
+  ExpectRefused({"synth", "gpt2", gguf, "--vocab-from", gguf}, "would be overwritten");
+  ExpectRefused({"logits", gguf, "--tokens", "1", "-o", gguf}, "is a file of the model");
+  ExpectRefused({"logits", kModel, "--tokens", "1", "-o", kModel + "/model.safetensors"}, "is a file of the model");
+  EXPECT_EQ(fs::last_write_time(gguf), before);
+  const std::string ids = TempPath("ids.txt");
+  std::ofstream(ids) << "1,2";
+  ExpectRefused({"logits", kModel, "--tokens-file", ids, "-o", ids}, "given for something else too");
+  fs::remove(ids);
+  ExpectRefused({"logits", kModel, "--tokens", "1", "-o", ""}, "--out: the name of the file to write is empty");
+  ExpectRefused({"logits", kModel, "--tokens", "1", "--ledger", ""}, "--ledger: the name of the file to write is empty");
   ExpectRefused({"synth", "gpt2", TempPath("x.gguf"), "--type", "Q7"}, "Q8_0");
   ExpectRefused({"synth", "gpt2", TempPath("x.gguf"), "--layers", "-1"}, "layers");
 }
@@ -135,7 +148,11 @@ TEST(CliUsage, OutputThatCannotBeWritten) {
                                                           {"inspect", kModel, "--json"},
                                                           {"run", kModel, "--prompt-tokens", "1", "-n", "4", "--json"},
                                                           {"run", kModel, "--prompt-tokens", "1", "-n", "4"},
-                                                          {"logits", kModel, "--tokens", "1"}};
+                                                          {"logits", kModel, "--tokens", "1"},
+                                                          {"tokenize", "demo", "text"},
+                                                          {"count", kModel},
+                                                          {"audit", kModel, "-n", "1"},
+                                                          {"bench", kModel, "-p", "2", "-n", "1", "--repetitions", "1"}};
   for (const auto& arguments : commands) {
     if (fs::exists("/dev/full"))
       ExpectRefused(arguments, "standard output cannot be written: No space left", {.stdout_file = "/dev/full"});
@@ -261,17 +278,42 @@ TEST_F(CliSignals, EndCleanlyWithTheBooks) {
   }
 }
 
+// The exit code of a command that is sent SIGTERM after some time by the clock, as a shell would start and end it.
+int Terminated(const std::string& arguments, int milliseconds) {
+  const std::string command = std::string("'") + TALLY_BINARY + "' " + arguments + " >/dev/null 2>&1 & p=$!; sleep " +
+                              std::to_string(milliseconds / 1000.0) + "; kill -TERM $p; wait $p 2>/dev/null";
+  const int status = std::system(command.c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 // At any moment, loading included: the process ends soon, with the code that belongs to the signal.
 TEST_F(CliSignals, AtAnyMoment) {
   for (const int milliseconds : {1, 5, 15, 40, 100}) {
-    // No first output is waited for: the signal goes out by the clock, to a child that a shell would have started.
-    const std::string command = std::string("'") + TALLY_BINARY + "' run '" + *path_ +
-                                "' --prompt-tokens 1,2,3 -n 1000 --ignore-eos --json >/dev/null 2>&1 & p=$!; sleep " +
-                                std::to_string(milliseconds / 1000.0) + "; kill -TERM $p; wait $p 2>/dev/null";
-    const int status = std::system(command.c_str());
-    ASSERT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), 143) << milliseconds;
+    EXPECT_EQ(Terminated("run '" + *path_ + "' --prompt-tokens 1,2,3 -n 1000 --ignore-eos --json", milliseconds), 143)
+        << milliseconds;
   }
+}
+
+TEST_F(CliSignals, InEveryCommandThatRunsAModel) {
+  const std::string fifo = TempPath("nobody-reads"), model = "'" + *path_ + "'";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(Terminated("audit " + model + " -n 1000", 400), 143);
+  EXPECT_EQ(Terminated("bench " + model + " -p 500 -n 500 --repetitions 1000", 400), 143);
+  EXPECT_EQ(Terminated("logits " + model + " --tokens 1,2,3 --ledger '" + fifo + "'", 400), 143);
+  fs::remove(fifo);
+}
+
+// A file as large as the process may write: one line, and nothing is left.
+TEST(CliUsage, OutputBeyondTheLimitOfTheProcess) {
+  const std::string folder = TempPath("limited");
+  fs::create_directory(folder);
+  const Ended e = Tally({"logits", kModel, "--tokens", "1,2,3,4,5,6,7,8,9,10,11,12", "-o", folder + "/x.npy"},
+                        {.wrapper = {"bash", "-c", "ulimit -f 1; exec \"$@\"", "bash"}});
+  EXPECT_EQ(e.code, 2) << e.err;
+  EXPECT_TRUE(IsOneLine(e.err)) << e.err;
+  EXPECT_NE(e.err.find("File too large"), std::string::npos) << e.err;
+  EXPECT_TRUE(fs::is_empty(folder));
+  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct Ended {
 struct RunOptions {
   std::string stdin_file = "/dev/null";
   std::string stdout_file{};                     // instead of being kept; "-": closed before the start
+  bool terminal = false;                         // standard error is one
   bool no_reader = false;                        // standard output is a pipe that nobody reads
   std::vector<std::string> wrapper{};            // a command that is given the binary and its arguments
   std::function<void(pid_t)> on_start{};         // called when the process runs
@@ -38,6 +39,16 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
   Ended ended;
   std::array<int, 2> out{}, err{};
   if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) return ended;
+  std::string terminal;
+  if (options.terminal) {
+    const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    std::array<char, 64> name{};
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0 || ptsname_r(master, name.data(), name.size()) != 0)
+      return ended;
+    close(err[0]);
+    err[0] = master;
+    terminal = name.data();
+  }
   if (options.no_reader) {  // before the start, so that the first write already fails
     close(out[0]);
     out[0] = -1;
@@ -52,7 +63,11 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
   } else {
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   }
-  posix_spawn_file_actions_adddup2(&actions, err[1], 2);
+  if (options.terminal) {
+    posix_spawn_file_actions_addopen(&actions, 2, terminal.c_str(), O_WRONLY | O_NOCTTY, 0);
+  } else {
+    posix_spawn_file_actions_adddup2(&actions, err[1], 2);
+  }
   // Signals as a shell gives them, whatever this test was started with.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);

@@ -9,6 +9,8 @@
 #include "engine/kernels/norm.h"
 #include "engine/kernels/rope.h"
 #include "engine/kernels/router.h"
+#include "hwy/targets.h"
+#include "tests/support/sanitizers.h"
 
 namespace tally {
 namespace {
@@ -25,6 +27,15 @@ void CheckKernels() {
         << Op::kName << " " << k.name;
   }
 }
+
+// The tests of kernels run on every target that was compiled and that the machine has: none may go missing unseen.
+#if HWY_ARCH_X86 && !defined(TALLY_SHADOW_MEMORY)
+TEST(Kernels, AreCompiledForEveryTargetOfX86) {
+  for (const int64_t target : {HWY_SSE4, HWY_AVX2, HWY_AVX3, HWY_AVX3_DL, HWY_AVX3_ZEN4}) {
+    EXPECT_NE(HWY_TARGETS & target, 0) << hwy::TargetName(target);
+  }
+}
+#endif
 
 TEST(Kernels, EveryOpHasAHighwayKernelAndAScalarReference) {
 #define TALLY_OP(op) CheckKernels<op>();

@@ -185,6 +185,19 @@ TEST(VectorMath, SwigluOaiClampsAsGptOssDoes) {
   });
 }
 
+// The scalar twins, on the same ranges and by the same measure as the vectors above.
+TEST(ScalarMath, ActivationsAreThoseOfTheDefinitions) {
+  for (const float x : Arguments()) {
+    if (!std::isfinite(x)) continue;
+    const double v = x, sigmoid = TrueSigmoid(x), u = std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
+    if (x > -88) {
+      EXPECT_NEAR(tally::Silu(x), v * sigmoid, 3e-7 * std::fabs(v * sigmoid) + 1e-44) << x;
+    }
+    EXPECT_NEAR(tally::GeluTanh(x), v * TrueSigmoid(2 * u), 2e-7 * std::fabs(v) + 1e-44) << x;
+    EXPECT_NEAR(tally::GeluErf(x), 0.5 * v * std::erfc(-v * M_SQRT1_2), 2e-7 * std::fabs(v) + 1e-44) << x;
+  }
+}
+
 TEST(ScalarMath, CountsWhatItSays) {
   using K = ActivationKind;
   for (K kind : {K::kNone, K::kGeluTanh, K::kGeluErf, K::kSilu, K::kSwigluOai}) {

@@ -191,7 +191,9 @@ TEST_P(MatMulTest, AgreesWithTheReference) {
         MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = got.view(), .out_row = {}};
         if (n % 2 == 1) op.bias = VectorView(bias.data(), shape.rows, 2);
         op.add_to_out = n % 3 == 0;
-        if (!op.add_to_out && n % 5 == 0) op.activation = ActivationKind::kGeluTanh;
+        constexpr ActivationKind kActivations[] = {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSilu,
+                                                   ActivationKind::kNone};
+        if (!op.add_to_out) op.activation = kActivations[n % 4];
         ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
         MatMulOp ref = op;
         ref.out = want.view();

@@ -17,7 +17,8 @@ namespace tally::layering {
 using Arrows = std::map<std::string, std::set<std::string>>;
 
 // DESIGN, "Rooms": A -> B means that A may include B, and what B may include. The app is the exception: what
-// stands here is all that it may include, so that it stays a caller of the public headers.
+// stands here is all that it may include, so that it stays a caller of the public headers. More than DESIGN has: cost -> base
+// (names of types), weights -> recipe (which tensors a model binds, header only), app -> base (how numbers are written).
 inline const Arrows& DirectArrows() {
   static const Arrows arrows = {
       {"base", {}},

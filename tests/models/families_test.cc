@@ -354,7 +354,7 @@ TEST(GptOss, HuggingFace) {
   EXPECT_EQ(r.rope.scaling.kind, RopeScalingKind::kYarn);
   EXPECT_FALSE(r.rope.scaling.truncate);
   EXPECT_NEAR(r.rope.scaling.attention_factor, 1.3465735902799727, 1e-12);
-  EXPECT_EQ(r.eos_tokens, (std::vector<int32_t>{3, 7}));  // 200002 is no token of this vocabulary
+  EXPECT_EQ(r.eos_tokens, (std::vector<int32_t>{3, 7}));  // sorted
   const TensorBinding *gate = Bound(spec, Role::kExpertGate, 1), *up = Bound(spec, Role::kExpertUp, 1),
                       *bias = Bound(spec, Role::kExpertUpBias, 1);
   ASSERT_TRUE(gate != nullptr && up != nullptr && bias != nullptr);

@@ -144,7 +144,7 @@ inline Inventory HfGptOss() {
   b.Int("rope_scaling.original_max_position_embeddings", 4096)
       .Set("rope_scaling.beta_fast", 32.0)
       .Set("rope_scaling.beta_slow", 1.0);
-  b.Set("eos_token_id", std::vector<int64_t>{3, 7, 200002});
+  b.Set("eos_token_id", std::vector<int64_t>{7, 3});
   b.Add("model.embed_tokens.weight", {11, 64}, DType::kBF16)
       .Add("model.norm.weight", {64}, DType::kBF16)
       .Add("lm_head.weight", {11, 64});

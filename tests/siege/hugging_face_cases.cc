@@ -291,6 +291,7 @@ std::vector<Case> ConfigCases() {
       {"Broken", Config("{\"a\": 1,\n  \"b\": }"),
        "DIR/config.json: not valid JSON: parse error at line 2, column 8: syntax error while parsing value - unexpected '}'; "
        "expected '[', '{', or a literal"},
+      {"ZeroByteAfterTheEnd", Config(std::string("{}\0}}} x", 8)), "DIR/config.json: not valid JSON: a zero byte at byte 2"},
       {"TextAfterTheEnd", Config("{} x"),
        "DIR/config.json: not valid JSON: parse error at line 1, column 4: syntax error while parsing value - invalid literal; "
        "last read: '{} x'; expected end of input"},

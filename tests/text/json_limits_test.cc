@@ -3,13 +3,21 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "tests/support/sanitizers.h"
 #include "tests/text/json_spec.h"
 
 namespace tally {
 namespace {
+
+// What this process has worked: the machine's other users do not count.
+double ProcessorSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+#ifdef TALLY_SHADOW_MEMORY
+constexpr double kSlower = 3;  // instrumented
+#else
+constexpr double kSlower = 1;
+#endif
 
 using test::Encode;
 using test::Error;
@@ -107,7 +115,7 @@ TEST(JsonLimits, NestingAndNumberOfValues) {
 
 TEST(JsonLimits, NormalizersMayNotGrowTextWithoutEnd) {
   Spec spec;
-  const auto start = std::chrono::steady_clock::now();
+  const double start = ProcessorSeconds();
   const long before = PeakKib();
   spec.normalizer = R"({"type":"Sequence","normalizers":)" + Repeated(Replace("a", "aa"), 27) + "}";
   ExpectSays(EncodeError(spec, "a"), {"normalizer", "step 17 (Replace)", "1 byte"});
@@ -122,7 +130,7 @@ TEST(JsonLimits, NormalizersMayNotGrowTextWithoutEnd) {
   spec.normalizer = R"({"type":"Sequence","normalizers":)" + Repeated(R"({"type":"NFC"})", 65) + "}";
   ExpectSays(Error(spec.Text()), {"normalizer", "more than 64 steps"});
   EXPECT_LT(PeakKib() - before, 300'000);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(ProcessorSeconds() - start, 5 * kSlower);
   // Growth that models have use for.
   spec.normalizer = Replace("a", "bbbb");
   EXPECT_EQ(Encode(*Make(spec), std::string(1000, 'a')), Ids(4000, 1));
@@ -138,9 +146,9 @@ TEST(JsonLimits, PreTokenizersMayNotEither) {
   }
   steps.pop_back();
   spec.pre = R"({"type":"Sequence","pretokenizers":[)" + steps + "]}";
-  const auto start = std::chrono::steady_clock::now();
+  const double start = ProcessorSeconds();
   ExpectSays(EncodeError(spec, "aaaa"), {"pre-tokenizer"});
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(ProcessorSeconds() - start, 5 * kSlower);
   spec.pre = R"({"type":"Metaspace","replacement":")" + std::string(100'000, 'x') + "\"}";
   ExpectSays(Error(spec.Text()), {"pre_tokenizer.replacement: expected one character"});
   spec.pre = R"({"type":"Metaspace","replacement":"\u2581"})";
@@ -148,12 +156,12 @@ TEST(JsonLimits, PreTokenizersMayNotEither) {
   // Steps call one another: their number is the depth of the stack.
   spec.pre = R"({"type":"Sequence","pretokenizers":)" + Repeated(R"({"type":"Digits"})", 200'000) + "}";
   ExpectSays(Error(spec.Text()), {"pre_tokenizer", "more than 64 steps"});
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));  // a parser that is linear in a list of objects
+  EXPECT_LT(ProcessorSeconds() - start, 8 * kSlower);  // a parser that is linear in a list of objects
 }
 
 TEST(JsonLimits, DecodersMayNotEither) {
   Spec spec;
-  const auto start = std::chrono::steady_clock::now();
+  const double start = ProcessorSeconds();
   const long before = PeakKib();
   spec.decoder = R"({"type":"Sequence","decoders":)" + Repeated(Replace("a", "aa"), 27) + "}";
   ExpectSays(Error(spec.Text()), {"decoder", "step 17 (Replace)"});
@@ -167,7 +175,7 @@ TEST(JsonLimits, DecodersMayNotEither) {
   spec.decoder = R"({"type":"Sequence","decoders":)" + Repeated(Replace("q", "r"), 65) + "}";
   ExpectSays(Error(spec.Text()), {"decoder", "more than 64 steps"});
   EXPECT_LT(PeakKib() - before, 300'000);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(ProcessorSeconds() - start, 5 * kSlower);
 }
 
 TEST(JsonLimits, AddedTokensStayShortWhenNormalized) {

@@ -110,12 +110,13 @@ void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n,
         src.Steps(c, pv, steps[0], steps[1]);
         for (int h = 0; h < 2; ++h) {
           const VI word = hn::BitCast(di, steps[h]);
+          const int64_t k = 32 * b + 4 * static_cast<int64_t>(StepOf<F>(c, h));
           const VI parts[4] = {hn::ShiftLeft<24>(word), hn::ShiftLeft<16>(word), hn::ShiftLeft<8>(word), word};
           for (int i = 0; i < 4; ++i) {
             const VI q = hn::BitCast(di, hn::ShiftRight<24>(hn::BitCast(DU(), parts[i])));
             VF value = hn::ConvertTo(df, hn::Sub(q, hn::Set(di, kOffset)));
             if constexpr (kHalved) value = hn::Mul(value, hn::Set(df, 0.5f));
-            hn::Store(hn::Mul(scale, value), df, out + 32 * (32 * b + 4 * (c + 4 * h) + i) + kLanes * v);
+            hn::Store(hn::Mul(scale, value), df, out + 32 * (k + i) + kLanes * v);
           }
         }
       }

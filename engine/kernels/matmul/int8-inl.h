@@ -31,6 +31,13 @@ inline constexpr int kInt8SubTile = kHasDot        ? 6
                                     : F::kWide     ? 3
                                                    : 6;
 
+// A block's eight steps of k, four bytes for each of 16 rows, are taken in pairs: those that a nibble format has in the same bytes, and
+// neighbours where each byte is one weight, so that a block is read from front to back. StepOf(c, h): half h of pair c.
+template <class F>
+constexpr size_t StepOf(int c, int h) {
+  return static_cast<size_t>(F::kWide ? 2 * c + h : c + 4 * h);
+}
+
 struct FormatQ8_0 {
   static constexpr int kScaleBytes = 32, kQuantBytes = 512, kBlockBytes = 544;
   static constexpr bool kWide = true;  // too wide for sums in 16 bits
@@ -39,11 +46,11 @@ struct FormatQ8_0 {
     return WidenF16(DF(), hn::LoadU(d16, reinterpret_cast<const uint16_t*>(s)));
   }
   static HWY_INLINE const uint8_t* ScaleOf(const uint8_t* s, int v) { return s + 2 * kLanes * v; }
-  // Steps c and c + 4 of a block, vector v.
+  // Pair c of a block's steps, vector v.
   static HWY_INLINE void Steps(const uint8_t* q, int c, int v, VU8& lo, VU8& hi) {
     const DU8 du8;
-    lo = hn::LoadU(du8, q + 64 * c + kVecBytes * v);
-    hi = hn::LoadU(du8, q + 64 * (c + 4) + kVecBytes * v);
+    lo = hn::LoadU(du8, q + 128 * c + kVecBytes * v);
+    hi = hn::LoadU(du8, q + 128 * c + 64 + kVecBytes * v);
   }
 };
 
@@ -97,8 +104,8 @@ struct PackedSource {
   HWY_INLINE void Steps(int c, int v, VU8& lo, VU8& hi) const { F::Steps(p + F::kScaleBytes, c, v, lo, hi); }
   HWY_INLINE VU8 Step(int k, int v) const {
     VU8 lo, hi;
-    Steps(k & 3, v, lo, hi);
-    return k < 4 ? lo : hi;  // the other one is not computed: k is a constant once unrolled
+    Steps(F::kWide ? k / 2 : k % 4, v, lo, hi);
+    return (F::kWide ? k % 2 : k / 4) == 0 ? lo : hi;  // the other one is not computed: k is a constant once unrolled
   }
   HWY_INLINE void Signed(int k, int v, VU8& magnitude, hn::Vec<DI8>& w) const {
     w = hn::BitCast(DI8(), hn::Xor(Step(k, v), hn::Set(DU8(), 0x80)));
@@ -121,8 +128,8 @@ struct DecodedSource {
   const float* s;
   HWY_INLINE VF Scale(int v) const { return hn::Load(DF(), s + kLanes * v); }
   HWY_INLINE void Steps(int c, int v, VU8& lo, VU8& hi) const {
-    lo = hn::Load(DU8(), q + 64 * c + kVecBytes * v);
-    hi = hn::Load(DU8(), q + 64 * (c + 4) + kVecBytes * v);
+    lo = hn::Load(DU8(), q + 64 * StepOf<F>(c, 0) + kVecBytes * v);
+    hi = hn::Load(DU8(), q + 64 * StepOf<F>(c, 1) + kVecBytes * v);
   }
   HWY_INLINE VU8 Step(int k, int v) const { return hn::Load(DU8(), q + 64 * k + kVecBytes * v); }
   HWY_INLINE void Signed(int k, int v, VU8& magnitude, hn::Vec<DI8>& w) const {
@@ -195,11 +202,11 @@ HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, i
       VU8 lo[P], hi[P];
       HWY_UNROLL(2) for (int p = 0; p < P; ++p) src[p].Steps(c, 0, lo[p], hi[p]);
       HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
-        const auto x = hn::BitCast(DI8(), Broadcast4(a + static_cast<size_t>(c) * step + 4 * j));
+        const auto x = hn::BitCast(DI8(), Broadcast4(a + StepOf<F>(c, 0) * step + 4 * j));
         HWY_UNROLL(2) for (int p = 0; p < P; ++p) d[p][j] = hn::SumOfMulQuadAccumulate(di, lo[p], x, d[p][j]);
       }
       HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
-        const auto x = hn::BitCast(DI8(), Broadcast4(a + static_cast<size_t>(c + 4) * step + 4 * j));
+        const auto x = hn::BitCast(DI8(), Broadcast4(a + StepOf<F>(c, 1) * step + 4 * j));
         HWY_UNROLL(2) for (int p = 0; p < P; ++p) {
           VI& sum = kTwoChains ? e[p][j] : d[p][j];
           sum = hn::SumOfMulQuadAccumulate(di, hi[p], x, sum);

@@ -1,0 +1,191 @@
+// Whole models in the weight types that no golden has: goldens written again as Q8_0, Q4_0, F16 and BF16, and as the F32 values that
+// those stand for. The one must generate what the other does.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "loaders/loaders.h"
+#include "tests/goldens/golden_case.h"
+#include "tests/goldens/logits.h"
+#include "tests/support/targets.h"
+#include "tests/support/temp_folder.h"
+#include "tests/weights/stored.h"
+
+namespace tally {
+namespace {
+
+template <class Block>
+void EncodeBlocks(const std::vector<float>& x, std::vector<uint8_t>& out) {
+  for (size_t i = 0; i < x.size(); i += 32) {
+    Block b;
+    Encode(&x[i], b);
+    std::memcpy(out.data() + i / 32 * sizeof(Block), &b, sizeof(Block));
+  }
+}
+
+std::vector<uint8_t> Encoded(DType t, const std::vector<float>& x) {
+  const DTypeInfo info = GetDTypeInfo(t);
+  std::vector<uint8_t> out(x.size() / info.block_size * info.block_bytes);
+  switch (t) {
+    case DType::kF32: std::memcpy(out.data(), x.data(), out.size()); break;
+    case DType::kF16:
+      for (size_t i = 0; i < x.size(); ++i) PutHalf(F32ToF16(x[i]), out.data() + 2 * i);
+      break;
+    case DType::kBF16:
+      for (size_t i = 0; i < x.size(); ++i) PutHalf(F32ToBF16(x[i]), out.data() + 2 * i);
+      break;
+    case DType::kQ8_0: EncodeBlocks<BlockQ8_0>(x, out); break;
+    case DType::kQ4_0: EncodeBlocks<BlockQ4_0>(x, out); break;
+    default: ADD_FAILURE() << "no encoder for " << DTypeName(t);
+  }
+  return out;
+}
+
+struct Rewritten {
+  std::string stored, values;  // paths
+  int matrices = 0;            // that have the type
+};
+
+// A GGUF file again with its matrices as `type`, where whole blocks fit their rows and they are no experts (which keep their own) nor
+// the router; and the same with all values of both as F32.
+Rewritten Rewrite(const std::string& gguf, DType type, const TempFolder& folder) {
+  Rewritten made{.stored = folder / "stored.gguf", .values = folder / "values.gguf"};
+  const auto inventory = ReadGguf(gguf);
+  EXPECT_TRUE(inventory.ok()) << inventory.status().message();
+  GgufWriter stored, values;
+  for (const auto& [key, value] : inventory->metadata.values()) {
+    if (key == "general.alignment" || key == "general.file_type") continue;
+    stored.Set(key, value);
+    values.Set(key, value);
+  }
+  std::ifstream file(gguf, std::ios::binary);
+  std::vector<std::vector<uint8_t>> stored_bytes, value_bytes;
+  for (const StoredTensor& t : inventory->tensors) {
+    std::vector<uint8_t> bytes(t.bytes);
+    file.seekg(static_cast<std::streamoff>(t.offset));
+    file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    EXPECT_TRUE(file.good()) << t.name;
+    const bool chosen = t.shape.size() == 2 && t.shape[1] % GetDTypeInfo(type).block_size == 0 &&
+                        t.name.find("ffn_gate_inp") == std::string::npos && t.name.find("bias") == std::string::npos;
+    DType as = t.dtype;
+    if (chosen) {
+      as = type;
+      bytes = Encoded(type, DecodeStored(t.dtype, bytes.data(), t.elements()));
+      ++made.matrices;
+    }
+    stored.AddTensor(t.name, as, t.shape);
+    values.AddTensor(t.name, DType::kF32, t.shape);
+    value_bytes.push_back(Encoded(DType::kF32, DecodeStored(as, bytes.data(), t.elements())));
+    stored_bytes.push_back(std::move(bytes));
+  }
+  const auto write = [](const GgufWriter& writer, const std::string& path, const std::vector<std::vector<uint8_t>>& all) {
+    const Status status = writer.Write(path, [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
+      std::memcpy(piece.data(), all[tensor].data() + offset, piece.size());
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+  };
+  write(stored, made.stored, stored_bytes);
+  write(values, made.values, value_bytes);
+  return made;
+}
+
+struct Case {
+  const char* golden;
+  DType type;
+  double bound;  // of a logit's error with the default activations, as a share of the largest logit
+};
+
+class QuantisedTest : public testing::TestWithParam<Case> {
+ protected:
+  GoldenCase golden_{GetParam().golden};
+  const TempFolder folder_;
+  const Rewritten model_ = Rewrite(golden_.directory + "/model.gguf", GetParam().type, folder_);
+  const std::vector<int32_t>& ids_ = golden_.prompts[0].ids;
+
+  std::vector<float> LogitsOf(const std::string& path, ActivationsChoice activations, ImplName impl) {
+    LoadOptions options = Exact();
+    options.activations = activations;
+    options.impl = impl;
+    Opened opened = Open(path, options);
+    if (opened.engine == nullptr) return {};
+    vocab_ = opened.model->recipe().vocab;
+    return Logits(*opened.engine, ids_, ids_.size());
+  }
+  Mat<const float> View(const std::vector<float>& logits) const {
+    return {logits.data(), static_cast<int64_t>(logits.size()) / vocab_, vocab_};
+  }
+  int64_t vocab_ = 1;
+};
+
+// With f32 activations the only difference is the order of sums.
+TEST_P(QuantisedTest, F32ActivationsGiveTheLogitsOfTheValues) {
+  ASSERT_GE(model_.matrices, 4);
+  const std::vector<float> want = LogitsOf(model_.values, ActivationsChoice::kF32, ImplName::kRef);
+  ASSERT_EQ(want.size(), ids_.size() * static_cast<size_t>(vocab_));
+  const double allowed = 1e-5 * MaxAbs(View(want));
+  for (ImplName impl : {ImplName::kRef, ImplName::kAuto, ImplName::kBlas}) {
+    const std::vector<float> got = LogitsOf(model_.stored, ActivationsChoice::kF32, impl);
+    EXPECT_LE(MaxDifference(View(got), View(want)), allowed) << "impl " << static_cast<int>(impl);
+  }
+}
+
+// The stated bound on a logit's error, as a share of the largest logit: 1 % where activations stay f32, 2.5 % with bf16 (measured:
+// 1.8 %), 8 % with int8 (measured: 6.5 %), 14 % with int8 where experts are chosen by it, too (measured: 11.4 %; such models are random,
+// amplify, and have near-ties between experts). The greedy token is that of the f32 run wherever its margin exceeds twice the
+// difference seen.
+TEST_P(QuantisedTest, DefaultActivationsStayWithinTheBoundAndKeepGreedyTokens) {
+  const std::vector<float> exact = LogitsOf(model_.values, ActivationsChoice::kF32, ImplName::kRef);
+  const Mat<const float> want = View(exact);
+  ForEachTarget([&] {
+    const std::vector<float> logits = LogitsOf(model_.stored, ActivationsChoice::kAuto, ImplName::kAuto);
+    const Mat<const float> got = View(logits);
+    const double difference = MaxDifference(got, want), share = difference / MaxAbs(want);
+    EXPECT_LE(share, GetParam().bound);
+    int compared = 0;
+    for (int64_t r = 0; r < want.rows; ++r) {
+      std::vector<float> sorted(want.Row(r), want.Row(r) + want.cols);
+      std::partial_sort(sorted.begin(), sorted.begin() + 2, sorted.end(), std::greater<>());
+      if (sorted[0] - sorted[1] <= 2 * difference) continue;
+      EXPECT_EQ(std::max_element(got.Row(r), got.Row(r) + got.cols) - got.Row(r),
+                std::max_element(want.Row(r), want.Row(r) + want.cols) - want.Row(r))
+          << "row " << r;
+      ++compared;
+    }
+    EXPECT_GE(compared, 3);
+    // The reference quantises activations alike; where a sum's last bit moves one of them to the next integer, they part a little;
+    // where that makes another expert the better of two, by much.
+    const std::vector<float> ref = LogitsOf(model_.stored, ActivationsChoice::kAuto, ImplName::kRef);
+    const double apart = MaxDifference(got, View(ref)) / MaxAbs(want);
+    EXPECT_LE(apart, GetParam().bound / 2);
+    std::printf("%s as %s: greatest difference %.2f %% of the largest logit (allowed %.1f %%), from the scalar reference %.3f %%; %d of %lld rows "
+        "have the margin\n",
+                GetParam().golden, std::string(DTypeName(GetParam().type)).c_str(), 100 * share, 100 * GetParam().bound, 100 * apart, compared,
+                static_cast<long long>(want.rows));
+  });
+}
+
+TEST_P(QuantisedTest, BitsDoNotDependOnThreadsCutsOrCompany) {
+  ForEachTarget([&] { ExpectSameBitsHoweverRun(model_.stored, ids_); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, QuantisedTest,
+                         testing::Values(Case{"llama/llama-a-f32-gqa-untied", DType::kQ8_0, 0.08},
+                                         Case{"llama/llama-a-f32-gqa-untied", DType::kQ4_0, 0.08},
+                                         Case{"llama/llama-a-f32-gqa-untied", DType::kF16, 0.01},
+                                         Case{"llama/llama-a-f32-gqa-untied", DType::kBF16, 0.025},
+                                         Case{"gptoss/gptoss-a-top4of8-realyarn", DType::kQ8_0, 0.14},
+                                         Case{"gptoss/gptoss-a-top4of8-realyarn", DType::kQ4_0, 0.14}),
+                         [](const testing::TestParamInfo<Case>& c) {
+                           std::string name = std::string(c.param.golden) + "_" + std::string(DTypeName(c.param.type));
+                           name = name.substr(name.find('/') + 1);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace tally
