@@ -162,10 +162,12 @@ TEST_P(QuantisedTest, DefaultActivationsStayWithinTheBoundAndKeepGreedyTokens) {
     const std::vector<float> ref = LogitsOf(model_.stored, ActivationsChoice::kAuto, ImplName::kRef);
     const double apart = MaxDifference(got, View(ref)) / MaxAbs(want);
     EXPECT_LE(apart, GetParam().bound / 2);
-    std::printf("%s as %s: greatest difference %.2f %% of the largest logit (allowed %.1f %%), from the scalar reference %.3f %%; %d of %lld rows "
+    std::printf(
+        "%s as %s: greatest difference %.2f %% of the largest logit (allowed %.1f %%), from the scalar reference %.3f %%; %d of "
+        "%lld rows "
         "have the margin\n",
-                GetParam().golden, std::string(DTypeName(GetParam().type)).c_str(), 100 * share, 100 * GetParam().bound, 100 * apart, compared,
-                static_cast<long long>(want.rows));
+        GetParam().golden, std::string(DTypeName(GetParam().type)).c_str(), 100 * share, 100 * GetParam().bound, 100 * apart,
+        compared, static_cast<long long>(want.rows));
   });
 }
 
