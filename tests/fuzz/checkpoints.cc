@@ -47,6 +47,39 @@ std::vector<std::string> GgufSeeds() {
   return seeds;
 }
 
+void RunGgufSplit(std::string_view input) {
+  static const Scratch scratch;
+  const std::vector<std::string_view> files = Files(input);
+  const std::string first = scratch.Write("m-00001-of-00002.gguf", files[0]);
+  if (files.size() > 1) {
+    scratch.Write("m-00002-of-00002.gguf", files[1]);
+  } else {
+    scratch.Remove("m-00002-of-00002.gguf");
+  }
+  CheckOutcome(ReadGguf(first));
+}
+
+std::vector<std::string> GgufSplitSeeds() {
+  std::vector<std::string> seeds;
+  for (const Inventory& whole : {synthetic::GgufGpt2(), synthetic::GgufLlama()}) {
+    Inventory parts[] = {Small(whole), Small(whole)};
+    const size_t half = parts[0].tensors.size() / 2;
+    parts[0].tensors.resize(half);
+    parts[1].tensors.erase(parts[1].tensors.begin(), parts[1].tensors.begin() + static_cast<std::ptrdiff_t>(half));
+    parts[1].metadata = {};
+    std::string seed;
+    for (uint16_t i = 0; i < 2; ++i) {
+      RawGguf g = synthetic::GgufOf(parts[i]);
+      g.keys.push_back(Key("split.no", 2, Bytes().Le(i)));
+      g.keys.push_back(Key("split.count", 2, Bytes().Le(uint16_t{2})));
+      g.keys.push_back(Key("split.tensors.count", 5, Bytes().Le(static_cast<int32_t>(half + parts[1].tensors.size()))));
+      seed += (i > 0 ? std::string(kNextFile) : std::string()) + g.Make();
+    }
+    seeds.push_back(std::move(seed));
+  }
+  return seeds;
+}
+
 void RunSafetensors(std::string_view input) {
   static const Scratch scratch;
   static const std::string config = scratch.Write("config.json", "{}");
@@ -97,6 +130,7 @@ std::vector<std::string> HuggingFaceSeeds() {
 }  // namespace
 
 const Target kGguf = {"gguf", RunGguf, GgufSeeds};
+const Target kGgufSplit = {"gguf_split", RunGgufSplit, GgufSplitSeeds};
 const Target kSafetensors = {"safetensors", RunSafetensors, SafetensorsSeeds};
 const Target kHuggingFace = {"hugging_face", RunHuggingFace, HuggingFaceSeeds};
 

@@ -163,6 +163,33 @@ void RunJson(std::string_view input) {
   CheckOutcome(TokenizerFromJson(scratch.Write("tokenizer.json", files[0])), input);
 }
 
+// The first line: the encoding; empty, as the file's name says.
+void RunRanks(std::string_view input) {
+  static const Scratch scratch;
+  const size_t line = std::min(input.find('\n'), input.size());
+  const std::string path = scratch.Write("r50k_base.tiktoken", input.substr(std::min(line + 1, input.size())));
+  CheckOutcome(TokenizerFromRanks(path, std::string(input.substr(0, line))), input);
+}
+
+std::string Base64(std::string_view bytes) {
+  static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t word = 0;
+    for (size_t j = 0; j < 3; ++j) word = word << 8 | (i + j < bytes.size() ? static_cast<uint8_t>(bytes[i + j]) : 0u);
+    for (size_t j = 0; j < 4; ++j) text += i + j <= bytes.size() ? kDigits[word >> (18 - 6 * j) & 63] : '=';
+  }
+  return text;
+}
+
+std::vector<std::string> RankSeeds() {
+  std::string ranks;
+  int32_t rank = 0;
+  for (int b = 0; b < 256; ++b) ranks += Base64(std::string(1, static_cast<char>(b))) + " " + std::to_string(rank++) + "\n";
+  for (const char* merged : {"he", "ll", "hell", " w", "hello"}) ranks += Base64(merged) + " " + std::to_string(rank++) + "\n";
+  return {"cl100k_base\n" + ranks, "r50k\n" + ranks, "o200k_harmony\n" + ranks, "\n" + ranks};
+}
+
 // One of each kind, sound.
 struct Sound {
   std::unique_ptr<Tokenizer> byte_level, scored;
@@ -215,6 +242,7 @@ std::vector<std::string> TextSeeds() {
 
 const Target kTokenizerGguf = {"tokenizer_gguf", RunGguf, GgufSeeds};
 const Target kTokenizerJson = {"tokenizer_json", RunJson, JsonSeeds};
+const Target kRanks = {"ranks", RunRanks, RankSeeds};
 const Target kText = {"text", RunText, TextSeeds};
 
 }  // namespace tally::fuzz
