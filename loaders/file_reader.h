@@ -18,6 +18,7 @@ class FileReader {
   ~FileReader();
   Status ReadAt(uint64_t offset, std::span<uint8_t> out) const;  // thread-safe
   uint64_t size() const { return size_; }
+  const std::string& path() const { return path_; }
 
  private:
   FileReader() = default;

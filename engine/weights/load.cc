@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -52,6 +54,20 @@ class ItemLoader {
       return Read(Source(w, slice), Base(w, slice) + at, static_cast<uint64_t>(n) * row_bytes, Slice(w, slice) + at);
     }
     return LoadPanels(job, slice, begin, n, staging);
+  }
+
+  // Norms, biases and sinks: an infinite one can hide behind a clamp or a softmax, and what comes of it looks sound. (A matrix with one
+  // gives logits that are not finite.)
+  Status CheckFinite(const StoredTensor& t, std::span<const float> values) const {
+    float sum = 0;
+    for (const float x : values) sum += x - x;  // 0, or NaN where one is not finite
+    if (sum == 0) return {};
+    const float bad = *std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
+    return BadInput(Printable(files_[t.file].path()) + ": tensor " + Quote(t.name) + " holds " +
+                    (std::isnan(bad) ? "NaN"
+                     : bad < 0       ? "-infinity"
+                                     : "infinity") +
+                    "; its values must be finite");
   }
 
   Status Read(const StoredTensor& t, uint64_t offset, uint64_t size, uint8_t* out) const {
@@ -149,8 +165,10 @@ class ItemLoader {
       TALLY_RETURN_IF_ERROR(Read(source, Base(w, slice) + i * unit, n * unit, staging));
       for (const PlannedWeight* to : {job.weight, job.partner}) {
         if (to == nullptr) continue;
+        float* const values = reinterpret_cast<float*>(Slice(*to, slice)) + i;
         WidenToF32(source.dtype, static_cast<int64_t>(n), static_cast<int64_t>(to->row_step), staging + to->first_row * element,
-                   reinterpret_cast<float*>(Slice(*to, slice)) + i);
+                   values);
+        TALLY_RETURN_IF_ERROR(CheckFinite(source, {values, n}));
       }
     }
     return {};
@@ -316,6 +334,7 @@ class WeightLoader {
       TALLY_RETURN_IF_ERROR(loader.Read(*v.source, 0, bytes.size(), bytes.data()));
       std::vector<float> values(v.source->elements());
       WidenToF32(v.source->dtype, static_cast<int64_t>(values.size()), 1, bytes.data(), values.data());
+      TALLY_RETURN_IF_ERROR(loader.CheckFinite(*v.source, values));
       weights.host_vectors_.emplace_back(v.role, std::move(values));
     }
     for (const PlannedWeight& w : plan.weights) {

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -213,6 +216,28 @@ TEST(PlanWeights, NamesWhatCannotBeRun) {
     c.Tensor("scales", DType::kU8, {2, 8, 3});
     c.Bind(Role::kExpertUp, 0, {"blocks", "scales"}, {2, 8, 64}, Storage::kPlain, true);
     ExpectSays(c.Error(), {"'scales'", "[2, 8, 3]", "[2, 8, 2]"});
+  }
+}
+
+TEST(LoadWeights, VectorsMustBeFinite) {
+  const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
+  for (const auto& [bad, name] : {std::pair(nan, "NaN"), std::pair(inf, "infinity"), std::pair(-inf, "-infinity")}) {
+    for (const Role role : {Role::kSinks, Role::kRopeFactors}) {
+      WrittenCheckpoint c;
+      const bool host = role == Role::kRopeFactors;
+      c.Plain(role, host ? -1 : 0, DType::kF32, {40});
+      c.Write();
+      std::fstream file(c.inventory.files[0].path, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(static_cast<std::streamoff>(c.inventory.tensors[0].offset + 4 * 17));
+      file.write(reinterpret_cast<const char*>(&bad), 4);
+      file.close();
+      Team team(1);
+      const auto loaded = LoadWeights(c.inventory, c.spec, team, nullptr);
+      ASSERT_FALSE(loaded.ok());
+      EXPECT_EQ(loaded.status().code(), StatusCode::kBadInput);
+      const std::string what = std::string("holds ") + name + ";";
+      ExpectSays(loaded.status().message(), {"a.bin", c.inventory.tensors[0].name.c_str(), what.c_str()});
+    }
   }
 }
 
