@@ -3,8 +3,8 @@
 # beside the machine's roofs. Fails where a count is another one, where memory is more than planned, or a ratio is below its bar.
 # usage: bench/full_size.sh [DIR=build/full_size] [VOCABULARY.gguf]
 #
-# Files that DIR lacks are made with `tally synth`, 18 GB in all (with a vocabulary they can go to bench/peers/run_peers.sh, too). Takes
-# 20 GB of memory and ten minutes on two cores. The bars are for processors with AVX-512 VNNI; neighbours on a shared machine move
+# Files that DIR lacks are made with `tally synth`, 18 GB in all (with a vocabulary they can go to bench/peers/run_peers.sh, too). With
+# the files there it took four minutes on two cores of Zen 4; gpt-oss-20b needs 13 GiB of memory and its roof 1 more. The bars are for processors with AVX-512 VNNI; neighbours on a shared machine move
 # every figure (README.md, "How figures are measured").
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 

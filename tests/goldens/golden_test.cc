@@ -5,9 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>

@@ -148,6 +148,7 @@ std::vector<Case> JsonTokenizerCases() {
       {"Broken", Text("{"),
        "DIR/tokenizer.json: not valid JSON: parse error at line 1, column 2: syntax error while parsing object key - unexpected "
        "end of input; expected string literal"},
+      {"ZeroByteAfterTheEnd", Text(std::string("{}\0}}} x", 8)), "DIR/tokenizer.json: not valid JSON: a zero byte at byte 2"},
       {"AnArray", Text("[]"), "DIR/tokenizer.json: expected a JSON object"},
       {"NotUtf8", With(&Parts::vocab, "{\"\xff\":0}"),
        "DIR/tokenizer.json: not valid JSON: parse error at line 1, column 155: syntax error while parsing object key - invalid "

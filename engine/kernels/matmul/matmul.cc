@@ -146,7 +146,7 @@ TaskPlan PlanOf(const MatJob& job, int threads) {
   plan.tasks = job.tasks();
   // Threads take small runs of neighbouring panels as they become free: cores differ, and others use them too. Where few rows read
   // each weight once, a sixteenth of a thread's share, or up to a quarter where that is less than half a megabyte: a run of panels
-  // starts at a cost (a third of a microsecond on Zen 4) and a short matrix takes not much more than that.
+  // starts at a cost, which a short matrix feels.
   constexpr int64_t kStreamChunkBytes = 512 << 10;
   const int64_t smallest = plan.tasks / (threads * 16);
   if (job.max_group_rows() > StreamRows(job.x.format.kind)) {

@@ -47,8 +47,8 @@ HWY_INLINE void Pin(V& v) {
 }
 
 // For weights that stream from memory and are read at p now. Zen 4's own prefetchers follow a stream better when they are left alone:
-// matmuls of one token of llama-3.2-1b, step by step in turn with 2048 or 4096 bytes ahead, were 4 % faster in BF16, 25 % in Q8_0, and
-// equal in MXFP4.
+// matmuls of one token, step by step in turn with 2048 or 4096 bytes ahead, were 4 % faster in BF16, 25 % in Q8_0 (when its blocks
+// were not yet read from front to back; both llama-3.2-1b), and equal in MXFP4 (gpt-oss-20b).
 inline constexpr int kPrefetchAhead = HWY_TARGET == HWY_AVX3_ZEN4 ? 0 : 2048;  // bytes; 0: none
 HWY_INLINE void PrefetchStream(const uint8_t* p) {
   if constexpr (kPrefetchAhead > 0) hwy::Prefetch(p + kPrefetchAhead);
