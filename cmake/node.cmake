@@ -1,3 +1,9 @@
+# tally_unity(TARGET): its files are compiled six at a time, as if they were one. Reading JSON's and CLI11's headers is most of what
+# there is to compile in many of them.
+function(tally_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+endfunction()
+
 # tally_node(NAME base DIRS folder... FILES pattern... DEPS target...): one node of the design's graph
 # (README.md, "The house"), made of every .cc of its folders and the files that match its patterns.
 function(tally_node)
@@ -15,6 +21,10 @@ function(tally_node)
   endif()
   add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC ${N_DEPS})
+  # Kernels include themselves for each instruction set; the families are alike, down to the names of their parts.
+  if(TALLY_UNITY AND NOT N_NAME MATCHES "^(machine|kernels|models)$")
+    tally_unity(${target})
+  endif()
   # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it.
   if(TALLY_SANITIZE AND NOT TALLY_FUZZ AND NOT N_NAME MATCHES "^(base|machine|kernels|ledger|weights|exec|graph)$")
     target_compile_options(${target} PRIVATE -O0)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what Tally is built with, on Debian 12 and 13 and on Ubuntu, through apt. Does nothing where nothing is missing.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
-# scripts/tidy.sh, and clang++ with libFuzzer, with which a consumer of the installed library is built and scripts/fuzz.sh works.
+# scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
+# is built and scripts/fuzz.sh works.
 #
 # Highway must be 1.2 or newer. Debian 12 has 1.0: there the trixie suite of the machine's own package source is added,
 # pinned so that nothing but libhwy is ever taken from it. Where the distribution has no newer one (Ubuntu 24.04 and older),
@@ -127,6 +128,7 @@ main() {
     for p in clang-format clang-tidy; do
       if [ -z "$(find_clang_tool $p)" ]; then tools+=("$p-$clang_tools_version"); fi
     done
+    command -v ld.lld >/dev/null || tools+=(lld)
     packages+=(${tools[@]+"${tools[@]}"})
     can_fuzz || fuzz=1
   fi
@@ -152,7 +154,7 @@ main() {
   fi
   for p in ${tools[@]+"${tools[@]}"}; do
     if [ -z "$(apt-cache search --names-only "^$p\$")" ]; then
-      die "install_deps.sh: no package $p here; one of that version on the PATH will do (pipx has it)"
+      die "install_deps.sh: no package $p here; one of that name and version on the PATH will do (pipx has clang's)"
     fi
   done
   if [ $need_hwy = 1 ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs clang-tidy over the libraries and the command (.clang-tidy says what it looks for), or over the files that are named: tests,
-# say, which would double its time. Goes by the compile commands of build/release, which it configures where there are none.
+# say, which would double its time. Goes by compile commands of its own, where each file stands for itself; nothing is built of them.
 #
 # Left out: the Highway kernels. Such a file includes itself once for every instruction set, which takes the analyser minutes and
 # says everything six times. Of the team, the flavour on plain threads is read: clang has no omp.h unless libomp is installed.
@@ -9,7 +9,7 @@
 tool=$(find_clang_tool clang-tidy)
 [ -n "$tool" ] || die "tidy.sh: clang-tidy $clang_tools_version is not installed (scripts/install_deps.sh --ci installs it)"
 
-[ -f build/release/compile_commands.json ] || configure release
+configure tidy
 if [ $# -gt 0 ]; then
   files=("$@")
 else
@@ -17,6 +17,6 @@ else
 fi
 # Quiet but for what is found: "N warnings generated" counts what the system's headers have.
 printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" \
-  "$tool" -p build/release --quiet --warnings-as-errors='*' --extra-arg=-Wno-unknown-warning-option --extra-arg=-UTALLY_TEAM_OPENMP \
+  "$tool" -p build/tidy --quiet --warnings-as-errors='*' --extra-arg=-Wno-unknown-warning-option --extra-arg=-UTALLY_TEAM_OPENMP \
   2> >(grep -vE 'warnings? generated|^Suppressed|^Use -header-filter' >&2)
 say "${#files[@]} files are tidy"

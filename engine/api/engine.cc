@@ -88,6 +88,7 @@ class StepperEngine final : public Engine {
 Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const LoadOptions& options) {
   auto loaded = std::dynamic_pointer_cast<const LoadedModel>(std::move(model));
   if (loaded == nullptr) return InternalError("the model was not made by LoadModel");
+  TALLY_RETURN_IF_ERROR(CheckLibraries(options));
   TALLY_RETURN_IF_ERROR(CheckOptions(loaded->recipe(), loaded->matrix_types(), options));
   auto engine = std::make_unique<StepperEngine>(std::move(loaded), options);
   TALLY_RETURN_IF_ERROR(engine->Start());

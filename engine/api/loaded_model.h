@@ -40,6 +40,9 @@ std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec
 // kBadInput: a context that the model cannot have, activations that none of its matrices can take.
 Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const LoadOptions& options);
 
+// kBadInput: OpenBLAS is asked for and cannot be loaded.
+Status CheckLibraries(const LoadOptions& options);
+
 // The decoder's options and the context that `options` mean for a model.
 StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& options);
 

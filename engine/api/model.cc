@@ -9,6 +9,7 @@
 #include "engine/api/loaded_model.h"
 #include "engine/base/format.h"
 #include "engine/graph/rope_freqs.h"
+#include "engine/kernels/matmul/openblas.h"
 #include "engine/machine/machine.h"
 #include "engine/weights/memory_plan.h"
 #include "loaders/loaders.h"
@@ -120,7 +121,10 @@ Status CheckPlan(const MemoryPlan& plan, uint64_t held, const Recipe& recipe, co
   return CheckMemoryPlan(held, KvBytes(recipe, options), plan.scratch, plan.available, plan.context);
 }
 
+Status CheckLibraries(const LoadOptions& options) { return options.impl == ImplName::kBlas ? LoadOpenBlas() : Status(); }
+
 Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options) {
+  TALLY_RETURN_IF_ERROR(CheckLibraries(options));
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadModelSpec(inventory));
   auto model = std::make_shared<LoadedModel>();

@@ -40,8 +40,8 @@ namespace tally {
 
 enum class ActivationsChoice : uint8_t { kAuto, kF32, kBF16, kInt8 };
 enum class KvChoice : uint8_t { kAuto, kF32, kF16 };
-// kRef: the scalar references. kBlas: OpenBLAS for matrices where it can (its own threads are switched off, for the whole
-// process; the bits may then depend on the number of threads).
+// kRef: the scalar references. kBlas: OpenBLAS for matrices where it can: loaded then, its own threads switched off, both for the
+// whole process; the bits may then depend on the number of threads.
 enum class ImplName : uint8_t { kAuto, kRef, kBlas };
 
 struct LoadOptions {

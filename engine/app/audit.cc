@@ -22,7 +22,7 @@
 namespace tally::app {
 namespace {
 
-struct Flags {
+struct AuditFlags {
   ModelFlags model;
   std::optional<std::string> prompt, tokens;
   int64_t decode = 8;
@@ -32,7 +32,7 @@ struct Flags {
 
 constexpr const char* kDefaultPrompt = "O Romeo, Romeo! wherefore art thou Romeo?";
 
-Result<std::vector<int32_t>> PromptTokens(const Flags& flags, const Loaded& loaded) {
+Result<std::vector<int32_t>> PromptTokens(const AuditFlags& flags, const Loaded& loaded) {
   if (flags.tokens) return ParseTokens(*flags.tokens, "--tokens");
   const Tokenizer* tokenizer = loaded.model->tokenizer();
   if (tokenizer == nullptr) {
@@ -47,7 +47,7 @@ Result<std::vector<int32_t>> PromptTokens(const Flags& flags, const Loaded& load
   return tokens;
 }
 
-Status Run(const Flags& flags) {
+Status RunAudit(const AuditFlags& flags) {
   if (flags.prompt && flags.tokens) return BadInput("give the prompt once: -p TEXT or --tokens 1,2,3");
   if (flags.decode < 0) return BadInput("-n must be 0 or more, not " + std::to_string(flags.decode));
   AuditOptions options;
@@ -80,7 +80,7 @@ Status Run(const Flags& flags) {
 }  // namespace
 
 Action AddAudit(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<AuditFlags>();
   CLI::App* c = app.add_subcommand(
       "audit", "Run a model and compare what its kernels were charged with closed form and checkpoint, to the integer");
   AddModelFlags(*c, flags->model);
@@ -92,7 +92,7 @@ Action AddAudit(CLI::App& app) {
   AddRecordFlags(*c, flags->records);
   c->add_flag("--json", flags->json, "one JSON document on standard output, every row of every step in it");
   c->footer("Exit code 3: the accounts differ; the rows and pages that do are printed.");
-  return [flags] { return Report(Run(*flags)); };
+  return [flags] { return Report(RunAudit(*flags)); };
 }
 
 }  // namespace tally::app

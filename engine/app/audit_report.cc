@@ -31,15 +31,15 @@ bool ByClass(books::AuditAccount account) {
 }
 
 // The rows of all steps, added up over steps and layers.
-struct Sum {
+struct RowSums {
   uint64_t rows = 0, differing = 0, closed = 0;
   std::optional<uint64_t> inventory, ledger;
 };
 using SumKey = std::tuple<books::AuditAccount, Component, WorkClass>;
 
-void AddRows(std::span<const AuditRow> rows, std::map<SumKey, Sum>& sums) {
+void AddRows(std::span<const AuditRow> rows, std::map<SumKey, RowSums>& sums) {
   for (const AuditRow& r : rows) {
-    Sum& s = sums[{r.account, r.component, r.work_class}];
+    RowSums& s = sums[{r.account, r.component, r.work_class}];
     ++s.rows;
     s.differing += r.agrees() ? 0 : 1;
     s.closed += r.closed;
@@ -48,7 +48,7 @@ void AddRows(std::span<const AuditRow> rows, std::map<SumKey, Sum>& sums) {
   }
 }
 
-Table SumTable(const char* title, const std::map<SumKey, Sum>& sums) {
+Table SumTable(const char* title, const std::map<SumKey, RowSums>& sums) {
   Table t{title, {"", "site", "class", "rows", "closed form", "files", "run", ""}, {}, {true, true, true}};
   for (const auto& [key, s] : sums) {
     const auto& [account, component, work_class] = key;
@@ -269,7 +269,7 @@ std::string AuditText(const AuditReport& report, const Model& model, const Audit
   const Recipe& recipe = model.recipe();
   std::string all;
   const auto add = [&](const std::string& part) { all += part; };
-  std::map<SumKey, Sum> stored, run;
+  std::map<SumKey, RowSums> stored, run;
   AddRows(report.stored, stored);
   for (const AuditReport::Step& step : report.steps) AddRows(step.audit, run);
   add(Printable(model.Description()) + "\n\n");

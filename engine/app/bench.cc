@@ -17,7 +17,7 @@
 namespace tally::app {
 namespace {
 
-struct Flags {
+struct BenchFlags {
   ModelFlags model;
   SpeedOptions speed;
   bool json = false;
@@ -29,7 +29,7 @@ std::string Line(const char* format, double a, double b = 0, double c = 0) {
   return text;
 }
 
-void PrintText(const Engine& engine, const Flags& flags, const SpeedReport& r) {
+void PrintText(const Engine& engine, const BenchFlags& flags, const SpeedReport& r) {
   const MemoryPlan& plan = engine.memory_plan();
   Print(Printable(engine.model().Description()) + "\n");
   Print(std::to_string(engine.threads()) + (engine.threads() == 1 ? " thread, " : " threads, ") + std::string(engine.target()) +
@@ -57,7 +57,7 @@ void PrintText(const Engine& engine, const Flags& flags, const SpeedReport& r) {
              static_cast<double>(r.peak_resident) / static_cast<double>(std::max<uint64_t>(1, plan.total()))));
 }
 
-Json Document(const Engine& engine, const Flags& flags, const SpeedReport& r) {
+Json Document(const Engine& engine, const BenchFlags& flags, const SpeedReport& r) {
   const MemoryPlan& plan = engine.memory_plan();
   Json by_type = Json::object();
   for (int a = 0; a < kAriths; ++a) by_type[std::string(kArithNames[a])] = Number(r.prefill_flops_by_type[a]);
@@ -98,7 +98,7 @@ Json Document(const Engine& engine, const Flags& flags, const SpeedReport& r) {
             {"peak_resident", r.peak_resident}}}};
 }
 
-Result<int> Run(Flags& flags) {
+Result<int> RunBench(BenchFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
   if (flags.speed.prompt < 1 || flags.speed.generate < 1 || flags.speed.repetitions < 1) {
     return BadInput("-p, -n and --repetitions must be 1 or more");
@@ -121,7 +121,7 @@ Result<int> Run(Flags& flags) {
 }  // namespace
 
 Action AddBench(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BenchFlags>();
   CLI::App* c =
       app.add_subcommand("bench", "Prefill and decode speed beside the machine's bandwidth and peaks, measured in the same run");
   AddModelFlags(*c, flags->model);
@@ -131,7 +131,7 @@ Action AddBench(CLI::App& app) {
   AddNumber(*c, "--seed", flags->speed.seed, "of the random prompt");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   return [flags] {
-    const Result<int> code = Run(*flags);
+    const Result<int> code = RunBench(*flags);
     return code.ok() ? *code : Report(code.status());
   };
 }

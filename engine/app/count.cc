@@ -22,7 +22,7 @@
 namespace tally::app {
 namespace {
 
-struct Flags {
+struct CountFlags {
   std::vector<std::string> models, settings;
   uint64_t context = 0, prompt = 0, batch = 1;
   std::optional<std::string> type, format;
@@ -46,7 +46,7 @@ std::pair<std::string, std::string> SplitModel(const std::string& argument) {
   return {argument.substr(0, colon), argument.substr(colon + 1)};
 }
 
-Result<CountedModel> CountOne(const Flags& flags, const std::string& argument) {
+Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argument) {
   CountRequest request;
   const auto [model, own] = SplitModel(argument);
   request.model = model;
@@ -75,7 +75,7 @@ Table Claims(std::span<const CountedModel> models) {
   return table;
 }
 
-Status Run(const Flags& flags) {
+Status RunCount(const CountFlags& flags) {
   const std::string format = flags.format.value_or(flags.json ? "json" : "table");
   if (flags.json && format != "json") return BadInput("--json is not --format " + format);
   if (flags.batch == 0) return BadInput("--batch must be at least 1");
@@ -113,7 +113,7 @@ Status Run(const Flags& flags) {
 }  // namespace
 
 Action AddCount(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<CountFlags>();
   flags->models = {"demo"};
   CLI::App* c = app.add_subcommand("count", "Parameters, FLOPs and bytes of models, from their configurations alone");
   c->add_option("MODEL", flags->models,
@@ -135,7 +135,7 @@ Action AddCount(CLI::App& app) {
   std::string known;
   for (const std::string_view name : KnownModels()) known += (known.empty() ? "" : ", ") + std::string(name);
   c->footer("Built-in names: " + known);
-  return [flags] { return Report(Run(*flags)); };
+  return [flags] { return Report(RunCount(*flags)); };
 }
 
 }  // namespace tally::app

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kShownElements = 8, kShownCharacters = 100;
 
-struct Flags {
+struct InspectFlags {
   std::string model = "demo";
   bool full = false, json = false;
 };
@@ -102,7 +102,7 @@ std::string RecipeText(const Recipe& r) {
   return out + ", vocabulary " + std::to_string(r.vocab) + ", context " + std::to_string(r.context);
 }
 
-void PrintText(const Inspection& x, const Flags& flags) {
+void PrintText(const Inspection& x, const InspectFlags& flags) {
   const Inventory& inv = x.inventory;
   uint64_t size = 0;
   for (const InventoryFile& f : inv.files) size += f.size;
@@ -132,7 +132,7 @@ void PrintText(const Inspection& x, const Flags& flags) {
   }
 }
 
-Json Document(const Inspection& x, const Flags& flags) {
+Json Document(const Inspection& x, const InspectFlags& flags) {
   const Inventory& inv = x.inventory;
   Json files = Json::array(), metadata = Json::object(), tensors = Json::array(), types = Json::array();
   for (const InventoryFile& f : inv.files) files.push_back({{"path", f.path}, {"bytes", f.size}});
@@ -160,7 +160,7 @@ Json Document(const Inspection& x, const Flags& flags) {
   return document;
 }
 
-Status Run(const Flags& flags) {
+Status RunInspect(const InspectFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model));
   TALLY_ASSIGN_OR_RETURN(const Inspection inspection, InspectCheckpoint(path));
   if (flags.json) {
@@ -174,12 +174,12 @@ Status Run(const Flags& flags) {
 }  // namespace
 
 Action AddInspect(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<InspectFlags>();
   CLI::App* c = app.add_subcommand("inspect", "What a checkpoint holds: metadata, tensors, totals");
   AddModel(*c, flags->model);
   c->add_flag("--full", flags->full, "long strings and arrays in full");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
-  return [flags] { return Report(Run(*flags)); };
+  return [flags] { return Report(RunInspect(*flags)); };
 }
 
 }  // namespace tally::app

@@ -23,7 +23,7 @@ namespace {
 constexpr int kShown = 5;
 constexpr int64_t kPiece = 64;  // rows of a step: all their logits are kept until they are written
 
-struct Flags {
+struct LogitsFlags {
   ModelFlags model;
   RecordFlags records;
   std::optional<std::string> tokens, tokens_file, out, dump;
@@ -45,7 +45,7 @@ std::vector<int32_t> Top(std::span<const float> logits) {
   return best;
 }
 
-Result<int> Run(const Flags& flags) {
+Result<int> RunLogits(const LogitsFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
   if (flags.tokens.has_value() == flags.tokens_file.has_value()) {
     return BadInput("give the tokens once: --tokens 1,2,3 or --tokens-file FILE");
@@ -137,7 +137,7 @@ Result<int> Run(const Flags& flags) {
 }  // namespace
 
 Action AddLogits(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<LogitsFlags>();
   CLI::App* c = app.add_subcommand("logits", "The logits of every position of given tokens");
   AddModelFlags(*c, flags->model);
   c->add_option("--tokens", flags->tokens, "token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
@@ -149,7 +149,7 @@ Action AddLogits(CLI::App& app) {
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   return [flags] {
-    const Result<int> code = Run(*flags);
+    const Result<int> code = RunLogits(*flags);
     return code.ok() ? *code : Report(code.status());
   };
 }

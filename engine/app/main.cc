@@ -2,6 +2,7 @@
 // 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree, 130 interrupted (143: by SIGTERM).
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
@@ -68,10 +69,12 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   tally::app::PrepareStandardStreams();
+  // Read where OpenBLAS is loaded: else it starts threads that are never used, and hangs where the system refuses it one.
+  setenv("OPENBLAS_NUM_THREADS", "1", 1);  // NOLINT(concurrency-mt-unsafe): there is one thread yet
   try {
     return tally::app::Main(argc, argv);
   } catch (const std::bad_alloc&) {  // the engine reports its own; this is for strings and lists
-    return tally::app::Report(tally::InternalError("out of memory"));
+    return tally::app::Report(tally::BadInput("not enough memory"));
   } catch (const std::exception& e) {
     return tally::app::Report(tally::InternalError(std::string("unexpected: ") + e.what()));
   }

@@ -14,7 +14,7 @@ using Kind = PageFinding::Kind;
 constexpr size_t kShownFindings = 40;
 constexpr std::array<const char*, 3> kKinds = {"touched, not charged", "charged, not touched", "read beyond its end"};
 
-struct Sum {
+struct PageSums {
   uint64_t bytes = 0, charged = 0, touched = 0;
   std::array<uint64_t, 3> pages{};  // by kind of finding
 
@@ -36,7 +36,7 @@ Table SumTable(const std::string& title, const char* what) {
 
 // Slack: what the pages hold beside the charged bytes. Of a row alone in a panel a little may be missing instead: its panel is
 // charged, and may end on a page that holds nothing of it.
-void AddRow(Table& t, const std::string& name, const Sum& s, uint64_t page) {
+void AddRow(Table& t, const std::string& name, const PageSums& s, uint64_t page) {
   std::string findings;
   for (size_t k = 0; k < kKinds.size(); ++k) {
     if (s.pages[k] > 0) findings += (findings.empty() ? "" : "; ") + WithThousands(s.pages[k]) + " " + kKinds[k];
@@ -60,11 +60,11 @@ Table PageStepTable(const AuditReport& report) {
                          " bytes each: charged, and touched as the "
                          "memory-management unit saw it",
                      "step");
-  Sum decode;
+  PageSums decode;
   uint64_t decoded = 0;
   for (const AuditReport::Step& step : report.steps) {
-    Sum own;
-    Sum& sum = step.phase == Phase::kDecode ? decode : own;
+    PageSums own;
+    PageSums& sum = step.phase == Phase::kDecode ? decode : own;
     decoded += step.phase == Phase::kDecode ? 1 : 0;
     for (const PageRow& row : step.pages) sum.Add(row);
     if (step.phase == Phase::kPrefill) AddRow(t, PhaseName(step), sum, report.page_bytes);
@@ -75,7 +75,7 @@ Table PageStepTable(const AuditReport& report) {
 
 Table PageSiteTable(const AuditReport& report) {
   Table t = SumTable("the same, all steps", "site");
-  std::map<Component, Sum> sites;
+  std::map<Component, PageSums> sites;
   for (const AuditReport::Step& step : report.steps) {
     for (const PageRow& row : step.pages) sites[row.component].Add(row);
   }

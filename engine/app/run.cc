@@ -19,7 +19,7 @@
 namespace tally::app {
 namespace {
 
-struct Flags {
+struct RunFlags {
   ModelFlags model;
   RecordFlags records;
   std::optional<std::string> prompt, file, prompt_tokens;
@@ -57,7 +57,7 @@ struct Prompt {
   std::string text;
   bool is_text = false;
 };
-Result<Prompt> ReadPrompt(const Flags& flags) {
+Result<Prompt> ReadPrompt(const RunFlags& flags) {
   if (int(flags.prompt.has_value()) + int(flags.file.has_value()) + int(flags.prompt_tokens.has_value()) > 1) {
     return BadInput(std::string("give the prompt once: ") + kPromptOptions);
   }
@@ -74,7 +74,7 @@ Result<Prompt> ReadPrompt(const Flags& flags) {
   return prompt;
 }
 
-Json RunJson(const Flags& flags, Engine& engine, const GenerateResult& result, const books::RunFigures& f) {
+Json RunJson(const RunFlags& flags, Engine& engine, const GenerateResult& result, const books::RunFigures& f) {
   Json by_class = Json::object();
   for (int c = 0; c < kWorkClasses; ++c) {
     if (f.work[c].useful > 0) by_class[std::string(kWorkClassNames[c])] = Number(f.work[c].useful);
@@ -110,7 +110,7 @@ Json RunJson(const Flags& flags, Engine& engine, const GenerateResult& result, c
           {"memory_bytes", MemoryJson(engine)}};
 }
 
-Result<int> Run(const Flags& flags) {
+Result<int> RunModel(const RunFlags& flags) {
   TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
   if (flags.tokens < -2)
     return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
@@ -186,7 +186,7 @@ void AddSeed(CLI::App& command, uint64_t& seed) {
 }  // namespace
 
 Action AddRun(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RunFlags>();
   CLI::App* c =
       app.add_subcommand("run", "Generate from a prompt; the text goes to standard output, the books to standard error");
   AddModelFlags(*c, flags->model);
@@ -209,7 +209,7 @@ Action AddRun(CLI::App& app) {
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   c->footer("Sampling takes these steps in this order: repeat penalty, top-k, temperature, top-p, min-p, draw.");
   return [flags] {
-    const Result<int> code = Run(*flags);
+    const Result<int> code = RunModel(*flags);
     return code.ok() ? *code : Report(code.status());
   };
 }

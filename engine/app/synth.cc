@@ -16,14 +16,14 @@
 namespace tally::app {
 namespace {
 
-struct Flags {
+struct SynthFlags {
   std::string model, out, type = "BF16", vocab_from;
   uint64_t seed = 0;
   int32_t layers = 0;
   bool json = false;
 };
 
-Status Run(const Flags& flags) {
+Status RunSynth(const SynthFlags& flags) {
   SynthOptions options;
   TALLY_ASSIGN_OR_RETURN(options.type, ParseWeightType(flags.type));
   options.seed = flags.seed;
@@ -58,7 +58,7 @@ Status Run(const Flags& flags) {
 }  // namespace
 
 Action AddSynth(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<SynthFlags>();
   std::string known;
   for (const std::string_view name : SynthModels()) known += (known.empty() ? "" : ", ") + std::string(name);
   CLI::App* c = app.add_subcommand("synth", "Write a full-size GGUF of a public model's shapes with random weights");
@@ -70,7 +70,7 @@ Action AddSynth(CLI::App& app) {
                 "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)");
   AddNumber(*c, "--layers", flags->layers, "write only so many layers (0: all)");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
-  return [flags] { return Report(Run(*flags)); };
+  return [flags] { return Report(RunSynth(*flags)); };
 }
 
 }  // namespace tally::app

@@ -16,15 +16,15 @@
 namespace tally::app {
 namespace {
 
-struct Flags {
+struct TokenizeFlags {
   std::optional<std::string> model, text, file, ranks, pattern, decode, tokens_file;
   bool special = false, plain = false, ids = false, json = false;
 };
 
 // What the vocabulary came from.
-const std::string& Source(const Flags& flags) { return flags.ranks ? *flags.ranks : *flags.model; }
+const std::string& Source(const TokenizeFlags& flags) { return flags.ranks ? *flags.ranks : *flags.model; }
 
-Status Decode(const Tokenizer& tokenizer, const Flags& flags) {
+Status Decode(const Tokenizer& tokenizer, const TokenizeFlags& flags) {
   std::string given;
   if (flags.decode) {
     given = *flags.decode;
@@ -48,7 +48,7 @@ Status Decode(const Tokenizer& tokenizer, const Flags& flags) {
   return {};
 }
 
-Status Encode(const Tokenizer& tokenizer, const Flags& flags) {
+Status Encode(const Tokenizer& tokenizer, const TokenizeFlags& flags) {
   std::string text;
   if (flags.text) {
     text = *flags.text;
@@ -80,7 +80,7 @@ Status Encode(const Tokenizer& tokenizer, const Flags& flags) {
   return {};
 }
 
-Status Run(Flags flags) {
+Status RunTokenize(TokenizeFlags flags) {
   if (flags.ranks) {  // instead of MODEL: what stands first is the text
     if (flags.text) return BadInput("--ranks takes the place of MODEL: give one of them");
     flags.text = std::exchange(flags.model, {});
@@ -104,7 +104,7 @@ Status Run(Flags flags) {
 }  // namespace
 
 Action AddTokenize(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<TokenizeFlags>();
   CLI::App* c = app.add_subcommand("tokenize", "Text to token ids, one to a line, and back");
   c->add_option("MODEL", flags->model, "GGUF file, Hugging Face directory, tokenizer.json, or demo: the bundled model");
   c->add_option("TEXT", flags->text, "the text");
@@ -120,7 +120,7 @@ Action AddTokenize(CLI::App& app) {
   c->add_flag("--no-bos", flags->plain, "do not add the tokens that the model's tokenizer puts around a text");
   c->add_flag("--ids", flags->ids, "the ids alone, in one line with commas");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
-  return [flags] { return Report(Run(*flags)); };
+  return [flags] { return Report(RunTokenize(*flags)); };
 }
 
 }  // namespace tally::app

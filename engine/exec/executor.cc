@@ -49,7 +49,7 @@ void Executor::Explain(Site site, std::string_view op, std::string_view kernel, 
 Status Executor::ReserveScratch(size_t bytes_per_thread) {
   if (scratch_.empty()) scratch_.resize(static_cast<size_t>(team_.threads()));
   for (AlignedBuffer<uint8_t>& buffer : scratch_) {
-    if (!buffer.Resize(bytes_per_thread)) return InternalError("no memory for kernel scratch");
+    if (!buffer.Resize(bytes_per_thread)) return BadInput("not enough memory for the scratch of kernels");
   }
   return {};
 }

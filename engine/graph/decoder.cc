@@ -70,7 +70,7 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const Recipe& recipe, const Pac
                   d->expert_out_.Resize(n * s.expert_out) && d->router_.Resize(n * s.router) && d->cos_.Resize(n * s.rope) &&
                   d->sin_.Resize(n * s.rope) && d->route_weights_.Resize(n * s.routes) &&
                   d->route_experts_.Resize(n * s.routes) && d->pack_.Resize(n * s.pack_bytes + 64);
-  if (!ok) return InternalError("no memory for the activations of a batch of " + std::to_string(n));
+  if (!ok) return BadInput("not enough memory for the activations of a batch of " + std::to_string(n));
   return d;
 }
 

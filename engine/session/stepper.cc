@@ -129,7 +129,7 @@ Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
   TALLY_RETURN_IF_ERROR(Prepare(rows));
   const int64_t n = static_cast<int64_t>(logit_rows_.size());
   if (!logits_.Resize(static_cast<size_t>(n) * static_cast<size_t>(recipe_.vocab)))
-    return Rollback(InternalError("no memory for the logits"));
+    return Rollback(BadInput("not enough memory for the logits"));
   const Mat<float> logits(logits_.data(), n, recipe_.vocab);
   const bool decode = std::all_of(rows.begin(), rows.end(), [](const BatchRow& row) { return row.generated; });
   phase_ = decode ? Phase::kDecode : Phase::kPrefill;

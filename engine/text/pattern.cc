@@ -158,7 +158,7 @@ Matcher::~Matcher() {
 }
 
 Result<Matcher::Match> Matcher::Find(const Pattern& pattern, std::string_view text, size_t from) {
-  if (impl_->data == nullptr || impl_->context == nullptr) return InternalError("no memory for a regular expression");
+  if (impl_->data == nullptr || impl_->context == nullptr) return BadInput("not enough memory for a regular expression");
   if (from > text.size()) return Match{};
   const Pattern::Code& code = *pattern.code();
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data() == nullptr ? "" : text.data());

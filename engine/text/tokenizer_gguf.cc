@@ -27,9 +27,9 @@ std::string Unescaped(std::string_view text) {
   return out;
 }
 
-class Reader {
+class GgufTokenizerReader {
  public:
-  explicit Reader(const Metadata& metadata) : m_(metadata) {}
+  explicit GgufTokenizerReader(const Metadata& metadata) : m_(metadata) {}
   Result<std::unique_ptr<TextTokenizer>> Read();
 
  private:
@@ -52,7 +52,7 @@ class Reader {
   TextTokenizer::Parts parts_;
 };
 
-Result<int32_t> Reader::Id(std::string_view key) const {
+Result<int32_t> GgufTokenizerReader::Id(std::string_view key) const {
   TALLY_ASSIGN_OR_RETURN(const auto id, m_.GetInt("tokenizer.ggml." + std::string(key)));
   if (!id || *id == -1 || *id == 0xFFFFFFFF) return -1;
   if (*id < 0 || *id >= static_cast<int64_t>(tokens_.size())) {
@@ -61,12 +61,12 @@ Result<int32_t> Reader::Id(std::string_view key) const {
   return static_cast<int32_t>(*id);
 }
 
-Result<bool> Reader::Flag(std::string_view key, bool otherwise) const {
+Result<bool> GgufTokenizerReader::Flag(std::string_view key, bool otherwise) const {
   TALLY_ASSIGN_OR_RETURN(const auto flag, m_.GetBool("tokenizer.ggml." + std::string(key)));
   return flag.value_or(otherwise);
 }
 
-Status Reader::ReadVocabulary() {
+Status GgufTokenizerReader::ReadVocabulary() {
   TALLY_ASSIGN_OR_RETURN(auto tokens, m_.GetStrings("tokenizer.ggml.tokens"));
   if (!tokens || tokens->empty()) return BadInput(Where("tokens") + ": expected the list of tokens");
   tokens_ = std::move(*tokens);
@@ -83,7 +83,7 @@ Status Reader::ReadVocabulary() {
   return {};
 }
 
-Status Reader::ReadSpecialIds() {
+Status GgufTokenizerReader::ReadSpecialIds() {
   TALLY_ASSIGN_OR_RETURN(parts_.bos, Id("bos_token_id"));
   TALLY_ASSIGN_OR_RETURN(unknown_, Id("unknown_token_id"));
   for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
@@ -118,7 +118,7 @@ Status Reader::ReadSpecialIds() {
 }
 
 // Control and unknown tokens are found in text only on request, user-defined ones always.
-Status Reader::ReadAddedTokens() {
+Status GgufTokenizerReader::ReadAddedTokens() {
   // Phi-3's special tokens take the white space after them along; GGUF has no key for it, so its name tells.
   TALLY_ASSIGN_OR_RETURN(const auto name, m_.GetString("general.name"));
   std::string lower = name.value_or("");
@@ -141,7 +141,7 @@ Status Reader::ReadAddedTokens() {
   return {};
 }
 
-Status Reader::ReadBytePairs() {
+Status GgufTokenizerReader::ReadBytePairs() {
   TALLY_ASSIGN_OR_RETURN(const auto pre_key, m_.GetString("tokenizer.ggml.pre"));
   const std::string pre = pre_key.value_or("default");
   TALLY_ASSIGN_OR_RETURN(NamedPreTokenizer named, PreTokenizerByName(pre, Where("pre")));
@@ -179,7 +179,7 @@ Status Reader::ReadBytePairs() {
   return {};
 }
 
-Status Reader::ReadScored() {
+Status GgufTokenizerReader::ReadScored() {
   add_bos_ = true;
   TALLY_RETURN_IF_ERROR(ReadSpecialIds());
   TALLY_ASSIGN_OR_RETURN(const bool squeeze, Flag("remove_extra_whitespaces", false));
@@ -217,7 +217,7 @@ Status Reader::ReadScored() {
   return {};
 }
 
-Result<std::unique_ptr<TextTokenizer>> Reader::Read() {
+Result<std::unique_ptr<TextTokenizer>> GgufTokenizerReader::Read() {
   TALLY_ASSIGN_OR_RETURN(const auto model, m_.GetString("tokenizer.ggml.model"));
   if (!model) return BadInput(Where("model") + ": expected 'gpt2' or 'llama'");
   model_ = *model;
@@ -237,7 +237,7 @@ Result<std::unique_ptr<TextTokenizer>> Reader::Read() {
 }  // namespace
 
 Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromGguf(const Metadata& metadata) {
-  Result<std::unique_ptr<TextTokenizer>> read = Reader(metadata).Read();
+  Result<std::unique_ptr<TextTokenizer>> read = GgufTokenizerReader(metadata).Read();
   if (!read.ok()) return OneLine(read.status());
   return read;
 }

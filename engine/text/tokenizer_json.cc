@@ -98,9 +98,9 @@ Result<Json> ParseFile(const std::string& path) {
   }
 }
 
-class Reader {
+class JsonTokenizerReader {
  public:
-  Reader(std::string path, Json json) : path_(std::move(path)), json_(std::move(json)) {}
+  JsonTokenizerReader(std::string path, Json json) : path_(std::move(path)), json_(std::move(json)) {}
   Result<std::unique_ptr<TextTokenizer>> Read();
 
  private:
@@ -122,7 +122,7 @@ class Reader {
   TextTokenizer::Parts parts_;
 };
 
-Status Reader::ReadVocabulary() {
+Status JsonTokenizerReader::ReadVocabulary() {
   const Json& model = Member(json_, "model");
   const std::string where = path_ + ": model";
   if (!model.is_object()) return BadInput(where + ": expected an object");
@@ -172,7 +172,7 @@ Status Reader::ReadVocabulary() {
   return {};
 }
 
-Status Reader::ReadModel() {
+Status JsonTokenizerReader::ReadModel() {
   const Json& model = Member(json_, "model");
   const std::string where = path_ + ": model";
   const Json& dropout = Member(model, "dropout");
@@ -216,7 +216,7 @@ Status Reader::ReadModel() {
   return {};
 }
 
-Status Reader::ReadAddedTokens() {
+Status JsonTokenizerReader::ReadAddedTokens() {
   const Json& added = Member(json_, "added_tokens");
   Matcher matcher;
   for (size_t i = 0; i < added.size(); ++i) {
@@ -263,7 +263,7 @@ Status Reader::ReadAddedTokens() {
   return {};
 }
 
-Status Reader::FillBytes() {
+Status JsonTokenizerReader::FillBytes() {
   Matcher matcher;
   Normalizer replace;
   for (const auto& [find, content] : decode_.replace) {
@@ -290,7 +290,7 @@ Status Reader::FillBytes() {
 }
 
 // A token that tokenizer_config.json names, as a string or as an object with a content.
-Result<int32_t> Reader::ConfiguredToken(const Json& config, const char* key, const std::string& path) const {
+Result<int32_t> JsonTokenizerReader::ConfiguredToken(const Json& config, const char* key, const std::string& path) const {
   const Json* value = &Member(config, key);
   if (value->is_object()) value = &Member(*value, "content");
   if (value->is_null()) return -1;
@@ -303,7 +303,7 @@ Result<int32_t> Reader::ConfiguredToken(const Json& config, const char* key, con
   return BadInput(path + ": " + key + ": '" + text + "' is not in " + path_);
 }
 
-Status Reader::ReadConfig() {
+Status JsonTokenizerReader::ReadConfig() {
   const size_t slash = path_.rfind('/');
   const std::string path = (slash == path_.npos ? "" : path_.substr(0, slash + 1)) + "tokenizer_config.json";
   int32_t eos = -1;
@@ -338,7 +338,7 @@ Status Reader::ReadConfig() {
   return {};
 }
 
-Result<std::unique_ptr<TextTokenizer>> Reader::Read() {
+Result<std::unique_ptr<TextTokenizer>> JsonTokenizerReader::Read() {
   TALLY_RETURN_IF_ERROR(ReadVocabulary());
   TALLY_RETURN_IF_ERROR(ReadNormalizer(Member(json_, "normalizer"), path_ + ": normalizer", 0, &parts_.normalizer));
   TALLY_RETURN_IF_ERROR(
@@ -361,7 +361,7 @@ Result<std::unique_ptr<TextTokenizer>> Reader::Read() {
 Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromJson(const std::string& path) {
   Result<Json> json = ParseFile(path);
   if (!json.ok()) return OneLine(json.status());
-  Result<std::unique_ptr<TextTokenizer>> read = Reader(path, std::move(*json)).Read();
+  Result<std::unique_ptr<TextTokenizer>> read = JsonTokenizerReader(path, std::move(*json)).Read();
   if (!read.ok()) return OneLine(read.status());
   return read;
 }

@@ -303,6 +303,45 @@ TEST_F(CliSignals, InEveryCommandThatRunsAModel) {
   fs::remove(fifo);
 }
 
+// Loaded where it is asked for, and then it must be what its name says.
+TEST(CliUsage, OpenBlasThatIsNone) {
+  const std::string folder = TempPath("no-openblas");
+  fs::create_directory(folder);
+  std::string other;  // a library that is none
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; other.empty() && std::getline(maps, line);) {
+    if (line.find("libstdc++.so") != std::string::npos) other = line.substr(line.find('/'));
+  }
+  ASSERT_FALSE(other.empty());
+  fs::create_symlink(other, folder + "/libopenblas.so.0");
+  const RunOptions hidden{.wrapper = {"env", "LD_LIBRARY_PATH=" + folder}};
+  const std::vector<std::string> run = {"run", kModel, "--prompt-tokens", "1", "-n", "1", "--json", "--activations", "f32"};
+  EXPECT_EQ(Tally(run, hidden).code, 0);
+  std::vector<std::string> blas = run;
+  blas.insert(blas.end(), {"--impl", "blas"});
+  ExpectRefused(blas, "libopenblas.so.0 is not OpenBLAS", hidden);
+  EXPECT_TRUE(Json::parse(Tally(blas).out).at("used_blas"));
+  fs::remove_all(folder);
+}
+
+// Whatever address space is left, something is said, and the process ends (where it did not, ctest's limit speaks).
+TEST(CliUsage, LittleAddressSpace) {
+  int done = 0;
+  for (const char* impl : {"auto", "blas"}) {
+    for (const int mib : {16, 24, 32, 48, 64, 96, 128, 192, 384}) {
+      SCOPED_TRACE(std::string(impl) + ", MiB: " + std::to_string(mib));
+      const Ended e = Tally({"run", "demo", "-p", "ROMEO:", "-n", "2", "--activations", "f32", "--threads", "2", "--impl", impl},
+                            {.wrapper = {"bash", "-c", "ulimit -v " + std::to_string(mib * 1024) + "; exec \"$@\"", "bash"}});
+      EXPECT_FALSE(e.by_signal);
+      done += e.code == 0 ? 1 : 0;
+      if (e.code == 0 || e.code == 127) continue;  // 127: not even the libraries found room
+      const bool team = e.code == 1 && e.err.find("libgomp: Thread creation failed") != std::string::npos;
+      EXPECT_TRUE(team || (e.code == 2 && IsOneLine(e.err))) << e.code << ": " << e.err;
+    }
+  }
+  EXPECT_GE(done, 4);
+}
+
 // A file as large as the process may write: one line, and nothing is left.
 TEST(CliUsage, OutputBeyondTheLimitOfTheProcess) {
   const std::string folder = TempPath("limited");

@@ -6,6 +6,7 @@
 #include "engine/kernels/matmul/matmul_blas.h"
 #include "engine/kernels/matmul/matmul_job.h"
 #include "engine/kernels/matmul/matmul_ref.h"
+#include "engine/kernels/matmul/openblas.h"
 #include "engine/kernels/target.h"
 #include "engine/kernels/validate.h"
 
@@ -195,7 +196,10 @@ constexpr Kernel<Op> RefKernel() {
 template <class Op>
 constexpr Kernel<Op> BlasKernel() {
   return {"blas",
-          [](const Op& op) -> const char* { return op.x.format.kind == ActKind::kF32 ? nullptr : "activations are not f32"; },
+          [](const Op& op) -> const char* {
+            if (op.x.format.kind != ActKind::kF32) return "activations are not f32";
+            return LoadOpenBlas().ok() ? nullptr : "OpenBLAS cannot be loaded";
+          },
           [](const Op& op, int threads) { return BlasPlan(MatJob(op), threads); },
           [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { RunBlas(MatJob(op), b, e, s); },
           [](const Op& op) {

@@ -1,15 +1,11 @@
 #include "engine/kernels/matmul/matmul_blas.h"
 
-#include <cblas.h>
-
 #include <algorithm>
-#include <mutex>
 
 #include "engine/kernels/math_scalar.h"
 #include "engine/kernels/matmul/act_rows.h"
+#include "engine/kernels/matmul/openblas.h"
 #include "engine/kernels/unpack.h"
-
-extern "C" void openblas_set_num_threads(int);  // NOLINT(readability-redundant-declaration): not every cblas.h has it
 
 namespace tally {
 namespace {
@@ -19,11 +15,10 @@ constexpr int64_t kBlockRows = 256;  // output rows of a task
 int64_t Blocks(const MatJob& job) { return (job.w.rows + kBlockRows - 1) / kBlockRows; }
 
 // y[rows][n] = x[rows][cols] w[n][cols]^T for output rows [first, first + n) of a weight.
-void Product(const MatJob& job, const WeightView& w, int64_t slice, int64_t first, int64_t n, int64_t rows, const float* x,
-             float* w_rows, float* y) {
+void Product(const WeightView& w, int64_t slice, int64_t first, int64_t n, int64_t rows, const float* x, float* w_rows,
+             float* y) {
   for (int64_t i = 0; i < n; ++i) UnpackRow(w, slice, first + i, w_rows + i * w.cols);
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(rows), static_cast<int>(n), static_cast<int>(w.cols),
-              1.0f, x, static_cast<int>(w.cols), w_rows, static_cast<int>(w.cols), 0.0f, y, static_cast<int>(kBlockRows));
+  OpenBlasGemmNT(rows, n, w.cols, x, w_rows, y, kBlockRows);
 }
 
 }  // namespace
@@ -38,8 +33,6 @@ TaskPlan BlasPlan(const MatJob& job, int threads) {
 }
 
 void RunBlas(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
-  static std::once_flag serial;
-  std::call_once(serial, [] { openblas_set_num_threads(1); });  // the team is the only pool
   const int64_t cols = job.w.cols, max_rows = job.max_group_rows();
   float* x = reinterpret_cast<float*>(scratch.data());
   float* w_rows = x + max_rows * cols;
@@ -54,8 +47,8 @@ void RunBlas(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> s
       for (int64_t k = 0; k < cols; ++k) x[r * cols + k] = row.F32(k);
     }
     const int64_t first = t % blocks * kBlockRows, n = std::min(kBlockRows, job.w.rows - first);
-    Product(job, job.w, group.slice, first, n, group.rows, x, w_rows, y);
-    if (job.gated) Product(job, job.up, group.slice, first, n, group.rows, x, w_rows, u);
+    Product(job.w, group.slice, first, n, group.rows, x, w_rows, y);
+    if (job.gated) Product(job.up, group.slice, first, n, group.rows, x, w_rows, u);
     for (int64_t r = 0; r < group.rows; ++r) {
       const int64_t pack_row = group.row_begin + r;
       float* out = job.out.Row(job.out_row.empty() ? pack_row : job.out_row[static_cast<size_t>(pack_row)]) + first;
