@@ -37,7 +37,11 @@ class Metadata {
   // says "none" and absence says "the default".
   void SetNull(std::string key) { nulls_.insert(std::move(key)); }
   bool IsNull(std::string_view key) const { return nulls_.find(key) != nulls_.end(); }
-  size_t size() const { return values_.size() + nulls_.size(); }  // keys, null or not
+  // Keys whose value is nothing that a MetaValue can be: "an object" (whose own values have keys of their own), "an array of several
+  // kinds". Absent, but a typed look-up is an error that says what was found. `kind` must live on.
+  void SetOther(std::string key, std::string_view kind) { others_.emplace(std::move(key), kind); }
+  bool IsOther(std::string_view key) const { return others_.find(key) != others_.end(); }
+  size_t size() const { return values_.size() + nulls_.size() + others_.size(); }  // keys, of any kind
   const std::map<std::string, MetaValue, std::less<>>& values() const { return values_; }
 
   // Typed look-ups. nullopt: absent (or JSON null). A value of another type is an error naming key and file.
@@ -59,10 +63,11 @@ class Metadata {
   Result<std::optional<T>> Get(std::string_view key, std::string_view expected, Convert convert) const;
   template <class T, class Convert>
   Result<std::optional<std::vector<T>>> GetArray(std::string_view key, std::string_view expected, Convert convert) const;
-  Status WrongType(std::string_view key, std::string_view expected, const MetaValue& found) const;
+  Status WrongType(std::string_view key, std::string_view expected, std::string_view found) const;
 
   std::map<std::string, MetaValue, std::less<>> values_;
   std::set<std::string, std::less<>> nulls_;
+  std::map<std::string, std::string_view, std::less<>> others_;
 };
 
 struct StoredTensor {
@@ -112,6 +117,14 @@ inline std::string_view KindOf(const MetaValue& value) {
   return value.valueless_by_exception() ? "nothing" : kKinds[value.index()];
 }
 
+// The same, with a number that may be why another type was expected.
+inline std::string Found(const MetaValue& value) {
+  std::string found(KindOf(value));
+  if (const auto* u = std::get_if<uint64_t>(&value)) found += " (" + std::to_string(*u) + ")";
+  if (const auto* d = std::get_if<double>(&value)) found += " (" + std::to_string(*d) + ")";
+  return found;
+}
+
 // A double counts as an integer where it is one exactly; beyond 2^53 it may be a rounded one.
 inline std::optional<int64_t> IntegralValue(double d) {
   if (!(std::fabs(d) <= 9007199254740992.0) || d != std::trunc(d)) return std::nullopt;
@@ -125,21 +138,22 @@ inline const MetaValue* Metadata::Find(std::string_view key) const {
   return it == values_.end() ? nullptr : &it->second;
 }
 
-inline Status Metadata::WrongType(std::string_view key, std::string_view expected, const MetaValue& found) const {
-  std::string message = source + ": key '" + std::string(key) + "': expected " + std::string(expected) + ", found ";
-  message += internal::KindOf(found);
-  if (const auto* u = std::get_if<uint64_t>(&found)) message += " (" + std::to_string(*u) + ")";
-  if (const auto* d = std::get_if<double>(&found)) message += " (" + std::to_string(*d) + ")";
-  return BadInput(std::move(message));
+inline Status Metadata::WrongType(std::string_view key, std::string_view expected, std::string_view found) const {
+  return BadInput(source + ": key '" + std::string(key) + "': expected " + std::string(expected) + ", found " +
+                  std::string(found));
 }
 
 // convert: const MetaValue& -> optional<T>, nullopt where the value is not a T.
 template <class T, class Convert>
 Result<std::optional<T>> Metadata::Get(std::string_view key, std::string_view expected, Convert convert) const {
   const MetaValue* value = Find(key);
-  if (value == nullptr) return std::optional<T>();
+  if (value == nullptr) {
+    const auto other = others_.find(key);
+    if (other == others_.end()) return std::optional<T>();
+    return WrongType(key, expected, other->second);
+  }
   std::optional<T> out = convert(*value);
-  if (!out) return WrongType(key, expected, *value);
+  if (!out) return WrongType(key, expected, internal::Found(*value));
   return out;
 }
 

@@ -96,7 +96,7 @@ class Flattener : public JsonHandler {
   }
 
   Status Begin(bool object) override {
-    if (array_depth_ > 0) {  // something in an array: the array is left out
+    if (array_depth_ > 0) {  // something in an array
       ++array_depth_;
       plain_ = false;
       array_.clear();
@@ -105,7 +105,10 @@ class Flattener : public JsonHandler {
       plain_ = true;
       array_.clear();
     } else {
-      if (!lengths_.empty()) key_ += '.';
+      if (!lengths_.empty()) {
+        TALLY_RETURN_IF_ERROR(Keep([](Metadata& m, std::string key) { m.SetOther(std::move(key), "an object"); }));
+        key_ += '.';
+      }
       lengths_.push_back(key_.size());
     }
     return {};
@@ -113,9 +116,11 @@ class Flattener : public JsonHandler {
 
   Status End() override {
     if (array_depth_ > 0) {
-      if (--array_depth_ > 0 || !plain_) return {};
-      std::optional<MetaValue> value = ArrayValue();
-      return value ? Set(std::move(*value)) : Status();
+      if (--array_depth_ > 0) return {};
+      if (std::optional<MetaValue> value = plain_ ? ArrayValue() : std::nullopt) return Set(std::move(*value));
+      return Keep([this](Metadata& m, std::string key) {
+        m.SetOther(std::move(key), plain_ ? "an array of several kinds" : "an array of arrays or objects");
+      });
     }
     lengths_.pop_back();
     return {};
@@ -133,22 +138,24 @@ class Flattener : public JsonHandler {
     if (const auto* i = std::get_if<int64_t>(&value)) return Set(*i);
     if (const auto* d = std::get_if<double>(&value)) return Set(*d);
     if (auto* s = std::get_if<std::string>(&value)) return Set(std::move(*s));
-    return Set(std::nullopt);
+    return Keep([](Metadata& m, std::string key) { m.SetNull(std::move(key)); });
   }
 
  private:
-  Status Set(std::optional<MetaValue> value) {  // nullopt: null
+  Status Set(MetaValue value) {
+    return Keep([&value](Metadata& m, std::string key) { m.Set(std::move(key), std::move(value)); });
+  }
+
+  // Calls set(metadata, key) with the full name of key_, unless it is one to skip.
+  template <class Setter>
+  Status Keep(Setter set) {
     if (!skip_.empty() && key_.starts_with(skip_) && (key_.size() == skip_.size() || key_[skip_.size()] == '.')) return {};
     std::string key = std::string(prefix_) + key_;
-    if (metadata_->Has(key) || metadata_->IsNull(key)) {
+    if (metadata_->Has(key) || metadata_->IsNull(key) || metadata_->IsOther(key)) {
       return BadInput("the key " + Quote(key_) + " appears twice, once nested and once with dots");
     }
     if (metadata_->size() == kMaxMetadataKeys) return BadInput("more than " + std::to_string(kMaxMetadataKeys) + " values");
-    if (value) {
-      metadata_->Set(std::move(key), *std::move(value));
-    } else {
-      metadata_->SetNull(std::move(key));
-    }
+    set(*metadata_, std::move(key));
     return {};
   }
 

@@ -30,9 +30,9 @@ class JsonHandler {
 Status ParseJson(const std::string& place, std::string_view text, int max_depth, JsonHandler& handler);
 
 // Reads a JSON file and adds its values to `metadata`, keys flattened with dots and `prefix` in front of
-// them. Arrays of scalars of one kind become vectors (integers and fractions mixed: doubles); other arrays
-// are left out; null is absent, but Metadata::IsNull says so. Keys for which `skip` is not empty and the key is
-// `skip` or under it are left out.
+// them. Arrays of scalars of one kind become vectors (integers and fractions mixed: doubles). Of other arrays, of objects and of null
+// Metadata knows that they are there (IsOther, IsNull). Keys for which `skip` is not empty and the key is `skip` or under it are left
+// out.
 Status ReadJsonMetadata(const std::string& path, std::string_view prefix, std::string_view skip, Metadata* metadata);
 
 }  // namespace tally::internal

@@ -43,7 +43,7 @@ class HeaderHandler : public JsonHandler {
 
   Status Key(std::string key) override {
     if (depth_ == 1) {
-      skipping_ = key == "__metadata__";  // free text of the writer's; nothing in it is needed
+      skipping_ = key == "__metadata__";  // texts of the writer's; nothing in them is needed
       tensor_ = {};
       if (key.empty()) return BadInput("a tensor has an empty name");
       if (key.size() > kMaxTensorNameBytes) return BadInput("the tensor name " + Quote(key) + " is too long");
@@ -58,7 +58,10 @@ class HeaderHandler : public JsonHandler {
 
   Status Scalar(JsonScalar value) override {
     // "__metadata__": null is in files that are about, and the published library takes it for none.
-    if (skipping_ && (depth_ >= 2 || std::holds_alternative<std::nullptr_t>(value))) return {};
+    if (skipping_ && depth_ == 1 && std::holds_alternative<std::nullptr_t>(value)) return {};
+    if (skipping_ && depth_ == 2) {
+      return std::holds_alternative<std::string>(value) ? Status() : Error("expected its values to be strings");
+    }
     if (depth_ == 1) return Error("expected an object");
     if (depth_ == 2) {
       const auto* name = std::get_if<std::string>(&value);
@@ -81,7 +84,8 @@ class HeaderHandler : public JsonHandler {
 
   Status Begin(bool object) override {
     ++depth_;
-    if (depth_ == 1 || (skipping_ && depth_ > 2)) return {};
+    if (depth_ == 1) return {};
+    if (skipping_ && depth_ > 2) return Error("expected its values to be strings");
     if (depth_ == 2) {
       if (!object) return Error("expected an object");
       if (!skipping_ && tensors_->size() == kMaxTensors) {

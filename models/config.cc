@@ -39,7 +39,7 @@ std::string Config::Present(std::string_view keys) const {
   std::string found;
   ForEachKey(keys, [&](std::string_view key) {
     std::string full = prefix_ + std::string(key);
-    if (!inventory_.metadata.Has(full)) return false;
+    if (!inventory_.metadata.Has(full) && !inventory_.metadata.IsOther(full)) return false;
     found = std::move(full);
     return true;
   });
@@ -307,9 +307,9 @@ void ReadGeneration(Config& c, Recipe& r) {
     std::string used;
     for (std::string_view key : keys) {
       const MetaValue* value = m.Find(key);
-      if (value == nullptr) continue;
+      if (value == nullptr && !m.IsOther(key)) continue;
       used = key;
-      if (std::holds_alternative<std::vector<int64_t>>(*value)) {
+      if (value != nullptr && std::holds_alternative<std::vector<int64_t>>(*value)) {
         found = std::get<std::vector<int64_t>>(*value);
       } else if (auto id = m.GetInt(key); !id.ok()) {
         c.Fail(std::string(key) + " is not a token id");

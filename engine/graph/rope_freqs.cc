@@ -50,6 +50,7 @@ Status Check(const Rope& rope, std::span<const float> freq_factors) {
   }
   if (s.kind == RopeScalingKind::kYarn) {
     if (!(Positive(s.beta_fast) && Positive(s.beta_slow))) return BadInput("rope: YaRN's betas must be positive numbers");
+    if (s.beta_slow > s.beta_fast) return BadInput("rope: YaRN's beta_slow is more than its beta_fast");
     if (!Positive(s.attention_factor)) return BadInput("rope: YaRN's attention factor must be a positive number");
     if (rope.theta <= 1) return BadInput("rope: YaRN needs theta > 1");
   }

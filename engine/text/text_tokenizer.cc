@@ -119,8 +119,7 @@ Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory) {
   // One id or several; generation_config.json knows the ends of turns that tokenizer_config.json does not.
   for (const char* key : {"generation_config.eos_token_id", "eos_token_id"}) {
     const MetaValue* value = metadata.Find(key);
-    if (value == nullptr) continue;
-    if (std::holds_alternative<std::vector<int64_t>>(*value)) {
+    if (value != nullptr && std::holds_alternative<std::vector<int64_t>>(*value)) {
       TALLY_ASSIGN_OR_RETURN(const auto ids, metadata.GetInts(key));
       if (ids) tokenizer->AddEos(*ids);
     } else {

@@ -10,7 +10,7 @@ namespace tally {
 namespace {
 
 // tokenizer.ggml.token_type
-enum TokenType : int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+enum TokenType : int64_t { kUndefined = 0, kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
 
@@ -79,6 +79,12 @@ Status GgufTokenizerReader::ReadVocabulary() {
   if (types_.size() != tokens_.size()) {
     return BadInput(Where("token_type") + ": " + std::to_string(types_.size()) + " types for " + std::to_string(tokens_.size()) +
                     " tokens");
+  }
+  for (size_t id = 0; id < types_.size(); ++id) {
+    if (types_[id] < kUndefined || types_[id] > kByte) {
+      return BadInput(Where("token_type") + ": token " + std::to_string(id) + " is of type " + std::to_string(types_[id]) +
+                      ", expected 0 to 6");
+    }
   }
   return {};
 }

@@ -114,6 +114,7 @@ class JsonTokenizerReader {
   std::string path_;
   Json json_;
   StringMap<int32_t> vocab_;           // of the model
+  StringMap<int32_t> added_ids_;       // of the added tokens
   std::vector<std::string> spelling_;  // by id
   std::vector<bool> added_;            // by id
   std::vector<bool> model_ids_;        // by id
@@ -240,6 +241,9 @@ Status JsonTokenizerReader::ReadAddedTokens() {
     }
     if (const auto in_vocab = vocab_.find(token.text); in_vocab != vocab_.end() && in_vocab->second != token.id) {
       return BadInput(where + ": '" + token.text + "' has id " + std::to_string(in_vocab->second) + " in the vocabulary");
+    }
+    if (const auto [other, fresh] = added_ids_.emplace(token.text, token.id); !fresh && other->second != token.id) {
+      return BadInput(where + ": '" + token.text + "' has id " + std::to_string(other->second) + " already");
     }
     spelling_[id] = token.text;
     added_[id] = true;

@@ -69,7 +69,7 @@ std::vector<Case> SafetensorsCases() {
        "DIR/model.safetensors: header: not valid JSON: parse error at line 1, column 6: syntax error while parsing value - "
        "unexpected end of input; expected '[', '{', or a literal"},
       {"HeaderDeep", Header("{\"__metadata__\":" + Nested("{\"a\":", 100'000)),
-       "DIR/model.safetensors: header: nested more than 8 deep"},
+       "DIR/model.safetensors: header: tensor '__metadata__': expected its values to be strings"},
       {"HeaderNotUtf8", Header("{\"\xff\xfe\":3}"),
        "DIR/model.safetensors: header: not valid JSON: parse error at line 1, column 3: syntax error while parsing object key - "
        "invalid string: ill-formed UTF-8 byte; last read: '\"\\xff'; expected string literal"},
@@ -77,6 +77,8 @@ std::vector<Case> SafetensorsCases() {
       {"TensorAnArray", Header("{\"w\":[]}"), "DIR/model.safetensors: header: tensor 'w': expected an object"},
       {"MetadataANumber", Header(R"({"__metadata__":3})"),
        "DIR/model.safetensors: header: tensor '__metadata__': expected an object"},
+      {"MetadataOfNumbers", Header(R"({"__metadata__":{"format":"pt","steps":3}})"),
+       "DIR/model.safetensors: header: tensor '__metadata__': expected its values to be strings"},
       {"NameEmpty", Header("{\"\":{}}"), "DIR/model.safetensors: header: a tensor has an empty name"},
       {"NameTooLong", Header("{\"" + std::string(2000, 'n') + "\":{}}"),
        "DIR/model.safetensors: header: the tensor name "
@@ -311,6 +313,8 @@ std::vector<Case> ConfigCases() {
       {"KeyTwice", Config("{\"a\": 1, \"b\": 2, \"a\": 3}"), "DIR/config.json: the key 'a' appears twice"},
       {"KeyTwiceInAnArray", Config("{\"x\": [{\"a\": 1, \"a\": 3}]}"), "DIR/config.json: the key 'a' appears twice"},
       {"KeyTwiceOnceWithDots", Config("{\"a\": {\"b\": 1}, \"a.b\": 2}"),
+       "DIR/config.json: the key 'a.b' appears twice, once nested and once with dots"},
+      {"KeyTwiceOnceAnObject", Config("{\"a\": {\"b\": {}}, \"a.b\": 2}"),
        "DIR/config.json: the key 'a.b' appears twice, once nested and once with dots"},
       {"KeyTwiceOnceNull", Config("{\"a\": {\"b\": null}, \"a.b\": 2}"),
        "DIR/config.json: the key 'a.b' appears twice, once nested and once with dots"},

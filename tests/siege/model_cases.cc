@@ -24,6 +24,17 @@ auto Directory(const Inventory& inventory) {
   };
 }
 
+// config.json has the JSON value `text` under a key: what no MetaValue can be.
+auto WithJson(const Inventory& inventory, const std::string& key, const char* text) {
+  return [=](const TempFolder& folder) {
+    const std::string path = Directory(inventory)(folder);
+    nlohmann::json config = nlohmann::json::parse(ConfigOf(inventory));
+    config[key] = nlohmann::json::parse(text);
+    folder.Write("config.json", config.dump());
+    return path;
+  };
+}
+
 Inventory Reshaped(Inventory inventory, std::string_view name, std::vector<uint64_t> shape, DType type = DType::kF32) {
   for (StoredTensor& t : inventory.tensors) {
     if (t.name != name) continue;
@@ -168,6 +179,18 @@ std::vector<Case> HyperParameterCases() {
        "DIR/config.json: rope_scaling.rope_type 'dynamic' is not supported"},
       {"RopeScalingWithoutFactor", hf("rope_scaling.rope_type", std::string("linear")),
        "DIR/config.json: required key rope_scaling.factor is missing"},
+      {"YarnBetasTheWrongWayRound", oss("rope_scaling.beta_slow", 33.0),
+       "DIR: rope: YaRN's beta_slow is more than its beta_fast"},
+      // Values of no kind that a hyper-parameter has.
+      {"WidthAnObject", WithJson(HfLlama(), "hidden_size", R"({"text": 12})"),
+       "DIR/config.json: key 'hidden_size': expected an integer that fits 64 signed bits, found an object"},
+      {"WidthAnArray", WithJson(HfLlama(), "hidden_size", "[12]"),
+       "DIR/config.json: key 'hidden_size': expected an integer that fits 64 signed bits, found an array of integers"},
+      {"LayerTypesNested", WithJson(HfGptOss(), "layer_types", R"([["full_attention"], ["full_attention"], ["full_attention"]])"),
+       "DIR/config.json: key 'layer_types': expected an array of strings, found an array of arrays or objects"},
+      {"LayerTypesOfSeveralKinds", WithJson(HfGptOss(), "layer_types", R"(["full_attention", 1, null])"),
+       "DIR/config.json: key 'layer_types': expected an array of strings, found an array of several kinds"},
+      {"EndTokensNested", WithJson(HfLlama(), "eos_token_id", "[[1]]"), "DIR/config.json: eos_token_id is not a token id"},
       // Experts.
       {"TopKMoreThanExperts", oss("num_experts_per_tok", int64_t{6}),
        "DIR/config.json: num_experts_per_tok is 6; expected 1 to 5"},
