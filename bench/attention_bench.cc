@@ -70,7 +70,7 @@ struct Setup {
     for (const auto& layer : s.blocks) s.tables.push_back({layer.data(), blocks});
     for (int64_t i = 0; i < c.rows; ++i) s.rows.push_back({0, static_cast<int32_t>(c.depth - c.rows + i)});
     const size_t width = c.heads * c.head_dim;
-    if (!s.q.Resize(c.rows * width) || !s.out.Resize(c.rows * width)) return InternalError("no memory");
+    if (!s.q.Resize(c.rows * width) || !s.out.Resize(c.rows * width)) return BadInput("not enough memory");
     for (size_t i = 0; i < s.q.size(); ++i) s.q[i] = 2.0f * some[rng() % some.size()];
     for (int64_t l = 0; l < c.layers; ++l) {
       AttentionOp op;

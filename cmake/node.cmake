@@ -32,9 +32,10 @@ function(tally_node)
   endif()
 endfunction()
 
-# tally_test(NAME kernels/norm GROUP fast DEPS ...): builds tests/<NAME>_test.cc and registers its cases with ctest.
+# tally_test(NAME norm GROUP fast [COMPUTES] DEPS ...): builds <NAME>_test.cc and registers its cases with ctest. COMPUTES: what it
+# compares with takes time, so that it is worth optimising.
 function(tally_test)
-  cmake_parse_arguments(T "" "NAME;GROUP" "DEPS" ${ARGN})
+  cmake_parse_arguments(T "COMPUTES" "NAME;GROUP" "DEPS" ${ARGN})
   string(REPLACE "/" "_" target ${T_NAME}_test)
   if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${T_NAME}_test.cc)
     message(WARNING "${CMAKE_CURRENT_SOURCE_DIR}/${T_NAME}_test.cc is registered and does not exist")
@@ -43,12 +44,12 @@ function(tally_test)
   add_executable(${target} ${T_NAME}_test.cc)
   target_link_libraries(${target} PRIVATE ${T_DEPS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE TALLY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  if(TARGET test_headers AND NOT own_headers)
+  if(T_COMPUTES)
+    target_compile_options(${target} PRIVATE -O1)
+  elseif(TARGET test_headers)
     target_precompile_headers(${target} REUSE_FROM test_headers)
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # or ccache would keep none of them
   endif()
-  # Nothing in them is measured, and they are half of what there is to compile.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(T_GROUP MATCHES "^(fast|goldens)$" AND NOT T_NAME MATCHES "^cli_")
     add_dependencies(library_tests ${target})
   endif()

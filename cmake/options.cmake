@@ -21,7 +21,8 @@ endif()
 
 find_program(TALLY_CCACHE ccache)
 if(TALLY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TALLY_CCACHE})
+  # It asks for this where headers are precompiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TALLY_CCACHE})
 endif()
 
 # Multiply-adds that are meant are written as such (hn::MulAdd, std::fma), so that results do not depend on the optimiser.

@@ -119,7 +119,7 @@ class Flattener : public JsonHandler {
       if (--array_depth_ > 0) return {};
       if (std::optional<MetaValue> value = plain_ ? ArrayValue() : std::nullopt) return Set(std::move(*value));
       return Keep([this](Metadata& m, std::string key) {
-        m.SetOther(std::move(key), plain_ ? "an array of several kinds" : "an array of arrays or objects");
+        m.SetOther(std::move(key), plain_ ? "an array of several kinds or of null" : "an array of arrays or objects");
       });
     }
     lengths_.pop_back();

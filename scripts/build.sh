@@ -2,8 +2,6 @@
 # Sourced: build_release [TARGET...] installs what is missing and builds the release preset.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-export CCACHE_SLOPPINESS=pch_defines,time_macros  # what ccache asks for where headers are precompiled
-
 configure() {  # PRESET; CMake's own findings only where it fails. TALLY_WERROR=ON: warnings are errors
   local log=build/$1-configure.log
   mkdir -p build

@@ -122,15 +122,15 @@ PINS
 }
 
 main() {
-  local p id codename need_hwy=1 fuzz=0 tools=()
+  local p id codename need_hwy=1 llvm=0 tools=()
   missing=()
   if [ "${1:-}" = --ci ]; then
     for p in clang-format clang-tidy; do
       if [ -z "$(find_clang_tool $p)" ]; then tools+=("$p-$clang_tools_version"); fi
     done
-    command -v ld.lld >/dev/null || tools+=(lld)
     packages+=(${tools[@]+"${tools[@]}"})
-    can_fuzz || fuzz=1
+    can_fuzz || llvm=1
+    command -v ld.lld >/dev/null || llvm=1
   fi
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     say "install_deps.sh: no apt here; needed: ${packages[*]} libhwy-dev (>= $hwy_minimum). Going on without installing anything." >&2
@@ -140,21 +140,21 @@ main() {
   new_enough "$(hwy_version)" && need_hwy=0
   # Fetched before, by CMake: nothing to install for it.
   if [ $need_hwy = 1 ] && [ -d build/release/_deps/highway-src ]; then need_hwy=0; fi
-  if [ ${#missing[@]} -eq 0 ] && [ $need_hwy = 0 ] && [ $fuzz = 0 ]; then
+  if [ ${#missing[@]} -eq 0 ] && [ $need_hwy = 0 ] && [ $llvm = 0 ]; then
     say "install_deps.sh: nothing to install"
     return 0
   fi
 
-  say "install_deps.sh: to install: ${missing[*]} $([ $need_hwy = 0 ] || echo "Highway >= $hwy_minimum") $([ $fuzz = 0 ] || echo clang)"
+  say "install_deps.sh: to install: ${missing[*]} $([ $need_hwy = 0 ] || echo "Highway >= $hwy_minimum") $([ $llvm = 0 ] || echo "clang, lld")"
   as_root apt-get update -q
-  if [ $fuzz = 1 ]; then  # what the distribution has of them: without, nothing is fuzzed
-    for p in clang libclang-rt-dev; do
+  if [ $llvm = 1 ]; then  # what the distribution has of them: without, nothing is fuzzed, and links take longer
+    for p in clang libclang-rt-dev lld; do
       [ -z "$(apt-cache search --names-only "^$p\$")" ] || missing+=("$p")
     done
   fi
   for p in ${tools[@]+"${tools[@]}"}; do
     if [ -z "$(apt-cache search --names-only "^$p\$")" ]; then
-      die "install_deps.sh: no package $p here; one of that name and version on the PATH will do (pipx has clang's)"
+      die "install_deps.sh: no package $p here; one of that version on the PATH will do (pipx has it)"
     fi
   done
   if [ $need_hwy = 1 ]; then

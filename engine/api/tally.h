@@ -41,7 +41,8 @@ namespace tally {
 enum class ActivationsChoice : uint8_t { kAuto, kF32, kBF16, kInt8 };
 enum class KvChoice : uint8_t { kAuto, kF32, kF16 };
 // kRef: the scalar references. kBlas: OpenBLAS for matrices where it can: loaded then, its own threads switched off, both for the
-// whole process; the bits may then depend on the number of threads.
+// whole process; the bits may then depend on the number of threads. OpenBLAS starts those threads nonetheless unless the
+// environment has OPENBLAS_NUM_THREADS=1 (the command sets it), and switching them off may be felt by others who use it.
 enum class ImplName : uint8_t { kAuto, kRef, kBlas };
 
 struct LoadOptions {
@@ -115,7 +116,7 @@ class TALLY_API Engine {
   // Runs the rows (1 to max_batch, any mix of sequences, each sequence's in order from its length on) and returns the logits asked
   // for (at most max_logit_rows), in row order: [rows with want_logits, vocab], f32, valid until the next Step; with none, [0,
   // vocab]. kBadInput: more rows than that, a token beyond the vocabulary, no such sequence, a full context or cache, logits that
-  // are NaN or infinite (naming layer and op). After an error the sequences are as they were before the call.
+  // are NaN or infinite (naming layer and op), not enough memory. After an error the sequences are as they were before the call.
   virtual Result<Mat<const float>> Step(std::span<const BatchRow> rows) = 0;
   virtual Ledger& ledger() = 0;  // of every Step since it was made or Reset; lives as long as the engine
   virtual const Model& model() const = 0;

@@ -15,7 +15,7 @@ namespace tally {
 namespace {
 
 // The largest published file has 3.6 MB and 200,000 ranks; its longest token has 128 bytes.
-constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
+constexpr uint64_t kMaxRanksBytes = uint64_t{64} << 20;
 constexpr size_t kMaxTokenBytes = 1024;
 // Ranks go up to this many beyond the number of lines: special tokens stand between those of p50k_base.
 constexpr size_t kSpareRanks = 16;
@@ -124,7 +124,7 @@ Status ReadLine(std::string_view line, const std::string& where, size_t most, Ra
 }
 
 Result<Ranks> ReadRanks(const std::string& path) {
-  TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxFileBytes));
+  TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxRanksBytes));
   Ranks ranks;
   const auto lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
   const size_t most = std::min(lines + kSpareRanks, static_cast<size_t>(kMaxTokens) - 1);

@@ -14,7 +14,7 @@ namespace tally {
 namespace {
 
 // The largest published tokenizer.json has 33 MB and some three million values.
-constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxJsonBytes = uint64_t{256} << 20;
 constexpr size_t kMaxValues = size_t{1} << 24;
 constexpr size_t kMaxDepth = 64;
 // Ids up to this many times the named tokens, and kSpareIds more, are taken: published vocabularies have holes.
@@ -81,7 +81,7 @@ class UniqueKeys : public nlohmann::json_sax<Json> {
 };
 
 Result<Json> ParseFile(const std::string& path) {
-  TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxFileBytes));
+  TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxJsonBytes));
   TALLY_RETURN_IF_ERROR(CheckExtent(text, path));
   try {
     UniqueKeys keys;

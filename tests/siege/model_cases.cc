@@ -189,7 +189,7 @@ std::vector<Case> HyperParameterCases() {
       {"LayerTypesNested", WithJson(HfGptOss(), "layer_types", R"([["full_attention"], ["full_attention"], ["full_attention"]])"),
        "DIR/config.json: key 'layer_types': expected an array of strings, found an array of arrays or objects"},
       {"LayerTypesOfSeveralKinds", WithJson(HfGptOss(), "layer_types", R"(["full_attention", 1, null])"),
-       "DIR/config.json: key 'layer_types': expected an array of strings, found an array of several kinds"},
+       "DIR/config.json: key 'layer_types': expected an array of strings, found an array of several kinds or of null"},
       {"EndTokensNested", WithJson(HfLlama(), "eos_token_id", "[[1]]"), "DIR/config.json: eos_token_id is not a token id"},
       // Experts.
       {"TopKMoreThanExperts", oss("num_experts_per_tok", int64_t{6}),
