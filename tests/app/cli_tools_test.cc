@@ -316,7 +316,7 @@ TEST(CliUsage, OpenBlasThatIsNone) {
   }
   ASSERT_FALSE(other.empty());
   fs::create_symlink(other, folder + "/libopenblas.so.0");
-  const char* const path = std::getenv("LD_LIBRARY_PATH");
+  const char* const path = std::getenv("LD_LIBRARY_PATH");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
   const RunOptions hidden{.wrapper = {"env", "LD_LIBRARY_PATH=" + folder + (path == nullptr ? "" : std::string(":") + path)}};
   const std::vector<std::string> run = {"run", kModel, "--prompt-tokens", "1", "-n", "1", "--json", "--activations", "f32"};
   EXPECT_EQ(Tally(run, hidden).code, 0);

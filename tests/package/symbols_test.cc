@@ -1,7 +1,9 @@
 // What libtally.so gives out: the public headers' interface, all of it and nothing else.
+#include <cxxabi.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -33,14 +35,23 @@ std::vector<std::string> LinesOf(const std::string& command) {
   return lines;
 }
 
-// Demangled, without what stands after the name: "tally::LoadModel(std::string const&, ...)@@TALLY_0.1".
+// "tally::LoadModel(std::string const&, ...)" of "_ZN5tally9LoadModel...@@TALLY_0.1". Not nm's work: LLVM's leaves versioned names alone.
+std::string Demangled(const std::string& symbol) {
+  const std::string name = symbol.substr(0, symbol.find('@'));
+  int error = 0;
+  char* const text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &error);
+  std::string demangled = error == 0 ? text : name;
+  std::free(text);
+  return demangled;
+}
+
 std::set<std::string> Exported() {
   std::set<std::string> names;
-  for (const std::string& line : LinesOf(TALLY_NM " -D -C --defined-only --without-symbol-versions " TALLY_LIBRARY)) {
+  for (const std::string& line : LinesOf(TALLY_NM " -D --defined-only " TALLY_LIBRARY)) {
     const size_t type = line.find_first_not_of("0123456789abcdef ");  // "0000000000012340 T name", "                 A name"
     if (type == std::string::npos || type + 2 > line.size()) continue;
     if (line[type] == 'A') continue;  // the version's own
-    names.insert(line.substr(type + 2));
+    names.insert(Demangled(line.substr(type + 2)));
   }
   return names;
 }
