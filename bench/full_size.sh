@@ -4,8 +4,8 @@
 # usage: bench/full_size.sh [DIR=build/full_size] [VOCABULARY.gguf]
 #
 # Files that DIR lacks are made with `tally synth`, 18 GB in all (with a vocabulary they can go to bench/peers/run_peers.sh, too). With
-# the files there it took four minutes on two cores of Zen 4; gpt-oss-20b needs 13 GiB of memory and its roof 1 more. The bars are for processors with AVX-512 VNNI; neighbours on a shared machine move
-# every figure (README.md, "How figures are measured").
+# the files there it took four minutes on two cores of Zen 4; gpt-oss-20b needs 13 GiB of memory and its roof 1 more. The
+# bars are for processors with AVX-512 VNNI; neighbours on a shared machine move every figure (README.md, "How figures are measured").
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 dir=${1:-build/full_size} vocabulary=()

@@ -1,5 +1,5 @@
-# tally_unity(TARGET): its files are compiled six at a time, as if they were one. Reading JSON's and CLI11's headers is most of what
-# there is to compile in many of them.
+# tally_unity(TARGET): its files are compiled six at a time, as if they were one, so that JSON's and CLI11's headers, and what comes of
+# their templates, are compiled less often.
 function(tally_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
 endfunction()

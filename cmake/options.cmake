@@ -3,8 +3,8 @@ option(TALLY_BUILD_BENCH "Build the benchmarks" ON)
 option(TALLY_WERROR "Treat warnings as errors" OFF)
 set(TALLY_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined or thread")
 option(TALLY_FUZZ "Build the libFuzzer targets (clang; the preset fuzz)" OFF)
-# Off where files are edited or read one by one: then each is compiled for itself, with headers of its own.
-option(TALLY_UNITY "Compile several files of a node as one, and precompile what tests include: half of the time is reading headers" ON)
+# Headers, and what comes of their templates, are much of the time. Off where files are edited or read one by one.
+option(TALLY_UNITY "Compile several files of a node as one, and precompile what tests include" ON)
 set(TALLY_TEAM "openmp" CACHE STRING "What the team of threads is made of: openmp, or std (for the thread sanitizer)")
 
 set(CMAKE_CXX_STANDARD 20)
@@ -37,7 +37,7 @@ if(TALLY_SANITIZE)
   add_compile_options(-fsanitize=${TALLY_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TALLY_SANITIZE})
   find_program(TALLY_LLD ld.lld)
-  if(TALLY_LLD)  # half the time of the system's, for each of some eighty tests
+  if(TALLY_LLD)  # quicker than the system's, for each of some eighty tests
     add_link_options(-fuse-ld=lld)
   endif()
 endif()

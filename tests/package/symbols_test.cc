@@ -35,7 +35,8 @@ std::vector<std::string> LinesOf(const std::string& command) {
   return lines;
 }
 
-// "tally::LoadModel(std::string const&, ...)" of "_ZN5tally9LoadModel...@@TALLY_0.1". Not nm's work: LLVM's leaves versioned names alone.
+// "tally::LoadModel(std::string const&, ...)" of "_ZN5tally9LoadModel...@@TALLY_0.1". Not nm's work: LLVM's leaves versioned names
+// alone.
 std::string Demangled(const std::string& symbol) {
   const std::string name = symbol.substr(0, symbol.find('@'));
   int error = 0;

@@ -1,4 +1,4 @@
-// OpenBLAS, loaded when it is first asked for: linked, it would start its threads in every process (7 ms here, and their stacks).
+// OpenBLAS, loaded when it is first asked for: linked, it would start its threads in every process.
 #pragma once
 
 #include <cstdint>
