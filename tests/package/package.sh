@@ -37,15 +37,19 @@ check() {  # NAME CONSUMER MODEL: what it says. Only the shared library knows wh
   printf '%s: the text, and the books\n' "$name"
 }
 
-headers() {  # COMPILER: every public header alone, twice over, with every warning, and what it drags in
-  local header
-  for header in "$prefix"/include/tally/*.h; do
-    header=tally/${header##*/}
-    printf '#include <%s>\n#include <%s>\nint main() {}\n' "$header" "$header" >"$work/header.cc"
-    "$1" -std=c++20 -Wall -Wextra -Wpedantic -Wshadow -Werror -fsyntax-only -MD -MF "$work/header.d" -I "$prefix/include" "$work/header.cc" ||
-      fail "$header does not compile alone with $1"
-    if grep -E '(^|/)(hwy/|omp\.h|nlohmann/)' "$work/header.d"; then fail "$header brings these in"; fi
-  done
+header_alone() {  # COMPILER NAME: a public header alone, twice over, with every warning, and what it drags in
+  local name=$2 source=$work/$2.cc
+  printf '#include <tally/%s>\n#include <tally/%s>\nint main() {}\n' "$name" "$name" >"$source"
+  "$1" -std=c++20 -Wall -Wextra -Wpedantic -Wshadow -Werror -fsyntax-only -MD -MF "$source.d" -I "$prefix/include" "$source" ||
+    fail "$name does not compile alone with $1"
+  if grep -E '(^|/)(hwy/|omp\.h|nlohmann/)' "$source.d"; then fail "$name brings these in"; fi
+}
+export -f header_alone fail
+export work prefix
+
+headers() {  # COMPILER: all of them, on every core
+  # shellcheck disable=SC2016  # the arguments are the inner shell's
+  find "$prefix/include/tally" -name '*.h' -printf '%f\0' | xargs -0 -n 1 -P "$(nproc)" bash -c 'set -eu; header_alone "$1" "$2"' - "$1" || exit 1
   printf '%s: public headers compile alone\n' "$1"
 }
 
