@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <string>
+#include <string_view>
 
 #include "engine/api/count.h"
 
@@ -17,7 +19,8 @@ using books::Part;
 using books::WithThousands;
 
 // "gpt2-xl:gated,tied=false", counted with a prompt and as F32; each once.
-const Count& Of(const std::string& model, uint64_t prompt = 1024) {
+const Count& Of(std::string_view name, uint64_t prompt = 1024) {
+  const std::string model(name);
   static std::map<std::pair<std::string, uint64_t>, Count> counted;
   const auto key = std::pair{model, prompt};
   const auto found = counted.find(key);
