@@ -64,7 +64,7 @@ for compiler in g++ clang++; do
   for static in OFF ON; do
     folder=$work/$compiler-$static
     {
-      "$cmake" -S "$here/consumer" -B "$folder" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix" -DCONSUMER_STATIC=$static \
+      "$cmake" -G Ninja -S "$here/consumer" -B "$folder" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix" -DCONSUMER_STATIC=$static \
         -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" && "$cmake" --build "$folder"
     } >"$work/log" 2>&1 || fail "$compiler, CMake, static $static: $(tail -n 30 "$work/log")"
     check "$compiler, CMake, static $static" "$folder/consumer" "$([ $static = ON ] && echo "$model" || echo demo)"
