@@ -8,8 +8,11 @@
 # bars are for processors with AVX-512 VNNI; neighbours on a shared machine move every figure (README.md, "How figures are measured").
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
-dir=${1:-build/full_size} vocabulary=()
-[ $# -lt 2 ] || vocabulary=(--vocab-from "$2")
+root=$PWD vocabulary=()
+dir=$(cd "$caller_dir" && realpath -m -- "${1:-$root/build/full_size}")
+if [ $# -ge 2 ]; then
+  vocabulary=(--vocab-from "$(cd "$caller_dir" && realpath -m -- "$2")")
+fi
 tally=build/release/engine/tally
 [ -x $tally ] || die "full_size.sh: $tally is not built: run scripts/demo.sh first"
 command -v python3 >/dev/null || die "full_size.sh: python3 is not installed"

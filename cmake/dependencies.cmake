@@ -1,6 +1,10 @@
 include(FetchContent)
 if(TALLY_TEAM STREQUAL "openmp")
-  find_package(OpenMP REQUIRED COMPONENTS CXX)
+  find_package(OpenMP COMPONENTS CXX)
+  if(NOT OpenMP_CXX_FOUND)
+    message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no OpenMP (clang on Debian, Ubuntu: apt-get install libomp-dev). "
+      "-DTALLY_TEAM=std does without: its threads are the standard library's")
+  endif()
 endif()
 # OpenBLAS is loaded when `--impl blas` first asks for it (engine/kernels/matmul/openblas.cc): its header, and where it is here.
 find_library(TALLY_OPENBLAS openblas)
@@ -23,8 +27,13 @@ if(NOT hwy_FOUND)
   set(HWY_ENABLE_EXAMPLES OFF CACHE BOOL "" FORCE)
   set(HWY_ENABLE_CONTRIB OFF CACHE BOOL "" FORCE)
   set(HWY_ENABLE_INSTALL OFF CACHE BOOL "" FORCE)
-  FetchContent_Declare(highway GIT_REPOSITORY https://github.com/google/highway.git GIT_TAG 1.2.0 GIT_SHALLOW TRUE)
+  if(POLICY CMP0135)
+    cmake_policy(SET CMP0135 NEW)  # the files' times are those of their unpacking
+  endif()
+  FetchContent_Declare(highway URL https://github.com/google/highway/archive/refs/tags/1.2.0.tar.gz
+    URL_HASH SHA256=7e0be78b8318e8bdbf6fa545d2ecb4c90f947df03f7aadc42c1967f019e63343)  # that of Debian's highway_1.2.0.orig.tar.gz
   FetchContent_MakeAvailable(highway)
+  target_compile_options(hwy PRIVATE -w)  # our warnings are for us
   if(NOT TARGET hwy::hwy)
     add_library(hwy::hwy ALIAS hwy)
   endif()

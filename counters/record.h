@@ -40,7 +40,7 @@ struct OpRecord {
   uint64_t nanoseconds = 0;        // running the kernel: charging and recording are not in it
 };
 
-// Called on the thread that steps, between ops; must not call the engine.
+// Called on the thread that steps, between ops; must not step the engine or change what it holds.
 using Recorder = std::function<void(const OpRecord&)>;
 
 }  // namespace tally

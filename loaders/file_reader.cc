@@ -30,6 +30,16 @@ Status CheckRegular(const std::string& path, const struct stat& info) {
   return BadInput(Printable(path) + ": expected a regular file, found " + std::string(kind));
 }
 
+FileStamp StampOf(const struct stat& info) {
+#ifdef __APPLE__
+  const struct timespec modified = info.st_mtimespec;
+#else
+  const struct timespec modified = info.st_mtim;
+#endif
+  return {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino),
+          static_cast<int64_t>(modified.tv_sec) * 1'000'000'000 + modified.tv_nsec};
+}
+
 }  // namespace
 
 Result<FileReader> FileReader::Open(const std::string& path) {
@@ -50,17 +60,27 @@ Result<FileReader> FileReader::Open(const std::string& path) {
   TALLY_RETURN_IF_ERROR(CheckRegular(path, info));
   if (info.st_size <= 0) return BadInput(Printable(path) + ": the file is empty");
   reader.size_ = static_cast<uint64_t>(info.st_size);
+  reader.stamp_ = StampOf(info);
   return reader;
 }
 
 FileReader::FileReader(FileReader&& o) noexcept
-    : fd_(std::exchange(o.fd_, -1)), size_(std::exchange(o.size_, 0)), path_(std::move(o.path_)) {}
+    : fd_(std::exchange(o.fd_, -1)), size_(std::exchange(o.size_, 0)), stamp_(o.stamp_), path_(std::move(o.path_)) {}
 
 FileReader& FileReader::operator=(FileReader&& o) noexcept {
   std::swap(fd_, o.fd_);
   std::swap(size_, o.size_);
+  std::swap(stamp_, o.stamp_);
   std::swap(path_, o.path_);
   return *this;
+}
+
+Status FileReader::CheckUnchanged(const InventoryFile& file) const {
+  if (fd_ < 0) return InternalError("FileReader::CheckUnchanged on a reader without a file");
+  struct stat info;
+  if (::fstat(fd_, &info) != 0) return BadInput(Printable(path_) + ": cannot be examined: " + ErrnoText(errno));
+  if (!file.stamp || (static_cast<uint64_t>(info.st_size) == file.size && StampOf(info) == *file.stamp)) return {};
+  return BadInput(Printable(path_) + ": has changed since its header was read");
 }
 
 FileReader::~FileReader() {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/base/status.h"
+#include "loaders/inventory.h"
 
 namespace tally {
 
@@ -18,12 +19,16 @@ class FileReader {
   ~FileReader();
   Status ReadAt(uint64_t offset, std::span<uint8_t> out) const;  // thread-safe
   uint64_t size() const { return size_; }
+  const FileStamp& stamp() const { return stamp_; }  // when it was opened
+  // kBadInput where the file is no longer, or not, the one with that size and stamp.
+  Status CheckUnchanged(const InventoryFile& file) const;
   const std::string& path() const { return path_; }
 
  private:
   FileReader() = default;
   int fd_ = -1;
   uint64_t size_ = 0;
+  FileStamp stamp_;
   std::string path_;
 };
 

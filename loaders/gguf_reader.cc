@@ -281,7 +281,7 @@ Status PlaceTensors(const GgufCursor& cursor, Shard* shard) {
 Result<Shard> ReadShard(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(path));
   Shard shard;
-  shard.file = {path, file.size()};
+  shard.file = {path, file.size(), file.stamp()};
   shard.metadata.source = path;
   GgufCursor cursor(file, path);
   TALLY_RETURN_IF_ERROR(CheckMagic(cursor));
@@ -341,6 +341,20 @@ std::optional<SplitName> ParseSplitName(const std::string& path) {
   return name;
 }
 
+// NaN is as it was, whatever it is compared with.
+bool SameValue(const MetaValue& a, const MetaValue& b) {
+  const auto same = [](double x, double y) { return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y); };
+  if (const double* x = std::get_if<double>(&a)) {
+    const double* const y = std::get_if<double>(&b);
+    return y != nullptr && same(*x, *y);
+  }
+  if (const auto* x = std::get_if<std::vector<double>>(&a)) {
+    const auto* const y = std::get_if<std::vector<double>>(&b);
+    return y != nullptr && std::equal(x->begin(), x->end(), y->begin(), y->end(), same);
+  }
+  return a == b;
+}
+
 // Adds what a later shard says to what the first one said; the two may repeat each other, not differ.
 Status MergeMetadata(const Shard& from, Metadata* into) {
   for (const auto& [key, value] : from.metadata.values()) {
@@ -352,7 +366,7 @@ Status MergeMetadata(const Shard& from, Metadata* into) {
                         std::to_string(internal::kMaxMetadataKeys) + " metadata keys");
       }
       into->Set(key, value);
-    } else if (*first != value) {
+    } else if (!SameValue(*first, value)) {
       return BadInput(Printable(from.file.path) + ": metadata key " + Quote(key) + " differs from that of " +
                       Printable(into->source) + "; they are not parts of one checkpoint");
     }
@@ -382,6 +396,9 @@ Result<Inventory> ReadGguf(const std::string& path) {
   if (named_count > 1 && count <= 1) {
     return BadInput(place + ": the name says part " + std::to_string(name->number) + " of " + std::to_string(name->count) +
                     ", but the file has no split.count above 1");
+  }
+  if (count > 1 && name && (name->number < 1 || name->number > name->count)) {
+    return BadInput(place + ": the name says part " + std::to_string(name->number) + " of " + std::to_string(name->count));
   }
   if (count > 1 && named_count != count) {
     return BadInput(place + ": split.count is " + std::to_string(count) +

@@ -37,8 +37,8 @@ class Metadata {
   // says "none" and absence says "the default".
   void SetNull(std::string key) { nulls_.insert(std::move(key)); }
   bool IsNull(std::string_view key) const { return nulls_.find(key) != nulls_.end(); }
-  // Keys whose value is nothing that a MetaValue can be: "an object" (whose own values have keys of their own), "an array of arrays
-  // or objects". Absent, but a typed look-up is an error that says what was found. `kind` must live on.
+  // Keys whose value is nothing that a MetaValue can be: "an object" (whose own values have keys of their own), "an array of
+  // arrays or objects". Absent, but a typed look-up is an error that says what was found. `kind` must live on.
   void SetOther(std::string key, std::string_view kind) { others_.emplace(std::move(key), kind); }
   bool IsOther(std::string_view key) const { return others_.find(key) != others_.end(); }
   size_t size() const { return values_.size() + nulls_.size() + others_.size(); }  // keys, of any kind
@@ -84,9 +84,17 @@ struct StoredTensor {
   }
 };
 
+// Which file it was when it was read, so that another one of its name, or one that was written to, is not taken for it.
+struct FileStamp {
+  uint64_t device = 0, inode = 0;
+  int64_t modified_ns = 0;  // since 1970
+  bool operator==(const FileStamp&) const = default;
+};
+
 struct InventoryFile {
   std::string path;
   uint64_t size = 0;
+  std::optional<FileStamp> stamp = {};  // nothing: not known, and not compared
 };
 
 struct Inventory {

@@ -205,7 +205,7 @@ Status ReadSafetensors(const std::string& path, Inventory* inventory) {
   if (inventory->tensors.size() + tensors.size() > kMaxTensors) {
     return BadInput(place + ": with this file the checkpoint has more than " + std::to_string(kMaxTensors) + " tensors");
   }
-  inventory->files.push_back({path, file.size()});
+  inventory->files.push_back({path, file.size(), file.stamp()});
   std::move(tensors.begin(), tensors.end(), std::back_inserter(inventory->tensors));
   return {};
 }

@@ -282,7 +282,9 @@ bool ReadHfLayerTypes(Config& c, Recipe& r, int32_t window) {
 void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
   r.rope.theta = c.Positive("rope.freq_base", 10000);
   RopeScaling& s = r.rope.scaling;
-  const std::string type = c.String("rope.scaling.type", c.Has("rope.scale_linear") ? "linear" : "none");
+  // Without a type a factor is linear's, as llama.cpp has it.
+  const bool factor = c.Has("rope.scaling.factor") || c.Has("rope.scale_linear");
+  const std::string type = c.String("rope.scaling.type", factor ? "linear" : "none");
   if (type == "linear") {
     s.factor = c.Positive("rope.scaling.factor|rope.scale_linear");
     if (s.factor != 1) s.kind = RopeScalingKind::kLinear;

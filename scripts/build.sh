@@ -14,7 +14,8 @@ configure() {  # PRESET; CMake's own findings only where it fails. TALLY_WERROR=
 }
 
 skipped() {  # PRESET; what its last run of ctest skipped, with the reasons that the tests gave
-  grep -A1 -E '^/.*: Skipped$' "build/$1/Testing/Temporary/LastTest.log" | grep -vE ': Skipped$|^--$' | sort | uniq -c |
+  local log=build/$1/Testing/Temporary/LastTest.log
+  { grep -A1 -E '^/.*: Skipped$' "$log" | grep -vE ': Skipped$|^--$'; sed -n 's/^skipped: //p' "$log"; } | sort | uniq -c |
     sed -E 's/^ *([0-9]+) /skipped \1: /' || true
 }
 

@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
-# From a fresh machine to generated tokens: installs what is missing, builds, runs the bundled model. Options are handed to `tally run`.
+# From a fresh machine to generated tokens: installs what is missing, builds, runs the bundled model. Options
+# are handed to `tally run` (files are where you are); where there are none, 200 tokens are generated.
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 run() {
+  local tally=$PWD/build/release/engine/tally
   printf '+ build/release/engine/tally run %s\n' "$*"
-  build/release/engine/tally run "$@"
+  cd "$caller_dir"
+  "$tally" run "$@"
 }
 
 build_release tally
 say
 say "The bundled model: a gpt-oss in small, trained on Shakespeare (models/demo/README.md). First its verse, then what it cost."
-stage "run" run demo -n 200 "$@"
+if [ $# -eq 0 ]; then set -- -n 200; fi
+stage "run" run "$@"
 stage_summary

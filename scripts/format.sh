@@ -5,7 +5,8 @@
 tool=$(find_clang_tool clang-format)
 [ -n "$tool" ] || die "format.sh: clang-format $clang_tools_version is not installed (scripts/install_deps.sh --ci installs it)"
 
-mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.h' '*.cc')
+list=$(sources '*.h' '*.cc')
+mapfile -t files <<<"$list"
 if [ "${1:-}" = --check ]; then
   "$tool" --dry-run -Werror --ferror-limit=3 "${files[@]}"
   say "${#files[@]} files are formatted"

@@ -6,7 +6,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 seconds=${1:-60}
-[[ $seconds =~ ^[0-9]+$ ]] || die "fuzz.sh: SECONDS must be a number, not '$seconds'"
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || die "fuzz.sh: SECONDS must be a number above 0, not '$seconds'"
 shift || true
 can_fuzz || die "fuzz.sh: no clang++ with libFuzzer here (scripts/install_deps.sh --ci installs it)"
 
@@ -30,12 +30,13 @@ run() {  # TARGET
 report() {  # TARGET
   local target=$1 log=build/fuzz/$1.log runs coverage cov features
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-  coverage=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -n 1)
+  coverage=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -n 1) || true  # none where it ended at a seed
   read -r _ cov _ features <<<"${coverage:-cov: ? ft: ?}"
-  printf '%-16s %12s %10s %10s %10s\n' "$target" "${runs:-?}" "$cov" "$features" "$(find "$finds" -name "$target-*" | wc -l)"
+  printf '%-16s %12s %10s %10s %10s\n' "$target" "${runs:-?}" "$cov" "$features" "$(find "$finds" -name "$target-*" -newer "$finds/begun" | wc -l)"
 }
 
 mkdir -p "$finds"
+touch "$finds/begun"  # what is older was found by another run
 for target in "${targets[@]}"; do
   "$bin/fuzz_seeds" "$target" "build/fuzz/corpus/$target" || die "fuzz.sh: there is no target '$target'"
 done

@@ -6,7 +6,7 @@
 #
 # Highway must be 1.2 or newer. Debian 12 has 1.0: there the trixie suite of the machine's own package source is added,
 # pinned so that nothing but libhwy is ever taken from it. Where the distribution has no newer one (Ubuntu 24.04 and older),
-# CMake fetches its release instead (cmake/dependencies.cmake), for which git is installed.
+# CMake fetches its release instead (cmake/dependencies.cmake).
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 packages=(g++ cmake ninja-build ccache pkg-config libopenblas-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev
@@ -14,111 +14,129 @@ packages=(g++ cmake ninja-build ccache pkg-config libopenblas-dev libpcre2-dev l
 hwy_minimum=1.2
 hwy_packages="libhwy-dev libhwy1t64"
 
-# TALLY_APT_ROOT: where etc/ is looked for, so that the part that writes can be tried without touching the machine.
-root=${TALLY_APT_ROOT:-}
-sources_out=$root/etc/apt/sources.list.d/tally-trixie.sources
-list_out=$root/etc/apt/sources.list.d/tally-trixie.list
-pins_out=$root/etc/apt/preferences.d/tally-trixie
+sources_out=/etc/apt/sources.list.d/tally-trixie.sources
+list_out=/etc/apt/sources.list.d/tally-trixie.list
+pins_out=/etc/apt/preferences.d/tally-trixie
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 hwy_version() { dpkg-query -W -f '${db:Status-Status} ${Version}' libhwy-dev 2>/dev/null | sed -n 's/^installed //p'; }
 new_enough() { [ -n "$1" ] && [ "$1" != "(none)" ] && dpkg --compare-versions "$1" ge "$hwy_minimum"; }
 hwy_candidate() { LC_ALL=C apt-cache policy libhwy-dev 2>/dev/null | sed -n 's/^  Candidate: //p'; }
 
+may_be_root() { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null; }
 as_root() {
-  if [ "$(id -u)" -eq 0 ]; then
-    "$@"
-  elif command -v sudo >/dev/null; then
-    sudo "$@"
-  else
-    die "install_deps.sh: not root and no sudo; as root, please run: apt-get install ${missing[*]}"
-  fi
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-apt_install() {
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+# Waits for another apt: a new machine's own is often busy with its updates.
+apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"; }
+
+# "URI SUITE" of every enabled source of Debian 12 itself, by what its Release file says of its origin: a vendor's may be called bookworm, too.
+debian_sources() {
+  # shellcheck disable=SC2016  # apt's variables
+  apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Codename: bookworm' 'Component: main'
 }
 
-# The machine's own stanza (deb822) for the suite $1 and component main, rewritten for the suite $2. Nothing where there is none.
+# The first stanza (deb822) that is one of those in $ours, rewritten for trixie. Nothing where there is none.
 derive_deb822() {
-  local file
-  for file in "$root"/etc/apt/sources.list.d/*.sources; do
+  local file text
+  for file in /etc/apt/sources.list.d/*.sources; do
     [ -f "$file" ] && [ "$file" != "$sources_out" ] || continue
     # Stanzas are separated by blank lines; a field may go on in indented lines (a Signed-By with the key in it).
-    awk -v from="$1" -v to="$2" '
-      function has(list, word,  n, i, parts) {
-        n = split(list, parts, /[ \t]+/)
-        for (i = 1; i <= n; ++i) if (parts[i] == word) return 1
-        return 0
-      }
-      function finish() {
-        if (!done && has(types, "deb") && has(suites, from) && has(components, "main") && enabled != "no") {
-          printf "Types: deb\n%sSuites: %s\nComponents: main\n", uris, to
-          printf "%s", rest
+    text=$(ours="$ours" awk '
+      function finish(  n, m, i, j, u, s) {
+        n = split(uris, u, /[ \t\n]+/)
+        m = split(suites, s, /[ \t\n]+/)
+        for (i = 1; i <= n && !done; ++i) for (j = 1; j <= m && !done; ++j) {
+          if (index("\n" ENVIRON["ours"] "\n", "\n" u[i] (u[i] ~ /\/$/ ? "" : "/") " " s[j] "\n") == 0) continue
+          if (u[i] == "" || enabled ~ /^(no|false|off|0|without|disable)$/ || types !~ /(^|[ \t])deb([ \t]|$)/) continue
+          printf "Types: deb\nURIs: %s\nSuites: trixie\nComponents: main\n%s", u[i], rest
           done = 1
         }
-        types = suites = components = enabled = uris = rest = field = ""
+        types = suites = enabled = uris = rest = field = ""
       }
       /^#/ { next }
       /^[ \t]*$/ { finish(); next }
       /^[ \t]/ {
-        if (field == "uris") uris = uris $0 "\n"
+        if (field == "uris") uris = uris " " $0
         else if (field == "suites") suites = suites " " $0
         else if (field == "rest") rest = rest $0 "\n"
         next
       }
       {
-        name = tolower($0); sub(/:.*/, "", name)
+        field = tolower($0); sub(/:.*/, "", field)
         value = $0; sub(/^[^:]*:[ \t]*/, "", value)
-        field = name
-        if (name == "types") types = value
-        else if (name == "uris") uris = $0 "\n"
-        else if (name == "suites") suites = value
-        else if (name == "components") components = value
-        else if (name == "enabled") enabled = tolower(value)
-        else if (name == "signed-by" || name == "architectures" || name == "trusted") { rest = rest $0 "\n"; field = "rest" }
+        if (field == "types") types = value
+        else if (field == "uris") uris = value
+        else if (field == "suites") suites = value
+        else if (field == "enabled") enabled = tolower(value)
+        else if (field ~ /^(signed-by|architectures|trusted|check-valid-until)$/) { rest = rest $0 "\n"; field = "rest" }
       }
-      END { finish() }' "$file"
-  done | awk '/^Types:/ && ++n > 1 { exit } { print }'  # the first that fits is enough
+      END { finish() }' "$file")
+    if [ -n "$text" ]; then
+      printf '%s\n' "$text"
+      return
+    fi
+  done
 }
 
 # The same from the one-line format: "deb [options] URI suite component...".
 derive_one_line() {
-  local file
-  for file in "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/*.list; do
+  local file text
+  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
     [ -f "$file" ] && [ "$file" != "$list_out" ] || continue
-    sed -nE "s/^[[:space:]]*deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+)[[:space:]]+$1[[:space:]]+(.*[[:space:]])?main([[:space:]].*)?\$/deb \1\2 $2 main/p" "$file"
-  done | head -n 1
+    text=$(ours="$ours" awk '
+      !done && /^[ \t]*deb[ \t]/ {
+        line = $0; options = ""
+        sub(/^[ \t]*deb[ \t]+/, "", line)
+        if (match(line, /^\[[^]]*\][ \t]+/)) { options = substr(line, 1, RLENGTH); line = substr(line, RLENGTH + 1) }
+        split(line, word, /[ \t]+/)
+        if (index("\n" ENVIRON["ours"] "\n", "\n" word[1] (word[1] ~ /\/$/ ? "" : "/") " " word[2] "\n") == 0) next
+        print "deb " options word[1] " trixie main"
+        done = 1
+      }' "$file")
+    if [ -n "$text" ]; then
+      printf '%s\n' "$text"
+      return
+    fi
+  done
 }
 
+# What is written is for everybody to read, whatever the umask.
 write_if_changed() {  # FILE, text on standard input
   local text
   text=$(cat)
   if [ -f "$1" ] && [ "$(cat "$1")" = "$text" ]; then return; fi
-  printf '%s\n' "$text" | as_root tee "$1" >/dev/null
+  printf '%s\n' "$text" | as_root install -m 644 /dev/stdin "$1"
 }
 
+# Adds the suite trixie of the machine's own source and reads its index; takes it away again and fails where that cannot be done.
 add_trixie() {
-  local text
-  text=$(derive_deb822 bookworm trixie)
+  local text ours
+  ours=$(debian_sources)
+  text=$(derive_deb822)
   if [ -n "$text" ]; then
     as_root rm -f "$list_out"
-    printf '%s\n' "$text" | write_if_changed "$sources_out"
+    write_if_changed "$sources_out" <<<"$text"
   else
-    text=$(derive_one_line bookworm trixie)
-    [ -n "$text" ] || die "install_deps.sh: no source of the suite bookworm, component main, in /etc/apt: cannot derive one for Highway $hwy_minimum"
+    text=$(derive_one_line)
+    [ -n "$text" ] || return 1
     as_root rm -f "$sources_out"
-    printf '%s\n' "$text" | write_if_changed "$list_out"
+    write_if_changed "$list_out" <<<"$text"
   fi
   write_if_changed "$pins_out" <<PINS
 Package: *
 Pin: release n=trixie
-Pin-Priority: 1
+Pin-Priority: -1
 
 Package: $hwy_packages
 Pin: release n=trixie
 Pin-Priority: 600
 PINS
+  apt update || {
+    as_root rm -f "$sources_out" "$list_out" "$pins_out"
+    return 1
+  }
 }
 
 main() {
@@ -145,8 +163,15 @@ main() {
     return 0
   fi
 
+  if ! may_be_root; then
+    if [ ${#missing[@]} -gt 0 ]; then
+      die "install_deps.sh: not root and no sudo; as root, please run: apt-get install ${missing[*]}$([ $need_hwy = 0 ] || echo " libhwy-dev")"
+    fi
+    say "install_deps.sh: not root and no sudo: going on without$([ $need_hwy = 0 ] || echo " a package of Highway, whose release CMake will fetch")$([ $llvm = 0 ] || echo " clang or lld")"
+    return 0
+  fi
   say "install_deps.sh: to install: ${missing[*]} $([ $need_hwy = 0 ] || echo "Highway >= $hwy_minimum") $([ $llvm = 0 ] || echo "clang, lld")"
-  as_root apt-get update -q
+  apt update
   if [ $llvm = 1 ]; then  # what the distribution has of them: without, nothing is fuzzed, and links take longer
     for p in clang libclang-rt-dev lld; do
       [ -z "$(apt-cache search --names-only "^$p\$")" ] || missing+=("$p")
@@ -158,21 +183,20 @@ main() {
     fi
   done
   if [ $need_hwy = 1 ]; then
-    id=$(. "$root/etc/os-release" && echo "${ID:-}")
-    codename=$(. "$root/etc/os-release" && echo "${VERSION_CODENAME:-}")
+    id=$(. /etc/os-release && echo "${ID:-}")
+    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
     if ! new_enough "$(hwy_candidate)" && [ "$id" = debian ] && [ "$codename" = bookworm ]; then
       say "install_deps.sh: Debian 12 has no Highway $hwy_minimum; adding trixie, pinned to $hwy_packages"
-      add_trixie
-      as_root apt-get update -q
+      add_trixie || say "install_deps.sh: no source in /etc/apt from which trixie could be had"
     fi
     if new_enough "$(hwy_candidate)"; then
       missing+=(libhwy-dev)
     else
       say "install_deps.sh: no package of Highway $hwy_minimum here; CMake will fetch its release"
-      for p in git ca-certificates; do installed "$p" || missing+=("$p"); done
+      installed ca-certificates || missing+=(ca-certificates)
     fi
   fi
-  if [ ${#missing[@]} -gt 0 ]; then apt_install "${missing[@]}"; fi
+  if [ ${#missing[@]} -gt 0 ]; then apt install -y --no-install-recommends "${missing[@]}"; fi
 }
 
-if [ "${1:-}" = --add-trixie-only ]; then add_trixie; else main "$@"; fi
+main "$@"

@@ -2,6 +2,7 @@
 # Sourced by the scripts beside it. Leaves the shell in the repository's root.
 set -euo pipefail
 caller_dir=$PWD
+unset CDPATH  # it would send the next line elsewhere
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf '%s\n' "$*"; }
@@ -10,12 +11,17 @@ die() {
   exit 2
 }
 
+# sources PATTERN...: the C++ files that git does not ignore, one a line.
+sources() {
+  git ls-files --cached --others --exclude-standard -- "$@" | grep . || die "git ls-files names no files here: is this a clone of the repository, and its owner you?"
+}
+
 # The clang-format and clang-tidy that the tree goes by: versions disagree about details. Prints nothing where there is none.
 clang_tools_version=14
 find_clang_tool() {  # clang-format or clang-tidy
   local tool
   for tool in "$1-$clang_tools_version" "$1"; do
-    if command -v "$tool" >/dev/null && "$tool" --version | grep -q "version $clang_tools_version\."; then
+    if command -v "$tool" >/dev/null && "$tool" --version | grep "version $clang_tools_version\." >/dev/null; then
       command -v "$tool"
       return
     fi

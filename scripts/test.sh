@@ -2,7 +2,6 @@
 # Installs what is missing, builds everything and runs all tests. Options are handed to ctest (for example -R kernels).
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
-# One test at a time: each uses every core through the team, and teams that spin against each other stall.
 tests() {
   ctest --preset release -L "$@"
   skipped release

@@ -13,7 +13,8 @@ configure tidy
 if [ $# -gt 0 ]; then
   files=("$@")
 else
-  mapfile -t files < <(git grep -L 'hwy/foreach_target\.h' -- 'engine/*.cc' 'counters/*.cc' 'loaders/*.cc' 'models/*.cc')
+  list=$(sources 'engine/*.cc' 'counters/*.cc' 'loaders/*.cc' 'models/*.cc' | xargs grep -L 'hwy/foreach_target\.h')
+  mapfile -t files <<<"$list"
 fi
 # Quiet but for what is found: "N warnings generated" counts what the system's headers have.
 printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" \

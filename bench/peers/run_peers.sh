@@ -12,7 +12,8 @@ prompt=${2:-512} generate=${3:-64} rounds=${4:-3} threads=${5:-$(nproc)}
 tally=build/release/engine/tally
 [ -x $tally ] || die "run_peers.sh: $tally is not built: run scripts/demo.sh first"
 command -v npm >/dev/null || die "run_peers.sh: npm is not installed"
-if [ ! -d bench/peers/node_modules/node-llama-cpp ]; then
+peer=node_modules/node-llama-cpp/package.json
+if ! (cd bench/peers && node -e "process.exit(require('./$peer').version === require('./package.json').dependencies['node-llama-cpp'] ? 0 : 1)" 2>/dev/null); then
   # Without install scripts: they would try to build; the prebuilt library is a package of its own.
   (cd bench/peers && npm install --ignore-scripts --no-audit --no-fund --no-package-lock) >&2
 fi

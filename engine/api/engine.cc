@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/api/loaded_model.h"
+#include "engine/base/checked.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -31,9 +32,10 @@ class StepperEngine final : public Engine {
         team_(options.threads),
         options_(MakeStepperOptions(model_->recipe(), options)),
         plan_(PlanEngine(model_->recipe(), options_, team_.threads())),
-        planned_(*model_, plan_.kv + plan_.scratch) {}
+        planned_(*model_, SaturatingAdd(plan_.kv, plan_.scratch)) {}
 
   Status Start() {
+    TALLY_RETURN_IF_ERROR(team_.status());
     TALLY_RETURN_IF_ERROR(CheckMemory());
     TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(model_->recipe(), model_->weights(), team_, options_));
     return {};

@@ -50,7 +50,7 @@ Result<OpDump> OpDump::Create(const std::string& directory) {
 }
 
 void OpDump::Write(Site site, std::string_view op, Mat<const float> output) {
-  if (!status_.ok()) return;
+  if (!status_.ok() || output.empty()) return;  // some ops have nothing to show
   std::string name = site.layer >= 0 ? "blk." + std::to_string(site.layer) + "." : std::string();
   name += FileWord(ComponentName(site.component)) + "." + FileWord(op);
   if (const int again = seen_[name]++; again > 0) name += "." + std::to_string(again);

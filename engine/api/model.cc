@@ -133,6 +133,7 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckOptions(spec.recipe, types, options)));
 
   Team team(options.threads);
+  TALLY_RETURN_IF_ERROR(team.status());
   const StepperOptions stepper = MakeStepperOptions(spec.recipe, options);
   model->plan_ = PlanEngine(spec.recipe, stepper, team.threads());
   TALLY_ASSIGN_OR_RETURN(model->plan_.packed_weights, PlanPackedBytes(inventory, spec, options.guard_slices));

@@ -15,19 +15,22 @@ namespace tally {
 
 // A float32 matrix [rows, cols], little-endian, C order, written as its rows come. The file appears under its name when it is
 // complete: until Close it is NAME.partial-N beside it, and on any error (full disk included), or without Close, it is removed
-// and a file that was there before is untouched. A symbolic link is followed. What is there and no regular file (a device, a
-// pipe) is written in place, never removed or replaced.
+// and a file that was there before is untouched. A symbolic link is followed. A device is written in
+// place, never removed or replaced.
 class NpyWriter {
  public:
-  // Errors (kBadInput, naming the file): it cannot be created.
+  // Errors (kBadInput, naming the file): it cannot be created, is a pipe (where the number of rows could not be filled in), or a
+  // link that leads nowhere.
   TALLY_API static Result<NpyWriter> Create(const std::string& path, int64_t cols);
-  // Goes on, in place, with a file that Create and Close left behind with `rows` rows of `cols`; removes it on an error.
+  // Goes on, in place, with a file that Create and Close left behind with `rows` rows of `cols`; removes it where it
+  // cannot be written.
   TALLY_API static Result<NpyWriter> Reopen(const std::string& path, int64_t rows, int64_t cols);
   NpyWriter(NpyWriter&&) noexcept = default;
   NpyWriter& operator=(NpyWriter&&) = delete;
   TALLY_API ~NpyWriter();
 
-  // [any number, cols]. kBadInput, naming the file: it cannot be written (the disk is full); kInternal: other columns, after Close.
+  // [any number, cols]. kBadInput, naming the file: it cannot be written (the disk is full); kInternal: other columns, after
+  // Close.
   TALLY_API Status Append(Mat<const float> rows);
   // Writes the number of rows into the header, closes the file and gives it its name. Errors as Append's.
   TALLY_API Status Close();

@@ -92,6 +92,7 @@ class Roofs {
   Roofs(int threads, std::span<const uint8_t> memory, double seconds) : team_(threads), read_(team_, memory), seconds_(seconds) {}
 
   ArithmeticPeaks Peaks() { return MeasurePeaks(team_, seconds_ / 2); }
+  const Status& status() const { return team_.status(); }
   double Bandwidth() { return read_.Measure(seconds_ / kPieces); }
   static constexpr int64_t kPieces = 8;  // of a decode, at most
 
@@ -116,8 +117,8 @@ double DecodeBytes(Engine& engine) {
                              decode.Bytes(ByteKind::kKvWritten));
 }
 
-// One prefill and decode, with the roofs between their pieces, and without where `roofs` is null. Fills the FLOPs and bytes of the
-// report, which are the same in every repetition.
+// One prefill and decode, with the roofs between their pieces, and without where `roofs` is null. Fills the FLOPs and bytes of
+// the report, which are the same in every repetition.
 struct Sample {
   double prefill = 0, decode = 0;  // seconds
   ArithmeticPeaks peaks;           // mean of those before and after the prefill
@@ -187,6 +188,9 @@ Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
   if (options.prompt < 1 || options.generate < 1 || options.repetitions < 1) {
     return BadInput("a benchmark needs at least one prompt token, one generated token and one repetition");
   }
+  if (!(options.roof_seconds > 0 && options.roof_seconds <= 3600)) {
+    return BadInput("a roof is measured for more than 0 and at most 3600 seconds, not " + std::to_string(options.roof_seconds));
+  }
   if (options.prompt > context || options.generate > context - options.prompt) {
     return BadInput("a prompt of " + std::to_string(options.prompt) + " tokens and " + std::to_string(options.generate) +
                     " generated ones do not fit the context of " + std::to_string(context));
@@ -203,6 +207,7 @@ Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
 
   TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory(options.roof_bytes));
   Roofs roofs(engine.threads(), {memory.data(), memory.size()}, options.roof_seconds);
+  TALLY_RETURN_IF_ERROR(roofs.status());
   const bool four_bits = HasFourBitMatrices(engine.model());
   std::vector<double> bandwidth, f32, bf16, int8, narrow, prefill, prefill_ratio, decode, decode_ratio;
   for (int32_t i = 0; i < options.repetitions; ++i) {

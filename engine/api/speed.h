@@ -16,8 +16,8 @@ struct SpeedOptions {
   int64_t prompt = 512;        // tokens; random, from `seed`
   int64_t generate = 64;       // decode steps after it, greedy
   int32_t repetitions = 5;     // medians are reported
-  double roof_seconds = 0.25;  // given to each roof in each repetition; the bandwidth takes longer where its passes do
-                               // (ReadRoof: nine measurements, each of 15/16 of roof_bytes or more)
+  double roof_seconds = 0.25;  // above 0, at most 3600: given to each roof in each repetition; the bandwidth takes longer
+                               // where its passes do (ReadRoof: nine measurements, each of 15/16 of roof_bytes or more)
   uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth, in turn, so that far more than any last-level cache
                                             // lies between two readings of a byte; 64 MiB or more, and at most a quarter
                                             // of the memory that is free
@@ -48,8 +48,9 @@ struct SpeedReport {
 };
 
 // Checks first that the outputs are right: on a short prefix, prefill in one piece and token by token give the same greedy
-// token and (unless OpenBLAS ran) the same bits. The engine's ledger is reset on the way. kInternal: they do not; kBadInput: numbers
-// of tokens or repetitions below 1 or beyond the context, too little memory for the roofs, what Step refuses; kInterrupted.
+// token and (unless OpenBLAS ran) the same bits. The engine's ledger is reset on the way. kInternal: they do not; kBadInput:
+// numbers of tokens or repetitions below 1 or beyond the context, too little memory for the roofs, what Step refuses;
+// kInterrupted.
 TALLY_API Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options);
 
 }  // namespace tally

@@ -31,8 +31,8 @@ struct Tensor {
 // The built-in models of the families that GGUF files are written of.
 bool IsWritten(const Recipe& r) { return r.family == "gpt2" || r.family == "llama" || r.family == "gpt-oss"; }
 
-// The divisors that the published Llama 3 scaling gives each rotated pair, as converters store them (rope_freqs.weight): Llama 3.1
-// reference code, apply_scaling.
+// The divisors that the published Llama 3 scaling gives each rotated pair, as converters store them (rope_freqs.weight): Llama
+// 3.1 reference code, apply_scaling.
 float Llama3Factor(const Rope& rope, int32_t pair) {
   const RopeScaling& s = rope.scaling;
   const double wavelength = 2 * std::numbers::pi * std::pow(rope.theta, 2.0 * pair / rope.dim);
@@ -195,6 +195,11 @@ Status CopyVocabulary(const std::string& path, int32_t vocab, GgufWriter& writer
                     std::to_string(vocab));
   }
   const size_t n = static_cast<size_t>(vocab);
+  const auto one_each = [&](const std::string& key, size_t count) -> Status {
+    if (count == tokens->size()) return {};
+    return BadInput(path + ": " + key + " has " + std::to_string(count) + " values for " + std::to_string(tokens->size()) +
+                    " tokens");
+  };
   for (const auto& [key, value] : source.metadata.values()) {
     if (!key.starts_with("tokenizer.")) continue;
     MetaValue copy = value;
@@ -203,9 +208,11 @@ Status CopyVocabulary(const std::string& path, int32_t vocab, GgufWriter& writer
       while (words.size() < n) words.push_back("[PAD" + std::to_string(words.size()) + "]");
       copy = std::move(words);
     } else if (auto* types = std::get_if<std::vector<int64_t>>(&copy); types && key == "tokenizer.ggml.token_type") {
+      TALLY_RETURN_IF_ERROR(one_each(key, types->size()));
       types->resize(n, kUnused);
-    } else if (auto* scores = std::get_if<std::vector<double>>(&copy)) {
-      if (key == "tokenizer.ggml.scores") scores->resize(n, -1000.0);
+    } else if (auto* scores = std::get_if<std::vector<double>>(&copy); scores && key == "tokenizer.ggml.scores") {
+      TALLY_RETURN_IF_ERROR(one_each(key, scores->size()));
+      scores->resize(n, -1000.0);
     }
     writer.Set(key, std::move(copy));
   }
@@ -220,6 +227,7 @@ struct Plan {
 };
 
 Result<Plan> MakePlan(std::string_view model, const SynthOptions& options) {
+  TALLY_RETURN_IF_ERROR(ParseWeightType(DTypeName(options.type)).status());  // GGUF has types that no model is made of
   Result<CatalogModel> found = FindCatalogModel(model);
   if (!found.ok() || !IsWritten(found->recipe)) {
     std::string known;
@@ -249,6 +257,8 @@ Result<Plan> MakePlan(std::string_view model, const SynthOptions& options) {
     plan.writer.AddTensor(t.name, t.dtype, t.shape);
   }
   plan.report.bytes = plan.writer.TotalBytes();
+  if (plan.report.bytes == 0)
+    return BadInput("'" + std::string(model) + "' cannot be written as " + std::string(DTypeName(options.type)));
   return plan;
 }
 

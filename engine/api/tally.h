@@ -1,10 +1,11 @@
 // The public interface: load a checkpoint, tokenize, step, generate, read the ledger. The headers beside this one add the figures
-// of a run (summary.h), logits (logits.h, npy.h), a look into files (inspect.h), measuring (speed.h) and random checkpoints (synth.h).
+// of a run (summary.h), logits (logits.h, npy.h), a look into files (inspect.h), measuring (speed.h) and random checkpoints
+// (synth.h).
 //
-// Errors are values (Status, Result: status.h); nothing here throws, prints or exits. What the standard library throws when memory
-// is out passes through; what is large (weights, KV cache, activations, logits) is allocated otherwise, and is an error where it
-// fails. Bad files, options and requests are kBadInput with one line that says what was expected; kInternal is a defect of ours;
-// kInterrupted is the answer to a callback that asked to stop.
+// Errors are values (Status, Result: status.h); nothing here throws, prints or exits. What the standard library throws when
+// memory is out passes through; what is large (weights, KV cache, activations, logits) is allocated otherwise, and is an error
+// where it fails. Bad files, options and requests are kBadInput with one line that says what was expected; kInternal is a defect
+// of ours; kInterrupted is the answer to a callback that asked to stop.
 //
 // Ownership: what is returned by value or smart pointer is the caller's; references, spans and views stay their owner's and say
 // until when they hold. A null callback is one that is not called. Callbacks run on the calling thread, between ops, and must not
@@ -12,8 +13,9 @@
 //
 // Threads: a Model and its Tokenizer do not change after loading: any number of threads may use them at once. An Engine (its KV
 // cache, scratch and ledger) belongs to one caller at a time; different engines may run at the same time, of one model or of
-// several, and give the bits they give alone. Each runs its ops on LoadOptions::threads threads, kept by the runtime for the
-// calling thread and shared by all engines that it calls: callers that run side by side divide the cores between them.
+// several, and give the bits they give alone. After fork() the child may not use what its parent made. Each runs its ops on
+// LoadOptions::threads threads, kept by the runtime for the calling thread and shared by all engines that it calls: callers that
+// run side by side divide the cores between them.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +48,7 @@ enum class KvChoice : uint8_t { kAuto, kF32, kF16 };
 enum class ImplName : uint8_t { kAuto, kRef, kBlas };
 
 struct LoadOptions {
-  int threads = 0;                                           // 0: all cores available to us
+  int threads = 0;                                           // 0 or less: all cores available to us; at most 1024
   int64_t context = 0;                                       // KV positions to plan for; 0: min(trained length, 4096)
   int64_t max_batch = 512;                                   // rows of one Step; brought within 1 to context * sequences
   int64_t max_logit_rows = 0;                                // of them with want_logits; 0: one a sequence
@@ -93,9 +95,9 @@ TALLY_API std::string JoinTypes(std::span<const DType> types);  // "MXFP4 + Q8_0
 // kBadInput: it is in neither place.
 TALLY_API Result<std::string> DemoModelPath();
 
-// Reads a GGUF file (any shard of a split one) or a Hugging Face directory, weights included, into memory; the files are not needed
-// afterwards. Never null where it is ok. kBadInput: a file that cannot be read or is not what it should be, a family that is not
-// known, options that the model cannot take, more memory than there is; kInterrupted.
+// Reads a GGUF file (any shard of a split one) or a Hugging Face directory, weights included, into memory; the files are not
+// needed afterwards. Never null where it is ok. kBadInput: a file that cannot be read or is not what it should be, a family that
+// is not known, options that the model cannot take, more memory or threads than there are; kInterrupted.
 TALLY_API Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options);
 
 // Sequences over one model: their KV cache, the ledger of what they cost, and the buffers to step in.
@@ -113,30 +115,32 @@ class TALLY_API Engine {
   // has already dropped.
   virtual Status Truncate(int32_t sequence, int64_t length) = 0;
   virtual void Free(int32_t sequence) = 0;  // an unknown one is ignored
-  // Runs the rows (1 to max_batch, any mix of sequences, each sequence's in order from its length on) and returns the logits asked
-  // for (at most max_logit_rows), in row order: [rows with want_logits, vocab], f32, valid until the next Step; with none, [0,
-  // vocab]. kBadInput: more rows than that, a token beyond the vocabulary, no such sequence, a full context or cache, logits that
-  // are NaN or infinite (naming layer and op), not enough memory. After an error the sequences are as they were before the call.
+  // Runs the rows (1 to max_batch, any mix of sequences, each sequence's in order from its length on) and returns the logits
+  // asked for (at most max_logit_rows), in row order: [rows with want_logits, vocab], f32, valid until the next Step; with none,
+  // [0, vocab]. kBadInput: more rows than that, a token beyond the vocabulary, no such sequence, a full context or cache, logits
+  // that are NaN or infinite (naming layer and op), not enough memory. Rows without logits are looked at too: there it is the
+  // last layer's output that must be finite. After an error the sequences are as they were before the call, but for positions
+  // that a sliding window has meanwhile dropped.
   virtual Result<Mat<const float>> Step(std::span<const BatchRow> rows) = 0;
   virtual Ledger& ledger() = 0;  // of every Step since it was made or Reset; lives as long as the engine
   virtual const Model& model() const = 0;
   virtual std::string_view target() const = 0;  // the instruction set that kernels run on, "AVX3_ZEN4"
   virtual bool used_blas() const = 0;           // OpenBLAS has run
-  virtual int threads() const = 0;
-  // Called after every op with a view of its output, row-major f32 [rows, width] (rows of the step, or one for each row and expert;
-  // empty where an op has nothing to show), valid during the call. Null: no more calls.
+  virtual int threads() const = 0;              // that ops are shared among, as the system gave them
+  // Called after every op with a view of its output, row-major f32 [rows, width] (rows of the step, or one for each row and
+  // expert; empty where an op has nothing to show), valid during the call. Null: no more calls.
   virtual void SetTap(std::function<void(Site, std::string_view op, Mat<const float>)> tap) = 0;
-  // Called after every op with its record (record.h): what it was charged with, how it was run and how long that took. Ops are timed
-  // only while a recorder is set. Null: no more calls.
+  // Called after every op with its record (record.h): what it was charged with, how it was run and how long that took. Ops are
+  // timed only while a recorder is set. Null: no more calls.
   virtual void SetRecorder(Recorder recorder) = 0;
   // From now on, keeps which kernel ran for each op and why others were passed over.
   virtual void EnableExplain() = 0;
   virtual std::vector<std::string> Explanations() const = 0;  // one line an op: "attn.q matmul: hwy (blas: ...)"
 };
 
-// Any number of engines may share a model, each with options of its own (`progress` is not used); the model lives at least as long
-// as they do. kBadInput: options the model cannot take, or more memory than there is; kInternal: a model that LoadModel did not
-// make. Never null where it is ok.
+// Any number of engines may share a model, each with options of its own (`progress` is not used); the model lives at least as
+// long as they do. kBadInput: options the model cannot take, more memory or threads than there are; kInternal: a model that
+// LoadModel did not make. Never null where it is ok.
 TALLY_API Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const LoadOptions& options);
 
 using SamplingOptions = SamplerConfig;

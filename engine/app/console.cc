@@ -1,11 +1,15 @@
 #include "engine/app/console.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "engine/app/interrupt.h"
 #include "engine/base/format.h"
@@ -14,7 +18,8 @@
 namespace tally::app {
 namespace {
 
-int g_output_error = 0;  // errno of the first failed write to standard output
+int g_output_error = 0;   // errno of the first failed write to standard output
+bool g_noted_all = true;  // standard error has taken everything
 
 }  // namespace
 
@@ -28,9 +33,10 @@ void PrepareStandardStreams() {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (!fs::is_directory("/dev/fd", ignored)) return;
-  for (const char* fd : {"/dev/fd/0", "/dev/fd/1", "/dev/fd/2"}) {
-    // The lowest free descriptor is the missing one. Open for reading only: what is printed must fail, not vanish.
-    if (!fs::exists(fd, ignored) && std::fopen("/dev/null", "r") == nullptr) return;
+  // The lowest free descriptor is the missing one. It is open the wrong way round: what is read or printed must fail, not be
+  // empty or vanish.
+  for (const auto& [fd, mode] : {std::pair{"/dev/fd/0", "w"}, {"/dev/fd/1", "r"}, {"/dev/fd/2", "r"}}) {
+    if (!fs::exists(fd, ignored) && std::fopen("/dev/null", mode) == nullptr) return;
   }
 }
 
@@ -52,8 +58,20 @@ Status FlushOutput() {
 }
 
 void Note(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stderr);
-  std::fflush(stderr);
+  g_noted_all &= std::fwrite(text.data(), 1, text.size(), stderr) == text.size() && std::fflush(stderr) == 0;
+}
+
+bool NotedAll() { return g_noted_all; }
+
+Status CheckNotStandardStream(const std::string& path) {
+  struct stat file = {}, stream = {};
+  if (::stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) return {};
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fstat(fd, &stream) == 0 && stream.st_dev == file.st_dev && stream.st_ino == file.st_ino) {
+      return BadInput(Quote(path) + " is where standard output or standard error goes: each would overwrite the other");
+    }
+  }
+  return {};
 }
 
 int Report(const Status& status) {

@@ -22,6 +22,12 @@ Status FlushOutput();
 
 // Standard error, as it is.
 void Note(std::string_view text);
+// True as long as it took everything: books that nobody got are no success, though there is nowhere left to say so.
+bool NotedAll();
+
+// kBadInput where `path` is the file that standard output or standard error has been sent to, and each would overwrite what the
+// other has written. Pipes and devices take both.
+Status CheckNotStandardStream(const std::string& path);
 
 // "tally: <message>" in one line on standard error; the exit code of the status (0 where it is ok).
 int Report(const Status& status);

@@ -105,7 +105,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
         Print(line + "\n");
       }
     }
-    return {};
+    return FlushOutput();  // a reader that has left need not be written for
   };
   RecordFiles records;
   TALLY_RETURN_IF_ERROR(records.Attach(engine, flags.records));
@@ -124,10 +124,10 @@ Result<int> RunLogits(const LogitsFlags& flags) {
     PrintJson(document);
   } else {
     if (out) {
-      Note("wrote " + *flags.out + ": float32 [" + std::to_string(tokens.size()) + ", " +
+      Note("wrote " + Printable(*flags.out) + ": float32 [" + std::to_string(tokens.size()) + ", " +
            std::to_string(loaded.model->recipe().vocab) + "]\n");
     }
-    if (dump) Note("wrote " + std::to_string(dump->files()) + " arrays to " + *flags.dump + "\n");
+    if (dump) Note("wrote " + std::to_string(dump->files()) + " arrays to " + Printable(*flags.dump) + "\n");
   }
   NoteUnusedBlas(engine, load);
   for (const std::string& line : engine.Explanations()) Note(Printable(line) + "\n");

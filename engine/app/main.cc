@@ -59,7 +59,8 @@ int Main(int argc, char** argv) {
     if (!app.got_subcommand(name)) continue;
     const int code = action();
     const Status written = FlushOutput();
-    return code != 0 || written.ok() ? code : Report(written);
+    if (code != 0 || !written.ok()) return code != 0 ? code : Report(written);
+    return NotedAll() ? 0 : 2;
   }
   return Report(InternalError("no command ran"));
 }

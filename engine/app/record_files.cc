@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/base/format.h"
 
@@ -182,6 +183,7 @@ Status CheckOutputFile(const std::string& option, const std::string& path, const
   for (const std::optional<std::string>& other : others) {
     if (other && SameFile(*other, path)) return BadInput(Quote(path) + " was given for something else too");
   }
+  TALLY_RETURN_IF_ERROR(CheckNotStandardStream(path));
   if (IsPartOf(model, path)) return BadInput(Quote(path) + " is a file of the model: it would be overwritten");
   std::error_code none;
   if (fs::is_directory(path, none)) return CannotWrite(path, EISDIR);

@@ -24,8 +24,8 @@ struct RecordFlags {
   std::optional<std::string> ledger, trace, csv;
 };
 void AddRecordFlags(CLI::App& command, RecordFlags& flags);
-// Before a model is loaded. kBadInput: the same file twice, a folder, a folder that is not there, a file of the model (its file or
-// directory) or one of `others`, which the command reads or writes itself.
+// Before a model is loaded. kBadInput: the same file twice, a folder, a folder that is not there, where standard output or
+// standard error goes, a file of the model (its file or directory) or one of `others`, which the command reads or writes itself.
 Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
                         const std::vector<std::optional<std::string>>& others);
 

@@ -1,5 +1,7 @@
 // tally synth: full-size checkpoints with random weights.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -34,6 +36,7 @@ Status RunSynth(const SynthFlags& flags) {
     bar.Show(done, total);
     return !Interrupted();
   };
+  TALLY_RETURN_IF_ERROR(CheckNotStandardStream(flags.out));
   InstallInterruptHandlers();
   const double begin = MonotonicSeconds();
   TALLY_ASSIGN_OR_RETURN(const SynthReport report, Synthesize(flags.model, flags.out, options));
@@ -49,8 +52,11 @@ Status RunSynth(const SynthFlags& flags) {
                {"bytes", report.bytes},
                {"seconds", seconds}});
   } else {
+    char rate[64];
+    std::snprintf(rate, sizeof rate, "%.2f s, %.2f GB/s", seconds,
+                  static_cast<double>(report.bytes) / std::max(seconds, 1e-9) / 1e9);
     Print(Printable(flags.out) + ": " + std::to_string(report.tensors) + " tensors, " + books::WithThousands(report.parameters) +
-          " parameters, " + BytesText(report.bytes) + "\n");
+          " parameters, " + BytesText(report.bytes) + " in " + rate + "\n");
   }
   return {};
 }

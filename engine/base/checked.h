@@ -18,6 +18,10 @@ inline std::optional<uint64_t> CheckedMul(uint64_t a, uint64_t b) {
   return r;
 }
 
+// For sums of memory: what overflows is more than any machine has.
+inline uint64_t SaturatingAdd(uint64_t a, uint64_t b) { return CheckedAdd(a, b).value_or(UINT64_MAX); }
+inline uint64_t SaturatingMul(uint64_t a, uint64_t b) { return CheckedMul(a, b).value_or(UINT64_MAX); }
+
 constexpr uint64_t DivCeil(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 constexpr uint64_t RoundUp(uint64_t a, uint64_t b) { return DivCeil(a, b) * b; }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/base/checked.h"
+#include "engine/base/finite.h"
 #include "engine/kernels/embed.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/norm.h"
@@ -51,10 +52,11 @@ uint64_t Decoder::PlanBytes(const Recipe& recipe, const DecoderOptions& options,
   const Sizes sizes(recipe);
   // The widest decoded pair of panels a thread may hold: see MatJobScratchBytes.
   const uint64_t widest = std::max<uint64_t>(sizes.x, std::max(sizes.q, sizes.hidden));
-  const uint64_t scratch =
-      std::max<uint64_t>(2 * (widest / 32 + 1) * 576, (512 + static_cast<uint64_t>(options.max_batch)) * 128);
-  return static_cast<uint64_t>(options.max_batch) * sizes.BytesPerRow() + static_cast<uint64_t>(threads) * scratch +
-         4 * static_cast<uint64_t>(options.max_logit_rows) * static_cast<uint64_t>(recipe.vocab);
+  const uint64_t rows = static_cast<uint64_t>(options.max_batch), logit_rows = static_cast<uint64_t>(options.max_logit_rows);
+  const uint64_t scratch = std::max(2 * (widest / 32 + 1) * 576, SaturatingMul(SaturatingAdd(512, rows), 128));
+  const uint64_t activations = SaturatingMul(rows, sizes.BytesPerRow());
+  const uint64_t logits = SaturatingMul(4 * static_cast<uint64_t>(recipe.vocab), logit_rows);
+  return SaturatingAdd(activations, SaturatingAdd(SaturatingMul(static_cast<uint64_t>(threads), scratch), logits));
 }
 
 Decoder::Decoder(const Recipe& recipe, const PackedWeights& weights, DecoderOptions options)
@@ -65,10 +67,10 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const Recipe& recipe, const Pac
   TALLY_ASSIGN_OR_RETURN(d->rope_, MakeRopeFrequencies(recipe.rope, weights.HostVector(Role::kRopeFactors)));
   const Sizes s(recipe);
   const uint64_t n = static_cast<uint64_t>(options.max_batch);
-  const bool ok = d->x_.Resize(n * s.x) && d->normed_.Resize(n * s.x) && d->q_.Resize(n * s.q) && d->k_.Resize(n * s.kv) &&
-                  d->v_.Resize(n * s.kv) && d->attended_.Resize(n * s.q) && d->hidden_.Resize(n * s.hidden) &&
-                  d->expert_out_.Resize(n * s.expert_out) && d->router_.Resize(n * s.router) && d->cos_.Resize(n * s.rope) &&
-                  d->sin_.Resize(n * s.rope) && d->route_weights_.Resize(n * s.routes) &&
+  const bool ok = CheckedMul(n, s.BytesPerRow()) && d->x_.Resize(n * s.x) && d->normed_.Resize(n * s.x) &&
+                  d->q_.Resize(n * s.q) && d->k_.Resize(n * s.kv) && d->v_.Resize(n * s.kv) && d->attended_.Resize(n * s.q) &&
+                  d->hidden_.Resize(n * s.hidden) && d->expert_out_.Resize(n * s.expert_out) && d->router_.Resize(n * s.router) &&
+                  d->cos_.Resize(n * s.rope) && d->sin_.Resize(n * s.rope) && d->route_weights_.Resize(n * s.routes) &&
                   d->route_experts_.Resize(n * s.routes) && d->pack_.Resize(n * s.pack_bytes + 64);
   if (!ok) return BadInput("not enough memory for the activations of a batch of " + std::to_string(n));
   return d;
@@ -318,6 +320,7 @@ Status Decoder::Forward(Executor& exec, const StepBatch& batch, const KvCache& c
     TALLY_RETURN_IF_ERROR(AttentionBlock(exec, layer, batch, cache));
     TALLY_RETURN_IF_ERROR(FeedForward(exec, layer));
   }
+  finite_ = batch.logit_rows.size() == batch.tokens.size() || AllFinite(Mat<const float>(x_.data(), rows_, recipe_.d_model));
   return Head(exec, batch, logits);
 }
 

@@ -46,6 +46,8 @@ class Decoder {
 
   // Writes logits [logit_rows, vocab], at most max_logit_rows of them. The cache must already reach every position of the batch.
   Status Forward(Executor& exec, const StepBatch& batch, const KvCache& cache, Mat<float> logits);
+  // Whether the last layer's output was finite in the rows of the last Forward that have no logits to show it.
+  bool finite() const { return finite_; }
 
  private:
   Decoder(const Recipe& recipe, const PackedWeights& weights, DecoderOptions options);
@@ -74,6 +76,7 @@ class Decoder {
   RopeFrequencies rope_;
 
   int64_t rows_ = 0;  // of the step under way
+  bool finite_ = true;
   AlignedBuffer<float> x_, normed_, q_, k_, v_, attended_, hidden_, expert_out_, router_, cos_, sin_, route_weights_;
   AlignedBuffer<int32_t> route_experts_;
   AlignedBuffer<uint8_t> pack_;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
+
+#include "engine/base/checked.h"
 
 namespace tally {
 namespace {
@@ -10,6 +13,8 @@ namespace {
 int64_t BlocksFor(int64_t positions) { return (positions + kKvBlock - 1) / kKvBlock; }
 
 }  // namespace
+
+uint64_t KvCache::Group::bytes() const { return SaturatingMul(static_cast<uint64_t>(blocks), stride()); }
 
 std::vector<KvCache::Group> KvCache::MakeGroups(const Recipe& recipe, KvType type, int64_t context, int32_t sequences,
                                                 int64_t max_batch) {
@@ -34,8 +39,7 @@ std::vector<KvCache::Group> KvCache::MakeGroups(const Recipe& recipe, KvType typ
 
 uint64_t KvCache::PlanBytes(const Recipe& recipe, KvType type, int64_t context, int32_t sequences, int64_t max_batch) {
   uint64_t bytes = 0;
-  for (const Group& g : MakeGroups(recipe, type, context, sequences, max_batch))
-    bytes += static_cast<uint64_t>(g.blocks) * g.stride();
+  for (const Group& g : MakeGroups(recipe, type, context, sequences, max_batch)) bytes = SaturatingAdd(bytes, g.bytes());
   return bytes;
 }
 
@@ -49,7 +53,11 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(const Recipe& recipe, KvType ty
   cache->index_in_group_.resize(layers);
   for (size_t g = 0; g < cache->groups_.size(); ++g) {
     Group& group = cache->groups_[g];
-    TALLY_ASSIGN_OR_RETURN(group.pool, AnonymousMemory::Allocate(static_cast<size_t>(group.blocks) * group.stride(), true));
+    if (group.bytes() == UINT64_MAX || group.blocks > std::numeric_limits<int32_t>::max()) {
+      return BadInput("a KV cache of " + std::to_string(sequences) + " sequences of " + std::to_string(context) +
+                      " positions is more than any machine has room for");
+    }
+    TALLY_ASSIGN_OR_RETURN(group.pool, AnonymousMemory::Allocate(group.bytes(), true));
     for (size_t i = 0; i < group.layers.size(); ++i) {
       cache->group_of_layer_[static_cast<size_t>(group.layers[i])] = g;
       cache->index_in_group_[static_cast<size_t>(group.layers[i])] = i;

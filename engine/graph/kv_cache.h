@@ -48,6 +48,7 @@ class KvCache {
     int32_t fresh = 0;
     size_t block_bytes = 0;  // of one layer
     size_t stride() const { return block_bytes * layers.size(); }
+    uint64_t bytes() const;  // of the pool; UINT64_MAX where that overflows
     uint8_t* Block(int32_t id, size_t layer) const {
       return pool.data() + static_cast<size_t>(id) * stride() + layer * block_bytes;
     }

@@ -3,6 +3,8 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -54,9 +56,26 @@ std::optional<uint64_t> Field(const std::string& text, std::string_view key) {
   return std::nullopt;
 }
 
-uint64_t KibField(const char* path, std::string_view key) {
+std::optional<uint64_t> KibField(const char* path, std::string_view key) {
   const std::optional<std::string> text = ReadText(path);
-  return text ? Field(*text, key).value_or(0) * 1024 : 0;
+  const std::optional<uint64_t> kib = text ? Field(*text, key) : std::nullopt;
+  return kib ? std::optional(*kib * 1024) : std::nullopt;
+}
+
+// Where there is no /proc (a bare chroot), what the kernel says when asked: memory that only caches hold counts as taken
+// (sysinfo(2)), and of what this process holds only the most so far is known (getrusage(2)).
+struct MachineMemory {
+  uint64_t total = 0, free = 0;
+};
+MachineMemory SystemMemory() {
+  struct sysinfo info = {};
+  if (::sysinfo(&info) != 0) return {};
+  const uint64_t unit = info.mem_unit;
+  return {info.totalram * unit, (info.freeram + info.bufferram) * unit};
+}
+uint64_t PeakResident() {
+  struct rusage usage = {};
+  return ::getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<uint64_t>(usage.ru_maxrss) * 1024 : 0;
 }
 
 // The directories of this process's control group for `controller` and its ancestors, innermost first; every
@@ -145,13 +164,17 @@ int AvailableCores() {
   return CgroupCores(cores);
 }
 
-uint64_t TotalMemoryBytes() { return std::min(KibField("/proc/meminfo", "MemTotal:"), ReadCgroupMemory().limit); }
+uint64_t TotalMemoryBytes() {
+  return std::min(KibField("/proc/meminfo", "MemTotal:").value_or(SystemMemory().total), ReadCgroupMemory().limit);
+}
 
-uint64_t AvailableMemoryBytes() { return std::min(KibField("/proc/meminfo", "MemAvailable:"), ReadCgroupMemory().free); }
+uint64_t AvailableMemoryBytes() {
+  return std::min(KibField("/proc/meminfo", "MemAvailable:").value_or(SystemMemory().free), ReadCgroupMemory().free);
+}
 
-uint64_t PeakResidentBytes() { return KibField("/proc/self/status", "VmHWM:"); }
+uint64_t PeakResidentBytes() { return KibField("/proc/self/status", "VmHWM:").value_or(PeakResident()); }
 
-uint64_t ResidentBytes() { return KibField("/proc/self/status", "VmRSS:"); }
+uint64_t ResidentBytes() { return KibField("/proc/self/status", "VmRSS:").value_or(PeakResident()); }
 
 size_t SystemPageBytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 

@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "engine/machine/machine.h"
 
-#if !defined(TALLY_TEAM_OPENMP)
-#include <condition_variable>
-#include <mutex>
-#include <thread>
-#else
+#if defined(TALLY_TEAM_OPENMP)
 #include <omp.h>
+#include <pthread.h>
 #endif
 
 namespace tally {
@@ -77,6 +80,10 @@ class Chunks {
 
 int ClampThreads(int threads) { return std::clamp(threads > 0 ? threads : AvailableCores(), 1, kMaxThreads); }
 
+Status Refused(int threads, const std::error_code& why) {
+  return BadInput("the system refuses to start " + std::to_string(threads) + " threads (" + why.message() + "): ask for fewer");
+}
+
 }  // namespace
 
 #if defined(TALLY_TEAM_OPENMP)
@@ -86,13 +93,64 @@ struct Team::Impl {
   Chunks chunks;
 };
 
+namespace {
+
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable opened;
+  bool open = false;
+};
+
+void* WaitAtGate(void* p) {
+  Gate& gate = *static_cast<Gate*>(p);
+  std::unique_lock lock(gate.mutex);
+  gate.opened.wait(lock, [&] { return gate.open; });
+  return nullptr;
+}
+
+// libgomp ends the process where it is refused a thread. So before its pool of `have` becomes one of `threads`, as many are
+// started here, side by side, and end again: what the system refuses is then an error that can be handled. Not as std::threads,
+// each of which frees memory: glibc gives a thread that does 64 MiB of address space of its own and keeps them, which libgomp's
+// then lack.
+Status TryThreads(int have, int threads) {
+  Gate gate;
+  std::vector<pthread_t> started;
+  started.reserve(static_cast<size_t>(std::max(0, threads - have)));
+  Status status;
+  for (int t = have; t < threads && status.ok(); ++t) {
+    pthread_t id;
+    const int error = pthread_create(&id, nullptr, WaitAtGate, &gate);
+    if (error == 0) started.push_back(id);
+    if (error != 0) status = Refused(threads, std::error_code(error, std::generic_category()));
+  }
+  {
+    std::lock_guard lock(gate.mutex);
+    gate.open = true;
+  }
+  gate.opened.notify_all();
+  for (const pthread_t id : started) pthread_join(id, nullptr);
+  return status;
+}
+
+// libgomp keeps a pool for every thread that calls, of as many as its last region had.
+thread_local int pool_threads = 1;
+
+}  // namespace
+
 // The pool is libgomp's. It keeps its threads only while every region asks for the same number, so Run always
 // asks for all of them, and a thread without work leaves at once. The first region creates the threads: done
 // here, not in the first op.
-Team::Team(int threads) : threads_(ClampThreads(threads)), impl_(std::make_unique<Impl>(threads_)) {
-  if (threads_ == 1) return;
-  auto nothing = [](int, int64_t, int64_t) {};
-  Run(threads_, 0, nothing);
+Team::Team(int threads) : threads_(ClampThreads(threads)) {
+  if (threads_ > pool_threads) status_ = TryThreads(pool_threads, std::min(threads_, omp_get_thread_limit()));
+  if (!status_.ok()) threads_ = 1;
+  if (threads_ > 1) {
+    int given = 1;
+#pragma omp parallel num_threads(threads_)
+#pragma omp single
+    given = omp_get_num_threads();
+    threads_ = pool_threads = given;
+  }
+  impl_ = std::make_unique<Impl>(threads_);
 }
 
 Team::~Team() = default;
@@ -102,6 +160,13 @@ void Team::Run(int64_t tasks, int64_t chunk, TaskFn fn) {
   if (threads_ == 1 || tasks == 1) {
     fn(0, 0, tasks);
     return;
+  }
+  if (threads_ != pool_threads) {  // another caller than the one that made the team, or another team has run here
+    if (threads_ > pool_threads && !TryThreads(pool_threads, threads_).ok()) {
+      fn(0, 0, tasks);  // the same bits
+      return;
+    }
+    pool_threads = threads_;
   }
   Chunks& chunks = impl_->chunks;
   if (chunk > 0) chunks.Set(tasks, chunk);
@@ -135,6 +200,16 @@ struct Team::Impl {
 
   explicit Impl(int threads) : chunks(threads) {}
 
+  void End() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+    }
+    start.notify_all();
+    for (std::thread& worker : workers) worker.join();
+    workers.clear();
+  }
+
   void Work(int thread, int parts) {
     if (chunk <= 0) {
       RunShare(tasks, parts, thread, *fn);
@@ -160,17 +235,20 @@ struct Team::Impl {
 };
 
 Team::Team(int threads) : threads_(ClampThreads(threads)), impl_(std::make_unique<Impl>(threads_)) {
-  for (int t = 1; t < threads_; ++t) impl_->workers.emplace_back([this, t] { impl_->Loop(t, threads_); });
+  try {
+    for (int t = 1; t < threads_; ++t) impl_->workers.emplace_back([impl = impl_.get(), t, n = threads_] { impl->Loop(t, n); });
+  } catch (const std::system_error& e) {
+    status_ = Refused(threads_, e.code());
+  } catch (const std::bad_alloc&) {
+    status_ = Refused(threads_, std::make_error_code(std::errc::not_enough_memory));
+  }
+  if (!status_.ok()) {
+    impl_->End();
+    threads_ = 1;
+  }
 }
 
-Team::~Team() {
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->stop = true;
-  }
-  impl_->start.notify_all();
-  for (std::thread& worker : impl_->workers) worker.join();
-}
+Team::~Team() { impl_->End(); }
 
 void Team::Run(int64_t tasks, int64_t chunk, TaskFn fn) {
   if (tasks <= 0) return;

@@ -1,11 +1,13 @@
-// The team: the only place that knows of threads. One team per process, which models share; whoever calls
-// Step owns it.
+// The team: the only place that knows of threads. Each engine has one; with OpenMP its threads are kept by the runtime for the
+// thread that calls, and shared by all teams of that caller.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+
+#include "engine/base/status.h"
 
 namespace tally {
 
@@ -26,21 +28,26 @@ inline constexpr int kMaxThreads = 1024;  // more than any machine we know; a ty
 
 class Team {
  public:
-  // 0: as many threads as the machine has cores for us (affinity and cgroup limits respected). At most kMaxThreads.
+  // 0 or less: as many threads as the machine has cores for us (affinity and cgroup limits respected). At most kMaxThreads, and
+  // no more than the runtime gives (OMP_THREAD_LIMIT).
   explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
   int threads() const { return threads_; }
+  // kBadInput where the system refused to start that many; the team then is the calling thread alone.
+  const Status& status() const { return status_; }
   // Runs fn over [0, tasks), then returns. chunk 0: thread t takes one contiguous share (and is called only
   // if it is not empty); chunk n: each takes its contiguous share n tasks at a time, from the front, then what others
   // have left, from the end (where that makes 2^31 chunks or more, they are larger).
-  // A single thread or task runs on the caller. Not to be called from inside fn, nor by two callers at once.
+  // A single thread or task runs on the caller, as everything does for a caller that is refused the threads. Not to be called
+  // from inside fn, nor by two callers at once.
   void Run(int64_t tasks, int64_t chunk, TaskFn fn);
 
  private:
   struct Impl;
   int threads_ = 1;
+  Status status_;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -115,7 +115,9 @@ std::span<const float> Sampler::Penalise(std::span<const float> logits, std::spa
     if (id < 0 || static_cast<size_t>(id) >= logits.size()) continue;
     // From the untouched logit: a token that occurs twice is penalised once.
     const double logit = logits[id], p = config_.repeat_penalty;
-    penalised_[id] = static_cast<float>(logit > 0 ? logit / p : logit * p);
+    if (!std::isfinite(logit)) continue;
+    constexpr double kMost = std::numeric_limits<float>::max();
+    penalised_[id] = static_cast<float>(std::clamp(logit > 0 ? logit / p : logit * p, -kMost, kMost));
   }
   return penalised_;
 }

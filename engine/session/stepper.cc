@@ -1,26 +1,11 @@
 #include "engine/session/stepper.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
+#include "engine/base/finite.h"
+
 namespace tally {
-namespace {
-
-bool AllFinite(const float* p, int64_t n) {
-  float sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += p[i] - p[i];  // 0, or NaN where p is not finite
-  return sum == 0;
-}
-
-bool AllFinite(Mat<const float> m) {
-  for (int64_t r = 0; r < m.rows; ++r) {
-    if (!AllFinite(m.Row(r), m.cols)) return false;
-  }
-  return true;
-}
-
-}  // namespace
 
 Stepper::Stepper(const Recipe& recipe, Team& team, const StepperOptions& options)
     : recipe_(recipe), options_(options), executor_(team, &ledger_) {
@@ -113,6 +98,7 @@ Status Stepper::Rollback(Status cause) {
 
 // The step has written its keys and values and can be repeated: the same arithmetic, watched this time.
 Status Stepper::FindNonFinite(Mat<float> logits) {
+  const std::string what = AllFinite(logits) ? "activations" : "logits";
   std::string first;
   executor_.SetTap([&](Site site, std::string_view op, Mat<const float> out) {
     if (!first.empty() || out.empty() || AllFinite(out)) return;
@@ -122,7 +108,7 @@ Status Stepper::FindNonFinite(Mat<float> logits) {
   Status status = decoder_->Forward(executor_, Batch(), *cache_, logits);
   executor_.SetTap(tap_);
   TALLY_RETURN_IF_ERROR(std::move(status));
-  return BadInput("logits are not finite: NaN or infinity first appears at " + (first.empty() ? "an unknown place" : first));
+  return BadInput(what + " are not finite: NaN or infinity first appears at " + (first.empty() ? "an unknown place" : first));
 }
 
 Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
@@ -142,7 +128,8 @@ Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
   Status status = decoder_->Forward(executor_, Batch(), *cache_, logits);
   executor_.EndStep();
   ++recorded_steps_;
-  if (status.ok() && !AllFinite(logits)) {
+  // Rows without logits count, too: what is not finite there has gone into the cache, and would be found far from where it arose.
+  if (status.ok() && !(decoder_->finite() && AllFinite(logits))) {
     // The repetition is neither charged nor recorded.
     Ledger* const ledger = executor_.ledger();
     executor_.SetLedger(nullptr);

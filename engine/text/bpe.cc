@@ -55,14 +55,14 @@ class MergeTable {
   };
   // Of the pair, or of the free slot where it would stand.
   size_t Place(int32_t left, int32_t right) const {
-    uint64_t hash = (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right));
-    hash *= 0x9E3779B97F4A7C15u;
-    size_t at = (hash ^ hash >> 32) & (slots_.size() - 1);
+    const uint64_t pair = static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+    size_t at = hash_(pair) & (slots_.size() - 1);
     while (slots_[at].merge.rank != kNoMerge && (slots_[at].left != left || slots_[at].right != right)) {
       at = (at + 1) & (slots_.size() - 1);
     }
     return at;
   }
+  NumberHash hash_;
   std::vector<Slot> slots_;
 };
 
@@ -141,7 +141,9 @@ Status Bpe::Init(const StringMap<int32_t>& vocab, std::span<const std::pair<std:
 
 Status Bpe::AppendSymbols(std::string_view word, std::vector<MergeSymbol>* symbols) const {
   symbols->clear();
+  bool after_unknown = false;
   const auto add = [&](int32_t id, size_t begin) {
+    after_unknown = false;
     symbols->push_back(
         {id, static_cast<uint32_t>(begin), static_cast<int32_t>(symbols->size()) - 1, static_cast<int32_t>(symbols->size()) + 1});
   };
@@ -155,8 +157,8 @@ Status Bpe::AppendSymbols(std::string_view word, std::vector<MergeSymbol>* symbo
       }
       return BadInput("the tokenizer has no token for the bytes " + hex + " and none for unknown text");
     }
-    if (options_.fuse_unknown && !symbols->empty() && symbols->back().id == options_.unknown) return {};
-    add(options_.unknown, begin);
+    if (!options_.fuse_unknown || !after_unknown) add(options_.unknown, begin);
+    after_unknown = true;
     return {};
   };
   if (options_.byte_level) {
@@ -255,11 +257,14 @@ std::string AlphabetOfBytes(std::string_view bytes) {
   return out;
 }
 
-int ByteOfToken(std::string_view token) {
+int ByteOfToken(std::string_view token, bool any_case) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   int value = 0;
   for (const char c : token.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'               ? c - '0'
+                      : c >= 'A' && c <= 'F'             ? c - 'A' + 10
+                      : any_case && c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                                         : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }

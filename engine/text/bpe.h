@@ -25,8 +25,8 @@ struct BpeOptions {
 // The bytes that `token` is written for; false where a character is outside the alphabet.
 bool BytesOfAlphabet(std::string_view token, std::string* bytes);
 std::string AlphabetOfBytes(std::string_view bytes);
-// The value of a token spelled <0xNN>, -1 for others.
-int ByteOfToken(std::string_view token);
+// The value of a token spelled <0xNN>, -1 for others. any_case: <0xnn> too, as decoders read it.
+int ByteOfToken(std::string_view token, bool any_case = false);
 
 // `vocab`: spelling -> id, as in the file. `merges`: left and right spellings, best first.
 // Errors name the merge; `where` begins their line.
@@ -45,8 +45,8 @@ struct ScoredToken {
 Result<std::unique_ptr<TokenModel>> MakeScoredBpe(std::span<const ScoredToken> tokens, const std::array<int32_t, 256>& bytes,
                                                   int32_t unknown);
 
-// tiktoken's BPE: of all neighbours that together are a token, those of the lowest id are merged first; a piece that is a token is
-// that token. `tokens`: bytes by id, empty for none; each of the 256 bytes must be one, and no two may be equal.
+// tiktoken's BPE: of all neighbours that together are a token, those of the lowest id are merged first; a piece that is a token
+// is that token. `tokens`: bytes by id, empty for none; each of the 256 bytes must be one, and no two may be equal.
 std::unique_ptr<TokenModel> MakeRankedBpe(std::span<const std::string> tokens);
 
 }  // namespace tally

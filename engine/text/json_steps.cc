@@ -8,7 +8,8 @@
 namespace tally {
 namespace {
 
-constexpr int kMaxNesting = 8;  // of Sequence in Sequence
+constexpr int kMaxNesting = 8;          // of Sequence in Sequence
+constexpr size_t kMaxTemplateIds = 64;  // tokens around a text; published templates have two
 
 Result<int64_t> Count(const Json& object, const char* key, const std::string& where) {
   const Json& value = Member(object, key);
@@ -23,6 +24,7 @@ struct TextPattern {
 };
 Result<TextPattern> ReadPattern(const Json& node, const std::string& where) {
   const Json& pattern = Member(node, "pattern");
+  if (pattern.size() != 1) return BadInput(where + ".pattern: expected a String or a Regex");
   for (const bool regex : {false, true}) {
     const Json& text = Member(pattern, regex ? "Regex" : "String");
     if (!text.is_string()) continue;
@@ -88,7 +90,7 @@ Result<PreStep::Prepend> ReadPrepend(const Json& node, const std::string& where)
 
 }  // namespace
 
-const Json& Member(const Json& object, const char* key) {
+const Json& Member(const Json& object, const std::string& key) {
   static const Json null;
   if (!object.is_object()) return null;
   const auto found = object.find(key);
@@ -250,8 +252,11 @@ Status ReadPostProcessor(const Json& node, const std::string& where, int depth, 
       continue;
     }
     TALLY_ASSIGN_OR_RETURN(const std::string name, Text(Member(single[i], "SpecialToken"), "id", place + ".SpecialToken"));
-    const Json& ids = Member(Member(Member(node, "special_tokens"), name.c_str()), "ids");
+    const Json& ids = Member(Member(Member(node, "special_tokens"), name), "ids");
     if (!ids.is_array()) return BadInput(where + ".special_tokens: expected ids for '" + name + "'");
+    if (ids.size() > kMaxTemplateIds - prefix->size() - suffix->size() - before.size() - after.size()) {
+      return BadInput(where + ": puts more than " + std::to_string(kMaxTemplateIds) + " tokens around a text");
+    }
     for (const Json& value : ids) {
       TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(value, where + ".special_tokens['" + name + "'].ids"));
       if (static_cast<size_t>(id) >= vocab_size) {
@@ -314,8 +319,9 @@ Status ReadDecoder(const Json& node, const std::string& where, int depth, Decode
     TALLY_ASSIGN_OR_RETURN(std::string replacement, Text(node, "replacement", where));
     TALLY_RETURN_IF_ERROR(CheckReplacement(replacement, where));
     TALLY_ASSIGN_OR_RETURN(const PreStep::Prepend prepend, ReadPrepend(node, where));
-    plan->replace.emplace_back(std::move(replacement), " ");
     plan->drop_leading_space = prepend != PreStep::Prepend::kNever;
+    if (plan->drop_leading_space && plan->replace.empty()) plan->metaspace = replacement;
+    plan->replace.emplace_back(std::move(replacement), " ");
   } else {
     return UnsupportedType(node, where);
   }

@@ -16,7 +16,7 @@ namespace tally {
 using Json = nlohmann::json;
 
 // A member; null where `object` is no object or has none of that name.
-const Json& Member(const Json& object, const char* key);
+const Json& Member(const Json& object, const std::string& key);
 // "type", or nothing.
 std::string Type(const Json& node);
 Status UnsupportedType(const Json& node, const std::string& where);
@@ -33,6 +33,7 @@ struct DecodePlan {
   std::vector<std::pair<std::string, std::string>> replace;
   bool fused = false;
   bool drop_leading_space = false;
+  std::string metaspace;  // the replacement of a Metaspace that drops spaces; else empty
 };
 
 // All of them append to what they are given; null reads as nothing, but for a decoder, where it is an error.

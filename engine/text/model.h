@@ -4,20 +4,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "engine/base/hash.h"
 #include "engine/base/status.h"
 
 namespace tally {
-
-struct StringHash {
-  using is_transparent = void;
-  size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
-};
-template <class V>
-using StringMap = std::unordered_map<std::string, V, StringHash, std::equal_to<>>;
 
 // One symbol of a piece that is being merged: a doubly linked list in an array.
 struct MergeSymbol {
@@ -59,7 +52,7 @@ class Neighbours {
 
  private:
   bool ascii_[128][128] = {};
-  std::unordered_set<uint64_t> others_;
+  std::unordered_set<uint64_t, NumberHash> others_;
 };
 
 // Cached words are at most this long, and there are at most so many ids of them.

@@ -90,7 +90,7 @@ class Grown {
 
 void ReplaceLiteral(std::string_view text, std::string_view find, std::string_view content, Grown& out) {
   size_t done = 0;
-  for (size_t at; !out.full() && (at = text.find(find, done)) != text.npos; done = at + find.size()) {
+  for (size_t at; !out.full() && (at = FindText(text, find, done)) != text.npos; done = at + find.size()) {
     out.Append(text.substr(done, at - done));
     out.Append(content);
   }
@@ -151,17 +151,18 @@ std::string_view NameOf(NormalStep::Kind kind) {
 
 }  // namespace
 
-Result<std::string> Normalizer::Apply(std::string_view text, Matcher& matcher) const {
+Result<std::string> Normalizer::Apply(std::string_view text, Matcher& matcher, Growth& growth) const {
   std::string now(text);
-  const size_t most = MostGrown(text.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
-    Grown out(most, now.size() + now.size() / 4);
+    size_t& left = growth.left[i];
+    Grown out(left, std::min(now.size() + now.size() / 4, left));
     TALLY_RETURN_IF_ERROR(RunStep(steps_[i], now, matcher, out));
     if (out.full()) {
       return BadInput("step " + std::to_string(i + 1) + " (" + std::string(NameOf(steps_[i].kind)) + ") grows a text of " +
-                      BytesText(text.size()) + " to more than " + BytesText(most));
+                      BytesText(growth.bytes) + " to more than " + BytesText(growth.most));
     }
     now = out.Take();
+    left -= now.size();
   }
   return now;
 }

@@ -18,9 +18,15 @@ struct NormalStep {
   std::string content = {};  // kPrepend, kReplace*
 };
 
-// The most bytes that a text of `bytes` may become while it is encoded: steps feed one another, so a few of them could ask for
-// more than any memory holds. The published ones grow text threefold at most (a space becomes U+2581).
-constexpr size_t MostGrown(size_t bytes) { return 64 * bytes + (size_t{64} << 10); }
+// What steps may make of a text of `bytes`, each of them over all the stretches that it is given one by one: steps feed one
+// another, so a few of them could ask for more than any memory holds. The published ones grow text threefold at most (a space
+// becomes U+2581).
+struct Growth {
+  Growth(size_t text, size_t steps) : Growth(text, steps, 64 * text + (size_t{64} << 10)) {}
+  Growth(size_t text, size_t steps, size_t each) : bytes(text), most(each), left(steps + 1, each) {}
+  const size_t bytes, most;
+  std::vector<size_t> left;  // of `most`, by step, and of what leaves the last
+};
 
 // A file's normalizer, pre-tokenizer or decoder has at most so many steps; the published ones have ten.
 inline constexpr size_t kMaxTextSteps = 64;
@@ -29,8 +35,8 @@ class Normalizer {
  public:
   void Add(NormalStep step) { steps_.push_back(std::move(step)); }
   size_t size() const { return steps_.size(); }
-  // An error that names the step where one grows the text beyond MostGrown.
-  Result<std::string> Apply(std::string_view text, Matcher& matcher) const;
+  // What each step makes is taken from `growth`, and more is an error that names the step.
+  Result<std::string> Apply(std::string_view text, Matcher& matcher, Growth& growth) const;
 
  private:
   std::vector<NormalStep> steps_;

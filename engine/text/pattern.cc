@@ -13,15 +13,55 @@ constexpr std::string_view kSpaces = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{20
 // Oniguruma's \w: letters, marks, decimal digits, connectors.
 constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
 
-// Steps of backtracking beyond which a search is given up: what a linear expression needs for 100 MB in one
-// match.
+// A search that looks at no more of the text than kVisible bytes and takes no more than kSteps times as many steps from one place
+// is counted as nothing; what wants more is paid for, out of kFree steps and kStepsPerByte for each byte of the text. An
+// expression that takes long where it finds nothing would otherwise take the square of the text's length, or worse.
+constexpr size_t kVisible = 512, kSteps = 4;
+constexpr uint64_t kFree = uint64_t{1} << 26, kStepsPerByte = 256;
+// Of an expression that is known to be linear: what 100 MB in one match need.
 constexpr uint32_t kMatchLimit = 100'000'000;
 constexpr size_t kMaxPatternBytes = 1 << 16;
 // The stack of an expression that remembers every step (repeated groups), where PCRE2's own 32 KiB do not do.
 size_t JitStackBytes(size_t text_bytes) { return std::min<size_t>((1 << 20) + 64 * text_bytes, 1 << 29); }
 
+constexpr std::string_view kSpacesAtEnd = R"(\s+$)";
+
+// \p{Name} as Oniguruma has it. Of a script it means the characters of that script and no others; PCRE2 adds, from 10.40 on,
+// those that the script shares, unless it is told not to.
+std::string Property(std::string_view name) {
+  const std::string_view bare = name.starts_with('^') ? name.substr(1) : name;
+  const std::string script = (bare.size() == name.size() ? "\\p{sc:" : "\\p{^sc:") + std::string(bare) + "}";
+  int error = 0;
+  PCRE2_SIZE at = 0;
+  pcre2_code* const code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(script.data()), script.size(), PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr);
+  pcre2_code_free(code);
+  return code == nullptr ? "{" + std::string(name) + "}" : script.substr(2);
+}
+
+// The quantifier at the start of `text`: {n}, {n,}, {n,m}, {,n}. Its length, 0 where there is none.
+struct Quantifier {
+  size_t length = 0;
+  bool no_least = false, exact = false;
+};
+Quantifier ReadQuantifier(std::string_view text) {
+  const auto digits = [&](size_t at) { return std::min(text.find_first_not_of("0123456789", at), text.size()); };
+  const size_t first = digits(1);
+  const bool comma = first < text.size() && text[first] == ',';
+  const size_t last = comma ? digits(first + 1) : first;
+  if (last >= text.size() || text[last] != '}' || last == 1 || (comma && last == 2)) return {};
+  return {last + 1, first == 1, !comma};
+}
+
 Status Unsupported(const std::string& where, std::string_view what, std::string_view regex) {
   return BadInput(where + ": regular expression with " + std::string(what) + " is not supported: " + std::string(regex));
+}
+
+Status TooCostly(int rc, const Pattern& pattern) {
+  PCRE2_UCHAR message[256];
+  pcre2_get_error_message(rc, message, sizeof(message));
+  return BadInput("regular expression too costly for this text (" + std::string(reinterpret_cast<const char*>(message)) +
+                  "): " + pattern.source());
 }
 
 }  // namespace
@@ -31,10 +71,10 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
     return BadInput(where + ": regular expression of " + std::to_string(regex.size()) + " bytes, at most " +
                     std::to_string(kMaxPatternBytes) + " expected");
   }
+  const std::string spaces = "[" + std::string(kSpaces) + "]";
   // Tried at every place of a run of spaces that something follows, this one is quadratic; a match can only
   // begin where the run or the search does.
-  const std::string spaces = "[" + std::string(kSpaces) + "]";
-  if (regex == R"(\s+$)") return "(?:\\G|(?<!" + spaces + "))" + spaces + "+$";
+  if (regex == kSpacesAtEnd) return "(?:\\G|(?<!" + spaces + "))" + spaces + "+$";
 
   std::string out;
   bool in_class = false;
@@ -65,13 +105,13 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
         out += "\\x{" + std::string(hex) + "}";
         i += 4;
       } else if (!alnum || std::string_view("rntfaepPxdD").find(e) != std::string_view::npos ||
-                 (!in_class && std::string_view("AzZG").find(e) != std::string_view::npos)) {
+                 (!in_class && std::string_view("AzZ").find(e) != std::string_view::npos)) {
         out += c;
         out += e;
         if ((e == 'p' || e == 'P' || e == 'x') && rest.substr(2, 1) == "{") {  // its braces are no quantifier
           const size_t close = rest.find('}');
           if (close == rest.npos) return Unsupported(where, "an open brace", regex);
-          out += rest.substr(2, close - 1);
+          out += e == 'x' ? std::string(rest.substr(2, close - 1)) : Property(rest.substr(3, close - 3));
           i += close - 1;
         }
       } else {
@@ -97,6 +137,17 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
       }
     } else if (c == '}' && i + 1 < regex.size() && regex[i + 1] == '+') {
       return Unsupported(where, "{n,m}+ (possessive in one dialect, repeated in another)", regex);
+    } else if (c == '{') {
+      const Quantifier quantifier = ReadQuantifier(rest);
+      if (quantifier.exact && rest.substr(quantifier.length, 1) == "?") {
+        return Unsupported(where, "{n}? (lazy in one dialect, optional in another)", regex);
+      }
+      if (quantifier.no_least) {  // read as text by PCRE2 up to 10.42
+        out += "{0";
+        continue;
+      }
+    } else if (rest.substr(0, 2) == "(*") {
+      return Unsupported(where, "(*", regex);
     } else if (rest.substr(0, 2) == "(?") {
       const size_t flags = rest.find_first_not_of("-imsxaudlnywD", 2);
       if (flags != rest.npos && flags > 2 && (rest[flags] == ':' || rest[flags] == ')') && rest.substr(2, flags - 2) != "i") {
@@ -111,6 +162,7 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
 struct Pattern::Code {
   pcre2_code* code = nullptr;
   bool jit = false;
+  bool linear = false;
   Code() = default;
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
@@ -124,14 +176,16 @@ Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& wher
   PCRE2_SIZE at = 0;
   // MULTILINE: in Ruby's syntax ^ and $ always stand at lines.
   code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &error,
+                             &at, nullptr);
   if (code->code == nullptr) {
     PCRE2_UCHAR message[256];
     pcre2_get_error_message(error, message, sizeof(message));
     return BadInput(where + ": bad regular expression (" + reinterpret_cast<const char*>(message) + "): " + std::string(regex));
   }
   // Where the system forbids executable memory the interpreter does the same work, slower.
-  code->jit = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE) == 0;
+  code->jit = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
+  code->linear = regex == kSpacesAtEnd;
   Pattern pattern;
   pattern.code_ = std::move(code);
   pattern.source_ = std::string(regex);
@@ -143,12 +197,29 @@ struct Matcher::Impl {
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
   size_t stack_bytes = 0;
+  uint64_t left = kFree;  // steps
+
+  // PCRE2's return code for text[0, end) from `at` on.
+  int Run(const Pattern::Code& code, std::string_view text, size_t at, size_t end, uint32_t options) {
+    const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data() == nullptr ? "" : text.data());
+    const auto run = [&] {
+      return code.jit ? pcre2_jit_match(code.code, subject, end, at, options, data, context)
+                      : pcre2_match(code.code, subject, end, at, options, data, context);
+    };
+    const int rc = run();
+    const size_t bytes = JitStackBytes(end - at);
+    if (rc != PCRE2_ERROR_JIT_STACKLIMIT || stack_bytes >= bytes) return rc;
+    pcre2_jit_stack_free(stack);
+    stack = pcre2_jit_stack_create(32 << 10, bytes, nullptr);
+    stack_bytes = stack == nullptr ? 0 : bytes;
+    pcre2_jit_stack_assign(context, nullptr, stack);
+    return run();
+  }
 };
 
 Matcher::Matcher() : impl_(std::make_unique<Impl>()) {
   impl_->data = pcre2_match_data_create(1, nullptr);
   impl_->context = pcre2_match_context_create(nullptr);
-  if (impl_->context != nullptr) pcre2_set_match_limit(impl_->context, kMatchLimit);
 }
 
 Matcher::~Matcher() {
@@ -157,32 +228,63 @@ Matcher::~Matcher() {
   pcre2_jit_stack_free(impl_->stack);
 }
 
+void Matcher::Allow(size_t text_bytes) { impl_->left += kStepsPerByte * text_bytes; }
+
+// The text is shown to PCRE2 as far as it wants to see it, which it says by a partial match, and more than a little of it, or
+// more than a few steps, for one place at a time only: so what a search costs is known, and can be paid for.
 Result<Matcher::Match> Matcher::Find(const Pattern& pattern, std::string_view text, size_t from) {
   if (impl_->data == nullptr || impl_->context == nullptr) return BadInput("not enough memory for a regular expression");
   if (from > text.size()) return Match{};
   const Pattern::Code& code = *pattern.code();
-  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data() == nullptr ? "" : text.data());
-  const auto run = [&] {
-    return code.jit ? pcre2_jit_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, impl_->data, impl_->context)
-                    : pcre2_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, impl_->data, impl_->context);
+  const auto boundary = [&](size_t at) {  // of a character, at `at` or after it
+    while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) ++at;
+    return at;
   };
-  int rc = run();
-  if (const size_t bytes = JitStackBytes(text.size()); rc == PCRE2_ERROR_JIT_STACKLIMIT && impl_->stack_bytes < bytes) {
-    pcre2_jit_stack_free(impl_->stack);
-    impl_->stack = pcre2_jit_stack_create(32 << 10, bytes, nullptr);
-    impl_->stack_bytes = impl_->stack == nullptr ? 0 : bytes;
-    pcre2_jit_stack_assign(impl_->context, nullptr, impl_->stack);
-    rc = run();
+  size_t at = from, visible = kVisible, alone = from;  // places below `alone` are tried one by one
+  uint64_t steps = kSteps;                             // for each visible byte
+  const auto next = [&](size_t place) {
+    at = place;
+    visible = kVisible;
+    steps = kSteps;
+  };
+  while (true) {
+    const size_t end = code.linear || text.size() - at <= visible ? text.size() : boundary(at + visible);
+    const bool last = end == text.size();
+    const uint64_t most = code.linear ? kMatchLimit : std::min<uint64_t>(steps * visible, UINT32_MAX);
+    pcre2_set_match_limit(impl_->context, static_cast<uint32_t>(most));
+    pcre2_set_offset_limit(impl_->context, at < alone ? at : PCRE2_UNSET);
+    const int rc = impl_->Run(code, text, at, end, PCRE2_NO_UTF_CHECK | (last ? 0 : PCRE2_PARTIAL_HARD));
+    const PCRE2_SIZE* span = pcre2_get_ovector_pointer(impl_->data);
+    if (rc >= 0) {
+      if (last || span[0] < end) return Match{true, span[0], span[1]};
+      next(end);  // an empty match where nothing more was to be seen
+      continue;
+    }
+    if (rc == PCRE2_ERROR_NOMATCH) {
+      if (at >= alone && last) return Match{};
+      if (at == text.size()) return Match{};
+      next(at < alone ? boundary(at + 1) : end);
+      continue;
+    }
+    if (rc == PCRE2_ERROR_PARTIAL) {
+      if (span[0] > at) {
+        next(span[0]);
+        continue;
+      }
+      visible *= 2;
+    } else if (rc == PCRE2_ERROR_MATCHLIMIT && !code.linear) {
+      if (at >= alone) {
+        alone = std::max(end, at + 1);
+        continue;
+      }
+      steps *= 16;
+    } else {
+      return TooCostly(rc, pattern);
+    }
+    alone = std::max(alone, at + 1);
+    if (visible * steps > impl_->left) return TooCostly(PCRE2_ERROR_MATCHLIMIT, pattern);
+    impl_->left -= visible * steps;
   }
-  if (rc == PCRE2_ERROR_NOMATCH) return Match{};
-  if (rc < 0) {
-    PCRE2_UCHAR message[256];
-    pcre2_get_error_message(rc, message, sizeof(message));
-    return BadInput("regular expression too costly for this text (" + std::string(reinterpret_cast<const char*>(message)) +
-                    "): " + pattern.source());
-  }
-  const PCRE2_SIZE* span = pcre2_get_ovector_pointer(impl_->data);
-  return Match{true, span[0], span[1]};
 }
 
 }  // namespace tally

@@ -1,8 +1,8 @@
 // Regular expressions as tokenizers write them (Oniguruma, Ruby syntax), run by PCRE2.
 //
 // What the two engines read alike is passed on; what they read differently is translated (\s, \w, \v,
-// \uHHHH); what has no translation (class intersections, nested classes, \h, \b, flags other than i, {n,m}+)
-// is an error that names it.
+// \uHHHH, \p{Script}, {,n}); what has no translation (class intersections, nested classes, \h, \b, \G, flags other than i,
+// {n,m}+, {n}?, (*...) is an error that names it.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +37,9 @@ class Matcher {
   Matcher(const Matcher&) = delete;
   Matcher& operator=(const Matcher&) = delete;
   ~Matcher();
+
+  // Steps for so many bytes of text more: all searches of a matcher share what it has been allowed.
+  void Allow(size_t text_bytes);
 
   // The first match in `text` at or after `from`: found, and where. `text` is well-formed UTF-8. An
   // expression that needs more steps or memory than any sensible one does is an error.

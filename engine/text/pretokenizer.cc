@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/text/normalizer.h"
 #include "engine/text/utf8.h"
 
 namespace tally {
@@ -84,7 +83,7 @@ Status SplitRegex(const PreStep& step, std::string_view text, Matcher& matcher, 
 
 Status SplitLiteral(std::string_view literal, bool invert, std::string_view text, Splitter& out) {
   size_t done = 0;
-  for (size_t at; (at = text.find(literal, done)) != text.npos; done = at + literal.size()) {
+  for (size_t at; (at = FindText(text, literal, done)) != text.npos; done = at + literal.size()) {
     if (at > done) TALLY_RETURN_IF_ERROR(out.Span(done, at, invert));
     TALLY_RETURN_IF_ERROR(out.Span(at, at + literal.size(), !invert));
   }
@@ -120,18 +119,19 @@ Status PreTokenizer::AddRegex(std::string_view regex, const std::string& where) 
 struct PreTokenizer::Walk {
   Matcher& matcher;
   const Sink& sink;
-  size_t left;  // bytes that the steps may still be given, all of them together
+  Growth& growth;
 };
 
-Status PreTokenizer::Run(std::string_view text, bool at_start, Matcher& matcher, const Sink& sink) const {
-  Walk walk{matcher, sink, (steps_.size() + 1) * MostGrown(text.size())};
+Status PreTokenizer::Run(std::string_view text, bool at_start, Matcher& matcher, Growth& growth, const Sink& sink) const {
+  Walk walk{matcher, sink, growth};
   return RunFrom(0, text, at_start, walk);
 }
 
 Status PreTokenizer::RunFrom(size_t index, std::string_view text, bool at_start, Walk& walk) const {
   if (text.empty()) return {};
-  if (text.size() > walk.left) return BadInput("pre-tokenizer: its steps grow the text without end");
-  walk.left -= text.size();
+  size_t& left = walk.growth.left[index];
+  if (text.size() > left) return BadInput("pre-tokenizer: its steps grow the text without end");
+  left -= text.size();
   if (index == steps_.size()) return walk.sink(text);
   const PreStep& step = steps_[index];
   const auto emit_piece = [&](std::string_view whole, size_t begin, size_t end) {

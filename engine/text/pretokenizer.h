@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/text/normalizer.h"
 #include "engine/text/pattern.h"
 
 namespace tally {
@@ -37,8 +38,9 @@ class PreTokenizer {
 
   // Calls `sink` with each non-empty piece in order. `at_start`: `text` begins the whole text to be encoded.
   // Pieces are views into `text` or into memory that lives until `sink` returns. Steps that cut and add in turn grow the text
-  // with each pair of them: beyond MostGrown (normalizer.h) for each step is an error.
-  Status Run(std::string_view text, bool at_start, Matcher& matcher, const Sink& sink) const;
+  // with each pair of them: what each is given is taken from `growth`, and more is
+  // an error.
+  Status Run(std::string_view text, bool at_start, Matcher& matcher, Growth& growth, const Sink& sink) const;
 
  private:
   struct Walk;  // what does not change from step to step

@@ -16,7 +16,6 @@ namespace {
 
 // The largest published file has 3.6 MB and 200,000 ranks; its longest token has 128 bytes.
 constexpr uint64_t kMaxRanksBytes = uint64_t{64} << 20;
-constexpr size_t kMaxTokenBytes = 1024;
 // Ranks go up to this many beyond the number of lines: special tokens stand between those of p50k_base.
 constexpr size_t kSpareRanks = 16;
 

@@ -3,12 +3,16 @@
 
 namespace tally {
 
+std::string Tokenizer::FirstTokenBytes(int32_t id) const {
+  const std::string bytes = TokenBytes(id);
+  return DropsLeadingSpace() && bytes.starts_with(' ') ? bytes.substr(1) : bytes;
+}
+
 std::string StreamingDecoder::Push(int32_t id) {
   const std::string bytes = tokenizer_->TokenBytes(id);
   if (bytes.empty()) return "";
-  const bool drop = first_ && bytes[0] == ' ' && tokenizer_->DropsLeadingSpace();
+  pending_ += first_ ? tokenizer_->FirstTokenBytes(id) : bytes;
   first_ = false;
-  pending_.append(bytes, drop ? 1 : 0);
   std::string text;
   pending_.erase(0, AppendWholeCharacters(pending_, &text));
   return text;

@@ -8,7 +8,11 @@
 namespace tally {
 
 struct TextTokenizer::Scratch {
+  Scratch(size_t bytes, const Parts& parts) : normal_growth(bytes, parts.normalizer.size()), growth(bytes, parts.pre.size()) {
+    matcher.Allow(bytes);
+  }
   Matcher matcher;
+  Growth normal_growth, growth;
   ModelScratch model;
   bool parse_special = false;
   std::vector<int32_t> ids;
@@ -21,15 +25,12 @@ template <class Between, class Token>
 Status ForEachAdded(const AddedTokens& tokens, std::string_view text, bool parse_special, const Between& between,
                     const Token& token) {
   size_t done = 0;
-  while (done < text.size()) {
-    const AddedTokens::Match match = tokens.Find(text, done, parse_special);
-    const size_t end = match.id < 0 ? text.size() : match.begin;
-    if (end > done) TALLY_RETURN_IF_ERROR(between(text.substr(done, end - done), done));
-    if (match.id < 0) break;
+  for (const AddedTokens::Match& match : tokens.Find(text, parse_special)) {
+    if (match.begin > done) TALLY_RETURN_IF_ERROR(between(text.substr(done, match.begin - done), done));
     token(match.id);
     done = match.end;
   }
-  return {};
+  return done < text.size() ? between(text.substr(done), done) : Status();
 }
 
 }  // namespace
@@ -39,14 +40,14 @@ Status TextTokenizer::EncodeNormalized(std::string_view text, bool at_start, Scr
   return ForEachAdded(
       p_.normalized_tokens, text, scratch.parse_special,
       [&](std::string_view stretch, size_t offset) {
-        return p_.pre.Run(stretch, at_start && offset == 0, scratch.matcher, sink);
+        return p_.pre.Run(stretch, at_start && offset == 0, scratch.matcher, scratch.growth, sink);
       },
       [&](int32_t id) { scratch.ids.push_back(id); });
 }
 
 Status TextTokenizer::EncodeRaw(std::string_view text, bool at_start, Scratch& scratch) const {
   if (p_.normalizer.size() == 0) return EncodeNormalized(text, at_start, scratch);
-  const Result<std::string> normalized = p_.normalizer.Apply(text, scratch.matcher);
+  const Result<std::string> normalized = p_.normalizer.Apply(text, scratch.matcher, scratch.normal_growth);
   if (!normalized.ok()) return {normalized.status().code(), "normalizer: " + normalized.status().message()};
   return EncodeNormalized(*normalized, at_start, scratch);
 }
@@ -54,7 +55,7 @@ Status TextTokenizer::EncodeRaw(std::string_view text, bool at_start, Scratch& s
 Result<std::vector<int32_t>> TextTokenizer::Encode(std::string_view text, EncodeOptions options) const {
   std::string repaired;
   text = WellFormed(text, &repaired);
-  Scratch scratch;
+  Scratch scratch(text.size(), p_);
   scratch.parse_special = options.parse_special;
   scratch.ids.reserve(text.size() / 4 + 8);
   if (options.add_special) scratch.ids = p_.prefix;
@@ -74,9 +75,17 @@ std::string TextTokenizer::Decode(std::span<const int32_t> ids) const {
   return text + decoder.Finish();
 }
 
+std::string TextTokenizer::FirstTokenBytes(int32_t id) const {
+  const auto own = p_.first_bytes.find(id);
+  return own == p_.first_bytes.end() ? Tokenizer::FirstTokenBytes(id) : own->second;
+}
+
 void TextTokenizer::AddEos(std::span<const int64_t> ids) {
+  std::vector<bool> there(p_.bytes.size());
+  for (const int32_t id : p_.eos) there[static_cast<size_t>(id)] = true;
   for (const int64_t id : ids) {
-    if (!InRange(id) || std::find(p_.eos.begin(), p_.eos.end(), static_cast<int32_t>(id)) != p_.eos.end()) continue;
+    if (!InRange(id) || there[static_cast<size_t>(id)]) continue;
+    there[static_cast<size_t>(id)] = true;
     p_.eos.push_back(static_cast<int32_t>(id));
   }
 }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/text/added_tokens.h"
@@ -16,8 +17,9 @@ namespace tally {
 
 // The largest number of token ids a file may name; published vocabularies end near 300,000.
 inline constexpr int64_t kMaxTokens = 1 << 21;
-// An added token is at most this long, so that looking for them stays linear in the text.
-inline constexpr size_t kMaxAddedTokenBytes = 1024;
+// A token that is looked for in text, letter by letter or whole, is at most this long: published ones have at most some hundred
+// bytes.
+inline constexpr size_t kMaxTokenBytes = 1024;
 
 class TextTokenizer final : public Tokenizer {
  public:
@@ -31,14 +33,20 @@ class TextTokenizer final : public Tokenizer {
     std::vector<bool> control;            // by id
     std::vector<int32_t> prefix, suffix;  // what add_special puts around
     bool drops_leading_space = false;
+    // By id: what a first token decodes to where that is not `bytes` but for one leading space.
+    std::unordered_map<int32_t, std::string, NumberHash> first_bytes;
     int32_t bos = -1;
     std::vector<int32_t> eos;
     std::string description;
   };
-  explicit TextTokenizer(Parts parts) : p_(std::move(parts)) {}
+  explicit TextTokenizer(Parts parts) : p_(std::move(parts)) {
+    p_.raw_tokens.Build();
+    p_.normalized_tokens.Build();
+  }
 
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options) const override;
   std::string TokenBytes(int32_t id) const override { return InRange(id) ? p_.bytes[static_cast<size_t>(id)] : ""; }
+  std::string FirstTokenBytes(int32_t id) const override;
   std::string Decode(std::span<const int32_t> ids) const override;
   bool DropsLeadingSpace() const override { return p_.drops_leading_space; }
   bool IsControl(int32_t id) const override { return InRange(id) && p_.control[static_cast<size_t>(id)]; }

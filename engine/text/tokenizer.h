@@ -24,8 +24,8 @@ struct EncodeOptions {
 class TALLY_API Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  // UTF-8 (invalid bytes become U+FFFD) -> ids. NUL bytes are text like any other. kBadInput: a character that the vocabulary has no
-  // token for, nor one for unknown text; a text on which the tokenizer's expressions take too many steps.
+  // UTF-8 (invalid bytes become U+FFFD) -> ids. NUL bytes are text like any other. kBadInput: a character that the vocabulary has
+  // no token for, nor one for unknown text; a text on which the tokenizer's expressions take too many steps.
   virtual Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const = 0;
   // The bytes of one token; empty for control tokens. May be part of a character. Ids out of range: empty.
   virtual std::string TokenBytes(int32_t id) const = 0;
@@ -33,6 +33,8 @@ class TALLY_API Tokenizer {
   // (SentencePiece), and invalid bytes become U+FFFD.
   virtual std::string Decode(std::span<const int32_t> ids) const = 0;
   virtual bool DropsLeadingSpace() const = 0;  // whether Decode drops the first token's leading space
+  // What Decode makes of a token that begins a text: TokenBytes, but for that space (Metaspace: all spaces).
+  virtual std::string FirstTokenBytes(int32_t id) const;
   virtual bool IsControl(int32_t id) const = 0;
   virtual int32_t vocab_size() const = 0;
   virtual int32_t bos() const = 0;               // -1: none

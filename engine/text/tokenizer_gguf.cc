@@ -39,8 +39,9 @@ class GgufTokenizerReader {
   Status ReadBytePairs();
   Status ReadScored();
   Status ReadAddedTokens();
-  // The id under a key; -1 where there is none (2^32 - 1 is how some writers say so).
+  // The id under a key; -1 where it says that there is none (2^32 - 1 is how some writers do).
   Result<int32_t> Id(std::string_view key) const;
+  int32_t AbsentId(std::string_view key) const;
   Result<bool> Flag(std::string_view key, bool otherwise) const;
 
   const Metadata& m_;
@@ -52,9 +53,17 @@ class GgufTokenizerReader {
   TextTokenizer::Parts parts_;
 };
 
+// SentencePiece's own numbers, which files made of older ones without such keys rely on.
+int32_t GgufTokenizerReader::AbsentId(std::string_view key) const {
+  if (model_ != "llama") return -1;
+  const int32_t id = key == "unknown_token_id" ? 0 : key == "bos_token_id" ? 1 : key == "eos_token_id" ? 2 : -1;
+  return id < static_cast<int64_t>(tokens_.size()) ? id : -1;
+}
+
 Result<int32_t> GgufTokenizerReader::Id(std::string_view key) const {
   TALLY_ASSIGN_OR_RETURN(const auto id, m_.GetInt("tokenizer.ggml." + std::string(key)));
-  if (!id || *id == -1 || *id == 0xFFFFFFFF) return -1;
+  if (!id) return AbsentId(key);
+  if (*id == -1 || *id == 0xFFFFFFFF) return -1;
   if (*id < 0 || *id >= static_cast<int64_t>(tokens_.size())) {
     return BadInput(Where(key) + ": token id " + std::to_string(*id) + ", expected 0 to " + std::to_string(tokens_.size() - 1));
   }
@@ -92,17 +101,21 @@ Status GgufTokenizerReader::ReadVocabulary() {
 Status GgufTokenizerReader::ReadSpecialIds() {
   TALLY_ASSIGN_OR_RETURN(parts_.bos, Id("bos_token_id"));
   TALLY_ASSIGN_OR_RETURN(unknown_, Id("unknown_token_id"));
+  std::vector<bool> ends(tokens_.size());
+  const auto end_with = [&](int32_t id) {
+    if (!ends[static_cast<size_t>(id)]) parts_.eos.push_back(id);
+    ends[static_cast<size_t>(id)] = true;
+  };
   for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
     TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(key));
-    if (id >= 0 && std::find(parts_.eos.begin(), parts_.eos.end(), id) == parts_.eos.end()) parts_.eos.push_back(id);
+    if (id >= 0) end_with(id);
   }
   const bool harmony = std::find(tokens_.begin(), tokens_.end(), "<|return|>") != tokens_.end() &&
                        std::find(tokens_.begin(), tokens_.end(), "<|call|>") != tokens_.end();
   for (size_t id = 0; id < tokens_.size(); ++id) {
     if (!EndsGeneration(tokens_[id], harmony)) continue;
     types_[id] = kControl;  // some writers have them as plain tokens
-    const auto number = static_cast<int32_t>(id);
-    if (std::find(parts_.eos.begin(), parts_.eos.end(), number) == parts_.eos.end()) parts_.eos.push_back(number);
+    end_with(static_cast<int32_t>(id));
   }
   parts_.control.resize(tokens_.size());
   for (size_t id = 0; id < tokens_.size(); ++id) parts_.control[id] = types_[id] == kControl || types_[id] == kUnknown;
@@ -133,9 +146,9 @@ Status GgufTokenizerReader::ReadAddedTokens() {
   for (size_t id = 0; id < tokens_.size(); ++id) {
     const int64_t type = types_[id];
     if (type != kControl && type != kUserDefined && type != kUnknown) continue;
-    if (tokens_[id].size() > kMaxAddedTokenBytes) {
+    if (tokens_[id].size() > kMaxTokenBytes) {
       return BadInput(Where("tokens") + ": special token " + std::to_string(id) + " has " + std::to_string(tokens_[id].size()) +
-                      " bytes, at most " + std::to_string(kMaxAddedTokenBytes) + " expected");
+                      " bytes, at most " + std::to_string(kMaxTokenBytes) + " expected");
     }
     AddedToken token;
     token.text = tokens_[id];
@@ -201,6 +214,10 @@ Status GgufTokenizerReader::ReadScored() {
   for (size_t id = 0; id < tokens_.size(); ++id) {
     const int64_t type = types_[id];
     scored[id] = {tokens_[id], static_cast<float>((*scores)[id]), type == kNormal || type == kUserDefined};
+    if (tokens_[id].size() > kMaxTokenBytes) {  // each merge looks at the whole of what it would make
+      return BadInput(Where("tokens") + ": token " + std::to_string(id) + " has " + std::to_string(tokens_[id].size()) +
+                      " bytes, at most " + std::to_string(kMaxTokenBytes) + " expected");
+    }
     if (scored[id].score != scored[id].score) {
       return BadInput(Where("scores") + ": the score of token " + std::to_string(id) + " is not a number");
     }

@@ -2,7 +2,6 @@
 // that project's serialisation of its normalizers, pre-tokenizers, models, post-processors and decoders.
 #include <algorithm>
 #include <filesystem>
-#include <unordered_set>
 
 #include "engine/base/format.h"
 #include "engine/text/bpe.h"
@@ -19,8 +18,9 @@ constexpr size_t kMaxValues = size_t{1} << 24;
 constexpr size_t kMaxDepth = 64;
 // Ids up to this many times the named tokens, and kSpareIds more, are taken: published vocabularies have holes.
 constexpr size_t kIdsPerToken = 4, kSpareIds = 4096;
-// What tokens decode to is at most this many times what the file calls them, kSpareBytes more: of all tokens together.
-constexpr size_t kGrowthOfTokens = 4, kSpareBytes = size_t{1} << 20;
+// What tokens decode to is at most this many times what the file calls them, kSpareBytes more: of all tokens together. What added
+// tokens become when they are normalized, too, with kSpareAddedBytes.
+constexpr size_t kGrowthOfTokens = 4, kSpareBytes = size_t{1} << 20, kSpareAddedBytes = size_t{1} << 16;
 
 // A parsed value takes up to 70 bytes for one in the file, so what would be parsed is looked at first.
 Status CheckExtent(std::string_view text, const std::string& path) {
@@ -76,7 +76,7 @@ class UniqueKeys : public nlohmann::json_sax<Json> {
   const std::string& twice() const { return twice_; }                                              // the first of them, in quotes
 
  private:
-  std::vector<std::unordered_set<std::string>> open_;
+  std::vector<StringSet> open_;
   std::string twice_;
 };
 
@@ -109,6 +109,7 @@ class JsonTokenizerReader {
   Status ReadAddedTokens();
   Status ReadConfig();
   Status FillBytes();
+  void FillFirstBytes(int32_t id);
   Result<int32_t> ConfiguredToken(const Json& config, const char* key, const std::string& path) const;
 
   std::string path_;
@@ -161,11 +162,10 @@ Status JsonTokenizerReader::ReadVocabulary() {
   model_ids_.resize(size);
   parts_.bytes.resize(size);
   parts_.control.resize(size);
-  for (const auto& [text, id] : vocab_) {
-    const auto at = static_cast<size_t>(id);
+  for (const auto& [text, value] : vocab.items()) {  // in the order of their texts
+    const auto at = static_cast<size_t>(value.get<int64_t>());
     if (model_ids_[at]) {
-      return BadInput(where + ".vocab: id " + std::to_string(id) + " is given to '" + std::min(text, spelling_[at]) +
-                      "' and to '" + std::max(text, spelling_[at]) + "'");
+      return BadInput(where + ".vocab: id " + std::to_string(at) + " is given to '" + spelling_[at] + "' and to '" + text + "'");
     }
     model_ids_[at] = true;
     spelling_[at] = text;
@@ -202,8 +202,8 @@ Status JsonTokenizerReader::ReadModel() {
   for (const Json& merge : merges) {
     if (merge.is_string()) {
       const std::string_view text = merge.get_ref<const std::string&>();
-      const size_t space = text.find(' ', 1);
-      if (space != text.npos && space + 1 < text.size() && text.find(' ', space + 1) == text.npos) {
+      const size_t space = text.find(' ');
+      if (space != text.npos && space > 0 && space + 1 < text.size() && text.find(' ', space + 1) == text.npos) {
         pairs.emplace_back(text.substr(0, space), text.substr(space + 1));
         continue;
       }
@@ -220,6 +220,11 @@ Status JsonTokenizerReader::ReadModel() {
 Status JsonTokenizerReader::ReadAddedTokens() {
   const Json& added = Member(json_, "added_tokens");
   Matcher matcher;
+  size_t bytes = 0;
+  for (const Json& token : added)
+    bytes += Member(token, "content").is_string() ? token["content"].get_ref<const std::string&>().size() : 0;
+  Growth growth(bytes, parts_.normalizer.size(), kGrowthOfTokens * bytes + kSpareAddedBytes);
+  matcher.Allow(bytes);
   for (size_t i = 0; i < added.size(); ++i) {
     const std::string where = path_ + ": added_tokens[" + std::to_string(i) + "]";
     AddedToken token;
@@ -231,9 +236,9 @@ Status JsonTokenizerReader::ReadAddedTokens() {
     TALLY_ASSIGN_OR_RETURN(const bool single_word, Flag(added[i], "single_word", false, where));
     TALLY_ASSIGN_OR_RETURN(const bool normalized, Flag(added[i], "normalized", !token.special, where));
     if (single_word) return BadInput(where + ".single_word: true is not supported");
-    if (token.text.size() > kMaxAddedTokenBytes) {
+    if (token.text.size() > kMaxTokenBytes) {
       return BadInput(where + ".content: " + std::to_string(token.text.size()) + " bytes, at most " +
-                      std::to_string(kMaxAddedTokenBytes) + " expected");
+                      std::to_string(kMaxTokenBytes) + " expected");
     }
     const auto id = static_cast<size_t>(token.id);
     if ((added_[id] || model_ids_[id]) && spelling_[id] != token.text) {
@@ -250,12 +255,12 @@ Status JsonTokenizerReader::ReadAddedTokens() {
     parts_.control[id] = token.special;
     if (normalized && parts_.normalizer.size() > 0) {
       // Looked for in normalized text, so normalized itself.
-      Result<std::string> text = parts_.normalizer.Apply(token.text, matcher);
+      Result<std::string> text = parts_.normalizer.Apply(token.text, matcher, growth);
       if (!text.ok()) return {text.status().code(), where + ".content: normalizer: " + text.status().message()};
       token.text = std::move(*text);
-      if (token.text.size() > kMaxAddedTokenBytes) {
+      if (token.text.size() > kMaxTokenBytes) {
         return BadInput(where + ".content: " + std::to_string(token.text.size()) + " bytes once normalized, at most " +
-                        std::to_string(kMaxAddedTokenBytes) + " expected");
+                        std::to_string(kMaxTokenBytes) + " expected");
       }
       parts_.normalized_tokens.Add(std::move(token));
     } else if (normalized) {
@@ -267,14 +272,27 @@ Status JsonTokenizerReader::ReadAddedTokens() {
   return {};
 }
 
+// Metaspace as a decoder drops all that stands for spaces in the first token, where other decoders drop one.
+void JsonTokenizerReader::FillFirstBytes(int32_t id) {
+  const std::string &text = spelling_[static_cast<size_t>(id)], &bytes = parts_.bytes[static_cast<size_t>(id)];
+  std::string first;
+  size_t done = 0;
+  for (size_t at; (at = text.find(decode_.metaspace, done)) != text.npos; done = at + decode_.metaspace.size()) {
+    first.append(text, done, at - done);
+  }
+  first.append(text, done);
+  if (first != std::string_view(bytes).substr(bytes.starts_with(' ') ? 1 : 0)) parts_.first_bytes.emplace(id, std::move(first));
+}
+
 Status JsonTokenizerReader::FillBytes() {
   Matcher matcher;
   Normalizer replace;
   for (const auto& [find, content] : decode_.replace) {
     replace.Add({.kind = NormalStep::Kind::kReplaceLiteral, .find = find, .content = content});
   }
-  size_t left = kSpareBytes;
-  for (const std::string& text : spelling_) left += kGrowthOfTokens * text.size();
+  size_t all = 0;
+  for (const std::string& text : spelling_) all += text.size();
+  Growth growth(all, replace.size(), kGrowthOfTokens * all + kSpareBytes);
   for (size_t id = 0; id < spelling_.size(); ++id) {
     std::string& bytes = parts_.bytes[id];
     if (parts_.control[id]) continue;
@@ -283,12 +301,12 @@ Status JsonTokenizerReader::FillBytes() {
       if (added_[id] || !BytesOfAlphabet(spelling_[id], &bytes)) bytes = spelling_[id];
       continue;
     }
-    Result<std::string> text = replace.Apply(spelling_[id], matcher);
-    if (!text.ok()) return {text.status().code(), path_ + ": decoder: " + text.status().message()};
+    Result<std::string> text = replace.Apply(spelling_[id], matcher, growth);
+    if (!text.ok()) return {text.status().code(), path_ + ": decoder, over all tokens: " + text.status().message()};
     bytes = std::move(*text);
-    if (bytes.size() > left) return BadInput(path_ + ": decoder: grows all tokens together beyond any use");
-    left -= bytes.size();
-    if (const int byte = ByteOfToken(bytes); decode_.byte_fallback && byte >= 0) bytes.assign(1, static_cast<char>(byte));
+    if (!decode_.metaspace.empty() && decode_.replace.size() == 1) FillFirstBytes(static_cast<int32_t>(id));
+    if (const int byte = ByteOfToken(bytes, /*any_case=*/true); decode_.byte_fallback && byte >= 0)
+      bytes.assign(1, static_cast<char>(byte));
   }
   return {};
 }

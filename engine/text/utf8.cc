@@ -2,6 +2,8 @@
 
 #include <utf8proc.h>
 
+#include <cstring>
+
 namespace tally {
 
 Utf8Char ReadUtf8(std::string_view text, size_t at) {
@@ -125,6 +127,13 @@ bool IsUnicodePunctuation(int32_t code) {
     case UTF8PROC_CATEGORY_PO: return true;
     default: return false;
   }
+}
+
+size_t FindText(std::string_view text, std::string_view what, size_t from) {
+  if (from > text.size() || what.size() > text.size() - from) return text.npos;
+  if (what.empty()) return from;
+  const void* const found = ::memmem(text.data() + from, text.size() - from, what.data(), what.size());
+  return found == nullptr ? text.npos : static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
 
 }  // namespace tally

@@ -37,4 +37,7 @@ bool IsUnicodeNumber(int32_t code);
 // ASCII punctuation and symbols, and general categories P*.
 bool IsUnicodePunctuation(int32_t code);
 
+// text.find(what, from), in time linear in the text whatever is looked for.
+size_t FindText(std::string_view text, std::string_view what, size_t from);
+
 }  // namespace tally

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <span>
@@ -56,8 +57,8 @@ class ItemLoader {
     return LoadPanels(job, slice, begin, n, staging);
   }
 
-  // Norms, biases and sinks: an infinite one can hide behind a clamp or a softmax, and what comes of it looks sound. (A matrix with one
-  // gives logits that are not finite.)
+  // Norms, biases and sinks: an infinite one can hide behind a clamp or a softmax, and what comes of it looks sound. (A matrix
+  // with one gives logits that are not finite.)
   Status CheckFinite(const StoredTensor& t, std::span<const float> values) const {
     float sum = 0;
     for (const float x : values) sum += x - x;  // 0, or NaN where one is not finite
@@ -237,32 +238,36 @@ class LoadState {
   // The failure that stands first in the files is the one reported, as far as the threads got.
   void Fail(int64_t item, Status status) {
     std::lock_guard lock(mutex_);
-    if (failed_item_ < 0 || item < failed_item_) {
+    if (status_.ok() || item < failed_item_) {
       failed_item_ = item;
       status_ = std::move(status);
     }
     stop_.store(true, std::memory_order_relaxed);
   }
 
-  void Done(uint64_t bytes) {
+  // Thread 0 is the caller, and what it passed is called on no other.
+  void Done(int thread, uint64_t bytes) {
     done_.fetch_add(bytes, std::memory_order_relaxed);
-    std::unique_lock lock(mutex_, std::try_to_lock);  // somebody is reporting already: no need to wait
-    if (lock.owns_lock()) Report();
+    if (thread == 0) Report();
   }
 
-  // The last word, after the threads are done.
+  // The last word, after the threads are done. What the progress callback has thrown is thrown on.
   Status Finish() {
-    std::lock_guard lock(mutex_);
-    if (!stopped()) Report();
+    Report();
+    if (thrown_) std::rethrow_exception(thrown_);
     return status_;
   }
 
  private:
   void Report() {
-    if (!progress_ || stopped() || progress_(done_.load(std::memory_order_relaxed), total_)) return;
-    status_ = {StatusCode::kInterrupted, "loading was interrupted"};
-    failed_item_ = 0;
-    stop_.store(true, std::memory_order_relaxed);
+    if (!progress_ || stopped()) return;
+    bool go_on = false;
+    try {
+      go_on = progress_(done_.load(std::memory_order_relaxed), total_);
+    } catch (...) {  // must not leave the team
+      thrown_ = std::current_exception();
+    }
+    if (!go_on) Fail(-1, {StatusCode::kInterrupted, "loading was interrupted"});
   }
 
   const uint64_t total_;
@@ -270,8 +275,9 @@ class LoadState {
   std::atomic<uint64_t> done_{0};
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
-  int64_t failed_item_ = -1;
+  int64_t failed_item_ = -1;  // -1: none, or interrupted
   Status status_;
+  std::exception_ptr thrown_;
 };
 
 Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& team, const LoadProgress& progress) {
@@ -300,10 +306,10 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
         state.Fail(i, std::move(status));
         return;
       }
-      state.Done(static_cast<uint64_t>(std::min(job.block, job.extent - first)) * job.bytes_per_unit);
+      state.Done(thread, static_cast<uint64_t>(std::min(job.block, job.extent - first)) * job.bytes_per_unit);
     }
   };
-  state.Done(0);
+  state.Done(0, 0);
   team.Run(items, 1, load);
   return state.Finish();
 }
@@ -318,6 +324,7 @@ class WeightLoader {
     std::vector<FileReader> files;
     for (const InventoryFile& file : inventory.files) {
       TALLY_ASSIGN_OR_RETURN(FileReader reader, FileReader::Open(file.path));
+      TALLY_RETURN_IF_ERROR(reader.CheckUnchanged(file));
       files.push_back(std::move(reader));
     }
     PackedWeights weights;
@@ -337,6 +344,7 @@ class WeightLoader {
       TALLY_RETURN_IF_ERROR(loader.CheckFinite(*v.source, values));
       weights.host_vectors_.emplace_back(v.role, std::move(values));
     }
+    for (size_t i = 0; i < files.size(); ++i) TALLY_RETURN_IF_ERROR(files[i].CheckUnchanged(inventory.files[i]));
     for (const PlannedWeight& w : plan.weights) {
       weights.infos_.push_back(w.info);
       WeightView view = w.view;

@@ -9,9 +9,6 @@
 namespace tally {
 namespace {
 
-// A sum that overflows is more than any machine has.
-uint64_t Sum(uint64_t a, uint64_t b) { return CheckedAdd(a, b).value_or(UINT64_MAX); }
-
 // What is needed is rounded up and what there is down, so that a refusal never shows equal numbers.
 std::string Needed(uint64_t bytes) { return GibText(bytes, Rounding::kUp); }
 
@@ -19,7 +16,7 @@ std::string Needed(uint64_t bytes) { return GibText(bytes, Rounding::kUp); }
 
 int64_t LongestContext(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes, uint64_t available_bytes,
                        int64_t limit) {
-  const uint64_t fixed = Sum(packed_bytes, scratch_bytes);
+  const uint64_t fixed = SaturatingAdd(packed_bytes, scratch_bytes);
   if (fixed > available_bytes) return 0;
   int64_t fits = 0, too_long = limit + 1;
   while (too_long - fits > 1) {
@@ -32,7 +29,7 @@ int64_t LongestContext(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_
 Status CheckMemoryPlan(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes, uint64_t available_bytes,
                        int64_t context) {
   const uint64_t kv = kv_bytes(context);
-  const uint64_t needed = Sum(Sum(packed_bytes, scratch_bytes), kv);
+  const uint64_t needed = SaturatingAdd(SaturatingAdd(packed_bytes, scratch_bytes), kv);
   if (needed <= available_bytes) return {};
   const int64_t fits = LongestContext(packed_bytes, kv_bytes, scratch_bytes, available_bytes, context);
   const std::string advice = fits > 0 ? "; a context of " + std::to_string(fits) + " would fit" : "; no context would fit";

@@ -55,8 +55,8 @@ class PackedWeights {
 // cannot be run (named), a shape that does not divide into blocks.
 Result<uint64_t> PlanPackedBytes(const Inventory& inventory, const ModelSpec& spec, bool guard_slices = false);
 
-// Bytes of the file that have been read and packed so far; false: stop (kInterrupted). Called with rising
-// done_bytes, by one thread at a time, but not always by the one that called LoadWeights.
+// Bytes of the file that have been read and packed so far, rising; false: stop (kInterrupted). Called on the thread that called
+// LoadWeights; what it throws leaves LoadWeights.
 using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
 // Reads (pread, in parallel on the team) and packs every binding of `spec`. Memory: PlanPackedBytes and a

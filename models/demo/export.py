@@ -162,10 +162,6 @@ def main():
     named = tensors(weights)
     write_safetensors(os.path.join(out, "model.safetensors"), named)
 
-    total = sum(w.numel() for w in weights.values())
-    one = sum(w[0].numel() for n, w in weights.items() if ".experts." in n)  # one expert of every layer, with its biases
-    idle = one * (config["num_local_experts"] - config["num_experts_per_tok"])
-    table = weights["model.embed_tokens.weight"].numel()
     write_gguf(gguf, list(gguf_metadata(config, bpe)), list(gguf_tensors(weights)))
     print(f"{gguf}: {os.path.getsize(gguf)} bytes")
 

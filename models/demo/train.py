@@ -4,7 +4,7 @@
 usage: train.py tinyshakespeare.txt OUT_DIR [--validate]     (stops and goes on: run it again with the same OUT_DIR)
 
 Text: public domain; see bpe.py for its source and checksum. The tokenizer and the weights come from the first nine tenths
-of the characters. The last tenth is not looked at. --validate trains on the first eight tenths and measures on the ninth,
+of the characters. The last tenth is not read here. --validate trains on the first eight tenths and measures on the ninth,
 for choosing settings.
 
 Distillation (README says when): --teachers are final.pt of earlier runs, whose mean of probabilities is learnt instead of the next

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tests/api/fake_engine.h"
 
@@ -74,6 +75,16 @@ TEST(MeasureSpeed, BadRequestsAndInterruptions) {
   options = Quick();
   options.roof_bytes = 4096;
   EXPECT_NE(MeasureSpeed(larger, options).status().message().find("too little memory to measure"), std::string::npos);
+  int steps = 0;
+  larger.on_step = [&] { ++steps; };
+  for (const double seconds : {0.0, -1.0, 3601.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    options = Quick();
+    options.roof_seconds = seconds;
+    const Status refused = MeasureSpeed(larger, options).status();
+    EXPECT_EQ(refused.code(), StatusCode::kBadInput) << seconds;
+    EXPECT_NE(refused.message().find("a roof is measured for"), std::string::npos) << refused.message();
+  }
+  EXPECT_EQ(steps, 0) << "before anything has run";
   options = Quick();
   options.interrupted = [] { return true; };
   EXPECT_EQ(MeasureSpeed(larger, options).status().code(), StatusCode::kInterrupted);

@@ -36,8 +36,8 @@ SynthOptions Small(DType type) {
   return options;
 }
 
-// Published totals: the gpt-oss card's checkpoint, Llama 3.2 1B and 3.1 8B model cards (1.23B and 8.03B), GPT-2; of every model what its
-// closed form says.
+// Published totals: the gpt-oss card's checkpoint, Llama 3.2 1B and 3.1 8B model cards (1.23B and 8.03B), GPT-2; of every model
+// what its closed form says.
 TEST_F(SynthTest, FullSizesHaveThePublishedParameters) {
   const std::pair<const char*, uint64_t> kPublished[] = {{"gpt-oss-20b", 20914757184u},
                                                          {"llama-3.2-1b", 1235814400u},
@@ -131,6 +131,14 @@ TEST_F(SynthTest, Errors) {
   options = Small(DType::kQ8_0);
   options.progress = [](uint64_t, uint64_t) { return false; };
   EXPECT_EQ(Synthesize("gpt2", Path("x"), options).status().code(), StatusCode::kInterrupted);
+  // Types that files have and no model's matrices.
+  for (const DType type : {DType::kF64, DType::kI8, DType::kI16, DType::kI32, DType::kI64, DType::kU8, DType::kU16, DType::kU32,
+                           DType::kU64, DType::kBool}) {
+    for (const Status& status : {PlanSynth("gpt2", Small(type)).status(), Synthesize("gpt2", Path("x"), Small(type)).status()}) {
+      EXPECT_EQ(status.code(), StatusCode::kBadInput) << DTypeName(type);
+      EXPECT_EQ(status.message(), "'" + std::string(DTypeName(type)) + "' is not one of F32, F16, BF16, Q8_0, Q4_0, MXFP4");
+    }
+  }
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
@@ -153,6 +161,31 @@ TEST_F(SynthTest, VocabularyIsCopiedAndPadded) {
   EXPECT_EQ((**types)[0], 1);
   options.vocab = 100;
   EXPECT_NE(Synthesize("llama-3.2-1b", Path("y"), options).status().message().find("50257"), std::string::npos);
+}
+
+// Lists that do not fit their own vocabulary are not cut or filled up as if they did.
+TEST_F(SynthTest, ADamagedVocabularyIsRefused) {
+  const std::vector<std::string> tokens = {"a", "b", "c"};
+  for (const std::string key : {"tokenizer.ggml.token_type", "tokenizer.ggml.scores"}) {
+    for (const size_t count : {2, 3, 4}) {
+      GgufWriter source;
+      source.Set("tokenizer.ggml.model", std::string("llama"));
+      source.Set("tokenizer.ggml.tokens", tokens);
+      if (key.ends_with("scores")) {
+        source.Set(key, std::vector<double>(count, 0));
+      } else {
+        source.Set(key, std::vector<int64_t>(count, 1));
+      }
+      ASSERT_TRUE(source.Write(Path("v"), nullptr).ok());
+      SynthOptions options = Small(DType::kF16);
+      options.vocab_from = Path("v");
+      const Status status = PlanSynth("gpt2", options).status();
+      EXPECT_EQ(status.ok(), count == tokens.size()) << key << " " << count;
+      if (count == tokens.size()) continue;
+      EXPECT_EQ(status.code(), StatusCode::kBadInput);
+      EXPECT_NE(status.message().find(key + " has " + std::to_string(count) + " values for 3 tokens"), std::string::npos);
+    }
+  }
 }
 
 // A tensor's bytes do not depend on the pieces it is asked for in, and its values have the deviation asked for.

@@ -1,4 +1,5 @@
-// --ledger, --trace and --csv: what they hold, that it is as docs/ledger.schema.json says, and that bench/replay can build it again.
+// --ledger, --trace and --csv: what they hold, that it is as docs/ledger.schema.json says, and that bench/replay can build it
+// again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -180,7 +181,8 @@ TEST(CliRecords, TheSchemaRefusesWhatItDoesNotKnow) {
   EXPECT_NE(schema.Check(line), "");
 }
 
-// Every kind of op of every family, prefill and decode: built from its line alone, it is charged what was logged, and its kernels agree.
+// Every kind of op of every family, prefill and decode: built from its line alone, it is charged what was logged, and its kernels
+// agree.
 TEST(CliRecords, ReplayBuildsTheOpsAgain) {
   Team team(2);
   std::set<std::string> ops;
@@ -257,6 +259,49 @@ TEST(CliRecords, FilesThatCannotBeWrittenAreRefused) {
   EXPECT_GT(std::filesystem::file_size(folder + "/config.json"), 10u);
   if (std::filesystem::exists("/dev/full"))
     refused({"--ledger", "/dev/full"}, "cannot write '/dev/full': No space left on device");
+}
+
+// Each would be written over the other, from its own place in the file.
+TEST(CliRecords, WhereStandardOutputOrErrorGoesIsRefused) {
+  const TempFolder dir;
+  const std::string model = kGoldens + "llama/llama-a-f32-gqa-untied/model.gguf", file = dir / "file", link = dir / "link";
+  std::filesystem::create_symlink(file, link);
+  const std::vector<std::string> run = {"run", model, "--prompt-tokens", "1,2", "-n", "1"};
+  const std::vector<std::string> logits = {"logits", model, "--tokens", "1"};
+  const auto with = [](std::vector<std::string> arguments, const std::string& option, const std::string& path) {
+    arguments.insert(arguments.end(), {option, path});
+    return arguments;
+  };
+  const auto expect_line = [](const std::string& text) {
+    EXPECT_TRUE(IsOneLine(text)) << text;
+    EXPECT_NE(text.find("is where standard output or standard error goes"), std::string::npos) << text;
+  };
+  for (const std::vector<std::string>& arguments :
+       {with(run, "--ledger", file), with(run, "--trace", file), with(run, "--csv", link), with(logits, "--ledger", link),
+        with(logits, "-o", file), with(logits, "-o", link)}) {
+    SCOPED_TRACE(arguments[0] + " " + arguments[arguments.size() - 2] + " " + arguments.back());
+    Ended e = Tally(arguments, {.stdout_file = file});
+    EXPECT_EQ(e.code, 2);
+    expect_line(e.err);
+    EXPECT_EQ(ReadAll(file), "");
+
+    e = Tally(arguments, {.wrapper = {"bash", "-c", "exec \"$@\" 2>\"$0\"", file}});
+    EXPECT_EQ(e.code, 2);
+    EXPECT_EQ(e.out, "");
+    expect_line(ReadAll(file));
+
+    std::ofstream(file) << "what it held before\n";
+    e = Tally(arguments, {.wrapper = {"bash", "-c", "exec \"$@\" >>\"$0\"", file}});
+    EXPECT_EQ(e.code, 2);
+    expect_line(e.err);
+    EXPECT_EQ(ReadAll(file), "what it held before\n");
+    EXPECT_EQ(dir.Entries(), 2u) << "nothing else is left";
+  }
+  // Another file, and a device, which takes both.
+  EXPECT_EQ(Tally(with(run, "--ledger", dir / "ledger"), {.stdout_file = file}).code, 0);
+  EXPECT_GT(Lines(dir / "ledger").size(), 10u);
+  EXPECT_EQ(Tally(with(run, "--ledger", "/dev/null"), {.stdout_file = "/dev/null"}).code, 0);
+  EXPECT_EQ(Tally(with(logits, "-o", "/dev/null"), {.stdout_file = "/dev/null"}).code, 0);
 }
 
 }  // namespace

@@ -168,6 +168,32 @@ TEST(CliUsage, OutputThatCannotBeWritten) {
   EXPECT_EQ(fs::status("/dev/null").type(), fs::file_type::character);
 }
 
+// What standard error did not take was not said: no success, though there is nowhere left to say so.
+TEST(CliUsage, BooksThatCannotBeWritten) {
+  std::vector<std::string> redirections = {"2>&-"};
+  if (fs::exists("/dev/full")) redirections.push_back("2>/dev/full");
+  for (const std::string& to : redirections) {
+    SCOPED_TRACE(to);
+    const RunOptions lost{.wrapper = {"bash", "-c", "exec \"$@\" " + to, "bash"}};
+    const Ended e = Tally({"run", "demo", "-n", "1"}, lost);
+    EXPECT_EQ(e.code, 2);
+    EXPECT_FALSE(e.out.empty());
+    EXPECT_EQ(Tally({"run", "demo", "-n", "1", "--json"}, lost).code, 0);  // they are on standard output
+  }
+}
+
+// A shell's `<&-`: no text is not an empty text.
+TEST(CliUsage, StandardInputThatIsClosed) {
+  const RunOptions closed{.wrapper = {"bash", "-c", "exec \"$@\" <&-", "bash"}};
+  const std::string line = "standard input: cannot be read: Bad file descriptor";
+  ExpectRefused({"tokenize", "demo", "-f", "-", "--ids"}, line, closed);
+  ExpectRefused({"tokenize", "demo", "--tokens-file", "-"}, line, closed);
+  ExpectRefused({"run", "demo", "-f", "-", "-n", "1"}, line, closed);
+  ExpectRefused({"logits", kModel, "--tokens-file", "-"}, line, closed);
+  EXPECT_EQ(Tally({"tokenize", "demo", "-f", "-", "--ids"}).code, 0);  // /dev/null is one
+  EXPECT_EQ(Tally({"logits", kModel, "--tokens", "1"}, closed).code, 0);
+}
+
 // Before anything is loaded, with the numbers, and what would fit.
 TEST(CliUsage, MoreMemoryThanThereIs) {
   const std::string model = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/llama/llama-a-f32-gqa-untied";
@@ -201,6 +227,25 @@ TEST(CliInspect, TextAndJson) {
   }
   EXPECT_EQ(j.at("totals").at("elements"), elements);
   EXPECT_EQ(j.at("totals").at("bytes"), bytes);
+}
+
+// Of some ops there is nothing to show, and of those no file.
+TEST(CliLogits, DumpsNoEmptyArrays) {
+  for (const std::string& model : {kModel, std::string("demo")}) {
+    SCOPED_TRACE(model);
+    const std::string folder = TempPath("dump");
+    const Ended e = Tally({"logits", model, "--tokens", "1,2,3", "--dump", folder, "--json"});
+    ASSERT_EQ(e.code, 0) << e.err;
+    size_t files = 0;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      ++files;
+      EXPECT_EQ(entry.path().extension(), ".npy");
+      EXPECT_GT(entry.file_size(), 128u) << entry.path();  // the header's
+    }
+    EXPECT_GT(files, 10u);
+    EXPECT_EQ(Json::parse(e.out).at("dump").at("files"), files);
+    fs::remove_all(folder);
+  }
 }
 
 TEST(CliTokenize, ThereAndBack) {
@@ -327,8 +372,8 @@ TEST(CliUsage, OpenBlasThatIsNone) {
   fs::remove_all(folder);
 }
 
-// Whatever address space is left, something is said, and the process ends (where it did not, ctest's limit speaks). OpenBLAS, once
-// it is loaded, tries for its buffers for as long as it likes.
+// Whatever address space is left, something is said, and the process ends (where it did not, ctest's limit speaks). OpenBLAS,
+// once it is loaded, tries for its buffers for as long as it likes.
 TEST(CliUsage, LittleAddressSpace) {
 #if defined(TALLY_SHADOW_MEMORY)
   GTEST_SKIP() << "the sanitizer's own memory does not fit";
@@ -350,6 +395,31 @@ TEST(CliUsage, LittleAddressSpace) {
   }
   EXPECT_GE(done, 2);
   EXPECT_GE(refused, 2);
+}
+
+// 200 stacks of 8 MiB in 390 MiB, where two of them find room.
+TEST(CliUsage, ThreadsThatTheSystemRefuses) {
+#if defined(TALLY_SHADOW_MEMORY)
+  GTEST_SKIP() << "the sanitizer's own memory does not fit";
+#endif
+  const RunOptions little{.wrapper = {"bash", "-c", "ulimit -s 8192; ulimit -v 400000; exec \"$@\"", "bash"}};
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"run", "demo", "-p", "ROMEO:", "-n", "2"},
+                                                  {"logits", "demo", "--tokens", "1,2"},
+                                                  {"bench", "demo", "-p", "2", "-n", "1", "--repetitions", "1"},
+                                                  {"audit", "demo", "-n", "1"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--threads", "200"});
+    ExpectRefused(arguments, "the system refuses to start 200 threads", little);
+  }
+  const Ended e = Tally({"run", "demo", "-p", "ROMEO:", "-n", "2", "--threads", "2"}, little);
+  EXPECT_EQ(e.code, 0) << e.err;
+  // Wherever the limit lies, the run is done or refused.
+  for (int kib = 160000; kib < 460000; kib += 5000) {
+    const std::string limit = "ulimit -s 8192; ulimit -v " + std::to_string(kib) + "; exec \"$@\"";
+    const Ended near =
+        Tally({"run", "demo", "-p", "ROMEO:", "-n", "1", "--threads", "24"}, {.wrapper = {"bash", "-c", limit, "bash"}});
+    EXPECT_TRUE(near.code == 0 || near.code == 2) << kib << ": " << near.code << " " << near.err;
+  }
 }
 
 // A file as large as the process may write: one line, and nothing is left.

@@ -9,6 +9,8 @@
 #include <random>
 #include <set>
 
+#include "engine/graph/decoder.h"
+
 namespace tally {
 namespace {
 
@@ -193,6 +195,32 @@ TEST(KvCache, RandomUseKeepsTheBooks) {
   }
 }
 
+// 2^24 blocks a sequence, of 2^22 bytes in all layers: 2^18 sequences are 2^64 bytes, which a product would make nothing of.
+TEST(KvCache, MoreThanAnyMachineHasIsNoSmallPlan) {
+  constexpr int32_t kContext = INT32_MAX;
+  std::vector<int32_t> one_group(16, 0), two_groups = one_group;  // two of 2^63 bytes: a sum that overflows
+  std::fill_n(two_groups.begin(), 8, kContext);
+  for (const std::vector<int32_t>& windows : {one_group, two_groups}) {
+    Recipe r = SmallRecipe(windows);
+    r.n_kv_heads = 8;
+    r.head_dim = 64;
+    ASSERT_EQ(windows.size() * KvBlockBytes(KvType::kF16, 8, 64), size_t{1} << 22);
+    EXPECT_EQ(KvCache::PlanBytes(r, KvType::kF16, kContext, 1, 64), uint64_t{1} << 46);
+    for (int32_t sequences : {1 << 18, (1 << 18) + 1, INT32_MAX}) {
+      EXPECT_EQ(KvCache::PlanBytes(r, KvType::kF16, kContext, sequences, 64), UINT64_MAX) << sequences;
+      const auto cache = KvCache::Create(r, KvType::kF16, kContext, sequences, 64);
+      ASSERT_FALSE(cache.ok()) << sequences;
+      EXPECT_EQ(cache.status().code(), StatusCode::kBadInput);
+    }
+  }
+  // 2^31 blocks: their bytes could be counted, their ids could not.
+  const auto cache = KvCache::Create(SmallRecipe({0}), KvType::kF16, kContext, 128, 64);
+  ASSERT_FALSE(cache.ok());
+  EXPECT_EQ(cache.status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(cache.status().message(),
+            "a KV cache of 128 sequences of 2147483647 positions is more than any machine has room for");
+}
+
 TEST(KvCache, RecycledBlocksAreZeroed) {
   const Recipe r = SmallRecipe({0});
   auto cache = Make(r, kKvBlock, 1, 64);
@@ -204,6 +232,22 @@ TEST(KvCache, RecycledBlocksAreZeroed) {
     std::memset(block, 0xFF, KvBlockBytes(KvType::kF16, 2, 4));
     cache->Free(*s);
   }
+}
+
+// Batches that overflow the terms of the decoder's plan.
+TEST(DecoderPlan, MoreThanAnyMachineHasIsNoSmallPlan) {
+  Recipe r = SmallRecipe({0});
+  r.n_heads = 2;
+  r.d_model = 16;
+  r.d_ff = 32;
+  r.vocab = 1 << 10;
+  const auto plan = [&](int64_t max_batch, int64_t max_logit_rows, int threads) {
+    return Decoder::PlanBytes(r, {.max_batch = max_batch, .max_logit_rows = max_logit_rows}, threads);
+  };
+  EXPECT_LT(plan(8, 1, 2), uint64_t{1} << 20);
+  for (int64_t huge : {INT64_MAX / 2, int64_t{1} << 61, int64_t{1} << 62}) EXPECT_EQ(plan(huge, 1, 1), UINT64_MAX) << huge;
+  EXPECT_EQ(plan(1, int64_t{1} << 52, 1), UINT64_MAX);     // logits
+  EXPECT_EQ(plan(int64_t{1} << 50, 1, 1024), UINT64_MAX);  // the threads' scratch
 }
 
 }  // namespace

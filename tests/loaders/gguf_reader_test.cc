@@ -29,6 +29,7 @@ TEST(ReadGguf, ShapesOffsetsAndSizes) {
     EXPECT_EQ(r->format, FileFormat::kGguf);
     ASSERT_EQ(r->files.size(), 1u);
     EXPECT_EQ(r->files[0].size, g.Make().size());
+    EXPECT_TRUE(r->files[0].stamp.has_value());
     ASSERT_EQ(r->tensors.size(), 2u);
     const uint64_t data = g.Make().size() - g.data_bytes;
     const StoredTensor *a = r->Find("a"), *b = r->Find("b");
@@ -190,6 +191,22 @@ TEST(ReadGguf, AnyPartOfASplitOpensAll) {
     EXPECT_EQ(r->metadata.GetString("general.architecture").value(), "llama");
     EXPECT_EQ(r->metadata.source, dir / "m-00001-of-00003.gguf");
   }
+}
+
+// NaN differs from itself, but not as a file's value.
+TEST(ReadGguf, PartsWithTheSameNaN) {
+  auto files = SplitFiles();
+  for (int part = 0; part <= 2; ++part) {
+    RawGguf g;
+    g.keys = {Key("split.no", 2, Bytes().Le(static_cast<uint16_t>(part))), Key("split.count", 2, Bytes().Le(uint16_t{3})),
+              Key("nan", 6, Bytes().U32(0x7FC00000)), Key("other", 6, Bytes().U32(part == 2 ? 0x7FC00000 : 0))};
+    g.tensors = {{"t" + std::to_string(part), {4}, 0, 0}};
+    g.data_bytes = 16;
+    files[static_cast<size_t>(part)] = g.Make();
+  }
+  const TempFolder dir;
+  WriteSplit(dir, files);
+  ExpectBadInput(ReadGguf(dir / "m-00001-of-00003.gguf").status(), {"m-00003-of-00003.gguf", "metadata key 'other' differs"});
 }
 
 TEST(ReadGguf, PartsWithTooManyKeysTogether) {

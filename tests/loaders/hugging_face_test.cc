@@ -208,6 +208,7 @@ TEST(ReadHuggingFace, Shards) {
   const auto r = ReadHuggingFace(dir.path());
   ASSERT_TRUE(r.ok()) << r.status().message();
   ASSERT_EQ(r->files.size(), 2u);
+  EXPECT_TRUE(r->files[0].stamp.has_value() && r->files[1].stamp.has_value());
   ASSERT_EQ(r->tensors.size(), 2u);
   EXPECT_EQ(r->files[r->Find("a")->file].path, dir / "s1.safetensors");
   EXPECT_EQ(r->files[r->Find("b")->file].path, dir / "s2.safetensors");

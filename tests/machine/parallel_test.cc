@@ -1,17 +1,22 @@
 #include "engine/machine/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "engine/machine/machine.h"
+#include "tests/support/sanitizers.h"
 
 namespace tally {
 namespace {
@@ -35,7 +40,12 @@ std::vector<Call> Record(Team& team, int64_t tasks, int64_t chunk) {
 TEST(Team, RunsEveryTaskExactlyOnce) {
   for (int threads : {1, 2, 3, 7}) {
     Team team(threads);
-    ASSERT_EQ(team.threads(), threads);
+    const char* const limit = std::getenv("OMP_THREAD_LIMIT");  // parallel_few_threads; a team on plain threads has none
+    if (team.threads() != threads) {
+      ASSERT_NE(limit, nullptr);
+      ASSERT_EQ(team.threads(), std::min(threads, std::atoi(limit)));
+    }
+    ASSERT_EQ(Record(team, team.threads(), 0).size(), static_cast<size_t>(team.threads())) << "as many as it says";
     for (int64_t tasks : {0, 1, 2, 3, 6, 7, 8, 100, 1001}) {
       for (int64_t chunk : {0, 1, 2, 5, 64, 100000}) {
         std::vector<std::atomic<int>> runs(static_cast<size_t>(tasks));
@@ -204,6 +214,87 @@ TEST(Team, DefaultIsTheMachinesCores) {
   Team team(0);
   EXPECT_EQ(team.threads(), AvailableCores());
   EXPECT_EQ(Team(-3).threads(), AvailableCores());
+}
+
+// While it lives, the process may map no more than `bytes` beyond what it has.
+class LittleAddressSpace {
+ public:
+  explicit LittleAddressSpace(uint64_t bytes) {
+    uint64_t kib = 0;
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("VmSize:")) kib = std::stoull(line.substr(7));
+    }
+    EXPECT_GT(kib, 0u);
+    EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
+    rlimit less = before_;
+    less.rlim_cur = std::min<rlim_t>(less.rlim_cur, kib * 1024 + bytes);
+    EXPECT_EQ(setrlimit(RLIMIT_AS, &less), 0);
+  }
+  LittleAddressSpace(const LittleAddressSpace&) = delete;
+  LittleAddressSpace& operator=(const LittleAddressSpace&) = delete;
+  ~LittleAddressSpace() { EXPECT_EQ(setrlimit(RLIMIT_AS, &before_), 0); }
+
+ private:
+  rlimit before_ = {};
+};
+constexpr uint64_t kFewStacks = uint64_t{48} << 20;  // six of 8 MiB, and five more that glibc may have kept
+
+void ExpectEveryTaskOnce(Team& team) {
+  for (int64_t tasks : {1, 2, 100, 1001}) {
+    for (int64_t chunk : {0, 1, 7}) {
+      std::vector<std::atomic<int>> runs(static_cast<size_t>(tasks));
+      auto body = [&](int, int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) runs[static_cast<size_t>(i)].fetch_add(1);
+      };
+      team.Run(tasks, chunk, body);
+      for (const std::atomic<int>& r : runs) ASSERT_EQ(r.load(), 1) << tasks << " tasks, chunk " << chunk;
+    }
+  }
+}
+
+// The caller is a thread of its own: the runtime keeps none for it yet, whatever ran here before.
+TEST(Team, ThreadsThatTheSystemRefuses) {
+#if defined(TALLY_SHADOW_MEMORY)
+  GTEST_SKIP() << "the sanitizer's own memory does not fit";
+#endif
+  std::thread caller([] {
+    {
+      const LittleAddressSpace little(kFewStacks);
+      Team team(512);
+      ASSERT_FALSE(team.status().ok());
+      EXPECT_EQ(team.status().code(), StatusCode::kBadInput);
+      EXPECT_NE(team.status().message().find("refuses to start 512 threads"), std::string::npos) << team.status().message();
+      EXPECT_EQ(team.threads(), 1);
+      ExpectEveryTaskOnce(team);
+    }
+    Team team(5);  // nothing has stayed of it
+    EXPECT_TRUE(team.status().ok()) << team.status().message();
+    EXPECT_EQ(team.threads(), 5);
+    ExpectEveryTaskOnce(team);
+  });
+  caller.join();
+}
+
+// A team that was given its threads, and then a caller for whom the runtime would have to start as many again.
+TEST(Team, ACallerThatIsRefusedTheThreadsOfATeam) {
+#if defined(TALLY_SHADOW_MEMORY)
+  GTEST_SKIP() << "the sanitizer's own memory does not fit";
+#endif
+  Team team(64);
+  ASSERT_TRUE(team.status().ok()) << team.status().message();
+  ASSERT_EQ(team.threads(), 64);
+  std::thread caller([&] {
+    {
+      const LittleAddressSpace little(kFewStacks);
+      ExpectEveryTaskOnce(team);
+    }
+    ExpectEveryTaskOnce(team);
+    EXPECT_EQ(Record(team, 64, 0).size(), 64u);  // where nothing is refused, they are all there
+  });
+  caller.join();
+  EXPECT_TRUE(team.status().ok());
+  EXPECT_EQ(Record(team, 64, 0).size(), 64u);
 }
 
 TEST(Team, SeveralTeamsTakeTurns) {

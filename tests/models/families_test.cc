@@ -323,6 +323,11 @@ TEST(Llama, Gguf) {
   EXPECT_FALSE(MustRead(WithTensor(inv, "output.weight", {11, 12})).recipe.tied_head);
   Inventory linear = With(With(inv, "llama.rope.scaling.type", std::string("linear")), "llama.rope.scaling.factor", 2.0);
   EXPECT_EQ(MustRead(linear).recipe.rope.scaling.kind, RopeScalingKind::kLinear);
+  const Recipe untyped = MustRead(With(inv, "llama.rope.scaling.factor", 2.0)).recipe;  // as llama.cpp has it
+  EXPECT_EQ(untyped.rope.scaling.kind, RopeScalingKind::kLinear);
+  EXPECT_EQ(untyped.rope.scaling.factor, 2);
+  const Inventory none = With(With(inv, "llama.rope.scaling.type", std::string("none")), "llama.rope.scaling.factor", 2.0);
+  EXPECT_EQ(MustRead(none).recipe.rope.scaling.kind, RopeScalingKind::kNone);
   ExpectBadInput(With(linear, "llama.rope.scaling.type", std::string("longrope")), {"rope.scaling.type", "longrope"});
   ExpectBadInput(With(inv, "llama.expert_count", int64_t{8}), {"llama.expert_count", "Mixtral", "not supported"});
   Inventory biased = inv;

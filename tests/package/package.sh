@@ -19,7 +19,7 @@ prefix=$work/prefix
 pc=$(find "$prefix" -name tally.pc)
 [ -n "$pc" ] || fail "no tally.pc was installed"
 lib=$(dirname "$(dirname "$pc")")
-export PKG_CONFIG_PATH=${pc%/*}
+export PKG_CONFIG_PATH=${pc%/*}${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 model=$prefix/share/tally/demo.gguf
 for file in bin/tally include/tally/tally.h share/tally/demo.gguf; do [ -e "$prefix/$file" ] || fail "no $file was installed"; done
 for file in libtally.so libtally.a cmake/tally/tallyConfig.cmake; do [ -e "$lib/$file" ] || fail "no $file was installed"; done
@@ -56,7 +56,7 @@ headers() {  # COMPILER: all of them, on every core
 used=0
 for compiler in g++ clang++; do
   if ! command -v "$compiler" >/dev/null; then
-    printf '%s is not here: skipped\n' "$compiler"
+    printf 'skipped: the consumer with %s, which is not here\n' "$compiler"
     continue
   fi
   used=$((used + 1))
@@ -78,3 +78,12 @@ for compiler in g++ clang++; do
   check "$compiler, pkg-config --static" "$work/static" "$model"
 done
 [ $used -gt 0 ] || fail "neither g++ nor clang++ is here"
+
+# "demo" is the installed model and not the one where it was built: spoilt, it is the one that is refused.
+printf 'no model' >"$model"
+for program in "$prefix/bin/tally run demo -n 1" "$work/shared demo $text"; do
+  rc=0
+  $program >"$work/log" 2>&1 || rc=$?
+  [ $rc = 2 ] && grep -qF "${work##*/}/prefix/share/tally/demo.gguf" "$work/log" ||
+    fail "$program, with a spoilt share/tally/demo.gguf: exit code $rc, $(cat "$work/log")"
+done

@@ -35,8 +35,8 @@ std::vector<std::string> LinesOf(const std::string& command) {
   return lines;
 }
 
-// "tally::LoadModel(std::string const&, ...)" of "_ZN5tally9LoadModel...@@TALLY_0.1". Not nm's work: LLVM's leaves versioned names
-// alone.
+// "tally::LoadModel(std::string const&, ...)" of "_ZN5tally9LoadModel...@@TALLY_0.1". Not nm's work: LLVM's leaves versioned
+// names alone.
 std::string Demangled(const std::string& symbol) {
   const std::string name = symbol.substr(0, symbol.find('@'));
   int error = 0;
@@ -48,7 +48,7 @@ std::string Demangled(const std::string& symbol) {
 
 std::set<std::string> Exported() {
   std::set<std::string> names;
-  for (const std::string& line : LinesOf(TALLY_NM " -D --defined-only " TALLY_LIBRARY)) {
+  for (const std::string& line : LinesOf("'" TALLY_NM "' -D --defined-only '" TALLY_LIBRARY "'")) {
     const size_t type = line.find_first_not_of("0123456789abcdef ");  // "0000000000012340 T name", "                 A name"
     if (type == std::string::npos || type + 2 > line.size()) continue;
     if (line[type] == 'A') continue;  // the version's own

@@ -228,6 +228,21 @@ TEST(Sampler, RepeatPenalty) {
   EXPECT_EQ(Sampler(c).Sample(negative, std::vector<int32_t>{0}), 1);
 }
 
+// What is finite stays finite, be it as large as a logit can be; what is not stays what it is.
+TEST(Sampler, ExtremeRepeatPenalties) {
+  const float inf = std::numeric_limits<float>::infinity();
+  SamplerConfig c = Plain();
+  c.repeat_penalty = 1e-300;
+  EXPECT_EQ(Drawn(c, {1, 2, 3}, {0, 1}), (Set{0, 1}));  // both the greatest: as infinities the first alone would be drawn
+  EXPECT_EQ(Drawn(c, {-inf, 1, 3}, {0, 1}), (Set{1}));
+  EXPECT_EQ(Drawn(c, {-inf, -1, -2}, {0, 1, 2}), (Set{1, 2}));  // both 0
+  c.repeat_penalty = 1e300;
+  EXPECT_EQ(Drawn(c, {-inf, -3, -4}, {0, 1, 2}), (Set{1, 2}));  // both the least, and still more than none
+  EXPECT_EQ(Drawn(c, {3, inf, 3}, {1}), (Set{1}));
+  c.temperature = 0;
+  EXPECT_EQ(Sampler(c).Sample(std::vector<float>{-inf, -3, -4}, std::vector<int32_t>{0, 1, 2}), 1);
+}
+
 TEST(Sampler, TheSeedDecides) {
   std::vector<float> logits(500);
   std::mt19937 rng(5);
@@ -294,7 +309,8 @@ TEST(Sampler, LargeVocabularyAgainstAFullSort) {
   }
 }
 
-// A full sort of 200,000 words takes over 10 ms; the default settings must stay far below (an order of magnitude, loosely tested).
+// A full sort of 200,000 words takes over 10 ms; the default settings must stay far below (an order of magnitude, loosely
+// tested).
 TEST(Sampler, LargeVocabularyIsCheap) {
   std::mt19937 rng(1);
   std::vector<float> logits(201088);

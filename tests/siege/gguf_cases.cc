@@ -207,6 +207,14 @@ auto ChangedParts(const Change& change) {
   };
 }
 
+// All parts are there, and one more is what is named.
+auto NamedLikeAPart(const std::string& name) {
+  return [name, write = ChangedParts([](auto&) {})](const TempFolder& folder) {
+    write(folder);
+    return folder.Write(name, Parts()[1].Make());
+  };
+}
+
 }  // namespace
 
 std::vector<Case> SplitCases() {
@@ -239,6 +247,8 @@ std::vector<Case> SplitCases() {
        "be found"},
       {"NameOfOneOfTwo", [](const TempFolder& folder) { return folder.Write("m-00001-of-00002.gguf", RawGguf().Make()); },
        "DIR/m-00001-of-00002.gguf: the name says part 1 of 2, but the file has no split.count above 1"},
+      {"NameOfPartZero", NamedLikeAPart("m-00000-of-00003.gguf"), "DIR/m-00000-of-00003.gguf: the name says part 0 of 3"},
+      {"NameBeyondTheLastPart", NamedLikeAPart("m-00009-of-00003.gguf"), "DIR/m-00009-of-00003.gguf: the name says part 9 of 3"},
       {"CountNegative",
        [](const TempFolder& folder) {
          RawGguf g;

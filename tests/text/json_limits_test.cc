@@ -164,17 +164,88 @@ TEST(JsonLimits, DecodersMayNotEither) {
   const double start = ProcessorSeconds();
   const long before = PeakKib();
   spec.decoder = R"({"type":"Sequence","decoders":)" + Repeated(Replace("a", "aa"), 27) + "}";
-  ExpectSays(Error(spec.Text()), {"decoder", "step 17 (Replace)"});
+  ExpectSays(Error(spec.Text()), {"decoder, over all tokens", "step 21 (Replace)"});
   // Each token within its limit, but all of them together far beyond the file.
   spec.vocab = "{\"<u>\":0";
   for (int i = 1; i < 40'000; ++i) spec.vocab += ",\"a" + std::to_string(i) + "\":" + std::to_string(i);
   spec.vocab += "}";
   spec.merges = "[]";
   spec.decoder = Replace("a", std::string(60'000, 'x'));
-  ExpectSays(Error(spec.Text()), {"decoder", "all tokens together"});
+  ExpectSays(Error(spec.Text()), {"decoder, over all tokens", "step 1 (Replace)"});
   spec.decoder = R"({"type":"Sequence","decoders":)" + Repeated(Replace("q", "r"), 65) + "}";
   ExpectSays(Error(spec.Text()), {"decoder", "more than 64 steps"});
   EXPECT_LT(PeakKib() - before, 300'000);
+  EXPECT_LT(ProcessorSeconds() - start, 5 * kSlower);
+}
+
+// A limit on each stretch between added tokens would be none.
+TEST(JsonLimits, GrowthIsThatOfTheWholeText) {
+  Spec spec;
+  spec.added = R"([{"id":8,"content":"x","normalized":false,"special":false}])";
+  spec.normalizer = Replace("a", std::string(60'000, 'b'));
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "ax";
+  const long before = PeakKib();
+  ExpectSays(EncodeError(spec, text), {"step 1 (Replace)", "200 bytes"});
+  EXPECT_LT(PeakKib() - before, 50'000);
+}
+
+// As many ids as the file has, times as often as it names them.
+TEST(JsonLimits, TemplatesMayNotMultiply) {
+  Spec spec;
+  const long before = PeakKib();
+  const std::string token = R"({"SpecialToken":{"id":"b","type_id":0}},)";
+  std::string ids = "0";
+  for (int i = 1; i < 30'000; ++i) ids += ",0";
+  const auto post = [&](int times, const std::string& list) {
+    std::string text = R"({"type":"TemplateProcessing","single":[)";
+    for (int i = 0; i < times; ++i) text += token;
+    return text + R"({"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{"b":{"id":"b","ids":[)" + list +
+           R"(],"tokens":[]}}})";
+  };
+  spec.post = post(2'000, ids);
+  ExpectSays(Error(spec.Text()), {"post_processor: puts more than 64 tokens around a text"});
+  spec.post = post(65, "0");
+  ExpectSays(Error(spec.Text()), {"post_processor: puts more than 64 tokens around a text"});
+  spec.post = R"({"type":"Sequence","processors":[)" + post(40, "0") + "," + post(25, "0") + "]}";
+  ExpectSays(Error(spec.Text()), {"processors[1]: puts more than 64 tokens around a text"});
+  EXPECT_LT(PeakKib() - before, 50'000);
+  spec.post = post(64, "0");
+  EXPECT_EQ(Encode(*Make(spec), "a", {true, false}).size(), 65u);
+}
+
+TEST(JsonLimits, AddedTokensMayNotGrowTogether) {
+  Spec spec;
+  spec.normalizer = Replace("z", std::string(1'000, 'q'));
+  spec.added = "[";
+  for (int i = 0; i < 4'000; ++i) {
+    spec.added += R"({"id":)" + std::to_string(8 + i) + R"(,"content":")" + std::to_string(i) + R"(z","normalized":true},)";
+  }
+  spec.added.back() = ']';
+  const long before = PeakKib();
+  ExpectSays(Error(spec.Text()), {"added_tokens[", "normalizer: step 1 (Replace) grows a text of"});
+  EXPECT_LT(PeakKib() - before, 50'000);
+}
+
+// What is made of tokens on the way counts, not only what is left of it.
+TEST(JsonLimits, DecodersMayNotGrowAndShrinkWithoutEnd) {
+  Spec spec;
+  spec.vocab = "{\"<u>\":0";
+  for (int i = 1; i < 20'000; ++i) spec.vocab += ",\"a" + std::to_string(i) + "\":" + std::to_string(i);
+  spec.vocab += "}";
+  spec.merges = "[]";
+  spec.decoder = R"({"type":"Sequence","decoders":[)" + Replace("a", std::string(60'000, 'b')) + "," + Replace("b", "") + "]}";
+  const double start = ProcessorSeconds();
+  ExpectSays(Error(spec.Text()), {"decoder, over all tokens: step 1 (Replace)"});
+  EXPECT_LT(ProcessorSeconds() - start, 5 * kSlower);
+}
+
+TEST(JsonLimits, LongLiteralsAreLookedForInLinearTime) {
+  Spec spec;
+  spec.normalizer = Replace(std::string(200'000, 'a') + "b", "c");
+  const auto tokenizer = Make(spec);
+  const double start = ProcessorSeconds();
+  EXPECT_EQ(Encode(*tokenizer, std::string(1'000'000, 'a')).size(), 1'000'000u);  // 200,000 * 800,000 steps otherwise
   EXPECT_LT(ProcessorSeconds() - start, 5 * kSlower);
 }
 

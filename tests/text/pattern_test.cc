@@ -1,5 +1,13 @@
 #include "engine/text/pattern.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <array>
+#include <ctime>
+
+#include "tests/support/sanitizers.h"
+
 #include "tests/text/text_test_util.h"
 
 namespace tally {
@@ -17,6 +25,7 @@ std::string Matches(std::string_view regex, std::string_view text) {
     if (!match->found) break;
     out += (out.empty() ? "" : "|") + std::string(text.substr(match->begin, match->end - match->begin));
     from = std::max(match->end, match->begin + 1);
+    while (from < text.size() && (static_cast<uint8_t>(text[from]) & 0xC0) == 0x80) ++from;
   }
   return out;
 }
@@ -67,7 +76,7 @@ TEST(Pattern, DialectDifferencesAreTranslated) {
 
 TEST(Pattern, WhatIsReadDifferentlyIsAnError) {
   for (const char* regex : {R"([a&&b])", R"([a[bc]])", R"(\h)", R"(\bx)", R"((?m:x))", R"((?s)x)", R"(\p{N}{1,3}+)", R"(\Qa)",
-                            R"([\W])", R"(a\)", R"(\u12)", R"(\p{L)"}) {
+                            R"([\W])", R"(a\)", R"(\u12)", R"(\p{L)", R"(\Ga)", R"(a{2}?)", R"((*NO_JIT)a)"}) {
     EXPECT_NE(Matches(regex, "a").find("not supported"), std::string::npos) << regex << " " << Matches(regex, "a");
   }
   EXPECT_NE(Matches("(a", "a").find("bad regular expression"), std::string::npos);
@@ -76,6 +85,104 @@ TEST(Pattern, WhatIsReadDifferentlyIsAnError) {
 TEST(Pattern, CostlyExpressionsEndInAnError) {
   const std::string text(200, 'a');
   EXPECT_NE(Matches(R"((?:a|aa)+[0-9])", text).find("error: regular expression too costly"), std::string::npos);
+}
+
+// Each of them looks at all that follows, from every place, and finds nothing: by backtracking, by reading on, behind a match.
+TEST(Pattern, NorMayTheyTakeTheSquareOfTheText) {
+  const std::string text = std::string(1'000'000, 'a') + "b";
+  const std::clock_t begin = std::clock();
+  for (const char* regex : {R"(a(?:b?a)*+$)", R"(a+$)", R"(a+c)", R"(a(?=a*c)|a)", R"((?:a|b)+?c)"}) {
+    EXPECT_NE(Matches(regex, text).find("error: regular expression too costly"), std::string::npos) << regex;
+  }
+#if defined(TALLY_SHADOW_MEMORY)
+  constexpr double kMostSeconds = 100;
+#else
+  constexpr double kMostSeconds = 10;  // the square of the text takes minutes each
+#endif
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, kMostSeconds);
+  EXPECT_EQ(Matches(R"(a+b)", text), text);
+  EXPECT_EQ(Matches(R"(b$)", text), "b");
+  EXPECT_EQ(Matches(R"(x|c)", text), "");
+}
+
+TEST(Pattern, ScriptsAreThoseOfTheCharactersAlone) {
+  // U+3002 and U+30FC are of no script, though Han and Katakana are among those that use them.
+  const std::string text =
+      "\xE4\xB8\xAD\xE3\x80\x82\xE3\x82\xAB\xE3\x83\xBC"
+      "a";
+  EXPECT_EQ(Matches(R"(\p{Han}+)", text), "\xE4\xB8\xAD");
+  EXPECT_EQ(Matches(R"([\p{Han}\p{Katakana}]+)", text), "\xE4\xB8\xAD|\xE3\x82\xAB");
+  EXPECT_EQ(Matches(R"(\p{^Han}+)", text), text.substr(3));
+  EXPECT_EQ(Matches(R"(\P{Han}+)", text), text.substr(3));
+  EXPECT_EQ(Matches(R"(\p{L}+)", text),
+            "\xE4\xB8\xAD|\xE3\x82\xAB\xE3\x83\xBC"
+            "a");
+  EXPECT_EQ(Matches(R"(\p{Ll})", text), "a");
+}
+
+TEST(Pattern, AQuantifierMayHaveNoLeast) {
+  EXPECT_EQ(Matches(R"(ba{,2})", "bbabaabaaa"), "b|ba|baa|baa");
+  EXPECT_EQ(Matches(R"(a{2,})", "aaa{2,}"), "aaa");
+  EXPECT_EQ(Matches(R"(a\{,2})", "aa{,2}"), "a{,2}");
+  EXPECT_EQ(Matches(R"(a{,})", "a{,}"), "a{,}");
+  EXPECT_EQ(Matches(R"([a{,2}]+)", "a{,2}"), "a{,2}");
+}
+
+// What PCRE2 finds when it is given the whole text at once.
+std::string MatchesAtOnce(std::string_view regex, std::string_view text) {
+  const Result<std::string> translated = TranslatePattern(regex, "test");
+  int error = 0;
+  PCRE2_SIZE where = 0;
+  pcre2_code* const code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(),
+                                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &where, nullptr);
+  pcre2_match_data* const data = pcre2_match_data_create(1, nullptr);
+  std::string out;
+  for (size_t from = 0; from <= text.size();) {
+    const int rc = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, 0, data, nullptr);
+    EXPECT_TRUE(rc >= 0 || rc == PCRE2_ERROR_NOMATCH) << regex << ": error " << rc;
+    if (rc < 0) break;
+    const PCRE2_SIZE* const span = pcre2_get_ovector_pointer(data);
+    out += (out.empty() ? "" : "|") + std::string(text.substr(span[0], span[1] - span[0]));
+    from = std::max(span[1], span[0] + 1);
+    while (from < text.size() && (static_cast<uint8_t>(text[from]) & 0xC0) == 0x80) ++from;
+  }
+  pcre2_match_data_free(data);
+  pcre2_code_free(code);
+  return out;
+}
+
+// Texts are searched in pieces: that must not be seen, wherever the pieces end.
+TEST(Pattern, PiecesGiveTheMatchesOfTheWhole) {
+  std::mt19937 random(5);
+  const char* const regexes[] = {
+      R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",  // GPT-2
+      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+      R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+      R"(\s+$)",
+      R"(b$)",
+      R"(^.)",
+      R"(a*)",
+      R"((?<=b)a+)",
+      R"((?<!b)a+(?!b))",
+      R"((?:a|bb)+c?)",
+      R"(\z)",
+      R"(x|$)",
+      R"(.+)",
+      R"(b|)",
+      R"((?:ab?)+$)",
+      R"(\p{N}+)",
+  };
+  for (int round = 0; round < 12; ++round) {
+    std::string text = round % 2 == 0 ? test::RandomText(random, 1500) : "";
+    while (text.size() < 6000) {  // runs about as long as the pieces, and much longer
+      const size_t run = random() % (round % 3 == 0 ? 3000 : 600);
+      const std::string_view what = std::array<std::string_view, 7>{"a", "ab", " ", "A", "\n", "7", "\xC3\xA4"}[random() % 7];
+      for (size_t i = 0; i < run; ++i) text += what;
+      if (random() % 2 == 0) text += test::RandomText(random, 5);
+    }
+    for (const char* regex : regexes)
+      ASSERT_TRUE(Matches(regex, text) == MatchesAtOnce(regex, text)) << regex << ", round " << round;
+  }
 }
 
 TEST(Pattern, LongMatchesAreNoProblem) {

@@ -9,7 +9,8 @@ namespace {
 std::string Cut(const PreTokenizer& pre, std::string_view text) {
   Matcher matcher;
   std::string out;
-  const Status status = pre.Run(text, true, matcher, [&](std::string_view piece) {
+  Growth growth(text.size(), pre.size());
+  const Status status = pre.Run(text, true, matcher, growth, [&](std::string_view piece) {
     out += (out.empty() ? "" : "|") + std::string(piece);
     return Status();
   });
@@ -104,7 +105,8 @@ std::string Normal(std::vector<NormalStep> steps, std::string_view text) {
   Normalizer normalizer;
   for (NormalStep& step : steps) normalizer.Add(std::move(step));
   Matcher matcher;
-  return *normalizer.Apply(text, matcher);
+  Growth growth(text.size(), normalizer.size());
+  return *normalizer.Apply(text, matcher, growth);
 }
 
 TEST(Normalizer, Forms) {

@@ -1,6 +1,7 @@
 // Tokenizers from hand-made GGUF metadata: what the keys do, what they must not say, and the merging against
 // the definition.
 #include <cmath>
+#include <ctime>
 #include <limits>
 #include <map>
 
@@ -171,6 +172,37 @@ TEST(GgufTokenizer, OfTwoEqualTokensTheLaterCounts) {
   EXPECT_EQ(Encode(*Make(ByteLevel({"ab", "ab"}, {"a b"})), "ab"), (Ids{257}));
 }
 
+// SentencePiece's own numbers, which files made of older ones rely on.
+TEST(GgufTokenizer, ScoredOnesHaveSpecialIdsByDefault) {
+  const Metadata all = Scored({kSpace, "a"}, {0, 0}, false);
+  Metadata m;
+  m.source = all.source;
+  for (const auto& [key, value] : all.values()) {
+    if (!key.ends_with("_token_id")) m.Set(key, value);
+  }
+  EXPECT_EQ(Make(m)->bos(), 1);
+  EXPECT_EQ(Make(m)->eos(), (std::vector<int32_t>{2}));
+  EXPECT_EQ(Encode(*Make(m), "a\xC3\xA9", {true, false}), (Ids{1, 3, 4, 0}));
+  m.Set("tokenizer.ggml.bos_token_id", uint64_t{0xFFFFFFFF});  // none is not absent
+  EXPECT_EQ(Make(m)->bos(), -1);
+  EXPECT_EQ(Encode(*Make(m), "a", {true, false}), (Ids{3, 4}));
+  m.Set("tokenizer.ggml.tokens", std::vector<std::string>{"a"});
+  m.Set("tokenizer.ggml.token_type", std::vector<int64_t>{1});
+  m.Set("tokenizer.ggml.scores", std::vector<double>{0});
+  EXPECT_EQ(Make(m)->eos(), std::vector<int32_t>{});
+  m = ByteLevel({}, {});
+  EXPECT_EQ(Make(m)->eos(), (std::vector<int32_t>{257}));
+}
+
+// Each of them ends a text; looking among the others for each would take a minute.
+TEST(GgufTokenizer, ManyEndTokens) {
+  const std::vector<std::string> tokens(400'000, "<EOT>");
+  const std::clock_t begin = std::clock();
+  const auto t = Make(ByteLevel(tokens, {}));
+  EXPECT_EQ(t->eos().size(), tokens.size() + 1);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 10);
+}
+
 TEST(GgufTokenizer, Streaming) {
   const auto t = Make(Scored({kSpace, "a", kSpace + "a"}, {0, -1, -1}));
   StreamingDecoder s(*t);
@@ -223,6 +255,7 @@ TEST(GgufTokenizer, BadInputIsNamed) {
   expect(Error(scored), "expected 260 scores");
   scored = Scored({"a"}, {std::nan("")});
   expect(Error(scored), "the score of token 259 is not a number");
+  expect(Error(Scored({std::string(1025, 'a')}, {0})), "tokens: token 259 has 1025 bytes, at most 1024 expected");
   const auto unknown_byte = Make(Scored({kSpace}, {0}, false));
   Metadata no_unknown = Scored({kSpace}, {0}, false);
   no_unknown.Set("tokenizer.ggml.unknown_token_id", uint64_t{0xFFFFFFFF});

@@ -33,6 +33,11 @@ TEST(JsonTokenizer, UnknownCharacters) {
   EXPECT_EQ(EncodeWith(spec, "axxb"), (Ids{0, 6, 6, 1}));
   spec.model = R"("unk_token":"<u>","fuse_unk":true)";
   EXPECT_EQ(EncodeWith(spec, "axxbx"), (Ids{0, 6, 1, 6}));
+  spec.vocab = R"({"a":0,"b":1,"?":2})";  // the unknown token itself is no unknown character
+  spec.merges = "[]";
+  spec.model = R"("unk_token":"?","fuse_unk":true)";
+  EXPECT_EQ(EncodeWith(spec, "a?zzb??z"), (Ids{0, 2, 2, 1, 2, 2, 2}));
+  spec = Spec();
   spec.model = "";
   const auto strict = Make(spec)->Encode("ax");
   ASSERT_FALSE(strict.ok());
@@ -43,6 +48,9 @@ TEST(JsonTokenizer, UnknownCharacters) {
   spec.decoder = R"({"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"Fuse"}]})";
   EXPECT_EQ(EncodeWith(spec, "a\xC3\xA9\xC3\xAA"), (Ids{0, 1, 2, 3}));  // U+00EA lacks a byte
   EXPECT_EQ(Make(spec)->Decode(Ids{0, 1, 2}), "a\xC3\xA9");
+  spec.vocab = R"({"a":0,"<0xc3>":1,"<0xa9>":2,"<u>":3})";  // decoders read these, models do not look for them
+  EXPECT_EQ(Make(spec)->Decode(Ids{0, 1, 2}), "a\xC3\xA9");
+  EXPECT_EQ(EncodeWith(spec, "a\xC3\xA9"), (Ids{0, 3}));
 }
 
 TEST(JsonTokenizer, IgnoreMerges) {
@@ -84,6 +92,14 @@ TEST(JsonTokenizer, Metaspace) {
   spec.decoder = R"({"type":"Metaspace","replacement":"_","prepend_scheme":"always","split":true})";
   EXPECT_EQ(EncodeWith(spec, "a ab"), (Ids{5, 4, 3}));
   EXPECT_EQ(Make(spec)->Decode(Ids{5, 4, 3}), "a ab");
+  // Of the first token all of them are dropped, of others none.
+  spec.vocab = R"({"a":0,"b":1,"c":2,"__":3,"_":4,"_a":5,"<u>":6,"a_b":7})";
+  spec.merges = "[]";
+  EXPECT_EQ(Make(spec)->Decode(Ids{3, 0, 3}), "a  ");
+  EXPECT_EQ(Make(spec)->Decode(Ids{7, 7}), "aba b");
+  EXPECT_EQ(Make(spec)->FirstTokenBytes(3), "");
+  EXPECT_EQ(Make(spec)->TokenBytes(3), "  ");
+  spec = Spec();
   spec.pre = spec.decoder = R"({"type":"Metaspace","replacement":"_","add_prefix_space":false})";
   EXPECT_EQ(EncodeWith(spec, "a a"), (Ids{0, 5}));
   EXPECT_EQ(Make(spec)->Decode(Ids{5, 5}), " a a");

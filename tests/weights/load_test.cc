@@ -2,17 +2,21 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
 #include "engine/weights/weights.h"
+#include "loaders/file_reader.h"
 #include "tests/support/sanitizers.h"
 #include "tests/weights/everything.h"
 #include "tests/weights/expected.h"
@@ -93,7 +97,54 @@ TEST(LoadWeights, ProgressRisesToTheTotal) {
     });
     ASSERT_TRUE(weights.ok());
     EXPECT_EQ(last, all);
-    EXPECT_GT(calls, 10u);
+    EXPECT_GT(calls, threads == 1 ? 10u : 1u);  // on the calling thread, whatever its share of the work
+  }
+}
+
+TEST(LoadWeights, ProgressIsCalledOnTheCallingThread) {
+  WrittenCheckpoint c;
+  FillEverything(c);
+  c.Write();
+  Team team(4);
+  const std::thread::id caller = std::this_thread::get_id();
+  for (int pass = 0; pass < 5; ++pass) {
+    std::atomic<int> calls{0}, elsewhere{0};
+    const auto weights = LoadWeights(c.inventory, c.spec, team, [&](uint64_t, uint64_t) {
+      ++calls;
+      if (std::this_thread::get_id() != caller) ++elsewhere;
+      return true;
+    });
+    ASSERT_TRUE(weights.ok()) << weights.status().message();
+    EXPECT_GE(calls.load(), 2);
+    EXPECT_EQ(elsewhere.load(), 0);
+  }
+}
+
+// The first call comes before the team runs; the second from within, or after it where nothing was left for the calling thread.
+TEST(LoadWeights, WhatProgressThrowsLeavesIt) {
+  WrittenCheckpoint c;
+  FillEverything(c);
+  c.Write();
+  for (int threads : {1, 4}) {
+    Team team(threads);
+    for (int at : {1, 2}) {
+      bool within = false;
+      for (int pass = 0; pass < 20 && !within; ++pass) {
+        std::atomic<int> calls{0};
+        const auto load = [&] {
+          (void)LoadWeights(c.inventory, c.spec, team, [&](uint64_t done, uint64_t total) {
+            within = done < total;
+            if (++calls == at) throw std::runtime_error("thrown by progress");
+            return true;
+          });
+        };
+        EXPECT_THROW(load(), std::runtime_error);
+        EXPECT_EQ(calls.load(), at) << "asked again after it had thrown";
+      }
+    }
+    const auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);  // with the same team
+    ASSERT_TRUE(weights.ok()) << weights.status().message();
+    ExpectLoaded(c.inventory, c.spec, *weights);
   }
 }
 
@@ -102,7 +153,7 @@ TEST(LoadWeights, StopsWhenAskedTo) {
   FillEverything(c);
   c.Write();
   for (int threads : {1, 3}) {
-    for (int after : {0, 1, 7}) {
+    for (int after : threads == 1 ? std::vector{0, 1, 7} : std::vector{0, 1}) {
       Team team(threads);
       int calls = 0;
       const auto weights = LoadWeights(c.inventory, c.spec, team, [&](uint64_t, uint64_t) { return calls++ < after; });
@@ -130,6 +181,38 @@ TEST(LoadWeights, AFileThatIsCutShortWhileItIsRead) {
     EXPECT_NE(weights.status().message().find("(tensor '"), std::string::npos) << weights.status().message();
     EXPECT_EQ(weights.status().message().find('\n'), std::string::npos);
   }
+}
+
+// The header is read first, and the weights later: of another file, or of one that was written to, they are not its weights.
+TEST(LoadWeights, AFileThatHasChangedSinceItsHeaderWasRead) {
+  WrittenCheckpoint c;
+  FillEverything(c);
+  c.Write();
+  const std::string path = c.inventory.files[1].path, copy = path + ".copy";
+  const auto stamp = [&] {
+    for (InventoryFile& file : c.inventory.files) file.stamp = FileReader::Open(file.path)->stamp();
+  };
+  Team team(2);
+  const auto expect_changed = [&](const LoadProgress& progress) {
+    const auto weights = LoadWeights(c.inventory, c.spec, team, progress);
+    ASSERT_FALSE(weights.ok());
+    EXPECT_EQ(weights.status().code(), StatusCode::kBadInput);
+    EXPECT_EQ(weights.status().message(), path + ": has changed since its header was read");
+  };
+  stamp();
+  fs::copy_file(path, copy);
+  fs::rename(copy, path);  // the same bytes, but who is to know
+  expect_changed(nullptr);
+  stamp();
+  EXPECT_TRUE(LoadWeights(c.inventory, c.spec, team, nullptr).ok());
+  fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));  // written to before ...
+  expect_changed(nullptr);
+  stamp();
+  bool written = false;
+  expect_changed([&](uint64_t, uint64_t) {  // ... and while it is read
+    if (!written) fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
+    return written = true;
+  });
 }
 
 TEST(LoadWeights, AFileThatHasGoneOrShrunkSinceItWasInspected) {

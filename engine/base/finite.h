@@ -1,0 +1,21 @@
+// Whether numbers are numbers: NaN and infinity are met where they arise, not where they end.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "engine/base/mat.h"
+
+namespace tally {
+
+inline bool AllFinite(Mat<const float> m) {
+  for (int64_t r = 0; r < m.rows; ++r) {
+    const float* const row = m.Row(r);
+    uint32_t odd = 0;  // whether an exponent is all ones: integers, so that the compiler may take several elements at a time
+    for (int64_t i = 0; i < m.cols; ++i) odd |= (std::bit_cast<uint32_t>(row[i]) & 0x7F800000u) == 0x7F800000u ? 1 : 0;
+    if (odd != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace tally
