@@ -36,8 +36,8 @@ FileStamp StampOf(const struct stat& info) {
 #else
   const struct timespec modified = info.st_mtim;
 #endif
-  return {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino),
-          static_cast<int64_t>(modified.tv_sec) * 1'000'000'000 + modified.tv_nsec};
+  return {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino), static_cast<int64_t>(modified.tv_sec),
+          static_cast<int64_t>(modified.tv_nsec)};
 }
 
 }  // namespace

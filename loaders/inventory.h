@@ -87,7 +87,7 @@ struct StoredTensor {
 // Which file it was when it was read, so that another one of its name, or one that was written to, is not taken for it.
 struct FileStamp {
   uint64_t device = 0, inode = 0;
-  int64_t modified_ns = 0;  // since 1970
+  int64_t seconds = 0, nanoseconds = 0;  // when it was written to, since 1970
   bool operator==(const FileStamp&) const = default;
 };
 

@@ -110,21 +110,15 @@ write_if_changed() {  # FILE, text on standard input
   printf '%s\n' "$text" | as_root install -m 644 /dev/stdin "$1"
 }
 
-# Adds the suite trixie of the machine's own source and reads its index; takes it away again and fails where that cannot be done.
+# Adds the suite trixie of the machine's own source and reads its index; takes it away again and fails where that cannot be done. Called
+# where errexit is off. The pins come first: trixie never stands without them.
 add_trixie() {
-  local text ours
+  local text ours out other
   ours=$(debian_sources)
-  text=$(derive_deb822)
-  if [ -n "$text" ]; then
-    as_root rm -f "$list_out"
-    write_if_changed "$sources_out" <<<"$text"
-  else
-    text=$(derive_one_line)
-    [ -n "$text" ] || return 1
-    as_root rm -f "$sources_out"
-    write_if_changed "$list_out" <<<"$text"
-  fi
-  write_if_changed "$pins_out" <<PINS
+  text=$(derive_deb822) out=$sources_out other=$list_out
+  if [ -z "$text" ]; then text=$(derive_one_line) out=$list_out other=$sources_out; fi
+  [ -n "$text" ] || return 1
+  write_if_changed "$pins_out" <<PINS || return 1
 Package: *
 Pin: release n=trixie
 Pin-Priority: -1
@@ -133,8 +127,10 @@ Package: $hwy_packages
 Pin: release n=trixie
 Pin-Priority: 600
 PINS
+  as_root rm -f "$other" || return 1
+  write_if_changed "$out" <<<"$text" || return 1
   apt update || {
-    as_root rm -f "$sources_out" "$list_out" "$pins_out"
+    as_root rm -f "$out" "$pins_out"
     return 1
   }
 }

@@ -34,7 +34,8 @@ using StringSet = std::unordered_set<std::string, StringHash, std::equal_to<>>;
 
 // Of a number of 64 bits.
 struct NumberHash {
-  size_t operator()(uint64_t n) const { return SplitMix64(SplitMix64(n ^ ProcessHashKey().a) ^ ProcessHashKey().b); }
+  HashKey key = ProcessHashKey();
+  size_t operator()(uint64_t n) const { return SplitMix64(SplitMix64(n ^ key.a) ^ key.b); }
 };
 
 }  // namespace tally

@@ -116,12 +116,11 @@ Status TryThreads(int have, int threads) {
   Gate gate;
   std::vector<pthread_t> started;
   started.reserve(static_cast<size_t>(std::max(0, threads - have)));
-  Status status;
-  for (int t = have; t < threads && status.ok(); ++t) {
+  int error = 0;
+  for (int t = have; t < threads && error == 0; ++t) {
     pthread_t id;
-    const int error = pthread_create(&id, nullptr, WaitAtGate, &gate);
+    error = pthread_create(&id, nullptr, WaitAtGate, &gate);
     if (error == 0) started.push_back(id);
-    if (error != 0) status = Refused(threads, std::error_code(error, std::generic_category()));
   }
   {
     std::lock_guard lock(gate.mutex);
@@ -129,7 +128,7 @@ Status TryThreads(int have, int threads) {
   }
   gate.opened.notify_all();
   for (const pthread_t id : started) pthread_join(id, nullptr);
-  return status;
+  return error == 0 ? Status() : Refused(threads, std::error_code(error, std::generic_category()));
 }
 
 // libgomp keeps a pool for every thread that calls, of as many as its last region had.
@@ -235,15 +234,17 @@ struct Team::Impl {
 };
 
 Team::Team(int threads) : threads_(ClampThreads(threads)), impl_(std::make_unique<Impl>(threads_)) {
+  std::error_code why;
   try {
     for (int t = 1; t < threads_; ++t) impl_->workers.emplace_back([impl = impl_.get(), t, n = threads_] { impl->Loop(t, n); });
   } catch (const std::system_error& e) {
-    status_ = Refused(threads_, e.code());
+    why = e.code();
   } catch (const std::bad_alloc&) {
-    status_ = Refused(threads_, std::make_error_code(std::errc::not_enough_memory));
+    why = std::make_error_code(std::errc::not_enough_memory);
   }
-  if (!status_.ok()) {
+  if (why) {
     impl_->End();
+    status_ = Refused(threads_, why);
     threads_ = 1;
   }
 }

@@ -27,7 +27,8 @@ void AddedTokens::Build() {
   };
   std::vector<Range> ranges = {{0, static_cast<uint32_t>(order.size()), 0}};
   for (uint32_t n = 0; n < nodes_.size(); ++n) {
-    auto [at, end, length] = ranges[n];
+    uint32_t at = ranges[n].begin;
+    const uint32_t end = ranges[n].end, length = ranges[n].length;
     const auto byte_of = [&](uint32_t i) {
       const std::string& text = tokens_[order[i]].text;
       return static_cast<uint8_t>(text[text.size() - 1 - length]);

@@ -90,10 +90,10 @@ Result<PreStep::Prepend> ReadPrepend(const Json& node, const std::string& where)
 
 }  // namespace
 
-const Json& Member(const Json& object, const std::string& key) {
+const Json& Member(const Json& object, std::string_view key) {
   static const Json null;
   if (!object.is_object()) return null;
-  const auto found = object.find(key);
+  const auto found = object.find(std::string(key));
   return found == object.end() ? null : *found;
 }
 

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace tally {
 using Json = nlohmann::json;
 
 // A member; null where `object` is no object or has none of that name.
-const Json& Member(const Json& object, const std::string& key);
+const Json& Member(const Json& object, std::string_view key);
 // "type", or nothing.
 std::string Type(const Json& node);
 Status UnsupportedType(const Json& node, const std::string& where);

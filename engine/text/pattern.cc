@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace tally {
 namespace {
@@ -154,6 +155,11 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
         return Unsupported(where, "the flags " + std::string(rest.substr(0, flags + 1)), regex);
       }
     }
+    // A text's part may end after a line feed, where ^ is false without a word about what may follow; \z says it.
+    if (c == '^') {
+      out += R"((?:\A|^(?!\z)))";
+      continue;
+    }
     out += c;
   }
   return out;
@@ -161,12 +167,16 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
 
 struct Pattern::Code {
   pcre2_code* code = nullptr;
+  pcre2_code* here = nullptr;  // the same for one place only
   bool jit = false;
   bool linear = false;
   Code() = default;
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
-  ~Code() { pcre2_code_free(code); }
+  ~Code() {
+    pcre2_code_free(code);
+    pcre2_code_free(here);
+  }
 };
 
 Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& where) {
@@ -174,18 +184,28 @@ Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& wher
   auto code = std::make_shared<Code>();
   int error = 0;
   PCRE2_SIZE at = 0;
-  // MULTILINE: in Ruby's syntax ^ and $ always stand at lines.
-  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &error,
-                             &at, nullptr);
-  if (code->code == nullptr) {
+  // MULTILINE: in Ruby's syntax ^ and $ always stand at lines, whose end is a line feed, however PCRE2 was built. ALT_CIRCUMFLEX: see
+  // the translation of ^.
+  const std::unique_ptr<pcre2_compile_context, void (*)(pcre2_compile_context*)> context(pcre2_compile_context_create(nullptr),
+                                                                                         pcre2_compile_context_free);
+  if (context == nullptr) return BadInput(where + ": not enough memory for a regular expression");
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  const auto compile = [&](uint32_t more) {
+    return pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ALT_CIRCUMFLEX | PCRE2_NEVER_BACKSLASH_C | more, &error,
+                         &at, context.get());
+  };
+  code->code = compile(0);
+  code->linear = regex == kSpacesAtEnd;
+  if (code->code != nullptr && !code->linear) code->here = compile(PCRE2_ANCHORED);
+  if (code->code == nullptr || (code->here == nullptr && !code->linear)) {
     PCRE2_UCHAR message[256];
     pcre2_get_error_message(error, message, sizeof(message));
     return BadInput(where + ": bad regular expression (" + reinterpret_cast<const char*>(message) + "): " + std::string(regex));
   }
   // Where the system forbids executable memory the interpreter does the same work, slower.
-  code->jit = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
-  code->linear = regex == kSpacesAtEnd;
+  const uint32_t modes = PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD;
+  code->jit = pcre2_jit_compile(code->code, modes) == 0 && (code->here == nullptr || pcre2_jit_compile(code->here, modes) == 0);
   Pattern pattern;
   pattern.code_ = std::move(code);
   pattern.source_ = std::string(regex);
@@ -200,11 +220,12 @@ struct Matcher::Impl {
   uint64_t left = kFree;  // steps
 
   // PCRE2's return code for text[0, end) from `at` on.
-  int Run(const Pattern::Code& code, std::string_view text, size_t at, size_t end, uint32_t options) {
+  int Run(const Pattern::Code& pattern, bool here, std::string_view text, size_t at, size_t end, uint32_t options) {
+    const pcre2_code* const code = here ? pattern.here : pattern.code;
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data() == nullptr ? "" : text.data());
     const auto run = [&] {
-      return code.jit ? pcre2_jit_match(code.code, subject, end, at, options, data, context)
-                      : pcre2_match(code.code, subject, end, at, options, data, context);
+      return pattern.jit ? pcre2_jit_match(code, subject, end, at, options, data, context)
+                         : pcre2_match(code, subject, end, at, options, data, context);
     };
     const int rc = run();
     const size_t bytes = JitStackBytes(end - at);
@@ -252,8 +273,7 @@ Result<Matcher::Match> Matcher::Find(const Pattern& pattern, std::string_view te
     const bool last = end == text.size();
     const uint64_t most = code.linear ? kMatchLimit : std::min<uint64_t>(steps * visible, UINT32_MAX);
     pcre2_set_match_limit(impl_->context, static_cast<uint32_t>(most));
-    pcre2_set_offset_limit(impl_->context, at < alone ? at : PCRE2_UNSET);
-    const int rc = impl_->Run(code, text, at, end, PCRE2_NO_UTF_CHECK | (last ? 0 : PCRE2_PARTIAL_HARD));
+    const int rc = impl_->Run(code, at < alone, text, at, end, PCRE2_NO_UTF_CHECK | (last ? 0 : PCRE2_PARTIAL_HARD));
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer(impl_->data);
     if (rc >= 0) {
       if (last || span[0] < end) return Match{true, span[0], span[1]};

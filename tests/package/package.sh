@@ -81,9 +81,12 @@ done
 
 # "demo" is the installed model and not the one where it was built: spoilt, it is the one that is refused.
 printf 'no model' >"$model"
-for program in "$prefix/bin/tally run demo -n 1" "$work/shared demo $text"; do
-  rc=0
-  $program >"$work/log" 2>&1 || rc=$?
-  [ $rc = 2 ] && grep -qF "${work##*/}/prefix/share/tally/demo.gguf" "$work/log" ||
-    fail "$program, with a spoilt share/tally/demo.gguf: exit code $rc, $(cat "$work/log")"
-done
+refused() {  # PROGRAM ARGUMENT...
+  local rc=0
+  "$@" >"$work/log" 2>&1 || rc=$?
+  if [ $rc != 2 ] || ! grep -qF "${work##*/}/prefix/share/tally/demo.gguf" "$work/log"; then
+    fail "$*, with a spoilt share/tally/demo.gguf: exit code $rc, $(cat "$work/log")"
+  fi
+}
+refused "$prefix/bin/tally" run demo -n 1
+refused "$work/shared" demo "$text"

@@ -156,8 +156,8 @@ TEST(Pattern, PiecesGiveTheMatchesOfTheWhole) {
   std::mt19937 random(5);
   const char* const regexes[] = {
       R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",  // GPT-2
-      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
-      R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+      (R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+       R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
       R"(\s+$)",
       R"(b$)",
       R"(^.)",
@@ -171,6 +171,10 @@ TEST(Pattern, PiecesGiveTheMatchesOfTheWhole) {
       R"(b|)",
       R"((?:ab?)+$)",
       R"(\p{N}+)",
+      R"(\n^a)",
+      R"(\n+(?=^[aA]))",
+      R"(\s*^\S)",
+      R"(\A.|\n\z)",
   };
   for (int round = 0; round < 12; ++round) {
     std::string text = round % 2 == 0 ? test::RandomText(random, 1500) : "";
@@ -182,6 +186,37 @@ TEST(Pattern, PiecesGiveTheMatchesOfTheWhole) {
     }
     for (const char* regex : regexes)
       ASSERT_TRUE(Matches(regex, text) == MatchesAtOnce(regex, text)) << regex << ", round " << round;
+  }
+}
+
+// What looks at the character before or after it, at every place about a piece's end.
+TEST(Pattern, PiecesEndAnywhere) {
+  for (size_t before = 500; before < 520; ++before) {
+    const std::string text = std::string(before, 'x') + "\nb" + std::string(700, 'x');
+    EXPECT_EQ(Matches(R"(\n^b)", text), "\nb") << before;
+    EXPECT_EQ(Matches(R"(^b)", text), "b") << before;
+    EXPECT_EQ(Matches(R"(\n+(?=^b))", text), "\n") << before;
+    EXPECT_EQ(Matches(R"((?<=x)$)", text.substr(0, text.size() - 700)), "") << before;
+    EXPECT_EQ(Matches(R"((?<=\n)b(?=x))", text), "b") << before;
+    EXPECT_EQ(Matches(R"(\z|b)", text), "b|") << before;
+    EXPECT_EQ(Matches(R"(\n\z)", text.substr(0, before + 1)), "\n") << before;
+    EXPECT_EQ(Matches(R"(^(?!.))", text.substr(0, before + 1)), "") << before;  // no line begins at the end
+  }
+}
+
+// So many steps from one place that the places are tried one by one, among them places in the middle of a character that look like a
+// space by themselves: U+0445 is D1 85, U+0420 is D0 A0, U+00E0 is C3 A0.
+TEST(Pattern, PlacesThatAreTriedAloneAreCharacters) {
+  std::mt19937 random(6);
+  std::string text;
+  while (text.size() < 8000) {
+    for (size_t n = 30 + random() % 40; n > 0; --n) {
+      text += std::array<std::string_view, 4>{"\xD1\x85", "\xD0\xA0", "\xC3\xA0", "a"}[random() % 4];
+    }
+    text += ' ';
+  }
+  for (const char* regex : {R"(\s\w*\w*\w*!|\s)", R"(\s\w*\w*\w*!|\w\s)", R"((?:\w*\w*!)?\s)"}) {
+    EXPECT_TRUE(Matches(regex, text) == MatchesAtOnce(regex, text)) << regex;
   }
 }
 

@@ -200,7 +200,7 @@ TEST(GgufTokenizer, ManyEndTokens) {
   const std::clock_t begin = std::clock();
   const auto t = Make(ByteLevel(tokens, {}));
   EXPECT_EQ(t->eos().size(), tokens.size() + 1);
-  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 10);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 30);
 }
 
 TEST(GgufTokenizer, Streaming) {
