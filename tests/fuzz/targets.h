@@ -23,10 +23,11 @@ extern const Target kTokenizerGguf;  // the tokenizer of a GGUF file, then encod
 extern const Target kTokenizerJson;  // tokenizer.json and tokenizer_config.json, then the same
 extern const Target kRanks;          // tiktoken's files, then the same
 extern const Target kText;           // text through sound tokenizers, and ids back
+extern const Target kPattern;        // regular expressions, searched in parts and at once
 extern const Target kNpy;            // arrays written, and read as NumPy's documentation says
 extern const Target kTokenList;      // the lists of token ids of the command line
 
-inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit, &kSafetensors, &kHuggingFace, &kTokenizerGguf,
-                                             &kTokenizerJson, &kRanks,     &kText,        &kNpy,         &kTokenList};
+inline constexpr const Target* kTargets[] = {&kGguf,  &kGgufSplit, &kSafetensors, &kHuggingFace, &kTokenizerGguf, &kTokenizerJson,
+                                             &kRanks, &kText,      &kPattern,     &kNpy,         &kTokenList};
 
 }  // namespace tally::fuzz
