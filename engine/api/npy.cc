@@ -122,7 +122,8 @@ Status NpyWriter::Close() {
   }
   TALLY_RETURN_IF_ERROR(WriteHeader());
   errno = 0;
-  if (std::fclose(file_.release()) != 0) return Failed("cannot be written");
+  const bool failed = std::fflush(file_.get()) != 0 || std::ferror(file_.get()) != 0;
+  if (std::fclose(file_.release()) != 0 || failed) return Failed("cannot be written");
   if (!target_.empty()) {
     std::error_code error;
     std::filesystem::rename(written_, target_, error);

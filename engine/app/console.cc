@@ -43,12 +43,14 @@ void PrepareStandardStreams() {
 void Print(std::string_view text) {
   if (g_output_error != 0 || text.empty()) return;
   errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) g_output_error = errno != 0 ? errno : EIO;
+  const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!whole || std::ferror(stdout) != 0)
+    g_output_error = errno != 0 ? errno : EIO;  // a terminal's fwrite takes what is not written
 }
 
 bool PrintedAll() {
   errno = 0;
-  if (std::fflush(stdout) != 0 && g_output_error == 0) g_output_error = errno != 0 ? errno : EIO;
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && g_output_error == 0) g_output_error = errno != 0 ? errno : EIO;
   return g_output_error == 0;
 }
 

@@ -257,12 +257,18 @@ Json RecordJson(const OpRecord& r, std::span<const WeightInfo> weights) {
 }
 
 void RecordFile::Write(std::string_view text) {
-  if (error == 0 && std::fwrite(text.data(), 1, text.size(), file.get()) != text.size()) error = errno;
+  if (error != 0) return;
+  errno = 0;
+  // Of a stream that is flushed by lines, fwrite says that all is written where only its buffer took it.
+  const bool whole = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
+  if (!whole || std::ferror(file.get()) != 0) error = errno != 0 ? errno : EIO;
 }
 
 Status RecordFile::Close() {
-  if (std::fflush(file.get()) != 0 && error == 0) error = errno;
-  if (std::fclose(file.release()) != 0 && error == 0) error = errno;
+  errno = 0;
+  if ((std::fflush(file.get()) != 0 || std::ferror(file.get()) != 0) && error == 0) error = errno != 0 ? errno : EIO;
+  errno = 0;
+  if (std::fclose(file.release()) != 0 && error == 0) error = errno != 0 ? errno : EIO;
   if (error == 0) return {};
   return CannotWrite(path, error);
 }

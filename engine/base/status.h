@@ -1,4 +1,4 @@
-// Errors are values. Nothing in the libraries throws, prints or exits.
+// Errors are values. Nothing in the libraries throws (std::bad_alloc passes through: engine/api/tally.h), prints or exits.
 #pragma once
 
 #include <optional>

@@ -145,16 +145,18 @@ TEST(CliUsage, MissingAndWrongFiles) {
 }
 
 TEST(CliUsage, OutputThatCannotBeWritten) {
-  const std::vector<std::vector<std::string>> commands = {{"--help"},
-                                                          {"inspect", kModel},
-                                                          {"inspect", kModel, "--json"},
-                                                          {"run", kModel, "--prompt-tokens", "1", "-n", "4", "--json"},
-                                                          {"run", kModel, "--prompt-tokens", "1", "-n", "4"},
-                                                          {"logits", kModel, "--tokens", "1"},
-                                                          {"tokenize", "demo", "text"},
-                                                          {"count", kModel},
-                                                          {"audit", kModel, "-n", "1"},
-                                                          {"bench", kModel, "-p", "2", "-n", "1", "--repetitions", "1"}};
+  const std::vector<std::vector<std::string>> commands = {
+      {"--help"},
+      {"inspect", kModel},
+      {"inspect", kModel, "--json"},
+      {"run", kModel, "--prompt-tokens", "1", "-n", "4", "--json"},
+      {"run", kModel, "--prompt-tokens", "1", "-n", "4"},
+      {"logits", kModel, "--tokens", "1"},
+      {"tokenize", "demo", "text"},
+      {"count", kModel},
+      {"audit", kModel, "-n", "1"},
+      {"bench", kModel, "-p", "2", "-n", "1", "--repetitions", "1"},
+      {"synth", "gpt2", TempPath("x.gguf"), "--layers", "1", "--type", "q8_0"}};
   for (const auto& arguments : commands) {
     if (fs::exists("/dev/full"))
       ExpectRefused(arguments, "standard output cannot be written: No space left", {.stdout_file = "/dev/full"});
@@ -325,28 +327,36 @@ TEST_F(CliSignals, EndCleanlyWithTheBooks) {
   }
 }
 
-// The exit code of a command that is sent SIGTERM after some time by the clock, as a shell would start and end it.
-int Terminated(const std::string& arguments, int milliseconds) {
-  const std::string command = std::string("'") + TALLY_BINARY + "' " + arguments + " >/dev/null 2>&1 & p=$!; sleep " +
-                              std::to_string(milliseconds / 1000.0) + "; kill -TERM $p; wait $p 2>/dev/null";
-  const int status = std::system(command.c_str());
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+// A command that is sent SIGTERM so many milliseconds after it began to handle it ends by itself, with the code that belongs to the
+// signal, and says no more than one line.
+void ExpectTerminated(const std::vector<std::string>& arguments, int milliseconds) {
+  SCOPED_TRACE(arguments[0] + ", " + std::to_string(milliseconds) + " ms");
+  RunOptions options;
+  bool handled = false;
+  options.on_start = [&](pid_t pid) {
+    handled = WaitUntilHandled(pid, SIGTERM);
+    usleep(static_cast<useconds_t>(milliseconds) * 1000);
+    kill(pid, SIGTERM);
+  };
+  const Ended e = Tally(arguments, options);
+  EXPECT_TRUE(handled);
+  EXPECT_FALSE(e.by_signal);
+  EXPECT_EQ(e.code, 143);
 }
 
-// At any moment, loading included: the process ends soon, with the code that belongs to the signal.
+// Loading included.
 TEST_F(CliSignals, AtAnyMoment) {
-  for (const int milliseconds : {1, 5, 15, 40, 100}) {
-    EXPECT_EQ(Terminated("run '" + *path_ + "' --prompt-tokens 1,2,3 -n 1000 --ignore-eos --json", milliseconds), 143)
-        << milliseconds;
+  for (const int milliseconds : {0, 1, 5, 15, 40, 100}) {
+    ExpectTerminated({"run", *path_, "--prompt-tokens", "1,2,3", "-n", "1000", "--ignore-eos", "--json"}, milliseconds);
   }
 }
 
 TEST_F(CliSignals, InEveryCommandThatRunsAModel) {
-  const std::string fifo = TempPath("nobody-reads"), model = "'" + *path_ + "'";
+  const std::string fifo = TempPath("nobody-reads");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_EQ(Terminated("audit " + model + " -n 1000", 400), 143);
-  EXPECT_EQ(Terminated("bench " + model + " -p 500 -n 500 --repetitions 1000", 400), 143);
-  EXPECT_EQ(Terminated("logits " + model + " --tokens 1,2,3 --ledger '" + fifo + "'", 400), 143);
+  ExpectTerminated({"audit", *path_, "-n", "1000"}, 400);
+  ExpectTerminated({"bench", *path_, "-p", "500", "-n", "500", "--repetitions", "1000"}, 400);
+  ExpectTerminated({"logits", *path_, "--tokens", "1,2,3", "--ledger", fifo}, 400);
   fs::remove(fifo);
 }
 

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -117,6 +118,18 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
   ended.by_signal = WIFSIGNALED(status);
   ended.code = ended.by_signal ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return ended;
+}
+
+// Where the process has a handler for `signal`, as the kernel says. False where it ends without, or the kernel does not say.
+inline bool WaitUntilHandled(pid_t pid, int signal) {
+  for (;;) {
+    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+    std::string word, caught;
+    while (status >> word && word != "SigCgt:") {
+    }
+    if (!(status >> caught)) return false;  // a process that has ended shows no signals
+    if (std::stoull(caught, nullptr, 16) >> (signal - 1) & 1) return true;
+  }
 }
 
 // One line: what errors are made of.

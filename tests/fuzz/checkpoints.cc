@@ -1,8 +1,11 @@
-// The readers of checkpoints: GGUF, safetensors, a Hugging Face directory.
+// The readers of checkpoints: GGUF, safetensors, a Hugging Face directory, a configuration that is only counted.
+#include "counters/books/model_count.h"
 #include "loaders/loaders.h"
+#include "models/count_recipe.h"
 #include "models/family.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/targets.h"
+#include "tests/models/published.h"
 #include "tests/models/synthetic_files.h"
 
 namespace tally::fuzz {
@@ -127,11 +130,34 @@ std::vector<std::string> HuggingFaceSeeds() {
   return seeds;
 }
 
+// What `tally count FILE.json` does.
+void RunCountedConfig(std::string_view input) {
+  static const Scratch scratch;
+  const Result<Inventory> inventory = ReadConfigJson(scratch.Write("config.json", input));
+  if (!inventory.ok()) return RequireOneLine(inventory.status());
+  const Result<CountTypes> types = ReadCountTypes(*inventory);
+  if (!types.ok()) RequireOneLine(types.status());
+  const Result<Recipe> recipe = ReadCountRecipe(*inventory);
+  if (!recipe.ok()) return RequireOneLine(recipe.status());
+  Require(recipe->layers.size() == static_cast<size_t>(recipe->n_layers), "a recipe without all of its layers");
+  books::CountOptions options;
+  if (types.ok()) options.type = types->expert_type == DType::kMXFP4 ? DType::kMXFP4 : types->type;
+  const Result<books::Count> count = books::CountRecipe(*recipe, options);
+  if (!count.ok()) RequireOneLine(count.status());
+}
+
+std::vector<std::string> CountedConfigSeeds() {
+  std::vector<std::string> seeds;
+  for (const test::Published& p : test::kPublished) seeds.push_back(p.json);
+  return seeds;
+}
+
 }  // namespace
 
 const Target kGguf = {"gguf", RunGguf, GgufSeeds};
 const Target kGgufSplit = {"gguf_split", RunGgufSplit, GgufSplitSeeds};
 const Target kSafetensors = {"safetensors", RunSafetensors, SafetensorsSeeds};
 const Target kHuggingFace = {"hugging_face", RunHuggingFace, HuggingFaceSeeds};
+const Target kCountedConfig = {"counted_config", RunCountedConfig, CountedConfigSeeds};
 
 }  // namespace tally::fuzz

@@ -19,6 +19,7 @@ extern const Target kGguf;           // ReadGguf, then ReadModelSpec
 extern const Target kGgufSplit;      // the same of a file in two parts
 extern const Target kSafetensors;    // a model.safetensors beside an empty config.json
 extern const Target kHuggingFace;    // config.json, generation_config.json, index and two shards, then ReadModelSpec
+extern const Target kCountedConfig;  // a config.json of a model that is counted, then its count
 extern const Target kTokenizerGguf;  // the tokenizer of a GGUF file, then encoding and decoding with it
 extern const Target kTokenizerJson;  // tokenizer.json and tokenizer_config.json, then the same
 extern const Target kRanks;          // tiktoken's files, then the same
@@ -27,7 +28,8 @@ extern const Target kPattern;        // regular expressions, searched in parts a
 extern const Target kNpy;            // arrays written, and read as NumPy's documentation says
 extern const Target kTokenList;      // the lists of token ids of the command line
 
-inline constexpr const Target* kTargets[] = {&kGguf,  &kGgufSplit, &kSafetensors, &kHuggingFace, &kTokenizerGguf, &kTokenizerJson,
-                                             &kRanks, &kText,      &kPattern,     &kNpy,         &kTokenList};
+inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors,   &kHuggingFace,
+                                             &kCountedConfig, &kTokenizerGguf, &kTokenizerJson, &kRanks,
+                                             &kText,          &kPattern,       &kNpy,           &kTokenList};
 
 }  // namespace tally::fuzz

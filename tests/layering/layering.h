@@ -125,10 +125,12 @@ inline const std::vector<Rule>& CodeRules() {
     r.push_back({std::regex(R"(#\s*include\s*<(thread|future|pthread\.h)>)"), "threads outside machine/parallel.cc", true, team});
     r.push_back(
         {std::regex(R"(#\s*include\s*<(iostream|print|ostream)>)"), "a library includes a printing header", true, nullptr});
-    r.push_back({std::regex(R"(\b(printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|perror)\s*\(|\bstd::(cout|cerr|clog)\b)"),
+    r.push_back({std::regex(R"(\b(v?[fd]?printf|puts|fputs|f?putc|putchar|perror|psignal)\s*\(|\bstd::(cout|cerr|clog)\b)"),
                  "a library prints", true, nullptr});
+    r.push_back({std::regex(R"(\bstd(out|err)\b|\bSTD(OUT|ERR)_FILENO\b|\bwrite\s*\(\s*[12]\s*,)"), "a library prints", true,
+                 "engine/machine/machine.cc"});  // whose the standard streams are
     r.push_back({std::regex(R"(\bthrow\b)"), "a library throws", true, nullptr});
-    r.push_back({std::regex(R"((^|[^\w.>])(std::)?(abort|exit|_Exit|quick_exit|terminate)\s*\()"), "a library ends the process",
+    r.push_back({std::regex(R"((^|[^\w.>])(std::)?(abort|_?exit|_Exit|quick_exit|terminate)\s*\()"), "a library ends the process",
                  true, nullptr});
     return r;
   }();

@@ -31,7 +31,8 @@ grep -q '[a-z]' <<<"$expected" || fail "tally run gave '$expected'"
 
 check() {  # NAME CONSUMER MODEL: what it says. Only the shared library knows where the bundled model lies
   local name=$1 out
-  out=$("$2" "$3" "$text") || fail "$name: exit code $?"
+  out=$("$2" "$3" "$text" 2>"$work/err") || fail "$name: exit code $?, $(cat "$work/err")"
+  [ ! -s "$work/err" ] || fail "$name: the library printed: $(cat "$work/err")"
   [[ $out == "$expected"$'\n'* ]] || fail "$name: '$out' does not begin with '$expected'"
   grep -qE '^[1-9][0-9]* FLOPs in 7 decode steps$' <<<"$out" || fail "$name: no books: $out"
   printf '%s: the text, and the books\n' "$name"

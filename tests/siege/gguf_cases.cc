@@ -152,6 +152,8 @@ std::vector<Case> GgufCases() {
        "DIR/m.gguf: tensor 1 of 1: the length of a tensor name is 2000 bytes; the limit is 1024"},
       {"TensorNameOfControlCharacters", WithTensor({"a\r\x07\xe2\x80\xa8", {4, 0}, 0, 0}),
        "DIR/m.gguf: tensor 1 of 1, 'a\\r\\x07\\xe2\\x80\\xa8': dimension 1 is 0"},
+      {"TensorNameNotUtf8", WithTensor({"a\xff\xc0", {4, 0}, 0, 0}),
+       "DIR/m.gguf: tensor 1 of 1, 'a\\xff\\xc0': dimension 1 is 0"},
       {"TensorTwice", Changed([](RawGguf& g) { g.tensors[1].name = "a"; }), "DIR/m.gguf: tensor 'a' appears twice"},
       // Where tensors are.
       {"OffsetMisaligned", WithTensor({"t", {4}, 0, 8}),

@@ -19,6 +19,15 @@ auto File(std::string bytes) {
   };
 }
 
+// A file of so many bytes that takes little of the disk, beside a config.json.
+auto Sparse(std::string name, std::string begin, uint64_t bytes) {
+  return [name = std::move(name), begin = std::move(begin), bytes](const TempFolder& folder) {
+    folder.Write("config.json", kConfig);
+    std::filesystem::resize_file(folder.Write(name, begin), bytes);
+    return folder.path();
+  };
+}
+
 auto Header(std::string_view header, size_t data_bytes = 0) { return File(Safetensors(header, data_bytes)); }
 
 // A header of one tensor "w".
@@ -55,12 +64,7 @@ std::vector<Case> SafetensorsCases() {
        "DIR/model.safetensors: header: its length is given as 18446744073709551615 bytes, but the file has 2 more; not a "
        "safetensors file, or a truncated one"},
       {"HeaderLengthZero", Header(""), "DIR/model.safetensors: header: expected a JSON object, which begins with '{'"},
-      {"HeaderLengthBeyondTheLimit",
-       [](const TempFolder& folder) {  // 200 MB that the sparse file does have
-         folder.Write("config.json", kConfig);
-         std::filesystem::resize_file(folder.Write("model.safetensors", Bytes().U64(200'000'000).Raw("{").text()), 300'000'000);
-         return folder.path();
-       },
+      {"HeaderLengthBeyondTheLimit", Sparse("model.safetensors", Bytes().U64(200'000'000).Raw("{").text(), 300'000'000),
        "DIR/model.safetensors: header: its length is given as 200000000 bytes; the limit is 100000000"},
       {"WrongMagic", Header("GGUF"), "DIR/model.safetensors: header: expected a JSON object, which begins with '{'"},
       {"HeaderAnArray", Header("[]"), "DIR/model.safetensors: header: expected a JSON object, which begins with '{'"},
@@ -189,6 +193,8 @@ std::vector<Case> IndexCases() {
       {"MapOfMaps", Map(R"("a":{"b":"c"})"),
        "DIR/model.safetensors.index.json: expected weight_map to map tensor names to file names"},
       {"Deep", Index("{\"metadata\":" + Nested("[", 1'000'000)), "DIR/model.safetensors.index.json: nested more than 16 deep"},
+      {"TooLarge", Sparse("model.safetensors.index.json", "{", (64 << 20) + 1),
+       "DIR/model.safetensors.index.json: 67108865 bytes; the limit for this file is 67108864"},
       {"NotUtf8", Map("\"\xff\":\"s1.safetensors\""),
        "DIR/model.safetensors.index.json: not valid JSON: parse error at line 1, column 17: syntax error while parsing object "
        "key - invalid string: ill-formed UTF-8 byte; last read: '\"\\xff'; expected string literal"},

@@ -222,6 +222,12 @@ std::vector<Case> HyperParameterCases() {
        "DIR/m.gguf: llama.vocab_size is 4294967295; expected 1 to 67108864"},
       {"GgufTokensMoreThanTheEmbedding", gguf("tokenizer.ggml.tokens", std::vector<std::string>(12, "a")),
        "DIR/m.gguf: tokenizer.ggml.tokens lists 12 tokens, but token_embd.weight has 11 rows"},
+      {"GenerationEndTokenBeyondTheVocabulary",
+       [](const TempFolder& folder) {
+         folder.Write("generation_config.json", R"({"eos_token_id":[2,11]})");
+         return Directory(HfLlama())(folder);
+       },
+       "DIR/config.json: generation_config.eos_token_id names token 11 of a vocabulary of 11"},
       {"EndTokenAText", hf("eos_token_id", std::string("</s>")), "DIR/config.json: eos_token_id is not a token id"},
   };
 }

@@ -1,13 +1,14 @@
-// Every malformed checkpoint through the library: the expected line, and no more memory than the files justify.
+// Every malformed file through the library: the expected line, no more memory than the files justify, and nothing printed.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 
 #include "engine/api/tally.h"
 #include "tests/models/spec_tools.h"
 #include "tests/models/synthetic_files.h"
-#include "tests/siege/allocations.h"
 #include "tests/siege/siege.h"
+#include "tests/support/allocations.h"
 
 namespace tally::siege {
 namespace {
@@ -16,10 +17,13 @@ namespace {
 // A byte of a file may become a node of a map or of a parsed JSON document, some tens of bytes.
 constexpr int64_t kBytesForEach = 100, kBytesForAny = 1 << 20;
 
+// What there is on the disk: the holes of a sparse file justify nothing.
 int64_t BytesIn(const TempFolder& folder) {
   int64_t bytes = 0;
   for (const auto& file : std::filesystem::recursive_directory_iterator(folder.path())) {
-    if (!file.is_symlink() && file.is_regular_file()) bytes += static_cast<int64_t>(file.file_size());
+    struct stat s {};
+    if (file.is_symlink() || stat(file.path().c_str(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
+    bytes += std::min<int64_t>(s.st_size, int64_t{s.st_blocks} * 512);
   }
   return bytes;
 }
@@ -31,27 +35,43 @@ auto Load(const std::string& path) {
   return LoadModel(path, options);
 }
 
-class Siege : public testing::TestWithParam<Case> {};
-
-TEST_P(Siege, TheExpectedLineAndLittleMemory) {
+// `load` refuses what the case wrote.
+template <class Load>
+void ExpectRefused(const Case& given, const Load& load) {
   const TempFolder folder;
-  const std::string path = GetParam().write(folder);
+  const std::string path = given.write(folder);
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
 #if defined(TALLY_COUNTS_ALLOCATIONS)
   Allocations::Begin();
   const int64_t before = Allocations::held;
 #endif
-  const auto model = Load(path);
+  const Status status = load(path);
 #if defined(TALLY_COUNTS_ALLOCATIONS)
   const int64_t cap = kBytesForAny + kBytesForEach * BytesIn(folder);
   EXPECT_LE(Allocations::most - before, cap);
   EXPECT_LE(static_cast<int64_t>(Allocations::largest), cap);
 #endif
-  ASSERT_FALSE(model.ok());
-  EXPECT_EQ(model.status().code(), StatusCode::kBadInput);
-  EXPECT_EQ(model.status().message(), In(folder, GetParam().line));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(status.code(), StatusCode::kBadInput);
+  EXPECT_EQ(status.message(), In(folder, given.line));
+}
+
+class Siege : public testing::TestWithParam<Case> {};
+
+TEST_P(Siege, TheExpectedLineAndLittleMemory) {
+  ExpectRefused(GetParam(), [](const std::string& path) { return Load(path).status(); });
+}
+
+class RanksSiege : public testing::TestWithParam<Case> {};
+
+TEST_P(RanksSiege, TheExpectedLineAndLittleMemory) {
+  ExpectRefused(GetParam(), [](const std::string& path) { return TokenizerFromRanks(path, "r50k_base").status(); });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Siege, testing::ValuesIn(AllCases()), [](const auto& c) { return c.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, RanksSiege, testing::ValuesIn(RanksCases()), [](const auto& c) { return c.param.name; });
 
 // What the cases begin with: nothing is refused but for what a case changes.
 TEST(SiegeStart, SoundFilesLoad) {
@@ -80,22 +100,39 @@ TEST(SiegeMemory, DenseFiles) {
   tensors.data_bytes = 32;
   std::string header = "{\"0\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}";
   for (int i = 1; i < 50'000; ++i) header += ",\"" + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  const auto check = [](const TempFolder& folder, const std::string& path) {
+  std::string vocabulary = "{\"0\":0", merges = "[\"0 1\"", values = "[0";
+  for (int i = 1; i < 200'000; ++i) {
+    vocabulary += ",\"" + std::to_string(i) + "\":" + std::to_string(i);
+    merges += ",\"" + std::to_string(i % 9) + " " + std::to_string(i) + "\"";
+    values += ",[]";
+  }
+  std::string ranks;
+  for (int i = 0; i < 200'000; ++i) ranks += "AAAA " + std::to_string(i) + "\n";
+  const auto check = [](const TempFolder& folder, const std::string& path, const auto& load) {
     Allocations::Begin();
     const int64_t before = Allocations::held;
-    EXPECT_FALSE(Load(path).ok());
+    EXPECT_FALSE(load(path).ok());
     EXPECT_LE(Allocations::most - before, kBytesForAny + kBytesForEach * BytesIn(folder));
     std::printf("%lld bytes held at the most for files of %lld\n", static_cast<long long>(Allocations::most - before),
                 static_cast<long long>(BytesIn(folder)));
   };
   for (const RawGguf* g : {&keys, &strings, &tensors}) {
     const TempFolder folder;
-    check(folder, folder.Write("m.gguf", g->Make()));
+    check(folder, folder.Write("m.gguf", g->Make()), Load);
   }
   const TempFolder folder;
   folder.Write("config.json", "{}");
   folder.Write("model.safetensors", Safetensors(header + "}", 0));
-  check(folder, folder.path());
+  check(folder, folder.path(), Load);
+  const std::string model = R"({"added_tokens":[],"model":{"type":"BPE","vocab":)";
+  for (const std::string& text :
+       {model + vocabulary + R"(},"merges":)" + merges + "]}}", model + R"({"a":0},"merges":)" + values + "]}}"}) {
+    const TempFolder tokenizer;
+    check(tokenizer, tokenizer.Write("tokenizer.json", text), TokenizerFromJson);
+  }
+  const TempFolder tiktoken;
+  check(tiktoken, tiktoken.Write("m.tiktoken", ranks),
+        [](const std::string& path) { return TokenizerFromRanks(path, "r50k_base"); });
 }
 
 TEST(SiegeStart, TheCountSeesWhatIsAllocated) {

@@ -2,7 +2,7 @@
 // a folder and names the checkpoint; in its line DIR stands for that folder.
 //
 // refusals_test loads each through the library and caps what it allocates; cli_refusals_test gives each to `tally`;
-// truncation_test cuts sound files everywhere; files_test is about pipes, full disks, files cut under the reader and signals.
+// truncation_test cuts sound files everywhere; cli_files_test is about pipes, full disks, files cut under the reader and signals.
 #pragma once
 
 #include <functional>
@@ -29,8 +29,9 @@ std::vector<Case> TensorCases();  // missing, extra, misshapen, of a type that c
 std::vector<Case> HyperParameterCases();
 std::vector<Case> GgufTokenizerCases();
 std::vector<Case> JsonTokenizerCases();
+std::vector<Case> RanksCases();  // tiktoken's files, which are no checkpoints: for r50k_base
 
-// All of them; names begin with the file's kind.
+// All checkpoints; names begin with the file's kind.
 inline std::vector<Case> AllCases() {
   std::vector<Case> all;
   const auto add = [&](const char* kind, std::vector<Case> cases) {

@@ -1,4 +1,4 @@
-// Tokenizers that cannot be, in a GGUF file's metadata and in a tokenizer.json, each beside a model that is sound.
+// Tokenizers that cannot be: in a GGUF file's metadata and in a tokenizer.json, each beside a model that is sound, and as ranks.
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -222,6 +222,65 @@ std::vector<Case> JsonTokenizerCases() {
          return path;
        },
        "DIR/tokenizer.json: expected a regular file, found a directory"},
+  };
+}
+
+namespace {
+
+auto RanksFile(std::string text) {
+  return [text = std::move(text)](const TempFolder& folder) { return folder.Write("m.tiktoken", text); };
+}
+
+// "a" in base64 is "YQ==", and so on: the 256 bytes, each its own rank, and `more`.
+std::string AllBytes(const std::string& more = "") {
+  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    text += std::string(1, kDigits[byte >> 2]) + kDigits[(byte & 3) << 4] + "== " + std::to_string(byte) + "\n";
+  }
+  return text + more;
+}
+
+}  // namespace
+
+std::vector<Case> RanksCases() {
+  const std::string expected = ": expected a token in base64, a space and its rank";
+  const auto line = [&](const std::string& text) { return RanksFile(AllBytes(text + "\n")); };
+  return {
+      {"Empty", RanksFile(""), "DIR/m.tiktoken: the file is empty"},
+      {"LinesOfNothing", RanksFile("\n\r\n\n"),
+       "DIR/m.tiktoken: has no ranks, expected lines of a token in base64, a space and its rank"},
+      {"OneOfZeros", RanksFile(std::string(1 << 20, '\0')), "DIR/m.tiktoken: line 1" + expected},
+      {"ALongLine", RanksFile(std::string(1 << 20, 'A')), "DIR/m.tiktoken: line 1" + expected},
+      {"RankMissing", line("YWI="), "DIR/m.tiktoken: line 257" + expected},
+      {"TokenMissing", line(" 256"), "DIR/m.tiktoken: line 257" + expected},
+      {"NotBase64", line("Y!I= 256"), "DIR/m.tiktoken: line 257" + expected},
+      {"Cut", RanksFile(AllBytes("YWI")), "DIR/m.tiktoken: line 257" + expected},
+      {"RankNegative", line("YWI= -1"), "DIR/m.tiktoken: line 257: rank '-1', expected 0 to 273 in a file of so many lines"},
+      {"RankOverflows", line("YWI= 4294967552"),
+       "DIR/m.tiktoken: line 257: rank '4294967552', expected 0 to 273 in a file of so many lines"},
+      {"RankFarBeyondTheOthers", line("YWI= 2000000"),
+       "DIR/m.tiktoken: line 257: rank '2000000', expected 0 to 273 in a file of so many lines"},
+      {"RankOfControlCharacters", line("YWI= 1\x1b[31m"),
+       "DIR/m.tiktoken: line 257: rank '1\\x1b[31m', expected 0 to 273 in a file of so many lines"},
+      {"RankTwice", line("YWI= 97"), "DIR/m.tiktoken: line 257: rank 97 for the second time"},
+      {"RankLeftOut", line("YWI= 257"), "DIR/m.tiktoken: no line has rank 256, expected all of 0 to 257"},
+      {"TokenTwice", line("YQ== 256"), "DIR/m.tiktoken: ranks 97 and 256 have the same token 'a'"},
+      {"ByteMissing", RanksFile("YQ== 0\n"), "DIR/m.tiktoken: no token for the byte 0, expected one for each of the 256"},
+      {"TokenTooLong", line(std::string(4 * 400, 'Y') + " 256"),
+       "DIR/m.tiktoken: line 257: a token of 1200 bytes, at most 1024 expected"},
+      {"ADirectory",
+       [](const TempFolder& folder) {
+         std::filesystem::create_directory(folder / "m.tiktoken");
+         return folder / "m.tiktoken";
+       },
+       "DIR/m.tiktoken: expected a regular file, found a directory"},
+      {"TooLarge",
+       [](const TempFolder& folder) {  // sparse
+         std::filesystem::resize_file(folder.Write("m.tiktoken", AllBytes()), (64 << 20) + 1);
+         return folder / "m.tiktoken";
+       },
+       "DIR/m.tiktoken: 67108865 bytes; the limit for this file is 67108864"},
   };
 }
 

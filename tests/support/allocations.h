@@ -13,7 +13,7 @@
 #if defined(__GLIBC__) && !defined(TALLY_SHADOW_MEMORY)
 #define TALLY_COUNTS_ALLOCATIONS 1
 
-namespace tally::siege {
+namespace tally {
 
 struct Allocations {
   static inline std::atomic<int64_t> held{0}, most{0};  // bytes now, and at the most since Begin
@@ -35,7 +35,7 @@ struct Allocations {
   }
 };
 
-}  // namespace tally::siege
+}  // namespace tally
 
 extern "C" {
 void* __libc_malloc(size_t);
@@ -44,20 +44,20 @@ void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
 void __libc_free(void*);
 
-void* malloc(size_t n) { return tally::siege::Allocations::Took(__libc_malloc(n), n); }
-void* calloc(size_t n, size_t each) { return tally::siege::Allocations::Took(__libc_calloc(n, each), n * each); }
+void* malloc(size_t n) { return tally::Allocations::Took(__libc_malloc(n), n); }
+void* calloc(size_t n, size_t each) { return tally::Allocations::Took(__libc_calloc(n, each), n * each); }
 void* realloc(void* p, size_t n) {
-  tally::siege::Allocations::Gave(p);
-  return tally::siege::Allocations::Took(__libc_realloc(p, n), n);
+  tally::Allocations::Gave(p);
+  return tally::Allocations::Took(__libc_realloc(p, n), n);
 }
-void* memalign(size_t alignment, size_t n) { return tally::siege::Allocations::Took(__libc_memalign(alignment, n), n); }
+void* memalign(size_t alignment, size_t n) { return tally::Allocations::Took(__libc_memalign(alignment, n), n); }
 void* aligned_alloc(size_t alignment, size_t n) { return memalign(alignment, n); }
 int posix_memalign(void** out, size_t alignment, size_t n) {
   *out = memalign(alignment, n);
   return *out == nullptr ? ENOMEM : 0;
 }
 void free(void* p) {
-  tally::siege::Allocations::Gave(p);
+  tally::Allocations::Gave(p);
   __libc_free(p);
 }
 }

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The quickstart as a new user has it: bootstraps SUITE (bookworm, trixie, noble) into an empty folder, with nothing in it but git, and
+# runs scripts/demo.sh, or COMMAND, there from a clean clone of this repository, as root and with nothing cached:
+#   scripts/bare_root.sh SUITE [COMMAND...]
+# Wants root and debootstrap. Packages come from where this machine's do, or from $MIRROR.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+[ $# -gt 0 ] || die "bare_root.sh: give the SUITE to bootstrap, such as bookworm"
+suite=$1
+shift
+if [ $# -eq 0 ]; then set -- scripts/demo.sh; fi
+[ "$(id -u)" = 0 ] || die "bare_root.sh: chroot and mount want root"
+command -v debootstrap >/dev/null || die "bare_root.sh: debootstrap is missing"
+git diff --quiet HEAD || die "bare_root.sh: what is not committed would not be cloned"
+mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | awk '/(debian|ubuntu)\/$/ && !n++')}
+[ -n "$mirror" ] || die "bare_root.sh: cannot see where this machine's packages come from: set MIRROR"
+
+root=$(mktemp -d /var/tmp/tally-root-XXXXXX)
+cleanup() {
+  local at
+  for at in dev/pts dev sys proc; do umount "$root/$at" 2>/dev/null || true; done
+  # Nothing is removed through a mount that would not go.
+  if grep -qF " $root/" /proc/mounts; then
+    say "bare_root.sh: $root is still in use and was left"
+  else
+    rm -rf --one-file-system "$root"
+  fi
+}
+trap cleanup EXIT
+
+debootstrap --variant=minbase --include=ca-certificates,git "$suite" "$root" "$mirror" >"$root.log" 2>&1 || {
+  tail -n 5 "$root.log" >&2
+  die "bare_root.sh: debootstrap $suite"
+}
+rm -f "$root.log"
+for at in proc sys dev dev/pts; do mount --bind "/$at" "$root/$at"; done
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+git clone -q . "$root/root/tally"
+say "$suite from $mirror, commit $(git rev-parse --short HEAD): $*"
+begin=$SECONDS rc=0
+chroot "$root" env -i HOME=/root TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+  ${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} sh -c 'cd /root/tally && exec "$@"' - "$@" || rc=$?
+say "$suite: $((SECONDS - begin)) s, exit code $rc"
+exit $rc
