@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/base/sync_file.h"
 #include "loaders/message.h"
 
 namespace tally::internal {
@@ -111,11 +112,7 @@ Status OutputFile::Append(std::string_view bytes) {
 Status OutputFile::Commit() {
   TALLY_RETURN_IF_ERROR(Flush());
   // Some file systems report a full disk only now, or when the file is closed.
-  while (::fsync(fd_) != 0) {
-    if (errno == EINTR) continue;
-    if (errno == EINVAL || errno == ENOTSUP) break;  // a file system that cannot
-    return Failed("cannot be written", errno);
-  }
+  if (const int error = SyncFile(fd_); error != 0) return Failed("cannot be written", error);
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return Failed("cannot be closed", errno);
   if (::rename(partial_.c_str(), path_.c_str()) != 0) return Failed("cannot be given its name", errno);
   partial_.clear();

@@ -17,8 +17,8 @@ finds=build/fuzz/finds
 if [ $# -gt 0 ]; then targets=("$@"); else mapfile -t targets < <("$bin/fuzz_seeds"); fi
 
 # The largest seed has 60 KiB; more room is only slower. A single allocation of 64 MiB would be beyond anything they justify, and so
-# would five seconds: time that grows with the square of so many bytes takes longer here, and the machine may stop in between.
-options=(-max_total_time="$seconds" -max_len=65536 -timeout=5 -rss_limit_mb=2048 -malloc_limit_mb=64 -print_final_stats=1)
+# would ten seconds, by a clock that goes on where the machine stops for a moment.
+options=(-max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=64 -print_final_stats=1)
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 
 run() {  # TARGET

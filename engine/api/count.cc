@@ -82,13 +82,14 @@ Result<Source> FromCheckpoint(const std::string& path) {
   return source;
 }
 
+// True too where the directory cannot be listed: who reads the checkpoint then says so.
 bool HasSafetensors(const std::string& directory) {
   std::error_code error;
   for (auto at = std::filesystem::directory_iterator(directory, error); !error && at != std::filesystem::directory_iterator();
        at.increment(error)) {
     if (at->path().filename().string().find(".safetensors") != std::string::npos) return true;
   }
-  return false;
+  return static_cast<bool>(error);
 }
 
 Result<Source> Find(const std::string& model) {

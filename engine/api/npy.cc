@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/base/sync_file.h"
+
 namespace tally {
 namespace {
 
@@ -122,8 +124,9 @@ Status NpyWriter::Close() {
   }
   TALLY_RETURN_IF_ERROR(WriteHeader());
   errno = 0;
-  const bool failed = std::fflush(file_.get()) != 0 || std::ferror(file_.get()) != 0;
-  if (std::fclose(file_.release()) != 0 || failed) return Failed("cannot be written");
+  if (std::fflush(file_.get()) != 0 || std::ferror(file_.get()) != 0) return Failed("cannot be written");
+  errno = SyncFile(::fileno(file_.get()));
+  if (errno != 0 || std::fclose(file_.release()) != 0) return Failed("cannot be written");
   if (!target_.empty()) {
     std::error_code error;
     std::filesystem::rename(written_, target_, error);

@@ -1,5 +1,6 @@
 #include "engine/app/console.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -7,7 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -21,6 +21,12 @@ namespace {
 int g_output_error = 0;   // errno of the first failed write to standard output
 bool g_noted_all = true;  // standard error has taken everything
 
+// Some file systems say only when a file is closed that it has no room.
+int CloseError(int fd) {
+  const int copy = ::dup(fd);
+  return copy >= 0 && ::close(copy) != 0 && errno != EINTR ? errno : 0;
+}
+
 }  // namespace
 
 void PrepareStandardStreams() {
@@ -30,13 +36,10 @@ void PrepareStandardStreams() {
 #ifdef SIGXFSZ  // a file as large as the process may write: the write fails, and says so
   std::signal(SIGXFSZ, SIG_IGN);
 #endif
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  if (!fs::is_directory("/dev/fd", ignored)) return;
   // The lowest free descriptor is the missing one. It is open the wrong way round: what is read or printed must fail, not be
-  // empty or vanish.
-  for (const auto& [fd, mode] : {std::pair{"/dev/fd/0", "w"}, {"/dev/fd/1", "r"}, {"/dev/fd/2", "r"}}) {
-    if (!fs::exists(fd, ignored) && std::fopen("/dev/null", mode) == nullptr) return;
+  // empty or vanish, nor go to a file that is opened later.
+  for (const auto& [fd, mode] : {std::pair{STDIN_FILENO, "w"}, {STDOUT_FILENO, "r"}, {STDERR_FILENO, "r"}}) {
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF && std::fopen("/dev/null", mode) == nullptr) return;
   }
 }
 
@@ -45,7 +48,7 @@ void Print(std::string_view text) {
   errno = 0;
   const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!whole || std::ferror(stdout) != 0)
-    g_output_error = errno != 0 ? errno : EIO;  // a terminal's fwrite takes what is not written
+    g_output_error = errno != 0 ? errno : EIO;  // fwrite takes what a stream that is flushed by lines could not write
 }
 
 bool PrintedAll() {
@@ -55,15 +58,17 @@ bool PrintedAll() {
 }
 
 Status FlushOutput() {
-  if (PrintedAll()) return {};
+  if (PrintedAll()) g_output_error = CloseError(STDOUT_FILENO);
+  if (g_output_error == 0) return {};
   return BadInput(std::string("standard output cannot be written: ") + std::generic_category().message(g_output_error));
 }
 
 void Note(std::string_view text) {
-  g_noted_all &= std::fwrite(text.data(), 1, text.size(), stderr) == text.size() && std::fflush(stderr) == 0;
+  g_noted_all &=
+      std::fwrite(text.data(), 1, text.size(), stderr) == text.size() && std::fflush(stderr) == 0 && std::ferror(stderr) == 0;
 }
 
-bool NotedAll() { return g_noted_all; }
+bool NotedAll() { return g_noted_all && CloseError(STDERR_FILENO) == 0; }
 
 Status CheckNotStandardStream(const std::string& path) {
   struct stat file = {}, stream = {};

@@ -13,6 +13,7 @@
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/base/format.h"
+#include "engine/base/sync_file.h"
 
 namespace tally::app {
 namespace {
@@ -267,6 +268,7 @@ void RecordFile::Write(std::string_view text) {
 Status RecordFile::Close() {
   errno = 0;
   if ((std::fflush(file.get()) != 0 || std::ferror(file.get()) != 0) && error == 0) error = errno != 0 ? errno : EIO;
+  if (error == 0) error = SyncFile(::fileno(file.get()));
   errno = 0;
   if (std::fclose(file.release()) != 0 && error == 0) error = errno != 0 ? errno : EIO;
   if (error == 0) return {};
@@ -279,10 +281,12 @@ Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags) {
   for (size_t i = 0; i < std::size(paths); ++i) {
     if (!paths[i]->has_value()) continue;
     TALLY_ASSIGN_OR_RETURN(std::FILE* const opened, OpenToWrite(**paths[i]));
-    (void)std::setvbuf(opened, nullptr, _IOLBF, size_t{1} << 16);
-    slots[i]->emplace();
-    (*slots[i])->path = **paths[i];
-    (*slots[i])->file.reset(opened);
+    RecordFile& record = slots[i]->emplace();
+    record.path = **paths[i];
+    record.file.reset(opened);
+    // Longer than a line, and ours: glibc takes a size without a buffer for advice.
+    record.buffer.resize(size_t{1} << 18);
+    (void)std::setvbuf(opened, record.buffer.data(), _IOLBF, record.buffer.size());
   }
   if (trace_) trace_->Write("[\n");
   if (csv_) csv_->Write(CsvHeader());

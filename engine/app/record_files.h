@@ -43,6 +43,7 @@ struct CloseFile {
 };
 struct RecordFile {
   std::string path;
+  std::vector<char> buffer;  // the file's; outlives it
   std::unique_ptr<std::FILE, CloseFile> file;
   int error = 0;  // errno of the first failure
   void Write(std::string_view text);

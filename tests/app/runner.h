@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -120,16 +121,28 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
   return ended;
 }
 
-// Where the process has a handler for `signal`, as the kernel says. False where it ends without, or the kernel does not say.
-inline bool WaitUntilHandled(pid_t pid, int signal) {
-  for (;;) {
-    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-    std::string word, caught;
-    while (status >> word && word != "SigCgt:") {
-    }
-    if (!(status >> caught)) return false;  // a process that has ended shows no signals
-    if (std::stoull(caught, nullptr, 16) >> (signal - 1) & 1) return true;
+// Whether a process that Tally started, and that nobody has waited for, has ended.
+inline bool HasEnded(pid_t pid) {
+  siginfo_t ended{};
+  return waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == pid;
+}
+
+// The signals that a process has handlers for, as the kernel says; none where it does not.
+inline std::optional<unsigned long long> HandledSignals(const std::string& pid) {
+  std::ifstream status("/proc/" + pid + "/status");
+  std::string word, caught;
+  while (status >> word && word != "SigCgt:") {
   }
+  if (!(status >> caught)) return {};
+  return std::stoull(caught, nullptr, 16);
+}
+
+// Until the process has a handler for `signal`. False where it ends without.
+inline bool WaitUntilHandled(pid_t pid, int signal) {
+  for (; !HasEnded(pid); usleep(100)) {
+    if (HandledSignals(std::to_string(pid)).value_or(0) >> (signal - 1) & 1) return true;
+  }
+  return false;
 }
 
 // One line: what errors are made of.

@@ -134,7 +134,8 @@ TEST_P(Encodings, WarAndPeace) {
   const std::string text = test::ReadAll(novel);
   const std::vector<Ids> theirs = Peer(GetParam(), {text});
   const Ids ids = Encode(*ours, text);
-  EXPECT_TRUE(ids == theirs[0]);
+  EXPECT_TRUE(ids == theirs[0]) << "the first that differ at "
+                                << std::mismatch(ids.begin(), ids.end(), theirs[0].begin(), theirs[0].end()).first - ids.begin();
   EXPECT_TRUE(ours->Decode(ids) == text);
   // The command, with the file named as it comes from OpenAI.
   const Ended e = Tally({"tokenize", "--ranks", Path(), "-f", novel, "--ids"});
