@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/goldens/demo_model.h"
+#include "tests/support/targets.h"
 
 namespace tally {
 namespace {
@@ -109,11 +110,14 @@ TEST(Demo, HeldOutBitsPerCharacterAreTheReadmes) {
     EXPECT_LE(f32, 0.9 * figures.at("kneser_ney_bits_per_character").at(units).get<double>()) << units;
   }
 
-  Opened usual = OpenDemo(kDemo + "demo.gguf", ActivationsChoice::kAuto);
-  ASSERT_NE(usual.engine, nullptr);
-  const double as_run = BitsPerCharacter(usual, text);
-  EXPECT_NEAR(as_run, std::stod(run[2]), 5e-4);
-  std::printf("bits per character: %.5f with f32 activations, %.5f as run by default\n", f32, as_run);
+  ForEachTarget([&] {
+    Opened usual = OpenDemo(kDemo + "demo.gguf", ActivationsChoice::kAuto);
+    ASSERT_NE(usual.engine, nullptr);
+    const double as_run = BitsPerCharacter(usual, text);
+    EXPECT_NEAR(as_run, std::stod(run[2]), 5e-4);
+    std::printf("bits per character: %.5f with f32 activations, %.5f as run by default, %s\n", f32, as_run,
+                std::string(HwyTargetName()).c_str());
+  });
 }
 
 }  // namespace
