@@ -38,12 +38,14 @@ const Form& View(const WorkForm& f, FlopsView view) {
   return view == FlopsView::kFullSquare ? f.full_square : f.flops;
 }
 
-// The sum over sites of one form each: within a layer term by term, equal layers as a product.
+// The sum over the sites of a part of one form each: within a layer term by term, equal layers as a product.
 template <class Get>
-Form SumLayers(const std::vector<WorkForm>& sites, int32_t n_layers, const Get& get) {
+Form SumLayers(const std::vector<WorkForm>& sites, Part part, int32_t n_layers, const Get& get) {
   Form outside;
   std::map<int32_t, Form> layers;
-  for (const WorkForm& f : sites) (f.layer < 0 ? outside : layers[f.layer]) += get(f);
+  for (const WorkForm& f : sites) {
+    if (PartOf(f) == part) (f.layer < 0 ? outside : layers[f.layer]) += get(f);
+  }
   std::vector<std::pair<Form, uint64_t>> kinds;  // of layer, and how many
   for (const auto& entry : layers) {
     const Form& form = entry.second;
@@ -65,15 +67,14 @@ FlopsCount CountFlops(const Recipe& recipe, const Workload& workload) {
   count.sites = WorkForms(recipe, workload);
   for (int p = 0; p < kParts; ++p) {
     const Part part = static_cast<Part>(p);
-    auto of_part = [&](auto get) {
-      return SumLayers(count.sites, recipe.n_layers, [&](const WorkForm& f) { return PartOf(f) == part ? get(f) : Form(); });
-    };
     FlopsRow row;
     row.part = part;
     for (int v = 0; v < kFlopsViews; ++v) {
-      row.flops[static_cast<size_t>(v)] = of_part([&](const WorkForm& f) { return View(f, static_cast<FlopsView>(v)); });
+      row.flops[static_cast<size_t>(v)] = SumLayers(count.sites, part, recipe.n_layers, [&](const WorkForm& f) -> const Form& {
+        return View(f, static_cast<FlopsView>(v));
+      });
     }
-    row.special = of_part([](const WorkForm& f) { return f.special; });
+    row.special = SumLayers(count.sites, part, recipe.n_layers, [](const WorkForm& f) -> const Form& { return f.special; });
     if (row.flops[2].text() != "0" || row.special.text() != "0") count.rows.push_back(std::move(row));
   }
   return count;

@@ -73,5 +73,27 @@ TEST(Utf8, WholeCharactersDoNotDependOnTheCuts) {
   }
 }
 
+TEST(Utf8, FindsWhatStringsFind) {
+  std::mt19937 random(5);
+  const auto word = [&](size_t length, int letters) {
+    std::string text;
+    while (text.size() < length) text += static_cast<char>('a' + random() % static_cast<unsigned>(letters));
+    return text;
+  };
+  size_t hits = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const int letters = 1 + static_cast<int>(random() % 3);
+    std::string text = word(random() % 2000, letters);
+    const std::string what = word(random() % (round % 3 == 0 ? 300 : 12), letters);
+    if (!text.empty() && round % 2 == 0) text.insert(random() % text.size(), what);
+    for (size_t from = 0; from <= text.size() + 1; from += 1 + random() % 200) {
+      const size_t at = FindText(text, what, from);
+      ASSERT_EQ(at, text.find(what, from)) << text << ", " << what << ", " << from;
+      hits += at != text.npos ? 1 : 0;
+    }
+  }
+  EXPECT_GT(hits, 1000u);
+}
+
 }  // namespace
 }  // namespace tally
