@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "tests/goldens/demo_model.h"
 #include "tests/support/targets.h"
+#include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
@@ -42,11 +42,6 @@ double BitsPerCharacter(Opened& demo, const std::string& text) {
     });
   }
   return bits / static_cast<double>(text.size());  // the text is ASCII
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 nlohmann::json Figures() { return nlohmann::json::parse(ReadAll(kDemo + "figures.json")); }

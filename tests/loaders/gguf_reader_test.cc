@@ -237,14 +237,9 @@ TEST(ReadGguf, AHugeSparseFileIsRefusedAtOnce) {
   std::error_code error;
   std::filesystem::resize_file(path, uint64_t{1} << 40, error);
   if (error) GTEST_SKIP() << "no sparse files of 1 TiB here: " << error.message();
-#if defined(TALLY_COUNTS_ALLOCATIONS)
-  Allocations::Begin();
-  const int64_t before = Allocations::held;
-#endif
+  const AllocationPeak peak;
   ExpectBadInput(ReadGguf(path).status(), {"limit of 256 MiB"});
-#if defined(TALLY_COUNTS_ALLOCATIONS)
-  EXPECT_LE(Allocations::most - before, 4 << 20);
-#endif
+  EXPECT_LE(peak.Bytes(), 4 << 20);
 }
 
 }  // namespace

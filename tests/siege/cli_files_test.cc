@@ -172,8 +172,8 @@ TEST(SiegeFiles, TerminatedInMidLoad) {
   }
 }
 
-// A disk of 256 KiB, mounted for the command alone; what is left on it afterwards comes on standard output.
-Ended OnFullDisk(const TempFolder& folder, const std::vector<std::string>& arguments) {
+// A disk of 256 KiB, mounted on the folder for the command alone. `script` is a shell's: $0 is the folder, "$@" the command.
+Ended OnSmallDisk(const TempFolder& folder, const std::string& script, const std::vector<std::string>& arguments) {
   RunOptions options;
   options.wrapper = {"unshare",
                      "--mount",
@@ -181,17 +181,27 @@ Ended OnFullDisk(const TempFolder& folder, const std::vector<std::string>& argum
                      "private",
                      "sh",
                      "-c",
-                     R"(mount -t tmpfs -o size=256k tally "$0" || exit 99; "$@"; code=$?; ls -A "$0"; exit $code)",
+                     "mount -t tmpfs -o size=256k tally \"$0\" || exit 99; " + script,
                      folder.path()};
   return Tally(arguments, options);
 }
 
+// What is left on the disk afterwards comes on standard output.
+Ended OnFullDisk(const TempFolder& folder, const std::vector<std::string>& arguments) {
+  return OnSmallDisk(folder, R"("$@"; code=$?; ls -A "$0"; exit $code)", arguments);
+}
+
+// Not without root, nor where unshare is missing (-1) or refused (1).
+bool DisksCanBeMounted() {
+  const int code = OnFullDisk(TempFolder(), {"--version"}).code;
+  const bool refused = code == 99 || code == -1 || code == 1 || (code != 0 && geteuid() != 0);
+  EXPECT_TRUE(code == 0 || refused) << code;
+  return !refused;
+}
+
 TEST(SiegeFiles, FullDisk) {
+  if (!DisksCanBeMounted()) GTEST_SKIP() << "no disk can be mounted here: not root, or no unshare";
   const TempFolder folder;
-  const int able = OnFullDisk(folder, {"--version"}).code;
-  if (able == 99 || able == -1 || able == 1 || (able != 0 && geteuid() != 0))  // 1: unshare's, where it is refused
-    GTEST_SKIP() << "no disk can be mounted here: not root, or no unshare";
-  ASSERT_EQ(able, 0);
   const Ended synth = OnFullDisk(folder, {"synth", "gpt2", folder / "x.gguf", "--layers", "1"});
   EXPECT_EQ(synth.code, 2);
   EXPECT_EQ(synth.out, "");
@@ -224,27 +234,15 @@ TEST(SiegeFiles, FullDisk) {
 
 // Standard output on a full disk, flushed in blocks and by lines.
 TEST(SiegeFiles, StandardOutputOnAFullDisk) {
-  const TempFolder folder;
-  const int able = OnFullDisk(folder, {"--version"}).code;
-  if (able != 0) GTEST_SKIP() << "no disk can be mounted here";
-  const std::string text = std::string(200'000, 'x');
-  const TempFolder texts;
-  const std::string file = texts.Write("text", text);
+  if (!DisksCanBeMounted()) GTEST_SKIP() << "no disk can be mounted here: not root, or no unshare";
+  const TempFolder folder, texts;
+  const std::string file = texts.Write("text", std::string(200'000, 'x'));
   std::vector<std::string> ways = {""};
 #if !defined(TALLY_SHADOW_MEMORY)  // which must be loaded first
-  if (std::system("stdbuf -oL true >/dev/null 2>&1") == 0) ways.emplace_back("stdbuf -oL");
+  if (std::system("stdbuf -oL true >/dev/null 2>&1") == 0) ways.emplace_back("stdbuf -oL ");
 #endif
   for (const std::string& way : ways) {
-    RunOptions options;
-    options.wrapper = {"unshare",
-                       "--mount",
-                       "--propagation",
-                       "private",
-                       "sh",
-                       "-c",
-                       "mount -t tmpfs -o size=256k tally \"$0\" && exec " + way + " \"$@\" >\"$0/x\"",
-                       folder.path()};
-    const Ended e = Tally({"tokenize", "demo", "-f", file}, options);
+    const Ended e = OnSmallDisk(folder, "exec " + way + R"("$@" >"$0/x")", {"tokenize", "demo", "-f", file});
     EXPECT_EQ(e.code, 2) << way;
     EXPECT_EQ(e.err, "tally: standard output cannot be written: No space left on device\n") << way;
   }

@@ -13,7 +13,6 @@
 namespace tally::siege {
 namespace {
 
-#if defined(TALLY_COUNTS_ALLOCATIONS)
 // A byte of a file may become a node of a map or of a parsed JSON document, some tens of bytes.
 constexpr int64_t kBytesForEach = 100, kBytesForAny = 1 << 20, kSparse = 16 << 20;
 
@@ -27,7 +26,6 @@ int64_t BytesIn(const TempFolder& folder) {
   }
   return bytes;
 }
-#endif
 
 auto Load(const std::string& path) {
   LoadOptions options;
@@ -44,16 +42,11 @@ void ExpectRefused(const Case& given, const Load& load) {
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
 #endif
-#if defined(TALLY_COUNTS_ALLOCATIONS)
-  Allocations::Begin();
-  const int64_t before = Allocations::held;
-#endif
+  const AllocationPeak peak;
   const Status status = load(path);
-#if defined(TALLY_COUNTS_ALLOCATIONS)
-  const int64_t cap = kBytesForAny + kBytesForEach * BytesIn(folder);
-  EXPECT_LE(Allocations::most - before, cap);
-  EXPECT_LE(static_cast<int64_t>(Allocations::largest), cap);
-#endif
+  const int64_t held = peak.Bytes(), cap = kBytesForAny + kBytesForEach * BytesIn(folder);
+  EXPECT_LE(held, cap);
+  EXPECT_LE(peak.Largest(), cap);
 #if !defined(TALLY_SHADOW_MEMORY)
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
@@ -113,11 +106,11 @@ TEST(SiegeMemory, DenseFiles) {
   std::string ranks;
   for (int i = 0; i < 200'000; ++i) ranks += "AAAA " + std::to_string(i) + "\n";
   const auto check = [](const TempFolder& folder, const std::string& path, const auto& load) {
-    Allocations::Begin();
-    const int64_t before = Allocations::held;
+    const AllocationPeak peak;
     EXPECT_FALSE(load(path).ok());
-    EXPECT_LE(Allocations::most - before, kBytesForAny + kBytesForEach * BytesIn(folder));
-    std::printf("%lld bytes held at the most for files of %lld\n", static_cast<long long>(Allocations::most - before),
+    const int64_t held = peak.Bytes();
+    EXPECT_LE(held, kBytesForAny + kBytesForEach * BytesIn(folder));
+    std::printf("%lld bytes held at the most for files of %lld\n", static_cast<long long>(held),
                 static_cast<long long>(BytesIn(folder)));
   };
   for (const RawGguf* g : {&keys, &strings, &tensors}) {
@@ -140,12 +133,12 @@ TEST(SiegeMemory, DenseFiles) {
 }
 
 TEST(SiegeStart, TheCountSeesWhatIsAllocated) {
-  Allocations::Begin();
   const int64_t before = Allocations::held;
+  const AllocationPeak peak;
   { const std::vector<char> some(3 << 20); }
-  EXPECT_GE(Allocations::most - before, 3 << 20);
+  EXPECT_GE(peak.Bytes(), 3 << 20);
   EXPECT_EQ(Allocations::held, before);
-  EXPECT_EQ(Allocations::largest, size_t{3} << 20);
+  EXPECT_EQ(peak.Largest(), 3 << 20);
 }
 #endif
 

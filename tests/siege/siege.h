@@ -54,7 +54,10 @@ inline std::vector<Case> AllCases() {
 
 // `line` with DIR replaced.
 inline std::string In(const TempFolder& folder, std::string line) {
-  for (size_t at; (at = line.find("DIR")) != line.npos;) line.replace(at, 3, folder.path());
+  // Each looked for behind the last: a folder's own random name may hold the three letters.
+  for (size_t at = 0; (at = line.find("DIR", at)) != line.npos; at += folder.path().size()) {
+    line.replace(at, 3, folder.path());
+  }
   return line;
 }
 

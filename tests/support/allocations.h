@@ -62,3 +62,24 @@ void free(void* p) {
 }
 }
 #endif
+
+namespace tally {
+
+// What is allocated from here on: bytes at the most, and in one request. 0 where nothing is counted.
+class AllocationPeak {
+ public:
+#if defined(TALLY_COUNTS_ALLOCATIONS)
+  AllocationPeak() : before_(Allocations::held) { Allocations::Begin(); }
+  int64_t Bytes() const { return Allocations::most - before_; }
+  int64_t Largest() const { return static_cast<int64_t>(Allocations::largest); }
+
+ private:
+  int64_t before_;
+#else
+  AllocationPeak() {}
+  int64_t Bytes() const { return 0; }
+  int64_t Largest() const { return 0; }
+#endif
+};
+
+}  // namespace tally
