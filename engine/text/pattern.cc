@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 
 namespace tally {
@@ -14,10 +15,11 @@ constexpr std::string_view kSpaces = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{20
 // Oniguruma's \w: letters, marks, decimal digits, connectors.
 constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
 
-// A search that looks at no more of the text than kVisible bytes and takes no more than kSteps times as many steps from one place
-// is counted as nothing; what wants more is paid for, out of kFree steps and kStepsPerByte for each byte of the text. An
-// expression that takes long where it finds nothing would otherwise take the square of the text's length, or worse.
-constexpr size_t kVisible = 512, kSteps = 4;
+// A search that looks at no more of the text than kVisible bytes, and goes back no more than kTurns times at one place, is counted
+// as nothing; what wants more is metered item by item and paid for, out of kFree steps and kStepsPerByte for each byte of
+// the text. An expression that takes long where it finds nothing would otherwise take the square of the text's length, or worse.
+constexpr size_t kVisible = 128;
+constexpr uint32_t kTurns = 256;
 constexpr uint64_t kFree = uint64_t{1} << 26, kStepsPerByte = 256;
 // Of an expression that is known to be linear: what 100 MB in one match need.
 constexpr uint32_t kMatchLimit = 100'000'000;
@@ -40,9 +42,10 @@ std::string Property(std::string_view name) {
   return code == nullptr ? "{" + std::string(name) + "}" : script.substr(2);
 }
 
-// The quantifier at the start of `text`: {n}, {n,}, {n,m}, {,n}. Its length, 0 where there is none.
+// The quantifier at the start of `text`: {n}, {n,}, {n,m}, {,n}. Its length, 0 where there is none; its n, if it fits PCRE2.
 struct Quantifier {
   size_t length = 0;
+  uint32_t least = 0;
   bool no_least = false, exact = false;
 };
 Quantifier ReadQuantifier(std::string_view text) {
@@ -51,7 +54,9 @@ Quantifier ReadQuantifier(std::string_view text) {
   const bool comma = first < text.size() && text[first] == ',';
   const size_t last = comma ? digits(first + 1) : first;
   if (last >= text.size() || text[last] != '}' || last == 1 || (comma && last == 2)) return {};
-  return {last + 1, first == 1, !comma};
+  uint32_t least = 0;
+  std::from_chars(text.data() + 1, text.data() + first, least);
+  return {last + 1, least, first == 1, !comma};
 }
 
 Status Unsupported(const std::string& where, std::string_view what, std::string_view regex) {
@@ -65,9 +70,20 @@ Status TooCostly(int rc, const Pattern& pattern) {
                   "): " + pattern.source());
 }
 
-}  // namespace
+// What `(?` may go on with in Ruby's syntax, flags aside: all else PCRE2 knows and Oniguruma does not.
+bool IsGroup(std::string_view rest) {
+  if (rest.empty()) return true;  // PCRE2 says what is missing
+  if (std::string_view(":=!>#'").find(rest[0]) != std::string_view::npos) return true;
+  return rest[0] == '<' && rest.substr(1, 1) != "*";
+}
 
-Result<std::string> TranslatePattern(std::string_view regex, const std::string& where) {
+// What PCRE2 is given for `regex`, and the most times that an item of it must be repeated.
+struct Translation {
+  std::string text;
+  uint32_t least = 0;
+};
+
+Result<Translation> Translate(std::string_view regex, const std::string& where) {
   if (regex.size() > kMaxPatternBytes) {
     return BadInput(where + ": regular expression of " + std::to_string(regex.size()) + " bytes, at most " +
                     std::to_string(kMaxPatternBytes) + " expected");
@@ -75,9 +91,10 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
   const std::string spaces = "[" + std::string(kSpaces) + "]";
   // Tried at every place of a run of spaces that something follows, this one is quadratic; a match can only
   // begin where the run or the search does.
-  if (regex == kSpacesAtEnd) return "(?:\\G|(?<!" + spaces + "))" + spaces + "+$";
+  if (regex == kSpacesAtEnd) return Translation{"(?:\\G|(?<!" + spaces + "))" + spaces + "+$", 0};
 
-  std::string out;
+  Translation translation;
+  std::string& out = translation.text;
   bool in_class = false;
   size_t class_begin = 0;
   for (size_t i = 0; i < regex.size(); ++i) {
@@ -140,6 +157,7 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
       return Unsupported(where, "{n,m}+ (possessive in one dialect, repeated in another)", regex);
     } else if (c == '{') {
       const Quantifier quantifier = ReadQuantifier(rest);
+      translation.least = std::max(translation.least, quantifier.least);
       if (quantifier.exact && rest.substr(quantifier.length, 1) == "?") {
         return Unsupported(where, "{n}? (lazy in one dialect, optional in another)", regex);
       }
@@ -154,6 +172,9 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
       if (flags != rest.npos && flags > 2 && (rest[flags] == ':' || rest[flags] == ')') && rest.substr(2, flags - 2) != "i") {
         return Unsupported(where, "the flags " + std::string(rest.substr(0, flags + 1)), regex);
       }
+      if ((flags == rest.npos || flags == 2 || (rest[flags] != ':' && rest[flags] != ')')) && !IsGroup(rest.substr(2))) {
+        return Unsupported(where, "a (? that is no group of Ruby's syntax", regex);
+      }
     }
     // A text's part may end after a line feed, where ^ is false without a word about what may follow; \z says it.
     if (c == '^') {
@@ -162,12 +183,20 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
     }
     out += c;
   }
-  return out;
+  return translation;
+}
+
+}  // namespace
+
+Result<std::string> TranslatePattern(std::string_view regex, const std::string& where) {
+  TALLY_ASSIGN_OR_RETURN(Translation translation, Translate(regex, where));
+  return std::move(translation.text);
 }
 
 struct Pattern::Code {
   pcre2_code* code = nullptr;
-  pcre2_code* here = nullptr;  // the same for one place only
+  pcre2_code* here = nullptr;  // the same for one place only, and metered
+  uint32_t least = 0;
   bool jit = false;
   bool linear = false;
   Code() = default;
@@ -180,8 +209,10 @@ struct Pattern::Code {
 };
 
 Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& where) {
-  TALLY_ASSIGN_OR_RETURN(const std::string text, TranslatePattern(regex, where));
+  TALLY_ASSIGN_OR_RETURN(const Translation translation, Translate(regex, where));
+  const std::string& text = translation.text;
   auto code = std::make_shared<Code>();
+  code->least = translation.least;
   int error = 0;
   PCRE2_SIZE at = 0;
   // MULTILINE: in Ruby's syntax ^ and $ always stand at lines, whose end is a line feed, however PCRE2 was built. ALT_CIRCUMFLEX: see
@@ -197,7 +228,7 @@ Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& wher
   };
   code->code = compile(0);
   code->linear = regex == kSpacesAtEnd;
-  if (code->code != nullptr && !code->linear) code->here = compile(PCRE2_ANCHORED);
+  if (code->code != nullptr && !code->linear) code->here = compile(PCRE2_ANCHORED | PCRE2_AUTO_CALLOUT);
   if (code->code == nullptr || (code->here == nullptr && !code->linear)) {
     PCRE2_UCHAR message[256];
     pcre2_get_error_message(error, message, sizeof(message));
@@ -218,6 +249,24 @@ struct Matcher::Impl {
   pcre2_jit_stack* stack = nullptr;
   size_t stack_bytes = 0;
   uint64_t left = kFree;  // steps
+  uint32_t least = 0;     // times that an item of the expression must be repeated
+  PCRE2_SIZE place = 0;   // of the last item
+
+  bool Pay(uint64_t steps) {
+    const bool enough = steps <= left;
+    left = enough ? left - steps : 0;
+    return enough;
+  }
+  // PCRE2 calls it before each item of a metered expression (PCRE2_AUTO_CALLOUT): between two calls it has read or given back what
+  // lies between their places, or failed at an item that must be repeated. PCRE2's own match limit counts such turns only, and
+  // there may be a long run of text between two of them.
+  static int AtItem(pcre2_callout_block* block, void* self) {
+    auto& impl = *static_cast<Impl*>(self);
+    const PCRE2_SIZE place = block->current_position;
+    const PCRE2_SIZE moved = place > impl.place ? place - impl.place : impl.place - place;
+    impl.place = place;
+    return impl.Pay(1 + impl.least + moved) ? 0 : PCRE2_ERROR_CALLOUT;
+  }
 
   // PCRE2's return code for text[0, end) from `at` on.
   int Run(const Pattern::Code& pattern, bool here, std::string_view text, size_t at, size_t end, uint32_t options) {
@@ -241,6 +290,7 @@ struct Matcher::Impl {
 Matcher::Matcher() : impl_(std::make_unique<Impl>()) {
   impl_->data = pcre2_match_data_create(1, nullptr);
   impl_->context = pcre2_match_context_create(nullptr);
+  if (impl_->context != nullptr) pcre2_set_callout(impl_->context, Impl::AtItem, impl_.get());
 }
 
 Matcher::~Matcher() {
@@ -252,58 +302,45 @@ Matcher::~Matcher() {
 void Matcher::Allow(size_t text_bytes) { impl_->left += kStepsPerByte * text_bytes; }
 
 // The text is shown to PCRE2 as far as it wants to see it, which it says by a partial match, and more than a little of it, or
-// more than a few steps, for one place at a time only: so what a search costs is known, and can be paid for.
+// more than a few turns, for one place at a time only: so what a search costs is known, and can be paid for.
 Result<Matcher::Match> Matcher::Find(const Pattern& pattern, std::string_view text, size_t from) {
   if (impl_->data == nullptr || impl_->context == nullptr) return BadInput("not enough memory for a regular expression");
   if (from > text.size()) return Match{};
   const Pattern::Code& code = *pattern.code();
+  impl_->least = code.least;
   const auto boundary = [&](size_t at) {  // of a character, at `at` or after it
     while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) ++at;
     return at;
   };
   size_t at = from, visible = kVisible, alone = from;  // places below `alone` are tried one by one
-  uint64_t steps = kSteps;                             // for each visible byte
   const auto next = [&](size_t place) {
     at = place;
     visible = kVisible;
-    steps = kSteps;
   };
   while (true) {
     const size_t end = code.linear || text.size() - at <= visible ? text.size() : boundary(at + visible);
-    const bool last = end == text.size();
-    const uint64_t most = code.linear ? kMatchLimit : std::min<uint64_t>(steps * visible, UINT32_MAX);
-    pcre2_set_match_limit(impl_->context, static_cast<uint32_t>(most));
-    const int rc = impl_->Run(code, at < alone, text, at, end, PCRE2_NO_UTF_CHECK | (last ? 0 : PCRE2_PARTIAL_HARD));
+    const bool last = end == text.size(), metered = at < alone;
+    if (metered && !impl_->Pay(1 + end - at)) return TooCostly(PCRE2_ERROR_MATCHLIMIT, pattern);
+    impl_->place = at;
+    pcre2_set_match_limit(impl_->context, code.linear ? kMatchLimit : metered ? UINT32_MAX : kTurns);
+    const int rc = impl_->Run(code, metered, text, at, end, PCRE2_NO_UTF_CHECK | (last ? 0 : PCRE2_PARTIAL_HARD));
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer(impl_->data);
     if (rc >= 0) {
       if (last || span[0] < end) return Match{true, span[0], span[1]};
       next(end);  // an empty match where nothing more was to be seen
-      continue;
-    }
-    if (rc == PCRE2_ERROR_NOMATCH) {
-      if (at >= alone && last) return Match{};
-      if (at == text.size()) return Match{};
-      next(at < alone ? boundary(at + 1) : end);
-      continue;
-    }
-    if (rc == PCRE2_ERROR_PARTIAL) {
-      if (span[0] > at) {
-        next(span[0]);
-        continue;
-      }
+    } else if (rc == PCRE2_ERROR_NOMATCH) {
+      if ((!metered && last) || at == text.size()) return Match{};
+      next(metered ? boundary(at + 1) : end);
+    } else if (rc == PCRE2_ERROR_PARTIAL && span[0] > at) {
+      next(span[0]);
+    } else if (rc == PCRE2_ERROR_PARTIAL) {
       visible *= 2;
-    } else if (rc == PCRE2_ERROR_MATCHLIMIT && !code.linear) {
-      if (at >= alone) {
-        alone = std::max(end, at + 1);
-        continue;
-      }
-      steps *= 16;
+      alone = std::max(alone, at + 1);
+    } else if (rc == PCRE2_ERROR_MATCHLIMIT && !code.linear && !metered) {
+      alone = std::max(end, at + 1);
     } else {
-      return TooCostly(rc, pattern);
+      return TooCostly(rc == PCRE2_ERROR_CALLOUT ? PCRE2_ERROR_MATCHLIMIT : rc, pattern);
     }
-    alone = std::max(alone, at + 1);
-    if (visible * steps > impl_->left) return TooCostly(PCRE2_ERROR_MATCHLIMIT, pattern);
-    impl_->left -= visible * steps;
   }
 }
 

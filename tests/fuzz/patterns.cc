@@ -102,6 +102,7 @@ std::vector<std::string> PatternSeeds() {
       seed(R"(\s\w*\w*\w*!|\s)", {" \xD1\x85\xD0\xA0", "\xC3\xA0", " "}),
       seed(R"((?:a|bb)+?c?|a*)", {"a", "bb", "ab", "c"}),
       seed(R"(\s+$)", {"  a", "   ", "\n"}),
+      seed(R"(\w*\w*\w*ww\*|!)", {"x\n", "x", "\xC3\xA0y12"}),
       seed(R"(\Aa|b\z|x{2,3}?|(y)\d{,2})", {"ab", "xxx", "y12"}),
   };
 }
