@@ -15,15 +15,18 @@ constexpr std::string_view kSpaces = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{20
 // Oniguruma's \w: letters, marks, decimal digits, connectors.
 constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
 
-// A search that looks at no more of the text than kVisible bytes, and goes back no more than kTurns times at one place, is counted
-// as nothing; what wants more is metered item by item and paid for, out of kFree steps and kStepsPerByte for each byte of
-// the text. An expression that takes long where it finds nothing would otherwise take the square of the text's length, or worse.
+// A search that sees no more of the text ahead than kVisible bytes, and takes no more than kTurns of PCRE2's own steps at one place,
+// is counted as nothing; what wants more is metered item by item and paid for, out of kFree steps and kStepsPerByte for each byte
+// of the text. An expression that takes long where it finds nothing would otherwise take the square of the text's length, or worse.
 constexpr size_t kVisible = 128;
 constexpr uint32_t kTurns = 256;
 constexpr uint64_t kFree = uint64_t{1} << 26, kStepsPerByte = 256;
 // Of an expression that is known to be linear: what 100 MB in one match need.
 constexpr uint32_t kMatchLimit = 100'000'000;
-constexpr size_t kMaxPatternBytes = 1 << 16;
+// Both bound what one step may cost. PCRE2 has no word for reading back, so what is behind a place is seen for nothing.
+constexpr size_t kMaxPatternBytes = 8192, kPatternBytesPerStep = 256;
+constexpr uint32_t kMaxLookbehind = 64;  // characters
+constexpr uint32_t kMaxHeapKib = 1 << 20;
 // The stack of an expression that remembers every step (repeated groups), where PCRE2's own 32 KiB do not do.
 size_t JitStackBytes(size_t text_bytes) { return std::min<size_t>((1 << 20) + 64 * text_bytes, 1 << 29); }
 
@@ -70,10 +73,10 @@ Status TooCostly(int rc, const Pattern& pattern) {
                   "): " + pattern.source());
 }
 
-// What `(?` may go on with in Ruby's syntax, flags aside: all else PCRE2 knows and Oniguruma does not.
+// What `(?` may go on with, flags aside: groups that PCRE2 and Oniguruma read alike. (Comments end at different places.)
 bool IsGroup(std::string_view rest) {
   if (rest.empty()) return true;  // PCRE2 says what is missing
-  if (std::string_view(":=!>#'").find(rest[0]) != std::string_view::npos) return true;
+  if (std::string_view(":=!>'").find(rest[0]) != std::string_view::npos) return true;
   return rest[0] == '<' && rest.substr(1, 1) != "*";
 }
 
@@ -173,7 +176,7 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
         return Unsupported(where, "the flags " + std::string(rest.substr(0, flags + 1)), regex);
       }
       if ((flags == rest.npos || flags == 2 || (rest[flags] != ':' && rest[flags] != ')')) && !IsGroup(rest.substr(2))) {
-        return Unsupported(where, "a (? that is no group of Ruby's syntax", regex);
+        return Unsupported(where, "a (? that is no group, lookaround or flag i", regex);
       }
     }
     // A text's part may end after a line feed, where ^ is false without a word about what may follow; \z says it.
@@ -195,8 +198,8 @@ Result<std::string> TranslatePattern(std::string_view regex, const std::string& 
 
 struct Pattern::Code {
   pcre2_code* code = nullptr;
-  pcre2_code* here = nullptr;  // the same for one place only, and metered
-  uint32_t least = 0;
+  pcre2_code* here = nullptr;   // the same for one place only, and metered
+  uint64_t item = 1, byte = 1;  // steps that an item of it costs, and a byte of text
   bool jit = false;
   bool linear = false;
   Code() = default;
@@ -212,7 +215,6 @@ Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& wher
   TALLY_ASSIGN_OR_RETURN(const Translation translation, Translate(regex, where));
   const std::string& text = translation.text;
   auto code = std::make_shared<Code>();
-  code->least = translation.least;
   int error = 0;
   PCRE2_SIZE at = 0;
   // MULTILINE: in Ruby's syntax ^ and $ always stand at lines, whose end is a line feed, however PCRE2 was built. ALT_CIRCUMFLEX: see
@@ -222,9 +224,10 @@ Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& wher
   if (context == nullptr) return BadInput(where + ": not enough memory for a regular expression");
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   const auto compile = [&](uint32_t more) {
-    return pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ALT_CIRCUMFLEX | PCRE2_NEVER_BACKSLASH_C | more, &error,
-                         &at, context.get());
+    return pcre2_compile(
+        reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ALT_CIRCUMFLEX | PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE | more,
+        &error, &at, context.get());
   };
   code->code = compile(0);
   code->linear = regex == kSpacesAtEnd;
@@ -234,6 +237,16 @@ Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& wher
     pcre2_get_error_message(error, message, sizeof(message));
     return BadInput(where + ": bad regular expression (" + reinterpret_cast<const char*>(message) + "): " + std::string(regex));
   }
+  uint32_t behind = 0, groups = 0;
+  pcre2_pattern_info(code->code, PCRE2_INFO_MAXLOOKBEHIND, &behind);
+  pcre2_pattern_info(code->code, PCRE2_INFO_CAPTURECOUNT, &groups);
+  if (behind > kMaxLookbehind) {
+    return Unsupported(
+        where, "a look behind of " + std::to_string(behind) + " characters, more than " + std::to_string(kMaxLookbehind) + ",",
+        regex);
+  }
+  code->byte = 1 + regex.size() / kPatternBytesPerStep;  // a class is looked through member by member
+  code->item = code->byte * (1 + translation.least) + groups;
   // Where the system forbids executable memory the interpreter does the same work, slower.
   const uint32_t modes = PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD;
   code->jit = pcre2_jit_compile(code->code, modes) == 0 && (code->here == nullptr || pcre2_jit_compile(code->here, modes) == 0);
@@ -248,9 +261,9 @@ struct Matcher::Impl {
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
   size_t stack_bytes = 0;
-  uint64_t left = kFree;  // steps
-  uint32_t least = 0;     // times that an item of the expression must be repeated
-  PCRE2_SIZE place = 0;   // of the last item
+  uint64_t left = kFree;        // steps
+  uint64_t item = 1, byte = 1;  // Code's
+  PCRE2_SIZE place = 0;         // of the last item
 
   bool Pay(uint64_t steps) {
     const bool enough = steps <= left;
@@ -258,14 +271,14 @@ struct Matcher::Impl {
     return enough;
   }
   // PCRE2 calls it before each item of a metered expression (PCRE2_AUTO_CALLOUT): between two calls it has read or given back what
-  // lies between their places, or failed at an item that must be repeated. PCRE2's own match limit counts such turns only, and
-  // there may be a long run of text between two of them.
+  // lies between their places, or failed at an item that must be repeated, and copied the places of the groups. PCRE2's own match
+  // limit counts such turns only, and there may be a long run of text between two of them.
   static int AtItem(pcre2_callout_block* block, void* self) {
     auto& impl = *static_cast<Impl*>(self);
     const PCRE2_SIZE place = block->current_position;
     const PCRE2_SIZE moved = place > impl.place ? place - impl.place : impl.place - place;
     impl.place = place;
-    return impl.Pay(1 + impl.least + moved) ? 0 : PCRE2_ERROR_CALLOUT;
+    return impl.Pay(impl.item + impl.byte * moved) ? 0 : PCRE2_ERROR_CALLOUT;
   }
 
   // PCRE2's return code for text[0, end) from `at` on.
@@ -290,7 +303,9 @@ struct Matcher::Impl {
 Matcher::Matcher() : impl_(std::make_unique<Impl>()) {
   impl_->data = pcre2_match_data_create(1, nullptr);
   impl_->context = pcre2_match_context_create(nullptr);
-  if (impl_->context != nullptr) pcre2_set_callout(impl_->context, Impl::AtItem, impl_.get());
+  if (impl_->context == nullptr) return;
+  pcre2_set_callout(impl_->context, Impl::AtItem, impl_.get());
+  pcre2_set_heap_limit(impl_->context, kMaxHeapKib);
 }
 
 Matcher::~Matcher() {
@@ -307,7 +322,8 @@ Result<Matcher::Match> Matcher::Find(const Pattern& pattern, std::string_view te
   if (impl_->data == nullptr || impl_->context == nullptr) return BadInput("not enough memory for a regular expression");
   if (from > text.size()) return Match{};
   const Pattern::Code& code = *pattern.code();
-  impl_->least = code.least;
+  impl_->item = code.item;
+  impl_->byte = code.byte;
   const auto boundary = [&](size_t at) {  // of a character, at `at` or after it
     while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) ++at;
     return at;
@@ -320,7 +336,7 @@ Result<Matcher::Match> Matcher::Find(const Pattern& pattern, std::string_view te
   while (true) {
     const size_t end = code.linear || text.size() - at <= visible ? text.size() : boundary(at + visible);
     const bool last = end == text.size(), metered = at < alone;
-    if (metered && !impl_->Pay(1 + end - at)) return TooCostly(PCRE2_ERROR_MATCHLIMIT, pattern);
+    if (metered && !impl_->Pay(code.byte * (1 + end - at))) return TooCostly(PCRE2_ERROR_MATCHLIMIT, pattern);
     impl_->place = at;
     pcre2_set_match_limit(impl_->context, code.linear ? kMatchLimit : metered ? UINT32_MAX : kTurns);
     const int rc = impl_->Run(code, metered, text, at, end, PCRE2_NO_UTF_CHECK | (last ? 0 : PCRE2_PARTIAL_HARD));

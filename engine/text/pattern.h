@@ -2,7 +2,7 @@
 //
 // What the two engines read alike is passed on; what they read differently is translated (\s, \w, \v,
 // \uHHHH, \p{Script}, {,n}); what has no translation (class intersections, nested classes, \h, \b, \G, flags other than i,
-// {n,m}+, {n}?, (*...) is an error that names it.
+// {n,m}+, {n}?, (*...), comments, conditions, looking far behind) is an error that names it.
 #pragma once
 
 #include <cstddef>

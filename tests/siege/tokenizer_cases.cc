@@ -202,7 +202,7 @@ std::vector<Case> JsonTokenizerCases() {
        "DIR/tokenizer.json: pre_tokenizer.pattern: bad regular expression (missing terminating ] for character class): ["},
       {"PatternTooLong",
        With(&Parts::pre, R"({"type":"Split","pattern":{"Regex":")" + std::string(70000, 'x') + R"("},"behavior":"Isolated"})"),
-       "DIR/tokenizer.json: pre_tokenizer.pattern: regular expression of 70000 bytes, at most 65536 expected"},
+       "DIR/tokenizer.json: pre_tokenizer.pattern: regular expression of 70000 bytes, at most 8192 expected"},
       {"DecoderMissing", With(&Parts::decoder, "null"),
        "DIR/tokenizer.json: decoder: null (tokens joined by spaces) is not supported"},
       {"TemplateTokenBeyondTheVocabulary",

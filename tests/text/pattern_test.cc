@@ -75,18 +75,23 @@ TEST(Pattern, DialectDifferencesAreTranslated) {
 }
 
 TEST(Pattern, WhatIsReadDifferentlyIsAnError) {
-  for (const char* regex :
-       {R"([a&&b])", R"([a[bc]])", R"(\h)",      R"(\bx)",     R"((?m:x))",  R"((?s)x)",  R"(\p{N}{1,3}+)", R"(\Qa)",
-        R"([\W])",   R"(a\)",      R"(\u12)",    R"(\p{L)",    R"(\Ga)",     R"(a{2}?)",  R"((*NO_JIT)a)",  R"((?P<n>a))",
-        R"((?R)a)",  R"((?C1)a)",  R"((a)(?1))", R"((?(1)a))", R"((?|a|b))", R"((?&n)a)", R"((?)a)",        R"((?<*a)b)"}) {
+  for (const char* regex : {R"([a&&b])",      R"([a[bc]])",     R"(\h)",
+                            R"(\bx)",         R"((?m:x))",      R"((?s)x)",
+                            R"(\p{N}{1,3}+)", R"(\Qa)",         R"([\W])",
+                            R"(a\)",          R"(\u12)",        R"(\p{L)",
+                            R"(\Ga)",         R"(a{2}?)",       R"((*NO_JIT)a)",
+                            R"((?P<n>a))",    R"((?R)a)",       R"((?C1)a)",
+                            R"((a)(?1))",     R"((?(1)a))",     R"((?|a|b))",
+                            R"((?&n)a)",      R"((?)a)",        R"((?<*a)b)",
+                            R"((?#a)a)",      R"((?<=a{65})b)", R"((?<!(?:a{9}){8})b)"}) {
     EXPECT_NE(Matches(regex, "a").find("not supported"), std::string::npos) << regex << " " << Matches(regex, "a");
   }
   EXPECT_NE(Matches("(a", "a").find("bad regular expression"), std::string::npos);
 }
 
 TEST(Pattern, GroupsAreRubys) {
-  for (const char* regex : {"(?:a)+", "(?>a+)", "(?<n>a)+", "(?'n'a)+", "a(?=a)a", "a(?!b)a", "(?<=a|^)a+", "(?<!b)a+", "(?#a)a+",
-                            "(?i)A+", "(?i:A)+"}) {
+  for (const char* regex :
+       {"(?:a)+", "(?>a+)", "(?<n>a)+", "(?'n'a)+", "a(?=a)a", "a(?!b)a", "(?<=a|^)a+", "(?<!b)a+", "(?i)A+", "(?i:A)+"}) {
     EXPECT_EQ(Matches(regex, "aa"), "aa") << regex;
   }
 }
@@ -121,6 +126,16 @@ TEST(Pattern, NorMayTheyReadOnBetweenTurns) {
     EXPECT_NE(Matches(regex, words).find("error: regular expression too costly"), std::string::npos) << regex;
   }
   EXPECT_NE(Matches(R"(\w*\w{60001}!)", sixty_thousand).find("error: regular expression too costly"), std::string::npos);
+  // Looking behind is not paid for, groups that are copied and classes that are long are.
+  EXPECT_EQ(Matches(R"((?<=a{64})b)", sixty_thousand + "b"), "b");
+  std::string groups = "(?:a*a*";
+  for (int i = 0; i < 500; ++i) groups += "(?<n" + std::to_string(i) + ">)";
+  EXPECT_NE(Matches(groups + ")!", sixty_thousand + "?!").find("error: regular expression too costly"), std::string::npos);
+  std::string of_many = "[";
+  for (int c = 0x100; c < 0x800; c += 2) of_many += {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 63))};
+  EXPECT_NE(
+      Matches(of_many.substr(0, 2000) + "a]*[ab]*?[^?]!", sixty_thousand + "?!").find("error: regular expression too costly"),
+      std::string::npos);
   std::string many = "!";
   for (int i = 0; i < 300; ++i) many += R"(|\w*\w)" + std::to_string(i) + "!";
   EXPECT_NE(Matches(many, sixty_thousand + "1?!").find("error: regular expression too costly"), std::string::npos);
