@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <vector>
 
 namespace tally {
 namespace {
@@ -80,6 +81,44 @@ bool IsGroup(std::string_view rest) {
   return rest[0] == '<' && rest.substr(1, 1) != "*";
 }
 
+// The length of what opens the group at the start of `rest`.
+size_t OpenerLength(std::string_view rest) {
+  if (rest.substr(0, 2) != "(?") return 1;
+  if (rest.substr(2, 1) == "i") return 4;
+  if (rest.substr(2, 1) == "'") return std::min(rest.find('\'', 3), rest.size() - 1) + 1;
+  if (rest.substr(2, 1) != "<") return 3;
+  return rest.substr(3, 1) == "=" || rest.substr(3, 1) == "!" ? 4 : std::min(rest.find('>', 3), rest.size() - 1) + 1;
+}
+
+// Whether each `(?i)` means the same to both. Oniguruma reads a(?i)b|c as a(?i:b|c) (its doc/RE, "isolated option"), PCRE2 as
+// a(?i:b)|(?i:c); where an alternative begins with it, they agree.
+class Alternatives {
+ public:
+  void Open(size_t begin) {
+    inside_.push_back(false);
+    begin_ = begin;
+  }
+  void Close() {
+    if (inside_.size() > 1) inside_.pop_back();
+  }
+  void Switch(size_t at, size_t end) {
+    if (at == begin_) {
+      begin_ = end;
+    } else {
+      inside_.back() = true;
+    }
+  }
+  // False where the next alternative would be read differently.
+  bool Next(size_t begin) {
+    begin_ = begin;
+    return !inside_.back();
+  }
+
+ private:
+  size_t begin_ = 0;                    // of the last alternative, past its (?i)
+  std::vector<bool> inside_ = {false};  // for each open group, whether a (?i) stands inside an alternative
+};
+
 // What PCRE2 is given for `regex`, and the most times that an item of it must be repeated.
 struct Translation {
   std::string text;
@@ -100,6 +139,7 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
   std::string& out = translation.text;
   bool in_class = false;
   size_t class_begin = 0;
+  Alternatives alternatives;
   for (size_t i = 0; i < regex.size(); ++i) {
     const char c = regex[i];
     const std::string_view rest = regex.substr(i);
@@ -178,6 +218,17 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
       if ((flags == rest.npos || flags == 2 || (rest[flags] != ':' && rest[flags] != ')')) && !IsGroup(rest.substr(2))) {
         return Unsupported(where, "a (? that is no group, lookaround or flag i", regex);
       }
+      if (rest.substr(0, 4) == "(?i)") {
+        alternatives.Switch(i, i + 4);
+        out += "(?i)";
+        i += 3;
+        continue;
+      }
+    }
+    if (c == '(') alternatives.Open(i + OpenerLength(rest));
+    if (c == ')') alternatives.Close();
+    if (c == '|' && !alternatives.Next(i + 1)) {
+      return Unsupported(where, "(?i) inside an alternative that another follows", regex);
     }
     // A text's part may end after a line feed, where ^ is false without a word about what may follow; \z says it.
     if (c == '^') {

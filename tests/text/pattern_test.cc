@@ -89,6 +89,21 @@ TEST(Pattern, WhatIsReadDifferentlyIsAnError) {
   EXPECT_NE(Matches("(a", "a").find("bad regular expression"), std::string::npos);
 }
 
+// Ruby: a(?i)b|c is a(?i:b|c).
+TEST(Pattern, TheFlagOfCaseStandsWhereBothReadItAlike) {
+  for (const char* regex : {"a(?i)b|c", "(a(?i)b|c)", "(?:a(?i)(?:b)|c)", "(?i)a(?i)b|c", R"(\((?i)b|c)", R"(\|(?i)b|c)",
+                            "[(?:](?i)b|c", "()(?i)b|c", "(?<=a)(?i)b|c", "a|b(?i)c|d", "a(?i)b|c)"}) {
+    EXPECT_NE(Matches(regex, "a").find("(?i) inside an alternative that another follows is not supported"), std::string::npos)
+        << regex << " " << Matches(regex, "a");
+  }
+  for (const char* regex :
+       {"(?i)b|c", "(?i)(?i)b|c", "d|(?i)b|c", "(?:(?i)b|c)", "(?i:(?i)b|c)", "(?<n>(?i)b|c)", "(?'n'(?i)b|c)", "(?=(?i)b|c).",
+        "(?<!(?i)d|e)[BC]", "(?<=(?i)b|^)[BC]", "(?>(?i)b|c)", "(?:()(?i)b)|(?i)c"}) {
+    EXPECT_EQ(Matches(regex, "BC"), "B|C") << regex;
+  }
+  EXPECT_EQ(Matches("a(?i)b", "abaBAB"), "ab|aB");
+}
+
 TEST(Pattern, GroupsAreRubys) {
   for (const char* regex :
        {"(?:a)+", "(?>a+)", "(?<n>a)+", "(?'n'a)+", "a(?=a)a", "a(?!b)a", "(?<=a|^)a+", "(?<!b)a+", "(?i)A+", "(?i:A)+"}) {
