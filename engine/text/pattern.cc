@@ -33,17 +33,34 @@ size_t JitStackBytes(size_t text_bytes) { return std::min<size_t>((1 << 20) + 64
 
 constexpr std::string_view kSpacesAtEnd = R"(\s+$)";
 
-// \p{Name} as Oniguruma has it. Of a script it means the characters of that script and no others; PCRE2 adds, from 10.40 on,
-// those that the script shares, unless it is told not to.
-std::string Property(std::string_view name) {
-  const std::string_view bare = name.starts_with('^') ? name.substr(1) : name;
-  const std::string script = (bare.size() == name.size() ? "\\p{sc:" : "\\p{^sc:") + std::string(bare) + "}";
+using Compiled = std::unique_ptr<pcre2_code, void (*)(pcre2_code*)>;
+Compiled CompileProperty(const std::string& property) {
   int error = 0;
   PCRE2_SIZE at = 0;
-  pcre2_code* const code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(script.data()), script.size(), PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr);
-  pcre2_code_free(code);
-  return code == nullptr ? "{" + std::string(name) + "}" : script.substr(2);
+  return {
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(property.data()), property.size(), PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr),
+      pcre2_code_free};
+}
+
+// {Name} of \p{Name} as Oniguruma has it. Of a script it means the characters of that script and no others; PCRE2 adds, from
+// 10.40 on, those that the script shares, unless it is told not to.
+std::string Property(std::string_view name) {
+  const std::string_view bare = name.starts_with('^') ? name.substr(1) : name;
+  const std::string script = (bare.size() == name.size() ? "{sc:" : "{^sc:") + std::string(bare) + "}";
+  return CompileProperty("\\p" + script) == nullptr ? "{" + std::string(name) + "}" : script;
+}
+
+// Whether the property tells the cases of a letter apart. What it means where case is ignored depends on PCRE2's version, in
+// Oniguruma on whether it stands in a class.
+bool TellsCase(const std::string& name) {
+  const Compiled code = CompileProperty("\\p" + name);
+  if (code == nullptr) return false;  // the whole expression's compilation says why
+  const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(pcre2_match_data_create(1, nullptr),
+                                                                            pcre2_match_data_free);
+  const auto has = [&](std::string_view letter) {
+    return pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(letter.data()), letter.size(), 0, 0, data.get(), nullptr) >= 0;
+  };
+  return has("a") != has("A") || has("\xC7\x85") != has("\xC7\x86");  // U+01C5 is a title's, U+01C6 its small letter
 }
 
 // The quantifier at the start of `text`: {n}, {n,}, {n,m}, {,n}. Its length, 0 where there is none; its n, if it fits PCRE2.
@@ -81,42 +98,10 @@ bool IsGroup(std::string_view rest) {
   return rest[0] == '<' && rest.substr(1, 1) != "*";
 }
 
-// The length of what opens the group at the start of `rest`.
-size_t OpenerLength(std::string_view rest) {
-  if (rest.substr(0, 2) != "(?") return 1;
-  if (rest.substr(2, 1) == "i") return 4;
-  if (rest.substr(2, 1) == "'") return std::min(rest.find('\'', 3), rest.size() - 1) + 1;
-  if (rest.substr(2, 1) != "<") return 3;
-  return rest.substr(3, 1) == "=" || rest.substr(3, 1) == "!" ? 4 : std::min(rest.find('>', 3), rest.size() - 1) + 1;
-}
-
-// Whether each `(?i)` means the same to both. Oniguruma reads a(?i)b|c as a(?i:b|c) (its doc/RE, "isolated option"), PCRE2 as
-// a(?i:b)|(?i:c); where an alternative begins with it, they agree.
-class Alternatives {
- public:
-  void Open(size_t begin) {
-    inside_.push_back(false);
-    begin_ = begin;
-  }
-  void Close() {
-    if (inside_.size() > 1) inside_.pop_back();
-  }
-  void Switch(size_t at, size_t end) {
-    if (at == begin_) {
-      begin_ = end;
-    } else {
-      inside_.back() = true;
-    }
-  }
-  // False where the next alternative would be read differently.
-  bool Next(size_t begin) {
-    begin_ = begin;
-    return !inside_.back();
-  }
-
- private:
-  size_t begin_ = 0;                    // of the last alternative, past its (?i)
-  std::vector<bool> inside_ = {false};  // for each open group, whether a (?i) stands inside an alternative
+// An open group of an expression: whether case is ignored where it is read now, and how many (?i) stand in it.
+struct Group {
+  bool caseless = false;
+  size_t isolated = 0;
 };
 
 // What PCRE2 is given for `regex`, and the most times that an item of it must be repeated.
@@ -139,7 +124,7 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
   std::string& out = translation.text;
   bool in_class = false;
   size_t class_begin = 0;
-  Alternatives alternatives;
+  std::vector<Group> groups(1);
   for (size_t i = 0; i < regex.size(); ++i) {
     const char c = regex[i];
     const std::string_view rest = regex.substr(i);
@@ -172,7 +157,11 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
         if ((e == 'p' || e == 'P' || e == 'x') && rest.substr(2, 1) == "{") {  // its braces are no quantifier
           const size_t close = rest.find('}');
           if (close == rest.npos) return Unsupported(where, "an open brace", regex);
-          out += e == 'x' ? std::string(rest.substr(2, close - 1)) : Property(rest.substr(3, close - 3));
+          const std::string braces = e == 'x' ? std::string(rest.substr(2, close - 1)) : Property(rest.substr(3, close - 3));
+          if (e != 'x' && groups.back().caseless && TellsCase(braces)) {
+            return Unsupported(where, "\\p" + braces + ", which tells cases apart, under the flag i", regex);
+          }
+          out += braces;
           i += close - 1;
         }
       } else {
@@ -218,17 +207,21 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
       if ((flags == rest.npos || flags == 2 || (rest[flags] != ':' && rest[flags] != ')')) && !IsGroup(rest.substr(2))) {
         return Unsupported(where, "a (? that is no group, lookaround or flag i", regex);
       }
+      // Oniguruma makes a group of all that follows an isolated option in its group, PCRE2 of its alternative's rest:
+      // a(?i)b|c is a(?i:b|c).
       if (rest.substr(0, 4) == "(?i)") {
-        alternatives.Switch(i, i + 4);
-        out += "(?i)";
+        groups.back().caseless = true;
+        ++groups.back().isolated;
+        out += "(?i:";
         i += 3;
         continue;
       }
     }
-    if (c == '(') alternatives.Open(i + OpenerLength(rest));
-    if (c == ')') alternatives.Close();
-    if (c == '|' && !alternatives.Next(i + 1)) {
-      return Unsupported(where, "(?i) inside an alternative that another follows", regex);
+    if (c == '(') {
+      groups.push_back({groups.back().caseless || rest.substr(0, 4) == "(?i:", 0});
+    } else if (c == ')' && groups.size() > 1) {
+      out.append(groups.back().isolated, ')');
+      groups.pop_back();
     }
     // A text's part may end after a line feed, where ^ is false without a word about what may follow; \z says it.
     if (c == '^') {
@@ -237,6 +230,7 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
     }
     out += c;
   }
+  out.append(groups[0].isolated, ')');
   return translation;
 }
 
