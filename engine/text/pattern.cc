@@ -50,8 +50,9 @@ std::string Property(std::string_view name) {
   return CompileProperty("\\p" + script) == nullptr ? "{" + std::string(name) + "}" : script;
 }
 
-// Whether the property tells the cases of a letter apart. What it means where case is ignored depends on PCRE2's version, in
-// Oniguruma on whether it stands in a class.
+// Whether the property tells a letter's cases apart, as \p{Lu} and \p{Uppercase} do: where case is ignored PCRE2 10.42 and 10.46
+// read some of them differently, and Oniguruma in a class all of them. Two letters are asked; what tells apart only the cases of
+// others (Soft_Dotted) is not found.
 bool TellsCase(const std::string& name) {
   const Compiled code = CompileProperty("\\p" + name);
   if (code == nullptr) return false;  // the whole expression's compilation says why
@@ -207,8 +208,7 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
       if ((flags == rest.npos || flags == 2 || (rest[flags] != ':' && rest[flags] != ')')) && !IsGroup(rest.substr(2))) {
         return Unsupported(where, "a (? that is no group, lookaround or flag i", regex);
       }
-      // Oniguruma makes a group of all that follows an isolated option in its group, PCRE2 of its alternative's rest:
-      // a(?i)b|c is a(?i:b|c).
+      // Oniguruma makes a group of all that follows an isolated option in its group, PCRE2 does not: a(?i)b|c is a(?i:b|c).
       if (rest.substr(0, 4) == "(?i)") {
         groups.back().caseless = true;
         ++groups.back().isolated;
@@ -219,7 +219,9 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
     }
     if (c == '(') {
       groups.push_back({groups.back().caseless || rest.substr(0, 4) == "(?i:", 0});
-    } else if (c == ')' && groups.size() > 1) {
+    } else if (c == ')') {
+      // PCRE2 would take it for the end of a group that was added here.
+      if (groups.size() == 1) return BadInput(where + ": bad regular expression (unmatched ')'): " + std::string(regex));
       out.append(groups.back().isolated, ')');
       groups.pop_back();
     }

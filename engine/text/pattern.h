@@ -1,8 +1,9 @@
 // Regular expressions as tokenizers write them (Oniguruma, Ruby syntax), run by PCRE2.
 //
 // What the two engines read alike is passed on; what they read differently is translated (\s, \w, \v,
-// \uHHHH, \p{Script}, {,n}, a(?i)b|c); what has no translation (class intersections, nested classes, \h, \b, \G, flags other than i,
-// \p{Lu} and its like under (?i), {n,m}+, {n}?, (*...), comments, conditions, looking far behind) is an error that names it.
+// \uHHHH, \p{Script}, {,n}, a(?i)b|c); what has no translation (class intersections, nested classes, \h, \b, \G,
+// flags other than i, \p{Lu} and its like under (?i), {n,m}+, {n}?, (*...), comments, conditions, looking far behind)
+// is an error that names it.
 #pragma once
 
 #include <cstddef>

@@ -107,14 +107,15 @@ TEST(Pattern, AnIsolatedFlagGoesToItsGroupsEnd) {
                {"a(?i)|b", "a|a"},
                {"(?<=(?i)b)X|c", "X|c|X|X|X|c"},
                {"a(?!(?i)b|c)|x", "x"},
-               {R"(\((?i)b|x|[(?i)]c)", ""}};
+               {R"(\(?(?i)b|X)", "x|b|X|X|B|X|X|b|X|B|X|X"},
+               {"(?i)[(?i)]?c|(?:X)", "x|X|c|X|X|C|X|X|X|c|X|C"}};
   for (const auto& [regex, matches] : cases) EXPECT_EQ(Matches(regex, "xabXacXABXACXbXBXcXC"), matches) << regex;
-  for (const char* regex : {"a(?i)b|c)", "(a(?i)b|c", "(?i)*b", "a(?i){2}b"}) {
+  for (const char* regex : {"a(?i)b|c)", "(a(?i)b|c", "(?i)*b", "a(?i){2}b", "(?i)a)(b", "x(?i)a)|(b", "a)", "((?i)a))(b"}) {
     EXPECT_NE(Matches(regex, "a").find("bad regular expression"), std::string::npos) << regex << " " << Matches(regex, "a");
   }
 }
 
-// PCRE2 10.42 and 10.46 differ, and Oniguruma from both.
+// (?i:\p{Lu}) finds a in PCRE2 10.46 only, (?i:[\p{Lu}]) in Oniguruma and PCRE2 10.46.
 TEST(Pattern, CaseIsNotToldApartAndIgnoredAtOnce) {
   for (const char* regex :
        {R"((?i:\p{Lu}))", R"((?i:[\p{Ll}x]))", R"((?i)\P{Lu})", R"((?i:a(b[^\p{^Lt}])))", R"(a(?i)b|\p{Uppercase})"}) {
