@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/api/loaded_model.h"
 #include "engine/base/format.h"
+#include "engine/session/loaded_model.h"
 
 namespace tally {
 namespace {

@@ -5,16 +5,20 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# What a program may include: the api's headers, but for those that are its own, and what they include. FOLDER/NAME.h is installed
+# What a program may include: tally.h and what it includes. FOLDER/NAME.h is installed
 # as tally/NAME.h.
 set(public_headers
-  engine/api/tally.h engine/api/audit.h engine/api/count.h engine/api/inspect.h engine/api/logits.h engine/api/npy.h engine/api/speed.h engine/api/summary.h
-  engine/api/synth.h
+  engine/api/tally.h
   engine/base/dtype.h engine/base/export.h engine/base/kinds.h engine/base/mat.h engine/base/status.h
-  engine/graph/recipe.h engine/machine/peaks.h engine/session/batch.h engine/session/sampling.h engine/text/tokenizer.h
-  counters/cost.h counters/ledger.h counters/op_description.h counters/record.h counters/site.h counters/step_log.h counters/touch_marks.h
-  counters/books/books.h counters/books/closed_form.h counters/books/model_count.h counters/books/published.h
-  counters/books/step_audit.h counters/books/form.h loaders/inventory.h)
+  engine/machine/peaks.h engine/recipe/recipe.h engine/text/tokenizer.h
+  engine/session/batch.h engine/session/engine.h engine/session/generate.h engine/session/model.h engine/session/sampling.h
+  engine/studies/audit.h engine/studies/count.h engine/studies/inspect.h engine/studies/logits.h engine/studies/speed.h
+  engine/studies/summary.h engine/studies/synth.h
+  counters/books/books.h counters/books/closed_form.h counters/books/form.h counters/books/model_count.h counters/books/published.h
+  counters/books/step_audit.h
+  counters/cost/cost.h counters/cost/op_description.h counters/cost/site.h
+  counters/ledger/ledger.h counters/ledger/record.h counters/ledger/step_log.h counters/ledger/touch_marks.h
+  loaders/inventory/inventory.h loaders/npy.h)
 set(public_root ${PROJECT_BINARY_DIR}/include)
 set(public_sources)
 set(public_copies)
@@ -29,7 +33,7 @@ add_custom_command(OUTPUT ${public_copies} VERBATIM
   DEPENDS ${public_sources} ${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake)
 add_custom_target(tally_public_headers ALL DEPENDS ${public_copies})
 
-set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text loaders session api)
+set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text loaders session studies)
 set(objects)
 foreach(node ${nodes})
   list(APPEND objects $<TARGET_OBJECTS:tally_${node}>)

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "loaders/message.h"
+#include "loaders/inventory/message.h"
 
 namespace tally::internal {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "loaders/inventory.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally::internal {
 

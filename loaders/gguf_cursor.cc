@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/checked.h"
-#include "loaders/message.h"
+#include "loaders/inventory/message.h"
 
 namespace tally::internal {
 

@@ -9,8 +9,8 @@
 #include "loaders/checks.h"
 #include "loaders/gguf_cursor.h"
 #include "loaders/gguf_types.h"
+#include "loaders/inventory/message.h"
 #include "loaders/loaders.h"
-#include "loaders/message.h"
 
 namespace tally {
 namespace {

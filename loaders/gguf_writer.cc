@@ -9,8 +9,8 @@
 #include "engine/base/checked.h"
 #include "loaders/checks.h"
 #include "loaders/gguf_types.h"
+#include "loaders/inventory/message.h"
 #include "loaders/loaders.h"
-#include "loaders/message.h"
 #include "loaders/output_file.h"
 
 namespace tally {

@@ -4,9 +4,9 @@
 #include <map>
 
 #include "loaders/checks.h"
+#include "loaders/inventory/message.h"
 #include "loaders/json.h"
 #include "loaders/loaders.h"
-#include "loaders/message.h"
 #include "loaders/safetensors.h"
 
 namespace tally {

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "loaders/checks.h"
-#include "loaders/file_reader.h"
-#include "loaders/message.h"
+#include "loaders/inventory/file_reader.h"
+#include "loaders/inventory/message.h"
 
 namespace tally::internal {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <variant>
 
-#include "loaders/inventory.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally::internal {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "loaders/file_reader.h"
-#include "loaders/inventory.h"
+#include "loaders/inventory/file_reader.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally {
 

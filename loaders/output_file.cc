@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "engine/base/sync_file.h"
-#include "loaders/message.h"
+#include "loaders/inventory/message.h"
 
 namespace tally::internal {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "engine/base/checked.h"
 #include "loaders/checks.h"
+#include "loaders/inventory/message.h"
 #include "loaders/json.h"
 #include "loaders/loaders.h"
-#include "loaders/message.h"
 
 namespace tally::internal {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "loaders/inventory.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally::internal {
 

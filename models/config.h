@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/graph/model_spec.h"
-#include "loaders/inventory.h"
+#include "engine/recipe/model_spec.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "engine/base/format.h"
+#include "models/catalog/recipe_settings.h"
 #include "models/config.h"
 #include "models/family.h"
-#include "models/recipe_settings.h"
 
 namespace tally {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "engine/base/status.h"
-#include "engine/graph/recipe.h"
-#include "loaders/inventory.h"
+#include "engine/recipe/recipe.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally {
 

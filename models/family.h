@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "engine/base/status.h"
-#include "engine/graph/model_spec.h"
-#include "loaders/inventory.h"
+#include "engine/recipe/model_spec.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally {
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "counters/ledger.h"
-#include "counters/site.h"
+#include "counters/cost/site.h"
+#include "counters/ledger/ledger.h"
 #include "engine/base/export.h"
-#include "engine/graph/recipe.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally::books {
 

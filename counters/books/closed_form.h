@@ -5,7 +5,7 @@
 // together; D_r the part of a head that turns, where it is not all of it. Latent attention: R_q, R_kv its ranks, D_n, D_r, D_v the parts of a head. Of a step: B sequences, P rows of each, S positions
 // that the last row of each sees without a window, W the window.
 //
-// The definitions are DESIGN's ledger chapter (counters/cost.h, and the header of each op): these formulas are written from them and
+// The definitions are DESIGN's ledger chapter (counters/cost/cost.h, and the header of each op): these formulas are written from them and
 // not from the ops' code, so that either can convict the other. docs/conventions.md says in words what is counted.
 #pragma once
 
@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "counters/books/form.h"
-#include "counters/cost.h"
-#include "counters/site.h"
+#include "counters/cost/cost.h"
+#include "counters/cost/site.h"
 #include "engine/base/export.h"
-#include "engine/graph/recipe.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally::books {
 

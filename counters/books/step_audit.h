@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "counters/books/closed_form.h"
-#include "counters/ledger.h"
+#include "counters/ledger/ledger.h"
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
 

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "counters/site.h"
-#include "engine/graph/model_spec.h"
-#include "loaders/inventory.h"
+#include "counters/cost/site.h"
+#include "engine/recipe/model_spec.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally::books {
 

@@ -1,5 +1,5 @@
 // tally audit: runs a model and holds its ledger against closed form and checkpoint.
-#include "engine/api/audit.h"
+#include "engine/api/tally.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/api/audit.h"
-#include "engine/api/count.h"
+#include "engine/api/tally.h"
 #include "engine/app/json.h"
 
 namespace tally::app {

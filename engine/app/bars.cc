@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <numeric>
 
-#include "engine/api/summary.h"
+#include "engine/api/tally.h"
 
 namespace tally::app {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/api/speed.h"
+#include "engine/api/tally.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"

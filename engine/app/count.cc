@@ -1,5 +1,5 @@
 // tally count: what models cost, from their configurations alone.
-#include "engine/api/count.h"
+#include "engine/api/tally.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/api/synth.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/count_report.h"

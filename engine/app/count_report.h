@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/api/count.h"
+#include "engine/api/tally.h"
 #include "engine/app/json.h"
 #include "engine/app/table.h"
 

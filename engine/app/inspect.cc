@@ -6,8 +6,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "engine/api/inspect.h"
-#include "engine/api/summary.h"
+#include "engine/api/tally.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/json.h"

@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/api/summary.h"
 #include "engine/api/tally.h"
 
 namespace tally::app {

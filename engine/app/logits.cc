@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/api/logits.h"
-#include "engine/api/npy.h"
+#include "engine/api/tally.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"

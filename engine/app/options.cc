@@ -61,13 +61,14 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
                     std::to_string(flags.context));
   }
   options.context = flags.context;
-  using A = ActivationsChoice;
+  using A = ActivationMode;
   TALLY_RETURN_IF_ERROR(Choose<A>("--activations", flags.activations,
                                   {{"auto", A::kAuto}, {"f32", A::kF32}, {"bf16", A::kBF16}, {"int8", A::kInt8}},
                                   options.activations));
-  using K = KvChoice;
-  TALLY_RETURN_IF_ERROR(Choose<K>("--kv", flags.kv, {{"auto", K::kAuto}, {"f32", K::kF32}, {"f16", K::kF16}}, options.kv));
-  using I = ImplName;
+  using K = std::optional<KvType>;
+  TALLY_RETURN_IF_ERROR(
+      Choose<K>("--kv", flags.kv, {{"auto", std::nullopt}, {"f32", KvType::kF32}, {"f16", KvType::kF16}}, options.kv));
+  using I = ImplChoice;
   TALLY_RETURN_IF_ERROR(
       Choose<I>("--impl", flags.impl, {{"auto", I::kAuto}, {"ref", I::kRef}, {"blas", I::kBlas}}, options.impl));
   return options;
@@ -98,9 +99,9 @@ Result<Loaded> Load(const std::string& given, LoadOptions options) {
 }
 
 void NoteUnusedBlas(const Engine& engine, const LoadOptions& options) {
-  if (options.impl != ImplName::kBlas || engine.used_blas()) return;
+  if (options.impl != ImplChoice::kBlas || engine.used_blas()) return;
   Note(std::string("note: --impl blas was asked for and OpenBLAS never ran: it multiplies f32 activations only") +
-       (options.activations == ActivationsChoice::kF32 ? "\n" : " (--activations f32)\n"));
+       (options.activations == ActivationMode::kF32 ? "\n" : " (--activations f32)\n"));
 }
 
 Result<std::string> ReadText(const std::string& path) {

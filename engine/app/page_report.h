@@ -1,7 +1,7 @@
 // The page proof of an audit as tables and JSON.
 #pragma once
 
-#include "engine/api/audit.h"
+#include "engine/api/tally.h"
 #include "engine/app/json.h"
 #include "engine/app/table.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/api/summary.h"
+#include "engine/api/tally.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"

@@ -5,8 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/api/summary.h"
-#include "engine/api/synth.h"
+#include "engine/api/tally.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/api/inspect.h"
+#include "engine/api/tally.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/json.h"

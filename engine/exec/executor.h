@@ -10,15 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "counters/ledger.h"
-#include "counters/record.h"
+#include "counters/ledger/ledger.h"
+#include "counters/ledger/record.h"
 #include "engine/base/aligned.h"
+#include "engine/base/kinds.h"
 #include "engine/kernels/op.h"
 #include "engine/machine/parallel.h"
 
 namespace tally {
-
-enum class ImplChoice : uint8_t { kAuto, kRef, kBlas };  // kBlas: OpenBLAS where an op has it, else as kAuto
 
 inline constexpr uint64_t kShareGainNanoseconds = 20'000;
 

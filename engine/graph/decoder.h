@@ -10,17 +10,13 @@
 #include "engine/base/aligned.h"
 #include "engine/exec/executor.h"
 #include "engine/graph/kv_cache.h"
-#include "engine/graph/recipe.h"
-#include "engine/graph/rope_freqs.h"
 #include "engine/kernels/act_pack.h"
+#include "engine/recipe/recipe.h"
+#include "engine/recipe/rope_freqs.h"
 #include "engine/weights/weights.h"
 
 namespace tally {
 
-// What activations are quantised to. kAuto goes by the weight: F32, F16 -> f32; BF16 -> bf16 where the target has a bf16 dot
-// product, else f32; quantised -> int8. A choice applies to the weight types that can take it; the others go by kAuto, but for
-// kF32, which every type takes. The router is always multiplied in f32.
-enum class ActivationMode : uint8_t { kAuto, kF32, kBF16, kInt8 };
 ActKind ActKindFor(DType weight, ActivationMode mode);
 
 struct DecoderOptions {

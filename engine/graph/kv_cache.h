@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/graph/recipe.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/machine/machine.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally {
 

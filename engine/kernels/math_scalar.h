@@ -68,7 +68,7 @@ S ActivateGated(ActivationKind kind, S g, S u, S alpha, S limit) {
   return Activate(kind, g) * u;
 }
 
-// What one call counts (counters/cost.h): math_test compares it with a counting scalar.
+// What one call counts (counters/cost/cost.h): math_test compares it with a counting scalar.
 struct ElementCost {
   uint64_t flops = 0, special = 0;
   bool operator==(const ElementCost&) const = default;

@@ -2,11 +2,11 @@
 //
 // An op is a plain struct of views and parameters with
 //   Status Validate() const;                    shapes and ranges, checked before every run
-//   Cost Useful() const;                        what the mathematics needs (counters/cost.h)
+//   Cost Useful() const;                        what the mathematics needs (counters/cost/cost.h)
 //   void Touches(WeightTouches&) const;         which weight rows it reads (appends)
 //   bool CostKey(OpKey&) const;                 what its costs and touches depend on; false: on more than a key holds
 //   Mat<const float> Output() const;            what a tap sees (empty: nothing)
-//   void Describe(OpDescription&) const;        its operands and parameters by name (counters/op_description.h)
+//   void Describe(OpDescription&) const;        its operands and parameters by name (counters/cost/op_description.h)
 //   static constexpr std::string_view kName;
 // and, where a key does not say all,
 //   CostAmounts Amounts() const;                its costs are linear in these:
@@ -24,8 +24,8 @@
 #include <string_view>
 #include <vector>
 
-#include "counters/cost.h"
-#include "counters/op_description.h"
+#include "counters/cost/cost.h"
+#include "counters/cost/op_description.h"
 #include "engine/base/mat.h"
 #include "engine/base/status.h"
 #include "engine/kernels/weight_view.h"

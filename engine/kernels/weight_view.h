@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "counters/cost.h"
+#include "counters/cost/cost.h"
 #include "engine/base/dtype.h"
 
 namespace tally {

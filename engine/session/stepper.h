@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "counters/ledger.h"
+#include "counters/ledger/ledger.h"
 #include "engine/base/aligned.h"
 #include "engine/exec/executor.h"
 #include "engine/graph/decoder.h"

@@ -9,7 +9,7 @@
 #include "engine/base/format.h"
 #include "engine/text/bpe.h"
 #include "engine/text/text_tokenizer.h"
-#include "loaders/file_reader.h"
+#include "loaders/inventory/file_reader.h"
 
 namespace tally {
 namespace {

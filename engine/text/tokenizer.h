@@ -11,7 +11,7 @@
 
 #include "engine/base/export.h"
 #include "engine/base/status.h"
-#include "loaders/inventory.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally {
 

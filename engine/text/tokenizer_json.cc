@@ -7,7 +7,7 @@
 #include "engine/text/bpe.h"
 #include "engine/text/json_steps.h"
 #include "engine/text/text_tokenizer.h"
-#include "loaders/file_reader.h"
+#include "loaders/inventory/file_reader.h"
 
 namespace tally {
 namespace {

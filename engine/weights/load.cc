@@ -16,7 +16,7 @@
 #include "engine/weights/pack.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/weights.h"
-#include "loaders/file_reader.h"
+#include "loaders/inventory/file_reader.h"
 
 namespace tally {
 namespace {

@@ -9,7 +9,7 @@
 #include "engine/base/checked.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
-#include "engine/weights/roles.h"
+#include "engine/recipe/roles.h"
 #include "engine/weights/weights.h"
 
 namespace tally {

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "counters/site.h"
+#include "counters/cost/site.h"
 #include "engine/base/status.h"
-#include "engine/graph/model_spec.h"
 #include "engine/kernels/weight_view.h"
-#include "loaders/inventory.h"
+#include "engine/recipe/model_spec.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally {
 

@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "counters/site.h"
+#include "counters/cost/site.h"
 #include "engine/base/status.h"
-#include "engine/graph/model_spec.h"
 #include "engine/kernels/weight_view.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
-#include "loaders/inventory.h"
+#include "engine/recipe/model_spec.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/api/count.h"
+#include "engine/studies/count.h"
 
 namespace tally {
 namespace {

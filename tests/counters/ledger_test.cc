@@ -1,4 +1,4 @@
-#include "counters/ledger.h"
+#include "counters/ledger/ledger.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "engine/graph/recipe.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally::books {
 

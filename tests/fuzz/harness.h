@@ -13,7 +13,7 @@
 
 #include "engine/base/format.h"
 #include "engine/base/status.h"
-#include "loaders/inventory.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally::fuzz {
 

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "engine/api/npy.h"
 #include "engine/app/token_list.h"
+#include "loaders/npy.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/targets.h"
 

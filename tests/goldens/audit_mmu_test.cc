@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/api/audit.h"
-#include "engine/api/loaded_model.h"
-#include "engine/api/synth.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/page_watch.h"
+#include "engine/session/loaded_model.h"
+#include "engine/studies/audit.h"
+#include "engine/studies/synth.h"
 #include "tests/goldens/checkpoints.h"
 #include "tests/support/open_engine.h"
 #include "tests/support/targets.h"
@@ -92,8 +92,8 @@ void ExpectProof(const std::string& path, const LoadOptions& load) {
 class PagesOf : public testing::TestWithParam<std::string> {};
 
 TEST_P(PagesOf, TouchedAreThoseCharged) {
-  for (const ImplName impl : {ImplName::kAuto, ImplName::kRef, ImplName::kBlas}) {
-    for (const ActivationsChoice activations : {ActivationsChoice::kAuto, ActivationsChoice::kF32}) {
+  for (const ImplChoice impl : {ImplChoice::kAuto, ImplChoice::kRef, ImplChoice::kBlas}) {
+    for (const ActivationMode activations : {ActivationMode::kAuto, ActivationMode::kF32}) {
       SCOPED_TRACE(std::to_string(static_cast<int>(impl)) + " " + std::to_string(static_cast<int>(activations)));
       LoadOptions load = Guarded();
       load.impl = impl;

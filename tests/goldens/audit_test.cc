@@ -1,5 +1,5 @@
 // tally audit's accounts on every checkpoint of the repo: they agree; and what is made to differ is found.
-#include "engine/api/audit.h"
+#include "engine/studies/audit.h"
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::string Differences(const AuditReport& report) {
 class AuditOf : public testing::TestWithParam<std::string> {};
 
 TEST_P(AuditOf, AllAccountsAgree) {
-  for (const KvChoice kv : {KvChoice::kF16, KvChoice::kF32}) {
+  for (const KvType kv : {KvType::kF16, KvType::kF32}) {
     AuditOptions options;
     options.path = GetParam();
     options.load = SmallOptions();

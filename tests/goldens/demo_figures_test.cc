@@ -92,7 +92,7 @@ TEST(Demo, HeldOutBitsPerCharacterAreTheReadmes) {
   const std::string text = all.substr(all.size() * 9 / 10);
   ASSERT_EQ(text.size(), figures.at("held_out_characters").get<size_t>());
 
-  Opened exact = OpenDemo(kDemo + "demo.gguf", ActivationsChoice::kF32);
+  Opened exact = OpenDemo(kDemo + "demo.gguf", ActivationMode::kF32);
   ASSERT_NE(exact.engine, nullptr);
   const double f32 = BitsPerCharacter(exact, text);
   EXPECT_NEAR(f32, figures.at("bits_per_character").at("mxfp4").get<double>(), 5e-4);
@@ -106,7 +106,7 @@ TEST(Demo, HeldOutBitsPerCharacterAreTheReadmes) {
   }
 
   ForEachTarget([&] {
-    Opened usual = OpenDemo(kDemo + "demo.gguf", ActivationsChoice::kAuto);
+    Opened usual = OpenDemo(kDemo + "demo.gguf", ActivationMode::kAuto);
     ASSERT_NE(usual.engine, nullptr);
     const double as_run = BitsPerCharacter(usual, text);
     EXPECT_NEAR(as_run, std::stod(run[2]), 5e-4);

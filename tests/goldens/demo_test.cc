@@ -21,7 +21,7 @@ TEST(Demo, IsFoundAndSpeaksVerse) {
   const auto path = DemoModelPath();
   ASSERT_TRUE(path.ok()) << path.status().message();
   EXPECT_LE(std::filesystem::file_size(*path), 4u << 20);
-  Opened demo = OpenDemo(*path, ActivationsChoice::kAuto);
+  Opened demo = OpenDemo(*path, ActivationMode::kAuto);
   ASSERT_NE(demo.engine, nullptr);
   const ParameterCounts& counts = demo.model->parameters();
   EXPECT_GE(counts.total, 2'000'000u);
@@ -174,7 +174,7 @@ TEST(Demo, AHuggingFaceDirectoryGivesTheSameLogits) {
   HfWriter(*gguf).Write(folder);
   std::vector<int32_t> ids = {1023};
   for (int32_t i = 0; i < 700; ++i) ids.push_back((i * 37 + i / 7) % 1023);
-  for (const ActivationsChoice activations : {ActivationsChoice::kF32, ActivationsChoice::kAuto}) {
+  for (const ActivationMode activations : {ActivationMode::kF32, ActivationMode::kAuto}) {
     std::vector<std::vector<float>> logits;
     for (const std::string& path : {kDemo + "demo.gguf", folder.path()}) {
       Opened opened = OpenDemo(path, activations);

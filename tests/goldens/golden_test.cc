@@ -112,7 +112,7 @@ TEST_P(GoldenTest, BitsDoNotDependOnThreadsCutsOrCompany) {
 // Every implementation agrees with the golden, the scalar reference and OpenBLAS included.
 TEST_P(GoldenTest, ReferenceAndOpenBlasToo) {
   GoldenCase golden(GetParam());
-  for (ImplName impl : {ImplName::kRef, ImplName::kBlas}) {
+  for (ImplChoice impl : {ImplChoice::kRef, ImplChoice::kBlas}) {
     LoadOptions options = Exact();
     options.impl = impl;
     Opened opened = Open(golden.directory, options);
@@ -122,7 +122,7 @@ TEST_P(GoldenTest, ReferenceAndOpenBlasToo) {
     const std::vector<float> got = Logits(*opened.engine, prompt.ids, prompt.ids.size());
     ASSERT_EQ(static_cast<int64_t>(got.size()), want.rows * want.cols);
     EXPECT_LE(MaxDifference({got.data(), want.rows, want.cols}, want), golden.atol);
-    EXPECT_EQ(opened.engine->used_blas(), impl == ImplName::kBlas);
+    EXPECT_EQ(opened.engine->used_blas(), impl == ImplChoice::kBlas);
   }
 }
 
@@ -134,7 +134,7 @@ class ReducedPrecision {
  public:
   explicit ReducedPrecision(GoldenCase& golden) : golden_(golden) {}
 
-  void Check(const std::string& path, ActivationsChoice activations, const std::string& what) {
+  void Check(const std::string& path, ActivationMode activations, const std::string& what) {
     LoadOptions options = Exact();
     options.activations = activations;
     Opened opened = Open(path, options);
@@ -156,10 +156,10 @@ class ReducedPrecision {
   }
 
  private:
-  static double Bound(const Model& model, ActivationsChoice activations) {
+  static double Bound(const Model& model, ActivationMode activations) {
     const std::string types = JoinTypes(model.matrix_types());
     if (types.find("MXFP4") != std::string::npos) return 0.08;
-    const bool bf16 = activations == ActivationsChoice::kBF16 || HwyTargetHasBf16Dot();
+    const bool bf16 = activations == ActivationMode::kBF16 || HwyTargetHasBf16Dot();
     return bf16 && types.find("BF16") != std::string::npos ? 0.025 : 0.01;
   }
   static int CompareGreedy(const GoldenPrompt& prompt, Mat<const float> got, double difference) {
@@ -179,7 +179,7 @@ TEST_P(GoldenTest, DefaultActivations) {
   GoldenCase golden(GetParam());
   for (const std::string& path : golden.Checkpoints()) {
     SCOPED_TRACE(path);
-    ReducedPrecision(golden).Check(path, ActivationsChoice::kAuto, "default");
+    ReducedPrecision(golden).Check(path, ActivationMode::kAuto, "default");
   }
 }
 
@@ -187,8 +187,7 @@ TEST_P(GoldenTest, DefaultActivations) {
 class Bf16Test : public testing::TestWithParam<const char*> {};
 TEST_P(Bf16Test, OnEveryTarget) {
   GoldenCase golden(GetParam());
-  ForEachTarget(
-      [&] { ReducedPrecision(golden).Check(golden.directory, ActivationsChoice::kBF16, std::string(HwyTargetName())); });
+  ForEachTarget([&] { ReducedPrecision(golden).Check(golden.directory, ActivationMode::kBF16, std::string(HwyTargetName())); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest,
@@ -227,8 +226,8 @@ class LongTest : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(LongTest, BitsDoNotDependOnCutsCompanyOrRollingBack) {
-  for (ActivationsChoice activations : {ActivationsChoice::kF32, ActivationsChoice::kAuto}) {
-    SCOPED_TRACE(activations == ActivationsChoice::kF32 ? "f32" : "auto");
+  for (ActivationMode activations : {ActivationMode::kF32, ActivationMode::kAuto}) {
+    SCOPED_TRACE(activations == ActivationMode::kF32 ? "f32" : "auto");
     LoadOptions options = Options();
     options.activations = activations;
     Opened opened = Open(golden_.directory, options);
@@ -255,7 +254,7 @@ TEST_P(LongTest, BitsDoNotDependOnCutsCompanyOrRollingBack) {
 TEST_P(LongTest, TheReferenceAgrees) {
   LoadOptions options = Options();
   Opened hwy = Open(golden_.directory, options);
-  options.impl = ImplName::kRef;
+  options.impl = ImplChoice::kRef;
   Opened ref = Open(golden_.directory, options);
   ASSERT_TRUE(hwy.engine != nullptr && ref.engine != nullptr);
   const std::vector<int32_t> ids = Ids(hwy.model->recipe().vocab);

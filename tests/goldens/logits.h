@@ -20,7 +20,7 @@ namespace tally {
 inline LoadOptions Exact() {
   LoadOptions options;
   options.threads = 2;
-  options.activations = ActivationsChoice::kF32;
+  options.activations = ActivationMode::kF32;
   options.sequences = 2;
   options.max_logit_rows = options.max_batch;
   options.share_gain_ns = 0;  // these models are so small that the team would never meet
@@ -97,8 +97,8 @@ inline std::vector<float> LogitsBesideAnother(Engine& engine, const std::vector<
 // The logits of `ids`, bit for bit: on 1, 2 and 4 threads, in one piece, in pieces of 7, token by token, beside another sequence;
 // in f32 and with the activations that are the default.
 inline void ExpectSameBitsHoweverRun(const std::string& path, const std::vector<int32_t>& ids) {
-  for (ActivationsChoice activations : {ActivationsChoice::kF32, ActivationsChoice::kAuto}) {
-    SCOPED_TRACE(activations == ActivationsChoice::kF32 ? "f32" : "auto");
+  for (ActivationMode activations : {ActivationMode::kF32, ActivationMode::kAuto}) {
+    SCOPED_TRACE(activations == ActivationMode::kF32 ? "f32" : "auto");
     LoadOptions options = Exact();
     options.activations = activations;
     options.threads = 1;

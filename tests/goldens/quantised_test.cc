@@ -107,7 +107,7 @@ class QuantisedTest : public testing::TestWithParam<Case> {
   const Rewritten model_ = Rewrite(golden_.directory + "/model.gguf", GetParam().type, folder_);
   const std::vector<int32_t>& ids_ = golden_.prompts[0].ids;
 
-  std::vector<float> LogitsOf(const std::string& path, ActivationsChoice activations, ImplName impl) {
+  std::vector<float> LogitsOf(const std::string& path, ActivationMode activations, ImplChoice impl) {
     LoadOptions options = Exact();
     options.activations = activations;
     options.impl = impl;
@@ -125,11 +125,11 @@ class QuantisedTest : public testing::TestWithParam<Case> {
 // With f32 activations the only difference is the order of sums.
 TEST_P(QuantisedTest, F32ActivationsGiveTheLogitsOfTheValues) {
   ASSERT_GE(model_.matrices, 4);
-  const std::vector<float> want = LogitsOf(model_.values, ActivationsChoice::kF32, ImplName::kRef);
+  const std::vector<float> want = LogitsOf(model_.values, ActivationMode::kF32, ImplChoice::kRef);
   ASSERT_EQ(want.size(), ids_.size() * static_cast<size_t>(vocab_));
   const double allowed = 1e-5 * MaxAbs(View(want));
-  for (ImplName impl : {ImplName::kRef, ImplName::kAuto, ImplName::kBlas}) {
-    const std::vector<float> got = LogitsOf(model_.stored, ActivationsChoice::kF32, impl);
+  for (ImplChoice impl : {ImplChoice::kRef, ImplChoice::kAuto, ImplChoice::kBlas}) {
+    const std::vector<float> got = LogitsOf(model_.stored, ActivationMode::kF32, impl);
     EXPECT_LE(MaxDifference(View(got), View(want)), allowed) << "impl " << static_cast<int>(impl);
   }
 }
@@ -139,10 +139,10 @@ TEST_P(QuantisedTest, F32ActivationsGiveTheLogitsOfTheValues) {
 // amplify, and have near-ties between experts). The greedy token is that of the f32 run wherever its margin exceeds twice the
 // difference seen.
 TEST_P(QuantisedTest, DefaultActivationsStayWithinTheBoundAndKeepGreedyTokens) {
-  const std::vector<float> exact = LogitsOf(model_.values, ActivationsChoice::kF32, ImplName::kRef);
+  const std::vector<float> exact = LogitsOf(model_.values, ActivationMode::kF32, ImplChoice::kRef);
   const Mat<const float> want = View(exact);
   ForEachTarget([&] {
-    const std::vector<float> logits = LogitsOf(model_.stored, ActivationsChoice::kAuto, ImplName::kAuto);
+    const std::vector<float> logits = LogitsOf(model_.stored, ActivationMode::kAuto, ImplChoice::kAuto);
     const Mat<const float> got = View(logits);
     const double difference = MaxDifference(got, want), share = difference / MaxAbs(want);
     EXPECT_LE(share, GetParam().bound);
@@ -159,7 +159,7 @@ TEST_P(QuantisedTest, DefaultActivationsStayWithinTheBoundAndKeepGreedyTokens) {
     EXPECT_GE(compared, 3);
     // The reference quantises activations alike; where a sum's last bit moves one of them to the next integer, they part a little;
     // where that makes another expert the better of two, by much.
-    const std::vector<float> ref = LogitsOf(model_.stored, ActivationsChoice::kAuto, ImplName::kRef);
+    const std::vector<float> ref = LogitsOf(model_.stored, ActivationMode::kAuto, ImplChoice::kRef);
     const double apart = MaxDifference(got, View(ref)) / MaxAbs(want);
     EXPECT_LE(apart, GetParam().bound / 2);
     std::printf(

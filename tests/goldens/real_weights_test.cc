@@ -20,7 +20,7 @@ const std::string kWeights = std::string(TALLY_SOURCE_DIR) + "/../shared/weights
 #define SKIP_WITHOUT(path) \
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not here"
 
-Opened OpenAs(const std::string& path, ActivationsChoice activations = ActivationsChoice::kF32, int64_t context = 0) {
+Opened OpenAs(const std::string& path, ActivationMode activations = ActivationMode::kF32, int64_t context = 0) {
   LoadOptions options;
   options.context = context;
   options.threads = 2;
@@ -144,7 +144,7 @@ TEST(RealWeights, GptNanoSort) {
 TEST(RealWeights, GptNanoSortSorts) {
   SKIP_WITHOUT(kWeights + "gpt-nano-sort");
   const NanoSortDirectory directory;
-  Opened opened = OpenAs(directory.path, ActivationsChoice::kAuto);
+  Opened opened = OpenAs(directory.path, ActivationMode::kAuto);
   ASSERT_NE(opened.engine, nullptr);
   for (const std::vector<int32_t>& digits : {std::vector<int32_t>{2, 0, 1, 0, 2, 1}, {1, 1, 0, 2, 0, 0}, {2, 2, 1, 0, 1, 0}}) {
     auto result = Generate(*opened.engine, digits, Greedy(6));
@@ -167,7 +167,7 @@ TEST(RealWeights, Stories260K) {
       "what to do. She said, \"I want to play with your ball, but I can't find it.\"\nLily was sad and didn't know what to do. "
       "She said, "
       "\"I'm sorry, Lily. I didn't know what to do.\"\nLily didn't want to help her mom, so she";
-  for (ActivationsChoice activations : {ActivationsChoice::kF32, ActivationsChoice::kAuto}) {
+  for (ActivationMode activations : {ActivationMode::kF32, ActivationMode::kAuto}) {
     Opened opened = OpenAs(path, activations, 256);  // the file says 128; it was trained on 512
     ASSERT_NE(opened.engine, nullptr);
     ASSERT_NE(opened.model->tokenizer(), nullptr);
@@ -197,7 +197,7 @@ TEST(RealWeights, Stories260KContinuesAPrompt) {
 TEST(RealWeights, TinyStories656K) {
   const std::string path = kWeights + "tinystories-656k-bf16";
   SKIP_WITHOUT(path);
-  Opened opened = OpenAs(path, ActivationsChoice::kAuto);
+  Opened opened = OpenAs(path, ActivationMode::kAuto);
   ASSERT_NE(opened.engine, nullptr);
   EXPECT_EQ(opened.model->parameters().total, 656'000u);
   auto prompt =

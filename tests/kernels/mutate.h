@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "counters/cost.h"
+#include "counters/cost/cost.h"
 
 namespace tally {
 

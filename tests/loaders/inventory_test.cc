@@ -1,4 +1,4 @@
-#include "loaders/inventory.h"
+#include "loaders/inventory/inventory.h"
 
 #include <gtest/gtest.h>
 

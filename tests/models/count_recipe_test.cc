@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "loaders/loaders.h"
-#include "models/catalog.h"
+#include "models/catalog/catalog.h"
 #include "tests/models/published.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "models/recipe_settings.h"
+#include "models/catalog/recipe_settings.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "counters/books/books.h"
-#include "models/catalog.h"
+#include "models/catalog/catalog.h"
 
 namespace tally {
 namespace {

@@ -1,6 +1,6 @@
 // Expected values: the formulas of the published code, computed independently in Python doubles and rounded
 // to f32.
-#include "engine/graph/rope_freqs.h"
+#include "engine/recipe/rope_freqs.h"
 
 #include <gtest/gtest.h>
 

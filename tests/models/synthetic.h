@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "loaders/inventory.h"
+#include "loaders/inventory/inventory.h"
 
 namespace tally::synthetic {
 

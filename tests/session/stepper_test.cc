@@ -79,7 +79,7 @@ std::string WithNan(const TempFolder& folder, const std::string& tensor, uint64_
 TEST(Stepper, NanNamesTheLayerAndOp) {
   const TempFolder folder;
   const std::string path = WithNan(folder, "blk.1.ffn_down.weight", 0);
-  for (ImplName impl : {ImplName::kAuto, ImplName::kRef}) {
+  for (ImplChoice impl : {ImplChoice::kAuto, ImplChoice::kRef}) {
     LoadOptions options = SmallOptions();
     options.impl = impl;
     auto engine = Open(path, options).engine;
@@ -98,7 +98,7 @@ TEST(Stepper, NanInARowWithoutLogits) {
   constexpr int32_t kBad = 7;
   const TempFolder folder;
   const std::string path = WithNan(folder, "token_embd.weight", kBad);
-  for (ImplName impl : {ImplName::kAuto, ImplName::kRef}) {
+  for (ImplChoice impl : {ImplChoice::kAuto, ImplChoice::kRef}) {
     LoadOptions options = SmallOptions();
     options.impl = impl;
     options.sequences = 2;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "engine/api/inspect.h"
+#include "engine/studies/inspect.h"
 #include "tests/models/synthetic_files.h"
 #include "tests/siege/siege.h"
 

@@ -1,5 +1,5 @@
-// LoadTokenizer (engine/api/inspect.h): a directory that has a tokenizer.json needs nothing else.
-#include "engine/api/inspect.h"
+// LoadTokenizer (engine/studies/inspect.h): a directory that has a tokenizer.json needs nothing else.
+#include "engine/studies/inspect.h"
 #include "tests/text/json_spec.h"
 
 namespace tally {

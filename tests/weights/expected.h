@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/model_spec.h"
 #include "engine/kernels/unpack.h"
-#include "engine/weights/roles.h"
+#include "engine/recipe/model_spec.h"
+#include "engine/recipe/roles.h"
 #include "engine/weights/weights.h"
 #include "loaders/loaders.h"
 #include "tests/weights/stored.h"

@@ -16,7 +16,7 @@
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
 #include "engine/weights/weights.h"
-#include "loaders/file_reader.h"
+#include "loaders/inventory/file_reader.h"
 #include "tests/support/sanitizers.h"
 #include "tests/weights/everything.h"
 #include "tests/weights/expected.h"

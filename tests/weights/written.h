@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/machine/parallel.h"
-#include "engine/weights/roles.h"
+#include "engine/recipe/roles.h"
 #include "engine/weights/weights.h"
 #include "tests/support/temp_folder.h"
 #include "tests/weights/stored.h"

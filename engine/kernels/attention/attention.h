@@ -16,13 +16,12 @@
 
 #include <array>
 
+#include "engine/base/kinds.h"
 #include "engine/kernels/op.h"
 
 namespace tally {
 
 inline constexpr int64_t kKvBlock = 128;
-enum class KvType : uint8_t { kF32, kF16 };
-inline constexpr std::array<std::string_view, 2> kKvTypeNames = {"f32", "f16"};
 
 constexpr int64_t KvHeadDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
 constexpr size_t KvElementBytes(KvType t) { return t == KvType::kF32 ? 4 : 2; }

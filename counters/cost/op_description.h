@@ -1,0 +1,43 @@
+// An op in words and numbers, without its data: enough to build one like it again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "counters/cost/cost.h"
+
+namespace tally {
+
+// What an op reads and writes. kInOut: read, then written.
+enum class OperandRole : uint8_t { kInput, kOutput, kInOut, kWeight, kCache };
+inline constexpr int kOperandRoles = 5;
+inline constexpr std::array<std::string_view, kOperandRoles> kOperandRoleNames = {"input", "output", "in-out", "weight", "cache"};
+
+struct Operand {
+  std::string_view name;  // as the op's member: "x"; static, as is `type`
+  OperandRole role = OperandRole::kInput;
+  std::string_view type;  // of its elements: "f32", "i32", "bf16", "int8" (quantised activations), "MXFP4"
+  std::vector<int64_t> shape;
+  WeightId weight = kNoWeight;  // of a weight, its index in the ledger's table
+};
+
+// A parameter of the op: a number, a word (static), or a list of whole numbers.
+using Setting = std::variant<int64_t, double, std::string_view, std::vector<int64_t>>;
+
+struct OpDescription {
+  std::vector<Operand> operands;
+  std::vector<std::pair<std::string_view, Setting>> settings;  // name (static) -> value
+
+  void Add(std::string_view name, OperandRole role, std::string_view type, std::vector<int64_t> shape,
+           WeightId weight = kNoWeight) {
+    operands.push_back({name, role, type, std::move(shape), weight});
+  }
+  void Set(std::string_view name, Setting value) { settings.emplace_back(name, std::move(value)); }
+};
+
+}  // namespace tally

@@ -1,0 +1,96 @@
+#include "engine/recipe/rope_freqs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+
+namespace tally {
+namespace {
+
+constexpr double kTwoPi = 2 * std::numbers::pi;
+
+bool Positive(double x) { return std::isfinite(x) && x > 0; }
+
+// Llama 3.1: wavelengths up to context/high stay, those beyond context/low are stretched by `factor`, between
+// them the two are mixed by how many turns fit into the original context.
+double Llama3(double inv, const RopeScaling& s) {
+  const double turns = s.original_context * inv / kTwoPi;  // within the original context
+  if (turns > s.high_freq_factor) return inv;
+  if (turns < s.low_freq_factor) return inv / s.factor;
+  const double keep = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+  return (1 - keep) * inv / s.factor + keep * inv;
+}
+
+// The (real-valued) index of the frequency that makes `turns` turns within the original context:
+// theta^(-2i/dim) * context = 2 pi turns, solved for i.
+double YarnIndex(double turns, const Rope& rope) {
+  return rope.dim / 2.0 * std::log(rope.scaling.original_context / (kTwoPi * turns)) / std::log(rope.theta);
+}
+
+Status Check(const Rope& rope, std::span<const float> freq_factors) {
+  const RopeScaling& s = rope.scaling;
+  if (rope.dim <= 0 || rope.dim % 2 != 0)
+    return BadInput("rope: " + std::to_string(rope.dim) + " rotated dimensions; need an even number");
+  if (!Positive(rope.theta)) return BadInput("rope: theta must be a positive number");
+  if (rope.freq_factors && freq_factors.empty()) return BadInput("rope: the checkpoint's frequency factors are missing");
+  if (!freq_factors.empty() && freq_factors.size() != static_cast<size_t>(rope.dim / 2)) {
+    return BadInput("rope: " + std::to_string(freq_factors.size()) + " frequency factors; need " + std::to_string(rope.dim / 2));
+  }
+  for (size_t i = 0; i < freq_factors.size(); ++i) {
+    if (!Positive(freq_factors[i])) return BadInput("rope: frequency factor " + std::to_string(i) + " is not a positive number");
+  }
+  if (s.kind == RopeScalingKind::kNone) return {};
+  if (!Positive(s.factor)) return BadInput("rope: the scaling factor must be a positive number");
+  if (s.kind == RopeScalingKind::kLinear) return {};
+  if (!Positive(s.original_context)) return BadInput("rope: the scaling's original context must be a positive number");
+  if (s.kind == RopeScalingKind::kLlama3 &&
+      !(Positive(s.low_freq_factor) && Positive(s.high_freq_factor) && s.low_freq_factor < s.high_freq_factor)) {
+    return BadInput("rope: need 0 < low_freq_factor < high_freq_factor");
+  }
+  if (s.kind == RopeScalingKind::kYarn) {
+    if (!(Positive(s.beta_fast) && Positive(s.beta_slow))) return BadInput("rope: YaRN's betas must be positive numbers");
+    if (s.beta_slow > s.beta_fast) return BadInput("rope: YaRN's beta_slow is more than its beta_fast");
+    if (!Positive(s.attention_factor)) return BadInput("rope: YaRN's attention factor must be a positive number");
+    if (rope.theta <= 1) return BadInput("rope: YaRN needs theta > 1");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<RopeFrequencies> MakeRopeFrequencies(const Rope& rope, std::span<const float> freq_factors) {
+  RopeFrequencies out;
+  if (rope.style == RopeStyle::kNone) return out;
+  TALLY_RETURN_IF_ERROR(Check(rope, freq_factors));
+  const RopeScaling& s = rope.scaling;
+  double low = 0, high = 1;  // YaRN's ramp: 0 up to `low` (frequency kept), 1 from `high` on (interpolated)
+  if (s.kind == RopeScalingKind::kYarn) {
+    low = YarnIndex(s.beta_fast, rope);
+    high = YarnIndex(s.beta_slow, rope);
+    if (s.truncate) low = std::floor(low), high = std::ceil(high);
+    low = std::max(low, 0.0);
+    high = std::min(high, rope.dim - 1.0);
+    if (high == low) high += 0.001;  // the published guard against a division by zero
+    out.magnitude = static_cast<float>(s.attention_factor);
+  }
+  out.inv_freq.resize(rope.dim / 2);
+  for (int32_t i = 0; i < rope.dim / 2; ++i) {
+    double inv = std::pow(rope.theta, -2.0 * i / rope.dim);
+    if (!freq_factors.empty()) inv /= freq_factors[i];
+    switch (s.kind) {
+      case RopeScalingKind::kNone: break;
+      case RopeScalingKind::kLinear: inv /= s.factor; break;
+      case RopeScalingKind::kLlama3: inv = Llama3(inv, s); break;
+      case RopeScalingKind::kYarn: {
+        const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
+        inv = inv * (1 - ramp) + inv / s.factor * ramp;
+        break;
+      }
+    }
+    out.inv_freq[i] = static_cast<float>(inv);
+  }
+  return out;
+}
+
+}  // namespace tally

@@ -1,0 +1,100 @@
+// NewEngine: a stepper over a loaded model, with a team of its own.
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/checked.h"
+#include "engine/base/format.h"
+#include "engine/machine/machine.h"
+#include "engine/session/loaded_model.h"
+
+namespace tally {
+namespace {
+
+// What an engine has planned beside the weights, known to the model's other engines for as long as it lives.
+class Planned {
+ public:
+  Planned(const LoadedModel& model, uint64_t bytes)
+      : total_(model.engine_bytes_), bytes_(bytes), others_(total_.fetch_add(bytes)) {}
+  Planned(const Planned&) = delete;
+  Planned& operator=(const Planned&) = delete;
+  ~Planned() { total_.fetch_sub(bytes_); }
+  uint64_t others() const { return others_; }
+
+ private:
+  std::atomic<uint64_t>& total_;
+  uint64_t bytes_, others_;
+};
+
+class StepperEngine final : public Engine {
+ public:
+  StepperEngine(std::shared_ptr<const LoadedModel> model, const LoadOptions& options)
+      : model_(std::move(model)),
+        team_(options.threads),
+        options_(MakeStepperOptions(model_->recipe(), options)),
+        plan_(PlanEngine(model_->recipe(), options_, team_.threads())),
+        planned_(*model_, SaturatingAdd(plan_.kv, plan_.scratch)) {}
+
+  Status Start() {
+    TALLY_RETURN_IF_ERROR(team_.status());
+    TALLY_RETURN_IF_ERROR(CheckMemory());
+    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(model_->recipe(), model_->weights(), team_, options_));
+    return {};
+  }
+
+  const MemoryPlan& memory_plan() const override { return plan_; }
+  int64_t max_batch() const override { return options_.decoder.max_batch; }
+  int64_t max_logit_rows() const override { return options_.decoder.max_logit_rows; }
+  Result<int32_t> NewSequence() override { return stepper_->cache().NewSequence(); }
+  int64_t Length(int32_t sequence) const override { return stepper_->cache().Length(sequence); }
+  Status Truncate(int32_t sequence, int64_t length) override { return stepper_->cache().Truncate(sequence, length); }
+  void Free(int32_t sequence) override { stepper_->cache().Free(sequence); }
+  Result<Mat<const float>> Step(std::span<const BatchRow> rows) override { return stepper_->Step(rows); }
+  Ledger& ledger() override { return stepper_->ledger(); }
+  const Model& model() const override { return *model_; }
+  std::string_view target() const override { return HwyTargetName(); }
+  bool used_blas() const override { return stepper_->executor().used_blas(); }
+  int threads() const override { return team_.threads(); }
+  void SetTap(std::function<void(Site, std::string_view, Mat<const float>)> tap) override { stepper_->SetTap(std::move(tap)); }
+  void SetRecorder(Recorder recorder) override { stepper_->SetRecorder(std::move(recorder)); }
+  void EnableExplain() override { stepper_->executor().EnableExplain(); }
+  std::vector<std::string> Explanations() const override {
+    std::vector<std::string> lines;
+    for (const auto& [what, why] : stepper_->executor().explanations()) lines.push_back(what + ": " + why);
+    return lines;
+  }
+
+ private:
+  // The weights are in memory. The caches of other engines take theirs as they fill: what is free now is not all ours, but at
+  // most what this process has and could have, less what the model and those engines are to have.
+  Status CheckMemory() {
+    plan_.packed_weights = model_->memory_plan().packed_weights;
+    const uint64_t held = plan_.packed_weights + planned_.others(), free = AvailableMemoryBytes();
+    const uint64_t all = ResidentBytes() + free;
+    plan_.available = held + std::min(free, all > held ? all - held : 0);
+    Status fits = CheckPlan(plan_, held, model_->recipe(), options_);
+    if (fits.ok() || planned_.others() == 0) return fits;
+    return {fits.code(), fits.message() + " (the weights' figure holds what other engines have planned, " +
+                             BytesText(planned_.others()) + ")"};
+  }
+
+  std::shared_ptr<const LoadedModel> model_;
+  Team team_;
+  StepperOptions options_;
+  MemoryPlan plan_;
+  Planned planned_;
+  std::unique_ptr<Stepper> stepper_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const LoadOptions& options) {
+  auto loaded = std::dynamic_pointer_cast<const LoadedModel>(std::move(model));
+  if (loaded == nullptr) return InternalError("the model was not made by LoadModel");
+  TALLY_RETURN_IF_ERROR(CheckLibraries(options));
+  TALLY_RETURN_IF_ERROR(CheckOptions(loaded->recipe(), loaded->matrix_types(), options));
+  auto engine = std::make_unique<StepperEngine>(std::move(loaded), options);
+  TALLY_RETURN_IF_ERROR(engine->Start());
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace tally

@@ -1,0 +1,141 @@
+// LoadModel: files -> inventory -> recipe -> memory plan -> packed weights.
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/format.h"
+#include "engine/kernels/matmul/openblas.h"
+#include "engine/machine/machine.h"
+#include "engine/recipe/rope_freqs.h"
+#include "engine/session/loaded_model.h"
+#include "engine/weights/memory_plan.h"
+#include "loaders/loaders.h"
+#include "models/family.h"
+
+namespace tally {
+namespace {
+
+constexpr int64_t kDefaultContext = 4096;
+
+KvBytesFn KvBytes(const Recipe& recipe, const StepperOptions& options) {
+  return [&](int64_t positions) {
+    return KvCache::PlanBytes(recipe, options.decoder.kv, positions, options.sequences, options.decoder.max_batch);
+  };
+}
+
+Status Prefixed(const std::string& path, const Status& status) {
+  return status.ok() ? status : Status(status.code(), path + ": " + status.message());
+}
+
+}  // namespace
+
+std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec) {
+  std::vector<std::pair<uint64_t, DType>> bytes;
+  std::set<std::string_view> seen;  // gate and up may be halves of one tensor
+  for (const TensorBinding& b : spec.bindings) {
+    if (b.shape.size() < 2) continue;
+    for (const std::string& name : b.names) {
+      const StoredTensor* t = inventory.Find(name);
+      if (t == nullptr || !seen.insert(t->name).second) continue;
+      const DType type = b.hf_mxfp4 ? DType::kMXFP4 : t->dtype;
+      auto at = std::find_if(bytes.begin(), bytes.end(), [&](const auto& e) { return e.second == type; });
+      if (at == bytes.end()) at = bytes.insert(at, {0, type});
+      at->first += t->bytes;
+    }
+  }
+  std::stable_sort(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<DType> types;
+  types.reserve(bytes.size());
+  for (const auto& e : bytes) types.push_back(e.second);
+  return types;
+}
+
+// A choice that the model cannot honour in any part is a mistake worth saying.
+Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const LoadOptions& options) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (options.context < 0 || options.context > kMost) {
+    return BadInput("the context must be 0 (the model's) to " + std::to_string(kMost) + " positions, not " +
+                    std::to_string(options.context));
+  }
+  if (recipe.learned_positions && options.context > recipe.context) {
+    return BadInput("a context of " + std::to_string(options.context) + " positions was asked for, and the model has learned " +
+                    std::to_string(recipe.context));
+  }
+  if (options.activations == ActivationMode::kBF16 && std::find(types.begin(), types.end(), DType::kBF16) == types.end()) {
+    return BadInput("bf16 activations need BF16 weights, and this model has none");
+  }
+  const auto quantised = [](DType t) { return GetDTypeInfo(t).quantised; };
+  if (options.activations == ActivationMode::kInt8 && std::none_of(types.begin(), types.end(), quantised)) {
+    return BadInput("int8 activations need quantised weights, and this model has none");
+  }
+  return {};
+}
+
+std::string JoinTypes(std::span<const DType> types) {
+  std::string text;
+  for (DType t : types) text += (text.empty() ? "" : " + ") + std::string(DTypeName(t));
+  return text;
+}
+
+StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& options) {
+  StepperOptions s;
+  s.decoder.activations = options.activations;
+  s.decoder.kv = options.kv.value_or(options.activations == ActivationMode::kF32 ? KvType::kF32 : KvType::kF16);
+  s.impl = options.impl;
+  s.share_gain_ns = options.share_gain_ns;
+  s.context = options.context > 0 ? options.context : std::min<int64_t>(recipe.context, kDefaultContext);
+  if (recipe.learned_positions) s.context = std::min<int64_t>(s.context, recipe.context);
+  s.sequences = std::max(1, options.sequences);
+  s.decoder.max_batch = std::clamp<int64_t>(options.max_batch, 1, std::max<int64_t>(1, s.context * s.sequences));
+  s.decoder.max_logit_rows =
+      std::clamp<int64_t>(options.max_logit_rows > 0 ? options.max_logit_rows : s.sequences, 1, s.decoder.max_batch);
+  return s;
+}
+
+MemoryPlan PlanEngine(const Recipe& recipe, const StepperOptions& options, int threads) {
+  MemoryPlan plan;
+  plan.kv = KvBytes(recipe, options)(options.context);
+  plan.scratch = Decoder::PlanBytes(recipe, options.decoder, threads);
+  plan.context = options.context;
+  return plan;
+}
+
+Status CheckPlan(const MemoryPlan& plan, uint64_t held, const Recipe& recipe, const StepperOptions& options) {
+  return CheckMemoryPlan(held, KvBytes(recipe, options), plan.scratch, plan.available, plan.context);
+}
+
+Status CheckLibraries(const LoadOptions& options) { return options.impl == ImplChoice::kBlas ? LoadOpenBlas() : Status(); }
+
+Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options) {
+  TALLY_RETURN_IF_ERROR(CheckLibraries(options));
+  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
+  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadModelSpec(inventory));
+  auto model = std::make_shared<LoadedModel>();
+  TALLY_ASSIGN_OR_RETURN(model->tokenizer_, TokenizerFor(inventory));
+  std::vector<DType> types = MatrixTypes(inventory, spec);
+  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckOptions(spec.recipe, types, options)));
+
+  Team team(options.threads);
+  TALLY_RETURN_IF_ERROR(team.status());
+  const StepperOptions stepper = MakeStepperOptions(spec.recipe, options);
+  model->plan_ = PlanEngine(spec.recipe, stepper, team.threads());
+  TALLY_ASSIGN_OR_RETURN(model->plan_.packed_weights, PlanPackedBytes(inventory, spec, options.guard_slices));
+  model->plan_.available = AvailableMemoryBytes();
+  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckPlan(model->plan_, model->plan_.packed_weights, spec.recipe, stepper)));
+
+  TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, spec, team, options.progress, options.guard_slices));
+  // Engines check it too, but know no file to name.
+  const auto frequencies = MakeRopeFrequencies(spec.recipe.rope, model->weights_.HostVector(Role::kRopeFactors));
+  TALLY_RETURN_IF_ERROR(Prefixed(path, frequencies.status()));
+  model->recipe_ = std::move(spec.recipe);
+  model->parameters_ = books::CountParameters(model->weights_.infos(), model->recipe_.top_k);
+  model->description_ = model->recipe_.family + ", " + std::to_string(model->recipe_.n_layers) + " layers, " + JoinTypes(types) +
+                        ", " + BytesText(model->plan_.packed_weights);
+  model->matrix_types_ = std::move(types);
+  return std::shared_ptr<const Model>(std::move(model));
+}
+
+}  // namespace tally

@@ -1,0 +1,29 @@
+// A sequence that is given back to its engine on every way out.
+#pragma once
+
+#include <utility>
+
+#include "engine/session/engine.h"
+
+namespace tally {
+
+class ScopedSequence {
+ public:
+  static Result<ScopedSequence> New(Engine& engine) {
+    TALLY_ASSIGN_OR_RETURN(const int32_t id, engine.NewSequence());
+    return ScopedSequence(engine, id);
+  }
+  ScopedSequence(ScopedSequence&& o) noexcept : engine_(std::exchange(o.engine_, nullptr)), id_(o.id_) {}
+  ScopedSequence& operator=(ScopedSequence&&) = delete;
+  ~ScopedSequence() {
+    if (engine_ != nullptr) engine_->Free(id_);
+  }
+  int32_t id() const { return id_; }
+
+ private:
+  ScopedSequence(Engine& engine, int32_t id) : engine_(&engine), id_(id) {}
+  Engine* engine_;
+  int32_t id_;
+};
+
+}  // namespace tally

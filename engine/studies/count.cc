@@ -1,0 +1,166 @@
+#include "engine/studies/count.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "counters/books/weight_table.h"
+#include "engine/base/format.h"
+#include "engine/session/model.h"
+#include "loaders/loaders.h"
+#include "models/catalog/catalog.h"
+#include "models/catalog/recipe_settings.h"
+#include "models/count_recipe.h"
+#include "models/family.h"
+
+namespace tally {
+namespace {
+
+struct Source {
+  Recipe recipe;
+  DType type = DType::kBF16;
+  std::map<std::string, uint64_t> stored_bytes;
+  std::string stored_as;
+  books::PublishedFigures published;
+  std::vector<std::string> notes;
+};
+
+std::string TypeText(DType type) { return type == DType::kMXFP4 ? "MXFP4 + BF16" : std::string(DTypeName(type)); }
+
+Source FromCatalog(CatalogModel model) {
+  const DType type = model.expert_type == DType::kMXFP4 ? DType::kMXFP4 : model.type;
+  const PublishedClaim& c = model.claim;
+  return {std::move(model.recipe),
+          type,
+          {},
+          TypeText(type),
+          {std::string(c.total), std::string(c.active), std::string(c.non_embedding), std::string(c.source), c.from_memory},
+          model.note.empty() ? std::vector<std::string>() : std::vector<std::string>{std::string(model.note)}};
+}
+
+Result<Source> FromConfig(const Inventory& inventory) {
+  Source source;
+  TALLY_ASSIGN_OR_RETURN(source.recipe, ReadCountRecipe(inventory));
+  TALLY_ASSIGN_OR_RETURN(const CountTypes types, ReadCountTypes(inventory));
+  source.type = types.expert_type == DType::kMXFP4 ? DType::kMXFP4 : types.type;
+  source.stored_as = TypeText(source.type);
+  return source;
+}
+
+// A checkpoint that a family runs: its tensors' own bytes. One that none does is counted from its configuration.
+Result<Source> FromCheckpoint(const std::string& path) {
+  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
+  Source source;
+  if (IsOnlyCounted(inventory)) {
+    TALLY_ASSIGN_OR_RETURN(source, FromConfig(inventory));
+    source.notes.push_back(
+        "counted from its configuration: no family of Tally reads its tensors yet, and they were not looked at");
+    return source;
+  }
+  Result<ModelSpec> spec = ReadModelSpec(inventory);
+  if (!spec.ok()) return spec.status();
+  source.recipe = std::move(spec->recipe);
+  std::map<DType, uint64_t> types;
+  for (const WeightInfo& w : books::WeightTable(inventory, *spec)) source.stored_bytes[w.name] = w.stored_bytes;
+  for (const TensorBinding& b : spec->bindings) {
+    for (const std::string& name : b.names) {
+      const StoredTensor* t = inventory.Find(name);
+      if (t == nullptr || b.shape.size() < 2) continue;
+      types[b.hf_mxfp4 ? DType::kMXFP4 : t->dtype] += t->bytes;
+    }
+  }
+  std::vector<std::pair<uint64_t, DType>> by_bytes;
+  for (const auto& [type, bytes] : types) by_bytes.emplace_back(bytes, type);
+  std::sort(by_bytes.rbegin(), by_bytes.rend());
+  std::vector<DType> most_first;
+  for (const auto& [bytes, type] : by_bytes) most_first.push_back(type);
+  source.stored_as = JoinTypes(most_first);
+  return source;
+}
+
+// True too where the directory cannot be listed: who reads the checkpoint then says so.
+bool HasSafetensors(const std::string& directory) {
+  std::error_code error;
+  for (auto at = std::filesystem::directory_iterator(directory, error); !error && at != std::filesystem::directory_iterator();
+       at.increment(error)) {
+    if (at->path().filename().string().find(".safetensors") != std::string::npos) return true;
+  }
+  return static_cast<bool>(error);
+}
+
+Result<Source> Find(const std::string& model) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const bool file = fs::exists(model, error), directory = fs::is_directory(model, error);
+  const bool path = model.find('/') != std::string::npos || model.ends_with(".json") || model.ends_with(".gguf");
+  if (!file || (directory && !path)) {  // a folder that happens to be called as a model does not hide it
+    Result<CatalogModel> known = FindCatalogModel(model);
+    if (known.ok()) return FromCatalog(std::move(known).value());
+    if (!file && path) return BadInput(Printable(model) + ": no such file or directory");
+    if (!file) return known.status();
+  }
+  const bool bare = directory && fs::exists(fs::path(model) / "config.json", error) && !HasSafetensors(model);
+  if (!bare && !model.ends_with(".json")) return FromCheckpoint(model);
+  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadConfigJson(bare ? (fs::path(model) / "config.json").string() : model));
+  return FromConfig(inventory);
+}
+
+}  // namespace
+
+Result<CountedModel> CountModel(const CountRequest& request) {
+  TALLY_ASSIGN_OR_RETURN(Source source, Find(request.model));
+  if (!request.settings.empty()) {
+    TALLY_ASSIGN_OR_RETURN(source.recipe, ChangeRecipe(std::move(source.recipe), request.settings));
+    source.published = {};
+    source.stored_bytes.clear();  // another model than the file's
+    source.stored_as = TypeText(source.type);
+  }
+  books::CountOptions options = request.options;
+  if (!request.type_given) {
+    if (source.type == DType::kMXFP4 && source.recipe.n_experts == 0) {  // settings have taken the experts away
+      source.type = DType::kBF16;
+      source.stored_as = TypeText(source.type);
+    }
+    options.type = source.type;
+    options.stored_bytes = std::move(source.stored_bytes);
+  } else {
+    source.stored_as = TypeText(options.type);
+  }
+  Result<books::Count> count = books::CountRecipe(source.recipe, std::move(options));
+  if (!count.ok()) return BadInput(Printable(request.model) + ": " + count.status().message());
+  count->warnings.insert(count->warnings.end(), source.notes.begin(), source.notes.end());
+  return CountedModel{request.model, std::move(count).value(), std::move(source.stored_as), std::move(source.published)};
+}
+
+std::vector<CountedModel> KnownModelsLike(const Recipe& recipe) {
+  std::vector<CountedModel> like;
+  const Result<books::Count> count = books::CountRecipe(recipe, {});
+  if (!count.ok()) return like;
+  const auto& n = count->parameters;
+  for (const std::string_view name : KnownModels()) {
+    const Result<CatalogModel> known = FindCatalogModel(name);
+    if (!known.ok()) continue;
+    const Recipe& r = known->recipe;
+    const auto sizes = [](const Recipe& x) {
+      return std::tuple(x.n_layers, x.d_model, x.vocab, x.n_heads, x.n_kv_heads, x.head_dim, x.d_ff, x.n_experts, x.top_k);
+    };
+    if (sizes(r) != sizes(recipe)) continue;
+    Result<CountedModel> counted = CountModel({.model = std::string(name), .settings = {}, .options = {}});
+    if (!counted.ok()) continue;
+    const auto& m = counted->count.parameters;
+    if (std::tie(m.total, m.active_all, m.active_head, m.active_none) ==
+        std::tie(n.total, n.active_all, n.active_head, n.active_none)) {
+      like.push_back(std::move(counted).value());
+    }
+  }
+  return like;
+}
+
+std::vector<std::string_view> KnownModels() { return CatalogNames(); }
+std::string SettingKeys() { return RecipeKeys(); }
+
+}  // namespace tally

@@ -1,0 +1,56 @@
+#include "engine/studies/inspect.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "loaders/loaders.h"
+#include "models/family.h"
+
+namespace tally {
+
+Result<Inspection> InspectCheckpoint(const std::string& path) {
+  Inspection out;
+  TALLY_ASSIGN_OR_RETURN(out.inventory, ReadCheckpoint(path));
+  for (const StoredTensor& t : out.inventory.tensors) {
+    auto total = std::find_if(out.types.begin(), out.types.end(), [&](const auto& x) { return x.dtype == t.dtype; });
+    if (total == out.types.end()) total = out.types.insert(out.types.end(), Inspection::TypeTotal{t.dtype, 0, 0, 0});
+    ++total->tensors;
+    total->elements += t.elements();
+    total->bytes += t.bytes;
+    out.elements += t.elements();
+    out.bytes += t.bytes;
+  }
+  std::stable_sort(out.types.begin(), out.types.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  Result<ModelSpec> spec = ReadModelSpec(out.inventory);
+  if (spec.ok()) {
+    out.recipe = std::move(spec->recipe);
+  } else {
+    out.runnable = spec.status();
+  }
+  return out;
+}
+
+Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const auto exists = [&](const fs::path& file) { return fs::symlink_status(file, ignored).type() != fs::file_type::not_found; };
+  const fs::path p(path);
+  const bool directory = fs::is_directory(p, ignored), config = p.filename() == "config.json";
+  if (directory || config) {  // weights need not be there
+    const fs::path folder = directory ? p : p.parent_path();
+    if (exists(folder / "tokenizer.json")) return TokenizerFromJson((folder / "tokenizer.json").string());
+    if (exists(folder / "config.json")) return BadInput(path + ": the checkpoint has no tokenizer.json");
+  }
+  if (p.extension() == ".json" && !config) return TokenizerFromJson(path);
+  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
+  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, TokenizerFor(inventory));
+  if (tokenizer == nullptr) return BadInput(path + ": the checkpoint has no tokenizer");
+  return tokenizer;
+}
+
+Result<std::unique_ptr<Tokenizer>> LoadRanks(const std::string& path, const std::string& encoding) {
+  return TokenizerFromRanks(path, encoding);
+}
+
+}  // namespace tally

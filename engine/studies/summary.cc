@@ -1,0 +1,17 @@
+#include "engine/studies/summary.h"
+
+namespace tally {
+
+books::RunFigures MeasureRun(Engine& engine, const GenerateResult& result) {
+  books::RunInput input;
+  input.prompt_tokens = result.prompt_tokens;
+  input.generated_tokens = static_cast<int64_t>(result.tokens.size());
+  input.prompt_seconds = result.prompt_seconds;
+  input.generate_seconds = result.generate_seconds;
+  input.threads = engine.threads();
+  input.target = engine.target();
+  input.used_blas = engine.used_blas();
+  return books::MeasureRun(engine.ledger(), engine.model().parameters(), input);
+}
+
+}  // namespace tally

@@ -1,0 +1,316 @@
+#include "engine/studies/synth.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <numbers>
+#include <utility>
+#include <vector>
+
+#include "engine/studies/synth_noise.h"
+#include "loaders/loaders.h"
+#include "models/catalog/catalog.h"
+
+namespace tally {
+namespace {
+
+uint64_t U(int32_t n) { return static_cast<uint64_t>(n); }
+
+enum class Fill : uint8_t { kNoise, kOnes, kLlama3Factors };
+
+struct Tensor {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<uint64_t> shape;  // outermost first
+  Fill fill = Fill::kNoise;
+  float deviation = 0;
+};
+
+// The built-in models of the families that GGUF files are written of.
+bool IsWritten(const Recipe& r) { return r.family == "gpt2" || r.family == "llama" || r.family == "gpt-oss"; }
+
+// The divisors that the published Llama 3 scaling gives each rotated pair, as converters store them (rope_freqs.weight): Llama
+// 3.1 reference code, apply_scaling.
+float Llama3Factor(const Rope& rope, int32_t pair) {
+  const RopeScaling& s = rope.scaling;
+  const double wavelength = 2 * std::numbers::pi * std::pow(rope.theta, 2.0 * pair / rope.dim);
+  if (wavelength < s.original_context / s.high_freq_factor) return 1;
+  if (wavelength > s.original_context / s.low_freq_factor) return static_cast<float>(s.factor);
+  const double smooth = (s.original_context / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+  return static_cast<float>(1 / ((1 - smooth) / s.factor + smooth));
+}
+
+class Planner {
+ public:
+  Planner(const Recipe& recipe, DType type) : r_(recipe), type_(type) {
+    if (r_.family == "gpt-oss") GptOss();
+    if (r_.family == "llama") Llama();
+    if (r_.family == "gpt2") Gpt2();
+  }
+  std::vector<Tensor> Take() { return std::move(tensors_); }
+
+ private:
+  // Deviation 1 / sqrt(inputs) keeps the scale of what a matrix is applied to, so activations stay finite in any depth.
+  static float Unit(uint64_t inputs) { return 1 / std::sqrt(static_cast<float>(inputs)); }
+
+  void Add(std::string name, DType dtype, std::vector<uint64_t> shape, float deviation) {
+    tensors_.push_back({std::move(name), dtype, std::move(shape), Fill::kNoise, deviation});
+  }
+  void Matrix(const std::string& name, uint64_t out, uint64_t in) { Add(name + ".weight", type_, {out, in}, Unit(in)); }
+  void Bias(const std::string& name, uint64_t n) { Add(name + ".bias", DType::kF32, {n}, 0.1f); }
+  void MatrixBias(const std::string& name, uint64_t out, uint64_t in) {
+    Matrix(name, out, in);
+    Bias(name, out);
+  }
+  void Ones(const std::string& name, uint64_t n) { tensors_.push_back({name + ".weight", DType::kF32, {n}, Fill::kOnes, 0}); }
+  static std::string Block(int32_t i, const char* name) { return "blk." + std::to_string(i) + "." + name; }
+
+  void GptOss() {
+    const uint64_t e = U(r_.d_model), q = U(r_.n_heads) * U(r_.head_dim), kv = U(r_.n_kv_heads) * U(r_.head_dim),
+                   x = U(r_.n_experts), f = U(r_.d_expert);
+    Add("token_embd.weight", type_, {U(r_.vocab), e}, 1.0f);
+    Matrix("output", U(r_.vocab), e);
+    Ones("output_norm", e);
+    for (int32_t i = 0; i < r_.n_layers; ++i) {
+      Ones(Block(i, "attn_norm"), e);
+      Ones(Block(i, "post_attention_norm"), e);
+      MatrixBias(Block(i, "attn_q"), q, e);
+      MatrixBias(Block(i, "attn_k"), kv, e);
+      MatrixBias(Block(i, "attn_v"), kv, e);
+      MatrixBias(Block(i, "attn_output"), e, q);
+      Add(Block(i, "attn_sinks.weight"), DType::kF32, {U(r_.n_heads)}, 1.0f);
+      Add(Block(i, "ffn_gate_inp.weight"), DType::kF32, {x, e}, Unit(e));
+      Bias(Block(i, "ffn_gate_inp"), x);
+      for (const char* name : {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}) {
+        const bool down = name == std::string_view("ffn_down_exps");
+        const uint64_t rows = down ? e : f, cols = down ? f : e;
+        Add(Block(i, name) + ".weight", DType::kMXFP4, {x, rows, cols}, Unit(cols));
+        Add(Block(i, name) + ".bias", DType::kF32, {x, rows}, 0.1f);
+      }
+    }
+  }
+
+  void Llama() {
+    const uint64_t e = U(r_.d_model), q = U(r_.n_heads) * U(r_.head_dim), kv = U(r_.n_kv_heads) * U(r_.head_dim), f = U(r_.d_ff);
+    // A tied embedding is the head too: the head's scale is the one that matters.
+    Add("token_embd.weight", type_, {U(r_.vocab), e}, r_.tied_head ? Unit(e) : 1.0f);
+    if (!r_.tied_head) Matrix("output", U(r_.vocab), e);
+    Ones("output_norm", e);
+    if (r_.rope.scaling.kind == RopeScalingKind::kLlama3) {
+      tensors_.push_back({"rope_freqs.weight", DType::kF32, {U(r_.rope.dim) / 2}, Fill::kLlama3Factors, 0});
+    }
+    for (int32_t i = 0; i < r_.n_layers; ++i) {
+      Ones(Block(i, "attn_norm"), e);
+      Ones(Block(i, "ffn_norm"), e);
+      Matrix(Block(i, "attn_q"), q, e);
+      Matrix(Block(i, "attn_k"), kv, e);
+      Matrix(Block(i, "attn_v"), kv, e);
+      Matrix(Block(i, "attn_output"), e, q);
+      Matrix(Block(i, "ffn_gate"), f, e);
+      Matrix(Block(i, "ffn_up"), f, e);
+      Matrix(Block(i, "ffn_down"), e, f);
+    }
+  }
+
+  void Gpt2() {
+    const uint64_t e = U(r_.d_model), f = U(r_.d_ff);
+    Add("token_embd.weight", type_, {U(r_.vocab), e}, Unit(e));
+    Add("position_embd.weight", DType::kF32, {U(r_.context), e}, 0.5f * Unit(e));
+    Ones("output_norm", e);
+    Bias("output_norm", e);
+    for (int32_t i = 0; i < r_.n_layers; ++i) {
+      Ones(Block(i, "attn_norm"), e);
+      Bias(Block(i, "attn_norm"), e);
+      MatrixBias(Block(i, "attn_qkv"), 3 * e, e);
+      MatrixBias(Block(i, "attn_output"), e, e);
+      Ones(Block(i, "ffn_norm"), e);
+      Bias(Block(i, "ffn_norm"), e);
+      MatrixBias(Block(i, "ffn_up"), f, e);
+      MatrixBias(Block(i, "ffn_down"), e, f);
+    }
+  }
+
+  const Recipe& r_;
+  DType type_;
+  std::vector<Tensor> tensors_;
+};
+
+// general.file_type of llama.cpp's enumeration: what most of the file is.
+int64_t FileType(DType type, bool experts) {
+  if (experts) return 38;  // MXFP4 experts
+  switch (type) {
+    case DType::kF32: return 0;
+    case DType::kF16: return 1;
+    case DType::kQ4_0: return 2;
+    case DType::kQ8_0: return 7;
+    case DType::kBF16: return 32;
+    default: return 38;
+  }
+}
+
+void SetMetadata(std::string_view name, const Recipe& r, DType type, GgufWriter& writer) {
+  auto set = [&](const char* key, int64_t value) { writer.Set(r.family + "." + key, value); };
+  auto set_float = [&](const char* key, double value) { writer.Set(r.family + "." + key, value); };
+  writer.Set("general.architecture", r.family);
+  writer.Set("general.name", std::string(name) + " (synthetic)");
+  writer.Set("general.file_type", FileType(type, r.n_experts > 0));
+  if (GetDTypeInfo(type).quantised || r.n_experts > 0) writer.Set("general.quantization_version", int64_t{2});
+  set("block_count", r.n_layers);
+  set("context_length", r.context);
+  set("embedding_length", r.d_model);
+  set("feed_forward_length", r.n_experts > 0 ? r.d_expert : r.d_ff);
+  set("attention.head_count", r.n_heads);
+  set("vocab_size", r.vocab);
+  if (r.norm == NormKind::kLayer) {
+    set_float("attention.layer_norm_epsilon", static_cast<double>(r.norm_eps));
+    return;
+  }
+  set("attention.head_count_kv", r.n_kv_heads);
+  set("attention.key_length", r.head_dim);
+  set("attention.value_length", r.head_dim);
+  set_float("attention.layer_norm_rms_epsilon", static_cast<double>(r.norm_eps));
+  set("rope.dimension_count", r.rope.dim);
+  set_float("rope.freq_base", r.rope.theta);
+  if (r.n_experts == 0) return;
+  set("expert_count", r.n_experts);
+  set("expert_used_count", r.top_k);
+  set("expert_feed_forward_length", r.d_expert);
+  set("attention.sliding_window", r.layers.front().window);
+  writer.Set(r.family + ".rope.scaling.type", std::string("yarn"));
+  set_float("rope.scaling.factor", r.rope.scaling.factor);
+  set("rope.scaling.original_context_length", static_cast<int64_t>(r.rope.scaling.original_context));
+}
+
+// Copies the tokenizer.* keys of another GGUF; words that the model has beyond them become unused tokens named as llama.cpp's
+// converter names them.
+Status CopyVocabulary(const std::string& path, int32_t vocab, GgufWriter& writer) {
+  constexpr int64_t kUnused = 5;  // tokenizer.ggml.token_type
+  TALLY_ASSIGN_OR_RETURN(const Inventory source, ReadGguf(path));
+  TALLY_ASSIGN_OR_RETURN(const auto tokens, source.metadata.GetStrings("tokenizer.ggml.tokens"));
+  if (!tokens.has_value()) return BadInput(path + ": no tokenizer.ggml.tokens to copy");
+  if (tokens->size() > static_cast<size_t>(vocab)) {
+    return BadInput(path + ": its vocabulary has " + std::to_string(tokens->size()) + " tokens, and the model has room for " +
+                    std::to_string(vocab));
+  }
+  const size_t n = static_cast<size_t>(vocab);
+  const auto one_each = [&](const std::string& key, size_t count) -> Status {
+    if (count == tokens->size()) return {};
+    return BadInput(path + ": " + key + " has " + std::to_string(count) + " values for " + std::to_string(tokens->size()) +
+                    " tokens");
+  };
+  for (const auto& [key, value] : source.metadata.values()) {
+    if (!key.starts_with("tokenizer.")) continue;
+    MetaValue copy = value;
+    if (key == "tokenizer.ggml.tokens") {
+      auto words = *tokens;
+      while (words.size() < n) words.push_back("[PAD" + std::to_string(words.size()) + "]");
+      copy = std::move(words);
+    } else if (auto* types = std::get_if<std::vector<int64_t>>(&copy); types && key == "tokenizer.ggml.token_type") {
+      TALLY_RETURN_IF_ERROR(one_each(key, types->size()));
+      types->resize(n, kUnused);
+    } else if (auto* scores = std::get_if<std::vector<double>>(&copy); scores && key == "tokenizer.ggml.scores") {
+      TALLY_RETURN_IF_ERROR(one_each(key, scores->size()));
+      scores->resize(n, -1000.0);
+    }
+    writer.Set(key, std::move(copy));
+  }
+  return {};
+}
+
+struct Plan {
+  CatalogModel model;
+  std::vector<Tensor> tensors;
+  GgufWriter writer;
+  SynthReport report;
+};
+
+Result<Plan> MakePlan(std::string_view model, const SynthOptions& options) {
+  TALLY_RETURN_IF_ERROR(ParseWeightType(DTypeName(options.type)).status());  // GGUF has types that no model is made of
+  Result<CatalogModel> found = FindCatalogModel(model);
+  if (!found.ok() || !IsWritten(found->recipe)) {
+    std::string known;
+    for (const std::string_view name : SynthModels()) known += (known.empty() ? "" : ", ") + std::string(name);
+    return BadInput("'" + std::string(model) + "' is not a model that can be written: " + known);
+  }
+  Plan plan{std::move(found).value(), {}, {}, {}};
+  Recipe& r = plan.model.recipe;
+  if (options.layers < 0 || options.layers > r.n_layers || options.vocab < 0 || options.vocab > r.vocab) {
+    return BadInput("a smaller " + std::string(model) + " has 1 to " + std::to_string(r.n_layers) + " layers and 1 to " +
+                    std::to_string(r.vocab) + " words");
+  }
+  if (options.layers > 0) r.n_layers = options.layers;
+  if (options.vocab > 0) r.vocab = options.vocab;
+  SetMetadata(plan.model.name, r, options.type, plan.writer);
+  if (options.vocab_from.empty()) {
+    plan.writer.Set("tokenizer.ggml.model", std::string("no_vocab"));
+  } else {
+    TALLY_RETURN_IF_ERROR(CopyVocabulary(options.vocab_from, r.vocab, plan.writer));
+  }
+  plan.tensors = Planner(r, options.type).Take();
+  for (const Tensor& t : plan.tensors) {
+    uint64_t elements = 1;
+    for (const uint64_t d : t.shape) elements *= d;
+    if (t.fill != Fill::kLlama3Factors) plan.report.parameters += elements;
+    ++plan.report.tensors;
+    plan.writer.AddTensor(t.name, t.dtype, t.shape);
+  }
+  plan.report.bytes = plan.writer.TotalBytes();
+  if (plan.report.bytes == 0)
+    return BadInput("'" + std::string(model) + "' cannot be written as " + std::string(DTypeName(options.type)));
+  return plan;
+}
+
+}  // namespace
+
+std::vector<std::string_view> SynthModels() {
+  std::vector<std::string_view> names = CatalogNames();
+  std::erase_if(names, [](std::string_view name) {
+    const Result<CatalogModel> model = FindCatalogModel(name);
+    return !model.ok() || !IsWritten(model->recipe);
+  });
+  return names;
+}
+
+Result<DType> ParseWeightType(std::string_view name) {
+  std::string known;
+  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4}) {
+    const std::string_view other = DTypeName(t);
+    auto same = [](char a, char b) {
+      return std::toupper(static_cast<unsigned char>(a)) == std::toupper(static_cast<unsigned char>(b));
+    };
+    if (std::equal(name.begin(), name.end(), other.begin(), other.end(), same)) return t;
+    known += (known.empty() ? "" : ", ") + std::string(other);
+  }
+  return BadInput("'" + std::string(name) + "' is not one of " + known);
+}
+
+Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& options) {
+  TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, options));
+  return plan.report;
+}
+
+Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options) {
+  std::error_code none;
+  if (!options.vocab_from.empty() && std::filesystem::equivalent(path, options.vocab_from, none)) {
+    return BadInput(path + ": the vocabulary is read from this file: it would be overwritten");
+  }
+  TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, options));
+  NoisePools noise(options.seed);
+  auto fill = [&](size_t index, uint64_t offset, std::span<uint8_t> piece) {
+    const Tensor& t = plan.tensors[index];
+    if (t.fill == Fill::kNoise) return noise.Fill(index, t.dtype, t.deviation, offset, piece);
+    for (size_t i = 0; i < piece.size(); ++i) {  // small vectors: byte by byte, wherever a piece begins
+      const uint64_t at = offset + i;
+      const float value = t.fill == Fill::kOnes ? 1.0f : Llama3Factor(plan.model.recipe.rope, static_cast<int32_t>(at / 4));
+      uint8_t bytes[4];
+      std::memcpy(bytes, &value, 4);
+      piece[i] = bytes[at % 4];
+    }
+  };
+  TALLY_RETURN_IF_ERROR(plan.writer.Write(path, fill, options.progress));
+  return plan.report;
+}
+
+}  // namespace tally

@@ -1,0 +1,38 @@
+// Reading weight files piece by piece. Part of the inventory node: whoever knows where a tensor's bytes are may read them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/base/status.h"
+#include "loaders/inventory/inventory.h"
+
+namespace tally {
+
+// Reads bytes [offset, offset + out.size()) of a weight file; a file that has become shorter is an error.
+class FileReader {
+ public:
+  static Result<FileReader> Open(const std::string& path);
+  FileReader(FileReader&& o) noexcept;
+  FileReader& operator=(FileReader&& o) noexcept;
+  ~FileReader();
+  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const;  // thread-safe
+  uint64_t size() const { return size_; }
+  const FileStamp& stamp() const { return stamp_; }  // when it was opened
+  // kBadInput where the file is no longer, or not, the one with that size and stamp.
+  Status CheckUnchanged(const InventoryFile& file) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  FileReader() = default;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+  FileStamp stamp_;
+  std::string path_;
+};
+
+// The whole of a file of at most max_bytes.
+Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes);
+
+}  // namespace tally

@@ -1,0 +1,25 @@
+// Recipes changed by hand: `--set KEY=VALUE`.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "engine/base/status.h"
+#include "engine/recipe/recipe.h"
+
+namespace tally {
+
+// `settings` applied in order: "KEY=VALUE", or "KEY" alone for a yes-or-no key that is to be true. What depends on a changed key follows
+// it: head_dim stays d_model / n_heads where it was that and is not set itself, n_kv_heads stays n_heads; rope turns the same part of a
+// head; 1/sqrt(head_dim) stays that; more layers repeat the pattern of windows and of sparse layers there is. `window` is the width of
+// the layers that have one, or, where none has, of all. Setting n_experts of a dense model makes every layer sparse from dense_layers
+// on; 0 makes all dense. kBadInput names the key, what was given and what was expected; and what no longer fits together.
+Result<Recipe> ChangeRecipe(Recipe recipe, std::span<const std::string> settings);
+
+// The keys and what they take, for people, in one line.
+std::string RecipeKeys();
+
+// What is inside a recipe fits together, and its parameters can be counted in 64 bits: kBadInput says what does not.
+Status CheckRecipe(const Recipe& recipe);
+
+}  // namespace tally

@@ -1,0 +1,242 @@
+#include "engine/studies/synth.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "counters/books/books.h"
+#include "engine/base/float16.h"
+#include "engine/base/quant_blocks.h"
+#include "engine/studies/synth_noise.h"
+#include "loaders/loaders.h"
+#include "models/catalog/catalog.h"
+#include "models/family.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SynthTest : public testing::Test {
+ protected:
+  std::string Path(const std::string& name) const { return folder_ / name; }
+  TempFolder folder_;
+};
+
+SynthOptions Small(DType type) {
+  SynthOptions options;
+  options.type = type;
+  options.layers = 1;
+  options.vocab = 320;
+  return options;
+}
+
+// Published totals: the gpt-oss card's checkpoint, Llama 3.2 1B and 3.1 8B model cards (1.23B and 8.03B), GPT-2; of every model
+// what its closed form says.
+TEST_F(SynthTest, FullSizesHaveThePublishedParameters) {
+  const std::pair<const char*, uint64_t> kPublished[] = {{"gpt-oss-20b", 20914757184u},
+                                                         {"llama-3.2-1b", 1235814400u},
+                                                         {"llama-3.1-8b", 8030261248u},
+                                                         {"gpt2", 124439808u},
+                                                         {"gpt2-xl", 1557611200u}};
+  for (const auto& [name, parameters] : kPublished) {
+    const auto plan = PlanSynth(name, {});
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->parameters, parameters) << name;
+  }
+  EXPECT_GE(SynthModels().size(), 12u);
+  for (const std::string_view name : SynthModels()) {
+    const auto plan = PlanSynth(name, {});
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->parameters, books::ClosedFormCounts(FindCatalogModel(name)->recipe).total) << name;
+  }
+  SynthOptions q8;
+  q8.type = DType::kQ8_0;
+  const uint64_t gigabyte = 1000000000;
+  EXPECT_NEAR(static_cast<double>(PlanSynth("gpt-oss-20b", {})->bytes), 13.8e9, 0.2e9);
+  EXPECT_LT(PlanSynth("gpt-oss-20b", q8)->bytes, 13 * gigabyte);
+}
+
+// Every model is one that the family of its architecture reads, with every tensor claimed.
+TEST_F(SynthTest, FamiliesReadThem) {
+  for (const std::string_view name : SynthModels()) {
+    SynthOptions options = Small(DType::kQ4_0);
+    const std::string path = Path(std::string(name) + ".gguf");
+    const auto report = Synthesize(name, path, options);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(fs::file_size(path), report->bytes);
+    const auto inventory = ReadGguf(path);
+    ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+    EXPECT_EQ(inventory->tensors.size(), report->tensors);
+    const auto spec = ReadModelSpec(*inventory);
+    ASSERT_TRUE(spec.ok()) << name << ": " << spec.status().message();
+    const Recipe known = FindCatalogModel(name)->recipe, &read = spec->recipe;
+    EXPECT_EQ(read.family, known.family);
+    EXPECT_EQ(read.n_layers, 1);
+    EXPECT_EQ(read.tied_head, known.tied_head) << name;
+    EXPECT_EQ(read.context, known.context) << name;
+    EXPECT_EQ(read.n_kv_heads, known.n_kv_heads) << name;
+    EXPECT_EQ(read.norm_eps, known.norm_eps) << name;
+    EXPECT_EQ(read.rope.dim, known.rope.dim) << name;
+    EXPECT_EQ(read.layers[0].window, known.layers[0].window) << name;
+    if (known.rope.dim > 0) {
+      EXPECT_EQ(read.rope.theta, known.rope.theta) << name;
+    }
+    fs::remove(path);
+  }
+}
+
+TEST_F(SynthTest, TheSameSeedGivesTheSameFile) {
+  SynthOptions options = Small(DType::kQ8_0);
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(Synthesize("llama-3.2-1b", Path(name), options).ok());
+  options.seed = 1;
+  ASSERT_TRUE(Synthesize("llama-3.2-1b", Path("c"), options).ok());
+  const std::string a = ReadAll(Path("a"));
+  EXPECT_EQ(a, ReadAll(Path("b")));
+  const std::string c = ReadAll(Path("c"));
+  ASSERT_EQ(a.size(), c.size());
+  EXPECT_NE(a, c);
+}
+
+TEST_F(SynthTest, Llama3FactorsAreThoseOfTheReference) {
+  SynthOptions options = Small(DType::kQ4_0);
+  ASSERT_TRUE(Synthesize("llama-3.2-1b", Path("x"), options).ok());
+  const auto inventory = ReadGguf(Path("x"));
+  ASSERT_TRUE(inventory.ok());
+  const StoredTensor* t = inventory->Find("rope_freqs.weight");
+  ASSERT_NE(t, nullptr);
+  std::vector<float> factors(t->elements());
+  ASSERT_EQ(factors.size(), 32u);
+  const auto reader = FileReader::Open(Path("x"));
+  ASSERT_TRUE(reader.ok());
+  ASSERT_TRUE(reader->ReadAt(t->offset, {reinterpret_cast<uint8_t*>(factors.data()), t->bytes}).ok());
+  EXPECT_EQ(factors.front(), 1.0f);  // fast pairs turn as they did
+  EXPECT_EQ(factors.back(), 32.0f);  // slow ones 32 times slower
+  for (size_t i = 1; i < factors.size(); ++i) EXPECT_GE(factors[i], factors[i - 1]);
+}
+
+TEST_F(SynthTest, Errors) {
+  EXPECT_NE(Synthesize("gpt-5", Path("x"), {}).status().message().find("gpt-oss-20b"), std::string::npos);
+  EXPECT_EQ(ParseWeightType("Q5_K").status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(*ParseWeightType("q8_0"), DType::kQ8_0);
+  EXPECT_EQ(Synthesize("gpt2", Path("no/where"), Small(DType::kQ8_0)).status().code(), StatusCode::kBadInput);
+  SynthOptions options = Small(DType::kQ8_0);
+  options.vocab_from = Path("none.gguf");
+  EXPECT_EQ(Synthesize("gpt2", Path("x"), options).status().code(), StatusCode::kBadInput);
+  options = Small(DType::kQ8_0);
+  options.progress = [](uint64_t, uint64_t) { return false; };
+  EXPECT_EQ(Synthesize("gpt2", Path("x"), options).status().code(), StatusCode::kInterrupted);
+  // Types that files have and no model's matrices.
+  for (const DType type : {DType::kF64, DType::kI8, DType::kI16, DType::kI32, DType::kI64, DType::kU8, DType::kU16, DType::kU32,
+                           DType::kU64, DType::kBool}) {
+    for (const Status& status : {PlanSynth("gpt2", Small(type)).status(), Synthesize("gpt2", Path("x"), Small(type)).status()}) {
+      EXPECT_EQ(status.code(), StatusCode::kBadInput) << DTypeName(type);
+      EXPECT_EQ(status.message(), "'" + std::string(DTypeName(type)) + "' is not one of F32, F16, BF16, Q8_0, Q4_0, MXFP4");
+    }
+  }
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(SynthTest, VocabularyIsCopiedAndPadded) {
+  const std::string source = std::string(TALLY_SOURCE_DIR) + "/../shared/tokenizers/llama.cpp-vocabs/ggml-vocab-gpt-2.gguf";
+  if (!fs::exists(source)) GTEST_SKIP() << source << " is not here";
+  SynthOptions options = Small(DType::kQ4_0);
+  options.vocab = 0;
+  options.vocab_from = source;
+  ASSERT_TRUE(Synthesize("llama-3.2-1b", Path("x"), options).ok());
+  const auto inventory = ReadGguf(Path("x"));
+  ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+  const auto tokens = inventory->metadata.GetStrings("tokenizer.ggml.tokens");
+  ASSERT_TRUE(tokens.ok() && tokens->has_value());
+  ASSERT_EQ((*tokens)->size(), 128256u);
+  EXPECT_EQ((**tokens)[50257], "[PAD50257]");
+  const auto types = inventory->metadata.GetInts("tokenizer.ggml.token_type");
+  ASSERT_TRUE(types.ok() && types->has_value());
+  EXPECT_EQ((**types)[50257], 5);
+  EXPECT_EQ((**types)[0], 1);
+  options.vocab = 100;
+  EXPECT_NE(Synthesize("llama-3.2-1b", Path("y"), options).status().message().find("50257"), std::string::npos);
+}
+
+// Lists that do not fit their own vocabulary are not cut or filled up as if they did.
+TEST_F(SynthTest, ADamagedVocabularyIsRefused) {
+  const std::vector<std::string> tokens = {"a", "b", "c"};
+  for (const std::string key : {"tokenizer.ggml.token_type", "tokenizer.ggml.scores"}) {
+    for (const size_t count : {2, 3, 4}) {
+      GgufWriter source;
+      source.Set("tokenizer.ggml.model", std::string("llama"));
+      source.Set("tokenizer.ggml.tokens", tokens);
+      if (key.ends_with("scores")) {
+        source.Set(key, std::vector<double>(count, 0));
+      } else {
+        source.Set(key, std::vector<int64_t>(count, 1));
+      }
+      ASSERT_TRUE(source.Write(Path("v"), nullptr).ok());
+      SynthOptions options = Small(DType::kF16);
+      options.vocab_from = Path("v");
+      const Status status = PlanSynth("gpt2", options).status();
+      EXPECT_EQ(status.ok(), count == tokens.size()) << key << " " << count;
+      if (count == tokens.size()) continue;
+      EXPECT_EQ(status.code(), StatusCode::kBadInput);
+      EXPECT_NE(status.message().find(key + " has " + std::to_string(count) + " values for 3 tokens"), std::string::npos);
+    }
+  }
+}
+
+// A tensor's bytes do not depend on the pieces it is asked for in, and its values have the deviation asked for.
+TEST(NoisePools, PiecesAndScale) {
+  NoisePools pools(3);
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4}) {
+    const uint64_t elements = 1 << 18, bytes = *StoredBytes(type, elements);
+    std::vector<uint8_t> whole(bytes), pieces(bytes);
+    pools.Fill(5, type, 0.02f, 0, whole);
+    for (uint64_t at = 0, n = 1; at < bytes; at += n, n = n * 3 % 10007 + 1) {
+      n = std::min(n, bytes - at);
+      pools.Fill(5, type, 0.02f, at, {pieces.data() + at, n});
+    }
+    EXPECT_EQ(whole, pieces) << DTypeName(type);
+    double sum = 0, squares = 0;
+    auto add = [&](float x) {
+      ASSERT_TRUE(std::isfinite(x));
+      sum += static_cast<double>(x);
+      squares += static_cast<double>(x) * static_cast<double>(x);
+    };
+    const uint32_t width = GetDTypeInfo(type).block_bytes;
+    for (uint64_t at = 0; at < bytes; at += width) {
+      const uint8_t* p = whole.data() + at;
+      float x[32];
+      auto blocks = [&]<class Block>(Block block) {
+        std::memcpy(&block, p, sizeof block);
+        Decode(block, x);
+        for (const float v : x) add(v);
+      };
+      auto load = [&]<class T>(T v) {
+        std::memcpy(&v, p, sizeof v);
+        return v;
+      };
+      switch (type) {
+        case DType::kQ8_0: blocks(BlockQ8_0{}); break;
+        case DType::kQ4_0: blocks(BlockQ4_0{}); break;
+        case DType::kMXFP4: blocks(BlockMXFP4{}); break;
+        case DType::kF16: add(F16ToF32(load(uint16_t{}))); break;
+        case DType::kBF16: add(BF16ToF32(load(uint16_t{}))); break;
+        default: add(load(float{})); break;
+      }
+    }
+    const double n = static_cast<double>(elements);
+    EXPECT_NEAR(sum / n, 0, 0.0015) << DTypeName(type);
+    EXPECT_NEAR(std::sqrt(squares / n), 0.02, type == DType::kMXFP4 ? 0.001 : 0.0004) << DTypeName(type);
+  }
+  std::vector<uint8_t> a(64), b(64);
+  pools.Fill(5, DType::kF32, 1, 0, a);
+  pools.Fill(6, DType::kF32, 1, 0, b);
+  EXPECT_NE(a, b);
+}
+
+}  // namespace
+}  // namespace tally
