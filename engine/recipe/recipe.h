@@ -36,11 +36,20 @@ struct LatentAttention {
   int32_t nope_dim = 0, rope_dim = 0, v_dim = 0;
 };
 
+// Which rotary embedding a layer uses: Recipe::rope, Recipe::local_rope, or none.
+enum class LayerRope : uint8_t { kGlobal, kLocal, kNone };
+
 struct LayerRecipe {
   int32_t window = 0;         // key j is visible to query i iff 0 <= i - j < window; 0: all of the past
   bool sparse = false;        // mixture of experts instead of the dense feed-forward
   float attention_scale = 0;  // multiplies q.k in this layer; families always fill it
+  LayerRope rope = LayerRope::kGlobal;
 };
+
+// How a layer's two blocks meet the residual stream x.
+//   kSequential  x += attention(norm(x)); x += feed_forward(norm(x))
+//   kParallel    x += attention(attn_norm(x)) + feed_forward(ffn_norm(x)), both norms of the layer's input (GPT-NeoX)
+enum class Residual : uint8_t { kSequential, kParallel };
 
 struct Recipe {
   std::string family;      // "gpt2", "llama", "gpt-oss"
@@ -55,14 +64,17 @@ struct Recipe {
 
   NormKind norm = NormKind::kRms;
   float norm_eps = 1e-5f;
+  float embedding_scale = 1;  // multiplies the embedding of a token before the first layer (Gemma: sqrt(d_model))
   bool learned_positions = false;
   Rope rope;
+  Rope local_rope;  // of the layers that say LayerRope::kLocal (Gemma 3)
+  Residual residual = Residual::kSequential;
 
   bool fused_qkv = false;  // one matrix [q; k; v]
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   QkNormKind qk_norm = QkNormKind::kNone;
-  LatentAttention latent;     // counted, not run yet
-  bool post_norms = false;    // norms after attention and feed-forward too (Gemma); counted, not run yet
+  LatentAttention latent;
+  bool post_norms = false;    // norms of the outputs of attention and feed-forward, before they are added to x (Gemma 2 and 3)
   bool sinks = false;         // one learned logit per query head inside the softmax
   float attention_scale = 0;  // the usual one; LayerRecipe::attention_scale is what a layer multiplies q.k by
 
@@ -76,9 +88,9 @@ struct Recipe {
   int32_t d_expert = 0;   // width of an expert
   RoutingRule routing = RoutingRule::kTopKThenSoftmax;
   bool router_bias = false, expert_bias = false;
-  int32_t d_shared = 0;  // width of the shared experts together, which every token goes through; 0: none. Counted, not run yet
+  int32_t d_shared = 0;      // width of the shared experts together, which every token goes through; 0: none
   bool shared_gate = false;  // their output times sigmoid(w x)
-  int32_t mtp_layers = 0;    // layers for multi-token prediction behind the last; counted apart, not run yet
+  int32_t mtp_layers = 0;    // layers for multi-token prediction behind the last; counted apart and not run
 
   bool tied_head = false;  // the head is the embedding matrix
   bool head_bias = false;
