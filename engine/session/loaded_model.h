@@ -23,12 +23,17 @@ class LoadedModel final : public Model {
   std::string Description() const override { return description_; }
   std::span<const DType> matrix_types() const override { return matrix_types_; }
   const PackedWeights& weights() const { return weights_; }
+  // What engines make their plans of.
+  PlanSource Source() const {
+    return {recipe_, [this](Role role, int32_t layer) { return weights_.Get(role, layer); }, rope_, local_rope_};
+  }
 
   Recipe recipe_;
   std::unique_ptr<Tokenizer> tokenizer_;
   MemoryPlan plan_;
   ParameterCounts parameters_;
   PackedWeights weights_;
+  RopeFrequencies rope_, local_rope_;  // of the recipe's
   std::vector<DType> matrix_types_;
   std::string description_;
   mutable std::atomic<uint64_t> engine_bytes_{0};  // of KV and scratch that its living engines have planned
@@ -47,7 +52,7 @@ Status CheckLibraries(const LoadOptions& options);
 StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& options);
 
 // KV, scratch and context of an engine with these options.
-MemoryPlan PlanEngine(const Recipe& recipe, const StepperOptions& options, int threads);
+MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads);
 // kBadInput where these and what is `held` already are more than plan.available.
 Status CheckPlan(const MemoryPlan& plan, uint64_t held, const Recipe& recipe, const StepperOptions& options);
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "counters/ledger/ledger.h"
-#include "engine/base/aligned.h"
 #include "engine/exec/executor.h"
 #include "engine/graph/decoder.h"
 #include "engine/graph/kv_cache.h"
@@ -16,8 +15,7 @@
 namespace tally {
 
 struct StepperOptions {
-  DecoderOptions decoder;
-  ImplChoice impl = ImplChoice::kAuto;
+  PlanOptions plan;
   uint64_t share_gain_ns = kShareGainNanoseconds;  // Executor::SetShareGain
   int64_t context = 0;                             // most positions of a sequence
   int32_t sequences = 1;                           // that the KV pool is planned for
@@ -25,8 +23,8 @@ struct StepperOptions {
 
 class Stepper {
  public:
-  // `recipe`, `weights` and `team` must outlive the stepper.
-  static Result<std::unique_ptr<Stepper>> Create(const Recipe& recipe, const PackedWeights& weights, Team& team,
+  // What `source` names and the team must outlive the stepper. `weights`: of the ledger, by WeightView::id.
+  static Result<std::unique_ptr<Stepper>> Create(const PlanSource& source, std::vector<WeightInfo> weights, Team& team,
                                                  const StepperOptions& options);
 
   KvCache& cache() { return *cache_; }
@@ -48,14 +46,13 @@ class Stepper {
   Stepper(const Recipe& recipe, Team& team, const StepperOptions& options);
   Status Prepare(std::span<const BatchRow> rows);
   Status Rollback(Status cause);
-  Status FindNonFinite(Mat<float> logits);
+  Status FindNonFinite(bool logits_finite);
   void Record(const OpRecord& op);
   StepBatch Batch() const { return {tokens_, kv_rows_, logit_rows_}; }
 
   const Recipe& recipe_;
   StepperOptions options_;
   Ledger ledger_;
-  Phase phase_ = Phase::kPrefill;  // of the step under way, or of the last
   Executor executor_;
   Executor::Tap tap_;
   Recorder recorder_;
@@ -64,9 +61,9 @@ class Stepper {
   std::vector<SequenceRows> recorded_sequences_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<KvCache> cache_;
-  AlignedBuffer<float> logits_;
   // The step under way.
   std::vector<int32_t> tokens_, logit_rows_;
+  std::vector<Phase> phases_, logit_phases_;  // of its rows, and of those with logits
   std::vector<KvRow> kv_rows_;
   struct Extent {
     int32_t sequence;

@@ -249,6 +249,11 @@ WeightLayout LayoutFor(Role role, const Recipe& recipe) {
   return WeightLayout::kPanel16;
 }
 
+WeightView WeightPlan::View(Role role, int32_t layer) const {
+  const auto found = std::ranges::find_if(weights, [&](const PlannedWeight& w) { return w.role == role && w.layer == layer; });
+  return found == weights.end() ? WeightView() : found->view;
+}
+
 Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page) {
   return Planner(inventory, spec, guard_page).Plan();
 }

@@ -45,6 +45,9 @@ struct WeightPlan {
   std::vector<PlannedHostVector> host_vectors;
   uint64_t arena_bytes = 0;  // guards included
   uint64_t guard_bytes = 0;  // address space that is never written, and so takes no memory
+
+  // The view of a role's weight, without data; an empty view where the model has none. layer -1 for roles outside the layers.
+  WeightView View(Role role, int32_t layer) const;
 };
 
 // Pointers in the plan are into `inventory`.

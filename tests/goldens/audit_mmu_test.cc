@@ -85,7 +85,7 @@ void ExpectProof(const std::string& path, const LoadOptions& load) {
   if (!opened.model->recipe().tied_head) {
     uint64_t bytes = 0;
     for (const PageRow& row : report->steps.back().pages) bytes += row.charged_bytes;
-    EXPECT_EQ(bytes, opened.engine->ledger().last_step().account.useful.Bytes(ByteKind::kWeightsPacked));
+    EXPECT_EQ(bytes, opened.engine->ledger().total(report->steps.back().phase).useful.Bytes(ByteKind::kWeightsPacked));
   }
 }
 
@@ -165,7 +165,7 @@ TEST(PageProofOf, WhatIsMadeToDifferIsFound) {
   EXPECT_EQ(report->differing, 0u) << Findings(*report);
   const uint64_t compared = report->compared;
   for (uint32_t e = 0; e < down.slices; ++e) {
-    if (engine.ledger().uses_last(down.id, e) == 0) idle.push_back(e);
+    if (engine.ledger().touched().uses(down.id, e) == 0) idle.push_back(e);
   }
   ASSERT_EQ(idle.size(), 4u);
   const std::string idle_slice = name + "[" + std::to_string(idle[1]) + "] ";

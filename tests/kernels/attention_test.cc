@@ -114,7 +114,7 @@ struct Problem {
     const AttentionOp op = Op(cache, of, queries.view(), out.view());
     ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
     const Kernel<AttentionOp>& kern = KernelNamed<AttentionOp>(kernel);
-    ExpectAtLeast(kern.executed(op), op.Useful());
+    ExpectAtLeast(TotalExecuted(kern, op), TotalUseful(op));
     RunShuffled(kern, op, seed);
     out.ExpectGapsUntouched();
   }
@@ -259,8 +259,8 @@ TEST(KvStore, UsefulByHand) {
   Cost want;
   want.AddBytes(ByteKind::kKvWritten, 5 * 2 * 2 * 12 * 2);
   want.AddBytes(ByteKind::kActivationsRead, 5 * 2 * 2 * 12 * 4);
-  EXPECT_EQ(op.Useful(), want);
-  for (const auto& kernel : Kernels<KvStoreOp>()) EXPECT_EQ(kernel.executed(op), want);
+  EXPECT_EQ(TotalUseful(op), want);
+  for (const auto& kernel : Kernels<KvStoreOp>()) EXPECT_EQ(TotalExecuted(kernel, op), want);
 }
 
 TEST(Attention, ReferenceIsSoftmaxAttention) {
@@ -466,10 +466,10 @@ TEST(Attention, UsefulByHand) {
       want.AddBytes(ByteKind::kWeightsStored, 24);
       want.AddBytes(ByteKind::kWeightsPacked, 24);
     }
-    EXPECT_EQ(op.Useful(), want);
+    EXPECT_EQ(TotalUseful(op), want);
 
     // Highway: 16 lanes for every row (positions 0 .. 4 are of one group), dimensions padded to 16 in p.v.
-    const Cost executed = KernelNamed<AttentionOp>("hwy").executed(op);
+    const Cost executed = TotalExecuted(KernelNamed<AttentionOp>("hwy"), op);
     EXPECT_EQ(executed.Flops(WorkClass::kAttention), 6 * 2 * (5 * 16 * 12 + visible * 16));
     EXPECT_EQ(executed.Bytes(ByteKind::kKvRead), 2 * 2 * (5 * 16 * 12 + visible * 16));
 
@@ -509,7 +509,7 @@ TEST(Attention, ReferenceDoesExactlyWhatIsCharged) {
     };
     const OpCounts products = count(Counting(), 0.0f, 0.0f), softmax = count(0.0f, Counting(), 0.0f);
     const OpCounts joins = count(0.0f, 0.0f, Counting());
-    const Cost useful = op.Useful(), executed = KernelNamed<AttentionOp>("ref").executed(op);
+    const Cost useful = TotalUseful(op), executed = TotalExecuted(KernelNamed<AttentionOp>("ref"), op);
     EXPECT_EQ(products, (OpCounts{useful.Flops(WorkClass::kAttention), useful.Special(WorkClass::kAttention)}));
     EXPECT_EQ(softmax, (OpCounts{useful.Flops(WorkClass::kSoftmax), useful.Special(WorkClass::kSoftmax)}));
     EXPECT_EQ(executed.Flops(WorkClass::kAttention), products.flops);

@@ -14,16 +14,16 @@
 #include "engine/base/aligned.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_ref.h"
-#include "engine/kernels/embed.h"
-#include "engine/kernels/embed_ref.h"
+#include "engine/kernels/embed/embed.h"
+#include "engine/kernels/embed/embed_ref.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/matmul/matmul_ref.h"
-#include "engine/kernels/norm.h"
-#include "engine/kernels/norm_ref.h"
-#include "engine/kernels/rope.h"
-#include "engine/kernels/rope_ref.h"
-#include "engine/kernels/router.h"
-#include "engine/kernels/router_ref.h"
+#include "engine/kernels/norm/norm.h"
+#include "engine/kernels/norm/norm_ref.h"
+#include "engine/kernels/rope/rope.h"
+#include "engine/kernels/rope/rope_ref.h"
+#include "engine/kernels/router/router.h"
+#include "engine/kernels/router/router_ref.h"
 #include "tests/support/counting_scalar.h"
 
 namespace tally {
@@ -88,7 +88,7 @@ OpCounts operator-(OpCounts a, OpCounts b) { return {a.flops - b.flops, a.specia
 
 class Sweep {
  public:
-  Sweep(const std::function<bool(const std::string&)>& differs, bool keys) : differs_(differs), check_keys_(keys) {}
+  Sweep(const std::function<bool(const std::string&)>& differs, bool linear) : differs_(differs), check_linear_(linear) {}
 
   int Run() {
     Norms();
@@ -108,13 +108,6 @@ class Sweep {
   }
 
  private:
-  using Touched = std::multiset<std::array<uint32_t, 5>>;  // id, slice, rows from, to, uses
-  struct KeyCosts {
-    std::vector<std::pair<Cost, Cost>> units;  // useful, executed
-    Touched touches;
-    bool operator==(const KeyCosts&) const = default;
-  };
-
   void Equal(const std::string& what, uint64_t charged, uint64_t counted) {
     ++compared_;
     if (stopped_ || charged == counted) return;
@@ -147,62 +140,31 @@ class Sweep {
                                           : slices * static_cast<uint64_t>(w.cols) * 4;
   }
 
-  // Two ops with equal keys must have equal costs, by each kernel, and equal touches. Memory of a sweep is kept, so that a weight's
-  // address is its own.
+  // Costs are the sum of amount x unit cost, by each kernel.
   template <class Op>
-  void CheckKey(const std::string& name, const Op& op) {
-    OpKey key{};
-    if (!op.CostKey(key)) return;
+  void CheckLinear(const std::string& name, const Op& op) {
+    const CostAmounts amounts = op.Amounts();
     for (const Kernel<Op>& k : Kernels<Op>()) {
-      KeyCosts costs;
-      if constexpr (HasAmounts<Op>) {
+      for (size_t part = 0; part < PartsOf<Op>(); ++part) {
         Cost useful, executed;
-        for (size_t i = 0; i < kCostAmounts; ++i) {
-          CostAmounts one{};
-          one[i] = 1;
-          costs.units.emplace_back(op.Useful(one), k.executed_at(op, one));
-          useful.AddTimes(costs.units[i].first, op.Amounts()[i]);
-          executed.AddTimes(costs.units[i].second, op.Amounts()[i]);
+        for (size_t a = 0; a < kAmounts; ++a) {
+          CostAmounts one;
+          one[a] = 1;
+          useful.AddTimes(UsefulOf(op, one, part), amounts[a]);
+          executed.AddTimes(ExecutedOf(k, op, one, part), amounts[a]);
         }
-        Equal(std::string(Op::kName) + " " + name + ": costs by amounts", useful == op.Useful() && executed == k.executed(op), 1);
-      } else {
-        costs.units.emplace_back(op.Useful(), k.executed(op));
+        const bool equal = useful == UsefulOf(op, amounts, part) && executed == ExecutedOf(k, op, amounts, part);
+        Equal(std::string(Op::kName) + " " + name + ": costs by amounts", equal ? 1 : 0, 1);
       }
-      costs.touches = KeyTouches(name, op);
-      const auto [at, fresh] = keys_.try_emplace({std::string(Op::kName) + " " + std::string(k.name), key}, costs);
-      Equal(at->first.first + " " + name + ": costs of one key", fresh || at->second == costs ? 1 : 0, 1);
     }
-  }
-  // What an op touches but for the slices and rows that it names: of a slice, or nothing.
-  template <class Op>
-  Touched KeyTouches(const std::string& name, const Op& op) {
-    WeightTouches touches;
-    op.Touches(touches);
-    Touched all;
-    for (const WeightTouch& t : touches) all.insert({t.id, t.slice, t.row_begin, t.row_end, t.uses});
-    if constexpr (TouchesRows<Op>) return {};
-    if constexpr (TouchesSlices<Op>) {
-      std::vector<SliceUse> slices;
-      if (!op.Slices(slices) || slices.empty()) return all;
-      Touched one, each;
-      for (const WeightTouch& t : touches) {
-        if (t.slice == slices[0].slice) one.insert({t.id, 0, t.row_begin, t.row_end, 0});
-      }
-      for (const SliceUse& use : slices) {
-        for (const auto& [id, slice, begin, end, uses] : one) each.insert({id, use.slice, begin, end, use.uses});
-      }
-      Equal(std::string(Op::kName) + " " + name + ": touches by slice", each == all ? 1 : 0, 1);
-      return one;
-    }
-    return all;
   }
 
   template <class Op>
   void Compare(const std::string& name, const Op& op, Counted counted, const std::map<std::string, uint64_t>& elements = {}) {
     if (stopped_) return;
-    if (check_keys_) CheckKey(name, op);
+    if (check_linear_) CheckLinear(name, op);
     AddOperands(op, elements, counted);
-    const Cost cost = op.Useful();
+    const Cost cost = TotalUseful(op);
     for (int c = 0; c < kWorkClasses; ++c) {
       const std::string at = std::string(Op::kName) + " " + name + " " + std::string(kWorkClassNames[c]);
       const bool products = c == static_cast<int>(WorkClass::kLinear) || c == static_cast<int>(WorkClass::kRouter);
@@ -221,8 +183,8 @@ class Sweep {
 
   void Norms() {
     for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
-      for (const bool biased : {false, true}) {
-        if (biased && kind == NormKind::kRms) continue;
+      for (const bool biased : {false, true}) {  // or, of RMS, added to out
+        const bool added = biased && kind == NormKind::kRms;
         for (const auto& [rows, groups, cols] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 10}, {5, 1, 64}, {0, 1, 8}}) {
           Memory& m = NewMemory();
           NormOp op;
@@ -231,14 +193,19 @@ class Sweep {
           op.out = m.Matrix(rows, groups * cols);
           op.groups = groups;
           op.weight = m.Vector(1, cols, 2);
-          if (biased) op.bias = m.Vector(1, cols, 4);
+          if (biased && !added) op.bias = m.Vector(1, cols, 4);
           Counted c;
           c.at(WorkClass::kNorm) = CountOf([&] { NormRef<Counting>(op, 0, op.x.rows * op.groups); });
+          if (added) {
+            op.add_to_out = true;
+            c.at(WorkClass::kResidualBias) =
+                CountOf([&] { NormRef<Counting>(op, 0, op.x.rows * op.groups); }) - c.at(WorkClass::kNorm);
+          }
           if (rows > 0) {
             AddWeight(op.weight, 1, c);
             AddWeight(op.bias, 1, c);
           }
-          Compare(std::string(kNormKindNames[static_cast<size_t>(kind)]) + (biased ? " biased" : ""), op, c);
+          Compare(std::string(kNormKindNames[static_cast<size_t>(kind)]) + (added ? " added" : biased ? " biased" : ""), op, c);
         }
       }
     }
@@ -319,6 +286,7 @@ class Sweep {
             op.table.panel_stride = op.table.stored_row_bytes;
           }
           op.add_to_out = add;
+          op.scale = add && panels ? 1.5f : 1;
           op.out = m.Matrix(static_cast<int64_t>(ids.size()), 64);
           std::vector<uint8_t> scratch(64 * 4);
           Counted c;
@@ -329,10 +297,10 @@ class Sweep {
           c.at(ByteKind::kWeightsPacked) = places.size() * (panels ? PanelBytes(type, 64) : *StoredBytes(type, 64));
           const std::string name = std::string(DTypeName(type)) + (panels ? " panels" : " rows") + (add ? " added" : "");
           Compare(name, op, c);
-          for (size_t i = 0; i < ids.size() && check_keys_; ++i) {
+          for (size_t i = 0; i < ids.size() && check_linear_; ++i) {
             EmbedOp one = op;
             one.ids = std::span(ids).subspan(i, 1);
-            CheckKey(name + ", one row", one);
+            CheckLinear(name + ", one row", one);
           }
         }
       }
@@ -485,13 +453,13 @@ class Sweep {
       if (s.sinks) AddWeight(op.sinks, 1, c);
       const std::string name = std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.dim);
       Compare(name, op, c);
-      // The same op of other positions, windows and numbers of rows: its key is the same, its costs go by the amounts.
-      for (size_t some = 0; some <= rows.size() && check_keys_; ++some) {
+      // The same op of other positions, windows and numbers of rows.
+      for (size_t some = 0; some <= rows.size() && check_linear_; ++some) {
         for (const int64_t window : {0, 1, 7, 16, 130}) {
           AttentionOp other = op;
           other.rows = std::span(rows).first(some);
           other.window = window;
-          CheckKey(name + ", other rows", other);
+          CheckLinear(name + ", other rows", other);
         }
       }
 
@@ -512,15 +480,14 @@ class Sweep {
   Memory& NewMemory() { return memory_.emplace_back(); }
 
   const std::function<bool(const std::string&)>& differs_;
-  const bool check_keys_;
+  const bool check_linear_;
   std::deque<Memory> memory_;
-  std::map<std::pair<std::string, OpKey>, KeyCosts> keys_;
   int compared_ = 0;
   bool stopped_ = false;
 };
 
 }  // namespace
 
-int CheckCosts(const std::function<bool(const std::string&)>& differs, bool keys) { return Sweep(differs, keys).Run(); }
+int CheckCosts(const std::function<bool(const std::string&)>& differs, bool linear) { return Sweep(differs, linear).Run(); }
 
 }  // namespace tally

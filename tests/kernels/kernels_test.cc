@@ -4,11 +4,11 @@
 #include <string_view>
 
 #include "engine/kernels/attention/attention.h"
-#include "engine/kernels/embed.h"
+#include "engine/kernels/embed/embed.h"
 #include "engine/kernels/matmul/matmul.h"
-#include "engine/kernels/norm.h"
-#include "engine/kernels/rope.h"
-#include "engine/kernels/router.h"
+#include "engine/kernels/norm/norm.h"
+#include "engine/kernels/rope/rope.h"
+#include "engine/kernels/router/router.h"
 #include "hwy/targets.h"
 #include "tests/support/sanitizers.h"
 

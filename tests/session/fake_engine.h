@@ -104,7 +104,7 @@ class FakeEngine final : public Engine {
     logits_.clear();
     int64_t out = 0;
     const int32_t vocab = model_->recipe_.vocab;
-    ledger_.BeginStep(stepped.phase, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(wanted));
+    ledger_.BeginStep(StepRows::Of(stepped.phase, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(wanted)));
     for (const BatchRow& row : rows) {
       stepped.tokens.push_back(row.token);
       stepped.wanted.push_back(row.want_logits);

@@ -151,13 +151,13 @@ TEST(Stepper, ChargesEachStep) {
   EXPECT_EQ(decode.parameters_touched, engine->model().parameters().active_head + 64);
   EXPECT_GE(prefill, decode.parameters_touched);
   EXPECT_LE(prefill, engine->model().parameters().total);
-  EXPECT_EQ(ledger.bad_touches(), 0u);
+  EXPECT_EQ(ledger.touched().bad(), 0u);
   for (int c = 0; c < kWorkClasses; ++c) {
     EXPECT_GE(decode.account.executed.Flops(static_cast<WorkClass>(c)), decode.account.useful.Flops(static_cast<WorkClass>(c)));
   }
 }
 
-// What was given is prefill, be it one row of a sequence that has begun; what was generated is decode, whoever else decodes.
+// A row that was given is prefill, be it one of a sequence that has begun; a generated one is decode. A step with both is mixed.
 TEST(Stepper, TheCallerSaysThePhase) {
   LoadOptions options = SmallOptions();
   options.sequences = 2;
@@ -173,7 +173,7 @@ TEST(Stepper, TheCallerSaysThePhase) {
   EXPECT_EQ(phase(std::vector<BatchRow>(8, {1, *s})), Phase::kPrefill);
   EXPECT_EQ(phase({{2, *s, true}}), Phase::kPrefill);
   EXPECT_EQ(phase({{3, *s, true, true}}), Phase::kDecode);
-  EXPECT_EQ(phase({{3, *s, true, true}, {4, *other, true}}), Phase::kPrefill);  // some given, some generated: not a decode step
+  EXPECT_EQ(phase({{3, *s, true, true}, {4, *other, true}}), Phase::kMixed);
   EXPECT_EQ(phase({{3, *s, true, true}, {4, *other, true, true}}), Phase::kDecode);
   EXPECT_EQ(phase({{3, *s, true, true}, {4, *s, false, true}}), Phase::kDecode);  // a draft under verification
 }

@@ -4,6 +4,7 @@
 
 #include "engine/kernels/attention/attention_internal.h"
 #include "engine/kernels/attention/attention_ref.h"
+#include "engine/kernels/describe.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
@@ -40,9 +41,9 @@ Status KvStoreOp::Validate() const {
   return {};
 }
 
-Cost KvStoreOp::Useful() const {
+Cost KvStoreOp::Useful(const CostAmounts& n) const {
   Cost cost;
-  const uint64_t elements = 2 * rows.size() * static_cast<uint64_t>(kv_heads * head_dim);
+  const uint64_t elements = 2 * n[Amount::kRows] * static_cast<uint64_t>(kv_heads * head_dim);
   cost.AddBytes(ByteKind::kActivationsRead, elements * sizeof(float));
   cost.AddBytes(ByteKind::kKvWritten, elements * KvElementBytes(type));
   return cost;
@@ -76,23 +77,14 @@ Status AttentionOp::Validate() const {
 
 namespace {
 
-// What the costs are linear in, sums over the rows.
-enum Amount : size_t {
-  kOps,  // 1, or 0 without rows
-  kRows,
-  kScores,       // visible positions: products of one query head
-  kLanes,        // those of the groups of 16 positions that hold one
-  kLaterBlocks,  // KV blocks but for each row's first
-};
-
 void AddSinkBytes(const AttentionOp& op, const CostAmounts& n, Cost& cost) {
   if (op.sinks.empty()) return;
-  cost.AddBytes(ByteKind::kWeightsStored, n[kOps] * op.sinks.stored_row_bytes);
-  cost.AddBytes(ByteKind::kWeightsPacked, n[kOps] * static_cast<uint64_t>(op.heads) * sizeof(float));
+  cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kCalls] * op.sinks.stored_row_bytes);
+  cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kCalls] * static_cast<uint64_t>(op.heads) * sizeof(float));
 }
 
 void AddActivationBytes(const AttentionOp& op, const CostAmounts& n, Cost& cost) {
-  const uint64_t bytes = n[kRows] * static_cast<uint64_t>(op.heads * op.head_dim) * sizeof(float);
+  const uint64_t bytes = n[Amount::kRows] * static_cast<uint64_t>(op.heads * op.head_dim) * sizeof(float);
   cost.AddBytes(ByteKind::kActivationsRead, bytes);
   cost.AddBytes(ByteKind::kActivationsWritten, bytes);
 }
@@ -105,22 +97,23 @@ void AddJoins(uint64_t joins, int64_t dim, Cost& cost) {
 
 }  // namespace
 
-CostAmounts AttentionOp::Amounts() const {
-  CostAmounts n{};
-  n[kOps] = rows.empty() ? 0 : 1;
-  n[kRows] = rows.size();
-  for (const KvRow& row : rows) {
-    const PositionRange visible = VisiblePositions(row.position, window);
-    n[kScores] += static_cast<uint64_t>(visible.size());
-    n[kLanes] += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
-    n[kLaterBlocks] += static_cast<uint64_t>(BlocksTouched(visible)) - 1;
+CostAmounts AttentionOp::Amounts(std::span<const Phase> phases, Phase phase) const {
+  CostAmounts n;
+  n[Amount::kCalls] = rows.empty() ? 0 : 1;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!phases.empty() && phases[i] != phase) continue;
+    const PositionRange visible = VisiblePositions(rows[i].position, window);
+    ++n[Amount::kRows];
+    n[Amount::kVisible] += static_cast<uint64_t>(visible.size());
+    n[Amount::kLanes] += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
+    n[Amount::kJoins] += static_cast<uint64_t>(BlocksTouched(visible)) - 1;
   }
   return n;
 }
 
 Cost AttentionOp::Useful(const CostAmounts& n) const {
   Cost cost;
-  const uint64_t scores = n[kScores], queries = n[kRows] * heads, sunk = sinks.empty() ? 0 : queries;
+  const uint64_t scores = n[Amount::kVisible], queries = n[Amount::kRows] * heads, sunk = sinks.empty() ? 0 : queries;
   cost.AddFlops(WorkClass::kAttention, 4 * scores * heads * head_dim);
   cost.AddFlops(WorkClass::kSoftmax, 4 * scores * heads + 3 * sunk);
   cost.AddSpecial(WorkClass::kSoftmax, scores * heads + queries * head_dim + sunk);
@@ -139,8 +132,8 @@ void AttentionOp::Touches(WeightTouches& touches) const {
 Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   Cost cost;
   const uint64_t padded = KvHeadDim(op.head_dim), heads = op.heads;
-  const uint64_t scores = n[kScores], lanes = n[kLanes], blocks = n[kRows] + n[kLaterBlocks];  // of one query head
-  const uint64_t queries = n[kRows] * heads, sunk = op.sinks.empty() ? 0 : queries;
+  const uint64_t scores = n[Amount::kVisible], lanes = n[Amount::kLanes], blocks = n[Amount::kRows] + n[Amount::kJoins];  // of one query head
+  const uint64_t queries = n[Amount::kRows] * heads, sunk = op.sinks.empty() ? 0 : queries;
   cost.AddFlops(WorkClass::kAttention, 2 * heads * (lanes * op.head_dim + scores * padded));
   cost.AddFlops(WorkClass::kSoftmax, heads * (4 * lanes + 2 * 15 * blocks) + 3 * sunk);
   cost.AddSpecial(WorkClass::kSoftmax, lanes * heads + queries * padded + sunk);
@@ -168,21 +161,41 @@ void RunRef(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t
 // The reference starts from its first block where there is no sink to start from.
 Cost ExecutedRef(const AttentionOp& op, const CostAmounts& n) {
   Cost cost = op.Useful(n);
-  AddJoins((n[kLaterBlocks] + (op.sinks.empty() ? 0 : n[kRows])) * op.heads, op.head_dim, cost);
+  AddJoins((n[Amount::kJoins] + (op.sinks.empty() ? 0 : n[Amount::kRows])) * op.heads, op.head_dim, cost);
   return cost;
 }
 
-template <Cost (*kExecuted)(const AttentionOp&, const CostAmounts&)>
-Cost ExecutedNow(const AttentionOp& op) {
-  return kExecuted(op, op.Amounts());
-}
-
 constexpr Kernel<AttentionOp> kKernels[] = {
-    {"hwy", AlwaysSupported, PlanAttentionHwy, RunAttentionHwy, ExecutedNow<ExecutedAttentionHwy>, ExecutedAttentionHwy},
-    {"ref", AlwaysSupported, PlanRef, RunRef, ExecutedNow<ExecutedRef>, ExecutedRef},
+    {"hwy", AlwaysSupported, PlanAttentionHwy, RunAttentionHwy, ExecutedAttentionHwy},
+    {"ref", AlwaysSupported, PlanRef, RunRef, ExecutedRef},
 };
 
+// [table, position] of each row, one after another.
+void DescribeRows(std::span<const KvRow> rows, OpDescription& d) {
+  std::vector<int64_t> list;
+  for (const KvRow& r : rows) list.insert(list.end(), {r.table, r.position});
+  d.Set("rows", std::move(list));
+}
+
 }  // namespace
+
+void KvStoreOp::Describe(OpDescription& d) const {
+  d.Add("k", kIn, "f32", Shape(k));
+  d.Add("v", kIn, "f32", Shape(v));
+  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, type), {2, kv_heads, head_dim});  // of one position
+  DescribeRows(rows, d);
+}
+
+void AttentionOp::Describe(OpDescription& d) const {
+  d.Add("q", kIn, "f32", Shape(q));
+  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, type), {2, kv_heads, head_dim});
+  DescribeWeight("sinks", sinks, d);
+  d.Add("out", kOut, "f32", Shape(out));
+  d.Set("heads", heads);
+  d.Set("scale", static_cast<double>(scale));
+  d.Set("window", window);
+  DescribeRows(rows, d);
+}
 
 template <>
 std::span<const Kernel<AttentionOp>> Kernels<AttentionOp>() {

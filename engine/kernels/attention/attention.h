@@ -14,8 +14,6 @@
 // as the sink and L as exp(sink - M) = 1, with O = 0: one more logit whose column is dropped.
 #pragma once
 
-#include <array>
-
 #include "engine/base/kinds.h"
 #include "engine/kernels/op.h"
 
@@ -51,11 +49,11 @@ struct KvStoreOp {
   std::span<const KvRow> rows;  // [n]
   std::span<const KvTable> tables;
   Status Validate() const;
-  Cost Useful() const;  // 0 FLOPs; bytes: KV written = 2 n kv_heads head_dim element_bytes
+  CostAmounts Amounts() const { return RowAmounts(static_cast<int64_t>(rows.size())); }
+  Cost Useful(const CostAmounts& n) const;  // 0 FLOPs; bytes: KV written = 2 n kv_heads head_dim element_bytes
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return {}; }
   void Describe(OpDescription& d) const;
-  bool CostKey(OpKey& key) const;
 };
 
 struct AttentionOp {
@@ -77,13 +75,13 @@ struct AttentionOp {
   //              with sinks one more max, subtract, add and exp
   // Bytes: KV read = 2 v kv_heads head_dim element_bytes per row (each row is charged its own reading, also where a tile of
   // rows shares a block in cache), q read, out written, the sinks read once.
-  Cost Useful() const { return Useful(Amounts()); }
-  Cost Useful(const CostAmounts& amounts) const;
-  CostAmounts Amounts() const;
+  Cost Useful(const CostAmounts& n) const;
+  CostAmounts Amounts() const { return Amounts({}, {}); }
+  // Of the rows of that phase; of all where `phases` is empty. phases[i]: row i's.
+  CostAmounts Amounts(std::span<const Phase> phases, Phase phase) const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
-  bool CostKey(OpKey& key) const;
 };
 
 template <>

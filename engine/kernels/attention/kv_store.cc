@@ -114,7 +114,7 @@ void RunRef(const KvStoreOp& op, int64_t begin, int64_t end, std::span<uint8_t>)
     }
   }
 }
-Cost Executed(const KvStoreOp& op) { return op.Useful(); }
+Cost Executed(const KvStoreOp& op, const CostAmounts& n) { return op.Useful(n); }
 
 constexpr Kernel<KvStoreOp> kKernels[] = {
     {"hwy", AlwaysSupported, Plan, RunHwy, Executed},

@@ -1,11 +1,12 @@
-#include "engine/kernels/embed.h"
+#include "engine/kernels/embed/embed.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
-#include "engine/kernels/embed_ref.h"
-#include "engine/kernels/small_hwy.h"
+#include "engine/kernels/embed/embed_ref.h"
 #include "engine/kernels/target.h"
+#include "engine/kernels/describe.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
@@ -34,21 +35,25 @@ uint64_t RefWideningFlops(const WeightView& w) {
 uint64_t HwyWideningFlops(DType t) { return t == DType::kMXFP4 ? 2 : (GetDTypeInfo(t).quantised ? 1 : 0); }
 
 // `cols` of each row, as the kernel at hand counts them.
-Cost EmbedCost(const EmbedOp& op, uint64_t cols, uint64_t widening_flops) {
-  Cost cost = op.Useful();
-  const uint64_t n = op.ids.size(), padding = cols - static_cast<uint64_t>(op.table.cols);
-  if (op.add_to_out) cost.AddFlops(WorkClass::kResidualBias, n * padding);
-  cost.AddFlops(WorkClass::kQuantize, n * cols * widening_flops);
+Cost EmbedCost(const EmbedOp& op, const CostAmounts& n, uint64_t cols, uint64_t widening_flops) {
+  Cost cost = op.Useful(n);
+  const uint64_t rows = n[Amount::kRows], padding = cols - static_cast<uint64_t>(op.table.cols);
+  cost.AddFlops(WorkClass::kResidualBias, ((op.add_to_out ? 1 : 0) + (op.scale != 1 ? 1 : 0)) * rows * padding);
+  cost.AddFlops(WorkClass::kQuantize, rows * cols * widening_flops);
   return cost;
 }
 
-Cost ExecutedRef(const EmbedOp& op) { return EmbedCost(op, static_cast<uint64_t>(op.table.cols), RefWideningFlops(op.table)); }
-Cost ExecutedHwy(const EmbedOp& op) { return EmbedCost(op, HwyPadded(op.table.cols), HwyWideningFlops(op.table.dtype)); }
+Cost ExecutedRef(const EmbedOp& op, const CostAmounts& n) {
+  return EmbedCost(op, n, static_cast<uint64_t>(op.table.cols), RefWideningFlops(op.table));
+}
+Cost ExecutedHwy(const EmbedOp& op, const CostAmounts& n) {
+  return EmbedCost(op, n, HwyPadded(op.table.cols), HwyWideningFlops(op.table.dtype));
+}
 
 const char* Always(const EmbedOp&) { return nullptr; }
 TaskPlan PlanHwy(const EmbedOp& op, int) { return {op.out.rows, 0, 0}; }
 TaskPlan PlanRef(const EmbedOp& op, int) {
-  return {op.out.rows, 0, op.add_to_out ? static_cast<size_t>(op.table.cols) * sizeof(float) : 0};
+  return {op.out.rows, 0, op.add_to_out || op.scale != 1 ? static_cast<size_t>(op.table.cols) * sizeof(float) : 0};
 }
 
 }  // namespace
@@ -62,6 +67,7 @@ Status EmbedOp::Validate() const {
     return InternalError("an embedding table of " + std::to_string(table.cols) + " columns of " +
                          std::string(DTypeName(table.dtype)) + " cannot be read");
   }
+  if (!std::isfinite(scale)) return InternalError("an embedding is scaled by a finite number");
   const size_t needed = table.layout == WeightLayout::kPanel16 ? PanelBytes(table.dtype, table.cols)
                                                                : *StoredBytes(table.dtype, static_cast<uint64_t>(table.cols));
   if (table.panel_stride < needed) return InternalError("embedding rows overlap");
@@ -74,25 +80,31 @@ Status EmbedOp::Validate() const {
   return CheckShape("embedding output", out, static_cast<int64_t>(ids.size()), table.cols);
 }
 
-Cost EmbedOp::Useful() const {
-  Cost cost;
-  const uint64_t n = ids.size(), elements = n * static_cast<uint64_t>(table.cols);
-  // Of what is read twice, once: the same row, and (packed) the panel that two rows share. A row's bytes lie
-  // in every cache line of its panel.
-  uint64_t rows = 0, places = 0;
-  int64_t last_place = -1;
-  for (int32_t id : Distinct(ids)) {
-    const int64_t place = table.layout == WeightLayout::kPanel16 ? id / kPanelRows : id;
-    ++rows;
-    places += place != last_place ? 1 : 0;
-    last_place = place;
+CostAmounts EmbedOp::Amounts() const {
+  CostAmounts n = RowAmounts(static_cast<int64_t>(ids.size()));
+  if (ids.size() <= 1) {
+    n[Amount::kSlices] = n[Amount::kPanels] = n[Amount::kRows];
+    return n;
   }
-  const uint64_t place_bytes = table.layout == WeightLayout::kPanel16 ? PanelBytes(table.dtype, table.cols)
-                                                                      : StoredBytes(table.dtype, table.cols).value_or(0);
-  cost.AddBytes(ByteKind::kWeightsStored, rows * table.stored_row_bytes);
-  cost.AddBytes(ByteKind::kWeightsPacked, places * place_bytes);
-  cost.AddBytes(ByteKind::kActivationsRead, n * 4);
+  int64_t last_panel = -1;
+  for (const int32_t id : Distinct(ids)) {
+    const int64_t panel = table.layout == WeightLayout::kPanel16 ? id / kPanelRows : id;
+    ++n[Amount::kSlices];
+    n[Amount::kPanels] += panel != last_panel ? 1 : 0;
+    last_panel = panel;
+  }
+  return n;
+}
+
+Cost EmbedOp::Useful(const CostAmounts& n) const {
+  Cost cost;
+  const uint64_t rows = n[Amount::kRows], elements = rows * static_cast<uint64_t>(table.cols);
+  // A row's bytes lie in every cache line of its panel.
+  cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kSlices] * table.stored_row_bytes);
+  cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kPanels] * table.panel_stride);
+  cost.AddBytes(ByteKind::kActivationsRead, rows * 4);
   cost.AddBytes(ByteKind::kActivationsWritten, elements * 4);
+  if (scale != 1) cost.AddFlops(WorkClass::kResidualBias, elements);
   if (add_to_out) {
     cost.AddFlops(WorkClass::kResidualBias, elements);
     cost.AddBytes(ByteKind::kActivationsRead, elements * 4);
@@ -107,6 +119,15 @@ void EmbedOp::Touches(WeightTouches& touches) const {
   };
   if (ids.size() == 1) return touch(ids[0]);
   for (int32_t id : Distinct(ids)) touch(id);
+}
+
+void EmbedOp::Describe(OpDescription& d) const {
+  d.Add("ids", kIn, "i32", {Size(ids)});
+  DescribeWeight("table", table, d);
+  d.Add("out", add_to_out ? kInOut : kOut, "f32", Shape(out));
+  d.Set("scale", static_cast<double>(scale));
+  d.Set("layout", table.layout == WeightLayout::kPanel16 ? "panel16" : "row_major");
+  d.Set("ids", List(ids));
 }
 
 template <>

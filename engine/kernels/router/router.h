@@ -17,11 +17,11 @@ struct RouteOp {
   Mat<int32_t> experts;  // [n, k]
   Mat<float> weights;    // [n, k]
   Status Validate() const;
-  Cost Useful() const;
+  CostAmounts Amounts() const { return RowAmounts(logits.rows); }
+  Cost Useful(const CostAmounts& n) const;
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return weights; }
   void Describe(OpDescription& d) const;
-  bool CostKey(OpKey& key) const;
 };
 
 // out[t] += sum over slots s in order of weights[t][s] * y[t*k + s], each term one fused multiply-add into the sum from 0.
@@ -31,16 +31,20 @@ struct MoeCombineOp {
   Mat<const float> weights;  // [n, k]
   Mat<float> out;            // [n, d], added to (the residual stream)
   Status Validate() const;
-  Cost Useful() const;  // class residual/bias: n*k*d fma + n*d adds
+  CostAmounts Amounts() const { return RowAmounts(out.rows); }
+  Cost Useful(const CostAmounts& n) const;  // class residual/bias: n*k*d fma + n*d adds
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
-  bool CostKey(OpKey& key) const;
 };
 
 template <>
 std::span<const Kernel<RouteOp>> Kernels<RouteOp>();
 template <>
 std::span<const Kernel<MoeCombineOp>> Kernels<MoeCombineOp>();
+
+// router_hwy.cc
+void RunRouteHwy(const RouteOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
+void RunMoeCombineHwy(const MoeCombineOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally

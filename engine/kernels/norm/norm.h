@@ -16,18 +16,22 @@ struct NormOp {
   WeightView weight;  // [cols]
   WeightView bias;    // [cols] or empty (kLayer only)
   float eps = 1e-5f;
-  Mat<float> out;  // as x; may be x itself
+  bool add_to_out = false;  // out += y instead of out = y (kRms only); then out is not x
+  Mat<float> out;           // as x; may be x itself
   Status Validate() const;
   // Per vector of K (class norm): RMS 4 K + 1 FLOPs and 2 special; Layer 6 K + 1 (with a bias 7 K + 1) and 3
-  // special. The weights' bytes count once an op.
-  Cost Useful() const;
+  // special; K adds (class residual/bias) where it is added to out. The weights' bytes count once an op.
+  CostAmounts Amounts() const { return RowAmounts(x.rows); }
+  Cost Useful(const CostAmounts& n) const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
-  bool CostKey(OpKey& key) const;
 };
 
 template <>
 std::span<const Kernel<NormOp>> Kernels<NormOp>();
+
+// norm_hwy.cc
+void RunNormHwy(const NormOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally

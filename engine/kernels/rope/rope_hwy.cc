@@ -5,13 +5,13 @@
 #include <span>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/rope_hwy.cc"
+#define HWY_TARGET_INCLUDE "engine/kernels/rope/rope_hwy.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
 // after foreach_target.h, which decides the first target
 #include "engine/kernels/lanes-inl.h"
-#include "engine/kernels/small_hwy.h"
+#include "engine/kernels/rope/rope.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {

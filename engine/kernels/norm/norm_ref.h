@@ -12,7 +12,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "engine/kernels/norm.h"
+#include "engine/kernels/norm/norm.h"
 #include "engine/kernels/scalar.h"
 
 namespace tally {
@@ -20,11 +20,14 @@ namespace tally {
 inline double NormTolerance(int64_t k) { return (4 * std::sqrt(static_cast<double>(k)) + 8) * 0x1p-24; }
 
 template <class S>
-void RmsNormVector(const float* x, const float* w, int64_t k, float eps, float* out) {
+void RmsNormVector(const float* x, const float* w, int64_t k, float eps, bool add, float* out) {
   S sum(0.0f);
   for (int64_t i = 0; i < k; ++i) sum = Fma(S(x[i]), S(x[i]), sum);
   const S inverse = Rsqrt(sum / S(static_cast<float>(k)) + S(eps));
-  for (int64_t i = 0; i < k; ++i) out[i] = ToF32(S(x[i]) * inverse * S(w[i]));
+  for (int64_t i = 0; i < k; ++i) {
+    const S y = S(x[i]) * inverse * S(w[i]);
+    out[i] = ToF32(add ? S(out[i]) + y : y);
+  }
 }
 
 template <class S>
@@ -55,7 +58,7 @@ void NormRef(const NormOp& op, int64_t begin, int64_t end) {
     const float* x = op.x.Row(row) + at;
     float* out = op.out.Row(row) + at;
     if (op.kind == NormKind::kRms) {
-      RmsNormVector<S>(x, w, k, op.eps, out);
+      RmsNormVector<S>(x, w, k, op.eps, op.add_to_out, out);
     } else {
       LayerNormVector<S>(x, w, b, k, op.eps, out);
     }

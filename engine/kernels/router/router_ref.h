@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/kernels/router.h"
+#include "engine/kernels/router/router.h"
 #include "engine/kernels/scalar.h"
 
 namespace tally {

@@ -6,13 +6,13 @@
 #include <span>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/norm_hwy.cc"
+#define HWY_TARGET_INCLUDE "engine/kernels/norm/norm_hwy.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
 // after foreach_target.h, which decides the first target
 #include "engine/kernels/lanes-inl.h"
-#include "engine/kernels/small_hwy.h"
+#include "engine/kernels/norm/norm.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {
@@ -42,7 +42,7 @@ HWY_INLINE float SumOver(int64_t k, const Term& term) {
   return hn::ReduceSum(d, hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)));
 }
 
-void RmsNormVector(const float* x, const float* w, int64_t k, float eps, float* out) {
+void RmsNormVector(const float* x, const float* w, int64_t k, float eps, bool add, float* out) {
   const D d;
   const float squares = SumOver(k, [&](auto tail, V acc, int64_t i, size_t count) HWY_ATTR {
     const V v = LoadLanes(tail, d, x + i, count);
@@ -51,7 +51,9 @@ void RmsNormVector(const float* x, const float* w, int64_t k, float eps, float* 
   const V inverse = hn::Set(d, 1.0f / std::sqrt(squares / static_cast<float>(k) + eps));
   ForLanes(d, k, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
     const V scaled = hn::Mul(LoadLanes(tail, d, x + i, count), inverse);
-    StoreLanes(tail, hn::Mul(scaled, LoadLanes(tail, d, w + i, count)), d, out + i, count);
+    V y = hn::Mul(scaled, LoadLanes(tail, d, w + i, count));
+    if (add) y = hn::Add(LoadLanes(tail, d, out + i, count), y);
+    StoreLanes(tail, y, d, out + i, count);
   });
 }
 
@@ -83,7 +85,7 @@ void RunNorm(const NormOp& op, int64_t begin, int64_t end) {
     const float* x = op.x.Row(row) + at;
     float* out = op.out.Row(row) + at;
     if (op.kind == NormKind::kRms) {
-      RmsNormVector(x, w, k, op.eps, out);
+      RmsNormVector(x, w, k, op.eps, op.add_to_out, out);
     } else {
       LayerNormVector(x, w, b, k, op.eps, out);
     }

@@ -4,14 +4,14 @@
 #include <span>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/router_hwy.cc"
+#define HWY_TARGET_INCLUDE "engine/kernels/router/router_hwy.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
 // after foreach_target.h, which decides the first target
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/math-inl.h"
-#include "engine/kernels/small_hwy.h"
+#include "engine/kernels/router/router.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {

@@ -1,28 +1,28 @@
-#include "engine/kernels/rope.h"
+#include "engine/kernels/rope/rope.h"
 
-#include "engine/kernels/rope_ref.h"
-#include "engine/kernels/small_hwy.h"
+#include "engine/kernels/rope/rope_ref.h"
 #include "engine/kernels/target.h"
+#include "engine/kernels/describe.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
 namespace {
 
 // `half` angles of each row, as the kernel at hand counts them.
-Cost TableCost(const RopeTableOp& op, uint64_t half) {
+Cost TableCost(const RopeTableOp& op, const CostAmounts& n, uint64_t half) {
   Cost cost;
-  const uint64_t n = op.positions.size(), cols = op.inv_freq.size();
-  cost.AddFlops(WorkClass::kRope, n * half * 3);  // the angle, and two multiplies by the magnitude
-  cost.AddSpecial(WorkClass::kRope, n * half * 2);
-  cost.AddBytes(ByteKind::kActivationsRead, (n + cols) * 4);
-  cost.AddBytes(ByteKind::kActivationsWritten, 2 * n * cols * 4);
+  const uint64_t rows = n[Amount::kRows], cols = op.inv_freq.size();
+  cost.AddFlops(WorkClass::kRope, rows * half * 3);  // the angle, and two multiplies by the magnitude
+  cost.AddSpecial(WorkClass::kRope, rows * half * 2);
+  cost.AddBytes(ByteKind::kActivationsRead, (rows + n[Amount::kCalls] * cols) * 4);
+  cost.AddBytes(ByteKind::kActivationsWritten, 2 * rows * cols * 4);
   return cost;
 }
 
 // `pairs` of each head, as the kernel at hand counts them.
-Cost RopeCost(const RopeOp& op, uint64_t pairs) {
+Cost RopeCost(const RopeOp& op, const CostAmounts& n, uint64_t pairs) {
   Cost cost;
-  const uint64_t rows = static_cast<uint64_t>(op.x.rows), heads = static_cast<uint64_t>(op.heads);
+  const uint64_t rows = n[Amount::kRows], heads = static_cast<uint64_t>(op.heads);
   const uint64_t dim = static_cast<uint64_t>(op.dim);
   cost.AddFlops(WorkClass::kRope, rows * heads * pairs * 6);  // twice a multiply and a multiply-add
   cost.AddBytes(ByteKind::kActivationsRead, rows * (heads * dim + dim) * 4);
@@ -47,7 +47,7 @@ Status RopeTableOp::Validate() const {
   return {};
 }
 
-Cost RopeTableOp::Useful() const { return TableCost(*this, inv_freq.size()); }
+Cost RopeTableOp::Useful(const CostAmounts& n) const { return TableCost(*this, n, inv_freq.size()); }
 
 Status RopeOp::Validate() const {
   if (style != RopeStyle::kRotateHalf && style != RopeStyle::kAdjacentPair) return InternalError("rope without a style");
@@ -61,26 +61,45 @@ Status RopeOp::Validate() const {
   return CheckShape("rope sines", sin, x.rows, dim / 2);
 }
 
-Cost RopeOp::Useful() const { return RopeCost(*this, static_cast<uint64_t>(dim / 2)); }
+Cost RopeOp::Useful(const CostAmounts& n) const { return RopeCost(*this, n, static_cast<uint64_t>(dim / 2)); }
+
+void RopeTableOp::Describe(OpDescription& d) const {
+  d.Add("positions", kIn, "i32", {Size(positions)});
+  d.Add("inv_freq", kIn, "f32", {Size(inv_freq)});
+  d.Add("cos", kOut, "f32", Shape(cos));
+  d.Add("sin", kOut, "f32", Shape(sin));
+  d.Set("magnitude", static_cast<double>(magnitude));
+  d.Set("positions", List(positions));
+}
+
+void RopeOp::Describe(OpDescription& d) const {
+  d.Add("x", kInOut, "f32", Shape(x));
+  d.Add("cos", kIn, "f32", Shape(cos));
+  d.Add("sin", kIn, "f32", Shape(sin));
+  d.Set("style", NameOf(kRopeStyleNames, style));
+  d.Set("heads", heads);
+  d.Set("head_dim", head_dim);
+  d.Set("dim", dim);
+}
 
 template <>
 std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>() {
   static constexpr Kernel<RopeTableOp> kKernels[] = {
       {"hwy", TableAlways, PlanTable, RunRopeTableHwy,
-       [](const RopeTableOp& op) { return TableCost(op, HwyPadded(op.cos.cols)); }},
+       [](const RopeTableOp& op, const CostAmounts& n) { return TableCost(op, n, HwyPadded(op.cos.cols)); }},
       {"ref", TableAlways, PlanTable,
        [](const RopeTableOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { RopeTableRef<float>(op, begin, end); },
-       [](const RopeTableOp& op) { return op.Useful(); }}};
+       [](const RopeTableOp& op, const CostAmounts& n) { return op.Useful(n); }}};
   return kKernels;
 }
 
 template <>
 std::span<const Kernel<RopeOp>> Kernels<RopeOp>() {
   static constexpr Kernel<RopeOp> kKernels[] = {
-      {"hwy", RopeAlways, PlanRope, RunRopeHwy, [](const RopeOp& op) { return RopeCost(op, HwyPadded(op.dim / 2)); }},
+      {"hwy", RopeAlways, PlanRope, RunRopeHwy, [](const RopeOp& op, const CostAmounts& n) { return RopeCost(op, n, HwyPadded(op.dim / 2)); }},
       {"ref", RopeAlways, PlanRope,
        [](const RopeOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { RopeRef<float>(op, begin, end); },
-       [](const RopeOp& op) { return op.Useful(); }}};
+       [](const RopeOp& op, const CostAmounts& n) { return op.Useful(n); }}};
   return kKernels;
 }
 

@@ -16,11 +16,11 @@ struct RopeTableOp {
   float magnitude = 1;                 // YaRN's attention factor
   Mat<float> cos, sin;                 // [n, dim/2]
   Status Validate() const;
-  Cost Useful() const;  // per angle: 3 FLOPs (it, twice the magnitude), 2 special
+  CostAmounts Amounts() const { return RowAmounts(static_cast<int64_t>(positions.size())); }
+  Cost Useful(const CostAmounts& n) const;  // per angle: 3 FLOPs (it, twice the magnitude), 2 special
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return cos; }
   void Describe(OpDescription& d) const;
-  bool CostKey(OpKey& key) const;
 };
 
 struct RopeOp {
@@ -30,16 +30,20 @@ struct RopeOp {
   int64_t heads = 0, head_dim = 0, dim = 0;
   Mat<const float> cos, sin;  // [n, dim/2]
   Status Validate() const;
-  Cost Useful() const;  // 6 FLOPs a pair: 3 dim per row and head
+  CostAmounts Amounts() const { return RowAmounts(x.rows); }
+  Cost Useful(const CostAmounts& n) const;  // 6 FLOPs a pair: 3 dim per row and head
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return x; }
   void Describe(OpDescription& d) const;
-  bool CostKey(OpKey& key) const;
 };
 
 template <>
 std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>();
 template <>
 std::span<const Kernel<RopeOp>> Kernels<RopeOp>();
+
+// rope_hwy.cc
+void RunRopeTableHwy(const RopeTableOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
+void RunRopeHwy(const RopeOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/embed_hwy.cc"
+#define HWY_TARGET_INCLUDE "engine/kernels/embed/embed_hwy.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -17,7 +17,7 @@
 #include "engine/base/quant_blocks.h"
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/math-inl.h"
-#include "engine/kernels/small_hwy.h"
+#include "engine/kernels/embed/embed.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {
@@ -27,28 +27,35 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<float, 32>;
 using V = hn::Vec<D>;
 
+// What becomes of a widened row: see EmbedOp.
+struct Finish {
+  bool add;
+  float scale;
+};
+
 template <class Tail>
-HWY_INLINE void Put(Tail tail, V v, bool add, float* out, size_t count) {
+HWY_INLINE void Put(Tail tail, V v, const Finish& finish, float* out, size_t count) {
   const D d;
-  if (add) v = hn::Add(LoadLanes(tail, d, out, count), v);
+  if (finish.scale != 1) v = hn::Mul(v, hn::Set(d, finish.scale));
+  if (finish.add) v = hn::Add(LoadLanes(tail, d, out, count), v);
   StoreLanes(tail, v, d, out, count);
 }
 
 // `n` columns of F32, F16 or BF16.
 template <DType kType>
-HWY_INLINE void WidenFloats(const uint8_t* bytes, int64_t n, bool add, float* out) {
+HWY_INLINE void WidenFloats(const uint8_t* bytes, int64_t n, const Finish& finish, float* out) {
   const D d;
   ForLanes(d, n, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
     if constexpr (kType == DType::kF32) {
-      Put(tail, LoadLanes(tail, d, reinterpret_cast<const float*>(bytes) + i, count), add, out + i, count);
+      Put(tail, LoadLanes(tail, d, reinterpret_cast<const float*>(bytes) + i, count), finish, out + i, count);
     } else {
       const hn::RebindToUnsigned<D> du;
       const hn::Rebind<uint16_t, D> d16;
       const auto bits = LoadLanes(tail, d16, reinterpret_cast<const uint16_t*>(bytes) + i, count);
       if constexpr (kType == DType::kF16) {
-        Put(tail, WidenF16(d, bits), add, out + i, count);
+        Put(tail, WidenF16(d, bits), finish, out + i, count);
       } else {
-        Put(tail, hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits))), add, out + i, count);
+        Put(tail, hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits))), finish, out + i, count);
       }
     }
   });
@@ -58,7 +65,7 @@ inline constexpr int8_t kQ4_0Values[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1,
 
 // A block of 32 columns: the integers (MXFP4: halved) times the scale, one rounding.
 template <DType kType>
-HWY_INLINE void WidenBlock(const uint8_t* scale, const uint8_t* bytes, bool panel, bool add, float* out) {
+HWY_INLINE void WidenBlock(const uint8_t* scale, const uint8_t* bytes, bool panel, const Finish& finish, float* out) {
   const hn::FixedTag<uint8_t, 16> d8;
   HWY_ALIGN uint8_t quants[32];
   if constexpr (kType == DType::kQ8_0) {
@@ -86,12 +93,12 @@ HWY_INLINE void WidenBlock(const uint8_t* scale, const uint8_t* bytes, bool pane
     const auto q = hn::LoadU(di8, reinterpret_cast<const int8_t*>(quants) + i);
     V v = hn::ConvertTo(d, hn::PromoteTo(di32, q));
     if constexpr (kType == DType::kMXFP4) v = hn::Mul(hn::Set(d, 0.5f), v);
-    Put(std::false_type(), hn::Mul(hn::Set(d, scale_value), v), add, out + i, hn::Lanes(d));
+    Put(std::false_type(), hn::Mul(hn::Set(d, scale_value), v), finish, out + i, hn::Lanes(d));
   }
 }
 
 template <DType kType>
-void WidenRow(const WeightView& w, int64_t row, bool add, float* out) {
+void WidenRow(const WeightView& w, int64_t row, const Finish& finish, float* out) {
   constexpr DTypeInfo kInfo = GetDTypeInfo(kType);
   constexpr size_t kScaleBytes = !kInfo.quantised ? 0 : (kType == DType::kMXFP4 ? 1 : 2);
   constexpr size_t kBytes = 32 / kInfo.block_size * kInfo.block_bytes - kScaleBytes;  // of 32 columns of a row
@@ -108,9 +115,9 @@ void WidenRow(const WeightView& w, int64_t row, bool add, float* out) {
       bytes = words;
     }
     if constexpr (kInfo.quantised) {
-      WidenBlock<kType>(block + kScaleBytes * lane, bytes, panel, add, out + k);
+      WidenBlock<kType>(block + kScaleBytes * lane, bytes, panel, finish, out + k);
     } else {
-      WidenFloats<kType>(bytes, n, add, out + k);
+      WidenFloats<kType>(bytes, n, finish, out + k);
     }
   }
 }
@@ -118,7 +125,7 @@ void WidenRow(const WeightView& w, int64_t row, bool add, float* out) {
 template <DType kType>
 void WidenRows(const EmbedOp& op, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
-    WidenRow<kType>(op.table, op.ids[static_cast<size_t>(t)], op.add_to_out, op.out.Row(t));
+    WidenRow<kType>(op.table, op.ids[static_cast<size_t>(t)], {op.add_to_out, op.scale}, op.out.Row(t));
   }
 }
 

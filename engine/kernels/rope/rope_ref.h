@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "engine/kernels/rope.h"
+#include "engine/kernels/rope/rope.h"
 #include "engine/kernels/scalar.h"
 
 namespace tally {
