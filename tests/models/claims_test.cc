@@ -100,6 +100,37 @@ TEST(Claims, TypesThatCanBeRun) {
   }
 }
 
+// One stored tensor, several bindings: every row of it belongs to one of them.
+TEST(Claims, SharedRows) {
+  const auto check = [](uint64_t rows, std::vector<RowMap> maps, uint64_t each) {
+    Inventory inventory;
+    inventory.path = "made-up";
+    inventory.files.push_back({"made-up/weights", 1 << 20});
+    inventory.tensors.push_back({.name = "qkv", .dtype = DType::kF32, .shape = {rows, 4}, .bytes = rows * 16});
+    inventory.BuildIndex();
+    ModelSpec spec;
+    spec.recipe.family = "made-up";
+    const Role roles[] = {Role::kQ, Role::kK, Role::kV};
+    for (size_t i = 0; i < maps.size(); ++i) {
+      spec.bindings.push_back({.role = roles[i], .layer = 0, .names = {"qkv"}, .shape = {each, 4}, .rows = maps[i]});
+    }
+    return CheckClaims(inventory, spec);
+  };
+  const std::vector<RowMap> heads = {{0, 2, 6}, {2, 2, 6}, {4, 2, 6}}, cut = {{0, 4, 4}, {4, 4, 4}, {8, 4, 4}};
+  EXPECT_TRUE(check(12, heads, 4).ok());
+  EXPECT_TRUE(check(12, cut, 4).ok());
+  EXPECT_TRUE(check(8, {{0, 1, 2}, {1, 1, 2}}, 4).ok());
+  const auto says = [](const Status& status, StatusCode code, const std::string& part) {
+    EXPECT_EQ(status.code(), code) << status.message();
+    EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+  };
+  says(check(13, heads, 4), StatusCode::kBadInput, "'qkv' has shape [13, 4]; expected [12, 4]");
+  says(check(12, {heads[0], heads[1], heads[1]}, 4), StatusCode::kInternal, "qkv: row 2 is claimed twice");
+  says(check(12, {cut[0], cut[1], {9, 4, 4}}, 4), StatusCode::kInternal, "qkv: has no row 12");
+  says(check(12, {cut[0], cut[1], {}}, 4), StatusCode::kBadInput, "'qkv' has shape [12, 4]; expected [8, 4]");
+  says(check(8, {{0, 8, 8}, {}}, 8), StatusCode::kInternal, "qkv: is claimed twice");
+}
+
 // One op takes both, with activations packed for one type.
 TEST(Claims, GateAndUpAreOfOneType) {
   ExpectBadInput(WithType(synthetic::GgufLlama(), "blk.1.ffn_up.weight", DType::kF16),

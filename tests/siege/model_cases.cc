@@ -102,9 +102,10 @@ std::vector<Case> HyperParameterCases() {
   return {
       // Families.
       {"ArchitectureUnknown", gguf("general.architecture", std::string("mamba")),
-       "DIR/m.gguf: general.architecture 'mamba' is not supported; supported: gpt2, llama, gpt-oss"},
+       "DIR/m.gguf: general.architecture 'mamba' is not supported; known: gpt2, llama, gpt-oss, qwen2, qwen3, qwen3moe, olmoe"},
       {"ArchitectureOfControlCharacters", gguf("general.architecture", std::string("a\n\x1b[2J")),
-       "DIR/m.gguf: general.architecture 'a\\n\\x1b[2J' is not supported; supported: gpt2, llama, gpt-oss"},
+       "DIR/m.gguf: general.architecture 'a\\n\\x1b[2J' is not supported; known: gpt2, llama, gpt-oss, qwen2, qwen3, qwen3moe, "
+       "olmoe"},
       {"ArchitectureMissing", File(Without(GgufLlama(), "general.architecture")),
        "DIR/m.gguf: required key general.architecture is missing"},
       {"ArchitectureANumber", hf("architectures", int64_t{7}),
