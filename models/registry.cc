@@ -18,6 +18,7 @@ namespace tally {
   F(kQwen3Family)         \
   F(kOlmoeFamily)         \
   F(kDeepseekFamily)      \
+  F(kQwen2MoeFamily)      \
   F(kGlm4MoeFamily)
 
 #define TALLY_DECLARE(family) extern const Family family;

@@ -31,7 +31,7 @@ TEST(Claims, EveryTensorIsNeededWithItsShape) {
       wrong = inventory;
       wrong.tensors[i].shape.insert(wrong.tensors[i].shape.begin(), 1);
       wrong.BuildIndex();
-      ExpectBadInput(wrong, {tensor});
+      if (!tensor.ends_with("ffn_gate_inp_shexp.weight")) ExpectBadInput(wrong, {tensor});  // a matrix of one row
       wrong = inventory;
       wrong.tensors[i].dtype = wrong.tensors[i].dtype == DType::kU8 ? DType::kF32 : DType::kI32;
       wrong.BuildIndex();

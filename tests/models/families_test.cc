@@ -405,6 +405,27 @@ TEST(GptOss, Gguf) {
   ExpectBadInput(WithoutTensors(synthetic::GgufGptOss(), "output.weight"), {"output.weight", "missing"});
 }
 
+TEST(Qwen2Moe, BothFormats) {
+  const ModelSpec hf = MustRead(synthetic::HfQwen2Moe()), gguf = MustRead(synthetic::GgufQwen2Moe());
+  for (const Recipe& r : {hf.recipe, gguf.recipe}) {
+    EXPECT_EQ(r.family, "qwen2-moe");
+    EXPECT_EQ(r.d_shared, 6);
+    EXPECT_EQ(r.d_expert, 5);
+    EXPECT_TRUE(r.shared_gate && r.q_bias && r.k_bias && r.v_bias && !r.o_bias);
+    EXPECT_EQ(r.routing, RoutingRule::kSoftmaxThenTopK);
+    EXPECT_TRUE(r.layers[1].sparse);
+  }
+  EXPECT_FALSE(hf.recipe.layers[0].sparse);
+  EXPECT_EQ(Bound(hf, Role::kExpertDown, 1)->names, (std::vector<std::string>{"model.layers.1.mlp.experts.0.down_proj.weight",
+                                                                              "model.layers.1.mlp.experts.1.down_proj.weight",
+                                                                              "model.layers.1.mlp.experts.2.down_proj.weight"}));
+  EXPECT_EQ(Bound(hf, Role::kSharedRouter, 1)->shape, (std::vector<uint64_t>{1, 8}));
+  EXPECT_EQ(MustRead(With(synthetic::HfQwen2Moe(), "norm_topk_prob", true)).recipe.routing,
+            RoutingRule::kSoftmaxThenTopKRenormed);
+  ExpectBadInput(With(synthetic::HfQwen2Moe(), "num_experts", int64_t{65536}),
+                 {"'model.layers.1.mlp.gate.weight' has shape [3, 8]; expected [65536, 8]"});
+}
+
 // Real files.
 
 const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";

@@ -28,6 +28,8 @@ inline std::vector<Named> AllSynthetic() {
   all.push_back({"gguf llama", synthetic::GgufLlama()});
   all.push_back({"hf gpt-oss", synthetic::HfGptOss()});
   all.push_back({"gguf gpt-oss", synthetic::GgufGptOss()});
+  all.push_back({"hf qwen2-moe", synthetic::HfQwen2Moe()});
+  all.push_back({"gguf qwen2-moe", synthetic::GgufQwen2Moe()});
   return all;
 }
 

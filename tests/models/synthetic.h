@@ -192,4 +192,58 @@ inline Inventory GgufGptOss() {
   return b.Done();
 }
 
+// Qwen2-MoE: 2 layers, the first dense (HF) or none (GGUF), width 8, 2 heads of 4 over 1, 3 experts of 5 of which 2 run, a shared one
+// of 6, 11 tokens.
+inline Inventory HfQwen2Moe() {
+  Builder b(FileFormat::kHuggingFace);
+  b.Set("architectures", std::vector<std::string>{"Qwen2MoeForCausalLM"}).Set("model_type", std::string("qwen2_moe"));
+  b.Int("num_hidden_layers", 2).Int("hidden_size", 8).Int("num_attention_heads", 2).Int("num_key_value_heads", 1);
+  b.Int("intermediate_size", 12).Int("moe_intermediate_size", 5).Int("shared_expert_intermediate_size", 6).Int("num_experts", 3);
+  b.Int("num_experts_per_tok", 2).Int("vocab_size", 11).Int("max_position_embeddings", 64).Int("decoder_sparse_step", 1);
+  b.Set("mlp_only_layers", std::vector<int64_t>{0}).Set("tie_word_embeddings", false);
+  b.Add("model.embed_tokens.weight", {11, 8}).Add("model.norm.weight", {8}).Add("lm_head.weight", {11, 8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = "model.layers." + std::to_string(i) + ".", mlp = p + "mlp.";
+    b.Add(p + "input_layernorm.weight", {8}).Add(p + "post_attention_layernorm.weight", {8});
+    b.Add(p + "self_attn.q_proj.weight", {8, 8}).Add(p + "self_attn.q_proj.bias", {8});
+    b.Add(p + "self_attn.k_proj.weight", {4, 8}).Add(p + "self_attn.k_proj.bias", {4});
+    b.Add(p + "self_attn.v_proj.weight", {4, 8}).Add(p + "self_attn.v_proj.bias", {4}).Add(p + "self_attn.o_proj.weight", {8, 8});
+    std::vector<std::pair<std::string, uint64_t>> mlps = {{"", 12}};
+    if (i == 1) {
+      mlps = {{"experts.0.", 5}, {"experts.1.", 5}, {"experts.2.", 5}, {"shared_expert.", 6}};
+      b.Add(mlp + "gate.weight", {3, 8}).Add(mlp + "shared_expert_gate.weight", {1, 8});
+    }
+    for (const auto& [name, width] : mlps) {
+      b.Add(mlp + name + "gate_proj.weight", {width, 8}).Add(mlp + name + "up_proj.weight", {width, 8});
+      b.Add(mlp + name + "down_proj.weight", {8, width});
+    }
+  }
+  return b.Done();
+}
+
+inline Inventory GgufQwen2Moe() {
+  Builder b(FileFormat::kGguf);
+  const std::string a = "qwen2moe.";
+  b.Set("general.architecture", std::string("qwen2moe")).Int(a + "block_count", 2).Int(a + "embedding_length", 8);
+  b.Int(a + "attention.head_count", 2).Int(a + "attention.head_count_kv", 1).Int(a + "context_length", 64);
+  b.Int(a + "feed_forward_length", 12).Int(a + "expert_feed_forward_length", 5).Int(a + "expert_shared_feed_forward_length", 6);
+  b.Int(a + "expert_count", 3).Int(a + "expert_used_count", 2).Set(a + "attention.layer_norm_rms_epsilon", 1e-6);
+  b.Set(a + "rope.freq_base", 1e6);
+  b.Add("token_embd.weight", {11, 8}).Add("output.weight", {11, 8}).Add("output_norm.weight", {8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = "blk." + std::to_string(i) + ".";
+    b.Add(p + "attn_norm.weight", {8}).Add(p + "ffn_norm.weight", {8}).Add(p + "attn_output.weight", {8, 8});
+    for (const auto& [name, out] : {std::pair{"attn_q", 8}, {"attn_k", 4}, {"attn_v", 4}}) {
+      const uint64_t rows = out;
+      b.Add(p + name + ".weight", {rows, 8}).Add(p + name + ".bias", {rows});
+    }
+    b.Add(p + "ffn_gate_inp.weight", {3, 8}).Add(p + "ffn_gate_inp_shexp.weight", {8});
+    b.Add(p + "ffn_gate_exps.weight", {3, 5, 8})
+        .Add(p + "ffn_up_exps.weight", {3, 5, 8})
+        .Add(p + "ffn_down_exps.weight", {3, 8, 5});
+    b.Add(p + "ffn_gate_shexp.weight", {6, 8}).Add(p + "ffn_up_shexp.weight", {6, 8}).Add(p + "ffn_down_shexp.weight", {8, 6});
+  }
+  return b.Done();
+}
+
 }  // namespace tally::synthetic
