@@ -19,6 +19,7 @@ namespace tally {
   F(kOlmoeFamily)         \
   F(kDeepseekFamily)      \
   F(kQwen2MoeFamily)      \
+  F(kGemma3Family)        \
   F(kGlm4MoeFamily)
 
 #define TALLY_DECLARE(family) extern const Family family;

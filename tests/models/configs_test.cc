@@ -110,6 +110,7 @@ TEST_F(ConfigsTest, DefaultsOfTheClasses) {
   EXPECT_FALSE(Read(Without(qwen3, R"("tie_word_embeddings": true)"))->tied_head);
   EXPECT_EQ(Read(Without(qwen3, R"("head_dim": 128)"))->head_dim, 128);
   EXPECT_EQ(Read(Without(qwen3, R"("rope_theta": 1000000)"))->rope.theta, 10000);
+  EXPECT_EQ(Read(Without(JsonOf("Gemma-3-1B"), R"("sliding_window_pattern": 6)"))->layers[5].window, 0);
   EXPECT_EQ(Read(Without(JsonOf("GLM-4.5"), R"("num_nextn_predict_layers": 1)"))->mtp_layers, 0);
   EXPECT_EQ(Read(Without(JsonOf("DeepSeek-V2"), R"("q_lora_rank": 1536)"))->latent.q_rank, 1536);
   EXPECT_EQ(Read(Without(JsonOf("Qwen3-30B-A3B"), R"("norm_topk_prob": true)"))->routing, RoutingRule::kSoftmaxThenTopK);
@@ -133,6 +134,15 @@ TEST_F(ConfigsTest, WindowsAndSparseLayers) {
   for (int i = 0; i < 48; ++i) EXPECT_EQ(half.layers[i].sparse, i % 2 == 1) << i;
   const Recipe third = *Read(With(JsonOf("DeepSeek-V2"), R"("moe_layer_freq": 1)", R"("moe_layer_freq": 3)"));
   for (int i = 0; i < 60; ++i) EXPECT_EQ(third.layers[i].sparse, i >= 1 && i % 3 == 0) << i;
+  // transformers 5 writes rope_parameters, for each kind of layer, instead.
+  const Recipe gemma =
+      *Read(With(JsonOf("Gemma-3-4B"), R"("rope_scaling": {"factor": 8.0, "rope_type": "linear"})",
+                 R"("rope_parameters": {"full_attention": {"factor": 8.0, "rope_theta": 2e6, "rope_type": "linear"},
+                                      "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}})"));
+  EXPECT_EQ(gemma.rope.theta, 2e6);
+  EXPECT_EQ(gemma.rope.scaling.factor, 8);
+  EXPECT_EQ(gemma.local_rope.theta, 1e4);
+  EXPECT_EQ(gemma.local_rope.scaling.kind, RopeScalingKind::kNone);
 }
 
 TEST_F(ConfigsTest, UnknownArchitecturesAreNamedWithTheKnownOnes) {
@@ -168,6 +178,13 @@ TEST_F(ConfigsTest, BadConfigurations) {
   ExpectBad(With(v3, R"("attention_bias": false)", R"("attention_bias": true)"), {"attention_bias"});
   ExpectBad(With(v3, R"("n_shared_experts": 1)", R"("n_shared_experts": 65536)"), {"n_shared_experts"});
   ExpectBad(With(glm, R"("partial_rotary_factor": 0.5)", R"("partial_rotary_factor": 1.5)"), {"partial_rotary_factor"});
+  const std::string gemma = JsonOf("Gemma-3-4B");
+  ExpectBad(With(gemma, R"("num_hidden_layers": 34,)", ""), {"text_config.num_hidden_layers is missing"});
+  ExpectBad(With(gemma, R"("hidden_size": 2560)", R"("hidden_size": 2560, "layer_types": ["full_attention"])"),
+            {"layer_types", "1 layers of 34"});
+  ExpectBad(With(gemma, R"("hidden_size": 2560)", R"("hidden_size": 2560, "attn_logit_softcapping": 50.0)"),
+            {"attn_logit_softcapping"});
+  ExpectBad(With(gemma, R"("torch_dtype": "bfloat16")", R"("tie_word_embeddings": 3)"), {"tie_word_embeddings"});
   const Result<CountTypes> types = ReadCountTypes(*ReadConfigJson(Write(With(qwen3, "bfloat16", "int3"))));
   ASSERT_FALSE(types.ok());
   EXPECT_NE(types.status().message().find("'int3'"), std::string::npos) << types.status().message();

@@ -136,6 +136,21 @@ inline const Published kPublished[] = {
       "num_key_value_heads": 8, "num_nextn_predict_layers": 1, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05,
       "rope_scaling": null, "rope_theta": 1000000, "routed_scaling_factor": 1.0, "tie_word_embeddings": false,
       "torch_dtype": "bfloat16", "use_qk_norm": false, "vocab_size": 151552})"},
+    {"Gemma-3-1B", R"({"architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attn_logit_softcapping": null,
+      "final_logit_softcapping": null, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152,
+      "intermediate_size": 6912, "max_position_embeddings": 32768, "model_type": "gemma3_text", "num_attention_heads": 4,
+      "num_hidden_layers": 26, "num_key_value_heads": 1, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06,
+      "rope_local_base_freq": 10000, "rope_scaling": null, "rope_theta": 1000000, "sliding_window": 512,
+      "sliding_window_pattern": 6, "torch_dtype": "bfloat16", "vocab_size": 262144})"},
+    {"Gemma-3-4B", R"({"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": {
+      "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+      "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}, "torch_dtype": "bfloat16",
+      "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27}})"},
+    {"Gemma-3-27B", R"({"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": {"head_dim": 128,
+      "hidden_size": 5376, "intermediate_size": 21504, "model_type": "gemma3_text", "num_attention_heads": 32,
+      "num_hidden_layers": 62, "num_key_value_heads": 16, "query_pre_attn_scalar": 168,
+      "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}, "torch_dtype": "bfloat16",
+      "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27}})"},
 };
 // clang-format on
 

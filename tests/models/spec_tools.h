@@ -30,6 +30,9 @@ inline std::vector<Named> AllSynthetic() {
   all.push_back({"gguf gpt-oss", synthetic::GgufGptOss()});
   all.push_back({"hf qwen2-moe", synthetic::HfQwen2Moe()});
   all.push_back({"gguf qwen2-moe", synthetic::GgufQwen2Moe()});
+  all.push_back({"hf gemma3", synthetic::HfGemma3()});
+  all.push_back({"hf gemma3 of several parts", synthetic::HfGemma3(true)});
+  all.push_back({"gguf gemma3", synthetic::GgufGemma3()});
   return all;
 }
 

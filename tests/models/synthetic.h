@@ -246,4 +246,43 @@ inline Inventory GgufQwen2Moe() {
   return b.Done();
 }
 
+// Gemma 3: 2 layers, width 8, 2 heads of 6 over 1, feed-forward 12, 11 tokens, tied; every second layer sees all of the past.
+inline Inventory HfGemma3(bool parts = false) {
+  Builder b(FileFormat::kHuggingFace);
+  const std::string c = parts ? "text_config." : "", t = parts ? "language_model." : "";
+  b.Set("architectures", std::vector<std::string>{parts ? "Gemma3ForConditionalGeneration" : "Gemma3ForCausalLM"});
+  b.Int(c + "num_hidden_layers", 2).Int(c + "hidden_size", 8).Int(c + "num_attention_heads", 2).Int(c + "num_key_value_heads", 1);
+  b.Int(c + "head_dim", 6).Int(c + "intermediate_size", 12).Int(c + "vocab_size", 11).Int(c + "max_position_embeddings", 64);
+  b.Int(c + "sliding_window", 4).Int(c + "sliding_window_pattern", 2).Int(c + "query_pre_attn_scalar", 16);
+  b.Add(t + "model.embed_tokens.weight", {11, 8}).Add(t + "model.norm.weight", {8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = t + "model.layers." + std::to_string(i) + ".";
+    for (const char* norm : {"input", "post_attention", "pre_feedforward", "post_feedforward"})
+      b.Add(p + norm + "_layernorm.weight", {8});
+    b.Add(p + "self_attn.q_norm.weight", {6}).Add(p + "self_attn.k_norm.weight", {6}).Add(p + "self_attn.q_proj.weight", {12, 8});
+    b.Add(p + "self_attn.k_proj.weight", {6, 8}).Add(p + "self_attn.v_proj.weight", {6, 8});
+    b.Add(p + "self_attn.o_proj.weight", {8, 12}).Add(p + "mlp.gate_proj.weight", {12, 8});
+    b.Add(p + "mlp.up_proj.weight", {12, 8}).Add(p + "mlp.down_proj.weight", {8, 12});
+  }
+  return b.Done();
+}
+
+inline Inventory GgufGemma3() {
+  Builder b(FileFormat::kGguf);
+  const std::string a = "gemma3.";
+  b.Set("general.architecture", std::string("gemma3")).Int(a + "block_count", 2).Int(a + "embedding_length", 8);
+  b.Int(a + "attention.head_count", 2).Int(a + "attention.head_count_kv", 1).Int(a + "attention.key_length", 6);
+  b.Int(a + "attention.value_length", 6).Int(a + "context_length", 64).Int(a + "feed_forward_length", 12);
+  b.Int(a + "attention.sliding_window", 4).Set(a + "attention.layer_norm_rms_epsilon", 1e-6).Set(a + "rope.freq_base", 1e6);
+  b.Add("token_embd.weight", {11, 8}).Add("output_norm.weight", {8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = "blk." + std::to_string(i) + ".";
+    for (const char* norm : {"attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"}) b.Add(p + norm + ".weight", {8});
+    b.Add(p + "attn_q_norm.weight", {6}).Add(p + "attn_k_norm.weight", {6}).Add(p + "attn_q.weight", {12, 8});
+    b.Add(p + "attn_k.weight", {6, 8}).Add(p + "attn_v.weight", {6, 8}).Add(p + "attn_output.weight", {8, 12});
+    b.Add(p + "ffn_gate.weight", {12, 8}).Add(p + "ffn_up.weight", {12, 8}).Add(p + "ffn_down.weight", {8, 12});
+  }
+  return b.Done();
+}
+
 }  // namespace tally::synthetic
