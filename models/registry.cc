@@ -20,6 +20,7 @@ namespace tally {
   F(kDeepseekFamily)      \
   F(kQwen2MoeFamily)      \
   F(kGemma3Family)        \
+  F(kGptNeoxFamily)       \
   F(kGlm4MoeFamily)
 
 #define TALLY_DECLARE(family) extern const Family family;

@@ -468,6 +468,32 @@ TEST(Gemma3, TheTextPartOfAModelThatSees) {
       MustRead(WithTensor(With(parts, "tie_word_embeddings", false), "language_model.lm_head.weight", {11, 8})).recipe.tied_head);
 }
 
+TEST(GptNeox, BothFormats) {
+  const ModelSpec hf = MustRead(synthetic::HfGptNeox()), gguf = MustRead(synthetic::GgufGptNeox());
+  for (const Recipe& r : {hf.recipe, gguf.recipe}) {
+    EXPECT_EQ(r.family, "gpt-neox");
+    EXPECT_EQ(r.norm, NormKind::kLayer);
+    EXPECT_TRUE(r.q_bias && r.k_bias && r.v_bias && r.o_bias && r.ffn_bias);
+    EXPECT_FALSE(r.gated_ffn || r.fused_qkv || r.tied_head);
+    EXPECT_EQ(r.activation, ActivationKind::kGeluErf);
+    EXPECT_EQ(r.rope.style, RopeStyle::kRotateHalf);
+    EXPECT_EQ(r.rope.dim, 2);
+    EXPECT_EQ(r.n_kv_heads, 2);
+  }
+  EXPECT_EQ(hf.recipe.residual, Residual::kParallel);
+  EXPECT_EQ(gguf.recipe.residual, Residual::kSequential);
+  EXPECT_EQ(hf.buffers.size(), 6u);
+  EXPECT_EQ(Bound(hf, Role::kK, 1)->rows, (RowMap{4, 4, 12}));
+  EXPECT_EQ(Bound(hf, Role::kVBias, 1)->rows, (RowMap{8, 4, 12}));
+  EXPECT_EQ(Bound(gguf, Role::kK, 1)->rows, (RowMap{8, 8, 8}));
+  EXPECT_EQ(Bound(gguf, Role::kVBias, 1)->rows, (RowMap{16, 8, 8}));
+  EXPECT_EQ(MustRead(Without(synthetic::HfGptNeox(), "use_parallel_residual")).recipe.residual, Residual::kParallel);
+  EXPECT_EQ(MustRead(With(synthetic::HfGptNeox(), "hidden_act", std::string("gelu_new"))).recipe.activation,
+            ActivationKind::kGeluTanh);
+  EXPECT_EQ(MustRead(With(synthetic::HfGptNeox(), "tie_word_embeddings", true)).not_run,
+            std::vector<std::string>{"embed_out.weight"});
+}
+
 // Real files.
 
 const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
@@ -531,7 +557,7 @@ TEST(SharedFiles, EveryCheckpointReadsOrSaysWhyNot) {
 TEST(SharedFiles, FixturesOfOtherMakersRead) {
   const std::string fixtures = kShared + "fixtures-hf/";
   if (!std::filesystem::exists(fixtures)) GTEST_SKIP() << "no " << fixtures;
-  for (const char* name : {"qwen2", "qwen3_moe", "mixtral", "olmoe", "deepseek_v2"}) {
+  for (const char* name : {"qwen2", "qwen3_moe", "mixtral", "olmoe", "deepseek_v2", "gptneox"}) {
     SCOPED_TRACE(name);
     const Result<Inventory> inventory = ReadCheckpoint(fixtures + name);
     ASSERT_TRUE(inventory.ok()) << inventory.status().message();

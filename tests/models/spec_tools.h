@@ -33,6 +33,8 @@ inline std::vector<Named> AllSynthetic() {
   all.push_back({"hf gemma3", synthetic::HfGemma3()});
   all.push_back({"hf gemma3 of several parts", synthetic::HfGemma3(true)});
   all.push_back({"gguf gemma3", synthetic::GgufGemma3()});
+  all.push_back({"hf gpt-neox", synthetic::HfGptNeox()});
+  all.push_back({"gguf gpt-neox", synthetic::GgufGptNeox()});
   return all;
 }
 

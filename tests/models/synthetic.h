@@ -285,4 +285,49 @@ inline Inventory GgufGemma3() {
   return b.Done();
 }
 
+// GPT-NeoX: 2 layers, width 8, 2 heads of which a half turns, feed-forward 12, 11 tokens, untied.
+inline Inventory HfGptNeox() {
+  Builder b(FileFormat::kHuggingFace);
+  b.Set("architectures", std::vector<std::string>{"GPTNeoXForCausalLM"}).Set("model_type", std::string("gpt_neox"));
+  b.Int("num_hidden_layers", 2)
+      .Int("hidden_size", 8)
+      .Int("num_attention_heads", 2)
+      .Int("intermediate_size", 12)
+      .Int("vocab_size", 11);
+  b.Int("max_position_embeddings", 64).Set("rotary_pct", 0.5).Int("rotary_emb_base", 10000).Set("layer_norm_eps", 1e-5);
+  b.Set("use_parallel_residual", true).Set("tie_word_embeddings", false);
+  b.Add("gpt_neox.embed_in.weight", {11, 8}).Add("embed_out.weight", {11, 8});
+  b.Add("gpt_neox.final_layer_norm.weight", {8}).Add("gpt_neox.final_layer_norm.bias", {8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = "gpt_neox.layers." + std::to_string(i) + ".";
+    for (const char* norm : {"input_layernorm.", "post_attention_layernorm."})
+      b.Add(p + norm + "weight", {8}).Add(p + norm + "bias", {8});
+    b.Add(p + "attention.query_key_value.weight", {24, 8}).Add(p + "attention.query_key_value.bias", {24});
+    b.Add(p + "attention.dense.weight", {8, 8}).Add(p + "attention.dense.bias", {8});
+    b.Add(p + "mlp.dense_h_to_4h.weight", {12, 8}).Add(p + "mlp.dense_h_to_4h.bias", {12});
+    b.Add(p + "mlp.dense_4h_to_h.weight", {8, 12}).Add(p + "mlp.dense_4h_to_h.bias", {8});
+    b.Add(p + "attention.bias", {1, 1, 64, 64})
+        .Add(p + "attention.masked_bias", {})
+        .Add(p + "attention.rotary_emb.inv_freq", {1});
+  }
+  return b.Done();
+}
+
+inline Inventory GgufGptNeox() {
+  Builder b(FileFormat::kGguf);
+  const std::string a = "gptneox.";
+  b.Set("general.architecture", std::string("gptneox")).Int(a + "block_count", 2).Int(a + "embedding_length", 8);
+  b.Int(a + "attention.head_count", 2).Int(a + "context_length", 64).Int(a + "feed_forward_length", 12);
+  b.Int(a + "rope.dimension_count", 2).Set(a + "attention.layer_norm_epsilon", 1e-5).Set(a + "use_parallel_residual", false);
+  b.Add("token_embd.weight", {11, 8}).Add("output.weight", {11, 8}).Add("output_norm.weight", {8}).Add("output_norm.bias", {8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = "blk." + std::to_string(i) + ".";
+    for (const char* norm : {"attn_norm.", "ffn_norm."}) b.Add(p + norm + "weight", {8}).Add(p + norm + "bias", {8});
+    b.Add(p + "attn_qkv.weight", {24, 8}).Add(p + "attn_qkv.bias", {24});
+    b.Add(p + "attn_output.weight", {8, 8}).Add(p + "attn_output.bias", {8}).Add(p + "ffn_up.weight", {12, 8});
+    b.Add(p + "ffn_up.bias", {12}).Add(p + "ffn_down.weight", {8, 12}).Add(p + "ffn_down.bias", {8});
+  }
+  return b.Done();
+}
+
 }  // namespace tally::synthetic
