@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "engine/base/format.h"
+#include "models/binding.h"
 
 namespace tally {
 namespace {
@@ -26,6 +27,9 @@ std::string Number(double x) {
 }
 
 }  // namespace
+
+Config::Config(const Inventory& inventory, std::string architecture)
+    : inventory_(inventory), architecture_(std::move(architecture)), prefix_(gguf() ? architecture_ + "." : "") {}
 
 void Config::Fail(std::string what) {
   if (status_.ok()) status_ = BadInput(inventory_.metadata.source + ": " + std::move(what));
@@ -115,6 +119,9 @@ std::vector<std::string> Config::Strings(std::string_view key) {
   return value;
 }
 
+namespace {
+
+// Rows of a stored matrix that a hyper-parameter follows from.
 int32_t StoredRows(Config& c, std::string_view name, int64_t max) {
   if (!c.ok()) return 1;
   const StoredTensor* t = c.inventory().Find(name);
@@ -128,6 +135,8 @@ int32_t StoredRows(Config& c, std::string_view name, int64_t max) {
   }
   return static_cast<int32_t>(t->shape[0]);
 }
+
+}  // namespace
 
 int32_t GgufVocabulary(Config& c) {
   constexpr std::string_view kEmbedding = "token_embd.weight", kTokens = "tokenizer.ggml.tokens";
@@ -146,12 +155,12 @@ int32_t GgufVocabulary(Config& c) {
   return rows;
 }
 
-void ReadHfTying(Config& c, bool default_tied, ModelSpec& spec) {
-  constexpr std::string_view kHead = "lm_head.weight";
-  const bool stored = c.inventory().Find(kHead) != nullptr;
-  const bool told = c.Has("tie_word_embeddings");
-  spec.recipe.tied_head = told ? c.Bool("tie_word_embeddings", default_tied) : default_tied && !stored;
-  if (spec.recipe.tied_head && stored) spec.not_run.emplace_back(kHead);
+void ReadTying(Config& c, bool default_tied, ModelSpec& spec) {
+  const std::string head(c.Pick("output.weight", "lm_head.weight"));
+  const bool stored = c.inventory().Find(head) != nullptr, told = c.Has("tie_word_embeddings");
+  const bool by_default = !stored && (default_tied || c.gguf());
+  spec.recipe.tied_head = told && !c.gguf() ? c.Bool("tie_word_embeddings", default_tied) : by_default;
+  if (spec.recipe.tied_head && stored) spec.not_run.push_back(head);
 }
 
 int32_t EvenHeadDim(Config& c, const Recipe& r) {
@@ -161,55 +170,93 @@ int32_t EvenHeadDim(Config& c, const Recipe& r) {
   return std::max(1, r.d_model / r.n_heads);
 }
 
-void ReadGgufDecoder(Config& c, Recipe& r) {
-  r.n_layers = c.Int("block_count", 1, kMaxLayers);
-  r.d_model = c.Int("embedding_length", 1, kMaxWidth);
-  r.n_heads = c.Int("attention.head_count", 1, kMaxHeads);
-  r.n_kv_heads = c.Int("attention.head_count_kv", 1, kMaxHeads, r.n_heads);
-  r.head_dim = c.Has("attention.key_length") ? c.Int("attention.key_length", 1, kMaxHeads) : EvenHeadDim(c, r);
-  if (c.ok() && c.Int("attention.value_length", 1, kMaxHeads, r.head_dim) != r.head_dim)
-    c.Unsupported("attention.value_length", "other than key_length");
-  r.rope.dim = c.Int("rope.dimension_count", 1, kMaxHeads, r.head_dim);
-  r.context = c.Int("context_length", 1, kMaxContext);
-  r.norm_eps = static_cast<float>(c.Positive("attention.layer_norm_rms_epsilon"));
-  r.vocab = GgufVocabulary(c);
-  if (c.Has("attention.scale")) c.Unsupported("attention.scale", "in this architecture");
-}
-
-void ReadHfDecoder(Config& c, Recipe& r, const HfDefaults& defaults) {
-  r.n_layers = c.Int("num_hidden_layers", 1, kMaxLayers);
-  r.d_model = c.Int("hidden_size", 1, kMaxWidth);
-  const auto int_or = [&](std::string_view key, int64_t max, int32_t otherwise) {
-    return otherwise > 0 ? c.Int(key, 1, max, otherwise) : c.Int(key, 1, max);
-  };
-  r.n_heads = int_or("num_attention_heads", kMaxHeads, defaults.n_heads);
-  const bool shared = defaults.n_kv_heads > 0 && !c.IsNull("num_key_value_heads");  // null: as many as there are heads
-  r.n_kv_heads = c.Int("num_key_value_heads", 1, kMaxHeads, shared ? defaults.n_kv_heads : r.n_heads);
-  r.head_dim =
-      c.Has("head_dim") || defaults.head_dim > 0 ? c.Int("head_dim", 1, kMaxHeads, defaults.head_dim) : EvenHeadDim(c, r);
-  r.context = int_or("max_position_embeddings", kMaxContext, defaults.context);
-  r.norm_eps = static_cast<float>(c.Positive("rms_norm_eps", defaults.norm_eps));
-  r.vocab = int_or("vocab_size", kMaxVocab, defaults.vocab);
-}
-
-void CheckHeads(Config& c, const Recipe& r) {
-  if (!c.ok()) return;
-  const std::string heads = std::to_string(r.n_heads);
-  if (r.n_heads % r.n_kv_heads != 0) {
-    c.Fail(heads + " attention heads cannot share " + std::to_string(r.n_kv_heads) + " key-value heads evenly");
-  }
-  if (static_cast<int64_t>(r.n_heads) * r.head_dim > kMaxWidth) {
-    c.Fail(heads + " attention heads of " + std::to_string(r.head_dim) + " are wider than " + std::to_string(kMaxWidth));
-  }
-  if (r.rope.style != RopeStyle::kNone && (r.rope.dim % 2 != 0 || r.rope.dim > r.head_dim)) {
-    c.Fail("rope turns " + std::to_string(r.rope.dim) + " of a head's " + std::to_string(r.head_dim) +
-           " dimensions; expected an even number, at most all");
-  }
-}
-
-void UsualAttentionScale(Recipe& r) {
-  r.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(r.head_dim)));
+void SetAttentionScale(Recipe& r, double scale) {
+  r.attention_scale = static_cast<float>(scale);
   for (LayerRecipe& layer : r.layers) layer.attention_scale = r.attention_scale;
+}
+
+double UsualAttentionScale(const Recipe& r) { return 1.0 / std::sqrt(static_cast<double>(r.head_dim)); }
+
+void ReadFeedForwardWidth(Config& c, Recipe& r) {
+  r.d_ff = c.Int(c.Pick("feed_forward_length", "intermediate_size"), 1, kMaxWidth);
+}
+
+void ExpectSilu(Config& c) {
+  if (c.gguf()) return;
+  const std::string act = c.String("hidden_act", "silu");
+  if (act != "silu" && act != "swish") c.Unsupported("hidden_act", Quote(act));
+}
+
+ActivationKind ReadGelu(Config& c, std::string_view keys, std::string_view otherwise) {
+  const std::string name = c.gguf() ? std::string(otherwise) : c.String(keys, otherwise);
+  if (name == "gelu") return ActivationKind::kGeluErf;
+  if (name != "gelu_new" && name != "gelu_pytorch_tanh" && name != "gelu_fast")
+    c.Unsupported(keys.substr(0, keys.find('|')), Quote(name));
+  return ActivationKind::kGeluTanh;
+}
+
+void SetBiases(Recipe& r, bool qkv, bool o) {
+  r.q_bias = r.k_bias = r.v_bias = qkv;
+  r.o_bias = o;
+}
+
+void ReadExperts(Config& c, Recipe& r, std::string_view count_keys, std::string_view width_keys) {
+  r.n_experts = c.Int(c.Pick("expert_count", count_keys), 1, kMaxExperts);
+  r.top_k = c.Int(c.Pick("expert_used_count", "num_experts_per_tok|experts_per_token"), 1, r.n_experts);
+  r.d_expert = c.Int(c.Pick("expert_feed_forward_length|feed_forward_length", width_keys), 1, kMaxWidth);
+}
+
+RoutingRule SoftmaxRule(Config& c, bool normed_by_default) {
+  const bool normed = c.gguf() ? normed_by_default : c.Bool("norm_topk_prob", normed_by_default);
+  return normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
+}
+
+void ReadQwenWindows(Config& c, Recipe& r) {
+  if (c.gguf() || !c.Bool("use_sliding_window", false) || c.IsNull("sliding_window")) return;
+  const int32_t window = c.Int("sliding_window", 1, kMaxContext, 4096), from = c.Int("max_window_layers", 0, kMaxLayers, 28);
+  if (ReadHfLayerTypes(c, r, window)) return;
+  for (size_t i = static_cast<size_t>(from); i < r.layers.size(); ++i) r.layers[i].window = window;
+}
+
+// Every decoder_sparse_step-th, without those in mlp_only_layers. In GGUF files all.
+void ReadQwenSparseLayers(Config& c, Recipe& r) {
+  const int32_t step = c.gguf() ? 1 : c.Int("decoder_sparse_step", 1, kMaxLayers, 1);
+  const auto dense = c.inventory().metadata.GetInts("mlp_only_layers");
+  if (!dense.ok()) return c.Fail("mlp_only_layers must be an array of integers");
+  for (int32_t i = 0; i < static_cast<int32_t>(r.layers.size()); ++i) {
+    const bool listed = dense->has_value() && std::find((*dense)->begin(), (*dense)->end(), i) != (*dense)->end();
+    r.layers[i].sparse = !listed && (i + 1) % step == 0;
+  }
+  if (!c.gguf() && c.Bool("use_sliding_window", false)) c.Unsupported("use_sliding_window", "true");
+}
+
+void ReadSharedExperts(Config& c, ModelSpec& spec) {
+  Recipe& r = spec.recipe;
+  ReadExperts(c, r, "n_routed_experts|num_local_experts|num_experts", "moe_intermediate_size");
+  const int64_t shared = int64_t{c.Int("n_shared_experts", 0, kMaxExperts)} * r.d_expert;
+  if (shared > kMaxWidth) c.Fail("n_shared_experts make a width of " + std::to_string(shared));
+  r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
+  const int32_t dense = c.Int("first_k_dense_replace", 0, kMaxLayers), step = c.Int("moe_layer_freq", 1, kMaxLayers, 1);
+  for (int32_t i = dense; i < static_cast<int32_t>(r.layers.size()); ++i) r.layers[i].sparse = i % step == 0;
+  r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers, 0);
+  for (int32_t i = r.n_layers; c.ok() && i < r.n_layers + r.mtp_layers; ++i) {
+    AddNotRun(c, spec, "model.layers." + std::to_string(i) + ".");
+  }
+}
+
+void AddBuffers(Config& c, ModelSpec& spec, std::initializer_list<std::string_view> names) {
+  for (int32_t i = 0; i < spec.recipe.n_layers; ++i) {
+    for (const std::string_view name : names) {
+      std::string full = ExpandName(name, i, c.tensor_prefix);
+      if (IsStored(c.inventory(), full)) spec.buffers.push_back(std::move(full));
+    }
+  }
+}
+
+void AddNotRun(Config& c, ModelSpec& spec, std::string_view prefix) {
+  for (const StoredTensor& t : c.inventory().tensors) {
+    if (t.name.starts_with(prefix)) spec.not_run.push_back(t.name);
+  }
 }
 
 double YarnMagnitude(double factor, double mscale) { return factor > 1 ? 0.1 * mscale * std::log(factor) + 1 : 1; }
@@ -252,12 +299,11 @@ void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string
   }
 }
 
-}  // namespace
-
+// rope_theta, and rope_scaling (old) or rope_parameters (new, of the full-attention layers where they differ): none, linear, llama3,
+// yarn (of latent attention with DeepSeek's magnitudes).
 void ReadHfRope(Config& c, Recipe& r, double default_theta) {
-  r.rope.theta = c.Positive("rope_theta|rope_parameters.rope_theta|rope_parameters.full_attention.rope_theta", default_theta);
-  const double partial = c.Positive("partial_rotary_factor|rope_parameters.partial_rotary_factor", 1);
-  if (partial != 1 && r.rope.dim == r.head_dim) c.Unsupported("partial_rotary_factor", Number(partial));
+  r.rope.theta = c.Positive("rope_theta|rotary_emb_base|rope_parameters.rope_theta|rope_parameters.full_attention.rope_theta",
+                            default_theta);
   for (const std::string p : {"rope_scaling.", "rope_parameters.", "rope_parameters.full_attention."}) {
     const std::string type = c.String(p + "rope_type|" + p + "type", "");
     if (!type.empty()) return ReadHfScaling(c, p, r, type);
@@ -265,20 +311,7 @@ void ReadHfRope(Config& c, Recipe& r, double default_theta) {
   }
 }
 
-bool ReadHfLayerTypes(Config& c, Recipe& r, int32_t window) {
-  const std::vector<std::string> types = c.Strings("layer_types");
-  if (!c.ok() || types.empty()) return !c.ok();
-  if (types.size() != r.layers.size()) {
-    c.Fail("layer_types lists " + std::to_string(types.size()) + " layers of " + std::to_string(r.layers.size()));
-    return true;
-  }
-  for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i] != "sliding_attention" && types[i] != "full_attention") c.Unsupported("layer_types", Quote(types[i]));
-    r.layers[i].window = types[i] == "sliding_attention" ? window : 0;
-  }
-  return true;
-}
-
+// `yarn_truncate`: whether this architecture's checkpoints round YaRN's bounds.
 void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
   r.rope.theta = c.Positive("rope.freq_base", 10000);
   RopeScaling& s = r.rope.scaling;
@@ -300,6 +333,72 @@ void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
   } else if (type != "none") {
     c.Unsupported("rope.scaling.type", Quote(type));
   }
+}
+
+// What latent attention says of heads and rope, or else the keys.
+void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
+  const auto int_or = [&](std::string_view key, int32_t otherwise) {
+    return otherwise > 0 && !c.gguf() ? c.Int(key, 1, kMaxHeads, otherwise) : c.Int(key, 1, kMaxHeads);
+  };
+  r.n_heads = int_or(c.Pick("attention.head_count", "num_attention_heads"), d.n_heads);
+  const std::string_view kv_key = c.Pick("attention.head_count_kv", "num_key_value_heads"),
+                         dim_key = c.Pick("attention.key_length", "head_dim");
+  const bool shared = d.n_kv_heads > 0 && !c.gguf() && !c.IsNull(kv_key);  // null: as many as there are heads
+  r.n_kv_heads = c.Int(kv_key, 1, kMaxHeads, shared ? d.n_kv_heads : r.n_heads);
+  if (r.latent.kv_rank > 0) {  // the latent is shared by all, whatever num_key_value_heads says
+    r.n_kv_heads = r.n_heads;
+    r.head_dim = r.latent.nope_dim + r.latent.rope_dim;
+    r.rope.dim = r.latent.rope_dim;
+    return;
+  }
+  const int32_t usual_dim = c.gguf() ? 0 : d.head_dim;
+  r.head_dim = c.Has(dim_key) || usual_dim > 0 ? c.Int(dim_key, 1, kMaxHeads, usual_dim) : EvenHeadDim(c, r);
+  if (c.gguf()) {
+    if (c.Int("attention.value_length", 1, kMaxHeads, r.head_dim) != r.head_dim)
+      c.Unsupported("attention.value_length", "other than key_length");
+    if (c.Has("attention.scale")) c.Unsupported("attention.scale", "in this architecture");
+    r.rope.dim = c.Int("rope.dimension_count", 1, kMaxHeads, r.head_dim);
+    return;
+  }
+  const double rotated =
+      c.Positive("partial_rotary_factor|rope_parameters.partial_rotary_factor|rotary_pct", d.rotated > 0 ? d.rotated : 1);
+  if (d.rotated == 0 && rotated != 1) c.Unsupported("partial_rotary_factor", Number(rotated));
+  if (rotated > 1) c.Fail("partial_rotary_factor is above 1");
+  r.rope.dim = c.ok() ? std::max(1, static_cast<int32_t>(r.head_dim * rotated)) : 1;
+}
+
+}  // namespace
+
+void ReadDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& d) {
+  Recipe& r = spec.recipe;
+  const auto int_or = [&](std::string_view key, int64_t max, int32_t otherwise) {
+    return otherwise > 0 && !c.gguf() ? c.Int(key, 1, max, otherwise) : c.Int(key, 1, max);
+  };
+  r.n_layers = c.Int(c.Pick("block_count", "num_hidden_layers"), 1, kMaxLayers);
+  r.d_model = c.Int(c.Pick("embedding_length", "hidden_size"), 1, kMaxWidth);
+  ReadHeads(c, r, d);
+  r.context = int_or(c.Pick("context_length", "max_position_embeddings"), kMaxContext, d.context);
+  r.norm_eps = static_cast<float>(c.gguf() ? c.Positive(d.gguf_eps) : c.Positive(d.hf_eps, d.norm_eps));
+  r.vocab = c.gguf() ? GgufVocabulary(c) : int_or("vocab_size", kMaxVocab, d.vocab);
+  if (r.rope.style == RopeStyle::kNone) r.rope.style = RopeStyle::kRotateHalf;
+  c.gguf() ? ReadGgufRope(c, r, d.gguf_yarn_truncates) : ReadHfRope(c, r, d.rope_theta);
+  r.layers.resize(static_cast<size_t>(r.n_layers));
+  SetAttentionScale(r, UsualAttentionScale(r));
+  ReadTying(c, d.tied, spec);
+}
+
+bool ReadHfLayerTypes(Config& c, Recipe& r, int32_t window) {
+  const std::vector<std::string> types = c.Strings("layer_types");
+  if (!c.ok() || types.empty()) return !c.ok();
+  if (types.size() != r.layers.size()) {
+    c.Fail("layer_types lists " + std::to_string(types.size()) + " layers of " + std::to_string(r.layers.size()));
+    return true;
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "sliding_attention" && types[i] != "full_attention") c.Unsupported("layer_types", Quote(types[i]));
+    r.layers[i].window = types[i] == "sliding_attention" ? window : 0;
+  }
+  return true;
 }
 
 void ReadGeneration(Config& c, Recipe& r) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "counters/books/weight_table.h"
 #include "engine/base/format.h"
 #include "engine/kernels/matmul/openblas.h"
 #include "engine/machine/machine.h"
@@ -33,6 +34,13 @@ Status Prefixed(const std::string& path, const Status& status) {
 }
 
 }  // namespace
+
+Status CheckRunnable(const Recipe& recipe) {
+  std::string options;
+  for (const std::string& option : CannotRun(recipe)) options += (options.empty() ? "" : ", ") + option;
+  if (options.empty()) return {};
+  return BadInput("family " + recipe.family + " needs what cannot be run: " + options);
+}
 
 std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec) {
   std::vector<std::pair<uint64_t, DType>> bytes;
@@ -114,14 +122,11 @@ Status CheckLibraries(const LoadOptions& options) { return options.impl == ImplC
 Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckLibraries(options));
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
-  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadModelSpec(inventory));
   auto model = std::make_shared<LoadedModel>();
+  TALLY_ASSIGN_OR_RETURN(model->spec_, ReadModelSpec(inventory));
+  const ModelSpec& spec = model->spec_;
+  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckRunnable(spec.recipe)));
   TALLY_ASSIGN_OR_RETURN(model->tokenizer_, TokenizerFor(inventory));
-  if (const std::vector<std::string> why = CannotRun(spec.recipe); !why.empty()) {
-    std::string listed;
-    for (const std::string& option : why) listed += (listed.empty() ? "" : ", ") + option;
-    return BadInput(path + ": this model cannot be run: " + listed);
-  }
   std::vector<DType> types = MatrixTypes(inventory, spec);
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckOptions(spec.recipe, types, options)));
 
@@ -142,10 +147,11 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   for (const Status& status : {rope.status(), local_rope.status()}) TALLY_RETURN_IF_ERROR(Prefixed(path, status));
   model->rope_ = std::move(rope).value();
   model->local_rope_ = std::move(local_rope).value();
-  model->recipe_ = std::move(spec.recipe);
-  model->parameters_ = books::CountParameters(model->weights_.infos(), model->recipe_.top_k);
-  model->description_ = model->recipe_.family + ", " + std::to_string(model->recipe_.n_layers) + " layers, " + JoinTypes(types) +
-                        ", " + BytesText(model->plan_.packed_weights);
+  model->table_ = books::WeightTable(inventory, spec);
+  model->types_ = books::WeightTypes(inventory, spec);
+  model->parameters_ = books::CountParameters(model->table_, spec.recipe.top_k);
+  model->description_ = spec.recipe.family + ", " + std::to_string(spec.recipe.n_layers) + " layers, " + JoinTypes(types) + ", " +
+                        BytesText(model->plan_.packed_weights);
   model->matrix_types_ = std::move(types);
   return std::shared_ptr<const Model>(std::move(model));
 }

@@ -149,11 +149,11 @@ TEST(Model, MatrixTypesByStoredBytes) {
   add("norm", DType::kF32, 10000);
   inventory.BuildIndex();
   const std::vector<uint64_t> experts = {2, 4, 4};
-  for (const Storage half : {Storage::kInterleavedEven, Storage::kInterleavedOdd}) {
+  for (const RowMap half : {RowMap{0, 1, 2}, RowMap{1, 1, 2}}) {
     spec.bindings.push_back({.role = Role::kExpertGate,
                              .names = {"gate_up_blocks", "gate_up_scales"},
                              .shape = experts,
-                             .storage = half,
+                             .rows = half,
                              .hf_mxfp4 = true});
   }
   spec.bindings.push_back(
