@@ -218,17 +218,16 @@ class Operands {
   struct Cache {
     std::span<const KvRow> rows;
     std::span<const KvTable> tables;
-    int64_t kv_heads = 0, head_dim = 0;
-    KvType type = KvType::kF32;
+    KvLayout layout;
     std::span<uint8_t> bytes;
   };
   Cache KeysAndValues() {
     Cache cache;
     const std::vector<int64_t> shape = Shape("cache");
-    if (shape.size() != 3) throw Unusable("a cache that is not [2, kv_heads, head_dim]");
-    cache.kv_heads = shape[1];
-    cache.head_dim = shape[2];
-    cache.type = Named<KvType>(kKvTypeNames, Type("cache"));
+    if (shape.size() != 3 || *std::min_element(shape.begin(), shape.end()) < 1) {
+      throw Unusable("a cache that is not [kv_heads, k_dim, v_dim]");
+    }
+    cache.layout = {Named<KvType>(kKvTypeNames, Type("cache")), shape[0], shape[1], shape[2]};
     const auto list = Setting<std::vector<int64_t>>("rows");
     int64_t tables = 0, last = 0;
     for (size_t i = 0; i + 1 < list.size(); i += 2) {
@@ -237,16 +236,19 @@ class Operands {
       last = std::max(last, list[i + 1]);
     }
     const int64_t blocks = last / kKvBlock + 1;
-    const int64_t block_bytes = static_cast<int64_t>(KvBlockBytes(cache.type, cache.kv_heads, cache.head_dim));
+    const int64_t block_bytes = static_cast<int64_t>(cache.layout.BlockBytes());
     const int64_t all = Checked(Checked(tables, blocks), block_bytes);
     uint8_t* const data = Bytes(all);
     std::uniform_real_distribution<float> uniform(-1, 1);
-    if (cache.type == KvType::kF32) {
-      for (int64_t i = 0; i < all / 4; ++i) reinterpret_cast<float*>(data)[i] = uniform(random_);
-    } else {
-      for (int64_t i = 0; i < all / 2; ++i) reinterpret_cast<uint16_t*>(data)[i] = F32ToF16(uniform(random_));
+    std::vector<float> k(static_cast<size_t>(cache.layout.k_dim)), v(static_cast<size_t>(cache.layout.v_dim));
+    for (int64_t i = 0; i < tables * blocks; ++i) {
+      blocks_.push_back(data + i * block_bytes);
+      for (int64_t at = 0; at < cache.layout.kv_heads * kKvBlock; ++at) {
+        for (float& x : k) x = uniform(random_);
+        for (float& x : v) x = uniform(random_);
+        cache.layout.Store(blocks_.back(), at / kKvBlock, at % kKvBlock, k.data(), v.data());
+      }
     }
-    for (int64_t i = 0; i < tables * blocks; ++i) blocks_.push_back(data + i * block_bytes);
     for (int64_t t = 0; t < tables; ++t) tables_.push_back({blocks_.data() + t * blocks, blocks});
     cache.rows = rows_;
     cache.tables = tables_;
@@ -458,9 +460,7 @@ std::unique_ptr<ReplayOp> BuildKvStore(std::unique_ptr<Operands> o) {
   const Operands::Cache cache = o->KeysAndValues();
   op.k = o->Matrix("k");
   op.v = o->Matrix("v");
-  op.kv_heads = cache.kv_heads;
-  op.head_dim = cache.head_dim;
-  op.type = cache.type;
+  op.layout = cache.layout;
   op.rows = cache.rows;
   op.tables = cache.tables;
   return std::make_unique<Replay<KvStoreOp>>(std::move(o), std::vector{op}, Outputs{}, Outputs{cache.bytes});
@@ -472,12 +472,10 @@ std::unique_ptr<ReplayOp> BuildAttention(std::unique_ptr<Operands> o) {
   op.q = o->Matrix("q");
   op.out = o->Matrix("out");
   op.heads = o->Setting<int64_t>("heads");
-  op.kv_heads = cache.kv_heads;
-  op.head_dim = cache.head_dim;
   op.scale = o->Setting<float>("scale");
   op.window = o->Setting<int64_t>("window");
   op.sinks = o->Weight("sinks");
-  op.type = cache.type;
+  op.layout = cache.layout;
   op.rows = cache.rows;
   op.tables = cache.tables;
   const auto out = BytesOf(op.out);

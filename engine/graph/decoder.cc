@@ -20,6 +20,12 @@ ActKind ActKindFor(DType weight, ActivationMode mode) {
   return ActKind::kF32;
 }
 
+std::vector<KvLayerSpec> KvLayers(const Recipe& recipe, KvType type) {
+  std::vector<KvLayerSpec> layers;
+  for (const LayerRecipe& l : recipe.layers) layers.push_back({l.window, {type, recipe.n_kv_heads, recipe.head_dim}});
+  return layers;
+}
+
 // Elements a row of the batch needs of each buffer.
 struct Decoder::Sizes {
   uint64_t x, q, kv, hidden, expert_out, router, rope, routes, pack_bytes;
@@ -144,7 +150,7 @@ Status Decoder::RopeTables(Executor& exec, const StepBatch& batch) {
                                                       .sin = Mat<float>(sin_.data(), rows_, half)});
 }
 
-Status Decoder::AttentionBlock(Executor& exec, int32_t layer, const StepBatch& batch, const KvCache& cache) {
+Status Decoder::AttentionBlock(Executor& exec, int32_t layer, const StepBatch& batch, const KvPool& cache) {
   const Recipe& r = recipe_;
   const int64_t q_cols = int64_t{r.n_heads} * r.head_dim, kv_cols = int64_t{r.n_kv_heads} * r.head_dim;
   const Mat<float> x(x_.data(), rows_, r.d_model), normed(normed_.data(), rows_, r.d_model);
@@ -176,25 +182,19 @@ Status Decoder::AttentionBlock(Executor& exec, int32_t layer, const StepBatch& b
     }
   }
   const std::span<const KvTable> tables = cache.Tables(layer);
-  TALLY_RETURN_IF_ERROR(exec.Run({layer, Component::kKvStore}, KvStoreOp{.k = k,
-                                                                         .v = v,
-                                                                         .kv_heads = r.n_kv_heads,
-                                                                         .head_dim = r.head_dim,
-                                                                         .type = options_.kv,
-                                                                         .rows = batch.kv_rows,
-                                                                         .tables = tables}));
+  const KvLayout layout{options_.kv, r.n_kv_heads, r.head_dim};
+  TALLY_RETURN_IF_ERROR(exec.Run({layer, Component::kKvStore},
+                                 KvStoreOp{.k = k, .v = v, .layout = layout, .rows = batch.kv_rows, .tables = tables}));
   const LayerRecipe& l = r.layers[static_cast<size_t>(layer)];
   const Mat<float> attended(attended_.data(), rows_, q_cols);
   TALLY_RETURN_IF_ERROR(
       exec.Run({layer, Component::kAttention}, AttentionOp{.q = q,
                                                            .out = attended,
                                                            .heads = r.n_heads,
-                                                           .kv_heads = r.n_kv_heads,
-                                                           .head_dim = r.head_dim,
+                                                           .layout = layout,
                                                            .scale = l.attention_scale,
                                                            .window = l.window,
                                                            .sinks = r.sinks ? Get(Role::kSinks, layer) : WeightView{},
-                                                           .type = options_.kv,
                                                            .rows = batch.kv_rows,
                                                            .tables = tables}));
   packed_from_ = nullptr;
@@ -308,7 +308,7 @@ Status Decoder::Head(Executor& exec, const StepBatch& batch, Mat<float> logits) 
   return Project(exec, -1, Component::kHead, Role::kHead, Role::kHeadBias, normed, logits, false);
 }
 
-Status Decoder::Forward(Executor& exec, const StepBatch& batch, const KvCache& cache, Mat<float> logits) {
+Status Decoder::Forward(Executor& exec, const StepBatch& batch, const KvPool& cache, Mat<float> logits) {
   rows_ = static_cast<int64_t>(batch.tokens.size());
   if (rows_ == 0 || rows_ > options_.max_batch) return InternalError("a batch of " + std::to_string(rows_) + " rows");
   positions_.resize(batch.kv_rows.size());

@@ -9,7 +9,7 @@
 
 #include "engine/base/aligned.h"
 #include "engine/exec/executor.h"
-#include "engine/graph/kv_cache.h"
+#include "engine/graph/kv_pool.h"
 #include "engine/kernels/act_pack.h"
 #include "engine/recipe/recipe.h"
 #include "engine/recipe/rope_freqs.h"
@@ -18,6 +18,9 @@
 namespace tally {
 
 ActKind ActKindFor(DType weight, ActivationMode mode);
+
+// What a KV pool for the recipe holds, layer by layer.
+std::vector<KvLayerSpec> KvLayers(const Recipe& recipe, KvType type);
 
 struct DecoderOptions {
   ActivationMode activations = ActivationMode::kAuto;
@@ -41,7 +44,7 @@ class Decoder {
   static uint64_t PlanBytes(const Recipe& recipe, const DecoderOptions& options, int threads);
 
   // Writes logits [logit_rows, vocab], at most max_logit_rows of them. The cache must already reach every position of the batch.
-  Status Forward(Executor& exec, const StepBatch& batch, const KvCache& cache, Mat<float> logits);
+  Status Forward(Executor& exec, const StepBatch& batch, const KvPool& cache, Mat<float> logits);
   // Whether the last layer's output was finite in the rows of the last Forward that have no logits to show it.
   bool finite() const { return finite_; }
 
@@ -51,7 +54,7 @@ class Decoder {
 
   Status Embed(Executor& exec, const StepBatch& batch);
   Status RopeTables(Executor& exec, const StepBatch& batch);
-  Status AttentionBlock(Executor& exec, int32_t layer, const StepBatch& batch, const KvCache& cache);
+  Status AttentionBlock(Executor& exec, int32_t layer, const StepBatch& batch, const KvPool& cache);
   Status Project(Executor& exec, int32_t layer, Component component, Role weight, Role bias, const Mat<const float>& in,
                  Mat<float> out, bool add_to_out, ActivationKind activation = ActivationKind::kNone);
   Status FeedForward(Executor& exec, int32_t layer);

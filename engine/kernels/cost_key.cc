@@ -65,12 +65,12 @@ bool RopeOp::CostKey(OpKey& key) const {
 }
 
 bool KvStoreOp::CostKey(OpKey& key) const {
-  key = {rows.size(), U(kv_heads), U(head_dim), Flags(type)};
+  key = {rows.size(), U(layout.kv_heads), U(layout.k_dim), U(layout.v_dim), Flags(layout.type)};
   return true;
 }
 
 bool AttentionOp::CostKey(OpKey& key) const {
-  key = {Id(sinks), U(heads), U(kv_heads), U(head_dim), Flags(type, rows.empty())};
+  key = {Id(sinks), U(heads), U(layout.kv_heads), U(layout.k_dim), U(layout.v_dim), Flags(layout.type, rows.empty())};
   return true;
 }
 

@@ -131,13 +131,14 @@ void RopeOp::Describe(OpDescription& d) const {
 void KvStoreOp::Describe(OpDescription& d) const {
   d.Add("k", kIn, "f32", Shape(k));
   d.Add("v", kIn, "f32", Shape(v));
-  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, type), {2, kv_heads, head_dim});  // of one position
+  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, layout.type),
+        {layout.kv_heads, layout.k_dim, layout.v_dim});  // of one position
   DescribeRows(rows, d);
 }
 
 void AttentionOp::Describe(OpDescription& d) const {
   d.Add("q", kIn, "f32", Shape(q));
-  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, type), {2, kv_heads, head_dim});
+  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, layout.type), {layout.kv_heads, layout.k_dim, layout.v_dim});
   DescribeWeight("sinks", sinks, d);
   d.Add("out", kOut, "f32", Shape(out));
   d.Set("heads", heads);

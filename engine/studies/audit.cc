@@ -57,7 +57,7 @@ class Auditor {
     const Recipe& recipe = engine_.model().recipe();
     report_.stored = books::AuditStored(recipe, table_, types_);
     Add(report_.stored);
-    facts_.kv_element_bytes = MakeStepperOptions(recipe, options_.load).decoder.kv == KvType::kF32 ? 4 : 2;
+    facts_.kv_element_bytes = KvLayout{MakeStepperOptions(recipe, options_.load).decoder.kv, 1, 1}.KeyBytes();
 
     TALLY_RETURN_IF_ERROR(CheckTokens(engine_, options_.prompt));
     TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine_));
