@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"

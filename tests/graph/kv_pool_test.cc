@@ -88,6 +88,13 @@ TEST(KvPool, RollsBackWithinTheMarginAndRefusesBeyond) {
   EXPECT_FALSE(cache->Truncate(*s, 1849).ok());
   EXPECT_FALSE(cache->Truncate(*s, -1).ok());
   EXPECT_TRUE(cache->Extend(*s, 100).ok());
+  // Nothing needs nothing: an emptied sequence begins anew, whatever it had given back.
+  ASSERT_TRUE(cache->Truncate(*s, 0).ok());
+  EXPECT_EQ(cache->BytesAllocated(), 0u);
+  ASSERT_TRUE(cache->Extend(*s, 100).ok());
+  EXPECT_TRUE(cache->Truncate(*s, 50).ok());
+  cache->Free(*s);
+  EXPECT_EQ(cache->BytesAllocated(), 0u);
 }
 
 TEST(KvPool, RefusesMoreThanItHasRoomForAndStaysAsItWas) {

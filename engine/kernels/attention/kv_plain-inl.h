@@ -5,7 +5,9 @@
 #ifndef TALLY_KERNELS_ATTENTION_KV_PLAIN_INL_H_ONCE
 #define TALLY_KERNELS_ATTENTION_KV_PLAIN_INL_H_ONCE
 
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "engine/base/float16.h"
 #include "engine/kernels/attention/kv_layout.h"
@@ -23,8 +25,7 @@ struct KvPlain {
   static size_t ValueBytes(const KvLayout& l) { return l.v_dim * kBytes; }
   static size_t PaddedValueBytes(const KvLayout& l) { return KvPadded(l.v_dim) * kBytes; }
 
-  // Byte of a head's share where d of a position's key or value lies. Keys of a group of 16 positions follow on from `lane` = the
-  // group's first, with steps of 16 elements from d to d.
+  // Where element d of a position's key or value lies, in bytes from the beginning of the share.
   static size_t KeyAt(const KvLayout& l, int64_t lane, int64_t d) {
     return static_cast<size_t>((lane / 16 * KvPadded(l.k_dim) + d) * 16 + lane % 16) * kBytes;
   }
