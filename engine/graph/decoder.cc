@@ -46,22 +46,21 @@ void Decoder::MoveUp(std::span<const int32_t> logit_rows) {
   }
 }
 
-Status Decoder::Run(size_t index, int64_t rows, bool reshaped, const KvCache& cache) {
+Status Decoder::Run(size_t index, int64_t rows, bool reshaped, const KvPool& cache) {
   PlannedOp& planned = plan_.ops[index];
   if (reshaped) Reshape(plan_, rows, groups_, planned);
   return std::visit(
       [&](auto& op) -> Status {
-        if constexpr (requires { op.tables; }) {
-          if (reshaped) op.tables = cache.Tables(planned.sites[0].layer);
-        }
-        TALLY_RETURN_IF_ERROR(executor_.Run(slots_[index], op, reshaped));
+        if constexpr (requires { op.tables; }) op.tables = cache.Tables(planned.sites[0].layer);
+        const auto run = [&] { return executor_.Run(slots_[index], op, reshaped); };
+        TALLY_RETURN_IF_ERROR(around_ ? around_(planned, op.Output(), run) : run());
         if constexpr (std::is_same_v<decltype(op), RouteOp&>) GroupByExpert(op);
         return {};
       },
       planned.op);
 }
 
-Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, const KvCache& cache) {
+Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, const KvPool& cache) {
   const int64_t n = static_cast<int64_t>(batch.tokens.size()), logits = static_cast<int64_t>(batch.logit_rows.size());
   if (n == 0 || n > options_.max_batch || logits > options_.max_logit_rows) {
     return InternalError("a batch of " + std::to_string(n) + " rows, " + std::to_string(logits) + " of them with logits");

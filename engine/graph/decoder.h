@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/exec/executor.h"
-#include "engine/graph/kv_cache.h"
+#include "engine/graph/kv_pool.h"
 #include "engine/graph/plan.h"
 
 namespace tally {
@@ -26,14 +26,17 @@ class Decoder {
 
   // Gives logits [logit_rows, vocab], at most max_logit_rows of them, valid until the next call. The cache must already reach every
   // position of the batch.
-  Result<Mat<const float>> Forward(const StepBatch& batch, const KvCache& cache);
+  Result<Mat<const float>> Forward(const StepBatch& batch, const KvPool& cache);
   // Whether the last layer's output was finite in the rows of the last Forward that have no logits to show it.
   bool finite() const { return finite_; }
   const Plan& plan() const { return plan_; }
+  // Is called in place of each run of an op, with what runs it: a benchmark may do so several times. `output`: what the op writes.
+  using Around = std::function<Status(const PlannedOp&, Mat<const float> output, const std::function<Status()>& run)>;
+  void SetAround(Around around) { around_ = std::move(around); }
 
  private:
   Decoder(const PlanOptions& options, Executor& executor) : options_(options), executor_(executor) {}
-  Status Run(size_t index, int64_t rows, bool reshaped, const KvCache& cache);
+  Status Run(size_t index, int64_t rows, bool reshaped, const KvPool& cache);
   void GroupByExpert(const RouteOp& op);
   void MoveUp(std::span<const int32_t> logit_rows);
 
@@ -45,6 +48,7 @@ class Decoder {
   int64_t groups_ = 0;                 // experts that the last router chose
   std::vector<int32_t> next_of_expert_;
   bool finite_ = true;
+  Around around_;
 };
 
 }  // namespace tally

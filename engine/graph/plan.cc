@@ -13,6 +13,8 @@ constexpr int64_t kMostRows = int64_t{1} << 40;  // of a batch that is worth mea
 
 int64_t Width(int32_t heads, int32_t head_dim) { return int64_t{heads} * head_dim; }
 
+KvLayout LayoutOf(const Recipe& r, KvType type) { return {.type = type, .kv_heads = r.n_kv_heads, .k_dim = r.head_dim}; }
+
 // Hands out one block of memory. Without memory it only measures: what it hands out must not be used.
 class Arena {
  public:
@@ -62,7 +64,8 @@ class Planner {
     const bool sparse = std::any_of(r_.layers.begin(), r_.layers.end(), [](const LayerRecipe& l) { return l.sparse; });
     const bool dense = std::any_of(r_.layers.begin(), r_.layers.end(), [](const LayerRecipe& l) { return !l.sparse; });
     const int64_t k = sparse ? r_.top_k : 0, qkv = q + (r_.fused_qkv ? 2 * kv : 0);
-    const int64_t hidden = std::max({dense ? int64_t{r_.d_ff} : 0, sparse ? int64_t{r_.top_k} * r_.d_expert : 0, int64_t{1}});
+    const int64_t hidden = std::max({dense ? int64_t{r_.d_ff} : 0, sparse ? int64_t{r_.top_k} * r_.d_expert : 0,
+                                     int64_t{r_.d_shared}, int64_t{1}});
     const uint64_t n = static_cast<uint64_t>(n_), routed = SaturatingMul(n, static_cast<uint64_t>(k));
     plan_.tokens = arena_.Take<int32_t>(n);
     plan_.positions = arena_.Take<int32_t>(n);
@@ -86,6 +89,10 @@ class Planner {
       router_ = Floats(r_.n_experts);
       route_weights_ = Floats(k);
       route_experts_ = {arena_.Take<int32_t>(routed), n_, k};
+    }
+    if (r_.shared_gate) {
+      shared_out_ = Floats(E);
+      shared_gate_ = Floats(1);
     }
     // f32 packs are the largest: one row of the widest input, or one for each slot of an expert's inputs.
     const int64_t widest = std::max({E, q, hidden, k * E});
@@ -139,16 +146,17 @@ class Planner {
     ActivationKind activation = ActivationKind::kNone;
     SharedPack* shared = nullptr;
   };
-  void Project(Component component, Role weight, Role bias, Mat<const float> in, Mat<float> out) {
+  void Project(Component component, Role weight, std::optional<Role> bias, Mat<const float> in, Mat<float> out) {
     Project(component, weight, bias, in, out, {});
   }
-  void Project(Component component, Role weight, Role bias, Mat<const float> in, Mat<float> out, const Projection& p) {
+  void Project(Component component, Role weight, std::optional<Role> bias, Mat<const float> in, Mat<float> out,
+               const Projection& p) {
     const WeightView w = Get(weight);
-    const bool router = component == Component::kRouter;
-    const ActPack pack = Pack(component, in, w, router ? ActivationMode::kF32 : options_.activations, p.shared);
+    const bool router = component == Component::kRouter, gate = component == Component::kSharedGate;  // in f32
+    const ActPack pack = Pack(component, in, w, router || gate ? ActivationMode::kF32 : options_.activations, p.shared);
     Add(component, MatMulOp{.x = pack,
                             .w = w,
-                            .bias = Get(bias),
+                            .bias = bias ? Get(*bias) : WeightView{},
                             .activation = p.activation,
                             .add_to_out = p.add_to_out,
                             .out = out,
@@ -194,12 +202,14 @@ class Planner {
     Norm(Component::kAttnNorm, Role::kAttnNorm, Role::kAttnNormBias, plan_.x, normed_);
     if (parallel) Norm(Component::kFfnNorm, Role::kFfnNorm, Role::kFfnNormBias, plan_.x, ffn_in);
     Attention();
+    if (r_.post_norms) PostNorm(Component::kAttnPostNorm, Role::kAttnPostNorm);
     if (!parallel) Norm(Component::kFfnNorm, Role::kFfnNorm, Role::kFfnNormBias, plan_.x, ffn_in);
     if (sparse) {
       SparseFeedForward(ffn_in);
     } else {
       DenseFeedForward(ffn_in);
     }
+    if (r_.post_norms) PostNorm(Component::kFfnPostNorm, Role::kFfnPostNorm);
   }
 
   void Attention() {
@@ -225,22 +235,15 @@ class Planner {
     Rotate(l, q, r_.n_heads);
     Rotate(l, k, r_.n_kv_heads);
     const std::span<const KvRow> rows(plan_.kv_rows, static_cast<size_t>(n_));
-    Add(Component::kKvStore, KvStoreOp{.k = k,
-                                       .v = v,
-                                       .kv_heads = r_.n_kv_heads,
-                                       .head_dim = r_.head_dim,
-                                       .type = options_.kv,
-                                       .rows = rows,
-                                       .tables = {}});
+    const KvLayout layout = LayoutOf(r_, options_.kv);
+    Add(Component::kKvStore, KvStoreOp{.k = k, .v = v, .layout = layout, .rows = rows, .tables = {}});
     Add(Component::kAttention, AttentionOp{.q = q,
                                            .out = attended_,
                                            .heads = r_.n_heads,
-                                           .kv_heads = r_.n_kv_heads,
-                                           .head_dim = r_.head_dim,
+                                           .layout = layout,
                                            .scale = l.attention_scale,
                                            .window = l.window,
                                            .sinks = r_.sinks ? Get(Role::kSinks) : WeightView{},
-                                           .type = options_.kv,
                                            .rows = rows,
                                            .tables = {}});
     ProjectOut(Component::kAttnOutput, Role::kO, Role::kOBias, attended_);
@@ -328,6 +331,22 @@ class Planner {
                                       .out_row = {plan_.group_slots, static_cast<size_t>(routed)}});
     rows_ = RowsOf::kBatch;
     Add(Component::kMoeCombine, MoeCombineOp{.y = expert_out_, .weights = route_weights_, .out = plan_.x});
+    if (r_.d_shared > 0) SharedExperts(in);
+  }
+
+  // Into the residual stream, through their gate where they have one.
+  void SharedExperts(Mat<const float> in) {
+    const Mat<float> hidden(hidden_.data, n_, r_.d_shared);
+    Gated(Component::kSharedGateUp, {Role::kSharedGate, Role::kSharedGateBias, Role::kSharedUp, Role::kSharedUpBias},
+          Pack(Component::kSharedGateUp, in, Get(Role::kSharedGate), options_.activations, nullptr), hidden);
+    if (!r_.shared_gate) {
+      return Project(Component::kSharedDown, Role::kSharedDown, Role::kSharedDownBias, hidden, plan_.x, {.add_to_out = true});
+    }
+    Project(Component::kSharedDown, Role::kSharedDown, Role::kSharedDownBias, hidden, shared_out_);
+    Project(Component::kSharedGate, Role::kSharedRouter, std::nullopt, in, shared_gate_);
+    plan_.ops.push_back({{{layer_, Component::kSharedGate}, {layer_, Component::kSharedDown}},
+                         rows_,
+                         GatedAddOp{.y = shared_out_, .gate = shared_gate_, .out = plan_.x}});
   }
 
   const Recipe& r_;
@@ -339,7 +358,8 @@ class Planner {
   int32_t layer_ = -1;
   RowsOf rows_ = RowsOf::kBatch;
 
-  Mat<float> normed_, ffn_normed_, block_out_, qkv_, k_, v_, attended_, hidden_, expert_out_, router_, route_weights_;
+  Mat<float> normed_, ffn_normed_, block_out_, qkv_, k_, v_, attended_, hidden_, expert_out_, router_, route_weights_,
+      shared_out_, shared_gate_;
   Mat<int32_t> route_experts_;
   RopeTurns turns_[2];  // of Recipe::rope and local_rope
   uint8_t* pack_ = nullptr;
@@ -375,6 +395,7 @@ class Rows {
     Set(op.weights, op.out);
     op.y.rows = n_ * op.weights.cols;
   }
+  void operator()(GatedAddOp& op) const { Set(op.y, op.gate, op.out); }
 
  private:
   template <class... Views>
@@ -412,10 +433,16 @@ std::vector<std::string> CannotRun(const Recipe& r) {
   if (r.latent.kv_rank > 0) why.emplace_back("latent attention");
   if (sparse && r.routing == RoutingRule::kSigmoidThenTopKRenormed) why.emplace_back("routing by sigmoids");
   if (sparse && !r.gated_ffn) why.emplace_back("experts without a gate");
-  if (r.d_shared > 0) why.emplace_back("shared experts");
-  if (r.post_norms) why.emplace_back("norms after attention and feed-forward");
+  if (sparse && r.post_norms) why.emplace_back("norms after a mixture of experts");
+  if (r.norm == NormKind::kLayer && r.post_norms) why.emplace_back("LayerNorm after attention and feed-forward");
   if (r.mtp_layers > 0) why.emplace_back("layers for multi-token prediction");
   return why;
+}
+
+std::vector<KvLayerSpec> KvLayers(const Recipe& recipe, KvType type) {
+  std::vector<KvLayerSpec> layers;
+  for (const LayerRecipe& l : recipe.layers) layers.push_back({.window = l.window, .layout = LayoutOf(recipe, type)});
+  return layers;
 }
 
 ActKind ActKindFor(DType weight, ActivationMode mode) {

@@ -11,6 +11,7 @@
 
 #include "engine/base/kinds.h"
 #include "engine/base/status.h"
+#include "engine/graph/kv_pool.h"
 #include "engine/kernels/ops.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/model_spec.h"
@@ -22,6 +23,9 @@ namespace tally {
 std::vector<std::string> CannotRun(const Recipe& recipe);
 
 ActKind ActKindFor(DType weight, ActivationMode mode);
+
+// What a KV pool for the recipe holds, layer by layer.
+std::vector<KvLayerSpec> KvLayers(const Recipe& recipe, KvType type);
 
 struct PlanOptions {
   ActivationMode activations = ActivationMode::kAuto;

@@ -25,7 +25,9 @@ constexpr int64_t kDefaultContext = 4096;
 
 KvBytesFn KvBytes(const Recipe& recipe, const StepperOptions& options) {
   return [&](int64_t positions) {
-    return KvCache::PlanBytes(recipe, options.plan.kv, positions, options.sequences, options.plan.max_batch);
+    KvPoolSize size = options.kv_size();
+    if (size.bytes == 0) size.context = positions;  // a size in bytes is the same at every context
+    return KvPool::PlanBytes(KvLayers(recipe, options.plan.kv), size);
   };
 }
 
@@ -99,6 +101,7 @@ StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& optio
   s.context = options.context > 0 ? options.context : std::min<int64_t>(recipe.context, kDefaultContext);
   if (recipe.learned_positions) s.context = std::min<int64_t>(s.context, recipe.context);
   s.sequences = std::max(1, options.sequences);
+  s.kv_bytes = options.kv_bytes;
   s.plan.max_batch = std::clamp<int64_t>(options.max_batch, 1, std::max<int64_t>(1, s.context * s.sequences));
   s.plan.max_logit_rows =
       std::clamp<int64_t>(options.max_logit_rows > 0 ? options.max_logit_rows : s.sequences, 1, s.plan.max_batch);
@@ -114,7 +117,8 @@ MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, i
 }
 
 Status CheckPlan(const MemoryPlan& plan, uint64_t held, const Recipe& recipe, const StepperOptions& options) {
-  return CheckMemoryPlan(held, KvBytes(recipe, options), plan.scratch, plan.available, plan.context);
+  TALLY_RETURN_IF_ERROR(CheckMemoryPlan(held, KvBytes(recipe, options), plan.scratch, plan.available, plan.context));
+  return KvPool::Check(KvLayers(recipe, options.plan.kv), options.kv_size());
 }
 
 Status CheckLibraries(const LoadOptions& options) { return options.impl == ImplChoice::kBlas ? LoadOpenBlas() : Status(); }

@@ -18,8 +18,7 @@ Result<std::unique_ptr<Stepper>> Stepper::Create(const PlanSource& source, std::
   std::unique_ptr<Stepper> s(new Stepper(source.recipe, team, options));
   s->ledger_.SetWeights(std::move(weights));
   TALLY_ASSIGN_OR_RETURN(s->decoder_, Decoder::Create(source, options.plan, s->executor_));
-  TALLY_ASSIGN_OR_RETURN(
-      s->cache_, KvCache::Create(source.recipe, options.plan.kv, options.context, options.sequences, options.plan.max_batch));
+  TALLY_ASSIGN_OR_RETURN(s->cache_, KvPool::Create(KvLayers(source.recipe, options.plan.kv), options.kv_size()));
   return s;
 }
 
@@ -97,9 +96,15 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
   return {};
 }
 
+// The cause comes first; what could not be taken back is named after it.
 Status Stepper::Rollback(Status cause) {
-  for (const Extent& e : extents_) TALLY_RETURN_IF_ERROR(cache_->Truncate(e.sequence, e.before));
-  return cause;
+  std::string message = cause.message();
+  for (const Extent& e : extents_) {
+    const Status truncated = cache_->Truncate(e.sequence, e.before);
+    if (truncated.ok()) continue;
+    message += "; sequence " + std::to_string(e.sequence) + " is not as it was before the step: " + truncated.message();
+  }
+  return {cause.code(), std::move(message)};
 }
 
 // The step has written its keys and values and can be repeated: the same arithmetic, watched this time.

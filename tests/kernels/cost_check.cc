@@ -405,36 +405,36 @@ class Sweep {
     constexpr int64_t kBlocks = 3, kTables = 2;
     const std::vector<KvRow> rows = {{0, 0}, {0, 1}, {0, 2}, {0, 127}, {0, 128}, {0, 300}, {1, 5}};
     struct Shape {
-      int64_t heads, kv_heads, dim, window;
+      int64_t heads, kv_heads, dim, v_dim, window;
       bool sinks;
       KvType type;
     };
-    for (const Shape& s : {Shape{4, 2, 16, 0, false, KvType::kF32},
-                           {4, 1, 8, 0, true, KvType::kF16},
-                           {6, 3, 20, 7, true, KvType::kF32},
-                           {2, 2, 32, 128, false, KvType::kF16}}) {
+    for (const Shape& s : {Shape{4, 2, 16, 16, 0, false, KvType::kF32},
+                           {4, 1, 8, 8, 0, true, KvType::kF16},
+                           {6, 3, 20, 20, 7, true, KvType::kF32},
+                           {6, 3, 20, 36, 7, true, KvType::kF16},
+                           {2, 2, 32, 32, 128, false, KvType::kF16}}) {
       if (stopped_) return;
       Memory& m = NewMemory();
-      const size_t block_bytes = KvBlockBytes(s.type, s.kv_heads, s.dim);
+      const KvLayout layout{s.type, s.kv_heads, s.dim, s.v_dim};
+      const size_t block_bytes = layout.BlockBytes();
       std::vector<uint8_t*> blocks;
       for (int64_t i = 0; i < kBlocks * kTables; ++i) blocks.push_back(m.Bytes(block_bytes));
       const std::vector<KvTable> tables = {{blocks.data(), kBlocks}, {blocks.data() + kBlocks, kBlocks}};
       const int64_t n = static_cast<int64_t>(rows.size());
       AttentionOp op;
       op.q = m.Matrix(n, s.heads * s.dim);
-      op.out = m.Matrix(n, s.heads * s.dim);
+      op.out = m.Matrix(n, s.heads * s.v_dim);
       op.heads = s.heads;
-      op.kv_heads = s.kv_heads;
-      op.head_dim = s.dim;
+      op.layout = layout;
       op.scale = 0.5f;
       op.window = s.window;
       if (s.sinks) op.sinks = m.Vector(1, s.heads, 2);
-      op.type = s.type;
       op.rows = rows;
       op.tables = tables;
       const auto count = [&]<class A, class S>(A, S) {
-        std::vector<A> o(static_cast<size_t>(s.dim));
-        std::vector<float> total(static_cast<size_t>(s.dim));
+        std::vector<A> o(static_cast<size_t>(s.v_dim));
+        std::vector<float> total(static_cast<size_t>(s.v_dim));
         return CountOf([&] {
           for (int64_t r = 0; r < n; ++r) {
             for (int64_t h = 0; h < s.heads; ++h) AttendReference<A, S, float>(op, r, h, o.data(), total.data());
@@ -444,14 +444,16 @@ class Sweep {
       Counted c;
       c.at(WorkClass::kAttention) = count(Counting(), 0.0f);
       c.at(WorkClass::kSoftmax) = count(0.0f, Counting());
-      const uint64_t element = s.type == KvType::kF32 ? 4 : 2, position = 2 * static_cast<uint64_t>(s.kv_heads * s.dim) * element;
+      const uint64_t element = s.type == KvType::kF32 ? 4 : 2,
+                     position = static_cast<uint64_t>(s.kv_heads * (s.dim + s.v_dim)) * element;
       for (const KvRow& row : rows) {
         for (int64_t j = 0; j <= row.position; ++j) {
           if (s.window == 0 || row.position - j < s.window) c.at(ByteKind::kKvRead) += position;
         }
       }
       if (s.sinks) AddWeight(op.sinks, 1, c);
-      const std::string name = std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.dim);
+      const std::string name = std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.dim) +
+                               " and " + std::to_string(s.v_dim);
       Compare(name, op, c);
       // The same op of other positions, windows and numbers of rows.
       for (size_t some = 0; some <= rows.size() && check_linear_; ++some) {
@@ -465,10 +467,8 @@ class Sweep {
 
       KvStoreOp store;
       store.k = m.Matrix(n, s.kv_heads * s.dim);
-      store.v = m.Matrix(n, s.kv_heads * s.dim);
-      store.kv_heads = s.kv_heads;
-      store.head_dim = s.dim;
-      store.type = s.type;
+      store.v = m.Matrix(n, s.kv_heads * s.v_dim);
+      store.layout = layout;
       store.rows = rows;
       store.tables = tables;
       Counted stored;

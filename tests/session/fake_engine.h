@@ -84,6 +84,10 @@ class FakeEngine final : public Engine {
     lengths_[++last_id_] = 0;
     return last_id_;
   }
+  Result<int32_t> Fork(int32_t, int64_t length) override {
+    lengths_[++last_id_] = length;
+    return last_id_;
+  }
   int64_t Length(int32_t sequence) const override { return lengths_.at(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override {
     lengths_.at(sequence) = length;

@@ -1,6 +1,7 @@
 // Step()'s errors: requests that cannot be honoured leave the sequences as they were, and NaN is traced to where it began.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -90,6 +91,31 @@ TEST(Stepper, NanNamesTheLayerAndOp) {
     EXPECT_EQ(result.status().message(), "logits are not finite: NaN or infinity first appears at layer 1 ffn.down (matmul)");
     EXPECT_EQ(engine->Length(*s), 0);
   }
+}
+
+// Why a step failed comes first, also where it cannot be taken back: here because a tap has shortened the sequence meanwhile.
+// The other sequence is taken back nonetheless.
+TEST(Stepper, ARollbackThatFailsDoesNotHideTheCause) {
+  const TempFolder folder;
+  LoadOptions options = SmallOptions();
+  options.sequences = 2;
+  auto engine = Open(WithNan(folder, "token_embd.weight", 7), options).engine;
+  ASSERT_NE(engine, nullptr);
+  auto s = engine->NewSequence(), other = engine->NewSequence();
+  ASSERT_TRUE(s.ok() && other.ok());
+  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{1, *s}, {2, *s}}).ok());
+  engine->SetTap([&](Site, std::string_view, Mat<const float>) {
+    EXPECT_TRUE(engine->Truncate(*s, std::min<int64_t>(1, engine->Length(*s))).ok());
+  });
+  const auto failed = engine->Step(std::vector<BatchRow>{{7, *s}, {4, *other}});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(
+      failed.status().message(),
+      "activations are not finite: NaN or infinity first appears at embedding (embed); sequence 0 is not as it was before the "
+      "step: cannot keep 2 of 1 positions");
+  EXPECT_EQ(engine->Length(*s), 1);
+  EXPECT_EQ(engine->Length(*other), 0);
 }
 
 // Rows whose logits nobody wants are looked at too: what they leave in the cache would be met in a later step, far from its
