@@ -218,14 +218,14 @@ class Work {
       r_.latent.kv_rank > 0 ? LatentProjections(l) : Projections(l);
       Attention(l);
       Linear(Component::kAttnOutput, N_, s_.H * ValueDim(), s_.E, r_.o_bias);
-      Residual(Component::kAttnOutput);
+      Residual(r_.post_norms ? Component::kAttnPostNorm : Component::kAttnOutput);
       if (r_.post_norms) Norm(Component::kAttnPostNorm, N_, s_.E);
       Norm(Component::kFfnNorm, N_, s_.E);
       if (l.sparse) {
         Sparse();
       } else {
         FeedForward(Component::kFfnGateUp, Component::kFfnDown, N_, s_.F, r_.ffn_bias);
-        Residual(Component::kFfnDown);
+        Residual(r_.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
       }
       if (r_.post_norms) Norm(Component::kFfnPostNorm, N_, s_.E);
     }

@@ -171,7 +171,7 @@ class Planner {
   void Embed() {
     const size_t n = static_cast<size_t>(n_);
     Add(Component::kEmbedding,
-        EmbedOp{.ids = {plan_.tokens, n}, .table = Get(Role::kTokenEmbedding), .scale = r_.embedding_scale, .out = plan_.x});
+        EmbedOp{.ids = {plan_.tokens, n}, .table = Get(Role::kTokenEmbedding), .out = plan_.x, .scale = r_.embedding_scale});
     if (r_.learned_positions) {
       Add(Component::kPositionEmbedding,
           EmbedOp{.ids = {plan_.positions, n}, .table = Get(Role::kPositionEmbedding), .add_to_out = true, .out = plan_.x});

@@ -43,13 +43,8 @@ void Add(const Account& account, Account& sum) {
   sum.ops += account.ops;
 }
 
-void GiveSlices(Ledger& ledger, Ledger::TariffId id, const std::vector<SliceUse>& slices) {
-  ledger.slices().insert(ledger.slices().end(), slices.begin(), slices.end());
-  ledger.GiveSlices(id);
-}
-
 uint64_t Step(Ledger& ledger, const WeightTouches& touches, Phase phase = Phase::kDecode) {
-  ledger.BeginStep(phase, 1, 1);
+  ledger.BeginStep(StepRows::Of(phase, 1, 1));
   ledger.Charge(kSite, {}, {}, touches);
   ledger.EndStep();
   return ledger.last_step().parameters_touched;

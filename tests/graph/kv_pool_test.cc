@@ -481,25 +481,5 @@ TEST(KvPool, BytesAreChosenApartFromSequences) {
   EXPECT_FALSE(KvPool::Check(layers, {1024, 100, 200, UINT64_MAX}).ok());
 }
 
-// Batches that overflow the terms of the decoder's plan.
-TEST(DecoderPlan, MoreThanAnyMachineHasIsNoSmallPlan) {
-  Recipe r;
-  r.n_layers = 1;
-  r.layers.push_back({});
-  r.n_kv_heads = 2;
-  r.head_dim = 4;
-  r.n_heads = 2;
-  r.d_model = 16;
-  r.d_ff = 32;
-  r.vocab = 1 << 10;
-  const auto plan = [&](int64_t max_batch, int64_t max_logit_rows, int threads) {
-    return Decoder::PlanBytes(r, {.max_batch = max_batch, .max_logit_rows = max_logit_rows}, threads);
-  };
-  EXPECT_LT(plan(8, 1, 2), uint64_t{1} << 20);
-  for (int64_t huge : {INT64_MAX / 2, int64_t{1} << 61, int64_t{1} << 62}) EXPECT_EQ(plan(huge, 1, 1), UINT64_MAX) << huge;
-  EXPECT_EQ(plan(1, int64_t{1} << 52, 1), UINT64_MAX);     // logits
-  EXPECT_EQ(plan(int64_t{1} << 50, 1, 1024), UINT64_MAX);  // the threads' scratch
-}
-
 }  // namespace
 }  // namespace tally

@@ -16,6 +16,8 @@
 #include "engine/kernels/attention/attention_ref.h"
 #include "engine/kernels/embed/embed.h"
 #include "engine/kernels/embed/embed_ref.h"
+#include "engine/kernels/gated_add/gated_add.h"
+#include "engine/kernels/gated_add/gated_add_ref.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/matmul/matmul_ref.h"
 #include "engine/kernels/norm/norm.h"
@@ -259,6 +261,14 @@ class Sweep {
         c.at(WorkClass::kRouter) = CountOf([&] { RouteRef<Counting>(op, 0, op.logits.rows, scratch); });
         Compare(std::string(kRoutingRuleNames[static_cast<size_t>(rule)]), op, c);
       }
+    }
+    for (const auto& [rows, cols] : {std::array<int64_t, 2>{1, 3}, {3, 40}}) {
+      Memory& m = NewMemory();
+      const GatedAddOp op{.y = m.Matrix(rows, cols), .gate = m.Matrix(rows, 1), .out = m.Matrix(rows, cols)};
+      Counted c;
+      c.at(WorkClass::kActivation) = CountOf([&] { GatedAddRef<Counting, float>(op, 0, op.out.rows); });
+      c.at(WorkClass::kResidualBias) = CountOf([&] { GatedAddRef<float, Counting>(op, 0, op.out.rows); });
+      Compare("", op, c);
     }
     for (const auto& [rows, k, cols] : {std::array<int64_t, 3>{1, 1, 3}, {3, 4, 40}}) {
       Memory& m = NewMemory();
