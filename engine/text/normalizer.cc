@@ -101,7 +101,7 @@ Status ReplaceRegex(std::string_view text, const Pattern& regex, std::string_vie
   size_t done = 0, search = 0;
   while (!out.full() && search <= text.size()) {
     TALLY_ASSIGN_OR_RETURN(const Matcher::Match match, matcher.Find(regex, text, search));
-    if (!match.found || match.begin < done || match.end < match.begin) break;
+    if (!match.found) break;
     out.Append(text.substr(done, match.begin - done));
     out.Append(content);
     done = search = match.end;

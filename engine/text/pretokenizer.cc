@@ -68,9 +68,6 @@ Status SplitRegex(const PreStep& step, std::string_view text, Matcher& matcher, 
   while (search <= text.size()) {
     TALLY_ASSIGN_OR_RETURN(const Matcher::Match match, matcher.Find(step.regex, text, search));
     if (!match.found) break;
-    if (match.end < search || match.begin < done || match.end < match.begin) {  // \K in a lookahead and the like
-      return BadInput("regular expression matches backwards: " + step.regex.source());
-    }
     if (match.begin > done) TALLY_RETURN_IF_ERROR(out.Span(done, match.begin, step.invert));
     TALLY_RETURN_IF_ERROR(out.Span(match.begin, match.end, !step.invert));
     done = match.end;

@@ -219,12 +219,11 @@ Status JsonTokenizerReader::ReadModel() {
 
 Status JsonTokenizerReader::ReadAddedTokens() {
   const Json& added = Member(json_, "added_tokens");
-  Matcher matcher;
   size_t bytes = 0;
   for (const Json& token : added)
     bytes += Member(token, "content").is_string() ? token["content"].get_ref<const std::string&>().size() : 0;
   Growth growth(bytes, parts_.normalizer.size(), kGrowthOfTokens * bytes + kSpareAddedBytes);
-  matcher.Allow(bytes);
+  Matcher matcher(bytes);
   for (size_t i = 0; i < added.size(); ++i) {
     const std::string where = path_ + ": added_tokens[" + std::to_string(i) + "]";
     AddedToken token;
@@ -285,13 +284,13 @@ void JsonTokenizerReader::FillFirstBytes(int32_t id) {
 }
 
 Status JsonTokenizerReader::FillBytes() {
-  Matcher matcher;
   Normalizer replace;
   for (const auto& [find, content] : decode_.replace) {
     replace.Add({.kind = NormalStep::Kind::kReplaceLiteral, .find = find, .content = content});
   }
   size_t all = 0;
   for (const std::string& text : spelling_) all += text.size();
+  Matcher matcher(all);
   Growth growth(all, replace.size(), kGrowthOfTokens * all + kSpareBytes);
   for (size_t id = 0; id < spelling_.size(); ++id) {
     std::string& bytes = parts_.bytes[id];
