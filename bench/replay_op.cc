@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "engine/base/format.h"
-#include "engine/base/quant_blocks.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/embed.h"
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/norm.h"
 #include "engine/kernels/rope.h"
@@ -41,7 +41,7 @@ Kind Named(const Names& names, const std::string& name) {
 }
 
 DType TypeNamed(const std::string& name) {
-  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4}) {
+  for (const DType t : kWeightTypes) {
     if (DTypeName(t) == name) return t;
   }
   throw Unusable("weights of type " + Quote(name));
@@ -64,36 +64,10 @@ std::vector<uint8_t> StoredRows(DType type, int64_t rows, int64_t cols, std::mt1
   if (!row_bytes) throw Unusable(std::to_string(cols) + " columns of " + std::string(DTypeName(type)));
   std::vector<uint8_t> bytes(static_cast<size_t>(rows) * *row_bytes);
   std::uniform_real_distribution<float> uniform(-1, 1);
-  const int64_t block = GetDTypeInfo(type).block_size, block_bytes = GetDTypeInfo(type).block_bytes;
-  const auto put = [](uint8_t* at, const auto& value) { std::memcpy(at, &value, sizeof value); };
-  uint8_t* at = bytes.data();
-  for (int64_t i = 0; i < rows * cols / block; ++i, at += block_bytes) {
-    float x[kQuantBlock];
-    for (int64_t j = 0; j < block; ++j) x[j] = uniform(random);
-    switch (type) {
-      case DType::kF32: put(at, x[0]); break;
-      case DType::kF16: put(at, F32ToF16(x[0])); break;
-      case DType::kBF16: put(at, F32ToBF16(x[0])); break;
-      case DType::kQ8_0: {
-        BlockQ8_0 b;
-        Encode(x, b);
-        put(at, b);
-        break;
-      }
-      case DType::kQ4_0: {
-        BlockQ4_0 b;
-        Encode(x, b);
-        put(at, b);
-        break;
-      }
-      case DType::kMXFP4: {
-        BlockMXFP4 b;
-        Encode(x, b);
-        put(at, b);
-        break;
-      }
-      default: throw Unusable("weights of type " + std::string(DTypeName(type)));
-    }
+  std::vector<float> x(GetDTypeInfo(type).block_size);
+  for (uint8_t* at = bytes.data(); at < bytes.data() + bytes.size(); at += GetDTypeInfo(type).block_bytes) {
+    for (float& v : x) v = uniform(random);
+    FormatOf(type).encode(x.data(), 1, at);
   }
   return bytes;
 }

@@ -101,10 +101,7 @@ bool OnlyPlain(const TensorBinding& b) {
   return b.shape.size() == 1 || IsExpertBias(b.role) || b.storage == Storage::kTransposed;
 }
 
-bool CanRun(const TensorBinding& b, DType t) {
-  const bool plain = t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;
-  return plain || (GetDTypeInfo(t).quantised && !OnlyPlain(b));
-}
+bool CanRun(const TensorBinding& b, DType t) { return IsWeightType(t) && !(GetDTypeInfo(t).quantised && OnlyPlain(b)); }
 
 // Matrices that one op takes together: the activations are packed for one type.
 constexpr std::pair<Role, Role> kTogether[] = {{Role::kGate, Role::kUp}, {Role::kExpertGate, Role::kExpertUp}};
@@ -318,7 +315,7 @@ Status CheckClaims(const Inventory& inventory, const ModelSpec& spec) {
                         ", which cannot be run; expected " +
                         (w.bytes        ? "U8 (part of an MXFP4 tensor)"
                          : OnlyPlain(b) ? "F32, F16 or BF16"
-                                        : "F32, F16, BF16, Q8_0, Q4_0 or MXFP4"));
+                                        : WeightTypeNames()));
       }
       TALLY_RETURN_IF_ERROR(claim(t->name, b.storage));
     }

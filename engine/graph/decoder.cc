@@ -6,6 +6,7 @@
 #include "engine/base/checked.h"
 #include "engine/base/finite.h"
 #include "engine/kernels/embed.h"
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/norm.h"
 #include "engine/kernels/rope.h"
@@ -15,9 +16,9 @@ namespace tally {
 
 ActKind ActKindFor(DType weight, ActivationMode mode) {
   if (mode == ActivationMode::kF32) return ActKind::kF32;
-  if (GetDTypeInfo(weight).quantised) return ActKind::kInt8;
-  if (weight == DType::kBF16 && (mode == ActivationMode::kBF16 || HwyTargetHasBf16Dot())) return ActKind::kBF16;
-  return ActKind::kF32;
+  const ActKind own = FormatOf(weight).act;
+  const bool slow = own == ActKind::kBF16 && mode != ActivationMode::kBF16 && !HwyTargetHasBf16Dot();
+  return slow ? ActKind::kF32 : own;
 }
 
 // Elements a row of the batch needs of each buffer.
@@ -50,10 +51,9 @@ struct Decoder::Sizes {
 
 uint64_t Decoder::PlanBytes(const Recipe& recipe, const DecoderOptions& options, int threads) {
   const Sizes sizes(recipe);
-  // The widest decoded pair of panels a thread may hold: see MatJobScratchBytes.
   const uint64_t widest = std::max<uint64_t>(sizes.x, std::max(sizes.q, sizes.hidden));
   const uint64_t rows = static_cast<uint64_t>(options.max_batch), logit_rows = static_cast<uint64_t>(options.max_logit_rows);
-  const uint64_t scratch = std::max(2 * (widest / 32 + 1) * 576, SaturatingMul(SaturatingAdd(512, rows), 128));
+  const uint64_t scratch = MostMatMulScratchBytes(widest, rows);
   const uint64_t activations = SaturatingMul(rows, sizes.BytesPerRow());
   const uint64_t logits = SaturatingMul(4 * static_cast<uint64_t>(recipe.vocab), logit_rows);
   return SaturatingAdd(activations, SaturatingAdd(SaturatingMul(static_cast<uint64_t>(threads), scratch), logits));

@@ -33,7 +33,7 @@ bool NormOp::CostKey(OpKey& key) const {
 }
 
 bool PackActOp::CostKey(OpKey& key) const {
-  key = {U(pack.rows), U(pack.cols), Flags(pack.format.kind, pack.format.offset != 0)};
+  key = {U(pack.rows), U(pack.cols), Flags(pack.format.kind, pack.format.offset != 0, pack.format.sums)};
   return true;
 }
 

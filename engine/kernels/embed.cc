@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/kernels/embed_ref.h"
-#include "engine/kernels/small_hwy.h"
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/target.h"
 #include "engine/kernels/validate.h"
 
@@ -19,31 +19,27 @@ std::vector<int32_t> Distinct(std::span<const int32_t> ids) {
   return sorted;
 }
 
-// Arithmetic of widening one element in the reference: Q8_0 multiplies by its scale, panels and Q4_0 subtract
-// their offset first, MXFP4 multiplies by one half and by its scale.
+// FLOPs of widening 32 columns of a row in the reference.
 uint64_t RefWideningFlops(const WeightView& w) {
-  switch (w.dtype) {
-    case DType::kQ8_0: return w.layout == WeightLayout::kPanel16 ? 2 : 1;
-    case DType::kQ4_0:
-    case DType::kMXFP4: return 2;
-    default: return 0;
-  }
+  const WideningFlops& flops = FormatOf(w.dtype).widening;
+  return w.layout == WeightLayout::kPanel16 ? flops.panels : flops.rows;
 }
 
-// The Highway kernel turns offsets into a look-up, or flips a bit.
-uint64_t HwyWideningFlops(DType t) { return t == DType::kMXFP4 ? 2 : (GetDTypeInfo(t).quantised ? 1 : 0); }
-
-// `cols` of each row, as the kernel at hand counts them.
+// `cols` of each row, as the kernel at hand counts them; of a quantised type whole blocks.
 Cost EmbedCost(const EmbedOp& op, uint64_t cols, uint64_t widening_flops) {
   Cost cost = op.Useful();
   const uint64_t n = op.ids.size(), padding = cols - static_cast<uint64_t>(op.table.cols);
   if (op.add_to_out) cost.AddFlops(WorkClass::kResidualBias, n * padding);
-  cost.AddFlops(WorkClass::kQuantize, n * cols * widening_flops);
+  cost.AddFlops(WorkClass::kQuantize, n * cols * widening_flops / 32);
   return cost;
 }
 
 Cost ExecutedRef(const EmbedOp& op) { return EmbedCost(op, static_cast<uint64_t>(op.table.cols), RefWideningFlops(op.table)); }
-Cost ExecutedHwy(const EmbedOp& op) { return EmbedCost(op, HwyPadded(op.table.cols), HwyWideningFlops(op.table.dtype)); }
+Cost ExecutedHwy(const EmbedOp& op) { return EmbedCost(op, HwyPadded(op.table.cols), FormatOf(op.table.dtype).widening.vectors); }
+
+void RunHwy(const EmbedOp& op, int64_t begin, int64_t end, std::span<uint8_t>) {
+  FormatOf(op.table.dtype).kernels().embed(op, begin, end);
+}
 
 const char* Always(const EmbedOp&) { return nullptr; }
 TaskPlan PlanHwy(const EmbedOp& op, int) { return {op.out.rows, 0, 0}; }
@@ -58,7 +54,7 @@ Status EmbedOp::Validate() const {
   if (table.layout != WeightLayout::kRowMajor && table.layout != WeightLayout::kPanel16) {
     return InternalError("an embedding table is stored by rows or in panels");
   }
-  if (!CanMultiply(table.dtype) || table.cols % GetDTypeInfo(table.dtype).block_size != 0) {
+  if (!IsWeightType(table.dtype) || table.cols % GetDTypeInfo(table.dtype).block_size != 0) {
     return InternalError("an embedding table of " + std::to_string(table.cols) + " columns of " +
                          std::string(DTypeName(table.dtype)) + " cannot be read");
   }
@@ -111,7 +107,7 @@ void EmbedOp::Touches(WeightTouches& touches) const {
 
 template <>
 std::span<const Kernel<EmbedOp>> Kernels<EmbedOp>() {
-  static constexpr Kernel<EmbedOp> kKernels[] = {{"hwy", Always, PlanHwy, RunEmbedHwy, ExecutedHwy},
+  static constexpr Kernel<EmbedOp> kKernels[] = {{"hwy", Always, PlanHwy, RunHwy, ExecutedHwy},
                                                  {"ref", Always, PlanRef, EmbedRef<float>, ExecutedRef}};
   return kKernels;
 }

@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/kernels/embed.h"
 #include "engine/kernels/norm.h"
 #include "engine/kernels/rope.h"
 #include "engine/kernels/router.h"
 
 namespace tally {
 
-void RunEmbedHwy(const EmbedOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 void RunNormHwy(const NormOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 void RunRopeTableHwy(const RopeTableOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 void RunRopeHwy(const RopeOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);

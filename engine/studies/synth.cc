@@ -28,6 +28,8 @@ struct Tensor {
   float deviation = 0;
 };
 
+constexpr DType kExpertType = DType::kMXFP4;  // of gpt-oss's experts' matrices
+
 // The built-in models of the families that GGUF files are written of.
 bool IsWritten(const Recipe& r) { return r.family == "gpt2" || r.family == "llama" || r.family == "gpt-oss"; }
 
@@ -86,7 +88,7 @@ class Planner {
       for (const char* name : {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}) {
         const bool down = name == std::string_view("ffn_down_exps");
         const uint64_t rows = down ? e : f, cols = down ? f : e;
-        Add(Block(i, name) + ".weight", DType::kMXFP4, {x, rows, cols}, Unit(cols));
+        Add(Block(i, name) + ".weight", kExpertType, {x, rows, cols}, Unit(cols));
         Add(Block(i, name) + ".bias", DType::kF32, {x, rows}, 0.1f);
       }
     }
@@ -137,25 +139,12 @@ class Planner {
   std::vector<Tensor> tensors_;
 };
 
-// general.file_type of llama.cpp's enumeration: what most of the file is.
-int64_t FileType(DType type, bool experts) {
-  if (experts) return 38;  // MXFP4 experts
-  switch (type) {
-    case DType::kF32: return 0;
-    case DType::kF16: return 1;
-    case DType::kQ4_0: return 2;
-    case DType::kQ8_0: return 7;
-    case DType::kBF16: return 32;
-    default: return 38;
-  }
-}
-
 void SetMetadata(std::string_view name, const Recipe& r, DType type, GgufWriter& writer) {
   auto set = [&](const char* key, int64_t value) { writer.Set(r.family + "." + key, value); };
   auto set_float = [&](const char* key, double value) { writer.Set(r.family + "." + key, value); };
   writer.Set("general.architecture", r.family);
   writer.Set("general.name", std::string(name) + " (synthetic)");
-  writer.Set("general.file_type", FileType(type, r.n_experts > 0));
+  writer.Set("general.file_type", static_cast<int64_t>(GgufFileType(r.n_experts > 0 ? kExpertType : type)));
   if (GetDTypeInfo(type).quantised || r.n_experts > 0) writer.Set("general.quantization_version", int64_t{2});
   set("block_count", r.n_layers);
   set("context_length", r.context);
@@ -274,16 +263,14 @@ std::vector<std::string_view> SynthModels() {
 }
 
 Result<DType> ParseWeightType(std::string_view name) {
-  std::string known;
-  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4}) {
+  for (const DType t : kWeightTypes) {
     const std::string_view other = DTypeName(t);
     auto same = [](char a, char b) {
       return std::toupper(static_cast<unsigned char>(a)) == std::toupper(static_cast<unsigned char>(b));
     };
     if (std::equal(name.begin(), name.end(), other.begin(), other.end(), same)) return t;
-    known += (known.empty() ? "" : ", ") + std::string(other);
   }
-  return BadInput("'" + std::string(name) + "' is not one of " + known);
+  return BadInput("'" + std::string(name) + "' is not one of " + WeightTypeNames(", "));
 }
 
 Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& options) {

@@ -12,7 +12,6 @@
 
 #include "engine/base/aligned.h"
 #include "engine/base/format.h"
-#include "engine/base/quant_blocks.h"
 #include "engine/weights/pack.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/weights.h"
@@ -24,10 +23,6 @@ namespace {
 // The staging buffer of a thread, and so the most it reads at a time, whatever the shapes of the tensors. Long enough to keep a
 // disk busy, short enough to be packed while the caches still hold it.
 constexpr uint64_t kStagingBytes = uint64_t{1} << 20;
-// Columns come in groups of 32: a block of every quantised type, and whole steps of a panel of every type.
-constexpr uint64_t kColumnGroup = kQuantBlock;
-constexpr uint64_t kHfBlockBytes = kColumnGroup / 2;
-
 // A weight, or the even and the odd rows of a tensor that interleaves two weights: read once, packed twice.
 struct Job {
   const PlannedWeight* weight = nullptr;
@@ -103,27 +98,27 @@ class ItemLoader {
     const PlannedWeight& w = *job.weight;
     const DType type = w.stored_dtype();
     const uint64_t rows = static_cast<uint64_t>(n) * w.row_step, cols = static_cast<uint64_t>(w.view.cols);
-    const uint64_t group_bytes = *StoredBytes(type, kColumnGroup);
+    const uint64_t group = static_cast<uint64_t>(FormatOf(type).group_cols(type)), group_bytes = *StoredBytes(type, group);
     const bool whole = rows * w.view.stored_row_bytes <= kStagingBytes;
-    const uint64_t piece = whole ? cols : kStagingBytes / (rows * group_bytes) * kColumnGroup;
+    const uint64_t piece = whole ? cols : kStagingBytes / (rows * group_bytes) * group;
     for (uint64_t k = 0; k < cols; k += piece) {
       const uint64_t columns = std::min(piece, cols - k);
       StagedRows staged{.data = staging};
-      if (w.hf_mxfp4) {  // blocks and scales in tensors of their own
-        const uint64_t row_groups = cols / kColumnGroup, groups = columns / kColumnGroup;
+      if (w.hf_mxfp4) {  // blocks and scales, a byte each, in tensors of their own
+        const uint64_t row_groups = cols / group, groups = columns / group, codes_bytes = group_bytes - 1;
         const uint64_t first = static_cast<uint64_t>(slice) * w.stored_rows + static_cast<uint64_t>(begin) * w.row_step;
-        uint8_t* scales = staging + rows * groups * kHfBlockBytes;
-        TALLY_RETURN_IF_ERROR(ReadPart(*w.sources[0], first * row_groups * kHfBlockBytes, rows, row_groups * kHfBlockBytes,
-                                       k / kColumnGroup * kHfBlockBytes, groups * kHfBlockBytes, staging));
-        TALLY_RETURN_IF_ERROR(ReadPart(*w.sources[1], first * row_groups, rows, row_groups, k / kColumnGroup, groups, scales));
-        staged.stride = groups * kHfBlockBytes;
+        uint8_t* scales = staging + rows * groups * codes_bytes;
+        TALLY_RETURN_IF_ERROR(ReadPart(*w.sources[0], first * row_groups * codes_bytes, rows, row_groups * codes_bytes,
+                                       k / group * codes_bytes, groups * codes_bytes, staging));
+        TALLY_RETURN_IF_ERROR(ReadPart(*w.sources[1], first * row_groups, rows, row_groups, k / group, groups, scales));
+        staged.stride = groups * codes_bytes;
         staged.scales = scales;
         staged.scale_stride = groups;
       } else {
         const uint64_t row_bytes = w.view.stored_row_bytes, first = static_cast<uint64_t>(begin) * w.row_step;
         staged.stride = whole ? row_bytes : *StoredBytes(type, columns);
         TALLY_RETURN_IF_ERROR(ReadPart(Source(w, slice), Base(w, slice) + first * row_bytes, rows, row_bytes,
-                                       k / kColumnGroup * group_bytes, staged.stride, staging));
+                                       k / group * group_bytes, staged.stride, staging));
       }
       for (const PlannedWeight* to : {job.weight, job.partner}) {
         if (to == nullptr) continue;

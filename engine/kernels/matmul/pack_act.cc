@@ -41,8 +41,8 @@ Cost Executed(const PackActOp& op, uint64_t besides) {
   Cost c = op.Useful();
   if (op.pack.format.kind != ActKind::kInt8) return c;
   const uint64_t n = static_cast<uint64_t>(op.pack.rows), cols = static_cast<uint64_t>(op.pack.cols);
-  c.AddFlops(WorkClass::kQuantize, n * ((op.pack.format.offset != 0 ? 3 : 2) * cols + besides * cols + cols / 32));
-  c.AddSpecial(WorkClass::kQuantize, n * 2 * (cols / 32));
+  c.AddFlops(WorkClass::kQuantize, n * ((op.pack.format.offset != 0 ? 3 : 2) * cols + besides * cols + cols / kInt8Block));
+  c.AddSpecial(WorkClass::kQuantize, n * 2 * (cols / kInt8Block));
   return c;
 }
 
@@ -54,7 +54,7 @@ Status PackActOp::Validate() const {
   if (x.cols != pack.cols) return InternalError("activations of another width");
   TALLY_RETURN_IF_ERROR(CheckShape("activations", x, x.rows, x.cols));
   if (pack.data == nullptr && pack.rows > 0) return InternalError("a pack without memory");
-  if (pack.format.kind == ActKind::kInt8 && pack.cols % 32 != 0)
+  if (pack.format.kind == ActKind::kInt8 && pack.cols % kInt8Block != 0)
     return InternalError("int8 packing needs a multiple of 32 columns");
   if (row_index.empty() ? x.rows < pack.rows : static_cast<int64_t>(row_index.size()) != pack.rows) {
     return InternalError("rows do not fit");
