@@ -42,8 +42,8 @@ class Overhead {
     load.context = options_.prefill + options_.tokens + 1;
     TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(path, load));
     const auto& loaded = static_cast<const LoadedModel&>(*model);
-    TALLY_ASSIGN_OR_RETURN(stepper_,
-                           Stepper::Create(loaded.Source(), loaded.weights().infos(), team_, MakeStepperOptions(loaded.recipe(), load)));
+    TALLY_ASSIGN_OR_RETURN(
+        stepper_, Stepper::Create(loaded.Source(), loaded.weights().infos(), team_, MakeStepperOptions(loaded.recipe(), load)));
     std::printf("%s, %d threads\n", model->Description().c_str(), team_.threads());
     TALLY_ASSIGN_OR_RETURN(sequence_, stepper_->cache().NewSequence());
     vocab_ = loaded.recipe().vocab;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/base/aligned.h"
-#include "engine/base/quant_blocks.h"
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/roofs.h"
@@ -52,38 +52,20 @@ void Run(Team& team, std::vector<AlignedBuffer<uint8_t>>& scratch, const Op& op,
   team.Run(plan.tasks, plan.chunk, body);
 }
 
-// Panels of sane values: random quants, scales of one size.
-void FillPanels(DType t, uint8_t* p, size_t bytes) {
+// Panels of sane values: a run of encoded noise, at another place of it for each panel.
+void FillPanels(DType t, int64_t cols, uint8_t* p, size_t bytes) {
+  const WeightFormat& format = FormatOf(t);
+  const size_t row = static_cast<size_t>(*StoredBytes(t, static_cast<uint64_t>(cols)));
+  constexpr size_t kNoiseRows = 67;
   std::mt19937_64 rng(3);
-  std::vector<uint8_t> pool(1 << 20);
-  for (size_t i = 0; i < pool.size(); i += 8) {
-    const uint64_t v = rng();
-    std::memcpy(pool.data() + i, &v, 8);
-  }
-  if (t == DType::kBF16 || t == DType::kF16) {
-    for (size_t i = 0; i < pool.size(); i += 2) {
-      const float x = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 1000.0f;
-      const uint16_t h = t == DType::kBF16 ? F32ToBF16(x) : F32ToF16(x);
-      std::memcpy(pool.data() + i, &h, 2);
-    }
-  } else if (t == DType::kF32) {
-    for (size_t i = 0; i < pool.size(); i += 4) {
-      const float x = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 1000.0f;
-      std::memcpy(pool.data() + i, &x, 4);
-    }
-  }
-  const size_t whole = GetDTypeInfo(t).quantised ? PanelBytes(t, 32) : 1 << 20;
-  for (size_t at = 0; at < bytes; at += whole) {
-    const size_t n = std::min(whole, bytes - at);
-    std::memcpy(p + at, pool.data() + (whole < (1 << 20) ? (at * 7) % ((1 << 20) - whole) : 0), n);
-    if (t == DType::kMXFP4) {
-      for (int i = 0; i < 16; ++i) p[at + static_cast<size_t>(i)] = static_cast<uint8_t>(120 + i % 4);
-    } else if (GetDTypeInfo(t).quantised) {
-      for (size_t i = 0; i < 16; ++i) {
-        const uint16_t h = F32ToF16(0.001f * static_cast<float>(1 + i));
-        std::memcpy(p + at + 2 * i, &h, 2);
-      }
-    }
+  std::vector<float> x(kNoiseRows * static_cast<size_t>(cols));
+  for (float& v : x) v = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 1000.0f;
+  std::vector<uint8_t> stored(kNoiseRows * row);
+  format.encode(x.data(), static_cast<int64_t>(x.size()) / GetDTypeInfo(t).block_size, stored.data());
+  const size_t panel = PanelBytes(t, cols);
+  for (size_t at = 0; at < bytes; at += panel) {
+    format.pack(cols, kPanelRows, {.data = stored.data() + at / panel * 7 % (kNoiseRows - kPanelRows) * row, .stride = row},
+                p + at);
   }
 }
 
@@ -108,7 +90,7 @@ struct Setup {
     bytes = w.slice_stride * static_cast<size_t>(c.weights);
     memory = std::move(AnonymousMemory::Allocate(bytes, true)).value();
     for (int64_t i = 0; i < c.weights; ++i) {
-      FillPanels(c.dtype, memory.data() + static_cast<size_t>(i) * w.slice_stride,
+      FillPanels(c.dtype, c.cols, memory.data() + static_cast<size_t>(i) * w.slice_stride,
                  w.panel_stride * static_cast<size_t>(w.panels()));
     }
     x.Resize(static_cast<size_t>(c.n * c.cols));
@@ -118,7 +100,7 @@ struct Setup {
     want.Resize(out.size());
     group = {0, c.n, 0};
     const ActFormat format = ActFormatFor(c.dtype, c.kind);
-    pack_bytes.Resize(static_cast<size_t>(c.n) * ActRowBytes(c.kind, c.cols) + 64);
+    pack_bytes.Resize(static_cast<size_t>(c.n) * ActRowBytes(format, c.cols) + 64);
     pack = {.x = {x.data(), c.n, c.cols}, .row_index = {}, .pack = {format, c.n, c.cols, pack_bytes.data(), {&group, 1}}};
     for (int64_t i = 0; i < c.weights; ++i) {
       w.data = memory.data() + static_cast<size_t>(i) * w.slice_stride;
@@ -130,7 +112,7 @@ struct Setup {
 double PeakOf(const ArithmeticPeaks& peaks, const Case& c) {
   if (c.kind == ActKind::kF32) return peaks.f32;
   if (c.kind == ActKind::kBF16) return peaks.bf16 > 0 ? peaks.bf16 : peaks.f32;
-  return c.dtype == DType::kQ8_0 ? peaks.int8 : peaks.int8_narrow;
+  return FormatOf(c.dtype).narrow ? peaks.int8_narrow : peaks.int8;
 }
 
 void Bench(benchmark::State& state, const Case& c) {

@@ -64,8 +64,8 @@ class Replayer {
     load.max_batch = options_.prompt;
     TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(options_.model, load));
     const auto& loaded = static_cast<const LoadedModel&>(*model);
-    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(loaded.Source(), loaded.weights().infos(), team_,
-                                                     MakeStepperOptions(loaded.recipe(), load)));
+    TALLY_ASSIGN_OR_RETURN(
+        stepper_, Stepper::Create(loaded.Source(), loaded.weights().infos(), team_, MakeStepperOptions(loaded.recipe(), load)));
     stepper_->SetRecorder([this](const OpRecord& r) {
       op_ = r.op;
       useful_ = r.useful;

@@ -5,75 +5,84 @@
 namespace tally::internal {
 namespace {
 
-// By number. Those in the gaps were withdrawn by ggml, but their files are still about.
-constexpr std::string_view kGgmlNames[] = {"F32",
-                                           "F16",
-                                           "Q4_0",
-                                           "Q4_1",
-                                           "Q4_2 (withdrawn)",
-                                           "Q4_3 (withdrawn)",
-                                           "Q5_0",
-                                           "Q5_1",
-                                           "Q8_0",
-                                           "Q8_1",
-                                           "Q2_K",
-                                           "Q3_K",
-                                           "Q4_K",
-                                           "Q5_K",
-                                           "Q6_K",
-                                           "Q8_K",
-                                           "IQ2_XXS",
-                                           "IQ2_XS",
-                                           "IQ3_XXS",
-                                           "IQ1_S",
-                                           "IQ4_NL",
-                                           "IQ3_S",
-                                           "IQ2_S",
-                                           "IQ4_XS",
-                                           "I8",
-                                           "I16",
-                                           "I32",
-                                           "I64",
-                                           "F64",
-                                           "IQ1_M",
-                                           "BF16",
-                                           "Q4_0_4_4 (withdrawn)",
-                                           "Q4_0_4_8 (withdrawn)",
-                                           "Q4_0_8_8 (withdrawn)",
-                                           "TQ1_0",
-                                           "TQ2_0",
-                                           "IQ4_NL_4_4 (withdrawn)",
-                                           "IQ4_NL_4_8 (withdrawn)",
-                                           "IQ4_NL_8_8 (withdrawn)",
-                                           "MXFP4"};
-static_assert(std::size(kGgmlNames) == 40);
-
-struct Pair {
-  DType dtype;
-  uint32_t ggml;
+struct GgmlType {
+  std::string_view name;
+  int file_type =
+      -1;  // general.file_type of a file whose matrices are mostly of the type, where llama.cpp has one (its medium mix)
 };
-constexpr Pair kPairs[] = {{DType::kF32, 0},  {DType::kF16, 1},   {DType::kQ4_0, 2},  {DType::kQ8_0, 8},
-                           {DType::kI8, 24},  {DType::kI16, 25},  {DType::kI32, 26},  {DType::kI64, 27},
-                           {DType::kF64, 28}, {DType::kBF16, 30}, {DType::kMXFP4, 39}};
+
+// By number. Those in the gaps were withdrawn by ggml, but their files are still about.
+constexpr GgmlType kGgmlTypes[] = {
+    {"F32", 0},
+    {"F16", 1},
+    {"Q4_0", 2},
+    {"Q4_1", 3},
+    {"Q4_2 (withdrawn)"},
+    {"Q4_3 (withdrawn)"},
+    {"Q5_0", 8},
+    {"Q5_1", 9},
+    {"Q8_0", 7},
+    {"Q8_1"},
+    {"Q2_K", 10},
+    {"Q3_K", 12},
+    {"Q4_K", 15},
+    {"Q5_K", 17},
+    {"Q6_K", 18},
+    {"Q8_K"},
+    {"IQ2_XXS", 19},
+    {"IQ2_XS", 20},
+    {"IQ3_XXS", 23},
+    {"IQ1_S", 24},
+    {"IQ4_NL", 25},
+    {"IQ3_S", 26},
+    {"IQ2_S", 28},
+    {"IQ4_XS", 30},
+    {"I8"},
+    {"I16"},
+    {"I32"},
+    {"I64"},
+    {"F64"},
+    {"IQ1_M", 31},
+    {"BF16", 32},
+    {"Q4_0_4_4 (withdrawn)"},
+    {"Q4_0_4_8 (withdrawn)"},
+    {"Q4_0_8_8 (withdrawn)"},
+    {"TQ1_0", 36},
+    {"TQ2_0", 37},
+    {"IQ4_NL_4_4 (withdrawn)"},
+    {"IQ4_NL_4_8 (withdrawn)"},
+    {"IQ4_NL_8_8 (withdrawn)"},
+    {"MXFP4", 38},
+};
+static_assert(std::size(kGgmlTypes) == 40);
 
 }  // namespace
 
-std::optional<DType> DTypeFromGgml(uint32_t ggml_type) {
-  for (const Pair& p : kPairs) {
-    if (p.ggml == ggml_type) return p.dtype;
+std::optional<uint32_t> GgmlFromDType(DType dtype) {
+  for (uint32_t i = 0; i < std::size(kGgmlTypes); ++i) {
+    if (kGgmlTypes[i].name == DTypeName(dtype)) return i;
   }
   return std::nullopt;
 }
 
-std::optional<uint32_t> GgmlFromDType(DType dtype) {
-  for (const Pair& p : kPairs) {
-    if (p.dtype == dtype) return p.ggml;
+std::optional<DType> DTypeFromGgml(uint32_t ggml_type) {
+  for (int t = 0; t <= static_cast<int>(DType::kBool); ++t) {
+    if (DTypeName(static_cast<DType>(t)) == GgmlTypeName(ggml_type)) return static_cast<DType>(t);
   }
   return std::nullopt;
 }
 
 std::string_view GgmlTypeName(uint32_t ggml_type) {
-  return ggml_type < std::size(kGgmlNames) ? kGgmlNames[ggml_type] : std::string_view();
+  return ggml_type < std::size(kGgmlTypes) ? kGgmlTypes[ggml_type].name : std::string_view();
 }
 
 }  // namespace tally::internal
+
+namespace tally {
+
+int GgufFileType(DType dtype) {
+  const std::optional<uint32_t> type = internal::GgmlFromDType(dtype);
+  return type ? internal::kGgmlTypes[*type].file_type : -1;
+}
+
+}  // namespace tally

@@ -27,6 +27,9 @@ Result<Inventory> ReadConfigJson(const std::string& path);
 // Decides by what `path` is: a directory (or a config.json in one) or a GGUF file.
 Result<Inventory> ReadCheckpoint(const std::string& path);
 
+// general.file_type, of llama.cpp's enumeration, of a GGUF file whose matrices have this type; -1: there is none.
+int GgufFileType(DType dtype);
+
 // Writes GGUF v3: metadata in the order given, then tensors whose bytes come from a callback in pieces.
 class GgufWriter {
  public:

@@ -54,10 +54,7 @@ std::vector<Wanted> WantedTensors(const TensorBinding& b, uint64_t rows) {
 // Vectors are widened to f32, exactly. Matrices may be quantised too, but blocks cannot be transposed.
 bool OnlyPlain(const TensorBinding& b) { return b.vector() || b.storage == Storage::kTransposed; }
 
-bool CanRun(const TensorBinding& b, DType t) {
-  const bool plain = t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;
-  return plain || (GetDTypeInfo(t).quantised && !OnlyPlain(b));
-}
+bool CanRun(const TensorBinding& b, DType t) { return IsWeightType(t) && !(GetDTypeInfo(t).quantised && OnlyPlain(b)); }
 
 // Matrices that one op takes together: the activations are packed for one type.
 constexpr std::pair<Role, Role> kTogether[] = {
@@ -207,7 +204,7 @@ class Claims {
                         ", which cannot be run; expected " +
                         (w.bytes        ? "U8 (part of an MXFP4 tensor)"
                          : OnlyPlain(b) ? "F32, F16 or BF16"
-                                        : "F32, F16, BF16, Q8_0, Q4_0 or MXFP4"));
+                                        : WeightTypeNames()));
       }
       TALLY_RETURN_IF_ERROR(Take(t->name, &b));
     }

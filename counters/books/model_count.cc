@@ -145,10 +145,12 @@ std::string_view FlopsViewName(FlopsView view) {
   return kNames[static_cast<size_t>(view)];
 }
 
+static bool IsOfExperts(DType type) { return GetDTypeInfo(type).use == FormatUse::kExperts; }
+
 DType StoredType(const ParameterForm& p, DType type) {
   if (!GetDTypeInfo(type).quantised) return type;
   const bool whole = p.cols % static_cast<uint64_t>(GetDTypeInfo(type).block_size) == 0;
-  if (type == DType::kMXFP4) return p.expert && !p.vector && whole ? DType::kMXFP4 : DType::kBF16;
+  if (IsOfExperts(type)) return p.expert && !p.vector && whole ? type : DType::kBF16;
   if (p.vector || p.component == Component::kRouter || p.component == Component::kPositionEmbedding) return DType::kF32;
   return whole ? type : DType::kF16;
 }
@@ -168,8 +170,8 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
     return BadInput("the recipe describes " + std::to_string(recipe.layers.size()) + " layers of " +
                     std::to_string(recipe.n_layers));
   }
-  if (options.type == DType::kMXFP4 && recipe.n_experts == 0) {
-    return BadInput("MXFP4 is a type of experts, and this model has none");
+  if (IsOfExperts(options.type) && recipe.n_experts == 0) {
+    return BadInput(std::string(DTypeName(options.type)) + " is a type of experts, and this model has none");
   }
   Count c;
   c.recipe = recipe;
@@ -185,8 +187,8 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
     (p.prediction ? c.prediction : c.touched) += p.prediction ? p.count.value() : p.touched.value();
     if (!p.prediction) c.weight_bytes += bytes.back();
   }
-  for (const DType type : kCountTypes) {
-    if (type == DType::kMXFP4 && recipe.n_experts == 0) continue;
+  for (const DType type : kWeightTypes) {
+    if (IsOfExperts(type) && recipe.n_experts == 0) continue;
     Count::Memory m{type, 0};
     for (const ParameterForm& p : c.tensors) m.bytes += p.prediction ? 0 : StoredBytesAs(p, type);
     c.memory.push_back(m);

@@ -17,13 +17,11 @@
 
 namespace tally::books {
 
-// How the tensors of a model are stored. Names as --type takes them, any case.
-//   F32, F16, BF16   all of it
-//   Q8_0, Q4_0       as GGUF files have it: matrices so; vectors, learned positions and the router F32
-//   MXFP4            as gpt-oss is published: the experts' matrices so, the rest BF16. Only for a mixture of experts.
-// Matrices whose rows are no whole number of blocks are F16 (BF16 beside MXFP4).
-inline constexpr std::array<DType, 6> kCountTypes = {DType::kF32,  DType::kF16,  DType::kBF16,
-                                                     DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
+// How the tensors of a model are stored where it is said to have a weight type; formats.inc says which types are used how.
+//   FormatUse::kEverything   all of it
+//   kMatrices                as GGUF files have it: matrices so; vectors, learned positions and the router F32
+//   kExperts                 as gpt-oss is published: the experts' matrices so, the rest BF16. Only for a mixture of experts.
+// Matrices whose rows are no whole number of blocks are F16 (BF16 where `type` is one of experts).
 TALLY_API DType StoredType(const ParameterForm& tensor, DType type);
 TALLY_API uint64_t StoredBytesAs(const ParameterForm& tensor, DType type);  // of all of it, scales included
 
@@ -112,7 +110,7 @@ struct Count {
   std::vector<std::string> warnings;
 };
 
-// kBadInput: counts that do not fit 64 bits; a batch of 0; MXFP4 for a model without experts; a recipe without its layers.
+// kBadInput: counts that do not fit 64 bits; a batch of 0; a type of experts for a model without; a recipe without its layers.
 TALLY_API Result<Count> CountRecipe(const Recipe& recipe, CountOptions options);
 
 }  // namespace tally::books

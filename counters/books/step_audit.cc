@@ -112,7 +112,8 @@ class StepAudit {
           (p.component == Component::kHead || p.component == Component::kOutputNorm) && facts_.work.logit_rows == 0;
       const Form none;
       Row(AuditAccount::kTouched, p.layer, p.component, head_only ? none : touched, std::nullopt,
-          charged != names_.ledger.end() ? std::optional(ledger_.touched().touched(charged->second)) : 0, WorkClass::kLinear, p.name);
+          charged != names_.ledger.end() ? std::optional(ledger_.touched().touched(charged->second)) : 0, WorkClass::kLinear,
+          p.name);
       if (p.expert && charged != names_.ledger.end()) {
         // Whatever the routing, each row goes through k experts.
         const Form rows_of_experts = Form::Symbol("B", facts_.work.sequences) * Form::Symbol("P", facts_.work.rows) *

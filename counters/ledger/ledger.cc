@@ -70,7 +70,8 @@ Account Ledger::at(Phase p, Site site) const {
 }
 
 StepRecord Ledger::last_step() const {
-  return {.phase = last_.phase(), .rows = last_.all(), .logit_rows = last_.all_logits(), .parameters_touched = touched_.parameters()};
+  return {
+      .phase = last_.phase(), .rows = last_.all(), .logit_rows = last_.all_logits(), .parameters_touched = touched_.parameters()};
 }
 
 }  // namespace tally

@@ -30,9 +30,9 @@ class TouchSet {
   uint64_t bad() const { return bad_; }                // touches since Reset that named no weight or no rows of it
 
   // Of the step. A weight or slice that does not exist is not touched.
-  TALLY_API uint64_t touched(WeightId id) const;                           // elements
-  TALLY_API uint32_t slices(WeightId id) const;                            // slices with a touched row
-  TALLY_API uint64_t uses(WeightId id, uint32_t slice) const;              // rows of activations that the slice was read for
+  TALLY_API uint64_t touched(WeightId id) const;                              // elements
+  TALLY_API uint32_t slices(WeightId id) const;                               // slices with a touched row
+  TALLY_API uint64_t uses(WeightId id, uint32_t slice) const;                 // rows of activations that the slice was read for
   TALLY_API std::vector<RowRange> ranges(WeightId id, uint32_t slice) const;  // ascending, each as long as can be
 
  private:

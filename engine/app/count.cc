@@ -125,7 +125,7 @@ Action AddCount(CLI::App& app) {
   AddNumber(*c, "--ctx", flags->context, "positions that the decode token sees, its own included (0: as --prompt)");
   AddNumber(*c, "--prompt", flags->prompt, "positions of the prefill (0: 1024, or the trained context where that is shorter)");
   AddNumber(*c, "--batch", flags->batch, "sequences");
-  c->add_option("--type", flags->type, "count weights as F32, F16, BF16, Q8_0, Q4_0 or MXFP4 (default: as stored or published)");
+  c->add_option("--type", flags->type, "count weights as " + WeightTypeNames() + " (default: as stored or published)");
   c->add_option("--format", flags->format, "table, md, csv or json")->check(CLI::IsMember({"table", "md", "csv", "json"}));
   c->add_flag("--layers", flags->layers, "every tensor of every layer in a row of its own");
   c->add_flag("--claims", flags->claims, "what is published of the models, and under which convention it holds");

@@ -254,7 +254,7 @@ Table Columns(std::span<const CountedModel> models) {
   number("active(none)", [](const Count& c) { return c.parameters.active_none; });
   number("touched", [](const Count& c) { return c.touched; });
   number("multi-token prediction", [](const Count& c) { return c.prediction; });
-  for (const DType type : books::kCountTypes) {
+  for (const DType type : kWeightTypes) {
     number("bytes as " + std::string(DTypeName(type)), [&](const Count& c) {
       for (const Count::Memory& m : c.memory) {
         if (m.type == type) return m.bytes;

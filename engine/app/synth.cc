@@ -69,7 +69,7 @@ Action AddSynth(CLI::App& app) {
   CLI::App* c = app.add_subcommand("synth", "Write a full-size GGUF of a public model's shapes with random weights");
   c->add_option("NAME", flags->model, known)->required();
   c->add_option("OUT", flags->out, "the GGUF file to write")->required();
-  c->add_option("--type", flags->type, "of the matrices: F32, F16, BF16, Q8_0, Q4_0, MXFP4")->capture_default_str();
+  c->add_option("--type", flags->type, "of the matrices: " + WeightTypeNames())->capture_default_str();
   AddNumber(*c, "--seed", flags->seed, "of the random weights");
   c->add_option("--vocab-from", flags->vocab_from,
                 "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)");

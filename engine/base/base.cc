@@ -7,5 +7,4 @@
 #include "engine/base/kinds.h"
 #include "engine/base/mat.h"
 #include "engine/base/mix.h"
-#include "engine/base/quant_blocks.h"
 #include "engine/base/status.h"

@@ -76,7 +76,9 @@ class Executor {
     const CostAmounts amounts = op.Amounts();
     const bool shared = SharedGain(slot.estimate, amounts) >= share_gain_ns_;
     if (ledger_ != nullptr) Charge(slot, op, amounts);
-    auto body = [&](int thread, int64_t begin, int64_t end) { kernel.run(op, begin, end, scratch_[static_cast<size_t>(thread)].span().first(slot.plan.scratch_bytes)); };
+    auto body = [&](int thread, int64_t begin, int64_t end) {
+      kernel.run(op, begin, end, scratch_[static_cast<size_t>(thread)].span().first(slot.plan.scratch_bytes));
+    };
     const Clock::time_point start = recorder_ ? Clock::now() : Clock::time_point();
     if (shared) {
       team_.Run(slot.plan.tasks, slot.plan.chunk, body);
@@ -215,7 +217,8 @@ class Executor {
       } else {
         const std::span<const Phase> of = slot.of_logits ? phases_.logit_rows : phases_.rows;
         const uint64_t rows = static_cast<uint64_t>(std::count(of.begin(), of.end(), p));
-        part[Amount::kRows] = of.empty() ? 0 : amounts[Amount::kRows] / of.size() * rows;  // an expert's: top_k for each of the step's
+        part[Amount::kRows] =
+            of.empty() ? 0 : amounts[Amount::kRows] / of.size() * rows;  // an expert's: top_k for each of the step's
       }
       for (size_t a = 0; a < kFirstRowAmount; ++a) part[a] = 0;
       ledger_->Charge(slot.charged, p, part);

@@ -43,7 +43,7 @@ class Decoder {
   PlanOptions options_;
   Executor& executor_;
   Plan plan_;
-  std::vector<size_t> slots_;  // of the plan's ops, in the executor
+  std::vector<size_t> slots_;          // of the plan's ops, in the executor
   int64_t rows_ = 0, logit_rows_ = 0;  // that the ops are shaped for
   int64_t groups_ = 0;                 // experts that the last router chose
   std::vector<int32_t> next_of_expert_;

@@ -64,8 +64,8 @@ class Planner {
     const bool sparse = std::any_of(r_.layers.begin(), r_.layers.end(), [](const LayerRecipe& l) { return l.sparse; });
     const bool dense = std::any_of(r_.layers.begin(), r_.layers.end(), [](const LayerRecipe& l) { return !l.sparse; });
     const int64_t k = sparse ? r_.top_k : 0, qkv = q + (r_.fused_qkv ? 2 * kv : 0);
-    const int64_t hidden = std::max({dense ? int64_t{r_.d_ff} : 0, sparse ? int64_t{r_.top_k} * r_.d_expert : 0,
-                                     int64_t{r_.d_shared}, int64_t{1}});
+    const int64_t hidden =
+        std::max({dense ? int64_t{r_.d_ff} : 0, sparse ? int64_t{r_.top_k} * r_.d_expert : 0, int64_t{r_.d_shared}, int64_t{1}});
     const uint64_t n = static_cast<uint64_t>(n_), routed = SaturatingMul(n, static_cast<uint64_t>(k));
     plan_.tokens = arena_.Take<int32_t>(n);
     plan_.positions = arena_.Take<int32_t>(n);
@@ -250,13 +250,9 @@ class Planner {
   }
 
   void QkNorm(Component component, Role weight, Mat<float> x, int64_t groups) {
-    Add(component, NormOp{.kind = NormKind::kRms,
-                          .x = x,
-                          .groups = groups,
-                          .weight = Get(weight),
-                          .bias = {},
-                          .eps = r_.norm_eps,
-                          .out = x});
+    Add(component,
+        NormOp{
+            .kind = NormKind::kRms, .x = x, .groups = groups, .weight = Get(weight), .bias = {}, .eps = r_.norm_eps, .out = x});
   }
 
   void Rotate(const LayerRecipe& l, Mat<float> x, int64_t heads) {
@@ -314,11 +310,8 @@ class Planner {
   void SparseFeedForward(Mat<const float> in) {
     const int64_t routed = n_ * r_.top_k;
     Project(Component::kRouter, Role::kRouter, Role::kRouterBias, in, router_);
-    Add(Component::kRouter, RouteOp{.logits = router_,
-                                    .top_k = r_.top_k,
-                                    .rule = r_.routing,
-                                    .experts = route_experts_,
-                                    .weights = route_weights_});
+    Add(Component::kRouter,
+        RouteOp{.logits = router_, .top_k = r_.top_k, .rule = r_.routing, .experts = route_experts_, .weights = route_weights_});
     const Mat<float> hidden(hidden_.data, routed, r_.d_expert);
     rows_ = RowsOf::kRouted;
     Gated(Component::kFfnGateUp, {Role::kExpertGate, Role::kExpertGateBias, Role::kExpertUp, Role::kExpertUpBias},

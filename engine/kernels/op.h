@@ -49,7 +49,8 @@ concept HasRowAmounts = requires(const Op& op, std::span<const Phase> phases) {
 
 template <class Op>
 struct Kernel {
-  using Executed = std::conditional_t<InParts<Op>, Cost (*)(const Op&, const CostAmounts&, size_t part), Cost (*)(const Op&, const CostAmounts&)>;
+  using Executed = std::conditional_t<InParts<Op>, Cost (*)(const Op&, const CostAmounts&, size_t part),
+                                      Cost (*)(const Op&, const CostAmounts&)>;
 
   std::string_view name;                  // "hwy", "ref", "blas"
   const char* (*unsupported)(const Op&);  // nullptr: can run it; else why not, in a few words

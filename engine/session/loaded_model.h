@@ -34,7 +34,7 @@ class LoadedModel final : public Model {
   ParameterCounts parameters_;
   PackedWeights weights_;
   RopeFrequencies rope_, local_rope_;  // of the recipe's
-  std::vector<WeightInfo> table_;  // of the weights as the files have them (books/weight_table.h), and their stored types
+  std::vector<WeightInfo> table_;      // of the weights as the files have them (books/weight_table.h), and their stored types
   std::vector<DType> types_;
   std::vector<DType> matrix_types_;
   std::string description_;

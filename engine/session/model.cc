@@ -8,9 +8,9 @@
 
 #include "counters/books/weight_table.h"
 #include "engine/base/format.h"
+#include "engine/graph/plan.h"
 #include "engine/kernels/matmul/openblas.h"
 #include "engine/machine/machine.h"
-#include "engine/graph/plan.h"
 #include "engine/recipe/rope_freqs.h"
 #include "engine/session/loaded_model.h"
 #include "engine/weights/memory_plan.h"

@@ -29,10 +29,11 @@ struct Source {
   std::vector<std::string> notes;
 };
 
-std::string TypeText(DType type) { return type == DType::kMXFP4 ? "MXFP4 + BF16" : std::string(DTypeName(type)); }
+bool IsOfExperts(DType type) { return GetDTypeInfo(type).use == FormatUse::kExperts; }
+std::string TypeText(DType type) { return std::string(DTypeName(type)) + (IsOfExperts(type) ? " + BF16" : ""); }
 
 Source FromCatalog(CatalogModel model) {
-  const DType type = model.expert_type == DType::kMXFP4 ? DType::kMXFP4 : model.type;
+  const DType type = IsOfExperts(model.expert_type) ? model.expert_type : model.type;
   const PublishedClaim& c = model.claim;
   return {std::move(model.recipe),
           type,
@@ -47,7 +48,7 @@ Result<Source> FromConfig(const Inventory& inventory) {
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   source.recipe = std::move(spec.recipe);
   TALLY_ASSIGN_OR_RETURN(const CountTypes types, ReadCountTypes(inventory));
-  source.type = types.expert_type == DType::kMXFP4 ? DType::kMXFP4 : types.type;
+  source.type = IsOfExperts(types.expert_type) ? types.expert_type : types.type;
   source.stored_as = TypeText(source.type);
   return source;
 }
@@ -110,7 +111,7 @@ Result<CountedModel> CountModel(const CountRequest& request) {
   }
   books::CountOptions options = request.options;
   if (!request.type_given) {
-    if (source.type == DType::kMXFP4 && source.recipe.n_experts == 0) {  // settings have taken the experts away
+    if (IsOfExperts(source.type) && source.recipe.n_experts == 0) {  // settings have taken the experts away
       source.type = DType::kBF16;
       source.stored_as = TypeText(source.type);
     }

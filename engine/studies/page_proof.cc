@@ -5,25 +5,10 @@
 #include <span>
 #include <string>
 
+#include "engine/kernels/formats/weight_format.h"
+
 namespace tally {
 namespace {
-
-constexpr uint64_t kStepBytes = 64;  // of a panel: 4 bytes of each of its rows (weight_view.h)
-
-// What of a panel comes again and again: scales of its rows (quantised types), then steps.
-struct PanelBlock {
-  uint64_t scale_bytes = 0;  // of a row
-  uint64_t steps = 1;
-  uint64_t bytes() const { return scale_bytes * kPanelRows + steps * kStepBytes; }
-};
-PanelBlock BlockOf(DType type) {
-  switch (type) {
-    case DType::kQ8_0: return {2, 8};
-    case DType::kQ4_0: return {2, 4};
-    case DType::kMXFP4: return {1, 4};
-    default: return {};
-  }
-}
 
 // The pages of a slice, which begins `lead` bytes into the first of them and ends with the last.
 class SlicePages {
@@ -51,14 +36,15 @@ class SlicePages {
   void Mark(uint64_t begin, uint64_t end) {
     for (uint64_t p = (lead_ + begin) / page_; p <= (lead_ + end - 1) / page_; ++p) charged_[p] = true;
   }
-  // A row alone: the scales and the 4 bytes of each step that are its own. The panel is charged once.
+  // A row alone: its own bytes of each strip. The panel is charged once.
   void MarkRow(uint64_t row) {
     const uint64_t panel = row / kPanelRows, lane = row % kPanelRows;
-    const PanelBlock block = BlockOf(view_.dtype);
-    for (uint64_t at = panel * view_.panel_stride; at < (panel + 1) * view_.panel_stride; at += block.bytes()) {
-      if (block.scale_bytes > 0) Mark(at + lane * block.scale_bytes, at + (lane + 1) * block.scale_bytes);
-      const uint64_t steps = at + kPanelRows * block.scale_bytes + 4 * lane;
-      for (uint64_t s = 0; s < block.steps; ++s) Mark(steps + s * kStepBytes, steps + s * kStepBytes + 4);
+    const std::span<const uint8_t> strips = FormatOf(view_.dtype).strips;
+    for (uint64_t at = panel * view_.panel_stride; at < (panel + 1) * view_.panel_stride;) {
+      for (const uint64_t bytes : strips) {
+        Mark(at + lane * bytes, at + (lane + 1) * bytes);
+        at += kPanelRows * bytes;
+      }
     }
     if (panel + 1 > panels_) bytes_ += view_.panel_stride;
     panels_ = panel + 1;

@@ -163,10 +163,10 @@ Result<Sample> RunOnce(Engine& engine, std::span<const int32_t> prompt, const Sp
   return sample;
 }
 
-bool HasFourBitMatrices(const Model& model) {
-  const auto four_bits = [](DType t) { return t == DType::kQ4_0 || t == DType::kMXFP4; };
+// Whether some products are summed in 16 bits where the machine has no int8 dot product.
+bool HasNarrowMatrices(const Model& model) {
   const std::span<const DType> types = model.matrix_types();
-  return std::any_of(types.begin(), types.end(), four_bits);
+  return std::any_of(types.begin(), types.end(), [](DType t) { return FormatOf(t).narrow; });
 }
 
 Result<AnonymousMemory> RoofMemory(uint64_t wanted) {
@@ -208,7 +208,7 @@ Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
   TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory(options.roof_bytes));
   Roofs roofs(engine.threads(), {memory.data(), memory.size()}, options.roof_seconds);
   TALLY_RETURN_IF_ERROR(roofs.status());
-  const bool four_bits = HasFourBitMatrices(engine.model());
+  const bool narrow_int8 = HasNarrowMatrices(engine.model());
   std::vector<double> bandwidth, f32, bf16, int8, narrow, prefill, prefill_ratio, decode, decode_ratio;
   for (int32_t i = 0; i < options.repetitions; ++i) {
     if (options.interrupted && options.interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
@@ -221,7 +221,7 @@ Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
     narrow.push_back(peaks.int8_narrow);
     report.peaks = peaks;  // for the names of the instructions
     const double by_type[kAriths] = {peaks.f32, peaks.bf16 > 0 ? peaks.bf16 : peaks.f32,
-                                     four_bits ? peaks.int8_narrow : peaks.int8};
+                                     narrow_int8 ? peaks.int8_narrow : peaks.int8};
     double at_peak = 0;
     for (int a = 0; a < kAriths; ++a) at_peak += by_type[a] > 0 ? report.prefill_flops_by_type[a] / by_type[a] : 0;
     prefill.push_back(static_cast<double>(options.prompt) / sample.prefill);

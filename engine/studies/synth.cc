@@ -27,6 +27,8 @@ struct Tensor {
   float deviation = 0;
 };
 
+constexpr DType kExpertType = DType::kMXFP4;  // of gpt-oss's experts' matrices
+
 // The built-in models of the families that GGUF files are written of.
 bool IsWritten(const Recipe& r) { return r.family == "gpt2" || r.family == "llama" || r.family == "gpt-oss"; }
 
@@ -50,7 +52,7 @@ Tensor MakeTensor(const TensorBinding& b, const CatalogModel& model, DType type)
   const bool norm = b.vector() && t.name.ends_with("norm.weight");
   if (norm) t.fill = Fill::kOnes;
   if (b.vector()) t.deviation = 0.1f;
-  if (FactsOf(b.role).experts && !b.vector() && model.expert_type == DType::kMXFP4) t.dtype = DType::kMXFP4;
+  if (FactsOf(b.role).experts && !b.vector() && model.expert_type == kExpertType) t.dtype = kExpertType;
   switch (b.role) {
     case Role::kTokenEmbedding:  // of a tied one the head's scale is the one that matters
       if (!r.tied_head) t.deviation = 1;
@@ -64,25 +66,12 @@ Tensor MakeTensor(const TensorBinding& b, const CatalogModel& model, DType type)
   return t;
 }
 
-// general.file_type of llama.cpp's enumeration: what most of the file is.
-int64_t FileType(DType type, bool experts) {
-  if (experts) return 38;  // MXFP4 experts
-  switch (type) {
-    case DType::kF32: return 0;
-    case DType::kF16: return 1;
-    case DType::kQ4_0: return 2;
-    case DType::kQ8_0: return 7;
-    case DType::kBF16: return 32;
-    default: return 38;
-  }
-}
-
 void SetMetadata(std::string_view name, const Recipe& r, DType type, GgufWriter& writer) {
   auto set = [&](const char* key, int64_t value) { writer.Set(r.family + "." + key, value); };
   auto set_float = [&](const char* key, double value) { writer.Set(r.family + "." + key, value); };
   writer.Set("general.architecture", r.family);
   writer.Set("general.name", std::string(name) + " (synthetic)");
-  writer.Set("general.file_type", FileType(type, r.n_experts > 0));
+  writer.Set("general.file_type", static_cast<int64_t>(GgufFileType(r.n_experts > 0 ? kExpertType : type)));
   if (GetDTypeInfo(type).quantised || r.n_experts > 0) writer.Set("general.quantization_version", int64_t{2});
   set("block_count", r.n_layers);
   set("context_length", r.context);
@@ -204,16 +193,14 @@ std::vector<std::string_view> SynthModels() {
 }
 
 Result<DType> ParseWeightType(std::string_view name) {
-  std::string known;
-  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4}) {
+  for (const DType t : kWeightTypes) {
     const std::string_view other = DTypeName(t);
     auto same = [](char a, char b) {
       return std::toupper(static_cast<unsigned char>(a)) == std::toupper(static_cast<unsigned char>(b));
     };
     if (std::equal(name.begin(), name.end(), other.begin(), other.end(), same)) return t;
-    known += (known.empty() ? "" : ", ") + std::string(other);
   }
-  return BadInput("'" + std::string(name) + "' is not one of " + known);
+  return BadInput("'" + std::string(name) + "' is not one of " + WeightTypeNames(", "));
 }
 
 Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& options) {

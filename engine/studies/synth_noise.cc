@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/base/float16.h"
 #include "engine/base/mix.h"
-#include "engine/base/quant_blocks.h"
+#include "engine/kernels/formats/weight_format.h"
 
 namespace tally {
 namespace {
 
-constexpr uint64_t kQuantisedBlocks = 524287;  // 2^19 - 1, prime: more blocks than any of the matrices has rows
-constexpr uint64_t kPlainElements = 4194301;   // the largest prime below 2^22
-static_assert(kQuantisedBlocks * kQuantBlock > kPlainElements);
+// Elements, or blocks where quantised: primes, so that rows of a matrix do not repeat one another before as many rows.
+constexpr uint64_t kPlainElements = 4194301;  // the largest below 2^22
+constexpr uint64_t kBlocks = 524287;          // 2^19 - 1: of 32 elements, more than any of the matrices has rows
+constexpr uint64_t kLongBlocks = 131071;      // 2^17 - 1: of more elements
+uint64_t PoolBlocks(const DTypeInfo& type) {
+  return !type.quantised ? kPlainElements : type.block_size <= 32 ? kBlocks : kLongBlocks;
+}
 
 // Sum of four uniform 16-bit numbers, centred and scaled to deviation 1: bell-shaped, within 3.5 of 0, exact everywhere.
 float Noise(uint64_t seed, uint64_t i) {
@@ -22,43 +25,20 @@ float Noise(uint64_t seed, uint64_t i) {
   return (static_cast<float>(sum) - kMean) / kDeviation;
 }
 
-template <class Block>
-void EncodeBlocks(uint64_t seed, float deviation, std::vector<uint8_t>& out) {
-  out.resize(kQuantisedBlocks * sizeof(Block));
-  for (uint64_t b = 0; b < kQuantisedBlocks; ++b) {
-    float x[kQuantBlock];
-    for (int i = 0; i < kQuantBlock; ++i) x[i] = Noise(seed, b * kQuantBlock + static_cast<uint64_t>(i)) * deviation;
-    Block block;
-    Encode(x, block);
-    std::memcpy(out.data() + b * sizeof(Block), &block, sizeof(Block));
-  }
-}
-
-template <class T, class Convert>
-void EncodePlain(uint64_t seed, float deviation, Convert convert, std::vector<uint8_t>& out) {
-  out.resize(kPlainElements * sizeof(T));
-  for (uint64_t i = 0; i < kPlainElements; ++i) {
-    const T x = convert(Noise(seed, i) * deviation);
-    std::memcpy(out.data() + i * sizeof(T), &x, sizeof(T));
-  }
-}
-
 }  // namespace
 
 const std::vector<uint8_t>& NoisePools::Pool(DType type, float deviation) {
   std::vector<uint8_t>& pool = pools_[{type, deviation}];
   if (!pool.empty()) return pool;
   const uint64_t seed = SplitMix64(seed_ ^ SplitMix64(static_cast<uint64_t>(type)));
-  switch (type) {
-    case DType::kQ8_0: EncodeBlocks<BlockQ8_0>(seed, deviation, pool); break;
-    case DType::kQ4_0: EncodeBlocks<BlockQ4_0>(seed, deviation, pool); break;
-    case DType::kMXFP4: EncodeBlocks<BlockMXFP4>(seed, deviation, pool); break;
-    case DType::kF16: EncodePlain<uint16_t>(seed, deviation, F32ToF16, pool); break;
-    case DType::kBF16: EncodePlain<uint16_t>(seed, deviation, F32ToBF16, pool); break;
-    default:
-      EncodePlain<float>(
-          seed, deviation, [](float x) { return x; }, pool);
-      break;
+  const DTypeInfo info = GetDTypeInfo(type);
+  const uint64_t blocks = PoolBlocks(info);
+  const WeightFormat& format = FormatOf(type);
+  pool.resize(blocks * info.block_bytes);
+  std::vector<float> x(info.block_size);
+  for (uint64_t b = 0; b < blocks; ++b) {
+    for (uint64_t i = 0; i < info.block_size; ++i) x[i] = Noise(seed, b * info.block_size + i) * deviation;
+    format.encode(x.data(), 1, pool.data() + b * info.block_bytes);
   }
   return pool;
 }

@@ -12,7 +12,6 @@
 
 #include "engine/base/aligned.h"
 #include "engine/base/format.h"
-#include "engine/base/quant_blocks.h"
 #include "engine/weights/pack.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/weights.h"
@@ -24,10 +23,6 @@ namespace {
 // The staging buffer of a thread, and so the most it reads at a time, whatever the shapes of the tensors. Long enough to keep a
 // disk busy, short enough to be packed while the caches still hold it.
 constexpr uint64_t kStagingBytes = uint64_t{1} << 20;
-// Columns come in groups of 32: a block of every quantised type, and whole steps of a panel of every type.
-constexpr uint64_t kColumnGroup = kQuantBlock;
-constexpr uint64_t kHfBlockBytes = kColumnGroup / 2;
-
 // A weight; or all striped weights of one tensor: its rows are read once, and each weight packs its own.
 struct Job {
   std::vector<const PlannedWeight*> weights;
@@ -121,26 +116,26 @@ class ItemLoader {
     const DType type = w.stored_dtype();
     const uint64_t step = RowsRead(w), rows = static_cast<uint64_t>(n) * step, cols = static_cast<uint64_t>(w.view.cols);
     const uint64_t first = static_cast<uint64_t>(begin), count = static_cast<uint64_t>(n);
-    const uint64_t group_bytes = *StoredBytes(type, kColumnGroup);
+    const uint64_t group = static_cast<uint64_t>(FormatOf(type).group_cols(type)), group_bytes = *StoredBytes(type, group);
     const bool whole = rows * w.view.stored_row_bytes <= kStagingBytes;
-    const uint64_t piece = whole ? cols : kStagingBytes / (rows * group_bytes) * kColumnGroup;
+    const uint64_t piece = whole ? cols : kStagingBytes / (rows * group_bytes) * group;
     for (uint64_t k = 0; k < cols; k += piece) {
       const uint64_t columns = std::min(piece, cols - k);
       StagedRows staged{.data = staging};
-      if (w.hf_mxfp4) {  // blocks and scales in tensors of their own
-        const uint64_t row_groups = cols / kColumnGroup, groups = columns / kColumnGroup, group = k / kColumnGroup;
+      if (w.hf_mxfp4) {  // blocks and scales, a byte each, in tensors of their own
+        const uint64_t row_groups = cols / group, groups = columns / group, at = k / group, codes_bytes = group_bytes - 1;
         const uint64_t base = static_cast<uint64_t>(slice) * w.stored_rows * row_groups;
-        uint8_t* scales = staging + rows * groups * kHfBlockBytes;
-        TALLY_RETURN_IF_ERROR(ReadRows(w, *w.sources[0], base * kHfBlockBytes, first, count, row_groups * kHfBlockBytes,
-                                       group * kHfBlockBytes, groups * kHfBlockBytes, staging));
-        TALLY_RETURN_IF_ERROR(ReadRows(w, *w.sources[1], base, first, count, row_groups, group, groups, scales));
-        staged.stride = groups * kHfBlockBytes;
+        uint8_t* scales = staging + rows * groups * codes_bytes;
+        TALLY_RETURN_IF_ERROR(ReadRows(w, *w.sources[0], base * codes_bytes, first, count, row_groups * codes_bytes,
+                                       at * codes_bytes, groups * codes_bytes, staging));
+        TALLY_RETURN_IF_ERROR(ReadRows(w, *w.sources[1], base, first, count, row_groups, at, groups, scales));
+        staged.stride = groups * codes_bytes;
         staged.scales = scales;
         staged.scale_stride = groups;
       } else {
         staged.stride = whole ? w.view.stored_row_bytes : *StoredBytes(type, columns);
         TALLY_RETURN_IF_ERROR(ReadRows(w, Source(w, slice), Base(w, slice), first, count, w.view.stored_row_bytes,
-                                       k / kColumnGroup * group_bytes, staged.stride, staging));
+                                       k / group * group_bytes, staged.stride, staging));
       }
       for (const PlannedWeight* to : job.weights) {
         const uint64_t own_row = to->striped() ? to->rows.first : 0;

@@ -81,9 +81,8 @@ class Planner {
   }
 
   Status CheckMatrixType(const StoredTensor& t, Storage storage) const {
-    if (!CanMultiply(t.dtype)) {
-      return At(t, "has type " + std::string(DTypeName(t.dtype)) +
-                       ", which cannot be run; expected F32, F16, BF16, Q8_0, Q4_0 or MXFP4");
+    if (!IsWeightType(t.dtype)) {
+      return At(t, "has type " + std::string(DTypeName(t.dtype)) + ", which cannot be run; expected " + WeightTypeNames());
     }
     if (storage == Storage::kTransposed && GetDTypeInfo(t.dtype).quantised) {
       return At(t, "has type " + std::string(DTypeName(t.dtype)) + ", which cannot be transposed; expected F32, F16 or BF16");

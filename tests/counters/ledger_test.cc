@@ -97,7 +97,8 @@ TEST(Ledger, CostsAreAmountsTimesUnits) {
   std::vector<std::vector<SiteCost>> ops(5);
   for (std::vector<SiteCost>& op : ops) {
     for (uint32_t part = 0; part <= below(2); ++part) {
-      SiteCost cost{.site = {static_cast<int32_t>(below(3)) - 1, below(2) == 0 ? Component::kHead : Component::kRope}, .units = {}};
+      SiteCost cost{.site = {static_cast<int32_t>(below(3)) - 1, below(2) == 0 ? Component::kHead : Component::kRope},
+                    .units = {}};
       for (size_t a = 0; a < kAmounts; ++a) {
         if (below(2) == 0) continue;
         cost.units.push_back({static_cast<Amount>(a), OneOf(static_cast<WorkClass>(below(kWorkClasses)), below(100)),

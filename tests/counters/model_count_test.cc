@@ -157,7 +157,7 @@ TEST(Count, StoredTypes) {
   Recipe narrow = r;  // no parameter may be stored in nothing
   narrow.d_expert = 100;
   for (const ParameterForm& p : ParameterForms(narrow)) {
-    for (const DType type : kCountTypes)
+    for (const DType type : kWeightTypes)
       EXPECT_GE(2 * StoredBytesAs(p, type), p.count.value()) << p.name << " " << DTypeName(type);
   }
 }

@@ -80,10 +80,10 @@ struct TwoPartOp {
 
 template <>
 std::span<const Kernel<TwoPartOp>> Kernels<TwoPartOp>() {
-  static const Kernel<TwoPartOp> kTable[] = {{"hwy", [](const TwoPartOp&) -> const char* { return nullptr; },
-                                              [](const TwoPartOp&, int) { return TaskPlan{}; },
-                                              [](const TwoPartOp&, int64_t, int64_t, std::span<uint8_t>) {},
-                                              [](const TwoPartOp& op, const CostAmounts& n, size_t part) { return op.Useful(n, part); }}};
+  static const Kernel<TwoPartOp> kTable[] = {
+      {"hwy", [](const TwoPartOp&) -> const char* { return nullptr; }, [](const TwoPartOp&, int) { return TaskPlan{}; },
+       [](const TwoPartOp&, int64_t, int64_t, std::span<uint8_t>) {},
+       [](const TwoPartOp& op, const CostAmounts& n, size_t part) { return op.Useful(n, part); }}};
   return kTable;
 }
 

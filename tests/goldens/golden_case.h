@@ -50,8 +50,8 @@ class GoldenCase {
   // The paths to load: the Hugging Face directory, and model.gguf. GGUF has no keys for what some cases have.
   std::vector<std::string> Checkpoints() const {
     std::vector<std::string> paths = {directory};
-    constexpr std::string_view kNoGguf[] = {"/gptoss-b-top3of5-shortyarn-3blocks", "/mistral-a-bf16-sliding", "/qwen2moe-b-f32-mixed",
-                                            "/gemma3-b-f32-scaled-odd"};
+    constexpr std::string_view kNoGguf[] = {"/gptoss-b-top3of5-shortyarn-3blocks", "/mistral-a-bf16-sliding",
+                                            "/qwen2moe-b-f32-mixed", "/gemma3-b-f32-scaled-odd"};
     const auto is_this = [&](std::string_view name) { return directory.ends_with(name); };
     if (std::ranges::none_of(kNoGguf, is_this)) paths.push_back(directory + "/model.gguf");
     return paths;

@@ -12,37 +12,17 @@
 #include "loaders/loaders.h"
 #include "tests/goldens/golden_case.h"
 #include "tests/goldens/logits.h"
+#include "tests/support/stored_weights.h"
 #include "tests/support/targets.h"
 #include "tests/support/temp_folder.h"
-#include "tests/weights/stored.h"
 
 namespace tally {
 namespace {
 
-template <class Block>
-void EncodeBlocks(const std::vector<float>& x, std::vector<uint8_t>& out) {
-  for (size_t i = 0; i < x.size(); i += 32) {
-    Block b;
-    Encode(&x[i], b);
-    std::memcpy(out.data() + i / 32 * sizeof(Block), &b, sizeof(Block));
-  }
-}
-
 std::vector<uint8_t> Encoded(DType t, const std::vector<float>& x) {
   const DTypeInfo info = GetDTypeInfo(t);
   std::vector<uint8_t> out(x.size() / info.block_size * info.block_bytes);
-  switch (t) {
-    case DType::kF32: std::memcpy(out.data(), x.data(), out.size()); break;
-    case DType::kF16:
-      for (size_t i = 0; i < x.size(); ++i) PutHalf(F32ToF16(x[i]), out.data() + 2 * i);
-      break;
-    case DType::kBF16:
-      for (size_t i = 0; i < x.size(); ++i) PutHalf(F32ToBF16(x[i]), out.data() + 2 * i);
-      break;
-    case DType::kQ8_0: EncodeBlocks<BlockQ8_0>(x, out); break;
-    case DType::kQ4_0: EncodeBlocks<BlockQ4_0>(x, out); break;
-    default: ADD_FAILURE() << "no encoder for " << DTypeName(t);
-  }
+  FormatOf(t).encode(x.data(), static_cast<int64_t>(x.size() / info.block_size), out.data());
   return out;
 }
 

@@ -59,7 +59,8 @@ TEST(CannotRun, NamesWhatNoPlanCovers) {
   r.mtp_layers = 1;
   r.layers[1].sparse = true;
   r.routing = RoutingRule::kSigmoidThenTopKRenormed;
-  EXPECT_EQ(CannotRun(r), (std::vector<std::string>{"latent attention", "routing by sigmoids", "layers for multi-token prediction"}));
+  EXPECT_EQ(CannotRun(r),
+            (std::vector<std::string>{"latent attention", "routing by sigmoids", "layers for multi-token prediction"}));
 }
 
 }  // namespace

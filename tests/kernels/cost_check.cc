@@ -16,6 +16,7 @@
 #include "engine/kernels/attention/attention_ref.h"
 #include "engine/kernels/embed/embed.h"
 #include "engine/kernels/embed/embed_ref.h"
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/gated_add/gated_add.h"
 #include "engine/kernels/gated_add/gated_add_ref.h"
 #include "engine/kernels/matmul/matmul.h"
@@ -98,10 +99,9 @@ class Sweep {
     Routes();
     Embeds();
     Packs();
-    for (const DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4}) {
+    for (const DType t : kWeightTypes) {
       for (const ActKind k : {ActKind::kF32, ActKind::kBF16, ActKind::kInt8}) {
-        if (k == ActKind::kBF16 && t != DType::kBF16) continue;
-        if (k == ActKind::kInt8 && !GetDTypeInfo(t).quantised) continue;
+        if (k != ActKind::kF32 && k != FormatOf(t).act) continue;
         MatMuls(t, k);
       }
     }

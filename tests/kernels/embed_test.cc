@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "engine/base/float16.h"
-#include "engine/base/quant_blocks.h"
 #include "engine/kernels/embed/embed_ref.h"
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/target.h"
 #include "tests/kernels/harness.h"
 #include "tests/support/counting_scalar.h"
@@ -14,17 +14,8 @@
 namespace tally {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
-
-uint8_t At(DType t, const uint8_t* block, int i) {  // the quantised bits of element i of a stored block
-  if (t == DType::kQ8_0) return block[2 + i];
-  const uint8_t* qs = block + (t == DType::kMXFP4 ? 1 : 2);
-  return i < 16 ? qs[i] & 15 : qs[i - 16] >> 4;
-}
-
-// A table of random bits in a type, stored by rows and packed by weight_view.h's description (the packer of
-// weights/ is not ours to use here), with the values it decodes to. Both end at a bad page. `wild`: the floats and
-// scales are any bits at all.
+// A table of random bits in a type, stored by rows and in panels, with the values it decodes to. All end at a bad page. `wild`: the
+// floats and scales are any bits at all.
 struct Table {
   DType type;
   int64_t rows, cols;
@@ -62,40 +53,21 @@ struct Table {
             value[k] = t == DType::kF16 ? F16ToF32(h) : BF16ToF32(h);
             break;
           }
-          default: {  // quantised: the scale at the start of a block, then one element after the other
-            uint8_t* block = bytes + static_cast<size_t>(k / 32) * info.block_bytes;
-            uint8_t* base = panel + static_cast<size_t>(k / 32) * PanelBytes(t, 32);
-            const size_t scales = t == DType::kMXFP4 ? 16 : 32, scale_bytes = scales / 16;
-            if (k % 32 == 0) {
-              for (size_t i = 0; i < info.block_bytes; ++i) block[i] = static_cast<uint8_t>(random.Bits());
-              const uint16_t d = F32ToF16(random.Uniform(-2, 2));
-              if (wild) {
-                // the random bits that the block holds
-              } else if (t == DType::kMXFP4) {
-                block[0] = static_cast<uint8_t>(random.Between(100, 140));
-              } else {
-                std::memcpy(block, &d, 2);
-              }
-              std::memcpy(base + static_cast<size_t>(lane) * scale_bytes, block, scale_bytes);
-            }
-            const int i = static_cast<int>(k % 32);
-            const uint8_t bits = At(t, block, i);
-            const int step = i / 4, in_step = static_cast<int>(lane) * 4 + i % 4;
-            if (t == DType::kQ8_0) {
-              base[scales + static_cast<size_t>(step * 64 + in_step)] = static_cast<uint8_t>(bits + 128);
-            } else {
-              base[scales + static_cast<size_t>(step % 4 * 64 + in_step)] |= static_cast<uint8_t>(step < 4 ? bits : bits << 4);
-            }
-            uint16_t d;
-            std::memcpy(&d, block, 2);
-            constexpr float kE2M1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-            value[k] = t == DType::kQ8_0   ? F16ToF32(d) * static_cast<float>(static_cast<int8_t>(bits))
-                       : t == DType::kQ4_0 ? F16ToF32(d) * static_cast<float>(bits - 8)
-                       : block[0] == 255   ? std::nanf("")
-                                           : std::ldexp(kE2M1[bits & 7], block[0] - 127) * (bits & 8 ? -1.0f : 1.0f);
-          }
+          default: break;
         }
       }
+      if (info.quantised) {
+        std::vector<float> x(static_cast<size_t>(c));
+        for (float& v : x) v = random.Normal();
+        FormatOf(t).encode(x.data(), c / info.block_size, bytes);
+        for (size_t i = 0; wild && i < row_bytes; ++i) bytes[i] = static_cast<uint8_t>(random.Bits());
+        FormatOf(t).decode(bytes, c / info.block_size, value);
+      }
+    }
+    for (int64_t p = 0; info.quantised && p < r; p += 16) {
+      FormatOf(t).pack(c, static_cast<int>(std::min<int64_t>(16, r - p)),
+                       {.data = stored.data() + static_cast<size_t>(p) * row_bytes, .stride = row_bytes},
+                       panels.data() + static_cast<size_t>(p / 16) * PanelBytes(t, c));
     }
   }
 
@@ -128,10 +100,10 @@ void FillExpected(const Table& table, bool add, Mat<const float> before, Mat<flo
 TEST(Embed, GathersTheStoredValuesFromRowsAndPanels) {
   Random random(71);
   SCOPED_TRACE(random.Trace());
-  for (DType t : kTypes) {
+  for (DType t : kWeightTypes) {
     for (bool packed : {false, true}) {
       for (bool add : {false, true}) {
-        const int64_t cols = GetDTypeInfo(t).quantised ? 96 : 33;  // an odd K where it may be odd
+        const int64_t cols = GetDTypeInfo(t).quantised ? 3 * GetDTypeInfo(t).block_size : 33;  // an odd K where it may be odd
         SCOPED_TRACE(std::string(DTypeName(t)) + (packed ? " panels" : " rows"));
         Table table(random, t, 37, cols);
         EdgeMat<float> out(9, cols, 3), want(9, cols);
@@ -149,7 +121,8 @@ TEST(Embed, GathersTheStoredValuesFromRowsAndPanels) {
 }
 
 std::vector<int64_t> Columns(DType t) {
-  if (GetDTypeInfo(t).quantised) return {32, 64, 96, 160, 512};
+  const int64_t block = GetDTypeInfo(t).block_size;
+  if (block > 1) return {block, 2 * block, 3 * block, 5 * block, 16 * block};
   std::vector<int64_t> v(70);
   std::iota(v.begin(), v.end(), 1);
   return v;
@@ -159,7 +132,7 @@ TEST(Embed, HighwayGivesTheBitsOfTheReference) {
   ForEachTarget([] {
     Random random(74);
     SCOPED_TRACE(random.Trace());
-    for (DType t : kTypes) {
+    for (DType t : kWeightTypes) {
       for (int64_t cols : Columns(t)) {
         Table table(random, t, 37, cols);
         for (bool packed : {false, true}) {
@@ -190,7 +163,7 @@ TEST(Embed, HighwayWidensAnyBits) {
   ForEachTarget([&] {
     Random random(75);
     SCOPED_TRACE(random.Trace());
-    for (DType t : kTypes) {
+    for (DType t : kWeightTypes) {
       Table table(random, t, 64, 1024, true);
       EdgeMat<float> got(64, 1024), want(64, 1024);
       for (bool packed : {false, true}) {

@@ -10,7 +10,7 @@
 
 #include "counters/books/books.h"
 #include "engine/base/float16.h"
-#include "engine/base/quant_blocks.h"
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/studies/synth_noise.h"
 #include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
@@ -206,27 +206,10 @@ TEST(NoisePools, PiecesAndScale) {
       sum += static_cast<double>(x);
       squares += static_cast<double>(x) * static_cast<double>(x);
     };
-    const uint32_t width = GetDTypeInfo(type).block_bytes;
-    for (uint64_t at = 0; at < bytes; at += width) {
-      const uint8_t* p = whole.data() + at;
-      float x[32];
-      auto blocks = [&]<class Block>(Block block) {
-        std::memcpy(&block, p, sizeof block);
-        Decode(block, x);
-        for (const float v : x) add(v);
-      };
-      auto load = [&]<class T>(T v) {
-        std::memcpy(&v, p, sizeof v);
-        return v;
-      };
-      switch (type) {
-        case DType::kQ8_0: blocks(BlockQ8_0{}); break;
-        case DType::kQ4_0: blocks(BlockQ4_0{}); break;
-        case DType::kMXFP4: blocks(BlockMXFP4{}); break;
-        case DType::kF16: add(F16ToF32(load(uint16_t{}))); break;
-        case DType::kBF16: add(BF16ToF32(load(uint16_t{}))); break;
-        default: add(load(float{})); break;
-      }
+    std::vector<float> x(GetDTypeInfo(type).block_size);
+    for (uint64_t at = 0; at < bytes; at += GetDTypeInfo(type).block_bytes) {
+      FormatOf(type).decode(whole.data() + at, 1, x.data());
+      for (const float v : x) add(v);
     }
     const double n = static_cast<double>(elements);
     EXPECT_NEAR(sum / n, 0, 0.0015) << DTypeName(type);

@@ -13,9 +13,9 @@
 #include "engine/weights/weights.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
+#include "tests/support/stored_weights.h"
 #include "tests/support/temp_folder.h"
 #include "tests/weights/expected.h"
-#include "tests/weights/stored.h"
 #include "tests/weights/written.h"
 
 namespace tally {
@@ -93,10 +93,11 @@ TEST(Checkpoint, GgufThatTheWriterWrites) {
   GgufWriter writer;
   writer.Set("general.architecture", std::string("test"));
   int32_t layer = 0;
-  for (DType t : kMatrixTypes) {
+  for (DType t : kWeightTypes) {
     const std::string name = WeightName(Role::kExpertDown, layer) + ".weight";
-    tensors.push_back(Random(name, t, {3, 37, 96}, rng));
-    Bind(spec, Role::kExpertDown, layer++, {name}, {3, 37, 96});
+    const uint64_t cols = 3 * std::max<uint64_t>(32, GetDTypeInfo(t).block_size);
+    tensors.push_back(Random(name, t, {3, 37, cols}, rng));
+    Bind(spec, Role::kExpertDown, layer++, {name}, {3, 37, cols});
   }
   for (const TestTensor& t : tensors) writer.AddTensor(t.name, t.dtype, t.shape);
   const Status written = writer.Write(folder / "model.gguf", [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {

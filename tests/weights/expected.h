@@ -12,7 +12,7 @@
 #include "engine/recipe/roles.h"
 #include "engine/weights/weights.h"
 #include "loaders/loaders.h"
-#include "tests/weights/stored.h"
+#include "tests/support/stored_weights.h"
 
 namespace tally {
 

@@ -18,9 +18,9 @@
 #include "engine/weights/weights.h"
 #include "loaders/inventory/file_reader.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/stored_weights.h"
 #include "tests/weights/everything.h"
 #include "tests/weights/expected.h"
-#include "tests/weights/stored.h"
 #include "tests/weights/written.h"
 
 namespace tally {
@@ -51,11 +51,12 @@ TEST(LoadWeights, EveryStorageWithAnyNumberOfThreads) {
 }
 
 TEST(LoadWeights, ATiedHeadIsTheEmbedding) {
-  for (DType t : kMatrixTypes) {
+  for (DType t : kWeightTypes) {
     WrittenCheckpoint c;
     c.spec.recipe.tied_head = true;
-    c.Plain(Role::kTokenEmbedding, -1, t, {77, 64});
-    c.Plain(Role::kOutputNorm, -1, DType::kF32, {64});
+    const uint64_t cols = 2 * std::max<uint64_t>(32, GetDTypeInfo(t).block_size);
+    c.Plain(Role::kTokenEmbedding, -1, t, {77, cols});
+    c.Plain(Role::kOutputNorm, -1, DType::kF32, {cols});
     c.Write();
     Team team(2);
     auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);

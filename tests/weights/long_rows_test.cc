@@ -51,7 +51,7 @@ TEST(LongRows, EveryStorage) {
   using S = Storage;
   WrittenCheckpoint c;
   int32_t layer = 0;
-  for (DType t : kMatrixTypes) {
+  for (DType t : kWeightTypes) {
     const uint64_t odd = GetDTypeInfo(t).quantised ? 0 : 1;
     c.Plain(Role::kQ, layer, t, {21, 128 * 1000 + odd}, layer % 2);
     const std::string both = "x.i." + std::to_string(layer);

@@ -9,7 +9,7 @@
 
 #include "engine/kernels/unpack.h"
 #include "engine/weights/weights.h"
-#include "tests/weights/stored.h"
+#include "tests/support/stored_weights.h"
 
 namespace tally {
 namespace {
@@ -55,11 +55,15 @@ void ExpectPadding(const WeightView& w) {
       }
       continue;
     }
-    for (int64_t k = 0; k < w.cols; ++k) ASSERT_EQ(PanelQuant(w.dtype, panel, r, k), 0) << DTypeName(w.dtype);
-    for (int64_t b = 0; b < w.cols / 32; ++b) {
-      const size_t scale = w.dtype == DType::kMXFP4 ? 1 : 2;
-      const uint8_t* p = panel + b * (w.panel_stride / (w.cols / 32)) + r * scale;
-      ASSERT_TRUE(std::all_of(p, p + scale, [](uint8_t x) { return x == 0; })) << DTypeName(w.dtype);
+    const WeightFormat& format = FormatOf(w.dtype);
+    for (int64_t kb = 0; kb < w.cols / 32; ++kb) {
+      Int8Terms terms;
+      format.int8_terms(panel, r, kb, terms);
+      ASSERT_TRUE(std::all_of(terms.term[0].w, terms.term[0].w + 32, [](int q) { return q == 0; })) << DTypeName(w.dtype);
+    }
+    for (size_t block = 0; block < w.panel_stride; block += format.panel_block_bytes) {  // the first strip: scales
+      const uint8_t* p = panel + block + static_cast<size_t>(r) * format.strips[0];
+      ASSERT_TRUE(std::all_of(p, p + format.strips[0], [](uint8_t x) { return x == 0; })) << DTypeName(w.dtype);
     }
   }
 }
@@ -68,9 +72,10 @@ TEST(PackRows, EveryTypeAndLayoutUnpacksToWhatWasStored) {
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 rng(seed);
-  for (DType t : kMatrixTypes) {
-    std::vector<int64_t> widths = {32, 64, 96, 160, 512};
-    if (!GetDTypeInfo(t).quantised) widths.insert(widths.end(), {1, 2, 3, 15, 16, 17, 31, 33, 47, 65});
+  for (DType t : kWeightTypes) {
+    const int64_t block = GetDTypeInfo(t).block_size;
+    std::vector<int64_t> widths = {block, 2 * block, 3 * block, 5 * block, 16 * block};
+    if (block == 1) widths.insert(widths.end(), {15, 17, 31, 32, 33, 47, 65, 96, 160, 512});
     for (int64_t cols : widths) {
       for (int64_t rows : {1, 2, 15, 16, 17, 31, 32, 33, 48, 50}) {
         const auto stored = RandomStored(t, static_cast<uint64_t>(rows * cols), rng);
@@ -121,7 +126,9 @@ TEST(PackRows, TheLowestQ8Survives) {
   PutHalf(F32ToF16(1.0f), stored.data());
   std::vector<uint8_t> packed(PanelBytes(DType::kQ8_0, 32));
   PackRows(DType::kQ8_0, WeightLayout::kPanel16, 1, 32, 0, 1, stored.data(), packed.data());
-  for (int k = 0; k < 32; ++k) EXPECT_EQ(PanelQuant(DType::kQ8_0, packed.data(), 0, k), -128);
+  Int8Terms terms;
+  FormatOf(DType::kQ8_0).int8_terms(packed.data(), 0, 0, terms);
+  for (int k = 0; k < 32; ++k) EXPECT_EQ(terms.term[0].w[k], -128);
 }
 
 TEST(PackRows, VectorsWidenExactly) {
@@ -140,11 +147,11 @@ TEST(PackRows, VectorsWidenExactly) {
 
 TEST(PackStaged, RowsOfTwoMatricesThatAlternate) {
   std::mt19937_64 rng(3);
-  for (DType t : kMatrixTypes) {
-    const int64_t rows = 21, cols = 64;
+  for (DType t : kWeightTypes) {
+    const int64_t rows = 21, cols = 2 * std::max<int64_t>(32, GetDTypeInfo(t).block_size);
     const auto stored = RandomStored(t, 2 * rows * cols, rng);
     const auto all = DecodeStored(t, stored.data(), 2 * rows * cols);
-    const size_t row_bytes = *StoredBytes(t, cols);
+    const size_t row_bytes = *StoredBytes(t, static_cast<uint64_t>(cols));
     for (int64_t odd : {0, 1}) {
       std::vector<float> expected;
       for (int64_t r = 0; r < rows; ++r) {

@@ -11,8 +11,8 @@
 #include "engine/machine/parallel.h"
 #include "engine/recipe/roles.h"
 #include "engine/weights/weights.h"
+#include "tests/support/stored_weights.h"
 #include "tests/support/temp_folder.h"
-#include "tests/weights/stored.h"
 
 namespace tally {
 

@@ -133,7 +133,8 @@ void AttentionOp::Touches(WeightTouches& touches) const {
 Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   Cost cost;
   const uint64_t padded = KvPadded(op.layout.v_dim), heads = op.heads;
-  const uint64_t scores = n[Amount::kVisible], lanes = n[Amount::kLanes], blocks = n[Amount::kRows] + n[Amount::kJoins];  // of one query head
+  const uint64_t scores = n[Amount::kVisible], lanes = n[Amount::kLanes],
+                 blocks = n[Amount::kRows] + n[Amount::kJoins];  // of one query head
   const uint64_t queries = n[Amount::kRows] * heads, sunk = op.sinks.empty() ? 0 : queries;
   cost.AddFlops(WorkClass::kAttention, 2 * heads * (lanes * op.layout.k_dim + scores * padded));
   cost.AddFlops(WorkClass::kSoftmax, heads * (4 * lanes + 2 * 15 * blocks) + 3 * sunk);
@@ -183,7 +184,8 @@ void DescribeRows(std::span<const KvRow> rows, OpDescription& d) {
 void KvStoreOp::Describe(OpDescription& d) const {
   d.Add("k", kIn, "f32", Shape(k));
   d.Add("v", kIn, "f32", Shape(v));
-  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, layout.type), {layout.kv_heads, layout.k_dim, layout.v_dim});  // of one position
+  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, layout.type),
+        {layout.kv_heads, layout.k_dim, layout.v_dim});  // of one position
   DescribeRows(rows, d);
 }
 

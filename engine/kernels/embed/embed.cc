@@ -4,9 +4,10 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/kernels/embed/embed_ref.h"
-#include "engine/kernels/target.h"
 #include "engine/kernels/describe.h"
+#include "engine/kernels/embed/embed_ref.h"
+#include "engine/kernels/formats/weight_format.h"
+#include "engine/kernels/target.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
@@ -20,26 +21,18 @@ std::vector<int32_t> Distinct(std::span<const int32_t> ids) {
   return sorted;
 }
 
-// Arithmetic of widening one element in the reference: Q8_0 multiplies by its scale, panels and Q4_0 subtract
-// their offset first, MXFP4 multiplies by one half and by its scale.
+// FLOPs of widening 32 columns of a row in the reference.
 uint64_t RefWideningFlops(const WeightView& w) {
-  switch (w.dtype) {
-    case DType::kQ8_0: return w.layout == WeightLayout::kPanel16 ? 2 : 1;
-    case DType::kQ4_0:
-    case DType::kMXFP4: return 2;
-    default: return 0;
-  }
+  const WideningFlops& flops = FormatOf(w.dtype).widening;
+  return w.layout == WeightLayout::kPanel16 ? flops.panels : flops.rows;
 }
 
-// The Highway kernel turns offsets into a look-up, or flips a bit.
-uint64_t HwyWideningFlops(DType t) { return t == DType::kMXFP4 ? 2 : (GetDTypeInfo(t).quantised ? 1 : 0); }
-
-// `cols` of each row, as the kernel at hand counts them.
+// `cols` of each row, as the kernel at hand counts them; of a quantised type whole blocks.
 Cost EmbedCost(const EmbedOp& op, const CostAmounts& n, uint64_t cols, uint64_t widening_flops) {
   Cost cost = op.Useful(n);
   const uint64_t rows = n[Amount::kRows], padding = cols - static_cast<uint64_t>(op.table.cols);
   cost.AddFlops(WorkClass::kResidualBias, ((op.add_to_out ? 1 : 0) + (op.scale != 1 ? 1 : 0)) * rows * padding);
-  cost.AddFlops(WorkClass::kQuantize, rows * cols * widening_flops);
+  cost.AddFlops(WorkClass::kQuantize, rows * (cols * widening_flops / 32));
   return cost;
 }
 
@@ -47,7 +40,11 @@ Cost ExecutedRef(const EmbedOp& op, const CostAmounts& n) {
   return EmbedCost(op, n, static_cast<uint64_t>(op.table.cols), RefWideningFlops(op.table));
 }
 Cost ExecutedHwy(const EmbedOp& op, const CostAmounts& n) {
-  return EmbedCost(op, n, HwyPadded(op.table.cols), HwyWideningFlops(op.table.dtype));
+  return EmbedCost(op, n, HwyPadded(op.table.cols), FormatOf(op.table.dtype).widening.vectors);
+}
+
+void RunHwy(const EmbedOp& op, int64_t begin, int64_t end, std::span<uint8_t>) {
+  FormatOf(op.table.dtype).kernels().embed(op, begin, end);
 }
 
 const char* Always(const EmbedOp&) { return nullptr; }
@@ -63,7 +60,7 @@ Status EmbedOp::Validate() const {
   if (table.layout != WeightLayout::kRowMajor && table.layout != WeightLayout::kPanel16) {
     return InternalError("an embedding table is stored by rows or in panels");
   }
-  if (!CanMultiply(table.dtype) || table.cols % GetDTypeInfo(table.dtype).block_size != 0) {
+  if (!IsWeightType(table.dtype) || table.cols % GetDTypeInfo(table.dtype).block_size != 0) {
     return InternalError("an embedding table of " + std::to_string(table.cols) + " columns of " +
                          std::string(DTypeName(table.dtype)) + " cannot be read");
   }
@@ -132,7 +129,7 @@ void EmbedOp::Describe(OpDescription& d) const {
 
 template <>
 std::span<const Kernel<EmbedOp>> Kernels<EmbedOp>() {
-  static constexpr Kernel<EmbedOp> kKernels[] = {{"hwy", Always, PlanHwy, RunEmbedHwy, ExecutedHwy},
+  static constexpr Kernel<EmbedOp> kKernels[] = {{"hwy", Always, PlanHwy, RunHwy, ExecutedHwy},
                                                  {"ref", Always, PlanRef, EmbedRef<float>, ExecutedRef}};
   return kKernels;
 }

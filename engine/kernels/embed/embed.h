@@ -25,7 +25,4 @@ struct EmbedOp {
 template <>
 std::span<const Kernel<EmbedOp>> Kernels<EmbedOp>();
 
-// embed_hwy.cc
-void RunEmbedHwy(const EmbedOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
-
 }  // namespace tally

@@ -8,9 +8,9 @@ namespace tally {
 struct GatedAddOp {
   static constexpr std::string_view kName = "gated_add";
   static constexpr size_t kParts = 2;  // gating, then adding
-  Mat<const float> y;     // [n, d]
-  Mat<const float> gate;  // [n, 1]: before the sigmoid
-  Mat<float> out;         // [n, d]
+  Mat<const float> y;                  // [n, d]
+  Mat<const float> gate;               // [n, 1]: before the sigmoid
+  Mat<float> out;                      // [n, d]
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(out.rows); }
   // A row: 0 (activation) 1 + d FLOPs and 2 special: 1 + exp(-g), the quotient, d products; 1 (residual/bias) d adds.

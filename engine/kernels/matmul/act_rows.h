@@ -14,12 +14,14 @@ struct PackedRow {
   const uint8_t* tile;
   int64_t tile_rows;
   int64_t j;
+  int sums;
 
   PackedRow(const ActPack& pack, const RowGroup& group, int64_t row) {
     const int64_t size = ActTile(pack.format.kind), first = row / size * size;
     tile = pack.data + static_cast<size_t>(group.row_begin + first) * pack.row_bytes();
     tile_rows = std::min(size, group.rows - first);
     j = row - first;
+    sums = pack.format.sums;
   }
 
   template <class T>
@@ -30,14 +32,15 @@ struct PackedRow {
   }
   float F32(int64_t k) const { return At<float>((k * tile_rows + j) * 4); }
   float BF16(int64_t k) const { return BF16ToF32(At<uint16_t>(((k / 2) * tile_rows + j) * 4 + (k % 2) * 2)); }
-  int Int8(int64_t k) const {
-    return At<int8_t>((k / 32) * kInt8BlockBytes * tile_rows + ((k % 32) / 4 * tile_rows + j) * 4 + k % 4);
+  int Int8(int64_t k) const { return At<int8_t>(Block(k / kInt8Block) + ((k % kInt8Block) / 4 * tile_rows + j) * 4 + k % 4); }
+  float Scale(int64_t kb) const { return At<float>(Block(kb) + 32 * tile_rows + 4 * j); }
+  int32_t Correction(int64_t kb, int part = 0) const { return At<int32_t>(Block(kb) + (36 + 4 * part) * tile_rows + 4 * j); }
+  int PairCorrection(int64_t kb, int half, int part = 0) const {
+    return At<int16_t>(Block(kb) + (36 + 4 * (sums + part)) * tile_rows + 4 * j + 2 * half);
   }
-  float Scale(int64_t kb) const { return At<float>(kb * kInt8BlockBytes * tile_rows + 32 * tile_rows + 4 * j); }
-  int32_t Correction(int64_t kb) const { return At<int32_t>(kb * kInt8BlockBytes * tile_rows + 36 * tile_rows + 4 * j); }
-  int PairCorrection(int64_t kb, int half) const {
-    return At<int16_t>(kb * kInt8BlockBytes * tile_rows + 40 * tile_rows + 4 * j + 2 * half);
-  }
+
+ private:
+  int64_t Block(int64_t kb) const { return kb * Int8BlockBytes(sums) * tile_rows; }
 };
 
 }  // namespace tally

@@ -1,4 +1,7 @@
-// f32 and bf16 products: acc = fma(w[k], x[k], acc), k in order; bf16: pairs of k in order.
+// f32 products: acc = fma(w[k], x[k], acc), k in order.
+//
+// A format that is not quantised widens a step of a panel at a time: Vector<NAME>::Widen(step, v, w), kStepK values of k of vector v.
+#include "engine/kernels/embed/embed-inl.h"
 #include "engine/kernels/matmul/int8-inl.h"
 
 #if defined(TALLY_MATMUL_FLOAT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -17,34 +20,6 @@ inline constexpr int kFloatSubTile = kLanes >= 16 ? 12 : (kLanes == 8 ? 6 : 3);
 inline constexpr int kStreamSubTile = kLanes >= 16 ? 6 : (kLanes == 8 ? 3 : 1);
 
 HWY_INLINE VF Broadcast(const float* p) { return hn::Set(DF(), *p); }
-
-HWY_INLINE VF LowBF16(VU pairs) { return hn::BitCast(DF(), hn::ShiftLeft<16>(pairs)); }
-HWY_INLINE VF HighBF16(VU pairs) { return hn::BitCast(DF(), hn::And(pairs, hn::Set(DU(), 0xffff0000u))); }
-
-// Formats that widen to f32 a step at a time: kStepK values of k per 64-byte step.
-struct FormatF32 {
-  static constexpr int kStepK = 1;
-  static HWY_INLINE void Widen(const uint8_t* step, int v, VF (&w)[kStepK]) {
-    w[0] = hn::LoadU(DF(), reinterpret_cast<const float*>(step) + kLanes * v);
-  }
-};
-struct FormatBF16 {
-  static constexpr int kStepK = 2;
-  static HWY_INLINE void Widen(const uint8_t* step, int v, VF (&w)[kStepK]) {
-    const VU pairs = hn::LoadU(DU(), reinterpret_cast<const uint32_t*>(step) + kLanes * v);
-    w[0] = LowBF16(pairs);
-    w[1] = HighBF16(pairs);
-  }
-};
-struct FormatF16 {
-  static constexpr int kStepK = 2;
-  static HWY_INLINE void Widen(const uint8_t* step, int v, VF (&w)[kStepK]) {
-    const hn::Rebind<uint16_t, DF> du16;
-    const VU pairs = hn::LoadU(DU(), reinterpret_cast<const uint32_t*>(step) + kLanes * v);
-    w[0] = WidenF16(DF(), hn::TruncateTo(du16, pairs));
-    w[1] = WidenF16(DF(), hn::TruncateTo(du16, hn::ShiftRight<16>(pairs)));
-  }
-};
 
 // Few rows: the weights are widened in registers as they stream by. acc: [T][32]. x: [K][tile] f32 from row j0.
 template <class F, int T>
@@ -93,34 +68,33 @@ void WidenPair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n, floa
   }
 }
 
-// The same for block-quantised formats: w = scale * integer, rounded once (MXFP4 exact but for subnormals).
+// The same for block-quantised formats; each weight as its format defines its value, bit for bit.
 template <class F>
 void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n, float* HWY_RESTRICT out) {
   const DF df;
   const DI di;
-  constexpr bool kHalved = F::kScaleBytes == 16;  // MXFP4's integers are twice its values
-  constexpr int kOffset = F::kWide ? 128 : (kHalved ? 12 : 8);
-  for (int64_t b = 0; b < n / 32; ++b) {
+  PackedSource<F> panels[] = {{F::At(p0, k0 / kInt8Block)}, {F::At(p1, k0 / kInt8Block)}};
+  for (int64_t b = 0; b < n / kInt8Block; ++b) {
     for (int v = 0; v < 2 * kPanelVecs; ++v) {
-      PackedSource<F> src{(v < kPanelVecs ? p0 : p1) + static_cast<size_t>(k0 / 32 + b) * F::kBlockBytes};
+      const PackedSource<F>& src = panels[v / kPanelVecs];
       const int pv = v % kPanelVecs;
-      const VF scale = src.Scale(pv);
+      const VF scale = src.Word(0, pv);
       for (int c = 0; c < 4; ++c) {
         VU8 steps[2];
         src.Steps(c, pv, steps[0], steps[1]);
         for (int h = 0; h < 2; ++h) {
           const VI word = hn::BitCast(di, steps[h]);
-          const int64_t k = 32 * b + 4 * static_cast<int64_t>(StepOf<F>(c, h));
+          const int64_t step = static_cast<int64_t>(StepOf<F>(c, h)), k = kInt8Block * b + 4 * step;
           const VI parts[4] = {hn::ShiftLeft<24>(word), hn::ShiftLeft<16>(word), hn::ShiftLeft<8>(word), word};
           for (int i = 0; i < 4; ++i) {
-            const VI q = hn::BitCast(di, hn::ShiftRight<24>(hn::BitCast(DU(), parts[i])));
-            VF value = hn::ConvertTo(df, hn::Sub(q, hn::Set(di, kOffset)));
-            if constexpr (kHalved) value = hn::Mul(value, hn::Set(df, 0.5f));
-            hn::Store(hn::Mul(scale, value), df, out + 32 * (k + i) + kLanes * v);
+            const VI stored = hn::BitCast(di, hn::ShiftRight<24>(hn::BitCast(DU(), parts[i])));
+            const VI q = hn::Sub(stored, hn::Set(di, F::kInt8.offset));
+            hn::Store(F::Value(src, static_cast<int>(step) / 4, pv, scale, q), df, out + 32 * (k + i) + kLanes * v);
           }
         }
       }
     }
+    for (PackedSource<F>& src : panels) src.Next();
   }
 }
 
@@ -214,6 +188,7 @@ void RunDequantised(const MatJob& job, int64_t begin, int64_t end, std::span<uin
   });
 }
 
+// Any activations by block-quantised weights.
 template <class F>
 void RunQuantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   if (job.x.format.kind == ActKind::kInt8) {
@@ -221,6 +196,28 @@ void RunQuantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8
   } else {
     RunDequantised<F>(job, begin, end, scratch);
   }
+}
+
+template <class F>
+ExecutedCost QuantisedExecuted(ActKind kind, int64_t cols) {
+  const uint64_t blocks = static_cast<uint64_t>(cols / kInt8Block);
+  if (kind == ActKind::kInt8) {
+    constexpr ExecutedCost kBlock = Int8BlockCost<F>();
+    return {.products = kBlock.products * blocks, .scaling = kBlock.scaling * blocks, .widening = 0};
+  }
+  return {.products = 0, .scaling = 0, .widening = kInt8Block * (1 + F::kValueFlops) * blocks};  // the offset, the value
+}
+
+template <class F>
+FormatKernels QuantisedKernels() {
+  return {RunQuantised<F>, EmbedQuantised<F>, QuantisedExecuted<F>};
+}
+
+inline ExecutedCost NoneExecuted(ActKind, int64_t) { return {}; }
+
+template <class F>
+FormatKernels FloatKernels() {
+  return {RunFloat<F>, EmbedFloats<F>, NoneExecuted};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -2,13 +2,15 @@
 
 #include <array>
 
+#include "engine/base/checked.h"
+#include "engine/kernels/describe.h"
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/math_scalar.h"
 #include "engine/kernels/matmul/matmul_blas.h"
 #include "engine/kernels/matmul/matmul_job.h"
 #include "engine/kernels/matmul/matmul_ref.h"
 #include "engine/kernels/matmul/openblas.h"
 #include "engine/kernels/target.h"
-#include "engine/kernels/describe.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
@@ -23,11 +25,11 @@ Arith ArithOf(ActKind k) {
   return Arith::kF32;
 }
 
-bool IsQuantised(DType t) { return GetDTypeInfo(t).quantised; }
-
 Status ValidatePack(const ActPack& x) {
   if (x.data == nullptr && x.rows > 0) return InternalError("no activations");
-  if (x.format.kind == ActKind::kInt8 && x.cols % 32 != 0) return InternalError("int8 activations need a multiple of 32 columns");
+  if (x.format.kind == ActKind::kInt8 && x.cols % kInt8Block != 0) {
+    return InternalError("int8 activations need a multiple of 32 columns");
+  }
   int64_t next = 0;
   for (const RowGroup& g : x.groups) {
     if (g.row_begin != next || g.rows < 0) return InternalError("row groups do not follow on");
@@ -39,7 +41,7 @@ Status ValidatePack(const ActPack& x) {
 
 Status ValidateWeight(const ActPack& x, const WeightView& w) {
   if (w.empty()) return InternalError("no weight");
-  if (w.layout != WeightLayout::kPanel16 || !CanMultiply(w.dtype)) {
+  if (w.layout != WeightLayout::kPanel16 || !IsWeightType(w.dtype)) {
     return InternalError("a " + std::string(DTypeName(w.dtype)) + " weight in this layout cannot be multiplied");
   }
   if (w.data == nullptr || w.panel_stride < PanelBytes(w.dtype, w.cols)) return InternalError("weight panels overlap");
@@ -47,8 +49,10 @@ Status ValidateWeight(const ActPack& x, const WeightView& w) {
   if (w.cols != x.cols) {
     return InternalError("weight has " + std::to_string(w.cols) + " columns, activations " + std::to_string(x.cols));
   }
-  if (x.format.kind == ActKind::kInt8 && !IsQuantised(w.dtype)) return InternalError("int8 activations need a quantised weight");
-  if (x.format.kind == ActKind::kBF16 && w.dtype != DType::kBF16) return InternalError("bf16 activations need a BF16 weight");
+  if (x.format.kind != ActKind::kF32 && x.format.kind != FormatOf(w.dtype).act) {
+    return InternalError("a " + std::string(DTypeName(w.dtype)) + " weight cannot be multiplied by " +
+                         std::string(kActKindNames[static_cast<size_t>(x.format.kind)]) + " activations");
+  }
   if (!(x.format == ActFormatFor(w.dtype, x.format.kind))) return InternalError("activations are packed for another weight type");
   for (const RowGroup& g : x.groups) {
     if (g.slice < 0 || g.slice >= w.slices) return InternalError("row group names slice " + std::to_string(g.slice));
@@ -105,38 +109,29 @@ Cost JobUseful(const MatJob& job, const CostAmounts& amounts, WorkClass cls, uin
 }
 
 // What a kernel that computes `lanes` output rows a slice does, padding included. `epilogue`: outputs a row that bias, activation
-// and residual are applied to. Weights that are widened for the work are decoded once a group.
-Cost JobExecuted(const MatJob& job, const CostAmounts& amounts, WorkClass cls, int64_t lanes, uint64_t epilogue) {
+// and residual are applied to. `lane`: what it does for a lane beyond the useful. Weights that are widened for the work are decoded
+// once a group.
+Cost JobExecuted(const MatJob& job, const CostAmounts& amounts, WorkClass cls, int64_t lanes, uint64_t epilogue,
+                 const ExecutedCost& lane) {
   Cost c = JobUseful(job, amounts, cls, epilogue);
+  const Arith arith = ArithOf(job.x.format.kind);
   const uint64_t n = amounts[Amount::kRows], cols = static_cast<uint64_t>(job.w.cols);
   const uint64_t computed = static_cast<uint64_t>(lanes) * n,
                  useful = static_cast<uint64_t>(job.w.rows) * n * (job.gated ? 2 : 1);
-  c.AddFlops(cls, 2 * cols * (computed - useful), ArithOf(job.x.format.kind));
-  if (job.x.format.kind == ActKind::kBF16) c.AddFlops(cls, 2 * (cols % 2) * computed, Arith::kBF16);  // pairs of k
-  if (!IsQuantised(job.w.dtype)) return c;
-  if (job.x.format.kind == ActKind::kInt8) {
-    c.AddFlops(WorkClass::kQuantize, 3 * computed * (cols / 32));  // scale product and the fma of each block
-  } else {
-    const uint64_t times = amounts[Amount::kSlices];
-    const uint64_t each = job.w.dtype == DType::kMXFP4 ? 2 : 1;  // subtracting the offset is part of the decoding
-    c.AddFlops(WorkClass::kQuantize, (each + 1) * times * static_cast<uint64_t>(lanes) * cols);
-  }
+  c.AddFlops(cls, 2 * cols * (computed - useful) + lane.products * computed, arith);
+  c.AddFlops(WorkClass::kQuantize,
+             lane.scaling * computed + lane.widening * amounts[Amount::kSlices] * static_cast<uint64_t>(lanes));
   return c;
 }
+
+ExecutedCost HwyExecuted(const MatJob& job) { return FormatOf(job.w.dtype).kernels().executed(job.x.format.kind, job.w.cols); }
+ExecutedCost RefExecuted(const MatJob& job) { return FormatOf(job.w.dtype).ReferenceExecuted(job.x.format.kind, job.w.cols); }
 
 int64_t HwyLanes(const MatJob& job) { return job.pairs() * 2 * kPanelRows; }
 uint64_t HwyEpilogue(const MatJob& job) { return HwyPadded(job.w.rows, kPanelRows); }
 
 void RunHwy(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
-  switch (job.w.dtype) {
-    case DType::kF32: RunMatJobF32(job, begin, end, scratch); return;
-    case DType::kF16: RunMatJobF16(job, begin, end, scratch); return;
-    case DType::kBF16: RunMatJobBF16(job, begin, end, scratch); return;
-    case DType::kQ8_0: RunMatJobQ8_0(job, begin, end, scratch); return;
-    case DType::kQ4_0: RunMatJobQ4_0(job, begin, end, scratch); return;
-    case DType::kMXFP4: RunMatJobMXFP4(job, begin, end, scratch); return;
-    default: return;
-  }
+  FormatOf(job.w.dtype).kernels().matmul(job, begin, end, scratch);
 }
 
 TaskPlan PlanOf(const MatJob& job, int threads) {
@@ -172,7 +167,10 @@ constexpr Kernel<Op> HwyKernel() {
   return {"hwy", [](const Op&) -> const char* { return nullptr; },
           [](const Op& op, int threads) { return PlanOf(MatJob(op), threads); },
           [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { RunHwy(MatJob(op), b, e, s); },
-          [](const Op& op, const CostAmounts& n) { return JobExecuted(MatJob(op), n, ClassOf(op), HwyLanes(MatJob(op)), HwyEpilogue(MatJob(op))); }};
+          [](const Op& op, const CostAmounts& n) {
+            const MatJob job(op);
+            return JobExecuted(job, n, ClassOf(op), HwyLanes(job), HwyEpilogue(job), HwyExecuted(job));
+          }};
 }
 
 template <class Op>
@@ -186,7 +184,8 @@ constexpr Kernel<Op> RefKernel() {
           [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { MatJobReference<float>(MatJob(op), b, e, s); },
           [](const Op& op, const CostAmounts& n) {
             const MatJob job(op);
-            return JobExecuted(job, n, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), static_cast<uint64_t>(job.w.rows));
+            return JobExecuted(job, n, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), static_cast<uint64_t>(job.w.rows),
+                               RefExecuted(job));
           }};
 }
 
@@ -201,7 +200,8 @@ constexpr Kernel<Op> BlasKernel() {
           [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { RunBlas(MatJob(op), b, e, s); },
           [](const Op& op, const CostAmounts& n) {
             const MatJob job(op);
-            return JobExecuted(job, n, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), static_cast<uint64_t>(job.w.rows));
+            return JobExecuted(job, n, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), static_cast<uint64_t>(job.w.rows),
+                               RefExecuted(job));
           }};
 }
 
@@ -229,17 +229,22 @@ int64_t MatJob::max_group_rows() const {
 }
 
 size_t MatJobScratchBytes(const MatJob& job) {
-  const size_t cols = static_cast<size_t>(job.w.cols);
   if (job.x.format.kind == ActKind::kInt8) {
     if (job.max_group_rows() <= StreamRows(ActKind::kInt8)) return 0;
-    const size_t whole = 2 * (cols / 32) * (512 + 4 * kPanelRows);  // two decoded panels; or one piece and the sums of every row
-    const size_t piece =
-        kInt8PieceBytes + kInt8PieceBytes / 512 * 4 * kPanelRows + static_cast<size_t>(job.max_group_rows()) * 128;
-    return std::max(whole, piece);
+    // Two decoded panels; or one piece and the sums of every row.
+    const size_t block = FormatOf(job.w.dtype).decoded_block_bytes;
+    const size_t whole = 2 * static_cast<size_t>(job.w.cols / kInt8Block) * block;
+    return std::max(whole, kInt8PieceBytes / 512 * block + static_cast<size_t>(job.max_group_rows()) * 128);
   }
   if (job.x.format.kind == ActKind::kBF16) return 0;
-  if (!IsQuantised(job.w.dtype) && job.max_group_rows() <= StreamRows(ActKind::kF32)) return 0;
+  if (!GetDTypeInfo(job.w.dtype).quantised && job.max_group_rows() <= StreamRows(ActKind::kF32)) return 0;
   return (static_cast<size_t>(kF32KBlock) + static_cast<size_t>(job.max_group_rows())) * 32 * sizeof(float);
+}
+
+uint64_t MostMatMulScratchBytes(uint64_t cols, uint64_t rows) {
+  uint64_t block = 0;
+  for (const DType t : kWeightTypes) block = std::max<uint64_t>(block, FormatOf(t).decoded_block_bytes);
+  return std::max(2 * (cols / kInt8Block + 1) * block, SaturatingMul(SaturatingAdd(kF32KBlock, rows), 128));
 }
 
 Status MatMulOp::Validate() const {
@@ -273,7 +278,9 @@ Status GatedMatMulOp::Validate() const {
 
 CostAmounts MatMulOp::Amounts() const { return AmountsOf(x); }
 CostAmounts GatedMatMulOp::Amounts() const { return AmountsOf(x); }
-Cost MatMulOp::Useful(const CostAmounts& n) const { return JobUseful(MatJob(*this), n, work_class, static_cast<uint64_t>(w.rows)); }
+Cost MatMulOp::Useful(const CostAmounts& n) const {
+  return JobUseful(MatJob(*this), n, work_class, static_cast<uint64_t>(w.rows));
+}
 Cost GatedMatMulOp::Useful(const CostAmounts& n) const {
   return JobUseful(MatJob(*this), n, WorkClass::kLinear, static_cast<uint64_t>(gate.rows));
 }

@@ -40,12 +40,4 @@ inline constexpr int64_t kInt8PieceBytes = 16384;
 
 size_t MatJobScratchBytes(const MatJob& job);
 
-// One entry a weight format, each in a translation unit of its own (matmul_<format>.cc); dispatched by Highway.
-void RunMatJobF32(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch);
-void RunMatJobF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch);
-void RunMatJobBF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch);
-void RunMatJobQ8_0(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch);
-void RunMatJobQ4_0(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch);
-void RunMatJobMXFP4(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch);
-
 }  // namespace tally

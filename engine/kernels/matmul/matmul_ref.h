@@ -5,6 +5,7 @@
 // their own and flush subnormals), |error| <= 2 * terms * (2^-24 * sum |w x| + 2^-126), terms = K (f32, bf16) or K/32 (int8).
 #pragma once
 
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/math_scalar.h"
 #include "engine/kernels/matmul/act_rows.h"
 #include "engine/kernels/matmul/matmul_job.h"
@@ -26,13 +27,16 @@ S DotRow(const MatJob& job, const WeightView& w, int64_t slice, int64_t n, const
       break;
     case ActKind::kInt8: {
       const uint8_t* panel = w.Panel(slice, n / kPanelRows);
-      const int lane = static_cast<int>(n % kPanelRows);
-      for (int64_t kb = 0; kb < cols / 32; ++kb) {
-        S dot(0.0f);  // integers below 2^24: exact
-        for (int64_t k = 32 * kb; k < 32 * kb + 32; ++k) {
-          dot = dot + S(static_cast<float>(PanelQuant(w.dtype, panel, lane, k))) * S(static_cast<float>(x.Int8(k)));
+      Int8Terms terms;
+      for (int64_t kb = 0; kb < cols / kInt8Block; ++kb) {
+        FormatOf(w.dtype).int8_terms(panel, static_cast<int>(n % kPanelRows), kb, terms);
+        for (int t = 0; t < terms.n; ++t) {
+          S dot(0.0f);  // integers below 2^24: exact
+          for (int i = 0; i < kInt8Block; ++i) {
+            dot = dot + S(static_cast<float>(terms.term[t].w[i])) * S(static_cast<float>(x.Int8(kInt8Block * kb + i)));
+          }
+          acc = Fma(dot, S(terms.term[t].scale) * S(x.Scale(kb)), acc);
         }
-        acc = Fma(dot, S(PanelScale(w.dtype, panel, lane, kb)) * S(x.Scale(kb)), acc);
       }
       break;
     }

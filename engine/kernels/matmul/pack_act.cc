@@ -1,10 +1,10 @@
 // PackActOp: its checks, its charges and how its rows are found; the arithmetic is in pack_act_ref.h and pack_act_hwy.cc.
 #include <array>
 
+#include "engine/kernels/describe.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/matmul/pack_act_hwy.h"
 #include "engine/kernels/matmul/pack_act_ref.h"
-#include "engine/kernels/describe.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
@@ -42,8 +42,8 @@ Cost Executed(const PackActOp& op, const CostAmounts& amounts, uint64_t besides)
   Cost c = op.Useful(amounts);
   if (op.pack.format.kind != ActKind::kInt8) return c;
   const uint64_t n = amounts[Amount::kRows], cols = static_cast<uint64_t>(op.pack.cols);
-  c.AddFlops(WorkClass::kQuantize, n * ((op.pack.format.offset != 0 ? 3 : 2) * cols + besides * cols + cols / 32));
-  c.AddSpecial(WorkClass::kQuantize, n * 2 * (cols / 32));
+  c.AddFlops(WorkClass::kQuantize, n * ((op.pack.format.offset != 0 ? 3 : 2) * cols + besides * cols + cols / kInt8Block));
+  c.AddSpecial(WorkClass::kQuantize, n * 2 * (cols / kInt8Block));
   return c;
 }
 
@@ -55,7 +55,7 @@ Status PackActOp::Validate() const {
   if (x.cols != pack.cols) return InternalError("activations of another width");
   TALLY_RETURN_IF_ERROR(CheckShape("activations", x, x.rows, x.cols));
   if (pack.data == nullptr && pack.rows > 0) return InternalError("a pack without memory");
-  if (pack.format.kind == ActKind::kInt8 && pack.cols % 32 != 0)
+  if (pack.format.kind == ActKind::kInt8 && pack.cols % kInt8Block != 0)
     return InternalError("int8 packing needs a multiple of 32 columns");
   if (row_index.empty() ? x.rows < pack.rows : static_cast<int64_t>(row_index.size()) != pack.rows) {
     return InternalError("rows do not fit");

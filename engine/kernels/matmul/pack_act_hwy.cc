@@ -16,11 +16,12 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT tile, int64_t rows, int64_t j) {
-  const hn::CappedTag<float, 32> df;
+  const hn::CappedTag<float, 16> df;
   const hn::RebindToSigned<decltype(df)> di;
   const hn::Rebind<int8_t, decltype(df)> di8;
   constexpr int kN = static_cast<int>(HWY_MAX_LANES_D(decltype(df)));
-  for (int64_t kb = 0; kb < pack.cols / 32; ++kb, x += 32, tile += kInt8BlockBytes * rows) {
+  const int parts = pack.format.sums;
+  for (int64_t kb = 0; kb < pack.cols / kInt8Block; ++kb, x += kInt8Block, tile += Int8BlockBytes(parts) * rows) {
     auto max = hn::Zero(df), bad = hn::Zero(df);
     HWY_UNROLL(8) for (int i = 0; i < 32; i += kN) {
       const auto v = hn::LoadU(df, x + i);
@@ -33,25 +34,28 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
     const float inverse = finite && !nothing ? 127.0f / amax : 0.0f;
     const float scale = !finite ? std::nanf("") : nothing ? 0.0f : amax / 127.0f * pack.format.scale_mul;
     alignas(32) int8_t q[32];
-    auto sum = hn::Zero(di);
+    hn::Vec<decltype(di)> sum[2] = {hn::Zero(di), hn::Zero(di)};  // of each half
     const auto factor = hn::Set(df, inverse);
     HWY_UNROLL(8) for (int i = 0; i < 32; i += kN) {
       const auto scaled = hn::Mul(hn::LoadU(df, x + i), factor);
       const auto n = hn::NearestInt(finite ? scaled : hn::Zero(df));
-      sum = hn::Add(sum, n);
+      sum[i / 16] = hn::Add(sum[i / 16], n);
       hn::StoreU(hn::DemoteTo(di8, n), di8, q + i);
     }
     for (int s = 0; s < 8; ++s) std::memcpy(tile + (s * rows + j) * 4, q + 4 * s, 4);
-    HWY_ALIGN int32_t lanes[kN];
-    hn::Store(sum, di, lanes);
-    int32_t pair[2] = {};
-    HWY_UNROLL(32) for (int i = 0; i < kN; ++i) pair[i % 4 / 2] += lanes[i];
-    const int32_t correction = -pack.format.offset * (pair[0] + pair[1]);
-    const int16_t halves[2] = {static_cast<int16_t>(-PairOffset(pack.format.offset) * pair[0]),
-                               static_cast<int16_t>(-PairOffset(pack.format.offset) * pair[1])};
     std::memcpy(tile + 32 * rows + 4 * j, &scale, 4);
-    std::memcpy(tile + 36 * rows + 4 * j, &correction, 4);
-    std::memcpy(tile + 40 * rows + 4 * j, halves, 4);
+    if (parts == 1) sum[0] = hn::Add(sum[0], sum[1]);
+    for (int part = 0; part < parts; ++part) {
+      HWY_ALIGN int32_t lanes[kN];
+      hn::Store(sum[part], di, lanes);
+      int32_t pair[2] = {};
+      HWY_UNROLL(32) for (int i = 0; i < kN; ++i) pair[i % 4 / 2] += lanes[i];
+      const int32_t correction = -pack.format.offset * (pair[0] + pair[1]);
+      const int16_t halves[2] = {static_cast<int16_t>(-PairOffset(pack.format) * pair[0]),
+                                 static_cast<int16_t>(-PairOffset(pack.format) * pair[1])};
+      std::memcpy(tile + (36 + 4 * part) * rows + 4 * j, &correction, 4);
+      std::memcpy(tile + (36 + 4 * (parts + part)) * rows + 4 * j, halves, 4);
+    }
   }
 }
 

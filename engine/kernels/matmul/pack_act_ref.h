@@ -30,8 +30,9 @@ void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_
       }
       return;
     case ActKind::kInt8:
-      for (int64_t kb = 0; kb < cols / 32; ++kb) {
-        uint8_t* block = tile + kb * kInt8BlockBytes * rows;
+      for (int64_t kb = 0; kb < cols / kInt8Block; ++kb) {
+        const int parts = pack.format.sums;
+        uint8_t* block = tile + kb * Int8BlockBytes(parts) * rows;
         S amax(0.0f);
         bool finite = true;
         for (int i = 0; i < 32; ++i) {
@@ -42,18 +43,22 @@ void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_
         const bool nothing = ToF32(amax) < kSmallestAmax;
         const S inverse = finite && !nothing ? S(127.0f) / amax : S(0.0f);
         const S scale = nothing ? S(0.0f) : amax / S(127.0f) * S(pack.format.scale_mul);
-        S sums[2] = {S(0.0f), S(0.0f)};
+        S sums[2][2] = {{S(0.0f), S(0.0f)}, {S(0.0f), S(0.0f)}};  // of a part, of k % 4 < 2 and of k % 4 >= 2
         for (int i = 0; i < 32; ++i) {
           const S scaled = finite ? S(x[32 * kb + i]) * inverse : S(0.0f);
           const float q = std::nearbyint(ToF32(scaled));
-          if (pack.format.offset != 0) sums[i % 4 / 2] = sums[i % 4 / 2] + S(q);
+          S& sum = sums[i * parts / 32][i % 4 / 2];
+          if (pack.format.offset != 0) sum = sum + S(q);
           StoreBytes(block + ((i / 4) * rows + j) * 4 + i % 4, static_cast<int8_t>(q));
         }
         StoreBytes(block + 32 * rows + 4 * j, finite ? ToF32(scale) : std::nanf(""));
-        const int32_t pair[2] = {static_cast<int32_t>(ToF32(sums[0])), static_cast<int32_t>(ToF32(sums[1]))};
-        StoreBytes(block + 36 * rows + 4 * j, -pack.format.offset * (pair[0] + pair[1]));
-        for (int i = 0; i < 2; ++i) {
-          StoreBytes(block + 40 * rows + 4 * j + 2 * i, static_cast<int16_t>(-PairOffset(pack.format.offset) * pair[i]));
+        for (int part = 0; part < parts; ++part) {
+          const int32_t pair[2] = {static_cast<int32_t>(ToF32(sums[part][0])), static_cast<int32_t>(ToF32(sums[part][1]))};
+          StoreBytes(block + (36 + 4 * part) * rows + 4 * j, -pack.format.offset * (pair[0] + pair[1]));
+          for (int i = 0; i < 2; ++i) {
+            StoreBytes(block + (36 + 4 * (parts + part)) * rows + 4 * j + 2 * i,
+                       static_cast<int16_t>(-PairOffset(pack.format) * pair[i]));
+          }
         }
       }
       return;

@@ -1,6 +1,6 @@
-// Per-target pieces that every matrix kernel shares: vectors of output rows, and the epilogue of a tile.
+// Per-target pieces that every matrix kernel shares: walking panels, and the epilogue of a tile.
+#include "engine/kernels/formats/vectors-inl.h"
 #include "hwy/cache_control.h"
-#include "hwy/highway.h"
 
 #if defined(TALLY_MATMUL_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TALLY_MATMUL_TILE_INL_H_
@@ -12,29 +12,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/kernels/math-inl.h"
 #include "engine/kernels/matmul/matmul_job.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Lanes are output rows: a panel of 16 rows is kPanelVecs vectors.
-using DF = hn::CappedTag<float, kPanelRows>;
-using DI = hn::RebindToSigned<DF>;
-using DU = hn::RebindToUnsigned<DF>;
-using DU8 = hn::Repartition<uint8_t, DF>;
-using DI8 = hn::Repartition<int8_t, DF>;
-using DI16 = hn::Repartition<int16_t, DF>;
-using VF = hn::Vec<DF>;
-using VI = hn::Vec<DI>;
-using VU = hn::Vec<DU>;
-using VU8 = hn::Vec<DU8>;
-
-inline constexpr int kLanes = static_cast<int>(HWY_MAX_LANES_D(DF));
-inline constexpr int kPanelVecs = kPanelRows / kLanes;
-inline constexpr int kVecBytes = 4 * kLanes;
 
 // Keeps GCC from hoisting every multiply above the chain of additions, which would spill on targets with 16 registers.
 template <class V>

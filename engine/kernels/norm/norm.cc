@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "engine/kernels/describe.h"
 #include "engine/kernels/norm/norm_ref.h"
 #include "engine/kernels/target.h"
-#include "engine/kernels/describe.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
@@ -52,7 +52,8 @@ Status NormOp::Validate() const {
     if (kind != NormKind::kLayer) return InternalError("an RMS norm has no bias");
     TALLY_RETURN_IF_ERROR(CheckVector("norm bias", bias, weight.cols));
   }
-  if (add_to_out && (kind != NormKind::kRms || out.data == x.data)) return InternalError("this norm cannot be added to its output");
+  if (add_to_out && (kind != NormKind::kRms || out.data == x.data))
+    return InternalError("this norm cannot be added to its output");
   if (!std::isfinite(eps) || eps < 0) return InternalError("norm eps is not a number >= 0");
   TALLY_RETURN_IF_ERROR(CheckShape("norm input", x, x.rows, groups * weight.cols));
   return CheckShape("norm output", out, x.rows, groups * weight.cols);
@@ -79,7 +80,8 @@ void NormOp::Describe(OpDescription& d) const {
 template <>
 std::span<const Kernel<NormOp>> Kernels<NormOp>() {
   static constexpr Kernel<NormOp> kKernels[] = {
-      {"hwy", Always, Plan, RunNormHwy, [](const NormOp& op, const CostAmounts& n) { return NormCost(op, n, HwyPadded(op.weight.cols)); }},
+      {"hwy", Always, Plan, RunNormHwy,
+       [](const NormOp& op, const CostAmounts& n) { return NormCost(op, n, HwyPadded(op.weight.cols)); }},
       {"ref", Always, Plan,
        [](const NormOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { NormRef<float>(op, begin, end); },
        [](const NormOp& op, const CostAmounts& n) { return op.Useful(n); }}};

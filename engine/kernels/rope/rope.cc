@@ -1,8 +1,8 @@
 #include "engine/kernels/rope/rope.h"
 
+#include "engine/kernels/describe.h"
 #include "engine/kernels/rope/rope_ref.h"
 #include "engine/kernels/target.h"
-#include "engine/kernels/describe.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
@@ -96,7 +96,8 @@ std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>() {
 template <>
 std::span<const Kernel<RopeOp>> Kernels<RopeOp>() {
   static constexpr Kernel<RopeOp> kKernels[] = {
-      {"hwy", RopeAlways, PlanRope, RunRopeHwy, [](const RopeOp& op, const CostAmounts& n) { return RopeCost(op, n, HwyPadded(op.dim / 2)); }},
+      {"hwy", RopeAlways, PlanRope, RunRopeHwy,
+       [](const RopeOp& op, const CostAmounts& n) { return RopeCost(op, n, HwyPadded(op.dim / 2)); }},
       {"ref", RopeAlways, PlanRope,
        [](const RopeOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { RopeRef<float>(op, begin, end); },
        [](const RopeOp& op, const CostAmounts& n) { return op.Useful(n); }}};

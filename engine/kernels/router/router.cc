@@ -1,8 +1,8 @@
 #include "engine/kernels/router/router.h"
 
+#include "engine/kernels/describe.h"
 #include "engine/kernels/router/router_ref.h"
 #include "engine/kernels/target.h"
-#include "engine/kernels/describe.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
@@ -77,7 +77,9 @@ Status MoeCombineOp::Validate() const {
   return CheckShape("expert outputs", y, out.rows * weights.cols, out.cols);
 }
 
-Cost MoeCombineOp::Useful(const CostAmounts& n) const { return CombineCost(*this, n[Amount::kRows], static_cast<uint64_t>(out.cols)); }
+Cost MoeCombineOp::Useful(const CostAmounts& n) const {
+  return CombineCost(*this, n[Amount::kRows], static_cast<uint64_t>(out.cols));
+}
 
 void RouteOp::Describe(OpDescription& d) const {
   d.Add("logits", kIn, "f32", Shape(logits));

@@ -1,5 +1,5 @@
 // Random tensors as a file would hold them, and what their values are by the formats' own definitions
-// (quant_blocks.h), with no help from the packing code.
+// (engine/kernels/formats), with no help from the packing code.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,11 @@
 #include <random>
 #include <vector>
 
-#include "engine/base/dtype.h"
 #include "engine/base/float16.h"
-#include "engine/base/quant_blocks.h"
+#include "engine/kernels/formats/mxfp4.h"
+#include "engine/kernels/formats/weight_format.h"
 
 namespace tally {
-
-inline constexpr DType kMatrixTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4};
 
 inline void PutHalf(uint16_t v, uint8_t* p) { std::memcpy(p, &v, sizeof(v)); }
 inline uint16_t GetHalf(const uint8_t* p) {
@@ -22,8 +20,16 @@ inline uint16_t GetHalf(const uint8_t* p) {
   return v;
 }
 
-// Any bits but NaN, whose payload no format promises. Q8_0 quants include -128, MXFP4 scales the subnormal 0
-// and 254.
+// Where a quantised block has its f16 scale, or an E8M0 one.
+struct ScaleField {
+  size_t at = 0, bytes = 2;  // 1: E8M0
+};
+inline ScaleField ScaleOf(DType t) {
+  if (t == DType::kMXFP4) return {0, 1};
+  return {};
+}
+
+// Any bits but NaN, whose payload no format promises. Integers of 8 bits include -128, E8M0 scales the subnormal 0 and 254.
 inline std::vector<uint8_t> RandomStored(DType t, uint64_t elements, std::mt19937_64& rng) {
   const DTypeInfo info = GetDTypeInfo(t);
   std::vector<uint8_t> bytes(elements / info.block_size * info.block_bytes);
@@ -31,53 +37,25 @@ inline std::vector<uint8_t> RandomStored(DType t, uint64_t elements, std::mt1993
   const auto fix_half = [](uint8_t* p, uint16_t exponent) {
     if ((GetHalf(p) & exponent) == exponent) PutHalf(static_cast<uint16_t>(GetHalf(p) & ~(exponent & -exponent)), p);
   };
+  const ScaleField scale = ScaleOf(t);
   for (size_t i = 0; i + info.block_bytes <= bytes.size(); i += info.block_bytes) {
     uint8_t* p = bytes.data() + i;
-    switch (t) {
-      case DType::kF32: fix_half(p + 2, 0x7f80); break;
-      case DType::kBF16: fix_half(p, 0x7f80); break;
-      case DType::kF16:
-      case DType::kQ8_0:
-      case DType::kQ4_0: fix_half(p, 0x7c00); break;
-      case DType::kMXFP4:
-        if (p[0] == 255) p[0] = 0;
-        break;
-      default: break;
+    if (!info.quantised) {
+      fix_half(t == DType::kF32 ? p + 2 : p, t == DType::kF16 ? 0x7c00 : 0x7f80);
+    } else if (scale.bytes == 2) {
+      fix_half(p + scale.at, 0x7c00);
+    } else if (p[scale.at] == 255) {
+      p[scale.at] = 0;
     }
-    if (t == DType::kQ8_0 && i % 3 == 0) p[2 + rng() % 32] = 0x80;
+    if (info.quantised && i % 3 == 0) p[scale.at == 0 ? scale.bytes + rng() % 16 : rng() % 16] = 0x80;
   }
   return bytes;
 }
 
-// Element by element, exact.
+// Block by block, by the format's own definition.
 inline std::vector<float> DecodeStored(DType t, const uint8_t* p, uint64_t elements) {
   std::vector<float> out(elements);
-  for (uint64_t i = 0; i < elements; i += GetDTypeInfo(t).block_size, p += GetDTypeInfo(t).block_bytes) {
-    switch (t) {
-      case DType::kF32: std::memcpy(&out[i], p, 4); break;
-      case DType::kF16: out[i] = F16ToF32(GetHalf(p)); break;
-      case DType::kBF16: out[i] = BF16ToF32(GetHalf(p)); break;
-      case DType::kQ8_0: {
-        BlockQ8_0 b;
-        std::memcpy(&b, p, sizeof(b));
-        Decode(b, &out[i]);
-        break;
-      }
-      case DType::kQ4_0: {
-        BlockQ4_0 b;
-        std::memcpy(&b, p, sizeof(b));
-        Decode(b, &out[i]);
-        break;
-      }
-      case DType::kMXFP4: {
-        BlockMXFP4 b;
-        std::memcpy(&b, p, sizeof(b));
-        Decode(b, &out[i]);
-        break;
-      }
-      default: break;
-    }
-  }
+  FormatOf(t).decode(p, static_cast<int64_t>(elements / GetDTypeInfo(t).block_size), out.data());
   return out;
 }
 

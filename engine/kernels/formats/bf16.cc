@@ -1,8 +1,9 @@
 // BF16 weights by f32 or bf16 activations.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/matmul/matmul_bf16.cc"
+#define HWY_TARGET_INCLUDE "engine/kernels/formats/bf16.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
+#include "engine/kernels/formats/bf16.h"
 #include "engine/kernels/matmul/float-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -103,9 +104,16 @@ void RunBF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> s
   if (job.x.format.kind == ActKind::kBF16) {
     RunBF16Dot(job, begin, end);
   } else {
-    RunFloat<FormatBF16>(job, begin, end, scratch);
+    RunFloat<VectorBF16>(job, begin, end, scratch);
   }
 }
+
+// An odd K's last pair has a zero in it.
+ExecutedCost ExecutedBF16(ActKind kind, int64_t cols) {
+  return {.products = kind == ActKind::kBF16 ? 2 * static_cast<uint64_t>(cols % 2) : 0, .scaling = 0, .widening = 0};
+}
+
+FormatKernels KernelsBF16() { return {RunBF16, EmbedFloats<VectorBF16>, ExecutedBF16}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally
@@ -113,9 +121,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tally {
-HWY_EXPORT(RunBF16);
-void RunMatJobBF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
-  HWY_DYNAMIC_DISPATCH(RunBF16)(job, begin, end, scratch);
-}
+HWY_EXPORT(KernelsBF16);
+extern const WeightFormat kWeightFormatBF16;
+constinit const WeightFormat kWeightFormatBF16 = MakePlain<FormatBF16>([] { return HWY_DYNAMIC_DISPATCH(KernelsBF16)(); });
 }  // namespace tally
 #endif

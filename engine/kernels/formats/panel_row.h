@@ -1,0 +1,158 @@
+// Scalar functions of every format, made of what its struct Format<NAME> states:
+//   kType, kAct, kInt8, kNarrow, kWidening  as in WeightFormat
+//   Block                       as stored: a struct of GetDTypeInfo's bytes
+//   kStrips                     std::array of the bytes that one row has in each strip of a panel's block
+//   kPanelCols                  columns of a panel's block; blocks as stored have as many, or 1
+//   kScaleWords                 quantised: f32 or i32 numbers of a row that the kernels use beside 32 integers
+//   Decode(const Block&, float*), Encode(const float*, Block&)
+// and, where quantised, of a row's bytes of a panel's block, taken together in the order of the strips (a panel row):
+//   PanelRow(const Block&, uint8_t* row), Padding(uint8_t* row)    from a block; of a row that does not exist
+//   DecodePanelRow(const uint8_t* row, float*)                     its kPanelCols values, bit for bit Decode's
+//   Int8Row(const uint8_t* row, int part, Int8Terms&)              columns [32 part, 32 part + 32)
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "engine/kernels/formats/weight_format.h"
+
+namespace tally {
+
+inline constexpr size_t kStepBytes = 64;  // a strip of 4 bytes a row
+
+template <class T>
+T LoadAt(const uint8_t* p) {
+  T v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+
+template <class F>
+inline constexpr size_t kPanelRowBytes = std::accumulate(F::kStrips.begin(), F::kStrips.end(), size_t{0});
+template <class F>
+inline constexpr size_t kPanelBlockBytes = kPanelRows* kPanelRowBytes<F>;
+
+// piece(strip's first byte in the panel row, its bytes as a constant), strip by strip.
+template <class F, class Piece>
+inline void ForEachStrip(const Piece& piece) {
+  constexpr auto kBefore = [] {
+    std::array<size_t, F::kStrips.size()> before{};
+    for (size_t i = 1; i < before.size(); ++i) before[i] = before[i - 1] + F::kStrips[i - 1];
+    return before;
+  }();
+  [&]<size_t... i>(std::index_sequence<i...>) { (piece(kBefore[i], std::integral_constant<size_t, F::kStrips[i]>()), ...); }
+  (std::make_index_sequence<F::kStrips.size()>());
+}
+
+// Row `r`'s bytes of a panel's block, together; and back.
+template <class F>
+inline void GatherRow(const uint8_t* block, size_t r, uint8_t* row) {
+  ForEachStrip<F>([&](size_t at, auto n) { std::memcpy(row + at, block + kPanelRows * at + r * n(), n()); });
+}
+template <class F>
+inline void ScatterRow(const uint8_t* row, size_t r, uint8_t* block) {
+  ForEachStrip<F>([&](size_t at, auto n) { std::memcpy(block + kPanelRows * at + r * n(), row + at, n()); });
+}
+
+// A stored block of row `r`, its scale in a tensor of its own or not.
+template <class F>
+typename F::Block StagedBlock(const StagedRows& src, int r, int64_t b) {
+  if constexpr (requires { F::Join(src.data, uint8_t{}); }) {
+    constexpr size_t kBytes = sizeof(typename F::Block) - 1;
+    if (src.scales != nullptr) {
+      return F::Join(src.data + static_cast<size_t>(r) * src.stride + static_cast<size_t>(b) * kBytes,
+                     src.scales[static_cast<size_t>(r) * src.scale_stride + static_cast<size_t>(b)]);
+    }
+  }
+  return LoadAt<typename F::Block>(src.data + static_cast<size_t>(r) * src.stride +
+                                   static_cast<size_t>(b) * sizeof(typename F::Block));
+}
+
+template <class F>
+void PackQuantised(int64_t cols, int valid, const StagedRows& src, uint8_t* panel) {
+  uint8_t row[kPanelRowBytes<F>];
+  for (int64_t b = 0; b < cols / F::kPanelCols; ++b, panel += kPanelBlockBytes<F>) {
+    for (int r = 0; r < valid; ++r) {
+      F::PanelRow(StagedBlock<F>(src, r, b), row);
+      ScatterRow<F>(row, static_cast<size_t>(r), panel);
+    }
+    F::Padding(row);
+    for (int r = valid; r < kPanelRows; ++r) ScatterRow<F>(row, static_cast<size_t>(r), panel);
+  }
+}
+
+template <class F>
+void UnpackQuantised(const uint8_t* panel, int row, int64_t cols, float* out) {
+  uint8_t bytes[kPanelRowBytes<F>];
+  for (int64_t k = 0; k < cols; k += F::kPanelCols, panel += kPanelBlockBytes<F>) {
+    GatherRow<F>(panel, static_cast<size_t>(row), bytes);
+    F::DecodePanelRow(bytes, out + k);
+  }
+}
+
+template <class F>
+void Int8TermsOf(const uint8_t* panel, int row, int64_t kb, Int8Terms& terms) {
+  constexpr int kParts = F::kPanelCols / 32;
+  uint8_t bytes[kPanelRowBytes<F>];
+  GatherRow<F>(panel + static_cast<size_t>(kb / kParts) * kPanelBlockBytes<F>, static_cast<size_t>(row), bytes);
+  F::Int8Row(bytes, static_cast<int>(kb % kParts), terms);
+}
+
+template <class F>
+void DecodeBlocks(const uint8_t* stored, int64_t blocks, float* out) {
+  for (int64_t b = 0; b < blocks; ++b, stored += sizeof(typename F::Block), out += GetDTypeInfo(F::kType).block_size) {
+    F::Decode(LoadAt<typename F::Block>(stored), out);
+  }
+}
+
+template <class F>
+void EncodeBlocks(const float* x, int64_t blocks, uint8_t* stored) {
+  for (int64_t b = 0; b < blocks; ++b, stored += sizeof(typename F::Block), x += GetDTypeInfo(F::kType).block_size) {
+    typename F::Block block;
+    F::Encode(x, block);
+    std::memcpy(stored, &block, sizeof(block));
+  }
+}
+
+// Bytes of a decoded block of 32 columns: 512 weights and the numbers beside them.
+template <class F>
+inline constexpr size_t kDecodedBlockBytes = 512 + sizeof(float) * kPanelRows* F::kScaleWords;
+
+template <class F>
+constexpr WeightFormat MakeQuantised(FormatKernels (*kernels)()) {
+  static_assert(sizeof(typename F::Block) == GetDTypeInfo(F::kType).block_bytes);
+  static_assert(F::kPanelCols == static_cast<int>(GetDTypeInfo(F::kType).block_size) && F::kPanelCols % 32 == 0);
+  return {.act = ActKind::kInt8,
+          .int8 = F::kInt8,
+          .narrow = F::kNarrow,
+          .panel_cols = F::kPanelCols,
+          .strips = F::kStrips,
+          .panel_block_bytes = kPanelBlockBytes<F>,
+          .decoded_block_bytes = kDecodedBlockBytes<F>,
+          .widening = F::kWidening,
+          .decode = DecodeBlocks<F>,
+          .encode = EncodeBlocks<F>,
+          .pack = PackQuantised<F>,
+          .unpack = UnpackQuantised<F>,
+          .int8_terms = Int8TermsOf<F>,
+          .kernels = kernels};
+}
+
+// Quantised formats hold no infinities or NaN: a block with one gets a scale of NaN, so that it decodes to NaN and not to numbers
+// that look sound.
+inline constexpr uint16_t kF16NaN = 0x7e00;
+
+inline bool AllFinite(const float* x, int n) {
+  return std::all_of(x, x + n, [](float v) { return std::isfinite(v); });
+}
+
+// 0 where 1 / d overflows: d, a scale, is then 0 in f16, and so are the values.
+inline float InverseScale(float d) { return std::isfinite(1.0f / d) ? 1.0f / d : 0.0f; }
+
+}  // namespace tally

@@ -1,0 +1,23 @@
+// Q8_0 weights by int8 or f32 activations.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/formats/q8_0.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "engine/kernels/formats/q8_0.h"
+#include "engine/kernels/matmul/float-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+FormatKernels KernelsQ8_0() { return QuantisedKernels<VectorQ8_0>(); }
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tally {
+HWY_EXPORT(KernelsQ8_0);
+extern const WeightFormat kWeightFormatQ8_0;
+constinit const WeightFormat kWeightFormatQ8_0 = MakeQuantised<FormatQ8_0>([] { return HWY_DYNAMIC_DISPATCH(KernelsQ8_0)(); });
+}  // namespace tally
+#endif

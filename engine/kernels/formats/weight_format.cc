@@ -1,0 +1,35 @@
+#include "engine/kernels/formats/weight_format.h"
+
+namespace tally {
+
+#define TALLY_FORMAT(name, elements, bytes, use) extern const WeightFormat kWeightFormat##name;
+#include "engine/base/formats.inc"
+#undef TALLY_FORMAT
+
+const WeightFormat* FindWeightFormat(DType t) {
+  static constexpr const WeightFormat* kFormats[] = {
+#define TALLY_FORMAT(name, elements, bytes, use) &kWeightFormat##name,
+#include "engine/base/formats.inc"
+#undef TALLY_FORMAT
+  };
+  return IsWeightType(t) ? kFormats[static_cast<size_t>(t)] : nullptr;
+}
+
+ExecutedCost WeightFormat::ReferenceExecuted(ActKind kind, int64_t cols) const {
+  const uint64_t blocks = static_cast<uint64_t>(cols / kInt8Block);
+  if (kind == ActKind::kInt8) return {.scaling = 3 * blocks};  // scale product and the fma of each block
+  return {.widening = widening.panels * blocks};
+}
+
+size_t PanelBytes(DType t, int64_t cols) {
+  const WeightFormat* f = FindWeightFormat(t);
+  return f == nullptr ? 0 : static_cast<size_t>((cols + f->panel_cols - 1) / f->panel_cols) * f->panel_block_bytes;
+}
+
+ActFormat ActFormatFor(DType t, ActKind k) {
+  const WeightFormat* f = FindWeightFormat(t);
+  if (k == ActKind::kInt8 && f != nullptr && f->act == ActKind::kInt8) return f->int8;
+  return {.kind = k};
+}
+
+}  // namespace tally

@@ -1,0 +1,184 @@
+// int8 products by multiplying bytes and adding neighbours in 16 bits (maddubs and its like), then widening to 32 bits.
+//   narrow weights: u8 = q + offset, sums in 16 bits that start at the activations' pair corrections, widened once a block or half of
+//     one: they may wrap on the way, and end at sum(q_w q_x), which fits (act_pack.h, PairOffset)
+//   wide weights: |w| times the activations with w's sign (128 * 127 * 2 < 2^15), widened at every step
+// Included by int8-inl.h only, for targets without a dot product.
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+
+// FLOPs of a block of 32 k beyond 2 * 32, for each output. Four bytes take 4 products and 2 sums; of narrow weights 2 sums more, into
+// 16 bits; of wide ones 2 products, a sum and a sum, into 32 bits: 2 more than the useful 8. Widening 16 bits to 32 takes 2 products
+// and a sum, of each half with the half's scale where it has one, and a sum of both. Then the product of the scales and a fused
+// multiply-add.
+template <class F>
+constexpr ExecutedCost Int8BlockCost() {
+  if (F::kWide) return {.products = 2 * 8, .scaling = 3};
+  if (kParts<F> == 1) return {.products = 3, .scaling = 3};
+  return {.products = 0, .scaling = 3 + 3 + 1 + 3};
+}
+
+// What was stored is stored: keeps GCC from carrying sums over a loop in registers it does not have.
+HWY_INLINE void KeepInMemory() {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  asm volatile("" ::: "memory");
+#endif
+}
+
+// Vectors of rows that share each broadcast activation.
+inline constexpr int kDotVecs = kPanelVecs >= 2 ? 2 : 1;
+
+// Adds the products of u8 weights and a block's activations (at x, of T tokens) into 16-bit sums of pairs. weights(k, i): step k of
+// vector i. kSteps steps from kFirst on: 2 * kSteps products meet in each of a lane's two sums.
+template <int kFirst, int kSteps, int T, class WeightFn>
+HWY_INLINE void NarrowDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x, size_t step,
+                          hn::Vec<DI16> (&sum)[T][kDotVecs]) {
+  HWY_UNROLL(8) for (int k = kFirst; k < kFirst + kSteps; ++k) {
+    VU8 w[kDotVecs];
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i] = weights(k, i);
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+      const auto a = hn::BitCast(DI8(), Broadcast4(x + static_cast<size_t>(k) * step + 4 * j));
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+        sum[j][i] = hn::Add(sum[j][i], hn::SatWidenMulPairwiseAdd(DI16(), w[i], a));
+        Pin(sum[j][i]);
+      }
+    }
+  }
+}
+
+// d += sum of q_w q_x over a block, for weights of 8 bits: |w| as u8 times the activations with w's sign.
+// weights(k, i, magnitude, w): step k of vector i.
+template <int T, class WeightFn>
+HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
+  const DI di;
+  const DI8 di8;
+  const DI16 di16;
+  const auto ones = hn::Set(di16, 1);
+  HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
+    hn::Vec<DI8> w[kDotVecs];
+    VU8 magnitude[kDotVecs];
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) weights(k, i, magnitude[i], w[i]);
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+      const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(k) * step + 4 * j));
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+        const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w[i], a);  // where w = 0 the magnitude is 0
+        d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, hn::SatWidenMulPairwiseAdd(di16, magnitude[i], signed_a), ones));
+        Pin(d[j][i]);
+      }
+    }
+  }
+}
+
+// The products of part kPart of a block, summed in 16 bits and widened: times 1, or the part's scale.
+template <class F, int kPart, class Src, int T>
+HWY_INLINE void PartDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
+  constexpr int kSteps = 8 / kParts<F>;
+  hn::Vec<DI16> sum[T][kDotVecs];
+  HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+    sum[j][0] = hn::BitCast(DI16(), F::Start(x + (kPairCorrectionsAt<F> + kPart) * step + 4 * j));
+    if constexpr (kDotVecs == 2) sum[j][1] = sum[j][0];
+  }
+  NarrowDot<kPart * kSteps, kSteps, T>([&](int k, int i) HWY_ATTR { return src.Step(k, v + i); }, x, step, sum);
+  hn::Vec<DI16> scale[kDotVecs];
+  HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+    if constexpr (kParts<F> == 1) {
+      scale[i] = hn::Set(DI16(), 1);
+    } else {  // in both 16-bit halves of a lane
+      const VU s = hn::BitCast(DU(), src.PartScale(kPart, v + i));
+      scale[i] = hn::BitCast(DI16(), hn::Or(hn::And(s, hn::Set(DU(), 0xffff)), hn::ShiftLeft<16>(s)));
+    }
+  }
+  HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+      const VI wide = hn::WidenMulPairwiseAdd(DI(), sum[j][i], scale[i]);
+      d[j][i] = kPart == 0 ? wide : hn::Add(d[j][i], wide);
+    }
+  }
+}
+
+// d = sum of q_w q_x over a block of kDotVecs vectors, from vector v, and T tokens; of its halves times their scales.
+template <class F, class Src, int T>
+HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
+  if constexpr (F::kWide) {
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Zero(DI());
+    SignedDot<T>([&](int k, int i, VU8& magnitude, hn::Vec<DI8>& w) HWY_ATTR { src.Signed(k, v + i, magnitude, w); }, x, step, d);
+  } else {
+    PartDot<F, 0>(src, v, x, step, d);
+    if constexpr (kParts<F> == 2) PartDot<F, 1>(src, v, x, step, d);
+  }
+}
+
+// One panel times T rows of a tile over `blocks` blocks; acc [T][32], of which the panel's 16 columns are continued. They stay in
+// memory (the first-level cache) while the integer sums have the registers.
+template <class F, class Src, int T>
+HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int tile, int64_t blocks, float* HWY_RESTRICT acc) {
+  const DF df;
+  const size_t step = static_cast<size_t>(tile) * 4;
+  for (int64_t b = 0; b < blocks; ++b, a += kBlockWords<F> * step) {
+    src.Prefetch();
+    HWY_UNROLL(8) for (int v = 0; v < kPanelVecs; v += kDotVecs) {
+      VI d[T][kDotVecs];
+      BlockDot<F, Src, T>(src, v, a, step, d);
+      VF w[kDotVecs];
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i] = src.Word(0, v + i);
+      HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+        const VF xs = hn::BitCast(df, Broadcast4(a + kScalesAt * step + 4 * j));
+        HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+          float* to = acc + 32 * j + (v + i) * kLanes;
+          const uint8_t* corrections = a + kCorrectionsAt * step + 4 * j;
+          hn::StoreU(F::Accumulate(src, v + i, w[i], d[j][i], xs, corrections, step, hn::LoadU(df, to)), df, to);
+        }
+      }
+    }
+    KeepInMemory();
+    src.Next();
+  }
+}
+
+// One panel times a whole tile, in sub-tiles that the registers can hold.
+template <class F, class Src>
+HWY_INLINE void Int8TilePanel(const Src& src, const uint8_t* a, int tile, int64_t blocks, float* acc) {
+  for (int j = 0; j < tile;) {
+    j += WithSubTile<kInt8SubTile<F>>(
+        tile - j, [&]<int T>() HWY_ATTR { Int8MicroPanel<F, Src, T>(src, a + 4 * j, tile, blocks, acc + 32 * j); });
+  }
+}
+
+template <class F>
+HWY_INLINE void StreamInt8Panel(const uint8_t* panel, const uint8_t* a, int rows, int64_t blocks, float* acc) {
+  Int8TilePanel<F>(PackedSource<F>{F::At(panel, 0)}, a, rows, blocks, acc);
+}
+
+template <class F>
+void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
+                  std::span<uint8_t> scratch) {
+  constexpr int kTile = ActTile(ActKind::kInt8);
+  const int64_t blocks = job.w.cols / kInt8Block;
+  const size_t row_bytes = job.x.row_bytes();
+  // K in pieces whose decoded panel stays in the first-level cache while every tile of the group meets it. The sums go on where
+  // they were: the order is the same.
+  constexpr int64_t kPiece = kInt8PieceBytes / kDecodedBytes<F>;
+  static_assert(kPiece % (F::kPanelCols / kInt8Block) == 0);
+  uint8_t* q = scratch.data();
+  float* s = reinterpret_cast<float*>(q + kInt8PieceBytes);
+  float* acc = s + (kInt8PieceBytes / 512) * kPanelRows * F::kScaleWords;
+  std::memset(acc, 0, static_cast<size_t>(group.rows) * 32 * sizeof(float));
+  for (int half = 0; half < 2; ++half) {
+    const uint8_t* panel = half == 0 ? panels.p0 : panels.p1;
+    for (int64_t b = 0; b < blocks; b += kPiece) {
+      const int64_t n = std::min(kPiece, blocks - b);
+      DecodePanel<F>(panel, b, n, q, s);
+      for (int64_t r = 0; r < group.rows; r += kTile) {
+        const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
+        const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes +
+                           static_cast<size_t>(b) * 4 * kBlockWords<F> * static_cast<size_t>(tile);
+        Int8TilePanel<F>(DecodedSource<F>{q, s}, a, tile, n, acc + 32 * r + kPanelRows * half);
+      }
+    }
+  }
+  for (int64_t r = 0; r < group.rows; ++r) epilogue.Row(acc + 32 * r, group.row_begin + r, panels.col, panels.n);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
