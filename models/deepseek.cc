@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/format.h"
+#include "engine/recipe/rope_freqs.h"
 #include "models/family.h"
 
 namespace tally {

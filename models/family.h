@@ -10,6 +10,7 @@
 #include "loaders/inventory/inventory.h"
 #include "models/binding.h"
 #include "models/config.h"
+#include "models/readings.h"
 
 namespace tally {
 

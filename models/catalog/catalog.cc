@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "engine/base/format.h"
-#include "models/config.h"
+#include "engine/recipe/rope_freqs.h"
 
 namespace tally {
 namespace {
