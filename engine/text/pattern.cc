@@ -18,7 +18,8 @@ constexpr size_t kCalloutCost = 8, kPatternBytesPerCalloutCost = 8, kPatternByte
 // Bytes of memory for one search. A repeated group keeps a record of each repetition.
 constexpr size_t kFreeMemory = size_t{1} << 20, kMemoryPerByte = 128, kMaxMemory = size_t{1} << 29;
 
-// One token of an expression: an opening parenthesis, a mark, or an atom or closing parenthesis with its quantifier (group 6).
+// The grammar of one token: an opening parenthesis, a mark (| ^ $), or an atom or closing parenthesis with its quantifier. What it
+// does not match is refused, so this is the list of what is supported.
 constexpr std::string_view kToken = R"(
   (?(DEFINE) (?<escape> \\ (?: [rntf] | x\{[0-9a-fA-F]+\} | u[0-9a-fA-F]{4} | [^0-9a-zA-Z] ))
              (?<set>    \\ (?: [sSwdD] | [pP]\{\^?[0-9A-Za-z_&]+\} ))
@@ -29,7 +30,7 @@ constexpr std::string_view kToken = R"(
   | [|^$]
   | (?: \) | (?&class) | (?&set) | \\W | (?&escape) | [^[\\()|^$?*+{] )
     ((?: [?*+] [?+]? | \{ [0-9]{1,3} (?: , [0-9]{0,3} )? \} )?) (?! [?*+{] ))";
-constexpr uint32_t kQuantifierGroup = 6;
+constexpr uint32_t kQuantifierGroup = 6;  // the named groups come before it
 
 // Members of classes. PCRE2's \s has U+180E besides, which is not White_Space. PCRE2's \w has numbers other than Nd besides.
 constexpr std::string_view kSpaces = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
@@ -112,23 +113,23 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
   for (size_t at = 0; at < regex.size(); at = span[1]) {
     const int rc = pcre2_match(grammar.get(), Units(regex), regex.size(), at, 0, data.get(), nullptr);
     const std::string_view token = regex.substr(at, rc < 0 ? 0 : span[1] - at);
-    const bool group = token == "(" || token.starts_with("(?"), end = token.starts_with(')');
+    const bool opens = token.starts_with('('), closes = token.starts_with(')');
     const std::string_view atom = rc <= int{kQuantifierGroup} ? token : token.substr(0, span[2 * kQuantifierGroup] - at);
     const std::string_view quantifier = token.substr(atom.size());
     const bool property = token.find("\\p") != token.npos || token.find("\\P") != token.npos;
     // PCRE2 10.42, PCRE2 10.46 and Oniguruma disagree about \p{Lu} where case is ignored.
-    if (rc < 0 || (end && groups.size() == 1) || (end && groups.back().lookahead && !quantifier.empty()) ||
+    if (rc < 0 || (closes && groups.size() == 1) || (closes && groups.back().lookahead && !quantifier.empty()) ||
         (property && groups.back().caseless)) {
       return BadInput(where + ": regular expression with '" + std::string(regex.substr(at, 12)) + "' at byte " +
                       std::to_string(at) + " is not supported: " + std::string(regex));
     }
-    if (group) groups.push_back({groups.back().caseless || token == "(?i:", token == "(?=" || token == "(?!", false});
-    const bool unbounded = (end && groups.back().unbounded) || quantifier.find_first_of("*+,") != quantifier.npos;
-    if (end) groups.pop_back();
+    if (opens) groups.push_back({groups.back().caseless || token == "(?i:", token == "(?=" || token == "(?!", false});
+    const bool unbounded = (closes && groups.back().unbounded) || quantifier.find_first_of("*+,") != quantifier.npos;
+    if (closes) groups.pop_back();
     groups.back().unbounded |= unbounded;
     AppendAtom(atom, &out);
     out += quantifier;
-    if (end || !quantifier.empty() || (token == "|" && groups.back().unbounded)) out += kCallout;
+    if (closes || !quantifier.empty() || (token == "|" && groups.back().unbounded)) out += kCallout;
     if (!quantifier.starts_with('{')) continue;
     uint32_t least = 0;
     std::from_chars(quantifier.data() + 1, quantifier.data() + quantifier.size(), least);
