@@ -123,7 +123,7 @@ void Attention(benchmark::State& state, const Case& c) {
   if (const Status status = s.ops[0].Validate(); !status.ok()) return fail(status.message());
   if (!Verify(team, s)) return fail("differs from the reference");
   const Kernel<AttentionOp>& kernel = Kernels<AttentionOp>()[0];
-  const Cost cost = s.ops[0].Useful();
+  const Cost cost = TotalUseful(s.ops[0]);
   const double flops = static_cast<double>(cost.Flops(WorkClass::kAttention)) * static_cast<double>(c.layers);
   const double kv_bytes = static_cast<double>(cost.Bytes(ByteKind::kKvRead)) * static_cast<double>(c.layers);
   std::vector<AlignedBuffer<uint8_t>> scratch;

@@ -1,4 +1,5 @@
-// One op as it ran: what the ledger was charged with, and when.
+// One op as it ran: what the ledger was charged with, and when. An op that is charged at several sites has a record for each: the time
+// and the touches are in the first.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct OpRecord {
   std::span<const SequenceRows> sequences = {};
   int64_t logit_rows = 0;  // rows of the step whose logits were asked for
   Site site = {};
+  size_t part = 0;                       // of the op's sites
   std::string_view op = {};              // "matmul"
   std::string_view implementation = {};  // "hwy", "ref", "blas"
   std::string_view target = {};          // instruction set that "hwy" means: "AVX3_ZEN4"

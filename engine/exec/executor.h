@@ -237,17 +237,21 @@ class Executor {
       op.Describe(description);
       touches_.clear();
       op.Touches(touches_);
-      recorder_({.site = slot.sites[0],
-                 .op = Op::kName,
-                 .implementation = kernel.name,
-                 .target = HwyTargetName(),
-                 .threads = shared ? team_.threads() : 1,
-                 .description = description,
-                 .useful = TotalUseful(op),
-                 .executed = TotalExecuted(kernel, op),
-                 .touches = touches_,
-                 .start_nanoseconds = Nanoseconds(start - recording_since_),
-                 .nanoseconds = Nanoseconds(end - start)});
+      const CostAmounts amounts = op.Amounts();
+      for (size_t part = 0; part < slot.sites.size(); ++part) {
+        recorder_({.site = slot.sites[part],
+                   .part = part,
+                   .op = Op::kName,
+                   .implementation = kernel.name,
+                   .target = HwyTargetName(),
+                   .threads = shared ? team_.threads() : 1,
+                   .description = description,
+                   .useful = UsefulOf(op, amounts, part),
+                   .executed = ExecutedOf(kernel, op, amounts, part),
+                   .touches = part == 0 ? std::span<const WeightTouch>(touches_) : std::span<const WeightTouch>(),
+                   .start_nanoseconds = Nanoseconds(start - recording_since_) + (part == 0 ? 0 : Nanoseconds(end - start)),
+                   .nanoseconds = part == 0 ? Nanoseconds(end - start) : 0});
+      }
     }
     if (tap_) tap_(slot.sites[0], Op::kName, op.Output());
   }

@@ -80,6 +80,14 @@ std::string LayerStem(const std::string& stem, bool gemma, bool gpt_oss) {
       {"attn.c_proj", "attn_output"},
       {"mlp.c_fc", "ffn_up"},
       {"mlp.c_proj", "ffn_down"},
+      {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+      {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+      {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+      {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+      {"attention.query_key_value", "attn_qkv"},
+      {"attention.dense", "attn_output"},
+      {"mlp.dense_h_to_4h", "ffn_up"},
+      {"mlp.dense_4h_to_h", "ffn_down"},
   };
   if (stem == "post_attention_layernorm") return gemma || gpt_oss ? "post_attention_norm" : "ffn_norm";
   const auto it = kNames.find(stem);
@@ -94,7 +102,7 @@ std::map<std::string, Shape> ExpectedGguf(const Inventory& hf) {
   std::map<std::string, Shape> expected;
   for (const StoredTensor& t : hf.tensors) {
     std::string name = t.name;
-    for (const std::string_view prefix : {"transformer.", "model."}) {
+    for (const std::string_view prefix : {"transformer.", "model.", "gpt_neox."}) {
       if (name.starts_with(prefix)) name.erase(0, prefix.size());
     }
     static const std::map<std::string, std::string> kOutside = {{"embed_tokens.weight", "token_embd.weight"},
@@ -103,7 +111,11 @@ std::map<std::string, Shape> ExpectedGguf(const Inventory& hf) {
                                                                 {"wte.weight", "token_embd.weight"},
                                                                 {"wpe.weight", "position_embd.weight"},
                                                                 {"ln_f.weight", "output_norm.weight"},
-                                                                {"ln_f.bias", "output_norm.bias"}};
+                                                                {"ln_f.bias", "output_norm.bias"},
+                                                                {"embed_in.weight", "token_embd.weight"},
+                                                                {"final_layer_norm.weight", "output_norm.weight"},
+                                                                {"final_layer_norm.bias", "output_norm.bias"},
+                                                                {"embed_out.weight", "output.weight"}};
     if (const auto it = kOutside.find(name); it != kOutside.end()) {
       expected[it->second] = t.shape;
       if (name == "wte.weight") expected["output.weight"] = t.shape;  // make_gguf.py writes the tied head out
@@ -114,7 +126,9 @@ std::map<std::string, Shape> ExpectedGguf(const Inventory& hf) {
     const std::string block = "blk." + name.substr(0, dot) + ".", rest = name.substr(dot + 1);
     const std::string stem = rest.substr(0, rest.rfind('.')), suffix = rest.substr(rest.rfind('.') + 1);
     if (gpt2 && (rest == "attn.bias" || rest == "attn.masked_bias")) continue;  // mask buffers
+    if (rest == "attention.bias" || rest == "attention.masked_bias" || rest.ends_with("inv_freq")) continue;
     Shape shape = t.shape;
+    if (stem == "mlp.shared_expert_gate") shape = {shape.at(1)};
     if (const std::string renamed = LayerStem(stem, gemma, gpt_oss); !renamed.empty()) {
       if (gpt2 && shape.size() == 2) std::swap(shape[0], shape[1]);
       expected[block + renamed + "." + suffix] = shape;
@@ -177,7 +191,7 @@ TEST(Goldens, GgufAndSafetensorsAgree) {
     // Embeddings are stored alike in both: the same bytes must come from both files' ranges.
     const StoredTensor* a = gguf->Find("token_embd.weight");
     const StoredTensor* b = nullptr;
-    for (const char* name : {"model.embed_tokens.weight", "wte.weight", "transformer.wte.weight"}) {
+    for (const char* name : {"model.embed_tokens.weight", "wte.weight", "transformer.wte.weight", "gpt_neox.embed_in.weight"}) {
       if (b == nullptr) b = hf->Find(name);
     }
     ASSERT_TRUE(a != nullptr && b != nullptr);
