@@ -6,13 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "engine/base/aligned.h"
-#include "engine/base/float16.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/roofs.h"
@@ -49,25 +47,25 @@ struct Setup {
   static Result<Setup> Make(const Case& c) {
     Setup s;
     const int64_t blocks = (c.depth + kKvBlock - 1) / kKvBlock;
-    const size_t block_bytes = KvBlockBytes(c.type, c.kv_heads, c.head_dim);
+    const KvLayout layout{c.type, c.kv_heads, c.head_dim};
+    const size_t block_bytes = layout.BlockBytes();
     s.bytes = block_bytes * blocks * c.layers;
     TALLY_ASSIGN_OR_RETURN(s.memory, AnonymousMemory::Allocate(s.bytes, true));
     std::mt19937 rng(7);
     std::vector<float> some(4096);
     for (float& x : some) x = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 1000.0f;
-    const size_t elements = s.bytes / KvElementBytes(c.type);
-    for (size_t i = 0; i < elements; ++i) {
-      const float x = some[(i + i / 4096 * 37) % 4096];
-      if (c.type == KvType::kF32) {
-        std::memcpy(s.memory.data() + 4 * i, &x, 4);
-      } else {
-        const uint16_t h = F32ToF16(x);
-        std::memcpy(s.memory.data() + 2 * i, &h, 2);
-      }
-    }
     for (int64_t l = 0; l < c.layers; ++l) {
       s.blocks.emplace_back();
-      for (int64_t b = 0; b < blocks; ++b) s.blocks.back().push_back(s.memory.data() + (l * blocks + b) * block_bytes);
+      for (int64_t b = 0; b < blocks; ++b) {
+        uint8_t* const block = s.memory.data() + (l * blocks + b) * block_bytes;
+        s.blocks.back().push_back(block);
+        for (int64_t lane = 0; lane < kKvBlock; ++lane) {
+          for (int64_t h = 0; h < c.kv_heads; ++h) {
+            layout.Store(block, h, lane, some.data() + rng() % (some.size() - c.head_dim),
+                         some.data() + rng() % (some.size() - c.head_dim));
+          }
+        }
+      }
     }
     for (const auto& layer : s.blocks) s.tables.push_back({layer.data(), blocks});
     for (int64_t i = 0; i < c.rows; ++i) s.rows.push_back({0, static_cast<int32_t>(c.depth - c.rows + i)});
@@ -78,7 +76,7 @@ struct Setup {
       AttentionOp op;
       op.q = Mat<const float>(s.q.data(), c.rows, width);
       op.out = Mat<float>(s.out.data(), c.rows, width);
-      op.heads = c.heads, op.kv_heads = c.kv_heads, op.head_dim = c.head_dim, op.window = c.window, op.type = c.type;
+      op.heads = c.heads, op.layout = layout, op.window = c.window;
       op.scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
       op.tables = {&s.tables[l], 1};
       s.ops.push_back(op);

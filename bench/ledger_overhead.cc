@@ -1,12 +1,11 @@
 // What keeping the books costs: the same steps with the ledger on and off, in turn, so that a machine that drifts drifts for both.
 //   ledger_overhead [MODEL.gguf] [--pairs N] [--prefill P] [--tokens T]
-// "Off" charges nothing; an op's useful work is looked at even so, to decide whether threads share it. Prints the median of the pairs'
+// "Off" charges nothing; an op's amounts are looked at even so, to decide whether threads share it. Prints the median of the pairs'
 // ratios on / off with the middle half of them, for decoding T tokens one after the other and for a prefill of P, and the same for
 // off / off, which is what the machine's noise alone makes of it. Logits of both must be the same bits.
 //
 // What decodes keeps its ledger on or off from token to token, so a run of them is what is timed: were it switched at every token, the
-// books would also pay for having been out of the caches, and of the branch predictor, for two tokens. The ledger reckons up some 64 steps
-// at a time: runs of a multiple of 64 tokens all hold their part of that.
+// books would also pay for having been out of the caches for two tokens.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -43,8 +42,8 @@ class Overhead {
     load.context = options_.prefill + options_.tokens + 1;
     TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(path, load));
     const auto& loaded = static_cast<const LoadedModel&>(*model);
-    TALLY_ASSIGN_OR_RETURN(stepper_,
-                           Stepper::Create(loaded.recipe(), loaded.weights(), team_, MakeStepperOptions(loaded.recipe(), load)));
+    TALLY_ASSIGN_OR_RETURN(
+        stepper_, Stepper::Create(loaded.Source(), loaded.weights().infos(), team_, MakeStepperOptions(loaded.recipe(), load)));
     std::printf("%s, %d threads\n", model->Description().c_str(), team_.threads());
     TALLY_ASSIGN_OR_RETURN(sequence_, stepper_->cache().NewSequence());
     vocab_ = loaded.recipe().vocab;
@@ -84,7 +83,7 @@ class Overhead {
   }
 
   Status Compare(const char* what, const std::vector<std::vector<BatchRow>>& steps, int64_t length, int64_t pairs) {
-    std::vector<double> ratios, noise, alone;
+    std::vector<double> ratios, noise, alone, costs;
     double on = 0, off = 0, again = 0;
     std::mt19937 random(1);
     std::array<size_t, 3> order = {0, 1, 2};
@@ -97,15 +96,21 @@ class Overhead {
       }
       if (i < 2) continue;  // the first ones warm up
       ratios.push_back(on / off);
+      costs.push_back(on - off);
       alone.push_back(off * 1e6 / static_cast<double>(steps.size()));
       noise.push_back(again / off);
     }
     std::nth_element(alone.begin(), alone.begin() + static_cast<int64_t>(alone.size() / 2), alone.end());
+    stepper_->ledger().Reset();
     TALLY_RETURN_IF_ERROR(Time(steps, true, length, on));
-    const uint64_t ops = stepper_->ledger().last_step().account.ops;
+    const Phase phase = stepper_->ledger().last_step().phase;
+    const uint64_t ops = stepper_->ledger().total(phase).ops / stepper_->ledger().steps(phase);
     std::printf("%-8s off        median %.1f us a step of %llu ops\n", what, alone[alone.size() / 2],
                 static_cast<unsigned long long>(ops));
     Print(what, "on / off", ratios);
+    std::nth_element(costs.begin(), costs.begin() + static_cast<int64_t>(costs.size() / 2), costs.end());
+    std::printf("%-8s the books  median %.0f ns an op\n", what,
+                costs[costs.size() / 2] * 1e9 / static_cast<double>(steps.size()) / static_cast<double>(ops));
     Print(what, "off / off", noise);
     return {};
   }

@@ -1,158 +1,163 @@
-// Runs lines of a ledger file (tally run --ledger) again, each alone and with random data of its shapes, and times them:
-//   replay FILE.jsonl [--line N...] [--op NAME] [--component NAME] [--layer L] [--phase prefill|decode] [--all]
-// Without --line and --all, one line of each kind (phase, component, op, shapes). Every op's result is compared with the scalar
-// reference's and its cost with what was logged before it is timed. Weights are laid out several times and read in turn, so that
-// small ones do not come from a cache that the engine would not find them in.
+// Times each op of a model's plan alone, in the step where it belongs:
+//   replay MODEL [--prompt N] [--op NAME] [--component NAME] [--layer L] [--phase prefill|decode] [--all]
+// A prompt of N tokens is run, then one token; each op is repeated on the data that it has there. Without --all, one op of each kind
+// (phase, component, op). Every result is compared with the scalar reference's before it is timed. Between repetitions a buffer larger
+// than the caches is read, so that weights come from memory, as in a step.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <cstring>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "bench/replay_op.h"
+#include "engine/session/loaded_model.h"
 
 namespace tally {
 namespace {
 
-using Json = nlohmann::json;
-
 struct Options {
-  std::string file, op, component, phase;
-  std::vector<int64_t> lines;
-  int64_t layer = -2;
+  std::string model, op, component, phase;
+  int64_t layer = -2, prompt = 128;
   int threads = 0, repetitions = 15;
-  int64_t weight_mebibytes = 512;
-  bool all = false, verify = true;
+  bool all = false;
 };
-
-// What tells one kind of op from another.
-std::string Kind(const Json& line) {
-  std::string kind = line.at("phase").get<std::string>() + " " + line.at("component").get<std::string>() + " " +
-                     line.at("op").get<std::string>();
-  for (const Json& o : line.at("operands")) kind += " " + o.at("type").get<std::string>() + o.at("shape").dump();
-  return kind;
-}
 
 double Median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + static_cast<int64_t>(v.size() / 2), v.end());
   return v[v.size() / 2];
 }
 
+std::vector<float> Copied(Mat<const float> m) {
+  std::vector<float> values;
+  for (int64_t r = 0; r < m.rows; ++r) values.insert(values.end(), m.Row(r), m.Row(r) + m.cols);
+  return values;
+}
+
+void Restore(const std::vector<float>& values, Mat<const float> m) {
+  for (int64_t r = 0; r < m.rows; ++r) {
+    std::memcpy(const_cast<float*>(m.Row(r)), values.data() + r * m.cols, static_cast<size_t>(m.cols) * sizeof(float));
+  }
+}
+
+// The largest difference over the largest value.
+double Difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double largest = 0, difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max<double>(largest, std::fabs(b[i]));
+    difference = std::max<double>(difference, std::fabs(a[i] - b[i]));
+    if (std::isnan(a[i]) != std::isnan(b[i])) return INFINITY;
+  }
+  return largest > 0 ? difference / largest : difference;
+}
+
 class Replayer {
  public:
-  explicit Replayer(const Options& options) : options_(options), team_(options.threads) {}
+  explicit Replayer(const Options& options) : options_(options), team_(options.threads), flush_(size_t{64} << 20, 1) {}
 
-  // False: the line cannot be replayed, or not with the result and the cost that it should have.
-  bool Line(int64_t number, const Json& line) {
-    const auto fail = [&](const std::string& why) {
-      std::fprintf(stderr, "replay: line %ld: %s\n", static_cast<long>(number), why.c_str());
-      return false;
-    };
-    auto built = BuildReplay(line, team_, static_cast<size_t>(options_.weight_mebibytes) << 20);
-    if (!built.ok()) return fail(built.status().message());
-    ReplayOp& op = *built.value();
-    Executor executor(team_, nullptr);
-    Cost useful;
-    uint64_t nanoseconds = 0;
-    executor.SetRecorder([&](const OpRecord& r) {
-      useful = r.useful;
-      nanoseconds = r.nanoseconds;
+  Status Run() {
+    LoadOptions load;
+    load.threads = options_.threads;
+    load.context = options_.prompt + 1;
+    load.max_batch = options_.prompt;
+    TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(options_.model, load));
+    const auto& loaded = static_cast<const LoadedModel&>(*model);
+    TALLY_ASSIGN_OR_RETURN(
+        stepper_, Stepper::Create(loaded.Source(), loaded.weights().infos(), team_, MakeStepperOptions(loaded.recipe(), load)));
+    stepper_->SetRecorder([this](const OpRecord& r) {
+      op_ = r.op;
+      useful_ = r.useful;
+      nanoseconds_ = r.nanoseconds;
     });
-    const auto run = [&] { return op.Run(executor); };
-    Status status = run();
-    if (!status.ok()) return fail(status.message());
-    if (const std::string differs = CostDifference(useful, line); !differs.empty()) return fail(differs);
-    if (options_.verify) {
-      const ReplayOp::Made got = op.Output();
-      op.Reset();
-      executor.SetImpl(ImplChoice::kRef);
-      status = run();
-      executor.SetImpl(ImplChoice::kAuto);
-      if (!status.ok()) return fail(status.message());
-      const double difference = DifferenceOf(got, op.Output());
-      if (!(difference <= 1e-3)) return fail("its result is " + std::to_string(difference) + " from the reference's");
-      op.Reset();
+    stepper_->decoder().SetAround([this](const PlannedOp& planned, Mat<const float> output, const std::function<Status()>& run) {
+      return Time(planned, output, run);
+    });
+    std::printf("%s, %d threads\n  phase   layer component        op                    us   GFLOP/s     GB/s\n",
+                model->Description().c_str(), team_.threads());
+    TALLY_ASSIGN_OR_RETURN(const int32_t sequence, stepper_->cache().NewSequence());
+    std::vector<BatchRow> rows;
+    for (int64_t i = 0; i < options_.prompt; ++i) {
+      rows.push_back({static_cast<int32_t>((i * 7919 + 13) % loaded.recipe().vocab), sequence, i + 1 == options_.prompt});
     }
-    std::vector<double> times;
-    for (int i = 0; i < options_.repetitions + 2; ++i) {
-      status = run();
-      if (!status.ok()) return fail(status.message());
-      if (i >= 2) times.push_back(static_cast<double>(nanoseconds));  // the first two warm up
-    }
-    const double ns = Median(times), logged = line.at("ns").get<double>();
-    const uint64_t bytes = useful.TotalBytes() - useful.Bytes(ByteKind::kWeightsStored);  // what is read is what was packed
-    std::printf("%7ld  %-8s %4d  %-16s %-12s %11.1f %11.1f %7.2f %9.2f %8.2f\n", static_cast<long>(number),
-                line.at("phase").get<std::string>().c_str(), line.at("layer").get<int>(),
-                line.at("component").get<std::string>().c_str(), line.at("op").get<std::string>().c_str(), logged / 1e3, ns / 1e3,
-                logged > 0 ? ns / logged : 0, static_cast<double>(useful.TotalFlops()) / ns, static_cast<double>(bytes) / ns);
-    return true;
-  }
-
-  bool Wanted(int64_t number, const Json& line) {
-    if (!options_.lines.empty()) return std::find(options_.lines.begin(), options_.lines.end(), number) != options_.lines.end();
-    if (!options_.op.empty() && line.at("op") != options_.op) return false;
-    if (!options_.component.empty() && line.at("component") != options_.component) return false;
-    if (!options_.phase.empty() && line.at("phase") != options_.phase) return false;
-    if (options_.layer != -2 && line.at("layer") != options_.layer) return false;
-    return options_.all || kinds_.insert(Kind(line)).second;
+    TALLY_RETURN_IF_ERROR(stepper_->Step(rows).status());
+    const BatchRow next{.token = 1, .sequence = sequence, .want_logits = true, .generated = true};
+    return stepper_->Step({&next, 1}).status();
   }
 
  private:
+  bool Wanted(const PlannedOp& planned, std::string_view phase) {
+    const Site site = planned.sites[0];
+    if (!options_.op.empty() && op_ != options_.op) return false;
+    if (!options_.component.empty() && ComponentName(site.component) != options_.component) return false;
+    if (!options_.phase.empty() && phase != options_.phase) return false;
+    if (options_.layer != -2 && site.layer != options_.layer) return false;
+    const std::string kind = std::string(phase) + std::string(ComponentName(site.component)) + std::string(op_);
+    return options_.all || kinds_.insert(kind).second;
+  }
+
+  Status Time(const PlannedOp& planned, Mat<const float> output, const std::function<Status()>& run) {
+    const std::vector<float> before = Copied(output);
+    TALLY_RETURN_IF_ERROR(run());
+    const Executor& executor = stepper_->executor();
+    const std::string_view phase = kPhaseNames[static_cast<size_t>(executor.phase())];
+    if (!Wanted(planned, phase)) return {};
+    const std::vector<float> after = Copied(output);
+    const std::string at = std::string(ComponentName(planned.sites[0].component)) + " " + std::string(op_);
+    const auto again = [&] {
+      Restore(before, output);
+      return run();
+    };
+    stepper_->executor().SetImpl(ImplChoice::kRef);
+    TALLY_RETURN_IF_ERROR(again());
+    stepper_->executor().SetImpl(ImplChoice::kAuto);
+    if (const double difference = Difference(after, Copied(output)); !(difference <= 1e-3)) {
+      return InternalError(at + ": its result is " + std::to_string(difference) + " from the reference's");
+    }
+    std::vector<double> times;
+    for (int i = 0; i < options_.repetitions; ++i) {
+      sink_ += std::accumulate(flush_.begin(), flush_.end(), uint64_t{0});
+      TALLY_RETURN_IF_ERROR(again());
+      times.push_back(static_cast<double>(nanoseconds_));
+    }
+    const double ns = std::max(1.0, Median(times));
+    const uint64_t bytes = useful_.TotalBytes() - useful_.Bytes(ByteKind::kWeightsStored);  // what is read is what was packed
+    std::printf("  %-8s %4d  %-16s %-12s %11.1f %9.2f %8.2f\n", std::string(phase).c_str(), planned.sites[0].layer,
+                std::string(ComponentName(planned.sites[0].component)).c_str(), std::string(op_).c_str(), ns / 1e3,
+                static_cast<double>(useful_.TotalFlops()) / ns, static_cast<double>(bytes) / ns);
+    return {};
+  }
+
   const Options& options_;
   Team team_;
+  std::vector<uint8_t> flush_;
+  uint64_t sink_ = 0;
+  std::unique_ptr<Stepper> stepper_;
   std::set<std::string> kinds_;
+  // Of the last run.
+  std::string_view op_;
+  Cost useful_;
+  uint64_t nanoseconds_ = 0;
 };
-
-int Main(const Options& options) {
-  std::ifstream file(options.file);
-  if (!file) {
-    std::fprintf(stderr, "replay: cannot read '%s'\n", options.file.c_str());
-    return 2;
-  }
-  Replayer replayer(options);
-  std::printf("   line  phase   layer component        op             logged us   replay us   ratio   GFLOP/s     GB/s\n");
-  int64_t number = 0, ran = 0;
-  bool good = true;
-  for (std::string text; std::getline(file, text);) {
-    ++number;
-    try {
-      const Json line = Json::parse(text);
-      if (line.at("version") != 1) throw std::runtime_error("of a version other than 1");
-      if (!replayer.Wanted(number, line)) continue;
-      ++ran;
-      good = replayer.Line(number, line) && good;
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "replay: line %ld: not a line of a ledger: %s\n", static_cast<long>(number), e.what());
-      return 2;
-    }
-  }
-  if (ran == 0) {
-    std::fprintf(stderr, "replay: '%s' has no such line\n", options.file.c_str());
-    return 2;
-  }
-  return good ? 0 : 1;
-}
 
 }  // namespace
 }  // namespace tally
 
 int main(int argc, char** argv) {
   tally::Options options;
-  CLI::App app("Times the ops of a ledger file alone");
-  app.add_option("FILE", options.file, "written by tally run --ledger")->required();
-  app.add_option("--line", options.lines, "these lines, from 1");
-  app.add_option("--op", options.op, "lines of this op");
-  app.add_option("--component", options.component, "lines of this component");
+  CLI::App app("Times the ops of a model's plan alone");
+  app.add_option("MODEL", options.model, "GGUF file or directory")->required();
+  app.add_option("--prompt", options.prompt, "tokens before the one that is decoded")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--op", options.op, "only this op");
+  app.add_option("--component", options.component, "only at this component");
   app.add_option("--phase", options.phase, "prefill or decode");
-  app.add_option("--layer", options.layer, "lines of this layer (-1: outside)");
-  app.add_option("--threads", options.threads, "0: all cores");
+  app.add_option("--layer", options.layer, "only in this layer (-1: outside)");
+  app.add_option("--threads", options.threads, "0: all cores")->check(CLI::Range(0, 1024));
   app.add_option("--repetitions", options.repetitions, "timed runs, of which the median is shown")->check(CLI::Range(1, 100000));
-  app.add_option("--weight-memory", options.weight_mebibytes, "MiB that copies of the weights may take")
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_flag("--all", options.all, "every line, not one of each kind");
-  app.add_flag("!--no-verify", options.verify, "do not compare results with the scalar reference");
+  app.add_flag("--all", options.all, "every op, not one of each kind");
   CLI11_PARSE(app, argc, argv);
-  return tally::Main(options);
+  const tally::Status status = tally::Replayer(options).Run();
+  if (!status.ok()) std::fprintf(stderr, "replay: %s\n", status.message().c_str());
+  return status.ok() ? 0 : 1;
 }

@@ -17,7 +17,7 @@ set(public_headers
   counters/books/books.h counters/books/closed_form.h counters/books/form.h counters/books/model_count.h counters/books/published.h
   counters/books/step_audit.h
   counters/cost/cost.h counters/cost/op_description.h counters/cost/site.h
-  counters/ledger/ledger.h counters/ledger/record.h counters/ledger/step_log.h counters/ledger/touch_marks.h
+  counters/ledger/ledger.h counters/ledger/record.h counters/ledger/touch_set.h
   loaders/inventory/inventory.h loaders/npy.h)
 set(public_root ${PROJECT_BINARY_DIR}/include)
 set(public_sources)

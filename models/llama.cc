@@ -1,83 +1,64 @@
-// Llama 1 to 3 (Touvron et al. 2023, Dubey et al. 2024) and Mistral 7B (Jiang et al. 2023: the same with a
-// sliding window on every layer): RMSNorm, rotary positions, grouped key-value heads, SiLU-gated
-// feed-forward. GGUF stores the rows of q and k so that adjacent pairs turn; Hugging Face so that halves of a
-// head do.
-#include "engine/base/format.h"
-#include "models/binding.h"
-#include "models/config.h"
-#include "models/families.h"
-#include "models/names.h"
+// Llama 1 to 3 (Touvron et al. 2023, Dubey et al. 2024), Mistral 7B (Jiang et al. 2023: the same with a sliding window on every
+// layer) and Mixtral (Jiang et al. 2024: with a mixture of experts in every layer, too): RMSNorm, rotary positions, grouped key-value
+// heads, SiLU-gated feed-forward. GGUF calls all of them llama, and stores the rows of q and k so that adjacent pairs turn; Hugging
+// Face so that halves of a head do.
+#include "models/family.h"
 
 namespace tally {
 namespace {
 
 constexpr std::string_view kGguf[] = {"llama"};
-constexpr std::string_view kHf[] = {"LlamaForCausalLM", "MistralForCausalLM"};
-constexpr std::string_view kHfTypes[] = {"llama", "mistral"};
+constexpr std::string_view kHf[] = {"LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM"};
+constexpr std::string_view kHfTypes[] = {"llama", "mistral", "mixtral"};
 
-Result<ModelSpec> ReadGgufFile(const Inventory& inventory) {
-  ModelSpec spec;
-  Recipe& r = spec.recipe;
-  r.family = "llama";
-  Config c(inventory, "llama.");
-  if (c.Int("expert_count", 0, kMaxExperts, 0) > 0) c.Unsupported("expert_count", "above 0 (a Mixtral-style mixture of experts)");
-  ReadGgufDecoder(c, r);
-  r.rope.style = RopeStyle::kAdjacentPair;
-  r.rope.freq_factors = IsStored(inventory, "rope_freqs.weight");
-  ReadGgufRope(c, r, /*yarn_truncate=*/true);
-  r.d_ff = c.Int("feed_forward_length", 1, kMaxWidth);
-  const int32_t window = c.Int("attention.sliding_window", 0, kMaxContext, 0);
-  CheckHeads(c, r);
-  TALLY_RETURN_IF_ERROR(c.status());
-  r.layers.assign(r.n_layers, {.window = window});
-  UsualAttentionScale(r);
-  r.tied_head = !IsStored(inventory, "output.weight");
-  r.q_bias = AnyLayerHas(inventory, r, "blk.#.attn_q.bias");
-  r.k_bias = AnyLayerHas(inventory, r, "blk.#.attn_k.bias");
-  r.v_bias = AnyLayerHas(inventory, r, "blk.#.attn_v.bias");
-  r.o_bias = AnyLayerHas(inventory, r, "blk.#.attn_output.bias");
-  r.ffn_bias = AnyLayerHas(inventory, r, "blk.#.ffn_up.bias");
-  return Finish(c, std::move(spec), {GgufNames()});
+constexpr RoleName kMixtralNames[] = {{Role::kRouter, "model.layers.#.block_sparse_moe.gate.weight"},
+                                      {Role::kExpertGate, "model.layers.#.block_sparse_moe.experts.*.w1.weight"},
+                                      {Role::kExpertUp, "model.layers.#.block_sparse_moe.experts.*.w3.weight"},
+                                      {Role::kExpertDown, "model.layers.#.block_sparse_moe.experts.*.w2.weight"}};
+
+// Llama's published classes have no window, whatever the config says. Mistral's has one of 4096 where the config says nothing, and
+// none where it says null (transformers, configuration_mistral.py); Mixtral's none in both cases.
+int32_t ReadWindow(Config& c, bool mistral, bool mixtral) {
+  if (c.gguf()) return c.Int("attention.sliding_window", 0, kMaxContext, 0);
+  const bool windowed = (mistral || mixtral) && !c.IsNull("sliding_window");
+  return windowed ? c.Int("sliding_window", mixtral ? 1 : 0, kMaxContext, mixtral ? 0 : 4096) : 0;
 }
 
-Result<ModelSpec> ReadHfDirectory(const Inventory& inventory) {
-  ModelSpec spec;
+void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  r.family = "llama";
-  Config c(inventory, "");
-  const std::vector<std::string> architectures = c.Strings("architectures");
-  const bool mistral = architectures.empty() ? c.String("model_type", "") == "mistral" : architectures[0] == "MistralForCausalLM";
-  ReadHfDecoder(c, r, {.norm_eps = 1e-6, .n_kv_heads = mistral ? 8 : 0});
-  r.rope.style = RopeStyle::kRotateHalf;
-  r.rope.dim = r.head_dim;
-  ReadHfRope(c, r, 10000);
-  r.d_ff = c.Int("intermediate_size", 1, kMaxWidth);
-  if (const std::string act = c.String("hidden_act", "silu"); act != "silu" && act != "swish")
-    c.Unsupported("hidden_act", Quote(act));
-  // Llama's published classes have no window, whatever the config says. Mistral's has one of 4096 where the config says
-  // nothing, and none where it says null (transformers, configuration_mistral.py).
-  const bool windowed = mistral && !c.IsNull("sliding_window");
-  const int32_t window = windowed ? c.Int("sliding_window", 0, kMaxContext, 4096) : 0;
-  CheckHeads(c, r);
-  TALLY_RETURN_IF_ERROR(c.status());
-  r.layers.assign(r.n_layers, {.window = window});
-  UsualAttentionScale(r);
-  r.q_bias = r.k_bias = r.v_bias = r.o_bias = !mistral && c.Bool("attention_bias", false);
-  r.ffn_bias = !mistral && c.Bool("mlp_bias", false);
-  ReadHfTying(c, false, spec);
-  for (int32_t i = 0; i < r.n_layers; ++i) {  // old exports keep the frequencies
-    const std::string name = "model.layers." + std::to_string(i) + ".self_attn.rotary_emb.inv_freq";
-    if (IsStored(inventory, name)) spec.buffers.push_back(name);
+  const bool mistral = c.Is({"MistralForCausalLM", "mistral"});
+  const bool mixtral = c.gguf() ? c.Int("expert_count", 0, kMaxExperts, 0) > 0 : c.Is({"MixtralForCausalLM", "mixtral"});
+  if (c.gguf()) r.rope.style = RopeStyle::kAdjacentPair;
+  ReadDecoder(c, spec,
+              mixtral ? DecoderDefaults{.norm_eps = 1e-5, .n_kv_heads = 8, .context = 131072, .rope_theta = 1e6}
+                      : DecoderDefaults{.norm_eps = 1e-6, .n_kv_heads = mistral ? 8 : 0});
+  ReadFeedForwardWidth(c, r);
+  ExpectSilu(c);
+  const int32_t window = ReadWindow(c, mistral, mixtral);
+  for (LayerRecipe& layer : r.layers) layer.window = window, layer.sparse = mixtral;
+  if (mixtral) {
+    r.family = "mixtral";
+    ReadExperts(c, r, "num_local_experts|num_experts", "intermediate_size");
+    r.routing = RoutingRule::kTopKThenSoftmax;
   }
-  return Finish(c, std::move(spec), {HfDecoderNames()});
-}
-
-Result<ModelSpec> Read(const Inventory& inventory) {
-  return inventory.format == FileFormat::kGguf ? ReadGgufFile(inventory) : ReadHfDirectory(inventory);
+  if (c.gguf()) {
+    const Inventory& files = c.inventory();
+    r.rope.freq_factors = IsStored(files, "rope_freqs.weight");
+    r.q_bias = AnyLayerHas(files, r, "blk.#.attn_q.bias");
+    r.k_bias = AnyLayerHas(files, r, "blk.#.attn_k.bias");
+    r.v_bias = AnyLayerHas(files, r, "blk.#.attn_v.bias");
+    r.o_bias = AnyLayerHas(files, r, "blk.#.attn_output.bias");
+    r.ffn_bias = AnyLayerHas(files, r, "blk.#.ffn_up.bias");
+  } else if (!mistral && !mixtral) {
+    const bool bias = c.Bool("attention_bias", false);
+    SetBiases(r, bias, bias);
+    r.ffn_bias = c.Bool("mlp_bias", false);
+  }
+  AddBuffers(c, spec, {"model.layers.#.self_attn.rotary_emb.inv_freq"});  // old exports keep the frequencies
 }
 
 }  // namespace
 
-constinit const Family kLlamaFamily = {"llama", kGguf, kHf, kHfTypes, Read};
+extern constinit const Family kLlamaFamily = {"llama", kGguf, kHf, kHfTypes, Read, kMixtralNames};
 
 }  // namespace tally

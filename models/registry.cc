@@ -1,16 +1,35 @@
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "engine/base/format.h"
-#include "models/binding.h"
-#include "models/config.h"
-#include "models/families.h"
+#include "models/catalog/recipe_settings.h"
+#include "models/family.h"
 
 namespace tally {
+
+// One line a family.
+#define TALLY_FAMILIES(F) \
+  F(kGpt2Family)          \
+  F(kLlamaFamily)         \
+  F(kGptOssFamily)        \
+  F(kQwen2Family)         \
+  F(kQwen3Family)         \
+  F(kOlmoeFamily)         \
+  F(kDeepseekFamily)      \
+  F(kQwen2MoeFamily)      \
+  F(kGemma3Family)        \
+  F(kGptNeoxFamily)       \
+  F(kGlm4MoeFamily)
+
+#define TALLY_DECLARE(family) extern const Family family;
+TALLY_FAMILIES(TALLY_DECLARE)
+
 namespace {
 
-constexpr std::array<const Family*, 3> kFamilies = {&kGpt2Family, &kLlamaFamily, &kGptOssFamily};
+#define TALLY_POINTER(family) &family,
+constexpr const Family* kFamilies[] = {TALLY_FAMILIES(TALLY_POINTER)};
 
 using Names = std::span<const std::string_view> Family::*;
 
@@ -21,20 +40,29 @@ Result<const Family*> Lookup(const Inventory& inventory, Names names, std::strin
     for (const std::string_view name : family->*names) known += (known.empty() ? "" : ", ") + std::string(name);
   }
   return BadInput(inventory.metadata.source + ": " + std::string(key) + " " + Quote(wanted) +
-                  " is not supported; supported: " + known);
+                  " is not supported; known: " + known);
 }
 
-Result<const Family*> FindFamily(const Inventory& inventory) {
+struct Found {
+  const Family* family;
+  std::string architecture;  // the name it was found by
+};
+
+Result<Found> FindFamily(const Inventory& inventory) {
   const Metadata& m = inventory.metadata;
+  const auto lookup = [&](Names names, std::string_view key, const std::string& wanted) -> Result<Found> {
+    TALLY_ASSIGN_OR_RETURN(const Family* family, Lookup(inventory, names, key, wanted));
+    return Found{family, wanted};
+  };
   if (inventory.format == FileFormat::kGguf) {
     TALLY_ASSIGN_OR_RETURN(const auto name, m.GetString("general.architecture"));
     if (!name.has_value()) return BadInput(m.source + ": required key general.architecture is missing");
-    return Lookup(inventory, &Family::gguf_architectures, "general.architecture", *name);
+    return lookup(&Family::gguf_architectures, "general.architecture", *name);
   }
   TALLY_ASSIGN_OR_RETURN(const auto names, m.GetStrings("architectures"));
-  if (names.has_value() && !names->empty()) return Lookup(inventory, &Family::hf_architectures, "architecture", names->front());
+  if (names.has_value() && !names->empty()) return lookup(&Family::hf_architectures, "architecture", names->front());
   TALLY_ASSIGN_OR_RETURN(const auto type, m.GetString("model_type"));
-  if (type.has_value()) return Lookup(inventory, &Family::hf_model_types, "model_type", *type);
+  if (type.has_value()) return lookup(&Family::hf_model_types, "model_type", *type);
   return BadInput(m.source + ": neither architectures nor model_type says what model this is");
 }
 
@@ -42,11 +70,53 @@ Result<const Family*> FindFamily(const Inventory& inventory) {
 
 std::span<const Family* const> Families() { return kFamilies; }
 
+Result<ModelSpec> ReadFamily(const Inventory& inventory) {
+  TALLY_ASSIGN_OR_RETURN(const Found found, FindFamily(inventory));
+  const Family& family = *found.family;
+  Config config(inventory, found.architecture);
+  ModelSpec spec;
+  spec.recipe.family = family.name;
+  family.read(config, spec);
+  ReadGeneration(config, spec.recipe);
+  TALLY_RETURN_IF_ERROR(config.status());
+  const Status fits = CheckRecipe(spec.recipe);
+  if (!fits.ok()) return Status(fits.code(), inventory.metadata.source + ": " + fits.message());
+  TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.gguf() ? family.gguf_names : family.hf_names, config.tensor_prefix, spec));
+  return spec;
+}
+
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory) {
-  TALLY_ASSIGN_OR_RETURN(const Family* family, FindFamily(inventory));
-  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, family->read(inventory));
+  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   TALLY_RETURN_IF_ERROR(CheckClaims(inventory, spec));
   return spec;
+}
+
+Result<std::vector<TensorBinding>> GgufBindings(const Recipe& recipe) {
+  const auto family = std::ranges::find(kFamilies, recipe.family, &Family::name);
+  if (family == std::end(kFamilies)) return InternalError("no family is called " + recipe.family);
+  ModelSpec spec;
+  spec.recipe = recipe;
+  Inventory gguf;
+  gguf.format = FileFormat::kGguf;
+  TALLY_RETURN_IF_ERROR(BindRoles(gguf, (*family)->gguf_names, "", spec));
+  return std::move(spec.bindings);
+}
+
+Result<CountTypes> ReadCountTypes(const Inventory& inventory) {
+  Config c(inventory, "");
+  const bool mxfp4 = c.String("quantization_config.quant_method", "") == "mxfp4";  // gpt-oss, which does not name the rest's type
+  const std::string name =
+      c.String("torch_dtype|dtype|text_config.torch_dtype|text_config.dtype", mxfp4 ? "bfloat16" : "float32");
+  CountTypes types;
+  if (name == "bfloat16")
+    types.type = DType::kBF16;
+  else if (name == "float16")
+    types.type = DType::kF16;
+  else if (name != "float32" && c.ok())
+    c.Unsupported("torch_dtype", Quote(name));
+  types.expert_type = mxfp4 ? DType::kMXFP4 : types.type;
+  TALLY_RETURN_IF_ERROR(c.status());
+  return types;
 }
 
 }  // namespace tally

@@ -203,24 +203,29 @@ class Work {
   }
 
   std::vector<WorkForm> Take() {
+    if (r_.embedding_scale != 1) Add(Component::kEmbedding, WorkClass::kResidualBias, N_ * s_.E);
     if (r_.learned_positions) Add(Component::kPositionEmbedding, WorkClass::kResidualBias, N_ * s_.E);
-    // Angle, and its cosine and sine times YaRN's magnitude, for each pair that turns.
-    const Form half = N_ * RopeDim().Half();
-    if (r_.rope.style != RopeStyle::kNone) Add(Component::kRope, WorkClass::kRope, 3 * half, 2 * half);
+    // A table for each rope that some layer turns by: the angle, and its cosine and sine times YaRN's magnitude, for each pair that turns.
+    for (const LayerRope rope : {LayerRope::kGlobal, LayerRope::kLocal}) {
+      const Form half = N_ * RopeDim(rope).Half();
+      if (std::ranges::any_of(r_.layers, [&](const LayerRecipe& l) { return l.rope == rope; })) {
+        Add(Component::kRope, WorkClass::kRope, 3 * half, 2 * half);
+      }
+    }
     for (layer_ = 0; layer_ < r_.n_layers; ++layer_) {
       const LayerRecipe& l = r_.layers[static_cast<size_t>(layer_)];
       Norm(Component::kAttnNorm, N_, s_.E);
-      r_.latent.kv_rank > 0 ? LatentProjections() : Projections();
+      r_.latent.kv_rank > 0 ? LatentProjections(l) : Projections(l);
       Attention(l);
       Linear(Component::kAttnOutput, N_, s_.H * ValueDim(), s_.E, r_.o_bias);
-      Residual(Component::kAttnOutput);
+      Residual(r_.post_norms ? Component::kAttnPostNorm : Component::kAttnOutput);
       if (r_.post_norms) Norm(Component::kAttnPostNorm, N_, s_.E);
       Norm(Component::kFfnNorm, N_, s_.E);
       if (l.sparse) {
         Sparse();
       } else {
         FeedForward(Component::kFfnGateUp, Component::kFfnDown, N_, s_.F, r_.ffn_bias);
-        Residual(Component::kFfnDown);
+        Residual(r_.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
       }
       if (r_.post_norms) Norm(Component::kFfnPostNorm, N_, s_.E);
     }
@@ -231,7 +236,12 @@ class Work {
   }
 
  private:
-  Form RopeDim() const { return Form::Symbol(U(r_.rope.dim) == U(r_.head_dim) ? "D" : "D_r", U(r_.rope.dim)); }
+  // Dimensions of a head that turn; 0 where none do.
+  Form RopeDim(LayerRope which) const {
+    const Rope& rope = which == LayerRope::kLocal ? r_.local_rope : r_.rope;
+    if (which == LayerRope::kNone || rope.style == RopeStyle::kNone) return {};
+    return Form::Symbol(rope.dim == r_.head_dim ? "D" : rope.dim == r_.rope.dim ? "D_r" : "D_l", U(rope.dim));
+  }
   Form KeyDim() const { return r_.latent.kv_rank > 0 ? s_.Dn + s_.Dr : s_.D; }
   Form ValueDim() const { return r_.latent.kv_rank > 0 ? s_.Dv : s_.D; }
 
@@ -266,7 +276,7 @@ class Work {
     Add(component, WorkClass::kNorm, vectors * (7 * dim + 1), 3 * vectors);
   }
 
-  void Projections() {
+  void Projections(const LayerRecipe& l) {
     if (r_.fused_qkv) {
       Linear(Component::kAttnQkv, N_, s_.E, (s_.H + 2 * s_.K) * s_.D, r_.q_bias);
     } else {
@@ -281,10 +291,10 @@ class Work {
       RmsNorm(Component::kAttnQNorm, N_, s_.H * s_.D);
       RmsNorm(Component::kAttnKNorm, N_, s_.K * s_.D);
     }
-    Rotate(s_.H + s_.K);
+    Rotate(l, s_.H + s_.K);
   }
 
-  void LatentProjections() {
+  void LatentProjections(const LayerRecipe& l) {
     const Form q_rows = s_.H * (s_.Dn + s_.Dr);
     if (r_.latent.q_rank > 0) {
       Linear(Component::kAttnQ, N_, s_.E, s_.Rq, false);
@@ -296,12 +306,12 @@ class Work {
     Linear(Component::kAttnKv, N_, s_.E, s_.Rkv + s_.Dr, false);
     RmsNorm(Component::kAttnKNorm, N_, s_.Rkv);
     Linear(Component::kAttnKv, N_, s_.Rkv, s_.H * (s_.Dn + s_.Dv), false);
-    Rotate(s_.H + 1);
+    Rotate(l, s_.H + 1);
   }
 
   // Two multiplies and two multiply-adds for each pair of a head.
-  void Rotate(const Form& heads) {
-    if (r_.rope.style != RopeStyle::kNone) Add(Component::kRope, WorkClass::kRope, N_ * heads * (6 * RopeDim()).Half());
+  void Rotate(const LayerRecipe& l, const Form& heads) {
+    Add(Component::kRope, WorkClass::kRope, N_ * heads * (6 * RopeDim(l.rope)).Half());
   }
 
   // Twice the sum over a sequence's rows of min(position + 1, window).

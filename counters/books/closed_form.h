@@ -2,7 +2,7 @@
 //
 // Symbols: V vocabulary, E d_model, H query heads, K key-value heads, D head_dim, F d_ff (the width of an expert, where no layer is
 // dense), X experts, k experts chosen, T trained context; of models that have both, F_x expert width; F_s width of the shared experts
-// together; D_r the part of a head that turns, where it is not all of it. Latent attention: R_q, R_kv its ranks, D_n, D_r, D_v the parts of a head. Of a step: B sequences, P rows of each, S positions
+// together; D_r the part of a head that turns, where it is not all of it (D_l in layers with a rope of their own). Latent attention: R_q, R_kv its ranks, D_n, D_r, D_v the parts of a head. Of a step: B sequences, P rows of each, S positions
 // that the last row of each sees without a window, W the window.
 //
 // The definitions are DESIGN's ledger chapter (counters/cost/cost.h, and the header of each op): these formulas are written from them and

@@ -102,9 +102,9 @@ RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, c
     f.touched_per_decode_step =
         static_cast<double>(ledger.parameters_touched(Phase::kDecode)) / static_cast<double>(f.decode_steps);
   }
-  f.touched_in_run = ledger.parameters_touched_ever();
+  f.touched_in_run = ledger.touched().parameters_ever();
   for (const WeightInfo& w : ledger.weights()) f.tied = f.tied || w.kind == WeightInfo::Kind::kTiedEmbeddingHead;
-  f.bad_touches = ledger.bad_touches();
+  f.bad_touches = ledger.touched().bad();
   return f;
 }
 

@@ -75,7 +75,7 @@ class StepAudit {
     uint32_t n = 0;
     for (size_t i = 0; i < ledger_.weights().size(); ++i) {
       const WeightInfo& w = ledger_.weights()[i];
-      if (w.layer == layer && w.slices > 1) n = std::max(n, ledger_.slices_last(static_cast<WeightId>(i)));
+      if (w.layer == layer && w.slices > 1) n = std::max(n, ledger_.touched().slices(static_cast<WeightId>(i)));
     }
     return n;
   }
@@ -112,13 +112,14 @@ class StepAudit {
           (p.component == Component::kHead || p.component == Component::kOutputNorm) && facts_.work.logit_rows == 0;
       const Form none;
       Row(AuditAccount::kTouched, p.layer, p.component, head_only ? none : touched, std::nullopt,
-          charged != names_.ledger.end() ? std::optional(ledger_.touched_last(charged->second)) : 0, WorkClass::kLinear, p.name);
+          charged != names_.ledger.end() ? std::optional(ledger_.touched().touched(charged->second)) : 0, WorkClass::kLinear,
+          p.name);
       if (p.expert && charged != names_.ledger.end()) {
         // Whatever the routing, each row goes through k experts.
         const Form rows_of_experts = Form::Symbol("B", facts_.work.sequences) * Form::Symbol("P", facts_.work.rows) *
                                      Form::Symbol("k", static_cast<uint64_t>(recipe_.top_k));
         uint64_t uses = 0;
-        for (uint32_t e = 0; e < p.slices; ++e) uses += ledger_.uses_last(charged->second, e);
+        for (uint32_t e = 0; e < p.slices; ++e) uses += ledger_.touched().uses(charged->second, e);
         Row(AuditAccount::kExpertRows, p.layer, p.component, rows_of_experts, std::nullopt, uses, WorkClass::kLinear, p.name);
       }
       if (at == names_.inventory.end() || head_only) continue;
@@ -179,8 +180,8 @@ class StepAudit {
     for (const AuditRow& row : rows_) expected += row.account == AuditAccount::kTouched ? row.closed : 0;
     Row(AuditAccount::kTouchedSet, -1, Component::kEmbedding, Form::Symbol("sum_of_rows", expected), std::nullopt,
         ledger_.last_step().parameters_touched);
-    if (ledger_.bad_touches() > 0) {
-      Row(AuditAccount::kTouchedSet, -1, Component::kEmbedding, none, std::nullopt, ledger_.bad_touches());
+    if (ledger_.touched().bad() > 0) {
+      Row(AuditAccount::kTouchedSet, -1, Component::kEmbedding, none, std::nullopt, ledger_.touched().bad());
     }
   }
   void Stray(AuditAccount account, int32_t layer, Component component, uint64_t charged,
@@ -245,7 +246,7 @@ std::map<int32_t, std::vector<uint64_t>> ExpertTokens(const Ledger& ledger) {
     if (w.slices <= 1) continue;
     std::vector<uint64_t>& of_layer = tokens[w.layer];
     if (!of_layer.empty()) continue;  // one tensor of the layer tells
-    for (uint32_t e = 0; e < w.slices; ++e) of_layer.push_back(ledger.uses_last(static_cast<WeightId>(i), e));
+    for (uint32_t e = 0; e < w.slices; ++e) of_layer.push_back(ledger.touched().uses(static_cast<WeightId>(i), e));
   }
   return tokens;
 }

@@ -39,7 +39,7 @@ inline constexpr int kByteKinds = 6;
 inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
     "weights stored", "weights packed", "KV read", "KV written", "activations read", "activations written"};
 
-// Only entries that are not zero are held: an op has a handful of them, and is charged as it runs.
+// Only entries that are not zero are copied and added: an op has a handful of them.
 class Cost {
  public:
   Cost() = default;
@@ -122,13 +122,35 @@ struct WeightTouch {
 };
 using WeightTouches = std::vector<WeightTouch>;
 
-// A slice, and the rows of activations that it was read for.
-struct SliceUse {
-  uint32_t slice = 0, uses = 1;
+// What an op's costs are linear in: cost = sum over amounts of amount x unit cost. An op uses those that it has.
+enum class Amount : uint8_t {
+  // Once for a run of the op, whatever its rows.
+  kCalls,   // 1, or 0 where the op has no rows
+  kSlices,  // slices of the weights that are read (experts); of a table, distinct rows
+  kPanels,  // of a table, distinct panels, or distinct rows where it has none
+  // Sums over rows.
+  kRows,
+  kVisible,  // attention: positions that a row sees
+  kLanes,    // attention: positions of the groups of 16 that hold a visible one
+  kJoins,    // attention: blocks of positions after a row's first
 };
+inline constexpr size_t kAmounts = 7;
+inline constexpr size_t kFirstRowAmount = static_cast<size_t>(Amount::kRows);
 
-// What the costs of an op that grows with its data are linear in (positions seen, say): cost = sum of amount x unit cost.
-inline constexpr size_t kCostAmounts = 5;
-using CostAmounts = std::array<uint64_t, kCostAmounts>;
+class CostAmounts {
+ public:
+  uint64_t& operator[](Amount a) { return values_[static_cast<size_t>(a)]; }
+  uint64_t operator[](Amount a) const { return values_[static_cast<size_t>(a)]; }
+  uint64_t& operator[](size_t i) { return values_[i]; }
+  uint64_t operator[](size_t i) const { return values_[i]; }
+  CostAmounts& operator+=(const CostAmounts& o) {
+    for (size_t i = 0; i < kAmounts; ++i) values_[i] += o.values_[i];
+    return *this;
+  }
+  bool operator==(const CostAmounts&) const = default;
+
+ private:
+  std::array<uint64_t, kAmounts> values_{};
+};
 
 }  // namespace tally

@@ -1,6 +1,7 @@
 // Where in a model an op stands, and what the ledger knows of a weight.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,7 +10,11 @@
 
 namespace tally {
 
-enum class Phase : uint8_t { kPrefill, kDecode };  // of a step: of a prompt's tokens, or of tokens that were generated
+// A row of a step is a prompt's token or a generated one, and its work is booked so. What a step with rows of both does once for all
+// of them (reading weights) is booked as kMixed.
+enum class Phase : uint8_t { kPrefill, kDecode, kMixed };
+inline constexpr int kPhases = 3;
+inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {"prefill", "decode", "mixed"};
 
 // Where in the model an op stands. Layer -1: before the first or after the last layer.
 enum class Component : uint8_t {

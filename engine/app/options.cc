@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
@@ -20,7 +22,7 @@ namespace {
 constexpr size_t kMostText = size_t{1} << 30;  // bytes of a prompt or token file
 
 template <class T>
-Status Choose(const std::string& option, const std::string& given, std::initializer_list<std::pair<const char*, T>> choices,
+Status Choose(const std::string& option, const std::string& given, const std::vector<std::pair<std::string_view, T>>& choices,
               T& out) {
   std::string known;
   for (const auto& [name, value] : choices) {
@@ -44,7 +46,9 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   AddNumber(command, "--threads", flags.threads, "threads (0: all cores)");
   AddNumber(command, "--ctx", flags.context, "context length in tokens (0: the trained one, at most 4096)");
   command.add_option("--activations", flags.activations, "auto, f32, bf16 or int8");
-  command.add_option("--kv", flags.kv, "type of the KV cache: auto, f32 or f16");
+  std::string kv_types = "auto";
+  for (const std::string_view name : kKvTypeNames) kv_types += ", " + std::string(name);
+  command.add_option("--kv", flags.kv, "type of the KV cache: " + kv_types);
   command.add_option("--impl", flags.impl, "kernels: auto, ref (scalar reference) or blas (OpenBLAS)");
 }
 
@@ -65,9 +69,9 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
   TALLY_RETURN_IF_ERROR(Choose<A>("--activations", flags.activations,
                                   {{"auto", A::kAuto}, {"f32", A::kF32}, {"bf16", A::kBF16}, {"int8", A::kInt8}},
                                   options.activations));
-  using K = std::optional<KvType>;
-  TALLY_RETURN_IF_ERROR(
-      Choose<K>("--kv", flags.kv, {{"auto", std::nullopt}, {"f32", KvType::kF32}, {"f16", KvType::kF16}}, options.kv));
+  std::vector<std::pair<std::string_view, std::optional<KvType>>> kv = {{"auto", std::nullopt}};
+  for (size_t i = 0; i < kKvTypeNames.size(); ++i) kv.emplace_back(kKvTypeNames[i], static_cast<KvType>(i));
+  TALLY_RETURN_IF_ERROR(Choose("--kv", flags.kv, kv, options.kv));
   using I = ImplChoice;
   TALLY_RETURN_IF_ERROR(
       Choose<I>("--impl", flags.impl, {{"auto", I::kAuto}, {"ref", I::kRef}, {"blas", I::kBlas}}, options.impl));

@@ -42,7 +42,7 @@ Json BytesJson(const Cost& cost) {
   return bytes;
 }
 
-const char* PhaseName(Phase phase) { return phase == Phase::kDecode ? "decode" : "prefill"; }
+std::string_view PhaseName(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
 
 std::string SiteName(Site site) {
   return (site.layer >= 0 ? "layer " + std::to_string(site.layer) + " " : "") + std::string(ComponentName(site.component));

@@ -36,6 +36,7 @@ const char* FinishName(FinishReason reason) {
     case FinishReason::kStop: return "stop string";
     case FinishReason::kContextFull: return "context full";
     case FinishReason::kInterrupted: return "interrupted";
+    case FinishReason::kError: return "error";
   }
   return "?";
 }
@@ -164,6 +165,7 @@ Result<int> RunModel(const RunFlags& flags) {
   TALLY_RETURN_IF_ERROR(recorded);
   NoteUnusedBlas(*loaded.engine, load);
   for (const std::string& line : loaded.engine->Explanations()) Note(Printable(line) + "\n");
+  TALLY_RETURN_IF_ERROR(result.error);
   return Interrupted() ? InterruptExitCode() : 0;
 }
 

@@ -13,26 +13,49 @@ std::string SiteText(Site site, std::string_view op) {
 
 }  // namespace
 
-bool Executor::BeginRun(Ledger::TariffId tariff) {
-  if (tariff.generation() != run_.generation) return false;
-  if (run_.next != kNoTariff) ++breaks_;
-  ChargeRun();
-  run_.first = tariff;
-  run_.next = {tariff.value + 1};
-  return true;
+size_t Executor::Add(std::vector<Site> sites, bool of_logits) {
+  slots_.push_back({.sites = std::move(sites), .of_logits = of_logits});
+  return slots_.size() - 1;
 }
 
-void Executor::ChargeRun() {
-  if (run_.next == kNoTariff) return;
-  if (!ledger_->Charge(run_.first, static_cast<uint32_t>(run_.next.value - run_.first.value))) ledger_->CountDefect();
-  run_.next = kNoTariff;
+void Executor::BeginStep(const StepPhases& phases) {
+  if (const std::string_view target = HwyTargetName(); target != target_) {
+    target_ = target;
+    ++version_;
+  }
+  StepRows rows;
+  for (const Phase p : phases.rows) ++rows.rows[static_cast<size_t>(p)];
+  for (const Phase p : phases.logit_rows) ++rows.logit_rows[static_cast<size_t>(p)];
+  phase_ = rows.phase();
+  phases_ = phases;
+  if (ledger_ != nullptr) ledger_->BeginStep(rows);
 }
 
-uint64_t Executor::EstimatedGain(const Cost& useful) const {
+void Executor::SetLedger(Ledger* ledger) {
+  if (ledger != nullptr && ledger != charged_) {
+    for (Slot& slot : slots_) slot.charged = kNotCharged;
+    charged_ = ledger;
+    ++version_;
+  }
+  ledger_ = ledger;
+}
+
+uint64_t Executor::SharedGain(const Estimate& e, const CostAmounts& amounts) const {
+  uint64_t flops = 0, bytes = 0, special = 0;
+  for (size_t a = 0; a < kAmounts; ++a) {
+    flops += e.flops[a] * amounts[a];
+    bytes += e.bytes[a] * amounts[a];
+    special += e.special[a] * amounts[a];
+  }
   // A core: 16 operations or 8 bytes a nanosecond, 4 nanoseconds for an exp or a division.
-  const uint64_t bytes = useful.TotalBytes() - useful.Bytes(ByteKind::kWeightsStored);  // what is read is what was packed
-  const uint64_t alone = std::max(useful.TotalFlops() / 16, bytes / 8) + 4 * useful.TotalSpecial();
+  const uint64_t alone = std::max(flops / 16, bytes / 8) + 4 * special;
   return alone - alone / static_cast<uint64_t>(team_.threads());
+}
+
+void Executor::AddEstimate(const Cost& useful, size_t amount, Estimate& estimate) {
+  estimate.flops[amount] += useful.TotalFlops();
+  estimate.bytes[amount] += useful.TotalBytes() - useful.Bytes(ByteKind::kWeightsStored);  // what is read is what was packed
+  estimate.special[amount] += useful.TotalSpecial();
 }
 
 Status Executor::Annotate(Site site, std::string_view op, Status status) {
@@ -48,9 +71,11 @@ void Executor::Explain(Site site, std::string_view op, std::string_view kernel, 
 
 Status Executor::ReserveScratch(size_t bytes_per_thread) {
   if (scratch_.empty()) scratch_.resize(static_cast<size_t>(team_.threads()));
+  if (bytes_per_thread <= scratch_bytes_) return {};
   for (AlignedBuffer<uint8_t>& buffer : scratch_) {
     if (!buffer.Resize(bytes_per_thread)) return BadInput("not enough memory for the scratch of kernels");
   }
+  scratch_bytes_ = bytes_per_thread;
   return {};
 }
 

@@ -1,7 +1,9 @@
-// THE DOOR. Every kernel runs through Executor::Run(site, op) and nothing else does arithmetic on activations:
-//   validate -> pick a kernel -> reserve scratch -> charge the ledger -> run over tasks on the team -> record -> tap(site, output)
+// THE DOOR. Every kernel runs through the executor and nothing else does arithmetic on activations:
+//   when the op's shapes change: validate -> pick a kernel -> plan its tasks -> reserve scratch -> find its unit costs
+//   every run:                   charge the ledger -> run the tasks on the team -> record -> tap(site, output)
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -21,72 +23,84 @@ namespace tally {
 
 inline constexpr uint64_t kShareGainNanoseconds = 20'000;
 
+// The rows of a step, and the phase of each.
+struct StepPhases {
+  std::span<const Phase> rows;        // kPrefill or kDecode
+  std::span<const Phase> logit_rows;  // of the rows whose logits are wanted
+};
+
+// The kernel that runs an op: the first of its table that can, OpenBLAS only where it is asked for. `passed_over(kernel, why)` is told of
+// the others; `why` is null where they could as well. Null: none can.
+template <class Op, class PassedOver>
+const Kernel<Op>* PickKernel(const Op& op, ImplChoice choice, const PassedOver& passed_over) {
+  const Kernel<Op>* picked = nullptr;
+  const auto consider = [&](const Kernel<Op>& k) {
+    const char* why = k.unsupported(op);
+    if (why == nullptr && picked == nullptr) {
+      picked = &k;
+    } else {
+      passed_over(k, why);
+    }
+  };
+  for (const bool blas : {true, false}) {
+    for (const Kernel<Op>& k : Kernels<Op>()) {
+      if ((k.name == "blas") != blas || (blas && choice != ImplChoice::kBlas)) continue;
+      if (choice == ImplChoice::kRef && k.name != "ref") continue;
+      consider(k);
+    }
+  }
+  return picked;
+}
+
+// Scratch that a thread needs for the op.
+template <class Op>
+size_t ScratchBytes(const Op& op, ImplChoice choice, int threads) {
+  const Kernel<Op>* kernel = PickKernel(op, choice, [](const Kernel<Op>&, const char*) {});
+  return kernel != nullptr ? kernel->plan(op, threads).scratch_bytes : 0;
+}
+
 class Executor {
  public:
-  Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger), tariffs_of_(ledger) {}
+  Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger), charged_(ledger) {}
 
+  // Declares an op that will be run by the index that is returned, at `sites`: one, or one for each part that it is charged in.
+  // `of_logits`: its rows are those whose logits are wanted, not all of the step's.
+  size_t Add(std::vector<Site> sites, bool of_logits = false);
+
+  // Runs op `index`. `reshaped`: its shapes are others than at its last run (the first run of an index always counts as such).
   template <class Op>
-  Status Run(Site site, const Op& op) {
-    Known& known = NextPlace();
-    TALLY_RETURN_IF_ERROR(Annotate(site, Op::kName, op.Validate()));
-    const Kernel<Op>* kernel = Pick<Op>(site, op);
-    if (kernel == nullptr) return NoKernel(site, Op::kName);
-    const TaskPlan plan = kernel->plan(op, team_.threads());
-    TALLY_RETURN_IF_ERROR(ReserveScratch(plan.scratch_bytes));
-    OpKey key{};
-    const bool repeatable = in_step_ && op.CostKey(key);
-    const bool repeats = repeatable && known.kernel == kernel && known.site == site && known.key == key;
-    if (!repeats) known = {.kernel = repeatable ? kernel : nullptr, .site = site, .key = key};
-    CostAmounts amounts{};
-    if constexpr (HasAmounts<Op>) {
-      amounts = op.Amounts();
-      known.shared = EstimatedGain(op.Useful(amounts)) >= share_gain_ns_;
-    } else if (!repeats) {
-      known.shared = EstimatedGain(op.Useful()) >= share_gain_ns_;
-    }
-    if (ledger_ != nullptr && !ChargeTariff(op, known, amounts)) [[unlikely]]
-      ChargeAnew(op, *kernel, known, repeatable, amounts);
-    auto body = [&](int thread, int64_t begin, int64_t end) { kernel->run(op, begin, end, Scratch(thread)); };
+  Status Run(size_t index, const Op& op, bool reshaped) {
+    Slot& slot = slots_[index];
+    if (reshaped || slot.version != version_) TALLY_RETURN_IF_ERROR(Setup(slot, op));
+    const Kernel<Op>& kernel = *static_cast<const Kernel<Op>*>(slot.kernel);
+    const CostAmounts amounts = op.Amounts();
+    const bool shared = SharedGain(slot.estimate, amounts) >= share_gain_ns_;
+    if (ledger_ != nullptr) Charge(slot, op, amounts);
+    auto body = [&](int thread, int64_t begin, int64_t end) {
+      kernel.run(op, begin, end, scratch_[static_cast<size_t>(thread)].span().first(slot.plan.scratch_bytes));
+    };
     const Clock::time_point start = recorder_ ? Clock::now() : Clock::time_point();
-    if (known.shared) {
-      team_.Run(plan.tasks, plan.chunk, body);
-    } else if (plan.tasks > 0) {
-      body(0, 0, plan.tasks);
+    if (shared) {
+      team_.Run(slot.plan.tasks, slot.plan.chunk, body);
+    } else if (slot.plan.tasks > 0) {
+      body(0, 0, slot.plan.tasks);
     }
     if (recorder_ || tap_) [[unlikely]]
-      Show(site, op, *kernel, known, start);
+      Show(slot, op, kernel, shared, start);
     return {};
   }
-
-  // Around the ops of a step, which is the ledger's step, too. An op that comes again at its place, step after step, has its costs found
-  // once (Ledger::Tariff).
-  void BeginStep(Phase phase, uint32_t rows, uint32_t logit_rows) {
-    if (in_step_) EndStep();
-    if (const std::string_view target = HwyTargetName(); target != target_) {  // what is executed depends on its vectors
-      known_.clear();
-      target_ = target;
-    }
-    if (ledger_ != nullptr) {
-      ledger_->BeginStep(phase, rows, logit_rows);
-      run_.generation = ledger_->tariff_generation();
-    }
-    in_step_ = true;
-    next_place_ = 0;
-    breaks_ = 0;
-    anew_ = false;
+  // Runs an op that belongs to no plan.
+  template <class Op>
+  Status Run(Site site, const Op& op) {
+    if (single_ == kNone) single_ = Add({site});
+    slots_[single_] = {.sites = {site}};
+    return Run(single_, op, true);
   }
+
+  // Around the ops of a step, which is the ledger's step too.
+  void BeginStep(const StepPhases& phases);
   void EndStep() {
-    in_step_ = false;
-    if (ledger_ == nullptr) return;
-    ChargeRun();
-    ledger_->EndStep();
-    // Tariffs that are older than their neighbours' (an op that costs a prompt's step and a token's the same, say) break the run, and
-    // each break takes time. Once a kind of step is seen to stay, all its ops are described again, one after the other: some steps' worth
-    // of breaks. One that brings a new tariff each time (several tokens that share experts now so, now so) is left as it is.
-    broken_steps_ = breaks_ > 0 && !anew_ ? broken_steps_ + 1 : 0;
-    if (broken_steps_ < kBrokenSteps) return;
-    broken_steps_ = 0;
-    known_.clear();
+    if (ledger_ != nullptr) ledger_->EndStep();
   }
 
   // Called after each op with a view of its output, valid during the call. Row-major f32.
@@ -98,26 +112,24 @@ class Executor {
     recorder_ = std::move(recorder);
     recording_since_ = Clock::now();
   }
-  // Null: nothing is charged. One that has charged is not to be destroyed before another one is set.
-  void SetLedger(Ledger* ledger) {
-    if (ledger_ != nullptr) ChargeRun();
-    run_.generation = kNoGeneration;
-    if (ledger != nullptr && ledger != tariffs_of_) known_.clear();
-    if (ledger != nullptr) tariffs_of_ = ledger;
-    ledger_ = ledger;
+  // Null: nothing is charged. Must outlive the executor, or the next SetLedger.
+  void SetLedger(Ledger* ledger);
+  void SetImpl(ImplChoice choice) {
+    choice_ = choice;
+    ++version_;
   }
-  void SetImpl(ImplChoice choice) { choice_ = choice; }
   ImplChoice impl() const { return choice_; }
+  Phase phase() const { return phase_; }  // of the step: of what it does once
   // Ops that the team is estimated to finish sooner than one core by less than this run on the calling thread alone: waking the
   // others and waiting for them takes some microseconds, and milliseconds where another program has one of the cores. 0: the
   // team shares every op.
-  void SetShareGain(uint64_t nanoseconds) {
-    share_gain_ns_ = nanoseconds;
-    known_.clear();
-  }
+  void SetShareGain(uint64_t nanoseconds) { share_gain_ns_ = nanoseconds; }
   // Why kernels were passed over and which ran: "attn.q matmul: hwy (blas: activations are not f32)". One line per component
   // and op: the last layer's.
-  void EnableExplain() { explain_ = true; }
+  void EnableExplain() {
+    explain_ = true;
+    ++version_;
+  }
   const std::map<std::string, std::string>& explanations() const { return explanations_; }
   bool used_blas() const { return used_blas_; }
   Team& team() { return team_; }
@@ -125,158 +137,138 @@ class Executor {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr size_t kNone = SIZE_MAX;
+  static constexpr uint32_t kNotCharged = UINT32_MAX;
+  // What one of each amount takes: for the decision whether threads share an op.
+  struct Estimate {
+    std::array<uint64_t, kAmounts> flops{}, bytes{}, special{};
+  };
+  struct Slot {
+    std::vector<Site> sites;
+    bool of_logits = false;
+    uint64_t version = 0;            // of the executor's settings that what follows was found under
+    const void* kernel = nullptr;    // Kernel<Op>
+    std::string_view target;         // that the unit costs are of
+    uint32_t charged = kNotCharged;  // index in the ledger
+    TaskPlan plan;
+    Estimate estimate;
+  };
   static uint64_t Nanoseconds(Clock::duration d) {
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(d).count());
   }
 
   template <class Op>
+  Status Setup(Slot& slot, const Op& op) {
+    TALLY_RETURN_IF_ERROR(Annotate(slot.sites[0], Op::kName, op.Validate()));
+    const Kernel<Op>* kernel = Pick<Op>(slot.sites[0], op);
+    if (kernel == nullptr) return NoKernel(slot.sites[0], Op::kName);
+    slot.plan = kernel->plan(op, team_.threads());
+    TALLY_RETURN_IF_ERROR(ReserveScratch(slot.plan.scratch_bytes));
+    const bool known = slot.kernel == kernel && slot.target == target_;
+    slot.version = version_;
+    if (known && (slot.charged != kNotCharged || ledger_ == nullptr)) return {};
+    slot.kernel = kernel;
+    slot.target = target_;
+    FindUnitCosts(slot, op, *kernel);
+    return {};
+  }
+
+  template <class Op>
   const Kernel<Op>* Pick(Site site, const Op& op) {
-    const Kernel<Op>* picked = nullptr;
     std::string reasons;
-    auto consider = [&](const Kernel<Op>& k) {
-      const char* why = k.unsupported(op);
-      if (why == nullptr && picked == nullptr) {
-        picked = &k;
-      } else if (explain_) {
-        reasons += " (" + std::string(k.name) + ": " + (why != nullptr ? why : "not needed") + ")";
-      }
-    };
-    if (choice_ == ImplChoice::kBlas) {
-      for (const Kernel<Op>& k : Kernels<Op>())
-        if (k.name == "blas") consider(k);
-    }
-    for (const Kernel<Op>& k : Kernels<Op>()) {
-      if (k.name == "blas") continue;
-      if (choice_ == ImplChoice::kRef && k.name != "ref") continue;
-      consider(k);
-    }
+    const Kernel<Op>* picked = PickKernel(op, choice_, [&](const Kernel<Op>& k, const char* why) {
+      if (explain_) reasons += " (" + std::string(k.name) + ": " + (why != nullptr ? why : "not needed") + ")";
+    });
     if (picked != nullptr && picked->name == "blas") used_blas_ = true;
     if (explain_) Explain(site, Op::kName, picked != nullptr ? picked->name : "none", reasons);
     return picked;
   }
-  // The op at one place of a step.
-  struct alignas(64) Known {
-    const void* kernel = nullptr;  // that ran it, and so which kind of op it was; null: not to be used again
-    Site site = {};
-    OpKey key = {};
-    Ledger::TariffId tariff = {};  // of tariffs_of_
-    bool shared = false, by_slice = false;
-  };
-  Known& NextPlace() {
-    const size_t place = in_step_ ? next_place_++ : 0;
-    if (place >= known_.size()) known_.resize(place + 1);
-    return known_[place];
-  }
 
-  // Charges an op whose tariff the ledger knows; false: it does not. Nearly all ops of nearly all steps are this, and follow one another
-  // as their tariffs do: they are only counted here, and handed to the ledger when the run of tariffs ends. A few instructions an op
-  // can be measured (bench/ledger_overhead).
+  // Amounts charged under other unit costs keep their index in the ledger; the op gets a new one.
   template <class Op>
-  bool ChargeTariff(const Op& op, const Known& known, const CostAmounts& amounts) {
-    static_assert(HasAmounts<Op> + TouchesRows<Op> + TouchesSlices<Op> <= 1, "only one of them is given");
-    if (known.tariff == run_.next) [[likely]] {
-      ++run_.next.value;
-    } else if (!BeginRun(known.tariff)) {
-      return false;
-    }
-    if constexpr (HasAmounts<Op>) {
-      ledger_->GiveAmounts(known.tariff, amounts);
-    } else if constexpr (TouchesRows<Op>) {
-      op.Touches(ledger_->touches());
-    } else if constexpr (TouchesSlices<Op>) {
-      if (known.by_slice) {
-        op.Slices(ledger_->slices());
-        ledger_->GiveSlices(known.tariff);
+  void FindUnitCosts(Slot& slot, const Op& op, const Kernel<Op>& kernel) {
+    std::vector<SiteCost> costs(slot.sites.size());
+    slot.estimate = {};
+    for (size_t part = 0; part < costs.size(); ++part) {
+      costs[part].site = slot.sites[part];
+      for (size_t a = 0; a < kAmounts; ++a) {
+        CostAmounts one;
+        one[a] = 1;
+        const Cost useful = UsefulOf(op, one, part), executed = ExecutedOf(kernel, op, one, part);
+        AddEstimate(useful, a, slot.estimate);
+        if (useful != Cost() || executed != Cost()) costs[part].units.push_back({static_cast<Amount>(a), useful, executed});
       }
     }
-    return true;
+    slot.charged = ledger_ != nullptr ? ledger_->AddOp(std::move(costs)) : kNotCharged;
   }
-  bool BeginRun(Ledger::TariffId tariff);  // charges the run before; false: the tariff has been forgotten
-  void ChargeRun();                        // all that is counted goes to the ledger
 
-  // Charges an op that is another one than in the step before; with a tariff if it may come again.
   template <class Op>
-  [[gnu::noinline, gnu::cold]] void ChargeAnew(const Op& op, const Kernel<Op>& kernel, Known& known, bool repeatable,
-                                               const CostAmounts& amounts) {
+  void Charge(const Slot& slot, const Op& op, const CostAmounts& amounts) {
     touches_.clear();
     op.Touches(touches_);
-    if (repeatable && ledger_->in_step()) {
-      Ledger::Tariff tariff{.site = known.site};
-      known.by_slice = false;
-      if constexpr (!TouchesRows<Op>) tariff.touches = touches_;
-      if constexpr (TouchesSlices<Op>) {
-        std::vector<SliceUse> slices;
-        known.by_slice = op.Slices(slices) && !slices.empty();
-        tariff.by_slice = known.by_slice;
-        if (tariff.by_slice) std::erase_if(tariff.touches, [&](const WeightTouch& t) { return t.slice != slices[0].slice; });
-      }
-      if constexpr (HasAmounts<Op>) {
-        for (size_t i = 0; i < kCostAmounts; ++i) {
-          CostAmounts one{};
-          one[i] = 1;
-          tariff.units.push_back({op.Useful(one), kernel.executed_at(op, one)});
-        }
+    for (const WeightTouch& t : touches_) ledger_->Touch(t);
+    if (phase_ != Phase::kMixed) return ledger_->Charge(slot.charged, phase_, amounts);
+    // What is done once is nobody's in particular; rows are booked by their own phase.
+    CostAmounts once = amounts;
+    for (const Phase p : {Phase::kPrefill, Phase::kDecode}) {
+      CostAmounts part;
+      if constexpr (HasRowAmounts<Op>) {
+        part = op.Amounts(phases_.rows, p);
       } else {
-        tariff.units.push_back({op.Useful(), kernel.executed(op)});
+        const std::span<const Phase> of = slot.of_logits ? phases_.logit_rows : phases_.rows;
+        const uint64_t rows = static_cast<uint64_t>(std::count(of.begin(), of.end(), p));
+        part[Amount::kRows] =
+            of.empty() ? 0 : amounts[Amount::kRows] / of.size() * rows;  // an expert's: top_k for each of the step's
       }
-      known.tariff = ledger_->AddTariff(tariff);
-      anew_ = true;
-      if (ChargeTariff(op, known, amounts)) return;
+      for (size_t a = 0; a < kFirstRowAmount; ++a) part[a] = 0;
+      ledger_->Charge(slot.charged, p, part);
     }
-    ledger_->Charge(known.site, op.Useful(), kernel.executed(op), touches_);
+    for (size_t a = kFirstRowAmount; a < kAmounts; ++a) once[a] = 0;
+    ledger_->Charge(slot.charged, Phase::kMixed, once);
   }
-  // To those who watch: they may read the ledger.
+
+  // To those who watch: they may read the ledger, and reset it.
   template <class Op>
-  [[gnu::noinline, gnu::cold]] void Show(Site site, const Op& op, const Kernel<Op>& kernel, const Known& known,
+  [[gnu::noinline, gnu::cold]] void Show(const Slot& slot, const Op& op, const Kernel<Op>& kernel, bool shared,
                                          Clock::time_point start) {
     const Clock::time_point end = Clock::now();
-    ChargeRun();
     if (recorder_) {
       OpDescription description;
       op.Describe(description);
       touches_.clear();
       op.Touches(touches_);
-      recorder_({.site = site,
+      recorder_({.site = slot.sites[0],
                  .op = Op::kName,
                  .implementation = kernel.name,
                  .target = HwyTargetName(),
-                 .threads = known.shared ? team_.threads() : 1,
+                 .threads = shared ? team_.threads() : 1,
                  .description = description,
-                 .useful = op.Useful(),
-                 .executed = kernel.executed(op),
+                 .useful = TotalUseful(op),
+                 .executed = TotalExecuted(kernel, op),
                  .touches = touches_,
                  .start_nanoseconds = Nanoseconds(start - recording_since_),
                  .nanoseconds = Nanoseconds(end - start)});
     }
-    if (tap_) tap_(site, Op::kName, op.Output());
-    if (ledger_ != nullptr) run_.generation = ledger_->in_step() ? ledger_->tariff_generation() : kNoGeneration;  // or reset it
+    if (tap_) tap_(slot.sites[0], Op::kName, op.Output());
   }
+
   // Nanoseconds that the team takes less for an op than one core, roughly.
-  uint64_t EstimatedGain(const Cost& useful) const;
+  uint64_t SharedGain(const Estimate& estimate, const CostAmounts& amounts) const;
+  static void AddEstimate(const Cost& useful, size_t amount, Estimate& estimate);
   static Status Annotate(Site site, std::string_view op, Status status);
   static Status NoKernel(Site site, std::string_view op);
   void Explain(Site site, std::string_view op, std::string_view kernel, const std::string& reasons);
   Status ReserveScratch(size_t bytes_per_thread);
-  std::span<uint8_t> Scratch(int thread) { return scratch_[thread].span(); }
 
-  static constexpr uint32_t kBrokenSteps = 8;
-  static constexpr uint32_t kNoGeneration = UINT32_MAX;  // no tariff's: nothing is charged by one
-  static constexpr Ledger::TariffId kNoTariff{UINT64_MAX};
-
-  // What every op looks at lies together.
   Team& team_;
   Ledger* ledger_;
-  bool in_step_ = false;
-  size_t next_place_ = 0;  // of the next op
-  struct {
-    Ledger::TariffId next = kNoTariff;  // behind the last; kNoTariff: there are none
-    Ledger::TariffId first = {};
-    uint32_t generation = kNoGeneration;  // of the ledger's tariffs in this step
-  } run_;                                 // tariffs to be charged
-  uint32_t breaks_ = 0;                   // how often in the step a tariff did not follow the one before
-  uint32_t broken_steps_ = 0;             // on end, with breaks and no new tariff
-  bool anew_ = false;                     // the step has a new tariff
-  std::vector<Known> known_;
+  Ledger* charged_;  // that the slots have indices of
+  std::vector<Slot> slots_;
+  size_t single_ = kNone;  // the slot of ops that belong to no plan
+  uint64_t version_ = 1;   // of all that decides kernels and unit costs
+  std::string_view target_ = HwyTargetName();
+  Phase phase_ = Phase::kPrefill;  // of the step
+  StepPhases phases_;              // of a mixed step
   Tap tap_;
   Recorder recorder_;
   Clock::time_point recording_since_;
@@ -285,8 +277,7 @@ class Executor {
   bool explain_ = false, used_blas_ = false;
   std::map<std::string, std::string> explanations_;
   WeightTouches touches_;
-  Ledger* tariffs_of_;       // the ledger that known_ has tariffs of
-  std::string_view target_;  // that known_ is of
+  size_t scratch_bytes_ = 0;
   std::vector<AlignedBuffer<uint8_t>> scratch_;
 };
 

@@ -1,30 +1,16 @@
-// The decoder graph: embedding, blocks of attention and feed-forward, head; every arithmetic step through the executor.
+// The decoder walks the plan: embedding, layers, head; every arithmetic step through the executor.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "engine/base/aligned.h"
 #include "engine/exec/executor.h"
-#include "engine/graph/kv_cache.h"
-#include "engine/kernels/act_pack.h"
-#include "engine/recipe/recipe.h"
-#include "engine/recipe/rope_freqs.h"
-#include "engine/weights/weights.h"
+#include "engine/graph/kv_pool.h"
+#include "engine/graph/plan.h"
 
 namespace tally {
-
-ActKind ActKindFor(DType weight, ActivationMode mode);
-
-struct DecoderOptions {
-  ActivationMode activations = ActivationMode::kAuto;
-  KvType kv = KvType::kF16;
-  int64_t max_batch = 512;
-  int64_t max_logit_rows = 1;  // of a batch
-};
 
 // One step: row i is `tokens[i]` at `kv_rows[i].position` of cache table `kv_rows[i].table`.
 struct StepBatch {
@@ -35,57 +21,34 @@ struct StepBatch {
 
 class Decoder {
  public:
-  // `recipe` and `weights` must outlive the decoder. kBadInput: rope parameters that make no frequencies.
-  static Result<std::unique_ptr<Decoder>> Create(const Recipe& recipe, const PackedWeights& weights, DecoderOptions options);
-  // Bytes that a decoder, the executor's scratch and max_logit_rows rows of logits will take at most.
-  static uint64_t PlanBytes(const Recipe& recipe, const DecoderOptions& options, int threads);
+  // The executor must outlive the decoder. kBadInput: not enough memory for the activations.
+  static Result<std::unique_ptr<Decoder>> Create(const PlanSource& source, const PlanOptions& options, Executor& executor);
 
-  // Writes logits [logit_rows, vocab], at most max_logit_rows of them. The cache must already reach every position of the batch.
-  Status Forward(Executor& exec, const StepBatch& batch, const KvCache& cache, Mat<float> logits);
+  // Gives logits [logit_rows, vocab], at most max_logit_rows of them, valid until the next call. The cache must already reach every
+  // position of the batch.
+  Result<Mat<const float>> Forward(const StepBatch& batch, const KvPool& cache);
   // Whether the last layer's output was finite in the rows of the last Forward that have no logits to show it.
   bool finite() const { return finite_; }
+  const Plan& plan() const { return plan_; }
+  // Is called in place of each run of an op, with what runs it: a benchmark may do so several times. `output`: what the op writes.
+  using Around = std::function<Status(const PlannedOp&, Mat<const float> output, const std::function<Status()>& run)>;
+  void SetAround(Around around) { around_ = std::move(around); }
 
  private:
-  Decoder(const Recipe& recipe, const PackedWeights& weights, DecoderOptions options);
-  struct Sizes;
+  Decoder(const PlanOptions& options, Executor& executor) : options_(options), executor_(executor) {}
+  Status Run(size_t index, int64_t rows, bool reshaped, const KvPool& cache);
+  void GroupByExpert(const RouteOp& op);
+  void MoveUp(std::span<const int32_t> logit_rows);
 
-  Status Embed(Executor& exec, const StepBatch& batch);
-  Status RopeTables(Executor& exec, const StepBatch& batch);
-  Status AttentionBlock(Executor& exec, int32_t layer, const StepBatch& batch, const KvCache& cache);
-  Status Project(Executor& exec, int32_t layer, Component component, Role weight, Role bias, const Mat<const float>& in,
-                 Mat<float> out, bool add_to_out, ActivationKind activation = ActivationKind::kNone);
-  Status FeedForward(Executor& exec, int32_t layer);
-  Status DenseFeedForward(Executor& exec, int32_t layer);
-  Status SparseFeedForward(Executor& exec, int32_t layer);
-  Status Head(Executor& exec, const StepBatch& batch, Mat<float> logits);
-  Status Norm(Executor& exec, Site site, Role weight, Role bias, Mat<const float> in, Mat<float> out, int64_t groups = 1);
-
-  // Packs `in` for `weight`, unless the pack at hand is already that.
-  Result<ActPack> Pack(Executor& exec, Site site, Mat<const float> in, ActFormat format, std::span<const int32_t> row_index = {},
-                       std::span<const RowGroup> groups = {});
-  const WeightView& Get(Role role, int32_t layer = -1) const { return weights_.Get(role, layer); }
-  void RouteRows(int64_t n);
-
-  const Recipe& recipe_;
-  const PackedWeights& weights_;
-  DecoderOptions options_;
-  RopeFrequencies rope_;
-
-  int64_t rows_ = 0;  // of the step under way
+  PlanOptions options_;
+  Executor& executor_;
+  Plan plan_;
+  std::vector<size_t> slots_;          // of the plan's ops, in the executor
+  int64_t rows_ = 0, logit_rows_ = 0;  // that the ops are shaped for
+  int64_t groups_ = 0;                 // experts that the last router chose
+  std::vector<int32_t> next_of_expert_;
   bool finite_ = true;
-  AlignedBuffer<float> x_, normed_, q_, k_, v_, attended_, hidden_, expert_out_, router_, cos_, sin_, route_weights_;
-  AlignedBuffer<int32_t> route_experts_;
-  AlignedBuffer<uint8_t> pack_;
-  std::vector<int32_t> positions_;
-
-  // The pack at hand.
-  const float* packed_from_ = nullptr;
-  ActFormat packed_format_;
-  RowGroup single_group_;
-
-  // Rows of the step grouped by expert.
-  std::vector<RowGroup> groups_;
-  std::vector<int32_t> group_tokens_, group_slots_, expert_begin_;
+  Around around_;
 };
 
 }  // namespace tally

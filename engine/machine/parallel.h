@@ -1,5 +1,6 @@
-// The team: the only place that knows of threads. Each engine has one; with OpenMP its threads are kept by the runtime for the
-// thread that calls, and shared by all teams of that caller.
+// The team: the only place that knows of threads. Each engine has one. With OpenMP the runtime keeps the threads for the thread that
+// calls, and all teams of that caller share them. Where teams of different sizes take turns on one caller, the runtime ends and
+// starts threads at every change (measured: some 100 us); teams of one size keep them.
 #pragma once
 
 #include <cstddef>

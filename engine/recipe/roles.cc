@@ -1,61 +1,84 @@
 #include "engine/recipe/roles.h"
 
+#include <iterator>
+
 namespace tally {
 namespace {
 
 using Kind = WeightInfo::Kind;
-constexpr bool kMatrix = false, kVectorRole = true;
+
+enum class Form : uint8_t { Matrix, Vector, Experts };
+
+constexpr RoleFacts Facts(std::string_view name, Component component, Kind kind, Form form, bool bias) {
+  return {name, component, kind, bias || form == Form::Vector, form == Form::Experts};
+}
 
 // In the order of enum Role.
 constexpr RoleFacts kFacts[] = {
-    {"token_embd", Component::kEmbedding, kMatrix, Kind::kEmbedding},
-    {"position_embd", Component::kPositionEmbedding, kMatrix, Kind::kPosition},
-    {"output_norm", Component::kOutputNorm, kVectorRole, Kind::kBlock},
-    {"output_norm.bias", Component::kOutputNorm, kVectorRole, Kind::kBlock},
-    {"output", Component::kHead, kMatrix, Kind::kHead},
-    {"output.bias", Component::kHead, kVectorRole, Kind::kHead},
-    {"rope_freqs", Component::kRope, kVectorRole, Kind::kBlock},
-    {"attn_norm", Component::kAttnNorm, kVectorRole, Kind::kBlock},
-    {"attn_norm.bias", Component::kAttnNorm, kVectorRole, Kind::kBlock},
-    {"attn_qkv", Component::kAttnQkv, kMatrix, Kind::kBlock},
-    {"attn_qkv.bias", Component::kAttnQkv, kVectorRole, Kind::kBlock},
-    {"attn_q", Component::kAttnQ, kMatrix, Kind::kBlock},
-    {"attn_q.bias", Component::kAttnQ, kVectorRole, Kind::kBlock},
-    {"attn_k", Component::kAttnK, kMatrix, Kind::kBlock},
-    {"attn_k.bias", Component::kAttnK, kVectorRole, Kind::kBlock},
-    {"attn_v", Component::kAttnV, kMatrix, Kind::kBlock},
-    {"attn_v.bias", Component::kAttnV, kVectorRole, Kind::kBlock},
-    {"attn_q_norm", Component::kAttnQNorm, kVectorRole, Kind::kBlock},
-    {"attn_k_norm", Component::kAttnKNorm, kVectorRole, Kind::kBlock},
-    {"attn_sinks", Component::kAttention, kVectorRole, Kind::kBlock},
-    {"attn_output", Component::kAttnOutput, kMatrix, Kind::kBlock},
-    {"attn_output.bias", Component::kAttnOutput, kVectorRole, Kind::kBlock},
-    {"ffn_norm", Component::kFfnNorm, kVectorRole, Kind::kBlock},
-    {"ffn_norm.bias", Component::kFfnNorm, kVectorRole, Kind::kBlock},
-    {"ffn_gate_inp", Component::kRouter, kMatrix, Kind::kBlock},
-    {"ffn_gate_inp.bias", Component::kRouter, kVectorRole, Kind::kBlock},
-    {"ffn_gate", Component::kFfnGateUp, kMatrix, Kind::kBlock},
-    {"ffn_gate.bias", Component::kFfnGateUp, kVectorRole, Kind::kBlock},
-    {"ffn_up", Component::kFfnGateUp, kMatrix, Kind::kBlock},
-    {"ffn_up.bias", Component::kFfnGateUp, kVectorRole, Kind::kBlock},
-    {"ffn_down", Component::kFfnDown, kMatrix, Kind::kBlock},
-    {"ffn_down.bias", Component::kFfnDown, kVectorRole, Kind::kBlock},
-    {"ffn_gate_exps", Component::kFfnGateUp, kMatrix, Kind::kBlock},
-    {"ffn_gate_exps.bias", Component::kFfnGateUp, kVectorRole, Kind::kBlock},
-    {"ffn_up_exps", Component::kFfnGateUp, kMatrix, Kind::kBlock},
-    {"ffn_up_exps.bias", Component::kFfnGateUp, kVectorRole, Kind::kBlock},
-    {"ffn_down_exps", Component::kFfnDown, kMatrix, Kind::kBlock},
-    {"ffn_down_exps.bias", Component::kFfnDown, kVectorRole, Kind::kBlock},
+#define TALLY_ROLE(role, name, component, kind, form, ...) Facts(name, Component::component, Kind::kind, Form::form, false),
+#define TALLY_BIASED_ROLE(role, name, component, kind, form, ...)   \
+  Facts(name, Component::component, Kind::kind, Form::form, false), \
+      Facts(name ".bias", Component::component, Kind::kind, Form::form, true),
+#include "engine/recipe/roles.inc"
 };
-static_assert(std::size(kFacts) == static_cast<size_t>(Role::kExpertDownBias) + 1);
+static_assert(std::size(kFacts) == kRoles);
+
+struct Row {
+  bool present;
+  uint64_t rows, cols;
+};
+
+// The table's row of a role for this recipe and layer.
+Row RowOf(const Recipe& r, Role role, int32_t layer) {
+  enum class Place : bool { Model, Layer };
+  const Place at = layer >= 0 ? Place::Layer : Place::Model;
+  const bool sparse = layer >= 0 && r.layers[static_cast<size_t>(layer)].sparse, dense = !sparse;
+  const bool shared = sparse && r.d_shared > 0, latent = r.latent.kv_rank > 0, split = !r.fused_qkv;
+  const bool layer_norm = r.norm == NormKind::kLayer, qk_norm = r.qk_norm != QkNormKind::kNone;
+  const bool whole = r.qk_norm == QkNormKind::kWhole;
+  const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
+  const uint64_t V = u(r.vocab), T = u(r.context), E = u(r.d_model), H = u(r.n_heads), D = u(r.head_dim);
+  const uint64_t Q = H * D, KV = u(r.n_kv_heads) * D, A = H * (latent ? u(r.latent.v_dim) : D);
+  const uint64_t F = u(r.d_ff), X = u(r.n_experts), Fx = u(r.d_expert), Fs = u(r.d_shared);
+  const uint64_t Rq = u(r.latent.q_rank), Rkv = u(r.latent.kv_rank), Dn = u(r.latent.nope_dim), Dr = u(r.latent.rope_dim);
+  const uint64_t Rope = u(r.rope.dim / 2);
+  switch (role) {
+// clang-format off
+#define TALLY_ROLE(role, name, component, kind, form, place, present, rows, cols) \
+  case Role::role: return {at == Place::place && (present), rows, cols};
+#define TALLY_BIASED_ROLE(role, name, component, kind, form, place, present, rows, cols, bias) \
+  case Role::role: return {at == Place::place && (present), rows, cols}; \
+  case Role::role##Bias: return {at == Place::place && (bias), 1, Form::form == Form::Vector ? (cols) : (rows)};
+#include "engine/recipe/roles.inc"
+    // clang-format on
+  }
+  return {};
+}
 
 }  // namespace
 
 const RoleFacts& FactsOf(Role role) { return kFacts[static_cast<size_t>(role)]; }
 
+bool HasRole(const Recipe& recipe, Role role, int32_t layer) { return RowOf(recipe, role, layer).present; }
+
+std::vector<uint64_t> RoleShape(const Recipe& recipe, Role role) {
+  const RoleFacts& facts = FactsOf(role);
+  const Row row = RowOf(recipe, role, -1);
+  std::vector<uint64_t> shape;
+  if (facts.experts) shape.push_back(static_cast<uint64_t>(recipe.n_experts));
+  if (!facts.vector) shape.push_back(row.rows);
+  shape.push_back(row.cols);
+  return shape;
+}
+
 std::string WeightName(Role role, int32_t layer) {
   const std::string name(FactsOf(role).name);
   return layer < 0 ? name : "blk." + std::to_string(layer) + "." + name;
+}
+
+std::string GgufName(Role role, int32_t layer) {
+  const std::string name = WeightName(role, layer);
+  return name.ends_with(".bias") ? name : name + ".weight";
 }
 
 }  // namespace tally

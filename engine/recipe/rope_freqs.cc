@@ -59,6 +59,8 @@ Status Check(const Rope& rope, std::span<const float> freq_factors) {
 
 }  // namespace
 
+double YarnMagnitude(double factor, double mscale) { return factor > 1 ? 0.1 * mscale * std::log(factor) + 1 : 1; }
+
 Result<RopeFrequencies> MakeRopeFrequencies(const Rope& rope, std::span<const float> freq_factors) {
   RopeFrequencies out;
   if (rope.style == RopeStyle::kNone) return out;

@@ -19,6 +19,9 @@ struct RopeFrequencies {
   float magnitude = 1;          // cos and sin are multiplied by it (YaRN); scores scale by its square
 };
 
+// YaRN's attention temperature: 0.1 mscale ln(factor) + 1; mscale is DeepSeek's.
+double YarnMagnitude(double factor, double mscale = 1);
+
 // `freq_factors` are the checkpoint's divisors of the unscaled frequencies (GGUF rope_freqs.weight), [dim/2];
 // empty: none. RopeStyle::kNone gives no frequencies. Errors (kBadInput): an odd or negative dim, a theta,
 // factor, context or divisor that is not a positive finite number, divisors of another length than dim/2,

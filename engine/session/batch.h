@@ -11,7 +11,7 @@ struct BatchRow {
   int32_t sequence = 0;  // of NewSequence
   bool want_logits = false;
   // The token was generated (drawn from this sequence's logits) and is being extended, not given. Only the caller knows: the
-  // ledger books a step as decode where all its rows are such, and as prefill otherwise, however few rows it has.
+  // ledger books the row's work as decode, else as prefill.
   bool generated = false;
 };
 

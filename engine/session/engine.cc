@@ -31,20 +31,21 @@ class StepperEngine final : public Engine {
       : model_(std::move(model)),
         team_(options.threads),
         options_(MakeStepperOptions(model_->recipe(), options)),
-        plan_(PlanEngine(model_->recipe(), options_, team_.threads())),
+        plan_(PlanEngine(model_->Source(), options_, team_.threads())),
         planned_(*model_, SaturatingAdd(plan_.kv, plan_.scratch)) {}
 
   Status Start() {
     TALLY_RETURN_IF_ERROR(team_.status());
     TALLY_RETURN_IF_ERROR(CheckMemory());
-    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(model_->recipe(), model_->weights(), team_, options_));
+    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(model_->Source(), model_->weights().infos(), team_, options_));
     return {};
   }
 
   const MemoryPlan& memory_plan() const override { return plan_; }
-  int64_t max_batch() const override { return options_.decoder.max_batch; }
-  int64_t max_logit_rows() const override { return options_.decoder.max_logit_rows; }
+  int64_t max_batch() const override { return options_.plan.max_batch; }
+  int64_t max_logit_rows() const override { return options_.plan.max_logit_rows; }
   Result<int32_t> NewSequence() override { return stepper_->cache().NewSequence(); }
+  Result<int32_t> Fork(int32_t sequence, int64_t length) override { return stepper_->cache().Fork(sequence, length); }
   int64_t Length(int32_t sequence) const override { return stepper_->cache().Length(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override { return stepper_->cache().Truncate(sequence, length); }
   void Free(int32_t sequence) override { stepper_->cache().Free(sequence); }

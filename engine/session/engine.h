@@ -29,6 +29,11 @@ class TALLY_API Engine {
   virtual int64_t max_logit_rows() const = 0;                // most of them with want_logits
   // An empty sequence, by number, to be given back with Free. kBadInput: LoadOptions::sequences are in use already.
   virtual Result<int32_t> NewSequence() = 0;
+  // A new sequence that begins with the first `length` positions of another and shares their memory, but for the last
+  // length % 128, which are copied. Both then go on apart, with the bits of sequences that never met. kBadInput: no such sequence,
+  // a length it does not have, positions that a sliding window needs and has already dropped, LoadOptions::sequences are in use,
+  // no room for the copy; nothing has changed then.
+  virtual Result<int32_t> Fork(int32_t sequence, int64_t length) = 0;
   virtual int64_t Length(int32_t sequence) const = 0;  // positions; 0 where there is no such sequence
   // Keeps the first `length` positions. kBadInput: no such sequence, a length it does not have, positions that a sliding window
   // has already dropped.

@@ -162,11 +162,17 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
       break;
     }
     const BatchRow next{.token = token, .sequence = sequence.id(), .want_logits = true, .generated = true};
-    TALLY_ASSIGN_OR_RETURN(logits, engine.Step({&next, 1}));
+    Result<Mat<const float>> stepped = engine.Step({&next, 1});
+    if (!stepped.ok()) {
+      result.error = stepped.status();
+      break;
+    }
+    logits = *stepped;
     ++result.decode_steps;
   }
   result.generate_seconds = MonotonicSeconds() - generate_begin;
   text.Finish();
+  if (!result.error.ok()) result.finish = FinishReason::kError;
   return result;
 }
 

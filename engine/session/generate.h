@@ -29,7 +29,7 @@ struct GenerateOptions {
   std::function<bool()> interrupted;  // polled between prefill chunks and tokens; true: stop
 };
 
-enum class FinishReason : uint8_t { kLength, kEos, kStop, kContextFull, kInterrupted };
+enum class FinishReason : uint8_t { kLength, kEos, kStop, kContextFull, kInterrupted, kError };
 
 struct GenerateResult {
   std::vector<int32_t> tokens;  // generated, the end token not included
@@ -39,6 +39,7 @@ struct GenerateResult {
   double prompt_seconds = 0;    // prefill
   double generate_seconds = 0;  // decode steps, sampling included
   FinishReason finish = FinishReason::kLength;
+  Status error;  // of the step that ended it, where `finish` is kError
 };
 
 // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context.
@@ -47,7 +48,8 @@ TALLY_API Status CheckTokens(const Engine& engine, std::span<const int32_t> toke
 // Prefills `prompt` into a fresh sequence (in pieces of max_batch) and generates; the sequence is freed. The ledger goes on from
 // where it stood: Reset it first to have the figures of this generation alone.
 // kBadInput: an empty prompt, a token id beyond the vocabulary, a prompt longer than the context, a sampling option out of
-// range, a stop string where there is no tokenizer; what Step refuses. An interruption is not an error: `finish` says so.
+// range, a stop string where there is no tokenizer; what Step refuses of the prompt. An interruption is not an error: `finish` says
+// so. Where a later step fails, the result holds what was generated until then, `finish` is kError and `error` says why.
 TALLY_API Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt, const GenerateOptions& options);
 
 }  // namespace tally

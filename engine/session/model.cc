@@ -6,12 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "counters/books/weight_table.h"
 #include "engine/base/format.h"
+#include "engine/graph/plan.h"
 #include "engine/kernels/matmul/openblas.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/rope_freqs.h"
 #include "engine/session/loaded_model.h"
 #include "engine/weights/memory_plan.h"
+#include "engine/weights/plan.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
 
@@ -22,7 +25,9 @@ constexpr int64_t kDefaultContext = 4096;
 
 KvBytesFn KvBytes(const Recipe& recipe, const StepperOptions& options) {
   return [&](int64_t positions) {
-    return KvCache::PlanBytes(recipe, options.decoder.kv, positions, options.sequences, options.decoder.max_batch);
+    KvPoolSize size = options.kv_size();
+    if (size.bytes == 0) size.context = positions;  // a size in bytes is the same at every context
+    return KvPool::PlanBytes(KvLayers(recipe, options.plan.kv), size);
   };
 }
 
@@ -31,6 +36,13 @@ Status Prefixed(const std::string& path, const Status& status) {
 }
 
 }  // namespace
+
+Status CheckRunnable(const Recipe& recipe) {
+  std::string options;
+  for (const std::string& option : CannotRun(recipe)) options += (options.empty() ? "" : ", ") + option;
+  if (options.empty()) return {};
+  return BadInput("family " + recipe.family + " needs what cannot be run: " + options);
+}
 
 std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec) {
   std::vector<std::pair<uint64_t, DType>> bytes;
@@ -82,29 +94,31 @@ std::string JoinTypes(std::span<const DType> types) {
 
 StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& options) {
   StepperOptions s;
-  s.decoder.activations = options.activations;
-  s.decoder.kv = options.kv.value_or(options.activations == ActivationMode::kF32 ? KvType::kF32 : KvType::kF16);
-  s.impl = options.impl;
+  s.plan.activations = options.activations;
+  s.plan.kv = options.kv.value_or(options.activations == ActivationMode::kF32 ? KvType::kF32 : KvType::kF16);
+  s.plan.impl = options.impl;
   s.share_gain_ns = options.share_gain_ns;
   s.context = options.context > 0 ? options.context : std::min<int64_t>(recipe.context, kDefaultContext);
   if (recipe.learned_positions) s.context = std::min<int64_t>(s.context, recipe.context);
   s.sequences = std::max(1, options.sequences);
-  s.decoder.max_batch = std::clamp<int64_t>(options.max_batch, 1, std::max<int64_t>(1, s.context * s.sequences));
-  s.decoder.max_logit_rows =
-      std::clamp<int64_t>(options.max_logit_rows > 0 ? options.max_logit_rows : s.sequences, 1, s.decoder.max_batch);
+  s.kv_bytes = options.kv_bytes;
+  s.plan.max_batch = std::clamp<int64_t>(options.max_batch, 1, std::max<int64_t>(1, s.context * s.sequences));
+  s.plan.max_logit_rows =
+      std::clamp<int64_t>(options.max_logit_rows > 0 ? options.max_logit_rows : s.sequences, 1, s.plan.max_batch);
   return s;
 }
 
-MemoryPlan PlanEngine(const Recipe& recipe, const StepperOptions& options, int threads) {
+MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads) {
   MemoryPlan plan;
-  plan.kv = KvBytes(recipe, options)(options.context);
-  plan.scratch = Decoder::PlanBytes(recipe, options.decoder, threads);
+  plan.kv = KvBytes(source.recipe, options)(options.context);
+  plan.scratch = PlanBytes(source, options.plan, threads);
   plan.context = options.context;
   return plan;
 }
 
 Status CheckPlan(const MemoryPlan& plan, uint64_t held, const Recipe& recipe, const StepperOptions& options) {
-  return CheckMemoryPlan(held, KvBytes(recipe, options), plan.scratch, plan.available, plan.context);
+  TALLY_RETURN_IF_ERROR(CheckMemoryPlan(held, KvBytes(recipe, options), plan.scratch, plan.available, plan.context));
+  return KvPool::Check(KvLayers(recipe, options.plan.kv), options.kv_size());
 }
 
 Status CheckLibraries(const LoadOptions& options) { return options.impl == ImplChoice::kBlas ? LoadOpenBlas() : Status(); }
@@ -112,8 +126,10 @@ Status CheckLibraries(const LoadOptions& options) { return options.impl == ImplC
 Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckLibraries(options));
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
-  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadModelSpec(inventory));
   auto model = std::make_shared<LoadedModel>();
+  TALLY_ASSIGN_OR_RETURN(model->spec_, ReadModelSpec(inventory));
+  const ModelSpec& spec = model->spec_;
+  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckRunnable(spec.recipe)));
   TALLY_ASSIGN_OR_RETURN(model->tokenizer_, TokenizerFor(inventory));
   std::vector<DType> types = MatrixTypes(inventory, spec);
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckOptions(spec.recipe, types, options)));
@@ -121,19 +137,25 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   Team team(options.threads);
   TALLY_RETURN_IF_ERROR(team.status());
   const StepperOptions stepper = MakeStepperOptions(spec.recipe, options);
-  model->plan_ = PlanEngine(spec.recipe, stepper, team.threads());
-  TALLY_ASSIGN_OR_RETURN(model->plan_.packed_weights, PlanPackedBytes(inventory, spec, options.guard_slices));
+  const uint64_t guard = options.guard_slices ? SystemPageBytes() : 0;
+  TALLY_ASSIGN_OR_RETURN(const WeightPlan weight_plan, PlanWeights(inventory, spec, guard));
+  const auto planned = [&](Role role, int32_t layer) { return weight_plan.View(role, layer); };
+  model->plan_ = PlanEngine({spec.recipe, planned, model->rope_, model->local_rope_}, stepper, team.threads());
+  model->plan_.packed_weights = weight_plan.arena_bytes - weight_plan.guard_bytes;
   model->plan_.available = AvailableMemoryBytes();
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckPlan(model->plan_, model->plan_.packed_weights, spec.recipe, stepper)));
 
   TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, spec, team, options.progress, options.guard_slices));
-  // Engines check it too, but know no file to name.
-  const auto frequencies = MakeRopeFrequencies(spec.recipe.rope, model->weights_.HostVector(Role::kRopeFactors));
-  TALLY_RETURN_IF_ERROR(Prefixed(path, frequencies.status()));
-  model->recipe_ = std::move(spec.recipe);
-  model->parameters_ = books::CountParameters(model->weights_.infos(), model->recipe_.top_k);
-  model->description_ = model->recipe_.family + ", " + std::to_string(model->recipe_.n_layers) + " layers, " + JoinTypes(types) +
-                        ", " + BytesText(model->plan_.packed_weights);
+  auto rope = MakeRopeFrequencies(spec.recipe.rope, model->weights_.HostVector(Role::kRopeFactors));
+  auto local_rope = MakeRopeFrequencies(spec.recipe.local_rope);
+  for (const Status& status : {rope.status(), local_rope.status()}) TALLY_RETURN_IF_ERROR(Prefixed(path, status));
+  model->rope_ = std::move(rope).value();
+  model->local_rope_ = std::move(local_rope).value();
+  model->table_ = books::WeightTable(inventory, spec);
+  model->types_ = books::WeightTypes(inventory, spec);
+  model->parameters_ = books::CountParameters(model->table_, spec.recipe.top_k);
+  model->description_ = spec.recipe.family + ", " + std::to_string(spec.recipe.n_layers) + " layers, " + JoinTypes(types) + ", " +
+                        BytesText(model->plan_.packed_weights);
   model->matrix_types_ = std::move(types);
   return std::shared_ptr<const Model>(std::move(model));
 }

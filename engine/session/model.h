@@ -19,11 +19,14 @@
 namespace tally {
 
 struct LoadOptions {
-  int threads = 0;                                     // 0 or less: all cores available to us; at most 1024
-  int64_t context = 0;                                 // KV positions to plan for; 0: min(trained length, 4096)
-  int64_t max_batch = 512;                             // rows of one Step; brought within 1 to context * sequences
-  int64_t max_logit_rows = 0;                          // of them with want_logits; 0: one a sequence
-  int32_t sequences = 1;                               // of full context that the KV cache has room for; at least 1
+  int threads = 0;             // 0 or less: all cores available to us; at most 1024
+  int64_t context = 0;         // KV positions to plan for; 0: min(trained length, 4096)
+  int64_t max_batch = 512;     // rows of one Step; brought within 1 to context * sequences
+  int64_t max_logit_rows = 0;  // of them with want_logits; 0: one a sequence
+  int32_t sequences = 1;       // most that live at once; at least 1
+  // Of the KV cache, which all sequences share: a Step or Fork that finds it full is refused. 0: room for `sequences` of full
+  // context. Layers of different windows have parts of their own, as large as a sequence of full context needs them in proportion.
+  uint64_t kv_bytes = 0;
   ActivationMode activations = ActivationMode::kAuto;  // by weight type
   std::optional<KvType> kv;                            // none: f16, or f32 when activations are f32
   ImplChoice impl = ImplChoice::kAuto;

@@ -9,17 +9,16 @@ namespace tally {
 
 Stepper::Stepper(const Recipe& recipe, Team& team, const StepperOptions& options)
     : recipe_(recipe), options_(options), executor_(team, &ledger_) {
-  executor_.SetImpl(options.impl);
+  executor_.SetImpl(options.plan.impl);
   executor_.SetShareGain(options.share_gain_ns);
 }
 
-Result<std::unique_ptr<Stepper>> Stepper::Create(const Recipe& recipe, const PackedWeights& weights, Team& team,
+Result<std::unique_ptr<Stepper>> Stepper::Create(const PlanSource& source, std::vector<WeightInfo> weights, Team& team,
                                                  const StepperOptions& options) {
-  std::unique_ptr<Stepper> s(new Stepper(recipe, team, options));
-  s->ledger_.SetWeights(weights.infos());
-  TALLY_ASSIGN_OR_RETURN(s->decoder_, Decoder::Create(recipe, weights, options.decoder));
-  TALLY_ASSIGN_OR_RETURN(
-      s->cache_, KvCache::Create(recipe, options.decoder.kv, options.context, options.sequences, options.decoder.max_batch));
+  std::unique_ptr<Stepper> s(new Stepper(source.recipe, team, options));
+  s->ledger_.SetWeights(std::move(weights));
+  TALLY_ASSIGN_OR_RETURN(s->decoder_, Decoder::Create(source, options.plan, s->executor_));
+  TALLY_ASSIGN_OR_RETURN(s->cache_, KvPool::Create(KvLayers(source.recipe, options.plan.kv), options.kv_size()));
   return s;
 }
 
@@ -40,7 +39,7 @@ void Stepper::Record(const OpRecord& op) {
   OpRecord record = op;
   record.step = recorded_steps_;
   record.index = recorded_ops_++;
-  record.phase = phase_;
+  record.phase = executor_.phase();
   record.sequences = recorded_sequences_;
   record.logit_rows = static_cast<int64_t>(logit_rows_.size());
   recorder_(record);
@@ -51,15 +50,17 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
   tokens_.clear();
   kv_rows_.clear();
   logit_rows_.clear();
+  phases_.clear();
+  logit_phases_.clear();
   extents_.clear();
   if (rows.empty()) return BadInput("a step needs at least one row");
-  if (static_cast<int64_t>(rows.size()) > options_.decoder.max_batch) {
-    return BadInput("a step of " + std::to_string(rows.size()) + " rows: at most " + std::to_string(options_.decoder.max_batch));
+  if (static_cast<int64_t>(rows.size()) > options_.plan.max_batch) {
+    return BadInput("a step of " + std::to_string(rows.size()) + " rows: at most " + std::to_string(options_.plan.max_batch));
   }
   const int64_t wanted = std::count_if(rows.begin(), rows.end(), [](const BatchRow& row) { return row.want_logits; });
-  if (wanted > options_.decoder.max_logit_rows) {
+  if (wanted > options_.plan.max_logit_rows) {
     return BadInput("a step that wants the logits of " + std::to_string(wanted) + " rows: at most " +
-                    std::to_string(options_.decoder.max_logit_rows) + " (max_logit_rows)");
+                    std::to_string(options_.plan.max_logit_rows) + " (max_logit_rows)");
   }
   for (const BatchRow& row : rows) {
     if (row.token < 0 || row.token >= recipe_.vocab) {
@@ -68,7 +69,11 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
     if (!cache_->IsLive(row.sequence)) return BadInput("no sequence " + std::to_string(row.sequence));
     auto extent = std::find_if(extents_.begin(), extents_.end(), [&](const Extent& e) { return e.sequence == row.sequence; });
     if (extent == extents_.end()) extent = extents_.insert(extent, {row.sequence, cache_->Length(row.sequence), 0});
-    if (row.want_logits) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()));
+    phases_.push_back(row.generated ? Phase::kDecode : Phase::kPrefill);
+    if (row.want_logits) {
+      logit_rows_.push_back(static_cast<int32_t>(tokens_.size()));
+      logit_phases_.push_back(phases_.back());
+    }
     tokens_.push_back(row.token);
     kv_rows_.push_back({.table = row.sequence, .position = static_cast<int32_t>(extent->before + extent->rows)});
     ++extent->rows;
@@ -91,21 +96,27 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
   return {};
 }
 
+// The cause comes first; what could not be taken back is named after it.
 Status Stepper::Rollback(Status cause) {
-  for (const Extent& e : extents_) TALLY_RETURN_IF_ERROR(cache_->Truncate(e.sequence, e.before));
-  return cause;
+  std::string message = cause.message();
+  for (const Extent& e : extents_) {
+    const Status truncated = cache_->Truncate(e.sequence, e.before);
+    if (truncated.ok()) continue;
+    message += "; sequence " + std::to_string(e.sequence) + " is not as it was before the step: " + truncated.message();
+  }
+  return {cause.code(), std::move(message)};
 }
 
 // The step has written its keys and values and can be repeated: the same arithmetic, watched this time.
-Status Stepper::FindNonFinite(Mat<float> logits) {
-  const std::string what = AllFinite(logits) ? "activations" : "logits";
+Status Stepper::FindNonFinite(bool logits_finite) {
+  const std::string what = logits_finite ? "activations" : "logits";
   std::string first;
   executor_.SetTap([&](Site site, std::string_view op, Mat<const float> out) {
     if (!first.empty() || out.empty() || AllFinite(out)) return;
     first = (site.layer >= 0 ? "layer " + std::to_string(site.layer) + " " : "") + std::string(ComponentName(site.component)) +
             " (" + std::string(op) + ")";
   });
-  Status status = decoder_->Forward(executor_, Batch(), *cache_, logits);
+  Status status = decoder_->Forward(Batch(), *cache_).status();
   executor_.SetTap(tap_);
   TALLY_RETURN_IF_ERROR(std::move(status));
   return BadInput(what + " are not finite: NaN or infinity first appears at " + (first.empty() ? "an unknown place" : first));
@@ -113,33 +124,26 @@ Status Stepper::FindNonFinite(Mat<float> logits) {
 
 Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
   TALLY_RETURN_IF_ERROR(Prepare(rows));
-  const int64_t n = static_cast<int64_t>(logit_rows_.size());
-  if (!logits_.Resize(static_cast<size_t>(n) * static_cast<size_t>(recipe_.vocab)))
-    return Rollback(BadInput("not enough memory for the logits"));
-  const Mat<float> logits(logits_.data(), n, recipe_.vocab);
-  const bool decode = std::all_of(rows.begin(), rows.end(), [](const BatchRow& row) { return row.generated; });
-  phase_ = decode ? Phase::kDecode : Phase::kPrefill;
-  executor_.BeginStep(phase_, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(n));
+  executor_.BeginStep({phases_, logit_phases_});
   recorded_ops_ = 0;
   recorded_sequences_.clear();
   if (recorder_) {
     for (const Extent& e : extents_) recorded_sequences_.push_back({e.sequence, e.before, e.rows});
   }
-  Status status = decoder_->Forward(executor_, Batch(), *cache_, logits);
+  Result<Mat<const float>> logits = decoder_->Forward(Batch(), *cache_);
   executor_.EndStep();
   ++recorded_steps_;
+  if (!logits.ok()) return Rollback(logits.status());
   // Rows without logits count, too: what is not finite there has gone into the cache, and would be found far from where it arose.
-  if (status.ok() && !(decoder_->finite() && AllFinite(logits))) {
-    // The repetition is neither charged nor recorded.
-    Ledger* const ledger = executor_.ledger();
-    executor_.SetLedger(nullptr);
-    repeating_ = true;
-    status = FindNonFinite(logits);
-    repeating_ = false;
-    executor_.SetLedger(ledger);
-  }
-  if (!status.ok()) return Rollback(std::move(status));
-  return Mat<const float>(logits);
+  if (decoder_->finite() && AllFinite(*logits)) return logits;
+  // The repetition is neither charged nor recorded.
+  Ledger* const ledger = executor_.ledger();
+  executor_.SetLedger(nullptr);
+  repeating_ = true;
+  Status status = FindNonFinite(AllFinite(*logits));
+  repeating_ = false;
+  executor_.SetLedger(ledger);
+  return Rollback(std::move(status));
 }
 
 }  // namespace tally

@@ -1,63 +1,44 @@
 #include "engine/studies/audit.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <utility>
 
-#include "counters/books/weight_table.h"
+#include "engine/kernels/unpack.h"
 #include "engine/machine/page_watch.h"
 #include "engine/session/loaded_model.h"
 #include "engine/session/scoped_sequence.h"
 #include "engine/studies/page_proof.h"
-#include "loaders/loaders.h"
-#include "models/family.h"
 
 namespace tally {
 namespace {
 
-// Whether a head that is stored apart has the embedding's bytes.
-Result<bool> HeadIsCopy(const Inventory& inventory, const ModelSpec& spec) {
-  const StoredTensor *embedding = nullptr, *head = nullptr;
-  for (const TensorBinding& b : spec.bindings) {
-    if (b.names.empty()) continue;
-    if (b.role == Role::kTokenEmbedding) embedding = inventory.Find(b.names.front());
-    if (b.role == Role::kHead) head = inventory.Find(b.names.front());
-  }
-  if (embedding == nullptr || head == nullptr || embedding->dtype != head->dtype || embedding->bytes != head->bytes) return false;
-  TALLY_ASSIGN_OR_RETURN(const FileReader a, FileReader::Open(inventory.files[embedding->file].path));
-  TALLY_ASSIGN_OR_RETURN(const FileReader b, FileReader::Open(inventory.files[head->file].path));
-  constexpr uint64_t kPiece = uint64_t{1} << 20;
-  std::vector<uint8_t> x(std::min(kPiece, head->bytes)), y(x.size());
-  for (uint64_t at = 0; at < head->bytes; at += kPiece) {
-    const size_t n = static_cast<size_t>(std::min(kPiece, head->bytes - at));
-    TALLY_RETURN_IF_ERROR(a.ReadAt(embedding->offset + at, std::span(x).first(n)));
-    TALLY_RETURN_IF_ERROR(b.ReadAt(head->offset + at, std::span(y).first(n)));
-    if (!std::equal(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(n), y.begin())) return false;
+// Whether a head that is stored apart has the embedding's values.
+bool HeadIsCopy(const PackedWeights& weights, const Recipe& recipe) {
+  const WeightView &embedding = weights.Get(Role::kTokenEmbedding), &head = weights.Get(Role::kHead);
+  if (recipe.tied_head || embedding.dtype != head.dtype) return false;
+  std::vector<float> x(static_cast<size_t>(embedding.cols)), y(x.size());
+  for (int64_t row = 0; row < embedding.rows; ++row) {
+    UnpackRow(embedding, 0, row, x.data());
+    UnpackRow(head, 0, row, y.data());
+    if (std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) != 0) return false;
   }
   return true;
 }
 
 class Auditor {
  public:
-  Auditor(Engine& engine, const AuditOptions& options) : engine_(engine), options_(options) {}
+  Auditor(Engine& engine, const LoadedModel& model, const AuditOptions& options)
+      : engine_(engine), model_(model), options_(options), table_(model.table_), types_(model.types_) {}
 
   Result<AuditReport> Run() {
-    TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(options_.path));
-    TALLY_ASSIGN_OR_RETURN(const ModelSpec spec, ReadModelSpec(inventory));
-    table_ = books::WeightTable(inventory, spec);
-    types_ = books::WeightTypes(inventory, spec);
-    const auto same = [](const WeightInfo& a, const WeightInfo& b) {
-      return a.name == b.name && a.slices == b.slices && a.rows == b.rows && a.cols == b.cols;
-    };
-    if (!std::ranges::equal(table_, engine_.ledger().weights(), same)) {
-      return BadInput(options_.path + ": holds other tensors than the model that was loaded");
-    }
-    TALLY_ASSIGN_OR_RETURN(report_.head_is_copy, HeadIsCopy(inventory, spec));
-    const Recipe& recipe = engine_.model().recipe();
+    const Recipe& recipe = model_.recipe();
+    report_.head_is_copy = HeadIsCopy(model_.weights(), recipe);
     report_.stored = books::AuditStored(recipe, table_, types_);
     Add(report_.stored);
-    facts_.kv_element_bytes = MakeStepperOptions(recipe, options_.load).decoder.kv == KvType::kF32 ? 4 : 2;
+    facts_.kv_element_bytes = KvLayout{MakeStepperOptions(recipe, options_.load).plan.kv, 1, 1}.KeyBytes();
 
     TALLY_RETURN_IF_ERROR(CheckTokens(engine_, options_.prompt));
     TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine_));
@@ -77,12 +58,9 @@ class Auditor {
 
  private:
   Status WatchPages() {
-    const auto* model = dynamic_cast<const LoadedModel*>(&engine_.model());
-    if (model == nullptr || !model->weights().guarded()) {
-      return BadInput(options_.path + ": the pages of weights are watched where the model was loaded with guard_slices");
-    }
-    weights_ = &model->weights();
-    TALLY_ASSIGN_OR_RETURN(watch_, PageWatch::New(weights_->arena().data(), weights_->arena().size()));
+    const PackedWeights& weights = model_.weights();
+    if (!weights.guarded()) return BadInput("the pages of weights are watched where the model was loaded with guard_slices");
+    TALLY_ASSIGN_OR_RETURN(watch_, PageWatch::New(weights.arena().data(), weights.arena().size()));
     report_.page_bytes = watch_->page_bytes();
     return {};
   }
@@ -116,10 +94,10 @@ class Auditor {
     facts_.distinct_tokens = std::set<int32_t>(tokens.begin(), tokens.end()).size();
     facts_.distinct_positions = tokens.size();
     AuditReport::Step step{phase, facts_.work.rows, facts_.work.context, {}, {}};
-    step.audit = books::AuditStep(engine_.model().recipe(), table_, types_, engine_.ledger(), facts_);
+    step.audit = books::AuditStep(model_.recipe(), table_, types_, engine_.ledger(), facts_);
     Add(step.audit);
     if (watch_ != nullptr) {
-      step.pages = ComparePages(engine_.ledger(), *weights_, watch_->page_bytes(), touched);
+      step.pages = ComparePages(engine_.ledger(), model_.weights(), watch_->page_bytes(), touched);
       Add(step.pages);
     }
     report_.steps.push_back(std::move(step));
@@ -154,17 +132,21 @@ class Auditor {
   }
 
   Engine& engine_;
+  const LoadedModel& model_;
   const AuditOptions& options_;
-  std::vector<WeightInfo> table_;
-  std::vector<DType> types_;
+  const std::vector<WeightInfo>& table_;
+  const std::vector<DType>& types_;
   books::StepFacts facts_;
-  const PackedWeights* weights_ = nullptr;  // with mmu
   std::unique_ptr<PageWatch> watch_;
   AuditReport report_;
 };
 
 }  // namespace
 
-Result<AuditReport> Audit(Engine& engine, const AuditOptions& options) { return Auditor(engine, options).Run(); }
+Result<AuditReport> Audit(Engine& engine, const AuditOptions& options) {
+  const auto* model = dynamic_cast<const LoadedModel*>(&engine.model());
+  if (model == nullptr) return InternalError("the model was not made by LoadModel");
+  return Auditor(engine, *model, options).Run();
+}
 
 }  // namespace tally

@@ -16,7 +16,6 @@
 namespace tally {
 
 struct AuditOptions {
-  std::string path;             // of the checkpoint that the engine's model was loaded from: its headers are read again
   LoadOptions load;             // that the engine was made with
   std::vector<int32_t> prompt;  // at least one token
   int64_t decode_tokens = 8;    // greedy, whatever they are; fewer where the context ends
@@ -70,13 +69,13 @@ struct AuditReport {
   std::vector<Experts> experts;
   uint64_t compared = 0, differing = 0;  // rows
   uint64_t page_bytes = 0;               // of the pages that were watched; 0: none were
-  bool head_is_copy = false;             // the file stores the head apart, byte for byte the embedding: no parameters of its own
+  bool head_is_copy = false;             // the file stores the head apart, with the embedding's type and values
 };
 
 // Runs the prompt in pieces of max_batch and decodes, with the ledger reset before every step: what it held is gone. A row that
-// differs is no error: `differing` counts them. kBadInput: a checkpoint that cannot be read again or holds other tensors than were
-// loaded, tokens that the model does not have, a prompt longer than the context; with mmu, weights without guards, pages that the
-// system does not let us watch, another such audit at the same time. kInterrupted: as asked.
+// differs is no error: `differing` counts them. kBadInput: tokens that the model does not have, a prompt longer than the context; with
+// mmu, weights without guards, pages that the system does not let us watch, another such audit at the same time. kInterrupted: as
+// asked. kInternal: a model that LoadModel did not make.
 TALLY_API Result<AuditReport> Audit(Engine& engine, const AuditOptions& options);
 
 }  // namespace tally

@@ -10,11 +10,11 @@
 
 #include "counters/books/weight_table.h"
 #include "engine/base/format.h"
-#include "engine/session/model.h"
+#include "engine/graph/plan.h"
+#include "engine/session/loaded_model.h"
 #include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
 #include "models/catalog/recipe_settings.h"
-#include "models/count_recipe.h"
 #include "models/family.h"
 
 namespace tally {
@@ -45,41 +45,30 @@ Source FromCatalog(CatalogModel model) {
 
 Result<Source> FromConfig(const Inventory& inventory) {
   Source source;
-  TALLY_ASSIGN_OR_RETURN(source.recipe, ReadCountRecipe(inventory));
+  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
+  source.recipe = std::move(spec.recipe);
   TALLY_ASSIGN_OR_RETURN(const CountTypes types, ReadCountTypes(inventory));
   source.type = IsOfExperts(types.expert_type) ? types.expert_type : types.type;
   source.stored_as = TypeText(source.type);
   return source;
 }
 
-// A checkpoint that a family runs: its tensors' own bytes. One that none does is counted from its configuration.
+// A checkpoint's tensors have bytes of their own. Where they are of no use (the model cannot be run, or is quantised in a way that its
+// family cannot claim), it is counted from its configuration.
 Result<Source> FromCheckpoint(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
   Source source;
-  if (IsOnlyCounted(inventory)) {
+  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
+  if (const Status claimed = CheckClaims(inventory, spec); !claimed.ok()) {
+    const bool quantised = inventory.metadata.Has("quantization_config.quant_method");
+    if (inventory.format == FileFormat::kGguf || (CannotRun(spec.recipe).empty() && !quantised)) return claimed;
     TALLY_ASSIGN_OR_RETURN(source, FromConfig(inventory));
-    source.notes.push_back(
-        "counted from its configuration: no family of Tally reads its tensors yet, and they were not looked at");
+    source.notes.push_back("counted from its configuration: its tensors cannot be read yet (" + claimed.message() + ")");
     return source;
   }
-  Result<ModelSpec> spec = ReadModelSpec(inventory);
-  if (!spec.ok()) return spec.status();
-  source.recipe = std::move(spec->recipe);
-  std::map<DType, uint64_t> types;
-  for (const WeightInfo& w : books::WeightTable(inventory, *spec)) source.stored_bytes[w.name] = w.stored_bytes;
-  for (const TensorBinding& b : spec->bindings) {
-    for (const std::string& name : b.names) {
-      const StoredTensor* t = inventory.Find(name);
-      if (t == nullptr || b.shape.size() < 2) continue;
-      types[b.hf_mxfp4 ? DType::kMXFP4 : t->dtype] += t->bytes;
-    }
-  }
-  std::vector<std::pair<uint64_t, DType>> by_bytes;
-  for (const auto& [type, bytes] : types) by_bytes.emplace_back(bytes, type);
-  std::sort(by_bytes.rbegin(), by_bytes.rend());
-  std::vector<DType> most_first;
-  for (const auto& [bytes, type] : by_bytes) most_first.push_back(type);
-  source.stored_as = JoinTypes(most_first);
+  for (const WeightInfo& w : books::WeightTable(inventory, spec)) source.stored_bytes[w.name] = w.stored_bytes;
+  source.stored_as = JoinTypes(MatrixTypes(inventory, spec));
+  source.recipe = std::move(spec.recipe);
   return source;
 }
 

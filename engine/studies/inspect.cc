@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/session/loaded_model.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
 
@@ -25,6 +26,7 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
   Result<ModelSpec> spec = ReadModelSpec(out.inventory);
   if (spec.ok()) {
     out.recipe = std::move(spec->recipe);
+    out.runnable = CheckRunnable(out.recipe);
   } else {
     out.runnable = spec.status();
   }

@@ -24,8 +24,8 @@ struct Inspection {
   };
   std::vector<TypeTotal> types;  // by bytes, most first
   uint64_t elements = 0, bytes = 0;
-  Status runnable;  // why no family of ours runs it, where none does
-  Recipe recipe;    // where one does
+  Status runnable;  // why the engine does not run it, where it does not
+  Recipe recipe;    // where a family reads it
 };
 
 // A GGUF file (any shard of a split one) or a Hugging Face directory; weights are not read. kBadInput: a file that cannot be read or

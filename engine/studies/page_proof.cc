@@ -16,8 +16,8 @@ class SlicePages {
   SlicePages(const WeightView& view, uint64_t lead, uint64_t slice_bytes, uint64_t page)
       : view_(view), lead_(lead), slice_bytes_(slice_bytes), page_(page), charged_((lead + slice_bytes) / page) {}
 
-  void Charge(std::span<const Ledger::RowRange> ranges) {
-    for (const Ledger::RowRange& r : ranges) {
+  void Charge(std::span<const RowRange> ranges) {
+    for (const RowRange& r : ranges) {
       if (r.begin == 0 && r.end == static_cast<uint64_t>(view_.rows)) {
         Mark(0, slice_bytes_);
         bytes_ = slice_bytes_;
@@ -85,7 +85,7 @@ std::vector<PageRow> ComparePages(const Ledger& ledger, const PackedWeights& wei
       const uint64_t begin = static_cast<uint64_t>(view.Slice(s) - weights.arena().data());
       const uint64_t first = begin / page_bytes;
       SlicePages pages(view, begin % page_bytes, slice_bytes, page_bytes);
-      pages.Charge(ledger.ranges_last(static_cast<WeightId>(id), s));
+      pages.Charge(ledger.touched().ranges(static_cast<WeightId>(id), s));
       row.charged_bytes += pages.bytes();
       const uint64_t guard = pages.charged().size();
       for (uint64_t p = 0; p < guard; ++p) {

@@ -12,11 +12,10 @@
 #include "engine/studies/synth_noise.h"
 #include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
+#include "models/family.h"
 
 namespace tally {
 namespace {
-
-uint64_t U(int32_t n) { return static_cast<uint64_t>(n); }
 
 enum class Fill : uint8_t { kNoise, kOnes, kLlama3Factors };
 
@@ -44,100 +43,28 @@ float Llama3Factor(const Rope& rope, int32_t pair) {
   return static_cast<float>(1 / ((1 - smooth) / s.factor + smooth));
 }
 
-class Planner {
- public:
-  Planner(const Recipe& recipe, DType type) : r_(recipe), type_(type) {
-    if (r_.family == "gpt-oss") GptOss();
-    if (r_.family == "llama") Llama();
-    if (r_.family == "gpt2") Gpt2();
-  }
-  std::vector<Tensor> Take() { return std::move(tensors_); }
+// Deviation 1 / sqrt(inputs) keeps the scale of what a matrix is applied to, so activations stay finite in any depth.
+float Unit(uint64_t inputs) { return 1 / std::sqrt(static_cast<float>(inputs)); }
 
- private:
-  // Deviation 1 / sqrt(inputs) keeps the scale of what a matrix is applied to, so activations stay finite in any depth.
-  static float Unit(uint64_t inputs) { return 1 / std::sqrt(static_cast<float>(inputs)); }
-
-  void Add(std::string name, DType dtype, std::vector<uint64_t> shape, float deviation) {
-    tensors_.push_back({std::move(name), dtype, std::move(shape), Fill::kNoise, deviation});
+Tensor MakeTensor(const TensorBinding& b, const CatalogModel& model, DType type) {
+  const Recipe& r = model.recipe;
+  Tensor t = {b.names[0], b.vector() ? DType::kF32 : type, b.shape, Fill::kNoise, Unit(b.shape.back())};
+  const bool norm = b.vector() && t.name.ends_with("norm.weight");
+  if (norm) t.fill = Fill::kOnes;
+  if (b.vector()) t.deviation = 0.1f;
+  if (FactsOf(b.role).experts && !b.vector() && model.expert_type == kExpertType) t.dtype = kExpertType;
+  switch (b.role) {
+    case Role::kTokenEmbedding:  // of a tied one the head's scale is the one that matters
+      if (!r.tied_head) t.deviation = 1;
+      break;
+    case Role::kPositionEmbedding: t.dtype = DType::kF32, t.deviation *= 0.5f; break;
+    case Role::kRouter: t.dtype = DType::kF32; break;
+    case Role::kSinks: t.deviation = 1; break;
+    case Role::kRopeFactors: t.fill = Fill::kLlama3Factors; break;
+    default: break;
   }
-  void Matrix(const std::string& name, uint64_t out, uint64_t in) { Add(name + ".weight", type_, {out, in}, Unit(in)); }
-  void Bias(const std::string& name, uint64_t n) { Add(name + ".bias", DType::kF32, {n}, 0.1f); }
-  void MatrixBias(const std::string& name, uint64_t out, uint64_t in) {
-    Matrix(name, out, in);
-    Bias(name, out);
-  }
-  void Ones(const std::string& name, uint64_t n) { tensors_.push_back({name + ".weight", DType::kF32, {n}, Fill::kOnes, 0}); }
-  static std::string Block(int32_t i, const char* name) { return "blk." + std::to_string(i) + "." + name; }
-
-  void GptOss() {
-    const uint64_t e = U(r_.d_model), q = U(r_.n_heads) * U(r_.head_dim), kv = U(r_.n_kv_heads) * U(r_.head_dim),
-                   x = U(r_.n_experts), f = U(r_.d_expert);
-    Add("token_embd.weight", type_, {U(r_.vocab), e}, 1.0f);
-    Matrix("output", U(r_.vocab), e);
-    Ones("output_norm", e);
-    for (int32_t i = 0; i < r_.n_layers; ++i) {
-      Ones(Block(i, "attn_norm"), e);
-      Ones(Block(i, "post_attention_norm"), e);
-      MatrixBias(Block(i, "attn_q"), q, e);
-      MatrixBias(Block(i, "attn_k"), kv, e);
-      MatrixBias(Block(i, "attn_v"), kv, e);
-      MatrixBias(Block(i, "attn_output"), e, q);
-      Add(Block(i, "attn_sinks.weight"), DType::kF32, {U(r_.n_heads)}, 1.0f);
-      Add(Block(i, "ffn_gate_inp.weight"), DType::kF32, {x, e}, Unit(e));
-      Bias(Block(i, "ffn_gate_inp"), x);
-      for (const char* name : {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}) {
-        const bool down = name == std::string_view("ffn_down_exps");
-        const uint64_t rows = down ? e : f, cols = down ? f : e;
-        Add(Block(i, name) + ".weight", kExpertType, {x, rows, cols}, Unit(cols));
-        Add(Block(i, name) + ".bias", DType::kF32, {x, rows}, 0.1f);
-      }
-    }
-  }
-
-  void Llama() {
-    const uint64_t e = U(r_.d_model), q = U(r_.n_heads) * U(r_.head_dim), kv = U(r_.n_kv_heads) * U(r_.head_dim), f = U(r_.d_ff);
-    // A tied embedding is the head too: the head's scale is the one that matters.
-    Add("token_embd.weight", type_, {U(r_.vocab), e}, r_.tied_head ? Unit(e) : 1.0f);
-    if (!r_.tied_head) Matrix("output", U(r_.vocab), e);
-    Ones("output_norm", e);
-    if (r_.rope.scaling.kind == RopeScalingKind::kLlama3) {
-      tensors_.push_back({"rope_freqs.weight", DType::kF32, {U(r_.rope.dim) / 2}, Fill::kLlama3Factors, 0});
-    }
-    for (int32_t i = 0; i < r_.n_layers; ++i) {
-      Ones(Block(i, "attn_norm"), e);
-      Ones(Block(i, "ffn_norm"), e);
-      Matrix(Block(i, "attn_q"), q, e);
-      Matrix(Block(i, "attn_k"), kv, e);
-      Matrix(Block(i, "attn_v"), kv, e);
-      Matrix(Block(i, "attn_output"), e, q);
-      Matrix(Block(i, "ffn_gate"), f, e);
-      Matrix(Block(i, "ffn_up"), f, e);
-      Matrix(Block(i, "ffn_down"), e, f);
-    }
-  }
-
-  void Gpt2() {
-    const uint64_t e = U(r_.d_model), f = U(r_.d_ff);
-    Add("token_embd.weight", type_, {U(r_.vocab), e}, Unit(e));
-    Add("position_embd.weight", DType::kF32, {U(r_.context), e}, 0.5f * Unit(e));
-    Ones("output_norm", e);
-    Bias("output_norm", e);
-    for (int32_t i = 0; i < r_.n_layers; ++i) {
-      Ones(Block(i, "attn_norm"), e);
-      Bias(Block(i, "attn_norm"), e);
-      MatrixBias(Block(i, "attn_qkv"), 3 * e, e);
-      MatrixBias(Block(i, "attn_output"), e, e);
-      Ones(Block(i, "ffn_norm"), e);
-      Bias(Block(i, "ffn_norm"), e);
-      MatrixBias(Block(i, "ffn_up"), f, e);
-      MatrixBias(Block(i, "ffn_down"), e, f);
-    }
-  }
-
-  const Recipe& r_;
-  DType type_;
-  std::vector<Tensor> tensors_;
-};
+  return t;
+}
 
 void SetMetadata(std::string_view name, const Recipe& r, DType type, GgufWriter& writer) {
   auto set = [&](const char* key, int64_t value) { writer.Set(r.family + "." + key, value); };
@@ -237,8 +164,11 @@ Result<Plan> MakePlan(std::string_view model, const SynthOptions& options) {
   } else {
     TALLY_RETURN_IF_ERROR(CopyVocabulary(options.vocab_from, r.vocab, plan.writer));
   }
-  plan.tensors = Planner(r, options.type).Take();
-  for (const Tensor& t : plan.tensors) {
+  // GGUF has no key for Llama 3's scaling: its converters store what it divides the frequencies by.
+  r.rope.freq_factors = r.rope.scaling.kind == RopeScalingKind::kLlama3;
+  TALLY_ASSIGN_OR_RETURN(const std::vector<TensorBinding> bindings, GgufBindings(r));
+  for (const TensorBinding& b : bindings) {
+    const Tensor& t = plan.tensors.emplace_back(MakeTensor(b, plan.model, options.type));
     uint64_t elements = 1;
     for (const uint64_t d : t.shape) elements *= d;
     if (t.fill != Fill::kLlama3Factors) plan.report.parameters += elements;

@@ -21,7 +21,7 @@ void AddedTokens::Build() {
     return std::lexicographical_compare(x.rbegin(), x.rend(), y.rbegin(), y.rend(),
                                         [](char p, char q) { return static_cast<uint8_t>(p) < static_cast<uint8_t>(q); });
   });
-  // Of each node, the tokens that end so, as a range of `order`; nodes come by their length, so that what is shorter is complete.
+  // The tokens that end with a node's suffix are a range of `order`. Nodes are sorted by length, so a shorter one is complete.
   struct Range {
     uint32_t begin, end, length;
   };
@@ -35,7 +35,7 @@ void AddedTokens::Build() {
     };
     nodes_[n].any = nodes_[nodes_[n].shorter].any;
     nodes_[n].plain = nodes_[nodes_[n].shorter].plain;
-    for (; at < end && tokens_[order[at]].text.size() == length; ++at) {  // equal ones, the last of which counts
+    for (; at < end && tokens_[order[at]].text.size() == length; ++at) {  // of equal tokens the last counts
       const auto index = static_cast<int32_t>(order[at]);
       nodes_[n].any = index;
       nodes_[n].plain = tokens_[order[at]].special ? nodes_[nodes_[n].shorter].plain : index;
@@ -72,7 +72,7 @@ uint32_t AddedTokens::Child(uint32_t node, uint8_t byte) const {
 std::vector<AddedTokens::Match> AddedTokens::Find(std::string_view text, bool parse_special) const {
   std::vector<Match> matches;
   if (tokens_.empty()) return matches;
-  std::vector<std::pair<size_t, int32_t>> begins;  // where tokens begin, and the longest that does; from the end
+  std::vector<std::pair<size_t, int32_t>> begins;  // places where tokens begin, last first, and the longest token there
   uint32_t node = 0;
   for (size_t at = text.size(); at-- > 0;) {
     const auto byte = static_cast<uint8_t>(text[at]);

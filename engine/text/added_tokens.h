@@ -1,5 +1,4 @@
-// Tokens that are found in the text itself, before any cutting: special tokens, user-defined ones, runs of
-// spaces.
+// Tokens that are searched for in a text before it is cut: special tokens, user-defined ones, runs of spaces.
 #pragma once
 
 #include <array>
@@ -14,13 +13,13 @@ struct AddedToken {
   std::string text;
   int32_t id = -1;
   bool special = false;  // found only where the caller parses special tokens
-  bool lstrip = false;   // takes the white space before it along
-  bool rstrip = false;   // ... after it
+  bool lstrip = false;   // a match includes the white space before the token
+  bool rstrip = false;   // a match includes the white space after the token
 };
 
-// Matches are leftmost, then longest, as in Hugging Face's added vocabulary. Found from the end of the text to its beginning by
-// an automaton of the tokens read backwards (Aho and Corasick 1975): at each place the longest token that begins there is then
-// known, in time linear in the text whatever the tokens are.
+// Matches are leftmost, then longest, as in Hugging Face's added vocabulary. An automaton of the reversed tokens (Aho and Corasick
+// 1975) reads the text from its end to its beginning. So the longest token that begins at each place is known in time linear in the
+// text.
 class AddedTokens {
  public:
   void Add(AddedToken token);  // empty texts are ignored; of two equal texts the later counts
@@ -29,17 +28,17 @@ class AddedTokens {
 
   struct Match {
     int32_t id = -1;
-    size_t begin = 0, end = 0;  // with the white space it takes along
+    size_t begin = 0, end = 0;  // bytes, stripped white space included
   };
-  // All that do not overlap, in order. An lstrip reaches back to the match before it at most.
+  // The matches, in order and without overlap. An lstrip ends at the match before it.
   std::vector<Match> Find(std::string_view text, bool parse_special) const;
 
  private:
-  // A node stands for an end of tokens. Its children lie side by side, by their byte.
+  // A node stands for a suffix of tokens. Its children are adjacent, sorted by byte.
   struct Node {
     uint32_t first_child = 0;
-    uint32_t shorter = 0;          // the longest other end that this one begins with, read from the left
-    int32_t any = -1, plain = -1;  // the longest token that this end begins with: of all, of those that are not special; index
+    uint32_t shorter = 0;          // the node of the longest other suffix that this one begins with
+    int32_t any = -1, plain = -1;  // the longest token that this suffix begins with: any, not special
     uint16_t children = 0;
     uint8_t byte = 0;
   };

@@ -27,8 +27,7 @@ constexpr Alphabet MakeAlphabet() {
 }
 constexpr Alphabet kAlphabet = MakeAlphabet();
 
-// Pairs of ids -> what they merge to: open addressing, at most half full, since this look-up is most of the
-// work.
+// A map from pairs of ids to their merge. Open addressing, at most half full: this look-up is most of the work.
 class MergeTable {
  public:
   struct Merge {
@@ -53,7 +52,7 @@ class MergeTable {
     int32_t left = -1, right = -1;
     Merge merge;
   };
-  // Of the pair, or of the free slot where it would stand.
+  // Index of the pair's slot, or of the free slot for it.
   size_t Place(int32_t left, int32_t right) const {
     const uint64_t pair = static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
     size_t at = hash_(pair) & (slots_.size() - 1);
@@ -205,7 +204,7 @@ Status Bpe::EncodeWord(std::string_view word, ModelScratch& scratch, std::vector
   return {};
 }
 
-// Cuts a piece, which may be a whole text, where no merge can cross.
+// Cuts a piece at places that no merge can cross. The piece may be a whole text.
 Status Bpe::EncodeCharacters(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const {
   const auto encode = [&](std::string_view word, std::vector<int32_t>* out) { return EncodeWord(word, scratch, out); };
   size_t begin = 0, at = 0;

@@ -187,7 +187,7 @@ Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, P
   }
   if (pre->size() == kMaxTextSteps) return TooManySteps(where);
   if (*byte_level) {
-    // It would have to cut the byte alphabet's spelling instead of text.
+    // Its input would be text in the byte alphabet.
     return BadInput(where + ": type '" + type + "' after ByteLevel is not supported");
   }
   PreStep step;
@@ -266,7 +266,7 @@ Status ReadPostProcessor(const Json& node, const std::string& where, int depth, 
     }
   }
   if (!seen) return BadInput(where + ".single: expected sequence A");
-  // A template within a template: the inner one stands nearer to the text.
+  // A later template of a Sequence goes around the earlier ones.
   prefix->insert(prefix->begin(), before.begin(), before.end());
   suffix->insert(suffix->end(), after.begin(), after.end());
   return {};
@@ -301,7 +301,7 @@ Status ReadDecoder(const Json& node, const std::string& where, int depth, Decode
     return {};
   }
   if (plan->replace.size() == kMaxTextSteps) return TooManySteps(where);
-  // The others work on single tokens, each on what the one before it made.
+  // The other types change single tokens, each the output of the type before.
   if (plan->fused || plan->byte_level || (plan->byte_fallback && type != "ByteFallback")) {
     return BadInput(where + ": type '" + type + "' is not supported in this place");
   }

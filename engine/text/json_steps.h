@@ -27,7 +27,7 @@ Result<std::string> Text(const Json& object, const char* key, const std::string&
 // A token id.
 Result<int32_t> Id(const Json& value, const std::string& where);
 
-// What tokens decode to, as one rule for each token and one for the whole.
+// How tokens decode: rules for each token, then for the joined text.
 struct DecodePlan {
   bool byte_level = false;
   bool byte_fallback = false;
@@ -37,11 +37,11 @@ struct DecodePlan {
   std::string metaspace;  // the replacement of a Metaspace that drops spaces; else empty
 };
 
-// All of them append to what they are given; null reads as nothing, but for a decoder, where it is an error.
+// The readers append to their last arguments. A null node means no steps, but is an error for a decoder.
 Status ReadNormalizer(const Json& node, const std::string& where, int depth, Normalizer* normalizer);
-// *byte_level becomes true where the pieces are to be taken as bytes.
+// Sets *byte_level if the model works on bytes of the pieces.
 Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre, bool* byte_level);
-// What goes around a text; ids below `vocab_size`.
+// The ids before and after a text, below `vocab_size`.
 Status ReadPostProcessor(const Json& node, const std::string& where, int depth, size_t vocab_size, std::vector<int32_t>* prefix,
                          std::vector<int32_t>* suffix);
 Status ReadDecoder(const Json& node, const std::string& where, int depth, DecodePlan* plan);

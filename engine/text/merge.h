@@ -9,13 +9,12 @@
 
 namespace tally {
 
-// `scratch.symbols` is the piece, in order. find(left, right) says what two neighbours give, the lowest key
-// first and, among equals, the leftmost; key kNoMerge for nothing. What is left begins at symbol 0 and is
-// linked by `next`.
+// `scratch.symbols` is the piece, in order. find(left, right) returns the merge of two neighbours, with key kNoMerge for none. The merge
+// of the lowest key is done first, the leftmost among equals. The result is the list from symbol 0 along `next`.
 template <class Find>
 void MergeSymbols(ModelScratch& scratch, const Find& find) {
   std::vector<MergeSymbol>& symbols = scratch.symbols;
-  std::vector<MergePair>& pairs = scratch.pairs;  // that begin at a symbol, now
+  std::vector<MergePair>& pairs = scratch.pairs;  // the pair that begins at each symbol
   std::vector<uint64_t>& heap = scratch.heap;     // key << 32 | symbol
   const auto refresh = [&](size_t left) {
     const int32_t right = symbols[left].next;

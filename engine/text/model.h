@@ -19,19 +19,19 @@ struct MergeSymbol {
   int32_t prev, next;
 };
 
-// What two neighbouring symbols merge to, and how soon (lower is sooner).
+// The merge of two neighbouring symbols. A lower key is merged sooner.
 inline constexpr uint32_t kNoMerge = 0xFFFFFFFF;
 struct MergePair {
   uint32_t key = kNoMerge;
   int32_t id = -1;
 };
 
-// What one Encode call keeps between pieces. Not to be shared by threads.
+// The state of one Encode call from piece to piece. Not to be shared by threads.
 struct ModelScratch {
   std::vector<MergeSymbol> symbols;
   std::vector<MergePair> pairs;
   std::vector<uint64_t> heap;
-  // Ids of words met before, as ranges of cached_ids.
+  // Ids of words that were encoded before, as ranges of cached_ids.
   StringMap<std::pair<uint32_t, uint32_t>> cache;
   std::vector<int32_t> cached_ids;
 };
@@ -55,7 +55,7 @@ class Neighbours {
   std::unordered_set<uint64_t, NumberHash> others_;
 };
 
-// Cached words are at most this long, and there are at most so many ids of them.
+// Limits of the cache: bytes of a word, ids of all words.
 inline constexpr size_t kMaxCachedWord = 64;
 inline constexpr size_t kMaxCachedIds = 1 << 20;
 

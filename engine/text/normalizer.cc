@@ -16,7 +16,7 @@ bool IsAscii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; });
 }
 
-// UAX #15. utf8proc_map would do all of it, but sorts a long run of combining marks in quadratic time.
+// UAX #15. Not by utf8proc_map, which sorts a long run of combining marks in quadratic time.
 Result<std::string> UnicodeForm(std::string_view text, bool compatibility, bool compose) {
   if (IsAscii(text)) return std::string(text);
   const auto decompose =
@@ -61,8 +61,7 @@ std::string Lowercase(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const Utf8Char c = ReadUtf8(text, at);
     if (c.code == 0x130) {
-      out += "i\xCC\x87";  // the one letter whose lower case is two, whatever stands around it
-                           // (SpecialCasing.txt)
+      out += "i\xCC\x87";  // the only unconditional lower case of two characters (SpecialCasing.txt)
     } else {
       AppendUtf8(static_cast<uint32_t>(utf8proc_tolower(c.code)), &out);
     }
@@ -71,7 +70,7 @@ std::string Lowercase(std::string_view text) {
   return out;
 }
 
-// A text that stops growing at a limit. What is appended beyond it is lost, and full() says so.
+// A text with a limit on its size. An Append beyond the limit is dropped and sets full().
 class Grown {
  public:
   Grown(size_t most, size_t expected) : most_(most) { text_.reserve(expected); }
@@ -101,7 +100,7 @@ Status ReplaceRegex(std::string_view text, const Pattern& regex, std::string_vie
   size_t done = 0, search = 0;
   while (!out.full() && search <= text.size()) {
     TALLY_ASSIGN_OR_RETURN(const Matcher::Match match, matcher.Find(regex, text, search));
-    if (!match.found || match.begin < done || match.end < match.begin) break;
+    if (!match.found) break;
     out.Append(text.substr(done, match.begin - done));
     out.Append(content);
     done = search = match.end;

@@ -1,9 +1,16 @@
-// Regular expressions as tokenizers write them (Oniguruma, Ruby syntax), run by PCRE2.
+// The regular expressions of tokenizers: what published pre-tokenizers and normalizers use of the Oniguruma dialect
+// (github.com/kkos/oniguruma, doc/RE, Ruby syntax), run by PCRE2.
 //
-// What the two engines read alike is passed on; what they read differently is translated (\s, \w, \v,
-// \uHHHH, \p{Script}, {,n}, a(?i)b|c); what has no translation (class intersections, nested classes, \h, \b, \G,
-// flags other than i, \p{Lu} and its like under (?i), {n,m}+, {n}?, (*...), comments, conditions, looking far behind)
-// is an error that names it.
+// Accepted are characters, ., ^ and $ at lines, |, classes without classes in them, the groups (...), (?:...), (?i:...), (?=...) and
+// (?!...), the quantifiers ? * + (greedy, lazy, possessive) and {n} {n,} {n,m}, and the escapes \s \S \w \W \d \D \p{...} \P{...}
+// \r \n \t \f \x{...} \uHHHH and those of punctuation. All of them mean what they mean in Oniguruma. Everything else is refused,
+// among it what the two engines read differently (isolated flags, {n}?, {n,m}+, nested classes, \h, \p under (?i:)).
+//
+// Time is bounded by a budget that all searches of a Matcher share. PCRE2's match limit alone bounds nothing useful: it counts
+// backtracks, however much text is read between two of them, and begins again at each place where a match may begin. So the
+// compiled expression has a callout (pcre2callout) wherever it may backtrack, which charges the bytes read since the last one and stops
+// the search when the budget is spent. Callouts and the match limit hold under JIT. Its depth and heap limits do not: there the size of
+// the JIT stack bounds memory, and the heap limit does where the system forbids JIT.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +22,9 @@
 
 namespace tally {
 
-// The translation alone. `where` begins the error's line.
-Result<std::string> TranslatePattern(std::string_view regex, const std::string& where);
-
 class Pattern {
  public:
+  // `where` begins the line of an error, which names the construct and its byte in `regex`.
   static Result<Pattern> Compile(std::string_view regex, const std::string& where);
 
   struct Code;  // the compiled expression, shared by copies
@@ -31,22 +36,20 @@ class Pattern {
   std::string source_;
 };
 
-// The scratch memory of matching, and one search after another. Not to be shared by threads.
+// Searches texts one after another, with scratch memory of its own. Not to be shared by threads.
 class Matcher {
  public:
-  Matcher();
+  // The budget of all searches grows with `text_bytes`, the size of the text that they cut.
+  explicit Matcher(size_t text_bytes);
   Matcher(const Matcher&) = delete;
   Matcher& operator=(const Matcher&) = delete;
   ~Matcher();
 
-  // Steps for so many bytes of text more: all searches of a matcher share what it has been allowed.
-  void Allow(size_t text_bytes);
-
-  // The first match in `text` at or after `from`: found, and where. `text` is well-formed UTF-8. An
-  // expression that needs more steps or memory than any sensible one does is an error.
+  // The first match in `text` that begins at or after `from`, from <= text.size(). `text` is well-formed UTF-8. A search beyond the
+  // budget or the memory limit is an error that names the expression.
   struct Match {
     bool found = false;
-    size_t begin = 0, end = 0;
+    size_t begin = 0, end = 0;  // bytes
   };
   Result<Match> Find(const Pattern& pattern, std::string_view text, size_t from);
 

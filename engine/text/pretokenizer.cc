@@ -8,13 +8,13 @@
 namespace tally {
 namespace {
 
-// Takes the spans of a text in order, delimiter or not, and emits the pieces that a behaviour makes of them.
+// Takes the spans of a text in order, delimiters and others, and emits pieces as a behaviour says.
 class Splitter {
  public:
   Splitter(SplitBehavior behavior, const std::function<Status(size_t, size_t)>& emit) : behavior_(behavior), emit_(emit) {}
 
   Status Span(size_t begin, size_t end, bool delimiter) {
-    if (begin == end) return Finish();  // an empty match is a cut and nothing else
+    if (begin == end) return Finish();  // an empty match only cuts
     switch (behavior_) {
       case SplitBehavior::kIsolated: return Emit(begin, end);
       case SplitBehavior::kRemoved: return delimiter ? Status() : Emit(begin, end);
@@ -63,14 +63,11 @@ class Splitter {
 };
 
 Status SplitRegex(const PreStep& step, std::string_view text, Matcher& matcher, Splitter& out) {
-  size_t done = 0;  // text before it has been handed on
+  size_t done = 0;  // end of the last span
   size_t search = 0;
   while (search <= text.size()) {
     TALLY_ASSIGN_OR_RETURN(const Matcher::Match match, matcher.Find(step.regex, text, search));
     if (!match.found) break;
-    if (match.end < search || match.begin < done || match.end < match.begin) {  // \K in a lookahead and the like
-      return BadInput("regular expression matches backwards: " + step.regex.source());
-    }
     if (match.begin > done) TALLY_RETURN_IF_ERROR(out.Span(done, match.begin, step.invert));
     TALLY_RETURN_IF_ERROR(out.Span(match.begin, match.end, !step.invert));
     done = match.end;

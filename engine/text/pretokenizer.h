@@ -1,5 +1,5 @@
-// Pre-tokenization: cutting text into the pieces within which a model may merge. A list of steps, each
-// applied to every piece of the step before (Hugging Face "Sequence"; the expression lists of llama.cpp).
+// Pre-tokenization cuts a text into pieces; a model merges within a piece only. It is a list of steps, each applied to every piece of
+// the step before (Hugging Face "Sequence"; the expression lists of llama.cpp).
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace tally {
 
-// What becomes of the matches of a splitting step (Hugging Face SplitDelimiterBehavior).
+// What a splitting step does with the delimiters that it finds (Hugging Face SplitDelimiterBehavior).
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 struct PreStep {
@@ -21,9 +21,9 @@ struct PreStep {
   enum class Prepend { kAlways, kNever, kFirst };
   Kind kind = Kind::kRegex;
   Pattern regex;        // kRegex
-  std::string literal;  // kLiteral: what to look for; kMetaspace: what replaces a space
+  std::string literal;  // kLiteral: the delimiter; kMetaspace: the replacement of a space
   SplitBehavior behavior = SplitBehavior::kIsolated;
-  bool invert = false;                 // kRegex, kLiteral: what does not match is the delimiter
+  bool invert = false;                 // kRegex, kLiteral: the text between matches is the delimiter
   Prepend prepend = Prepend::kAlways;  // kMetaspace
   bool split = true;                   // kMetaspace
 };
@@ -37,13 +37,12 @@ class PreTokenizer {
   size_t size() const { return steps_.size(); }
 
   // Calls `sink` with each non-empty piece in order. `at_start`: `text` begins the whole text to be encoded.
-  // Pieces are views into `text` or into memory that lives until `sink` returns. Steps that cut and add in turn grow the text
-  // with each pair of them: what each is given is taken from `growth`, and more is
-  // an error.
+  // Pieces are views into `text` or into memory that lives until `sink` returns. The input of each step is subtracted from `growth`,
+  // because steps that cut and prepend in turn multiply the text. A step that exceeds it is an error.
   Status Run(std::string_view text, bool at_start, Matcher& matcher, Growth& growth, const Sink& sink) const;
 
  private:
-  struct Walk;  // what does not change from step to step
+  struct Walk;  // the arguments of Run that all steps share
   Status RunFrom(size_t step, std::string_view text, bool at_start, Walk& walk) const;
 
   std::vector<PreStep> steps_;
@@ -55,7 +54,7 @@ struct NamedPreTokenizer {
   bool ignore_merges = false;  // a piece that is a token is that token
   bool add_bos = false;        // where tokenizer.ggml.add_bos_token is absent
 };
-// `where` begins the line of the error that an unknown name gives.
+// An unknown name is an error whose line `where` begins.
 Result<NamedPreTokenizer> PreTokenizerByName(std::string_view name, const std::string& where);
 
 // The expression of GPT-2 (openai/gpt-2, encoder.py), which ByteLevel uses.

@@ -40,7 +40,7 @@ class RankedBpe : public TokenModel {
   }
 
   Status EncodeWord(std::string_view word, ModelScratch& scratch, std::vector<int32_t>* ids) const {
-    if (const int32_t whole = Find(word); whole >= 0) {  // even where no merges lead to it
+    if (const int32_t whole = Find(word); whole >= 0) {  // even if no sequence of merges makes it
       ids->push_back(whole);
       return {};
     }

@@ -1,6 +1,6 @@
-// Files of ranks (tiktoken) -> tokenizer. What the published files do not say: openai/tiktoken, tiktoken_ext/openai_public.py.
-// Of cl100k's expression there are two: the published vocabularies of other projects and the npm package have the one used here;
-// newer tiktoken for Python has one that takes white space with newlines at the very end of a text as one piece.
+// Files of ranks (tiktoken) -> tokenizer. Expressions and special tokens are those of openai/tiktoken, tiktoken_ext/openai_public.py.
+// cl100k has two published expressions. The one used here is that of other projects' vocabularies and of the npm package. The one of
+// newer tiktoken for Python makes one piece of white space with newlines at the very end of a text.
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -139,7 +139,7 @@ Result<Ranks> ReadRanks(const std::string& path) {
   return ranks;
 }
 
-// What the file as a whole must have: every byte, no token twice, no rank left out but where a special token stands.
+// Checks the whole file: a token for every byte, no token twice, no rank missing except those of special tokens.
 Status CheckRanks(const Ranks& ranks, const std::vector<SpecialToken>& special, const std::string& path) {
   StringMap<size_t> seen;
   seen.reserve(ranks.count);

@@ -20,7 +20,7 @@ std::string StreamingDecoder::Push(int32_t id) {
 
 std::string StreamingDecoder::Finish() {
   std::string text;
-  if (!pending_.empty()) AppendUtf8(0xFFFD, &text);  // what is held back is one subpart of a character
+  if (!pending_.empty()) AppendUtf8(0xFFFD, &text);  // the held bytes begin one character
   pending_.clear();
   return text;
 }

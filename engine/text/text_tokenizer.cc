@@ -8,9 +8,8 @@
 namespace tally {
 
 struct TextTokenizer::Scratch {
-  Scratch(size_t bytes, const Parts& parts) : normal_growth(bytes, parts.normalizer.size()), growth(bytes, parts.pre.size()) {
-    matcher.Allow(bytes);
-  }
+  Scratch(size_t bytes, const Parts& parts)
+      : matcher(bytes), normal_growth(bytes, parts.normalizer.size()), growth(bytes, parts.pre.size()) {}
   Matcher matcher;
   Growth normal_growth, growth;
   ModelScratch model;

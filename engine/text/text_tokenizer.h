@@ -17,8 +17,7 @@ namespace tally {
 
 // The largest number of token ids a file may name; published vocabularies end near 300,000.
 inline constexpr int64_t kMaxTokens = 1 << 21;
-// A token that is looked for in text, letter by letter or whole, is at most this long: published ones have at most some hundred
-// bytes.
+// The most bytes of an added token or of one that merges make. Published ones have some hundred.
 inline constexpr size_t kMaxTokenBytes = 1024;
 
 class TextTokenizer final : public Tokenizer {
@@ -29,11 +28,11 @@ class TextTokenizer final : public Tokenizer {
     Normalizer normalizer;
     PreTokenizer pre;
     std::unique_ptr<TokenModel> model;
-    std::vector<std::string> bytes;       // by id: what a token decodes to
+    std::vector<std::string> bytes;       // by id: the decoded token
     std::vector<bool> control;            // by id
-    std::vector<int32_t> prefix, suffix;  // what add_special puts around
+    std::vector<int32_t> prefix, suffix;  // the ids that add_special puts around a text
     bool drops_leading_space = false;
-    // By id: what a first token decodes to where that is not `bytes` but for one leading space.
+    // By id: the decoded token at the beginning of a text, where it is not `bytes` less one leading space.
     std::unordered_map<int32_t, std::string, NumberHash> first_bytes;
     int32_t bos = -1;
     std::vector<int32_t> eos;
@@ -71,10 +70,10 @@ class TextTokenizer final : public Tokenizer {
 // `harmony`: the vocabulary has <|return|> and <|call|>, where <|end|> only ends one of several messages.
 bool EndsGeneration(std::string_view special_token, bool harmony);
 
-// The status with what its message quotes of a file made fit for one line, the end of a very long one cut off.
+// The status with a message of one printable line of limited length, whatever the message quotes of a file.
 Status OneLine(const Status& status);
 
-// The two constructors with the type still known.
+// As TokenizerFromGguf and TokenizerFromJson.
 Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromGguf(const Metadata& metadata);
 Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromJson(const std::string& path);
 

@@ -24,8 +24,8 @@ struct EncodeOptions {
 class TALLY_API Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  // UTF-8 (invalid bytes become U+FFFD) -> ids. NUL bytes are text like any other. kBadInput: a character that the vocabulary has
-  // no token for, nor one for unknown text; a text on which the tokenizer's expressions take too many steps.
+  // UTF-8 (invalid bytes become U+FFFD) -> ids. NUL bytes are text like any other. kBadInput: a character without a token in a
+  // vocabulary without an unknown token; a text that is too costly for an expression of the tokenizer.
   virtual Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const = 0;
   // The bytes of one token; empty for control tokens. May be part of a character. Ids out of range: empty.
   virtual std::string TokenBytes(int32_t id) const = 0;

@@ -1,5 +1,5 @@
-// tokenizer.ggml.* -> tokenizer. What the keys mean: gguf specification (ggml/docs/gguf.md, "Tokenizer");
-// what they leave open (defaults, which tokens are found in text, spaces): as llama.cpp does.
+// tokenizer.ggml.* -> tokenizer. The keys are those of the GGUF specification (ggml/docs/gguf.md, "Tokenizer"). Where it is silent
+// (defaults, which tokens are found in text, spaces) the tokenizer does as llama.cpp.
 #include <algorithm>
 #include <cctype>
 
@@ -53,7 +53,7 @@ class GgufTokenizerReader {
   TextTokenizer::Parts parts_;
 };
 
-// SentencePiece's own numbers, which files made of older ones without such keys rely on.
+// SentencePiece's default ids, for files without the keys.
 int32_t GgufTokenizerReader::AbsentId(std::string_view key) const {
   if (model_ != "llama") return -1;
   const int32_t id = key == "unknown_token_id" ? 0 : key == "bos_token_id" ? 1 : key == "eos_token_id" ? 2 : -1;

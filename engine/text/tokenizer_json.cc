@@ -16,13 +16,13 @@ namespace {
 constexpr uint64_t kMaxJsonBytes = uint64_t{256} << 20;
 constexpr size_t kMaxValues = size_t{1} << 24;
 constexpr size_t kMaxDepth = 64;
-// Ids up to this many times the named tokens, and kSpareIds more, are taken: published vocabularies have holes.
+// Ids are below kIdsPerToken times the number of named tokens plus kSpareIds. Published vocabularies have holes.
 constexpr size_t kIdsPerToken = 4, kSpareIds = 4096;
-// What tokens decode to is at most this many times what the file calls them, kSpareBytes more: of all tokens together. What added
-// tokens become when they are normalized, too, with kSpareAddedBytes.
+// All decoded tokens together have at most kGrowthOfTokens times the bytes of their spellings plus kSpareBytes. All normalized added
+// tokens together have at most kGrowthOfTokens times the bytes of their contents plus kSpareAddedBytes.
 constexpr size_t kGrowthOfTokens = 4, kSpareBytes = size_t{1} << 20, kSpareAddedBytes = size_t{1} << 16;
 
-// A parsed value takes up to 70 bytes for one in the file, so what would be parsed is looked at first.
+// Refuses what would parse to too much memory: a parsed value takes up to 70 bytes for one byte of the file.
 Status CheckExtent(std::string_view text, const std::string& path) {
   size_t depth = 0, values = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -46,8 +46,8 @@ Status CheckExtent(std::string_view text, const std::string& path) {
   return {};
 }
 
-// Looks for objects that give a key twice, of which the parser keeps the last without a word. A pass of its own: the parser's
-// callbacks would find them as well, but make it look through a whole list whenever an object in it ends.
+// Finds objects that have a key twice; the parser silently keeps the last value. A pass of its own, because with callbacks the parser
+// searches a whole list whenever an object in it ends.
 class UniqueKeys : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return true; }
@@ -72,8 +72,8 @@ class UniqueKeys : public nlohmann::json_sax<Json> {
     twice_ = Quote(key);
     return false;
   }
-  bool parse_error(size_t, const std::string&, const Json::exception&) override { return false; }  // the parser will say it
-  const std::string& twice() const { return twice_; }                                              // the first of them, in quotes
+  bool parse_error(size_t, const std::string&, const Json::exception&) override { return false; }  // the parser reports it
+  const std::string& twice() const { return twice_; }                                              // the first such key, quoted
 
  private:
   std::vector<StringSet> open_;
@@ -128,7 +128,7 @@ Status JsonTokenizerReader::ReadVocabulary() {
   const Json& model = Member(json_, "model");
   const std::string where = path_ + ": model";
   if (!model.is_object()) return BadInput(where + ": expected an object");
-  // Files of before 0.8 do not name the model; merges tell.
+  // Files older than 0.8 do not name the model. A model with merges is BPE.
   if (Type(model) != "BPE" && !(Member(model, "type").is_null() && model.contains("merges"))) {
     return UnsupportedType(model, where);
   }
@@ -136,7 +136,7 @@ Status JsonTokenizerReader::ReadVocabulary() {
   if (!vocab.is_object()) return BadInput(where + ".vocab: expected an object");
   const Json& added = Member(json_, "added_tokens");
   if (!added.is_null() && !added.is_array()) return BadInput(path_ + ": added_tokens: expected a list");
-  // Tables are as long as the largest id, so it must have to do with how many tokens there are.
+  // Tables are as long as the largest id, so ids are limited by the number of tokens.
   const size_t named = vocab.size() + added.size();
   size_t size = 0;
   const auto take = [&](const Json& value, const std::string& place) -> Result<int32_t> {
@@ -219,12 +219,11 @@ Status JsonTokenizerReader::ReadModel() {
 
 Status JsonTokenizerReader::ReadAddedTokens() {
   const Json& added = Member(json_, "added_tokens");
-  Matcher matcher;
   size_t bytes = 0;
   for (const Json& token : added)
     bytes += Member(token, "content").is_string() ? token["content"].get_ref<const std::string&>().size() : 0;
   Growth growth(bytes, parts_.normalizer.size(), kGrowthOfTokens * bytes + kSpareAddedBytes);
-  matcher.Allow(bytes);
+  Matcher matcher(bytes);
   for (size_t i = 0; i < added.size(); ++i) {
     const std::string where = path_ + ": added_tokens[" + std::to_string(i) + "]";
     AddedToken token;
@@ -254,7 +253,7 @@ Status JsonTokenizerReader::ReadAddedTokens() {
     added_[id] = true;
     parts_.control[id] = token.special;
     if (normalized && parts_.normalizer.size() > 0) {
-      // Looked for in normalized text, so normalized itself.
+      // The token is searched for in normalized text, so it is normalized too.
       Result<std::string> text = parts_.normalizer.Apply(token.text, matcher, growth);
       if (!text.ok()) return {text.status().code(), where + ".content: normalizer: " + text.status().message()};
       token.text = std::move(*text);
@@ -272,7 +271,7 @@ Status JsonTokenizerReader::ReadAddedTokens() {
   return {};
 }
 
-// Metaspace as a decoder drops all that stands for spaces in the first token, where other decoders drop one.
+// The decoder Metaspace drops all replacements of spaces in the first token; other decoders drop one space.
 void JsonTokenizerReader::FillFirstBytes(int32_t id) {
   const std::string &text = spelling_[static_cast<size_t>(id)], &bytes = parts_.bytes[static_cast<size_t>(id)];
   std::string first;
@@ -285,13 +284,13 @@ void JsonTokenizerReader::FillFirstBytes(int32_t id) {
 }
 
 Status JsonTokenizerReader::FillBytes() {
-  Matcher matcher;
   Normalizer replace;
   for (const auto& [find, content] : decode_.replace) {
     replace.Add({.kind = NormalStep::Kind::kReplaceLiteral, .find = find, .content = content});
   }
   size_t all = 0;
   for (const std::string& text : spelling_) all += text.size();
+  Matcher matcher(all);
   Growth growth(all, replace.size(), kGrowthOfTokens * all + kSpareBytes);
   for (size_t id = 0; id < spelling_.size(); ++id) {
     std::string& bytes = parts_.bytes[id];
@@ -329,12 +328,12 @@ Status JsonTokenizerReader::ReadConfig() {
   const size_t slash = path_.rfind('/');
   const std::string path = (slash == path_.npos ? "" : path_.substr(0, slash + 1)) + "tokenizer_config.json";
   int32_t eos = -1;
-  std::error_code ignored;  // anything at all of that name; what it is shows when it is opened
+  std::error_code ignored;  // any kind of file counts here; opening it checks the kind
   if (std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found) {
     TALLY_ASSIGN_OR_RETURN(const Json config, ParseFile(path));
     TALLY_ASSIGN_OR_RETURN(parts_.bos, ConfiguredToken(config, "bos_token", path));
     TALLY_ASSIGN_OR_RETURN(eos, ConfiguredToken(config, "eos_token", path));
-    // These classes of transformers put their own template in the place of the file's.
+    // These classes of transformers replace the file's template by their own.
     const Json& name = Member(config, "tokenizer_class");
     const std::string cls = name.is_string() ? name.get<std::string>() : "";
     if (cls.starts_with("LlamaTokenizer") || cls.starts_with("GemmaTokenizer") || cls.starts_with("CohereTokenizer")) {

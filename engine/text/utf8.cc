@@ -133,7 +133,7 @@ bool IsUnicodePunctuation(int32_t code) {
 size_t FindText(std::string_view text, std::string_view what, size_t from) {
   if (from > text.size() || what.size() > text.size() - from) return text.npos;
   if (what.empty()) return from;
-  // In windows that overlap: memmem is linear, but the sanitizers look at all that it is given, whether it reads that far or not.
+  // memmem searches overlapping windows: it is linear, but sanitizers check the whole range of each call.
   const size_t window = std::max<size_t>(256, 4 * what.size());
   for (; text.size() - from >= what.size(); from += window - (what.size() - 1)) {
     const size_t length = std::min(window, text.size() - from);

@@ -1,6 +1,5 @@
-// UTF-8, one character at a time. Which byte sequences are well formed: Unicode 15, table 3-7; how many
-// replacement characters an ill-formed one gives: one for each maximal subpart (section 3.9, "U+FFFD
-// substitution").
+// UTF-8, one character at a time. Well-formed byte sequences are those of Unicode 15, table 3-7. An ill-formed one becomes one U+FFFD
+// for each maximal subpart (section 3.9, "U+FFFD substitution").
 #pragma once
 
 #include <cstddef>
@@ -26,8 +25,8 @@ void AppendUtf8(uint32_t code, std::string* out);
 // `text` itself where it is well formed; else a copy in *storage with U+FFFD for what is not.
 std::string_view WellFormed(std::string_view text, std::string* storage);
 
-// Appends the whole characters of `bytes`, U+FFFD for what cannot become one, and returns how many bytes that
-// used: the rest (at most 3) is the beginning of a character.
+// Appends the whole characters of `bytes`, with U+FFFD for ill-formed ones. Returns the number of bytes used; the rest (at most 3) begins a
+// character.
 size_t AppendWholeCharacters(std::string_view bytes, std::string* out);
 
 // White_Space of the Unicode database (what \s is in Oniguruma and in Rust), and numbers (general categories
@@ -37,7 +36,7 @@ bool IsUnicodeNumber(int32_t code);
 // ASCII punctuation and symbols, and general categories P*.
 bool IsUnicodePunctuation(int32_t code);
 
-// text.find(what, from), in time linear in the text whatever is looked for.
+// text.find(what, from), in time linear in the text for every `what`.
 size_t FindText(std::string_view text, std::string_view what, size_t from);
 
 }  // namespace tally

@@ -23,10 +23,9 @@ namespace {
 // The staging buffer of a thread, and so the most it reads at a time, whatever the shapes of the tensors. Long enough to keep a
 // disk busy, short enough to be packed while the caches still hold it.
 constexpr uint64_t kStagingBytes = uint64_t{1} << 20;
-// A weight, or the even and the odd rows of a tensor that interleaves two weights: read once, packed twice.
+// A weight; or all striped weights of one tensor: its rows are read once, and each weight packs its own.
 struct Job {
-  const PlannedWeight* weight = nullptr;
-  const PlannedWeight* partner = nullptr;
+  std::vector<const PlannedWeight*> weights;
   int64_t extent = 0;  // of a slice: rows, input rows where transposed, 1 for a vector
   int64_t block = 0;   // of `extent` in an item
   int64_t blocks = 0;  // items of a slice
@@ -34,13 +33,16 @@ struct Job {
   uint64_t bytes_per_unit = 0;  // read for one of `extent`
 };
 
+// Stored rows that are read for one of the weight's.
+uint64_t RowsRead(const PlannedWeight& w) { return w.striped() ? w.rows.step : 1; }
+
 // Reads and packs items; any thread, each with a staging buffer of its own.
 class ItemLoader {
  public:
   ItemLoader(const std::vector<FileReader>& files, uint8_t* arena) : files_(files), arena_(arena) {}
 
   Status Load(const Job& job, int64_t item, uint8_t* staging) const {
-    const PlannedWeight& w = *job.weight;
+    const PlannedWeight& w = *job.weights[0];
     const int64_t slice = item / job.blocks, begin = item % job.blocks * job.block;
     const int64_t n = std::min(job.block, job.extent - begin);
     if (w.vector()) return LoadVector(job, slice, staging);
@@ -92,12 +94,28 @@ class ItemLoader {
     return {};
   }
 
+  // The stored rows that hold rows [begin, begin + n) of a slice that starts at byte `base` of its tensor: of each `size` bytes from
+  // byte `at` on, one after another. Of a striped weight the rows between them too.
+  Status ReadRows(const PlannedWeight& w, const StoredTensor& t, uint64_t base, uint64_t begin, uint64_t n, uint64_t row_bytes,
+                  uint64_t at, uint64_t size, uint8_t* out) const {
+    if (w.striped() || w.rows.all()) {
+      const uint64_t step = RowsRead(w);
+      return ReadPart(t, base + begin * step * row_bytes, n * step, row_bytes, at, size, out);
+    }
+    for (uint64_t r = begin, run = 0; r < begin + n; r += run, out += run * size) {
+      run = std::min(w.rows.block - r % w.rows.block, begin + n - r);
+      TALLY_RETURN_IF_ERROR(ReadPart(t, base + w.rows.Stored(r) * row_bytes, run, row_bytes, at, size, out));
+    }
+    return {};
+  }
+
   // Whole rows, or, where the staging buffer cannot hold a panel's, as many columns of them at a time as it can: a panel is made
   // of whole groups of columns, one after another.
   Status LoadPanels(const Job& job, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
-    const PlannedWeight& w = *job.weight;
+    const PlannedWeight& w = *job.weights[0];
     const DType type = w.stored_dtype();
-    const uint64_t rows = static_cast<uint64_t>(n) * w.row_step, cols = static_cast<uint64_t>(w.view.cols);
+    const uint64_t step = RowsRead(w), rows = static_cast<uint64_t>(n) * step, cols = static_cast<uint64_t>(w.view.cols);
+    const uint64_t first = static_cast<uint64_t>(begin), count = static_cast<uint64_t>(n);
     const uint64_t group = static_cast<uint64_t>(FormatOf(type).group_cols(type)), group_bytes = *StoredBytes(type, group);
     const bool whole = rows * w.view.stored_row_bytes <= kStagingBytes;
     const uint64_t piece = whole ? cols : kStagingBytes / (rows * group_bytes) * group;
@@ -105,28 +123,27 @@ class ItemLoader {
       const uint64_t columns = std::min(piece, cols - k);
       StagedRows staged{.data = staging};
       if (w.hf_mxfp4) {  // blocks and scales, a byte each, in tensors of their own
-        const uint64_t row_groups = cols / group, groups = columns / group, codes_bytes = group_bytes - 1;
-        const uint64_t first = static_cast<uint64_t>(slice) * w.stored_rows + static_cast<uint64_t>(begin) * w.row_step;
+        const uint64_t row_groups = cols / group, groups = columns / group, at = k / group, codes_bytes = group_bytes - 1;
+        const uint64_t base = static_cast<uint64_t>(slice) * w.stored_rows * row_groups;
         uint8_t* scales = staging + rows * groups * codes_bytes;
-        TALLY_RETURN_IF_ERROR(ReadPart(*w.sources[0], first * row_groups * codes_bytes, rows, row_groups * codes_bytes,
-                                       k / group * codes_bytes, groups * codes_bytes, staging));
-        TALLY_RETURN_IF_ERROR(ReadPart(*w.sources[1], first * row_groups, rows, row_groups, k / group, groups, scales));
+        TALLY_RETURN_IF_ERROR(ReadRows(w, *w.sources[0], base * codes_bytes, first, count, row_groups * codes_bytes,
+                                       at * codes_bytes, groups * codes_bytes, staging));
+        TALLY_RETURN_IF_ERROR(ReadRows(w, *w.sources[1], base, first, count, row_groups, at, groups, scales));
         staged.stride = groups * codes_bytes;
         staged.scales = scales;
         staged.scale_stride = groups;
       } else {
-        const uint64_t row_bytes = w.view.stored_row_bytes, first = static_cast<uint64_t>(begin) * w.row_step;
-        staged.stride = whole ? row_bytes : *StoredBytes(type, columns);
-        TALLY_RETURN_IF_ERROR(ReadPart(Source(w, slice), Base(w, slice) + first * row_bytes, rows, row_bytes,
+        staged.stride = whole ? w.view.stored_row_bytes : *StoredBytes(type, columns);
+        TALLY_RETURN_IF_ERROR(ReadRows(w, Source(w, slice), Base(w, slice), first, count, w.view.stored_row_bytes,
                                        k / group * group_bytes, staged.stride, staging));
       }
-      for (const PlannedWeight* to : {job.weight, job.partner}) {
-        if (to == nullptr) continue;
-        StagedRows own = staged;  // every row, or every other one
-        own.data += to->first_row * staged.stride;
-        own.stride *= to->row_step;
-        if (own.scales != nullptr) own.scales += to->first_row * staged.scale_stride;
-        own.scale_stride *= to->row_step;
+      for (const PlannedWeight* to : job.weights) {
+        const uint64_t own_row = to->striped() ? to->rows.first : 0;
+        StagedRows own = staged;
+        own.data += own_row * staged.stride;
+        own.stride *= step;
+        if (own.scales != nullptr) own.scales += own_row * staged.scale_stride;
+        own.scale_stride *= step;
         uint8_t* panel = Slice(*to, slice) + static_cast<uint64_t>(begin / kPanelRows) * to->view.panel_stride;
         PackStaged(type, WeightLayout::kPanel16, static_cast<int64_t>(columns), 0, n, own,
                    panel + PanelBytes(type, static_cast<int64_t>(k)));
@@ -152,18 +169,18 @@ class ItemLoader {
   }
 
   Status LoadVector(const Job& job, int64_t slice, uint8_t* staging) const {
-    const PlannedWeight& w = *job.weight;
+    const PlannedWeight& w = *job.weights[0];
     const StoredTensor& source = Source(w, slice);
-    const uint64_t element = GetDTypeInfo(source.dtype).block_bytes, unit = element * w.row_step;
-    const uint64_t all = static_cast<uint64_t>(w.view.cols), piece = kStagingBytes / unit;
+    const uint64_t element = GetDTypeInfo(source.dtype).block_bytes, step = RowsRead(w);
+    const uint64_t all = static_cast<uint64_t>(w.view.cols), piece = kStagingBytes / (element * step);
     for (uint64_t i = 0; i < all; i += piece) {
       const uint64_t n = std::min(piece, all - i);
-      TALLY_RETURN_IF_ERROR(Read(source, Base(w, slice) + i * unit, n * unit, staging));
-      for (const PlannedWeight* to : {job.weight, job.partner}) {
-        if (to == nullptr) continue;
+      TALLY_RETURN_IF_ERROR(ReadRows(w, source, Base(w, slice), i, n, element, 0, element, staging));
+      for (const PlannedWeight* to : job.weights) {
         float* const values = reinterpret_cast<float*>(Slice(*to, slice)) + i;
-        WidenToF32(source.dtype, static_cast<int64_t>(n), static_cast<int64_t>(to->row_step), staging + to->first_row * element,
-                   values);
+        WidenToF32(source.dtype, static_cast<int64_t>(n), static_cast<int64_t>(step),
+                   staging + (to->striped() ? to->rows.first : 0) * element, values);
+        if (to->storage == Storage::kPlusOne) std::for_each(values, values + n, [](float& x) { x += 1; });
         TALLY_RETURN_IF_ERROR(CheckFinite(source, {values, n}));
       }
     }
@@ -176,19 +193,19 @@ class ItemLoader {
 
 Job MakeJob(const PlannedWeight& w) {
   Job job;
-  job.weight = &w;
+  job.weights = {&w};
   const uint64_t row_bytes = w.view.stored_row_bytes;
   int64_t grain = kPanelRows;
   if (w.vector()) {
     job.extent = grain = 1;
-    job.bytes_per_unit = row_bytes * w.row_step;
+    job.bytes_per_unit = row_bytes * RowsRead(w);
   } else if (w.storage == Storage::kTransposed) {
     job.extent = w.view.cols;
     grain = 2;
     job.bytes_per_unit = static_cast<uint64_t>(w.view.rows) * GetDTypeInfo(w.view.dtype).block_bytes;
   } else {
     job.extent = w.view.rows;
-    job.bytes_per_unit = row_bytes * w.row_step;
+    job.bytes_per_unit = row_bytes * RowsRead(w);
   }
   const int64_t fit = static_cast<int64_t>(kStagingBytes / job.bytes_per_unit) / grain * grain;
   job.block = std::min(job.extent, std::max(grain, fit));
@@ -199,26 +216,25 @@ Job MakeJob(const PlannedWeight& w) {
 // In the order of the file, so that it is read from front to back.
 std::vector<Job> MakeJobs(const WeightPlan& plan) {
   std::vector<Job> jobs;
-  std::map<std::pair<const StoredTensor*, Storage>, size_t> interleaved;
+  std::map<const StoredTensor*, size_t> striped;
   for (const PlannedWeight& w : plan.weights) {
-    if (w.row_step == 2) {
-      const Storage other = w.storage == Storage::kInterleavedEven ? Storage::kInterleavedOdd : Storage::kInterleavedEven;
-      const auto found = interleaved.find({w.sources[0], other});
-      if (found != interleaved.end() && jobs[found->second].partner == nullptr &&
-          jobs[found->second].weight->sources == w.sources && jobs[found->second].weight->vector() == w.vector()) {
-        jobs[found->second].partner = &w;
+    if (w.striped()) {
+      const auto [found, first] = striped.try_emplace(w.sources[0], jobs.size());
+      Job* const job = first ? nullptr : &jobs[found->second];
+      if (job != nullptr && job->weights[0]->sources == w.sources && job->weights[0]->rows.step == w.rows.step &&
+          job->weights[0]->view.rows == w.view.rows && job->weights[0]->view.cols == w.view.cols) {
+        job->weights.push_back(&w);
         continue;
       }
-      interleaved[{w.sources[0], w.storage}] = jobs.size();
     }
     jobs.push_back(MakeJob(w));
   }
-  const auto place = [](const Job& j) { return std::tuple(j.weight->sources[0]->file, j.weight->sources[0]->offset); };
+  const auto place = [](const Job& j) { return std::tuple(j.weights[0]->sources[0]->file, j.weights[0]->sources[0]->offset); };
   std::stable_sort(jobs.begin(), jobs.end(), [&](const Job& a, const Job& b) { return place(a) < place(b); });
   int64_t items = 0;
   for (Job& job : jobs) {
     job.first_item = items;
-    items += job.blocks * job.weight->view.slices;
+    items += job.blocks * job.weights[0]->view.slices;
   }
   return jobs;
 }
@@ -279,7 +295,7 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
   if (jobs.empty()) return {};
   uint64_t total = 0, staging_bytes = 0;
   for (const Job& job : jobs) {
-    const uint64_t slices = static_cast<uint64_t>(job.weight->view.slices);
+    const uint64_t slices = static_cast<uint64_t>(job.weights[0]->view.slices);
     total += slices * static_cast<uint64_t>(job.extent) * job.bytes_per_unit;
     staging_bytes = std::max(staging_bytes, std::min(kStagingBytes, static_cast<uint64_t>(job.block) * job.bytes_per_unit));
   }
@@ -289,7 +305,7 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
       return BadInput("not enough memory for " + std::to_string(staging_bytes) + " bytes to load through");
   }
   LoadState state(total, progress);
-  const int64_t items = jobs.back().first_item + jobs.back().blocks * jobs.back().weight->view.slices;
+  const int64_t items = jobs.back().first_item + jobs.back().blocks * jobs.back().weights[0]->view.slices;
   std::atomic<int64_t> next{0};  // whichever thread is free goes on from there, so that the files are read from front to back
   auto load = [&](int thread, int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end && !state.stopped(); ++n) {

@@ -17,8 +17,6 @@ namespace {
 
 constexpr uint64_t kMxfp4Block = 32;
 
-bool IsInterleaved(Storage s) { return s == Storage::kInterleavedEven || s == Storage::kInterleavedOdd; }
-
 class Planner {
  public:
   Planner(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page)
@@ -54,7 +52,7 @@ class Planner {
 
   // Shape as expected, and as many bytes as that takes, inside its file.
   Status Check(const StoredTensor& t, const std::vector<uint64_t>& shape) const {
-    if (t.shape != shape) return At(t, "has shape " + ShapeText(t.shape) + ", expected " + ShapeText(shape));
+    if (!ShapesAgree(t.shape, shape)) return At(t, "has shape " + ShapeText(t.shape) + ", expected " + ShapeText(shape));
     uint64_t elements = 1;
     for (uint64_t d : shape) {
       const std::optional<uint64_t> product = CheckedMul(elements, d);
@@ -102,8 +100,8 @@ class Planner {
   }
 
   Status AddWeight(const TensorBinding& binding) {
-    const RoleFacts& facts = FactsOf(binding.role);
-    const size_t rank = binding.shape.size(), own_rank = facts.vector ? 1 : 2;
+    const bool vector = binding.vector();
+    const size_t rank = binding.shape.size(), own_rank = vector ? 1 : 2;
     const std::string name = WeightName(binding.role, binding.layer);
     if ((rank != own_rank && rank != own_rank + 1) || binding.names.empty()) {
       return InternalError(name + " is bound with shape " + ShapeText(binding.shape) + " to " +
@@ -113,41 +111,50 @@ class Planner {
     w.role = binding.role;
     w.layer = binding.layer;
     w.storage = binding.storage;
+    w.rows = binding.rows;
     w.hf_mxfp4 = binding.hf_mxfp4;
+    w.info = DescribeWeight(binding, spec_.recipe);
     WeightView& view = w.view;
     view.layout = LayoutFor(binding.role, spec_.recipe);
     view.slices = static_cast<int64_t>(rank > own_rank ? binding.shape[0] : 1);
-    view.cols = static_cast<int64_t>(binding.shape.back());
-    view.rows = facts.vector ? 1 : static_cast<int64_t>(binding.shape[rank - 2]);
+    view.cols = static_cast<int64_t>(w.info.cols);
+    view.rows = static_cast<int64_t>(w.info.rows);
     if (view.slices > UINT32_MAX) return InternalError(name + " has too many slices");
 
-    TALLY_RETURN_IF_ERROR(FindSources(binding, name, facts.vector, w));
-    TALLY_RETURN_IF_ERROR(Place(name, facts, w));
+    TALLY_RETURN_IF_ERROR(FindSources(binding, name, w));
+    TALLY_RETURN_IF_ERROR(Place(name, w));
     plan_.weights.push_back(std::move(w));
     return {};
   }
 
-  // Sources, their types and shapes, and which of their rows are meant.
-  Status FindSources(const TensorBinding& binding, const std::string& name, bool vector, PlannedWeight& w) const {
-    const bool transposed = w.storage == Storage::kTransposed;
-    const bool row_major = w.view.layout == WeightLayout::kRowMajor;
-    if ((transposed && (vector || row_major || w.hf_mxfp4)) || (w.hf_mxfp4 && (vector || row_major)) ||
-        (IsInterleaved(w.storage) && row_major)) {
+  // How many rows (of a vector: elements) a stored slice has: those of the binding, or, where it takes only some, what is stored.
+  Result<uint64_t> StoredRows(const TensorBinding& binding, const StoredTensor& t) const {
+    const size_t at = binding.row_dimension();
+    const uint64_t rows = binding.shape[at];
+    if (binding.rows.all() || rows == 0) return rows;
+    const bool striped = binding.rows.block == 1 && binding.rows.first < binding.rows.step;  // whole stripes are read
+    const uint64_t held = at < t.shape.size() ? t.shape[at] : 0;
+    const uint64_t needed = striped ? rows * binding.rows.step : binding.rows.Stored(rows - 1) + 1;
+    if (held >= needed) return held;
+    std::vector<uint64_t> shape = binding.shape;
+    shape[at] = needed;
+    return At(t, "has shape " + ShapeText(t.shape) + ", expected at least " + ShapeText(shape));
+  }
+
+  // Sources, their types and shapes.
+  Status FindSources(const TensorBinding& binding, const std::string& name, PlannedWeight& w) const {
+    const bool vector = binding.vector(), transposed = w.storage == Storage::kTransposed;
+    const bool row_major = w.view.layout == WeightLayout::kRowMajor, some_rows = !w.rows.all();
+    if (((transposed || w.hf_mxfp4) && (vector || row_major)) || (transposed && w.hf_mxfp4) ||
+        (w.storage == Storage::kPlusOne && !vector) || (some_rows && (row_major || transposed || w.rows.step < w.rows.block)) ||
+        (some_rows && !w.hf_mxfp4 && binding.names.size() > 1)) {
       return InternalError(name + " cannot be stored as its binding says");
     }
-    std::vector<uint64_t> shape = binding.shape;
-    uint64_t& rows = shape[vector ? shape.size() - 1 : shape.size() - 2];
-    if (IsInterleaved(w.storage)) {
-      const std::optional<uint64_t> both = CheckedMul(rows, 2);
-      if (!both) return InternalError(name + " is bound with shape " + ShapeText(binding.shape));
-      rows = *both;
-      w.row_step = 2;
-      if (w.storage == Storage::kInterleavedOdd) w.first_row = 1;
-    }
-    w.stored_rows = rows;
-    if (transposed) std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
-    if (w.hf_mxfp4) return FindHfMxfp4(binding, name, shape, w);
+    if (w.hf_mxfp4) return FindHfMxfp4(binding, name, w);
 
+    std::vector<uint64_t> shape = binding.shape;
+    w.stored_rows = shape[binding.row_dimension()];
+    if (transposed) std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
     if (binding.names.size() > 1) {  // one tensor per expert
       if (binding.names.size() != static_cast<uint64_t>(w.view.slices)) {
         return InternalError(name + " has " + std::to_string(w.view.slices) + " slices but is bound to " +
@@ -155,11 +162,12 @@ class Planner {
       }
       shape.erase(shape.begin());
     }
-    const size_t rank = shape.size();
     for (const std::string& tensor : binding.names) {
       TALLY_ASSIGN_OR_RETURN(const StoredTensor* t, Find(binding, tensor));
-      // A model of a single expert may hold it either way.
-      if (rank == binding.shape.size() && w.view.slices == 1 && t->shape.size() + 1 == rank) shape.erase(shape.begin());
+      if (some_rows) {
+        TALLY_ASSIGN_OR_RETURN(w.stored_rows, StoredRows(binding, *t));
+        shape[binding.row_dimension()] = w.stored_rows;
+      }
       TALLY_RETURN_IF_ERROR(vector ? CheckVectorType(*t) : CheckMatrixType(*t, w.storage));
       TALLY_RETURN_IF_ERROR(Check(*t, shape));
       if (!w.sources.empty() && t->dtype != w.sources[0]->dtype) {
@@ -171,13 +179,16 @@ class Planner {
     return {};
   }
 
-  Status FindHfMxfp4(const TensorBinding& binding, const std::string& name, std::vector<uint64_t> shape, PlannedWeight& w) const {
+  Status FindHfMxfp4(const TensorBinding& binding, const std::string& name, PlannedWeight& w) const {
     if (binding.names.size() != 2) return InternalError(name + " needs a tensor of blocks and one of scales");
     TALLY_ASSIGN_OR_RETURN(const StoredTensor* blocks, Find(binding, binding.names[0]));
     TALLY_ASSIGN_OR_RETURN(const StoredTensor* scales, Find(binding, binding.names[1]));
     for (const StoredTensor* t : {blocks, scales}) {
       if (t->dtype != DType::kU8) return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", expected U8 (MXFP4)");
     }
+    TALLY_ASSIGN_OR_RETURN(w.stored_rows, StoredRows(binding, *scales));
+    std::vector<uint64_t> shape = binding.shape;
+    shape[binding.row_dimension()] = w.stored_rows;
     if (shape.back() % kMxfp4Block != 0) {
       return At(*blocks, "has rows of " + std::to_string(shape.back()) + " elements, which MXFP4 cannot cut into blocks of 32");
     }
@@ -190,14 +201,14 @@ class Planner {
   }
 
   // Sizes as packed, a place in the arena, and what the ledger is told.
-  Status Place(const std::string& name, const RoleFacts& facts, PlannedWeight& w) {
+  Status Place(const std::string& name, PlannedWeight& w) {
     WeightView& view = w.view;
     const uint64_t rows = static_cast<uint64_t>(view.rows), cols = static_cast<uint64_t>(view.cols);
     const uint64_t slices = static_cast<uint64_t>(view.slices);
     const std::optional<uint64_t> row_bytes = StoredBytes(w.stored_dtype(), cols);
     if (!row_bytes || cols > (uint64_t{1} << 48)) return InternalError(name + " has rows that cannot be packed");
     view.stored_row_bytes = *row_bytes;
-    view.dtype = facts.vector ? DType::kF32 : w.stored_dtype();
+    view.dtype = w.vector() ? DType::kF32 : w.stored_dtype();
     uint64_t count = 1;
     switch (view.layout) {
       case WeightLayout::kVector: view.panel_stride = cols * sizeof(float); break;
@@ -219,17 +230,8 @@ class Planner {
     plan_.arena_bytes = *arena;
     plan_.guard_bytes += slices * guard_;
 
-    WeightInfo& info = w.info;
-    info.name = name;
-    info.layer = w.layer;
-    info.component = facts.component;
-    info.slices = static_cast<uint32_t>(slices);
-    info.rows = rows;
-    info.cols = cols;
-    info.stored_bytes = slices * rows * view.stored_row_bytes;
-    info.packed_bytes = slices * *slice;
-    info.kind = facts.kind;
-    if (w.role == Role::kTokenEmbedding && spec_.recipe.tied_head) info.kind = WeightInfo::Kind::kTiedEmbeddingHead;
+    w.info.stored_bytes = slices * rows * view.stored_row_bytes;
+    w.info.packed_bytes = slices * *slice;
     return {};
   }
 
@@ -246,6 +248,11 @@ WeightLayout LayoutFor(Role role, const Recipe& recipe) {
   if (role == Role::kPositionEmbedding) return WeightLayout::kRowMajor;
   if (role == Role::kTokenEmbedding && !recipe.tied_head) return WeightLayout::kRowMajor;
   return WeightLayout::kPanel16;
+}
+
+WeightView WeightPlan::View(Role role, int32_t layer) const {
+  const auto found = std::ranges::find_if(weights, [&](const PlannedWeight& w) { return w.role == role && w.layer == layer; });
+  return found == weights.end() ? WeightView() : found->view;
 }
 
 Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page) {

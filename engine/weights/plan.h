@@ -26,11 +26,11 @@ struct PlannedWeight {
   uint64_t arena_offset = 0;  // of its first slice
   uint64_t slice_bytes = 0;   // of the packed slice, what is added to fill its page not included
 
-  // Engine row r of a slice is row `first_row + r * row_step` of the stored slice, which has `stored_rows`
-  // rows of view.stored_row_bytes bytes; first_row is below row_step. Of a vector the same is true of elements. Not of
-  // kTransposed.
-  uint64_t stored_rows = 0, first_row = 0, row_step = 1;
+  RowMap rows;               // of a stored slice
+  uint64_t stored_rows = 0;  // that a stored slice has, of view.stored_row_bytes bytes; of a vector elements; not of kTransposed
 
+  // Rows taken one at a time, every rows.step-th: they are read together with those between them, which other weights take.
+  bool striped() const { return rows.block == 1 && rows.first < rows.step; }
   bool vector() const { return view.layout == WeightLayout::kVector; }
   DType stored_dtype() const { return hf_mxfp4 ? DType::kMXFP4 : sources[0]->dtype; }
 };
@@ -45,6 +45,9 @@ struct WeightPlan {
   std::vector<PlannedHostVector> host_vectors;
   uint64_t arena_bytes = 0;  // guards included
   uint64_t guard_bytes = 0;  // address space that is never written, and so takes no memory
+
+  // The view of a role's weight, without data; an empty view where the model has none. layer -1 for roles outside the layers.
+  WeightView View(Role role, int32_t layer) const;
 };
 
 // Pointers in the plan are into `inventory`.

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "engine/base/format.h"
-#include "models/config.h"
+#include "engine/recipe/rope_freqs.h"
 
 namespace tally {
 namespace {
@@ -33,6 +33,8 @@ struct Make {
   int32_t window = 0, global_every = 1;  // every so many layers the last of them sees all of the past
   int32_t query_scalar = 0;              // q.k is divided by its root; 0: by that of the head's width
   int32_t mtp_layers = 0;
+  double local_theta = 0;         // of the layers with a window, if they turn by another
+  bool scaled_embedding = false;  // by the root of its width
 };
 
 // clang-format off
@@ -99,7 +101,7 @@ constexpr Make Llama(double theta, double factor, bool tied, DType type = DType:
 constexpr Make kLlama2 = Llama(10000, 1, false, DType::kF16), kTinyLlama = Llama(10000, 1, false),
     kSmol = Llama(100000, 1, true), kLlama31 = Llama(500000, 8, false), kLlama32 = Llama(500000, 32, true);
 
-// Global layers turn by this theta and scaling; local ones by 10,000, unscaled, which a recipe cannot say.
+// Global layers turn by this theta and scaling; local ones by 10,000, unscaled.
 constexpr Make Gemma3(int32_t window, double factor, int32_t query_scalar) {
   Make m = {.family = "gemma3",
             .theta = 1e6,
@@ -109,7 +111,9 @@ constexpr Make Gemma3(int32_t window, double factor, int32_t query_scalar) {
             .activation = ActivationKind::kGeluTanh,
             .window = window,
             .global_every = 6,
-            .query_scalar = query_scalar};
+            .query_scalar = query_scalar,
+            .local_theta = 10000,
+            .scaled_embedding = true};
   if (factor > 1) m.scaling = {.kind = RopeScalingKind::kLinear, .factor = factor};
   return m;
 }
@@ -131,8 +135,8 @@ struct Row {
 };
 
 constexpr std::string_view kGpt2Source = "openai/gpt-2 DEVELOPERS.md", kCard = "model card",
-                           kGemmaSource = "arXiv 2503.19786, Table 1", kLocalTheta = "local layers turn by theta 10,000",
-                           kText = "text part: the vision tower is not counted; local layers turn by theta 10,000",
+                           kGemmaSource = "arXiv 2503.19786, Table 1",
+                           kText = "text part: the vision tower is not counted",
                            kFp8 = "published in FP8, a type that Tally does not have";
 
 // The table's columns: layers, d_model, heads, key-value heads, head_dim, d_ff, vocabulary, context; experts; claim.
@@ -185,7 +189,7 @@ constexpr Row kRows[] = {
      {"70.55B", "", "", "gpustack/gguf-parser-go README.md"}},
     {"TinyLlama-1.1B", &kTinyLlama, 22, 2048, 32, 4, 64, 5632, 32000, 2048, {}, {"1.1B", "", "", kCard, true}},
     {"SmolLM2-135M", &kSmol, 30, 576, 9, 3, 64, 1536, 49152, 8192, {}, {"134,515,008", "", "", "Hugging Face hub", true}},
-    {"Gemma-3-1B", &kGemma1, 26, 1152, 4, 1, 256, 6912, 262144, 32768, {}, {"1.0B", "", "698M", kGemmaSource}, kLocalTheta},
+    {"Gemma-3-1B", &kGemma1, 26, 1152, 4, 1, 256, 6912, 262144, 32768, {}, {"1.0B", "", "698M", kGemmaSource}},
     {"Gemma-3-4B", &kGemma, 34, 2560, 8, 4, 256, 10240, 262208, 131072, {}, {"", "", "3,209M", kGemmaSource}, kText},
     {"Gemma-3-12B", &kGemma, 48, 3840, 16, 8, 256, 15360, 262208, 131072, {}, {"", "", "10,759M", kGemmaSource}, kText},
     {"Gemma-3-27B", &kGemma27, 62, 5376, 32, 16, 128, 21504, 262208, 131072, {}, {"", "", "25,600M", kGemmaSource}, kText},
@@ -242,11 +246,14 @@ Recipe MakeRecipe(const Row& row) {
   r.shared_gate = m.shared_gate;
   r.mtp_layers = m.mtp_layers;
   r.tied_head = m.tied;
+  if (m.scaled_embedding) r.embedding_scale = std::sqrt(static_cast<float>(row.d_model));
+  if (m.local_theta > 0) r.local_rope = {.style = m.rope, .dim = r.rope.dim, .theta = m.local_theta, .scaling = {}};
   r.layers.resize(row.layers);
   for (int32_t i = 0; i < row.layers; ++i) {
     r.layers[i] = {.window = (i + 1) % m.global_every != 0 ? m.window : 0,
                    .sparse = r.n_experts > 0 && i >= row.experts.dense_layers,
                    .attention_scale = r.attention_scale};
+    if (m.local_theta > 0 && r.layers[i].window > 0) r.layers[i].rope = LayerRope::kLocal;
   }
   return r;
 }

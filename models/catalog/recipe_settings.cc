@@ -93,6 +93,8 @@ size_t Period(const std::vector<LayerRecipe>& layers, size_t first, Same same) {
 
 float UsualScale(int32_t head_dim) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))); }
 
+float UsualEmbeddingScale(int32_t d_model) { return d_model > 1 ? std::sqrt(static_cast<float>(d_model)) : 0; }
+
 // One run of settings: what the recipe was, what it is to be, and which keys were named.
 class Change {
  public:
@@ -164,6 +166,7 @@ class Change {
   }
 
   Status FollowHeads() {
+    if (old_.embedding_scale == UsualEmbeddingScale(old_.d_model)) r_.embedding_scale = UsualEmbeddingScale(r_.d_model);
     if (old_.n_kv_heads == old_.n_heads && !Named("n_kv_heads")) r_.n_kv_heads = r_.n_heads;
     if (old_.latent.kv_rank > 0) {
       if (Named("head_dim")) return BadInput("setting head_dim: the heads of latent attention do not have one width");
@@ -181,7 +184,9 @@ class Change {
     if (r_.head_dim == old_.head_dim) return {};
     if (r_.head_dim > kMaxHeads) return BadInput("heads of " + Text(r_.head_dim) + " are wider than " + Text(kMaxHeads));
     if (old_.head_dim > 0) {
-      r_.rope.dim = static_cast<int32_t>(int64_t{old_.rope.dim} * r_.head_dim / old_.head_dim);
+      for (Rope* rope : {&r_.rope, &r_.local_rope}) {
+        rope->dim = static_cast<int32_t>(int64_t{rope->dim} * r_.head_dim / old_.head_dim);
+      }
       if (old_.attention_scale == UsualScale(old_.head_dim)) r_.attention_scale = UsualScale(r_.head_dim);
     }
     return {};
@@ -208,7 +213,7 @@ class Change {
     }
     const size_t first = static_cast<size_t>(LeadingDense(old_));
     const size_t attention = Period(old, 0, [](const LayerRecipe& a, const LayerRecipe& b) {
-      return a.window == b.window && a.attention_scale == b.attention_scale;
+      return a.window == b.window && a.attention_scale == b.attention_scale && a.rope == b.rope;
     });
     const size_t sparse = Period(old, first, [](const LayerRecipe& a, const LayerRecipe& b) { return a.sparse == b.sparse; });
     const bool windowed = std::any_of(old.begin(), old.end(), [](const LayerRecipe& l) { return l.window > 0; });
@@ -235,16 +240,17 @@ class Change {
 
 Status CheckHeadsFit(const Recipe& r) {
   if (r.n_kv_heads < 1 || r.n_heads % r.n_kv_heads != 0) {
-    return BadInput(Text(r.n_heads) + " heads cannot share " + Text(r.n_kv_heads) + " key-value heads evenly");
+    return BadInput(Text(r.n_heads) + " attention heads cannot share " + Text(r.n_kv_heads) + " key-value heads evenly");
   }
   if (int64_t{r.n_heads} * r.head_dim > kMaxWidth) {
-    return BadInput(Text(r.n_heads) + " heads of " + Text(r.head_dim) + " are wider than " + Text(kMaxWidth));
+    return BadInput(Text(r.n_heads) + " attention heads of " + Text(r.head_dim) + " are wider than " + Text(kMaxWidth));
   }
   if (r.fused_qkv && (r.q_bias != r.k_bias || r.q_bias != r.v_bias)) {
     return BadInput("q, k and v are one matrix here, with one bias or none: set qkv_bias");
   }
-  if (r.rope.style != RopeStyle::kNone && (r.rope.dim < 2 || r.rope.dim % 2 != 0 || r.rope.dim > r.head_dim)) {
-    return BadInput("rope turns " + Text(r.rope.dim) + " of a head's " + Text(r.head_dim) +
+  for (const Rope& rope : {r.rope, r.local_rope}) {
+    if (rope.style == RopeStyle::kNone || (rope.dim >= 2 && rope.dim % 2 == 0 && rope.dim <= r.head_dim)) continue;
+    return BadInput("rope turns " + Text(rope.dim) + " of a head's " + Text(r.head_dim) +
                     " dimensions; expected an even number, at most all");
   }
   if (r.latent.kv_rank > 0 && (r.q_bias || r.k_bias || r.v_bias || r.o_bias || r.qk_norm != QkNormKind::kNone)) {

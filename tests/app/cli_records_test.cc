@@ -1,5 +1,4 @@
-// --ledger, --trace and --csv: what they hold, that it is as docs/ledger.schema.json says, and that bench/replay can build it
-// again.
+// --ledger, --trace and --csv: what they hold, and that it is as docs/ledger.schema.json says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +15,6 @@
 #include <valijson/validator.hpp>
 #include <vector>
 
-#include "bench/replay_op.h"
 #include "tests/app/runner.h"
 #include "tests/support/temp_folder.h"
 
@@ -179,57 +177,6 @@ TEST(CliRecords, TheSchemaRefusesWhatItDoesNotKnow) {
   Json line = good;
   line.erase("executed");
   EXPECT_NE(schema.Check(line), "");
-}
-
-// Every kind of op of every family, prefill and decode: built from its line alone, it is charged what was logged, and its kernels
-// agree.
-TEST(CliRecords, ReplayBuildsTheOpsAgain) {
-  Team team(2);
-  std::set<std::string> ops;
-  for (const std::string model :
-       {"gpt2/gpt2-a-f32-release-names", "llama/llama-b-bf16-llama3rope-headdim-tied/model.gguf", "demo"}) {
-    const TempFolder dir;
-    const std::string ledger = dir.path() + "/l.jsonl", path = model == "demo" ? model : kGoldens + model;
-    const Ended e = Tally({"run", path, "--prompt-tokens", "1,2,3,4,5,6,7,8,9", "-n", "2", "--temp", "0", "--ledger", ledger});
-    ASSERT_EQ(e.code, 0) << e.err;
-    for (const std::string& text : Lines(ledger)) {
-      const Json line = Json::parse(text);
-      if (line["layer"] > 1) continue;
-      ops.insert(line["op"]);
-      auto built = BuildReplay(line, team, 0);
-      ASSERT_TRUE(built.ok()) << built.status().message() << "\n" << text;
-      ReplayOp& op = **built;
-      Executor executor(team, nullptr);
-      Cost useful;
-      executor.SetRecorder([&](const OpRecord& r) { useful = r.useful; });
-      const auto run = [&](ImplChoice choice) {
-        executor.SetImpl(choice);
-        op.Reset();
-        const Status status = op.Run(executor);
-        EXPECT_TRUE(status.ok()) << status.message() << "\n" << text;
-        return op.Output();
-      };
-      const ReplayOp::Made got = run(ImplChoice::kAuto);
-      EXPECT_EQ(CostDifference(useful, line), "") << text;
-      Json other = line;
-      other["bytes"]["activations written"] = line["bytes"].value("activations written", uint64_t{0}) + 1;
-      EXPECT_NE(CostDifference(useful, other), "");
-      EXPECT_LE(DifferenceOf(got, run(ImplChoice::kRef)), 1e-4) << text;
-      EXPECT_FALSE(got.values.empty() && got.exact.empty()) << text;
-    }
-  }
-  EXPECT_EQ(ops.size(), 11u) << "every op there is";
-}
-
-TEST(CliRecords, LinesThatAreNoneAreRefused) {
-  Team team(1);
-  for (const char* text :
-       {R"({})", R"({"op":"matmul","operands":[],"settings":{}})", R"({"op":"conv","operands":[],"settings":{}})",
-        R"({"op":"norm","operands":[{"name":"x","role":"input","type":"f32","shape":[-1,4]}],"settings":{}})"}) {
-    const auto built = BuildReplay(Json::parse(text), team, 0);
-    ASSERT_FALSE(built.ok()) << text;
-    EXPECT_EQ(built.status().code(), StatusCode::kBadInput) << text;
-  }
 }
 
 TEST(CliRecords, FilesThatCannotBeWrittenAreRefused) {

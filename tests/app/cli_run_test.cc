@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "loaders/loaders.h"
 #include "tests/app/runner.h"
 #include "tests/goldens/golden_case.h"
 
@@ -136,6 +137,50 @@ TEST(CliRun, TokenIdsStreamAndTheBooksGoToStandardError) {
   }
   EXPECT_EQ(e.err.find('\x1b'), std::string::npos);  // no colour and no bar: not a terminal
   EXPECT_EQ(e.err.find('\r'), std::string::npos);
+}
+
+// A step that fails ends the command with its error; the text generated until then has been printed. A NaN in the embedding of a
+// token that comes later is met when that token is fed back.
+TEST(CliRun, AStepThatFailsKeepsTheText) {
+  const GoldenCase golden("llama/llama-a-f32-gqa-untied");
+  const GoldenPrompt& p = golden.prompts[0];
+  std::set<int32_t> met(p.prompt.begin(), p.prompt.end());
+  size_t good = 0;
+  while (good < p.greedy.size() && (good < 2 || met.contains(p.greedy[good]))) met.insert(p.greedy[good++]);
+  ASSERT_LT(good, p.greedy.size());
+
+  const std::string model = golden.directory + "/model.gguf", path = TempPath("nan.gguf");
+  const auto inventory = ReadGguf(model);
+  ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+  const StoredTensor* embedding = inventory->Find("token_embd.weight");
+  ASSERT_NE(embedding, nullptr);
+  ASSERT_EQ(embedding->dtype, DType::kF32);
+  fs::copy_file(model, path, fs::copy_options::overwrite_existing);
+  const float nan = std::nanf("");
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(embedding->offset + 4 * static_cast<uint64_t>(p.greedy[good]) * embedding->shape[1]));
+  file.write(reinterpret_cast<const char*>(&nan), sizeof nan);
+  file.close();
+
+  std::vector<std::string> arguments = {"run",    path, "--prompt-tokens", Join(p.prompt),  "-n", "20",
+                                        "--temp", "0",  "--ignore-eos",    "--activations", "f32"};
+  const Ended e = Tally(arguments);
+  EXPECT_EQ(e.code, 2);
+  std::string expected;
+  for (size_t i = 0; i <= good; ++i) expected += (i > 0 ? " " : "") + std::to_string(p.greedy[i]);
+  EXPECT_EQ(e.out, expected + "\n");
+  const std::string error = "tally: logits are not finite: NaN or infinity first appears at embedding (embed)\n";
+  EXPECT_TRUE(e.err.ends_with(error)) << e.err;
+  EXPECT_NE(e.err.find("ended: error"), std::string::npos) << e.err;
+
+  arguments.push_back("--json");
+  const Ended document = Tally(arguments);
+  EXPECT_EQ(document.code, 2);
+  EXPECT_EQ(document.err, error);
+  const Json j = Json::parse(document.out);
+  EXPECT_EQ(j.at("finish"), "error");
+  EXPECT_EQ(j.at("tokens").get<Ids>(), Ids(p.greedy.begin(), p.greedy.begin() + static_cast<std::ptrdiff_t>(good) + 1));
+  fs::remove(path);
 }
 
 // At a terminal a bar shows how far the weights are read, and is wiped when they are; the text stays what it was.

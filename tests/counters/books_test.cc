@@ -86,7 +86,7 @@ TEST(CountParameters, GptOss20b) {
   // One token decoded touches what is active with the head, and one row of the embedding.
   Ledger ledger;
   ledger.SetWeights(table);
-  ledger.BeginStep(Phase::kDecode, 1, 1);
+  ledger.BeginStep(StepRows::Of(Phase::kDecode, 1, 1));
   WeightTouches touches;
   for (WeightId id = 0; id < table.size(); ++id) {
     const uint32_t rows = static_cast<uint32_t>(table[id].rows);
@@ -133,7 +133,7 @@ Ledger ARun(std::vector<WeightInfo> weights, uint64_t unit) {
   Ledger ledger;
   ledger.SetWeights(std::move(weights));
   for (int step = 0; step < 3; ++step) {
-    ledger.BeginStep(step == 0 ? Phase::kPrefill : Phase::kDecode, step == 0 ? 2 : 1, 1);
+    ledger.BeginStep(StepRows::Of(step == 0 ? Phase::kPrefill : Phase::kDecode, step == 0 ? 2 : 1, 1));
     Cost useful, executed;
     useful.AddFlops(WorkClass::kLinear, 1000 * unit, Arith::kInt8);
     useful.AddFlops(WorkClass::kAttention, (step + 1) * unit);
@@ -228,7 +228,7 @@ TEST(RunSummary, NothingDecoded) {
 
 TEST(RunSummary, ADefectIsSaid) {
   Ledger ledger;
-  ledger.BeginStep(Phase::kDecode, 1, 1);
+  ledger.BeginStep(StepRows::Of(Phase::kDecode, 1, 1));
   ledger.Charge({}, {}, {}, std::vector<WeightTouch>{{3, 0, 0, 1}});
   ledger.EndStep();
   const std::string text = RunSummary(MeasureRun(ledger, {}, {}));

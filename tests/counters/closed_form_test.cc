@@ -65,7 +65,11 @@ std::vector<std::pair<const char*, Recipe>> AllRecipes() {
   gemma.qk_norm = QkNormKind::kHead;
   gemma.post_norms = true;
   gemma.activation = ActivationKind::kGeluTanh;
-  for (size_t i = 0; i < gemma.layers.size(); ++i) gemma.layers[i].window = i % 6 == 5 ? 0 : 1024;
+  gemma.embedding_scale = 50.6f;
+  gemma.local_rope = {.style = RopeStyle::kRotateHalf, .dim = 128, .scaling = {}};
+  for (size_t i = 0; i < gemma.layers.size(); ++i) {
+    if (i % 6 != 5) gemma.layers[i] = {.window = 1024, .rope = LayerRope::kLocal};
+  }
   Recipe shared = Sparse(Decoder(24, 2048, 16, 16, 128, 0, 151936, false), 60, 4, 1408);  // Qwen1.5-MoE-A2.7B
   shared.q_bias = shared.k_bias = shared.v_bias = shared.shared_gate = true;
   shared.d_shared = 5632;
@@ -165,6 +169,43 @@ TEST(ClosedForm, PredictionLayersAreCountedApart) {
   // A layer of attention 187,107,328, router 1,835,264, 257 experts of 44,040,192; eh_proj 2 * 7168^2; five norms. (README_WEIGHTS.md of
   // deepseek-ai/DeepSeek-V3 says 11.5B, which is this without eh_proj.)
   EXPECT_EQ(with - ClosedFormCounts(r).total, 187'107'328u + 1'835'264u + 257u * 44'040'192ull + 2u * 7168 * 7168 + 5u * 7168);
+}
+
+uint64_t FlopsAt(const Recipe& r, int32_t layer, Component component, WorkClass work_class) {
+  uint64_t sum = 0;
+  for (const WorkForm& f : WorkForms(r, {2, 3, 5, 1})) {
+    if (f.layer == layer && f.component == component && f.work_class == work_class) sum += f.flops.value();
+  }
+  return sum;
+}
+
+// Six rows. A table for each rope that a layer turns by, 3 a pair; 6 a pair of each head that turns; a scaled embedding one an element.
+TEST(ClosedForm, RopesByLayerAndScaledEmbeddings) {
+  Recipe r = Decoder(4, 32, 2, 1, 16, 64, 100, true);
+  const auto rope = [&](int32_t layer) { return FlopsAt(r, layer, Component::kRope, WorkClass::kRope); };
+  EXPECT_EQ(rope(-1), 6u * 3 * 8);
+  EXPECT_EQ(FlopsAt(r, -1, Component::kEmbedding, WorkClass::kResidualBias), 0u);
+  r.embedding_scale = 5.6f;
+  EXPECT_EQ(FlopsAt(r, -1, Component::kEmbedding, WorkClass::kResidualBias), 6u * 32);
+  r.local_rope = {.style = RopeStyle::kRotateHalf, .dim = 4, .scaling = {}};
+  r.layers[1].rope = LayerRope::kLocal;
+  r.layers[2].rope = LayerRope::kNone;
+  EXPECT_EQ(rope(-1), 6u * 3 * (8 + 2));
+  EXPECT_EQ(rope(0), 6u * 3 * 6 * 8);
+  EXPECT_EQ(rope(1), 6u * 3 * 6 * 2);
+  EXPECT_EQ(rope(2), 0u);
+  for (LayerRecipe& layer : r.layers) layer.rope = LayerRope::kLocal;
+  EXPECT_EQ(rope(-1), 6u * 3 * 2);
+  for (LayerRecipe& layer : r.layers) layer.rope = LayerRope::kNone;
+  EXPECT_EQ(rope(-1), 0u);
+  const auto all = [](const Recipe& recipe) {
+    std::vector<uint64_t> flops;
+    for (const WorkForm& f : WorkForms(recipe, {2, 3, 5, 1})) flops.push_back(f.flops.value());
+    return flops;
+  };
+  Recipe parallel = r;
+  parallel.residual = Residual::kParallel;
+  EXPECT_EQ(all(parallel), all(r));
 }
 
 TEST(ClosedForm, CachedElements) {

@@ -88,6 +88,7 @@ inline std::map<std::string, uint64_t> SymbolsOf(const Recipe& r) {
                                              {"D_n", u(r.latent.nope_dim)},
                                              {"D_r", u(r.latent.rope_dim)},
                                              {"D_v", u(r.latent.v_dim)}};
+  if (r.local_rope.style != RopeStyle::kNone) symbols["D_l"] = u(r.local_rope.dim);
   bool dense = false;
   for (const LayerRecipe& l : r.layers) dense = dense || !l.sparse;
   if (!dense) symbols["F"] = u(r.d_expert);

@@ -12,27 +12,24 @@ namespace {
 struct CountOp {
   static constexpr std::string_view kName = "count";
   std::vector<std::atomic<int>>* hits = nullptr;
-  bool valid = true, blas_can = true, has_key = true;
-  uint64_t flops = 5;
+  bool valid = true, blas_can = true;
+  int64_t rows = 1;
+  uint64_t flops = 5;  // a row
   std::string* ran = nullptr;
   std::atomic<int>* calls = nullptr;
-  int* described = nullptr;  // how often its touches were asked for
+  int* costed = nullptr;  // how often its unit costs were asked for
   Mat<float> out;
   Status Validate() const { return valid ? Status() : InternalError("not valid"); }
-  Cost Useful() const {
+  CostAmounts Amounts() const { return RowAmounts(rows); }
+  Cost Useful(const CostAmounts& n) const {
+    if (costed != nullptr && n[Amount::kRows] > 0) ++*costed;
     Cost c;
-    c.AddFlops(WorkClass::kNorm, flops);
+    c.AddFlops(WorkClass::kNorm, n[Amount::kRows] * flops);
+    c.AddBytes(ByteKind::kWeightsStored, n[Amount::kCalls] * 100);
     return c;
   }
-  void Touches(WeightTouches& t) const {
-    if (described != nullptr) ++*described;
-    t.push_back({.id = 0, .slice = 0, .row_begin = 0, .row_end = 2});
-  }
+  void Touches(WeightTouches& t) const { t.push_back({.id = 0, .slice = 0, .row_begin = 0, .row_end = 2}); }
   Mat<const float> Output() const { return out; }
-  bool CostKey(OpKey& key) const {
-    key = {flops};
-    return has_key;
-  }
   void Describe(OpDescription& d) const { d.Set("flops", static_cast<int64_t>(flops)); }
 };
 
@@ -53,9 +50,9 @@ std::span<const Kernel<CountOp>> Kernels<CountOp>() {
     return TaskPlan{.tasks = static_cast<int64_t>(op.hits->size()), .chunk = 3, .scratch_bytes = 100};
   };
   static constexpr auto kCan = [](const CountOp&) -> const char* { return nullptr; };
-  static constexpr auto kExecuted = [](const CountOp&) {
+  static constexpr auto kExecuted = [](const CountOp&, const CostAmounts& n) {
     Cost c;
-    c.AddFlops(WorkClass::kNorm, 8);
+    c.AddFlops(WorkClass::kNorm, 8 * n[Amount::kRows]);
     return c;
   };
   static const Kernel<CountOp> kTable[] = {
@@ -65,7 +62,34 @@ std::span<const Kernel<CountOp>> Kernels<CountOp>() {
   return kTable;
 }
 
+// Charged in two parts: its products at one site, adding them at another.
+struct TwoPartOp {
+  static constexpr std::string_view kName = "two_part";
+  static constexpr size_t kParts = 2;
+  Status Validate() const { return {}; }
+  CostAmounts Amounts() const { return RowAmounts(3); }
+  Cost Useful(const CostAmounts& n, size_t part) const {
+    Cost c;
+    c.AddFlops(part == 0 ? WorkClass::kLinear : WorkClass::kResidualBias, n[Amount::kRows] * (part == 0 ? 10 : 1));
+    return c;
+  }
+  void Touches(WeightTouches&) const {}
+  Mat<const float> Output() const { return {}; }
+  void Describe(OpDescription&) const {}
+};
+
+template <>
+std::span<const Kernel<TwoPartOp>> Kernels<TwoPartOp>() {
+  static const Kernel<TwoPartOp> kTable[] = {
+      {"hwy", [](const TwoPartOp&) -> const char* { return nullptr; }, [](const TwoPartOp&, int) { return TaskPlan{}; },
+       [](const TwoPartOp&, int64_t, int64_t, std::span<uint8_t>) {},
+       [](const TwoPartOp& op, const CostAmounts& n, size_t part) { return op.Useful(n, part); }}};
+  return kTable;
+}
+
 namespace {
+
+const Site kHead{2, Component::kHead};
 
 class ExecutorTest : public testing::Test {
  protected:
@@ -78,15 +102,24 @@ class ExecutorTest : public testing::Test {
     op_.ran = &ran_;
     op_.calls = &calls_;
   }
+  // A step of one op that belongs to no plan.
   Status Run() {
-    ledger_.BeginStep(Phase::kPrefill, 1, 1);
-    Status status = executor_.Run({2, Component::kHead}, op_);
-    ledger_.EndStep();
+    Begin(1, 0);
+    Status status = executor_.Run(kHead, op_);
+    executor_.EndStep();
     return status;
   }
+  void Begin(size_t prefill, size_t decode) {
+    phases_.assign(prefill, Phase::kPrefill);
+    phases_.insert(phases_.end(), decode, Phase::kDecode);
+    executor_.BeginStep({phases_, {}});
+  }
+  uint64_t Flops(Phase p, Site site = kHead) const { return ledger_.at(p, site).useful.Flops(WorkClass::kNorm); }
+
   Team team_;
   Ledger ledger_;
   Executor executor_;
+  std::vector<Phase> phases_;
   std::vector<std::atomic<int>> hits_;
   std::string ran_;
   std::atomic<int> calls_{0};
@@ -97,8 +130,8 @@ TEST_F(ExecutorTest, RunsEveryTaskOnceAndCharges) {
   ASSERT_TRUE(Run().ok());
   for (const auto& n : hits_) EXPECT_EQ(n, 1);
   EXPECT_EQ(ran_, "hwy");
-  EXPECT_EQ(ledger_.last_step().account.useful.Flops(WorkClass::kNorm), 5u);
-  EXPECT_EQ(ledger_.last_step().account.executed.Flops(WorkClass::kNorm), 8u);
+  EXPECT_EQ(ledger_.total(Phase::kPrefill).useful.Flops(WorkClass::kNorm), 5u);
+  EXPECT_EQ(ledger_.total(Phase::kPrefill).executed.Flops(WorkClass::kNorm), 8u);
   EXPECT_EQ(ledger_.last_step().parameters_touched, 20u);
 }
 
@@ -112,97 +145,127 @@ TEST_F(ExecutorTest, SharesLongOpsOnly) {
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(calls_, (all + 2) / 3);
   executor_.SetShareGain(kShareGainNanoseconds);
-  op_.flops = 1'000'000;
+  op_.rows = 200'000;
   calls_ = 0;
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(calls_, (all + 2) / 3);
   for (const auto& n : hits_) EXPECT_EQ(n, 3);
 }
 
-// Step after step, an op at its place is charged what it costs now, whatever was remembered of the step before.
-TEST_F(ExecutorTest, ChargesWhatAnOpCostsNow) {
-  const auto step = [&](Phase phase, int ops, Site site) {
-    executor_.BeginStep(phase, 1, 1);
-    for (int i = 0; i < ops; ++i) {
-      EXPECT_TRUE(executor_.Run(site, op_).ok());
+// Unit costs are asked for once; a charge is by the amounts that the op has now. What decides them anew is a kernel or a ledger.
+TEST_F(ExecutorTest, ChargesAmountsAtAnOpsIndex) {
+  int costed = 0;
+  op_.costed = &costed;
+  const Site router{1, Component::kRouter};
+  const size_t a = executor_.Add({kHead}), b = executor_.Add({router});
+  const auto step = [&](Phase phase, int64_t rows, bool reshaped) {
+    op_.rows = rows;
+    Begin(phase == Phase::kPrefill ? static_cast<size_t>(rows) : 0, phase == Phase::kDecode ? static_cast<size_t>(rows) : 0);
+    for (const size_t i : {a, b, b}) {
+      EXPECT_TRUE(executor_.Run(i, op_, reshaped).ok());
     }
     executor_.EndStep();
-    const Account& account = ledger_.last_step().account;
-    EXPECT_EQ(account.ops, static_cast<uint64_t>(ops));
-    EXPECT_EQ(account.useful.Flops(WorkClass::kNorm), static_cast<uint64_t>(ops) * op_.flops);
-    EXPECT_EQ(account.executed.Flops(WorkClass::kNorm), static_cast<uint64_t>(ops) * 8);
   };
-  const Site head{2, Component::kHead}, router{1, Component::kRouter};
-  step(Phase::kDecode, 2, head);
-  step(Phase::kDecode, 2, head);  // remembered
-  EXPECT_EQ(ledger_.at(Phase::kDecode, head).useful.Flops(WorkClass::kNorm), 20u);
-  step(Phase::kDecode, 3, head);  // one more than before
-  op_.flops = 6;
-  step(Phase::kDecode, 2, head);  // costs more
-  step(Phase::kPrefill, 2, head);
-  step(Phase::kDecode, 2, router);
-  EXPECT_EQ(ledger_.at(Phase::kDecode, head).useful.Flops(WorkClass::kNorm), 20u + 15 + 12);
-  EXPECT_EQ(ledger_.at(Phase::kPrefill, head).useful.Flops(WorkClass::kNorm), 12u);
-  EXPECT_EQ(ledger_.at(Phase::kDecode, router).useful.Flops(WorkClass::kNorm), 12u);
-  EXPECT_EQ(ledger_.total(Phase::kDecode).useful.Flops(WorkClass::kNorm), 20u + 15 + 12 + 12);
-  EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 11u);
+  step(Phase::kDecode, 1, false);
+  EXPECT_EQ(costed, 2);
+  step(Phase::kDecode, 1, false);
+  step(Phase::kPrefill, 7, true);
+  EXPECT_EQ(costed, 2);
+  EXPECT_EQ(Flops(Phase::kDecode), 10u);
+  EXPECT_EQ(Flops(Phase::kDecode, router), 20u);
+  EXPECT_EQ(Flops(Phase::kPrefill, router), 70u);
+  EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 6u);
   executor_.SetImpl(ImplChoice::kRef);
-  step(Phase::kDecode, 2, router);
+  step(Phase::kDecode, 1, false);
   EXPECT_EQ(ran_, "ref");
+  EXPECT_EQ(costed, 4);
+  EXPECT_EQ(Flops(Phase::kDecode), 15u);  // those of the other kernel stay
   ledger_.Reset();
-  step(Phase::kDecode, 2, router);
-  EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 2u);
+  step(Phase::kDecode, 1, false);
+  EXPECT_EQ(Flops(Phase::kDecode), 5u);
+  EXPECT_EQ(costed, 4);
   Ledger other;
   executor_.SetLedger(&other);
-  executor_.BeginStep(Phase::kDecode, 1, 1);
-  EXPECT_TRUE(executor_.Run(router, op_).ok());
-  executor_.EndStep();
-  EXPECT_EQ(other.total(Phase::kDecode).useful.Flops(WorkClass::kNorm), 6u);
-  EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 2u);
+  step(Phase::kDecode, 1, false);
+  EXPECT_EQ(other.total(Phase::kDecode).useful.Flops(WorkClass::kNorm), 15u);
+  EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 3u);
   executor_.SetLedger(&ledger_);
+}
+
+// Rows are booked by their own phase; what the step does once is mixed.
+TEST_F(ExecutorTest, MixedStepsBookEachRow) {
+  const size_t all = executor_.Add({kHead}), routed = executor_.Add({{3, Component::kFfnDown}});
+  Begin(3, 2);
+  op_.rows = 5;
+  ASSERT_TRUE(executor_.Run(all, op_, true).ok());
+  op_.rows = 20;  // four for each
+  ASSERT_TRUE(executor_.Run(routed, op_, true).ok());
+  executor_.EndStep();
+  EXPECT_EQ(Flops(Phase::kPrefill), 15u);
+  EXPECT_EQ(Flops(Phase::kDecode), 10u);
+  EXPECT_EQ(Flops(Phase::kMixed), 0u);
+  EXPECT_EQ(Flops(Phase::kPrefill, {3, Component::kFfnDown}), 60u);
+  EXPECT_EQ(Flops(Phase::kDecode, {3, Component::kFfnDown}), 40u);
+  EXPECT_EQ(ledger_.total(Phase::kMixed).useful.Bytes(ByteKind::kWeightsStored), 200u);
+  EXPECT_EQ(ledger_.total(Phase::kPrefill).useful.Bytes(ByteKind::kWeightsStored), 0u);
+  EXPECT_EQ(ledger_.total(Phase::kMixed).ops, 2u);
+  EXPECT_EQ(ledger_.steps(Phase::kMixed), 1u);
+  EXPECT_EQ(ledger_.rows(Phase::kPrefill), 3u);
+  EXPECT_EQ(ledger_.rows(Phase::kDecode), 2u);
+  EXPECT_EQ(ledger_.parameters_touched(Phase::kMixed), 20u);
+}
+
+TEST_F(ExecutorTest, AFusedOpIsChargedAtEachOfItsSites) {
+  const size_t op = executor_.Add({{0, Component::kFfnDown}, {0, Component::kMoeCombine}});
+  Begin(0, 3);
+  ASSERT_TRUE(executor_.Run(op, TwoPartOp(), true).ok());
+  executor_.EndStep();
+  EXPECT_EQ(ledger_.at(Phase::kDecode, {0, Component::kFfnDown}).useful.TotalFlops(), 30u);
+  EXPECT_EQ(ledger_.at(Phase::kDecode, {0, Component::kMoeCombine}).useful.TotalFlops(), 3u);
+  EXPECT_EQ(ledger_.total(Phase::kDecode).useful.TotalFlops(), 33u);
+  EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 1u);
 }
 
 // What a step was charged stays in it: one that an exception left open, one whose ledger is taken away.
 TEST_F(ExecutorTest, AStepLeftOpenKeepsItsCharges) {
-  const Site head{2, Component::kHead};
+  const size_t op = executor_.Add({kHead});
   for (int i = 0; i < 3; ++i) {
-    executor_.BeginStep(Phase::kPrefill, 1, 1);
-    ASSERT_TRUE(executor_.Run(head, op_).ok());
+    Begin(1, 0);
+    ASSERT_TRUE(executor_.Run(op, op_, false).ok());
   }
-  executor_.BeginStep(Phase::kDecode, 1, 1);
-  ASSERT_TRUE(executor_.Run(head, op_).ok());
+  Begin(0, 1);
+  ASSERT_TRUE(executor_.Run(op, op_, false).ok());
   EXPECT_EQ(ledger_.total(Phase::kPrefill).ops, 3u);
   executor_.SetLedger(nullptr);
-  ASSERT_TRUE(executor_.Run(head, op_).ok());
+  ASSERT_TRUE(executor_.Run(op, op_, false).ok());
   executor_.SetLedger(&ledger_);
-  ASSERT_TRUE(executor_.Run(head, op_).ok());
+  ASSERT_TRUE(executor_.Run(op, op_, false).ok());
   executor_.EndStep();
-  EXPECT_EQ(ledger_.total(Phase::kPrefill).ops, 3u);
   EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 2u);
   EXPECT_EQ(ledger_.steps(Phase::kPrefill), 3u);
-  EXPECT_EQ(ledger_.bad_touches(), 0u);
+  EXPECT_EQ(ledger_.parameters_touched(Phase::kPrefill), 60u);
 }
 
 // A tap sees the ledger as it stands after the op, and may reset it in the middle of a step.
 TEST_F(ExecutorTest, TapsMayReadAndResetTheLedger) {
+  const size_t op = executor_.Add({kHead});
   uint64_t ops = 0;
   bool reset = false;
   executor_.SetTap([&](Site, std::string_view, Mat<const float>) {
-    EXPECT_EQ(ledger_.total(Phase::kDecode).ops + ledger_.total(Phase::kPrefill).ops, ++ops);
-    EXPECT_EQ(ledger_.parameters_touched_ever(), 20u);
-    if (reset) {
-      ledger_.Reset();
-      ops = 0;
-    }
+    EXPECT_EQ(ledger_.total(Phase::kDecode).ops, ++ops);
+    EXPECT_EQ(ledger_.touched().parameters_ever(), 20u);
+    if (!reset) return;
+    ledger_.Reset();
+    ops = 0;
   });
   for (int step = 0; step < 9; ++step) {
-    executor_.BeginStep(Phase::kDecode, 1, 1);
+    Begin(0, 1);
     for (int i = 0; i < 4; ++i) {
       reset = step % 3 == 2 && i == 1;
-      ASSERT_TRUE(executor_.Run({2, Component::kHead}, op_).ok());
+      ASSERT_TRUE(executor_.Run(op, op_, false).ok());
     }
     executor_.EndStep();
-    EXPECT_EQ(ledger_.bad_touches(), 0u);
+    EXPECT_EQ(ledger_.touched().bad(), 0u);
   }
 }
 
@@ -212,7 +275,7 @@ TEST_F(ExecutorTest, AnInvalidOpIsNeitherRunNorCharged) {
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.message(), "layer 2 head (count): not valid");
   EXPECT_EQ(hits_[0], 0);
-  EXPECT_EQ(ledger_.last_step().account.ops, 0u);
+  EXPECT_EQ(ledger_.total(Phase::kPrefill).ops, 0u);
 }
 
 TEST_F(ExecutorTest, ChoosesByName) {
@@ -250,52 +313,11 @@ TEST_F(ExecutorTest, TapsTheOutputAfterTheRun) {
   EXPECT_EQ(taps, 1);
 }
 
-// An op that came before its neighbours did breaks the run of tariffs: once the step is seen to stay, it is described again, and once.
-TEST_F(ExecutorTest, StepsThatStayAreDescribedInOrder) {
-  static constexpr uint64_t kNoKey = 99;
-  int described = 0;
-  op_.described = &described;
-  uint64_t flops = 0, steps = 0;
-  const auto step = [&](std::vector<uint64_t> ops) {
-    const int before = described;
-    executor_.BeginStep(Phase::kDecode, 1, 1);
-    for (const uint64_t n : ops) {
-      op_.flops = n;
-      op_.has_key = n != kNoKey;
-      flops += n;
-      EXPECT_TRUE(executor_.Run({2, Component::kHead}, op_).ok());
-    }
-    executor_.EndStep();
-    ++steps;
-    EXPECT_EQ(ledger_.last_step().account.ops, ops.size());
-    EXPECT_EQ(ledger_.total(Phase::kDecode).useful.TotalFlops(), flops);
-    EXPECT_EQ(ledger_.steps(Phase::kDecode), steps);
-    return described - before;
-  };
-  EXPECT_EQ(step({1, 2, 3, 4}), 4);
-  EXPECT_EQ(step({1, 2, 3, 4}), 0);
-  EXPECT_EQ(step({5, 2, 7, 8}), 3);
-  int again = 0;
-  for (int i = 0; i < 100; ++i) again += step({5, 2, 7, 8});
-  EXPECT_EQ(again, 4);
-  EXPECT_EQ(step({5, 2, 7, 8, 11}), 1);  // longer
-  EXPECT_EQ(step({5, 2, 7, 8}), 0);
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(step({5, 2, i % 2 == 0 ? 9u : 10u, 8}), 1) << "never the same for long";
-  EXPECT_EQ(step({kNoKey, 20, 21, 22}), 4);
-  EXPECT_EQ(step({kNoKey, 23, 21, 24}), 3);
-  again = 0;
-  for (int i = 0; i < 100; ++i) again += step({kNoKey, 23, 21, 24});
-  EXPECT_EQ(again, 100 + 3) << "an op that has no tariff does not keep the others from theirs";
-  for (int i = 0; i < 7; ++i) again += step({kNoKey, 23, 25, 24}) - 1;
-  EXPECT_EQ(again, 100 + 3 + 1) << "too few to say that they stay";
-  EXPECT_EQ(ledger_.bad_touches(), 0u);
-}
-
 TEST_F(ExecutorTest, WithoutALedgerNothingIsCharged) {
   executor_.SetLedger(nullptr);
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(hits_[0], 1);
-  EXPECT_EQ(ledger_.last_step().account.ops, 0u);
+  EXPECT_EQ(ledger_.total(Phase::kPrefill).ops, 0u);
 }
 
 }  // namespace

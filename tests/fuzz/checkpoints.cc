@@ -1,7 +1,6 @@
 // The readers of checkpoints: GGUF, safetensors, a Hugging Face directory, a configuration that is only counted.
 #include "counters/books/model_count.h"
 #include "loaders/loaders.h"
-#include "models/count_recipe.h"
 #include "models/family.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/targets.h"
@@ -137,8 +136,9 @@ void RunCountedConfig(std::string_view input) {
   if (!inventory.ok()) return RequireOneLine(inventory.status());
   const Result<CountTypes> types = ReadCountTypes(*inventory);
   if (!types.ok()) RequireOneLine(types.status());
-  const Result<Recipe> recipe = ReadCountRecipe(*inventory);
-  if (!recipe.ok()) return RequireOneLine(recipe.status());
+  const Result<ModelSpec> spec = ReadFamily(*inventory);
+  if (!spec.ok()) return RequireOneLine(spec.status());
+  const Recipe* const recipe = &spec->recipe;
   Require(recipe->layers.size() == static_cast<size_t>(recipe->n_layers), "a recipe without all of its layers");
   books::CountOptions options;
   if (types.ok()) options.type = types->expert_type == DType::kMXFP4 ? DType::kMXFP4 : types->type;

@@ -27,9 +27,8 @@ LoadOptions Guarded() {
   return options;
 }
 
-AuditOptions Request(const std::string& path, const LoadOptions& load) {
+AuditOptions Request(const LoadOptions& load) {
   AuditOptions options;
-  options.path = path;
   options.load = load;
   options.prompt = {1, 2, 3, 2, 1, 4, 5, 2, 3, 1, 0};  // in two pieces, the first of which needs no head
   options.decode_tokens = 3;
@@ -60,7 +59,7 @@ uint8_t ReadByte(const uint8_t* p) { return *static_cast<const volatile uint8_t*
 void ExpectProof(const std::string& path, const LoadOptions& load) {
   const Opened opened = Open(path, load);
   ASSERT_NE(opened.engine, nullptr);
-  const auto report = Audit(*opened.engine, Request(path, load));
+  const auto report = Audit(*opened.engine, Request(load));
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_EQ(report->differing, 0u) << Findings(*report);
   EXPECT_EQ(report->page_bytes, SystemPageBytes());
@@ -85,7 +84,7 @@ void ExpectProof(const std::string& path, const LoadOptions& load) {
   if (!opened.model->recipe().tied_head) {
     uint64_t bytes = 0;
     for (const PageRow& row : report->steps.back().pages) bytes += row.charged_bytes;
-    EXPECT_EQ(bytes, opened.engine->ledger().last_step().account.useful.Bytes(ByteKind::kWeightsPacked));
+    EXPECT_EQ(bytes, opened.engine->ledger().total(report->steps.back().phase).useful.Bytes(ByteKind::kWeightsPacked));
   }
 }
 
@@ -149,7 +148,7 @@ TEST(PageProofOf, WhatIsMadeToDifferIsFound) {
   const LoadOptions load = Guarded();
   const Opened opened = Open(path, load);
   ASSERT_NE(opened.engine, nullptr);
-  AuditOptions options = Request(path, load);
+  AuditOptions options = Request(load);
   options.prompt = {3};
   options.decode_tokens = 0;
   Engine& engine = *opened.engine;
@@ -165,7 +164,7 @@ TEST(PageProofOf, WhatIsMadeToDifferIsFound) {
   EXPECT_EQ(report->differing, 0u) << Findings(*report);
   const uint64_t compared = report->compared;
   for (uint32_t e = 0; e < down.slices; ++e) {
-    if (engine.ledger().uses_last(down.id, e) == 0) idle.push_back(e);
+    if (engine.ledger().touched().uses(down.id, e) == 0) idle.push_back(e);
   }
   ASSERT_EQ(idle.size(), 4u);
   const std::string idle_slice = name + "[" + std::to_string(idle[1]) + "] ";
@@ -211,7 +210,7 @@ TEST(PageProofOf, WhatIsMadeToDifferIsFound) {
 
 TEST(PageProofOf, WhatItNeeds) {
   const std::string path = CheckpointsOfTheRepo().back();
-  AuditOptions options = Request(path, SmallOptions());
+  AuditOptions options = Request(SmallOptions());
   const Opened plain = Open(path, options.load);
   ASSERT_NE(plain.engine, nullptr);
   auto refused = Audit(*plain.engine, options);

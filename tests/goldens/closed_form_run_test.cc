@@ -99,6 +99,25 @@ TEST_P(ClosedFormRun, EveryChargeHasItsFormula) {
   check(Phase::kPrefill, {.sequences = 2, .rows = 9, .context = 9, .logit_rows = 1});
   check(Phase::kPrefill, {.sequences = 2, .rows = 5, .context = 14, .logit_rows = 5});
   check(Phase::kDecode, {.sequences = 2, .rows = 1, .context = 15, .logit_rows = 1});
+
+  // A mixed batch of unequal sequences: a prompt's piece of one, a generated token of the other. Each row's work is booked by its own
+  // phase; the weights are read once, for both.
+  engine.ledger().Reset();
+  std::vector<BatchRow> batch(4, {.token = 1, .sequence = sequences[0]});
+  batch.insert(batch.begin() + 2, {.token = 2, .sequence = sequences[1], .want_logits = true, .generated = true});
+  batch.back().want_logits = true;
+  const auto logits = engine.Step(batch);
+  ASSERT_TRUE(logits.ok()) << logits.status().message();
+  const Ledger& ledger = engine.ledger();
+  ExpectSame(Charged(ledger, Phase::kPrefill, recipe.n_layers),
+             Closed(recipe, {.sequences = 1, .rows = 4, .context = 19, .logit_rows = 1}));
+  ExpectSame(Charged(ledger, Phase::kDecode, recipe.n_layers),
+             Closed(recipe, {.sequences = 1, .rows = 1, .context = 16, .logit_rows = 1}));
+  ExpectSame(Charged(ledger, Phase::kMixed, recipe.n_layers), {});
+  for (const Phase p : {Phase::kPrefill, Phase::kDecode}) {
+    EXPECT_EQ(ledger.total(p).useful.Bytes(ByteKind::kWeightsStored), 0u);
+  }
+  EXPECT_GT(ledger.total(Phase::kMixed).useful.Bytes(ByteKind::kWeightsStored), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ClosedFormRun, testing::ValuesIn(CheckpointsOfTheRepo()), CheckpointName);

@@ -74,11 +74,16 @@ TEST_P(GoldenTest, HiddenStatesExpertsAndWeights) {
       std::vector<std::vector<int32_t>> experts(static_cast<size_t>(recipe.n_layers));
       opened.engine->SetTap([&](Site site, std::string_view op, Mat<const float> out) {
         const std::string layer = std::to_string(site.layer);
-        const bool last_of_layer = (site.component == Component::kFfnDown && op == "matmul" && recipe.n_experts == 0) ||
-                                   site.component == Component::kMoeCombine;
+        const bool sparse = site.layer >= 0 && recipe.layers[static_cast<size_t>(site.layer)].sparse;
+        const bool last_of_layer = recipe.post_norms              ? site.component == Component::kFfnPostNorm
+                                   : sparse && recipe.shared_gate ? op == "gated_add"
+                                   : sparse                       ? site.component == Component::kMoeCombine
+                                                                  : site.component == Component::kFfnDown && op == "matmul";
+        const bool after_attention = recipe.post_norms ? site.component == Component::kAttnPostNorm
+                                                       : site.component == Component::kAttnOutput && op == "matmul";
         if (site.component == (recipe.learned_positions ? Component::kPositionEmbedding : Component::kEmbedding))
           compare("hidden.0", out);
-        if (site.component == Component::kAttnOutput && op == "matmul") compare("mid." + layer, out);
+        if (after_attention) compare("mid." + layer, out);
         if (last_of_layer) compare("hidden." + std::to_string(site.layer + 1), out);
         if (site.component == Component::kOutputNorm) compare("final", out);
         if (site.component == Component::kRouter && op == "matmul") {
@@ -96,7 +101,9 @@ TEST_P(GoldenTest, HiddenStatesExpertsAndWeights) {
         if (site.component == Component::kRouter && op == "route") compare("router." + layer + ".weights", out);
       });
       Logits(*opened.engine, golden.prompts[p].ids, golden.prompts[p].ids.size());
-      EXPECT_EQ(checked, 2 + recipe.n_layers * (recipe.n_experts > 0 ? 5 : 2));
+      int expected = 2;
+      for (const LayerRecipe& l : recipe.layers) expected += l.sparse ? 5 : 2;
+      EXPECT_EQ(checked, expected);
     }
   }
 }
@@ -194,11 +201,15 @@ INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest,
                          testing::Values("gptoss/gptoss-a-top4of8-realyarn", "gptoss/gptoss-b-top3of5-shortyarn-3blocks",
                                          "gpt2/gpt2-a-f32-release-names", "gpt2/gpt2-b-bf16-prefixed-ninner",
                                          "llama/llama-a-f32-gqa-untied", "llama/llama-b-bf16-llama3rope-headdim-tied",
-                                         "llama/mistral-a-bf16-sliding"),
+                                         "llama/mistral-a-bf16-sliding", "moe/qwen2moe-a-bf16-top2of4-shared",
+                                         "moe/qwen2moe-b-f32-mixed", "gptneox/gptneox-a-f32-parallel-pct25",
+                                         "gptneox/gptneox-b-bf16-sequential", "gemma/gemma3-a-bf16-pattern6",
+                                         "gemma/gemma3-b-f32-scaled-odd", "gemma/gemma3-c-bf16-scaled-gguf"),
                          CaseName);
 INSTANTIATE_TEST_SUITE_P(Cases, Bf16Test,
                          testing::Values("gpt2/gpt2-b-bf16-prefixed-ninner", "llama/llama-b-bf16-llama3rope-headdim-tied",
-                                         "llama/mistral-a-bf16-sliding"),
+                                         "llama/mistral-a-bf16-sliding", "moe/qwen2moe-a-bf16-top2of4-shared",
+                                         "gptneox/gptneox-b-bf16-sequential", "gemma/gemma3-a-bf16-pattern6"),
                          CaseName);
 
 // Longer than two blocks of the KV cache (128 positions each), which no golden is: layers that see all of the past, with sinks
@@ -269,7 +280,7 @@ TEST_P(LongTest, TheReferenceAgrees) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, LongTest,
                          testing::Values("gptoss/gptoss-a-top4of8-realyarn", "llama/mistral-a-bf16-sliding",
-                                         "llama/llama-a-f32-gqa-untied"),
+                                         "llama/llama-a-f32-gqa-untied", "gemma/gemma3-b-f32-scaled-odd"),
                          CaseName);
 
 }  // namespace

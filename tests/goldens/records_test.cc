@@ -32,7 +32,7 @@ TEST_P(RecordsOf, AddUpToTheLedger) {
       next_index = 0;
       int64_t rows = 0;
       for (const SequenceRows& s : r.sequences) rows += s.rows;
-      rebuilt.BeginStep(r.phase, static_cast<uint32_t>(rows), static_cast<uint32_t>(r.logit_rows));
+      rebuilt.BeginStep(StepRows::Of(r.phase, static_cast<uint32_t>(rows), static_cast<uint32_t>(r.logit_rows)));
     }
     EXPECT_EQ(r.index, next_index++);
     EXPECT_GE(r.start_nanoseconds, last_end);
@@ -70,12 +70,12 @@ TEST_P(RecordsOf, AddUpToTheLedger) {
     step({{token, a, true, true}});
     EXPECT_EQ(rebuilt.last_step().parameters_touched, ledger.last_step().parameters_touched);
   }
-  EXPECT_EQ(rebuilt.parameters_touched_ever(), ledger.parameters_touched_ever());
-  EXPECT_EQ(rebuilt.bad_touches() + ledger.bad_touches(), 0u);
+  EXPECT_EQ(rebuilt.touched().parameters_ever(), ledger.touched().parameters_ever());
+  EXPECT_EQ(rebuilt.touched().bad() + ledger.touched().bad(), 0u);
   for (WeightId id = 0; id < rebuilt.weights().size(); ++id) {
-    EXPECT_EQ(rebuilt.touched_last(id), ledger.touched_last(id)) << rebuilt.weights()[id].name;
+    EXPECT_EQ(rebuilt.touched().touched(id), ledger.touched().touched(id)) << rebuilt.weights()[id].name;
     for (uint32_t slice = 0; slice < rebuilt.weights()[id].slices; ++slice) {
-      EXPECT_EQ(rebuilt.uses_last(id, slice), ledger.uses_last(id, slice)) << rebuilt.weights()[id].name;
+      EXPECT_EQ(rebuilt.touched().uses(id, slice), ledger.touched().uses(id, slice)) << rebuilt.weights()[id].name;
     }
   }
   for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {

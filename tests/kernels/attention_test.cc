@@ -18,10 +18,13 @@ struct Shape {
   int64_t heads = 4, kv_heads = 2, dim = 16, window = 0;
   bool sinks = false;
   KvType type = KvType::kF32;
+  int64_t v_dim = dim;
 
+  KvLayout layout() const { return {type, kv_heads, dim, v_dim}; }
   std::string Trace() const {
-    return "heads " + std::to_string(heads) + " on " + std::to_string(kv_heads) + ", dim " + std::to_string(dim) + ", window " +
-           std::to_string(window) + (sinks ? ", sinks" : "") + (type == KvType::kF16 ? ", f16" : ", f32");
+    return "heads " + std::to_string(heads) + " on " + std::to_string(kv_heads) + ", dim " + std::to_string(dim) + " and " +
+           std::to_string(v_dim) + ", window " + std::to_string(window) + (sinks ? ", sinks, " : ", ") +
+           std::string(kKvTypeNames[static_cast<size_t>(type)]);
   }
 };
 
@@ -37,7 +40,7 @@ class Cache {
           pointers_.back().push_back(nullptr);
           continue;
         }
-        blocks_.push_back(std::make_unique<EdgeArray<uint8_t>>(KvBlockBytes(shape.type, shape.kv_heads, shape.dim)));
+        blocks_.push_back(std::make_unique<EdgeArray<uint8_t>>(shape.layout().BlockBytes()));
         std::memset(blocks_.back()->data(), 0xFF, blocks_.back()->size());
         pointers_.back().push_back(blocks_.back()->data());
       }
@@ -48,23 +51,16 @@ class Cache {
 
   void Store(std::span<const KvRow> rows, Mat<const float> k, Mat<const float> v, std::string_view kernel = "ref") {
     KvStoreOp op;
-    op.k = k, op.v = v, op.kv_heads = shape_.kv_heads, op.head_dim = shape_.dim, op.type = shape_.type;
+    op.k = k, op.v = v, op.layout = shape_.layout();
     op.rows = rows, op.tables = tables_;
     ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
     RunShuffled(KernelNamed<KvStoreOp>(kernel), op, 5);
   }
-  float K(KvRow at, int64_t head, int64_t d) const {
-    return Element(at, head, KIndex(KvHeadDim(shape_.dim), at.position % kKvBlock, d));
-  }
-  float V(KvRow at, int64_t head, int64_t d) const {
-    return Element(at, head, VIndex(KvHeadDim(shape_.dim), at.position % kKvBlock, d));
-  }
+  float K(KvRow at, int64_t head, int64_t d) const { return shape_.layout().Key(Block(at), head, at.position % kKvBlock, d); }
+  float V(KvRow at, int64_t head, int64_t d) const { return shape_.layout().Value(Block(at), head, at.position % kKvBlock, d); }
 
  private:
-  float Element(KvRow at, int64_t head, int64_t index) const {
-    const uint8_t* block = tables_[at.table].blocks[at.position / kKvBlock];
-    return KvElement(shape_.type, block + head * KvHeadBytes(shape_.type, shape_.dim), index);
-  }
+  const uint8_t* Block(KvRow at) const { return tables_[at.table].blocks[at.position / kKvBlock]; }
   Shape shape_;
   std::vector<std::unique_ptr<EdgeArray<uint8_t>>> blocks_;
   std::vector<std::vector<uint8_t*>> pointers_;
@@ -83,7 +79,7 @@ struct Problem {
       for (int64_t p = 0; p < lengths[i]; ++p) rows.push_back({static_cast<int32_t>(i), static_cast<int32_t>(p)});
     }
     const size_t n = rows.size();
-    EXPECT_TRUE(q.Resize(n * s.heads * s.dim) && k.Resize(n * s.kv_heads * s.dim) && v.Resize(n * s.kv_heads * s.dim));
+    EXPECT_TRUE(q.Resize(n * s.heads * s.dim) && k.Resize(n * s.kv_heads * s.dim) && v.Resize(n * s.kv_heads * s.v_dim));
     EXPECT_TRUE(sinks.Resize(s.heads));
     random.Fill(q.data(), q.size());
     random.Fill(k.data(), k.size());
@@ -91,7 +87,7 @@ struct Problem {
     random.Fill(sinks.data(), sinks.size());
   }
   Mat<const float> K() const { return {k.data(), static_cast<int64_t>(rows.size()), shape.kv_heads * shape.dim}; }
-  Mat<const float> V() const { return {v.data(), static_cast<int64_t>(rows.size()), shape.kv_heads * shape.dim}; }
+  Mat<const float> V() const { return {v.data(), static_cast<int64_t>(rows.size()), shape.kv_heads * shape.v_dim}; }
   int64_t IndexOf(KvRow at) const {
     int64_t first = 0;
     for (int32_t t = 0; t < at.table; ++t) first += lengths[t];
@@ -100,7 +96,7 @@ struct Problem {
   AttentionOp Op(const Cache& cache, std::span<const KvRow> of, Mat<const float> queries, Mat<float> out) const {
     AttentionOp op;
     op.q = queries, op.out = out, op.rows = of, op.tables = cache.tables();
-    op.heads = shape.heads, op.kv_heads = shape.kv_heads, op.head_dim = shape.dim, op.window = shape.window, op.type = shape.type;
+    op.heads = shape.heads, op.window = shape.window, op.layout = shape.layout();
     op.scale = 1.0f / std::sqrt(static_cast<float>(shape.dim));
     if (shape.sinks) op.sinks = VectorView(sinks.data(), shape.heads, 3);
     return op;
@@ -114,7 +110,7 @@ struct Problem {
     const AttentionOp op = Op(cache, of, queries.view(), out.view());
     ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
     const Kernel<AttentionOp>& kern = KernelNamed<AttentionOp>(kernel);
-    ExpectAtLeast(kern.executed(op), op.Useful());
+    ExpectAtLeast(TotalExecuted(kern, op), TotalUseful(op));
     RunShuffled(kern, op, seed);
     out.ExpectGapsUntouched();
   }
@@ -126,11 +122,11 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
   constexpr double kUnit = 0x1p-24;
   const float* q = p.q.data() + p.IndexOf(at) * s.heads * s.dim;
   const double scale = 1.0f / std::sqrt(static_cast<float>(s.dim));
-  out.assign(s.heads * s.dim, 0);
-  tolerance.assign(s.heads * s.dim, 0);
+  out.assign(s.heads * s.v_dim, 0);
+  tolerance.assign(s.heads * s.v_dim, 0);
   for (int64_t h = 0; h < s.heads; ++h) {
     const int64_t kv = h / (s.heads / s.kv_heads);
-    std::vector<double> score, absolute(s.dim);
+    std::vector<double> score, absolute(s.v_dim);
     int64_t first = 0;
     double max = -INFINITY, min = INFINITY, score_error = 0;
     for (int32_t j = 0; j <= at.position; ++j) {
@@ -152,18 +148,18 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
     for (size_t j = 0; j < score.size(); ++j) {
       const double e = std::exp(score[j] - max);
       sum += e;
-      for (int64_t d = 0; d < s.dim; ++d) {
+      for (int64_t d = 0; d < s.v_dim; ++d) {
         const double x = cache.V({at.table, static_cast<int32_t>(first + j)}, kv, d);
-        out[h * s.dim + d] += e * x, absolute[d] += e * std::fabs(x);
+        out[h * s.v_dim + d] += e * x, absolute[d] += e * std::fabs(x);
       }
     }
     // A p is off by its score's error, the rounding of s - m and 2 ulp of exp; sums by a rounding a term of a block, and some a
     // block joined; both in numerator and denominator. Twice that where there is no fused multiply-add.
     const double blocks = at.position / kKvBlock - first / kKvBlock + 1;
     const double relative = 2 * score_error + (max - min + 4 + std::min<double>(kKvBlock, score.size()) + 6 * blocks) * kUnit;
-    for (int64_t d = 0; d < s.dim; ++d) {
-      out[h * s.dim + d] /= sum;
-      tolerance[h * s.dim + d] = 4 * relative * absolute[d] / sum;
+    for (int64_t d = 0; d < s.v_dim; ++d) {
+      out[h * s.v_dim + d] /= sum;
+      tolerance[h * s.v_dim + d] = 4 * relative * absolute[d] / sum;
     }
   }
 }
@@ -174,18 +170,19 @@ void ExpectNearDouble(const Problem& p, const Cache& cache, std::span<const KvRo
     InDouble(p, cache, of[i], want, tolerance);
     for (int64_t c = 0; c < got.cols; ++c) {
       ASSERT_LE(std::fabs(got.Row(i)[c] - want[c]), tolerance[c])
-          << "row " << i << " (sequence " << of[i].table << ", position " << of[i].position << "), head " << c / p.shape.dim
-          << ", d " << c % p.shape.dim << ": got " << got.Row(i)[c] << ", expected " << want[c];
+          << "row " << i << " (sequence " << of[i].table << ", position " << of[i].position << "), head " << c / p.shape.v_dim
+          << ", d " << c % p.shape.v_dim << ": got " << got.Row(i)[c] << ", expected " << want[c];
     }
   }
 }
 
 const std::vector<Shape>& Shapes() {
   static const std::vector<Shape> shapes = {
-      {1, 1, 1, 0, false, KvType::kF32},     {3, 1, 12, 0, true, KvType::kF16},    {8, 1, 16, 5, false, KvType::kF32},
-      {12, 1, 64, 0, true, KvType::kF32},    {12, 12, 64, 0, false, KvType::kF16}, {6, 2, 80, 130, true, KvType::kF16},
-      {16, 2, 64, 128, true, KvType::kF16},  {8, 2, 128, 0, false, KvType::kF16},  {5, 5, 17, 1, true, KvType::kF32},
-      {48, 1, 20, 129, false, KvType::kF16}, {4, 4, 64, 300, false, KvType::kF32}, {24, 2, 33, 64, true, KvType::kF16},
+      {1, 1, 1, 0, false, KvType::kF32},       {3, 1, 12, 0, true, KvType::kF16},      {8, 1, 16, 5, false, KvType::kF32},
+      {12, 1, 64, 0, true, KvType::kF32},      {12, 12, 64, 0, false, KvType::kF16},   {6, 2, 80, 130, true, KvType::kF16},
+      {16, 2, 64, 128, true, KvType::kF16},    {8, 2, 128, 0, false, KvType::kF16},    {5, 5, 17, 1, true, KvType::kF32},
+      {48, 1, 20, 129, false, KvType::kF16},   {4, 4, 64, 300, false, KvType::kF32},   {24, 2, 33, 64, true, KvType::kF16},
+      {16, 1, 72, 0, false, KvType::kF16, 40}, {4, 2, 20, 50, true, KvType::kF32, 70},  // values of other widths than keys
   };
   return shapes;
 }
@@ -220,7 +217,7 @@ TEST(KvStore, EveryTargetStoresWhatTheReferenceStores) {
       Cache want(shape, p.lengths), got(shape, p.lengths);
       want.Store(p.rows, p.K(), p.V(), "ref");
       got.Store(p.rows, p.K(), p.V(), "hwy");
-      const size_t bytes = KvBlockBytes(shape.type, shape.kv_heads, shape.dim);
+      const size_t bytes = shape.layout().BlockBytes();
       for (size_t t = 0; t < 2; ++t) {
         for (int64_t b = 0; b < want.tables()[t].count; ++b) {
           ASSERT_EQ(std::memcmp(want.tables()[t].blocks[b], got.tables()[t].blocks[b], bytes), 0) << "block " << b;
@@ -254,13 +251,12 @@ TEST(KvStore, UsefulByHand) {
   Problem p(shape, {5}, random);
   Cache cache(shape, p.lengths);
   KvStoreOp op;
-  op.k = p.K(), op.v = p.V(), op.kv_heads = 2, op.head_dim = 12, op.type = shape.type, op.rows = p.rows,
-  op.tables = cache.tables();
+  op.k = p.K(), op.v = p.V(), op.layout = shape.layout(), op.rows = p.rows, op.tables = cache.tables();
   Cost want;
   want.AddBytes(ByteKind::kKvWritten, 5 * 2 * 2 * 12 * 2);
   want.AddBytes(ByteKind::kActivationsRead, 5 * 2 * 2 * 12 * 4);
-  EXPECT_EQ(op.Useful(), want);
-  for (const auto& kernel : Kernels<KvStoreOp>()) EXPECT_EQ(kernel.executed(op), want);
+  EXPECT_EQ(TotalUseful(op), want);
+  for (const auto& kernel : Kernels<KvStoreOp>()) EXPECT_EQ(TotalExecuted(kernel, op), want);
 }
 
 TEST(Attention, ReferenceIsSoftmaxAttention) {
@@ -272,7 +268,7 @@ TEST(Attention, ReferenceIsSoftmaxAttention) {
     Cache cache(shape, p.lengths);
     cache.Store(p.rows, p.K(), p.V());
     const std::vector<KvRow> of = SomeRows(p, random);
-    EdgeMat<float> out(of.size(), shape.heads * shape.dim, 2);
+    EdgeMat<float> out(of.size(), shape.heads * shape.v_dim, 2);
     p.Attend(cache, of, "ref", out, random.Bits());
     ExpectNearDouble(p, cache, of, out.view());
   }
@@ -288,7 +284,7 @@ TEST(Attention, EveryTargetIsSoftmaxAttention) {
       Cache cache(shape, p.lengths);
       cache.Store(p.rows, p.K(), p.V());
       const std::vector<KvRow> of = SomeRows(p, random);
-      EdgeMat<float> out(of.size(), shape.heads * shape.dim, 2);
+      EdgeMat<float> out(of.size(), shape.heads * shape.v_dim, 2);
       p.Attend(cache, of, "hwy", out, random.Bits());
       ExpectNearDouble(p, cache, of, out.view());
     }
@@ -305,7 +301,7 @@ TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
   Cache cache(shape, p.lengths);
   cache.Store(p.rows, p.K(), p.V());
   ForEachTarget([&] {
-    EdgeMat<float> out(p.rows.size(), shape.heads * shape.dim, 2);
+    EdgeMat<float> out(p.rows.size(), shape.heads * shape.v_dim, 2);
     p.Attend(cache, p.rows, "hwy", out, random.Bits());
     ExpectNearDouble(p, cache, p.rows, out.view());
   });
@@ -325,7 +321,7 @@ TEST(Attention, DepthOfAThousandWithBlocksBelowTheWindowFreed) {
       const int64_t n = 1000 - from;
       cache.Store(std::span<const KvRow>(p.rows).last(n), p.K().Rows(from, n), p.V().Rows(from, n));
       ForEachTarget([&] {
-        EdgeMat<float> out(3, shape.heads * shape.dim);
+        EdgeMat<float> out(3, shape.heads * shape.v_dim);
         p.Attend(cache, last, "hwy", out, random.Bits());
         ExpectNearDouble(p, cache, last, out.view());
       });
@@ -346,7 +342,7 @@ TEST(Attention, BlocksThatNoRowSeesMayBeMissing) {
     for (size_t b = 1; b + 1 < blocks.size(); ++b) blocks[b] = nullptr;
     const KvTable table{blocks.data(), static_cast<int64_t>(blocks.size())};
     const std::vector<KvRow> rows = {p.rows[10], p.rows[999]};
-    EdgeMat<float> q(2, shape.heads * shape.dim), out(2, shape.heads * shape.dim), want(2, shape.heads * shape.dim);
+    EdgeMat<float> q(2, shape.heads * shape.dim), out(2, shape.heads * shape.v_dim), want(2, shape.heads * shape.v_dim);
     q.Fill(random);
     AttentionOp op = p.Op(cache, rows, q.view(), want.view());
     RunShuffled(KernelNamed<AttentionOp>("ref"), op, 1);
@@ -386,7 +382,7 @@ TEST(Attention, BitsDoNotDependOnTheBatch) {
     for (const Shape& shape : Shapes()) {
       SCOPED_TRACE(shape.Trace());
       Problem p(shape, {275, 140}, random);
-      const int64_t width = shape.heads * shape.dim;
+      const int64_t width = shape.heads * shape.v_dim;
       EdgeMat<float> want(p.rows.size(), width);
       {
         Cache cache(shape, p.lengths);
@@ -466,10 +462,10 @@ TEST(Attention, UsefulByHand) {
       want.AddBytes(ByteKind::kWeightsStored, 24);
       want.AddBytes(ByteKind::kWeightsPacked, 24);
     }
-    EXPECT_EQ(op.Useful(), want);
+    EXPECT_EQ(TotalUseful(op), want);
 
     // Highway: 16 lanes for every row (positions 0 .. 4 are of one group), dimensions padded to 16 in p.v.
-    const Cost executed = KernelNamed<AttentionOp>("hwy").executed(op);
+    const Cost executed = TotalExecuted(KernelNamed<AttentionOp>("hwy"), op);
     EXPECT_EQ(executed.Flops(WorkClass::kAttention), 6 * 2 * (5 * 16 * 12 + visible * 16));
     EXPECT_EQ(executed.Bytes(ByteKind::kKvRead), 2 * 2 * (5 * 16 * 12 + visible * 16));
 
@@ -494,13 +490,13 @@ TEST(Attention, ReferenceDoesExactlyWhatIsCharged) {
     Cache cache(shape, p.lengths);
     cache.Store(p.rows, p.K(), p.V());
     const int64_t n = p.rows.size(), width = shape.heads * shape.dim;
-    EdgeMat<float> out(n, width);
+    EdgeMat<float> out(n, shape.heads * shape.v_dim);
     const AttentionOp op = p.Op(cache, p.rows, {p.q.data(), n, width}, out.view());
     auto count = [&](auto a, auto s, auto j) {
       using A = decltype(a);
       using J = decltype(j);
-      std::vector<A> o(shape.dim);
-      std::vector<J> total(shape.dim);
+      std::vector<A> o(shape.v_dim);
+      std::vector<J> total(shape.v_dim);
       return CountOf([&] {
         for (int64_t r = 0; r < n; ++r) {
           for (int64_t h = 0; h < shape.heads; ++h) AttendReference<A, decltype(s), J>(op, r, h, o.data(), total.data());
@@ -509,7 +505,7 @@ TEST(Attention, ReferenceDoesExactlyWhatIsCharged) {
     };
     const OpCounts products = count(Counting(), 0.0f, 0.0f), softmax = count(0.0f, Counting(), 0.0f);
     const OpCounts joins = count(0.0f, 0.0f, Counting());
-    const Cost useful = op.Useful(), executed = KernelNamed<AttentionOp>("ref").executed(op);
+    const Cost useful = TotalUseful(op), executed = TotalExecuted(KernelNamed<AttentionOp>("ref"), op);
     EXPECT_EQ(products, (OpCounts{useful.Flops(WorkClass::kAttention), useful.Special(WorkClass::kAttention)}));
     EXPECT_EQ(softmax, (OpCounts{useful.Flops(WorkClass::kSoftmax), useful.Special(WorkClass::kSoftmax)}));
     EXPECT_EQ(executed.Flops(WorkClass::kAttention), products.flops);
@@ -552,7 +548,7 @@ TEST(Attention, ValidateNamesWhatIsWrong) {
               }).empty());
 
   KvStoreOp store;
-  store.k = p.K(), store.v = p.V(), store.kv_heads = 2, store.head_dim = 16, store.rows = p.rows, store.tables = holes.tables();
+  store.k = p.K(), store.v = p.V(), store.layout = shape.layout(), store.rows = p.rows, store.tables = holes.tables();
   EXPECT_EQ(store.Validate().message(), "row 0 needs KV block 0, which is not allocated");
   store.tables = cache.tables();
   EXPECT_TRUE(store.Validate().ok());

@@ -14,17 +14,19 @@
 #include "engine/base/aligned.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_ref.h"
-#include "engine/kernels/embed.h"
-#include "engine/kernels/embed_ref.h"
+#include "engine/kernels/embed/embed.h"
+#include "engine/kernels/embed/embed_ref.h"
 #include "engine/kernels/formats/weight_format.h"
+#include "engine/kernels/gated_add/gated_add.h"
+#include "engine/kernels/gated_add/gated_add_ref.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/matmul/matmul_ref.h"
-#include "engine/kernels/norm.h"
-#include "engine/kernels/norm_ref.h"
-#include "engine/kernels/rope.h"
-#include "engine/kernels/rope_ref.h"
-#include "engine/kernels/router.h"
-#include "engine/kernels/router_ref.h"
+#include "engine/kernels/norm/norm.h"
+#include "engine/kernels/norm/norm_ref.h"
+#include "engine/kernels/rope/rope.h"
+#include "engine/kernels/rope/rope_ref.h"
+#include "engine/kernels/router/router.h"
+#include "engine/kernels/router/router_ref.h"
 #include "tests/support/counting_scalar.h"
 
 namespace tally {
@@ -89,7 +91,7 @@ OpCounts operator-(OpCounts a, OpCounts b) { return {a.flops - b.flops, a.specia
 
 class Sweep {
  public:
-  Sweep(const std::function<bool(const std::string&)>& differs, bool keys) : differs_(differs), check_keys_(keys) {}
+  Sweep(const std::function<bool(const std::string&)>& differs, bool linear) : differs_(differs), check_linear_(linear) {}
 
   int Run() {
     Norms();
@@ -108,13 +110,6 @@ class Sweep {
   }
 
  private:
-  using Touched = std::multiset<std::array<uint32_t, 5>>;  // id, slice, rows from, to, uses
-  struct KeyCosts {
-    std::vector<std::pair<Cost, Cost>> units;  // useful, executed
-    Touched touches;
-    bool operator==(const KeyCosts&) const = default;
-  };
-
   void Equal(const std::string& what, uint64_t charged, uint64_t counted) {
     ++compared_;
     if (stopped_ || charged == counted) return;
@@ -154,62 +149,31 @@ class Sweep {
                                           : slices * static_cast<uint64_t>(w.cols) * 4;
   }
 
-  // Two ops with equal keys must have equal costs, by each kernel, and equal touches. Memory of a sweep is kept, so that a weight's
-  // address is its own.
+  // Costs are the sum of amount x unit cost, by each kernel.
   template <class Op>
-  void CheckKey(const std::string& name, const Op& op) {
-    OpKey key{};
-    if (!op.CostKey(key)) return;
+  void CheckLinear(const std::string& name, const Op& op) {
+    const CostAmounts amounts = op.Amounts();
     for (const Kernel<Op>& k : Kernels<Op>()) {
-      KeyCosts costs;
-      if constexpr (HasAmounts<Op>) {
+      for (size_t part = 0; part < PartsOf<Op>(); ++part) {
         Cost useful, executed;
-        for (size_t i = 0; i < kCostAmounts; ++i) {
-          CostAmounts one{};
-          one[i] = 1;
-          costs.units.emplace_back(op.Useful(one), k.executed_at(op, one));
-          useful.AddTimes(costs.units[i].first, op.Amounts()[i]);
-          executed.AddTimes(costs.units[i].second, op.Amounts()[i]);
+        for (size_t a = 0; a < kAmounts; ++a) {
+          CostAmounts one;
+          one[a] = 1;
+          useful.AddTimes(UsefulOf(op, one, part), amounts[a]);
+          executed.AddTimes(ExecutedOf(k, op, one, part), amounts[a]);
         }
-        Equal(std::string(Op::kName) + " " + name + ": costs by amounts", useful == op.Useful() && executed == k.executed(op), 1);
-      } else {
-        costs.units.emplace_back(op.Useful(), k.executed(op));
+        const bool equal = useful == UsefulOf(op, amounts, part) && executed == ExecutedOf(k, op, amounts, part);
+        Equal(std::string(Op::kName) + " " + name + ": costs by amounts", equal ? 1 : 0, 1);
       }
-      costs.touches = KeyTouches(name, op);
-      const auto [at, fresh] = keys_.try_emplace({std::string(Op::kName) + " " + std::string(k.name), key}, costs);
-      Equal(at->first.first + " " + name + ": costs of one key", fresh || at->second == costs ? 1 : 0, 1);
     }
-  }
-  // What an op touches but for the slices and rows that it names: of a slice, or nothing.
-  template <class Op>
-  Touched KeyTouches(const std::string& name, const Op& op) {
-    WeightTouches touches;
-    op.Touches(touches);
-    Touched all;
-    for (const WeightTouch& t : touches) all.insert({t.id, t.slice, t.row_begin, t.row_end, t.uses});
-    if constexpr (TouchesRows<Op>) return {};
-    if constexpr (TouchesSlices<Op>) {
-      std::vector<SliceUse> slices;
-      if (!op.Slices(slices) || slices.empty()) return all;
-      Touched one, each;
-      for (const WeightTouch& t : touches) {
-        if (t.slice == slices[0].slice) one.insert({t.id, 0, t.row_begin, t.row_end, 0});
-      }
-      for (const SliceUse& use : slices) {
-        for (const auto& [id, slice, begin, end, uses] : one) each.insert({id, use.slice, begin, end, use.uses});
-      }
-      Equal(std::string(Op::kName) + " " + name + ": touches by slice", each == all ? 1 : 0, 1);
-      return one;
-    }
-    return all;
   }
 
   template <class Op>
   void Compare(const std::string& name, const Op& op, Counted counted, const std::map<std::string, uint64_t>& elements = {}) {
     if (stopped_) return;
-    if (check_keys_) CheckKey(name, op);
+    if (check_linear_) CheckLinear(name, op);
     AddOperands(op, elements, counted);
-    const Cost cost = op.Useful();
+    const Cost cost = TotalUseful(op);
     for (int c = 0; c < kWorkClasses; ++c) {
       const std::string at = std::string(Op::kName) + " " + name + " " + std::string(kWorkClassNames[c]);
       const bool products = c == static_cast<int>(WorkClass::kLinear) || c == static_cast<int>(WorkClass::kRouter);
@@ -228,8 +192,8 @@ class Sweep {
 
   void Norms() {
     for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
-      for (const bool biased : {false, true}) {
-        if (biased && kind == NormKind::kRms) continue;
+      for (const bool biased : {false, true}) {  // or, of RMS, added to out
+        const bool added = biased && kind == NormKind::kRms;
         for (const auto& [rows, groups, cols] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 10}, {5, 1, 64}, {0, 1, 8}}) {
           Memory& m = NewMemory();
           NormOp op;
@@ -238,14 +202,19 @@ class Sweep {
           op.out = m.Matrix(rows, groups * cols);
           op.groups = groups;
           op.weight = m.Vector(1, cols, 2);
-          if (biased) op.bias = m.Vector(1, cols, 4);
+          if (biased && !added) op.bias = m.Vector(1, cols, 4);
           Counted c;
           c.at(WorkClass::kNorm) = CountOf([&] { NormRef<Counting>(op, 0, op.x.rows * op.groups); });
+          if (added) {
+            op.add_to_out = true;
+            c.at(WorkClass::kResidualBias) =
+                CountOf([&] { NormRef<Counting>(op, 0, op.x.rows * op.groups); }) - c.at(WorkClass::kNorm);
+          }
           if (rows > 0) {
             AddWeight(op.weight, 1, c);
             AddWeight(op.bias, 1, c);
           }
-          Compare(std::string(kNormKindNames[static_cast<size_t>(kind)]) + (biased ? " biased" : ""), op, c);
+          Compare(std::string(kNormKindNames[static_cast<size_t>(kind)]) + (added ? " added" : biased ? " biased" : ""), op, c);
         }
       }
     }
@@ -300,6 +269,14 @@ class Sweep {
         Compare(std::string(kRoutingRuleNames[static_cast<size_t>(rule)]), op, c);
       }
     }
+    for (const auto& [rows, cols] : {std::array<int64_t, 2>{1, 3}, {3, 40}}) {
+      Memory& m = NewMemory();
+      const GatedAddOp op{.y = m.Matrix(rows, cols), .gate = m.Matrix(rows, 1), .out = m.Matrix(rows, cols)};
+      Counted c;
+      c.at(WorkClass::kActivation) = CountOf([&] { GatedAddRef<Counting, float>(op, 0, op.out.rows); });
+      c.at(WorkClass::kResidualBias) = CountOf([&] { GatedAddRef<float, Counting>(op, 0, op.out.rows); });
+      Compare("", op, c);
+    }
     for (const auto& [rows, k, cols] : {std::array<int64_t, 3>{1, 1, 3}, {3, 4, 40}}) {
       Memory& m = NewMemory();
       MoeCombineOp op;
@@ -326,6 +303,7 @@ class Sweep {
             op.table.panel_stride = op.table.stored_row_bytes;
           }
           op.add_to_out = add;
+          op.scale = add && panels ? 1.5f : 1;
           op.out = m.Matrix(static_cast<int64_t>(ids.size()), 64);
           std::vector<uint8_t> scratch(64 * 4);
           Counted c;
@@ -336,10 +314,10 @@ class Sweep {
           c.at(ByteKind::kWeightsPacked) = places.size() * (panels ? PanelBytes(type, 64) : *StoredBytes(type, 64));
           const std::string name = std::string(DTypeName(type)) + (panels ? " panels" : " rows") + (add ? " added" : "");
           Compare(name, op, c);
-          for (size_t i = 0; i < ids.size() && check_keys_; ++i) {
+          for (size_t i = 0; i < ids.size() && check_linear_; ++i) {
             EmbedOp one = op;
             one.ids = std::span(ids).subspan(i, 1);
-            CheckKey(name + ", one row", one);
+            CheckLinear(name + ", one row", one);
           }
         }
       }
@@ -449,36 +427,36 @@ class Sweep {
     constexpr int64_t kBlocks = 3, kTables = 2;
     const std::vector<KvRow> rows = {{0, 0}, {0, 1}, {0, 2}, {0, 127}, {0, 128}, {0, 300}, {1, 5}};
     struct Shape {
-      int64_t heads, kv_heads, dim, window;
+      int64_t heads, kv_heads, dim, v_dim, window;
       bool sinks;
       KvType type;
     };
-    for (const Shape& s : {Shape{4, 2, 16, 0, false, KvType::kF32},
-                           {4, 1, 8, 0, true, KvType::kF16},
-                           {6, 3, 20, 7, true, KvType::kF32},
-                           {2, 2, 32, 128, false, KvType::kF16}}) {
+    for (const Shape& s : {Shape{4, 2, 16, 16, 0, false, KvType::kF32},
+                           {4, 1, 8, 8, 0, true, KvType::kF16},
+                           {6, 3, 20, 20, 7, true, KvType::kF32},
+                           {6, 3, 20, 36, 7, true, KvType::kF16},
+                           {2, 2, 32, 32, 128, false, KvType::kF16}}) {
       if (stopped_) return;
       Memory& m = NewMemory();
-      const size_t block_bytes = KvBlockBytes(s.type, s.kv_heads, s.dim);
+      const KvLayout layout{s.type, s.kv_heads, s.dim, s.v_dim};
+      const size_t block_bytes = layout.BlockBytes();
       std::vector<uint8_t*> blocks;
       for (int64_t i = 0; i < kBlocks * kTables; ++i) blocks.push_back(m.Bytes(block_bytes));
       const std::vector<KvTable> tables = {{blocks.data(), kBlocks}, {blocks.data() + kBlocks, kBlocks}};
       const int64_t n = static_cast<int64_t>(rows.size());
       AttentionOp op;
       op.q = m.Matrix(n, s.heads * s.dim);
-      op.out = m.Matrix(n, s.heads * s.dim);
+      op.out = m.Matrix(n, s.heads * s.v_dim);
       op.heads = s.heads;
-      op.kv_heads = s.kv_heads;
-      op.head_dim = s.dim;
+      op.layout = layout;
       op.scale = 0.5f;
       op.window = s.window;
       if (s.sinks) op.sinks = m.Vector(1, s.heads, 2);
-      op.type = s.type;
       op.rows = rows;
       op.tables = tables;
       const auto count = [&]<class A, class S>(A, S) {
-        std::vector<A> o(static_cast<size_t>(s.dim));
-        std::vector<float> total(static_cast<size_t>(s.dim));
+        std::vector<A> o(static_cast<size_t>(s.v_dim));
+        std::vector<float> total(static_cast<size_t>(s.v_dim));
         return CountOf([&] {
           for (int64_t r = 0; r < n; ++r) {
             for (int64_t h = 0; h < s.heads; ++h) AttendReference<A, S, float>(op, r, h, o.data(), total.data());
@@ -488,31 +466,31 @@ class Sweep {
       Counted c;
       c.at(WorkClass::kAttention) = count(Counting(), 0.0f);
       c.at(WorkClass::kSoftmax) = count(0.0f, Counting());
-      const uint64_t element = s.type == KvType::kF32 ? 4 : 2, position = 2 * static_cast<uint64_t>(s.kv_heads * s.dim) * element;
+      const uint64_t element = s.type == KvType::kF32 ? 4 : 2,
+                     position = static_cast<uint64_t>(s.kv_heads * (s.dim + s.v_dim)) * element;
       for (const KvRow& row : rows) {
         for (int64_t j = 0; j <= row.position; ++j) {
           if (s.window == 0 || row.position - j < s.window) c.at(ByteKind::kKvRead) += position;
         }
       }
       if (s.sinks) AddWeight(op.sinks, 1, c);
-      const std::string name = std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.dim);
+      const std::string name = std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.dim) +
+                               " and " + std::to_string(s.v_dim);
       Compare(name, op, c);
-      // The same op of other positions, windows and numbers of rows: its key is the same, its costs go by the amounts.
-      for (size_t some = 0; some <= rows.size() && check_keys_; ++some) {
+      // The same op of other positions, windows and numbers of rows.
+      for (size_t some = 0; some <= rows.size() && check_linear_; ++some) {
         for (const int64_t window : {0, 1, 7, 16, 130}) {
           AttentionOp other = op;
           other.rows = std::span(rows).first(some);
           other.window = window;
-          CheckKey(name + ", other rows", other);
+          CheckLinear(name + ", other rows", other);
         }
       }
 
       KvStoreOp store;
       store.k = m.Matrix(n, s.kv_heads * s.dim);
-      store.v = m.Matrix(n, s.kv_heads * s.dim);
-      store.kv_heads = s.kv_heads;
-      store.head_dim = s.dim;
-      store.type = s.type;
+      store.v = m.Matrix(n, s.kv_heads * s.v_dim);
+      store.layout = layout;
       store.rows = rows;
       store.tables = tables;
       Counted stored;
@@ -524,15 +502,14 @@ class Sweep {
   Memory& NewMemory() { return memory_.emplace_back(); }
 
   const std::function<bool(const std::string&)>& differs_;
-  const bool check_keys_;
+  const bool check_linear_;
   std::deque<Memory> memory_;
-  std::map<std::pair<std::string, OpKey>, KeyCosts> keys_;
   int compared_ = 0;
   bool stopped_ = false;
 };
 
 }  // namespace
 
-int CheckCosts(const std::function<bool(const std::string&)>& differs, bool keys) { return Sweep(differs, keys).Run(); }
+int CheckCosts(const std::function<bool(const std::string&)>& differs, bool linear) { return Sweep(differs, linear).Run(); }
 
 }  // namespace tally

@@ -9,7 +9,7 @@ namespace tally {
 
 // Runs over a sweep of shapes, types, windows, depths and top-k. `differs` is told each figure that is not what was counted; where
 // it returns false the sweep ends. Gives the number of figures compared.
-// With `keys`, ops whose keys (CostKey) are equal must have equal costs too, useful and executed.
-int CheckCosts(const std::function<bool(const std::string&)>& differs, bool keys = true);
+// With `linear`, costs must also be linear in the amounts, useful and executed.
+int CheckCosts(const std::function<bool(const std::string&)>& differs, bool linear = true);
 
 }  // namespace tally

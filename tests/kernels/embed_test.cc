@@ -1,11 +1,11 @@
-#include "engine/kernels/embed.h"
+#include "engine/kernels/embed/embed.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "engine/base/float16.h"
-#include "engine/kernels/embed_ref.h"
+#include "engine/kernels/embed/embed_ref.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/target.h"
 #include "tests/kernels/harness.h"
@@ -190,18 +190,18 @@ TEST(Embed, UsefulByHandAndByCounting) {
   EdgeMat<float> out(4, 64);
   out.Fill(random);
   EmbedOp op = {ids, table.View(false), false, out.view()};
-  Cost cost = op.Useful();
+  Cost cost = TotalUseful(op);
   EXPECT_EQ(cost.TotalFlops(), 0u);
   EXPECT_EQ(cost.Bytes(ByteKind::kWeightsStored), 3u * 68);
   EXPECT_EQ(cost.Bytes(ByteKind::kWeightsPacked), 3u * 68);
   EXPECT_EQ(cost.Bytes(ByteKind::kActivationsRead), 16u);
   EXPECT_EQ(cost.Bytes(ByteKind::kActivationsWritten), 1024u);
-  EXPECT_EQ(KernelNamed<EmbedOp>("ref").executed(op).Flops(WorkClass::kQuantize), 4u * 64);
+  EXPECT_EQ(TotalExecuted(KernelNamed<EmbedOp>("ref"), op).Flops(WorkClass::kQuantize), 4u * 64);
 
   op.table = table.View(true);
   op.add_to_out = true;
   op.table.row_offset = 1000;
-  cost = op.Useful();
+  cost = TotalUseful(op);
   EXPECT_EQ(cost.Flops(WorkClass::kResidualBias), 256u);
   EXPECT_EQ(cost.TotalFlops(), 256u);
   EXPECT_EQ(cost.Bytes(ByteKind::kWeightsStored), 3u * 68);
@@ -212,7 +212,7 @@ TEST(Embed, UsefulByHandAndByCounting) {
   EXPECT_EQ(counts.flops, 256u);
   EXPECT_EQ(counts.special, 0u);
 
-  EXPECT_EQ(KernelNamed<EmbedOp>("ref").executed(op).Flops(WorkClass::kQuantize), 4u * 64 * 2);
+  EXPECT_EQ(TotalExecuted(KernelNamed<EmbedOp>("ref"), op).Flops(WorkClass::kQuantize), 4u * 64 * 2);
 
   WeightTouches touches;
   op.Touches(touches);
@@ -240,12 +240,12 @@ TEST(Embed, HighwayCountsItsPadding) {
         EdgeMat<float> out(4, cols);
         for (bool packed : {false, true}) {
           const EmbedOp op = {ids, table.View(packed), true, out.view()};
-          const Cost executed = KernelNamed<EmbedOp>("hwy").executed(op);
-          ExpectAtLeast(executed, op.Useful());
+          const Cost executed = TotalExecuted(KernelNamed<EmbedOp>("hwy"), op);
+          ExpectAtLeast(executed, TotalUseful(op));
           EXPECT_EQ(executed.Flops(WorkClass::kQuantize), 4u * 64 * flops);
           EXPECT_EQ(executed.Flops(WorkClass::kResidualBias), 4u * (cols == 64 ? 64 : 64 + lanes));
           if (cols == 64 && flops == 0) {
-            EXPECT_EQ(executed, op.Useful());
+            EXPECT_EQ(executed, TotalUseful(op));
           }
         }
       }

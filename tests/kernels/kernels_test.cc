@@ -3,12 +3,7 @@
 
 #include <string_view>
 
-#include "engine/kernels/attention/attention.h"
-#include "engine/kernels/embed.h"
-#include "engine/kernels/matmul/matmul.h"
-#include "engine/kernels/norm.h"
-#include "engine/kernels/rope.h"
-#include "engine/kernels/router.h"
+#include "engine/kernels/ops.h"
 #include "hwy/targets.h"
 #include "tests/support/sanitizers.h"
 

@@ -215,7 +215,7 @@ TEST_P(MatMulTest, AgreesWithTheReference) {
             if (op.activation == ActivationKind::kNone && product == 0) return 0.0;  // the same operations: the same bits
             return product + (op.activation == ActivationKind::kNone ? 1e-7 : 2e-6) * (1 + std::fabs(v));
           });
-          ExpectAtLeast(KernelNamed<MatMulOp>("hwy").executed(op), op.Useful());
+          ExpectAtLeast(TotalExecuted(KernelNamed<MatMulOp>("hwy"), op), TotalUseful(op));
         });
       }
     }
@@ -381,7 +381,7 @@ TEST_P(MatMulTest, NoRowsIsNothingToDo) {
     const MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = out.view(), .out_row = {}};
     ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
     for (const char* name : {"hwy", "ref"}) RunShuffled(KernelNamed<MatMulOp>(name), op, 1);
-    EXPECT_EQ(op.Useful().Bytes(ByteKind::kWeightsPacked), 0u);
+    EXPECT_EQ(TotalUseful(op).Bytes(ByteKind::kWeightsPacked), 0u);
   }
 }
 
@@ -402,12 +402,12 @@ TEST_P(MatMulTest, ReferenceDoesWhatIsCharged) {
         const MatJob job(op);
         std::vector<uint8_t> scratch(ReferenceScratchBytes(job));
         const OpCounts counted = CountOf([&] { MatJobReference<Counting>(job, 0, job.tasks(), scratch); });
-        Cost useful = op.Useful();
+        Cost useful = TotalUseful(op);
         uint64_t flops = useful.TotalFlops();
         if (kind == ActKind::kInt8) {  // a product of scales and a fused multiply-add a block and output
           flops += 3 * 7 * static_cast<uint64_t>(shape.rows * (shape.cols / 32)) * (job.gated ? 2 : 1);
           using Op = std::remove_cvref_t<decltype(op)>;
-          EXPECT_EQ(KernelNamed<Op>("ref").executed(op).TotalFlops(), flops);
+          EXPECT_EQ(TotalExecuted(KernelNamed<Op>("ref"), op).TotalFlops(), flops);
         }
         EXPECT_EQ(counted.flops, flops) << DTypeName(GetParam()) << " kind " << static_cast<int>(kind);
         EXPECT_EQ(counted.special, useful.TotalSpecial());
@@ -447,7 +447,7 @@ TEST_P(MatMulTest, UsefulWorkByHand) {
   const ActKind kind = KindsFor(GetParam()).back();
   const Packed packed(x.view(), ActFormatFor(GetParam(), kind), {{0, 3, 1}, {3, 4, 2}});
   const MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = b, .out = out.view(), .out_row = {}};
-  const Cost c = op.Useful();
+  const Cost c = TotalUseful(op);
   EXPECT_EQ(c.Flops(WorkClass::kLinear), 2u * 7 * 20 * k);
   EXPECT_EQ(c.Flops(WorkClass::kResidualBias), 7u * 20);
   EXPECT_EQ(c.Bytes(ByteKind::kWeightsStored), 2 * 20 * *StoredBytes(GetParam(), k) + 2 * 20 * 4 / 20 * 20);
@@ -521,14 +521,14 @@ TEST(MatMulExecuted, FollowsTheTarget) {
         const bool dot = HwyTargetName() == "AVX3_DL" || HwyTargetName() == "AVX3_ZEN4";
         const uint64_t blocks = static_cast<uint64_t>(rows * (cols / 32)), products = dot ? 0 : hand.products,
                        scaling = dot ? hand.dot_scaling : hand.scaling;
-        Cost want = op.Useful();
+        Cost want = TotalUseful(op);
         if (kind == ActKind::kInt8) {
           want.AddFlops(WorkClass::kLinear, 7 * blocks * products, Arith::kInt8);
           want.AddFlops(WorkClass::kQuantize, 7 * blocks * scaling);
         } else {
           want.AddFlops(WorkClass::kQuantize, 2 * 32 * blocks * hand.widening);  // two groups have rows
         }
-        EXPECT_EQ(KernelNamed<MatMulOp>("hwy").executed(op), want);
+        EXPECT_EQ(TotalExecuted(KernelNamed<MatMulOp>("hwy"), op), want);
       });
     }
   }
@@ -585,10 +585,10 @@ TEST(PackActTest, ReferenceDoesWhatIsCharged) {
     const OpCounts counted = CountOf([&] {
       for (int64_t r = 0; r < 5; ++r) PackRowReference<Counting>(op.pack, x.Row(r), bytes.data(), 5, r);
     });
-    const Cost executed = KernelNamed<PackActOp>("ref").executed(op);
+    const Cost executed = TotalExecuted(KernelNamed<PackActOp>("ref"), op);
     EXPECT_EQ(counted.flops, executed.TotalFlops());
     EXPECT_EQ(counted.special, executed.TotalSpecial());
-    EXPECT_EQ(op.Useful().TotalFlops(), 0u);  // quantising is how it is done, not what is asked for
+    EXPECT_EQ(TotalUseful(op).TotalFlops(), 0u);  // quantising is how it is done, not what is asked for
   }
 }
 

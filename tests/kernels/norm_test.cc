@@ -1,8 +1,8 @@
-#include "engine/kernels/norm.h"
+#include "engine/kernels/norm/norm.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/kernels/norm_ref.h"
+#include "engine/kernels/norm/norm_ref.h"
 #include "tests/kernels/harness.h"
 #include "tests/support/counting_scalar.h"
 
@@ -134,7 +134,7 @@ TEST(Norm, UsefulByHandAndByCounting) {
   Random random(44);
   // RMS over 2 rows of 3 groups of 10: 6 vectors of 4 * 10 + 1 FLOPs, a divide and an rsqrt each.
   Case rms(random, NormKind::kRms, 2, 3, 10, false, 0, 0);
-  Cost cost = rms.op.Useful();
+  Cost cost = TotalUseful(rms.op);
   EXPECT_EQ(cost.Flops(WorkClass::kNorm), 246u);
   EXPECT_EQ(cost.Special(WorkClass::kNorm), 12u);
   EXPECT_EQ(cost.TotalFlops(), 246u);
@@ -149,22 +149,22 @@ TEST(Norm, UsefulByHandAndByCounting) {
   EXPECT_EQ(touches[0].row_end, 1u);
 
   Case layer(random, NormKind::kLayer, 1, 1, 10, true, 0, 0);
-  EXPECT_EQ(layer.op.Useful().Flops(WorkClass::kNorm), 71u);
-  EXPECT_EQ(layer.op.Useful().Special(WorkClass::kNorm), 3u);
-  EXPECT_EQ(layer.op.Useful().Bytes(ByteKind::kWeightsStored), 80u);
+  EXPECT_EQ(TotalUseful(layer.op).Flops(WorkClass::kNorm), 71u);
+  EXPECT_EQ(TotalUseful(layer.op).Special(WorkClass::kNorm), 3u);
+  EXPECT_EQ(TotalUseful(layer.op).Bytes(ByteKind::kWeightsStored), 80u);
   Case plain(random, NormKind::kLayer, 1, 1, 10, false, 0, 0);
 
   for (const Case* c : {&rms, &layer, &plain}) {
     const OpCounts counts = CountOf([&] { NormRef<Counting>(c->op, 0, c->op.x.rows * c->op.groups); });
-    EXPECT_EQ(counts.flops, c->op.Useful().TotalFlops());
-    EXPECT_EQ(counts.special, c->op.Useful().TotalSpecial());
+    EXPECT_EQ(counts.flops, TotalUseful(c->op).TotalFlops());
+    EXPECT_EQ(counts.special, TotalUseful(c->op).TotalSpecial());
   }
   ForEachTarget([&] {
     for (const Case* c : {&rms, &layer, &plain}) {
-      for (const Kernel<NormOp>& k : Kernels<NormOp>()) ExpectAtLeast(k.executed(c->op), c->op.Useful());
+      for (const Kernel<NormOp>& k : Kernels<NormOp>()) ExpectAtLeast(TotalExecuted(k, c->op), TotalUseful(c->op));
     }
     Case whole(random, NormKind::kRms, 1, 1, 64, false, 0, 0);  // nothing masked: equal
-    EXPECT_EQ(KernelNamed<NormOp>("hwy").executed(whole.op), whole.op.Useful());
+    EXPECT_EQ(TotalExecuted(KernelNamed<NormOp>("hwy"), whole.op), TotalUseful(whole.op));
   });
 }
 

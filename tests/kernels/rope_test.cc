@@ -1,10 +1,10 @@
-#include "engine/kernels/rope.h"
+#include "engine/kernels/rope/rope.h"
 
 #include <gtest/gtest.h>
 
 #include <deque>
 
-#include "engine/kernels/rope_ref.h"
+#include "engine/kernels/rope/rope_ref.h"
 #include "engine/kernels/target.h"
 #include "tests/kernels/harness.h"
 #include "tests/support/counting_scalar.h"
@@ -244,10 +244,10 @@ TEST(Rope, UsefulByHandAndByCounting) {
   Random random(53);
   Case c(random, RopeStyle::kRotateHalf, 2, 3, 12, 10, 0);
   // 2 rows x 3 heads x 5 pairs x 6
-  EXPECT_EQ(c.op.Useful().Flops(WorkClass::kRope), 180u);
-  EXPECT_EQ(c.op.Useful().TotalFlops(), 180u);
-  EXPECT_EQ(c.op.Useful().Bytes(ByteKind::kActivationsRead), 2u * (30 + 10) * 4);
-  EXPECT_EQ(c.op.Useful().Bytes(ByteKind::kActivationsWritten), 2u * 30 * 4);
+  EXPECT_EQ(TotalUseful(c.op).Flops(WorkClass::kRope), 180u);
+  EXPECT_EQ(TotalUseful(c.op).TotalFlops(), 180u);
+  EXPECT_EQ(TotalUseful(c.op).Bytes(ByteKind::kActivationsRead), 2u * (30 + 10) * 4);
+  EXPECT_EQ(TotalUseful(c.op).Bytes(ByteKind::kActivationsWritten), 2u * 30 * 4);
   OpCounts counts = CountOf([&] { RopeRef<Counting>(c.op, 0, 6); });
   EXPECT_EQ(counts.flops, 180u);
   EXPECT_EQ(counts.special, 0u);
@@ -256,26 +256,26 @@ TEST(Rope, UsefulByHandAndByCounting) {
   const float inv_freq[] = {1.0f, 0.5f};
   EdgeMat<float> cos(3, 2), sin(3, 2);
   const RopeTableOp table = {positions, inv_freq, 1.0f, cos.view(), sin.view()};
-  EXPECT_EQ(table.Useful().Flops(WorkClass::kRope), 18u);
-  EXPECT_EQ(table.Useful().Special(WorkClass::kRope), 12u);
-  EXPECT_EQ(table.Useful().Bytes(ByteKind::kActivationsRead), 20u);
-  EXPECT_EQ(table.Useful().Bytes(ByteKind::kActivationsWritten), 48u);
+  EXPECT_EQ(TotalUseful(table).Flops(WorkClass::kRope), 18u);
+  EXPECT_EQ(TotalUseful(table).Special(WorkClass::kRope), 12u);
+  EXPECT_EQ(TotalUseful(table).Bytes(ByteKind::kActivationsRead), 20u);
+  EXPECT_EQ(TotalUseful(table).Bytes(ByteKind::kActivationsWritten), 48u);
   counts = CountOf([&] { RopeTableRef<Counting>(table, 0, 3); });
   EXPECT_EQ(counts.flops, 18u);
   EXPECT_EQ(counts.special, 12u);
 
   ForEachTarget([&] {
-    ExpectAtLeast(KernelNamed<RopeOp>("hwy").executed(c.op), c.op.Useful());
+    ExpectAtLeast(TotalExecuted(KernelNamed<RopeOp>("hwy"), c.op), TotalUseful(c.op));
     Case whole(random, RopeStyle::kRotateHalf, 1, 1, 64, 64, 0);
-    EXPECT_EQ(KernelNamed<RopeOp>("hwy").executed(whole.op), whole.op.Useful());
-    const Cost executed = KernelNamed<RopeTableOp>("hwy").executed(table);
-    ExpectAtLeast(executed, table.Useful());
+    EXPECT_EQ(TotalExecuted(KernelNamed<RopeOp>("hwy"), whole.op), TotalUseful(whole.op));
+    const Cost executed = TotalExecuted(KernelNamed<RopeTableOp>("hwy"), table);
+    ExpectAtLeast(executed, TotalUseful(table));
     EXPECT_EQ(executed.Flops(WorkClass::kRope), 3 * HwyPadded(2) * 3);
     EXPECT_EQ(executed.Special(WorkClass::kRope), 3 * HwyPadded(2) * 2);
     const std::vector<float> frequencies(64, 0.5f);
     EdgeMat<float> c64(3, 64), s64(3, 64);
     const RopeTableOp whole_table = {positions, frequencies, 1.0f, c64.view(), s64.view()};
-    EXPECT_EQ(KernelNamed<RopeTableOp>("hwy").executed(whole_table), whole_table.Useful());
+    EXPECT_EQ(TotalExecuted(KernelNamed<RopeTableOp>("hwy"), whole_table), TotalUseful(whole_table));
   });
 }
 

@@ -1,10 +1,10 @@
-#include "engine/kernels/router.h"
+#include "engine/kernels/router/router.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "engine/kernels/router_ref.h"
+#include "engine/kernels/router/router_ref.h"
 #include "engine/kernels/target.h"
 #include "tests/kernels/harness.h"
 #include "tests/support/counting_scalar.h"
@@ -145,19 +145,19 @@ TEST(Route, UsefulByHandAndByCounting) {
   for (size_t i = 0; i < 3; ++i) {
     Routing c(kRules[i], 2, 5, 3);
     c.logits.Fill(random);
-    EXPECT_EQ(c.op.Useful().Flops(WorkClass::kRouter), flops[i]);
-    EXPECT_EQ(c.op.Useful().Special(WorkClass::kRouter), special[i]);
-    EXPECT_EQ(c.op.Useful().Bytes(ByteKind::kActivationsRead), 40u);
-    EXPECT_EQ(c.op.Useful().Bytes(ByteKind::kActivationsWritten), 48u);
+    EXPECT_EQ(TotalUseful(c.op).Flops(WorkClass::kRouter), flops[i]);
+    EXPECT_EQ(TotalUseful(c.op).Special(WorkClass::kRouter), special[i]);
+    EXPECT_EQ(TotalUseful(c.op).Bytes(ByteKind::kActivationsRead), 40u);
+    EXPECT_EQ(TotalUseful(c.op).Bytes(ByteKind::kActivationsWritten), 48u);
     AlignedBuffer<uint8_t> scratch(RouteScratchBytes(c.op));
     const OpCounts counts = CountOf([&] { RouteRef<Counting>(c.op, 0, 2, scratch.span()); });
-    EXPECT_EQ(counts.flops, c.op.Useful().TotalFlops());
-    EXPECT_EQ(counts.special, c.op.Useful().TotalSpecial());
+    EXPECT_EQ(counts.flops, TotalUseful(c.op).TotalFlops());
+    EXPECT_EQ(counts.special, TotalUseful(c.op).TotalSpecial());
     ForEachTarget([&] {
       // 5 experts and 3 slots in whole vectors: the keys, a pass a slot with its reduction, then the softmax.
       const uint64_t lanes = static_cast<uint64_t>(HwyF32Lanes()), x = HwyPadded(5), k = HwyPadded(3), m = i == 0 ? k : x;
-      const Cost executed = KernelNamed<RouteOp>("hwy").executed(c.op);
-      ExpectAtLeast(executed, c.op.Useful());
+      const Cost executed = TotalExecuted(KernelNamed<RouteOp>("hwy"), c.op);
+      ExpectAtLeast(executed, TotalUseful(c.op));
       EXPECT_EQ(executed.Flops(WorkClass::kRouter), 2 * (x + 3 * (x + 2 * lanes) + 2 * m + (i == 2 ? k - 1 : 0)));
       EXPECT_EQ(executed.Special(WorkClass::kRouter), 2 * (2 * m + (i == 2 ? k : 0)));
     });
@@ -224,16 +224,16 @@ TEST(MoeCombine, HighwayAgreesWithTheReference) {
 TEST(MoeCombine, UsefulByHandAndByCounting) {
   Random random(64);
   Combining c(random, 2, 3, 5, 0);
-  EXPECT_EQ(c.op.Useful().Flops(WorkClass::kResidualBias), 2u * 5 * (2 * 3 + 1));
-  EXPECT_EQ(c.op.Useful().Bytes(ByteKind::kActivationsRead), 4u * (30 + 6 + 10));
-  EXPECT_EQ(c.op.Useful().Bytes(ByteKind::kActivationsWritten), 40u);
+  EXPECT_EQ(TotalUseful(c.op).Flops(WorkClass::kResidualBias), 2u * 5 * (2 * 3 + 1));
+  EXPECT_EQ(TotalUseful(c.op).Bytes(ByteKind::kActivationsRead), 4u * (30 + 6 + 10));
+  EXPECT_EQ(TotalUseful(c.op).Bytes(ByteKind::kActivationsWritten), 40u);
   const OpCounts counts = CountOf([&] { MoeCombineRef<Counting>(c.op, 0, 2); });
-  EXPECT_EQ(counts.flops, c.op.Useful().TotalFlops());
+  EXPECT_EQ(counts.flops, TotalUseful(c.op).TotalFlops());
   EXPECT_EQ(counts.special, 0u);
   ForEachTarget([&] {
-    ExpectAtLeast(KernelNamed<MoeCombineOp>("hwy").executed(c.op), c.op.Useful());
+    ExpectAtLeast(TotalExecuted(KernelNamed<MoeCombineOp>("hwy"), c.op), TotalUseful(c.op));
     Combining whole(random, 1, 2, 64, 0);
-    EXPECT_EQ(KernelNamed<MoeCombineOp>("hwy").executed(whole.op), whole.op.Useful());
+    EXPECT_EQ(TotalExecuted(KernelNamed<MoeCombineOp>("hwy"), whole.op), TotalUseful(whole.op));
   });
   MoeCombineOp wrong = c.op;
   wrong.y.rows = 5;

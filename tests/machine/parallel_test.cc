@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -295,6 +297,22 @@ TEST(Team, ACallerThatIsRefusedTheThreadsOfATeam) {
   caller.join();
   EXPECT_TRUE(team.status().ok());
   EXPECT_EQ(Record(team, 64, 0).size(), 64u);
+}
+
+// Threads are kept from run to run, also where two teams of one size take turns (parallel.h says what happens with two sizes).
+TEST(Team, TeamsOfOneSizeKeepTheirThreads) {
+  Team a(2), b(2);
+  std::mutex mutex;
+  std::set<pid_t> ids;
+  auto body = [&](int, int64_t, int64_t) {
+    std::lock_guard lock(mutex);
+    ids.insert(static_cast<pid_t>(syscall(SYS_gettid)));
+  };
+  for (int pass = 0; pass < 50; ++pass) {
+    a.Run(2, 0, body);
+    b.Run(2, 0, body);
+  }
+  EXPECT_LE(ids.size(), 3u);  // the caller, and a thread of each team, which OpenMP's teams share
 }
 
 TEST(Team, SeveralTeamsTakeTurns) {

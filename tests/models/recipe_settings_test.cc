@@ -157,7 +157,7 @@ TEST(RecipeSettings, BadOnesSayWhatWasExpected) {
       {"gpt2", {"norm"}, {"norm", "rms or layer"}},
       {"gpt2", {"qk_norm=all"}, {"qk_norm", "none, head or whole", "'all'"}},
       {"gpt2", {"n_heads=7"}, {"768", "7 heads"}},
-      {"gpt2", {"n_kv_heads=5"}, {"12 heads", "5 key-value heads"}},
+      {"gpt2", {"n_kv_heads=5"}, {"12 attention heads", "5 key-value heads"}},
       {"gpt2", {"top_k=2"}, {"top_k", "n_experts"}},
       {"gpt2", {"d_shared=2"}, {"d_shared", "n_experts"}},
       {"gpt2", {"dense_layers=2"}, {"dense_layers", "n_experts"}},
@@ -178,7 +178,7 @@ TEST(RecipeSettings, BadOnesSayWhatWasExpected) {
       {"DeepSeek-V3", {"n_kv_heads=8"}, {"n_kv_heads", "latent"}},
       {"DeepSeek-V3", {"qkv_bias"}, {"latent", "biases"}},
       {"DeepSeek-V3", {"n_layers=3"}, {"3 layers", "3 dense"}},
-      {"gpt2", {"n_heads=65536", "head_dim=65536"}, {"65536 heads", "16777216"}},
+      {"gpt2", {"n_heads=65536", "head_dim=65536"}, {"65536 attention heads", "16777216"}},
       {"gpt2", {"n_layers=4096", "d_ff=16777216", "d_model=16777216", "n_heads=16384", "head_dim=1024"}, {"10^15"}},
       {"gpt-oss-20b", {"n_experts=65536", "d_expert=16777216", "n_layers=4096"}, {"10^15"}},
   };

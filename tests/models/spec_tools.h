@@ -28,6 +28,13 @@ inline std::vector<Named> AllSynthetic() {
   all.push_back({"gguf llama", synthetic::GgufLlama()});
   all.push_back({"hf gpt-oss", synthetic::HfGptOss()});
   all.push_back({"gguf gpt-oss", synthetic::GgufGptOss()});
+  all.push_back({"hf qwen2-moe", synthetic::HfQwen2Moe()});
+  all.push_back({"gguf qwen2-moe", synthetic::GgufQwen2Moe()});
+  all.push_back({"hf gemma3", synthetic::HfGemma3()});
+  all.push_back({"hf gemma3 of several parts", synthetic::HfGemma3(true)});
+  all.push_back({"gguf gemma3", synthetic::GgufGemma3()});
+  all.push_back({"hf gpt-neox", synthetic::HfGptNeox()});
+  all.push_back({"gguf gpt-neox", synthetic::GgufGptNeox()});
   return all;
 }
 

@@ -192,4 +192,142 @@ inline Inventory GgufGptOss() {
   return b.Done();
 }
 
+// Qwen2-MoE: 2 layers, the first dense (HF) or none (GGUF), width 8, 2 heads of 4 over 1, 3 experts of 5 of which 2 run, a shared one
+// of 6, 11 tokens.
+inline Inventory HfQwen2Moe() {
+  Builder b(FileFormat::kHuggingFace);
+  b.Set("architectures", std::vector<std::string>{"Qwen2MoeForCausalLM"}).Set("model_type", std::string("qwen2_moe"));
+  b.Int("num_hidden_layers", 2).Int("hidden_size", 8).Int("num_attention_heads", 2).Int("num_key_value_heads", 1);
+  b.Int("intermediate_size", 12).Int("moe_intermediate_size", 5).Int("shared_expert_intermediate_size", 6).Int("num_experts", 3);
+  b.Int("num_experts_per_tok", 2).Int("vocab_size", 11).Int("max_position_embeddings", 64).Int("decoder_sparse_step", 1);
+  b.Set("mlp_only_layers", std::vector<int64_t>{0}).Set("tie_word_embeddings", false);
+  b.Add("model.embed_tokens.weight", {11, 8}).Add("model.norm.weight", {8}).Add("lm_head.weight", {11, 8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = "model.layers." + std::to_string(i) + ".", mlp = p + "mlp.";
+    b.Add(p + "input_layernorm.weight", {8}).Add(p + "post_attention_layernorm.weight", {8});
+    b.Add(p + "self_attn.q_proj.weight", {8, 8}).Add(p + "self_attn.q_proj.bias", {8});
+    b.Add(p + "self_attn.k_proj.weight", {4, 8}).Add(p + "self_attn.k_proj.bias", {4});
+    b.Add(p + "self_attn.v_proj.weight", {4, 8}).Add(p + "self_attn.v_proj.bias", {4}).Add(p + "self_attn.o_proj.weight", {8, 8});
+    std::vector<std::pair<std::string, uint64_t>> mlps = {{"", 12}};
+    if (i == 1) {
+      mlps = {{"experts.0.", 5}, {"experts.1.", 5}, {"experts.2.", 5}, {"shared_expert.", 6}};
+      b.Add(mlp + "gate.weight", {3, 8}).Add(mlp + "shared_expert_gate.weight", {1, 8});
+    }
+    for (const auto& [name, width] : mlps) {
+      b.Add(mlp + name + "gate_proj.weight", {width, 8}).Add(mlp + name + "up_proj.weight", {width, 8});
+      b.Add(mlp + name + "down_proj.weight", {8, width});
+    }
+  }
+  return b.Done();
+}
+
+inline Inventory GgufQwen2Moe() {
+  Builder b(FileFormat::kGguf);
+  const std::string a = "qwen2moe.";
+  b.Set("general.architecture", std::string("qwen2moe")).Int(a + "block_count", 2).Int(a + "embedding_length", 8);
+  b.Int(a + "attention.head_count", 2).Int(a + "attention.head_count_kv", 1).Int(a + "context_length", 64);
+  b.Int(a + "feed_forward_length", 12).Int(a + "expert_feed_forward_length", 5).Int(a + "expert_shared_feed_forward_length", 6);
+  b.Int(a + "expert_count", 3).Int(a + "expert_used_count", 2).Set(a + "attention.layer_norm_rms_epsilon", 1e-6);
+  b.Set(a + "rope.freq_base", 1e6);
+  b.Add("token_embd.weight", {11, 8}).Add("output.weight", {11, 8}).Add("output_norm.weight", {8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = "blk." + std::to_string(i) + ".";
+    b.Add(p + "attn_norm.weight", {8}).Add(p + "ffn_norm.weight", {8}).Add(p + "attn_output.weight", {8, 8});
+    for (const auto& [name, out] : {std::pair{"attn_q", 8}, {"attn_k", 4}, {"attn_v", 4}}) {
+      const uint64_t rows = out;
+      b.Add(p + name + ".weight", {rows, 8}).Add(p + name + ".bias", {rows});
+    }
+    b.Add(p + "ffn_gate_inp.weight", {3, 8}).Add(p + "ffn_gate_inp_shexp.weight", {8});
+    b.Add(p + "ffn_gate_exps.weight", {3, 5, 8})
+        .Add(p + "ffn_up_exps.weight", {3, 5, 8})
+        .Add(p + "ffn_down_exps.weight", {3, 8, 5});
+    b.Add(p + "ffn_gate_shexp.weight", {6, 8}).Add(p + "ffn_up_shexp.weight", {6, 8}).Add(p + "ffn_down_shexp.weight", {8, 6});
+  }
+  return b.Done();
+}
+
+// Gemma 3: 2 layers, width 8, 2 heads of 6 over 1, feed-forward 12, 11 tokens, tied; every second layer sees all of the past.
+inline Inventory HfGemma3(bool parts = false) {
+  Builder b(FileFormat::kHuggingFace);
+  const std::string c = parts ? "text_config." : "", t = parts ? "language_model." : "";
+  b.Set("architectures", std::vector<std::string>{parts ? "Gemma3ForConditionalGeneration" : "Gemma3ForCausalLM"});
+  b.Int(c + "num_hidden_layers", 2).Int(c + "hidden_size", 8).Int(c + "num_attention_heads", 2).Int(c + "num_key_value_heads", 1);
+  b.Int(c + "head_dim", 6).Int(c + "intermediate_size", 12).Int(c + "vocab_size", 11).Int(c + "max_position_embeddings", 64);
+  b.Int(c + "sliding_window", 4).Int(c + "sliding_window_pattern", 2).Int(c + "query_pre_attn_scalar", 16);
+  b.Add(t + "model.embed_tokens.weight", {11, 8}).Add(t + "model.norm.weight", {8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = t + "model.layers." + std::to_string(i) + ".";
+    for (const char* norm : {"input", "post_attention", "pre_feedforward", "post_feedforward"})
+      b.Add(p + norm + "_layernorm.weight", {8});
+    b.Add(p + "self_attn.q_norm.weight", {6}).Add(p + "self_attn.k_norm.weight", {6}).Add(p + "self_attn.q_proj.weight", {12, 8});
+    b.Add(p + "self_attn.k_proj.weight", {6, 8}).Add(p + "self_attn.v_proj.weight", {6, 8});
+    b.Add(p + "self_attn.o_proj.weight", {8, 12}).Add(p + "mlp.gate_proj.weight", {12, 8});
+    b.Add(p + "mlp.up_proj.weight", {12, 8}).Add(p + "mlp.down_proj.weight", {8, 12});
+  }
+  return b.Done();
+}
+
+inline Inventory GgufGemma3() {
+  Builder b(FileFormat::kGguf);
+  const std::string a = "gemma3.";
+  b.Set("general.architecture", std::string("gemma3")).Int(a + "block_count", 2).Int(a + "embedding_length", 8);
+  b.Int(a + "attention.head_count", 2).Int(a + "attention.head_count_kv", 1).Int(a + "attention.key_length", 6);
+  b.Int(a + "attention.value_length", 6).Int(a + "context_length", 64).Int(a + "feed_forward_length", 12);
+  b.Int(a + "attention.sliding_window", 4).Set(a + "attention.layer_norm_rms_epsilon", 1e-6).Set(a + "rope.freq_base", 1e6);
+  b.Add("token_embd.weight", {11, 8}).Add("output_norm.weight", {8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = "blk." + std::to_string(i) + ".";
+    for (const char* norm : {"attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"}) b.Add(p + norm + ".weight", {8});
+    b.Add(p + "attn_q_norm.weight", {6}).Add(p + "attn_k_norm.weight", {6}).Add(p + "attn_q.weight", {12, 8});
+    b.Add(p + "attn_k.weight", {6, 8}).Add(p + "attn_v.weight", {6, 8}).Add(p + "attn_output.weight", {8, 12});
+    b.Add(p + "ffn_gate.weight", {12, 8}).Add(p + "ffn_up.weight", {12, 8}).Add(p + "ffn_down.weight", {8, 12});
+  }
+  return b.Done();
+}
+
+// GPT-NeoX: 2 layers, width 8, 2 heads of which a half turns, feed-forward 12, 11 tokens, untied.
+inline Inventory HfGptNeox() {
+  Builder b(FileFormat::kHuggingFace);
+  b.Set("architectures", std::vector<std::string>{"GPTNeoXForCausalLM"}).Set("model_type", std::string("gpt_neox"));
+  b.Int("num_hidden_layers", 2)
+      .Int("hidden_size", 8)
+      .Int("num_attention_heads", 2)
+      .Int("intermediate_size", 12)
+      .Int("vocab_size", 11);
+  b.Int("max_position_embeddings", 64).Set("rotary_pct", 0.5).Int("rotary_emb_base", 10000).Set("layer_norm_eps", 1e-5);
+  b.Set("use_parallel_residual", true).Set("tie_word_embeddings", false);
+  b.Add("gpt_neox.embed_in.weight", {11, 8}).Add("embed_out.weight", {11, 8});
+  b.Add("gpt_neox.final_layer_norm.weight", {8}).Add("gpt_neox.final_layer_norm.bias", {8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = "gpt_neox.layers." + std::to_string(i) + ".";
+    for (const char* norm : {"input_layernorm.", "post_attention_layernorm."})
+      b.Add(p + norm + "weight", {8}).Add(p + norm + "bias", {8});
+    b.Add(p + "attention.query_key_value.weight", {24, 8}).Add(p + "attention.query_key_value.bias", {24});
+    b.Add(p + "attention.dense.weight", {8, 8}).Add(p + "attention.dense.bias", {8});
+    b.Add(p + "mlp.dense_h_to_4h.weight", {12, 8}).Add(p + "mlp.dense_h_to_4h.bias", {12});
+    b.Add(p + "mlp.dense_4h_to_h.weight", {8, 12}).Add(p + "mlp.dense_4h_to_h.bias", {8});
+    b.Add(p + "attention.bias", {1, 1, 64, 64})
+        .Add(p + "attention.masked_bias", {})
+        .Add(p + "attention.rotary_emb.inv_freq", {1});
+  }
+  return b.Done();
+}
+
+inline Inventory GgufGptNeox() {
+  Builder b(FileFormat::kGguf);
+  const std::string a = "gptneox.";
+  b.Set("general.architecture", std::string("gptneox")).Int(a + "block_count", 2).Int(a + "embedding_length", 8);
+  b.Int(a + "attention.head_count", 2).Int(a + "context_length", 64).Int(a + "feed_forward_length", 12);
+  b.Int(a + "rope.dimension_count", 2).Set(a + "attention.layer_norm_epsilon", 1e-5).Set(a + "use_parallel_residual", false);
+  b.Add("token_embd.weight", {11, 8}).Add("output.weight", {11, 8}).Add("output_norm.weight", {8}).Add("output_norm.bias", {8});
+  for (int i = 0; i < 2; ++i) {
+    const std::string p = "blk." + std::to_string(i) + ".";
+    for (const char* norm : {"attn_norm.", "ffn_norm."}) b.Add(p + norm + "weight", {8}).Add(p + norm + "bias", {8});
+    b.Add(p + "attn_qkv.weight", {24, 8}).Add(p + "attn_qkv.bias", {24});
+    b.Add(p + "attn_output.weight", {8, 8}).Add(p + "attn_output.bias", {8}).Add(p + "ffn_up.weight", {12, 8});
+    b.Add(p + "ffn_up.bias", {12}).Add(p + "ffn_down.weight", {8, 12}).Add(p + "ffn_down.bias", {8});
+  }
+  return b.Done();
+}
+
 }  // namespace tally::synthetic

@@ -58,7 +58,7 @@ Seen RunWith(Engine& engine) {
   if (!result.ok()) return seen;
   seen.tokens = result->tokens;
   seen.flops = engine.ledger().total(Phase::kDecode).executed.TotalFlops();
-  seen.touched = engine.ledger().parameters_touched_ever();
+  seen.touched = engine.ledger().touched().parameters_ever();
   std::vector<int32_t> ids = kPrompt;
   ids.insert(ids.end(), seen.tokens.begin(), seen.tokens.end());
   LogitsCallbacks callbacks;

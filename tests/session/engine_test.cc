@@ -13,6 +13,7 @@ namespace {
 
 const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
 const std::string kLlama = kGoldens + "llama/llama-a-f32-gqa-untied/model.gguf";
+const std::string kGptOss = kGoldens + "gptoss/gptoss-a-top4of8-realyarn/model.gguf";
 const std::string kGpt2 = kGoldens + "gpt2/gpt2-a-f32-release-names/model.gguf";
 
 std::shared_ptr<const Model> Load(const std::string& path, const LoadOptions& options) {
@@ -128,6 +129,122 @@ TEST(Engine, EnginesOfAModelDoNotPlanTheSameMemory) {
   EXPECT_TRUE(NewEngine(model, options).ok());
 }
 
+// Branches of a prompt have the bits of sequences that never met, wherever they part and whatever the other does: in windows, at
+// the end of a block, in the middle of one, at a length that the first sequence has long left.
+TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
+  for (const std::string& path : {kGptOss, kLlama}) {
+    LoadOptions options = SmallOptions();
+    options.context = 320;
+    options.max_batch = 64;
+    options.sequences = 4;
+    const auto model = Load(path, options);
+    ASSERT_NE(model, nullptr);
+    const auto vocab = model->recipe().vocab;
+    const auto token = [&](int branch, int64_t position) {
+      return static_cast<int32_t>((position * 7 + branch * 31 + 3) % vocab);
+    };
+    constexpr int64_t kPrompt = 150, kMore = 12;
+    const auto logits = [&](Engine& engine, int32_t s, std::vector<BatchRow> rows) {
+      for (BatchRow& row : rows) row.sequence = s;
+      rows.back().want_logits = true;
+      auto out = engine.Step(rows);
+      EXPECT_TRUE(out.ok()) << out.status().message();
+      return out.ok() ? std::vector<float>(out->data, out->data + out->cols) : std::vector<float>();
+    };
+    const auto prefill = [&](Engine& engine, int32_t s, int64_t n) {
+      for (int64_t p = 0; p < n; p += 50) {
+        std::vector<BatchRow> rows;
+        for (int64_t i = p; i < std::min(n, p + 50); ++i) rows.push_back({token(0, i), s});
+        logits(engine, s, rows);
+      }
+    };
+    auto made = NewEngine(model, options), apart = NewEngine(model, options);
+    ASSERT_TRUE(made.ok() && apart.ok());
+    Engine& engine = **made;
+    const auto first = engine.NewSequence();
+    prefill(engine, *first, kPrompt);
+    struct Branch {
+      int32_t sequence;
+      int64_t length;
+    };
+    std::vector<Branch> branches = {{*first, kPrompt}};
+    for (const int64_t length : {kPrompt, int64_t{128}, int64_t{140}}) {
+      const auto fork = engine.Fork(*first, length);
+      ASSERT_TRUE(fork.ok()) << fork.status().message();
+      EXPECT_EQ(engine.Length(*fork), length);
+      branches.push_back({*fork, length});
+    }
+    EXPECT_EQ(engine.Fork(*first, 1).status().code(), StatusCode::kBadInput);  // all sequences are in use
+    // The first rolls back into what the others share.
+    ASSERT_TRUE(engine.Truncate(*first, 100).ok());
+    branches[0].length = 100;
+    std::vector<std::vector<std::vector<float>>> seen(branches.size());
+    for (int64_t i = 0; i < kMore; ++i) {  // in turns
+      for (size_t b = 0; b < branches.size(); ++b) {
+        seen[b].push_back(logits(engine, branches[b].sequence, {{token(static_cast<int>(b) + 1, branches[b].length + i)}}));
+      }
+    }
+    for (size_t b = 0; b < branches.size(); ++b) {
+      const auto alone = (*apart)->NewSequence();
+      prefill(**apart, *alone, branches[b].length);
+      for (int64_t i = 0; i < kMore; ++i) {
+        EXPECT_EQ(seen[b][static_cast<size_t>(i)],
+                  logits(**apart, *alone, {{token(static_cast<int>(b) + 1, branches[b].length + i)}}))
+            << path << ", branch " << b << ", token " << i;
+      }
+      (*apart)->Free(*alone);
+    }
+  }
+}
+
+// A cache of three blocks for four sequences: refused when it is full, for as long as it is.
+TEST(Engine, ACacheInBytesIsSharedBySequences) {
+  const auto model = Load(kLlama, SmallOptions());
+  ASSERT_NE(model, nullptr);
+  LoadOptions options = SmallOptions();
+  const uint64_t block = model->memory_plan().kv;  // of a context of 32
+  options.context = 256;
+  options.max_batch = 128;
+  options.sequences = 4;
+  options.kv_bytes = 3 * block + 5;
+  auto engine = NewEngine(model, options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  EXPECT_EQ((*engine)->memory_plan().kv, 3 * block);
+  std::vector<int32_t> s;
+  for (int i = 0; i < 4; ++i) s.push_back(*(*engine)->NewSequence());
+  const auto step = [&](int32_t sequence, int64_t n) {
+    return (*engine)->Step(std::vector<BatchRow>(static_cast<size_t>(n), {5, sequence})).status();
+  };
+  ASSERT_TRUE(step(s[0], 128).ok());
+  ASSERT_TRUE(step(s[0], 1).ok());
+  ASSERT_TRUE(step(s[1], 100).ok());
+  const Status full = step(s[2], 1);
+  EXPECT_EQ(full.code(), StatusCode::kBadInput);
+  EXPECT_EQ(full.message(), "the KV cache is full: room for 0 more positions of this sequence");
+  EXPECT_EQ((*engine)->Fork(s[0], 129).status().code(), StatusCode::kBadInput);
+  EXPECT_TRUE(step(s[1], 28).ok());  // in the block that it has
+  EXPECT_FALSE(step(s[1], 1).ok());
+  EXPECT_EQ((*engine)->Length(s[1]), 128);
+  (*engine)->Free(s[3]);
+  EXPECT_TRUE((*engine)->Fork(s[0], 128).ok());  // whole blocks take no room
+  (*engine)->Free(s[1]);
+  EXPECT_TRUE(step(s[2], 1).ok());
+  // A step of several sequences is refused as one.
+  const auto both = (*engine)->Step(std::vector<BatchRow>{{5, s[2]}, {5, s[0]}, {5, 3}});
+  EXPECT_EQ(both.status().message(), full.message());
+  EXPECT_EQ((*engine)->Length(s[2]), 1);
+  EXPECT_EQ((*engine)->Length(s[0]), 129);
+
+  options.kv_bytes = block - 1;
+  for (const Status& small : {NewEngine(model, options).status(), LoadModel(kLlama, options).status()}) {
+    EXPECT_EQ(small.code(), StatusCode::kBadInput);
+    EXPECT_NE(small.message().find("a KV cache of " + std::to_string(block - 1) +
+                                   " bytes has no room for one batch of 128 positions: expected at least"),
+              std::string::npos)
+        << small.message();
+  }
+}
+
 // By the bytes that are stored: an expert's two packed projections are halves of one tensor, and count once.
 TEST(Model, MatrixTypesByStoredBytes) {
   Inventory inventory;
@@ -149,11 +266,11 @@ TEST(Model, MatrixTypesByStoredBytes) {
   add("norm", DType::kF32, 10000);
   inventory.BuildIndex();
   const std::vector<uint64_t> experts = {2, 4, 4};
-  for (const Storage half : {Storage::kInterleavedEven, Storage::kInterleavedOdd}) {
+  for (const RowMap half : {RowMap{0, 1, 2}, RowMap{1, 1, 2}}) {
     spec.bindings.push_back({.role = Role::kExpertGate,
                              .names = {"gate_up_blocks", "gate_up_scales"},
                              .shape = experts,
-                             .storage = half,
+                             .rows = half,
                              .hf_mxfp4 = true});
   }
   spec.bindings.push_back(

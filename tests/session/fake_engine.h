@@ -84,6 +84,10 @@ class FakeEngine final : public Engine {
     lengths_[++last_id_] = 0;
     return last_id_;
   }
+  Result<int32_t> Fork(int32_t, int64_t length) override {
+    lengths_[++last_id_] = length;
+    return last_id_;
+  }
   int64_t Length(int32_t sequence) const override { return lengths_.at(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override {
     lengths_.at(sequence) = length;
@@ -104,7 +108,7 @@ class FakeEngine final : public Engine {
     logits_.clear();
     int64_t out = 0;
     const int32_t vocab = model_->recipe_.vocab;
-    ledger_.BeginStep(stepped.phase, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(wanted));
+    ledger_.BeginStep(StepRows::Of(stepped.phase, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(wanted)));
     for (const BatchRow& row : rows) {
       stepped.tokens.push_back(row.token);
       stepped.wanted.push_back(row.want_logits);

@@ -228,11 +228,35 @@ TEST(Generate, BadRequests) {
   EXPECT_TRUE(engine.steps.empty());
 }
 
-TEST(Generate, AnEnginesErrorEndsIt) {
+TEST(Generate, AnErrorInThePromptIsItsOwn) {
   FakeEngine engine(100);
-  engine.fail_at = 2;
-  const auto result = Generate(engine, Ids{1}, Greedy(5));
+  engine.fail_at = 1;
+  const auto result = Generate(engine, Ids(9, 1), Greedy(5));  // two steps
   EXPECT_EQ(result.status().message(), "broken on purpose");
+  EXPECT_EQ(engine.live_sequences(), 0u);
+}
+
+// What was generated before a step failed is all there, the text held back too.
+TEST(Generate, AnErrorLaterKeepsWhatWasGenerated) {
+  FakeEngine engine(26);
+  engine.fake_model().tokenizer_ = std::make_unique<FakeTokenizer>(Letters());
+  GenerateOptions options = Greedy(20);
+  options.stop = {"ghz"};
+  std::string streamed;
+  options.on_token = [&](std::string_view piece, int32_t) {
+    streamed += piece;
+    return true;
+  };
+  engine.fail_at = 4;
+  const auto result = Generate(engine, Ids{3}, options);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->finish, FinishReason::kError);
+  EXPECT_EQ(result->error.code(), StatusCode::kInternal);
+  EXPECT_EQ(result->error.message(), "broken on purpose");
+  EXPECT_EQ(result->tokens, (Ids{4, 5, 6, 7}));
+  EXPECT_EQ(result->text, "efgh");
+  EXPECT_EQ(streamed, "efgh");
+  EXPECT_EQ(result->decode_steps, 3);
   EXPECT_EQ(engine.live_sequences(), 0u);
 }
 

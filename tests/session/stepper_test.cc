@@ -1,6 +1,7 @@
 // Step()'s errors: requests that cannot be honoured leave the sequences as they were, and NaN is traced to where it began.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -92,6 +93,31 @@ TEST(Stepper, NanNamesTheLayerAndOp) {
   }
 }
 
+// Why a step failed comes first, also where it cannot be taken back: here because a tap has shortened the sequence meanwhile.
+// The other sequence is taken back nonetheless.
+TEST(Stepper, ARollbackThatFailsDoesNotHideTheCause) {
+  const TempFolder folder;
+  LoadOptions options = SmallOptions();
+  options.sequences = 2;
+  auto engine = Open(WithNan(folder, "token_embd.weight", 7), options).engine;
+  ASSERT_NE(engine, nullptr);
+  auto s = engine->NewSequence(), other = engine->NewSequence();
+  ASSERT_TRUE(s.ok() && other.ok());
+  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{1, *s}, {2, *s}}).ok());
+  engine->SetTap([&](Site, std::string_view, Mat<const float>) {
+    EXPECT_TRUE(engine->Truncate(*s, std::min<int64_t>(1, engine->Length(*s))).ok());
+  });
+  const auto failed = engine->Step(std::vector<BatchRow>{{7, *s}, {4, *other}});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(
+      failed.status().message(),
+      "activations are not finite: NaN or infinity first appears at embedding (embed); sequence 0 is not as it was before the "
+      "step: cannot keep 2 of 1 positions");
+  EXPECT_EQ(engine->Length(*s), 1);
+  EXPECT_EQ(engine->Length(*other), 0);
+}
+
 // Rows whose logits nobody wants are looked at too: what they leave in the cache would be met in a later step, far from its
 // cause.
 TEST(Stepper, NanInARowWithoutLogits) {
@@ -151,13 +177,13 @@ TEST(Stepper, ChargesEachStep) {
   EXPECT_EQ(decode.parameters_touched, engine->model().parameters().active_head + 64);
   EXPECT_GE(prefill, decode.parameters_touched);
   EXPECT_LE(prefill, engine->model().parameters().total);
-  EXPECT_EQ(ledger.bad_touches(), 0u);
+  EXPECT_EQ(ledger.touched().bad(), 0u);
   for (int c = 0; c < kWorkClasses; ++c) {
     EXPECT_GE(decode.account.executed.Flops(static_cast<WorkClass>(c)), decode.account.useful.Flops(static_cast<WorkClass>(c)));
   }
 }
 
-// What was given is prefill, be it one row of a sequence that has begun; what was generated is decode, whoever else decodes.
+// A row that was given is prefill, be it one of a sequence that has begun; a generated one is decode. A step with both is mixed.
 TEST(Stepper, TheCallerSaysThePhase) {
   LoadOptions options = SmallOptions();
   options.sequences = 2;
@@ -173,7 +199,7 @@ TEST(Stepper, TheCallerSaysThePhase) {
   EXPECT_EQ(phase(std::vector<BatchRow>(8, {1, *s})), Phase::kPrefill);
   EXPECT_EQ(phase({{2, *s, true}}), Phase::kPrefill);
   EXPECT_EQ(phase({{3, *s, true, true}}), Phase::kDecode);
-  EXPECT_EQ(phase({{3, *s, true, true}, {4, *other, true}}), Phase::kPrefill);  // some given, some generated: not a decode step
+  EXPECT_EQ(phase({{3, *s, true, true}, {4, *other, true}}), Phase::kMixed);
   EXPECT_EQ(phase({{3, *s, true, true}, {4, *other, true, true}}), Phase::kDecode);
   EXPECT_EQ(phase({{3, *s, true, true}, {4, *s, false, true}}), Phase::kDecode);  // a draft under verification
 }

@@ -51,6 +51,14 @@ Inventory Added(Inventory inventory, const std::string& name, std::vector<uint64
   return inventory;
 }
 
+std::string KnownToGguf() {
+  std::string known;
+  for (const Family* family : Families()) {
+    for (const std::string_view name : family->gguf_architectures) known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  return known;
+}
+
 }  // namespace
 
 std::vector<Case> TensorCases() {
@@ -102,9 +110,9 @@ std::vector<Case> HyperParameterCases() {
   return {
       // Families.
       {"ArchitectureUnknown", gguf("general.architecture", std::string("mamba")),
-       "DIR/m.gguf: general.architecture 'mamba' is not supported; supported: gpt2, llama, gpt-oss"},
+       "DIR/m.gguf: general.architecture 'mamba' is not supported; known: " + KnownToGguf()},
       {"ArchitectureOfControlCharacters", gguf("general.architecture", std::string("a\n\x1b[2J")),
-       "DIR/m.gguf: general.architecture 'a\\n\\x1b[2J' is not supported; supported: gpt2, llama, gpt-oss"},
+       "DIR/m.gguf: general.architecture 'a\\n\\x1b[2J' is not supported; known: " + KnownToGguf()},
       {"ArchitectureMissing", File(Without(GgufLlama(), "general.architecture")),
        "DIR/m.gguf: required key general.architecture is missing"},
       {"ArchitectureANumber", hf("architectures", int64_t{7}),

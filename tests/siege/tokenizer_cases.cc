@@ -199,7 +199,10 @@ std::vector<Case> JsonTokenizerCases() {
        "normalizer.normalizers[0].normalizers[0].normalizers[0].normalizers[0].normalizers[0].normalizers[0].normalizers[0]."
        "normalizers[0].normalizers[0]: nested too deep"},
       {"PatternBroken", With(&Parts::pre, R"({"type":"Split","pattern":{"Regex":"["},"behavior":"Isolated"})"),
-       "DIR/tokenizer.json: pre_tokenizer.pattern: bad regular expression (missing terminating ] for character class): ["},
+       "DIR/tokenizer.json: pre_tokenizer.pattern: regular expression with '[' at byte 0 is not supported: ["},
+      {"PatternOfAnotherDialect",
+       With(&Parts::pre, R"({"type":"Split","pattern":{"Regex":"\\s+|(?<=a)b"},"behavior":"Isolated"})"),
+       "DIR/tokenizer.json: pre_tokenizer.pattern: regular expression with '(?<=a)b' at byte 4 is not supported: \\s+|(?<=a)b"},
       {"PatternTooLong",
        With(&Parts::pre, R"({"type":"Split","pattern":{"Regex":")" + std::string(70000, 'x') + R"("},"behavior":"Isolated"})"),
        "DIR/tokenizer.json: pre_tokenizer.pattern: regular expression of 70000 bytes, at most 8192 expected"},

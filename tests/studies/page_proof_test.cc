@@ -36,7 +36,7 @@ class PageProof : public testing::Test {
   // The rows of a step that reads what `read` reads and is charged with `charged`.
   template <class Read>
   std::vector<PageRow> Step(const WeightTouches& charged, const Read& read) {
-    ledger_.BeginStep(Phase::kDecode, 1, 1);
+    ledger_.BeginStep(StepRows::Of(Phase::kDecode, 1, 1));
     ledger_.Charge({}, {}, {}, charged);
     ledger_.EndStep();
     EXPECT_TRUE(watch_->Start().ok());

@@ -7,7 +7,7 @@ namespace tally {
 namespace {
 
 std::string Cut(const PreTokenizer& pre, std::string_view text) {
-  Matcher matcher;
+  Matcher matcher(text.size());
   std::string out;
   Growth growth(text.size(), pre.size());
   const Status status = pre.Run(text, true, matcher, growth, [&](std::string_view piece) {
@@ -104,7 +104,7 @@ TEST(PreTokenizer, NamedOnes) {
 std::string Normal(std::vector<NormalStep> steps, std::string_view text) {
   Normalizer normalizer;
   for (NormalStep& step : steps) normalizer.Add(std::move(step));
-  Matcher matcher;
+  Matcher matcher(text.size());
   Growth growth(text.size(), normalizer.size());
   return *normalizer.Apply(text, matcher, growth);
 }

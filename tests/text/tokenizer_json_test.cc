@@ -216,7 +216,8 @@ TEST(JsonTokenizer, WhatIsNotSupportedIsNamed) {
          "normalizer.normalizers[1]: type 'Precompiled' is not supported");
   expect(with(&Spec::pre, R"({"type":"BertPreTokenizer"})"), "pre_tokenizer: type 'BertPreTokenizer'");
   expect(with(&Spec::pre, R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})"), "after ByteLevel");
-  expect(with(&Spec::pre, R"({"type":"Split","pattern":{"Regex":"["},"behavior":"Isolated"})"), "bad regular expression");
+  expect(with(&Spec::pre, R"({"type":"Split","pattern":{"Regex":"["},"behavior":"Isolated"})"),
+         "regular expression with '[' at byte 0 is not supported");
   expect(with(&Spec::pre, R"({"type":"Split","pattern":{"Regex":"x"},"behavior":"Gone"})"), "behavior");
   expect(with(&Spec::pre, R"({"type":"Split","pattern":"x","behavior":"Removed"})"), "pattern");
   expect(with(&Spec::post, R"({"type":"BertProcessing"})"), "post_processor: type 'BertProcessing'");

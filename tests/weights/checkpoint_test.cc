@@ -75,8 +75,8 @@ TEST(Checkpoint, SafetensorsThatTheTestWrites) {
   ModelSpec spec;
   spec.recipe.tied_head = true;
   Bind(spec, Role::kTokenEmbedding, -1, {"embed"}, {50, 64});
-  Bind(spec, Role::kExpertGate, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, Storage::kInterleavedEven, true);
-  Bind(spec, Role::kExpertUp, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, Storage::kInterleavedOdd, true);
+  Bind(spec, Role::kExpertGate, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, kEven, true);
+  Bind(spec, Role::kExpertUp, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, kOdd, true);
   Bind(spec, Role::kO, 0, {"conv1d"}, {20, 33}, Storage::kTransposed);
   Bind(spec, Role::kOutputNorm, -1, {"norm"}, {64});
   Team team(2);

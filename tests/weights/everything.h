@@ -41,11 +41,11 @@ inline void FillEverything(WrittenCheckpoint& c) {
   const uint64_t x = 3, f = 130, e = 96 * 32;
   c.Tensor("gate_up_blocks", DType::kU8, {x, 2 * f, e / 32, 16}, 1);
   c.Tensor("gate_up_scales", DType::kU8, {x, 2 * f, e / 32}, 0);
-  c.Bind(Role::kExpertUp, 2, {"gate_up_blocks", "gate_up_scales"}, {x, f, e}, S::kInterleavedOdd, true);
-  c.Bind(Role::kExpertGate, 2, {"gate_up_blocks", "gate_up_scales"}, {x, f, e}, S::kInterleavedEven, true);
+  c.Bind(Role::kExpertUp, 2, {"gate_up_blocks", "gate_up_scales"}, {x, f, e}, kOdd, true);
+  c.Bind(Role::kExpertGate, 2, {"gate_up_blocks", "gate_up_scales"}, {x, f, e}, kEven, true);
   c.Tensor("gate_up_bias", DType::kBF16, {x, 2 * f});
-  c.Bind(Role::kExpertGateBias, 2, {"gate_up_bias"}, {x, f}, S::kInterleavedEven);
-  c.Bind(Role::kExpertUpBias, 2, {"gate_up_bias"}, {x, f}, S::kInterleavedOdd);
+  c.Bind(Role::kExpertGateBias, 2, {"gate_up_bias"}, {x, f}, kEven);
+  c.Bind(Role::kExpertUpBias, 2, {"gate_up_bias"}, {x, f}, kOdd);
   c.Tensor("down_blocks", DType::kU8, {x, 50, 4, 16});
   c.Tensor("down_scales", DType::kU8, {x, 50, 4});
   c.Bind(Role::kExpertDown, 2, {"down_blocks", "down_scales"}, {x, 50, 128}, S::kPlain, true);
@@ -72,13 +72,30 @@ inline void FillEverything(WrittenCheckpoint& c) {
   c.Tensor("x.t", DType::kF32, {5, 40, 24});
   c.Bind(Role::kExpertDown, 4, {"x.t"}, {5, 24, 40}, S::kTransposed);
   c.Tensor("x.h", DType::kBF16, {5, 60, 33});
-  c.Bind(Role::kExpertGate, 4, {"x.h"}, {5, 30, 33}, S::kInterleavedEven);
-  c.Bind(Role::kExpertUp, 4, {"x.h"}, {5, 30, 33}, S::kInterleavedOdd);
+  c.Bind(Role::kExpertGate, 4, {"x.h"}, {5, 30, 33}, kEven);
+  c.Bind(Role::kExpertUp, 4, {"x.h"}, {5, 30, 33}, kOdd);
   c.Tensor("x.i", DType::kQ4_0, {5, 60, 64});
-  c.Bind(Role::kExpertGate, 5, {"x.i"}, {5, 30, 64}, S::kInterleavedEven);
-  c.Bind(Role::kExpertUp, 5, {"x.i"}, {5, 30, 64}, S::kInterleavedOdd);
+  c.Bind(Role::kExpertGate, 5, {"x.i"}, {5, 30, 64}, kEven);
+  c.Bind(Role::kExpertUp, 5, {"x.i"}, {5, 30, 64}, kOdd);
   c.Tensor("x.odd", DType::kF16, {66, 20});
-  c.Bind(Role::kUp, 6, {"x.odd"}, {33, 20}, S::kInterleavedOdd);
+  c.Bind(Role::kUp, 6, {"x.odd"}, {33, 20}, kOdd);
+  // Rows of several heads' q, k and v in turn (GPT-NeoX), matrix and bias; q, k and v one after another; 1 + w.
+  const Role qkv[] = {Role::kQ, Role::kK, Role::kV}, biases[] = {Role::kQBias, Role::kKBias, Role::kVBias};
+  c.Tensor("heads.w", DType::kF16, {7 * 3 * 6, 50});
+  c.Tensor("heads.b", DType::kBF16, {7 * 3 * 6});
+  c.Tensor("cut.w", DType::kQ8_0, {40 + 24 + 1, 64});
+  c.Tensor("cut.b", DType::kF32, {40 + 24 + 1});
+  const RowMap cuts[] = {{0, 40, 40}, {40, 24, 24}, {64, 1, 1}};
+  for (size_t i = 0; i < 3; ++i) {
+    c.Bind(qkv[i], 7, {"heads.w"}, {42, 50}, RowMap{i * 6, 6, 18});
+    c.Bind(biases[i], 7, {"heads.b"}, {42}, RowMap{i * 6, 6, 18});
+    c.Bind(qkv[i], 8, {"cut.w"}, {cuts[i].block, 64}, cuts[i]);
+    c.Bind(biases[i], 8, {"cut.b"}, {cuts[i].block}, cuts[i]);
+  }
+  c.Tensor("gemma", DType::kBF16, {512});
+  c.Bind(Role::kAttnPostNorm, 7, {"gemma"}, {512}, S::kPlusOne);
+  c.Tensor("one.row", DType::kF32, {40});  // of a matrix
+  c.Bind(Role::kSharedRouter, 7, {"one.row"}, {1, 40});
   c.Tensor("x.one", DType::kF16, {20, 10});
   c.Bind(Role::kExpertDown, 6, {"x.one"}, {1, 20, 10});
 }

@@ -37,7 +37,7 @@ inline std::vector<float> ExpectedValues(const Inventory& inventory, const Tenso
       stored.insert(stored.end(), values.begin(), values.end());
     }
   }
-  const bool vector = FactsOf(b.role).vector;
+  const bool vector = b.vector();
   const uint64_t cols = vector ? 1 : b.shape.back();  // a vector's elements are picked as a matrix's rows are
   const uint64_t rows = b.shape[b.shape.size() - (vector ? 1 : 2)];
   const uint64_t slices = b.shape.size() > (vector ? 1u : 2u) ? b.shape[0] : 1;
@@ -46,14 +46,10 @@ inline std::vector<float> ExpectedValues(const Inventory& inventory, const Tenso
   for (uint64_t s = 0; s < slices; ++s) {
     for (uint64_t r = 0; r < rows; ++r) {
       for (uint64_t k = 0; k < cols; ++k) {
-        uint64_t at = r * cols + k;
-        switch (b.storage) {
-          case Storage::kTransposed: at = k * rows + r; break;
-          case Storage::kInterleavedEven: at = 2 * r * cols + k; break;
-          case Storage::kInterleavedOdd: at = (2 * r + 1) * cols + k; break;
-          default: break;
-        }
-        out.push_back(stored[s * slice_elements + at]);
+        const uint64_t row = b.rows.all() ? r : b.rows.first + r / b.rows.block * b.rows.step + r % b.rows.block;
+        const uint64_t at = b.storage == Storage::kTransposed ? k * rows + r : row * cols + k;
+        const float value = stored[s * slice_elements + at];
+        out.push_back(b.storage == Storage::kPlusOne ? 1 + value : value);
       }
     }
   }
@@ -107,9 +103,12 @@ inline void ExpectLoaded(const Inventory& inventory, const ModelSpec& spec, cons
     EXPECT_EQ(info.stored_bytes, w.stored_row_bytes * info.rows * info.slices);
     EXPECT_LE(info.packed_bytes, w.slice_stride * info.slices);
     uint64_t stored = 0;
-    for (const std::string& name : b.names) stored += inventory.Find(name)->bytes;
-    const bool half = b.storage == Storage::kInterleavedEven || b.storage == Storage::kInterleavedOdd;
-    EXPECT_EQ(info.stored_bytes, half ? stored / 2 : stored);
+    for (const std::string& name : b.names) {
+      const StoredTensor& t = *inventory.Find(name);
+      const uint64_t rows = b.rows.all() ? 1 : t.shape[b.row_dimension()], own = b.rows.all() ? 1 : b.shape[b.row_dimension()];
+      stored += t.bytes / rows * own;
+    }
+    EXPECT_EQ(info.stored_bytes, stored);
   }
   for (size_t i = 0; i < seen.size(); ++i) EXPECT_TRUE(seen[i]) << "info " << i << " describes nothing";
   EXPECT_EQ(weights.packed_bytes(), slice_pages * 4096);

@@ -56,8 +56,8 @@ TEST(LongRows, EveryStorage) {
     c.Plain(Role::kQ, layer, t, {21, 128 * 1000 + odd}, layer % 2);
     const std::string both = "x.i." + std::to_string(layer);
     c.Tensor(both, t, {2, 2 * 9, 96 * 1000 + odd});
-    c.Bind(Role::kExpertUp, layer, {both}, {2, 9, 96 * 1000 + odd}, S::kInterleavedOdd);
-    c.Bind(Role::kExpertGate, layer, {both}, {2, 9, 96 * 1000 + odd}, S::kInterleavedEven);
+    c.Bind(Role::kExpertUp, layer, {both}, {2, 9, 96 * 1000 + odd}, kOdd);
+    c.Bind(Role::kExpertGate, layer, {both}, {2, 9, 96 * 1000 + odd}, kEven);
     if (odd == 1) {
       const uint64_t wide = t == DType::kF32 ? 200'001 : 400'003;
       const std::string turned = "x.t." + std::to_string(layer);
@@ -68,13 +68,18 @@ TEST(LongRows, EveryStorage) {
   }
   // An interleaved tensor of which only one half is wanted.
   c.Tensor("x.odd", DType::kF16, {2 * 5, 70'001});
-  c.Bind(Role::kUp, 0, {"x.odd"}, {5, 70'001}, S::kInterleavedOdd);
+  c.Bind(Role::kUp, 0, {"x.odd"}, {5, 70'001}, kOdd);
+  // Blocks of rows.
+  c.Tensor("x.blocks", DType::kQ8_0, {2 * 3 * 7, 96 * 1000});
+  c.Bind(Role::kK, 1, {"x.blocks"}, {2 * 7, 96 * 1000}, RowMap{7, 7, 21});
+  c.Tensor("x.long", DType::kBF16, {2 * 700'001});
+  c.Bind(Role::kKBias, 1, {"x.long"}, {700'001}, RowMap{700'001, 700'001, 700'001});
   // Hugging Face's MXFP4.
   const uint64_t groups = 3001;
   c.Tensor("gate_up_blocks", DType::kU8, {2, 2 * 17, groups, 16}, 1);
   c.Tensor("gate_up_scales", DType::kU8, {2, 2 * 17, groups}, 0);
-  c.Bind(Role::kExpertUp, layer, {"gate_up_blocks", "gate_up_scales"}, {2, 17, groups * 32}, S::kInterleavedOdd, true);
-  c.Bind(Role::kExpertGate, layer, {"gate_up_blocks", "gate_up_scales"}, {2, 17, groups * 32}, S::kInterleavedEven, true);
+  c.Bind(Role::kExpertUp, layer, {"gate_up_blocks", "gate_up_scales"}, {2, 17, groups * 32}, kOdd, true);
+  c.Bind(Role::kExpertGate, layer, {"gate_up_blocks", "gate_up_scales"}, {2, 17, groups * 32}, kEven, true);
   c.Tensor("down_blocks", DType::kU8, {2, 18, 2 * groups, 16}, 1);
   c.Tensor("down_scales", DType::kU8, {2, 18, 2 * groups}, 0);
   c.Bind(Role::kExpertDown, layer, {"down_blocks", "down_scales"}, {2, 18, 2 * groups * 32}, S::kPlain, true);
@@ -82,8 +87,8 @@ TEST(LongRows, EveryStorage) {
   c.Plain(Role::kOutputNorm, -1, DType::kF32, {700'001});
   c.Plain(Role::kOutputNormBias, -1, DType::kBF16, {1'500'001});
   c.Tensor("bias", DType::kF16, {2, 2 * 400'001});
-  c.Bind(Role::kExpertGateBias, 0, {"bias"}, {2, 400'001}, S::kInterleavedEven);
-  c.Bind(Role::kExpertUpBias, 0, {"bias"}, {2, 400'001}, S::kInterleavedOdd);
+  c.Bind(Role::kExpertGateBias, 0, {"bias"}, {2, 400'001}, kEven);
+  c.Bind(Role::kExpertUpBias, 0, {"bias"}, {2, 400'001}, kOdd);
   c.Plain(Role::kPositionEmbedding, -1, DType::kF32, {3, 300'001});
   c.Write();
   for (int threads : {1, 3}) {

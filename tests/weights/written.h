@@ -16,6 +16,9 @@
 
 namespace tally {
 
+// Rows of two weights in turn.
+inline constexpr RowMap kEven = {0, 1, 2}, kOdd = {1, 1, 2};
+
 inline TensorBinding& Bind(ModelSpec& spec, Role role, int32_t layer, std::vector<std::string> names, std::vector<uint64_t> shape,
                            Storage storage = Storage::kPlain, bool hf_mxfp4 = false) {
   TensorBinding b;
@@ -27,6 +30,12 @@ inline TensorBinding& Bind(ModelSpec& spec, Role role, int32_t layer, std::vecto
   b.hf_mxfp4 = hf_mxfp4;
   spec.bindings.push_back(std::move(b));
   return spec.bindings.back();
+}
+inline TensorBinding& Bind(ModelSpec& spec, Role role, int32_t layer, std::vector<std::string> names, std::vector<uint64_t> shape,
+                           RowMap rows, bool hf_mxfp4 = false) {
+  TensorBinding& b = Bind(spec, role, layer, std::move(names), std::move(shape), Storage::kPlain, hf_mxfp4);
+  b.rows = rows;
+  return b;
 }
 
 class WrittenCheckpoint {
@@ -55,6 +64,11 @@ class WrittenCheckpoint {
   TensorBinding& Bind(Role role, int32_t layer, std::vector<std::string> names, std::vector<uint64_t> shape,
                       Storage storage = Storage::kPlain, bool hf_mxfp4 = false) {
     return tally::Bind(spec, role, layer, std::move(names), std::move(shape), storage, hf_mxfp4);
+  }
+
+  TensorBinding& Bind(Role role, int32_t layer, std::vector<std::string> names, std::vector<uint64_t> shape, RowMap rows,
+                      bool hf_mxfp4 = false) {
+    return tally::Bind(spec, role, layer, std::move(names), std::move(shape), rows, hf_mxfp4);
   }
 
   // A tensor stored just as it is wanted.

@@ -4,6 +4,7 @@
 
 #include "engine/kernels/attention/attention_internal.h"
 #include "engine/kernels/attention/attention_ref.h"
+#include "engine/kernels/describe.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
@@ -28,10 +29,12 @@ Status MissingBlock(size_t row, int64_t block) {
 }  // namespace
 
 Status KvStoreOp::Validate() const {
-  if (kv_heads < 1 || head_dim < 1) return InternalError("kv_heads and head_dim must be at least 1");
-  const int64_t n = static_cast<int64_t>(rows.size()), cols = kv_heads * head_dim;
-  TALLY_RETURN_IF_ERROR(CheckShape("k", k, n, cols));
-  TALLY_RETURN_IF_ERROR(CheckShape("v", v, n, cols));
+  if (layout.kv_heads < 1 || layout.k_dim < 1 || layout.v_dim < 1) {
+    return InternalError("kv_heads, k_dim and v_dim must be at least 1");
+  }
+  const int64_t n = static_cast<int64_t>(rows.size());
+  TALLY_RETURN_IF_ERROR(CheckShape("k", k, n, layout.kv_heads * layout.k_dim));
+  TALLY_RETURN_IF_ERROR(CheckShape("v", v, n, layout.kv_heads * layout.v_dim));
   for (size_t i = 0; i < rows.size(); ++i) {
     TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
     const int64_t block = rows[i].position / kKvBlock;
@@ -40,23 +43,23 @@ Status KvStoreOp::Validate() const {
   return {};
 }
 
-Cost KvStoreOp::Useful() const {
+Cost KvStoreOp::Useful(const CostAmounts& n) const {
   Cost cost;
-  const uint64_t elements = 2 * rows.size() * static_cast<uint64_t>(kv_heads * head_dim);
+  const uint64_t elements = n[Amount::kRows] * static_cast<uint64_t>(layout.kv_heads * (layout.k_dim + layout.v_dim));
   cost.AddBytes(ByteKind::kActivationsRead, elements * sizeof(float));
-  cost.AddBytes(ByteKind::kKvWritten, elements * KvElementBytes(type));
+  cost.AddBytes(ByteKind::kKvWritten, n[Amount::kRows] * layout.PositionBytes());
   return cost;
 }
 
 Status AttentionOp::Validate() const {
-  if (heads < 1 || kv_heads < 1 || head_dim < 1 || heads % kv_heads != 0) {
-    return InternalError(std::to_string(heads) + " heads of " + std::to_string(head_dim) + " on " + std::to_string(kv_heads) +
-                         " KV heads: expected all at least 1 and heads a multiple of KV heads");
+  if (heads < 1 || layout.kv_heads < 1 || layout.k_dim < 1 || layout.v_dim < 1 || heads % layout.kv_heads != 0) {
+    return InternalError(std::to_string(heads) + " heads of " + std::to_string(layout.k_dim) + " on " +
+                         std::to_string(layout.kv_heads) + " KV heads: expected all at least 1 and heads a multiple of KV heads");
   }
   if (window < 0) return InternalError("window is " + std::to_string(window) + "; expected 0 (none) or more");
-  const int64_t n = static_cast<int64_t>(rows.size()), cols = heads * head_dim;
-  TALLY_RETURN_IF_ERROR(CheckShape("q", q, n, cols));
-  TALLY_RETURN_IF_ERROR(CheckShape("out", out, n, cols));
+  const int64_t n = static_cast<int64_t>(rows.size());
+  TALLY_RETURN_IF_ERROR(CheckShape("q", q, n, heads * layout.k_dim));
+  TALLY_RETURN_IF_ERROR(CheckShape("out", out, n, heads * layout.v_dim));
   if (!sinks.empty() && (sinks.dtype != DType::kF32 || sinks.layout != WeightLayout::kVector || sinks.cols != heads)) {
     return InternalError("sinks hold " + std::to_string(sinks.cols) + " elements of " + std::string(DTypeName(sinks.dtype)) +
                          "; expected a vector of " + std::to_string(heads) + " F32");
@@ -76,25 +79,16 @@ Status AttentionOp::Validate() const {
 
 namespace {
 
-// What the costs are linear in, sums over the rows.
-enum Amount : size_t {
-  kOps,  // 1, or 0 without rows
-  kRows,
-  kScores,       // visible positions: products of one query head
-  kLanes,        // those of the groups of 16 positions that hold one
-  kLaterBlocks,  // KV blocks but for each row's first
-};
-
 void AddSinkBytes(const AttentionOp& op, const CostAmounts& n, Cost& cost) {
   if (op.sinks.empty()) return;
-  cost.AddBytes(ByteKind::kWeightsStored, n[kOps] * op.sinks.stored_row_bytes);
-  cost.AddBytes(ByteKind::kWeightsPacked, n[kOps] * static_cast<uint64_t>(op.heads) * sizeof(float));
+  cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kCalls] * op.sinks.stored_row_bytes);
+  cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kCalls] * static_cast<uint64_t>(op.heads) * sizeof(float));
 }
 
 void AddActivationBytes(const AttentionOp& op, const CostAmounts& n, Cost& cost) {
-  const uint64_t bytes = n[kRows] * static_cast<uint64_t>(op.heads * op.head_dim) * sizeof(float);
-  cost.AddBytes(ByteKind::kActivationsRead, bytes);
-  cost.AddBytes(ByteKind::kActivationsWritten, bytes);
+  const uint64_t head_bytes = n[Amount::kRows] * static_cast<uint64_t>(op.heads) * sizeof(float);
+  cost.AddBytes(ByteKind::kActivationsRead, head_bytes * op.layout.k_dim);
+  cost.AddBytes(ByteKind::kActivationsWritten, head_bytes * op.layout.v_dim);
 }
 
 // Joins of a block to the running sums, per query head: a compare, a subtract, an exp; 3 for L and 3 for each of `dim` of O.
@@ -105,26 +99,27 @@ void AddJoins(uint64_t joins, int64_t dim, Cost& cost) {
 
 }  // namespace
 
-CostAmounts AttentionOp::Amounts() const {
-  CostAmounts n{};
-  n[kOps] = rows.empty() ? 0 : 1;
-  n[kRows] = rows.size();
-  for (const KvRow& row : rows) {
-    const PositionRange visible = VisiblePositions(row.position, window);
-    n[kScores] += static_cast<uint64_t>(visible.size());
-    n[kLanes] += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
-    n[kLaterBlocks] += static_cast<uint64_t>(BlocksTouched(visible)) - 1;
+CostAmounts AttentionOp::Amounts(std::span<const Phase> phases, Phase phase) const {
+  CostAmounts n;
+  n[Amount::kCalls] = rows.empty() ? 0 : 1;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!phases.empty() && phases[i] != phase) continue;
+    const PositionRange visible = VisiblePositions(rows[i].position, window);
+    ++n[Amount::kRows];
+    n[Amount::kVisible] += static_cast<uint64_t>(visible.size());
+    n[Amount::kLanes] += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
+    n[Amount::kJoins] += static_cast<uint64_t>(BlocksTouched(visible)) - 1;
   }
   return n;
 }
 
 Cost AttentionOp::Useful(const CostAmounts& n) const {
   Cost cost;
-  const uint64_t scores = n[kScores], queries = n[kRows] * heads, sunk = sinks.empty() ? 0 : queries;
-  cost.AddFlops(WorkClass::kAttention, 4 * scores * heads * head_dim);
+  const uint64_t scores = n[Amount::kVisible], queries = n[Amount::kRows] * heads, sunk = sinks.empty() ? 0 : queries;
+  cost.AddFlops(WorkClass::kAttention, 2 * scores * heads * (layout.k_dim + layout.v_dim));
   cost.AddFlops(WorkClass::kSoftmax, 4 * scores * heads + 3 * sunk);
-  cost.AddSpecial(WorkClass::kSoftmax, scores * heads + queries * head_dim + sunk);
-  cost.AddBytes(ByteKind::kKvRead, 2 * scores * kv_heads * head_dim * KvElementBytes(type));
+  cost.AddSpecial(WorkClass::kSoftmax, scores * heads + queries * layout.v_dim + sunk);
+  cost.AddBytes(ByteKind::kKvRead, scores * layout.PositionBytes());
   AddActivationBytes(*this, n, cost);
   AddSinkBytes(*this, n, cost);
   return cost;
@@ -134,18 +129,18 @@ void AttentionOp::Touches(WeightTouches& touches) const {
   if (!sinks.empty() && !rows.empty()) touches.push_back({sinks.id, 0, 0, 1});
 }
 
-// Scores in groups of 16 positions (head_dim of each, padding left out), p.v for visible positions over the padded
-// head_dim; each maximum and sum of 16 lanes is reduced by 15 more operations.
+// Scores in groups of 16 positions (k_dim of each, padding left out), p.v for visible positions over the padded v_dim; each maximum and sum of 16 lanes is reduced by 15 more operations.
 Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   Cost cost;
-  const uint64_t padded = KvHeadDim(op.head_dim), heads = op.heads;
-  const uint64_t scores = n[kScores], lanes = n[kLanes], blocks = n[kRows] + n[kLaterBlocks];  // of one query head
-  const uint64_t queries = n[kRows] * heads, sunk = op.sinks.empty() ? 0 : queries;
-  cost.AddFlops(WorkClass::kAttention, 2 * heads * (lanes * op.head_dim + scores * padded));
+  const uint64_t padded = KvPadded(op.layout.v_dim), heads = op.heads;
+  const uint64_t scores = n[Amount::kVisible], lanes = n[Amount::kLanes],
+                 blocks = n[Amount::kRows] + n[Amount::kJoins];  // of one query head
+  const uint64_t queries = n[Amount::kRows] * heads, sunk = op.sinks.empty() ? 0 : queries;
+  cost.AddFlops(WorkClass::kAttention, 2 * heads * (lanes * op.layout.k_dim + scores * padded));
   cost.AddFlops(WorkClass::kSoftmax, heads * (4 * lanes + 2 * 15 * blocks) + 3 * sunk);
   cost.AddSpecial(WorkClass::kSoftmax, lanes * heads + queries * padded + sunk);
   AddJoins(blocks * heads, padded, cost);
-  cost.AddBytes(ByteKind::kKvRead, op.kv_heads * (lanes * op.head_dim + scores * padded) * KvElementBytes(op.type));
+  cost.AddBytes(ByteKind::kKvRead, op.layout.kv_heads * (lanes * op.layout.KeyBytes() + scores * op.layout.PaddedValueBytes()));
   AddActivationBytes(op, n, cost);
   AddSinkBytes(op, n, cost);
   return cost;
@@ -157,32 +152,53 @@ const char* AlwaysSupported(const AttentionOp&) { return nullptr; }
 
 // One task a row and query head.
 TaskPlan PlanRef(const AttentionOp& op, int) {
-  return {static_cast<int64_t>(op.rows.size()) * op.heads, 1, 2 * static_cast<size_t>(op.head_dim) * sizeof(float)};
+  return {static_cast<int64_t>(op.rows.size()) * op.heads, 1, 2 * static_cast<size_t>(op.layout.v_dim) * sizeof(float)};
 }
 void RunRef(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   float* o = reinterpret_cast<float*>(scratch.data());
   for (int64_t t = begin; t < end; ++t) {
-    AttendReference<float, float, float>(op, t / op.heads, t % op.heads, o, o + op.head_dim);
+    AttendReference<float, float, float>(op, t / op.heads, t % op.heads, o, o + op.layout.v_dim);
   }
 }
 // The reference starts from its first block where there is no sink to start from.
 Cost ExecutedRef(const AttentionOp& op, const CostAmounts& n) {
   Cost cost = op.Useful(n);
-  AddJoins((n[kLaterBlocks] + (op.sinks.empty() ? 0 : n[kRows])) * op.heads, op.head_dim, cost);
+  AddJoins((n[Amount::kJoins] + (op.sinks.empty() ? 0 : n[Amount::kRows])) * op.heads, op.layout.v_dim, cost);
   return cost;
 }
 
-template <Cost (*kExecuted)(const AttentionOp&, const CostAmounts&)>
-Cost ExecutedNow(const AttentionOp& op) {
-  return kExecuted(op, op.Amounts());
-}
-
 constexpr Kernel<AttentionOp> kKernels[] = {
-    {"hwy", AlwaysSupported, PlanAttentionHwy, RunAttentionHwy, ExecutedNow<ExecutedAttentionHwy>, ExecutedAttentionHwy},
-    {"ref", AlwaysSupported, PlanRef, RunRef, ExecutedNow<ExecutedRef>, ExecutedRef},
+    {"hwy", AlwaysSupported, PlanAttentionHwy, RunAttentionHwy, ExecutedAttentionHwy},
+    {"ref", AlwaysSupported, PlanRef, RunRef, ExecutedRef},
 };
 
+// [table, position] of each row, one after another.
+void DescribeRows(std::span<const KvRow> rows, OpDescription& d) {
+  std::vector<int64_t> list;
+  for (const KvRow& r : rows) list.insert(list.end(), {r.table, r.position});
+  d.Set("rows", std::move(list));
+}
+
 }  // namespace
+
+void KvStoreOp::Describe(OpDescription& d) const {
+  d.Add("k", kIn, "f32", Shape(k));
+  d.Add("v", kIn, "f32", Shape(v));
+  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, layout.type),
+        {layout.kv_heads, layout.k_dim, layout.v_dim});  // of one position
+  DescribeRows(rows, d);
+}
+
+void AttentionOp::Describe(OpDescription& d) const {
+  d.Add("q", kIn, "f32", Shape(q));
+  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, layout.type), {layout.kv_heads, layout.k_dim, layout.v_dim});
+  DescribeWeight("sinks", sinks, d);
+  d.Add("out", kOut, "f32", Shape(out));
+  d.Set("heads", heads);
+  d.Set("scale", static_cast<double>(scale));
+  d.Set("window", window);
+  DescribeRows(rows, d);
+}
 
 template <>
 std::span<const Kernel<AttentionOp>> Kernels<AttentionOp>() {

@@ -13,6 +13,8 @@
 #include "hwy/highway.h"
 // after foreach_target.h: not per target
 #include "engine/kernels/attention/attention_internal.h"
+#include "engine/kernels/attention/kv_formats-inl.h"
+#include "engine/kernels/attention/kv_vectors-inl.h"
 #include "engine/kernels/math-inl.h"
 #include "hwy/cache_control.h"
 
@@ -20,42 +22,45 @@
 #define TALLY_ATTENTION_HWY_ONCE
 namespace tally {
 
-// K and V are taken a chunk of positions at a time: about 8 KB, a power of two of positions from 16 to a whole block. While a
-// chunk is worked on the one after it is prefetched; f16 is widened a chunk at a time where several register tiles use it.
-inline int64_t ChunkPositions(KvType type, int64_t head_dim) {
+// K and V are taken a chunk of positions at a time: about 8 KB of K, a power of two of positions from 16 to a whole block. While
+// a chunk is worked on the one after it is prefetched. Elements narrower than f32 are widened a chunk at a time where several
+// register tiles use it.
+inline int64_t ChunkPositions(int64_t k_dim, size_t element_bytes) {
   int64_t chunk = kKvBlock;
-  while (chunk > 16 && chunk * KvHeadDim(head_dim) * static_cast<int64_t>(KvElementBytes(type)) > 8192) chunk /= 2;
+  while (chunk > 16 && chunk * KvPadded(k_dim) * static_cast<int64_t>(element_bytes) > 8192) chunk /= 2;
   return chunk;
 }
 
 // A thread's work arrays for one tile, in floats. Query i of the tile is row i / group, head i % group.
 struct AttentionScratch {
-  float *q, *o, *total;      // [queries][padded dim]: queries; a block's sum of p v; the running sum O
+  float* q;                  // [queries][padded k_dim]
+  float *o, *total;          // [queries][padded v_dim]: a block's sum of p v; the running sum O
   float* p;                  // [queries][kKvBlock]: scores, then probabilities
-  float* wide;               // [chunk][padded dim]: widened K or V
+  float* wide;               // [chunk][padded k_dim or v_dim]: widened K or V
   float *max, *sum, *a, *b;  // [queries]: M, L and the factors of the join
 
   static size_t Floats(const AttentionOp& op) {
-    const size_t padded = KvHeadDim(op.head_dim), queries = TileRows(op) * (op.heads / op.kv_heads);
-    return queries * (3 * padded + kKvBlock) + kKvBlock * padded + 4 * RoundedQueries(queries);
+    const size_t k = KvPadded(op.layout.k_dim), v = KvPadded(op.layout.v_dim), queries = Queries(op);
+    return queries * (k + 2 * v + kKvBlock) + kKvBlock * std::max(k, v) + 4 * RoundedQueries(queries);
   }
   AttentionScratch(const AttentionOp& op, std::span<uint8_t> bytes) {
-    const size_t padded = KvHeadDim(op.head_dim), queries = TileRows(op) * (op.heads / op.kv_heads);
+    const size_t k = KvPadded(op.layout.k_dim), v = KvPadded(op.layout.v_dim), queries = Queries(op);
     float* next = reinterpret_cast<float*>(bytes.data());
     auto take = [&next](size_t n) {
       next += n;
       return next - n;
     };
-    q = take(queries * padded);
-    o = take(queries * padded);
-    total = take(queries * padded);
+    q = take(queries * k);
+    o = take(queries * v);
+    total = take(queries * v);
     p = take(queries * kKvBlock);
-    wide = take(kKvBlock * padded);
+    wide = take(kKvBlock * std::max(k, v));
     max = take(RoundedQueries(queries));
     sum = take(RoundedQueries(queries));
     a = take(RoundedQueries(queries));
     b = take(RoundedQueries(queries));
   }
+  static size_t Queries(const AttentionOp& op) { return TileRows(op) * (op.heads / op.layout.kv_heads); }
   static size_t RoundedQueries(size_t n) { return (n + 15) / 16 * 16; }
 };
 
@@ -67,10 +72,10 @@ namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using DF = hn::CappedTag<float, 16>;
-using VF = hn::Vec<DF>;
+using DF = KvFloats;
+using VF = KvVec;
 constexpr DF kF32;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF()));
+constexpr int kLanes = kKvLanes;
 
 // A unit is 16 floats: 16 positions of K for one d, or 16 dimensions of V for one position. A register tile is some queries
 // by some units, sized to keep the multiply-add pipes busy (latency x pipes = 8 to 10 sums) within the registers there are.
@@ -86,12 +91,6 @@ constexpr int UnitsFor(int queries) {
   int units = 8;
   while (units > 1 && units * queries * kVecs > kSums) units /= 2;
   return units;
-}
-
-HWY_INLINE VF Widen(const float* x) { return hn::LoadU(kF32, x); }
-HWY_INLINE VF Widen(const hwy::float16_t* x) {
-  const hn::Rebind<uint16_t, DF> d16;
-  return WidenF16(kF32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(x)));
 }
 
 // What a register tile prefetches as it goes, so that requests are spread over the work: `unit` bytes a unit it multiplies, in
@@ -206,12 +205,6 @@ HWY_INLINE void ValuesOf(const T* v, Ahead ahead, int64_t padded, int64_t positi
   }
 }
 
-HWY_INLINE void WidenRun(const hwy::float16_t* x, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; i += kUnit) {
-    HWY_UNROLL(16) for (int j = 0; j < kVecs; ++j) hn::StoreU(Widen(x + i + j * kLanes), kF32, out + i + j * kLanes);
-  }
-}
-
 // e^x for x <= 0; below -88 exactly 0; NaN gives NaN. What the general Exp does for large and subnormal results is left out.
 HWY_INLINE VF ExpOfNegative(VF x) {
   hn::Vec<hn::RebindToSigned<DF>> k;
@@ -259,9 +252,12 @@ HWY_INLINE void Join(float block_max, float block_sum, float& max, float& sum, f
   sum = sum * a + block_sum * b;
 }
 
-// Rows [row, row + rows) of one table with one KV head.
-template <class T>
+// Rows [row, row + rows) of one table with one KV head, whose keys and values are of a format (KvVectors).
+template <class Format>
 class TileRun {
+  using Vectors = KvVectors<Format>;
+  using T = typename Vectors::Stored;
+
  public:
   TileRun(const AttentionOp& op, int64_t row, int64_t rows, int64_t kv_head, const AttentionScratch& work)
       : op_(op),
@@ -269,12 +265,16 @@ class TileRun {
         rows_(rows),
         kv_head_(kv_head),
         w_(work),
-        dim_(op.head_dim),
-        padded_(KvHeadDim(dim_)),
-        group_(op.heads / op.kv_heads),
+        layout_(op.layout),
+        share_(static_cast<size_t>(kv_head) * Format::HeadBytes(op.layout)),
+        k_dim_(op.layout.k_dim),
+        v_dim_(op.layout.v_dim),
+        k_padded_(KvPadded(k_dim_)),
+        v_padded_(KvPadded(v_dim_)),
+        group_(op.heads / op.layout.kv_heads),
         queries_(rows * group_),
-        chunk_(std::max<int64_t>(ChunkPositions(op.type, dim_), kUnit * UnitsFor(std::min<int64_t>(queries_, kMaxQueries)))),
-        widen_(sizeof(T) == 2 && queries_ > 2 * kMaxQueries) {}
+        chunk_(std::max<int64_t>(ChunkPositions(k_dim_, sizeof(T)), kUnit * UnitsFor(std::min<int64_t>(queries_, kMaxQueries)))),
+        widen_(!Vectors::kDirect || (Vectors::kWidens && queries_ > 2 * kMaxQueries)) {}
 
   void Run() {
     PositionRange any{INT64_MAX, 0};  // positions that some row sees
@@ -285,25 +285,23 @@ class TileRun {
       for (int64_t g = 0; g < group_; ++g) Start(r, g);
     }
     const KvTable& table = op_.tables[op_.rows[row_].table];
-    const size_t offset = kv_head_ * KvHeadBytes(op_.type, dim_);
     const int64_t last = (any.end - 1) / kKvBlock;
     for (int64_t block = any.begin / kKvBlock; block <= last; ++block) {
       base_ = block * kKvBlock;
       if (!AnyRowSees()) continue;  // below one row's window and beyond another's end: such a block may have been freed
       const PositionRange some = Within(any, base_, kKvBlock);
-      const T* k = reinterpret_cast<const T*>(table.blocks[block] + offset);
-      const T* v = k + kKvBlock * padded_;
+      const uint8_t* share = table.blocks[block] + share_;
       const uint8_t* next = block < last ? table.blocks[block + 1] : nullptr;
       const int64_t first_chunk = some.begin / chunk_ * chunk_;
       for (int64_t c = first_chunk; c < some.end; c += chunk_) {
-        ScoreChunk(k, c + chunk_ < some.end ? k + (c + chunk_) * padded_ : v + first_chunk * padded_, some, c);
+        ScoreChunk(share, c + chunk_ < some.end ? KeysFrom(share, c + chunk_) : ValuesFrom(share, first_chunk), some, c);
       }
       for (int64_t r = 0; r < rows_; ++r) SoftmaxRow(r);
-      std::memset(w_.o, 0, static_cast<size_t>(queries_ * padded_) * sizeof(float));
+      std::memset(w_.o, 0, static_cast<size_t>(queries_ * v_padded_) * sizeof(float));
       for (int64_t c = first_chunk; c < some.end; c += chunk_) {
-        const T* ahead = v + (c + chunk_ < some.end ? c + chunk_ : c) * padded_;
-        if (c + chunk_ >= some.end && next != nullptr) ahead = reinterpret_cast<const T*>(next + offset);
-        ValueChunk(v, ahead, some, c);
+        Next ahead = ValuesFrom(share, c + chunk_ < some.end ? c + chunk_ : c);
+        if (c + chunk_ >= some.end && next != nullptr) ahead = KeysFrom(next + share_, 0);
+        ValueChunk(share, ahead, some, c);
       }
       for (int64_t r = 0; r < rows_; ++r) JoinRow(r);
     }
@@ -311,6 +309,15 @@ class TileRun {
   }
 
  private:
+  // Where the keys or values lie that are wanted after a chunk: those of its first position, `row` elements apart.
+  struct Next {
+    const T* at;
+    int64_t row;
+    Ahead From(int64_t position) const { return {reinterpret_cast<const uint8_t*>(at + position * row), kUnit * sizeof(T)}; }
+  };
+  Next KeysFrom(const uint8_t* share, int64_t lane) const { return {Vectors::Keys(layout_, share, lane), k_padded_}; }
+  Next ValuesFrom(const uint8_t* share, int64_t lane) const { return {Vectors::Values(layout_, share, lane), v_padded_}; }
+
   PositionRange Visible(int64_t r) const { return VisiblePositions(op_.rows[row_ + r].position, op_.window); }
   // Lanes of the current block that row r sees.
   PositionRange Lanes(int64_t r) const { return Within(Visible(r), base_, kKvBlock); }
@@ -328,36 +335,34 @@ class TileRun {
 
   HWY_INLINE void Start(int64_t r, int64_t g) {
     const int64_t i = r * group_ + g, head = kv_head_ * group_ + g;
-    std::memcpy(w_.q + i * padded_, op_.q.Row(row_ + r) + head * dim_, static_cast<size_t>(dim_) * sizeof(float));
-    std::memset(w_.total + i * padded_, 0, static_cast<size_t>(padded_) * sizeof(float));
+    std::memcpy(w_.q + i * k_padded_, op_.q.Row(row_ + r) + head * k_dim_, static_cast<size_t>(k_dim_) * sizeof(float));
+    std::memset(w_.total + i * v_padded_, 0, static_cast<size_t>(v_padded_) * sizeof(float));
     w_.max[i] = op_.sinks.empty() ? -std::numeric_limits<float>::infinity() : op_.sinks.Vector()[head];
     w_.sum[i] = op_.sinks.empty() ? 0.0f : 1.0f;  // exp(M - M)
   }
 
   // Scores of the chunk at lane c: of all queries together, or row by row where some rows see only part of it.
-  HWY_INLINE void ScoreChunk(const T* k, const T* next, PositionRange some, int64_t c) {
+  HWY_INLINE void ScoreChunk(const uint8_t* share, Next next, PositionRange some, int64_t c) {
     const PositionRange used = Groups(LanesOfChunk(some, c));
     if (widen_) {
-      for (int64_t g = used.begin; g < used.end; ++g) {
-        const int64_t at = g * kUnit - c;
-        WidenRun(AsHalf(k + g * kUnit * padded_), dim_ * kUnit, w_.wide + at * padded_);
-      }
+      const int64_t lane = used.begin * kUnit;
+      Vectors::WidenKeys(layout_, share, lane, used.size(), w_.wide + (lane - c) * k_padded_);
     }
-    if (EveryRowSees(c)) return ScoreQueries(k, next, used, c, 0, queries_);
+    if (EveryRowSees(c)) return ScoreQueries(share, next, used, c, 0, queries_);
     for (int64_t r = 0; r < rows_; ++r) {
       const PositionRange lanes = LanesOfChunk(Lanes(r), c);
-      if (!lanes.empty()) ScoreQueries(k, next, Groups(lanes), c, r * group_, group_);
+      if (!lanes.empty()) ScoreQueries(share, next, Groups(lanes), c, r * group_, group_);
     }
   }
-  HWY_INLINE void ScoreQueries(const T* k, const T* next, PositionRange groups, int64_t c, int64_t first, int64_t n) {
-    float* p = w_.p + first * kKvBlock + groups.begin * kUnit;
-    const float* q = w_.q + first * padded_;
-    const int64_t at = groups.begin * kUnit - c;
-    const Ahead ahead = AheadOf(next + at * padded_);
+  HWY_INLINE void ScoreQueries(const uint8_t* share, Next next, PositionRange groups, int64_t c, int64_t first, int64_t n) {
+    const int64_t lane = groups.begin * kUnit;
+    float* p = w_.p + first * kKvBlock + lane;
+    const float* q = w_.q + first * k_padded_;
+    const Ahead ahead = next.From(lane - c);
     if (widen_) {
-      ScoresOf(w_.wide + at * padded_, ahead, groups.size(), padded_, dim_, q, n, op_.scale, p);
-    } else {
-      ScoresOf(k + groups.begin * kUnit * padded_, ahead, groups.size(), padded_, dim_, q, n, op_.scale, p);
+      ScoresOf(w_.wide + (lane - c) * k_padded_, ahead, groups.size(), k_padded_, k_dim_, q, n, op_.scale, p);
+    } else if constexpr (Vectors::kDirect) {
+      ScoresOf(Vectors::Keys(layout_, share, lane), ahead, groups.size(), k_padded_, k_dim_, q, n, op_.scale, p);
     }
   }
 
@@ -371,27 +376,23 @@ class TileRun {
     }
   }
 
-  HWY_INLINE void ValueChunk(const T* v, const T* next, PositionRange some, int64_t c) {
+  HWY_INLINE void ValueChunk(const uint8_t* share, Next next, PositionRange some, int64_t c) {
     const PositionRange used = LanesOfChunk(some, c);
-    if (widen_) {
-      const int64_t at = used.begin - c;
-      WidenRun(AsHalf(v + used.begin * padded_), used.size() * padded_, w_.wide + at * padded_);
-    }
-    if (EveryRowSees(c)) return AddValues(v, next, used, c, 0, queries_);
+    if (widen_) Vectors::WidenValues(layout_, share, used.begin, used.size(), w_.wide + (used.begin - c) * v_padded_);
+    if (EveryRowSees(c)) return AddValues(share, next, used, c, 0, queries_);
     for (int64_t r = 0; r < rows_; ++r) {
       const PositionRange lanes = LanesOfChunk(Lanes(r), c);
-      if (!lanes.empty()) AddValues(v, next, lanes, c, r * group_, group_);
+      if (!lanes.empty()) AddValues(share, next, lanes, c, r * group_, group_);
     }
   }
-  HWY_INLINE void AddValues(const T* v, const T* next, PositionRange lanes, int64_t c, int64_t first, int64_t n) {
+  HWY_INLINE void AddValues(const uint8_t* share, Next next, PositionRange lanes, int64_t c, int64_t first, int64_t n) {
     const float* p = w_.p + first * kKvBlock + lanes.begin;
-    float* o = w_.o + first * padded_;
-    const int64_t at = lanes.begin - c;
-    const Ahead ahead = AheadOf(next + at * padded_);
+    float* o = w_.o + first * v_padded_;
+    const Ahead ahead = next.From(lanes.begin - c);
     if (widen_) {
-      ValuesOf(w_.wide + at * padded_, ahead, padded_, lanes.size(), p, n, o);
-    } else {
-      ValuesOf(v + lanes.begin * padded_, ahead, padded_, lanes.size(), p, n, o);
+      ValuesOf(w_.wide + (lanes.begin - c) * v_padded_, ahead, v_padded_, lanes.size(), p, n, o);
+    } else if constexpr (Vectors::kDirect) {
+      ValuesOf(Vectors::Values(layout_, share, lanes.begin), ahead, v_padded_, lanes.size(), p, n, o);
     }
   }
 
@@ -399,7 +400,7 @@ class TileRun {
     if (Lanes(r).empty()) return;
     for (int64_t i = r * group_; i < (r + 1) * group_; ++i) {
       const VF a = hn::Set(kF32, w_.a[i]), b = hn::Set(kF32, w_.b[i]);
-      for (int64_t d = i * padded_; d < (i + 1) * padded_; d += kLanes) {
+      for (int64_t d = i * v_padded_; d < (i + 1) * v_padded_; d += kLanes) {
         const VF o = hn::Mul(hn::LoadU(kF32, w_.o + d), b);
         hn::StoreU(hn::MulAdd(hn::LoadU(kF32, w_.total + d), a, o), kF32, w_.total + d);
       }
@@ -407,23 +408,22 @@ class TileRun {
   }
 
   HWY_INLINE void Finish(int64_t i) {
-    float* total = w_.total + i * padded_;
+    float* total = w_.total + i * v_padded_;
     const VF sum = hn::Set(kF32, w_.sum[i]);
-    for (int64_t d = 0; d < padded_; d += kLanes) hn::StoreU(hn::Div(hn::LoadU(kF32, total + d), sum), kF32, total + d);
-    float* out = op_.out.Row(row_ + i / group_) + (kv_head_ * group_ + i % group_) * dim_;
-    std::memcpy(out, total, static_cast<size_t>(dim_) * sizeof(float));
+    for (int64_t d = 0; d < v_padded_; d += kLanes) hn::StoreU(hn::Div(hn::LoadU(kF32, total + d), sum), kF32, total + d);
+    float* out = op_.out.Row(row_ + i / group_) + (kv_head_ * group_ + i % group_) * v_dim_;
+    std::memcpy(out, total, static_cast<size_t>(v_dim_) * sizeof(float));
   }
-
-  static Ahead AheadOf(const T* p) { return {reinterpret_cast<const uint8_t*>(p), kUnit * sizeof(T)}; }
-  static const hwy::float16_t* AsHalf(const void* p) { return static_cast<const hwy::float16_t*>(p); }
 
   const AttentionOp& op_;
   const int64_t row_, rows_, kv_head_;
   const AttentionScratch& w_;
-  const int64_t dim_, padded_;
-  const int64_t group_, queries_;  // query heads of the KV head; rows * group
-  const int64_t chunk_;            // positions
-  const bool widen_;
+  const KvLayout layout_;
+  const size_t share_;  // where the head's share of a block begins
+  const int64_t k_dim_, v_dim_, k_padded_, v_padded_;
+  const int64_t group_, queries_;      // query heads of the KV head; rows * group
+  const int64_t chunk_;                // positions
+  const bool widen_;                   // a chunk before tiles use it
   PositionRange every_{0, INT64_MAX};  // positions that every row sees
   int64_t base_ = 0;                   // first position of the current block
 };
@@ -434,11 +434,7 @@ void AttendRows(const AttentionOp& op, int64_t begin, int64_t end, int64_t kv_he
   while (begin < end) {
     int64_t run = begin + 1;
     while (run < end && op.rows[run].table == op.rows[begin].table) ++run;
-    if (op.type == KvType::kF16) {
-      TileRun<hwy::float16_t>(op, begin, run - begin, kv_head, work).Run();
-    } else {
-      TileRun<float>(op, begin, run - begin, kv_head, work).Run();
-    }
+    WithKvFormat(op.layout.type, [&](auto format) { TileRun<decltype(format)>(op, begin, run - begin, kv_head, work).Run(); });
     begin = run;
   }
 }
@@ -456,7 +452,7 @@ TaskPlan PlanAttentionHwy(const AttentionOp& op, int) {
   int64_t tiles = 0;
   for (int64_t row = 0; row < n; row = TileEnd(op.rows, row, tile_rows)) ++tiles;
   // Rows differ in depth, so tiles are handed out one by one; the heads of a single row cost the same.
-  return {tiles * op.kv_heads, tiles > 1 ? 1 : 0, AttentionScratch::Floats(op) * sizeof(float)};
+  return {tiles * op.layout.kv_heads, tiles > 1 ? 1 : 0, AttentionScratch::Floats(op) * sizeof(float)};
 }
 
 void RunAttentionHwy(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
@@ -464,7 +460,7 @@ void RunAttentionHwy(const AttentionOp& op, int64_t begin, int64_t end, std::spa
   int64_t task = 0;
   for (int64_t row = 0; row < n && task < end;) {
     const int64_t row_end = TileEnd(op.rows, row, tile_rows);
-    for (int64_t head = 0; head < op.kv_heads; ++head, ++task) {
+    for (int64_t head = 0; head < op.layout.kv_heads; ++head, ++task) {
       if (task >= begin && task < end) {
         HWY_DYNAMIC_DISPATCH(AttendRows)(op, row, row_end, head, scratch);
       }

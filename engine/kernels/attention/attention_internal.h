@@ -33,7 +33,7 @@ inline int64_t BlocksTouched(PositionRange r) { return (r.end - 1) / kKvBlock - 
 // middle: it is only a share of the work.) Task t is tile t / kv_heads and KV head t % kv_heads.
 inline constexpr int64_t kTileQueries = 32;
 
-inline int64_t TileRows(const AttentionOp& op) { return std::max<int64_t>(1, kTileQueries / (op.heads / op.kv_heads)); }
+inline int64_t TileRows(const AttentionOp& op) { return std::max<int64_t>(1, kTileQueries / (op.heads / op.layout.kv_heads)); }
 
 // The end of the tile that begins at row `begin`.
 inline int64_t TileEnd(std::span<const KvRow> rows, int64_t begin, int64_t tile_rows) {

@@ -7,43 +7,28 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
-#include "engine/base/float16.h"
 #include "engine/kernels/attention/attention_internal.h"
+#include "engine/kernels/attention/kv_formats-inl.h"
 #include "engine/kernels/scalar.h"
 
 namespace tally {
 
-// Element `index` of a KV head's share of a block.
-inline float KvElement(KvType type, const uint8_t* share, int64_t index) {
-  if (type == KvType::kF16) {
-    uint16_t bits;
-    std::memcpy(&bits, share + 2 * index, 2);
-    return F16ToF32(bits);
-  }
-  float x;
-  std::memcpy(&x, share + 4 * index, 4);
-  return x;
-}
-// Where d of position `lane` of the block lies in the share.
-inline int64_t KIndex(int64_t padded_dim, int64_t lane, int64_t d) { return (lane / 16 * padded_dim + d) * 16 + lane % 16; }
-inline int64_t VIndex(int64_t padded_dim, int64_t lane, int64_t d) { return (kKvBlock + lane) * padded_dim + d; }
-
-// One row and query head. `o` and `total` are [head_dim] work arrays.
-template <class A, class S, class J>
-void AttendReference(const AttentionOp& op, int64_t row, int64_t head, A* o, J* total) {
-  const int64_t dim = op.head_dim, padded = KvHeadDim(dim);
-  const int64_t kv_head = head / (op.heads / op.kv_heads);
-  const size_t share_bytes = KvHeadBytes(op.type, dim);
+// One row and query head, with keys and values of a format. `o` and `total` are [v_dim] work arrays.
+template <class Format, class A, class S, class J>
+void AttendFormat(const AttentionOp& op, int64_t row, int64_t head, A* o, J* total) {
+  const KvLayout& layout = op.layout;
+  const int64_t k_dim = layout.k_dim, v_dim = layout.v_dim;
+  const int64_t kv_head = head / (op.heads / layout.kv_heads);
+  const size_t share_bytes = Format::HeadBytes(layout);
   const KvRow at = op.rows[row];
   const PositionRange visible = VisiblePositions(at.position, op.window);
-  const float* q = op.q.Row(row) + head * dim;
+  const float* q = op.q.Row(row) + head * k_dim;
 
   J running_max(0.0f), running_sum(0.0f);
   bool first = op.sinks.empty();
-  for (int64_t d = 0; d < dim; ++d) total[d] = J(0.0f);
+  for (int64_t d = 0; d < v_dim; ++d) total[d] = J(0.0f);
   if (!first) {
     const S sink(op.sinks.Vector()[head]);
     const S m = Max(S(-std::numeric_limits<float>::infinity()), sink);
@@ -58,17 +43,17 @@ void AttendReference(const AttentionOp& op, int64_t row, int64_t head, A* o, J* 
     S m(-std::numeric_limits<float>::infinity());
     for (int64_t lane = lanes.begin; lane < lanes.end; ++lane) {
       A dot(0.0f);
-      for (int64_t d = 0; d < dim; ++d) dot = Fma(A(KvElement(op.type, share, KIndex(padded, lane, d))), A(q[d]), dot);
+      for (int64_t d = 0; d < k_dim; ++d) dot = Fma(A(Format::Key(layout, share, lane, d)), A(q[d]), dot);
       p[lane] = S(ToF32(dot)) * S(op.scale);
       m = Max(m, p[lane]);
     }
     S l(0.0f);
-    for (int64_t d = 0; d < dim; ++d) o[d] = A(0.0f);
+    for (int64_t d = 0; d < v_dim; ++d) o[d] = A(0.0f);
     for (int64_t lane = lanes.begin; lane < lanes.end; ++lane) {
       p[lane] = Exp(p[lane] - m);
       l = l + p[lane];
       const A weight(ToF32(p[lane]));
-      for (int64_t d = 0; d < dim; ++d) o[d] = Fma(A(KvElement(op.type, share, VIndex(padded, lane, d))), weight, o[d]);
+      for (int64_t d = 0; d < v_dim; ++d) o[d] = Fma(A(Format::Value(layout, share, lane, d)), weight, o[d]);
     }
 
     const J block_max(ToF32(m)), block_sum(ToF32(l));
@@ -76,7 +61,7 @@ void AttendReference(const AttentionOp& op, int64_t row, int64_t head, A* o, J* 
       first = false;
       running_max = block_max;
       running_sum = block_sum;
-      for (int64_t d = 0; d < dim; ++d) total[d] = J(ToF32(o[d]));
+      for (int64_t d = 0; d < v_dim; ++d) total[d] = J(ToF32(o[d]));
       continue;
     }
     J a(1.0f), b(1.0f);
@@ -87,12 +72,17 @@ void AttendReference(const AttentionOp& op, int64_t row, int64_t head, A* o, J* 
       b = Exp(block_max - running_max);
     }
     running_sum = Fma(running_sum, a, block_sum * b);
-    for (int64_t d = 0; d < dim; ++d) total[d] = Fma(total[d], a, J(ToF32(o[d])) * b);
+    for (int64_t d = 0; d < v_dim; ++d) total[d] = Fma(total[d], a, J(ToF32(o[d])) * b);
   }
 
   const S sum(ToF32(running_sum));
-  float* out = op.out.Row(row) + head * dim;
-  for (int64_t d = 0; d < dim; ++d) out[d] = ToF32(S(ToF32(total[d])) / sum);
+  float* out = op.out.Row(row) + head * v_dim;
+  for (int64_t d = 0; d < v_dim; ++d) out[d] = ToF32(S(ToF32(total[d])) / sum);
+}
+
+template <class A, class S, class J>
+void AttendReference(const AttentionOp& op, int64_t row, int64_t head, A* o, J* total) {
+  WithKvFormat(op.layout.type, [&](auto format) { AttendFormat<decltype(format), A, S, J>(op, row, head, o, total); });
 }
 
 }  // namespace tally

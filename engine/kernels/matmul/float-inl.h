@@ -1,7 +1,7 @@
 // f32 products: acc = fma(w[k], x[k], acc), k in order.
 //
 // A format that is not quantised widens a step of a panel at a time: Vector<NAME>::Widen(step, v, w), kStepK values of k of vector v.
-#include "engine/kernels/embed-inl.h"
+#include "engine/kernels/embed/embed-inl.h"
 #include "engine/kernels/matmul/int8-inl.h"
 
 #if defined(TALLY_MATMUL_FLOAT_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "engine/base/checked.h"
+#include "engine/kernels/describe.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/math_scalar.h"
 #include "engine/kernels/matmul/matmul_blas.h"
@@ -66,10 +67,9 @@ Status ValidateVector(const WeightView& v, const WeightView& w) {
   return {};
 }
 
-void AddWeightBytes(const WeightView& w, int64_t slices, Cost& c) {
+void AddWeightBytes(const WeightView& w, uint64_t n, Cost& c) {
   if (w.empty()) return;
   const bool vector = w.layout == WeightLayout::kVector;
-  const uint64_t n = static_cast<uint64_t>(slices);
   c.AddBytes(ByteKind::kWeightsStored, n * w.stored_row_bytes * static_cast<uint64_t>(vector ? 1 : w.rows));
   c.AddBytes(ByteKind::kWeightsPacked,
              n * static_cast<uint64_t>(vector ? 4 * w.cols : w.panels() * static_cast<int64_t>(w.panel_stride)));
@@ -84,18 +84,16 @@ void Touch(const WeightView& w, const ActPack& x, WeightTouches& touches) {
   }
 }
 
-bool SlicesOf(const WeightView& w, const ActPack& x, std::vector<SliceUse>& slices) {
-  if (w.slices == 1) return false;
-  for (const RowGroup& g : x.groups) {
-    if (g.rows > 0) slices.push_back({static_cast<uint32_t>(g.slice), static_cast<uint32_t>(g.rows)});
-  }
-  return true;
+CostAmounts AmountsOf(const ActPack& x) {
+  CostAmounts n = RowAmounts(x.rows);
+  n[Amount::kSlices] = static_cast<uint64_t>(ActiveGroups(x));
+  return n;
 }
 
-// `outputs` a row that bias, activation and residual are applied to: w.rows, or more where lanes are masked.
-Cost UsefulOf(const MatJob& job, WorkClass cls, uint64_t outputs) {
+// `outputs`: of a row, that bias, activation and residual are applied to: w.rows, or more where lanes are masked.
+Cost JobUseful(const MatJob& job, const CostAmounts& amounts, WorkClass cls, uint64_t outputs) {
   Cost c;
-  const uint64_t n = static_cast<uint64_t>(job.x.rows), out = n * static_cast<uint64_t>(job.w.rows);
+  const uint64_t n = amounts[Amount::kRows], out = n * static_cast<uint64_t>(job.w.rows);
   const uint64_t weights = job.gated ? 2 : 1;
   c.AddFlops(cls, weights * 2 * out * static_cast<uint64_t>(job.w.cols), ArithOf(job.x.format.kind));
   const uint64_t done = n * outputs;
@@ -104,8 +102,7 @@ Cost UsefulOf(const MatJob& job, WorkClass cls, uint64_t outputs) {
   const ElementCost each = job.gated ? ActivateGatedCost(job.activation) : ActivateCost(job.activation);
   c.AddFlops(WorkClass::kActivation, each.flops * done);
   c.AddSpecial(WorkClass::kActivation, each.special * done);
-  const int64_t slices = ActiveGroups(job.x);
-  for (const WeightView* w : {&job.w, &job.up, &job.bias, &job.up_bias}) AddWeightBytes(*w, slices, c);
+  for (const WeightView* w : {&job.w, &job.up, &job.bias, &job.up_bias}) AddWeightBytes(*w, amounts[Amount::kSlices], c);
   c.AddBytes(ByteKind::kActivationsRead, n * job.x.row_bytes() + (job.add_to_out ? 4 * out : 0));
   c.AddBytes(ByteKind::kActivationsWritten, 4 * out);
   return c;
@@ -114,14 +111,16 @@ Cost UsefulOf(const MatJob& job, WorkClass cls, uint64_t outputs) {
 // What a kernel that computes `lanes` output rows a slice does, padding included. `epilogue`: outputs a row that bias, activation
 // and residual are applied to. `lane`: what it does for a lane beyond the useful. Weights that are widened for the work are decoded
 // once a group.
-Cost ExecutedOf(const MatJob& job, WorkClass cls, int64_t lanes, uint64_t epilogue, const ExecutedCost& lane) {
-  Cost c = UsefulOf(job, cls, epilogue);
+Cost JobExecuted(const MatJob& job, const CostAmounts& amounts, WorkClass cls, int64_t lanes, uint64_t epilogue,
+                 const ExecutedCost& lane) {
+  Cost c = JobUseful(job, amounts, cls, epilogue);
   const Arith arith = ArithOf(job.x.format.kind);
-  const uint64_t n = static_cast<uint64_t>(job.x.rows), cols = static_cast<uint64_t>(job.w.cols);
+  const uint64_t n = amounts[Amount::kRows], cols = static_cast<uint64_t>(job.w.cols);
   const uint64_t computed = static_cast<uint64_t>(lanes) * n,
                  useful = static_cast<uint64_t>(job.w.rows) * n * (job.gated ? 2 : 1);
   c.AddFlops(cls, 2 * cols * (computed - useful) + lane.products * computed, arith);
-  c.AddFlops(WorkClass::kQuantize, lane.scaling * computed + lane.widening * static_cast<uint64_t>(ActiveGroups(job.x) * lanes));
+  c.AddFlops(WorkClass::kQuantize,
+             lane.scaling * computed + lane.widening * amounts[Amount::kSlices] * static_cast<uint64_t>(lanes));
   return c;
 }
 
@@ -168,9 +167,9 @@ constexpr Kernel<Op> HwyKernel() {
   return {"hwy", [](const Op&) -> const char* { return nullptr; },
           [](const Op& op, int threads) { return PlanOf(MatJob(op), threads); },
           [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { RunHwy(MatJob(op), b, e, s); },
-          [](const Op& op) {
+          [](const Op& op, const CostAmounts& n) {
             const MatJob job(op);
-            return ExecutedOf(job, ClassOf(op), HwyLanes(job), HwyEpilogue(job), HwyExecuted(job));
+            return JobExecuted(job, n, ClassOf(op), HwyLanes(job), HwyEpilogue(job), HwyExecuted(job));
           }};
 }
 
@@ -183,10 +182,10 @@ constexpr Kernel<Op> RefKernel() {
             return plan;
           },
           [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { MatJobReference<float>(MatJob(op), b, e, s); },
-          [](const Op& op) {
+          [](const Op& op, const CostAmounts& n) {
             const MatJob job(op);
-            return ExecutedOf(job, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), static_cast<uint64_t>(job.w.rows),
-                              RefExecuted(job));
+            return JobExecuted(job, n, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), static_cast<uint64_t>(job.w.rows),
+                               RefExecuted(job));
           }};
 }
 
@@ -199,10 +198,10 @@ constexpr Kernel<Op> BlasKernel() {
           },
           [](const Op& op, int threads) { return BlasPlan(MatJob(op), threads); },
           [](const Op& op, int64_t b, int64_t e, std::span<uint8_t> s) { RunBlas(MatJob(op), b, e, s); },
-          [](const Op& op) {
+          [](const Op& op, const CostAmounts& n) {
             const MatJob job(op);
-            return ExecutedOf(job, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), static_cast<uint64_t>(job.w.rows),
-                              RefExecuted(job));
+            return JobExecuted(job, n, ClassOf(op), job.w.rows * (job.gated ? 2 : 1), static_cast<uint64_t>(job.w.rows),
+                               RefExecuted(job));
           }};
 }
 
@@ -277,8 +276,14 @@ Status GatedMatMulOp::Validate() const {
   return {};
 }
 
-Cost MatMulOp::Useful() const { return UsefulOf(MatJob(*this), work_class, static_cast<uint64_t>(w.rows)); }
-Cost GatedMatMulOp::Useful() const { return UsefulOf(MatJob(*this), WorkClass::kLinear, static_cast<uint64_t>(gate.rows)); }
+CostAmounts MatMulOp::Amounts() const { return AmountsOf(x); }
+CostAmounts GatedMatMulOp::Amounts() const { return AmountsOf(x); }
+Cost MatMulOp::Useful(const CostAmounts& n) const {
+  return JobUseful(MatJob(*this), n, work_class, static_cast<uint64_t>(w.rows));
+}
+Cost GatedMatMulOp::Useful(const CostAmounts& n) const {
+  return JobUseful(MatJob(*this), n, WorkClass::kLinear, static_cast<uint64_t>(gate.rows));
+}
 
 void MatMulOp::Touches(WeightTouches& touches) const {
   Touch(w, x, touches);
@@ -289,8 +294,27 @@ void GatedMatMulOp::Touches(WeightTouches& touches) const {
   for (const WeightView* v : {&gate, &up, &gate_bias, &up_bias}) Touch(*v, x, touches);
 }
 
-bool MatMulOp::Slices(std::vector<SliceUse>& slices) const { return SlicesOf(w, x, slices); }
-bool GatedMatMulOp::Slices(std::vector<SliceUse>& slices) const { return SlicesOf(gate, x, slices); }
+void MatMulOp::Describe(OpDescription& d) const {
+  DescribePack(x, kIn, "x", d);
+  DescribeWeight("w", w, d);
+  DescribeWeight("bias", bias, d);
+  d.Add("out", add_to_out ? kInOut : kOut, "f32", {x.rows, w.rows});
+  d.Set("activation", NameOf(kActivationKindNames, activation));
+  d.Set("work_class", NameOf(kWorkClassNames, work_class));
+  if (!out_row.empty()) d.Set("out_row", List(out_row));
+}
+
+void GatedMatMulOp::Describe(OpDescription& d) const {
+  DescribePack(x, kIn, "x", d);
+  DescribeWeight("gate", gate, d);
+  DescribeWeight("up", up, d);
+  DescribeWeight("gate_bias", gate_bias, d);
+  DescribeWeight("up_bias", up_bias, d);
+  d.Add("out", kOut, "f32", {x.rows, gate.rows});
+  d.Set("activation", NameOf(kActivationKindNames, activation));
+  d.Set("swiglu_alpha", static_cast<double>(swiglu_alpha));
+  d.Set("swiglu_limit", static_cast<double>(swiglu_limit));
+}
 
 template <>
 std::span<const Kernel<MatMulOp>> Kernels<MatMulOp>() {

@@ -22,11 +22,11 @@ struct PackActOp {
   std::span<const int32_t> row_index;  // [pack.rows] or empty
   ActPack pack;
   Status Validate() const;
-  Cost Useful() const;  // bytes only: quantising is how a kernel does it, so it is in Executed
+  CostAmounts Amounts() const { return RowAmounts(pack.rows); }
+  Cost Useful(const CostAmounts& n) const;  // bytes only: quantising is how a kernel does it, so it is in Executed
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return {}; }
   void Describe(OpDescription& d) const;
-  bool CostKey(OpKey& key) const;
 };
 
 // out[row(i)] (+)= act(W_slice x_i + bias_slice)
@@ -41,12 +41,11 @@ struct MatMulOp {
   std::span<const int32_t> out_row;                   // [n] row of out that pack row i goes to, or empty: i
   WorkClass work_class = WorkClass::kLinear;          // kRouter for the router's matrix
   Status Validate() const;
-  Cost Useful() const;
+  CostAmounts Amounts() const;
+  Cost Useful(const CostAmounts& n) const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
-  bool CostKey(OpKey& key) const;
-  bool Slices(std::vector<SliceUse>& slices) const;
 };
 
 // out[i] = glu(gate_slice x_i + gate_bias_slice, up_slice x_i + up_bias_slice)
@@ -59,12 +58,11 @@ struct GatedMatMulOp {
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;
   Mat<float> out;  // [n, N]
   Status Validate() const;
-  Cost Useful() const;
+  CostAmounts Amounts() const;
+  Cost Useful(const CostAmounts& n) const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
-  bool CostKey(OpKey& key) const;
-  bool Slices(std::vector<SliceUse>& slices) const;
 };
 
 template <>

@@ -1,6 +1,7 @@
 // PackActOp: its checks, its charges and how its rows are found; the arithmetic is in pack_act_ref.h and pack_act_hwy.cc.
 #include <array>
 
+#include "engine/kernels/describe.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/matmul/pack_act_hwy.h"
 #include "engine/kernels/matmul/pack_act_ref.h"
@@ -37,10 +38,10 @@ void ForEachTile(const PackActOp& op, int64_t begin, int64_t end, const RowFn& p
 
 // Quantising, an element: a compare for the maximum, a multiply, an add for the correction where the weight type needs one, and
 // what the kernel does besides; a block: two divides and a multiply (the scale).
-Cost Executed(const PackActOp& op, uint64_t besides) {
-  Cost c = op.Useful();
+Cost Executed(const PackActOp& op, const CostAmounts& amounts, uint64_t besides) {
+  Cost c = op.Useful(amounts);
   if (op.pack.format.kind != ActKind::kInt8) return c;
-  const uint64_t n = static_cast<uint64_t>(op.pack.rows), cols = static_cast<uint64_t>(op.pack.cols);
+  const uint64_t n = amounts[Amount::kRows], cols = static_cast<uint64_t>(op.pack.cols);
   c.AddFlops(WorkClass::kQuantize, n * ((op.pack.format.offset != 0 ? 3 : 2) * cols + besides * cols + cols / kInt8Block));
   c.AddSpecial(WorkClass::kQuantize, n * 2 * (cols / kInt8Block));
   return c;
@@ -70,12 +71,20 @@ Status PackActOp::Validate() const {
   return next == pack.rows ? Status() : InternalError("row groups do not cover the pack");
 }
 
-Cost PackActOp::Useful() const {
+Cost PackActOp::Useful(const CostAmounts& amounts) const {
   Cost c;
-  const uint64_t n = static_cast<uint64_t>(pack.rows), cols = static_cast<uint64_t>(pack.cols);
+  const uint64_t n = amounts[Amount::kRows], cols = static_cast<uint64_t>(pack.cols);
   c.AddBytes(ByteKind::kActivationsRead, n * cols * 4);
   c.AddBytes(ByteKind::kActivationsWritten, n * pack.row_bytes());
   return c;
+}
+
+void PackActOp::Describe(OpDescription& d) const {
+  d.Add("x", kIn, "f32", Shape(x));
+  DescribePack(pack, kOut, "pack", d);
+  d.Set("offset", int64_t{pack.format.offset});
+  d.Set("scale_mul", static_cast<double>(pack.format.scale_mul));
+  if (!row_index.empty()) d.Set("row_index", List(row_index));
 }
 
 template <>
@@ -86,14 +95,14 @@ std::span<const Kernel<PackActOp>> Kernels<PackActOp>() {
          ForEachTile(op, b, e,
                      [&](const float* x, uint8_t* tile, int64_t rows, int64_t j) { PackRowHwy(op.pack, x, tile, rows, j); });
        },
-       [](const PackActOp& op) { return Executed(op, 2); }},  // x - x, summed: is every element finite?
+       [](const PackActOp& op, const CostAmounts& n) { return Executed(op, n, 2); }},  // x - x, summed: is every element finite?
       {"ref", [](const PackActOp&) -> const char* { return nullptr; }, Plan,
        [](const PackActOp& op, int64_t b, int64_t e, std::span<uint8_t>) {
          ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j) {
            PackRowReference<float>(op.pack, x, tile, rows, j);
          });
        },
-       [](const PackActOp& op) { return Executed(op, 0); }},
+       [](const PackActOp& op, const CostAmounts& n) { return Executed(op, n, 0); }},
   }};
   return kTable;
 }

@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   const auto result = tally::Generate(**engine, *prompt, generate);
   if (!result.ok()) return Fail(result.status());
   std::cout << result->text << '\n';
+  if (!result->error.ok()) return Fail(result->error);
 
   const tally::Account& decode = (*engine)->ledger().total(tally::Phase::kDecode);
   std::cout << decode.useful.TotalFlops() << " FLOPs in " << result->decode_steps << " decode steps\n";

@@ -1,0 +1,58 @@
+// Which rows of which weights a step touched: a set, however often a row is touched, and the union of these sets since Reset.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "counters/cost/cost.h"
+#include "counters/cost/site.h"
+#include "engine/base/export.h"
+
+namespace tally {
+
+struct RowRange {
+  uint64_t begin = 0, end = 0;
+  bool operator==(const RowRange&) const = default;
+};
+
+class TouchSet {
+ public:
+  TALLY_API void Reset(const std::vector<WeightInfo>& weights);
+  // Begins a step: nothing is touched yet.
+  void BeginStep() {
+    ++step_;
+    parameters_ = 0;
+  }
+  TALLY_API void Touch(const WeightTouch& touch);
+
+  uint64_t parameters() const { return parameters_; }  // elements touched in the step
+  TALLY_API uint64_t parameters_ever() const;          // in any step
+  uint64_t bad() const { return bad_; }                // touches since Reset that named no weight or no rows of it
+
+  // Of the step. A weight or slice that does not exist is not touched.
+  TALLY_API uint64_t touched(WeightId id) const;                              // elements
+  TALLY_API uint32_t slices(WeightId id) const;                               // slices with a touched row
+  TALLY_API uint64_t uses(WeightId id, uint32_t slice) const;                 // rows of activations that the slice was read for
+  TALLY_API std::vector<RowRange> ranges(WeightId id, uint32_t slice) const;  // ascending, each as long as can be
+
+ private:
+  struct Weight {
+    size_t first_slice = 0;  // in slices_
+    uint32_t slices = 0;
+    uint64_t rows = 0, cols = 0;
+  };
+  struct Slice {
+    uint64_t step = 0;                // the last step that touched it; rows and uses are that step's
+    uint64_t rows = 0, uses = 0;      // distinct rows touched
+    bool whole_ever = false;          // some touch covered all rows
+    std::vector<uint64_t> row_steps;  // the last step that touched each row alone; empty until one is
+  };
+  const Slice* Find(WeightId id, uint32_t slice) const;  // null: not touched in the step
+
+  std::vector<Weight> weights_;
+  std::vector<Slice> slices_;
+  uint64_t step_ = 1;
+  uint64_t parameters_ = 0, bad_ = 0;
+};
+
+}  // namespace tally

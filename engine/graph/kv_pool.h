@@ -1,0 +1,112 @@
+// The pool of KV blocks: counted blocks of kKvBlock absolute positions, and for each sequence and layer a table of them.
+//
+// Layers of the same window form a group that allocates together: a block id of a group stands for one block in each of its
+// layers. A block may belong to several sequences (Fork) and is counted by references; only a block with one reference is written.
+// Groups with a window give back whole blocks that lie wholly below the window of the next position, less one block that is kept
+// so that a sequence can be rolled back a little.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/kernels/attention/attention.h"
+#include "engine/machine/machine.h"
+
+namespace tally {
+
+struct KvLayerSpec {
+  int32_t window = 0;  // positions that a query sees, its own included; 0: all
+  KvLayout layout;
+};
+
+struct KvPoolSize {
+  int64_t context = 0;    // most positions of a sequence
+  int32_t sequences = 1;  // most that live at once
+  int64_t max_batch = 1;  // most positions of one Extend
+  // Of all blocks; what is left over where the groups' shares are no whole blocks is not taken. The groups share it in the
+  // proportion in which a sequence of full context needs them. 0: room for all sequences at full context.
+  uint64_t bytes = 0;
+};
+
+class KvPool {
+ public:
+  // kBadInput: more than an address space holds, or too few bytes for a sequence's first max_batch positions (names both sizes).
+  static Status Check(std::span<const KvLayerSpec> layers, const KvPoolSize& size);
+  // Bytes of the blocks that Create makes; UINT64_MAX where they cannot be counted.
+  static uint64_t PlanBytes(std::span<const KvLayerSpec> layers, const KvPoolSize& size);
+  // kBadInput: as Check, or no memory.
+  static Result<std::unique_ptr<KvPool>> Create(std::span<const KvLayerSpec> layers, const KvPoolSize& size);
+
+  Result<int32_t> NewSequence();  // empty. kBadInput: `sequences` are live
+  // A new sequence of the first `length` positions of another. Whole blocks are shared, a partial last one is copied.
+  // kBadInput: no such sequence, a length it does not have, positions that a window layer needs and has given up, `sequences` are
+  // live, no block for the copy; nothing has changed then.
+  Result<int32_t> Fork(int32_t sequence, int64_t length);
+  bool IsLive(int32_t sequence) const;
+  int64_t Length(int32_t sequence) const;  // positions; 0 for a sequence that is not live
+  // Makes room for `n` more positions, in blocks that no other sequence has; new blocks are zero. kBadInput: beyond the context, or
+  // the pool is full; nothing has changed then.
+  Status Extend(int32_t sequence, int64_t n);
+  // Keeps the first `length` positions. kBadInput: no such sequence, more than there are, or positions a window layer needs are
+  // gone. The length before an Extend can always be gone back to.
+  Status Truncate(int32_t sequence, int64_t length);
+  void Free(int32_t sequence);  // an unknown one is ignored
+
+  // Of a layer, indexed by sequence id; valid until the next call that changes a sequence.
+  std::span<const KvTable> Tables(int32_t layer) const { return layers_[static_cast<size_t>(layer)].tables; }
+  uint64_t BytesAllocated() const;  // of blocks in use; a shared one counts once
+
+ private:
+  struct Group {
+    int32_t window = 0;
+    std::vector<size_t> layers;
+    size_t stride = 0;   // bytes of a block in all its layers
+    int64_t needs = 0;   // blocks of a sequence of full context
+    int64_t blocks = 0;  // in the pool
+    AnonymousMemory pool;
+    std::vector<int32_t> references;  // of each block that has ever been used
+    std::vector<int32_t> free;        // used blocks without references
+
+    uint64_t bytes() const;  // of the pool; UINT64_MAX where that overflows
+    int64_t available() const { return static_cast<int64_t>(free.size()) + blocks - static_cast<int64_t>(references.size()); }
+    uint8_t* Block(int32_t id) const { return pool.data() + static_cast<size_t>(id) * stride; }
+    bool Shared(int32_t id) const { return references[static_cast<size_t>(id)] > 1; }
+    int64_t FirstNeeded(int64_t length) const;
+    int64_t FirstKept(int64_t length) const;
+    int32_t Take(const uint8_t* copy_of);
+    void Drop(int32_t id);
+  };
+  struct Layer {
+    size_t offset = 0;                            // of its block within the group's
+    std::vector<std::vector<uint8_t*>> pointers;  // [sequence][block], null below `first`
+    std::vector<KvTable> tables;                  // [sequence]
+  };
+  // A sequence's blocks of a group: [first, ids.size()) are held, those below have been given back.
+  struct Held {
+    size_t first = 0;
+    std::vector<int32_t> ids;
+  };
+  struct Sequence {
+    bool live = false;
+    int64_t length = 0;
+    std::vector<Held> held;  // [group]
+  };
+
+  static std::vector<Group> MakeGroups(std::span<const KvLayerSpec> layers, const KvPoolSize& size);
+  static Status CheckGroups(std::span<const Group> groups, const KvPoolSize& size);
+  bool WritesShared(const Group& group, const Held& held, int64_t length) const;
+  Status CheckHeld(const Sequence& s, int64_t length, const char* what) const;
+  void Append(Group& group, int32_t sequence, Held& held, int32_t id);
+  void GiveBack(Group& group, int32_t sequence, Held& held, size_t below);
+  void Shorten(Group& group, int32_t sequence, Held& held, size_t blocks);
+
+  KvPoolSize size_;
+  std::vector<Group> groups_;
+  std::vector<Layer> layers_;
+  std::vector<Sequence> sequences_;  // as many as have ever lived at once
+};
+
+}  // namespace tally

@@ -1,0 +1,37 @@
+// Normalisation of rows.
+//   RMSNorm (Zhang & Sennrich 2019): y = x / sqrt(mean(x^2) + eps) * w
+//   LayerNorm (Ba et al. 2016):      y = (x - mean) / sqrt(var + eps) * w + b, var the biased variance
+#pragma once
+
+#include "engine/base/kinds.h"
+#include "engine/kernels/op.h"
+
+namespace tally {
+
+struct NormOp {
+  static constexpr std::string_view kName = "norm";
+  NormKind kind = NormKind::kRms;
+  Mat<const float> x;  // [n, groups * cols(w)]: each row holds `groups` vectors to normalise (heads, for QK-norm)
+  int64_t groups = 1;
+  WeightView weight;  // [cols]
+  WeightView bias;    // [cols] or empty (kLayer only)
+  float eps = 1e-5f;
+  bool add_to_out = false;  // out += y instead of out = y (kRms only); then out is not x
+  Mat<float> out;           // as x; may be x itself
+  Status Validate() const;
+  // Per vector of K (class norm): RMS 4 K + 1 FLOPs and 2 special; Layer 6 K + 1 (with a bias 7 K + 1) and 3
+  // special; K adds (class residual/bias) where it is added to out. The weights' bytes count once an op.
+  CostAmounts Amounts() const { return RowAmounts(x.rows); }
+  Cost Useful(const CostAmounts& n) const;
+  void Touches(WeightTouches&) const;
+  Mat<const float> Output() const { return out; }
+  void Describe(OpDescription& d) const;
+};
+
+template <>
+std::span<const Kernel<NormOp>> Kernels<NormOp>();
+
+// norm_hwy.cc
+void RunNormHwy(const NormOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
+
+}  // namespace tally

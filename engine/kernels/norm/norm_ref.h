@@ -1,0 +1,68 @@
+// The scalar reference of NormOp. A task is one vector: group t % groups of row t / groups.
+//
+// Tolerance of the Highway kernel, u = 2^-24: both sides add the K terms of a sum in different orders, and
+// rounding errors of such sums grow as sqrt(K) u in practice (Higham & Mary 2019 bound the probability that
+// they exceed a small multiple); a lost or doubled element of ordinary data moves the result by 1/(2K), more
+// than this allows up to K = 15,000.
+//   RMSNorm    |y - y'| <= NormTolerance(K) |y|
+//   LayerNorm  |y - y'| <= NormTolerance(K) (|w| (1 + max|x| / sd) + |y| + |b|)
+//              (max and standard deviation of the vector: the rounding of its mean shows in every element)
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "engine/kernels/norm/norm.h"
+#include "engine/kernels/scalar.h"
+
+namespace tally {
+
+inline double NormTolerance(int64_t k) { return (4 * std::sqrt(static_cast<double>(k)) + 8) * 0x1p-24; }
+
+template <class S>
+void RmsNormVector(const float* x, const float* w, int64_t k, float eps, bool add, float* out) {
+  S sum(0.0f);
+  for (int64_t i = 0; i < k; ++i) sum = Fma(S(x[i]), S(x[i]), sum);
+  const S inverse = Rsqrt(sum / S(static_cast<float>(k)) + S(eps));
+  for (int64_t i = 0; i < k; ++i) {
+    const S y = S(x[i]) * inverse * S(w[i]);
+    out[i] = ToF32(add ? S(out[i]) + y : y);
+  }
+}
+
+template <class S>
+void LayerNormVector(const float* x, const float* w, const float* b, int64_t k, float eps, float* out) {
+  S sum(0.0f);
+  for (int64_t i = 0; i < k; ++i) sum = sum + S(x[i]);
+  const S mean = sum / S(static_cast<float>(k));
+  S squares(0.0f);
+  for (int64_t i = 0; i < k; ++i) {  // the centred values wait in out
+    const S centred = S(x[i]) - mean;
+    squares = Fma(centred, centred, squares);
+    out[i] = ToF32(centred);
+  }
+  const S inverse = Rsqrt(squares / S(static_cast<float>(k)) + S(eps));
+  for (int64_t i = 0; i < k; ++i) {
+    const S scaled = S(out[i]) * inverse;
+    out[i] = ToF32(b != nullptr ? Fma(scaled, S(w[i]), S(b[i])) : scaled * S(w[i]));
+  }
+}
+
+template <class S>
+void NormRef(const NormOp& op, int64_t begin, int64_t end) {
+  const int64_t k = op.weight.cols;
+  const float* w = op.weight.Vector();
+  const float* b = op.bias.empty() ? nullptr : op.bias.Vector();
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t row = t / op.groups, at = t % op.groups * k;
+    const float* x = op.x.Row(row) + at;
+    float* out = op.out.Row(row) + at;
+    if (op.kind == NormKind::kRms) {
+      RmsNormVector<S>(x, w, k, op.eps, op.add_to_out, out);
+    } else {
+      LayerNormVector<S>(x, w, b, k, op.eps, out);
+    }
+  }
+}
+
+}  // namespace tally

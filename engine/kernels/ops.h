@@ -1,0 +1,25 @@
+// Every op of the house, and a variant of them.
+#pragma once
+
+#include <variant>
+
+#include "engine/kernels/attention/attention.h"
+#include "engine/kernels/embed/embed.h"
+#include "engine/kernels/gated_add/gated_add.h"
+#include "engine/kernels/matmul/matmul.h"
+#include "engine/kernels/norm/norm.h"
+#include "engine/kernels/rope/rope.h"
+#include "engine/kernels/router/router.h"
+
+namespace tally {
+
+template <class Nothing, class... Ops>
+using VariantOf = std::variant<Ops...>;
+
+#define TALLY_OP(op) , op
+using AnyOp = VariantOf<void
+#include "engine/kernels/kernels.inc"
+                        >;
+#undef TALLY_OP
+
+}  // namespace tally

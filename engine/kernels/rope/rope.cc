@@ -1,0 +1,107 @@
+#include "engine/kernels/rope/rope.h"
+
+#include "engine/kernels/describe.h"
+#include "engine/kernels/rope/rope_ref.h"
+#include "engine/kernels/target.h"
+#include "engine/kernels/validate.h"
+
+namespace tally {
+namespace {
+
+// `half` angles of each row, as the kernel at hand counts them.
+Cost TableCost(const RopeTableOp& op, const CostAmounts& n, uint64_t half) {
+  Cost cost;
+  const uint64_t rows = n[Amount::kRows], cols = op.inv_freq.size();
+  cost.AddFlops(WorkClass::kRope, rows * half * 3);  // the angle, and two multiplies by the magnitude
+  cost.AddSpecial(WorkClass::kRope, rows * half * 2);
+  cost.AddBytes(ByteKind::kActivationsRead, (rows + n[Amount::kCalls] * cols) * 4);
+  cost.AddBytes(ByteKind::kActivationsWritten, 2 * rows * cols * 4);
+  return cost;
+}
+
+// `pairs` of each head, as the kernel at hand counts them.
+Cost RopeCost(const RopeOp& op, const CostAmounts& n, uint64_t pairs) {
+  Cost cost;
+  const uint64_t rows = n[Amount::kRows], heads = static_cast<uint64_t>(op.heads);
+  const uint64_t dim = static_cast<uint64_t>(op.dim);
+  cost.AddFlops(WorkClass::kRope, rows * heads * pairs * 6);  // twice a multiply and a multiply-add
+  cost.AddBytes(ByteKind::kActivationsRead, rows * (heads * dim + dim) * 4);
+  cost.AddBytes(ByteKind::kActivationsWritten, rows * heads * dim * 4);
+  return cost;
+}
+
+const char* TableAlways(const RopeTableOp&) { return nullptr; }
+const char* RopeAlways(const RopeOp&) { return nullptr; }
+TaskPlan PlanTable(const RopeTableOp& op, int) { return {op.cos.rows, 0, 0}; }
+TaskPlan PlanRope(const RopeOp& op, int) { return {op.x.rows * op.heads, 0, 0}; }
+
+}  // namespace
+
+Status RopeTableOp::Validate() const {
+  const int64_t n = static_cast<int64_t>(positions.size()), half = static_cast<int64_t>(inv_freq.size());
+  TALLY_RETURN_IF_ERROR(CheckShape("rope cosines", cos, n, half));
+  TALLY_RETURN_IF_ERROR(CheckShape("rope sines", sin, n, half));
+  for (int32_t p : positions) {
+    if (p < 0) return InternalError("rope position " + std::to_string(p) + " is negative");
+  }
+  return {};
+}
+
+Cost RopeTableOp::Useful(const CostAmounts& n) const { return TableCost(*this, n, inv_freq.size()); }
+
+Status RopeOp::Validate() const {
+  if (style != RopeStyle::kRotateHalf && style != RopeStyle::kAdjacentPair) return InternalError("rope without a style");
+  if (heads <= 0 || head_dim <= 0) return InternalError("rope needs heads");
+  if (dim <= 0 || dim % 2 != 0 || dim > head_dim) {
+    return InternalError("rope turns " + std::to_string(dim) + " dimensions of a head of " + std::to_string(head_dim) +
+                         ", expected an even number up to it");
+  }
+  TALLY_RETURN_IF_ERROR(CheckShape("rope input", x, x.rows, heads * head_dim));
+  TALLY_RETURN_IF_ERROR(CheckShape("rope cosines", cos, x.rows, dim / 2));
+  return CheckShape("rope sines", sin, x.rows, dim / 2);
+}
+
+Cost RopeOp::Useful(const CostAmounts& n) const { return RopeCost(*this, n, static_cast<uint64_t>(dim / 2)); }
+
+void RopeTableOp::Describe(OpDescription& d) const {
+  d.Add("positions", kIn, "i32", {Size(positions)});
+  d.Add("inv_freq", kIn, "f32", {Size(inv_freq)});
+  d.Add("cos", kOut, "f32", Shape(cos));
+  d.Add("sin", kOut, "f32", Shape(sin));
+  d.Set("magnitude", static_cast<double>(magnitude));
+  d.Set("positions", List(positions));
+}
+
+void RopeOp::Describe(OpDescription& d) const {
+  d.Add("x", kInOut, "f32", Shape(x));
+  d.Add("cos", kIn, "f32", Shape(cos));
+  d.Add("sin", kIn, "f32", Shape(sin));
+  d.Set("style", NameOf(kRopeStyleNames, style));
+  d.Set("heads", heads);
+  d.Set("head_dim", head_dim);
+  d.Set("dim", dim);
+}
+
+template <>
+std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>() {
+  static constexpr Kernel<RopeTableOp> kKernels[] = {
+      {"hwy", TableAlways, PlanTable, RunRopeTableHwy,
+       [](const RopeTableOp& op, const CostAmounts& n) { return TableCost(op, n, HwyPadded(op.cos.cols)); }},
+      {"ref", TableAlways, PlanTable,
+       [](const RopeTableOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { RopeTableRef<float>(op, begin, end); },
+       [](const RopeTableOp& op, const CostAmounts& n) { return op.Useful(n); }}};
+  return kKernels;
+}
+
+template <>
+std::span<const Kernel<RopeOp>> Kernels<RopeOp>() {
+  static constexpr Kernel<RopeOp> kKernels[] = {
+      {"hwy", RopeAlways, PlanRope, RunRopeHwy,
+       [](const RopeOp& op, const CostAmounts& n) { return RopeCost(op, n, HwyPadded(op.dim / 2)); }},
+      {"ref", RopeAlways, PlanRope,
+       [](const RopeOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { RopeRef<float>(op, begin, end); },
+       [](const RopeOp& op, const CostAmounts& n) { return op.Useful(n); }}};
+  return kKernels;
+}
+
+}  // namespace tally

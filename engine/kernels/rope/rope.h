@@ -1,0 +1,49 @@
+// Rotary position embedding (Su et al. 2021): pairs (a, b) of a head turn by angle p * inv_freq[i]:
+//   a' = a cos - b sin, b' = b cos + a sin
+// kRotateHalf pairs (i, i + dim/2); kAdjacentPair pairs (2i, 2i + 1). Dimensions beyond `dim` stay.
+#pragma once
+
+#include "engine/base/kinds.h"
+#include "engine/kernels/op.h"
+
+namespace tally {
+
+// Once per step: cos and sin of every row's angles, times `magnitude`. Angles are f32 products, as published code has them.
+struct RopeTableOp {
+  static constexpr std::string_view kName = "rope_table";
+  std::span<const int32_t> positions;  // [n]
+  std::span<const float> inv_freq;     // [dim/2], scaling applied (rope_freqs.h); a buffer, not a parameter
+  float magnitude = 1;                 // YaRN's attention factor
+  Mat<float> cos, sin;                 // [n, dim/2]
+  Status Validate() const;
+  CostAmounts Amounts() const { return RowAmounts(static_cast<int64_t>(positions.size())); }
+  Cost Useful(const CostAmounts& n) const;  // per angle: 3 FLOPs (it, twice the magnitude), 2 special
+  void Touches(WeightTouches&) const {}
+  Mat<const float> Output() const { return cos; }
+  void Describe(OpDescription& d) const;
+};
+
+struct RopeOp {
+  static constexpr std::string_view kName = "rope";
+  RopeStyle style = RopeStyle::kRotateHalf;
+  Mat<float> x;  // [n, heads * head_dim], in place (any row stride)
+  int64_t heads = 0, head_dim = 0, dim = 0;
+  Mat<const float> cos, sin;  // [n, dim/2]
+  Status Validate() const;
+  CostAmounts Amounts() const { return RowAmounts(x.rows); }
+  Cost Useful(const CostAmounts& n) const;  // 6 FLOPs a pair: 3 dim per row and head
+  void Touches(WeightTouches&) const {}
+  Mat<const float> Output() const { return x; }
+  void Describe(OpDescription& d) const;
+};
+
+template <>
+std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>();
+template <>
+std::span<const Kernel<RopeOp>> Kernels<RopeOp>();
+
+// rope_hwy.cc
+void RunRopeTableHwy(const RopeTableOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
+void RunRopeHwy(const RopeOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
+
+}  // namespace tally

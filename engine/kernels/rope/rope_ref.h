@@ -1,0 +1,55 @@
+// The scalar references of RopeTableOp and RopeOp.
+//
+// Tolerances of the Highway kernels, u = 2^-24.
+//   Table: the angles are the same f32 products. Each side's cosine and sine lies within 1 ulp (2 u) of the true
+//     one, and the product with the magnitude is rounded on each side: |t - t'| <= 6 u |t|.
+//   Rope: a turned value is a product and a multiply-add; targets without FMA round the second product too, and
+//     each side rounds its result, so |a' - a''| <= 3 u (|a cos| + |b sin|), likewise b'.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/kernels/rope/rope.h"
+#include "engine/kernels/scalar.h"
+
+namespace tally {
+
+inline constexpr double kRopeTableTolerance = 6 * 0x1p-24;
+inline constexpr double kRopeTolerance = 3 * 0x1p-24;
+
+// A task is one row.
+template <class S>
+void RopeTableRef(const RopeTableOp& op, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    float* cos = op.cos.Row(r);
+    float* sin = op.sin.Row(r);
+    const S position(static_cast<float>(op.positions[static_cast<size_t>(r)]));
+    for (int64_t i = 0; i < op.cos.cols; ++i) {
+      const S angle = position * S(op.inv_freq[static_cast<size_t>(i)]);
+      cos[i] = ToF32(Cos(angle) * S(op.magnitude));
+      sin[i] = ToF32(Sin(angle) * S(op.magnitude));
+    }
+  }
+}
+
+// A task is one head of one row: t % heads of t / heads.
+template <class S>
+void RopeRef(const RopeOp& op, int64_t begin, int64_t end) {
+  const int64_t half = op.dim / 2;
+  const bool adjacent = op.style == RopeStyle::kAdjacentPair;
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t row = t / op.heads;
+    float* x = op.x.Row(row) + t % op.heads * op.head_dim;
+    const float* cos = op.cos.Row(row);
+    const float* sin = op.sin.Row(row);
+    for (int64_t i = 0; i < half; ++i) {
+      float& first = adjacent ? x[2 * i] : x[i];
+      float& second = adjacent ? x[2 * i + 1] : x[i + half];
+      const S a(first), b(second), c(cos[i]), s(sin[i]);
+      first = ToF32(Fma(a, c, -(b * s)));
+      second = ToF32(Fma(b, c, a * s));
+    }
+  }
+}
+
+}  // namespace tally

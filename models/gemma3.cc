@@ -1,0 +1,84 @@
+// Gemma 3 (Gemma team 2025), text: embeddings scaled by the root of the width, norms before and after both blocks, RMSNorm of each
+// head's query and key, GeGLU; five layers with a sliding window and a rope of their own, unscaled, then one that sees all of the past;
+// head tied. Norms multiply by 1 + w: Hugging Face stores w, GGUF 1 + w. A checkpoint with a vision tower has its text model below
+// text_config and language_model.
+#include <cmath>
+
+#include "models/family.h"
+
+namespace tally {
+namespace {
+
+constexpr std::string_view kGguf[] = {"gemma3"};
+constexpr std::string_view kHf[] = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"};
+constexpr std::string_view kHfTypes[] = {"gemma3_text", "gemma3"};
+
+#define TALLY_LAYER "~model.layers.#."
+constexpr RoleName kHfNames[] = {{Role::kOutputNorm, "~model.norm.weight", Storage::kPlusOne},
+                                 {Role::kAttnNorm, TALLY_LAYER "input_layernorm.weight", Storage::kPlusOne},
+                                 {Role::kAttnPostNorm, TALLY_LAYER "post_attention_layernorm.weight", Storage::kPlusOne},
+                                 {Role::kFfnNorm, TALLY_LAYER "pre_feedforward_layernorm.weight", Storage::kPlusOne},
+                                 {Role::kFfnPostNorm, TALLY_LAYER "post_feedforward_layernorm.weight", Storage::kPlusOne},
+                                 {Role::kQNorm, TALLY_LAYER "self_attn.q_norm.weight", Storage::kPlusOne},
+                                 {Role::kKNorm, TALLY_LAYER "self_attn.k_norm.weight", Storage::kPlusOne}};
+#undef TALLY_LAYER
+
+// What q.k is divided by the root of. GGUF has no key for it: of the published models only that of 62 layers (27B) takes another width
+// than the head's.
+double QueryScalar(Config& c, const Recipe& r) {
+  if (c.gguf()) return r.n_layers == 62 ? r.d_model / r.n_heads : r.head_dim;
+  return c.Positive("query_pre_attn_scalar", 256);
+}
+
+// The text model of a checkpoint of several parts; whether its head is tied may be said outside of it.
+bool EnterText(Config& c, ModelSpec& spec) {
+  if (c.gguf()) return true;
+  const bool tied = c.Bool("tie_word_embeddings", true);
+  if (!c.Is({"Gemma3ForConditionalGeneration", "gemma3"})) return tied;
+  c.Enter("text_config.");
+  c.tensor_prefix = "language_model.";
+  for (const char* part : {"vision_tower.", "multi_modal_projector."}) AddNotRun(c, spec, part);
+  return tied;
+}
+
+void Read(Config& c, ModelSpec& spec) {
+  Recipe& r = spec.recipe;
+  const bool tied = EnterText(c, spec);
+  ReadDecoder(c, spec,
+              {.norm_eps = 1e-6,
+               .n_kv_heads = 4,
+               .head_dim = 256,
+               .n_heads = 8,
+               .context = 131072,
+               .vocab = 262208,
+               .rope_theta = 1e6,
+               .tied = tied});
+  ReadFeedForwardWidth(c, r);
+  r.embedding_scale = std::sqrt(static_cast<float>(r.d_model));
+  r.qk_norm = QkNormKind::kHead;
+  r.post_norms = true;
+  r.activation = ReadGelu(c, "hidden_activation|hidden_act", "gelu_pytorch_tanh");
+  SetAttentionScale(r, 1 / std::sqrt(QueryScalar(c, r)));
+  r.local_rope = {.style = r.rope.style, .dim = r.rope.dim, .scaling = {}};
+  r.local_rope.theta =
+      c.Positive(c.Pick("rope.freq_base_swa", "rope_local_base_freq|rope_parameters.sliding_attention.rope_theta"), 10000);
+  const int32_t window =
+      c.gguf() ? c.Int("attention.sliding_window", 1, kMaxContext) : c.Int("sliding_window", 1, kMaxContext, 4096);
+  const int32_t period =
+      c.Int(c.Pick("attention.sliding_window_pattern", "sliding_window_pattern|_sliding_window_pattern"), 1, kMaxLayers, 6);
+  if (c.gguf() || !ReadHfLayerTypes(c, r, window)) {
+    for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = (i + 1) % static_cast<size_t>(period) != 0 ? window : 0;
+  }
+  for (LayerRecipe& layer : r.layers) layer.rope = layer.window > 0 ? LayerRope::kLocal : LayerRope::kGlobal;
+  const bool bias = !c.gguf() && c.Bool("attention_bias", false);
+  SetBiases(r, bias, bias);
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (c.Has(key)) c.Unsupported(key, "other than null");
+  }
+}
+
+}  // namespace
+
+extern constinit const Family kGemma3Family = {"gemma3", kGguf, kHf, kHfTypes, Read, kHfNames};
+
+}  // namespace tally

@@ -1,0 +1,328 @@
+// Defaults and layouts are those of transformers' configuration_*.py and modeling_*.py, and of llama.cpp's keys.
+#include "models/readings.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/format.h"
+#include "engine/recipe/rope_freqs.h"
+#include "models/binding.h"
+
+namespace tally {
+
+namespace {
+
+// Rows of a stored matrix that a hyper-parameter follows from.
+int32_t StoredRows(Config& c, std::string_view name, int64_t max) {
+  if (!c.ok()) return 1;
+  const StoredTensor* t = c.inventory().Find(name);
+  if (t == nullptr) {
+    c.Fail("tensor " + std::string(name) + " is missing");
+    return 1;
+  }
+  if (t->shape.size() != 2 || t->shape[0] < 1 || t->shape[0] > static_cast<uint64_t>(max)) {
+    c.Fail("tensor " + std::string(name) + " must be a matrix of 1 to " + std::to_string(max) + " rows");
+    return 1;
+  }
+  return static_cast<int32_t>(t->shape[0]);
+}
+
+}  // namespace
+
+int32_t GgufVocabulary(Config& c) {
+  constexpr std::string_view kEmbedding = "token_embd.weight", kTokens = "tokenizer.ggml.tokens";
+  const int32_t rows = StoredRows(c, kEmbedding, kMaxVocab);
+  const std::string has = ", but " + std::string(kEmbedding) + " has " + std::to_string(rows) + " rows";
+  if (c.ok() && c.Has("vocab_size")) {
+    const int32_t told = c.Int("vocab_size", 1, kMaxVocab);
+    if (c.ok() && told != rows) c.Fail("vocab_size is " + std::to_string(told) + has);
+  }
+  // Fewer tokens than rows are padding.
+  const MetaValue* const value = c.inventory().metadata.Find(kTokens);
+  const auto* const tokens = value != nullptr ? std::get_if<std::vector<std::string>>(value) : nullptr;
+  if (c.ok() && tokens != nullptr && tokens->size() > static_cast<size_t>(rows)) {
+    c.Fail(std::string(kTokens) + " lists " + std::to_string(tokens->size()) + " tokens" + has);
+  }
+  return rows;
+}
+
+void ReadTying(Config& c, bool default_tied, ModelSpec& spec) {
+  const std::string head(c.Pick("output.weight", "lm_head.weight"));
+  const bool stored = c.inventory().Find(head) != nullptr, told = c.Has("tie_word_embeddings");
+  const bool by_default = !stored && (default_tied || c.gguf());
+  spec.recipe.tied_head = told && !c.gguf() ? c.Bool("tie_word_embeddings", default_tied) : by_default;
+  if (spec.recipe.tied_head && stored) spec.not_run.push_back(head);
+}
+
+int32_t EvenHeadDim(Config& c, const Recipe& r) {
+  if (c.ok() && r.d_model % r.n_heads != 0) {
+    c.Fail("width " + std::to_string(r.d_model) + " cannot be divided among " + std::to_string(r.n_heads) + " heads");
+  }
+  return std::max(1, r.d_model / r.n_heads);
+}
+
+void SetAttentionScale(Recipe& r, double scale) {
+  r.attention_scale = static_cast<float>(scale);
+  for (LayerRecipe& layer : r.layers) layer.attention_scale = r.attention_scale;
+}
+
+double UsualAttentionScale(const Recipe& r) { return 1.0 / std::sqrt(static_cast<double>(r.head_dim)); }
+
+void ReadFeedForwardWidth(Config& c, Recipe& r) {
+  r.d_ff = c.Int(c.Pick("feed_forward_length", "intermediate_size"), 1, kMaxWidth);
+}
+
+void ExpectSilu(Config& c) {
+  if (c.gguf()) return;
+  const std::string act = c.String("hidden_act", "silu");
+  if (act != "silu" && act != "swish") c.Unsupported("hidden_act", Quote(act));
+}
+
+ActivationKind ReadGelu(Config& c, std::string_view keys, std::string_view otherwise) {
+  const std::string name = c.gguf() ? std::string(otherwise) : c.String(keys, otherwise);
+  if (name == "gelu") return ActivationKind::kGeluErf;
+  if (name != "gelu_new" && name != "gelu_pytorch_tanh" && name != "gelu_fast")
+    c.Unsupported(keys.substr(0, keys.find('|')), Quote(name));
+  return ActivationKind::kGeluTanh;
+}
+
+void SetBiases(Recipe& r, bool qkv, bool o) {
+  r.q_bias = r.k_bias = r.v_bias = qkv;
+  r.o_bias = o;
+}
+
+void ReadExperts(Config& c, Recipe& r, std::string_view count_keys, std::string_view width_keys) {
+  r.n_experts = c.Int(c.Pick("expert_count", count_keys), 1, kMaxExperts);
+  r.top_k = c.Int(c.Pick("expert_used_count", "num_experts_per_tok|experts_per_token"), 1, r.n_experts);
+  r.d_expert = c.Int(c.Pick("expert_feed_forward_length|feed_forward_length", width_keys), 1, kMaxWidth);
+}
+
+RoutingRule SoftmaxRule(Config& c, bool normed_by_default) {
+  const bool normed = c.gguf() ? normed_by_default : c.Bool("norm_topk_prob", normed_by_default);
+  return normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
+}
+
+void ReadQwenWindows(Config& c, Recipe& r) {
+  if (c.gguf() || !c.Bool("use_sliding_window", false) || c.IsNull("sliding_window")) return;
+  const int32_t window = c.Int("sliding_window", 1, kMaxContext, 4096), from = c.Int("max_window_layers", 0, kMaxLayers, 28);
+  if (ReadHfLayerTypes(c, r, window)) return;
+  for (size_t i = static_cast<size_t>(from); i < r.layers.size(); ++i) r.layers[i].window = window;
+}
+
+// Every decoder_sparse_step-th, without those in mlp_only_layers. In GGUF files all.
+void ReadQwenSparseLayers(Config& c, Recipe& r) {
+  const int32_t step = c.gguf() ? 1 : c.Int("decoder_sparse_step", 1, kMaxLayers, 1);
+  const auto dense = c.inventory().metadata.GetInts("mlp_only_layers");
+  if (!dense.ok()) return c.Fail("mlp_only_layers must be an array of integers");
+  for (int32_t i = 0; i < static_cast<int32_t>(r.layers.size()); ++i) {
+    const bool listed = dense->has_value() && std::find((*dense)->begin(), (*dense)->end(), i) != (*dense)->end();
+    r.layers[i].sparse = !listed && (i + 1) % step == 0;
+  }
+  if (!c.gguf() && c.Bool("use_sliding_window", false)) c.Unsupported("use_sliding_window", "true");
+}
+
+void ReadSharedExperts(Config& c, ModelSpec& spec) {
+  Recipe& r = spec.recipe;
+  ReadExperts(c, r, "n_routed_experts|num_local_experts|num_experts", "moe_intermediate_size");
+  const int64_t shared = int64_t{c.Int("n_shared_experts", 0, kMaxExperts)} * r.d_expert;
+  if (shared > kMaxWidth) c.Fail("n_shared_experts make a width of " + std::to_string(shared));
+  r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
+  const int32_t dense = c.Int("first_k_dense_replace", 0, kMaxLayers), step = c.Int("moe_layer_freq", 1, kMaxLayers, 1);
+  for (int32_t i = dense; i < static_cast<int32_t>(r.layers.size()); ++i) r.layers[i].sparse = i % step == 0;
+  r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers, 0);
+  for (int32_t i = r.n_layers; c.ok() && i < r.n_layers + r.mtp_layers; ++i) {
+    AddNotRun(c, spec, "model.layers." + std::to_string(i) + ".");
+  }
+}
+
+void AddBuffers(Config& c, ModelSpec& spec, std::initializer_list<std::string_view> names) {
+  for (int32_t i = 0; i < spec.recipe.n_layers; ++i) {
+    for (const std::string_view name : names) {
+      std::string full = ExpandName(name, i, c.tensor_prefix);
+      if (IsStored(c.inventory(), full)) spec.buffers.push_back(std::move(full));
+    }
+  }
+}
+
+void AddNotRun(Config& c, ModelSpec& spec, std::string_view prefix) {
+  for (const StoredTensor& t : c.inventory().tensors) {
+    if (t.name.starts_with(prefix)) spec.not_run.push_back(t.name);
+  }
+}
+
+namespace {
+
+// Reads factor and what else a kind of scaling needs; `p` stands before the keys.
+void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string& type) {
+  RopeScaling& s = r.rope.scaling;
+  if (type == "default" || type == "none") return;
+  if (type == "linear") {
+    s.kind = RopeScalingKind::kLinear;
+    s.factor = c.Positive(p + "factor");
+  } else if (type == "llama3") {
+    s.kind = RopeScalingKind::kLlama3;
+    s.factor = c.Positive(p + "factor");
+    s.low_freq_factor = c.Positive(p + "low_freq_factor");
+    s.high_freq_factor = c.Positive(p + "high_freq_factor");
+    s.original_context = c.Positive(p + "original_max_position_embeddings");
+    if (c.ok() && s.low_freq_factor >= s.high_freq_factor) c.Fail(p + "low_freq_factor must be below high_freq_factor");
+  } else if (type == "yarn") {
+    s.kind = RopeScalingKind::kYarn;
+    s.factor = c.Positive(p + "factor");
+    s.original_context = c.Positive(p + "original_max_position_embeddings", r.context);
+    s.beta_fast = c.Positive(p + "beta_fast", 32);
+    s.beta_slow = c.Positive(p + "beta_slow", 1);
+    s.truncate = c.Bool(p + "truncate", true);
+    const bool all_dim = c.Has(p + "mscale_all_dim");
+    if (r.latent.kv_rank > 0 && all_dim) {  // what both have in common goes into the attention scale instead
+      const double all = YarnMagnitude(s.factor, c.Positive(p + "mscale_all_dim"));
+      s.attention_factor = YarnMagnitude(s.factor, c.Positive(p + "mscale", 1)) / all;
+      return;
+    }
+    s.attention_factor = c.Positive(p + "attention_factor", YarnMagnitude(s.factor));
+    for (const char* key : {"mscale", "mscale_all_dim"}) {
+      if (c.Has(p + key)) c.Unsupported(p + key, "(DeepSeek's variant of YaRN)");
+    }
+  } else {
+    c.Unsupported(p + "rope_type", Quote(type));
+  }
+}
+
+// rope_theta, and rope_scaling (old) or rope_parameters (new, of the full-attention layers where they differ): none, linear, llama3,
+// yarn (of latent attention with DeepSeek's magnitudes).
+void ReadHfRope(Config& c, Recipe& r, double default_theta) {
+  r.rope.theta = c.Positive("rope_theta|rotary_emb_base|rope_parameters.rope_theta|rope_parameters.full_attention.rope_theta",
+                            default_theta);
+  for (const std::string p : {"rope_scaling.", "rope_parameters.", "rope_parameters.full_attention."}) {
+    const std::string type = c.String(p + "rope_type|" + p + "type", "");
+    if (!type.empty()) return ReadHfScaling(c, p, r, type);
+    if (c.Has(p + "factor")) return c.Fail("required key " + p + "rope_type is missing");
+  }
+}
+
+// `yarn_truncate`: whether this architecture's checkpoints round YaRN's bounds.
+void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
+  r.rope.theta = c.Positive("rope.freq_base", 10000);
+  RopeScaling& s = r.rope.scaling;
+  // Without a type a factor is linear's, as llama.cpp has it.
+  const bool factor = c.Has("rope.scaling.factor") || c.Has("rope.scale_linear");
+  const std::string type = c.String("rope.scaling.type", factor ? "linear" : "none");
+  if (type == "linear") {
+    s.factor = c.Positive("rope.scaling.factor|rope.scale_linear");
+    if (s.factor != 1) s.kind = RopeScalingKind::kLinear;
+  } else if (type == "yarn") {
+    s.kind = RopeScalingKind::kYarn;
+    s.factor = c.Positive("rope.scaling.factor");
+    s.original_context = c.Positive("rope.scaling.original_context_length", r.context);
+    s.beta_fast = c.Positive("rope.scaling.yarn_beta_fast", 32);
+    s.beta_slow = c.Positive("rope.scaling.yarn_beta_slow", 1);
+    s.truncate = yarn_truncate;
+    s.attention_factor = YarnMagnitude(s.factor) * c.Positive("rope.scaling.attn_factor|rope.scaling.yarn_attn_factor", 1);
+    if (c.Positive("rope.scaling.yarn_ext_factor", 1) != 1) c.Unsupported("rope.scaling.yarn_ext_factor", "other than 1");
+  } else if (type != "none") {
+    c.Unsupported("rope.scaling.type", Quote(type));
+  }
+}
+
+// `otherwise`: Hugging Face's default; 0: none.
+int32_t IntOr(Config& c, std::string_view key, int64_t max, int32_t otherwise) {
+  return otherwise > 0 && !c.gguf() ? c.Int(key, 1, max, otherwise) : c.Int(key, 1, max);
+}
+
+// What latent attention says of heads and rope, or else the keys.
+void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
+  r.n_heads = IntOr(c, c.Pick("attention.head_count", "num_attention_heads"), kMaxHeads, d.n_heads);
+  const std::string_view kv_key = c.Pick("attention.head_count_kv", "num_key_value_heads"),
+                         dim_key = c.Pick("attention.key_length", "head_dim");
+  const bool shared = d.n_kv_heads > 0 && !c.gguf() && !c.IsNull(kv_key);  // null: as many as there are heads
+  r.n_kv_heads = c.Int(kv_key, 1, kMaxHeads, shared ? d.n_kv_heads : r.n_heads);
+  if (r.latent.kv_rank > 0) {  // the latent is shared by all, whatever num_key_value_heads says
+    r.n_kv_heads = r.n_heads;
+    r.head_dim = r.latent.nope_dim + r.latent.rope_dim;
+    r.rope.dim = r.latent.rope_dim;
+    return;
+  }
+  const int32_t usual_dim = c.gguf() ? 0 : d.head_dim;
+  r.head_dim = c.Has(dim_key) || usual_dim > 0 ? c.Int(dim_key, 1, kMaxHeads, usual_dim) : EvenHeadDim(c, r);
+  if (c.gguf()) {
+    if (c.Int("attention.value_length", 1, kMaxHeads, r.head_dim) != r.head_dim)
+      c.Unsupported("attention.value_length", "other than key_length");
+    if (c.Has("attention.scale")) c.Unsupported("attention.scale", "in this architecture");
+    r.rope.dim = c.Int("rope.dimension_count", 1, kMaxHeads, r.head_dim);
+    return;
+  }
+  const double rotated =
+      c.Positive("partial_rotary_factor|rope_parameters.partial_rotary_factor|rotary_pct", d.rotated > 0 ? d.rotated : 1);
+  if (d.rotated == 0 && rotated != 1) c.Unsupported("partial_rotary_factor", NumberText(rotated));
+  if (rotated > 1) c.Fail("partial_rotary_factor is above 1");
+  r.rope.dim = c.ok() ? std::max(1, static_cast<int32_t>(r.head_dim * rotated)) : 1;
+}
+
+}  // namespace
+
+void ReadDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& d) {
+  Recipe& r = spec.recipe;
+  r.n_layers = c.Int(c.Pick("block_count", "num_hidden_layers"), 1, kMaxLayers);
+  r.d_model = c.Int(c.Pick("embedding_length", "hidden_size"), 1, kMaxWidth);
+  ReadHeads(c, r, d);
+  r.context = IntOr(c, c.Pick("context_length", "max_position_embeddings"), kMaxContext, d.context);
+  r.norm_eps = static_cast<float>(c.gguf() ? c.Positive(d.gguf_eps) : c.Positive(d.hf_eps, d.norm_eps));
+  r.vocab = c.gguf() ? GgufVocabulary(c) : IntOr(c, "vocab_size", kMaxVocab, d.vocab);
+  if (r.rope.style == RopeStyle::kNone) r.rope.style = RopeStyle::kRotateHalf;
+  c.gguf() ? ReadGgufRope(c, r, d.gguf_yarn_truncates) : ReadHfRope(c, r, d.rope_theta);
+  r.layers.resize(static_cast<size_t>(r.n_layers));
+  SetAttentionScale(r, UsualAttentionScale(r));
+  ReadTying(c, d.tied, spec);
+}
+
+bool ReadHfLayerTypes(Config& c, Recipe& r, int32_t window) {
+  const std::vector<std::string> types = c.Strings("layer_types");
+  if (!c.ok() || types.empty()) return !c.ok();
+  if (types.size() != r.layers.size()) {
+    c.Fail("layer_types lists " + std::to_string(types.size()) + " layers of " + std::to_string(r.layers.size()));
+    return true;
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "sliding_attention" && types[i] != "full_attention") c.Unsupported("layer_types", Quote(types[i]));
+    r.layers[i].window = types[i] == "sliding_attention" ? window : 0;
+  }
+  return true;
+}
+
+void ReadGeneration(Config& c, Recipe& r) {
+  const Metadata& m = c.inventory().metadata;
+  auto ids = [&](std::initializer_list<std::string_view> keys) {  // of the first key present: one id or a list
+    std::vector<int64_t> found;
+    std::string used;
+    for (std::string_view key : keys) {
+      const MetaValue* value = m.Find(key);
+      if (value == nullptr && !m.IsOther(key)) continue;
+      used = key;
+      if (value != nullptr && std::holds_alternative<std::vector<int64_t>>(*value)) {
+        found = std::get<std::vector<int64_t>>(*value);
+      } else if (auto id = m.GetInt(key); !id.ok()) {
+        c.Fail(std::string(key) + " is not a token id");
+      } else if (id->has_value()) {
+        found = {**id};
+      }
+      break;
+    }
+    std::erase_if(found, [](int64_t id) { return id == -1 || id == int64_t{UINT32_MAX}; });  // none, GGUF's as u32
+    for (const int64_t id : found) {
+      if (id < 0 || id >= r.vocab) {
+        c.Fail(used + " names token " + std::to_string(id) + " of a vocabulary of " + std::to_string(r.vocab));
+      }
+    }
+    return c.ok() ? std::vector<int32_t>(found.begin(), found.end()) : std::vector<int32_t>();
+  };
+  if (c.inventory().format == FileFormat::kHuggingFace) {
+    r.eos_tokens = ids({"generation_config.eos_token_id", "eos_token_id"});
+  } else {
+    r.eos_tokens = ids({"tokenizer.ggml.eos_token_id"});
+    for (int32_t id : ids({"tokenizer.ggml.eot_token_id"})) r.eos_tokens.push_back(id);
+  }
+  std::sort(r.eos_tokens.begin(), r.eos_tokens.end());
+  r.eos_tokens.erase(std::unique(r.eos_tokens.begin(), r.eos_tokens.end()), r.eos_tokens.end());
+}
+
+}  // namespace tally

@@ -1,0 +1,485 @@
+// The KV pool: blocks of layers with and without a window, sharing them between sequences, rolling back, and what is refused.
+#include "engine/graph/kv_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+
+#include "engine/graph/decoder.h"
+
+namespace tally {
+namespace {
+
+constexpr KvLayout kSmall{KvType::kF16, 2, 4};
+
+std::vector<KvLayerSpec> Layers(const std::vector<int32_t>& windows, const KvLayout& layout = kSmall) {
+  std::vector<KvLayerSpec> layers;
+  for (const int32_t w : windows) layers.push_back({w, layout});
+  return layers;
+}
+
+std::unique_ptr<KvPool> Make(const std::vector<KvLayerSpec>& layers, const KvPoolSize& size) {
+  auto pool = KvPool::Create(layers, size);
+  EXPECT_TRUE(pool.ok()) << pool.status().message();
+  return pool.ok() ? std::move(pool).value() : nullptr;
+}
+
+int64_t Present(const KvTable& table) {
+  int64_t n = 0;
+  for (int64_t b = 0; b < table.count; ++b) n += table.blocks[b] != nullptr ? 1 : 0;
+  return n;
+}
+
+TEST(KvPool, GivesEveryLayerBlocksOfItsOwn) {
+  auto cache = Make(Layers({0, 64, 0}), {1024, 2, 128});
+  auto a = cache->NewSequence(), b = cache->NewSequence();
+  ASSERT_TRUE(a.ok() && b.ok());
+  ASSERT_TRUE(cache->Extend(*a, 300).ok());
+  ASSERT_TRUE(cache->Extend(*b, 100).ok());
+  EXPECT_EQ(cache->Length(*a), 300);
+  std::set<uint8_t*> seen;
+  size_t blocks = 0;
+  for (int32_t layer = 0; layer < 3; ++layer) {
+    const auto tables = cache->Tables(layer);
+    EXPECT_EQ(tables[static_cast<size_t>(*a)].count, 3);
+    EXPECT_EQ(tables[static_cast<size_t>(*b)].count, 1);
+    for (int32_t s : {*a, *b}) {
+      for (int64_t i = 0; i < tables[static_cast<size_t>(s)].count; ++i, ++blocks) {
+        uint8_t* block = tables[static_cast<size_t>(s)].blocks[i];
+        ASSERT_NE(block, nullptr);
+        std::memset(block, layer + 1, kSmall.BlockBytes());  // all of it is ours to write
+        seen.insert(block);
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), blocks);
+  EXPECT_EQ(cache->BytesAllocated(), blocks * kSmall.BlockBytes());
+}
+
+TEST(KvPool, WindowLayersGiveBackBlocksButOne) {
+  auto cache = Make(Layers({0, 100}), {4096, 1, 64});
+  auto s = cache->NewSequence();
+  ASSERT_TRUE(s.ok());
+  for (int i = 0; i < 64; ++i) {
+    ASSERT_TRUE(cache->Extend(*s, 64).ok()) << i;
+    const int64_t length = cache->Length(*s), first_needed = std::max<int64_t>(0, length - 64 - 100 + 1);
+    const KvTable windowed = cache->Tables(1)[0];
+    for (int64_t b = first_needed / kKvBlock; b < windowed.count; ++b) ASSERT_NE(windowed.blocks[b], nullptr) << length;
+    EXPECT_LE(Present(windowed), 5);
+  }
+  EXPECT_EQ(Present(cache->Tables(0)[0]), 4096 / kKvBlock);
+  EXPECT_LT(KvPool::PlanBytes(Layers({0, 100}), {4096, 1, 64}), 2 * 4096 / kKvBlock * kSmall.BlockBytes());
+}
+
+TEST(KvPool, RollsBackWithinTheMarginAndRefusesBeyond) {
+  auto cache = Make(Layers({0, 50}), {4096, 1, 256});
+  auto s = cache->NewSequence();
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(cache->Extend(*s, 256).ok());
+  EXPECT_TRUE(cache->Truncate(*s, 2048 - 200).ok());
+  EXPECT_EQ(cache->Length(*s), 1848);
+  const Status gone = cache->Truncate(*s, 300);
+  ASSERT_FALSE(gone.ok());
+  EXPECT_EQ(gone.code(), StatusCode::kBadInput);
+  EXPECT_EQ(cache->Length(*s), 1848);
+  EXPECT_FALSE(cache->Truncate(*s, 1849).ok());
+  EXPECT_FALSE(cache->Truncate(*s, -1).ok());
+  EXPECT_TRUE(cache->Extend(*s, 100).ok());
+  // Nothing needs nothing: an emptied sequence begins anew, whatever it had given back.
+  ASSERT_TRUE(cache->Truncate(*s, 0).ok());
+  EXPECT_EQ(cache->BytesAllocated(), 0u);
+  ASSERT_TRUE(cache->Extend(*s, 100).ok());
+  EXPECT_TRUE(cache->Truncate(*s, 50).ok());
+  cache->Free(*s);
+  EXPECT_EQ(cache->BytesAllocated(), 0u);
+}
+
+TEST(KvPool, RefusesMoreThanItHasRoomForAndStaysAsItWas) {
+  auto cache = Make(Layers({0}), {200, 1, 64});
+  auto s = cache->NewSequence();
+  ASSERT_TRUE(cache->Extend(*s, 150).ok());
+  const Status full = cache->Extend(*s, 51);
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.message(), "the context is full: 201 positions, room for 200");
+  EXPECT_EQ(cache->Length(*s), 150);
+  EXPECT_TRUE(cache->Extend(*s, 50).ok());
+  EXPECT_FALSE(cache->NewSequence().ok());
+  cache->Free(*s);
+  EXPECT_EQ(cache->BytesAllocated(), 0u);
+  EXPECT_FALSE(cache->IsLive(*s));
+  EXPECT_TRUE(cache->NewSequence().ok());
+}
+
+// A batch longer than the pools were made for: refused before anything is given back, though blocks below the window could be.
+TEST(KvPool, AFullPoolSaysWhatFitsAndKeepsItsBlocks) {
+  auto cache = Make(Layers({0, 50}), {4096, 2, 64});
+  auto s = cache->NewSequence();
+  for (int i = 0; i < 17; ++i) ASSERT_TRUE(cache->Extend(*s, 60).ok());
+  const KvTable windowed = cache->Tables(1)[static_cast<size_t>(*s)];
+  const std::vector<uint8_t*> before(windowed.blocks, windowed.blocks + windowed.count);
+  const uint64_t bytes = cache->BytesAllocated();
+  const Status full = cache->Extend(*s, 2000);
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.code(), StatusCode::kBadInput);
+  const KvTable after = cache->Tables(1)[static_cast<size_t>(*s)];
+  EXPECT_EQ(std::vector<uint8_t*>(after.blocks, after.blocks + after.count), before);
+  EXPECT_EQ(cache->BytesAllocated(), bytes);
+  EXPECT_EQ(cache->Length(*s), 17 * 60);
+
+  int64_t fit = 0;
+  ASSERT_EQ(std::sscanf(full.message().c_str(), "the KV cache is full: room for %ld more positions of this sequence", &fit), 1)
+      << full.message();
+  EXPECT_FALSE(cache->Extend(*s, fit + 1).ok());
+  EXPECT_TRUE(cache->Extend(*s, fit).ok());
+  EXPECT_EQ((17 * 60 + fit) % kKvBlock, 0);
+  EXPECT_EQ(Present(cache->Tables(1)[static_cast<size_t>(*s)]) * static_cast<int64_t>(kSmall.BlockBytes()),
+            static_cast<int64_t>(cache->BytesAllocated()) -
+                cache->Tables(0)[static_cast<size_t>(*s)].count * static_cast<int64_t>(kSmall.BlockBytes()));
+}
+
+// Taking, giving back and rolling back at random: tables name what the window needs, and no block belongs to two.
+TEST(KvPool, RandomUseKeepsTheBooks) {
+  constexpr uint32_t kSeed = 5;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  std::mt19937 random(kSeed);
+  constexpr int64_t kContext = 1500;
+  constexpr int32_t kSequences = 3;
+  const std::vector<KvLayerSpec> layers = Layers({0, 50, 200, 50});
+  auto cache = Make(layers, {kContext, kSequences, 96});
+  std::vector<int32_t> live;
+  std::map<int32_t, int64_t> began;  // sequence -> the greatest length an extension began at
+  for (int step = 0; step < 4000; ++step) {
+    const uint32_t what = random() % 16;
+    if (live.empty() || (what == 0 && live.size() < kSequences)) {
+      auto s = cache->NewSequence();
+      ASSERT_TRUE(s.ok());
+      began[*s] = 0;
+      live.push_back(*s);
+    } else if (what == 1) {
+      cache->Free(live.back());
+      live.pop_back();
+    } else if (what < 4) {
+      const int32_t s = live[random() % live.size()];
+      const int64_t length = cache->Length(s), keep = std::max<int64_t>(0, length - random() % 100);
+      // Always possible to a block below where an extension began; further back windows may have given up what it takes.
+      const Status rolled_back = cache->Truncate(s, keep);
+      ASSERT_TRUE(rolled_back.ok() || keep < began[s] - kKvBlock) << rolled_back.message();
+      ASSERT_EQ(cache->Length(s), rolled_back.ok() ? keep : length);
+    } else {
+      const int32_t s = live[random() % live.size()];
+      const int64_t n = random() % 97, length = cache->Length(s);
+      const Status status = cache->Extend(s, n);
+      if (status.ok() && n > 0) began[s] = std::max(began[s], length);
+      ASSERT_EQ(status.ok(), length + n <= kContext) << status.message();
+      for (int32_t layer = 0; layer < 4; ++layer) {  // what the new rows see is there
+        const int64_t window = layers[static_cast<size_t>(layer)].window;
+        const KvTable table = cache->Tables(layer)[static_cast<size_t>(s)];
+        const int64_t first = window > 0 ? std::max<int64_t>(0, length - window + 1) : 0;
+        for (int64_t b = first / kKvBlock; b * kKvBlock < cache->Length(s); ++b) ASSERT_NE(table.blocks[b], nullptr);
+      }
+    }
+    std::set<uint8_t*> seen;
+    size_t blocks = 0;
+    for (int32_t layer = 0; layer < 4; ++layer) {
+      for (int32_t s : live) {
+        const KvTable table = cache->Tables(layer)[static_cast<size_t>(s)];
+        for (int64_t b = 0; b < table.count; ++b) {
+          if (table.blocks[b] != nullptr) seen.insert(table.blocks[b]), ++blocks;
+        }
+      }
+    }
+    ASSERT_EQ(seen.size(), blocks) << "step " << step;
+    ASSERT_EQ(cache->BytesAllocated(), blocks * kSmall.BlockBytes()) << "step " << step;
+  }
+}
+
+// 2^24 blocks a sequence, of 2^22 bytes in all layers: 2^18 sequences are 2^64 bytes, which a product would make nothing of.
+TEST(KvPool, MoreThanAnyMachineHasIsNoSmallPlan) {
+  constexpr int32_t kContext = INT32_MAX;
+  std::vector<int32_t> one_group(16, 0), two_groups = one_group;  // two of 2^63 bytes: a sum that overflows
+  std::fill_n(two_groups.begin(), 8, kContext);
+  for (const std::vector<int32_t>& windows : {one_group, two_groups}) {
+    const std::vector<KvLayerSpec> layers = Layers(windows, {KvType::kF16, 8, 64});
+    ASSERT_EQ(windows.size() * layers[0].layout.BlockBytes(), size_t{1} << 22);
+    EXPECT_EQ(KvPool::PlanBytes(layers, {kContext, 1, 64}), uint64_t{1} << 46);
+    for (int32_t sequences : {1 << 18, (1 << 18) + 1, INT32_MAX}) {
+      EXPECT_EQ(KvPool::PlanBytes(layers, {kContext, sequences, 64}), UINT64_MAX) << sequences;
+      const auto cache = KvPool::Create(layers, {kContext, sequences, 64});
+      ASSERT_FALSE(cache.ok()) << sequences;
+      EXPECT_EQ(cache.status().code(), StatusCode::kBadInput);
+    }
+  }
+  // 2^31 blocks: their bytes could be counted, their ids could not.
+  const auto cache = KvPool::Create(Layers({0}), {kContext, 128, 64});
+  ASSERT_FALSE(cache.ok());
+  EXPECT_EQ(cache.status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(cache.status().message(),
+            "a KV cache of 128 sequences of 2147483647 positions is more than any machine has room for");
+}
+
+TEST(KvPool, RecycledBlocksAreZeroed) {
+  auto cache = Make(Layers({0}), {kKvBlock, 1, 64});
+  for (int round = 0; round < 3; ++round) {
+    auto s = cache->NewSequence();
+    ASSERT_TRUE(cache->Extend(*s, 5).ok());
+    uint8_t* block = cache->Tables(0)[static_cast<size_t>(*s)].blocks[0];
+    for (size_t i = 0; i < kSmall.BlockBytes(); ++i) ASSERT_EQ(block[i], 0) << "round " << round;
+    std::memset(block, 0xFF, kSmall.BlockBytes());
+    cache->Free(*s);
+  }
+}
+
+// A pool and a plain model of it: a sequence is a vector of numbers, which are what its keys and values are made of.
+class Modelled {
+ public:
+  Modelled(std::vector<KvLayerSpec> layers, const KvPoolSize& size) : layers_(std::move(layers)), pool_(Make(layers_, size)) {}
+
+  KvPool& pool() { return *pool_; }
+  std::map<int32_t, std::vector<int32_t>>& sequences() { return sequences_; }
+
+  // Extends a sequence by numbers that were never used before, and stores their keys and values in every layer.
+  Status Extend(int32_t s, int64_t n) {
+    std::vector<int32_t>& numbers = sequences_.at(s);
+    TALLY_RETURN_IF_ERROR(pool_->Extend(s, n));
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = static_cast<int64_t>(numbers.size());
+      numbers.push_back(next_++);
+      for (size_t l = 0; l < layers_.size(); ++l) {
+        const KvTable table = pool_->Tables(static_cast<int32_t>(l))[static_cast<size_t>(s)];
+        const std::vector<float> k(4, Key(numbers.back(), l)), v(4, Key(numbers.back(), l) + 1);
+        for (int64_t h = 0; h < 2; ++h)
+          layers_[l].layout.Store(table.blocks[at / kKvBlock], h, at % kKvBlock, k.data(), v.data());
+      }
+    }
+    return {};
+  }
+  // What the sequence's next position sees, in every layer, is what was stored.
+  void Check(int32_t s) {
+    const std::vector<int32_t>& numbers = sequences_.at(s);
+    const int64_t length = static_cast<int64_t>(numbers.size());
+    ASSERT_EQ(pool_->Length(s), length);
+    for (size_t l = 0; l < layers_.size(); ++l) {
+      const KvTable table = pool_->Tables(static_cast<int32_t>(l))[static_cast<size_t>(s)];
+      const int64_t window = layers_[l].window;
+      for (int64_t at = window > 0 ? std::max<int64_t>(0, length - window + 1) : 0; at < length; ++at) {
+        ASSERT_LT(at / kKvBlock, table.count);
+        const uint8_t* block = table.blocks[at / kKvBlock];
+        ASSERT_NE(block, nullptr) << "sequence " << s << ", layer " << l << ", position " << at << " of " << length;
+        const float key = Key(numbers[static_cast<size_t>(at)], l);
+        for (int64_t h = 0; h < 2; ++h) {
+          ASSERT_EQ(layers_[l].layout.Key(block, h, at % kKvBlock, 3), key) << "sequence " << s << ", layer " << l << ", " << at;
+          ASSERT_EQ(layers_[l].layout.Value(block, h, at % kKvBlock, 0), key + 1);
+        }
+      }
+    }
+  }
+  // Blocks that tables name, each counted once, are all that is in use.
+  void CheckBytes() {
+    uint64_t bytes = 0;
+    for (size_t l = 0; l < layers_.size(); ++l) {
+      std::set<const uint8_t*> seen;
+      for (const KvTable& table : pool_->Tables(static_cast<int32_t>(l))) {
+        for (int64_t b = 0; b < table.count; ++b) {
+          if (table.blocks[b] != nullptr) seen.insert(table.blocks[b]);
+        }
+      }
+      bytes += seen.size() * layers_[l].layout.BlockBytes();
+    }
+    ASSERT_EQ(pool_->BytesAllocated(), bytes);
+  }
+  // All that a refusal must leave alone.
+  std::vector<std::vector<uint8_t*>> Blocks() {
+    std::vector<std::vector<uint8_t*>> blocks;
+    for (size_t l = 0; l < layers_.size(); ++l) {
+      for (const auto& [s, numbers] : sequences_) {
+        const KvTable table = pool_->Tables(static_cast<int32_t>(l))[static_cast<size_t>(s)];
+        blocks.emplace_back(table.blocks, table.blocks + table.count);
+      }
+    }
+    return blocks;
+  }
+
+ private:
+  static float Key(int32_t number, size_t layer) { return static_cast<float>(number) * 16 + 2 * static_cast<float>(layer); }
+
+  std::vector<KvLayerSpec> layers_;
+  std::unique_ptr<KvPool> pool_;
+  std::map<int32_t, std::vector<int32_t>> sequences_;
+  int32_t next_ = 1;
+};
+
+// The pool is small: Extend and Fork find it full at times.
+TEST(KvPool, RandomForksKeepWhatWasStored) {
+  constexpr uint32_t kSeed = 11;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  std::mt19937 random(kSeed);
+  constexpr KvLayout kWide{KvType::kF32, 2, 4}, kOther{KvType::kF32, 2, 20, 4};
+  Modelled m({{0, kWide}, {50, kWide}, {0, kOther}, {200, kOther}, {1, kWide}}, {1000, 6, 96, 3'500'000});
+  int full = 0, shared = 0, gone = 0, copied_on_write = 0;
+  for (int step = 0; step < 3000; ++step) {
+    const uint32_t what = random() % 16;
+    if (m.sequences().empty() || (what == 0 && random() % 4 == 0)) {
+      const auto s = m.pool().NewSequence();
+      ASSERT_EQ(s.ok(), m.sequences().size() < 6);
+      if (s.ok()) m.sequences()[*s];
+      continue;
+    }
+    auto picked = m.sequences().begin();
+    std::advance(picked, random() % m.sequences().size());
+    const int32_t s = picked->first;
+    std::vector<int32_t>& numbers = picked->second;
+    const int64_t length = static_cast<int64_t>(numbers.size());
+    const std::vector<std::vector<uint8_t*>> before = m.Blocks();
+    const uint64_t bytes = m.pool().BytesAllocated();
+    Status status;
+    if (what == 1 && random() % 2 == 0) {
+      m.pool().Free(s);
+      m.sequences().erase(s);
+    } else if (what < 4) {
+      const int64_t keep =
+          what == 2 ? static_cast<int64_t>(random() % (length + 1)) : std::max<int64_t>(0, length - random() % 100);
+      status = m.pool().Truncate(s, keep);
+      if (status.ok()) numbers.resize(static_cast<size_t>(keep));
+    } else if (what < 6) {
+      const int64_t keep = random() % 3 != 0 ? length - length % (random() % 2 != 0 ? kKvBlock : 1)
+                                             : static_cast<int64_t>(random() % (length + 1));
+      const auto fork = m.pool().Fork(s, keep);
+      status = fork.status();
+      if (fork.ok()) {
+        status = {};
+        m.sequences()[*fork] = {numbers.begin(), numbers.begin() + keep};
+        shared += keep >= kKvBlock ? 1 : 0;
+        m.Check(*fork);
+      }
+    } else {
+      const int64_t n = random() % 97;
+      const uint8_t* const last =
+          length % kKvBlock != 0 ? m.pool().Tables(0)[static_cast<size_t>(s)].blocks[length / kKvBlock] : nullptr;
+      status = m.Extend(s, n);
+      if (status.ok() && last != nullptr) {
+        copied_on_write += m.pool().Tables(0)[static_cast<size_t>(s)].blocks[length / kKvBlock] != last ? 1 : 0;
+      }
+    }
+    if (!status.ok()) {
+      ASSERT_EQ(status.code(), StatusCode::kBadInput) << status.message();
+      ASSERT_EQ(m.Blocks(), before) << status.message();
+      ASSERT_EQ(m.pool().BytesAllocated(), bytes);
+      full += status.message().find("the KV cache is full") != std::string::npos ? 1 : 0;
+      gone += status.message().find("has given up") != std::string::npos ? 1 : 0;
+      int64_t fit = 0;
+      if (std::sscanf(status.message().c_str(), "the KV cache is full: room for %ld more positions of this sequence", &fit) ==
+          1) {
+        ASSERT_FALSE(m.Extend(s, fit + 1).ok());
+        ASSERT_TRUE(m.Extend(s, fit).ok()) << fit;
+      }
+    }
+    for (const auto& [id, unused] : m.sequences()) {
+      if (id == s || step % 16 == 0) m.Check(id);
+      if (HasFatalFailure()) FAIL() << "step " << step;
+    }
+    m.CheckBytes();
+    if (HasFatalFailure()) FAIL() << "step " << step;
+  }
+  // Each of these was met often enough to mean something.
+  EXPECT_GT(full, 30);
+  EXPECT_GT(shared, 40);
+  EXPECT_GT(gone, 30);
+  EXPECT_GT(copied_on_write, 10);
+  for (int32_t s = 0; s < 6; ++s) m.pool().Free(s);
+  EXPECT_EQ(m.pool().BytesAllocated(), 0u);
+}
+
+// Whole blocks are shared and take no memory; the partial one is the fork's own.
+TEST(KvPool, ForkSharesWholeBlocks) {
+  Modelled m(Layers({0, 0}, {KvType::kF32, 2, 4}), {1024, 3, 128, 0});
+  const int32_t a = *m.pool().NewSequence();
+  m.sequences()[a];
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(m.Extend(a, 100).ok());
+  const uint64_t three = m.pool().BytesAllocated();
+  const auto b = m.pool().Fork(a, 300), c = m.pool().Fork(a, 256);
+  ASSERT_TRUE(b.ok() && c.ok());
+  EXPECT_EQ(m.pool().BytesAllocated(), three / 3 * 4);
+  for (int32_t layer : {0, 1}) {
+    const auto tables = m.pool().Tables(layer);
+    const KvTable &of_a = tables[static_cast<size_t>(a)], &of_b = tables[static_cast<size_t>(*b)],
+                  &of_c = tables[static_cast<size_t>(*c)];
+    EXPECT_EQ(of_c.count, 2);
+    for (int64_t i : {0, 1}) {
+      EXPECT_EQ(of_b.blocks[i], of_a.blocks[i]);
+      EXPECT_EQ(of_c.blocks[i], of_a.blocks[i]);
+    }
+    EXPECT_NE(of_b.blocks[2], of_a.blocks[2]);
+  }
+  // A sequence that rolls back into a shared block gets its own before it writes there, with what it keeps.
+  m.sequences()[*b] = m.sequences()[a];
+  m.sequences()[*c] = {m.sequences()[a].begin(), m.sequences()[a].begin() + 256};
+  ASSERT_TRUE(m.pool().Truncate(a, 200).ok());
+  m.sequences()[a].resize(200);
+  ASSERT_TRUE(m.Extend(a, 20).ok());
+  EXPECT_NE(m.pool().Tables(0)[static_cast<size_t>(a)].blocks[1], m.pool().Tables(0)[static_cast<size_t>(*b)].blocks[1]);
+  for (int32_t s : {a, *b, *c}) m.Check(s);
+  m.pool().Free(a);
+  m.sequences().erase(a);
+  for (int32_t s : {*b, *c}) m.Check(s);
+  EXPECT_EQ(m.pool().Fork(a, 1).status().message(), "no sequence 0");
+  EXPECT_EQ(m.pool().Fork(*b, 301).status().message(), "cannot fork 301 of 300 positions");
+}
+
+TEST(KvPool, ForkNeedsWhatTheWindowsNeed) {
+  auto pool = Make(Layers({0, 50}), {4096, 3, 128});
+  const auto s = pool->NewSequence();
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(pool->Extend(*s, 128).ok());
+  const auto gone = pool->Fork(*s, 700);
+  ASSERT_FALSE(gone.ok());
+  EXPECT_EQ(gone.status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(gone.status().message(),
+            "cannot fork the first 700 positions: a layer with a window of 50 has given up what it needs");
+  const auto fork = pool->Fork(*s, 1200);
+  ASSERT_TRUE(fork.ok()) << fork.status().message();
+  EXPECT_TRUE(pool->Truncate(*fork, 1100).ok());  // the margin for rolling back is the fork's too
+  ASSERT_TRUE(pool->Fork(*s, 0).ok());
+  EXPECT_FALSE(pool->Fork(*s, 0).ok());  // no slot
+}
+
+// A full context takes 8 blocks of the first layer and 3 of the windowed one.
+TEST(KvPool, BytesAreChosenApartFromSequences) {
+  const std::vector<KvLayerSpec> layers = Layers({0, 50});
+  const uint64_t block = kSmall.BlockBytes();
+  const KvPoolSize size{1024, 100, 64, 12 * block};
+  EXPECT_EQ(KvPool::PlanBytes(layers, {1024, 1, 64}), (8 + 3) * block);
+  EXPECT_EQ(KvPool::PlanBytes(layers, size), (8 + 3) * block);  // what is left over is not taken
+  auto pool = Make(layers, size);
+  std::vector<int32_t> live;
+  for (int i = 0; i < 100; ++i) {
+    const auto s = pool->NewSequence();
+    ASSERT_TRUE(s.ok());
+    live.push_back(*s);
+  }
+  EXPECT_FALSE(pool->NewSequence().ok());
+  for (size_t i = 0; i < 3; ++i) ASSERT_TRUE(pool->Extend(live[i], 64).ok()) << i;
+  const Status full = pool->Extend(live[3], 1);  // three blocks for windows
+  EXPECT_EQ(full.message(), "the KV cache is full: room for 0 more positions of this sequence");
+  pool->Free(live[1]);
+  EXPECT_TRUE(pool->Extend(live[3], 64).ok());
+
+  const auto small = KvPool::Create(layers, {1024, 100, 200, 5 * block});
+  ASSERT_FALSE(small.ok());
+  EXPECT_EQ(small.status().code(), StatusCode::kBadInput);
+  const std::string least = small.status().message();
+  uint64_t bytes = 0;
+  ASSERT_EQ(std::sscanf(least.c_str(),
+                        "a KV cache of %*u bytes has no room for one batch of 200 positions: expected at least %lu", &bytes),
+            1)
+      << least;
+  EXPECT_NE(least.find(std::to_string(5 * block)), std::string::npos);
+  EXPECT_FALSE(KvPool::Check(layers, {1024, 100, 200, bytes - 1}).ok());
+  auto enough = Make(layers, {1024, 100, 200, bytes});
+  EXPECT_TRUE(enough->Extend(*enough->NewSequence(), 200).ok());
+  EXPECT_FALSE(KvPool::Check(layers, {1024, 100, 200, UINT64_MAX}).ok());
+}
+
+}  // namespace
+}  // namespace tally

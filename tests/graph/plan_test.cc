@@ -1,0 +1,67 @@
+#include "engine/graph/plan.h"
+
+#include <gtest/gtest.h>
+
+namespace tally {
+namespace {
+
+Recipe SmallRecipe() {
+  Recipe r;
+  r.n_layers = 2;
+  r.d_model = 16;
+  r.n_heads = 2;
+  r.n_kv_heads = 2;
+  r.head_dim = 4;
+  r.d_ff = 32;
+  r.vocab = 1 << 10;
+  r.layers.resize(2);
+  return r;
+}
+
+// Views without data, of F32.
+WeightView ViewOf(const Recipe& r, Role role) {
+  WeightView w;
+  w.layout = WeightLayout::kPanel16;
+  w.cols = role == Role::kDown ? r.d_ff : r.d_model;
+  w.rows = role == Role::kHead ? r.vocab : role == Role::kGate || role == Role::kUp ? r.d_ff : r.d_model;
+  w.panel_stride = PanelBytes(w.dtype, w.cols);
+  return w;
+}
+
+uint64_t Bytes(const Recipe& r, const PlanOptions& options, int threads) {
+  const RopeFrequencies none;
+  return PlanBytes({r, [&](Role role, int32_t) { return ViewOf(r, role); }, none, none}, options, threads);
+}
+
+TEST(PlanBytes, MoreThanAnyMachineHasIsNoSmallPlan) {
+  const Recipe r = SmallRecipe();
+  const auto plan = [&](int64_t max_batch, int64_t max_logit_rows, int threads) {
+    return Bytes(r, {.max_batch = max_batch, .max_logit_rows = max_logit_rows}, threads);
+  };
+  EXPECT_LT(plan(8, 1, 2), uint64_t{1} << 20);
+  for (int64_t huge : {INT64_MAX / 2, int64_t{1} << 61, int64_t{1} << 62}) EXPECT_EQ(plan(huge, 1, 1), UINT64_MAX) << huge;
+  EXPECT_EQ(plan(1, int64_t{1} << 52, 1), UINT64_MAX);     // logits
+  EXPECT_EQ(plan(int64_t{1} << 50, 1, 1024), UINT64_MAX);  // the threads' scratch
+}
+
+// Scratch of every kernel that may run is in the plan: of attention, and of OpenBLAS, which unpacks weights into it.
+TEST(PlanBytes, HoldsTheScratchOfAttentionAndBlas) {
+  Recipe r = SmallRecipe();
+  const uint64_t small = Bytes(r, {.max_batch = 1}, 8) - Bytes(r, {.max_batch = 1}, 1);
+  r.head_dim = 256;
+  EXPECT_GT(Bytes(r, {.max_batch = 1}, 8) - Bytes(r, {.max_batch = 1}, 1), small + 7 * 128 * sizeof(float));
+}
+
+TEST(CannotRun, NamesWhatNoPlanCovers) {
+  Recipe r = SmallRecipe();
+  EXPECT_TRUE(CannotRun(r).empty());
+  r.latent.kv_rank = 4;
+  r.mtp_layers = 1;
+  r.layers[1].sparse = true;
+  r.routing = RoutingRule::kSigmoidThenTopKRenormed;
+  EXPECT_EQ(CannotRun(r),
+            (std::vector<std::string>{"latent attention", "routing by sigmoids", "layers for multi-token prediction"}));
+}
+
+}  // namespace
+}  // namespace tally

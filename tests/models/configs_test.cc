@@ -1,0 +1,234 @@
+// Published configurations, read without weights.
+#include "models/family.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "loaders/loaders.h"
+#include "models/catalog/catalog.h"
+#include "tests/models/published.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+using test::kPublished;
+using test::LayerTypes;
+using test::Published;
+
+class ConfigsTest : public ::testing::Test {
+ protected:
+  std::string Write(const std::string& text) { return folder_.Write("config.json", text); }
+  Result<Recipe> Read(const std::string& text) {
+    const Result<Inventory> inventory = ReadConfigJson(Write(text));
+    if (!inventory.ok()) return inventory.status();
+    EXPECT_TRUE(inventory->tensors.empty());
+    Result<ModelSpec> spec = ReadFamily(*inventory);
+    if (!spec.ok()) return spec.status();
+    return std::move(spec->recipe);
+  }
+  void ExpectBad(const std::string& text, const std::vector<std::string>& parts) {
+    const Result<Recipe> r = Read(text);
+    EXPECT_FALSE(r.ok()) << "read, though it should say " << parts.front();
+    if (r.ok()) return;
+    EXPECT_EQ(r.status().code(), StatusCode::kBadInput);
+    EXPECT_EQ(r.status().message().find('\n'), std::string::npos);
+    EXPECT_NE(r.status().message().find("config.json: "), std::string::npos) << r.status().message();
+    for (const std::string& part : parts) {
+      EXPECT_NE(r.status().message().find(part), std::string::npos) << "expected \"" << part << "\" in: " << r.status().message();
+    }
+  }
+
+  const TempFolder folder_;
+};
+
+const std::string& JsonOf(std::string_view name) {
+  for (const Published& p : kPublished) {
+    if (p.name == name) return p.json;
+  }
+  ADD_FAILURE() << name;
+  return kPublished[0].json;
+}
+
+// The text with the first `from` (which must be there) replaced.
+std::string With(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+std::string Without(const std::string& text, const std::string& key_value) { return With(text, key_value + ", ", ""); }
+
+// clang-format off
+void ExpectSame(const Recipe& a, const Recipe& b) {
+#define TALLY_SAME(field) EXPECT_EQ(a.field, b.field)
+  TALLY_SAME(family); TALLY_SAME(n_layers); TALLY_SAME(d_model); TALLY_SAME(n_heads); TALLY_SAME(n_kv_heads); TALLY_SAME(head_dim);
+  TALLY_SAME(d_ff); TALLY_SAME(vocab); TALLY_SAME(context); TALLY_SAME(norm); TALLY_SAME(norm_eps); TALLY_SAME(learned_positions);
+  TALLY_SAME(rope.style); TALLY_SAME(rope.dim); TALLY_SAME(rope.theta); TALLY_SAME(rope.scaling.kind);
+  TALLY_SAME(rope.scaling.factor); TALLY_SAME(rope.scaling.original_context); TALLY_SAME(rope.scaling.low_freq_factor);
+  TALLY_SAME(rope.scaling.high_freq_factor); TALLY_SAME(rope.scaling.beta_fast); TALLY_SAME(rope.scaling.beta_slow);
+  TALLY_SAME(rope.scaling.truncate); TALLY_SAME(rope.scaling.attention_factor); TALLY_SAME(fused_qkv);
+  TALLY_SAME(q_bias); TALLY_SAME(k_bias); TALLY_SAME(v_bias); TALLY_SAME(o_bias); TALLY_SAME(qk_norm); TALLY_SAME(post_norms);
+  TALLY_SAME(latent.kv_rank); TALLY_SAME(latent.q_rank); TALLY_SAME(latent.nope_dim); TALLY_SAME(latent.rope_dim);
+  TALLY_SAME(latent.v_dim); TALLY_SAME(sinks); TALLY_SAME(attention_scale); TALLY_SAME(gated_ffn); TALLY_SAME(activation);
+  TALLY_SAME(swiglu_limit); TALLY_SAME(ffn_bias); TALLY_SAME(n_experts); TALLY_SAME(top_k); TALLY_SAME(d_expert);
+  TALLY_SAME(routing); TALLY_SAME(router_bias); TALLY_SAME(expert_bias); TALLY_SAME(d_shared); TALLY_SAME(shared_gate);
+  TALLY_SAME(embedding_scale); TALLY_SAME(residual); TALLY_SAME(local_rope.style); TALLY_SAME(local_rope.dim);
+  TALLY_SAME(local_rope.theta); TALLY_SAME(local_rope.scaling.kind);
+  TALLY_SAME(mtp_layers); TALLY_SAME(tied_head); TALLY_SAME(head_bias); TALLY_SAME(layers.size());
+  for (size_t i = 0; i < std::min(a.layers.size(), b.layers.size()); ++i) {
+    SCOPED_TRACE("layer " + std::to_string(i));
+    TALLY_SAME(layers[i].window); TALLY_SAME(layers[i].sparse); TALLY_SAME(layers[i].attention_scale);
+    TALLY_SAME(layers[i].rope);
+  }
+#undef TALLY_SAME
+}
+// clang-format on
+
+TEST_F(ConfigsTest, PublishedConfigurationsAreTheCatalogues) {
+  for (const Published& p : kPublished) {
+    SCOPED_TRACE(p.name);
+    const Result<CatalogModel> known = FindCatalogModel(p.name);
+    ASSERT_TRUE(known.ok()) << known.status().message();
+    const Result<Recipe> r = Read(p.json);
+    EXPECT_TRUE(r.ok()) << r.status().message();
+    if (r.ok()) ExpectSame(*r, known->recipe);
+    const Result<CountTypes> types = ReadCountTypes(*ReadConfigJson(Write(p.json)));
+    EXPECT_TRUE(types.ok()) << types.status().message();
+    if (!types.ok()) continue;
+    EXPECT_EQ(types->type, known->type);
+    EXPECT_EQ(types->expert_type, known->expert_type);
+  }
+}
+
+TEST_F(ConfigsTest, DefaultsOfTheClasses) {
+  const std::string qwen3 = JsonOf("Qwen3-0.6B");
+  EXPECT_FALSE(Read(Without(qwen3, R"("tie_word_embeddings": true)"))->tied_head);
+  EXPECT_EQ(Read(Without(qwen3, R"("head_dim": 128)"))->head_dim, 128);
+  EXPECT_EQ(Read(Without(qwen3, R"("rope_theta": 1000000)"))->rope.theta, 10000);
+  EXPECT_EQ(Read(Without(JsonOf("Gemma-3-1B"), R"("sliding_window_pattern": 6)"))->layers[5].window, 0);
+  EXPECT_EQ(Read(Without(JsonOf("GLM-4.5"), R"("num_nextn_predict_layers": 1)"))->mtp_layers, 0);
+  EXPECT_EQ(Read(Without(JsonOf("DeepSeek-V2"), R"("q_lora_rank": 1536)"))->latent.q_rank, 1536);
+  EXPECT_EQ(Read(Without(JsonOf("Qwen3-30B-A3B"), R"("norm_topk_prob": true)"))->routing, RoutingRule::kSoftmaxThenTopK);
+  const Result<Recipe> by_type = Read(Without(qwen3, R"("architectures": ["Qwen3ForCausalLM"])"));
+  ASSERT_TRUE(by_type.ok()) << by_type.status().message();
+  EXPECT_EQ(by_type->family, "qwen3");
+}
+
+TEST_F(ConfigsTest, WindowsAndSparseLayers) {
+  const std::string qwen2 = With(JsonOf("Qwen2.5-7B"), R"("use_sliding_window": false)", R"("use_sliding_window": true)");
+  const Recipe late = *Read(With(qwen2, R"("max_window_layers": 28)", R"("max_window_layers": 20)"));
+  for (int i = 0; i < 28; ++i) EXPECT_EQ(late.layers[i].window, i >= 20 ? 131072 : 0) << i;
+  const Recipe listed = *Read(With(qwen2, R"("max_window_layers": 28)", R"("layer_types": )" + LayerTypes(28, 4)));
+  for (int i = 0; i < 28; ++i) EXPECT_EQ(listed.layers[i].window, i % 4 == 3 ? 0 : 131072) << i;
+  const Recipe mixtral = *Read(With(JsonOf("Mixtral-8x7B"), R"("sliding_window": null)", R"("sliding_window": 4096)"));
+  for (const LayerRecipe& layer : mixtral.layers) EXPECT_EQ(layer.window, 4096);
+  const std::string moe = JsonOf("Qwen3-30B-A3B");
+  const Recipe some = *Read(With(moe, R"("mlp_only_layers": [])", R"("mlp_only_layers": [0, 3])"));
+  for (int i = 0; i < 48; ++i) EXPECT_EQ(some.layers[i].sparse, i != 0 && i != 3) << i;
+  const Recipe half = *Read(With(moe, R"("decoder_sparse_step": 1)", R"("decoder_sparse_step": 2)"));
+  for (int i = 0; i < 48; ++i) EXPECT_EQ(half.layers[i].sparse, i % 2 == 1) << i;
+  const Recipe third = *Read(With(JsonOf("DeepSeek-V2"), R"("moe_layer_freq": 1)", R"("moe_layer_freq": 3)"));
+  for (int i = 0; i < 60; ++i) EXPECT_EQ(third.layers[i].sparse, i >= 1 && i % 3 == 0) << i;
+  // transformers 5 writes rope_parameters, for each kind of layer, instead.
+  const Recipe gemma =
+      *Read(With(JsonOf("Gemma-3-4B"), R"("rope_scaling": {"factor": 8.0, "rope_type": "linear"})",
+                 R"("rope_parameters": {"full_attention": {"factor": 8.0, "rope_theta": 2e6, "rope_type": "linear"},
+                                      "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}})"));
+  EXPECT_EQ(gemma.rope.theta, 2e6);
+  EXPECT_EQ(gemma.rope.scaling.factor, 8);
+  EXPECT_EQ(gemma.local_rope.theta, 1e4);
+  EXPECT_EQ(gemma.local_rope.scaling.kind, RopeScalingKind::kNone);
+}
+
+TEST_F(ConfigsTest, UnknownArchitecturesAreNamedWithTheKnownOnes) {
+  ExpectBad(R"({"architectures": ["MambaForCausalLM"]})", {"'MambaForCausalLM'", "known: ", "GPT2LMHeadModel",
+                                                           "MistralForCausalLM", "Qwen3MoeForCausalLM", "Glm4MoeForCausalLM"});
+  ExpectBad(R"({"architectures": ["evil\nname"]})", {"'evil\\nname'"});
+  ExpectBad(R"({"model_type": "mamba"})", {"model_type 'mamba'", "qwen3_moe"});
+  ExpectBad(R"({"architectures": [], "vocab_size": 3})", {"neither architectures nor model_type"});
+  ExpectBad(R"({"architectures": "Qwen3ForCausalLM"})", {"architectures", "array of strings"});
+  ExpectBad(R"({"architectures": [3]})", {"architectures", "array of strings"});
+}
+
+TEST_F(ConfigsTest, BadConfigurations) {
+  const std::string qwen3 = JsonOf("Qwen3-0.6B"), moe = JsonOf("Qwen3-30B-A3B"), v3 = JsonOf("DeepSeek-V3"),
+                    glm = JsonOf("GLM-4.5");
+  ExpectBad(Without(qwen3, R"("hidden_size": 1024)"), {"hidden_size is missing"});
+  ExpectBad(Without(qwen3, R"("num_hidden_layers": 28)"), {"num_hidden_layers is missing"});
+  ExpectBad(With(qwen3, R"("num_hidden_layers": 28)", R"("num_hidden_layers": 1000000)"), {"num_hidden_layers", "1 to 4096"});
+  ExpectBad(With(qwen3, R"("num_key_value_heads": 8)", R"("num_key_value_heads": 5)"),
+            {"16 attention heads", "5 key-value heads"});
+  ExpectBad(With(qwen3, R"("hidden_act": "silu")", R"("hidden_act": "relu")"), {"hidden_act 'relu'"});
+  ExpectBad(With(qwen3, R"("head_dim": 128)", R"("head_dim": 127)"), {"127"});
+  ExpectBad(With(qwen3, R"("rope_scaling": null)", R"("rope_scaling": {"rope_type": "dynamic", "factor": 2})"), {"'dynamic'"});
+  ExpectBad(With(qwen3, R"("rope_theta": 1000000)", R"("partial_rotary_factor": 0.5)"), {"partial_rotary_factor 0.5"});
+  ExpectBad(With(moe, R"("num_experts_per_tok": 8)", R"("num_experts_per_tok": 129)"), {"num_experts_per_tok", "1 to 128"});
+  ExpectBad(With(moe, R"("mlp_only_layers": [])", R"("mlp_only_layers": ["a"])"), {"mlp_only_layers"});
+  ExpectBad(With(moe, R"("use_sliding_window": false)", R"("use_sliding_window": true)"), {"use_sliding_window"});
+  ExpectBad(With(With(moe, R"("moe_intermediate_size": 768)", R"("moe_intermediate_size": 16777216)"),
+                 R"("num_hidden_layers": 48)", R"("num_hidden_layers": 4096)"),
+            {"10^15"});
+  ExpectBad(Without(v3, R"("kv_lora_rank": 512)"), {"kv_lora_rank is missing"});
+  ExpectBad(With(v3, R"("scoring_func": "sigmoid")", R"("scoring_func": "softmax")"), {"scoring_func 'softmax'"});
+  ExpectBad(With(v3, R"("attention_bias": false)", R"("attention_bias": true)"), {"attention_bias"});
+  ExpectBad(With(v3, R"("n_shared_experts": 1)", R"("n_shared_experts": 65536)"), {"n_shared_experts"});
+  ExpectBad(With(glm, R"("partial_rotary_factor": 0.5)", R"("partial_rotary_factor": 1.5)"), {"partial_rotary_factor"});
+  const std::string gemma = JsonOf("Gemma-3-4B");
+  ExpectBad(With(gemma, R"("num_hidden_layers": 34,)", ""), {"text_config.num_hidden_layers is missing"});
+  ExpectBad(With(gemma, R"("hidden_size": 2560)", R"("hidden_size": 2560, "layer_types": ["full_attention"])"),
+            {"layer_types", "1 layers of 34"});
+  ExpectBad(With(gemma, R"("hidden_size": 2560)", R"("hidden_size": 2560, "attn_logit_softcapping": 50.0)"),
+            {"attn_logit_softcapping"});
+  ExpectBad(With(gemma, R"("torch_dtype": "bfloat16")", R"("tie_word_embeddings": 3)"), {"tie_word_embeddings"});
+  const Result<CountTypes> types = ReadCountTypes(*ReadConfigJson(Write(With(qwen3, "bfloat16", "int3"))));
+  ASSERT_FALSE(types.ok());
+  EXPECT_NE(types.status().message().find("'int3'"), std::string::npos) << types.status().message();
+}
+
+// Every number of every configuration, one after the other: wild values are refused or read, and never end the test.
+TEST_F(ConfigsTest, WildNumbers) {
+  int refused = 0;
+  for (const Published& p : kPublished) {
+    const Result<Inventory> inventory = ReadConfigJson(Write(p.json));
+    ASSERT_TRUE(inventory.ok());
+    for (const auto& [key, value] : inventory->metadata.values()) {
+      for (const int64_t wild : {int64_t{0}, int64_t{-1}, int64_t{1}, int64_t{3}, int64_t{INT32_MAX}, int64_t{INT64_MIN}}) {
+        Inventory changed = *inventory;
+        changed.metadata.Set(key, wild);
+        const Result<ModelSpec> r = ReadFamily(changed);
+        if (r.ok()) {
+          EXPECT_EQ(r->recipe.layers.size(), static_cast<size_t>(r->recipe.n_layers)) << p.name << " " << key;
+        } else {
+          EXPECT_EQ(r.status().code(), StatusCode::kBadInput) << p.name << " " << key;
+          ++refused;
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 500);
+}
+
+TEST_F(ConfigsTest, ConfigFilesByPath) {
+  Write(JsonOf("Qwen3-0.6B"));
+  EXPECT_TRUE(ReadConfigJson(folder_.path()).ok());  // the directory
+  EXPECT_TRUE(ReadConfigJson(folder_.Write("other.json", JsonOf("Qwen3-0.6B"))).ok());
+  const std::tuple<std::string, std::string> cases[] = {{"", "empty"},
+                                                        {folder_ / "none.json", "no such file"},
+                                                        {folder_.Write("half.json", "{"), "half.json"},
+                                                        {folder_.Write("list.json", "[]"), "list.json"},
+                                                        {folder_.Write("empty.json", ""), "empty.json"}};
+  for (const auto& [file, part] : cases) {
+    const Result<Inventory> inventory = ReadConfigJson(file);
+    ASSERT_FALSE(inventory.ok()) << file;
+    EXPECT_EQ(inventory.status().code(), StatusCode::kBadInput);
+    EXPECT_NE(inventory.status().message().find(part), std::string::npos) << inventory.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,79 @@
+// The table of roles against the closed forms, which were written apart from it: of every published model the same tensors, by name,
+// component, kind and shape.
+#include "engine/recipe/roles.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "counters/books/closed_form.h"
+#include "engine/recipe/model_spec.h"
+#include "models/catalog/catalog.h"
+
+namespace tally {
+namespace {
+
+using Facts = std::tuple<Component, WeightInfo::Kind, uint64_t, uint64_t, uint64_t>;  // ..., slices, rows, cols
+
+std::map<std::string, Facts> OfTable(const Recipe& r) {
+  std::map<std::string, Facts> tensors;
+  for (int32_t layer = -1; layer < r.n_layers; ++layer) {
+    for (int i = 0; i < kRoles; ++i) {
+      const Role role = static_cast<Role>(i);
+      if (role == Role::kRopeFactors || !HasRole(r, role, layer)) continue;
+      const WeightInfo w = DescribeWeight({.role = role, .layer = layer, .names = {}, .shape = RoleShape(r, role)}, r);
+      EXPECT_TRUE(tensors.emplace(w.name, Facts(w.component, w.kind, w.slices, w.rows, w.cols)).second) << w.name;
+    }
+  }
+  return tensors;
+}
+
+void ExpectSameTensors(const Recipe& r) {
+  std::map<std::string, Facts> forms;
+  for (const books::ParameterForm& p : books::ParameterForms(r)) {
+    if (!p.prediction) forms.emplace(p.full_name(), Facts(p.component, p.kind, p.slices, p.rows, p.cols));
+  }
+  const std::map<std::string, Facts> table = OfTable(r);
+  for (const auto& [name, facts] : forms) {
+    const auto found = table.find(name);
+    if (found == table.end()) {
+      ADD_FAILURE() << name << " is not in the table";
+    } else {
+      EXPECT_TRUE(found->second == facts) << name;
+    }
+  }
+  EXPECT_EQ(table.size(), forms.size());
+}
+
+TEST(Roles, AreTheClosedFormsTensorsOfEveryPublishedModel) {
+  for (const std::string_view name : CatalogNames()) {
+    SCOPED_TRACE(name);
+    ExpectSameTensors(FindCatalogModel(name)->recipe);
+  }
+}
+
+// What no published model has: LayerNorm or biases beside everything else.
+TEST(Roles, AreTheClosedFormsTensorsWithEveryOption) {
+  for (const char* name : {"gpt2", "Gemma-3-1B", "Qwen1.5-MoE-A2.7B", "gpt-oss-20b", "mini-gpt"}) {
+    SCOPED_TRACE(name);
+    Recipe r = FindCatalogModel(name)->recipe;
+    r.norm = NormKind::kLayer;
+    r.q_bias = r.k_bias = r.v_bias = r.o_bias = r.ffn_bias = r.expert_bias = r.router_bias = r.head_bias = true;
+    r.post_norms = r.sinks = true;
+    ExpectSameTensors(r);
+    r.gated_ffn = !r.gated_ffn;
+    ExpectSameTensors(r);
+  }
+}
+
+TEST(Roles, NamesAreUnique) {
+  std::set<std::string_view> names;
+  for (int i = 0; i < kRoles; ++i) EXPECT_TRUE(names.insert(FactsOf(static_cast<Role>(i)).name).second) << i;
+  EXPECT_EQ(GgufName(Role::kExpertGate, 3), "blk.3.ffn_gate_exps.weight");
+  EXPECT_EQ(GgufName(Role::kHeadBias, -1), "output.bias");
+}
+
+}  // namespace
+}  // namespace tally
