@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/dtype.h"
 #include "tests/app/runner.h"
 #include "tests/support/temp_folder.h"
 
@@ -194,7 +195,7 @@ TEST(CliCount, BadUseIsRefused) {
   refused({"gpt-5"}, "'gpt-5'");
   refused({"./none.gguf"}, "./none.gguf: no such file");
   refused({"none.json"}, "none.json: no such file");
-  refused({"gpt2", "--type", "Q9"}, "'Q9' is not one of F32, F16, BF16, Q8_0, Q4_0, MXFP4");
+  refused({"gpt2", "--type", "Q9"}, "'Q9' is not one of " + WeightTypeNames(", "));
   refused({"gpt2", "--type", "MXFP4"}, "MXFP4 is a type of experts");
   refused({"gpt2", "--format", "xml"}, "xml");
   refused({"gpt2", "--set", "d_modell=4"}, "d_modell");

@@ -116,6 +116,13 @@ class Sweep {
     stopped_ = !differs_(what + ": charged " + std::to_string(charged) + ", counted " + std::to_string(counted));
   }
 
+  template <class Op>
+  static uint64_t Sums(const Op& op) {  // of a block of int8 activations
+    if constexpr (requires { op.pack.format; }) return static_cast<uint64_t>(op.pack.format.sums);
+    if constexpr (requires { op.x.format; }) return static_cast<uint64_t>(op.x.format.sums);
+    return 0;
+  }
+
   // Operands' bytes, once each. `shapes`: of operands of which the op uses another number of elements than their shape has.
   template <class Op>
   void AddOperands(const Op& op, const std::map<std::string, uint64_t>& elements, Counted& c) {
@@ -126,8 +133,8 @@ class Sweep {
       uint64_t bytes = 4;
       for (const int64_t n : o.shape) bytes *= static_cast<uint64_t>(n);
       const uint64_t rows = static_cast<uint64_t>(o.shape[0]), cols = static_cast<uint64_t>(o.shape.back());
-      if (o.type == "bf16") bytes = rows * ((cols + 1) / 2 * 2) * 2;        // pairs
-      if (o.type == "int8") bytes = rows * (cols / 32) * (32 + 4 + 4 + 4);  // q, scale, correction, pair of corrections
+      if (o.type == "bf16") bytes = rows * ((cols + 1) / 2 * 2) * 2;                     // pairs
+      if (o.type == "int8") bytes = rows * (cols / 32) * (32 + 4 + Sums(op) * (4 + 4));  // q, scale, corrections, pairs of them
       if (const auto given = elements.find(std::string(o.name)); given != elements.end()) bytes = 4 * given->second;
       if (o.role != OperandRole::kOutput) c.at(ByteKind::kActivationsRead) += bytes;
       if (o.role != OperandRole::kInput) c.at(ByteKind::kActivationsWritten) += bytes;
@@ -339,6 +346,10 @@ class Sweep {
         if (gathered) op.row_index = index;
         op.pack = Pack(m, ActFormatFor(DType::kQ8_0, kind), cols, groups);
         Compare(std::string(kActKindNames[static_cast<size_t>(kind)]), op, {}, {{"x", static_cast<uint64_t>(7 * cols)}});
+        if (kind != ActKind::kInt8) continue;
+        op.pack.format.sums = 2;
+        op.pack.data = m.Bytes(static_cast<size_t>(op.pack.rows) * op.pack.row_bytes());
+        Compare("int8, two sums a block", op, {}, {{"x", static_cast<uint64_t>(7 * cols)}});
       }
     }
   }
@@ -346,8 +357,9 @@ class Sweep {
   // The products, and by differences what bias, activation and residual add to them.
   void MatMuls(DType type, ActKind kind) {
     const std::vector<RowGroup> groups = {{0, 3, 1}, {3, 0, 0}, {3, 4, 2}};
-    for (const auto& [rows, cols] : {std::array<int64_t, 2>{20, 64}, {32, 96}, {1, 32}}) {
+    for (const auto& [rows, groups_of_k] : {std::array<int64_t, 2>{20, 2}, {32, 3}, {1, 1}}) {
       if (stopped_) return;
+      const int64_t cols = groups_of_k * std::max<int64_t>(32, GetDTypeInfo(type).block_size);
       Memory& m = NewMemory();
       const ActPack x = Pack(m, ActFormatFor(type, kind), cols, groups);
       const WeightView w = m.Panels(type, 3, rows, cols), up = m.Panels(type, 3, rows, cols), bias = m.Vector(3, rows, 2);

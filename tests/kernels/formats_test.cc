@@ -13,6 +13,7 @@
 
 #include "engine/kernels/formats/mxfp4.h"
 #include "engine/kernels/formats/q4_0.h"
+#include "engine/kernels/formats/q6_k.h"
 #include "engine/kernels/formats/q8_0.h"
 
 namespace tally {
@@ -66,6 +67,77 @@ void ExpectGgmlBytes(const std::string& format) {
   }
 }
 
+// ggml's own blocks decode to values as near to its input as the format can come, and ours are no worse: both by the sum of squares.
+TEST(Q6_K, ErrorIsNotAboveGgmls) {
+  const std::string stem = std::string(TALLY_SOURCE_DIR) + "/../shared/quant-vectors/q6_k_512_noim_";
+  if (!std::filesystem::exists(stem + "input.bin")) GTEST_SKIP() << stem << "input.bin is absent";
+  const auto input = ReadFile<float>(stem + "input.bin");
+  const auto ggml = ReadFile<BlockQ6_K>(stem + "expected.bin");
+  ASSERT_EQ(input.size(), ggml.size() * 256);
+  ASSERT_GE(ggml.size(), 2u);
+  double squares = 0, theirs = 0, ours = 0;
+  for (size_t i = 0; i < input.size(); i += 256) {
+    Values<FormatQ6_K> x;
+    std::copy_n(&input[i], 256, x.begin());
+    const Values<FormatQ6_K> a = Decoded<FormatQ6_K>(ggml[i / 256]), b = There<FormatQ6_K>(x);
+    for (size_t k = 0; k < 256; ++k) {
+      const auto square = [](double v) { return v * v; };
+      squares += square(x[k]);
+      theirs += square(static_cast<double>(x[k]) - static_cast<double>(a[k]));
+      ours += square(static_cast<double>(x[k]) - static_cast<double>(b[k]));
+    }
+  }
+  EXPECT_LT(theirs, 1e-3 * squares) << "their bytes decode to something else";
+  EXPECT_LE(ours, 1.02 * theirs);
+  std::printf("Q6_K: error %.3g of the values, ggml's %.3g\n", std::sqrt(ours / squares), std::sqrt(theirs / squares));
+}
+
+// ggml-quants.c: q = (ql nibble) | (qh pair << 4), y = d * scale * (q - 32); elements 0, 32, 64 and 96 of each 128 share byte 0 of qh.
+TEST(Q6_K, DecodesByDefinition) {
+  BlockQ6_K b{};
+  b.d = F32ToF16(0.25f);
+  for (int s = 0; s < 16; ++s) b.scales[s] = static_cast<int8_t>(s == 3 ? -128 : 5 * s - 37);
+  std::mt19937 random(3);
+  for (uint8_t& q : b.ql) q = static_cast<uint8_t>(random());
+  for (uint8_t& q : b.qh) q = static_cast<uint8_t>(random());
+  const Values<FormatQ6_K> x = Decoded<FormatQ6_K>(b);
+  for (int half = 0; half < 2; ++half) {
+    const uint8_t *ql = b.ql + 64 * half, *qh = b.qh + 32 * half;
+    for (int i = 0; i < 32; ++i) {
+      const int q[4] = {(ql[i] & 15) | (qh[i] & 3) << 4, (ql[i + 32] & 15) | (qh[i] >> 2 & 3) << 4,
+                        ql[i] >> 4 | (qh[i] >> 4 & 3) << 4, ql[i + 32] >> 4 | qh[i] >> 6 << 4};
+      for (int n = 0; n < 4; ++n) {
+        const int scale = b.scales[8 * half + 2 * n + i / 16];
+        EXPECT_EQ(x[static_cast<size_t>(128 * half + 32 * n + i)], 0.25f * static_cast<float>(scale * (q[n] - 32)));
+      }
+    }
+  }
+}
+
+// The bytes of a panel, as q6_k.h describes them.
+TEST(Q6_K, PanelBytesStandWhereTheLayoutSays) {
+  std::mt19937 random(6);
+  std::vector<BlockQ6_K> stored(16 * 2);
+  for (BlockQ6_K& b : stored) {
+    for (size_t i = 0; i < sizeof(b); ++i) reinterpret_cast<uint8_t*>(&b)[i] = static_cast<uint8_t>(random());
+  }
+  std::vector<uint8_t> panel(PanelBytes(DType::kQ6_K, 512));
+  ASSERT_EQ(panel.size(), sizeof(BlockQ6_K) * stored.size());
+  FormatOf(DType::kQ6_K)
+      .pack(512, 16, {.data = reinterpret_cast<uint8_t*>(stored.data()), .stride = 2 * sizeof(BlockQ6_K)}, panel.data());
+  for (size_t row = 0; row < 16; ++row) {
+    for (size_t k = 0; k < 512; ++k) {
+      const BlockQ6_K& b = stored[2 * row + k / 256];
+      const size_t part = k % 256 / 32, half = k % 32 / 16, step = k % 16 / 4, lane = 4 * row + k % 4;
+      const uint8_t *block = &panel[k / 256 * 3360], *p = block + 32 + 416 * part;
+      EXPECT_EQ(std::memcmp(block + 2 * row, &b.d, 2), 0);
+      EXPECT_EQ(static_cast<int8_t>(p[16 * half + row]), b.scales[k % 256 / 16]);
+      const int low = p[32 + 64 * step + lane] >> 4 * half & 15, high = p[288 + 64 * half + lane] >> 2 * step & 3;
+      EXPECT_EQ((low | high << 4) - 32, FormatQ6_K::Quant(b, static_cast<int>(k % 256)));
+    }
+  }
+}
+
 TEST(Q8_0, GgmlBytes) { ExpectGgmlBytes<FormatQ8_0>("q8_0"); }
 TEST(Q4_0, GgmlBytes) { ExpectGgmlBytes<FormatQ4_0>("q4_0"); }
 
@@ -115,6 +187,10 @@ TEST(Blocks, ValuesOfTheFormatStay) {
   EXPECT_EQ(There<FormatQ8_0>(zero), zero);
   EXPECT_EQ(There<FormatQ4_0>(zero), zero);
   EXPECT_EQ(There<FormatMXFP4>(zero), zero);
+  Values<FormatQ6_K> sixths;  // scales of -128 and less, each 16 values with the largest that their scale has
+  for (int i = 0; i < 256; ++i) sixths[i] = 0.125f * static_cast<float>(i / 16 * 8 - 128) * static_cast<float>(i % 16 * 4 - 32);
+  EXPECT_EQ(There<FormatQ6_K>(sixths), sixths);
+  EXPECT_EQ(There<FormatQ6_K>({}), Values<FormatQ6_K>{});
 }
 
 template <class F>
@@ -167,6 +243,7 @@ void ExpectEdges() {
 
 TEST(Q8_0, Edges) { ExpectEdges<FormatQ8_0>(); }
 TEST(Q4_0, Edges) { ExpectEdges<FormatQ4_0>(); }
+TEST(Q6_K, Edges) { ExpectEdges<FormatQ6_K>(); }
 TEST(MXFP4, Edges) {
   ExpectEdges<FormatMXFP4>();
   Values<FormatMXFP4> x{};

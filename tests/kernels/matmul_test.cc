@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -72,7 +73,7 @@ class Weight {
         if (scale.bytes == 1) {
           stored[i + scale.at] = static_cast<uint8_t>(random.Between(118, 128));
         } else {
-          Put(stored, i + scale.at, F32ToF16(random.Uniform(-0.02f, 0.02f)));
+          Put(stored, i + scale.at, F32ToF16(random.Uniform(-0.02f, 0.02f) / scale.most));
         }
       } else {
         const float x = random.Normal();
@@ -309,15 +310,19 @@ TEST_P(MatMulTest, GroupsTakeTheirOwnSliceAndScatter) {
 TEST_P(QuantisedMatMulTest, LargestProductsAreExact) {
   Random random(21);
   const int64_t rows = 64, cols = Whole(GetParam(), 128), n = 25;
-  const std::vector<uint8_t> extremes = GetParam() == DType::kQ8_0 ? std::vector<uint8_t>{0x80, 0x7f, 0x81, 0x00}
-                                        : GetParam() == DType::kQ4_0
-                                            ? std::vector<uint8_t>{0x00, 0xff, 0x0f, 0xf0}
-                                            : std::vector<uint8_t>{0x77, 0xff, 0x7f, 0xf7};  // E2M1: 7 is 6, 15 is -6
+  const std::map<DType, std::vector<uint8_t>> all = {
+      {DType::kQ8_0, {0x80, 0x7f, 0x81, 0x00}},
+      {DType::kQ4_0, {0x00, 0xff, 0x0f, 0xf0}},
+      {DType::kMXFP4, {0x77, 0xff, 0x7f, 0xf7}},  // E2M1: 7 is 6, 15 is -6
+      {DType::kQ6_K, {0x00, 0xff, 0x0f, 0xf0}},   // -32, 31, and others; its 16 scales, which come last, below
+  };
+  const std::vector<uint8_t>& extremes = all.at(GetParam());
   const Weight w(random, GetParam(), 1, rows, cols, [&](int64_t row, int64_t block, uint8_t* qs, size_t bytes) {
     for (size_t i = 0; i < bytes; ++i) {
       const size_t kind = static_cast<size_t>(row) % 8;
       qs[i] = kind < 4 ? extremes[kind] : extremes[(i / (kind - 3) + static_cast<size_t>(block)) % 4];
     }
+    if (GetParam() == DType::kQ6_K) std::memset(qs + 192, row / 8 % 2 == 0 ? 0x80 : 0x7f, 16);
   });
   EdgeMat<float> x(n, cols), got(n, rows), want(n, rows);
   for (int64_t r = 0; r < n; ++r) {
@@ -494,6 +499,9 @@ constexpr ByHand kByHand[] = {
     {DType::kQ8_0, 3, 16, 3, 2},  // the offset, the scale
     {DType::kQ4_0, 3, 3, 3, 2},
     {DType::kMXFP4, 3, 3, 3, 3},  // and one half
+    // Halves of a block are multiplied by their scales (2) and added (1); or widened by them (3 each) and added. Of an element the
+    // offset, the half's scale times the block's, the product.
+    {DType::kQ6_K, 6, 0, 10, 3},
 };
 
 TEST(MatMulExecuted, FollowsTheTarget) {
@@ -546,17 +554,21 @@ TEST(PackActTest, EveryTargetGivesTheReferencesBits) {
       for (int64_t c = 0; c < cols; ++c) x.Row(6)[c] = static_cast<float>(c % 5) * 0.5f - 1;  // ties
       const std::vector<int32_t> index = {4, 5, 6, 3, 22, 0, 1, 7, 3, 10, 11, 12, 13, 14, 15, 16};
       const std::vector<RowGroup> groups = {{0, 3, 0}, {3, 0, 1}, {3, 13, 2}};
-      const ActFormat format = kind == ActKind::kInt8 ? ActFormatFor(DType::kMXFP4, kind) : ActFormat{kind, 0, 1};
-      auto pack = [&](std::string_view kernel) {
-        std::vector<uint8_t> bytes(16 * ActRowBytes(format, cols) + 64, 0xEE);
-        const PackActOp op{.x = x.view(), .row_index = index, .pack = {format, 16, cols, bytes.data(), groups}};
-        EXPECT_TRUE(op.Validate().ok()) << op.Validate().message();
-        RunShuffled(KernelNamed<PackActOp>(kernel), op, 9);
-        return bytes;
-      };
-      const std::vector<uint8_t> want = pack("ref");
-      EXPECT_EQ(want.back(), 0xEE);
-      ForEachTarget([&] { EXPECT_EQ(pack("hwy"), want) << "kind " << static_cast<int>(kind) << " cols " << cols; });
+      for (const int32_t sums : {1, 2}) {
+        if (sums == 2 && kind != ActKind::kInt8) continue;
+        ActFormat format = kind == ActKind::kInt8 ? ActFormatFor(DType::kMXFP4, kind) : ActFormat{.kind = kind};
+        format.sums = sums;
+        auto pack = [&](std::string_view kernel) {
+          std::vector<uint8_t> bytes(16 * ActRowBytes(format, cols) + 64, 0xEE);
+          const PackActOp op{.x = x.view(), .row_index = index, .pack = {format, 16, cols, bytes.data(), groups}};
+          EXPECT_TRUE(op.Validate().ok()) << op.Validate().message();
+          RunShuffled(KernelNamed<PackActOp>(kernel), op, 9);
+          return bytes;
+        };
+        const std::vector<uint8_t> want = pack("ref");
+        EXPECT_EQ(want.back(), 0xEE);
+        ForEachTarget([&] { EXPECT_EQ(pack("hwy"), want) << "kind " << static_cast<int>(kind) << " cols " << cols; });
+      }
     }
   }
 }
@@ -566,8 +578,8 @@ TEST(PackActTest, ReferenceDoesWhatIsCharged) {
   EdgeMat<float> x(5, 96);
   x.Fill(random);
   const std::vector<RowGroup> groups = OneGroup(5);
-  for (const ActFormat& format : {ActFormatFor(DType::kMXFP4, ActKind::kInt8), ActFormat{ActKind::kInt8, 0, 1},
-                                  ActFormat{ActKind::kBF16, 0, 1}, ActFormat{ActKind::kF32, 0, 1}}) {
+  for (const ActFormat& format : {ActFormatFor(DType::kMXFP4, ActKind::kInt8), ActFormatFor(DType::kQ6_K, ActKind::kInt8),
+                                  ActFormat{.kind = ActKind::kInt8}, ActFormat{.kind = ActKind::kBF16}, ActFormat{}}) {
     std::vector<uint8_t> bytes(5 * ActRowBytes(format, 96) + 64);
     const PackActOp op{.x = x.view(), .row_index = {}, .pack = {format, 5, 96, bytes.data(), groups}};
     const OpCounts counted = CountOf([&] {
@@ -587,6 +599,7 @@ TEST(PackActTest, QuantisesToNearestWithinHalfAStep) {
   x.Fill(random, 3);
   const Packed packed(x.view(), ActFormatFor(DType::kQ8_0, ActKind::kInt8), OneGroup(8));
   const Packed four_bits(x.view(), ActFormatFor(DType::kMXFP4, ActKind::kInt8), OneGroup(8));
+  const Packed halves(x.view(), ActFormatFor(DType::kQ6_K, ActKind::kInt8), OneGroup(8));
   for (int64_t r = 0; r < 8; ++r) {
     const PackedRow row(packed.pack(), packed.pack().groups[0], r), nibbles(four_bits.pack(), four_bits.pack().groups[0], r);
     for (int64_t k = 0; k < 64; ++k) {
@@ -600,6 +613,13 @@ TEST(PackActTest, QuantisesToNearestWithinHalfAStep) {
       for (int64_t k = 32 * kb; k < 32 * kb + 32; ++k) low += k % 4 < 2 ? nibbles.Int8(k) : 0;
       EXPECT_EQ(nibbles.PairCorrection(kb, 0), -12 * low);
       EXPECT_EQ(nibbles.PairCorrection(kb, 1), -12 * (sum - low));
+      const PackedRow parts(halves.pack(), halves.pack().groups[0], r);
+      for (int part = 0; part < 2; ++part) {
+        int pair[2] = {};
+        for (int64_t k = 0; k < 16; ++k) pair[k % 4 / 2] += parts.Int8(32 * kb + 16 * part + k);
+        EXPECT_EQ(parts.Correction(kb, part), -32 * (pair[0] + pair[1]));
+        for (int half : {0, 1}) EXPECT_EQ(parts.PairCorrection(kb, half, part), -32 * pair[half]);
+      }
     }
   }
 }

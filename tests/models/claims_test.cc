@@ -82,7 +82,7 @@ TEST(Claims, TypesThatCanBeRun) {
       }
     };
     const bool matrix = IsWeightType(type), vector = matrix && !GetDTypeInfo(type).quantised;
-    const std::string any = "expected F32, F16, BF16, Q8_0, Q4_0 or MXFP4", plain = "expected F32, F16 or BF16";
+    const std::string any = "expected " + WeightTypeNames(), plain = "expected F32, F16 or BF16";
     for (const char* tensor : {"token_embd.weight", "blk.1.attn_q.weight", "blk.2.ffn_down.weight"}) {
       check(synthetic::GgufLlama(), tensor, matrix, any);
     }

@@ -23,9 +23,11 @@ inline uint16_t GetHalf(const uint8_t* p) {
 // Where a quantised block has its f16 scale, or an E8M0 one.
 struct ScaleField {
   size_t at = 0, bytes = 2;  // 1: E8M0
+  float most = 1;            // of scales of scales that it multiplies
 };
 inline ScaleField ScaleOf(DType t) {
   if (t == DType::kMXFP4) return {0, 1};
+  if (t == DType::kQ6_K) return {208, 2, 128};
   return {};
 }
 

@@ -31,6 +31,7 @@ inline void FillEverything(WrittenCheckpoint& c) {
   c.Plain(Role::kQ, 1, DType::kQ4_0, {96, 512});
   c.Plain(Role::kK, 1, DType::kMXFP4, {40, 512});
   c.Plain(Role::kV, 1, DType::kF16, {40, 37});
+  c.Plain(Role::kO, 1, DType::kQ6_K, {37, 512});
   c.Plain(Role::kQNorm, 1, DType::kBF16, {40});
   c.Plain(Role::kGate, 1, DType::kF32, {300, 1000}, 1);  // 1.2 MB
   c.Plain(Role::kGateBias, 1, DType::kF16, {300});
