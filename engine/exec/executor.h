@@ -148,10 +148,10 @@ class Executor {
     bool of_logits = false;
     uint64_t version = 0;            // of the executor's settings that what follows was found under
     const void* kernel = nullptr;    // Kernel<Op>
-    std::string_view target;         // that the unit costs are of
+    std::string_view target{};       // that the unit costs are of
     uint32_t charged = kNotCharged;  // index in the ledger
-    TaskPlan plan;
-    Estimate estimate;
+    TaskPlan plan{};
+    Estimate estimate{};
   };
   static uint64_t Nanoseconds(Clock::duration d) {
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(d).count());
