@@ -90,14 +90,14 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
     Status status = cache_->Extend(extents_[i].sequence, extents_[i].rows);
     if (!status.ok()) {
       extents_.resize(i);
-      return Rollback(std::move(status));
+      return Rollback(status);
     }
   }
   return {};
 }
 
 // The cause comes first; what could not be taken back is named after it.
-Status Stepper::Rollback(Status cause) {
+Status Stepper::Rollback(const Status& cause) {
   std::string message = cause.message();
   for (const Extent& e : extents_) {
     const Status truncated = cache_->Truncate(e.sequence, e.before);
@@ -143,7 +143,7 @@ Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
   Status status = FindNonFinite(AllFinite(*logits));
   repeating_ = false;
   executor_.SetLedger(ledger);
-  return Rollback(std::move(status));
+  return Rollback(status);
 }
 
 }  // namespace tally

@@ -49,7 +49,7 @@ class Stepper {
  private:
   Stepper(const Recipe& recipe, Team& team, const StepperOptions& options);
   Status Prepare(std::span<const BatchRow> rows);
-  Status Rollback(Status cause);
+  Status Rollback(const Status& cause);
   Status FindNonFinite(bool logits_finite);
   void Record(const OpRecord& op);
   StepBatch Batch() const { return {tokens_, kv_rows_, logit_rows_}; }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/mix.h"
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/roofs.h"
 #include "engine/session/scoped_sequence.h"
