@@ -249,9 +249,11 @@ class Modelled {
       numbers.push_back(next_++);
       for (size_t l = 0; l < layers_.size(); ++l) {
         const KvTable table = pool_->Tables(static_cast<int32_t>(l))[static_cast<size_t>(s)];
-        const std::vector<float> k(4, Key(numbers.back(), l)), v(4, Key(numbers.back(), l) + 1);
-        for (int64_t h = 0; h < 2; ++h)
-          layers_[l].layout.Store(table.blocks[at / kKvBlock], h, at % kKvBlock, k.data(), v.data());
+        const KvLayout& layout = layers_[l].layout;
+        const std::vector<float> k(static_cast<size_t>(layout.k_dim), Key(numbers.back(), l));
+        const std::vector<float> v(static_cast<size_t>(layout.v_dim), Key(numbers.back(), l) + 1);
+        for (int64_t h = 0; h < layout.kv_heads; ++h)
+          layout.Store(table.blocks[at / kKvBlock], h, at % kKvBlock, k.data(), v.data());
       }
     }
     return {};
