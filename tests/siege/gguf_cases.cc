@@ -142,7 +142,7 @@ std::vector<Case> GgufCases() {
        "I64 F64 BF16 MXFP4"},
       {"TensorOfWithdrawnType", WithTensor({"t", {256}, 36, 0}),
        "DIR/m.gguf: tensor 1 of 1, 't': ggml type 36 (IQ4_NL_4_4 (withdrawn)) cannot be read; expected one of F32 F16 Q4_0 Q8_0 "
-       "I8 I16 I32 I64 F64 BF16 MXFP4"},
+       "Q6_K I8 I16 I32 I64 F64 BF16 MXFP4"},
       {"TensorOfTypeNotSupported", WithTensor({"blk.0.w", {256, 2}, 12, 0}),
        "DIR/m.gguf: tensor 1 of 1, 'blk.0.w': ggml type 12 (Q4_K) cannot be read; expected one of F32 F16 Q4_0 Q8_0 Q6_K I8 I16 "
        "I32 "
