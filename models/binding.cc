@@ -31,7 +31,7 @@ namespace {
 struct Wanted {
   std::string_view name;
   std::vector<uint64_t> shape;
-  bool bytes;  // U8: the parts of an MXFP4 tensor in Hugging Face's layout
+  std::optional<DType> part_of;  // U8: a part of a tensor of this type
 };
 
 // `rows`: of the stored tensor, where bindings share it; else 0.
@@ -39,15 +39,16 @@ std::vector<Wanted> WantedTensors(const TensorBinding& b, uint64_t rows) {
   std::vector<uint64_t> shape = b.shape;
   if (rows > 0) shape[b.row_dimension()] = rows;
   if (b.storage == Storage::kTransposed) std::swap(shape[shape.size() - 2], shape[shape.size() - 1]);
-  if (b.hf_mxfp4 && b.names.size() == 2) {
-    shape.back() /= 32;
+  if (b.split && b.names.size() == 2) {
+    const DTypeInfo type = GetDTypeInfo(*b.split);
+    shape.back() /= type.block_size;
     std::vector<uint64_t> blocks = shape;
-    blocks.push_back(16);
-    return {{b.names[0], blocks, true}, {b.names[1], shape, true}};
+    blocks.push_back(type.block_bytes - 1);
+    return {{b.names[0], blocks, b.split}, {b.names[1], shape, b.split}};
   }
   if (b.names.size() > 1) shape.erase(shape.begin());  // one tensor per expert
   std::vector<Wanted> wanted;
-  for (const std::string& name : b.names) wanted.push_back({name, shape, false});
+  for (const std::string& name : b.names) wanted.push_back({name, shape, std::nullopt});
   return wanted;
 }
 
@@ -81,7 +82,7 @@ Status CheckTypesAgree(const Inventory& inventory, const ModelSpec& spec) {
     if (b.names.empty()) continue;
     const auto typed = [&](const std::string& name) {
       const StoredTensor* t = inventory.Find(name);
-      return Typed{t, b.hf_mxfp4 ? DType::kMXFP4 : t->dtype};
+      return Typed{t, b.type(t->dtype)};
     };
     const Typed first = typed(b.names[0]);
     for (const std::string& name : b.names) TALLY_RETURN_IF_ERROR(agree(first, typed(name)));
@@ -129,10 +130,10 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
       const std::string name = n == nullptr ? GgufName(b.role, layer) : ExpandName(n->name, layer, prefix);
       if (n != nullptr) {
         b.storage = n->storage;
-        b.hf_mxfp4 = n->hf_mxfp4;
+        b.split = n->split;
         if (n->rows != nullptr) b.rows = n->rows(r);
       }
-      b.names = b.hf_mxfp4 ? std::vector<std::string>{name + "_blocks", name + "_scales"} : std::vector<std::string>{name};
+      b.names = b.split ? std::vector<std::string>{name + "_blocks", name + "_scales"} : std::vector<std::string>{name};
       if (n != nullptr && n->name.find('*') != n->name.npos) {
         while (IsStored(inventory, b.names.back()) && static_cast<int64_t>(b.names.size()) < r.n_experts) {
           b.names.push_back(ExpandName(n->name, layer, prefix, static_cast<int64_t>(b.names.size())));
@@ -199,10 +200,10 @@ class Claims {
         return BadInput(FileOf(inventory_, *t) + ": tensor " + Quote(t->name) + " has shape " + ShapeText(t->shape) +
                         "; expected " + ShapeText(w.shape));
       }
-      if (w.bytes ? t->dtype != DType::kU8 : !CanRun(b, t->dtype)) {
+      if (w.part_of ? t->dtype != DType::kU8 : !CanRun(b, t->dtype)) {
         return BadInput(FileOf(inventory_, *t) + ": tensor " + Quote(t->name) + " has type " + std::string(DTypeName(t->dtype)) +
                         ", which cannot be run; expected " +
-                        (w.bytes        ? "U8 (part of an MXFP4 tensor)"
+                        (w.part_of      ? "U8 (part of a tensor in " + std::string(DTypeName(*w.part_of)) + ")"
                          : OnlyPlain(b) ? "F32, F16 or BF16"
                                         : WeightTypeNames()));
       }

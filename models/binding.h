@@ -2,6 +2,7 @@
 // (engine/recipe/roles.inc); a family only says what Hugging Face's files call them, and what differs from GGUF's usual names.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,8 +19,8 @@ struct RoleName {
   Role role;
   std::string_view name;
   Storage storage = Storage::kPlain;
-  RowMap (*rows)(const Recipe&) = nullptr;  // null: all rows of the tensor
-  bool hf_mxfp4 = false;                    // name_blocks and name_scales
+  RowMap (*rows)(const Recipe&) = nullptr;    // null: all rows of the tensor
+  std::optional<DType> split = std::nullopt;  // TensorBinding::split: name_blocks and name_scales
 };
 
 std::string ExpandName(std::string_view name, int32_t layer, std::string_view prefix, int64_t expert = 0);

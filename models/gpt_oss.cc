@@ -15,16 +15,17 @@ RowMap Even(const Recipe&) { return {0, 1, 2}; }
 RowMap Odd(const Recipe&) { return {1, 1, 2}; }
 
 constexpr RoleName kGgufNames[] = {{Role::kFfnNorm, "blk.#.post_attention_norm.weight"}};
+constexpr DType kSplit = DType::kMXFP4;
 #define TALLY_EXPERTS "model.layers.#.mlp.experts."
 constexpr RoleName kHfNames[] = {
     {Role::kSinks, "model.layers.#.self_attn.sinks"},
     {Role::kRouter, "model.layers.#.mlp.router.weight"},
     {Role::kRouterBias, "model.layers.#.mlp.router.bias"},
-    {Role::kExpertGate, TALLY_EXPERTS "gate_up_proj", Storage::kPlain, Even, true},
-    {Role::kExpertUp, TALLY_EXPERTS "gate_up_proj", Storage::kPlain, Odd, true},
+    {Role::kExpertGate, TALLY_EXPERTS "gate_up_proj", Storage::kPlain, Even, kSplit},
+    {Role::kExpertUp, TALLY_EXPERTS "gate_up_proj", Storage::kPlain, Odd, kSplit},
     {Role::kExpertGateBias, TALLY_EXPERTS "gate_up_proj_bias", Storage::kPlain, Even},
     {Role::kExpertUpBias, TALLY_EXPERTS "gate_up_proj_bias", Storage::kPlain, Odd},
-    {Role::kExpertDown, TALLY_EXPERTS "down_proj", Storage::kPlain, nullptr, true},
+    {Role::kExpertDown, TALLY_EXPERTS "down_proj", Storage::kPlain, nullptr, kSplit},
     {Role::kExpertDownBias, TALLY_EXPERTS "down_proj_bias"},
 };
 #undef TALLY_EXPERTS

@@ -145,8 +145,6 @@ std::string_view FlopsViewName(FlopsView view) {
   return kNames[static_cast<size_t>(view)];
 }
 
-static bool IsOfExperts(DType type) { return GetDTypeInfo(type).use == FormatUse::kExperts; }
-
 DType StoredType(const ParameterForm& p, DType type) {
   if (!GetDTypeInfo(type).quantised) return type;
   const bool whole = p.cols % static_cast<uint64_t>(GetDTypeInfo(type).block_size) == 0;

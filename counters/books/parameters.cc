@@ -30,7 +30,7 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
     for (const std::string& name : b.names) {
       const StoredTensor* t = inventory.Find(name);
       if (t == nullptr) continue;
-      // Rows take equal parts of a tensor's bytes. MXFP4 in two tensors has its rows where scales and blocks have them.
+      // Rows take equal parts of a tensor's bytes. One split in two tensors has its rows where scales and blocks have them.
       const size_t at = b.row_dimension();
       w.stored_bytes += b.rows.all() ? t->bytes : t->bytes / t->shape[at] * b.shape[at];
     }
@@ -44,7 +44,7 @@ std::vector<DType> WeightTypes(const Inventory& inventory, const ModelSpec& spec
   for (const TensorBinding& b : spec.bindings) {
     if (!IsLearned(b)) continue;
     const StoredTensor* t = inventory.Find(b.names.front());
-    types.push_back(b.hf_mxfp4 ? DType::kMXFP4 : t != nullptr ? t->dtype : DType::kF32);
+    types.push_back(b.type(t != nullptr ? t->dtype : DType::kF32));
   }
   return types;
 }

@@ -67,6 +67,7 @@ inline constexpr DTypeInfo GetDTypeInfo(DType t) {
   }
   return plain("?", 1);
 }
+inline constexpr bool IsOfExperts(DType t) { return GetDTypeInfo(t).use == FormatUse::kExperts; }
 
 inline constexpr std::string_view DTypeName(DType t) { return GetDTypeInfo(t).name; }
 

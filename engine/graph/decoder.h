@@ -29,7 +29,6 @@ class Decoder {
   Result<Mat<const float>> Forward(const StepBatch& batch, const KvPool& cache);
   // Whether the last layer's output was finite in the rows of the last Forward that have no logits to show it.
   bool finite() const { return finite_; }
-  const Plan& plan() const { return plan_; }
   // Is called in place of each run of an op, with what runs it: a benchmark may do so several times. `output`: what the op writes.
   using Around = std::function<Status(const PlannedOp&, Mat<const float> output, const std::function<Status()>& run)>;
   void SetAround(Around around) { around_ = std::move(around); }

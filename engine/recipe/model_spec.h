@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,11 +33,16 @@ struct RowMap {
 struct TensorBinding {
   Role role{};
   int32_t layer = -1;
-  std::vector<std::string> names;  // one stored tensor; or one per expert, to be stacked; or {blocks, scales} of HF MXFP4
+  std::vector<std::string> names;  // one stored tensor; or one per expert, to be stacked; or {blocks, scales} where split
   std::vector<uint64_t> shape;     // as the engine wants it
   Storage storage = Storage::kPlain;
-  RowMap rows = {};       // not with kTransposed
-  bool hf_mxfp4 = false;  // names = {x_blocks [X, out, in/32, 16] U8, x_scales [X, out, in/32] U8}
+  RowMap rows = {};  // not with kTransposed
+  // The format, where its blocks of n elements and b bytes are split in two tensors: the codes in one of shape [..., in / n, b - 1] U8,
+  // the scales in one of [..., in / n] U8.
+  std::optional<DType> split = {};
+
+  // Of its values, where `tensor` is the type of its first stored tensor.
+  DType type(DType tensor) const { return split.value_or(tensor); }
 
   bool vector() const { return FactsOf(role).vector; }
   size_t row_dimension() const { return shape.size() - (vector() ? 1 : 2); }  // of shape, which rows or elements are counted in

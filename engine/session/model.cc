@@ -52,7 +52,7 @@ std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec
     for (const std::string& name : b.names) {
       const StoredTensor* t = inventory.Find(name);
       if (t == nullptr || !seen.insert(t->name).second) continue;
-      const DType type = b.hf_mxfp4 ? DType::kMXFP4 : t->dtype;
+      const DType type = b.type(t->dtype);
       auto at = std::find_if(bytes.begin(), bytes.end(), [&](const auto& e) { return e.second == type; });
       if (at == bytes.end()) at = bytes.insert(at, {0, type});
       at->first += t->bytes;
@@ -141,11 +141,11 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   TALLY_ASSIGN_OR_RETURN(const WeightPlan weight_plan, PlanWeights(inventory, spec, guard));
   const auto planned = [&](Role role, int32_t layer) { return weight_plan.View(role, layer); };
   model->plan_ = PlanEngine({spec.recipe, planned, model->rope_, model->local_rope_}, stepper, team.threads());
-  model->plan_.packed_weights = weight_plan.arena_bytes - weight_plan.guard_bytes;
+  model->plan_.packed_weights = weight_plan.packed_bytes();
   model->plan_.available = AvailableMemoryBytes();
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckPlan(model->plan_, model->plan_.packed_weights, spec.recipe, stepper)));
 
-  TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, spec, team, options.progress, options.guard_slices));
+  TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, weight_plan, team, options.progress));
   auto rope = MakeRopeFrequencies(spec.recipe.rope, model->weights_.HostVector(Role::kRopeFactors));
   auto local_rope = MakeRopeFrequencies(spec.recipe.local_rope);
   for (const Status& status : {rope.status(), local_rope.status()}) TALLY_RETURN_IF_ERROR(Prefixed(path, status));

@@ -29,7 +29,6 @@ struct Source {
   std::vector<std::string> notes;
 };
 
-bool IsOfExperts(DType type) { return GetDTypeInfo(type).use == FormatUse::kExperts; }
 std::string TypeText(DType type) { return std::string(DTypeName(type)) + (IsOfExperts(type) ? " + BF16" : ""); }
 
 Source FromCatalog(CatalogModel model) {

@@ -27,8 +27,6 @@ struct Tensor {
   float deviation = 0;
 };
 
-constexpr DType kExpertType = DType::kMXFP4;  // of gpt-oss's experts' matrices
-
 // The built-in models of the families that GGUF files are written of.
 bool IsWritten(const Recipe& r) { return r.family == "gpt2" || r.family == "llama" || r.family == "gpt-oss"; }
 
@@ -52,7 +50,7 @@ Tensor MakeTensor(const TensorBinding& b, const CatalogModel& model, DType type)
   const bool norm = b.vector() && t.name.ends_with("norm.weight");
   if (norm) t.fill = Fill::kOnes;
   if (b.vector()) t.deviation = 0.1f;
-  if (FactsOf(b.role).experts && !b.vector() && model.expert_type == kExpertType) t.dtype = kExpertType;
+  if (FactsOf(b.role).experts && !b.vector() && IsOfExperts(model.expert_type)) t.dtype = model.expert_type;
   switch (b.role) {
     case Role::kTokenEmbedding:  // of a tied one the head's scale is the one that matters
       if (!r.tied_head) t.deviation = 1;
@@ -66,12 +64,13 @@ Tensor MakeTensor(const TensorBinding& b, const CatalogModel& model, DType type)
   return t;
 }
 
-void SetMetadata(std::string_view name, const Recipe& r, DType type, GgufWriter& writer) {
+void SetMetadata(const CatalogModel& model, DType type, GgufWriter& writer) {
+  const Recipe& r = model.recipe;
   auto set = [&](const char* key, int64_t value) { writer.Set(r.family + "." + key, value); };
   auto set_float = [&](const char* key, double value) { writer.Set(r.family + "." + key, value); };
   writer.Set("general.architecture", r.family);
-  writer.Set("general.name", std::string(name) + " (synthetic)");
-  writer.Set("general.file_type", static_cast<int64_t>(GgufFileType(r.n_experts > 0 ? kExpertType : type)));
+  writer.Set("general.name", std::string(model.name) + " (synthetic)");
+  writer.Set("general.file_type", static_cast<int64_t>(GgufFileType(r.n_experts > 0 ? model.expert_type : type)));
   if (GetDTypeInfo(type).quantised || r.n_experts > 0) writer.Set("general.quantization_version", int64_t{2});
   set("block_count", r.n_layers);
   set("context_length", r.context);
@@ -158,7 +157,7 @@ Result<Plan> MakePlan(std::string_view model, const SynthOptions& options) {
   }
   if (options.layers > 0) r.n_layers = options.layers;
   if (options.vocab > 0) r.vocab = options.vocab;
-  SetMetadata(plan.model.name, r, options.type, plan.writer);
+  SetMetadata(plan.model, options.type, plan.writer);
   if (options.vocab_from.empty()) {
     plan.writer.Set("tokenizer.ggml.model", std::string("no_vocab"));
   } else {

@@ -15,7 +15,7 @@
 namespace tally {
 
 struct SynthOptions {
-  DType type = DType::kBF16;  // of the matrices; gpt-oss's experts are MXFP4 whatever it is, vectors and routers F32
+  DType type = DType::kBF16;  // of the matrices, but for experts published in a format of theirs; vectors and routers are F32
   uint64_t seed = 0;
   std::string vocab_from;         // a GGUF whose tokenizer is copied, padded to the model's vocabulary; empty: no tokenizer
   int32_t layers = 0, vocab = 0;  // a smaller network than the model's own; 0: the model's

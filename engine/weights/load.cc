@@ -75,7 +75,7 @@ class ItemLoader {
   }
 
  private:
-  static bool Stacked(const PlannedWeight& w) { return !w.hf_mxfp4 && w.sources.size() > 1; }
+  static bool Stacked(const PlannedWeight& w) { return !w.split && w.sources.size() > 1; }
   static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) { return *w.sources[Stacked(w) ? slice : 0]; }
   // Where the slice starts in its tensor.
   static uint64_t Base(const PlannedWeight& w, int64_t slice) {
@@ -122,7 +122,7 @@ class ItemLoader {
     for (uint64_t k = 0; k < cols; k += piece) {
       const uint64_t columns = std::min(piece, cols - k);
       StagedRows staged{.data = staging};
-      if (w.hf_mxfp4) {  // blocks and scales, a byte each, in tensors of their own
+      if (w.split) {  // blocks and scales, a byte each, in tensors of their own
         const uint64_t row_groups = cols / group, groups = columns / group, at = k / group, codes_bytes = group_bytes - 1;
         const uint64_t base = static_cast<uint64_t>(slice) * w.stored_rows * row_groups;
         uint8_t* scales = staging + rows * groups * codes_bytes;
@@ -329,9 +329,8 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
 
 class WeightLoader {
  public:
-  static Result<PackedWeights> Load(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress,
-                                    bool guard_slices) {
-    TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(inventory, spec, guard_slices ? SystemPageBytes() : 0));
+  static Result<PackedWeights> Load(const Inventory& inventory, const WeightPlan& plan, Team& team,
+                                    const LoadProgress& progress) {
     std::vector<FileReader> files;
     for (const InventoryFile& file : inventory.files) {
       TALLY_ASSIGN_OR_RETURN(FileReader reader, FileReader::Open(file.path));
@@ -340,11 +339,11 @@ class WeightLoader {
     }
     PackedWeights weights;
     if (plan.arena_bytes > 0) {
-      TALLY_ASSIGN_OR_RETURN(weights.arena_, AnonymousMemory::Allocate(plan.arena_bytes, /*huge=*/!guard_slices));
-      if (guard_slices) weights.arena_.RefuseHugePages();
+      TALLY_ASSIGN_OR_RETURN(weights.arena_, AnonymousMemory::Allocate(plan.arena_bytes, /*huge=*/!plan.guarded));
+      if (plan.guarded) weights.arena_.RefuseHugePages();
     }
-    weights.guarded_ = guard_slices;
-    weights.packed_bytes_ = plan.arena_bytes - plan.guard_bytes;
+    weights.guarded_ = plan.guarded;
+    weights.packed_bytes_ = plan.packed_bytes();
     const ItemLoader loader(files, weights.arena_.data());
     TALLY_RETURN_IF_ERROR(RunJobs(MakeJobs(plan), loader, team, progress));
     for (const PlannedHostVector& v : plan.host_vectors) {
@@ -362,7 +361,7 @@ class WeightLoader {
       view.data = weights.arena_.data() + w.arena_offset;
       weights.views_.push_back(view);
       weights.entries_.push_back({w.role, w.layer, view});
-      if (w.role == Role::kTokenEmbedding && spec.recipe.tied_head) weights.entries_.push_back({Role::kHead, -1, view});
+      if (w.role == Role::kTokenEmbedding && plan.tied_head) weights.entries_.push_back({Role::kHead, -1, view});
     }
     std::sort(weights.entries_.begin(), weights.entries_.end(), [](const PackedWeights::Entry& a, const PackedWeights::Entry& b) {
       return std::tuple(a.layer, a.role) < std::tuple(b.layer, b.role);
@@ -385,9 +384,8 @@ std::span<const float> PackedWeights::HostVector(Role role) const {
   return {};
 }
 
-Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress,
-                                  bool guard_slices) {
-  return WeightLoader::Load(inventory, spec, team, progress, guard_slices);
+Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress) {
+  return WeightLoader::Load(inventory, plan, team, progress);
 }
 
 }  // namespace tally

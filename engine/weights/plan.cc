@@ -15,14 +15,14 @@
 namespace tally {
 namespace {
 
-constexpr uint64_t kMxfp4Block = 32;
-
 class Planner {
  public:
   Planner(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page)
       : inventory_(inventory), spec_(spec), guard_(guard_page) {}
 
   Result<WeightPlan> Plan() {
+    plan_.guarded = guard_ > 0;
+    plan_.tied_head = spec_.recipe.tied_head;
     std::set<std::pair<int32_t, Role>> bound;
     for (const TensorBinding& binding : spec_.bindings) {
       const std::string name = WeightName(binding.role, binding.layer);
@@ -50,6 +50,11 @@ class Planner {
     return t;
   }
 
+  Status NoWholeBlocks(const StoredTensor& t, const std::vector<uint64_t>& shape, const DTypeInfo& type) const {
+    return At(t, "has rows of " + std::to_string(shape.back()) + " elements, which " + std::string(type.name) +
+                     " cannot cut into blocks of " + std::to_string(type.block_size));
+  }
+
   // Shape as expected, and as many bytes as that takes, inside its file.
   Status Check(const StoredTensor& t, const std::vector<uint64_t>& shape) const {
     if (!ShapesAgree(t.shape, shape)) return At(t, "has shape " + ShapeText(t.shape) + ", expected " + ShapeText(shape));
@@ -61,10 +66,7 @@ class Planner {
     }
     if (elements == 0) return At(t, "has no elements: shape " + ShapeText(shape));
     const DTypeInfo type = GetDTypeInfo(t.dtype);
-    if (shape.back() % type.block_size != 0) {
-      return At(t, "has rows of " + std::to_string(shape.back()) + " elements, which " + std::string(type.name) +
-                       " cannot cut into blocks of " + std::to_string(type.block_size));
-    }
+    if (shape.back() % type.block_size != 0) return NoWholeBlocks(t, shape, type);
     const std::optional<uint64_t> bytes = StoredBytes(t.dtype, elements);
     if (!bytes || *bytes != t.bytes) {
       return At(t, "takes " + std::to_string(t.bytes) + " bytes, expected " + (bytes ? std::to_string(*bytes) : "more"));
@@ -112,7 +114,7 @@ class Planner {
     w.layer = binding.layer;
     w.storage = binding.storage;
     w.rows = binding.rows;
-    w.hf_mxfp4 = binding.hf_mxfp4;
+    w.split = binding.split;
     w.info = DescribeWeight(binding, spec_.recipe);
     WeightView& view = w.view;
     view.layout = LayoutFor(binding.role, spec_.recipe);
@@ -145,12 +147,12 @@ class Planner {
   Status FindSources(const TensorBinding& binding, const std::string& name, PlannedWeight& w) const {
     const bool vector = binding.vector(), transposed = w.storage == Storage::kTransposed;
     const bool row_major = w.view.layout == WeightLayout::kRowMajor, some_rows = !w.rows.all();
-    if (((transposed || w.hf_mxfp4) && (vector || row_major)) || (transposed && w.hf_mxfp4) ||
+    if (((transposed || w.split) && (vector || row_major)) || (transposed && w.split) ||
         (w.storage == Storage::kPlusOne && !vector) || (some_rows && (row_major || transposed || w.rows.step < w.rows.block)) ||
-        (some_rows && !w.hf_mxfp4 && binding.names.size() > 1)) {
+        (some_rows && !w.split && binding.names.size() > 1)) {
       return InternalError(name + " cannot be stored as its binding says");
     }
-    if (w.hf_mxfp4) return FindHfMxfp4(binding, name, w);
+    if (w.split) return FindSplit(binding, name, w);
 
     std::vector<uint64_t> shape = binding.shape;
     w.stored_rows = shape[binding.row_dimension()];
@@ -179,22 +181,22 @@ class Planner {
     return {};
   }
 
-  Status FindHfMxfp4(const TensorBinding& binding, const std::string& name, PlannedWeight& w) const {
+  Status FindSplit(const TensorBinding& binding, const std::string& name, PlannedWeight& w) const {
     if (binding.names.size() != 2) return InternalError(name + " needs a tensor of blocks and one of scales");
     TALLY_ASSIGN_OR_RETURN(const StoredTensor* blocks, Find(binding, binding.names[0]));
     TALLY_ASSIGN_OR_RETURN(const StoredTensor* scales, Find(binding, binding.names[1]));
+    const DTypeInfo type = GetDTypeInfo(*w.split);
     for (const StoredTensor* t : {blocks, scales}) {
-      if (t->dtype != DType::kU8) return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", expected U8 (MXFP4)");
+      if (t->dtype == DType::kU8) continue;
+      return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", expected U8 (" + std::string(type.name) + ")");
     }
     TALLY_ASSIGN_OR_RETURN(w.stored_rows, StoredRows(binding, *scales));
     std::vector<uint64_t> shape = binding.shape;
     shape[binding.row_dimension()] = w.stored_rows;
-    if (shape.back() % kMxfp4Block != 0) {
-      return At(*blocks, "has rows of " + std::to_string(shape.back()) + " elements, which MXFP4 cannot cut into blocks of 32");
-    }
-    shape.back() /= kMxfp4Block;
+    if (shape.back() % type.block_size != 0) return NoWholeBlocks(*blocks, shape, type);
+    shape.back() /= type.block_size;
     TALLY_RETURN_IF_ERROR(Check(*scales, shape));
-    shape.push_back(kMxfp4Block / 2);
+    shape.push_back(type.block_bytes - 1);
     TALLY_RETURN_IF_ERROR(Check(*blocks, shape));
     w.sources = {blocks, scales};
     return {};
@@ -251,17 +253,13 @@ WeightLayout LayoutFor(Role role, const Recipe& recipe) {
 }
 
 WeightView WeightPlan::View(Role role, int32_t layer) const {
+  if (role == Role::kHead && tied_head) role = Role::kTokenEmbedding;
   const auto found = std::ranges::find_if(weights, [&](const PlannedWeight& w) { return w.role == role && w.layer == layer; });
   return found == weights.end() ? WeightView() : found->view;
 }
 
 Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page) {
   return Planner(inventory, spec, guard_page).Plan();
-}
-
-Result<uint64_t> PlanPackedBytes(const Inventory& inventory, const ModelSpec& spec, bool guard_slices) {
-  TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(inventory, spec, guard_slices ? SystemPageBytes() : 0));
-  return plan.arena_bytes - plan.guard_bytes;
 }
 
 }  // namespace tally

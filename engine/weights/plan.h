@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "counters/cost/site.h"
@@ -19,7 +20,7 @@ struct PlannedWeight {
   Role role{};
   int32_t layer = -1;
   Storage storage = Storage::kPlain;
-  bool hf_mxfp4 = false;                     // sources = {blocks, scales}
+  std::optional<DType> split;                // TensorBinding::split: sources = {blocks, scales}
   std::vector<const StoredTensor*> sources;  // else one tensor that holds all slices, or one per slice
   WeightView view;                           // data still null
   WeightInfo info;
@@ -32,7 +33,7 @@ struct PlannedWeight {
   // Rows taken one at a time, every rows.step-th: they are read together with those between them, which other weights take.
   bool striped() const { return rows.block == 1 && rows.first < rows.step; }
   bool vector() const { return view.layout == WeightLayout::kVector; }
-  DType stored_dtype() const { return hf_mxfp4 ? DType::kMXFP4 : sources[0]->dtype; }
+  DType stored_dtype() const { return split.value_or(sources[0]->dtype); }
 };
 
 struct PlannedHostVector {
@@ -45,6 +46,10 @@ struct WeightPlan {
   std::vector<PlannedHostVector> host_vectors;
   uint64_t arena_bytes = 0;  // guards included
   uint64_t guard_bytes = 0;  // address space that is never written, and so takes no memory
+  bool guarded = false;      // each slice ends with a page, and a guard follows
+  bool tied_head = false;    // the head is the token embedding
+
+  uint64_t packed_bytes() const { return arena_bytes - guard_bytes; }
 
   // The view of a role's weight, without data; an empty view where the model has none. layer -1 for roles outside the layers.
   WeightView View(Role role, int32_t layer) const;
@@ -52,7 +57,8 @@ struct WeightPlan {
 
 // Pointers in the plan are into `inventory`.
 // guard_page: bytes of a page of memory where each slice is to end with a page, an unused one following (the
-// watching of engine/machine/page_watch.h); 0: slices start with a page, and nothing stands between them.
+// watching of engine/machine/page_watch.h); 0: slices start with a page, and nothing stands between them. kBadInput: a missing
+// tensor, a type that cannot be run, a shape that was not expected or does not divide into blocks.
 Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page);
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// Packed weights in memory: planning, reading and packing.
+// Packed weights in memory: reading and packing.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 #include "engine/kernels/weight_view.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
-#include "engine/recipe/model_spec.h"
+#include "engine/weights/plan.h"
 #include "loaders/inventory/inventory.h"
 
 namespace tally {
@@ -51,18 +51,13 @@ class PackedWeights {
   WeightView none_;
 };
 
-// Bytes the packed weights of `spec` will take, before anything is allocated. Errors: a tensor type that
-// cannot be run (named), a shape that does not divide into blocks.
-Result<uint64_t> PlanPackedBytes(const Inventory& inventory, const ModelSpec& spec, bool guard_slices = false);
-
 // Bytes of the file that have been read and packed so far, rising; false: stop (kInterrupted). Called on the thread that called
 // LoadWeights; what it throws leaves LoadWeights.
 using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
-// Reads (pread, in parallel on the team) and packs every binding of `spec`. Memory: PlanPackedBytes and a
-// staging buffer of at most 1 MiB per thread. guard_slices: for a PageWatch, see above; without huge pages.
-Result<PackedWeights> LoadWeights(const Inventory& inventory, const ModelSpec& spec, Team& team, const LoadProgress& progress,
-                                  bool guard_slices = false);
+// Reads (pread, in parallel on the team) and packs every weight of the plan, which was made of `inventory`. Memory:
+// plan.packed_bytes() and a staging buffer of at most 1 MiB per thread.
+Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress);
 
 // The layout that a role's weight is packed in: kRowMajor for tables only gathered from (untied embeddings,
 // positions), kVector for 1-D roles and expert biases, else kPanel16.

@@ -363,7 +363,7 @@ TEST(GptOss, HuggingFace) {
   const TensorBinding *gate = Bound(spec, Role::kExpertGate, 1), *up = Bound(spec, Role::kExpertUp, 1),
                       *bias = Bound(spec, Role::kExpertUpBias, 1);
   ASSERT_TRUE(gate != nullptr && up != nullptr && bias != nullptr);
-  EXPECT_TRUE(gate->hf_mxfp4 && up->hf_mxfp4 && !bias->hf_mxfp4);
+  EXPECT_TRUE(gate->split == DType::kMXFP4 && up->split == DType::kMXFP4 && !bias->split);
   EXPECT_EQ(gate->rows, (RowMap{0, 1, 2}));
   EXPECT_EQ(up->rows, (RowMap{1, 1, 2}));
   EXPECT_EQ(bias->rows, (RowMap{1, 1, 2}));

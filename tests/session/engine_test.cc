@@ -274,10 +274,10 @@ TEST(Model, MatrixTypesByStoredBytes) {
                              .names = {"gate_up_blocks", "gate_up_scales"},
                              .shape = experts,
                              .rows = half,
-                             .hf_mxfp4 = true});
+                             .split = DType::kMXFP4});
   }
   spec.bindings.push_back(
-      {.role = Role::kExpertDown, .names = {"down_blocks", "down_scales"}, .shape = experts, .hf_mxfp4 = true});
+      {.role = Role::kExpertDown, .names = {"down_blocks", "down_scales"}, .shape = experts, .split = DType::kMXFP4});
   spec.bindings.push_back({.role = Role::kTokenEmbedding, .names = {"embedding"}, .shape = {10, 10}});
   spec.bindings.push_back({.role = Role::kExpertUp, .names = {"expert.0", "expert.1"}, .shape = experts});
   spec.bindings.push_back({.role = Role::kAttnNorm, .names = {"norm"}, .shape = {10}});

@@ -24,7 +24,7 @@ class PageProof : public testing::Test {
   void Load() {
     c_.Write();
     Team team(1);
-    auto weights = LoadWeights(c_.inventory, c_.spec, team, nullptr, /*guard_slices=*/true);
+    auto weights = LoadSpec(c_.inventory, c_.spec, team, nullptr, /*guard_slices=*/true);
     ASSERT_TRUE(weights.ok()) << weights.status().message();
     weights_ = std::move(weights).value();
     ledger_.SetWeights(weights_.infos());

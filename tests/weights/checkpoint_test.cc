@@ -75,12 +75,12 @@ TEST(Checkpoint, SafetensorsThatTheTestWrites) {
   ModelSpec spec;
   spec.recipe.tied_head = true;
   Bind(spec, Role::kTokenEmbedding, -1, {"embed"}, {50, 64});
-  Bind(spec, Role::kExpertGate, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, kEven, true);
-  Bind(spec, Role::kExpertUp, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, kOdd, true);
+  Bind(spec, Role::kExpertGate, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, kEven, DType::kMXFP4);
+  Bind(spec, Role::kExpertUp, 0, {"gate_up_blocks", "gate_up_scales"}, {2, 20, 64}, kOdd, DType::kMXFP4);
   Bind(spec, Role::kO, 0, {"conv1d"}, {20, 33}, Storage::kTransposed);
   Bind(spec, Role::kOutputNorm, -1, {"norm"}, {64});
   Team team(2);
-  const auto weights = LoadWeights(*inventory, spec, team, nullptr);
+  const auto weights = LoadSpec(*inventory, spec, team, nullptr);
   ASSERT_TRUE(weights.ok()) << weights.status().message();
   ExpectLoaded(*inventory, spec, *weights);
 }
@@ -107,7 +107,7 @@ TEST(Checkpoint, GgufThatTheWriterWrites) {
   const auto inventory = ReadGguf(folder / "model.gguf");
   ASSERT_TRUE(inventory.ok()) << inventory.status().message();
   Team team(2);
-  const auto weights = LoadWeights(*inventory, spec, team, nullptr);
+  const auto weights = LoadSpec(*inventory, spec, team, nullptr);
   ASSERT_TRUE(weights.ok()) << weights.status().message();
   ExpectLoaded(*inventory, spec, *weights);
 }
@@ -130,7 +130,7 @@ TEST(Checkpoint, Goldens) {
     ASSERT_TRUE(inventory.ok()) << inventory.status().message();
     const auto spec = ReadModelSpec(*inventory);
     ASSERT_TRUE(spec.ok()) << spec.status().message();
-    const auto weights = LoadWeights(*inventory, *spec, team, nullptr);
+    const auto weights = LoadSpec(*inventory, *spec, team, nullptr);
     ASSERT_TRUE(weights.ok()) << weights.status().message();
     ExpectLoaded(*inventory, *spec, *weights);
     ++loaded;

@@ -41,14 +41,14 @@ inline void FillEverything(WrittenCheckpoint& c) {
   const uint64_t x = 3, f = 130, e = 96 * 32;
   c.Tensor("gate_up_blocks", DType::kU8, {x, 2 * f, e / 32, 16}, 1);
   c.Tensor("gate_up_scales", DType::kU8, {x, 2 * f, e / 32}, 0);
-  c.Bind(Role::kExpertUp, 2, {"gate_up_blocks", "gate_up_scales"}, {x, f, e}, kOdd, true);
-  c.Bind(Role::kExpertGate, 2, {"gate_up_blocks", "gate_up_scales"}, {x, f, e}, kEven, true);
+  c.Bind(Role::kExpertUp, 2, {"gate_up_blocks", "gate_up_scales"}, {x, f, e}, kOdd, DType::kMXFP4);
+  c.Bind(Role::kExpertGate, 2, {"gate_up_blocks", "gate_up_scales"}, {x, f, e}, kEven, DType::kMXFP4);
   c.Tensor("gate_up_bias", DType::kBF16, {x, 2 * f});
   c.Bind(Role::kExpertGateBias, 2, {"gate_up_bias"}, {x, f}, kEven);
   c.Bind(Role::kExpertUpBias, 2, {"gate_up_bias"}, {x, f}, kOdd);
   c.Tensor("down_blocks", DType::kU8, {x, 50, 4, 16});
   c.Tensor("down_scales", DType::kU8, {x, 50, 4});
-  c.Bind(Role::kExpertDown, 2, {"down_blocks", "down_scales"}, {x, 50, 128}, S::kPlain, true);
+  c.Bind(Role::kExpertDown, 2, {"down_blocks", "down_scales"}, {x, 50, 128}, S::kPlain, DType::kMXFP4);
   c.Plain(Role::kExpertDownBias, 2, DType::kF32, {x, 50});
   c.Plain(Role::kRouter, 2, DType::kBF16, {x, 50});
   c.Plain(Role::kSinks, 2, DType::kBF16, {8});

@@ -35,7 +35,7 @@ TEST(LoadWeights, EveryStorageWithAnyNumberOfThreads) {
   for (int threads : {1, 2, 5}) {
     SCOPED_TRACE(threads);
     Team team(threads);
-    auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+    auto weights = LoadSpec(c.inventory, c.spec, team, nullptr);
     ASSERT_TRUE(weights.ok()) << weights.status().message();
     const PackedWeights moved = std::move(weights).value();
     ExpectLoaded(c.inventory, c.spec, moved);
@@ -59,7 +59,7 @@ TEST(LoadWeights, ATiedHeadIsTheEmbedding) {
     c.Plain(Role::kOutputNorm, -1, DType::kF32, {cols});
     c.Write();
     Team team(2);
-    auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+    auto weights = LoadSpec(c.inventory, c.spec, team, nullptr);
     ASSERT_TRUE(weights.ok()) << weights.status().message();
     ExpectLoaded(c.inventory, c.spec, *weights);
     const WeightView &embedding = weights->Get(Role::kTokenEmbedding), &head = weights->Get(Role::kHead);
@@ -75,7 +75,7 @@ TEST(LoadWeights, NothingToLoad) {
   WrittenCheckpoint c;
   c.Write();
   Team team(2);
-  const auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+  const auto weights = LoadSpec(c.inventory, c.spec, team, nullptr);
   ASSERT_TRUE(weights.ok()) << weights.status().message();
   EXPECT_EQ(weights->packed_bytes(), 0u);
 }
@@ -88,7 +88,7 @@ TEST(LoadWeights, ProgressRisesToTheTotal) {
     Team team(threads);
     uint64_t last = 0, all = 0, calls = 0;
     std::atomic<int> inside{0};
-    const auto weights = LoadWeights(c.inventory, c.spec, team, [&](uint64_t done, uint64_t total) {
+    const auto weights = LoadSpec(c.inventory, c.spec, team, [&](uint64_t done, uint64_t total) {
       EXPECT_EQ(inside.fetch_add(1), 0);
       EXPECT_GE(done, last);
       EXPECT_LE(done, total);
@@ -110,7 +110,7 @@ TEST(LoadWeights, ProgressIsCalledOnTheCallingThread) {
   const std::thread::id caller = std::this_thread::get_id();
   for (int pass = 0; pass < 5; ++pass) {
     std::atomic<int> calls{0}, elsewhere{0};
-    const auto weights = LoadWeights(c.inventory, c.spec, team, [&](uint64_t, uint64_t) {
+    const auto weights = LoadSpec(c.inventory, c.spec, team, [&](uint64_t, uint64_t) {
       ++calls;
       if (std::this_thread::get_id() != caller) ++elsewhere;
       return true;
@@ -133,7 +133,7 @@ TEST(LoadWeights, WhatProgressThrowsLeavesIt) {
       for (int pass = 0; pass < 20 && !within; ++pass) {
         std::atomic<int> calls{0};
         const auto load = [&] {
-          (void)LoadWeights(c.inventory, c.spec, team, [&](uint64_t done, uint64_t total) {
+          (void)LoadSpec(c.inventory, c.spec, team, [&](uint64_t done, uint64_t total) {
             within = done < total;
             if (++calls == at) throw std::runtime_error("thrown by progress");
             return true;
@@ -143,7 +143,7 @@ TEST(LoadWeights, WhatProgressThrowsLeavesIt) {
         EXPECT_EQ(calls.load(), at) << "asked again after it had thrown";
       }
     }
-    const auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);  // with the same team
+    const auto weights = LoadSpec(c.inventory, c.spec, team, nullptr);  // with the same team
     ASSERT_TRUE(weights.ok()) << weights.status().message();
     ExpectLoaded(c.inventory, c.spec, *weights);
   }
@@ -157,7 +157,7 @@ TEST(LoadWeights, StopsWhenAskedTo) {
     for (int after : threads == 1 ? std::vector{0, 1, 7} : std::vector{0, 1}) {
       Team team(threads);
       int calls = 0;
-      const auto weights = LoadWeights(c.inventory, c.spec, team, [&](uint64_t, uint64_t) { return calls++ < after; });
+      const auto weights = LoadSpec(c.inventory, c.spec, team, [&](uint64_t, uint64_t) { return calls++ < after; });
       ASSERT_FALSE(weights.ok());
       EXPECT_EQ(weights.status().code(), StatusCode::kInterrupted);
       EXPECT_EQ(calls, after + 1) << "asked again after it had said no";
@@ -172,7 +172,7 @@ TEST(LoadWeights, AFileThatIsCutShortWhileItIsRead) {
     c.Write();
     Team team(threads);
     bool cut = false;
-    const auto weights = LoadWeights(c.inventory, c.spec, team, [&](uint64_t, uint64_t) {
+    const auto weights = LoadSpec(c.inventory, c.spec, team, [&](uint64_t, uint64_t) {
       if (!cut) fs::resize_file(c.inventory.files[1].path, 1000000);
       return cut = true;
     });
@@ -195,7 +195,7 @@ TEST(LoadWeights, AFileThatHasChangedSinceItsHeaderWasRead) {
   };
   Team team(2);
   const auto expect_changed = [&](const LoadProgress& progress) {
-    const auto weights = LoadWeights(c.inventory, c.spec, team, progress);
+    const auto weights = LoadSpec(c.inventory, c.spec, team, progress);
     ASSERT_FALSE(weights.ok());
     EXPECT_EQ(weights.status().code(), StatusCode::kBadInput);
     EXPECT_EQ(weights.status().message(), path + ": has changed since its header was read");
@@ -205,7 +205,7 @@ TEST(LoadWeights, AFileThatHasChangedSinceItsHeaderWasRead) {
   fs::rename(copy, path);  // the same bytes, but who is to know
   expect_changed(nullptr);
   stamp();
-  EXPECT_TRUE(LoadWeights(c.inventory, c.spec, team, nullptr).ok());
+  EXPECT_TRUE(LoadSpec(c.inventory, c.spec, team, nullptr).ok());
   fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));  // written to before ...
   expect_changed(nullptr);
   stamp();
@@ -222,11 +222,11 @@ TEST(LoadWeights, AFileThatHasGoneOrShrunkSinceItWasInspected) {
   c.Write();
   Team team(2);
   fs::resize_file(c.inventory.files[0].path, 2000000);
-  auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+  auto weights = LoadSpec(c.inventory, c.spec, team, nullptr);
   EXPECT_EQ(weights.status().code(), StatusCode::kBadInput);
   EXPECT_NE(weights.status().message().find("a.bin"), std::string::npos) << weights.status().message();
   fs::remove(c.inventory.files[0].path);
-  weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+  weights = LoadSpec(c.inventory, c.spec, team, nullptr);
   EXPECT_EQ(weights.status().code(), StatusCode::kBadInput);
   EXPECT_NE(weights.status().message().find("a.bin"), std::string::npos) << weights.status().message();
 }
@@ -298,7 +298,7 @@ TEST(PlanWeights, NamesWhatCannotBeRun) {
     WrittenCheckpoint c;
     c.Tensor("blocks", DType::kU8, {2, 8, 2, 16});
     c.Tensor("scales", DType::kU8, {2, 8, 3});
-    c.Bind(Role::kExpertUp, 0, {"blocks", "scales"}, {2, 8, 64}, Storage::kPlain, true);
+    c.Bind(Role::kExpertUp, 0, {"blocks", "scales"}, {2, 8, 64}, Storage::kPlain, DType::kMXFP4);
     ExpectSays(c.Error(), {"'scales'", "[2, 8, 3]", "[2, 8, 2]"});
   }
 }
@@ -316,7 +316,7 @@ TEST(LoadWeights, VectorsMustBeFinite) {
       file.write(reinterpret_cast<const char*>(&bad), 4);
       file.close();
       Team team(1);
-      const auto loaded = LoadWeights(c.inventory, c.spec, team, nullptr);
+      const auto loaded = LoadSpec(c.inventory, c.spec, team, nullptr);
       ASSERT_FALSE(loaded.ok());
       EXPECT_EQ(loaded.status().code(), StatusCode::kBadInput);
       const std::string what = std::string("holds ") + name + ";";
@@ -331,14 +331,14 @@ TEST(PlanWeights, ContradictionsOfTheFamilyAreInternalErrors) {
     c.Plain(Role::kO, 0, DType::kF32, {8, 40});
     c.Bind(Role::kO, 0, {"blk.0.attn_output.plain"}, {8, 40});
     c.Write();
-    EXPECT_EQ(PlanPackedBytes(c.inventory, c.spec).status().code(), StatusCode::kInternal);
+    EXPECT_EQ(PlanOf(c.inventory, c.spec).status().code(), StatusCode::kInternal);
   }
   {
     WrittenCheckpoint c;
     c.spec.recipe.tied_head = true;
     c.Plain(Role::kHead, -1, DType::kF32, {8, 40});
     c.Write();
-    EXPECT_EQ(PlanPackedBytes(c.inventory, c.spec).status().code(), StatusCode::kInternal);
+    EXPECT_EQ(PlanOf(c.inventory, c.spec).status().code(), StatusCode::kInternal);
   }
 }
 
@@ -361,7 +361,7 @@ TEST(LoadWeights, PeakIsTheArenaAndTheStagingBuffers) {
   c.inventory.BuildIndex();
   Team team(2);
   const uint64_t before = ResidentBytes(), peak_before = PeakResidentBytes();
-  const auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+  const auto weights = LoadSpec(c.inventory, c.spec, team, nullptr);
   ASSERT_TRUE(weights.ok()) << weights.status().message();
   EXPECT_EQ(weights->packed_bytes(), at);
   const uint64_t allowed = std::max(peak_before, before + at + at / 20);

@@ -41,7 +41,7 @@ TEST(LongRows, StagingDoesNotGrowWithThem) {
   c.inventory.BuildIndex();
   Team team(2);
   const uint64_t before = ResidentBytes(), peak_before = PeakResidentBytes();
-  const auto weights = LoadWeights(c.inventory, c.spec, team, nullptr);
+  const auto weights = LoadSpec(c.inventory, c.spec, team, nullptr);
   ASSERT_TRUE(weights.ok()) << weights.status().message();
   EXPECT_EQ(weights->packed_bytes(), arena);
   EXPECT_LE(PeakResidentBytes(), std::max(peak_before, before + arena + arena / 20));
@@ -78,11 +78,11 @@ TEST(LongRows, EveryStorage) {
   const uint64_t groups = 3001;
   c.Tensor("gate_up_blocks", DType::kU8, {2, 2 * 17, groups, 16}, 1);
   c.Tensor("gate_up_scales", DType::kU8, {2, 2 * 17, groups}, 0);
-  c.Bind(Role::kExpertUp, layer, {"gate_up_blocks", "gate_up_scales"}, {2, 17, groups * 32}, kOdd, true);
-  c.Bind(Role::kExpertGate, layer, {"gate_up_blocks", "gate_up_scales"}, {2, 17, groups * 32}, kEven, true);
+  c.Bind(Role::kExpertUp, layer, {"gate_up_blocks", "gate_up_scales"}, {2, 17, groups * 32}, kOdd, DType::kMXFP4);
+  c.Bind(Role::kExpertGate, layer, {"gate_up_blocks", "gate_up_scales"}, {2, 17, groups * 32}, kEven, DType::kMXFP4);
   c.Tensor("down_blocks", DType::kU8, {2, 18, 2 * groups, 16}, 1);
   c.Tensor("down_scales", DType::kU8, {2, 18, 2 * groups}, 0);
-  c.Bind(Role::kExpertDown, layer, {"down_blocks", "down_scales"}, {2, 18, 2 * groups * 32}, S::kPlain, true);
+  c.Bind(Role::kExpertDown, layer, {"down_blocks", "down_scales"}, {2, 18, 2 * groups * 32}, S::kPlain, DType::kMXFP4);
   // Vectors, and rows that are kept as they are.
   c.Plain(Role::kOutputNorm, -1, DType::kF32, {700'001});
   c.Plain(Role::kOutputNormBias, -1, DType::kBF16, {1'500'001});
@@ -95,7 +95,7 @@ TEST(LongRows, EveryStorage) {
     SCOPED_TRACE(threads);
     Team team(threads);
     uint64_t done = 0, all = 0;
-    const auto weights = LoadWeights(c.inventory, c.spec, team, [&](uint64_t now, uint64_t total) {
+    const auto weights = LoadSpec(c.inventory, c.spec, team, [&](uint64_t now, uint64_t total) {
       done = now, all = total;
       return true;
     });
