@@ -52,6 +52,39 @@ TEST(PlanBytes, HoldsTheScratchOfAttentionAndBlas) {
   EXPECT_GT(Bytes(r, {.max_batch = 1}, 8) - Bytes(r, {.max_batch = 1}, 1), small + 7 * 128 * sizeof(float));
 }
 
+// The norm of queries and keys is RMS with a weight alone, whatever the layer's norms are and however many heads it has.
+TEST(MakePlan, NormsOfQueriesAndKeysAreRmsInAnyModel) {
+  const RopeFrequencies none;
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    for (const int32_t heads : {1, 2}) {
+      Recipe r = SmallRecipe();
+      r.norm = kind;
+      r.n_heads = r.n_kv_heads = heads;
+      r.qk_norm = QkNormKind::kHead;
+      const auto weight = [&](Role role, int32_t) {
+        static constexpr uint8_t kData = 0;  // a view with data is a weight that the model has
+        WeightView view = ViewOf(r, role);
+        view.data = &kData;
+        return view;
+      };
+      Plan plan;
+      ASSERT_TRUE(MakePlan({r, weight, none, none}, {.max_batch = 1}, plan).ok());
+      int norms = 0;
+      for (const PlannedOp& planned : plan.ops) {
+        const auto* op = std::get_if<NormOp>(&planned.op);
+        if (op == nullptr) continue;
+        const Component c = planned.sites[0].component;
+        const bool of_heads = c == Component::kAttnQNorm || c == Component::kAttnKNorm;
+        norms += of_heads;
+        EXPECT_EQ(op->kind, of_heads ? NormKind::kRms : kind);
+        EXPECT_EQ(op->groups, of_heads ? heads : 1);
+        EXPECT_EQ(op->bias.empty(), of_heads || kind == NormKind::kRms);
+      }
+      EXPECT_EQ(norms, 4);
+    }
+  }
+}
+
 TEST(CannotRun, NamesWhatNoPlanCovers) {
   Recipe r = SmallRecipe();
   EXPECT_TRUE(CannotRun(r).empty());
