@@ -10,13 +10,10 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/recipe/check_recipe.h"
 #include "loaders/inventory/inventory.h"
 
 namespace tally {
-
-// No published model comes near these; a number beyond them is a damaged or hostile file.
-inline constexpr int64_t kMaxLayers = 4096, kMaxWidth = 1 << 24, kMaxHeads = 1 << 16, kMaxContext = INT32_MAX,
-                         kMaxExperts = 1 << 16, kMaxVocab = 1 << 26;
 
 std::string NumberText(double x);  // "0.25", as messages have it
 

@@ -51,6 +51,11 @@ void Read(Config& c, ModelSpec& spec) {
   if (r.latent.kv_rank > 0 && r.rope.scaling.kind == RopeScalingKind::kYarn && c.Has(kAllDim)) {
     SetAttentionScale(r, UsualAttentionScale(r) * std::pow(YarnMagnitude(r.rope.scaling.factor, c.Positive(kAllDim)), 2));
   }
+  if (!v2 && !v3) {
+    if (const std::string f = c.String("scoring_func", "softmax"); f != "softmax") c.Unsupported("scoring_func", Quote(f));
+    if (const std::string m = c.String("topk_method", "greedy"); m != "greedy") c.Unsupported("topk_method", Quote(m));
+    if (c.Positive("routed_scaling_factor", 1) != 1) c.Unsupported("routed_scaling_factor", "other than 1");
+  }
   if (!v3) {
     r.routing = SoftmaxRule(c, false);
     return;

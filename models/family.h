@@ -14,6 +14,13 @@
 
 namespace tally {
 
+// quantization_config.quant_method as published checkpoints of a family have it: the experts' matrices are of this type, and the rest
+// is BF16 where torch_dtype does not say.
+struct QuantMethod {
+  std::string_view name;  // empty: none
+  DType expert_type = DType::kF32;
+};
+
 struct Family {
   std::string_view name;                                 // Recipe::family, unless read() says otherwise
   std::span<const std::string_view> gguf_architectures;  // general.architecture
@@ -24,6 +31,7 @@ struct Family {
   void (*read)(Config&, ModelSpec&);
   std::span<const RoleName> hf_names = {};    // where they differ from HfDecoderNames()
   std::span<const RoleName> gguf_names = {};  // where they differ from GgufName()
+  QuantMethod quant_method = {};
 };
 
 // Every family: one explicit array, in registry.cc.
@@ -40,8 +48,8 @@ Result<ModelSpec> ReadModelSpec(const Inventory& inventory);
 // What a GGUF file of this recipe, of the family it names, would hold.
 Result<std::vector<TensorBinding>> GgufBindings(const Recipe& recipe);
 
-// The types of the weights that a configuration without tensors speaks of: torch_dtype or dtype, F32 where it is silent; where
-// quantization_config says mxfp4, MXFP4 of the experts and BF16 of the rest. Other quantisation is not looked at.
+// The types of the weights that a configuration without tensors speaks of: torch_dtype or dtype, F32 where it is silent, and what
+// Family::quant_method says. Other quantisation is not looked at.
 struct CountTypes {
   DType type = DType::kF32, expert_type = DType::kF32;
 };

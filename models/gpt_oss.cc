@@ -15,7 +15,7 @@ RowMap Even(const Recipe&) { return {0, 1, 2}; }
 RowMap Odd(const Recipe&) { return {1, 1, 2}; }
 
 constexpr RoleName kGgufNames[] = {{Role::kFfnNorm, "blk.#.post_attention_norm.weight"}};
-constexpr DType kSplit = DType::kMXFP4;
+constexpr DType kSplit = DType::kMXFP4;  // of the experts' matrices
 #define TALLY_EXPERTS "model.layers.#.mlp.experts."
 constexpr RoleName kHfNames[] = {
     {Role::kSinks, "model.layers.#.self_attn.sinks"},
@@ -65,6 +65,6 @@ void Read(Config& c, ModelSpec& spec) {
 
 }  // namespace
 
-extern constinit const Family kGptOssFamily = {"gpt-oss", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+extern constinit const Family kGptOssFamily = {"gpt-oss", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames, {"mxfp4", kSplit}};
 
 }  // namespace tally

@@ -47,7 +47,8 @@ int32_t GgufVocabulary(Config& c) {
 }
 
 void ReadTying(Config& c, bool default_tied, ModelSpec& spec) {
-  const std::string head(c.Pick("output.weight", "lm_head.weight"));
+  std::string head = c.gguf() ? GgufName(Role::kHead, -1) : "lm_head.weight";
+  if (const std::string within = c.tensor_prefix + head; c.inventory().Find(within) != nullptr) head = within;
   const bool stored = c.inventory().Find(head) != nullptr, told = c.Has("tie_word_embeddings");
   const bool by_default = !stored && (default_tied || c.gguf());
   spec.recipe.tied_head = told && !c.gguf() ? c.Bool("tie_word_embeddings", default_tied) : by_default;

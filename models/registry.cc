@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "engine/base/format.h"
-#include "models/catalog/recipe_settings.h"
 #include "models/family.h"
 
 namespace tally {
@@ -103,10 +102,12 @@ Result<std::vector<TensorBinding>> GgufBindings(const Recipe& recipe) {
 }
 
 Result<CountTypes> ReadCountTypes(const Inventory& inventory) {
-  Config c(inventory, "");
-  const bool mxfp4 = c.String("quantization_config.quant_method", "") == "mxfp4";  // gpt-oss, which does not name the rest's type
+  TALLY_ASSIGN_OR_RETURN(const Found found, FindFamily(inventory));
+  const QuantMethod& quant = found.family->quant_method;
+  Config c(inventory, found.architecture);
+  const bool quantised = !quant.name.empty() && c.String("quantization_config.quant_method", "") == quant.name;
   const std::string name =
-      c.String("torch_dtype|dtype|text_config.torch_dtype|text_config.dtype", mxfp4 ? "bfloat16" : "float32");
+      c.String("torch_dtype|dtype|text_config.torch_dtype|text_config.dtype", quantised ? "bfloat16" : "float32");
   CountTypes types;
   if (name == "bfloat16")
     types.type = DType::kBF16;
@@ -114,7 +115,7 @@ Result<CountTypes> ReadCountTypes(const Inventory& inventory) {
     types.type = DType::kF16;
   else if (name != "float32" && c.ok())
     c.Unsupported("torch_dtype", Quote(name));
-  types.expert_type = mxfp4 ? DType::kMXFP4 : types.type;
+  types.expert_type = quantised ? quant.expert_type : types.type;
   TALLY_RETURN_IF_ERROR(c.status());
   return types;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/recipe/check_recipe.h"
 
 namespace tally::books {
 namespace {
@@ -164,10 +165,7 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   const bool own_context = options.context > 0;
   if (!own_context) options.context = options.prompt;
   if (options.batch == 0) return BadInput("a batch must have at least 1 sequence");
-  if (recipe.n_layers < 0 || recipe.layers.size() < static_cast<size_t>(recipe.n_layers)) {
-    return BadInput("the recipe describes " + std::to_string(recipe.layers.size()) + " layers of " +
-                    std::to_string(recipe.n_layers));
-  }
+  TALLY_RETURN_IF_ERROR(CheckRecipe(recipe));
   if (IsOfExperts(options.type) && recipe.n_experts == 0) {
     return BadInput(std::string(DTypeName(options.type)) + " is a type of experts, and this model has none");
   }

@@ -53,11 +53,11 @@ Status RunAudit(const AuditFlags& flags) {
   AuditOptions options;
   options.decode_tokens = flags.decode;
   options.interrupted = Interrupted;
-  TALLY_ASSIGN_OR_RETURN(options.load, ToLoadOptions(flags.model));
-  options.mmu = options.load.guard_slices = flags.mmu;
+  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
+  options.mmu = load.guard_slices = flags.mmu;
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {}));
-  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, options.load));
+  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(flags, loaded));
   RecordFiles records;
   TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records));

@@ -35,8 +35,8 @@ void Executor::SetLedger(Ledger* ledger) {
   if (ledger != nullptr && ledger != charged_) {
     for (Slot& slot : slots_) slot.charged = kNotCharged;
     charged_ = ledger;
-    ++version_;
   }
+  if (ledger != ledger_) ++version_;  // ops that were set up without a ledger have no index in it
   ledger_ = ledger;
 }
 

@@ -46,8 +46,8 @@ class Planner {
     layer_ = -1;
     plan_.head = plan_.ops.size();
     rows_ = RowsOf::kLogits;
-    Norm(Component::kOutputNorm, Role::kOutputNorm, Role::kOutputNormBias, plan_.x, normed_);
-    Project(Component::kHead, Role::kHead, Role::kHeadBias, normed_, plan_.logits);
+    Norm(Role::kOutputNorm, plan_.x, normed_);
+    Project(Role::kHead, normed_, plan_.logits);
   }
 
  private:
@@ -102,6 +102,7 @@ class Planner {
   }
 
   WeightView Get(Role role) const { return source_.weight(role, layer_); }
+  WeightView BiasOf(Role role) const { return FactsOf(role).biased ? Get(tally::BiasOf(role)) : WeightView(); }
 
   template <class Op>
   void Add(Component component, Op op, RowsOf rows) {
@@ -111,32 +112,43 @@ class Planner {
   void Add(Component component, Op op) {
     Add(component, std::move(op), rows_);
   }
+  // Charged where the role's weight is.
+  template <class Op>
+  void Add(Role role, Op op) {
+    Add(FactsOf(role).component, std::move(op));
+  }
 
-  void Norm(Component component, Role weight, Role bias, Mat<const float> in, Mat<float> out) {
-    Add(component, NormOp{.kind = r_.norm,
-                          .x = in,
-                          .weight = Get(weight),
-                          .bias = r_.norm == NormKind::kLayer ? Get(bias) : WeightView{},
-                          .eps = r_.norm_eps,
-                          .out = out});
+  void Norm(Role role, Mat<const float> in, Mat<float> out) {
+    Add(role, NormOp{.kind = r_.norm,
+                     .x = in,
+                     .weight = Get(role),
+                     .bias = r_.norm == NormKind::kLayer ? BiasOf(role) : WeightView{},
+                     .eps = r_.norm_eps,
+                     .out = out});
   }
 
   // A block's output into the residual stream.
-  void PostNorm(Component component, Role weight) {
-    Add(component, NormOp{.kind = NormKind::kRms,
-                          .x = block_out_,
-                          .weight = Get(weight),
-                          .bias = {},
-                          .eps = r_.norm_eps,
-                          .add_to_out = true,
-                          .out = plan_.x});
+  void PostNorm(Role role) {
+    Add(role, NormOp{.kind = NormKind::kRms,
+                     .x = block_out_,
+                     .weight = Get(role),
+                     .bias = {},
+                     .eps = r_.norm_eps,
+                     .add_to_out = true,
+                     .out = plan_.x});
   }
 
-  ActPack Pack(Component component, Mat<const float> in, const WeightView& w, ActivationMode mode, SharedPack* shared) {
-    const ActFormat format = ActFormatFor(w.dtype, ActKindFor(w.dtype, mode));
+  // How the input of the role's matrix is packed. What chooses and weighs experts is computed in f32.
+  ActFormat FormatFor(Role role) const {
+    const bool f32 = role == Role::kRouter || role == Role::kSharedRouter;
+    const DType type = Get(role).dtype;
+    return ActFormatFor(type, ActKindFor(type, f32 ? ActivationMode::kF32 : options_.activations));
+  }
+  ActPack Pack(Role role, Mat<const float> in, SharedPack* shared = nullptr) {
+    const ActFormat format = FormatFor(role);
     if (shared != nullptr && shared->has_value() && (*shared)->format == format) return **shared;
     const ActPack pack{.format = format, .rows = in.rows, .cols = in.cols, .data = pack_, .groups = {&plan_.whole, 1}};
-    Add(component, PackActOp{.x = in, .row_index = {}, .pack = pack});
+    Add(role, PackActOp{.x = in, .row_index = {}, .pack = pack});
     if (shared != nullptr) *shared = pack;
     return pack;
   }
@@ -146,34 +158,29 @@ class Planner {
     ActivationKind activation = ActivationKind::kNone;
     SharedPack* shared = nullptr;
   };
-  void Project(Component component, Role weight, std::optional<Role> bias, Mat<const float> in, Mat<float> out) {
-    Project(component, weight, bias, in, out, {});
-  }
-  void Project(Component component, Role weight, std::optional<Role> bias, Mat<const float> in, Mat<float> out,
-               const Projection& p) {
-    const WeightView w = Get(weight);
-    const bool router = component == Component::kRouter, gate = component == Component::kSharedGate;  // in f32
-    const ActPack pack = Pack(component, in, w, router || gate ? ActivationMode::kF32 : options_.activations, p.shared);
-    Add(component, MatMulOp{.x = pack,
-                            .w = w,
-                            .bias = bias ? Get(*bias) : WeightView{},
-                            .activation = p.activation,
-                            .add_to_out = p.add_to_out,
-                            .out = out,
-                            .out_row = {},
-                            .work_class = router ? WorkClass::kRouter : WorkClass::kLinear});
+  void Project(Role role, Mat<const float> in, Mat<float> out) { Project(role, in, out, {}); }
+  void Project(Role role, Mat<const float> in, Mat<float> out, const Projection& p) {
+    const ActPack pack = Pack(role, in, p.shared);
+    Add(role, MatMulOp{.x = pack,
+                       .w = Get(role),
+                       .bias = BiasOf(role),
+                       .activation = p.activation,
+                       .add_to_out = p.add_to_out,
+                       .out = out,
+                       .out_row = {},
+                       .work_class = role == Role::kRouter ? WorkClass::kRouter : WorkClass::kLinear});
   }
   // The last matrix of a block: into the residual stream, or through a norm of its own.
-  void ProjectOut(Component component, Role weight, Role bias, Mat<const float> in) {
-    Project(component, weight, bias, in, r_.post_norms ? block_out_ : plan_.x, {.add_to_out = !r_.post_norms});
+  void ProjectOut(Role role, Mat<const float> in) {
+    Project(role, in, r_.post_norms ? block_out_ : plan_.x, {.add_to_out = !r_.post_norms});
   }
 
   void Embed() {
     const size_t n = static_cast<size_t>(n_);
-    Add(Component::kEmbedding,
+    Add(Role::kTokenEmbedding,
         EmbedOp{.ids = {plan_.tokens, n}, .table = Get(Role::kTokenEmbedding), .out = plan_.x, .scale = r_.embedding_scale});
     if (r_.learned_positions) {
-      Add(Component::kPositionEmbedding,
+      Add(Role::kPositionEmbedding,
           EmbedOp{.ids = {plan_.positions, n}, .table = Get(Role::kPositionEmbedding), .add_to_out = true, .out = plan_.x});
     }
     const auto used = [&](LayerRope which) {
@@ -199,17 +206,17 @@ class Planner {
   void Layer() {
     const bool parallel = r_.residual == Residual::kParallel, sparse = r_.layers[static_cast<size_t>(layer_)].sparse;
     const Mat<float> ffn_in = parallel ? ffn_normed_ : normed_;
-    Norm(Component::kAttnNorm, Role::kAttnNorm, Role::kAttnNormBias, plan_.x, normed_);
-    if (parallel) Norm(Component::kFfnNorm, Role::kFfnNorm, Role::kFfnNormBias, plan_.x, ffn_in);
+    Norm(Role::kAttnNorm, plan_.x, normed_);
+    if (parallel) Norm(Role::kFfnNorm, plan_.x, ffn_in);
     Attention();
-    if (r_.post_norms) PostNorm(Component::kAttnPostNorm, Role::kAttnPostNorm);
-    if (!parallel) Norm(Component::kFfnNorm, Role::kFfnNorm, Role::kFfnNormBias, plan_.x, ffn_in);
+    if (r_.post_norms) PostNorm(Role::kAttnPostNorm);
+    if (!parallel) Norm(Role::kFfnNorm, plan_.x, ffn_in);
     if (sparse) {
       SparseFeedForward(ffn_in);
     } else {
       DenseFeedForward(ffn_in);
     }
-    if (r_.post_norms) PostNorm(Component::kFfnPostNorm, Role::kFfnPostNorm);
+    if (r_.post_norms) PostNorm(Role::kFfnPostNorm);
   }
 
   void Attention() {
@@ -218,19 +225,19 @@ class Planner {
     Mat<float> q = qkv_, k = k_, v = v_;
     SharedPack shared;
     if (r_.fused_qkv) {
-      Project(Component::kAttnQkv, Role::kQkv, Role::kQkvBias, normed_, qkv_);
+      Project(Role::kQkv, normed_, qkv_);
       q = qkv_.Cols(0, q_cols);
       k = qkv_.Cols(q_cols, kv_cols);
       v = qkv_.Cols(q_cols + kv_cols, kv_cols);
     } else {
-      Project(Component::kAttnQ, Role::kQ, Role::kQBias, normed_, q, {.shared = &shared});
-      Project(Component::kAttnK, Role::kK, Role::kKBias, normed_, k, {.shared = &shared});
-      Project(Component::kAttnV, Role::kV, Role::kVBias, normed_, v, {.shared = &shared});
+      Project(Role::kQ, normed_, q, {.shared = &shared});
+      Project(Role::kK, normed_, k, {.shared = &shared});
+      Project(Role::kV, normed_, v, {.shared = &shared});
     }
     if (r_.qk_norm != QkNormKind::kNone) {
       const bool by_head = r_.qk_norm == QkNormKind::kHead;
-      QkNorm(Component::kAttnQNorm, Role::kQNorm, q, by_head ? r_.n_heads : 1);
-      QkNorm(Component::kAttnKNorm, Role::kKNorm, k, by_head ? r_.n_kv_heads : 1);
+      QkNorm(Role::kQNorm, q, by_head ? r_.n_heads : 1);
+      QkNorm(Role::kKNorm, k, by_head ? r_.n_kv_heads : 1);
     }
     Rotate(l, q, r_.n_heads);
     Rotate(l, k, r_.n_kv_heads);
@@ -246,13 +253,12 @@ class Planner {
                                            .sinks = r_.sinks ? Get(Role::kSinks) : WeightView{},
                                            .rows = rows,
                                            .tables = {}});
-    ProjectOut(Component::kAttnOutput, Role::kO, Role::kOBias, attended_);
+    ProjectOut(Role::kO, attended_);
   }
 
-  void QkNorm(Component component, Role weight, Mat<float> x, int64_t groups) {
-    Add(component,
-        NormOp{
-            .kind = NormKind::kRms, .x = x, .groups = groups, .weight = Get(weight), .bias = {}, .eps = r_.norm_eps, .out = x});
+  void QkNorm(Role role, Mat<float> x, int64_t groups) {
+    Add(role,
+        NormOp{.kind = NormKind::kRms, .x = x, .groups = groups, .weight = Get(role), .bias = {}, .eps = r_.norm_eps, .out = x});
   }
 
   void Rotate(const LayerRecipe& l, Mat<float> x, int64_t heads) {
@@ -272,56 +278,47 @@ class Planner {
   void DenseFeedForward(Mat<const float> in) {
     const Mat<float> hidden(hidden_.data, n_, r_.d_ff);
     if (r_.gated_ffn) {
-      Gated(Component::kFfnGateUp, {Role::kGate, Role::kGateBias, Role::kUp, Role::kUpBias},
-            Pack(Component::kFfnGateUp, in, Get(Role::kGate), options_.activations, nullptr), hidden);
+      Gated(Role::kGate, Role::kUp, Pack(Role::kGate, in), hidden);
     } else {
-      Project(Component::kFfnGateUp, Role::kUp, Role::kUpBias, in, hidden, {.activation = r_.activation});
+      Project(Role::kUp, in, hidden, {.activation = r_.activation});
     }
-    ProjectOut(Component::kFfnDown, Role::kDown, Role::kDownBias, hidden);
+    ProjectOut(Role::kDown, hidden);
   }
 
-  struct GateRoles {
-    Role gate, gate_bias, up, up_bias;
-  };
-  void Gated(Component component, const GateRoles& roles, const ActPack& pack, Mat<float> hidden) {
-    Add(component, GatedMatMulOp{.x = pack,
-                                 .gate = Get(roles.gate),
-                                 .up = Get(roles.up),
-                                 .gate_bias = Get(roles.gate_bias),
-                                 .up_bias = Get(roles.up_bias),
-                                 .activation = r_.activation,
-                                 .swiglu_alpha = r_.swiglu_alpha,
-                                 .swiglu_limit = r_.swiglu_limit,
-                                 .out = hidden});
+  void Gated(Role gate, Role up, const ActPack& pack, Mat<float> hidden) {
+    Add(gate, GatedMatMulOp{.x = pack,
+                            .gate = Get(gate),
+                            .up = Get(up),
+                            .gate_bias = BiasOf(gate),
+                            .up_bias = BiasOf(up),
+                            .activation = r_.activation,
+                            .swiglu_alpha = r_.swiglu_alpha,
+                            .swiglu_limit = r_.swiglu_limit,
+                            .out = hidden});
   }
 
-  // Packs rows for the experts' matrix `w`: row i of the pack is row index[i] of `in`, or its own row where there is no index.
-  ActPack PackRouted(Component component, Mat<const float> in, const int32_t* index, const WeightView& w) {
+  // Packs rows for the experts' matrix of a role: row i of the pack is row index[i] of `in`, or its own row where there is no index.
+  ActPack PackRouted(Role role, Mat<const float> in, const int32_t* index) {
     const int64_t routed = n_ * r_.top_k;
-    const ActPack pack{.format = ActFormatFor(w.dtype, ActKindFor(w.dtype, options_.activations)),
-                       .rows = routed,
-                       .cols = in.cols,
-                       .data = pack_,
-                       .groups = {plan_.groups, 0}};
-    Add(component, PackActOp{.x = in, .row_index = {index, index != nullptr ? static_cast<size_t>(routed) : 0}, .pack = pack});
+    const ActPack pack{.format = FormatFor(role), .rows = routed, .cols = in.cols, .data = pack_, .groups = {plan_.groups, 0}};
+    Add(role, PackActOp{.x = in, .row_index = {index, index != nullptr ? static_cast<size_t>(routed) : 0}, .pack = pack});
     return pack;
   }
 
   void SparseFeedForward(Mat<const float> in) {
     const int64_t routed = n_ * r_.top_k;
-    Project(Component::kRouter, Role::kRouter, Role::kRouterBias, in, router_);
-    Add(Component::kRouter,
+    Project(Role::kRouter, in, router_);
+    Add(Role::kRouter,
         RouteOp{.logits = router_, .top_k = r_.top_k, .rule = r_.routing, .experts = route_experts_, .weights = route_weights_});
     const Mat<float> hidden(hidden_.data, routed, r_.d_expert);
     rows_ = RowsOf::kRouted;
-    Gated(Component::kFfnGateUp, {Role::kExpertGate, Role::kExpertGateBias, Role::kExpertUp, Role::kExpertUpBias},
-          PackRouted(Component::kFfnGateUp, in, plan_.group_tokens, Get(Role::kExpertGate)), hidden);
-    const WeightView down = Get(Role::kExpertDown);
-    Add(Component::kFfnDown, MatMulOp{.x = PackRouted(Component::kFfnDown, hidden, nullptr, down),
-                                      .w = down,
-                                      .bias = Get(Role::kExpertDownBias),
-                                      .out = expert_out_,
-                                      .out_row = {plan_.group_slots, static_cast<size_t>(routed)}});
+    Gated(Role::kExpertGate, Role::kExpertUp, PackRouted(Role::kExpertGate, in, plan_.group_tokens), hidden);
+    const ActPack pack = PackRouted(Role::kExpertDown, hidden, nullptr);
+    Add(Role::kExpertDown, MatMulOp{.x = pack,
+                                    .w = Get(Role::kExpertDown),
+                                    .bias = BiasOf(Role::kExpertDown),
+                                    .out = expert_out_,
+                                    .out_row = {plan_.group_slots, static_cast<size_t>(routed)}});
     rows_ = RowsOf::kBatch;
     Add(Component::kMoeCombine, MoeCombineOp{.y = expert_out_, .weights = route_weights_, .out = plan_.x});
     if (r_.d_shared > 0) SharedExperts(in);
@@ -330,13 +327,10 @@ class Planner {
   // Into the residual stream, through their gate where they have one.
   void SharedExperts(Mat<const float> in) {
     const Mat<float> hidden(hidden_.data, n_, r_.d_shared);
-    Gated(Component::kSharedGateUp, {Role::kSharedGate, Role::kSharedGateBias, Role::kSharedUp, Role::kSharedUpBias},
-          Pack(Component::kSharedGateUp, in, Get(Role::kSharedGate), options_.activations, nullptr), hidden);
-    if (!r_.shared_gate) {
-      return Project(Component::kSharedDown, Role::kSharedDown, Role::kSharedDownBias, hidden, plan_.x, {.add_to_out = true});
-    }
-    Project(Component::kSharedDown, Role::kSharedDown, Role::kSharedDownBias, hidden, shared_out_);
-    Project(Component::kSharedGate, Role::kSharedRouter, std::nullopt, in, shared_gate_);
+    Gated(Role::kSharedGate, Role::kSharedUp, Pack(Role::kSharedGate, in), hidden);
+    if (!r_.shared_gate) return Project(Role::kSharedDown, hidden, plan_.x, {.add_to_out = true});
+    Project(Role::kSharedDown, hidden, shared_out_);
+    Project(Role::kSharedRouter, in, shared_gate_);
     plan_.ops.push_back({{{layer_, Component::kSharedGate}, {layer_, Component::kSharedDown}},
                          rows_,
                          GatedAddOp{.y = shared_out_, .gate = shared_gate_, .out = plan_.x}});
@@ -429,6 +423,9 @@ std::vector<std::string> CannotRun(const Recipe& r) {
   if (sparse && r.post_norms) why.emplace_back("norms after a mixture of experts");
   if (r.norm == NormKind::kLayer && r.post_norms) why.emplace_back("LayerNorm after attention and feed-forward");
   if (r.mtp_layers > 0) why.emplace_back("layers for multi-token prediction");
+  if (std::any_of(r.layers.begin(), r.layers.end(), [](const LayerRecipe& l) { return !(l.attention_scale > 0); })) {
+    why.emplace_back("attention without a scale");
+  }
   return why;
 }
 

@@ -9,16 +9,17 @@ using Kind = WeightInfo::Kind;
 
 enum class Form : uint8_t { Matrix, Vector, Experts };
 
-constexpr RoleFacts Facts(std::string_view name, Component component, Kind kind, Form form, bool bias) {
-  return {name, component, kind, bias || form == Form::Vector, form == Form::Experts};
+constexpr RoleFacts Facts(std::string_view name, Component component, Kind kind, Form form, bool bias, bool biased) {
+  return {name, component, kind, bias || form == Form::Vector, form == Form::Experts, biased};
 }
 
 // In the order of enum Role.
 constexpr RoleFacts kFacts[] = {
-#define TALLY_ROLE(role, name, component, kind, form, ...) Facts(name, Component::component, Kind::kind, Form::form, false),
-#define TALLY_BIASED_ROLE(role, name, component, kind, form, ...)   \
-  Facts(name, Component::component, Kind::kind, Form::form, false), \
-      Facts(name ".bias", Component::component, Kind::kind, Form::form, true),
+#define TALLY_ROLE(role, name, component, kind, form, ...) \
+  Facts(name, Component::component, Kind::kind, Form::form, false, false),
+#define TALLY_BIASED_ROLE(role, name, component, kind, form, ...)         \
+  Facts(name, Component::component, Kind::kind, Form::form, false, true), \
+      Facts(name ".bias", Component::component, Kind::kind, Form::form, true, false),
 #include "engine/recipe/roles.inc"
 };
 static_assert(std::size(kFacts) == kRoles);
@@ -48,7 +49,7 @@ Row RowOf(const Recipe& r, Role role, int32_t layer) {
   case Role::role: return {at == Place::place && (present), rows, cols};
 #define TALLY_BIASED_ROLE(role, name, component, kind, form, place, present, rows, cols, bias) \
   case Role::role: return {at == Place::place && (present), rows, cols}; \
-  case Role::role##Bias: return {at == Place::place && (bias), 1, Form::form == Form::Vector ? (cols) : (rows)};
+  case Role::role##Bias: return {at == Place::place && (present) && (bias), 1, Form::form == Form::Vector ? (cols) : (rows)};
 #include "engine/recipe/roles.inc"
     // clang-format on
   }

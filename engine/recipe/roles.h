@@ -25,9 +25,11 @@ struct RoleFacts {
   WeightInfo::Kind kind;
   bool vector;   // 1-D (or [experts, n]): packed as f32
   bool experts;  // the first dimension counts experts
+  bool biased;   // BiasOf(role) is the role of its bias
 };
 
 const RoleFacts& FactsOf(Role role);
+inline Role BiasOf(Role role) { return static_cast<Role>(static_cast<int>(role) + 1); }
 
 // Whether the recipe's model has this role (in this layer; layer -1: outside of the layers), and the shape the engine wants: matrices
 // [out, in], vectors [n], experts' with the number of experts before that.

@@ -54,6 +54,7 @@ class StepperEngine final : public Engine {
   const Model& model() const override { return *model_; }
   std::string_view target() const override { return HwyTargetName(); }
   bool used_blas() const override { return stepper_->executor().used_blas(); }
+  KvType kv_type() const override { return options_.plan.kv; }
   int threads() const override { return team_.threads(); }
   void SetTap(std::function<void(Site, std::string_view, Mat<const float>)> tap) override { stepper_->SetTap(std::move(tap)); }
   void SetRecorder(Recorder recorder) override { stepper_->SetRecorder(std::move(recorder)); }

@@ -50,6 +50,7 @@ class TALLY_API Engine {
   virtual const Model& model() const = 0;
   virtual std::string_view target() const = 0;  // the instruction set that kernels run on, "AVX3_ZEN4"
   virtual bool used_blas() const = 0;           // OpenBLAS has run
+  virtual KvType kv_type() const = 0;           // of the KV cache
   virtual int threads() const = 0;              // that ops are shared among, as the system gave them
   // Called after every op with a view of its output, row-major f32 [rows, width] (rows of the step, or one for each row and
   // expert; empty where an op has nothing to show), valid during the call. Null: no more calls.

@@ -48,7 +48,7 @@ std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec
   std::vector<std::pair<uint64_t, DType>> bytes;
   std::set<std::string_view> seen;  // gate and up may be halves of one tensor
   for (const TensorBinding& b : spec.bindings) {
-    if (b.shape.size() < 2) continue;
+    if (b.vector()) continue;
     for (const std::string& name : b.names) {
       const StoredTensor* t = inventory.Find(name);
       if (t == nullptr || !seen.insert(t->name).second) continue;

@@ -38,7 +38,7 @@ class Auditor {
     report_.head_is_copy = HeadIsCopy(model_.weights(), recipe);
     report_.stored = books::AuditStored(recipe, table_, types_);
     Add(report_.stored);
-    facts_.kv_element_bytes = KvLayout{MakeStepperOptions(recipe, options_.load).plan.kv, 1, 1}.KeyBytes();
+    facts_.kv_element_bytes = KvLayout{engine_.kv_type(), 1, 1}.KeyBytes();
 
     TALLY_RETURN_IF_ERROR(CheckTokens(engine_, options_.prompt));
     TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine_));

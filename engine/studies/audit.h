@@ -16,7 +16,6 @@
 namespace tally {
 
 struct AuditOptions {
-  LoadOptions load;             // that the engine was made with
   std::vector<int32_t> prompt;  // at least one token
   int64_t decode_tokens = 8;    // greedy, whatever they are; fewer where the context ends
   // Compares also the pages of the packed weights that each step was charged with and those it touched, as the

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "engine/base/format.h"
+#include "engine/recipe/check_recipe.h"
 #include "models/config.h"
 
 namespace tally {
@@ -238,60 +239,7 @@ class Change {
   std::set<std::string_view> named_;  // numbers
 };
 
-Status CheckHeadsFit(const Recipe& r) {
-  if (r.n_kv_heads < 1 || r.n_heads % r.n_kv_heads != 0) {
-    return BadInput(Text(r.n_heads) + " attention heads cannot share " + Text(r.n_kv_heads) + " key-value heads evenly");
-  }
-  if (int64_t{r.n_heads} * r.head_dim > kMaxWidth) {
-    return BadInput(Text(r.n_heads) + " attention heads of " + Text(r.head_dim) + " are wider than " + Text(kMaxWidth));
-  }
-  if (r.fused_qkv && (r.q_bias != r.k_bias || r.q_bias != r.v_bias)) {
-    return BadInput("q, k and v are one matrix here, with one bias or none: set qkv_bias");
-  }
-  for (const Rope& rope : {r.rope, r.local_rope}) {
-    if (rope.style == RopeStyle::kNone || (rope.dim >= 2 && rope.dim % 2 == 0 && rope.dim <= r.head_dim)) continue;
-    return BadInput("rope turns " + Text(rope.dim) + " of a head's " + Text(r.head_dim) +
-                    " dimensions; expected an even number, at most all");
-  }
-  if (r.latent.kv_rank > 0 && (r.q_bias || r.k_bias || r.v_bias || r.o_bias || r.qk_norm != QkNormKind::kNone)) {
-    return BadInput("latent attention has neither biases nor norms of queries and keys");
-  }
-  return {};
-}
-
-Status CheckFeedForward(const Recipe& r) {
-  const bool sparse = std::any_of(r.layers.begin(), r.layers.end(), [](const LayerRecipe& l) { return l.sparse; });
-  const bool dense = std::any_of(r.layers.begin(), r.layers.end(), [](const LayerRecipe& l) { return !l.sparse; });
-  if (dense && r.d_ff < 1) return BadInput("the dense layers have no width; set d_ff");
-  if (sparse && r.d_expert < 1) return BadInput("the experts have no width; set d_expert");
-  if (sparse && (r.top_k < 1 || r.top_k > r.n_experts)) {
-    return BadInput("top_k is " + Text(r.top_k) + "; expected 1 to the number of experts, " + Text(r.n_experts));
-  }
-  if (r.shared_gate && r.d_shared < 1) return BadInput("shared_gate is for shared experts; set d_shared, or shared_gate=false");
-  if (!r.gated_ffn && r.activation == ActivationKind::kSwigluOai) return BadInput("gated: this model's activation has a gate");
-  return {};
-}
-
-// In double, whose rounding does not matter here: the largest published models have 10^12.
-Status CheckSize(const Recipe& r) {
-  constexpr double kMost = 1e15;
-  const double width = r.d_model, heads = double{1} * r.n_heads * std::max(r.head_dim, r.latent.nope_dim + r.latent.v_dim);
-  const double latent = double{1} * r.latent.q_rank + r.latent.kv_rank;
-  const double layer = 4 * width * heads + latent * (width + heads) +
-                       3 * width * (double{1} * r.d_ff + double{1} * r.n_experts * r.d_expert + r.d_shared);
-  const double all =
-      (double{1} * r.n_layers + r.mtp_layers) * layer + 2 * width * r.vocab + (r.learned_positions ? width * r.context : 0);
-  if (all > kMost) return BadInput("the model would have more than 10^15 parameters");
-  return {};
-}
-
 }  // namespace
-
-Status CheckRecipe(const Recipe& recipe) {
-  TALLY_RETURN_IF_ERROR(CheckHeadsFit(recipe));
-  TALLY_RETURN_IF_ERROR(CheckFeedForward(recipe));
-  return CheckSize(recipe);
-}
 
 Result<Recipe> ChangeRecipe(Recipe recipe, std::span<const std::string> settings) {
   if (settings.empty()) return recipe;

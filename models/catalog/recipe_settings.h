@@ -19,7 +19,4 @@ Result<Recipe> ChangeRecipe(Recipe recipe, std::span<const std::string> settings
 // The keys and what they take, for people, in one line.
 std::string RecipeKeys();
 
-// What is inside a recipe fits together, and its parameters can be counted in 64 bits: kBadInput says what does not.
-Status CheckRecipe(const Recipe& recipe);
-
 }  // namespace tally

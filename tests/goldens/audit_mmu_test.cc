@@ -27,9 +27,8 @@ LoadOptions Guarded() {
   return options;
 }
 
-AuditOptions Request(const LoadOptions& load) {
+AuditOptions Request() {
   AuditOptions options;
-  options.load = load;
   options.prompt = {1, 2, 3, 2, 1, 4, 5, 2, 3, 1, 0};  // in two pieces, the first of which needs no head
   options.decode_tokens = 3;
   options.mmu = true;
@@ -59,7 +58,7 @@ uint8_t ReadByte(const uint8_t* p) { return *static_cast<const volatile uint8_t*
 void ExpectProof(const std::string& path, const LoadOptions& load) {
   const Opened opened = Open(path, load);
   ASSERT_NE(opened.engine, nullptr);
-  const auto report = Audit(*opened.engine, Request(load));
+  const auto report = Audit(*opened.engine, Request());
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_EQ(report->differing, 0u) << Findings(*report);
   EXPECT_EQ(report->page_bytes, SystemPageBytes());
@@ -148,7 +147,7 @@ TEST(PageProofOf, WhatIsMadeToDifferIsFound) {
   const LoadOptions load = Guarded();
   const Opened opened = Open(path, load);
   ASSERT_NE(opened.engine, nullptr);
-  AuditOptions options = Request(load);
+  AuditOptions options = Request();
   options.prompt = {3};
   options.decode_tokens = 0;
   Engine& engine = *opened.engine;
@@ -210,8 +209,8 @@ TEST(PageProofOf, WhatIsMadeToDifferIsFound) {
 
 TEST(PageProofOf, WhatItNeeds) {
   const std::string path = CheckpointsOfTheRepo().back();
-  AuditOptions options = Request(SmallOptions());
-  const Opened plain = Open(path, options.load);
+  AuditOptions options = Request();
+  const Opened plain = Open(path, SmallOptions());
   ASSERT_NE(plain.engine, nullptr);
   auto refused = Audit(*plain.engine, options);
   EXPECT_EQ(refused.status().code(), StatusCode::kBadInput);

@@ -32,11 +32,11 @@ class AuditOf : public testing::TestWithParam<std::string> {};
 TEST_P(AuditOf, AllAccountsAgree) {
   for (const KvType kv : {KvType::kF16, KvType::kF32}) {
     AuditOptions options;
-    options.load = SmallOptions();
-    options.load.kv = kv;
+    LoadOptions load = SmallOptions();
+    load.kv = kv;
     options.prompt = {1, 2, 3, 2, 1, 4, 5, 2, 3, 1, 0};  // in two pieces, some tokens twice
     options.decode_tokens = 5;
-    const Opened opened = Open(GetParam(), options.load);
+    const Opened opened = Open(GetParam(), load);
     ASSERT_NE(opened.engine, nullptr);
     const auto report = Audit(*opened.engine, options);
     ASSERT_TRUE(report.ok()) << report.status().message();
@@ -179,8 +179,7 @@ TEST(Audit, EveryOffByOneIsFound) {
 
 TEST(Audit, BadRequests) {
   AuditOptions options;
-  options.load = SmallOptions();
-  const Opened opened = Open(CheckpointsOfTheRepo().back(), options.load);
+  const Opened opened = Open(CheckpointsOfTheRepo().back(), SmallOptions());
   ASSERT_NE(opened.engine, nullptr);
   EXPECT_EQ(Audit(*opened.engine, options).status().code(), StatusCode::kBadInput);  // no tokens
   options.prompt = {100000};

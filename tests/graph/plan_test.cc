@@ -14,7 +14,7 @@ Recipe SmallRecipe() {
   r.head_dim = 4;
   r.d_ff = 32;
   r.vocab = 1 << 10;
-  r.layers.resize(2);
+  r.layers.resize(2, {.attention_scale = 0.5f});
   return r;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "counters/books/books.h"
+#include "engine/recipe/check_recipe.h"
 #include "models/catalog/catalog.h"
 
 namespace tally {

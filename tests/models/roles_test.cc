@@ -60,7 +60,8 @@ TEST(Roles, AreTheClosedFormsTensorsWithEveryOption) {
     SCOPED_TRACE(name);
     Recipe r = FindCatalogModel(name)->recipe;
     r.norm = NormKind::kLayer;
-    r.q_bias = r.k_bias = r.v_bias = r.o_bias = r.ffn_bias = r.expert_bias = r.router_bias = r.head_bias = true;
+    r.q_bias = r.k_bias = r.v_bias = r.o_bias = r.ffn_bias = r.expert_bias = r.router_bias = true;
+    r.head_bias = !r.tied_head;
     r.post_norms = r.sinks = true;
     ExpectSameTensors(r);
     r.gated_ffn = !r.gated_ffn;

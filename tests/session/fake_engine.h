@@ -79,6 +79,7 @@ class FakeEngine final : public Engine {
 
   const MemoryPlan& memory_plan() const override { return model_->plan_; }
   int64_t max_batch() const override { return batch; }
+  KvType kv_type() const override { return KvType::kF16; }
   int64_t max_logit_rows() const override { return logit_rows; }
   Result<int32_t> NewSequence() override {
     lengths_[++last_id_] = 0;

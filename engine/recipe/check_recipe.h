@@ -1,0 +1,19 @@
+// Whether a recipe makes sense, whatever it was read from.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/base/status.h"
+#include "engine/recipe/recipe.h"
+
+namespace tally {
+
+// No published model comes near these; a number beyond them is a damaged or hostile file.
+inline constexpr int64_t kMaxLayers = 4096, kMaxWidth = 1 << 24, kMaxHeads = 1 << 16, kMaxContext = INT32_MAX,
+                         kMaxExperts = 1 << 16, kMaxVocab = 1 << 26;
+
+// The parts of a recipe fit together, and its parameters can be counted in 64 bits. kBadInput says what does not, by the names of
+// Recipe's fields. What no plan covers is for CannotRun (engine/graph/plan.h).
+Status CheckRecipe(const Recipe& recipe);
+
+}  // namespace tally
