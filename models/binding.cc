@@ -110,6 +110,13 @@ bool AnyLayerHas(const Inventory& inventory, const Recipe& recipe, std::string_v
   return false;
 }
 
+bool AnyLayerHas(const Inventory& gguf, const Recipe& recipe, Role role) {
+  for (int32_t layer = 0; layer < recipe.n_layers; ++layer) {
+    if (IsStored(gguf, GgufName(role, layer))) return true;
+  }
+  return false;
+}
+
 Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec) {
   const Recipe& r = spec.recipe;
   const bool gguf = inventory.format == FileFormat::kGguf;

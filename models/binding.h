@@ -32,6 +32,7 @@ bool IsStored(const Inventory& inventory, std::string_view name);
 // Some layer's tensor of this name ('#': the layer) is in the files. For what a family lets the files decide,
 // such as biases: where one layer has it all must, and CheckClaims says so.
 bool AnyLayerHas(const Inventory& inventory, const Recipe& recipe, std::string_view name);
+bool AnyLayerHas(const Inventory& gguf, const Recipe& recipe, Role role);
 
 // Binds every role of the recipe to its name: that of `own`, or else HfDecoderNames' or GGUF's. Of the names of a layer's experts,
 // those up to the first that is not stored, which CheckClaims then names. A role without a name is a defect (kInternal).

@@ -43,12 +43,12 @@ void Read(Config& c, ModelSpec& spec) {
   }
   if (c.gguf()) {
     const Inventory& files = c.inventory();
-    r.rope.freq_factors = IsStored(files, "rope_freqs.weight");
-    r.q_bias = AnyLayerHas(files, r, "blk.#.attn_q.bias");
-    r.k_bias = AnyLayerHas(files, r, "blk.#.attn_k.bias");
-    r.v_bias = AnyLayerHas(files, r, "blk.#.attn_v.bias");
-    r.o_bias = AnyLayerHas(files, r, "blk.#.attn_output.bias");
-    r.ffn_bias = AnyLayerHas(files, r, "blk.#.ffn_up.bias");
+    r.rope.freq_factors = IsStored(files, GgufName(Role::kRopeFactors, -1));
+    r.q_bias = AnyLayerHas(files, r, Role::kQBias);
+    r.k_bias = AnyLayerHas(files, r, Role::kKBias);
+    r.v_bias = AnyLayerHas(files, r, Role::kVBias);
+    r.o_bias = AnyLayerHas(files, r, Role::kOBias);
+    r.ffn_bias = AnyLayerHas(files, r, Role::kUpBias);
   } else if (!mistral && !mixtral) {
     const bool bias = c.Bool("attention_bias", false);
     SetBiases(r, bias, bias);

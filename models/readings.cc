@@ -30,9 +30,10 @@ int32_t StoredRows(Config& c, std::string_view name, int64_t max) {
 }  // namespace
 
 int32_t GgufVocabulary(Config& c) {
-  constexpr std::string_view kEmbedding = "token_embd.weight", kTokens = "tokenizer.ggml.tokens";
-  const int32_t rows = StoredRows(c, kEmbedding, kMaxVocab);
-  const std::string has = ", but " + std::string(kEmbedding) + " has " + std::to_string(rows) + " rows";
+  constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
+  const std::string embedding = GgufName(Role::kTokenEmbedding, -1);
+  const int32_t rows = StoredRows(c, embedding, kMaxVocab);
+  const std::string has = ", but " + embedding + " has " + std::to_string(rows) + " rows";
   if (c.ok() && c.Has("vocab_size")) {
     const int32_t told = c.Int("vocab_size", 1, kMaxVocab);
     if (c.ok() && told != rows) c.Fail("vocab_size is " + std::to_string(told) + has);

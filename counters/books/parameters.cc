@@ -7,7 +7,7 @@
 namespace tally::books {
 namespace {
 
-bool IsLearned(const TensorBinding& b) { return b.role != Role::kRopeFactors && !b.names.empty(); }
+bool IsLearned(const TensorBinding& b) { return FactsOf(b.role).kind != WeightInfo::Kind::kBuffer && !b.names.empty(); }
 
 // Adds `all` parameters of which one token activates `active`.
 void Add(ParameterCounts& counts, WeightInfo::Kind kind, uint64_t all, uint64_t active) {
@@ -52,7 +52,7 @@ std::vector<DType> WeightTypes(const Inventory& inventory, const ModelSpec& spec
 ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top_k) {
   ParameterCounts counts;
   for (const WeightInfo& w : weights) {
-    if (w.component == Component::kRope) continue;  // divisors of the frequencies: a buffer
+    if (w.kind == WeightInfo::Kind::kBuffer) continue;
     const uint64_t slice = w.rows * w.cols;
     const uint64_t active = w.slices > 1 ? static_cast<uint64_t>(top_k) : w.slices;
     Add(counts, w.kind, w.slices * slice, active * slice);

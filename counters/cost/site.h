@@ -67,7 +67,7 @@ struct WeightInfo {
   uint64_t cols = 0;
   uint64_t stored_bytes = 0;  // all slices, as in the file, scales included
   uint64_t packed_bytes = 0;  // all slices, as in memory
-  enum class Kind : uint8_t { kEmbedding, kPosition, kHead, kTiedEmbeddingHead, kBlock } kind = Kind::kBlock;
+  enum class Kind : uint8_t { kEmbedding, kPosition, kHead, kTiedEmbeddingHead, kBlock, kBuffer } kind = Kind::kBlock;
   uint64_t parameters() const { return slices * rows * cols; }
 };
 

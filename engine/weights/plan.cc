@@ -30,7 +30,8 @@ class Planner {
       if (binding.role == Role::kHead && spec_.recipe.tied_head) {
         return InternalError("the recipe says that the head is the embedding, yet " + name + " is bound");
       }
-      TALLY_RETURN_IF_ERROR(binding.role == Role::kRopeFactors ? AddHostVector(binding) : AddWeight(binding));
+      TALLY_RETURN_IF_ERROR(FactsOf(binding.role).kind == WeightInfo::Kind::kBuffer ? AddHostVector(binding)
+                                                                                    : AddWeight(binding));
     }
     return std::move(plan_);
   }

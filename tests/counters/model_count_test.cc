@@ -170,6 +170,15 @@ TEST(Count, RefusesAndWarns) {
   };
   EXPECT_EQ(message(gpt2, {.batch = 0}), "a batch must have at least 1 sequence");
   EXPECT_EQ(message(gpt2, {.type = DType::kMXFP4}), "MXFP4 is a type of experts, and this model has none");
+  Recipe none = GptOss(24, 32);
+  none.n_experts = 0;
+  EXPECT_EQ(message(none, {}), "top_k is 4; expected 1 to the number of experts, 0");
+  none = gpt2;
+  none.vocab = 0;
+  EXPECT_EQ(message(none, {}), "vocab is 0; expected at least 1");
+  none = gpt2;
+  none.context = 0;
+  EXPECT_EQ(message(none, {}), "learned positions need a context; it is 0");
   const std::string too_much = "these counts do not fit 64 bits: the prompt, the context or the batch is too large";
   EXPECT_EQ(message(gpt2, {.prompt = uint64_t{1} << 40}), too_much);
   EXPECT_EQ(message(gpt2, {.context = uint64_t{1} << 62}), too_much);

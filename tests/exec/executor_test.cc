@@ -320,5 +320,16 @@ TEST_F(ExecutorTest, WithoutALedgerNothingIsCharged) {
   EXPECT_EQ(ledger_.total(Phase::kPrefill).ops, 0u);
 }
 
+TEST_F(ExecutorTest, AnOpThatFirstRanWithoutALedgerIsChargedOnceOneIsSet) {
+  const size_t index = executor_.Add({kHead});
+  executor_.SetLedger(nullptr);
+  ASSERT_TRUE(executor_.Run(index, op_, true).ok());
+  executor_.SetLedger(&ledger_);
+  Begin(0, 1);
+  ASSERT_TRUE(executor_.Run(index, op_, false).ok());
+  executor_.EndStep();
+  EXPECT_EQ(ledger_.total(Phase::kDecode).ops, 1u);
+}
+
 }  // namespace
 }  // namespace tally
