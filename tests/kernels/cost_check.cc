@@ -19,6 +19,7 @@
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/gated_add/gated_add.h"
 #include "engine/kernels/gated_add/gated_add_ref.h"
+#include "engine/kernels/kv_store/kv_store.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/matmul/matmul_ref.h"
 #include "engine/kernels/norm/norm.h"
