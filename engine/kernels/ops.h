@@ -9,6 +9,7 @@
 #include "engine/kernels/kv_store/kv_store.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/norm/norm.h"
+#include "engine/kernels/pack_act/pack_act.h"
 #include "engine/kernels/rope/rope.h"
 #include "engine/kernels/router/router.h"
 

@@ -24,6 +24,7 @@
 #include "engine/kernels/matmul/matmul_ref.h"
 #include "engine/kernels/norm/norm.h"
 #include "engine/kernels/norm/norm_ref.h"
+#include "engine/kernels/pack_act/pack_act.h"
 #include "engine/kernels/rope/rope.h"
 #include "engine/kernels/rope/rope_ref.h"
 #include "engine/kernels/router/router.h"

@@ -16,9 +16,10 @@
 
 #include "engine/base/float16.h"
 #include "engine/kernels/formats/weight_format.h"
-#include "engine/kernels/matmul/act_rows.h"
 #include "engine/kernels/matmul/matmul_ref.h"
-#include "engine/kernels/matmul/pack_act_ref.h"
+#include "engine/kernels/pack_act/act_rows.h"
+#include "engine/kernels/pack_act/pack_act.h"
+#include "engine/kernels/pack_act/pack_act_ref.h"
 #include "engine/kernels/unpack.h"
 #include "engine/weights/weights.h"
 #include "tests/kernels/harness.h"
