@@ -152,7 +152,7 @@ class Planner {
   void Project(Component component, Role weight, std::optional<Role> bias, Mat<const float> in, Mat<float> out,
                const Projection& p) {
     const WeightView w = Get(weight);
-    const bool router = component == Component::kRouter, gate = component == Component::kSharedGate;  // in f32
+    const bool router = component == Component::kRouter, gate = component == Component::kSharedSigmoid;  // in f32
     const ActPack pack = Pack(component, in, w, router || gate ? ActivationMode::kF32 : options_.activations, p.shared);
     Add(component, MatMulOp{.x = pack,
                             .w = w,
@@ -330,14 +330,16 @@ class Planner {
   // Into the residual stream, through their gate where they have one.
   void SharedExperts(Mat<const float> in) {
     const Mat<float> hidden(hidden_.data, n_, r_.d_shared);
-    Gated(Component::kSharedGateUp, {Role::kSharedGate, Role::kSharedGateBias, Role::kSharedUp, Role::kSharedUpBias},
-          Pack(Component::kSharedGateUp, in, Get(Role::kSharedGate), options_.activations, nullptr), hidden);
+    Gated(Component::kSharedGateUp,
+          {Role::kSharedExpertGate, Role::kSharedExpertGateBias, Role::kSharedExpertUp, Role::kSharedExpertUpBias},
+          Pack(Component::kSharedGateUp, in, Get(Role::kSharedExpertGate), options_.activations, nullptr), hidden);
     if (!r_.shared_gate) {
-      return Project(Component::kSharedDown, Role::kSharedDown, Role::kSharedDownBias, hidden, plan_.x, {.add_to_out = true});
+      return Project(Component::kSharedDown, Role::kSharedExpertDown, Role::kSharedExpertDownBias, hidden, plan_.x,
+                     {.add_to_out = true});
     }
-    Project(Component::kSharedDown, Role::kSharedDown, Role::kSharedDownBias, hidden, shared_out_);
-    Project(Component::kSharedGate, Role::kSharedRouter, std::nullopt, in, shared_gate_);
-    plan_.ops.push_back({{{layer_, Component::kSharedGate}, {layer_, Component::kSharedDown}},
+    Project(Component::kSharedDown, Role::kSharedExpertDown, Role::kSharedExpertDownBias, hidden, shared_out_);
+    Project(Component::kSharedSigmoid, Role::kSharedExpertSigmoid, std::nullopt, in, shared_gate_);
+    plan_.ops.push_back({{{layer_, Component::kSharedSigmoid}, {layer_, Component::kSharedDown}},
                          rows_,
                          GatedAddOp{.y = shared_out_, .gate = shared_gate_, .out = plan_.x}});
   }
