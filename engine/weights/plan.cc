@@ -10,7 +10,6 @@
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/roles.h"
-#include "engine/weights/weights.h"
 
 namespace tally {
 namespace {

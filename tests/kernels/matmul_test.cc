@@ -21,7 +21,7 @@
 #include "engine/kernels/pack_act/pack_act.h"
 #include "engine/kernels/pack_act/pack_act_ref.h"
 #include "engine/kernels/unpack.h"
-#include "engine/weights/weights.h"
+#include "engine/weights/pack.h"
 #include "tests/kernels/harness.h"
 #include "tests/support/counting_scalar.h"
 #include "tests/support/stored_weights.h"
