@@ -14,6 +14,7 @@
 #include "engine/base/kinds.h"
 #include "engine/base/status.h"
 #include "engine/recipe/recipe.h"
+#include "engine/session/memory_plan.h"
 #include "engine/text/tokenizer.h"
 
 namespace tally {
@@ -37,15 +38,6 @@ struct LoadOptions {
   // only; no huge pages. For AuditOptions::mmu; slower, and the same bits.
   bool guard_slices = false;
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // of LoadModel; false: stop, kInterrupted
-};
-
-// The memory a model and an engine take, in bytes, checked against the machine before anything is allocated: LoadModel checks its
-// weights with an engine of the same options, NewEngine its engine beside the weights and the model's other engines.
-struct MemoryPlan {
-  uint64_t packed_weights = 0, kv = 0, scratch = 0;  // scratch: activations of a batch and its rows of logits, kernel scratch
-  uint64_t total() const { return packed_weights + kv + scratch; }
-  uint64_t available = 0;  // when it was checked; an engine's: the weights included
-  int64_t context = 0;     // KV positions of a sequence
 };
 
 // Parameter counts by convention (counters/books/books.h): total, active(all), active(head), active(none).
