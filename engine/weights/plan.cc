@@ -114,7 +114,7 @@ class Planner {
     w.storage = binding.storage;
     w.rows = binding.rows;
     w.split = binding.split;
-    w.info = DescribeWeight(binding, spec_.recipe);
+    w.info = WeightInfoOf(binding, spec_.recipe);
     WeightView& view = w.view;
     view.layout = LayoutFor(binding.role, spec_.recipe);
     view.slices = static_cast<int64_t>(rank > own_rank ? binding.shape[0] : 1);
