@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <new>
 #include <set>
 #include <utility>
 #include <vector>
@@ -38,7 +39,7 @@ namespace {
 class Memory {
  public:
   uint8_t* Bytes(size_t n) {
-    buffers_.emplace_back(n + 64);
+    if (!buffers_.emplace_back().Resize(n + 64)) throw std::bad_alloc();
     return buffers_.back().data();
   }
   Mat<float> Matrix(int64_t rows, int64_t cols) {

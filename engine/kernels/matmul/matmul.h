@@ -56,7 +56,4 @@ std::span<const Kernel<MatMulOp>> Kernels<MatMulOp>();
 template <>
 std::span<const Kernel<GatedMatMulOp>> Kernels<GatedMatMulOp>();
 
-// At least the scratch of a thread (TaskPlan) for products of `rows` rows of at most `cols` columns by weights of any type.
-uint64_t MostMatMulScratchBytes(uint64_t cols, uint64_t rows);
-
 }  // namespace tally
