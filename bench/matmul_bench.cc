@@ -14,6 +14,7 @@
 #include "engine/base/aligned.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/matmul/matmul.h"
+#include "engine/kernels/pack_act/pack_act.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/roofs.h"
 

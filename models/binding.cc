@@ -59,7 +59,7 @@ bool CanRun(const TensorBinding& b, DType t) { return IsWeightType(t) && !(GetDT
 
 // Matrices that one op takes together: the activations are packed for one type.
 constexpr std::pair<Role, Role> kTogether[] = {
-    {Role::kGate, Role::kUp}, {Role::kExpertGate, Role::kExpertUp}, {Role::kSharedGate, Role::kSharedUp}};
+    {Role::kGate, Role::kUp}, {Role::kExpertGate, Role::kExpertUp}, {Role::kSharedExpertGate, Role::kSharedExpertUp}};
 
 std::string FileOf(const Inventory& inventory, const StoredTensor& t) {
   return t.file < inventory.files.size() ? inventory.files[t.file].path : inventory.path;

@@ -21,9 +21,9 @@ constexpr RoleName kHfNames[] = {{Role::kQA, TALLY_LAYER "self_attn.q_a_proj.wei
                                  {Role::kKvANorm, TALLY_LAYER "self_attn.kv_a_layernorm.weight"},
                                  {Role::kKvB, TALLY_LAYER "self_attn.kv_b_proj.weight"},
                                  {Role::kRouterBias, TALLY_LAYER "mlp.gate.e_score_correction_bias"},
-                                 {Role::kSharedGate, TALLY_LAYER "mlp.shared_experts.gate_proj.weight"},
-                                 {Role::kSharedUp, TALLY_LAYER "mlp.shared_experts.up_proj.weight"},
-                                 {Role::kSharedDown, TALLY_LAYER "mlp.shared_experts.down_proj.weight"}};
+                                 {Role::kSharedExpertGate, TALLY_LAYER "mlp.shared_experts.gate_proj.weight"},
+                                 {Role::kSharedExpertUp, TALLY_LAYER "mlp.shared_experts.up_proj.weight"},
+                                 {Role::kSharedExpertDown, TALLY_LAYER "mlp.shared_experts.down_proj.weight"}};
 #undef TALLY_LAYER
 
 void ReadLatent(Config& c, Recipe& r) {

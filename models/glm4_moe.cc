@@ -9,9 +9,9 @@ constexpr std::string_view kHf[] = {"Glm4MoeForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"glm4_moe"};
 
 constexpr RoleName kHfNames[] = {{Role::kRouterBias, "model.layers.#.mlp.gate.e_score_correction_bias"},
-                                 {Role::kSharedGate, "model.layers.#.mlp.shared_experts.gate_proj.weight"},
-                                 {Role::kSharedUp, "model.layers.#.mlp.shared_experts.up_proj.weight"},
-                                 {Role::kSharedDown, "model.layers.#.mlp.shared_experts.down_proj.weight"}};
+                                 {Role::kSharedExpertGate, "model.layers.#.mlp.shared_experts.gate_proj.weight"},
+                                 {Role::kSharedExpertUp, "model.layers.#.mlp.shared_experts.up_proj.weight"},
+                                 {Role::kSharedExpertDown, "model.layers.#.mlp.shared_experts.down_proj.weight"}};
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;

@@ -9,10 +9,10 @@ constexpr std::string_view kGguf[] = {"qwen2moe"};
 constexpr std::string_view kHf[] = {"Qwen2MoeForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"qwen2_moe"};
 
-constexpr RoleName kHfNames[] = {{Role::kSharedGate, "model.layers.#.mlp.shared_expert.gate_proj.weight"},
-                                 {Role::kSharedUp, "model.layers.#.mlp.shared_expert.up_proj.weight"},
-                                 {Role::kSharedDown, "model.layers.#.mlp.shared_expert.down_proj.weight"},
-                                 {Role::kSharedRouter, "model.layers.#.mlp.shared_expert_gate.weight"}};
+constexpr RoleName kHfNames[] = {{Role::kSharedExpertGate, "model.layers.#.mlp.shared_expert.gate_proj.weight"},
+                                 {Role::kSharedExpertUp, "model.layers.#.mlp.shared_expert.up_proj.weight"},
+                                 {Role::kSharedExpertDown, "model.layers.#.mlp.shared_expert.down_proj.weight"},
+                                 {Role::kSharedExpertSigmoid, "model.layers.#.mlp.shared_expert_gate.weight"}};
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;

@@ -162,7 +162,7 @@ class Parameters {
     Experts("ffn_down_exps", Component::kFfnDown, s_.E, s_.Fx, r_.expert_bias);
     if (r_.d_shared == 0) return;
     FeedForward("ffn", "_shexp", s_.Fs, r_.expert_bias, Component::kSharedGateUp, Component::kSharedDown);
-    if (r_.shared_gate) Vector("ffn_gate_inp_shexp", Component::kSharedGate, s_.E);
+    if (r_.shared_gate) Vector("ffn_gate_inp_shexp", Component::kSharedSigmoid, s_.E);
   }
 
   const Recipe& r_;
@@ -374,8 +374,8 @@ class Work {
     FeedForward(Component::kSharedGateUp, Component::kSharedDown, N_, s_.Fs, r_.expert_bias);
     Residual(Component::kSharedDown);
     if (!r_.shared_gate) return;
-    Linear(Component::kSharedGate, N_, s_.E, 1, false);
-    Add(Component::kSharedGate, WorkClass::kActivation, N_ * (s_.E + 1), 2 * N_);
+    Linear(Component::kSharedSigmoid, N_, s_.E, 1, false);
+    Add(Component::kSharedSigmoid, WorkClass::kActivation, N_ * (s_.E + 1), 2 * N_);
   }
 
   const Recipe& r_;

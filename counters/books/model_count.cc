@@ -27,7 +27,7 @@ Part PartOf(const WorkForm& f) {
     case Component::kFfnDown:
     case Component::kSharedGateUp:
     case Component::kSharedDown:
-    case Component::kSharedGate: return Part::kFeedForward;
+    case Component::kSharedSigmoid: return Part::kFeedForward;
     default: return Part::kProjections;
   }
 }

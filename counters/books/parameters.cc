@@ -26,7 +26,7 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
   table.reserve(spec.bindings.size());
   for (const TensorBinding& b : spec.bindings) {
     if (!IsLearned(b)) continue;
-    WeightInfo w = DescribeWeight(b, spec.recipe);
+    WeightInfo w = WeightInfoOf(b, spec.recipe);
     for (const std::string& name : b.names) {
       const StoredTensor* t = inventory.Find(name);
       if (t == nullptr) continue;

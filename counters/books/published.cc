@@ -50,7 +50,7 @@ bool ClaimCheck::holds() const {
   return std::any_of(conventions.begin(), conventions.end(), [](const Convention& c) { return c.agreement != Agreement::kNo; });
 }
 
-std::vector<ClaimCheck> CheckClaims(const Count& count, const PublishedFigures& published) {
+std::vector<ClaimCheck> CheckPublished(const Count& count, const PublishedFigures& published) {
   uint64_t non_embedding = 0, prediction_active = 0;
   for (const ParameterForm& p : count.tensors) {
     if (p.prediction) {

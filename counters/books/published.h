@@ -43,6 +43,6 @@ struct ClaimCheck {
 };
 
 // One check for each figure that is printed.
-TALLY_API std::vector<ClaimCheck> CheckClaims(const Count& count, const PublishedFigures& published);
+TALLY_API std::vector<ClaimCheck> CheckPublished(const Count& count, const PublishedFigures& published);
 
 }  // namespace tally::books

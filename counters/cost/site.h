@@ -44,7 +44,7 @@ enum class Component : uint8_t {
   kAttnKv,  // latent attention's way to keys and values
   kSharedGateUp,
   kSharedDown,
-  kSharedGate,
+  kSharedSigmoid,
   kPrediction  // of multi-token prediction what no ordinary layer has
 };
 inline constexpr int kComponents = 28;

@@ -247,7 +247,7 @@ Json RowsJson(std::span<const AuditRow> rows) {
 AuditClaims ClaimsOf(const AuditReport& report, const Recipe& recipe) {
   AuditClaims claims;
   claims.models = KnownModelsLike(recipe);
-  std::erase_if(claims.models, [](const CountedModel& m) { return books::CheckClaims(m.count, m.published).empty(); });
+  std::erase_if(claims.models, [](const CountedModel& m) { return books::CheckPublished(m.count, m.published).empty(); });
   std::optional<uint64_t> touched;
   for (const AuditReport::Step& step : report.steps) {
     for (const AuditRow& r : step.audit) {
@@ -255,7 +255,7 @@ AuditClaims ClaimsOf(const AuditReport& report, const Recipe& recipe) {
     }
   }
   for (const CountedModel& m : claims.models) {
-    claims.checks.push_back(books::CheckClaims(m.count, m.published));
+    claims.checks.push_back(books::CheckPublished(m.count, m.published));
     for (books::ClaimCheck& check : claims.checks.back()) {
       const auto printed = books::ParsePrinted(check.printed);
       if (check.figure != "active" || !touched || !printed) continue;

@@ -70,7 +70,7 @@ Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argume
 
 Table Claims(std::span<const CountedModel> models) {
   Table table = ClaimsTable();
-  for (const CountedModel& m : models) AddClaims(m.name, m.published, books::CheckClaims(m.count, m.published), table);
+  for (const CountedModel& m : models) AddClaims(m.name, m.published, books::CheckPublished(m.count, m.published), table);
   return table;
 }
 

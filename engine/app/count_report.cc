@@ -386,7 +386,7 @@ Json OneDocument(const CountedModel& m) {
                        {"kv_at_context", c.kv_bytes_at_context},
                        {"kv_element", c.options.kv_element_bytes}};
   document["flops_per_byte"] = {{"prefill", c.prefill_intensity}, {"decode", c.decode_intensity}};
-  const std::vector<books::ClaimCheck> claims = books::CheckClaims(c, m.published);
+  const std::vector<books::ClaimCheck> claims = books::CheckPublished(c, m.published);
   if (!claims.empty()) document["published"] = ClaimsJson(m.published, claims);
   document["warnings"] = c.warnings;
   return document;

@@ -18,7 +18,7 @@ size_t PartOf(Component component, bool expert) {
     case Component::kFfnDown: return expert ? kExpertsPart : kFeedForwardPart;
     case Component::kSharedGateUp:
     case Component::kSharedDown:
-    case Component::kSharedGate: return kFeedForwardPart;
+    case Component::kSharedSigmoid: return kFeedForwardPart;
     case Component::kRouter: return kRouterPart;
     case Component::kAttnNorm:
     case Component::kAttnPostNorm:

@@ -13,9 +13,6 @@ namespace tally {
 template <class T>
 class AlignedBuffer {
  public:
-  AlignedBuffer() = default;
-  explicit AlignedBuffer(size_t n) { Resize(n); }
-
   // Grows (never shrinks) to at least `n` elements; contents are zeroed when memory is replaced. False: no memory.
   bool Resize(size_t n) {
     if (n <= capacity_) {
@@ -37,7 +34,6 @@ class AlignedBuffer {
   size_t size() const { return size_; }
   T& operator[](size_t i) { return data_.get()[i]; }
   const T& operator[](size_t i) const { return data_.get()[i]; }
-  size_t capacity() const { return capacity_; }
   std::span<T> span() { return {data_.get(), size_}; }
 
  private:

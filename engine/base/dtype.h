@@ -9,6 +9,9 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/export.h"
+#include "engine/base/status.h"
+
 namespace tally {
 
 enum class DType : uint8_t {
@@ -89,5 +92,8 @@ inline std::string WeightTypeNames(std::string_view last = " or ") {
   }
   return text;
 }
+
+// Element types that weights can be written and counted in, by name ("Q8_0", case ignored). kBadInput lists them.
+TALLY_API Result<DType> ParseWeightType(std::string_view name);
 
 }  // namespace tally

@@ -132,7 +132,6 @@ class Executor {
   }
   const std::map<std::string, std::string>& explanations() const { return explanations_; }
   bool used_blas() const { return used_blas_; }
-  Team& team() { return team_; }
   Ledger* ledger() { return ledger_; }
 
  private:

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/kernels/attention/attention.h"
+#include "engine/kernels/kv_store/kv_store.h"
 #include "engine/machine/machine.h"
 
 namespace tally {

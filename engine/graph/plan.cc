@@ -140,7 +140,7 @@ class Planner {
 
   // How the input of the role's matrix is packed. What chooses and weighs experts is computed in f32.
   ActFormat FormatFor(Role role) const {
-    const bool f32 = role == Role::kRouter || role == Role::kSharedRouter;
+    const bool f32 = role == Role::kRouter || role == Role::kSharedExpertSigmoid;
     const DType type = Get(role).dtype;
     return ActFormatFor(type, ActKindFor(type, f32 ? ActivationMode::kF32 : options_.activations));
   }
@@ -327,11 +327,11 @@ class Planner {
   // Into the residual stream, through their gate where they have one.
   void SharedExperts(Mat<const float> in) {
     const Mat<float> hidden(hidden_.data, n_, r_.d_shared);
-    Gated(Role::kSharedGate, Role::kSharedUp, Pack(Role::kSharedGate, in), hidden);
-    if (!r_.shared_gate) return Project(Role::kSharedDown, hidden, plan_.x, {.add_to_out = true});
-    Project(Role::kSharedDown, hidden, shared_out_);
-    Project(Role::kSharedRouter, in, shared_gate_);
-    plan_.ops.push_back({{{layer_, Component::kSharedGate}, {layer_, Component::kSharedDown}},
+    Gated(Role::kSharedExpertGate, Role::kSharedExpertUp, Pack(Role::kSharedExpertGate, in), hidden);
+    if (!r_.shared_gate) return Project(Role::kSharedExpertDown, hidden, plan_.x, {.add_to_out = true});
+    Project(Role::kSharedExpertDown, hidden, shared_out_);
+    Project(Role::kSharedExpertSigmoid, in, shared_gate_);
+    plan_.ops.push_back({{{layer_, Component::kSharedSigmoid}, {layer_, Component::kSharedDown}},
                          rows_,
                          GatedAddOp{.y = shared_out_, .gate = shared_gate_, .out = plan_.x}});
   }

@@ -7,7 +7,7 @@
 #include "counters/cost/op_description.h"
 #include "engine/base/dtype.h"
 #include "engine/base/mat.h"
-#include "engine/kernels/act_pack.h"
+#include "engine/kernels/pack_act/act_pack.h"
 #include "engine/kernels/weight_view.h"
 
 namespace tally {

@@ -6,8 +6,10 @@
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/embed/embed.h"
 #include "engine/kernels/gated_add/gated_add.h"
+#include "engine/kernels/kv_store/kv_store.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/norm/norm.h"
+#include "engine/kernels/pack_act/pack_act.h"
 #include "engine/kernels/rope/rope.h"
 #include "engine/kernels/router/router.h"
 

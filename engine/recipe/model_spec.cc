@@ -9,7 +9,7 @@ bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wan
   return std::ranges::equal(stored, wanted);
 }
 
-WeightInfo DescribeWeight(const TensorBinding& b, const Recipe& recipe) {
+WeightInfo WeightInfoOf(const TensorBinding& b, const Recipe& recipe) {
   const RoleFacts& facts = FactsOf(b.role);
   WeightInfo w;
   w.name = WeightName(b.role, b.layer);

@@ -60,6 +60,6 @@ struct ModelSpec {
 bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wanted);
 
 // What the ledger knows of a bound weight, but for its bytes.
-WeightInfo DescribeWeight(const TensorBinding& binding, const Recipe& recipe);
+WeightInfo WeightInfoOf(const TensorBinding& binding, const Recipe& recipe);
 
 }  // namespace tally

@@ -13,7 +13,7 @@
 #include "engine/machine/machine.h"
 #include "engine/recipe/rope_freqs.h"
 #include "engine/session/loaded_model.h"
-#include "engine/weights/memory_plan.h"
+#include "engine/session/memory_plan.h"
 #include "engine/weights/plan.h"
 #include "loaders/loaders.h"
 #include "models/family.h"

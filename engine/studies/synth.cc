@@ -1,7 +1,5 @@
 #include "engine/studies/synth.h"
 
-#include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -189,17 +187,6 @@ std::vector<std::string_view> SynthModels() {
     return !model.ok() || !IsWritten(model->recipe);
   });
   return names;
-}
-
-Result<DType> ParseWeightType(std::string_view name) {
-  for (const DType t : kWeightTypes) {
-    const std::string_view other = DTypeName(t);
-    auto same = [](char a, char b) {
-      return std::toupper(static_cast<unsigned char>(a)) == std::toupper(static_cast<unsigned char>(b));
-    };
-    if (std::equal(name.begin(), name.end(), other.begin(), other.end(), same)) return t;
-  }
-  return BadInput("'" + std::string(name) + "' is not one of " + WeightTypeNames(", "));
 }
 
 Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& options) {

@@ -31,9 +31,6 @@ struct SynthReport {
 // The built-in models (count.h) of the families GPT-2, Llama and gpt-oss: gpt-oss-20b, Llama-3.2-1B, gpt2-xl, ...; static names.
 TALLY_API std::vector<std::string_view> SynthModels();
 
-// Element types that weights can be written and counted in, by name ("Q8_0", case ignored). kBadInput lists them.
-TALLY_API Result<DType> ParseWeightType(std::string_view name);
-
 // Writes `path`, replacing what was there when it is complete. The same model, options and seed give the same bytes on every
 // machine. `model`: in any case. kBadInput: an unknown model, a type or a number of layers or tokens that it cannot have, a vocabulary that does not fit or
 // cannot be read, a file that cannot be written (the partial one is removed); kInterrupted.

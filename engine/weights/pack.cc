@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/weights/weights.h"
-
 namespace tally {
 namespace {
 

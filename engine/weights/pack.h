@@ -16,6 +16,12 @@ namespace tally {
 void PackStaged(DType dtype, WeightLayout layout, int64_t cols, int64_t row_begin, int64_t n, const StagedRows& src,
                 uint8_t* dst);
 
+// Packs rows [row_begin, row_begin + n) of one matrix (or expert slice) that is stored as the engine wants it: `src`
+// holds those rows, row_begin is a multiple of 16 for kPanel16, and `dst` is the slice's first byte. What rows beyond
+// `rows` would fill of the last panel has the value zero. UnpackRow (engine/kernels/unpack.h) is the reverse.
+void PackRows(DType dtype, WeightLayout layout, int64_t rows, int64_t cols, int64_t row_begin, int64_t n, const uint8_t* src,
+              uint8_t* dst);
+
 // Input rows [k_begin, k_begin + n) of a matrix stored [cols, rows] (the input dimension outermost) into the
 // panels of its transpose [rows, cols]. Types that are not quantised; `src` holds those input rows, contiguous; k_begin is
 // even, and so is n unless k_begin + n == cols.

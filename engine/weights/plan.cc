@@ -10,7 +10,6 @@
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/roles.h"
-#include "engine/weights/weights.h"
 
 namespace tally {
 namespace {
@@ -116,7 +115,7 @@ class Planner {
     w.storage = binding.storage;
     w.rows = binding.rows;
     w.split = binding.split;
-    w.info = DescribeWeight(binding, spec_.recipe);
+    w.info = WeightInfoOf(binding, spec_.recipe);
     WeightView& view = w.view;
     view.layout = LayoutFor(binding.role, spec_.recipe);
     view.slices = static_cast<int64_t>(rank > own_rank ? binding.shape[0] : 1);

@@ -55,6 +55,10 @@ struct WeightPlan {
   WeightView View(Role role, int32_t layer) const;
 };
 
+// The layout that a role's weight is packed in: kRowMajor for tables only gathered from (untied embeddings,
+// positions), kVector for 1-D roles and expert biases, else kPanel16.
+WeightLayout LayoutFor(Role role, const Recipe& recipe);
+
 // Pointers in the plan are into `inventory`.
 // guard_page: bytes of a page of memory where each slice is to end with a page, an unused one following (the
 // watching of engine/machine/page_watch.h); 0: slices start with a page, and nothing stands between them. kBadInput: a missing

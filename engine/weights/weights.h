@@ -59,14 +59,4 @@ using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_byte
 // plan.packed_bytes() and a staging buffer of at most 1 MiB per thread.
 Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress);
 
-// The layout that a role's weight is packed in: kRowMajor for tables only gathered from (untied embeddings,
-// positions), kVector for 1-D roles and expert biases, else kPanel16.
-WeightLayout LayoutFor(Role role, const Recipe& recipe);
-
-// Packs rows [row_begin, row_begin + n) of one matrix (or expert slice) that is stored as the engine wants it: `src`
-// holds those rows, row_begin is a multiple of 16 for kPanel16, and `dst` is the slice's first byte. What rows beyond
-// `rows` would fill of the last panel has the value zero. UnpackRow (engine/kernels/unpack.h) is the reverse.
-void PackRows(DType dtype, WeightLayout layout, int64_t rows, int64_t cols, int64_t row_begin, int64_t n, const uint8_t* src,
-              uint8_t* dst);
-
 }  // namespace tally

@@ -328,7 +328,7 @@ std::string ClaimsPage() {
     request.model = std::string(name);
     const Result<CountedModel> counted = CountModel(request);
     if (!counted.ok()) continue;
-    for (const books::ClaimCheck& check : books::CheckClaims(counted->count, counted->published)) {
+    for (const books::ClaimCheck& check : books::CheckPublished(counted->count, counted->published)) {
       std::string holds;
       for (const auto& c : check.conventions) {
         if (c.agreement == books::Agreement::kNo) continue;

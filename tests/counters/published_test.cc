@@ -43,7 +43,7 @@ TEST(Published, Agreement) {
 
 TEST(Published, GptOssHoldsUnderTheCardsConvention) {
   const Count count = CountRecipe(GptOss(24, 32), {}).value();
-  const auto checks = CheckClaims(count, {.total = "20.91B", .active = "3.61B", .non_embedding = "", .source = "card"});
+  const auto checks = CheckPublished(count, {.total = "20.91B", .active = "3.61B", .non_embedding = "", .source = "card"});
   ASSERT_EQ(checks.size(), 2u);
   EXPECT_TRUE(checks[0].holds());
   EXPECT_EQ(checks[0].conventions[0].agreement, Agreement::kRounded);
@@ -52,12 +52,12 @@ TEST(Published, GptOssHoldsUnderTheCardsConvention) {
   EXPECT_EQ(checks[1].conventions[1].agreement, Agreement::kRounded);  // head
   EXPECT_EQ(checks[1].conventions[2].agreement, Agreement::kNo);       // none: 3.03B
   EXPECT_FALSE(
-      CheckClaims(count, {.total = "21.51B", .active = "", .non_embedding = "", .source = ""})[0].holds());  // scales counted
+      CheckPublished(count, {.total = "21.51B", .active = "", .non_embedding = "", .source = ""})[0].holds());  // scales counted
 }
 
 TEST(Published, PredictionLayersMayBeMeant) {
   const Count count = CountRecipe(DeepSeekV3(), {}).value();
-  const auto checks = CheckClaims(count, {.total = "671B", .active = "37B", .non_embedding = "", .source = ""});
+  const auto checks = CheckPublished(count, {.total = "671B", .active = "37B", .non_embedding = "", .source = ""});
   ASSERT_EQ(checks[0].conventions.size(), 4u);
   EXPECT_EQ(checks[0].conventions[0].agreement, Agreement::kRounded);
   EXPECT_EQ(checks[0].conventions[2].name, "total with multi-token prediction");

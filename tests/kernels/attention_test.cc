@@ -8,6 +8,7 @@
 
 #include "engine/base/float16.h"
 #include "engine/kernels/attention/attention_ref.h"
+#include "engine/kernels/kv_store/kv_store.h"
 #include "tests/kernels/harness.h"
 #include "tests/support/counting_scalar.h"
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <new>
 #include <set>
 #include <utility>
 #include <vector>
@@ -19,10 +20,12 @@
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/gated_add/gated_add.h"
 #include "engine/kernels/gated_add/gated_add_ref.h"
+#include "engine/kernels/kv_store/kv_store.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/matmul/matmul_ref.h"
 #include "engine/kernels/norm/norm.h"
 #include "engine/kernels/norm/norm_ref.h"
+#include "engine/kernels/pack_act/pack_act.h"
 #include "engine/kernels/rope/rope.h"
 #include "engine/kernels/rope/rope_ref.h"
 #include "engine/kernels/router/router.h"
@@ -36,7 +39,7 @@ namespace {
 class Memory {
  public:
   uint8_t* Bytes(size_t n) {
-    buffers_.emplace_back(n + 64);
+    if (!buffers_.emplace_back().Resize(n + 64)) throw std::bad_alloc();
     return buffers_.back().data();
   }
   Mat<float> Matrix(int64_t rows, int64_t cols) {

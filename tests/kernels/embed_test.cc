@@ -207,7 +207,8 @@ TEST(Embed, UsefulByHandAndByCounting) {
   EXPECT_EQ(cost.Bytes(ByteKind::kWeightsStored), 3u * 68);
   EXPECT_EQ(cost.Bytes(ByteKind::kWeightsPacked), 2u * 1088);
   EXPECT_EQ(cost.Bytes(ByteKind::kActivationsRead), 1040u);
-  AlignedBuffer<uint8_t> scratch(256);
+  AlignedBuffer<uint8_t> scratch;
+  ASSERT_TRUE(scratch.Resize(256));
   const OpCounts counts = CountOf([&] { EmbedRef<Counting>(op, 0, 4, scratch.span()); });
   EXPECT_EQ(counts.flops, 256u);
   EXPECT_EQ(counts.special, 0u);

@@ -149,7 +149,8 @@ TEST(Route, UsefulByHandAndByCounting) {
     EXPECT_EQ(TotalUseful(c.op).Special(WorkClass::kRouter), special[i]);
     EXPECT_EQ(TotalUseful(c.op).Bytes(ByteKind::kActivationsRead), 40u);
     EXPECT_EQ(TotalUseful(c.op).Bytes(ByteKind::kActivationsWritten), 48u);
-    AlignedBuffer<uint8_t> scratch(RouteScratchBytes(c.op));
+    AlignedBuffer<uint8_t> scratch;
+    ASSERT_TRUE(scratch.Resize(RouteScratchBytes(c.op)));
     const OpCounts counts = CountOf([&] { RouteRef<Counting>(c.op, 0, 2, scratch.span()); });
     EXPECT_EQ(counts.flops, TotalUseful(c.op).TotalFlops());
     EXPECT_EQ(counts.special, TotalUseful(c.op).TotalSpecial());

@@ -419,7 +419,7 @@ TEST(Qwen2Moe, BothFormats) {
   EXPECT_EQ(Bound(hf, Role::kExpertDown, 1)->names, (std::vector<std::string>{"model.layers.1.mlp.experts.0.down_proj.weight",
                                                                               "model.layers.1.mlp.experts.1.down_proj.weight",
                                                                               "model.layers.1.mlp.experts.2.down_proj.weight"}));
-  EXPECT_EQ(Bound(hf, Role::kSharedRouter, 1)->shape, (std::vector<uint64_t>{1, 8}));
+  EXPECT_EQ(Bound(hf, Role::kSharedExpertSigmoid, 1)->shape, (std::vector<uint64_t>{1, 8}));
   EXPECT_EQ(MustRead(With(synthetic::HfQwen2Moe(), "norm_topk_prob", true)).recipe.routing,
             RoutingRule::kSoftmaxThenTopKRenormed);
   ExpectBadInput(With(synthetic::HfQwen2Moe(), "num_experts", int64_t{65536}),

@@ -95,7 +95,7 @@ inline void FillEverything(WrittenCheckpoint& c) {
   c.Tensor("gemma", DType::kBF16, {512});
   c.Bind(Role::kAttnPostNorm, 7, {"gemma"}, {512}, S::kPlusOne);
   c.Tensor("one.row", DType::kF32, {40});  // of a matrix
-  c.Bind(Role::kSharedRouter, 7, {"one.row"}, {1, 40});
+  c.Bind(Role::kSharedExpertSigmoid, 7, {"one.row"}, {1, 40});
   c.Tensor("x.one", DType::kF16, {20, 10});
   c.Bind(Role::kExpertDown, 6, {"x.one"}, {1, 20, 10});
 }

@@ -10,6 +10,7 @@
 #include "engine/kernels/unpack.h"
 #include "engine/recipe/model_spec.h"
 #include "engine/recipe/roles.h"
+#include "engine/weights/plan.h"
 #include "engine/weights/weights.h"
 #include "loaders/loaders.h"
 #include "tests/support/stored_weights.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/kernels/unpack.h"
-#include "engine/weights/weights.h"
 #include "tests/support/stored_weights.h"
 
 namespace tally {

@@ -5,51 +5,10 @@
 #include "engine/kernels/attention/attention_internal.h"
 #include "engine/kernels/attention/attention_ref.h"
 #include "engine/kernels/describe.h"
+#include "engine/kernels/kv_store/kv_rows.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
-namespace {
-
-Status CheckRow(const KvRow& row, size_t index, std::span<const KvTable> tables) {
-  if (row.table < 0 || static_cast<size_t>(row.table) >= tables.size()) {
-    return InternalError("row " + std::to_string(index) + " names table " + std::to_string(row.table) + " of " +
-                         std::to_string(tables.size()));
-  }
-  if (row.position < 0 || row.position / kKvBlock >= tables[row.table].count) {
-    return InternalError("row " + std::to_string(index) + " has position " + std::to_string(row.position) +
-                         ", its sequence's table holds " + std::to_string(tables[row.table].count * kKvBlock));
-  }
-  return {};
-}
-
-Status MissingBlock(size_t row, int64_t block) {
-  return InternalError("row " + std::to_string(row) + " needs KV block " + std::to_string(block) + ", which is not allocated");
-}
-
-}  // namespace
-
-Status KvStoreOp::Validate() const {
-  if (layout.kv_heads < 1 || layout.k_dim < 1 || layout.v_dim < 1) {
-    return InternalError("kv_heads, k_dim and v_dim must be at least 1");
-  }
-  const int64_t n = static_cast<int64_t>(rows.size());
-  TALLY_RETURN_IF_ERROR(CheckShape("k", k, n, layout.kv_heads * layout.k_dim));
-  TALLY_RETURN_IF_ERROR(CheckShape("v", v, n, layout.kv_heads * layout.v_dim));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
-    const int64_t block = rows[i].position / kKvBlock;
-    if (tables[rows[i].table].blocks[block] == nullptr) return MissingBlock(i, block);
-  }
-  return {};
-}
-
-Cost KvStoreOp::Useful(const CostAmounts& n) const {
-  Cost cost;
-  const uint64_t elements = n[Amount::kRows] * static_cast<uint64_t>(layout.kv_heads * (layout.k_dim + layout.v_dim));
-  cost.AddBytes(ByteKind::kActivationsRead, elements * sizeof(float));
-  cost.AddBytes(ByteKind::kKvWritten, n[Amount::kRows] * layout.PositionBytes());
-  return cost;
-}
 
 Status AttentionOp::Validate() const {
   if (heads < 1 || layout.kv_heads < 1 || layout.k_dim < 1 || layout.v_dim < 1 || heads % layout.kv_heads != 0) {
@@ -172,22 +131,7 @@ constexpr Kernel<AttentionOp> kKernels[] = {
     {"ref", AlwaysSupported, PlanRef, RunRef, ExecutedRef},
 };
 
-// [table, position] of each row, one after another.
-void DescribeRows(std::span<const KvRow> rows, OpDescription& d) {
-  std::vector<int64_t> list;
-  for (const KvRow& r : rows) list.insert(list.end(), {r.table, r.position});
-  d.Set("rows", std::move(list));
-}
-
 }  // namespace
-
-void KvStoreOp::Describe(OpDescription& d) const {
-  d.Add("k", kIn, "f32", Shape(k));
-  d.Add("v", kIn, "f32", Shape(v));
-  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, layout.type),
-        {layout.kv_heads, layout.k_dim, layout.v_dim});  // of one position
-  DescribeRows(rows, d);
-}
 
 void AttentionOp::Describe(OpDescription& d) const {
   d.Add("q", kIn, "f32", Shape(q));

@@ -1,4 +1,4 @@
-// Attention over a paged KV cache, and the op that fills the cache.
+// Attention over a paged KV cache.
 //
 // Keys and values lie in blocks of C = kKvBlock positions (kv_layout.h). Blocks are zero-filled when allocated; the kernels here
 // never let a masked position into the arithmetic.
@@ -13,38 +13,10 @@
 // as the sink and L as exp(sink - M) = 1, with O = 0: one more logit whose column is dropped.
 #pragma once
 
-#include "engine/kernels/attention/kv_layout.h"
+#include "engine/kernels/kv_store/kv_store.h"
 #include "engine/kernels/op.h"
 
 namespace tally {
-
-// One sequence's blocks of one layer: blocks[p / C] holds position p; entries below the window may be null.
-struct KvTable {
-  uint8_t* const* blocks = nullptr;
-  int64_t count = 0;
-};
-
-// One row of a batch.
-struct KvRow {
-  int32_t table = 0;  // index into `tables`
-  int32_t position = 0;
-};
-
-// Writes the rows' keys and values (after rope) into their blocks; f16 rounds to nearest even. No two rows may share a
-// table and position.
-struct KvStoreOp {
-  static constexpr std::string_view kName = "kv_store";
-  Mat<const float> k, v;  // [n, kv_heads * k_dim], [n, kv_heads * v_dim]
-  KvLayout layout;
-  std::span<const KvRow> rows;  // [n]
-  std::span<const KvTable> tables;
-  Status Validate() const;
-  CostAmounts Amounts() const { return RowAmounts(static_cast<int64_t>(rows.size())); }
-  Cost Useful(const CostAmounts& n) const;  // 0 FLOPs; bytes: KV written = n layout.PositionBytes()
-  void Touches(WeightTouches&) const {}
-  Mat<const float> Output() const { return {}; }
-  void Describe(OpDescription& d) const;
-};
 
 struct AttentionOp {
   static constexpr std::string_view kName = "attention";
@@ -74,8 +46,6 @@ struct AttentionOp {
   void Describe(OpDescription& d) const;
 };
 
-template <>
-std::span<const Kernel<KvStoreOp>> Kernels<KvStoreOp>();
 template <>
 std::span<const Kernel<AttentionOp>> Kernels<AttentionOp>();
 

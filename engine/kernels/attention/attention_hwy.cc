@@ -13,8 +13,8 @@
 #include "hwy/highway.h"
 // after foreach_target.h: not per target
 #include "engine/kernels/attention/attention_internal.h"
-#include "engine/kernels/attention/kv_formats-inl.h"
-#include "engine/kernels/attention/kv_vectors-inl.h"
+#include "engine/kernels/kv_store/kv_formats-inl.h"
+#include "engine/kernels/kv_store/kv_vectors-inl.h"
 #include "engine/kernels/math-inl.h"
 #include "hwy/cache_control.h"
 

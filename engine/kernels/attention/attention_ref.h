@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "engine/kernels/attention/attention_internal.h"
-#include "engine/kernels/attention/kv_formats-inl.h"
+#include "engine/kernels/kv_store/kv_formats-inl.h"
 #include "engine/kernels/scalar.h"
 
 namespace tally {

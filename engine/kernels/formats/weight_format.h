@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/kernels/act_pack.h"
+#include "engine/kernels/pack_act/act_pack.h"
 #include "engine/kernels/weight_view.h"
 
 namespace tally {

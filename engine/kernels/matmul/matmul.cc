@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "engine/base/checked.h"
 #include "engine/kernels/describe.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/math_scalar.h"
@@ -239,12 +238,6 @@ size_t MatJobScratchBytes(const MatJob& job) {
   if (job.x.format.kind == ActKind::kBF16) return 0;
   if (!GetDTypeInfo(job.w.dtype).quantised && job.max_group_rows() <= StreamRows(ActKind::kF32)) return 0;
   return (static_cast<size_t>(kF32KBlock) + static_cast<size_t>(job.max_group_rows())) * 32 * sizeof(float);
-}
-
-uint64_t MostMatMulScratchBytes(uint64_t cols, uint64_t rows) {
-  uint64_t block = 0;
-  for (const DType t : kWeightTypes) block = std::max<uint64_t>(block, FormatOf(t).decoded_block_bytes);
-  return std::max(2 * (cols / kInt8Block + 1) * block, SaturatingMul(SaturatingAdd(kF32KBlock, rows), 128));
 }
 
 Status MatMulOp::Validate() const {

@@ -10,24 +10,10 @@
 #pragma once
 
 #include "engine/base/kinds.h"
-#include "engine/kernels/act_pack.h"
 #include "engine/kernels/op.h"
+#include "engine/kernels/pack_act/act_pack.h"
 
 namespace tally {
-
-// Packs rows of x: quantises, converts or interleaves them. Row i of the pack is row `row_index[i]` of x (i when empty).
-struct PackActOp {
-  static constexpr std::string_view kName = "pack_act";
-  Mat<const float> x;                  // [n, K]
-  std::span<const int32_t> row_index;  // [pack.rows] or empty
-  ActPack pack;
-  Status Validate() const;
-  CostAmounts Amounts() const { return RowAmounts(pack.rows); }
-  Cost Useful(const CostAmounts& n) const;  // bytes only: quantising is how a kernel does it, so it is in Executed
-  void Touches(WeightTouches&) const {}
-  Mat<const float> Output() const { return {}; }
-  void Describe(OpDescription& d) const;
-};
 
 // out[row(i)] (+)= act(W_slice x_i + bias_slice)
 struct MatMulOp {
@@ -66,13 +52,8 @@ struct GatedMatMulOp {
 };
 
 template <>
-std::span<const Kernel<PackActOp>> Kernels<PackActOp>();
-template <>
 std::span<const Kernel<MatMulOp>> Kernels<MatMulOp>();
 template <>
 std::span<const Kernel<GatedMatMulOp>> Kernels<GatedMatMulOp>();
-
-// At least the scratch of a thread (TaskPlan) for products of `rows` rows of at most `cols` columns by weights of any type.
-uint64_t MostMatMulScratchBytes(uint64_t cols, uint64_t rows);
 
 }  // namespace tally

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "engine/kernels/math_scalar.h"
-#include "engine/kernels/matmul/act_rows.h"
 #include "engine/kernels/matmul/openblas.h"
+#include "engine/kernels/pack_act/act_rows.h"
 #include "engine/kernels/unpack.h"
 
 namespace tally {

@@ -7,8 +7,8 @@
 
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/math_scalar.h"
-#include "engine/kernels/matmul/act_rows.h"
 #include "engine/kernels/matmul/matmul_job.h"
+#include "engine/kernels/pack_act/act_rows.h"
 #include "engine/kernels/unpack.h"
 
 namespace tally {

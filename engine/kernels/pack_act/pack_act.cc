@@ -1,10 +1,11 @@
 // PackActOp: its checks, its charges and how its rows are found; the arithmetic is in pack_act_ref.h and pack_act_hwy.cc.
+#include "engine/kernels/pack_act/pack_act.h"
+
 #include <array>
 
 #include "engine/kernels/describe.h"
-#include "engine/kernels/matmul/matmul.h"
-#include "engine/kernels/matmul/pack_act_hwy.h"
-#include "engine/kernels/matmul/pack_act_ref.h"
+#include "engine/kernels/pack_act/pack_act_hwy.h"
+#include "engine/kernels/pack_act/pack_act_ref.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {

@@ -2,15 +2,15 @@
 //
 // A head's share of a block: keys [C / 16][Kp][16] (C = kKvBlock; the last index is the position within its group of 16), then
 // values [C][Vp]. Kp and Vp are k_dim and v_dim rounded up to 16. The padding is neither written nor allowed to change a result.
-#ifndef TALLY_KERNELS_ATTENTION_KV_PLAIN_INL_H_ONCE
-#define TALLY_KERNELS_ATTENTION_KV_PLAIN_INL_H_ONCE
+#ifndef TALLY_KERNELS_KV_STORE_KV_PLAIN_INL_H_ONCE
+#define TALLY_KERNELS_KV_STORE_KV_PLAIN_INL_H_ONCE
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include "engine/base/float16.h"
-#include "engine/kernels/attention/kv_layout.h"
+#include "engine/kernels/kv_store/kv_layout.h"
 
 namespace tally {
 
@@ -67,17 +67,17 @@ using KvF16 = KvPlain<KvNumberF16>;
 
 }  // namespace tally
 
-#endif  // TALLY_KERNELS_ATTENTION_KV_PLAIN_INL_H_ONCE
+#endif  // TALLY_KERNELS_KV_STORE_KV_PLAIN_INL_H_ONCE
 
 #if defined(HWY_TARGET_INCLUDE)
-#if defined(TALLY_KERNELS_ATTENTION_KV_PLAIN_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef TALLY_KERNELS_ATTENTION_KV_PLAIN_INL_H
-#undef TALLY_KERNELS_ATTENTION_KV_PLAIN_INL_H
+#if defined(TALLY_KERNELS_KV_STORE_KV_PLAIN_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TALLY_KERNELS_KV_STORE_KV_PLAIN_INL_H
+#undef TALLY_KERNELS_KV_STORE_KV_PLAIN_INL_H
 #else
-#define TALLY_KERNELS_ATTENTION_KV_PLAIN_INL_H
+#define TALLY_KERNELS_KV_STORE_KV_PLAIN_INL_H
 #endif
 
-#include "engine/kernels/attention/kv_vectors-inl.h"
+#include "engine/kernels/kv_store/kv_vectors-inl.h"
 #include "engine/kernels/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "engine/base/float16.h"
-#include "engine/kernels/act_pack.h"
+#include "engine/kernels/pack_act/act_pack.h"
 #include "engine/kernels/scalar.h"
 
 namespace tally {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "engine/kernels/act_pack.h"
+#include "engine/kernels/pack_act/act_pack.h"
 
 namespace tally {
 

@@ -1,9 +1,9 @@
 // What a KV format gives the Highway kernels: a specialisation of KvVectors, beside the format's scalar struct.
-#if defined(TALLY_KERNELS_ATTENTION_KV_VECTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef TALLY_KERNELS_ATTENTION_KV_VECTORS_INL_H
-#undef TALLY_KERNELS_ATTENTION_KV_VECTORS_INL_H
+#if defined(TALLY_KERNELS_KV_STORE_KV_VECTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TALLY_KERNELS_KV_STORE_KV_VECTORS_INL_H
+#undef TALLY_KERNELS_KV_STORE_KV_VECTORS_INL_H
 #else
-#define TALLY_KERNELS_ATTENTION_KV_VECTORS_INL_H
+#define TALLY_KERNELS_KV_STORE_KV_VECTORS_INL_H
 #endif
 
 #include "hwy/highway.h"
@@ -33,4 +33,4 @@ struct KvVectors;
 }  // namespace tally
 HWY_AFTER_NAMESPACE();
 
-#endif  // TALLY_KERNELS_ATTENTION_KV_VECTORS_INL_H
+#endif  // TALLY_KERNELS_KV_STORE_KV_VECTORS_INL_H

@@ -1,5 +1,5 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/matmul/pack_act_hwy.cc"
+#define HWY_TARGET_INCLUDE "engine/kernels/pack_act/pack_act_hwy.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "engine/base/float16.h"
-#include "engine/kernels/matmul/pack_act_hwy.h"
+#include "engine/kernels/pack_act/pack_act_hwy.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {

@@ -1,6 +1,6 @@
-#include "engine/kernels/attention/kv_layout.h"
+#include "engine/kernels/kv_store/kv_layout.h"
 
-#include "engine/kernels/attention/kv_formats-inl.h"
+#include "engine/kernels/kv_store/kv_formats-inl.h"
 
 namespace tally {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "engine/base/float16.h"
-#include "engine/kernels/act_pack.h"
+#include "engine/kernels/pack_act/act_pack.h"
 
 namespace tally {
 

@@ -7,10 +7,10 @@
 // false, WidenKeys and WidenValues multiply by the scales, and Store finds them. A latent layout would have one KV head with
 // k_dim = R_kv + D_r and v_dim = R_kv, and keys only (ValueBytes 0); Value and WidenValues read the first R_kv elements of the
 // keys, and Store leaves its v aside.
-#include "engine/kernels/attention/kv_plain-inl.h"
+#include "engine/kernels/kv_store/kv_plain-inl.h"
 
-#ifndef TALLY_KERNELS_ATTENTION_KV_FORMATS_INL_H
-#define TALLY_KERNELS_ATTENTION_KV_FORMATS_INL_H
+#ifndef TALLY_KERNELS_KV_STORE_KV_FORMATS_INL_H
+#define TALLY_KERNELS_KV_STORE_KV_FORMATS_INL_H
 namespace tally {
 
 // Calls f with an object of the format's scalar struct.
@@ -24,4 +24,4 @@ decltype(auto) WithKvFormat(KvType type, F&& f) {
 }
 
 }  // namespace tally
-#endif  // TALLY_KERNELS_ATTENTION_KV_FORMATS_INL_H
+#endif  // TALLY_KERNELS_KV_STORE_KV_FORMATS_INL_H

@@ -1,13 +1,17 @@
-// KvStoreOp's kernels. One task a row: all its KV heads, K scattered over the lanes of its group of 16 positions.
+// KvStoreOp: its checks, charges and kernels. One task a row: all its KV heads, K scattered over the lanes of its group of 16
+// positions.
 #include <cstdint>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/kernels/attention/kv_store.cc"
+#define HWY_TARGET_INCLUDE "engine/kernels/kv_store/kv_store.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // after foreach_target.h: not per target
-#include "engine/kernels/attention/attention.h"
-#include "engine/kernels/attention/kv_formats-inl.h"
+#include "engine/kernels/describe.h"
+#include "engine/kernels/kv_store/kv_formats-inl.h"
+#include "engine/kernels/kv_store/kv_rows.h"
+#include "engine/kernels/kv_store/kv_store.h"
+#include "engine/kernels/validate.h"
 
 #ifndef TALLY_KV_STORE_ONCE
 #define TALLY_KV_STORE_ONCE
@@ -51,6 +55,37 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tally {
 HWY_EXPORT(StoreRowsHwy);
+
+Status KvStoreOp::Validate() const {
+  if (layout.kv_heads < 1 || layout.k_dim < 1 || layout.v_dim < 1) {
+    return InternalError("kv_heads, k_dim and v_dim must be at least 1");
+  }
+  const int64_t n = static_cast<int64_t>(rows.size());
+  TALLY_RETURN_IF_ERROR(CheckShape("k", k, n, layout.kv_heads * layout.k_dim));
+  TALLY_RETURN_IF_ERROR(CheckShape("v", v, n, layout.kv_heads * layout.v_dim));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
+    const int64_t block = rows[i].position / kKvBlock;
+    if (tables[rows[i].table].blocks[block] == nullptr) return MissingBlock(i, block);
+  }
+  return {};
+}
+
+Cost KvStoreOp::Useful(const CostAmounts& n) const {
+  Cost cost;
+  const uint64_t elements = n[Amount::kRows] * static_cast<uint64_t>(layout.kv_heads * (layout.k_dim + layout.v_dim));
+  cost.AddBytes(ByteKind::kActivationsRead, elements * sizeof(float));
+  cost.AddBytes(ByteKind::kKvWritten, n[Amount::kRows] * layout.PositionBytes());
+  return cost;
+}
+
+void KvStoreOp::Describe(OpDescription& d) const {
+  d.Add("k", kIn, "f32", Shape(k));
+  d.Add("v", kIn, "f32", Shape(v));
+  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, layout.type),
+        {layout.kv_heads, layout.k_dim, layout.v_dim});  // of one position
+  DescribeRows(rows, d);
+}
 
 namespace {
 

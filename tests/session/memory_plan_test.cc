@@ -1,4 +1,4 @@
-#include "engine/weights/memory_plan.h"
+#include "engine/session/memory_plan.h"
 
 #include <gtest/gtest.h>
 
