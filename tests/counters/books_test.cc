@@ -107,7 +107,7 @@ TEST(CountParameters, TiedAndBuffers) {
   tied.kind = WeightInfo::Kind::kTiedEmbeddingHead;
   tied.rows = 10;
   tied.cols = 4;
-  rope.component = Component::kRope;  // divisors: no parameters
+  rope.kind = WeightInfo::Kind::kBuffer;  // not learned: no parameters
   rope.rows = 1;
   rope.cols = 100;
   position.kind = WeightInfo::Kind::kPosition;
