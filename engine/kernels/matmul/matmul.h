@@ -1,10 +1,10 @@
-// Matrix products: y = W x (+ bias), one weight or a gate and an up weight at once, for one row, few rows or many, over
-// one group of rows or one per expert.
+// Matrix products: y = W x (+ bias), of one weight or of a gate and an up weight together, over one group of rows or one per
+// expert.
 //
-// Order of accumulation, the same for any number of rows: lanes are output rows; k (f32), pairs of k (bf16) or blocks of
-// 32 k (int8) are added in order, one fused multiply-add each.
-//   f32   acc = fma(w[k], x[k], acc), w widened (dequantised types: q * d, rounded once)
-//   bf16  the target's bf16 dot product where it has one (its own order within a pair, subnormals flushed), else
+// The order of accumulation is the same for any number of rows. k (f32), pairs of k (bf16) or blocks of 32 k (int8) are added in
+// order:
+//   f32   acc = fma(w[k], x[k], acc), w widened to f32
+//   bf16  the target's bf16 dot product if it has one (own order within a pair, subnormals flushed), else
 //         acc = fma(w1, x1, fma(w0, x0, acc)) per pair
 //   int8  acc = fma(float(sum_32 q_w q_x), w_scale * x_scale, acc)
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace tally {
 
-// Packs rows of x: quantises, converts or interleaves them. Row i of the pack is row `row_index[i]` of x (i when empty).
+// Packs rows of x: quantises, converts or interleaves them. Row i of the pack is row `row_index[i]` of x, or row i if it is empty.
 struct PackActOp {
   static constexpr std::string_view kName = "pack_act";
   Mat<const float> x;                  // [n, K]
@@ -23,7 +23,7 @@ struct PackActOp {
   ActPack pack;
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(pack.rows); }
-  Cost Useful(const CostAmounts& n) const;  // bytes only: quantising is how a kernel does it, so it is in Executed
+  Cost Useful(const CostAmounts& n) const;  // bytes only; the FLOPs of quantising are in Executed
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return {}; }
   void Describe(OpDescription& d) const;
@@ -38,7 +38,7 @@ struct MatMulOp {
   ActivationKind activation = ActivationKind::kNone;  // kNone, kGeluTanh, kGeluErf, kSilu
   bool add_to_out = false;                            // out += instead of out =; not together with an activation
   Mat<float> out;                                     // [>= n, N]
-  std::span<const int32_t> out_row;                   // [n] row of out that pack row i goes to, or empty: i
+  std::span<const int32_t> out_row;                   // [n]: the row of out for pack row i; empty: row i
   WorkClass work_class = WorkClass::kLinear;          // kRouter for the router's matrix
   Status Validate() const;
   CostAmounts Amounts() const;
@@ -72,7 +72,7 @@ std::span<const Kernel<MatMulOp>> Kernels<MatMulOp>();
 template <>
 std::span<const Kernel<GatedMatMulOp>> Kernels<GatedMatMulOp>();
 
-// At least the scratch of a thread (TaskPlan) for products of `rows` rows of at most `cols` columns by weights of any type.
+// Upper bound of the scratch of a thread (TaskPlan) for products of `rows` rows of at most `cols` columns, for all weight types.
 uint64_t MostMatMulScratchBytes(uint64_t cols, uint64_t rows);
 
 }  // namespace tally
