@@ -1,4 +1,4 @@
-// The books: what is made of the ledger and of the weight table. The conventions are stated at each figure. No call fails.
+// Parameter counts and the figures of a run, computed from the ledger and the weight table. No call fails.
 #pragma once
 
 #include <array>
@@ -15,40 +15,39 @@
 
 namespace tally::books {
 
-// Parameters: elements of learned tensors. A tied matrix is counted once; a head stored as a copy is a tensor
-// of its own; scales of quantised formats and buffers (masks, rope divisors) are none. Active: for one token,
-// of the experts the top k.
+// Parameters are elements of learned tensors. A tied matrix counts once; a head stored as a copy is a tensor of its own. Scales of
+// quantised formats and buffers (masks, rope divisors) are not parameters. Active parameters are those one token uses: of the
+// experts, the top k.
 struct ParameterCounts {
   uint64_t total = 0;
-  uint64_t active_all = 0;   // embedding, learned positions and head counted
-  uint64_t active_head = 0;  // head counted, embedding and learned positions not (the gpt-oss card's convention)
-  uint64_t active_none = 0;  // neither; of a tied matrix nothing
+  uint64_t active_all = 0;   // includes embedding, learned positions and head
+  uint64_t active_head = 0;  // includes the head, excludes embedding and learned positions (convention of the gpt-oss model card)
+  uint64_t active_none = 0;  // excludes embedding, learned positions and head, and a tied matrix
   bool operator==(const ParameterCounts&) const = default;
 };
 
-// From a weight table (Ledger::weights()). `top_k` of the slices of a sliced weight are
-// active.
+// From a weight table (Ledger::weights()). `top_k` of the slices of a sliced weight are active.
 TALLY_API ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top_k);
 
-// The same from the recipe alone: the sums of its closed forms (closed_form.h), layers for multi-token prediction left out.
+// The same from the recipe alone: sums of its closed forms (closed_form.h). Excludes layers for multi-token prediction.
 TALLY_API ParameterCounts ClosedFormCounts(const Recipe& recipe);
 
-// What the caller measured.
+// Measurements by the caller.
 struct RunInput {
   int64_t prompt_tokens = 0, generated_tokens = 0;
-  double prompt_seconds = 0, generate_seconds = 0;  // the latter without the prompt
-  int threads = 0;                                  // 0: not told
-  std::string_view target = {};                     // "AVX3_ZEN4"; empty: not told
+  double prompt_seconds = 0, generate_seconds = 0;  // generate_seconds excludes the prompt
+  int threads = 0;                                  // 0: unknown
+  std::string_view target = {};                     // "AVX3_ZEN4"; empty: unknown
   bool used_blas = false;                           // OpenBLAS ran: results may depend on the number of threads
 };
 
-// The run in figures. Means over decode tokens are 0 where nothing was decoded (a prompt's last row already
-// yields the first generated token, so n generated tokens take n - 1 decode steps).
+// Figures of a run. Means over decode tokens are 0 if nothing was decoded. The last row of a prompt yields the first generated
+// token, so n generated tokens take n - 1 decode steps.
 struct RunFigures {
   int64_t prompt_tokens = 0, generated_tokens = 0;
   double prompt_seconds = 0, generate_seconds = 0;
   double prompt_tokens_per_second = 0;
-  double decode_tokens_per_second = 0;  // decode tokens over the seconds of generation
+  double decode_tokens_per_second = 0;  // decode tokens / generate_seconds
   int threads = 0;
   std::string target;
   bool used_blas = false;
@@ -57,28 +56,27 @@ struct RunFigures {
   struct Work {
     double useful = 0, executed = 0;  // FLOPs per decode token
     std::array<double, kAriths> useful_by_type{};
-    double special = 0;  // exp, divide, sqrt and their like, per decode token (useful)
+    double special = 0;  // exp, divide, sqrt, ... per decode token (useful)
   };
   std::array<Work, kWorkClasses> work{};             // by WorkClass
   Work all;                                          // their sum
   std::array<double, kByteKinds> bytes_per_token{};  // by ByteKind, useful
-  // Packed weights and KV read and written, over the time of the decode steps. 1 GB = 10^9 bytes.
+  // Packed weights, KV read and KV written, divided by generate_seconds. 1 GB = 10^9 bytes.
   double decode_gigabytes_per_second = 0;
 
   ParameterCounts parameters;
-  double touched_per_decode_step = 0;  // the union over a step's tokens, mean over the steps
-  uint64_t touched_in_run = 0;         // by any step, the prompt's included
+  double touched_per_decode_step = 0;  // parameters: the union over a step's tokens, mean over the steps
+  uint64_t touched_in_run = 0;         // parameters touched by any step, prompt included
   bool tied = false;                   // embedding and head are one matrix
-  uint64_t bad_touches = 0;            // not 0: the touched figures cannot be trusted (a defect of ours)
+  uint64_t bad_touches = 0;            // TouchSet::bad(); not 0: a defect of the engine, the touched figures are wrong
 };
 
 TALLY_API RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, const RunInput& input);
 
-// The same as text, for people: at most 80 columns, lines end in '\n'.
+// The figures as text of at most 80 columns; lines end in '\n'.
 TALLY_API std::string RunSummary(const RunFigures& figures);
 
-// 1234567 -> "1,234,567"; a fraction is rounded to the nearest integer (values of 2^63 and above are not
-// expected).
+// 1234567 -> "1,234,567". A fraction is rounded to the nearest integer; it must be below 2^63.
 TALLY_API std::string WithThousands(uint64_t n);
 TALLY_API std::string WithThousands(double x);
 

@@ -60,7 +60,7 @@ class Parameters {
     kind_ = Kind::kBlock;
     prediction_ = true;
     for (layer_ = r_.n_layers; layer_ < r_.n_layers + r_.mtp_layers; ++layer_) {
-      // Two norms, a matrix that joins the last hidden state with the next token's embedding, a layer, a norm before the shared head.
+      // Two norms, a matrix on [hidden state; next token's embedding], a layer, a norm before the shared head.
       Norm("nextn.enorm", Component::kPrediction, s_.E);
       Norm("nextn.hnorm", Component::kPrediction, s_.E);
       Matrix("nextn.eh_proj", Component::kPrediction, s_.E, 2 * s_.E);
@@ -175,7 +175,7 @@ class Parameters {
 
 // ---- work
 
-// What an activation costs an element (cost.h: exp and divide are special; erf and tanh too).
+// Cost of an activation per element; exp, divide, erf and tanh are special (cost.h).
 struct ActivationForm {
   uint64_t flops, special;
 };
@@ -205,7 +205,7 @@ class Work {
   std::vector<WorkForm> Take() {
     if (r_.embedding_scale != 1) Add(Component::kEmbedding, WorkClass::kResidualBias, N_ * s_.E);
     if (r_.learned_positions) Add(Component::kPositionEmbedding, WorkClass::kResidualBias, N_ * s_.E);
-    // A table for each rope that some layer turns by: the angle, and its cosine and sine times YaRN's magnitude, for each pair that turns.
+    // One table per rope in use. Per rotated pair: the angle, its cosine and sine, both multiplied by YaRN's magnitude.
     for (const LayerRope rope : {LayerRope::kGlobal, LayerRope::kLocal}) {
       const Form half = N_ * RopeDim(rope).Half();
       if (std::ranges::any_of(r_.layers, [&](const LayerRecipe& l) { return l.rope == rope; })) {
@@ -236,7 +236,7 @@ class Work {
   }
 
  private:
-  // Dimensions of a head that turn; 0 where none do.
+  // Rotated dimensions of a head; 0 without rope.
   Form RopeDim(LayerRope which) const {
     const Rope& rope = which == LayerRope::kLocal ? r_.local_rope : r_.rope;
     if (which == LayerRope::kNone || rope.style == RopeStyle::kNone) return {};
@@ -258,7 +258,7 @@ class Work {
     out_.push_back(std::move(f));
   }
 
-  // K multiplies and K adds for each output, whose bias is a residual/bias add.
+  // `in` multiplies and `in` adds for each output. The bias is a residual/bias add.
   void Linear(Component component, const Form& rows, const Form& in, const Form& out, bool bias,
               WorkClass work_class = WorkClass::kLinear) {
     Add(component, work_class, 2 * rows * out * in, {}, true);
@@ -266,8 +266,8 @@ class Work {
   }
   void Residual(Component component) { Add(component, WorkClass::kResidualBias, N_ * s_.E); }
 
-  // RMS: squares and their sum, scaling by 1/rms and the weight; eps; a divide and an rsqrt. LayerNorm: the mean and centring first, a
-  // bias, one divide more.
+  // Per element, RMS: square, add, two multiplies (1/rms, weight). LayerNorm: also an add for the mean, a subtract, the bias.
+  // Per vector, RMS: eps; special: divide, rsqrt. LayerNorm: also the divide for the mean.
   void RmsNorm(Component component, const Form& vectors, const Form& dim) {
     Add(component, WorkClass::kNorm, vectors * (4 * dim + 1), 2 * vectors);
   }
@@ -309,12 +309,12 @@ class Work {
     Rotate(l, s_.H + 1);
   }
 
-  // Two multiplies and two multiply-adds for each pair of a head.
+  // Per rotated pair: two multiplies and two multiply-adds.
   void Rotate(const LayerRecipe& l, const Form& heads) {
     Add(Component::kRope, WorkClass::kRope, N_ * heads * (6 * RopeDim(l.rope)).Half());
   }
 
-  // Twice the sum over a sequence's rows of min(position + 1, window).
+  // Twice the sum of min(position + 1, window) over a sequence's rows.
   Form TwiceVisible(int32_t window) const {
     const uint64_t begin = w_.context - w_.rows, limit = U(window);
     const Form W = Form::Symbol("W", limit);
@@ -329,10 +329,10 @@ class Work {
 
   void Attention(const LayerRecipe& l) {
     const Form twice = TwiceVisible(l.window), heads = B_ * s_.H;
-    const Form scores = (heads * twice).Half();  // query heads times the keys they see
+    const Form scores = (heads * twice).Half();  // query heads times visible keys
     Add(Component::kAttention, WorkClass::kAttention, heads * twice * (KeyDim() + ValueDim()), {}, true);
     out_.back().full_square = 2 * B_ * P_ * S_ * s_.H * (KeyDim() + ValueDim());
-    // Scale, maximum, difference, sum; exp of each, each output divided by the sum. A sink is one score more, unscaled.
+    // Per score: scale, maximum, subtract, add; special: exp. Per output: divide. A sink is one more score, without the scale.
     const Form sunk = r_.sinks ? N_ * s_.H : Form(0);
     Add(Component::kAttention, WorkClass::kSoftmax, 4 * scores + 3 * sunk, scores + N_ * s_.H * ValueDim() + sunk);
   }
@@ -351,8 +351,8 @@ class Work {
     const Form& k = s_.k;
     const bool sigmoid = r_.routing == RoutingRule::kSigmoidThenTopKRenormed;
     Linear(Component::kRouter, N_, s_.E, X, r_.router_bias && !sigmoid, WorkClass::kRouter);
-    // k passes over X values; a softmax (maximum, difference, sum; exp, divide) over the k or all X. Sigmoids: 1 + exp(-x), divide, and
-    // the bias that only the choice sees.
+    // The choice takes k X compares. Softmax, per value of k or X: maximum, subtract, add; special: exp, divide. Sigmoid, per
+    // value of X: add, and the bias for the choice; special: exp, divide.
     Form chosen = k * X, special;
     if (sigmoid) {
       chosen += X + (r_.router_bias ? X : Form(0));
@@ -368,7 +368,7 @@ class Work {
     }
     Add(Component::kRouter, WorkClass::kRouter, N_ * chosen, N_ * special);
     FeedForward(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Fx, r_.expert_bias);
-    // The chosen experts' outputs, weighted, into the residual.
+    // The weighted sum of the experts' outputs, added to the residual.
     Add(Component::kMoeCombine, WorkClass::kResidualBias, N_ * s_.E * (2 * k + 1));
     if (r_.d_shared == 0) return;
     FeedForward(Component::kSharedGateUp, Component::kSharedDown, N_, s_.Fs, r_.expert_bias);

@@ -1,12 +1,23 @@
-// What a recipe implies before anything runs: its parameters and the work of a step, each row as a formula and as a number.
+// Parameters of a recipe and the work of a step as closed forms: each row is a formula and its value.
 //
-// Symbols: V vocabulary, E d_model, H query heads, K key-value heads, D head_dim, F d_ff (the width of an expert, where no layer is
-// dense), X experts, k experts chosen, T trained context; of models that have both, F_x expert width; F_s width of the shared experts
-// together; D_r the part of a head that turns, where it is not all of it (D_l in layers with a rope of their own). Latent attention: R_q, R_kv its ranks, D_n, D_r, D_v the parts of a head. Of a step: B sequences, P rows of each, S positions
-// that the last row of each sees without a window, W the window.
+// Model
+//   V     vocabulary                       T     trained context
+//   E     d_model                          F     d_ff; the width of an expert if no layer is dense
+//   H     query heads                      F_x   the width of an expert if some layer is dense
+//   K     key-value heads                  F_s   the width of the shared experts together
+//   D     head_dim                         X     experts
+//   D_r   rotated dimensions, if not D     k     experts per token
+//   D_l   the same of local rope           L     layers
+// Latent attention
+//   R_q   rank of the queries              D_n   dimensions of a query head without rope
+//   R_kv  rank of keys and values          D_r   dimensions of a query head with rope
+//                                          D_v   dimensions of a value
+// Step
+//   B     sequences                        S     positions that a sequence's last row sees without a window
+//   P     rows of each sequence            W     the window
 //
-// The definitions are DESIGN's ledger chapter (counters/cost/cost.h, and the header of each op): these formulas are written from them and
-// not from the ops' code, so that either can convict the other. docs/conventions.md says in words what is counted.
+// The formulas are derived from the definitions (counters/cost/cost.h and the header of each op), not from the ops' code, so that a
+// mistake in one shows as a difference. docs/conventions.md says what is counted.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +35,25 @@ namespace tally::books {
 // One learned tensor.
 struct ParameterForm {
   std::string name;    // as in the ledger's table, without the layer: "attn_q", "attn_q.bias"
-  int32_t layer = -1;  // multi-token prediction: from n_layers on
+  int32_t layer = -1;  // multi-token prediction: n_layers and above
   Component component = Component::kEmbedding;
   WeightInfo::Kind kind = WeightInfo::Kind::kBlock;
-  bool prediction = false;                  // of a layer for multi-token prediction: in no total unless it says so
+  bool prediction = false;                  // multi-token prediction: totals exclude it unless stated
   bool vector = false;                      // norms, biases, sinks
-  bool expert = false;                      // of the experts that are chosen among: slices of them
-  uint64_t slices = 1, rows = 1, cols = 0;  // experts, rows of each, row length
-  Form slice;                               // one expert's, or all of it
-  Form count;                               // all of it
-  Form active;                              // one token's share: of the experts the k chosen
-  Form touched;                             // what one token reads: of an embedding that is no head, one row
-  // With the layer, as in the ledger's table: "blk.3.attn_q".
+  bool expert = false;                      // routed experts: a slice for each
+  uint64_t slices = 1, rows = 1, cols = 0;  // experts (else 1), rows of a slice, row length
+  Form slice;                               // elements of a slice
+  Form count;                               // elements
+  Form active;                              // parameters one token uses (k of X experts)
+  Form touched;                             // parameters one token reads (one row of an untied embedding)
+  // The name in the ledger's table: "blk.3.attn_q".
   std::string full_name() const { return (layer < 0 ? "" : "blk." + std::to_string(layer) + ".") + name; }
 };
 
 // In the order of a forward pass.
 TALLY_API std::vector<ParameterForm> ParameterForms(const Recipe& recipe);
 
-// One step: `rows` new positions of each of `sequences`, after which each sequence has `context` positions.
+// One step: `rows` new positions in each of `sequences`. Each sequence has `context` positions afterwards.
 struct Workload {
   uint64_t sequences = 1;
   uint64_t rows = 1;
@@ -50,7 +61,7 @@ struct Workload {
   uint64_t logit_rows = 1;  // of each sequence
 };
 
-// The useful work of one class at one site (see ledger.h).
+// The useful work of one class at one site.
 struct WorkForm {
   int32_t layer = -1;
   Component component = Component::kEmbedding;
@@ -58,15 +69,15 @@ struct WorkForm {
   bool matmul = false;  // a matrix product: a weight times activations, QK^T or PV
   Form flops;
   Form special;
-  Form full_square;  // a product's FLOPs with every mask ignored, causal and window: each row against all `context` positions
+  Form full_square;  // FLOPs of a product without causal mask and window: each row against all `context` positions
 };
 
-// In the order of a forward pass; layers for multi-token prediction are not run.
+// In the order of a forward pass, without layers for multi-token prediction.
 TALLY_API std::vector<WorkForm> WorkForms(const Recipe& recipe, const Workload& work);
 
-// Elements of keys and values that a position leaves in the cache of a layer: 2 K D; of latent attention R_kv + D_r.
+// Elements that a layer's cache holds for one position: 2 K D; latent attention: R_kv + D_r.
 TALLY_API Form CachedPerPosition(const Recipe& recipe);
-// Positions of a sequence of `context` that a layer's window keeps in reach.
+// Positions of a sequence of `context` positions that a layer's window still needs.
 TALLY_API uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context);
 
 }  // namespace tally::books

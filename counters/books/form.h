@@ -1,8 +1,7 @@
-// A count together with its closed form: the integer and the expression in symbols are built by the same operations, so what is
-// printed is what was computed.
+// A count together with its closed form. The same operations build the integer and the expression, so the two always agree.
 //
-// Expressions read as formulas do: "2 P (H + 2 K) D E". A space multiplies; literal factors are gathered in front, like terms into one.
-// Terms that are the literal 0 and factors that are the literal 1 leave no trace, so a recipe without biases has none in its formula.
+// Expressions are written as formulas: "2 P (H + 2 K) D E". A space multiplies. Literal factors stand in front, and like terms are
+// added. Literal terms 0 and factors 1 are left out.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +16,12 @@ namespace tally::books {
 class Form {
  public:
   Form() : Form(0) {}
-  TALLY_API Form(uint64_t literal);  // NOLINT(google-explicit-constructor): a number is a form
+  TALLY_API Form(uint64_t literal);  // NOLINT(google-explicit-constructor): implicit on purpose
   // `name` has no blanks.
   static TALLY_API Form Symbol(std::string_view name, uint64_t value);
 
   uint64_t value() const { return value_; }
-  // The value did not fit 64 bits, or was below 0: it is meaningless, the text is right.
+  // True if the value did not fit 64 bits or was negative; value() is then unspecified, text() is right.
   bool overflow() const { return overflow_; }
   TALLY_API std::string text() const;
 
@@ -30,7 +29,7 @@ class Form {
   friend TALLY_API Form operator-(const Form& a, const Form& b);
   friend TALLY_API Form operator*(const Form& a, const Form& b);
   Form& operator+=(const Form& b) { return *this = *this + b; }
-  // Half of it; an odd value is a defect and overflows.
+  // The value must be even; an odd one sets overflow().
   TALLY_API Form Half() const;
 
  private:
@@ -39,8 +38,8 @@ class Form {
     std::string body;  // empty: a literal
     bool minus = false;
   };
-  void Add(const Term& term);  // to like terms, where there are any
-  Term AsFactor() const;       // a sum stands in parentheses
+  void Add(const Term& term);  // merges like terms
+  Term AsFactor() const;       // a sum gets parentheses
 
   uint64_t value_ = 0;
   bool overflow_ = false;

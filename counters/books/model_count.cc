@@ -39,7 +39,7 @@ const Form& View(const WorkForm& f, FlopsView view) {
   return view == FlopsView::kFullSquare ? f.full_square : f.flops;
 }
 
-// The sum over the sites of a part of one form each: within a layer term by term, equal layers as a product.
+// The sum of one form over the sites of a part. Equal layers become a product.
 template <class Get>
 Form SumLayers(const std::vector<WorkForm>& sites, Part part, int32_t n_layers, const Get& get) {
   Form outside;
@@ -81,7 +81,7 @@ FlopsCount CountFlops(const Recipe& recipe, const Workload& workload) {
   return count;
 }
 
-// Adds the rows up. False where something does not fit.
+// Sums the rows. False if a sum does not fit.
 bool Finish(FlopsCount& count) {
   Form special;
   std::array<Form, kFlopsViews> total;
@@ -102,7 +102,7 @@ bool Finish(FlopsCount& count) {
   return fits;
 }
 
-// Bytes that a step of `rows` rows at `positions` different positions reads of the weights. No two rows gather the same token.
+// Bytes of weights that a step of `rows` rows at `positions` different positions reads, if no two rows have the same token.
 WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, uint64_t rows, uint64_t positions) {
   WeightTraffic t;
   const double X = std::max(count.recipe.n_experts, 0), k = count.recipe.top_k;

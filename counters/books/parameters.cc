@@ -30,7 +30,8 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
     for (const std::string& name : b.names) {
       const StoredTensor* t = inventory.Find(name);
       if (t == nullptr) continue;
-      // Rows take equal parts of a tensor's bytes. One split in two tensors has its rows where scales and blocks have them.
+      // All rows of a tensor have the same number of bytes. The two tensors of a split weight both have their rows in dimension
+      // `at`.
       const size_t at = b.row_dimension();
       w.stored_bytes += b.rows.all() ? t->bytes : t->bytes / t->shape[at] * b.shape[at];
     }

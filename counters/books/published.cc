@@ -29,7 +29,7 @@ std::optional<PrintedNumber> ParsePrinted(std::string_view text) {
     if (c < '0' || c > '9') return std::nullopt;
     digits = true;
     if (point) {
-      if (n.unit % 10 != 0) return std::nullopt;  // parts of a parameter
+      if (n.unit % 10 != 0) return std::nullopt;  // a fraction of a parameter
       n.unit /= 10;
     }
     if (__builtin_mul_overflow(n.value, uint64_t{10}, &n.value)) return std::nullopt;

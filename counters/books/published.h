@@ -1,4 +1,4 @@
-// Published parameter counts against the conventions they may hold under.
+// Compares published parameter counts with the counts under each convention.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 namespace tally::books {
 
-// What a model's makers print: "20.91B", "3,209M", "7,615,616,512"; empty where they say nothing.
+// Figures as a model's makers print them: "20.91B", "3,209M", "7,615,616,512"; empty if not published.
 struct PublishedFigures {
   std::string total, active, non_embedding;
   std::string source;
-  bool from_memory = false;  // the text was not seen again when this was written: no evidence
+  bool from_memory = false;  // quoted from memory; the source was not checked
 };
 
-// A printed number: its value, and what its last digit is worth ("20.91B": 20,910,000,000 and 10,000,000).
+// "20.91B": value 20,910,000,000; unit, the value of the last digit, 10,000,000.
 struct PrintedNumber {
   uint64_t value = 0, unit = 1;
 };
-// nullopt where the text is no number of this kind, or does not fit.
+// nullopt if the text is not such a number or does not fit.
 TALLY_API std::optional<PrintedNumber> ParsePrinted(std::string_view text);
 
 enum class Agreement : uint8_t { kNo, kExact, kRounded, kTruncated };
-// Whether a count, brought to the printed number's digits, is that number: to the nearest (a half either way), else towards 0.
+// kRounded: rounding the count to the printed digits gives `printed` (a half may go either way). kTruncated: truncating does.
 TALLY_API Agreement Agrees(uint64_t count, const PrintedNumber& printed);
 
 struct ClaimCheck {
@@ -38,11 +38,11 @@ struct ClaimCheck {
     uint64_t count = 0;
     Agreement agreement = Agreement::kNo;
   };
-  std::vector<Convention> conventions;  // all that could be meant
-  bool holds() const;                   // under at least one
+  std::vector<Convention> conventions;  // all that the figure may follow
+  bool holds() const;                   // true if at least one agrees
 };
 
-// One check for each figure that is printed.
+// One check for each published figure.
 TALLY_API std::vector<ClaimCheck> CheckPublished(const Count& count, const PublishedFigures& published);
 
 }  // namespace tally::books

@@ -12,7 +12,7 @@ bool Gathered(const ParameterForm& p) {
   return p.component == Component::kEmbedding || p.component == Component::kPositionEmbedding;
 }
 
-// Weights by name: their index in the files' table and in the ledger's.
+// Name of a weight -> its index in the inventory's table and in the ledger's.
 struct Names {
   std::map<std::string, size_t> inventory;
   std::map<std::string, WeightId> ledger;
@@ -70,7 +70,7 @@ class StepAudit {
     }
   }
 
-  // The measured union: experts of which the step read some of any tensor of the layer.
+  // U: experts touched in this layer. Takes the maximum over the layer's tensors, as all of them are touched alike.
   uint64_t Union(int32_t layer) const {
     uint32_t n = 0;
     for (size_t i = 0; i < ledger_.weights().size(); ++i) {
@@ -80,7 +80,7 @@ class StepAudit {
     return n;
   }
 
-  // Slices and rows of a tensor that the step must read: whole tensors, the chosen experts' slices, gathered rows.
+  // Parameters and rows of a tensor that the step must read: whole tensors, the slices of touched experts, gathered rows.
   std::pair<Form, uint64_t> Read(const ParameterForm& p) const {
     const Form E = Form::Symbol("E", p.cols);
     if (p.component == Component::kPositionEmbedding) {
@@ -115,7 +115,7 @@ class StepAudit {
           charged != names_.ledger.end() ? std::optional(ledger_.touched().touched(charged->second)) : 0, WorkClass::kLinear,
           p.name);
       if (p.expert && charged != names_.ledger.end()) {
-        // Whatever the routing, each row goes through k experts.
+        // Each row is routed to k experts.
         const Form rows_of_experts = Form::Symbol("B", facts_.work.sequences) * Form::Symbol("P", facts_.work.rows) *
                                      Form::Symbol("k", static_cast<uint64_t>(recipe_.top_k));
         uint64_t uses = 0;
@@ -125,7 +125,7 @@ class StepAudit {
       if (at == names_.inventory.end() || head_only) continue;
       const WeightInfo& w = inventory_[at->second];
       const uint64_t row = RowBytes(types_[at->second], p.cols), all_rows = p.rows * p.slices;
-      const Form size = Form::Symbol("b(" + p.name + ")", row);  // bytes of a row as stored
+      const Form size = Form::Symbol("b(" + p.name + ")", row);  // stored bytes of a row
       auto of_file = [&](uint64_t n) { return w.stored_bytes / all_rows * n; };
       if (Gathered(p)) {
         const uint64_t n = p.component == Component::kEmbedding ? facts_.distinct_tokens : facts_.distinct_positions;
@@ -146,10 +146,10 @@ class StepAudit {
   void Cache() {
     const Form e(facts_.kv_element_bytes), per = CachedPerPosition(recipe_);
     const Form n = Form::Symbol("B", facts_.work.sequences) * Form::Symbol("P", facts_.work.rows);
-    std::map<int32_t, Form> visible;  // query heads times visible positions, from the attention's own row
+    std::map<int32_t, Form> visible;
     for (const WorkForm& f : WorkForms(recipe_, facts_.work)) {
       if (f.work_class != WorkClass::kAttention) continue;
-      // FLOPs are 4 H D a visible position; bytes 2 K D elements.
+      // Each visible position takes 4 H D FLOPs and 2 K D elements of KV.
       const uint64_t positions =
           f.flops.value() / (4 * static_cast<uint64_t>(recipe_.n_heads) * static_cast<uint64_t>(recipe_.head_dim));
       Row(AuditAccount::kKvRead, f.layer, Component::kAttention, Form::Symbol("visible", positions) * per * e, std::nullopt,
@@ -159,7 +159,7 @@ class StepAudit {
     }
   }
 
-  // What was charged where no closed form expects anything, and touches that name no range of the files.
+  // Charges that no closed form expects, and touches of rows that do not exist.
   void Strays() {
     const Form none;
     for (int32_t layer = -1; layer < recipe_.n_layers; ++layer) {
@@ -227,7 +227,7 @@ std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightIn
                     w.stored_bytes, std::nullopt});
     by_name.erase(at);
   }
-  for (const auto& [name, i] : by_name) {  // learned tensors that no closed form knows
+  for (const auto& [name, i] : by_name) {  // learned tensors without a closed form
     rows.push_back({AuditAccount::kStored, inventory[i].layer, inventory[i].component, WorkClass::kLinear, name, "0", 0,
                     inventory[i].parameters(), std::nullopt});
   }
@@ -245,7 +245,7 @@ std::map<int32_t, std::vector<uint64_t>> ExpertTokens(const Ledger& ledger) {
     const WeightInfo& w = ledger.weights()[i];
     if (w.slices <= 1) continue;
     std::vector<uint64_t>& of_layer = tokens[w.layer];
-    if (!of_layer.empty()) continue;  // one tensor of the layer tells
+    if (!of_layer.empty()) continue;  // all tensors of a layer have the same counts
     for (uint32_t e = 0; e < w.slices; ++e) of_layer.push_back(ledger.touched().uses(static_cast<WeightId>(i), e));
   }
   return tokens;

@@ -1,4 +1,4 @@
-// The ledger's table of weights without a load.
+// Builds the ledger's weight table from file headers only.
 #pragma once
 
 #include <vector>
@@ -9,9 +9,8 @@
 
 namespace tally::books {
 
-// The ledger's table, from the files' own shapes and sizes alone: what a load would give, with packed_bytes
-// left at 0. One entry per binding of `spec` that is learned (rope divisors are a buffer), in its order. The
-// spec must have passed ReadModelSpec.
+// The table that LoadWeights gives, with packed_bytes 0. One entry for each binding of `spec` that is learned (rope divisors are a
+// buffer), in the order of the bindings. `spec` must come from ReadModelSpec.
 std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec& spec);
 
 // The stored type of each entry of WeightTable, in its order.

@@ -1,4 +1,4 @@
-// What one op costs: arithmetic by class and type, and bytes by kind. The definitions are DESIGN's ledger chapter:
+// The cost of an op: operations by class and type, bytes by kind. Counting rules (DESIGN, chapter The ledger):
 // add, subtract, multiply, compare, max, min count 1, fused multiply-add 2; exp, tanh, sqrt, rsqrt, divide, erf, log,
 // sin, cos count 1 in `special`; negation, abs, shifts, conversions and table look-ups count 0.
 #pragma once
@@ -39,7 +39,7 @@ inline constexpr int kByteKinds = 6;
 inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
     "weights stored", "weights packed", "KV read", "KV written", "activations read", "activations written"};
 
-// Only entries that are not zero are copied and added: an op has a handful of them.
+// Only non-zero entries are copied and added, since an op has few of them.
 class Cost {
  public:
   Cost() = default;
@@ -54,7 +54,7 @@ class Cost {
   void AddSpecial(WorkClass c, uint64_t n) { Add(SpecialAt(c), n); }
   void AddBytes(ByteKind k, uint64_t n) { Add(BytesAt(k), n); }
 
-  // Additions, multiplications and comparisons; `special`, exp, divide, sqrt and their like, is never in them.
+  // FLOPs exclude `special` (exp, divide, sqrt, ...).
   uint64_t Flops(WorkClass c, Arith a) const { return Get(FlopsAt(c, a)); }
   uint64_t Flops(WorkClass c) const { return Sum(FlopsAt(c, Arith::kF32), kAriths); }
   uint64_t Special(WorkClass c) const { return Get(SpecialAt(c)); }
@@ -104,35 +104,35 @@ class Cost {
     used_ |= bit;
   }
 
-  uint64_t used_ = 0;                        // bit i: entry i is not zero; without it, what stands there means nothing
-  std::array<uint64_t, kEntries> values_{};  // by class and type, by class, by kind
+  uint64_t used_ = 0;                        // bit i set: entry i is non-zero; entries whose bit is clear are unspecified
+  std::array<uint64_t, kEntries> values_{};  // FLOPs by class and type, special by class, bytes by kind
 };
 
 // Index of a weight (a stored tensor, or the gate or up half of one that interleaves both) in the ledger's table.
 using WeightId = uint32_t;
 inline constexpr WeightId kNoWeight = UINT32_MAX;
 
-// Rows [row_begin, row_end) of slice `slice` (an expert; 0 where there are none) of a weight were read.
+// Rows [row_begin, row_end) of slice `slice` (an expert; 0 for weights without experts) of a weight were read.
 struct WeightTouch {
   WeightId id = kNoWeight;
   uint32_t slice = 0;
   uint32_t row_begin = 0;
   uint32_t row_end = 0;
-  uint32_t uses = 1;  // rows of activations that it was read for: of an expert, the tokens that chose it
+  uint32_t uses = 1;  // matrix products: activation rows multiplied by this slice (expert: the tokens routed to it); other ops: 1
 };
 using WeightTouches = std::vector<WeightTouch>;
 
-// What an op's costs are linear in: cost = sum over amounts of amount x unit cost. An op uses those that it has.
+// An op's cost is linear in its amounts: cost = sum over amounts of amount x unit cost. Amounts that an op does not use are 0.
 enum class Amount : uint8_t {
-  // Once for a run of the op, whatever its rows.
-  kCalls,   // 1, or 0 where the op has no rows
-  kSlices,  // slices of the weights that are read (experts); of a table, distinct rows
-  kPanels,  // of a table, distinct panels, or distinct rows where it has none
+  // Once per run of the op.
+  kCalls,   // 1, or 0 if the op has no rows
+  kSlices,  // slices of the weights that are read (experts); embedding table: distinct rows
+  kPanels,  // embedding table: distinct panels read; row-major table: distinct rows
   // Sums over rows.
   kRows,
   kVisible,  // attention: positions that a row sees
-  kLanes,    // attention: positions of the groups of 16 that hold a visible one
-  kJoins,    // attention: blocks of positions after a row's first
+  kLanes,    // attention: positions in groups of 16 with at least one visible position
+  kJoins,    // attention: blocks of positions after the first one of a row
 };
 inline constexpr size_t kAmounts = 7;
 inline constexpr size_t kFirstRowAmount = static_cast<size_t>(Amount::kRows);

@@ -1,4 +1,4 @@
-// An op in words and numbers, without its data: enough to build one like it again.
+// Description of an op without its data: operands with types and shapes, and parameters. An equal op can be built from it.
 #pragma once
 
 #include <array>
@@ -13,20 +13,20 @@
 
 namespace tally {
 
-// What an op reads and writes. kInOut: read, then written.
+// kInOut: read, then written.
 enum class OperandRole : uint8_t { kInput, kOutput, kInOut, kWeight, kCache };
 inline constexpr int kOperandRoles = 5;
 inline constexpr std::array<std::string_view, kOperandRoles> kOperandRoleNames = {"input", "output", "in-out", "weight", "cache"};
 
 struct Operand {
-  std::string_view name;  // as the op's member: "x"; static, as is `type`
+  std::string_view name;  // of the op's member: "x"; a static string, as is `type`
   OperandRole role = OperandRole::kInput;
-  std::string_view type;  // of its elements: "f32", "i32", "bf16", "int8" (quantised activations), "MXFP4"
+  std::string_view type;  // of the elements: "f32", "i32", "bf16", "int8" (quantised activations), "MXFP4"
   std::vector<int64_t> shape;
-  WeightId weight = kNoWeight;  // of a weight, its index in the ledger's table
+  WeightId weight = kNoWeight;  // kWeight: index in the ledger's table
 };
 
-// A parameter of the op: a number, a word (static), or a list of whole numbers.
+// A parameter of the op: a number, a static string, or a list of integers.
 using Setting = std::variant<int64_t, double, std::string_view, std::vector<int64_t>>;
 
 struct OpDescription {

@@ -1,4 +1,4 @@
-// Where in a model an op stands, and what the ledger knows of a weight.
+// The place of an op in a model, and what the ledger knows about a weight.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace tally {
 
-// A row of a step is a prompt's token or a generated one, and its work is booked so. What a step with rows of both does once for all
-// of them (reading weights) is booked as kMixed.
+// Work of one row is prefill (a prompt token) or decode (a generated token). Work done once for rows of both phases, such as
+// reading weights, is kMixed.
 enum class Phase : uint8_t { kPrefill, kDecode, kMixed };
 inline constexpr int kPhases = 3;
 inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {"prefill", "decode", "mixed"};
 
-// Where in the model an op stands. Layer -1: before the first or after the last layer.
+// The part of a layer or of the model that an op belongs to.
 enum class Component : uint8_t {
   kEmbedding,
   kPositionEmbedding,
@@ -41,23 +41,23 @@ enum class Component : uint8_t {
   kOutputNorm,
   kHead,
   kLogitSoftcap,
-  kAttnKv,  // latent attention's way to keys and values
+  kAttnKv,  // latent attention: the matrices that make keys and values
   kSharedGateUp,
   kSharedDown,
   kSharedSigmoid,
-  kPrediction  // of multi-token prediction what no ordinary layer has
+  kPrediction  // multi-token prediction: tensors that ordinary layers do not have
 };
 inline constexpr int kComponents = 28;
 // "attn.q"; static.
 TALLY_API std::string_view ComponentName(Component c);
 
 struct Site {
-  int32_t layer = -1;
+  int32_t layer = -1;  // -1: before the first or after the last layer
   Component component = Component::kEmbedding;
   bool operator==(const Site&) const = default;
 };
 
-// One learned tensor as the ledger knows it. Elements are parameters; scales of a quantised format are bytes only.
+// One learned tensor. Parameters are its elements; scales of a quantised format count as bytes only.
 struct WeightInfo {
   std::string name;  // role name, e.g. "blk.3.ffn_gate_exps"
   int32_t layer = -1;

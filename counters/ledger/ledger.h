@@ -1,11 +1,10 @@
-// The ledger: what every op that ran was charged with.
+// The ledger: the cost of every op that ran.
 //
-// Costs are linear in an op's amounts (counters/cost/cost.h). An op's unit costs are found once, when it is added; a charge adds
-// amounts at the op's index, and whoever reads multiplies. Work is booked by phase, row by row: see Phase. Within a step the touched
-// parameters are a set: an expert that two tokens of a batch share, or a tied matrix that is both gathered from and multiplied by, is
-// touched once.
+// Costs are linear in an op's amounts (counters/cost/cost.h). AddOp takes the unit costs of an op; a charge adds amounts; reading
+// multiplies the two. Work is booked by phase, row by row (see Phase). The parameters touched in a step are a set: an expert that
+// two tokens of a batch share, or a tied matrix that is gathered from and multiplied by, counts once.
 //
-// FLOPs, special operations and bytes are counts, parameters elements. No call fails. Not to be used by two threads at once.
+// Parameters are counted in elements. No call fails. Not to be used by two threads at once.
 #pragma once
 
 #include <array>
@@ -25,10 +24,10 @@ namespace tally {
 struct Account {
   Cost useful;
   Cost executed;
-  uint64_t ops = 0;  // runs of ops that had rows
+  uint64_t ops = 0;  // runs of ops with at least one row
 };
 
-// Rows of a step by their phase, [prefill, decode]: all, and those whose logits were asked for.
+// Rows of a step by phase, [prefill, decode]: all rows, and the rows with logits.
 struct StepRows {
   std::array<uint32_t, 2> rows{}, logit_rows{};
   static StepRows Of(Phase phase, uint32_t rows, uint32_t logit_rows) {
@@ -36,7 +35,7 @@ struct StepRows {
   }
   uint32_t all() const { return rows[0] + rows[1]; }
   uint32_t all_logits() const { return logit_rows[0] + logit_rows[1]; }
-  // Of what the step does once.
+  // The phase that once-per-step work is booked under.
   Phase phase() const { return rows[1] == 0 ? Phase::kPrefill : rows[0] == 0 ? Phase::kDecode : Phase::kMixed; }
 };
 
@@ -44,16 +43,16 @@ struct StepRows {
 struct StepRecord {
   Phase phase = Phase::kPrefill;
   uint32_t rows = 0;                // tokens in the batch
-  uint32_t logit_rows = 0;          // rows whose logits were asked for
-  uint64_t parameters_touched = 0;  // the step's set: the union over its ops and tokens
+  uint32_t logit_rows = 0;          // rows with logits
+  uint64_t parameters_touched = 0;  // the union over the step's ops and tokens
 };
 
-// What a run of an op costs at one site, by amount.
+// Unit costs of an op at one site.
 struct SiteCost {
   Site site;
   struct Unit {
     Amount amount;
-    Cost useful, executed;  // of one
+    Cost useful, executed;  // for one of `amount`
   };
   std::vector<Unit> units;
 };
@@ -62,34 +61,34 @@ class Ledger {
  public:
   // --- the engine's side
 
-  // `weights[id]` describes weight `id`; ids are handed to the views that ops carry. Resets.
+  // `weights[id]` describes the weight whose views have this id. Resets the ledger.
   TALLY_API void SetWeights(std::vector<WeightInfo> weights);
   const std::vector<WeightInfo>& weights() const { return weights_; }
 
-  // An op to be charged by the index that is returned, for as long as the ledger lives. A fused op has a SiteCost for each of its parts.
+  // Adds an op for the ledger's lifetime and returns the index to charge it by. A fused op has a SiteCost for each of its parts.
   TALLY_API uint32_t AddOp(std::vector<SiteCost> sites);
   // Charges belong to the step begun last.
   TALLY_API void BeginStep(const StepRows& rows);
   void Charge(uint32_t op, Phase phase, const CostAmounts& amounts) { ops_[op].amounts[static_cast<size_t>(phase)] += amounts; }
   void Touch(const WeightTouch& touch) { touched_.Touch(touch); }
   TALLY_API void EndStep();
-  // Charges what runs but once; a step of no rows is begun where none is open.
+  // Adds a one-off op and charges it. Begins an empty step if none is open. Each call adds an op for the ledger's lifetime.
   TALLY_API void Charge(Site site, const Cost& useful, const Cost& executed, std::span<const WeightTouch> touches);
 
-  // --- the reader's side: what was charged since Reset, up to the last finished op of a step in progress
+  // --- the reader's side: sums since Reset; a step in progress counts up to its last finished op
 
   TALLY_API Account total(Phase p) const;
   TALLY_API Account at(Phase p, Site site) const;
-  // Steps begun; kMixed: those with rows of both phases. Rows are never kMixed.
+  // Steps begun; kMixed: steps with rows of both phases. rows and logit_rows of kMixed are 0.
   uint64_t steps(Phase p) const { return counts_[static_cast<size_t>(p)].steps; }
   uint64_t rows(Phase p) const { return counts_[static_cast<size_t>(p)].rows; }
   uint64_t logit_rows(Phase p) const { return counts_[static_cast<size_t>(p)].logit_rows; }
-  // The sizes of the sets of the steps that have ended, added up: divide by steps(p) for the mean.
+  // Sum over the steps that have ended of the parameters that each touched; divided by steps(p) it is the mean.
   uint64_t parameters_touched(Phase p) const { return counts_[static_cast<size_t>(p)].parameters_touched; }
   TALLY_API StepRecord last_step() const;
-  // What the last step touched, and any step: see TouchSet.
+  // The weight rows touched in the last step, and in any step.
   const TouchSet& touched() const { return touched_; }
-  // Forgets the charges; ops and the table of weights stay.
+  // Clears the charges. Ops and the table of weights stay.
   TALLY_API void Reset();
 
  private:

@@ -1,5 +1,5 @@
-// One op as it ran: what the ledger was charged with, and when. An op that is charged at several sites has a record for each: the time
-// and the touches are in the first.
+// The record of one run of an op: its charges and its time. An op that is charged at several sites has a record for each; time and
+// touches are in the first one.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,35 @@
 
 namespace tally {
 
-// A sequence's part of a step.
+// Rows of one sequence in a step, at consecutive positions.
 struct SequenceRows {
   int32_t sequence = 0;
-  int64_t position = 0;  // of its first row
-  int64_t rows = 0;      // one after another
+  int64_t position = 0;  // of the first row
+  int64_t rows = 0;
 };
 
-// Views and references hold during the call that delivers the record. Weights are named by their index in Ledger::weights().
+// Views and references are valid during the call of the Recorder. Weights are indices into Ledger::weights().
 struct OpRecord {
-  uint64_t step = 0;   // from 0, since the recorder was set
-  uint64_t index = 0;  // of the op within its step, from 0
+  uint64_t step = 0;   // counted from 0 since the recorder was set
+  uint64_t index = 0;  // of the op in its step, from 0
   Phase phase = Phase::kPrefill;
   std::span<const SequenceRows> sequences = {};
-  int64_t logit_rows = 0;  // rows of the step whose logits were asked for
+  int64_t logit_rows = 0;  // rows of the step with logits
   Site site = {};
-  size_t part = 0;                       // of the op's sites
+  size_t part = 0;                       // index of `site` among the op's sites
   std::string_view op = {};              // "matmul"
   std::string_view implementation = {};  // "hwy", "ref", "blas"
-  std::string_view target = {};          // instruction set that "hwy" means: "AVX3_ZEN4"
-  int threads = 1;                       // that shared the op
+  std::string_view target = {};          // instruction set of "hwy": "AVX3_ZEN4"
+  int threads = 1;                       // that ran the op
   const OpDescription& description;
   const Cost& useful;
   const Cost& executed;
   std::span<const WeightTouch> touches = {};
-  uint64_t start_nanoseconds = 0;  // since the recorder was set, on a steady clock
-  uint64_t nanoseconds = 0;        // running the kernel: charging and recording are not in it
+  uint64_t start_nanoseconds = 0;  // since the recorder was set, steady clock
+  uint64_t nanoseconds = 0;        // of the kernel; excludes charging and recording
 };
 
-// Called on the thread that steps, between ops; must not step the engine or change what it holds.
+// Called between ops on the thread that called Step. Must not step the engine or change its sequences.
 using Recorder = std::function<void(const OpRecord&)>;
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// Which rows of which weights a step touched: a set, however often a row is touched, and the union of these sets since Reset.
+// The set of weight rows that a step touched, and the union of these sets since Reset.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct RowRange {
 class TouchSet {
  public:
   TALLY_API void Reset(const std::vector<WeightInfo>& weights);
-  // Begins a step: nothing is touched yet.
+  // Begins a step with an empty set.
   void BeginStep() {
     ++step_;
     parameters_ = 0;
@@ -27,13 +27,13 @@ class TouchSet {
 
   uint64_t parameters() const { return parameters_; }  // elements touched in the step
   TALLY_API uint64_t parameters_ever() const;          // in any step
-  uint64_t bad() const { return bad_; }                // touches since Reset that named no weight or no rows of it
+  uint64_t bad() const { return bad_; }                // touches since Reset of weights, slices or rows that do not exist
 
-  // Of the step. A weight or slice that does not exist is not touched.
+  // In the current step. A weight or slice that does not exist counts as untouched.
   TALLY_API uint64_t touched(WeightId id) const;                              // elements
   TALLY_API uint32_t slices(WeightId id) const;                               // slices with a touched row
-  TALLY_API uint64_t uses(WeightId id, uint32_t slice) const;                 // rows of activations that the slice was read for
-  TALLY_API std::vector<RowRange> ranges(WeightId id, uint32_t slice) const;  // ascending, each as long as can be
+  TALLY_API uint64_t uses(WeightId id, uint32_t slice) const;                 // sum of WeightTouch::uses
+  TALLY_API std::vector<RowRange> ranges(WeightId id, uint32_t slice) const;  // ascending, disjoint, adjacent ranges merged
 
  private:
   struct Weight {
@@ -42,10 +42,10 @@ class TouchSet {
     uint64_t rows = 0, cols = 0;
   };
   struct Slice {
-    uint64_t step = 0;                // the last step that touched it; rows and uses are that step's
+    uint64_t step = 0;                // the last step that touched it; rows and uses are of that step
     uint64_t rows = 0, uses = 0;      // distinct rows touched
     bool whole_ever = false;          // some touch covered all rows
-    std::vector<uint64_t> row_steps;  // the last step that touched each row alone; empty until one is
+    std::vector<uint64_t> row_steps;  // the last step with a partial touch of each row; empty before the first such touch
   };
   const Slice* Find(WeightId id, uint32_t slice) const;  // null: not touched in the step
 

@@ -1,4 +1,4 @@
-// Arithmetic on sizes that come from files: overflow is an answer, not an accident.
+// Checked arithmetic for sizes from files: an overflow gives nullopt. DivCeil and RoundUp are not checked.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline std::optional<uint64_t> CheckedMul(uint64_t a, uint64_t b) {
   return r;
 }
 
-// For sums of memory: what overflows is more than any machine has.
+// For amounts of memory: an overflow gives UINT64_MAX, which no machine has.
 inline uint64_t SaturatingAdd(uint64_t a, uint64_t b) { return CheckedAdd(a, b).value_or(UINT64_MAX); }
 inline uint64_t SaturatingMul(uint64_t a, uint64_t b) { return CheckedMul(a, b).value_or(UINT64_MAX); }
 

@@ -1,4 +1,4 @@
-// Whether numbers are numbers: NaN and infinity are met where they arise, not where they end.
+// Finds NaN and infinity in a matrix. The engine checks the output of each step, so that the error can name the op.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ namespace tally {
 inline bool AllFinite(Mat<const float> m) {
   for (int64_t r = 0; r < m.rows; ++r) {
     const float* const row = m.Row(r);
-    uint32_t odd = 0;  // whether an exponent is all ones: integers, so that the compiler may take several elements at a time
+    uint32_t odd = 0;  // 1 if an exponent is all ones; compared as integers, so that the compiler can vectorise the loop
     for (int64_t i = 0; i < m.cols; ++i) odd |= (std::bit_cast<uint32_t>(row[i]) & 0x7F800000u) == 0x7F800000u ? 1 : 0;
     if (odd != 0) return false;
   }

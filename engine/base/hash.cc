@@ -12,7 +12,7 @@ namespace {
 HashKey DrawKey() {
   HashKey key;
   if (::getentropy(&key, sizeof key) == 0) return key;
-  // No source of randomness: where the stack lies and the time are what a file's writer does not know.
+  // Without getentropy the key is made of a stack address and the clock, which the author of a file cannot know.
   key.a = SplitMix64(reinterpret_cast<uintptr_t>(&key));
   key.b = SplitMix64(key.a ^ static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()));
   return key;

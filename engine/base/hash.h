@@ -1,5 +1,5 @@
-// Hashes of what comes from files and texts. They are keyed, so that nobody can write a file whose keys all fall into one place
-// and make a table slow. The key is drawn once in a process: never let an order that depends on it be seen.
+// Keyed hashes of strings from files and texts, so that no file can be written whose keys all collide. The key is drawn once per
+// process and differs between processes, so output must not depend on the order of these tables.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,9 @@ namespace tally {
 struct HashKey {
   uint64_t a = 0, b = 0;
 };
-// The process's own.
 const HashKey& ProcessHashKey();
 
-// SipHash-1-3 (Aumasson, Bernstein 2012, "SipHash: a fast short-input PRF", with one round a word and three at the end, as hash
-// tables of several languages have it).
+// SipHash-1-3: Aumasson, Bernstein 2012, "SipHash: a fast short-input PRF", with one round per word and three at the end.
 uint64_t SipHash13(std::string_view bytes, const HashKey& key);
 
 struct StringHash {
@@ -32,7 +30,6 @@ template <class V>
 using StringMap = std::unordered_map<std::string, V, StringHash, std::equal_to<>>;
 using StringSet = std::unordered_set<std::string, StringHash, std::equal_to<>>;
 
-// Of a number of 64 bits.
 struct NumberHash {
   HashKey key = ProcessHashKey();
   size_t operator()(uint64_t n) const { return SplitMix64(SplitMix64(n ^ key.a) ^ key.b); }

@@ -5,8 +5,8 @@
 
 namespace tally {
 
-// splitmix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"; constants from prng.di.unimi.it):
-// what the generator draws in `state`; its next state is state + kSplitMix64Step. A good hash of 64 bits too.
+// splitmix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"; constants from prng.di.unimi.it).
+// SplitMix64 returns the output for `state`; the next state is state + kSplitMix64Step. It also serves as a hash of 64 bits.
 inline constexpr uint64_t kSplitMix64Step = 0x9e3779b97f4a7c15u;
 constexpr uint64_t SplitMix64(uint64_t state) {
   uint64_t z = state + kSplitMix64Step;

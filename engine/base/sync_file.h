@@ -1,4 +1,4 @@
-// What a file system may say only after a write: that it had no room for it after all.
+// fsync with retries. Some file systems report a full disk only here.
 #pragma once
 
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 namespace tally {
 
-// Waits until what was written to `fd` is stored. 0, or the errno; 0 of pipes, devices and file systems that cannot.
+// Waits until the writes to `fd` are stored. Returns 0 or errno. Descriptors that do not support fsync (pipes, devices) give 0.
 inline int SyncFile(int fd) {
   while (::fsync(fd) != 0) {
     if (errno == EINTR) continue;

@@ -1,4 +1,4 @@
-// Words for the Describe() of ops: operands with shapes as the kernels take them.
+// Helpers for the Describe() of ops.
 #pragma once
 
 #include <string_view>
@@ -31,7 +31,7 @@ int64_t Size(std::span<T> s) {
 
 inline std::vector<int64_t> List(std::span<const int32_t> values) { return {values.begin(), values.end()}; }
 
-// [slice, rows] of each group, one after another.
+// Slice and rows of each group, flattened.
 inline std::vector<int64_t> Groups(const ActPack& x) {
   std::vector<int64_t> list;
   for (const RowGroup& g : x.groups) list.insert(list.end(), {g.slice, g.rows});
@@ -43,7 +43,7 @@ inline void DescribePack(const ActPack& x, OperandRole role, std::string_view na
   d.Set("groups", Groups(x));
 }
 
-// Nothing where the op has no such weight.
+// Adds nothing for an empty view.
 inline void DescribeWeight(std::string_view name, const WeightView& w, OpDescription& d) {
   if (w.empty()) return;
   if (w.layout == WeightLayout::kVector) {

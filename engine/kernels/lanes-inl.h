@@ -1,6 +1,5 @@
-// Loops over arrays whose length is no multiple of the vector: whole vectors, then one masked one that
-// neither loads nor stores beyond the end. The body is compiled twice, `tail` (true_type, false_type) says
-// which.
+// Loops over arrays of any length: whole vectors, then one masked vector that neither loads nor stores beyond the end. The body is
+// compiled for both; its argument `tail` is true_type for the masked one.
 #if defined(TALLY_KERNELS_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TALLY_KERNELS_LANES_INL_H
 #undef TALLY_KERNELS_LANES_INL_H

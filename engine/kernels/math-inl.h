@@ -1,17 +1,14 @@
-// Vector exp, tanh, erf and the activation functions, for every Highway target. Elementwise, so a lane's
-// result depends on nothing but its argument and the target. Include it per target, in a file that
-// foreach_target.h re-includes, and call within HWY_BEFORE_NAMESPACE: Exp(d, x) and so on, d any f32 tag.
+// Vector exp, tanh, erf and the activation functions, for every Highway target. A lane's result depends on its argument and the
+// target only. Include it in a file that foreach_target.h re-includes, and call Exp(d, x) etc. within HWY_BEFORE_NAMESPACE; d:
+// any f32 tag.
 //
-// The polynomials are minimax fits of our own (Remez exchange, rounded to f32). Greatest errors, as
-// tests/kernels/math_test measures and asserts them against double precision:
-//   Exp         1.1 ulp over all floats; right where subnormal, inf on overflow, 0 at -104 and below
-//
-//   Tanh, Erf   2.5 and 1.3 ulp
-//
-//   Sigmoid     2e-7 of the result, likewise Silu; below 3e-39, where exp(-x) overflows, 0
-//
-//   GeluTanh    1.3e-7 of |x|, likewise GeluErf: 1 + tanh and 1 + erf cancel below 0 as in published code
-//
+// The polynomials are minimax fits (Remez exchange, rounded to f32). Largest errors, measured and asserted against double
+// precision by tests/kernels/math_test:
+//   Exp                1.1 ulp over all floats, subnormal results included; inf on overflow, 0 at -104 and below
+//   Tanh               2.5 ulp
+//   Erf                1.3 ulp
+//   Sigmoid, Silu      2e-7 of the result; 0 below 3e-39, where exp(-x) overflows
+//   GeluTanh, GeluErf  1.3e-7 of |x|: 1 + tanh and 1 + erf cancel for negative x, as in published code
 // NaN arguments give NaN.
 #if defined(TALLY_KERNELS_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TALLY_KERNELS_MATH_INL_H
@@ -31,8 +28,7 @@ namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// As the scalar Min and Max: a NaN in the first argument stays on every target (hn::Min differs between x86
-// and Arm).
+// Like the scalar Min and Max: a NaN in the first argument is kept on every target (hn::Min differs between x86 and Arm).
 template <class V>
 HWY_INLINE V MinKeepNaN(V a, V b) {
   return hn::IfThenElse(hn::Lt(b, a), b, a);
@@ -42,8 +38,8 @@ HWY_INLINE V MaxKeepNaN(V a, V b) {
   return hn::IfThenElse(hn::Lt(a, b), b, a);
 }
 
-// f16 bits as f32. Where there is no instruction for it (hn::PromoteTo then makes 65536 of infinity): the bits in the upper half
-// of f32's, exponent to exponent, times 2^112 for the difference of the biases, which is exact from subnormal values too.
+// f16 bits as f32. Targets without an instruction for it shift exponent and mantissa into place and multiply by 2^112, the
+// difference of the exponent biases; the product is exact, subnormals included. (hn::PromoteTo turns infinity into 65536 there.)
 template <class D, class V16 = hn::Vec<hn::Rebind<uint16_t, D>>>
 HWY_INLINE hn::Vec<D> WidenF16(D d, V16 half) {
 #if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
@@ -68,7 +64,7 @@ HWY_INLINE V ReducedExpM1(D d, V x, hn::Vec<DI>& k) {
   const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
   const V kf = hn::Sub(shifted, magic);
   k = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
-  // ln 2 in two parts; the first has 15 bits, so that kf times it is exact without FMA too.
+  // ln 2 in two parts. The first has 15 bits, so that its product with kf is exact even without FMA.
   V r = hn::NegMulAdd(kf, hn::Set(d, 0.693145751953125f), x);
   r = hn::NegMulAdd(kf, hn::Set(d, 1.42860682e-6f), r);
   V p = hn::Set(d, 0.00138636678f);
@@ -89,17 +85,17 @@ HWY_INLINE hn::Vec<D> PowerOf2(D d, hn::Vec<DI> k) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp(D d, V x) {
   const hn::RebindToSigned<D> di;
-  // e^89 overflows and e^-104 rounds to 0, both through the arithmetic below.
+  // e^89 overflows and e^-104 rounds to 0 in the arithmetic below.
   const V clamped = hn::Max(hn::Min(x, hn::Set(d, 89.0f)), hn::Set(d, -104.0f));
   hn::Vec<decltype(di)> k;
   const V p = hn::Add(ReducedExpM1(d, clamped, k), hn::Set(d, 1.0f));
-  // k reaches from -150 to 128: two factors.
+  // k is in [-150, 128], so 2^k takes two factors.
   const auto half = hn::ShiftRight<1>(k);
   const V e = hn::Mul(hn::Mul(p, PowerOf2(d, half)), PowerOf2(d, hn::Sub(k, half)));
   return hn::IfThenElse(hn::IsNaN(x), x, e);
 }
 
-// From e^2|x| - 1 =: m as m / (m + 2): exact to a few ulp near 0 too, since m is.
+// tanh |x| = m / (m + 2) with m = e^(2|x|) - 1, which is accurate near 0 too.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Tanh(D d, V x) {
   const hn::RebindToSigned<D> di;

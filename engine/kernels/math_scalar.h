@@ -1,7 +1,5 @@
-// Activation functions, scalar: the definitions that engine/kernels/math-inl.h is compared with. Templates
-// over the scalar type (scalar.h).
-//   SiLU (Elfwing et al. 2017), GELU exact and by tanh (Hendrycks & Gimpel 2016), gpt-oss's clamped SwiGLU
-//   (openai/gpt-oss).
+// Scalar activation functions, the reference for engine/kernels/math-inl.h. Templates over the scalar type (scalar.h).
+// Sources: SiLU (Elfwing et al. 2017), GELU exact and by tanh (Hendrycks & Gimpel 2016), clamped SwiGLU (openai/gpt-oss).
 #pragma once
 
 #include <cstdint>
@@ -47,8 +45,7 @@ S SwigluOai(S g, S u, S alpha, S limit) {
   return g / (S(1.0f) + Exp(-(alpha * g))) * (u + S(1.0f));
 }
 
-// Of one gate alone. kNone gives x; kSwigluOai is not a function of one value and gives x too (validated by
-// the op).
+// kNone gives x. So does kSwigluOai, which takes two values; the ops' Validate refuses it.
 template <class S>
 S Activate(ActivationKind kind, S x) {
   switch (kind) {
@@ -61,14 +58,14 @@ S Activate(ActivationKind kind, S x) {
   return x;
 }
 
-// A gate with its up value: act(g) * u; kSwigluOai as above.
+// act(g) * u; kSwigluOai: SwigluOai.
 template <class S>
 S ActivateGated(ActivationKind kind, S g, S u, S alpha, S limit) {
   if (kind == ActivationKind::kSwigluOai) return SwigluOai(g, u, alpha, limit);
   return Activate(kind, g) * u;
 }
 
-// What one call counts (counters/cost/cost.h): math_test compares it with a counting scalar.
+// Cost of one call (counters/cost/cost.h); math_test compares it with a counting scalar.
 struct ElementCost {
   uint64_t flops = 0, special = 0;
   bool operator==(const ElementCost&) const = default;

@@ -1,19 +1,19 @@
-// What an op and a kernel are.
+// Definitions of op and kernel.
 //
 // An op is a plain struct of views and parameters with
-//   Status Validate() const;                    shapes and ranges, checked when they change
-//   CostAmounts Amounts() const;                what its costs are linear in, of this run (counters/cost/cost.h)
-//   Cost Useful(const CostAmounts&) const;      what the mathematics needs for such amounts; a function of them and of the op's fixed
-//                                               parts: weights, formats, widths
-//   void Touches(WeightTouches&) const;         which weight rows it reads (appends)
-//   Mat<const float> Output() const;            what a tap sees (empty: nothing)
-//   void Describe(OpDescription&) const;        its operands and parameters by name (counters/cost/op_description.h)
+//   Status Validate() const;                    checks shapes and ranges; called when they change
+//   CostAmounts Amounts() const;                amounts of this run (counters/cost/cost.h)
+//   Cost Useful(const CostAmounts&) const;      cost of the mathematics; depends on the amounts and the op's weights, formats and
+//                                               widths only
+//   void Touches(WeightTouches&) const;         appends the weight rows that it reads
+//   Mat<const float> Output() const;            the output that a tap gets (may be empty)
+//   void Describe(OpDescription&) const;        operands and parameters by name (counters/cost/op_description.h)
 //   static constexpr std::string_view kName;
-// An op whose row amounts depend on the row (attention) has Amounts(phases, phase) too: of the rows of that phase. An op that is charged
-// in parts has kParts, and Useful(amounts, part).
+// An op whose row amounts depend on the row (attention) also has Amounts(phases, phase), the amounts of the rows of one phase. An
+// op that is charged in parts has kParts, and Useful(amounts, part).
 //
-// A kernel computes output tasks [begin, end) of an op; it knows nothing of clocks, ledgers, threads or allocation. Tasks
-// write disjoint outputs and never share a reduction, so any split of the tasks gives the same bits.
+// A kernel computes output tasks [begin, end) of an op. It does not use clocks, the ledger, threads or allocation. Tasks write
+// disjoint outputs and share no reduction, so any split of the tasks gives the same bits.
 #pragma once
 
 #include <cstddef>
@@ -53,13 +53,13 @@ struct Kernel {
                                       Cost (*)(const Op&, const CostAmounts&)>;
 
   std::string_view name;                  // "hwy", "ref", "blas"
-  const char* (*unsupported)(const Op&);  // nullptr: can run it; else why not, in a few words
+  const char* (*unsupported)(const Op&);  // nullptr: can run the op; else the reason in a few words
   TaskPlan (*plan)(const Op&, int threads);
   void (*run)(const Op&, int64_t begin, int64_t end, std::span<uint8_t> scratch);
-  Executed executed;  // what it really does: padding, masked lanes, (de)quantisation included; linear in the amounts like Useful
+  Executed executed;  // cost of what it does, with padding, masked lanes and (de)quantisation; linear in the amounts
 };
 
-// The kernels of an op, in order of preference: Highway, the scalar reference, then those that run only by name.
+// The kernels of an op in order of preference: Highway, the scalar reference, then kernels that run only on request.
 template <class Op>
 std::span<const Kernel<Op>> Kernels();
 
@@ -85,7 +85,7 @@ Cost ExecutedOf(const Kernel<Op>& kernel, const Op& op, const CostAmounts& amoun
   }
 }
 
-// The costs of all parts of a run.
+// The cost of a run, all parts.
 template <class Op>
 Cost TotalUseful(const Op& op) {
   Cost sum;
@@ -99,7 +99,7 @@ Cost TotalExecuted(const Kernel<Op>& kernel, const Op& op) {
   return sum;
 }
 
-// The amounts of an op that reads its weights once and treats all rows alike.
+// The amounts of an op whose cost is the same for every row.
 inline CostAmounts RowAmounts(int64_t rows) {
   CostAmounts n;
   n[Amount::kCalls] = rows > 0 ? 1 : 0;
@@ -107,7 +107,7 @@ inline CostAmounts RowAmounts(int64_t rows) {
   return n;
 }
 
-// The Highway target that "hwy" kernels run on now, e.g. "AVX3_ZEN4"; whether it has a bf16 dot product.
+// The current Highway target of "hwy" kernels, e.g. "AVX3_ZEN4", and whether it has a bf16 dot product.
 std::string_view HwyTargetName();
 bool HwyTargetHasBf16Dot();
 

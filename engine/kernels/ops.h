@@ -1,4 +1,4 @@
-// Every op of the house, and a variant of them.
+// All ops, and a variant of them.
 #pragma once
 
 #include <variant>

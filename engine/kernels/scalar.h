@@ -1,10 +1,8 @@
-// The operations that scalar references are written in, for float. A reference is a template over its scalar
-// type S and calls these unqualified, so that a type that counts its operations brings its own by
-// argument-dependent look-up.
+// The operations of scalar references, for float. A reference is a template over its scalar type S and calls these unqualified, so
+// that a type that counts its operations is found by argument-dependent look-up.
 //
-// What such a type S offers: construction from float; + - * / between S; < and > (each one compare); negation
-// (free); and the functions below. DESIGN's counting: Fma 2, Max and Min 1, Exp Tanh Erf Sqrt Rsqrt Log Sin
-// Cos and / one special each, Abs and ToF32 nothing.
+// S has construction from float, + - * /, < and >, negation, and the functions below. Counting: + - * < > 1, Fma 2, Max and Min
+// 1; Exp Tanh Erf Sqrt Rsqrt Log Sin Cos and / one special each; negation, Abs and ToF32 0.
 #pragma once
 
 #include <cmath>
@@ -21,7 +19,7 @@ inline float Log(float x) { return std::log(x); }
 inline float Sin(float x) { return std::sin(x); }
 inline float Cos(float x) { return std::cos(x); }
 inline float Abs(float x) { return std::fabs(x); }
-// A NaN in the first argument stays.
+// A NaN in the first argument is kept.
 inline float Max(float a, float b) { return a < b ? b : a; }
 inline float Min(float a, float b) { return b < a ? b : a; }
 inline float ToF32(float x) { return x; }

@@ -1,5 +1,4 @@
-// Which Highway target runs now: asked of the dispatcher itself, so a test that restricts the targets is
-// respected.
+// The current Highway target, as the dispatcher chooses it; a test can restrict the targets.
 #include <cstdint>
 #include <string_view>
 

@@ -1,4 +1,4 @@
-// What kernels need to know of the Highway target that runs now, beside HwyTargetName() in op.h.
+// Properties of the current Highway target; see also HwyTargetName() in op.h.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace tally {
 
 int64_t HwyF32Lanes();  // f32 lanes of a full vector
 
-// `n` elements as vectors (of at most `cap` lanes) process them: rounded up to whole vectors, the lanes masked off included.
+// `n` rounded up to whole vectors of at most `cap` lanes.
 inline uint64_t HwyPadded(int64_t n, int64_t cap = INT64_MAX) {
   const int64_t lanes = HwyF32Lanes() < cap ? HwyF32Lanes() : cap;
   return static_cast<uint64_t>((n + lanes - 1) / lanes * lanes);

@@ -1,5 +1,4 @@
-// Words for the Validate() of ops. A wrong shape is a defect of the graph, not of the input: an internal
-// error.
+// Helpers for the Validate() of ops. A wrong shape is a defect of the graph, so it is an internal error.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace tally {
 
-// Succeeds if `m` is a [rows, cols] view that can be addressed; otherwise one line that names it.
+// Ok if `m` is a [rows, cols] view with data and rows that do not overlap; else an error that names it.
 template <class T>
 Status CheckShape(const char* name, const Mat<T>& m, int64_t rows, int64_t cols) {
   if (m.rows != rows || m.cols != cols) {

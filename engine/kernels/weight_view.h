@@ -3,11 +3,11 @@
 // Layouts:
 //   kVector    f32[slices][cols]: norms, biases, sinks; rows = 1.
 //   kRowMajor  rows as stored: tables that are only gathered from.
-//   kPanel16   panels of 16 output rows (the last one zero-padded); panel p holds rows 16p .. 16p+15. A panel is a run of blocks
-//              along the input dimension, a block a run of strips, and a strip 16 pieces of equal length, one of each row: 4
-//              consecutive K bytes (a step, 64 bytes), or scales. engine/kernels/formats/<format>.h says which strips.
-// Every tensor and every slice starts on a 4096-byte page or, loaded with guards for an audit, ends at one. Kernels may prefetch past
-// the end of a slice, never load.
+//   kPanel16   panels of 16 output rows, the last one zero-padded; panel p holds rows 16p .. 16p+15. A panel is a run of blocks
+//              along the input dimension. A block is a run of strips. A strip has 16 pieces of equal length, one for each row: 4
+//              consecutive bytes along K (a step, 64 bytes), or scales. engine/kernels/formats/<format>.h lists the strips.
+// Every slice starts on a 4096-byte page; loaded with guards for an audit, it ends with a page instead. Kernels may prefetch past
+// the end of a slice but must not load there.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct WeightView {
   WeightLayout layout = WeightLayout::kVector;
   int64_t slices = 1;             // experts
   int64_t rows = 0, cols = 0;     // per slice; cols is the input dimension K
-  size_t slice_stride = 0;        // bytes from a slice to the next
+  size_t slice_stride = 0;        // bytes between slices
   size_t panel_stride = 0;        // kPanel16: bytes of a panel; kRowMajor: bytes of a row
   uint64_t stored_row_bytes = 0;  // bytes of one row in the file, scales included
   int64_t row_offset = 0;         // this view's first row within the tensor (a shard of it)
@@ -40,7 +40,7 @@ struct WeightView {
   const float* Vector(int64_t s = 0) const { return reinterpret_cast<const float*>(data + s * slice_stride); }
 };
 
-// Bytes of one panel of 16 rows by `cols`; 0 for a type that matrices cannot have.
+// Bytes of one panel of 16 rows by `cols`; 0 if `t` is no weight type.
 size_t PanelBytes(DType t, int64_t cols);
 
 }  // namespace tally

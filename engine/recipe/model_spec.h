@@ -13,16 +13,18 @@
 
 namespace tally {
 
-// How the file holds it. Shapes of the role are the engine's: matrices [out, in], experts [X, out, in], vectors [n].
+// How a tensor is laid out in the file. The engine's layout: matrices [out, in], experts [X, out, in], vectors [n].
 enum class Storage : uint8_t {
-  kPlain,       // as the engine wants it
+  kPlain,       // the engine's layout
   kTransposed,  // [in, out] (GPT-2's Conv1D)
-  kPlusOne,     // a vector w of which the engine wants 1 + w, in f32 (Gemma's norms)
+  kPlusOne,     // a vector w; the engine uses 1 + w, computed in f32 (Gemma's norms)
 };
 
-// Which rows of a stored slice (of a vector: elements) a binding has: its row r is stored row first + r / block * step + r % block.
-// Block 0: all of them, in order. Gate and up, row by row in turn: {0, 1, 2} and {1, 1, 2}; [heads, 3, D] rows of q, k, v: {D, D, 3 D}
-// is k; the last n rows of m: {m - n, n, n}.
+// The rows (of a vector: elements) of a stored slice that a binding takes. Row r of the binding is stored row
+// first + r / block * step + r % block; block 0 takes all rows in order. Examples:
+//   gate and up in alternating rows                {0, 1, 2} and {1, 1, 2}
+//   k of q, k and v in rows [heads, 3, D]          {D, D, 3 D}
+//   the last n of m rows                           {m - n, n, n}
 struct RowMap {
   uint64_t first = 0, block = 0, step = 0;
   bool all() const { return block == 0; }
@@ -33,33 +35,33 @@ struct RowMap {
 struct TensorBinding {
   Role role{};
   int32_t layer = -1;
-  std::vector<std::string> names;  // one stored tensor; or one per expert, to be stacked; or {blocks, scales} where split
-  std::vector<uint64_t> shape;     // as the engine wants it
+  std::vector<std::string> names;  // one stored tensor; or one per expert; or {blocks, scales} if split
+  std::vector<uint64_t> shape;     // in the engine's layout
   Storage storage = Storage::kPlain;
   RowMap rows = {};  // not with kTransposed
-  // The format, where its blocks of n elements and b bytes are split in two tensors: the codes in one of shape [..., in / n, b - 1] U8,
-  // the scales in one of [..., in / n] U8.
+  // Set to the format if blocks of n elements and b bytes are stored in two U8 tensors: codes [..., in / n, b - 1] and scales
+  // [..., in / n].
   std::optional<DType> split = {};
 
-  // Of its values, where `tensor` is the type of its first stored tensor.
+  // Type of the weight's values. `tensor`: type of its first stored tensor; ignored if the format is split.
   DType type(DType tensor) const { return split.value_or(tensor); }
 
   bool vector() const { return FactsOf(role).vector; }
-  size_t row_dimension() const { return shape.size() - (vector() ? 1 : 2); }  // of shape, which rows or elements are counted in
+  size_t row_dimension() const { return shape.size() - (vector() ? 1 : 2); }  // index in `shape` (of a vector: of the elements)
 };
 
 // The family's reading of a checkpoint.
 struct ModelSpec {
   Recipe recipe;
   std::vector<TensorBinding> bindings;
-  std::vector<std::string> buffers;  // stored but not learned: causal masks and their like
-  std::vector<std::string> not_run;  // learned and present, but not used by this family's graph
+  std::vector<std::string> buffers;  // stored but not learned, such as causal masks
+  std::vector<std::string> not_run;  // learned and stored, but not used by the graph
 };
 
-// A stored tensor of this shape can be what `wanted` says: a leading 1 may be left out (a single expert, a matrix of one row).
+// True if the shapes are equal, or if `stored` lacks a leading 1 of `wanted` (a single expert, a matrix of one row).
 bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wanted);
 
-// What the ledger knows of a bound weight, but for its bytes.
+// The ledger's entry for a bound weight, without its bytes.
 WeightInfo WeightInfoOf(const TensorBinding& binding, const Recipe& recipe);
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// A model family as data: everything the graph, the memory plan and the closed forms need to know of a model.
+// The recipe: a model as data for the graph, the memory plan and the closed forms.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ struct Rope {
   bool freq_factors = false;  // the checkpoint stores divisors of the frequencies (GGUF rope_freqs.weight)
 };
 
-// Multi-head latent attention (DeepSeek-V2 2024): queries, and keys with values, go through a narrow matrix, a norm and a wide one;
-// one rotated key is shared by all heads. A head's query and key have nope_dim + rope_dim elements, its value v_dim.
+// Multi-head latent attention (DeepSeek-V2 2024): a matrix to a low rank, a norm and a second matrix make the queries; another such
+// chain makes keys and values. All heads share one rotated key. A query or key has nope_dim + rope_dim elements, a value v_dim.
 struct LatentAttention {
-  int32_t kv_rank = 0;  // 0: not this kind of attention
-  int32_t q_rank = 0;   // 0: queries by one matrix
+  int32_t kv_rank = 0;  // 0: ordinary attention
+  int32_t q_rank = 0;   // 0: one matrix makes the queries
   int32_t nope_dim = 0, rope_dim = 0, v_dim = 0;
 };
 
@@ -42,7 +42,7 @@ enum class LayerRope : uint8_t { kGlobal, kLocal, kNone };
 struct LayerRecipe {
   int32_t window = 0;         // key j is visible to query i iff 0 <= i - j < window; 0: all of the past
   bool sparse = false;        // mixture of experts instead of the dense feed-forward
-  float attention_scale = 0;  // multiplies q.k in this layer; families always fill it
+  float attention_scale = 0;  // multiplies q.k in this layer; every family sets it
   LayerRope rope = LayerRope::kGlobal;
 };
 
@@ -67,7 +67,7 @@ struct Recipe {
   float embedding_scale = 1;  // multiplies the embedding of a token before the first layer (Gemma: sqrt(d_model))
   bool learned_positions = false;
   Rope rope;
-  Rope local_rope;  // of the layers that say LayerRope::kLocal (Gemma 3)
+  Rope local_rope;  // of layers with LayerRope::kLocal (Gemma 3)
   Residual residual = Residual::kSequential;
 
   bool fused_qkv = false;  // one matrix [q; k; v]
@@ -76,7 +76,7 @@ struct Recipe {
   LatentAttention latent;
   bool post_norms = false;    // norms of the outputs of attention and feed-forward, before they are added to x (Gemma 2 and 3)
   bool sinks = false;         // one learned logit per query head inside the softmax
-  float attention_scale = 0;  // the usual one; LayerRecipe::attention_scale is what a layer multiplies q.k by
+  float attention_scale = 0;  // the default; a layer uses LayerRecipe::attention_scale
 
   bool gated_ffn = true;  // down(act(gate x) * up x) instead of down(act(up x))
   ActivationKind activation = ActivationKind::kSilu;
@@ -88,9 +88,9 @@ struct Recipe {
   int32_t d_expert = 0;   // width of an expert
   RoutingRule routing = RoutingRule::kTopKThenSoftmax;
   bool router_bias = false, expert_bias = false;
-  int32_t d_shared = 0;      // width of the shared experts together, which every token goes through; 0: none
-  bool shared_gate = false;  // their output times sigmoid(w x)
-  int32_t mtp_layers = 0;    // layers for multi-token prediction behind the last; counted apart and not run
+  int32_t d_shared = 0;      // width of the shared experts together, which every token uses; 0: none
+  bool shared_gate = false;  // the shared experts' output is multiplied by sigmoid(w x)
+  int32_t mtp_layers = 0;    // multi-token-prediction layers; counted separately; CannotRun refuses models that have any
 
   bool tied_head = false;  // the head is the embedding matrix
   bool head_bias = false;

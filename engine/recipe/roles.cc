@@ -29,7 +29,7 @@ struct Row {
   uint64_t rows, cols;
 };
 
-// The table's row of a role for this recipe and layer.
+// The row of a role in roles.inc, for this recipe and layer.
 Row RowOf(const Recipe& r, Role role, int32_t layer) {
   enum class Place : bool { Model, Layer };
   const Place at = layer >= 0 ? Place::Layer : Place::Model;

@@ -1,4 +1,4 @@
-// What is known of a role without a checkpoint: its name, where it works, when a recipe has it, its shape. The table is roles.inc.
+// Roles: what a stored tensor is for. Name, component, presence in a recipe and shape follow from the table roles.inc.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,6 @@
 
 namespace tally {
 
-// What a stored tensor is for.
 enum class Role : uint8_t {
 #define TALLY_ROLE(role, ...) role,
 #define TALLY_BIASED_ROLE(role, ...) role, role##Bias,
@@ -20,8 +19,8 @@ enum class Role : uint8_t {
 inline constexpr int kRoles = static_cast<int>(Role::kFfnPostNormBias) + 1;
 
 struct RoleFacts {
-  std::string_view name;  // as GGUF calls the tensor, without "blk.N." and ".weight"
-  Component component;    // that the ledger charges it to
+  std::string_view name;  // GGUF's name of the tensor, without "blk.N." and ".weight"
+  Component component;    // the component that its reads are charged to
   WeightInfo::Kind kind;
   bool vector;   // 1-D (or [experts, n]): packed as f32
   bool experts;  // the first dimension counts experts
@@ -31,14 +30,14 @@ struct RoleFacts {
 const RoleFacts& FactsOf(Role role);
 inline Role BiasOf(Role role) { return static_cast<Role>(static_cast<int>(role) + 1); }
 
-// Whether the recipe's model has this role (in this layer; layer -1: outside of the layers), and the shape the engine wants: matrices
-// [out, in], vectors [n], experts' with the number of experts before that.
+// True if the model has this role in this layer (-1: outside the layers).
 bool HasRole(const Recipe& recipe, Role role, int32_t layer);
+// Shape in the engine's layout: matrices [out, in], vectors [n]; experts: the number of experts first.
 std::vector<uint64_t> RoleShape(const Recipe& recipe, Role role);
 
 // "blk.3.ffn_gate_exps"; layer -1: "token_embd".
 std::string WeightName(Role role, int32_t layer);
-// The name of its tensor in GGUF files, one for all architectures: "blk.3.ffn_gate_exps.weight".
+// GGUF's usual name of the tensor: "blk.3.ffn_gate_exps.weight".
 std::string GgufName(Role role, int32_t layer);
 
 }  // namespace tally

@@ -25,7 +25,7 @@ Status AttentionOp::Validate() const {
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
-    // A row that continues the one before needs at most one block more.
+    // A row that continues the previous one needs at most one more block.
     const bool continues = i > 0 && rows[i].table == rows[i - 1].table && rows[i].position == rows[i - 1].position + 1;
     const PositionRange visible = VisiblePositions(rows[i].position, window);
     int64_t block = (continues ? visible.end - 1 : visible.begin) / kKvBlock;
@@ -50,7 +50,7 @@ void AddActivationBytes(const AttentionOp& op, const CostAmounts& n, Cost& cost)
   cost.AddBytes(ByteKind::kActivationsWritten, head_bytes * op.layout.v_dim);
 }
 
-// Joins of a block to the running sums, per query head: a compare, a subtract, an exp; 3 for L and 3 for each of `dim` of O.
+// Merging one block: 1 compare, 1 subtract, 1 exp, 3 FLOPs for the sum, 3 dim for the output.
 void AddJoins(uint64_t joins, int64_t dim, Cost& cost) {
   cost.AddFlops(WorkClass::kSoftmax, joins * (5 + 3 * dim));
   cost.AddSpecial(WorkClass::kSoftmax, joins);
@@ -88,7 +88,8 @@ void AttentionOp::Touches(WeightTouches& touches) const {
   if (!sinks.empty() && !rows.empty()) touches.push_back({sinks.id, 0, 0, 1});
 }
 
-// Scores in groups of 16 positions (k_dim of each, padding left out), p.v for visible positions over the padded v_dim; each maximum and sum of 16 lanes is reduced by 15 more operations.
+// Scores and softmax are computed for whole groups of 16 positions, p.v for visible positions over the padded v_dim. Per block, the
+// reductions of the maximum and of the sum over 16 lanes take 15 FLOPs each.
 Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   Cost cost;
   const uint64_t padded = KvPadded(op.layout.v_dim), heads = op.heads;
@@ -109,7 +110,7 @@ namespace {
 
 const char* AlwaysSupported(const AttentionOp&) { return nullptr; }
 
-// One task a row and query head.
+// One task for each row and query head.
 TaskPlan PlanRef(const AttentionOp& op, int) {
   return {static_cast<int64_t>(op.rows.size()) * op.heads, 1, 2 * static_cast<size_t>(op.layout.v_dim) * sizeof(float)};
 }
@@ -119,7 +120,7 @@ void RunRef(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t
     AttendReference<float, float, float>(op, t / op.heads, t % op.heads, o, o + op.layout.v_dim);
   }
 }
-// The reference starts from its first block where there is no sink to start from.
+// The reference does not merge the first block if there is no sink.
 Cost ExecutedRef(const AttentionOp& op, const CostAmounts& n) {
   Cost cost = op.Useful(n);
   AddJoins((n[Amount::kJoins] + (op.sinks.empty() ? 0 : n[Amount::kRows])) * op.heads, op.layout.v_dim, cost);

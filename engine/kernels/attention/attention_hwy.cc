@@ -1,6 +1,5 @@
-// Attention for every Highway target: tiles of (rows of one sequence) x (the query heads of one KV head), so that a block of
-// K and V is read once for all of them. One row (decode) is a tile of one row: a query's arithmetic is the same whatever
-// shares its tile, since register tiles only choose which queries and lanes go side by side, never an order of sums.
+// Attention for every Highway target. A tile is rows of one sequence x the query heads of one KV head; it reads each block of K
+// and V once. Tiling never changes the order of a sum, so a query's result does not depend on the other queries of its tile.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -22,9 +21,8 @@
 #define TALLY_ATTENTION_HWY_ONCE
 namespace tally {
 
-// K and V are taken a chunk of positions at a time: about 8 KB of K, a power of two of positions from 16 to a whole block. While
-// a chunk is worked on the one after it is prefetched. Elements narrower than f32 are widened a chunk at a time where several
-// register tiles use it.
+// K and V are processed in chunks of positions: a power of two from 16 to a whole block, with at most 8 KB of K above 16. The next
+// chunk is prefetched meanwhile. Elements narrower than f32 are widened a chunk at a time if several register tiles use it.
 inline int64_t ChunkPositions(int64_t k_dim, size_t element_bytes) {
   int64_t chunk = kKvBlock;
   while (chunk > 16 && chunk * KvPadded(k_dim) * static_cast<int64_t>(element_bytes) > 8192) chunk /= 2;
@@ -77,8 +75,8 @@ using VF = KvVec;
 constexpr DF kF32;
 constexpr int kLanes = kKvLanes;
 
-// A unit is 16 floats: 16 positions of K for one d, or 16 dimensions of V for one position. A register tile is some queries
-// by some units, sized to keep the multiply-add pipes busy (latency x pipes = 8 to 10 sums) within the registers there are.
+// A unit is 16 floats: 16 positions of K for one d, or 16 dimensions of V for one position. A register tile is queries x units. Its
+// size keeps the multiply-add pipes busy (latency x pipes = 8 to 10 sums) without spilling registers.
 constexpr int kUnit = 16;
 constexpr int kVecs = kUnit / kLanes;
 #if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
@@ -93,8 +91,7 @@ constexpr int UnitsFor(int queries) {
   return units;
 }
 
-// What a register tile prefetches as it goes, so that requests are spread over the work: `unit` bytes a unit it multiplies, in
-// order of address, from `at`. unit = 0: nothing new.
+// Prefetch cursor: one line of `unit` bytes for each unit multiplied, from `at` on. unit 0: prefetches the same line again.
 struct Ahead {
   const uint8_t* at;
   size_t unit;
@@ -103,7 +100,7 @@ struct Ahead {
 };
 
 // Scores of Q queries with U groups of 16 positions: p[i][16 u + lane] = scale * sum over d in order of k * q.
-// k: [u][d][16], groups `k_group` elements apart; q rows `q_stride` apart.
+// k: [u][d][16], groups `k_group` elements apart; rows of q are `q_stride` apart.
 template <class T, int Q, int U>
 HWY_INLINE void ScoreTile(const T* HWY_RESTRICT k, Ahead ahead, int64_t k_group, int64_t dim, const float* HWY_RESTRICT q,
                           int64_t q_stride, float scale, float* HWY_RESTRICT p) {
@@ -170,7 +167,7 @@ HWY_NOINLINE void Values(const T* v, Ahead ahead, int64_t padded, int64_t positi
   }
 }
 
-// Calls fn<Q>(first) for register tiles of nearly equal size that cover `queries` queries.
+// Calls fn(integral_constant<int, queries>), queries in [1, Q].
 template <int Q, class F>
 HWY_INLINE void WithQueries(int queries, F&& fn) {
   if constexpr (Q > 1) {
@@ -205,16 +202,16 @@ HWY_INLINE void ValuesOf(const T* v, Ahead ahead, int64_t padded, int64_t positi
   }
 }
 
-// e^x for x <= 0; below -88 exactly 0; NaN gives NaN. What the general Exp does for large and subnormal results is left out.
+// e^x for x <= 0; 0 below -88, so there are no subnormal results. NaN gives NaN.
 HWY_INLINE VF ExpOfNegative(VF x) {
   hn::Vec<hn::RebindToSigned<DF>> k;
   const VF m1 = ReducedExpM1(kF32, MaxKeepNaN(x, hn::Set(kF32, -88.0f)), k);
-  const VF power = PowerOf2(kF32, k);  // k >= -127, which gives 0
+  const VF power = PowerOf2(kF32, k);  // k >= -127; -127 gives 0
   return hn::MulAdd(m1, power, power);
 }
 
-// Scores of one query in lanes [begin, end) of a block become probabilities; returns their sum and sets `max`. Lanes of the
-// first and last group of 16 that are not visible are given a score of -inf, whose exp is exactly 0.
+// Replaces the scores of one query in `lanes` of a block by exp(score - max). Returns their sum and sets `max`. Masked lanes in the
+// first and last group of 16 get the score -inf, whose exp is exactly 0.
 HWY_INLINE float BlockSoftmax(float* HWY_RESTRICT p, PositionRange lanes, float& max) {
   const int64_t first = lanes.begin / kUnit * kUnit, last = (lanes.end + kUnit - 1) / kUnit * kUnit;
   for (int64_t i = first; i < lanes.begin; ++i) p[i] = -std::numeric_limits<float>::infinity();
@@ -241,8 +238,8 @@ HWY_INLINE float BlockSoftmax(float* HWY_RESTRICT p, PositionRange lanes, float&
   return hn::ReduceSum(kF32, sum[0]);
 }
 
-// Joins a block's (max, sum) to the running ones and leaves the factors of O and o in a and b. M = -inf, before the first
-// block, gives a = 0.
+// Merges a block's (max, sum) into the running ones and sets the factors a of O and b of o. Before the first block max is -inf,
+// which gives a = 0.
 HWY_INLINE void Join(float block_max, float block_sum, float& max, float& sum, float& a, float& b) {
   const float e = hn::GetLane(ExpOfNegative(hn::Set(kF32, -std::fabs(block_max - max))));
   const bool higher = block_max > max;
@@ -252,7 +249,7 @@ HWY_INLINE void Join(float block_max, float block_sum, float& max, float& sum, f
   sum = sum * a + block_sum * b;
 }
 
-// Rows [row, row + rows) of one table with one KV head, whose keys and values are of a format (KvVectors).
+// Rows [row, row + rows), all of one table, with one KV head.
 template <class Format>
 class TileRun {
   using Vectors = KvVectors<Format>;
@@ -288,7 +285,7 @@ class TileRun {
     const int64_t last = (any.end - 1) / kKvBlock;
     for (int64_t block = any.begin / kKvBlock; block <= last; ++block) {
       base_ = block * kKvBlock;
-      if (!AnyRowSees()) continue;  // below one row's window and beyond another's end: such a block may have been freed
+      if (!AnyRowSees()) continue;  // between the ranges of two rows; the block may have been freed
       const PositionRange some = Within(any, base_, kKvBlock);
       const uint8_t* share = table.blocks[block] + share_;
       const uint8_t* next = block < last ? table.blocks[block + 1] : nullptr;
@@ -309,7 +306,7 @@ class TileRun {
   }
 
  private:
-  // Where the keys or values lie that are wanted after a chunk: those of its first position, `row` elements apart.
+  // Address of the next chunk to prefetch; `row`: elements between positions.
   struct Next {
     const T* at;
     int64_t row;
@@ -341,7 +338,7 @@ class TileRun {
     w_.sum[i] = op_.sinks.empty() ? 0.0f : 1.0f;  // exp(M - M)
   }
 
-  // Scores of the chunk at lane c: of all queries together, or row by row where some rows see only part of it.
+  // Scores of the chunk at lane c: all queries together, or row by row if some row does not see the whole chunk.
   HWY_INLINE void ScoreChunk(const uint8_t* share, Next next, PositionRange some, int64_t c) {
     const PositionRange used = Groups(LanesOfChunk(some, c));
     if (widen_) {
@@ -419,16 +416,16 @@ class TileRun {
   const int64_t row_, rows_, kv_head_;
   const AttentionScratch& w_;
   const KvLayout layout_;
-  const size_t share_;  // where the head's share of a block begins
+  const size_t share_;  // byte offset of the head's share in a block
   const int64_t k_dim_, v_dim_, k_padded_, v_padded_;
   const int64_t group_, queries_;      // query heads of the KV head; rows * group
   const int64_t chunk_;                // positions
-  const bool widen_;                   // a chunk before tiles use it
+  const bool widen_;                   // chunks are widened before tiles use them
   PositionRange every_{0, INT64_MAX};  // positions that every row sees
   int64_t base_ = 0;                   // first position of the current block
 };
 
-// Rows [begin, end) with one KV head, in runs of one table.
+// Rows [begin, end) with one KV head. Splits them into runs of one table.
 void AttendRows(const AttentionOp& op, int64_t begin, int64_t end, int64_t kv_head, std::span<uint8_t> scratch) {
   const AttentionScratch work(op, scratch);
   while (begin < end) {
@@ -451,7 +448,7 @@ TaskPlan PlanAttentionHwy(const AttentionOp& op, int) {
   const int64_t n = static_cast<int64_t>(op.rows.size()), tile_rows = TileRows(op);
   int64_t tiles = 0;
   for (int64_t row = 0; row < n; row = TileEnd(op.rows, row, tile_rows)) ++tiles;
-  // Rows differ in depth, so tiles are handed out one by one; the heads of a single row cost the same.
+  // Tiles differ in the number of visible positions, so threads take them one by one. The heads of a single tile cost the same.
   return {tiles * op.layout.kv_heads, tiles > 1 ? 1 : 0, AttentionScratch::Floats(op) * sizeof(float)};
 }
 

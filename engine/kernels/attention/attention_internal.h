@@ -1,4 +1,4 @@
-// What the reference and the Highway kernels of attention share: which positions a row sees, and how rows form tasks.
+// Shared by the reference and the Highway kernels of attention: visible positions of a row, and tasks.
 #pragma once
 
 #include <algorithm>
@@ -21,21 +21,21 @@ inline PositionRange VisiblePositions(int64_t position, int64_t window) {
   return {window > 0 ? std::max<int64_t>(0, position - window + 1) : 0, position + 1};
 }
 
-// The part of `r` in [begin, begin + count), counted from `begin`.
+// The part of `r` in [begin, begin + count), relative to `begin`.
 inline PositionRange Within(PositionRange r, int64_t begin, int64_t count) {
   return {std::max<int64_t>(r.begin - begin, 0), std::min(r.end - begin, count)};
 }
 
 inline int64_t BlocksTouched(PositionRange r) { return (r.end - 1) / kKvBlock - r.begin / kKvBlock + 1; }
 
-// A task of the Highway kernel is a tile of rows and one KV head: the queries of up to kTileQueries / (heads / kv_heads)
-// consecutive rows that, as their ends have it, belong to one table. (A tile may still hold rows of another table in its
-// middle: it is only a share of the work.) Task t is tile t / kv_heads and KV head t % kv_heads.
+// A task of the Highway kernel is one KV head and a tile of up to kTileQueries / (heads / kv_heads) rows, at least one. Task t is
+// tile t / kv_heads and KV head t % kv_heads. Only the first and last row of a tile are compared, so that a tile may contain rows
+// of other sequences; AttendRows splits it.
 inline constexpr int64_t kTileQueries = 32;
 
 inline int64_t TileRows(const AttentionOp& op) { return std::max<int64_t>(1, kTileQueries / (op.heads / op.layout.kv_heads)); }
 
-// The end of the tile that begins at row `begin`.
+// The end of the tile that starts at row `begin`.
 inline int64_t TileEnd(std::span<const KvRow> rows, int64_t begin, int64_t tile_rows) {
   const int64_t end = std::min(begin + tile_rows, static_cast<int64_t>(rows.size()));
   if (rows[end - 1].table == rows[begin].table) return end;

@@ -1,8 +1,8 @@
-// The scalar definition of attention, a template over the scalar types of its three kinds of work, so that a type that
-// counts its operations (scalar.h) can tell them apart:
-//   A  the two products q.k and p.v                  class attention, useful
+// The scalar reference of attention. It is a template over three scalar types, so that types that count their operations (scalar.h)
+// can tell the kinds of work apart:
+//   A  the products q.k and p.v                      class attention, useful
 //   S  scale, softmax and sink                       class softmax, useful
-//   J  joining a block to the running sums           class softmax, executed only
+//   J  merging a block into the running sums         class softmax, executed only
 // Conversions between them go through float and cost nothing.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace tally {
 
-// One row and query head, with keys and values of a format. `o` and `total` are [v_dim] work arrays.
+// One row and query head. `o` and `total` are [v_dim] work arrays.
 template <class Format, class A, class S, class J>
 void AttendFormat(const AttentionOp& op, int64_t row, int64_t head, A* o, J* total) {
   const KvLayout& layout = op.layout;

@@ -1,4 +1,4 @@
-// Gathering rows of a table: each row widened to f32, scaled where the op says so, and stored or added.
+// Gathers rows of a table: widens each row to f32, scales it, and stores it or adds it to the output.
 #include "engine/kernels/formats/vectors-inl.h"
 #include "engine/kernels/lanes-inl.h"
 
@@ -30,14 +30,14 @@ HWY_INLINE void PutColumns(Tail tail, EmbedV v, const EmbedOp& op, float* out, s
   StoreLanes(tail, v, d, out, count);
 }
 
-// row(r, out): row r of the table goes to out as the op says.
+// Calls row(id, out) for tasks [begin, end).
 template <class Row>
 HWY_INLINE void EmbedRows(const EmbedOp& op, int64_t begin, int64_t end, const Row& row) {
   for (int64_t t = begin; t < end; ++t) row(op.ids[static_cast<size_t>(t)], op.out.Row(t));
 }
 
-// F32, F16, BF16: VectorF::WidenColumns(d, bits) widens a vector of elements. 32 columns at a time; a panel has them as words at a
-// stride of 64 bytes.
+// F32, F16, BF16, 32 columns at a time. F::WidenColumns(d, bits) widens a vector of elements. A row of a panel consists of 4-byte
+// words 64 bytes apart.
 template <class F>
 void EmbedFloats(const EmbedOp& op, int64_t begin, int64_t end) {
   using Bits = typename F::Bits;

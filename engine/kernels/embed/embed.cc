@@ -13,7 +13,7 @@
 namespace tally {
 namespace {
 
-// The ids, sorted, each once.
+// The ids sorted, without duplicates.
 std::vector<int32_t> Distinct(std::span<const int32_t> ids) {
   std::vector<int32_t> sorted(ids.begin(), ids.end());
   std::sort(sorted.begin(), sorted.end());
@@ -21,13 +21,13 @@ std::vector<int32_t> Distinct(std::span<const int32_t> ids) {
   return sorted;
 }
 
-// FLOPs of widening 32 columns of a row in the reference.
+// FLOPs of the reference to widen 32 columns of a row.
 uint64_t RefWideningFlops(const WeightView& w) {
   const WideningFlops& flops = FormatOf(w.dtype).widening;
   return w.layout == WeightLayout::kPanel16 ? flops.panels : flops.rows;
 }
 
-// `cols` of each row, as the kernel at hand counts them; of a quantised type whole blocks.
+// `cols`: columns the kernel processes, padding included. `widening_flops`: of 32 columns.
 Cost EmbedCost(const EmbedOp& op, const CostAmounts& n, uint64_t cols, uint64_t widening_flops) {
   Cost cost = op.Useful(n);
   const uint64_t rows = n[Amount::kRows], padding = cols - static_cast<uint64_t>(op.table.cols);
@@ -96,7 +96,7 @@ CostAmounts EmbedOp::Amounts() const {
 Cost EmbedOp::Useful(const CostAmounts& n) const {
   Cost cost;
   const uint64_t rows = n[Amount::kRows], elements = rows * static_cast<uint64_t>(table.cols);
-  // A row's bytes lie in every cache line of its panel.
+  // Reading one row touches every cache line of its panel, so the whole panel is charged.
   cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kSlices] * table.stored_row_bytes);
   cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kPanels] * table.panel_stride);
   cost.AddBytes(ByteKind::kActivationsRead, rows * 4);

@@ -8,16 +8,16 @@ namespace tally {
 struct EmbedOp {
   static constexpr std::string_view kName = "embed";
   std::span<const int32_t> ids;  // [n] rows of the table
-  WeightView table;              // [V, d]: kRowMajor, or kPanel16 when the head is tied to it; any type of weights
-  bool add_to_out = false;       // learned positions are added to the token's row
+  WeightView table;              // [V, d]: kRowMajor, or kPanel16 if the head is tied to it; any weight type
+  bool add_to_out = false;       // out += instead of out = (learned positions)
   Mat<float> out;                // [n, d]
   float scale = 1;               // multiplies the rows
   Status Validate() const;
-  // Class residual/bias: n * d adds where rows are added to out, n * d multiplies by a scale other than 1. Bytes stored: one row per
-  // distinct id; packed: one row, or one panel, per distinct row or panel.
+  // Class residual/bias: n * d adds with add_to_out, n * d multiplies if scale is not 1. Weight bytes: stored, one row for each
+  // distinct id; packed, one row (kPanel16: one panel) for each distinct one.
   CostAmounts Amounts() const;
   Cost Useful(const CostAmounts& n) const;
-  void Touches(WeightTouches&) const;  // one row per distinct id
+  void Touches(WeightTouches&) const;  // one row for each distinct id
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
 };

@@ -1,5 +1,5 @@
-// The scalar reference of EmbedOp. The Highway kernel gives the same bits: widening an element is exact or one rounding (a product by
-// its block's scale), EmbedOp::scale and adding one each. Only what a NaN carries may differ.
+// The scalar reference of EmbedOp. The Highway kernel gives the same bits, except for the payload of a NaN: both round at the same
+// places (the product by a block's scale, EmbedOp::scale, the addition).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tally {
 
-// A task is one id. Scratch (only where rows are scaled or added): the widened row.
+// A task is one id. Scratch, if rows are scaled or added: the widened row.
 template <class S>
 void EmbedRef(const EmbedOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   for (int64_t t = begin; t < end; ++t) {

@@ -1,4 +1,4 @@
-// BF16 weights by f32 or bf16 activations.
+// BF16 weights times f32 or bf16 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/bf16.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -10,13 +10,13 @@ HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
-// Panels that a microkernel takes at once where the weights come from a cache: both of the pair for 16-lane targets, one for others.
-// Weights that stream from memory are one stream (StreamPanels).
+// Panels of a microkernel for many rows: both panels of the pair on 16-lane targets, else one. Few rows take one panel
+// (StreamPanels).
 inline constexpr int kBf16Panels = kLanes >= 16 ? 2 : 1;
 inline constexpr int kBf16SubTile = kLanes >= 16 ? 12 : (kLanes == 8 ? 4 : 2);
 
-// acc = acc + w0 x0 + w1 x1 for a pair of k: the target's dot product (vdpbf16ps: subnormals flushed, two roundings, the order
-// within the pair its own), else two fused multiply-adds of the widened values.
+// acc + w0 x0 + w1 x1 for a pair of k, by the target's dot product (vdpbf16ps: flushes subnormals, rounds twice, has its own
+// order in the pair), else by two fused multiply-adds of the widened values.
 HWY_INLINE VF DotPair(VU w, VU x, VF acc) {
 #if HWY_NATIVE_DOT_BF16
   const hn::Repartition<hwy::bfloat16_t, DF> dbf;
@@ -28,7 +28,7 @@ HWY_INLINE VF DotPair(VU w, VU x, VF acc) {
 #endif
 }
 
-// P panels, of P * kPanelVecs vectors (p1 unused where P is 1). x: [pairs][tile] u32, each two bf16, from row j0.
+// P panels times T rows of a tile; p1 is unused if P is 1. x: [pairs][tile] u32 of two bf16, from the first of the T rows on.
 template <int P, int T>
 HWY_NOINLINE void Bf16Micro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_RESTRICT p1, const uint8_t* HWY_RESTRICT x,
                             int tile, int64_t pairs, float* HWY_RESTRICT acc, const uint8_t* far) {
@@ -58,7 +58,7 @@ HWY_NOINLINE void Bf16Micro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_R
   }
 }
 
-// Few rows, one panel. acc: [rows][32], of which 16 columns are written.
+// Few rows, one panel. acc: [rows][32]; 16 columns are written.
 HWY_INLINE void StreamBf16Panel(const uint8_t* panel, const uint8_t* x, int rows, int64_t pairs, float* acc) {
   for (int j = 0; j < rows;) {
     j += WithSubTile<kBf16SubTile>(
@@ -108,7 +108,7 @@ void RunBF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> s
   }
 }
 
-// An odd K's last pair has a zero in it.
+// The last pair of an odd K contains a zero.
 ExecutedCost ExecutedBF16(ActKind kind, int64_t cols) {
   return {.products = kind == ActKind::kBF16 ? 2 * static_cast<uint64_t>(cols % 2) : 0, .scaling = 0, .widening = 0};
 }

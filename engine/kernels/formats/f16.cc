@@ -1,4 +1,4 @@
-// F16 weights by f32 activations.
+// F16 weights times f32 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/f16.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

@@ -1,4 +1,4 @@
-// F32 weights by f32 activations.
+// F32 weights times f32 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/f32.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

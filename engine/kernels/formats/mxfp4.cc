@@ -1,4 +1,4 @@
-// MXFP4 weights by int8 or f32 activations.
+// MXFP4 weights times int8 or f32 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/mxfp4.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

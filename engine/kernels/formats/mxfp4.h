@@ -1,4 +1,4 @@
-// MXFP4 (OCP Microscaling Formats v1.0): 32 4-bit floating-point numbers (E2M1) and an E8M0 scale, a power of two. Panels: nibbles.h.
+// MXFP4 (OCP Microscaling Formats v1.0): 32 4-bit floats (E2M1) and an E8M0 scale, a power of two. Panels: nibbles.h.
 #ifndef TALLY_FORMATS_MXFP4_H_
 #define TALLY_FORMATS_MXFP4_H_
 
@@ -13,7 +13,7 @@ struct BlockMXFP4 {  // x[i] = 2^(e - 127) * kE2M1[q[i]]
   uint8_t qs[16];
 };
 
-// Twice the value of each E2M1 code, so that all are integers: 0 .5 1 1.5 2 3 4 6 and their negatives.
+// Twice the value of each E2M1 code, so that all are integers. The values are 0 .5 1 1.5 2 3 4 6 and their negatives.
 inline constexpr int8_t kE2M1Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // 2^(e - 127) as f32: e = 0 gives the subnormal 2^-127, e = 255 NaN.
@@ -25,9 +25,9 @@ inline float E8M0ToF32(uint8_t e) {
 
 struct FormatMXFP4 : NibbleFormat<FormatMXFP4, BlockMXFP4> {
   static constexpr DType kType = DType::kMXFP4;
-  // Codes become twice their value plus 12.
+  // Kernels use twice the value plus 12.
   static constexpr ActFormat kInt8 = {.kind = ActKind::kInt8, .offset = 12, .scale_mul = 0.5f};
-  // One half, and the scale.
+  // Per weight: multiplies by one half and by the scale.
   static constexpr WideningFlops kWidening = {.rows = 64, .panels = 64, .vectors = 64};
   static constexpr const int8_t (&kValues)[16] = kE2M1Doubled;
 
@@ -45,7 +45,7 @@ struct FormatMXFP4 : NibbleFormat<FormatMXFP4, BlockMXFP4> {
     }
     float amax = 0;
     for (int i = 0; i < 32; ++i) amax = std::max(amax, std::fabs(x[i]));
-    // OCP: the shared exponent is floor(log2(amax)) - 2, E2M1's largest exponent being 2.
+    // OCP: the shared exponent is floor(log2(amax)) - 2, since the largest exponent of E2M1 is 2.
     const int e = amax > 0 ? std::clamp(std::ilogb(amax) - 2 + 127, 0, 254) : 0;
     b.e = static_cast<uint8_t>(e);
     const float d = E8M0ToF32(b.e);
@@ -63,7 +63,7 @@ struct FormatMXFP4 : NibbleFormat<FormatMXFP4, BlockMXFP4> {
 
   static void Padding(uint8_t* row) { std::memset(row, 0, sizeof(Block)); }
 
-  // A block whose scale stands apart, in Hugging Face's order: byte j of `codes` holds elements 2j and 2j + 1.
+  // A block from codes and scale in separate tensors, in Hugging Face's order: byte j of `codes` holds elements 2j and 2j + 1.
   static Block Join(const uint8_t* codes, uint8_t scale) {
     using Bytes16 [[gnu::vector_size(16)]] = uint8_t;  // the compilers' portable vectors: within every target's baseline
     Bytes16 in;

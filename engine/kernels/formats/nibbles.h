@@ -1,8 +1,8 @@
-// What formats of 32 4-bit codes and one scale a block share: byte j of a block's codes holds element j in its low and element
-// j + 16 in its high nibble, so that a word of them is steps j and j + 4 of its row, and a panel row is a block as stored.
+// Shared by formats of 32 4-bit codes and one scale per block. Byte j of a block's codes holds element j in its low nibble and
+// element j + 16 in its high nibble. A 4-byte word of codes is two steps of its row, and a panel row is a block as stored.
 //
-// Panel, per 32 k: the scales of 16 rows, then 4 x 64 bytes: byte i of [16][4] of chunk j holds step j's code in its low and step
-// j + 4's in its high nibble.
+// Panel, per 32 k: the scales of 16 rows, then 4 chunks of 64 bytes [16][4]. A byte of chunk j holds a code of step j in its low
+// nibble and one of step j + 4 in its high nibble.
 #ifndef TALLY_FORMATS_NIBBLES_H_
 #define TALLY_FORMATS_NIBBLES_H_
 
@@ -12,7 +12,7 @@ namespace tally {
 
 inline int Nibble(const uint8_t* qs, int i) { return i < 16 ? qs[i] & 15 : qs[i - 16] >> 4; }
 
-// F: a Block with its codes in qs, Scale(const Block&), the integer kValues[code] and Padding.
+// F has a Block with the codes in qs, Scale(const Block&), the integer kValues[code] and Padding.
 template <class F, class B>
 struct NibbleFormat {
   using Block = B;
@@ -56,7 +56,7 @@ HWY_INLINE void NibbleSteps(const uint8_t* q, int c, int v, VU8& lo, VU8& hi) {
   hi = hn::And(hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(du16, x))), mask);
 }
 
-// The values of 32 codes, in the order of columns.
+// The values of 32 codes in the order of the columns.
 HWY_INLINE void LookUpNibbles(const int8_t* values, const uint8_t* codes, uint8_t* HWY_RESTRICT quants) {
   const hn::FixedTag<uint8_t, 16> d8;
   const auto table = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(values));

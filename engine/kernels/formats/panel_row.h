@@ -1,14 +1,16 @@
-// Scalar functions of every format, made of what its struct Format<NAME> states:
-//   kType, kAct, kInt8, kNarrow, kWidening  as in WeightFormat
-//   Block                       as stored: a struct of GetDTypeInfo's bytes
-//   kStrips                     std::array of the bytes that one row has in each strip of a panel's block
-//   kPanelCols                  columns of a panel's block; blocks as stored have as many, or 1
-//   kScaleWords                 quantised: f32 or i32 numbers of a row that the kernels use beside 32 integers
+// Scalar functions of quantised formats (plain.h has those of the others). A struct Format<NAME> defines
+//   kType, kInt8, kNarrow, kWidening  as in WeightFormat
+//   Block                             a block as stored, of GetDTypeInfo's bytes
+//   kStrips                           std::array: bytes of one row in each strip of a panel's block
+//   kPanelCols                        columns of a panel's block, the same as of a stored block
+//   kScaleWords                       f32 or i32 numbers of a row that the kernels use with 32 integers
 //   Decode(const Block&, float*), Encode(const float*, Block&)
-// and, where quantised, of a row's bytes of a panel's block, taken together in the order of the strips (a panel row):
-//   PanelRow(const Block&, uint8_t* row), Padding(uint8_t* row)    from a block; of a row that does not exist
-//   DecodePanelRow(const uint8_t* row, float*)                     its kPanelCols values, bit for bit Decode's
-//   Int8Row(const uint8_t* row, int part, Int8Terms&)              columns [32 part, 32 part + 32)
+//   Join(const uint8_t* codes, uint8_t scale)   optional: a Block from codes and scale in separate tensors
+// A panel row is the bytes of one row of a panel's block, in the order of the strips:
+//   PanelRow(const Block&, uint8_t* row)        the panel row of a block
+//   Padding(uint8_t* row)                       the panel row of a row that does not exist
+//   DecodePanelRow(const uint8_t* row, float*)  its kPanelCols values, the same bits as Decode
+//   Int8Row(const uint8_t* row, int part, Int8Terms&)   columns [32 part, 32 part + 32)
 #pragma once
 
 #include <algorithm>
@@ -24,7 +26,7 @@
 
 namespace tally {
 
-inline constexpr size_t kStepBytes = 64;  // a strip of 4 bytes a row
+inline constexpr size_t kStepBytes = 64;  // a strip of 4 bytes per row
 
 template <class T>
 T LoadAt(const uint8_t* p) {
@@ -38,7 +40,7 @@ inline constexpr size_t kPanelRowBytes = std::accumulate(F::kStrips.begin(), F::
 template <class F>
 inline constexpr size_t kPanelBlockBytes = kPanelRows* kPanelRowBytes<F>;
 
-// piece(strip's first byte in the panel row, its bytes as a constant), strip by strip.
+// Calls piece(at, n) for each strip: its first byte in the panel row, and its bytes as an integral_constant.
 template <class F, class Piece>
 inline void ForEachStrip(const Piece& piece) {
   constexpr auto kBefore = [] {
@@ -50,7 +52,7 @@ inline void ForEachStrip(const Piece& piece) {
   (std::make_index_sequence<F::kStrips.size()>());
 }
 
-// Row `r`'s bytes of a panel's block, together; and back.
+// Copies row `r` of a panel's block to a panel row, and back.
 template <class F>
 inline void GatherRow(const uint8_t* block, size_t r, uint8_t* row) {
   ForEachStrip<F>([&](size_t at, auto n) { std::memcpy(row + at, block + kPanelRows * at + r * n(), n()); });
@@ -60,7 +62,7 @@ inline void ScatterRow(const uint8_t* row, size_t r, uint8_t* block) {
   ForEachStrip<F>([&](size_t at, auto n) { std::memcpy(block + kPanelRows * at + r * n(), row + at, n()); });
 }
 
-// A stored block of row `r`, its scale in a tensor of its own or not.
+// Block `b` of stored row `r`.
 template <class F>
 typename F::Block StagedBlock(const StagedRows& src, int r, int64_t b) {
   if constexpr (requires { F::Join(src.data, uint8_t{}); }) {
@@ -120,7 +122,7 @@ void EncodeBlocks(const float* x, int64_t blocks, uint8_t* stored) {
   }
 }
 
-// Bytes of a decoded block of 32 columns: 512 weights and the numbers beside them.
+// Bytes of a decoded block of 32 columns: 512 weights and the scale words.
 template <class F>
 inline constexpr size_t kDecodedBlockBytes = 512 + sizeof(float) * kPanelRows* F::kScaleWords;
 
@@ -144,15 +146,14 @@ constexpr WeightFormat MakeQuantised(FormatKernels (*kernels)()) {
           .kernels = kernels};
 }
 
-// Quantised formats hold no infinities or NaN: a block with one gets a scale of NaN, so that it decodes to NaN and not to numbers
-// that look sound.
+// Quantised formats cannot store an infinity or NaN. A block with one gets this scale, so that all of it decodes to NaN.
 inline constexpr uint16_t kF16NaN = 0x7e00;
 
 inline bool AllFinite(const float* x, int n) {
   return std::all_of(x, x + n, [](float v) { return std::isfinite(v); });
 }
 
-// 0 where 1 / d overflows: d, a scale, is then 0 in f16, and so are the values.
+// 1 / d, or 0 if that is not finite. Such a d rounds to 0 in f16, so the block decodes to zeros.
 inline float InverseScale(float d) { return std::isfinite(1.0f / d) ? 1.0f / d : 0.0f; }
 
 }  // namespace tally

@@ -1,5 +1,5 @@
-// Scalar functions of the formats that are not quantised. Format<NAME> states kType, kAct, Bits (an element's bits),
-// ToF32(Bits) and FromF32(float). A panel's block is one step of 4 bytes a row: one f32, or two elements of 16 bits.
+// Scalar functions of formats that are not quantised. Format<NAME> defines kType, kAct, Bits (the type of an element's bits),
+// ToF32(Bits) and FromF32(float). A panel's block is one step of 4 bytes per row: one f32, or two elements of 16 bits.
 #pragma once
 
 #include <array>
@@ -15,9 +15,9 @@ inline constexpr std::array<uint8_t, 1> kStepStrip = {4};
 template <class F>
 inline constexpr int kPlainStepCols = 4 / sizeof(typename F::Bits);
 
-// Packing is a transpose of 4-byte words: word w of row r goes to word 16 w + r. Rows are taken one after another, a cache line of
-// each: the lines written (1 KiB) stay in the first-level cache, and rows whose stride is a power of two do not evict one another.
-// An odd element of 16 bits is padded with a zero.
+// Packing is a transpose of 4-byte words: word w of row r goes to word 16 w + r. It reads one cache line of each row in turn, so
+// that the 1 KiB written stays in the first-level cache and rows whose stride is a power of two do not evict one another. An odd
+// element of 16 bits is padded with a zero.
 template <class F>
 void PackPlain(int64_t cols, int valid, const StagedRows& src, uint8_t* panel) {
   constexpr size_t kWord = 4, kStep = kPanelRows * kWord, kLine = 16;

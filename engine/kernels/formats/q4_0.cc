@@ -1,4 +1,4 @@
-// Q4_0 weights by int8 or f32 activations.
+// Q4_0 weights times int8 or f32 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/q4_0.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

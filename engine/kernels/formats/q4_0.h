@@ -15,7 +15,7 @@ struct BlockQ4_0 {  // x[i] = d * (q[i] - 8)
 struct FormatQ4_0 : NibbleFormat<FormatQ4_0, BlockQ4_0> {
   static constexpr DType kType = DType::kQ4_0;
   static constexpr ActFormat kInt8 = {.kind = ActKind::kInt8, .offset = 8};
-  // The offset and the product by the scale. The Highway kernel looks values up.
+  // Per weight: subtracts the offset and multiplies by the scale. The Highway kernel looks up the values instead of subtracting.
   static constexpr WideningFlops kWidening = {.rows = 64, .panels = 64, .vectors = 32};
   static constexpr int8_t kValues[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
 
@@ -31,7 +31,7 @@ struct FormatQ4_0 : NibbleFormat<FormatQ4_0, BlockQ4_0> {
       b = Block{.d = kF16NaN, .qs = {}};
       return;
     }
-    float extreme = 0;  // the signed value of largest magnitude maps to -8
+    float extreme = 0;  // the value of largest magnitude, which maps to -8
     for (int i = 0; i < 32; ++i) {
       if (std::fabs(x[i]) > std::fabs(extreme)) extreme = x[i];
     }

@@ -1,4 +1,4 @@
-// Q6_K weights by int8 or f32 activations.
+// Q6_K weights times int8 or f32 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/q6_k.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

@@ -1,9 +1,9 @@
-// Q6_K (ggml's block_q6_K): 256 6-bit integers with an offset of 32, an int8 scale for each 16 of them, and an f16 scale of those.
+// Q6_K (ggml's block_q6_K): 256 6-bit integers with an offset of 32, an int8 scale for every 16 of them, and an f16 scale.
 //
 // Panel, per 256 k: 16 f16 scales (32 bytes), then 8 parts of 32 k, each
-//   [2][16] int8 scales, of either half
-//   4 x 64 bytes: the low 4 bits, as nibbles.h has them
-//   2 x 64 bytes: the high 2 bits: byte i of [16][4] of chunk h holds those of step 4h + s in bits 2s and 2s + 1
+//   [2][16] int8 scales, of the two halves
+//   4 chunks of 64 bytes: the low 4 bits, in the layout of nibbles.h
+//   2 chunks of 64 bytes [16][4]: the high 2 bits; a byte of chunk h holds those of step 4h + s in bits 2s and 2s + 1
 #ifndef TALLY_FORMATS_Q6_K_H_
 #define TALLY_FORMATS_Q6_K_H_
 
@@ -13,8 +13,8 @@
 namespace tally {
 
 struct BlockQ6_K {  // x[i] = (d * scales[i / 16]) * (q[i] - 32), q[i] = Low(i) | High(i) << 4
-  uint8_t ql[128];  // of each 128 elements 64 bytes: 0 to 31 and 32 to 63 in low nibbles, 64 to 95 and 96 to 127 in high ones
-  uint8_t qh[64];   // of each 128 elements 32 bytes: element 32 n + i in bits 2n and 2n + 1 of byte i
+  uint8_t ql[128];  // 64 bytes for every 128 elements: elements 0 to 63 in the low nibbles, 64 to 127 in the high nibbles
+  uint8_t qh[64];   // 32 bytes for every 128 elements: element 32 n + i in bits 2n and 2n + 1 of byte i
   int8_t scales[16];
   uint16_t d;  // f16 bits
 };
@@ -31,14 +31,14 @@ struct FormatQ6_K {
   }();
   static constexpr ActFormat kInt8 = {.kind = ActKind::kInt8, .offset = 32, .scale_mul = 1, .sums = 2};
   static constexpr bool kNarrow = true;
-  // The offset and a product, and the scale of each 16.
+  // Per weight: subtracts the offset and multiplies by the scale; for every 16 weights, the product of the two scales.
   static constexpr WideningFlops kWidening = {.rows = 66, .panels = 66, .vectors = 66};
 
   // A panel row: d, then parts.
   struct Part {
     int8_t scales[2];
     uint8_t low[16], high[8];
-    int Quant(int i) const {  // element i of 32, without its offset
+    int Quant(int i) const {  // element i of 32, offset subtracted
       const int low_bits = i < 16 ? low[i] & 15 : low[i - 16] >> 4;
       return (low_bits | (high[i / 16 * 4 + i % 4] >> (i % 16 / 4 * 2) & 3) << 4) - 32;
     }
@@ -56,8 +56,8 @@ struct FormatQ6_K {
     for (int i = 0; i < 256; ++i) out[i] = d * static_cast<float>(b.scales[i / 16]) * static_cast<float>(Quant(b, i));
   }
 
-  // Every 16 values get the scale that leaves them the least squared error, of those near the one that maps the largest to -32;
-  // the largest of these scales maps to -128, and the others are rounded to the integer next to them that leaves the least error.
+  // Every 16 values get the scale with the least squared error among candidates near the one that maps the largest value to -32.
+  // The largest of these scales maps to -128. The others become the neighbouring integer with the least squared error.
   static void Encode(const float* x, Block& b) {
     b = Block{};
     if (!AllFinite(x, 256)) {
@@ -124,7 +124,7 @@ struct FormatQ6_K {
     b.qh[i / 128 * 32 + i % 32] |= static_cast<uint8_t>((q >> 4) << 2 * quarter);
   }
 
-  // 16 values as the multiples of `scale` nearest to them; the sum of squares of what is left.
+  // Quantises 16 values to multiples of `scale`. Returns the squared error.
   static float Quantise(const float* x, float scale, int8_t* q) {
     const float inverse = InverseScale(scale);
     float error = 0;
@@ -135,7 +135,7 @@ struct FormatQ6_K {
     }
     return error;
   }
-  // To even, for |x| < 2^22.
+  // Rounds to nearest even, for |x| < 2^22.
   static float Nearest(float x) { return x + 12582912.0f - 12582912.0f; }
 
   static float BestScale(const float* x) {
@@ -143,9 +143,9 @@ struct FormatQ6_K {
     for (int i = 0; i < 16; ++i) {
       if (std::fabs(x[i]) > std::fabs(extreme)) extreme = x[i];
     }
-    if (std::fabs(extreme) < 1e-30f) return 0;  // far below the least scale that f16 has
+    if (std::fabs(extreme) < 1e-30f) return 0;  // far below the smallest f16 scale
     float best = 0;
-    double most = -1;  // by how much the least error is below the sum of squares
+    double most = -1;  // sum of squares minus the least error so far
     for (int step = -9; step <= 9; ++step) {
       const float inverse = -(32.0f + 0.1f * static_cast<float>(step)) / extreme;
       double xq = 0, qq = 0;
@@ -186,8 +186,8 @@ struct VectorQ6_K : FormatQ6_K, OneScale<FormatQ6_K> {
 
   struct Cursor {
     const uint8_t* p;  // a part
-    const uint8_t* d;  // the scales of its 256 k
-    int left;          // parts up to the next 256 k
+    const uint8_t* d;  // the f16 scales of its 256 k
+    int left;          // parts left in its 256 k
     HWY_INLINE void Next() {
       p += kBlockBytes;
       if (--left == 0) *this = {p + 32, p, 8};
@@ -222,7 +222,7 @@ struct VectorQ6_K : FormatQ6_K, OneScale<FormatQ6_K> {
 
  private:
   using DU16 = hn::Repartition<uint16_t, DU8>;
-  // Bits of a byte may come to its neighbour.
+  // These shift pairs of bytes: bits cross from a byte to its neighbour.
   template <int kBits>
   static HWY_INLINE VU8 ShiftRightBytes(VU8 x) {
     return hn::BitCast(DU8(), hn::ShiftRight<kBits>(hn::BitCast(DU16(), x)));
@@ -231,7 +231,7 @@ struct VectorQ6_K : FormatQ6_K, OneScale<FormatQ6_K> {
   static HWY_INLINE VU8 ShiftLeftBytes(VU8 x) {
     return hn::BitCast(DU8(), hn::ShiftLeft<kBits>(hn::BitCast(DU16(), x)));
   }
-  // Bits 2c and 2c + 1 of each byte as bits 4 and 5. c is a constant once unrolled.
+  // Moves bits 2c and 2c + 1 of each byte to bits 4 and 5. c is a constant after unrolling.
   static HWY_INLINE VU8 HighBits(VU8 h, int c) {
     const VU8 at_four = c == 0 ? ShiftLeftBytes<4>(h) : c == 1 ? ShiftLeftBytes<2>(h) : c == 2 ? h : ShiftRightBytes<2>(h);
     return hn::And(at_four, hn::Set(DU8(), 0x30));

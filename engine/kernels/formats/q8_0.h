@@ -21,7 +21,7 @@ struct FormatQ8_0 {
   static constexpr std::array<uint8_t, 9> kStrips = {2, 4, 4, 4, 4, 4, 4, 4, 4};
   static constexpr ActFormat kInt8 = {.kind = ActKind::kInt8, .offset = 128};
   static constexpr bool kNarrow = false;
-  // The product by the scale; of panels the offset too, which the Highway kernel removes by flipping a bit.
+  // Per weight: multiplies by the scale; panels also subtract the offset, which the Highway kernel does by flipping a bit.
   static constexpr WideningFlops kWidening = {.rows = 32, .panels = 64, .vectors = 32};
 
   static void Decode(const Block& b, float* out) {

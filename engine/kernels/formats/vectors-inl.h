@@ -1,13 +1,13 @@
-// Per-target pieces that formats are written in: vectors of output rows, and what formats with one scale a block have in common.
+// Per-target building blocks of formats: vectors of output rows, and members shared by formats with one scale per block.
 //
-// A quantised format's Vector<NAME> gives the kernels (int8-inl.h, float-inl.h, embed-inl.h), for block `p` (a Cursor) of a panel and
-// vector `v` of its rows:
-//   Word(p, i, v)                     number i of kScaleWords as f32 bits: 0 the f32 scale; 1, 2 the i32 scales of each half where
-//                                     kInt8.sums is 2; others as the format likes
-//   Steps(p, c, v, lo, hi)            pair c of the block's eight steps of 4 k (StepOf), as unsigned integers
-//   Widen(bytes, panel, out)          a block as stored, or a panel row, to f32
-//   kWide                             its integers have 8 bits: too wide for sums in 16 bits
-// and Cursor, At, Value, Start and Accumulate as OneScale has them.
+// A quantised format's Vector<NAME> is the interface to the kernels (int8-inl.h, float-inl.h, embed-inl.h). `p` (a Cursor) is a
+// block of a panel, `v` a vector of its rows:
+//   Word(p, i, v)              scale word i of kScaleWords as f32 bits. 0: the f32 scale. 1, 2: the i32 scales of the two halves if
+//                              kInt8.sums is 2. Others are up to the format
+//   Steps(p, c, v, lo, hi)     pair c of the block's eight steps of 4 k (StepOf), as unsigned integers
+//   Widen(bytes, panel, out)   a block as stored, or a panel row, to f32
+//   kWide                      true: the integers have 8 bits, too wide for sums in 16 bits
+// and Cursor, At, Value, Start and Accumulate as in OneScale.
 #include "hwy/highway.h"
 
 #if defined(TALLY_FORMATS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -49,13 +49,13 @@ HWY_INLINE VI Broadcast4(const uint8_t* p) {
   return hn::Set(DI(), v);
 }
 
-// 16 f16 scales at p, vector v of them.
+// Vector v of the 16 f16 scales at p.
 HWY_INLINE VF F16Scales(const uint8_t* p, int v) {
   const hn::Rebind<uint16_t, DF> d16;
   return WidenF16(DF(), hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p + 2 * kLanes * v)));
 }
 
-// out[i] = scale * (half * q[i]), i < 32, of int8 bits; without `half` scale * q[i].
+// out[i] = scale * (half * q[i]), or scale * q[i] without `half`, for 32 int8 q in `quants`.
 template <class... Half>
 HWY_INLINE void ScaleColumns(float scale, const uint8_t* quants, float* HWY_RESTRICT out, Half... half) {
   const hn::CappedTag<float, 32> d;
@@ -72,7 +72,7 @@ template <class F>
 struct OneScale {
   static constexpr int kBlockBytes = static_cast<int>(kPanelBlockBytes<F>);
 
-  // A block of 32 k of a panel. `p` is where its bytes begin.
+  // A block of 32 k of a panel. `p`: its first byte.
   struct Cursor {
     const uint8_t* p;
     HWY_INLINE void Next() { p += kBlockBytes; }
@@ -80,16 +80,16 @@ struct OneScale {
   };
   static HWY_INLINE Cursor At(const uint8_t* panel, int64_t block) { return {panel + block * kBlockBytes}; }
 
-  // The weights of integers q in half h of a block, `scale` being Word 0; and what that takes.
+  // Weights of the integers q in half h of a block; `scale` is Word 0. kValueFlops: FLOPs of Value.
   static constexpr int kValueFlops = 1;
   template <class Src>
   static HWY_INLINE VF Value(const Src&, int, int, VF scale, VI q) {
     return hn::Mul(scale, hn::ConvertTo(DF(), q));
   }
-  // What a sum of products starts at: the corrections. Of a format with minima zero.
+  // Initial value of an integer sum: the corrections. Formats with minima return 0.
   static HWY_INLINE VI Start(const uint8_t* corrections) { return Broadcast4(corrections); }
-  // acc and a block's products, `sum`, times its scale and the activations'. A format with minima subtracts them times the sums that
-  // stand at `corrections`, `step` bytes apart.
+  // acc + sum * scale * x_scale, where `sum` is a block's sum of products. Formats with minima also subtract the minima times the
+  // sums of activations at `corrections`, which are `step` bytes apart.
   template <class Src>
   static HWY_INLINE VF Accumulate(const Src&, int, VF scale, VI sum, VF x_scale, const uint8_t*, size_t, VF acc) {
     return hn::MulAdd(hn::ConvertTo(DF(), sum), hn::Mul(scale, x_scale), acc);

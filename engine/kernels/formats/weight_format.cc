@@ -17,7 +17,7 @@ const WeightFormat* FindWeightFormat(DType t) {
 
 ExecutedCost WeightFormat::ReferenceExecuted(ActKind kind, int64_t cols) const {
   const uint64_t blocks = static_cast<uint64_t>(cols / kInt8Block);
-  if (kind == ActKind::kInt8) return {.scaling = 3 * blocks};  // scale product and the fma of each block
+  if (kind == ActKind::kInt8) return {.scaling = 3 * blocks};  // per block: the product of the scales and an fma
   return {.widening = widening.panels * blocks};
 }
 

@@ -8,7 +8,7 @@
 namespace tally {
 namespace {
 
-// `d` columns of each row, as the kernel at hand counts them.
+// `d`: columns the kernel processes, padding included.
 Cost GatedAddCost(const GatedAddOp& op, uint64_t n, uint64_t d, size_t part) {
   Cost cost;
   const uint64_t cols = static_cast<uint64_t>(op.out.cols);

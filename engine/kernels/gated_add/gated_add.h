@@ -1,4 +1,4 @@
-// Adds rows that are weighted by a gate of their own: out[t] += sigmoid(gate[t]) * y[t] (the shared expert of Qwen2-MoE).
+// Adds rows, each weighted by a gate: out[t] += sigmoid(gate[t]) * y[t] (the shared expert of Qwen2-MoE).
 #pragma once
 
 #include "engine/kernels/op.h"
@@ -9,11 +9,12 @@ struct GatedAddOp {
   static constexpr std::string_view kName = "gated_add";
   static constexpr size_t kParts = 2;  // gating, then adding
   Mat<const float> y;                  // [n, d]
-  Mat<const float> gate;               // [n, 1]: before the sigmoid
+  Mat<const float> gate;               // [n, 1], before the sigmoid
   Mat<float> out;                      // [n, d]
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(out.rows); }
-  // A row: 0 (activation) 1 + d FLOPs and 2 special: 1 + exp(-g), the quotient, d products; 1 (residual/bias) d adds.
+  // Per row. Part 0, class activation: 1 + d FLOPs and 2 special (1 + exp(-g), the divide, d multiplies). Part 1, class
+  // residual/bias: d adds.
   Cost Useful(const CostAmounts& n, size_t part) const;
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return out; }

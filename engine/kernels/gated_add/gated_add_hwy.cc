@@ -1,4 +1,4 @@
-// Gated rows over vectors of columns.
+// GatedAddOp with columns as lanes.
 #include <cstdint>
 #include <span>
 

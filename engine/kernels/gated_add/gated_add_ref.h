@@ -1,7 +1,7 @@
 // The scalar reference of GatedAddOp. A task is one row.
 //
-// Tolerance of the Highway kernel, u = 2^-24: exp is good to 1.1 ulp there and 1 ulp here, the quotient and the product round once each:
-// |out - out'| <= 10 u |sigmoid(g) y| + u |out|.
+// Tolerance of the Highway kernel, u = 2^-24: |out - out'| <= 10 u |sigmoid(g) y| + u |out|. exp has an error of 1.1 ulp there
+// and 1 ulp here; the divide and the multiply round once each.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// How keys and values lie in memory: the layout of one layer's blocks, as a value.
+// The memory layout of one layer's KV blocks.
 //
-// A block holds kKvBlock absolute positions of every KV head of one layer. It is a row of equal shares, one a KV head; what is in
-// a share is the format's own (one struct a format, see kv_formats-inl.h).
+// A block holds kKvBlock absolute positions of every KV head of one layer. It consists of equal shares, one for each KV head. The
+// format (kv_formats-inl.h) defines the layout of a share.
 #pragma once
 
 #include <cstddef>
@@ -19,25 +19,24 @@ struct KvLayout {
   int64_t k_dim = 0;      // elements of a head's key
   int64_t v_dim = k_dim;  // elements of a head's value
 
-  size_t HeadBytes() const;  // of one head's share of a block, padding included
+  size_t HeadBytes() const;  // one head's share of a block, padding included
   size_t BlockBytes() const { return static_cast<size_t>(kv_heads) * HeadBytes(); }
-  // Useful bytes of one position in one head: what is stored of a key and of a value, scales included, padding left out. A format
-  // that reads values from the bytes of the keys has no ValueBytes.
+  // Stored bytes of one key (value) in one head, scales included, padding excluded.
   size_t KeyBytes() const;
   size_t ValueBytes() const;
   size_t PositionBytes() const { return static_cast<size_t>(kv_heads) * (KeyBytes() + ValueBytes()); }
-  size_t PaddedValueBytes() const;  // as ValueBytes, padding included
+  size_t PaddedValueBytes() const;  // ValueBytes with padding
 
-  // Element d of the key or value of a position (`lane` of its block, 0 to kKvBlock - 1) in a head.
+  // Element d of a head's key or value at position `lane` of the block (0 to kKvBlock - 1).
   float Key(const uint8_t* block, int64_t head, int64_t lane, int64_t d) const;
   float Value(const uint8_t* block, int64_t head, int64_t lane, int64_t d) const;
-  // Stores the key [k_dim] and value [v_dim] of a position in a head.
+  // Stores a head's key [k_dim] and value [v_dim] at position `lane`.
   void Store(uint8_t* block, int64_t head, int64_t lane, const float* k, const float* v) const;
 
   bool operator==(const KvLayout&) const = default;
 };
 
-// Elements of a key or value with its padding, in formats that pad to whole groups of 16.
+// Elements of a key or value, padded to a multiple of 16.
 constexpr int64_t KvPadded(int64_t dim) { return (dim + 15) / 16 * 16; }
 
 }  // namespace tally

@@ -1,7 +1,7 @@
 // KV formats that store one number an element: f32 and f16.
 //
 // A head's share of a block: keys [C / 16][Kp][16] (C = kKvBlock; the last index is the position within its group of 16), then
-// values [C][Vp]. Kp and Vp are k_dim and v_dim rounded up to 16. The padding is neither written nor allowed to change a result.
+// values [C][Vp]. Kp and Vp are k_dim and v_dim rounded up to 16. The padding is never written and does not affect results.
 #ifndef TALLY_KERNELS_KV_STORE_KV_PLAIN_INL_H_ONCE
 #define TALLY_KERNELS_KV_STORE_KV_PLAIN_INL_H_ONCE
 
@@ -14,7 +14,7 @@
 
 namespace tally {
 
-// `Number`: how an element is stored, with its conversions from and to float.
+// `Number`: the stored type of an element and its conversions from and to float.
 template <class Number>
 struct KvPlain {
   using Stored = typename Number::Stored;
@@ -25,7 +25,7 @@ struct KvPlain {
   static size_t ValueBytes(const KvLayout& l) { return l.v_dim * kBytes; }
   static size_t PaddedValueBytes(const KvLayout& l) { return KvPadded(l.v_dim) * kBytes; }
 
-  // Where element d of a position's key or value lies, in bytes from the beginning of the share.
+  // Byte offset in the share of element d of the key or value at position `lane`.
   static size_t KeyAt(const KvLayout& l, int64_t lane, int64_t d) {
     return static_cast<size_t>((lane / 16 * KvPadded(l.k_dim) + d) * 16 + lane % 16) * kBytes;
   }
@@ -91,7 +91,7 @@ HWY_INLINE KvVec Widen(const hwy::float16_t* x) {
   return WidenF16(kKvFloats, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(x)));
 }
 
-// f32 [n] to f16, n <= 16; the result's words beyond n are undefined.
+// f32 [n] to f16, n <= 16. `out` has room for 16; elements beyond n are unspecified.
 HWY_INLINE void NarrowUpTo16(const float* x, int64_t n, uint16_t* out) {
   const hn::Rebind<hwy::float16_t, KvFloats> d16;
   const hn::RebindToUnsigned<decltype(d16)> du16;

@@ -1,5 +1,4 @@
-// KvStoreOp: its checks, charges and kernels. One task a row: all its KV heads, K scattered over the lanes of its group of 16
-// positions.
+// KvStoreOp: checks, costs and kernels. A task is one row with all its KV heads.
 #include <cstdint>
 
 #undef HWY_TARGET_INCLUDE
@@ -18,7 +17,7 @@
 namespace tally {
 namespace {
 
-// Rows [begin, end): `store` is a format's Store, of the reference or of a Highway target.
+// Rows [begin, end). `store`: the Store of the scalar struct or of KvVectors.
 template <class Format, class StoreFn>
 void StoreRows(const KvStoreOp& op, int64_t begin, int64_t end, StoreFn store) {
   const KvLayout& l = op.layout;

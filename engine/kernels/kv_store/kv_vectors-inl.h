@@ -1,4 +1,4 @@
-// What a KV format gives the Highway kernels: a specialisation of KvVectors, beside the format's scalar struct.
+// The interface of a KV format to the Highway kernels: a specialisation of KvVectors.
 #if defined(TALLY_KERNELS_KV_STORE_KV_VECTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TALLY_KERNELS_KV_STORE_KV_VECTORS_INL_H
 #undef TALLY_KERNELS_KV_STORE_KV_VECTORS_INL_H
@@ -18,14 +18,14 @@ using KvVec = hn::Vec<KvFloats>;
 constexpr KvFloats kKvFloats;
 constexpr int kKvLanes = static_cast<int>(hn::MaxLanes(KvFloats()));
 
-// Members; of a head's share, for positions from `lane` on (of keys a multiple of 16):
-//   Stored                 type of a stored element
-//   kDirect                register tiles may read it where it lies, by an overload of Widen(const Stored*): keys as groups
-//                          [Kp][16], values as rows [Vp]; else every chunk is widened before tiles use it
-//   kWidens                widening a chunk pays off where several tiles use it
-//   Keys, Values           address of the first element, also for prefetching; Kp or Vp elements from position to position
+// Members. They take a head's share and the first position `lane` (keys: a multiple of 16).
+//   Stored                  type of a stored element
+//   kDirect                 true: register tiles read stored elements by an overload of Widen(const Stored*), keys as groups
+//                           [Kp][16], values as rows [Vp]; false: every chunk is widened first
+//   kWidens                 true: widening a chunk first is faster if several tiles use it
+//   Keys, Values            address of the first element; positions are Kp or Vp elements apart
 //   WidenKeys, WidenValues  a chunk as f32: groups [Kp][16], rows [Vp]
-//   Store                  as in the format's scalar struct
+//   Store                   as in the format's scalar struct
 template <class Format>
 struct KvVectors;
 

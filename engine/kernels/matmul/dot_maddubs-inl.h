@@ -1,16 +1,20 @@
-// int8 products by multiplying bytes and adding neighbours in 16 bits (maddubs and its like), then widening to 32 bits.
-//   narrow weights: u8 = q + offset, sums in 16 bits that start at the activations' pair corrections, widened once a block or half of
-//     one: they may wrap on the way, and end at sum(q_w q_x), which fits (act_pack.h, PairOffset)
-//   wide weights: |w| times the activations with w's sign (128 * 127 * 2 < 2^15), widened at every step
+// int8 products by instructions like maddubs: multiply bytes, add pairs in 16 bits, then widen to 32 bits.
+//   narrow weights  u8 = q + offset. Sums in 16 bits start at the i16 corrections and are widened once per block, or per half
+//   with a
+//                   scale of its own. They may wrap on the way; the final sum(q_w q_x) fits (act_pack.h, PairOffset)
+//   wide weights    |w| times the activations with w's sign (128 * 127 * 2 < 2^15), widened at every step
 // Included by int8-inl.h only, for targets without a dot product.
 HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
-// FLOPs of a block of 32 k beyond 2 * 32, for each output. Four bytes take 4 products and 2 sums; of narrow weights 2 sums more, into
-// 16 bits; of wide ones 2 products, a sum and a sum, into 32 bits: 2 more than the useful 8. Widening 16 bits to 32 takes 2 products
-// and a sum, of each half with the half's scale where it has one, and a sum of both. Then the product of the scales and a fused
-// multiply-add.
+// FLOPs per output of a block of 32 k beyond the useful 2 * 32:
+//   wide              products 16  each of 8 steps takes 10 for the useful 8: 4 products + 2 adds, widening 2 products + 1 add, 1
+//                     add scaling   3  the product of the scales 1, the fused multiply-add 2
+//   narrow, 1 part    products  3  a step takes the useful 8; widening once: 2 products + 1 add
+//                     scaling   3  as above
+//   narrow, 2 parts   products  0
+//                     scaling  10  widening each half with its scale 3 + 3, the sum of the halves 1, then 3 as above
 template <class F>
 constexpr ExecutedCost Int8BlockCost() {
   if (F::kWide) return {.products = 2 * 8, .scaling = 3};
@@ -18,7 +22,7 @@ constexpr ExecutedCost Int8BlockCost() {
   return {.products = 0, .scaling = 3 + 3 + 1 + 3};
 }
 
-// What was stored is stored: keeps GCC from carrying sums over a loop in registers it does not have.
+// Compiler barrier. Without it GCC keeps the sums in registers across the loop and spills.
 HWY_INLINE void KeepInMemory() {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
   asm volatile("" ::: "memory");
@@ -28,8 +32,8 @@ HWY_INLINE void KeepInMemory() {
 // Vectors of rows that share each broadcast activation.
 inline constexpr int kDotVecs = kPanelVecs >= 2 ? 2 : 1;
 
-// Adds the products of u8 weights and a block's activations (at x, of T tokens) into 16-bit sums of pairs. weights(k, i): step k of
-// vector i. kSteps steps from kFirst on: 2 * kSteps products meet in each of a lane's two sums.
+// Adds the products of u8 weights and a block's activations (at x, of T tokens) to 16-bit sums of pairs, for kSteps steps from
+// kFirst on. Each of a lane's two sums gets 2 * kSteps products. weights(k, i): step k of vector i.
 template <int kFirst, int kSteps, int T, class WeightFn>
 HWY_INLINE void NarrowDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x, size_t step,
                           hn::Vec<DI16> (&sum)[T][kDotVecs]) {
@@ -47,7 +51,7 @@ HWY_INLINE void NarrowDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x
 }
 
 // d += sum of q_w q_x over a block, for weights of 8 bits: |w| as u8 times the activations with w's sign.
-// weights(k, i, magnitude, w): step k of vector i.
+// weights(k, i, magnitude, w) sets |w| and w of step k of vector i.
 template <int T, class WeightFn>
 HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
   const DI di;
@@ -61,7 +65,7 @@ HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x
     HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
       const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(k) * step + 4 * j));
       HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
-        const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w[i], a);  // where w = 0 the magnitude is 0
+        const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w[i], a);  // w = 0 is harmless, as its magnitude is 0
         d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, hn::SatWidenMulPairwiseAdd(di16, magnitude[i], signed_a), ones));
         Pin(d[j][i]);
       }
@@ -69,7 +73,8 @@ HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x
   }
 }
 
-// The products of part kPart of a block, summed in 16 bits and widened: times 1, or the part's scale.
+// Adds the products of part kPart of a block to d: summed in 16 bits, then widened and multiplied by the part's scale (one part:
+// 1).
 template <class F, int kPart, class Src, int T>
 HWY_INLINE void PartDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
   constexpr int kSteps = 8 / kParts<F>;
@@ -96,7 +101,8 @@ HWY_INLINE void PartDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, si
   }
 }
 
-// d = sum of q_w q_x over a block of kDotVecs vectors, from vector v, and T tokens; of its halves times their scales.
+// d = sum of q_w q_x over a block, for T tokens and kDotVecs vectors from v on. With two parts, each part's sum is multiplied by
+// its scale.
 template <class F, class Src, int T>
 HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
   if constexpr (F::kWide) {
@@ -108,8 +114,8 @@ HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, s
   }
 }
 
-// One panel times T rows of a tile over `blocks` blocks; acc [T][32], of which the panel's 16 columns are continued. They stay in
-// memory (the first-level cache) while the integer sums have the registers.
+// Adds the products of one panel and T rows of a tile over `blocks` blocks to 16 columns of acc [T][32]. acc stays in memory
+// (first-level cache), since the integer sums use the registers.
 template <class F, class Src, int T>
 HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int tile, int64_t blocks, float* HWY_RESTRICT acc) {
   const DF df;
@@ -135,7 +141,7 @@ HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int til
   }
 }
 
-// One panel times a whole tile, in sub-tiles that the registers can hold.
+// One panel times a whole tile, in sub-tiles that fit the registers.
 template <class F, class Src>
 HWY_INLINE void Int8TilePanel(const Src& src, const uint8_t* a, int tile, int64_t blocks, float* acc) {
   for (int j = 0; j < tile;) {
@@ -155,8 +161,8 @@ void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& pan
   constexpr int kTile = ActTile(ActKind::kInt8);
   const int64_t blocks = job.w.cols / kInt8Block;
   const size_t row_bytes = job.x.row_bytes();
-  // K in pieces whose decoded panel stays in the first-level cache while every tile of the group meets it. The sums go on where
-  // they were: the order is the same.
+  // K is cut into pieces whose decoded panel stays in the first-level cache while it is multiplied by every tile of the group. The
+  // order of the sums does not change.
   constexpr int64_t kPiece = kInt8PieceBytes / kDecodedBytes<F>;
   static_assert(kPiece % (F::kPanelCols / kInt8Block) == 0);
   uint8_t* q = scratch.data();

@@ -1,18 +1,19 @@
-// int8 products where the target has a u8 x s8 dot product: weights as q + offset, sums that start at the activations' corrections.
-// Included by int8-inl.h only, for those targets.
+// int8 products by a u8 x s8 dot product: weights are q + offset, sums start at the activations' corrections. Included by
+// int8-inl.h only, for targets that have one.
 HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
-// FLOPs of a block of 32 k beyond 2 * 32, for each output: none in the product (the second chain's first sum, to zero, is the one that
-// joins the chains instead); in scaling the product of the scales and a fused multiply-add, and where halves have scales of their
-// own a product of each and their sum.
+// FLOPs per output of a block of 32 k beyond the useful 2 * 32:
+//   products 0  two chains cost no extra add: the join replaces the second chain's addition to zero
+//   scaling  3  the product of the scales 1, the fused multiply-add 2
+//            6  with two parts also the product of each with its scale 2, their sum 1
 template <class F>
 constexpr ExecutedCost Int8BlockCost() {
   return {.products = 0, .scaling = kParts<F> == 1 ? 3u : 3u + 3u};
 }
 
-// P panels times a tile of T rows. acc: [T][32] f32, of which panel p's 16 columns begin at 16 p.
+// P panels times a tile of T rows. acc: [T][32] f32; the 16 columns of panel p start at 16 p.
 template <class F, class Src, int P, int T>
 HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, int64_t blocks, float* HWY_RESTRICT acc,
                             const uint8_t* far) {
@@ -26,7 +27,7 @@ HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, i
     HWY_UNROLL(8) for (int j = 0; j < T; ++j) f[p][j] = hn::Zero(df);
   }
   constexpr size_t step = 4 * T;
-  // Where halves have scales of their own; and where there are so few sums that dot products would wait for one another.
+  // Two chains of sums if the halves have scales of their own, or if there are too few sums to hide the latency of the dot product.
   constexpr bool kTwoChains = kParts<F> == 2 || P * T <= 2;
   for (int64_t b = 0; b < blocks; ++b, a += kBlockWords<F> * step) {
     HWY_UNROLL(2) for (int p = 0; p < P; ++p) src[p].Prefetch();
@@ -73,7 +74,7 @@ HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, i
   }
 }
 
-// A whole tile of `tile` rows (<= 6). acc: [tile][32], of which the panels' columns are written.
+// A whole tile of `tile` rows (<= 6). acc: [tile][32]; the panels' columns are written.
 template <class F, int P, class Src>
 HWY_INLINE void Int8Tile(const Src (&sources)[P], const uint8_t* a, int tile, int64_t blocks, float* acc, const uint8_t* far) {
   WithSubTile<kInt8SubTile<F>>(tile, [&]<int T>() HWY_ATTR { Int8Micro<F, Src, P, T>(sources, a, blocks, acc, far); });
@@ -104,7 +105,7 @@ void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& pan
   for (int64_t r = 0; r < group.rows; r += kTile) {
     const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
     const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes;
-    // While this pair is multiplied, the next one is fetched, a line a block.
+    // Prefetches the next pair of panels, one line per block.
     const size_t fetched = static_cast<size_t>(r / kTile) * static_cast<size_t>(blocks) * 64;
     Int8Tile<F>(both, a, tile, blocks, acc, panels.NextAt(job, fetched));
     for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + r + j, panels.col, panels.n);

@@ -1,6 +1,6 @@
 // f32 products: acc = fma(w[k], x[k], acc), k in order.
 //
-// A format that is not quantised widens a step of a panel at a time: Vector<NAME>::Widen(step, v, w), kStepK values of k of vector v.
+// The Vector<NAME> of a format that is not quantised has Widen(step, v, w), which widens vector v of a step: kStepK values of k.
 #include "engine/kernels/embed/embed-inl.h"
 #include "engine/kernels/matmul/int8-inl.h"
 
@@ -15,13 +15,13 @@ HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
-// Rows of a tile that one microkernel call takes: 16-lane targets have 32 registers, AVX2 and SSE4 16.
+// Rows of a tile per microkernel call. 16-lane targets have 32 registers, AVX2 and SSE4 have 16.
 inline constexpr int kFloatSubTile = kLanes >= 16 ? 12 : (kLanes == 8 ? 6 : 3);
 inline constexpr int kStreamSubTile = kLanes >= 16 ? 6 : (kLanes == 8 ? 3 : 1);
 
 HWY_INLINE VF Broadcast(const float* p) { return hn::Set(DF(), *p); }
 
-// Few rows: the weights are widened in registers as they stream by. acc: [T][32]. x: [K][tile] f32 from row j0.
+// Few rows: widens the weights in registers. acc: [T][32]. x: [K][tile] f32, from the first of the T rows on.
 template <class F, int T>
 HWY_NOINLINE void StreamMicro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_RESTRICT p1, const float* HWY_RESTRICT x,
                               int tile, int64_t cols, float* HWY_RESTRICT acc) {
@@ -68,7 +68,7 @@ void WidenPair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n, floa
   }
 }
 
-// The same for block-quantised formats; each weight as its format defines its value, bit for bit.
+// The same for block-quantised formats. The values have the same bits as Decode's.
 template <class F>
 void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n, float* HWY_RESTRICT out) {
   const DF df;
@@ -98,7 +98,7 @@ void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n,
   }
 }
 
-// Many rows: w is [n][32] f32, x [n][tile] from row j0, acc [T][32] is continued.
+// Many rows: adds to acc [T][32]. w: [n][32] f32. x: [n][tile] f32, from the first of the T rows on.
 template <int T>
 HWY_NOINLINE void FloatMicro(const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, int tile, int64_t n,
                              float* HWY_RESTRICT acc) {
@@ -121,7 +121,7 @@ HWY_NOINLINE void FloatMicro(const float* HWY_RESTRICT w, const float* HWY_RESTR
   }
 }
 
-// f32 activations, many rows: K in pieces; each piece of the pair is widened once and meets every tile of the group.
+// f32 activations, many rows: widens the pair of panels in pieces of K, and multiplies each piece by every tile of the group.
 template <class WidenFn>
 void FloatGroup(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
                 std::span<uint8_t> scratch, const WidenFn& widen) {
@@ -149,7 +149,7 @@ void FloatGroup(const MatJob& job, const RowGroup& group, const PanelPair& panel
   for (int64_t r = 0; r < group.rows; ++r) epilogue.Row(acc + 32 * r, group.row_begin + r, panels.col, panels.n);
 }
 
-// f32 activations by weights that widen step by step.
+// f32 activations times weights that are not quantised.
 template <class F>
 void RunFloat(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   constexpr int kTile = ActTile(ActKind::kF32);
@@ -163,7 +163,7 @@ void RunFloat(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> 
                    [&](int64_t k0, int64_t n, float* w) HWY_ATTR { WidenPair<F>(panels.p0, panels.p1, k0, n, w); });
         continue;
       }
-      // Both panels at once, two streams: the sums of one would wait for their own latency.
+      // Both panels at once: the sums of one panel are too few to hide the latency of the multiply-add.
       const int tile = static_cast<int>(group.rows);
       const float* x = reinterpret_cast<const float*>(job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes());
       for (int j = 0; j < tile;) {
@@ -175,7 +175,7 @@ void RunFloat(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> 
   });
 }
 
-// f32 activations by block-quantised weights.
+// f32 activations times block-quantised weights.
 template <class F>
 void RunDequantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
@@ -188,7 +188,7 @@ void RunDequantised(const MatJob& job, int64_t begin, int64_t end, std::span<uin
   });
 }
 
-// Any activations by block-quantised weights.
+// Any activations times block-quantised weights.
 template <class F>
 void RunQuantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   if (job.x.format.kind == ActKind::kInt8) {

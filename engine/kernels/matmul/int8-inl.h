@@ -1,10 +1,10 @@
 // int8 dot products of block-quantised weights with int8 activations.
 //
-// Per block of 32 k: d = sum q_w q_x exactly, in int32; then acc = fma(float(d), w_scale * x_scale, acc), blocks in order. Where each half
-// of a block has an integer scale of its own, d = sum_h s_h sum q_w q_x, |d| < 2^24. The integers are exact whatever the
-// instructions, so every target with a fused multiply-add gives the same bits.
+// Per block of 32 k: d = sum q_w q_x, exact in int32; then acc = fma(float(d), w_scale * x_scale, acc), blocks in order. If the
+// halves of a block have integer scales s_h, d = sum_h s_h sum q_w q_x, |d| < 2^24. The integers are exact with any instructions,
+// so every target with a fused multiply-add gives the same bits.
 //   dot_vnni-inl.h      targets with a u8 x s8 dot product
-//   dot_maddubs-inl.h   others, by products of bytes summed in pairs
+//   dot_maddubs-inl.h   others: products of bytes summed in pairs
 #include "engine/kernels/matmul/tile-inl.h"
 
 #if defined(TALLY_MATMUL_INT8_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -23,33 +23,33 @@ inline constexpr bool kHasDot = true;
 #else
 inline constexpr bool kHasDot = false;
 #endif
-// Tokens per microkernel call: as many sums as there are registers for.
+// Tokens per microkernel call, limited by the registers for their sums.
 template <class F>
 inline constexpr int kInt8SubTile = kHasDot        ? 6
                                     : kLanes >= 16 ? 4
                                     : F::kWide     ? 3
                                                    : 6;
 
-// Parts of a block with sums, and scales, of their own.
+// Parts of a block with a sum and a scale each.
 template <class F>
 inline constexpr int kParts = F::kInt8.sums;
 
-// Where the numbers of a tile's block of activations stand (act_pack.h), in units of 4 bytes a row of the tile.
+// Offsets in a tile's block of activations (act_pack.h), in units of 4 bytes x the rows of the tile.
 inline constexpr size_t kScalesAt = 8, kCorrectionsAt = 9;
 template <class F>
 inline constexpr size_t kPairCorrectionsAt = 9 + kParts<F>;
 template <class F>
 inline constexpr size_t kBlockWords = Int8BlockBytes(kParts<F>) / 4;
 
-// A block's eight steps of k, four bytes for each of 16 rows, are taken in pairs: those that a nibble format has in the same bytes, and
-// neighbours where each byte is one weight, so that a block is read from front to back. StepOf(c, h): half h of pair c.
+// The eight steps of a block (4 bytes for each of 16 rows) are processed in pairs: steps that share bytes in a nibble format,
+// neighbours if each byte is one weight, so that a block is read from front to back. StepOf(c, h): half h of pair c.
 template <class F>
 constexpr size_t StepOf(int c, int h) {
   return static_cast<size_t>(F::kWide ? 2 * c + h : c + 4 * h);
 }
 
-// Where a microkernel takes a panel's blocks from: as packed, or decoded into scratch ([8][64] bytes and [kScaleWords][16] numbers a
-// block).
+// Sources of a panel's blocks for a microkernel: PackedSource reads the panel; DecodedSource reads scratch, per block [8][64]
+// bytes (with kDecodedSigned twice that) and [kScaleWords][16] words.
 template <class F>
 struct PackedSource {
   typename F::Cursor at;
@@ -59,7 +59,7 @@ struct PackedSource {
   HWY_INLINE VU8 Step(int k, int v) const {
     VU8 lo, hi;
     Steps(F::kWide ? k / 2 : k % 4, v, lo, hi);
-    return (F::kWide ? k % 2 : k / 4) == 0 ? lo : hi;  // the other one is not computed: k is a constant once unrolled
+    return (F::kWide ? k % 2 : k / 4) == 0 ? lo : hi;  // k is a constant after unrolling, so the other one is not computed
   }
   HWY_INLINE void Signed(int k, int v, VU8& magnitude, hn::Vec<DI8>& w) const {
     w = hn::BitCast(DI8(), hn::Xor(Step(k, v), hn::Set(DU8(), 0x80)));
@@ -69,10 +69,10 @@ struct PackedSource {
   HWY_INLINE void Next() { at.Next(); }
 };
 
-// A wide format without a dot product is decoded to |w| and w.
+// Without a dot product, a wide format is decoded to |w| and w.
 template <class F>
 inline constexpr bool kDecodedSigned = F::kWide && !kHasDot;
-// Bytes of a decoded block: [8][64] u8, and where signed [8][64] i8 more.
+// Bytes of a decoded block: [8][64] u8; if kDecodedSigned, then [8][64] i8.
 template <class F>
 inline constexpr int kDecodedBytes = kDecodedSigned<F> ? 1024 : 512;
 
@@ -98,7 +98,7 @@ struct DecodedSource {
   }
 };
 
-// Blocks [first, first + blocks) of a panel.
+// Decodes blocks [first, first + blocks) of a panel for DecodedSource.
 template <class F>
 void DecodePanel(const uint8_t* panel, int64_t first, int64_t blocks, uint8_t* HWY_RESTRICT q, float* HWY_RESTRICT s) {
   const DU8 du8;

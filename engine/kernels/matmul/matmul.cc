@@ -89,7 +89,7 @@ CostAmounts AmountsOf(const ActPack& x) {
   return n;
 }
 
-// `outputs`: of a row, that bias, activation and residual are applied to: w.rows, or more where lanes are masked.
+// `outputs`: outputs per row that bias, activation and residual are applied to: w.rows, or more with masked lanes.
 Cost JobUseful(const MatJob& job, const CostAmounts& amounts, WorkClass cls, uint64_t outputs) {
   Cost c;
   const uint64_t n = amounts[Amount::kRows], out = n * static_cast<uint64_t>(job.w.rows);
@@ -107,9 +107,8 @@ Cost JobUseful(const MatJob& job, const CostAmounts& amounts, WorkClass cls, uin
   return c;
 }
 
-// What a kernel that computes `lanes` output rows a slice does, padding included. `epilogue`: outputs a row that bias, activation
-// and residual are applied to. `lane`: what it does for a lane beyond the useful. Weights that are widened for the work are decoded
-// once a group.
+// Cost of a kernel that computes `lanes` output rows of a slice, padding included. `epilogue`: outputs per row that bias,
+// activation and residual are applied to. `lane`: FLOPs of a lane beyond the useful ones.
 Cost JobExecuted(const MatJob& job, const CostAmounts& amounts, WorkClass cls, int64_t lanes, uint64_t epilogue,
                  const ExecutedCost& lane) {
   Cost c = JobUseful(job, amounts, cls, epilogue);
@@ -136,9 +135,9 @@ void RunHwy(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> sc
 TaskPlan PlanOf(const MatJob& job, int threads) {
   TaskPlan plan;
   plan.tasks = job.tasks();
-  // Threads take small runs of neighbouring panels as they become free: cores differ, and others use them too. Where few rows read
-  // each weight once, a sixteenth of a thread's share, or up to a quarter where that is less than half a megabyte: a run of panels
-  // starts at a cost, which a short matrix feels.
+  // Threads take chunks of neighbouring pairs of panels as they become free, since cores differ in speed and load. Many rows:
+  // 1/16 of a thread's share, at most 8 pairs. Few rows, which stream the weights: 1/16 of the share, raised to 512 KiB of
+  // weights but at most 1/4 of the share, since starting a stream has a cost.
   constexpr int64_t kStreamChunkBytes = 512 << 10;
   const int64_t smallest = plan.tasks / (threads * 16);
   if (job.max_group_rows() > StreamRows(job.x.format.kind)) {
@@ -230,7 +229,7 @@ int64_t MatJob::max_group_rows() const {
 size_t MatJobScratchBytes(const MatJob& job) {
   if (job.x.format.kind == ActKind::kInt8) {
     if (job.max_group_rows() <= StreamRows(ActKind::kInt8)) return 0;
-    // Two decoded panels; or one piece and the sums of every row.
+    // dot_vnni: two decoded panels. dot_maddubs: one decoded piece and the sums of every row.
     const size_t block = FormatOf(job.w.dtype).decoded_block_bytes;
     const size_t whole = 2 * static_cast<size_t>(job.w.cols / kInt8Block) * block;
     return std::max(whole, kInt8PieceBytes / 512 * block + static_cast<size_t>(job.max_group_rows()) * 128);

@@ -1,10 +1,10 @@
-// Matrix products: y = W x (+ bias), one weight or a gate and an up weight at once, for one row, few rows or many, over
-// one group of rows or one per expert.
+// Matrix products: y = W x (+ bias), of one weight or of a gate and an up weight together, over one group of rows or one per
+// expert.
 //
-// Order of accumulation, the same for any number of rows: lanes are output rows; k (f32), pairs of k (bf16) or blocks of
-// 32 k (int8) are added in order, one fused multiply-add each.
-//   f32   acc = fma(w[k], x[k], acc), w widened (dequantised types: q * d, rounded once)
-//   bf16  the target's bf16 dot product where it has one (its own order within a pair, subnormals flushed), else
+// The order of accumulation is the same for any number of rows. k (f32), pairs of k (bf16) or blocks of 32 k (int8) are added in
+// order:
+//   f32   acc = fma(w[k], x[k], acc), w widened to f32
+//   bf16  the target's bf16 dot product if it has one (own order within a pair, subnormals flushed), else
 //         acc = fma(w1, x1, fma(w0, x0, acc)) per pair
 //   int8  acc = fma(float(sum_32 q_w q_x), w_scale * x_scale, acc)
 #pragma once
@@ -24,7 +24,7 @@ struct MatMulOp {
   ActivationKind activation = ActivationKind::kNone;  // kNone, kGeluTanh, kGeluErf, kSilu
   bool add_to_out = false;                            // out += instead of out =; not together with an activation
   Mat<float> out;                                     // [>= n, N]
-  std::span<const int32_t> out_row;                   // [n] row of out that pack row i goes to, or empty: i
+  std::span<const int32_t> out_row;                   // [n]: the row of out for pack row i; empty: row i
   WorkClass work_class = WorkClass::kLinear;          // kRouter for the router's matrix
   Status Validate() const;
   CostAmounts Amounts() const;

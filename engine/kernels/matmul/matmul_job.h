@@ -1,7 +1,7 @@
-// What MatMulOp and GatedMatMulOp ask of a matrix kernel, in one form: tiles of two panels.
+// MatJob: the common form of MatMulOp and GatedMatMulOp for matrix kernels.
 //
-// A task is one pair of panels of one row group. Plain: panels 2p and 2p + 1 of one weight. Gated: panel p of the gate and
-// panel p of the up weight, so that both halves of a gated unit meet in one tile.
+// A task is one pair of panels of one row group. Plain: panels 2p and 2p + 1 of one weight. Gated: panel p of the gate and panel
+// p of the up weight, so that one tile has both values of a gated output.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,14 @@ struct MatJob {
   int64_t max_group_rows() const;
 };
 
-// Rows that a group may have for its weights to be decoded on the fly, once per tile, instead of into scratch first.
+// Largest group that decodes weights on the fly. Larger groups decode into scratch first, as do all groups of quantised weights
+// with f32 activations.
 constexpr int64_t StreamRows(ActKind k) { return ActTile(k); }
 
-// f32 kernels take K in pieces of this many, so that a decoded pair of panels stays in the first- and second-level cache.
+// f32 kernels cut K into pieces of this many, so that a widened pair of panels stays in the second-level cache.
 inline constexpr int64_t kF32KBlock = 512;
 
-// Targets without an int8 dot product take K in pieces whose decoded panel has this many bytes.
+// Targets without an int8 dot product cut K into pieces whose decoded panel has this many bytes.
 inline constexpr int64_t kInt8PieceBytes = 16384;
 
 size_t MatJobScratchBytes(const MatJob& job);

@@ -1,8 +1,9 @@
 // The scalar reference of the matrix products, a template over the scalar type (engine/kernels/scalar.h).
 //
-// Tolerance of the Highway kernels against it, per output: f32 and int8 paths do the same operations in the same order and are
-// equal on targets with a fused multiply-add; without one, and for native bf16 dot products (which round twice a pair in an order of
-// their own and flush subnormals), |error| <= 2 * terms * (2^-24 * sum |w x| + 2^-126), terms = K (f32, bf16) or K/32 (int8).
+// Tolerance of the Highway kernels, per output. f32 and int8 results are equal on targets with a fused multiply-add, as the
+// operations and their order are the same. On other targets, and for native bf16 dot products (which round twice per pair, have
+// their own order and flush subnormals), |error| <= 2 * terms * (2^-24 * sum |w x| + 2^-126), with terms = K (f32, bf16) or K/32
+// (int8).
 #pragma once
 
 #include "engine/kernels/formats/weight_format.h"
@@ -13,7 +14,7 @@
 
 namespace tally {
 
-// Row `n` of a weight times row `row` of a group. `w_row`: the weight's row as f32 (f32 and bf16 kinds).
+// Row `n` of a weight times a row of a group. `w_row`: the weight's row as f32 (f32 and bf16 activations).
 template <class S>
 S DotRow(const MatJob& job, const WeightView& w, int64_t slice, int64_t n, const float* w_row, const PackedRow& x) {
   S acc(0.0f);

@@ -21,9 +21,9 @@ struct Library {
 
 Library Load() {
   Library library;
-  // By the name that the system's loader knows, else as it was found when this was built.
+  // Tries the name that the system's loader knows, then the path found at build time.
   void* handle = dlopen(kSystemName, RTLD_NOW | RTLD_LOCAL);
-  const std::string why = handle == nullptr ? dlerror() : "";  // NOLINT(concurrency-mt-unsafe): POSIX keeps it for each thread
+  const std::string why = handle == nullptr ? dlerror() : "";  // NOLINT(concurrency-mt-unsafe): thread-local by POSIX
   if (handle == nullptr) handle = dlopen(TALLY_OPENBLAS, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     library.status = BadInput("OpenBLAS cannot be loaded: " + why);
@@ -35,7 +35,7 @@ Library Load() {
     library.status = BadInput(std::string(kSystemName) + " is not OpenBLAS: it lacks cblas_sgemm or openblas_set_num_threads");
     return library;
   }
-  set_threads(1);  // the team is the only pool
+  set_threads(1);  // the team runs all threads
   return library;
 }
 

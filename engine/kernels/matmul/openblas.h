@@ -1,4 +1,4 @@
-// OpenBLAS, loaded when it is first asked for: linked, it would start its threads in every process.
+// OpenBLAS, loaded on first use. If it were linked, it would start its threads in every process.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace tally {
 
-// The first call loads the library, for the life of the process, and switches its own threads off. kBadInput: it is not there, or
-// not what it is named. Callable from any thread.
+// The first call loads the library for the life of the process and sets it to one thread. kBadInput: it is missing, or lacks the
+// expected functions. Callable from any thread.
 Status LoadOpenBlas();
 
-// y[m][n] = x[m][k] w[n][k]^T, rows of x and w without gaps, those of y y_stride apart. Serial, callable from any thread, once
+// y[m][n] = x[m][k] w[n][k]^T. Rows of x and w are contiguous, rows of y are y_stride apart. Serial; callable from any thread after
 // LoadOpenBlas has succeeded.
 void OpenBlasGemmNT(int64_t m, int64_t n, int64_t k, const float* x, const float* w, float* y, int64_t y_stride);
 

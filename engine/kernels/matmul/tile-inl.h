@@ -1,4 +1,4 @@
-// Per-target pieces that every matrix kernel shares: walking panels, and the epilogue of a tile.
+// Shared by all matrix kernels, per target: walking panels, and the epilogue of a tile.
 #include "engine/kernels/formats/vectors-inl.h"
 #include "hwy/cache_control.h"
 
@@ -19,7 +19,7 @@ namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Keeps GCC from hoisting every multiply above the chain of additions, which would spill on targets with 16 registers.
+// Keeps GCC from moving all multiplies before the chain of additions, which would spill on targets with 16 registers.
 template <class V>
 HWY_INLINE void Pin(V& v) {
 #if HWY_TARGET == HWY_AVX2 && HWY_COMPILER_GCC_ACTUAL
@@ -29,16 +29,15 @@ HWY_INLINE void Pin(V& v) {
 #endif
 }
 
-// For weights that stream from memory and are read at p now. Zen 4's own prefetchers follow a stream better when they are left alone:
-// matmuls of one token, step by step in turn with 2048 or 4096 bytes ahead, were 4 % faster in BF16, 25 % in Q8_0 (when its blocks
-// were not yet read from front to back; both llama-3.2-1b), and equal in MXFP4 (gpt-oss-20b).
+// Prefetches for weights that stream from memory and are read at p now. Zen 4 needs no software prefetch for streams: matrix
+// products of one token were 4 % faster without it in BF16 (llama-3.2-1b) and equal in MXFP4 (gpt-oss-20b).
 inline constexpr int kPrefetchAhead = HWY_TARGET == HWY_AVX3_ZEN4 ? 0 : 2048;  // bytes; 0: none
 HWY_INLINE void PrefetchStream(const uint8_t* p) {
   if constexpr (kPrefetchAhead > 0) hwy::Prefetch(p + kPrefetchAhead);
 }
 HWY_INLINE void PrefetchFar(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
 
-// Applies bias, activation or gate to the accumulators of one row and writes them out.
+// Applies bias, activation or gate to the accumulators of one row and writes the output.
 // acc: [32] f32, the two panels of the pair. col: first output column. n: columns of the pair that exist (<= 32, gated <= 16).
 class Epilogue {
  public:
@@ -80,7 +79,7 @@ class Epilogue {
   const float* up_bias_;
 };
 
-// The two panels of a task and where their results go.
+// The two panels of a task and their output columns.
 struct PanelPair {
   const uint8_t* p0;
   const uint8_t* p1;
@@ -95,12 +94,12 @@ struct PanelPair {
     } else {
       const int64_t last = job.w.panels() - 1;
       p0 = job.w.Panel(slice, 2 * pair);
-      p1 = job.w.Panel(slice, std::min(2 * pair + 1, last));  // an odd last panel is computed twice, written once
+      p1 = job.w.Panel(slice, std::min(2 * pair + 1, last));  // an odd last panel is computed twice and written once
       col = pair * 2 * kPanelRows;
       n = std::min<int64_t>(2 * kPanelRows, job.w.rows - col);
     }
   }
-  // Byte `offset` of the pair after this one in memory (for prefetching only), or null beyond its two panels.
+  // Address of byte `offset` of the next pair in memory, for prefetching only; null beyond its two panels.
   const uint8_t* NextAt(const MatJob& job, size_t offset) const {
     const size_t panel = job.w.panel_stride;
     if (offset >= 2 * panel) return nullptr;
@@ -129,7 +128,7 @@ HWY_INLINE int WithSubTile(int n, const Fn& fn) {
   return fn.template operator()<1>(), 1;
 }
 
-// Walks tasks [begin, end), group by group: body(group, first, last), pairs [first, last) of the group's slice.
+// Calls body(group, first, last) for each group of tasks [begin, end): pairs [first, last) of the group's slice.
 template <class Body>
 HWY_INLINE void ForEachGroup(const MatJob& job, int64_t begin, int64_t end, const Body& body) {
   const int64_t pairs = job.pairs();
@@ -141,18 +140,17 @@ HWY_INLINE void ForEachGroup(const MatJob& job, int64_t begin, int64_t end, cons
   }
 }
 
-// Few rows, whose weights stream from memory, as one stream: two at once took up to half as long again on Zen 4. Where a stream
-// starts anew the processor's prefetchers do too, so of a gate and an up matrix, which lie apart, a long run of panels of the one
-// comes before the run of the other. panel(weights, acc): the products of one panel and all rows of the group (<= kTile), added to the
-// zeros in its 16 columns of acc, [rows][32], or written over them.
+// Few rows: weights are read as one stream, since two streams took up to half as long again on Zen 4. For gate and up, a run of
+// panels of one is read before the run of the other. panel(weights, acc) writes the products of one panel and all rows of the
+// group (<= kTile) to 16 columns of acc [rows][32], or adds them to the zeros there.
 template <int kTile, class Panel>
 HWY_INLINE void StreamPanels(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, const Panel& panel) {
   const Epilogue epilogue(job, group.slice);
-  constexpr int64_t kSums = 8 * kTile;  // rows of 32 sums: a run is 8 pairs of panels, or more where there are fewer rows
+  constexpr int64_t kSums = 8 * kTile;  // rows of 32 sums: a run is 8 pairs of panels, or more with fewer rows than kTile
   alignas(64) float sums[kSums * 32];   // [pairs of a run][rows][32]
   const int64_t row_sums = group.rows * 32, longest = job.gated ? kSums / group.rows : 1;
   const int64_t pairs = last - first, runs = (pairs + longest - 1) / longest;
-  for (int64_t r = 0; r < runs; ++r) {  // of equal length, or one less
+  for (int64_t r = 0; r < runs; ++r) {  // lengths differ by at most one
     const int64_t begin = first + pairs * r / runs, n = first + pairs * (r + 1) / runs - begin;
     std::memset(sums, 0, static_cast<size_t>(n * row_sums) * sizeof(float));
     for (int64_t i = 0; i < n; ++i) panel(PanelPair(job, group.slice, begin + i).p0, sums + i * row_sums);

@@ -10,7 +10,7 @@
 namespace tally {
 namespace {
 
-// `k` elements of each vector, as the kernel at hand counts them.
+// `k`: elements of a vector that the kernel processes, padding included.
 Cost NormCost(const NormOp& op, const CostAmounts& n, uint64_t k) {
   Cost cost;
   const uint64_t vectors = n[Amount::kRows] * static_cast<uint64_t>(op.groups), cols = static_cast<uint64_t>(op.weight.cols);

@@ -16,11 +16,11 @@ struct NormOp {
   WeightView weight;  // [cols]
   WeightView bias;    // [cols] or empty (kLayer only)
   float eps = 1e-5f;
-  bool add_to_out = false;  // out += y instead of out = y (kRms only); then out is not x
-  Mat<float> out;           // as x; may be x itself
+  bool add_to_out = false;  // out += y instead of out = y (kRms only); out must then not be x
+  Mat<float> out;           // shape of x; may be x itself
   Status Validate() const;
-  // Per vector of K (class norm): RMS 4 K + 1 FLOPs and 2 special; Layer 6 K + 1 (with a bias 7 K + 1) and 3
-  // special; K adds (class residual/bias) where it is added to out. The weights' bytes count once an op.
+  // Per vector of K elements, class norm: RMS 4 K + 1 FLOPs and 2 special; Layer 6 K + 1 FLOPs (with a bias 7 K + 1) and 3 special.
+  // With add_to_out, K adds of class residual/bias. The bytes of the weights count once per run.
   CostAmounts Amounts() const { return RowAmounts(x.rows); }
   Cost Useful(const CostAmounts& n) const;
   void Touches(WeightTouches&) const;

@@ -1,6 +1,5 @@
-// RMSNorm and LayerNorm over vectors of lanes. A sum runs in four accumulators: element i in accumulator i /
-// lanes % 4 while whole groups of four vectors last, the rest in the first. So a result depends on its own
-// vector and the target only.
+// RMSNorm and LayerNorm. A sum has four accumulators: groups of four whole vectors go one to each, the remaining elements to the
+// first. A result depends on its own vector and the target only.
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -22,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// term(tail, acc, i, count) returns acc with the terms of elements [i, i + count) added.
+// term(tail, acc, i, count) returns acc plus the terms of elements [i, i + count).
 template <class Term>
 HWY_INLINE float SumOver(int64_t k, const Term& term) {
   const D d;
@@ -62,7 +61,7 @@ void LayerNormVector(const float* x, const float* w, const float* b, int64_t k, 
   const float sum = SumOver(
       k, [&](auto tail, V acc, int64_t i, size_t count) HWY_ATTR { return hn::Add(acc, LoadLanes(tail, d, x + i, count)); });
   const V mean = hn::Set(d, sum / static_cast<float>(k));
-  // The centred values wait in out, which may be x.
+  // The centred values are stored in out, which may be x.
   const float squares = SumOver(k, [&](auto tail, V acc, int64_t i, size_t count) HWY_ATTR {
     const V centred = ZeroBeyond(tail, d, hn::Sub(LoadLanes(tail, d, x + i, count), mean), count);
     StoreLanes(tail, centred, d, out + i, count);

@@ -1,12 +1,11 @@
 // The scalar reference of NormOp. A task is one vector: group t % groups of row t / groups.
 //
-// Tolerance of the Highway kernel, u = 2^-24: both sides add the K terms of a sum in different orders, and
-// rounding errors of such sums grow as sqrt(K) u in practice (Higham & Mary 2019 bound the probability that
-// they exceed a small multiple); a lost or doubled element of ordinary data moves the result by 1/(2K), more
-// than this allows up to K = 15,000.
+// Tolerance of the Highway kernel, u = 2^-24. The two add the K terms of a sum in different orders; the rounding errors of such
+// sums grow as sqrt(K) u in practice (Higham & Mary 2019). A lost or doubled element of ordinary data changes the result by
+// 1/(2K), which exceeds the tolerance up to K = 15,000.
 //   RMSNorm    |y - y'| <= NormTolerance(K) |y|
 //   LayerNorm  |y - y'| <= NormTolerance(K) (|w| (1 + max|x| / sd) + |y| + |b|)
-//              (max and standard deviation of the vector: the rounding of its mean shows in every element)
+//              max and standard deviation of the vector, since the rounding of the mean affects every element
 #pragma once
 
 #include <cmath>
@@ -36,7 +35,7 @@ void LayerNormVector(const float* x, const float* w, const float* b, int64_t k, 
   for (int64_t i = 0; i < k; ++i) sum = sum + S(x[i]);
   const S mean = sum / S(static_cast<float>(k));
   S squares(0.0f);
-  for (int64_t i = 0; i < k; ++i) {  // the centred values wait in out
+  for (int64_t i = 0; i < k; ++i) {  // the centred values are stored in out
     const S centred = S(x[i]) - mean;
     squares = Fma(centred, centred, squares);
     out[i] = ToF32(centred);

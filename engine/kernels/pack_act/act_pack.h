@@ -1,13 +1,13 @@
-// Activations packed for the matrix kernels: rows in groups (one group; or one per expert), each group cut into tiles of
-// kTile rows (its last tile shorter). Within a tile of T rows the input dimension runs outermost:
+// Activations packed for the matrix kernels. Rows form groups (one group, or one per expert). A group is cut into tiles of
+// ActTile(kind) rows, the last one shorter. Layout of a tile of T rows:
 //   kF32   [K][T] f32                                                          row bytes: 4 K
 //   kBF16  [ceil(K/2)][T][2] bf16, round to nearest even                       row bytes: 4 ceil(K/2)
 //   kInt8  per 32 k: [8][T][4] i8, then T f32 scales, [sums][T] i32 corrections, [sums][T] pairs of i16 corrections;
 //          row bytes: (36 + 8 sums) (K/32)
 //          q = round_half_even(x * (127 / amax)), scale = (amax / 127) * scale_mul; amax < kSmallestAmax gives q = 0 and scale 0.
-//          correction = -offset * sum(q), one for each of the `sums` equal parts of a block. The pair is for sums in 16 bits:
-//          -PairOffset * sum(q) over k % 4 < 2 of the part, then over k % 4 >= 2.
-// A tile of T rows that starts at row r of the pack starts at byte r * row_bytes.
+//          correction = -offset * sum(q), one for each of the `sums` equal parts of a block.
+//          i16 corrections, for sums in 16 bits: -PairOffset * sum(q) over k % 4 < 2 of the part, then over k % 4 >= 2.
+// A tile that starts at row r of the pack starts at byte r * row_bytes.
 #pragma once
 
 #include <array>
@@ -22,27 +22,27 @@ namespace tally {
 enum class ActKind : uint8_t { kF32, kBF16, kInt8 };
 inline constexpr std::array<std::string_view, 3> kActKindNames = {"f32", "bf16", "int8"};
 
-// What a weight format asks of the activations that it is multiplied by. The last three are kInt8's.
+// How activations are packed for a weight format. offset, scale_mul and sums apply to kInt8 only.
 struct ActFormat {
   ActKind kind = ActKind::kF32;
-  // Kernels hold a weight as an unsigned integer, q + offset; sums of products that start at the corrections need no other.
-  // A format with minima (w = scale q - minimum) has unsigned integers anyway: -1 gives it sum(q), which its minima multiply.
+  // Kernels store weight q as unsigned q + offset. Starting a sum at -offset * sum(x) removes the offset.
+  // -1: the format has minima (w = scale q - minimum) and needs sum(x) itself.
   int32_t offset = 0;
-  float scale_mul = 1;  // of what the kernel's integers are multiples: 0.5 where they are twice the value
-  int32_t sums = 1;     // 1; 2 where each 16 weights have an integer scale of their own
+  float scale_mul = 1;  // factor folded into the activation scale: 0.5 if kernels hold doubled weights
+  int32_t sums = 1;     // parts of a block with a sum each: 1, or 2 if every 16 weights have an integer scale
   bool operator==(const ActFormat&) const = default;
 };
 
-// The format that a matrix of type `t` is multiplied by when its activations are of kind `k`.
+// The format of activations of kind `k` for a matrix of type `t`.
 ActFormat ActFormatFor(DType t, ActKind k);
 
-// The offset in the corrections of sums in 16 bits; 0 where a sum of products, 16 / sums in a lane, would not fit.
+// The offset in the i16 corrections. 0 if a sum of 16 / sums products would not fit 16 bits; kernels then do not use them.
 constexpr int32_t PairOffset(const ActFormat& f) { return f.offset * 127 * (16 / f.sums) < 1 << 15 ? f.offset : 0; }
 
-// Blocks of nothing larger are zeros: 127 / amax would overflow (below 3.8e-37), and no result would show them.
+// A block whose maximum is below this is packed as zeros, since 127 / amax would overflow.
 inline constexpr float kSmallestAmax = 0x1p-120f;
 
-// Elements of a block of int8 activations, and bytes of one row's.
+// Elements of a block of int8 activations, and the bytes of one row in it.
 inline constexpr int kInt8Block = 32;
 constexpr int Int8BlockBytes(int sums) { return kInt8Block + 4 + 8 * sums; }
 
@@ -53,7 +53,7 @@ struct RowGroup {
   int64_t slice = 0;
 };
 
-// Rows in a full tile. Kernels for narrow vectors take a tile in parts.
+// Rows in a full tile.
 constexpr int ActTile(ActKind k) { return k == ActKind::kInt8 ? 6 : 12; }
 
 constexpr size_t ActRowBytes(const ActFormat& f, int64_t cols) {

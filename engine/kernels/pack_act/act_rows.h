@@ -9,7 +9,7 @@
 
 namespace tally {
 
-// Row `row` of group `group`: where its tile starts and where in the tile it stands.
+// Row `row` of group `group`: row j of `tile`.
 struct PackedRow {
   const uint8_t* tile;
   int64_t tile_rows;

@@ -1,4 +1,4 @@
-// PackActOp: its checks, its charges and how its rows are found; the arithmetic is in pack_act_ref.h and pack_act_hwy.cc.
+// PackActOp: checks, costs and row order. The arithmetic is in pack_act_ref.h and pack_act_hwy.cc.
 #include "engine/kernels/pack_act/pack_act.h"
 
 #include <array>
@@ -37,8 +37,8 @@ void ForEachTile(const PackActOp& op, int64_t begin, int64_t end, const RowFn& p
   }
 }
 
-// Quantising, an element: a compare for the maximum, a multiply, an add for the correction where the weight type needs one, and
-// what the kernel does besides; a block: two divides and a multiply (the scale).
+// Quantising. Per element: a compare for the maximum, a multiply, an add for the correction if the weight type needs one, and
+// `besides` more. Per block: two divides and a multiply (the scale).
 Cost Executed(const PackActOp& op, const CostAmounts& amounts, uint64_t besides) {
   Cost c = op.Useful(amounts);
   if (op.pack.format.kind != ActKind::kInt8) return c;
@@ -96,7 +96,7 @@ std::span<const Kernel<PackActOp>> Kernels<PackActOp>() {
          ForEachTile(op, b, e,
                      [&](const float* x, uint8_t* tile, int64_t rows, int64_t j) { PackRowHwy(op.pack, x, tile, rows, j); });
        },
-       [](const PackActOp& op, const CostAmounts& n) { return Executed(op, n, 2); }},  // x - x, summed: is every element finite?
+       [](const PackActOp& op, const CostAmounts& n) { return Executed(op, n, 2); }},  // finiteness test: x - x, summed
       {"ref", [](const PackActOp&) -> const char* { return nullptr; }, Plan,
        [](const PackActOp& op, int64_t b, int64_t e, std::span<uint8_t>) {
          ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j) {

@@ -59,7 +59,7 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
   }
 }
 
-// Round to nearest even, NaN kept quiet: as F32ToBF16, two elements a word.
+// Rounds to nearest even and keeps NaN quiet, as F32ToBF16 does.
 void PackBF16(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT tile, int64_t rows, int64_t j) {
   const hn::ScalableTag<float> df;
   const hn::RebindToUnsigned<decltype(df)> du;

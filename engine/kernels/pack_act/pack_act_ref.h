@@ -1,4 +1,4 @@
-// The scalar reference of PackActOp, a template over the scalar type. The Highway kernel's packs are equal bit for bit.
+// The scalar reference of PackActOp, a template over the scalar type. The Highway kernel gives the same bits.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ void StoreBytes(uint8_t* p, T v) {
   std::memcpy(p, &v, sizeof(v));
 }
 
-// Row `j` of a tile of `rows` rows, from x [pack.cols].
+// Packs x [pack.cols] as row `j` of a tile of `rows` rows.
 template <class S>
 void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j) {
   const int64_t cols = pack.cols;
@@ -43,7 +43,7 @@ void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_
         const bool nothing = ToF32(amax) < kSmallestAmax;
         const S inverse = finite && !nothing ? S(127.0f) / amax : S(0.0f);
         const S scale = nothing ? S(0.0f) : amax / S(127.0f) * S(pack.format.scale_mul);
-        S sums[2][2] = {{S(0.0f), S(0.0f)}, {S(0.0f), S(0.0f)}};  // of a part, of k % 4 < 2 and of k % 4 >= 2
+        S sums[2][2] = {{S(0.0f), S(0.0f)}, {S(0.0f), S(0.0f)}};  // [part][k % 4 >= 2]
         for (int i = 0; i < 32; ++i) {
           const S scaled = finite ? S(x[32 * kb + i]) * inverse : S(0.0f);
           const float q = std::nearbyint(ToF32(scaled));

@@ -8,23 +8,23 @@
 namespace tally {
 namespace {
 
-// `half` angles of each row, as the kernel at hand counts them.
+// `half`: angles of a row that the kernel processes, padding included.
 Cost TableCost(const RopeTableOp& op, const CostAmounts& n, uint64_t half) {
   Cost cost;
   const uint64_t rows = n[Amount::kRows], cols = op.inv_freq.size();
-  cost.AddFlops(WorkClass::kRope, rows * half * 3);  // the angle, and two multiplies by the magnitude
+  cost.AddFlops(WorkClass::kRope, rows * half * 3);  // the angle, two multiplies by the magnitude
   cost.AddSpecial(WorkClass::kRope, rows * half * 2);
   cost.AddBytes(ByteKind::kActivationsRead, (rows + n[Amount::kCalls] * cols) * 4);
   cost.AddBytes(ByteKind::kActivationsWritten, 2 * rows * cols * 4);
   return cost;
 }
 
-// `pairs` of each head, as the kernel at hand counts them.
+// `pairs`: pairs of a head that the kernel processes, padding included.
 Cost RopeCost(const RopeOp& op, const CostAmounts& n, uint64_t pairs) {
   Cost cost;
   const uint64_t rows = n[Amount::kRows], heads = static_cast<uint64_t>(op.heads);
   const uint64_t dim = static_cast<uint64_t>(op.dim);
-  cost.AddFlops(WorkClass::kRope, rows * heads * pairs * 6);  // twice a multiply and a multiply-add
+  cost.AddFlops(WorkClass::kRope, rows * heads * pairs * 6);  // two multiplies and two multiply-adds
   cost.AddBytes(ByteKind::kActivationsRead, rows * (heads * dim + dim) * 4);
   cost.AddBytes(ByteKind::kActivationsWritten, rows * heads * dim * 4);
   return cost;

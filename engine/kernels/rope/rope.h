@@ -1,6 +1,6 @@
-// Rotary position embedding (Su et al. 2021): pairs (a, b) of a head turn by angle p * inv_freq[i]:
+// Rotary position embedding (Su et al. 2021): pair i = (a, b) of a head at position p is rotated by the angle p * inv_freq[i]:
 //   a' = a cos - b sin, b' = b cos + a sin
-// kRotateHalf pairs (i, i + dim/2); kAdjacentPair pairs (2i, 2i + 1). Dimensions beyond `dim` stay.
+// kRotateHalf pairs (i, i + dim/2); kAdjacentPair pairs (2i, 2i + 1). Dimensions from `dim` on are unchanged.
 #pragma once
 
 #include "engine/base/kinds.h"
@@ -8,7 +8,7 @@
 
 namespace tally {
 
-// Once per step: cos and sin of every row's angles, times `magnitude`. Angles are f32 products, as published code has them.
+// Computes cos and sin of every row's angles, times `magnitude`, once per step. Angles are f32 products, as in published code.
 struct RopeTableOp {
   static constexpr std::string_view kName = "rope_table";
   std::span<const int32_t> positions;  // [n]
@@ -17,7 +17,7 @@ struct RopeTableOp {
   Mat<float> cos, sin;                 // [n, dim/2]
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(static_cast<int64_t>(positions.size())); }
-  Cost Useful(const CostAmounts& n) const;  // per angle: 3 FLOPs (it, twice the magnitude), 2 special
+  Cost Useful(const CostAmounts& n) const;  // per angle: one multiply for the angle, two for the magnitude; special: sin and cos
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return cos; }
   void Describe(OpDescription& d) const;
@@ -31,7 +31,7 @@ struct RopeOp {
   Mat<const float> cos, sin;  // [n, dim/2]
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(x.rows); }
-  Cost Useful(const CostAmounts& n) const;  // 6 FLOPs a pair: 3 dim per row and head
+  Cost Useful(const CostAmounts& n) const;  // 6 FLOPs per pair: 3 dim per row and head
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return x; }
   void Describe(OpDescription& d) const;

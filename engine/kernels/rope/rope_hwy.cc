@@ -1,4 +1,4 @@
-// Rotary embedding over vectors of pairs, and its table: sines and cosines through f64.
+// Rotary embedding and its table; sines and cosines are computed in f64.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -21,13 +21,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// Angles up to here are reduced by the vector code. Others, infinite ones and NaN are left to libm, and all of them on targets
-// without f64 vectors.
+// The vector code takes angles up to this. Larger, infinite and NaN angles go to libm, as do all angles on targets without f64
+// vectors.
 inline constexpr float kGreatestAngle = HWY_HAVE_FLOAT64 ? 0x1p31f : -1.0f;
 
 #if HWY_HAVE_FLOAT64
-// Cosine and sine to 0.501 ulp of f32, for |x| <= 2^31, x an f32 value. The polynomials are minimax fits of our own (Remez
-// exchange; relative errors 2^-33.8 and 2^-37.4).
+// Cosine and sine to 0.501 ulp of f32, for f32 values |x| <= 2^31. The polynomials are minimax fits (Remez exchange; relative
+// errors 2^-33.8 and 2^-37.4).
 template <class DD, class VD = hn::Vec<DD>>
 HWY_INLINE void CosSinF64(DD dd, VD x, VD& cos, VD& sin) {
   const hn::RebindToUnsigned<DD> du;
@@ -37,8 +37,8 @@ HWY_INLINE void CosSinF64(DD dd, VD x, VD& cos, VD& sin) {
   const VD shifted = hn::MulAdd(x, hn::Set(dd, 0.6366197723675814), magic);
   const VD n = hn::Sub(shifted, magic);
   const auto quadrant = hn::BitCast(du, shifted);
-  // pi / 2 in three parts. The first two have 22 bits, so that n (31 bits) times them is exact without FMA, and so are both
-  // differences; what the third loses is 2^-66, against remainders of at least 2^-28, x being an f32 value.
+  // pi / 2 in three parts. The first two have 22 bits, so that their products with n (31 bits) and both differences are exact even
+  // without FMA. The error of the third is 2^-66; the remainder of an f32 value is at least 2^-28.
   VD r = hn::Sub(x, hn::Mul(n, hn::Set(dd, 0x1.921fb00000000p+0)));
   r = hn::Sub(r, hn::Mul(n, hn::Set(dd, 0x1.5110b00000000p-22)));
   r = hn::Sub(r, hn::Mul(n, hn::Set(dd, 0x1.18469898cc517p-44)));
@@ -125,7 +125,7 @@ void TurnAdjacent(float* x, const float* cos, const float* sin, int64_t half) {
   const D d;
   ForLanes(d, half, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
     V a, b;
-    if constexpr (tail) {  // there is no masked interleaved load: by way of a buffer
+    if constexpr (tail) {  // through a buffer, as there is no masked interleaved load
       HWY_ALIGN float pairs[2 * hn::MaxLanes(D())] = {};
       std::memcpy(pairs, x + 2 * i, 2 * count * sizeof(float));
       hn::LoadInterleaved2(d, pairs, a, b);

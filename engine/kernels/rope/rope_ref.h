@@ -1,10 +1,12 @@
 // The scalar references of RopeTableOp and RopeOp.
 //
 // Tolerances of the Highway kernels, u = 2^-24.
-//   Table: the angles are the same f32 products. Each side's cosine and sine lies within 1 ulp (2 u) of the true
-//     one, and the product with the magnitude is rounded on each side: |t - t'| <= 6 u |t|.
-//   Rope: a turned value is a product and a multiply-add; targets without FMA round the second product too, and
-//     each side rounds its result, so |a' - a''| <= 3 u (|a cos| + |b sin|), likewise b'.
+//   Table: the angles are the same f32 products. Each side's cosine and sine has an error of at most 1 ulp (2 u), and each side
+//   rounds
+//     the product with the magnitude: |t - t'| <= 6 u |t|.
+//   Rope: a result is a product and a multiply-add. Targets without FMA round the second product too, and each side rounds its
+//   result:
+//     |a' - a''| <= 3 u (|a cos| + |b sin|), and the same for b'.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +34,7 @@ void RopeTableRef(const RopeTableOp& op, int64_t begin, int64_t end) {
   }
 }
 
-// A task is one head of one row: t % heads of t / heads.
+// Task t is head t % heads of row t / heads.
 template <class S>
 void RopeRef(const RopeOp& op, int64_t begin, int64_t end) {
   const int64_t half = op.dim / 2;

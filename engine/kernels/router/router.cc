@@ -8,7 +8,7 @@
 namespace tally {
 namespace {
 
-// `choosing` compares a row; softmax over all of `x` values or the `k` chosen, `softmax_flops` each; `k` to normalise again.
+// `choosing`: compares per row. `x`, `k`: experts and chosen experts, with the kernel's padding. `softmax_flops`: per value.
 Cost RouteCost(const RouteOp& op, uint64_t n, uint64_t choosing, uint64_t x, uint64_t k, uint64_t softmax_flops) {
   Cost cost;
   const uint64_t top_k = static_cast<uint64_t>(op.top_k);
@@ -24,15 +24,15 @@ Cost RouteCost(const RouteOp& op, uint64_t n, uint64_t choosing, uint64_t x, uin
   return cost;
 }
 
-// Every key is compared once to be made and once a slot, where the lanes' greatest are reduced to the first of
-// them: the greatest, who has it, the lowest index. The softmax takes its maximum from the first slot.
+// One compare per key to build it. Per slot, one compare per key after the first vector to search, and 3 per lane to reduce the
+// lanes (maximum, equality, lowest index). The softmax maximum is slot 0, hence 2 FLOPs per value.
 Cost RouteExecutedHwy(const RouteOp& op, const CostAmounts& n) {
   const uint64_t x = HwyPadded(op.logits.cols), lanes = static_cast<uint64_t>(HwyF32Lanes());
   const uint64_t passes = static_cast<uint64_t>(op.top_k);
   return RouteCost(op, n[Amount::kRows], x + passes * (x - lanes + 3 * lanes), x, HwyPadded(op.top_k), 2);
 }
 
-// `d` columns of each row, as the kernel at hand counts them.
+// `d`: columns the kernel processes, padding included.
 Cost CombineCost(const MoeCombineOp& op, uint64_t n, uint64_t d) {
   Cost cost;
   const uint64_t cols = static_cast<uint64_t>(op.out.cols);

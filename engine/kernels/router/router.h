@@ -1,4 +1,4 @@
-// Chooses experts from router logits, and adds their outputs up.
+// Chooses experts from router logits, and combines their outputs.
 #pragma once
 
 #include "engine/base/kinds.h"
@@ -6,9 +6,9 @@
 
 namespace tally {
 
-// Top-k by value, ties to the lower index; experts in descending order of value. A NaN ranks above everything,
-// so that it reaches the weights. Useful (router): k*X compares; softmax over m = k or X entries (m max, m
-// subtractions, m adds; special: m exps, m divides); for kSoftmaxThenTopKRenormed k - 1 adds and k divides.
+// Top-k by value, ties to the lower index; experts in descending order of value. A NaN ranks above all numbers, so that it reaches
+// the weights. Useful, class router: k*X compares; softmax over m = k or X values (m max, m subtracts, m adds; special: m exps, m
+// divides); kSoftmaxThenTopKRenormed also k - 1 adds and k divides.
 struct RouteOp {
   static constexpr std::string_view kName = "route";
   Mat<const float> logits;  // [n, X]
@@ -24,7 +24,7 @@ struct RouteOp {
   void Describe(OpDescription& d) const;
 };
 
-// out[t] += sum over slots s in order of weights[t][s] * y[t*k + s], each term one fused multiply-add into the sum from 0.
+// out[t] += sum over slots s in order of weights[t][s] * y[t*k + s]. The sum starts at 0; each term is one fused multiply-add.
 struct MoeCombineOp {
   static constexpr std::string_view kName = "moe_combine";
   Mat<const float> y;        // [n*k, d]

@@ -1,5 +1,4 @@
-// Routing over vectors of experts, and the weighted sum of expert outputs over vectors of columns, where slots are
-// added in order.
+// Routing: lanes are experts. The weighted sum of expert outputs: lanes are columns, and slots are added in order.
 #include <cstdint>
 #include <span>
 
@@ -25,7 +24,7 @@ using VI = hn::Vec<DI>;
 
 inline constexpr int32_t kTaken = INT32_MIN;  // below the key of -infinity
 
-// Integers in the order of the values: both zeros are 0, every NaN is above infinity.
+// Integers with the order of the values. Both zeros give 0; every NaN is above infinity.
 HWY_INLINE VI OrderedKey(V v) {
   const DI di;
   const VI bits = hn::BitCast(di, v), magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
@@ -33,7 +32,7 @@ HWY_INLINE VI OrderedKey(V v) {
   return hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x7f800000)), hn::Set(di, INT32_MAX), key);
 }
 
-// Indices of the k greatest of `padded` keys (whole vectors), descending, ties to the lower index. Those chosen become kTaken.
+// Indices of the k largest of `padded` keys (whole vectors), descending, ties to the lower index. Sets the chosen keys to kTaken.
 void TopK(int32_t* HWY_RESTRICT keys, int64_t padded, int64_t k, int32_t* HWY_RESTRICT chosen) {
   const DI di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(di));
@@ -42,7 +41,7 @@ void TopK(int32_t* HWY_RESTRICT keys, int64_t padded, int64_t k, int32_t* HWY_RE
     for (int64_t i = lanes; i < padded; i += lanes) {
       index = hn::Add(index, hn::Set(di, static_cast<int32_t>(lanes)));
       const VI key = hn::Load(di, keys + i);
-      const auto greater = hn::Gt(key, best);  // the first of a lane's equals stays
+      const auto greater = hn::Gt(key, best);  // keeps the first of equal keys in a lane
       best = hn::IfThenElse(greater, key, best);
       best_index = hn::IfThenElse(greater, index, best_index);
     }
@@ -52,7 +51,7 @@ void TopK(int32_t* HWY_RESTRICT keys, int64_t padded, int64_t k, int32_t* HWY_RE
   }
 }
 
-// x may be out. A NaN or an infinite greatest value makes them all NaN.
+// x may be out. If `greatest` is NaN or infinite, all results are NaN.
 void Softmax(const float* x, int64_t n, float greatest, float* out) {
   const D d;
   const V max = hn::Set(d, greatest);
@@ -68,7 +67,7 @@ void Softmax(const float* x, int64_t n, float greatest, float* out) {
   });
 }
 
-// So that they sum to 1.
+// Divides by the sum.
 void Renormalise(float* v, int64_t n) {
   const D d;
   V sums = hn::Zero(d);
@@ -79,7 +78,7 @@ void Renormalise(float* v, int64_t n) {
   });
 }
 
-// Scratch: the keys, whole vectors of them; for the rules that need them, all probabilities.
+// Scratch: the keys, padded to whole vectors; for rules with a softmax over all experts, the probabilities.
 void RunRoute(const RouteOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   const D d;
   const DI di;

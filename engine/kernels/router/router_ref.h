@@ -1,14 +1,14 @@
 // The scalar references of RouteOp and MoeCombineOp.
 //
 // Tolerances of the Highway kernels, u = 2^-24.
-//   Route: the experts are the same. Of a softmax over m values the arguments of exp are the same bits; exp is
-//     good to 1.1 ulp there and 1 ulp here (2.2 u and 2 u); the sum of m positive terms carries their error and at
-//     most (m - 1) u a side, in whatever order; the division u a side: relatively (4.2 + 4.2 + 2 (m - 1) + 2) u,
-//     below t = (2 m + 9) u. Dividing by the sum of k such weights adds t once more, 2 (k - 1) u and 2 u. A
-//     subnormal exp may differ by a few of the least steps, which that division (by 1/m at least) multiplies:
-//     |w - w'| <= RouteTolerance w + m 2^-146.
-//   Combine: on targets with FMA the same bits; those without round each of the k products once more, after which
-//     each side rounds k + 1 sums on its own, so |out - out'| <= (3 k + 2) u (|out before| + sum |w y|).
+//   Route: both choose the same experts: |w - w'| <= RouteTolerance w + m 2^-146. Relative errors of a softmax over m values:
+//       exp        4.2 u     the arguments are equal; exp has 1.1 ulp there and 1 ulp here (2.2 u and 2 u)
+//       sum        4.2 u of the terms, and (m - 1) u on each side, in any order
+//       division   u on each side
+//     Together (4.2 + 4.2 + 2 (m - 1) + 2) u, less than t = (2 m + 9) u. Renormalising k weights adds t + 2 (k - 1) u + 2 u.
+//     m 2^-146: a subnormal exp may differ by a few of the smallest steps, and the division multiplies that by up to m.
+//   Combine: targets with FMA give the same bits. Others round each of the k products once more, and then each side rounds k + 1
+//     sums: |out - out'| <= (3 k + 2) u (|out before| + sum |w y|).
 #pragma once
 
 #include <bit>
@@ -29,11 +29,11 @@ inline double RouteTolerance(const RouteOp& op) {
 }
 inline double MoeCombineTolerance(int64_t top_k) { return static_cast<double>(3 * top_k + 2) * 0x1p-24; }
 
-// Scratch of one row: the probabilities of the rules that need all of them, and which experts are taken.
+// Scratch: the probabilities of one row, and a flag for each expert that is taken.
 inline size_t RouteScratchBytes(const RouteOp& op) { return static_cast<size_t>(op.logits.cols) * (sizeof(float) + 1); }
 
-// Indices of the k greatest values, descending, ties to the lower index: k passes of n compares. A NaN ranks
-// above everything, so that it reaches the weights and is noticed rather than passed over.
+// Indices of the k largest values, descending, ties to the lower index, by k passes of n compares. A NaN ranks above all numbers,
+// so that it reaches the weights.
 template <class S>
 void TopK(const float* values, int64_t n, int64_t k, uint8_t* taken, int32_t* chosen) {
   auto is_nan = [](float v) { return (std::bit_cast<uint32_t>(v) & 0x7fffffffu) > 0x7f800000u; };
