@@ -8,7 +8,6 @@
 
 #include "hwy/highway.h"
 
-HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -31,6 +30,5 @@ struct KvVectors;
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally
-HWY_AFTER_NAMESPACE();
 
 #endif  // TALLY_KERNELS_KV_STORE_KV_VECTORS_INL_H
