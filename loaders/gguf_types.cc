@@ -7,11 +7,11 @@ namespace {
 
 struct GgmlType {
   std::string_view name;
-  int file_type =
-      -1;  // general.file_type of a file whose matrices are mostly of the type, where llama.cpp has one (its medium mix)
+  // general.file_type of a file whose matrices are mostly of the type (llama.cpp's enumeration, its medium mix); -1: none.
+  int file_type = -1;
 };
 
-// By number. Those in the gaps were withdrawn by ggml, but their files are still about.
+// By number. ggml has withdrawn some types, but files with them exist.
 constexpr GgmlType kGgmlTypes[] = {
     {"F32", 0},
     {"F16", 1},

@@ -34,7 +34,7 @@ struct Wanted {
   std::optional<DType> part_of;  // U8: a part of a tensor of this type
 };
 
-// `rows`: of the stored tensor, where bindings share it; else 0.
+// `rows`: rows of the stored tensor if several bindings share it; else 0.
 std::vector<Wanted> WantedTensors(const TensorBinding& b, uint64_t rows) {
   std::vector<uint64_t> shape = b.shape;
   if (rows > 0) shape[b.row_dimension()] = rows;
@@ -57,7 +57,7 @@ bool OnlyPlain(const TensorBinding& b) { return b.vector() || b.storage == Stora
 
 bool CanRun(const TensorBinding& b, DType t) { return IsWeightType(t) && !(GetDTypeInfo(t).quantised && OnlyPlain(b)); }
 
-// Matrices that one op takes together: the activations are packed for one type.
+// Matrices of one op must have one type, as the activations are packed for it.
 constexpr std::pair<Role, Role> kTogether[] = {
     {Role::kGate, Role::kUp}, {Role::kExpertGate, Role::kExpertUp}, {Role::kSharedExpertGate, Role::kSharedExpertUp}};
 
@@ -65,7 +65,7 @@ std::string FileOf(const Inventory& inventory, const StoredTensor& t) {
   return t.file < inventory.files.size() ? inventory.files[t.file].path : inventory.path;
 }
 
-// The tensors of all experts, and those of matrices that one op takes together, are of one type. All of them are stored.
+// Checks that the tensors of all experts, and of the matrices of one op, have one type. All of them must be stored.
 Status CheckTypesAgree(const Inventory& inventory, const ModelSpec& spec) {
   struct Typed {
     const StoredTensor* tensor;
@@ -154,11 +154,11 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
 
 namespace {
 
-// Which rows of a stored tensor are spoken for.
+// The claimed rows of a stored tensor.
 struct Claim {
-  uint64_t rows = 0;        // that bindings take of it together, where they share it
-  bool whole = false;       // taken as it is
-  std::vector<bool> taken;  // of the rows that are shared
+  uint64_t rows = 0;        // if bindings share it: the rows that they take together
+  bool whole = false;       // claimed as a whole
+  std::vector<bool> taken;  // if bindings share it: the claimed rows
 };
 
 class Claims {
@@ -219,7 +219,7 @@ class Claims {
     return {};
   }
 
-  // The rows that a binding has of a tensor; null: the tensor as it is.
+  // The rows of a tensor that a binding takes; null: the whole tensor.
   Status Take(std::string_view name, const TensorBinding* b) {
     Claim& c = claims_[name];
     const bool all = b == nullptr || b->rows.all();

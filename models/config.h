@@ -1,5 +1,5 @@
-// Reads hyper-parameters with their checks. The first error sticks and later look-ups answer with harmless values (1), so a family
-// reads all its keys and looks at no status.
+// Reads and checks hyper-parameters. The first error is kept, and later look-ups return harmless values (1), so a family reads
+// all its keys without looking at the status.
 #pragma once
 
 #include <algorithm>
@@ -15,23 +15,23 @@
 
 namespace tally {
 
-std::string NumberText(double x);  // "0.25", as messages have it
+std::string NumberText(double x);  // "0.25", for messages
 
 class Config {
  public:
-  // `architecture`: the name that the file goes by, of GGUF or of config.json's architectures or model_type. GGUF's keys begin with it.
+  // `architecture`: GGUF's general.architecture, which is the prefix of its keys, or the name from config.json's architectures or
+  // model_type.
   Config(const Inventory& inventory, std::string architecture);
 
   bool gguf() const { return inventory_.format == FileFormat::kGguf; }
-  // The key, or the name, that the format has.
+  // The key or name for the file's format.
   std::string_view Pick(std::string_view of_gguf, std::string_view of_hf) const { return gguf() ? of_gguf : of_hf; }
-  // Whether the file goes by one of these names.
+  // True if the architecture is one of these names.
   bool Is(std::initializer_list<std::string_view> names) const { return std::ranges::find(names, architecture_) != names.end(); }
-  // From here on keys stand below `part` (a configuration of several parts: "text_config.").
+  // From now on keys are prefixed with `part` ("text_config.").
   void Enter(std::string_view part) { prefix_ = part; }
 
-  // The first of the keys ("a|b|c") that is present; where none is, the default, or an error naming key and
-  // file.
+  // The value of the first of the keys ("a|b|c") that is present; else the default, or an error naming key and file.
   int32_t Int(std::string_view keys, int64_t min, int64_t max) { return GetInt(keys, min, max, nullptr); }
   int32_t Int(std::string_view keys, int64_t min, int64_t max, int64_t otherwise) { return GetInt(keys, min, max, &otherwise); }
   double Positive(std::string_view keys) { return GetPositive(keys, nullptr); }  // finite and > 0
@@ -40,7 +40,7 @@ class Config {
   std::string String(std::string_view keys, std::string_view otherwise);
   std::vector<std::string> Strings(std::string_view key);  // empty: absent
   bool Has(std::string_view keys) const { return !Present(keys).empty(); }
-  // Null is not absence where a configuration class has a default: it says "none".
+  // JSON null means "none" if the configuration class has a default; an absent key means the default.
   bool IsNull(std::string_view key) const { return inventory_.metadata.IsNull(prefix_ + std::string(key)); }
 
   // Keeps the first error. Fail: "FILE: WHAT"; Unsupported: "FILE: KEY WHAT is not supported".

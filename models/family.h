@@ -22,34 +22,33 @@ struct QuantMethod {
 };
 
 struct Family {
-  std::string_view name;                                 // Recipe::family, unless read() says otherwise
+  std::string_view name;                                 // Recipe::family, unless read() sets another
   std::span<const std::string_view> gguf_architectures;  // general.architecture
   std::span<const std::string_view> hf_architectures;    // config.json architectures[0]
-  std::span<const std::string_view> hf_model_types;      // config.json model_type, where there are no architectures
-  // Fills the recipe, buffers and what is not run, of either format and with or without tensors. A key that is missing and has no
-  // published default is an error naming key and file; errors are kept in Config.
+  std::span<const std::string_view> hf_model_types;      // config.json model_type, used if there are no architectures
+  // Fills recipe, buffers and not_run, for both formats, with or without tensors. A missing key without a published default is an
+  // error naming key and file. Errors are kept in Config.
   void (*read)(Config&, ModelSpec&);
-  std::span<const RoleName> hf_names = {};    // where they differ from HfDecoderNames()
-  std::span<const RoleName> gguf_names = {};  // where they differ from GgufName()
+  std::span<const RoleName> hf_names = {};    // names that differ from HfDecoderNames()
+  std::span<const RoleName> gguf_names = {};  // names that differ from GgufName()
   QuantMethod quant_method = {};
 };
 
-// Every family: one explicit array, in registry.cc.
+// All families (registry.cc).
 std::span<const Family* const> Families();
 
-// Finds the family of `inventory` and reads recipe and bindings; the tensors are not compared with them, and need not be there. An
-// unknown architecture is an error that names it and the known ones. What the engine cannot run is read all the same.
+// Finds the family of `inventory` and reads recipe and bindings. The tensors are not checked and may be missing. Models that the
+// engine cannot run are read too. An unknown architecture is an error that names it and the known ones.
 Result<ModelSpec> ReadFamily(const Inventory& inventory);
 
-// The same, and checks that every stored tensor is claimed exactly once (by bindings, as a buffer, or as not run) with the bound
-// shape; an unknown tensor is an error that names it.
+// ReadFamily, then CheckClaims (binding.h).
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory);
 
-// What a GGUF file of this recipe, of the family it names, would hold.
+// The tensors of a GGUF file of this recipe.
 Result<std::vector<TensorBinding>> GgufBindings(const Recipe& recipe);
 
-// The types of the weights that a configuration without tensors speaks of: torch_dtype or dtype, F32 where it is silent, and what
-// Family::quant_method says. Other quantisation is not looked at.
+// The weight types that a configuration without tensors names: torch_dtype or dtype, F32 by default, and Family::quant_method. Other
+// quantisation is ignored.
 struct CountTypes {
   DType type = DType::kF32, expert_type = DType::kF32;
 };

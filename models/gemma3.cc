@@ -1,7 +1,7 @@
 // Gemma 3 (Gemma team 2025), text: embeddings scaled by the root of the width, norms before and after both blocks, RMSNorm of each
-// head's query and key, GeGLU; five layers with a sliding window and a rope of their own, unscaled, then one that sees all of the past;
-// head tied. Norms multiply by 1 + w: Hugging Face stores w, GGUF 1 + w. A checkpoint with a vision tower has its text model below
-// text_config and language_model.
+// head's query and key, GeGLU; five layers with a sliding window and a rope of their own, unscaled, then one that sees all of the
+// past; head tied. Norms multiply by 1 + w: Hugging Face stores w, GGUF 1 + w. A checkpoint with a vision tower has its text
+// model below text_config and language_model.
 #include <cmath>
 
 #include "models/family.h"
@@ -23,14 +23,14 @@ constexpr RoleName kHfNames[] = {{Role::kOutputNorm, "~model.norm.weight", Stora
                                  {Role::kKNorm, TALLY_LAYER "self_attn.k_norm.weight", Storage::kPlusOne}};
 #undef TALLY_LAYER
 
-// What q.k is divided by the root of. GGUF has no key for it: of the published models only that of 62 layers (27B) takes another width
-// than the head's.
+// q.k is divided by the square root of this. GGUF has no key for it; of the published models only the one of 62 layers (27B) uses
+// another value than head_dim.
 double QueryScalar(Config& c, const Recipe& r) {
   if (c.gguf()) return r.n_layers == 62 ? r.d_model / r.n_heads : r.head_dim;
   return c.Positive("query_pre_attn_scalar", 256);
 }
 
-// The text model of a checkpoint of several parts; whether its head is tied may be said outside of it.
+// Selects the text model of a checkpoint with a vision tower. Returns the tie_word_embeddings of the whole checkpoint.
 bool EnterText(Config& c, ModelSpec& spec) {
   if (c.gguf()) return true;
   const bool tied = c.Bool("tie_word_embeddings", true);

@@ -1,4 +1,4 @@
-// Readings that families share, of both formats unless they say otherwise. All are harmless after an error.
+// Readers of hyper-parameters that families share, for both formats unless stated. After an error they have no effect.
 #pragma once
 
 #include <initializer_list>
@@ -9,39 +9,39 @@
 
 namespace tally {
 
-// GGUF: rows of the embedding; with it agree vocab_size, where the file has it, and the number of its tokens.
+// GGUF: the rows of the embedding. Checks them against vocab_size, if present, and the number of tokens.
 int32_t GgufVocabulary(Config& config);
-// GGUF: a head that is not stored is the embedding. Hugging Face: tie_word_embeddings says so, or the family's published default.
-// Tied and lm_head.weight stored all the same: what the config says is run, and the stored copy is listed as not run. Where the
-// config is silent, a stored head is a head.
+// Sets tied_head. GGUF: tied if no head is stored. Hugging Face: tie_word_embeddings, or the family's published default.
+// Tied head with a stored copy: the embedding is used and the copy listed as not run. Without the key, a stored head is used.
 void ReadTying(Config& config, bool default_tied, ModelSpec& spec);
 
-// A head's width where no key gives it: the model's, divided among the heads, which must come out even.
+// head_dim if no key gives it: d_model / n_heads, which must be an integer.
 int32_t EvenHeadDim(Config& config, const Recipe& recipe);
-// q.k is multiplied by it in all layers. Usual: 1 / sqrt(head_dim).
+// Sets the factor of q.k in all layers. The usual one is 1 / sqrt(head_dim).
 void SetAttentionScale(Recipe& recipe, double scale);
 double UsualAttentionScale(const Recipe& recipe);
 
-struct DecoderDefaults {  // Hugging Face: of the published configuration class; 0: none
+struct DecoderDefaults {  // Hugging Face: defaults of the published configuration class; 0: none
   double norm_eps = 0;
-  int32_t n_kv_heads = 0;  // 0, or null in the config: as many as there are heads
+  int32_t n_kv_heads = 0;  // 0, or null in the config: the same as n_heads
   int32_t head_dim = 0;    // 0: hidden_size / num_attention_heads
   int32_t n_heads = 0, context = 0, vocab = 0;
   double rope_theta = 10000;
-  double rotated = 0;  // partial_rotary_factor where the config is silent; 0: a whole head turns, and the key is not supported
+  double rotated = 0;  // default of partial_rotary_factor; 0: rope rotates the whole head, and the key is not supported
   bool tied = false;
-  bool gguf_yarn_truncates = true;  // whether this architecture's checkpoints round YaRN's bounds
-  // Of LayerNorm "layer_norm_eps" and "attention.layer_norm_epsilon".
+  bool gguf_yarn_truncates = true;  // true if this architecture's checkpoints round YaRN's bounds
+  // Keys of norm_eps. Models with LayerNorm: "layer_norm_eps" and "attention.layer_norm_epsilon".
   std::string_view hf_eps = "rms_norm_eps", gguf_eps = "attention.layer_norm_rms_epsilon";
 };
-// What decoders have in common: layers, widths, heads, context, eps, vocabulary, rope (rotate-half where the recipe has no style yet),
-// the layers with the usual attention scale, tying. Of latent attention, whose dimensions the recipe has, heads and rope are those.
+// Reads the parameters common to decoders: layers, widths, heads, context, eps, vocabulary, rope (rotate-half unless the recipe
+// has a style), tying; makes the layers with the usual attention scale. With latent attention, heads and rope follow from its
+// dimensions, which the recipe must have.
 void ReadDecoder(Config& config, ModelSpec& spec, const DecoderDefaults& defaults);
 // d_ff.
 void ReadFeedForwardWidth(Config& config, Recipe& recipe);
 // Hugging Face: hidden_act must be SiLU.
 void ExpectSilu(Config& config);
-// Hugging Face: which GELU; in GGUF files the default.
+// Hugging Face: the kind of GELU, `otherwise` by default. GGUF: `otherwise`.
 ActivationKind ReadGelu(Config& config, std::string_view keys, std::string_view otherwise);
 void SetBiases(Recipe& recipe, bool qkv, bool o);
 
@@ -50,22 +50,22 @@ void ReadExperts(Config& config, Recipe& recipe, std::string_view count_keys, st
 // norm_topk_prob, or what a GGUF of this architecture implies.
 RoutingRule SoftmaxRule(Config& config, bool normed_by_default);
 
-// Hugging Face layer_types, after the layers are there: gives `window` to the layers of sliding attention, 0 to the others. False:
-// the key is absent.
+// Hugging Face layer_types, after the layers are made: gives `window` to layers of sliding attention, 0 to the others. False: the
+// key is absent.
 bool ReadHfLayerTypes(Config& config, Recipe& recipe, int32_t window);
-// Hugging Face, Qwen: windows only where use_sliding_window says so, then from layer max_window_layers on. Mixtures: which layers are
-// sparse; windows are refused, as the classes' differ from version to version and no published mixture has one.
+// Hugging Face, Qwen. Windows: only if use_sliding_window is set, from layer max_window_layers on. Mixtures: which layers are
+// sparse; windows are refused, as versions of the classes differ and no published mixture has one.
 void ReadQwenWindows(Config& config, Recipe& recipe);
 void ReadQwenSparseLayers(Config& config, Recipe& recipe);
 // Hugging Face, DeepSeek and GLM: routed and shared experts, dense layers first, layers for multi-token prediction.
 void ReadSharedExperts(Config& config, ModelSpec& spec);
 
-// Stored tensors that are no weights: every layer's ('#') of these names ('~': the prefix).
+// Lists stored tensors that are not weights: every layer's ('#') of these names ('~': the prefix).
 void AddBuffers(Config& config, ModelSpec& spec, std::initializer_list<std::string_view> names);
-// Stored weights that are not run: all whose names begin so.
+// Lists stored weights that are not run: all names with this prefix.
 void AddNotRun(Config& config, ModelSpec& spec, std::string_view prefix);
 
-// End tokens. Ids outside the vocabulary can never be generated and are left out.
+// End tokens; -1 (GGUF also 2^32 - 1) means none. An id outside the vocabulary is an error.
 void ReadGeneration(Config& config, Recipe& recipe);
 
 }  // namespace tally

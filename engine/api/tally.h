@@ -1,21 +1,21 @@
-// The public interface: load a checkpoint (model.h), tokenize, step (engine.h), generate (generate.h), read the ledger (ledger.h); the
-// figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), auditing (audit.h), a look into files (inspect.h),
-// measuring (speed.h) and random checkpoints (synth.h).
+// The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h), generate (generate.h), read the
+// ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), auditing (audit.h), looking
+// into files (inspect.h), measuring speed (speed.h) and random checkpoints (synth.h).
 //
-// Errors are values (Status, Result: status.h); nothing here throws, prints or exits. What the standard library throws when
-// memory is out passes through; what is large (weights, KV cache, activations, logits) is allocated otherwise, and is an error
-// where it fails. Bad files, options and requests are kBadInput with one line that says what was expected; kInternal is a defect
-// of ours; kInterrupted is the answer to a callback that asked to stop.
+// Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations
+// passes through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are
+// kBadInput with one line that says what was expected. kInternal is a defect of the library. kInterrupted means that a callback
+// asked to stop.
 //
-// Ownership: what is returned by value or smart pointer is the caller's; references, spans and views stay their owner's and say
-// until when they hold. A null callback is one that is not called. Callbacks run on the calling thread, between ops, and must not
-// call the engine they were called from; an exception of theirs leaves the engine fit only to be destroyed.
+// Ownership: values and smart pointers belong to the caller. References, spans and views belong to the object that returned them;
+// each function says how long they are valid. Null callbacks are not called. Callbacks run on the calling thread, between ops,
+// and must not call the engine that called them. After an exception in a callback, the engine may only be destroyed.
 //
-// Threads: a Model and its Tokenizer do not change after loading: any number of threads may use them at once. An Engine (its KV
-// cache, scratch and ledger) belongs to one caller at a time; different engines may run at the same time, of one model or of
-// several, and give the bits they give alone. After fork() the child may not use what its parent made. Each runs its ops on
-// LoadOptions::threads threads, kept by the runtime for the calling thread and shared by all engines that it calls: callers that
-// run side by side divide the cores between them.
+// Threads: a Model and its Tokenizer do not change after loading, so any number of threads may use them at once. An Engine
+// belongs to one caller at a time. Different engines may run at the same time, on one model or several; results are the same bits
+// as alone. Each engine runs its ops on LoadOptions::threads threads. The runtime keeps them for the calling thread, and all
+// engines that it calls share them; callers that run at the same time compete for the cores. After fork() the child must not use
+// objects of its parent.
 #pragma once
 
 #include "engine/session/engine.h"

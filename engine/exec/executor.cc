@@ -47,14 +47,14 @@ uint64_t Executor::SharedGain(const Estimate& e, const CostAmounts& amounts) con
     bytes += e.bytes[a] * amounts[a];
     special += e.special[a] * amounts[a];
   }
-  // A core: 16 operations or 8 bytes a nanosecond, 4 nanoseconds for an exp or a division.
+  // Assumes per core 16 operations or 8 bytes per nanosecond, and 4 nanoseconds for a special operation.
   const uint64_t alone = std::max(flops / 16, bytes / 8) + 4 * special;
   return alone - alone / static_cast<uint64_t>(team_.threads());
 }
 
 void Executor::AddEstimate(const Cost& useful, size_t amount, Estimate& estimate) {
   estimate.flops[amount] += useful.TotalFlops();
-  estimate.bytes[amount] += useful.TotalBytes() - useful.Bytes(ByteKind::kWeightsStored);  // what is read is what was packed
+  estimate.bytes[amount] += useful.TotalBytes() - useful.Bytes(ByteKind::kWeightsStored);  // kernels read packed weights
   estimate.special[amount] += useful.TotalSpecial();
 }
 

@@ -1,6 +1,6 @@
-// THE DOOR. Every kernel runs through the executor and nothing else does arithmetic on activations:
-//   when the op's shapes change: validate -> pick a kernel -> plan its tasks -> reserve scratch -> find its unit costs
-//   every run:                   charge the ledger -> run the tasks on the team -> record -> tap(site, output)
+// The executor runs every kernel. Nothing else does arithmetic on activations.
+//   when an op's shapes change: validate -> pick a kernel -> plan its tasks -> reserve scratch -> find its unit costs
+//   every run:                  charge the ledger -> run the tasks on the team -> record -> tap(site, output)
 #pragma once
 
 #include <algorithm>
@@ -23,14 +23,15 @@ namespace tally {
 
 inline constexpr uint64_t kShareGainNanoseconds = 20'000;
 
-// The rows of a step, and the phase of each.
+// The phase, kPrefill or kDecode, of each row of a step.
 struct StepPhases {
-  std::span<const Phase> rows;        // kPrefill or kDecode
-  std::span<const Phase> logit_rows;  // of the rows whose logits are wanted
+  std::span<const Phase> rows;
+  std::span<const Phase> logit_rows;  // of the rows with logits
 };
 
-// The kernel that runs an op: the first of its table that can, OpenBLAS only where it is asked for. `passed_over(kernel, why)` is told of
-// the others; `why` is null where they could as well. Null: none can.
+// The kernel that runs an op: with kBlas, OpenBLAS if it can; else the first of the op's table that can (kRef: only "ref").
+// passed_over(kernel, why) is called for each kernel considered but not picked; `why` is null if it could have run. Returns null if
+// none can.
 template <class Op, class PassedOver>
 const Kernel<Op>* PickKernel(const Op& op, ImplChoice choice, const PassedOver& passed_over) {
   const Kernel<Op>* picked = nullptr;
@@ -52,7 +53,7 @@ const Kernel<Op>* PickKernel(const Op& op, ImplChoice choice, const PassedOver& 
   return picked;
 }
 
-// Scratch that a thread needs for the op.
+// Scratch bytes of a thread for the op.
 template <class Op>
 size_t ScratchBytes(const Op& op, ImplChoice choice, int threads) {
   const Kernel<Op>* kernel = PickKernel(op, choice, [](const Kernel<Op>&, const char*) {});
@@ -63,11 +64,11 @@ class Executor {
  public:
   Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger), charged_(ledger) {}
 
-  // Declares an op that will be run by the index that is returned, at `sites`: one, or one for each part that it is charged in.
-  // `of_logits`: its rows are those whose logits are wanted, not all of the step's.
+  // Declares an op and returns the index to run it by. `sites`: one, or one for each part that is charged. `of_logits`: its rows
+  // are the step's rows with logits, not all rows.
   size_t Add(std::vector<Site> sites, bool of_logits = false);
 
-  // Runs op `index`. `reshaped`: its shapes are others than at its last run (the first run of an index always counts as such).
+  // Runs op `index`. `reshaped`: its shapes may differ from its last run. The first run of an index is always treated as reshaped.
   template <class Op>
   Status Run(size_t index, const Op& op, bool reshaped) {
     Slot& slot = slots_[index];
@@ -89,7 +90,7 @@ class Executor {
       Show(slot, op, kernel, shared, start);
     return {};
   }
-  // Runs an op that belongs to no plan.
+  // Runs an op that was not declared by Add.
   template <class Op>
   Status Run(Site site, const Op& op) {
     if (single_ == kNone) single_ = Add({site});
@@ -97,7 +98,7 @@ class Executor {
     return Run(single_, op, true);
   }
 
-  // Around the ops of a step, which is the ledger's step too.
+  // Called before and after the ops of a step; they begin and end the ledger's step.
   void BeginStep(const StepPhases& phases);
   void EndStep() {
     if (ledger_ != nullptr) ledger_->EndStep();
@@ -106,26 +107,25 @@ class Executor {
   // Called after each op with a view of its output, valid during the call. Row-major f32.
   using Tap = std::function<void(Site, std::string_view op, Mat<const float> output)>;
   void SetTap(Tap tap) { tap_ = std::move(tap); }
-  // Called after each op with its record, but for what only a step knows (step, index, phase, sequences, logit_rows). Ops are
-  // timed only while one is set.
+  // Called after each op with its record, in which step, index, phase, sequences and logit_rows are not set. Ops are timed only
+  // while a recorder is set.
   void SetRecorder(Recorder recorder) {
     recorder_ = std::move(recorder);
     recording_since_ = Clock::now();
   }
-  // Null: nothing is charged. Must outlive the executor, or the next SetLedger.
+  // Null: nothing is charged. The ledger must live until the next SetLedger or the executor's end.
   void SetLedger(Ledger* ledger);
   void SetImpl(ImplChoice choice) {
     choice_ = choice;
     ++version_;
   }
   ImplChoice impl() const { return choice_; }
-  Phase phase() const { return phase_; }  // of the step: of what it does once
-  // Ops that the team is estimated to finish sooner than one core by less than this run on the calling thread alone: waking the
-  // others and waiting for them takes some microseconds, and milliseconds where another program has one of the cores. 0: the
-  // team shares every op.
+  Phase phase() const { return phase_; }  // the phase of once-per-step work
+  // An op is shared only if the team is estimated to save at least this many nanoseconds; else it runs on the calling thread.
+  // Waking and joining the team takes microseconds, or milliseconds if another program uses one of the cores. 0: always share.
   void SetShareGain(uint64_t nanoseconds) { share_gain_ns_ = nanoseconds; }
-  // Why kernels were passed over and which ran: "attn.q matmul: hwy (blas: activations are not f32)". One line per component
-  // and op: the last layer's.
+  // From now on keeps which kernel ran and why others were passed over: "attn.q matmul: hwy (blas: activations are not f32)". One
+  // line per component and op, of the last layer.
   void EnableExplain() {
     explain_ = true;
     ++version_;
@@ -138,16 +138,16 @@ class Executor {
   using Clock = std::chrono::steady_clock;
   static constexpr size_t kNone = SIZE_MAX;
   static constexpr uint32_t kNotCharged = UINT32_MAX;
-  // What one of each amount takes: for the decision whether threads share an op.
+  // Unit costs by amount, to decide whether threads share an op.
   struct Estimate {
     std::array<uint64_t, kAmounts> flops{}, bytes{}, special{};
   };
   struct Slot {
     std::vector<Site> sites;
     bool of_logits = false;
-    uint64_t version = 0;            // of the executor's settings that what follows was found under
+    uint64_t version = 0;            // value of version_ when the members below were set
     const void* kernel = nullptr;    // Kernel<Op>
-    std::string_view target{};       // that the unit costs are of
+    std::string_view target{};       // Highway target of the unit costs
     uint32_t charged = kNotCharged;  // index in the ledger
     TaskPlan plan{};
     Estimate estimate{};
@@ -183,7 +183,7 @@ class Executor {
     return picked;
   }
 
-  // Amounts charged under other unit costs keep their index in the ledger; the op gets a new one.
+  // Registers the op under a new ledger index. Earlier charges keep their old index and unit costs.
   template <class Op>
   void FindUnitCosts(Slot& slot, const Op& op, const Kernel<Op>& kernel) {
     std::vector<SiteCost> costs(slot.sites.size());
@@ -207,7 +207,7 @@ class Executor {
     op.Touches(touches_);
     for (const WeightTouch& t : touches_) ledger_->Touch(t);
     if (phase_ != Phase::kMixed) return ledger_->Charge(slot.charged, phase_, amounts);
-    // What is done once is nobody's in particular; rows are booked by their own phase.
+    // Once-per-step amounts go to kMixed; row amounts go to the row's phase.
     CostAmounts once = amounts;
     for (const Phase p : {Phase::kPrefill, Phase::kDecode}) {
       CostAmounts part;
@@ -217,7 +217,8 @@ class Executor {
         const std::span<const Phase> of = slot.of_logits ? phases_.logit_rows : phases_.rows;
         const uint64_t rows = static_cast<uint64_t>(std::count(of.begin(), of.end(), p));
         part[Amount::kRows] =
-            of.empty() ? 0 : amounts[Amount::kRows] / of.size() * rows;  // an expert's: top_k for each of the step's
+            of.empty() ? 0
+                       : amounts[Amount::kRows] / of.size() * rows;  // ops of experts have top_k rows for each row of the step
       }
       for (size_t a = 0; a < kFirstRowAmount; ++a) part[a] = 0;
       ledger_->Charge(slot.charged, p, part);
@@ -226,7 +227,7 @@ class Executor {
     ledger_->Charge(slot.charged, Phase::kMixed, once);
   }
 
-  // To those who watch: they may read the ledger, and reset it.
+  // Calls recorder and tap. Both may read or reset the ledger.
   template <class Op>
   [[gnu::noinline, gnu::cold]] void Show(const Slot& slot, const Op& op, const Kernel<Op>& kernel, bool shared,
                                          Clock::time_point start) {
@@ -255,7 +256,7 @@ class Executor {
     if (tap_) tap_(slot.sites[0], Op::kName, op.Output());
   }
 
-  // Nanoseconds that the team takes less for an op than one core, roughly.
+  // Estimated nanoseconds that the team saves over one core.
   uint64_t SharedGain(const Estimate& estimate, const CostAmounts& amounts) const;
   static void AddEstimate(const Cost& useful, size_t amount, Estimate& estimate);
   static Status Annotate(Site site, std::string_view op, Status status);
@@ -265,10 +266,10 @@ class Executor {
 
   Team& team_;
   Ledger* ledger_;
-  Ledger* charged_;  // that the slots have indices of
+  Ledger* charged_;  // the ledger of the slots' indices
   std::vector<Slot> slots_;
-  size_t single_ = kNone;  // the slot of ops that belong to no plan
-  uint64_t version_ = 1;   // of all that decides kernels and unit costs
+  size_t single_ = kNone;  // the slot of ops that were not declared
+  uint64_t version_ = 1;   // incremented when kernels or unit costs may change
   std::string_view target_ = HwyTargetName();
   Phase phase_ = Phase::kPrefill;  // of the step
   StepPhases phases_;              // of a mixed step

@@ -16,7 +16,7 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const PlanSource& source, const
   return d;
 }
 
-// Groups the (token, slot) pairs of a layer by the expert that they chose, in order of the token within an expert.
+// Groups the (token, slot) pairs of a layer by expert, and by token within an expert.
 void Decoder::GroupByExpert(const RouteOp& op) {
   const int64_t k = op.top_k, pairs = op.experts.rows * k;
   const int32_t* chosen = op.experts.data;
@@ -37,7 +37,7 @@ void Decoder::GroupByExpert(const RouteOp& op) {
   }
 }
 
-// Only the rows whose logits are wanted go on: they move up in place.
+// Moves the rows with logits to the front of x, in place.
 void Decoder::MoveUp(std::span<const int32_t> logit_rows) {
   const Mat<float>& x = plan_.x;
   for (size_t i = 0; i < logit_rows.size(); ++i) {
@@ -70,9 +70,9 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, const KvPool& 
     plan_.kv_rows[i] = batch.kv_rows[static_cast<size_t>(i)];
     plan_.positions[i] = plan_.kv_rows[i].position;
   }
-  // Several rows may divide otherwise among sequences and experts each time.
+  // With several rows, groups and tables can change from step to step, so shapes are checked every time.
   const bool reshaped = n > 1 || rows_ != n, head_reshaped = logits > 1 || logit_rows_ != logits;
-  rows_ = 0;  // until the step has ended well
+  rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};
   for (size_t i = 0; i < plan_.head; ++i) TALLY_RETURN_IF_ERROR(Run(i, n, reshaped, cache));
   rows_ = n;

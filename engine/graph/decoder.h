@@ -1,4 +1,4 @@
-// The decoder walks the plan: embedding, layers, head; every arithmetic step through the executor.
+// The decoder runs the ops of a plan through the executor.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace tally {
 struct StepBatch {
   std::span<const int32_t> tokens;
   std::span<const KvRow> kv_rows;
-  std::span<const int32_t> logit_rows;  // rows whose logits are wanted, ascending
+  std::span<const int32_t> logit_rows;  // indices of the rows with logits, ascending
 };
 
 class Decoder {
@@ -24,12 +24,13 @@ class Decoder {
   // The executor must outlive the decoder. kBadInput: not enough memory for the activations.
   static Result<std::unique_ptr<Decoder>> Create(const PlanSource& source, const PlanOptions& options, Executor& executor);
 
-  // Gives logits [logit_rows, vocab], at most max_logit_rows of them, valid until the next call. The cache must already reach every
-  // position of the batch.
+  // Returns logits [logit_rows, vocab], at most max_logit_rows of them, valid until the next call. The cache must have room for
+  // every position of the batch.
   Result<Mat<const float>> Forward(const StepBatch& batch, const KvPool& cache);
-  // Whether the last layer's output was finite in the rows of the last Forward that have no logits to show it.
+  // False if the last Forward had rows without logits and the last layer's output was not finite in some row.
   bool finite() const { return finite_; }
-  // Is called in place of each run of an op, with what runs it: a benchmark may do so several times. `output`: what the op writes.
+  // Called in place of each run of an op; `run` runs it, and may be called several times (by a benchmark). `output`: the op's
+  // output.
   using Around = std::function<Status(const PlannedOp&, Mat<const float> output, const std::function<Status()>& run)>;
   void SetAround(Around around) { around_ = std::move(around); }
 
@@ -42,9 +43,9 @@ class Decoder {
   PlanOptions options_;
   Executor& executor_;
   Plan plan_;
-  std::vector<size_t> slots_;          // of the plan's ops, in the executor
-  int64_t rows_ = 0, logit_rows_ = 0;  // that the ops are shaped for
-  int64_t groups_ = 0;                 // experts that the last router chose
+  std::vector<size_t> slots_;          // executor indices of the plan's ops
+  int64_t rows_ = 0, logit_rows_ = 0;  // rows that the ops are shaped for
+  int64_t groups_ = 0;                 // experts chosen by the last router
   std::vector<int32_t> next_of_expert_;
   bool finite_ = true;
   Around around_;

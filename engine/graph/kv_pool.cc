@@ -23,12 +23,12 @@ uint64_t Scaled(uint64_t a, uint64_t b, uint64_t c, bool up) {
 
 uint64_t KvPool::Group::bytes() const { return SaturatingMul(static_cast<uint64_t>(blocks), stride); }
 
-// The first block that the next position of a sequence of `length` sees: it looks back to length - window + 1.
+// The first block that the next position of a sequence of `length` sees; it sees positions from length - window + 1 on.
 int64_t KvPool::Group::FirstNeeded(int64_t length) const {
   return window > 0 ? std::max<int64_t>(0, length - window + 1) / kKvBlock : 0;
 }
 
-// The first block that stays: one more than is needed, for rolling back.
+// The first block that is kept: one more than is needed, for rolling back.
 int64_t KvPool::Group::FirstKept(int64_t length) const { return std::max<int64_t>(0, FirstNeeded(length) - 1); }
 
 // A block with one reference: zero, or with the bytes of another. There must be one available.
@@ -238,7 +238,7 @@ Status KvPool::Extend(int32_t sequence, int64_t n) {
   return {};
 }
 
-// That a sequence still holds what its next position needs once it has `length` positions.
+// Checks that after cutting to `length` no window layer lacks a block.
 Status KvPool::CheckHeld(const Sequence& s, int64_t length, const char* what) const {
   for (size_t g = 0; g < groups_.size(); ++g) {
     const int64_t needed = groups_[g].FirstNeeded(length);

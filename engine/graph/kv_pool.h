@@ -1,9 +1,8 @@
-// The pool of KV blocks: counted blocks of kKvBlock absolute positions, and for each sequence and layer a table of them.
+// The pool of KV blocks of kKvBlock absolute positions, and for each sequence and layer a table of its blocks.
 //
-// Layers of the same window form a group that allocates together: a block id of a group stands for one block in each of its
-// layers. A block may belong to several sequences (Fork) and is counted by references; only a block with one reference is written.
-// Groups with a window give back whole blocks that lie wholly below the window of the next position, less one block that is kept
-// so that a sequence can be rolled back a little.
+// Layers with the same window form a group. A block id of a group stands for one block in each of its layers. Several sequences
+// may share a block (Fork); blocks are reference-counted, and only a block with one reference is written. Groups with a window
+// free the blocks below the window of the next position, except one, so that a sequence can be rolled back a little.
 #pragma once
 
 #include <cstdint>
@@ -23,39 +22,39 @@ struct KvLayerSpec {
 };
 
 struct KvPoolSize {
-  int64_t context = 0;    // most positions of a sequence
-  int32_t sequences = 1;  // most that live at once
-  int64_t max_batch = 1;  // most positions of one Extend
-  // Of all blocks; what is left over where the groups' shares are no whole blocks is not taken. The groups share it in the
-  // proportion in which a sequence of full context needs them. 0: room for all sequences at full context.
+  int64_t context = 0;    // maximum positions of a sequence
+  int32_t sequences = 1;  // maximum number of live sequences
+  int64_t max_batch = 1;  // maximum positions of one Extend
+  // Pool size, divided among groups in proportion to a full-context sequence and rounded down to blocks. 0: all sequences at full
+  // context.
   uint64_t bytes = 0;
 };
 
 class KvPool {
  public:
-  // kBadInput: more than an address space holds, or too few bytes for a sequence's first max_batch positions (names both sizes).
+  // kBadInput: more than the address space, or too few bytes for a sequence's first max_batch positions (names both sizes).
   static Status Check(std::span<const KvLayerSpec> layers, const KvPoolSize& size);
-  // Bytes of the blocks that Create makes; UINT64_MAX where they cannot be counted.
+  // Bytes of the blocks that Create makes; UINT64_MAX on overflow.
   static uint64_t PlanBytes(std::span<const KvLayerSpec> layers, const KvPoolSize& size);
   // kBadInput: as Check, or no memory.
   static Result<std::unique_ptr<KvPool>> Create(std::span<const KvLayerSpec> layers, const KvPoolSize& size);
 
   Result<int32_t> NewSequence();  // empty. kBadInput: `sequences` are live
-  // A new sequence of the first `length` positions of another. Whole blocks are shared, a partial last one is copied.
-  // kBadInput: no such sequence, a length it does not have, positions that a window layer needs and has given up, `sequences` are
-  // live, no block for the copy; nothing has changed then.
+  // A new sequence with the first `length` positions of another. Whole blocks are shared, a partial last one is copied.
+  // kBadInput: no such sequence, a length it does not have, positions that a window layer needs and has freed, `sequences` are
+  // live, no block for the copy. Nothing changes on an error.
   Result<int32_t> Fork(int32_t sequence, int64_t length);
   bool IsLive(int32_t sequence) const;
   int64_t Length(int32_t sequence) const;  // positions; 0 for a sequence that is not live
   // Makes room for `n` more positions, in blocks that no other sequence has; new blocks are zero. kBadInput: beyond the context, or
-  // the pool is full; nothing has changed then.
+  // the pool is full. Nothing changes on an error.
   Status Extend(int32_t sequence, int64_t n);
-  // Keeps the first `length` positions. kBadInput: no such sequence, more than there are, or positions a window layer needs are
-  // gone. The length before an Extend can always be gone back to.
+  // Keeps the first `length` positions. kBadInput: no such sequence, more than there are, or positions that a window layer needs
+  // and has freed. Truncating to the length before the last Extend always succeeds.
   Status Truncate(int32_t sequence, int64_t length);
   void Free(int32_t sequence);  // an unknown one is ignored
 
-  // Of a layer, indexed by sequence id; valid until the next call that changes a sequence.
+  // The tables of a layer, indexed by sequence id; valid until the next call that changes a sequence.
   std::span<const KvTable> Tables(int32_t layer) const { return layers_[static_cast<size_t>(layer)].tables; }
   uint64_t BytesAllocated() const;  // of blocks in use; a shared one counts once
 
@@ -64,8 +63,8 @@ class KvPool {
     int32_t window = 0;
     std::vector<size_t> layers;
     size_t stride = 0;   // bytes of a block in all its layers
-    int64_t needs = 0;   // blocks of a sequence of full context
-    int64_t blocks = 0;  // in the pool
+    int64_t needs = 0;   // blocks of a full-context sequence
+    int64_t blocks = 0;  // blocks of the pool
     AnonymousMemory pool;
     std::vector<int32_t> references;  // of each block that has ever been used
     std::vector<int32_t> free;        // used blocks without references
@@ -84,7 +83,7 @@ class KvPool {
     std::vector<std::vector<uint8_t*>> pointers;  // [sequence][block], null below `first`
     std::vector<KvTable> tables;                  // [sequence]
   };
-  // A sequence's blocks of a group: [first, ids.size()) are held, those below have been given back.
+  // A sequence's blocks of a group: [first, ids.size()) are held, those below are freed.
   struct Held {
     size_t first = 0;
     std::vector<int32_t> ids;
@@ -106,7 +105,7 @@ class KvPool {
   KvPoolSize size_;
   std::vector<Group> groups_;
   std::vector<Layer> layers_;
-  std::vector<Sequence> sequences_;  // as many as have ever lived at once
+  std::vector<Sequence> sequences_;  // indexed by id; freed ids are reused
 };
 
 }  // namespace tally

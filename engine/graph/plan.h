@@ -1,7 +1,7 @@
-// The plan: a recipe and its weights compiled, once, into the ops of a step in their order.
+// The plan: a recipe and its weights, compiled into the ops of a step in order.
 //
-// Every op is bound to its weights and to the plan's buffers, for the largest batch; a step sets how many rows there are and fills the
-// step's arrays (tokens, positions, groups of rows by expert). What differs between layers is in their ops.
+// Every op is bound to its weights and to the plan's buffers, which have room for the largest batch. A step sets the number of
+// rows and fills the step's arrays (tokens, positions, groups of rows by expert).
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@
 
 namespace tally {
 
-// The options of the recipe that no plan covers, in words: "latent attention". Empty: the model can be run.
+// Features of the recipe that cannot be run, in words: "latent attention". Empty: the model can be run.
 std::vector<std::string> CannotRun(const Recipe& recipe);
 
 ActKind ActKindFor(DType weight, ActivationMode mode);
 
-// What a KV pool for the recipe holds, layer by layer.
+// The layers of a KV pool for the recipe.
 std::vector<KvLayerSpec> KvLayers(const Recipe& recipe, KvType type);
 
 struct PlanOptions {
@@ -35,40 +35,41 @@ struct PlanOptions {
   int64_t max_logit_rows = 1;  // of a batch
 };
 
-// What a plan is made of. All of it must outlive the plan.
+// The inputs of a plan. All of it must outlive the plan.
 struct PlanSource {
   const Recipe& recipe;
-  // The view of a role's weight, layer -1 outside of the layers; empty where the model has none. To measure a plan, views without data do.
+  // The view of a role's weight (layer -1: outside the layers); empty if the model has none. Views may lack data if the plan is
+  // only measured.
   std::function<WeightView(Role, int32_t layer)> weight;
   // Of Recipe::rope and Recipe::local_rope.
   const RopeFrequencies &rope, &local_rope;
 };
 
-// Whose rows an op has.
+// The rows of an op.
 enum class RowsOf : uint8_t {
   kBatch,
-  kRouted,  // top_k for each of the batch, grouped by expert
-  kLogits,  // those of the batch whose logits are wanted
+  kRouted,  // top_k for each row of the batch, grouped by expert
+  kLogits,  // the rows with logits
 };
 
 struct PlannedOp {
-  std::vector<Site> sites;  // one for each part that is charged apart
+  std::vector<Site> sites;  // one for each part that is charged
   RowsOf rows = RowsOf::kBatch;
   AnyOp op;
 };
 
 struct Plan {
   std::vector<PlannedOp> ops;
-  size_t head = 0;  // ops from here on run where logits are wanted
+  size_t head = 0;  // ops from here on run only if some row has logits
 
-  // The step's arrays, [max_batch], and [max_batch * top_k] of those of groups. Ops have spans of them.
+  // The step's arrays, [max_batch]; group_tokens and group_slots [max_batch * top_k]. Ops have spans of them.
   int32_t *tokens = nullptr, *positions = nullptr;
   KvRow* kv_rows = nullptr;
   RowGroup* groups = nullptr;  // [n_experts]
   int32_t *group_tokens = nullptr, *group_slots = nullptr;
   Mat<float> x;       // [max_batch, d_model]: the residual stream
   Mat<float> logits;  // [max_logit_rows, vocab]
-  RowGroup whole;     // the one group of what is not routed
+  RowGroup whole;     // the group of ops that are not routed
   AnonymousMemory memory;
 
   Plan() = default;
@@ -79,11 +80,10 @@ struct Plan {
 // kBadInput: not enough memory for the activations.
 Status MakePlan(const PlanSource& source, const PlanOptions& options, Plan& plan);
 
-// Bytes that a plan's buffers and the scratch of its kernels on `threads` threads take at most.
+// Upper bound of the bytes of a plan's buffers and of the scratch of its kernels on `threads` threads.
 uint64_t PlanBytes(const PlanSource& source, const PlanOptions& options, int threads);
 
-// Makes the op one of `n` rows, of a batch of them or, of RowsOf::kLogits, of that many with logits. A routed op has the first
-// `groups` of the plan's groups.
+// Sets the op's rows: `n` batch rows, or `n` rows with logits for kLogits. A routed op has the first `groups` of the plan's groups.
 void Reshape(const Plan& plan, int64_t n, int64_t groups, PlannedOp& op);
 
 }  // namespace tally

@@ -8,7 +8,7 @@
 
 namespace tally {
 
-// No published model comes near these; a number beyond them is a damaged or hostile file.
+// Limits far above any published model; a number beyond them means a damaged or hostile file.
 inline constexpr int64_t kMaxLayers = 4096, kMaxWidth = 1 << 24, kMaxHeads = 1 << 16, kMaxContext = INT32_MAX,
                          kMaxExperts = 1 << 16, kMaxVocab = 1 << 26;
 

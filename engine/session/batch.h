@@ -1,17 +1,16 @@
-// What Engine::Step is given.
+// The input of Engine::Step.
 #pragma once
 
 #include <cstdint>
 
 namespace tally {
 
-// One row of a step. Positions of a sequence follow on: its first row of a step stands at its current length.
+// One row of a step. The first row of a sequence in a step is at the sequence's current length; the next rows follow it.
 struct BatchRow {
   int32_t token = 0;     // 0 to vocab - 1
-  int32_t sequence = 0;  // of NewSequence
+  int32_t sequence = 0;  // from NewSequence or Fork
   bool want_logits = false;
-  // The token was generated (drawn from this sequence's logits) and is being extended, not given. Only the caller knows: the
-  // ledger books the row's work as decode, else as prefill.
+  // The token was generated from this sequence's logits, not given. The ledger books the row's work as decode, else as prefill.
   bool generated = false;
 };
 

@@ -1,4 +1,4 @@
-// Where the bundled model lies.
+// The path of the bundled model.
 #include <filesystem>
 #include <string>
 #include <system_error>

@@ -1,4 +1,4 @@
-// NewEngine: a stepper over a loaded model, with a team of its own.
+// NewEngine: a stepper over a loaded model, with its own team.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace tally {
 namespace {
 
-// What an engine has planned beside the weights, known to the model's other engines for as long as it lives.
+// Registers the bytes that an engine plans besides the weights with the model, for the engine's lifetime.
 class Planned {
  public:
   Planned(const LoadedModel& model, uint64_t bytes)
@@ -66,8 +66,8 @@ class StepperEngine final : public Engine {
   }
 
  private:
-  // The weights are in memory. The caches of other engines take theirs as they fill: what is free now is not all ours, but at
-  // most what this process has and could have, less what the model and those engines are to have.
+  // `held`: the weights, which are in memory, and what other engines have planned. available = held + min(free, resident + free -
+  // held): memory that other engines have planned but not yet touched is not free for this one.
   Status CheckMemory() {
     plan_.packed_weights = model_->memory_plan().packed_weights;
     const uint64_t held = plan_.packed_weights + planned_.others(), free = AvailableMemoryBytes();

@@ -34,7 +34,7 @@ std::vector<int32_t> EndTokens(const Model& model) {
   return ends;
 }
 
-// The logits without the end tokens, in `masked` where there are any.
+// The logits without the end tokens; uses `masked` if there are any.
 std::span<const float> WithoutEnds(std::span<const float> logits, std::span<const int32_t> ends, std::vector<float>& masked) {
   if (ends.empty()) return logits;
   masked.assign(logits.begin(), logits.end());
@@ -44,12 +44,12 @@ std::span<const float> WithoutEnds(std::span<const float> logits, std::span<cons
   return masked;
 }
 
-// Whether the first generated token begins the text: after a prompt of control tokens only (a start token, say).
+// True if the first generated token begins the text: the prompt has only control tokens, such as a start token.
 bool BeginsText(const Tokenizer* tokenizer, std::span<const int32_t> prompt) {
   return tokenizer != nullptr && std::all_of(prompt.begin(), prompt.end(), [&](int32_t id) { return tokenizer->IsControl(id); });
 }
 
-// The text side of a generation: tokens -> whole characters -> cut before a stop string -> the listener.
+// The text of a generation: tokens -> whole characters -> cut before a stop string -> the listener.
 class TextStream {
  public:
   TextStream(const Tokenizer* tokenizer, bool at_start, const GenerateOptions& options, GenerateResult& result)
@@ -68,7 +68,7 @@ class TextStream {
     if (stops_.stopped()) result_.finish = FinishReason::kStop;
     return !stops_.stopped();
   }
-  // The text held back: what was generated is all in the result, whether or not the listener wanted the rest.
+  // Adds the text held back to the result, even if the listener stopped.
   void Finish() {
     if (!decoder_ || stops_.stopped()) return;
     std::string piece = stops_.Push(decoder_->Finish());
@@ -85,7 +85,7 @@ class TextStream {
   GenerateResult& result_;
   StopFilter stops_;
   std::optional<StreamingDecoder> decoder_;
-  bool listening_ = true;  // until the listener says false
+  bool listening_ = true;  // false after the listener returned false
 };
 
 }  // namespace
@@ -112,7 +112,7 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
   auto interrupted = [&] { return options.interrupted && options.interrupted(); };
   GenerateResult result;
 
-  // Prefill: only the last row's logits are needed, and none where nothing is to be generated.
+  // Prefill: only the last row needs logits, and only if something is to be generated.
   const double prefill_begin = MonotonicSeconds();
   const size_t piece = static_cast<size_t>(std::max<int64_t>(1, engine.max_batch()));
   std::vector<BatchRow> rows;

@@ -22,9 +22,9 @@ struct GenerateOptions {
   SamplingOptions sampling;
   std::vector<std::string> stop;  // generation ends before any of these
   bool ignore_eos = false;        // end tokens are never drawn
-  // Called once per generated token with the text that became certain (whole characters that cannot begin a stop string;
-  // often empty, always so where there is no tokenizer), and once more with token -1 where text was held back until the end.
-  // False: stop, kInterrupted in `finish`; it is not called again.
+  // Called once per generated token with the text that became certain: whole characters that cannot begin a stop string. It is
+  // often empty, and always without a tokenizer. Called once more with token -1 if text was held back until the end. Returning
+  // false stops (`finish` is kInterrupted); it is not called again.
   std::function<bool(std::string_view piece, int32_t token)> on_token;
   std::function<bool()> interrupted;  // polled between prefill chunks and tokens; true: stop
 };
@@ -33,23 +33,23 @@ enum class FinishReason : uint8_t { kLength, kEos, kStop, kContextFull, kInterru
 
 struct GenerateResult {
   std::vector<int32_t> tokens;  // generated, the end token not included
-  std::string text;             // UTF-8; empty where there is no tokenizer
-  int64_t prompt_tokens = 0;    // that were run
-  int64_t decode_steps = 0;     // steps of one token; the first token comes from the prompt's own logits
+  std::string text;             // UTF-8; empty without a tokenizer
+  int64_t prompt_tokens = 0;    // prompt tokens that were run
+  int64_t decode_steps = 0;     // steps of one token; the first token comes from the prompt's logits
   double prompt_seconds = 0;    // prefill
   double generate_seconds = 0;  // decode steps, sampling included
   FinishReason finish = FinishReason::kLength;
-  Status error;  // of the step that ended it, where `finish` is kError
+  Status error;  // of the failed step, if `finish` is kError
 };
 
 // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context.
 TALLY_API Status CheckTokens(const Engine& engine, std::span<const int32_t> tokens);
 
-// Prefills `prompt` into a fresh sequence (in pieces of max_batch) and generates; the sequence is freed. The ledger goes on from
-// where it stood: Reset it first to have the figures of this generation alone.
-// kBadInput: an empty prompt, a token id beyond the vocabulary, a prompt longer than the context, a sampling option out of
-// range, a stop string where there is no tokenizer; what Step refuses of the prompt. An interruption is not an error: `finish` says
-// so. Where a later step fails, the result holds what was generated until then, `finish` is kError and `error` says why.
+// Prefills `prompt` into a new sequence (in pieces of max_batch), generates, and frees the sequence. The ledger is not reset;
+// Reset it first for the figures of this generation alone.
+// kBadInput: an empty prompt, a token id beyond the vocabulary, a prompt longer than the context, a sampling option out of range,
+// a stop string without a tokenizer; errors of Step in the prompt. If a later step fails, the result holds what was generated
+// until then, `finish` is kError and `error` is the step's. An interruption is not an error (`finish` is kInterrupted).
 TALLY_API Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt, const GenerateOptions& options);
 
 }  // namespace tally

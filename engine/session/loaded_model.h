@@ -1,4 +1,4 @@
-// What LoadModel returns and NewEngine runs; internal to the api.
+// The Model that LoadModel makes; internal to the api.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class LoadedModel final : public Model {
   std::string Description() const override { return description_; }
   std::span<const DType> matrix_types() const override { return matrix_types_; }
   const PackedWeights& weights() const { return weights_; }
-  // What engines make their plans of.
+  // The input of an engine's plan.
   PlanSource Source() const {
     return {spec_.recipe, [this](Role role, int32_t layer) { return weights_.Get(role, layer); }, rope_, local_rope_};
   }
@@ -33,15 +33,15 @@ class LoadedModel final : public Model {
   MemoryPlan plan_;
   ParameterCounts parameters_;
   PackedWeights weights_;
-  RopeFrequencies rope_, local_rope_;  // of the recipe's
-  std::vector<WeightInfo> table_;      // of the weights as the files have them (books/weight_table.h), and their stored types
-  std::vector<DType> types_;
+  RopeFrequencies rope_, local_rope_;  // of Recipe::rope and Recipe::local_rope
+  std::vector<WeightInfo> table_;      // weight table from the file headers (books/weight_table.h)
+  std::vector<DType> types_;           // stored type of each entry of table_
   std::vector<DType> matrix_types_;
   std::string description_;
-  mutable std::atomic<uint64_t> engine_bytes_{0};  // of KV and scratch that its living engines have planned
+  mutable std::atomic<uint64_t> engine_bytes_{0};  // KV and scratch planned by its living engines
 };
 
-// kBadInput names the options of the recipe that cannot be run.
+// kBadInput names the features of the recipe that cannot be run.
 Status CheckRunnable(const Recipe& recipe);
 
 // The types of the matrices by the bytes they take, largest first.
@@ -50,15 +50,15 @@ std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec
 // kBadInput: a context that the model cannot have, activations that none of its matrices can take.
 Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const LoadOptions& options);
 
-// kBadInput: OpenBLAS is asked for and cannot be loaded.
+// kBadInput: OpenBLAS is requested and cannot be loaded.
 Status CheckLibraries(const LoadOptions& options);
 
-// The decoder's options and the context that `options` mean for a model.
+// The stepper's options for a model, with the defaults of `options` filled in.
 StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& options);
 
 // KV, scratch and context of an engine with these options.
 MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads);
-// kBadInput where these and what is `held` already are more than plan.available.
+// kBadInput if the plan's KV and scratch plus `held` exceed plan.available.
 Status CheckPlan(const MemoryPlan& plan, uint64_t held, const Recipe& recipe, const StepperOptions& options);
 
 }  // namespace tally

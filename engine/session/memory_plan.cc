@@ -9,7 +9,7 @@
 namespace tally {
 namespace {
 
-// What is needed is rounded up and what there is down, so that a refusal never shows equal numbers.
+// Needed sizes are rounded up and available sizes down, so that a refusal never shows equal numbers.
 std::string Needed(uint64_t bytes) { return GibText(bytes, Rounding::kUp); }
 
 }  // namespace

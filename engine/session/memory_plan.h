@@ -1,4 +1,4 @@
-// Does the model fit? Asked before anything large is allocated.
+// Checks that a model fits in memory, before anything large is allocated.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,7 @@
 
 namespace tally {
 
-// Bytes of KV cache at a context of `positions`; must not fall as positions rise. With windows it is not a
-// straight line.
+// Bytes of KV cache at a context of `positions`; must not decrease as positions increase.
 using KvBytesFn = std::function<uint64_t(int64_t positions)>;
 
 // Ok if packed weights + kv_bytes(context) + scratch fit into `available` bytes (AvailableMemoryBytes(),

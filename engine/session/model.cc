@@ -26,7 +26,7 @@ constexpr int64_t kDefaultContext = 4096;
 KvBytesFn KvBytes(const Recipe& recipe, const StepperOptions& options) {
   return [&](int64_t positions) {
     KvPoolSize size = options.kv_size();
-    if (size.bytes == 0) size.context = positions;  // a size in bytes is the same at every context
+    if (size.bytes == 0) size.context = positions;  // a size given in bytes does not depend on the context
     return KvPool::PlanBytes(KvLayers(recipe, options.plan.kv), size);
   };
 }
@@ -65,7 +65,7 @@ std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec
   return types;
 }
 
-// A choice that the model cannot honour in any part is a mistake worth saying.
+// Refuses a choice that no part of the model can take.
 Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const LoadOptions& options) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (options.context < 0 || options.context > kMost) {

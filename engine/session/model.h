@@ -1,4 +1,4 @@
-// A checkpoint in memory: loading it, and what is known of it.
+// A checkpoint in memory: loading it, and its properties.
 #pragma once
 
 #include <cstdint>
@@ -19,59 +19,59 @@
 namespace tally {
 
 struct LoadOptions {
-  int threads = 0;             // 0 or less: all cores available to us; at most 1024
-  int64_t context = 0;         // KV positions to plan for; 0: min(trained length, 4096)
-  int64_t max_batch = 512;     // rows of one Step; brought within 1 to context * sequences
-  int64_t max_logit_rows = 0;  // of them with want_logits; 0: one a sequence
-  int32_t sequences = 1;       // most that live at once; at least 1
-  // Of the KV cache, which all sequences share: a Step or Fork that finds it full is refused. 0: room for `sequences` of full
-  // context. Layers of different windows have parts of their own, as large as a sequence of full context needs them in proportion.
+  int threads = 0;             // 0 or less: all cores available to the process; at most 1024
+  int64_t context = 0;         // KV positions of a sequence; 0: min(trained length, 4096)
+  int64_t max_batch = 512;     // rows of one Step; clamped to 1 .. context * sequences
+  int64_t max_logit_rows = 0;  // rows of one Step with want_logits; 0: one for each sequence
+  int32_t sequences = 1;       // maximum number of live sequences; at least 1
+  // Size of the KV pool in bytes, shared by all sequences. A Step or Fork that does not fit is refused. 0: full context for all.
+  // Layers of different windows have separate parts, in proportion to the needs of a full-context sequence.
   uint64_t kv_bytes = 0;
   ActivationMode activations = ActivationMode::kAuto;  // by weight type
-  std::optional<KvType> kv;                            // none: f16, or f32 when activations are f32
+  std::optional<KvType> kv;                            // none: f16, or f32 if activations are kF32
   ImplChoice impl = ImplChoice::kAuto;
-  // An op is shared among the threads where that is estimated to save more than this; others run on the calling thread, as
-  // waiting for threads costs more than it saves, much more on a busy machine. 0: the threads share every op.
+  // An op is shared among the threads only if that is estimated to save at least this many nanoseconds, since joining threads has
+  // a cost, which is high on a busy machine. 0: always share.
   uint64_t share_gain_ns = 20'000;
-  // Of LoadModel: every tensor and expert slice ends with a page of memory, an unused page following, which takes address space
-  // only; no huge pages. For AuditOptions::mmu; slower, and the same bits.
+  // LoadModel: every tensor and expert slice ends at a page boundary and is followed by an unused page, which takes address space
+  // only; no huge pages. For AuditOptions::mmu. Slower, with the same results.
   bool guard_slices = false;
-  std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // of LoadModel; false: stop, kInterrupted
+  std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // LoadModel only; false: stop, kInterrupted
 };
 
-// The memory a model and an engine take, in bytes, checked against the machine before anything is allocated: LoadModel checks its
-// weights with an engine of the same options, NewEngine its engine beside the weights and the model's other engines.
+// Bytes of memory of a model and an engine, checked before anything is allocated. LoadModel checks its weights together with an
+// engine of the same options; NewEngine checks its engine together with the weights and the model's other engines.
 struct MemoryPlan {
-  uint64_t packed_weights = 0, kv = 0, scratch = 0;  // scratch: activations of a batch and its rows of logits, kernel scratch
+  uint64_t packed_weights = 0, kv = 0, scratch = 0;  // scratch: activations and logits of a batch, kernel scratch
   uint64_t total() const { return packed_weights + kv + scratch; }
-  uint64_t available = 0;  // when it was checked; an engine's: the weights included
+  uint64_t available = 0;  // at the check; for an engine the weights, already in memory, are included
   int64_t context = 0;     // KV positions of a sequence
 };
 
 // Parameter counts by convention (counters/books/books.h): total, active(all), active(head), active(none).
 using ParameterCounts = books::ParameterCounts;
 
-// A loaded checkpoint. References and views that its members return hold for as long as the model does.
+// A loaded checkpoint. References and views that its members return are valid for the model's lifetime.
 class TALLY_API Model {
  public:
   virtual ~Model() = default;
   virtual const Recipe& recipe() const = 0;
   virtual const Tokenizer* tokenizer() const = 0;           // null: token ids in, token ids out
-  virtual const MemoryPlan& memory_plan() const = 0;        // of the load's options; an engine's own may differ
+  virtual const MemoryPlan& memory_plan() const = 0;        // for the options of LoadModel; an engine's may differ
   virtual const ParameterCounts& parameters() const = 0;    // from the inventory
   virtual std::string Description() const = 0;              // "gpt-oss, 24 layers, MXFP4 + BF16, 12.8 GiB"
-  virtual std::span<const DType> matrix_types() const = 0;  // the types of its matrices, by bytes, most first
+  virtual std::span<const DType> matrix_types() const = 0;  // the types of its matrices, by bytes, largest first
 };
 
 TALLY_API std::string JoinTypes(std::span<const DType> types);  // "MXFP4 + Q8_0"
 
-// The bundled model's file (models/demo/README.md), beside the installed library or in the source tree that it was built from.
-// kBadInput: it is in neither place.
+// Path of the bundled model (models/demo/README.md), installed with the library or in the source tree. kBadInput: it is in
+// neither place.
 TALLY_API Result<std::string> DemoModelPath();
 
-// Reads a GGUF file (any shard of a split one) or a Hugging Face directory, weights included, into memory; the files are not
-// needed afterwards. Never null where it is ok. kBadInput: a file that cannot be read or is not what it should be, a family that
-// is not known, options that the model cannot take, more memory or threads than there are; kInterrupted.
+// Reads a GGUF file (any shard of a split one) or a Hugging Face directory, weights included, into memory. The files are not needed
+// afterwards. Not null on success. kBadInput: an unreadable or malformed file, an unknown family, options that the model cannot
+// take, more memory or threads than available. kInterrupted.
 TALLY_API Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options);
 
 }  // namespace tally

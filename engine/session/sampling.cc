@@ -13,7 +13,7 @@ namespace tally {
 namespace {
 
 constexpr uint64_t kUnit = uint64_t{1} << 40;  // weight of the most probable token; 2^23 of them still fit a sum
-constexpr size_t kHeapLimit = 2048;            // top-k up to here by a heap of k, above by selection over all
+constexpr size_t kHeapLimit = 2048;            // top-k up to this uses a heap of k, else a selection over all
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 float Ordered(float x) { return std::isnan(x) ? kLowest : x; }
@@ -55,7 +55,7 @@ Status SamplerConfig::Validate() const {
 }
 
 int32_t Argmax(std::span<const float> logits) {
-  // A block's greatest first, in lanes that the compiler makes vectors of; where it stands only if it is greater than all before.
+  // Finds each block's maximum first, in lanes that the compiler vectorises; searches its index only if it beats the best so far.
   constexpr size_t kLanes = 16, kBlock = 32 * kLanes;
   size_t best = 0;
   float best_logit = kLowest;
@@ -113,7 +113,7 @@ std::span<const float> Sampler::Penalise(std::span<const float> logits, std::spa
   penalised_.assign(logits.begin(), logits.end());
   for (const int32_t id : history) {
     if (id < 0 || static_cast<size_t>(id) >= logits.size()) continue;
-    // From the untouched logit: a token that occurs twice is penalised once.
+    // Uses the original logit, so that a token that occurs twice is penalised once.
     const double logit = logits[id], p = config_.repeat_penalty;
     if (!std::isfinite(logit)) continue;
     constexpr double kMost = std::numeric_limits<float>::max();
@@ -124,12 +124,12 @@ std::span<const float> Sampler::Penalise(std::span<const float> logits, std::spa
 
 void Sampler::KeepTopK(std::span<const float> logits, size_t k) {
   candidates_.clear();
-  Candidate last{kLowest, std::numeric_limits<int32_t>::max(), 0};  // the least probable token that stays
+  Candidate last{kLowest, std::numeric_limits<int32_t>::max(), 0};  // the least probable token that is kept
   if (k > 0 && k < logits.size()) {
     selection_.clear();
     if (k <= kHeapLimit) {
-      // A heap of the best k so far, the worst of them on top. A later token enters only with a greater logit: at an equal one
-      // its higher id loses.
+      // A heap of the best k so far, the worst on top. A later token enters only with a greater logit, since ties go to the lower
+      // id.
       for (size_t i = 0; i < logits.size(); ++i) {
         const Candidate c{Ordered(logits[i]), static_cast<int32_t>(i), 0};
         if (selection_.size() < k) {
@@ -166,7 +166,8 @@ void Sampler::Weigh(float max) {
   std::erase_if(candidates_, [](const Candidate& c) { return c.weight == 0; });
 }
 
-// Finds the last token of the nucleus by weighted selection: halve, keep the half in which the sum reaches the target.
+// Finds the last token of the nucleus by weighted selection: halves the candidates and keeps the half in which the sum reaches
+// the target.
 void Sampler::KeepTopP() {
   if (config_.top_p >= 1.0) return;
   uint64_t total = 0;

@@ -1,5 +1,5 @@
-// Sampling from logits: repeat penalty, top-k, temperature, top-p, min-p. Never sorts the vocabulary: each filter is a
-// selection, O(vocab) expected.
+// Sampling from logits: repeat penalty, top-k, temperature, top-p, min-p. Each filter is a selection in O(vocab) expected time; the
+// vocabulary is not sorted.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace tally {
 
-// The filters apply in this order. Each keeps the most probable tokens (ties: the lower id counts as more probable).
+// The filters are applied in this order. Each keeps the most probable tokens; of equal ones, the lower id.
 struct SamplerConfig {
-  double repeat_penalty = 1.0;  // 1: off. Of tokens among the last `repeat_last_n`, a positive logit is divided by it and
-                                // another multiplied (Keskar et al. 2019, "CTRL", section 4.1)
+  double repeat_penalty = 1.0;  // 1: off. For tokens in the last `repeat_last_n`, divides positive logits and multiplies
+                                // others (Keskar et al. 2019, "CTRL", section 4.1)
   int32_t repeat_last_n = 64;   // 0: none, -1: all
   int32_t top_k = 40;           // 0 or -1: off
   double temperature = 0.8;     // 0: greedy
@@ -27,15 +27,15 @@ struct SamplerConfig {
   TALLY_API Status Validate() const;
 };
 
-// A random state and scratch: one for each sequence. Not to be used by two threads at once.
+// Random state and scratch of one sequence. Not to be used by two threads at once.
 class Sampler {
  public:
   // `config` must be valid.
   TALLY_API explicit Sampler(const SamplerConfig& config);
-  // The next token, from `logits` [vocab]; `history` is the tokens so far (prompt included) for the repeat penalty. Temperature 0: the argmax,
-  // ties to the lower id. NaN counts as minus infinity. `logits` must not be empty.
-  // The same seed, logits and history give the same token on every machine: weights are integers (exp is computed here from
-  // operations that IEEE 754 rounds correctly, then rounded to units of 2^-40 of the largest), so sums do not depend on order.
+  // The next token, from `logits` [vocab], not empty. `history`: the tokens so far, prompt included, for the repeat penalty.
+  // Temperature 0 gives the argmax, ties to the lower id. NaN counts as minus infinity.
+  // The same seed, logits and history give the same token on every machine: exp uses only operations that IEEE 754 rounds
+  // correctly, and weights are integers in units of 2^-40 of the largest, so sums do not depend on order.
   TALLY_API int32_t Sample(std::span<const float> logits, std::span<const int32_t> history);
 
  private:
@@ -56,11 +56,11 @@ class Sampler {
   SamplerConfig config_;
   uint64_t state_[4];
   std::vector<float> penalised_;
-  std::vector<Candidate> candidates_;  // by rising id
+  std::vector<Candidate> candidates_;  // by ascending id
   std::vector<Candidate> selection_;   // scratch of the selections
 };
 
-// The argmax of `logits` [vocab], ties to the lower id; NaN counts as minus infinity. 0 where there are none.
+// The argmax of `logits` [vocab], ties to the lower id. NaN counts as minus infinity. 0 if `logits` is empty.
 TALLY_API int32_t Argmax(std::span<const float> logits);
 
 }  // namespace tally

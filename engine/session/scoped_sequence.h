@@ -1,4 +1,4 @@
-// A sequence that is given back to its engine on every way out.
+// A sequence that is freed when it goes out of scope.
 #pragma once
 
 #include <utility>

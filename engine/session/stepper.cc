@@ -33,7 +33,7 @@ void Stepper::SetRecorder(Recorder recorder) {
   executor_.SetRecorder(recorder_ ? Recorder([this](const OpRecord& op) { Record(op); }) : Recorder());
 }
 
-// The executor's record, and what the step knows.
+// Adds the step's fields to the executor's record.
 void Stepper::Record(const OpRecord& op) {
   if (repeating_) return;
   OpRecord record = op;
@@ -45,7 +45,7 @@ void Stepper::Record(const OpRecord& op) {
   recorder_(record);
 }
 
-// Checks the rows, makes room for them in the cache and lays the batch out.
+// Checks the rows, makes room for them in the cache and fills the batch.
 Status Stepper::Prepare(std::span<const BatchRow> rows) {
   tokens_.clear();
   kv_rows_.clear();
@@ -96,7 +96,7 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
   return {};
 }
 
-// The cause comes first; what could not be taken back is named after it.
+// Truncates the sequences to their lengths before the step. Returns the cause; if that fails, its error is appended.
 Status Stepper::Rollback(const Status& cause) {
   std::string message = cause.message();
   for (const Extent& e : extents_) {
@@ -107,7 +107,7 @@ Status Stepper::Rollback(const Status& cause) {
   return {cause.code(), std::move(message)};
 }
 
-// The step has written its keys and values and can be repeated: the same arithmetic, watched this time.
+// Repeats the step with a tap that checks every output. The step can be repeated, as it writes the same keys and values again.
 Status Stepper::FindNonFinite(bool logits_finite) {
   const std::string what = logits_finite ? "activations" : "logits";
   std::string first;
@@ -134,7 +134,7 @@ Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
   executor_.EndStep();
   ++recorded_steps_;
   if (!logits.ok()) return Rollback(logits.status());
-  // Rows without logits count, too: what is not finite there has gone into the cache, and would be found far from where it arose.
+  // Rows without logits are checked too: their KV is already stored and would fail in a later step.
   if (decoder_->finite() && AllFinite(*logits)) return logits;
   // The repetition is neither charged nor recorded.
   Ledger* const ledger = executor_.ledger();

@@ -1,4 +1,4 @@
-// Cuts a stream of text before the first of some stop strings, holding back what may be the beginning of one.
+// Cuts a stream of text before the first stop string. Holds back text that may be the beginning of one.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ class StopFilter {
  public:
   // Empty strings are ignored.
   explicit StopFilter(std::vector<std::string> stops);
-  // Adds text; returns what can no longer be part of a stop string. After a match: nothing, whatever is added.
+  // Adds text; returns the text that can no longer be part of a stop string. After a match it returns nothing.
   std::string Push(std::string_view text);
-  // What was held back, at the end of the stream.
+  // Returns the text held back, at the end of the stream.
   std::string Finish();
   bool stopped() const { return stopped_; }
 

@@ -52,8 +52,8 @@ Result<Source> FromConfig(const Inventory& inventory) {
   return source;
 }
 
-// A checkpoint's tensors have bytes of their own. Where they are of no use (the model cannot be run, or is quantised in a way that its
-// family cannot claim), it is counted from its configuration.
+// Counts the tensors with their stored bytes. A model that cannot be run, or whose quantisation its family cannot claim, is
+// counted from its configuration instead.
 Result<Source> FromCheckpoint(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
   Source source;
@@ -71,7 +71,7 @@ Result<Source> FromCheckpoint(const std::string& path) {
   return source;
 }
 
-// True too where the directory cannot be listed: who reads the checkpoint then says so.
+// Also true if listing fails, so that ReadCheckpoint reports the error.
 bool HasSafetensors(const std::string& directory) {
   std::error_code error;
   for (auto at = std::filesystem::directory_iterator(directory, error); !error && at != std::filesystem::directory_iterator();
@@ -86,7 +86,7 @@ Result<Source> Find(const std::string& model) {
   std::error_code error;
   const bool file = fs::exists(model, error), directory = fs::is_directory(model, error);
   const bool path = model.find('/') != std::string::npos || model.ends_with(".json") || model.ends_with(".gguf");
-  if (!file || (directory && !path)) {  // a folder that happens to be called as a model does not hide it
+  if (!file || (directory && !path)) {  // a directory with the name of a built-in model does not hide it
     Result<CatalogModel> known = FindCatalogModel(model);
     if (known.ok()) return FromCatalog(std::move(known).value());
     if (!file && path) return BadInput(Printable(model) + ": no such file or directory");
@@ -105,7 +105,7 @@ Result<CountedModel> CountModel(const CountRequest& request) {
   if (!request.settings.empty()) {
     TALLY_ASSIGN_OR_RETURN(source.recipe, ChangeRecipe(std::move(source.recipe), request.settings));
     source.published = {};
-    source.stored_bytes.clear();  // another model than the file's
+    source.stored_bytes.clear();  // no longer the file's model
     source.stored_as = TypeText(source.type);
   }
   books::CountOptions options = request.options;

@@ -14,31 +14,31 @@
 namespace tally {
 
 struct CountRequest {
-  // A GGUF file, a Hugging Face directory or its config.json; else a name that is built in, in any case: "gpt-oss-120b".
+  // A GGUF file, a Hugging Face directory or its config.json; else the name of a built-in model, in any case: "gpt-oss-120b".
   std::string model;
   std::vector<std::string> settings;  // changes of the configuration, in order: "d_model=128", "tied"
   books::CountOptions options;
-  bool type_given = false;  // count weights as options.type; else as the checkpoint stores them, or as the model is published
+  bool type_given = false;  // true: count weights as options.type; false: as stored in the checkpoint, or as published
 };
 
 struct CountedModel {
   std::string name;  // as asked for
   books::Count count;
-  std::string stored_as;              // what weight bytes are counted in: "MXFP4 + BF16", "Q8_0"
-  books::PublishedFigures published;  // of a built-in model without settings; else empty
+  std::string stored_as;              // types of the weight bytes: "MXFP4 + BF16", "Q8_0"
+  books::PublishedFigures published;  // built-in model without settings; else empty
 };
 
-// Reads no weights. kBadInput: neither a file nor a known name, a file that is not what it should be, an architecture that is not
-// known, a setting that is none, counts that do not fit 64 bits.
+// Reads no weights. kBadInput: neither a file nor a known name, a malformed file, an unknown architecture, an unknown setting,
+// counts that do not fit 64 bits.
 TALLY_API Result<CountedModel> CountModel(const CountRequest& request);
 
-// The built-in models that a loaded one is, going by what is counted: layers, widths, vocabulary, parameters by every convention.
-// Mostly one or none; a base model and what was trained from it may be the same here. Empty where the recipe cannot be counted.
+// The built-in models with the same counts: layers, widths, vocabulary, parameters by every convention. Mostly one or none; a
+// base model and models trained from it may have the same counts. Empty if the recipe cannot be counted.
 TALLY_API std::vector<CountedModel> KnownModelsLike(const Recipe& recipe);
 
-// The names that are built in.
+// The names of the built-in models.
 TALLY_API std::vector<std::string_view> KnownModels();
-// "KEY=VALUE": what settings there are, for help and messages.
+// The settings, "KEY=VALUE", for help and messages.
 TALLY_API std::string SettingKeys();
 
 }  // namespace tally

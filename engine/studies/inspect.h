@@ -15,28 +15,27 @@
 
 namespace tally {
 
-// Owns all it tells; sizes in bytes, shapes outermost first.
+// Owns its data. Shapes are outermost first.
 struct Inspection {
   Inventory inventory;  // files, metadata, tensors
   struct TypeTotal {
     DType dtype = DType::kF32;
     uint64_t tensors = 0, elements = 0, bytes = 0;
   };
-  std::vector<TypeTotal> types;  // by bytes, most first
+  std::vector<TypeTotal> types;  // by bytes, largest first
   uint64_t elements = 0, bytes = 0;
-  Status runnable;  // why the engine does not run it, where it does not
-  Recipe recipe;    // where a family reads it
+  Status runnable;  // not ok: the reason why the engine cannot run it
+  Recipe recipe;    // set if a family reads it
 };
 
-// A GGUF file (any shard of a split one) or a Hugging Face directory; weights are not read. kBadInput: a file that cannot be read or
-// is not what it should be. A checkpoint that no family of ours runs is no error: `runnable` says so.
+// Reads a GGUF file (any shard of a split one) or a Hugging Face directory, without weights. kBadInput: an unreadable or
+// malformed file. A checkpoint that cannot be run is not an error (see `runnable`).
 TALLY_API Result<Inspection> InspectCheckpoint(const std::string& path);
 
-// The tokenizer of a checkpoint; a tokenizer.json, or a directory that holds one, will do, weights or not (the ends that
-// generation_config.json adds are then not among its eos()). Never null where it is ok. kBadInput: there is none, or one that is
-// broken or of an unsupported kind.
+// The tokenizer of a checkpoint, of a tokenizer.json, or of a directory with one (for these two, eos() lacks the ends that
+// generation_config.json adds). Not null on success. kBadInput: there is none, or it is malformed or of an unsupported kind.
 TALLY_API Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path);
-// A vocabulary without a model: a file of ranks as tiktoken publishes them. `encoding`: as TokenizerFromRanks (tokenizer.h) has it.
+// The tokenizer of a file of ranks as tiktoken publishes them. `encoding`: see TokenizerFromRanks (tokenizer.h).
 TALLY_API Result<std::unique_ptr<Tokenizer>> LoadRanks(const std::string& path, const std::string& encoding = "");
 
 }  // namespace tally

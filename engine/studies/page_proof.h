@@ -1,4 +1,4 @@
-// The pages of the packed weights that a step was charged with, beside those it touched; internal to the api.
+// Compares the pages of packed weights that a step was charged with and those it touched; internal to the api.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace tally {
 
-// One row for each weight that the ledger's last step was charged with or that has a page that was touched. `touched` has a bit
-// for each page of weights.arena(); the weights are guarded. The ledger's table is weights.infos().
+// One row for each weight that was charged in the ledger's last step or has a touched page. `touched` has a bit for each page of
+// weights.arena(). The weights must be guarded, and the ledger's table must be weights.infos().
 std::vector<PageRow> ComparePages(const Ledger& ledger, const PackedWeights& weights, size_t page_bytes,
                                   const std::vector<bool>& touched);
 

@@ -1,4 +1,4 @@
-// How fast an engine runs, beside what the machine allows, measured in the same minutes.
+// Measures the speed of an engine and, at the same time, the machine's limits (roofs).
 #pragma once
 
 #include <array>
@@ -13,44 +13,42 @@
 namespace tally {
 
 struct SpeedOptions {
-  int64_t prompt = 512;        // tokens; random, from `seed`
-  int64_t generate = 64;       // decode steps after it, greedy
-  int32_t repetitions = 5;     // medians are reported
-  double roof_seconds = 0.25;  // above 0, at most 3600: given to each roof in each repetition; the bandwidth takes longer
-                               // where its passes do (ReadRoof: nine measurements, each of 15/16 of roof_bytes or more)
-  uint64_t roof_bytes = uint64_t{1} << 30;  // read for the bandwidth, in turn, so that far more than any last-level cache
-                                            // lies between two readings of a byte; 64 MiB or more, and at most a quarter
-                                            // of the memory that is free
+  int64_t prompt = 512;                     // tokens; random, from `seed`
+  int64_t generate = 64;                    // decode steps after it, greedy
+  int32_t repetitions = 5;                  // medians are reported
+  double roof_seconds = 0.25;               // seconds per roof and repetition; above 0, at most 3600. Bandwidth may take longer:
+                                            // 9 measurements of at least 15/16 of roof_bytes (ReadRoof)
+  uint64_t roof_bytes = uint64_t{1} << 30;  // memory read for the bandwidth, part by part, so that no byte is still in a
+                                            // cache; at least 64 MiB, at most a quarter of the free memory
   uint64_t seed = 1;
   std::function<bool()> interrupted;  // polled between steps; true: stop, kInterrupted
 };
 
-// Each figure is the median over the repetitions, the ratios too. A machine's speed moves, by half within seconds where it is
-// shared: the peaks are measured before and after each prefill (their mean counts), the bandwidth between pieces of a few decode
-// steps (for a piece, the mean of before and after). So each piece starts with caches full of other things, which shows where a
-// model is about as small as they are.
+// Each figure, ratios included, is the median over the repetitions. The speed of a shared machine can change by half within
+// seconds, so the peaks are measured before and after each prefill and the bandwidth between pieces of a few decode steps, and
+// the mean of before and after is used. Each piece starts with caches full of other data, which matters for models about as small
+// as the caches.
 struct SpeedReport {
-  double bandwidth = 0;   // bytes/s that all threads could have read while the decode ran
+  double bandwidth = 0;   // bytes/s that all threads can read, measured during the decode
   ArithmeticPeaks peaks;  // operations/s
 
-  double prefill_tokens_per_second = 0;                 // logits of the last row only
-  double prefill_flops = 0;                             // FLOPs of one prefill: useful, linear and attention
+  double prefill_tokens_per_second = 0;                 // with logits of the last row only
+  double prefill_flops = 0;                             // useful FLOPs of one prefill, classes linear and attention
   std::array<double, kAriths> prefill_flops_by_type{};  // by Arith
-  // The time these need at the peaks of their types, over the time taken. int8 work of a model with 4-bit matrices is held
-  // against int8_narrow, all of it: where that is the higher peak, the ratio is a lower bound.
+  // The time of these FLOPs at the peaks of their types, divided by the time taken. All int8 work of a model with 4-bit matrices is
+  // compared with int8_narrow; if that is the higher peak, the ratio is a lower bound.
   double prefill_ratio = 0;
   double decode_tokens_per_second = 0;
-  double decode_bytes = 0;  // packed weights and KV, read and written, per step
-  double decode_ratio = 0;  // bytes of the decode over those that could have been read meanwhile
+  double decode_bytes = 0;  // per step: packed weights, KV read and KV written
+  double decode_ratio = 0;  // bytes of the decode / bytes that could have been read in the same time
 
   uint64_t peak_resident = 0;  // bytes of the process after a whole prefill and decode, before roofs were measured
-  std::string verified;        // what was checked before any time was reported
+  std::string verified;        // the checks that were made before timing
 };
 
-// Checks first that the outputs are right: on a short prefix, prefill in one piece and token by token give the same greedy
-// token and (unless OpenBLAS ran) the same bits. The engine's ledger is reset on the way. kInternal: they do not; kBadInput:
-// numbers of tokens or repetitions below 1 or beyond the context, too little memory for the roofs, what Step refuses;
-// kInterrupted.
+// First checks the outputs: on a short prefix, prefill in one piece and token by token must give the same greedy token and (unless
+// OpenBLAS ran) the same bits. Resets the engine's ledger. kInternal: the check fails. kBadInput: numbers of tokens or
+// repetitions below 1 or beyond the context, too little memory for the roofs, errors of Step. kInterrupted.
 TALLY_API Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options);
 
 }  // namespace tally

@@ -7,8 +7,8 @@
 
 namespace tally {
 
-// Of everything the engine has stepped through since its ledger was reset; `result` (Generate's) tells times and token counts, so the
-// two must be of the same run: reset the ledger before it. books::RunSummary makes text of the figures.
+// Figures of all steps since the engine's ledger was reset; times and token counts are from `result`. Reset the ledger before
+// Generate, so that both are of the same run. books::RunSummary formats the figures as text.
 TALLY_API books::RunFigures MeasureRun(Engine& engine, const GenerateResult& result);
 
 }  // namespace tally

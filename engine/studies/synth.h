@@ -1,5 +1,4 @@
-// Full-size GGUF checkpoints of public models with random weights: true names, shapes and types, noise of a sane scale. They
-// time engines on the same file and fill memory as the real ones do; what they say is nonsense.
+// Full-size GGUF checkpoints of public models with true names, shapes and types. Random weights, for timing and memory tests only.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +14,10 @@
 namespace tally {
 
 struct SynthOptions {
-  DType type = DType::kBF16;  // of the matrices, but for experts published in a format of theirs; vectors and routers are F32
+  DType type = DType::kBF16;  // of matrices, except experts published in another format; vectors and routers are F32
   uint64_t seed = 0;
   std::string vocab_from;         // a GGUF whose tokenizer is copied, padded to the model's vocabulary; empty: no tokenizer
-  int32_t layers = 0, vocab = 0;  // a smaller network than the model's own; 0: the model's
+  int32_t layers = 0, vocab = 0;  // for a smaller network; 0: the model's own
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // false: stop, kInterrupted
 };
 
@@ -31,9 +30,9 @@ struct SynthReport {
 // The built-in models (count.h) of the families GPT-2, Llama and gpt-oss: gpt-oss-20b, Llama-3.2-1B, gpt2-xl, ...; static names.
 TALLY_API std::vector<std::string_view> SynthModels();
 
-// Writes `path`, replacing what was there when it is complete. The same model, options and seed give the same bytes on every
-// machine. `model`: in any case. kBadInput: an unknown model, a type or a number of layers or tokens that it cannot have, a vocabulary that does not fit or
-// cannot be read, a file that cannot be written (the partial one is removed); kInterrupted.
+// Writes `path`; an existing file is replaced when the new one is complete. The same model, options and seed give the same bytes
+// on every machine. `model`: in any case. kBadInput: an unknown model; a type or a number of layers or tokens that it cannot
+// have; a vocabulary that does not fit or cannot be read; a file that cannot be written (the partial one is removed). kInterrupted.
 TALLY_API Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options);
 
 // What Synthesize would write, without writing it. Errors as above.

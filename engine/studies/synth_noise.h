@@ -1,4 +1,4 @@
-// Noise of a given scale in any stored type, produced as fast as memory can be copied.
+// Noise of a given scale in any weight type, produced as fast as memory can be copied.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace tally {
 
-// One pool of encoded blocks per (type, standard deviation), made once; a tensor is the pool read in a circle from a block that
-// depends on seed and tensor. A pool holds a prime number of blocks, so that the rows of a matrix, whatever their length,
-// all begin at different ones (as long as there are fewer rows than blocks) and no two rows are the same.
+// There is one pool of encoded blocks per (type, standard deviation). A tensor reads its pool cyclically from a block that
+// depends on the seed and the tensor. A pool has a prime number of blocks, so that all rows of a matrix with fewer rows than that
+// start at different blocks, and no two rows are equal.
 class NoisePools {
  public:
   explicit NoisePools(uint64_t seed) : seed_(seed) {}

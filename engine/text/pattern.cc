@@ -11,15 +11,15 @@ namespace tally {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 8192;
-// The budget's unit is one byte of text read by a short expression. Between two callouts every item of the expression may be tried,
-// and a long class is searched for each character, so the costs grow with the expression's size.
+// Budget unit: one byte read by a short expression. The costs of a callout and of a byte grow with the expression, since each
+// item may be tried at each place and a long class is searched for each character.
 constexpr uint64_t kFreeBudget = uint64_t{1} << 26, kBudgetPerByte = 1024;
 constexpr size_t kCalloutCost = 8, kPatternBytesPerCalloutCost = 8, kPatternBytesPerByteCost = 512;
 // Bytes of memory for one search. A repeated group keeps a record of each repetition.
 constexpr size_t kFreeMemory = size_t{1} << 20, kMemoryPerByte = 128, kMaxMemory = size_t{1} << 29;
 
-// The grammar of one token: an opening parenthesis, a mark (| ^ $), or an atom or closing parenthesis with its quantifier. What it
-// does not match is refused, so this is the list of what is supported.
+// The grammar of one token of the supported dialect: an opening parenthesis, a mark (| ^ $), or an atom or closing parenthesis
+// with its quantifier. Everything else is refused.
 constexpr std::string_view kToken = R"(
   (?(DEFINE) (?<escape> \\ (?: [rntf] | x\{[0-9a-fA-F]+\} | u[0-9a-fA-F]{4} | [^0-9a-zA-Z] ))
              (?<set>    \\ (?: [sSwdD] | [pP]\{\^?[0-9A-Za-z_&]+\} ))
@@ -84,8 +84,9 @@ void AppendAtom(std::string_view atom, std::string* out) {
   }
 }
 
-// What PCRE2 is given for an expression. Callouts stand at its beginning, after each quantifier and group, and before an alternative
-// that follows an unbounded quantifier. So all backtracking passes one, and what is read lies between the places of two.
+// The expression as passed to PCRE2. Callouts stand at its beginning, follow each quantifier and group, and precede an
+// alternative after an unbounded quantifier. Every backtrack therefore passes one, and the distance between two bounds the bytes
+// read.
 struct Translation {
   std::string text = "(*LF)(?C)";  // LF: only a line feed ends a line, however PCRE2 was built
   uint32_t least = 0;              // the largest n of {n,m}
@@ -95,7 +96,7 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
   Translation translation;
   std::string& out = translation.text;
   if (regex == R"(\s+$)") {
-    // Tried at the first place of a run of spaces only: trying each takes quadratic time where something follows the run.
+    // Matches only from the start of a run of spaces; trying every position takes quadratic time if text follows the run.
     const std::string spaces = "[" + std::string(kSpaces) + "]";
     out += "(?:\\G|(?<!" + spaces + "))" + spaces + "+(?C)$";
     return translation;

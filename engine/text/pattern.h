@@ -1,16 +1,16 @@
 // The regular expressions of tokenizers: what published pre-tokenizers and normalizers use of the Oniguruma dialect
 // (github.com/kkos/oniguruma, doc/RE, Ruby syntax), run by PCRE2.
 //
-// Accepted are characters, ., ^ and $ at lines, |, classes without classes in them, the groups (...), (?:...), (?i:...), (?=...) and
-// (?!...), the quantifiers ? * + (greedy, lazy, possessive) and {n} {n,} {n,m}, and the escapes \s \S \w \W \d \D \p{...} \P{...}
-// \r \n \t \f \x{...} \uHHHH and those of punctuation. All of them mean what they mean in Oniguruma. Everything else is refused,
-// among it what the two engines read differently (isolated flags, {n}?, {n,m}+, nested classes, \h, \p under (?i:)).
+// Accepted are characters, ., ^ and $ at lines, |, classes without classes in them, the groups (...), (?:...), (?i:...), (?=...)
+// and (?!...), the quantifiers ? * + (greedy, lazy, possessive) and {n} {n,} {n,m}, and the escapes \s \S \w \W \d \D \p{...}
+// \P{...} \r \n \t \f \x{...} \uHHHH and those of punctuation. All of them mean what they mean in Oniguruma. Everything else is
+// refused, among it what the two engines read differently (isolated flags, {n}?, {n,m}+, nested classes, \h, \p under (?i:)).
 //
-// Time is bounded by a budget that all searches of a Matcher share. PCRE2's match limit alone bounds nothing useful: it counts
-// backtracks, however much text is read between two of them, and begins again at each place where a match may begin. So the
-// compiled expression has a callout (pcre2callout) wherever it may backtrack, which charges the bytes read since the last one and stops
-// the search when the budget is spent. Callouts and the match limit hold under JIT. Its depth and heap limits do not: there the size of
-// the JIT stack bounds memory, and the heap limit does where the system forbids JIT.
+// Time is bounded by a budget that all searches of a Matcher share. The match limit of PCRE2 alone does not bound time: it counts
+// backtracks, not bytes, and restarts at each start position. So the compiled expression has a callout (pcre2callout) wherever it
+// may backtrack, which charges the bytes read since the last one and stops the search when the budget is spent. Callouts and the
+// match limit work with JIT. The depth and heap limits do not: with JIT the size of its stack bounds memory, without it the heap
+// limit does.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace tally {
 
 class Pattern {
  public:
-  // `where` begins the line of an error, which names the construct and its byte in `regex`.
+  // Errors begin with `where` and name the construct and its byte in `regex`.
   static Result<Pattern> Compile(std::string_view regex, const std::string& where);
 
   struct Code;  // the compiled expression, shared by copies
@@ -39,7 +39,7 @@ class Pattern {
 // Searches texts one after another, with scratch memory of its own. Not to be shared by threads.
 class Matcher {
  public:
-  // The budget of all searches grows with `text_bytes`, the size of the text that they cut.
+  // `text_bytes`: the size of the text that the searches cut; their budget grows with it.
   explicit Matcher(size_t text_bytes);
   Matcher(const Matcher&) = delete;
   Matcher& operator=(const Matcher&) = delete;

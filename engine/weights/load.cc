@@ -20,20 +20,21 @@
 namespace tally {
 namespace {
 
-// The staging buffer of a thread, and so the most it reads at a time, whatever the shapes of the tensors. Long enough to keep a
-// disk busy, short enough to be packed while the caches still hold it.
+// The staging buffer of a thread, and the most it reads at a time: large enough to keep a disk busy, small enough to be packed
+// from the caches.
 constexpr uint64_t kStagingBytes = uint64_t{1} << 20;
-// A weight; or all striped weights of one tensor: its rows are read once, and each weight packs its own.
+// A job loads one weight, or all striped weights of one tensor: its rows are read once, and each weight packs its own. A slice is
+// loaded in items of up to `block` units.
 struct Job {
   std::vector<const PlannedWeight*> weights;
-  int64_t extent = 0;  // of a slice: rows, input rows where transposed, 1 for a vector
-  int64_t block = 0;   // of `extent` in an item
+  int64_t extent = 0;  // units of a slice: rows; input rows if transposed; 1 for a vector
+  int64_t block = 0;   // units of an item
   int64_t blocks = 0;  // items of a slice
   int64_t first_item = 0;
-  uint64_t bytes_per_unit = 0;  // read for one of `extent`
+  uint64_t bytes_per_unit = 0;  // bytes read for a unit
 };
 
-// Stored rows that are read for one of the weight's.
+// Stored rows that are read for each row of the weight.
 uint64_t RowsRead(const PlannedWeight& w) { return w.striped() ? w.rows.step : 1; }
 
 // Reads and packs items; any thread, each with a staging buffer of its own.
@@ -54,11 +55,11 @@ class ItemLoader {
     return LoadPanels(job, slice, begin, n, staging);
   }
 
-  // Norms, biases and sinks: an infinite one can hide behind a clamp or a softmax, and what comes of it looks sound. (A matrix
-  // with one gives logits that are not finite.)
+  // Rejects non-finite vectors (norms, biases, sinks). A clamp or softmax could hide an infinity; one in a matrix shows in the
+  // logits.
   Status CheckFinite(const StoredTensor& t, std::span<const float> values) const {
     float sum = 0;
-    for (const float x : values) sum += x - x;  // 0, or NaN where one is not finite
+    for (const float x : values) sum += x - x;  // 0, or NaN if a value is not finite
     if (sum == 0) return {};
     const float bad = *std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
     return BadInput(Printable(files_[t.file].path()) + ": tensor " + Quote(t.name) + " holds " +
@@ -77,7 +78,7 @@ class ItemLoader {
  private:
   static bool Stacked(const PlannedWeight& w) { return !w.split && w.sources.size() > 1; }
   static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) { return *w.sources[Stacked(w) ? slice : 0]; }
-  // Where the slice starts in its tensor.
+  // Byte offset of the slice in its tensor.
   static uint64_t Base(const PlannedWeight& w, int64_t slice) {
     return Stacked(w) ? 0 : w.sources[0]->bytes / static_cast<uint64_t>(w.view.slices) * static_cast<uint64_t>(slice);
   }
@@ -85,8 +86,7 @@ class ItemLoader {
     return arena_ + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
   }
 
-  // `size` bytes from byte `at` on of each of `rows` rows of `row_bytes`, the first of which begins at `offset`: one after
-  // another.
+  // Reads bytes [at, at + size) of each of `rows` rows of `row_bytes` into `out`, contiguously. The first row starts at `offset`.
   Status ReadPart(const StoredTensor& t, uint64_t offset, uint64_t rows, uint64_t row_bytes, uint64_t at, uint64_t size,
                   uint8_t* out) const {
     if (size == row_bytes) return Read(t, offset, rows * row_bytes, out);
@@ -94,8 +94,8 @@ class ItemLoader {
     return {};
   }
 
-  // The stored rows that hold rows [begin, begin + n) of a slice that starts at byte `base` of its tensor: of each `size` bytes from
-  // byte `at` on, one after another. Of a striped weight the rows between them too.
+  // Reads bytes [at, at + size) of each of rows [begin, begin + n) of a slice into `out`, contiguously. The slice starts at byte
+  // `base` of its tensor. A striped weight also reads the rows between.
   Status ReadRows(const PlannedWeight& w, const StoredTensor& t, uint64_t base, uint64_t begin, uint64_t n, uint64_t row_bytes,
                   uint64_t at, uint64_t size, uint8_t* out) const {
     if (w.striped() || w.rows.all()) {
@@ -109,8 +109,7 @@ class ItemLoader {
     return {};
   }
 
-  // Whole rows, or, where the staging buffer cannot hold a panel's, as many columns of them at a time as it can: a panel is made
-  // of whole groups of columns, one after another.
+  // Reads whole rows, or, if 16 of them do not fit the staging buffer, as many groups of columns at a time as fit.
   Status LoadPanels(const Job& job, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
     const PlannedWeight& w = *job.weights[0];
     const DType type = w.stored_dtype();
@@ -122,7 +121,7 @@ class ItemLoader {
     for (uint64_t k = 0; k < cols; k += piece) {
       const uint64_t columns = std::min(piece, cols - k);
       StagedRows staged{.data = staging};
-      if (w.split) {  // blocks and scales, a byte each, in tensors of their own
+      if (w.split) {  // blocks without scales, and scales of one byte, in separate tensors
         const uint64_t row_groups = cols / group, groups = columns / group, at = k / group, codes_bytes = group_bytes - 1;
         const uint64_t base = static_cast<uint64_t>(slice) * w.stored_rows * row_groups;
         uint8_t* scales = staging + rows * groups * codes_bytes;
@@ -152,7 +151,7 @@ class ItemLoader {
     return {};
   }
 
-  // Input rows [begin, begin + n), whole or some outputs of them at a time.
+  // Input rows [begin, begin + n): whole, or some outputs at a time.
   Status LoadTransposed(const PlannedWeight& w, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
     const uint64_t outputs = static_cast<uint64_t>(w.view.rows), inputs = static_cast<uint64_t>(n);
     const uint64_t element = GetDTypeInfo(w.view.dtype).block_bytes, row_bytes = outputs * element;
@@ -213,7 +212,7 @@ Job MakeJob(const PlannedWeight& w) {
   return job;
 }
 
-// In the order of the file, so that it is read from front to back.
+// In file order, so that files are read from front to back.
 std::vector<Job> MakeJobs(const WeightPlan& plan) {
   std::vector<Job> jobs;
   std::map<const StoredTensor*, size_t> striped;
@@ -239,14 +238,14 @@ std::vector<Job> MakeJobs(const WeightPlan& plan) {
   return jobs;
 }
 
-// What the threads share while they load.
+// State shared by the loading threads.
 class LoadState {
  public:
   LoadState(uint64_t total, const LoadProgress& progress) : total_(total), progress_(progress) {}
 
   bool stopped() const { return stop_.load(std::memory_order_relaxed); }
 
-  // The failure that stands first in the files is the one reported, as far as the threads got.
+  // Keeps the failure of the lowest item.
   void Fail(int64_t item, Status status) {
     std::lock_guard lock(mutex_);
     if (status_.ok() || item < failed_item_) {
@@ -256,13 +255,13 @@ class LoadState {
     stop_.store(true, std::memory_order_relaxed);
   }
 
-  // Thread 0 is the caller, and what it passed is called on no other.
+  // Only thread 0, the caller, reports progress.
   void Done(int thread, uint64_t bytes) {
     done_.fetch_add(bytes, std::memory_order_relaxed);
     if (thread == 0) Report();
   }
 
-  // The last word, after the threads are done. What the progress callback has thrown is thrown on.
+  // Called after the threads are done. Rethrows an exception of the progress callback.
   Status Finish() {
     Report();
     if (thrown_) std::rethrow_exception(thrown_);
@@ -275,7 +274,7 @@ class LoadState {
     bool go_on = false;
     try {
       go_on = progress_(done_.load(std::memory_order_relaxed), total_);
-    } catch (...) {  // must not leave the team
+    } catch (...) {  // exceptions must not pass through the team
       thrown_ = std::current_exception();
     }
     if (!go_on) Fail(-1, {StatusCode::kInterrupted, "loading was interrupted"});
@@ -306,7 +305,7 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
   }
   LoadState state(total, progress);
   const int64_t items = jobs.back().first_item + jobs.back().blocks * jobs.back().weights[0]->view.slices;
-  std::atomic<int64_t> next{0};  // whichever thread is free goes on from there, so that the files are read from front to back
+  std::atomic<int64_t> next{0};  // a free thread takes the next item, so that files are read from front to back
   auto load = [&](int thread, int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end && !state.stopped(); ++n) {
       const int64_t i = next.fetch_add(1, std::memory_order_relaxed);

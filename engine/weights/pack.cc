@@ -9,9 +9,9 @@ namespace {
 constexpr size_t kWord = 4;
 constexpr size_t kStepBytes = kPanelRows * kWord;
 
-using Halves8 [[gnu::vector_size(16)]] = uint16_t;  // the compilers' portable vectors: within every target's baseline
+using Halves8 [[gnu::vector_size(16)]] = uint16_t;  // a compiler vector, which works on every target
 
-// 16 elements of two bytes from each of two rows, alternating.
+// Interleaves 16 elements of two bytes from each of two rows.
 void Interleave16(const uint8_t* low, const uint8_t* high, uint8_t* dst) {
   for (int i = 0; i < 2; ++i) {
     Halves8 a, b;
@@ -55,7 +55,7 @@ void PackTransposed(DType dtype, int64_t rows, int64_t cols, int64_t k_begin, in
     const int valid = static_cast<int>(std::min<int64_t>(kPanelRows, rows - r));
     uint8_t* panel = dst + r / kPanelRows * panel_bytes;
     const uint8_t* from = src + r * element;
-    if (element == kWord) {  // a step is 16 neighbours of one input row
+    if (element == kWord) {  // a step is 16 consecutive elements of one input row
       for (int64_t k = 0; k < n; ++k) {
         uint8_t* step = panel + (k_begin + k) * kStepBytes;
         if (valid == kPanelRows) {
@@ -67,7 +67,7 @@ void PackTransposed(DType dtype, int64_t rows, int64_t cols, int64_t k_begin, in
       }
       continue;
     }
-    for (int64_t k = 0; k < n; k += 2) {  // a step is 16 neighbours of two input rows, interleaved
+    for (int64_t k = 0; k < n; k += 2) {  // a step is 16 consecutive elements of each of two input rows, interleaved
       uint8_t* step = panel + (k_begin + k) / 2 * kStepBytes;
       if (valid == kPanelRows && k + 1 < n) {
         Interleave16(from + k * src_row, from + (k + 1) * src_row, step);

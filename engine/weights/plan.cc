@@ -55,7 +55,7 @@ class Planner {
                      " cannot cut into blocks of " + std::to_string(type.block_size));
   }
 
-  // Shape as expected, and as many bytes as that takes, inside its file.
+  // Checks that the tensor has the shape and the bytes for it, inside its file.
   Status Check(const StoredTensor& t, const std::vector<uint64_t>& shape) const {
     if (!ShapesAgree(t.shape, shape)) return At(t, "has shape " + ShapeText(t.shape) + ", expected " + ShapeText(shape));
     uint64_t elements = 1;
@@ -129,7 +129,7 @@ class Planner {
     return {};
   }
 
-  // How many rows (of a vector: elements) a stored slice has: those of the binding, or, where it takes only some, what is stored.
+  // Rows (of a vector: elements) of a stored slice: the binding's, or as stored if the binding takes only some.
   Result<uint64_t> StoredRows(const TensorBinding& binding, const StoredTensor& t) const {
     const size_t at = binding.row_dimension();
     const uint64_t rows = binding.shape[at];
@@ -202,7 +202,7 @@ class Planner {
     return {};
   }
 
-  // Sizes as packed, a place in the arena, and what the ledger is told.
+  // Sets packed sizes, the place in the arena, and the sizes in `info`.
   Status Place(const std::string& name, PlannedWeight& w) {
     WeightView& view = w.view;
     const uint64_t rows = static_cast<uint64_t>(view.rows), cols = static_cast<uint64_t>(view.cols);

@@ -1,5 +1,4 @@
-// Where every weight of a model comes from and where it goes, worked out and checked before anything is read
-// or allocated.
+// The source and the destination of every weight of a model, planned and checked before anything is read or allocated.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +20,16 @@ struct PlannedWeight {
   int32_t layer = -1;
   Storage storage = Storage::kPlain;
   std::optional<DType> split;                // TensorBinding::split: sources = {blocks, scales}
-  std::vector<const StoredTensor*> sources;  // else one tensor that holds all slices, or one per slice
-  WeightView view;                           // data still null
+  std::vector<const StoredTensor*> sources;  // not split: one tensor that holds all slices, or one per slice
+  WeightView view;                           // data is null
   WeightInfo info;
-  uint64_t arena_offset = 0;  // of its first slice
-  uint64_t slice_bytes = 0;   // of the packed slice, what is added to fill its page not included
+  uint64_t arena_offset = 0;  // of the first slice
+  uint64_t slice_bytes = 0;   // packed bytes of a slice, page padding excluded
 
-  RowMap rows;               // of a stored slice
-  uint64_t stored_rows = 0;  // that a stored slice has, of view.stored_row_bytes bytes; of a vector elements; not of kTransposed
+  RowMap rows;               // the rows of a stored slice that the weight takes
+  uint64_t stored_rows = 0;  // rows (of a vector: elements) of a stored slice; unused for kTransposed
 
-  // Rows taken one at a time, every rows.step-th: they are read together with those between them, which other weights take.
+  // The weight takes every rows.step-th row. All rows are read once, and each weight bound to the tensor packs its own.
   bool striped() const { return rows.block == 1 && rows.first < rows.step; }
   bool vector() const { return view.layout == WeightLayout::kVector; }
   DType stored_dtype() const { return split.value_or(sources[0]->dtype); }
@@ -45,24 +44,24 @@ struct WeightPlan {
   std::vector<PlannedWeight> weights;  // weights[i].view.id == i
   std::vector<PlannedHostVector> host_vectors;
   uint64_t arena_bytes = 0;  // guards included
-  uint64_t guard_bytes = 0;  // address space that is never written, and so takes no memory
-  bool guarded = false;      // each slice ends with a page, and a guard follows
+  uint64_t guard_bytes = 0;  // address space that is never written and takes no memory
+  bool guarded = false;      // each slice ends at a page boundary, followed by a guard
   bool tied_head = false;    // the head is the token embedding
 
   uint64_t packed_bytes() const { return arena_bytes - guard_bytes; }
 
-  // The view of a role's weight, without data; an empty view where the model has none. layer -1 for roles outside the layers.
+  // The view of a role's weight, without data; a default view if the model has none. layer: -1 for roles outside the layers.
   WeightView View(Role role, int32_t layer) const;
 };
 
-// The layout that a role's weight is packed in: kRowMajor for tables only gathered from (untied embeddings,
-// positions), kVector for 1-D roles and expert biases, else kPanel16.
+// The packed layout of a role: kRowMajor for tables that are only gathered from (untied embeddings, positions), kVector for 1-D
+// roles and expert biases, else kPanel16.
 WeightLayout LayoutFor(Role role, const Recipe& recipe);
 
-// Pointers in the plan are into `inventory`.
-// guard_page: bytes of a page of memory where each slice is to end with a page, an unused one following (the
-// watching of engine/machine/page_watch.h); 0: slices start with a page, and nothing stands between them. kBadInput: a missing
-// tensor, a type that cannot be run, a shape that was not expected or does not divide into blocks.
+// The plan points into `inventory`, which must outlive it.
+// guard_page: 0, slices start on a page; else the bytes of a page: slices end at a page boundary and are followed by an unused page
+// (for engine/machine/page_watch.h). kBadInput: a missing tensor, a type that cannot be run, an unexpected shape, rows that are
+// not a whole number of blocks.
 Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page);
 
 }  // namespace tally

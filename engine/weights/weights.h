@@ -16,22 +16,21 @@
 
 namespace tally {
 
-// Every weight of a model in one arena of anonymous memory; each tensor and each expert slice starts on a
-// page of its own, or, where slices are guarded, ends with one, an unused page following.
+// All weights of a model in one arena of anonymous memory. Each slice starts on a page; if guarded, it ends at a page boundary
+// and an unused page follows.
 class PackedWeights {
  public:
-  // The view of a role's weight; an empty view where the model has none. layer -1 for roles outside the
-  // layers.
+  // The view of a role's weight; an empty view if the model has none. layer: -1 for roles outside the layers.
   const WeightView& Get(Role role, int32_t layer = -1) const;
   // Indexed by WeightView::id; ready for Ledger::SetWeights.
   const std::vector<WeightInfo>& infos() const { return infos_; }
-  // Where the weights of infos() are, in that order.
+  // The views of infos(), in the same order.
   const std::vector<WeightView>& views() const { return views_; }
   std::span<const uint8_t> arena() const { return {arena_.data(), arena_.size()}; }
   bool guarded() const { return guarded_; }
-  // Bytes of the arena, guards not included. More than the sum of infos()' packed_bytes by what fills a page of each slice.
+  // Bytes of the arena without guards. Includes page padding, unlike infos()[i].packed_bytes.
   uint64_t packed_bytes() const { return packed_bytes_; }
-  // Values of a buffer-like role that is small and read on the host (kRopeFactors). Empty where absent.
+  // Values of a small vector that is not used by kernels (kRopeFactors). Empty if absent.
   std::span<const float> HostVector(Role role) const;
 
  private:
@@ -51,11 +50,11 @@ class PackedWeights {
   WeightView none_;
 };
 
-// Bytes of the file that have been read and packed so far, rising; false: stop (kInterrupted). Called on the thread that called
-// LoadWeights; what it throws leaves LoadWeights.
+// Bytes read and packed so far. Returning false stops the load (kInterrupted). Called on the thread that called LoadWeights;
+// exceptions pass through LoadWeights.
 using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
-// Reads (pread, in parallel on the team) and packs every weight of the plan, which was made of `inventory`. Memory:
+// Reads and packs every weight of the plan, in parallel on the team. `plan` was made from `inventory`. Memory:
 // plan.packed_bytes() and a staging buffer of at most 1 MiB per thread.
 Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress);
 

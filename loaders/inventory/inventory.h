@@ -1,5 +1,4 @@
-// What a checkpoint holds, whatever its format: metadata, and name -> {type, shape, place in a file}.
-// Nothing above the loaders knows GGUF from safetensors but a family's name tables.
+// The contents of a checkpoint in any format: metadata, and name -> {type, shape, place in a file}.
 #pragma once
 
 #include <cmath>
@@ -33,12 +32,12 @@ class Metadata {
   void Set(std::string key, MetaValue value) { values_[std::move(key)] = std::move(value); }
   const MetaValue* Find(std::string_view key) const;
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
-  // Keys that config.json gives as null. For every look-up they are absent; but where a configuration class has a default, null
-  // says "none" and absence says "the default".
+  // Keys that are null in config.json. Look-ups treat them as absent. If a configuration class has a default, null means "none" and
+  // absence means the default.
   void SetNull(std::string key) { nulls_.insert(std::move(key)); }
   bool IsNull(std::string_view key) const { return nulls_.find(key) != nulls_.end(); }
-  // Keys whose value is nothing that a MetaValue can be: "an object" (whose own values have keys of their own), "an array of
-  // arrays or objects". Absent, but a typed look-up is an error that says what was found. `kind` must live on.
+  // Keys whose value is no MetaValue: "an object" (its values have their own keys), "an array of arrays or objects". Find treats
+  // them as absent; a typed look-up is an error that names the kind. `kind` must outlive the metadata.
   void SetOther(std::string key, std::string_view kind) { others_.emplace(std::move(key), kind); }
   bool IsOther(std::string_view key) const { return others_.find(key) != others_.end(); }
   size_t size() const { return values_.size() + nulls_.size() + others_.size(); }  // keys, of any kind
@@ -84,22 +83,22 @@ struct StoredTensor {
   }
 };
 
-// Which file it was when it was read, so that another one of its name, or one that was written to, is not taken for it.
+// Identity of a file when its header was read; detects replacement or modification.
 struct FileStamp {
   uint64_t device = 0, inode = 0;
-  int64_t seconds = 0, nanoseconds = 0;  // when it was written to, since 1970
+  int64_t seconds = 0, nanoseconds = 0;  // of the last modification, since 1970
   bool operator==(const FileStamp&) const = default;
 };
 
 struct InventoryFile {
   std::string path;
   uint64_t size = 0;
-  std::optional<FileStamp> stamp = {};  // nothing: not known, and not compared
+  std::optional<FileStamp> stamp = {};  // nullopt: unknown, and not checked
 };
 
 struct Inventory {
   FileFormat format = FileFormat::kGguf;
-  std::string path;                  // what the user named
+  std::string path;                  // as the user gave it
   std::vector<InventoryFile> files;  // weight files
   Metadata metadata;
   std::vector<StoredTensor> tensors;  // in file order
@@ -110,8 +109,6 @@ struct Inventory {
  private:
   std::map<std::string, size_t, std::less<>> index_;
 };
-
-// Below: the definitions. This node is header only, so that families and tokenizers need no reader to link.
 
 namespace internal {
 

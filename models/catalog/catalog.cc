@@ -14,14 +14,14 @@
 namespace tally {
 namespace {
 
-// What models of one make have in common.
+// Properties shared by models of one make.
 struct Make {
   std::string_view family;
   DType type = DType::kBF16, expert_type = DType::kBF16;
   NormKind norm = NormKind::kRms;
   float eps = 1e-6f;
   RopeStyle rope = RopeStyle::kRotateHalf;
-  double theta = 10000, rotated = 1;  // rotated: the part of a head that turns
+  double theta = 10000, rotated = 1;  // rotated: the rotated fraction of a head
   RopeScaling scaling = {};
   double mscale_all_dim = 0;  // DeepSeek's YaRN: q.k is multiplied by the square of the magnitude that this gives
   bool qkv_bias = false, o_bias = false, ffn_bias = false, expert_bias = false, router_bias = false;
@@ -30,11 +30,11 @@ struct Make {
   ActivationKind activation = ActivationKind::kSilu;
   RoutingRule routing = RoutingRule::kSoftmaxThenTopKRenormed;
   LatentAttention latent = {};
-  int32_t window = 0, global_every = 1;  // every so many layers the last of them sees all of the past
-  int32_t query_scalar = 0;              // q.k is divided by its root; 0: by that of the head's width
+  int32_t window = 0, global_every = 1;  // global_every: period of full-attention layers (the last of each period)
+  int32_t query_scalar = 0;              // q.k is divided by its square root; 0: of head_dim
   int32_t mtp_layers = 0;
-  double local_theta = 0;         // of the layers with a window, if they turn by another
-  bool scaled_embedding = false;  // by the root of its width
+  double local_theta = 0;         // rope theta of window layers; 0: as global
+  bool scaled_embedding = false;  // multiplied by sqrt(d_model)
 };
 
 // clang-format off

@@ -1,4 +1,4 @@
-// Published models as built-in facts, for counting without a checkpoint.
+// Built-in recipes of published models, for counting without a checkpoint.
 #pragma once
 
 #include <string>
@@ -11,25 +11,25 @@
 
 namespace tally {
 
-// Parameters as the model's makers print them ("20.91B", "3,209M", "7,615,616,512"); empty where they say nothing.
+// Parameters as the model's makers print them ("20.91B", "3,209M", "7,615,616,512"); empty if not published.
 struct PublishedClaim {
   std::string_view total, active, non_embedding;
-  std::string_view source;   // where it stands
-  bool from_memory = false;  // the text was not seen again when this was written: no evidence
+  std::string_view source;
+  bool from_memory = false;  // quoted from memory; the source was not checked
 };
 
 struct CatalogModel {
   std::string_view name;
   Recipe recipe;
-  DType type = DType::kBF16;         // what its weights are published in
-  DType expert_type = DType::kBF16;  // of the experts' matrices, where it differs
+  DType type = DType::kBF16;         // published type of the weights
+  DType expert_type = DType::kBF16;  // published type of the experts' matrices
   PublishedClaim claim;
-  std::string_view note;  // what the recipe cannot say; mostly empty
+  std::string_view note;  // properties that the recipe lacks; mostly empty
 };
 
 std::vector<std::string_view> CatalogNames();  // in the table's order
 
-// Any case; "NAME(text)" too, the text model of one that sees. kBadInput names the name and the nearest known ones.
+// `name` in any case; "NAME(text)" is the text part of a model with vision. kBadInput names it and the nearest known names.
 Result<CatalogModel> FindCatalogModel(std::string_view name);
 
 }  // namespace tally
