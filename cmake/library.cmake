@@ -11,8 +11,7 @@ set(public_headers
   engine/api/tally.h
   engine/base/dtype.h engine/base/export.h engine/base/formats.inc engine/base/kinds.h engine/base/mat.h engine/base/status.h
   engine/machine/peaks.h engine/recipe/recipe.h engine/text/tokenizer.h
-  engine/session/batch.h engine/session/engine.h engine/session/generate.h engine/session/model.h
-  engine/session/sampling.h
+  engine/session/batch.h engine/session/engine.h engine/session/generate.h engine/session/model.h engine/session/sampling.h
   engine/studies/audit.h engine/studies/count.h engine/studies/inspect.h engine/studies/logits.h engine/studies/speed.h
   engine/studies/summary.h engine/studies/synth.h
   counters/books/books.h counters/books/closed_form.h counters/books/form.h counters/books/model_count.h counters/books/published.h

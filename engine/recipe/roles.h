@@ -28,6 +28,7 @@ struct RoleFacts {
 };
 
 const RoleFacts& FactsOf(Role role);
+// The role of a biased role's bias; meaningless for others.
 inline Role BiasOf(Role role) { return static_cast<Role>(static_cast<int>(role) + 1); }
 
 // True if the model has this role in this layer (-1: outside the layers).
