@@ -42,8 +42,9 @@ class Overhead {
     load.context = options_.prefill + options_.tokens + 1;
     TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(path, load));
     const auto& loaded = static_cast<const LoadedModel&>(*model);
-    TALLY_ASSIGN_OR_RETURN(
-        stepper_, Stepper::Create(loaded.Source(), loaded.weights().infos(), team_, MakeStepperOptions(loaded.recipe(), load)));
+    TALLY_ASSIGN_OR_RETURN(rope_, loaded.MakeRope(load.context));
+    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(loaded.Source(rope_), loaded.weights().infos(), team_,
+                                                     MakeStepperOptions(loaded.recipe(), load)));
     std::printf("%s, %d threads\n", model->Description().c_str(), team_.threads());
     TALLY_ASSIGN_OR_RETURN(sequence_, stepper_->cache().NewSequence());
     vocab_ = loaded.recipe().vocab;
@@ -124,6 +125,7 @@ class Overhead {
 
   const Options& options_;
   Team team_;
+  RopePair rope_;
   std::unique_ptr<Stepper> stepper_;
   std::vector<BatchRow> prompt_;
   int32_t sequence_ = 0;

@@ -64,8 +64,9 @@ class Replayer {
     load.max_batch = options_.prompt;
     TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(options_.model, load));
     const auto& loaded = static_cast<const LoadedModel&>(*model);
-    TALLY_ASSIGN_OR_RETURN(
-        stepper_, Stepper::Create(loaded.Source(), loaded.weights().infos(), team_, MakeStepperOptions(loaded.recipe(), load)));
+    TALLY_ASSIGN_OR_RETURN(rope_, loaded.MakeRope(load.context));
+    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(loaded.Source(rope_), loaded.weights().infos(), team_,
+                                                     MakeStepperOptions(loaded.recipe(), load)));
     stepper_->SetRecorder([this](const OpRecord& r) {
       op_ = r.op;
       useful_ = r.useful;
@@ -133,6 +134,7 @@ class Replayer {
   Team team_;
   std::vector<uint8_t> flush_;
   uint64_t sink_ = 0;
+  RopePair rope_;
   std::unique_ptr<Stepper> stepper_;
   std::set<std::string> kinds_;
   // Of the last run.

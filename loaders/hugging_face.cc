@@ -1,4 +1,4 @@
-// ReadHuggingFace, ReadConfigJson and ReadCheckpoint: which files of a directory make the checkpoint.
+// ReadHuggingFace, ReadConfigJson, ReadConfigText and ReadCheckpoint: which files of a directory make the checkpoint.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -19,6 +19,7 @@ constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
 constexpr int kMaxIndexDepth = 16;
 constexpr char kSingleFile[] = "model.safetensors";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
+constexpr char kGeneration[] = "generation_config";  // keys under this are those of generation_config.json alone
 
 bool IsDirectory(const std::string& path) {
   std::error_code error;
@@ -139,12 +140,18 @@ Status ReadWeights(const std::string& directory, Inventory* inventory) {
   return BadInput(std::move(message));
 }
 
-// Of a path that is a directory with a config.json, or a file: the configuration's hyper-parameters, no tensors yet.
-Result<Inventory> ReadConfiguration(const std::string& path) {
-  if (path.empty()) return BadInput("the path of the checkpoint is empty");
+// Without hyper-parameters and tensors. `source`: the configuration's file, for messages.
+Inventory EmptyInventory(const std::string& path, const std::string& source) {
   Inventory inventory;
   inventory.format = FileFormat::kHuggingFace;
   inventory.path = path;
+  inventory.metadata.source = source;
+  return inventory;
+}
+
+// Of a path that is a directory with a config.json, or a file: the configuration's hyper-parameters, no tensors yet.
+Result<Inventory> ReadConfiguration(const std::string& path) {
+  if (path.empty()) return BadInput("the path of the checkpoint is empty");
   std::string config = path;
   if (IsDirectory(path)) {
     config = JoinPath(path, "config.json");
@@ -156,15 +163,20 @@ Result<Inventory> ReadConfiguration(const std::string& path) {
   } else if (!Exists(path)) {
     return BadInput(Printable(path) + ": no such file or directory");
   }
-  inventory.metadata.source = config;
-  // Keys under "generation_config." are those of generation_config.json alone.
-  TALLY_RETURN_IF_ERROR(internal::ReadJsonMetadata(config, "", "generation_config", &inventory.metadata));
+  Inventory inventory = EmptyInventory(path, config);
+  TALLY_RETURN_IF_ERROR(internal::ReadJsonMetadata(config, "", kGeneration, &inventory.metadata));
   return inventory;
 }
 
 }  // namespace
 
 Result<Inventory> ReadConfigJson(const std::string& path) { return ReadConfiguration(path); }
+
+Result<Inventory> ReadConfigText(std::string_view json, const std::string& source) {
+  Inventory inventory = EmptyInventory(source, source);
+  TALLY_RETURN_IF_ERROR(internal::ParseJsonMetadata(Printable(source), json, "", kGeneration, &inventory.metadata));
+  return inventory;
+}
 
 Result<Inventory> ReadHuggingFace(const std::string& path) {
   const bool is_directory = IsDirectory(path);

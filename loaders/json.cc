@@ -221,8 +221,13 @@ Status ParseJson(const std::string& place, std::string_view text, int max_depth,
 
 Status ReadJsonMetadata(const std::string& path, std::string_view prefix, std::string_view skip, Metadata* metadata) {
   TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConfigBytes));
+  return ParseJsonMetadata(Printable(path), text, prefix, skip, metadata);
+}
+
+Status ParseJsonMetadata(const std::string& place, std::string_view text, std::string_view prefix, std::string_view skip,
+                         Metadata* metadata) {
   Flattener flattener(prefix, skip, metadata);
-  return ParseJson(Printable(path), text, kMaxConfigDepth, flattener);
+  return ParseJson(place, text, kMaxConfigDepth, flattener);
 }
 
 }  // namespace tally::internal

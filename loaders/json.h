@@ -34,5 +34,8 @@ Status ParseJson(const std::string& place, std::string_view text, int max_depth,
 // Metadata knows that they are there (IsOther, IsNull). Keys for which `skip` is not empty and the key is `skip` or under it are left
 // out.
 Status ReadJsonMetadata(const std::string& path, std::string_view prefix, std::string_view skip, Metadata* metadata);
+// The same of a text. `place` goes in front of every message.
+Status ParseJsonMetadata(const std::string& place, std::string_view text, std::string_view prefix, std::string_view skip,
+                         Metadata* metadata);
 
 }  // namespace tally::internal

@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "loaders/inventory/file_reader.h"
@@ -23,6 +24,8 @@ Result<Inventory> ReadHuggingFace(const std::string& directory);
 
 // config.json alone, or that of a directory: an inventory without tensors, for what needs no weights.
 Result<Inventory> ReadConfigJson(const std::string& path);
+// The same of the text of a config.json. `source` stands for the file's name in messages.
+Result<Inventory> ReadConfigText(std::string_view json, const std::string& source);
 
 // Decides by what `path` is: a directory (or a config.json in one) or a GGUF file.
 Result<Inventory> ReadCheckpoint(const std::string& path);

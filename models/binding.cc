@@ -36,9 +36,7 @@ struct Wanted {
 
 // `rows`: rows of the stored tensor if several bindings share it; else 0.
 std::vector<Wanted> WantedTensors(const TensorBinding& b, uint64_t rows) {
-  std::vector<uint64_t> shape = b.shape;
-  if (rows > 0) shape[b.row_dimension()] = rows;
-  if (b.storage == Storage::kTransposed) std::swap(shape[shape.size() - 2], shape[shape.size() - 1]);
+  std::vector<uint64_t> shape = b.StoredShape(rows > 0 ? rows : b.mapped_rows());
   if (b.split && b.names.size() == 2) {
     const DTypeInfo type = GetDTypeInfo(*b.split);
     shape.back() /= type.block_size;
@@ -120,9 +118,16 @@ bool AnyLayerHas(const Inventory& gguf, const Recipe& recipe, Role role) {
 Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec) {
   const Recipe& r = spec.recipe;
   const bool gguf = inventory.format == FileFormat::kGguf;
-  const auto find = [](std::span<const RoleName> table, Role role) {
-    const auto at = std::ranges::find(table, role, &RoleName::role);
-    return at != table.end() ? &*at : nullptr;
+  // Of several names the first that is stored, or else the first.
+  const auto find = [&](std::span<const RoleName> table, Role role, int32_t layer) {
+    const RoleName* found = nullptr;
+    for (const RoleName& name : table) {
+      if (name.role != role) continue;
+      if (found == nullptr) found = &name;
+      const std::string stored = ExpandName(name.name, layer, prefix) + (name.split ? "_blocks" : "");
+      if (IsStored(inventory, stored)) return &name;
+    }
+    return found;
   };
   for (int32_t layer = -1; layer < r.n_layers; ++layer) {
     for (int i = 0; i < kRoles; ++i) {
@@ -131,8 +136,11 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
       b.layer = layer;
       if (!HasRole(r, b.role, layer)) continue;
       b.shape = RoleShape(r, b.role);
-      const RoleName* n = find(own, b.role);
-      if (n == nullptr && !gguf) n = find(HfDecoderNames(), b.role);
+      if (r.qk_norm == QkNormKind::kEachHead && (b.role == Role::kQNorm || b.role == Role::kKNorm)) {
+        b.stored_heads = static_cast<uint64_t>(b.role == Role::kQNorm ? r.n_heads : r.n_kv_heads);
+      }
+      const RoleName* n = find(own, b.role, layer);
+      if (n == nullptr && !gguf) n = find(HfDecoderNames(), b.role, layer);
       if (n == nullptr && !gguf) return InternalError("family " + r.family + " has no name for " + WeightName(b.role, layer));
       const std::string name = n == nullptr ? GgufName(b.role, layer) : ExpandName(n->name, layer, prefix);
       if (n != nullptr) {
@@ -166,7 +174,7 @@ class Claims {
   Claims(const Inventory& inventory, const ModelSpec& spec) : inventory_(inventory), spec_(spec) {
     for (const TensorBinding& b : spec.bindings) {
       if (b.rows.all()) continue;
-      for (const std::string& name : b.names) claims_[name].rows += b.shape[b.row_dimension()];
+      for (const std::string& name : b.names) claims_[name].rows += b.mapped_rows();
     }
   }
 
@@ -227,7 +235,7 @@ class Claims {
     c.whole = all;
     if (all) return {};
     c.taken.resize(c.rows);
-    for (uint64_t r = 0; r < b->shape[b->row_dimension()]; ++r) {
+    for (uint64_t r = 0; r < b->mapped_rows(); ++r) {
       const uint64_t row = b->rows.Stored(r);
       if (row >= c.rows) return Defect(name, "has no row " + std::to_string(row));
       if (c.taken[row]) return Defect(name, "row " + std::to_string(row) + " is claimed twice");

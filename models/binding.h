@@ -14,7 +14,7 @@
 namespace tally {
 
 // The name of a role's tensor in a file. '#' stands for the layer, '*' for the expert (one tensor each), '~' for a prefix that
-// some files have.
+// some files have. A role may have several names: the first that is stored counts.
 struct RoleName {
   Role role;
   std::string_view name;

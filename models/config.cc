@@ -118,4 +118,11 @@ std::vector<std::string> Config::Strings(std::string_view key) {
   return value;
 }
 
+std::vector<int64_t> Config::Ints(std::string_view key) {
+  const std::string full = Present(key);
+  std::vector<int64_t> value;
+  if (!full.empty() && ok()) Take(inventory_.metadata.GetInts(full), value);
+  return value;
+}
+
 }  // namespace tally

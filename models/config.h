@@ -39,6 +39,7 @@ class Config {
   bool Bool(std::string_view keys, bool otherwise);
   std::string String(std::string_view keys, std::string_view otherwise);
   std::vector<std::string> Strings(std::string_view key);  // empty: absent
+  std::vector<int64_t> Ints(std::string_view key);         // empty: absent
   bool Has(std::string_view keys) const { return !Present(keys).empty(); }
   // JSON null means "none" if the configuration class has a default; an absent key means the default.
   bool IsNull(std::string_view key) const { return inventory_.metadata.IsNull(prefix_ + std::string(key)); }

@@ -1,6 +1,8 @@
 // DeepSeekMoE (Dai et al. 2024): shared experts beside those that are chosen among, dense layers first. DeepSeek-V2 and -V3 (2024): the
-// same with multi-head latent attention; V3, whose architecture Kimi-K2 has too, with routing by sigmoids, a bias that only the choice
-// sees, and layers for multi-token prediction. Defaults are those of transformers and of the code published beside the weights.
+// same with multi-head latent attention, and experts chosen from a few groups; V3, whose architecture Kimi-K2 has too, with routing by
+// sigmoids, a bias that only the choice sees, and layers for multi-token prediction, which are not run. Defaults are those of
+// transformers and of the code published beside the weights. GGUF permutes q and k of DeepSeekMoE as it does Llama's, and has V2 and
+// V3 as deepseek2: old files with the matrix of keys and values whole, new ones cut by head with the part of the keys transposed.
 #include <cmath>
 
 #include "engine/base/format.h"
@@ -10,8 +12,19 @@
 namespace tally {
 namespace {
 
+constexpr std::string_view kGguf[] = {"deepseek", "deepseek2"};
 constexpr std::string_view kHf[] = {"DeepseekForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"deepseek", "deepseek_v2", "deepseek_v3"};
+
+// A head's rows of kv_b: those of its key, then those of its value.
+RowMap Keys(const Recipe& r) {
+  const uint64_t n = static_cast<uint64_t>(r.latent.nope_dim), v = static_cast<uint64_t>(r.latent.v_dim);
+  return {0, n, n + v};
+}
+RowMap Values(const Recipe& r) {
+  const uint64_t n = static_cast<uint64_t>(r.latent.nope_dim), v = static_cast<uint64_t>(r.latent.v_dim);
+  return {n, v, n + v};
+}
 
 #define TALLY_LAYER "model.layers.#."
 constexpr RoleName kHfNames[] = {{Role::kQA, TALLY_LAYER "self_attn.q_a_proj.weight"},
@@ -19,55 +32,109 @@ constexpr RoleName kHfNames[] = {{Role::kQA, TALLY_LAYER "self_attn.q_a_proj.wei
                                  {Role::kQB, TALLY_LAYER "self_attn.q_b_proj.weight"},
                                  {Role::kKvA, TALLY_LAYER "self_attn.kv_a_proj_with_mqa.weight"},
                                  {Role::kKvANorm, TALLY_LAYER "self_attn.kv_a_layernorm.weight"},
-                                 {Role::kKvB, TALLY_LAYER "self_attn.kv_b_proj.weight"},
+                                 {Role::kKB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kTransposedHeads, Keys},
+                                 {Role::kVB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kPlain, Values},
                                  {Role::kRouterBias, TALLY_LAYER "mlp.gate.e_score_correction_bias"},
                                  {Role::kSharedExpertGate, TALLY_LAYER "mlp.shared_experts.gate_proj.weight"},
                                  {Role::kSharedExpertUp, TALLY_LAYER "mlp.shared_experts.up_proj.weight"},
                                  {Role::kSharedExpertDown, TALLY_LAYER "mlp.shared_experts.down_proj.weight"}};
 #undef TALLY_LAYER
+constexpr RoleName kGgufNames[] = {{Role::kKB, "blk.#.attn_k_b.weight"},
+                                   {Role::kKB, "blk.#.attn_kv_b.weight", Storage::kTransposedHeads, Keys},
+                                   {Role::kVB, "blk.#.attn_v_b.weight"},
+                                   {Role::kVB, "blk.#.attn_kv_b.weight", Storage::kPlain, Values},
+                                   {Role::kRouterBias, "blk.#.exp_probs_b.bias"}};
 
 void ReadLatent(Config& c, Recipe& r) {
   LatentAttention& l = r.latent;
-  l.kv_rank = c.Int("kv_lora_rank", 1, kMaxWidth);
+  r.rope.style = RopeStyle::kAdjacentPair;
+  l.kv_rank = c.Int(c.Pick("attention.kv_lora_rank", "kv_lora_rank"), 1, kMaxWidth);
+  if (c.gguf()) {
+    l.q_rank = c.Int("attention.q_lora_rank", 1, kMaxWidth, 0);
+    l.rope_dim = c.Int("rope.dimension_count", 1, kMaxHeads);
+    l.nope_dim = c.Int("attention.key_length_mla|attention.key_length", l.rope_dim, kMaxHeads) - l.rope_dim;
+    l.v_dim = c.Int("attention.value_length_mla|attention.value_length", 1, kMaxHeads);
+    l.norm_eps = static_cast<float>(c.Positive("attention.layer_norm_rms_epsilon"));
+    return;
+  }
   l.q_rank = c.Int("q_lora_rank", 1, kMaxWidth, c.IsNull("q_lora_rank") ? 0 : 1536);
   l.nope_dim = c.Int("qk_nope_head_dim", 1, kMaxHeads, 128);
   l.rope_dim = c.Int("qk_rope_head_dim", 1, kMaxHeads, 64);
   l.v_dim = c.Int("v_head_dim", 1, kMaxHeads, 128);
-  r.rope.style = RopeStyle::kAdjacentPair;
+  if (!c.Bool("rope_interleave", true)) r.rope.style = RopeStyle::kRotateHalf;
+}
+
+// YaRN's magnitude that the checkpoint moves into the factor of q.k; 0: it moves none.
+double AllDim(Config& c) {
+  if (c.gguf()) return c.Has("rope.scaling.yarn_log_multiplier") ? 10 * c.Positive("rope.scaling.yarn_log_multiplier") : 0;
+  constexpr std::string_view kAllDim = "rope_scaling.mscale_all_dim|rope_parameters.mscale_all_dim";
+  return c.Has(kAllDim) ? c.Positive(kAllDim) : 0;
+}
+
+// Groups of experts, and what multiplies their weights. `best`: experts that a group is judged by.
+void ReadGroups(Config& c, Recipe& r, int32_t groups, int32_t kept, int32_t best) {
+  r.expert_groups = c.Int(c.Pick("expert_group_count", "n_group"), 1, kMaxExperts, groups);
+  r.kept_groups = c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.expert_groups, std::min(kept, r.expert_groups));
+  r.group_best = r.expert_groups > 1 ? best : 1;
+}
+
+void ReadRoutingV2(Config& c, Recipe& r) {
+  const std::string method = c.gguf() ? "group_limited_greedy" : c.String("topk_method", "greedy");
+  if (method == "group_limited_greedy") {
+    ReadGroups(c, r, 1, 1, 1);
+  } else if (method != "greedy") {
+    c.Unsupported("topk_method", Quote(method));
+  }
+  if (const std::string f = c.String("scoring_func", "softmax"); f != "softmax") c.Unsupported("scoring_func", Quote(f));
+  const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), false);
+  r.routing = normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
+  const double scale = c.Positive(c.Pick("expert_weights_scale", "routed_scaling_factor"), 1);
+  if (!normed || c.gguf()) r.route_scale = static_cast<float>(scale);  // the published code scales what it does not normalise
+}
+
+void ReadRoutingV3(Config& c, Recipe& r) {
+  const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), !c.gguf());
+  r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
+  r.route_scale = static_cast<float>(c.Positive(c.Pick("expert_weights_scale", "routed_scaling_factor"), c.gguf() ? 1 : 2.5));
+  c.gguf() ? ReadGroups(c, r, 1, 1, 2) : ReadGroups(c, r, 8, 4, 2);
+  r.router_bias =
+      c.gguf() ? AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias") : c.String("topk_method", "noaux_tc") == "noaux_tc";
+  if (const std::string f = c.String("scoring_func", "sigmoid"); f != "sigmoid") c.Unsupported("scoring_func", Quote(f));
+}
+
+// Without groups: DeepSeekMoE. Its GGUF implies that the weights are not normalised.
+void ReadRoutingV1(Config& c, Recipe& r) {
+  r.routing = SoftmaxRule(c, false);
+  if (const std::string f = c.String("scoring_func", "softmax"); f != "softmax") c.Unsupported("scoring_func", Quote(f));
+  if (const std::string m = c.String("topk_method", "greedy"); m != "greedy") c.Unsupported("topk_method", Quote(m));
+  constexpr std::string_view kScale = "routed_scaling_factor";
+  if (c.Positive(c.Pick("expert_weights_scale", kScale), 1) != 1)
+    c.Unsupported(c.Pick("expert_weights_scale", kScale), "other than 1");
 }
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  const bool v2 = c.Is({"DeepseekV2ForCausalLM", "deepseek_v2"}), v3 = c.Is({"DeepseekV3ForCausalLM", "deepseek_v3"});
-  if (v2) r.family = "deepseek-v2";
-  if (v3) r.family = "deepseek-v3";
-  if (v2 || v3) ReadLatent(c, r);
-  ReadDecoder(c, spec, {.norm_eps = 1e-6});
+  const bool latent = c.Is({"DeepseekV2ForCausalLM", "deepseek_v2", "DeepseekV3ForCausalLM", "deepseek_v3", "deepseek2"});
+  // GGUF: expert_gating_func 2 is the sigmoid.
+  const bool v3 = c.gguf() ? c.Int("expert_gating_func", 1, 2, 1) == 2 : c.Is({"DeepseekV3ForCausalLM", "deepseek_v3"});
+  if (latent) r.family = v3 ? "deepseek-v3" : "deepseek-v2";
+  if (latent) ReadLatent(c, r);
+  if (!latent && c.gguf()) r.rope.style = RopeStyle::kAdjacentPair;
+  // Of V2's two published classes only the context's default is the same.
+  ReadDecoder(c, spec, {.norm_eps = 1e-6, .context = v3 ? 4096 : 2048, .vocab = v3 ? 129280 : 0});
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);
   ExpectSilu(c);
   if (c.Bool("attention_bias", false)) c.Unsupported("attention_bias", "true");
-  constexpr std::string_view kAllDim = "rope_scaling.mscale_all_dim|rope_parameters.mscale_all_dim";
-  if (r.latent.kv_rank > 0 && r.rope.scaling.kind == RopeScalingKind::kYarn && c.Has(kAllDim)) {
-    SetAttentionScale(r, UsualAttentionScale(r) * std::pow(YarnMagnitude(r.rope.scaling.factor, c.Positive(kAllDim)), 2));
+  if (const double all = AllDim(c); latent && r.rope.scaling.kind == RopeScalingKind::kYarn && all > 0) {
+    SetAttentionScale(r, UsualAttentionScale(r) * std::pow(YarnMagnitude(r.rope.scaling.factor, all), 2));
   }
-  if (!v2 && !v3) {
-    if (const std::string f = c.String("scoring_func", "softmax"); f != "softmax") c.Unsupported("scoring_func", Quote(f));
-    if (const std::string m = c.String("topk_method", "greedy"); m != "greedy") c.Unsupported("topk_method", Quote(m));
-    if (c.Positive("routed_scaling_factor", 1) != 1) c.Unsupported("routed_scaling_factor", "other than 1");
-  }
-  if (!v3) {
-    r.routing = SoftmaxRule(c, false);
-    return;
-  }
-  r.routing = RoutingRule::kSigmoidThenTopKRenormed;
-  r.router_bias = c.String("topk_method", "noaux_tc") == "noaux_tc";
-  if (const std::string f = c.String("scoring_func", "sigmoid"); f != "sigmoid") c.Unsupported("scoring_func", Quote(f));
-  if (!c.Bool("norm_topk_prob", true)) c.Unsupported("norm_topk_prob", "false");
+  if (v3) return ReadRoutingV3(c, r);
+  latent ? ReadRoutingV2(c, r) : ReadRoutingV1(c, r);
 }
 
 }  // namespace
 
-extern constinit const Family kDeepseekFamily = {"deepseek", {}, kHf, kHfTypes, Read, kHfNames};
+extern constinit const Family kDeepseekFamily = {"deepseek", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
 
 }  // namespace tally

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/family.h"
+#include "models/gemma_names.h"
 
 namespace tally {
 namespace {
@@ -12,16 +13,6 @@ namespace {
 constexpr std::string_view kGguf[] = {"gemma3"};
 constexpr std::string_view kHf[] = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"};
 constexpr std::string_view kHfTypes[] = {"gemma3_text", "gemma3"};
-
-#define TALLY_LAYER "~model.layers.#."
-constexpr RoleName kHfNames[] = {{Role::kOutputNorm, "~model.norm.weight", Storage::kPlusOne},
-                                 {Role::kAttnNorm, TALLY_LAYER "input_layernorm.weight", Storage::kPlusOne},
-                                 {Role::kAttnPostNorm, TALLY_LAYER "post_attention_layernorm.weight", Storage::kPlusOne},
-                                 {Role::kFfnNorm, TALLY_LAYER "pre_feedforward_layernorm.weight", Storage::kPlusOne},
-                                 {Role::kFfnPostNorm, TALLY_LAYER "post_feedforward_layernorm.weight", Storage::kPlusOne},
-                                 {Role::kQNorm, TALLY_LAYER "self_attn.q_norm.weight", Storage::kPlusOne},
-                                 {Role::kKNorm, TALLY_LAYER "self_attn.k_norm.weight", Storage::kPlusOne}};
-#undef TALLY_LAYER
 
 // q.k is divided by the square root of this. GGUF has no key for it; of the published models only the one of 62 layers (27B) uses
 // another value than head_dim.
@@ -61,7 +52,7 @@ void Read(Config& c, ModelSpec& spec) {
   SetAttentionScale(r, 1 / std::sqrt(QueryScalar(c, r)));
   r.local_rope = {.style = r.rope.style, .dim = r.rope.dim, .scaling = {}};
   r.local_rope.theta =
-      c.Positive(c.Pick("rope.freq_base_swa", "rope_local_base_freq|rope_parameters.sliding_attention.rope_theta"), 10000);
+      c.Positive(c.Pick("rope.freq_base_swa", "rope_parameters.sliding_attention.rope_theta|rope_local_base_freq"), 10000);
   const int32_t window =
       c.gguf() ? c.Int("attention.sliding_window", 1, kMaxContext) : c.Int("sliding_window", 1, kMaxContext, 4096);
   const int32_t period =
@@ -75,10 +66,11 @@ void Read(Config& c, ModelSpec& spec) {
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     if (c.Has(key)) c.Unsupported(key, "other than null");
   }
+  if (c.Bool("use_bidirectional_attention", false)) c.Unsupported("use_bidirectional_attention", "true");
 }
 
 }  // namespace
 
-extern constinit const Family kGemma3Family = {"gemma3", kGguf, kHf, kHfTypes, Read, kHfNames};
+extern constinit const Family kGemma3Family = {"gemma3", kGguf, kHf, kHfTypes, Read, kGemmaNames};
 
 }  // namespace tally

@@ -31,10 +31,11 @@ void Read(Config& c, ModelSpec& spec) {
   r.n_layers = c.Int(c.Pick("block_count", "n_layer|num_hidden_layers"), 1, kMaxLayers);
   r.d_model = c.Int(c.Pick("embedding_length", "n_embd|hidden_size"), 1, kMaxWidth);
   r.n_heads = r.n_kv_heads = c.Int(c.Pick("attention.head_count", "n_head|num_attention_heads"), 1, kMaxHeads);
-  r.context = c.Int(c.Pick("context_length", "n_positions|max_position_embeddings|n_ctx"), 1, kMaxContext);
+  constexpr std::string_view kPositions = "n_positions|max_position_embeddings|n_ctx";
+  r.context = c.gguf() ? c.Int("context_length", 1, kMaxContext) : c.Int(kPositions, 1, kMaxContext, 1024);
   r.d_ff = c.Int(c.Pick("feed_forward_length", "n_inner"), 1, kMaxWidth, 4 * int64_t{r.d_model});
   r.norm_eps = static_cast<float>(c.gguf() ? c.Positive("attention.layer_norm_epsilon") : c.Positive("layer_norm_epsilon", 1e-5));
-  r.vocab = c.gguf() ? GgufVocabulary(c) : c.Int("vocab_size", 1, kMaxVocab);
+  r.vocab = c.gguf() ? GgufVocabulary(c) : c.Int("vocab_size", 1, kMaxVocab, 50257);
   r.norm = NormKind::kLayer;
   r.learned_positions = r.fused_qkv = r.ffn_bias = true;
   SetBiases(r, true, true);  // a file without them is not whole, and is refused

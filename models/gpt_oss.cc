@@ -1,7 +1,8 @@
 // gpt-oss (OpenAI 2025): grouped key-value heads with biases and attention sinks, YaRN, a sliding window on
 // every other layer, and in every layer a mixture of experts in MXFP4 with a clamped SwiGLU. Hugging Face
 // interleaves gate and up row by row (biases too); GGUF splits them. The published model does not round
-// YaRN's bounds; GGUF has no key for that, so a GGUF of gpt-oss implies it.
+// YaRN's bounds; GGUF has no key for that, so a GGUF of gpt-oss implies it. Experts that are not quantised, as save_pretrained
+// writes them, are [in, out], gate and up in alternating columns.
 #include "models/family.h"
 
 namespace tally {
@@ -26,6 +27,9 @@ constexpr RoleName kHfNames[] = {
     {Role::kExpertGateBias, TALLY_EXPERTS "gate_up_proj_bias", Storage::kPlain, Even},
     {Role::kExpertUpBias, TALLY_EXPERTS "gate_up_proj_bias", Storage::kPlain, Odd},
     {Role::kExpertDown, TALLY_EXPERTS "down_proj", Storage::kPlain, nullptr, kSplit},
+    {Role::kExpertGate, TALLY_EXPERTS "gate_up_proj", Storage::kTransposed, Even},
+    {Role::kExpertUp, TALLY_EXPERTS "gate_up_proj", Storage::kTransposed, Odd},
+    {Role::kExpertDown, TALLY_EXPERTS "down_proj", Storage::kTransposed},
     {Role::kExpertDownBias, TALLY_EXPERTS "down_proj_bias"},
 };
 #undef TALLY_EXPERTS
@@ -33,19 +37,22 @@ constexpr RoleName kHfNames[] = {
 void CheckHf(Config& c, const Recipe& r) {
   if (c.ok() && !c.Has("rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type"))
     c.Fail("required key rope_scaling.rope_type is missing");
+  if (AnyLayerHas(c.inventory(), r, "model.layers.#.mlp.experts.gate_up_proj")) return;
   for (const int32_t width : {r.d_model, r.d_expert}) {
     if (c.ok() && width % 32 != 0) c.Fail("MXFP4 experts need widths in whole blocks of 32, not " + std::to_string(width));
-  }
-  if (AnyLayerHas(c.inventory(), r, "model.layers.#.mlp.experts.gate_up_proj")) {
-    c.Fail(
-        "experts that are not quantised (mlp.experts.gate_up_proj) are not supported; expected MXFP4 "
-        "(gate_up_proj_blocks, _scales)");
   }
 }
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  ReadDecoder(c, spec, {.norm_eps = 1e-5, .n_kv_heads = 8, .head_dim = 64, .rope_theta = 150000, .gguf_yarn_truncates = false});
+  ReadDecoder(c, spec,
+              {.norm_eps = 1e-5,
+               .n_kv_heads = 8,
+               .head_dim = 64,
+               .context = 131072,
+               .vocab = 201088,
+               .rope_theta = 150000,
+               .gguf_yarn_truncates = false});
   if (c.gguf()) r.tied_head = false;  // a file without its head is not whole
   ReadExperts(c, r, "num_local_experts|num_experts", "intermediate_size");
   r.sinks = r.router_bias = r.expert_bias = true;

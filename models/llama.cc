@@ -30,8 +30,9 @@ void Read(Config& c, ModelSpec& spec) {
   const bool mixtral = c.gguf() ? c.Int("expert_count", 0, kMaxExperts, 0) > 0 : c.Is({"MixtralForCausalLM", "mixtral"});
   if (c.gguf()) r.rope.style = RopeStyle::kAdjacentPair;
   ReadDecoder(c, spec,
-              mixtral ? DecoderDefaults{.norm_eps = 1e-5, .n_kv_heads = 8, .context = 131072, .rope_theta = 1e6}
-                      : DecoderDefaults{.norm_eps = 1e-6, .n_kv_heads = mistral ? 8 : 0});
+              mixtral ? DecoderDefaults{.norm_eps = 1e-5, .n_kv_heads = 8, .context = 131072, .vocab = 32000, .rope_theta = 1e6}
+                      : DecoderDefaults{
+                            .norm_eps = 1e-6, .n_kv_heads = mistral ? 8 : 0, .context = mistral ? 131072 : 2048, .vocab = 32000});
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
   const int32_t window = ReadWindow(c, mistral, mixtral);

@@ -18,8 +18,8 @@ void Read(Config& c, ModelSpec& spec) {
   for (LayerRecipe& layer : r.layers) layer.sparse = true;
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
-  if (c.Has(c.Pick("attention.clamp_kqv", "clip_qkv")))
-    c.Unsupported(c.Pick("attention.clamp_kqv", "clip_qkv"), "other than null");
+  constexpr std::string_view kClip = "attention.clamp_kqv|clip_qkv";
+  if (c.Has(kClip)) r.qkv_limit = static_cast<float>(c.Positive(kClip));
   ExpectSilu(c);
 }
 

@@ -9,7 +9,7 @@ constexpr std::string_view kHf[] = {"Qwen2ForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"qwen2"};
 
 void Read(Config& c, ModelSpec& spec) {
-  ReadDecoder(c, spec, {.norm_eps = 1e-6, .n_kv_heads = 32, .n_heads = 32, .context = 32768});
+  ReadDecoder(c, spec, {.norm_eps = 1e-6, .n_kv_heads = 32, .n_heads = 32, .context = 32768, .vocab = 151936});
   ReadFeedForwardWidth(c, spec.recipe);
   ReadQwenWindows(c, spec.recipe);
   SetBiases(spec.recipe, true, false);

@@ -12,7 +12,9 @@ constexpr std::string_view kHfTypes[] = {"qwen3", "qwen3_moe"};
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   const bool mixture = c.Is({"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe"});
-  ReadDecoder(c, spec, {.norm_eps = 1e-6, .n_kv_heads = mixture ? 4 : 32, .head_dim = mixture ? 0 : 128, .context = 32768});
+  ReadDecoder(
+      c, spec,
+      {.norm_eps = 1e-6, .n_kv_heads = mixture ? 4 : 32, .head_dim = mixture ? 0 : 128, .context = 32768, .vocab = 151936});
   ReadFeedForwardWidth(c, r);
   r.qk_norm = QkNormKind::kHead;
   if (mixture) {

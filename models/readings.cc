@@ -50,10 +50,15 @@ int32_t GgufVocabulary(Config& c) {
 void ReadTying(Config& c, bool default_tied, ModelSpec& spec) {
   std::string head = c.gguf() ? GgufName(Role::kHead, -1) : "lm_head.weight";
   if (const std::string within = c.tensor_prefix + head; c.inventory().Find(within) != nullptr) head = within;
-  const bool stored = c.inventory().Find(head) != nullptr, told = c.Has("tie_word_embeddings");
-  const bool by_default = !stored && (default_tied || c.gguf());
-  spec.recipe.tied_head = told && !c.gguf() ? c.Bool("tie_word_embeddings", default_tied) : by_default;
-  if (spec.recipe.tied_head && stored) spec.not_run.push_back(head);
+  const bool stored = c.inventory().Find(head) != nullptr;
+  bool tied = !stored && (default_tied || c.gguf());
+  if (!c.gguf()) {
+    const Result<std::optional<bool>> of_all = c.inventory().metadata.GetBool("tie_word_embeddings");
+    if (!of_all.ok()) return c.Fail(of_all.status().message());
+    tied = of_all->has_value() ? **of_all : c.Bool("tie_word_embeddings", tied);
+  }
+  spec.recipe.tied_head = tied;
+  if (tied && stored) spec.not_run.push_back(head);
 }
 
 int32_t EvenHeadDim(Config& c, const Recipe& r) {
@@ -126,15 +131,22 @@ void ReadQwenSparseLayers(Config& c, Recipe& r) {
 void ReadSharedExperts(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   ReadExperts(c, r, "n_routed_experts|num_local_experts|num_experts", "moe_intermediate_size");
-  const int64_t shared = int64_t{c.Int("n_shared_experts", 0, kMaxExperts)} * r.d_expert;
+  const int64_t shared = int64_t{c.Int(c.Pick("expert_shared_count", "n_shared_experts"), 0, kMaxExperts)} * r.d_expert;
   if (shared > kMaxWidth) c.Fail("n_shared_experts make a width of " + std::to_string(shared));
   r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
-  const int32_t dense = c.Int("first_k_dense_replace", 0, kMaxLayers), step = c.Int("moe_layer_freq", 1, kMaxLayers, 1);
+  const int32_t dense = c.Int(c.Pick("leading_dense_block_count", "first_k_dense_replace"), 0, kMaxLayers);
+  const int32_t step = c.gguf() ? 1 : c.Int("moe_layer_freq", 1, kMaxLayers, 1);
   for (int32_t i = dense; i < static_cast<int32_t>(r.layers.size()); ++i) r.layers[i].sparse = i % step == 0;
+  if (c.gguf()) return;
   r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers, 0);
   for (int32_t i = r.n_layers; c.ok() && i < r.n_layers + r.mtp_layers; ++i) {
     AddNotRun(c, spec, "model.layers." + std::to_string(i) + ".");
   }
+}
+
+void FindPrefix(Config& c, std::string_view prefix) {
+  const auto has = [&](const StoredTensor& t) { return t.name.starts_with(prefix); };
+  if (!c.gguf() && std::ranges::any_of(c.inventory().tensors, has)) c.tensor_prefix = prefix;
 }
 
 void AddBuffers(Config& c, ModelSpec& spec, std::initializer_list<std::string_view> names) {
@@ -154,8 +166,39 @@ void AddNotRun(Config& c, ModelSpec& spec, std::string_view prefix) {
 
 namespace {
 
+// Divisors of the frequencies, one for each pair that rotates. No family with longrope is below Config::Enter's prefix.
+std::vector<double> ReadDivisors(Config& c, const std::string& key, const Recipe& r) {
+  const auto got = c.inventory().metadata.GetDoubles(key);
+  if (!got.ok() || !got->has_value()) {
+    c.Fail(key + " must be an array of numbers");
+    return {};
+  }
+  const size_t pairs = static_cast<size_t>(r.rope.dim / 2);
+  if ((*got)->size() != pairs) {
+    c.Fail(key + " lists " + std::to_string((*got)->size()) + " divisors for " + std::to_string(pairs) + " frequencies");
+  }
+  return **got;
+}
+
+// LongRoPE. Without attention_factor cos and sin are multiplied by sqrt(1 + ln(s) / ln(original)), where s is the context over the
+// original one.
+void ReadHfLongRope(Config& c, const std::string& p, Recipe& r, const DecoderDefaults& d) {
+  RopeScaling& s = r.rope.scaling;
+  s.kind = RopeScalingKind::kLongRope;
+  s.short_factors = ReadDivisors(c, p + "short_factor", r);
+  s.long_factors = ReadDivisors(c, p + "long_factor", r);
+  s.original_context = c.Positive("original_max_position_embeddings|" + p + "original_max_position_embeddings",
+                                  d.original_context > 0 ? d.original_context : r.context);
+  const double stretch = r.context / s.original_context;
+  const double usual = stretch > 1 ? std::sqrt(1 + std::log(stretch) / std::log(s.original_context)) : 1;
+  s.attention_factor = c.Positive(p + "attention_factor", usual);
+  for (const char* key : {"factor", "short_mscale", "long_mscale"}) {  // versions of the published code differ in what they do
+    if (c.Has(p + key)) c.Unsupported(p + key, "with longrope");
+  }
+}
+
 // Reads factor and what else a kind of scaling needs; `p` stands before the keys.
-void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string& type) {
+void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string& type, const DecoderDefaults& d) {
   RopeScaling& s = r.rope.scaling;
   if (type == "default" || type == "none") return;
   if (type == "linear") {
@@ -167,7 +210,7 @@ void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string
     s.low_freq_factor = c.Positive(p + "low_freq_factor");
     s.high_freq_factor = c.Positive(p + "high_freq_factor");
     s.original_context = c.Positive(p + "original_max_position_embeddings");
-    if (c.ok() && s.low_freq_factor >= s.high_freq_factor) c.Fail(p + "low_freq_factor must be below high_freq_factor");
+    if (c.ok() && s.low_freq_factor > s.high_freq_factor) c.Fail(p + "low_freq_factor is above high_freq_factor");
   } else if (type == "yarn") {
     s.kind = RopeScalingKind::kYarn;
     s.factor = c.Positive(p + "factor");
@@ -185,20 +228,32 @@ void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string
     for (const char* key : {"mscale", "mscale_all_dim"}) {
       if (c.Has(p + key)) c.Unsupported(p + key, "(DeepSeek's variant of YaRN)");
     }
+  } else if (type == "dynamic") {
+    s.kind = RopeScalingKind::kDynamic;
+    s.factor = c.Positive(p + "factor");
+    s.original_context = r.context;
+  } else if (type == "longrope" || type == "su") {
+    ReadHfLongRope(c, p, r, d);
   } else {
     c.Unsupported(p + "rope_type", Quote(type));
   }
 }
 
 // rope_theta, and rope_scaling (old) or rope_parameters (new, of the full-attention layers where they differ): none, linear, llama3,
-// yarn (of latent attention with DeepSeek's magnitudes).
-void ReadHfRope(Config& c, Recipe& r, double default_theta) {
-  r.rope.theta = c.Positive("rope_theta|rotary_emb_base|rope_parameters.rope_theta|rope_parameters.full_attention.rope_theta",
-                            default_theta);
+// yarn (of latent attention with DeepSeek's magnitudes), dynamic, longrope.
+void ReadHfRope(Config& c, Recipe& r, const DecoderDefaults& d) {
+  // As transformers has it: rope_scaling takes the place of a flat rope_parameters, and what stands in either comes before a
+  // rope_theta of its own.
+  const bool scaling = c.Has("rope_scaling.rope_type|rope_scaling.type|rope_scaling.factor|rope_scaling.rope_theta");
+  r.rope.theta =
+      c.Positive(scaling ? "rope_scaling.rope_theta|rope_parameters.full_attention.rope_theta|rope_theta|rotary_emb_base"
+                         : "rope_parameters.rope_theta|rope_parameters.full_attention.rope_theta|rope_theta|"
+                           "rotary_emb_base",
+                 d.rope_theta);
   for (const std::string p : {"rope_scaling.", "rope_parameters.", "rope_parameters.full_attention."}) {
     const std::string type = c.String(p + "rope_type|" + p + "type", "");
-    if (!type.empty()) return ReadHfScaling(c, p, r, type);
-    if (c.Has(p + "factor")) return c.Fail("required key " + p + "rope_type is missing");
+    if (!type.empty()) return ReadHfScaling(c, p, r, type, d);
+    if (c.Has(p + "factor|" + p + "long_factor")) return c.Fail("required key " + p + "rope_type is missing");
   }
 }
 
@@ -219,8 +274,15 @@ void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
     s.beta_fast = c.Positive("rope.scaling.yarn_beta_fast", 32);
     s.beta_slow = c.Positive("rope.scaling.yarn_beta_slow", 1);
     s.truncate = yarn_truncate;
-    s.attention_factor = YarnMagnitude(s.factor) * c.Positive("rope.scaling.attn_factor|rope.scaling.yarn_attn_factor", 1);
+    // Latent attention: what both magnitudes have in common goes into the attention scale, as with Hugging Face's mscale_all_dim.
+    const double magnitude = r.latent.kv_rank > 0 ? 1 : YarnMagnitude(s.factor);
+    s.attention_factor = magnitude * c.Positive("rope.scaling.attn_factor|rope.scaling.yarn_attn_factor", 1);
     if (c.Positive("rope.scaling.yarn_ext_factor", 1) != 1) c.Unsupported("rope.scaling.yarn_ext_factor", "other than 1");
+  } else if (IsStored(c.inventory(), GgufName(Role::kRopeLongFactors, -1))) {  // longrope, whether or not the type says so
+    s.kind = RopeScalingKind::kLongRope;
+    s.original_context = c.Positive("rope.scaling.original_context_length", r.context);
+    s.attention_factor = c.Positive("rope.scaling.attn_factor", 1);
+    r.rope.stored_long_factors = true;
   } else if (type != "none") {
     c.Unsupported("rope.scaling.type", Quote(type));
   }
@@ -233,13 +295,13 @@ int32_t IntOr(Config& c, std::string_view key, int64_t max, int32_t otherwise) {
 
 // What latent attention says of heads and rope, or else the keys.
 void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
-  r.n_heads = IntOr(c, c.Pick("attention.head_count", "num_attention_heads"), kMaxHeads, d.n_heads);
+  r.n_heads = IntOr(c, c.Pick("attention.head_count", d.hf_heads), kMaxHeads, d.n_heads);
   const std::string_view kv_key = c.Pick("attention.head_count_kv", "num_key_value_heads"),
                          dim_key = c.Pick("attention.key_length", "head_dim");
   const bool shared = d.n_kv_heads > 0 && !c.gguf() && !c.IsNull(kv_key);  // null: as many as there are heads
   r.n_kv_heads = c.Int(kv_key, 1, kMaxHeads, shared ? d.n_kv_heads : r.n_heads);
   if (r.latent.kv_rank > 0) {  // the latent is shared by all, whatever num_key_value_heads says
-    r.n_kv_heads = r.n_heads;
+    r.n_kv_heads = r.n_heads;  // before they are compressed
     r.head_dim = r.latent.nope_dim + r.latent.rope_dim;
     r.rope.dim = r.latent.rope_dim;
     return;
@@ -249,12 +311,13 @@ void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
   if (c.gguf()) {
     if (c.Int("attention.value_length", 1, kMaxHeads, r.head_dim) != r.head_dim)
       c.Unsupported("attention.value_length", "other than key_length");
-    if (c.Has("attention.scale")) c.Unsupported("attention.scale", "in this architecture");
-    r.rope.dim = c.Int("rope.dimension_count", 1, kMaxHeads, r.head_dim);
+    if (!d.gguf_attention_scale && c.Has("attention.scale")) c.Unsupported("attention.scale", "in this architecture");
+    if (d.rope) r.rope.dim = c.Int("rope.dimension_count", 1, kMaxHeads, r.head_dim);
     return;
   }
+  if (!d.rope) return;
   const double rotated =
-      c.Positive("partial_rotary_factor|rope_parameters.partial_rotary_factor|rotary_pct", d.rotated > 0 ? d.rotated : 1);
+      c.Positive("rope_parameters.partial_rotary_factor|partial_rotary_factor|rotary_pct", d.rotated > 0 ? d.rotated : 1);
   if (d.rotated == 0 && rotated != 1) c.Unsupported("partial_rotary_factor", NumberText(rotated));
   if (rotated > 1) c.Fail("partial_rotary_factor is above 1");
   r.rope.dim = c.ok() ? std::max(1, static_cast<int32_t>(r.head_dim * rotated)) : 1;
@@ -264,16 +327,19 @@ void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
 
 void ReadDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& d) {
   Recipe& r = spec.recipe;
-  r.n_layers = c.Int(c.Pick("block_count", "num_hidden_layers"), 1, kMaxLayers);
-  r.d_model = c.Int(c.Pick("embedding_length", "hidden_size"), 1, kMaxWidth);
+  r.n_layers = c.Int(c.Pick("block_count", d.hf_layers), 1, kMaxLayers);
+  r.d_model = c.Int(c.Pick("embedding_length", d.hf_width), 1, kMaxWidth);
   ReadHeads(c, r, d);
-  r.context = IntOr(c, c.Pick("context_length", "max_position_embeddings"), kMaxContext, d.context);
+  r.context = IntOr(c, c.Pick("context_length", d.hf_context), kMaxContext, d.context);
   r.norm_eps = static_cast<float>(c.gguf() ? c.Positive(d.gguf_eps) : c.Positive(d.hf_eps, d.norm_eps));
   r.vocab = c.gguf() ? GgufVocabulary(c) : IntOr(c, "vocab_size", kMaxVocab, d.vocab);
-  if (r.rope.style == RopeStyle::kNone) r.rope.style = RopeStyle::kRotateHalf;
-  c.gguf() ? ReadGgufRope(c, r, d.gguf_yarn_truncates) : ReadHfRope(c, r, d.rope_theta);
+  if (d.rope) {
+    if (r.rope.style == RopeStyle::kNone) r.rope.style = RopeStyle::kRotateHalf;
+    c.gguf() ? ReadGgufRope(c, r, d.gguf_yarn_truncates) : ReadHfRope(c, r, d);
+  }
   r.layers.resize(static_cast<size_t>(r.n_layers));
-  SetAttentionScale(r, UsualAttentionScale(r));
+  const double usual = UsualAttentionScale(r);
+  SetAttentionScale(r, c.gguf() && d.gguf_attention_scale ? c.Positive("attention.scale", usual) : usual);
   ReadTying(c, d.tied, spec);
 }
 
@@ -289,6 +355,17 @@ bool ReadHfLayerTypes(Config& c, Recipe& r, int32_t window) {
     r.layers[i].window = types[i] == "sliding_attention" ? window : 0;
   }
   return true;
+}
+
+void ReadNoRopeLayers(Config& c, Recipe& r) {
+  const std::vector<int64_t> listed = c.gguf() ? std::vector<int64_t>() : c.Ints("no_rope_layers");
+  if (!listed.empty() && listed.size() != r.layers.size()) {
+    return c.Fail("no_rope_layers lists " + std::to_string(listed.size()) + " layers of " + std::to_string(r.layers.size()));
+  }
+  const size_t interval = c.gguf() ? 4 : static_cast<size_t>(c.Int("no_rope_layer_interval", 1, kMaxLayers, 4));
+  for (size_t i = 0; i < r.layers.size(); ++i) {
+    if (listed.empty() ? (i + 1) % interval == 0 : listed[i] == 0) r.layers[i].rope = LayerRope::kNone;
+  }
 }
 
 void ReadGeneration(Config& c, Recipe& r) {

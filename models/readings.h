@@ -29,9 +29,15 @@ struct DecoderDefaults {  // Hugging Face: defaults of the published configurati
   double rope_theta = 10000;
   double rotated = 0;  // default of partial_rotary_factor; 0: rope rotates the whole head, and the key is not supported
   bool tied = false;
-  bool gguf_yarn_truncates = true;  // true if this architecture's checkpoints round YaRN's bounds
+  bool gguf_yarn_truncates = true;    // true if this architecture's checkpoints round YaRN's bounds
+  bool gguf_attention_scale = false;  // GGUF: attention.scale, where it stands, is the factor of q.k
   // Keys of norm_eps. Models with LayerNorm: "layer_norm_eps" and "attention.layer_norm_epsilon".
   std::string_view hf_eps = "rms_norm_eps", gguf_eps = "attention.layer_norm_rms_epsilon";
+  bool rope = true;             // false: positions do not rotate, and no key of rope is read
+  double original_context = 0;  // default of longrope's original_max_position_embeddings; 0: the context
+  // Hugging Face's keys of layers, width, heads and context.
+  std::string_view hf_layers = "num_hidden_layers", hf_width = "hidden_size", hf_heads = "num_attention_heads",
+                   hf_context = "max_position_embeddings";
 };
 // Reads the parameters common to decoders: layers, widths, heads, context, eps, vocabulary, rope (rotate-half unless the recipe
 // has a style), tying; makes the layers with the usual attention scale. With latent attention, heads and rope follow from its
@@ -53,6 +59,8 @@ RoutingRule SoftmaxRule(Config& config, bool normed_by_default);
 // Hugging Face layer_types, after the layers are made: gives `window` to layers of sliding attention, 0 to the others. False: the
 // key is absent.
 bool ReadHfLayerTypes(Config& config, Recipe& recipe, int32_t window);
+// Layers without rope. Hugging Face: those that no_rope_layers has 0 for, or else every no_rope_layer_interval-th; GGUF: every fourth.
+void ReadNoRopeLayers(Config& config, Recipe& recipe);
 // Hugging Face, Qwen. Windows: only if use_sliding_window is set, from layer max_window_layers on. Mixtures: which layers are
 // sparse; windows are refused, as versions of the classes differ and no published mixture has one.
 void ReadQwenWindows(Config& config, Recipe& recipe);
@@ -60,6 +68,8 @@ void ReadQwenSparseLayers(Config& config, Recipe& recipe);
 // Hugging Face, DeepSeek and GLM: routed and shared experts, dense layers first, layers for multi-token prediction.
 void ReadSharedExperts(Config& config, ModelSpec& spec);
 
+// Hugging Face: `prefix` is what '~' stands for in names of tensors, if some tensor's name begins with it.
+void FindPrefix(Config& config, std::string_view prefix);
 // Lists stored tensors that are not weights: every layer's ('#') of these names ('~': the prefix).
 void AddBuffers(Config& config, ModelSpec& spec, std::initializer_list<std::string_view> names);
 // Lists stored weights that are not run: all names with this prefix.

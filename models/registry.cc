@@ -11,16 +11,38 @@ namespace tally {
 // One line a family.
 #define TALLY_FAMILIES(F) \
   F(kGpt2Family)          \
-  F(kLlamaFamily)         \
+  F(kGptNeoFamily)        \
+  F(kGptJFamily)          \
+  F(kGptNeoxFamily)       \
+  F(kGptBigCodeFamily)    \
   F(kGptOssFamily)        \
+  F(kOptFamily)           \
+  F(kBloomFamily)         \
+  F(kMptFamily)           \
+  F(kFalconFamily)        \
+  F(kLlamaFamily)         \
+  F(kLlama4Family)        \
   F(kQwen2Family)         \
+  F(kQwen2MoeFamily)      \
   F(kQwen3Family)         \
+  F(kGemmaFamily)         \
+  F(kGemma2Family)        \
+  F(kGemma3Family)        \
+  F(kPhiFamily)           \
+  F(kPhi3Family)          \
+  F(kOlmo2Family)         \
   F(kOlmoeFamily)         \
   F(kDeepseekFamily)      \
-  F(kQwen2MoeFamily)      \
-  F(kGemma3Family)        \
-  F(kGptNeoxFamily)       \
-  F(kGlm4MoeFamily)
+  F(kCohereFamily)        \
+  F(kGraniteFamily)       \
+  F(kGlm4Family)          \
+  F(kGlm4MoeFamily)       \
+  F(kSmolLm3Family)       \
+  F(kInternLm2Family)     \
+  F(kMiniCpmFamily)       \
+  F(kStarcoder2Family)    \
+  F(kCs336Family)         \
+  F(kMiniGptFamily)
 
 #define TALLY_DECLARE(family) extern const Family family;
 TALLY_FAMILIES(TALLY_DECLARE)

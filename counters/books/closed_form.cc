@@ -24,7 +24,7 @@ struct Symbols {
         F(Form::Symbol("F", U(r.d_ff))),
         X(Form::Symbol("X", U(r.n_experts))),
         k(Form::Symbol("k", U(r.top_k))),
-        T(Form::Symbol("T", U(r.context))),
+        T(Form::Symbol("T", U(r.context) + U(r.first_position))),
         Fx(Form::Symbol(AnyDense(r) ? "F_x" : "F", U(r.d_expert))),
         Fs(Form::Symbol("F_s", U(r.d_shared))),
         Rq(Form::Symbol("R_q", U(r.latent.q_rank))),
@@ -45,6 +45,8 @@ class Parameters {
     kind_ = r_.tied_head ? Kind::kTiedEmbeddingHead : Kind::kEmbedding;
     Matrix("token_embd", Component::kEmbedding, s_.V, s_.E);
     if (!r_.tied_head) out_.back().touched = s_.E;
+    kind_ = Kind::kBlock;
+    if (r_.embedding_norm) Norm("token_embd_norm", Component::kEmbeddingNorm, s_.E);
     if (r_.learned_positions) {
       kind_ = Kind::kPosition;
       Matrix("position_embd", Component::kPositionEmbedding, s_.T, s_.E);
@@ -106,17 +108,17 @@ class Parameters {
   }
   void Norm(const std::string& name, Component component, const Form& cols) {
     Vector(name, component, cols);
-    if (r_.norm == NormKind::kLayer) Vector(name + ".bias", component, cols);
+    if (r_.norm == NormKind::kLayer && r_.norm_bias) Vector(name + ".bias", component, cols);
   }
   void RmsNorm(const std::string& name, Component component, const Form& cols) { Vector(name, component, cols); }
 
   void Layer(bool sparse) {
-    Norm("attn_norm", Component::kAttnNorm, s_.E);
+    if (r_.pre_norms) Norm("attn_norm", Component::kAttnNorm, s_.E);
     r_.latent.kv_rank > 0 ? LatentProjections() : Projections();
     if (r_.sinks) Vector("attn_sinks", Component::kAttention, s_.H);
     Projection("attn_output", Component::kAttnOutput, s_.E, s_.H * (r_.latent.kv_rank > 0 ? s_.Dv : s_.D), r_.o_bias);
     if (r_.post_norms) Norm("post_attention_norm", Component::kAttnPostNorm, s_.E);
-    Norm("ffn_norm", Component::kFfnNorm, s_.E);
+    if (r_.pre_norms && r_.residual != Residual::kParallelOneNorm) Norm("ffn_norm", Component::kFfnNorm, s_.E);
     sparse ? SparseFeedForward() : FeedForward("ffn", "", s_.F, r_.ffn_bias, Component::kFfnGateUp, Component::kFfnDown);
     if (r_.post_norms) Norm("post_ffw_norm", Component::kFfnPostNorm, s_.E);
   }
@@ -129,10 +131,10 @@ class Parameters {
       Projection("attn_k", Component::kAttnK, s_.K * s_.D, s_.E, r_.k_bias);
       Projection("attn_v", Component::kAttnV, s_.K * s_.D, s_.E, r_.v_bias);
     }
-    if (r_.qk_norm == QkNormKind::kNone) return;
-    const bool whole = r_.qk_norm == QkNormKind::kWhole;
-    RmsNorm("attn_q_norm", Component::kAttnQNorm, whole ? s_.H * s_.D : s_.D);
-    RmsNorm("attn_k_norm", Component::kAttnKNorm, whole ? s_.K * s_.D : s_.D);
+    if (r_.qk_norm == QkNormKind::kNone || r_.qk_norm == QkNormKind::kUnweighted) return;
+    const bool all = r_.qk_norm != QkNormKind::kHead;
+    RmsNorm("attn_q_norm", Component::kAttnQNorm, all ? s_.H * s_.D : s_.D);
+    RmsNorm("attn_k_norm", Component::kAttnKNorm, all ? s_.K * s_.D : s_.D);
   }
 
   void LatentProjections() {
@@ -146,7 +148,8 @@ class Parameters {
     }
     Matrix("attn_kv_a_mqa", Component::kAttnKv, s_.Rkv + s_.Dr, s_.E);
     RmsNorm("attn_kv_a_norm", Component::kAttnKNorm, s_.Rkv);
-    Matrix("attn_kv_b", Component::kAttnKv, s_.H * (s_.Dn + s_.Dv), s_.Rkv);
+    Add("attn_k_b", Component::kAttnKv, false, s_.H, s_.H, s_.Rkv, s_.Dn);
+    Add("attn_v_b", Component::kAttnKv, false, s_.H, s_.H, s_.Dv, s_.Rkv);
   }
 
   void FeedForward(const std::string& stem, const std::string& tail, const Form& width, bool bias, Component in, Component out) {
@@ -186,6 +189,7 @@ ActivationForm ActivationOf(ActivationKind kind, bool gated) {
     case ActivationKind::kSilu: a = {1, 2}; break;      // x / (1 + exp(-x))
     case ActivationKind::kGeluTanh: a = {8, 1}; break;  // 0.5 x (1 + tanh(c (x + d x^3)))
     case ActivationKind::kGeluErf: a = {4, 1}; break;   // 0.5 x (1 + erf(x c))
+    case ActivationKind::kRelu: a = {1, 0}; break;      // max
     case ActivationKind::kSwigluOai: return {7, 2};     // min; max, min; alpha g, 1 + exp; u + 1, product
   }
   if (gated) ++a.flops;
@@ -205,6 +209,7 @@ class Work {
   std::vector<WorkForm> Take() {
     if (r_.embedding_scale != 1) Add(Component::kEmbedding, WorkClass::kResidualBias, N_ * s_.E);
     if (r_.learned_positions) Add(Component::kPositionEmbedding, WorkClass::kResidualBias, N_ * s_.E);
+    if (r_.embedding_norm) Norm(Component::kEmbeddingNorm, N_, s_.E);
     // One table per rope in use. Per rotated pair: the angle, its cosine and sine, both multiplied by YaRN's magnitude.
     for (const LayerRope rope : {LayerRope::kGlobal, LayerRope::kLocal}) {
       const Form half = N_ * RopeDim(rope).Half();
@@ -212,15 +217,22 @@ class Work {
         Add(Component::kRope, WorkClass::kRope, 3 * half, 2 * half);
       }
     }
+    // Attention temperature, once a step: two adds, a multiply, an add; special: divide, log.
+    const auto none = [](const LayerRecipe& l) { return l.rope == LayerRope::kNone; };
+    if (r_.temperature_scale != 0 && std::ranges::any_of(r_.layers, none)) {
+      Add(Component::kAttention, WorkClass::kSoftmax, 4 * N_, 2 * N_);
+    }
     for (layer_ = 0; layer_ < r_.n_layers; ++layer_) {
       const LayerRecipe& l = r_.layers[static_cast<size_t>(layer_)];
-      Norm(Component::kAttnNorm, N_, s_.E);
+      if (r_.pre_norms) Norm(Component::kAttnNorm, N_, s_.E);
       r_.latent.kv_rank > 0 ? LatentProjections(l) : Projections(l);
+      if (r_.temperature_scale != 0 && none(l)) Add(Component::kAttention, WorkClass::kResidualBias, N_ * s_.H * s_.D);
       Attention(l);
-      Linear(Component::kAttnOutput, N_, s_.H * ValueDim(), s_.E, r_.o_bias);
+      if (Absorbed()) Linear(Component::kAttnKv, N_ * s_.H, s_.Rkv, s_.Dv, false);  // each head's value
+      Linear(Component::kAttnOutput, N_, s_.H * HeadValueDim(), s_.E, r_.o_bias);
       Residual(r_.post_norms ? Component::kAttnPostNorm : Component::kAttnOutput);
       if (r_.post_norms) Norm(Component::kAttnPostNorm, N_, s_.E);
-      Norm(Component::kFfnNorm, N_, s_.E);
+      if (r_.pre_norms && r_.residual != Residual::kParallelOneNorm) Norm(Component::kFfnNorm, N_, s_.E);
       if (l.sparse) {
         Sparse();
       } else {
@@ -232,6 +244,9 @@ class Work {
     layer_ = -1;
     Norm(Component::kOutputNorm, logits_, s_.E);
     Linear(Component::kHead, logits_, s_.E, s_.V, r_.head_bias);
+    // Scale: a multiply. Soft cap: two multiplies; special: tanh.
+    const uint64_t scaled = r_.logit_scale != 1 ? 1 : 0, capped = r_.logit_softcap != 0 ? 1 : 0;
+    Add(Component::kLogits, WorkClass::kActivation, (scaled + 2 * capped) * (logits_ * s_.V), capped * (logits_ * s_.V));
     return std::move(out_);
   }
 
@@ -242,8 +257,12 @@ class Work {
     if (which == LayerRope::kNone || rope.style == RopeStyle::kNone) return {};
     return Form::Symbol(rope.dim == r_.head_dim ? "D" : rope.dim == r_.rope.dim ? "D_r" : "D_l", U(rope.dim));
   }
-  Form KeyDim() const { return r_.latent.kv_rank > 0 ? s_.Dn + s_.Dr : s_.D; }
-  Form ValueDim() const { return r_.latent.kv_rank > 0 ? s_.Dv : s_.D; }
+  // Elements of a head's key and value as attention sees them. Latent attention is run absorbed: all heads share the compressed key,
+  // of which the value is a part.
+  bool Absorbed() const { return r_.latent.kv_rank > 0 && !w_.expanded; }
+  Form KeyDim() const { return Absorbed() ? s_.Rkv + s_.Dr : r_.latent.kv_rank > 0 ? s_.Dn + s_.Dr : s_.D; }
+  Form ValueDim() const { return Absorbed() ? s_.Rkv : HeadValueDim(); }
+  Form HeadValueDim() const { return r_.latent.kv_rank > 0 ? s_.Dv : s_.D; }
 
   void Add(Component component, WorkClass work_class, const Form& flops, const Form& special = {}, bool matmul = false) {
     if (flops.value() == 0 && special.value() == 0 && !flops.overflow()) return;
@@ -264,7 +283,8 @@ class Work {
     Add(component, work_class, 2 * rows * out * in, {}, true);
     if (bias) Add(component, WorkClass::kResidualBias, rows * out);
   }
-  void Residual(Component component) { Add(component, WorkClass::kResidualBias, N_ * s_.E); }
+  // An add, and a multiply by a scale.
+  void Residual(Component component) { Add(component, WorkClass::kResidualBias, (r_.residual_scale != 1 ? 2 : 1) * (N_ * s_.E)); }
 
   // Per element, RMS: square, add, two multiplies (1/rms, weight). LayerNorm: also an add for the mean, a subtract, the bias.
   // Per vector, RMS: eps; special: divide, rsqrt. LayerNorm: also the divide for the mean.
@@ -273,7 +293,17 @@ class Work {
   }
   void Norm(Component component, const Form& vectors, const Form& dim) {
     if (r_.norm == NormKind::kRms) return RmsNorm(component, vectors, dim);
-    Add(component, WorkClass::kNorm, vectors * (7 * dim + 1), 3 * vectors);
+    Add(component, WorkClass::kNorm, vectors * ((r_.norm_bias ? 7 : 6) * dim + 1), 3 * vectors);
+  }
+  // Norms of `heads` heads, before or after rope.
+  void QkNorm(Component component, const Form& heads) {
+    switch (r_.qk_norm) {
+      case QkNormKind::kNone: break;
+      case QkNormKind::kHead: RmsNorm(component, N_ * heads, s_.D); break;
+      case QkNormKind::kWhole: RmsNorm(component, N_, heads * s_.D); break;
+      case QkNormKind::kEachHead: Add(component, WorkClass::kNorm, N_ * heads * (6 * s_.D + 1), 3 * (N_ * heads)); break;
+      case QkNormKind::kUnweighted: Add(component, WorkClass::kNorm, N_ * heads * (3 * s_.D + 1), 2 * (N_ * heads)); break;
+    }
   }
 
   void Projections(const LayerRecipe& l) {
@@ -284,12 +314,21 @@ class Work {
       Linear(Component::kAttnK, N_, s_.E, s_.K * s_.D, r_.k_bias);
       Linear(Component::kAttnV, N_, s_.E, s_.K * s_.D, r_.v_bias);
     }
-    if (r_.qk_norm == QkNormKind::kHead) {
-      RmsNorm(Component::kAttnQNorm, N_ * s_.H, s_.D);
-      RmsNorm(Component::kAttnKNorm, N_ * s_.K, s_.D);
-    } else if (r_.qk_norm == QkNormKind::kWhole) {
-      RmsNorm(Component::kAttnQNorm, N_, s_.H * s_.D);
-      RmsNorm(Component::kAttnKNorm, N_, s_.K * s_.D);
+    if (r_.qk_norm != QkNormKind::kUnweighted || l.rope != LayerRope::kNone) {
+      QkNorm(Component::kAttnQNorm, s_.H);
+      QkNorm(Component::kAttnKNorm, s_.K);
+    }
+    if (r_.qkv_limit != 0) {  // a min and a max of each element
+      const auto limit = [&](Component component, const Form& heads) {
+        Add(component, WorkClass::kActivation, 2 * N_ * heads * s_.D);
+      };
+      if (r_.fused_qkv) {
+        limit(Component::kAttnQkv, s_.H + 2 * s_.K);
+      } else {
+        limit(Component::kAttnQ, s_.H);
+        limit(Component::kAttnK, s_.K);
+        limit(Component::kAttnV, s_.K);
+      }
     }
     Rotate(l, s_.H + s_.K);
   }
@@ -305,7 +344,11 @@ class Work {
     }
     Linear(Component::kAttnKv, N_, s_.E, s_.Rkv + s_.Dr, false);
     RmsNorm(Component::kAttnKNorm, N_, s_.Rkv);
-    Linear(Component::kAttnKv, N_, s_.Rkv, s_.H * (s_.Dn + s_.Dv), false);
+    if (Absorbed()) {
+      Linear(Component::kAttnKv, N_ * s_.H, s_.Dn, s_.Rkv, false);  // each head's query for the compressed keys
+    } else {
+      Linear(Component::kAttnKv, N_, s_.Rkv, s_.H * (s_.Dn + s_.Dv), false);  // keys and values of all heads
+    }
     Rotate(l, s_.H + 1);
   }
 
@@ -314,9 +357,18 @@ class Work {
     Add(Component::kRope, WorkClass::kRope, N_ * heads * (6 * RopeDim(l.rope)).Half());
   }
 
-  // Twice the sum of min(position + 1, window) over a sequence's rows.
-  Form TwiceVisible(int32_t window) const {
-    const uint64_t begin = w_.context - w_.rows, limit = U(window);
+  // Twice the sum of the positions that each of a sequence's rows sees: min(position + 1, window), or position % chunk + 1.
+  Form TwiceVisible(const LayerRecipe& l) const {
+    const uint64_t begin = w_.context - w_.rows, limit = U(l.window);
+    const int32_t window = l.window;
+    if (l.chunk > 0 && w_.context > U(l.chunk)) {
+      const Form C = Form::Symbol("C", U(l.chunk));
+      const auto of_first = [&](uint64_t n) {  // of positions [0, n)
+        const uint64_t rest = n % U(l.chunk);
+        return n / U(l.chunk) * (C * (C + 1)) + Form(rest * (rest + 1));
+      };
+      return of_first(w_.context) - of_first(begin);
+    }
     const Form W = Form::Symbol("W", limit);
     if (window == 0 || w_.context <= limit) {
       if (w_.rows == 1) return 2 * S_;
@@ -328,13 +380,16 @@ class Work {
   }
 
   void Attention(const LayerRecipe& l) {
-    const Form twice = TwiceVisible(l.window), heads = B_ * s_.H;
+    const Form twice = TwiceVisible(l), heads = B_ * s_.H;
     const Form scores = (heads * twice).Half();  // query heads times visible keys
     Add(Component::kAttention, WorkClass::kAttention, heads * twice * (KeyDim() + ValueDim()), {}, true);
     out_.back().full_square = 2 * B_ * P_ * S_ * s_.H * (KeyDim() + ValueDim());
     // Per score: scale, maximum, subtract, add; special: exp. Per output: divide. A sink is one more score, without the scale.
+    // Soft cap: two multiplies; special: tanh. ALiBi: a multiply-add.
     const Form sunk = r_.sinks ? N_ * s_.H : Form(0);
-    Add(Component::kAttention, WorkClass::kSoftmax, 4 * scores + 3 * sunk, scores + N_ * s_.H * ValueDim() + sunk);
+    const uint64_t capped = r_.attention_softcap != 0 ? 1 : 0, biased = r_.alibi_bias > 0 ? 1 : 0;
+    Add(Component::kAttention, WorkClass::kSoftmax, (4 + 2 * capped + 2 * biased) * scores + 3 * sunk,
+        (1 + capped) * scores + N_ * s_.H * ValueDim() + sunk);
   }
 
   void FeedForward(Component in, Component out, const Form& rows, const Form& width, bool bias) {
@@ -349,30 +404,39 @@ class Work {
   void Sparse() {
     const Form& X = s_.X;
     const Form& k = s_.k;
-    const bool sigmoid = r_.routing == RoutingRule::kSigmoidThenTopKRenormed;
+    const bool sigmoid = SigmoidOfAll(r_.routing), one_by_one = r_.routing == RoutingRule::kTopKThenSigmoid;
     Linear(Component::kRouter, N_, s_.E, X, r_.router_bias && !sigmoid, WorkClass::kRouter);
     // The choice takes k X compares. Softmax, per value of k or X: maximum, subtract, add; special: exp, divide. Sigmoid, per
     // value of X: add, and the bias for the choice; special: exp, divide.
+    // Groups: their scores take a compare for each of the best of each expert, and adds; kept_groups compares of each.
     Form chosen = k * X, special;
-    if (sigmoid) {
-      chosen += X + (r_.router_bias ? X : Form(0));
-      special = 2 * X;
+    if (r_.expert_groups > 1) {
+      const uint64_t groups = U(r_.expert_groups), best = U(r_.group_best);
+      chosen += best * X + Form(U(r_.kept_groups) * groups + (best - 1) * groups);
+    }
+    if (r_.route_scale != 1) chosen += k;
+    if (sigmoid || one_by_one) {
+      chosen += (one_by_one ? k : X) + (sigmoid && r_.router_bias ? X : Form(0));
+      special = 2 * (one_by_one ? k : X);
     } else {
       const Form& over = r_.routing == RoutingRule::kTopKThenSoftmax ? k : X;
       chosen += 3 * over;
       special = 2 * over;
     }
-    if (sigmoid || r_.routing == RoutingRule::kSoftmaxThenTopKRenormed) {
+    if (Renormed(r_.routing)) {
       chosen += k - 1;
       special += k;
     }
     Add(Component::kRouter, WorkClass::kRouter, N_ * chosen, N_ * special);
     FeedForward(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Fx, r_.expert_bias);
     // The weighted sum of the experts' outputs, added to the residual.
-    Add(Component::kMoeCombine, WorkClass::kResidualBias, N_ * s_.E * (2 * k + 1));
+    const bool own = r_.post_norms || r_.residual_scale != 1;  // the block has an output of its own
+    // Weights multiply the experts' outputs or inputs: 2 k either way.
+    Add(Component::kMoeCombine, WorkClass::kResidualBias, N_ * s_.E * (own ? 2 * k : 2 * k + 1));
+    if (own) Residual(r_.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
     if (r_.d_shared == 0) return;
     FeedForward(Component::kSharedGateUp, Component::kSharedDown, N_, s_.Fs, r_.expert_bias);
-    Residual(Component::kSharedDown);
+    Add(Component::kSharedDown, WorkClass::kResidualBias, N_ * s_.E);
     if (!r_.shared_gate) return;
     Linear(Component::kSharedSigmoid, N_, s_.E, 1, false);
     Add(Component::kSharedSigmoid, WorkClass::kActivation, N_ * (s_.E + 1), 2 * N_);
@@ -392,13 +456,19 @@ std::vector<ParameterForm> ParameterForms(const Recipe& recipe) { return Paramet
 
 std::vector<WorkForm> WorkForms(const Recipe& recipe, const Workload& work) { return Work(recipe, work).Take(); }
 
+Form FlopsPerVisible(const Recipe& recipe) {
+  const Symbols s(recipe);
+  return 2 * s.H * (recipe.latent.kv_rank > 0 ? 2 * s.Rkv + s.Dr : 2 * s.D);
+}
+
 Form CachedPerPosition(const Recipe& recipe) {
   const Symbols s(recipe);
   return recipe.latent.kv_rank > 0 ? s.Rkv + s.Dr : 2 * s.K * s.D;
 }
 
 uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context) {
-  return layer.window > 0 ? std::min(context, U(layer.window)) : context;
+  const int32_t seen = std::max(layer.window, layer.chunk);
+  return seen > 0 ? std::min(context, U(seen)) : context;
 }
 
 }  // namespace tally::books

@@ -59,6 +59,8 @@ struct Workload {
   uint64_t rows = 1;
   uint64_t context = 1;     // >= rows
   uint64_t logit_rows = 1;  // of each sequence
+  // Latent attention as published, keys and values of every head made from the compressed ones, rather than as it is run: absorbed.
+  bool expanded = false;
 };
 
 // The useful work of one class at one site.
@@ -75,6 +77,8 @@ struct WorkForm {
 // In the order of a forward pass, without layers for multi-token prediction.
 TALLY_API std::vector<WorkForm> WorkForms(const Recipe& recipe, const Workload& work);
 
+// FLOPs of class attention for one visible position of one row: 4 H D; latent attention, as run: 2 H (2 R_kv + D_r).
+TALLY_API Form FlopsPerVisible(const Recipe& recipe);
 // Elements that a layer's cache holds for one position: 2 K D; latent attention: R_kv + D_r.
 TALLY_API Form CachedPerPosition(const Recipe& recipe);
 // Positions of a sequence of `context` positions that a layer's window still needs.

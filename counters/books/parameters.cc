@@ -30,10 +30,9 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
     for (const std::string& name : b.names) {
       const StoredTensor* t = inventory.Find(name);
       if (t == nullptr) continue;
-      // All rows of a tensor have the same number of bytes. The two tensors of a split weight both have their rows in dimension
-      // `at`.
-      const size_t at = b.row_dimension();
-      w.stored_bytes += b.rows.all() ? t->bytes : t->bytes / t->shape[at] * b.shape[at];
+      // All rows of a tensor have the same number of bytes. The blocks of a split weight have one dimension more.
+      const std::span<const uint64_t> shape = b.split ? std::span(t->shape).first(b.shape.size()) : t->shape;
+      w.stored_bytes += b.rows.all() ? t->bytes : t->bytes / b.StoredRows(shape) * b.mapped_rows();
     }
     table.push_back(std::move(w));
   }
@@ -55,7 +54,7 @@ ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top
   for (const WeightInfo& w : weights) {
     if (w.kind == WeightInfo::Kind::kBuffer) continue;
     const uint64_t slice = w.rows * w.cols;
-    const uint64_t active = w.slices > 1 ? static_cast<uint64_t>(top_k) : w.slices;
+    const uint64_t active = w.experts ? static_cast<uint64_t>(top_k) : w.slices;
     Add(counts, w.kind, w.slices * slice, active * slice);
   }
   return counts;

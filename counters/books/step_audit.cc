@@ -25,8 +25,8 @@ Names NamesOf(std::span<const WeightInfo> inventory, std::span<const WeightInfo>
   return names;
 }
 
-// Bytes of one row of a tensor of this type.
-uint64_t RowBytes(DType type, uint64_t cols) { return StoredBytes(type, cols).value_or(0); }
+// Bytes of one row of a tensor of this type; of one that is stored transposed: its share.
+uint64_t RowBytes(DType type, uint64_t cols) { return cols * GetDTypeInfo(type).block_bytes / GetDTypeInfo(type).block_size; }
 
 class StepAudit {
  public:
@@ -75,7 +75,7 @@ class StepAudit {
     uint32_t n = 0;
     for (size_t i = 0; i < ledger_.weights().size(); ++i) {
       const WeightInfo& w = ledger_.weights()[i];
-      if (w.layer == layer && w.slices > 1) n = std::max(n, ledger_.touched().slices(static_cast<WeightId>(i)));
+      if (w.layer == layer && w.experts) n = std::max(n, ledger_.touched().slices(static_cast<WeightId>(i)));
     }
     return n;
   }
@@ -89,7 +89,7 @@ class StepAudit {
     if (p.component == Component::kEmbedding && !(recipe_.tied_head && facts_.work.logit_rows > 0)) {
       return {Form::Symbol("R", facts_.distinct_tokens) * E, facts_.distinct_tokens};
     }
-    if (p.slices <= 1) return {p.count, p.rows};
+    if (!p.expert) return {p.count, p.rows * p.slices};
     const uint64_t u = Union(p.layer);
     return {Form::Symbol("U", u) * p.slice, u * p.rows};
   }
@@ -149,9 +149,7 @@ class StepAudit {
     std::map<int32_t, Form> visible;
     for (const WorkForm& f : WorkForms(recipe_, facts_.work)) {
       if (f.work_class != WorkClass::kAttention) continue;
-      // Each visible position takes 4 H D FLOPs and 2 K D elements of KV.
-      const uint64_t positions =
-          f.flops.value() / (4 * static_cast<uint64_t>(recipe_.n_heads) * static_cast<uint64_t>(recipe_.head_dim));
+      const uint64_t positions = f.flops.value() / FlopsPerVisible(recipe_).value();
       Row(AuditAccount::kKvRead, f.layer, Component::kAttention, Form::Symbol("visible", positions) * per * e, std::nullopt,
           Charged(f.layer, Component::kAttention).Bytes(ByteKind::kKvRead));
       Row(AuditAccount::kKvWritten, f.layer, Component::kKvStore, n * per * e, std::nullopt,
@@ -243,7 +241,7 @@ std::map<int32_t, std::vector<uint64_t>> ExpertTokens(const Ledger& ledger) {
   std::map<int32_t, std::vector<uint64_t>> tokens;
   for (size_t i = 0; i < ledger.weights().size(); ++i) {
     const WeightInfo& w = ledger.weights()[i];
-    if (w.slices <= 1) continue;
+    if (!w.experts) continue;
     std::vector<uint64_t>& of_layer = tokens[w.layer];
     if (!of_layer.empty()) continue;  // all tensors of a layer have the same counts
     for (uint32_t e = 0; e < w.slices; ++e) of_layer.push_back(ledger.touched().uses(static_cast<WeightId>(i), e));

@@ -9,8 +9,8 @@ std::string_view ComponentName(Component c) {
       "embedding",      "position embedding", "attn.norm",   "attn.qkv", "attn.q",        "attn.k",
       "attn.v",         "attn.q_norm",        "attn.k_norm", "rope",     "kv store",      "attention",
       "attn.output",    "attn.post_norm",     "ffn.norm",    "router",   "ffn.gate_up",   "ffn.down",
-      "moe.combine",    "ffn.post_norm",      "output.norm", "head",     "logit.softcap", "attn.kv",
-      "shared.gate_up", "shared.down",        "shared.gate", "mtp"};
+      "moe.combine",    "ffn.post_norm",      "output.norm", "head",     "logits",        "attn.kv",
+      "shared.gate_up", "shared.down",        "shared.gate", "mtp",      "embedding.norm"};
   return kNames[static_cast<int>(c)];
 }
 

@@ -40,14 +40,15 @@ enum class Component : uint8_t {
   kFfnPostNorm,
   kOutputNorm,
   kHead,
-  kLogitSoftcap,
+  kLogits,  // their scale and soft cap
   kAttnKv,  // latent attention: the matrices that make keys and values
   kSharedGateUp,
   kSharedDown,
   kSharedSigmoid,
-  kPrediction  // multi-token prediction: tensors that ordinary layers do not have
+  kPrediction,  // multi-token prediction: tensors that ordinary layers do not have
+  kEmbeddingNorm
 };
-inline constexpr int kComponents = 28;
+inline constexpr int kComponents = 29;
 // "attn.q"; static.
 TALLY_API std::string_view ComponentName(Component c);
 
@@ -62,8 +63,9 @@ struct WeightInfo {
   std::string name;  // role name, e.g. "blk.3.ffn_gate_exps"
   int32_t layer = -1;
   Component component = Component::kEmbedding;
-  uint32_t slices = 1;  // experts
-  uint64_t rows = 0;    // per slice; a vector is one row
+  uint32_t slices = 1;   // experts, or heads
+  bool experts = false;  // a slice is an expert: of these a token uses some
+  uint64_t rows = 0;     // per slice; a vector is one row
   uint64_t cols = 0;
   uint64_t stored_bytes = 0;  // all slices, as in the file, scales included
   uint64_t packed_bytes = 0;  // all slices, as in memory

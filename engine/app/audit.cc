@@ -2,6 +2,7 @@
 #include "engine/api/tally.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -26,6 +27,7 @@ struct AuditFlags {
   ModelFlags model;
   std::optional<std::string> prompt, tokens;
   int64_t decode = 8;
+  bool decode_given = false;
   RecordFlags records;
   bool json = false, claims = false, mmu = false;
 };
@@ -36,6 +38,7 @@ Result<std::vector<int32_t>> PromptTokens(const AuditFlags& flags, const Loaded&
   if (flags.tokens) return ParseTokens(*flags.tokens, "--tokens");
   const Tokenizer* tokenizer = loaded.model->tokenizer();
   if (tokenizer == nullptr) {
+    if (flags.prompt) TALLY_RETURN_IF_ERROR(loaded.model->tokenizer_status());
     if (flags.prompt) return BadInput(flags.model.model + ": the model has no tokenizer: give --tokens 1,2,3");
     std::vector<int32_t> tokens;  // any will do
     for (int32_t i = 0; i < 12; ++i) tokens.push_back((7 * i + 1) % loaded.model->recipe().vocab);
@@ -59,6 +62,10 @@ Status RunAudit(const AuditFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(flags, loaded));
+  if (!flags.decode_given) {
+    const int64_t room = loaded.engine->context() - static_cast<int64_t>(options.prompt.size());
+    options.decode_tokens = std::clamp<int64_t>(room, 0, flags.decode);
+  }
   RecordFiles records;
   TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records));
   TALLY_ASSIGN_OR_RETURN(const AuditReport report, Audit(*loaded.engine, options));
@@ -86,13 +93,17 @@ Action AddAudit(CLI::App& app) {
   AddModelFlags(*c, flags->model);
   c->add_option("-p,--prompt", flags->prompt, "prompt text (default: a line of verse)")->allow_extra_args(false);
   c->add_option("--tokens", flags->tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
-  AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt");
+  const CLI::Option* const decode =
+      AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer where the context ends");
   c->add_flag("--mmu", flags->mmu, "the pages of the weights too: those touched, by page faults, must be those charged (slower)");
   c->add_flag("--claims", flags->claims, "what is published of this model, and under which convention it holds");
   AddRecordFlags(*c, flags->records);
   c->add_flag("--json", flags->json, "one JSON document on standard output, every row of every step in it");
   c->footer("Exit code 3: the accounts differ; the rows and pages that do are printed.");
-  return [flags] { return Report(RunAudit(*flags)); };
+  return [flags, decode] {
+    flags->decode_given = decode->count() > 0;
+    return Report(RunAudit(*flags));
+  };
 }
 
 }  // namespace tally::app

@@ -67,6 +67,15 @@ std::string StepName(const AuditReport::Step& step) {
          std::to_string(step.context);
 }
 
+uint64_t DecodeSteps(const AuditReport& report) {
+  return static_cast<uint64_t>(std::count_if(report.steps.begin(), report.steps.end(),
+                                             [](const AuditReport::Step& s) { return s.phase == Phase::kDecode; }));
+}
+
+std::string StepsText(const AuditReport& report) {
+  return std::to_string(report.steps.size()) + " steps, " + std::to_string(DecodeSteps(report)) + " of them decode";
+}
+
 Table DifferenceTable(const AuditReport& report) {
   Table t{"rows that differ",
           {"step", "", "layer", "site", "class", "closed form", "files", "run", "formula"},
@@ -184,8 +193,7 @@ Json UnionsJson(const AuditReport& report, const Recipe& recipe) {
 
 // Where the parameters are that the files hold, and which of them steps touched: the last of each phase.
 std::string Plot(const AuditReport& report, const Recipe& recipe, int width, bool colour) {
-  std::vector<std::string> names;
-  for (const std::string_view part : ParameterParts()) names.emplace_back(part);
+  const std::vector<std::string> names = ParameterPartNames(recipe);
   const auto bar = [&](std::string label, std::span<const AuditRow> rows, books::AuditAccount account) {
     Bar b{std::move(label), std::vector<uint64_t>(names.size())};
     for (const AuditRow& r : rows) {
@@ -274,7 +282,7 @@ std::string AuditText(const AuditReport& report, const Model& model, const Audit
   for (const AuditReport::Step& step : report.steps) AddRows(step.audit, run);
   add(Printable(model.Description()) + "\n\n");
   add(Render(SumTable("stored", stored), TableFormat::kText) + "\n");
-  add(Render(SumTable(("run, " + std::to_string(report.steps.size()) + " steps").c_str(), run), TableFormat::kText) + "\n");
+  add(Render(SumTable(("run, " + StepsText(report)).c_str(), run), TableFormat::kText) + "\n");
   if (!report.experts.empty()) {
     add(Render(UnionTable(report, recipe), TableFormat::kText) + "\n");
     add(Render(ExpertTable(report), TableFormat::kText) + "\n");
@@ -325,6 +333,7 @@ Json AuditDocument(const std::string& model, const AuditReport& report, const Re
                    {"differing", report.differing},
                    {"head_is_copy", report.head_is_copy},
                    {"stored", RowsJson(report.stored)},
+                   {"decode_steps", DecodeSteps(report)},
                    {"steps", std::move(steps)},
                    {"experts", std::move(experts)}};
   if (!report.experts.empty()) document["unions"] = UnionsJson(report, recipe);

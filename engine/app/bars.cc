@@ -75,19 +75,24 @@ std::string RenderBars(const std::vector<std::string>& segments, const std::vect
     for (size_t i = 0; i < columns.size(); ++i) out += paint(i, std::string(columns[i], letters[i]));
     out += "\n";
   }
+  // Columns of the legend: as wide as the widest number of 64 bits that is likely, or as the head.
+  const auto cell = [](const std::string& text, size_t columns) {
+    return "  " + std::string(columns - std::min(columns, text.size()), ' ') + text;
+  };
+  const size_t figure = std::max<size_t>(20, label);
+  const std::string share_head = "of " + bars[0].label;
+  const size_t share_width = std::max<size_t>(8, share_head.size());
+  out += "  " + std::string(2 + name, ' ');
+  for (const Bar& b : bars) out += cell(b.label, figure);
+  out += cell(share_head, share_width) + "\n";
   for (size_t i = 0; i < segments.size(); ++i) {
     if (std::all_of(bars.begin(), bars.end(), [&](const Bar& b) { return b.values[i] == 0; })) continue;
     out += "  " + paint(i, std::string(1, letters[i])) + " " + segments[i] + std::string(name - segments[i].size(), ' ');
-    for (const Bar& b : bars) {
-      char text[64];
-      std::snprintf(text, sizeof text, "  %20s", books::WithThousands(b.values[i]).c_str());
-      out += text;
-    }
+    for (const Bar& b : bars) out += cell(books::WithThousands(b.values[i]), figure);
     char share[32];
-    std::snprintf(share, sizeof share, "  %6.2f %%",
+    std::snprintf(share, sizeof share, "%.2f %%",
                   100 * static_cast<double>(bars[0].values[i]) / static_cast<double>(Sum(bars[0])));
-    out += share;
-    out += "\n";
+    out += cell(share, share_width) + "\n";
   }
   return out;
 }

@@ -12,10 +12,10 @@ struct Bar {
   std::vector<uint64_t> values;  // one a segment, in the order of the names
 };
 
-// Bars of one scale (the longest fills the room that the labels leave of `width` columns), each made of segments, and a legend with every
-// value and its share of the first bar. Each segment has a letter of its own, so that it reads without colour too; `colour`: with ANSI
-// backgrounds. Lines end in '\n' and are at most `width` columns wide, but for legends of long names. A segment too small for a
-// column is in the legend only.
+// Bars of one scale (the longest fills the room that the labels leave of `width` columns), each made of segments, and a legend with
+// every value and its share of the first bar, under a line of heads: the bars' labels. Each segment has a letter of its own, so that
+// it reads without colour too; `colour`: with ANSI backgrounds. Lines of bars end in '\n' and are at most `width` columns wide; the
+// legend may be wider. A segment too small for a column is in the legend only.
 std::string RenderBars(const std::vector<std::string>& segments, const std::vector<Bar>& bars, int width, bool colour);
 
 }  // namespace tally::app

@@ -86,8 +86,10 @@ Status RunCount(const CountFlags& flags) {
     models.push_back(std::move(counted));
   }
   const auto published = [](const CountedModel& m) { return !m.published.source.empty(); };
-  if (flags.claims && !std::any_of(models.begin(), models.end(), published)) {
-    return BadInput("--claims: of " + Quote(flags.models.front()) + " no published figures are known; built-in names have some");
+  // Without any claim the counts themselves are printed.
+  const bool claims = flags.claims && std::any_of(models.begin(), models.end(), published);
+  for (const CountedModel& m : models) {
+    if (flags.claims && !published(m)) Note("tally: " + m.name + ": no published figures are known; built-in names have some\n");
   }
   if (format == "json") {
     PrintJson(CountDocument(models));
@@ -96,7 +98,7 @@ Status RunCount(const CountFlags& flags) {
   const TableFormat as = format == "md" ? TableFormat::kMarkdown : format == "csv" ? TableFormat::kCsv : TableFormat::kText;
   bool first = true;
   if (as == TableFormat::kCsv) Print("table,row,column,value\n");
-  for (const Table& table : flags.claims ? std::vector<Table>{Claims(models)} : CountTables(models, flags.layers)) {
+  for (const Table& table : claims ? std::vector<Table>{Claims(models)} : CountTables(models, flags.layers)) {
     if (!first && as != TableFormat::kCsv) Print("\n");
     first = false;
     Print(Render(table, as));

@@ -432,10 +432,9 @@ Json ClaimsJson(const books::PublishedFigures& published, std::span<const books:
 }
 
 std::string CountPlot(const CountedModel& m, int width, bool colour) {
-  std::vector<std::string> names;
+  const std::vector<std::string> names = ParameterPartNames(m.count.recipe);
   Bar all{"total", {}}, active{"active(all)", {}};
-  for (size_t part = 0; part < ParameterParts().size(); ++part) {
-    names.emplace_back(ParameterParts()[part]);
+  for (size_t part = 0; part < names.size(); ++part) {
     all.values.push_back(InPart(m.count, part, &ParameterForm::count));
     active.values.push_back(InPart(m.count, part, &ParameterForm::active));
   }

@@ -1,5 +1,7 @@
 #include "engine/app/parts.h"
 
+#include <iterator>
+
 namespace tally::app {
 namespace {
 
@@ -9,6 +11,12 @@ constexpr std::string_view kNames[] = {"embedding", "attention", "feed-forward",
 }  // namespace
 
 std::span<const std::string_view> ParameterParts() { return kNames; }
+
+std::vector<std::string> ParameterPartNames(const Recipe& recipe) {
+  std::vector<std::string> names(std::begin(kNames), std::end(kNames));
+  if (recipe.tied_head) names[kEmbeddingPart] = "embedding and head";
+  return names;
+}
 
 size_t PartOf(Component component, bool expert) {
   switch (component) {
@@ -26,7 +34,7 @@ size_t PartOf(Component component, bool expert) {
     case Component::kFfnPostNorm:
     case Component::kOutputNorm: return kNormsPart;
     case Component::kHead:
-    case Component::kLogitSoftcap: return kHeadPart;
+    case Component::kLogits: return kHeadPart;
     default: return kAttentionPart;
   }
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/api/tally.h"
 
@@ -10,6 +12,8 @@ namespace tally::app {
 
 // "embedding", "attention", "feed-forward", "experts", "router", "norms", "head".
 std::span<const std::string_view> ParameterParts();
+// The same for a model; a tied matrix, whose reads as a head count with the embedding, is "embedding and head".
+std::vector<std::string> ParameterPartNames(const Recipe& recipe);
 // The index of a tensor's part; `expert`: it is one of those that tokens choose among.
 size_t PartOf(Component component, bool expert);
 

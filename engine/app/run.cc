@@ -121,7 +121,11 @@ Result<int> RunModel(const RunFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.file}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   const Tokenizer* tokenizer = loaded.model->tokenizer();
+  if (tokenizer == nullptr && !loaded.model->tokenizer_status().ok() && !prompt.is_text) {
+    Note("note: no text, since the tokenizer cannot be read: " + loaded.model->tokenizer_status().message() + "\n");
+  }
   if (prompt.is_text) {
+    TALLY_RETURN_IF_ERROR(loaded.model->tokenizer_status());
     if (tokenizer == nullptr) return BadInput(flags.model.model + ": the model has no tokenizer: give --prompt-tokens 1,2,3");
     TALLY_ASSIGN_OR_RETURN(prompt.tokens, tokenizer->Encode(prompt.text, {.add_special = true, .parse_special = flags.special}));
     if (prompt.tokens.empty()) {

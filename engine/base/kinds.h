@@ -10,23 +10,40 @@ namespace tally {
 // Names stand in the order of the values, for records and reports.
 enum class NormKind : uint8_t { kRms, kLayer };
 inline constexpr std::array<std::string_view, 2> kNormKindNames = {"rms", "layer"};
-enum class ActivationKind : uint8_t { kNone, kGeluTanh, kGeluErf, kSilu, kSwigluOai };
-inline constexpr std::array<std::string_view, 5> kActivationKindNames = {"none", "gelu_tanh", "gelu_erf", "silu", "swiglu_oai"};
+enum class ActivationKind : uint8_t { kNone, kGeluTanh, kGeluErf, kSilu, kSwigluOai, kRelu };
+inline constexpr std::array<std::string_view, 6> kActivationKindNames = {"none", "gelu_tanh",  "gelu_erf",
+                                                                         "silu", "swiglu_oai", "relu"};
 enum class RopeStyle : uint8_t { kNone, kRotateHalf, kAdjacentPair };
 inline constexpr std::array<std::string_view, 3> kRopeStyleNames = {"none", "rotate_half", "adjacent_pair"};
-enum class RopeScalingKind : uint8_t { kNone, kLinear, kLlama3, kYarn };
+// kDynamic (dynamic NTK) and kLongRope choose the frequencies by the context that an engine is made for.
+enum class RopeScalingKind : uint8_t { kNone, kLinear, kLlama3, kYarn, kDynamic, kLongRope };
 // How a router chooses experts and turns logits into their weights.
 enum class RoutingRule : uint8_t {
   kTopKThenSoftmax,          // gpt-oss: top-k of the logits, softmax over the k
   kSoftmaxThenTopK,          // softmax over all, top-k; the weights are the probabilities
   kSoftmaxThenTopKRenormed,  // the same, weights divided by their sum
-  kSigmoidThenTopKRenormed,  // DeepSeek-V3: top-k of sigmoid + router bias; weights: the sigmoids divided by their sum
+  kTopKThenSigmoid,          // Llama 4: top-k of the logits, sigmoid of each
+  kSigmoidThenTopK,          // top-k of sigmoid + router bias; the weights are the sigmoids
+  kSigmoidThenTopKRenormed,  // DeepSeek-V3: the same, weights divided by their sum
 };
-inline constexpr std::array<std::string_view, 4> kRoutingRuleNames = {"topk_then_softmax", "softmax_then_topk",
-                                                                      "softmax_then_topk_renormed", "sigmoid_then_topk_renormed"};
-// RMSNorm of queries and keys before rope. kHead: of each head, with one weight for all heads (Qwen3). kWhole: of all heads as one
-// vector (OLMoE).
-enum class QkNormKind : uint8_t { kNone, kHead, kWhole };
+inline constexpr std::array<std::string_view, 6> kRoutingRuleNames = {"topk_then_softmax",          "softmax_then_topk",
+                                                                      "softmax_then_topk_renormed", "topk_then_sigmoid",
+                                                                      "sigmoid_then_topk",          "sigmoid_then_topk_renormed"};
+constexpr bool SoftmaxOfAll(RoutingRule r) {
+  return r == RoutingRule::kSoftmaxThenTopK || r == RoutingRule::kSoftmaxThenTopKRenormed;
+}
+constexpr bool SigmoidOfAll(RoutingRule r) {
+  return r == RoutingRule::kSigmoidThenTopK || r == RoutingRule::kSigmoidThenTopKRenormed;
+}
+constexpr bool Renormed(RoutingRule r) {
+  return r == RoutingRule::kSoftmaxThenTopKRenormed || r == RoutingRule::kSigmoidThenTopKRenormed;
+}
+// Norm of queries and keys.
+//   kHead        RMSNorm of each head before rope, with one weight for all heads (Qwen3)
+//   kWhole       RMSNorm of all heads as one vector, before rope (OLMoE)
+//   kEachHead    LayerNorm without bias of each head before rope, each head with a weight of its own (Cohere)
+//   kUnweighted  RMSNorm of each head without weights, after rope, in layers that have rope (Llama 4)
+enum class QkNormKind : uint8_t { kNone, kHead, kWhole, kEachHead, kUnweighted };
 
 // The following are options of LoadModel and NewEngine.
 

@@ -37,6 +37,14 @@ void Decoder::GroupByExpert(const RouteOp& op) {
   }
 }
 
+// For a batch of n rows.
+void Decoder::GroupByHead(int64_t n) {
+  for (int64_t h = 0; h < plan_.heads; ++h) {
+    plan_.head_groups[h] = {.row_begin = h * n, .rows = n, .slice = h};
+    for (int64_t t = 0; t < n; ++t) plan_.head_rows[h * n + t] = static_cast<int32_t>(t * plan_.heads + h);
+  }
+}
+
 // Moves the rows with logits to the front of x, in place.
 void Decoder::MoveUp(std::span<const int32_t> logit_rows) {
   const Mat<float>& x = plan_.x;
@@ -72,6 +80,7 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, const KvPool& 
   }
   // With several rows, groups and tables can change from step to step, so shapes are checked every time.
   const bool reshaped = n > 1 || rows_ != n, head_reshaped = logits > 1 || logit_rows_ != logits;
+  if (reshaped) GroupByHead(n);
   rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};
   for (size_t i = 0; i < plan_.head; ++i) TALLY_RETURN_IF_ERROR(Run(i, n, reshaped, cache));

@@ -38,6 +38,7 @@ class Decoder {
   Decoder(const PlanOptions& options, Executor& executor) : options_(options), executor_(executor) {}
   Status Run(size_t index, int64_t rows, bool reshaped, const KvPool& cache);
   void GroupByExpert(const RouteOp& op);
+  void GroupByHead(int64_t n);
   void MoveUp(std::span<const int32_t> logit_rows);
 
   PlanOptions options_;

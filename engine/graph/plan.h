@@ -49,6 +49,7 @@ struct PlanSource {
 enum class RowsOf : uint8_t {
   kBatch,
   kRouted,  // top_k for each row of the batch, grouped by expert
+  kHeads,   // a row for each head and row of the batch, grouped by head
   kLogits,  // the rows with logits
 };
 
@@ -67,9 +68,15 @@ struct Plan {
   KvRow* kv_rows = nullptr;
   RowGroup* groups = nullptr;  // [n_experts]
   int32_t *group_tokens = nullptr, *group_slots = nullptr;
-  Mat<float> x;       // [max_batch, d_model]: the residual stream
-  Mat<float> logits;  // [max_logit_rows, vocab]
-  RowGroup whole;     // the group of ops that are not routed
+  // Latent attention, set when the number of rows changes. Rows are grouped by head: row h n + t is row t, head h, which is row t H + h
+  // of a matrix [n, H * width] seen as [n H, width].
+  int64_t heads = 0;
+  RowGroup* head_groups = nullptr;  // [heads]
+  int32_t* head_rows = nullptr;     // [max_batch * heads]
+  Mat<float> x;                     // [max_batch, d_model]: the residual stream
+  Mat<float> logits;                // [max_logit_rows, vocab]
+  RowGroup whole;                   // the group of ops that are not routed
+  std::vector<float> slopes;        // ALiBi's, [n_heads], or empty
   AnonymousMemory memory;
 
   Plan() = default;

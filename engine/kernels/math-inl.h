@@ -172,6 +172,7 @@ HWY_INLINE V Activate(D d, ActivationKind kind, V x) {
     case ActivationKind::kGeluTanh: return GeluTanh(d, x);
     case ActivationKind::kGeluErf: return GeluErf(d, x);
     case ActivationKind::kSilu: return Silu(d, x);
+    case ActivationKind::kRelu: return MaxKeepNaN(x, hn::Zero(d));
     case ActivationKind::kNone:
     case ActivationKind::kSwigluOai: break;
   }

@@ -52,6 +52,7 @@ S Activate(ActivationKind kind, S x) {
     case ActivationKind::kGeluTanh: return GeluTanh(x);
     case ActivationKind::kGeluErf: return GeluErf(x);
     case ActivationKind::kSilu: return Silu(x);
+    case ActivationKind::kRelu: return Max(x, S(0.0f));
     case ActivationKind::kNone:
     case ActivationKind::kSwigluOai: break;
   }
@@ -75,6 +76,7 @@ constexpr ElementCost ActivateCost(ActivationKind kind) {
     case ActivationKind::kGeluTanh: return {8, 1};
     case ActivationKind::kGeluErf: return {4, 1};
     case ActivationKind::kSilu: return {1, 2};
+    case ActivationKind::kRelu: return {1, 0};
     case ActivationKind::kNone:
     case ActivationKind::kSwigluOai: break;
   }

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "engine/kernels/attention/attention.h"
+#include "engine/kernels/elementwise/elementwise.h"
 #include "engine/kernels/embed/embed.h"
 #include "engine/kernels/gated_add/gated_add.h"
 #include "engine/kernels/kv_store/kv_store.h"
@@ -12,6 +13,7 @@
 #include "engine/kernels/pack_act/pack_act.h"
 #include "engine/kernels/rope/rope.h"
 #include "engine/kernels/router/router.h"
+#include "engine/kernels/scale_rows/scale_rows.h"
 
 namespace tally {
 

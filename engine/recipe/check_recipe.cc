@@ -19,6 +19,8 @@ Status CheckDimensions(const Recipe& r) {
   }
   if (r.learned_positions && r.context < 1) return BadInput("learned positions need a context; it is " + Text(r.context));
   if (r.tied_head && r.head_bias) return BadInput("a head that is the embedding has no bias");
+  if (r.first_position < 0 || r.first_position > kMaxWidth) return BadInput("first_position is " + Text(r.first_position));
+  if (!r.pre_norms && !r.post_norms) return BadInput("the blocks have norms neither before nor after them");
   return {};
 }
 
@@ -39,6 +41,7 @@ Status CheckAttention(const Recipe& r) {
   }
   if (r.latent.q_rank > 0 && r.latent.kv_rank == 0) return BadInput("q_rank is for latent attention, and there is no kv_rank");
   for (const LayerRecipe& l : r.layers) {
+    if (l.window > 0 && l.chunk > 0) return BadInput("a layer has a window and chunks");
     if (l.rope == LayerRope::kLocal && r.local_rope.style == RopeStyle::kNone) {
       return BadInput("a layer has the local rope, and there is none");
     }
@@ -57,6 +60,15 @@ Status CheckFeedForward(const Recipe& r) {
   if (sparse && r.d_expert < 1) return BadInput("the experts have no width: d_expert is " + Text(r.d_expert));
   if (sparse && (r.top_k < 1 || r.top_k > r.n_experts)) {
     return BadInput("top_k is " + Text(r.top_k) + "; expected 1 to the number of experts, " + Text(r.n_experts));
+  }
+  if (sparse) {
+    const int32_t size = r.expert_groups > 0 ? r.n_experts / r.expert_groups : 0;
+    if (r.expert_groups < 1 || r.n_experts % r.expert_groups != 0 || r.kept_groups < 1 || r.kept_groups > r.expert_groups ||
+        r.group_best < 1 || r.group_best > size || r.top_k > int64_t{size} * r.kept_groups) {
+      return BadInput("top_k " + Text(r.top_k) + " experts cannot be chosen from " + Text(r.kept_groups) + " of " +
+                      Text(r.expert_groups) + " groups of " + Text(r.n_experts) + " experts");
+    }
+    if (SoftmaxOfAll(r.routing) && r.group_best > 1) return BadInput("group_best is for routing by sigmoids");
   }
   if (r.shared_gate && r.d_shared < 1)
     return BadInput("shared_gate is for shared experts, and there are none: d_shared is " + Text(r.d_shared));

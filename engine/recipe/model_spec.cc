@@ -5,8 +5,29 @@
 namespace tally {
 
 bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wanted) {
-  if (stored.size() + 1 == wanted.size() && wanted.size() > 1 && wanted[0] == 1) wanted = wanted.subspan(1);
-  return std::ranges::equal(stored, wanted);
+  if (stored.size() + 1 != wanted.size() || stored.empty()) return std::ranges::equal(stored, wanted);
+  return wanted[0] > 0 && stored[0] % wanted[0] == 0 && stored[0] / wanted[0] == wanted[1] &&
+         std::ranges::equal(stored.subspan(1), wanted.subspan(2));
+}
+
+std::vector<uint64_t> TensorBinding::StoredShape(uint64_t stored_rows) const {
+  if (stored_heads > 0) return {stored_heads, shape[0] / stored_heads};
+  std::vector<uint64_t> stored = shape;
+  if (storage == Storage::kPlain || storage == Storage::kPlusOne) {
+    stored[row_dimension()] = stored_rows;
+    return stored;
+  }
+  std::swap(stored[stored.size() - 2], stored[stored.size() - 1]);
+  (storage == Storage::kTransposed ? stored.back() : stored[stored.size() - 2]) = stored_rows;
+  return stored;
+}
+
+uint64_t TensorBinding::StoredRows(std::span<const uint64_t> stored) const {
+  if (rows.all()) return mapped_rows();
+  if (storage == Storage::kTransposed) return stored.empty() ? 0 : stored.back();
+  const size_t at = row_dimension();
+  if (stored.size() + 1 == shape.size() && shape[0] > 0 && !stored.empty()) return stored[0] / shape[0];
+  return at < stored.size() ? stored[at] : 0;
 }
 
 WeightInfo WeightInfoOf(const TensorBinding& b, const Recipe& recipe) {
@@ -16,6 +37,7 @@ WeightInfo WeightInfoOf(const TensorBinding& b, const Recipe& recipe) {
   w.layer = b.layer;
   w.component = facts.component;
   w.kind = b.role == Role::kTokenEmbedding && recipe.tied_head ? WeightInfo::Kind::kTiedEmbeddingHead : facts.kind;
+  w.experts = facts.experts;
   w.slices = b.shape.size() > (facts.vector ? 1 : 2) ? static_cast<uint32_t>(b.shape[0]) : 1;
   w.rows = facts.vector ? 1 : b.shape[b.row_dimension()];
   w.cols = b.shape.back();

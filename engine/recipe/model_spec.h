@@ -15,13 +15,14 @@ namespace tally {
 
 // How a tensor is laid out in the file. The engine's layout: matrices [out, in], experts [X, out, in], vectors [n].
 enum class Storage : uint8_t {
-  kPlain,       // the engine's layout
-  kTransposed,  // [in, out] (GPT-2's Conv1D)
-  kPlusOne,     // a vector w; the engine uses 1 + w, computed in f32 (Gemma's norms)
+  kPlain,            // the engine's layout
+  kTransposed,       // [in, out] (GPT-2's Conv1D)
+  kTransposedHeads,  // each slice [in, out], from the stored rows that the row map takes. Quantised rows are widened to F32.
+  kPlusOne,          // a vector w; the engine uses 1 + w, computed in f32 (Gemma's norms)
 };
 
-// The rows (of a vector: elements) of a stored slice that a binding takes. Row r of the binding is stored row
-// first + r / block * step + r % block; block 0 takes all rows in order. Examples:
+// The rows (of a vector: elements; of kTransposed: columns) of a stored slice that a binding takes. Row r of the binding (of
+// kTransposedHeads: column r) is stored row first + r / block * step + r % block; block 0 takes all rows in order. Examples:
 //   gate and up in alternating rows                {0, 1, 2} and {1, 1, 2}
 //   k of q, k and v in rows [heads, 3, D]          {D, D, 3 D}
 //   the last n of m rows                           {m - n, n, n}
@@ -38,7 +39,8 @@ struct TensorBinding {
   std::vector<std::string> names;  // one stored tensor; or one per expert; or {blocks, scales} if split
   std::vector<uint64_t> shape;     // in the engine's layout
   Storage storage = Storage::kPlain;
-  RowMap rows = {};  // not with kTransposed
+  RowMap rows = {};           // with kTransposed: one run of columns, or every step-th
+  uint64_t stored_heads = 0;  // not 0: a vector that is stored as a matrix with so many rows (Cohere's norms of heads)
   // Set to the format if blocks of n elements and b bytes are stored in two U8 tensors: codes [..., in / n, b - 1] and scales
   // [..., in / n].
   std::optional<DType> split = {};
@@ -48,6 +50,12 @@ struct TensorBinding {
 
   bool vector() const { return FactsOf(role).vector; }
   size_t row_dimension() const { return shape.size() - (vector() ? 1 : 2); }  // index in `shape` (of a vector: of the elements)
+  // What `rows` maps: rows of the binding, or, with kTransposedHeads, columns.
+  uint64_t mapped_rows() const { return storage == Storage::kTransposedHeads ? shape.back() : shape[row_dimension()]; }
+  // The shape of the stored tensor that has all slices, of which each has `stored_rows` rows for `rows` to take from.
+  std::vector<uint64_t> StoredShape(uint64_t stored_rows) const;
+  // The rows that a stored slice has for `rows` to take from.
+  uint64_t StoredRows(std::span<const uint64_t> stored_shape) const;
 };
 
 // The family's reading of a checkpoint.
@@ -58,7 +66,8 @@ struct ModelSpec {
   std::vector<std::string> not_run;  // learned and stored, but not used by the graph
 };
 
-// True if the shapes are equal, or if `stored` lacks a leading 1 of `wanted` (a single expert, a matrix of one row).
+// True if the shapes are equal, or if the first dimension of `stored` is the first two of `wanted` as one (heads; a single expert;
+// a matrix of one row).
 bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wanted);
 
 // The ledger's entry for a bound weight, without its bytes.

@@ -17,7 +17,9 @@ struct RopeScaling {
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;              // yarn
   bool truncate = true;                              // yarn: floor and ceil the correction bounds
-  double attention_factor = 1;                       // yarn: cos and sin are multiplied by it (0.1 ln(factor) + 1)
+  double attention_factor = 1;  // yarn, longrope: cos and sin are multiplied by it (yarn: 0.1 ln(factor) + 1)
+  // longrope: divisors of the frequencies, [dim / 2], up to original_context positions, and beyond. Empty: stored in the checkpoint.
+  std::vector<double> short_factors = {}, long_factors = {};
 };
 
 struct Rope {
@@ -26,6 +28,8 @@ struct Rope {
   double theta = 10000;
   RopeScaling scaling;
   bool freq_factors = false;  // the checkpoint stores divisors of the frequencies (GGUF rope_freqs.weight)
+  bool stored_long_factors =
+      false;  // the checkpoint stores longrope's (GGUF rope_factors_short.weight, rope_factors_long.weight)
 };
 
 // Multi-head latent attention (DeepSeek-V2 2024): a matrix to a low rank, a norm and a second matrix make the queries; another such
@@ -34,6 +38,7 @@ struct LatentAttention {
   int32_t kv_rank = 0;  // 0: ordinary attention
   int32_t q_rank = 0;   // 0: one matrix makes the queries
   int32_t nope_dim = 0, rope_dim = 0, v_dim = 0;
+  float norm_eps = 1e-6f;  // of the norms between the matrices of a chain
 };
 
 // Which rotary embedding a layer uses: Recipe::rope, Recipe::local_rope, or none.
@@ -41,15 +46,17 @@ enum class LayerRope : uint8_t { kGlobal, kLocal, kNone };
 
 struct LayerRecipe {
   int32_t window = 0;         // key j is visible to query i iff 0 <= i - j < window; 0: all of the past
+  int32_t chunk = 0;          // key j is visible to query i iff j <= i and i / chunk = j / chunk (Llama 4); 0: no chunks
   bool sparse = false;        // mixture of experts instead of the dense feed-forward
   float attention_scale = 0;  // multiplies q.k in this layer; every family sets it
   LayerRope rope = LayerRope::kGlobal;
 };
 
 // How a layer's two blocks meet the residual stream x.
-//   kSequential  x += attention(norm(x)); x += feed_forward(norm(x))
-//   kParallel    x += attention(attn_norm(x)) + feed_forward(ffn_norm(x)), both norms of the layer's input (GPT-NeoX)
-enum class Residual : uint8_t { kSequential, kParallel };
+//   kSequential       x += attention(norm(x)); x += feed_forward(norm(x))
+//   kParallel         x += attention(attn_norm(x)) + feed_forward(ffn_norm(x)), both norms of the layer's input (GPT-NeoX)
+//   kParallelOneNorm  the same with y = attn_norm(x) for both (GPT-J, Phi, Cohere)
+enum class Residual : uint8_t { kSequential, kParallel, kParallelOneNorm };
 
 struct Recipe {
   std::string family;      // "gpt2", "llama", "gpt-oss"
@@ -64,17 +71,28 @@ struct Recipe {
 
   NormKind norm = NormKind::kRms;
   float norm_eps = 1e-5f;
-  float embedding_scale = 1;  // multiplies the embedding of a token before the first layer (Gemma: sqrt(d_model))
+  bool norm_bias = true;        // of LayerNorms
+  float embedding_scale = 1;    // multiplies the embedding of a token before the first layer (Gemma: sqrt(d_model))
+  bool embedding_norm = false;  // a norm of the embedding (BLOOM)
   bool learned_positions = false;
+  int32_t first_position = 0;  // row of the learned positions that position 0 has (OPT: 2)
   Rope rope;
-  Rope local_rope;  // of layers with LayerRope::kLocal (Gemma 3)
+  Rope local_rope;       // of layers with LayerRope::kLocal (Gemma 3)
+  float alibi_bias = 0;  // ALiBi: the largest of a head's slopes is 2^(-alibi_bias / heads) (BLOOM, MPT: 8); 0: none
   Residual residual = Residual::kSequential;
+  float residual_scale = 1;  // multiplies what a block adds to x (Granite, MiniCPM)
 
   bool fused_qkv = false;  // one matrix [q; k; v]
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   QkNormKind qk_norm = QkNormKind::kNone;
+  float qkv_limit = 0;  // q, k (after their norms) and v are limited to [-qkv_limit, qkv_limit] (OLMoE, MPT); 0: not
   LatentAttention latent;
-  bool post_norms = false;    // norms of the outputs of attention and feed-forward, before they are added to x (Gemma 2 and 3)
+  bool pre_norms = true;        // false: the blocks' inputs are not normalised (OLMo 2)
+  bool post_norms = false;      // norms of the outputs of attention and feed-forward, before they are added to x (Gemma 2 and 3)
+  float attention_softcap = 0;  // c: scores become c tanh(score / c) (Gemma 2); 0: none
+  // In layers without rope, queries at position p are multiplied by 1 + s ln(1 + floor((p + 1) / f)) with s = temperature_scale,
+  // f = temperature_floor (Llama 4). s = 0: not.
+  float temperature_scale = 0, temperature_floor = 8192;
   bool sinks = false;         // one learned logit per query head inside the softmax
   float attention_scale = 0;  // the default; a layer uses LayerRecipe::attention_scale
 
@@ -87,13 +105,21 @@ struct Recipe {
   int32_t top_k = 0;      // k
   int32_t d_expert = 0;   // width of an expert
   RoutingRule routing = RoutingRule::kTopKThenSoftmax;
-  bool router_bias = false, expert_bias = false;
+  float route_scale = 1;                // multiplies the experts' weights
+  bool weighted_expert_inputs = false;  // the weights multiply the experts' inputs, not their outputs (Llama 4)
+  // Experts are chosen from the `kept_groups` best of `expert_groups` equal groups; a group is as good as the sum of its
+  // `group_best` best experts (DeepSeek-V2 and -V3).
+  int32_t expert_groups = 1, kept_groups = 1, group_best = 1;
+  bool router_bias = false;  // with sigmoids of all experts: only the choice sees it
+  bool expert_bias = false;
   int32_t d_shared = 0;      // width of the shared experts together, which every token uses; 0: none
   bool shared_gate = false;  // the shared experts' output is multiplied by sigmoid(w x)
-  int32_t mtp_layers = 0;    // multi-token-prediction layers; counted separately; CannotRun refuses models that have any
+  int32_t mtp_layers = 0;    // multi-token-prediction layers; counted apart, not run
 
   bool tied_head = false;  // the head is the embedding matrix
   bool head_bias = false;
+  float logit_scale = 1;            // multiplies the logits (Cohere, Granite, MiniCPM)
+  float logit_softcap = 0;          // c: logits become c tanh(logit / c) (Gemma 2); 0: none
   std::vector<LayerRecipe> layers;  // [n_layers]
 
   // Generation defaults of the checkpoint.

@@ -24,6 +24,7 @@ struct RoleFacts {
   WeightInfo::Kind kind;
   bool vector;   // 1-D (or [experts, n]): packed as f32
   bool experts;  // the first dimension counts experts
+  bool heads;    // the first dimension counts query heads
   bool biased;   // BiasOf(role) is the role of its bias
 };
 

@@ -16,7 +16,7 @@ bool Positive(double x) { return std::isfinite(x) && x > 0; }
 // them the two are mixed by how many turns fit into the original context.
 double Llama3(double inv, const RopeScaling& s) {
   const double turns = s.original_context * inv / kTwoPi;  // within the original context
-  if (turns > s.high_freq_factor) return inv;
+  if (turns >= s.high_freq_factor) return inv;
   if (turns < s.low_freq_factor) return inv / s.factor;
   const double keep = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
   return (1 - keep) * inv / s.factor + keep * inv;
@@ -28,43 +28,74 @@ double YarnIndex(double turns, const Rope& rope) {
   return rope.dim / 2.0 * std::log(rope.scaling.original_context / (kTwoPi * turns)) / std::log(rope.theta);
 }
 
-Status Check(const Rope& rope, std::span<const float> freq_factors) {
+Status CheckDivisors(const Rope& rope, const std::vector<double>& divisors) {
+  if (divisors.size() != static_cast<size_t>(rope.dim / 2)) {
+    return BadInput("rope: " + std::to_string(divisors.size()) + " frequency factors; need " + std::to_string(rope.dim / 2));
+  }
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    if (!Positive(divisors[i])) return BadInput("rope: frequency factor " + std::to_string(i) + " is not a positive number");
+  }
+  return {};
+}
+
+Status Check(const Rope& rope) {
   const RopeScaling& s = rope.scaling;
   if (rope.dim <= 0 || rope.dim % 2 != 0)
     return BadInput("rope: " + std::to_string(rope.dim) + " rotated dimensions; need an even number");
   if (!Positive(rope.theta)) return BadInput("rope: theta must be a positive number");
-  if (rope.freq_factors && freq_factors.empty()) return BadInput("rope: the checkpoint's frequency factors are missing");
-  if (!freq_factors.empty() && freq_factors.size() != static_cast<size_t>(rope.dim / 2)) {
-    return BadInput("rope: " + std::to_string(freq_factors.size()) + " frequency factors; need " + std::to_string(rope.dim / 2));
-  }
-  for (size_t i = 0; i < freq_factors.size(); ++i) {
-    if (!Positive(freq_factors[i])) return BadInput("rope: frequency factor " + std::to_string(i) + " is not a positive number");
-  }
   if (s.kind == RopeScalingKind::kNone) return {};
   if (!Positive(s.factor)) return BadInput("rope: the scaling factor must be a positive number");
   if (s.kind == RopeScalingKind::kLinear) return {};
   if (!Positive(s.original_context)) return BadInput("rope: the scaling's original context must be a positive number");
   if (s.kind == RopeScalingKind::kLlama3 &&
-      !(Positive(s.low_freq_factor) && Positive(s.high_freq_factor) && s.low_freq_factor < s.high_freq_factor)) {
-    return BadInput("rope: need 0 < low_freq_factor < high_freq_factor");
+      !(Positive(s.low_freq_factor) && Positive(s.high_freq_factor) && s.low_freq_factor <= s.high_freq_factor)) {
+    return BadInput("rope: need 0 < low_freq_factor <= high_freq_factor");
   }
   if (s.kind == RopeScalingKind::kYarn) {
     if (!(Positive(s.beta_fast) && Positive(s.beta_slow))) return BadInput("rope: YaRN's betas must be positive numbers");
     if (s.beta_slow > s.beta_fast) return BadInput("rope: YaRN's beta_slow is more than its beta_fast");
-    if (!Positive(s.attention_factor)) return BadInput("rope: YaRN's attention factor must be a positive number");
     if (rope.theta <= 1) return BadInput("rope: YaRN needs theta > 1");
   }
+  if (s.kind == RopeScalingKind::kDynamic && rope.dim <= 2) return BadInput("rope: dynamic scaling needs more than 2 dimensions");
+  if (!Positive(s.attention_factor)) return BadInput("rope: the attention factor must be a positive number");
   return {};
+}
+
+// The divisors of the frequencies for a context; empty: none.
+Result<std::vector<double>> Divisors(const Rope& rope, const StoredRopeFactors& stored, int64_t context) {
+  const RopeScaling& s = rope.scaling;
+  const auto doubles = [](std::span<const float> x) { return std::vector<double>(x.begin(), x.end()); };
+  std::vector<double> divisors = doubles(stored.all);
+  bool needed = rope.freq_factors;
+  if (s.kind == RopeScalingKind::kLongRope) {
+    const bool far = static_cast<double>(context) > s.original_context;
+    divisors = rope.stored_long_factors ? doubles(far ? stored.of_long : stored.of_short)
+               : far                    ? s.long_factors
+                                        : s.short_factors;
+    needed = true;
+  }
+  if (divisors.empty() && needed) return BadInput("rope: the checkpoint's frequency factors are missing");
+  if (!divisors.empty()) TALLY_RETURN_IF_ERROR(CheckDivisors(rope, divisors));
+  return divisors;
+}
+
+// Dynamic NTK: beyond the original context theta grows with the context.
+double Theta(const Rope& rope, int64_t context) {
+  const RopeScaling& s = rope.scaling;
+  if (s.kind != RopeScalingKind::kDynamic || static_cast<double>(context) <= s.original_context) return rope.theta;
+  const double stretch = s.factor * static_cast<double>(context) / s.original_context - (s.factor - 1);
+  return rope.theta * std::pow(stretch, rope.dim / (rope.dim - 2.0));
 }
 
 }  // namespace
 
 double YarnMagnitude(double factor, double mscale) { return factor > 1 ? 0.1 * mscale * std::log(factor) + 1 : 1; }
 
-Result<RopeFrequencies> MakeRopeFrequencies(const Rope& rope, std::span<const float> freq_factors) {
+Result<RopeFrequencies> MakeRopeFrequencies(const Rope& rope, const StoredRopeFactors& stored, int64_t context) {
   RopeFrequencies out;
   if (rope.style == RopeStyle::kNone) return out;
-  TALLY_RETURN_IF_ERROR(Check(rope, freq_factors));
+  TALLY_RETURN_IF_ERROR(Check(rope));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<double> divisors, Divisors(rope, stored, context));
   const RopeScaling& s = rope.scaling;
   double low = 0, high = 1;  // YaRN's ramp: 0 up to `low` (frequency kept), 1 from `high` on (interpolated)
   if (s.kind == RopeScalingKind::kYarn) {
@@ -74,14 +105,19 @@ Result<RopeFrequencies> MakeRopeFrequencies(const Rope& rope, std::span<const fl
     low = std::max(low, 0.0);
     high = std::min(high, rope.dim - 1.0);
     if (high == low) high += 0.001;  // the published guard against a division by zero
+  }
+  if (s.kind == RopeScalingKind::kYarn || s.kind == RopeScalingKind::kLongRope) {
     out.magnitude = static_cast<float>(s.attention_factor);
   }
+  const double theta = Theta(rope, context);
   out.inv_freq.resize(rope.dim / 2);
   for (int32_t i = 0; i < rope.dim / 2; ++i) {
-    double inv = std::pow(rope.theta, -2.0 * i / rope.dim);
-    if (!freq_factors.empty()) inv /= freq_factors[i];
+    double inv = std::pow(theta, -2.0 * i / rope.dim);
+    if (!divisors.empty()) inv /= divisors[static_cast<size_t>(i)];
     switch (s.kind) {
-      case RopeScalingKind::kNone: break;
+      case RopeScalingKind::kNone:
+      case RopeScalingKind::kDynamic:
+      case RopeScalingKind::kLongRope: break;
       case RopeScalingKind::kLinear: inv /= s.factor; break;
       case RopeScalingKind::kLlama3: inv = Llama3(inv, s); break;
       case RopeScalingKind::kYarn: {

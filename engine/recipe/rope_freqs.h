@@ -1,7 +1,8 @@
 // Frequencies of rotary position embedding, with a checkpoint's context-extension rule applied.
 //
 // Sources: RoPE (Su et al. 2021, arXiv 2104.09864); linear interpolation (Chen et al. 2023, arXiv 2306.15595); YaRN (Peng et al.
-// 2023, arXiv 2309.00071, section 3.2 "NTK-by-parts", 3.4 attention temperature); Llama 3.1's rule from Meta's reference code.
+// 2023, arXiv 2309.00071, section 3.2 "NTK-by-parts", 3.4 attention temperature); Llama 3.1's rule from Meta's reference code; LongRoPE
+// (Ding et al. 2024, arXiv 2402.13753) and dynamic NTK as in transformers' modeling_rope_utils.py, chosen once by the context.
 #pragma once
 
 #include <span>
@@ -20,9 +21,15 @@ struct RopeFrequencies {
 // YaRN's attention temperature: 0.1 mscale ln(factor) + 1; mscale is DeepSeek's.
 double YarnMagnitude(double factor, double mscale = 1);
 
-// `freq_factors` are the checkpoint's divisors of the unscaled frequencies (GGUF rope_freqs.weight), [dim/2]; empty: none.
+// Divisors of the unscaled frequencies that a checkpoint stores, [dim/2] or empty: for all contexts (GGUF rope_freqs.weight), and
+// longrope's.
+struct StoredRopeFactors {
+  std::span<const float> all, of_short, of_long;
+};
+
+// `context`: positions of a sequence; kDynamic and kLongRope choose by it.
 // RopeStyle::kNone gives no frequencies. kBadInput: an odd or negative dim; a theta, factor, context or divisor that is not a
-// positive finite number; divisors of another length than dim/2, or missing although rope.freq_factors is set.
-Result<RopeFrequencies> MakeRopeFrequencies(const Rope& rope, std::span<const float> freq_factors = {});
+// positive finite number; divisors of another length than dim/2, or missing although the recipe says that they are stored.
+Result<RopeFrequencies> MakeRopeFrequencies(const Rope& rope, const StoredRopeFactors& stored = {}, int64_t context = 0);
 
 }  // namespace tally

@@ -31,13 +31,14 @@ class StepperEngine final : public Engine {
       : model_(std::move(model)),
         team_(options.threads),
         options_(MakeStepperOptions(model_->recipe(), options)),
-        plan_(PlanEngine(model_->Source(), options_, team_.threads())),
+        plan_(PlanEngine(model_->Source(rope_), options_, team_.threads())),
         planned_(*model_, SaturatingAdd(plan_.kv, plan_.scratch)) {}
 
   Status Start() {
     TALLY_RETURN_IF_ERROR(team_.status());
     TALLY_RETURN_IF_ERROR(CheckMemory());
-    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(model_->Source(), model_->weights().infos(), team_, options_));
+    TALLY_ASSIGN_OR_RETURN(rope_, model_->MakeRope(options_.context));
+    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(model_->Source(rope_), model_->weights().infos(), team_, options_));
     return {};
   }
 
@@ -82,6 +83,7 @@ class StepperEngine final : public Engine {
   std::shared_ptr<const LoadedModel> model_;
   Team team_;
   StepperOptions options_;
+  RopePair rope_;
   MemoryPlan plan_;
   Planned planned_;
   std::unique_ptr<Stepper> stepper_;

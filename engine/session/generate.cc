@@ -21,6 +21,7 @@ Status CheckRequest(const Engine& engine, std::span<const int32_t> prompt, const
                     std::to_string(options.max_tokens));
   }
   if (!options.stop.empty() && model.tokenizer() == nullptr) {
+    TALLY_RETURN_IF_ERROR(model.tokenizer_status());
     return BadInput("stop strings need a tokenizer, and this model has none");
   }
   return CheckTokens(engine, prompt);

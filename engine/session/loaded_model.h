@@ -14,28 +14,41 @@
 
 namespace tally {
 
+struct RopePair {
+  RopeFrequencies global, local;  // of Recipe::rope and Recipe::local_rope
+};
+
 class LoadedModel final : public Model {
  public:
   const Recipe& recipe() const override { return spec_.recipe; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
+  const Status& tokenizer_status() const override { return tokenizer_status_; }
   const MemoryPlan& memory_plan() const override { return plan_; }
   const ParameterCounts& parameters() const override { return parameters_; }
   std::string Description() const override { return description_; }
   std::span<const DType> matrix_types() const override { return matrix_types_; }
   const PackedWeights& weights() const { return weights_; }
-  // The input of an engine's plan.
-  PlanSource Source() const {
-    return {spec_.recipe, [this](Role role, int32_t layer) { return weights_.Get(role, layer); }, rope_, local_rope_};
+  // The input of an engine's plan, with what MakeRope gives for its context.
+  PlanSource Source(const RopePair& rope) const {
+    return {spec_.recipe, [this](Role role, int32_t layer) { return weights_.Get(role, layer); }, rope.global, rope.local};
+  }
+  Result<RopePair> MakeRope(int64_t context) const {
+    RopePair rope;
+    const StoredRopeFactors stored = {weights_.HostVector(Role::kRopeFactors), weights_.HostVector(Role::kRopeShortFactors),
+                                      weights_.HostVector(Role::kRopeLongFactors)};
+    TALLY_ASSIGN_OR_RETURN(rope.global, MakeRopeFrequencies(spec_.recipe.rope, stored, context));
+    TALLY_ASSIGN_OR_RETURN(rope.local, MakeRopeFrequencies(spec_.recipe.local_rope, {}, context));
+    return rope;
   }
 
   ModelSpec spec_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  Status tokenizer_status_;
   MemoryPlan plan_;
   ParameterCounts parameters_;
   PackedWeights weights_;
-  RopeFrequencies rope_, local_rope_;  // of Recipe::rope and Recipe::local_rope
-  std::vector<WeightInfo> table_;      // weight table from the file headers (books/weight_table.h)
-  std::vector<DType> types_;           // stored type of each entry of table_
+  std::vector<WeightInfo> table_;  // weight table from the file headers (books/weight_table.h)
+  std::vector<DType> types_;       // stored type of each entry of table_
   std::vector<DType> matrix_types_;
   std::string description_;
   mutable std::atomic<uint64_t> engine_bytes_{0};  // KV and scratch planned by its living engines

@@ -130,7 +130,12 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   TALLY_ASSIGN_OR_RETURN(model->spec_, ReadModelSpec(inventory));
   const ModelSpec& spec = model->spec_;
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckRunnable(spec.recipe)));
-  TALLY_ASSIGN_OR_RETURN(model->tokenizer_, TokenizerFor(inventory));
+  Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerFor(inventory);  // token ids need none
+  if (tokenizer.ok()) {
+    model->tokenizer_ = std::move(tokenizer).value();
+  } else {
+    model->tokenizer_status_ = tokenizer.status();
+  }
   std::vector<DType> types = MatrixTypes(inventory, spec);
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckOptions(spec.recipe, types, options)));
 
@@ -140,17 +145,14 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   const uint64_t guard = options.guard_slices ? SystemPageBytes() : 0;
   TALLY_ASSIGN_OR_RETURN(const WeightPlan weight_plan, PlanWeights(inventory, spec, guard));
   const auto planned = [&](Role role, int32_t layer) { return weight_plan.View(role, layer); };
-  model->plan_ = PlanEngine({spec.recipe, planned, model->rope_, model->local_rope_}, stepper, team.threads());
+  const RopePair no_rope;  // not needed to measure
+  model->plan_ = PlanEngine({spec.recipe, planned, no_rope.global, no_rope.local}, stepper, team.threads());
   model->plan_.packed_weights = weight_plan.packed_bytes();
   model->plan_.available = AvailableMemoryBytes();
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckPlan(model->plan_, model->plan_.packed_weights, spec.recipe, stepper)));
 
   TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, weight_plan, team, options.progress));
-  auto rope = MakeRopeFrequencies(spec.recipe.rope, model->weights_.HostVector(Role::kRopeFactors));
-  auto local_rope = MakeRopeFrequencies(spec.recipe.local_rope);
-  for (const Status& status : {rope.status(), local_rope.status()}) TALLY_RETURN_IF_ERROR(Prefixed(path, status));
-  model->rope_ = std::move(rope).value();
-  model->local_rope_ = std::move(local_rope).value();
+  TALLY_RETURN_IF_ERROR(Prefixed(path, model->MakeRope(stepper.context).status()));
   model->table_ = books::WeightTable(inventory, spec);
   model->types_ = books::WeightTypes(inventory, spec);
   model->parameters_ = books::CountParameters(model->table_, spec.recipe.top_k);

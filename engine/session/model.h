@@ -57,6 +57,7 @@ class TALLY_API Model {
   virtual ~Model() = default;
   virtual const Recipe& recipe() const = 0;
   virtual const Tokenizer* tokenizer() const = 0;           // null: token ids in, token ids out
+  virtual const Status& tokenizer_status() const = 0;       // what is wrong with the checkpoint's tokenizer, which is null then
   virtual const MemoryPlan& memory_plan() const = 0;        // for the options of LoadModel; an engine's may differ
   virtual const ParameterCounts& parameters() const = 0;    // from the inventory
   virtual std::string Description() const = 0;              // "gpt-oss, 24 layers, MXFP4 + BF16, 12.8 GiB"
@@ -70,8 +71,8 @@ TALLY_API std::string JoinTypes(std::span<const DType> types);  // "MXFP4 + Q8_0
 TALLY_API Result<std::string> DemoModelPath();
 
 // Reads a GGUF file (any shard of a split one) or a Hugging Face directory, weights included, into memory. The files are not needed
-// afterwards. Not null on success. kBadInput: an unreadable or malformed file, an unknown family, options that the model cannot
-// take, more memory or threads than available. kInterrupted.
+// afterwards. Not null on success. A tokenizer that cannot be read is no error: see tokenizer_status(). kBadInput: an unreadable or
+// malformed file, an unknown family, options that the model cannot take, more memory or threads than available. kInterrupted.
 TALLY_API Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options);
 
 }  // namespace tally

@@ -41,6 +41,7 @@ class Auditor {
     facts_.kv_element_bytes = KvLayout{engine_.kv_type(), 1, 1}.KeyBytes();
 
     TALLY_RETURN_IF_ERROR(CheckTokens(engine_, options_.prompt));
+    TALLY_RETURN_IF_ERROR(CheckRoom());
     TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine_));
     if (options_.mmu) TALLY_RETURN_IF_ERROR(WatchPages());
     std::span<const int32_t> rest = options_.prompt;
@@ -50,13 +51,24 @@ class Auditor {
       rest = rest.subspan(piece.size());
       TALLY_ASSIGN_OR_RETURN(next, Step(sequence.id(), piece, Phase::kPrefill, rest.empty()));
     }
-    for (int64_t i = 0; i < options_.decode_tokens && engine_.Length(sequence.id()) < engine_.context(); ++i) {
+    for (int64_t i = 0; i < options_.decode_tokens; ++i) {
       TALLY_ASSIGN_OR_RETURN(next, Step(sequence.id(), {&next, 1}, Phase::kDecode, true));
     }
     return std::move(report_);
   }
 
  private:
+  // The prompt alone fits.
+  Status CheckRoom() const {
+    const auto prompt = static_cast<int64_t>(options_.prompt.size());
+    if (options_.decode_tokens <= engine_.context() - prompt) return {};
+    const int64_t trained = model_.recipe().context;
+    return BadInput("the context has " + std::to_string(engine_.context()) + " positions" +
+                    (trained > engine_.context() ? " of the model's " + std::to_string(trained) : "") +
+                    ": too few for a prompt of " + std::to_string(prompt) + " and " + std::to_string(options_.decode_tokens) +
+                    " decode steps");
+  }
+
   Status WatchPages() {
     const PackedWeights& weights = model_.weights();
     if (!weights.guarded()) return BadInput("the pages of weights are watched where the model was loaded with guard_slices");
@@ -116,7 +128,7 @@ class Auditor {
         experts.layer = layer;
         experts.tokens.resize(tokens.size());
         for (const WeightInfo& w : table_) {
-          if (w.layer == layer && w.slices > 1) experts.slice_bytes += w.stored_bytes / w.slices;
+          if (w.layer == layer && w.experts) experts.slice_bytes += w.stored_bytes / w.slices;
         }
         found = report_.experts.insert(report_.experts.end(), std::move(experts));
       }

@@ -17,7 +17,7 @@ namespace tally {
 
 struct AuditOptions {
   std::vector<int32_t> prompt;  // at least one token
-  int64_t decode_tokens = 8;    // decode steps after the prompt, greedy; fewer if the context ends
+  int64_t decode_tokens = 8;    // decode steps after the prompt, greedy; each takes one position of the context
   // Also compares, for each step, the pages of packed weights that were charged with those that were touched, as the
   // memory-management unit sees it. Requires LoadOptions::guard_slices; no other engine may run the model meanwhile. Audit then
   // installs handlers of SIGSEGV and SIGBUS while it runs. Faults elsewhere go to the previous handlers, which are restored.
@@ -72,9 +72,9 @@ struct AuditReport {
 };
 
 // Runs the prompt in pieces of max_batch, then decodes. Resets the ledger before every step. Rows that differ are not an error;
-// `differing` counts them. kBadInput: tokens beyond the vocabulary, a prompt longer than the context; with mmu, weights without
-// guards, pages that the system does not let the process watch, another such audit at the same time. kInterrupted. kInternal: a
-// model that LoadModel did not make.
+// `differing` counts them. kBadInput: tokens beyond the vocabulary, a context without room for the prompt and all decode steps;
+// with mmu, weights without guards, pages that the system does not let the process watch, another such audit at the same time.
+// kInterrupted. kInternal: a model that LoadModel did not make.
 TALLY_API Result<AuditReport> Audit(Engine& engine, const AuditOptions& options);
 
 }  // namespace tally

@@ -86,11 +86,11 @@ void SetMetadata(const CatalogModel& model, DType type, GgufWriter& writer) {
   set_float("attention.layer_norm_rms_epsilon", static_cast<double>(r.norm_eps));
   set("rope.dimension_count", r.rope.dim);
   set_float("rope.freq_base", r.rope.theta);
+  if (r.layers.front().window > 0) set("attention.sliding_window", r.layers.front().window);
   if (r.n_experts == 0) return;
   set("expert_count", r.n_experts);
   set("expert_used_count", r.top_k);
   set("expert_feed_forward_length", r.d_expert);
-  set("attention.sliding_window", r.layers.front().window);
   writer.Set(r.family + ".rope.scaling.type", std::string("yarn"));
   set_float("rope.scaling.factor", r.rope.scaling.factor);
   set("rope.scaling.original_context_length", static_cast<int64_t>(r.rope.scaling.original_context));

@@ -204,8 +204,9 @@ Status GgufTokenizerReader::ReadScored() {
   TALLY_ASSIGN_OR_RETURN(const bool squeeze, Flag("remove_extra_whitespaces", false));
   if (squeeze) return BadInput(Where("remove_extra_whitespaces") + ": true is not supported for model 'llama'");
   TALLY_ASSIGN_OR_RETURN(const bool space_prefix, Flag("add_space_prefix", true));
-  TALLY_ASSIGN_OR_RETURN(const auto scores, m_.GetDoubles("tokenizer.ggml.scores"));
-  if (!scores || scores->size() != tokens_.size()) {
+  TALLY_ASSIGN_OR_RETURN(auto scores, m_.GetDoubles("tokenizer.ggml.scores"));
+  if (!scores) scores.emplace(tokens_.size(), 0.0);  // as llama.cpp: the leftmost pair that makes a token is merged
+  if (scores->size() != tokens_.size()) {
     return BadInput(Where("scores") + ": expected " + std::to_string(tokens_.size()) + " scores, one for each token");
   }
   std::vector<ScoredToken> scored(tokens_.size());

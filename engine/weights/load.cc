@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -31,8 +32,13 @@ struct Job {
   int64_t block = 0;   // units of an item
   int64_t blocks = 0;  // items of a slice
   int64_t first_item = 0;
-  uint64_t bytes_per_unit = 0;  // bytes read for a unit
+  // Bytes read for a unit; of a widened one: and its f32; of transposed rows with striped outputs: and the outputs of one weight.
+  uint64_t bytes_per_unit = 0;
+  bool widened = false;  // quantised rows that are transposed: an item is staged as a whole
 };
+
+// Bytes of a stored row of a transposed weight.
+uint64_t StoredRowBytes(const PlannedWeight& w) { return *StoredBytes(w.stored_dtype(), w.stored_outputs()); }
 
 // Stored rows that are read for each row of the weight.
 uint64_t RowsRead(const PlannedWeight& w) { return w.striped() ? w.rows.step : 1; }
@@ -47,7 +53,8 @@ class ItemLoader {
     const int64_t slice = item / job.blocks, begin = item % job.blocks * job.block;
     const int64_t n = std::min(job.block, job.extent - begin);
     if (w.vector()) return LoadVector(job, slice, staging);
-    if (w.storage == Storage::kTransposed) return LoadTransposed(w, slice, begin, n, staging);
+    if (w.striped_outputs()) return LoadStripedOutputs(job, slice, begin, n, staging);
+    if (w.transposed()) return LoadTransposed(w, slice, begin, n, staging);
     if (w.view.layout == WeightLayout::kRowMajor) {  // as stored: no staging
       const uint64_t row_bytes = w.view.stored_row_bytes, at = static_cast<uint64_t>(begin) * row_bytes;
       return Read(Source(w, slice), Base(w, slice) + at, static_cast<uint64_t>(n) * row_bytes, Slice(w, slice) + at);
@@ -154,15 +161,53 @@ class ItemLoader {
   // Input rows [begin, begin + n): whole, or some outputs at a time.
   Status LoadTransposed(const PlannedWeight& w, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
     const uint64_t outputs = static_cast<uint64_t>(w.view.rows), inputs = static_cast<uint64_t>(n);
-    const uint64_t element = GetDTypeInfo(w.view.dtype).block_bytes, row_bytes = outputs * element;
-    const bool whole = inputs * row_bytes <= kStagingBytes;
+    const bool by_heads = w.storage == Storage::kTransposedHeads;
+    const uint64_t first_input = static_cast<uint64_t>(begin) + (by_heads ? w.rows.first : 0);
+    const uint64_t row_bytes = StoredRowBytes(w), offset = Base(w, slice) + first_input * row_bytes;
+    const DType stored = w.stored_dtype();
+    if (stored != w.view.dtype) {  // quantised: whole rows, widened
+      uint8_t* const blocks = staging + inputs * outputs * sizeof(float);
+      TALLY_RETURN_IF_ERROR(Read(Source(w, slice), offset, inputs * row_bytes, blocks));
+      for (uint64_t i = 0; i < inputs; ++i) {
+        WidenToF32(stored, w.view.rows, 1, blocks + i * row_bytes, reinterpret_cast<float*>(staging) + i * outputs);
+      }
+      PackTransposed(w.view.dtype, w.view.rows, w.view.cols, begin, n, staging, Slice(w, slice));
+      return {};
+    }
+    const uint64_t element = GetDTypeInfo(stored).block_bytes, first_output = by_heads ? 0 : w.rows.first;
+    const bool whole = inputs * outputs * element <= kStagingBytes;
     const uint64_t piece = whole ? outputs : kStagingBytes / (inputs * element) / kPanelRows * kPanelRows;
     for (uint64_t r = 0; r < outputs; r += piece) {
       const uint64_t rows = std::min(piece, outputs - r);
-      TALLY_RETURN_IF_ERROR(ReadPart(Source(w, slice), Base(w, slice) + static_cast<uint64_t>(begin) * row_bytes, inputs,
-                                     row_bytes, r * element, rows * element, staging));
+      TALLY_RETURN_IF_ERROR(
+          ReadPart(Source(w, slice), offset, inputs, row_bytes, (first_output + r) * element, rows * element, staging));
       PackTransposed(w.view.dtype, static_cast<int64_t>(rows), w.view.cols, begin, n, staging,
                      Slice(w, slice) + r / kPanelRows * w.view.panel_stride);
+    }
+    return {};
+  }
+
+  // Input rows [begin, begin + n), of which each weight takes every step-th column: the columns of all are read once, then those of
+  // each are put side by side.
+  Status LoadStripedOutputs(const Job& job, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
+    const PlannedWeight& w = *job.weights[0];
+    const uint64_t outputs = static_cast<uint64_t>(w.view.rows), inputs = static_cast<uint64_t>(n), step = w.rows.step;
+    const uint64_t element = GetDTypeInfo(w.view.dtype).block_bytes, row_bytes = StoredRowBytes(w);
+    const uint64_t offset = Base(w, slice) + static_cast<uint64_t>(begin) * row_bytes;
+    const bool whole = inputs * outputs * element * (step + 1) <= kStagingBytes;
+    const uint64_t piece = whole ? outputs : kStagingBytes / (inputs * element * (step + 1)) / kPanelRows * kPanelRows;
+    for (uint64_t r = 0; r < outputs; r += piece) {
+      const uint64_t rows = std::min(piece, outputs - r), count = inputs * rows;
+      TALLY_RETURN_IF_ERROR(
+          ReadPart(Source(w, slice), offset, inputs, row_bytes, r * step * element, rows * step * element, staging));
+      uint8_t* const own = staging + count * step * element;
+      for (const PlannedWeight* to : job.weights) {
+        for (uint64_t i = 0; i < count; ++i) {
+          std::memcpy(own + i * element, staging + (i * step + to->rows.first) * element, element);
+        }
+        PackTransposed(to->view.dtype, static_cast<int64_t>(rows), to->view.cols, begin, n, own,
+                       Slice(*to, slice) + r / kPanelRows * to->view.panel_stride);
+      }
     }
     return {};
   }
@@ -198,10 +243,17 @@ Job MakeJob(const PlannedWeight& w) {
   if (w.vector()) {
     job.extent = grain = 1;
     job.bytes_per_unit = row_bytes * RowsRead(w);
-  } else if (w.storage == Storage::kTransposed) {
+  } else if (w.transposed()) {
     job.extent = w.view.cols;
     grain = 2;
-    job.bytes_per_unit = static_cast<uint64_t>(w.view.rows) * GetDTypeInfo(w.view.dtype).block_bytes;
+    const uint64_t outputs = static_cast<uint64_t>(w.view.rows);
+    job.widened = w.stored_dtype() != w.view.dtype;
+    if (w.striped_outputs()) {
+      job.bytes_per_unit = outputs * (w.rows.step + 1) * GetDTypeInfo(w.view.dtype).block_bytes;
+    } else {
+      job.bytes_per_unit =
+          job.widened ? StoredRowBytes(w) + outputs * sizeof(float) : outputs * GetDTypeInfo(w.view.dtype).block_bytes;
+    }
   } else {
     job.extent = w.view.rows;
     job.bytes_per_unit = row_bytes * RowsRead(w);
@@ -296,7 +348,8 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
   for (const Job& job : jobs) {
     const uint64_t slices = static_cast<uint64_t>(job.weights[0]->view.slices);
     total += slices * static_cast<uint64_t>(job.extent) * job.bytes_per_unit;
-    staging_bytes = std::max(staging_bytes, std::min(kStagingBytes, static_cast<uint64_t>(job.block) * job.bytes_per_unit));
+    const uint64_t item = static_cast<uint64_t>(job.block) * job.bytes_per_unit;
+    staging_bytes = std::max(staging_bytes, job.widened ? item : std::min(kStagingBytes, item));
   }
   std::vector<AlignedBuffer<uint8_t>> staging(static_cast<size_t>(team.threads()));
   for (AlignedBuffer<uint8_t>& buffer : staging) {

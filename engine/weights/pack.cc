@@ -83,7 +83,7 @@ void PackTransposed(DType dtype, int64_t rows, int64_t cols, int64_t k_begin, in
 
 void WidenToF32(DType dtype, int64_t n, int64_t stride, const uint8_t* src, float* dst) {
   const WeightFormat& format = FormatOf(dtype);
-  if (stride == 1) return format.decode(src, n, dst);
+  if (stride == 1) return format.decode(src, n / GetDTypeInfo(dtype).block_size, dst);
   const size_t element = GetDTypeInfo(dtype).block_bytes;
   for (int64_t i = 0; i < n; ++i) format.decode(src + static_cast<size_t>(i * stride) * element, 1, dst + i);
 }

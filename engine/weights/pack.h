@@ -26,7 +26,7 @@ void PackRows(DType dtype, WeightLayout layout, int64_t rows, int64_t cols, int6
 // even unless k_begin + n == cols.
 void PackTransposed(DType dtype, int64_t rows, int64_t cols, int64_t k_begin, int64_t n, const uint8_t* src, uint8_t* dst);
 
-// Converts n elements, `stride` elements apart, to f32. Only types that are not quantised.
+// Converts n elements, `stride` elements apart, to f32. Quantised types: whole blocks, stride 1.
 void WidenToF32(DType dtype, int64_t n, int64_t stride, const uint8_t* src, float* dst);
 
 }  // namespace tally

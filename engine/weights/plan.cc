@@ -129,34 +129,31 @@ class Planner {
     return {};
   }
 
-  // Rows (of a vector: elements) of a stored slice: the binding's, or as stored if the binding takes only some.
+  // Rows of a stored slice: the binding's, or as stored if the binding takes only some.
   Result<uint64_t> StoredRows(const TensorBinding& binding, const StoredTensor& t) const {
-    const size_t at = binding.row_dimension();
-    const uint64_t rows = binding.shape[at];
+    const uint64_t rows = binding.mapped_rows();
     if (binding.rows.all() || rows == 0) return rows;
     const bool striped = binding.rows.block == 1 && binding.rows.first < binding.rows.step;  // whole stripes are read
-    const uint64_t held = at < t.shape.size() ? t.shape[at] : 0;
+    const uint64_t held = binding.StoredRows(t.shape);
     const uint64_t needed = striped ? rows * binding.rows.step : binding.rows.Stored(rows - 1) + 1;
     if (held >= needed) return held;
-    std::vector<uint64_t> shape = binding.shape;
-    shape[at] = needed;
-    return At(t, "has shape " + ShapeText(t.shape) + ", expected at least " + ShapeText(shape));
+    return At(t, "has shape " + ShapeText(t.shape) + ", expected at least " + ShapeText(binding.StoredShape(needed)));
   }
 
   // Sources, their types and shapes.
   Status FindSources(const TensorBinding& binding, const std::string& name, PlannedWeight& w) const {
-    const bool vector = binding.vector(), transposed = w.storage == Storage::kTransposed;
+    const bool vector = binding.vector(), transposed = w.transposed();
     const bool row_major = w.view.layout == WeightLayout::kRowMajor, some_rows = !w.rows.all();
+    const bool columns_can_be_taken = w.rows.block >= binding.mapped_rows() || w.striped_outputs();
     if (((transposed || w.split) && (vector || row_major)) || (transposed && w.split) ||
-        (w.storage == Storage::kPlusOne && !vector) || (some_rows && (row_major || transposed || w.rows.step < w.rows.block)) ||
-        (some_rows && !w.split && binding.names.size() > 1)) {
+        (w.storage == Storage::kPlusOne && !vector) || (some_rows && (row_major || w.rows.step < w.rows.block)) ||
+        (some_rows && transposed && !columns_can_be_taken) || (some_rows && !w.split && binding.names.size() > 1)) {
       return InternalError(name + " cannot be stored as its binding says");
     }
     if (w.split) return FindSplit(binding, name, w);
 
-    std::vector<uint64_t> shape = binding.shape;
-    w.stored_rows = shape[binding.row_dimension()];
-    if (transposed) std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
+    w.stored_rows = binding.mapped_rows();
+    std::vector<uint64_t> shape = binding.StoredShape(w.stored_rows);
     if (binding.names.size() > 1) {  // one tensor per expert
       if (binding.names.size() != static_cast<uint64_t>(w.view.slices)) {
         return InternalError(name + " has " + std::to_string(w.view.slices) + " slices but is bound to " +
@@ -168,7 +165,7 @@ class Planner {
       TALLY_ASSIGN_OR_RETURN(const StoredTensor* t, Find(binding, tensor));
       if (some_rows) {
         TALLY_ASSIGN_OR_RETURN(w.stored_rows, StoredRows(binding, *t));
-        shape[binding.row_dimension()] = w.stored_rows;
+        shape = binding.StoredShape(w.stored_rows);
       }
       TALLY_RETURN_IF_ERROR(vector ? CheckVectorType(*t) : CheckMatrixType(*t, w.storage));
       TALLY_RETURN_IF_ERROR(Check(*t, shape));
@@ -207,10 +204,13 @@ class Planner {
     WeightView& view = w.view;
     const uint64_t rows = static_cast<uint64_t>(view.rows), cols = static_cast<uint64_t>(view.cols);
     const uint64_t slices = static_cast<uint64_t>(view.slices);
-    const std::optional<uint64_t> row_bytes = StoredBytes(w.stored_dtype(), cols);
-    if (!row_bytes || cols > (uint64_t{1} << 48)) return InternalError(name + " has rows that cannot be packed");
-    view.stored_row_bytes = *row_bytes;
-    view.dtype = w.vector() ? DType::kF32 : w.stored_dtype();
+    const DTypeInfo stored = GetDTypeInfo(w.stored_dtype());
+    const std::optional<uint64_t> row_bytes = CheckedMul(cols, stored.block_bytes);
+    if (!row_bytes || *row_bytes % stored.block_size != 0 || cols > (uint64_t{1} << 48)) {
+      return InternalError(name + " has rows that cannot be packed");
+    }
+    view.stored_row_bytes = *row_bytes / stored.block_size;
+    view.dtype = w.vector() || (w.transposed() && stored.quantised) ? DType::kF32 : w.stored_dtype();
     uint64_t count = 1;
     switch (view.layout) {
       case WeightLayout::kVector: view.panel_stride = cols * sizeof(float); break;

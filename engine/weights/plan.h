@@ -26,12 +26,17 @@ struct PlannedWeight {
   uint64_t arena_offset = 0;  // of the first slice
   uint64_t slice_bytes = 0;   // packed bytes of a slice, page padding excluded
 
-  RowMap rows;               // the rows of a stored slice that the weight takes
-  uint64_t stored_rows = 0;  // rows (of a vector: elements) of a stored slice; unused for kTransposed
+  RowMap rows;               // TensorBinding::rows
+  uint64_t stored_rows = 0;  // TensorBinding::StoredRows
 
   // The weight takes every rows.step-th row. All rows are read once, and each weight bound to the tensor packs its own.
   bool striped() const { return rows.block == 1 && rows.first < rows.step; }
   bool vector() const { return view.layout == WeightLayout::kVector; }
+  bool transposed() const { return storage == Storage::kTransposed || storage == Storage::kTransposedHeads; }
+  bool striped_outputs() const { return striped() && storage == Storage::kTransposed; }  // every rows.step-th column
+  uint64_t stored_outputs() const {  // of a transposed weight: elements of a stored row
+    return storage == Storage::kTransposed ? stored_rows : static_cast<uint64_t>(view.rows);
+  }
   DType stored_dtype() const { return split.value_or(sources[0]->dtype); }
 };
 

@@ -1,4 +1,4 @@
-// Built-in recipes of published models, for counting without a checkpoint.
+// Published models, for counting without a checkpoint. published.inc lists them.
 #pragma once
 
 #include <string>
@@ -29,7 +29,12 @@ struct CatalogModel {
 
 std::vector<std::string_view> CatalogNames();  // in the table's order
 
-// `name` in any case; "NAME(text)" is the text part of a model with vision. kBadInput names it and the nearest known names.
+// The text of the model's config.json, without the keys that say nothing of its shape; empty: unknown. `name` as in
+// FindCatalogModel.
+std::string_view PublishedConfig(std::string_view name);
+
+// The recipe is what the model's family reads in its configuration (ReadFamily). `name` in any case; "NAME(text)" is the text part
+// of a model with vision. kBadInput names it and the nearest known names.
 Result<CatalogModel> FindCatalogModel(std::string_view name);
 
 }  // namespace tally

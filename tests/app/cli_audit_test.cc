@@ -30,6 +30,7 @@ TEST(CliAudit, Json) {
   const Json d = Json::parse(e.out);
   EXPECT_EQ(d["differing"], 0);
   EXPECT_EQ(d["steps"].size(), 3u);
+  EXPECT_EQ(d["decode_steps"], 2);
   EXPECT_EQ(d["steps"][0]["phase"], "prefill");
   EXPECT_EQ(d["steps"][2]["context"], 5);
   EXPECT_TRUE(d["experts"].empty());
@@ -39,6 +40,17 @@ TEST(CliAudit, Json) {
     for (const Json& row : step["audit"]) EXPECT_TRUE(row["agrees"].get<bool>()) << row;
   }
   EXPECT_EQ(d["compared"], rows);
+}
+
+// Steps that were asked for are run or refused; the default number of them gives way to the context.
+TEST(CliAudit, TheContextIsKept) {
+  const Ended full = Tally({"audit", "--tokens", "1,2,3", "--ctx", "8", "-n", "5", "--json"});
+  ASSERT_EQ(full.code, 0) << full.err;
+  EXPECT_EQ(Json::parse(full.out)["decode_steps"], 5);
+  EXPECT_EQ(Tally({"audit", "--tokens", "1,2,3", "--ctx", "8", "-n", "6"}).code, 2);
+  const Ended short_default = Tally({"audit", "--tokens", "1,2,3", "--ctx", "8"});
+  EXPECT_EQ(short_default.code, 0) << short_default.err;
+  EXPECT_NE(short_default.out.find("run, 6 steps, 5 of them decode"), std::string::npos) << short_default.out;
 }
 
 TEST(CliAudit, AHeadThatIsACopyIsReported) {
@@ -83,7 +95,10 @@ TEST(CliAudit, BarsAndClaims) {
   const std::string ledger = dir / "l.jsonl";
   const Ended e = Tally({"audit", "demo", "-n", "2", "--claims", "--ledger", ledger});
   ASSERT_EQ(e.code, 0) << e.err;
-  EXPECT_NE(e.out.find("\n  X experts                  3,709,440"), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("  X experts "), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("  3,709,440"), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("  decode of 1 up to "), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("  of stored\n"), std::string::npos) << e.out;  // the heads of the legend
   EXPECT_NE(e.out.find("no published figures of this model are known"), std::string::npos) << e.out;
   EXPECT_GT(std::filesystem::file_size(ledger), 100'000u);
 
@@ -93,6 +108,7 @@ TEST(CliAudit, BarsAndClaims) {
   const Ended gpt2 = Tally({"audit", model, "--tokens", "1,2,3", "-n", "1", "--claims"});
   ASSERT_EQ(gpt2.code, 0) << gpt2.err;
   EXPECT_NE(gpt2.out.find("gpt2: total 124M holds as total"), std::string::npos) << gpt2.out;
+  EXPECT_NE(gpt2.out.find("\n  E embedding and head "), std::string::npos) << gpt2.out;  // tied: one matrix, two uses
   const Ended json = Tally({"audit", model, "--tokens", "1,2,3", "-n", "1", "--claims", "--json"});
   ASSERT_EQ(json.code, 0) << json.err;
   const Json claims = Json::parse(json.out)["claims"];
@@ -115,6 +131,7 @@ TEST(CliAudit, BadUseIsRefused) {
   refused({"--tokens", "1,x"}, "--tokens");
   refused({"--tokens", "99999"}, "99999");
   refused({"-n", "-1"}, "-n must be 0 or more");
+  refused({"--tokens", "1,2,3", "--ctx", "16", "-n", "100"}, "the context has 16 positions");
   refused({kGoldens + "gpt2/gpt2-a-f32-release-names", "-p", "a"}, "no tokenizer");
   refused({"/nowhere.gguf"}, "/nowhere.gguf");
 }

@@ -145,8 +145,10 @@ TEST(CliCount, PublishedClaims) {
   EXPECT_EQ(d["published"]["claims"][1]["holds"], true);
   EXPECT_EQ(Count({"gpt-oss-20b:top_k=8"}).count("published"), 0u);  // another model
   const Ended none = Tally({"count", "demo", "--claims"});
-  EXPECT_EQ(none.code, 2);
+  EXPECT_EQ(none.code, 0);
   EXPECT_NE(none.err.find("no published figures are known"), std::string::npos) << none.err;
+  EXPECT_EQ(none.out, Tally({"count", "demo"}).out);
+  EXPECT_EQ(Json::parse(Tally({"count", "demo", "--claims", "--json"}).out), Count({"demo"}));
 }
 
 TEST(CliCount, Formats) {
@@ -158,7 +160,8 @@ TEST(CliCount, Formats) {
   EXPECT_TRUE(HasLine(Text({"gpt2", "--layers"}), {"blk.11.attn_qkv", "1,769,472"}));
   const std::string plot = Text({"gpt-oss-20b", "--plot"});
   EXPECT_TRUE(HasLine(plot, {"total", "EEAAXXXXXXX"})) << plot;
-  EXPECT_EQ(plot.find('\x1b'), std::string::npos);  // no terminal, no colour
+  EXPECT_TRUE(HasLine(plot, {"total", "active(all)", "of total"})) << plot;  // heads of the legend
+  EXPECT_EQ(plot.find('\x1b'), std::string::npos);                           // no terminal, no colour
 }
 
 // A checkpoint that is not what it should be is refused as everywhere; a folder does not hide a built-in name; a colon may be a path's.

@@ -52,6 +52,9 @@ TEST(Bars, AddUpAndFit) {
   const std::string second = text.substr(text.find('\n') + 1);
   EXPECT_EQ(second.substr(0, second.find('\n')), "  active  EEEEEEEEEEXXAAAAAAAAAA");
   EXPECT_NE(text.find("X experts"), std::string::npos);
+  EXPECT_NE(text.find("\n" + std::string(13 + 2 + 15, ' ') + "total" + std::string(2 + 14, ' ') + "active  of total\n"),
+            std::string::npos)
+      << text;
   EXPECT_EQ(text.find("none"), std::string::npos);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_NE(RenderBars(names, bars, 50, true).find("\x1b[48;5;"), std::string::npos);

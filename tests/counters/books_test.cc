@@ -50,6 +50,7 @@ std::vector<WeightInfo> GptOss20b() {
     w.layer = layer;
     w.component = component;
     w.slices = slices;
+    w.experts = slices > 1;
     w.rows = rows;
     w.cols = cols;
     w.kind = kind;

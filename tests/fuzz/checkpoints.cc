@@ -1,10 +1,10 @@
 // The readers of checkpoints: GGUF, safetensors, a Hugging Face directory, a configuration that is only counted.
 #include "counters/books/model_count.h"
 #include "loaders/loaders.h"
+#include "models/catalog/catalog.h"
 #include "models/family.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/targets.h"
-#include "tests/models/published.h"
 #include "tests/models/synthetic_files.h"
 
 namespace tally::fuzz {
@@ -148,7 +148,7 @@ void RunCountedConfig(std::string_view input) {
 
 std::vector<std::string> CountedConfigSeeds() {
   std::vector<std::string> seeds;
-  for (const test::Published& p : test::kPublished) seeds.push_back(p.json);
+  for (const std::string_view name : CatalogNames()) seeds.emplace_back(PublishedConfig(name));
   return seeds;
 }
 

@@ -187,7 +187,12 @@ TEST(Audit, BadRequests) {
   options.prompt.assign(33, 1);  // the context has 32
   EXPECT_EQ(Audit(*opened.engine, options).status().code(), StatusCode::kBadInput);
   options.prompt = {1};
-  options.decode_tokens = 1000;  // ends with the context
+  options.decode_tokens = 32;  // 33 positions
+  const Status refused = Audit(*opened.engine, options).status();
+  EXPECT_EQ(refused.code(), StatusCode::kBadInput);
+  EXPECT_NE(refused.message().find("the context has 32 positions"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("a prompt of 1 and 32 decode steps"), std::string::npos) << refused.message();
+  options.decode_tokens = 31;  // the context is full
   const auto report = Audit(*opened.engine, options);
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->steps.size(), 32u);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -47,13 +48,14 @@ class GoldenCase {
   // A stored f32 tensor as [rows, cols].
   Mat<const float> F32(const std::string& name) { return {Load<float>(name, floats_).data(), Rows(name), Cols(name)}; }
   Mat<const int32_t> I32(const std::string& name) { return {Load<int32_t>(name, ints_).data(), Rows(name), Cols(name)}; }
-  // The paths to load: the Hugging Face directory, and model.gguf. GGUF has no keys for what some cases have.
+  // The paths to load: the Hugging Face directory, and the GGUF files that it holds. GGUF has no keys for what some cases have.
   std::vector<std::string> Checkpoints() const {
-    std::vector<std::string> paths = {directory};
-    constexpr std::string_view kNoGguf[] = {"/gptoss-b-top3of5-shortyarn-3blocks", "/mistral-a-bf16-sliding",
-                                            "/qwen2moe-b-f32-mixed", "/gemma3-b-f32-scaled-odd"};
-    const auto is_this = [&](std::string_view name) { return directory.ends_with(name); };
-    if (std::ranges::none_of(kNoGguf, is_this)) paths.push_back(directory + "/model.gguf");
+    std::vector<std::string> paths;
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      if (entry.path().extension() == ".gguf") paths.push_back(entry.path().string());
+    }
+    std::sort(paths.begin(), paths.end());
+    paths.insert(paths.begin(), directory);
     return paths;
   }
 

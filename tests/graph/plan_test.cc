@@ -88,12 +88,13 @@ TEST(MakePlan, NormsOfQueriesAndKeysAreRmsInAnyModel) {
 TEST(CannotRun, NamesWhatNoPlanCovers) {
   Recipe r = SmallRecipe();
   EXPECT_TRUE(CannotRun(r).empty());
-  r.latent.kv_rank = 4;
-  r.mtp_layers = 1;
-  r.layers[1].sparse = true;
-  r.routing = RoutingRule::kSigmoidThenTopKRenormed;
+  r.post_norms = true;
+  r.norm = NormKind::kLayer;
+  r.residual_scale = 0.5f;
+  r.residual = Residual::kParallel;
   EXPECT_EQ(CannotRun(r),
-            (std::vector<std::string>{"latent attention", "routing by sigmoids", "layers for multi-token prediction"}));
+            (std::vector<std::string>{"LayerNorm after attention and feed-forward",
+                                      "a residual scale with norms after the blocks", "parallel blocks with norms after them"}));
 }
 
 }  // namespace

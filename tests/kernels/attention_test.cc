@@ -20,12 +20,21 @@ struct Shape {
   bool sinks = false;
   KvType type = KvType::kF32;
   int64_t v_dim = dim;
+  bool shared = false;
+  int64_t chunk = 0;
+  float softcap = 0;
+  bool alibi = false;
 
-  KvLayout layout() const { return {type, kv_heads, dim, v_dim}; }
+  KvLayout layout() const { return {type, kv_heads, dim, v_dim, shared}; }
+  // The first position that position i sees.
+  int64_t First(int64_t i) const {
+    return std::max(window > 0 ? std::max<int64_t>(0, i - window + 1) : 0, chunk > 0 ? i / chunk * chunk : 0);
+  }
   std::string Trace() const {
     return "heads " + std::to_string(heads) + " on " + std::to_string(kv_heads) + ", dim " + std::to_string(dim) + " and " +
-           std::to_string(v_dim) + ", window " + std::to_string(window) + (sinks ? ", sinks, " : ", ") +
-           std::string(kKvTypeNames[static_cast<size_t>(type)]);
+           std::to_string(v_dim) + (shared ? " shared" : "") + ", window " + std::to_string(window) + ", chunk " +
+           std::to_string(chunk) + ", soft cap " + std::to_string(softcap) + (alibi ? ", alibi" : "") +
+           (sinks ? ", sinks, " : ", ") + std::string(kKvTypeNames[static_cast<size_t>(type)]);
   }
 };
 
@@ -52,7 +61,7 @@ class Cache {
 
   void Store(std::span<const KvRow> rows, Mat<const float> k, Mat<const float> v, std::string_view kernel = "ref") {
     KvStoreOp op;
-    op.k = k, op.v = v, op.layout = shape_.layout();
+    op.k = k, op.v = shape_.shared ? Mat<const float>() : v, op.layout = shape_.layout();
     op.rows = rows, op.tables = tables_;
     ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
     RunShuffled(KernelNamed<KvStoreOp>(kernel), op, 5);
@@ -74,6 +83,7 @@ struct Problem {
   std::vector<int64_t> lengths;
   std::vector<KvRow> rows;  // all positions of sequence 0, then of 1, ..
   AlignedBuffer<float> q, k, v, sinks;
+  std::vector<float> slopes;
 
   Problem(const Shape& s, std::vector<int64_t> len, Random& random) : shape(s), lengths(std::move(len)) {
     for (size_t i = 0; i < lengths.size(); ++i) {
@@ -86,6 +96,7 @@ struct Problem {
     random.Fill(k.data(), k.size());
     random.Fill(v.data(), v.size());
     random.Fill(sinks.data(), sinks.size());
+    for (int64_t h = 0; s.alibi && h < s.heads; ++h) slopes.push_back(0.3f / static_cast<float>(h + 1));
   }
   Mat<const float> K() const { return {k.data(), static_cast<int64_t>(rows.size()), shape.kv_heads * shape.dim}; }
   Mat<const float> V() const { return {v.data(), static_cast<int64_t>(rows.size()), shape.kv_heads * shape.v_dim}; }
@@ -99,6 +110,7 @@ struct Problem {
     op.q = queries, op.out = out, op.rows = of, op.tables = cache.tables();
     op.heads = shape.heads, op.window = shape.window, op.layout = shape.layout();
     op.scale = 1.0f / std::sqrt(static_cast<float>(shape.dim));
+    op.chunk = shape.chunk, op.softcap = shape.softcap, op.slopes = slopes;
     if (shape.sinks) op.sinks = VectorView(sinks.data(), shape.heads, 3);
     return op;
   }
@@ -128,21 +140,22 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
   for (int64_t h = 0; h < s.heads; ++h) {
     const int64_t kv = h / (s.heads / s.kv_heads);
     std::vector<double> score, absolute(s.v_dim);
-    int64_t first = 0;
+    const int64_t first = s.First(at.position);
     double max = -INFINITY, min = INFINITY, score_error = 0;
-    for (int32_t j = 0; j <= at.position; ++j) {
-      if (s.window > 0 && at.position - j >= s.window) {
-        first = j + 1;
-        continue;
-      }
+    for (int32_t j = static_cast<int32_t>(first); j <= at.position; ++j) {
       double dot = 0, size = 0;
       for (int64_t d = 0; d < s.dim; ++d) {
         const double term = static_cast<double>(q[h * s.dim + d]) * cache.K({at.table, j}, kv, d);
         dot += term, size += std::fabs(term);
       }
-      score.push_back(dot * scale);
+      double value = dot * scale;
+      if (s.softcap != 0) value = s.softcap * std::tanh(value / s.softcap);  // does not enlarge an error
+      if (s.alibi) value += p.slopes[h] * static_cast<double>(j - at.position);
+      score.push_back(value);
       max = std::max(max, score.back()), min = std::min(min, score.back());
       score_error = std::max(score_error, static_cast<double>(s.dim + 2) * kUnit * size * scale);
+      if (s.softcap != 0) score_error += 8 * kUnit * s.softcap;
+      if (s.alibi) score_error = std::max(score_error, score_error + 2 * kUnit * std::fabs(value));
     }
     if (s.sinks) max = std::max(max, static_cast<double>(p.sinks[h])), min = std::min(min, static_cast<double>(p.sinks[h]));
     double sum = s.sinks ? std::exp(p.sinks[h] - max) : 0;
@@ -179,11 +192,28 @@ void ExpectNearDouble(const Problem& p, const Cache& cache, std::span<const KvRo
 
 const std::vector<Shape>& Shapes() {
   static const std::vector<Shape> shapes = {
-      {1, 1, 1, 0, false, KvType::kF32},       {3, 1, 12, 0, true, KvType::kF16},      {8, 1, 16, 5, false, KvType::kF32},
-      {12, 1, 64, 0, true, KvType::kF32},      {12, 12, 64, 0, false, KvType::kF16},   {6, 2, 80, 130, true, KvType::kF16},
-      {16, 2, 64, 128, true, KvType::kF16},    {8, 2, 128, 0, false, KvType::kF16},    {5, 5, 17, 1, true, KvType::kF32},
-      {48, 1, 20, 129, false, KvType::kF16},   {4, 4, 64, 300, false, KvType::kF32},   {24, 2, 33, 64, true, KvType::kF16},
-      {16, 1, 72, 0, false, KvType::kF16, 40}, {4, 2, 20, 50, true, KvType::kF32, 70},  // values of other widths than keys
+      {1, 1, 1, 0, false, KvType::kF32},
+      {3, 1, 12, 0, true, KvType::kF16},
+      {8, 1, 16, 5, false, KvType::kF32},
+      {12, 1, 64, 0, true, KvType::kF32},
+      {12, 12, 64, 0, false, KvType::kF16},
+      {6, 2, 80, 130, true, KvType::kF16},
+      {16, 2, 64, 128, true, KvType::kF16},
+      {8, 2, 128, 0, false, KvType::kF16},
+      {5, 5, 17, 1, true, KvType::kF32},
+      {48, 1, 20, 129, false, KvType::kF16},
+      {4, 4, 64, 300, false, KvType::kF32},
+      {24, 2, 33, 64, true, KvType::kF16},
+      {16, 1, 72, 0, false, KvType::kF16, 40},
+      {4, 2, 20, 50, true, KvType::kF32, 70},  // values of other widths than keys
+      {10, 1, 36, 0, false, KvType::kF32, 24, true},
+      {17, 1, 84, 0, false, KvType::kF16, 70, true},  // shared values
+      {4, 2, 20, 0, false, KvType::kF32, 20, false, 100},
+      {6, 2, 32, 0, true, KvType::kF16, 32, false, 129},
+      {4, 1, 40, 0, false, KvType::kF32, 40, false, 0, 1.5f},
+      {12, 4, 24, 70, true, KvType::kF16, 24, false, 0, 3},
+      {5, 5, 18, 0, false, KvType::kF32, 18, false, 0, 0, true},
+      {9, 3, 64, 90, false, KvType::kF16, 64, false, 0, 2, true},
   };
   return shapes;
 }
@@ -317,7 +347,7 @@ TEST(Attention, DepthOfAThousandWithBlocksBelowTheWindowFreed) {
       SCOPED_TRACE(shape.Trace());
       Problem p(shape, {1000}, random);
       const std::span<const KvRow> last = std::span<const KvRow>(p.rows).last(3);
-      const int64_t needed = VisiblePositions(last[0].position, window).begin, from = needed / kKvBlock * kKvBlock;
+      const int64_t needed = shape.First(last[0].position), from = needed / kKvBlock * kKvBlock;
       Cache cache(shape, p.lengths, {needed});
       const int64_t n = 1000 - from;
       cache.Store(std::span<const KvRow>(p.rows).last(n), p.K().Rows(from, n), p.V().Rows(from, n));
@@ -391,7 +421,7 @@ TEST(Attention, BitsDoNotDependOnTheBatch) {
         p.Attend(cache, p.rows, "hwy", want, random.Bits());
       }
       // In pieces, each stored just before it is attended to: lanes of the future are NaNs still.
-      for (int64_t piece : {int64_t{1}, int64_t{7}, int64_t{64}, int64_t{200}}) {
+      for (int64_t piece : {int64_t{1}, int64_t{13}, int64_t{200}}) {
         SCOPED_TRACE("pieces of " + std::to_string(piece));
         Cache cache(shape, p.lengths);
         const int64_t n = p.lengths[0];
@@ -533,7 +563,7 @@ TEST(Attention, ValidateNamesWhatIsWrong) {
             "5 heads of 16 on 2 KV heads: expected all at least 1 and heads a multiple of KV heads");
   EXPECT_EQ(message([](AttentionOp& op) { op.q.cols = 60; }), "q is [200, 60], expected [200, 64]");
   EXPECT_EQ(message([](AttentionOp& op) { op.out.rows = 3; }), "out is [3, 64], expected [200, 64]");
-  EXPECT_EQ(message([](AttentionOp& op) { op.window = -1; }), "window is -1; expected 0 (none) or more");
+  EXPECT_EQ(message([](AttentionOp& op) { op.window = -1; }), "window -1, chunk 0; expected 0 (none) or more");
   EXPECT_EQ(message([](AttentionOp& op) { op.sinks.cols = 3; }), "sinks hold 3 elements of F32; expected a vector of 4 F32");
   EXPECT_EQ(message([&](AttentionOp& op) { op.tables = {}; }), "row 0 names table 0 of 0");
   EXPECT_EQ(message([&](AttentionOp& op) { op.tables = holes.tables(); }), "row 0 needs KV block 0, which is not allocated");

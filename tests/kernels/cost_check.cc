@@ -15,6 +15,8 @@
 #include "engine/base/aligned.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_ref.h"
+#include "engine/kernels/elementwise/elementwise.h"
+#include "engine/kernels/elementwise/elementwise_ref.h"
 #include "engine/kernels/embed/embed.h"
 #include "engine/kernels/embed/embed_ref.h"
 #include "engine/kernels/formats/weight_format.h"
@@ -30,6 +32,8 @@
 #include "engine/kernels/rope/rope_ref.h"
 #include "engine/kernels/router/router.h"
 #include "engine/kernels/router/router_ref.h"
+#include "engine/kernels/scale_rows/scale_rows.h"
+#include "engine/kernels/scale_rows/scale_rows_ref.h"
 #include "tests/support/counting_scalar.h"
 
 namespace tally {
@@ -98,6 +102,8 @@ class Sweep {
 
   int Run() {
     Norms();
+    HeadNorms();
+    Elementwise();
     Ropes();
     Routes();
     Embeds();
@@ -223,6 +229,47 @@ class Sweep {
     }
   }
 
+  // Norms of heads: with a weight of its own for each, and without weights.
+  void HeadNorms() {
+    for (const bool weighted : {false, true}) {
+      Memory& m = NewMemory();
+      NormOp op;
+      op.kind = weighted ? NormKind::kLayer : NormKind::kRms;
+      op.x = op.out = m.Matrix(3, 4 * 10);
+      op.groups = 4;
+      if (weighted) op.weight = m.Vector(1, 4 * 10, 2);
+      Counted c;
+      c.at(WorkClass::kNorm) = CountOf([&] { NormRef<Counting>(op, 0, op.x.rows * op.groups); });
+      AddWeight(op.weight, 1, c);
+      Compare(weighted ? "each head" : "unweighted", op, c, {{"x", 3 * 4 * 10}});
+    }
+  }
+
+  void Elementwise() {
+    for (const float scale : {1.0f, 0.25f}) {
+      for (const float softcap : {0.0f, 30.0f}) {
+        Memory& m = NewMemory();
+        const ElementwiseOp op{.x = m.Matrix(3, 40), .scale = scale, .limit = 1 - scale, .softcap = softcap};
+        Counted c;
+        c.at(WorkClass::kActivation) = CountOf([&] { ElementwiseRef<Counting>(op, 0, 3); });
+        Compare("", op, c);
+      }
+    }
+    for (const int64_t k : {1, 3}) {
+      Memory& m = NewMemory();
+      const ScaleRowsOp op{.x = m.Matrix(2, 40), .weights = m.Matrix(2, k), .out = m.Matrix(2 * k, 40)};
+      Counted c;
+      c.at(WorkClass::kResidualBias) = CountOf([&] { ScaleRowsRef<Counting>(op, 0, 2 * k); });
+      Compare("", op, c);
+    }
+    Memory& m = NewMemory();
+    const std::vector<int32_t> positions = {0, 7, 8, 100};
+    const TemperatureOp op{.positions = positions, .scale = 0.1f, .floor = 8, .out = m.Matrix(4, 1)};
+    Counted c;
+    c.at(WorkClass::kSoftmax) = CountOf([&] { TemperatureRef<Counting>(op, 0, 4); });
+    Compare("", op, c);
+  }
+
   void Ropes() {
     for (const int64_t rows : {1, 3}) {
       Memory& m = NewMemory();
@@ -250,15 +297,20 @@ class Sweep {
           Counted turned;
           turned.at(WorkClass::kRope) = CountOf([&] { RopeRef<Counting>(op, 0, rows * 5); });
           Compare("", op, turned, {{"x", static_cast<uint64_t>(rows * 5 * 24)}});
+          op.out = m.Matrix(rows, 4 * 50 + 24);
+          op.out_head_dim = 50;
+          Compare("to another matrix", op, turned,
+                  {{"x", static_cast<uint64_t>(rows * 5 * 24)}, {"out", static_cast<uint64_t>(rows * 5 * 24)}});
         }
       }
     }
   }
 
   void Routes() {
-    for (const RoutingRule rule :
-         {RoutingRule::kTopKThenSoftmax, RoutingRule::kSoftmaxThenTopK, RoutingRule::kSoftmaxThenTopKRenormed}) {
-      for (const auto& [rows, experts, k] : {std::array<int64_t, 3>{1, 4, 1}, {3, 32, 4}, {2, 9, 9}}) {
+    for (size_t r = 0; r < kRoutingRuleNames.size(); ++r) {
+      const RoutingRule rule = static_cast<RoutingRule>(r);
+      for (const auto& [rows, experts, k, groups] :
+           {std::array<int64_t, 4>{1, 4, 1, 1}, {3, 32, 4, 1}, {2, 9, 9, 1}, {2, 24, 3, 6}}) {
         Memory& m = NewMemory();
         RouteOp op;
         op.rule = rule;
@@ -266,8 +318,16 @@ class Sweep {
         op.top_k = k;
         op.weights = m.Matrix(rows, k);
         op.experts = {reinterpret_cast<int32_t*>(m.Bytes(static_cast<size_t>(4 * rows * k))), rows, k};
-        std::vector<uint8_t> scratch(static_cast<size_t>(experts) * 8);
+        if (groups > 1) {
+          op.groups = groups;
+          op.kept_groups = 3;
+          op.group_best = SoftmaxOfAll(rule) ? 1 : 2;
+          op.scale = 2.5f;
+        }
+        if (SigmoidOfAll(rule) && experts != 4) op.bias = m.Vector(1, experts, 2);
+        std::vector<uint8_t> scratch(RouteScratchBytes(op));
         Counted c;
+        AddWeight(op.bias, 1, c);
         c.at(WorkClass::kRouter) = CountOf([&] { RouteRef<Counting>(op, 0, op.logits.rows, scratch); });
         Compare(std::string(kRoutingRuleNames[static_cast<size_t>(rule)]), op, c);
       }
@@ -279,16 +339,28 @@ class Sweep {
       c.at(WorkClass::kActivation) = CountOf([&] { GatedAddRef<Counting, float>(op, 0, op.out.rows); });
       c.at(WorkClass::kResidualBias) = CountOf([&] { GatedAddRef<float, Counting>(op, 0, op.out.rows); });
       Compare("", op, c);
+      GatedAddOp scaled = op;
+      scaled.gate = {};
+      scaled.scale = 0.5f;
+      const OpCounts multiplies = CountOf([&] { GatedAddRef<Counting, float>(scaled, 0, op.out.rows); }),
+                     adds = CountOf([&] { GatedAddRef<float, Counting>(scaled, 0, op.out.rows); });
+      Counted both;
+      both.at(WorkClass::kResidualBias) = {multiplies.flops + adds.flops, multiplies.special + adds.special};
+      Compare("scaled", scaled, both);
     }
     for (const auto& [rows, k, cols] : {std::array<int64_t, 3>{1, 1, 3}, {3, 4, 40}}) {
-      Memory& m = NewMemory();
-      MoeCombineOp op;
-      op.y = m.Matrix(rows * k, cols);
-      op.weights = m.Matrix(rows, k);
-      op.out = m.Matrix(rows, cols);
-      Counted c;
-      c.at(WorkClass::kResidualBias) = CountOf([&] { MoeCombineRef<Counting>(op, 0, op.out.rows); });
-      Compare("", op, c);
+      for (const bool weighted : {false, true}) {
+        Memory& m = NewMemory();
+        MoeCombineOp op;
+        op.y = m.Matrix(rows * k, cols);
+        op.weights = m.Matrix(rows, k);
+        op.out = m.Matrix(rows, cols);
+        op.weighted = weighted;
+        op.add_to_out = weighted;
+        Counted c;
+        c.at(WorkClass::kResidualBias) = CountOf([&] { MoeCombineRef<Counting>(op, 0, op.out.rows); });
+        Compare(weighted ? "" : "unweighted", op, c);
+      }
     }
   }
 
@@ -307,12 +379,13 @@ class Sweep {
           }
           op.add_to_out = add;
           op.scale = add && panels ? 1.5f : 1;
+          op.first_row = add ? 2 : 0;
           op.out = m.Matrix(static_cast<int64_t>(ids.size()), 64);
           std::vector<uint8_t> scratch(64 * 4);
           Counted c;
           c.at(WorkClass::kResidualBias) = CountOf([&] { EmbedRef<Counting>(op, 0, static_cast<int64_t>(ids.size()), scratch); });
           std::set<int32_t> rows(ids.begin(), ids.end()), places;
-          for (const int32_t id : rows) places.insert(panels ? id / 16 : id);
+          for (const int32_t id : rows) places.insert(panels ? (id + op.first_row) / 16 : id);
           c.at(ByteKind::kWeightsStored) = rows.size() * *StoredBytes(type, 64);
           c.at(ByteKind::kWeightsPacked) = places.size() * (panels ? PanelBytes(type, 64) : *StoredBytes(type, 64));
           const std::string name = std::string(DTypeName(type)) + (panels ? " panels" : " rows") + (add ? " added" : "");
@@ -399,7 +472,8 @@ class Sweep {
       Compare(name + " biased, added", op, added);
       op.bias = {};
       op.add_to_out = false;
-      for (const ActivationKind a : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSilu}) {
+      for (const ActivationKind a :
+           {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSilu, ActivationKind::kRelu}) {
         op.activation = a;
         Counted c = base;
         c.at(WorkClass::kActivation) = count(op) - products;
@@ -407,7 +481,8 @@ class Sweep {
       }
 
       // Gated: both products, then what joins them.
-      for (const ActivationKind a : {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai}) {
+      for (const ActivationKind a :
+           {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSwigluOai}) {
         GatedMatMulOp gated{
             .x = x, .gate = w, .up = up, .gate_bias = {}, .up_bias = {}, .activation = a, .out = m.Matrix(7, rows)};
         Counted c = base;
@@ -433,15 +508,23 @@ class Sweep {
       int64_t heads, kv_heads, dim, v_dim, window;
       bool sinks;
       KvType type;
+      bool shared = false;
+      int64_t chunk = 0;
+      float softcap = 0;
+      bool alibi = false;
     };
     for (const Shape& s : {Shape{4, 2, 16, 16, 0, false, KvType::kF32},
                            {4, 1, 8, 8, 0, true, KvType::kF16},
                            {6, 3, 20, 20, 7, true, KvType::kF32},
                            {6, 3, 20, 36, 7, true, KvType::kF16},
-                           {2, 2, 32, 32, 128, false, KvType::kF16}}) {
+                           {2, 2, 32, 32, 128, false, KvType::kF16},
+                           {5, 1, 20, 12, 0, false, KvType::kF16, true},
+                           {2, 1, 16, 16, 0, false, KvType::kF32, false, 100, 2.0f},
+                           {2, 2, 16, 16, 9, false, KvType::kF32, false, 0, 0, true}}) {
       if (stopped_) return;
       Memory& m = NewMemory();
-      const KvLayout layout{s.type, s.kv_heads, s.dim, s.v_dim};
+      const KvLayout layout{s.type, s.kv_heads, s.dim, s.v_dim, s.shared};
+      const std::vector<float> slopes(s.alibi ? static_cast<size_t>(s.heads) : 0, 0.5f);
       const size_t block_bytes = layout.BlockBytes();
       std::vector<uint8_t*> blocks;
       for (int64_t i = 0; i < kBlocks * kTables; ++i) blocks.push_back(m.Bytes(block_bytes));
@@ -454,6 +537,9 @@ class Sweep {
       op.layout = layout;
       op.scale = 0.5f;
       op.window = s.window;
+      op.chunk = s.chunk;
+      op.softcap = s.softcap;
+      op.slopes = slopes;
       if (s.sinks) op.sinks = m.Vector(1, s.heads, 2);
       op.rows = rows;
       op.tables = tables;
@@ -470,10 +556,11 @@ class Sweep {
       c.at(WorkClass::kAttention) = count(Counting(), 0.0f);
       c.at(WorkClass::kSoftmax) = count(0.0f, Counting());
       const uint64_t element = s.type == KvType::kF32 ? 4 : 2,
-                     position = static_cast<uint64_t>(s.kv_heads * (s.dim + s.v_dim)) * element;
+                     position = static_cast<uint64_t>(s.kv_heads * (s.dim + (s.shared ? 0 : s.v_dim))) * element;
       for (const KvRow& row : rows) {
         for (int64_t j = 0; j <= row.position; ++j) {
-          if (s.window == 0 || row.position - j < s.window) c.at(ByteKind::kKvRead) += position;
+          const bool near = s.window == 0 || row.position - j < s.window;
+          if (near && (s.chunk == 0 || row.position / s.chunk == j / s.chunk)) c.at(ByteKind::kKvRead) += position;
         }
       }
       if (s.sinks) AddWeight(op.sinks, 1, c);
@@ -492,7 +579,7 @@ class Sweep {
 
       KvStoreOp store;
       store.k = m.Matrix(n, s.kv_heads * s.dim);
-      store.v = m.Matrix(n, s.kv_heads * s.v_dim);
+      if (!s.shared) store.v = m.Matrix(n, s.kv_heads * s.v_dim);
       store.layout = layout;
       store.rows = rows;
       store.tables = tables;

@@ -20,8 +20,8 @@ TEST(GatedAdd, HighwayAgreesWithTheReferenceAndTheFormula) {
       for (auto* m : {&y, &gate, &before}) m->Fill(random);
       got.CopyFrom(before.view());
       want.CopyFrom(before.view());
-      RunShuffled(KernelNamed<GatedAddOp>("hwy"), GatedAddOp{y.view(), gate.view(), got.view()}, random.Bits());
-      RunShuffled(KernelNamed<GatedAddOp>("ref"), GatedAddOp{y.view(), gate.view(), want.view()}, random.Bits());
+      RunShuffled(KernelNamed<GatedAddOp>("hwy"), GatedAddOp{y.view(), gate.view(), 1, got.view()}, random.Bits());
+      RunShuffled(KernelNamed<GatedAddOp>("ref"), GatedAddOp{y.view(), gate.view(), 1, want.view()}, random.Bits());
       ExpectClose(got.view(), want.view(), [&](int64_t r, int64_t c, double) {
         const double gated = std::fabs(y.Row(r)[c] / (1 + std::exp(-static_cast<double>(gate.Row(r)[0]))));
         return 0x1p-24 * (10 * gated + std::fabs(want.Row(r)[c]));
@@ -39,7 +39,7 @@ TEST(GatedAdd, HighwayAgreesWithTheReferenceAndTheFormula) {
 TEST(GatedAdd, PartsByHand) {
   Random random(72);
   EdgeMat<float> y(2, 5), gate(2, 1), out(2, 5);
-  const GatedAddOp op{y.view(), gate.view(), out.view()};
+  const GatedAddOp op{y.view(), gate.view(), 1, out.view()};
   EXPECT_EQ(op.Useful(op.Amounts(), 0).Flops(WorkClass::kActivation), 2u * 6);
   EXPECT_EQ(op.Useful(op.Amounts(), 0).Special(WorkClass::kActivation), 4u);
   EXPECT_EQ(op.Useful(op.Amounts(), 1).Flops(WorkClass::kResidualBias), 10u);

@@ -14,6 +14,11 @@ namespace {
 template <class Op>
 void CheckKernels() {
   const std::span<const Kernel<Op>> kernels = Kernels<Op>();
+  if constexpr (std::is_same_v<Op, TemperatureOp>) {  // a number for each row
+    ASSERT_EQ(kernels.size(), 1u);
+    EXPECT_EQ(kernels[0].name, "ref");
+    return;
+  }
   ASSERT_GE(kernels.size(), 2u) << Op::kName;
   EXPECT_EQ(kernels[0].name, "hwy") << Op::kName;
   EXPECT_EQ(kernels[1].name, "ref") << Op::kName;

@@ -173,7 +173,7 @@ TEST(Norm, ValidateNamesWhatIsWrong) {
   Case good(random, NormKind::kRms, 2, 1, 8, false, 0, 0);
   EXPECT_TRUE(good.op.Validate().ok());
   NormOp op = good.op;
-  op.groups = 2;
+  op.groups = 3;
   EXPECT_EQ(op.Validate().code(), StatusCode::kInternal);
   op = good.op;
   op.bias = op.weight;
@@ -185,7 +185,11 @@ TEST(Norm, ValidateNamesWhatIsWrong) {
   op.out.rows = 1;
   EXPECT_FALSE(op.Validate().ok());
   op = good.op;
-  op.weight.data = nullptr;
+  op.weight.cols = 5;
+  EXPECT_FALSE(op.Validate().ok());
+  op = good.op;
+  op.weight = {};
+  op.kind = NormKind::kLayer;
   EXPECT_FALSE(op.Validate().ok());
 }
 

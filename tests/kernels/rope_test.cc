@@ -25,9 +25,39 @@ struct Case {
         sin.Row(r)[i] = std::sin(angle);
       }
     }
-    op = {style, x.view(), heads, head_dim, dim, cos.view(), sin.view()};
+    op = {style, x.view(), heads, head_dim, dim, cos.view(), sin.view(), {}, 0};
   }
 };
+
+// The rotated dimensions of each head, elsewhere; the rest of `out` and of x is left alone.
+TEST(Rope, IntoAnotherMatrix) {
+  ForEachTarget([] {
+    Random random(83);
+    for (const RopeStyle style : {RopeStyle::kRotateHalf, RopeStyle::kAdjacentPair}) {
+      const int64_t heads = 3, stride = 26, dim = 14, out_stride = 40, rows = 2;
+      EdgeMat<float> x(rows, 2 * stride + dim), out(rows, 2 * out_stride + dim), cos(rows, dim / 2), sin(rows, dim / 2),
+          kept(rows, x.view().cols);
+      for (auto* m : {&x, &out, &cos, &sin}) m->Fill(random);
+      kept.CopyFrom(x.view());
+      EdgeMat<float> before(rows, out.view().cols);
+      before.CopyFrom(out.view());
+      const RopeOp to{style, x.view(), heads, stride, dim, cos.view(), sin.view(), out.view(), out_stride};
+      ASSERT_TRUE(to.Validate().ok()) << to.Validate().message();
+      RunShuffled(KernelNamed<RopeOp>("hwy"), to, random.Bits());
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < x.view().cols; ++c) ASSERT_EQ(x.Row(r)[c], kept.Row(r)[c]);
+      }
+      RunShuffled(KernelNamed<RopeOp>("hwy"), RopeOp{style, x.view(), heads, stride, dim, cos.view(), sin.view(), {}, 0},
+                  random.Bits());
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < out.view().cols; ++c) {
+          const int64_t h = c / out_stride, d = c % out_stride;
+          ASSERT_EQ(out.Row(r)[c], d < dim ? x.Row(r)[h * stride + d] : before.Row(r)[c]) << "head " << h << ", d " << d;
+        }
+      }
+    }
+  });
+}
 
 TEST(Rope, HighwayAgreesWithTheReference) {
   ForEachTarget([] {
@@ -224,9 +254,10 @@ TEST(Rope, ReferenceTurnsByTheAngle) {
   }
   EdgeMat<float> before(4, 20);
   before.CopyFrom(half.view());
-  RunShuffled(KernelNamed<RopeOp>("ref"), RopeOp{RopeStyle::kRotateHalf, half.view(), 1, 20, 16, cos.view(), sin.view()}, 1);
-  RunShuffled(KernelNamed<RopeOp>("ref"), RopeOp{RopeStyle::kAdjacentPair, adjacent.view(), 1, 20, 16, cos.view(), sin.view()},
-              2);
+  RunShuffled(KernelNamed<RopeOp>("ref"), RopeOp{RopeStyle::kRotateHalf, half.view(), 1, 20, 16, cos.view(), sin.view(), {}, 0},
+              1);
+  RunShuffled(KernelNamed<RopeOp>("ref"),
+              RopeOp{RopeStyle::kAdjacentPair, adjacent.view(), 1, 20, 16, cos.view(), sin.view(), {}, 0}, 2);
   for (int64_t r = 0; r < 4; ++r) {
     for (int64_t i = 0; i < 8; ++i) {
       const double a = before.Row(r)[i], b = before.Row(r)[i + 8];

@@ -18,7 +18,8 @@ struct Routing {
   EdgeMat<int32_t> experts;
   Routing(RoutingRule rule, int64_t rows, int64_t n, int64_t k, int64_t gap = 0)
       : logits(rows, n, gap), weights(rows, k, gap), experts(rows, k, gap) {
-    op = {logits.view(), k, rule, experts.view(), weights.view()};
+    op.logits = logits.view(), op.experts = experts.view(), op.weights = weights.view();
+    op.top_k = k, op.rule = rule;
   }
   void Run(uint64_t seed, std::string_view kernel = "ref") {
     ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
@@ -61,6 +62,66 @@ TEST(Route, AgreesWithSortingInDoublePrecision) {
       }
     }
   }
+}
+
+// Sigmoids, the bias of the choice, groups and scale, by sorting in double precision.
+TEST(Route, GroupsBiasAndScale) {
+  const auto check = [](std::string_view kernel) {
+    Random random(67);
+    SCOPED_TRACE(random.Trace());
+    for (const RoutingRule rule : {RoutingRule::kSigmoidThenTopK, RoutingRule::kSigmoidThenTopKRenormed,
+                                   RoutingRule::kTopKThenSigmoid, RoutingRule::kSoftmaxThenTopK}) {
+      for (const auto& [n, groups, kept, best, k] :
+           {std::array<int64_t, 5>{24, 1, 1, 1, 5}, {24, 4, 2, 2, 5}, {40, 8, 3, 1, 7}, {18, 6, 6, 3, 4}}) {
+        if (best > 1 && !SigmoidOfAll(rule)) continue;
+        Routing c(rule, 6, n, k, random.Between(0, 3));
+        c.logits.Fill(random, 2);
+        AlignedBuffer<float> bias;
+        ASSERT_TRUE(bias.Resize(static_cast<size_t>(n)));
+        random.Fill(bias.data(), bias.size(), 0.5f);
+        const bool biased = SigmoidOfAll(rule) && n != 18;
+        if (biased) c.op.bias = VectorView(bias.data(), n, 3);
+        c.op.groups = groups, c.op.kept_groups = kept, c.op.group_best = best, c.op.scale = 2.5f;
+        c.Run(random.Bits(), kernel);
+        for (int64_t r = 0; r < 6; ++r) {
+          std::vector<double> score(static_cast<size_t>(n)), value(score);
+          double all = 0;
+          for (int64_t i = 0; i < n; ++i) all += std::exp(static_cast<double>(c.logits.Row(r)[i]));
+          for (size_t i = 0; i < score.size(); ++i) {
+            const double x = c.logits.Row(r)[i];
+            value[i] = rule == RoutingRule::kSoftmaxThenTopK ? std::exp(x) / all : 1 / (1 + std::exp(-x));
+            score[i] = value[i] + (biased ? bias[i] : 0);
+          }
+          const auto by = [](const std::vector<double>& of) {
+            std::vector<int32_t> order(of.size());
+            std::iota(order.begin(), order.end(), 0);
+            std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return of[a] > of[b]; });
+            return order;
+          };
+          std::vector<double> of_group;
+          for (int64_t g = 0; g < groups; ++g) {
+            std::vector<double> in(score.begin() + g * n / groups, score.begin() + (g + 1) * n / groups);
+            std::sort(in.rbegin(), in.rend());
+            of_group.push_back(std::accumulate(in.begin(), in.begin() + best, 0.0));
+          }
+          const std::vector<int32_t> groups_by = by(of_group);
+          for (int64_t g = kept; g < groups; ++g) {
+            for (int64_t i = 0; i < n / groups; ++i) score[static_cast<size_t>(groups_by[g] * n / groups + i)] = -INFINITY;
+          }
+          const std::vector<int32_t> chosen = by(score);
+          double sum = 0;
+          for (int64_t s = 0; s < k; ++s) sum += value[chosen[s]];
+          for (int64_t s = 0; s < k; ++s) {
+            ASSERT_EQ(c.experts.Row(r)[s], chosen[s]) << "row " << r << ", slot " << s;
+            const double want = 2.5 * value[chosen[s]] / (Renormed(rule) ? sum : 1);
+            ASSERT_NEAR(c.weights.Row(r)[s], want, 3 * RouteTolerance(c.op) * want);
+          }
+        }
+      }
+    }
+  };
+  check("ref");
+  ForEachTarget([&] { check("hwy"); });
 }
 
 // Rows of ordinary logits, of ties, of ties among odd values, and of a single NaN or infinity.
@@ -184,7 +245,7 @@ struct Combining {
     y.Fill(random);
     weights.Fill(random);
     out.Fill(random);
-    op = {y.view(), weights.view(), out.view()};
+    op.y = y.view(), op.weights = weights.view(), op.out = out.view();
   }
 };
 

@@ -18,7 +18,8 @@ using Arrows = std::map<std::string, std::set<std::string>>;
 
 // DESIGN, "Rooms": A -> B means that A may include B, and what B may include. The app is the exception: what
 // stands here is all that it may include, so that it stays a caller of the public headers. More than DESIGN has: recipe -> cost
-// (the table of roles says which component a tensor belongs to).
+// (the table of roles says which component a tensor belongs to); catalog (its configurations are parsed by loaders and read by
+// models).
 inline const Arrows& DirectArrows() {
   static const Arrows arrows = {
       {"base", {}},
@@ -34,9 +35,10 @@ inline const Arrows& DirectArrows() {
       {"books", {"recipe", "inventory", "ledger"}},
       {"graph", {"exec", "weights", "recipe"}},
       {"models", {"recipe", "inventory"}},
+      {"catalog", {"models", "loaders"}},
       {"text", {"base", "inventory"}},
       {"session", {"graph", "text", "models", "books", "loaders"}},
-      {"studies", {"session"}},
+      {"studies", {"session", "catalog"}},
       {"api", {"studies"}},
       {"app", {"api", "machine", "base"}},
   };
@@ -60,6 +62,7 @@ inline std::optional<std::string> NodeOf(std::string_view path) {
   if (in("counters/")) return std::nullopt;
   if (in("loaders/inventory/")) return "inventory";
   if (in("loaders/")) return "loaders";
+  if (in("models/catalog/")) return "catalog";
   if (in("models/")) return "models";
   if (!in("engine/")) return std::nullopt;
   std::string_view rest = path.substr(7);

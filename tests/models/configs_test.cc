@@ -3,22 +3,19 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "engine/recipe/check_recipe.h"
 #include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
-#include "tests/models/published.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
-
-using test::kPublished;
-using test::LayerTypes;
-using test::Published;
 
 class ConfigsTest : public ::testing::Test {
  protected:
@@ -46,12 +43,17 @@ class ConfigsTest : public ::testing::Test {
   const TempFolder folder_;
 };
 
-const std::string& JsonOf(std::string_view name) {
-  for (const Published& p : kPublished) {
-    if (p.name == name) return p.json;
-  }
-  ADD_FAILURE() << name;
-  return kPublished[0].json;
+std::string JsonOf(std::string_view name) {
+  EXPECT_FALSE(PublishedConfig(name).empty()) << name;
+  return std::string(PublishedConfig(name));
+}
+
+// layer_types: every `period`-th of so many layers sees all of the past.
+std::string LayerTypes(int count, int period) {
+  std::string types;
+  for (int i = 1; i <= count; ++i)
+    types += std::string(i == 1 ? "" : ", ") + (i % period == 0 ? "\"full_attention\"" : "\"sliding_attention\"");
+  return "[" + types + "]";
 }
 
 // The text with the first `from` (which must be there) replaced.
@@ -63,45 +65,32 @@ std::string With(std::string text, const std::string& from, const std::string& t
 
 std::string Without(const std::string& text, const std::string& key_value) { return With(text, key_value + ", ", ""); }
 
-// clang-format off
-void ExpectSame(const Recipe& a, const Recipe& b) {
-#define TALLY_SAME(field) EXPECT_EQ(a.field, b.field)
-  TALLY_SAME(family); TALLY_SAME(n_layers); TALLY_SAME(d_model); TALLY_SAME(n_heads); TALLY_SAME(n_kv_heads); TALLY_SAME(head_dim);
-  TALLY_SAME(d_ff); TALLY_SAME(vocab); TALLY_SAME(context); TALLY_SAME(norm); TALLY_SAME(norm_eps); TALLY_SAME(learned_positions);
-  TALLY_SAME(rope.style); TALLY_SAME(rope.dim); TALLY_SAME(rope.theta); TALLY_SAME(rope.scaling.kind);
-  TALLY_SAME(rope.scaling.factor); TALLY_SAME(rope.scaling.original_context); TALLY_SAME(rope.scaling.low_freq_factor);
-  TALLY_SAME(rope.scaling.high_freq_factor); TALLY_SAME(rope.scaling.beta_fast); TALLY_SAME(rope.scaling.beta_slow);
-  TALLY_SAME(rope.scaling.truncate); TALLY_SAME(rope.scaling.attention_factor); TALLY_SAME(fused_qkv);
-  TALLY_SAME(q_bias); TALLY_SAME(k_bias); TALLY_SAME(v_bias); TALLY_SAME(o_bias); TALLY_SAME(qk_norm); TALLY_SAME(post_norms);
-  TALLY_SAME(latent.kv_rank); TALLY_SAME(latent.q_rank); TALLY_SAME(latent.nope_dim); TALLY_SAME(latent.rope_dim);
-  TALLY_SAME(latent.v_dim); TALLY_SAME(sinks); TALLY_SAME(attention_scale); TALLY_SAME(gated_ffn); TALLY_SAME(activation);
-  TALLY_SAME(swiglu_limit); TALLY_SAME(ffn_bias); TALLY_SAME(n_experts); TALLY_SAME(top_k); TALLY_SAME(d_expert);
-  TALLY_SAME(routing); TALLY_SAME(router_bias); TALLY_SAME(expert_bias); TALLY_SAME(d_shared); TALLY_SAME(shared_gate);
-  TALLY_SAME(embedding_scale); TALLY_SAME(residual); TALLY_SAME(local_rope.style); TALLY_SAME(local_rope.dim);
-  TALLY_SAME(local_rope.theta); TALLY_SAME(local_rope.scaling.kind);
-  TALLY_SAME(mtp_layers); TALLY_SAME(tied_head); TALLY_SAME(head_bias); TALLY_SAME(layers.size());
-  for (size_t i = 0; i < std::min(a.layers.size(), b.layers.size()); ++i) {
-    SCOPED_TRACE("layer " + std::to_string(i));
-    TALLY_SAME(layers[i].window); TALLY_SAME(layers[i].sparse); TALLY_SAME(layers[i].attention_scale);
-    TALLY_SAME(layers[i].rope);
-  }
-#undef TALLY_SAME
-}
-// clang-format on
-
-TEST_F(ConfigsTest, PublishedConfigurationsAreTheCatalogues) {
-  for (const Published& p : kPublished) {
-    SCOPED_TRACE(p.name);
-    const Result<CatalogModel> known = FindCatalogModel(p.name);
+TEST_F(ConfigsTest, EveryPublishedConfigurationReads) {
+  for (const std::string_view name : CatalogNames()) {
+    SCOPED_TRACE(name);
+    const Result<CatalogModel> known = FindCatalogModel(name);
     ASSERT_TRUE(known.ok()) << known.status().message();
-    const Result<Recipe> r = Read(p.json);
-    EXPECT_TRUE(r.ok()) << r.status().message();
-    if (r.ok()) ExpectSame(*r, known->recipe);
-    const Result<CountTypes> types = ReadCountTypes(*ReadConfigJson(Write(p.json)));
-    EXPECT_TRUE(types.ok()) << types.status().message();
-    if (!types.ok()) continue;
-    EXPECT_EQ(types->type, known->type);
-    EXPECT_EQ(types->expert_type, known->expert_type);
+    const Status fits = CheckRecipe(known->recipe);
+    EXPECT_TRUE(fits.ok()) << fits.message();
+    const Result<Recipe> r = Read(JsonOf(name));  // as a file
+    ASSERT_TRUE(r.ok()) << r.status().message();
+    EXPECT_EQ(r->family, known->recipe.family);
+    EXPECT_EQ(r->layers.size(), known->recipe.layers.size());
+  }
+}
+
+TEST_F(ConfigsTest, ConfigurationsAsText) {
+  const Result<Inventory> inventory = ReadConfigText(R"({"hidden_size": 3, "generation_config": {"a": 1}})", "the text");
+  ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+  EXPECT_EQ(inventory->format, FileFormat::kHuggingFace);
+  EXPECT_EQ(inventory->metadata.source, "the text");
+  EXPECT_TRUE(inventory->metadata.Has("hidden_size"));
+  EXPECT_FALSE(inventory->metadata.Has("generation_config.a"));
+  for (const char* text : {"", "{", "[]"}) {
+    const Result<Inventory> bad = ReadConfigText(text, "the text");
+    ASSERT_FALSE(bad.ok()) << text;
+    EXPECT_EQ(bad.status().code(), StatusCode::kBadInput);
+    EXPECT_EQ(bad.status().message().find("the text: "), 0u) << bad.status().message();
   }
 }
 
@@ -165,7 +154,7 @@ TEST_F(ConfigsTest, BadConfigurations) {
             {"16 attention heads", "5 key-value heads"});
   ExpectBad(With(qwen3, R"("hidden_act": "silu")", R"("hidden_act": "relu")"), {"hidden_act 'relu'"});
   ExpectBad(With(qwen3, R"("head_dim": 128)", R"("head_dim": 127)"), {"127"});
-  ExpectBad(With(qwen3, R"("rope_scaling": null)", R"("rope_scaling": {"rope_type": "dynamic", "factor": 2})"), {"'dynamic'"});
+  ExpectBad(With(qwen3, R"("rope_scaling": null)", R"("rope_scaling": {"rope_type": "ntk", "factor": 2})"), {"'ntk'"});
   ExpectBad(With(qwen3, R"("rope_theta": 1000000)", R"("partial_rotary_factor": 0.5)"), {"partial_rotary_factor 0.5"});
   ExpectBad(With(moe, R"("num_experts_per_tok": 8)", R"("num_experts_per_tok": 129)"), {"num_experts_per_tok", "1 to 128"});
   ExpectBad(With(moe, R"("mlp_only_layers": [])", R"("mlp_only_layers": ["a"])"), {"mlp_only_layers"});
@@ -178,6 +167,13 @@ TEST_F(ConfigsTest, BadConfigurations) {
   ExpectBad(With(v3, R"("attention_bias": false)", R"("attention_bias": true)"), {"attention_bias"});
   ExpectBad(With(v3, R"("n_shared_experts": 1)", R"("n_shared_experts": 65536)"), {"n_shared_experts"});
   ExpectBad(With(glm, R"("partial_rotary_factor": 0.5)", R"("partial_rotary_factor": 1.5)"), {"partial_rotary_factor"});
+  const std::string moe16b = JsonOf("DeepSeekMoE-16B");
+  ASSERT_NE(Read(moe16b).value().n_experts, 0);
+  ExpectBad(With(moe16b, R"("scoring_func": "softmax")", R"("scoring_func": "sigmoid")"), {"scoring_func 'sigmoid'"});
+  for (const auto& [option, part] : {std::pair(R"("topk_method": "noaux_tc")", "topk_method 'noaux_tc'"),
+                                     std::pair(R"("routed_scaling_factor": 2.5)", "routed_scaling_factor other than 1")}) {
+    ExpectBad(With(moe16b, R"("hidden_size": 2048)", R"("hidden_size": 2048, )" + std::string(option)), {part});
+  }
   const std::string gemma = JsonOf("Gemma-3-4B");
   ExpectBad(With(gemma, R"("num_hidden_layers": 34,)", ""), {"text_config.num_hidden_layers is missing"});
   ExpectBad(With(gemma, R"("hidden_size": 2560)", R"("hidden_size": 2560, "layer_types": ["full_attention"])"),
@@ -190,21 +186,25 @@ TEST_F(ConfigsTest, BadConfigurations) {
   EXPECT_NE(types.status().message().find("'int3'"), std::string::npos) << types.status().message();
 }
 
-// Every number of every configuration, one after the other: wild values are refused or read, and never end the test.
+// Every number of one configuration of each architecture, one after the other: wild values are refused or read, and never end the
+// test.
 TEST_F(ConfigsTest, WildNumbers) {
   int refused = 0;
-  for (const Published& p : kPublished) {
-    const Result<Inventory> inventory = ReadConfigJson(Write(p.json));
+  std::set<std::string> seen;
+  for (const std::string_view name : CatalogNames()) {
+    const Result<Inventory> inventory = ReadConfigText(PublishedConfig(name), "config.json");
     ASSERT_TRUE(inventory.ok());
+    const auto names = inventory->metadata.GetStrings("architectures");
+    if (names.ok() && names->has_value() && !seen.insert((*names)->front()).second) continue;
     for (const auto& [key, value] : inventory->metadata.values()) {
       for (const int64_t wild : {int64_t{0}, int64_t{-1}, int64_t{1}, int64_t{3}, int64_t{INT32_MAX}, int64_t{INT64_MIN}}) {
         Inventory changed = *inventory;
         changed.metadata.Set(key, wild);
         const Result<ModelSpec> r = ReadFamily(changed);
         if (r.ok()) {
-          EXPECT_EQ(r->recipe.layers.size(), static_cast<size_t>(r->recipe.n_layers)) << p.name << " " << key;
+          EXPECT_EQ(r->recipe.layers.size(), static_cast<size_t>(r->recipe.n_layers)) << name << " " << key;
         } else {
-          EXPECT_EQ(r.status().code(), StatusCode::kBadInput) << p.name << " " << key;
+          EXPECT_EQ(r.status().code(), StatusCode::kBadInput) << name << " " << key;
           ++refused;
         }
       }

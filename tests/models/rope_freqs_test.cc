@@ -32,7 +32,7 @@ Rope Yarn(int32_t dim, double theta, double factor, double context, double fast,
 
 void ExpectFrequencies(const Rope& rope, const std::vector<float>& expected, size_t first = 0,
                        std::span<const float> factors = {}) {
-  const Result<RopeFrequencies> got = MakeRopeFrequencies(rope, factors);
+  const Result<RopeFrequencies> got = MakeRopeFrequencies(rope, {factors, {}, {}});
   ASSERT_TRUE(got.ok()) << got.status().message();
   ASSERT_EQ(got->inv_freq.size(), static_cast<size_t>(rope.dim / 2));
   for (size_t i = 0; i < expected.size(); ++i)
@@ -102,9 +102,37 @@ TEST(RopeFreqs, NoRopeNoFrequencies) {
   EXPECT_TRUE(got->inv_freq.empty());
 }
 
+TEST(RopeFreqs, TheContextChoosesLongRopesFactors) {
+  Rope rope = MakeRope(8, 10000);
+  rope.scaling = {.kind = RopeScalingKind::kLongRope, .factor = 4, .original_context = 100, .attention_factor = 1.19};
+  rope.scaling.short_factors = {1, 1, 2, 2};
+  rope.scaling.long_factors = {1, 2, 4, 8};
+  for (const auto& [context, divisors] : {std::pair{100, rope.scaling.short_factors}, {101, rope.scaling.long_factors}}) {
+    const Result<RopeFrequencies> got = MakeRopeFrequencies(rope, {}, context);
+    ASSERT_TRUE(got.ok()) << got.status().message();
+    EXPECT_FLOAT_EQ(got->magnitude, 1.19f);
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_FLOAT_EQ(got->inv_freq[i], static_cast<float>(std::pow(10000.0, -static_cast<double>(i) / 4) / divisors[i]));
+    }
+  }
+  const std::vector<float> of_short = {3, 3, 3, 3}, of_long = {5, 5, 5, 5};
+  rope.stored_long_factors = true;
+  EXPECT_FLOAT_EQ(MakeRopeFrequencies(rope, {{}, of_short, of_long}, 100)->inv_freq[0], 1 / 3.0f);
+  EXPECT_FLOAT_EQ(MakeRopeFrequencies(rope, {{}, of_short, of_long}, 1000)->inv_freq[0], 1 / 5.0f);
+  EXPECT_FALSE(MakeRopeFrequencies(rope, {}, 1000).ok());
+}
+
+TEST(RopeFreqs, DynamicScalingBeginsBeyondTheOriginalContext) {
+  Rope rope = MakeRope(8, 10000);
+  rope.scaling = {.kind = RopeScalingKind::kDynamic, .factor = 2, .original_context = 100};
+  EXPECT_FLOAT_EQ(MakeRopeFrequencies(rope, {}, 100)->inv_freq[2], 0.01f);
+  const double theta = 10000 * std::pow(2 * 300 / 100.0 - 1, 8 / 6.0);
+  EXPECT_FLOAT_EQ(MakeRopeFrequencies(rope, {}, 300)->inv_freq[2], static_cast<float>(std::pow(theta, -0.5)));
+}
+
 TEST(RopeFreqs, BadInput) {
   auto expect_error = [](const Rope& rope, std::string_view says, std::span<const float> factors = {}) {
-    const Result<RopeFrequencies> got = MakeRopeFrequencies(rope, factors);
+    const Result<RopeFrequencies> got = MakeRopeFrequencies(rope, {factors, {}, {}});
     ASSERT_FALSE(got.ok()) << says;
     EXPECT_EQ(got.status().code(), StatusCode::kBadInput);
     EXPECT_NE(got.status().message().find(says), std::string::npos) << got.status().message();
@@ -126,7 +154,7 @@ TEST(RopeFreqs, BadInput) {
   expect_error(Yarn(8, 10000, -1, 128, 32, true), "factor");
   Rope llama = MakeRope(8, 10000);
   llama.scaling = {
-      .kind = RopeScalingKind::kLlama3, .factor = 8, .original_context = 64, .low_freq_factor = 4, .high_freq_factor = 4};
+      .kind = RopeScalingKind::kLlama3, .factor = 8, .original_context = 64, .low_freq_factor = 5, .high_freq_factor = 4};
   expect_error(llama, "low_freq_factor");
 }
 

@@ -45,6 +45,7 @@ class FakeModel final : public Model {
  public:
   const Recipe& recipe() const override { return recipe_; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
+  const Status& tokenizer_status() const override { return tokenizer_status_; }
   const MemoryPlan& memory_plan() const override { return plan_; }
   const ParameterCounts& parameters() const override { return parameters_; }
   std::string Description() const override { return "fake"; }
@@ -52,6 +53,7 @@ class FakeModel final : public Model {
 
   Recipe recipe_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  Status tokenizer_status_;
   MemoryPlan plan_;
   ParameterCounts parameters_;
 };

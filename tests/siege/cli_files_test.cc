@@ -96,11 +96,11 @@ TEST(SiegeFiles, UnreadableInADirectory) {
   for (const char* name : names) ASSERT_EQ(chmod((folder / name).c_str(), 0644), 0);
   const std::string as_nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups test -r '" + folder.path() + "/config.json'";
   if (geteuid() == 0 && std::system(as_nobody.c_str()) != 0) GTEST_SKIP() << "no other user may enter " << folder.path();
-  const std::vector<std::string> logits = {"logits", folder.path(), "--tokens", "0"};
+  const std::vector<std::string> logits = {"logits", folder.path(), "--tokens", "0"}, text = {"tokenize", folder.path(), "a"};
   EXPECT_EQ(Tally(logits, nobody).err, "");
   for (const char* name : names) {
     ASSERT_EQ(chmod((folder / name).c_str(), 0), 0);
-    const Ended e = Tally(logits, nobody);
+    const Ended e = Tally(std::string_view(name).starts_with("tokenizer") ? text : logits, nobody);
     EXPECT_EQ(e.code, 2);
     EXPECT_EQ(e.out, "");
     EXPECT_EQ(e.err, "tally: " + folder.path() + "/" + name + ": cannot be opened: Permission denied\n");

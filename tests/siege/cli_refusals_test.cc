@@ -13,10 +13,37 @@ class CliSiege : public testing::TestWithParam<Case> {};
 TEST_P(CliSiege, OneLineAndExitCode2) {
   const TempFolder folder;
   const std::string path = GetParam().write(folder);
-  const Ended e = Tally({"logits", path, "--tokens", "0"});
+  const Ended e = OfTokenizer(GetParam()) ? Tally({"run", path, "-p", "a"}) : Tally({"logits", path, "--tokens", "0"});
   EXPECT_EQ(e.code, 2);
   EXPECT_EQ(e.out, "");
   EXPECT_EQ(e.err, "tally: " + In(folder, GetParam().line) + "\n");
+}
+
+// A tokenizer that cannot be read stands in the way of text, not of token ids.
+TEST(CliTokenizer, IdsNeedNone) {
+  using namespace synthetic;
+  const TempFolder folder;
+  const Inventory model = HfLlama();
+  folder.Write("config.json", ConfigOf(model));
+  folder.Write("model.safetensors", SafetensorsOf(HeaderOf(model, 0, model.tensors.size())));
+  folder.Write("tokenizer.json", R"({"model":{"type":"Unigram"}})");
+  const std::string wrong = folder.path() + "/tokenizer.json: model: type 'Unigram' is not supported";
+  for (const std::vector<std::string>& ids : {std::vector<std::string>{"logits", folder.path(), "--tokens", "0"},
+                                              {"audit", folder.path(), "--tokens", "0", "-n", "1"},
+                                              {"audit", folder.path(), "-n", "1"},
+                                              {"run", folder.path(), "--prompt-tokens", "0", "-n", "1"}}) {
+    const Ended e = Tally(ids);
+    EXPECT_EQ(e.code, 0) << ids[0] << e.err;
+  }
+  for (const std::vector<std::string>& text : {std::vector<std::string>{"run", folder.path(), "-p", "a"},
+                                               {"audit", folder.path(), "-p", "a"},
+                                               {"run", folder.path(), "--prompt-tokens", "0", "--stop", "a"},
+                                               {"tokenize", folder.path(), "a"}}) {
+    const Ended e = Tally(text);
+    EXPECT_EQ(e.code, 2) << text[0];
+    EXPECT_EQ(e.out, "");
+    EXPECT_NE(e.err.find("tally: " + wrong + "\n"), std::string::npos) << e.err;
+  }
 }
 
 // Published models have such tokenizers (hf-internal-testing/tiny-random-gpt2: 50,257 tokens, 1,000 rows), so that one is no reason

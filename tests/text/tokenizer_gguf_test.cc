@@ -253,6 +253,17 @@ TEST(GgufTokenizer, BadInputIsNamed) {
   Metadata scored = Scored({"a"}, {0});
   scored.Set("tokenizer.ggml.scores", std::vector<double>{0});
   expect(Error(scored), "expected 260 scores");
+  // Without scores all are 0, and the leftmost pair is merged first.
+  Metadata equal, unscored;
+  equal.source = unscored.source = "test.gguf";
+  const Metadata abc = Scored({"a", "b", "c", "ab", "bc", kSpace}, {0, 0, 0, 0, 0, 0});
+  for (const auto& [key, value] : abc.values()) {
+    equal.Set(key, value);
+    if (key != "tokenizer.ggml.scores") unscored.Set(key, value);
+  }
+  const std::vector<int32_t> ids = *Make(unscored)->Encode("abc");
+  EXPECT_EQ(ids, *Make(equal)->Encode("abc"));
+  EXPECT_EQ(ids, (std::vector<int32_t>{1, 264, 262, 261}));  // <s>, the space, ab, c
   scored = Scored({"a"}, {std::nan("")});
   expect(Error(scored), "the score of token 259 is not a number");
   expect(Error(Scored({std::string(1025, 'a')}, {0})), "tokens: token 259 has 1025 bytes, at most 1024 expected");

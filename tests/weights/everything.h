@@ -92,6 +92,12 @@ inline void FillEverything(WrittenCheckpoint& c) {
     c.Bind(qkv[i], 8, {"cut.w"}, {cuts[i].block, 64}, cuts[i]);
     c.Bind(biases[i], 8, {"cut.b"}, {cuts[i].block}, cuts[i]);
   }
+  // gpt-oss' experts that are not quantised: [in, out], gate and up in alternating columns.
+  c.Tensor("x.columns", DType::kBF16, {3, 33, 2 * 50});
+  c.Bind(Role::kExpertUp, 9, {"x.columns"}, {3, 50, 33}, kOdd).storage = S::kTransposed;
+  c.Bind(Role::kExpertGate, 9, {"x.columns"}, {3, 50, 33}, kEven).storage = S::kTransposed;
+  c.Tensor("wide.columns", DType::kF32, {3, 2 * 44000});  // two rows and what is taken of them are more than 1 MiB
+  c.Bind(Role::kUp, 10, {"wide.columns"}, {44000, 3}, kOdd).storage = S::kTransposed;
   c.Tensor("gemma", DType::kBF16, {512});
   c.Bind(Role::kAttnPostNorm, 7, {"gemma"}, {512}, S::kPlusOne);
   c.Tensor("one.row", DType::kF32, {40});  // of a matrix

@@ -47,8 +47,13 @@ inline std::vector<float> ExpectedValues(const Inventory& inventory, const Tenso
   for (uint64_t s = 0; s < slices; ++s) {
     for (uint64_t r = 0; r < rows; ++r) {
       for (uint64_t k = 0; k < cols; ++k) {
-        const uint64_t row = b.rows.all() ? r : b.rows.first + r / b.rows.block * b.rows.step + r % b.rows.block;
-        const uint64_t at = b.storage == Storage::kTransposed ? k * rows + r : row * cols + k;
+        const bool all = b.rows.all() || b.storage == Storage::kTransposedHeads;
+        const uint64_t row = all ? r : b.rows.first + r / b.rows.block * b.rows.step + r % b.rows.block;
+        // Transposed: rows are stored as columns; by heads: those of the stored rows that the map takes.
+        const uint64_t width = b.storage == Storage::kTransposed ? slice_elements / cols : rows;
+        const uint64_t at = b.storage == Storage::kTransposed        ? k * width + row
+                            : b.storage == Storage::kTransposedHeads ? b.rows.Stored(k) * width + r
+                                                                     : row * cols + k;
         const float value = stored[s * slice_elements + at];
         out.push_back(b.storage == Storage::kPlusOne ? 1 + value : value);
       }
@@ -64,7 +69,7 @@ inline void ExpectLoaded(const Inventory& inventory, const ModelSpec& spec, cons
   for (const TensorBinding& b : spec.bindings) {
     SCOPED_TRACE(WeightName(b.role, b.layer) + " of " + b.names[0]);
     const std::vector<float> expected = ExpectedValues(inventory, b);
-    if (b.role == Role::kRopeFactors) {
+    if (FactsOf(b.role).kind == WeightInfo::Kind::kBuffer) {
       const auto values = weights.HostVector(b.role);
       ASSERT_EQ(values.size(), expected.size());
       EXPECT_TRUE(SameBits(values.data(), expected.data(), expected.size()));
@@ -106,8 +111,8 @@ inline void ExpectLoaded(const Inventory& inventory, const ModelSpec& spec, cons
     uint64_t stored = 0;
     for (const std::string& name : b.names) {
       const StoredTensor& t = *inventory.Find(name);
-      const uint64_t rows = b.rows.all() ? 1 : t.shape[b.row_dimension()], own = b.rows.all() ? 1 : b.shape[b.row_dimension()];
-      stored += t.bytes / rows * own;
+      const auto shape = std::span(t.shape).first(std::min(t.shape.size(), b.shape.size()));  // not the dimension within blocks
+      stored += b.rows.all() ? t.bytes : t.bytes / b.StoredRows(shape) * b.mapped_rows();
     }
     EXPECT_EQ(info.stored_bytes, stored);
   }

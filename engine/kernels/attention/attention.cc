@@ -1,5 +1,6 @@
 #include "engine/kernels/attention/attention.h"
 
+#include <cmath>
 #include <string>
 
 #include "engine/kernels/attention/attention_internal.h"
@@ -15,7 +16,10 @@ Status AttentionOp::Validate() const {
     return InternalError(std::to_string(heads) + " heads of " + std::to_string(layout.k_dim) + " on " +
                          std::to_string(layout.kv_heads) + " KV heads: expected all at least 1 and heads a multiple of KV heads");
   }
-  if (window < 0) return InternalError("window is " + std::to_string(window) + "; expected 0 (none) or more");
+  if (window < 0 || chunk < 0)
+    return InternalError("window " + std::to_string(window) + ", chunk " + std::to_string(chunk) + "; expected 0 (none) or more");
+  if (!std::isfinite(softcap) || softcap < 0) return InternalError("the soft cap is not a number >= 0");
+  if (!slopes.empty() && slopes.size() != static_cast<size_t>(heads)) return InternalError("slopes are not one for each head");
   const int64_t n = static_cast<int64_t>(rows.size());
   TALLY_RETURN_IF_ERROR(CheckShape("q", q, n, heads * layout.k_dim));
   TALLY_RETURN_IF_ERROR(CheckShape("out", out, n, heads * layout.v_dim));
@@ -27,7 +31,7 @@ Status AttentionOp::Validate() const {
     TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
     // A row that continues the previous one needs at most one more block.
     const bool continues = i > 0 && rows[i].table == rows[i - 1].table && rows[i].position == rows[i - 1].position + 1;
-    const PositionRange visible = VisiblePositions(rows[i].position, window);
+    const PositionRange visible = VisiblePositions(*this, rows[i].position);
     int64_t block = (continues ? visible.end - 1 : visible.begin) / kKvBlock;
     for (; block * kKvBlock < visible.end; ++block) {
       if (tables[rows[i].table].blocks[block] == nullptr) return MissingBlock(i, block);
@@ -50,6 +54,12 @@ void AddActivationBytes(const AttentionOp& op, const CostAmounts& n, Cost& cost)
   cost.AddBytes(ByteKind::kActivationsWritten, head_bytes * op.layout.v_dim);
 }
 
+// Soft cap and slopes of `scores` scores.
+void AddScoreRules(const AttentionOp& op, uint64_t scores, Cost& cost) {
+  cost.AddFlops(WorkClass::kSoftmax, ((op.softcap != 0 ? 2 : 0) + (op.slopes.empty() ? 0 : 2)) * scores);
+  cost.AddSpecial(WorkClass::kSoftmax, op.softcap != 0 ? scores : 0);
+}
+
 // Merging one block: 1 compare, 1 subtract, 1 exp, 3 FLOPs for the sum, 3 dim for the output.
 void AddJoins(uint64_t joins, int64_t dim, Cost& cost) {
   cost.AddFlops(WorkClass::kSoftmax, joins * (5 + 3 * dim));
@@ -63,7 +73,7 @@ CostAmounts AttentionOp::Amounts(std::span<const Phase> phases, Phase phase) con
   n[Amount::kCalls] = rows.empty() ? 0 : 1;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!phases.empty() && phases[i] != phase) continue;
-    const PositionRange visible = VisiblePositions(rows[i].position, window);
+    const PositionRange visible = VisiblePositions(*this, rows[i].position);
     ++n[Amount::kRows];
     n[Amount::kVisible] += static_cast<uint64_t>(visible.size());
     n[Amount::kLanes] += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
@@ -77,6 +87,7 @@ Cost AttentionOp::Useful(const CostAmounts& n) const {
   const uint64_t scores = n[Amount::kVisible], queries = n[Amount::kRows] * heads, sunk = sinks.empty() ? 0 : queries;
   cost.AddFlops(WorkClass::kAttention, 2 * scores * heads * (layout.k_dim + layout.v_dim));
   cost.AddFlops(WorkClass::kSoftmax, 4 * scores * heads + 3 * sunk);
+  AddScoreRules(*this, scores * heads, cost);
   cost.AddSpecial(WorkClass::kSoftmax, scores * heads + queries * layout.v_dim + sunk);
   cost.AddBytes(ByteKind::kKvRead, scores * layout.PositionBytes());
   AddActivationBytes(*this, n, cost);
@@ -99,6 +110,7 @@ Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   cost.AddFlops(WorkClass::kAttention, 2 * heads * (lanes * op.layout.k_dim + scores * padded));
   cost.AddFlops(WorkClass::kSoftmax, heads * (4 * lanes + 2 * 15 * blocks) + 3 * sunk);
   cost.AddSpecial(WorkClass::kSoftmax, lanes * heads + queries * padded + sunk);
+  AddScoreRules(op, lanes * heads, cost);
   AddJoins(blocks * heads, padded, cost);
   cost.AddBytes(ByteKind::kKvRead, op.layout.kv_heads * (lanes * op.layout.KeyBytes() + scores * op.layout.PaddedValueBytes()));
   AddActivationBytes(op, n, cost);
@@ -142,6 +154,9 @@ void AttentionOp::Describe(OpDescription& d) const {
   d.Set("heads", heads);
   d.Set("scale", static_cast<double>(scale));
   d.Set("window", window);
+  d.Set("chunk", chunk);
+  d.Set("softcap", static_cast<double>(softcap));
+  d.Set("alibi", slopes.empty() ? "no" : "yes");
   DescribeRows(rows, d);
 }
 

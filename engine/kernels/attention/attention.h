@@ -3,7 +3,10 @@
 // Keys and values lie in blocks of C = kKvBlock positions (kv_layout.h). Masked positions do not enter the arithmetic.
 //
 // A query processes the blocks in order of position. In each block, over the visible positions:
-//   s = (q.k, summed over d in order by fma) * scale; m = max s; p = exp(s - m); l = sum p; o = sum p v in order of position
+//   s = (q.k, summed over d in order by fma) * scale
+//   with softcap c: s = c tanh(s / c), as c tanh(s (1 / c)) (Gemma 2)
+//   with slopes: s = fma(slope, j - i, s) for position j seen from i (ALiBi, Press et al. 2022)
+//   m = max s; p = exp(s - m); l = sum p; o = sum p v in order of position
 // The block is merged into the running (M, L, O):
 //   (a, b) = (exp(M - m), 1) if m > M, else (1, exp(m - M));  L = L a + l b, O = O a + o b, M = max(M, m)
 // The first block initialises (M, L, O); blocks without visible positions are skipped. The result is O / L. It does not depend on
@@ -23,16 +26,19 @@ struct AttentionOp {
   int64_t heads = 0;   // query head h reads KV head h / (heads / kv_heads)
   KvLayout layout;
   float scale = 1;
-  int64_t window = 0;           // position j visible to i iff 0 <= i - j < window; 0: all j <= i
-  WeightView sinks;             // [heads] or empty
+  int64_t window = 0;                  // position j visible to i iff 0 <= i - j < window; 0: all j <= i
+  int64_t chunk = 0;                   // position j visible to i iff j <= i and both are in one chunk of so many; 0: no chunks
+  float softcap = 0;                   // 0: none
+  WeightView sinks;                    // [heads] or empty
+  std::span<const float> slopes = {};  // [heads] or empty; a constant of the model, not a parameter
   std::span<const KvRow> rows;  // [n]; consecutive rows of one sequence share a tile, fastest if their positions are consecutive
   std::span<const KvTable> tables;
   Status Validate() const;
-  // Plain softmax attention, without merging of blocks (which is in Executed). With v = min(position + 1, window) visible keys,
+  // Plain softmax attention, without merging of blocks (which is in Executed). With v visible keys,
   // per row and query head:
   //   attention  2 v (k_dim + v_dim) FLOPs: q.k and p.v, a fused multiply-add for each element
   //   softmax    v multiplies by the scale, v max, v subtracts, v adds; special: v exps, v_dim divides by the sum;
-  //              with sinks one more max, subtract, add and exp
+  //              with sinks one more max, subtract, add and exp; with a softcap 2 v multiplies and v tanh; with slopes 2 v
   // Bytes: v layout.PositionBytes() of KV read per row, even if a tile of rows reads a block once; q read, out written, the sinks
   // read once.
   Cost Useful(const CostAmounts& n) const;

@@ -1,5 +1,5 @@
-// Attention for every Highway target. A tile is rows of one sequence x the query heads of one KV head; it reads each block of K
-// and V once. Tiling never changes the order of a sum, so a query's result does not depend on the other queries of its tile.
+// Attention for every Highway target. A tile is rows of one sequence x query heads of one KV head; it reads each block of K and V
+// once. Tiling never changes the order of a sum, so a query's result does not depend on the other queries of its tile.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -29,7 +29,7 @@ inline int64_t ChunkPositions(int64_t k_dim, size_t element_bytes) {
   return chunk;
 }
 
-// A thread's work arrays for one tile, in floats. Query i of the tile is row i / group, head i % group.
+// A thread's work arrays for one tile, in floats. Query i of the tile is row i / heads, head i % heads of the task's heads.
 struct AttentionScratch {
   float* q;                  // [queries][padded k_dim]
   float *o, *total;          // [queries][padded v_dim]: a block's sum of p v; the running sum O
@@ -58,7 +58,7 @@ struct AttentionScratch {
     a = take(RoundedQueries(queries));
     b = take(RoundedQueries(queries));
   }
-  static size_t Queries(const AttentionOp& op) { return TileRows(op) * (op.heads / op.layout.kv_heads); }
+  static size_t Queries(const AttentionOp& op) { return static_cast<size_t>(TileRows(op) * MostTaskHeads(op)); }
   static size_t RoundedQueries(size_t n) { return (n + 15) / 16 * 16; }
 };
 
@@ -210,6 +210,16 @@ HWY_INLINE VF ExpOfNegative(VF x) {
   return hn::MulAdd(m1, power, power);
 }
 
+// Soft cap, then slope, of the scores p[0 .. n), n a multiple of kUnit. `distance`: position of p[0] less the query's.
+HWY_INLINE void ChangeScores(float* HWY_RESTRICT p, int64_t n, float softcap, float slope, int64_t distance) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    VF s = hn::LoadU(kF32, p + i);
+    if (softcap != 0) s = hn::Mul(hn::Set(kF32, softcap), Tanh(kF32, hn::Mul(s, hn::Set(kF32, 1 / softcap))));
+    if (slope != 0) s = hn::MulAdd(hn::Set(kF32, slope), hn::Iota(kF32, static_cast<float>(distance + i)), s);
+    hn::StoreU(s, kF32, p + i);
+  }
+}
+
 // Replaces the scores of one query in `lanes` of a block by exp(score - max). Returns their sum and sets `max`. Masked lanes in the
 // first and last group of 16 get the score -inf, whose exp is exactly 0.
 HWY_INLINE float BlockSoftmax(float* HWY_RESTRICT p, PositionRange lanes, float& max) {
@@ -249,26 +259,31 @@ HWY_INLINE void Join(float block_max, float block_sum, float& max, float& sum, f
   sum = sum * a + block_sum * b;
 }
 
-// Rows [row, row + rows), all of one table, with one KV head.
+// Query heads [first, first + count) of one KV head.
+struct TaskHeads {
+  int64_t kv_head, first, count;
+};
+
+// Rows [row, row + rows), all of one table.
 template <class Format>
 class TileRun {
   using Vectors = KvVectors<Format>;
   using T = typename Vectors::Stored;
 
  public:
-  TileRun(const AttentionOp& op, int64_t row, int64_t rows, int64_t kv_head, const AttentionScratch& work)
+  TileRun(const AttentionOp& op, int64_t row, int64_t rows, TaskHeads heads, const AttentionScratch& work)
       : op_(op),
         row_(row),
         rows_(rows),
-        kv_head_(kv_head),
+        first_head_(heads.first),
         w_(work),
         layout_(op.layout),
-        share_(static_cast<size_t>(kv_head) * Format::HeadBytes(op.layout)),
+        share_(static_cast<size_t>(heads.kv_head) * Format::HeadBytes(op.layout)),
         k_dim_(op.layout.k_dim),
         v_dim_(op.layout.v_dim),
         k_padded_(KvPadded(k_dim_)),
         v_padded_(KvPadded(v_dim_)),
-        group_(op.heads / op.layout.kv_heads),
+        group_(heads.count),
         queries_(rows * group_),
         chunk_(std::max<int64_t>(ChunkPositions(k_dim_, sizeof(T)), kUnit * UnitsFor(std::min<int64_t>(queries_, kMaxQueries)))),
         widen_(!Vectors::kDirect || (Vectors::kWidens && queries_ > 2 * kMaxQueries)) {}
@@ -315,7 +330,7 @@ class TileRun {
   Next KeysFrom(const uint8_t* share, int64_t lane) const { return {Vectors::Keys(layout_, share, lane), k_padded_}; }
   Next ValuesFrom(const uint8_t* share, int64_t lane) const { return {Vectors::Values(layout_, share, lane), v_padded_}; }
 
-  PositionRange Visible(int64_t r) const { return VisiblePositions(op_.rows[row_ + r].position, op_.window); }
+  PositionRange Visible(int64_t r) const { return VisiblePositions(op_, op_.rows[row_ + r].position); }
   // Lanes of the current block that row r sees.
   PositionRange Lanes(int64_t r) const { return Within(Visible(r), base_, kKvBlock); }
   PositionRange LanesOfChunk(PositionRange lanes, int64_t c) const {
@@ -331,7 +346,7 @@ class TileRun {
   static PositionRange Groups(PositionRange lanes) { return {lanes.begin / kUnit, (lanes.end + kUnit - 1) / kUnit}; }
 
   HWY_INLINE void Start(int64_t r, int64_t g) {
-    const int64_t i = r * group_ + g, head = kv_head_ * group_ + g;
+    const int64_t i = r * group_ + g, head = first_head_ + g;
     std::memcpy(w_.q + i * k_padded_, op_.q.Row(row_ + r) + head * k_dim_, static_cast<size_t>(k_dim_) * sizeof(float));
     std::memset(w_.total + i * v_padded_, 0, static_cast<size_t>(v_padded_) * sizeof(float));
     w_.max[i] = op_.sinks.empty() ? -std::numeric_limits<float>::infinity() : op_.sinks.Vector()[head];
@@ -366,7 +381,13 @@ class TileRun {
   HWY_INLINE void SoftmaxRow(int64_t r) {
     const PositionRange lanes = Lanes(r);
     if (lanes.empty()) return;
+    const bool change = op_.softcap != 0 || !op_.slopes.empty();
     for (int64_t i = r * group_; i < (r + 1) * group_; ++i) {
+      if (change) {
+        const int64_t from = lanes.begin / kUnit * kUnit, to = (lanes.end + kUnit - 1) / kUnit * kUnit;
+        const float slope = op_.slopes.empty() ? 0 : op_.slopes[static_cast<size_t>(first_head_ + i % group_)];
+        ChangeScores(w_.p + i * kKvBlock + from, to - from, op_.softcap, slope, base_ + from - op_.rows[row_ + r].position);
+      }
       float max;
       const float sum = BlockSoftmax(w_.p + i * kKvBlock, lanes, max);
       Join(max, sum, w_.max[i], w_.sum[i], w_.a[i], w_.b[i]);
@@ -408,30 +429,34 @@ class TileRun {
     float* total = w_.total + i * v_padded_;
     const VF sum = hn::Set(kF32, w_.sum[i]);
     for (int64_t d = 0; d < v_padded_; d += kLanes) hn::StoreU(hn::Div(hn::LoadU(kF32, total + d), sum), kF32, total + d);
-    float* out = op_.out.Row(row_ + i / group_) + (kv_head_ * group_ + i % group_) * v_dim_;
+    float* out = op_.out.Row(row_ + i / group_) + (first_head_ + i % group_) * v_dim_;
     std::memcpy(out, total, static_cast<size_t>(v_dim_) * sizeof(float));
   }
 
   const AttentionOp& op_;
-  const int64_t row_, rows_, kv_head_;
+  const int64_t row_, rows_, first_head_;
   const AttentionScratch& w_;
   const KvLayout layout_;
   const size_t share_;  // byte offset of the head's share in a block
   const int64_t k_dim_, v_dim_, k_padded_, v_padded_;
-  const int64_t group_, queries_;      // query heads of the KV head; rows * group
+  const int64_t group_, queries_;      // query heads; rows * group
   const int64_t chunk_;                // positions
   const bool widen_;                   // chunks are widened before tiles use them
   PositionRange every_{0, INT64_MAX};  // positions that every row sees
   int64_t base_ = 0;                   // first position of the current block
 };
 
-// Rows [begin, end) with one KV head. Splits them into runs of one table.
-void AttendRows(const AttentionOp& op, int64_t begin, int64_t end, int64_t kv_head, std::span<uint8_t> scratch) {
+// Rows [begin, end) with the query heads of a head task. Splits the rows into runs of one table.
+void AttendRows(const AttentionOp& op, int64_t begin, int64_t end, int64_t head_task, std::span<uint8_t> scratch) {
   const AttentionScratch work(op, scratch);
+  const int64_t tasks = TasksPerKvHead(op), kv_head = head_task / tasks, task = head_task % tasks, each = HeadsPerKvHead(op);
+  const int64_t first = kv_head * each + each * task / tasks, next = kv_head * each + each * (task + 1) / tasks;
   while (begin < end) {
     int64_t run = begin + 1;
     while (run < end && op.rows[run].table == op.rows[begin].table) ++run;
-    WithKvFormat(op.layout.type, [&](auto format) { TileRun<decltype(format)>(op, begin, run - begin, kv_head, work).Run(); });
+    WithKvFormat(op.layout, [&](auto format) {
+      TileRun<decltype(format)>(op, begin, run - begin, {kv_head, first, next - first}, work).Run();
+    });
     begin = run;
   }
 }
@@ -449,7 +474,7 @@ TaskPlan PlanAttentionHwy(const AttentionOp& op, int) {
   int64_t tiles = 0;
   for (int64_t row = 0; row < n; row = TileEnd(op.rows, row, tile_rows)) ++tiles;
   // Tiles differ in the number of visible positions, so threads take them one by one. The heads of a single tile cost the same.
-  return {tiles * op.layout.kv_heads, tiles > 1 ? 1 : 0, AttentionScratch::Floats(op) * sizeof(float)};
+  return {tiles * HeadTasks(op), tiles > 1 ? 1 : 0, AttentionScratch::Floats(op) * sizeof(float)};
 }
 
 void RunAttentionHwy(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
@@ -457,9 +482,9 @@ void RunAttentionHwy(const AttentionOp& op, int64_t begin, int64_t end, std::spa
   int64_t task = 0;
   for (int64_t row = 0; row < n && task < end;) {
     const int64_t row_end = TileEnd(op.rows, row, tile_rows);
-    for (int64_t head = 0; head < op.layout.kv_heads; ++head, ++task) {
+    for (int64_t head_task = 0; head_task < HeadTasks(op); ++head_task, ++task) {
       if (task >= begin && task < end) {
-        HWY_DYNAMIC_DISPATCH(AttendRows)(op, row, row_end, head, scratch);
+        HWY_DYNAMIC_DISPATCH(AttendRows)(op, row, row_end, head_task, scratch);
       }
     }
     row = row_end;

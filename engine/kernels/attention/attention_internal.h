@@ -17,8 +17,10 @@ struct PositionRange {
   int64_t size() const { return end - begin; }
 };
 
-inline PositionRange VisiblePositions(int64_t position, int64_t window) {
-  return {window > 0 ? std::max<int64_t>(0, position - window + 1) : 0, position + 1};
+inline PositionRange VisiblePositions(const AttentionOp& op, int64_t position) {
+  int64_t begin = op.window > 0 ? std::max<int64_t>(0, position - op.window + 1) : 0;
+  if (op.chunk > 0) begin = std::max(begin, position / op.chunk * op.chunk);
+  return {begin, position + 1};
 }
 
 // The part of `r` in [begin, begin + count), relative to `begin`.
@@ -28,12 +30,17 @@ inline PositionRange Within(PositionRange r, int64_t begin, int64_t count) {
 
 inline int64_t BlocksTouched(PositionRange r) { return (r.end - 1) / kKvBlock - r.begin / kKvBlock + 1; }
 
-// A task of the Highway kernel is one KV head and a tile of up to kTileQueries / (heads / kv_heads) rows, at least one. Task t is
-// tile t / kv_heads and KV head t % kv_heads. Only the first and last row of a tile are compared, so that a tile may contain rows
-// of other sequences; AttendRows splits it.
-inline constexpr int64_t kTileQueries = 32;
+// A task of the Highway kernel is a tile of up to kTileQueries / kMostTaskHeads rows or more, and up to kMostTaskHeads query heads
+// of one KV head. Task t is tile t / HeadTasks and head task t % HeadTasks. Only the first and last row of a tile are compared, so
+// that a tile may contain rows of other sequences; AttendRows splits it.
+inline constexpr int64_t kTileQueries = 32, kMostTaskHeads = 8;
 
-inline int64_t TileRows(const AttentionOp& op) { return std::max<int64_t>(1, kTileQueries / (op.heads / op.layout.kv_heads)); }
+inline int64_t HeadsPerKvHead(const AttentionOp& op) { return op.heads / op.layout.kv_heads; }
+// Tasks that the query heads of a KV head are divided into, as evenly as they can be.
+inline int64_t TasksPerKvHead(const AttentionOp& op) { return (HeadsPerKvHead(op) + kMostTaskHeads - 1) / kMostTaskHeads; }
+inline int64_t HeadTasks(const AttentionOp& op) { return op.layout.kv_heads * TasksPerKvHead(op); }
+inline int64_t MostTaskHeads(const AttentionOp& op) { return (HeadsPerKvHead(op) + TasksPerKvHead(op) - 1) / TasksPerKvHead(op); }
+inline int64_t TileRows(const AttentionOp& op) { return std::max<int64_t>(1, kTileQueries / MostTaskHeads(op)); }
 
 // The end of the tile that starts at row `begin`.
 inline int64_t TileEnd(std::span<const KvRow> rows, int64_t begin, int64_t tile_rows) {

@@ -23,7 +23,7 @@ void AttendFormat(const AttentionOp& op, int64_t row, int64_t head, A* o, J* tot
   const int64_t kv_head = head / (op.heads / layout.kv_heads);
   const size_t share_bytes = Format::HeadBytes(layout);
   const KvRow at = op.rows[row];
-  const PositionRange visible = VisiblePositions(at.position, op.window);
+  const PositionRange visible = VisiblePositions(op, at.position);
   const float* q = op.q.Row(row) + head * k_dim;
 
   J running_max(0.0f), running_sum(0.0f);
@@ -45,6 +45,11 @@ void AttendFormat(const AttentionOp& op, int64_t row, int64_t head, A* o, J* tot
       A dot(0.0f);
       for (int64_t d = 0; d < k_dim; ++d) dot = Fma(A(Format::Key(layout, share, lane, d)), A(q[d]), dot);
       p[lane] = S(ToF32(dot)) * S(op.scale);
+      if (op.softcap != 0) p[lane] = S(op.softcap) * Tanh(p[lane] * S(1 / op.softcap));
+      if (!op.slopes.empty()) {
+        p[lane] =
+            Fma(S(op.slopes[static_cast<size_t>(head)]), S(static_cast<float>(block * kKvBlock + lane - at.position)), p[lane]);
+      }
       m = Max(m, p[lane]);
     }
     S l(0.0f);
@@ -82,7 +87,7 @@ void AttendFormat(const AttentionOp& op, int64_t row, int64_t head, A* o, J* tot
 
 template <class A, class S, class J>
 void AttendReference(const AttentionOp& op, int64_t row, int64_t head, A* o, J* total) {
-  WithKvFormat(op.layout.type, [&](auto format) { AttendFormat<decltype(format), A, S, J>(op, row, head, o, total); });
+  WithKvFormat(op.layout, [&](auto format) { AttendFormat<decltype(format), A, S, J>(op, row, head, o, total); });
 }
 
 }  // namespace tally

@@ -33,7 +33,7 @@ HWY_INLINE void PutColumns(Tail tail, EmbedV v, const EmbedOp& op, float* out, s
 // Calls row(id, out) for tasks [begin, end).
 template <class Row>
 HWY_INLINE void EmbedRows(const EmbedOp& op, int64_t begin, int64_t end, const Row& row) {
-  for (int64_t t = begin; t < end; ++t) row(op.ids[static_cast<size_t>(t)], op.out.Row(t));
+  for (int64_t t = begin; t < end; ++t) row(op.ids[static_cast<size_t>(t)] + op.first_row, op.out.Row(t));
 }
 
 // F32, F16, BF16, 32 columns at a time. F::WidenColumns(d, bits) widens a vector of elements. A row of a panel consists of 4-byte

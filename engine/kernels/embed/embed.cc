@@ -65,13 +65,14 @@ Status EmbedOp::Validate() const {
                          std::string(DTypeName(table.dtype)) + " cannot be read");
   }
   if (!std::isfinite(scale)) return InternalError("an embedding is scaled by a finite number");
+  if (first_row < 0) return InternalError("the first row of an embedding table is negative");
   const size_t needed = table.layout == WeightLayout::kPanel16 ? PanelBytes(table.dtype, table.cols)
                                                                : *StoredBytes(table.dtype, static_cast<uint64_t>(table.cols));
   if (table.panel_stride < needed) return InternalError("embedding rows overlap");
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || ids[i] >= table.rows) {
+    if (ids[i] < 0 || ids[i] >= table.rows - first_row) {
       return BadInput("id " + std::to_string(ids[i]) + " at row " + std::to_string(i) + " is outside the table, expected 0 to " +
-                      std::to_string(table.rows - 1));
+                      std::to_string(table.rows - first_row - 1));
     }
   }
   return CheckShape("embedding output", out, static_cast<int64_t>(ids.size()), table.cols);
@@ -85,7 +86,7 @@ CostAmounts EmbedOp::Amounts() const {
   }
   int64_t last_panel = -1;
   for (const int32_t id : Distinct(ids)) {
-    const int64_t panel = table.layout == WeightLayout::kPanel16 ? id / kPanelRows : id;
+    const int64_t row = int64_t{id} + first_row, panel = table.layout == WeightLayout::kPanel16 ? row / kPanelRows : row;
     ++n[Amount::kSlices];
     n[Amount::kPanels] += panel != last_panel ? 1 : 0;
     last_panel = panel;
@@ -111,7 +112,7 @@ Cost EmbedOp::Useful(const CostAmounts& n) const {
 
 void EmbedOp::Touches(WeightTouches& touches) const {
   const auto touch = [&](int32_t id) {
-    const uint32_t row = static_cast<uint32_t>(id + table.row_offset);
+    const uint32_t row = static_cast<uint32_t>(id + first_row + table.row_offset);
     touches.push_back({table.id, 0, row, row + 1});
   };
   if (ids.size() == 1) return touch(ids[0]);
@@ -122,6 +123,7 @@ void EmbedOp::Describe(OpDescription& d) const {
   d.Add("ids", kIn, "i32", {Size(ids)});
   DescribeWeight("table", table, d);
   d.Add("out", add_to_out ? kInOut : kOut, "f32", Shape(out));
+  d.Set("first_row", first_row);
   d.Set("scale", static_cast<double>(scale));
   d.Set("layout", table.layout == WeightLayout::kPanel16 ? "panel16" : "row_major");
   d.Set("ids", List(ids));

@@ -15,7 +15,7 @@ namespace tally {
 template <class S>
 void EmbedRef(const EmbedOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   for (int64_t t = begin; t < end; ++t) {
-    const int64_t id = op.ids[static_cast<size_t>(t)];
+    const int64_t id = int64_t{op.ids[static_cast<size_t>(t)]} + op.first_row;
     float* out = op.out.Row(t);
     if (!op.add_to_out && op.scale == 1) {
       UnpackRow(op.table, 0, id, out);

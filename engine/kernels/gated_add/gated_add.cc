@@ -1,5 +1,7 @@
 #include "engine/kernels/gated_add/gated_add.h"
 
+#include <cmath>
+
 #include "engine/kernels/describe.h"
 #include "engine/kernels/gated_add/gated_add_ref.h"
 #include "engine/kernels/target.h"
@@ -12,7 +14,10 @@ namespace {
 Cost GatedAddCost(const GatedAddOp& op, uint64_t n, uint64_t d, size_t part) {
   Cost cost;
   const uint64_t cols = static_cast<uint64_t>(op.out.cols);
-  if (part == 0) {
+  if (part == 0 && op.gate.empty()) {
+    cost.AddFlops(WorkClass::kResidualBias, n * d);
+    cost.AddBytes(ByteKind::kActivationsRead, n * cols * 4);
+  } else if (part == 0) {
     cost.AddFlops(WorkClass::kActivation, n * (1 + d));
     cost.AddSpecial(WorkClass::kActivation, n * 2);
     cost.AddBytes(ByteKind::kActivationsRead, n * (1 + cols) * 4);
@@ -31,7 +36,8 @@ TaskPlan Plan(const GatedAddOp& op, int) { return {op.out.rows, 0, 0}; }
 
 Status GatedAddOp::Validate() const {
   TALLY_RETURN_IF_ERROR(CheckShape("gated output", out, out.rows, out.cols));
-  TALLY_RETURN_IF_ERROR(CheckShape("gates", gate, out.rows, 1));
+  if (!gate.empty()) TALLY_RETURN_IF_ERROR(CheckShape("gates", gate, out.rows, 1));
+  if (!std::isfinite(scale)) return InternalError("rows are weighted by a finite number");
   return CheckShape("gated input", y, out.rows, out.cols);
 }
 
@@ -41,8 +47,9 @@ Cost GatedAddOp::Useful(const CostAmounts& n, size_t part) const {
 
 void GatedAddOp::Describe(OpDescription& d) const {
   d.Add("y", kIn, "f32", Shape(y));
-  d.Add("gate", kIn, "f32", Shape(gate));
+  if (!gate.empty()) d.Add("gate", kIn, "f32", Shape(gate));
   d.Add("out", kInOut, "f32", Shape(out));
+  d.Set("scale", static_cast<double>(scale));
 }
 
 template <>

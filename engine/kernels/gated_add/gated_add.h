@@ -1,4 +1,5 @@
-// Adds rows, each weighted by a gate: out[t] += sigmoid(gate[t]) * y[t] (the shared expert of Qwen2-MoE).
+// Adds weighted rows: out[t] += sigmoid(gate[t]) * y[t] (the shared expert of Qwen2-MoE), or out[t] += scale * y[t] (the residual
+// multiplier of Granite).
 #pragma once
 
 #include "engine/kernels/op.h"
@@ -7,14 +8,15 @@ namespace tally {
 
 struct GatedAddOp {
   static constexpr std::string_view kName = "gated_add";
-  static constexpr size_t kParts = 2;  // gating, then adding
+  static constexpr size_t kParts = 2;  // weighting, then adding
   Mat<const float> y;                  // [n, d]
-  Mat<const float> gate;               // [n, 1], before the sigmoid
+  Mat<const float> gate = {};          // [n, 1], before the sigmoid; or empty
+  float scale = 1;                     // without a gate
   Mat<float> out;                      // [n, d]
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(out.rows); }
-  // Per row. Part 0, class activation: 1 + d FLOPs and 2 special (1 + exp(-g), the divide, d multiplies). Part 1, class
-  // residual/bias: d adds.
+  // Per row. Part 0: with a gate, class activation, 1 + d FLOPs and 2 special (1 + exp(-g), the divide, d multiplies); without one,
+  // class residual/bias, d multiplies. Part 1, class residual/bias: d adds.
   Cost Useful(const CostAmounts& n, size_t part) const;
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return out; }

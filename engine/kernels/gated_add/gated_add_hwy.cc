@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 void RunGatedAdd(const GatedAddOp& op, int64_t begin, int64_t end) {
   const hn::ScalableTag<float> d;
   for (int64_t t = begin; t < end; ++t) {
-    const auto weight = Sigmoid(d, hn::Set(d, *op.gate.Row(t)));
+    const auto weight = op.gate.empty() ? hn::Set(d, op.scale) : Sigmoid(d, hn::Set(d, *op.gate.Row(t)));
     const float* y = op.y.Row(t);
     float* out = op.out.Row(t);
     ForLanes(d, op.out.cols, [&](auto tail, int64_t i, size_t count) HWY_ATTR {

@@ -18,10 +18,11 @@ struct KvLayout {
   int64_t kv_heads = 0;
   int64_t k_dim = 0;      // elements of a head's key
   int64_t v_dim = k_dim;  // elements of a head's value
+  bool shared = false;    // a value is the first v_dim elements of its key (latent attention)
 
   size_t HeadBytes() const;  // one head's share of a block, padding included
   size_t BlockBytes() const { return static_cast<size_t>(kv_heads) * HeadBytes(); }
-  // Stored bytes of one key (value) in one head, scales included, padding excluded.
+  // Stored bytes of one key (value) in one head, scales included, padding excluded. A shared value has none of its own.
   size_t KeyBytes() const;
   size_t ValueBytes() const;
   size_t PositionBytes() const { return static_cast<size_t>(kv_heads) * (KeyBytes() + ValueBytes()); }

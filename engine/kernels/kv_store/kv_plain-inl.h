@@ -42,9 +42,8 @@ struct KvPlain {
     for (int64_t d = 0; d < l.v_dim; ++d) Put(share + ValueAt(l, lane, d), Number::Narrow(v[d]));
   }
 
+  static Stored Narrow(float x) { return Number::Narrow(x); }
   static void Put(uint8_t* at, Stored x) { std::memcpy(at, &x, kBytes); }
-
- private:
   static float Load(const uint8_t* at) {
     Stored x;
     std::memcpy(&x, at, kBytes);

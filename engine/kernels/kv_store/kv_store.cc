@@ -26,7 +26,8 @@ void StoreRows(const KvStoreOp& op, int64_t begin, int64_t end, StoreFn store) {
     const KvRow at = op.rows[row];
     uint8_t* share = op.tables[at.table].blocks[at.position / kKvBlock];
     for (int64_t head = 0; head < l.kv_heads; ++head, share += share_bytes) {
-      store(l, share, at.position % kKvBlock, op.k.Row(row) + head * l.k_dim, op.v.Row(row) + head * l.v_dim);
+      const float* v = l.shared ? nullptr : op.v.Row(row) + head * l.v_dim;
+      store(l, share, at.position % kKvBlock, op.k.Row(row) + head * l.k_dim, v);
     }
   }
 }
@@ -41,7 +42,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 void StoreRowsHwy(const KvStoreOp& op, int64_t begin, int64_t end) {
-  WithKvFormat(op.layout.type, [&](auto format) {
+  WithKvFormat(op.layout, [&](auto format) {
     using Format = decltype(format);
     StoreRows<Format>(op, begin, end, KvVectors<Format>::Store);
   });
@@ -61,7 +62,11 @@ Status KvStoreOp::Validate() const {
   }
   const int64_t n = static_cast<int64_t>(rows.size());
   TALLY_RETURN_IF_ERROR(CheckShape("k", k, n, layout.kv_heads * layout.k_dim));
-  TALLY_RETURN_IF_ERROR(CheckShape("v", v, n, layout.kv_heads * layout.v_dim));
+  if (layout.shared) {
+    if (layout.v_dim > layout.k_dim || !v.empty()) return InternalError("a shared value is the beginning of its key");
+  } else {
+    TALLY_RETURN_IF_ERROR(CheckShape("v", v, n, layout.kv_heads * layout.v_dim));
+  }
   for (size_t i = 0; i < rows.size(); ++i) {
     TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
     const int64_t block = rows[i].position / kKvBlock;
@@ -72,7 +77,8 @@ Status KvStoreOp::Validate() const {
 
 Cost KvStoreOp::Useful(const CostAmounts& n) const {
   Cost cost;
-  const uint64_t elements = n[Amount::kRows] * static_cast<uint64_t>(layout.kv_heads * (layout.k_dim + layout.v_dim));
+  const int64_t of_head = layout.k_dim + (layout.shared ? 0 : layout.v_dim);
+  const uint64_t elements = n[Amount::kRows] * static_cast<uint64_t>(layout.kv_heads * of_head);
   cost.AddBytes(ByteKind::kActivationsRead, elements * sizeof(float));
   cost.AddBytes(ByteKind::kKvWritten, n[Amount::kRows] * layout.PositionBytes());
   return cost;
@@ -80,7 +86,7 @@ Cost KvStoreOp::Useful(const CostAmounts& n) const {
 
 void KvStoreOp::Describe(OpDescription& d) const {
   d.Add("k", kIn, "f32", Shape(k));
-  d.Add("v", kIn, "f32", Shape(v));
+  if (!layout.shared) d.Add("v", kIn, "f32", Shape(v));
   d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, layout.type),
         {layout.kv_heads, layout.k_dim, layout.v_dim});  // of one position
   DescribeRows(rows, d);
@@ -94,7 +100,7 @@ void RunHwy(const KvStoreOp& op, int64_t begin, int64_t end, std::span<uint8_t>)
   HWY_DYNAMIC_DISPATCH(StoreRowsHwy)(op, begin, end);
 }
 void RunRef(const KvStoreOp& op, int64_t begin, int64_t end, std::span<uint8_t>) {
-  WithKvFormat(op.layout.type, [&](auto format) {
+  WithKvFormat(op.layout, [&](auto format) {
     using Format = decltype(format);
     StoreRows<Format>(op, begin, end, Format::Store);
   });

@@ -22,7 +22,7 @@ struct KvRow {
 // table and position.
 struct KvStoreOp {
   static constexpr std::string_view kName = "kv_store";
-  Mat<const float> k, v;  // [n, kv_heads * k_dim], [n, kv_heads * v_dim]
+  Mat<const float> k, v;  // [n, kv_heads * k_dim], [n, kv_heads * v_dim]; v is empty if the layout shares it with k
   KvLayout layout;
   std::span<const KvRow> rows;  // [n]
   std::span<const KvTable> tables;

@@ -13,10 +13,10 @@ namespace {
 // `k`: elements of a vector that the kernel processes, padding included.
 Cost NormCost(const NormOp& op, const CostAmounts& n, uint64_t k) {
   Cost cost;
-  const uint64_t vectors = n[Amount::kRows] * static_cast<uint64_t>(op.groups), cols = static_cast<uint64_t>(op.weight.cols);
+  const uint64_t vectors = n[Amount::kRows] * static_cast<uint64_t>(op.groups), cols = static_cast<uint64_t>(op.vector_size());
   if (op.kind == NormKind::kRms) {
-    cost.AddFlops(WorkClass::kNorm, vectors * (4 * k + 1));  // sum of squares 2, scaling 2; eps
-    cost.AddSpecial(WorkClass::kNorm, vectors * 2);          // divide, rsqrt
+    cost.AddFlops(WorkClass::kNorm, vectors * ((op.weight.empty() ? 3 : 4) * k + 1));  // sum of squares 2, scaling 2; eps
+    cost.AddSpecial(WorkClass::kNorm, vectors * 2);                                    // divide, rsqrt
   } else {
     // sum 1, centring 1, sum of squares 2, scaling 2, bias 1; eps
     cost.AddFlops(WorkClass::kNorm, vectors * ((op.bias.empty() ? 6 : 7) * k + 1));
@@ -28,7 +28,7 @@ Cost NormCost(const NormOp& op, const CostAmounts& n, uint64_t k) {
   for (const WeightView* w : {&op.weight, &op.bias}) {
     if (w->empty()) continue;
     cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kCalls] * w->stored_row_bytes);
-    cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kCalls] * cols * 4);
+    cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kCalls] * static_cast<uint64_t>(w->cols) * 4);
   }
   return cost;
 }
@@ -46,24 +46,26 @@ TaskPlan Plan(const NormOp& op, int) { return {op.x.rows * op.groups, 0, 0}; }
 }  // namespace
 
 Status NormOp::Validate() const {
-  if (weight.empty() || weight.cols <= 0 || groups <= 0) return InternalError("norm needs a weight and a group");
-  TALLY_RETURN_IF_ERROR(CheckVector("norm weight", weight, weight.cols));
+  if (groups <= 0 || x.cols <= 0 || x.cols % groups != 0) return InternalError("norm needs vectors");
+  if (weight.empty() && kind != NormKind::kRms) return InternalError("a LayerNorm needs a weight");
+  const int64_t k = vector_size();
+  if (!weight.empty()) TALLY_RETURN_IF_ERROR(CheckVector("norm weight", weight, weight.cols == groups * k ? groups * k : k));
   if (!bias.empty()) {
     if (kind != NormKind::kLayer) return InternalError("an RMS norm has no bias");
-    TALLY_RETURN_IF_ERROR(CheckVector("norm bias", bias, weight.cols));
+    TALLY_RETURN_IF_ERROR(CheckVector("norm bias", bias, k));
   }
   if (add_to_out && (kind != NormKind::kRms || out.data == x.data))
     return InternalError("this norm cannot be added to its output");
   if (!std::isfinite(eps) || eps < 0) return InternalError("norm eps is not a number >= 0");
-  TALLY_RETURN_IF_ERROR(CheckShape("norm input", x, x.rows, groups * weight.cols));
-  return CheckShape("norm output", out, x.rows, groups * weight.cols);
+  TALLY_RETURN_IF_ERROR(CheckShape("norm input", x, x.rows, groups * k));
+  return CheckShape("norm output", out, x.rows, groups * k);
 }
 
-Cost NormOp::Useful(const CostAmounts& n) const { return NormCost(*this, n, static_cast<uint64_t>(weight.cols)); }
+Cost NormOp::Useful(const CostAmounts& n) const { return NormCost(*this, n, static_cast<uint64_t>(vector_size())); }
 
 void NormOp::Touches(WeightTouches& touches) const {
   if (x.rows == 0) return;
-  touches.push_back({weight.id, 0, 0, 1});
+  if (!weight.empty()) touches.push_back({weight.id, 0, 0, 1});
   if (!bias.empty()) touches.push_back({bias.id, 0, 0, 1});
 }
 
@@ -81,7 +83,7 @@ template <>
 std::span<const Kernel<NormOp>> Kernels<NormOp>() {
   static constexpr Kernel<NormOp> kKernels[] = {
       {"hwy", Always, Plan, RunNormHwy,
-       [](const NormOp& op, const CostAmounts& n) { return NormCost(op, n, HwyPadded(op.weight.cols)); }},
+       [](const NormOp& op, const CostAmounts& n) { return NormCost(op, n, HwyPadded(op.vector_size())); }},
       {"ref", Always, Plan,
        [](const NormOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { NormRef<float>(op, begin, end); },
        [](const NormOp& op, const CostAmounts& n) { return op.Useful(n); }}};

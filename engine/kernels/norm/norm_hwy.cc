@@ -50,7 +50,7 @@ void RmsNormVector(const float* x, const float* w, int64_t k, float eps, bool ad
   const V inverse = hn::Set(d, 1.0f / std::sqrt(squares / static_cast<float>(k) + eps));
   ForLanes(d, k, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
     const V scaled = hn::Mul(LoadLanes(tail, d, x + i, count), inverse);
-    V y = hn::Mul(scaled, LoadLanes(tail, d, w + i, count));
+    V y = w != nullptr ? hn::Mul(scaled, LoadLanes(tail, d, w + i, count)) : scaled;
     if (add) y = hn::Add(LoadLanes(tail, d, out + i, count), y);
     StoreLanes(tail, y, d, out + i, count);
   });
@@ -76,11 +76,11 @@ void LayerNormVector(const float* x, const float* w, const float* b, int64_t k, 
 }
 
 void RunNorm(const NormOp& op, int64_t begin, int64_t end) {
-  const int64_t k = op.weight.cols;
-  const float* w = op.weight.Vector();
+  const int64_t k = op.vector_size();
   const float* b = op.bias.empty() ? nullptr : op.bias.Vector();
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = t / op.groups, at = t % op.groups * k;
+    const float* w = op.WeightsAt(at);
     const float* x = op.x.Row(row) + at;
     float* out = op.out.Row(row) + at;
     if (op.kind == NormKind::kRms) {

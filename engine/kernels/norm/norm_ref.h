@@ -24,7 +24,7 @@ void RmsNormVector(const float* x, const float* w, int64_t k, float eps, bool ad
   for (int64_t i = 0; i < k; ++i) sum = Fma(S(x[i]), S(x[i]), sum);
   const S inverse = Rsqrt(sum / S(static_cast<float>(k)) + S(eps));
   for (int64_t i = 0; i < k; ++i) {
-    const S y = S(x[i]) * inverse * S(w[i]);
+    const S scaled = S(x[i]) * inverse, y = w != nullptr ? scaled * S(w[i]) : scaled;
     out[i] = ToF32(add ? S(out[i]) + y : y);
   }
 }
@@ -49,11 +49,11 @@ void LayerNormVector(const float* x, const float* w, const float* b, int64_t k, 
 
 template <class S>
 void NormRef(const NormOp& op, int64_t begin, int64_t end) {
-  const int64_t k = op.weight.cols;
-  const float* w = op.weight.Vector();
+  const int64_t k = op.vector_size();
   const float* b = op.bias.empty() ? nullptr : op.bias.Vector();
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = t / op.groups, at = t % op.groups * k;
+    const float* w = op.WeightsAt(at);
     const float* x = op.x.Row(row) + at;
     float* out = op.out.Row(row) + at;
     if (op.kind == NormKind::kRms) {

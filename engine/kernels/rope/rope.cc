@@ -56,7 +56,10 @@ Status RopeOp::Validate() const {
     return InternalError("rope turns " + std::to_string(dim) + " dimensions of a head of " + std::to_string(head_dim) +
                          ", expected an even number up to it");
   }
-  TALLY_RETURN_IF_ERROR(CheckShape("rope input", x, x.rows, heads * head_dim));
+  const auto fits = [&](const Mat<float>& m, int64_t stride) { return dim <= stride && m.cols >= (heads - 1) * stride + dim; };
+  if (!fits(x, head_dim) || !fits(to(), to_head_dim())) return InternalError("rope needs room for its heads");
+  TALLY_RETURN_IF_ERROR(CheckShape("rope input", x, x.rows, x.cols));
+  TALLY_RETURN_IF_ERROR(CheckShape("rope output", to(), x.rows, to().cols));
   TALLY_RETURN_IF_ERROR(CheckShape("rope cosines", cos, x.rows, dim / 2));
   return CheckShape("rope sines", sin, x.rows, dim / 2);
 }
@@ -73,7 +76,8 @@ void RopeTableOp::Describe(OpDescription& d) const {
 }
 
 void RopeOp::Describe(OpDescription& d) const {
-  d.Add("x", kInOut, "f32", Shape(x));
+  d.Add("x", out.empty() ? kInOut : kIn, "f32", Shape(x));
+  if (!out.empty()) d.Add("out", kOut, "f32", Shape(out));
   d.Add("cos", kIn, "f32", Shape(cos));
   d.Add("sin", kIn, "f32", Shape(sin));
   d.Set("style", NameOf(kRopeStyleNames, style));

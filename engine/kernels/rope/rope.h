@@ -26,14 +26,18 @@ struct RopeTableOp {
 struct RopeOp {
   static constexpr std::string_view kName = "rope";
   RopeStyle style = RopeStyle::kRotateHalf;
-  Mat<float> x;  // [n, heads * head_dim], in place (any row stride)
+  Mat<float> x;  // [n, (heads - 1) * head_dim + dim or more columns]: head h begins at column h * head_dim
   int64_t heads = 0, head_dim = 0, dim = 0;
   Mat<const float> cos, sin;  // [n, dim/2]
+  Mat<float> out = {};        // empty: x; else only what rotates is written
+  int64_t out_head_dim = 0;   // columns from a head of `out` to the next; unused without `out`
+  Mat<float> to() const { return out.empty() ? x : out; }
+  int64_t to_head_dim() const { return out.empty() ? head_dim : out_head_dim; }
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(x.rows); }
   Cost Useful(const CostAmounts& n) const;  // 6 FLOPs per pair: 3 dim per row and head
   void Touches(WeightTouches&) const {}
-  Mat<const float> Output() const { return x; }
+  Mat<const float> Output() const { return to(); }
   void Describe(OpDescription& d) const;
 };
 

@@ -111,17 +111,17 @@ HWY_INLINE void Turn(V& a, V& b, V c, V s) {
   a = first;
 }
 
-void TurnHalves(float* x, const float* cos, const float* sin, int64_t half) {
+void TurnHalves(const float* x, float* out, const float* cos, const float* sin, int64_t half) {
   const D d;
   ForLanes(d, half, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
     V a = LoadLanes(tail, d, x + i, count), b = LoadLanes(tail, d, x + half + i, count);
     Turn(a, b, LoadLanes(tail, d, cos + i, count), LoadLanes(tail, d, sin + i, count));
-    StoreLanes(tail, a, d, x + i, count);
-    StoreLanes(tail, b, d, x + half + i, count);
+    StoreLanes(tail, a, d, out + i, count);
+    StoreLanes(tail, b, d, out + half + i, count);
   });
 }
 
-void TurnAdjacent(float* x, const float* cos, const float* sin, int64_t half) {
+void TurnAdjacent(const float* x, float* out, const float* cos, const float* sin, int64_t half) {
   const D d;
   ForLanes(d, half, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
     V a, b;
@@ -131,11 +131,11 @@ void TurnAdjacent(float* x, const float* cos, const float* sin, int64_t half) {
       hn::LoadInterleaved2(d, pairs, a, b);
       Turn(a, b, hn::LoadN(d, cos + i, count), hn::LoadN(d, sin + i, count));
       hn::StoreInterleaved2(a, b, d, pairs);
-      std::memcpy(x + 2 * i, pairs, 2 * count * sizeof(float));
+      std::memcpy(out + 2 * i, pairs, 2 * count * sizeof(float));
     } else {
       hn::LoadInterleaved2(d, x + 2 * i, a, b);
       Turn(a, b, hn::LoadU(d, cos + i), hn::LoadU(d, sin + i));
-      hn::StoreInterleaved2(a, b, d, x + 2 * i);
+      hn::StoreInterleaved2(a, b, d, out + 2 * i);
     }
   });
 }
@@ -143,11 +143,12 @@ void TurnAdjacent(float* x, const float* cos, const float* sin, int64_t half) {
 void RunRope(const RopeOp& op, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = t / op.heads;
-    float* x = op.x.Row(row) + t % op.heads * op.head_dim;
+    const float* x = op.x.Row(row) + t % op.heads * op.head_dim;
+    float* out = op.to().Row(row) + t % op.heads * op.to_head_dim();
     if (op.style == RopeStyle::kAdjacentPair) {
-      TurnAdjacent(x, op.cos.Row(row), op.sin.Row(row), op.dim / 2);
+      TurnAdjacent(x, out, op.cos.Row(row), op.sin.Row(row), op.dim / 2);
     } else {
-      TurnHalves(x, op.cos.Row(row), op.sin.Row(row), op.dim / 2);
+      TurnHalves(x, out, op.cos.Row(row), op.sin.Row(row), op.dim / 2);
     }
   }
 }

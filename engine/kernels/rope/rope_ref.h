@@ -41,15 +41,15 @@ void RopeRef(const RopeOp& op, int64_t begin, int64_t end) {
   const bool adjacent = op.style == RopeStyle::kAdjacentPair;
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = t / op.heads;
-    float* x = op.x.Row(row) + t % op.heads * op.head_dim;
+    const float* x = op.x.Row(row) + t % op.heads * op.head_dim;
+    float* out = op.to().Row(row) + t % op.heads * op.to_head_dim();
     const float* cos = op.cos.Row(row);
     const float* sin = op.sin.Row(row);
     for (int64_t i = 0; i < half; ++i) {
-      float& first = adjacent ? x[2 * i] : x[i];
-      float& second = adjacent ? x[2 * i + 1] : x[i + half];
-      const S a(first), b(second), c(cos[i]), s(sin[i]);
-      first = ToF32(Fma(a, c, -(b * s)));
-      second = ToF32(Fma(b, c, a * s));
+      const int64_t first = adjacent ? 2 * i : i, second = adjacent ? 2 * i + 1 : i + half;
+      const S a(x[first]), b(x[second]), c(cos[i]), s(sin[i]);
+      out[first] = ToF32(Fma(a, c, -(b * s)));
+      out[second] = ToF32(Fma(b, c, a * s));
     }
   }
 }

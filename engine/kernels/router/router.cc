@@ -1,5 +1,7 @@
 #include "engine/kernels/router/router.h"
 
+#include <cmath>
+
 #include "engine/kernels/describe.h"
 #include "engine/kernels/router/router_ref.h"
 #include "engine/kernels/target.h"
@@ -9,17 +11,30 @@ namespace tally {
 namespace {
 
 // `choosing`: compares per row. `x`, `k`: experts and chosen experts, with the kernel's padding. `softmax_flops`: per value.
-Cost RouteCost(const RouteOp& op, uint64_t n, uint64_t choosing, uint64_t x, uint64_t k, uint64_t softmax_flops) {
+Cost RouteCost(const RouteOp& op, const CostAmounts& amounts, uint64_t choosing, uint64_t x, uint64_t k, uint64_t softmax_flops) {
   Cost cost;
-  const uint64_t top_k = static_cast<uint64_t>(op.top_k);
-  const uint64_t softmax = op.rule == RoutingRule::kTopKThenSoftmax ? k : x;
-  cost.AddFlops(WorkClass::kRouter, n * (choosing + softmax_flops * softmax));
-  cost.AddSpecial(WorkClass::kRouter, n * 2 * softmax);  // exps, divides
-  if (op.rule == RoutingRule::kSoftmaxThenTopKRenormed) {
+  const uint64_t n = amounts[Amount::kRows], top_k = static_cast<uint64_t>(op.top_k),
+                 experts = static_cast<uint64_t>(op.logits.cols);
+  const bool sigmoid = SigmoidOfAll(op.rule) || op.rule == RoutingRule::kTopKThenSigmoid;
+  const uint64_t values = SoftmaxOfAll(op.rule) || SigmoidOfAll(op.rule) ? x : k;
+  cost.AddFlops(WorkClass::kRouter, n * (choosing + (sigmoid ? 1 : softmax_flops) * values));
+  cost.AddSpecial(WorkClass::kRouter, n * 2 * values);  // exps, divides
+  if (op.groups > 1) {
+    const uint64_t groups = static_cast<uint64_t>(op.groups), best = static_cast<uint64_t>(op.group_best);
+    cost.AddFlops(WorkClass::kRouter,
+                  n * (best * experts + static_cast<uint64_t>(op.kept_groups) * groups + (best - 1) * groups));
+  }
+  if (!op.bias.empty()) {
+    cost.AddFlops(WorkClass::kRouter, n * x);
+    cost.AddBytes(ByteKind::kWeightsStored, amounts[Amount::kCalls] * op.bias.stored_row_bytes);
+    cost.AddBytes(ByteKind::kWeightsPacked, amounts[Amount::kCalls] * experts * 4);
+  }
+  if (Renormed(op.rule)) {
     cost.AddFlops(WorkClass::kRouter, n * (k - 1));
     cost.AddSpecial(WorkClass::kRouter, n * k);
   }
-  cost.AddBytes(ByteKind::kActivationsRead, n * static_cast<uint64_t>(op.logits.cols) * 4);
+  if (op.scale != 1) cost.AddFlops(WorkClass::kRouter, n * k);
+  cost.AddBytes(ByteKind::kActivationsRead, n * experts * 4);
   cost.AddBytes(ByteKind::kActivationsWritten, n * top_k * 8);  // indices and weights
   return cost;
 }
@@ -29,7 +44,7 @@ Cost RouteCost(const RouteOp& op, uint64_t n, uint64_t choosing, uint64_t x, uin
 Cost RouteExecutedHwy(const RouteOp& op, const CostAmounts& n) {
   const uint64_t x = HwyPadded(op.logits.cols), lanes = static_cast<uint64_t>(HwyF32Lanes());
   const uint64_t passes = static_cast<uint64_t>(op.top_k);
-  return RouteCost(op, n[Amount::kRows], x + passes * (x - lanes + 3 * lanes), x, HwyPadded(op.top_k), 2);
+  return RouteCost(op, n, x + passes * (x - lanes + 3 * lanes), x, HwyPadded(op.top_k), 2);
 }
 
 // `d`: columns the kernel processes, padding included.
@@ -37,8 +52,8 @@ Cost CombineCost(const MoeCombineOp& op, uint64_t n, uint64_t d) {
   Cost cost;
   const uint64_t cols = static_cast<uint64_t>(op.out.cols);
   const uint64_t k = static_cast<uint64_t>(op.weights.cols);
-  cost.AddFlops(WorkClass::kResidualBias, n * d * (2 * k + 1));
-  cost.AddBytes(ByteKind::kActivationsRead, n * (k * cols + k + cols) * 4);
+  cost.AddFlops(WorkClass::kResidualBias, n * d * ((op.weighted ? 2 : 1) * k + (op.add_to_out ? 1 : 0)));
+  cost.AddBytes(ByteKind::kActivationsRead, n * (k * cols + (op.weighted ? k : 0) + (op.add_to_out ? cols : 0)) * 4);
   cost.AddBytes(ByteKind::kActivationsWritten, n * cols * 4);
   return cost;
 }
@@ -47,8 +62,7 @@ const char* RouteAlways(const RouteOp&) { return nullptr; }
 const char* CombineAlways(const MoeCombineOp&) { return nullptr; }
 TaskPlan PlanRouteRef(const RouteOp& op, int) { return {op.logits.rows, 0, RouteScratchBytes(op)}; }
 TaskPlan PlanRouteHwy(const RouteOp& op, int) {
-  const size_t arrays = op.rule == RoutingRule::kTopKThenSoftmax ? 1 : 2;  // keys, probabilities
-  return {op.logits.rows, 0, arrays * HwyPadded(op.logits.cols) * 4};
+  return {op.logits.rows, 0, 4 * HwyPadded(op.logits.cols) * 4};  // keys, values, scores, keys of groups
 }
 TaskPlan PlanCombine(const MoeCombineOp& op, int) { return {op.out.rows, 0, 0}; }
 
@@ -56,9 +70,19 @@ TaskPlan PlanCombine(const MoeCombineOp& op, int) { return {op.out.rows, 0, 0}; 
 
 Status RouteOp::Validate() const {
   if (logits.cols <= 0 || logits.cols > INT32_MAX) return InternalError("routing needs experts");
-  if (rule == RoutingRule::kSigmoidThenTopKRenormed) return InternalError("routing by sigmoids is not run yet");
   if (top_k <= 0 || top_k > logits.cols) {
     return InternalError("routing to " + std::to_string(top_k) + " of " + std::to_string(logits.cols) + " experts");
+  }
+  const int64_t size = groups > 0 ? logits.cols / groups : 0;
+  if (groups < 1 || size * groups != logits.cols || kept_groups < 1 || kept_groups > groups || group_best < 1 ||
+      group_best > size || top_k > kept_groups * size) {
+    return InternalError("routing to " + std::to_string(top_k) + " experts of " + std::to_string(kept_groups) + " of " +
+                         std::to_string(groups) + " groups");
+  }
+  if (SoftmaxOfAll(rule) && group_best > 1) return InternalError("groups are chosen by one probability each");
+  if (!std::isfinite(scale)) return InternalError("routing with a scale that is not a number");
+  if (!bias.empty() && (!SigmoidOfAll(rule) || bias.layout != WeightLayout::kVector || bias.cols != logits.cols)) {
+    return InternalError("the choice of experts has no bias, or not one for each");
   }
   TALLY_RETURN_IF_ERROR(CheckShape("router logits", logits, logits.rows, logits.cols));
   TALLY_RETURN_IF_ERROR(CheckShape("chosen experts", experts, logits.rows, top_k));
@@ -67,7 +91,11 @@ Status RouteOp::Validate() const {
 
 Cost RouteOp::Useful(const CostAmounts& n) const {
   const uint64_t x = static_cast<uint64_t>(logits.cols), k = static_cast<uint64_t>(top_k);
-  return RouteCost(*this, n[Amount::kRows], k * x, x, k, 3);
+  return RouteCost(*this, n, k * x, x, k, 3);
+}
+
+void RouteOp::Touches(WeightTouches& touches) const {
+  if (!bias.empty() && logits.rows > 0) touches.push_back({bias.id, 0, 0, 1});
 }
 
 Status MoeCombineOp::Validate() const {
@@ -83,15 +111,22 @@ Cost MoeCombineOp::Useful(const CostAmounts& n) const {
 
 void RouteOp::Describe(OpDescription& d) const {
   d.Add("logits", kIn, "f32", Shape(logits));
+  DescribeWeight("bias", bias, d);
   d.Add("experts", kOut, "i32", Shape(experts));
   d.Add("weights", kOut, "f32", Shape(weights));
   d.Set("rule", NameOf(kRoutingRuleNames, rule));
+  if (groups > 1) {
+    d.Set("groups", groups);
+    d.Set("kept_groups", kept_groups);
+    d.Set("group_best", group_best);
+  }
+  d.Set("scale", static_cast<double>(scale));
 }
 
 void MoeCombineOp::Describe(OpDescription& d) const {
   d.Add("y", kIn, "f32", Shape(y));
-  d.Add("weights", kIn, "f32", Shape(weights));
-  d.Add("out", kInOut, "f32", Shape(out));
+  if (weighted) d.Add("weights", kIn, "f32", Shape(weights));
+  d.Add("out", add_to_out ? kInOut : kOut, "f32", Shape(out));
 }
 
 template <>

@@ -6,33 +6,45 @@
 
 namespace tally {
 
-// Top-k by value, ties to the lower index; experts in descending order of value. A NaN ranks above all numbers, so that it reaches
-// the weights. Useful, class router: k*X compares; softmax over m = k or X values (m max, m subtracts, m adds; special: m exps, m
-// divides); kSoftmaxThenTopKRenormed also k - 1 adds and k divides.
+// The experts with the k largest scores, ties to the lower index, in descending order. The score is the logit, or, for rules with a
+// sigmoid of all, sigmoid(logit) + bias. A NaN ranks above all numbers, so that it reaches the weights.
+// With groups (DeepSeek-V2 and V3) only experts of the `kept_groups` groups with the largest sums of their `group_best` best scores
+// are chosen.
+// Useful, class router, per row. Choosing: k X compares; with groups also group_best X and kept_groups * groups compares, and
+// (group_best - 1) groups adds. Softmax over m = k or X values: m max, m subtracts, m adds; special: m exps, m divides. Sigmoid of m
+// values: m adds; special: m exps, m divides; X adds of the bias. Dividing by the sum: k - 1 adds and k divides. Scale: k
+// multiplies.
 struct RouteOp {
   static constexpr std::string_view kName = "route";
   Mat<const float> logits;  // [n, X]
   int64_t top_k = 0;
   RoutingRule rule = RoutingRule::kTopKThenSoftmax;
-  Mat<int32_t> experts;  // [n, k]
-  Mat<float> weights;    // [n, k]
+  WeightView bias;                      // [X] or empty; only for rules with a sigmoid of all; not in the weights
+  int64_t groups = 1, kept_groups = 1;  // experts in equal groups, one after another
+  int64_t group_best = 1;               // at most X / groups
+  float scale = 1;                      // multiplies the weights
+  Mat<int32_t> experts;                 // [n, k]
+  Mat<float> weights;                   // [n, k]
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(logits.rows); }
   Cost Useful(const CostAmounts& n) const;
-  void Touches(WeightTouches&) const {}
+  void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return weights; }
   void Describe(OpDescription& d) const;
 };
 
-// out[t] += sum over slots s in order of weights[t][s] * y[t*k + s]. The sum starts at 0; each term is one fused multiply-add.
+// out[t] (+)= sum over slots s in order of weights[t][s] * y[t*k + s]. The sum starts at 0; each term is one fused multiply-add,
+// without weights an add.
 struct MoeCombineOp {
   static constexpr std::string_view kName = "moe_combine";
   Mat<const float> y;        // [n*k, d]
   Mat<const float> weights;  // [n, k]
-  Mat<float> out;            // [n, d], added to (the residual stream)
+  bool weighted = true;      // false: the weights' values are not used, only their shape
+  bool add_to_out = true;    // out += (the residual stream) instead of out =
+  Mat<float> out;            // [n, d]
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(out.rows); }
-  Cost Useful(const CostAmounts& n) const;  // class residual/bias: n*k*d fma + n*d adds
+  Cost Useful(const CostAmounts& n) const;  // class residual/bias: n*k*d fma or adds; with add_to_out n*d adds
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;

@@ -1,4 +1,5 @@
 // Routing: lanes are experts. The weighted sum of expert outputs: lanes are columns, and slots are added in order.
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -31,6 +32,8 @@ HWY_INLINE VI OrderedKey(V v) {
   const VI key = hn::IfNegativeThenElse(bits, hn::Neg(magnitude), magnitude);
   return hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x7f800000)), hn::Set(di, INT32_MAX), key);
 }
+
+HWY_INLINE int32_t OrderedKeyOf(float v) { return hn::GetLane(OrderedKey(hn::Set(D(), v))); }
 
 // Indices of the k largest of `padded` keys (whole vectors), descending, ties to the lower index. Sets the chosen keys to kTaken.
 void TopK(int32_t* HWY_RESTRICT keys, int64_t padded, int64_t k, int32_t* HWY_RESTRICT chosen) {
@@ -78,30 +81,86 @@ void Renormalise(float* v, int64_t n) {
   });
 }
 
-// Scratch: the keys, padded to whole vectors; for rules with a softmax over all experts, the probabilities.
+// Sets the keys of the experts outside the kept groups to kTaken. `of_group` [groups] is a work array.
+void DropGroups(const RouteOp& op, const float* scores, int32_t* keys, int32_t* of_group) {
+  const int64_t size = op.logits.cols / op.groups;
+  for (int64_t g = 0; g < op.groups; ++g) {
+    float sum = 0;
+    int64_t last = -1;
+    for (int64_t i = 0; i < op.group_best; ++i) {
+      int64_t best = -1;  // the next in order after `last`
+      for (int64_t e = g * size; e < (g + 1) * size; ++e) {
+        const bool left = last < 0 || keys[e] < keys[last] || (keys[e] == keys[last] && e > last);
+        if (left && (best < 0 || keys[e] > keys[best])) best = e;
+      }
+      sum = i == 0 ? scores[best] : sum + scores[best];
+      last = best;
+    }
+    of_group[g] = OrderedKeyOf(sum);
+  }
+  for (int64_t i = 0; i < op.kept_groups; ++i) *std::max_element(of_group, of_group + op.groups) = kTaken;
+  for (int64_t g = 0; g < op.groups; ++g) {
+    if (of_group[g] != kTaken) std::fill_n(keys + g * size, size, kTaken);
+  }
+}
+
+// What the weights are taken from, and the scores that experts are chosen by; both may be the logits. `values` and `scores` are work
+// arrays [X].
+struct Scored {
+  const float *values, *scores;
+};
+Scored ScoreExperts(const RouteOp& op, const float* logits, float* values, float* scores) {
+  if (!SigmoidOfAll(op.rule)) return {logits, logits};
+  const D d;
+  const float* bias = op.bias.empty() ? nullptr : op.bias.Vector();
+  ForLanes(d, op.logits.cols, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
+    const V v = Sigmoid(d, LoadLanes(tail, d, logits + i, count));
+    StoreLanes(tail, v, d, values + i, count);
+    if (bias != nullptr) StoreLanes(tail, hn::Add(v, LoadLanes(tail, d, bias + i, count)), d, scores + i, count);
+  });
+  return {values, bias != nullptr ? scores : values};
+}
+
+// Scratch: four arrays of one element for each expert, padded to whole vectors: keys, values, scores, keys of groups.
 void RunRoute(const RouteOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   const D d;
   const DI di;
   const int64_t n = op.logits.cols, k = op.top_k, lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t padded = (n + lanes - 1) / lanes * lanes;
   int32_t* keys = reinterpret_cast<int32_t*>(scratch.data());
-  float* probabilities = reinterpret_cast<float*>(keys + padded);
+  float *values = reinterpret_cast<float*>(keys + padded), *scores = values + padded;
+  int32_t* of_group = reinterpret_cast<int32_t*>(scores + padded);
   for (int64_t t = begin; t < end; ++t) {
     const float* logits = op.logits.Row(t);
     int32_t* experts = op.experts.Row(t);
     float* weights = op.weights.Row(t);
+    const Scored scored = ScoreExperts(op, logits, values, scores);
     ForLanes(d, n, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
-      VI key = OrderedKey(LoadLanes(tail, d, logits + i, count));
+      VI key = OrderedKey(LoadLanes(tail, d, scored.scores + i, count));
       if constexpr (tail) key = hn::IfThenElse(hn::FirstN(di, count), key, hn::Set(di, kTaken));
       hn::Store(key, di, keys + i);
     });
+    if (op.groups > 1) DropGroups(op, scored.scores, keys, of_group);
     TopK(keys, padded, k, experts);
     const float greatest = logits[experts[0]];
-    const bool all = op.rule != RoutingRule::kTopKThenSoftmax;
-    if (all) Softmax(logits, n, greatest, probabilities);
-    for (int64_t s = 0; s < k; ++s) weights[s] = (all ? probabilities : logits)[experts[s]];
-    if (!all) Softmax(weights, k, greatest, weights);
-    if (op.rule == RoutingRule::kSoftmaxThenTopKRenormed) Renormalise(weights, k);
+    const float* from = scored.values;
+    if (SoftmaxOfAll(op.rule)) {
+      Softmax(logits, n, greatest, values);
+      from = values;
+    }
+    for (int64_t s = 0; s < k; ++s) weights[s] = from[experts[s]];
+    if (op.rule == RoutingRule::kTopKThenSoftmax) Softmax(weights, k, greatest, weights);
+    if (op.rule == RoutingRule::kTopKThenSigmoid) {
+      ForLanes(d, k, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
+        StoreLanes(tail, Sigmoid(d, LoadLanes(tail, d, weights + i, count)), d, weights + i, count);
+      });
+    }
+    if (Renormed(op.rule)) Renormalise(weights, k);
+    if (op.scale != 1) {
+      ForLanes(d, k, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
+        StoreLanes(tail, hn::Mul(LoadLanes(tail, d, weights + i, count), hn::Set(d, op.scale)), d, weights + i, count);
+      });
+    }
   }
 }
 
@@ -114,9 +173,11 @@ void RunMoeCombine(const MoeCombineOp& op, int64_t begin, int64_t end) {
     ForLanes(d, op.out.cols, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
       V sum = hn::Zero(d);
       for (int64_t s = 0; s < k; ++s) {
-        sum = hn::MulAdd(hn::Set(d, w[s]), LoadLanes(tail, d, op.y.Row(t * k + s) + i, count), sum);
+        const V y = LoadLanes(tail, d, op.y.Row(t * k + s) + i, count);
+        sum = op.weighted ? hn::MulAdd(hn::Set(d, w[s]), y, sum) : hn::Add(sum, y);
       }
-      StoreLanes(tail, hn::Add(LoadLanes(tail, d, out + i, count), sum), d, out + i, count);
+      if (op.add_to_out) sum = hn::Add(LoadLanes(tail, d, out + i, count), sum);
+      StoreLanes(tail, sum, d, out + i, count);
     });
   }
 }

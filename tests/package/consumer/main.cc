@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   if (!engine.ok()) return Fail(engine.status());
 
   const tally::Tokenizer* tokenizer = (*model)->tokenizer();
+  if (!(*model)->tokenizer_status().ok()) return Fail((*model)->tokenizer_status());
   if (tokenizer == nullptr) return Fail(tally::BadInput(*path + ": the model has no tokenizer"));
   const auto prompt = tokenizer->Encode(argv[2], {.add_special = true});
   if (!prompt.ok()) return Fail(prompt.status());

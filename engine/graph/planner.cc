@@ -1,0 +1,284 @@
+#include "engine/graph/planner.h"
+
+#include <algorithm>
+
+#include "engine/recipe/alibi.h"
+
+namespace tally {
+namespace {
+
+int64_t Width(int32_t heads, int32_t head_dim) { return int64_t{heads} * head_dim; }
+
+}  // namespace
+
+void Planner::Make() {
+  plan_.ops.clear();
+  if (r_.alibi_bias > 0) plan_.slopes = AlibiSlopes(r_.n_heads, r_.alibi_bias);
+  Buffers();
+  Embed();
+  for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer();
+  layer_ = -1;
+  plan_.head = plan_.ops.size();
+  rows_ = RowsOf::kLogits;
+  Norm(Role::kOutputNorm, plan_.x, normed_);
+  Project(Role::kHead, normed_, plan_.logits);
+  if (r_.logit_scale != 1 || r_.logit_softcap != 0) {
+    Add(Component::kLogits, ElementwiseOp{.x = plan_.logits, .scale = r_.logit_scale, .softcap = r_.logit_softcap});
+  }
+}
+
+Mat<float> Planner::Floats(int64_t cols, int64_t rows_each) {
+  const uint64_t rows = SaturatingMul(static_cast<uint64_t>(n_), static_cast<uint64_t>(rows_each));
+  return {arena_.Take<float>(SaturatingMul(rows, static_cast<uint64_t>(cols))), n_ * rows_each, cols};
+}
+
+void Planner::Buffers() {
+  const int64_t q = Width(r_.n_heads, r_.head_dim), kv = Width(r_.n_kv_heads, r_.head_dim), E = r_.d_model;
+  const bool sparse = std::any_of(r_.layers.begin(), r_.layers.end(), [](const LayerRecipe& l) { return l.sparse; });
+  const bool dense = std::any_of(r_.layers.begin(), r_.layers.end(), [](const LayerRecipe& l) { return !l.sparse; });
+  const int64_t k = sparse ? r_.top_k : 0, qkv = q + (r_.fused_qkv ? 2 * kv : 0);
+  const int64_t hidden =
+      std::max({dense ? int64_t{r_.d_ff} : 0, sparse ? int64_t{r_.top_k} * r_.d_expert : 0, int64_t{r_.d_shared}, int64_t{1}});
+  const uint64_t n = static_cast<uint64_t>(n_), routed = SaturatingMul(n, static_cast<uint64_t>(k));
+  plan_.tokens = arena_.Take<int32_t>(n);
+  plan_.positions = arena_.Take<int32_t>(n);
+  plan_.kv_rows = arena_.Take<KvRow>(n);
+  plan_.groups = arena_.Take<RowGroup>(static_cast<uint64_t>(std::max(r_.n_experts, 0)));
+  plan_.group_tokens = arena_.Take<int32_t>(routed);
+  plan_.group_slots = arena_.Take<int32_t>(routed);
+  plan_.x = Floats(E);
+  normed_ = Floats(E);
+  if (r_.residual == Residual::kParallel) ffn_normed_ = Floats(E);
+  if (OwnOutput()) block_out_ = Floats(E);
+  qkv_ = Floats(qkv);
+  if (!r_.fused_qkv && !Latent()) {
+    k_ = Floats(kv);
+    v_ = Floats(kv);
+  }
+  attended_ = Floats(Latent() ? Width(r_.n_heads, r_.latent.v_dim) : q);
+  if (Latent()) LatentBuffers();
+  hidden_ = Floats(hidden);
+  if (sparse) {
+    expert_out_ = Floats(E, k);
+    if (r_.weighted_expert_inputs) expert_in_ = Floats(E, k);
+    router_ = Floats(r_.n_experts);
+    route_weights_ = Floats(k);
+    route_experts_ = {arena_.Take<int32_t>(routed), n_, k};
+  }
+  if (r_.shared_gate) {
+    shared_out_ = Floats(E);
+    shared_gate_ = Floats(1);
+  }
+  // f32 packs are the largest: one row of the widest input, or one for each slot of an expert's inputs.
+  const int64_t widest = std::max({E, q, hidden, k * E, Width(r_.n_heads, std::max(r_.latent.kv_rank, r_.latent.v_dim))});
+  pack_ = arena_.Take<uint8_t>(SaturatingAdd(SaturatingMul(n, 4 * RoundUp(static_cast<uint64_t>(widest), 2)), 64));
+  const uint64_t logits = SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows), static_cast<uint64_t>(r_.vocab));
+  plan_.logits = {arena_.Take<float>(logits), options_.max_logit_rows, r_.vocab};
+}
+
+void Planner::LatentBuffers() {
+  const struct LatentAttention& l = r_.latent;
+  const uint64_t rows = SaturatingMul(static_cast<uint64_t>(n_), static_cast<uint64_t>(r_.n_heads));
+  plan_.heads = r_.n_heads;
+  plan_.head_groups = arena_.Take<RowGroup>(static_cast<uint64_t>(r_.n_heads));
+  plan_.head_rows = arena_.Take<int32_t>(rows);
+  k_ = Floats(l.kv_rank + l.rope_dim);
+  q_low_ = Floats(l.q_rank);
+  latent_q_ = Floats(Width(r_.n_heads, l.kv_rank + l.rope_dim));
+  latent_out_ = Floats(Width(r_.n_heads, l.kv_rank));
+}
+
+void Planner::Norm(Role role, Mat<const float> in, Mat<float> out) {
+  Add(role, NormOp{.kind = r_.norm,
+                   .x = in,
+                   .weight = Get(role),
+                   .bias = r_.norm == NormKind::kLayer ? GetBias(role) : WeightView{},
+                   .eps = r_.norm_eps,
+                   .out = out});
+}
+
+// `norm`: the block's norm after it, if there are such. `last`: the matrix whose site is charged otherwise.
+void Planner::AddOutput(Role norm, Role last) {
+  if (!OwnOutput()) return;
+  if (!r_.post_norms) {
+    const Site site{layer_, FactsOf(last).component};
+    plan_.ops.push_back(
+        {{site, site}, rows_, GatedAddOp{.y = block_out_, .gate = {}, .scale = r_.residual_scale, .out = plan_.x}});
+    return;
+  }
+  Add(norm, NormOp{.kind = NormKind::kRms,
+                   .x = block_out_,
+                   .weight = Get(norm),
+                   .bias = {},
+                   .eps = r_.norm_eps,
+                   .add_to_out = true,
+                   .out = plan_.x});
+}
+
+// How the input of the role's matrix is packed. What chooses and weighs experts is computed in f32.
+ActFormat Planner::FormatFor(Role role) const {
+  const bool f32 = role == Role::kRouter || role == Role::kSharedExpertSigmoid;
+  const DType type = Get(role).dtype;
+  return ActFormatFor(type, ActKindFor(type, f32 ? ActivationMode::kF32 : options_.activations));
+}
+
+ActPack Planner::Pack(Role role, Mat<const float> in, SharedPack* shared) {
+  const ActFormat format = FormatFor(role);
+  if (shared != nullptr && shared->has_value() && (*shared)->format == format) return **shared;
+  const ActPack pack{.format = format, .rows = in.rows, .cols = in.cols, .data = pack_, .groups = {&plan_.whole, 1}};
+  Add(role, PackActOp{.x = in, .row_index = {}, .pack = pack});
+  if (shared != nullptr) *shared = pack;
+  return pack;
+}
+
+void Planner::Project(Role role, Mat<const float> in, Mat<float> out, const Projection& p) {
+  const ActPack pack = Pack(role, in, p.shared);
+  Add(role, MatMulOp{.x = pack,
+                     .w = Get(role),
+                     .bias = p.bias ? GetBias(role) : WeightView{},
+                     .activation = p.activation,
+                     .add_to_out = p.add_to_out,
+                     .out = out,
+                     .out_row = {},
+                     .work_class = role == Role::kRouter ? WorkClass::kRouter : WorkClass::kLinear});
+}
+
+// The last matrix of a block: into the residual stream, or into the block's output.
+void Planner::ProjectOut(Role role, Mat<const float> in) {
+  Project(role, in, OwnOutput() ? block_out_ : plan_.x, {.add_to_out = !OwnOutput()});
+}
+
+void Planner::Embed() {
+  const size_t n = static_cast<size_t>(n_);
+  Add(Role::kTokenEmbedding,
+      EmbedOp{.ids = {plan_.tokens, n}, .table = Get(Role::kTokenEmbedding), .out = plan_.x, .scale = r_.embedding_scale});
+  if (r_.learned_positions) {
+    Add(Role::kPositionEmbedding, EmbedOp{.ids = {plan_.positions, n},
+                                          .table = Get(Role::kPositionEmbedding),
+                                          .add_to_out = true,
+                                          .out = plan_.x,
+                                          .first_row = r_.first_position});
+  }
+  if (r_.embedding_norm) Norm(Role::kEmbeddingNorm, plan_.x, plan_.x);
+  const auto used = [&](LayerRope which) {
+    return std::any_of(r_.layers.begin(), r_.layers.end(), [&](const LayerRecipe& l) { return l.rope == which; });
+  };
+  if (used(LayerRope::kGlobal)) Turns(r_.rope, source_.rope, turns_[0]);
+  if (used(LayerRope::kLocal)) Turns(r_.local_rope, source_.local_rope, turns_[1]);
+  if (r_.temperature_scale != 0 && used(LayerRope::kNone)) {
+    temperature_ = Floats(1);
+    Add(Component::kAttention, TemperatureOp{.positions = {plan_.positions, n},
+                                             .scale = r_.temperature_scale,
+                                             .floor = r_.temperature_floor,
+                                             .out = temperature_});
+  }
+}
+
+void Planner::Turns(const Rope& rope, const RopeFrequencies& frequencies, RopeTurns& turns) {
+  if (rope.style == RopeStyle::kNone) return;
+  turns = {Floats(rope.dim / 2), Floats(rope.dim / 2)};
+  Add(Component::kRope, RopeTableOp{.positions = {plan_.positions, static_cast<size_t>(n_)},
+                                    .inv_freq = frequencies.inv_freq,
+                                    .magnitude = frequencies.magnitude,
+                                    .cos = turns.cos,
+                                    .sin = turns.sin});
+}
+
+void Planner::Layer() {
+  const bool sparse = layer().sparse;
+  const Mat<float> ffn_in = !r_.pre_norms ? plan_.x : r_.residual == Residual::kParallel ? ffn_normed_ : normed_;
+  if (r_.pre_norms) Norm(Role::kAttnNorm, plan_.x, normed_);
+  if (r_.residual == Residual::kParallel) Norm(Role::kFfnNorm, plan_.x, ffn_in);
+  const Mat<float> in = r_.pre_norms ? normed_ : plan_.x;
+  Latent() ? LatentAttention(in) : Attention(in);
+  AddOutput(Role::kAttnPostNorm, Role::kO);
+  if (r_.pre_norms && r_.residual == Residual::kSequential) Norm(Role::kFfnNorm, plan_.x, ffn_in);
+  if (sparse) {
+    SparseFeedForward(ffn_in);
+  } else {
+    DenseFeedForward(ffn_in);
+  }
+  AddOutput(Role::kFfnPostNorm, sparse ? Role::kExpertDown : Role::kDown);
+}
+
+void Planner::DenseFeedForward(Mat<const float> in) {
+  const Mat<float> hidden(hidden_.data, n_, r_.d_ff);
+  if (r_.gated_ffn) {
+    Gated(Role::kGate, Role::kUp, Pack(Role::kGate, in), hidden);
+  } else {
+    Project(Role::kUp, in, hidden, {.activation = r_.activation});
+  }
+  ProjectOut(Role::kDown, hidden);
+}
+
+void Planner::Gated(Role gate, Role up, const ActPack& pack, Mat<float> hidden) {
+  Add(gate, GatedMatMulOp{.x = pack,
+                          .gate = Get(gate),
+                          .up = Get(up),
+                          .gate_bias = GetBias(gate),
+                          .up_bias = GetBias(up),
+                          .activation = r_.activation,
+                          .swiglu_alpha = r_.swiglu_alpha,
+                          .swiglu_limit = r_.swiglu_limit,
+                          .out = hidden});
+}
+
+// Packs rows for the experts' matrix of a role: row i of the pack is row index[i] of `in`, or its own row where there is no index.
+ActPack Planner::PackRouted(Role role, Mat<const float> in, const int32_t* index) {
+  const int64_t routed = n_ * r_.top_k;
+  const ActPack pack{.format = FormatFor(role), .rows = routed, .cols = in.cols, .data = pack_, .groups = {plan_.groups, 0}};
+  Add(role, PackActOp{.x = in, .row_index = {index, index != nullptr ? static_cast<size_t>(routed) : 0}, .pack = pack});
+  return pack;
+}
+
+void Planner::SparseFeedForward(Mat<const float> in) {
+  const int64_t routed = n_ * r_.top_k;
+  const bool choice_bias = SigmoidOfAll(r_.routing);
+  Project(Role::kRouter, in, router_, {.bias = !choice_bias});
+  Add(Role::kRouter, RouteOp{.logits = router_,
+                             .top_k = r_.top_k,
+                             .rule = r_.routing,
+                             .bias = choice_bias ? GetBias(Role::kRouter) : WeightView{},
+                             .groups = r_.expert_groups,
+                             .kept_groups = r_.kept_groups,
+                             .group_best = r_.group_best,
+                             .scale = r_.route_scale,
+                             .experts = route_experts_,
+                             .weights = route_weights_});
+  const Mat<float> hidden(hidden_.data, routed, r_.d_expert);
+  if (r_.weighted_expert_inputs) {
+    Add(Component::kMoeCombine, ScaleRowsOp{.x = in, .weights = route_weights_, .out = expert_in_});
+  }
+  rows_ = RowsOf::kRouted;
+  const bool weighted = r_.weighted_expert_inputs;
+  Gated(Role::kExpertGate, Role::kExpertUp,
+        PackRouted(Role::kExpertGate, weighted ? expert_in_ : in, weighted ? plan_.group_slots : plan_.group_tokens), hidden);
+  const ActPack pack = PackRouted(Role::kExpertDown, hidden, nullptr);
+  Add(Role::kExpertDown, MatMulOp{.x = pack,
+                                  .w = Get(Role::kExpertDown),
+                                  .bias = GetBias(Role::kExpertDown),
+                                  .out = expert_out_,
+                                  .out_row = {plan_.group_slots, static_cast<size_t>(routed)}});
+  rows_ = RowsOf::kBatch;
+  const Mat<float> out = OwnOutput() ? block_out_ : plan_.x;
+  Add(Component::kMoeCombine, MoeCombineOp{.y = expert_out_,
+                                           .weights = route_weights_,
+                                           .weighted = !r_.weighted_expert_inputs,
+                                           .add_to_out = !OwnOutput(),
+                                           .out = out});
+  if (r_.d_shared > 0) SharedExperts(in, out);
+}
+
+// Added to `out`, through their gate where they have one.
+void Planner::SharedExperts(Mat<const float> in, Mat<float> out) {
+  const Mat<float> hidden(hidden_.data, n_, r_.d_shared);
+  Gated(Role::kSharedExpertGate, Role::kSharedExpertUp, Pack(Role::kSharedExpertGate, in), hidden);
+  if (!r_.shared_gate) return Project(Role::kSharedExpertDown, hidden, out, {.add_to_out = true});
+  Project(Role::kSharedExpertDown, hidden, shared_out_);
+  Project(Role::kSharedExpertSigmoid, in, shared_gate_);
+  plan_.ops.push_back({{{layer_, Component::kSharedSigmoid}, {layer_, Component::kSharedDown}},
+                       rows_,
+                       GatedAddOp{.y = shared_out_, .gate = shared_gate_, .out = out}});
+}
+
+}  // namespace tally

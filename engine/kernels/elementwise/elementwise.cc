@@ -1,0 +1,57 @@
+#include "engine/kernels/elementwise/elementwise.h"
+
+#include <cmath>
+
+#include "engine/kernels/describe.h"
+#include "engine/kernels/elementwise/elementwise_ref.h"
+#include "engine/kernels/target.h"
+#include "engine/kernels/validate.h"
+
+namespace tally {
+namespace {
+
+// `d`: columns the kernel processes, padding included.
+Cost ElementwiseCost(const ElementwiseOp& op, uint64_t n, uint64_t d) {
+  Cost cost;
+  const uint64_t bytes = n * static_cast<uint64_t>(op.x.cols) * 4;
+  cost.AddFlops(WorkClass::kActivation, n * d * ((op.scale != 1 ? 1 : 0) + (op.limit != 0 ? 2 : 0) + (op.softcap != 0 ? 2 : 0)));
+  cost.AddSpecial(WorkClass::kActivation, op.softcap != 0 ? n * d : 0);
+  cost.AddBytes(ByteKind::kActivationsRead, bytes);
+  cost.AddBytes(ByteKind::kActivationsWritten, bytes);
+  return cost;
+}
+
+const char* Always(const ElementwiseOp&) { return nullptr; }
+TaskPlan Plan(const ElementwiseOp& op, int) { return {op.x.rows * ElementwiseTask::Pieces(op), 0, 0}; }
+
+}  // namespace
+
+Status ElementwiseOp::Validate() const {
+  if (!std::isfinite(scale) || !std::isfinite(softcap) || softcap < 0)
+    return InternalError("logits with a bad scale or soft cap");
+  return CheckShape("logits", x, x.rows, x.cols);
+}
+
+Cost ElementwiseOp::Useful(const CostAmounts& n) const {
+  return ElementwiseCost(*this, n[Amount::kRows], static_cast<uint64_t>(x.cols));
+}
+
+void ElementwiseOp::Describe(OpDescription& d) const {
+  d.Add("x", kInOut, "f32", Shape(x));
+  d.Set("scale", static_cast<double>(scale));
+  d.Set("limit", static_cast<double>(limit));
+  d.Set("softcap", static_cast<double>(softcap));
+}
+
+template <>
+std::span<const Kernel<ElementwiseOp>> Kernels<ElementwiseOp>() {
+  static constexpr Kernel<ElementwiseOp> kKernels[] = {
+      {"hwy", Always, Plan, RunElementwiseHwy,
+       [](const ElementwiseOp& op, const CostAmounts& n) { return ElementwiseCost(op, n[Amount::kRows], HwyPadded(op.x.cols)); }},
+      {"ref", Always, Plan,
+       [](const ElementwiseOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { ElementwiseRef<float>(op, begin, end); },
+       [](const ElementwiseOp& op, const CostAmounts& n) { return op.Useful(n); }}};
+  return kKernels;
+}
+
+}  // namespace tally

@@ -1,0 +1,41 @@
+// What is done to each element of a matrix: x = scale * x (logits of Cohere, Granite, MiniCPM); then x = min(max(x, -limit), limit)
+// (q, k and v of OLMoE and MPT); then x = c tanh(x / c), as c tanh(x (1 / c)) (logits of Gemma 2).
+#pragma once
+
+#include "engine/kernels/op.h"
+
+namespace tally {
+
+struct ElementwiseOp {
+  static constexpr std::string_view kName = "elementwise";
+  Mat<float> x;       // [n, d], in place
+  float scale = 1;    // 1: no multiply
+  float limit = 0;    // 0: none
+  float softcap = 0;  // 0: none
+  Status Validate() const;
+  CostAmounts Amounts() const { return RowAmounts(x.rows); }
+  // Class activation, per element: 1 multiply by a scale other than 1; for the limit a min and a max; for the soft cap 2 multiplies, special: tanh.
+  Cost Useful(const CostAmounts& n) const;
+  void Touches(WeightTouches&) const {}
+  Mat<const float> Output() const { return x; }
+  void Describe(OpDescription& d) const;
+};
+
+// A task is a piece of a row: columns [begin, begin + cols) of row `row`.
+inline constexpr int64_t kElementwisePiece = 4096;
+struct ElementwiseTask {
+  int64_t row, begin, cols;
+  ElementwiseTask(const ElementwiseOp& op, int64_t task)
+      : row(task / Pieces(op)), begin(task % Pieces(op) * kElementwisePiece), cols(0) {
+    cols = begin + kElementwisePiece < op.x.cols ? kElementwisePiece : op.x.cols - begin;
+  }
+  static int64_t Pieces(const ElementwiseOp& op) { return (op.x.cols + kElementwisePiece - 1) / kElementwisePiece; }
+};
+
+template <>
+std::span<const Kernel<ElementwiseOp>> Kernels<ElementwiseOp>();
+
+// elementwise_hwy.cc
+void RunElementwiseHwy(const ElementwiseOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
+
+}  // namespace tally

@@ -1,0 +1,75 @@
+// GLM-4 (GLM team 2024; Hugging Face "glm", GGUF "chatglm"): Llama's decoder with adjacent-pair rope of half of each head and
+// biases of q, k and v. GLM-4-0414 (Zhipu 2025, "glm4"): the same with norms after both blocks, too. Gate and up are one tensor,
+// gate first; GGUF calls it up. GGUF files made from the makers' own format have q, k and v as one tensor: all of q, then k, then
+// v.
+#include "models/family.h"
+
+namespace tally {
+namespace {
+
+constexpr std::string_view kGguf[] = {"glm4", "chatglm"};
+constexpr std::string_view kHf[] = {"Glm4ForCausalLM", "GlmForCausalLM"};
+constexpr std::string_view kHfTypes[] = {"glm4", "glm"};
+
+template <int kPart>  // 0: gate, 1: up
+RowMap Half(const Recipe& r) {
+  const uint64_t width = static_cast<uint64_t>(r.d_ff);
+  return {kPart * width, width, width};
+}
+
+RowMap OfQ(const Recipe& r) {
+  const uint64_t q = static_cast<uint64_t>(r.n_heads) * static_cast<uint64_t>(r.head_dim);
+  return {0, q, q};
+}
+template <int kPart>  // 0: k, 1: v
+RowMap OfKv(const Recipe& r) {
+  const uint64_t q = OfQ(r).block, kv = static_cast<uint64_t>(r.n_kv_heads) * static_cast<uint64_t>(r.head_dim);
+  return {q + kPart * kv, kv, kv};
+}
+
+constexpr std::string_view kGateUp = "model.layers.#.mlp.gate_up_proj.weight";
+constexpr RoleName kHfNames[] = {{Role::kGate, kGateUp, Storage::kPlain, Half<0>},
+                                 {Role::kUp, kGateUp, Storage::kPlain, Half<1>},
+                                 {Role::kAttnPostNorm, "model.layers.#.post_self_attn_layernorm.weight"},
+                                 {Role::kFfnPostNorm, "model.layers.#.post_mlp_layernorm.weight"}};
+constexpr std::string_view kQkv = "blk.#.attn_qkv.weight", kQkvBias = "blk.#.attn_qkv.bias", kGgufUp = "blk.#.ffn_up.weight";
+// clang-format off
+constexpr RoleName kGgufNames[] = {
+    {Role::kQ, "blk.#.attn_q.weight"},   {Role::kQ, kQkv, Storage::kPlain, OfQ},
+    {Role::kK, "blk.#.attn_k.weight"},   {Role::kK, kQkv, Storage::kPlain, OfKv<0>},
+    {Role::kV, "blk.#.attn_v.weight"},   {Role::kV, kQkv, Storage::kPlain, OfKv<1>},
+    {Role::kQBias, "blk.#.attn_q.bias"}, {Role::kQBias, kQkvBias, Storage::kPlain, OfQ},
+    {Role::kKBias, "blk.#.attn_k.bias"}, {Role::kKBias, kQkvBias, Storage::kPlain, OfKv<0>},
+    {Role::kVBias, "blk.#.attn_v.bias"}, {Role::kVBias, kQkvBias, Storage::kPlain, OfKv<1>},
+    {Role::kGate, kGgufUp, Storage::kPlain, Half<0>},
+    {Role::kUp, kGgufUp, Storage::kPlain, Half<1>},
+};
+// clang-format on
+
+void Read(Config& c, ModelSpec& spec) {
+  Recipe& r = spec.recipe;
+  r.rope.style = RopeStyle::kAdjacentPair;
+  ReadDecoder(c, spec,
+              {.norm_eps = 1.5625e-7,
+               .n_kv_heads = 2,
+               .head_dim = 128,
+               .n_heads = 32,
+               .context = 131072,
+               .vocab = 151552,
+               .rotated = 0.5});
+  ReadFeedForwardWidth(c, r);
+  ExpectSilu(c);
+  r.post_norms = c.Is({"glm4", "Glm4ForCausalLM"});
+  if (!r.post_norms) r.family = "glm";
+  const bool stored = AnyLayerHas(c.inventory(), r, Role::kQBias) || AnyLayerHas(c.inventory(), r, kQkvBias);
+  SetBiases(r, c.gguf() ? stored : c.Bool("attention_bias", true), false);
+  if (!c.gguf()) return;
+  if (c.Has("rope.dimension_sections")) c.Unsupported("rope.dimension_sections", "(of GLM-4V and GLM-OCR)");
+  if (c.Int("nextn_predict_layers", 0, kMaxLayers, 0) > 0) c.Unsupported("nextn_predict_layers", "other than 0");
+}
+
+}  // namespace
+
+extern constinit const Family kGlm4Family = {"glm4", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+
+}  // namespace tally

@@ -1,0 +1,59 @@
+// InternLM2 and 2.5 (InternLM team 2024): Llama's decoder. Hugging Face stores q, k and v as one tensor: for each key-value head
+// its queries, its key and its value. GGUF splits them, and permutes q and k as it does Llama's. Defaults are those of the code
+// published beside the weights.
+#include "models/family.h"
+
+namespace tally {
+namespace {
+
+constexpr std::string_view kGguf[] = {"internlm2"};
+constexpr std::string_view kHf[] = {"InternLM2ForCausalLM"};
+constexpr std::string_view kHfTypes[] = {"internlm2"};
+
+// Rows [kv heads, queries of a kv head + 2, D].
+RowMap OfQ(const Recipe& r) {
+  const uint64_t d = static_cast<uint64_t>(r.head_dim), queries = static_cast<uint64_t>(r.n_heads / r.n_kv_heads) * d;
+  return {0, queries, queries + 2 * d};
+}
+template <int kPart>  // 0: k, 1: v
+RowMap OfKv(const Recipe& r) {
+  const uint64_t d = static_cast<uint64_t>(r.head_dim);
+  const RowMap q = OfQ(r);
+  return {q.block + kPart * d, d, q.step};
+}
+
+#define TALLY_LAYER "model.layers.#."
+#define TALLY_QKV TALLY_LAYER "attention.wqkv."
+// clang-format off
+constexpr RoleName kHfNames[] = {
+    {Role::kTokenEmbedding, "model.tok_embeddings.weight"},    {Role::kHead, "output.weight"},
+    {Role::kAttnNorm, TALLY_LAYER "attention_norm.weight"},    {Role::kFfnNorm, TALLY_LAYER "ffn_norm.weight"},
+    {Role::kQ, TALLY_QKV "weight", Storage::kPlain, OfQ}, {Role::kQBias, TALLY_QKV "bias", Storage::kPlain, OfQ},
+    {Role::kK, TALLY_QKV "weight", Storage::kPlain, OfKv<0>}, {Role::kKBias, TALLY_QKV "bias", Storage::kPlain, OfKv<0>},
+    {Role::kV, TALLY_QKV "weight", Storage::kPlain, OfKv<1>}, {Role::kVBias, TALLY_QKV "bias", Storage::kPlain, OfKv<1>},
+    {Role::kO, TALLY_LAYER "attention.wo.weight"},             {Role::kOBias, TALLY_LAYER "attention.wo.bias"},
+    {Role::kGate, TALLY_LAYER "feed_forward.w1.weight"},       {Role::kUp, TALLY_LAYER "feed_forward.w3.weight"},
+    {Role::kDown, TALLY_LAYER "feed_forward.w2.weight"},
+};
+// clang-format on
+#undef TALLY_QKV
+#undef TALLY_LAYER
+
+void Read(Config& c, ModelSpec& spec) {
+  Recipe& r = spec.recipe;
+  if (c.gguf()) r.rope.style = RopeStyle::kAdjacentPair;
+  ReadDecoder(c, spec, {.norm_eps = 1e-6, .n_heads = 32, .context = 2048, .vocab = 103168});
+  ReadFeedForwardWidth(c, r);
+  ExpectSilu(c);
+  const bool bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQBias) : c.Bool("bias", true);
+  SetBiases(r, bias, c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kOBias) : bias);
+  if (c.gguf()) return;
+  if (r.tied_head) AddNotRun(c, spec, "output.weight");
+  AddBuffers(c, spec, {"model.layers.#.attention.rotary_emb.inv_freq"});
+}
+
+}  // namespace
+
+extern constinit const Family kInternLm2Family = {"internlm2", kGguf, kHf, kHfTypes, Read, kHfNames};
+
+}  // namespace tally

@@ -1,0 +1,85 @@
+// Checkpoints that the repository does not hold: those of other makers with the float64 logits of transformers (shared/fixtures-hf), and
+// the project's shared goldens, in each format.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/goldens/golden_case.h"
+#include "tests/goldens/logits.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kShared = TALLY_SOURCE_DIR "/../shared/";
+
+std::vector<std::string> FoldersWith(const std::string& file, const std::string& below) {
+  std::vector<std::string> found;
+  for (const auto& entry : fs::recursive_directory_iterator(below)) {
+    if (entry.path().filename() == file) found.push_back(entry.path().parent_path().string());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+TEST(Shared, FixturesOfTransformers) {
+  const std::string fixtures = kShared + "fixtures-hf";
+  if (!fs::exists(fixtures)) GTEST_SKIP() << fixtures << " is absent";
+  const auto folders = FoldersWith("logits.json", fixtures);
+  EXPECT_GE(folders.size(), 23u);
+  for (const std::string& folder : folders) {
+    SCOPED_TRACE(folder);
+    std::ifstream file(folder + "/logits.json");
+    const nlohmann::json json = nlohmann::json::parse(file);
+    Opened opened = Open(folder, Exact());
+    if (opened.engine == nullptr) continue;
+    double difference = 0, greatest = 0;
+    for (size_t s = 0; s < json.at("sequences").size(); ++s) {
+      const auto ids = json["sequences"][s].get<std::vector<int32_t>>();
+      const std::vector<float> got = Logits(*opened.engine, ids, ids.size());
+      size_t at = 0;
+      for (const auto& row : json.at("logits")[s]) {
+        for (const double want : row.get<std::vector<double>>()) {
+          ASSERT_LT(at, got.size());
+          difference = std::max(difference, std::fabs(want - static_cast<double>(got[at++])));
+          greatest = std::max(greatest, std::fabs(want));
+        }
+      }
+      EXPECT_EQ(at, got.size());
+    }
+    std::printf("%s: greatest difference %.1e of %.2f\n", folder.c_str() + folder.rfind('/') + 1, difference, greatest);
+    EXPECT_LE(difference, 1e-5 * greatest);
+  }
+}
+
+TEST(Shared, Goldens) {
+  const std::string goldens = kShared + "goldens";
+  if (!fs::exists(goldens)) GTEST_SKIP() << goldens << " is absent";
+  const auto folders = FoldersWith("golden.json", goldens);
+  EXPECT_GE(folders.size(), 18u);
+  for (const std::string& folder : folders) {
+    SCOPED_TRACE(folder);
+    GoldenCase golden("../../../shared/goldens" + folder.substr(goldens.size()));
+    for (const std::string& path : golden.Checkpoints()) {
+      if (path.find("gptoss-b") != path.npos && path.ends_with(".gguf")) continue;  // GGUF rounds YaRN's bounds
+      Opened opened = Open(path, Exact());
+      if (opened.engine == nullptr) continue;
+      for (size_t p = 0; p < golden.prompts.size(); ++p) {
+        const std::vector<int32_t>& ids = golden.prompts[p].ids;
+        const Mat<const float> want = golden.F32("p" + std::to_string(p) + ".logits");
+        const std::vector<float> got = Logits(*opened.engine, ids, ids.size());
+        ASSERT_EQ(static_cast<int64_t>(got.size()), want.rows * want.cols);
+        EXPECT_LE(MaxDifference({got.data(), want.rows, want.cols}, want), golden.atol) << path;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,86 @@
+// ElementwiseOp, ScaleRowsOp and TemperatureOp; GatedAddOp without a gate.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "engine/kernels/elementwise/elementwise.h"
+#include "engine/kernels/elementwise/elementwise_ref.h"
+#include "engine/kernels/gated_add/gated_add.h"
+#include "engine/kernels/scale_rows/scale_rows.h"
+#include "tests/kernels/harness.h"
+
+namespace tally {
+namespace {
+
+TEST(Elementwise, HighwayAgreesWithTheReferenceAndTheFormula) {
+  ForEachTarget([] {
+    Random random(91);
+    SCOPED_TRACE(random.Trace());
+    for (const int64_t d : {1, 3, 16, 37, 4096, 4100, 9000}) {
+      for (const auto& [scale, limit, cap] : {std::array{1.0f, 0.0f, 30.0f}, {0.0625f, 0.5f, 0.0f}, {0.5f, 4.0f, 3.0f}}) {
+        EdgeMat<float> before(2, d), got(2, d, 3), want(2, d, 3);
+        before.Fill(random, 20);
+        got.CopyFrom(before.view());
+        want.CopyFrom(before.view());
+        RunShuffled(KernelNamed<ElementwiseOp>("hwy"), ElementwiseOp{got.view(), scale, limit, cap}, random.Bits());
+        RunShuffled(KernelNamed<ElementwiseOp>("ref"), ElementwiseOp{want.view(), scale, limit, cap}, random.Bits());
+        ExpectClose(got.view(), want.view(), [&](int64_t, int64_t, double w) { return kElementwiseTolerance * std::fabs(w); });
+        got.ExpectGapsUntouched();
+        for (int64_t r = 0; r < 2; ++r) {
+          for (int64_t c = 0; c < d; ++c) {
+            double x = static_cast<double>(scale) * before.Row(r)[c];
+            if (limit != 0) x = std::clamp(x, -static_cast<double>(limit), static_cast<double>(limit));
+            const double y = cap != 0 ? cap * std::tanh(x / cap) : x;
+            ASSERT_NEAR(got.Row(r)[c], y, 1e-5);
+          }
+        }
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  });
+}
+
+TEST(ScaleRows, EveryTargetGivesTheProducts) {
+  ForEachTarget([] {
+    Random random(92);
+    for (const int64_t d : {1, 7, 16, 70}) {
+      EdgeMat<float> x(3, d, 2), weights(3, 2, 1), out(6, d, 1);
+      for (auto* m : {&x, &weights}) m->Fill(random);
+      const ScaleRowsOp op{x.view(), weights.view(), out.view()};
+      ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+      RunShuffled(KernelNamed<ScaleRowsOp>("hwy"), op, random.Bits());
+      for (int64_t t = 0; t < 6; ++t) {
+        for (int64_t c = 0; c < d; ++c) ASSERT_EQ(out.Row(t)[c], weights.Row(t / 2)[t % 2] * x.Row(t / 2)[c]);
+      }
+    }
+  });
+}
+
+TEST(Temperature, GrowsByPeriods) {
+  const std::vector<int32_t> positions = {0, 6, 7, 14, 15, 100};
+  EdgeMat<float> out(6, 1);
+  RunShuffled(KernelNamed<TemperatureOp>("ref"), TemperatureOp{positions, 0.1f, 8, out.view()}, 1);
+  for (size_t i = 0; i < positions.size(); ++i) {
+    EXPECT_NEAR(out.Row(static_cast<int64_t>(i))[0], 1 + 0.1 * std::log1p(std::floor((positions[i] + 1) / 8.0)), 1e-6);
+  }
+}
+
+TEST(GatedAdd, WithoutAGateTheScaleWeighs) {
+  ForEachTarget([] {
+    Random random(93);
+    EdgeMat<float> y(2, 37), before(2, 37), out(2, 37);
+    for (auto* m : {&y, &before}) m->Fill(random);
+    out.CopyFrom(before.view());
+    const GatedAddOp op{.y = y.view(), .gate = {}, .scale = 0.22f, .out = out.view()};
+    ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+    RunShuffled(KernelNamed<GatedAddOp>("hwy"), op, random.Bits());
+    for (int64_t r = 0; r < 2; ++r) {
+      for (int64_t c = 0; c < 37; ++c) ASSERT_EQ(out.Row(r)[c], before.Row(r)[c] + 0.22f * y.Row(r)[c]);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tally
