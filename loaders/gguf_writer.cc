@@ -1,4 +1,4 @@
-// GgufWriter: the header is made in memory, tensors stream through one buffer.
+// GgufWriter makes the header in memory; tensor_file.h streams the tensors.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -11,12 +11,13 @@
 #include "loaders/gguf_types.h"
 #include "loaders/inventory/message.h"
 #include "loaders/loaders.h"
-#include "loaders/output_file.h"
+#include "loaders/tensor_file.h"
 
 namespace tally {
 namespace {
 
-using internal::OutputFile;
+using internal::Padding;
+using internal::TensorFile;
 
 // The type that Set writes: see its contract.
 uint32_t UsualType(const MetaValue& value) {
@@ -111,16 +112,6 @@ bool AppendValue(std::string* out, const MetaValue& value, uint32_t type) {
       value);
 }
 
-uint64_t Padding(uint64_t size, uint64_t alignment) { return (alignment - size % alignment) % alignment; }
-
-// What Write writes: the header's bytes, and where each tensor's are.
-struct Layout {
-  std::string header;  // padded to the alignment
-  uint64_t alignment = internal::kGgufDefaultAlignment;
-  std::vector<uint64_t> bytes;  // of each tensor, unpadded
-  uint64_t total = 0;           // of the file
-};
-
 Status CheckTensor(const StoredTensor& t, uint64_t* bytes) {
   const std::string place = "tensor " + Quote(t.name) + ": ";
   if (t.name.empty() || t.name.size() > internal::kMaxTensorNameBytes) {
@@ -170,8 +161,9 @@ void GgufWriter::AddTensor(std::string name, DType dtype, std::vector<uint64_t> 
 namespace {
 
 template <class Entries>
-Result<Layout> MakeLayout(const Entries& entries, const std::vector<StoredTensor>& tensors) {
-  Layout layout;
+Result<TensorFile> MakeLayout(const Entries& entries, const std::vector<StoredTensor>& tensors) {
+  TensorFile layout;
+  layout.alignment = internal::kGgufDefaultAlignment;
   std::string& h = layout.header;
   h = "GGUF";
   Append<uint32_t>(&h, internal::kGgufVersion);
@@ -218,41 +210,16 @@ Result<Layout> MakeLayout(const Entries& entries, const std::vector<StoredTensor
   return layout;
 }
 
-// Bytes of the pieces in which a tensor is asked for: whole rows where one fits, else whole blocks.
-uint64_t PieceBytes(const StoredTensor& t) {
-  const DTypeInfo info = GetDTypeInfo(t.dtype);
-  const uint64_t row = t.shape.empty() ? 1 : t.shape.back();
-  const uint64_t row_bytes = row / info.block_size * info.block_bytes;
-  const uint64_t unit = row_bytes <= OutputFile::kBufferBytes ? row_bytes : info.block_bytes;
-  return OutputFile::kBufferBytes / unit * unit;
-}
-
 }  // namespace
 
 uint64_t GgufWriter::TotalBytes() const {
-  const Result<Layout> layout = MakeLayout(entries_, tensors_);
+  const Result<TensorFile> layout = MakeLayout(entries_, tensors_);
   return layout.ok() ? layout->total : 0;
 }
 
-Status GgufWriter::Write(const std::string& path, const Fill& fill, const Progress& progress) const {
-  TALLY_ASSIGN_OR_RETURN(const Layout layout, MakeLayout(entries_, tensors_));
-  TALLY_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path, layout.total));
-  TALLY_RETURN_IF_ERROR(file.Append(layout.header));
-  const auto go_on = [&] { return !progress || progress(file.position(), layout.total); };
-  Status stopped(StatusCode::kInterrupted, Printable(path) + ": stopped; nothing was written");
-  if (!go_on()) return stopped;
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    const uint64_t piece_bytes = PieceBytes(tensors_[i]);
-    for (uint64_t at = 0; at < layout.bytes[i];) {
-      const uint64_t n = std::min(piece_bytes, layout.bytes[i] - at);
-      TALLY_ASSIGN_OR_RETURN(const std::span<uint8_t> piece, file.Reserve(n));
-      fill(i, at, piece);
-      at += n;
-      if (!go_on()) return stopped;
-    }
-    TALLY_RETURN_IF_ERROR(file.Append(std::string(Padding(layout.bytes[i], layout.alignment), '\0')));
-  }
-  return file.Commit();
+Status GgufWriter::Write(const std::string& path, const FillTensor& fill, const WriteProgress& progress) const {
+  TALLY_ASSIGN_OR_RETURN(const TensorFile layout, MakeLayout(entries_, tensors_));
+  return internal::WriteTensorFile(path, layout, tensors_, fill, progress);
 }
 
 }  // namespace tally

@@ -33,6 +33,12 @@ Result<Inventory> ReadCheckpoint(const std::string& path);
 // general.file_type, of llama.cpp's enumeration, of a GGUF file whose matrices have this type; -1: there is none.
 int GgufFileType(DType dtype);
 
+// Writers call fill(tensor index, byte offset in the tensor, piece) until all is written, in order; a piece is at most 8 MiB and whole
+// rows, or, of longer rows, whole blocks. The file gets its name when it is complete, replacing one that was there; on any error the
+// partial file is removed and the status says what happened. A file system without room is one before a byte is written.
+using FillTensor = std::function<void(size_t tensor, uint64_t offset, std::span<uint8_t> piece)>;
+using WriteProgress = std::function<bool(uint64_t done, uint64_t total)>;  // false: stop, kInterrupted
+
 // Writes GGUF v3: metadata in the order given, then tensors whose bytes come from a callback in pieces.
 class GgufWriter {
  public:
@@ -42,12 +48,7 @@ class GgufWriter {
   void SetTyped(std::string key, MetaValue value, uint32_t gguf_type);
   // shape outermost first, as everywhere in Tally.
   void AddTensor(std::string name, DType dtype, std::vector<uint64_t> shape);
-  // Calls fill(tensor index, byte offset in the tensor, piece) until all is written, in order; a piece is at most
-  // 8 MiB and whole rows, or, of longer rows, whole blocks. The file gets its name when it is complete, replacing one
-  // that was there; on any error (full disk included) the partial file is removed and the status says what happened.
-  using Fill = std::function<void(size_t tensor, uint64_t offset, std::span<uint8_t> piece)>;
-  using Progress = std::function<bool(uint64_t done, uint64_t total)>;  // false: stop, kInterrupted
-  Status Write(const std::string& path, const Fill& fill, const Progress& progress = nullptr) const;
+  Status Write(const std::string& path, const FillTensor& fill, const WriteProgress& progress = nullptr) const;
   uint64_t TotalBytes() const;  // of the file; 0 where Write would refuse what was set
 
  private:
@@ -59,5 +60,13 @@ class GgufWriter {
   std::vector<Entry> entries_;
   std::vector<StoredTensor> tensors_;
 };
+
+// A safetensors file with these tensors; places and bytes in them are ignored. kBadInput also for quantised types.
+Status WriteSafetensors(const std::string& path, const std::vector<StoredTensor>& tensors, const FillTensor& fill,
+                        const WriteProgress& progress = nullptr);
+Result<uint64_t> SafetensorsBytes(const std::vector<StoredTensor>& tensors);  // of that file
+
+// The whole text as a file, as the writers above do it.
+Status WriteTextFile(const std::string& path, std::string_view text);
 
 }  // namespace tally

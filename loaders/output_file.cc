@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/base/format.h"
 #include "engine/base/sync_file.h"
 #include "loaders/inventory/message.h"
 
@@ -34,12 +36,24 @@ Result<std::string> Target(const std::string& path) {
   return target;
 }
 
+// Looks before a byte is written. A file system that does not say its size is taken to have room.
+Status CheckRoom(const std::string& target, uint64_t total) {
+  const std::filesystem::path folder = std::filesystem::path(target).parent_path();
+  struct statvfs info;
+  if (::statvfs(folder.empty() ? "." : folder.c_str(), &info) != 0 || info.f_blocks == 0) return {};
+  const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
+  if (total <= free) return {};
+  return BadInput(Printable(target) + ": needs " + BytesText(total) + ", and its file system has room for " + BytesText(free) +
+                  "; nothing was written");
+}
+
 }  // namespace
 
 Result<OutputFile> OutputFile::Create(const std::string& path, uint64_t total) {
   OutputFile file;
   TALLY_ASSIGN_OR_RETURN(file.path_, Target(path));
   file.total_ = total;
+  TALLY_RETURN_IF_ERROR(CheckRoom(file.path_, total));
   file.buffer_ = std::make_unique_for_overwrite<uint8_t[]>(kBufferBytes);
   // Another writer, or one that was killed, may have left some of these names.
   for (int n = 0; n < 100; ++n) {

@@ -17,7 +17,7 @@ class OutputFile {
  public:
   static constexpr size_t kBufferBytes = size_t{8} << 20;
 
-  // `total` is what the file will have at the end, for messages. A target that exists must be a regular file;
+  // `total`: bytes that the file will have; an error if its file system has no room for them. A target that exists must be a regular file;
   // a symbolic link is followed.
   static Result<OutputFile> Create(const std::string& path, uint64_t total);
   OutputFile(OutputFile&& o) noexcept;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -27,15 +28,8 @@ std::string ExpandName(std::string_view name, int32_t layer, std::string_view pr
 
 namespace {
 
-// The stored tensors of a binding and the shapes they must have.
-struct Wanted {
-  std::string_view name;
-  std::vector<uint64_t> shape;
-  std::optional<DType> part_of;  // U8: a part of a tensor of this type
-};
-
 // `rows`: rows of the stored tensor if several bindings share it; else 0.
-std::vector<Wanted> WantedTensors(const TensorBinding& b, uint64_t rows) {
+std::vector<NeededTensor> NeededBy(const TensorBinding& b, uint64_t rows) {
   std::vector<uint64_t> shape = b.StoredShape(rows > 0 ? rows : b.mapped_rows());
   if (b.split && b.names.size() == 2) {
     const DTypeInfo type = GetDTypeInfo(*b.split);
@@ -45,9 +39,19 @@ std::vector<Wanted> WantedTensors(const TensorBinding& b, uint64_t rows) {
     return {{b.names[0], blocks, b.split}, {b.names[1], shape, b.split}};
   }
   if (b.names.size() > 1) shape.erase(shape.begin());  // one tensor per expert
-  std::vector<Wanted> wanted;
-  for (const std::string& name : b.names) wanted.push_back({name, shape, std::nullopt});
-  return wanted;
+  std::vector<NeededTensor> needed;
+  for (const std::string& name : b.names) needed.push_back({name, shape, std::nullopt});
+  return needed;
+}
+
+// Rows of the tensors that bindings share: those that they take together.
+std::map<std::string_view, uint64_t> SharedRows(const ModelSpec& spec) {
+  std::map<std::string_view, uint64_t> rows;
+  for (const TensorBinding& b : spec.bindings) {
+    if (b.rows.all()) continue;
+    for (const std::string& name : b.names) rows[name] += b.mapped_rows();
+  }
+  return rows;
 }
 
 // Vectors are widened to f32, exactly. Matrices may be quantised too, but blocks cannot be transposed.
@@ -99,6 +103,21 @@ Status CheckTypesAgree(const Inventory& inventory, const ModelSpec& spec) {
 
 }  // namespace
 
+std::vector<NeededTensor> NeededTensors(const ModelSpec& spec) {
+  const std::map<std::string_view, uint64_t> rows = SharedRows(spec);
+  std::vector<NeededTensor> all;
+  std::set<std::string> seen;
+  for (size_t i = 0; i < spec.bindings.size(); ++i) {
+    const TensorBinding& b = spec.bindings[i];
+    for (NeededTensor& t : NeededBy(b, b.rows.all() ? 0 : rows.at(b.names[0]))) {
+      if (!seen.insert(t.name).second) continue;
+      t.binding = i;
+      all.push_back(std::move(t));
+    }
+  }
+  return all;
+}
+
 bool IsStored(const Inventory& inventory, std::string_view name) { return inventory.Find(name) != nullptr; }
 
 bool AnyLayerHas(const Inventory& inventory, const Recipe& recipe, std::string_view name) {
@@ -115,14 +134,15 @@ bool AnyLayerHas(const Inventory& gguf, const Recipe& recipe, Role role) {
   return false;
 }
 
-Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec) {
+Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
+                 std::optional<DType> made_with) {
   const Recipe& r = spec.recipe;
   const bool gguf = inventory.format == FileFormat::kGguf;
   // Of several names the first that is stored, or else the first.
   const auto find = [&](std::span<const RoleName> table, Role role, int32_t layer) {
     const RoleName* found = nullptr;
     for (const RoleName& name : table) {
-      if (name.role != role) continue;
+      if (name.role != role || (made_with && name.split && name.split != made_with)) continue;
       if (found == nullptr) found = &name;
       const std::string stored = ExpandName(name.name, layer, prefix) + (name.split ? "_blocks" : "");
       if (IsStored(inventory, stored)) return &name;
@@ -150,7 +170,7 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
       }
       b.names = b.split ? std::vector<std::string>{name + "_blocks", name + "_scales"} : std::vector<std::string>{name};
       if (n != nullptr && n->name.find('*') != n->name.npos) {
-        while (IsStored(inventory, b.names.back()) && static_cast<int64_t>(b.names.size()) < r.n_experts) {
+        while ((made_with || IsStored(inventory, b.names.back())) && static_cast<int64_t>(b.names.size()) < r.n_experts) {
           b.names.push_back(ExpandName(n->name, layer, prefix, static_cast<int64_t>(b.names.size())));
         }
       }
@@ -172,10 +192,7 @@ struct Claim {
 class Claims {
  public:
   Claims(const Inventory& inventory, const ModelSpec& spec) : inventory_(inventory), spec_(spec) {
-    for (const TensorBinding& b : spec.bindings) {
-      if (b.rows.all()) continue;
-      for (const std::string& name : b.names) claims_[name].rows += b.mapped_rows();
-    }
+    for (const auto& [name, rows] : SharedRows(spec)) claims_[name].rows = rows;
   }
 
   Status Check() {
@@ -205,7 +222,7 @@ class Claims {
 
   Status CheckBinding(const TensorBinding& b) {
     const uint64_t rows = b.rows.all() || b.names.empty() ? 0 : claims_[b.names[0]].rows;
-    for (const Wanted& w : WantedTensors(b, rows)) {
+    for (const NeededTensor& w : NeededBy(b, rows)) {
       const StoredTensor* t = inventory_.Find(w.name);
       if (t == nullptr) {
         return BadInput(inventory_.path + ": tensor " + Quote(w.name) + " " + ShapeText(w.shape) + " is missing (" +

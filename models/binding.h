@@ -36,7 +36,19 @@ bool AnyLayerHas(const Inventory& gguf, const Recipe& recipe, Role role);
 
 // Binds every role of the recipe to its name, from `own` or else from HfDecoderNames or GgufName. Expert tensors are bound up to
 // and including the first missing one, which CheckClaims reports. kInternal: a role without a name.
-Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec);
+// `made_with`: for a checkpoint that is to be made, with experts of this type. All experts are bound.
+Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
+                 std::optional<DType> made_with = std::nullopt);
+
+// A tensor that bindings need.
+struct NeededTensor {
+  std::string name;
+  std::vector<uint64_t> shape;
+  std::optional<DType> part_of;  // U8: a part of a tensor of this type
+  size_t binding = 0;            // the first of ModelSpec::bindings that takes it
+};
+// The tensors of a checkpoint, in the order of their bindings. Bindings that share a tensor take all of its rows.
+std::vector<NeededTensor> NeededTensors(const ModelSpec& spec);
 
 // Checks that the tensors of every binding are stored with the right shape and a type that can be run (the same type for matrices
 // of one op, such as gate and up), and that every row of every stored tensor is claimed exactly once: by a binding, as a buffer,

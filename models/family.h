@@ -1,9 +1,9 @@
 // A family reads a checkpoint's hyper-parameters into a Recipe and names its tensors.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "engine/base/status.h"
 #include "engine/recipe/model_spec.h"
@@ -37,15 +37,15 @@ struct Family {
 // All families (registry.cc).
 std::span<const Family* const> Families();
 
+// The family of a checkpoint or configuration. An unknown architecture is an error that names it and the known ones.
+Result<const Family*> FamilyOf(const Inventory& inventory);
+
 // Finds the family of `inventory` and reads recipe and bindings. The tensors are not checked and may be missing. Models that the
-// engine cannot run are read too. An unknown architecture is an error that names it and the known ones.
-Result<ModelSpec> ReadFamily(const Inventory& inventory);
+// engine cannot run are read too. Errors as of FamilyOf. `made_with`: as of BindRoles.
+Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> made_with = std::nullopt);
 
 // ReadFamily, then CheckClaims (binding.h).
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory);
-
-// The tensors of a GGUF file of this recipe.
-Result<std::vector<TensorBinding>> GgufBindings(const Recipe& recipe);
 
 // The weight types that a configuration without tensors names: torch_dtype or dtype, F32 by default, and Family::quant_method. Other
 // quantisation is ignored.

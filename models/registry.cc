@@ -91,7 +91,12 @@ Result<Found> FindFamily(const Inventory& inventory) {
 
 std::span<const Family* const> Families() { return kFamilies; }
 
-Result<ModelSpec> ReadFamily(const Inventory& inventory) {
+Result<const Family*> FamilyOf(const Inventory& inventory) {
+  TALLY_ASSIGN_OR_RETURN(const Found found, FindFamily(inventory));
+  return found.family;
+}
+
+Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> made_with) {
   TALLY_ASSIGN_OR_RETURN(const Found found, FindFamily(inventory));
   const Family& family = *found.family;
   Config config(inventory, found.architecture);
@@ -102,7 +107,8 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory) {
   TALLY_RETURN_IF_ERROR(config.status());
   const Status fits = CheckRecipe(spec.recipe);
   if (!fits.ok()) return Status(fits.code(), inventory.metadata.source + ": " + fits.message());
-  TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.gguf() ? family.gguf_names : family.hf_names, config.tensor_prefix, spec));
+  const std::span<const RoleName> names = config.gguf() ? family.gguf_names : family.hf_names;
+  TALLY_RETURN_IF_ERROR(BindRoles(inventory, names, config.tensor_prefix, spec, made_with));
   return spec;
 }
 
@@ -110,17 +116,6 @@ Result<ModelSpec> ReadModelSpec(const Inventory& inventory) {
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   TALLY_RETURN_IF_ERROR(CheckClaims(inventory, spec));
   return spec;
-}
-
-Result<std::vector<TensorBinding>> GgufBindings(const Recipe& recipe) {
-  const auto family = std::ranges::find(kFamilies, recipe.family, &Family::name);
-  if (family == std::end(kFamilies)) return InternalError("no family is called " + recipe.family);
-  ModelSpec spec;
-  spec.recipe = recipe;
-  Inventory gguf;
-  gguf.format = FileFormat::kGguf;
-  TALLY_RETURN_IF_ERROR(BindRoles(gguf, (*family)->gguf_names, "", spec));
-  return std::move(spec.bindings);
 }
 
 Result<CountTypes> ReadCountTypes(const Inventory& inventory) {

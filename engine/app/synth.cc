@@ -64,20 +64,19 @@ Status RunSynth(const SynthFlags& flags) {
 
 Action AddSynth(CLI::App& app) {
   auto flags = std::make_shared<SynthFlags>();
-  CLI::App* c = app.add_subcommand("synth", "Write a full-size GGUF of a public model's shapes with random weights");
-  c->add_option("NAME", flags->model, "a built-in model, one of those below")->required();
-  c->add_option("OUT", flags->out, "the GGUF file to write")->required();
+  CLI::App* c = app.add_subcommand("synth", "Write a full-size checkpoint of a public model's shapes with random weights");
+  c->add_option("NAME", flags->model, "a built-in model, one of those below, or a config.json")->required();
+  c->add_option("OUT", flags->out, "the GGUF file to write (its name ends in .gguf), or else a Hugging Face directory")
+      ->required();
   c->add_option("--type", flags->type, "of the matrices: " + WeightTypeNames())->capture_default_str();
   AddNumber(*c, "--seed", flags->seed, "of the random weights");
   c->add_option("--vocab-from", flags->vocab_from,
                 "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)");
   AddNumber(*c, "--layers", flags->layers, "write only so many layers (0: all)");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
-  c->footer([] {  // called for the help only: it reads all built-in configurations
-    std::string known;
-    for (const std::string_view name : SynthModels()) known += (known.empty() ? "" : ", ") + std::string(name);
-    return "Built-in names: " + known;
-  });
+  std::string known;
+  for (const std::string_view name : SynthModels()) known += (known.empty() ? "" : ", ") + std::string(name);
+  c->footer("Built-in names: " + known);
   return [flags] { return Report(RunSynth(*flags)); };
 }
 

@@ -20,6 +20,7 @@ struct RopeScaling {
   double attention_factor = 1;  // yarn, longrope: cos and sin are multiplied by it (yarn: 0.1 ln(factor) + 1)
   // longrope: divisors of the frequencies, [dim / 2], up to original_context positions, and beyond. Empty: stored in the checkpoint.
   std::vector<double> short_factors = {}, long_factors = {};
+  bool operator==(const RopeScaling&) const = default;
 };
 
 struct Rope {
@@ -30,6 +31,7 @@ struct Rope {
   bool freq_factors = false;  // the checkpoint stores divisors of the frequencies (GGUF rope_freqs.weight)
   bool stored_long_factors =
       false;  // the checkpoint stores longrope's (GGUF rope_factors_short.weight, rope_factors_long.weight)
+  bool operator==(const Rope&) const = default;
 };
 
 // Multi-head latent attention (DeepSeek-V2 2024): a matrix to a low rank, a norm and a second matrix make the queries; another such
@@ -39,6 +41,7 @@ struct LatentAttention {
   int32_t q_rank = 0;   // 0: one matrix makes the queries
   int32_t nope_dim = 0, rope_dim = 0, v_dim = 0;
   float norm_eps = 1e-6f;  // of the norms between the matrices of a chain
+  bool operator==(const LatentAttention&) const = default;
 };
 
 // Which rotary embedding a layer uses: Recipe::rope, Recipe::local_rope, or none.
@@ -50,6 +53,7 @@ struct LayerRecipe {
   bool sparse = false;        // mixture of experts instead of the dense feed-forward
   float attention_scale = 0;  // multiplies q.k in this layer; every family sets it
   LayerRope rope = LayerRope::kGlobal;
+  bool operator==(const LayerRecipe&) const = default;
 };
 
 // How a layer's two blocks meet the residual stream x.
@@ -124,6 +128,8 @@ struct Recipe {
 
   // Generation defaults of the checkpoint.
   std::vector<int32_t> eos_tokens;
+
+  bool operator==(const Recipe&) const = default;
 };
 
 }  // namespace tally

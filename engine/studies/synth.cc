@@ -1,99 +1,117 @@
 #include "engine/studies/synth.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <numbers>
 #include <utility>
 #include <vector>
 
+#include "engine/base/format.h"
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/studies/synth_noise.h"
 #include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
 #include "models/family.h"
+#include "models/made_checkpoint.h"
 
 namespace tally {
 namespace {
 
-enum class Fill : uint8_t { kNoise, kOnes, kLlama3Factors };
+// What a tensor is filled with. kBlocks, kScales: the codes and the scales of noise in a split format.
+enum class Fill : uint8_t { kNoise, kValue, kFactors, kBlocks, kScales };
 
-struct Tensor {
-  std::string name;
-  DType dtype = DType::kF32;
-  std::vector<uint64_t> shape;  // outermost first
+struct Filling {
   Fill fill = Fill::kNoise;
-  float deviation = 0;
+  float deviation = 0;         // of noise
+  DType type = DType::kF32;    // of the noise; of kValue the tensor's
+  float value = 0;             // kValue
+  std::vector<float> factors;  // kFactors: an F32 tensor
 };
-
-// The built-in models of the families that GGUF files are written of.
-bool IsWritten(const Recipe& r) { return r.family == "gpt2" || r.family == "llama" || r.family == "gpt-oss"; }
 
 // The divisors that the published Llama 3 scaling gives each rotated pair, as converters store them (rope_freqs.weight): Llama
 // 3.1 reference code, apply_scaling.
-float Llama3Factor(const Rope& rope, int32_t pair) {
+std::vector<float> Llama3Factors(const Rope& rope) {
   const RopeScaling& s = rope.scaling;
-  const double wavelength = 2 * std::numbers::pi * std::pow(rope.theta, 2.0 * pair / rope.dim);
-  if (wavelength < s.original_context / s.high_freq_factor) return 1;
-  if (wavelength > s.original_context / s.low_freq_factor) return static_cast<float>(s.factor);
-  const double smooth = (s.original_context / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
-  return static_cast<float>(1 / ((1 - smooth) / s.factor + smooth));
+  std::vector<float> factors(static_cast<size_t>(rope.dim / 2));
+  for (size_t pair = 0; pair < factors.size(); ++pair) {
+    const double wavelength = 2 * std::numbers::pi * std::pow(rope.theta, 2.0 * static_cast<double>(pair) / rope.dim);
+    const double smooth =
+        std::clamp((s.original_context / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor), 0.0, 1.0);
+    factors[pair] = static_cast<float>(1 / ((1 - smooth) / s.factor + smooth));
+  }
+  return factors;
 }
 
-// Deviation 1 / sqrt(inputs) keeps the scale of what a matrix is applied to, so activations stay finite in any depth.
-float Unit(uint64_t inputs) { return 1 / std::sqrt(static_cast<float>(inputs)); }
+std::vector<float> Floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
-Tensor MakeTensor(const TensorBinding& b, const CatalogModel& model, DType type) {
-  const Recipe& r = model.recipe;
-  Tensor t = {b.names[0], b.vector() ? DType::kF32 : type, b.shape, Fill::kNoise, Unit(b.shape.back())};
-  const bool norm = b.vector() && t.name.ends_with("norm.weight");
-  if (norm) t.fill = Fill::kOnes;
-  if (b.vector()) t.deviation = 0.1f;
-  if (FactsOf(b.role).experts && !b.vector() && IsOfExperts(model.expert_type)) t.dtype = model.expert_type;
+// `published`: the configuration's recipe, whose rope says what GGUF stores in tensors.
+Filling FillingOf(const TensorBinding& b, const StoredTensor& t, const Recipe& published) {
+  // Deviation 1 / sqrt(inputs) keeps the scale of what a matrix is applied to, so activations stay finite in any depth.
+  const uint64_t inputs = b.storage == Storage::kPlain ? b.shape.back() : t.shape[t.shape.size() - 2];
+  Filling f = {.deviation = 1 / std::sqrt(static_cast<float>(inputs)), .type = t.dtype, .factors = {}};
+  if (b.vector()) f.deviation = 0.1f;
+  if (b.vector() && FactsOf(b.role).name.ends_with("norm")) {
+    f.fill = Fill::kValue;
+    f.value = b.storage == Storage::kPlusOne ? 0 : 1;
+  }
+  if (b.split) {
+    f.type = *b.split;
+    f.fill = t.name == b.names[0] ? Fill::kBlocks : Fill::kScales;
+  }
   switch (b.role) {
     case Role::kTokenEmbedding:  // of a tied one the head's scale is the one that matters
-      if (!r.tied_head) t.deviation = 1;
+      if (!published.tied_head) f.deviation = 1;
       break;
-    case Role::kPositionEmbedding: t.dtype = DType::kF32, t.deviation *= 0.5f; break;
-    case Role::kRouter: t.dtype = DType::kF32; break;
-    case Role::kSinks: t.deviation = 1; break;
-    case Role::kRopeFactors: t.fill = Fill::kLlama3Factors; break;
+    case Role::kPositionEmbedding: f.deviation *= 0.5f; break;
+    case Role::kSinks: f.deviation = 1; break;
+    case Role::kRopeFactors:
+      f.fill = Fill::kFactors;
+      f.factors = Llama3Factors(published.rope);
+      break;
+    case Role::kRopeShortFactors:
+    case Role::kRopeLongFactors: {
+      const RopeScaling& s = published.rope.scaling;
+      f.fill = Fill::kFactors;
+      f.factors = Floats(b.role == Role::kRopeShortFactors ? s.short_factors : s.long_factors);
+      break;
+    }
     default: break;
   }
-  return t;
+  return f;
 }
 
-void SetMetadata(const CatalogModel& model, DType type, GgufWriter& writer) {
-  const Recipe& r = model.recipe;
-  auto set = [&](const char* key, int64_t value) { writer.Set(r.family + "." + key, value); };
-  auto set_float = [&](const char* key, double value) { writer.Set(r.family + "." + key, value); };
-  writer.Set("general.architecture", r.family);
-  writer.Set("general.name", std::string(model.name) + " (synthetic)");
-  writer.Set("general.file_type", static_cast<int64_t>(GgufFileType(r.n_experts > 0 ? model.expert_type : type)));
-  if (GetDTypeInfo(type).quantised || r.n_experts > 0) writer.Set("general.quantization_version", int64_t{2});
-  set("block_count", r.n_layers);
-  set("context_length", r.context);
-  set("embedding_length", r.d_model);
-  set("feed_forward_length", r.n_experts > 0 ? r.d_expert : r.d_ff);
-  set("attention.head_count", r.n_heads);
-  set("vocab_size", r.vocab);
-  if (r.norm == NormKind::kLayer) {
-    set_float("attention.layer_norm_epsilon", static_cast<double>(r.norm_eps));
-    return;
+// The bytes [offset, offset + piece.size()) of values of n bytes each.
+void FillValues(std::span<const uint8_t> values, size_t offset, std::span<uint8_t> piece) {
+  for (size_t i = 0; i < piece.size(); ++i) piece[i] = values[(offset + i) % values.size()];
+}
+
+void FillPiece(const Filling& f, size_t index, uint64_t offset, std::span<uint8_t> piece, NoisePools& noise) {
+  const DTypeInfo type = GetDTypeInfo(f.type);
+  switch (f.fill) {
+    case Fill::kNoise: return noise.Fill(index, f.type, f.deviation, offset, piece);
+    case Fill::kValue: {
+      std::vector<uint8_t> one(type.block_bytes);
+      FormatOf(f.type).encode(&f.value, 1, one.data());
+      return FillValues(one, offset, piece);
+    }
+    case Fill::kFactors: {
+      const auto* const bytes = reinterpret_cast<const uint8_t*>(f.factors.data());
+      return FillValues({bytes, f.factors.size() * sizeof(float)}, offset, piece);
+    }
+    case Fill::kBlocks:
+    case Fill::kScales: {  // a block is its scale, then its codes
+      const uint64_t skip = f.fill == Fill::kScales ? 0 : 1, part = skip == 0 ? 1 : type.block_bytes - 1, first = offset / part;
+      std::vector<uint8_t> blocks(((offset + piece.size() - 1) / part - first + 1) * type.block_bytes);
+      noise.Fill(index, f.type, f.deviation, first * type.block_bytes, blocks);
+      for (size_t i = 0; i < piece.size(); ++i) {
+        const uint64_t at = offset + i;
+        piece[i] = blocks[(at / part - first) * type.block_bytes + skip + at % part];
+      }
+    }
   }
-  set("attention.head_count_kv", r.n_kv_heads);
-  set("attention.key_length", r.head_dim);
-  set("attention.value_length", r.head_dim);
-  set_float("attention.layer_norm_rms_epsilon", static_cast<double>(r.norm_eps));
-  set("rope.dimension_count", r.rope.dim);
-  set_float("rope.freq_base", r.rope.theta);
-  if (r.layers.front().window > 0) set("attention.sliding_window", r.layers.front().window);
-  if (r.n_experts == 0) return;
-  set("expert_count", r.n_experts);
-  set("expert_used_count", r.top_k);
-  set("expert_feed_forward_length", r.d_expert);
-  writer.Set(r.family + ".rope.scaling.type", std::string("yarn"));
-  set_float("rope.scaling.factor", r.rope.scaling.factor);
-  set("rope.scaling.original_context_length", static_cast<int64_t>(r.rope.scaling.original_context));
 }
 
 // Copies the tokenizer.* keys of another GGUF; words that the model has beyond them become unused tokens named as llama.cpp's
@@ -132,65 +150,125 @@ Status CopyVocabulary(const std::string& path, int32_t vocab, GgufWriter& writer
   return {};
 }
 
+// The text of a config.json with fewer layers and words. kBadInput: more than there are.
+Result<std::string> Smaller(std::string_view text, const Recipe& r, const SynthOptions& options, const std::string& source) {
+  if (options.layers < 0 || options.layers > r.n_layers || options.vocab < 0 || options.vocab > r.vocab) {
+    return BadInput("a smaller " + source + " has 1 to " + std::to_string(r.n_layers) + " layers and 1 to " +
+                    std::to_string(r.vocab) + " words");
+  }
+  nlohmann::ordered_json whole = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (whole.is_discarded()) return InternalError(source + ": no JSON");
+  nlohmann::ordered_json& config = whole.contains("text_config") ? whole["text_config"] : whole;
+  const size_t layers = static_cast<size_t>(r.n_layers);
+  for (auto& [key, value] : config.items()) {
+    if (options.layers > 0 && (key == "num_hidden_layers" || key == "n_layer" || key == "n_layers" || key == "num_layers")) {
+      value = options.layers;
+    }
+    if (options.layers > 0 && value.is_array() && value.size() == layers) {  // an element a layer
+      value.erase(value.begin() + options.layers, value.end());
+    }
+  }
+  if (options.vocab > 0) config["vocab_size"] = options.vocab;
+  for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id"}) whole.erase(key), config.erase(key);
+  return whole.dump(1);
+}
+
 struct Plan {
-  CatalogModel model;
-  std::vector<Tensor> tensors;
-  GgufWriter writer;
+  MadeCheckpoint made;
+  std::vector<Filling> fillings;  // of its tensors
+  GgufWriter writer;              // GGUF
+  std::string config;             // Hugging Face
   SynthReport report;
 };
 
-Result<Plan> MakePlan(std::string_view model, const SynthOptions& options) {
-  TALLY_RETURN_IF_ERROR(ParseWeightType(DTypeName(options.type)).status());  // GGUF has types that no model is made of
-  Result<CatalogModel> found = FindCatalogModel(model);
-  if (!found.ok() || !IsWritten(found->recipe)) {
-    std::string known;
-    for (const std::string_view name : SynthModels()) known += (known.empty() ? "" : ", ") + std::string(name);
-    return BadInput("'" + std::string(model) + "' is not a model that can be written: " + known);
+bool IsGguf(const std::string& path) { return path.ends_with(".gguf"); }
+
+Result<std::string> ConfigText(std::string_view model) {
+  if (const std::string_view known = PublishedConfig(model); !known.empty()) return std::string(known);
+  if (!model.ends_with(".json")) return FindCatalogModel(model).status();
+  constexpr uint64_t kLongest = 1 << 24;
+  return ReadTextFile(std::string(model), kLongest);
+}
+
+Status PlanGgufFile(std::string_view model, const MadeTypes& types, const SynthOptions& options, Plan& plan) {
+  const bool experts = plan.made.spec.recipe.n_experts > 0;
+  plan.writer.Set("general.architecture", *plan.made.inventory.metadata.Find("general.architecture"));
+  plan.writer.Set("general.name", std::string(model) + " (synthetic)");
+  plan.writer.Set("general.file_type", static_cast<int64_t>(GgufFileType(experts ? types.expert_type : types.type)));
+  if (GetDTypeInfo(types.type).quantised || experts) plan.writer.Set("general.quantization_version", int64_t{2});
+  for (const auto& [key, value] : plan.made.inventory.metadata.values()) {
+    if (key != "general.architecture") plan.writer.Set(key, value);
   }
-  Plan plan{std::move(found).value(), {}, {}, {}};
-  Recipe& r = plan.model.recipe;
-  if (options.layers < 0 || options.layers > r.n_layers || options.vocab < 0 || options.vocab > r.vocab) {
-    return BadInput("a smaller " + std::string(model) + " has 1 to " + std::to_string(r.n_layers) + " layers and 1 to " +
-                    std::to_string(r.vocab) + " words");
-  }
-  if (options.layers > 0) r.n_layers = options.layers;
-  if (options.vocab > 0) r.vocab = options.vocab;
-  SetMetadata(plan.model, options.type, plan.writer);
   if (options.vocab_from.empty()) {
     plan.writer.Set("tokenizer.ggml.model", std::string("no_vocab"));
   } else {
-    TALLY_RETURN_IF_ERROR(CopyVocabulary(options.vocab_from, r.vocab, plan.writer));
+    TALLY_RETURN_IF_ERROR(CopyVocabulary(options.vocab_from, plan.made.spec.recipe.vocab, plan.writer));
   }
-  // GGUF has no key for Llama 3's scaling: its converters store what it divides the frequencies by.
-  r.rope.freq_factors = r.rope.scaling.kind == RopeScalingKind::kLlama3;
-  TALLY_ASSIGN_OR_RETURN(const std::vector<TensorBinding> bindings, GgufBindings(r));
-  for (const TensorBinding& b : bindings) {
-    const Tensor& t = plan.tensors.emplace_back(MakeTensor(b, plan.model, options.type));
-    uint64_t elements = 1;
-    for (const uint64_t d : t.shape) elements *= d;
-    if (t.fill != Fill::kLlama3Factors) plan.report.parameters += elements;
-    ++plan.report.tensors;
-    plan.writer.AddTensor(t.name, t.dtype, t.shape);
-  }
+  for (const StoredTensor& t : plan.made.inventory.tensors) plan.writer.AddTensor(t.name, t.dtype, t.shape);
   plan.report.bytes = plan.writer.TotalBytes();
   if (plan.report.bytes == 0)
     return BadInput("'" + std::string(model) + "' cannot be written as " + std::string(DTypeName(options.type)));
+  return {};
+}
+
+Result<Plan> MakePlan(std::string_view model, const std::string& path, const SynthOptions& options) {
+  TALLY_RETURN_IF_ERROR(ParseWeightType(DTypeName(options.type)).status());  // files have types that no model is made of
+  Plan plan;
+  const std::string source = "the configuration of " + std::string(model);
+  TALLY_ASSIGN_OR_RETURN(plan.config, ConfigText(model));
+  TALLY_ASSIGN_OR_RETURN(Inventory config, ReadConfigText(plan.config, source));
+  if (options.layers != 0 || options.vocab != 0) {
+    TALLY_ASSIGN_OR_RETURN(const ModelSpec whole, ReadFamily(config));
+    TALLY_ASSIGN_OR_RETURN(plan.config, Smaller(plan.config, whole.recipe, options, std::string(model)));
+    TALLY_ASSIGN_OR_RETURN(config, ReadConfigText(plan.config, source));
+  }
+  TALLY_ASSIGN_OR_RETURN(const ModelSpec published, ReadFamily(config));
+  TALLY_ASSIGN_OR_RETURN(const CountTypes counted, ReadCountTypes(config));
+  const MadeTypes types = {options.type, IsOfExperts(counted.expert_type) ? counted.expert_type : options.type};
+  if (IsGguf(path)) {
+    Result<MadeCheckpoint> made = MakeGguf(config, types);
+    if (!made.ok()) return BadInput(made.status().message() + "; a directory can hold it (OUT without .gguf)");
+    plan.made = std::move(made).value();
+    TALLY_RETURN_IF_ERROR(PlanGgufFile(model, types, options, plan));
+  } else {
+    if (!options.vocab_from.empty()) return BadInput(path + ": a vocabulary is copied into a GGUF file only (OUT.gguf)");
+    TALLY_ASSIGN_OR_RETURN(plan.made, MakeHuggingFace(config, types));
+    TALLY_ASSIGN_OR_RETURN(plan.report.bytes, SafetensorsBytes(plan.made.inventory.tensors));
+  }
+  plan.report.tensors = plan.made.inventory.tensors.size();
+  for (size_t i = 0; i < plan.made.inventory.tensors.size(); ++i) {
+    const TensorBinding& b = plan.made.spec.bindings[plan.made.made_for[i]];
+    plan.fillings.push_back(FillingOf(b, plan.made.inventory.tensors[i], published.recipe));
+  }
+  for (const TensorBinding& b : plan.made.spec.bindings) {
+    if (FactsOf(b.role).kind == WeightInfo::Kind::kBuffer) continue;
+    uint64_t elements = 1;
+    for (const uint64_t d : b.shape) elements *= d;
+    plan.report.parameters += elements;
+  }
   return plan;
+}
+
+// Nothing is left of a directory that could not be filled.
+Status WriteDirectory(const Plan& plan, const std::string& path, const FillTensor& fill, const WriteProgress& progress) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const bool there = fs::is_directory(path, error);
+  if (!there && !fs::create_directory(path, error)) {
+    return BadInput(Printable(path) + ": no directory can be made: " + (error ? error.message() : "a file is in its place"));
+  }
+  Status status = WriteSafetensors((fs::path(path) / "model.safetensors").string(), plan.made.inventory.tensors, fill, progress);
+  if (status.ok()) status = WriteTextFile((fs::path(path) / "config.json").string(), plan.config);
+  if (!status.ok() && !there) fs::remove_all(path, error);
+  return status;
 }
 
 }  // namespace
 
-std::vector<std::string_view> SynthModels() {
-  std::vector<std::string_view> names = CatalogNames();
-  std::erase_if(names, [](std::string_view name) {
-    const Result<CatalogModel> model = FindCatalogModel(name);
-    return !model.ok() || !IsWritten(model->recipe);
-  });
-  return names;
-}
+std::vector<std::string_view> SynthModels() { return CatalogNames(); }
 
-Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& options) {
-  TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, options));
+Result<SynthReport> PlanSynth(std::string_view model, const std::string& path, const SynthOptions& options) {
+  TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, path, options));
   return plan.report;
 }
 
@@ -199,20 +277,13 @@ Result<SynthReport> Synthesize(std::string_view model, const std::string& path, 
   if (!options.vocab_from.empty() && std::filesystem::equivalent(path, options.vocab_from, none)) {
     return BadInput(path + ": the vocabulary is read from this file: it would be overwritten");
   }
-  TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, options));
+  TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, path, options));
   NoisePools noise(options.seed);
-  auto fill = [&](size_t index, uint64_t offset, std::span<uint8_t> piece) {
-    const Tensor& t = plan.tensors[index];
-    if (t.fill == Fill::kNoise) return noise.Fill(index, t.dtype, t.deviation, offset, piece);
-    for (size_t i = 0; i < piece.size(); ++i) {  // small vectors: byte by byte, wherever a piece begins
-      const uint64_t at = offset + i;
-      const float value = t.fill == Fill::kOnes ? 1.0f : Llama3Factor(plan.model.recipe.rope, static_cast<int32_t>(at / 4));
-      uint8_t bytes[4];
-      std::memcpy(bytes, &value, 4);
-      piece[i] = bytes[at % 4];
-    }
+  const auto fill = [&](size_t index, uint64_t offset, std::span<uint8_t> piece) {
+    FillPiece(plan.fillings[index], index, offset, piece, noise);
   };
-  TALLY_RETURN_IF_ERROR(plan.writer.Write(path, fill, options.progress));
+  TALLY_RETURN_IF_ERROR(IsGguf(path) ? plan.writer.Write(path, fill, options.progress)
+                                     : WriteDirectory(plan, path, fill, options.progress));
   return plan.report;
 }
 

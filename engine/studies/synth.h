@@ -1,4 +1,4 @@
-// Full-size GGUF checkpoints of public models with true names, shapes and types. Random weights, for timing and memory tests only.
+// Full-size checkpoints of public models with true names, shapes and types. Random weights, for timing and memory tests only.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,20 @@ struct SynthOptions {
 struct SynthReport {
   uint64_t tensors = 0;
   uint64_t parameters = 0;  // elements of learned tensors (rope factors are a buffer)
-  uint64_t bytes = 0;       // of the file
+  uint64_t bytes = 0;       // of the file of weights
 };
 
-// The built-in models (count.h) of the families GPT-2, Llama and gpt-oss: gpt-oss-20b, Llama-3.2-1B, gpt2-xl, ...; static names.
+// The built-in models (count.h); static names.
 TALLY_API std::vector<std::string_view> SynthModels();
 
-// Writes `path`; an existing file is replaced when the new one is complete. The same model, options and seed give the same bytes
-// on every machine. `model`: in any case. kBadInput: an unknown model; a type or a number of layers or tokens that it cannot
-// have; a vocabulary that does not fit or cannot be read; a file that cannot be written (the partial one is removed). kInterrupted.
+// Writes a GGUF file if `path` ends in ".gguf", else a Hugging Face directory of config.json and model.safetensors. What is there is
+// replaced when the new one is complete. The same model, options and seed give the same bytes on every machine. `model`: a built-in
+// model in any case, or a config.json. Layers for multi-token prediction and vision towers are not written. kBadInput: an unknown model; a
+// type or a number of layers or tokens that it cannot have; a model of which a GGUF file cannot say all; a vocabulary that does not fit
+// or cannot be read; a file that cannot be written, or that the file system has no room for. Nothing is left behind. kInterrupted.
 TALLY_API Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options);
 
 // What Synthesize would write, without writing it. Errors as above.
-TALLY_API Result<SynthReport> PlanSynth(std::string_view model, const SynthOptions& options);
+TALLY_API Result<SynthReport> PlanSynth(std::string_view model, const std::string& path, const SynthOptions& options);
 
 }  // namespace tally

@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <cmath>
+
+#include "engine/recipe/rope_freqs.h"
+#include "models/made_checkpoint.h"
+
+namespace tally {
+namespace {
+
+class Keys {
+ public:
+  Keys(const Recipe& recipe, std::string_view architecture) : r_(recipe), architecture_(architecture) {}
+
+  std::vector<std::pair<std::string, MetaValue>> Make() && {
+    const bool latent = r_.latent.kv_rank > 0;
+    Int("block_count", r_.n_layers);
+    Int("context_length", r_.context);
+    Int("embedding_length", r_.d_model);
+    Int("feed_forward_length", r_.d_ff > 0 ? r_.d_ff : r_.d_expert);
+    Int("vocab_size", r_.vocab);
+    Int("attention.head_count", r_.n_heads);
+    Int("attention.head_count_kv", latent ? 1 : r_.n_kv_heads);
+    const std::string_view eps = r_.norm == NormKind::kLayer ? "layer_norm_epsilon" : "layer_norm_rms_epsilon";
+    Float("attention." + std::string(eps), static_cast<double>(r_.norm_eps));
+    latent ? Latent() : Heads();
+    if (r_.rope.style != RopeStyle::kNone) RopeKeys();
+    Windows();
+    Scales();
+    if (r_.n_experts > 0) Experts();
+    if (r_.residual == Residual::kSequential && architecture_ == "gptneox") Set("use_parallel_residual", false);
+    return std::move(keys_);
+  }
+
+ private:
+  void Set(const std::string& key, MetaValue value) { keys_.emplace_back(architecture_ + "." + key, std::move(value)); }
+  void Int(const std::string& key, int64_t value) { Set(key, value); }
+  void Float(const std::string& key, double value) { Set(key, value); }
+  void FloatUnless(const std::string& key, float value, float usual) {
+    if (value != usual) Float(key, static_cast<double>(value));
+  }
+
+  void Heads() {
+    Int("attention.key_length", r_.head_dim);
+    Int("attention.value_length", r_.head_dim);
+  }
+
+  // The cache has the compressed keys and values; heads of their own size are the "mla" ones.
+  void Latent() {
+    const LatentAttention& l = r_.latent;
+    if (l.q_rank > 0) Int("attention.q_lora_rank", l.q_rank);
+    Int("attention.kv_lora_rank", l.kv_rank);
+    Int("attention.key_length", l.kv_rank + l.rope_dim);
+    Int("attention.value_length", l.kv_rank);
+    Int("attention.key_length_mla", l.nope_dim + l.rope_dim);
+    Int("attention.value_length_mla", l.v_dim);
+  }
+
+  void RopeKeys() {
+    const RopeScaling& s = r_.rope.scaling;
+    Int("rope.dimension_count", r_.rope.dim);
+    Float("rope.freq_base", r_.rope.theta);
+    if (r_.local_rope.style != RopeStyle::kNone) Float("rope.freq_base_swa", r_.local_rope.theta);
+    if (s.kind == RopeScalingKind::kLinear) {
+      Set("rope.scaling.type", std::string("linear"));
+      Float("rope.scaling.factor", s.factor);
+    } else if (s.kind == RopeScalingKind::kLongRope) {
+      Float("rope.scaling.original_context_length", s.original_context);
+      Float("rope.scaling.attn_factor", s.attention_factor);
+    } else if (s.kind == RopeScalingKind::kYarn) {
+      Set("rope.scaling.type", std::string("yarn"));
+      Float("rope.scaling.factor", s.factor);
+      Int("rope.scaling.original_context_length", static_cast<int64_t>(s.original_context));
+      if (s.beta_fast != 32) Float("rope.scaling.yarn_beta_fast", s.beta_fast);
+      if (s.beta_slow != 1) Float("rope.scaling.yarn_beta_slow", s.beta_slow);
+      YarnMagnitudes(s);
+    }
+  }
+
+  // DeepSeek's mscale_all_dim m multiplies q.k by (0.1 m ln(factor) + 1)^2; the key is 0.1 m.
+  void YarnMagnitudes(const RopeScaling& s) {
+    const bool latent = r_.latent.kv_rank > 0;
+    const double usual = latent ? 1 : YarnMagnitude(s.factor);
+    if (s.attention_factor != usual) Float("rope.scaling.attn_factor", s.attention_factor / usual);
+    const double part = static_cast<double>(r_.attention_scale) * std::sqrt(static_cast<double>(r_.head_dim));
+    if (latent && std::fabs(part - 1) > 1e-6) {
+      Float("rope.scaling.yarn_log_multiplier", (std::sqrt(part) - 1) / std::log(s.factor));
+    }
+  }
+
+  void Windows() {
+    const auto windowed = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window > 0; });
+    if (windowed == r_.layers.end()) return;
+    Int("attention.sliding_window", windowed->window);
+    const auto full = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window == 0; });
+    if (full != r_.layers.end()) Int("attention.sliding_window_pattern", full - r_.layers.begin() + 1);
+  }
+
+  void Scales() {
+    const bool granite = architecture_.starts_with("granite"), divides = granite || architecture_ == "minicpm";
+    if (divides) Float("embedding_scale", static_cast<double>(r_.embedding_scale));
+    if (divides) Float("residual_scale", static_cast<double>(r_.residual_scale));
+    if (divides || r_.logit_scale != 1) {
+      Float("logit_scale", divides ? 1 / static_cast<double>(r_.logit_scale) : static_cast<double>(r_.logit_scale));
+    }
+    if (granite) Float("attention.scale", static_cast<double>(r_.attention_scale));
+    FloatUnless("attention.clamp_kqv", r_.qkv_limit, 0);
+    FloatUnless("attention.max_alibi_bias", r_.alibi_bias, 0);
+    FloatUnless("attn_logit_softcapping", r_.attention_softcap, 0);
+    FloatUnless("final_logit_softcapping", r_.logit_softcap, 0);
+  }
+
+  void Experts() {
+    Int("expert_count", r_.n_experts);
+    Int("expert_used_count", r_.top_k);
+    Int("expert_feed_forward_length", r_.d_expert);
+    if (r_.d_shared > 0) {
+      Int("expert_shared_feed_forward_length", r_.d_shared);
+      Int("expert_shared_count", r_.d_shared / r_.d_expert);
+    }
+    const auto sparse = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.sparse; });
+    Int(architecture_ == "llama4" ? "interleave_moe_layer_step" : "leading_dense_block_count",
+        sparse - r_.layers.begin() + (architecture_ == "llama4" ? 1 : 0));
+    if (SigmoidOfAll(r_.routing)) Int("expert_gating_func", 2);
+    Set("expert_weights_norm", Renormed(r_.routing));
+    FloatUnless("expert_weights_scale", r_.route_scale, 1);
+    if (r_.expert_groups > 1) {
+      Int("expert_group_count", r_.expert_groups);
+      Int("expert_group_used_count", r_.kept_groups);
+    }
+  }
+
+  const Recipe& r_;
+  const std::string architecture_;
+  std::vector<std::pair<std::string, MetaValue>> keys_;
+};
+
+}  // namespace
+
+std::vector<std::pair<std::string, MetaValue>> GgufKeys(const Recipe& recipe, std::string_view architecture) {
+  return Keys(recipe, architecture).Make();
+}
+
+}  // namespace tally

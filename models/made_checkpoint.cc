@@ -1,0 +1,122 @@
+#include "models/made_checkpoint.h"
+
+#include <cmath>
+#include <initializer_list>
+#include <string>
+
+#include "models/family.h"
+
+namespace tally {
+namespace {
+
+DType GgufTypeOf(const TensorBinding& b, uint64_t row, const MadeTypes& types) {
+  if (b.vector() || b.role == Role::kRouter || b.role == Role::kPositionEmbedding) return DType::kF32;
+  const DType type = FactsOf(b.role).experts ? types.expert_type : types.type;
+  if (row % GetDTypeInfo(type).block_size == 0) return type;
+  return row % GetDTypeInfo(DType::kQ8_0).block_size == 0 ? DType::kQ8_0 : DType::kF16;
+}
+
+void AddTensors(const ModelSpec& spec, const MadeTypes& types, MadeCheckpoint& made) {
+  Inventory& inventory = made.inventory;
+  for (NeededTensor& needed : NeededTensors(spec)) {
+    const TensorBinding& b = spec.bindings[needed.binding];
+    StoredTensor& t = inventory.tensors.emplace_back();
+    t.name = std::move(needed.name);
+    t.shape = std::move(needed.shape);
+    t.dtype = inventory.format == FileFormat::kGguf ? GgufTypeOf(b, t.shape.back(), types) : types.type;
+    if (needed.part_of) t.dtype = DType::kU8;
+    t.bytes = StoredBytes(t.dtype, t.elements()).value_or(0);
+    made.made_for.push_back(needed.binding);
+  }
+  inventory.BuildIndex();
+}
+
+// Of numbers that GGUF stores as f32, or that are computed from such: `b` becomes `a` where they differ by rounding.
+template <class T>
+void Round(T a, T& b) {
+  if (std::fabs(a - b) <= static_cast<T>(1e-6) * std::fabs(a)) b = a;
+}
+
+void RoundRope(const Rope& a, Rope& b) {
+  Round(a.theta, b.theta);
+  for (double RopeScaling::*field : {&RopeScaling::factor, &RopeScaling::original_context, &RopeScaling::beta_fast,
+                                     &RopeScaling::beta_slow, &RopeScaling::attention_factor}) {
+    Round(a.scaling.*field, b.scaling.*field);
+  }
+  // GGUF stores the rows of q and k in the order that its runtime's rope of the architecture wants.
+  if (a.style != RopeStyle::kNone && b.style != RopeStyle::kNone) b.style = a.style;
+}
+
+// True if reading the keys back gave the same model.
+bool Agree(const Recipe& wanted, Recipe read) {
+  RoundRope(wanted.rope, read.rope);
+  RoundRope(wanted.local_rope, read.local_rope);
+  for (float Recipe::*field :
+       {&Recipe::attention_scale, &Recipe::embedding_scale, &Recipe::residual_scale, &Recipe::logit_scale}) {
+    Round(wanted.*field, read.*field);
+  }
+  if (wanted.layers.size() != read.layers.size()) return false;
+  for (size_t i = 0; i < read.layers.size(); ++i) Round(wanted.layers[i].attention_scale, read.layers[i].attention_scale);
+  return wanted == read;
+}
+
+// What a GGUF file says otherwise: stored tensors for scalings of rope, and nothing of what is not run.
+Recipe AsGguf(Recipe r) {
+  RopeScaling& s = r.rope.scaling;
+  if (s.kind == RopeScalingKind::kLlama3) {
+    s = {};
+    r.rope.freq_factors = true;
+  } else if (s.kind == RopeScalingKind::kLongRope) {
+    s.short_factors = s.long_factors = {};
+    r.rope.stored_long_factors = true;
+  }
+  r.eos_tokens = {};
+  r.mtp_layers = 0;
+  return r;
+}
+
+}  // namespace
+
+Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types) {
+  TALLY_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(config));
+  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(config));
+  const std::string& source = config.metadata.source;
+  if (family->gguf_architectures.empty()) return BadInput(source + ": GGUF has no architecture for " + spec.recipe.family);
+  spec.recipe = AsGguf(std::move(spec.recipe));
+  Status why;
+  for (const std::string_view architecture : family->gguf_architectures) {
+    MadeCheckpoint made;
+    made.inventory.path = made.inventory.metadata.source = source;
+    made.inventory.metadata.Set("general.architecture", std::string(architecture));
+    for (auto& [key, value] : GgufKeys(spec.recipe, architecture)) made.inventory.metadata.Set(key, std::move(value));
+    ModelSpec wanted;
+    wanted.recipe = spec.recipe;
+    TALLY_RETURN_IF_ERROR(BindRoles(made.inventory, family->gguf_names, "", wanted, types.expert_type));
+    AddTensors(wanted, types, made);
+    Result<ModelSpec> read = ReadModelSpec(made.inventory);
+    if (!read.ok()) why = read.status();
+    if (!read.ok() || !Agree(spec.recipe, read->recipe)) continue;
+    made.spec = std::move(read).value();
+    return made;
+  }
+  return BadInput(source + ": a GGUF file of " + spec.recipe.family + " cannot say all of the configuration" +
+                  (why.ok() ? "" : " (" + why.message() + ")"));
+}
+
+Result<MadeCheckpoint> MakeHuggingFace(const Inventory& config, const MadeTypes& types) {
+  const bool split = IsOfExperts(types.expert_type);
+  for (const DType type : {types.type, split ? types.type : types.expert_type}) {
+    if (GetDTypeInfo(type).quantised) return BadInput("safetensors has no type " + std::string(DTypeName(type)) + "; GGUF has");
+  }
+  TALLY_ASSIGN_OR_RETURN(const ModelSpec wanted, ReadFamily(config, types.expert_type));
+  MadeCheckpoint made;
+  made.inventory.format = FileFormat::kHuggingFace;
+  made.inventory.path = config.metadata.source;
+  made.inventory.metadata = config.metadata;
+  AddTensors(wanted, types, made);
+  TALLY_ASSIGN_OR_RETURN(made.spec, ReadModelSpec(made.inventory));
+  if (made.spec.recipe != wanted.recipe) return InternalError(config.metadata.source + ": its tensors change what is read in it");
+  return made;
+}
+
+}  // namespace tally

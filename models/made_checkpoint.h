@@ -1,0 +1,37 @@
+// The checkpoint that a model is stored in, made from its config.json: what it says of the model, and its tensors without their bytes.
+#pragma once
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/recipe/model_spec.h"
+#include "loaders/inventory/inventory.h"
+
+namespace tally {
+
+struct MadeCheckpoint {
+  Inventory inventory;  // GGUF: the keys of the architecture; Hugging Face: those of the config. The tensors have no places yet.
+  ModelSpec spec;       // as ReadModelSpec reads the inventory
+  std::vector<size_t> made_for;  // [tensors] the first of spec.bindings that takes it
+};
+
+struct MadeTypes {
+  DType type = DType::kBF16;         // of matrices
+  DType expert_type = DType::kBF16;  // of the experts' matrices
+};
+
+// The keys that a GGUF file of this architecture has for the recipe, without general.*; source: llama.cpp, src/llama-arch.cpp and
+// convert_hf_to_gguf.py.
+std::vector<std::pair<std::string, MetaValue>> GgufKeys(const Recipe& recipe, std::string_view architecture);
+
+// `config`: of ReadConfigJson or ReadConfigText. Vectors, learned positions and routers are F32. A matrix whose rows are not whole
+// blocks of its type is Q8_0, or else F16, as with llama.cpp's quantiser. Layers for multi-token prediction are not made. kBadInput:
+// the family has no GGUF architecture, or reading the keys back gives another model: GGUF lacks a key.
+Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types);
+
+// Everything is of the type; experts of another type in the two tensors of their format. kBadInput: a quantised type.
+Result<MadeCheckpoint> MakeHuggingFace(const Inventory& config, const MadeTypes& types);
+
+}  // namespace tally
