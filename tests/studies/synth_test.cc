@@ -133,7 +133,7 @@ TEST_F(SynthTest, Errors) {
   EXPECT_EQ(Synthesize("gpt2", Path("x"), options).status().code(), StatusCode::kInterrupted);
   // Types that files have and no model's matrices.
   for (const DType type : {DType::kF64, DType::kI8, DType::kI16, DType::kI32, DType::kI64, DType::kU8, DType::kU16, DType::kU32,
-                           DType::kU64, DType::kBool}) {
+                           DType::kU64, DType::kBOOL}) {
     for (const Status& status : {PlanSynth("gpt2", Small(type)).status(), Synthesize("gpt2", Path("x"), Small(type)).status()}) {
       EXPECT_EQ(status.code(), StatusCode::kBadInput) << DTypeName(type);
       EXPECT_EQ(status.message(), "'" + std::string(DTypeName(type)) + "' is not one of " + WeightTypeNames(", "));
