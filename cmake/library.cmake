@@ -10,6 +10,7 @@ include(CMakePackageConfigHelpers)
 set(public_headers
   engine/api/tally.h
   engine/base/dtype.h engine/base/export.h engine/base/formats.inc engine/base/kinds.h engine/base/mat.h engine/base/status.h
+  engine/base/stored_types.inc
   engine/machine/peaks.h engine/recipe/recipe.h engine/text/tokenizer.h
   engine/session/batch.h engine/session/engine.h engine/session/generate.h engine/session/model.h engine/session/sampling.h
   engine/studies/audit.h engine/studies/count.h engine/studies/inspect.h engine/studies/logits.h engine/studies/speed.h

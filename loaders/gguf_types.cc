@@ -53,8 +53,11 @@ constexpr GgmlType kGgmlTypes[] = {
     {"IQ4_NL_4_8 (withdrawn)"},
     {"IQ4_NL_8_8 (withdrawn)"},
     {"MXFP4", 38},
+    {"NVFP4", 39},
+    {"Q1_0", 40},
+    {"Q2_0", 41},
 };
-static_assert(std::size(kGgmlTypes) == 40);
+static_assert(std::size(kGgmlTypes) == 43);
 
 }  // namespace
 
@@ -66,8 +69,8 @@ std::optional<uint32_t> GgmlFromDType(DType dtype) {
 }
 
 std::optional<DType> DTypeFromGgml(uint32_t ggml_type) {
-  for (int t = 0; t <= static_cast<int>(DType::kBool); ++t) {
-    if (DTypeName(static_cast<DType>(t)) == GgmlTypeName(ggml_type)) return static_cast<DType>(t);
+  for (const DType t : kDTypes) {
+    if (DTypeName(t) == GgmlTypeName(ggml_type)) return t;
   }
   return std::nullopt;
 }

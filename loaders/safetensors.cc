@@ -17,8 +17,9 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the published library's li
 constexpr int kMaxHeaderDepth = 8;
 constexpr size_t kMaxDims = 8;
 
-constexpr DType kReadable[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kI16,
-                               DType::kI8,  DType::kU64, DType::kU32, DType::kU16,  DType::kU8,  DType::kBool};
+constexpr DType kReadable[] = {DType::kF64,     DType::kF32, DType::kF16, DType::kBF16, DType::kF8_E4M3,
+                               DType::kF8_E5M2, DType::kI64, DType::kI32, DType::kI16,  DType::kI8,
+                               DType::kU64,     DType::kU32, DType::kU16, DType::kU8,   DType::kBOOL};
 
 // safetensors names its types as Tally does.
 std::optional<DType> DTypeFromName(std::string_view name) {

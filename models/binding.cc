@@ -67,6 +67,11 @@ std::string FileOf(const Inventory& inventory, const StoredTensor& t) {
   return t.file < inventory.files.size() ? inventory.files[t.file].path : inventory.path;
 }
 
+Status WrongType(const Inventory& inventory, const StoredTensor& t, const std::string& expected) {
+  return BadInput(FileOf(inventory, t) + ": tensor " + Quote(t.name) + " has type " + std::string(DTypeName(t.dtype)) +
+                  ", which cannot be run; expected " + expected);
+}
+
 // Checks that the tensors of all experts, and of the matrices of one op, have one type. All of them must be stored.
 Status CheckTypesAgree(const Inventory& inventory, const ModelSpec& spec) {
   struct Typed {
@@ -197,7 +202,6 @@ class Claims {
 
   Status Check() {
     for (const TensorBinding& b : spec_.bindings) TALLY_RETURN_IF_ERROR(CheckBinding(b));
-    TALLY_RETURN_IF_ERROR(CheckTypesAgree(inventory_, spec_));
     for (const auto* names : {&spec_.buffers, &spec_.not_run}) {
       for (const std::string& name : *names) TALLY_RETURN_IF_ERROR(Take(name, nullptr));
     }
@@ -232,12 +236,8 @@ class Claims {
         return BadInput(FileOf(inventory_, *t) + ": tensor " + Quote(t->name) + " has shape " + ShapeText(t->shape) +
                         "; expected " + ShapeText(w.shape));
       }
-      if (w.part_of ? t->dtype != DType::kU8 : !CanRun(b, t->dtype)) {
-        return BadInput(FileOf(inventory_, *t) + ": tensor " + Quote(t->name) + " has type " + std::string(DTypeName(t->dtype)) +
-                        ", which cannot be run; expected " +
-                        (w.part_of      ? "U8 (part of a tensor in " + std::string(DTypeName(*w.part_of)) + ")"
-                         : OnlyPlain(b) ? "F32, F16 or BF16"
-                                        : WeightTypeNames()));
+      if (w.part_of && t->dtype != DType::kU8) {
+        return WrongType(inventory_, *t, "U8 (part of a tensor in " + std::string(DTypeName(*w.part_of)) + ")");
       }
       TALLY_RETURN_IF_ERROR(Take(t->name, &b));
     }
@@ -269,5 +269,16 @@ class Claims {
 }  // namespace
 
 Status CheckClaims(const Inventory& inventory, const ModelSpec& spec) { return Claims(inventory, spec).Check(); }
+
+Status CheckTypes(const Inventory& inventory, const ModelSpec& spec) {
+  for (const TensorBinding& b : spec.bindings) {
+    if (b.split) continue;  // stored in parts, whose type CheckClaims checks
+    for (const std::string& name : b.names) {
+      const StoredTensor& t = *inventory.Find(name);
+      if (!CanRun(b, t.dtype)) return WrongType(inventory, t, OnlyPlain(b) ? "F32, F16 or BF16" : WeightTypeNames());
+    }
+  }
+  return CheckTypesAgree(inventory, spec);
+}
 
 }  // namespace tally

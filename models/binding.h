@@ -50,9 +50,12 @@ struct NeededTensor {
 // The tensors of a checkpoint, in the order of their bindings. Bindings that share a tensor take all of its rows.
 std::vector<NeededTensor> NeededTensors(const ModelSpec& spec);
 
-// Checks that the tensors of every binding are stored with the right shape and a type that can be run (the same type for matrices
-// of one op, such as gate and up), and that every row of every stored tensor is claimed exactly once: by a binding, as a buffer,
-// or as not run. Errors name the tensor, what was found and what was expected.
+// Checks that the tensors of every binding are stored with the right shape, and that every row of every stored tensor is claimed
+// exactly once: by a binding, as a buffer, or as not run. Errors name the tensor, what was found and what was expected.
 Status CheckClaims(const Inventory& inventory, const ModelSpec& spec);
+
+// Checks that the tensors of every binding have a type that can be run, the same type for matrices of one op, such as gate and up.
+// CheckClaims must have succeeded. Errors name the tensor and its type.
+Status CheckTypes(const Inventory& inventory, const ModelSpec& spec);
 
 }  // namespace tally

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "engine/base/status.h"
@@ -44,14 +45,21 @@ Result<const Family*> FamilyOf(const Inventory& inventory);
 // engine cannot run are read too. Errors as of FamilyOf. `made_with`: as of BindRoles.
 Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> made_with = std::nullopt);
 
-// ReadFamily, then CheckClaims (binding.h).
+// ReadFamily, then CheckClaims and CheckTypes (binding.h).
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory);
 
-// The weight types that a configuration without tensors names: torch_dtype or dtype, F32 by default, and Family::quant_method. Other
-// quantisation is ignored.
+// The weight types that a configuration without tensors names: torch_dtype or dtype, F32 by default, and Family::quant_method.
 struct CountTypes {
   DType type = DType::kF32, expert_type = DType::kF32;
+  std::string other_method;  // a method of quantisation that the types do not describe; empty: none
 };
 Result<CountTypes> ReadCountTypes(const Inventory& inventory);
+
+// The method of quantisation that a configuration names ("fp8", "gptq"); "unnamed": it is quantised without a name; empty: it is not.
+std::string QuantMethodOf(const Metadata& metadata);
+
+// What layers of an architecture that Tally has no ops for are called ("state-space layers"), by any of its names: GGUF's, an entry
+// of architectures, or model_type. Empty: unknown.
+std::string_view UnsupportedLayers(std::string_view architecture);
 
 }  // namespace tally

@@ -6,6 +6,7 @@
 
 #include "models/family.h"
 #include "models/gemma_names.h"
+#include "models/vision.h"
 
 namespace tally {
 namespace {
@@ -21,20 +22,23 @@ double QueryScalar(Config& c, const Recipe& r) {
   return c.Positive("query_pre_attn_scalar", 256);
 }
 
-// Selects the text model of a checkpoint with a vision tower. Returns the tie_word_embeddings of the whole checkpoint.
-bool EnterText(Config& c, ModelSpec& spec) {
-  if (c.gguf()) return true;
-  const bool tied = c.Bool("tie_word_embeddings", true);
-  if (!c.Is({"Gemma3ForConditionalGeneration", "gemma3"})) return tied;
-  c.Enter("text_config.");
-  c.tensor_prefix = "language_model.";
-  for (const char* part : {"vision_tower.", "multi_modal_projector."}) AddNotRun(c, spec, part);
-  return tied;
+// "gemma3" is also GGUF's architecture, with or without a tower.
+bool OfSeveralParts(const Config& c) { return c.Is({"Gemma3ForConditionalGeneration", "gemma3"}); }
+
+// The vision tower (SigLIP with a bias of its patches' matrix, learned positions and a last LayerNorm) and the projector (a matrix
+// and a norm) that a configuration describes.
+void AddVision(const Config& c, ModelSpec& spec) {
+  const std::optional<VisionEncoder> v = ReadVisionEncoder(c);
+  if (!v) return spec.parts_not_run.push_back({"vision_tower and projector", std::nullopt});
+  const uint64_t embedding = (v->patch + 1 + v->patches) * v->width, text = static_cast<uint64_t>(spec.recipe.d_model);
+  spec.parts_not_run.push_back({"vision_tower", embedding + v->LayerParameters() + 2 * v->width});
+  spec.parts_not_run.push_back({"multi_modal_projector", v->width * text + v->width});
 }
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  const bool tied = EnterText(c, spec);
+  const bool tied = c.gguf() || c.Bool("tie_word_embeddings", true);  // of the whole checkpoint
+  if (OfSeveralParts(c)) EnterTextModel(c, spec, {"vision_tower.", "multi_modal_projector."});
   ReadDecoder(c, spec,
               {.norm_eps = 1e-6,
                .n_kv_heads = 4,
@@ -44,6 +48,7 @@ void Read(Config& c, ModelSpec& spec) {
                .vocab = 262208,
                .rope_theta = 1e6,
                .tied = tied});
+  if (OfSeveralParts(c) && c.inventory().tensors.empty()) AddVision(c, spec);
   ReadFeedForwardWidth(c, r);
   r.embedding_scale = std::sqrt(static_cast<float>(r.d_model));
   r.qk_norm = QkNormKind::kHead;

@@ -8,6 +8,7 @@
 
 #include "engine/base/format.h"
 #include "models/family.h"
+#include "models/vision.h"
 
 namespace tally {
 namespace {
@@ -35,13 +36,19 @@ constexpr RoleName kHfNames[] = {{Role::kGate, TALLY_FFN "gate_proj.weight"},
                                  {Role::kSharedExpertDown, TALLY_FFN "shared_expert.down_proj.weight"}};
 #undef TALLY_FFN
 
-// Selects the text model of a checkpoint with a vision tower. Returns what stands before the keys.
-std::string EnterText(Config& c, ModelSpec& spec) {
-  if (c.gguf() || !c.Is({"Llama4ForConditionalGeneration", "llama4"})) return "";
-  c.Enter("text_config.");
-  c.tensor_prefix = "language_model.";
-  for (const char* part : {"vision_model.", "multi_modal_projector."}) AddNotRun(c, spec, part);
-  return "text_config.";
+// "llama4" is also GGUF's architecture, with or without a tower.
+bool OfSeveralParts(const Config& c) { return c.Is({"Llama4ForConditionalGeneration", "llama4"}); }
+
+// The vision tower (a matrix of the patches without bias, a class embedding, learned positions, LayerNorms before and after the
+// layers, two matrices that take four patches as one) and the projector (a matrix) that a configuration describes.
+void AddVision(const Config& c, ModelSpec& spec) {
+  const std::optional<VisionEncoder> v = ReadVisionEncoder(c);
+  const auto in = VisionNumber(c, "projector_input_dim"), out = VisionNumber(c, "projector_output_dim"),
+             seen = VisionNumber(c, "vision_output_dim");
+  if (!v || !in || !out || !seen) return spec.parts_not_run.push_back({"vision_model and projector", std::nullopt});
+  const uint64_t embedding = (v->patch + 1 + v->patches + 1) * v->width, adapter = v->d_ff * *in + *out * *out;
+  spec.parts_not_run.push_back({"vision_model", embedding + v->LayerParameters() + 2 * 2 * v->width + adapter});
+  spec.parts_not_run.push_back({"multi_modal_projector", *seen * static_cast<uint64_t>(spec.recipe.d_model)});
 }
 
 void ReadMixture(Config& c, Recipe& r) {
@@ -74,8 +81,9 @@ void ReadChunks(Config& c, Recipe& r) {
   }
 }
 
-// `prefix` stands before the keys. Published checkpoints have true, or a number.
-void ReadTemperature(Config& c, Recipe& r, const std::string& prefix) {
+// Published checkpoints have true, or a number.
+void ReadTemperature(Config& c, Recipe& r) {
+  const std::string prefix = !c.gguf() && OfSeveralParts(c) ? "text_config." : "";
   const auto number = c.inventory().metadata.GetInt(prefix + "attn_temperature_tuning");
   const bool tuned = number.ok() && number->has_value() ? **number != 0 : c.Bool("attn_temperature_tuning", true);
   if (tuned) r.temperature_scale = static_cast<float>(c.Positive("attn_scale", 0.1));
@@ -84,7 +92,7 @@ void ReadTemperature(Config& c, Recipe& r, const std::string& prefix) {
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  const std::string prefix = EnterText(c, spec);
+  if (OfSeveralParts(c)) EnterTextModel(c, spec, {"vision_model.", "multi_modal_projector."});
   r.rope.style = RopeStyle::kAdjacentPair;
   ReadDecoder(c, spec,
               {.norm_eps = 1e-5,
@@ -94,12 +102,13 @@ void Read(Config& c, ModelSpec& spec) {
                .context = 131072,
                .vocab = 202048,
                .rope_theta = 500000});
+  if (OfSeveralParts(c) && c.inventory().tensors.empty()) AddVision(c, spec);
   r.d_ff = c.gguf() ? c.Int("feed_forward_length", 1, kMaxWidth) : c.Int("intermediate_size_mlp", 1, kMaxWidth, 16384);
   ExpectSilu(c);
   ReadMixture(c, r);
   ReadNoRopeLayers(c, r);
   ReadChunks(c, r);
-  ReadTemperature(c, r, prefix);
+  ReadTemperature(c, r);
   // GGUF has no key for the norm; the published model of 128 experts has none.
   const bool qk_norm = c.gguf() ? r.n_experts != 128 : c.Bool("use_qk_norm", true);
   if (qk_norm) r.qk_norm = QkNormKind::kUnweighted;

@@ -58,7 +58,9 @@ void ReadTying(Config& c, bool default_tied, ModelSpec& spec) {
     tied = of_all->has_value() ? **of_all : c.Bool("tie_word_embeddings", tied);
   }
   spec.recipe.tied_head = tied;
-  if (tied && stored) spec.not_run.push_back(head);
+  if (!tied || !stored) return;
+  spec.parts_not_run.push_back({head + ", a copy of the embedding", 0, c.inventory().Find(head)->bytes});
+  spec.not_run.push_back(std::move(head));
 }
 
 int32_t EvenHeadDim(Config& c, const Recipe& r) {
@@ -159,9 +161,26 @@ void AddBuffers(Config& c, ModelSpec& spec, std::initializer_list<std::string_vi
 }
 
 void AddNotRun(Config& c, ModelSpec& spec, std::string_view prefix) {
+  uint64_t parameters = 0, bytes = 0;
   for (const StoredTensor& t : c.inventory().tensors) {
-    if (t.name.starts_with(prefix)) spec.not_run.push_back(t.name);
+    if (!t.name.starts_with(prefix)) continue;
+    spec.not_run.push_back(t.name);
+    parameters += t.elements();
+    bytes += t.bytes;
   }
+  if (parameters > 0) spec.parts_not_run.push_back({std::string(prefix.substr(0, prefix.size() - 1)), parameters, bytes});
+}
+
+void EnterTextModel(Config& c, ModelSpec& spec, std::initializer_list<std::string_view> others) {
+  if (c.gguf()) {
+    for (const std::string_view part : {"v.", "mm."}) AddNotRun(c, spec, part);
+    return;
+  }
+  c.Enter("text_config.");
+  c.tensor_prefix = "language_model.";
+  for (const std::string_view part : others) AddNotRun(c, spec, part);
+  const Inventory& i = c.inventory();
+  if (i.tensors.empty() && i.metadata.IsOther("audio_config")) spec.parts_not_run.push_back({"audio_config", std::nullopt});
 }
 
 namespace {

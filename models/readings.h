@@ -72,8 +72,12 @@ void ReadSharedExperts(Config& config, ModelSpec& spec);
 void FindPrefix(Config& config, std::string_view prefix);
 // Lists stored tensors that are not weights: every layer's ('#') of these names ('~': the prefix).
 void AddBuffers(Config& config, ModelSpec& spec, std::initializer_list<std::string_view> names);
-// Lists stored weights that are not run: all names with this prefix.
+// Lists stored weights that are not run: all names with this prefix, which ends in '.'.
 void AddNotRun(Config& config, ModelSpec& spec, std::string_view prefix);
+// Selects the text model of a checkpoint of several parts; lists the tensors of the others as not run. Hugging Face: its keys are below
+// text_config, its tensors below language_model, and the others' names have these prefixes. GGUF: its keys are as always, and those
+// of others "v." and "mm.".
+void EnterTextModel(Config& config, ModelSpec& spec, std::initializer_list<std::string_view> others);
 
 // End tokens; -1 (GGUF also 2^32 - 1) means none. An id outside the vocabulary is an error.
 void ReadGeneration(Config& config, Recipe& recipe);

@@ -60,8 +60,11 @@ Result<const Family*> Lookup(const Inventory& inventory, Names names, std::strin
     if (std::ranges::find(family->*names, wanted) != (family->*names).end()) return family;
     for (const std::string_view name : family->*names) known += (known.empty() ? "" : ", ") + std::string(name);
   }
-  return BadInput(inventory.metadata.source + ": " + std::string(key) + " " + Quote(wanted) +
-                  " is not supported; known: " + known);
+  const std::string place = inventory.metadata.source + ": " + std::string(key) + " " + Quote(wanted);
+  if (const std::string_view layers = UnsupportedLayers(wanted); !layers.empty()) {
+    return BadInput(place + " has " + std::string(layers) + ", which are not supported");
+  }
+  return BadInput(place + " is not supported; known: " + known);
 }
 
 struct Found {
@@ -115,14 +118,16 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory) {
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   TALLY_RETURN_IF_ERROR(CheckClaims(inventory, spec));
+  TALLY_RETURN_IF_ERROR(CheckTypes(inventory, spec));
   return spec;
 }
 
 Result<CountTypes> ReadCountTypes(const Inventory& inventory) {
   TALLY_ASSIGN_OR_RETURN(const Found found, FindFamily(inventory));
   const QuantMethod& quant = found.family->quant_method;
+  const std::string method = QuantMethodOf(inventory.metadata);
+  const bool quantised = !method.empty() && method == quant.name;
   Config c(inventory, found.architecture);
-  const bool quantised = !quant.name.empty() && c.String("quantization_config.quant_method", "") == quant.name;
   const std::string name =
       c.String("torch_dtype|dtype|text_config.torch_dtype|text_config.dtype", quantised ? "bfloat16" : "float32");
   CountTypes types;
@@ -133,8 +138,18 @@ Result<CountTypes> ReadCountTypes(const Inventory& inventory) {
   else if (name != "float32" && c.ok())
     c.Unsupported("torch_dtype", Quote(name));
   types.expert_type = quantised ? quant.expert_type : types.type;
+  if (!quantised) types.other_method = method;
   TALLY_RETURN_IF_ERROR(c.status());
   return types;
+}
+
+std::string QuantMethodOf(const Metadata& m) {
+  for (const std::string key : {"quantization_config", "compression_config", "text_config.quantization_config"}) {
+    const Result<std::optional<std::string>> method = m.GetString(key + ".quant_method");
+    if (method.ok() && method->has_value() && !(*method)->empty()) return **method;
+    if (m.IsOther(key) || m.Has(key + ".quant_method")) return "unnamed";
+  }
+  return "";
 }
 
 }  // namespace tally

@@ -100,17 +100,26 @@ Table TensorTable(const CountedModel& m, bool layers) {
   return t;
 }
 
-Table TotalsTable(const Count& c) {
+// "total" only where nothing is left out.
+const char* TotalName(const CountedModel& m) { return m.counts_part() ? "total (run)" : "total"; }
+
+Table TotalsTable(const CountedModel& m) {
+  const Count& c = m.count;
   Table t{"parameters", {"", "count", "share", ""}, {}, {true, false, false, true}};
   auto row = [&](const char* name, uint64_t n, const char* what) {
     t.rows.push_back({name, WithThousands(n), Percent(n, c.parameters.total), what});
   };
-  row("total", c.parameters.total, c.recipe.tied_head ? "the head is the embedding, counted once" : "");
+  row(TotalName(m), c.parameters.total, c.recipe.tied_head ? "the head is the embedding, counted once" : "");
   row("active(all)", c.parameters.active_all, "embedding, learned positions and head counted");
   row("active(head)", c.parameters.active_head, "head counted, embedding and positions not");
   row("active(none)", c.parameters.active_none, "none of them");
   row("touched", c.touched, "read by a decode step: of the embedding one row");
   if (c.prediction > 0) row("multi-token prediction", c.prediction, "beyond the total");
+  if (!m.counts_part()) return t;
+  for (const PartNotRun& p : m.not_run) {
+    t.rows.push_back({"not run: " + p.name, p.parameters ? WithThousands(*p.parameters) : "not counted", "", ""});
+  }
+  if (const auto all = m.all_parameters()) t.rows.push_back({"total (all)", WithThousands(*all), "", "run or not"});
   return t;
 }
 
@@ -122,6 +131,10 @@ Table MemoryTable(const CountedModel& m) {
   };
   for (const Count::Memory& x : c.memory) row("weights as " + std::string(DTypeName(x.type)), x.bytes);
   row("weights, " + m.stored_as, c.weight_bytes);
+  for (const PartNotRun& p : m.not_run) {
+    if (p.bytes) row("not run: " + p.name, *p.bytes);
+  }
+  if (const auto all = m.all_bytes(); all && !m.not_run.empty()) row("weights, run or not", *all);
   row("read by a decode step of one token", c.weight_bytes_per_token);
   row("KV a token", c.kv_bytes_per_token, (c.kv_elements_per_token * Form(c.options.kv_element_bytes)).text());
   row("KV at " + WithThousands(c.options.context) + " positions" +
@@ -198,7 +211,7 @@ std::string DecodeTitle(const Count& c) {
 std::vector<Table> One(const CountedModel& m, bool layers) {
   const Count& c = m.count;
   return {TensorTable(m, layers),
-          TotalsTable(c),
+          TotalsTable(m),
           MemoryTable(m),
           FlopsTable(PrefillTitle(c), c.prefill, &c.prefill_last),
           FormsTable("closed forms, head at every position", c.prefill),
@@ -237,7 +250,8 @@ Table Columns(std::span<const CountedModel> models) {
       return n > 0 ? WithThousands(n) : std::string();
     });
   };
-  number("parameters", [](const Count& c) { return c.parameters.total; });
+  const bool parts = std::ranges::any_of(models, &CountedModel::counts_part);
+  number(parts ? "parameters (run)" : "parameters", [](const Count& c) { return c.parameters.total; });
   for (size_t part = 0; part < ParameterParts().size(); ++part) {
     const std::string name = "  " + std::string(ParameterParts()[part]);
     row(name, [&](const CountedModel& m) {
@@ -254,6 +268,12 @@ Table Columns(std::span<const CountedModel> models) {
   number("active(none)", [](const Count& c) { return c.parameters.active_none; });
   number("touched", [](const Count& c) { return c.touched; });
   number("multi-token prediction", [](const Count& c) { return c.prediction; });
+  if (parts) {
+    row("parameters (run or not)", [](const CountedModel& m) {
+      const auto all = m.all_parameters();
+      return all ? WithThousands(*all) : std::string("not counted");
+    });
+  }
   for (const DType type : kWeightTypes) {
     number("bytes as " + std::string(DTypeName(type)), [&](const Count& c) {
       for (const Count::Memory& m : c.memory) {
@@ -264,6 +284,12 @@ Table Columns(std::span<const CountedModel> models) {
   }
   row("stored as", [](const CountedModel& m) { return m.stored_as; });
   number("bytes", [](const Count& c) { return c.weight_bytes; });
+  if (parts) {
+    row("bytes (run or not)", [](const CountedModel& m) {
+      const auto all = m.all_bytes();
+      return all ? WithThousands(*all) : std::string("not counted");
+    });
+  }
   row("  GB", [](const CountedModel& m) { return Gigabytes(m.count.weight_bytes); });
   row("  GiB", [](const CountedModel& m) { return Gibibytes(m.count.weight_bytes); });
   number("weight bytes a token", [](const Count& c) { return c.weight_bytes_per_token; });
@@ -366,8 +392,15 @@ Json OneDocument(const CountedModel& m) {
   for (const auto& [layer, n] : by_layer) layers.push_back(n);
   Json memory = Json::object();
   for (const Count::Memory& x : c.memory) memory[std::string(DTypeName(x.type))] = x.bytes;
+  const auto json = [](const std::optional<uint64_t>& n) { return n ? Json(*n) : Json(nullptr); };
+  Json not_run = Json::array();
+  for (const PartNotRun& p : m.not_run) {
+    not_run.push_back({{"part", p.name}, {"parameters", json(p.parameters)}, {"bytes", json(p.bytes)}});
+  }
   Json parameters = {
-      {"total", c.parameters.total},
+      {"total", json(m.all_parameters())},
+      {"total_run", c.parameters.total},
+      {"not_run", std::move(not_run)},
       {"touched", c.touched},
       {"active", {{"all", c.parameters.active_all}, {"head", c.parameters.active_head}, {"none", c.parameters.active_none}}},
       {"multi_token_prediction", c.prediction}};
@@ -379,6 +412,7 @@ Json OneDocument(const CountedModel& m) {
   document["flops"] = {{"prefill", FlopsJson(c.prefill, &c.prefill_last)}, {"decode", FlopsJson(c.decode, nullptr)}};
   document["bytes"] = {{"stored_as", m.stored_as},
                        {"weights", c.weight_bytes},
+                       {"weights_run_or_not", json(m.all_bytes())},
                        {"weights_per_token", c.weight_bytes_per_token},
                        {"weights_as", std::move(memory)},
                        {"weights_read", {{"prefill", TrafficJson(c.prefill_traffic)}, {"decode", TrafficJson(c.decode_traffic)}}},
@@ -433,7 +467,7 @@ Json ClaimsJson(const books::PublishedFigures& published, std::span<const books:
 
 std::string CountPlot(const CountedModel& m, int width, bool colour) {
   const std::vector<std::string> names = ParameterPartNames(m.count.recipe);
-  Bar all{"total", {}}, active{"active(all)", {}};
+  Bar all{TotalName(m), {}}, active{"active(all)", {}};
   for (size_t part = 0; part < names.size(); ++part) {
     all.values.push_back(InPart(m.count, part, &ParameterForm::count));
     active.values.push_back(InPart(m.count, part, &ParameterForm::active));

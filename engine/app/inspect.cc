@@ -108,7 +108,8 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
   Print(Printable(inv.path) + "\n");
   Print(std::string(inv.format == FileFormat::kGguf ? "GGUF" : "Hugging Face") + ", " + std::to_string(inv.files.size()) +
         (inv.files.size() == 1 ? " file, " : " files, ") + BytesText(size) + "\n");
-  Print(x.runnable.ok() ? RecipeText(x.recipe) + "\n" : "cannot be run: " + Printable(x.runnable.message()) + "\n");
+  if (x.recipe.n_layers > 0) Print(RecipeText(x.recipe) + "\n");
+  if (!x.runnable.ok()) Print("cannot be run: " + Printable(x.runnable.message()) + "\n");
 
   Print("\nmetadata (" + std::to_string(inv.metadata.values().size()) + ")\n");
   size_t width = 0;
@@ -120,13 +121,13 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
   width = 0;
   for (const StoredTensor& t : inv.tensors) width = std::max(width, std::min<size_t>(Printable(t.name).size(), 60));
   for (const StoredTensor& t : inv.tensors) {
-    Print("  " + Pad(Printable(t.name), width) + "  " + Pad(std::string(DTypeName(t.dtype)), 6) + " " +
+    Print("  " + Pad(Printable(t.name), width) + "  " + Pad(std::string(DTypeName(t.dtype)), 7) + " " +
           Pad(ShapeText(t.shape), 22) + " " + books::WithThousands(t.bytes) + "\n");
   }
   Print("\ntotal: " + std::to_string(inv.tensors.size()) + " tensors, " + books::WithThousands(x.elements) + " elements, " +
         books::WithThousands(x.bytes) + " bytes (" + BytesText(x.bytes) + ")\n");
   for (const auto& t : x.types) {
-    Print("  " + Pad(std::string(DTypeName(t.dtype)), 6) + " " + std::to_string(t.tensors) + " tensors, " +
+    Print("  " + Pad(std::string(DTypeName(t.dtype)), 7) + " " + std::to_string(t.tensors) + " tensors, " +
           books::WithThousands(t.elements) + " elements, " + books::WithThousands(t.bytes) + " bytes\n");
   }
 }
@@ -150,7 +151,7 @@ Json Document(const Inspection& x, const InspectFlags& flags) {
   }
   Json document = {{"model", flags.model},
                    {"format", inv.format == FileFormat::kGguf ? "gguf" : "huggingface"},
-                   {"family", x.runnable.ok() ? Json(x.recipe.family) : Json(nullptr)}};
+                   {"family", x.recipe.n_layers > 0 ? Json(x.recipe.family) : Json(nullptr)}};
   if (!x.runnable.ok()) document["cannot_be_run"] = x.runnable.message();
   document["files"] = files;
   document["metadata"] = metadata;

@@ -1,6 +1,8 @@
-// Element types of stored tensors: the weight formats (formats.inc) and the plain types that files may hold beside them.
+// Element types of stored tensors: the weight formats (formats.inc), and the types that files may hold beside them
+// (stored_types.inc).
 //
-// A quantised type stores blocks of block_size consecutive elements of a row; engine/kernels/formats/ has their bytes.
+// A quantised type stores blocks of block_size consecutive elements of a row; engine/kernels/formats/ has the bytes of the weight
+// formats.
 #pragma once
 
 #include <array>
@@ -18,16 +20,9 @@ enum class DType : uint8_t {
 #define TALLY_FORMAT(name, elements, bytes, use) k##name,
 #include "engine/base/formats.inc"
 #undef TALLY_FORMAT
-  kF64,
-  kI8,
-  kI16,
-  kI32,
-  kI64,
-  kU8,
-  kU16,
-  kU32,
-  kU64,
-  kBool
+#define TALLY_STORED(name, elements, bytes) k##name,
+#include "engine/base/stored_types.inc"
+#undef TALLY_STORED
 };
 
 // The types that matrices can be multiplied in, in formats.inc's order.
@@ -35,6 +30,15 @@ inline constexpr std::array kWeightTypes = {
 #define TALLY_FORMAT(name, elements, bytes, use) DType::k##name,
 #include "engine/base/formats.inc"
 #undef TALLY_FORMAT
+};
+// All types, in the order of their values: the weight types first.
+inline constexpr std::array kDTypes = {
+#define TALLY_FORMAT(name, elements, bytes, use) DType::k##name,
+#include "engine/base/formats.inc"
+#undef TALLY_FORMAT
+#define TALLY_STORED(name, elements, bytes) DType::k##name,
+#include "engine/base/stored_types.inc"
+#undef TALLY_STORED
 };
 inline constexpr bool IsWeightType(DType t) { return static_cast<size_t>(t) < kWeightTypes.size(); }
 
@@ -50,25 +54,19 @@ struct DTypeInfo {
 };
 
 inline constexpr DTypeInfo GetDTypeInfo(DType t) {
-  const auto plain = [](std::string_view name, uint32_t bytes) { return DTypeInfo{name, 1, bytes, false, FormatUse::kNone}; };
   switch (t) {
 #define TALLY_FORMAT(name, elements, bytes, use) \
   case DType::k##name:                           \
     return {#name, elements, bytes, (elements) > 1, FormatUse::use};
 #include "engine/base/formats.inc"
 #undef TALLY_FORMAT
-    case DType::kF64: return plain("F64", 8);
-    case DType::kI8: return plain("I8", 1);
-    case DType::kI16: return plain("I16", 2);
-    case DType::kI32: return plain("I32", 4);
-    case DType::kI64: return plain("I64", 8);
-    case DType::kU8: return plain("U8", 1);
-    case DType::kU16: return plain("U16", 2);
-    case DType::kU32: return plain("U32", 4);
-    case DType::kU64: return plain("U64", 8);
-    case DType::kBool: return plain("BOOL", 1);
+#define TALLY_STORED(name, elements, bytes) \
+  case DType::k##name:                      \
+    return {#name, elements, bytes, (elements) > 1, FormatUse::kNone};
+#include "engine/base/stored_types.inc"
+#undef TALLY_STORED
   }
-  return plain("?", 1);
+  return {"?", 1, 1, false, FormatUse::kNone};
 }
 inline constexpr bool IsOfExperts(DType t) { return GetDTypeInfo(t).use == FormatUse::kExperts; }
 

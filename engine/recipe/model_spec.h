@@ -64,6 +64,8 @@ struct ModelSpec {
   std::vector<TensorBinding> bindings;
   std::vector<std::string> buffers;  // stored but not learned, such as causal masks
   std::vector<std::string> not_run;  // learned and stored, but not used by the graph
+  // What not_run's tensors are parts of. Of a configuration without tensors: the parts that it describes.
+  std::vector<PartNotRun> parts_not_run = {};
 };
 
 // True if the shapes are equal, or if the first dimension of `stored` is the first two of `wanted` as one (heads; a single expert;

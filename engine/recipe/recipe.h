@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -130,6 +131,13 @@ struct Recipe {
   std::vector<int32_t> eos_tokens;
 
   bool operator==(const Recipe&) const = default;
+};
+
+// A part of a model that a recipe leaves out, as nothing runs it: a vision tower, layers for multi-token prediction, a stored copy of
+// a tied head.
+struct PartNotRun {
+  std::string name;                                // "vision_tower"
+  std::optional<uint64_t> parameters, bytes = {};  // nullopt: unknown. A copy has bytes and no parameters of its own.
 };
 
 }  // namespace tally

@@ -27,9 +27,19 @@ struct Source {
   std::string stored_as;
   books::PublishedFigures published;
   std::vector<std::string> notes;
+  std::string other_method;  // CountTypes::other_method
+  std::vector<PartNotRun> not_run;
 };
 
 std::string TypeText(DType type) { return std::string(DTypeName(type)) + (IsOfExperts(type) ? " + BF16" : ""); }
+
+// The bytes of parts that are described, not stored: as the plain type that the rest is published in.
+std::vector<PartNotRun> AsType(std::vector<PartNotRun> parts, DType type) {
+  for (PartNotRun& p : parts) {
+    if (!p.bytes && p.parameters) p.bytes = StoredBytes(type, *p.parameters);
+  }
+  return parts;
+}
 
 Source FromCatalog(CatalogModel model) {
   const DType type = IsOfExperts(model.expert_type) ? model.expert_type : model.type;
@@ -39,7 +49,9 @@ Source FromCatalog(CatalogModel model) {
           {},
           TypeText(type),
           {std::string(c.total), std::string(c.active), std::string(c.non_embedding), std::string(c.source), c.from_memory},
-          model.note.empty() ? std::vector<std::string>() : std::vector<std::string>{std::string(model.note)}};
+          model.note.empty() ? std::vector<std::string>() : std::vector<std::string>{std::string(model.note)},
+          std::move(model.other_method),
+          AsType(std::move(model.parts_not_run), model.type)};
 }
 
 Result<Source> FromConfig(const Inventory& inventory) {
@@ -49,17 +61,19 @@ Result<Source> FromConfig(const Inventory& inventory) {
   TALLY_ASSIGN_OR_RETURN(const CountTypes types, ReadCountTypes(inventory));
   source.type = IsOfExperts(types.expert_type) ? types.expert_type : types.type;
   source.stored_as = TypeText(source.type);
+  source.other_method = types.other_method;
+  source.not_run = AsType(std::move(spec.parts_not_run), types.type);
   return source;
 }
 
-// Counts the tensors with their stored bytes. A model that cannot be run, or whose quantisation its family cannot claim, is
-// counted from its configuration instead.
+// Counts the tensors with their stored bytes, of types that can be run or not. A model that cannot be run, or whose quantisation its
+// family cannot claim, is counted from its configuration instead.
 Result<Source> FromCheckpoint(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
   Source source;
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   if (const Status claimed = CheckClaims(inventory, spec); !claimed.ok()) {
-    const bool quantised = inventory.metadata.Has("quantization_config.quant_method");
+    const bool quantised = !QuantMethodOf(inventory.metadata).empty();
     if (inventory.format == FileFormat::kGguf || (CannotRun(spec.recipe).empty() && !quantised)) return claimed;
     TALLY_ASSIGN_OR_RETURN(source, FromConfig(inventory));
     source.notes.push_back("counted from its configuration: its tensors cannot be read yet (" + claimed.message() + ")");
@@ -68,6 +82,7 @@ Result<Source> FromCheckpoint(const std::string& path) {
   for (const WeightInfo& w : books::WeightTable(inventory, spec)) source.stored_bytes[w.name] = w.stored_bytes;
   source.stored_as = JoinTypes(MatrixTypes(inventory, spec));
   source.recipe = std::move(spec.recipe);
+  source.not_run = std::move(spec.parts_not_run);
   return source;
 }
 
@@ -106,6 +121,8 @@ Result<CountedModel> CountModel(const CountRequest& request) {
     TALLY_ASSIGN_OR_RETURN(source.recipe, ChangeRecipe(std::move(source.recipe), request.settings));
     source.published = {};
     source.stored_bytes.clear();  // no longer the file's model
+    std::erase_if(source.not_run, [](const PartNotRun& p) { return p.parameters == 0u; });
+    for (PartNotRun& p : source.not_run) p.parameters = p.bytes = std::nullopt;
     source.stored_as = TypeText(source.type);
   }
   books::CountOptions options = request.options;
@@ -116,13 +133,43 @@ Result<CountedModel> CountModel(const CountRequest& request) {
     }
     options.type = source.type;
     options.stored_bytes = std::move(source.stored_bytes);
+    if (!source.other_method.empty()) {
+      source.notes.push_back("its weights are quantised (" + Printable(source.other_method, 64) +
+                             "): bytes are counted as if they were stored in " + source.stored_as);
+    }
   } else {
     source.stored_as = TypeText(options.type);
   }
   Result<books::Count> count = books::CountRecipe(source.recipe, std::move(options));
   if (!count.ok()) return BadInput(Printable(request.model) + ": " + count.status().message());
+  for (const PartNotRun& p : source.not_run) {
+    if (!p.parameters) source.notes.push_back("the parameters of its " + p.name + " are not counted");
+  }
   count->warnings.insert(count->warnings.end(), source.notes.begin(), source.notes.end());
-  return CountedModel{request.model, std::move(count).value(), std::move(source.stored_as), std::move(source.published)};
+  return CountedModel{request.model, std::move(count).value(), std::move(source.stored_as), std::move(source.published),
+                      std::move(source.not_run)};
+}
+
+bool CountedModel::counts_part() const {
+  return std::ranges::any_of(not_run, [](const PartNotRun& p) { return p.parameters != 0u; });
+}
+
+std::optional<uint64_t> CountedModel::all_parameters() const {
+  uint64_t n = count.parameters.total;
+  for (const PartNotRun& p : not_run) {
+    if (!p.parameters) return std::nullopt;
+    n += *p.parameters;
+  }
+  return n;
+}
+
+std::optional<uint64_t> CountedModel::all_bytes() const {
+  uint64_t n = count.weight_bytes;
+  for (const PartNotRun& p : not_run) {
+    if (!p.bytes) return std::nullopt;
+    n += *p.bytes;
+  }
+  return n;
 }
 
 std::vector<CountedModel> KnownModelsLike(const Recipe& recipe) {

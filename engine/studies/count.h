@@ -1,6 +1,7 @@
 // Counting a model without its weights: parameters, FLOPs and bytes from its configuration.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,16 @@ struct CountedModel {
   books::Count count;
   std::string stored_as;              // types of the weight bytes: "MXFP4 + BF16", "Q8_0"
   books::PublishedFigures published;  // built-in model without settings; else empty
+  // Parts beside what `count` counts: tensors that are stored and not run, or what a configuration describes. Bytes as stored or
+  // published. With settings their sizes are unknown.
+  std::vector<PartNotRun> not_run = {};
+
+  // True if the counted parameters are not all of them.
+  TALLY_API bool counts_part() const;
+  // Parameters, run or not; nullopt: a part's size is unknown.
+  TALLY_API std::optional<uint64_t> all_parameters() const;
+  // The same of the bytes of weights.
+  TALLY_API std::optional<uint64_t> all_bytes() const;
 };
 
 // Reads no weights. kBadInput: neither a file nor a known name, a malformed file, an unknown architecture, an unknown setting,

@@ -23,13 +23,11 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
     out.bytes += t.bytes;
   }
   std::stable_sort(out.types.begin(), out.types.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-  Result<ModelSpec> spec = ReadModelSpec(out.inventory);
-  if (spec.ok()) {
-    out.recipe = std::move(spec->recipe);
-    out.runnable = CheckRunnable(out.recipe);
-  } else {
-    out.runnable = spec.status();
-  }
+  const Result<ModelSpec> spec = ReadFamily(out.inventory);
+  if (spec.ok()) out.recipe = spec->recipe;
+  out.runnable = !spec.ok() ? spec.status() : CheckClaims(out.inventory, *spec);
+  if (out.runnable.ok()) out.runnable = CheckTypes(out.inventory, *spec);
+  if (out.runnable.ok()) out.runnable = CheckRunnable(out.recipe);
   return out;
 }
 

@@ -19,9 +19,6 @@ struct Row {
   std::string_view config;
 };
 
-constexpr std::string_view kText = "text part: the vision tower is not counted",
-                           kFp8 = "published in FP8, a type that Tally does not have";
-
 constexpr Row kRows[] = {
 #define TALLY_MODEL(name, total, active, non_embedding, source, from_memory, note, config) \
   {name, {total, active, non_embedding, source, from_memory}, note, config},
@@ -99,7 +96,8 @@ Result<CatalogModel> FindCatalogModel(std::string_view name) {
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadConfigText(row->config, source));
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   TALLY_ASSIGN_OR_RETURN(const CountTypes types, ReadCountTypes(inventory));
-  return CatalogModel{row->name, std::move(spec.recipe), types.type, types.expert_type, row->claim, row->note};
+  return CatalogModel{row->name,          std::move(spec.recipe),       types.type, types.expert_type, row->claim, row->note,
+                      types.other_method, std::move(spec.parts_not_run)};
 }
 
 }  // namespace tally

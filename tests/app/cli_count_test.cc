@@ -164,6 +164,28 @@ TEST(CliCount, Formats) {
   EXPECT_EQ(plot.find('\x1b'), std::string::npos);                           // no terminal, no colour
 }
 
+// "total" is the total: what is not run has lines of its own.
+TEST(CliCount, PartsThatAreNotRun) {
+  const std::string text = Text({"gemma-3-27b"});
+  EXPECT_TRUE(HasLine(text, {"total (run)", "27,009,346,304"})) << text;
+  EXPECT_TRUE(HasLine(text, {"not run: vision_tower", "416,866,032"}));
+  EXPECT_TRUE(HasLine(text, {"total (all)", "27,432,406,640"}));
+  EXPECT_FALSE(HasLine(text, {"  total  "}));
+  const Json d = Count({"gemma-3-27b"});
+  EXPECT_EQ(d["parameters"]["total"], 27'432'406'640);
+  EXPECT_EQ(d["parameters"]["total_run"], 27'009'346'304);
+  EXPECT_EQ(d["parameters"]["not_run"][0]["bytes"], 2 * 416'866'032);
+  EXPECT_EQ(d["bytes"]["weights_run_or_not"], 2 * 27'432'406'640);
+  EXPECT_TRUE(HasLine(Text({"gemma-3-27b", "gpt2"}), {"parameters (run or not)", "27,432,406,640", "124,439,808"}));
+  EXPECT_TRUE(HasLine(Text({"gemma-3-27b", "--plot"}), {"total (run)", "active(all)", "of total (run)"}));
+  // A size that is not known is no 0.
+  EXPECT_TRUE(Count({"gemma-3-27b:d_ff=64"})["parameters"]["total"].is_null());
+  const Ended changed = Tally({"count", "gemma-3-27b:d_ff=64"});
+  EXPECT_TRUE(HasLine(changed.out, {"not run: vision_tower", "not counted"})) << changed.out;
+  EXPECT_FALSE(HasLine(changed.out, {"total (all)"}));
+  EXPECT_NE(changed.err.find("the parameters of its vision_tower are not counted"), std::string::npos) << changed.err;
+}
+
 // A checkpoint that is not what it should be is refused as everywhere; a folder does not hide a built-in name; a colon may be a path's.
 TEST(CliCount, WhatIsCounted) {
   const TempFolder folder;
@@ -182,7 +204,8 @@ TEST(CliCount, WhatIsCounted) {
   std::filesystem::copy_file(golden + "/model.gguf", folder / "a:b.gguf");
   EXPECT_EQ(Count({folder / "a:b.gguf"})["family"], "llama");
   const Ended fp8 = Tally({"count", "DeepSeek-V3", "--format", "csv"});
-  EXPECT_NE(fp8.err.find("published in FP8"), std::string::npos) << fp8.err;
+  EXPECT_NE(fp8.err.find("quantised (fp8): bytes are counted as if they were stored in BF16"), std::string::npos) << fp8.err;
+  EXPECT_EQ(Tally({"count", "DeepSeek-V3", "--type", "q8_0", "--format", "csv"}).err, "");
 }
 
 TEST(CliCount, BadUseIsRefused) {

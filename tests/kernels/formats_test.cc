@@ -286,7 +286,7 @@ TEST(WeightFormats, AreThoseOfTheListAndNoOthers) {
     EXPECT_EQ(PanelBytes(t, 256), 16 * *StoredBytes(t, 256)) << DTypeName(t);  // packed is as large as stored
     EXPECT_EQ(f->act == ActKind::kInt8, GetDTypeInfo(t).quantised);
   }
-  for (const DType t : {DType::kF64, DType::kI8, DType::kU8, DType::kBool}) {
+  for (const DType t : {DType::kF64, DType::kI8, DType::kU8, DType::kBOOL}) {
     EXPECT_FALSE(IsWeightType(t));
     EXPECT_EQ(FindWeightFormat(t), nullptr) << DTypeName(t);
     EXPECT_EQ(PanelBytes(t, 64), 0u);

@@ -64,6 +64,8 @@ TEST(ReadHuggingFace, EveryDType) {
                         {"F32", DType::kF32, 4},
                         {"F16", DType::kF16, 2},
                         {"BF16", DType::kBF16, 2},
+                        {"F8_E4M3", DType::kF8_E4M3, 1},
+                        {"F8_E5M2", DType::kF8_E5M2, 1},
                         {"I64", DType::kI64, 8},
                         {"I32", DType::kI32, 4},
                         {"I16", DType::kI16, 2},
@@ -72,7 +74,7 @@ TEST(ReadHuggingFace, EveryDType) {
                         {"U32", DType::kU32, 4},
                         {"U16", DType::kU16, 2},
                         {"U8", DType::kU8, 1},
-                        {"BOOL", DType::kBool, 1}}) {
+                        {"BOOL", DType::kBOOL, 1}}) {
     const TempFolder dir;
     dir.Write("config.json", "{}");
     const std::string header = std::string(R"({"s":{"dtype":")") + c.name + R"(","shape":[],"data_offsets":[0,)" +

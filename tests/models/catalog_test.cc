@@ -127,6 +127,25 @@ TEST(Catalog, CountsAreExact) {
   }
 }
 
+// Towers by their configurations: of Gemma 3 the 417M of its report and a projector to the text's width; of Llama 4 what the hub's
+// count of Scout (108,641,793,536) has beyond its text model.
+TEST(Catalog, PartsThatAreNotRun) {
+  const auto parts = [](std::string_view name) {
+    std::vector<uint64_t> sizes;
+    for (const PartNotRun& p : MustFind(name).parts_not_run) sizes.push_back(p.parameters.value_or(0));
+    return sizes;
+  };
+  EXPECT_EQ(parts("Gemma-3-4B"), (std::vector<uint64_t>{416'866'032, 1152 * 2560 + 1152}));
+  EXPECT_EQ(parts("Gemma-3-12B"), (std::vector<uint64_t>{416'866'032, 1152 * 3840 + 1152}));
+  EXPECT_EQ(parts("Gemma-3-27B"), (std::vector<uint64_t>{416'866'032, 423'060'336 - 416'866'032}));
+  EXPECT_EQ(parts("Llama-4-Scout"), (std::vector<uint64_t>{850'960'896, 4096 * 5120}));
+  EXPECT_EQ(107'769'861'120 + 850'960'896 + 4096 * 5120, 108'641'793'536);
+  for (const std::string_view name : CatalogNames()) {
+    const bool sees = name == "Gemma-3-4B" || name == "Gemma-3-12B" || name == "Gemma-3-27B" || name == "Llama-4-Scout";
+    EXPECT_EQ(parts(name).empty(), !sees) << name;
+  }
+}
+
 // Of a model that sees too, what is counted is its text model, and either name will do.
 TEST(Catalog, TextModelsByEitherName) {
   EXPECT_EQ(MustFind("Gemma-3-4B(text)").name, "Gemma-3-4B");

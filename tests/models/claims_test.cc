@@ -66,7 +66,7 @@ TEST(Claims, LayersAndTensorsMustAgree) {
 }
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4,
-                            DType::kF64, DType::kI8,  DType::kI16,  DType::kI32,  DType::kU8,   DType::kBool};
+                            DType::kF64, DType::kI8,  DType::kI16,  DType::kI32,  DType::kU8,   DType::kBOOL};
 
 // A matrix may be of any type that can be multiplied, a vector of those that widen to f32 exactly.
 TEST(Claims, TypesThatCanBeRun) {

@@ -135,10 +135,11 @@ TEST_F(ConfigsTest, WindowsAndSparseLayers) {
 }
 
 TEST_F(ConfigsTest, UnknownArchitecturesAreNamedWithTheKnownOnes) {
-  ExpectBad(R"({"architectures": ["MambaForCausalLM"]})", {"'MambaForCausalLM'", "known: ", "GPT2LMHeadModel",
-                                                           "MistralForCausalLM", "Qwen3MoeForCausalLM", "Glm4MoeForCausalLM"});
+  ExpectBad(R"({"architectures": ["FlyForCausalLM"]})", {"'FlyForCausalLM'", "known: ", "GPT2LMHeadModel", "MistralForCausalLM",
+                                                         "Qwen3MoeForCausalLM", "Glm4MoeForCausalLM"});
   ExpectBad(R"({"architectures": ["evil\nname"]})", {"'evil\\nname'"});
-  ExpectBad(R"({"model_type": "mamba"})", {"model_type 'mamba'", "qwen3_moe"});
+  ExpectBad(R"({"model_type": "fly"})", {"model_type 'fly'", "qwen3_moe"});
+  ExpectBad(R"({"model_type": "mamba"})", {"model_type 'mamba' has state-space layers"});
   ExpectBad(R"({"architectures": [], "vocab_size": 3})", {"neither architectures nor model_type"});
   ExpectBad(R"({"architectures": "Qwen3ForCausalLM"})", {"architectures", "array of strings"});
   ExpectBad(R"({"architectures": [3]})", {"architectures", "array of strings"});
@@ -184,6 +185,44 @@ TEST_F(ConfigsTest, BadConfigurations) {
   const Result<CountTypes> types = ReadCountTypes(*ReadConfigJson(Write(With(qwen3, "bfloat16", "int3"))));
   ASSERT_FALSE(types.ok());
   EXPECT_NE(types.status().message().find("'int3'"), std::string::npos) << types.status().message();
+}
+
+// A tower that its configuration does not describe is named, without a size.
+TEST_F(ConfigsTest, TowersOfUnknownSize) {
+  const auto parts = [&](const std::string& text) { return ReadFamily(*ReadConfigJson(Write(text)))->parts_not_run; };
+  const std::string gemma = JsonOf("Gemma-3-27B");
+  ASSERT_EQ(parts(gemma).size(), 2u);
+  for (const std::string& text :
+       {Without(gemma, R"("image_size": 896)"), With(gemma, R"("patch_size": 14)", R"("patch_size": 897)"),
+        With(gemma, R"("vision_use_head": false)", R"("vision_use_head": true)"),
+        With(gemma, R"("num_hidden_layers": 27)", R"("num_hidden_layers": "many")"),
+        With(gemma, "vision_config", "other_config")}) {
+    SCOPED_TRACE(text);
+    ASSERT_EQ(parts(text).size(), 1u);
+    EXPECT_EQ(parts(text)[0].parameters, std::nullopt);
+  }
+  const auto hears = parts(With(gemma, R"("vision_config")", R"("audio_config": {"hidden_size": 3}, "vision_config")"));
+  ASSERT_EQ(hears.size(), 3u);
+  EXPECT_EQ(hears[0].name, "audio_config");
+  EXPECT_EQ(hears[0].parameters, std::nullopt);
+}
+
+TEST_F(ConfigsTest, OtherMethodsOfQuantisation) {
+  const std::string qwen3 = JsonOf("Qwen3-0.6B");
+  const auto method = [&](const std::string& config) {
+    return ReadCountTypes(*ReadConfigJson(Write(With(qwen3, R"("hidden_size")", config + R"("hidden_size")"))))
+        .value()
+        .other_method;
+  };
+  EXPECT_EQ(method(""), "");
+  EXPECT_EQ(method(R"("quantization_config": null, )"), "");
+  EXPECT_EQ(method(R"("quantization_config": {"quant_method": "gptq", "bits": 4}, )"), "gptq");
+  EXPECT_EQ(method(R"("quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}, )"), "fp8");
+  EXPECT_EQ(method(R"("quantization_config": {"quant_method": "mxfp4"}, )"), "mxfp4");  // gpt-oss's, not this family's
+  EXPECT_EQ(method(R"("quantization_config": {"bits": 4}, )"), "unnamed");
+  EXPECT_EQ(method(R"("compression_config": {"quant_method": "compressed-tensors"}, )"), "compressed-tensors");
+  EXPECT_EQ(FindCatalogModel("gpt-oss-20b")->other_method, "");
+  EXPECT_EQ(FindCatalogModel("Kimi-K2")->other_method, "fp8");
 }
 
 // Every number of one configuration of each architecture, one after the other: wild values are refused or read, and never end the

@@ -77,16 +77,53 @@ TEST(Registry, NamesAreUnique) {
 }
 
 TEST(Registry, UnknownArchitectures) {
-  ExpectBadInput(With(synthetic::GgufLlama(), "general.architecture", std::string("mamba")),
-                 {"made-up/weights", "'mamba'", "gpt2", "llama", "gpt-oss"});
+  ExpectBadInput(With(synthetic::GgufLlama(), "general.architecture", std::string("fly")),
+                 {"made-up/weights", "'fly'", "gpt2", "llama", "gpt-oss"});
   ExpectBadInput(
-      With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"MambaForCausalLM"}),
-      {"config.json", "'MambaForCausalLM'", "GPT2LMHeadModel", "LlamaForCausalLM", "MistralForCausalLM", "GptOssForCausalLM"});
+      With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"FlyForCausalLM"}),
+      {"config.json", "'FlyForCausalLM'", "GPT2LMHeadModel", "LlamaForCausalLM", "MistralForCausalLM", "GptOssForCausalLM"});
   ExpectBadInput(Without(synthetic::GgufLlama(), "general.architecture"), {"general.architecture is missing"});
   const Inventory no_architectures = Without(synthetic::HfLlama(), "architectures");
   EXPECT_EQ(MustRead(no_architectures).recipe.family, "llama");
   ExpectBadInput(With(no_architectures, "model_type", std::string("evil\nname")), {"model_type 'evil\\nname'", "gpt_oss"});
   ExpectBadInput(Without(no_architectures, "model_type"), {"neither architectures nor model_type"});
+}
+
+// Architectures with layers that nothing here computes are refused with the reason, by each of their names.
+TEST(Registry, UnsupportedLayersAreNamed) {
+  const auto refused = [](const std::string& layers, std::vector<std::string> hf, std::vector<std::string> types,
+                          std::vector<std::string> gguf) {
+    const std::string reason = " has " + layers + " layers, which are not supported";
+    for (const std::string& name : hf) {
+      ExpectBadInput(With(synthetic::HfLlama(), "architectures", std::vector<std::string>{name}), {"'" + name + "'" + reason});
+    }
+    for (const std::string& name : types) {
+      ExpectBadInput(With(Without(synthetic::HfLlama(), "architectures"), "model_type", name), {"'" + name + "'" + reason});
+    }
+    for (const std::string& name : gguf) {
+      ExpectBadInput(With(synthetic::GgufLlama(), "general.architecture", name), {"'" + name + "'" + reason});
+    }
+  };
+  refused(
+      "state-space",
+      {"MambaForCausalLM", "Mamba2ForCausalLM", "MambaLMHeadModel", "FalconMambaForCausalLM", "FalconH1ForCausalLM",
+       "JambaForCausalLM", "BambaForCausalLM", "ZambaForCausalLM", "Zamba2ForCausalLM", "NemotronHForCausalLM",
+       "GraniteMoeHybridForCausalLM", "Plamo2ForCausalLM"},
+      {"mamba", "mamba2", "falcon_mamba", "falcon_h1", "jamba", "bamba", "zamba2", "nemotron_h", "granitemoehybrid", "plamo2"},
+      {"mamba", "mamba2", "jamba", "falcon-h1", "nemotron_h", "nemotron_h_moe", "granitehybrid", "plamo2"});
+  refused("linear-attention",
+          {"RwkvForCausalLM", "RWKV7ForCausalLM", "Qwen3NextForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxForCausalLM",
+           "KimiLinearForCausalLM"},
+          {"rwkv", "rwkv7", "qwen3_next", "minimax_text_01", "minimax", "kimi_linear"},
+          {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "qwen3next", "kimi-linear"});
+  refused("recurrent", {"RecurrentGemmaForCausalLM"}, {"recurrent_gemma"}, {});
+  refused("convolution", {"Lfm2ForCausalLM", "Lfm2MoeForCausalLM"}, {"lfm2"}, {"lfm2", "lfm2moe"});
+  ExpectBadInput(With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"MiniMaxM2ForCausalLM"}), {"known: "});
+  for (const Family* f : Families()) {
+    for (const auto names : {f->gguf_architectures, f->hf_architectures, f->hf_model_types}) {
+      for (const std::string_view name : names) EXPECT_EQ(UnsupportedLayers(name), "") << name;
+    }
+  }
 }
 
 TEST(Families, AccountsAgree) {
@@ -494,6 +531,14 @@ TEST(Gemma3, TheTextPartOfAModelThatSees) {
   parts = WithTensor(parts, "multi_modal_projector.mm_input_projection_weight", {4, 8});
   const ModelSpec spec = MustRead(parts);
   EXPECT_EQ(spec.not_run.size(), 2u);
+  ASSERT_EQ(spec.parts_not_run.size(), 2u);
+  EXPECT_EQ(spec.parts_not_run[0].name, "vision_tower");
+  EXPECT_EQ(spec.parts_not_run[0].parameters, 48u);
+  EXPECT_EQ(spec.parts_not_run[1].name, "multi_modal_projector");
+  EXPECT_EQ(spec.parts_not_run[1].parameters, 32u);
+  // GGUF files that have the towers too.
+  const ModelSpec gguf = MustRead(WithTensor(synthetic::GgufGemma3(), "v.blk.0.attn_k.weight", {4, 4}));
+  EXPECT_EQ(gguf.not_run, std::vector<std::string>{"v.blk.0.attn_k.weight"});
   EXPECT_EQ(Bound(spec, Role::kQ, 1)->names, std::vector<std::string>{"language_model.model.layers.1.self_attn.q_proj.weight"});
   EXPECT_FALSE(
       MustRead(WithTensor(With(parts, "tie_word_embeddings", false), "language_model.lm_head.weight", {11, 8})).recipe.tied_head);
@@ -501,6 +546,7 @@ TEST(Gemma3, TheTextPartOfAModelThatSees) {
       MustRead(WithTensor(With(parts, "tie_word_embeddings", true), "language_model.lm_head.weight", {11, 8}));
   EXPECT_TRUE(copied.recipe.tied_head);
   EXPECT_EQ(std::ranges::count(copied.not_run, "language_model.lm_head.weight"), 1);
+  EXPECT_EQ(copied.parts_not_run.back().parameters, 0u);
 }
 
 TEST(GptNeox, BothFormats) {

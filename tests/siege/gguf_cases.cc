@@ -44,6 +44,10 @@ auto WithTensor(RawTensor tensor, uint64_t data = 4096) {
 
 std::vector<Case> GgufCases() {
   const std::string kTooLong(2000, 'n');
+  const std::string kTypes =
+      "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K IQ2_XXS IQ2_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ2_S "
+      "IQ4_XS "
+      "I8 I16 I32 I64 F64 IQ1_M BF16 TQ1_0 TQ2_0 MXFP4 NVFP4 Q1_0 Q2_0";
   return {
       // Magic and version.
       {"WrongMagic", File("hello, world"),
@@ -137,16 +141,16 @@ std::vector<Case> GgufCases() {
       {"BytesOverflow", WithTensor({"t", {uint64_t{1} << 62}, 0, 0}),
        "DIR/m.gguf: tensor 1 of 1, 't': the size in bytes overflows 64 bits"},
       {"TensorOfUnknownType", WithTensor({"t", {256}, 4711, 0}),
-       "DIR/m.gguf: tensor 1 of 1, 't': ggml type 4711 (unknown) cannot be read; expected one of F32 F16 Q4_0 Q8_0 Q6_K I8 I16 "
-       "I32 "
-       "I64 F64 BF16 MXFP4"},
+       "DIR/m.gguf: tensor 1 of 1, 't': ggml type 4711 (unknown) cannot be read; expected one of " + kTypes},
       {"TensorOfWithdrawnType", WithTensor({"t", {256}, 36, 0}),
-       "DIR/m.gguf: tensor 1 of 1, 't': ggml type 36 (IQ4_NL_4_4 (withdrawn)) cannot be read; expected one of F32 F16 Q4_0 Q8_0 "
-       "Q6_K I8 I16 I32 I64 F64 BF16 MXFP4"},
-      {"TensorOfTypeNotSupported", WithTensor({"blk.0.w", {256, 2}, 12, 0}),
-       "DIR/m.gguf: tensor 1 of 1, 'blk.0.w': ggml type 12 (Q4_K) cannot be read; expected one of F32 F16 Q4_0 Q8_0 Q6_K I8 I16 "
-       "I32 "
-       "I64 F64 BF16 MXFP4"},
+       "DIR/m.gguf: tensor 1 of 1, 't': ggml type 36 (IQ4_NL_4_4 (withdrawn)) cannot be read; expected one of " + kTypes},
+      {"TensorOfTypeWithdrawnEarly", WithTensor({"blk.0.w", {256, 2}, 4, 0}),
+       "DIR/m.gguf: tensor 1 of 1, 'blk.0.w': ggml type 4 (Q4_2 (withdrawn)) cannot be read; expected one of " + kTypes},
+      {"RowsOfBrokenSuperBlocks", WithTensor({"t", {128, 2}, 12, 0}),
+       "DIR/m.gguf: tensor 1 of 1, 't': rows of 128 elements are not whole Q4_K blocks of 256"},
+      {"SuperBlocksPastTheEnd", WithTensor({"t", {256, 29}, 12, 0}),
+       "DIR/m.gguf: tensor 't': 4176 bytes at offset 0 of the tensor data (byte 96 on) run past the end of the file at byte "
+       "4192"},
       {"RowsOfBrokenBlocks", WithTensor({"t", {33, 32}, 8, 0}),
        "DIR/m.gguf: tensor 1 of 1, 't': rows of 33 elements are not whole Q8_0 blocks of 32"},
       {"TensorNameEmpty", WithTensor({"", {4}, 0, 0}), "DIR/m.gguf: tensor 1 of 1: the name is empty"},

@@ -99,9 +99,13 @@ std::vector<Case> SafetensorsCases() {
        "DIR/model.safetensors: header: tensor 'w': unexpected key 'x'; expected dtype, shape, data_offsets"},
       {"KeyTwice", Tensor(R"("dtype":"F32","dtype":"F16")"), "DIR/model.safetensors: header: the key 'dtype' appears twice"},
       {"TensorTwice", Two("w", "[4,8]", 8), "DIR/model.safetensors: header: the key 'w' appears twice"},
-      {"DTypeUnknown", Tensor(R"("dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4])"),
-       "DIR/model.safetensors: header: tensor 'w': type 'F8_E4M3' cannot be read; expected one of F64 F32 F16 BF16 I64 I32 I16 "
-       "I8 U64 U32 U16 U8 BOOL"},
+      {"DTypeUnknown", Tensor(R"("dtype":"F8_E8M0","shape":[4],"data_offsets":[0,4])"),
+       "DIR/model.safetensors: header: tensor 'w': type 'F8_E8M0' cannot be read; expected one of F64 F32 F16 BF16 F8_E4M3 "
+       "F8_E5M2 "
+       "I64 I32 I16 I8 U64 U32 U16 U8 BOOL"},
+      {"DTypeOfGgml", Tensor(R"("dtype":"Q4_K","shape":[256],"data_offsets":[0,144])"),
+       "DIR/model.safetensors: header: tensor 'w': type 'Q4_K' cannot be read; expected one of F64 F32 F16 BF16 F8_E4M3 F8_E5M2 "
+       "I64 I32 I16 I8 U64 U32 U16 U8 BOOL"},
       {"DTypeANumber", Tensor(R"("dtype":3)"), "DIR/model.safetensors: header: tensor 'w': expected dtype to be a string"},
       {"DTypeAnArray", Tensor(R"("dtype":["F32"])"), "DIR/model.safetensors: header: tensor 'w': expected dtype to be a string"},
       {"ShapeANumber", Shape("3"), "DIR/model.safetensors: header: tensor 'w': expected shape to be an array of whole numbers"},

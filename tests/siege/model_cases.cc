@@ -95,6 +95,11 @@ std::vector<Case> TensorCases() {
        "DIR/model.safetensors: tensor 'model.norm.weight' has type I64, which cannot be run; expected F32, F16 or BF16"},
       {"QuantisedVector", File(Reshaped(GgufGptOss(), "output_norm.weight", {64}, DType::kQ8_0)),
        "DIR/m.gguf: tensor 'output_norm.weight' has type Q8_0, which cannot be run; expected F32, F16 or BF16"},
+      {"OfTypeThatIsOnlyStored", File(Reshaped(GgufGptOss(), "blk.1.ffn_up_exps.weight", {5, 32, 64}, DType::kIQ4_NL)),
+       "DIR/m.gguf: tensor 'blk.1.ffn_up_exps.weight' has type IQ4_NL, which cannot be run; expected " + WeightTypeNames()},
+      {"OfEightBitFloats", Directory(Reshaped(HfLlama(), "model.layers.0.mlp.up_proj.weight", {20, 12}, DType::kF8_E4M3)),
+       "DIR/model.safetensors: tensor 'model.layers.0.mlp.up_proj.weight' has type F8_E4M3, which cannot be run; expected " +
+           WeightTypeNames()},
       {"ExpertsOfTwoTypes", File(Reshaped(GgufGptOss(), "blk.1.ffn_up_exps.weight", {5, 32, 64}, DType::kQ8_0)),
        "DIR/m.gguf: tensors 'blk.1.ffn_gate_exps.weight' (MXFP4) and 'blk.1.ffn_up_exps.weight' (Q8_0) work together and must be "
        "of one type"},
@@ -109,8 +114,12 @@ std::vector<Case> HyperParameterCases() {
   const auto oss = [](const std::string& key, MetaValue value) { return Directory(With(HfGptOss(), key, std::move(value))); };
   return {
       // Families.
-      {"ArchitectureUnknown", gguf("general.architecture", std::string("mamba")),
-       "DIR/m.gguf: general.architecture 'mamba' is not supported; known: " + KnownToGguf()},
+      {"ArchitectureUnknown", gguf("general.architecture", std::string("fly")),
+       "DIR/m.gguf: general.architecture 'fly' is not supported; known: " + KnownToGguf()},
+      {"ArchitectureOfStateSpaces", gguf("general.architecture", std::string("mamba")),
+       "DIR/m.gguf: general.architecture 'mamba' has state-space layers, which are not supported"},
+      {"ArchitectureOfLinearAttention", hf("architectures", std::vector<std::string>{"Qwen3NextForCausalLM"}),
+       "DIR/config.json: architecture 'Qwen3NextForCausalLM' has linear-attention layers, which are not supported"},
       {"ArchitectureOfControlCharacters", gguf("general.architecture", std::string("a\n\x1b[2J")),
        "DIR/m.gguf: general.architecture 'a\\n\\x1b[2J' is not supported; known: " + KnownToGguf()},
       {"ArchitectureMissing", File(Without(GgufLlama(), "general.architecture")),

@@ -160,7 +160,7 @@ TEST_F(SynthTest, Errors) {
   EXPECT_EQ(Synthesize("gpt2", Path("x.gguf"), options).status().code(), StatusCode::kInterrupted);
   // Types that files have and no model's matrices.
   for (const DType type : {DType::kF64, DType::kI8, DType::kI16, DType::kI32, DType::kI64, DType::kU8, DType::kU16, DType::kU32,
-                           DType::kU64, DType::kBool}) {
+                           DType::kU64, DType::kBOOL}) {
     for (const Status& status :
          {PlanSynth("gpt2", "x.gguf", Small(type)).status(), Synthesize("gpt2", Path("x.gguf"), Small(type)).status()}) {
       EXPECT_EQ(status.code(), StatusCode::kBadInput) << DTypeName(type);

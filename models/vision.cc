@@ -1,0 +1,24 @@
+#include "models/vision.h"
+
+#include <string>
+
+namespace tally {
+
+std::optional<uint64_t> VisionNumber(const Config& config, std::string_view key, int64_t most) {
+  const Result<std::optional<int64_t>> value = config.inventory().metadata.GetInt("vision_config." + std::string(key));
+  if (!value.ok() || !value->has_value() || **value < 1 || **value > most) return std::nullopt;
+  return static_cast<uint64_t>(**value);
+}
+
+std::optional<VisionEncoder> ReadVisionEncoder(const Config& config) {
+  const auto width = VisionNumber(config, "hidden_size"), d_ff = VisionNumber(config, "intermediate_size"),
+             layers = VisionNumber(config, "num_hidden_layers", kMaxLayers), image = VisionNumber(config, "image_size"),
+             patch = VisionNumber(config, "patch_size");
+  if (!width || !d_ff || !layers || !image || !patch || *patch > *image) return std::nullopt;
+  const Result<std::optional<bool>> head = config.inventory().metadata.GetBool("vision_config.vision_use_head");
+  if (!head.ok() || head->value_or(false)) return std::nullopt;
+  const uint64_t channels = VisionNumber(config, "num_channels", 16).value_or(3), side = *image / *patch;
+  return VisionEncoder{*width, *d_ff, *layers, channels * *patch * *patch, side * side};
+}
+
+}  // namespace tally

@@ -1,0 +1,115 @@
+// Counting checkpoints: what is stored, of whatever type, run or not.
+#include "engine/studies/count.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "engine/session/model.h"
+#include "engine/studies/inspect.h"
+#include "tests/models/spec_tools.h"
+#include "tests/models/synthetic_files.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+using namespace synthetic;
+
+std::string Gguf(const TempFolder& folder, const Inventory& inventory) {
+  return folder.Write("m.gguf", GgufOf(inventory).Make());
+}
+
+std::string Directory(const TempFolder& folder, const Inventory& inventory) {
+  folder.Write("config.json", ConfigOf(inventory));
+  folder.Write("model.safetensors", SafetensorsOf(HeaderOf(inventory, 0, inventory.tensors.size())));
+  return folder.path();
+}
+
+CountedModel MustCount(const std::string& path) {
+  Result<CountedModel> counted = CountModel({.model = path, .settings = {}, .options = {}});
+  EXPECT_TRUE(counted.ok()) << counted.status().message();
+  return counted.ok() ? std::move(counted).value() : CountedModel{};
+}
+
+Inventory Stored(Inventory inventory, const std::string& name, DType type) {
+  inventory = WithType(std::move(inventory), name, type);
+  for (StoredTensor& t : inventory.tensors) t.bytes = *StoredBytes(t.dtype, t.elements());
+  return inventory;
+}
+
+Inventory Added(Inventory inventory, const std::string& name, std::vector<uint64_t> shape) {
+  inventory = WithTensor(std::move(inventory), name, std::move(shape));
+  inventory.tensors.back().bytes = 4 * inventory.tensors.back().elements();
+  return inventory;
+}
+
+// Types that nothing runs are inspected and counted to the byte, and refused by name where they would be run.
+TEST(Count, TypesThatAreOnlyStored) {
+  const TempFolder folder;
+  const CountedModel plain = MustCount(Gguf(folder, GgufGptOss()));
+  for (const DType type : kDTypes) {
+    if (!GetDTypeInfo(type).quantised || IsWeightType(type) || GetDTypeInfo(type).block_size > 64) continue;
+    SCOPED_TRACE(DTypeName(type));
+    const std::string name = "blk.1.ffn_up_exps.weight";
+    const std::string path = Gguf(folder, Stored(GgufGptOss(), name, type));
+    const CountedModel counted = MustCount(path);
+    const auto inspected = InspectCheckpoint(path);
+    ASSERT_TRUE(inspected.ok()) << inspected.status().message();
+    EXPECT_EQ(counted.count.parameters, plain.count.parameters);
+    EXPECT_EQ(counted.count.weight_bytes, inspected->bytes);
+    EXPECT_EQ(inspected->inventory.Find(name)->bytes, *StoredBytes(type, 5 * 32 * 64));
+    EXPECT_NE(counted.stored_as.find(DTypeName(type)), std::string::npos) << counted.stored_as;
+    EXPECT_EQ(inspected->recipe.family, "gpt-oss");
+    const std::string refusal =
+        path + ": tensor '" + name + "' has type " + std::string(DTypeName(type)) + ", which cannot be run";
+    EXPECT_NE(inspected->runnable.message().find(refusal), std::string::npos) << inspected->runnable.message();
+    EXPECT_EQ(LoadModel(path, {}).status().message(), inspected->runnable.message());
+  }
+}
+
+TEST(Count, TowersOfACheckpoint) {
+  const TempFolder folder;
+  Inventory parts = Added(HfGemma3(true), "vision_tower.vision_model.embeddings.patch_embedding.weight", {4, 3, 2, 2});
+  parts = Added(parts, "multi_modal_projector.mm_input_projection_weight", {4, 8});
+  const CountedModel counted = MustCount(Directory(folder, parts));
+  const auto inspected = InspectCheckpoint(folder.path());
+  ASSERT_TRUE(inspected.ok());
+  EXPECT_TRUE(counted.counts_part());
+  EXPECT_EQ(counted.all_parameters(), inspected->elements);
+  EXPECT_EQ(counted.all_bytes(), inspected->bytes);
+  EXPECT_EQ(counted.count.parameters.total, inspected->elements - 48 - 32);
+  EXPECT_EQ(counted.count.weight_bytes, inspected->bytes - 4 * (48 + 32));
+  const TempFolder text;
+  EXPECT_FALSE(MustCount(Directory(text, HfGemma3(true))).counts_part());  // without its towers
+}
+
+// A tied head's copy is bytes of the file, and no parameters.
+TEST(Count, TiedHeadWithACopy) {
+  const TempFolder folder;
+  const CountedModel alone = MustCount(Directory(folder, HfGemma3()));
+  const Inventory copied = Added(With(HfGemma3(), "tie_word_embeddings", true), "lm_head.weight", {11, 8});
+  const CountedModel counted = MustCount(Directory(folder, copied));
+  EXPECT_FALSE(counted.counts_part());
+  EXPECT_EQ(counted.count.parameters, alone.count.parameters);
+  EXPECT_EQ(counted.all_parameters(), alone.count.parameters.total);
+  EXPECT_EQ(counted.count.weight_bytes, alone.count.weight_bytes);
+  EXPECT_EQ(counted.all_bytes(), alone.count.weight_bytes + 4 * 11 * 8);
+}
+
+// FP8 with scales that no role has is counted from its configuration, and says so.
+TEST(Count, QuantisedDirectories) {
+  const TempFolder folder;
+  const std::string weight = "model.layers.0.mlp.up_proj.weight";
+  Inventory fp8 = Stored(HfLlama(), weight, DType::kF8_E4M3);
+  fp8 = Added(With(fp8, "quantization_config.quant_method", std::string("fp8")), weight + "_scale_inv", {1, 1});
+  fp8.metadata.Set("torch_dtype", std::string("bfloat16"));
+  const CountedModel counted = MustCount(Directory(folder, fp8));
+  EXPECT_EQ(counted.count.weight_bytes, 2 * counted.count.parameters.total);
+  const std::string notes = testing::PrintToString(counted.count.warnings);
+  EXPECT_NE(notes.find("quantised (fp8): bytes are counted as if they were stored in BF16"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("counted from its configuration"), std::string::npos) << notes;
+}
+
+}  // namespace
+}  // namespace tally
