@@ -3,6 +3,7 @@
 // gate first; GGUF calls it up. GGUF files made from the makers' own format have q, k and v as one tensor: all of q, then k, then
 // v.
 #include "models/family.h"
+#include "models/gate_up_rows.h"
 #include "models/qkv_rows.h"
 
 namespace tally {
@@ -12,15 +13,9 @@ constexpr std::string_view kGguf[] = {"glm4", "chatglm"};
 constexpr std::string_view kHf[] = {"Glm4ForCausalLM", "GlmForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"glm4", "glm"};
 
-template <int kPart>  // 0: gate, 1: up
-RowMap Half(const Recipe& r) {
-  const uint64_t width = static_cast<uint64_t>(r.d_ff);
-  return {kPart * width, width, width};
-}
-
 constexpr std::string_view kGateUp = "model.layers.#.mlp.gate_up_proj.weight";
-constexpr RoleName kHfNames[] = {{Role::kGate, kGateUp, Storage::kPlain, Half<0>},
-                                 {Role::kUp, kGateUp, Storage::kPlain, Half<1>},
+constexpr RoleName kHfNames[] = {{Role::kGate, kGateUp, Storage::kPlain, GateRows<&Recipe::d_ff>},
+                                 {Role::kUp, kGateUp, Storage::kPlain, UpRows<&Recipe::d_ff>},
                                  {Role::kAttnPostNorm, "model.layers.#.post_self_attn_layernorm.weight"},
                                  {Role::kFfnPostNorm, "model.layers.#.post_mlp_layernorm.weight"}};
 constexpr std::string_view kQkv = "blk.#.attn_qkv.weight", kQkvBias = "blk.#.attn_qkv.bias", kGgufUp = "blk.#.ffn_up.weight";
@@ -32,8 +27,8 @@ constexpr RoleName kGgufNames[] = {
     {Role::kQBias, "blk.#.attn_q.bias"}, {Role::kQBias, kQkvBias, Storage::kPlain, QInTurn},
     {Role::kKBias, "blk.#.attn_k.bias"}, {Role::kKBias, kQkvBias, Storage::kPlain, KInTurn},
     {Role::kVBias, "blk.#.attn_v.bias"}, {Role::kVBias, kQkvBias, Storage::kPlain, VInTurn},
-    {Role::kGate, kGgufUp, Storage::kPlain, Half<0>},
-    {Role::kUp, kGgufUp, Storage::kPlain, Half<1>},
+    {Role::kGate, kGgufUp, Storage::kPlain, GateRows<&Recipe::d_ff>},
+    {Role::kUp, kGgufUp, Storage::kPlain, UpRows<&Recipe::d_ff>},
 };
 // clang-format on
 
