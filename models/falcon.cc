@@ -69,7 +69,8 @@ void Read(Config& c, ModelSpec& spec) {
                .vocab = 65024,
                .tied = true,
                .hf_eps = "layer_norm_epsilon",
-               .gguf_eps = "attention.layer_norm_epsilon"});
+               .gguf_eps = "attention.layer_norm_epsilon",
+               .hf_width = "n_embed|hidden_size"});
   ReadBlocks(c, r);
   r.d_ff = c.Int(c.Pick("feed_forward_length", "ffn_hidden_size"), 1, kMaxWidth, 4 * int64_t{r.d_model});
   r.norm = NormKind::kLayer;

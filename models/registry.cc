@@ -98,6 +98,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory) {
   ModelSpec spec;
   spec.recipe.family = family.name;
   family.read(config, spec);
+  RefuseAttentionOptions(config);
   ReadGeneration(config, spec.recipe);
   TALLY_RETURN_IF_ERROR(config.status());
   const Status fits = CheckRecipe(spec.recipe);

@@ -349,6 +349,9 @@ TEST(Llama, Gguf) {
   EXPECT_EQ(MustRead(none).recipe.rope.scaling.kind, RopeScalingKind::kNone);
   ExpectBadInput(With(linear, "llama.rope.scaling.type", std::string("longrope")), {"rope.scaling.type", "longrope"});
   ExpectBadInput(With(inv, "llama.expert_count", int64_t{8}), {"llama.expert_used_count is missing"});
+  EXPECT_EQ(MustRead(With(inv, "llama.attention.causal", true)).recipe.family, "llama");
+  ExpectBadInput(With(inv, "llama.attention.causal", false), {"llama.attention.causal false is not supported"});
+  ExpectBadInput(With(inv, "llama.attention.temperature_scale", 0.1), {"llama.attention.temperature_scale"});
   Inventory biased = inv;
   for (int i = 0; i < 3; ++i) biased = WithTensor(biased, "blk." + std::to_string(i) + ".attn_q.bias", {24});
   EXPECT_TRUE(MustRead(biased).recipe.q_bias);
