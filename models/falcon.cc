@@ -44,6 +44,16 @@ constexpr RoleName kGgufNames[] = {
 #undef TALLY_QKV
 #undef TALLY_LAYER
 
+// The second norm of a GGUF file with two norms: in every layer, since the first has the second's name where it is missing.
+void ExpectSecondNorms(Config& c, const Recipe& r) {
+  for (int32_t i = 0; i < r.n_layers; ++i) {
+    for (const char* name : {"blk.#.attn_norm_2.weight", "blk.#.attn_norm_2.bias"}) {
+      const std::string full = ExpandName(name, i, "");
+      if (!IsStored(c.inventory(), full)) c.Fail("tensor " + full + " is missing (another layer has it)");
+    }
+  }
+}
+
 // GGUF has no key of the residual: its files are parallel, and the names of the norms tell how many there are.
 void ReadBlocks(Config& c, Recipe& r) {
   const bool grouped = c.Bool("new_decoder_architecture", false), parallel = c.Bool("parallel_attn", true);
@@ -51,6 +61,7 @@ void ReadBlocks(Config& c, Recipe& r) {
       AnyLayerHas(c.inventory(), r, "blk.#.attn_norm_2.weight") && AnyLayerHas(c.inventory(), r, "blk.#.attn_norm.weight");
   const bool two = c.gguf() ? two_stored : c.Int("num_ln_in_parallel_attn", 1, 2, grouped ? 2 : 1) == 2;
   r.residual = !parallel ? Residual::kSequential : two ? Residual::kParallel : Residual::kParallelOneNorm;
+  if (c.gguf() && two) ExpectSecondNorms(c, r);
   if (c.gguf()) return;
   if (grouped && !parallel) c.Unsupported("parallel_attn", "false (with new_decoder_architecture)");
   if (!grouped && two) c.Unsupported("num_ln_in_parallel_attn", "2 (without new_decoder_architecture)");

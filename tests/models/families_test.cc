@@ -560,6 +560,15 @@ TEST(Goldens, EveryCheckpointReads) {
   }
 }
 
+TEST(Falcon, BothNormsOrOneInAllLayers) {
+  const Result<Inventory> inventory = ReadCheckpoint(kGoldens + "falcon/falcon-b-bf16-grouped-2norms/model.gguf");
+  ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+  for (const char* name : {"blk.1.attn_norm_2.weight", "blk.1.attn_norm_2.bias"}) {
+    ExpectBadInput(WithoutTensors(*inventory, name), {name, "is missing"});
+  }
+  ExpectBadInput(WithoutTensors(*inventory, "blk.0.attn_norm.weight"), {"blk.0.attn_norm.weight", "is missing"});
+}
+
 // More than is in the repository: other families, small published models.
 TEST(SharedFiles, EveryCheckpointReadsOrSaysWhyNot) {
   if (!std::filesystem::exists(kShared + "goldens")) GTEST_SKIP() << "no " << kShared;
