@@ -29,12 +29,6 @@ constexpr RoleName kHfNames[] = {  // ~: the optional prefix "transformer."
     {Role::kUp, TALLY_LAYER "mlp.dense_h_to_4h.weight"},        {Role::kUpBias, TALLY_LAYER "mlp.dense_h_to_4h.bias"},
     {Role::kDown, TALLY_LAYER "mlp.dense_4h_to_h.weight"},      {Role::kDownBias, TALLY_LAYER "mlp.dense_4h_to_h.bias"},
 };
-constexpr std::string_view kQkv = "blk.#.attn_qkv.weight", kQkvBias = "blk.#.attn_qkv.bias";
-constexpr RoleName kGgufNames[] = {
-    {Role::kQ, kQkv, Storage::kPlain, QInTurn}, {Role::kQBias, kQkvBias, Storage::kPlain, QInTurn},
-    {Role::kK, kQkv, Storage::kPlain, KInTurn}, {Role::kKBias, kQkvBias, Storage::kPlain, KInTurn},
-    {Role::kV, kQkv, Storage::kPlain, VInTurn}, {Role::kVBias, kQkvBias, Storage::kPlain, VInTurn},
-};
 // clang-format on
 #undef TALLY_QKV
 #undef TALLY_LAYER
@@ -68,6 +62,6 @@ void Read(Config& c, ModelSpec& spec) {
 
 }  // namespace
 
-extern constinit const Family kBloomFamily = {"bloom", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+extern constinit const Family kBloomFamily = {"bloom", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufFusedQkv};
 
 }  // namespace tally

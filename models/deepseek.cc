@@ -97,12 +97,12 @@ void ReadRoutingV3(Config& c, Recipe& r) {
   r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
   r.route_scale = static_cast<float>(c.Positive(c.Pick("expert_weights_scale", "routed_scaling_factor"), c.gguf() ? 1 : 2.5));
   c.gguf() ? ReadGroups(c, r, 1, 1, 2) : ReadGroups(c, r, 8, 4, 2);
-  r.router_bias =
-      c.gguf() ? AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias") : c.String("topk_method", "noaux_tc") == "noaux_tc";
+  r.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
+  if (const std::string m = c.String("topk_method", "noaux_tc"); m != "noaux_tc") c.Unsupported("topk_method", Quote(m));
   if (const std::string f = c.String("scoring_func", "sigmoid"); f != "sigmoid") c.Unsupported("scoring_func", Quote(f));
 }
 
-// Without groups: DeepSeekMoE. Its GGUF implies that the weights are not normalised.
+// DeepSeekMoE has no groups of experts. Its GGUF files imply that the weights are not normalised.
 void ReadRoutingV1(Config& c, Recipe& r) {
   r.routing = SoftmaxRule(c, false);
   if (const std::string f = c.String("scoring_func", "softmax"); f != "softmax") c.Unsupported("scoring_func", Quote(f));
@@ -120,12 +120,14 @@ void Read(Config& c, ModelSpec& spec) {
   if (latent) r.family = v3 ? "deepseek-v3" : "deepseek-v2";
   if (latent) ReadLatent(c, r);
   if (!latent && c.gguf()) r.rope.style = RopeStyle::kAdjacentPair;
-  // Of V2's two published classes only the context's default is the same.
+  // V2 has two published classes, transformers' and the makers'. They differ in the default of vocab_size: it must be in the file.
   ReadDecoder(c, spec, {.norm_eps = 1e-6, .context = v3 ? 4096 : 2048, .vocab = v3 ? 129280 : 0});
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);
   ExpectSilu(c);
-  if (c.Bool("attention_bias", false)) c.Unsupported("attention_bias", "true");
+  for (const char* key : {"attention_bias", "mlp_bias"}) {
+    if (c.Bool(key, false)) c.Unsupported(key, "true");
+  }
   if (const double all = AllDim(c); latent && r.rope.scaling.kind == RopeScalingKind::kYarn && all > 0) {
     SetAttentionScale(r, UsualAttentionScale(r) * std::pow(YarnMagnitude(r.rope.scaling.factor, all), 2));
   }

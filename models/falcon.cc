@@ -44,6 +44,16 @@ constexpr RoleName kGgufNames[] = {
 #undef TALLY_QKV
 #undef TALLY_LAYER
 
+// The second norm of a GGUF file with two norms: in every layer, since the first has the second's name where it is missing.
+void ExpectSecondNorms(Config& c, const Recipe& r) {
+  for (int32_t i = 0; i < r.n_layers; ++i) {
+    for (const char* name : {"blk.#.attn_norm_2.weight", "blk.#.attn_norm_2.bias"}) {
+      const std::string full = ExpandName(name, i, "");
+      if (!IsStored(c.inventory(), full)) c.Fail("tensor " + full + " is missing (another layer has it)");
+    }
+  }
+}
+
 // GGUF has no key of the residual: its files are parallel, and the names of the norms tell how many there are.
 void ReadBlocks(Config& c, Recipe& r) {
   const bool grouped = c.Bool("new_decoder_architecture", false), parallel = c.Bool("parallel_attn", true);
@@ -51,6 +61,7 @@ void ReadBlocks(Config& c, Recipe& r) {
       AnyLayerHas(c.inventory(), r, "blk.#.attn_norm_2.weight") && AnyLayerHas(c.inventory(), r, "blk.#.attn_norm.weight");
   const bool two = c.gguf() ? two_stored : c.Int("num_ln_in_parallel_attn", 1, 2, grouped ? 2 : 1) == 2;
   r.residual = !parallel ? Residual::kSequential : two ? Residual::kParallel : Residual::kParallelOneNorm;
+  if (c.gguf() && two) ExpectSecondNorms(c, r);
   if (c.gguf()) return;
   if (grouped && !parallel) c.Unsupported("parallel_attn", "false (with new_decoder_architecture)");
   if (!grouped && two) c.Unsupported("num_ln_in_parallel_attn", "2 (without new_decoder_architecture)");
@@ -69,7 +80,8 @@ void Read(Config& c, ModelSpec& spec) {
                .vocab = 65024,
                .tied = true,
                .hf_eps = "layer_norm_epsilon",
-               .gguf_eps = "attention.layer_norm_epsilon"});
+               .gguf_eps = "attention.layer_norm_epsilon",
+               .hf_width = "n_embed|hidden_size"});
   ReadBlocks(c, r);
   r.d_ff = c.Int(c.Pick("feed_forward_length", "ffn_hidden_size"), 1, kMaxWidth, 4 * int64_t{r.d_model});
   r.norm = NormKind::kLayer;

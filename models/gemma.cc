@@ -49,7 +49,7 @@ void Read(Config& c, ModelSpec& spec) {
 // q.k is divided by the square root of this. GGUF has no key for it; of the published models only the one of 46 layers (27B) uses
 // another value than head_dim.
 double QueryScalar(Config& c, const Recipe& r) {
-  if (c.gguf()) return r.n_layers == 46 ? r.d_model / r.n_heads : r.head_dim;
+  if (c.gguf()) return r.n_layers == 46 ? EvenHeadDim(c, r) : r.head_dim;
   return c.Positive("query_pre_attn_scalar", 256);
 }
 

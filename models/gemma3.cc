@@ -4,6 +4,7 @@
 // model below text_config and language_model.
 #include <cmath>
 
+#include "engine/base/format.h"
 #include "models/family.h"
 #include "models/gemma_names.h"
 #include "models/vision.h"
@@ -18,7 +19,7 @@ constexpr std::string_view kHfTypes[] = {"gemma3_text", "gemma3"};
 // q.k is divided by the square root of this. GGUF has no key for it; of the published models only the one of 62 layers (27B) uses
 // another value than head_dim.
 double QueryScalar(Config& c, const Recipe& r) {
-  if (c.gguf()) return r.n_layers == 62 ? r.d_model / r.n_heads : r.head_dim;
+  if (c.gguf()) return r.n_layers == 62 ? EvenHeadDim(c, r) : r.head_dim;
   return c.Positive("query_pre_attn_scalar", 256);
 }
 
@@ -58,6 +59,8 @@ void Read(Config& c, ModelSpec& spec) {
   r.local_rope = {.style = r.rope.style, .dim = r.rope.dim, .scaling = {}};
   r.local_rope.theta =
       c.Positive(c.Pick("rope.freq_base_swa", "rope_parameters.sliding_attention.rope_theta|rope_local_base_freq"), 10000);
+  constexpr std::string_view kLocalType = "rope_parameters.sliding_attention.rope_type";
+  if (const std::string type = c.String(kLocalType, "default"); type != "default") c.Unsupported(kLocalType, Quote(type));
   const int32_t window =
       c.gguf() ? c.Int("attention.sliding_window", 1, kMaxContext) : c.Int("sliding_window", 1, kMaxContext, 4096);
   const int32_t period =

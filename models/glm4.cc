@@ -3,6 +3,8 @@
 // gate first; GGUF calls it up. GGUF files made from the makers' own format have q, k and v as one tensor: all of q, then k, then
 // v.
 #include "models/family.h"
+#include "models/gate_up_rows.h"
+#include "models/qkv_rows.h"
 
 namespace tally {
 namespace {
@@ -11,38 +13,22 @@ constexpr std::string_view kGguf[] = {"glm4", "chatglm"};
 constexpr std::string_view kHf[] = {"Glm4ForCausalLM", "GlmForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"glm4", "glm"};
 
-template <int kPart>  // 0: gate, 1: up
-RowMap Half(const Recipe& r) {
-  const uint64_t width = static_cast<uint64_t>(r.d_ff);
-  return {kPart * width, width, width};
-}
-
-RowMap OfQ(const Recipe& r) {
-  const uint64_t q = static_cast<uint64_t>(r.n_heads) * static_cast<uint64_t>(r.head_dim);
-  return {0, q, q};
-}
-template <int kPart>  // 0: k, 1: v
-RowMap OfKv(const Recipe& r) {
-  const uint64_t q = OfQ(r).block, kv = static_cast<uint64_t>(r.n_kv_heads) * static_cast<uint64_t>(r.head_dim);
-  return {q + kPart * kv, kv, kv};
-}
-
 constexpr std::string_view kGateUp = "model.layers.#.mlp.gate_up_proj.weight";
-constexpr RoleName kHfNames[] = {{Role::kGate, kGateUp, Storage::kPlain, Half<0>},
-                                 {Role::kUp, kGateUp, Storage::kPlain, Half<1>},
+constexpr RoleName kHfNames[] = {{Role::kGate, kGateUp, Storage::kPlain, GateRows<&Recipe::d_ff>},
+                                 {Role::kUp, kGateUp, Storage::kPlain, UpRows<&Recipe::d_ff>},
                                  {Role::kAttnPostNorm, "model.layers.#.post_self_attn_layernorm.weight"},
                                  {Role::kFfnPostNorm, "model.layers.#.post_mlp_layernorm.weight"}};
 constexpr std::string_view kQkv = "blk.#.attn_qkv.weight", kQkvBias = "blk.#.attn_qkv.bias", kGgufUp = "blk.#.ffn_up.weight";
 // clang-format off
 constexpr RoleName kGgufNames[] = {
-    {Role::kQ, "blk.#.attn_q.weight"},   {Role::kQ, kQkv, Storage::kPlain, OfQ},
-    {Role::kK, "blk.#.attn_k.weight"},   {Role::kK, kQkv, Storage::kPlain, OfKv<0>},
-    {Role::kV, "blk.#.attn_v.weight"},   {Role::kV, kQkv, Storage::kPlain, OfKv<1>},
-    {Role::kQBias, "blk.#.attn_q.bias"}, {Role::kQBias, kQkvBias, Storage::kPlain, OfQ},
-    {Role::kKBias, "blk.#.attn_k.bias"}, {Role::kKBias, kQkvBias, Storage::kPlain, OfKv<0>},
-    {Role::kVBias, "blk.#.attn_v.bias"}, {Role::kVBias, kQkvBias, Storage::kPlain, OfKv<1>},
-    {Role::kGate, kGgufUp, Storage::kPlain, Half<0>},
-    {Role::kUp, kGgufUp, Storage::kPlain, Half<1>},
+    {Role::kQ, "blk.#.attn_q.weight"},   {Role::kQ, kQkv, Storage::kPlain, QInTurn},
+    {Role::kK, "blk.#.attn_k.weight"},   {Role::kK, kQkv, Storage::kPlain, KInTurn},
+    {Role::kV, "blk.#.attn_v.weight"},   {Role::kV, kQkv, Storage::kPlain, VInTurn},
+    {Role::kQBias, "blk.#.attn_q.bias"}, {Role::kQBias, kQkvBias, Storage::kPlain, QInTurn},
+    {Role::kKBias, "blk.#.attn_k.bias"}, {Role::kKBias, kQkvBias, Storage::kPlain, KInTurn},
+    {Role::kVBias, "blk.#.attn_v.bias"}, {Role::kVBias, kQkvBias, Storage::kPlain, VInTurn},
+    {Role::kGate, kGgufUp, Storage::kPlain, GateRows<&Recipe::d_ff>},
+    {Role::kUp, kGgufUp, Storage::kPlain, UpRows<&Recipe::d_ff>},
 };
 // clang-format on
 

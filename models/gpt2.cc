@@ -1,8 +1,6 @@
 // GPT-2 (Radford et al. 2019): LayerNorm before each block, learned positions, fused q, k, v, tanh-GELU, head
 // tied to the embedding. Hugging Face stores the Conv1D matrices as [in, out]; the release files carry no
 // prefix and keep the causal masks.
-#include <algorithm>
-
 #include "models/family.h"
 
 namespace tally {
@@ -53,9 +51,7 @@ void Read(Config& c, ModelSpec& spec) {
     if (!scaled) scale = 1;
     if (by_layer) scale /= static_cast<float>(i + 1);
   }
-  const bool prefixed =
-      std::ranges::any_of(c.inventory().tensors, [](const StoredTensor& t) { return t.name.starts_with("transformer."); });
-  if (prefixed) c.tensor_prefix = "transformer.";
+  FindPrefix(c, "transformer.");
   AddBuffers(c, spec, {"~h.#.attn.bias", "~h.#.attn.masked_bias"});  // the causal mask and its value
 }
 

@@ -26,12 +26,6 @@ constexpr RoleName kHfNames[] = {
     {Role::kUp, TALLY_LAYER "mlp.c_fc.weight"},        {Role::kUpBias, TALLY_LAYER "mlp.c_fc.bias"},
     {Role::kDown, TALLY_LAYER "mlp.c_proj.weight"},    {Role::kDownBias, TALLY_LAYER "mlp.c_proj.bias"},
 };
-constexpr std::string_view kQkv = "blk.#.attn_qkv.weight", kQkvBias = "blk.#.attn_qkv.bias";
-constexpr RoleName kGgufNames[] = {
-    {Role::kQ, kQkv, Storage::kPlain, QInTurn}, {Role::kQBias, kQkvBias, Storage::kPlain, QInTurn},
-    {Role::kK, kQkv, Storage::kPlain, KInTurn}, {Role::kKBias, kQkvBias, Storage::kPlain, KInTurn},
-    {Role::kV, kQkv, Storage::kPlain, VInTurn}, {Role::kVBias, kQkvBias, Storage::kPlain, VInTurn},
-};
 // clang-format on
 #undef TALLY_QKV
 #undef TALLY_LAYER
@@ -63,6 +57,6 @@ void Read(Config& c, ModelSpec& spec) {
 
 }  // namespace
 
-extern constinit const Family kGptBigCodeFamily = {"gpt-bigcode", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+extern constinit const Family kGptBigCodeFamily = {"gpt-bigcode", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufFusedQkv};
 
 }  // namespace tally

@@ -2,6 +2,7 @@
 // (parallel residual). Hugging Face stores q, k and v of a head one after another, GGUF all of q, then k, then v. GGUF does not name the
 // activation: the published models' is the exact GELU.
 #include "models/family.h"
+#include "models/qkv_rows.h"
 
 namespace tally {
 namespace {
@@ -9,17 +10,6 @@ namespace {
 constexpr std::string_view kGguf[] = {"gptneox"};
 constexpr std::string_view kHf[] = {"GPTNeoXForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"gpt_neox"};
-
-template <int kPart>  // 0: q, 1: k, 2: v
-RowMap OfHeads(const Recipe& r) {
-  const uint64_t d = static_cast<uint64_t>(r.head_dim);
-  return {kPart * d, d, 3 * d};
-}
-template <int kPart>
-RowMap InTurn(const Recipe& r) {
-  const uint64_t width = static_cast<uint64_t>(r.n_heads) * static_cast<uint64_t>(r.head_dim);
-  return {kPart * width, width, width};
-}
 
 #define TALLY_LAYER "gpt_neox.layers.#."
 #define TALLY_QKV TALLY_LAYER "attention.query_key_value."
@@ -30,18 +20,12 @@ constexpr RoleName kHfNames[] = {
     {Role::kAttnNorm, TALLY_LAYER "input_layernorm.weight"}, {Role::kAttnNormBias, TALLY_LAYER "input_layernorm.bias"},
     {Role::kFfnNorm, TALLY_LAYER "post_attention_layernorm.weight"},
     {Role::kFfnNormBias, TALLY_LAYER "post_attention_layernorm.bias"},
-    {Role::kQ, TALLY_QKV "weight", Storage::kPlain, OfHeads<0>}, {Role::kQBias, TALLY_QKV "bias", Storage::kPlain, OfHeads<0>},
-    {Role::kK, TALLY_QKV "weight", Storage::kPlain, OfHeads<1>}, {Role::kKBias, TALLY_QKV "bias", Storage::kPlain, OfHeads<1>},
-    {Role::kV, TALLY_QKV "weight", Storage::kPlain, OfHeads<2>}, {Role::kVBias, TALLY_QKV "bias", Storage::kPlain, OfHeads<2>},
+    {Role::kQ, TALLY_QKV "weight", Storage::kPlain, QOfGroups}, {Role::kQBias, TALLY_QKV "bias", Storage::kPlain, QOfGroups},
+    {Role::kK, TALLY_QKV "weight", Storage::kPlain, KOfGroups}, {Role::kKBias, TALLY_QKV "bias", Storage::kPlain, KOfGroups},
+    {Role::kV, TALLY_QKV "weight", Storage::kPlain, VOfGroups}, {Role::kVBias, TALLY_QKV "bias", Storage::kPlain, VOfGroups},
     {Role::kO, TALLY_LAYER "attention.dense.weight"},     {Role::kOBias, TALLY_LAYER "attention.dense.bias"},
     {Role::kUp, TALLY_LAYER "mlp.dense_h_to_4h.weight"},  {Role::kUpBias, TALLY_LAYER "mlp.dense_h_to_4h.bias"},
     {Role::kDown, TALLY_LAYER "mlp.dense_4h_to_h.weight"}, {Role::kDownBias, TALLY_LAYER "mlp.dense_4h_to_h.bias"},
-};
-constexpr std::string_view kQkv = "blk.#.attn_qkv.weight", kQkvBias = "blk.#.attn_qkv.bias";
-constexpr RoleName kGgufNames[] = {
-    {Role::kQ, kQkv, Storage::kPlain, InTurn<0>}, {Role::kQBias, kQkvBias, Storage::kPlain, InTurn<0>},
-    {Role::kK, kQkv, Storage::kPlain, InTurn<1>}, {Role::kKBias, kQkvBias, Storage::kPlain, InTurn<1>},
-    {Role::kV, kQkv, Storage::kPlain, InTurn<2>}, {Role::kVBias, kQkvBias, Storage::kPlain, InTurn<2>},
 };
 // clang-format on
 #undef TALLY_QKV
@@ -72,6 +56,6 @@ void Read(Config& c, ModelSpec& spec) {
 
 }  // namespace
 
-extern constinit const Family kGptNeoxFamily = {"gpt-neox", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+extern constinit const Family kGptNeoxFamily = {"gpt-neox", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufFusedQkv};
 
 }  // namespace tally

@@ -2,6 +2,7 @@
 // residual stream, and a divisor of the logits. Its mixtures have experts in every layer, and some of them a shared expert.
 // Hugging Face stores gate and up as one tensor, gate first. GGUF permutes q and k as it does Llama's.
 #include "models/family.h"
+#include "models/gate_up_rows.h"
 
 namespace tally {
 namespace {
@@ -10,22 +11,15 @@ constexpr std::string_view kGguf[] = {"granite", "granitemoe"};
 constexpr std::string_view kHf[] = {"GraniteForCausalLM", "GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"granite", "granitemoe", "granitemoeshared"};
 
-// Gate (0) or up (1) of rows [2, width].
-template <int kPart, int32_t Recipe::*kWidth>
-RowMap Half(const Recipe& r) {
-  const uint64_t width = static_cast<uint64_t>(r.*kWidth);
-  return {kPart * width, width, width};
-}
-
 #define TALLY_MOE "model.layers.#.block_sparse_moe."
 #define TALLY_SHARED "model.layers.#.shared_mlp."
 constexpr RoleName kHfNames[] = {
     {Role::kRouter, TALLY_MOE "router.layer.weight"},
-    {Role::kExpertGate, TALLY_MOE "input_linear.weight", Storage::kPlain, Half<0, &Recipe::d_expert>},
-    {Role::kExpertUp, TALLY_MOE "input_linear.weight", Storage::kPlain, Half<1, &Recipe::d_expert>},
+    {Role::kExpertGate, TALLY_MOE "input_linear.weight", Storage::kPlain, GateRows<&Recipe::d_expert>},
+    {Role::kExpertUp, TALLY_MOE "input_linear.weight", Storage::kPlain, UpRows<&Recipe::d_expert>},
     {Role::kExpertDown, TALLY_MOE "output_linear.weight"},
-    {Role::kSharedExpertGate, TALLY_SHARED "input_linear.weight", Storage::kPlain, Half<0, &Recipe::d_shared>},
-    {Role::kSharedExpertUp, TALLY_SHARED "input_linear.weight", Storage::kPlain, Half<1, &Recipe::d_shared>},
+    {Role::kSharedExpertGate, TALLY_SHARED "input_linear.weight", Storage::kPlain, GateRows<&Recipe::d_shared>},
+    {Role::kSharedExpertUp, TALLY_SHARED "input_linear.weight", Storage::kPlain, UpRows<&Recipe::d_shared>},
     {Role::kSharedExpertDown, TALLY_SHARED "output_linear.weight"},
 };
 #undef TALLY_SHARED

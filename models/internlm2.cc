@@ -2,6 +2,7 @@
 // its queries, its key and its value. GGUF splits them, and permutes q and k as it does Llama's. Defaults are those of the code
 // published beside the weights.
 #include "models/family.h"
+#include "models/qkv_rows.h"
 
 namespace tally {
 namespace {
@@ -10,27 +11,15 @@ constexpr std::string_view kGguf[] = {"internlm2"};
 constexpr std::string_view kHf[] = {"InternLM2ForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"internlm2"};
 
-// Rows [kv heads, queries of a kv head + 2, D].
-RowMap OfQ(const Recipe& r) {
-  const uint64_t d = static_cast<uint64_t>(r.head_dim), queries = static_cast<uint64_t>(r.n_heads / r.n_kv_heads) * d;
-  return {0, queries, queries + 2 * d};
-}
-template <int kPart>  // 0: k, 1: v
-RowMap OfKv(const Recipe& r) {
-  const uint64_t d = static_cast<uint64_t>(r.head_dim);
-  const RowMap q = OfQ(r);
-  return {q.block + kPart * d, d, q.step};
-}
-
 #define TALLY_LAYER "model.layers.#."
 #define TALLY_QKV TALLY_LAYER "attention.wqkv."
 // clang-format off
 constexpr RoleName kHfNames[] = {
     {Role::kTokenEmbedding, "model.tok_embeddings.weight"},    {Role::kHead, "output.weight"},
     {Role::kAttnNorm, TALLY_LAYER "attention_norm.weight"},    {Role::kFfnNorm, TALLY_LAYER "ffn_norm.weight"},
-    {Role::kQ, TALLY_QKV "weight", Storage::kPlain, OfQ}, {Role::kQBias, TALLY_QKV "bias", Storage::kPlain, OfQ},
-    {Role::kK, TALLY_QKV "weight", Storage::kPlain, OfKv<0>}, {Role::kKBias, TALLY_QKV "bias", Storage::kPlain, OfKv<0>},
-    {Role::kV, TALLY_QKV "weight", Storage::kPlain, OfKv<1>}, {Role::kVBias, TALLY_QKV "bias", Storage::kPlain, OfKv<1>},
+    {Role::kQ, TALLY_QKV "weight", Storage::kPlain, QOfGroups}, {Role::kQBias, TALLY_QKV "bias", Storage::kPlain, QOfGroups},
+    {Role::kK, TALLY_QKV "weight", Storage::kPlain, KOfGroups}, {Role::kKBias, TALLY_QKV "bias", Storage::kPlain, KOfGroups},
+    {Role::kV, TALLY_QKV "weight", Storage::kPlain, VOfGroups}, {Role::kVBias, TALLY_QKV "bias", Storage::kPlain, VOfGroups},
     {Role::kO, TALLY_LAYER "attention.wo.weight"},             {Role::kOBias, TALLY_LAYER "attention.wo.bias"},
     {Role::kGate, TALLY_LAYER "feed_forward.w1.weight"},       {Role::kUp, TALLY_LAYER "feed_forward.w3.weight"},
     {Role::kDown, TALLY_LAYER "feed_forward.w2.weight"},

@@ -8,6 +8,7 @@
 
 #include "engine/base/format.h"
 #include "models/family.h"
+#include "models/gate_up_rows.h"
 #include "models/vision.h"
 
 namespace tally {
@@ -17,23 +18,18 @@ constexpr std::string_view kGguf[] = {"llama4"};
 constexpr std::string_view kHf[] = {"Llama4ForCausalLM", "Llama4ForConditionalGeneration"};
 constexpr std::string_view kHfTypes[] = {"llama4_text", "llama4"};
 
-template <int kPart>  // 0: gate, 1: up
-RowMap Half(const Recipe& r) {
-  const uint64_t width = static_cast<uint64_t>(r.d_expert);
-  return {kPart * width, width, width};
-}
-
 #define TALLY_FFN "~model.layers.#.feed_forward."
-constexpr RoleName kHfNames[] = {{Role::kGate, TALLY_FFN "gate_proj.weight"},
-                                 {Role::kUp, TALLY_FFN "up_proj.weight"},
-                                 {Role::kDown, TALLY_FFN "down_proj.weight"},
-                                 {Role::kRouter, TALLY_FFN "router.weight"},
-                                 {Role::kExpertGate, TALLY_FFN "experts.gate_up_proj", Storage::kTransposed, Half<0>},
-                                 {Role::kExpertUp, TALLY_FFN "experts.gate_up_proj", Storage::kTransposed, Half<1>},
-                                 {Role::kExpertDown, TALLY_FFN "experts.down_proj", Storage::kTransposed},
-                                 {Role::kSharedExpertGate, TALLY_FFN "shared_expert.gate_proj.weight"},
-                                 {Role::kSharedExpertUp, TALLY_FFN "shared_expert.up_proj.weight"},
-                                 {Role::kSharedExpertDown, TALLY_FFN "shared_expert.down_proj.weight"}};
+constexpr RoleName kHfNames[] = {
+    {Role::kGate, TALLY_FFN "gate_proj.weight"},
+    {Role::kUp, TALLY_FFN "up_proj.weight"},
+    {Role::kDown, TALLY_FFN "down_proj.weight"},
+    {Role::kRouter, TALLY_FFN "router.weight"},
+    {Role::kExpertGate, TALLY_FFN "experts.gate_up_proj", Storage::kTransposed, GateRows<&Recipe::d_expert>},
+    {Role::kExpertUp, TALLY_FFN "experts.gate_up_proj", Storage::kTransposed, UpRows<&Recipe::d_expert>},
+    {Role::kExpertDown, TALLY_FFN "experts.down_proj", Storage::kTransposed},
+    {Role::kSharedExpertGate, TALLY_FFN "shared_expert.gate_proj.weight"},
+    {Role::kSharedExpertUp, TALLY_FFN "shared_expert.up_proj.weight"},
+    {Role::kSharedExpertDown, TALLY_FFN "shared_expert.down_proj.weight"}};
 #undef TALLY_FFN
 
 // "llama4" is also GGUF's architecture, with or without a tower.

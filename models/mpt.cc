@@ -25,7 +25,10 @@ constexpr RoleName kHfNames[] = {
 
 // Options of MosaicML's own code; transformers has only what is run here.
 void Refuse(Config& c, const Recipe& r) {
-  if (c.Has("logit_scale")) c.Unsupported("logit_scale", "other than null");
+  for (const char* key : {"logit_scale", "final_logit_softcapping", "attn_config.attn_logit_softcapping", "ffn_config.ffn_act_fn",
+                          "block_overrides"}) {
+    if (c.Has(key)) c.Unsupported(key, "other than null");
+  }
   for (const char* key : {"attn_config.qk_ln", "attn_config.qk_gn", "attn_config.prefix_lm", "attn_config.attn_uses_sequence_id",
                           "attn_config.rope"}) {
     if (c.Bool(key, false)) c.Unsupported(key, "true");

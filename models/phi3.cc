@@ -3,6 +3,7 @@
 // of the frequencies for contexts up to the original one, and others beyond. GGUF calls the matrix of gate and up ffn_up, and
 // stores the divisors as tensors.
 #include "models/family.h"
+#include "models/gate_up_rows.h"
 
 namespace tally {
 namespace {
@@ -11,17 +12,12 @@ constexpr std::string_view kGguf[] = {"phi3"};
 constexpr std::string_view kHf[] = {"Phi3ForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"phi3"};
 
-template <int kPart>  // 0: gate, 1: up
-RowMap Half(const Recipe& r) {
-  const uint64_t f = static_cast<uint64_t>(r.d_ff);
-  return {kPart * f, f, f};
-}
-
-constexpr RoleName kHfNames[] = {{Role::kQkv, "model.layers.#.self_attn.qkv_proj.weight"},
-                                 {Role::kGate, "model.layers.#.mlp.gate_up_proj.weight", Storage::kPlain, Half<0>},
-                                 {Role::kUp, "model.layers.#.mlp.gate_up_proj.weight", Storage::kPlain, Half<1>}};
-constexpr RoleName kGgufNames[] = {{Role::kGate, "blk.#.ffn_up.weight", Storage::kPlain, Half<0>},
-                                   {Role::kUp, "blk.#.ffn_up.weight", Storage::kPlain, Half<1>}};
+constexpr RoleName kHfNames[] = {
+    {Role::kQkv, "model.layers.#.self_attn.qkv_proj.weight"},
+    {Role::kGate, "model.layers.#.mlp.gate_up_proj.weight", Storage::kPlain, GateRows<&Recipe::d_ff>},
+    {Role::kUp, "model.layers.#.mlp.gate_up_proj.weight", Storage::kPlain, UpRows<&Recipe::d_ff>}};
+constexpr RoleName kGgufNames[] = {{Role::kGate, "blk.#.ffn_up.weight", Storage::kPlain, GateRows<&Recipe::d_ff>},
+                                   {Role::kUp, "blk.#.ffn_up.weight", Storage::kPlain, UpRows<&Recipe::d_ff>}};
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/recipe/model_spec.h"
+#include "models/binding.h"
 
 namespace tally {
 
@@ -32,6 +33,16 @@ inline RowMap VInTurn(const Recipe& r) {
   const internal::QkvWidths w(r);
   return {w.q + w.kv, w.kv, w.kv};
 }
+
+// GGUF files with the three as one tensor, all of q, then k, then v.
+inline constexpr RoleName kGgufFusedQkv[] = {
+    {Role::kQ, "blk.#.attn_qkv.weight", Storage::kPlain, QInTurn},
+    {Role::kQBias, "blk.#.attn_qkv.bias", Storage::kPlain, QInTurn},
+    {Role::kK, "blk.#.attn_qkv.weight", Storage::kPlain, KInTurn},
+    {Role::kKBias, "blk.#.attn_qkv.bias", Storage::kPlain, KInTurn},
+    {Role::kV, "blk.#.attn_qkv.weight", Storage::kPlain, VInTurn},
+    {Role::kVBias, "blk.#.attn_qkv.bias", Storage::kPlain, VInTurn},
+};
 
 // For each key-value head its queries, its key and its value: rows [key-value heads, n_heads / n_kv_heads + 2, head_dim].
 inline RowMap QOfGroups(const Recipe& r) {

@@ -387,6 +387,15 @@ void ReadNoRopeLayers(Config& c, Recipe& r) {
   }
 }
 
+void RefuseAttentionOptions(Config& c) {
+  const std::string_view causal = c.Pick("attention.causal", "is_causal");
+  if (!c.Bool(causal, true)) c.Unsupported(causal, "false");
+  if (!c.gguf()) return;
+  for (const char* key : {"attention.temperature_scale", "attention.temperature_length"}) {
+    if (c.Has(key)) c.Unsupported(key, "(queries scaled by their position)");
+  }
+}
+
 void ReadGeneration(Config& c, Recipe& r) {
   const Metadata& m = c.inventory().metadata;
   auto ids = [&](std::initializer_list<std::string_view> keys) {  // of the first key present: one id or a list

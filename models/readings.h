@@ -79,6 +79,10 @@ void AddNotRun(Config& config, ModelSpec& spec, std::string_view prefix);
 // of others "v." and "mm.".
 void EnterTextModel(Config& config, ModelSpec& spec, std::initializer_list<std::string_view> others);
 
+// Refuses options of attention that no family runs: attention to later positions, and, in GGUF files, queries that are scaled by
+// their position as the file says.
+void RefuseAttentionOptions(Config& config);
+
 // End tokens; -1 (GGUF also 2^32 - 1) means none. An id outside the vocabulary is an error.
 void ReadGeneration(Config& config, Recipe& recipe);
 

@@ -70,7 +70,8 @@ void Planner::Buffers() {
     shared_gate_ = Floats(1);
   }
   // f32 packs are the largest: one row of the widest input, or one for each slot of an expert's inputs.
-  const int64_t widest = std::max({E, q, hidden, k * E, Width(r_.n_heads, std::max(r_.latent.kv_rank, r_.latent.v_dim))});
+  const int64_t of_heads = Width(r_.n_heads, std::max(r_.latent.kv_rank, r_.latent.v_dim));
+  const int64_t widest = std::max({E, q, hidden, k * E, of_heads, int64_t{r_.latent.q_rank}});
   pack_ = arena_.Take<uint8_t>(SaturatingAdd(SaturatingMul(n, 4 * RoundUp(static_cast<uint64_t>(widest), 2)), 64));
   const uint64_t logits = SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows), static_cast<uint64_t>(r_.vocab));
   plan_.logits = {arena_.Take<float>(logits), options_.max_logit_rows, r_.vocab};

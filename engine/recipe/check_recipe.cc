@@ -1,6 +1,7 @@
 #include "engine/recipe/check_recipe.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 namespace tally {
@@ -24,6 +25,40 @@ Status CheckDimensions(const Recipe& r) {
   return {};
 }
 
+// Factors that a family computes may leave the range of a float.
+Status CheckFactors(const Recipe& r) {
+  const std::pair<const char*, float> positive[] = {{"norm_eps", r.norm_eps},
+                                                    {"embedding_scale", r.embedding_scale},
+                                                    {"residual_scale", r.residual_scale},
+                                                    {"logit_scale", r.logit_scale},
+                                                    {"route_scale", r.route_scale}};
+  for (const auto& [name, value] : positive) {
+    if (!std::isfinite(value) || !(value > 0)) {
+      return BadInput(std::string(name) + " is " + std::to_string(value) + "; expected a positive finite number");
+    }
+  }
+  for (const LayerRecipe& l : r.layers) {
+    if (!std::isfinite(l.attention_scale)) return BadInput("attention_scale is " + std::to_string(l.attention_scale));
+  }
+  return {};
+}
+
+Status CheckLatent(const Recipe& r) {
+  const LatentAttention& l = r.latent;
+  if (l.kv_rank == 0) return l.q_rank > 0 ? BadInput("q_rank is for latent attention, and there is no kv_rank") : Status();
+  if (l.nope_dim < 1 || l.rope_dim < 1 || l.v_dim < 1) {
+    return BadInput("latent attention needs nope_dim, rope_dim and v_dim of at least 1; they are " + Text(l.nope_dim) + ", " +
+                    Text(l.rope_dim) + " and " + Text(l.v_dim));
+  }
+  if (int64_t{r.n_heads} * l.v_dim > kMaxWidth) {
+    return BadInput(Text(r.n_heads) + " values of " + Text(l.v_dim) + " are wider than " + Text(kMaxWidth));
+  }
+  if (r.q_bias || r.k_bias || r.v_bias || r.o_bias || r.qk_norm != QkNormKind::kNone) {
+    return BadInput("latent attention has neither biases nor norms of queries and keys");
+  }
+  return {};
+}
+
 Status CheckAttention(const Recipe& r) {
   if (r.n_kv_heads < 1 || r.n_heads % r.n_kv_heads != 0) {
     return BadInput(Text(r.n_heads) + " attention heads cannot share " + Text(r.n_kv_heads) + " key-value heads evenly");
@@ -39,7 +74,6 @@ Status CheckAttention(const Recipe& r) {
     return BadInput("rope turns " + Text(rope.dim) + " of a head's " + Text(r.head_dim) +
                     " dimensions; expected an even number, at most all");
   }
-  if (r.latent.q_rank > 0 && r.latent.kv_rank == 0) return BadInput("q_rank is for latent attention, and there is no kv_rank");
   for (const LayerRecipe& l : r.layers) {
     if (l.window > 0 && l.chunk > 0) return BadInput("a layer has a window and chunks");
     if (l.rope == LayerRope::kLocal && r.local_rope.style == RopeStyle::kNone) {
@@ -47,10 +81,7 @@ Status CheckAttention(const Recipe& r) {
     }
   }
   if (r.local_rope.freq_factors) return BadInput("the local rope has no stored frequency factors");
-  if (r.latent.kv_rank > 0 && (r.q_bias || r.k_bias || r.v_bias || r.o_bias || r.qk_norm != QkNormKind::kNone)) {
-    return BadInput("latent attention has neither biases nor norms of queries and keys");
-  }
-  return {};
+  return CheckLatent(r);
 }
 
 Status CheckFeedForward(const Recipe& r) {
@@ -94,6 +125,7 @@ Status CheckSize(const Recipe& r) {
 
 Status CheckRecipe(const Recipe& recipe) {
   TALLY_RETURN_IF_ERROR(CheckDimensions(recipe));
+  TALLY_RETURN_IF_ERROR(CheckFactors(recipe));
   TALLY_RETURN_IF_ERROR(CheckAttention(recipe));
   TALLY_RETURN_IF_ERROR(CheckFeedForward(recipe));
   return CheckSize(recipe);

@@ -45,8 +45,8 @@ Row RowOf(const Recipe& r, Role role, int32_t layer) {
   const uint64_t Rq = u(r.latent.q_rank), Rkv = u(r.latent.kv_rank), Dn = u(r.latent.nope_dim), Dr = u(r.latent.rope_dim),
                  Dv = u(r.latent.v_dim);
   const uint64_t Rope = u(r.rope.dim / 2);
-  switch (role) {  // NOLINT(bugprone-branch-clone): roles may have the same shape
-                   // clang-format off
+  switch (role) {
+    // clang-format off
 #define TALLY_ROLE(role, name, component, kind, form, place, present, rows, cols) \
   case Role::role: return {at == Place::place && (present), rows, cols};
 #define TALLY_BIASED_ROLE(role, name, component, kind, form, place, present, rows, cols, bias) \

@@ -85,6 +85,34 @@ TEST(MakePlan, NormsOfQueriesAndKeysAreRmsInAnyModel) {
   }
 }
 
+// The packed input of each matrix lies in the plan's memory for packs, which the logits follow.
+TEST(MakePlan, PacksHaveRoomWhateverIsWidest) {
+  Recipe latent = SmallRecipe();
+  latent.latent = {.kv_rank = 8, .q_rank = 4096, .nope_dim = 2, .rope_dim = 2, .v_dim = 6};
+  latent.rope = {.style = RopeStyle::kAdjacentPair, .dim = 2, .scaling = {}};
+  Recipe compressed = latent;
+  std::swap(compressed.latent.kv_rank, compressed.latent.q_rank);
+  Recipe sparse = SmallRecipe();
+  sparse.n_experts = 4;
+  sparse.top_k = 3;
+  sparse.d_expert = 5;
+  sparse.d_shared = 96;
+  for (LayerRecipe& layer : sparse.layers) layer.sparse = true;
+  for (const Recipe& r : {SmallRecipe(), latent, compressed, sparse}) {
+    const RopeFrequencies two{.inv_freq = {1}}, none;
+    Plan plan;
+    const auto weight = [&](Role role, int32_t) { return ViewOf(r, role); };
+    ASSERT_TRUE(MakePlan({r, weight, two, none}, {.max_batch = 3, .max_logit_rows = 1}, plan).ok());
+    const uint8_t* end = reinterpret_cast<const uint8_t*>(plan.logits.data);
+    for (const PlannedOp& planned : plan.ops) {
+      const auto* op = std::get_if<PackActOp>(&planned.op);
+      if (op == nullptr) continue;
+      const size_t bytes = static_cast<size_t>(op->pack.rows) * ActRowBytes(op->pack.format, op->pack.cols);
+      EXPECT_LE(op->pack.data + bytes, end) << op->pack.rows << " rows of " << op->pack.cols;
+    }
+  }
+}
+
 TEST(CannotRun, NamesWhatNoPlanCovers) {
   Recipe r = SmallRecipe();
   EXPECT_TRUE(CannotRun(r).empty());

@@ -175,7 +175,17 @@ TEST_F(ConfigsTest, BadConfigurations) {
                                      std::pair(R"("routed_scaling_factor": 2.5)", "routed_scaling_factor other than 1")}) {
     ExpectBad(With(moe16b, R"("hidden_size": 2048)", R"("hidden_size": 2048, )" + std::string(option)), {part});
   }
+  ExpectBad(With(v3, R"("topk_method": "noaux_tc")", R"("topk_method": "greedy")"), {"topk_method 'greedy'"});
+  ExpectBad(With(v3, R"("attention_bias": false)", R"("mlp_bias": true)"), {"mlp_bias true"});
+  ExpectBad(With(qwen3, R"("head_dim": 128)", R"("is_causal": false)"), {"is_causal false"});
+  const std::string mpt = JsonOf("MPT-7B");
+  ExpectBad(With(mpt, R"("n_layers": 32)", R"("n_layers": 32, "ffn_config": {"ffn_act_fn": {"name": "relu"}})"), {"ffn_act_fn"});
+  // A factor that is no number once it is computed.
+  ExpectBad(With(JsonOf("Granite-3.1-8B"), R"("logits_scaling": 16.0)", R"("logits_scaling": 1e-44)"), {"logit_scale is inf"});
   const std::string gemma = JsonOf("Gemma-3-4B");
+  ExpectBad(With(gemma, R"("hidden_size": 2560)",
+                 R"("hidden_size": 2560, "rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2}})"),
+            {"rope_parameters.sliding_attention.rope_type 'linear'"});
   ExpectBad(With(gemma, R"("num_hidden_layers": 34,)", ""), {"text_config.num_hidden_layers is missing"});
   ExpectBad(With(gemma, R"("hidden_size": 2560)", R"("hidden_size": 2560, "layer_types": ["full_attention"])"),
             {"layer_types", "1 layers of 34"});

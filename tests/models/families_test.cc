@@ -386,6 +386,9 @@ TEST(Llama, Gguf) {
   EXPECT_EQ(MustRead(none).recipe.rope.scaling.kind, RopeScalingKind::kNone);
   ExpectBadInput(With(linear, "llama.rope.scaling.type", std::string("longrope")), {"rope.scaling.type", "longrope"});
   ExpectBadInput(With(inv, "llama.expert_count", int64_t{8}), {"llama.expert_used_count is missing"});
+  EXPECT_EQ(MustRead(With(inv, "llama.attention.causal", true)).recipe.family, "llama");
+  ExpectBadInput(With(inv, "llama.attention.causal", false), {"llama.attention.causal false is not supported"});
+  ExpectBadInput(With(inv, "llama.attention.temperature_scale", 0.1), {"llama.attention.temperature_scale"});
   Inventory biased = inv;
   for (int i = 0; i < 3; ++i) biased = WithTensor(biased, "blk." + std::to_string(i) + ".attn_q.bias", {24});
   EXPECT_TRUE(MustRead(biased).recipe.q_bias);
@@ -601,6 +604,15 @@ TEST(Goldens, EveryCheckpointReads) {
     ExpectAccountsAgree(*inventory, spec);
     EXPECT_FALSE(spec.recipe.layers.empty());
   }
+}
+
+TEST(Falcon, BothNormsOrOneInAllLayers) {
+  const Result<Inventory> inventory = ReadCheckpoint(kGoldens + "falcon/falcon-b-bf16-grouped-2norms/model.gguf");
+  ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+  for (const char* name : {"blk.1.attn_norm_2.weight", "blk.1.attn_norm_2.bias"}) {
+    ExpectBadInput(WithoutTensors(*inventory, name), {name, "is missing"});
+  }
+  ExpectBadInput(WithoutTensors(*inventory, "blk.0.attn_norm.weight"), {"blk.0.attn_norm.weight", "is missing"});
 }
 
 // More than is in the repository: other families, small published models.

@@ -27,9 +27,10 @@ TaskPlan Plan(const ElementwiseOp& op, int) { return {op.x.rows * ElementwiseTas
 }  // namespace
 
 Status ElementwiseOp::Validate() const {
-  if (!std::isfinite(scale) || !std::isfinite(softcap) || softcap < 0)
-    return InternalError("logits with a bad scale or soft cap");
-  return CheckShape("logits", x, x.rows, x.cols);
+  if (!std::isfinite(scale) || !(limit >= 0) || !std::isfinite(softcap) || softcap < 0) {
+    return InternalError("elements with a bad scale, limit or soft cap");
+  }
+  return CheckShape("elements", x, x.rows, x.cols);
 }
 
 Cost ElementwiseOp::Useful(const CostAmounts& n) const {
