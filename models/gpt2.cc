@@ -1,8 +1,6 @@
 // GPT-2 (Radford et al. 2019): LayerNorm before each block, learned positions, fused q, k, v, tanh-GELU, head
 // tied to the embedding. Hugging Face stores the Conv1D matrices as [in, out]; the release files carry no
 // prefix and keep the causal masks.
-#include <algorithm>
-
 #include "models/family.h"
 
 namespace tally {
@@ -44,7 +42,8 @@ void Read(Config& c, ModelSpec& spec) {
   r.head_dim = EvenHeadDim(c, r);
   r.layers.resize(static_cast<size_t>(r.n_layers));
   SetAttentionScale(r, UsualAttentionScale(r));
-  ReadTying(c, true, spec);
+  FindPrefix(c, "transformer.");
+  ReadTying(c, true, r);
   if (c.gguf()) return;
   if (c.Bool("add_cross_attention", false)) c.Unsupported("add_cross_attention", "true");
   const bool scaled = c.Bool("scale_attn_weights", true), by_layer = c.Bool("scale_attn_by_inverse_layer_idx", false);
@@ -53,9 +52,6 @@ void Read(Config& c, ModelSpec& spec) {
     if (!scaled) scale = 1;
     if (by_layer) scale /= static_cast<float>(i + 1);
   }
-  const bool prefixed =
-      std::ranges::any_of(c.inventory().tensors, [](const StoredTensor& t) { return t.name.starts_with("transformer."); });
-  if (prefixed) c.tensor_prefix = "transformer.";
   AddBuffers(c, spec, {"~h.#.attn.bias", "~h.#.attn.masked_bias"});  // the causal mask and its value
 }
 

@@ -12,8 +12,8 @@ namespace tally {
 // GGUF: the rows of the embedding. Checks them against vocab_size, if present, and the number of tokens.
 int32_t GgufVocabulary(Config& config);
 // Sets tied_head. GGUF: tied if no head is stored. Hugging Face: tie_word_embeddings, or the family's published default.
-// Tied head with a stored copy: the embedding is used and the copy listed as not run. Without the key, a stored head is used.
-void ReadTying(Config& config, bool default_tied, ModelSpec& spec);
+// Without the key, a head that is stored beside the embedding is used. The config's tensor_prefix must be set.
+void ReadTying(Config& config, bool default_tied, Recipe& recipe);
 
 // head_dim if no key gives it: d_model / n_heads, which must be an integer.
 int32_t EvenHeadDim(Config& config, const Recipe& recipe);
@@ -72,7 +72,7 @@ void ReadSharedExperts(Config& config, ModelSpec& spec);
 void FindPrefix(Config& config, std::string_view prefix);
 // Lists stored tensors that are not weights: every layer's ('#') of these names ('~': the prefix).
 void AddBuffers(Config& config, ModelSpec& spec, std::initializer_list<std::string_view> names);
-// Lists stored weights that are not run: all names with this prefix.
+// Lists stored weights that are not run: all names with this prefix, which ends in a dot.
 void AddNotRun(Config& config, ModelSpec& spec, std::string_view prefix);
 
 // End tokens; -1 (GGUF also 2^32 - 1) means none. An id outside the vocabulary is an error.

@@ -95,6 +95,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory) {
   TALLY_ASSIGN_OR_RETURN(const Found found, FindFamily(inventory));
   const Family& family = *found.family;
   Config config(inventory, found.architecture);
+  config.own_names = config.gguf() ? family.gguf_names : family.hf_names;
   ModelSpec spec;
   spec.recipe.family = family.name;
   family.read(config, spec);
@@ -102,7 +103,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory) {
   TALLY_RETURN_IF_ERROR(config.status());
   const Status fits = CheckRecipe(spec.recipe);
   if (!fits.ok()) return Status(fits.code(), inventory.metadata.source + ": " + fits.message());
-  TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.gguf() ? family.gguf_names : family.hf_names, config.tensor_prefix, spec));
+  TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.own_names, config.tensor_prefix, spec));
   return spec;
 }
 

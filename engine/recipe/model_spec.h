@@ -64,6 +64,10 @@ struct ModelSpec {
   std::vector<TensorBinding> bindings;
   std::vector<std::string> buffers;  // stored but not learned, such as causal masks
   std::vector<std::string> not_run;  // learned and stored, but not used by the graph
+  // What these are, for people: "vision_tower.*", "lm_head.weight".
+  std::vector<std::string> not_run_parts;
+  // Tied head: the head that is stored beside the embedding, one of not_run; else empty.
+  std::string stored_head;
 };
 
 // True if the shapes are equal, or if the first dimension of `stored` is the first two of `wanted` as one (heads; a single expert;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "counters/books/weight_table.h"
 #include "engine/session/loaded_model.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
@@ -25,6 +26,8 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
   std::stable_sort(out.types.begin(), out.types.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   Result<ModelSpec> spec = ReadModelSpec(out.inventory);
   if (spec.ok()) {
+    out.parameters = books::CountParameters(books::WeightTable(out.inventory, *spec), spec->recipe.top_k);
+    out.not_run = books::CountNotRun(out.inventory, *spec);
     out.recipe = std::move(spec->recipe);
     out.runnable = CheckRunnable(out.recipe);
   } else {

@@ -95,6 +95,11 @@ std::vector<Case> TensorCases() {
        "DIR/model.safetensors: tensor 'model.norm.weight' has type I64, which cannot be run; expected F32, F16 or BF16"},
       {"QuantisedVector", File(Reshaped(GgufGptOss(), "output_norm.weight", {64}, DType::kQ8_0)),
        "DIR/m.gguf: tensor 'output_norm.weight' has type Q8_0, which cannot be run; expected F32, F16 or BF16"},
+      {"TiedHeadOfAnotherType",
+       Directory(Reshaped(With(HfLlama(), "tie_word_embeddings", true), "lm_head.weight", {11, 12}, DType::kBF16)),
+       "DIR/model.safetensors: tensor 'lm_head.weight' differs from 'model.embed_tokens.weight', yet tie_word_embeddings is "
+       "true: "
+       "set it to false to use the stored head, or remove the tensor"},
       {"ExpertsOfTwoTypes", File(Reshaped(GgufGptOss(), "blk.1.ffn_up_exps.weight", {5, 32, 64}, DType::kQ8_0)),
        "DIR/m.gguf: tensors 'blk.1.ffn_gate_exps.weight' (MXFP4) and 'blk.1.ffn_up_exps.weight' (Q8_0) work together and must be "
        "of one type"},
