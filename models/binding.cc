@@ -139,21 +139,41 @@ bool AnyLayerHas(const Inventory& gguf, const Recipe& recipe, Role role) {
   return false;
 }
 
-Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
-                 std::optional<DType> made_with) {
-  const Recipe& r = spec.recipe;
-  const bool gguf = inventory.format == FileFormat::kGguf;
-  // Of several names the first that is stored, or else the first.
-  const auto find = [&](std::span<const RoleName> table, Role role, int32_t layer) {
-    const RoleName* found = nullptr;
+namespace {
+
+// The entry of `own`, or else of HfDecoderNames: of several the first that is stored, or else the first. Null: none. `made_with`: as of
+// BindRoles.
+const RoleName* FindName(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, Role role,
+                         int32_t layer, std::optional<DType> made_with = std::nullopt) {
+  const std::span<const RoleName> usual = inventory.format == FileFormat::kGguf ? std::span<const RoleName>() : HfDecoderNames();
+  const RoleName* found = nullptr;
+  for (const std::span<const RoleName> table : {own, usual}) {
     for (const RoleName& name : table) {
       if (name.role != role || (made_with && name.split && name.split != made_with)) continue;
       if (found == nullptr) found = &name;
       const std::string stored = ExpandName(name.name, layer, prefix) + (name.split ? "_blocks" : "");
       if (IsStored(inventory, stored)) return &name;
     }
-    return found;
-  };
+    if (found != nullptr) return found;
+  }
+  return nullptr;
+}
+
+std::string NameOf(const RoleName* name, std::string_view prefix, Role role, int32_t layer) {
+  return name == nullptr ? GgufName(role, layer) : ExpandName(name->name, layer, prefix);
+}
+
+}  // namespace
+
+std::string TensorName(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, Role role) {
+  return NameOf(FindName(inventory, own, prefix, role, -1), prefix, role, -1);
+}
+
+Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
+                 std::optional<DType> made_with) {
+  const Recipe& r = spec.recipe;
+  const bool gguf = inventory.format == FileFormat::kGguf;
+  const std::string head = TensorName(inventory, own, prefix, Role::kHead);
   for (int32_t layer = -1; layer < r.n_layers; ++layer) {
     for (int i = 0; i < kRoles; ++i) {
       TensorBinding b;
@@ -164,10 +184,18 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
       if (r.qk_norm == QkNormKind::kEachHead && (b.role == Role::kQNorm || b.role == Role::kKNorm)) {
         b.stored_heads = static_cast<uint64_t>(b.role == Role::kQNorm ? r.n_heads : r.n_kv_heads);
       }
-      const RoleName* n = find(own, b.role, layer);
-      if (n == nullptr && !gguf) n = find(HfDecoderNames(), b.role, layer);
+      const RoleName* n = FindName(inventory, own, prefix, b.role, layer, made_with);
       if (n == nullptr && !gguf) return InternalError("family " + r.family + " has no name for " + WeightName(b.role, layer));
-      const std::string name = n == nullptr ? GgufName(b.role, layer) : ExpandName(n->name, layer, prefix);
+      std::string name = NameOf(n, prefix, b.role, layer);
+      if (b.role == Role::kTokenEmbedding && r.tied_head && IsStored(inventory, head)) {
+        if (IsStored(inventory, name)) {
+          spec.stored_head = head;
+          spec.not_run.push_back(head);
+          spec.parts_not_run.push_back({head, 0, inventory.Find(head)->bytes});
+        } else {
+          name = head;
+        }
+      }
       if (n != nullptr) {
         b.storage = n->storage;
         b.split = n->split;

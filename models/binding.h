@@ -34,8 +34,12 @@ bool IsStored(const Inventory& inventory, std::string_view name);
 bool AnyLayerHas(const Inventory& inventory, const Recipe& recipe, std::string_view name);
 bool AnyLayerHas(const Inventory& gguf, const Recipe& recipe, Role role);
 
+// The name of a role's tensor outside the layers: from `own` or else from HfDecoderNames or GgufName. Stored or not.
+std::string TensorName(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, Role role);
+
 // Binds every role of the recipe to its name, from `own` or else from HfDecoderNames or GgufName. Expert tensors are bound up to
-// and including the first missing one, which CheckClaims reports. kInternal: a role without a name.
+// and including the first missing one, which CheckClaims reports. A tied head that is stored beside the embedding is not run; one
+// that is stored alone is bound as the embedding. kInternal: a role without a name.
 // `made_with`: for a checkpoint that is to be made, with experts of this type. All experts are bound.
 Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
                  std::optional<DType> made_with = std::nullopt);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "engine/base/status.h"
 #include "engine/recipe/check_recipe.h"
 #include "loaders/inventory/inventory.h"
+#include "models/binding.h"
 
 namespace tally {
 
@@ -48,7 +50,8 @@ class Config {
   void Fail(std::string what);
   void Unsupported(std::string_view key, std::string what);
 
-  std::string tensor_prefix;  // what '~' in names of tensors stands for
+  std::string tensor_prefix;            // what '~' in names of tensors stands for
+  std::span<const RoleName> own_names;  // the family's own, for the file's format
 
   const Status& status() const { return status_; }
   bool ok() const { return status_.ok(); }

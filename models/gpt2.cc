@@ -42,7 +42,8 @@ void Read(Config& c, ModelSpec& spec) {
   r.head_dim = EvenHeadDim(c, r);
   r.layers.resize(static_cast<size_t>(r.n_layers));
   SetAttentionScale(r, UsualAttentionScale(r));
-  ReadTying(c, true, spec);
+  FindPrefix(c, "transformer.");
+  ReadTying(c, true, r);
   if (c.gguf()) return;
   if (c.Bool("add_cross_attention", false)) c.Unsupported("add_cross_attention", "true");
   const bool scaled = c.Bool("scale_attn_weights", true), by_layer = c.Bool("scale_attn_by_inverse_layer_idx", false);
@@ -51,7 +52,6 @@ void Read(Config& c, ModelSpec& spec) {
     if (!scaled) scale = 1;
     if (by_layer) scale /= static_cast<float>(i + 1);
   }
-  FindPrefix(c, "transformer.");
   AddBuffers(c, spec, {"~h.#.attn.bias", "~h.#.attn.masked_bias"});  // the causal mask and its value
 }
 

@@ -9,7 +9,7 @@ namespace {
 constexpr RoleName kHf[] = {
     {Role::kTokenEmbedding, "~model.embed_tokens.weight"},
     {Role::kOutputNorm, "~model.norm.weight"},
-    {Role::kHead, "~lm_head.weight"},
+    {Role::kHead, "~lm_head.weight"},                   {Role::kHead, "lm_head.weight"},
     {Role::kAttnNorm, "~model.layers.#.input_layernorm.weight"},
     {Role::kFfnNorm, "~model.layers.#.post_attention_layernorm.weight"},
     {Role::kQ, TALLY_ATTN "q_proj.weight"},             {Role::kQBias, TALLY_ATTN "q_proj.bias"},

@@ -47,20 +47,17 @@ int32_t GgufVocabulary(Config& c) {
   return rows;
 }
 
-void ReadTying(Config& c, bool default_tied, ModelSpec& spec) {
-  std::string head = c.gguf() ? GgufName(Role::kHead, -1) : "lm_head.weight";
-  if (const std::string within = c.tensor_prefix + head; c.inventory().Find(within) != nullptr) head = within;
-  const bool stored = c.inventory().Find(head) != nullptr;
-  bool tied = !stored && (default_tied || c.gguf());
+void ReadTying(Config& c, bool default_tied, Recipe& recipe) {
+  const auto stored = [&](Role role) {
+    return IsStored(c.inventory(), TensorName(c.inventory(), c.own_names, c.tensor_prefix, role));
+  };
+  bool tied = (default_tied || c.gguf()) && !(stored(Role::kHead) && stored(Role::kTokenEmbedding));
   if (!c.gguf()) {
     const Result<std::optional<bool>> of_all = c.inventory().metadata.GetBool("tie_word_embeddings");
     if (!of_all.ok()) return c.Fail(of_all.status().message());
     tied = of_all->has_value() ? **of_all : c.Bool("tie_word_embeddings", tied);
   }
-  spec.recipe.tied_head = tied;
-  if (!tied || !stored) return;
-  spec.parts_not_run.push_back({head + ", a copy of the embedding", 0, c.inventory().Find(head)->bytes});
-  spec.not_run.push_back(std::move(head));
+  recipe.tied_head = tied;
 }
 
 int32_t EvenHeadDim(Config& c, const Recipe& r) {
@@ -359,7 +356,7 @@ void ReadDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& d) {
   r.layers.resize(static_cast<size_t>(r.n_layers));
   const double usual = UsualAttentionScale(r);
   SetAttentionScale(r, c.gguf() && d.gguf_attention_scale ? c.Positive("attention.scale", usual) : usual);
-  ReadTying(c, d.tied, spec);
+  ReadTying(c, d.tied, r);
 }
 
 bool ReadHfLayerTypes(Config& c, Recipe& r, int32_t window) {

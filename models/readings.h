@@ -12,8 +12,8 @@ namespace tally {
 // GGUF: the rows of the embedding. Checks them against vocab_size, if present, and the number of tokens.
 int32_t GgufVocabulary(Config& config);
 // Sets tied_head. GGUF: tied if no head is stored. Hugging Face: tie_word_embeddings, or the family's published default.
-// Tied head with a stored copy: the embedding is used and the copy listed as not run. Without the key, a stored head is used.
-void ReadTying(Config& config, bool default_tied, ModelSpec& spec);
+// Without the key, a head that is stored beside the embedding is used. The config's tensor_prefix must be set.
+void ReadTying(Config& config, bool default_tied, Recipe& recipe);
 
 // head_dim if no key gives it: d_model / n_heads, which must be an integer.
 int32_t EvenHeadDim(Config& config, const Recipe& recipe);

@@ -103,6 +103,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   TALLY_ASSIGN_OR_RETURN(const Found found, FindFamily(inventory));
   const Family& family = *found.family;
   Config config(inventory, found.architecture);
+  config.own_names = config.gguf() ? family.gguf_names : family.hf_names;
   ModelSpec spec;
   spec.recipe.family = family.name;
   family.read(config, spec);
@@ -111,8 +112,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   TALLY_RETURN_IF_ERROR(config.status());
   const Status fits = CheckRecipe(spec.recipe);
   if (!fits.ok()) return Status(fits.code(), inventory.metadata.source + ": " + fits.message());
-  const std::span<const RoleName> names = config.gguf() ? family.gguf_names : family.hf_names;
-  TALLY_RETURN_IF_ERROR(BindRoles(inventory, names, config.tensor_prefix, spec, made_with));
+  TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.own_names, config.tensor_prefix, spec, made_with));
   return spec;
 }
 

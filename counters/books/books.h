@@ -26,6 +26,16 @@ struct ParameterCounts {
   bool operator==(const ParameterCounts&) const = default;
 };
 
+// Stored tensors that are learned and not run: a vision tower, layers for multi-token prediction, a tied head that is stored too. No
+// other figure includes them.
+struct NotRun {
+  uint64_t tensors = 0, parameters = 0, bytes = 0;
+  std::string names;  // "vision_tower.*, lm_head.weight"
+  // The tied head that is stored beside the embedding, one of these; empty: none.
+  std::string head;
+  uint64_t head_parameters = 0, head_bytes = 0;
+};
+
 // From a weight table (Ledger::weights()). `top_k` of the slices of a sliced weight are active.
 TALLY_API ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top_k);
 
@@ -39,6 +49,7 @@ struct RunInput {
   int threads = 0;                                  // 0: unknown
   std::string_view target = {};                     // "AVX3_ZEN4"; empty: unknown
   bool used_blas = false;                           // OpenBLAS ran: results may depend on the number of threads
+  uint64_t head_copy = 0;                           // NotRun::head_parameters
 };
 
 // Figures of a run. Means over decode tokens are 0 if nothing was decoded. The last row of a prompt yields the first generated
@@ -68,6 +79,7 @@ struct RunFigures {
   double touched_per_decode_step = 0;  // parameters: the union over a step's tokens, mean over the steps
   uint64_t touched_in_run = 0;         // parameters touched by any step, prompt included
   bool tied = false;                   // embedding and head are one matrix
+  uint64_t head_copy = 0;              // parameters of a head that is stored beside them, in no other figure
   uint64_t bad_touches = 0;            // TouchSet::bad(); not 0: a defect of the engine, the touched figures are wrong
 };
 

@@ -461,9 +461,10 @@ Form FlopsPerVisible(const Recipe& recipe) {
   return 2 * s.H * (recipe.latent.kv_rank > 0 ? 2 * s.Rkv + s.Dr : 2 * s.D);
 }
 
-Form CachedPerPosition(const Recipe& recipe) {
+Form CachedPerPosition(const Recipe& recipe, bool expanded) {
   const Symbols s(recipe);
-  return recipe.latent.kv_rank > 0 ? s.Rkv + s.Dr : 2 * s.K * s.D;
+  if (recipe.latent.kv_rank == 0) return 2 * s.K * s.D;
+  return expanded ? s.H * (s.Dn + s.Dr + s.Dv) : s.Rkv + s.Dr;
 }
 
 uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context) {

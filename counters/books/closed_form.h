@@ -79,8 +79,8 @@ TALLY_API std::vector<WorkForm> WorkForms(const Recipe& recipe, const Workload& 
 
 // FLOPs of class attention for one visible position of one row: 4 H D; latent attention, as run: 2 H (2 R_kv + D_r).
 TALLY_API Form FlopsPerVisible(const Recipe& recipe);
-// Elements that a layer's cache holds for one position: 2 K D; latent attention: R_kv + D_r.
-TALLY_API Form CachedPerPosition(const Recipe& recipe);
+// Elements that a layer's cache holds for one position: 2 K D; latent attention: R_kv + D_r, expanded H (D_n + D_r + D_v).
+TALLY_API Form CachedPerPosition(const Recipe& recipe, bool expanded = false);
 // Positions of a sequence of `context` positions that a layer's window still needs.
 TALLY_API uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context);
 

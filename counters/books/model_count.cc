@@ -102,6 +102,25 @@ bool Finish(FlopsCount& count) {
   return fits;
 }
 
+// False if a figure does not fit.
+bool CountSteps(const Recipe& recipe, const CountOptions& options, bool expanded, StepCount& c) {
+  const Form per_layer = CachedPerPosition(recipe, expanded);
+  c.kv_elements_per_token = Form::Symbol("L", static_cast<uint64_t>(std::max(recipe.n_layers, 0))) * per_layer;
+  c.kv_bytes_per_token = c.kv_elements_per_token.value() * options.kv_element_bytes;
+  Form cached;  // positions over all layers and sequences
+  for (const LayerRecipe& l : recipe.layers) cached += CachedPositions(l, options.context);
+  cached = cached * options.batch * per_layer * options.kv_element_bytes;
+  c.kv_bytes_at_context = cached.value();
+
+  const uint64_t B = options.batch, P = options.prompt;
+  c.prefill = CountFlops(recipe, {B, P, P, P, expanded});
+  c.prefill_last = CountFlops(recipe, {B, P, P, 1, expanded});
+  c.decode = CountFlops(recipe, {B, 1, options.context, 1, expanded});
+  bool fits = !cached.overflow();
+  for (FlopsCount* f : {&c.prefill, &c.prefill_last, &c.decode}) fits = fits && Finish(*f);
+  return fits;
+}
+
 // Bytes of weights that a step of `rows` rows at `positions` different positions reads, if no two rows have the same token.
 WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, uint64_t rows, uint64_t positions) {
   WeightTraffic t;
@@ -190,24 +209,8 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
     c.memory.push_back(m);
   }
 
-  const Form per_layer = CachedPerPosition(recipe);
-  c.kv_elements_per_token = Form::Symbol("L", static_cast<uint64_t>(std::max(recipe.n_layers, 0))) * per_layer;
-  c.kv_bytes_per_token = c.kv_elements_per_token.value() * options.kv_element_bytes;
-  Form cached;  // positions over all layers and sequences
-  for (const LayerRecipe& l : recipe.layers) cached += CachedPositions(l, options.context);
-  cached = cached * options.batch * per_layer * options.kv_element_bytes;
-  if (cached.overflow()) return DoesNotFit();
-  c.kv_bytes_at_context = cached.value();
-
-  const Workload prefill{options.batch, options.prompt, options.prompt, options.prompt};
-  Workload last = prefill;
-  last.logit_rows = 1;
-  c.prefill = CountFlops(recipe, prefill);
-  c.prefill_last = CountFlops(recipe, last);
-  c.decode = CountFlops(recipe, {options.batch, 1, options.context, 1});
-  for (FlopsCount* f : {&c.prefill, &c.prefill_last, &c.decode}) {
-    if (!Finish(*f)) return DoesNotFit();
-  }
+  if (!CountSteps(recipe, options, false, c)) return DoesNotFit();
+  if (recipe.latent.kv_rank > 0 && !CountSteps(recipe, options, true, c.expanded.emplace())) return DoesNotFit();
 
   const WeightTraffic one = Traffic(c, bytes, 1, 1);
   c.weight_bytes_per_token = one.most;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -84,7 +85,18 @@ struct WeightTraffic {
   uint64_t most = 0, most_experts = 0;
 };
 
-struct Count {
+// The steps that are counted, and the cache.
+struct StepCount {
+  Form kv_elements_per_token;  // cached per token, all layers
+  uint64_t kv_bytes_per_token = 0;
+  uint64_t kv_bytes_at_context = 0;  // B sequences of S positions, window layers capped
+  FlopsCount prefill;                // B sequences of P positions, the head at all positions
+  FlopsCount prefill_last;           // the same, the head at the last position of each sequence only
+  FlopsCount decode;                 // one token in each of B sequences, at position S - 1
+};
+
+// The steps are those of what runs.
+struct Count : StepCount {
   Recipe recipe;
   std::vector<ParameterForm> tensors;
   ParameterCounts parameters;
@@ -97,12 +109,8 @@ struct Count {
   std::vector<Memory> memory;           // bytes of the weights as each type that the model can be stored as
   uint64_t weight_bytes = 0;            // as `options.type`, or as stored
   uint64_t weight_bytes_per_token = 0;  // bytes that a decode step of one token reads
-  Form kv_elements_per_token;           // cached per token, all layers
-  uint64_t kv_bytes_per_token = 0;
-  uint64_t kv_bytes_at_context = 0;  // B sequences of S positions, window layers capped
-  FlopsCount prefill;                // B sequences of P positions, the head at all positions
-  FlopsCount prefill_last;           // the same, the head at the last position of each sequence only
-  FlopsCount decode;                 // one token in each of B sequences, at position S - 1
+  // Latent attention as published, not as run (Workload::expanded); none for other models.
+  std::optional<StepCount> expanded;
   WeightTraffic prefill_traffic, decode_traffic;
   // FLOPs (FlopsView::kEverything) per byte, with uniform routing.
   // Decode: FLOPs / (weight bytes + KV read + KV written). Prefill: FLOPs of prefill_last / (weight bytes + KV written).

@@ -49,6 +49,24 @@ std::vector<DType> WeightTypes(const Inventory& inventory, const ModelSpec& spec
   return types;
 }
 
+NotRun CountNotRun(const Inventory& inventory, const ModelSpec& spec) {
+  NotRun all;
+  for (const std::string& name : spec.not_run) {
+    const StoredTensor* t = inventory.Find(name);
+    if (t == nullptr) continue;
+    const bool learned = t->dtype != DType::kI64 && t->dtype != DType::kI32 && t->dtype != DType::kBOOL;
+    ++all.tensors;
+    all.parameters += learned ? t->elements() : 0;
+    all.bytes += t->bytes;
+    if (name != spec.stored_head) continue;
+    all.head = name;
+    all.head_parameters = t->elements();
+    all.head_bytes = t->bytes;
+  }
+  for (const PartNotRun& part : spec.parts_not_run) all.names += (all.names.empty() ? "" : ", ") + part.name;
+  return all;
+}
+
 ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top_k) {
   ParameterCounts counts;
   for (const WeightInfo& w : weights) {

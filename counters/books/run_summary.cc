@@ -98,6 +98,7 @@ RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, c
   f.decode_gigabytes_per_second = PerSecond(static_cast<double>(moved), input.generate_seconds) / 1e9;
 
   f.parameters = parameters;
+  f.head_copy = input.head_copy;
   if (f.decode_steps > 0) {
     f.touched_per_decode_step =
         static_cast<double>(ledger.parameters_touched(Phase::kDecode)) / static_cast<double>(f.decode_steps);
@@ -132,6 +133,9 @@ std::string RunSummary(const RunFigures& f) {
   PrintParameters(out, "active(none)", static_cast<double>(f.parameters.active_none), total);
   out += "  all: embedding, positions and head counted; head: the head only; none: neither\n";
   if (f.tied) out += "  embedding and head are one matrix (tied), counted once\n";
+  if (f.head_copy > 0) {
+    Print(out, "  the head is stored too, a copy of the embedding: %s as stored\n", WithThousands(total + f.head_copy).c_str());
+  }
   if (f.bad_touches > 0) {
     Print(out, "  %s touches named no weight: the touched figures are wrong (a defect)\n", WithThousands(f.bad_touches).c_str());
   }

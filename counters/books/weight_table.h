@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "counters/books/books.h"
 #include "counters/cost/site.h"
 #include "engine/recipe/model_spec.h"
 #include "loaders/inventory/inventory.h"
@@ -15,5 +16,8 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
 
 // The stored type of each entry of WeightTable, in its order.
 std::vector<DType> WeightTypes(const Inventory& inventory, const ModelSpec& spec);
+
+// The tensors that `spec` lists as not run. Indices and masks are bytes, not parameters.
+NotRun CountNotRun(const Inventory& inventory, const ModelSpec& spec);
 
 }  // namespace tally::books

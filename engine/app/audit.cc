@@ -74,7 +74,7 @@ Status RunAudit(const AuditFlags& flags) {
   const std::optional<AuditClaims> claims = flags.claims ? std::optional(ClaimsOf(report, recipe)) : std::nullopt;
   const AuditClaims* const shown = claims ? &*claims : nullptr;
   if (flags.json) {
-    PrintJson(AuditDocument(flags.model.model, report, recipe, shown));
+    PrintJson(AuditDocument(flags.model.model, report, *loaded.model, shown));
   } else {
     const bool colour = IsTerminal(Stream::kOutput) && std::getenv("NO_COLOR") == nullptr;  // NOLINT(concurrency-mt-unsafe)
     Print(AuditText(report, *loaded.model, shown, TerminalWidth(Stream::kOutput, 80), colour));

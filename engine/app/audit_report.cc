@@ -250,6 +250,24 @@ Json RowsJson(std::span<const AuditRow> rows) {
   return all;
 }
 
+// Parameters where the head is a copy of the embedding.
+struct HeadTotals {
+  uint64_t as_stored = 0, as_one = 0;
+};
+HeadTotals HeadTotalsOf(const Model& model) {
+  const Recipe& recipe = model.recipe();
+  const uint64_t total = model.parameters().total,
+                 copy = static_cast<uint64_t>(recipe.vocab) * static_cast<uint64_t>(recipe.d_model);
+  return recipe.tied_head ? HeadTotals{total + copy, total} : HeadTotals{total, total - copy};
+}
+
+std::string LatentText(const Recipe& recipe) {
+  const books::Form run = books::CachedPerPosition(recipe), published = books::CachedPerPosition(recipe, true);
+  return "latent attention is run absorbed: " + run.text() + " = " + WithThousands(run.value()) +
+         " elements cached a position and layer; expanded, as published: " + published.text() + " = " +
+         WithThousands(published.value()) + "\n";
+}
+
 }  // namespace
 
 AuditClaims ClaimsOf(const AuditReport& report, const Recipe& recipe) {
@@ -288,11 +306,13 @@ std::string AuditText(const AuditReport& report, const Model& model, const Audit
     add(Render(ExpertTable(report), TableFormat::kText) + "\n");
   }
   if (report.head_is_copy) {
-    const ParameterCounts& n = model.parameters();
-    const uint64_t copy = static_cast<uint64_t>(recipe.vocab) * static_cast<uint64_t>(recipe.d_model);
-    add("the head is a copy of the embedding, byte for byte: " + WithThousands(n.total) + " parameters as stored, " +
-        WithThousands(n.total - copy) + " with both as one\n\n");
+    const HeadTotals totals = HeadTotalsOf(model);
+    const std::string& head = model.not_run().head;
+    add((head.empty() ? "the head" : Printable(head)) + " is a copy of the embedding, byte for byte: " +
+        WithThousands(totals.as_stored) + " parameters as stored, " + WithThousands(totals.as_one) + " with both as one\n\n");
   }
+  if (model.not_run().tensors > 0) add(NotRunText(model.not_run()) + "\n");
+  if (recipe.latent.kv_rank > 0) add(LatentText(recipe) + "\n");
   if (report.page_bytes > 0) {
     add(Render(PageStepTable(report), TableFormat::kText) + "\n");
     add(Render(PageSiteTable(report), TableFormat::kText) + "\n");
@@ -308,7 +328,8 @@ std::string AuditText(const AuditReport& report, const Model& model, const Audit
   return all;
 }
 
-Json AuditDocument(const std::string& model, const AuditReport& report, const Recipe& recipe, const AuditClaims* claims) {
+Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const AuditClaims* claims) {
+  const Recipe& recipe = model.recipe();
   Json steps = Json::array(), experts = Json::array();
   for (const AuditReport::Step& s : report.steps) {
     steps.push_back({{"phase", s.phase == Phase::kPrefill ? "prefill" : "decode"},
@@ -328,14 +349,19 @@ Json AuditDocument(const std::string& model, const AuditReport& report, const Re
                        {"step_union", e.step_union},
                        {"run_union", e.run_union}});
   }
-  Json document = {{"model", model},
+  Json document = {{"model", name},
                    {"compared", report.compared},
                    {"differing", report.differing},
                    {"head_is_copy", report.head_is_copy},
+                   {"not_run", NotRunJson(model.not_run())},
                    {"stored", RowsJson(report.stored)},
                    {"decode_steps", DecodeSteps(report)},
                    {"steps", std::move(steps)},
                    {"experts", std::move(experts)}};
+  if (report.head_is_copy) {
+    const HeadTotals totals = HeadTotalsOf(model);
+    document["parameters"] = {{"as_stored", totals.as_stored}, {"head_as_one", totals.as_one}};
+  }
   if (!report.experts.empty()) document["unions"] = UnionsJson(report, recipe);
   if (claims) {
     document["claims"] = Json::array();

@@ -19,7 +19,7 @@ AuditClaims ClaimsOf(const AuditReport& report, const Recipe& recipe);
 // `claims`: null where they were not asked for. Bars are `width` columns wide.
 std::string AuditText(const AuditReport& report, const Model& model, const AuditClaims* claims, int width, bool colour);
 
-// Every row of every step. `model`: as it was asked for.
-Json AuditDocument(const std::string& model, const AuditReport& report, const Recipe& recipe, const AuditClaims* claims);
+// Every row of every step. `name`: as it was asked for.
+Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const AuditClaims* claims);
 
 }  // namespace tally::app

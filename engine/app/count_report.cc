@@ -198,6 +198,30 @@ Table TrafficTable(const Count& c) {
   return t;
 }
 
+// Latent attention as it is run and as it is published.
+Table ReadingsTable(const Count& c) {
+  Table t{"latent attention, in two readings",
+          {"", "absorbed, as run", "expanded, as published", "closed form, absorbed", "closed form, expanded"},
+          {},
+          {true, false, false, true, true}};
+  const books::StepCount &run = c, &published = *c.expanded;
+  const auto row = [&](const std::string& name, const auto& get) { t.rows.push_back({name, get(run), get(published), "", ""}); };
+  const auto views = [&](const std::string& step, FlopsCount books::StepCount::*flops, uint64_t tokens) {
+    for (size_t v = 0; v < books::kFlopsViews; ++v) {
+      row(step + " FLOPs a token, " + std::string(FlopsViewName(static_cast<FlopsView>(v))), [&](const books::StepCount& s) {
+        return WithThousands(static_cast<double>((s.*flops).total[v]) / static_cast<double>(tokens));
+      });
+    }
+  };
+  views("prefill", &books::StepCount::prefill, c.options.batch * c.options.prompt);
+  views("decode", &books::StepCount::decode, c.options.batch);
+  const Form a = books::CachedPerPosition(c.recipe), e = books::CachedPerPosition(c.recipe, true);
+  t.rows.push_back({"KV elements a position and layer", WithThousands(a.value()), WithThousands(e.value()), a.text(), e.text()});
+  row("KV bytes a token", [](const books::StepCount& s) { return WithThousands(s.kv_bytes_per_token); });
+  row("KV bytes at S", [](const books::StepCount& s) { return WithThousands(s.kv_bytes_at_context); });
+  return t;
+}
+
 std::string PrefillTitle(const Count& c) {
   return "FLOPs of a prefill of P = " + WithThousands(c.options.prompt) +
          (c.options.batch > 1 ? ", B = " + WithThousands(c.options.batch) : "");
@@ -210,14 +234,16 @@ std::string DecodeTitle(const Count& c) {
 
 std::vector<Table> One(const CountedModel& m, bool layers) {
   const Count& c = m.count;
-  return {TensorTable(m, layers),
-          TotalsTable(m),
-          MemoryTable(m),
-          FlopsTable(PrefillTitle(c), c.prefill, &c.prefill_last),
-          FormsTable("closed forms, head at every position", c.prefill),
-          FlopsTable(DecodeTitle(c), c.decode, nullptr),
-          FormsTable("closed forms", c.decode),
-          TrafficTable(c)};
+  std::vector<Table> tables = {TensorTable(m, layers),
+                               TotalsTable(m),
+                               MemoryTable(m),
+                               FlopsTable(PrefillTitle(c), c.prefill, &c.prefill_last),
+                               FormsTable("closed forms, head at every position", c.prefill),
+                               FlopsTable(DecodeTitle(c), c.decode, nullptr),
+                               FormsTable("closed forms", c.decode),
+                               TrafficTable(c)};
+  if (c.expanded) tables.push_back(ReadingsTable(c));
+  return tables;
 }
 
 uint64_t PartFlops(const FlopsCount& f, books::Part part, size_t view) {
@@ -294,6 +320,7 @@ Table Columns(std::span<const CountedModel> models) {
   row("  GiB", [](const CountedModel& m) { return Gibibytes(m.count.weight_bytes); });
   number("weight bytes a token", [](const Count& c) { return c.weight_bytes_per_token; });
   number("KV bytes a token", [](const Count& c) { return c.kv_bytes_per_token; });
+  number("KV bytes a token, expanded", [](const Count& c) { return c.expanded ? c.expanded->kv_bytes_per_token : 0; });
   row("S", [](const CountedModel& m) { return WithThousands(m.count.options.context); });
   number("KV bytes at S", [](const Count& c) { return c.kv_bytes_at_context; });
   row("P", [](const CountedModel& m) { return WithThousands(m.count.options.prompt); });
@@ -311,6 +338,11 @@ Table Columns(std::span<const CountedModel> models) {
   for (size_t v = 0; v < books::kFlopsViews; ++v) {
     number("decode FLOPs, " + std::string(FlopsViewName(static_cast<FlopsView>(v))),
            [&](const Count& c) { return c.decode.total[v]; });
+  }
+  for (size_t v = 0; v < books::kFlopsViews; ++v) {
+    const std::string view = ", expanded, " + std::string(FlopsViewName(static_cast<FlopsView>(v)));
+    number("prefill FLOPs" + view, [&](const Count& c) { return c.expanded ? c.expanded->prefill.total[v] : 0; });
+    number("decode FLOPs" + view, [&](const Count& c) { return c.expanded ? c.expanded->decode.total[v] : 0; });
   }
   row("FLOPs a byte, prefill", [](const CountedModel& m) { return Fixed(m.count.prefill_intensity, 2); });
   row("FLOPs a byte, decode", [](const CountedModel& m) { return Fixed(m.count.decode_intensity, 2); });
@@ -420,6 +452,16 @@ Json OneDocument(const CountedModel& m) {
                        {"kv_at_context", c.kv_bytes_at_context},
                        {"kv_element", c.options.kv_element_bytes}};
   document["flops_per_byte"] = {{"prefill", c.prefill_intensity}, {"decode", c.decode_intensity}};
+  if (c.expanded) {
+    const books::StepCount& e = *c.expanded;
+    document["expanded"] = {
+        {"prefill", TotalsJson(e.prefill)},
+        {"prefill_head_last", TotalsJson(e.prefill_last)},
+        {"decode", TotalsJson(e.decode)},
+        {"kv_elements", {{"as_run", FormJson(c.kv_elements_per_token)}, {"expanded", FormJson(e.kv_elements_per_token)}}},
+        {"kv_per_token", e.kv_bytes_per_token},
+        {"kv_at_context", e.kv_bytes_at_context}};
+  }
   const std::vector<books::ClaimCheck> claims = books::CheckPublished(c, m.published);
   if (!claims.empty()) document["published"] = ClaimsJson(m.published, claims);
   document["warnings"] = c.warnings;

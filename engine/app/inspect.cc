@@ -11,6 +11,7 @@
 #include "engine/app/console.h"
 #include "engine/app/json.h"
 #include "engine/app/options.h"
+#include "engine/app/parts.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -126,6 +127,12 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
   }
   Print("\ntotal: " + std::to_string(inv.tensors.size()) + " tensors, " + books::WithThousands(x.elements) + " elements, " +
         books::WithThousands(x.bytes) + " bytes (" + BytesText(x.bytes) + ")\n");
+  Print(NotRunText(x.not_run));
+  if (!x.not_run.head.empty()) {
+    Print(Printable(x.not_run.head) + " is stored beside the embedding that it is tied to: " +
+          books::WithThousands(x.parameters.total + x.not_run.head_parameters) + " parameters as stored, " +
+          books::WithThousands(x.parameters.total) + " with both as one\n");
+  }
   for (const auto& t : x.types) {
     Print("  " + Pad(std::string(DTypeName(t.dtype)), 7) + " " + std::to_string(t.tensors) + " tensors, " +
           books::WithThousands(t.elements) + " elements, " + books::WithThousands(t.bytes) + " bytes\n");
@@ -157,6 +164,10 @@ Json Document(const Inspection& x, const InspectFlags& flags) {
   document["metadata"] = metadata;
   document["tensors"] = tensors;
   document["totals"] = {{"tensors", inv.tensors.size()}, {"elements", x.elements}, {"bytes", x.bytes}, {"by_type", types}};
+  if (!x.recipe.family.empty()) {
+    document["parameters"] = {{"total", x.parameters.total}, {"total_as_stored", x.parameters.total + x.not_run.head_parameters}};
+    document["not_run"] = NotRunJson(x.not_run);
+  }
   return document;
 }
 

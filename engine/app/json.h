@@ -14,6 +14,7 @@ void PrintJson(const Json& document);
 // A whole number where the value is one.
 Json Number(double x);
 
+Json NotRunJson(const books::NotRun& not_run);
 Json ParametersJson(const books::RunFigures& figures);
 Json MemoryJson(const Engine& engine);
 

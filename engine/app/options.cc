@@ -14,6 +14,7 @@
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/numbers.h"
+#include "engine/base/format.h"
 #include "engine/machine/parallel.h"
 
 namespace tally::app {
@@ -98,6 +99,10 @@ Result<Loaded> Load(const std::string& given, LoadOptions options) {
   if (!recipe.learned_positions && recipe.context > 0 && loaded.engine->context() > recipe.context) {
     Note("note: a context of " + std::to_string(loaded.engine->context()) + " tokens goes beyond the " +
          std::to_string(recipe.context) + " that the model was trained on\n");
+  }
+  if (const books::NotRun& n = loaded.model->not_run(); !n.head.empty()) {
+    Note("note: " + Printable(n.head) + " is a copy of the embedding: " + books::WithThousands(n.head_bytes) +
+         " bytes stored twice\n");
   }
   return loaded;
 }

@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "engine/base/format.h"
+
 namespace tally::app {
 namespace {
 
@@ -16,6 +18,12 @@ std::vector<std::string> ParameterPartNames(const Recipe& recipe) {
   std::vector<std::string> names(std::begin(kNames), std::end(kNames));
   if (recipe.tied_head) names[kEmbeddingPart] = "embedding and head";
   return names;
+}
+
+std::string NotRunText(const books::NotRun& n) {
+  if (n.tensors == 0) return "";
+  return "present, not run: " + books::WithThousands(n.parameters) + " parameters, " + books::WithThousands(n.bytes) +
+         " bytes (" + Printable(n.names) + ")\n";
 }
 
 size_t PartOf(Component component, bool expert) {

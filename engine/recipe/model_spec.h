@@ -66,6 +66,8 @@ struct ModelSpec {
   std::vector<std::string> not_run;  // learned and stored, but not used by the graph
   // What not_run's tensors are parts of. Of a configuration without tensors: the parts that it describes.
   std::vector<PartNotRun> parts_not_run = {};
+  // Tied head: the head that is stored beside the embedding, one of not_run; else empty.
+  std::string stored_head = {};
 };
 
 // True if the shapes are equal, or if the first dimension of `stored` is the first two of `wanted` as one (heads; a single expert;

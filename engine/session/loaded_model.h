@@ -25,6 +25,7 @@ class LoadedModel final : public Model {
   const Status& tokenizer_status() const override { return tokenizer_status_; }
   const MemoryPlan& memory_plan() const override { return plan_; }
   const ParameterCounts& parameters() const override { return parameters_; }
+  const books::NotRun& not_run() const override { return not_run_; }
   std::string Description() const override { return description_; }
   std::span<const DType> matrix_types() const override { return matrix_types_; }
   const PackedWeights& weights() const { return weights_; }
@@ -46,6 +47,7 @@ class LoadedModel final : public Model {
   Status tokenizer_status_;
   MemoryPlan plan_;
   ParameterCounts parameters_;
+  books::NotRun not_run_;
   PackedWeights weights_;
   std::vector<WeightInfo> table_;  // weight table from the file headers (books/weight_table.h)
   std::vector<DType> types_;       // stored type of each entry of table_

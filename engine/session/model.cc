@@ -156,6 +156,7 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   model->table_ = books::WeightTable(inventory, spec);
   model->types_ = books::WeightTypes(inventory, spec);
   model->parameters_ = books::CountParameters(model->table_, spec.recipe.top_k);
+  model->not_run_ = books::CountNotRun(inventory, spec);
   model->description_ = spec.recipe.family + ", " + std::to_string(spec.recipe.n_layers) + " layers, " + JoinTypes(types) + ", " +
                         BytesText(model->plan_.packed_weights);
   model->matrix_types_ = std::move(types);

@@ -35,7 +35,7 @@ class Auditor {
 
   Result<AuditReport> Run() {
     const Recipe& recipe = model_.recipe();
-    report_.head_is_copy = HeadIsCopy(model_.weights(), recipe);
+    report_.head_is_copy = !model_.not_run().head.empty() || HeadIsCopy(model_.weights(), recipe);
     report_.stored = books::AuditStored(recipe, table_, types_);
     Add(report_.stored);
     facts_.kv_element_bytes = KvLayout{engine_.kv_type(), 1, 1}.KeyBytes();

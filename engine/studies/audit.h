@@ -68,7 +68,7 @@ struct AuditReport {
   std::vector<Experts> experts;
   uint64_t compared = 0, differing = 0;  // rows
   uint64_t page_bytes = 0;               // page size, if pages were watched; else 0
-  bool head_is_copy = false;             // the head is stored separately, with the embedding's type and values
+  bool head_is_copy = false;             // the head is stored beside the embedding, with its type and values
 };
 
 // Runs the prompt in pieces of max_batch, then decodes. Resets the ledger before every step. Rows that differ are not an error;

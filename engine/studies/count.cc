@@ -81,7 +81,13 @@ Result<Source> FromCheckpoint(const std::string& path) {
   }
   for (const WeightInfo& w : books::WeightTable(inventory, spec)) source.stored_bytes[w.name] = w.stored_bytes;
   source.stored_as = JoinTypes(MatrixTypes(inventory, spec));
+  if (const books::NotRun n = books::CountNotRun(inventory, spec); !n.head.empty()) {
+    source.notes.push_back(
+        n.head + " is stored beside the tied embedding: " + books::WithThousands(n.head_bytes) + " bytes more, " +
+        books::WithThousands(books::ClosedFormCounts(spec.recipe).total + n.head_parameters) + " parameters as stored");
+  }
   source.recipe = std::move(spec.recipe);
+  source.recipe.mtp_layers = 0;  // those that are stored are among the parts
   source.not_run = std::move(spec.parts_not_run);
   return source;
 }

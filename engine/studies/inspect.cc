@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "counters/books/weight_table.h"
 #include "engine/session/loaded_model.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
@@ -26,7 +27,11 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
   const Result<ModelSpec> spec = ReadFamily(out.inventory);
   if (spec.ok()) out.recipe = spec->recipe;
   out.runnable = !spec.ok() ? spec.status() : CheckClaims(out.inventory, *spec);
-  if (out.runnable.ok()) out.runnable = CheckTypes(out.inventory, *spec);
+  if (out.runnable.ok()) {
+    out.parameters = books::CountParameters(books::WeightTable(out.inventory, *spec), spec->recipe.top_k);
+    out.not_run = books::CountNotRun(out.inventory, *spec);
+    out.runnable = CheckTypes(out.inventory, *spec);
+  }
   if (out.runnable.ok()) out.runnable = CheckRunnable(out.recipe);
   return out;
 }

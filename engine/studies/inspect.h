@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "counters/books/books.h"
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
 #include "engine/base/status.h"
@@ -25,7 +26,10 @@ struct Inspection {
   std::vector<TypeTotal> types;  // by bytes, largest first
   uint64_t elements = 0, bytes = 0;
   Status runnable;  // not ok: the reason why the engine cannot run it
-  Recipe recipe;    // set if a family reads it
+  // Set if a family reads it.
+  Recipe recipe;
+  books::ParameterCounts parameters;
+  books::NotRun not_run;
 };
 
 // Reads a GGUF file (any shard of a split one) or a Hugging Face directory, without weights. kBadInput: an unreadable or

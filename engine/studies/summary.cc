@@ -11,6 +11,7 @@ books::RunFigures MeasureRun(Engine& engine, const GenerateResult& result) {
   input.threads = engine.threads();
   input.target = engine.target();
   input.used_blas = engine.used_blas();
+  input.head_copy = engine.model().not_run().head_parameters;
   return books::MeasureRun(engine.ledger(), engine.model().parameters(), input);
 }
 

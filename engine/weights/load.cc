@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -46,7 +47,8 @@ uint64_t RowsRead(const PlannedWeight& w) { return w.striped() ? w.rows.step : 1
 // Reads and packs items; any thread, each with a staging buffer of its own.
 class ItemLoader {
  public:
-  ItemLoader(const std::vector<FileReader>& files, uint8_t* arena) : files_(files), arena_(arena) {}
+  ItemLoader(const std::vector<FileReader>& files, const WeightPlan& plan, uint8_t* arena)
+      : files_(files), head_(plan.stored_head), embedding_(plan.embedding), arena_(arena) {}
 
   Status Load(const Job& job, int64_t item, uint8_t* staging) const {
     const PlannedWeight& w = *job.weights[0];
@@ -78,11 +80,24 @@ class ItemLoader {
 
   Status Read(const StoredTensor& t, uint64_t offset, uint64_t size, uint8_t* out) const {
     const Status status = files_[t.file].ReadAt(t.offset + offset, {out, size});
-    if (status.ok()) return {};
-    return {status.code(), status.message() + " (tensor " + Quote(t.name) + ")"};
+    if (!status.ok()) return {status.code(), status.message() + " (tensor " + Quote(t.name) + ")"};
+    return head_ != nullptr && &t == embedding_ ? CompareHead(offset, {out, size}) : Status();
   }
 
  private:
+  // Compares bytes of the embedding with those of the stored head.
+  Status CompareHead(uint64_t offset, std::span<const uint8_t> bytes) const {
+    std::array<uint8_t, size_t{1} << 15> piece;
+    for (size_t at = 0; at < bytes.size(); at += piece.size()) {
+      const size_t n = std::min(piece.size(), bytes.size() - at);
+      TALLY_RETURN_IF_ERROR(Read(*head_, offset + at, n, piece.data()));
+      if (std::memcmp(piece.data(), bytes.data() + at, n) != 0) {
+        return HeadDiffers(Printable(files_[head_->file].path()), *head_, *embedding_);
+      }
+    }
+    return {};
+  }
+
   static bool Stacked(const PlannedWeight& w) { return !w.split && w.sources.size() > 1; }
   static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) { return *w.sources[Stacked(w) ? slice : 0]; }
   // Byte offset of the slice in its tensor.
@@ -232,6 +247,7 @@ class ItemLoader {
   }
 
   const std::vector<FileReader>& files_;
+  const StoredTensor *head_, *embedding_;  // the head that is stored beside a tied embedding; null: none
   uint8_t* arena_;
 };
 
@@ -396,7 +412,7 @@ class WeightLoader {
     }
     weights.guarded_ = plan.guarded;
     weights.packed_bytes_ = plan.packed_bytes();
-    const ItemLoader loader(files, weights.arena_.data());
+    const ItemLoader loader(files, plan, weights.arena_.data());
     TALLY_RETURN_IF_ERROR(RunJobs(MakeJobs(plan), loader, team, progress));
     for (const PlannedHostVector& v : plan.host_vectors) {
       std::vector<uint8_t> bytes(v.source->bytes);

@@ -32,13 +32,17 @@ class Planner {
       TALLY_RETURN_IF_ERROR(FactsOf(binding.role).kind == WeightInfo::Kind::kBuffer ? AddHostVector(binding)
                                                                                     : AddWeight(binding));
     }
+    if (!spec_.stored_head.empty()) TALLY_RETURN_IF_ERROR(AddStoredHead());
     return std::move(plan_);
   }
 
  private:
+  const std::string& FileOf(const StoredTensor& t) const {
+    return t.file < inventory_.files.size() ? inventory_.files[t.file].path : inventory_.path;
+  }
+
   Status At(const StoredTensor& t, const std::string& what) const {
-    const std::string file = t.file < inventory_.files.size() ? inventory_.files[t.file].path : inventory_.path;
-    return BadInput(file + ": tensor " + Quote(t.name) + " " + what);
+    return BadInput(FileOf(t) + ": tensor " + Quote(t.name) + " " + what);
   }
 
   Result<const StoredTensor*> Find(const TensorBinding& binding, const std::string& name) const {
@@ -99,6 +103,17 @@ class Planner {
     TALLY_RETURN_IF_ERROR(Check(*t, binding.shape));
     plan_.host_vectors.push_back({binding.role, t});
     return {};
+  }
+
+  Status AddStoredHead() {
+    plan_.stored_head = inventory_.Find(spec_.stored_head);
+    for (const PlannedWeight& w : plan_.weights) {
+      if (w.role == Role::kTokenEmbedding) plan_.embedding = w.sources[0];
+    }
+    if (plan_.stored_head == nullptr || plan_.embedding == nullptr) return InternalError("no head is stored beside an embedding");
+    const StoredTensor &head = *plan_.stored_head, &embedding = *plan_.embedding;
+    if (head.dtype == embedding.dtype && head.shape == embedding.shape) return Check(head, embedding.shape);
+    return HeadDiffers(FileOf(head), head, embedding);
   }
 
   Status AddWeight(const TensorBinding& binding) {
@@ -256,6 +271,12 @@ WeightView WeightPlan::View(Role role, int32_t layer) const {
   if (role == Role::kHead && tied_head) role = Role::kTokenEmbedding;
   const auto found = std::ranges::find_if(weights, [&](const PlannedWeight& w) { return w.role == role && w.layer == layer; });
   return found == weights.end() ? WeightView() : found->view;
+}
+
+// Versions of transformers differ: those before 5 run the embedding in the head's place, later ones the stored head.
+Status HeadDiffers(const std::string& file, const StoredTensor& head, const StoredTensor& embedding) {
+  return BadInput(file + ": tensor " + Quote(head.name) + " differs from " + Quote(embedding.name) +
+                  ", yet tie_word_embeddings is true: set it to false to use the stored head, or remove the tensor");
 }
 
 Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "counters/cost/site.h"
@@ -52,6 +53,8 @@ struct WeightPlan {
   uint64_t guard_bytes = 0;  // address space that is never written and takes no memory
   bool guarded = false;      // each slice ends at a page boundary, followed by a guard
   bool tied_head = false;    // the head is the token embedding
+  // Tied, and a head is stored too: the file's head, which LoadWeights compares with the embedding.
+  const StoredTensor *stored_head = nullptr, *embedding = nullptr;
 
   uint64_t packed_bytes() const { return arena_bytes - guard_bytes; }
 
@@ -66,7 +69,10 @@ WeightLayout LayoutFor(Role role, const Recipe& recipe);
 // The plan points into `inventory`, which must outlive it.
 // guard_page: 0, slices start on a page; else the bytes of a page: slices end at a page boundary and are followed by an unused page
 // (for engine/machine/page_watch.h). kBadInput: a missing tensor, a type that cannot be run, an unexpected shape, rows that are
-// not a whole number of blocks.
+// not a whole number of blocks, a tied head that is stored with another type or shape than the embedding.
 Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page);
+
+// kBadInput: the tied head that is stored in `file` is not a copy of the embedding.
+Status HeadDiffers(const std::string& file, const StoredTensor& head, const StoredTensor& embedding);
 
 }  // namespace tally

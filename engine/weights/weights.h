@@ -55,7 +55,8 @@ class PackedWeights {
 using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
 // Reads and packs every weight of the plan, in parallel on the team. `plan` was made from `inventory`. Memory:
-// plan.packed_bytes() and a staging buffer of at most 1 MiB per thread.
+// plan.packed_bytes() and a staging buffer of at most 1 MiB per thread. kBadInput: a head that is stored beside the embedding it is
+// tied to and is not a copy of it, byte for byte.
 Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress);
 
 }  // namespace tally

@@ -1,12 +1,15 @@
 // tally audit: the command around the accounts.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tests/app/runner.h"
+#include "tests/models/spec_tools.h"
+#include "tests/models/synthetic_files.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
@@ -61,6 +64,61 @@ TEST(CliAudit, AHeadThatIsACopyIsReported) {
   EXPECT_NE(e.out.find("a copy of the embedding, byte for byte: 292,800 parameters as stored, 260,032 with both as one"),
             std::string::npos)
       << e.out;
+}
+
+// A tied head that is stored too is found in every place where totals are shown.
+TEST(CliAudit, ATiedHeadThatIsStoredTooIsReported) {
+  const TempFolder dir;
+  const Inventory llama = synthetic::With(synthetic::HfLlama(), "tie_word_embeddings", true);
+  dir.Write("config.json", synthetic::ConfigOf(llama));
+  dir.Write("model.safetensors", synthetic::SafetensorsOf(synthetic::HeaderOf(llama, 0, llama.tensors.size())));
+  const std::string totals = ": 5,100 parameters as stored, 4,968 with both as one\n",
+                    present = "present, not run: 132 parameters, 528 bytes (lm_head.weight)\n";
+  const Ended audit = Tally({"audit", dir.path(), "--tokens", "1,2", "-n", "1"});
+  EXPECT_EQ(audit.code, 0) << audit.err;
+  EXPECT_NE(audit.out.find("lm_head.weight is a copy of the embedding, byte for byte" + totals), std::string::npos) << audit.out;
+  EXPECT_NE(audit.out.find(present), std::string::npos) << audit.out;
+  EXPECT_NE(audit.err.find("note: lm_head.weight is a copy of the embedding: 528 bytes stored twice\n"), std::string::npos);
+  const Json json = Json::parse(Tally({"audit", dir.path(), "--tokens", "1,2", "-n", "1", "--json"}).out);
+  EXPECT_EQ(json["parameters"]["as_stored"], 5100);
+  EXPECT_EQ(json["parameters"]["head_as_one"], 4968);
+  const std::string inspect = Tally({"inspect", dir.path()}).out;
+  EXPECT_NE(inspect.find("lm_head.weight is stored beside the embedding that it is tied to" + totals), std::string::npos)
+      << inspect;
+  EXPECT_NE(inspect.find(present), std::string::npos) << inspect;
+  const Json run = Json::parse(Tally({"run", dir.path(), "--prompt-tokens", "1", "-n", "2", "--json"}).out);
+  EXPECT_EQ(run["parameters"]["total"], 4968);
+  EXPECT_EQ(run["parameters"]["total_as_stored"], 5100);
+  EXPECT_NE(Tally({"count", dir.path()})
+                .err.find("lm_head.weight is stored beside the tied embedding: 528 bytes more, 5,100 "
+                          "parameters as stored"),
+            std::string::npos);
+}
+
+// Layers for multi-token prediction are stored and not run.
+TEST(CliAudit, WhatIsNotRunIsNamed) {
+  for (const auto& [model, part] : {std::pair{"deepseek_v3/deepseek3-a-f32-groups-mtp", "model.layers.2"},
+                                    {"glm4_moe/glm45-a-f32-qknorm-groups-mtp/model.gguf", "blk.2"}}) {
+    const Json audit = Json::parse(Tally({"audit", kGoldens + model, "--tokens", "1,2", "-n", "1", "--json"}).out);
+    const Json inspect = Json::parse(Tally({"inspect", kGoldens + model, "--json"}).out);
+    uint64_t tensors = 0, parameters = 0, bytes = 0;
+    for (const Json& t : inspect["tensors"]) {
+      if (!t["name"].get<std::string>().starts_with(part + std::string("."))) continue;
+      ++tensors;
+      parameters += t["elements"].get<uint64_t>();
+      bytes += t["bytes"].get<uint64_t>();
+    }
+    EXPECT_GT(tensors, 20u);
+    EXPECT_EQ(audit["not_run"], (Json{{"tensors", tensors}, {"parameters", parameters}, {"bytes", bytes}, {"names", part}}));
+    EXPECT_EQ(inspect["not_run"], audit["not_run"]);
+  }
+  const std::string text =
+      Tally({"audit", kGoldens + "deepseek_v3/deepseek3-a-f32-groups-mtp", "--tokens", "1,2", "-n", "1"}).out;
+  EXPECT_NE(text.find(" bytes (model.layers.2)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("latent attention is run absorbed: R_kv + D_r = 20 elements cached a position and layer; expanded, as "
+                      "published: H (D_n + D_r + D_v) = 57\n"),
+            std::string::npos)
+      << text;
 }
 
 TEST(CliAudit, PagesOfTheWeights) {

@@ -127,6 +127,25 @@ TEST(CliCount, FamiliesThatAreOnlyCounted) {
   EXPECT_EQ(Count({"gpt-oss-120b"})["parameters"]["active"]["head"], 5'132'849'472);
 }
 
+// Latent attention as published beside as run. Projections cost the same; each visible position costs less expanded, and is cached
+// with H (D_n + D_r + D_v) elements instead of R_kv + D_r.
+TEST(CliCount, LatentAttentionInTwoReadings) {
+  const Json d = Count({"deepseek-v3", "--prompt", "1024"}), e = d["expanded"];
+  EXPECT_EQ(d["bytes"]["kv_per_token"], 61 * (512 + 64) * 2);
+  EXPECT_EQ(e["kv_per_token"], 61 * 128 * (128 + 64 + 128) * 2);
+  EXPECT_EQ(e["kv_at_context"], 1024ll * 61 * 128 * (128 + 64 + 128) * 2);
+  const int64_t each = 2 * 128 * 61 * ((2 * 512 + 64) - (128 + 64 + 128));  // a visible position
+  EXPECT_EQ(d["flops"]["decode"]["total"]["matmul_causal"].get<int64_t>() - e["decode"]["matmul_causal"].get<int64_t>(),
+            1024 * each);
+  EXPECT_EQ(d["flops"]["prefill"]["total"]["matmul_causal"].get<int64_t>() - e["prefill"]["matmul_causal"].get<int64_t>(),
+            1024 * 1025 / 2 * each);
+  const std::string text = Text({"deepseek-v3"});
+  EXPECT_TRUE(HasLine(text, {"KV elements a position and layer", "576", "40,960", "R_kv + D_r"})) << text;
+  EXPECT_TRUE(HasLine(Text({"deepseek-v3", "gpt2"}), {"KV bytes a token, expanded", "4,997,120"}));
+  EXPECT_EQ(Count({"gpt2"}).count("expanded"), 0u);
+  EXPECT_EQ(Text({"gpt2"}).find("expanded"), std::string::npos);
+}
+
 // What the reference says of each published figure (shared/reference/published_claims.md).
 TEST(CliCount, PublishedClaims) {
   const std::string text =

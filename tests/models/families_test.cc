@@ -271,10 +271,29 @@ TEST(Gpt2, Heads) {
   const ModelSpec tied = MustRead(With(with_head, "tie_word_embeddings", true));
   EXPECT_TRUE(tied.recipe.tied_head);
   EXPECT_EQ(tied.not_run, std::vector<std::string>{"lm_head.weight"});
+  EXPECT_EQ(tied.stored_head, "lm_head.weight");
   ExpectBadInput(With(synthetic::HfGpt2(), "tie_word_embeddings", false), {"'lm_head.weight' [11, 8] is missing"});
   const Inventory gguf = synthetic::GgufGpt2();
   EXPECT_FALSE(MustRead(gguf).recipe.tied_head);
   EXPECT_TRUE(MustRead(WithoutTensors(gguf, "output.weight")).recipe.tied_head);
+}
+
+// A tied matrix may be stored under the head's name alone.
+TEST(Tying, AHeadThatIsStoredAloneIsTheEmbedding) {
+  const Inventory gpt2 = WithTensor(synthetic::HfGpt2(), "lm_head.weight", {11, 8});
+  for (const auto& [inventory, embedding, head] :
+       {std::tuple{gpt2, "wte.weight", "lm_head.weight"},  // tied by default
+        {With(synthetic::HfLlama(), "tie_word_embeddings", true), "model.embed_tokens.weight", "lm_head.weight"},
+        {With(synthetic::HfGptNeox(), "tie_word_embeddings", true), "gpt_neox.embed_in.weight", "embed_out.weight"}}) {
+    SCOPED_TRACE(embedding);
+    const Inventory alone = WithoutTensors(inventory, embedding);
+    const ModelSpec spec = MustRead(alone);
+    EXPECT_TRUE(spec.recipe.tied_head);
+    EXPECT_EQ(Bound(spec, Role::kTokenEmbedding)->names, std::vector<std::string>{head});
+    EXPECT_TRUE(spec.not_run.empty() && spec.stored_head.empty());
+    ExpectAccountsAgree(alone, spec);
+  }
+  ExpectBadInput(WithoutTensors(synthetic::HfLlama(), "model.embed_tokens.weight"), {"model.embed_tokens.weight", "missing"});
 }
 
 TEST(Gpt2, WithoutItsQkvBiasesAFileIsNotWhole) {
@@ -545,11 +564,16 @@ TEST(Gemma3, TheTextPartOfAModelThatSees) {
   EXPECT_EQ(Bound(spec, Role::kQ, 1)->names, std::vector<std::string>{"language_model.model.layers.1.self_attn.q_proj.weight"});
   EXPECT_FALSE(
       MustRead(WithTensor(With(parts, "tie_word_embeddings", false), "language_model.lm_head.weight", {11, 8})).recipe.tied_head);
-  const ModelSpec copied =
-      MustRead(WithTensor(With(parts, "tie_word_embeddings", true), "language_model.lm_head.weight", {11, 8}));
-  EXPECT_TRUE(copied.recipe.tied_head);
-  EXPECT_EQ(std::ranges::count(copied.not_run, "language_model.lm_head.weight"), 1);
-  EXPECT_EQ(copied.parts_not_run.back().parameters, 0u);
+  const books::NotRun n = books::CountNotRun(parts, spec);
+  EXPECT_EQ(n.tensors, 2u);
+  EXPECT_EQ(n.parameters, 4u * 3 * 2 * 2 + 4 * 8);
+  EXPECT_EQ(n.names, "vision_tower, multi_modal_projector");
+  EXPECT_EQ(n.head, "");
+  const Inventory with_head = WithTensor(With(parts, "tie_word_embeddings", true), "language_model.lm_head.weight", {11, 8});
+  const books::NotRun copied = books::CountNotRun(with_head, MustRead(with_head));
+  EXPECT_EQ(copied.parameters, n.parameters + 11 * 8);
+  EXPECT_EQ(copied.names, n.names + ", language_model.lm_head.weight");
+  EXPECT_EQ(copied.head, "language_model.lm_head.weight");
 }
 
 TEST(GptNeox, BothFormats) {

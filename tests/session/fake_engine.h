@@ -48,6 +48,7 @@ class FakeModel final : public Model {
   const Status& tokenizer_status() const override { return tokenizer_status_; }
   const MemoryPlan& memory_plan() const override { return plan_; }
   const ParameterCounts& parameters() const override { return parameters_; }
+  const books::NotRun& not_run() const override { return not_run_; }
   std::string Description() const override { return "fake"; }
   std::span<const DType> matrix_types() const override { return {}; }
 
@@ -56,6 +57,7 @@ class FakeModel final : public Model {
   Status tokenizer_status_;
   MemoryPlan plan_;
   ParameterCounts parameters_;
+  books::NotRun not_run_;
 };
 
 class FakeEngine final : public Engine {

@@ -100,6 +100,11 @@ std::vector<Case> TensorCases() {
       {"OfEightBitFloats", Directory(Reshaped(HfLlama(), "model.layers.0.mlp.up_proj.weight", {20, 12}, DType::kF8_E4M3)),
        "DIR/model.safetensors: tensor 'model.layers.0.mlp.up_proj.weight' has type F8_E4M3, which cannot be run; expected " +
            WeightTypeNames()},
+      {"TiedHeadOfAnotherType",
+       Directory(Reshaped(With(HfLlama(), "tie_word_embeddings", true), "lm_head.weight", {11, 12}, DType::kBF16)),
+       "DIR/model.safetensors: tensor 'lm_head.weight' differs from 'model.embed_tokens.weight', yet tie_word_embeddings is "
+       "true: "
+       "set it to false to use the stored head, or remove the tensor"},
       {"ExpertsOfTwoTypes", File(Reshaped(GgufGptOss(), "blk.1.ffn_up_exps.weight", {5, 32, 64}, DType::kQ8_0)),
        "DIR/m.gguf: tensors 'blk.1.ffn_gate_exps.weight' (MXFP4) and 'blk.1.ffn_up_exps.weight' (Q8_0) work together and must be "
        "of one type"},

@@ -71,6 +71,34 @@ TEST(LoadWeights, ATiedHeadIsTheEmbedding) {
   }
 }
 
+// A tied head that is stored too must be the embedding to the last byte.
+TEST(LoadWeights, AStoredTiedHeadIsCompared) {
+  const auto load = [](DType embedding, bool last_byte_differs, DType head, int threads) {
+    WrittenCheckpoint c;
+    c.spec.recipe.tied_head = true;
+    c.Plain(Role::kTokenEmbedding, -1, embedding, {5003, 256});  // of many pieces
+    head == embedding ? c.CopyOfFirst("head", last_byte_differs) : c.Tensor("head", head, {5003, 256});
+    c.spec.not_run = {"head"};
+    c.spec.stored_head = "head";
+    c.Write();
+    Team team(threads);
+    const auto weights = LoadSpec(c.inventory, c.spec, team, nullptr);
+    if (weights.ok()) ExpectLoaded(c.inventory, c.spec, *weights);
+    return weights.status();
+  };
+  for (const int threads : {1, 3}) {
+    EXPECT_TRUE(load(DType::kF32, false, DType::kF32, threads).ok());
+    EXPECT_TRUE(load(DType::kQ6_K, false, DType::kQ6_K, threads).ok());
+    for (const DType head : {DType::kF32, DType::kBF16}) {
+      const Status differs = load(DType::kF32, true, head, threads);
+      EXPECT_EQ(differs.code(), StatusCode::kBadInput);
+      EXPECT_NE(differs.message().find("tensor 'head' differs from 'token_embd.plain', yet tie_word_embeddings is true: "),
+                std::string::npos)
+          << differs.message();
+    }
+  }
+}
+
 TEST(LoadWeights, NothingToLoad) {
   WrittenCheckpoint c;
   c.Write();

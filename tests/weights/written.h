@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <random>
 #include <string>
@@ -69,6 +70,17 @@ class WrittenCheckpoint {
     tensor.bytes = bytes.size();
     data_[file].insert(data_[file].end(), bytes.begin(), bytes.end());
     inventory.tensors.push_back(std::move(tensor));
+  }
+
+  // The first tensor's bytes a second time.
+  void CopyOfFirst(const std::string& name, bool last_byte_differs) {
+    const StoredTensor& first = inventory.tensors[0];
+    std::vector<uint8_t>& data = data_[first.file];
+    const size_t at = data.size();
+    data.resize(at + first.bytes);
+    std::copy_n(data.data() + first.offset, first.bytes, data.data() + at);
+    if (last_byte_differs) data.back() ^= 1;
+    inventory.tensors.push_back({name, first.dtype, first.shape, first.file, at, first.bytes});
   }
 
   TensorBinding& Bind(Role role, int32_t layer, std::vector<std::string> names, std::vector<uint64_t> shape,
