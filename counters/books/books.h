@@ -30,7 +30,7 @@ struct ParameterCounts {
 // other figure includes them.
 struct NotRun {
   uint64_t tensors = 0, parameters = 0, bytes = 0;
-  std::string names;  // "vision_tower.*, lm_head.weight"
+  std::string names;  // "vision_tower, lm_head.weight"
   // The tied head that is stored beside the embedding, one of these; empty: none.
   std::string head;
   uint64_t head_parameters = 0, head_bytes = 0;

@@ -189,5 +189,53 @@ INSTANTIATE_TEST_SUITE_P(Cases, QuantisedTest,
                            return name;
                          });
 
+// gpt-oss's experts as save_pretrained writes them once they are no longer MXFP4: BF16, which holds their values, [X, in, out].
+TEST(UnquantisedExperts, OfGptOssGiveTheSameLogits) {
+  GoldenCase golden("gptoss/gptoss-a-top4of8-realyarn");
+  const Inventory quantised = ReadHuggingFace(golden.directory).value();
+  const auto bytes_of = [&](const StoredTensor& t) {
+    std::vector<uint8_t> bytes(t.bytes);
+    EXPECT_TRUE(FileReader::Open(quantised.files[t.file].path)->ReadAt(t.offset, bytes).ok());
+    return bytes;
+  };
+  std::vector<StoredTensor> tensors;
+  std::vector<std::vector<uint8_t>> bytes;
+  for (const StoredTensor& t : quantised.tensors) {
+    if (t.name.ends_with("_scales")) continue;
+    StoredTensor& plain = tensors.emplace_back(t);
+    bytes.push_back(bytes_of(t));
+    if (!t.name.ends_with("_blocks")) continue;
+    plain.name.resize(plain.name.size() - std::string("_blocks").size());
+    const uint64_t experts = t.shape[0], out = t.shape[1], in = t.shape[2] * 32;
+    plain.dtype = DType::kBF16;
+    plain.shape = {experts, in, out};
+    const std::vector<uint8_t> codes = std::move(bytes.back()), scales = bytes_of(*quantised.Find(plain.name + "_scales"));
+    std::vector<float> values(experts * in * out);
+    for (size_t i = 0; i < values.size(); ++i) {  // element i: expert, row of `out`, column
+      const uint8_t code = static_cast<uint8_t>(codes[i / 2] >> (i % 2 * 4) & 15);
+      const float value = 0.5f * static_cast<float>(kE2M1Doubled[code]) * E8M0ToF32(scales[i / 32]);
+      const uint64_t row = i / in % out, expert = i / (in * out);
+      values[(expert * in + i % in) * out + row] = value;
+    }
+    bytes.back() = Encoded(DType::kBF16, values);
+  }
+  const TempFolder folder;
+  const Status written = WriteSafetensors(
+      folder / "model.safetensors", tensors,
+      [&](size_t i, uint64_t at, std::span<uint8_t> piece) { std::memcpy(piece.data(), bytes[i].data() + at, piece.size()); });
+  ASSERT_TRUE(written.ok()) << written.message();
+  std::ifstream file(golden.directory + "/config.json");
+  nlohmann::json config = nlohmann::json::parse(file);
+  config.erase("quantization_config");
+  ASSERT_TRUE(WriteTextFile(folder / "config.json", config.dump()).ok());
+
+  Opened opened = Open(folder.path(), Exact());
+  ASSERT_NE(opened.engine, nullptr);
+  const Mat<const float> want = golden.F32("p0.logits");
+  const std::vector<float> got = Logits(*opened.engine, golden.prompts[0].ids, golden.prompts[0].ids.size());
+  ASSERT_EQ(static_cast<int64_t>(got.size()), want.rows * want.cols);
+  EXPECT_LE(MaxDifference({got.data(), want.rows, want.cols}, want), 1e-5 * MaxAbs(want));
+}
+
 }  // namespace
 }  // namespace tally
