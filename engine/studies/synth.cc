@@ -50,7 +50,8 @@ std::vector<float> Floats(const std::vector<double>& values) { return {values.be
 // `published`: the configuration's recipe, whose rope says what GGUF stores in tensors.
 Filling FillingOf(const TensorBinding& b, const StoredTensor& t, const Recipe& published) {
   // Deviation 1 / sqrt(inputs) keeps the scale of what a matrix is applied to, so activations stay finite in any depth.
-  const uint64_t inputs = b.storage == Storage::kPlain ? b.shape.back() : t.shape[t.shape.size() - 2];
+  const bool transposed = b.storage == Storage::kTransposed || b.storage == Storage::kTransposedHeads;
+  const uint64_t inputs = transposed && t.shape.size() > 1 ? t.shape[t.shape.size() - 2] : b.shape.back();
   Filling f = {.deviation = 1 / std::sqrt(static_cast<float>(inputs)), .type = t.dtype, .factors = {}};
   if (b.vector()) f.deviation = 0.1f;
   if (b.vector() && FactsOf(b.role).name.ends_with("norm")) {
