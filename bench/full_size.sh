@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Full size: what the books show of gpt-oss-20b, from execution, and the speed of gpt-oss-20b and of llama-3.2-1b as Q8_0 and BF16
-# beside the machine's roofs. Fails where a count is another one, where memory is more than planned, or a ratio is below its bar.
+# Full size: what the books show of gpt-oss-20b, from execution; the audits of models of other families (deepseek-v2-lite's with the
+# pages, too); and the speed of all, and of llama-3.2-1b as Q8_0 and BF16, beside the machine's roofs. Fails where a count is another one, where memory is more than planned, or a ratio is below its bar.
 # usage: bench/full_size.sh [DIR=build/full_size] [VOCABULARY.gguf]
 #
-# Files that DIR lacks are made with `tally synth`, 18 GB in all (with a vocabulary they can go to bench/peers/run_peers.sh, too). With
-# the files there it took four minutes on two cores of Zen 4; gpt-oss-20b needs 13 GiB of memory and its roof 1 more. The
+# Files that DIR lacks are made with `tally synth`, 56 GB in all (with a vocabulary they can go to bench/peers/run_peers.sh, too). With
+# the files there it took four minutes on two cores of Zen 4; qwen3-30b-a3b needs 17 GiB of memory and its roof 1 more. The
 # bars are for processors with AVX-512 VNNI; neighbours on a shared machine move every figure (README.md, "How figures are measured").
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
@@ -55,4 +55,12 @@ check "gpt-oss-20b: {j['memory_bytes']['peak_resident'] / 2**30:.1f} GiB residen
 speed llama-3.2-1b-q8_0.gguf 0.85 0.55
 speed llama-3.2-1b-bf16.gguf 0.85 0.70
 speed gpt-oss-20b.gguf 0.85 0.50
+
+for name in deepseek-v2-lite:Q4_0 qwen3-30b-a3b:Q4_0 olmoe-1b-7b:Q8_0 gemma-3-4b:Q8_0; do
+  file=${name%:*}.gguf pages=()
+  model "${name%:*}" "$file" --type "${name#*:}"
+  if [ "$file" = deepseek-v2-lite.gguf ]; then pages=(--mmu); fi
+  $tally audit "$dir/$file" --tokens 1,2,3,4,5,6,7,8 -n 2 --ctx 64 "${pages[@]}" >/dev/null || failed=1
+  speed "$file" 0.80 0.30
+done
 exit $failed

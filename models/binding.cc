@@ -12,6 +12,12 @@ namespace tally {
 
 std::string ExpandName(std::string_view name, int32_t layer, std::string_view prefix, int64_t expert) {
   std::string out;
+  if (prefix == kTextModelWithin && name.starts_with("~")) {  // the body is below it, the head beside it
+    constexpr std::string_view kBody = "~model.";
+    const bool body = name.starts_with(kBody);
+    if (body) out = prefix;
+    name.remove_prefix(body ? kBody.size() : 1);
+  }
   for (const char c : name) {
     if (c == '#') {
       out += std::to_string(layer);

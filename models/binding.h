@@ -23,6 +23,10 @@ struct RoleName {
   std::optional<DType> split = std::nullopt;  // TensorBinding::split: name_blocks and name_scales
 };
 
+// A prefix of its own kind: "~model.layers" is model.language_model.layers, "~lm_head" lm_head. So transformers writes checkpoints
+// with a vision tower since 4.52.
+inline constexpr std::string_view kTextModelWithin = "model.language_model.";
+
 std::string ExpandName(std::string_view name, int32_t layer, std::string_view prefix, int64_t expert = 0);
 
 // The usual names of Hugging Face decoders: model.layers.#.self_attn.q_proj and so on.

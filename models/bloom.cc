@@ -53,6 +53,8 @@ void Read(Config& c, ModelSpec& spec) {
   r.embedding_norm = r.ffn_bias = true;
   SetBiases(r, true, true);
   r.alibi_bias = 8;
+  constexpr std::string_view kAlibi = "attention.max_alibi_bias";
+  if (c.gguf() && c.Positive(kAlibi, 8) != 8) c.Unsupported(kAlibi, "other than 8");
   r.gated_ffn = false;
   r.activation = ActivationKind::kGeluTanh;
   if (r.n_kv_heads != r.n_heads) c.Fail("as many key-value heads as heads are expected");

@@ -42,11 +42,17 @@ std::string Config::Present(std::string_view keys) const {
   std::string found;
   ForEachKey(keys, [&](std::string_view key) {
     std::string full = prefix_ + std::string(key);
+    asked_.insert(full);
     if (!inventory_.metadata.Has(full) && !inventory_.metadata.IsOther(full)) return false;
     found = std::move(full);
     return true;
   });
   return found;
+}
+
+bool Config::Unread(std::string_view key) const {
+  const std::string full = prefix_ + std::string(key);
+  return inventory_.metadata.Has(full) && !asked_.contains(full);
 }
 
 void Config::Missing(std::string_view keys) {
@@ -97,6 +103,12 @@ double Config::GetPositive(std::string_view keys, const double* otherwise) {
     return 1;
   }
   return value;
+}
+
+double Config::Double(std::string_view keys, double otherwise) {
+  const std::string key = Present(keys);
+  double value = 0;
+  return !key.empty() && ok() && Take(inventory_.metadata.GetDouble(key), value) ? value : otherwise;
 }
 
 bool Config::Bool(std::string_view keys, bool otherwise) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,7 @@ class Config {
   int32_t Int(std::string_view keys, int64_t min, int64_t max, int64_t otherwise) { return GetInt(keys, min, max, &otherwise); }
   double Positive(std::string_view keys) { return GetPositive(keys, nullptr); }  // finite and > 0
   double Positive(std::string_view keys, double otherwise) { return GetPositive(keys, &otherwise); }
+  double Double(std::string_view keys, double otherwise);  // any number
   bool Bool(std::string_view keys, bool otherwise);
   std::string String(std::string_view keys, std::string_view otherwise);
   std::vector<std::string> Strings(std::string_view key);  // empty: absent
@@ -45,6 +47,8 @@ class Config {
   bool Has(std::string_view keys) const { return !Present(keys).empty(); }
   // JSON null means "none" if the configuration class has a default; an absent key means the default.
   bool IsNull(std::string_view key) const { return inventory_.metadata.IsNull(prefix_ + std::string(key)); }
+  // True if the key is there and no look-up has asked for it.
+  bool Unread(std::string_view key) const;
 
   // Keeps the first error. Fail: "FILE: WHAT"; Unsupported: "FILE: KEY WHAT is not supported".
   void Fail(std::string what);
@@ -67,6 +71,7 @@ class Config {
 
   const Inventory& inventory_;
   std::string architecture_, prefix_;
+  mutable std::set<std::string, std::less<>> asked_;  // full names of keys
   Status status_;
 };
 

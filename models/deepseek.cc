@@ -48,7 +48,7 @@ constexpr RoleName kGgufNames[] = {{Role::kKB, "blk.#.attn_k_b.weight"},
 void ReadLatent(Config& c, Recipe& r) {
   LatentAttention& l = r.latent;
   r.rope.style = RopeStyle::kAdjacentPair;
-  l.kv_rank = c.Int(c.Pick("attention.kv_lora_rank", "kv_lora_rank"), 1, kMaxWidth);
+  l.kv_rank = c.gguf() ? c.Int("attention.kv_lora_rank", 1, kMaxWidth) : c.Int("kv_lora_rank", 1, kMaxWidth, 512);
   if (c.gguf()) {
     l.q_rank = c.Int("attention.q_lora_rank", 1, kMaxWidth, 0);
     l.rope_dim = c.Int("rope.dimension_count", 1, kMaxHeads);

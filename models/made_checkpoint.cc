@@ -1,5 +1,6 @@
 #include "models/made_checkpoint.h"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <string>
@@ -47,17 +48,25 @@ void RoundRope(const Rope& a, Rope& b) {
   if (a.style != RopeStyle::kNone && b.style != RopeStyle::kNone) b.style = a.style;
 }
 
-// True if reading the keys back gave the same model.
-bool Agree(const Recipe& wanted, Recipe read) {
+// What reading the keys back gave otherwise; empty: it is the same model.
+std::string Difference(const Recipe& wanted, Recipe read) {
   RoundRope(wanted.rope, read.rope);
   RoundRope(wanted.local_rope, read.local_rope);
   for (float Recipe::*field :
        {&Recipe::attention_scale, &Recipe::embedding_scale, &Recipe::residual_scale, &Recipe::logit_scale}) {
     Round(wanted.*field, read.*field);
   }
-  if (wanted.layers.size() != read.layers.size()) return false;
+  if (wanted.family != read.family) return "the family";
+  if (wanted.layers.size() != read.layers.size()) return "the number of layers";
   for (size_t i = 0; i < read.layers.size(); ++i) Round(wanted.layers[i].attention_scale, read.layers[i].attention_scale);
-  return wanted == read;
+  if (wanted == read) return "";
+  const bool windows = std::ranges::equal(wanted.layers, read.layers, {}, &LayerRecipe::window, &LayerRecipe::window);
+  const bool scales =
+      std::ranges::equal(wanted.layers, read.layers, {}, &LayerRecipe::attention_scale, &LayerRecipe::attention_scale);
+  if (!windows) return "the windows of attention";
+  if (!scales) return "the factor of q.k";
+  if (!(wanted.layers == read.layers)) return "the kinds of layers";
+  return wanted.rope == read.rope ? "all of the configuration" : "the scaling of rope";
 }
 
 // What a GGUF file says otherwise: stored tensors for scalings of rope, and nothing of what is not run.
@@ -83,7 +92,7 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types)
   const std::string& source = config.metadata.source;
   if (family->gguf_architectures.empty()) return BadInput(source + ": GGUF has no architecture for " + spec.recipe.family);
   spec.recipe = AsGguf(std::move(spec.recipe));
-  Status why;
+  std::string why;
   for (const std::string_view architecture : family->gguf_architectures) {
     MadeCheckpoint made;
     made.inventory.path = made.inventory.metadata.source = source;
@@ -94,13 +103,15 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types)
     TALLY_RETURN_IF_ERROR(BindRoles(made.inventory, family->gguf_names, "", wanted, types.expert_type));
     AddTensors(wanted, types, made);
     Result<ModelSpec> read = ReadModelSpec(made.inventory);
-    if (!read.ok()) why = read.status();
-    if (!read.ok() || !Agree(spec.recipe, read->recipe)) continue;
+    const std::string difference = read.ok() ? Difference(spec.recipe, read->recipe) : read.status().message();
+    if (!difference.empty()) {
+      if (why.empty() || why == "the family") why = difference;
+      continue;
+    }
     made.spec = std::move(read).value();
     return made;
   }
-  return BadInput(source + ": a GGUF file of " + spec.recipe.family + " cannot say all of the configuration" +
-                  (why.ok() ? "" : " (" + why.message() + ")"));
+  return BadInput(source + ": a GGUF file of " + spec.recipe.family + " cannot say " + why);
 }
 
 Result<MadeCheckpoint> MakeHuggingFace(const Inventory& config, const MadeTypes& types) {

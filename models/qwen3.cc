@@ -9,6 +9,13 @@ constexpr std::string_view kGguf[] = {"qwen3", "qwen3moe"};
 constexpr std::string_view kHf[] = {"Qwen3ForCausalLM", "Qwen3MoeForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"qwen3", "qwen3_moe"};
 
+// Of a mixture: all layers have it (transformers, modeling_qwen3_moe.py).
+void ReadWindow(Config& c, Recipe& r) {
+  if (c.gguf() || !c.Bool("use_sliding_window", false) || c.IsNull("sliding_window")) return;
+  const int32_t window = c.Int("sliding_window", 1, kMaxContext, 4096);
+  for (LayerRecipe& layer : r.layers) layer.window = window;
+}
+
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   const bool mixture = c.Is({"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe"});
@@ -22,6 +29,7 @@ void Read(Config& c, ModelSpec& spec) {
     ReadExperts(c, r, "num_experts|num_local_experts", "moe_intermediate_size");
     r.routing = SoftmaxRule(c, /*normed_by_default=*/c.gguf());
     ReadQwenSparseLayers(c, r);
+    ReadWindow(c, r);
   } else {
     ReadQwenWindows(c, r);
   }

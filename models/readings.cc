@@ -124,7 +124,6 @@ void ReadQwenSparseLayers(Config& c, Recipe& r) {
     const bool listed = dense->has_value() && std::find((*dense)->begin(), (*dense)->end(), i) != (*dense)->end();
     r.layers[i].sparse = !listed && (i + 1) % step == 0;
   }
-  if (!c.gguf() && c.Bool("use_sliding_window", false)) c.Unsupported("use_sliding_window", "true");
 }
 
 void ReadSharedExperts(Config& c, ModelSpec& spec) {
@@ -175,7 +174,9 @@ void EnterTextModel(Config& c, ModelSpec& spec, std::initializer_list<std::strin
   }
   c.Enter("text_config.");
   c.tensor_prefix = "language_model.";
-  for (const std::string_view part : others) AddNotRun(c, spec, part);
+  FindPrefix(c, kTextModelWithin);
+  const std::string_view within = c.tensor_prefix == kTextModelWithin ? "model." : "";
+  for (const std::string_view part : others) AddNotRun(c, spec, std::string(within) + std::string(part));
   const Inventory& i = c.inventory();
   if (i.tensors.empty() && i.metadata.IsOther("audio_config")) spec.parts_not_run.push_back({"audio_config", std::nullopt});
 }
@@ -384,12 +385,38 @@ void ReadNoRopeLayers(Config& c, Recipe& r) {
   }
 }
 
-void RefuseAttentionOptions(Config& c) {
+void RefuseUnreadOptions(Config& c) {
   const std::string_view causal = c.Pick("attention.causal", "is_causal");
   if (!c.Bool(causal, true)) c.Unsupported(causal, "false");
-  if (!c.gguf()) return;
-  for (const char* key : {"attention.temperature_scale", "attention.temperature_length"}) {
-    if (c.Has(key)) c.Unsupported(key, "(queries scaled by their position)");
+  const std::string in = "in this architecture";
+  static constexpr std::string_view kGguf[] = {"attention.temperature_scale",
+                                               "attention.temperature_length",
+                                               "attention.max_alibi_bias",
+                                               "attention.clamp_kqv",
+                                               "attn_logit_softcapping",
+                                               "final_logit_softcapping",
+                                               "logit_scale",
+                                               "embedding_scale",
+                                               "residual_scale",
+                                               "ssm.state_size",
+                                               "ssm.conv_kernel"};
+  static constexpr std::string_view kHf[] = {
+      "attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "logits_scaling", "embedding_multiplier",
+      "residual_multiplier",    "attention_multiplier",    "scale_emb",   "scale_depth",    "clip_qkv"};
+  static constexpr std::string_view kSwitches[] = {"alibi", "use_qk_norm", "qk_layernorm"};
+  for (const std::string_view key : c.gguf() ? std::span<const std::string_view>(kGguf) : kHf) {
+    if (!c.Unread(key)) continue;
+    const double value = c.Double(key, 0);  // 0: off; a factor of 1 changes nothing
+    if (value != 0 && value != 1) c.Unsupported(key, in);
+  }
+  if (c.gguf()) return;
+  for (const std::string_view key : kSwitches) {
+    if (c.Unread(key) && c.Bool(key, false)) c.Unsupported(key, in);
+  }
+  if (c.Unread("no_rope_layers") && std::ranges::count(c.Ints("no_rope_layers"), 0) > 0) c.Unsupported("no_rope_layers", in);
+  if (!c.Unread("layer_types")) return;
+  for (const std::string& type : c.Strings("layer_types")) {
+    if (type != "full_attention") c.Unsupported("layer_types", Quote(type) + " " + in);
   }
 }
 

@@ -61,8 +61,7 @@ RoutingRule SoftmaxRule(Config& config, bool normed_by_default);
 bool ReadHfLayerTypes(Config& config, Recipe& recipe, int32_t window);
 // Layers without rope. Hugging Face: those that no_rope_layers has 0 for, or else every no_rope_layer_interval-th; GGUF: every fourth.
 void ReadNoRopeLayers(Config& config, Recipe& recipe);
-// Hugging Face, Qwen. Windows: only if use_sliding_window is set, from layer max_window_layers on. Mixtures: which layers are
-// sparse; windows are refused, as versions of the classes differ and no published mixture has one.
+// Hugging Face, Qwen. Windows: only if use_sliding_window is set, from layer max_window_layers on. Mixtures: which layers are sparse.
 void ReadQwenWindows(Config& config, Recipe& recipe);
 void ReadQwenSparseLayers(Config& config, Recipe& recipe);
 // Hugging Face, DeepSeek and GLM: routed and shared experts, dense layers first, layers for multi-token prediction.
@@ -79,9 +78,9 @@ void AddNotRun(Config& config, ModelSpec& spec, std::string_view prefix);
 // of others "v." and "mm.".
 void EnterTextModel(Config& config, ModelSpec& spec, std::initializer_list<std::string_view> others);
 
-// Refuses options of attention that no family runs: attention to later positions, and, in GGUF files, queries that are scaled by
-// their position as the file says.
-void RefuseAttentionOptions(Config& config);
+// After a family has read: refuses attention to later positions, and options of other families (soft caps, scales, limits, ALiBi, kinds
+// of layers) that the checkpoint sets and its own family has not asked for.
+void RefuseUnreadOptions(Config& config);
 
 // End tokens; -1 (GGUF also 2^32 - 1) means none. An id outside the vocabulary is an error.
 void ReadGeneration(Config& config, Recipe& recipe);

@@ -107,7 +107,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   ModelSpec spec;
   spec.recipe.family = family.name;
   family.read(config, spec);
-  RefuseAttentionOptions(config);
+  RefuseUnreadOptions(config);
   ReadGeneration(config, spec.recipe);
   TALLY_RETURN_IF_ERROR(config.status());
   const Status fits = CheckRecipe(spec.recipe);

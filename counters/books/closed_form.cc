@@ -362,6 +362,7 @@ class Work {
     const uint64_t begin = w_.context - w_.rows, limit = U(l.window);
     const int32_t window = l.window;
     if (l.chunk > 0 && w_.context > U(l.chunk)) {
+      if (w_.rows == 1) return 2 * Form::Symbol("S_c", begin % U(l.chunk) + 1);
       const Form C = Form::Symbol("C", U(l.chunk));
       const auto of_first = [&](uint64_t n) {  // of positions [0, n)
         const uint64_t rest = n % U(l.chunk);

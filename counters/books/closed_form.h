@@ -15,6 +15,7 @@
 // Step
 //   B     sequences                        S     positions that a sequence's last row sees without a window
 //   P     rows of each sequence            W     the window
+//   C     the chunk                        S_c   positions of its chunk that a row sees
 //
 // The formulas are derived from the definitions (counters/cost/cost.h and the header of each op), not from the ops' code, so that a
 // mistake in one shows as a difference. docs/conventions.md says what is counted.

@@ -19,6 +19,7 @@
 namespace tally::app {
 namespace {
 
+using books::AuditAccount;
 using books::AuditRow;
 using books::WithThousands;
 
@@ -48,13 +49,20 @@ void AddRows(std::span<const AuditRow> rows, std::map<SumKey, RowSums>& sums) {
   }
 }
 
-Table SumTable(const char* title, const std::map<SumKey, RowSums>& sums) {
+// A tied embedding's parameters are the head's, too.
+std::string SiteName(const Recipe& recipe, AuditAccount account, Component component) {
+  const bool parameters = account == AuditAccount::kStored || account == AuditAccount::kTouched;
+  const bool both = recipe.tied_head && parameters && component == Component::kEmbedding;
+  return both ? "embedding and head" : std::string(ComponentName(component));
+}
+
+Table SumTable(const char* title, const Recipe& recipe, const std::map<SumKey, RowSums>& sums) {
   Table t{title, {"", "site", "class", "rows", "closed form", "files", "run", ""}, {}, {true, true, true}};
   for (const auto& [key, s] : sums) {
     const auto& [account, component, work_class] = key;
     if (s.closed == 0 && s.differing == 0) continue;
     const bool whole = account == books::AuditAccount::kTouchedSet;
-    t.rows.push_back({std::string(AccountName(account)), whole ? "" : std::string(ComponentName(component)),
+    t.rows.push_back({std::string(AccountName(account)), whole ? "" : SiteName(recipe, account, component),
                       ByClass(account) ? std::string(kWorkClassNames[static_cast<size_t>(work_class)]) : "",
                       WithThousands(s.rows), WithThousands(s.closed), Figure(s.inventory), Figure(s.ledger),
                       s.differing == 0 ? "" : WithThousands(s.differing) + " differ"});
@@ -299,8 +307,8 @@ std::string AuditText(const AuditReport& report, const Model& model, const Audit
   AddRows(report.stored, stored);
   for (const AuditReport::Step& step : report.steps) AddRows(step.audit, run);
   add(Printable(model.Description()) + "\n\n");
-  add(Render(SumTable("stored", stored), TableFormat::kText) + "\n");
-  add(Render(SumTable(("run, " + StepsText(report)).c_str(), run), TableFormat::kText) + "\n");
+  add(Render(SumTable("stored", recipe, stored), TableFormat::kText) + "\n");
+  add(Render(SumTable(("run, " + StepsText(report)).c_str(), recipe, run), TableFormat::kText) + "\n");
   if (!report.experts.empty()) {
     add(Render(UnionTable(report, recipe), TableFormat::kText) + "\n");
     add(Render(ExpertTable(report), TableFormat::kText) + "\n");

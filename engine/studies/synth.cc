@@ -153,9 +153,11 @@ Status CopyVocabulary(const std::string& path, int32_t vocab, GgufWriter& writer
 
 // The text of a config.json with fewer layers and words. kBadInput: more than there are.
 Result<std::string> Smaller(std::string_view text, const Recipe& r, const SynthOptions& options, const std::string& source) {
-  if (options.layers < 0 || options.layers > r.n_layers || options.vocab < 0 || options.vocab > r.vocab) {
-    return BadInput("a smaller " + source + " has 1 to " + std::to_string(r.n_layers) + " layers and 1 to " +
-                    std::to_string(r.vocab) + " words");
+  if (options.layers < 0 || options.layers > r.n_layers) {
+    return BadInput("a smaller " + source + " has 1 to " + std::to_string(r.n_layers) + " layers");
+  }
+  if (options.vocab < 0 || options.vocab > r.vocab) {
+    return BadInput("a smaller " + source + " has 1 to " + std::to_string(r.vocab) + " words");
   }
   nlohmann::ordered_json whole = nlohmann::ordered_json::parse(text, nullptr, false);
   if (whole.is_discarded()) return InternalError(source + ": no JSON");

@@ -159,11 +159,18 @@ TEST_F(ConfigsTest, BadConfigurations) {
   ExpectBad(With(qwen3, R"("rope_theta": 1000000)", R"("partial_rotary_factor": 0.5)"), {"partial_rotary_factor 0.5"});
   ExpectBad(With(moe, R"("num_experts_per_tok": 8)", R"("num_experts_per_tok": 129)"), {"num_experts_per_tok", "1 to 128"});
   ExpectBad(With(moe, R"("mlp_only_layers": [])", R"("mlp_only_layers": ["a"])"), {"mlp_only_layers"});
-  ExpectBad(With(moe, R"("use_sliding_window": false)", R"("use_sliding_window": true)"), {"use_sliding_window"});
+  const std::string windowed = With(With(moe, R"("use_sliding_window": false)", R"("use_sliding_window": true)"),
+                                    R"("sliding_window": null)", R"("sliding_window": 8)");
+  ASSERT_TRUE(ReadFamily(*ReadConfigText(windowed, "config.json")).ok());
+  const Recipe all = ReadFamily(*ReadConfigText(windowed, "config.json"))->recipe;  // where the class has windows, all layers do
+  EXPECT_TRUE(std::ranges::all_of(all.layers, [](const LayerRecipe& l) { return l.window == 8; }));
+  ExpectBad(With(qwen3, R"("hidden_act": "silu")", R"("hidden_act": "silu", "layer_types": ["linear_attention"])"),
+            {"layer_types 'linear_attention' in this architecture is not supported"});
+  ExpectBad(With(qwen3, R"("hidden_act": "silu")", R"("hidden_act": "silu", "attn_logit_softcapping": 50)"),
+            {"attn_logit_softcapping in this architecture is not supported"});
   ExpectBad(With(With(moe, R"("moe_intermediate_size": 768)", R"("moe_intermediate_size": 16777216)"),
                  R"("num_hidden_layers": 48)", R"("num_hidden_layers": 4096)"),
             {"10^15"});
-  ExpectBad(Without(v3, R"("kv_lora_rank": 512)"), {"kv_lora_rank is missing"});
   ExpectBad(With(v3, R"("scoring_func": "sigmoid")", R"("scoring_func": "softmax")"), {"scoring_func 'softmax'"});
   ExpectBad(With(v3, R"("attention_bias": false)", R"("attention_bias": true)"), {"attention_bias"});
   ExpectBad(With(v3, R"("n_shared_experts": 1)", R"("n_shared_experts": 65536)"), {"n_shared_experts"});

@@ -576,6 +576,25 @@ TEST(Gemma3, TheTextPartOfAModelThatSees) {
   EXPECT_EQ(copied.head, "language_model.lm_head.weight");
 }
 
+// As transformers writes such checkpoints since 4.52.
+TEST(Gemma3, TheTextPartWithinTheModel) {
+  Inventory parts = WithTensor(
+      WithTensor(With(synthetic::HfGemma3(true), "tie_word_embeddings", false), "language_model.lm_head.weight", {11, 8}),
+      "vision_tower.post_layernorm.weight", {4});
+  for (StoredTensor& t : parts.tensors) {
+    const std::string_view old = "language_model.";
+    const bool text = t.name.starts_with(old);
+    if (text) t.name.erase(0, old.size());
+    if (text && t.name.starts_with("model.")) t.name = "model.language_model." + t.name.substr(6);
+    if (!text) t.name = "model." + t.name;
+  }
+  parts.BuildIndex();
+  const ModelSpec spec = MustRead(parts);
+  EXPECT_EQ(Bound(spec, Role::kQ, 1)->names, std::vector<std::string>{"model.language_model.layers.1.self_attn.q_proj.weight"});
+  EXPECT_EQ(Bound(spec, Role::kHead)->names, std::vector<std::string>{"lm_head.weight"});
+  EXPECT_EQ(spec.parts_not_run.at(0).name, "model.vision_tower");
+}
+
 TEST(GptNeox, BothFormats) {
   const ModelSpec hf = MustRead(synthetic::HfGptNeox()), gguf = MustRead(synthetic::GgufGptNeox());
   for (const Recipe& r : {hf.recipe, gguf.recipe}) {
