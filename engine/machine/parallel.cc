@@ -1,8 +1,12 @@
 #include "engine/machine/parallel.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -24,76 +28,199 @@ namespace {
 // tasks / parts), computed without the product, which could overflow.
 int64_t ShareBegin(int64_t tasks, int parts, int t) { return tasks / parts * t + std::min<int64_t>(t, tasks % parts); }
 
-void RunShare(int64_t tasks, int parts, int thread, TaskFn fn) {
-  const int64_t begin = ShareBegin(tasks, parts, thread);
-  const int64_t end = ShareBegin(tasks, parts, thread + 1);
-  if (begin < end) fn(thread, begin, end);
-}
-
-// The chunks of a run, a contiguous share a thread. A thread takes its own from the front, so that what it reads follows on in
-// memory, and when it has none, the last ones of others.
-class Chunks {
- public:
-  explicit Chunks(int parts) : shares_(static_cast<size_t>(parts)) {}
-
-  // Before the threads start.
-  void Set(int64_t tasks, int64_t chunk) {
-    const int parts = static_cast<int>(shares_.size());
-    tasks_ = tasks;
-    chunk_ = std::max(std::min(chunk, tasks), tasks / INT32_MAX + 1);  // so that they can be counted in 32 bits
-    const int64_t chunks = tasks / chunk_ + (tasks % chunk_ != 0);
-    for (int t = 0; t < parts; ++t) {
-      const uint64_t range = Range(ShareBegin(chunks, parts, t), ShareBegin(chunks, parts, t + 1));
-      shares_[static_cast<size_t>(t)].left.store(range, std::memory_order_relaxed);
-    }
-  }
-
-  void Run(int thread, TaskFn fn) {
-    const int parts = static_cast<int>(shares_.size());
-    for (int i = 0; i < parts; ++i) {
-      int victim = thread + i;
-      if (victim >= parts) victim -= parts;
-      std::atomic<uint64_t>& left = shares_[static_cast<size_t>(victim)].left;
-      for (uint64_t range = left.load(std::memory_order_relaxed); Begin(range) < End(range);) {
-        const int64_t taken = i == 0 ? Begin(range) : End(range) - 1;
-        const uint64_t rest = i == 0 ? Range(taken + 1, End(range)) : Range(Begin(range), taken);
-        if (!left.compare_exchange_weak(range, rest, std::memory_order_relaxed)) continue;
-        const int64_t begin = taken * chunk_;
-        fn(thread, begin, begin + std::min(chunk_, tasks_ - begin));
-        range = left.load(std::memory_order_relaxed);
-      }
-    }
-  }
-
- private:
-  // [begin, end) in one word.
-  static uint64_t Range(int64_t begin, int64_t end) { return static_cast<uint64_t>(begin) << 32 | static_cast<uint64_t>(end); }
-  static int64_t Begin(uint64_t range) { return static_cast<int64_t>(range >> 32); }
-  static int64_t End(uint64_t range) { return static_cast<int64_t>(range & UINT32_MAX); }
-
-  struct alignas(64) Share {
-    std::atomic<uint64_t> left{0};
-  };
-  std::vector<Share> shares_;
-  int64_t tasks_ = 0, chunk_ = 1;
-};
-
-int ClampThreads(int threads) { return std::clamp(threads > 0 ? threads : AvailableCores(), 1, kMaxThreads); }
-
 Status Refused(int threads, const std::error_code& why) {
   return BadInput("the system refuses to start " + std::to_string(threads) + " threads (" + why.message() + "): ask for fewer");
 }
 
-}  // namespace
+void Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+int64_t Nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// How long a thread spins before it sleeps: longer while waits end within it, not at all for a while after the system gave its core to
+// somebody else. OMP_WAIT_POLICY: passive never spins, active does so for long.
+class Patience {
+ public:
+  // Returns when `word` is no longer `value`.
+  void Wait(const std::atomic<uint32_t>& word, uint32_t value) {
+    const auto changed = [&] { return word.load(std::memory_order_acquire) != value; };
+    if (changed()) return;
+    const Policy policy = PolicyOfUser();
+    const int64_t begin = Nanoseconds();
+    int64_t now = begin;
+    const int64_t budget = policy == Policy::kPassive ? 0 : policy == Policy::kActive ? kActive : rest_ > 0 ? 0 : budget_;
+    while (now - begin < budget) {
+      for (int i = 0; i < 16; ++i) {
+        if (changed()) return Spun(now - begin);
+        Pause();
+      }
+      const int64_t last = now;
+      now = Nanoseconds();
+      if (now - last > kTaken) {  // in that time another program ran
+        rest_ = kRest;
+        break;
+      }
+    }
+    if (rest_ > 0) --rest_;
+    while (!changed()) word.wait(value, std::memory_order_acquire);
+    const int64_t slept = Nanoseconds() - now;
+    budget_ = slept < kLongest ? std::min(kLongest, 2 * std::max(budget_, kShortest)) : kShortest;
+  }
+
+ private:
+  enum class Policy : uint8_t { kUnset, kPassive, kActive };
+  static constexpr int64_t kShortest = 5'000, kLongest = 50'000, kTaken = 30'000, kActive = 10'000'000;  // nanoseconds
+  static constexpr int kRest = 1000;                                                                     // waits
+
+  static Policy PolicyOfUser() {
+    static const Policy policy = [] {
+      const char* const text = std::getenv("OMP_WAIT_POLICY");  // NOLINT(concurrency-mt-unsafe): read once
+      std::string lower(text == nullptr ? "" : text);
+      for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+      return lower == "passive" ? Policy::kPassive : lower == "active" ? Policy::kActive : Policy::kUnset;
+    }();
+    return policy;
+  }
+
+  void Spun(int64_t nanoseconds) {
+    if (rest_ > 0) --rest_;
+    if (2 * nanoseconds > budget_) budget_ = std::min(kLongest, 2 * budget_);
+  }
+
+  int64_t budget_ = kShortest;
+  int rest_ = 0;  // waits that are not to spin
+};
+
+// The helpers of the process. One op at a time: its caller has the turn.
+class Pool {
+ public:
+  static Pool& Get() {
+    static Pool* const pool = new Pool;  // never ended: its threads last as long as the process
+    return *pool;
+  }
+
+  // Starts helpers until there are `threads` with the caller.
+  Status Grow(int threads);
+
+  void Run(int threads, int64_t tasks, int64_t chunk, TaskFn fn) {
+    // Shares of one call each differ by a task at most; chunks are as asked for, but can be counted in kBits.
+    const bool shares = chunk <= 0;
+    if (!shares) chunk = std::max(std::min(chunk, tasks), tasks / static_cast<int64_t>(kMask) + 1);
+    const int64_t chunks = shares ? std::min<int64_t>(threads, tasks) : tasks / chunk + (tasks % chunk != 0);
+    Publish(threads, {fn, tasks, shares ? 0 : chunk, static_cast<int>(chunks), true}, chunks);
+  }
+  void RunEach(int threads, TaskFn fn) { Publish(threads, {fn, threads, 1, threads, false}, threads); }
+
+  void TakeTurn() {
+    std::unique_lock lock(turn_mutex_);
+    const uint64_t ticket = next_ticket_++;
+    turn_.wait(lock, [&] { return serving_ == ticket; });
+  }
+  void EndTurn() {
+    {
+      std::lock_guard lock(turn_mutex_);
+      ++serving_;
+    }
+    turn_.notify_all();
+  }
+
+ private:
+  struct Op {
+    TaskFn fn;
+    int64_t tasks = 0, chunk = 0;  // chunk 0: chunk c is the c-th of `parts` even shares
+    int parts = 1;
+    bool steal = true;
+    void Call(int thread, int64_t c) const {
+      const int64_t begin = chunk == 0 ? ShareBegin(tasks, parts, static_cast<int>(c)) : c * chunk;
+      const int64_t end = chunk == 0 ? ShareBegin(tasks, parts, static_cast<int>(c) + 1) : begin + std::min(chunk, tasks - begin);
+      fn(thread, begin, end);
+    }
+  };
+  // A share's chunks that nobody has taken, [begin, end), of the op of a generation, in one word: who takes one takes it of that op.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> left{0};
+  };
+  static constexpr int kBits = 20;
+  static constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1;
+  static uint64_t Range(uint64_t generation, int64_t begin, int64_t end) {
+    return generation << (2 * kBits) | static_cast<uint64_t>(begin) << kBits | static_cast<uint64_t>(end);
+  }
+  static int64_t Begin(uint64_t range) { return static_cast<int64_t>(range >> kBits & kMask); }
+  static int64_t End(uint64_t range) { return static_cast<int64_t>(range & kMask); }
+  static bool IsOf(uint64_t range, uint32_t generation) { return range >> (2 * kBits) == (generation & 0xffffffu); }
+
+  void Publish(int threads, const Op& op, int64_t chunks) {
+    op_ = op;
+    left_.store(static_cast<uint32_t>(chunks), std::memory_order_relaxed);
+    threads_.store(threads, std::memory_order_relaxed);
+    const uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
+    for (int t = 0; t < threads; ++t) {
+      const uint64_t range = Range(generation, ShareBegin(chunks, threads, t), ShareBegin(chunks, threads, t + 1));
+      shares_[static_cast<size_t>(t)].left.store(range, std::memory_order_release);
+    }
+    generation_.store(generation, std::memory_order_release);
+    generation_.notify_all();  // a system call only if a helper sleeps
+    Work(0, generation);
+    for (uint32_t left = left_.load(std::memory_order_acquire); left != 0; left = left_.load(std::memory_order_acquire)) {
+      patience_.Wait(left_, left);
+    }
+  }
+
+  void Help(int thread) {
+    Patience patience;
+    for (uint32_t seen = 0;;) {
+      patience.Wait(generation_, seen);
+      seen = generation_.load(std::memory_order_acquire);
+      if (thread < threads_.load(std::memory_order_relaxed)) Work(thread, seen);
+    }
+  }
+
+  // Takes chunks of the op until there are none. What is known of the op is read once a chunk of it is held, which keeps it from
+  // ending.
+  void Work(int thread, uint32_t generation) {
+    const int threads = threads_.load(std::memory_order_relaxed);
+    uint32_t done = 0;
+    bool steal = true;
+    for (int i = 0; i < threads && (i == 0 || steal); ++i) {
+      int victim = thread + i;
+      if (victim >= threads) victim -= threads;
+      std::atomic<uint64_t>& left = shares_[static_cast<size_t>(victim)].left;
+      for (uint64_t range = left.load(std::memory_order_acquire); IsOf(range, generation) && Begin(range) < End(range);) {
+        const int64_t taken = i == 0 ? Begin(range) : End(range) - 1;
+        const uint64_t rest = i == 0 ? Range(generation, taken + 1, End(range)) : Range(generation, Begin(range), taken);
+        if (!left.compare_exchange_weak(range, rest, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+        op_.Call(thread, taken);
+        steal = op_.steal;
+        ++done;
+        range = left.load(std::memory_order_acquire);
+      }
+    }
+    if (done > 0 && left_.fetch_sub(done, std::memory_order_acq_rel) == done) left_.notify_one();
+  }
+
+  alignas(64) std::atomic<uint32_t> generation_{0};  // of the last op
+  alignas(64) std::atomic<uint32_t> left_{0};        // chunks of the op that are not done
+  alignas(64) std::atomic<int> threads_{1};          // that the op may use
+  Op op_;
+  Patience patience_;  // the callers'
+  std::array<Share, kMaxThreads> shares_;
+
+  std::mutex turn_mutex_;
+  std::condition_variable turn_;
+  uint64_t next_ticket_ = 0, serving_ = 0;
+  int started_ = 1;  // threads, a caller included; with the turn
+};
 
 #if defined(TALLY_TEAM_OPENMP)
 
-struct Team::Impl {
-  explicit Impl(int threads) : chunks(threads) {}
-  Chunks chunks;
-};
-
-namespace {
+int ThreadLimit() { return omp_get_thread_limit(); }
 
 struct Gate {
   std::mutex mutex;
@@ -108,16 +235,15 @@ void* WaitAtGate(void* p) {
   return nullptr;
 }
 
-// libgomp ends the process where it is refused a thread. So before its pool of `have` becomes one of `threads`, as many are
-// started here, side by side, and end again: what the system refuses is then an error that can be handled. Not as std::threads,
-// each of which frees memory: glibc gives a thread that does 64 MiB of address space of its own and keeps them, which libgomp's
-// then lack.
-Status TryThreads(int have, int threads) {
+// libgomp ends the process where it is refused a thread. So as many are started here first, side by side, and end again: what the
+// system refuses is then an error that can be handled. Not as std::threads, each of which frees memory: glibc gives a thread that does
+// 64 MiB of address space of its own and keeps them, which libgomp's then lack.
+int TryThreads(int threads) {
   Gate gate;
   std::vector<pthread_t> started;
-  started.reserve(static_cast<size_t>(std::max(0, threads - have)));
+  started.reserve(static_cast<size_t>(threads));
   int error = 0;
-  for (int t = have; t < threads && error == 0; ++t) {
+  for (int t = 0; t < threads && error == 0; ++t) {
     pthread_t id;
     error = pthread_create(&id, nullptr, WaitAtGate, &gate);
     if (error == 0) started.push_back(id);
@@ -128,150 +254,95 @@ Status TryThreads(int have, int threads) {
   }
   gate.opened.notify_all();
   for (const pthread_t id : started) pthread_join(id, nullptr);
-  return error == 0 ? Status() : Refused(threads, std::error_code(error, std::generic_category()));
+  return error;
 }
 
-// libgomp keeps a pool for every thread that calls, of as many as its last region had.
-thread_local int pool_threads = 1;
-
-}  // namespace
-
-// The pool is libgomp's. It keeps its threads only while every region asks for the same number, so Run always
-// asks for all of them, and a thread without work leaves at once. The first region creates the threads: done
-// here, not in the first op.
-Team::Team(int threads) : threads_(ClampThreads(threads)) {
-  if (threads_ > pool_threads) status_ = TryThreads(pool_threads, std::min(threads_, omp_get_thread_limit()));
-  if (!status_.ok()) threads_ = 1;
-  if (threads_ > 1) {
-    int given = 1;
-#pragma omp parallel num_threads(threads_)
-#pragma omp single
-    given = omp_get_num_threads();
-    threads_ = pool_threads = given;
-  }
-  impl_ = std::make_unique<Impl>(threads_);
-}
-
-Team::~Team() = default;
-
-void Team::Run(int64_t tasks, int64_t chunk, TaskFn fn) {
-  if (tasks <= 0) return;
-  if (threads_ == 1 || tasks == 1) {
-    fn(0, 0, tasks);
-    return;
-  }
-  if (threads_ != pool_threads) {  // another caller than the one that made the team, or another team has run here
-    if (threads_ > pool_threads && !TryThreads(pool_threads, threads_).ok()) {
-      fn(0, 0, tasks);  // the same bits
-      return;
-    }
-    pool_threads = threads_;
-  }
-  Chunks& chunks = impl_->chunks;
-  if (chunk > 0) chunks.Set(tasks, chunk);
-#pragma omp parallel num_threads(threads_)
-  {
-    // The runtime may give fewer threads than asked for (OMP_DYNAMIC, OMP_THREAD_LIMIT): share among those
-    // there are; chunks are taken over.
-    const int thread = omp_get_thread_num();
-    if (chunk <= 0) {
-      RunShare(tasks, omp_get_num_threads(), thread, fn);
-    } else {
-      chunks.Run(thread, fn);
-    }
-  }
+// One region for the helpers that are missing, beside those of earlier ones.
+Status Pool::Grow(int threads) {
+  const int first = started_, missing = threads - first;
+  if (missing <= 0) return {};
+  const auto refused = [&](int error) { return Refused(threads, std::error_code(error, std::generic_category())); };
+  if (const int error = TryThreads(missing); error != 0) return refused(error);
+  struct Region {
+    Pool* pool;
+    int first, missing;
+  };
+  auto region = std::make_unique<Region>(Region{this, first, missing});
+  const auto host = [](void* p) -> void* {
+    const Region r = *static_cast<Region*>(p);
+    delete static_cast<Region*>(p);
+    omp_set_dynamic(0);
+#pragma omp parallel num_threads(r.missing)
+    r.pool->Help(r.first + omp_get_thread_num());
+    return nullptr;
+  };
+  pthread_t id;
+  if (const int error = pthread_create(&id, nullptr, host, region.get()); error != 0) return refused(error);
+  region.release();  // the host's
+  pthread_detach(id);
+  started_ = threads;
+  return {};
 }
 
 #else
 
-// Plain threads that sleep between runs: slower to start than libgomp's, but the thread sanitizer understands
-// them.
-struct Team::Impl {
-  std::mutex mutex;
-  std::condition_variable start, done;
-  uint64_t generation = 0;
-  int running = 0;
-  bool stop = false;
-  int64_t tasks = 0, chunk = 0;
-  const TaskFn* fn = nullptr;
-  Chunks chunks;
-  std::vector<std::thread> workers;
+int ThreadLimit() { return kMaxThreads; }
 
-  explicit Impl(int threads) : chunks(threads) {}
-
-  void End() {
-    {
-      std::lock_guard lock(mutex);
-      stop = true;
-    }
-    start.notify_all();
-    for (std::thread& worker : workers) worker.join();
-    workers.clear();
-  }
-
-  void Work(int thread, int parts) {
-    if (chunk <= 0) {
-      RunShare(tasks, parts, thread, *fn);
-    } else {
-      chunks.Run(thread, *fn);
-    }
-  }
-
-  void Loop(int thread, int parts) {
-    uint64_t seen = 0;
-    while (true) {
-      {
-        std::unique_lock lock(mutex);
-        start.wait(lock, [&] { return stop || generation != seen; });
-        if (stop) return;
-        seen = generation;
-      }
-      Work(thread, parts);
-      std::lock_guard lock(mutex);
-      if (--running == 0) done.notify_one();
-    }
-  }
-};
-
-Team::Team(int threads) : threads_(ClampThreads(threads)), impl_(std::make_unique<Impl>(threads_)) {
-  std::error_code why;
+// Plain threads, which the thread sanitizer understands.
+Status Pool::Grow(int threads) {
   try {
-    for (int t = 1; t < threads_; ++t) impl_->workers.emplace_back([impl = impl_.get(), t, n = threads_] { impl->Loop(t, n); });
+    for (; started_ < threads; ++started_) std::thread([this, t = started_] { Help(t); }).detach();
   } catch (const std::system_error& e) {
-    why = e.code();
+    return Refused(threads, e.code());
   } catch (const std::bad_alloc&) {
-    why = std::make_error_code(std::errc::not_enough_memory);
+    return Refused(threads, std::make_error_code(std::errc::not_enough_memory));
   }
-  if (why) {
-    impl_->End();
-    status_ = Refused(threads_, why);
-    threads_ = 1;
-  }
-}
-
-Team::~Team() { impl_->End(); }
-
-void Team::Run(int64_t tasks, int64_t chunk, TaskFn fn) {
-  if (tasks <= 0) return;
-  if (threads_ == 1 || tasks == 1) {
-    fn(0, 0, tasks);
-    return;
-  }
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->tasks = tasks;
-    impl_->chunk = chunk;
-    if (chunk > 0) impl_->chunks.Set(tasks, chunk);
-    impl_->fn = &fn;
-    impl_->running = threads_ - 1;
-    ++impl_->generation;
-  }
-  impl_->start.notify_all();
-  impl_->Work(0, threads_);
-  std::unique_lock lock(impl_->mutex);
-  impl_->done.wait(lock, [&] { return impl_->running == 0; });
+  return {};
 }
 
 #endif
+
+int WantedThreads(int threads) {
+  if (threads > 0) return threads;
+  const char* const user = std::getenv("OMP_NUM_THREADS");   // NOLINT(concurrency-mt-unsafe)
+  const int wanted = user == nullptr ? 0 : std::atoi(user);  // "4,2": of the outermost region
+  return wanted > 0 ? wanted : AvailableCores();
+}
+
+thread_local bool has_turn = false;
+
+}  // namespace
+
+Team::Team(int threads) : threads_(std::clamp(std::min(WantedThreads(threads), ThreadLimit()), 1, kMaxThreads)) {
+  if (threads_ == 1) return;
+  const Turn turn(*this);
+  status_ = Pool::Get().Grow(threads_);
+  if (!status_.ok()) threads_ = 1;
+}
+
+Team::Turn::Turn(const Team& team) : taken_(team.threads() > 1 && !has_turn) {
+  if (!taken_) return;
+  Pool::Get().TakeTurn();
+  has_turn = true;
+}
+
+Team::Turn::~Turn() {
+  if (!taken_) return;
+  has_turn = false;
+  Pool::Get().EndTurn();
+}
+
+void Team::Run(int64_t tasks, int64_t chunk, TaskFn fn) {
+  if (tasks <= 0) return;
+  if (threads_ == 1 || tasks == 1) return fn(0, 0, tasks);
+  const Turn turn(*this);
+  Pool::Get().Run(threads_, tasks, chunk, fn);
+}
+
+void Team::RunEach(TaskFn fn) {
+  if (threads_ == 1) return fn(0, 0, 1);
+  const Turn turn(*this);
+  Pool::Get().RunEach(threads_, fn);
+}
 
 }  // namespace tally

@@ -1,12 +1,11 @@
-// The team: the only place that knows of threads. Each engine has one. With OpenMP the runtime keeps the threads for the thread that
-// calls, and all teams of that caller share them. Where teams of different sizes take turns on one caller, the runtime ends and
-// starts threads at every change (measured: some 100 us); teams of one size keep them.
+// The team: the only place that knows of threads. The process has one pool of helpers, in an OpenMP region that lasts; a Team is the
+// right to use some of them. The caller of Run works as thread 0, outside of the region. Helpers that wait spin for some microseconds,
+// then sleep; where the system has taken a core away, they sleep at once.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
+#include <type_traits>
 
 #include "engine/base/status.h"
 
@@ -15,41 +14,52 @@ namespace tally {
 // A non-owning reference to a callable: void(int thread, int64_t begin, int64_t end).
 class TaskFn {
  public:
+  TaskFn() = default;
   template <class F>
-  TaskFn(F& f)  // NOLINT: implicit on purpose
+  requires(!std::is_same_v<std::remove_cv_t<F>, TaskFn>) TaskFn(F& f)  // NOLINT: implicit on purpose
       : object_(&f), call_([](void* o, int t, int64_t b, int64_t e) { (*static_cast<F*>(o))(t, b, e); }) {}
   void operator()(int thread, int64_t begin, int64_t end) const { call_(object_, thread, begin, end); }
 
  private:
-  void* object_;
-  void (*call_)(void*, int, int64_t, int64_t);
+  void* object_ = nullptr;
+  void (*call_)(void*, int, int64_t, int64_t) = nullptr;
 };
 
 inline constexpr int kMaxThreads = 1024;  // more than any machine we know; a typing error must not make libgomp abort
 
 class Team {
  public:
-  // 0 or less: as many threads as the machine has cores for us (affinity and cgroup limits respected). At most kMaxThreads, and
-  // no more than the runtime gives (OMP_THREAD_LIMIT).
+  // 0 or less: OMP_NUM_THREADS, or else as many threads as the machine has cores for us (affinity and cgroup limits respected). At
+  // most kMaxThreads and OMP_THREAD_LIMIT. Helpers that are missing are started; they last as long as the process.
   explicit Team(int threads);
-  ~Team();
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
   int threads() const { return threads_; }
   // kBadInput where the system refused to start that many; the team then is the calling thread alone.
   const Status& status() const { return status_; }
-  // Runs fn over [0, tasks), then returns. chunk 0: thread t takes one contiguous share (and is called only
-  // if it is not empty); chunk n: each takes its contiguous share n tasks at a time, from the front, then what others
-  // have left, from the end (where that makes 2^31 chunks or more, they are larger).
-  // A single thread or task runs on the caller, as everything does for a caller that is refused the threads. Not to be called
-  // from inside fn, nor by two callers at once.
+
+  // Runs fn over [0, tasks), then returns; it is over when the tasks are done, whether or not every thread has come. Each thread has
+  // a contiguous share. chunk 0: a share is one call; chunk n: n tasks are (where that makes 2^20 chunks or more, they are larger),
+  // from the front. A thread that has none left takes the last ones of others. A single thread or task runs on the caller. Not to be
+  // called from inside fn.
   void Run(int64_t tasks, int64_t chunk, TaskFn fn);
+  // fn(t, t, t + 1) on each thread t, for measuring the machine.
+  void RunEach(TaskFn fn);
+
+  // The helpers serve one caller at a time: a run waits for its turn. While a Turn lives, the turn is its caller's; runs take none.
+  // One of a team of one thread is nothing. Turns are given in the order in which they were asked for.
+  class Turn {
+   public:
+    explicit Turn(const Team& team);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    bool taken_ = false;
+  };
 
  private:
-  struct Impl;
   int threads_ = 1;
   Status status_;
-  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace tally

@@ -21,7 +21,7 @@ double Median(std::vector<double> v) {
 double TimeLoop(Team& team, const ArithmeticLoop& loop, int64_t iterations) {
   auto body = [&](int, int64_t begin, int64_t end) { loop.run(iterations * (end - begin)); };
   const double start = MonotonicSeconds();
-  team.Run(team.threads(), 0, body);
+  team.RunEach(body);
   return MonotonicSeconds() - start;
 }
 

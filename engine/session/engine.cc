@@ -50,7 +50,10 @@ class StepperEngine final : public Engine {
   int64_t Length(int32_t sequence) const override { return stepper_->cache().Length(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override { return stepper_->cache().Truncate(sequence, length); }
   void Free(int32_t sequence) override { stepper_->cache().Free(sequence); }
-  Result<Mat<const float>> Step(std::span<const BatchRow> rows) override { return stepper_->Step(rows); }
+  Result<Mat<const float>> Step(std::span<const BatchRow> rows) override {
+    const Team::Turn turn(team_);  // engines that are stepped at the same time take turns by step
+    return stepper_->Step(rows);
+  }
   Ledger& ledger() override { return stepper_->ledger(); }
   const Model& model() const override { return *model_; }
   std::string_view target() const override { return HwyTargetName(); }

@@ -64,20 +64,57 @@ TEST(Team, RunsEveryTaskExactlyOnce) {
   }
 }
 
-TEST(Team, StaticSharesAreContiguousEvenAndNeverEmpty) {
+TEST(Team, SharesAreContiguousEvenAndNeverEmpty) {
   Team team(4);
   for (int64_t tasks : {2, 4, 5, 7, 103}) {
     const std::vector<Call> calls = Record(team, tasks, 0);
-    std::set<int> threads;
     for (const Call& c : calls) {
       EXPECT_LT(c.begin, c.end);
       EXPECT_GE(c.end - c.begin, tasks / 4);
       EXPECT_LE(c.end - c.begin, tasks / 4 + 1);
-      EXPECT_TRUE(threads.insert(c.thread).second) << "thread " << c.thread << " was called twice";
       EXPECT_TRUE(c.thread >= 0 && c.thread < 4);
     }
     EXPECT_EQ(calls.size(), static_cast<size_t>(std::min<int64_t>(tasks, 4)));
   }
+}
+
+TEST(Team, EachThreadOnce) {
+  for (int threads : {1, 2, 7}) {
+    Team team(threads);
+    std::mutex mutex;
+    std::multiset<int> called;
+    auto body = [&](int thread, int64_t begin, int64_t end) {
+      std::lock_guard lock(mutex);
+      EXPECT_EQ(begin, thread);
+      EXPECT_EQ(end, thread + 1);
+      called.insert(thread);
+    };
+    team.RunEach(body);
+    EXPECT_EQ(called.size(), static_cast<size_t>(team.threads()));
+    EXPECT_EQ(std::set<int>(called.begin(), called.end()).size(), called.size());
+  }
+}
+
+// Steps of several callers do not mix.
+TEST(Team, TurnsAreOfOneCallerAtATime) {
+  std::atomic<int> inside{0};
+  std::atomic<bool> alone{true};
+  auto step = [&] {
+    Team team(3);
+    for (int i = 0; i < 100; ++i) {
+      const Team::Turn turn(team);
+      if (inside.fetch_add(1) != 0) alone = false;
+      auto body = [](int, int64_t, int64_t) {};
+      team.Run(20, 1, body);
+      team.Run(20, 0, body);
+      inside.fetch_sub(1);
+    }
+  };
+  std::thread other(step), third(step);
+  step();
+  other.join();
+  third.join();
+  EXPECT_TRUE(alone);
 }
 
 TEST(Team, ChunksAreAsAskedFor) {
@@ -255,7 +292,6 @@ void ExpectEveryTaskOnce(Team& team) {
   }
 }
 
-// The caller is a thread of its own: the runtime keeps none for it yet, whatever ran here before.
 TEST(Team, ThreadsThatTheSystemRefuses) {
 #if defined(TALLY_SHADOW_MEMORY)
   GTEST_SKIP() << "the sanitizer's own memory does not fit";
@@ -278,7 +314,7 @@ TEST(Team, ThreadsThatTheSystemRefuses) {
   caller.join();
 }
 
-// A team that was given its threads, and then a caller for whom the runtime would have to start as many again.
+// A team that was given its threads has them for every caller.
 TEST(Team, ACallerThatIsRefusedTheThreadsOfATeam) {
 #if defined(TALLY_SHADOW_MEMORY)
   GTEST_SKIP() << "the sanitizer's own memory does not fit";
@@ -299,9 +335,9 @@ TEST(Team, ACallerThatIsRefusedTheThreadsOfATeam) {
   EXPECT_EQ(Record(team, 64, 0).size(), 64u);
 }
 
-// Threads are kept from run to run, also where two teams of one size take turns (parallel.h says what happens with two sizes).
-TEST(Team, TeamsOfOneSizeKeepTheirThreads) {
-  Team a(2), b(2);
+// Teams of any size have the same helpers.
+TEST(Team, ThreadsAreKept) {
+  Team a(2), b(3);
   std::mutex mutex;
   std::set<pid_t> ids;
   auto body = [&](int, int64_t, int64_t) {
@@ -312,7 +348,7 @@ TEST(Team, TeamsOfOneSizeKeepTheirThreads) {
     a.Run(2, 0, body);
     b.Run(2, 0, body);
   }
-  EXPECT_LE(ids.size(), 3u);  // the caller, and a thread of each team, which OpenMP's teams share
+  EXPECT_LE(ids.size(), 3u);
 }
 
 TEST(Team, SeveralTeamsTakeTurns) {
