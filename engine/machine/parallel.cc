@@ -19,6 +19,9 @@
 #if defined(TALLY_TEAM_OPENMP)
 #include <omp.h>
 #include <pthread.h>
+#include <sys/mman.h>
+
+#include <cerrno>
 #endif
 
 namespace tally {
@@ -108,6 +111,7 @@ class Pool {
 
   // Starts helpers until there are `threads` with the caller.
   Status Grow(int threads);
+  int threads() const { return started_; }  // with the turn
 
   void Run(int threads, int64_t tasks, int64_t chunk, TaskFn fn) {
     // Shares of one call each differ by a task at most; chunks are as asked for, but can be counted in kBits.
@@ -215,7 +219,9 @@ class Pool {
   std::mutex turn_mutex_;
   std::condition_variable turn_;
   uint64_t next_ticket_ = 0, serving_ = 0;
-  int started_ = 1;  // threads, a caller included; with the turn
+  int started_ = 1;            // threads, a caller included; with the turn
+  int missing_ = 0;            // threads of the region that is to begin
+  std::atomic<int> begun_{0};  // threads of the region that has begun
 };
 
 #if defined(TALLY_TEAM_OPENMP)
@@ -236,9 +242,12 @@ void* WaitAtGate(void* p) {
 }
 
 // libgomp ends the process where it is refused a thread. So as many are started here first, side by side, and end again: what the
-// system refuses is then an error that can be handled. Not as std::threads, each of which frees memory: glibc gives a thread that does
-// 64 MiB of address space of its own and keeps them, which libgomp's then lack.
+// system refuses is then an error that can be handled. Beside them there must be room for what glibc gives the host of the region, which
+// allocates memory: an aligned heap of 64 MiB of address space. Not as std::threads: each would have such a heap, and keep it.
 int TryThreads(int threads) {
+  constexpr size_t kHeap = size_t{192} << 20;
+  void* const heap = mmap(nullptr, kHeap, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (heap == MAP_FAILED) return errno;
   Gate gate;
   std::vector<pthread_t> started;
   started.reserve(static_cast<size_t>(threads));
@@ -254,33 +263,38 @@ int TryThreads(int threads) {
   }
   gate.opened.notify_all();
   for (const pthread_t id : started) pthread_join(id, nullptr);
+  munmap(heap, kHeap);
   return error;
 }
 
 // One region for the helpers that are missing, beside those of earlier ones.
 Status Pool::Grow(int threads) {
-  const int first = started_, missing = threads - first;
+  const int missing = threads - started_;
   if (missing <= 0) return {};
   const auto refused = [&](int error) { return Refused(threads, std::error_code(error, std::generic_category())); };
-  if (const int error = TryThreads(missing); error != 0) return refused(error);
-  struct Region {
-    Pool* pool;
-    int first, missing;
-  };
-  auto region = std::make_unique<Region>(Region{this, first, missing});
+  if (const int error = TryThreads(missing + 1); error != 0) return refused(error);
+  begun_ = 0;
+  missing_ = missing;
   const auto host = [](void* p) -> void* {
-    const Region r = *static_cast<Region*>(p);
-    delete static_cast<Region*>(p);
+    Pool* const pool = static_cast<Pool*>(p);
+    const int begin = pool->started_, wanted = pool->missing_;
     omp_set_dynamic(0);
-#pragma omp parallel num_threads(r.missing)
-    r.pool->Help(r.first + omp_get_thread_num());
+#pragma omp parallel num_threads(wanted)
+    {
+      const int thread = omp_get_thread_num();
+      if (thread == 0) {  // all have been started
+        pool->begun_ = omp_get_num_threads();
+        pool->begun_.notify_one();
+      }
+      pool->Help(begin + thread);
+    }
     return nullptr;
   };
   pthread_t id;
-  if (const int error = pthread_create(&id, nullptr, host, region.get()); error != 0) return refused(error);
-  region.release();  // the host's
+  if (const int error = pthread_create(&id, nullptr, host, this); error != 0) return refused(error);
   pthread_detach(id);
-  started_ = threads;
+  begun_.wait(0);
+  started_ += begun_;
   return {};
 }
 
@@ -317,7 +331,7 @@ Team::Team(int threads) : threads_(std::clamp(std::min(WantedThreads(threads), T
   if (threads_ == 1) return;
   const Turn turn(*this);
   status_ = Pool::Get().Grow(threads_);
-  if (!status_.ok()) threads_ = 1;
+  threads_ = status_.ok() ? std::min(threads_, Pool::Get().threads()) : 1;
 }
 
 Team::Turn::Turn(const Team& team) : taken_(team.threads() > 1 && !has_turn) {
