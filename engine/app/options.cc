@@ -44,7 +44,7 @@ void AddModel(CLI::App& command, std::string& model) {
 
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   AddModel(command, flags.model);
-  AddNumber(command, "--threads", flags.threads, "threads (0: all cores)");
+  AddNumber(command, "--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)");
   AddNumber(command, "--ctx", flags.context, "context length in tokens (0: the trained one, at most 4096)");
   command.add_option("--activations", flags.activations, "auto, f32, bf16 or int8");
   std::string kv_types = "auto";
