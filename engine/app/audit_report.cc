@@ -321,6 +321,10 @@ std::string AuditText(const AuditReport& report, const Model& model, const Audit
   }
   if (model.not_run().tensors > 0) add(NotRunText(model.not_run()) + "\n");
   if (recipe.latent.kv_rank > 0) add(LatentText(recipe) + "\n");
+  if (report.widened_packed > 0) {
+    add("widened to F32, as absorbing needs them transposed by head: " + WithThousands(report.widened_stored) +
+        " bytes stored, " + WithThousands(report.widened_packed) + " in memory\n\n");
+  }
   if (report.page_bytes > 0) {
     add(Render(PageStepTable(report), TableFormat::kText) + "\n");
     add(Render(PageSiteTable(report), TableFormat::kText) + "\n");
@@ -362,6 +366,7 @@ Json AuditDocument(const std::string& name, const AuditReport& report, const Mod
                    {"differing", report.differing},
                    {"head_is_copy", report.head_is_copy},
                    {"not_run", NotRunJson(model.not_run())},
+                   {"widened", {{"stored", report.widened_stored}, {"packed", report.widened_packed}}},
                    {"stored", RowsJson(report.stored)},
                    {"decode_steps", DecodeSteps(report)},
                    {"steps", std::move(steps)},

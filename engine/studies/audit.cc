@@ -36,6 +36,12 @@ class Auditor {
   Result<AuditReport> Run() {
     const Recipe& recipe = model_.recipe();
     report_.head_is_copy = !model_.not_run().head.empty() || HeadIsCopy(model_.weights(), recipe);
+    const std::vector<WeightInfo>& infos = model_.weights().infos();
+    for (size_t i = 0; i < infos.size(); ++i) {
+      if (!GetDTypeInfo(types_[i]).quantised || infos[i].packed_bytes < infos[i].parameters() * sizeof(float)) continue;
+      report_.widened_stored += infos[i].stored_bytes;
+      report_.widened_packed += infos[i].packed_bytes;
+    }
     report_.stored = books::AuditStored(recipe, table_, types_);
     Add(report_.stored);
     facts_.kv_element_bytes = KvLayout{engine_.kv_type(), 1, 1}.KeyBytes();

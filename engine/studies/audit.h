@@ -68,7 +68,9 @@ struct AuditReport {
   std::vector<Experts> experts;
   uint64_t compared = 0, differing = 0;  // rows
   uint64_t page_bytes = 0;               // page size, if pages were watched; else 0
-  bool head_is_copy = false;             // the head is stored beside the embedding, with its type and values
+  // Quantised matrices that are F32 in memory, as latent attention needs them transposed by head: their bytes.
+  uint64_t widened_stored = 0, widened_packed = 0;
+  bool head_is_copy = false;  // the head is stored beside the embedding, with its type and values
 };
 
 // Runs the prompt in pieces of max_batch, then decodes. Resets the ledger before every step. Rows that differ are not an error;

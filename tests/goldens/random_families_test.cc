@@ -243,6 +243,46 @@ std::string ModelName(const testing::TestParamInfo<std::string>& model) {
 }
 INSTANTIATE_TEST_SUITE_P(All, RandomFamily, testing::ValuesIn(Names()), ModelName);
 
+// Old GGUF files have the matrix of keys and values whole. The keys' part, which latent attention needs transposed by head, is F32 in
+// memory where it is quantised, and the audit says so.
+TEST(RandomFamilies, AWidenedMatrixIsNamed) {
+  const TempFolder folder;
+  std::ofstream(folder / "config.json") << SmallConfig("DeepSeek-V2-Lite");
+  SynthOptions options;
+  options.type = DType::kQ8_0;
+  ASSERT_TRUE(Synthesize(folder / "config.json", folder / "new.gguf", options).ok());
+  const Inventory made = ReadGguf(folder / "new.gguf").value();
+  const FileReader reader = FileReader::Open(folder / "new.gguf").value();
+  GgufWriter old;
+  for (const auto& [key, value] : made.metadata.values()) old.Set(key, value);
+  std::vector<const StoredTensor*> sources;
+  for (const StoredTensor& t : made.tensors) {
+    if (t.name.ends_with("attn_v_b.weight")) continue;
+    const bool keys = t.name.ends_with("attn_k_b.weight");  // [heads, rank, nope]; nope = the width of values, 32
+    const std::string name = keys ? t.name.substr(0, t.name.size() - 10) + "kv_b.weight" : t.name;
+    old.AddTensor(name, t.dtype, keys ? std::vector<uint64_t>{t.shape[0] * 2 * t.shape[2], t.shape[1]} : t.shape);
+    sources.push_back(&t);
+  }
+  const Status written = old.Write(folder / "old.gguf", [&](size_t i, uint64_t offset, std::span<uint8_t> piece) {
+    const StoredTensor& t = *sources[i];  // of keys and values: the keys' bytes, and as many again
+    ASSERT_TRUE(reader.ReadAt(t.offset + offset % t.bytes, piece.first(std::min<size_t>(piece.size(), t.bytes))).ok());
+    if (piece.size() > t.bytes)
+      std::copy_n(piece.begin(), piece.size() - t.bytes, piece.begin() + static_cast<ptrdiff_t>(t.bytes));
+  });
+  ASSERT_TRUE(written.ok()) << written.message();
+  const Opened opened = Open(folder / "old.gguf", SmallOptions());
+  ASSERT_NE(opened.engine, nullptr);
+  AuditOptions audit;
+  audit.prompt = {1, 2, 3};
+  audit.decode_tokens = 1;
+  const auto report = Audit(*opened.engine, audit);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->differing, 0u);
+  const uint64_t elements = uint64_t{kLayers} * kHeads * 32 * 32;
+  EXPECT_EQ(report->widened_stored, elements / 32 * 34);
+  EXPECT_GE(report->widened_packed, elements * sizeof(float));
+}
+
 TEST(RandomFamilies, AreAllOfTheRegistry) {
   std::set<const Family*> seen;
   for (const std::string& name : Names()) {
