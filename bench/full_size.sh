@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Full size: what the books show of gpt-oss-20b, from execution; the audits of models of other families (deepseek-v2-lite's with the
-# pages, too); and the speed of all, and of llama-3.2-1b as Q8_0 and BF16, beside the machine's roofs. Fails where a count is another one, where memory is more than planned, or a ratio is below its bar.
+# pages, too); and the speed of all, and of llama-3.2-1b as Q8_0 and BF16, beside the machine's roofs. Fails
+# where a count is another one, where memory is more than planned, or a ratio is below its bar.
 # usage: bench/full_size.sh [DIR=build/full_size] [VOCABULARY.gguf]
 #
-# Files that DIR lacks are made with `tally synth`, 56 GB in all (with a vocabulary they can go to bench/peers/run_peers.sh, too). With
-# the files there it took four minutes on two cores of Zen 4; qwen3-30b-a3b needs 17 GiB of memory and its roof 1 more. The
+# Files that DIR lacks are made with `tally synth`, 56 GB in all (with a vocabulary they can go to bench/peers/run_peers.sh, too). 
+# qwen3-30b-a3b needs 17 GiB of memory and its roof 1 more. The
 # bars are for processors with AVX-512 VNNI; neighbours on a shared machine move every figure (README.md, "How figures are measured").
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 

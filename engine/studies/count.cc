@@ -49,7 +49,7 @@ Source FromCatalog(CatalogModel model) {
           {},
           TypeText(type),
           {std::string(c.total), std::string(c.active), std::string(c.non_embedding), std::string(c.source), c.from_memory},
-          model.note.empty() ? std::vector<std::string>() : std::vector<std::string>{std::string(model.note)},
+          {},
           std::move(model.other_method),
           AsType(std::move(model.parts_not_run), model.type)};
 }

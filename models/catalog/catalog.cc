@@ -15,13 +15,12 @@ namespace {
 struct Row {
   std::string_view name;
   PublishedClaim claim;
-  std::string_view note;
   std::string_view config;
 };
 
 constexpr Row kRows[] = {
-#define TALLY_MODEL(name, total, active, non_embedding, source, from_memory, note, config) \
-  {name, {total, active, non_embedding, source, from_memory}, note, config},
+#define TALLY_MODEL(name, total, active, non_embedding, source, from_memory, config) \
+  {name, {total, active, non_embedding, source, from_memory}, config},
 #include "models/catalog/published.inc"
 };
 
@@ -96,7 +95,7 @@ Result<CatalogModel> FindCatalogModel(std::string_view name) {
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadConfigText(row->config, source));
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   TALLY_ASSIGN_OR_RETURN(const CountTypes types, ReadCountTypes(inventory));
-  return CatalogModel{row->name,          std::move(spec.recipe),       types.type, types.expert_type, row->claim, row->note,
+  return CatalogModel{row->name,          std::move(spec.recipe),       types.type, types.expert_type, row->claim,
                       types.other_method, std::move(spec.parts_not_run)};
 }
 

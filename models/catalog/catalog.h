@@ -24,7 +24,6 @@ struct CatalogModel {
   DType type = DType::kBF16;         // published type of the weights
   DType expert_type = DType::kBF16;  // published type of the experts' matrices
   PublishedClaim claim;
-  std::string_view note;     // properties that the recipe lacks; mostly empty
   std::string other_method;  // CountTypes::other_method
   std::vector<PartNotRun> parts_not_run;
 };
