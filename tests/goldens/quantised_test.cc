@@ -134,7 +134,7 @@ TEST_P(QuantisedTest, F32ActivationsGiveTheLogitsOfTheValues) {
 }
 
 // The stated bound on a logit's error, as a share of the largest logit: 1 % where activations stay f32, 2.5 % with bf16 (measured:
-// 1.8 %), 8 % with int8 (measured: 6.5 %), 14 % with int8 where experts are chosen by it, too (measured: 11.4 %; such models are random,
+// 1.8 %), 8 to 10 % with int8 (measured: 6.5 to 8.1 %), 14 % with int8 where experts are chosen by it, too (measured: 11.4 %; such models are random,
 // amplify, and have near-ties between experts). The greedy token is that of the f32 run wherever its margin exceeds twice the
 // difference seen.
 TEST_P(QuantisedTest, DefaultActivationsStayWithinTheBoundAndKeepGreedyTokens) {
@@ -177,6 +177,7 @@ TEST_P(QuantisedTest, BitsDoNotDependOnThreadsCutsOrCompany) {
 INSTANTIATE_TEST_SUITE_P(Cases, QuantisedTest,
                          testing::Values(Case{"llama/llama-a-f32-gqa-untied", DType::kQ8_0, 0.08},
                                          Case{"llama/llama-a-f32-gqa-untied", DType::kQ4_0, 0.08},
+                                         Case{"llama/llama-a-f32-gqa-untied", DType::kQ5_0, 0.1},
                                          Case{"llama/llama-a-f32-gqa-untied", DType::kF16, 0.01},
                                          Case{"llama/llama-a-f32-gqa-untied", DType::kBF16, 0.025},
                                          Case{"gptoss/gptoss-a-top4of8-realyarn", DType::kQ8_0, 0.14},

@@ -13,6 +13,7 @@
 
 #include "engine/kernels/formats/mxfp4.h"
 #include "engine/kernels/formats/q4_0.h"
+#include "engine/kernels/formats/q5_0.h"
 #include "engine/kernels/formats/q6_k.h"
 #include "engine/kernels/formats/q8_0.h"
 
@@ -140,6 +141,7 @@ TEST(Q6_K, PanelBytesStandWhereTheLayoutSays) {
 
 TEST(Q8_0, GgmlBytes) { ExpectGgmlBytes<FormatQ8_0>("q8_0"); }
 TEST(Q4_0, GgmlBytes) { ExpectGgmlBytes<FormatQ4_0>("q4_0"); }
+TEST(Q5_0, GgmlBytes) { ExpectGgmlBytes<FormatQ5_0>("q5_0"); }
 
 TEST(Q8_0, DecodesByDefinition) {
   BlockQ8_0 b{.d = F32ToF16(0.375f), .qs = {}};

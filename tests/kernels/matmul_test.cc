@@ -315,7 +315,8 @@ TEST_P(QuantisedMatMulTest, LargestProductsAreExact) {
       {DType::kQ8_0, {0x80, 0x7f, 0x81, 0x00}},
       {DType::kQ4_0, {0x00, 0xff, 0x0f, 0xf0}},
       {DType::kMXFP4, {0x77, 0xff, 0x7f, 0xf7}},  // E2M1: 7 is 6, 15 is -6
-      {DType::kQ6_K, {0x00, 0xff, 0x0f, 0xf0}},   // -32, 31, and others; its 16 scales, which come last, below
+      {DType::kQ5_0, {0x00, 0xff, 0x0f, 0xf0}},
+      {DType::kQ6_K, {0x00, 0xff, 0x0f, 0xf0}},  // -32, 31, and others; its 16 scales, which come last, below
   };
   const std::vector<uint8_t>& extremes = all.at(GetParam());
   const Weight w(random, GetParam(), 1, rows, cols, [&](int64_t row, int64_t block, uint8_t* qs, size_t bytes) {
@@ -499,6 +500,7 @@ struct ByHand {
 constexpr ByHand kByHand[] = {
     {DType::kQ8_0, 3, 16, 3, 2},  // the offset, the scale
     {DType::kQ4_0, 3, 3, 3, 2},
+    {DType::kQ5_0, 3, 3, 3, 2},
     {DType::kMXFP4, 3, 3, 3, 3},  // and one half
     // Halves of a block are multiplied by their scales (2) and added (1); or widened by them (3 each) and added. Of an element the
     // offset, the half's scale times the block's, the product.

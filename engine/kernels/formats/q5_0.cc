@@ -1,0 +1,23 @@
+// Q5_0 weights times int8 or f32 activations.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/formats/q5_0.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "engine/kernels/formats/q5_0.h"
+#include "engine/kernels/matmul/float-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+FormatKernels KernelsQ5_0() { return QuantisedKernels<VectorQ5_0>(); }
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tally {
+HWY_EXPORT(KernelsQ5_0);
+extern const WeightFormat kWeightFormatQ5_0;
+constinit const WeightFormat kWeightFormatQ5_0 = MakeQuantised<FormatQ5_0>([] { return HWY_DYNAMIC_DISPATCH(KernelsQ5_0)(); });
+}  // namespace tally
+#endif
