@@ -62,7 +62,7 @@ void FillPanels(DType t, int64_t cols, uint8_t* p, size_t bytes) {
   std::vector<float> x(kNoiseRows * static_cast<size_t>(cols));
   for (float& v : x) v = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 1000.0f;
   std::vector<uint8_t> stored(kNoiseRows * row);
-  format.encode(x.data(), static_cast<int64_t>(x.size()) / GetDTypeInfo(t).block_size, stored.data());
+  format.encode(x.data(), nullptr, static_cast<int64_t>(x.size()) / GetDTypeInfo(t).block_size, stored.data());
   const size_t panel = PanelBytes(t, cols);
   for (size_t at = 0; at < bytes; at += panel) {
     format.pack(cols, kPanelRows, {.data = stored.data() + at / panel * 7 % (kNoiseRows - kPanelRows) * row, .stride = row},

@@ -95,7 +95,7 @@ void FillPiece(const Filling& f, size_t index, uint64_t offset, std::span<uint8_
     case Fill::kNoise: return noise.Fill(index, f.type, f.deviation, offset, piece);
     case Fill::kValue: {
       std::vector<uint8_t> one(type.block_bytes);
-      FormatOf(f.type).encode(&f.value, 1, one.data());
+      FormatOf(f.type).encode(&f.value, nullptr, 1, one.data());
       return FillValues(one, offset, piece);
     }
     case Fill::kFactors: {

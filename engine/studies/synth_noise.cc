@@ -38,7 +38,7 @@ const std::vector<uint8_t>& NoisePools::Pool(DType type, float deviation) {
   std::vector<float> x(info.block_size);
   for (uint64_t b = 0; b < blocks; ++b) {
     for (uint64_t i = 0; i < info.block_size; ++i) x[i] = Noise(seed, b * info.block_size + i) * deviation;
-    format.encode(x.data(), 1, pool.data() + b * info.block_bytes);
+    format.encode(x.data(), nullptr, 1, pool.data() + b * info.block_bytes);
   }
   return pool;
 }

@@ -22,7 +22,7 @@ namespace {
 std::vector<uint8_t> Encoded(DType t, const std::vector<float>& x) {
   const DTypeInfo info = GetDTypeInfo(t);
   std::vector<uint8_t> out(x.size() / info.block_size * info.block_bytes);
-  FormatOf(t).encode(x.data(), static_cast<int64_t>(x.size() / info.block_size), out.data());
+  FormatOf(t).encode(x.data(), nullptr, static_cast<int64_t>(x.size() / info.block_size), out.data());
   return out;
 }
 

@@ -59,7 +59,7 @@ struct Table {
       if (info.quantised) {
         std::vector<float> x(static_cast<size_t>(c));
         for (float& v : x) v = random.Normal();
-        FormatOf(t).encode(x.data(), c / info.block_size, bytes);
+        FormatOf(t).encode(x.data(), nullptr, c / info.block_size, bytes);
         for (size_t i = 0; wild && i < row_bytes; ++i) bytes[i] = static_cast<uint8_t>(random.Bits());
         FormatOf(t).decode(bytes, c / info.block_size, value);
       }

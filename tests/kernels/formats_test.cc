@@ -37,7 +37,7 @@ Values<F> Decoded(const typename F::Block& b) {
 template <class F>
 Values<F> There(const Values<F>& x) {
   typename F::Block b;
-  F::Encode(x.data(), b);
+  F::Encode(x.data(), nullptr, b);
   return Decoded<F>(b);
 }
 
@@ -63,7 +63,7 @@ void ExpectGgmlBytes(const std::string& format) {
   ASSERT_GE(expected.size(), 4u);
   for (size_t i = 0; i < expected.size(); ++i) {
     Block b;
-    F::Encode(&input[i * kBlock], b);
+    F::Encode(&input[i * kBlock], nullptr, b);
     EXPECT_EQ(std::memcmp(&b, &expected[i], sizeof(Block)), 0) << "block " << i;
   }
 }

@@ -78,7 +78,7 @@ class Weight {
         }
       } else {
         const float x = random.Normal();
-        FormatOf(dtype).encode(&x, 1, stored.data() + i);
+        FormatOf(dtype).encode(&x, nullptr, 1, stored.data() + i);
       }
     }
   }

@@ -38,7 +38,7 @@ struct FormatMXFP4 : NibbleFormat<FormatMXFP4, BlockMXFP4> {
     for (int i = 0; i < 32; ++i) out[i] = d * (half * static_cast<float>(kE2M1Doubled[Nibble(b.qs, i)]));
   }
 
-  static void Encode(const float* x, Block& b) {
+  static void Encode(const float* x, const float*, Block& b) {
     if (!AllFinite(x, 32)) {
       b = Block{.e = kE8M0NaN, .qs = {}};
       return;

@@ -4,7 +4,7 @@
 //   kStrips                           std::array: bytes of one row in each strip of a panel's block
 //   kPanelCols                        columns of a panel's block, the same as of a stored block
 //   kScaleWords                       f32 or i32 numbers of a row that the kernels use with 32 integers
-//   Decode(const Block&, float*), Encode(const float*, Block&)
+//   Decode(const Block&, float*), Encode(const float* x, const float* importance, Block&)
 //   Join(const uint8_t* codes, uint8_t scale)   optional: a Block from codes and scale in separate tensors
 // A panel row is the bytes of one row of a panel's block, in the order of the strips:
 //   PanelRow(const Block&, uint8_t* row)        the panel row of a block
@@ -114,10 +114,11 @@ void DecodeBlocks(const uint8_t* stored, int64_t blocks, float* out) {
 }
 
 template <class F>
-void EncodeBlocks(const float* x, int64_t blocks, uint8_t* stored) {
-  for (int64_t b = 0; b < blocks; ++b, stored += sizeof(typename F::Block), x += GetDTypeInfo(F::kType).block_size) {
+void EncodeBlocks(const float* x, const float* importance, int64_t blocks, uint8_t* stored) {
+  constexpr int64_t kElements = static_cast<int64_t>(GetDTypeInfo(F::kType).block_size);
+  for (int64_t b = 0; b < blocks; ++b, stored += sizeof(typename F::Block)) {
     typename F::Block block;
-    F::Encode(x, block);
+    F::Encode(x + b * kElements, importance == nullptr ? nullptr : importance + b * kElements, block);
     std::memcpy(stored, &block, sizeof(block));
   }
 }

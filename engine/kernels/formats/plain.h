@@ -60,7 +60,7 @@ void DecodePlain(const uint8_t* stored, int64_t n, float* out) {
 }
 
 template <class F>
-void EncodePlain(const float* x, int64_t n, uint8_t* stored) {
+void EncodePlain(const float* x, const float*, int64_t n, uint8_t* stored) {
   for (int64_t i = 0; i < n; ++i, stored += sizeof(typename F::Bits)) {
     const typename F::Bits bits = F::FromF32(x[i]);
     std::memcpy(stored, &bits, sizeof(bits));

@@ -26,7 +26,7 @@ struct FormatQ4_0 : NibbleFormat<FormatQ4_0, BlockQ4_0> {
     for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(Nibble(b.qs, i) - 8);
   }
 
-  static void Encode(const float* x, Block& b) {
+  static void Encode(const float* x, const float*, Block& b) {
     if (!AllFinite(x, 32)) {
       b = Block{.d = kF16NaN, .qs = {}};
       return;

@@ -35,7 +35,7 @@ struct FormatQ5_0 {
     for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(Quant(b, i));
   }
 
-  static void Encode(const float* x, Block& b) {
+  static void Encode(const float* x, const float*, Block& b) {
     b = Block{};
     if (!AllFinite(x, 32)) {
       b.d = kF16NaN;

@@ -58,7 +58,7 @@ struct FormatQ6_K {
 
   // Every 16 values get the scale with the least squared error among candidates near the one that maps the largest value to -32.
   // The largest of these scales maps to -128. The others become the neighbouring integer with the least squared error.
-  static void Encode(const float* x, Block& b) {
+  static void Encode(const float* x, const float*, Block& b) {
     b = Block{};
     if (!AllFinite(x, 256)) {
       b.d = kF16NaN;

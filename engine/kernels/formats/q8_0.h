@@ -30,7 +30,7 @@ struct FormatQ8_0 {
   }
 
   // A scale beyond the largest f16 (values beyond 8e6) becomes infinite.
-  static void Encode(const float* x, Block& b) {
+  static void Encode(const float* x, const float*, Block& b) {
     if (!AllFinite(x, 32)) {
       b = Block{.d = kF16NaN, .qs = {}};
       return;

@@ -69,9 +69,10 @@ struct WeightFormat {
   WideningFlops widening;
 
   // Converts `blocks` stored blocks to and from f32. Encode rounds to nearest; a quantised block with an infinity or NaN becomes
-  // all NaN.
+  // all NaN. importance: weights of the values' squared errors, one for each x, or null for equal weights; formats with one
+  // scale per block of 32 ignore it.
   void (*decode)(const uint8_t* stored, int64_t blocks, float* out);
-  void (*encode)(const float* x, int64_t blocks, uint8_t* stored);
+  void (*encode)(const float* x, const float* importance, int64_t blocks, uint8_t* stored);
   // Packs rows [0, valid) of `src` with `cols` columns into one panel. Its other rows become zeros.
   void (*pack)(int64_t cols, int valid, const StagedRows& src, uint8_t* panel);
   // Reads row `row` of a panel as [cols] f32.
