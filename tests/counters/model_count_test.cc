@@ -158,7 +158,7 @@ TEST(Count, StoredTypes) {
   narrow.d_expert = 100;
   for (const ParameterForm& p : ParameterForms(narrow)) {
     for (const DType type : kWeightTypes)
-      EXPECT_GE(2 * StoredBytesAs(p, type), p.count.value()) << p.name << " " << DTypeName(type);
+      EXPECT_GE(4 * StoredBytesAs(p, type), p.count.value()) << p.name << " " << DTypeName(type);
   }
 }
 

@@ -174,21 +174,23 @@ TEST_P(QuantisedTest, BitsDoNotDependOnThreadsCutsOrCompany) {
   ForEachTarget([&] { ExpectSameBitsHoweverRun(model_.stored, ids_); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, QuantisedTest,
-                         testing::Values(Case{"llama/llama-a-f32-gqa-untied", DType::kQ8_0, 0.08},
-                                         Case{"llama/llama-a-f32-gqa-untied", DType::kQ4_0, 0.08},
-                                         Case{"llama/llama-a-f32-gqa-untied", DType::kQ5_0, 0.1},
-                                         Case{"llama/llama-a-f32-gqa-untied", DType::kF16, 0.01},
-                                         Case{"llama/llama-a-f32-gqa-untied", DType::kBF16, 0.025},
-                                         Case{"gptoss/gptoss-a-top4of8-realyarn", DType::kQ8_0, 0.14},
-                                         Case{"gptoss/gptoss-a-top4of8-realyarn", DType::kQ4_0, 0.14},
-                                         Case{"gpt2", DType::kQ6_K, 0.03}),
-                         [](const testing::TestParamInfo<Case>& c) {
-                           std::string name = std::string(c.param.golden) + "_" + std::string(DTypeName(c.param.type));
-                           name = name.substr(name.find('/') + 1);  // npos + 1: all of it
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, QuantisedTest,
+    testing::Values(
+        Case{"llama/llama-a-f32-gqa-untied", DType::kQ8_0, 0.08}, Case{"llama/llama-a-f32-gqa-untied", DType::kQ4_0, 0.08},
+        Case{"llama/llama-a-f32-gqa-untied", DType::kQ5_0, 0.1}, Case{"llama/llama-a-f32-gqa-untied", DType::kQ4_1, 0.1},
+        Case{"llama/llama-a-f32-gqa-untied", DType::kQ5_1, 0.1}, Case{"llama/llama-a-f32-gqa-untied", DType::kIQ4_NL, 0.1},
+        Case{"llama/llama-a-f32-gqa-untied", DType::kF16, 0.01}, Case{"llama/llama-a-f32-gqa-untied", DType::kBF16, 0.025},
+        Case{"gptoss/gptoss-a-top4of8-realyarn", DType::kQ8_0, 0.14},
+        Case{"gptoss/gptoss-a-top4of8-realyarn", DType::kQ4_0, 0.14}, Case{"gpt2", DType::kQ2_K, 0.03},
+        Case{"gpt2", DType::kQ3_K, 0.03}, Case{"gpt2", DType::kQ4_K, 0.03}, Case{"gpt2", DType::kQ5_K, 0.03},
+        Case{"gpt2", DType::kQ6_K, 0.03}, Case{"gpt2", DType::kQ8_K, 0.03}, Case{"gpt2", DType::kIQ4_XS, 0.03}),
+    [](const testing::TestParamInfo<Case>& c) {
+      std::string name = std::string(c.param.golden) + "_" + std::string(DTypeName(c.param.type));
+      name = name.substr(name.find('/') + 1);  // npos + 1: all of it
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 // gpt-oss's experts as save_pretrained writes them once they are no longer MXFP4: BF16, which holds their values, [X, in, out].
 TEST(UnquantisedExperts, OfGptOssGiveTheSameLogits) {

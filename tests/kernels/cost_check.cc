@@ -423,9 +423,11 @@ class Sweep {
         op.pack = Pack(m, ActFormatFor(DType::kQ8_0, kind), cols, groups);
         Compare(std::string(kActKindNames[static_cast<size_t>(kind)]), op, {}, {{"x", static_cast<uint64_t>(7 * cols)}});
         if (kind != ActKind::kInt8) continue;
-        op.pack.format.sums = 2;
-        op.pack.data = m.Bytes(static_cast<size_t>(op.pack.rows) * op.pack.row_bytes());
-        Compare("int8, two sums a block", op, {}, {{"x", static_cast<uint64_t>(7 * cols)}});
+        for (const DType t : {DType::kQ6_K, DType::kQ4_K, DType::kQ2_K}) {  // two sums a block; minima; both
+          op.pack.format = ActFormatFor(t, kind);
+          op.pack.data = m.Bytes(static_cast<size_t>(op.pack.rows) * op.pack.row_bytes());
+          Compare("int8 for " + std::string(DTypeName(t)), op, {}, {{"x", static_cast<uint64_t>(7 * cols)}});
+        }
       }
     }
   }
@@ -445,8 +447,11 @@ class Sweep {
         std::vector<uint8_t> scratch(ReferenceScratchBytes(job));
         return CountOf([&] { MatJobReference<Counting>(job, 0, job.tasks(), scratch); });
       };
-      // An int8 product scales each block of 32: a multiply and a fused multiply-add that quantising brings.
-      const uint64_t scaling = kind == ActKind::kInt8 ? 3 * 7 * static_cast<uint64_t>(rows * (cols / 32)) : 0;
+      // An int8 product scales each block of 32: a multiply and a fused multiply-add that quantising brings, and one more for each
+      // minimum.
+      const uint64_t scaling = kind == ActKind::kInt8 ? (3 + 2 * static_cast<uint64_t>(x.format.minimum_sums())) * 7 *
+                                                            static_cast<uint64_t>(rows * (cols / 32))
+                                                      : 0;
       Counted base;
       base.linear = kind == ActKind::kF32 ? Arith::kF32 : kind == ActKind::kBF16 ? Arith::kBF16 : Arith::kInt8;
       AddWeight(w, 2, base);

@@ -11,11 +11,21 @@
 #include <string>
 #include <vector>
 
+#include "engine/kernels/formats/iq4_nl.h"
+#include "engine/kernels/formats/iq4_xs.h"
 #include "engine/kernels/formats/mxfp4.h"
+#include "engine/kernels/formats/q2_k.h"
+#include "engine/kernels/formats/q3_k.h"
 #include "engine/kernels/formats/q4_0.h"
+#include "engine/kernels/formats/q4_1.h"
+#include "engine/kernels/formats/q4_k.h"
 #include "engine/kernels/formats/q5_0.h"
+#include "engine/kernels/formats/q5_1.h"
+#include "engine/kernels/formats/q5_k.h"
 #include "engine/kernels/formats/q6_k.h"
 #include "engine/kernels/formats/q8_0.h"
+#include "engine/kernels/formats/q8_k.h"
+#include "tests/support/stored_weights.h"
 
 namespace tally {
 namespace {
@@ -68,80 +78,213 @@ void ExpectGgmlBytes(const std::string& format) {
   }
 }
 
-// ggml's own blocks decode to values as near to its input as the format can come, and ours are no worse: both by the sum of squares.
-TEST(Q6_K, ErrorIsNotAboveGgmls) {
-  const std::string stem = std::string(TALLY_SOURCE_DIR) + "/../shared/quant-vectors/q6_k_512_noim_";
+// ggml's own blocks decode to values as near to its input as the format can come (`within`, of the values), and ours are no worse: by
+// the sum of squares.
+template <class F>
+void ExpectErrorNotAboveGgmls(const std::string& files, double within) {
+  using Block = typename F::Block;
+  constexpr size_t kBlock = std::tuple_size_v<Values<F>>;
+  const std::string stem = std::string(TALLY_SOURCE_DIR) + "/../shared/quant-vectors/" + files + "_noim_";
   if (!std::filesystem::exists(stem + "input.bin")) GTEST_SKIP() << stem << "input.bin is absent";
   const auto input = ReadFile<float>(stem + "input.bin");
-  const auto ggml = ReadFile<BlockQ6_K>(stem + "expected.bin");
-  ASSERT_EQ(input.size(), ggml.size() * 256);
+  const auto ggml = ReadFile<Block>(stem + "expected.bin");
+  ASSERT_EQ(input.size(), ggml.size() * kBlock);
   ASSERT_GE(ggml.size(), 2u);
   double squares = 0, theirs = 0, ours = 0;
-  for (size_t i = 0; i < input.size(); i += 256) {
-    Values<FormatQ6_K> x;
-    std::copy_n(&input[i], 256, x.begin());
-    const Values<FormatQ6_K> a = Decoded<FormatQ6_K>(ggml[i / 256]), b = There<FormatQ6_K>(x);
-    for (size_t k = 0; k < 256; ++k) {
+  for (size_t i = 0; i < input.size(); i += kBlock) {
+    Values<F> x;
+    std::copy_n(&input[i], kBlock, x.begin());
+    const Values<F> a = Decoded<F>(ggml[i / kBlock]), b = There<F>(x);
+    for (size_t k = 0; k < kBlock; ++k) {
       const auto square = [](double v) { return v * v; };
       squares += square(x[k]);
       theirs += square(static_cast<double>(x[k]) - static_cast<double>(a[k]));
       ours += square(static_cast<double>(x[k]) - static_cast<double>(b[k]));
     }
   }
-  EXPECT_LT(theirs, 1e-3 * squares) << "their bytes decode to something else";
+  EXPECT_LT(theirs, within * within * squares) << "their bytes decode to something else";
   EXPECT_LE(ours, 1.02 * theirs);
-  std::printf("Q6_K: error %.3g of the values, ggml's %.3g\n", std::sqrt(ours / squares), std::sqrt(theirs / squares));
+  std::printf("%s: error %.3g of the values, ggml's %.3g\n", files.c_str(), std::sqrt(ours / squares),
+              std::sqrt(theirs / squares));
 }
 
-// ggml-quants.c: q = (ql nibble) | (qh pair << 4), y = d * scale * (q - 32); elements 0, 32, 64 and 96 of each 128 share byte 0 of qh.
-TEST(Q6_K, DecodesByDefinition) {
-  BlockQ6_K b{};
-  b.d = F32ToF16(0.25f);
-  for (int s = 0; s < 16; ++s) b.scales[s] = static_cast<int8_t>(s == 3 ? -128 : 5 * s - 37);
+TEST(IQ4_NL, ErrorIsNotAboveGgmls) { ExpectErrorNotAboveGgmls<FormatIQ4_NL>("iq4_nl_64", 0.1); }
+TEST(Q2_K, ErrorIsNotAboveGgmls) { ExpectErrorNotAboveGgmls<FormatQ2_K>("q2_k_512", 0.4); }
+TEST(Q3_K, ErrorIsNotAboveGgmls) { ExpectErrorNotAboveGgmls<FormatQ3_K>("q3_k_512", 0.2); }
+TEST(Q4_K, ErrorIsNotAboveGgmls) { ExpectErrorNotAboveGgmls<FormatQ4_K>("q4_k_512", 0.1); }
+TEST(Q5_K, ErrorIsNotAboveGgmls) { ExpectErrorNotAboveGgmls<FormatQ5_K>("q5_k_512", 0.05); }
+TEST(Q6_K, ErrorIsNotAboveGgmls) { ExpectErrorNotAboveGgmls<FormatQ6_K>("q6_k_512", 0.03); }
+
+// A block of random bits, its floating-point numbers of a moderate size.
+template <class F>
+typename F::Block RandomBlock(std::mt19937& random) {
+  typename F::Block b;
+  uint8_t* bytes = reinterpret_cast<uint8_t*>(&b);
+  for (size_t i = 0; i < sizeof(b); ++i) bytes[i] = static_cast<uint8_t>(random());
+  const ScaleField scale = ScaleOf(F::kType);
+  std::uniform_real_distribution<float> size(-2.0f, 2.0f);
+  for (size_t h = 0; h < scale.halves(); ++h) PutHalf(F32ToF16(size(random)), bytes + scale.at + 2 * h);
+  if (scale.f32) b = {}, F::Encode(Values<F>{1, -2, 3.5f}.data(), nullptr, b);
+  return b;
+}
+
+// value(block, i): element i by the definition in ggml-quants.c (dequantize_row_*), in its own order of operations.
+template <class F, class Definition>
+void ExpectDefinition(const Definition& value) {
   std::mt19937 random(3);
-  for (uint8_t& q : b.ql) q = static_cast<uint8_t>(random());
-  for (uint8_t& q : b.qh) q = static_cast<uint8_t>(random());
-  const Values<FormatQ6_K> x = Decoded<FormatQ6_K>(b);
-  for (int half = 0; half < 2; ++half) {
-    const uint8_t *ql = b.ql + 64 * half, *qh = b.qh + 32 * half;
-    for (int i = 0; i < 32; ++i) {
-      const int q[4] = {(ql[i] & 15) | (qh[i] & 3) << 4, (ql[i + 32] & 15) | (qh[i] >> 2 & 3) << 4,
-                        ql[i] >> 4 | (qh[i] >> 4 & 3) << 4, ql[i + 32] >> 4 | qh[i] >> 6 << 4};
-      for (int n = 0; n < 4; ++n) {
-        const int scale = b.scales[8 * half + 2 * n + i / 16];
-        EXPECT_EQ(x[static_cast<size_t>(128 * half + 32 * n + i)], 0.25f * static_cast<float>(scale * (q[n] - 32)));
-      }
+  for (int round = 0; round < 20; ++round) {
+    const typename F::Block b = RandomBlock<F>(random);
+    const Values<F> x = Decoded<F>(b);
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x[i], value(b, i)) << "element " << i;
+  }
+}
+float Half(uint16_t bits) { return F16ToF32(bits); }
+
+TEST(Q4_1, DecodesByDefinition) {
+  ExpectDefinition<FormatQ4_1>([](const BlockQ4_1& b, size_t i) {
+    const int q = i < 16 ? b.qs[i] & 15 : b.qs[i - 16] >> 4;
+    return static_cast<float>(q) * Half(b.d) + Half(b.m);
+  });
+}
+TEST(Q5_0, DecodesByDefinition) {
+  ExpectDefinition<FormatQ5_0>([](const BlockQ5_0& b, size_t i) {
+    uint32_t high;
+    std::memcpy(&high, b.qh, 4);
+    const int q = static_cast<int>((i < 16 ? b.qs[i] & 15u : b.qs[i - 16] >> 4) | (high >> i & 1) << 4);
+    return static_cast<float>(q - 16) * Half(b.d);
+  });
+}
+TEST(Q5_1, DecodesByDefinition) {
+  ExpectDefinition<FormatQ5_1>([](const BlockQ5_1& b, size_t i) {
+    uint32_t high;
+    std::memcpy(&high, b.qh, 4);
+    const int q = static_cast<int>((i < 16 ? b.qs[i] & 15u : b.qs[i - 16] >> 4) | (high >> i & 1) << 4);
+    return static_cast<float>(q) * Half(b.d) + Half(b.m);
+  });
+}
+TEST(Q2_K, DecodesByDefinition) {
+  ExpectDefinition<FormatQ2_K>([](const BlockQ2_K& b, size_t i) {
+    const uint8_t scale = b.scales[i / 16];
+    const int q = b.qs[32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3;
+    return Half(b.d) * static_cast<float>(scale & 15) * static_cast<float>(q) - Half(b.dmin) * static_cast<float>(scale >> 4);
+  });
+}
+// The 12 bytes unpack as four words (aux) with masks, 8 bits a scale.
+TEST(Q3_K, DecodesByDefinition) {
+  ExpectDefinition<FormatQ3_K>([](const BlockQ3_K& b, size_t i) {
+    uint32_t in[3], aux[4];
+    std::memcpy(in, b.scales, 12);
+    constexpr uint32_t kLow = 0x0f0f0f0f, kPair = 0x03030303;
+    aux[0] = (in[0] & kLow) | (in[2] & kPair) << 4;
+    aux[1] = (in[1] & kLow) | (in[2] >> 2 & kPair) << 4;
+    aux[2] = (in[0] >> 4 & kLow) | (in[2] >> 4 & kPair) << 4;
+    aux[3] = (in[1] >> 4 & kLow) | (in[2] >> 6 & kPair) << 4;
+    const int scale = static_cast<int>(aux[i / 16 / 4] >> 8 * (i / 16 % 4) & 255) - 32;
+    const int q = (b.qs[32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3) - ((b.hmask[i % 32] & 1 << i / 32) != 0 ? 0 : 4);
+    return Half(b.d) * static_cast<float>(scale) * static_cast<float>(q);
+  });
+}
+void ScaleAndMinimum(const uint8_t* s, size_t j, int& scale, int& minimum) {
+  scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
+  minimum = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | (s[j] >> 6) << 4;
+}
+TEST(Q4_K, DecodesByDefinition) {
+  ExpectDefinition<FormatQ4_K>([](const BlockQ4_K& b, size_t i) {
+    int scale, minimum;
+    ScaleAndMinimum(b.scales, i / 32, scale, minimum);
+    const uint8_t byte = b.qs[32 * (i / 64) + i % 32];
+    const int q = i % 64 < 32 ? byte & 15 : byte >> 4;
+    return Half(b.d) * static_cast<float>(scale) * static_cast<float>(q) - Half(b.dmin) * static_cast<float>(minimum);
+  });
+}
+TEST(Q5_K, DecodesByDefinition) {
+  ExpectDefinition<FormatQ5_K>([](const BlockQ5_K& b, size_t i) {
+    int scale, minimum;
+    ScaleAndMinimum(b.scales, i / 32, scale, minimum);
+    const uint8_t byte = b.qs[32 * (i / 64) + i % 32];
+    const int q = (i % 64 < 32 ? byte & 15 : byte >> 4) + ((b.qh[i % 32] & 1 << i / 32) != 0 ? 16 : 0);
+    return Half(b.d) * static_cast<float>(scale) * static_cast<float>(q) - Half(b.dmin) * static_cast<float>(minimum);
+  });
+}
+// Elements 0, 32, 64 and 96 of each 128 share byte 0 of qh.
+TEST(Q6_K, DecodesByDefinition) {
+  ExpectDefinition<FormatQ6_K>([](const BlockQ6_K& b, size_t i) {
+    const uint8_t *ql = b.ql + 64 * (i / 128), *qh = b.qh + 32 * (i / 128);
+    const size_t l = i % 32, n = i % 128 / 32;
+    const int q[4] = {(ql[l] & 15) | (qh[l] & 3) << 4, (ql[l + 32] & 15) | (qh[l] >> 2 & 3) << 4,
+                      ql[l] >> 4 | (qh[l] >> 4 & 3) << 4, ql[l + 32] >> 4 | qh[l] >> 6 << 4};
+    return Half(b.d) * static_cast<float>(b.scales[8 * (i / 128) + 2 * n + l / 16]) * static_cast<float>(q[n] - 32);
+  });
+}
+TEST(Q8_K, DecodesByDefinition) {
+  ExpectDefinition<FormatQ8_K>([](const BlockQ8_K& b, size_t i) { return b.d * static_cast<float>(b.qs[i]); });
+}
+constexpr int kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+TEST(IQ4_NL, DecodesByDefinition) {
+  ExpectDefinition<FormatIQ4_NL>([](const BlockIQ4_NL& b, size_t i) {
+    return Half(b.d) * static_cast<float>(kIq4[i < 16 ? b.qs[i] & 15 : b.qs[i - 16] >> 4]);
+  });
+}
+TEST(IQ4_XS, DecodesByDefinition) {
+  ExpectDefinition<FormatIQ4_XS>([](const BlockIQ4_XS& b, size_t i) {
+    const size_t part = i / 32, l = i % 32;
+    const int high = b.scales_h[0] | b.scales_h[1] << 8;
+    const int scale = ((b.scales_l[part / 2] >> 4 * (part % 2) & 15) | (high >> 2 * part & 3) << 4) - 32;
+    const uint8_t* qs = b.qs + 16 * part;
+    return Half(b.d) * static_cast<float>(scale) * static_cast<float>(kIq4[l < 16 ? qs[l] & 15 : qs[l - 16] >> 4]);
+  });
+}
+
+// The bytes of a panel, as integer_format.h describes them: the head in strips of 2, 2 and single bytes, then planes.
+template <class F>
+void ExpectPanelBytes() {
+  constexpr IntegerShape kS = F::kShape;
+  constexpr size_t kHead = kS.head, kElements = kS.elements, kBits = kS.bits, kBlock = 16 * (kHead + kElements / 8 * kBits);
+  std::mt19937 random(6);
+  std::vector<typename F::Block> stored(16 * 2);
+  for (auto& b : stored) b = RandomBlock<F>(random);
+  std::vector<uint8_t> panel(PanelBytes(F::kType, 2 * kElements));
+  ASSERT_EQ(panel.size(), 2 * kBlock);
+  FormatOf(F::kType).pack(2 * kElements, 16,
+                          {.data = reinterpret_cast<uint8_t*>(stored.data()), .stride = 2 * sizeof(typename F::Block)},
+                          panel.data());
+  for (size_t row = 0; row < 16; ++row) {
+    for (size_t k = 0; k < 2 * kElements; ++k) {
+      const auto& b = stored[2 * row + k / kElements];
+      const uint8_t *block = &panel[k / kElements * kBlock], *planes = block + 16 * kHead + k % kElements / 32 * 64 * kBits;
+      uint8_t head[kHead];
+      F::Head(b, head);
+      const size_t halves = kS.minima ? 2 : 1;
+      for (size_t h = 0; h < halves; ++h) ASSERT_EQ(std::memcmp(block + 32 * h + 2 * row, head + 2 * h, 2), 0);
+      for (size_t i = 2 * halves; i < kHead; ++i) ASSERT_EQ(block[16 * i + row], head[i]);
+      const size_t step = k % 32 / 4, lane = 4 * row + k % 4;
+      int q = 0;
+      size_t at = 0;
+      if (kBits >= 4) q = planes[64 * (step % 4) + lane] >> 4 * (step / 4) & 15, at = 4;
+      if (kBits == 2 || kBits == 3 || kBits == 6) q |= (planes[64 * (at + step / 4) + lane] >> 2 * (step % 4) & 3) << at, at += 2;
+      if (kBits == 3 || kBits == 5) q |= (planes[64 * at + lane] >> step & 1) << at;
+      ASSERT_EQ(q, F::Code(b, static_cast<int>(k % kElements))) << DTypeName(F::kType) << " k " << k;
     }
   }
 }
-
-// The bytes of a panel, as q6_k.h describes them.
-TEST(Q6_K, PanelBytesStandWhereTheLayoutSays) {
-  std::mt19937 random(6);
-  std::vector<BlockQ6_K> stored(16 * 2);
-  for (BlockQ6_K& b : stored) {
-    for (size_t i = 0; i < sizeof(b); ++i) reinterpret_cast<uint8_t*>(&b)[i] = static_cast<uint8_t>(random());
-  }
-  std::vector<uint8_t> panel(PanelBytes(DType::kQ6_K, 512));
-  ASSERT_EQ(panel.size(), sizeof(BlockQ6_K) * stored.size());
-  FormatOf(DType::kQ6_K)
-      .pack(512, 16, {.data = reinterpret_cast<uint8_t*>(stored.data()), .stride = 2 * sizeof(BlockQ6_K)}, panel.data());
-  for (size_t row = 0; row < 16; ++row) {
-    for (size_t k = 0; k < 512; ++k) {
-      const BlockQ6_K& b = stored[2 * row + k / 256];
-      const size_t part = k % 256 / 32, half = k % 32 / 16, step = k % 16 / 4, lane = 4 * row + k % 4;
-      const uint8_t *block = &panel[k / 256 * 3360], *p = block + 32 + 416 * part;
-      EXPECT_EQ(std::memcmp(block + 2 * row, &b.d, 2), 0);
-      EXPECT_EQ(static_cast<int8_t>(p[16 * half + row]), b.scales[k % 256 / 16]);
-      const int low = p[32 + 64 * step + lane] >> 4 * half & 15, high = p[288 + 64 * half + lane] >> 2 * step & 3;
-      EXPECT_EQ((low | high << 4) - 32, FormatQ6_K::Quant(b, static_cast<int>(k % 256)));
-    }
-  }
+TEST(Panels, OfIntegersStandWhereTheLayoutSays) {
+  ExpectPanelBytes<FormatQ4_1>();
+  ExpectPanelBytes<FormatQ5_0>();
+  ExpectPanelBytes<FormatQ5_1>();
+  ExpectPanelBytes<FormatQ2_K>();
+  ExpectPanelBytes<FormatQ3_K>();
+  ExpectPanelBytes<FormatQ4_K>();
+  ExpectPanelBytes<FormatQ5_K>();
+  ExpectPanelBytes<FormatQ6_K>();
+  ExpectPanelBytes<FormatIQ4_NL>();
+  ExpectPanelBytes<FormatIQ4_XS>();
 }
 
 TEST(Q8_0, GgmlBytes) { ExpectGgmlBytes<FormatQ8_0>("q8_0"); }
 TEST(Q4_0, GgmlBytes) { ExpectGgmlBytes<FormatQ4_0>("q4_0"); }
+TEST(Q4_1, GgmlBytes) { ExpectGgmlBytes<FormatQ4_1>("q4_1"); }
 TEST(Q5_0, GgmlBytes) { ExpectGgmlBytes<FormatQ5_0>("q5_0"); }
+TEST(Q5_1, GgmlBytes) { ExpectGgmlBytes<FormatQ5_1>("q5_1"); }
 
 TEST(Q8_0, DecodesByDefinition) {
   BlockQ8_0 b{.d = F32ToF16(0.375f), .qs = {}};
@@ -213,7 +356,12 @@ TEST(Blocks, ErrorsStayWithinAStep) {
     const float scale = std::ldexp(1.0f, static_cast<int>(random() % 10) - 2);  // scales stay normal in f16
     ExpectErrorWithin<FormatQ8_0>(0.5f / 127 + 1e-3f, scale, random);           // half a step, and the scale's own rounding
     ExpectErrorWithin<FormatQ4_0>(1.0f / 8 + 1e-3f, scale, random);             // 7 steps to one side, 8 to the other
-    ExpectErrorWithin<FormatMXFP4>(0.25f + 1e-6f, scale, random);               // up to 8 goes to 6
+    ExpectErrorWithin<FormatQ4_1>(1.0f / 15 + 1e-3f, scale, random);            // half a step of at most twice the largest value
+    ExpectErrorWithin<FormatQ5_1>(1.0f / 31 + 1e-3f, scale, random);
+    ExpectErrorWithin<FormatQ5_0>(1.0f / 16 + 1e-3f, scale, random);
+    ExpectErrorWithin<FormatQ8_K>(0.5f / 127 + 1e-6f, scale, random);
+    ExpectErrorWithin<FormatIQ4_NL>(0.16f, scale, random);         // the widest steps, 24, of at least 113, stretched
+    ExpectErrorWithin<FormatMXFP4>(0.25f + 1e-6f, scale, random);  // up to 8 goes to 6
   }
 }
 
@@ -245,7 +393,17 @@ void ExpectEdges() {
 
 TEST(Q8_0, Edges) { ExpectEdges<FormatQ8_0>(); }
 TEST(Q4_0, Edges) { ExpectEdges<FormatQ4_0>(); }
+TEST(Q4_1, Edges) { ExpectEdges<FormatQ4_1>(); }
+TEST(Q5_0, Edges) { ExpectEdges<FormatQ5_0>(); }
+TEST(Q5_1, Edges) { ExpectEdges<FormatQ5_1>(); }
+TEST(Q2_K, Edges) { ExpectEdges<FormatQ2_K>(); }
+TEST(Q3_K, Edges) { ExpectEdges<FormatQ3_K>(); }
+TEST(Q4_K, Edges) { ExpectEdges<FormatQ4_K>(); }
+TEST(Q5_K, Edges) { ExpectEdges<FormatQ5_K>(); }
 TEST(Q6_K, Edges) { ExpectEdges<FormatQ6_K>(); }
+TEST(Q8_K, Edges) { ExpectEdges<FormatQ8_K>(); }
+TEST(IQ4_NL, Edges) { ExpectEdges<FormatIQ4_NL>(); }
+TEST(IQ4_XS, Edges) { ExpectEdges<FormatIQ4_XS>(); }
 TEST(MXFP4, Edges) {
   ExpectEdges<FormatMXFP4>();
   Values<FormatMXFP4> x{};
@@ -285,7 +443,9 @@ TEST(WeightFormats, AreThoseOfTheListAndNoOthers) {
     size_t row = 0;
     for (const uint8_t bytes : f->strips) row += bytes;
     EXPECT_EQ(f->panel_block_bytes, 16 * row) << DTypeName(t);
-    EXPECT_EQ(PanelBytes(t, 256), 16 * *StoredBytes(t, 256)) << DTypeName(t);  // packed is as large as stored
+    if (t != DType::kQ8_K) {  // packed is as large as stored; Q8_K's sums are not packed
+      EXPECT_EQ(PanelBytes(t, 256), 16 * *StoredBytes(t, 256)) << DTypeName(t);
+    }
     EXPECT_EQ(f->act == ActKind::kInt8, GetDTypeInfo(t).quantised);
   }
   for (const DType t : {DType::kF64, DType::kI8, DType::kU8, DType::kBOOL}) {

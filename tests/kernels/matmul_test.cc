@@ -73,8 +73,11 @@ class Weight {
         for (size_t b = 0; b < info.block_bytes; ++b) stored[i + b] = static_cast<uint8_t>(random.Bits());
         if (scale.bytes == 1) {
           stored[i + scale.at] = static_cast<uint8_t>(random.Between(118, 128));
-        } else {
-          Put(stored, i + scale.at, F32ToF16(random.Uniform(-0.02f, 0.02f) / scale.most));
+        } else if (scale.f32) {
+          Put(stored, i + scale.at, random.Uniform(-0.02f, 0.02f));
+        }
+        for (size_t h = 0; h < scale.halves(); ++h) {
+          Put(stored, i + scale.at + 2 * h, F32ToF16(random.Uniform(-0.02f, 0.02f) / scale.most));
         }
       } else {
         const float x = random.Normal();
@@ -90,7 +93,16 @@ class Weight {
     const int64_t per_row = cols / GetDTypeInfo(dtype).block_size;
     for (size_t at = 0, i = 0; at < stored.size(); at += bytes, ++i) {
       uint8_t* block = stored.data() + at;
-      if (!scales.empty()) std::memcpy(block + scale.at, &scales[i % scales.size()], scale.bytes);
+      if (!scales.empty()) {
+        const uint16_t bits = scales[i % scales.size()];
+        const float value = F16ToF32(bits);
+        if (scale.f32) {
+          std::memcpy(block + scale.at, &value, 4);
+        } else {
+          std::memcpy(block + scale.at, &bits, std::min<size_t>(scale.bytes, 2));
+          if (scale.halves() == 2) std::memcpy(block + scale.at + 2, &scales[(i + 3) % scales.size()], 2);
+        }
+      }
       const int64_t b = static_cast<int64_t>(i);
       if (quants) quants(b / per_row, b % per_row, scale.at == 0 ? block + scale.bytes : block, bytes - scale.bytes);
     }
@@ -153,15 +165,24 @@ double Tolerance(const MatMulOp& op, const RowGroup& group, int64_t row, int64_t
   UnpackRow(op.w, group.slice, n, w.data());
   const PackedRow x(op.x, group, row - group.row_begin);
   double sum = op.bias.empty() ? 0 : std::fabs(op.bias.Vector(group.slice)[n]);
+  if (op.x.format.kind == ActKind::kInt8) {
+    Int8Terms terms;
+    for (int64_t kb = 0; kb < op.w.cols / 32; ++kb) {
+      FormatOf(op.w.dtype).int8_terms(op.w.Panel(group.slice, n / kPanelRows), static_cast<int>(n % kPanelRows), kb, terms);
+      double products = 0;
+      for (int64_t i = 0; i < 32; ++i) products += std::abs(terms.w[i] * x.Int8(32 * kb + i));
+      sum += products * static_cast<double>(std::fabs(terms.scale * x.Scale(kb)));
+      for (int part = 0; part < op.x.format.minimum_sums(); ++part) {
+        sum += static_cast<double>(std::fabs(terms.minimum[part] * x.ScaledSum(kb, part)));
+      }
+    }
+    return 2 * (static_cast<double>(op.w.cols) / 32 * (1 + op.x.format.minimum_sums()) + 2) * (0x1p-24 * sum + 0x1p-126);
+  }
   for (int64_t k = 0; k < op.w.cols; ++k) {
-    const double v = op.x.format.kind == ActKind::kF32 ? x.F32(k)
-                     : op.x.format.kind == ActKind::kBF16
-                         ? x.BF16(k)
-                         : x.Int8(k) * static_cast<double>(x.Scale(k / 32)) / op.x.format.scale_mul;
+    const double v = op.x.format.kind == ActKind::kF32 ? x.F32(k) : x.BF16(k);
     sum += std::fabs(v * static_cast<double>(w[static_cast<size_t>(k)]));
   }
-  const double terms = op.x.format.kind == ActKind::kInt8 ? static_cast<double>(op.w.cols) / 32 : static_cast<double>(op.w.cols);
-  return 2 * (terms + 2) * (0x1p-24 * sum + 0x1p-126);
+  return 2 * (static_cast<double>(op.w.cols) + 2) * (0x1p-24 * sum + 0x1p-126);
 }
 
 struct Shape {
@@ -311,14 +332,10 @@ TEST_P(MatMulTest, GroupsTakeTheirOwnSliceAndScatter) {
 TEST_P(QuantisedMatMulTest, LargestProductsAreExact) {
   Random random(21);
   const int64_t rows = 64, cols = Whole(GetParam(), 128), n = 25;
-  const std::map<DType, std::vector<uint8_t>> all = {
-      {DType::kQ8_0, {0x80, 0x7f, 0x81, 0x00}},
-      {DType::kQ4_0, {0x00, 0xff, 0x0f, 0xf0}},
-      {DType::kMXFP4, {0x77, 0xff, 0x7f, 0xf7}},  // E2M1: 7 is 6, 15 is -6
-      {DType::kQ5_0, {0x00, 0xff, 0x0f, 0xf0}},
-      {DType::kQ6_K, {0x00, 0xff, 0x0f, 0xf0}},  // -32, 31, and others; its 16 scales, which come last, below
-  };
-  const std::vector<uint8_t>& extremes = all.at(GetParam());
+  const std::vector<uint8_t> extremes =
+      GetParam() == DType::kQ8_0 || GetParam() == DType::kQ8_K ? std::vector<uint8_t>{0x80, 0x7f, 0x81, 0x00}
+      : GetParam() == DType::kMXFP4 ? std::vector<uint8_t>{0x77, 0xff, 0x7f, 0xf7}   // E2M1: 7 is 6, 15 is -6
+                                    : std::vector<uint8_t>{0x00, 0xff, 0x0f, 0xf0};  // integer scales, too
   const Weight w(random, GetParam(), 1, rows, cols, [&](int64_t row, int64_t block, uint8_t* qs, size_t bytes) {
     for (size_t i = 0; i < bytes; ++i) {
       const size_t kind = static_cast<size_t>(row) % 8;
@@ -406,8 +423,10 @@ TEST_P(MatMulTest, ReferenceDoesWhatIsCharged) {
         const OpCounts counted = CountOf([&] { MatJobReference<Counting>(job, 0, job.tasks(), scratch); });
         Cost useful = TotalUseful(op);
         uint64_t flops = useful.TotalFlops();
-        if (kind == ActKind::kInt8) {  // a product of scales and a fused multiply-add a block and output
-          flops += 3 * 7 * static_cast<uint64_t>(shape.rows * (shape.cols / 32)) * (job.gated ? 2 : 1);
+        if (kind == ActKind::kInt8) {  // of a block and output: a product of scales, a fused multiply-add, one for each minimum
+          const ActFormat format = ActFormatFor(GetParam(), kind);
+          flops += (3 + 2 * static_cast<uint64_t>(format.minimum_sums())) * 7 *
+                   static_cast<uint64_t>(shape.rows * (shape.cols / 32)) * (job.gated ? 2 : 1);
           using Op = std::remove_cvref_t<decltype(op)>;
           EXPECT_EQ(TotalExecuted(KernelNamed<Op>("ref"), op).TotalFlops(), flops);
         }
@@ -505,6 +524,17 @@ constexpr ByHand kByHand[] = {
     // Halves of a block are multiplied by their scales (2) and added (1); or widened by them (3 each) and added. Of an element the
     // offset, the half's scale times the block's, the product.
     {DType::kQ6_K, 6, 0, 10, 3},
+    {DType::kQ3_K, 6, 0, 10, 3},
+    // A minimum takes 2; f32 activations have it instead of the offset.
+    {DType::kQ4_1, 5, 3, 5, 2},
+    {DType::kQ4_K, 5, 3, 5, 2},
+    // Sums of 16 bits hold half a block: each half is widened (3), and they are added.
+    {DType::kQ5_1, 5, 7, 5, 2},
+    {DType::kQ5_K, 5, 7, 5, 2},
+    {DType::kQ2_K, 10, 0, 14, 3},
+    {DType::kQ8_K, 3, 16, 3, 2},
+    {DType::kIQ4_NL, 3, 16, 3, 2},
+    {DType::kIQ4_XS, 3, 16, 3, 2},
 };
 
 TEST(MatMulExecuted, FollowsTheTarget) {
@@ -557,10 +587,9 @@ TEST(PackActTest, EveryTargetGivesTheReferencesBits) {
       for (int64_t c = 0; c < cols; ++c) x.Row(6)[c] = static_cast<float>(c % 5) * 0.5f - 1;  // ties
       const std::vector<int32_t> index = {4, 5, 6, 3, 22, 0, 1, 7, 3, 10, 11, 12, 13, 14, 15, 16};
       const std::vector<RowGroup> groups = {{0, 3, 0}, {3, 0, 1}, {3, 13, 2}};
-      for (const int32_t sums : {1, 2}) {
-        if (sums == 2 && kind != ActKind::kInt8) continue;
-        ActFormat format = kind == ActKind::kInt8 ? ActFormatFor(DType::kMXFP4, kind) : ActFormat{.kind = kind};
-        format.sums = sums;
+      for (const DType t : {DType::kMXFP4, DType::kQ6_K, DType::kQ4_K, DType::kQ2_K}) {
+        if (t != DType::kMXFP4 && kind != ActKind::kInt8) continue;
+        const ActFormat format = kind == ActKind::kInt8 ? ActFormatFor(t, kind) : ActFormat{.kind = kind};
         auto pack = [&](std::string_view kernel) {
           std::vector<uint8_t> bytes(16 * ActRowBytes(format, cols) + 64, 0xEE);
           const PackActOp op{.x = x.view(), .row_index = index, .pack = {format, 16, cols, bytes.data(), groups}};
@@ -582,6 +611,7 @@ TEST(PackActTest, ReferenceDoesWhatIsCharged) {
   x.Fill(random);
   const std::vector<RowGroup> groups = OneGroup(5);
   for (const ActFormat& format : {ActFormatFor(DType::kMXFP4, ActKind::kInt8), ActFormatFor(DType::kQ6_K, ActKind::kInt8),
+                                  ActFormatFor(DType::kQ4_K, ActKind::kInt8), ActFormatFor(DType::kQ2_K, ActKind::kInt8),
                                   ActFormat{.kind = ActKind::kInt8}, ActFormat{.kind = ActKind::kBF16}, ActFormat{}}) {
     std::vector<uint8_t> bytes(5 * ActRowBytes(format, 96) + 64);
     const PackActOp op{.x = x.view(), .row_index = {}, .pack = {format, 5, 96, bytes.data(), groups}};
@@ -603,6 +633,7 @@ TEST(PackActTest, QuantisesToNearestWithinHalfAStep) {
   const Packed packed(x.view(), ActFormatFor(DType::kQ8_0, ActKind::kInt8), OneGroup(8));
   const Packed four_bits(x.view(), ActFormatFor(DType::kMXFP4, ActKind::kInt8), OneGroup(8));
   const Packed halves(x.view(), ActFormatFor(DType::kQ6_K, ActKind::kInt8), OneGroup(8));
+  const Packed with_minima(x.view(), ActFormatFor(DType::kQ2_K, ActKind::kInt8), OneGroup(8));
   for (int64_t r = 0; r < 8; ++r) {
     const PackedRow row(packed.pack(), packed.pack().groups[0], r), nibbles(four_bits.pack(), four_bits.pack().groups[0], r);
     for (int64_t k = 0; k < 64; ++k) {
@@ -622,6 +653,8 @@ TEST(PackActTest, QuantisesToNearestWithinHalfAStep) {
         for (int64_t k = 0; k < 16; ++k) pair[k % 4 / 2] += parts.Int8(32 * kb + 16 * part + k);
         EXPECT_EQ(parts.Correction(kb, part), -32 * (pair[0] + pair[1]));
         for (int half : {0, 1}) EXPECT_EQ(parts.PairCorrection(kb, half, part), -32 * pair[half]);
+        const PackedRow minima(with_minima.pack(), with_minima.pack().groups[0], r);
+        EXPECT_EQ(minima.ScaledSum(kb, part), minima.Scale(kb) * static_cast<float>(pair[0] + pair[1]));
       }
     }
   }

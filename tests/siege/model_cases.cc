@@ -95,8 +95,8 @@ std::vector<Case> TensorCases() {
        "DIR/model.safetensors: tensor 'model.norm.weight' has type I64, which cannot be run; expected F32, F16 or BF16"},
       {"QuantisedVector", File(Reshaped(GgufGptOss(), "output_norm.weight", {64}, DType::kQ8_0)),
        "DIR/m.gguf: tensor 'output_norm.weight' has type Q8_0, which cannot be run; expected F32, F16 or BF16"},
-      {"OfTypeThatIsOnlyStored", File(Reshaped(GgufGptOss(), "blk.1.ffn_up_exps.weight", {5, 32, 64}, DType::kIQ4_NL)),
-       "DIR/m.gguf: tensor 'blk.1.ffn_up_exps.weight' has type IQ4_NL, which cannot be run; expected " + WeightTypeNames()},
+      {"OfTypeThatIsOnlyStored", File(Reshaped(GgufGptOss(), "blk.1.ffn_up_exps.weight", {5, 32, 64}, DType::kQ8_1)),
+       "DIR/m.gguf: tensor 'blk.1.ffn_up_exps.weight' has type Q8_1, which cannot be run; expected " + WeightTypeNames()},
       {"OfEightBitFloats", Directory(Reshaped(HfLlama(), "model.layers.0.mlp.up_proj.weight", {20, 12}, DType::kF8_E4M3)),
        "DIR/model.safetensors: tensor 'model.layers.0.mlp.up_proj.weight' has type F8_E4M3, which cannot be run; expected " +
            WeightTypeNames()},

@@ -153,7 +153,7 @@ TEST_F(SynthTest, Llama3FactorsAreThoseOfTheReference) {
 
 TEST_F(SynthTest, Errors) {
   EXPECT_NE(Synthesize("gpt-5", Path("x.gguf"), {}).status().message().find("gpt-"), std::string::npos);
-  EXPECT_EQ(ParseWeightType("Q5_K").status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(ParseWeightType("IQ2_XS").status().code(), StatusCode::kBadInput);
   EXPECT_EQ(*ParseWeightType("q8_0"), DType::kQ8_0);
   EXPECT_EQ(Synthesize("gpt2", Path("no/where.gguf"), Small(DType::kQ8_0)).status().code(), StatusCode::kBadInput);
   SynthOptions options = Small(DType::kQ8_0);

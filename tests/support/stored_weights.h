@@ -20,15 +20,27 @@ inline uint16_t GetHalf(const uint8_t* p) {
   return v;
 }
 
-// Where a quantised block has its f16 scale, or an E8M0 one.
+// Where a quantised block has its floating-point numbers: an E8M0 scale, one f16, two (the second for minima), or one f32.
 struct ScaleField {
-  size_t at = 0, bytes = 2;  // 1: E8M0
-  float most = 1;            // of scales of scales that it multiplies
+  size_t at = 0, bytes = 2;
+  float most = 1;  // of the integers that they multiply
+  bool f32 = false;
+  size_t halves() const { return f32 ? 0 : bytes / 2; }
 };
 inline ScaleField ScaleOf(DType t) {
-  if (t == DType::kMXFP4) return {0, 1};
-  if (t == DType::kQ6_K) return {208, 2, 128};
-  return {};
+  switch (t) {
+    case DType::kMXFP4: return {0, 1};
+    case DType::kQ4_1:
+    case DType::kQ5_1: return {0, 4};
+    case DType::kQ2_K: return {80, 4, 15};
+    case DType::kQ3_K: return {108, 2, 32};
+    case DType::kQ4_K:
+    case DType::kQ5_K: return {0, 4, 63};
+    case DType::kQ6_K: return {208, 2, 128};
+    case DType::kQ8_K: return {0, 4, 1, true};
+    case DType::kIQ4_XS: return {0, 2, 32};
+    default: return {};
+  }
 }
 
 // Any bits but NaN, whose payload no format promises. Integers of 8 bits include -128, E8M0 scales the subnormal 0 and 254.
@@ -45,8 +57,10 @@ inline std::vector<uint8_t> RandomStored(DType t, uint64_t elements, std::mt1993
     if (!info.quantised) {
       if (info.block_bytes == 1) continue;  // U8: any bits
       fix_half(t == DType::kF32 ? p + 2 : p, t == DType::kF16 ? 0x7c00 : 0x7f80);
-    } else if (scale.bytes == 2) {
-      fix_half(p + scale.at, 0x7c00);
+    } else if (scale.f32) {
+      fix_half(p + scale.at + 2, 0x7f80);
+    } else if (scale.bytes >= 2) {
+      for (size_t h = 0; h < scale.halves(); ++h) fix_half(p + scale.at + 2 * h, 0x7c00);
     } else if (p[scale.at] == 255) {
       p[scale.at] = 0;
     }

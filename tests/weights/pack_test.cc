@@ -58,7 +58,9 @@ void ExpectPadding(const WeightView& w) {
     for (int64_t kb = 0; kb < w.cols / 32; ++kb) {
       Int8Terms terms;
       format.int8_terms(panel, r, kb, terms);
-      ASSERT_TRUE(std::all_of(terms.term[0].w, terms.term[0].w + 32, [](int q) { return q == 0; })) << DTypeName(w.dtype);
+      const auto zero = [&](int q) { return terms.scale * static_cast<float>(q) == 0; };
+      ASSERT_TRUE(std::all_of(terms.w, terms.w + 32, zero)) << DTypeName(w.dtype);
+      for (const float minimum : terms.minimum) ASSERT_EQ(minimum, 0.0f) << DTypeName(w.dtype);
     }
     for (size_t block = 0; block < w.panel_stride; block += format.panel_block_bytes) {  // the first strip: scales
       const uint8_t* p = panel + block + static_cast<size_t>(r) * format.strips[0];
@@ -127,7 +129,7 @@ TEST(PackRows, TheLowestQ8Survives) {
   PackRows(DType::kQ8_0, WeightLayout::kPanel16, 1, 32, 0, 1, stored.data(), packed.data());
   Int8Terms terms;
   FormatOf(DType::kQ8_0).int8_terms(packed.data(), 0, 0, terms);
-  for (int k = 0; k < 32; ++k) EXPECT_EQ(terms.term[0].w[k], -128);
+  for (int k = 0; k < 32; ++k) EXPECT_EQ(terms.w[k], -128);
 }
 
 TEST(PackRows, VectorsWidenExactly) {

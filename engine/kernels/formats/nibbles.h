@@ -24,8 +24,8 @@ struct NibbleFormat {
   static void DecodePanelRow(const uint8_t* row, float* out) { F::Decode(LoadAt<Block>(row), out); }
   static void Int8Row(const uint8_t* row, int, Int8Terms& terms) {
     const Block b = LoadAt<Block>(row);
-    terms.term[0].scale = F::Scale(b);
-    for (int i = 0; i < 32; ++i) terms.term[0].w[i] = F::kValues[Nibble(b.qs, i)];
+    terms.scale = F::Scale(b);
+    for (int i = 0; i < 32; ++i) terms.w[i] = F::kValues[Nibble(b.qs, i)];
   }
 };
 

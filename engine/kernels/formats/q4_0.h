@@ -68,7 +68,7 @@ namespace tally {
 namespace HWY_NAMESPACE {
 
 struct VectorQ4_0 : FormatQ4_0, OneScale<FormatQ4_0> {
-  static constexpr bool kWide = false;
+  static constexpr bool kWide = false, kByteSteps = false;
   static HWY_INLINE VF Word(const uint8_t* p, int, int v) { return F16Scales(p, v); }
   static HWY_INLINE void Steps(const uint8_t* p, int c, int v, VU8& lo, VU8& hi) { NibbleSteps(p + 32, c, v, lo, hi); }
   static HWY_INLINE void Widen(const uint8_t* bytes, bool, float* HWY_RESTRICT out) {

@@ -53,8 +53,8 @@ struct FormatQ8_0 {
     for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(Quant(row, i));
   }
   static void Int8Row(const uint8_t* row, int, Int8Terms& terms) {
-    terms.term[0].scale = F16ToF32(LoadAt<uint16_t>(row));
-    for (int i = 0; i < 32; ++i) terms.term[0].w[i] = static_cast<int16_t>(Quant(row, i));
+    terms.scale = F16ToF32(LoadAt<uint16_t>(row));
+    for (int i = 0; i < 32; ++i) terms.w[i] = static_cast<int16_t>(Quant(row, i));
   }
 };
 
@@ -77,7 +77,7 @@ namespace tally {
 namespace HWY_NAMESPACE {
 
 struct VectorQ8_0 : FormatQ8_0, OneScale<FormatQ8_0> {
-  static constexpr bool kWide = true;  // too wide for sums in 16 bits
+  static constexpr bool kWide = true, kByteSteps = true;
   static HWY_INLINE VF Word(const uint8_t* p, int, int v) { return F16Scales(p, v); }
   static HWY_INLINE void Steps(const uint8_t* p, int c, int v, VU8& lo, VU8& hi) {
     const DU8 du8;

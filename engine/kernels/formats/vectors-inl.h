@@ -3,11 +3,13 @@
 // A quantised format's Vector<NAME> is the interface to the kernels (int8-inl.h, float-inl.h, embed-inl.h). `p` (a Cursor) is a
 // block of a panel, `v` a vector of its rows:
 //   Word(p, i, v)              scale word i of kScaleWords as f32 bits. 0: the f32 scale. 1, 2: the i32 scales of the two halves if
-//                              kInt8.sums is 2. Others are up to the format
+//                              kInt8.sums is 2. Last, if kInt8.minima: the f32 minima of the `sums` parts
 //   Steps(p, c, v, lo, hi)     pair c of the block's eight steps of 4 k (StepOf), as unsigned integers
 //   Widen(bytes, panel, out)   a block as stored, or a panel row, to f32
 //   kWide                      true: the integers have 8 bits, too wide for sums in 16 bits
-// and Cursor, At, Value, Start and Accumulate as in OneScale.
+//   kByteSteps                 true: pairs are neighbouring steps (StepOf)
+//   kPieces                    parts of a block whose products are summed in 16 bits: kInt8.sums, or 2 if 16 products do not fit
+// and Cursor, At and Value as in OneScale.
 #include "hwy/highway.h"
 
 #if defined(TALLY_FORMATS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -70,7 +72,7 @@ HWY_INLINE void ScaleColumns(float scale, const uint8_t* quants, float* HWY_REST
 
 template <class F>
 struct OneScale {
-  static constexpr int kBlockBytes = static_cast<int>(kPanelBlockBytes<F>);
+  static constexpr int kBlockBytes = static_cast<int>(kPanelBlockBytes<F>), kPieces = F::kInt8.sums;
 
   // A block of 32 k of a panel. `p`: its first byte.
   struct Cursor {
@@ -85,14 +87,6 @@ struct OneScale {
   template <class Src>
   static HWY_INLINE VF Value(const Src&, int, int, VF scale, VI q) {
     return hn::Mul(scale, hn::ConvertTo(DF(), q));
-  }
-  // Initial value of an integer sum: the corrections. Formats with minima return 0.
-  static HWY_INLINE VI Start(const uint8_t* corrections) { return Broadcast4(corrections); }
-  // acc + sum * scale * x_scale, where `sum` is a block's sum of products. Formats with minima also subtract the minima times the
-  // sums of activations at `corrections`, which are `step` bytes apart.
-  template <class Src>
-  static HWY_INLINE VF Accumulate(const Src&, int, VF scale, VI sum, VF x_scale, const uint8_t*, size_t, VF acc) {
-    return hn::MulAdd(hn::ConvertTo(DF(), sum), hn::Mul(scale, x_scale), acc);
   }
 };
 

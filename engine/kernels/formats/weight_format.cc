@@ -17,7 +17,8 @@ const WeightFormat* FindWeightFormat(DType t) {
 
 ExecutedCost WeightFormat::ReferenceExecuted(ActKind kind, int64_t cols) const {
   const uint64_t blocks = static_cast<uint64_t>(cols / kInt8Block);
-  if (kind == ActKind::kInt8) return {.scaling = 3 * blocks};  // per block: the product of the scales and an fma
+  // Per block: the product of the scales and an fma; an fma for each minimum.
+  if (kind == ActKind::kInt8) return {.scaling = (3 + 2 * static_cast<uint64_t>(int8.minimum_sums())) * blocks};
   return {.widening = widening.panels * blocks};
 }
 

@@ -26,15 +26,14 @@ struct StagedRows {
   size_t scale_stride = 0;
 };
 
-// 32 consecutive weights of a row in the int8 product. Each term updates
+// 32 consecutive weights of a row in the int8 product:
 //   acc = fma(float(sum(w[i] * q_x[i])), scale * x_scale, acc). The sum is exact, as |sum| < 2^24.
+// then, if ActFormat has minima, for each of its `sums` parts:
+//   acc = fma(minimum[part], x_scale * float(sum of the part's q_x), acc)
 struct Int8Terms {
-  struct Term {
-    float scale = 0;     // x_scale comes from the pack and includes scale_mul
-    int16_t w[32] = {};  // multiplied by the scales of sub-blocks
-  };
-  int n = 1;
-  Term term[2];
+  float scale = 0;     // x_scale comes from the pack and includes scale_mul
+  int16_t w[32] = {};  // multiplied by the integer scales of the halves
+  float minimum[2] = {};
 };
 
 // FLOPs of a matrix product beyond the useful ones (2 K per output). A lane is an output row of the weight.

@@ -13,13 +13,16 @@ namespace HWY_NAMESPACE {
 //                     add scaling   3  the product of the scales 1, the fused multiply-add 2
 //   narrow, 1 part    products  3  a step takes the useful 8; widening once: 2 products + 1 add
 //                     scaling   3  as above
+//   the same, 2 pieces products 7  widening each 3 + 3, their sum 1
 //   narrow, 2 parts   products  0
 //                     scaling  10  widening each half with its scale 3 + 3, the sum of the halves 1, then 3 as above
+//   minima            scaling  +2  for each
 template <class F>
 constexpr ExecutedCost Int8BlockCost() {
-  if (F::kWide) return {.products = 2 * 8, .scaling = 3};
-  if (kParts<F> == 1) return {.products = 3, .scaling = 3};
-  return {.products = 0, .scaling = 3 + 3 + 1 + 3};
+  constexpr uint64_t kMinimaFlops = 2 * kMinima<F>;
+  if (F::kWide) return {.products = 2 * 8, .scaling = 3 + kMinimaFlops};
+  if (kParts<F> == 1) return {.products = F::kPieces == 1 ? 3 : 3 + 3 + 1, .scaling = 3 + kMinimaFlops};
+  return {.products = 0, .scaling = 3 + 3 + 1 + 3 + kMinimaFlops};
 }
 
 // Compiler barrier. Without it GCC keeps the sums in registers across the loop and spills.
@@ -73,14 +76,14 @@ HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x
   }
 }
 
-// Adds the products of part kPart of a block to d: summed in 16 bits, then widened and multiplied by the part's scale (one part:
+// Adds the products of piece kPart of a block to d: summed in 16 bits, then widened and multiplied by the part's scale (one part:
 // 1).
 template <class F, int kPart, class Src, int T>
 HWY_INLINE void PartDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
-  constexpr int kSteps = 8 / kParts<F>;
+  constexpr int kSteps = 8 / F::kPieces;
   hn::Vec<DI16> sum[T][kDotVecs];
   HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
-    sum[j][0] = hn::BitCast(DI16(), F::Start(x + (kPairCorrectionsAt<F> + kPart) * step + 4 * j));
+    sum[j][0] = hn::BitCast(DI16(), StartSum<F>(x + kPairCorrectionsAt<F> * step + 4 * j, step, kPart));
     if constexpr (kDotVecs == 2) sum[j][1] = sum[j][0];
   }
   NarrowDot<kPart * kSteps, kSteps, T>([&](int k, int i) HWY_ATTR { return src.Step(k, v + i); }, x, step, sum);
@@ -110,7 +113,7 @@ HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, s
     SignedDot<T>([&](int k, int i, VU8& magnitude, hn::Vec<DI8>& w) HWY_ATTR { src.Signed(k, v + i, magnitude, w); }, x, step, d);
   } else {
     PartDot<F, 0>(src, v, x, step, d);
-    if constexpr (kParts<F> == 2) PartDot<F, 1>(src, v, x, step, d);
+    if constexpr (F::kPieces == 2) PartDot<F, 1>(src, v, x, step, d);
   }
 }
 
@@ -125,14 +128,14 @@ HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int til
     HWY_UNROLL(8) for (int v = 0; v < kPanelVecs; v += kDotVecs) {
       VI d[T][kDotVecs];
       BlockDot<F, Src, T>(src, v, a, step, d);
-      VF w[kDotVecs];
-      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i] = src.Word(0, v + i);
+      BlockScales<F> w[kDotVecs];
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i].Read(src, v + i);
       HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
         const VF xs = hn::BitCast(df, Broadcast4(a + kScalesAt * step + 4 * j));
         HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
           float* to = acc + 32 * j + (v + i) * kLanes;
           const uint8_t* corrections = a + kCorrectionsAt * step + 4 * j;
-          hn::StoreU(F::Accumulate(src, v + i, w[i], d[j][i], xs, corrections, step, hn::LoadU(df, to)), df, to);
+          hn::StoreU(w[i].Accumulate(d[j][i], xs, corrections, step, hn::LoadU(df, to)), df, to);
         }
       }
     }

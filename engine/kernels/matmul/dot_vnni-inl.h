@@ -8,9 +8,10 @@ namespace HWY_NAMESPACE {
 //   products 0  two chains cost no extra add: the join replaces the second chain's addition to zero
 //   scaling  3  the product of the scales 1, the fused multiply-add 2
 //            6  with two parts also the product of each with its scale 2, their sum 1
+//           +2  for each minimum
 template <class F>
 constexpr ExecutedCost Int8BlockCost() {
-  return {.products = 0, .scaling = kParts<F> == 1 ? 3u : 3u + 3u};
+  return {.products = 0, .scaling = (kParts<F> == 1 ? 3u : 3u + 3u) + 2u * kMinima<F>};
 }
 
 // P panels times a tile of T rows. acc: [T][32] f32; the 16 columns of panel p start at 16 p.
@@ -35,8 +36,8 @@ HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, i
     VI d[P][T], e[P][T];
     HWY_UNROLL(2) for (int p = 0; p < P; ++p) {
       HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
-        d[p][j] = F::Start(a + kCorrectionsAt * step + 4 * j);
-        e[p][j] = kParts<F> == 2 ? F::Start(a + (kCorrectionsAt + 1) * step + 4 * j) : hn::Zero(di);
+        d[p][j] = StartSum<F>(a + kCorrectionsAt * step + 4 * j, step, 0);
+        e[p][j] = kParts<F> == 2 ? StartSum<F>(a + kCorrectionsAt * step + 4 * j, step, 1) : hn::Zero(di);
       }
     }
     HWY_UNROLL(4) for (int c = 0; c < 4; ++c) {
@@ -54,8 +55,8 @@ HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, i
         }
       }
     }
-    VF w[P];
-    HWY_UNROLL(2) for (int p = 0; p < P; ++p) w[p] = src[p].Word(0, 0);
+    BlockScales<F> w[P];
+    HWY_UNROLL(2) for (int p = 0; p < P; ++p) w[p].Read(src[p], 0);
     HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
       const VF xs = hn::BitCast(df, Broadcast4(a + kScalesAt * step + 4 * j));
       HWY_UNROLL(2) for (int p = 0; p < P; ++p) {
@@ -64,7 +65,7 @@ HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, i
           e[p][j] = hn::Mul(e[p][j], src[p].PartScale(1, 0));
         }
         const VI sum = kTwoChains ? hn::Add(d[p][j], e[p][j]) : d[p][j];
-        f[p][j] = F::Accumulate(src[p], 0, w[p], sum, xs, a + kCorrectionsAt * step + 4 * j, step, f[p][j]);
+        f[p][j] = w[p].Accumulate(sum, xs, a + kCorrectionsAt * step + 4 * j, step, f[p][j]);
       }
     }
     HWY_UNROLL(2) for (int p = 0; p < P; ++p) src[p].Next();

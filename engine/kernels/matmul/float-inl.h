@@ -205,7 +205,9 @@ ExecutedCost QuantisedExecuted(ActKind kind, int64_t cols) {
     constexpr ExecutedCost kBlock = Int8BlockCost<F>();
     return {.products = kBlock.products * blocks, .scaling = kBlock.scaling * blocks, .widening = 0};
   }
-  return {.products = 0, .scaling = 0, .widening = kInt8Block * (1 + F::kValueFlops) * blocks};  // the offset, the value
+  return {.products = 0,
+          .scaling = 0,
+          .widening = kInt8Block * ((F::kInt8.offset != 0 ? 1 : 0) + F::kValueFlops) * blocks};  // the offset, the value
 }
 
 template <class F>

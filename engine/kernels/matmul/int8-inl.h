@@ -1,7 +1,8 @@
 // int8 dot products of block-quantised weights with int8 activations.
 //
 // Per block of 32 k: d = sum q_w q_x, exact in int32; then acc = fma(float(d), w_scale * x_scale, acc), blocks in order. If the
-// halves of a block have integer scales s_h, d = sum_h s_h sum q_w q_x, |d| < 2^24. The integers are exact with any instructions,
+// halves of a block have integer scales s_h, d = sum_h s_h sum q_w q_x, |d| < 2^24. With minima m, then for each part
+// acc = fma(m, x_scale * float(sum q_x), acc). The integers are exact with any instructions,
 // so every target with a fused multiply-add gives the same bits.
 //   dot_vnni-inl.h      targets with a u8 x s8 dot product
 //   dot_maddubs-inl.h   others: products of bytes summed in pairs
@@ -33,6 +34,11 @@ inline constexpr int kInt8SubTile = kHasDot        ? 6
 // Parts of a block with a sum and a scale each.
 template <class F>
 inline constexpr int kParts = F::kInt8.sums;
+// Minima of a block, and the first one's scale word.
+template <class F>
+inline constexpr int kMinima = F::kInt8.minimum_sums();
+template <class F>
+inline constexpr int kMinimumWord = F::kScaleWords - kMinima<F>;
 
 // Offsets in a tile's block of activations (act_pack.h), in units of 4 bytes x the rows of the tile.
 inline constexpr size_t kScalesAt = 8, kCorrectionsAt = 9;
@@ -41,11 +47,38 @@ inline constexpr size_t kPairCorrectionsAt = 9 + kParts<F>;
 template <class F>
 inline constexpr size_t kBlockWords = Int8BlockBytes(kParts<F>) / 4;
 
+// Initial value of the integer sum of part `part`. `corrections`: of the row, `step` bytes apart.
+template <class F>
+HWY_INLINE VI StartSum(const uint8_t* corrections, size_t step, int part) {
+  return F::kInt8.minima ? hn::Zero(DI()) : Broadcast4(corrections + static_cast<size_t>(part) * step);
+}
+
+// The f32 numbers of a block in vector v of a panel's rows.
+template <class F>
+struct BlockScales {
+  VF scale;
+  VF minimum[kMinima<F> == 0 ? 1 : kMinima<F>];
+
+  template <class Src>
+  HWY_INLINE void Read(const Src& src, int v) {
+    scale = src.Word(0, v);
+    HWY_UNROLL(2) for (int i = 0; i < kMinima<F>; ++i) minimum[i] = src.Word(kMinimumWord<F> + i, v);
+  }
+  // acc + the block's products with a row of activations. `corrections` as in StartSum.
+  HWY_INLINE VF Accumulate(VI sum, VF x_scale, const uint8_t* corrections, size_t step, VF acc) const {
+    acc = hn::MulAdd(hn::ConvertTo(DF(), sum), hn::Mul(scale, x_scale), acc);
+    HWY_UNROLL(2) for (size_t i = 0; i < kMinima<F>; ++i) {
+      acc = hn::MulAdd(minimum[i], hn::BitCast(DF(), Broadcast4(corrections + i * step)), acc);
+    }
+    return acc;
+  }
+};
+
 // The eight steps of a block (4 bytes for each of 16 rows) are processed in pairs: steps that share bytes in a nibble format,
 // neighbours if each byte is one weight, so that a block is read from front to back. StepOf(c, h): half h of pair c.
 template <class F>
 constexpr size_t StepOf(int c, int h) {
-  return static_cast<size_t>(F::kWide ? 2 * c + h : c + 4 * h);
+  return static_cast<size_t>(F::kByteSteps ? 2 * c + h : c + 4 * h);
 }
 
 // Sources of a panel's blocks for a microkernel: PackedSource reads the panel; DecodedSource reads scratch, per block [8][64]
@@ -58,8 +91,8 @@ struct PackedSource {
   HWY_INLINE void Steps(int c, int v, VU8& lo, VU8& hi) const { F::Steps(at, c, v, lo, hi); }
   HWY_INLINE VU8 Step(int k, int v) const {
     VU8 lo, hi;
-    Steps(F::kWide ? k / 2 : k % 4, v, lo, hi);
-    return (F::kWide ? k % 2 : k / 4) == 0 ? lo : hi;  // k is a constant after unrolling, so the other one is not computed
+    Steps(F::kByteSteps ? k / 2 : k % 4, v, lo, hi);
+    return (F::kByteSteps ? k % 2 : k / 4) == 0 ? lo : hi;  // k is a constant after unrolling, so the other one is not computed
   }
   HWY_INLINE void Signed(int k, int v, VU8& magnitude, hn::Vec<DI8>& w) const {
     w = hn::BitCast(DI8(), hn::Xor(Step(k, v), hn::Set(DU8(), 0x80)));

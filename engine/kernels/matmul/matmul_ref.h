@@ -31,12 +31,13 @@ S DotRow(const MatJob& job, const WeightView& w, int64_t slice, int64_t n, const
       Int8Terms terms;
       for (int64_t kb = 0; kb < cols / kInt8Block; ++kb) {
         FormatOf(w.dtype).int8_terms(panel, static_cast<int>(n % kPanelRows), kb, terms);
-        for (int t = 0; t < terms.n; ++t) {
-          S dot(0.0f);  // integers below 2^24: exact
-          for (int i = 0; i < kInt8Block; ++i) {
-            dot = dot + S(static_cast<float>(terms.term[t].w[i])) * S(static_cast<float>(x.Int8(kInt8Block * kb + i)));
-          }
-          acc = Fma(dot, S(terms.term[t].scale) * S(x.Scale(kb)), acc);
+        S dot(0.0f);  // integers below 2^24: exact
+        for (int i = 0; i < kInt8Block; ++i) {
+          dot = dot + S(static_cast<float>(terms.w[i])) * S(static_cast<float>(x.Int8(kInt8Block * kb + i)));
+        }
+        acc = Fma(dot, S(terms.scale) * S(x.Scale(kb)), acc);
+        for (int part = 0; part < job.x.format.minimum_sums(); ++part) {
+          acc = Fma(S(terms.minimum[part]), S(x.ScaledSum(kb, part)), acc);
         }
       }
       break;

@@ -6,7 +6,8 @@
 //          row bytes: (36 + 8 sums) (K/32)
 //          q = round_half_even(x * (127 / amax)), scale = (amax / 127) * scale_mul; amax < kSmallestAmax gives q = 0 and scale 0.
 //          correction = -offset * sum(q), one for each of the `sums` equal parts of a block.
-//          i16 corrections, for sums in 16 bits: -PairOffset * sum(q) over k % 4 < 2 of the part, then over k % 4 >= 2.
+//          With minima: the f32 products scale * sum(q) instead.
+//          i16 corrections, for sums in 16 bits; 0 with minima: -PairOffset * sum(q) over k % 4 < 2 of the part, then over k % 4 >= 2.
 // A tile that starts at row r of the pack starts at byte r * row_bytes.
 #pragma once
 
@@ -26,10 +27,11 @@ inline constexpr std::array<std::string_view, 3> kActKindNames = {"f32", "bf16",
 struct ActFormat {
   ActKind kind = ActKind::kF32;
   // Kernels store weight q as unsigned q + offset. Starting a sum at -offset * sum(x) removes the offset.
-  // -1: the format has minima (w = scale q - minimum) and needs sum(x) itself.
   int32_t offset = 0;
   float scale_mul = 1;  // factor folded into the activation scale: 0.5 if kernels hold doubled weights
   int32_t sums = 1;     // parts of a block with a sum each: 1, or 2 if every 16 weights have an integer scale
+  bool minima = false;  // weights are scale * q + minimum; the offset is 0
+  constexpr int32_t minimum_sums() const { return minima ? sums : 0; }
   bool operator==(const ActFormat&) const = default;
 };
 

@@ -35,6 +35,7 @@ struct PackedRow {
   int Int8(int64_t k) const { return At<int8_t>(Block(k / kInt8Block) + ((k % kInt8Block) / 4 * tile_rows + j) * 4 + k % 4); }
   float Scale(int64_t kb) const { return At<float>(Block(kb) + 32 * tile_rows + 4 * j); }
   int32_t Correction(int64_t kb, int part = 0) const { return At<int32_t>(Block(kb) + (36 + 4 * part) * tile_rows + 4 * j); }
+  float ScaledSum(int64_t kb, int part) const { return At<float>(Block(kb) + (36 + 4 * part) * tile_rows + 4 * j); }  // minima
   int PairCorrection(int64_t kb, int half, int part = 0) const {
     return At<int16_t>(Block(kb) + (36 + 4 * (sums + part)) * tile_rows + 4 * j + 2 * half);
   }

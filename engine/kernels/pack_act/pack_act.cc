@@ -38,12 +38,16 @@ void ForEachTile(const PackActOp& op, int64_t begin, int64_t end, const RowFn& p
 }
 
 // Quantising. Per element: a compare for the maximum, a multiply, an add for the correction if the weight type needs one, and
-// `besides` more. Per block: two divides and a multiply (the scale).
+// `besides` more. Per block: two divides, a multiply (the scale) and one for each
+// sum that minima need.
 Cost Executed(const PackActOp& op, const CostAmounts& amounts, uint64_t besides) {
   Cost c = op.Useful(amounts);
   if (op.pack.format.kind != ActKind::kInt8) return c;
   const uint64_t n = amounts[Amount::kRows], cols = static_cast<uint64_t>(op.pack.cols);
-  c.AddFlops(WorkClass::kQuantize, n * ((op.pack.format.offset != 0 ? 3 : 2) * cols + besides * cols + cols / kInt8Block));
+  const ActFormat& format = op.pack.format;
+  const uint64_t summed = format.offset != 0 || format.minima ? 1 : 0,
+                 products = 1 + static_cast<uint64_t>(format.minimum_sums());
+  c.AddFlops(WorkClass::kQuantize, n * ((2 + summed + besides) * cols + products * (cols / kInt8Block)));
   c.AddSpecial(WorkClass::kQuantize, n * 2 * (cols / kInt8Block));
   return c;
 }

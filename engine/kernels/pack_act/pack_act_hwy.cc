@@ -50,7 +50,12 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
       hn::Store(sum[part], di, lanes);
       int32_t pair[2] = {};
       HWY_UNROLL(32) for (int i = 0; i < kN; ++i) pair[i % 4 / 2] += lanes[i];
-      const int32_t correction = -pack.format.offset * (pair[0] + pair[1]);
+      const int32_t sum_q = pair[0] + pair[1];
+      int32_t correction = -pack.format.offset * sum_q;
+      if (pack.format.minima) {
+        const float scaled = scale * static_cast<float>(sum_q);
+        std::memcpy(&correction, &scaled, 4);
+      }
       const int16_t halves[2] = {static_cast<int16_t>(-PairOffset(pack.format) * pair[0]),
                                  static_cast<int16_t>(-PairOffset(pack.format) * pair[1])};
       std::memcpy(tile + (36 + 4 * part) * rows + 4 * j, &correction, 4);

@@ -48,13 +48,19 @@ void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_
           const S scaled = finite ? S(x[32 * kb + i]) * inverse : S(0.0f);
           const float q = std::nearbyint(ToF32(scaled));
           S& sum = sums[i * parts / 32][i % 4 / 2];
-          if (pack.format.offset != 0) sum = sum + S(q);
+          if (pack.format.offset != 0 || pack.format.minima) sum = sum + S(q);
           StoreBytes(block + ((i / 4) * rows + j) * 4 + i % 4, static_cast<int8_t>(q));
         }
-        StoreBytes(block + 32 * rows + 4 * j, finite ? ToF32(scale) : std::nanf(""));
+        const S stored = finite ? scale : S(std::nanf(""));
+        StoreBytes(block + 32 * rows + 4 * j, ToF32(stored));
         for (int part = 0; part < parts; ++part) {
           const int32_t pair[2] = {static_cast<int32_t>(ToF32(sums[part][0])), static_cast<int32_t>(ToF32(sums[part][1]))};
-          StoreBytes(block + (36 + 4 * part) * rows + 4 * j, -pack.format.offset * (pair[0] + pair[1]));
+          uint8_t* correction = block + (36 + 4 * part) * rows + 4 * j;
+          if (pack.format.minima) {
+            StoreBytes(correction, ToF32(stored * S(static_cast<float>(pair[0] + pair[1]))));
+          } else {
+            StoreBytes(correction, -pack.format.offset * (pair[0] + pair[1]));
+          }
           for (int i = 0; i < 2; ++i) {
             StoreBytes(block + (36 + 4 * (parts + part)) * rows + 4 * j + 2 * i,
                        static_cast<int16_t>(-PairOffset(pack.format) * pair[i]));

@@ -1,0 +1,304 @@
+// Formats of integers of 2 to 6 bits with a scale, and perhaps a minimum, for every group of 16 or 32 elements:
+//   x = scale * (q - offset)      or, with minima,      x = scale * q + minimum
+// Blocks have 32 elements and an f16 scale d (and an f16 minimum), or 256 and f16 numbers that small integers multiply: the group's
+// scale is d * SubScale, its minimum Minimum.
+//
+// Panel row of a block: the head (the f16 scale d, with minima a second f16, then single bytes), and for every 32 elements the bit
+// planes of q, strips of 4 bytes. Byte b of a strip belongs to elements 4s + b of steps s = 0..7:
+//   4 strips if bits >= 4       the low 4 bits: strip c has step c in its low nibbles, step c + 4 in its high nibbles
+//   2 strips if bits & 2        the next 2 bits: strip h has those of step 4h + s in bits 2s and 2s + 1
+//   1 strip if bits & 1         the highest bit: of step s in bit s
+//
+// A struct Format<NAME> : IntegerFormat<Format<NAME>, Block, shape> defines
+//   D(const Block&)                    d as f32
+//   Minimum(const Block&, group)       if shape.minima
+//   SubScale(const Block&, group)      if blocks have 256 elements
+//   Code(const Block&, i), SetCode(Block&, i, code)       q of element i; SetCode is given zeros to fill
+//   Head(const Block&, uint8_t*), SetHead(Block&, const uint8_t*)     unless the block starts with the head as a panel has it
+//   kValues                            optional: int8 value of each 4-bit code, instead of q - offset
+#ifndef TALLY_FORMATS_INTEGER_FORMAT_H_
+#define TALLY_FORMATS_INTEGER_FORMAT_H_
+
+#include "engine/kernels/formats/panel_row.h"
+
+namespace tally {
+
+struct IntegerShape {
+  int bits;
+  int elements;  // of a block
+  int group;     // elements that share a scale
+  int offset;    // kernels hold q, or value + offset if there are kValues
+  bool minima;
+  int head;  // bytes of a panel row before its planes
+};
+
+// The planes of 32 integers of `kBits` bits in a panel row.
+template <int kBits>
+struct Planes {
+  static constexpr int kBytes = 4 * kBits;
+  static int Get(const uint8_t* row, int i) {
+    const int step = i / 4, byte = i % 4;
+    int q = 0, at = 0;
+    if constexpr (kBits >= 4) {
+      q = row[step % 4 * 4 + byte] >> step / 4 * 4 & 15;
+      at = 4;
+    }
+    if constexpr ((kBits & 2) != 0) {
+      q |= (row[4 * at + step / 4 * 4 + byte] >> step % 4 * 2 & 3) << at;
+      at += 2;
+    }
+    if constexpr ((kBits & 1) != 0) q |= (row[4 * at + byte] >> step & 1) << at;
+    return q;
+  }
+  static void Set(uint8_t* row, int i, int q) {  // the bits are 0
+    const int step = i / 4, byte = i % 4;
+    int at = 0;
+    if constexpr (kBits >= 4) {
+      row[step % 4 * 4 + byte] |= static_cast<uint8_t>((q & 15) << step / 4 * 4);
+      at = 4;
+    }
+    if constexpr ((kBits & 2) != 0) {
+      row[4 * at + step / 4 * 4 + byte] |= static_cast<uint8_t>((q >> at & 3) << step % 4 * 2);
+      at += 2;
+    }
+    if constexpr ((kBits & 1) != 0) row[4 * at + byte] |= static_cast<uint8_t>((q >> at & 1) << step);
+  }
+};
+
+template <class F, class B, IntegerShape kS>
+struct IntegerFormat {
+  using Block = B;
+  static constexpr IntegerShape kShape = kS;
+  static constexpr int kPanelCols = kS.elements, kSums = 32 / kS.group, kMinima = kS.minima ? kSums : 0;
+  // The scale; two halves' integer scales; the minima.
+  static constexpr int kScaleWords = 1 + (kSums == 2 ? 2 : 0) + kMinima;
+  static constexpr ActFormat kInt8 = {
+      .kind = ActKind::kInt8, .offset = kS.offset, .scale_mul = 1, .sums = kSums, .minima = kS.minima};
+  static constexpr bool kNarrow = kS.offset < 128;
+  static constexpr auto kStrips = [] {
+    constexpr int kHalves = kS.minima ? 2 : 1, kBytes = kS.head - 2 * kHalves;
+    std::array<uint8_t, kHalves + kBytes + kS.elements / 32 * kS.bits> strips{};
+    for (size_t i = 0; i < strips.size(); ++i) strips[i] = i < kHalves ? 2 : i < kHalves + kBytes ? 1 : 4;
+    return strips;
+  }();
+  // Per weight: the product by the scale, and the offset or the minimum (values need neither). Per group of a block of 256: products
+  // that give the scale and the minimum.
+  static constexpr uint64_t kWideningFlops =
+      32u * (kS.offset < 128 ? 2 : 1) + (kS.elements > 32 ? kSums * (kS.minima ? 2u : 1u) : 0u);
+  static constexpr WideningFlops kWidening = {.rows = kWideningFlops, .panels = kWideningFlops, .vectors = kWideningFlops};
+
+  static int Level(int code) {
+    if constexpr (requires { F::kValues; }) {
+      return F::kValues[code];
+    } else {
+      return code - kS.offset;
+    }
+  }
+  static float Scale(const Block& b, int group) {  // exact: at most 11 + 8 bits
+    if constexpr (kS.elements > 32) return F::D(b) * static_cast<float>(F::SubScale(b, group));
+    return F::D(b);
+  }
+  static void Decode(const Block& b, float* out) {
+    for (int i = 0; i < kS.elements; ++i) {
+      out[i] = Scale(b, i / kS.group) * static_cast<float>(Level(F::Code(b, i)));
+      if constexpr (kS.minima) out[i] += F::Minimum(b, i / kS.group);
+    }
+  }
+
+  static void Head(const Block& b, uint8_t* row) { std::memcpy(row, &b, kS.head); }
+  static void SetHead(Block& b, const uint8_t* row) { std::memcpy(&b, row, kS.head); }
+
+  static void PanelRow(const Block& b, uint8_t* row) {
+    std::memset(row, 0, kRowBytes);
+    F::Head(b, row);
+    for (int i = 0; i < kS.elements; ++i) Planes<kS.bits>::Set(PlanesOf(row, i / 32), i % 32, F::Code(b, i));
+  }
+  static void Padding(uint8_t* row) {
+    Block zeros{};
+    for (int i = 0; i < kS.elements; ++i) F::SetCode(zeros, i, kS.offset < 128 ? kS.offset : 0);
+    PanelRow(zeros, row);
+  }
+  static void DecodePanelRow(const uint8_t* row, float* out) { F::Decode(FromPanel(row), out); }
+  static void Int8Row(const uint8_t* row, int part, Int8Terms& terms) {
+    Block b{};
+    F::SetHead(b, row);
+    terms.scale = kSums == 2 ? F::D(b) : Scale(b, part);
+    for (int i = 0; i < 32; ++i) {
+      int w = Level(Planes<kS.bits>::Get(PlanesOf(row, part), i));
+      if constexpr (kSums == 2) w *= F::SubScale(b, 2 * part + i / 16);
+      terms.w[i] = static_cast<int16_t>(w);
+    }
+    if constexpr (kS.minima) {
+      for (int h = 0; h < kSums; ++h) terms.minimum[h] = F::Minimum(b, kSums * part + h);
+    }
+  }
+
+ private:
+  static constexpr size_t kRowBytes = static_cast<size_t>(kS.head + kS.elements / 32 * Planes<kS.bits>::kBytes);
+  template <class Byte>
+  static Byte* PlanesOf(Byte* row, int part) {
+    return row + kS.head + part * Planes<kS.bits>::kBytes;
+  }
+  static Block FromPanel(const uint8_t* row) {
+    Block b{};
+    F::SetHead(b, row);
+    for (int i = 0; i < kS.elements; ++i) F::SetCode(b, i, Planes<kS.bits>::Get(PlanesOf(row, i / 32), i % 32));
+    return b;
+  }
+};
+
+// ggml's order of nibbles, and of the bits above them, in a block of 32: element i and i + 16 share a byte; bit i of four bytes.
+inline int NibbleAt(const uint8_t* qs, int i) { return qs[i % 16] >> i / 16 * 4 & 15; }
+inline void SetNibble(uint8_t* qs, int i, int q) { qs[i % 16] |= static_cast<uint8_t>((q & 15) << i / 16 * 4); }
+inline int BitAt(const uint8_t* bits, int i) { return bits[i / 8] >> i % 8 & 1; }
+inline void SetBit(uint8_t* bits, int i, int bit) { bits[i / 8] |= static_cast<uint8_t>(bit << i % 8); }
+
+}  // namespace tally
+
+#endif  // TALLY_FORMATS_INTEGER_FORMAT_H_
+
+#ifdef HWY_TARGET_INCLUDE
+#include "engine/kernels/formats/vectors-inl.h"
+
+#if defined(TALLY_FORMATS_INTEGER_FORMAT_VECTORS) == defined(HWY_TARGET_TOGGLE)
+#ifdef TALLY_FORMATS_INTEGER_FORMAT_VECTORS
+#undef TALLY_FORMATS_INTEGER_FORMAT_VECTORS
+#else
+#define TALLY_FORMATS_INTEGER_FORMAT_VECTORS
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+
+// Moves bit `from` of each byte, and kBits - 1 above it, to bit kTo. The shifts are of pairs of bytes; the mask drops what crosses.
+// `from` is a constant after unrolling.
+template <int kBits, int kTo>
+HWY_INLINE VU8 MoveBits(VU8 x, int from) {
+  const hn::Repartition<uint16_t, DU8> du16;
+  const auto pairs = hn::BitCast(du16, x);
+  const int left = kTo - from;
+  const auto moved = left == 4    ? hn::ShiftLeft<4>(pairs)
+                     : left == 3  ? hn::ShiftLeft<3>(pairs)
+                     : left == 2  ? hn::ShiftLeft<2>(pairs)
+                     : left == 1  ? hn::ShiftLeft<1>(pairs)
+                     : left == 0  ? pairs
+                     : left == -1 ? hn::ShiftRight<1>(pairs)
+                     : left == -2 ? hn::ShiftRight<2>(pairs)
+                     : left == -3 ? hn::ShiftRight<3>(pairs)
+                     : left == -4 ? hn::ShiftRight<4>(pairs)
+                     : left == -5 ? hn::ShiftRight<5>(pairs)
+                                  : hn::ShiftRight<6>(pairs);
+  return hn::And(hn::BitCast(DU8(), moved), hn::Set(DU8(), static_cast<uint8_t>(((1 << kBits) - 1) << kTo)));
+}
+
+// Steps c and c + 4 of planes at p.
+template <int kBits>
+HWY_INLINE void PlaneSteps(const uint8_t* p, int c, int v, VU8& lo, VU8& hi) {
+  static_assert(kBits >= 2 && kBits <= 6);
+  const auto load = [&](int strip) HWY_ATTR { return hn::LoadU(DU8(), p + 64 * strip + kVecBytes * v); };
+  constexpr int kNext = kBits >= 4 ? 4 : 0;  // strips, and bits, of the nibbles
+  if constexpr (kBits >= 4) {
+    const VU8 x = load(c);
+    lo = MoveBits<4, 0>(x, 0);
+    hi = MoveBits<4, 0>(x, 4);
+  }
+  if constexpr ((kBits & 2) != 0) {
+    const VU8 first = MoveBits<2, kNext>(load(kNext), 2 * c), second = MoveBits<2, kNext>(load(kNext + 1), 2 * c);
+    lo = kNext == 0 ? first : hn::Or(lo, first);
+    hi = kNext == 0 ? second : hn::Or(hi, second);
+  }
+  if constexpr ((kBits & 1) != 0) {
+    const VU8 x = load(kBits - 1);
+    lo = hn::Or(lo, MoveBits<1, kBits - 1>(x, c));
+    hi = hn::Or(hi, MoveBits<1, kBits - 1>(x, c + 4));
+  }
+}
+
+// Vector v of 16 bytes, one of each row.
+HWY_INLINE VI HeadBytes(const uint8_t* p, int v) {
+  const hn::Rebind<uint8_t, DF> du8;
+  return hn::PromoteTo(DI(), hn::LoadU(du8, p + kLanes * v));
+}
+
+// Vector<NAME> : Format<NAME>, IntegerVectors<Vector<NAME>, Format<NAME>>. For blocks of 256 it defines, of a panel's head,
+//   SubScales(head, group, v)     and if shape.minima SubMinima(head, group, v), the integer that the second f16, negated, multiplies
+template <class V, class F>
+struct IntegerVectors : OneScale<F> {
+  static constexpr IntegerShape kS = F::kShape;
+  static constexpr bool kWide = kS.offset >= 128, kByteSteps = false;
+  static constexpr int kValueFlops = F::kSums + (kS.minima ? 1 : 0);
+  static constexpr int kParts = kS.elements / 32, kHeadBytes = kPanelRows * kS.head, kPlaneBytes = 64 * kS.bits;
+  static constexpr int kBlockBytes = kPlaneBytes + (kParts == 1 ? kHeadBytes : 0);
+  // Sums of 16 products in 16 bits hold integers of 4 bits, and of 5 if they have a sign.
+  static constexpr int kPieces = F::kSums == 2 || (kS.bits == 5 && kS.minima) ? 2 : 1;
+
+  struct Cursor {
+    const uint8_t* head;
+    const uint8_t* p;  // planes
+    int part;          // of the block
+    HWY_INLINE void Next() {
+      p += kPlaneBytes;
+      if (kParts == 1 || ++part == kParts) *this = {p, p + kHeadBytes, 0};
+    }
+  };
+  // `block`: a multiple of kParts.
+  static HWY_INLINE Cursor At(const uint8_t* panel, int64_t block) {
+    const uint8_t* head = panel + block / kParts * static_cast<int64_t>(kPanelBlockBytes<F>);
+    return {head, head + kHeadBytes, 0};
+  }
+
+  static HWY_INLINE VF Word(const Cursor& at, int i, int v) {
+    if (i == 0) {
+      const VF d = F16Scales(at.head, v);
+      if constexpr (kParts == 1 || F::kSums == 2) {
+        return d;
+      } else {
+        return hn::Mul(d, hn::ConvertTo(DF(), V::SubScales(at.head, at.part, v)));
+      }
+    }
+    if constexpr (F::kSums == 2) {
+      if (i <= 2) return hn::BitCast(DF(), V::SubScales(at.head, 2 * at.part + i - 1, v));
+    }
+    if constexpr (kS.minima) {
+      const VF m = F16Scales(at.head + 2 * kPanelRows, v);
+      if constexpr (kParts == 1) {
+        return m;
+      } else {
+        const int group = F::kSums == 2 ? 2 * at.part + i - 3 : at.part;
+        return hn::Neg(hn::Mul(m, hn::ConvertTo(DF(), V::SubMinima(at.head, group, v))));
+      }
+    }
+    return hn::Zero(DF());
+  }
+  static HWY_INLINE void Steps(const Cursor& at, int c, int v, VU8& lo, VU8& hi) {
+    PlaneSteps<kS.bits>(at.p, c, v, lo, hi);
+    if constexpr (requires { F::kValues; }) {
+      alignas(16) static constexpr auto kTable = [] {
+        std::array<uint8_t, 16> table{};
+        for (size_t i = 0; i < 16; ++i) table[i] = static_cast<uint8_t>(F::kValues[i] + kS.offset);
+        return table;
+      }();
+      const VU8 table = hn::LoadDup128(DU8(), kTable.data());
+      lo = hn::TableLookupBytes(table, lo);
+      hi = hn::TableLookupBytes(table, hi);
+    }
+  }
+  template <class Src>
+  static HWY_INLINE VF Value(const Src& src, int h, int v, VF scale, VI q) {
+    if constexpr (F::kSums == 2) scale = hn::Mul(scale, hn::ConvertTo(DF(), src.PartScale(h, v)));
+    const VF x = hn::Mul(scale, hn::ConvertTo(DF(), q));
+    if constexpr (!kS.minima) return x;
+    return hn::Add(x, src.Word(F::kSums == 2 ? 3 + h : 1, v));
+  }
+  static HWY_INLINE void Widen(const uint8_t* bytes, bool panel, float* HWY_RESTRICT out) {
+    panel ? F::DecodePanelRow(bytes, out) : F::Decode(LoadAt<typename F::Block>(bytes), out);
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle
+#endif  // HWY_TARGET_INCLUDE

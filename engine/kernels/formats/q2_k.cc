@@ -1,0 +1,23 @@
+// Q2_K weights times int8 or f32 activations.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/formats/q2_k.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "engine/kernels/formats/q2_k.h"
+#include "engine/kernels/matmul/float-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+FormatKernels KernelsQ2_K() { return QuantisedKernels<VectorQ2_K>(); }
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tally {
+HWY_EXPORT(KernelsQ2_K);
+extern const WeightFormat kWeightFormatQ2_K;
+constinit const WeightFormat kWeightFormatQ2_K = MakeQuantised<FormatQ2_K>([] { return HWY_DYNAMIC_DISPATCH(KernelsQ2_K)(); });
+}  // namespace tally
+#endif

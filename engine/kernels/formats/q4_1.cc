@@ -1,0 +1,23 @@
+// Q4_1 weights times int8 or f32 activations.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/formats/q4_1.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "engine/kernels/formats/q4_1.h"
+#include "engine/kernels/matmul/float-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+FormatKernels KernelsQ4_1() { return QuantisedKernels<VectorQ4_1>(); }
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tally {
+HWY_EXPORT(KernelsQ4_1);
+extern const WeightFormat kWeightFormatQ4_1;
+constinit const WeightFormat kWeightFormatQ4_1 = MakeQuantised<FormatQ4_1>([] { return HWY_DYNAMIC_DISPATCH(KernelsQ4_1)(); });
+}  // namespace tally
+#endif

@@ -1,0 +1,23 @@
+// Q5_K weights times int8 or f32 activations.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/formats/q5_k.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "engine/kernels/formats/q5_k.h"
+#include "engine/kernels/matmul/float-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+FormatKernels KernelsQ5_K() { return QuantisedKernels<VectorQ5_K>(); }
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tally {
+HWY_EXPORT(KernelsQ5_K);
+extern const WeightFormat kWeightFormatQ5_K;
+constinit const WeightFormat kWeightFormatQ5_K = MakeQuantised<FormatQ5_K>([] { return HWY_DYNAMIC_DISPATCH(KernelsQ5_K)(); });
+}  // namespace tally
+#endif

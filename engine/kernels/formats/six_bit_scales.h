@@ -1,0 +1,65 @@
+// The 12 bytes of Q4_K and Q5_K with 8 scales and 8 minima of 6 bits (ggml-quants.c, get_scale_min_k4):
+//   bytes 0..3    scales 0..3 in bits 0..5; bits 4 and 5 of scales 4..7 in bits 6 and 7
+//   bytes 4..7    the same of minima
+//   bytes 8..11   low 4 bits of scales 4..7 in the low nibbles, of minima 4..7 in the high ones
+#ifndef TALLY_FORMATS_SIX_BIT_SCALES_H_
+#define TALLY_FORMATS_SIX_BIT_SCALES_H_
+
+#include "engine/kernels/formats/integer_format.h"
+
+namespace tally {
+
+inline int SixBitScale(const uint8_t* s, int g) { return g < 4 ? s[g] & 63 : (s[g + 4] & 15) | s[g - 4] >> 6 << 4; }
+inline int SixBitMinimum(const uint8_t* s, int g) { return g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | s[g] >> 6 << 4; }
+// The bits are 0.
+inline void SetSixBits(uint8_t* s, int g, int scale, int minimum) {
+  if (g < 4) {
+    s[g] |= static_cast<uint8_t>(scale);
+    s[g + 4] |= static_cast<uint8_t>(minimum);
+  } else {
+    s[g + 4] = static_cast<uint8_t>((scale & 15) | (minimum & 15) << 4);
+    s[g - 4] |= static_cast<uint8_t>(scale >> 4 << 6);
+    s[g] |= static_cast<uint8_t>(minimum >> 4 << 6);
+  }
+}
+
+}  // namespace tally
+
+#endif  // TALLY_FORMATS_SIX_BIT_SCALES_H_
+
+#ifdef HWY_TARGET_INCLUDE
+#include "engine/kernels/formats/integer_format.h"  // once for each target
+
+#if defined(TALLY_FORMATS_SIX_BIT_SCALES_VECTORS) == defined(HWY_TARGET_TOGGLE)
+#ifdef TALLY_FORMATS_SIX_BIT_SCALES_VECTORS
+#undef TALLY_FORMATS_SIX_BIT_SCALES_VECTORS
+#else
+#define TALLY_FORMATS_SIX_BIT_SCALES_VECTORS
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+
+// Members of Vector<NAME>: of a panel's head, two strips of f16 and 12 of single bytes.
+struct SixBitVectors {
+  static HWY_INLINE VI SubScales(const uint8_t* head, int g, int v) {
+    if (g < 4) return hn::And(Strip(head, g, v), hn::Set(DI(), 63));
+    return hn::Or(hn::And(Strip(head, g + 4, v), hn::Set(DI(), 15)), High(Strip(head, g - 4, v)));
+  }
+  static HWY_INLINE VI SubMinima(const uint8_t* head, int g, int v) {
+    if (g < 4) return hn::And(Strip(head, g + 4, v), hn::Set(DI(), 63));
+    return hn::Or(hn::ShiftRight<4>(Strip(head, g + 4, v)), High(Strip(head, g, v)));
+  }
+
+ private:
+  static HWY_INLINE VI Strip(const uint8_t* head, int i, int v) { return HeadBytes(head + kPanelRows * (4 + i), v); }
+  static HWY_INLINE VI High(VI x) { return hn::ShiftLeft<4>(hn::ShiftRight<6>(x)); }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle
+#endif  // HWY_TARGET_INCLUDE
