@@ -468,6 +468,17 @@ Form CachedPerPosition(const Recipe& recipe, bool expanded) {
   return expanded ? s.H * (s.Dn + s.Dr + s.Dv) : s.Rkv + s.Dr;
 }
 
+Form CachedBytesPerPosition(const Recipe& recipe, const KvStorage& storage) {
+  Form bytes = CachedPerPosition(recipe) * Form(storage.element_bytes);
+  if (storage.block == 0) return bytes;
+  const Symbols s(recipe);
+  const auto blocks = [&](const Form& elements) {
+    return Form::Symbol("blocks(" + elements.text() + ")", (elements.value() + storage.block - 1) / storage.block);
+  };
+  bytes += (recipe.latent.kv_rank == 0 ? 2 * s.K * blocks(s.D) : blocks(s.Rkv + s.Dr)) * Form(storage.scale_bytes);
+  return bytes;
+}
+
 uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context) {
   const int32_t seen = std::max(layer.window, layer.chunk);
   return seen > 0 ? std::min(context, U(seen)) : context;

@@ -82,6 +82,14 @@ TALLY_API std::vector<WorkForm> WorkForms(const Recipe& recipe, const Workload& 
 TALLY_API Form FlopsPerVisible(const Recipe& recipe);
 // Elements that a layer's cache holds for one position: 2 K D; latent attention: R_kv + D_r, expanded H (D_n + D_r + D_v).
 TALLY_API Form CachedPerPosition(const Recipe& recipe, bool expanded = false);
+// How a cache stores an element of a head's key or value, and each block of them.
+struct KvStorage {
+  uint64_t element_bytes = 2;  // f16
+  uint64_t block = 0;          // elements that share a scale; 0: there are none
+  uint64_t scale_bytes = 0;
+};
+// Bytes of the same elements, as run: those of the elements, and a scale for each block of a head's key (value), begun blocks included.
+TALLY_API Form CachedBytesPerPosition(const Recipe& recipe, const KvStorage& storage);
 // Positions of a sequence of `context` positions that a layer's window still needs.
 TALLY_API uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context);
 

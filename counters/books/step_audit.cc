@@ -144,15 +144,15 @@ class StepAudit {
   }
 
   void Cache() {
-    const Form e(facts_.kv_element_bytes), per = CachedPerPosition(recipe_);
+    const Form per = CachedBytesPerPosition(recipe_, facts_.kv);
     const Form n = Form::Symbol("B", facts_.work.sequences) * Form::Symbol("P", facts_.work.rows);
     std::map<int32_t, Form> visible;
     for (const WorkForm& f : WorkForms(recipe_, facts_.work)) {
       if (f.work_class != WorkClass::kAttention) continue;
       const uint64_t positions = f.flops.value() / FlopsPerVisible(recipe_).value();
-      Row(AuditAccount::kKvRead, f.layer, Component::kAttention, Form::Symbol("visible", positions) * per * e, std::nullopt,
+      Row(AuditAccount::kKvRead, f.layer, Component::kAttention, Form::Symbol("visible", positions) * per, std::nullopt,
           Charged(f.layer, Component::kAttention).Bytes(ByteKind::kKvRead));
-      Row(AuditAccount::kKvWritten, f.layer, Component::kKvStore, n * per * e, std::nullopt,
+      Row(AuditAccount::kKvWritten, f.layer, Component::kKvStore, n * per, std::nullopt,
           Charged(f.layer, Component::kKvStore).Bytes(ByteKind::kKvWritten));
     }
   }

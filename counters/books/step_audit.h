@@ -51,7 +51,7 @@ struct StepFacts {
   Phase phase = Phase::kPrefill;
   uint64_t distinct_tokens = 1;     // R: rows of the embedding that the step reads
   uint64_t distinct_positions = 1;  // R_p: rows of the learned positions that the step reads
-  uint64_t kv_element_bytes = 2;
+  KvStorage kv = {};
 };
 
 // Elements and bytes of each tensor: closed form against the files. `inventory` is the table made from the files alone

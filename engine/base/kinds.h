@@ -52,8 +52,8 @@ enum class QkNormKind : uint8_t { kNone, kHead, kWhole, kEachHead, kUnweighted }
 // quantised ones; all other weights follow kAuto. The router is always multiplied in f32.
 enum class ActivationMode : uint8_t { kAuto, kF32, kBF16, kInt8 };
 // Type of stored keys and values.
-enum class KvType : uint8_t { kF32, kF16 };
-inline constexpr std::array<std::string_view, 2> kKvTypeNames = {"f32", "f16"};
+enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
+inline constexpr std::array<std::string_view, 4> kKvTypeNames = {"f32", "f16", "bf16", "q8_0"};
 // kRef: the scalar references. kBlas: OpenBLAS for f32 matrix products; results may depend on the number of threads. The first use
 // loads OpenBLAS and sets it to one thread, both for the whole process, other users of OpenBLAS included. OpenBLAS starts its
 // threads at loading unless the environment has OPENBLAS_NUM_THREADS=1 (the tally command sets it).

@@ -44,7 +44,12 @@ class Auditor {
     }
     report_.stored = books::AuditStored(recipe, table_, types_);
     Add(report_.stored);
-    facts_.kv_element_bytes = KvLayout{engine_.kv_type(), 1, 1}.KeyBytes();
+    switch (engine_.kv_type()) {
+      case KvType::kF32: facts_.kv = {.element_bytes = 4}; break;
+      case KvType::kF16:
+      case KvType::kBF16: facts_.kv = {.element_bytes = 2}; break;
+      case KvType::kQ8_0: facts_.kv = {.element_bytes = 1, .block = 32, .scale_bytes = 2}; break;
+    }
 
     TALLY_RETURN_IF_ERROR(CheckTokens(engine_, options_.prompt));
     TALLY_RETURN_IF_ERROR(CheckRoom());

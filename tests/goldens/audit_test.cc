@@ -30,7 +30,7 @@ std::string Differences(const AuditReport& report) {
 class AuditOf : public testing::TestWithParam<std::string> {};
 
 TEST_P(AuditOf, AllAccountsAgree) {
-  for (const KvType kv : {KvType::kF16, KvType::kF32}) {
+  for (const KvType kv : {KvType::kF16, KvType::kF32, KvType::kQ8_0}) {
     AuditOptions options;
     LoadOptions load = SmallOptions();
     load.kv = kv;
@@ -97,7 +97,7 @@ TEST(Audit, FindsWhatDiffers) {
   wrong.distinct_tokens = 3;
   EXPECT_EQ(differing(spec.recipe, table, wrong), "parameters touched;weight bytes;touched, all;");
   wrong = facts;
-  wrong.kv_element_bytes = 4;
+  wrong.kv.element_bytes = 4;
   EXPECT_EQ(differing(spec.recipe, table, wrong), "KV bytes read;KV bytes written;");
   wrong = facts;
   wrong.work.context = 4;

@@ -214,6 +214,14 @@ const std::vector<Shape>& Shapes() {
       {12, 4, 24, 70, true, KvType::kF16, 24, false, 0, 3},
       {5, 5, 18, 0, false, KvType::kF32, 18, false, 0, 0, true},
       {9, 3, 64, 90, false, KvType::kF16, 64, false, 0, 2, true},
+      {6, 2, 80, 130, true, KvType::kBF16},
+      {12, 12, 17, 0, false, KvType::kBF16, 33},
+      {17, 1, 84, 0, false, KvType::kBF16, 70, true},
+      {8, 2, 64, 0, true, KvType::kQ8_0},
+      {6, 2, 80, 130, true, KvType::kQ8_0},  // begun blocks of 32
+      {4, 2, 20, 50, true, KvType::kQ8_0, 70},
+      {17, 1, 84, 0, false, KvType::kQ8_0, 70, true},
+      {48, 1, 20, 129, false, KvType::kQ8_0},
   };
   return shapes;
 }
@@ -342,7 +350,7 @@ TEST(Attention, DepthOfAThousandWithBlocksBelowTheWindowFreed) {
   Random random(24);
   SCOPED_TRACE(random.Trace());
   for (int64_t window : {int64_t{0}, int64_t{100}, int64_t{128}, int64_t{257}}) {
-    for (KvType type : {KvType::kF32, KvType::kF16}) {
+    for (KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8_0}) {
       const Shape shape{8, 1, 64, window, true, type};
       SCOPED_TRACE(shape.Trace());
       Problem p(shape, {1000}, random);
@@ -364,7 +372,7 @@ TEST(Attention, DepthOfAThousandWithBlocksBelowTheWindowFreed) {
 TEST(Attention, BlocksThatNoRowSeesMayBeMissing) {
   Random random(27);
   SCOPED_TRACE(random.Trace());
-  for (KvType type : {KvType::kF32, KvType::kF16}) {
+  for (KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8_0}) {
     const Shape shape{8, 1, 64, 16, false, type};
     Problem p(shape, {1000}, random);
     Cache cache(shape, p.lengths);

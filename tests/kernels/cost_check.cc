@@ -524,6 +524,9 @@ class Sweep {
                            {6, 3, 20, 36, 7, true, KvType::kF16},
                            {2, 2, 32, 32, 128, false, KvType::kF16},
                            {5, 1, 20, 12, 0, false, KvType::kF16, true},
+                           {6, 3, 20, 36, 7, true, KvType::kQ8_0},
+                           {5, 1, 40, 12, 0, false, KvType::kQ8_0, true},
+                           {4, 1, 8, 8, 0, true, KvType::kBF16},
                            {2, 1, 16, 16, 0, false, KvType::kF32, false, 100, 2.0f},
                            {2, 2, 16, 16, 9, false, KvType::kF32, false, 0, 0, true}}) {
       if (stopped_) return;
@@ -560,8 +563,12 @@ class Sweep {
       Counted c;
       c.at(WorkClass::kAttention) = count(Counting(), 0.0f);
       c.at(WorkClass::kSoftmax) = count(0.0f, Counting());
-      const uint64_t element = s.type == KvType::kF32 ? 4 : 2,
-                     position = static_cast<uint64_t>(s.kv_heads * (s.dim + (s.shared ? 0 : s.v_dim))) * element;
+      const uint64_t element = s.type == KvType::kF32    ? 4
+                               : s.type == KvType::kQ8_0 ? 1
+                                                         : 2,
+                     scales = s.type == KvType::kQ8_0 ? 2 * ((s.dim + 31) / 32 + (s.shared ? 0 : (s.v_dim + 31) / 32)) : 0,
+                     position = static_cast<uint64_t>(s.kv_heads) *
+                                (static_cast<uint64_t>(s.dim + (s.shared ? 0 : s.v_dim)) * element + scales);
       for (const KvRow& row : rows) {
         for (int64_t j = 0; j <= row.position; ++j) {
           const bool near = s.window == 0 || row.position - j < s.window;

@@ -100,7 +100,8 @@ void AttentionOp::Touches(WeightTouches& touches) const {
 }
 
 // Scores and softmax are computed for whole groups of 16 positions, p.v for visible positions over the padded v_dim. Per block, the
-// reductions of the maximum and of the sum over 16 lanes take 15 FLOPs each.
+// reductions of the maximum and of the sum over 16 lanes take 15 FLOPs each. Widening integers takes a product an element; it is counted
+// as if each row were alone (rows of a tile share it).
 Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   Cost cost;
   const uint64_t padded = KvPadded(op.layout.v_dim), heads = op.heads;
@@ -113,6 +114,10 @@ Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   AddScoreRules(op, lanes * heads, cost);
   AddJoins(blocks * heads, padded, cost);
   cost.AddBytes(ByteKind::kKvRead, op.layout.kv_heads * (lanes * op.layout.KeyBytes() + scores * op.layout.PaddedValueBytes()));
+  if (op.layout.type == KvType::kQ8_0) {
+    const uint64_t tasks = static_cast<uint64_t>(op.layout.kv_heads * TasksPerKvHead(op));
+    cost.AddFlops(WorkClass::kQuantize, tasks * (lanes * static_cast<uint64_t>(op.layout.k_dim) + scores * padded));
+  }
   AddActivationBytes(op, n, cost);
   AddSinkBytes(op, n, cost);
   return cost;

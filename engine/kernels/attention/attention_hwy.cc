@@ -22,7 +22,8 @@
 namespace tally {
 
 // K and V are processed in chunks of positions: a power of two from 16 to a whole block, with at most 8 KB of K above 16. The next
-// chunk is prefetched meanwhile. Elements narrower than f32 are widened a chunk at a time if several register tiles use it.
+// chunk is prefetched meanwhile. Elements narrower than f32 are widened a chunk at a time if several register tiles use it; formats that
+// registers cannot read are always widened, and counted as 2 bytes an element.
 inline int64_t ChunkPositions(int64_t k_dim, size_t element_bytes) {
   int64_t chunk = kKvBlock;
   while (chunk > 16 && chunk * KvPadded(k_dim) * static_cast<int64_t>(element_bytes) > 8192) chunk /= 2;
@@ -285,7 +286,8 @@ class TileRun {
         v_padded_(KvPadded(v_dim_)),
         group_(heads.count),
         queries_(rows * group_),
-        chunk_(std::max<int64_t>(ChunkPositions(k_dim_, sizeof(T)), kUnit * UnitsFor(std::min<int64_t>(queries_, kMaxQueries)))),
+        chunk_(std::max<int64_t>(ChunkPositions(k_dim_, Vectors::kDirect ? sizeof(T) : 2),
+                                 kUnit * UnitsFor(std::min<int64_t>(queries_, kMaxQueries)))),
         widen_(!Vectors::kDirect || (Vectors::kWidens && queries_ > 2 * kMaxQueries)) {}
 
   void Run() {

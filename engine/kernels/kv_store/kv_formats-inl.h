@@ -3,6 +3,7 @@
 // A format is a header like kv_plain-inl.h: a scalar struct (sizes, Key, Value, Store) for the reference and KvLayout, and a
 // KvVectors of it (kv_vectors-inl.h) for the Highway kernels.
 #include "engine/kernels/kv_store/kv_plain-inl.h"
+#include "engine/kernels/kv_store/kv_q8_0-inl.h"
 #include "engine/kernels/kv_store/kv_shared-inl.h"
 
 #ifndef TALLY_KERNELS_KV_STORE_KV_FORMATS_INL_H
@@ -15,6 +16,8 @@ decltype(auto) WithKvFormat(const KvLayout& layout, F&& f) {
   switch (layout.type) {
     case KvType::kF32: return layout.shared ? f(KvSharedF32()) : f(KvF32());
     case KvType::kF16: return layout.shared ? f(KvSharedF16()) : f(KvF16());
+    case KvType::kBF16: return layout.shared ? f(KvSharedBF16()) : f(KvBF16());
+    case KvType::kQ8_0: return layout.shared ? f(KvSharedQ8_0()) : f(KvQ8_0());
   }
   __builtin_unreachable();
 }

@@ -1,4 +1,4 @@
-// KV formats that store one number an element: f32 and f16.
+// KV formats that store one number an element: f32, f16 and bf16.
 //
 // A head's share of a block: keys [C / 16][Kp][16] (C = kKvBlock; the last index is the position within its group of 16), then
 // values [C][Vp]. Kp and Vp are k_dim and v_dim rounded up to 16. The padding is never written and does not affect results.
@@ -61,8 +61,14 @@ struct KvNumberF16 {
   static float Widen(uint16_t x) { return F16ToF32(x); }
   static uint16_t Narrow(float x) { return F32ToF16(x); }  // to nearest even
 };
+struct KvNumberBF16 {
+  using Stored = uint16_t;
+  static float Widen(uint16_t x) { return BF16ToF32(x); }
+  static uint16_t Narrow(float x) { return F32ToBF16(x); }  // to nearest even
+};
 using KvF32 = KvPlain<KvNumberF32>;
 using KvF16 = KvPlain<KvNumberF16>;
+using KvBF16 = KvPlain<KvNumberBF16>;
 
 }  // namespace tally
 
@@ -90,8 +96,19 @@ HWY_INLINE KvVec Widen(const hwy::float16_t* x) {
   return WidenF16(kKvFloats, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(x)));
 }
 
-// f32 [n] to f16, n <= 16. `out` has room for 16; elements beyond n are unspecified.
+HWY_INLINE KvVec Widen(const hwy::bfloat16_t* x) {
+  const hn::Rebind<uint16_t, KvFloats> d16;
+  const hn::RebindToUnsigned<KvFloats> d32;
+  return hn::BitCast(kKvFloats, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(x)))));
+}
+
+// f32 [n] to T, n <= 16. `out` has room for 16; elements beyond n are unspecified.
+template <class T>
 HWY_INLINE void NarrowUpTo16(const float* x, int64_t n, uint16_t* out) {
+  if constexpr (std::is_same_v<T, hwy::bfloat16_t>) {
+    for (int64_t i = 0; i < n; ++i) out[i] = F32ToBF16(x[i]);
+    return;
+  }
   const hn::Rebind<hwy::float16_t, KvFloats> d16;
   const hn::RebindToUnsigned<decltype(d16)> du16;
   float padded[16] = {};
@@ -104,7 +121,7 @@ HWY_INLINE void NarrowUpTo16(const float* x, int64_t n, uint16_t* out) {
   }
 }
 
-// Format: KvF32 or KvF16; T: the element as Highway knows it.
+// Format: KvF32, KvF16 or KvBF16; T: the element as Highway knows it.
 template <class Format, class T>
 struct KvPlainVectors {
   using Stored = T;
@@ -133,12 +150,12 @@ struct KvPlainVectors {
       uint16_t narrow[16];
       for (int64_t d = 0; d < l.k_dim; d += 16) {
         const int64_t n = std::min<int64_t>(16, l.k_dim - d);
-        NarrowUpTo16(k + d, n, narrow);
+        NarrowUpTo16<T>(k + d, n, narrow);
         for (int64_t i = 0; i < n; ++i) Format::Put(key + (d + i) * 16 * sizeof(T), narrow[i]);
       }
       for (int64_t d = 0; d < l.v_dim; d += 16) {
         const int64_t n = std::min<int64_t>(16, l.v_dim - d);
-        NarrowUpTo16(v + d, n, narrow);
+        NarrowUpTo16<T>(v + d, n, narrow);
         std::memcpy(value + d * sizeof(T), narrow, static_cast<size_t>(n) * sizeof(T));
       }
     }
@@ -156,6 +173,8 @@ template <>
 struct KvVectors<KvF32> : KvPlainVectors<KvF32, float> {};
 template <>
 struct KvVectors<KvF16> : KvPlainVectors<KvF16, hwy::float16_t> {};
+template <>
+struct KvVectors<KvBF16> : KvPlainVectors<KvBF16, hwy::bfloat16_t> {};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally

@@ -1,4 +1,4 @@
-// KV formats of latent attention: a value is the first v_dim elements of its key, and is not stored again. f32 and f16.
+// KV formats of latent attention: a value is the first v_dim elements of its key, and is not stored again. f32, f16 and bf16.
 //
 // A head's share of a block: keys [C][Kp] (C = kKvBlock; Kp is k_dim rounded up to 16). The padding is never written and does not
 // affect results.
@@ -32,6 +32,7 @@ struct KvShared {
 };
 using KvSharedF32 = KvShared<KvF32>;
 using KvSharedF16 = KvShared<KvF16>;
+using KvSharedBF16 = KvShared<KvBF16>;
 
 }  // namespace tally
 
@@ -80,7 +81,7 @@ HWY_INLINE void Transpose16(const float* in, float* out) {
   }
 }
 
-// Format: KvSharedF32 or KvSharedF16; T: the element as Highway knows it.
+// Format: KvSharedF32, KvSharedF16 or KvSharedBF16; T: the element as Highway knows it.
 template <class Format, class T>
 struct KvSharedVectors {
   using Stored = T;
@@ -117,7 +118,7 @@ struct KvSharedVectors {
       uint16_t narrow[16];
       for (int64_t d = 0; d < l.k_dim; d += 16) {
         const int64_t n = std::min<int64_t>(16, l.k_dim - d);
-        NarrowUpTo16(k + d, n, narrow);
+        NarrowUpTo16<T>(k + d, n, narrow);
         std::memcpy(key + d * sizeof(T), narrow, static_cast<size_t>(n) * sizeof(T));
       }
     }
@@ -133,6 +134,8 @@ template <>
 struct KvVectors<KvSharedF32> : KvSharedVectors<KvSharedF32, float> {};
 template <>
 struct KvVectors<KvSharedF16> : KvSharedVectors<KvSharedF16, hwy::float16_t> {};
+template <>
+struct KvVectors<KvSharedBF16> : KvSharedVectors<KvSharedBF16, hwy::bfloat16_t> {};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally

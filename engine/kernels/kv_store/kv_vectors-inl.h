@@ -22,7 +22,7 @@ constexpr int kKvLanes = static_cast<int>(hn::MaxLanes(KvFloats()));
 //   kDirect                 true: register tiles read stored elements by an overload of Widen(const Stored*), keys as groups
 //                           [Kp][16], values as rows [Vp]; false: every chunk is widened first
 //   kWidens                 true: widening a chunk first is faster if several tiles use it
-//   Keys, Values            address of the first element; positions are Kp or Vp elements apart
+//   Keys, Values            address of the first element; positions are Kp or Vp elements apart (q8_0: about, for prefetching)
 //   WidenKeys, WidenValues  a chunk as f32: groups [Kp][16], rows [Vp]
 //   Store                   as in the format's scalar struct
 template <class Format>
