@@ -13,7 +13,8 @@
 //   D(const Block&)                    d as f32
 //   Minimum(const Block&, group)       if shape.minima
 //   SubScale(const Block&, group)      if blocks have 256 elements
-//   Code(const Block&, i), SetCode(Block&, i, code)       q of element i; SetCode is given zeros to fill
+//   Codes(const Block&, part, uint8_t*)                   q of elements [32 part, 32 part + 32)
+//   SetCode(Block&, i, code)                              sets q of element i, whose bits are 0
 //   Head(const Block&, uint8_t*), SetHead(Block&, const uint8_t*)     unless the block starts with the head as a panel has it
 //   kValues                            optional: int8 value of each 4-bit code, instead of q - offset
 #ifndef TALLY_FORMATS_INTEGER_FORMAT_H_
@@ -50,18 +51,28 @@ struct Planes {
     if constexpr ((kBits & 1) != 0) q |= (row[4 * at + byte] >> step & 1) << at;
     return q;
   }
-  static void Set(uint8_t* row, int i, int q) {  // the bits are 0
-    const int step = i / 4, byte = i % 4;
+  // Sets a row from codes [32].
+  static void Set(const uint8_t* q, uint8_t* row) {
     int at = 0;
     if constexpr (kBits >= 4) {
-      row[step % 4 * 4 + byte] |= static_cast<uint8_t>((q & 15) << step / 4 * 4);
+      for (int i = 0; i < 16; ++i) row[i] = static_cast<uint8_t>((q[i] & 15) | q[16 + i] << 4);
       at = 4;
     }
     if constexpr ((kBits & 2) != 0) {
-      row[4 * at + step / 4 * 4 + byte] |= static_cast<uint8_t>((q >> at & 3) << step % 4 * 2);
+      for (int i = 0; i < 8; ++i) {
+        int byte = 0;
+        for (int s = 0; s < 4; ++s) byte |= (q[i / 4 * 16 + 4 * s + i % 4] >> at & 3) << 2 * s;
+        row[4 * at + i] = static_cast<uint8_t>(byte);
+      }
       at += 2;
     }
-    if constexpr ((kBits & 1) != 0) row[4 * at + byte] |= static_cast<uint8_t>((q >> at & 1) << step);
+    if constexpr ((kBits & 1) != 0) {
+      for (int i = 0; i < 4; ++i) {
+        int byte = 0;
+        for (int s = 0; s < 8; ++s) byte |= (q[4 * s + i] >> at & 1) << s;
+        row[4 * at + i] = static_cast<uint8_t>(byte);
+      }
+    }
   }
 };
 
@@ -99,19 +110,37 @@ struct IntegerFormat {
     return F::D(b);
   }
   static void Decode(const Block& b, float* out) {
-    for (int i = 0; i < kS.elements; ++i) {
-      out[i] = Scale(b, i / kS.group) * static_cast<float>(Level(F::Code(b, i)));
-      if constexpr (kS.minima) out[i] += F::Minimum(b, i / kS.group);
+    uint8_t q[32];
+    for (int part = 0; part < kS.elements / 32; ++part, out += 32) {
+      F::Codes(b, part, q);
+      for (int h = 0; h < kSums; ++h) {
+        const int group = kSums * part + h;
+        const float scale = Scale(b, group);
+        float minimum = 0;
+        if constexpr (kS.minima) minimum = F::Minimum(b, group);
+        for (int i = kS.group * h; i < kS.group * (h + 1); ++i) {
+          out[i] = scale * static_cast<float>(Level(q[i]));
+          if constexpr (kS.minima) out[i] += minimum;
+        }
+      }
     }
+  }
+  static int Code(const Block& b, int i) {  // q of element i
+    uint8_t q[32];
+    F::Codes(b, i / 32, q);
+    return q[i % 32];
   }
 
   static void Head(const Block& b, uint8_t* row) { std::memcpy(row, &b, kS.head); }
   static void SetHead(Block& b, const uint8_t* row) { std::memcpy(&b, row, kS.head); }
 
   static void PanelRow(const Block& b, uint8_t* row) {
-    std::memset(row, 0, kRowBytes);
     F::Head(b, row);
-    for (int i = 0; i < kS.elements; ++i) Planes<kS.bits>::Set(PlanesOf(row, i / 32), i % 32, F::Code(b, i));
+    uint8_t q[32];
+    for (int part = 0; part < kS.elements / 32; ++part) {
+      F::Codes(b, part, q);
+      Planes<kS.bits>::Set(q, PlanesOf(row, part));
+    }
   }
   static void Padding(uint8_t* row) {
     Block zeros{};
@@ -134,7 +163,6 @@ struct IntegerFormat {
   }
 
  private:
-  static constexpr size_t kRowBytes = static_cast<size_t>(kS.head + kS.elements / 32 * Planes<kS.bits>::kBytes);
   template <class Byte>
   static Byte* PlanesOf(Byte* row, int part) {
     return row + kS.head + part * Planes<kS.bits>::kBytes;
@@ -148,10 +176,23 @@ struct IntegerFormat {
 };
 
 // ggml's order of nibbles, and of the bits above them, in a block of 32: element i and i + 16 share a byte; bit i of four bytes.
-inline int NibbleAt(const uint8_t* qs, int i) { return qs[i % 16] >> i / 16 * 4 & 15; }
+inline void NibbleCodes(const uint8_t* qs, uint8_t* q) {
+  for (int i = 0; i < 16; ++i) q[i] = qs[i] & 15, q[16 + i] = qs[i] >> 4;
+}
+inline void AddBits(const uint8_t* bits, uint8_t* q) {
+  for (int i = 0; i < 32; ++i) q[i] = static_cast<uint8_t>(q[i] | (bits[i / 8] >> i % 8 & 1) << 4);
+}
 inline void SetNibble(uint8_t* qs, int i, int q) { qs[i % 16] |= static_cast<uint8_t>((q & 15) << i / 16 * 4); }
-inline int BitAt(const uint8_t* bits, int i) { return bits[i / 8] >> i % 8 & 1; }
 inline void SetBit(uint8_t* bits, int i, int bit) { bits[i / 8] |= static_cast<uint8_t>(bit << i % 8); }
+
+// In blocks of 256: kBits bits from bit `from` of 32 bytes. At bit kTo of q: added to it if kTo > 0.
+template <int kBits, int kTo = 0>
+void CopyBits(const uint8_t* bytes, int from, uint8_t* q) {
+  for (int i = 0; i < 32; ++i) {
+    const int bits = (bytes[i] >> from & ((1 << kBits) - 1)) << kTo;
+    q[i] = static_cast<uint8_t>(kTo == 0 ? bits : q[i] | bits);
+  }
+}
 
 }  // namespace tally
 

@@ -19,7 +19,7 @@ struct FormatIQ4_NL : IntegerFormat<FormatIQ4_NL, BlockIQ4_NL,
   static constexpr DType kType = DType::kIQ4_NL;
   static constexpr const int8_t (&kValues)[16] = kIq4Values;
   static float D(const Block& b) { return F16ToF32(b.d); }
-  static int Code(const Block& b, int i) { return NibbleAt(b.qs, i); }
+  static void Codes(const Block& b, int, uint8_t* q) { NibbleCodes(b.qs, q); }
   static void SetCode(Block& b, int i, int q) { SetNibble(b.qs, i, q); }
 
   static void Encode(const float* x, const float* importance, Block& b) {

@@ -29,7 +29,7 @@ struct FormatIQ4_XS : IntegerFormat<FormatIQ4_XS, BlockIQ4_XS,
     b.scales_l[g / 2] |= static_cast<uint8_t>(((scale + 32) & 15) << g % 2 * 4);
     b.scales_h[g / 4] |= static_cast<uint8_t>(((scale + 32) >> 4) << g % 4 * 2);
   }
-  static int Code(const Block& b, int i) { return NibbleAt(b.qs + i / 32 * 16, i % 32); }
+  static void Codes(const Block& b, int part, uint8_t* q) { NibbleCodes(b.qs + 16 * part, q); }
   static void SetCode(Block& b, int i, int q) { SetNibble(b.qs + i / 32 * 16, i % 32, q); }
 
   static void Encode(const float* x, const float* importance, Block& b) {

@@ -78,14 +78,14 @@ typename F::Block StagedBlock(const StagedRows& src, int r, int64_t b) {
 
 template <class F>
 void PackQuantised(int64_t cols, int valid, const StagedRows& src, uint8_t* panel) {
-  uint8_t row[kPanelRowBytes<F>];
+  uint8_t row[kPanelRowBytes<F>], padding[kPanelRowBytes<F>];
+  F::Padding(padding);
   for (int64_t b = 0; b < cols / F::kPanelCols; ++b, panel += kPanelBlockBytes<F>) {
     for (int r = 0; r < valid; ++r) {
       F::PanelRow(StagedBlock<F>(src, r, b), row);
       ScatterRow<F>(row, static_cast<size_t>(r), panel);
     }
-    F::Padding(row);
-    for (int r = valid; r < kPanelRows; ++r) ScatterRow<F>(row, static_cast<size_t>(r), panel);
+    for (int r = valid; r < kPanelRows; ++r) ScatterRow<F>(padding, static_cast<size_t>(r), panel);
   }
 }
 

@@ -21,7 +21,7 @@ struct FormatQ2_K
   static float D(const Block& b) { return F16ToF32(b.d); }
   static float Minimum(const Block& b, int g) { return -(F16ToF32(b.dmin) * static_cast<float>(b.scales[g] >> 4)); }
   static int SubScale(const Block& b, int g) { return b.scales[g] & 15; }
-  static int Code(const Block& b, int i) { return b.qs[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3; }
+  static void Codes(const Block& b, int part, uint8_t* q) { CopyBits<2>(b.qs + part / 4 * 32, part % 4 * 2, q); }
   static void SetCode(Block& b, int i, int q) { b.qs[i / 128 * 32 + i % 32] |= static_cast<uint8_t>(q << i % 128 / 32 * 2); }
   static void Head(const Block& b, uint8_t* row) {
     std::memcpy(row, &b.d, 2);

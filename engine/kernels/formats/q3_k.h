@@ -28,8 +28,9 @@ struct FormatQ3_K
     b.scales[g % 8] |= static_cast<uint8_t>(((scale + 32) & 15) << g / 8 * 4);
     b.scales[8 + g % 4] |= static_cast<uint8_t>(((scale + 32) >> 4) << g / 4 * 2);
   }
-  static int Code(const Block& b, int i) {
-    return (b.qs[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3) | (b.hmask[i % 32] >> i / 32 & 1) << 2;
+  static void Codes(const Block& b, int part, uint8_t* q) {
+    CopyBits<2>(b.qs + part / 4 * 32, part % 4 * 2, q);
+    CopyBits<1, 2>(b.hmask, part, q);
   }
   static void SetCode(Block& b, int i, int q) {
     b.qs[i / 128 * 32 + i % 32] |= static_cast<uint8_t>((q & 3) << i % 128 / 32 * 2);

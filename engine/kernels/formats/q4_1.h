@@ -17,7 +17,7 @@ struct FormatQ4_1
   static constexpr DType kType = DType::kQ4_1;
   static float D(const Block& b) { return F16ToF32(b.d); }
   static float Minimum(const Block& b, int) { return F16ToF32(b.m); }
-  static int Code(const Block& b, int i) { return NibbleAt(b.qs, i); }
+  static void Codes(const Block& b, int, uint8_t* q) { NibbleCodes(b.qs, q); }
   static void SetCode(Block& b, int i, int q) { SetNibble(b.qs, i, q); }
 
   // The least value maps to 0, the greatest to 15.

@@ -17,7 +17,10 @@ struct FormatQ5_0
     : IntegerFormat<FormatQ5_0, BlockQ5_0, {.bits = 5, .elements = 32, .group = 32, .offset = 16, .minima = false, .head = 2}> {
   static constexpr DType kType = DType::kQ5_0;
   static float D(const Block& b) { return F16ToF32(b.d); }
-  static int Code(const Block& b, int i) { return NibbleAt(b.qs, i) | BitAt(b.qh, i) << 4; }
+  static void Codes(const Block& b, int, uint8_t* q) {
+    NibbleCodes(b.qs, q);
+    AddBits(b.qh, q);
+  }
   static void SetCode(Block& b, int i, int q) {
     SetNibble(b.qs, i, q);
     SetBit(b.qh, i, q >> 4);

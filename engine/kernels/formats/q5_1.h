@@ -18,7 +18,10 @@ struct FormatQ5_1
   static constexpr DType kType = DType::kQ5_1;
   static float D(const Block& b) { return F16ToF32(b.d); }
   static float Minimum(const Block& b, int) { return F16ToF32(b.m); }
-  static int Code(const Block& b, int i) { return NibbleAt(b.qs, i) | BitAt(b.qh, i) << 4; }
+  static void Codes(const Block& b, int, uint8_t* q) {
+    NibbleCodes(b.qs, q);
+    AddBits(b.qh, q);
+  }
   static void SetCode(Block& b, int i, int q) {
     SetNibble(b.qs, i, q);
     SetBit(b.qh, i, q >> 4);

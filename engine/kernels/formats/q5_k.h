@@ -23,8 +23,9 @@ struct FormatQ5_K
   static float D(const Block& b) { return F16ToF32(b.d); }
   static float Minimum(const Block& b, int g) { return -(F16ToF32(b.dmin) * static_cast<float>(SixBitMinimum(b.scales, g))); }
   static int SubScale(const Block& b, int g) { return SixBitScale(b.scales, g); }
-  static int Code(const Block& b, int i) {
-    return (b.qs[i / 64 * 32 + i % 32] >> i % 64 / 32 * 4 & 15) | (b.qh[i % 32] >> i / 32 & 1) << 4;
+  static void Codes(const Block& b, int part, uint8_t* q) {
+    CopyBits<4>(b.qs + part / 2 * 32, part % 2 * 4, q);
+    CopyBits<1, 4>(b.qh, part, q);
   }
   static void SetCode(Block& b, int i, int q) {
     b.qs[i / 64 * 32 + i % 32] |= static_cast<uint8_t>((q & 15) << i % 64 / 32 * 4);

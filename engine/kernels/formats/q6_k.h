@@ -21,8 +21,9 @@ struct FormatQ6_K
   static constexpr DType kType = DType::kQ6_K;
   static float D(const Block& b) { return F16ToF32(b.d); }
   static int SubScale(const Block& b, int g) { return b.scales[g]; }
-  static int Code(const Block& b, int i) {
-    return (b.ql[i / 128 * 64 + i % 64] >> i % 128 / 64 * 4 & 15) | (b.qh[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3) << 4;
+  static void Codes(const Block& b, int part, uint8_t* q) {
+    CopyBits<4>(b.ql + part / 4 * 64 + part % 2 * 32, part % 4 / 2 * 4, q);
+    CopyBits<2, 4>(b.qh + part / 4 * 32, part % 4 * 2, q);
   }
   static void SetCode(Block& b, int i, int q) {
     b.ql[i / 128 * 64 + i % 64] |= static_cast<uint8_t>((q & 15) << i % 128 / 64 * 4);
