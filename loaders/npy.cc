@@ -2,11 +2,13 @@
 
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "engine/base/sync_file.h"
+#include "loaders/inventory/file_reader.h"
 
 namespace tally {
 namespace {
@@ -137,6 +139,52 @@ Status NpyWriter::Close() {
   }
   written_.clear();
   return {};
+}
+
+NpyReader::NpyReader() = default;
+NpyReader::NpyReader(NpyReader&&) noexcept = default;
+NpyReader::~NpyReader() = default;
+
+Result<NpyReader> NpyReader::Open(const std::string& path) {
+  TALLY_ASSIGN_OR_RETURN(FileReader file, FileReader::Open(path));
+  NpyReader reader;
+  reader.file_ = std::make_unique<FileReader>(std::move(file));
+  const auto no = [&](const std::string& why) { return BadInput(path + ": " + why); };
+  uint8_t start[10] = {};
+  if (reader.file_->size() < sizeof start) return no("is no .npy file");
+  TALLY_RETURN_IF_ERROR(reader.file_->ReadAt(0, start));
+  if (std::memcmp(start, "\x93NUMPY\x01\x00", 8) != 0) return no("is no .npy file of version 1.0");
+  const size_t length = static_cast<size_t>(start[8] | start[9] << 8);
+  reader.data_ = sizeof start + length;
+  std::string header(length, ' ');
+  if (reader.file_->size() < reader.data_) return no("ends within its header");
+  TALLY_RETURN_IF_ERROR(reader.file_->ReadAt(sizeof start, {reinterpret_cast<uint8_t*>(header.data()), length}));
+  if (header.find("'descr': '<f4'") == std::string::npos || header.find("'fortran_order': False") == std::string::npos) {
+    return no("holds something else than float32 in C order");
+  }
+  const size_t shape = header.find("'shape': (");
+  long long rows = 0, cols = 0;
+  char end = 0;
+  if (shape == std::string::npos || std::sscanf(header.c_str() + shape, "'shape': (%lld, %lld%c", &rows, &cols, &end) != 3 ||
+      end != ')' || rows < 0 || cols < 1) {
+    return no("holds something else than a matrix");
+  }
+  const uint64_t bytes = reader.file_->size() - reader.data_, row = static_cast<uint64_t>(cols);
+  if (row > bytes / sizeof(float) + 1 || bytes % (row * sizeof(float)) != 0 ||
+      bytes / (row * sizeof(float)) != static_cast<uint64_t>(rows)) {
+    return no("has another size than its header says");
+  }
+  reader.rows_ = rows;
+  reader.cols_ = cols;
+  return reader;
+}
+
+Status NpyReader::Read(int64_t first, int64_t count, std::span<float> out) const {
+  if (first < 0 || count < 0 || first + count > rows_ || out.size() != static_cast<size_t>(count * cols_)) {
+    return InternalError(file_->path() + ": rows that do not exist");
+  }
+  return file_->ReadAt(data_ + static_cast<uint64_t>(first * cols_) * sizeof(float),
+                       {reinterpret_cast<uint8_t*>(out.data()), out.size() * sizeof(float)});
 }
 
 }  // namespace tally

@@ -1,6 +1,6 @@
 // The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h), generate (generate.h), read the
 // ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), auditing (audit.h), looking
-// into files (inspect.h), measuring speed (speed.h) and random checkpoints (synth.h).
+// into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h) and random checkpoints (synth.h).
 //
 // Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations
 // passes through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are
@@ -25,6 +25,8 @@
 #include "engine/studies/count.h"
 #include "engine/studies/inspect.h"
 #include "engine/studies/logits.h"
+#include "engine/studies/perplexity.h"
+#include "engine/studies/quantize.h"
 #include "engine/studies/speed.h"
 #include "engine/studies/summary.h"
 #include "engine/studies/synth.h"

@@ -17,6 +17,8 @@ Action AddLogits(CLI::App& app);
 Action AddTokenize(CLI::App& app);
 Action AddInspect(CLI::App& app);
 Action AddSynth(CLI::App& app);
+Action AddPerplexity(CLI::App& app);
+Action AddQuantize(CLI::App& app);
 Action AddBench(CLI::App& app);
 Action AddCount(CLI::App& app);
 Action AddAudit(CLI::App& app);

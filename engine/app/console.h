@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "engine/base/status.h"
 
@@ -39,6 +40,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
   ~ProgressBar();
+  void Label(std::string label) { label_ = std::move(label); }
   void Show(uint64_t done, uint64_t total);
   void Wipe();
 

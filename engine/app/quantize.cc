@@ -1,0 +1,101 @@
+// tally quantize: a GGUF file again with other types of weights.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "engine/api/tally.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+#include "engine/app/json.h"
+#include "engine/app/numbers.h"
+#include "engine/base/format.h"
+#include "engine/machine/machine.h"
+
+namespace tally::app {
+namespace {
+
+struct QuantizeFlags {
+  std::string in, out;
+  QuantizeOptions options;
+  bool json = false;
+};
+
+Status RunQuantize(QuantizeFlags flags) {
+  ProgressBar bar("quantizing");
+  flags.options.progress = [&](uint64_t done, uint64_t total) {
+    bar.Show(done, total);
+    return !Interrupted();
+  };
+  TALLY_RETURN_IF_ERROR(CheckNotStandardStream(flags.out));
+  InstallInterruptHandlers();
+  const double begin = MonotonicSeconds();
+  TALLY_ASSIGN_OR_RETURN(const QuantizeReport report, Quantize(flags.in, flags.out, flags.options));
+  const double seconds = MonotonicSeconds() - begin;
+  bar.Wipe();
+  const double bits = 8 * static_cast<double>(report.bytes) / static_cast<double>(std::max<uint64_t>(1, report.elements));
+  if (flags.json) {
+    Json types = Json::object();
+    for (const auto& [type, of] : report.types) {
+      types[std::string(DTypeName(type))] = {{"tensors", of.tensors}, {"elements", of.elements}, {"bytes", of.bytes}};
+    }
+    PrintJson({{"in", flags.in},
+               {"out", flags.out},
+               {"type", flags.options.type},
+               {"dry_run", flags.options.dry_run},
+               {"tensors", report.tensors},
+               {"elements", report.elements},
+               {"bytes_in", report.bytes_in},
+               {"bytes", report.bytes},
+               {"bits_per_weight", bits},
+               {"types", types},
+               {"fallbacks", report.fallbacks},
+               {"without_importance", report.without_importance},
+               {"seconds", seconds}});
+    return {};
+  }
+  for (const auto& [type, of] : report.types) {
+    char line[160];
+    std::snprintf(line, sizeof line, "  %-7s %5llu tensors %20s elements %12s\n", std::string(DTypeName(type)).c_str(),
+                  static_cast<unsigned long long>(of.tensors), books::WithThousands(of.elements).c_str(),
+                  BytesText(of.bytes).c_str());
+    Print(line);
+  }
+  char rest[120];
+  std::snprintf(rest, sizeof rest, ", %.2f bits a weight, %.1f s\n", bits, seconds);
+  Print(Printable(flags.out) + (flags.options.dry_run ? " (not written): " : ": ") + BytesText(report.bytes) + " of " +
+        BytesText(report.bytes_in) + rest);
+  if (report.fallbacks > 0) {
+    Note("note: " + std::to_string(report.fallbacks) +
+         " tensors have rows that are not whole blocks of their type, and got another\n");
+  }
+  if (report.without_importance > 0) {
+    Note("note: " + std::to_string(report.without_importance) + " quantised tensors are not in the importance file\n");
+  }
+  return {};
+}
+
+}  // namespace
+
+Action AddQuantize(CLI::App& app) {
+  auto flags = std::make_shared<QuantizeFlags>();
+  CLI::App* c = app.add_subcommand("quantize", "Write a GGUF file again with other types of weights");
+  std::string presets;
+  for (const std::string_view name : QuantizePresets()) presets += (presets.empty() ? "" : ", ") + std::string(name);
+  c->add_option("IN", flags->in, "GGUF file (the first of several)")->required();
+  c->add_option("OUT", flags->out, "GGUF file to write")->required();
+  c->add_option("--type", flags->options.type, "preset: " + presets)->capture_default_str();
+  c->add_flag("--pure", flags->options.pure, "the preset's type for every matrix, without its rules");
+  c->add_flag("--requantize", flags->options.requantize, "weights that are quantised already too");
+  c->add_option("--importance", flags->options.importance, "GGUF file of llama.cpp's imatrix");
+  c->add_option("-t,--threads", flags->options.threads, "threads (0: all cores)")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
+  c->add_flag("--dry-run", flags->options.dry_run, "say what would be written");
+  c->add_flag("--json", flags->json, "one JSON document on standard output");
+  return [flags] { return Report(RunQuantize(*flags)); };
+}
+
+}  // namespace tally::app

@@ -1,0 +1,221 @@
+#include "engine/studies/quantize.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "engine/base/format.h"
+#include "engine/kernels/formats/weight_format.h"
+#include "engine/machine/parallel.h"
+#include "engine/studies/quant_presets.h"
+#include "loaders/loaders.h"
+
+namespace tally {
+namespace {
+
+// Means of squared activations by tensor: [experts, columns], one after another.
+using Importance = std::map<std::string, std::vector<float>, std::less<>>;
+
+Result<std::vector<float>> ReadFloats(const Inventory& inventory, const StoredTensor& t) {
+  if (t.dtype != DType::kF32) return BadInput(inventory.path + ": tensor '" + Printable(t.name) + "' is not F32");
+  TALLY_ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(inventory.files[t.file].path));
+  std::vector<float> values(t.elements());
+  TALLY_RETURN_IF_ERROR(file.ReadAt(t.offset, {reinterpret_cast<uint8_t*>(values.data()), t.bytes}));
+  return values;
+}
+
+// llama.cpp, tools/imatrix: NAME.in_sum2 [experts, columns] sums of squares, NAME.counts [experts] how many.
+Result<Importance> ReadImportance(const std::string& path) {
+  constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
+  Importance all;
+  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadGguf(path));
+  for (const StoredTensor& t : inventory.tensors) {
+    if (!t.name.ends_with(kSums)) continue;
+    const std::string name = t.name.substr(0, t.name.size() - kSums.size());
+    const StoredTensor* counted = inventory.Find(name + std::string(kCounts));
+    if (counted == nullptr) return BadInput(path + ": '" + Printable(name) + "' has sums and no counts");
+    TALLY_ASSIGN_OR_RETURN(std::vector<float> sums, ReadFloats(inventory, t));
+    TALLY_ASSIGN_OR_RETURN(const std::vector<float> counts, ReadFloats(inventory, *counted));
+    if (counts.empty() || sums.size() % counts.size() != 0) {
+      return BadInput(path + ": '" + Printable(name) + "' has " + std::to_string(sums.size()) + " sums for " +
+                      std::to_string(counts.size()) + " counts");
+    }
+    const size_t cols = sums.size() / counts.size();
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const float count = counts[i / cols];
+      sums[i] = count > 0 ? sums[i] / count : 1.0f;  // an expert that was never chosen
+      if (!(sums[i] >= 0 && sums[i] < 1e30f)) return BadInput(path + ": '" + Printable(name) + "' has a sum that is no number");
+    }
+    all.emplace(name, std::move(sums));
+  }
+  if (all.empty()) return BadInput(path + ": no tensor of importance (NAME.in_sum2)");
+  return all;
+}
+
+bool DescribesTheFile(std::string_view key) {
+  return key == "general.file_type" || key == "general.quantization_version" || key == "general.alignment" ||
+         key.starts_with("split.");
+}
+
+class Rewriter {
+ public:
+  Rewriter(std::string in, std::string out, const QuantizeOptions& options)
+      : in_(std::move(in)), out_(std::move(out)), options_(options), team_(options.threads) {}
+
+  Result<QuantizeReport> Run() {
+    preset_ = FindQuantPreset(options_.type);
+    if (preset_ == nullptr) {
+      return BadInput("'" + Printable(options_.type) + "' is no type to quantize to: " + JoinNames(QuantPresetNames()));
+    }
+    if (!team_.status().ok()) return team_.status();
+    if (std::filesystem::is_directory(in_)) return BadInput(in_ + ": is a directory; quantize reads GGUF files");
+    TALLY_ASSIGN_OR_RETURN(inventory_, ReadGguf(in_));
+    for (const InventoryFile& f : inventory_.files) {
+      std::error_code none;
+      if (std::filesystem::equivalent(f.path, out_, none)) return BadInput(out_ + ": is read from: it would be overwritten");
+      TALLY_ASSIGN_OR_RETURN(FileReader file, FileReader::Open(f.path));
+      TALLY_RETURN_IF_ERROR(file.CheckUnchanged(f));
+      files_.push_back(std::move(file));
+      report_.bytes_in += f.size;
+    }
+    if (!options_.importance.empty()) {
+      TALLY_ASSIGN_OR_RETURN(importance_, ReadImportance(options_.importance));
+    }
+    TALLY_RETURN_IF_ERROR(Choose());
+    if (options_.dry_run) return report_;
+    TALLY_RETURN_IF_ERROR(Write());
+    return report_;
+  }
+
+ private:
+  static std::string JoinNames(const std::vector<std::string_view>& names) {
+    std::string all;
+    for (const std::string_view name : names) all += (all.empty() ? "" : ", ") + std::string(name);
+    return all;
+  }
+  static int64_t LayerNumber(const std::string& name) {
+    return name.starts_with("blk.") ? std::strtoll(name.c_str() + 4, nullptr, 10) : -1;
+  }
+
+  Status Choose() {
+    TALLY_ASSIGN_OR_RETURN(QuantModel model, QuantModelOf(inventory_));
+    model.importance = !importance_.empty();
+    std::vector<int64_t> value_layers;
+    for (const StoredTensor& t : inventory_.tensors) {
+      if (HoldsValues(t.name)) value_layers.push_back(LayerNumber(t.name));
+    }
+    for (const auto& [key, value] : inventory_.metadata.values()) {
+      if (!DescribesTheFile(key)) writer_.Set(key, value);
+    }
+    writer_.Set("general.file_type", static_cast<int64_t>(preset_->file_type));
+    if (GetDTypeInfo(preset_->type).quantised) writer_.Set("general.quantization_version", int64_t{2});
+    for (const StoredTensor& t : inventory_.tensors) {
+      const int64_t layer = LayerNumber(t.name),
+                    before = std::count_if(value_layers.begin(), value_layers.end(), [&](int64_t l) { return l < layer; });
+      DType type = t.dtype;
+      if (MayQuantise(t) && t.dtype != DType::kMXFP4) {
+        const QuantChoice choice = QuantTypeOf(*preset_, model, t, before, options_.pure);
+        type = choice.type;
+        report_.fallbacks += choice.fallback ? 1 : 0;
+      }
+      if (type != t.dtype) {
+        if (!IsWeightType(t.dtype)) {
+          return BadInput(in_ + ": tensor '" + Printable(t.name) + "' has type " + std::string(DTypeName(t.dtype)) +
+                          ", which cannot be read");
+        }
+        if (GetDTypeInfo(t.dtype).quantised && !options_.requantize) {
+          return BadInput(in_ + ": tensor '" + Printable(t.name) + "' is " + std::string(DTypeName(t.dtype)) +
+                          " already; --requantize quantises it again, which loses more");
+        }
+        TALLY_RETURN_IF_ERROR(CheckImportance(t, type));
+      }
+      types_.push_back(type);
+      writer_.AddTensor(t.name, type, t.shape);
+      QuantizeReport::OfType& of = report_.types[type];
+      ++of.tensors, of.elements += t.elements(),
+          of.bytes += t.elements() / GetDTypeInfo(type).block_size * GetDTypeInfo(type).block_bytes;
+      ++report_.tensors, report_.elements += t.elements();
+    }
+    report_.bytes = writer_.TotalBytes();
+    if (report_.bytes == 0) return BadInput(in_ + ": a value or tensor cannot be written to GGUF");
+    return {};
+  }
+
+  Status CheckImportance(const StoredTensor& t, DType type) {
+    if (importance_.empty() || !GetDTypeInfo(type).quantised) return {};
+    const auto found = importance_.find(t.name);
+    if (found == importance_.end()) {
+      ++report_.without_importance;
+      return {};
+    }
+    const uint64_t cols = t.shape.back(), experts = t.shape.size() > 2 ? t.shape[0] : 1;
+    if (found->second.size() == cols || found->second.size() == cols * experts) return {};
+    return BadInput(options_.importance + ": '" + Printable(t.name) + "' has " + std::to_string(found->second.size()) +
+                    " weights for " + std::to_string(cols) + " columns");
+  }
+
+  Status Write() {
+    Status failed;
+    const auto fill = [&](size_t index, uint64_t offset, std::span<uint8_t> piece) {
+      if (failed.ok()) failed = Fill(index, offset, piece);
+    };
+    const auto progress = [&](uint64_t done, uint64_t total) {
+      return failed.ok() && (!options_.progress || options_.progress(done, total));
+    };
+    const Status written = writer_.Write(out_, fill, progress);
+    return failed.ok() ? written : failed;
+  }
+
+  // A piece is whole rows (loaders.h); rows of more than 8 MiB are refused if the two types' blocks differ.
+  Status Fill(size_t index, uint64_t offset, std::span<uint8_t> piece) {
+    const StoredTensor& t = inventory_.tensors[index];
+    const DTypeInfo from = GetDTypeInfo(t.dtype), to = GetDTypeInfo(types_[index]);
+    const uint64_t first = offset / to.block_bytes * to.block_size, n = piece.size() / to.block_bytes * to.block_size;
+    if (types_[index] == t.dtype) return files_[t.file].ReadAt(t.offset + offset, piece);
+    const uint64_t cols = t.shape.back();
+    if (first % cols != 0 || n % cols != 0) return BadInput(in_ + ": rows of tensor '" + Printable(t.name) + "' are too long");
+    stored_.resize(n / from.block_size * from.block_bytes);
+    TALLY_RETURN_IF_ERROR(files_[t.file].ReadAt(t.offset + first / from.block_size * from.block_bytes, stored_));
+    const auto found = importance_.find(t.name);
+    const std::vector<float>* weights = found == importance_.end() ? nullptr : &found->second;
+    const uint64_t expert_rows = weights != nullptr && weights->size() > cols ? t.shape[1] : UINT64_MAX;
+    const WeightFormat &source = FormatOf(t.dtype), &target = FormatOf(types_[index]);
+    const uint64_t from_row = cols / from.block_size * from.block_bytes, to_row = cols / to.block_size * to.block_bytes;
+    rows_.resize(static_cast<size_t>(team_.threads()) * cols);
+    auto convert = [&](int thread, int64_t begin, int64_t end) {
+      float* row = rows_.data() + static_cast<size_t>(thread) * cols;
+      for (int64_t r = begin; r < end; ++r) {
+        const uint64_t i = static_cast<uint64_t>(r), expert = expert_rows == UINT64_MAX ? 0 : (first / cols + i) / expert_rows;
+        source.decode(stored_.data() + i * from_row, static_cast<int64_t>(cols / from.block_size), row);
+        target.encode(row, weights == nullptr ? nullptr : weights->data() + expert * cols,
+                      static_cast<int64_t>(cols / to.block_size), piece.data() + i * to_row);
+      }
+    };
+    team_.Run(static_cast<int64_t>(n / cols), std::max<int64_t>(1, static_cast<int64_t>(65536 / cols)), convert);
+    return {};
+  }
+
+  const std::string in_, out_;
+  const QuantizeOptions& options_;
+  const QuantPreset* preset_ = nullptr;
+  Team team_;
+  Inventory inventory_;
+  std::vector<FileReader> files_;
+  Importance importance_;
+  std::vector<DType> types_;  // of the tensors written
+  GgufWriter writer_;
+  std::vector<uint8_t> stored_;  // rows as read
+  std::vector<float> rows_;      // a row for each thread
+  QuantizeReport report_;
+};
+
+}  // namespace
+
+std::vector<std::string_view> QuantizePresets() { return QuantPresetNames(); }
+
+Result<QuantizeReport> Quantize(const std::string& in, const std::string& out, const QuantizeOptions& options) {
+  return Rewriter(in, out, options).Run();
+}
+
+}  // namespace tally

@@ -1,0 +1,45 @@
+// Writes a GGUF file again with other types of weights.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/base/export.h"
+#include "engine/base/status.h"
+
+namespace tally {
+
+struct QuantizeOptions {
+  std::string type = "Q4_K_M";  // a preset (QuantizePresets)
+  bool pure = false;            // the preset's type for every matrix, head and embedding included, without its rules
+  bool requantize = false;      // weights that are quantised already may be quantised again, which loses more
+  std::string importance = {};  // a GGUF of llama.cpp's imatrix: weights of the columns' errors; empty: none
+  int threads = 0;              // as LoadOptions::threads
+  bool dry_run = false;         // nothing is written
+  std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress = {};  // false: stop, kInterrupted
+};
+
+struct QuantizeReport {
+  struct OfType {
+    uint64_t tensors = 0, elements = 0, bytes = 0;
+  };
+  std::map<DType, OfType> types;                                // of the file written
+  uint64_t tensors = 0, elements = 0, bytes_in = 0, bytes = 0;  // bytes: of the files
+  uint64_t fallbacks = 0;           // tensors whose rows are not whole blocks of the type that the preset has for them
+  uint64_t without_importance = 0;  // quantised tensors that the importance file does not have
+};
+
+TALLY_API std::vector<std::string_view> QuantizePresets();
+
+// Metadata is kept, but for general.file_type, general.quantization_version and what says how a file was split. Vectors, routers and
+// learned positions stay as they are; so do MXFP4 experts. A block with an infinity or NaN becomes NaN. The file gets its name when it
+// is complete. kBadInput, naming the file: it is no GGUF, or has a type that cannot be read; a quantised type without `requantize`;
+// `out` is one of its files, or cannot be written; an importance of another width.
+TALLY_API Result<QuantizeReport> Quantize(const std::string& in, const std::string& out, const QuantizeOptions& options);
+
+}  // namespace tally

@@ -1,0 +1,226 @@
+// Quantize: the presets' choices against llama.cpp's rules by hand; files that are written again; refusals.
+#include "engine/studies/quantize.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/kernels/formats/weight_format.h"
+#include "engine/studies/quant_presets.h"
+#include "engine/studies/synth.h"
+#include "loaders/loaders.h"
+#include "tests/support/stored_weights.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+StoredTensor Tensor(const std::string& name, std::vector<uint64_t> shape) { return {.name = name, .shape = std::move(shape)}; }
+
+// "name type" of each tensor of a Llama-like model of 16 layers with grouped heads, tied or not, by the preset.
+std::map<std::string, std::string> Choices(const std::string& preset, bool tied, int64_t experts = 0) {
+  const QuantModel model{.architecture = "llama",
+                         .layers = 16,
+                         .experts = experts,
+                         .heads = 32,
+                         .kv_heads = 8,
+                         .value_tensors = 16,
+                         .tied_head = tied};
+  std::vector<StoredTensor> tensors = {Tensor("token_embd.weight", {1000, 2048})};
+  if (!tied) tensors.push_back(Tensor("output.weight", {1000, 2048}));
+  for (int layer = 0; layer < 16; ++layer) {
+    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_down"}) {
+      tensors.push_back(Tensor("blk." + std::to_string(layer) + "." + name + ".weight", {2048, 2048}));
+    }
+  }
+  std::map<std::string, std::string> types;
+  for (const StoredTensor& t : tensors) {
+    const int64_t layer = t.name.starts_with("blk.") ? std::stoll(t.name.substr(4)) : 0;
+    types[t.name] = DTypeName(QuantTypeOf(*FindQuantPreset(preset), model, t, layer, false).type);
+  }
+  return types;
+}
+
+// The first and last two of 16 layers, and 4, 7, 10, 13: more bits.
+TEST(QuantPresets, FollowTheRules) {
+  const auto medium = Choices("Q4_K_M", true);
+  for (int layer = 0; layer < 16; ++layer) {
+    const std::string blk = "blk." + std::to_string(layer) + ".";
+    const bool more = layer < 2 || layer >= 14 || layer == 4 || layer == 7 || layer == 10 || layer == 13;
+    EXPECT_EQ(medium.at(blk + "attn_v.weight"), more ? "Q6_K" : "Q4_K") << layer;
+    EXPECT_EQ(medium.at(blk + "ffn_down.weight"), more ? "Q6_K" : "Q4_K") << layer;
+    EXPECT_EQ(medium.at(blk + "attn_output.weight"), "Q4_K");
+    EXPECT_EQ(medium.at(blk + "ffn_up.weight"), "Q4_K");
+  }
+  EXPECT_EQ(medium.at("token_embd.weight"), "Q6_K");  // it is the head, too
+  const auto untied = Choices("Q4_K_M", false);
+  EXPECT_EQ(untied.at("token_embd.weight"), "Q4_K");
+  EXPECT_EQ(untied.at("output.weight"), "Q6_K");
+
+  const auto small = Choices("q4_k_s", true);
+  EXPECT_EQ(small.at("blk.3.attn_v.weight"), "Q5_K");
+  EXPECT_EQ(small.at("blk.4.attn_v.weight"), "Q4_K");
+  EXPECT_EQ(small.at("blk.1.ffn_down.weight"), "Q5_K");
+  EXPECT_EQ(small.at("blk.2.ffn_down.weight"), "Q4_K");
+
+  const auto three = Choices("Q3_K_M", true);
+  EXPECT_EQ(three.at("blk.1.attn_v.weight"), "Q5_K");
+  EXPECT_EQ(three.at("blk.2.attn_v.weight"), "Q4_K");
+  EXPECT_EQ(three.at("blk.0.ffn_down.weight"), "Q5_K");
+  EXPECT_EQ(three.at("blk.1.ffn_down.weight"), "Q4_K");
+  EXPECT_EQ(three.at("blk.1.attn_output.weight"), "Q4_K");
+  EXPECT_EQ(three.at("blk.1.attn_q.weight"), "Q3_K");
+
+  const auto two = Choices("Q2_K", true);
+  EXPECT_EQ(two.at("blk.5.attn_v.weight"), "Q4_K");  // four heads share a value
+  EXPECT_EQ(two.at("blk.5.ffn_down.weight"), "Q3_K");
+  EXPECT_EQ(two.at("blk.5.attn_q.weight"), "Q2_K");
+
+  const auto mixtral = Choices("Q4_K_M", false, 8);
+  EXPECT_EQ(mixtral.at("blk.5.attn_k.weight"), "Q8_0");
+  EXPECT_EQ(mixtral.at("blk.5.attn_v.weight"), "Q8_0");
+  EXPECT_EQ(mixtral.at("blk.5.attn_output.weight"), "Q5_K");
+  EXPECT_EQ(Choices("Q8_0", true).at("token_embd.weight"), "Q8_0");
+  EXPECT_EQ(Choices("Q4_0", true).at("token_embd.weight"), "Q6_K");
+  EXPECT_EQ(Choices("F16", true).at("blk.0.attn_q.weight"), "F16");
+  EXPECT_EQ(FindQuantPreset("Q9"), nullptr);
+
+  // Rows that are not whole blocks.
+  const QuantModel none;
+  const auto narrow = [&](const char* preset, uint64_t cols) {
+    return DTypeName(QuantTypeOf(*FindQuantPreset(preset), none, Tensor("blk.0.attn_q.weight", {4, cols}), 0, false).type);
+  };
+  EXPECT_EQ(narrow("Q4_K_M", 96), "Q5_0");
+  EXPECT_EQ(narrow("Q5_K_M", 96), "Q5_1");
+  EXPECT_EQ(narrow("Q6_K", 96), "Q8_0");
+  EXPECT_EQ(narrow("Q2_K", 96), "Q4_0");
+  EXPECT_EQ(narrow("IQ4_XS", 96), "IQ4_NL");
+  EXPECT_EQ(narrow("Q4_K_M", 40), "F16");
+
+  for (const char* name : {"blk.0.attn_norm.weight", "blk.0.ffn_gate_inp.weight", "position_embd.weight", "blk.0.attn_q.bias"}) {
+    EXPECT_FALSE(MayQuantise(Tensor(name, {8, 256}))) << name;
+  }
+  EXPECT_FALSE(MayQuantise(Tensor("blk.0.attn_q.weight", {256})));
+}
+
+class QuantizeFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    SynthOptions options;
+    options.type = DType::kF32;
+    options.layers = 1;
+    options.vocab = 320;
+    const auto written = Synthesize("gpt2", source_, options);
+    ASSERT_TRUE(written.ok()) << written.status().message();
+  }
+  static std::vector<uint8_t> Bytes(const Inventory& inventory, const StoredTensor& t) {
+    std::vector<uint8_t> bytes(t.bytes);
+    EXPECT_TRUE(FileReader::Open(inventory.files[t.file].path)->ReadAt(t.offset, bytes).ok());
+    return bytes;
+  }
+  void ExpectRefused(const QuantizeOptions& options, const std::string& in, const std::string& out, const std::string& part) {
+    const auto report = Quantize(in, out, options);
+    ASSERT_FALSE(report.ok());
+    EXPECT_EQ(report.status().code(), StatusCode::kBadInput);
+    EXPECT_NE(report.status().message().find(part), std::string::npos) << report.status().message();
+  }
+  const TempFolder folder_;
+  const std::string source_ = folder_ / "source.gguf", out_ = folder_ / "out.gguf";
+};
+
+TEST_F(QuantizeFile, HoldsWhatTheFormatsEncode) {
+  QuantizeOptions options;
+  options.threads = 2;
+  const auto report = Quantize(source_, out_, options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->bytes, std::filesystem::file_size(out_));
+  EXPECT_GT(report->types.at(DType::kQ4_K).tensors, 0u);
+  EXPECT_GT(report->types.at(DType::kQ6_K).tensors, 0u);
+  const Inventory before = ReadGguf(source_).value(), after = ReadGguf(out_).value();
+  ASSERT_EQ(after.tensors.size(), before.tensors.size());
+  EXPECT_EQ(after.metadata.GetInt("general.file_type").value(), 15);
+  EXPECT_EQ(after.metadata.GetInt("gpt2.block_count").value(), 1);
+  for (const StoredTensor& t : before.tensors) {
+    const StoredTensor* now = after.Find(t.name);
+    ASSERT_NE(now, nullptr) << t.name;
+    EXPECT_EQ(now->shape, t.shape);
+    const std::vector<uint8_t> old_bytes = Bytes(before, t), new_bytes = Bytes(after, *now);
+    if (now->dtype == t.dtype) {
+      EXPECT_EQ(old_bytes, new_bytes) << t.name;
+      continue;
+    }
+    const std::vector<float> values = DecodeStored(t.dtype, old_bytes.data(), t.elements());
+    std::vector<uint8_t> want(new_bytes.size());
+    FormatOf(now->dtype)
+        .encode(values.data(), nullptr, static_cast<int64_t>(t.elements() / GetDTypeInfo(now->dtype).block_size), want.data());
+    EXPECT_EQ(new_bytes, want) << t.name;
+  }
+  options.type = "Q8_0";
+  ExpectRefused(options, out_, folder_ / "again.gguf", "--requantize");
+  options.requantize = true;
+  EXPECT_TRUE(Quantize(out_, folder_ / "again.gguf", options).ok());
+}
+
+// The columns that matter are nearer to what they were.
+TEST_F(QuantizeFile, FollowsTheImportance) {
+  const std::string matrix = folder_ / "imatrix.gguf", name = "blk.0.ffn_up.weight";
+  std::vector<float> sums(768), counts = {4};
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] = i % 8 == 0 ? 4000.0f : 4.0f;
+  GgufWriter writer;
+  writer.Set("general.type", std::string("imatrix"));
+  writer.AddTensor(name + ".in_sum2", DType::kF32, {1, 768});
+  writer.AddTensor(name + ".counts", DType::kF32, {1, 1});
+  ASSERT_TRUE(writer
+                  .Write(matrix,
+                         [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
+                           const std::vector<float>& from = tensor == 0 ? sums : counts;
+                           std::memcpy(piece.data(), reinterpret_cast<const uint8_t*>(from.data()) + offset, piece.size());
+                         })
+                  .ok());
+  const auto error = [&](const QuantizeOptions& options) {
+    const auto report = Quantize(source_, out_, options);
+    EXPECT_TRUE(report.ok()) << report.status().message();
+    const Inventory before = ReadGguf(source_).value(), after = ReadGguf(out_).value();
+    const std::vector<float> x = DecodeStored(DType::kF32, Bytes(before, *before.Find(name)).data(),
+                                              before.Find(name)->elements()),
+                             y = DecodeStored(after.Find(name)->dtype, Bytes(after, *after.Find(name)).data(), x.size());
+    double sum = 0;
+    for (size_t i = 0; i < x.size(); i += 8) sum += std::pow(static_cast<double>(x[i] - y[i]), 2);
+    return sum;
+  };
+  QuantizeOptions options;
+  options.type = "Q3_K_S";
+  const double without = error(options);
+  options.importance = matrix;
+  EXPECT_LT(error(options), 0.6 * without);
+
+  QuantizeOptions wrong = options;
+  wrong.importance = source_;
+  ExpectRefused(wrong, source_, out_, "no tensor of importance");
+}
+
+TEST_F(QuantizeFile, Refusals) {
+  QuantizeOptions options;
+  ExpectRefused(options, source_, source_, "would be overwritten");
+  ExpectRefused(options, folder_ / "none.gguf", out_, "none.gguf");
+  ExpectRefused(options, folder_.path(), out_, "is a directory");
+  ExpectRefused(options, source_, folder_ / "no/where.gguf", "where.gguf");
+  options.type = "Q9_K";
+  ExpectRefused(options, source_, out_, "'Q9_K' is no type");
+  options.type = "Q4_0";
+  options.dry_run = true;
+  ASSERT_TRUE(Quantize(source_, out_, options).ok());
+  EXPECT_FALSE(std::filesystem::exists(out_));
+  options.dry_run = false;
+  options.progress = [](uint64_t, uint64_t) { return false; };
+  EXPECT_EQ(Quantize(source_, out_, options).status().code(), StatusCode::kInterrupted);
+  EXPECT_FALSE(std::filesystem::exists(out_));
+}
+
+}  // namespace
+}  // namespace tally
