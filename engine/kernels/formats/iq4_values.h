@@ -1,8 +1,9 @@
 // The 16 values of IQ4_NL and IQ4_XS (ggml-common.h, kvalues_iq4nl).
 #pragma once
 
-#include <cmath>
 #include <cstdint>
+
+#include "engine/kernels/formats/scale_search.h"
 
 namespace tally {
 
@@ -16,7 +17,15 @@ struct Iq4Levels {
     for (int i = 1; i < 16; ++i) code += 2 * x > static_cast<float>(kIq4Values[i - 1] + kIq4Values[i]) ? 1 : 0;
     return code;
   }
-  static float Nearest(float x) { return static_cast<float>(kIq4Values[Code(x)]); }
+  static Floats4 Nearest4(Floats4 x) {
+    Floats4 level = Floats4{} + static_cast<float>(kIq4Values[0]);
+    for (int i = 1; i < 16; ++i) {
+      const Floats4 step = Floats4{} + static_cast<float>(kIq4Values[i] - kIq4Values[i - 1]),
+                    middle = Floats4{} + 0.5f * static_cast<float>(kIq4Values[i - 1] + kIq4Values[i]);
+      level += x > middle ? step : Floats4{};
+    }
+    return level;
+  }
 };
 
 }  // namespace tally
