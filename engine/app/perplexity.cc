@@ -13,6 +13,7 @@
 #include "engine/app/json.h"
 #include "engine/app/options.h"
 #include "engine/app/record_files.h"
+#include "engine/base/format.h"
 
 namespace tally::app {
 namespace {

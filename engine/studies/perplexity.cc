@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/machine/parallel.h"
+#include "engine/session/generate.h"
 #include "engine/session/scoped_sequence.h"
 #include "loaders/npy.h"
 
