@@ -219,9 +219,11 @@ class Pool {
   std::mutex turn_mutex_;
   std::condition_variable turn_;
   uint64_t next_ticket_ = 0, serving_ = 0;
-  int started_ = 1;            // threads, a caller included; with the turn
+  int started_ = 1;  // threads, a caller included; with the turn
+#if defined(TALLY_TEAM_OPENMP)
   int missing_ = 0;            // threads of the region that is to begin
   std::atomic<int> begun_{0};  // threads of the region that has begun
+#endif
 };
 
 #if defined(TALLY_TEAM_OPENMP)

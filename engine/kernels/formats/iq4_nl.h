@@ -14,8 +14,9 @@ struct BlockIQ4_NL {  // x[i] = d * kIq4Values[q[i]]
   uint8_t qs[16];     // elements i and i + 16 share a byte
 };
 
-struct FormatIQ4_NL : IntegerFormat<FormatIQ4_NL, BlockIQ4_NL,
-                                    {.bits = 4, .elements = 32, .group = 32, .offset = 128, .minima = false, .head = 2}> {
+struct FormatIQ4_NL
+    : IntegerFormat<FormatIQ4_NL, BlockIQ4_NL,
+                    IntegerShape{.bits = 4, .elements = 32, .group = 32, .offset = 128, .minima = false, .head = 2}> {
   static constexpr DType kType = DType::kIQ4_NL;
   static constexpr const int8_t (&kValues)[16] = kIq4Values;
   static float D(const Block& b) { return F16ToF32(b.d); }
@@ -48,7 +49,6 @@ struct FormatIQ4_NL : IntegerFormat<FormatIQ4_NL, BlockIQ4_NL,
 #define TALLY_FORMATS_IQ4_NL_VECTORS
 #endif
 
-HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
@@ -56,7 +56,6 @@ struct VectorIQ4_NL : FormatIQ4_NL, IntegerVectors<VectorIQ4_NL, FormatIQ4_NL> {
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally
-HWY_AFTER_NAMESPACE();
 
 #endif  // toggle
 #endif  // HWY_TARGET_INCLUDE

@@ -17,8 +17,9 @@ struct BlockIQ4_XS {    // x[i] = d * scale[i / 32] * kIq4Values[q[i]]
   uint8_t qs[128];      // 16 bytes for every 32 elements: elements i and i + 16 share a byte
 };
 
-struct FormatIQ4_XS : IntegerFormat<FormatIQ4_XS, BlockIQ4_XS,
-                                    {.bits = 4, .elements = 256, .group = 32, .offset = 128, .minima = false, .head = 8}> {
+struct FormatIQ4_XS
+    : IntegerFormat<FormatIQ4_XS, BlockIQ4_XS,
+                    IntegerShape{.bits = 4, .elements = 256, .group = 32, .offset = 128, .minima = false, .head = 8}> {
   static constexpr DType kType = DType::kIQ4_XS;
   static constexpr const int8_t (&kValues)[16] = kIq4Values;
   static float D(const Block& b) { return F16ToF32(b.d); }

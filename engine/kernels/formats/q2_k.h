@@ -16,7 +16,8 @@ struct BlockQ2_K {  // x[i] = d * (scales[i / 16] & 15) * q[i] - dmin * (scales[
 };
 
 struct FormatQ2_K
-    : IntegerFormat<FormatQ2_K, BlockQ2_K, {.bits = 2, .elements = 256, .group = 16, .offset = 0, .minima = true, .head = 20}> {
+    : IntegerFormat<FormatQ2_K, BlockQ2_K,
+                    IntegerShape{.bits = 2, .elements = 256, .group = 16, .offset = 0, .minima = true, .head = 20}> {
   static constexpr DType kType = DType::kQ2_K;
   static float D(const Block& b) { return F16ToF32(b.d); }
   static float Minimum(const Block& b, int g) { return -(F16ToF32(b.dmin) * static_cast<float>(b.scales[g] >> 4)); }

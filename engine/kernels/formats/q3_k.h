@@ -18,7 +18,8 @@ struct BlockQ3_K {     // x[i] = d * scale[i / 16] * (q[i] - 4)
 };
 
 struct FormatQ3_K
-    : IntegerFormat<FormatQ3_K, BlockQ3_K, {.bits = 3, .elements = 256, .group = 16, .offset = 4, .minima = false, .head = 14}> {
+    : IntegerFormat<FormatQ3_K, BlockQ3_K,
+                    IntegerShape{.bits = 3, .elements = 256, .group = 16, .offset = 4, .minima = false, .head = 14}> {
   static constexpr DType kType = DType::kQ3_K;
   static float D(const Block& b) { return F16ToF32(b.d); }
   static int SubScale(const Block& b, int g) {

@@ -12,8 +12,8 @@ struct BlockQ4_1 {  // x[i] = d * q[i] + m
   uint8_t qs[16];   // elements i and i + 16 share a byte
 };
 
-struct FormatQ4_1
-    : IntegerFormat<FormatQ4_1, BlockQ4_1, {.bits = 4, .elements = 32, .group = 32, .offset = 0, .minima = true, .head = 4}> {
+struct FormatQ4_1 : IntegerFormat<FormatQ4_1, BlockQ4_1,
+                                  IntegerShape{.bits = 4, .elements = 32, .group = 32, .offset = 0, .minima = true, .head = 4}> {
   static constexpr DType kType = DType::kQ4_1;
   static float D(const Block& b) { return F16ToF32(b.d); }
   static float Minimum(const Block& b, int) { return F16ToF32(b.m); }
@@ -49,7 +49,6 @@ struct FormatQ4_1
 #define TALLY_FORMATS_Q4_1_VECTORS
 #endif
 
-HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
@@ -57,7 +56,6 @@ struct VectorQ4_1 : FormatQ4_1, IntegerVectors<VectorQ4_1, FormatQ4_1> {};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally
-HWY_AFTER_NAMESPACE();
 
 #endif  // toggle
 #endif  // HWY_TARGET_INCLUDE

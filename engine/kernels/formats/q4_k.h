@@ -17,7 +17,8 @@ struct BlockQ4_K {     // x[i] = d * scale[i / 32] * q[i] - dmin * minimum[i / 3
 };
 
 struct FormatQ4_K
-    : IntegerFormat<FormatQ4_K, BlockQ4_K, {.bits = 4, .elements = 256, .group = 32, .offset = 0, .minima = true, .head = 16}> {
+    : IntegerFormat<FormatQ4_K, BlockQ4_K,
+                    IntegerShape{.bits = 4, .elements = 256, .group = 32, .offset = 0, .minima = true, .head = 16}> {
   static constexpr DType kType = DType::kQ4_K;
   static float D(const Block& b) { return F16ToF32(b.d); }
   static float Minimum(const Block& b, int g) { return -(F16ToF32(b.dmin) * static_cast<float>(SixBitMinimum(b.scales, g))); }
@@ -53,7 +54,6 @@ struct FormatQ4_K
 #define TALLY_FORMATS_Q4_K_VECTORS
 #endif
 
-HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
@@ -61,7 +61,6 @@ struct VectorQ4_K : FormatQ4_K, SixBitVectors, IntegerVectors<VectorQ4_K, Format
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally
-HWY_AFTER_NAMESPACE();
 
 #endif  // toggle
 #endif  // HWY_TARGET_INCLUDE

@@ -14,7 +14,8 @@ struct BlockQ5_0 {  // x[i] = d * (q[i] - 16)
 };
 
 struct FormatQ5_0
-    : IntegerFormat<FormatQ5_0, BlockQ5_0, {.bits = 5, .elements = 32, .group = 32, .offset = 16, .minima = false, .head = 2}> {
+    : IntegerFormat<FormatQ5_0, BlockQ5_0,
+                    IntegerShape{.bits = 5, .elements = 32, .group = 32, .offset = 16, .minima = false, .head = 2}> {
   static constexpr DType kType = DType::kQ5_0;
   static float D(const Block& b) { return F16ToF32(b.d); }
   static void Codes(const Block& b, int, uint8_t* q) {
@@ -56,7 +57,6 @@ struct FormatQ5_0
 #define TALLY_FORMATS_Q5_0_VECTORS
 #endif
 
-HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
@@ -64,7 +64,6 @@ struct VectorQ5_0 : FormatQ5_0, IntegerVectors<VectorQ5_0, FormatQ5_0> {};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally
-HWY_AFTER_NAMESPACE();
 
 #endif  // toggle
 #endif  // HWY_TARGET_INCLUDE

@@ -13,8 +13,8 @@ struct BlockQ5_1 {  // x[i] = d * q[i] + m
   uint8_t qs[16];   // the low 4 bits
 };
 
-struct FormatQ5_1
-    : IntegerFormat<FormatQ5_1, BlockQ5_1, {.bits = 5, .elements = 32, .group = 32, .offset = 0, .minima = true, .head = 4}> {
+struct FormatQ5_1 : IntegerFormat<FormatQ5_1, BlockQ5_1,
+                                  IntegerShape{.bits = 5, .elements = 32, .group = 32, .offset = 0, .minima = true, .head = 4}> {
   static constexpr DType kType = DType::kQ5_1;
   static float D(const Block& b) { return F16ToF32(b.d); }
   static float Minimum(const Block& b, int) { return F16ToF32(b.m); }
@@ -56,7 +56,6 @@ struct FormatQ5_1
 #define TALLY_FORMATS_Q5_1_VECTORS
 #endif
 
-HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
@@ -64,7 +63,6 @@ struct VectorQ5_1 : FormatQ5_1, IntegerVectors<VectorQ5_1, FormatQ5_1> {};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally
-HWY_AFTER_NAMESPACE();
 
 #endif  // toggle
 #endif  // HWY_TARGET_INCLUDE

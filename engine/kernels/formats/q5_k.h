@@ -18,7 +18,8 @@ struct BlockQ5_K {     // x[i] = d * scale[i / 32] * q[i] - dmin * minimum[i / 3
 };
 
 struct FormatQ5_K
-    : IntegerFormat<FormatQ5_K, BlockQ5_K, {.bits = 5, .elements = 256, .group = 32, .offset = 0, .minima = true, .head = 16}> {
+    : IntegerFormat<FormatQ5_K, BlockQ5_K,
+                    IntegerShape{.bits = 5, .elements = 256, .group = 32, .offset = 0, .minima = true, .head = 16}> {
   static constexpr DType kType = DType::kQ5_K;
   static float D(const Block& b) { return F16ToF32(b.d); }
   static float Minimum(const Block& b, int g) { return -(F16ToF32(b.dmin) * static_cast<float>(SixBitMinimum(b.scales, g))); }
@@ -60,7 +61,6 @@ struct FormatQ5_K
 #define TALLY_FORMATS_Q5_K_VECTORS
 #endif
 
-HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
@@ -68,7 +68,6 @@ struct VectorQ5_K : FormatQ5_K, SixBitVectors, IntegerVectors<VectorQ5_K, Format
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally
-HWY_AFTER_NAMESPACE();
 
 #endif  // toggle
 #endif  // HWY_TARGET_INCLUDE

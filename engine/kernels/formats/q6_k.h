@@ -17,7 +17,8 @@ struct BlockQ6_K {  // x[i] = (d * scales[i / 16]) * (q[i] - 32)
 };
 
 struct FormatQ6_K
-    : IntegerFormat<FormatQ6_K, BlockQ6_K, {.bits = 6, .elements = 256, .group = 16, .offset = 32, .minima = false, .head = 18}> {
+    : IntegerFormat<FormatQ6_K, BlockQ6_K,
+                    IntegerShape{.bits = 6, .elements = 256, .group = 16, .offset = 32, .minima = false, .head = 18}> {
   static constexpr DType kType = DType::kQ6_K;
   static float D(const Block& b) { return F16ToF32(b.d); }
   static int SubScale(const Block& b, int g) { return b.scales[g]; }
