@@ -112,7 +112,7 @@ struct Tables {
 
   void Line(const std::string& line) { text += line + "\n"; }
   void Add(Table table) {
-    if (!table.rows.empty()) text += "\n" + Render(table, format);
+    if (!table.rows.empty()) text += (text.ends_with("\n\n") ? "" : "\n") + Render(table, format);
   }
 };
 

@@ -64,7 +64,8 @@ struct SpeedPoint {
   int64_t batch = 1;   // sequences
   int64_t tokens = 0;  // of each sequence: of the prefill, or decode steps
   int32_t rounds = 0;
-  // Rounds in which the point's roofs moved by at most 10 %; figures are of these. 0: they moved in all, and figures are of all.
+  // Rounds in which the point's roofs, each the mean of before and after a piece of the work, moved by at most 10 %; of a prefill,
+  // before and after. Figures are of these. 0: they moved in all, and figures are of all.
   int32_t kept = 0;
   SpeedRate rate;  // all sequences together
 };

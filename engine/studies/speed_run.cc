@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "engine/base/mix.h"
@@ -191,7 +192,7 @@ Result<DecodeSample> SpeedRun::Decode(int64_t steps, int64_t depth, int64_t batc
   }
   engine_->ledger().Reset();
   double bandwidth = roofs != nullptr ? roofs->Bandwidth() : 0;
-  sample.least_bandwidth = sample.most_bandwidth = bandwidth;
+  sample.least_bandwidth = std::numeric_limits<double>::infinity();
   const int64_t pieces = std::min(MomentaryRoofs::kPieces, steps);
   int64_t step = 0;
   for (int64_t piece = 0; piece < pieces; ++piece) {
@@ -211,10 +212,10 @@ Result<DecodeSample> SpeedRun::Decode(int64_t steps, int64_t depth, int64_t batc
     sample.seconds += seconds;
     TimeSampling(logits, sample);
     if (roofs == nullptr) continue;
-    const double after = roofs->Bandwidth();
-    sample.readable += seconds * (bandwidth + after) / 2;
-    sample.least_bandwidth = std::min(sample.least_bandwidth, after);
-    sample.most_bandwidth = std::max(sample.most_bandwidth, after);
+    const double after = roofs->Bandwidth(), during = (bandwidth + after) / 2;
+    sample.readable += seconds * during;
+    sample.least_bandwidth = std::min(sample.least_bandwidth, during);
+    sample.most_bandwidth = std::max(sample.most_bandwidth, during);
     bandwidth = after;
   }
   sample.bytes = StepBytes(engine_->ledger().total(Phase::kDecode).useful);

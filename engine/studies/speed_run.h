@@ -24,9 +24,9 @@ struct PrefillSample {
 };
 struct DecodeSample {
   double seconds = 0;
-  double bytes = 0;     // of all steps: packed weights, KV read and KV written
-  double readable = 0;  // bytes that could have been read in the same time
-  double least_bandwidth = 0, most_bandwidth = 0;
+  double bytes = 0;                                // of all steps: packed weights, KV read and KV written
+  double readable = 0;                             // bytes that could have been read in the same time
+  double least_bandwidth = 0, most_bandwidth = 0;  // that a piece of the decode is compared with
   double sampled_seconds = 0, greedy_seconds = 0;  // a token
 };
 
