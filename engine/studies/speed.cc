@@ -157,16 +157,14 @@ class Grid {
   }
 
   Status Fill() {
+    const std::string all = " of " + std::to_string(Largest(options_.depths)) + " tokens";
     for (SpeedRun& run : runs_) {
       int64_t filled = 0;
-      const int64_t all = Largest(options_.depths);
-      Status stopped;
       const auto announce = [&](int64_t tokens) {
         filled += tokens;
-        stopped = Announce("filling the KV cache: " + std::to_string(filled) + " of " + std::to_string(all) + " tokens");
+        if (options_.progress) options_.progress(done_, total_, "filling the KV cache: " + std::to_string(filled) + all);
       };
       TALLY_RETURN_IF_ERROR(run.Fill(announce));
-      TALLY_RETURN_IF_ERROR(stopped);
       ++done_;
     }
     return {};
