@@ -12,6 +12,7 @@ import datetime
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 
@@ -50,7 +51,7 @@ def measure(tally, model, grid):
     notes = []
     while True:
         print(f"{model}: tally bench {grid}", file=sys.stderr)
-        done = subprocess.run([tally, "bench", model, *grid.split(), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        done = subprocess.run([tally, "bench", model, *shlex.split(grid), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True, check=False)
         if done.returncode == 0:
             document = json.loads(done.stdout)
@@ -157,7 +158,8 @@ def page(run, documents):
         out += ["## Beside other programs", ""]
         out += table(["model", "beside", "work", "threads", "quiet", "beside it", "one thread beside it", "of quiet", "of one thread",
                       "both of quiet", "rounds"], busy)
-        out += ["Tokens per second. spin: one busy loop, bound to no core; self: a second process that does the same work.", ""]
+        out += ["Tokens per second. spin: one busy loop, bound to no core; self: a second process that does the same work; command: the one",
+                "that is named below.", ""]
     notes = [f"* {name(d)}: {n}" for d in documents for n in d["notes"]]
     grids = sorted({d["grid"] for d in documents})
     return "\n".join(out + notes + ([""] if notes else []) + ["Measured with:", ""]

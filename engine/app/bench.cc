@@ -22,7 +22,8 @@ namespace {
 
 struct BenchFlags {
   ModelFlags model;
-  std::string prompts = "512", generate = "64", depths = "0", batches = "1", threads = "0", kv = "auto", beside, format = "table";
+  std::string prompts = "512", generate = "64", depths = "0", batches = "1", threads = "0", kv = "auto", beside, command,
+              format = "table";
   SpeedOptions speed;
   bool json = false, serve = false;
 };
@@ -111,6 +112,7 @@ std::vector<std::string> SecondProcessArguments(const BenchFlags& flags) {
 
 Result<std::vector<std::unique_ptr<SpeedNeighbour>>> Neighbours(const BenchFlags& flags) {
   std::vector<std::unique_ptr<SpeedNeighbour>> neighbours;
+  if (!flags.command.empty()) neighbours.push_back(NewCommand(flags.command));
   if (flags.beside.empty()) return neighbours;
   for (const std::string& name : Items(flags.beside)) {
     const bool self = name == "self";
@@ -193,6 +195,7 @@ Action AddBench(CLI::App& app) {
   list("--kv", flags->kv, "types of the KV cache: " + KvTypeChoices());
   list("--beside", flags->beside,
        "the first of each list again beside a busy loop (spin) or a second process that does the same (self)");
+  c->add_option("--beside-command", flags->command, "the same beside a command of the shell that runs until it is killed");
   AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
   AddNumber(*c, "--seed", flags->speed.seed, "of the random tokens");
   c->add_option("--format", flags->format, "table, md, csv, json or jsonl")->capture_default_str();

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -45,6 +46,25 @@ class SecondProcess final : public SpeedNeighbour {
   ChildProcess process_;
 };
 
+class Command final : public SpeedNeighbour {
+ public:
+  explicit Command(const std::string& command) : line_("{ " + command + "\n} >/dev/null 2>&1") {}
+  std::string name() const override { return "command"; }
+  Status Begin(SpeedWork) override {
+    TALLY_ASSIGN_OR_RETURN(ChildProcess process, ChildProcess::Start({"/bin/sh", "-c", line_}));
+    process_.emplace(std::move(process));
+    return {};
+  }
+  Result<double> End() override {
+    process_.reset();
+    return 0.0;
+  }
+
+ private:
+  std::string line_;
+  std::optional<ChildProcess> process_;
+};
+
 // A line for the first process; false where nobody reads it.
 bool Say(std::string_view text) {
   Print(std::string(text) + "\n");
@@ -65,6 +85,8 @@ Result<std::unique_ptr<SpeedNeighbour>> NewSecondProcess(std::vector<std::string
   TALLY_RETURN_IF_ERROR(second->Expect(kReady));
   return std::unique_ptr<SpeedNeighbour>(std::move(second));
 }
+
+std::unique_ptr<SpeedNeighbour> NewCommand(const std::string& command) { return std::make_unique<Command>(command); }
 
 int ServeSpeedSteps(Result<std::unique_ptr<SpeedLoop>> loop) {
   if (!loop.ok()) return Fail(loop.status());

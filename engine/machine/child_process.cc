@@ -32,9 +32,9 @@ Status Await(pid_t pid, int options) {
   return {};
 }
 
-void KillAndReap(pid_t pid) {
+void KillAndReap(pid_t pid, bool group) {
   if (pid < 0) return;
-  ::kill(pid, SIGKILL);
+  ::kill(group ? -pid : pid, SIGKILL);
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
@@ -60,7 +60,7 @@ Result<BusyProcess> BusyProcess::Start() {
   return process;
 }
 
-BusyProcess::~BusyProcess() { KillAndReap(pid_); }
+BusyProcess::~BusyProcess() { KillAndReap(pid_, false); }
 
 Status BusyProcess::Resume() {
   ::kill(pid_, SIGCONT);
@@ -88,11 +88,15 @@ Result<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argumen
   posix_spawn_file_actions_adddup2(&actions, in[0], 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a group of its own
   std::vector<char*> argv;
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
   pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  const int error = ::posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   ::close(in[0]);
   ::close(out[1]);
@@ -113,7 +117,7 @@ ChildProcess::ChildProcess(ChildProcess&& o) noexcept
 ChildProcess::~ChildProcess() {
   if (in_ >= 0) ::close(in_);
   if (out_ >= 0) ::close(out_);
-  KillAndReap(pid_);
+  KillAndReap(pid_, true);
 }
 
 Status ChildProcess::WriteLine(std::string_view line) {

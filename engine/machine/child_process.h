@@ -32,7 +32,8 @@ class BusyProcess {
 };
 
 // Another program, spoken to by lines: its standard input and output are pipes to this process, its standard error is /dev/null.
-// It is killed on destruction.
+// It is killed on destruction, with all that it has started (its process group). Where this process is killed, the program's standard
+// input ends.
 class ChildProcess {
  public:
   // arguments[0] is the program's path. kBadInput: it cannot be started.
