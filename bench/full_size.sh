@@ -35,9 +35,9 @@ sys.exit(not ok)' "$1" "$2" || failed=1
 speed() {  # FILE DECODE_BAR PREFILL_BAR
   local json
   json=$($tally bench "$dir/$1" -p 512 -n 32 --json)
-  check "$1: decode {j['decode']['ratio_of_bandwidth']:.3f} of the read bandwidth (at least $2)" \
-    "j['decode']['ratio_of_bandwidth'] >= $2" <<<"$json"
-  check "$1: prefill 512 {j['prefill']['ratio_of_peak']:.3f} of the peak (at least $3)" "j['prefill']['ratio_of_peak'] >= $3" <<<"$json"
+  check "$1: decode {j['decode'][0]['ratio_of_bandwidth']:.3f} of the read bandwidth (at least $2)" \
+    "j['decode'][0]['ratio_of_bandwidth'] >= $2" <<<"$json"
+  check "$1: prefill 512 {j['prefill'][0]['ratio_of_peak']:.3f} of the peak (at least $3)" "j['prefill'][0]['ratio_of_peak'] >= $3" <<<"$json"
   check "$1: peak memory {j['memory_bytes']['peak_resident'] / j['memory_bytes']['planned']:.3f} of what was planned (at most 1.15)" \
     "j['memory_bytes']['peak_resident'] <= 1.15 * j['memory_bytes']['planned']" <<<"$json"
 }

@@ -1,16 +1,18 @@
 // One timing of llama.cpp, through the CPU library that npm's node-llama-cpp brings prebuilt, as one line of JSON.
-// usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS
+// usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS [DEPTH=0]
 //
-// As `tally bench` does it: weights in memory of the process's own (not mapped), a prompt of PROMPT tokens in batches of 512, then
-// GENERATE single-token evaluations, each with its logits and their greatest; a first repetition that is thrown away; medians.
+// As `tally bench` does it: weights in memory of the process's own (not mapped); DEPTH tokens in the context before anything is timed;
+// after them a prompt of PROMPT tokens in batches of 512, and, in another sequence, GENERATE single-token evaluations, each with its
+// logits and their greatest; a first repetition that is thrown away; medians.
 // evaluateWithoutGeneratingNewTokens() would ask for no logits, and llama.cpp then leaves out the head and most of the last layer.
 import {basename} from "node:path";
 import {getLlama, LlamaLogLevel, readGgufFileInfo} from "node-llama-cpp";
 
 const [file, ...numbers] = process.argv.slice(2);
-const [prompt, generate, repetitions, threads] = numbers.map(Number);
-if (file == null || numbers.length !== 4 || ![prompt, generate, repetitions, threads].every((n) => Number.isInteger(n) && n > 0)) {
-  console.error("usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS");
+const [prompt, generate, repetitions, threads, depth = 0] = numbers.map(Number);
+const whole = (n, least) => Number.isInteger(n) && n >= least;
+if (file == null || ![prompt, generate, repetitions, threads].every((n) => whole(n, 1)) || !whole(depth, 0)) {
+  console.error("usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS [DEPTH]");
   process.exit(2);
 }
 
@@ -26,7 +28,7 @@ if (!(vocabulary > 0)) {
 const llama = await getLlama({gpu: false, build: "never", skipDownload: true, logLevel: LlamaLogLevel.error});
 const model = await llama.loadModel({modelPath: file, useMmap: false});
 const context = await model.createContext({
-  contextSize: prompt + generate + 8, batchSize: Math.min(512, prompt), threads, flashAttention: true
+  contextSize: depth + Math.max(prompt, generate) + 8, batchSize: Math.min(512, Math.max(depth, prompt)), threads, flashAttention: true
 });
 const sequence = context.getSequence();
 const token = (i) => (12345 + 7919 * i) % vocabulary;  // any tokens do: what is timed does not depend on them
@@ -39,20 +41,30 @@ async function seconds(work) {
 
 const wanted = (token) => [token, {generateNext: {token: true, options: {temperature: 0}}}];
 
+// Leaves `depth` tokens in the context: it goes back to them where it can.
+async function fill() {
+  if (depth === 0) return sequence.clearHistory();
+  if (sequence.nextTokenIndex > depth) await sequence.eraseContextTokenRanges([{start: depth, end: sequence.nextTokenIndex}]);
+  if (sequence.nextTokenIndex === depth) return;
+  await sequence.clearHistory();
+  await sequence.controlledEvaluate(Array.from({length: depth}, (_, i) => token(i)));
+}
+
 const promptRates = [], generateRates = [];
 for (let repetition = 0; repetition <= repetitions; ++repetition) {
-  await sequence.clearHistory();
-  const tokens = Array.from({length: prompt}, (_, i) => i + 1 < prompt ? token(i) : wanted(token(i)));
+  await fill();
+  const tokens = Array.from({length: prompt}, (_, i) => i + 1 < prompt ? token(depth + i) : wanted(token(depth + i)));
   const prefill = await seconds(() => sequence.controlledEvaluate(tokens));
+  await fill();
   const decode = await seconds(async () => {
-    for (let i = 0; i < generate; ++i) await sequence.controlledEvaluate([wanted(token(prompt + i))]);
+    for (let i = 0; i < generate; ++i) await sequence.controlledEvaluate([wanted(token(depth + i))]);
   });
   if (repetition === 0) continue;
   promptRates.push(prompt / prefill);
   generateRates.push(generate / decode);
 }
 console.log(JSON.stringify({
-  engine: "llama.cpp", file: basename(file), prompt, generate, threads,
+  engine: "llama.cpp", file: basename(file), prompt, generate, threads, depth,
   prefill: {tokens_per_second: median(promptRates)}, decode: {tokens_per_second: median(generateRates)}
 }));
 process.exit(0);  // the library's own threads would keep the process alive

@@ -1,136 +1,208 @@
-// tally bench: prefill and decode speed beside the machine's roofs.
+// tally bench: prefill and decode speed over a grid of work, beside the machine's roofs.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/bench_neighbour.h"
+#include "engine/app/bench_report.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
-#include "engine/base/format.h"
 
 namespace tally::app {
 namespace {
 
 struct BenchFlags {
   ModelFlags model;
+  std::string prompts = "512", generate = "64", depths = "0", batches = "1", threads = "0", kv = "auto", beside, command,
+              format = "table";
   SpeedOptions speed;
-  bool json = false;
+  bool json = false, serve = false;
 };
 
-std::string Line(const char* format, double a, double b = 0, double c = 0) {
-  char text[160];
-  std::snprintf(text, sizeof text, format, a, b, c);
-  return text;
-}
-
-void PrintText(const Engine& engine, const BenchFlags& flags, const SpeedReport& r) {
-  const MemoryPlan& plan = engine.memory_plan();
-  Print(Printable(engine.model().Description()) + "\n");
-  Print(std::to_string(engine.threads()) + (engine.threads() == 1 ? " thread, " : " threads, ") + std::string(engine.target()) +
-        (engine.used_blas() ? " kernels and OpenBLAS" : " kernels") + ", medians of " + std::to_string(flags.speed.repetitions) +
-        "\n");
-  Print("checked first: " + r.verified + "\n\n");
-  Print(Line("read bandwidth     %10.2f GB/s\n", r.bandwidth / 1e9));
-  Print(Line("f32 peak           %10.2f GFLOP/s  ", r.peaks.f32 / 1e9) + r.peaks.f32_instruction + "\n");
-  if (r.peaks.bf16 > 0) Print(Line("bf16 peak          %10.2f GFLOP/s  ", r.peaks.bf16 / 1e9) + r.peaks.bf16_instruction + "\n");
-  Print(Line("int8 peak          %10.2f GOP/s    ", r.peaks.int8 / 1e9) + r.peaks.int8_instruction + "\n");
-  if (r.peaks.int8_narrow > r.peaks.int8) {
-    Print(Line("int8 x 4-bit peak  %10.2f GOP/s    ", r.peaks.int8_narrow / 1e9) + r.peaks.int8_narrow_instruction + "\n");
+std::vector<std::string> Items(const std::string& list) {
+  std::vector<std::string> items(1);
+  for (const char c : list) {
+    if (c == ',') {
+      items.emplace_back();
+    } else {
+      items.back() += c;
+    }
   }
-  Print("\n");
-  Print("prefill " + std::to_string(flags.speed.prompt) +
-        Line(" tokens: %.2f tokens/s, %.2f GFLOP/s (linear and attention, one head row)\n", r.prefill_tokens_per_second,
-             r.prefill_flops / static_cast<double>(flags.speed.prompt) * r.prefill_tokens_per_second / 1e9));
-  Print(Line("  %.1f %% of the peak of its arithmetic\n", 100 * r.prefill_ratio));
-  Print("decode " + std::to_string(flags.speed.generate) +
-        Line(" tokens: %.2f tokens/s, %.2f GB/s (packed weights and KV, %.1f MB a token)\n", r.decode_tokens_per_second,
-             r.decode_bytes * r.decode_tokens_per_second / 1e9, r.decode_bytes / 1e6));
-  Print(Line("  %.1f %% of the read bandwidth\n", 100 * r.decode_ratio));
-  Print("memory: peak " + BytesText(r.peak_resident) + ", planned " + BytesText(plan.total()) +
-        Line(" (%.3f times that)\n",
-             static_cast<double>(r.peak_resident) / static_cast<double>(std::max<uint64_t>(1, plan.total()))));
+  return items;
 }
 
-Json Document(const Engine& engine, const BenchFlags& flags, const SpeedReport& r) {
-  const MemoryPlan& plan = engine.memory_plan();
-  Json by_type = Json::object();
-  for (int a = 0; a < kAriths; ++a) by_type[std::string(kArithNames[a])] = Number(r.prefill_flops_by_type[a]);
-  return {{"model", flags.model.model},
-          {"description", engine.model().Description()},
-          {"weight_types", JoinTypes(engine.model().matrix_types())},
-          {"threads", engine.threads()},
-          {"target", engine.target()},
-          {"used_blas", engine.used_blas()},
-          {"repetitions", flags.speed.repetitions},
-          {"verified", r.verified},
-          {"roofs",
-           {{"read_bytes_per_second", r.bandwidth},
-            {"f32_flops_per_second", r.peaks.f32},
-            {"bf16_flops_per_second", r.peaks.bf16},
-            {"int8_ops_per_second", r.peaks.int8},
-            {"int8_narrow_ops_per_second", r.peaks.int8_narrow},
-            {"f32_instruction", r.peaks.f32_instruction},
-            {"bf16_instruction", r.peaks.bf16_instruction},
-            {"int8_instruction", r.peaks.int8_instruction},
-            {"int8_narrow_instruction", r.peaks.int8_narrow_instruction}}},
-          {"prefill",
-           {{"tokens", flags.speed.prompt},
-            {"tokens_per_second", r.prefill_tokens_per_second},
-            {"flops", Number(r.prefill_flops)},
-            {"flops_by_type", by_type},
-            {"ratio_of_peak", r.prefill_ratio}}},
-          {"decode",
-           {{"tokens", flags.speed.generate},
-            {"tokens_per_second", r.decode_tokens_per_second},
-            {"bytes_per_token", Number(r.decode_bytes)},
-            {"ratio_of_bandwidth", r.decode_ratio}}},
-          {"memory_bytes",
-           {{"packed_weights", plan.packed_weights},
-            {"kv", plan.kv},
-            {"scratch", plan.scratch},
-            {"planned", plan.total()},
-            {"peak_resident", r.peak_resident}}}};
+// "1,2" -> {1, 2}, each from `least` to `most`, none twice.
+template <class T>
+Result<std::vector<T>> Numbers(const std::string& option, const std::string& list, int64_t least, int64_t most) {
+  std::vector<T> numbers;
+  for (const std::string& item : Items(list)) {
+    int64_t n = 0;
+    if (!ParseNumber(item, n) || n < least || n > most) {
+      return BadInput(option + ": '" + item + "' is not a whole number from " + std::to_string(least) + " to " +
+                      std::to_string(most) + " (several: 1,2)");
+    }
+    if (std::find(numbers.begin(), numbers.end(), static_cast<T>(n)) != numbers.end()) {
+      return BadInput(option + ": " + item + " is there twice");
+    }
+    numbers.push_back(static_cast<T>(n));
+  }
+  return numbers;
+}
+
+// 0 alone: no such work.
+Result<std::vector<int64_t>> Tokens(const std::string& option, const std::string& list) {
+  if (list == "0") return std::vector<int64_t>();
+  return Numbers<int64_t>(option, list, 1, int64_t{1} << 30);
+}
+
+Result<LoadOptions> ReadFlags(BenchFlags& flags) {
+  SpeedOptions& speed = flags.speed;
+  if (speed.rounds < 1) return BadInput("--repetitions must be 1 or more");
+  TALLY_ASSIGN_OR_RETURN(speed.prompts, Tokens("-p", flags.prompts));
+  TALLY_ASSIGN_OR_RETURN(speed.generate, Tokens("-n", flags.generate));
+  if (speed.prompts.empty() && speed.generate.empty()) return BadInput("-p and -n are both 0: there is nothing to measure");
+  TALLY_ASSIGN_OR_RETURN(speed.depths, Numbers<int64_t>("-d", flags.depths, 0, int64_t{1} << 30));
+  TALLY_ASSIGN_OR_RETURN(speed.batches, Numbers<int64_t>("--batch", flags.batches, 1, 65536));
+  TALLY_ASSIGN_OR_RETURN(speed.threads, Numbers<int>("--threads", flags.threads, 0, 1024));
+  speed.kv.clear();
+  LoadOptions load;
+  for (const std::string& kv : Items(flags.kv)) {
+    ModelFlags one = flags.model;
+    one.kv = kv;
+    TALLY_ASSIGN_OR_RETURN(load, ToLoadOptions(one));
+    if (std::find(speed.kv.begin(), speed.kv.end(), load.kv) != speed.kv.end())
+      return BadInput("--kv: " + kv + " is there twice");
+    speed.kv.push_back(load.kv);
+  }
+  const std::vector<std::string> formats = {"table", "md", "csv", "json", "jsonl"};
+  if (std::find(formats.begin(), formats.end(), flags.format) == formats.end()) {
+    return BadInput("--format must be one of table, md, csv, json, jsonl, not '" + flags.format + "'");
+  }
+  if (flags.json) flags.format = "json";
+  return load;
+}
+
+// The first point of the grid, on the most threads, in another process of this program.
+std::vector<std::string> SecondProcessArguments(const BenchFlags& flags) {
+  const auto first = [](const std::string& list) { return Items(list).front(); };
+  const std::vector<int>& threads = flags.speed.threads;
+  const bool all = std::find(threads.begin(), threads.end(), 0) != threads.end();
+  return {"bench",         flags.model.model,
+          "--prompt",      first(flags.prompts),
+          "--tokens",      first(flags.generate),
+          "--depth",       first(flags.depths),
+          "--batch",       first(flags.batches),
+          "--threads",     std::to_string(all ? 0 : *std::max_element(threads.begin(), threads.end())),
+          "--kv",          first(flags.kv),
+          "--ctx",         std::to_string(flags.model.context),
+          "--activations", flags.model.activations,
+          "--impl",        flags.model.impl,
+          "--seed",        std::to_string(flags.speed.seed),
+          "--serve-steps"};
+}
+
+Result<std::vector<std::unique_ptr<SpeedNeighbour>>> Neighbours(const BenchFlags& flags) {
+  std::vector<std::unique_ptr<SpeedNeighbour>> neighbours;
+  if (!flags.command.empty()) neighbours.push_back(NewCommand(flags.command));
+  if (flags.beside.empty()) return neighbours;
+  for (const std::string& name : Items(flags.beside)) {
+    const bool self = name == "self";
+    TALLY_ASSIGN_OR_RETURN(std::unique_ptr<SpeedNeighbour> neighbour,
+                           self ? NewSecondProcess(SecondProcessArguments(flags)) : NewBusyLoop());
+    neighbours.push_back(std::move(neighbour));
+  }
+  return neighbours;
+}
+
+Status CheckNeighbours(const BenchFlags& flags) {
+  if (flags.beside.empty()) return {};
+  const std::vector<std::string> names = Items(flags.beside);
+  for (const std::string& name : names) {
+    if (name != "spin" && name != "self") return BadInput("--beside must be of spin and self, not '" + name + "'");
+    if (std::count(names.begin(), names.end(), name) > 1) return BadInput("--beside: " + name + " is there twice");
+  }
+  return {};
 }
 
 Result<int> RunBench(BenchFlags& flags) {
-  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
-  if (flags.speed.prompt < 1 || flags.speed.generate < 1 || flags.speed.repetitions < 1) {
-    return BadInput("-p, -n and --repetitions must be 1 or more");
-  }
-  constexpr int64_t kMost = int64_t{1} << 30;
-  if (flags.speed.prompt > kMost || flags.speed.generate > kMost) return BadInput("-p and -n must be at most 2^30");
-  if (load.context == 0) load.context = flags.speed.prompt + flags.speed.generate;
-  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
-  flags.speed.interrupted = Interrupted;
-  TALLY_ASSIGN_OR_RETURN(const SpeedReport report, MeasureSpeed(*loaded.engine, flags.speed));
-  if (flags.json) {
-    PrintJson(Document(*loaded.engine, flags, report));
+  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ReadFlags(flags));
+  TALLY_RETURN_IF_ERROR(CheckNeighbours(flags));
+  SpeedOptions& speed = flags.speed;
+  speed.interrupted = Interrupted;
+  load = SpeedLoadOptions(load, speed);
+  BenchRun run;
+  run.model = flags.model.model;
+  run.rounds = speed.rounds;
+  TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load, &run.load));
+  run.loaded = model.get();
+  TALLY_ASSIGN_OR_RETURN(const auto neighbours, Neighbours(flags));
+  for (const auto& neighbour : neighbours) speed.beside.push_back(neighbour.get());
+  ProgressBar bar("bench");
+  speed.progress = [&](int64_t done, int64_t total, const std::string& next) {
+    bar.Show(static_cast<uint64_t>(done), static_cast<uint64_t>(total), next);
+  };
+  TALLY_ASSIGN_OR_RETURN(const SpeedReport report, MeasureSpeed(model, load, speed));
+  bar.Wipe();
+  if (flags.format == "json") {
+    PrintJson(BenchJson(run, report));
+  } else if (flags.format == "jsonl") {
+    Print(BenchJsonLines(run, report));
+  } else if (flags.format == "csv") {
+    Print(BenchCsv(run, report));
   } else {
-    PrintText(*loaded.engine, flags, report);
+    Print(BenchTables(run, report, flags.format == "md" ? TableFormat::kMarkdown : TableFormat::kText));
   }
-  NoteUnusedBlas(*loaded.engine, load);
+  NoteUnusedBlas(report.used_blas, load);
   return 0;
+}
+
+int Serve(BenchFlags& flags) {
+  const auto loop = [&]() -> Result<std::unique_ptr<SpeedLoop>> {
+    TALLY_ASSIGN_OR_RETURN(LoadOptions load, ReadFlags(flags));
+    flags.speed.interrupted = Interrupted;
+    load = SpeedLoadOptions(load, flags.speed);
+    TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load));
+    return NewSpeedLoop(std::move(model), load, flags.speed);
+  };
+  return ServeSpeedSteps(loop());
 }
 
 }  // namespace
 
 Action AddBench(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* c =
-      app.add_subcommand("bench", "Prefill and decode speed beside the machine's bandwidth and peaks, measured in the same run");
-  AddModelFlags(*c, flags->model);
-  AddNumber(*c, "-p,--prompt", flags->speed.prompt, "prompt tokens");
-  AddNumber(*c, "-n,--tokens", flags->speed.generate, "tokens to generate");
-  AddNumber(*c, "--repetitions", flags->speed.repetitions, "medians are taken over these");
-  AddNumber(*c, "--seed", flags->speed.seed, "of the random prompt");
-  c->add_flag("--json", flags->json, "one JSON document on standard output");
+  CLI::App* c = app.add_subcommand(
+      "bench",
+      "Prefill and decode speed over a grid of work, beside the machine's bandwidth and peaks, measured in the same run");
+  AddSharedModelFlags(*c, flags->model);
+  const auto list = [&](const std::string& names, std::string& value, const std::string& description) {
+    c->add_option(names, value, description)->type_name("LIST")->capture_default_str();
+  };
+  list("-p,--prompt", flags->prompts, "tokens of a prefill (0: none is measured)");
+  list("-n,--tokens", flags->generate, "decode steps (0: none are measured)");
+  list("-d,--depth", flags->depths, "tokens that the KV cache of each sequence holds before");
+  list("--batch", flags->batches, "sequences that decode together");
+  list("-t,--threads", flags->threads, "threads (0: OMP_NUM_THREADS, or all cores)");
+  list("--kv", flags->kv, "types of the KV cache: " + KvTypeChoices());
+  list("--beside", flags->beside,
+       "the first of each list again beside a busy loop (spin) or a second process that does the same (self)");
+  c->add_option("--beside-command", flags->command, "the same beside a command of the shell that runs until it is killed");
+  AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
+  AddNumber(*c, "--seed", flags->speed.seed, "of the random tokens");
+  c->add_option("--format", flags->format, "table, md, csv, json or jsonl")->capture_default_str();
+  c->add_flag("--json", flags->json, "--format json");
+  c->add_flag("--serve-steps", flags->serve)->group("");  // ServeSpeedSteps
   return [flags] {
+    if (flags->serve) return Serve(*flags);
     const Result<int> code = RunBench(*flags);
     return code.ok() ? *code : Report(code.status());
   };

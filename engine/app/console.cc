@@ -98,7 +98,9 @@ ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), terminal
 
 ProgressBar::~ProgressBar() { Wipe(); }
 
-void ProgressBar::Show(uint64_t done, uint64_t total) {
+void ProgressBar::Show(uint64_t done, uint64_t total) { Show(done, total, BytesText(done) + " of " + BytesText(total)); }
+
+void ProgressBar::Show(uint64_t done, uint64_t total, const std::string& text) {
   if (!terminal_ || total == 0) return;
   const double now = MonotonicSeconds();
   if (shown_ && now - last_ < 0.05 && done < total) return;
@@ -107,8 +109,11 @@ void ProgressBar::Show(uint64_t done, uint64_t total) {
   const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
   char percent[16];
   std::snprintf(percent, sizeof percent, "%3d%%", static_cast<int>(part * 100));
-  const std::string tail = std::string(" ") + percent + "  " + BytesText(done) + " of " + BytesText(total);
-  const int room = TerminalWidth(Stream::kError, 80) - static_cast<int>(label_.size() + tail.size()) - 4;
+  const int columns = TerminalWidth(Stream::kError, 80);
+  std::string tail = std::string(" ") + percent + "  " + text;
+  const size_t most = static_cast<size_t>(std::max(8, columns - static_cast<int>(label_.size()) - 3));
+  if (tail.size() > most) tail.resize(most);  // a line that wraps cannot be wiped
+  const int room = columns - static_cast<int>(label_.size() + tail.size()) - 4;
   std::string line = "\r" + label_ + " ";
   if (room >= 8) {
     const int width = std::min(room, 40), filled = static_cast<int>(part * width);

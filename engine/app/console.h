@@ -41,7 +41,8 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
   ~ProgressBar();
   void Label(std::string label) { label_ = std::move(label); }
-  void Show(uint64_t done, uint64_t total);
+  void Show(uint64_t done, uint64_t total);                           // bytes
+  void Show(uint64_t done, uint64_t total, const std::string& text);  // anything, described by `text`
   void Wipe();
 
  private:

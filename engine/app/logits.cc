@@ -128,7 +128,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
     }
     if (dump) Note("wrote " + std::to_string(dump->files()) + " arrays to " + Printable(*flags.dump) + "\n");
   }
-  NoteUnusedBlas(engine, load);
+  NoteUnusedBlas(engine.used_blas(), load);
   for (const std::string& line : engine.Explanations()) Note(Printable(line) + "\n");
   return 0;
 }

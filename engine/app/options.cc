@@ -15,6 +15,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/numbers.h"
 #include "engine/base/format.h"
+#include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
 
 namespace tally::app {
@@ -42,15 +43,23 @@ void AddModel(CLI::App& command, std::string& model) {
   command.add_option("MODEL", model, "GGUF file, Hugging Face directory, or demo: the bundled model")->default_str(model);
 }
 
-void AddModelFlags(CLI::App& command, ModelFlags& flags) {
+std::string KvTypeChoices() {
+  std::string types = "auto";
+  for (const std::string_view name : kKvTypeNames) types += ", " + std::string(name);
+  return types;
+}
+
+void AddSharedModelFlags(CLI::App& command, ModelFlags& flags) {
   AddModel(command, flags.model);
-  AddNumber(command, "--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)");
   AddNumber(command, "--ctx", flags.context, "context length in tokens (0: the trained one, at most 4096)");
   command.add_option("--activations", flags.activations, "auto, f32, bf16 or int8");
-  std::string kv_types = "auto";
-  for (const std::string_view name : kKvTypeNames) kv_types += ", " + std::string(name);
-  command.add_option("--kv", flags.kv, "type of the KV cache: " + kv_types);
   command.add_option("--impl", flags.impl, "kernels: auto, ref (scalar reference) or blas (OpenBLAS)");
+}
+
+void AddModelFlags(CLI::App& command, ModelFlags& flags) {
+  AddSharedModelFlags(command, flags);
+  AddNumber(command, "--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)");
+  command.add_option("--kv", flags.kv, "type of the KV cache: " + KvTypeChoices());
 }
 
 Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
@@ -81,34 +90,44 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
 
 Result<std::string> ModelPath(const std::string& given) { return given == "demo" ? DemoModelPath() : given; }
 
-Result<Loaded> Load(const std::string& given, LoadOptions options) {
+Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, LoadOptions options, LoadTime* time) {
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(given));
   InstallInterruptHandlers();  // not earlier: until then Ctrl-C just ends the process
   ProgressBar bar("loading");
+  uint64_t stored = 0;
   options.progress = [&](uint64_t done, uint64_t total) {
+    stored = total;
     bar.Show(done, total);
     return !Interrupted();
   };
-  Loaded loaded;
-  TALLY_ASSIGN_OR_RETURN(loaded.model, LoadModel(path, options));
+  const double begin = MonotonicSeconds();
+  TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModel(path, options));
+  if (time != nullptr) *time = {MonotonicSeconds() - begin, stored};
   bar.Wipe();
-  options.progress = nullptr;
   if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
-  TALLY_ASSIGN_OR_RETURN(loaded.engine, NewEngine(loaded.model, options));
-  const Recipe& recipe = loaded.model->recipe();
-  if (!recipe.learned_positions && recipe.context > 0 && loaded.engine->context() > recipe.context) {
-    Note("note: a context of " + std::to_string(loaded.engine->context()) + " tokens goes beyond the " +
-         std::to_string(recipe.context) + " that the model was trained on\n");
+  const int64_t context = model->memory_plan().context;
+  const Recipe& recipe = model->recipe();
+  if (!recipe.learned_positions && recipe.context > 0 && context > recipe.context) {
+    Note("note: a context of " + std::to_string(context) + " tokens goes beyond the " + std::to_string(recipe.context) +
+         " that the model was trained on\n");
   }
-  if (const books::NotRun& n = loaded.model->not_run(); !n.head.empty()) {
+  if (const books::NotRun& n = model->not_run(); !n.head.empty()) {
     Note("note: " + Printable(n.head) + " is a copy of the embedding: " + books::WithThousands(n.head_bytes) +
          " bytes stored twice\n");
   }
+  return model;
+}
+
+Result<Loaded> Load(const std::string& given, LoadOptions options) {
+  Loaded loaded;
+  TALLY_ASSIGN_OR_RETURN(loaded.model, LoadModelOnly(given, options));
+  options.progress = nullptr;
+  TALLY_ASSIGN_OR_RETURN(loaded.engine, NewEngine(loaded.model, options));
   return loaded;
 }
 
-void NoteUnusedBlas(const Engine& engine, const LoadOptions& options) {
-  if (options.impl != ImplChoice::kBlas || engine.used_blas()) return;
+void NoteUnusedBlas(bool used, const LoadOptions& options) {
+  if (options.impl != ImplChoice::kBlas || used) return;
   Note(std::string("note: --impl blas was asked for and OpenBLAS never ran: it multiplies f32 activations only") +
        (options.activations == ActivationMode::kF32 ? "\n" : " (--activations f32)\n"));
 }

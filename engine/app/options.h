@@ -22,8 +22,11 @@ struct ModelFlags {
   std::string activations = "auto", kv = "auto", impl = "auto";
 };
 void AddModel(CLI::App& command, std::string& model);  // [MODEL]; what it holds is the default
-// [MODEL] --threads --ctx --activations --kv --impl
+// [MODEL] --ctx --activations --impl
+void AddSharedModelFlags(CLI::App& command, ModelFlags& flags);
+// These, and --threads --kv
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
+std::string KvTypeChoices();  // "auto, f32, ..."
 // kBadInput names the option and its range.
 Result<LoadOptions> ToLoadOptions(const ModelFlags& flags);
 
@@ -34,11 +37,17 @@ struct Loaded {
 };
 // MODEL as given -> the file or directory: "demo" is the bundled model (./demo is a file of that name).
 Result<std::string> ModelPath(const std::string& given);
-// Says on standard error where the context goes beyond what a model with rotary positions was trained on.
+struct LoadTime {
+  double seconds = 0;         // of LoadModel: headers, vocabulary and weights
+  uint64_t stored_bytes = 0;  // of the weights in the files
+};
+// The model alone. Says on standard error where the context goes beyond what a model with rotary positions was trained on.
+Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, LoadOptions options, LoadTime* time = nullptr);
+// The same, and an engine.
 Result<Loaded> Load(const std::string& given, LoadOptions options);
 
 // Says on standard error where OpenBLAS was asked for and never ran, once everything has.
-void NoteUnusedBlas(const Engine& engine, const LoadOptions& options);
+void NoteUnusedBlas(bool used, const LoadOptions& options);
 
 // The whole of a file, or of standard input for "-".
 Result<std::string> ReadText(const std::string& path);

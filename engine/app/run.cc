@@ -167,7 +167,7 @@ Result<int> RunModel(const RunFlags& flags) {
          (flags.sampling.temperature > 0 ? "seed: " + std::to_string(flags.sampling.seed) + "\n" : ""));
   }
   TALLY_RETURN_IF_ERROR(recorded);
-  NoteUnusedBlas(*loaded.engine, load);
+  NoteUnusedBlas(loaded.engine->used_blas(), load);
   for (const std::string& line : loaded.engine->Explanations()) Note(Printable(line) + "\n");
   TALLY_RETURN_IF_ERROR(result.error);
   return Interrupted() ? InterruptExitCode() : 0;

@@ -294,6 +294,28 @@ Result<int32_t> KvPool::Fork(int32_t sequence, int64_t length) {
   return fork;
 }
 
+Result<int32_t> KvPool::Copy(int32_t sequence) {
+  if (!IsLive(sequence)) return BadInput("no sequence " + std::to_string(sequence));
+  const int64_t length = Length(sequence);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const Held& held = sequences_[static_cast<size_t>(sequence)].held[g];
+    const int64_t needed = static_cast<int64_t>(held.ids.size() - held.first);
+    if (groups_[g].available() >= needed) continue;
+    return BadInput("the KV cache is full: a copy of " + std::to_string(length) + " positions needs " + std::to_string(needed) +
+                    " blocks, and " + std::to_string(groups_[g].available()) + " are free");
+  }
+  TALLY_ASSIGN_OR_RETURN(const int32_t copy, NewSequence());
+  const Sequence& from = sequences_[static_cast<size_t>(sequence)];  // not before NewSequence, which moves them
+  Sequence& to = sequences_[static_cast<size_t>(copy)];
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = groups_[g];
+    for (const int32_t id : from.held[g].ids) Append(group, copy, to.held[g], id < 0 ? id : group.Take(group.Block(id)));
+    to.held[g].first = from.held[g].first;
+  }
+  to.length = length;
+  return copy;
+}
+
 void KvPool::Free(int32_t sequence) {
   if (!IsLive(sequence)) return;
   Sequence& s = sequences_[static_cast<size_t>(sequence)];

@@ -44,6 +44,9 @@ class KvPool {
   // kBadInput: no such sequence, a length it does not have, positions that a window layer needs and has freed, `sequences` are
   // live, no block for the copy. Nothing changes on an error.
   Result<int32_t> Fork(int32_t sequence, int64_t length);
+  // A new sequence with all positions of another, in blocks of its own. kBadInput: no such sequence, `sequences` are live, too few
+  // blocks. Nothing changes on an error.
+  Result<int32_t> Copy(int32_t sequence);
   bool IsLive(int32_t sequence) const;
   int64_t Length(int32_t sequence) const;  // positions; 0 for a sequence that is not live
   // Makes room for `n` more positions, in blocks that no other sequence has; new blocks are zero. kBadInput: beyond the context, or

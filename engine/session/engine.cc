@@ -47,6 +47,7 @@ class StepperEngine final : public Engine {
   int64_t max_logit_rows() const override { return options_.plan.max_logit_rows; }
   Result<int32_t> NewSequence() override { return stepper_->cache().NewSequence(); }
   Result<int32_t> Fork(int32_t sequence, int64_t length) override { return stepper_->cache().Fork(sequence, length); }
+  Result<int32_t> Copy(int32_t sequence) override { return stepper_->cache().Copy(sequence); }
   int64_t Length(int32_t sequence) const override { return stepper_->cache().Length(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override { return stepper_->cache().Truncate(sequence, length); }
   void Free(int32_t sequence) override { stepper_->cache().Free(sequence); }

@@ -34,6 +34,9 @@ class TALLY_API Engine {
   // have, positions that a sliding window needs and has already dropped, LoadOptions::sequences are in use, no room for the copy.
   // Nothing changes on an error.
   virtual Result<int32_t> Fork(int32_t sequence, int64_t length) = 0;
+  // A new sequence with all positions of another, in memory of its own: Fork without the sharing. kBadInput: no such sequence,
+  // LoadOptions::sequences are in use, no room. Nothing changes on an error.
+  virtual Result<int32_t> Copy(int32_t sequence) = 0;
   virtual int64_t Length(int32_t sequence) const = 0;  // positions; 0 if there is no such sequence
   // Keeps the first `length` positions. kBadInput: no such sequence, a length it does not have, positions that a sliding window
   // has already dropped.

@@ -13,6 +13,11 @@ class ScopedSequence {
     TALLY_ASSIGN_OR_RETURN(const int32_t id, engine.NewSequence());
     return ScopedSequence(engine, id);
   }
+  // All positions of another sequence: `shared` with it, or in memory of their own.
+  static Result<ScopedSequence> Of(Engine& engine, int32_t sequence, bool shared) {
+    TALLY_ASSIGN_OR_RETURN(const int32_t id, shared ? engine.Fork(sequence, engine.Length(sequence)) : engine.Copy(sequence));
+    return ScopedSequence(engine, id);
+  }
   ScopedSequence(ScopedSequence&& o) noexcept : engine_(std::exchange(o.engine_, nullptr)), id_(o.id_) {}
   ScopedSequence& operator=(ScopedSequence&&) = delete;
   ~ScopedSequence() {

@@ -1,246 +1,235 @@
 #include "engine/studies/speed.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <deque>
+#include <map>
+#include <set>
 #include <utility>
-#include <vector>
 
-#include "engine/base/mix.h"
-#include "engine/kernels/formats/weight_format.h"
 #include "engine/machine/machine.h"
-#include "engine/machine/roofs.h"
-#include "engine/session/scoped_sequence.h"
+#include "engine/studies/speed_points.h"
 
 namespace tally {
 namespace {
 
-constexpr int64_t kVerifiedPrefix = 32;
-constexpr uint64_t kFewestRoofBytes = uint64_t{64} << 20;
+int64_t Largest(const std::vector<int64_t>& list) { return list.empty() ? 0 : *std::max_element(list.begin(), list.end()); }
 
-double Median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  const size_t n = x.size();
-  return n == 0 ? 0 : n % 2 == 1 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+// Positions of the longest sequence.
+int64_t Positions(const SpeedOptions& o) { return Largest(o.depths) + std::max(Largest(o.prompts), Largest(o.generate)); }
+
+Status Check(const SpeedOptions& o) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const auto within = [](const std::vector<int64_t>& list, int64_t least, int64_t most) {
+    return std::all_of(list.begin(), list.end(), [&](int64_t n) { return n >= least && n <= most; });
+  };
+  if ((o.prompts.empty() && o.generate.empty()) || o.depths.empty() || o.batches.empty() || o.threads.empty() || o.kv.empty()) {
+    return BadInput("a benchmark needs a prompt or tokens to generate, and a depth, a batch, a number of threads and a KV type");
+  }
+  if (!within(o.prompts, 1, kMost) || !within(o.generate, 1, kMost)) {
+    return BadInput("prompts and tokens to generate must be 1 to 2^30");
+  }
+  if (!within(o.depths, 0, kMost)) return BadInput("depths must be 0 to 2^30 tokens");
+  if (!within(o.batches, 1, 65536)) return BadInput("batches must be 1 to 65536 sequences");
+  if (o.rounds < 1) return BadInput("a benchmark needs at least one round");
+  if (!(o.roof_seconds > 0 && o.roof_seconds <= 3600)) {
+    return BadInput("a roof is measured for more than 0 and at most 3600 seconds, not " + std::to_string(o.roof_seconds));
+  }
+  if (!(o.busy_seconds >= 0 && o.busy_seconds <= 3600)) {
+    return BadInput("work beside a neighbour is measured for at most 3600 seconds, not " + std::to_string(o.busy_seconds));
+  }
+  return {};
 }
 
-// A sequence, and the logits of its last token.
-class Run {
+// The engines of a grid, what is measured on them, and the roofs of their numbers of threads.
+class Grid {
  public:
-  static Result<Run> Begin(Engine& engine) {
-    TALLY_ASSIGN_OR_RETURN(ScopedSequence sequence, ScopedSequence::New(engine));
-    return Run(engine, std::move(sequence));
+  explicit Grid(const SpeedOptions& options) : options_(options) {}
+
+  Result<SpeedReport> Measure(const SpeedEngineMaker& maker, const LoadOptions& load) {
+    SpeedReport report;
+    TALLY_RETURN_IF_ERROR(MakeEngines(maker, load));
+    MakeTasks();
+    total_ = static_cast<int64_t>(runs_.size() + tasks_.size() * (1 + static_cast<size_t>(options_.rounds)));
+    TALLY_RETURN_IF_ERROR(Verify(report.verified));
+    TALLY_RETURN_IF_ERROR(Fill());
+    for (const auto& task : tasks_) {
+      TALLY_RETURN_IF_ERROR(Announce("first run: " + task->Name()));
+      TALLY_RETURN_IF_ERROR(task->Warm());
+      ++done_;
+    }
+    report.peak_resident = PeakResidentBytes();
+    TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory(options_.roof_bytes));
+    TALLY_RETURN_IF_ERROR(MakeRoofs({memory.data(), memory.size()}));
+    for (int32_t round = 0; round < options_.rounds; ++round) TALLY_RETURN_IF_ERROR(Round(round));
+    for (const auto& task : tasks_) task->Report(report);
+    for (const auto& [threads, roofs] : roofs_) report.roofs.push_back(roofs->Median());
+    report.memory.packed_weights = runs_.front().engine().model().memory_plan().packed_weights;
+    report.memory.context = runs_.front().engine().context();
+    for (const SpeedRun& run : runs_) {
+      report.memory.kv += run.engine().memory_plan().kv;
+      report.memory.scratch += run.engine().memory_plan().scratch;
+      report.used_blas = report.used_blas || run.engine().used_blas();
+    }
+    report.target = runs_.front().engine().target();
+    return report;
   }
 
-  // Steps through `tokens` in pieces of at most `piece`.
-  Status Push(std::span<const int32_t> tokens, int64_t piece, const SpeedOptions& options, bool generated = false) {
-    std::vector<BatchRow> rows;
-    while (!tokens.empty()) {
-      if (options.interrupted && options.interrupted()) return {StatusCode::kInterrupted, "interrupted"};
-      rows.clear();
-      for (const int32_t token : tokens.first(std::min(tokens.size(), static_cast<size_t>(piece)))) {
-        rows.push_back({token, sequence_.id(), false, generated});
+ private:
+  Status Announce(const std::string& next) const {
+    if (options_.interrupted && options_.interrupted()) return {StatusCode::kInterrupted, "interrupted"};
+    if (options_.progress) options_.progress(done_, total_, next);
+    return {};
+  }
+
+  Result<SpeedRun*> MakeEngine(const SpeedEngineMaker& maker, LoadOptions load, int threads, std::optional<KvType> kv) {
+    load.threads = threads;
+    load.kv = kv;
+    TALLY_ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine, maker(load));
+    if (Positions(options_) > engine->context()) {
+      return BadInput("the longest sequence of the benchmark has " + std::to_string(Positions(options_)) +
+                      " tokens and does not fit the context of " + std::to_string(engine->context()));
+    }
+    return &runs_.emplace_back(std::move(engine), options_);
+  }
+
+  Status MakeEngines(const SpeedEngineMaker& maker, const LoadOptions& given) {
+    const LoadOptions load = SpeedLoadOptions(given, options_);
+    for (const std::optional<KvType>& kv : options_.kv) {
+      for (const int threads : options_.threads) {
+        TALLY_ASSIGN_OR_RETURN(SpeedRun* const run, MakeEngine(maker, load, threads, kv));
+        grid_.push_back(run);
       }
-      tokens = tokens.subspan(rows.size());
-      rows.back().want_logits = tokens.empty();
-      TALLY_ASSIGN_OR_RETURN(last_, engine_->Step(rows));
+    }
+    if (options_.beside.empty()) return {};
+    const KvType first = grid_[0]->engine().kv_type();
+    for (SpeedRun* run : grid_) {
+      if (run->engine().threads() == 1 && run->engine().kv_type() == first) one_thread_ = run;
+    }
+    if (one_thread_ != nullptr) return {};
+    TALLY_ASSIGN_OR_RETURN(one_thread_, MakeEngine(maker, load, 1, options_.kv.front()));
+    return {};
+  }
+
+  // Points in the order of the report.
+  void MakeTasks() {
+    const auto place = [this](SpeedRun* run, int64_t depth, int64_t batch, int64_t tokens) {
+      return &places_.emplace_back(SpeedPlace{run, nullptr, depth, batch, tokens});
+    };
+    for (SpeedRun* run : grid_) {
+      for (const int64_t tokens : options_.prompts) {
+        for (const int64_t depth : options_.depths) tasks_.push_back(NewPrefillTask(place(run, depth, 1, tokens)));
+      }
+      for (const int64_t tokens : options_.generate) {
+        for (const int64_t batch : options_.batches) {
+          for (const int64_t depth : options_.depths) tasks_.push_back(NewDecodeTask(place(run, depth, batch, tokens)));
+        }
+      }
+    }
+    const int64_t depth = options_.depths.front(), batch = options_.batches.front();
+    for (SpeedNeighbour* neighbour : options_.beside) {
+      for (size_t i = 0; i < options_.threads.size(); ++i) {  // the first KV type's engines
+        SpeedRun* const run = grid_[i];
+        if (!options_.prompts.empty()) {
+          tasks_.push_back(NewBusyTask(place(run, depth, 1, options_.prompts.front()), SpeedWork::kPrefill, one_thread_,
+                                       neighbour, options_.busy_seconds));
+        }
+        if (!options_.generate.empty()) {
+          tasks_.push_back(NewBusyTask(place(run, depth, batch, options_.generate.front()), SpeedWork::kDecode, one_thread_,
+                                       neighbour, options_.busy_seconds));
+        }
+      }
+    }
+  }
+
+  Status Verify(std::string& verified) {
+    std::map<KvType, std::vector<float>> expected;
+    std::set<int> threads;
+    for (SpeedRun& run : runs_) {
+      TALLY_RETURN_IF_ERROR(Announce("checking"));
+      TALLY_ASSIGN_OR_RETURN(verified, run.Verify(expected[run.engine().kv_type()]));
+      threads.insert(run.engine().threads());
+    }
+    if (threads.size() < 2) return {};
+    std::string counts;
+    for (const int n : threads) counts += (counts.empty() ? "" : ", ") + std::to_string(n);
+    verified += ", on " + counts + " threads alike";
+    return {};
+  }
+
+  Status Fill() {
+    const std::string all = " of " + std::to_string(Largest(options_.depths)) + " tokens";
+    for (SpeedRun& run : runs_) {
+      int64_t filled = 0;
+      const auto announce = [&](int64_t tokens) {
+        filled += tokens;
+        if (options_.progress) options_.progress(done_, total_, "filling the KV cache: " + std::to_string(filled) + all);
+      };
+      TALLY_RETURN_IF_ERROR(run.Fill(announce));
+      ++done_;
     }
     return {};
   }
-  std::span<const float> last() const { return {last_.Row(0), static_cast<size_t>(last_.cols)}; }
 
- private:
-  Run(Engine& engine, ScopedSequence sequence) : engine_(&engine), sequence_(std::move(sequence)) {}
-  Engine* engine_;
-  ScopedSequence sequence_;
-  Mat<const float> last_;
-};
-
-// Engine errors already say so where a logit is not finite; this checks that the two ways of running agree.
-Result<std::string> Verify(Engine& engine, std::span<const int32_t> prompt, const SpeedOptions& options) {
-  const auto prefix = prompt.first(std::min<size_t>(prompt.size(), kVerifiedPrefix));
-  std::vector<float> expected;
-  {
-    TALLY_ASSIGN_OR_RETURN(Run whole, Run::Begin(engine));
-    TALLY_RETURN_IF_ERROR(whole.Push(prefix, engine.max_batch(), options));
-    expected.assign(whole.last().begin(), whole.last().end());
-  }
-  TALLY_ASSIGN_OR_RETURN(Run single, Run::Begin(engine));
-  TALLY_RETURN_IF_ERROR(single.Push(prefix, 1, options));
-  const std::span<const float> got = single.last();
-  const auto finite = [](float x) { return std::isfinite(x); };
-  if (!std::all_of(expected.begin(), expected.end(), finite) || !std::all_of(got.begin(), got.end(), finite)) {
-    return InternalError("the benchmark's outputs are wrong: logits that are not finite");
-  }
-  if (std::all_of(expected.begin(), expected.end(), [&](float x) { return x == expected[0]; })) {
-    return InternalError("the benchmark's outputs are wrong: all logits are equal");
-  }
-  const std::string tokens = std::to_string(prefix.size()) + " tokens in one piece and one by one: ";
-  if (Argmax(expected) != Argmax(got)) {
-    return InternalError("the benchmark's outputs are wrong: " + tokens + "greedy tokens " + std::to_string(Argmax(expected)) +
-                         " and " + std::to_string(Argmax(got)));
-  }
-  const bool same_bits = std::memcmp(expected.data(), got.data(), got.size_bytes()) == 0;
-  if (!same_bits && !engine.used_blas()) {
-    return InternalError("the benchmark's outputs are wrong: " + tokens + "the logits differ");
-  }
-  return tokens + (same_bits ? "the same logits, bit for bit" : "the same greedy token");
-}
-
-// What the machine allows, measured between the pieces of a run: a shared machine's bandwidth changes by half within seconds.
-class Roofs {
- public:
-  Roofs(int threads, std::span<const uint8_t> memory, double seconds) : team_(threads), read_(team_, memory), seconds_(seconds) {}
-
-  ArithmeticPeaks Peaks() { return MeasurePeaks(team_, seconds_ / 2); }
-  const Status& status() const { return team_.status(); }
-  double Bandwidth() { return read_.Measure(seconds_ / kPieces); }
-  static constexpr int64_t kPieces = 8;  // of a decode, at most
-
- private:
-  Team team_;
-  ReadRoof read_;
-  double seconds_;
-};
-
-ArithmeticPeaks Mean(const ArithmeticPeaks& a, const ArithmeticPeaks& b) {
-  ArithmeticPeaks mean = a;  // with its names: the best instructions of a moment
-  mean.f32 = (a.f32 + b.f32) / 2;
-  mean.bf16 = (a.bf16 + b.bf16) / 2;
-  mean.int8 = (a.int8 + b.int8) / 2;
-  mean.int8_narrow = (a.int8_narrow + b.int8_narrow) / 2;
-  return mean;
-}
-
-double DecodeBytes(Engine& engine) {
-  const Cost decode = engine.ledger().total(Phase::kDecode).useful;
-  return static_cast<double>(decode.Bytes(ByteKind::kWeightsPacked) + decode.Bytes(ByteKind::kKvRead) +
-                             decode.Bytes(ByteKind::kKvWritten));
-}
-
-// One prefill and decode, with the roofs between their pieces, and without where `roofs` is null. Fills the FLOPs and bytes of
-// the report, which are the same in every repetition.
-struct Sample {
-  double prefill = 0, decode = 0;  // seconds
-  ArithmeticPeaks peaks;           // mean of those before and after the prefill
-  double readable = 0;             // bytes that could have been read while the decode ran
-};
-Result<Sample> RunOnce(Engine& engine, std::span<const int32_t> prompt, const SpeedOptions& options, Roofs* roofs,
-                       SpeedReport& report) {
-  Sample sample;
-  TALLY_ASSIGN_OR_RETURN(Run run, Run::Begin(engine));
-  engine.ledger().Reset();
-  const ArithmeticPeaks before = roofs != nullptr ? roofs->Peaks() : ArithmeticPeaks{};
-  double begin = MonotonicSeconds();
-  TALLY_RETURN_IF_ERROR(run.Push(prompt, engine.max_batch(), options));
-  sample.prefill = MonotonicSeconds() - begin;
-  if (roofs != nullptr) sample.peaks = Mean(before, roofs->Peaks());
-  const Cost prefill = engine.ledger().total(Phase::kPrefill).useful;
-  report.prefill_flops = 0;
-  for (int a = 0; a < kAriths; ++a) {
-    report.prefill_flops_by_type[a] = static_cast<double>(prefill.Flops(WorkClass::kLinear, static_cast<Arith>(a)) +
-                                                          prefill.Flops(WorkClass::kAttention, static_cast<Arith>(a)));
-    report.prefill_flops += report.prefill_flops_by_type[a];
-  }
-  engine.ledger().Reset();
-  double bandwidth = roofs != nullptr ? roofs->Bandwidth() : 0;
-  const int64_t pieces = std::min(Roofs::kPieces, options.generate);
-  for (int64_t piece = 0; piece < pieces; ++piece) {
-    const int64_t steps = options.generate * (piece + 1) / pieces - options.generate * piece / pieces;
-    begin = MonotonicSeconds();
-    for (int64_t i = 0; i < steps; ++i) {
-      const int32_t next = Argmax(run.last());
-      TALLY_RETURN_IF_ERROR(run.Push({&next, 1}, 1, options, /*generated=*/true));
+  Status MakeRoofs(std::span<const uint8_t> memory) {
+    for (SpeedPlace& place : places_) {
+      std::unique_ptr<MomentaryRoofs>& roofs = roofs_[place.run->engine().threads()];
+      if (roofs == nullptr) {
+        roofs = std::make_unique<MomentaryRoofs>(place.run->engine().threads(), memory, options_.roof_seconds);
+        TALLY_RETURN_IF_ERROR(roofs->status());
+      }
+      place.roofs = roofs.get();
     }
-    const double seconds = MonotonicSeconds() - begin;
-    sample.decode += seconds;
-    if (roofs != nullptr) {
-      const double after = roofs->Bandwidth();
-      sample.readable += seconds * (bandwidth + after) / 2;
-      bandwidth = after;
+    return {};
+  }
+
+  // Every second round goes backwards, so that a drift of the machine falls on all points alike.
+  Status Round(int32_t round) {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      SpeedTask& task = *tasks_[round % 2 == 0 ? i : tasks_.size() - 1 - i];
+      TALLY_RETURN_IF_ERROR(
+          Announce("round " + std::to_string(round + 1) + " of " + std::to_string(options_.rounds) + ": " + task.Name()));
+      TALLY_RETURN_IF_ERROR(task.Measure());
+      ++done_;
     }
+    return {};
   }
-  report.decode_bytes = DecodeBytes(engine) / static_cast<double>(options.generate);
-  return sample;
-}
 
-// Whether some products are summed in 16 bits where the machine has no int8 dot product.
-bool HasNarrowMatrices(const Model& model) {
-  const std::span<const DType> types = model.matrix_types();
-  return std::any_of(types.begin(), types.end(), [](DType t) { return FormatOf(t).narrow; });
-}
-
-Result<AnonymousMemory> RoofMemory(uint64_t wanted) {
-  const uint64_t bytes = std::min(wanted, AvailableMemoryBytes() / 4);
-  if (bytes < kFewestRoofBytes) {
-    return BadInput("too little memory to measure its bandwidth: " + std::to_string(bytes) + " bytes, at least " +
-                    std::to_string(kFewestRoofBytes) + " are needed");
-  }
-  TALLY_ASSIGN_OR_RETURN(AnonymousMemory memory, AnonymousMemory::Allocate(bytes, true));
-  for (size_t i = 0; i < memory.size(); i += 64)
-    memory.data()[i] = static_cast<uint8_t>(i >> 6);  // pages of our own, not the zero page
-  return memory;
-}
+  const SpeedOptions& options_;
+  std::deque<SpeedRun> runs_;       // whose addresses stay
+  std::vector<SpeedRun*> grid_;     // those of the grid, KV type by KV type
+  SpeedRun* one_thread_ = nullptr;  // where there are neighbours
+  std::deque<SpeedPlace> places_;
+  std::map<int, std::unique_ptr<MomentaryRoofs>> roofs_;  // by threads
+  std::vector<std::unique_ptr<SpeedTask>> tasks_;
+  int64_t done_ = 0, total_ = 0;
+};
 
 }  // namespace
 
-Result<SpeedReport> MeasureSpeed(Engine& engine, const SpeedOptions& options) {
-  const int64_t context = engine.context();
-  if (options.prompt < 1 || options.generate < 1 || options.repetitions < 1) {
-    return BadInput("a benchmark needs at least one prompt token, one generated token and one repetition");
-  }
-  if (!(options.roof_seconds > 0 && options.roof_seconds <= 3600)) {
-    return BadInput("a roof is measured for more than 0 and at most 3600 seconds, not " + std::to_string(options.roof_seconds));
-  }
-  if (options.prompt > context || options.generate > context - options.prompt) {
-    return BadInput("a prompt of " + std::to_string(options.prompt) + " tokens and " + std::to_string(options.generate) +
-                    " generated ones do not fit the context of " + std::to_string(context));
-  }
-  std::vector<int32_t> prompt;
-  for (int64_t i = 0; i < options.prompt; ++i) {
-    prompt.push_back(static_cast<int32_t>(SplitMix64(options.seed * 0x9e3779b9u + static_cast<uint64_t>(i)) %
-                                          static_cast<uint64_t>(engine.model().recipe().vocab)));
-  }
-  SpeedReport report;
-  TALLY_ASSIGN_OR_RETURN(report.verified, Verify(engine, prompt, options));
-  TALLY_ASSIGN_OR_RETURN([[maybe_unused]] const Sample warm, RunOnce(engine, prompt, options, nullptr, report));
-  report.peak_resident = PeakResidentBytes();
+LoadOptions SpeedLoadOptions(LoadOptions load, const SpeedOptions& options) {
+  const int64_t batch = options.generate.empty() ? 1 : std::max<int64_t>(1, Largest(options.batches));
+  std::set<int64_t> depths(options.depths.begin(), options.depths.end());
+  depths.erase(0);
+  if (load.context == 0) load.context = Positions(options);
+  load.sequences = static_cast<int32_t>(batch + static_cast<int64_t>(depths.size()));
+  load.max_logit_rows = batch;
+  load.max_batch = std::max(load.max_batch, batch);
+  if (!options.threads.empty()) load.threads = options.threads.front();
+  if (!options.kv.empty()) load.kv = options.kv.front();
+  return load;
+}
 
-  TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory(options.roof_bytes));
-  Roofs roofs(engine.threads(), {memory.data(), memory.size()}, options.roof_seconds);
-  TALLY_RETURN_IF_ERROR(roofs.status());
-  const bool narrow_int8 = HasNarrowMatrices(engine.model());
-  std::vector<double> bandwidth, f32, bf16, int8, narrow, prefill, prefill_ratio, decode, decode_ratio;
-  for (int32_t i = 0; i < options.repetitions; ++i) {
-    if (options.interrupted && options.interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
-    TALLY_ASSIGN_OR_RETURN(const Sample sample, RunOnce(engine, prompt, options, &roofs, report));
-    const ArithmeticPeaks& peaks = sample.peaks;
-    bandwidth.push_back(sample.readable / sample.decode);
-    f32.push_back(peaks.f32);
-    bf16.push_back(peaks.bf16);
-    int8.push_back(peaks.int8);
-    narrow.push_back(peaks.int8_narrow);
-    report.peaks = peaks;  // for the names of the instructions
-    const double by_type[kAriths] = {peaks.f32, peaks.bf16 > 0 ? peaks.bf16 : peaks.f32,
-                                     narrow_int8 ? peaks.int8_narrow : peaks.int8};
-    double at_peak = 0;
-    for (int a = 0; a < kAriths; ++a) at_peak += by_type[a] > 0 ? report.prefill_flops_by_type[a] / by_type[a] : 0;
-    prefill.push_back(static_cast<double>(options.prompt) / sample.prefill);
-    prefill_ratio.push_back(at_peak / sample.prefill);
-    const double generated = static_cast<double>(options.generate);
-    decode.push_back(generated / sample.decode);
-    decode_ratio.push_back(report.decode_bytes * generated / sample.readable);
-  }
-  report.bandwidth = Median(std::move(bandwidth));
-  report.peaks.f32 = Median(std::move(f32));
-  report.peaks.bf16 = Median(std::move(bf16));
-  report.peaks.int8 = Median(std::move(int8));
-  report.peaks.int8_narrow = Median(std::move(narrow));
-  report.prefill_tokens_per_second = Median(std::move(prefill));
-  report.prefill_ratio = Median(std::move(prefill_ratio));
-  report.decode_tokens_per_second = Median(std::move(decode));
-  report.decode_ratio = Median(std::move(decode_ratio));
-  return report;
+Result<SpeedReport> MeasureSpeed(const SpeedEngineMaker& maker, const LoadOptions& load, const SpeedOptions& options) {
+  TALLY_RETURN_IF_ERROR(Check(options));
+  return Grid(options).Measure(maker, load);
+}
+
+Result<SpeedReport> MeasureSpeed(std::shared_ptr<const Model> model, const LoadOptions& load, const SpeedOptions& options) {
+  const SpeedEngineMaker maker = [&](const LoadOptions& wanted) -> Result<std::shared_ptr<Engine>> {
+    TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, NewEngine(model, wanted));
+    return std::shared_ptr<Engine>(std::move(engine));
+  };
+  return MeasureSpeed(maker, load, options);
 }
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// tally run, logits and bench on golden checkpoints.
+// tally run and logits on golden checkpoints.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -326,18 +326,6 @@ TEST(CliLogits, TopFiveAndDump) {
   fs::remove_all(directory);
   const Ended text = Tally({"logits", Gpt2().directory, "--tokens", Join(p.prompt)});
   EXPECT_EQ(static_cast<size_t>(std::count(text.out.begin(), text.out.end(), '\n')), p.prompt.size());
-}
-
-TEST(CliBench, ReportsVerifiedFigures) {
-  const Ended e = Tally({"bench", Gpt2().directory, "-p", "24", "-n", "4", "--repetitions", "1", "--threads", "1", "--json"});
-  ASSERT_EQ(e.code, 0) << e.err;
-  const Json j = Json::parse(e.out);
-  EXPECT_NE(j.at("verified").get<std::string>().find("24 tokens in one piece and one by one"), std::string::npos);
-  EXPECT_GT(j.at("roofs").at("read_bytes_per_second").get<double>(), 0);
-  EXPECT_GT(j.at("roofs").at("int8_ops_per_second").get<double>(), 0);
-  for (const char* part : {"prefill", "decode"}) EXPECT_GT(j.at(part).at("tokens_per_second").get<double>(), 0);
-  EXPECT_GT(j.at("prefill").at("ratio_of_peak").get<double>(), 0);
-  EXPECT_GT(j.at("decode").at("ratio_of_bandwidth").get<double>(), 0);
 }
 
 }  // namespace

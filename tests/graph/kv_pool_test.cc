@@ -430,6 +430,34 @@ TEST(KvPool, ForkSharesWholeBlocks) {
   EXPECT_EQ(m.pool().Fork(*b, 301).status().message(), "cannot fork 301 of 300 positions");
 }
 
+// A copy holds what its source does, windows included, in blocks that nobody shares.
+TEST(KvPool, ACopySharesNothing) {
+  Modelled m({{0, {KvType::kF32, 2, 4}}, {50, {KvType::kF32, 2, 4}}}, {1024, 3, 128, 0});
+  const int32_t a = *m.pool().NewSequence();
+  m.sequences()[a];
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(m.Extend(a, 128).ok());
+  ASSERT_TRUE(m.Extend(a, 20).ok());
+  const uint64_t one = m.pool().BytesAllocated();
+  const auto b = m.pool().Copy(a);
+  ASSERT_TRUE(b.ok()) << b.status().message();
+  EXPECT_EQ(m.pool().Length(*b), 404);
+  EXPECT_EQ(m.pool().BytesAllocated(), 2 * one);
+  m.sequences()[*b] = m.sequences()[a];
+  m.CheckBytes();
+  ASSERT_TRUE(m.Extend(*b, 100).ok());
+  ASSERT_TRUE(m.Extend(a, 30).ok());
+  m.Check(a);
+  m.Check(*b);
+  EXPECT_EQ(m.pool().Copy(7).status().message(), "no sequence 7");
+  // A small pool refuses what does not fit, and nothing changes.
+  auto small = Make(Layers({0}), {1024, 3, 128, 3 * KvPool::PlanBytes(Layers({0}), {128, 1, 128, 0})});
+  const int32_t s = *small->NewSequence();
+  ASSERT_TRUE(small->Extend(s, 200).ok());
+  const uint64_t before = small->BytesAllocated();
+  EXPECT_NE(small->Copy(s).status().message().find("a copy of 200 positions needs 2 blocks, and 1 are free"), std::string::npos);
+  EXPECT_EQ(small->BytesAllocated(), before);
+}
+
 TEST(KvPool, ForkNeedsWhatTheWindowsNeed) {
   auto pool = Make(Layers({0, 50}), {4096, 3, 128});
   const auto s = pool->NewSequence();

@@ -139,7 +139,7 @@ TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
     LoadOptions options = SmallOptions();
     options.context = 320;
     options.max_batch = 64;
-    options.sequences = 4;
+    options.sequences = 5;
     const auto model = Load(path, options);
     ASSERT_NE(model, nullptr);
     const auto vocab = model->recipe().vocab;
@@ -177,7 +177,11 @@ TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
       EXPECT_EQ(engine.Length(*fork), length);
       branches.push_back({*fork, length});
     }
+    const auto copy = engine.Copy(*first);
+    ASSERT_TRUE(copy.ok()) << copy.status().message();
+    branches.push_back({*copy, kPrompt});
     EXPECT_EQ(engine.Fork(*first, 1).status().code(), StatusCode::kBadInput);  // all sequences are in use
+    EXPECT_EQ(engine.Copy(*first).status().code(), StatusCode::kBadInput);
     // The first rolls back into what the others share.
     ASSERT_TRUE(engine.Truncate(*first, 100).ok());
     branches[0].length = 100;

@@ -93,6 +93,7 @@ class FakeEngine final : public Engine {
     lengths_[++last_id_] = length;
     return last_id_;
   }
+  Result<int32_t> Copy(int32_t sequence) override { return Fork(sequence, lengths_.at(sequence)); }
   int64_t Length(int32_t sequence) const override { return lengths_.at(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override {
     lengths_.at(sequence) = length;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "tests/session/fake_engine.h"
@@ -12,82 +13,198 @@ namespace {
 
 SpeedOptions Quick() {
   SpeedOptions options;
-  options.prompt = 20;
-  options.generate = 5;
-  options.repetitions = 2;
+  options.prompts = {20};
+  options.generate = {5};
+  options.rounds = 2;
   options.roof_seconds = 0.01;
   options.roof_bytes = uint64_t{64} << 20;
+  options.busy_seconds = 0;
   return options;
 }
 
+struct Measured {
+  Result<SpeedReport> report;
+  std::vector<std::shared_ptr<FakeEngine>> engines;
+};
+
+// On engines that `prepare` has been given.
+Measured Measure(const SpeedOptions& options, const std::function<void(FakeEngine&)>& prepare = nullptr, int64_t context = 64) {
+  std::vector<std::shared_ptr<FakeEngine>> engines;
+  const SpeedEngineMaker maker = [&](const LoadOptions&) -> Result<std::shared_ptr<Engine>> {
+    engines.push_back(std::make_shared<FakeEngine>(100, context));
+    if (prepare) prepare(*engines.back());
+    return std::shared_ptr<Engine>(engines.back());
+  };
+  Result<SpeedReport> report = MeasureSpeed(maker, {}, options);
+  return {std::move(report), std::move(engines)};
+}
+
 TEST(MeasureSpeed, FiguresComeFromTheLedger) {
-  FakeEngine engine(100);
-  const auto report = MeasureSpeed(engine, Quick());
+  const auto [report, engines] = Measure(Quick());
   ASSERT_TRUE(report.ok()) << report.status().message();
-  EXPECT_EQ(report->prefill_flops, 20 * 1010);
-  EXPECT_EQ(report->prefill_flops_by_type[static_cast<int>(Arith::kInt8)], 20 * 1000);
-  EXPECT_EQ(report->prefill_flops_by_type[static_cast<int>(Arith::kF32)], 20 * 10);
-  EXPECT_EQ(report->decode_bytes, 4096);
-  EXPECT_GT(report->bandwidth, 0);
-  EXPECT_GT(report->peaks.f32, 0);
-  EXPECT_GT(report->prefill_ratio, 0);
-  EXPECT_GT(report->decode_ratio, 0);
-  EXPECT_TRUE(std::isfinite(report->decode_ratio));
-  EXPECT_NE(report->verified.find("20 tokens in one piece and one by one"), std::string::npos);
-  EXPECT_EQ(engine.live_sequences(), 0u);
+  ASSERT_EQ(report->prefill.size(), 1u);
+  ASSERT_EQ(report->decode.size(), 1u);
+  const PrefillSpeed& prefill = report->prefill[0];
+  const DecodeSpeed& decode = report->decode[0];
+  EXPECT_EQ(prefill.flops, 20 * 1010);
+  EXPECT_EQ(prefill.flops_by_type[static_cast<int>(Arith::kInt8)], 20 * 1000);
+  EXPECT_EQ(prefill.flops_by_type[static_cast<int>(Arith::kF32)], 20 * 10);
+  EXPECT_EQ(decode.bytes_per_token, 4096);
+  EXPECT_GT(prefill.peaks.f32, 0);
+  EXPECT_GT(prefill.ratio_of_peak, 0);
+  EXPECT_GT(decode.bandwidth, 0);
+  EXPECT_TRUE(std::isfinite(decode.ratio_of_bandwidth));
+  EXPECT_GT(decode.sampled_seconds, 0);
+  EXPECT_NE(report->verified.find("32 tokens in one piece and one by one"), std::string::npos);
+  EXPECT_EQ(engines.at(0)->live_sequences(), 0u);
 }
 
 // 19 tokens are pieces of two and of three.
 TEST(MeasureSpeed, TheDecodesRatioIsThatOfItsFigures) {
-  FakeEngine engine(100);
   SpeedOptions options = Quick();
-  options.generate = 19;
-  options.repetitions = 1;
-  const auto report = MeasureSpeed(engine, options);
+  options.generate = {19};
+  options.rounds = 1;
+  const auto [report, engines] = Measure(options);
   ASSERT_TRUE(report.ok()) << report.status().message();
-  EXPECT_EQ(report->decode_bytes, 4096);
-  EXPECT_NEAR(report->decode_ratio * report->bandwidth / (report->decode_bytes * report->decode_tokens_per_second), 1, 1e-9);
+  const DecodeSpeed& d = report->decode.at(0);
+  EXPECT_NEAR(d.ratio_of_bandwidth * d.bandwidth / (d.bytes_per_token * d.rate.median), 1, 1e-9);
+  EXPECT_EQ(d.rate.least, d.rate.most);
+}
+
+// Rounds go over the whole grid, forwards and backwards in turn, and each point begins at its depth.
+TEST(MeasureSpeed, PointsAreInterleaved) {
+  SpeedOptions options = Quick();
+  options.depths = {0, 12};
+  options.batches = {1, 3};
+  std::vector<std::string> announced;
+  options.progress = [&](int64_t done, int64_t total, const std::string& next) {
+    EXPECT_LT(done, total);
+    if (next.starts_with("round")) announced.push_back(next);
+  };
+  std::vector<int64_t> prefills;  // of 20 tokens and of those that fill the cache
+  const auto [report, engines] = Measure(options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->prefill.size(), 2u);
+  ASSERT_EQ(report->decode.size(), 4u);
+  const std::vector<std::string> expected = {"round 1 of 2: prefill 20, 1 thread, f16",
+                                             "round 1 of 2: prefill 20, 1 thread, f16, depth 12",
+                                             "round 1 of 2: decode 5, 1 thread, f16",
+                                             "round 1 of 2: decode 5, 1 thread, f16, depth 12",
+                                             "round 1 of 2: decode 5, 1 thread, f16, batch 3",
+                                             "round 1 of 2: decode 5, 1 thread, f16, depth 12, batch 3",
+                                             "round 2 of 2: decode 5, 1 thread, f16, depth 12, batch 3"};
+  ASSERT_EQ(announced.size(), 12u);
+  EXPECT_EQ(std::vector<std::string>(announced.begin(), announced.begin() + 7), expected);
+  for (const DecodeSpeed& d : report->decode) EXPECT_EQ(d.bytes_per_token, 4096) << d.batch;  // the fake charges each row alike
+  size_t rows_of_three = 0;
+  for (const FakeEngine::Stepped& s : engines.at(0)->steps) {
+    rows_of_three += s.phase == Phase::kDecode && s.tokens.size() == 3 ? 1 : 0;
+  }
+  EXPECT_EQ(rows_of_three, 1 + 5 * 2 * 3u) << "the check, two depths, a first run and two rounds";
+  EXPECT_EQ(engines.at(0)->live_sequences(), 0u);
+}
+
+class FakeNeighbour final : public SpeedNeighbour {
+ public:
+  std::string name() const override { return "fake"; }
+  Status Begin(SpeedWork) override {
+    ++begun;
+    return {};
+  }
+  Result<double> End() override {
+    ++ended;
+    return 7.0;
+  }
+  int begun = 0, ended = 0;
+};
+
+TEST(MeasureSpeed, BesideANeighbour) {
+  FakeNeighbour neighbour;
+  SpeedOptions options = Quick();
+  options.beside = {&neighbour};
+  const auto [report, engines] = Measure(options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  ASSERT_EQ(report->busy.size(), 2u);
+  EXPECT_EQ(report->busy[0].work, SpeedWork::kPrefill);
+  EXPECT_EQ(neighbour.begun, 2 * 2 * 2);  // both works, two rounds, all threads and one
+  EXPECT_EQ(neighbour.ended, neighbour.begun);
+  for (const BusySpeed& b : report->busy) {
+    EXPECT_EQ(b.beside, "fake");
+    EXPECT_EQ(b.other.median, 7);
+    EXPECT_GT(b.quiet.median, 0);
+    EXPECT_GT(b.one_thread.median, 0);
+    EXPECT_GT(b.together_of_quiet, b.ratio_of_quiet);
+  }
 }
 
 TEST(MeasureSpeed, RefusesWrongOutputs) {
-  FakeEngine engine(100);
-  engine.noise = [](size_t rows) { return rows > 1 ? 0.25f : 0.0f; };  // same argmax, other bits
-  auto report = MeasureSpeed(engine, Quick());
-  EXPECT_EQ(report.status().code(), StatusCode::kInternal);
-  EXPECT_NE(report.status().message().find("the logits differ"), std::string::npos);
-  engine.noise = nullptr;
-  int step = 0;
-  engine.on_step = [&] { ++step; };
-  engine.next = [&](int32_t token, int64_t) { return (token + step) % 100; };
-  EXPECT_NE(MeasureSpeed(engine, Quick()).status().message().find("greedy tokens"), std::string::npos);
-  engine.next = [](int32_t token, int64_t) { return token; };
-  engine.noise = [](size_t) { return std::nanf(""); };
-  EXPECT_NE(MeasureSpeed(engine, Quick()).status().message().find("not finite"), std::string::npos);
+  const auto refused = [](const std::function<void(FakeEngine&)>& prepare, int64_t batch = 1) {
+    SpeedOptions options = Quick();
+    options.batches = {batch};
+    const Status status = Measure(options, prepare).report.status();
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    return status.message();
+  };
+  // Same argmax, other bits.
+  EXPECT_NE(
+      refused([](FakeEngine& e) { e.noise = [](size_t rows) { return rows > 1 ? 0.25f : 0.0f; }; }).find("the logits differ"),
+      std::string::npos);
+  EXPECT_NE(refused([](FakeEngine& e) { e.noise = [](size_t rows) { return rows == 3 ? 0.25f : 0.0f; }; }, 3)
+                .find("sequence 0 in one step with others and alone: the logits differ"),
+            std::string::npos);
+  EXPECT_NE(refused([](FakeEngine& e) {
+              auto step = std::make_shared<int>(0);
+              e.on_step = [step] { ++*step; };
+              e.next = [step](int32_t token, int64_t) { return (token + *step) % 100; };
+            }).find("greedy tokens"),
+            std::string::npos);
+  EXPECT_NE(refused([](FakeEngine& e) { e.noise = [](size_t) { return std::nanf(""); }; }).find("not finite"), std::string::npos);
 }
 
 TEST(MeasureSpeed, BadRequestsAndInterruptions) {
-  FakeEngine engine(100, 24);
-  EXPECT_NE(MeasureSpeed(engine, Quick()).status().message().find("do not fit the context of 24"), std::string::npos);
-  SpeedOptions options = Quick();
-  options.generate = 0;
-  EXPECT_EQ(MeasureSpeed(engine, options).status().code(), StatusCode::kBadInput);
-  FakeEngine larger(100);
-  options = Quick();
-  options.roof_bytes = 4096;
-  EXPECT_NE(MeasureSpeed(larger, options).status().message().find("too little memory to measure"), std::string::npos);
-  int steps = 0;
-  larger.on_step = [&] { ++steps; };
+  EXPECT_NE(Measure(Quick(), nullptr, 19).report.status().message().find("20 tokens and does not fit the context of 19"),
+            std::string::npos);
+  const auto refused = [](const std::function<void(SpeedOptions&)>& spoil) {
+    SpeedOptions options = Quick();
+    spoil(options);
+    int steps = 0;
+    const Status status = Measure(options, [&](FakeEngine& e) { e.on_step = [&] { ++steps; }; }).report.status();
+    EXPECT_EQ(status.code(), StatusCode::kBadInput);
+    EXPECT_EQ(steps, 0) << "before anything has run";
+    return status.message();
+  };
+  refused([](SpeedOptions& o) { o.generate = {0}; });
+  refused([](SpeedOptions& o) { o.prompts = o.generate = {}; });
+  refused([](SpeedOptions& o) { o.depths = {-1}; });
+  refused([](SpeedOptions& o) { o.batches = {0}; });
+  refused([](SpeedOptions& o) { o.threads = {}; });
+  refused([](SpeedOptions& o) { o.rounds = 0; });
   for (const double seconds : {0.0, -1.0, 3601.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
-    options = Quick();
-    options.roof_seconds = seconds;
-    const Status refused = MeasureSpeed(larger, options).status();
-    EXPECT_EQ(refused.code(), StatusCode::kBadInput) << seconds;
-    EXPECT_NE(refused.message().find("a roof is measured for"), std::string::npos) << refused.message();
+    EXPECT_NE(refused([&](SpeedOptions& o) { o.roof_seconds = seconds; }).find("a roof is measured for"), std::string::npos);
   }
-  EXPECT_EQ(steps, 0) << "before anything has run";
+  SpeedOptions options = Quick();
+  options.roof_bytes = 4096;
+  EXPECT_NE(Measure(options).report.status().message().find("too little memory to measure"), std::string::npos);
   options = Quick();
   options.interrupted = [] { return true; };
-  EXPECT_EQ(MeasureSpeed(larger, options).status().code(), StatusCode::kInterrupted);
+  EXPECT_EQ(Measure(options).report.status().code(), StatusCode::kInterrupted);
+}
+
+// The engine of the options has room for the grid and not much more.
+TEST(SpeedLoadOptions, HaveRoomForTheGrid) {
+  SpeedOptions options;
+  options.prompts = {512, 2048};
+  options.generate = {64};
+  options.depths = {0, 4096, 16384};
+  options.batches = {1, 8};
+  options.threads = {3};
+  const LoadOptions load = SpeedLoadOptions({}, options);
+  EXPECT_EQ(load.context, 16384 + 2048);
+  EXPECT_EQ(load.sequences, 8 + 2);
+  EXPECT_EQ(load.max_logit_rows, 8);
+  EXPECT_EQ(load.max_batch, 512);
+  EXPECT_EQ(load.threads, 3);
+  EXPECT_EQ(SpeedLoadOptions({}, {}).sequences, 1);
 }
 
 }  // namespace

@@ -1,0 +1,322 @@
+#include "engine/app/bench_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+std::string KvName(KvType kv) { return std::string(kKvTypeNames[static_cast<size_t>(kv)]); }
+
+Json PeaksJson(const MeasuredRoofs& r) {
+  return {{"threads", r.threads},
+          {"read_bytes_per_second", r.bandwidth},
+          {"f32_flops_per_second", r.peaks.f32},
+          {"bf16_flops_per_second", r.peaks.bf16},
+          {"int8_ops_per_second", r.peaks.int8},
+          {"int8_narrow_ops_per_second", r.peaks.int8_narrow},
+          {"f32_instruction", r.peaks.f32_instruction},
+          {"bf16_instruction", r.peaks.bf16_instruction},
+          {"int8_instruction", r.peaks.int8_instruction},
+          {"int8_narrow_instruction", r.peaks.int8_narrow_instruction}};
+}
+
+// (most - least) / median
+double Spread(const SpeedRate& r) { return r.median > 0 ? (r.most - r.least) / r.median : 0; }
+
+Json PointJson(const SpeedPoint& p) {
+  return {{"threads", p.threads},
+          {"kv", KvName(p.kv)},
+          {"depth", p.depth},
+          {"batch", p.batch},
+          {"tokens", p.tokens},
+          {"rounds", p.rounds},
+          {"kept", p.kept},
+          {"tokens_per_second", p.rate.median},
+          {"least_tokens_per_second", p.rate.least},
+          {"most_tokens_per_second", p.rate.most},
+          {"spread", Spread(p.rate)}};
+}
+
+Json PrefillJson(const PrefillSpeed& p) {
+  Json j = PointJson(p);
+  j.erase("batch");
+  j["flops"] = Number(p.flops);
+  for (int a = 0; a < kAriths; ++a) j["flops_by_type"][std::string(kArithNames[a])] = Number(p.flops_by_type[a]);
+  j["flops_per_second"] = p.flops / static_cast<double>(p.tokens) * p.rate.median;
+  j["ratio_of_peak"] = p.ratio_of_peak;
+  return j;
+}
+
+Json DecodeJson(const DecodeSpeed& p) {
+  Json j = PointJson(p);
+  j["bytes_per_token"] = Number(p.bytes_per_token);
+  j["bytes_per_second"] = p.bytes_per_token * p.rate.median;
+  j["read_bytes_per_second"] = p.bandwidth;
+  j["ratio_of_bandwidth"] = p.ratio_of_bandwidth;
+  j["sampling_microseconds"] = p.sampled_seconds * 1e6;
+  j["greedy_microseconds"] = p.greedy_seconds * 1e6;
+  return j;
+}
+
+Json BusyJson(const BusySpeed& p) {
+  Json j = {{"beside", p.beside}, {"work", kSpeedWorkNames[static_cast<size_t>(p.work)]}};
+  j.update(PointJson(p));
+  j["quiet_tokens_per_second"] = p.quiet.median;
+  j["one_thread_tokens_per_second"] = p.one_thread.median;
+  j["other_tokens_per_second"] = p.other.median;
+  j["ratio_of_quiet"] = p.ratio_of_quiet;
+  j["ratio_of_one_thread"] = p.ratio_of_one_thread;
+  j["together_of_quiet"] = p.together_of_quiet;
+  return j;
+}
+
+template <class Points, class ToJson>
+Json Array(const Points& points, const ToJson& to_json) {
+  Json array = Json::array();
+  for (const auto& p : points) array.push_back(to_json(p));
+  return array;
+}
+
+// The median over the points of what a choice takes, in microseconds: by the sampler, and by Argmax.
+std::pair<double, double> Sampling(const SpeedReport& r) {
+  std::vector<double> sampled, greedy;
+  for (const DecodeSpeed& p : r.decode) {
+    sampled.push_back(p.sampled_seconds * 1e6);
+    greedy.push_back(p.greedy_seconds * 1e6);
+  }
+  if (sampled.empty()) return {0, 0};
+  const auto median = [](std::vector<double>& v) {
+    std::nth_element(v.begin(), v.begin() + static_cast<ptrdiff_t>(v.size() / 2), v.end());
+    return v[v.size() / 2];
+  };
+  return {median(sampled), median(greedy)};
+}
+
+double PerSecond(uint64_t bytes, double seconds) { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
+
+std::string Giga(double x) { return Fixed(x / 1e9, 2); }
+std::string Percent(double x) { return Fixed(100 * x, 1) + " %"; }
+std::string Rate(double x) { return Fixed(x, x < 1000 ? 2 : 1); }
+// Half of the spread.
+std::string PlusMinus(const SpeedRate& r) { return "+-" + Fixed(50 * Spread(r), 1) + " %"; }
+
+struct Tables {
+  TableFormat format;
+  std::string text = {};
+
+  void Line(const std::string& line) { text += line + "\n"; }
+  void Add(Table table) {
+    if (!table.rows.empty()) text += (text.ends_with("\n\n") ? "" : "\n") + Render(table, format);
+  }
+};
+
+std::string Kept(const SpeedPoint& p) {
+  return std::to_string(p.kept) + "/" + std::to_string(p.rounds) + (p.kept == 0 ? "*" : "");
+}
+
+Table RoofTable(const SpeedReport& r) {
+  const bool peaks = !r.prefill.empty(), bandwidth = !r.decode.empty();
+  Table t{"roofs", {"threads"}, {}, {}};
+  if (bandwidth) t.columns.push_back("read GB/s");
+  if (peaks) t.columns.insert(t.columns.end(), {"f32 GFLOP/s", "bf16 GFLOP/s", "int8 GOP/s", "int8 x 4-bit GOP/s"});
+  for (const MeasuredRoofs& m : r.roofs) {
+    std::vector<std::string> row = {std::to_string(m.threads)};
+    if (bandwidth) row.push_back(Giga(m.bandwidth));
+    if (peaks) {
+      row.insert(row.end(),
+                 {Giga(m.peaks.f32), m.peaks.bf16 > 0 ? Giga(m.peaks.bf16) : "-", Giga(m.peaks.int8), Giga(m.peaks.int8_narrow)});
+    }
+    t.rows.push_back(std::move(row));
+  }
+  return t;
+}
+
+Table PrefillTable(const SpeedReport& r) {
+  Table t{"prefill", {"tokens", "depth", "threads", "kv", "tokens/s", "spread", "GFLOP/s", "of peak", "rounds"}, {}, {}};
+  for (const PrefillSpeed& p : r.prefill) {
+    t.rows.push_back({std::to_string(p.tokens), std::to_string(p.depth), std::to_string(p.threads), KvName(p.kv),
+                      Rate(p.rate.median), PlusMinus(p.rate), Giga(p.flops / static_cast<double>(p.tokens) * p.rate.median),
+                      Percent(p.ratio_of_peak), Kept(p)});
+  }
+  return t;
+}
+
+Table DecodeTable(const SpeedReport& r) {
+  Table t{"decode",
+          {"tokens", "depth", "batch", "threads", "kv", "tokens/s", "spread", "MB/token", "GB/s", "of bandwidth", "rounds"},
+          {},
+          {}};
+  for (const DecodeSpeed& p : r.decode) {
+    t.rows.push_back({std::to_string(p.tokens), std::to_string(p.depth), std::to_string(p.batch), std::to_string(p.threads),
+                      KvName(p.kv), Rate(p.rate.median), PlusMinus(p.rate), Fixed(p.bytes_per_token / 1e6, 2),
+                      Giga(p.bytes_per_token * p.rate.median), Percent(p.ratio_of_bandwidth), Kept(p)});
+  }
+  return t;
+}
+
+Table BusyTable(const SpeedReport& r) {
+  Table t{"beside other programs, tokens/s",
+          {"beside", "work", "threads", "quiet", "beside it", "one thread", "of quiet", "of one thread", "other", "both of quiet",
+           "rounds"},
+          {},
+          {true, true}};
+  for (const BusySpeed& p : r.busy) {
+    const bool counts = p.other.median > 0;
+    t.rows.push_back({p.beside, std::string(kSpeedWorkNames[static_cast<size_t>(p.work)]), std::to_string(p.threads),
+                      Rate(p.quiet.median), Rate(p.rate.median), Rate(p.one_thread.median), Fixed(p.ratio_of_quiet, 2),
+                      Fixed(p.ratio_of_one_thread, 2), counts ? Rate(p.other.median) : "-",
+                      counts ? Fixed(p.together_of_quiet, 2) : "-", Kept(p)});
+  }
+  return t;
+}
+
+bool AnyMoved(const SpeedReport& r) {
+  const auto moved = [](const auto& points) {
+    return std::any_of(points.begin(), points.end(), [](const SpeedPoint& p) { return p.kept == 0; });
+  };
+  return moved(r.prefill) || moved(r.decode) || moved(r.busy);
+}
+
+std::string Instructions(const ArithmeticPeaks& p) {
+  std::string text;
+  std::set<std::string> seen;
+  for (const char* name : {p.f32_instruction, p.bf16_instruction, p.int8_instruction, p.int8_narrow_instruction}) {
+    if (*name != '\0' && seen.insert(name).second) text += (text.empty() ? "" : ", ") + std::string(name);
+  }
+  return text;
+}
+
+std::string CsvCell(const Json& value) {
+  if (!value.is_string()) return value.dump();
+  const std::string text = value.get<std::string>();
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+// The points of a document as flat records; `record` says of which kind.
+std::vector<Json> Records(const Json& document) {
+  std::vector<Json> records;
+  for (const char* kind : {"prefill", "decode", "busy"}) {
+    for (const Json& point : document.at(kind)) {
+      Json record = {{"record", kind}};
+      record.update(point);
+      records.push_back(std::move(record));
+    }
+  }
+  return records;
+}
+
+}  // namespace
+
+Json BenchJson(const BenchRun& run, const SpeedReport& r) {
+  const auto [sampled, greedy] = Sampling(r);
+  const SamplingOptions defaults;
+  return {{"model", run.model},
+          {"description", run.loaded->Description()},
+          {"weight_types", JoinTypes(run.loaded->matrix_types())},
+          {"threads", r.roofs.back().threads},
+          {"target", r.target},
+          {"used_blas", r.used_blas},
+          {"repetitions", run.rounds},
+          {"verified", r.verified},
+          {"roofs", PeaksJson(r.roofs.back())},
+          {"roofs_by_threads", Array(r.roofs, PeaksJson)},
+          {"prefill", Array(r.prefill, PrefillJson)},
+          {"decode", Array(r.decode, DecodeJson)},
+          {"busy", Array(r.busy, BusyJson)},
+          {"sampling",
+           {{"microseconds_per_token", sampled},
+            {"greedy_microseconds_per_token", greedy},
+            {"top_k", defaults.top_k},
+            {"top_p", defaults.top_p},
+            {"min_p", defaults.min_p},
+            {"temperature", defaults.temperature}}},
+          {"load",
+           {{"seconds", run.load.seconds},
+            {"stored_bytes", run.load.stored_bytes},
+            {"packed_bytes", r.memory.packed_weights},
+            {"stored_bytes_per_second", PerSecond(run.load.stored_bytes, run.load.seconds)},
+            {"packed_bytes_per_second", PerSecond(r.memory.packed_weights, run.load.seconds)}}},
+          {"memory_bytes",
+           {{"packed_weights", r.memory.packed_weights},
+            {"kv", r.memory.kv},
+            {"scratch", r.memory.scratch},
+            {"planned", r.memory.total()},
+            {"peak_resident", r.peak_resident}}}};
+}
+
+std::string BenchJsonLines(const BenchRun& run, const SpeedReport& report) {
+  const Json document = BenchJson(run, report);
+  Json head = {{"record", "run"}};
+  for (const auto& [key, value] : document.items()) {
+    if (key != "prefill" && key != "decode" && key != "busy") head[key] = value;
+  }
+  const auto line = [](const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; };
+  std::string text = line(head);
+  for (const Json& record : Records(document)) text += line(record);
+  return text;
+}
+
+std::string BenchCsv(const BenchRun& run, const SpeedReport& report) {
+  const std::vector<Json> records = Records(BenchJson(run, report));
+  std::vector<std::string> columns;
+  for (const Json& record : records) {
+    for (const auto& [key, value] : record.items()) {
+      if (!value.is_structured() && std::find(columns.begin(), columns.end(), key) == columns.end()) columns.push_back(key);
+    }
+  }
+  std::string text;
+  for (size_t i = 0; i < columns.size(); ++i) text += (i == 0 ? "" : ",") + columns[i];
+  text += "\n";
+  for (const Json& record : records) {
+    for (size_t i = 0; i < columns.size(); ++i) {
+      text += (i == 0 ? "" : ",") + (record.contains(columns[i]) ? CsvCell(record.at(columns[i])) : "");
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string BenchTables(const BenchRun& run, const SpeedReport& r, TableFormat format) {
+  Tables out{format};
+  const bool markdown = format == TableFormat::kMarkdown;
+  const auto paragraph = [&](const std::string& text) { out.Line(text + (markdown ? "\n" : "")); };
+  paragraph(Printable(run.loaded->Description()));
+  paragraph(r.target + " kernels" + (r.used_blas ? " and OpenBLAS" : "") + ", medians of " + std::to_string(run.rounds) +
+            (run.rounds == 1 ? " round" : " rounds"));
+  paragraph("checked first: " + r.verified);
+  paragraph("loaded in " + Fixed(run.load.seconds, 2) + " s: " + Giga(PerSecond(run.load.stored_bytes, run.load.seconds)) +
+            " GB/s of the files, " + Giga(PerSecond(r.memory.packed_weights, run.load.seconds)) + " GB/s of packed weights");
+  out.Add(RoofTable(r));
+  if (!r.prefill.empty()) out.Line((markdown ? "\n" : "  ") + Instructions(r.roofs.back().peaks));
+  out.Add(PrefillTable(r));
+  out.Add(DecodeTable(r));
+  out.Add(BusyTable(r));
+  out.Line("");
+  if (AnyMoved(r)) paragraph("*: the roofs moved by more than 10 % in every round; the figures are of all rounds");
+  paragraph("spread: half of the range of the rounds kept, those whose roofs moved by at most 10 %");
+  if (!r.prefill.empty()) paragraph("prefill: linear and attention, one head row");
+  if (!r.decode.empty()) {
+    const auto [sampled, greedy] = Sampling(r);
+    const SamplingOptions defaults;
+    paragraph("decode: packed weights and KV, read and written; the greatest logit of each row is found in " + Fixed(greedy, 1) +
+              " us");
+    paragraph("sampling instead: " + Fixed(sampled, 1) + " us a token (top-k " + std::to_string(defaults.top_k) +
+              ", temperature " + Fixed(defaults.temperature, 1) + ", top-p " + Fixed(defaults.top_p, 2) + ", min-p " +
+              Fixed(defaults.min_p, 2) + ")");
+  }
+  const double planned = static_cast<double>(std::max<uint64_t>(1, r.memory.total()));
+  paragraph("memory: peak " + BytesText(r.peak_resident) + ", planned " + BytesText(r.memory.total()) + " (" +
+            Fixed(static_cast<double>(r.peak_resident) / planned, 3) + " times that)");
+  return out.text;
+}
+
+}  // namespace tally::app

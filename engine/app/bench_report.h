@@ -1,0 +1,28 @@
+// What `tally bench` says of a measurement.
+#pragma once
+
+#include <string>
+
+#include "engine/api/tally.h"
+#include "engine/app/json.h"
+#include "engine/app/options.h"
+#include "engine/app/table.h"
+
+namespace tally::app {
+
+struct BenchRun {
+  std::string model;  // as given
+  const Model* loaded = nullptr;
+  LoadTime load;
+  int32_t rounds = 0;
+};
+
+Json BenchJson(const BenchRun& run, const SpeedReport& report);
+// A document on each line: the run, then every point of the grid; `record` says which.
+std::string BenchJsonLines(const BenchRun& run, const SpeedReport& report);
+// A head and a line for each point of the grid.
+std::string BenchCsv(const BenchRun& run, const SpeedReport& report);
+// For people: kText or kMarkdown.
+std::string BenchTables(const BenchRun& run, const SpeedReport& report, TableFormat format);
+
+}  // namespace tally::app

@@ -1,0 +1,153 @@
+#include "engine/machine/child_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <system_error>
+
+extern char** environ;
+
+namespace tally {
+namespace {
+
+Status Refused(const std::string& what, int error) { return BadInput(what + ": " + std::generic_category().message(error)); }
+
+// Until the child has stopped or gone on (`options` of waitpid). kBadInput: it has ended.
+Status Await(pid_t pid, int options) {
+  int status = 0;
+  pid_t got = 0;
+  do {
+    got = ::waitpid(pid, &status, options);
+  } while (got < 0 && errno == EINTR);
+  if (got != pid || WIFEXITED(status) || WIFSIGNALED(status)) return BadInput("the process beside this one has ended");
+  return {};
+}
+
+void KillAndReap(pid_t pid, bool group) {
+  if (pid < 0) return;
+  ::kill(group ? -pid : pid, SIGKILL);
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+Result<BusyProcess> BusyProcess::Start() {
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return Refused("a busy process cannot be started", errno);
+  if (pid == 0) {  // only calls that are allowed after fork in a process of several threads
+    for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::kill(::getpid(), SIGKILL);  // the parent ended before the line above
+    ::kill(::getpid(), SIGSTOP);
+    for (volatile uint64_t turns = 0;;) {
+      const uint64_t n = turns;
+      turns = n + 1;
+    }
+  }
+  BusyProcess process(pid);
+  TALLY_RETURN_IF_ERROR(Await(pid, WUNTRACED));
+  return process;
+}
+
+BusyProcess::~BusyProcess() { KillAndReap(pid_, false); }
+
+Status BusyProcess::Resume() {
+  ::kill(pid_, SIGCONT);
+  TALLY_RETURN_IF_ERROR(Await(pid_, WCONTINUED));
+  const timespec settle = {0, 20'000'000};
+  ::nanosleep(&settle, nullptr);
+  return {};
+}
+
+Status BusyProcess::Pause() {
+  ::kill(pid_, SIGSTOP);
+  return Await(pid_, WUNTRACED);
+}
+
+Result<ChildProcess> ChildProcess::Start(const std::vector<std::string>& arguments) {
+  std::array<int, 2> in{}, out{};
+  if (::pipe2(in.data(), O_CLOEXEC) != 0) return Refused("no pipe", errno);
+  if (::pipe2(out.data(), O_CLOEXEC) != 0) {
+    const int error = errno;
+    for (const int fd : in) ::close(fd);
+    return Refused("no pipe", error);
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+  posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a group of its own
+  std::vector<char*> argv;
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = -1;
+  const int error = ::posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(in[0]);
+  ::close(out[1]);
+  if (error != 0) {
+    ::close(in[1]);
+    ::close(out[0]);
+    return Refused(arguments[0] + " cannot be started", error);
+  }
+  return ChildProcess(pid, in[1], out[0]);
+}
+
+ChildProcess::ChildProcess(ChildProcess&& o) noexcept
+    : pid_(std::exchange(o.pid_, -1)),
+      in_(std::exchange(o.in_, -1)),
+      out_(std::exchange(o.out_, -1)),
+      read_(std::move(o.read_)) {}
+
+ChildProcess::~ChildProcess() {
+  if (in_ >= 0) ::close(in_);
+  if (out_ >= 0) ::close(out_);
+  KillAndReap(pid_, true);
+}
+
+Status ChildProcess::WriteLine(std::string_view line) {
+  const std::string text = std::string(line) + "\n";
+  const ssize_t n = ::write(in_, text.data(), text.size());  // short enough to go through a pipe at once
+  return n == static_cast<ssize_t>(text.size()) ? Status() : BadInput("the process beside this one has ended");
+}
+
+Result<std::string> ChildProcess::ReadLine(const std::function<bool()>& interrupted) {
+  constexpr int kPollMilliseconds = 50;
+  while (true) {
+    if (const size_t end = read_.find('\n'); end != std::string::npos) {
+      std::string line = read_.substr(0, end);
+      read_.erase(0, end + 1);
+      return line;
+    }
+    if (interrupted && interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
+    pollfd fd = {out_, POLLIN, 0};
+    if (::poll(&fd, 1, kPollMilliseconds) <= 0) continue;
+    std::array<char, 512> piece;
+    const ssize_t n = ::read(out_, piece.data(), piece.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return BadInput("the process beside this one has ended");
+    read_.append(piece.data(), static_cast<size_t>(n));
+  }
+}
+
+bool InputWaits() {
+  pollfd fd = {STDIN_FILENO, POLLIN, 0};
+  return ::poll(&fd, 1, 0) > 0;
+}
+
+}  // namespace tally
