@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -15,6 +17,7 @@
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/pack_act/pack_act.h"
+#include "engine/machine/instruction_set.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/roofs.h"
 
@@ -191,7 +194,14 @@ constexpr Case kCases[] = {
 }  // namespace
 }  // namespace tally
 
+// TALLY_TARGET=AVX2: with that instruction set.
 int main(int argc, char** argv) {
+  if (const char* const target = std::getenv("TALLY_TARGET"); target != nullptr) {
+    if (const tally::Status limited = tally::LimitInstructionSet(target); !limited.ok()) {
+      std::fprintf(stderr, "matmul_bench: %s\n", limited.message().c_str());
+      return 2;
+    }
+  }
   for (const tally::Case& c : tally::kCases) {
     benchmark::RegisterBenchmark(c.name, [&c](benchmark::State& state) { tally::Bench(state, c); })
         ->UseManualTime()
