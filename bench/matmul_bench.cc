@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -15,6 +17,7 @@
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/pack_act/pack_act.h"
+#include "engine/machine/instruction_set.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/roofs.h"
 
@@ -30,6 +33,7 @@ struct Case {
   int64_t rows, cols;  // of one weight
   int64_t weights;     // copies, so that a pass reads more than the last-level cache holds
   int64_t n;           // rows of activations
+  int64_t times = 1;   // a pass multiplies by each weight so often: above 1, for weights that stay in the caches
 };
 
 double Median(std::vector<double> v) {
@@ -137,13 +141,16 @@ void Bench(benchmark::State& state, const Case& c) {
     }
   }
   std::vector<double> share;
-  const double flops = 2.0 * static_cast<double>(c.n * c.rows * c.cols * c.weights);
-  const double weight_bytes = static_cast<double>(s.ops[0].w.panel_stride) * static_cast<double>(s.ops[0].w.panels() * c.weights);
+  const double flops = 2.0 * static_cast<double>(c.n * c.rows * c.cols * c.weights * c.times);
+  const double weight_bytes =
+      static_cast<double>(s.ops[0].w.panel_stride) * static_cast<double>(s.ops[0].w.panels() * c.weights * c.times);
   for (auto _ : state) {
     const double roof = c.n == 1 ? ReadBandwidth(team, {s.memory.data(), s.bytes}, 0.02) : PeakOf(MeasurePeaks(team, 0.03), c);
     const double begin = MonotonicSeconds();
     Run(team, scratch, s.pack, "hwy");
-    for (const MatMulOp& op : s.ops) Run(team, scratch, op, "hwy");
+    for (int64_t i = 0; i < c.times; ++i) {
+      for (const MatMulOp& op : s.ops) Run(team, scratch, op, "hwy");
+    }
     const double seconds = MonotonicSeconds() - begin;
     state.SetIterationTime(seconds);
     share.push_back((c.n == 1 ? weight_bytes : flops) / seconds / roof);
@@ -162,6 +169,20 @@ constexpr Case kCases[] = {
     {"decode/BF16_f32", DType::kBF16, ActKind::kF32, 8192, 2048, 20, 1},
     {"decode/F16_f32", DType::kF16, ActKind::kF32, 8192, 2048, 20, 1},
     {"decode/F32", DType::kF32, ActKind::kF32, 8192, 2048, 10, 1},
+    {"decode/Q4_K", DType::kQ4_K, ActKind::kInt8, 8192, 2048, 80, 1},
+    {"decode/Q6_K", DType::kQ6_K, ActKind::kInt8, 8192, 2048, 60, 1},
+    {"cached/Q8_0", DType::kQ8_0, ActKind::kInt8, 768, 2048, 1, 1, 50},
+    {"cached/Q4_0", DType::kQ4_0, ActKind::kInt8, 768, 2048, 1, 1, 50},
+    {"cached/MXFP4", DType::kMXFP4, ActKind::kInt8, 768, 2048, 1, 1, 50},
+    {"cached/Q4_K", DType::kQ4_K, ActKind::kInt8, 768, 2048, 1, 1, 50},
+    {"cached/Q5_K", DType::kQ5_K, ActKind::kInt8, 768, 2048, 1, 1, 50},
+    {"cached/Q6_K", DType::kQ6_K, ActKind::kInt8, 768, 2048, 1, 1, 50},
+    {"cached/Q3_K", DType::kQ3_K, ActKind::kInt8, 768, 2048, 1, 1, 50},
+    {"cached/Q2_K", DType::kQ2_K, ActKind::kInt8, 768, 2048, 1, 1, 50},
+    {"cached/IQ4_NL", DType::kIQ4_NL, ActKind::kInt8, 768, 2048, 1, 1, 50},
+    {"cached/BF16", DType::kBF16, ActKind::kBF16, 256, 2048, 1, 1, 50},
+    {"prefill/Q4_K", DType::kQ4_K, ActKind::kInt8, 8192, 2048, 2, 512},
+    {"prefill/Q6_K", DType::kQ6_K, ActKind::kInt8, 8192, 2048, 2, 512},
     {"prefill/Q8_0", DType::kQ8_0, ActKind::kInt8, 8192, 2048, 2, 512},
     {"prefill/Q4_0", DType::kQ4_0, ActKind::kInt8, 8192, 2048, 2, 512},
     {"prefill/MXFP4", DType::kMXFP4, ActKind::kInt8, 5760, 2880, 2, 512},
@@ -173,7 +194,14 @@ constexpr Case kCases[] = {
 }  // namespace
 }  // namespace tally
 
+// TALLY_TARGET=AVX2: with that instruction set.
 int main(int argc, char** argv) {
+  if (const char* const target = std::getenv("TALLY_TARGET"); target != nullptr) {
+    if (const tally::Status limited = tally::LimitInstructionSet(target); !limited.ok()) {
+      std::fprintf(stderr, "matmul_bench: %s\n", limited.message().c_str());
+      return 2;
+    }
+  }
   for (const tally::Case& c : tally::kCases) {
     benchmark::RegisterBenchmark(c.name, [&c](benchmark::State& state) { tally::Bench(state, c); })
         ->UseManualTime()

@@ -2,6 +2,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+
+#include "hwy/targets.h"
 #endif
 
 namespace tally {
@@ -10,7 +12,7 @@ namespace tally {
 namespace {
 
 // What cpuid says the processor has and XGETBV says the operating system keeps (Intel SDM volume 1, chapters
-// 13 and 14).
+// 13 and 14), within what LimitInstructionSet left.
 struct Features {
   bool fma = false, avx2 = false, avx512bw = false, avx_vnni = false, avx512_vnni = false, avx512_bf16 = false;
 };
@@ -134,10 +136,22 @@ __attribute__((target("avx512f"))) void Bf16Zmm(int64_t iterations) {
 #undef TALLY_OP
 // clang-format on
 
+// Without what a restriction of Highway's targets took away.
+Features Limited(Features f) {
+  const int64_t targets = hwy::SupportedTargets();
+  const auto has = [targets](int64_t target) { return (targets & target) != 0; };
+  f.avx_vnni = f.avx_vnni && has(HWY_AVX3) == f.avx512bw;
+  f.avx512_bf16 = f.avx512_bf16 && has(HWY_AVX3_ZEN4 | HWY_AVX3_SPR);
+  f.avx512_vnni = f.avx512_vnni && has(HWY_AVX3_DL);
+  f.avx512bw = f.avx512bw && has(HWY_AVX3);
+  f.avx2 = f.avx2 && has(HWY_AVX2);
+  return f;
+}
+
 }  // namespace
 
 std::vector<ArithmeticLoop> X86Loops() {
-  const Features f = Detect();
+  const Features f = Limited(Detect());
   std::vector<ArithmeticLoop> loops;
   // ops per iteration: 12 sums x lanes x products a lane x 2.
   if (f.avx512bw) {

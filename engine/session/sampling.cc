@@ -124,37 +124,35 @@ std::span<const float> Sampler::Penalise(std::span<const float> logits, std::spa
 
 void Sampler::KeepTopK(std::span<const float> logits, size_t k) {
   candidates_.clear();
-  Candidate last{kLowest, std::numeric_limits<int32_t>::max(), 0};  // the least probable token that is kept
-  if (k > 0 && k < logits.size()) {
-    selection_.clear();
-    if (k <= kHeapLimit) {
-      // A heap of the best k so far, the worst on top. A later token enters only with a greater logit, since ties go to the lower
-      // id.
-      for (size_t i = 0; i < logits.size(); ++i) {
-        const Candidate c{Ordered(logits[i]), static_cast<int32_t>(i), 0};
-        if (selection_.size() < k) {
-          selection_.push_back(c);
-          if (selection_.size() == k) std::make_heap(selection_.begin(), selection_.end(), Above);
-        } else if (c.logit > selection_.front().logit) {
-          std::pop_heap(selection_.begin(), selection_.end(), Above);
-          selection_.back() = c;
-          std::push_heap(selection_.begin(), selection_.end(), Above);
-        }
+  if (k == 0 || k >= logits.size()) {
+    for (size_t i = 0; i < logits.size(); ++i) candidates_.push_back({Ordered(logits[i]), static_cast<int32_t>(i), 0});
+    return;
+  }
+  if (k <= kHeapLimit) {
+    // A heap of the best k so far, the worst on top. A later token enters only with a greater logit, since ties go to the lower id;
+    // a block without one is skipped.
+    for (size_t i = 0; i < k; ++i) candidates_.push_back({Ordered(logits[i]), static_cast<int32_t>(i), 0});
+    std::make_heap(candidates_.begin(), candidates_.end(), Above);
+    constexpr size_t kBlock = 64;
+    for (size_t begin = k; begin < logits.size(); begin += kBlock) {
+      const size_t end = std::min(begin + kBlock, logits.size());
+      const float least = candidates_.front().logit;
+      bool any = false;
+      for (size_t i = begin; i < end; ++i) any |= logits[i] > least;  // false for NaN
+      if (!any) continue;
+      for (size_t i = begin; i < end; ++i) {
+        if (!(logits[i] > candidates_.front().logit)) continue;
+        std::pop_heap(candidates_.begin(), candidates_.end(), Above);
+        candidates_.back() = {logits[i], static_cast<int32_t>(i), 0};
+        std::push_heap(candidates_.begin(), candidates_.end(), Above);
       }
-      last = selection_.front();
-    } else {
-      for (size_t i = 0; i < logits.size(); ++i) {
-        selection_.push_back({Ordered(logits[i]), static_cast<int32_t>(i), 0});
-      }
-      const auto nth = selection_.begin() + static_cast<ptrdiff_t>(k - 1);
-      std::nth_element(selection_.begin(), nth, selection_.end(), Above);
-      last = *nth;
     }
+  } else {
+    for (size_t i = 0; i < logits.size(); ++i) candidates_.push_back({Ordered(logits[i]), static_cast<int32_t>(i), 0});
+    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<ptrdiff_t>(k - 1), candidates_.end(), Above);
+    candidates_.resize(k);
   }
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const Candidate c{Ordered(logits[i]), static_cast<int32_t>(i), 0};
-    if (!Above(last, c)) candidates_.push_back(c);
-  }
+  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
 }
 
 // A token less than 2^-40 as probable as the best gets weight 0 and is never drawn.

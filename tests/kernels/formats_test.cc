@@ -259,10 +259,11 @@ void ExpectPanelBytes() {
       for (size_t i = 2 * halves; i < kHead; ++i) ASSERT_EQ(block[16 * i + row], head[i]);
       const size_t step = k % 32 / 4, lane = 4 * row + k % 4;
       int q = 0;
-      size_t at = 0;
-      if (kBits >= 4) q = planes[64 * (step % 4) + lane] >> 4 * (step / 4) & 15, at = 4;
-      if (kBits == 2 || kBits == 3 || kBits == 6) q |= (planes[64 * (at + step / 4) + lane] >> 2 * (step % 4) & 3) << at, at += 2;
-      if (kBits == 3 || kBits == 5) q |= (planes[64 * at + lane] >> step & 1) << at;
+      size_t strip = 0;
+      const size_t low = kBits >= 4 ? 4 : 0;  // bits of the nibbles
+      if (kBits == 2 || kBits == 3 || kBits == 6) q |= (planes[64 * (step / 4) + lane] >> 2 * (step % 4) & 3) << low, strip = 2;
+      if (kBits == 3 || kBits == 5) q |= (planes[64 * strip + lane] >> step & 1) << (low + strip), ++strip;
+      if (kBits >= 4) q |= planes[64 * (strip + step % 4) + lane] >> 4 * (step / 4) & 15;
       ASSERT_EQ(q, F::Code(b, static_cast<int>(k % kElements))) << DTypeName(F::kType) << " k " << k;
     }
   }

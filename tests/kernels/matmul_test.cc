@@ -1,6 +1,7 @@
 // Matrix products: every weight type by every kind of activation, on every Highway target, against the scalar reference; one
 // row, few rows and many must agree bit for bit.
 #include "engine/kernels/matmul/matmul.h"
+#include "engine/kernels/matmul/matmul_job.h"
 
 #include <gtest/gtest.h>
 
@@ -368,7 +369,7 @@ TEST_P(QuantisedMatMulTest, LargestProductsAreExact) {
 // Scales at the ends of their types: E8M0 0 (2^-127, subnormal) and 255 (NaN); f16 subnormal, infinite and NaN.
 TEST_P(QuantisedMatMulTest, OddScalesReachTheResultAsInTheReference) {
   Random random(22);
-  const int64_t rows = 32, cols = Whole(GetParam(), 64), n = 9;
+  const int64_t rows = 32, cols = Whole(GetParam(), 64), n = StreamRows(ActKind::kInt8) + 9;
   const std::vector<uint16_t> scales = GetParam() == DType::kMXFP4
                                            ? std::vector<uint16_t>{0, 1, 127, 254, 255, 126, 120, 2}
                                            : std::vector<uint16_t>{0, 1, 0x03ff, 0x7bff, 0x7c00, 0x7e00, 0x8001, 0xfc00};
@@ -386,6 +387,33 @@ TEST_P(QuantisedMatMulTest, OddScalesReachTheResultAsInTheReference) {
         return HasFusedMultiplyAdd() || !std::isfinite(v) ? 0.0 : Tolerance(op, packed.pack().groups[0], r, c);
       });
     });
+  }
+}
+
+// Many rows add exponents where no product of two scales can be subnormal or infinite. Scales of activations here are about 2^-8.
+TEST(MXFP4MatMul, ScalesAroundTheEndsOfNormalNumbers) {
+  const int64_t rows = 32, cols = 96, n = StreamRows(ActKind::kInt8) + 9;
+  for (const std::vector<uint16_t>& scales :
+       std::vector<std::vector<uint16_t>>{{6, 7, 8}, {8, 9}, {9, 10, 11}, {12, 127}, {250, 254}}) {
+    for (const float factor : {1.0f, 0x1p4f, 0x1p8f, 0x1p10f, 0.0f}) {
+      Random random(23);
+      Weight w(random, DType::kMXFP4, 1, rows, cols, nullptr, scales);
+      EdgeMat<float> x(n, cols), got(n, rows), want(n, rows);
+      x.Fill(random);
+      for (int64_t r = 0; r < n; ++r) {
+        for (int64_t k = 0; k < cols; ++k) x.view().Row(r)[k] *= r == 3 ? factor : 1.0f;
+      }
+      const Packed packed(x.view(), ActFormatFor(DType::kMXFP4, ActKind::kInt8), OneGroup(n));
+      MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = want.view(), .out_row = {}};
+      RunShuffled(KernelNamed<MatMulOp>("ref"), op, 1);
+      ForEachTarget([&] {
+        op.out = got.view();
+        RunShuffled(KernelNamed<MatMulOp>("hwy"), op, 2);
+        ExpectClose(Mat<const float>(got.view()), Mat<const float>(want.view()), [&](int64_t r, int64_t c, double v) {
+          return HasFusedMultiplyAdd() || !std::isfinite(v) ? 0.0 : Tolerance(op, packed.pack().groups[0], r, c);
+        });
+      });
+    }
   }
 }
 

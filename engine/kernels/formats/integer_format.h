@@ -5,9 +5,10 @@
 //
 // Panel row of a block: the head (the f16 scale d, with minima a second f16, then single bytes), and for every 32 elements the bit
 // planes of q, strips of 4 bytes. Byte b of a strip belongs to elements 4s + b of steps s = 0..7:
-//   4 strips if bits >= 4       the low 4 bits: strip c has step c in its low nibbles, step c + 4 in its high nibbles
-//   2 strips if bits & 2        the next 2 bits: strip h has those of step 4h + s in bits 2s and 2s + 1
+//   2 strips if bits & 2        2 bits above the low 4, if there are 4: strip h has those of step 4h + s in bits 2s and 2s + 1
 //   1 strip if bits & 1         the highest bit: of step s in bit s
+//   4 strips if bits >= 4       the low 4 bits: strip c has step c in its low nibbles, step c + 4 in its high nibbles
+// Kernels read planes from front to back, as the processor's prefetcher of streams wants it: the strips that every step needs are first.
 //
 // A struct Format<NAME> : IntegerFormat<Format<NAME>, Block, shape> defines
 //   D(const Block&)                    d as f32
@@ -37,40 +38,34 @@ struct IntegerShape {
 template <int kBits>
 struct Planes {
   static constexpr int kBytes = 4 * kBits;
+  static constexpr bool kTwo = (kBits & 2) != 0, kOne = (kBits & 1) != 0, kFour = kBits >= 4;
+  static constexpr int kOneAt = kTwo ? 2 : 0, kFourAt = kOneAt + (kOne ? 1 : 0);     // first strips
+  static constexpr int kTwoBit = kFour ? 4 : 0, kOneBit = kTwoBit + (kTwo ? 2 : 0);  // lowest bits of q in a plane
   static int Get(const uint8_t* row, int i) {
     const int step = i / 4, byte = i % 4;
-    int q = 0, at = 0;
-    if constexpr (kBits >= 4) {
-      q = row[step % 4 * 4 + byte] >> step / 4 * 4 & 15;
-      at = 4;
-    }
-    if constexpr ((kBits & 2) != 0) {
-      q |= (row[4 * at + step / 4 * 4 + byte] >> step % 4 * 2 & 3) << at;
-      at += 2;
-    }
-    if constexpr ((kBits & 1) != 0) q |= (row[4 * at + byte] >> step & 1) << at;
+    int q = 0;
+    if constexpr (kFour) q = row[4 * (kFourAt + step % 4) + byte] >> step / 4 * 4 & 15;
+    if constexpr (kTwo) q |= (row[step / 4 * 4 + byte] >> step % 4 * 2 & 3) << kTwoBit;
+    if constexpr (kOne) q |= (row[4 * kOneAt + byte] >> step & 1) << kOneBit;
     return q;
   }
   // Sets a row from codes [32].
   static void Set(const uint8_t* q, uint8_t* row) {
-    int at = 0;
-    if constexpr (kBits >= 4) {
-      for (int i = 0; i < 16; ++i) row[i] = static_cast<uint8_t>((q[i] & 15) | q[16 + i] << 4);
-      at = 4;
+    if constexpr (kFour) {
+      for (int i = 0; i < 16; ++i) row[4 * kFourAt + i] = static_cast<uint8_t>((q[i] & 15) | q[16 + i] << 4);
     }
-    if constexpr ((kBits & 2) != 0) {
+    if constexpr (kTwo) {
       for (int i = 0; i < 8; ++i) {
         int byte = 0;
-        for (int s = 0; s < 4; ++s) byte |= (q[i / 4 * 16 + 4 * s + i % 4] >> at & 3) << 2 * s;
-        row[4 * at + i] = static_cast<uint8_t>(byte);
+        for (int s = 0; s < 4; ++s) byte |= (q[i / 4 * 16 + 4 * s + i % 4] >> kTwoBit & 3) << 2 * s;
+        row[i] = static_cast<uint8_t>(byte);
       }
-      at += 2;
     }
-    if constexpr ((kBits & 1) != 0) {
+    if constexpr (kOne) {
       for (int i = 0; i < 4; ++i) {
         int byte = 0;
-        for (int s = 0; s < 8; ++s) byte |= (q[4 * s + i] >> at & 1) << s;
-        row[4 * at + i] = static_cast<uint8_t>(byte);
+        for (int s = 0; s < 8; ++s) byte |= (q[4 * s + i] >> kOneBit & 1) << s;
+        row[4 * kOneAt + i] = static_cast<uint8_t>(byte);
       }
     }
   }
@@ -237,22 +232,21 @@ HWY_INLINE VU8 MoveBits(VU8 x, int from) {
 template <int kBits>
 HWY_INLINE void PlaneSteps(const uint8_t* p, int c, int v, VU8& lo, VU8& hi) {
   static_assert(kBits >= 2 && kBits <= 6);
+  using P = Planes<kBits>;
   const auto load = [&](int strip) HWY_ATTR { return hn::LoadU(DU8(), p + 64 * strip + kVecBytes * v); };
-  constexpr int kNext = kBits >= 4 ? 4 : 0;  // strips, and bits, of the nibbles
-  if constexpr (kBits >= 4) {
-    const VU8 x = load(c);
-    lo = MoveBits<4, 0>(x, 0);
-    hi = MoveBits<4, 0>(x, 4);
+  if constexpr (P::kTwo) {
+    lo = MoveBits<2, P::kTwoBit>(load(0), 2 * c);
+    hi = MoveBits<2, P::kTwoBit>(load(1), 2 * c);
   }
-  if constexpr ((kBits & 2) != 0) {
-    const VU8 first = MoveBits<2, kNext>(load(kNext), 2 * c), second = MoveBits<2, kNext>(load(kNext + 1), 2 * c);
-    lo = kNext == 0 ? first : hn::Or(lo, first);
-    hi = kNext == 0 ? second : hn::Or(hi, second);
+  if constexpr (P::kOne) {
+    const VU8 x = load(P::kOneAt), first = MoveBits<1, P::kOneBit>(x, c), second = MoveBits<1, P::kOneBit>(x, c + 4);
+    lo = P::kTwo ? hn::Or(lo, first) : first;
+    hi = P::kTwo ? hn::Or(hi, second) : second;
   }
-  if constexpr ((kBits & 1) != 0) {
-    const VU8 x = load(kBits - 1);
-    lo = hn::Or(lo, MoveBits<1, kBits - 1>(x, c));
-    hi = hn::Or(hi, MoveBits<1, kBits - 1>(x, c + 4));
+  if constexpr (P::kFour) {
+    const VU8 x = load(P::kFourAt + c), first = MoveBits<4, 0>(x, 0), second = MoveBits<4, 0>(x, 4);
+    lo = P::kFourAt > 0 ? hn::Or(lo, first) : first;
+    hi = P::kFourAt > 0 ? hn::Or(hi, second) : second;
   }
 }
 
@@ -262,9 +256,16 @@ HWY_INLINE VI HeadBytes(const uint8_t* p, int v) {
   return hn::PromoteTo(DI(), hn::LoadU(du8, p + kLanes * v));
 }
 
-// Vector<NAME> : Format<NAME>, IntegerVectors<Vector<NAME>, Format<NAME>>. For blocks of 256 it defines, of a panel's head,
-//   SubScales(head, group, v)     and if shape.minima SubMinima(head, group, v), the integer that the second f16, negated, multiplies
-template <class V, class F>
+// The panel's head itself.
+struct HeadOnly {
+  const uint8_t* head;
+  HWY_INLINE void Read(const uint8_t* p) { head = p; }
+};
+
+// Vector<NAME> : Format<NAME>, IntegerVectors<Vector<NAME>, Format<NAME>>. For blocks of 256 it defines, from what Sub::Read took from a
+// panel's head,
+//   SubScales(sub, group, v)     and if shape.minima SubMinima(sub, group, v), the integer that the second f16, negated, multiplies
+template <class V, class F, class Sub = HeadOnly>
 struct IntegerVectors : OneScale<F> {
   static constexpr IntegerShape kS = F::kShape;
   static constexpr bool kWide = kS.offset >= 128, kByteSteps = false;
@@ -278,15 +279,25 @@ struct IntegerVectors : OneScale<F> {
     const uint8_t* head;
     const uint8_t* p;  // planes
     int part;          // of the block
+    Sub sub;           // of the block, from Begin on
+    HWY_INLINE void Begin() {
+      if (part == 0) sub.Read(head);
+    }
     HWY_INLINE void Next() {
       p += kPlaneBytes;
-      if (kParts == 1 || ++part == kParts) *this = {p, p + kHeadBytes, 0};
+      if (kParts > 1 && ++part < kParts) return;
+      head = p;
+      p = head + kHeadBytes;
+      part = 0;
     }
   };
   // `block`: a multiple of kParts.
   static HWY_INLINE Cursor At(const uint8_t* panel, int64_t block) {
-    const uint8_t* head = panel + block / kParts * static_cast<int64_t>(kPanelBlockBytes<F>);
-    return {head, head + kHeadBytes, 0};
+    Cursor at;
+    at.head = panel + block / kParts * static_cast<int64_t>(kPanelBlockBytes<F>);
+    at.p = at.head + kHeadBytes;
+    at.part = 0;
+    return at;
   }
 
   static HWY_INLINE VF Word(const Cursor& at, int i, int v) {
@@ -295,11 +306,11 @@ struct IntegerVectors : OneScale<F> {
       if constexpr (kParts == 1 || F::kSums == 2) {
         return d;
       } else {
-        return hn::Mul(d, hn::ConvertTo(DF(), V::SubScales(at.head, at.part, v)));
+        return hn::Mul(d, hn::ConvertTo(DF(), V::SubScales(at.sub, at.part, v)));
       }
     }
     if constexpr (F::kSums == 2) {
-      if (i <= 2) return hn::BitCast(DF(), V::SubScales(at.head, 2 * at.part + i - 1, v));
+      if (i <= 2) return hn::BitCast(DF(), V::SubScales(at.sub, 2 * at.part + i - 1, v));
     }
     if constexpr (kS.minima) {
       const VF m = F16Scales(at.head + 2 * kPanelRows, v);
@@ -307,7 +318,7 @@ struct IntegerVectors : OneScale<F> {
         return m;
       } else {
         const int group = F::kSums == 2 ? 2 * at.part + i - 3 : at.part;
-        return hn::Neg(hn::Mul(m, hn::ConvertTo(DF(), V::SubMinima(at.head, group, v))));
+        return hn::Neg(hn::Mul(m, hn::ConvertTo(DF(), V::SubMinima(at.sub, group, v))));
       }
     }
     return hn::Zero(DF());

@@ -63,9 +63,9 @@ namespace tally {
 namespace HWY_NAMESPACE {
 
 struct VectorIQ4_XS : FormatIQ4_XS, IntegerVectors<VectorIQ4_XS, FormatIQ4_XS> {
-  static HWY_INLINE VI SubScales(const uint8_t* head, int g, int v) {
+  static HWY_INLINE VI SubScales(HeadOnly sub, int g, int v) {
     const auto strip = [&](int i, int shift)
-                           HWY_ATTR { return hn::ShiftRightSame(HeadBytes(head + kPanelRows * (2 + i), v), shift); };
+                           HWY_ATTR { return hn::ShiftRightSame(HeadBytes(sub.head + kPanelRows * (2 + i), v), shift); };
     const VI low = hn::And(strip(2 + g / 2, g % 2 * 4), hn::Set(DI(), 15)),
              high = hn::And(strip(g / 4, g % 4 * 2), hn::Set(DI(), 3));
     return hn::Sub(hn::Or(low, hn::ShiftLeft<4>(high)), hn::Set(DI(), 32));

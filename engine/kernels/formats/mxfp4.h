@@ -98,6 +98,7 @@ namespace HWY_NAMESPACE {
 
 struct VectorMXFP4 : FormatMXFP4, OneScale<FormatMXFP4> {
   static constexpr bool kWide = false, kByteSteps = false;
+  static constexpr bool kPowersOf2 = true;  // scales
   static constexpr int kValueFlops = 2;
   static HWY_INLINE VF Word(const uint8_t* p, int, int v) {  // 2^(e - 127); e = 0: 2^-127; 255: NaN
     const DF df;

@@ -68,8 +68,8 @@ namespace tally {
 namespace HWY_NAMESPACE {
 
 struct VectorQ2_K : FormatQ2_K, IntegerVectors<VectorQ2_K, FormatQ2_K> {
-  static HWY_INLINE VI SubScales(const uint8_t* head, int g, int v) { return hn::And(Strip(head, g, v), hn::Set(DI(), 15)); }
-  static HWY_INLINE VI SubMinima(const uint8_t* head, int g, int v) { return hn::ShiftRight<4>(Strip(head, g, v)); }
+  static HWY_INLINE VI SubScales(HeadOnly sub, int g, int v) { return hn::And(Strip(sub.head, g, v), hn::Set(DI(), 15)); }
+  static HWY_INLINE VI SubMinima(HeadOnly sub, int g, int v) { return hn::ShiftRight<4>(Strip(sub.head, g, v)); }
 
  private:
   static HWY_INLINE VI Strip(const uint8_t* head, int g, int v) { return HeadBytes(head + kPanelRows * (4 + g), v); }

@@ -76,9 +76,9 @@ namespace tally {
 namespace HWY_NAMESPACE {
 
 struct VectorQ3_K : FormatQ3_K, IntegerVectors<VectorQ3_K, FormatQ3_K> {
-  static HWY_INLINE VI SubScales(const uint8_t* head, int g, int v) {
+  static HWY_INLINE VI SubScales(HeadOnly sub, int g, int v) {
     const auto strip = [&](int i, int shift)
-                           HWY_ATTR { return hn::ShiftRightSame(HeadBytes(head + kPanelRows * (2 + i), v), shift); };
+                           HWY_ATTR { return hn::ShiftRightSame(HeadBytes(sub.head + kPanelRows * (2 + i), v), shift); };
     const VI low = hn::And(strip(g % 8, g / 8 * 4), hn::Set(DI(), 15)),
              high = hn::And(strip(8 + g % 4, g / 4 * 2), hn::Set(DI(), 3));
     return hn::Sub(hn::Or(low, hn::ShiftLeft<4>(high)), hn::Set(DI(), 32));

@@ -57,7 +57,7 @@ struct FormatQ4_K
 namespace tally {
 namespace HWY_NAMESPACE {
 
-struct VectorQ4_K : FormatQ4_K, SixBitVectors, IntegerVectors<VectorQ4_K, FormatQ4_K> {};
+struct VectorQ4_K : FormatQ4_K, SixBitVectors, IntegerVectors<VectorQ4_K, FormatQ4_K, SixBits> {};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally

@@ -64,7 +64,7 @@ struct FormatQ5_K
 namespace tally {
 namespace HWY_NAMESPACE {
 
-struct VectorQ5_K : FormatQ5_K, SixBitVectors, IntegerVectors<VectorQ5_K, FormatQ5_K> {};
+struct VectorQ5_K : FormatQ5_K, SixBitVectors, IntegerVectors<VectorQ5_K, FormatQ5_K, SixBits> {};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally

@@ -70,9 +70,9 @@ namespace tally {
 namespace HWY_NAMESPACE {
 
 struct VectorQ6_K : FormatQ6_K, IntegerVectors<VectorQ6_K, FormatQ6_K> {
-  static HWY_INLINE VI SubScales(const uint8_t* head, int g, int v) {
+  static HWY_INLINE VI SubScales(HeadOnly sub, int g, int v) {
     const hn::Rebind<int8_t, DF> di8;
-    return hn::PromoteTo(DI(), hn::LoadU(di8, reinterpret_cast<const int8_t*>(head) + kPanelRows * (2 + g) + kLanes * v));
+    return hn::PromoteTo(DI(), hn::LoadU(di8, reinterpret_cast<const int8_t*>(sub.head) + kPanelRows * (2 + g) + kLanes * v));
   }
 };
 

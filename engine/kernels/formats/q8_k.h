@@ -89,6 +89,7 @@ struct VectorQ8_K : FormatQ8_K, OneScale<FormatQ8_K> {
     const uint8_t* d;
     const uint8_t* p;  // steps
     int part;
+    HWY_INLINE void Begin() {}
     HWY_INLINE void Next() {
       p += kBlockBytes;
       if (++part == 8) *this = {p, p + 64, 0};

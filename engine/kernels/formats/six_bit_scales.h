@@ -41,20 +41,29 @@ HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
-// Members of Vector<NAME>: of a panel's head, two strips of f16 and 12 of single bytes.
-struct SixBitVectors {
-  static HWY_INLINE VI SubScales(const uint8_t* head, int g, int v) {
-    if (g < 4) return hn::And(Strip(head, g, v), hn::Set(DI(), 63));
-    return hn::Or(hn::And(Strip(head, g + 4, v), hn::Set(DI(), 15)), High(Strip(head, g - 4, v)));
-  }
-  static HWY_INLINE VI SubMinima(const uint8_t* head, int g, int v) {
-    if (g < 4) return hn::And(Strip(head, g + 4, v), hn::Set(DI(), 63));
-    return hn::Or(hn::ShiftRight<4>(Strip(head, g + 4, v)), High(Strip(head, g, v)));
-  }
+// The scales and minima of a block of 16 rows: [8 groups][16].
+struct SixBits {
+  alignas(64) uint8_t scales[8 * kPanelRows], minima[8 * kPanelRows];
 
- private:
-  static HWY_INLINE VI Strip(const uint8_t* head, int i, int v) { return HeadBytes(head + kPanelRows * (4 + i), v); }
-  static HWY_INLINE VI High(VI x) { return hn::ShiftLeft<4>(hn::ShiftRight<6>(x)); }
+  // head: of a panel, two strips of f16 and 12 of single bytes.
+  HWY_INLINE void Read(const uint8_t* head) {
+    const DU8 d;
+    const uint8_t* const strips = head + 4 * kPanelRows;
+    constexpr int kHalf = 4 * kPanelRows;  // bytes of four groups
+    for (int i = 0; i < kHalf; i += kVecBytes) {
+      const VU8 s = hn::LoadU(d, strips + i), m = hn::LoadU(d, strips + kHalf + i), low = hn::LoadU(d, strips + 2 * kHalf + i);
+      hn::Store(MoveBits<6, 0>(s, 0), d, scales + i);
+      hn::Store(MoveBits<6, 0>(m, 0), d, minima + i);
+      hn::Store(hn::Or(MoveBits<4, 0>(low, 0), MoveBits<2, 4>(s, 6)), d, scales + kHalf + i);
+      hn::Store(hn::Or(MoveBits<4, 0>(low, 4), MoveBits<2, 4>(m, 6)), d, minima + kHalf + i);
+    }
+  }
+};
+
+// Members of Vector<NAME>.
+struct SixBitVectors {
+  static HWY_INLINE VI SubScales(const SixBits& sub, int g, int v) { return HeadBytes(sub.scales + kPanelRows * g, v); }
+  static HWY_INLINE VI SubMinima(const SixBits& sub, int g, int v) { return HeadBytes(sub.minima + kPanelRows * g, v); }
 };
 
 }  // namespace HWY_NAMESPACE

@@ -8,6 +8,7 @@
 //   Widen(bytes, panel, out)   a block as stored, or a panel row, to f32
 //   kWide                      true: the integers have 8 bits, too wide for sums in 16 bits
 //   kByteSteps                 true: pairs are neighbouring steps (StepOf)
+//   kPowersOf2                 optional: scales are powers of two, 0 and NaN aside
 //   kPieces                    parts of a block whose products are summed in 16 bits: kInt8.sums, or 2 if 16 products do not fit
 // and Cursor, At and Value as in OneScale.
 #include "hwy/highway.h"
@@ -74,9 +75,10 @@ template <class F>
 struct OneScale {
   static constexpr int kBlockBytes = static_cast<int>(kPanelBlockBytes<F>), kPieces = F::kInt8.sums;
 
-  // A block of 32 k of a panel. `p`: its first byte.
+  // A block of 32 k of a panel. `p`: its first byte. Begin is called before a block is read, Next after it.
   struct Cursor {
     const uint8_t* p;
+    HWY_INLINE void Begin() {}
     HWY_INLINE void Next() { p += kBlockBytes; }
     HWY_INLINE operator const uint8_t*() const { return p; }
   };

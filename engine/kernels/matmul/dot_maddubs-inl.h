@@ -124,7 +124,7 @@ HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int til
   const DF df;
   const size_t step = static_cast<size_t>(tile) * 4;
   for (int64_t b = 0; b < blocks; ++b, a += kBlockWords<F> * step) {
-    src.Prefetch();
+    src.Begin();
     HWY_UNROLL(8) for (int v = 0; v < kPanelVecs; v += kDotVecs) {
       VI d[T][kDotVecs];
       BlockDot<F, Src, T>(src, v, a, step, d);
@@ -159,8 +159,8 @@ HWY_INLINE void StreamInt8Panel(const uint8_t* panel, const uint8_t* a, int rows
 }
 
 template <class F>
-void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
-                  std::span<uint8_t> scratch) {
+void RunInt8Pair(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
+                 std::span<uint8_t> scratch) {
   constexpr int kTile = ActTile(ActKind::kInt8);
   const int64_t blocks = job.w.cols / kInt8Block;
   const size_t row_bytes = job.x.row_bytes();
@@ -186,6 +186,14 @@ void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& pan
     }
   }
   for (int64_t r = 0; r < group.rows; ++r) epilogue.Row(acc + 32 * r, group.row_begin + r, panels.col, panels.n);
+}
+
+template <class F>
+void RunInt8Group(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, std::span<uint8_t> scratch) {
+  const Epilogue epilogue(job, group.slice);
+  for (int64_t pair = first; pair < last; ++pair) {
+    RunInt8Pair<F>(job, group, PanelPair(job, group.slice, pair), epilogue, scratch);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

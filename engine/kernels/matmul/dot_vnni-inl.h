@@ -14,8 +14,10 @@ constexpr ExecutedCost Int8BlockCost() {
   return {.products = 0, .scaling = (kParts<F> == 1 ? 3u : 3u + 3u) + 2u * kMinima<F>};
 }
 
-// P panels times a tile of T rows. acc: [T][32] f32; the 16 columns of panel p start at 16 p.
-template <class F, class Src, int P, int T>
+// P panels times a tile of T rows. acc: [T][32] f32; the 16 columns of panel p start at 16 p. kAddExponents: the weights' scales are
+// powers of two, and their products with the activations' scales are normal (ScalesAreNormal): the sum of the exponents has the bits of
+// the product, and runs beside the dot products, which a multiply does not.
+template <class F, class Src, int P, int T, bool kAddExponents>
 HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, int64_t blocks, float* HWY_RESTRICT acc,
                             const uint8_t* far) {
   static_assert(kPanelVecs == 1);
@@ -31,8 +33,11 @@ HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, i
   // Two chains of sums if the halves have scales of their own, or if there are too few sums to hide the latency of the dot product.
   constexpr bool kTwoChains = kParts<F> == 2 || P * T <= 2;
   for (int64_t b = 0; b < blocks; ++b, a += kBlockWords<F> * step) {
-    HWY_UNROLL(2) for (int p = 0; p < P; ++p) src[p].Prefetch();
+    HWY_UNROLL(2) for (int p = 0; p < P; ++p) src[p].Begin();
     if (far != nullptr) PrefetchFar(far + 64 * b);
+    // A panel as packed is read from front to back, its scales first.
+    BlockScales<F> w[P];
+    if constexpr (P == 1) w[0].Read(src[0], 0);
     VI d[P][T], e[P][T];
     HWY_UNROLL(2) for (int p = 0; p < P; ++p) {
       HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
@@ -55,14 +60,22 @@ HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, i
         }
       }
     }
-    BlockScales<F> w[P];
-    HWY_UNROLL(2) for (int p = 0; p < P; ++p) w[p].Read(src[p], 0);
+    if constexpr (P > 1) HWY_UNROLL(2) for (int p = 0; p < P; ++p) w[p].Read(src[p], 0);
+    if constexpr (kAddExponents) {
+      const VI one = hn::Set(di, 127 << 23);
+      HWY_UNROLL(2) for (int p = 0; p < P; ++p) w[p].scale = hn::BitCast(df, hn::Sub(hn::BitCast(di, w[p].scale), one));
+    }
     HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
       const VF xs = hn::BitCast(df, Broadcast4(a + kScalesAt * step + 4 * j));
       HWY_UNROLL(2) for (int p = 0; p < P; ++p) {
+        if constexpr (kAddExponents) {
+          const VF scale = hn::BitCast(df, hn::Add(hn::BitCast(di, w[p].scale), hn::BitCast(di, xs)));
+          f[p][j] = hn::MulAdd(hn::ConvertTo(df, kTwoChains ? hn::Add(d[p][j], e[p][j]) : d[p][j]), scale, f[p][j]);
+          continue;
+        }
         if constexpr (kParts<F> == 2) {
-          d[p][j] = hn::Mul(d[p][j], src[p].PartScale(0, 0));
-          e[p][j] = hn::Mul(e[p][j], src[p].PartScale(1, 0));
+          d[p][j] = hn::Mul(d[p][j], w[p].part[0]);
+          e[p][j] = hn::Mul(e[p][j], w[p].part[1]);
         }
         const VI sum = kTwoChains ? hn::Add(d[p][j], e[p][j]) : d[p][j];
         f[p][j] = w[p].Accumulate(sum, xs, a + kCorrectionsAt * step + 4 * j, step, f[p][j]);
@@ -76,23 +89,67 @@ HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, i
 }
 
 // A whole tile of `tile` rows (<= 6). acc: [tile][32]; the panels' columns are written.
-template <class F, int P, class Src>
+template <class F, bool kAddExponents, int P, class Src>
 HWY_INLINE void Int8Tile(const Src (&sources)[P], const uint8_t* a, int tile, int64_t blocks, float* acc, const uint8_t* far) {
-  WithSubTile<kInt8SubTile<F>>(tile, [&]<int T>() HWY_ATTR { Int8Micro<F, Src, P, T>(sources, a, blocks, acc, far); });
+  WithSubTile<kInt8SubTile<F>>(tile,
+                               [&]<int T>() HWY_ATTR { Int8Micro<F, Src, P, T, kAddExponents>(sources, a, blocks, acc, far); });
 }
 
 // Few rows: one panel as packed. acc: [rows][32].
 template <class F>
 HWY_INLINE void StreamInt8Panel(const uint8_t* panel, const uint8_t* a, int rows, int64_t blocks, float* acc) {
   const PackedSource<F> one[] = {{F::At(panel, 0)}};
-  Int8Tile<F>(one, a, rows, blocks, acc, nullptr);
+  Int8Tile<F, false>(one, a, rows, blocks, acc, nullptr);
+}
+
+// Bits of positive f32 numbers: their order is that of the numbers.
+struct BitsRange {
+  int32_t least = INT32_MAX, greatest = 0;
+
+  void Add(VI v) {
+    least = std::min(least, hn::ReduceMin(DI(), v));
+    greatest = std::max(greatest, hn::ReduceMax(DI(), v));
+  }
+};
+
+// Of the scales of a group's activations.
+template <class F>
+BitsRange ActScales(const MatJob& job, const RowGroup& group) {
+  constexpr int64_t kTile = ActTile(ActKind::kInt8);
+  const DI di;
+  const VI one = hn::BitCast(di, hn::Set(DF(), 1.0f));
+  VI least = one, greatest = one;
+  for (int64_t r = 0; r < group.rows; r += kTile) {
+    const size_t rows = static_cast<size_t>(std::min(kTile, group.rows - r)), step = 4 * rows;
+    const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * job.x.row_bytes() + kScalesAt * step;
+    for (int64_t b = 0; b < job.w.cols / kInt8Block; ++b, a += kBlockWords<F> * step) {
+      const VI bits = hn::LoadNOr(one, di, reinterpret_cast<const int32_t*>(a), rows);
+      least = hn::Min(least, bits);
+      greatest = hn::Max(greatest, bits);
+    }
+  }
+  BitsRange range;
+  range.Add(least);
+  range.Add(greatest);
+  return range;
+}
+
+// Whether w * x is a normal number for all scales w, powers of two, of n words and x.
+inline bool ScalesAreNormal(const float* words, int64_t n, BitsRange x) {
+  BitsRange w;
+  for (int64_t i = 0; i < n; i += kPanelRows) w.Add(hn::Load(DI(), reinterpret_cast<const int32_t*>(words) + i));
+  constexpr int32_t kNormal = 1 << 23, kInfinity = 255 << 23;
+  if (w.least < kNormal || w.greatest >= kInfinity || x.least < kNormal || x.greatest >= kInfinity) return false;
+  const int32_t bias = 127;
+  return (w.least >> 23) + (x.least >> 23) > bias && (w.greatest >> 23) + (x.greatest >> 23) < bias + 255;
 }
 
 // Many rows: two panels, decoded once.
 template <class F>
-void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
-                  std::span<uint8_t> scratch) {
+void RunInt8Group(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, std::span<uint8_t> scratch) {
   constexpr int kTile = ActTile(ActKind::kInt8);
+  constexpr bool kPowersOf2 = requires { F::kPowersOf2; };
+  const Epilogue epilogue(job, group.slice);
   const int64_t blocks = job.w.cols / kInt8Block;
   const size_t row_bytes = job.x.row_bytes();
   alignas(64) float acc[kTile * 32];
@@ -100,16 +157,27 @@ void RunInt8Group(const MatJob& job, const RowGroup& group, const PanelPair& pan
   uint8_t* q1 = q0 + blocks * 512;
   float* s0 = reinterpret_cast<float*>(q1 + blocks * 512);
   float* s1 = s0 + blocks * kPanelRows * F::kScaleWords;
-  DecodePanel<F>(panels.p0, 0, blocks, q0, s0);
-  DecodePanel<F>(panels.p1, 0, blocks, q1, s1);
   const DecodedSource<F> both[] = {{q0, s0}, {q1, s1}};
-  for (int64_t r = 0; r < group.rows; r += kTile) {
-    const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
-    const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes;
-    // Prefetches the next pair of panels, one line per block.
-    const size_t fetched = static_cast<size_t>(r / kTile) * static_cast<size_t>(blocks) * 64;
-    Int8Tile<F>(both, a, tile, blocks, acc, panels.NextAt(job, fetched));
-    for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + r + j, panels.col, panels.n);
+  BitsRange x_scales;
+  if constexpr (kPowersOf2) x_scales = ActScales<F>(job, group);
+  for (int64_t pair = first; pair < last; ++pair) {
+    const PanelPair panels(job, group.slice, pair);
+    DecodePanel<F>(panels.p0, 0, blocks, q0, s0);
+    DecodePanel<F>(panels.p1, 0, blocks, q1, s1);
+    bool add_exponents = false;
+    if constexpr (kPowersOf2) add_exponents = ScalesAreNormal(s0, 2 * blocks * kPanelRows, x_scales);
+    for (int64_t r = 0; r < group.rows; r += kTile) {
+      const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
+      const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes;
+      // Prefetches the next pair of panels, one line per block.
+      const size_t fetched = static_cast<size_t>(r / kTile) * static_cast<size_t>(blocks) * 64;
+      const uint8_t* far = panels.NextAt(job, fetched);
+      if constexpr (kPowersOf2) {
+        if (add_exponents) Int8Tile<F, true>(both, a, tile, blocks, acc, far);
+      }
+      if (!add_exponents) Int8Tile<F, false>(both, a, tile, blocks, acc, far);
+      for (int j = 0; j < tile; ++j) epilogue.Row(acc + 32 * j, group.row_begin + r + j, panels.col, panels.n);
+    }
   }
 }
 

@@ -75,6 +75,7 @@ void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n,
   const DI di;
   PackedSource<F> panels[] = {{F::At(p0, k0 / kInt8Block)}, {F::At(p1, k0 / kInt8Block)}};
   for (int64_t b = 0; b < n / kInt8Block; ++b) {
+    for (PackedSource<F>& src : panels) src.Begin();
     for (int v = 0; v < 2 * kPanelVecs; ++v) {
       const PackedSource<F>& src = panels[v / kPanelVecs];
       const int pv = v % kPanelVecs;

@@ -57,11 +57,13 @@ HWY_INLINE VI StartSum(const uint8_t* corrections, size_t step, int part) {
 template <class F>
 struct BlockScales {
   VF scale;
+  VI part[kParts<F>];  // integer scales of the parts, if there are two
   VF minimum[kMinima<F> == 0 ? 1 : kMinima<F>];
 
   template <class Src>
   HWY_INLINE void Read(const Src& src, int v) {
     scale = src.Word(0, v);
+    if constexpr (kParts<F> == 2) HWY_UNROLL(2) for (int h = 0; h < 2; ++h) part[h] = src.PartScale(h, v);
     HWY_UNROLL(2) for (int i = 0; i < kMinima<F>; ++i) minimum[i] = src.Word(kMinimumWord<F> + i, v);
   }
   // acc + the block's products with a row of activations. `corrections` as in StartSum.
@@ -98,7 +100,11 @@ struct PackedSource {
     w = hn::BitCast(DI8(), hn::Xor(Step(k, v), hn::Set(DU8(), 0x80)));
     magnitude = hn::BitCast(DU8(), hn::Abs(w));  // |-128| = 128 as unsigned
   }
-  HWY_INLINE void Prefetch() const { HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchStream(at.p + i); }
+  // To be called before a block is read.
+  HWY_INLINE void Begin() {
+    at.Begin();
+    HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchStream(at.p + i);
+  }
   HWY_INLINE void Next() { at.Next(); }
 };
 
@@ -124,7 +130,7 @@ struct DecodedSource {
     magnitude = Step(k, v);
     w = hn::BitCast(DI8(), hn::Load(DU8(), q + 512 + 64 * k + kVecBytes * v));
   }
-  HWY_INLINE void Prefetch() const {}
+  HWY_INLINE void Begin() {}
   HWY_INLINE void Next() {
     q += kDecodedBytes<F>;
     s += kPanelRows * F::kScaleWords;
@@ -137,7 +143,7 @@ void DecodePanel(const uint8_t* panel, int64_t first, int64_t blocks, uint8_t* H
   const DU8 du8;
   PackedSource<F> src{F::At(panel, first)};
   for (int64_t b = 0; b < blocks; ++b, src.Next(), q += kDecodedBytes<F>, s += kPanelRows * F::kScaleWords) {
-    src.Prefetch();
+    src.Begin();
     for (int v = 0; v < kPanelVecs; ++v) {
       HWY_UNROLL(4) for (int i = 0; i < F::kScaleWords; ++i) hn::Store(src.Word(i, v), DF(), s + kPanelRows * i + kLanes * v);
       HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
@@ -173,16 +179,18 @@ template <class F>
 void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
     if (group.rows <= StreamRows(ActKind::kInt8)) {
-      const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes();
+      constexpr int64_t kTile = ActTile(ActKind::kInt8);
+      const size_t row_bytes = job.x.row_bytes();
+      const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin) * row_bytes;
       StreamPanels<StreamRows(ActKind::kInt8)>(job, group, first, last, [&](const uint8_t* panel, float* acc) HWY_ATTR {
-        StreamInt8Panel<F>(panel, a, static_cast<int>(group.rows), job.w.cols / kInt8Block, acc);
+        for (int64_t r = 0; r < group.rows; r += kTile) {  // a panel stays in the second-level cache from tile to tile
+          const int tile = static_cast<int>(std::min(kTile, group.rows - r));
+          StreamInt8Panel<F>(panel, a + static_cast<size_t>(r) * row_bytes, tile, job.w.cols / kInt8Block, acc + 32 * r);
+        }
       });
       return;
     }
-    const Epilogue epilogue(job, group.slice);
-    for (int64_t pair = first; pair < last; ++pair) {
-      RunInt8Group<F>(job, group, PanelPair(job, group.slice, pair), epilogue, scratch);
-    }
+    RunInt8Group<F>(job, group, first, last, scratch);
   });
 }
 

@@ -29,9 +29,9 @@ struct MatJob {
   int64_t max_group_rows() const;
 };
 
-// Largest group that decodes weights on the fly. Larger groups decode into scratch first, as do all groups of quantised weights
-// with f32 activations.
-constexpr int64_t StreamRows(ActKind k) { return ActTile(k); }
+// Largest group that decodes weights on the fly, once for each tile. Larger groups decode into scratch first, as do all groups of
+// quantised weights with f32 activations.
+constexpr int64_t StreamRows(ActKind k) { return k == ActKind::kInt8 ? 2 * ActTile(k) : ActTile(k); }
 
 // f32 kernels cut K into pieces of this many, so that a widened pair of panels stays in the second-level cache.
 inline constexpr int64_t kF32KBlock = 512;

@@ -142,12 +142,12 @@ HWY_INLINE void ForEachGroup(const MatJob& job, int64_t begin, int64_t end, cons
 
 // Few rows: weights are read as one stream, since two streams took up to half as long again on Zen 4. For gate and up, a run of
 // panels of one is read before the run of the other. panel(weights, acc) writes the products of one panel and all rows of the
-// group (<= kTile) to 16 columns of acc [rows][32], or adds them to the zeros there.
-template <int kTile, class Panel>
+// group (<= kMostRows) to 16 columns of acc [rows][32], or adds them to the zeros there.
+template <int kMostRows, class Panel>
 HWY_INLINE void StreamPanels(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, const Panel& panel) {
   const Epilogue epilogue(job, group.slice);
-  constexpr int64_t kSums = 8 * kTile;  // rows of 32 sums: a run is 8 pairs of panels, or more with fewer rows than kTile
-  alignas(64) float sums[kSums * 32];   // [pairs of a run][rows][32]
+  constexpr int64_t kSums = 8 * kMostRows;  // rows of 32 sums: a run is 8 pairs of panels, or more with fewer rows
+  alignas(64) float sums[kSums * 32];       // [pairs of a run][rows][32]
   const int64_t row_sums = group.rows * 32, longest = job.gated ? kSums / group.rows : 1;
   const int64_t pairs = last - first, runs = (pairs + longest - 1) / longest;
   for (int64_t r = 0; r < runs; ++r) {  // lengths differ by at most one

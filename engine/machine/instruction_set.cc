@@ -1,0 +1,22 @@
+#include "engine/machine/instruction_set.h"
+
+#include <string>
+
+#include "hwy/targets.h"
+
+namespace tally {
+
+Status LimitInstructionSet(std::string_view name) {
+  std::string names;
+  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
+    const int64_t target = left & -left;
+    if (name == hwy::TargetName(target)) {
+      hwy::DisableTargets(target - 1);  // better targets are lower bits
+      return {};
+    }
+    names += (names.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
+  }
+  return BadInput("no instruction set '" + std::string(name) + "' here: " + names);
+}
+
+}  // namespace tally
