@@ -16,13 +16,14 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/machine/instruction_set.h"
 
 namespace tally::app {
 namespace {
 
 struct BenchFlags {
   ModelFlags model;
-  std::string prompts = "512", generate = "64", depths = "0", batches = "1", threads = "0", kv = "auto", beside, command,
+  std::string prompts = "512", generate = "64", depths = "0", batches = "1", threads = "0", kv = "auto", beside, command, target,
               format = "table";
   SpeedOptions speed;
   bool json = false, serve = false;
@@ -65,6 +66,7 @@ Result<std::vector<int64_t>> Tokens(const std::string& option, const std::string
 }
 
 Result<LoadOptions> ReadFlags(BenchFlags& flags) {
+  if (!flags.target.empty()) TALLY_RETURN_IF_ERROR(LimitInstructionSet(flags.target));
   SpeedOptions& speed = flags.speed;
   if (speed.rounds < 1) return BadInput("--repetitions must be 1 or more");
   TALLY_ASSIGN_OR_RETURN(speed.prompts, Tokens("-p", flags.prompts));
@@ -96,18 +98,21 @@ std::vector<std::string> SecondProcessArguments(const BenchFlags& flags) {
   const auto first = [](const std::string& list) { return Items(list).front(); };
   const std::vector<int>& threads = flags.speed.threads;
   const bool all = std::find(threads.begin(), threads.end(), 0) != threads.end();
-  return {"bench",         flags.model.model,
-          "--prompt",      first(flags.prompts),
-          "--tokens",      first(flags.generate),
-          "--depth",       first(flags.depths),
-          "--batch",       first(flags.batches),
-          "--threads",     std::to_string(all ? 0 : *std::max_element(threads.begin(), threads.end())),
-          "--kv",          first(flags.kv),
-          "--ctx",         std::to_string(flags.model.context),
-          "--activations", flags.model.activations,
-          "--impl",        flags.model.impl,
-          "--seed",        std::to_string(flags.speed.seed),
-          "--serve-steps"};
+  std::vector<std::string> arguments = {
+      "bench",         flags.model.model,
+      "--prompt",      first(flags.prompts),
+      "--tokens",      first(flags.generate),
+      "--depth",       first(flags.depths),
+      "--batch",       first(flags.batches),
+      "--threads",     std::to_string(all ? 0 : *std::max_element(threads.begin(), threads.end())),
+      "--kv",          first(flags.kv),
+      "--ctx",         std::to_string(flags.model.context),
+      "--activations", flags.model.activations,
+      "--impl",        flags.model.impl,
+      "--seed",        std::to_string(flags.speed.seed),
+      "--serve-steps"};
+  if (!flags.target.empty()) arguments.insert(arguments.end(), {"--target", flags.target});
+  return arguments;
 }
 
 Result<std::vector<std::unique_ptr<SpeedNeighbour>>> Neighbours(const BenchFlags& flags) {
@@ -196,6 +201,7 @@ Action AddBench(CLI::App& app) {
   list("--beside", flags->beside,
        "the first of each list again beside a busy loop (spin) or a second process that does the same (self)");
   c->add_option("--beside-command", flags->command, "the same beside a command of the shell that runs until it is killed");
+  c->add_option("--target", flags->target, "measure with at most this instruction set, as `bench` names it (AVX2)");
   AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
   AddNumber(*c, "--seed", flags->speed.seed, "of the random tokens");
   c->add_option("--format", flags->format, "table, md, csv, json or jsonl")->capture_default_str();

@@ -66,6 +66,15 @@ TEST(CliBench, ReportsVerifiedFigures) {
   EXPECT_GT(j.at("memory_bytes").at("peak_resident").get<double>(), 0);
 }
 
+TEST(CliBench, CanBeLimitedToAnInstructionSet) {
+#if defined(__x86_64__)
+  const Json j = Measure({"demo", "-p", "8", "-n", "2", "--threads", "1", "--target", "SSE4"});
+  EXPECT_EQ(j.at("target"), "SSE4");
+  EXPECT_EQ(j.at("roofs").at("f32_instruction"), "mulps+addps xmm");
+#endif
+  ExpectRefused({"demo", "--target", "MMX"}, "no instruction set 'MMX' here: ");
+}
+
 // The model has 64 positions.
 TEST(CliBench, BytesOfTheGridAddUp) {
   const Json j = Measure({kGpt2, "-p", "0", "-n", "4", "-d", "0,40", "--batch", "1,8", "-t", "1,2", "--kv", "f16,f32"});
