@@ -136,7 +136,7 @@ class Rewriter {
           return BadInput(in_ + ": tensor '" + Printable(t.name) + "' has type " + std::string(DTypeName(t.dtype)) +
                           ", which cannot be read");
         }
-        if (GetDTypeInfo(t.dtype).quantised && !options_.requantize) {
+        if (GetDTypeInfo(t.dtype).quantised && t.dtype != DType::kFP8 && !options_.requantize) {
           return BadInput(in_ + ": tensor '" + Printable(t.name) + "' is " + std::string(DTypeName(t.dtype)) +
                           " already; --requantize quantises it again, which loses more");
         }
