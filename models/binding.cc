@@ -147,6 +147,24 @@ bool AnyLayerHas(const Inventory& gguf, const Recipe& recipe, Role role) {
 
 namespace {
 
+// Codes in F8_E4M3 have their scales beside them: NAME_scale_inv (DeepSeek-V3 and transformers' fp8; it multiplies, whatever its name
+// says) or NAME_scale (compressed-tensors, fbgemm). Scales of activations, which are not quantised here, are no weights.
+void FindScales(const Inventory& inventory, TensorBinding& b, ModelSpec& spec) {
+  const StoredTensor* const first = inventory.Find(b.names[0]);
+  if (inventory.format == FileFormat::kGguf || first == nullptr || first->dtype != DType::kF8_E4M3) return;
+  for (const std::string& name : b.names) {
+    b.scales.push_back(IsStored(inventory, name + "_scale") ? name + "_scale" : name + "_scale_inv");
+    constexpr std::string_view kWeight = ".weight";
+    if (!name.ends_with(kWeight)) continue;
+    const std::string module = name.substr(0, name.size() - kWeight.size());
+    for (const char* scale : {".input_scale", ".activation_scale", ".input_scale_ub", ".output_scale", ".k_scale", ".v_scale"}) {
+      const std::string other = module + scale;
+      if (IsStored(inventory, other) && std::ranges::find(spec.buffers, other) == spec.buffers.end())
+        spec.buffers.push_back(other);
+    }
+  }
+}
+
 // The entry of `own`, or else of HfDecoderNames: of several the first that is stored, or else the first. Null: none. `made_with`: as of
 // BindRoles.
 const RoleName* FindName(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, Role role,
@@ -213,6 +231,7 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
           b.names.push_back(ExpandName(n->name, layer, prefix, static_cast<int64_t>(b.names.size())));
         }
       }
+      if (!b.vector() && !b.split) FindScales(inventory, b, spec);
       spec.bindings.push_back(std::move(b));
     }
   }
@@ -275,6 +294,12 @@ class Claims {
       }
       TALLY_RETURN_IF_ERROR(Take(t->name, &b));
     }
+    for (const std::string& name : b.scales) {
+      if (inventory_.Find(name) == nullptr) {
+        return BadInput(inventory_.path + ": tensor " + Quote(name) + " is missing, the scales of F8_E4M3 weights");
+      }
+      claims_[name].whole = true;  // weights that share the codes share the scales
+    }
     return {};
   }
 
@@ -309,7 +334,8 @@ Status CheckTypes(const Inventory& inventory, const ModelSpec& spec) {
     if (b.split) continue;  // stored in parts, whose type CheckClaims checks
     for (const std::string& name : b.names) {
       const StoredTensor& t = *inventory.Find(name);
-      if (!CanRun(b, t.dtype)) return WrongType(inventory, t, OnlyPlain(b) ? "F32, F16 or BF16" : WeightTypeNames());
+      const bool coded = !b.scales.empty() && t.dtype == DType::kF8_E4M3 && b.storage != Storage::kTransposed;
+      if (!coded && !CanRun(b, t.dtype)) return WrongType(inventory, t, OnlyPlain(b) ? "F32, F16 or BF16" : WeightTypeNames());
     }
   }
   return CheckTypesAgree(inventory, spec);

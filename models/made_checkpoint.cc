@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <numbers>
 #include <string>
 
 #include "models/family.h"
@@ -49,7 +50,10 @@ void RoundRope(const Rope& a, Rope& b) {
 }
 
 // What reading the keys back gave otherwise; empty: it is the same model.
-std::string Difference(const Recipe& wanted, Recipe read) {
+std::string Difference(Recipe wanted, Recipe read) {
+  for (Recipe* r : {&wanted, &read}) {
+    for (LayerRecipe& layer : r->layers) layer.window = layer.window >= r->context ? 0 : layer.window;  // it hides nothing
+  }
   RoundRope(wanted.rope, read.rope);
   RoundRope(wanted.local_rope, read.local_rope);
   for (float Recipe::*field :
@@ -84,7 +88,28 @@ Recipe AsGguf(Recipe r) {
   return r;
 }
 
+// The divisors that the published Llama 3 scaling gives each rotated pair, as converters store them (rope_freqs.weight): Llama
+// 3.1 reference code, apply_scaling.
+std::vector<float> Llama3Factors(const Rope& rope) {
+  const RopeScaling& s = rope.scaling;
+  std::vector<float> factors(static_cast<size_t>(rope.dim / 2));
+  for (size_t pair = 0; pair < factors.size(); ++pair) {
+    const double wavelength = 2 * std::numbers::pi * std::pow(rope.theta, 2.0 * static_cast<double>(pair) / rope.dim);
+    const double smooth =
+        std::clamp((s.original_context / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor), 0.0, 1.0);
+    factors[pair] = static_cast<float>(1 / ((1 - smooth) / s.factor + smooth));
+  }
+  return factors;
+}
+
 }  // namespace
+
+std::vector<float> GgufRopeFactors(Role role, const Recipe& published) {
+  const RopeScaling& s = published.rope.scaling;
+  if (role == Role::kRopeFactors) return Llama3Factors(published.rope);
+  const std::vector<double>& factors = role == Role::kRopeShortFactors ? s.short_factors : s.long_factors;
+  return {factors.begin(), factors.end()};
+}
 
 Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types) {
   TALLY_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(config));
@@ -93,6 +118,7 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types)
   if (family->gguf_architectures.empty()) return BadInput(source + ": GGUF has no architecture for " + spec.recipe.family);
   spec.recipe = AsGguf(std::move(spec.recipe));
   std::string why;
+  bool unread = true;  // what `why` says is that no architecture's keys can be read back
   for (const std::string_view architecture : family->gguf_architectures) {
     MadeCheckpoint made;
     made.inventory.path = made.inventory.metadata.source = source;
@@ -103,9 +129,11 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types)
     TALLY_RETURN_IF_ERROR(BindRoles(made.inventory, family->gguf_names, "", wanted, types.expert_type));
     AddTensors(wanted, types, made);
     Result<ModelSpec> read = ReadModelSpec(made.inventory);
-    const std::string difference = read.ok() ? Difference(spec.recipe, read->recipe) : read.status().message();
+    std::string difference = read.ok() ? Difference(spec.recipe, read->recipe) : read.status().message();
+    if (difference.starts_with(source + ": ")) difference.erase(0, source.size() + 2);
     if (!difference.empty()) {
-      if (why.empty() || why == "the family") why = difference;
+      if (why.empty() || why == "the family" || (unread && read.ok() && difference != "the family")) why = difference;
+      unread = unread && !read.ok();
       continue;
     }
     made.spec = std::move(read).value();

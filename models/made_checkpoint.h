@@ -31,6 +31,10 @@ std::vector<std::pair<std::string, MetaValue>> GgufKeys(const Recipe& recipe, st
 // the family has no GGUF architecture, or reading the keys back gives another model: GGUF lacks a key.
 Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types);
 
+// The values of the tensor in which GGUF stores a scaling of rope (kRopeFactors, kRopeShortFactors, kRopeLongFactors). `published`: the
+// recipe of the configuration, which has the scaling as numbers.
+std::vector<float> GgufRopeFactors(Role role, const Recipe& published);
+
 // Everything is of the type; experts of another type in the two tensors of their format. kBadInput: a quantised type.
 Result<MadeCheckpoint> MakeHuggingFace(const Inventory& config, const MadeTypes& types);
 

@@ -118,7 +118,11 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
 
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory) {
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
-  TALLY_RETURN_IF_ERROR(CheckClaims(inventory, spec));
+  if (const Status claimed = CheckClaims(inventory, spec); !claimed.ok()) {
+    const std::string method = QuantMethodOf(inventory.metadata);
+    if (method.empty() || method == "fp8" || claimed.code() != StatusCode::kBadInput) return claimed;
+    return BadInput(claimed.message() + "; its quantisation (" + Printable(method) + ") may be one that cannot be read");
+  }
   TALLY_RETURN_IF_ERROR(CheckTypes(inventory, spec));
   return spec;
 }

@@ -174,6 +174,10 @@ DType StoredType(const ParameterForm& p, DType type) {
 }
 
 uint64_t StoredBytesAs(const ParameterForm& p, DType type) {
+  if (StoredType(p, type) == DType::kFP8) {  // codes, and an f32 scale for each 128 x 128
+    const auto blocks = [](uint64_t n) { return (n + 127) / 128; };
+    return (p.rows * p.cols + sizeof(float) * blocks(p.rows) * blocks(p.cols)) * p.slices;
+  }
   const std::optional<uint64_t> row = StoredBytes(StoredType(p, type), p.cols);
   return row.value_or(0) * p.rows * p.slices;
 }

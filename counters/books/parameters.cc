@@ -7,6 +7,18 @@
 namespace tally::books {
 namespace {
 
+// Adds the scales of FP8 codes that are stored in `t`.
+void AddScales(const TensorBinding& b, const StoredTensor& t, const StoredTensor* scales, WeightInfo& w) {
+  if (scales == nullptr || t.shape.empty() || t.shape.back() == 0) return;
+  const auto grid = FindScaleGrid(scales->shape, t.elements() / t.shape.back(), t.shape.back());
+  if (!grid) return;
+  const uint64_t slices = b.names.size() > 1 ? 1 : w.slices, element = GetDTypeInfo(scales->dtype).block_bytes;
+  const uint64_t bytes = slices * ScalesOfSlice(b, *grid) * element;
+  w.stored_bytes += bytes;
+  w.scale_bytes += bytes;
+  w.row_scale_bytes = ScalesOfRow(b, *grid) * element;
+}
+
 bool IsLearned(const TensorBinding& b) { return FactsOf(b.role).kind != WeightInfo::Kind::kBuffer && !b.names.empty(); }
 
 // Adds `all` parameters of which one token activates `active`.
@@ -27,9 +39,10 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
   for (const TensorBinding& b : spec.bindings) {
     if (!IsLearned(b)) continue;
     WeightInfo w = WeightInfoOf(b, spec.recipe);
-    for (const std::string& name : b.names) {
-      const StoredTensor* t = inventory.Find(name);
+    for (size_t i = 0; i < b.names.size(); ++i) {
+      const StoredTensor* t = inventory.Find(b.names[i]);
       if (t == nullptr) continue;
+      if (!b.scales.empty()) AddScales(b, *t, inventory.Find(b.scales[i]), w);
       // All rows of a tensor have the same number of bytes. The blocks of a split weight have one dimension more.
       const std::span<const uint64_t> shape = b.split ? std::span(t->shape).first(b.shape.size()) : t->shape;
       w.stored_bytes += b.rows.all() ? t->bytes : t->bytes / b.StoredRows(shape) * b.mapped_rows();
@@ -54,7 +67,8 @@ NotRun CountNotRun(const Inventory& inventory, const ModelSpec& spec) {
   for (const std::string& name : spec.not_run) {
     const StoredTensor* t = inventory.Find(name);
     if (t == nullptr) continue;
-    const bool learned = t->dtype != DType::kI64 && t->dtype != DType::kI32 && t->dtype != DType::kBOOL;
+    const bool scales = name.ends_with("_scale") || name.ends_with("_scale_inv");
+    const bool learned = t->dtype != DType::kI64 && t->dtype != DType::kI32 && t->dtype != DType::kBOOL && !scales;
     ++all.tensors;
     all.parameters += learned ? t->elements() : 0;
     all.bytes += t->bytes;

@@ -25,8 +25,16 @@ Names NamesOf(std::span<const WeightInfo> inventory, std::span<const WeightInfo>
   return names;
 }
 
-// Bytes of one row of a tensor of this type; of one that is stored transposed: its share.
-uint64_t RowBytes(DType type, uint64_t cols) { return cols * GetDTypeInfo(type).block_bytes / GetDTypeInfo(type).block_size; }
+// Bytes of one row of a tensor of this type; of one that is stored transposed: its share. FP8: without scales, which rows share.
+uint64_t RowBytes(DType type, uint64_t cols) {
+  if (type == DType::kFP8) return cols;
+  return cols * GetDTypeInfo(type).block_bytes / GetDTypeInfo(type).block_size;
+}
+
+// `bytes` of shared scales of the tensor `name`, beside the bytes of rows.
+Form WithScales(const Form& rows, const std::string& name, uint64_t bytes) {
+  return bytes > 0 ? rows + Form::Symbol("scales(" + name + ")", bytes) : rows;
+}
 
 class StepAudit {
  public:
@@ -126,15 +134,20 @@ class StepAudit {
       const WeightInfo& w = inventory_[at->second];
       const uint64_t row = RowBytes(types_[at->second], p.cols), all_rows = p.rows * p.slices;
       const Form size = Form::Symbol("b(" + p.name + ")", row);  // stored bytes of a row
-      auto of_file = [&](uint64_t n) { return w.stored_bytes / all_rows * n; };
+      const auto rows_of_file = [&](uint64_t n) { return (w.stored_bytes - w.scale_bytes) / all_rows * n; };
+      const auto add_whole = [&](int32_t layer, Component component, const Form& read, uint64_t n) {
+        const uint64_t scales = w.scale_bytes / p.slices * (n / p.rows);
+        add(layer, component, WithScales(read * size, p.name, scales), rows_of_file(n) + scales);
+      };
       if (Gathered(p)) {
         const uint64_t n = p.component == Component::kEmbedding ? facts_.distinct_tokens : facts_.distinct_positions;
-        add(p.layer, p.component, Form(n) * size, of_file(n));
+        const uint64_t scales = n * w.row_scale_bytes;
+        add(p.layer, p.component, WithScales(Form(n) * size, p.name, scales), rows_of_file(n) + scales);
         if (p.component == Component::kEmbedding && recipe_.tied_head && facts_.work.logit_rows > 0) {
-          add(-1, Component::kHead, Form(p.rows) * size, of_file(p.rows));
+          add_whole(-1, Component::kHead, Form(p.rows), p.rows);
         }
       } else {
-        add(p.layer, p.component, Form(rows) * size, of_file(rows));
+        add_whole(p.layer, p.component, Form(rows), rows);
       }
     }
     for (const auto& key : order) {
@@ -220,7 +233,8 @@ std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightIn
                     held, std::nullopt});
     if (at == by_name.end()) continue;
     const WeightInfo& w = inventory[at->second];
-    const Form bytes = Form(p.rows * p.slices) * Form::Symbol("b(" + p.name + ")", RowBytes(types[at->second], p.cols));
+    const Form bytes = WithScales(
+        Form(p.rows * p.slices) * Form::Symbol("b(" + p.name + ")", RowBytes(types[at->second], p.cols)), p.name, w.scale_bytes);
     rows.push_back({AuditAccount::kWeightBytes, p.layer, p.component, WorkClass::kLinear, p.name, bytes.text(), bytes.value(),
                     w.stored_bytes, std::nullopt});
     by_name.erase(at);

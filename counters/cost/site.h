@@ -68,9 +68,12 @@ struct WeightInfo {
   uint64_t rows = 0;     // per slice; a vector is one row
   uint64_t cols = 0;
   uint64_t stored_bytes = 0;  // all slices, as in the file, scales included
+  // Of them: scales that rows share. And those that one row needs.
+  uint64_t scale_bytes = 0, row_scale_bytes = 0;
   uint64_t packed_bytes = 0;  // all slices, as in memory
   enum class Kind : uint8_t { kEmbedding, kPosition, kHead, kTiedEmbeddingHead, kBlock, kBuffer } kind = Kind::kBlock;
   uint64_t parameters() const { return slices * rows * cols; }
+  uint64_t stored_row_bytes() const { return (stored_bytes - scale_bytes) / (slices * rows) + row_scale_bytes; }
 };
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// tally quantize: a GGUF file again with other types of weights.
+// tally quantize: a GGUF file, or a Hugging Face directory as one, with other types of weights.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -53,6 +53,7 @@ Status RunQuantize(QuantizeFlags flags) {
                {"types", types},
                {"fallbacks", report.fallbacks},
                {"without_importance", report.without_importance},
+               {"no_tokenizer", report.no_tokenizer},
                {"seconds", seconds}});
     return {};
   }
@@ -71,6 +72,7 @@ Status RunQuantize(QuantizeFlags flags) {
     Note("note: " + std::to_string(report.fallbacks) +
          " tensors have rows that are not whole blocks of their type, and got another\n");
   }
+  if (!report.no_tokenizer.empty()) Note("note: no vocabulary was written: " + report.no_tokenizer + "\n");
   if (report.without_importance > 0) {
     Note("note: " + std::to_string(report.without_importance) + " quantised tensors are not in the importance file\n");
   }
@@ -81,10 +83,11 @@ Status RunQuantize(QuantizeFlags flags) {
 
 Action AddQuantize(CLI::App& app) {
   auto flags = std::make_shared<QuantizeFlags>();
-  CLI::App* c = app.add_subcommand("quantize", "Write a GGUF file again with other types of weights");
+  CLI::App* c =
+      app.add_subcommand("quantize", "Write a GGUF file, or a Hugging Face directory as one, with other types of weights");
   std::string presets;
   for (const std::string_view name : QuantizePresets()) presets += (presets.empty() ? "" : ", ") + std::string(name);
-  c->add_option("IN", flags->in, "GGUF file (the first of several)")->required();
+  c->add_option("IN", flags->in, "GGUF file (the first of several), or Hugging Face directory")->required();
   c->add_option("OUT", flags->out, "GGUF file to write")->required();
   c->add_option("--type", flags->options.type, "preset: " + presets)->capture_default_str();
   c->add_flag("--pure", flags->options.pure, "the preset's type for every matrix, without its rules");

@@ -223,7 +223,7 @@ Json RecordJson(const OpRecord& r, std::span<const WeightInfo> weights) {
       operand["tensor"] = tensor(o.weight);
       if (o.weight < weights.size() && weights[o.weight].rows > 0) {
         const WeightInfo& w = weights[o.weight];
-        operand["stored_row_bytes"] = w.stored_bytes / (w.slices * w.rows);
+        operand["stored_row_bytes"] = w.stored_row_bytes();
       }
     }
     operands.push_back(std::move(operand));

@@ -5,6 +5,7 @@
 #include "engine/base/checked.h"
 #include "engine/exec/executor.h"
 #include "engine/graph/planner.h"
+#include "engine/kernels/formats/weight_format.h"
 
 namespace tally {
 namespace {
@@ -108,9 +109,9 @@ std::vector<KvLayerSpec> KvLayers(const Recipe& recipe, KvType type) {
 
 ActKind ActKindFor(DType weight, ActivationMode mode) {
   if (mode == ActivationMode::kF32) return ActKind::kF32;
-  if (GetDTypeInfo(weight).quantised) return ActKind::kInt8;
-  if (weight == DType::kBF16 && (mode == ActivationMode::kBF16 || HwyTargetHasBf16Dot())) return ActKind::kBF16;
-  return ActKind::kF32;
+  const ActKind preferred = FormatOf(weight).act;
+  if (preferred == ActKind::kBF16 && mode != ActivationMode::kBF16 && !HwyTargetHasBf16Dot()) return ActKind::kF32;
+  return preferred;
 }
 
 void Reshape(const Plan& plan, int64_t n, int64_t groups, PlannedOp& op) { std::visit(Rows(plan, op.rows, n, groups), op.op); }

@@ -29,8 +29,10 @@ struct WeightView {
   int64_t rows = 0, cols = 0;     // per slice; cols is the input dimension K
   size_t slice_stride = 0;        // bytes between slices
   size_t panel_stride = 0;        // kPanel16: bytes of a panel; kRowMajor: bytes of a row
-  uint64_t stored_row_bytes = 0;  // bytes of one row in the file, scales included
-  int64_t row_offset = 0;         // this view's first row within the tensor (a shard of it)
+  uint64_t stored_row_bytes = 0;  // bytes of one row in the file, with the scales that are its own
+  // Scales in the file that rows share: of a whole slice, and those that one row needs.
+  uint64_t stored_scale_bytes = 0, row_scale_bytes = 0;
+  int64_t row_offset = 0;  // this view's first row within the tensor (a shard of it)
   const uint8_t* data = nullptr;
 
   bool empty() const { return data == nullptr; }

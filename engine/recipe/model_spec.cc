@@ -4,6 +4,26 @@
 
 namespace tally {
 
+std::optional<ScaleGrid> FindScaleGrid(std::span<const uint64_t> scales, uint64_t rows, uint64_t cols) {
+  constexpr uint64_t kBlock = 128;
+  uint64_t n = 1;
+  for (const uint64_t d : scales) n *= d;
+  const auto blocks = [](uint64_t extent) { return extent / kBlock + (extent % kBlock != 0 ? 1 : 0); };
+  if (n == 1) return ScaleGrid{rows, cols};
+  if (n == rows && (scales.size() == 1 || scales.front() == rows)) return ScaleGrid{1, cols};
+  if (scales.size() == 2 && scales[0] == blocks(rows) && scales[1] == blocks(cols)) return ScaleGrid{kBlock, kBlock};
+  return std::nullopt;
+}
+
+uint64_t ScalesOfRow(const TensorBinding& b, const ScaleGrid& grid) {
+  const uint64_t cols = b.storage == Storage::kTransposedHeads ? b.shape[b.shape.size() - 2] : b.shape.back();
+  return (cols + grid.cols - 1) / grid.cols;
+}
+
+uint64_t ScalesOfSlice(const TensorBinding& b, const ScaleGrid& grid) {
+  return (b.mapped_rows() + grid.rows - 1) / grid.rows * ScalesOfRow(b, grid);
+}
+
 bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wanted) {
   if (stored.size() + 1 != wanted.size() || stored.empty()) return std::ranges::equal(stored, wanted);
   return wanted[0] > 0 && stored[0] % wanted[0] == 0 && stored[0] / wanted[0] == wanted[1] &&

@@ -45,8 +45,11 @@ struct TensorBinding {
   // [..., in / n].
   std::optional<DType> split = {};
 
-  // Type of the weight's values. `tensor`: type of its first stored tensor; ignored if the format is split.
-  DType type(DType tensor) const { return split.value_or(tensor); }
+  // FP8: the tensor of scales of each of `names`, which are F8_E4M3 (FindScaleGrid); else empty.
+  std::vector<std::string> scales = {};
+
+  // Type of the weight's values. `tensor`: type of its first stored tensor; ignored if the format is in several tensors.
+  DType type(DType tensor) const { return scales.empty() ? split.value_or(tensor) : DType::kFP8; }
 
   bool vector() const { return FactsOf(role).vector; }
   size_t row_dimension() const { return shape.size() - (vector() ? 1 : 2); }  // index in `shape` (of a vector: of the elements)
@@ -69,6 +72,17 @@ struct ModelSpec {
   // Tied head: the head that is stored beside the embedding, one of not_run; else empty.
   std::string stored_head = {};
 };
+
+// The scales of an FP8 matrix: one for each block of rows and columns, the last ones shorter.
+struct ScaleGrid {
+  uint64_t rows = 1, cols = 1;
+};
+// The grid of a tensor of scales: of one element, [rows] or [rows, 1], or [ceil(rows / 128), ceil(cols / 128)] (DeepSeek-V3, 2024,
+// section 3.3). `rows`, `cols`: of the codes. nullopt: another shape.
+std::optional<ScaleGrid> FindScaleGrid(std::span<const uint64_t> scales, uint64_t rows, uint64_t cols);
+// Scales that one slice of the binding needs, blocks of rows counted from its first row, and that one stored row needs.
+uint64_t ScalesOfSlice(const TensorBinding& binding, const ScaleGrid& grid);
+uint64_t ScalesOfRow(const TensorBinding& binding, const ScaleGrid& grid);
 
 // True if the shapes are equal, or if the first dimension of `stored` is the first two of `wanted` as one (heads; a single expert;
 // a matrix of one row).

@@ -9,6 +9,7 @@
 #include "counters/books/weight_table.h"
 #include "engine/base/format.h"
 #include "engine/graph/plan.h"
+#include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/matmul/openblas.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/rope_freqs.h"
@@ -76,11 +77,13 @@ Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const Lo
     return BadInput("a context of " + std::to_string(options.context) + " positions was asked for, and the model has learned " +
                     std::to_string(recipe.context));
   }
-  if (options.activations == ActivationMode::kBF16 && std::find(types.begin(), types.end(), DType::kBF16) == types.end()) {
+  const auto none_for = [&](ActKind kind) {
+    return std::none_of(types.begin(), types.end(), [&](DType t) { return FormatOf(t).act == kind; });
+  };
+  if (options.activations == ActivationMode::kBF16 && none_for(ActKind::kBF16)) {
     return BadInput("bf16 activations need BF16 weights, and this model has none");
   }
-  const auto quantised = [](DType t) { return GetDTypeInfo(t).quantised; };
-  if (options.activations == ActivationMode::kInt8 && std::none_of(types.begin(), types.end(), quantised)) {
+  if (options.activations == ActivationMode::kInt8 && none_for(ActKind::kInt8)) {
     return BadInput("int8 activations need quantised weights, and this model has none");
   }
   return {};

@@ -60,9 +60,9 @@ struct Moments {
   }
 };
 
-class Run {
+class Measurement {
  public:
-  Run(Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options)
+  Measurement(Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options)
       : engine_(engine),
         tokens_(tokens),
         options_(options),
@@ -249,7 +249,7 @@ class Run {
 }  // namespace
 
 Result<PerplexityReport> Perplexity(Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options) {
-  return Run(engine, tokens, options).All();
+  return Measurement(engine, tokens, options).All();
 }
 
 }  // namespace tally

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "engine/base/format.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/machine/parallel.h"
+#include "engine/studies/gguf_of_directory.h"
 #include "engine/studies/quant_presets.h"
 #include "loaders/loaders.h"
 
@@ -69,9 +71,8 @@ class Rewriter {
       return BadInput("'" + Printable(options_.type) + "' is no type to quantize to: " + JoinNames(QuantPresetNames()));
     }
     if (!team_.status().ok()) return team_.status();
-    if (std::filesystem::is_directory(in_)) return BadInput(in_ + ": is a directory; quantize reads GGUF files");
-    TALLY_ASSIGN_OR_RETURN(inventory_, ReadGguf(in_));
-    for (const InventoryFile& f : inventory_.files) {
+    TALLY_RETURN_IF_ERROR(OpenInput());
+    for (const InventoryFile& f : directory_ ? directory_->source().files : inventory_.files) {
       std::error_code none;
       if (std::filesystem::equivalent(f.path, out_, none)) return BadInput(out_ + ": is read from: it would be overwritten");
       TALLY_ASSIGN_OR_RETURN(FileReader file, FileReader::Open(f.path));
@@ -96,6 +97,17 @@ class Rewriter {
   }
   static int64_t LayerNumber(const std::string& name) {
     return name.starts_with("blk.") ? std::strtoll(name.c_str() + 4, nullptr, 10) : -1;
+  }
+
+  Status OpenInput() {
+    if (!std::filesystem::is_directory(in_)) {
+      TALLY_ASSIGN_OR_RETURN(inventory_, ReadGguf(in_));
+      return {};
+    }
+    TALLY_ASSIGN_OR_RETURN(directory_, GgufOfDirectory::Open(in_));
+    inventory_ = directory_->inventory();
+    report_.no_tokenizer = directory_->no_tokenizer();
+    return {};
   }
 
   Status Choose() {
@@ -124,7 +136,7 @@ class Rewriter {
           return BadInput(in_ + ": tensor '" + Printable(t.name) + "' has type " + std::string(DTypeName(t.dtype)) +
                           ", which cannot be read");
         }
-        if (GetDTypeInfo(t.dtype).quantised && !options_.requantize) {
+        if (GetDTypeInfo(t.dtype).quantised && t.dtype != DType::kFP8 && !options_.requantize) {
           return BadInput(in_ + ": tensor '" + Printable(t.name) + "' is " + std::string(DTypeName(t.dtype)) +
                           " already; --requantize quantises it again, which loses more");
         }
@@ -167,27 +179,48 @@ class Rewriter {
     return failed.ok() ? written : failed;
   }
 
+  // Makes the rows from `first` on available to Row: `n` elements of a GGUF file's tensor, the whole tensor of a directory.
+  Status Read(size_t index, uint64_t first, uint64_t n) {
+    if (directory_) {
+      if (loaded_ == index) return {};
+      TALLY_RETURN_IF_ERROR(directory_->Load(index, team_));
+      loaded_ = index;
+      return {};
+    }
+    const StoredTensor& t = inventory_.tensors[index];
+    const DTypeInfo from = GetDTypeInfo(t.dtype);
+    stored_.resize(n / from.block_size * from.block_bytes);
+    return files_[t.file].ReadAt(t.offset + first / from.block_size * from.block_bytes, stored_);
+  }
+
+  // Row `i` of those read, row `row` of the tensor, as f32.
+  void Row(const StoredTensor& t, uint64_t i, uint64_t row, float* out) const {
+    if (directory_) return directory_->Row(row, out);
+    const DTypeInfo from = GetDTypeInfo(t.dtype);
+    const uint64_t blocks = t.shape.back() / from.block_size;
+    FormatOf(t.dtype).decode(stored_.data() + i * blocks * from.block_bytes, static_cast<int64_t>(blocks), out);
+  }
+
   // A piece is whole rows (loaders.h); rows of more than 8 MiB are refused if the two types' blocks differ.
   Status Fill(size_t index, uint64_t offset, std::span<uint8_t> piece) {
     const StoredTensor& t = inventory_.tensors[index];
-    const DTypeInfo from = GetDTypeInfo(t.dtype), to = GetDTypeInfo(types_[index]);
+    const DTypeInfo to = GetDTypeInfo(types_[index]);
     const uint64_t first = offset / to.block_bytes * to.block_size, n = piece.size() / to.block_bytes * to.block_size;
-    if (types_[index] == t.dtype) return files_[t.file].ReadAt(t.offset + offset, piece);
+    if (types_[index] == t.dtype && !directory_) return files_[t.file].ReadAt(t.offset + offset, piece);
     const uint64_t cols = t.shape.back();
     if (first % cols != 0 || n % cols != 0) return BadInput(in_ + ": rows of tensor '" + Printable(t.name) + "' are too long");
-    stored_.resize(n / from.block_size * from.block_bytes);
-    TALLY_RETURN_IF_ERROR(files_[t.file].ReadAt(t.offset + first / from.block_size * from.block_bytes, stored_));
+    TALLY_RETURN_IF_ERROR(Read(index, first, n));
     const auto found = importance_.find(t.name);
     const std::vector<float>* weights = found == importance_.end() ? nullptr : &found->second;
     const uint64_t expert_rows = weights != nullptr && weights->size() > cols ? t.shape[1] : UINT64_MAX;
-    const WeightFormat &source = FormatOf(t.dtype), &target = FormatOf(types_[index]);
-    const uint64_t from_row = cols / from.block_size * from.block_bytes, to_row = cols / to.block_size * to.block_bytes;
+    const WeightFormat& target = FormatOf(types_[index]);
+    const uint64_t to_row = cols / to.block_size * to.block_bytes;
     rows_.resize(static_cast<size_t>(team_.threads()) * cols);
     auto convert = [&](int thread, int64_t begin, int64_t end) {
       float* row = rows_.data() + static_cast<size_t>(thread) * cols;
       for (int64_t r = begin; r < end; ++r) {
         const uint64_t i = static_cast<uint64_t>(r), expert = expert_rows == UINT64_MAX ? 0 : (first / cols + i) / expert_rows;
-        source.decode(stored_.data() + i * from_row, static_cast<int64_t>(cols / from.block_size), row);
+        Row(t, i, first / cols + i, row);
         target.encode(row, weights == nullptr ? nullptr : weights->data() + expert * cols,
                       static_cast<int64_t>(cols / to.block_size), piece.data() + i * to_row);
       }
@@ -200,8 +233,10 @@ class Rewriter {
   const QuantizeOptions& options_;
   const QuantPreset* preset_ = nullptr;
   Team team_;
-  Inventory inventory_;
+  Inventory inventory_;  // of the GGUF file, or of what the directory makes
   std::vector<FileReader> files_;
+  std::optional<GgufOfDirectory> directory_;
+  size_t loaded_ = SIZE_MAX;  // its tensor
   Importance importance_;
   std::vector<DType> types_;  // of the tensors written
   GgufWriter writer_;

@@ -1,4 +1,4 @@
-// Writes a GGUF file again with other types of weights.
+// Writes a GGUF file, or that of a Hugging Face directory, with other types of weights.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,17 @@ struct QuantizeReport {
   uint64_t tensors = 0, elements = 0, bytes_in = 0, bytes = 0;  // bytes: of the files
   uint64_t fallbacks = 0;           // tensors whose rows are not whole blocks of the type that the preset has for them
   uint64_t without_importance = 0;  // quantised tensors that the importance file does not have
+  std::string no_tokenizer;         // of a directory: why the file has no vocabulary; empty: it has one, or there is none
 };
 
 TALLY_API std::vector<std::string_view> QuantizePresets();
 
 // Metadata is kept, but for general.file_type, general.quantization_version and what says how a file was split. Vectors, routers and
 // learned positions stay as they are; so do MXFP4 experts. A block with an infinity or NaN becomes NaN. The file gets its name when it
-// is complete. kBadInput, naming the file: it is no GGUF, or has a type that cannot be read; a quantised type without `requantize`;
-// `out` is one of its files, or cannot be written; an importance of another width.
+// is complete. Of a directory it is what llama.cpp's converter would make: GGUF's names and keys, q and k in the order of its rope,
+// experts stacked, vectors and routers as F32; FP8 does not count as quantised. kBadInput, naming the file: it has a type that cannot
+// be read; a family or a configuration that GGUF cannot say; a quantised type without `requantize`; `out` is one of its files, or
+// cannot be written; an importance of another width.
 TALLY_API Result<QuantizeReport> Quantize(const std::string& in, const std::string& out, const QuantizeOptions& options);
 
 }  // namespace tally

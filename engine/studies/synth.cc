@@ -5,7 +5,6 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <numbers>
 #include <utility>
 #include <vector>
 
@@ -31,22 +30,6 @@ struct Filling {
   std::vector<float> factors;  // kFactors: an F32 tensor
 };
 
-// The divisors that the published Llama 3 scaling gives each rotated pair, as converters store them (rope_freqs.weight): Llama
-// 3.1 reference code, apply_scaling.
-std::vector<float> Llama3Factors(const Rope& rope) {
-  const RopeScaling& s = rope.scaling;
-  std::vector<float> factors(static_cast<size_t>(rope.dim / 2));
-  for (size_t pair = 0; pair < factors.size(); ++pair) {
-    const double wavelength = 2 * std::numbers::pi * std::pow(rope.theta, 2.0 * static_cast<double>(pair) / rope.dim);
-    const double smooth =
-        std::clamp((s.original_context / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor), 0.0, 1.0);
-    factors[pair] = static_cast<float>(1 / ((1 - smooth) / s.factor + smooth));
-  }
-  return factors;
-}
-
-std::vector<float> Floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
-
 // `published`: the configuration's recipe, whose rope says what GGUF stores in tensors.
 Filling FillingOf(const TensorBinding& b, const StoredTensor& t, const Recipe& published) {
   // Deviation 1 / sqrt(inputs) keeps the scale of what a matrix is applied to, so activations stay finite in any depth.
@@ -69,16 +52,11 @@ Filling FillingOf(const TensorBinding& b, const StoredTensor& t, const Recipe& p
     case Role::kPositionEmbedding: f.deviation *= 0.5f; break;
     case Role::kSinks: f.deviation = 1; break;
     case Role::kRopeFactors:
-      f.fill = Fill::kFactors;
-      f.factors = Llama3Factors(published.rope);
-      break;
     case Role::kRopeShortFactors:
-    case Role::kRopeLongFactors: {
-      const RopeScaling& s = published.rope.scaling;
+    case Role::kRopeLongFactors:
       f.fill = Fill::kFactors;
-      f.factors = Floats(b.role == Role::kRopeShortFactors ? s.short_factors : s.long_factors);
+      f.factors = GgufRopeFactors(b.role, published);
       break;
-    }
     default: break;
   }
   return f;

@@ -1,8 +1,11 @@
 // The pre-tokenizers that GGUF files name by tokenizer.ggml.pre: the models' published expressions (their
 // tokenizer.json, or tiktoken's openai_public.py for cl100k and o200k), the names as llama.cpp writes them.
+#include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "engine/text/pretokenizer.h"
+#include "engine/text/utf8.h"
 
 namespace tally {
 
@@ -54,6 +57,8 @@ struct Row {
   bool add_bos = false;
 };
 
+constexpr std::string_view kCl100kName = "cl100k", kO200kName = "o200k";
+
 const Row kRows[] = {
     {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "exaone4", "trillion", "granite-docling", "gigachat", "a.x-4.0", "mellum"},
      {kGpt2Pattern}},
@@ -61,8 +66,8 @@ const Row kRows[] = {
     {{"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"}, {kCl100k}},
     {{"qwen2", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2", "hunyuan", "grok-2"}, {kQwen2}},
     {{"gpt-4o", "llama4"}, {kO200k}},  // gpt-oss too
-    {{"cl100k"}, {kCl100k}, true},     // not in GGUF files: as tiktoken has them, which looks a piece up first
-    {{"o200k"}, {kO200k}, true},
+    {{kCl100kName}, {kCl100k}, true},  // not in GGUF files: as tiktoken has them, which looks a piece up first
+    {{kO200kName}, {kO200k}, true},
     {{"tekken"}, {kTekken}, true, true},
     {{"deepseek-coder"}, {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepseekCjk, R"(\p{N})"}},
     {{"deepseek-llm"}, {R"([\r\n])", kDeepseekLetters, kDeepseekPunctuation, R"(\s+$)", kDeepseekCjk, R"(\p{N}+)"}},
@@ -73,7 +78,47 @@ const Row kRows[] = {
     {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
 };
 
+// An expression with the characters that \x{...} stands for.
+std::string Spelled(std::string_view expression) {
+  std::string out;
+  for (size_t at = 0; at < expression.size();) {
+    const size_t end = expression.substr(at).starts_with("\\x{") ? expression.find('}', at) : expression.npos;
+    uint32_t code = 0;
+    if (end == expression.npos ||
+        std::from_chars(expression.data() + at + 3, expression.data() + end, code, 16).ptr != expression.data() + end) {
+      out.push_back(expression[at++]);
+      continue;
+    }
+    AppendUtf8(code, &out);
+    at = end + 1;
+  }
+  return out;
+}
+
+// True if the step isolates the matches of the expression.
+bool Isolates(const PreStep& step, std::string_view expression) {
+  if (step.behavior != SplitBehavior::kIsolated || step.invert) return false;
+  if (step.kind == PreStep::Kind::kDigits) return expression == R"(\p{N})";
+  return step.kind == PreStep::Kind::kRegex && Spelled(step.regex.source()) == Spelled(expression);
+}
+
+bool CutsAs(const PreTokenizer& pre, const Row& row) {
+  const auto end = std::find(row.expressions.begin(), row.expressions.end(), nullptr);
+  return static_cast<ptrdiff_t>(pre.size()) == end - row.expressions.begin() &&
+         std::equal(pre.steps().begin(), pre.steps().end(), row.expressions.begin(), Isolates);
+}
+
 }  // namespace
+
+std::vector<std::string_view> PreTokenizerNames(const PreTokenizer& pre, bool ignore_merges) {
+  std::vector<std::string_view> names;
+  for (const Row& row : kRows) {
+    const std::string_view name = row.names[0];
+    if (name == kCl100kName || name == kO200kName || !CutsAs(pre, row)) continue;
+    names.insert(row.ignore_merges == ignore_merges ? names.begin() : names.end(), name);
+  }
+  return names;
+}
 
 Result<NamedPreTokenizer> PreTokenizerByName(std::string_view name, const std::string& where) {
   std::string known;

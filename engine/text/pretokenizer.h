@@ -35,6 +35,7 @@ class PreTokenizer {
   void Add(PreStep step) { steps_.push_back(std::move(step)); }
   Status AddRegex(std::string_view regex, const std::string& where);  // isolated matches
   size_t size() const { return steps_.size(); }
+  const std::vector<PreStep>& steps() const { return steps_; }
 
   // Calls `sink` with each non-empty piece in order. `at_start`: `text` begins the whole text to be encoded.
   // Pieces are views into `text` or into memory that lives until `sink` returns. The input of each step is subtracted from `growth`,
@@ -56,6 +57,10 @@ struct NamedPreTokenizer {
 };
 // An unknown name is an error whose line `where` begins.
 Result<NamedPreTokenizer> PreTokenizerByName(std::string_view name, const std::string& where);
+
+// The names, best first, whose pre-tokenizer cuts as `pre` does: the same expressions, or what they stand for. Of files, not of
+// tiktoken's encodings.
+std::vector<std::string_view> PreTokenizerNames(const PreTokenizer& pre, bool ignore_merges);
 
 // The expression of GPT-2 (openai/gpt-2, encoder.py), which ByteLevel uses.
 extern const char* const kGpt2Pattern;

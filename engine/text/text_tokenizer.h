@@ -20,6 +20,9 @@ inline constexpr int64_t kMaxTokens = 1 << 21;
 // The most bytes of an added token or of one that merges make. Published ones have some hundred.
 inline constexpr size_t kMaxTokenBytes = 1024;
 
+// tokenizer.ggml.token_type
+enum TokenType : int64_t { kUndefined = 0, kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+
 class TextTokenizer final : public Tokenizer {
  public:
   struct Parts {

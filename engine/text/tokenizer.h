@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/base/export.h"
@@ -56,6 +57,11 @@ TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromRanks(const std::string& path, const std::string& encoding = "");
 // Whichever the checkpoint has; a null pointer where it has none (token ids in, token ids out).
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
+
+// The tokenizer.* keys that a GGUF file of a Hugging Face directory has, with `vocab` tokens: unused ones are added up to there.
+// kBadInput: a tokenizer that the keys cannot express, or of more tokens. The result is read back, and every token and a sample of
+// text must encode as before; NFC normalisation, for which there is no key, is left out, as llama.cpp's converter does.
+TALLY_API Result<std::vector<std::pair<std::string, MetaValue>>> GgufTokenizerKeys(const Inventory& directory, int32_t vocab);
 
 // Turns a stream of tokens into text, holding back bytes until they form whole UTF-8 characters.
 class StreamingDecoder {

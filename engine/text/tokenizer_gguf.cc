@@ -9,9 +9,6 @@
 namespace tally {
 namespace {
 
-// tokenizer.ggml.token_type
-enum TokenType : int64_t { kUndefined = 0, kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
-
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
 
 std::string Unescaped(std::string_view text) {

@@ -80,7 +80,9 @@ class UniqueKeys : public nlohmann::json_sax<Json> {
   std::string twice_;
 };
 
-Result<Json> ParseFile(const std::string& path) {
+}  // namespace
+
+Result<Json> ParseJsonFile(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxJsonBytes));
   TALLY_RETURN_IF_ERROR(CheckExtent(text, path));
   try {
@@ -97,6 +99,8 @@ Result<Json> ParseFile(const std::string& path) {
     return BadInput(path + ": not valid JSON: " + std::string(what));
   }
 }
+
+namespace {
 
 class JsonTokenizerReader {
  public:
@@ -330,7 +334,7 @@ Status JsonTokenizerReader::ReadConfig() {
   int32_t eos = -1;
   std::error_code ignored;  // any kind of file counts here; opening it checks the kind
   if (std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found) {
-    TALLY_ASSIGN_OR_RETURN(const Json config, ParseFile(path));
+    TALLY_ASSIGN_OR_RETURN(const Json config, ParseJsonFile(path));
     TALLY_ASSIGN_OR_RETURN(parts_.bos, ConfiguredToken(config, "bos_token", path));
     TALLY_ASSIGN_OR_RETURN(eos, ConfiguredToken(config, "eos_token", path));
     // These classes of transformers replace the file's template by their own.
@@ -380,7 +384,7 @@ Result<std::unique_ptr<TextTokenizer>> JsonTokenizerReader::Read() {
 }  // namespace
 
 Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromJson(const std::string& path) {
-  Result<Json> json = ParseFile(path);
+  Result<Json> json = ParseJsonFile(path);
   if (!json.ok()) return OneLine(json.status());
   Result<std::unique_ptr<TextTokenizer>> read = JsonTokenizerReader(path, std::move(*json)).Read();
   if (!read.ok()) return OneLine(read.status());

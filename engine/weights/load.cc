@@ -33,12 +33,13 @@ struct Job {
   int64_t block = 0;   // units of an item
   int64_t blocks = 0;  // items of a slice
   int64_t first_item = 0;
-  // Bytes read for a unit; of a widened one: and its f32; of transposed rows with striped outputs: and the outputs of one weight.
+  // Bytes read for a unit; of a widened one: and its f32; of transposed rows with striped outputs: and the outputs of one weight; of
+  // FP8: and its blocks.
   uint64_t bytes_per_unit = 0;
   bool widened = false;  // quantised rows that are transposed: an item is staged as a whole
 };
 
-// Bytes of a stored row of a transposed weight.
+// Bytes of a stored row of a transposed weight; of FP8: of its blocks, codes and scales together.
 uint64_t StoredRowBytes(const PlannedWeight& w) { return *StoredBytes(w.stored_dtype(), w.stored_outputs()); }
 
 // Stored rows that are read for each row of the weight.
@@ -131,6 +132,48 @@ class ItemLoader {
     return {};
   }
 
+  // Reads columns [k, k + columns) of stored rows [row, row + n) of FP8 codes, counted through the tensor, and makes blocks of them and
+  // their scales. out: [n][columns / 128] blocks; beyond them room for n * columns bytes.
+  Status ReadScaled(const PlannedWeight& w, size_t source, uint64_t row, uint64_t n, uint64_t k, uint64_t columns,
+                    uint8_t* out) const {
+    constexpr DTypeInfo kType = GetDTypeInfo(DType::kFP8);
+    const StoredTensor &codes = *w.sources[source], &scales = *w.scales[source];
+    const uint64_t cols = codes.shape.back(), blocks = columns / kType.block_size;
+    uint8_t* const staged = out + n * blocks * kType.block_bytes;
+    TALLY_RETURN_IF_ERROR(ReadPart(codes, row * cols, n, cols, k, columns, staged));
+    const uint64_t across = (cols + w.grid.cols - 1) / w.grid.cols, first = row / w.grid.rows,
+                   down = (row + n - 1) / w.grid.rows - first + 1, element = GetDTypeInfo(scales.dtype).block_bytes;
+    std::vector<uint8_t> bytes(down * across * element);
+    TALLY_RETURN_IF_ERROR(Read(scales, first * across * element, bytes.size(), bytes.data()));
+    std::vector<float> values(down * across);
+    WidenToF32(scales.dtype, static_cast<int64_t>(values.size()), 1, bytes.data(), values.data());
+    for (uint64_t r = 0; r < n; ++r) {
+      const float* const own = values.data() + ((row + r) / w.grid.rows - first) * across;
+      for (uint64_t b = 0; b < blocks; ++b, out += kType.block_bytes) {
+        std::memcpy(out, own + (k + b * kType.block_size) / w.grid.cols, sizeof(float));
+        std::memcpy(out + sizeof(float), staged + r * columns + b * kType.block_size, kType.block_size);
+      }
+    }
+    return {};
+  }
+
+  // The same of rows [begin, begin + n) of a slice; a striped weight's with those between.
+  Status ReadScaledRows(const PlannedWeight& w, int64_t slice, uint64_t begin, uint64_t n, uint64_t k, uint64_t columns,
+                        uint8_t* out) const {
+    const size_t source = Stacked(w) ? static_cast<size_t>(slice) : 0;
+    const StoredTensor& codes = *w.sources[source];
+    const uint64_t base = Base(w, slice) / codes.shape.back();
+    if (w.striped() || w.rows.all()) {
+      return ReadScaled(w, source, base + begin * RowsRead(w), n * RowsRead(w), k, columns, out);
+    }
+    const uint64_t row_bytes = *StoredBytes(DType::kFP8, columns);
+    for (uint64_t r = begin, run = 0; r < begin + n; r += run, out += run * row_bytes) {
+      run = std::min(w.rows.block - r % w.rows.block, begin + n - r);
+      TALLY_RETURN_IF_ERROR(ReadScaled(w, source, base + w.rows.Stored(r), run, k, columns, out));
+    }
+    return {};
+  }
+
   // Reads whole rows, or, if 16 of them do not fit the staging buffer, as many groups of columns at a time as fit.
   Status LoadPanels(const Job& job, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
     const PlannedWeight& w = *job.weights[0];
@@ -138,8 +181,10 @@ class ItemLoader {
     const uint64_t step = RowsRead(w), rows = static_cast<uint64_t>(n) * step, cols = static_cast<uint64_t>(w.view.cols);
     const uint64_t first = static_cast<uint64_t>(begin), count = static_cast<uint64_t>(n);
     const uint64_t group = static_cast<uint64_t>(FormatOf(type).group_cols(type)), group_bytes = *StoredBytes(type, group);
-    const bool whole = rows * w.view.stored_row_bytes <= kStagingBytes;
-    const uint64_t piece = whole ? cols : kStagingBytes / (rows * group_bytes) * group;
+    const uint64_t row_bytes = w.scales.empty() ? w.view.stored_row_bytes : *StoredBytes(type, cols) + cols;
+    const bool whole = rows * row_bytes <= kStagingBytes;
+    const uint64_t staged_group = group_bytes + (w.scales.empty() ? 0 : group);
+    const uint64_t piece = whole ? cols : kStagingBytes / (rows * staged_group) * group;
     for (uint64_t k = 0; k < cols; k += piece) {
       const uint64_t columns = std::min(piece, cols - k);
       StagedRows staged{.data = staging};
@@ -153,6 +198,9 @@ class ItemLoader {
         staged.stride = groups * codes_bytes;
         staged.scales = scales;
         staged.scale_stride = groups;
+      } else if (!w.scales.empty()) {
+        staged.stride = *StoredBytes(type, columns);
+        TALLY_RETURN_IF_ERROR(ReadScaledRows(w, slice, first, count, k, columns, staging));
       } else {
         staged.stride = whole ? w.view.stored_row_bytes : *StoredBytes(type, columns);
         TALLY_RETURN_IF_ERROR(ReadRows(w, Source(w, slice), Base(w, slice), first, count, w.view.stored_row_bytes,
@@ -182,7 +230,13 @@ class ItemLoader {
     const DType stored = w.stored_dtype();
     if (stored != w.view.dtype) {  // quantised: whole rows, widened
       uint8_t* const blocks = staging + inputs * outputs * sizeof(float);
-      TALLY_RETURN_IF_ERROR(Read(Source(w, slice), offset, inputs * row_bytes, blocks));
+      if (w.scales.empty()) {
+        TALLY_RETURN_IF_ERROR(Read(Source(w, slice), offset, inputs * row_bytes, blocks));
+      } else {
+        const uint64_t base = Base(w, slice) / w.sources[0]->shape.back();
+        TALLY_RETURN_IF_ERROR(
+            ReadScaled(w, Stacked(w) ? static_cast<size_t>(slice) : 0, base + first_input, inputs, 0, outputs, blocks));
+      }
       for (uint64_t i = 0; i < inputs; ++i) {
         WidenToF32(stored, w.view.rows, 1, blocks + i * row_bytes, reinterpret_cast<float*>(staging) + i * outputs);
       }
@@ -269,10 +323,11 @@ Job MakeJob(const PlannedWeight& w) {
     } else {
       job.bytes_per_unit =
           job.widened ? StoredRowBytes(w) + outputs * sizeof(float) : outputs * GetDTypeInfo(w.view.dtype).block_bytes;
+      if (!w.scales.empty()) job.bytes_per_unit += outputs;
     }
   } else {
     job.extent = w.view.rows;
-    job.bytes_per_unit = row_bytes * RowsRead(w);
+    job.bytes_per_unit = (w.scales.empty() ? row_bytes : row_bytes + *StoredBytes(DType::kFP8, row_bytes)) * RowsRead(w);
   }
   const int64_t fit = static_cast<int64_t>(kStagingBytes / job.bytes_per_unit) / grain * grain;
   job.block = std::min(job.extent, std::max(grain, fit));

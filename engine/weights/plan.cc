@@ -70,7 +70,7 @@ class Planner {
     }
     if (elements == 0) return At(t, "has no elements: shape " + ShapeText(shape));
     const DTypeInfo type = GetDTypeInfo(t.dtype);
-    if (shape.back() % type.block_size != 0) return NoWholeBlocks(t, shape, type);
+    if (!shape.empty() && shape.back() % type.block_size != 0) return NoWholeBlocks(t, shape, type);
     const std::optional<uint64_t> bytes = StoredBytes(t.dtype, elements);
     if (!bytes || *bytes != t.bytes) {
       return At(t, "takes " + std::to_string(t.bytes) + " bytes, expected " + (bytes ? std::to_string(*bytes) : "more"));
@@ -133,12 +133,18 @@ class Planner {
     w.info = WeightInfoOf(binding, spec_.recipe);
     WeightView& view = w.view;
     view.layout = LayoutFor(binding.role, spec_.recipe);
+    if (!binding.scales.empty() && view.layout == WeightLayout::kRowMajor) view.layout = WeightLayout::kPanel16;
     view.slices = static_cast<int64_t>(rank > own_rank ? binding.shape[0] : 1);
     view.cols = static_cast<int64_t>(w.info.cols);
     view.rows = static_cast<int64_t>(w.info.rows);
     if (view.slices > UINT32_MAX) return InternalError(name + " has too many slices");
 
     TALLY_RETURN_IF_ERROR(FindSources(binding, name, w));
+    if (!w.scales.empty()) {
+      const uint64_t element = GetDTypeInfo(w.scales[0]->dtype).block_bytes;
+      view.stored_scale_bytes = ScalesOfSlice(binding, w.grid) * element;
+      view.row_scale_bytes = ScalesOfRow(binding, w.grid) * element;
+    }
     TALLY_RETURN_IF_ERROR(Place(name, w));
     plan_.weights.push_back(std::move(w));
     return {};
@@ -182,7 +188,11 @@ class Planner {
         TALLY_ASSIGN_OR_RETURN(w.stored_rows, StoredRows(binding, *t));
         shape = binding.StoredShape(w.stored_rows);
       }
-      TALLY_RETURN_IF_ERROR(vector ? CheckVectorType(*t) : CheckMatrixType(*t, w.storage));
+      if (binding.scales.empty()) {
+        TALLY_RETURN_IF_ERROR(vector ? CheckVectorType(*t) : CheckMatrixType(*t, w.storage));
+      } else {
+        TALLY_RETURN_IF_ERROR(FindScales(binding, *t, w));
+      }
       TALLY_RETURN_IF_ERROR(Check(*t, shape));
       if (!w.sources.empty() && t->dtype != w.sources[0]->dtype) {
         return At(*t, "has type " + std::string(DTypeName(t->dtype)) + ", but " + Quote(w.sources[0]->name) + " has " +
@@ -190,6 +200,33 @@ class Planner {
       }
       w.sources.push_back(t);
     }
+    return {};
+  }
+
+  // The scales of F8_E4M3 codes.
+  Status FindScales(const TensorBinding& binding, const StoredTensor& codes, PlannedWeight& w) const {
+    if (binding.scales.size() != binding.names.size() || binding.vector() || w.storage == Storage::kTransposed) {
+      return InternalError(WeightName(binding.role, binding.layer) + " cannot be stored as codes and scales");
+    }
+    if (codes.dtype != DType::kF8_E4M3) {
+      return At(codes, "has type " + std::string(DTypeName(codes.dtype)) + ", expected F8_E4M3, as others of its weight have");
+    }
+    TALLY_ASSIGN_OR_RETURN(const StoredTensor* scales, Find(binding, binding.scales[w.sources.size()]));
+    TALLY_RETURN_IF_ERROR(CheckVectorType(*scales));
+    TALLY_RETURN_IF_ERROR(Check(*scales, scales->shape));
+    const uint64_t cols = codes.shape.empty() ? 0 : codes.shape.back(), rows = cols == 0 ? 0 : codes.elements() / cols;
+    const DTypeInfo type = GetDTypeInfo(DType::kFP8);
+    if (cols == 0 || cols % type.block_size != 0) return NoWholeBlocks(codes, {rows, cols}, type);
+    const auto grid = FindScaleGrid(scales->shape, rows, cols);
+    if (!grid) {
+      return At(*scales, "has shape " + ShapeText(scales->shape) + ", expected a scale for all, for each of " +
+                             std::to_string(rows) + " rows, or for each 128 x 128 of " + ShapeText(codes.shape));
+    }
+    if (!w.scales.empty() && (grid->rows != w.grid.rows || grid->cols != w.grid.cols || scales->dtype != w.scales[0]->dtype)) {
+      return At(*scales, "scales otherwise than " + Quote(w.scales[0]->name));
+    }
+    w.grid = *grid;
+    w.scales.push_back(scales);
     return {};
   }
 
@@ -221,10 +258,10 @@ class Planner {
     const uint64_t slices = static_cast<uint64_t>(view.slices);
     const DTypeInfo stored = GetDTypeInfo(w.stored_dtype());
     const std::optional<uint64_t> row_bytes = CheckedMul(cols, stored.block_bytes);
-    if (!row_bytes || *row_bytes % stored.block_size != 0 || cols > (uint64_t{1} << 48)) {
+    if (!row_bytes || (w.scales.empty() && *row_bytes % stored.block_size != 0) || cols > (uint64_t{1} << 48)) {
       return InternalError(name + " has rows that cannot be packed");
     }
-    view.stored_row_bytes = *row_bytes / stored.block_size;
+    view.stored_row_bytes = w.scales.empty() ? *row_bytes / stored.block_size : cols;
     view.dtype = w.vector() || (w.transposed() && stored.quantised) ? DType::kF32 : w.stored_dtype();
     uint64_t count = 1;
     switch (view.layout) {
@@ -247,7 +284,9 @@ class Planner {
     plan_.arena_bytes = *arena;
     plan_.guard_bytes += slices * guard_;
 
-    w.info.stored_bytes = slices * rows * view.stored_row_bytes;
+    w.info.stored_bytes = slices * (rows * view.stored_row_bytes + view.stored_scale_bytes);
+    w.info.scale_bytes = slices * view.stored_scale_bytes;
+    w.info.row_scale_bytes = view.row_scale_bytes;
     w.info.packed_bytes = slices * *slice;
     return {};
   }

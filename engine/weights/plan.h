@@ -22,6 +22,8 @@ struct PlannedWeight {
   Storage storage = Storage::kPlain;
   std::optional<DType> split;                // TensorBinding::split: sources = {blocks, scales}
   std::vector<const StoredTensor*> sources;  // not split: one tensor that holds all slices, or one per slice
+  std::vector<const StoredTensor*> scales;   // FP8: of each source; else empty
+  ScaleGrid grid;                            // of each of them
   WeightView view;                           // data is null
   WeightInfo info;
   uint64_t arena_offset = 0;  // of the first slice
@@ -38,7 +40,7 @@ struct PlannedWeight {
   uint64_t stored_outputs() const {  // of a transposed weight: elements of a stored row
     return storage == Storage::kTransposed ? stored_rows : static_cast<uint64_t>(view.rows);
   }
-  DType stored_dtype() const { return split.value_or(sources[0]->dtype); }
+  DType stored_dtype() const { return scales.empty() ? split.value_or(sources[0]->dtype) : DType::kFP8; }
 };
 
 struct PlannedHostVector {
@@ -62,7 +64,7 @@ struct WeightPlan {
   WeightView View(Role role, int32_t layer) const;
 };
 
-// The packed layout of a role: kRowMajor for tables that are only gathered from (untied embeddings, positions), kVector for 1-D
+// The packed layout of a role, but for FP8 with kPanel16 for all matrices: kRowMajor for tables that are only gathered from (untied embeddings, positions), kVector for 1-D
 // roles and expert biases, else kPanel16.
 WeightLayout LayoutFor(Role role, const Recipe& recipe);
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/kernels/formats/fp8.h"
 #include "engine/kernels/formats/iq4_nl.h"
 #include "engine/kernels/formats/iq4_xs.h"
 #include "engine/kernels/formats/mxfp4.h"
@@ -414,6 +415,49 @@ TEST(MXFP4, Edges) {
   EXPECT_EQ(There<FormatMXFP4>(x)[0], x[0]);
 }
 
+// OCP 8-bit Floating Point Specification v1.0, table 1: bias 7, no infinity, S.1111.111 is NaN.
+TEST(FP8, DecodesByDefinition) {
+  for (int code = 0; code < 256; ++code) {
+    const int exponent = code >> 3 & 15, mantissa = code & 7;
+    const float sign = code < 128 ? 1 : -1;
+    const float want = exponent == 0 ? std::ldexp(static_cast<float>(mantissa) / 8, -6)
+                                     : std::ldexp(1 + static_cast<float>(mantissa) / 8, exponent - 7);
+    const float got = E4M3ToF32(static_cast<uint8_t>(code));
+    if ((code & 127) == 127) {
+      EXPECT_TRUE(std::isnan(got));
+      EXPECT_EQ(F32ToE4M3(kNaN), 0x7f);
+      continue;
+    }
+    EXPECT_EQ(got, sign * want) << code;
+    EXPECT_EQ(std::signbit(got), code >= 128) << code;
+    EXPECT_EQ(F32ToE4M3(got), code);
+    EXPECT_EQ(BF16ToF32(F32ToBF16(got)), got) << "not exact in bf16";
+  }
+  EXPECT_EQ(E4M3ToF32(0x7e), 448.0f);
+  EXPECT_EQ(E4M3ToF32(0x01), 0x1p-9f);
+}
+
+// To the nearest, ties to the even code; beyond the largest, the largest.
+TEST(FP8, EncodesToTheNearest) {
+  for (int code = 0; code < 126; ++code) {
+    const float low = E4M3ToF32(static_cast<uint8_t>(code)), high = E4M3ToF32(static_cast<uint8_t>(code + 1)),
+                middle = (low + high) / 2;
+    EXPECT_EQ(F32ToE4M3(std::nextafter(middle, 0.0f)), code);
+    EXPECT_EQ(F32ToE4M3(middle), code + code % 2);
+    EXPECT_EQ(F32ToE4M3(-std::nextafter(middle, kInf)), code + 1 + 128);
+  }
+  EXPECT_EQ(F32ToE4M3(kInf), 0x7e);
+  EXPECT_EQ(F32ToE4M3(-500), 0xfe);
+  Values<FormatFP8> x{};
+  EXPECT_EQ(There<FormatFP8>(x), x);
+  x[5] = 7, x[100] = -3.5f;
+  const Values<FormatFP8> y = There<FormatFP8>(x);
+  EXPECT_FLOAT_EQ(y[5], 7);
+  EXPECT_FLOAT_EQ(y[100], -3.5f);
+  x[9] = kInf;
+  for (const float v : There<FormatFP8>(x)) EXPECT_TRUE(std::isnan(v));
+}
+
 // The bytes of a panel, as the formats' headers describe them.
 TEST(Panels, BytesStandWhereTheLayoutSays) {
   std::mt19937 random(5);
@@ -447,7 +491,7 @@ TEST(WeightFormats, AreThoseOfTheListAndNoOthers) {
     if (t != DType::kQ8_K) {  // packed is as large as stored; Q8_K's sums are not packed
       EXPECT_EQ(PanelBytes(t, 256), 16 * *StoredBytes(t, 256)) << DTypeName(t);
     }
-    EXPECT_EQ(f->act == ActKind::kInt8, GetDTypeInfo(t).quantised);
+    EXPECT_EQ(f->act == ActKind::kInt8, GetDTypeInfo(t).quantised && t != DType::kFP8);
   }
   for (const DType t : {DType::kF64, DType::kI8, DType::kU8, DType::kBOOL}) {
     EXPECT_FALSE(IsWeightType(t));

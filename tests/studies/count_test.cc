@@ -102,7 +102,7 @@ TEST(Count, QuantisedDirectories) {
   const TempFolder folder;
   const std::string weight = "model.layers.0.mlp.up_proj.weight";
   Inventory fp8 = Stored(HfLlama(), weight, DType::kF8_E4M3);
-  fp8 = Added(With(fp8, "quantization_config.quant_method", std::string("fp8")), weight + "_scale_inv", {1, 1});
+  fp8 = Added(With(fp8, "quantization_config.quant_method", std::string("fp8")), weight + "_block_scale", {1, 1});
   fp8.metadata.Set("torch_dtype", std::string("bfloat16"));
   const CountedModel counted = MustCount(Directory(folder, fp8));
   EXPECT_EQ(counted.count.weight_bytes, 2 * counted.count.parameters.total);

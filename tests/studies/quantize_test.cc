@@ -208,7 +208,7 @@ TEST_F(QuantizeFile, Refusals) {
   QuantizeOptions options;
   ExpectRefused(options, source_, source_, "would be overwritten");
   ExpectRefused(options, folder_ / "none.gguf", out_, "none.gguf");
-  ExpectRefused(options, folder_.path(), out_, "is a directory");
+  ExpectRefused(options, folder_.path(), out_, "no config.json");
   ExpectRefused(options, source_, folder_ / "no/where.gguf", "where.gguf");
   options.type = "Q9_K";
   ExpectRefused(options, source_, out_, "'Q9_K' is no type");

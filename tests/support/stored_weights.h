@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/float16.h"
+#include "engine/kernels/formats/fp8.h"
 #include "engine/kernels/formats/mxfp4.h"
 #include "engine/kernels/formats/weight_format.h"
 
@@ -37,10 +38,16 @@ inline ScaleField ScaleOf(DType t) {
     case DType::kQ4_K:
     case DType::kQ5_K: return {0, 4, 63};
     case DType::kQ6_K: return {208, 2, 128};
-    case DType::kQ8_K: return {0, 4, 1, true};
+    case DType::kQ8_K:
+    case DType::kFP8: return {0, 4, 1, true};
     case DType::kIQ4_XS: return {0, 2, 32};
     default: return {};
   }
+}
+
+// Of the codes of an FP8 block.
+inline void RemoveNaNs(uint8_t* block) {
+  for (uint8_t* code = block + 4; code < block + 132; ++code) *code = (*code & 0x7f) == 0x7f ? *code ^ 1 : *code;
 }
 
 // Any bits but NaN, whose payload no format promises. Integers of 8 bits include -128, E8M0 scales the subnormal 0 and 254.
@@ -64,6 +71,7 @@ inline std::vector<uint8_t> RandomStored(DType t, uint64_t elements, std::mt1993
     } else if (p[scale.at] == 255) {
       p[scale.at] = 0;
     }
+    if (t == DType::kFP8) RemoveNaNs(p);
     if (info.quantised && i % 3 == 0) p[scale.at == 0 ? scale.bytes + rng() % 16 : rng() % 16] = 0x80;
   }
   return bytes;

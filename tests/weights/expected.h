@@ -31,6 +31,18 @@ inline std::vector<float> ExpectedValues(const Inventory& inventory, const Tenso
     const StoredTensor& blocks = *inventory.Find(b.names[0]);
     const auto bytes = ReadStored(inventory, blocks), scales = ReadStored(inventory, *inventory.Find(b.names[1]));
     stored = DecodeHfMxfp4(bytes.data(), scales.data(), bytes.size() * 2);
+  } else if (!b.scales.empty()) {  // FP8
+    for (size_t i = 0; i < b.names.size(); ++i) {
+      const StoredTensor &t = *inventory.Find(b.names[i]), &s = *inventory.Find(b.scales[i]);
+      const auto codes = ReadStored(inventory, t);
+      const auto scales = DecodeStored(s.dtype, ReadStored(inventory, s).data(), s.elements());
+      const uint64_t cols = t.shape.back(), rows = codes.size() / cols, across = (cols + 127) / 128;
+      for (uint64_t at = 0; at < codes.size(); ++at) {
+        const uint64_t row = at / cols, block = row / 128 * across + at % cols / 128;
+        const uint64_t scale = scales.size() == 1 ? 0 : scales.size() == rows ? row : block;
+        stored.push_back(scales[scale] * E4M3ToF32(codes[at]));
+      }
+    }
   } else {
     for (const std::string& name : b.names) {
       const StoredTensor& t = *inventory.Find(name);
@@ -79,7 +91,7 @@ inline void ExpectLoaded(const Inventory& inventory, const ModelSpec& spec, cons
     const WeightView& w = weights.Get(b.role, b.layer);
     ASSERT_FALSE(w.empty());
     const bool vector = FactsOf(b.role).vector;
-    EXPECT_EQ(w.layout, LayoutFor(b.role, spec.recipe));
+    EXPECT_EQ(w.layout, b.scales.empty() || vector ? LayoutFor(b.role, spec.recipe) : WeightLayout::kPanel16);
     EXPECT_EQ(static_cast<uint64_t>(w.cols), b.shape.back());
     EXPECT_EQ(static_cast<uint64_t>(w.rows), vector ? 1 : b.shape[b.shape.size() - 2]);
     ASSERT_EQ(static_cast<uint64_t>(w.slices * w.rows * w.cols), expected.size());
@@ -106,7 +118,8 @@ inline void ExpectLoaded(const Inventory& inventory, const ModelSpec& spec, cons
     EXPECT_EQ(info.parameters(), expected.size());
     EXPECT_EQ(static_cast<int64_t>(info.rows), w.rows);
     EXPECT_EQ(static_cast<int64_t>(info.slices), w.slices);
-    EXPECT_EQ(info.stored_bytes, w.stored_row_bytes * info.rows * info.slices);
+    EXPECT_EQ(info.stored_bytes, (w.stored_row_bytes * info.rows + w.stored_scale_bytes) * info.slices);
+    EXPECT_EQ(info.scale_bytes, w.stored_scale_bytes * info.slices);
     EXPECT_LE(info.packed_bytes, w.slice_stride * info.slices);
     uint64_t stored = 0;
     for (const std::string& name : b.names) {
@@ -114,7 +127,7 @@ inline void ExpectLoaded(const Inventory& inventory, const ModelSpec& spec, cons
       const auto shape = std::span(t.shape).first(std::min(t.shape.size(), b.shape.size()));  // not the dimension within blocks
       stored += b.rows.all() ? t.bytes : t.bytes / b.StoredRows(shape) * b.mapped_rows();
     }
-    EXPECT_EQ(info.stored_bytes, stored);
+    EXPECT_EQ(info.stored_bytes, stored + info.scale_bytes);
   }
   for (size_t i = 0; i < seen.size(); ++i) EXPECT_TRUE(seen[i]) << "info " << i << " describes nothing";
   EXPECT_EQ(weights.packed_bytes(), slice_pages * 4096);

@@ -55,7 +55,7 @@ void ExpectPadding(const WeightView& w) {
       continue;
     }
     const WeightFormat& format = FormatOf(w.dtype);
-    for (int64_t kb = 0; kb < w.cols / 32; ++kb) {
+    for (int64_t kb = 0; kb < w.cols / 32 && format.int8_terms != nullptr; ++kb) {
       Int8Terms terms;
       format.int8_terms(panel, r, kb, terms);
       const auto zero = [&](int q) { return terms.scale * static_cast<float>(q) == 0; };

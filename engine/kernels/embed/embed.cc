@@ -98,7 +98,7 @@ Cost EmbedOp::Useful(const CostAmounts& n) const {
   Cost cost;
   const uint64_t rows = n[Amount::kRows], elements = rows * static_cast<uint64_t>(table.cols);
   // Reading one row touches every cache line of its panel, so the whole panel is charged.
-  cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kSlices] * table.stored_row_bytes);
+  cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kSlices] * (table.stored_row_bytes + table.row_scale_bytes));
   cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kPanels] * table.panel_stride);
   cost.AddBytes(ByteKind::kActivationsRead, rows * 4);
   cost.AddBytes(ByteKind::kActivationsWritten, elements * 4);

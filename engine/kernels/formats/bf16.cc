@@ -15,19 +15,6 @@ namespace HWY_NAMESPACE {
 inline constexpr int kBf16Panels = kLanes >= 16 ? 2 : 1;
 inline constexpr int kBf16SubTile = kLanes >= 16 ? 12 : (kLanes == 8 ? 4 : 2);
 
-// acc + w0 x0 + w1 x1 for a pair of k, by the target's dot product (vdpbf16ps: flushes subnormals, rounds twice, has its own
-// order in the pair), else by two fused multiply-adds of the widened values.
-HWY_INLINE VF DotPair(VU w, VU x, VF acc) {
-#if HWY_NATIVE_DOT_BF16
-  const hn::Repartition<hwy::bfloat16_t, DF> dbf;
-  VF unused = hn::Zero(DF());
-  return hn::ReorderWidenMulAccumulate(DF(), hn::BitCast(dbf, w), hn::BitCast(dbf, x), acc, unused);
-#else
-  acc = hn::MulAdd(LowBF16(w), LowBF16(x), acc);
-  return hn::MulAdd(HighBF16(w), HighBF16(x), acc);
-#endif
-}
-
 // P panels times T rows of a tile; p1 is unused if P is 1. x: [pairs][tile] u32 of two bf16, from the first of the T rows on.
 template <int P, int T>
 HWY_NOINLINE void Bf16Micro(const uint8_t* HWY_RESTRICT p0, const uint8_t* HWY_RESTRICT p1, const uint8_t* HWY_RESTRICT x,

@@ -36,6 +36,19 @@ namespace HWY_NAMESPACE {
 HWY_INLINE VF LowBF16(VU pairs) { return hn::BitCast(DF(), hn::ShiftLeft<16>(pairs)); }
 HWY_INLINE VF HighBF16(VU pairs) { return hn::BitCast(DF(), hn::And(pairs, hn::Set(DU(), 0xffff0000u))); }
 
+// acc + w0 x0 + w1 x1 for a pair of k, by the target's dot product (vdpbf16ps: flushes subnormals, rounds twice, has its own
+// order in the pair), else by two fused multiply-adds of the widened values.
+HWY_INLINE VF DotPair(VU w, VU x, VF acc) {
+#if HWY_NATIVE_DOT_BF16
+  const hn::Repartition<hwy::bfloat16_t, DF> dbf;
+  VF unused = hn::Zero(DF());
+  return hn::ReorderWidenMulAccumulate(DF(), hn::BitCast(dbf, w), hn::BitCast(dbf, x), acc, unused);
+#else
+  acc = hn::MulAdd(LowBF16(w), LowBF16(x), acc);
+  return hn::MulAdd(HighBF16(w), HighBF16(x), acc);
+#endif
+}
+
 struct VectorBF16 : FormatBF16 {
   static constexpr int kStepK = 2;
   static HWY_INLINE void Widen(const uint8_t* step, int v, VF (&w)[kStepK]) {

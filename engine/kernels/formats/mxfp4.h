@@ -49,14 +49,12 @@ struct FormatMXFP4 : NibbleFormat<FormatMXFP4, BlockMXFP4> {
     const int e = amax > 0 ? std::clamp(std::ilogb(amax) - 2 + 127, 0, 254) : 0;
     b.e = static_cast<uint8_t>(e);
     const float d = E8M0ToF32(b.e);
+    // The nearest value; of two that are as near, the smaller. Powers of two scale exactly.
     auto code = [&](float v) {
-      int best = 0;
-      float best_error = INFINITY;
-      for (int c = 0; c < 16; ++c) {
-        const float error = std::fabs(v - d * 0.5f * static_cast<float>(kE2M1Doubled[c]));
-        if (error < best_error) best = c, best_error = error;
-      }
-      return best;
+      const float a = std::fabs(v) / d;
+      int c = 0;
+      for (const float between : {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f}) c += a > between ? 1 : 0;
+      return c > 0 && v < 0 ? c + 8 : c;
     };
     for (int i = 0; i < 16; ++i) b.qs[i] = static_cast<uint8_t>(code(x[i]) | code(x[i + 16]) << 4);
   }

@@ -69,7 +69,8 @@ Status ValidateVector(const WeightView& v, const WeightView& w) {
 void AddWeightBytes(const WeightView& w, uint64_t n, Cost& c) {
   if (w.empty()) return;
   const bool vector = w.layout == WeightLayout::kVector;
-  c.AddBytes(ByteKind::kWeightsStored, n * w.stored_row_bytes * static_cast<uint64_t>(vector ? 1 : w.rows));
+  c.AddBytes(ByteKind::kWeightsStored,
+             n * (w.stored_row_bytes * static_cast<uint64_t>(vector ? 1 : w.rows) + w.stored_scale_bytes));
   c.AddBytes(ByteKind::kWeightsPacked,
              n * static_cast<uint64_t>(vector ? 4 * w.cols : w.panels() * static_cast<int64_t>(w.panel_stride)));
 }
@@ -234,8 +235,9 @@ size_t MatJobScratchBytes(const MatJob& job) {
     const size_t whole = 2 * static_cast<size_t>(job.w.cols / kInt8Block) * block;
     return std::max(whole, kInt8PieceBytes / 512 * block + static_cast<size_t>(job.max_group_rows()) * 128);
   }
-  if (job.x.format.kind == ActKind::kBF16) return 0;
-  if (!GetDTypeInfo(job.w.dtype).quantised && job.max_group_rows() <= StreamRows(ActKind::kF32)) return 0;
+  const bool quantised = GetDTypeInfo(job.w.dtype).quantised;
+  if (job.x.format.kind == ActKind::kBF16 && (!quantised || job.max_group_rows() <= StreamRows(ActKind::kBF16))) return 0;
+  if (!quantised && job.max_group_rows() <= StreamRows(ActKind::kF32)) return 0;
   return (static_cast<size_t>(kF32KBlock) + static_cast<size_t>(job.max_group_rows())) * 32 * sizeof(float);
 }
 

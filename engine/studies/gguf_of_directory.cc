@@ -1,0 +1,163 @@
+#include "engine/studies/gguf_of_directory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "engine/base/format.h"
+#include "engine/kernels/unpack.h"
+#include "engine/text/tokenizer.h"
+#include "engine/weights/plan.h"
+#include "loaders/loaders.h"
+#include "models/family.h"
+
+namespace tally {
+namespace {
+
+std::string LastName(const std::string& directory) {
+  const std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
+  return (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
+}
+
+bool StoredAsF32(const TensorBinding& b) {
+  return b.vector() || b.role == Role::kRouter || b.role == Role::kPositionEmbedding || b.role == Role::kSharedExpertSigmoid;
+}
+
+}  // namespace
+
+Result<GgufOfDirectory> GgufOfDirectory::Open(const std::string& directory) {
+  GgufOfDirectory d;
+  TALLY_ASSIGN_OR_RETURN(d.source_, ReadHuggingFace(directory));
+  TALLY_ASSIGN_OR_RETURN(d.spec_, ReadModelSpec(d.source_));
+  TALLY_ASSIGN_OR_RETURN(d.made_, MakeGguf(d.source_, {DType::kF32, DType::kF32}));
+  TALLY_RETURN_IF_ERROR(d.SetTypes());
+  d.made_.inventory.path = directory;
+  d.made_.inventory.metadata.Set("general.name", LastName(directory));
+  d.SetTokenizer();
+  return d;
+}
+
+const TensorBinding* GgufOfDirectory::SourceOf(const TensorBinding& made) const {
+  const auto found =
+      std::ranges::find_if(spec_.bindings, [&](const TensorBinding& b) { return b.role == made.role && b.layer == made.layer; });
+  return found == spec_.bindings.end() ? nullptr : &*found;
+}
+
+Status GgufOfDirectory::SetTypes() {
+  for (size_t i = 0; i < made_.inventory.tensors.size(); ++i) {
+    StoredTensor& t = made_.inventory.tensors[i];
+    const TensorBinding& made = made_.spec.bindings[made_.made_for[i]];
+    const bool computed = FactsOf(made.role).kind == WeightInfo::Kind::kBuffer;
+    const TensorBinding* const b = computed ? nullptr : SourceOf(made);
+    if (b == nullptr && !computed) return InternalError("the directory has nothing for " + WeightName(made.role, made.layer));
+    if (b != nullptr && (b->shape != made.shape || made.storage != Storage::kPlain)) {
+      return InternalError("GGUF stores " + WeightName(made.role, made.layer) + " otherwise");
+    }
+    t.dtype = StoredAsF32(made) ? DType::kF32 : b->type(source_.Find(b->names[0])->dtype);
+  }
+  return {};
+}
+
+void GgufOfDirectory::SetTokenizer() {
+  Metadata& metadata = made_.inventory.metadata;
+  if (!source_.tokenizer_json.empty()) {
+    Result<std::vector<std::pair<std::string, MetaValue>>> keys = GgufTokenizerKeys(source_, spec_.recipe.vocab);
+    if (keys.ok()) {
+      for (auto& [key, value] : *keys) metadata.Set(key, std::move(value));
+      return;
+    }
+    no_tokenizer_ = keys.status().message();
+  }
+  metadata.Set("tokenizer.ggml.model", std::string("no_vocab"));
+}
+
+// The row of the directory's weight for row `row` of the file's: rope turns neighbours in the one and halves of a head in the other.
+uint64_t GgufOfDirectory::RotatedRow(Role role, uint64_t row) const {
+  const Recipe& r = spec_.recipe;
+  const RopeStyle from = r.rope.style, to = made_.spec.recipe.rope.style;
+  if (from == to || from == RopeStyle::kNone || to == RopeStyle::kNone) return row;
+  const bool latent = r.latent.kv_rank > 0;
+  const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
+  const uint64_t dim = u(r.rope.dim), half = dim / 2;
+  uint64_t head = latent ? u(r.latent.nope_dim + r.latent.rope_dim) : u(r.head_dim), first = latent ? u(r.latent.nope_dim) : 0;
+  switch (role) {
+    case Role::kQ:
+    case Role::kK:
+    case Role::kQBias:
+    case Role::kKBias:
+    case Role::kQNorm:
+    case Role::kKNorm:
+    case Role::kQB: break;
+    case Role::kKvA: head = u(r.latent.kv_rank + r.latent.rope_dim), first = u(r.latent.kv_rank); break;
+    case Role::kQkv:
+    case Role::kQkvBias:
+      if (row >= u(r.n_heads + r.n_kv_heads) * head) return row;  // values
+      break;
+    default: return row;
+  }
+  const uint64_t base = row - row % head + first, at = row - base;
+  if (row < base || at >= dim) return row;
+  if (to == RopeStyle::kAdjacentPair) return base + at % 2 * half + at / 2;
+  return base + (at < half ? 2 * at : 2 * (at - half) + 1);
+}
+
+// All slices' elements, where the stored vector has them.
+void GgufOfDirectory::PutVector(const Part& part) {
+  const TensorBinding& b = *part.binding;
+  const uint64_t slices = static_cast<uint64_t>(part.view.slices), n = static_cast<uint64_t>(part.view.cols),
+                 stored = values_.size() / slices;
+  for (uint64_t s = 0; s < slices; ++s) {
+    const float* const from = part.view.Vector(static_cast<int64_t>(s));
+    for (uint64_t i = 0; i < n; ++i) values_[s * stored + b.rows.Stored(i)] = from[RotatedRow(b.role, i)];
+  }
+}
+
+Status GgufOfDirectory::Load(size_t tensor, Team& team) {
+  const StoredTensor& t = made_.inventory.tensors[tensor];
+  cols_ = t.shape.back();
+  parts_.clear();
+  rows_.clear();
+  values_.clear();
+  weights_ = {};  // before the next ones take memory
+  ModelSpec sub;
+  sub.recipe = spec_.recipe;
+  for (const TensorBinding& b : made_.spec.bindings) {
+    if (std::ranges::find(b.names, t.name) == b.names.end()) continue;
+    if (FactsOf(b.role).kind == WeightInfo::Kind::kBuffer) {
+      values_ = GgufRopeFactors(b.role, spec_.recipe);
+      return values_.size() == t.elements() ? Status() : InternalError(t.name + " has another number of factors");
+    }
+    parts_.push_back({&b, {}});
+    sub.bindings.push_back(*SourceOf(b));
+    if (b.role == Role::kTokenEmbedding) sub.stored_head = spec_.stored_head;
+  }
+  TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(source_, sub, 0));
+  TALLY_ASSIGN_OR_RETURN(weights_, LoadWeights(source_, plan, team, nullptr));
+  const bool vector = parts_[0].binding->vector();
+  if (vector) values_.resize(t.elements());
+  for (uint32_t i = 0; i < parts_.size(); ++i) {
+    Part& part = parts_[i];
+    const TensorBinding& b = *part.binding;
+    part.view = weights_.Get(b.role, b.layer);
+    if (vector) {
+      PutVector(part);
+      continue;
+    }
+    rows_.resize(b.StoredRows(t.shape));
+    for (uint64_t r = 0; r < static_cast<uint64_t>(part.view.rows); ++r) rows_[b.rows.Stored(r)] = {i, RotatedRow(b.role, r)};
+  }
+  return {};
+}
+
+void GgufOfDirectory::Row(uint64_t row, float* out) const {
+  if (rows_.empty()) {
+    std::memcpy(out, values_.data() + row * cols_, cols_ * sizeof(float));
+    return;
+  }
+  const auto& [part, from] = rows_[row % rows_.size()];
+  UnpackRow(parts_[part].view, static_cast<int64_t>(row / rows_.size()), static_cast<int64_t>(from), out);
+}
+
+}  // namespace tally

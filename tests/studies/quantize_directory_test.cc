@@ -1,0 +1,220 @@
+// Hugging Face directories written as GGUF: the logits stay what they were, in every family that GGUF has; the others are refused.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/studies/quantize.h"
+#include "engine/studies/synth.h"
+#include "loaders/loaders.h"
+#include "models/family.h"
+#include "tests/goldens/logits.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
+const std::string kShared = std::string(TALLY_SOURCE_DIR) + "/../shared/";
+
+// What GGUF has no architecture or no key for, by folder.
+const std::map<std::string, std::string> kRefused = {
+    {"cohere2-b-f32-layertypes-bias", "the windows of attention"},
+    {"deepseek1-b-f32-renorm-freq2-gqa", "is missing"},  // dense layers between sparse ones
+    {"deepseek3-b-f32-plainq-mscale", "all of the configuration"},
+    {"falcon-c-f32-sequential-bias", "no place"},
+    {"gemma3-b-f32-scaled-odd", "the factor of q.k"},
+    {"gptbigcode-b-f32-multihead", "all of the configuration"},
+    {"gptj-a-f32-rotary4-buffers", "no architecture for gpt-j"},
+    {"gptj-b-bf16-rotary6", "no architecture for gpt-j"},
+    {"gptneo-a-f32-window5-buffers", "no architecture for gpt-neo"},
+    {"gptneo-b-bf16-window3", "no architecture for gpt-neo"},
+    {"gptoss-b-top3of5-shortyarn-3blocks", "all of the configuration"},
+    {"internlm2-b-bf16-bias-dynamic", "the scaling of rope"},
+    {"llama4-a-f32-chunks-temperature", "the kinds of layers"},
+    {"llama4-c-f32-noqknorm-lists", "the kinds of layers"},
+    {"mini-gpt-a-f32", "no architecture for mini-gpt"},
+    {"olmo2-b-bf16-mha-bias-tied", "no place"},
+    {"olmoe-b-f32-clip-renorm-gqa", "no place"},
+    {"opt-a-f32-relu", "no architecture for opt"},
+    {"opt-b-bf16-gelu-nobias", "no architecture for opt"},
+    {"qwen2moe-b-f32-mixed", "is missing"},
+    {"smollm3-b-f32-sliding-biases", "the windows of attention"},
+    {"starcoder2-b-f32-window-nobias", "the windows of attention"},
+    // shared/fixtures-hf
+    {"deepseek_v2", ""},
+    {"gemma2", "the factor of q.k"},
+    {"gptbigcode", "all of the configuration"},
+    {"gptj", "no architecture for gpt-j"},
+    {"gptneo", "no architecture for gpt-neo"},
+    {"olmoe", "all of the configuration"},
+    {"opt", "no architecture for opt"},
+};
+
+std::vector<float> LogitsOf(const std::string& path, ActivationMode activations = ActivationMode::kF32) {
+  LoadOptions options = Exact();
+  options.activations = activations;
+  Opened opened = Open(path, options);
+  if (opened.engine == nullptr) return {};
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 14; ++i) ids.push_back((i * i * 7 + 3) % std::min(opened.model->recipe().vocab, 30));
+  return Logits(*opened.engine, ids, 5);
+}
+
+// Sums of q and k are in another order where GGUF's rope turns other rows; factors of frequencies are rounded to f32.
+bool SumsDiffer(const std::string& directory, const std::string& gguf) {
+  const Recipe a = ReadModelSpec(ReadHuggingFace(directory).value()).value().recipe,
+               b = ReadModelSpec(ReadGguf(gguf).value()).value().recipe;
+  return a.rope.style != b.rope.style || a.rope.scaling.kind == RopeScalingKind::kLongRope;
+}
+
+void ExpectLogitsOf(const std::string& directory, const std::string& gguf) {
+  const std::vector<float> want = LogitsOf(directory), got = LogitsOf(gguf);
+  ASSERT_FALSE(want.empty());
+  if (!SumsDiffer(directory, gguf)) return ExpectSameLogits(got, want, directory);
+  ASSERT_EQ(got.size(), want.size());
+  const Mat<const float> a = {want.data(), 1, static_cast<int64_t>(want.size())},
+                         b = {got.data(), 1, static_cast<int64_t>(got.size())};
+  EXPECT_LE(MaxDifference(a, b), 5e-6 * MaxAbs(a)) << directory;
+}
+
+void ConvertAll(const std::vector<fs::path>& directories, size_t at_least) {
+  const TempFolder folder;
+  const std::string out = folder / "out.gguf";
+  QuantizeOptions options;
+  options.type = "F32";
+  options.threads = 2;
+  std::set<std::string> families;
+  for (const fs::path& directory : directories) {
+    SCOPED_TRACE(directory.string());
+    const auto report = Quantize(directory.string(), out, options);
+    const auto refused = kRefused.find(directory.filename().string());
+    ASSERT_EQ(report.ok(), refused == kRefused.end()) << report.status().message();
+    if (!report.ok()) {
+      EXPECT_EQ(report.status().code(), StatusCode::kBadInput);
+      EXPECT_NE(report.status().message().find(refused->second), std::string::npos) << report.status().message();
+      continue;
+    }
+    EXPECT_EQ(report->bytes, fs::file_size(out));
+    ExpectLogitsOf(directory.string(), out);
+    families.insert(ReadModelSpec(ReadGguf(out).value()).value().recipe.family);
+  }
+  EXPECT_GE(families.size(), at_least);
+}
+
+TEST(QuantizeDirectory, GivesTheLogitsOfEveryGolden) {
+  std::vector<fs::path> directories;
+  for (const auto& family : fs::directory_iterator(kGoldens)) {
+    if (!family.is_directory()) continue;
+    for (const auto& one : fs::directory_iterator(family)) {
+      if (fs::exists(one.path() / "model.safetensors")) directories.push_back(one.path());
+    }
+  }
+  ConvertAll(directories, 25);
+}
+
+TEST(QuantizeDirectory, GivesTheLogitsOfSharedFixtures) {
+  if (!fs::exists(kShared + "fixtures-hf")) GTEST_SKIP() << "no shared/fixtures-hf";
+  std::vector<fs::path> directories;
+  for (const auto& one : fs::directory_iterator(kShared + "fixtures-hf")) {
+    if (fs::exists(one.path() / "model.safetensors")) directories.push_back(one.path());
+  }
+  ConvertAll(directories, 15);
+}
+
+// Types that are kept: BF16 matrices, and experts in MXFP4 whatever the preset.
+TEST(QuantizeDirectory, KeepsTheStoredTypes) {
+  const TempFolder folder;
+  QuantizeOptions options;
+  options.type = "BF16";
+  for (const char* name : {"phi/phi-a-bf16-pct50", "gptoss/gptoss-a-top4of8-realyarn"}) {
+    const std::string out = folder / "out.gguf";
+    const auto report = Quantize(kGoldens + name, out, options);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->types.count(DType::kMXFP4), name[0] == 'g' ? 1u : 0u);
+    ExpectSameLogits(LogitsOf(out), LogitsOf(kGoldens + name), name);
+    ExpectSameLogits(LogitsOf(out, ActivationMode::kAuto), LogitsOf(kGoldens + name, ActivationMode::kAuto), name);
+  }
+}
+
+class WithTokenizer : public testing::Test {
+ protected:
+  void SetUp() override {
+    SynthOptions options;
+    options.type = DType::kBF16;
+    options.layers = 1;
+    const auto made = Synthesize("gpt2", directory_, options);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+  }
+  const TempFolder folder_;
+  const std::string directory_ = folder_ / "Tiny-GPT2", out_ = folder_ / "out.gguf";
+};
+
+TEST_F(WithTokenizer, CarriesItOver) {
+  const std::string json = kShared + "tokenizers/hf/gpt2.tokenizer.json";
+  if (!fs::exists(json)) GTEST_SKIP() << json << " is absent";
+  fs::copy_file(json, directory_ + "/tokenizer.json");
+  QuantizeOptions options;
+  options.type = "Q4_K_M";
+  const auto report = Quantize(directory_, out_, options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->no_tokenizer, "");
+  const Inventory made = ReadGguf(out_).value();
+  EXPECT_EQ(made.metadata.GetString("general.name").value(), "Tiny-GPT2");
+  EXPECT_EQ(made.metadata.GetString("tokenizer.ggml.pre").value(), "gpt-2");
+  EXPECT_EQ(made.metadata.GetInt("general.file_type").value(), 15);
+  EXPECT_EQ(made.Find("blk.0.ffn_up.weight")->dtype, DType::kQ4_K);
+  const auto before = TokenizerFromJson(json), after = TokenizerFromGguf(made.metadata);
+  ASSERT_TRUE(before.ok() && after.ok()) << after.status().message();
+  const std::string text = "It's 1234 words;\n\n  \xC3\xA9t\xC3\xA9 \xE4\xBD\xA0 <|endoftext|> end";
+  EXPECT_EQ((*after)->Encode(text).value(), (*before)->Encode(text).value());
+  EXPECT_EQ((*after)->Encode(text, {.parse_special = true}).value(), (*before)->Encode(text, {.parse_special = true}).value());
+  EXPECT_EQ((*after)->eos(), std::vector<int32_t>{50256});
+}
+
+TEST_F(WithTokenizer, LeavesOutWhatCannotBeSaid) {
+  ASSERT_TRUE(WriteTextFile(directory_ + "/tokenizer.json", R"({"model": {"type": "Unigram", "vocab": []}})").ok());
+  QuantizeOptions options;
+  options.type = "Q8_0";
+  const auto report = Quantize(directory_, out_, options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_NE(report->no_tokenizer.find("'Unigram' is not supported"), std::string::npos) << report->no_tokenizer;
+  EXPECT_EQ(ReadGguf(out_).value().metadata.GetString("tokenizer.ggml.model").value(), "no_vocab");
+}
+
+TEST_F(WithTokenizer, TakesImportanceByTheNamesOfGguf) {
+  const std::string matrix = folder_ / "imatrix.gguf", name = "blk.0.ffn_up.weight";
+  GgufWriter writer;
+  writer.AddTensor(name + ".in_sum2", DType::kF32, {1, 768});
+  writer.AddTensor(name + ".counts", DType::kF32, {1, 1});
+  const auto ones = [](size_t, uint64_t, std::span<uint8_t> piece) {
+    const float one = 1;
+    for (size_t i = 0; i < piece.size(); i += 4) std::memcpy(piece.data() + i, &one, 4);
+  };
+  ASSERT_TRUE(writer.Write(matrix, ones).ok());
+  QuantizeOptions options;
+  options.importance = matrix;
+  options.dry_run = true;
+  const auto report = Quantize(directory_, out_, options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->without_importance + 1, report->types.at(DType::kQ4_K).tensors + report->types.at(DType::kQ6_K).tensors);
+  EXPECT_FALSE(fs::exists(out_));
+}
+
+TEST(QuantizeDirectory, Refusals) {
+  const TempFolder folder;
+  const auto none = Quantize(folder.path(), folder / "out.gguf", {});
+  EXPECT_NE(none.status().message().find("no config.json"), std::string::npos) << none.status().message();
+  const std::string case_directory = kGoldens + "phi/phi-a-bf16-pct50";
+  const auto over = Quantize(case_directory, case_directory + "/model.safetensors", {});
+  EXPECT_NE(over.status().message().find("would be overwritten"), std::string::npos) << over.status().message();
+}
+
+}  // namespace
+}  // namespace tally
