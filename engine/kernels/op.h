@@ -36,6 +36,7 @@ struct TaskPlan {
   int64_t tasks = 0;
   int64_t chunk = 0;         // 0: each thread takes one contiguous share; n: n tasks at a time (Team::Run)
   size_t scratch_bytes = 0;  // per thread, 64-byte aligned
+  int64_t later = 0;         // tasks [tasks, tasks + later) start when all of [0, tasks) are done
 };
 
 template <class Op>
