@@ -13,7 +13,8 @@
 // op that is charged in parts has kParts, and Useful(amounts, part).
 //
 // A kernel computes output tasks [begin, end) of an op. It does not use clocks, the ledger, threads or allocation. Tasks write
-// disjoint outputs and share no reduction, so any split of the tasks gives the same bits.
+// disjoint outputs and share no reduction, so any split of the tasks gives the same bits. Later tasks (TaskPlan::later) may read what
+// the first ones wrote.
 #pragma once
 
 #include <cstddef>

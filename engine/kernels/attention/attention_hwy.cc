@@ -49,7 +49,7 @@ struct KeyProductsOf {
                                 float scale, float* p, Ahead ahead) {
     ForQueryTiles<kMaxQueries>(queries, [&]<class N>(N, int64_t i) HWY_ATTR {
       HWY_NAMESPACE::Scores<A, N::value>(k, groups, Group(k_dim), Steps(k_dim), q + i, scale, p + i * kKvBlock, ahead);
-      ahead.on = 0;
+      ahead.on = false;
     });
   }
 };
@@ -63,7 +63,7 @@ struct KeyProductsOf<KvInt8> {
                                 float* p, Ahead ahead) {
     ForQueryTiles<kMaxInt8Queries>(queries, [&]<class N>(N, int64_t i) HWY_ATTR {
       Int8Scores<N::value>(k, groups, KvQ8Blocks(k_dim), q + i, scale, p + i * kKvBlock, ahead);
-      ahead.on = 0;
+      ahead.on = false;
     });
   }
 };
@@ -73,7 +73,7 @@ HWY_INLINE void ValuesOf(const typename A::Stored* v, int64_t padded, int64_t st
                          const ValueSums& sums, Ahead ahead) {
   ForQueryTiles<kMaxQueries>(queries, [&]<class N>(N, int64_t i) HWY_ATTR {
     Values<A, N::value>(v, padded, steps, p + i * (kKvBlock / A::kElements), sums.From(i, 0, padded), ahead);
-    ahead.on = 0;
+    ahead.on = false;
   });
 }
 
@@ -200,6 +200,8 @@ class TileRun {
     return {share_ + to, next_, share_bytes_ - to};
   }
 
+  Ahead NoneAhead() const { return {share_, share_, 0, false}; }
+
   HWY_INLINE void Block() {
     // Groups that every row sees are multiplied by all queries together; what is left and right of them row by row.
     PositionRange common = Within(every_, base_, kKvBlock);
@@ -305,7 +307,7 @@ class TileRun {
         Unpack(g, n, v);
         const PositionRange part = {std::max(lanes.begin, g * kUnit), std::min(lanes.end, (g + n) * kUnit)};
         ValuesOf<V>(v + (part.begin - g * kUnit) / V::kElements * v_padded_, v_padded_, part.size() / V::kElements,
-                    p + part.begin / V::kElements, queries, to, {share_, share_, INT64_MAX, 0});
+                    p + part.begin / V::kElements, queries, to, NoneAhead());
       }
     }
   }
@@ -350,7 +352,7 @@ class TileRun {
         }
       }
       ValuesOf<V>(v, v_padded_, kUnit / 2, Factors(r * group_) + group * (kUnit / 2), group_, sums.From(r * group_, 0, v_padded_),
-                  {share_, share_, INT64_MAX, 0});
+                  NoneAhead());
     }
   }
 

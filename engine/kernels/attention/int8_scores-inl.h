@@ -55,13 +55,15 @@ HWY_INLINE void Int8ScoreTile(const uint8_t* HWY_RESTRICT k, int64_t group, int6
       const VI start = hn::BitCast(di32, hn::Set(kKvWords, q[Int8Query::kStarts + i]));
       HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) sum[i][j] = start;
     }
-    HWY_UNROLL(2) for (int u = 0; u < U; ++u) ahead.Line((block * U + u) * KvQ8_0::kGroupBytes + 512);
+    if (ahead.on) {
+      HWY_UNROLL(18)
+      for (int line = 0; line < U * KvQ8_0::kGroupBytes; line += 64) ahead.Line(block * U * KvQ8_0::kGroupBytes + line);
+    }
     HWY_UNROLL(8) for (int step = 0; step < 8; ++step) {
       hn::Vec<decltype(du8)> x[U * kVecs];
       HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) {
         x[j] = hn::LoadU(du8, k + j / kVecs * group + 32 + step * 64 + j % kVecs * (4 * kLanes));
       }
-      HWY_UNROLL(2) for (int u = 0; u < U; ++u) ahead.Line((block * U + u) * KvQ8_0::kGroupBytes + 64 * step);
       HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
         const auto y = hn::BitCast(di8, hn::Set(kKvWords, q[step * kTileQueries + i]));
         HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) sum[i][j] = hn::SumOfMulQuadAccumulate(di32, x[j], y, sum[i][j]);

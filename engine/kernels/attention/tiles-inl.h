@@ -45,12 +45,9 @@ constexpr int UnitsFor(int queries) {
 struct Ahead {
   const uint8_t *at, *then;
   int64_t split;
-  int64_t on = -1;  // 0: the same line again and again
-  HWY_INLINE void Line(int64_t offset) const {
-    offset &= on;
-    hwy::Prefetch((offset < split ? at : then - split) + offset);
-  }
-  HWY_INLINE Ahead From(int64_t offset) const { return {at + (offset & on), then, split - (offset & on), on}; }
+  bool on = true;
+  HWY_INLINE void Line(int64_t offset) const { hwy::Prefetch((offset < split ? at : then - split) + offset); }
+  HWY_INLINE Ahead From(int64_t offset) const { return {at + offset, then, split - offset, on}; }
 };
 
 // Scores of Q queries with U groups of 16 positions: p[i][16 u + lane] = scale * sum over steps in order.
@@ -64,7 +61,9 @@ HWY_INLINE void ScoreTile(const typename A::Stored* HWY_RESTRICT k, int64_t grou
   for (int64_t n = 0; n < steps; ++n, q += kTileQueries) {
     decltype(A::Load(k)) x[U * kVecs];
     HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) x[j] = A::Load(k + j / kVecs * group + n * kUnit + j % kVecs * kLanes);
-    HWY_UNROLL(8) for (int line = 0; line < kStepBytes; line += 64) ahead.Line(n * kStepBytes + line);
+    if (ahead.on) {
+      HWY_UNROLL(8) for (int line = 0; line < kStepBytes; line += 64) ahead.Line(n * kStepBytes + line);
+    }
     HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
       HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) sum[i][j] = A::Add(x[j], q + i, sum[i][j]);
     }
@@ -101,7 +100,9 @@ HWY_INLINE void ValueTile(const typename A::Stored* HWY_RESTRICT v, int64_t padd
   for (int64_t n = 0; n < steps; ++n) {
     decltype(A::Load(v)) x[U * kVecs];
     HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) x[j] = A::Load(v + n * padded + j * kLanes);
-    HWY_UNROLL(8) for (int line = 0; line < kStepBytes; line += 64) ahead.Line(n * kStepBytes + line);
+    if (ahead.on) {
+      HWY_UNROLL(8) for (int line = 0; line < kStepBytes; line += 64) ahead.Line(n * kStepBytes + line);
+    }
     HWY_UNROLL(16) for (int i = 0; i < Q; ++i) {
       HWY_UNROLL(16) for (int j = 0; j < U * kVecs; ++j) sum[i][j] = A::Add(x[j], p + i * kStride + n, sum[i][j]);
     }
