@@ -133,8 +133,9 @@ enum class Amount : uint8_t {
   kVisible,  // attention: positions that a row sees
   kLanes,    // attention: positions in groups of 16 with at least one visible position
   kJoins,    // attention: blocks of positions after the first one of a row
+  kRanges,   // attention: ranges of blocks of which a row sees some positions
 };
-inline constexpr size_t kAmounts = 7;
+inline constexpr size_t kAmounts = 8;
 inline constexpr size_t kFirstRowAmount = static_cast<size_t>(Amount::kRows);
 
 class CostAmounts {

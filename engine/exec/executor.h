@@ -83,8 +83,10 @@ class Executor {
     const Clock::time_point start = recorder_ ? Clock::now() : Clock::time_point();
     if (shared) {
       team_.Run(slot.plan.tasks, slot.plan.chunk, body);
+      auto later = [&](int thread, int64_t begin, int64_t end) { body(thread, slot.plan.tasks + begin, slot.plan.tasks + end); };
+      if (slot.plan.later > 0) team_.Run(slot.plan.later, 0, later);
     } else if (slot.plan.tasks > 0) {
-      body(0, 0, slot.plan.tasks);
+      body(0, 0, slot.plan.tasks + slot.plan.later);
     }
     if (recorder_ || tap_) [[unlikely]]
       Show(slot, op, kernel, shared, start);

@@ -33,6 +33,7 @@ struct PlanOptions {
   ImplChoice impl = ImplChoice::kAuto;
   int64_t max_batch = 512;
   int64_t max_logit_rows = 1;  // of a batch
+  int64_t context = 0;         // the most positions of a sequence; 0: unknown, and attention is not split over positions
 };
 
 // The inputs of a plan. All of it must outlive the plan.
@@ -77,6 +78,7 @@ struct Plan {
   Mat<float> logits;                // [max_logit_rows, vocab]
   RowGroup whole;                   // the group of ops that are not routed
   std::vector<float> slopes;        // ALiBi's, [n_heads], or empty
+  AttentionPartials partials;       // of the op that runs
   AnonymousMemory memory;
 
   Plan() = default;

@@ -57,6 +57,7 @@ void Planner::Buffers() {
   }
   attended_ = Floats(Latent() ? Width(r_.n_heads, r_.latent.v_dim) : q);
   if (Latent()) LatentBuffers();
+  Partials();
   hidden_ = Floats(hidden);
   if (sparse) {
     expert_out_ = Floats(E, k);

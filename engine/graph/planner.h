@@ -80,6 +80,7 @@ class Planner {
   void Attention(Mat<const float> in);
   void LatentAttention(Mat<const float> in);
   void Attend(Mat<const float> q, Mat<const float> k, Mat<const float> v, Mat<float> out);
+  void Partials();
   void QkNorms(Mat<float> q, Mat<float> k);
   void QkNorm(Role role, Mat<float> x, int64_t groups);
   void Rotate(const Heads& x, int64_t heads, const Heads* out = nullptr);

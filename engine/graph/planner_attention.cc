@@ -1,7 +1,14 @@
 // The blocks of attention.
 #include "engine/graph/planner.h"
 
+#include <algorithm>
+
 namespace tally {
+namespace {
+
+constexpr int64_t kFewQueries = 32;  // rows times heads that are split over positions at least
+
+}  // namespace
 
 KvLayout KvLayoutOf(const Recipe& r, KvType type) {
   if (r.latent.kv_rank == 0) return {.type = type, .kv_heads = r.n_kv_heads, .k_dim = r.head_dim};
@@ -90,7 +97,18 @@ void Planner::Attend(Mat<const float> q, Mat<const float> k, Mat<const float> v,
                                          .sinks = r_.sinks ? Get(Role::kSinks) : WeightView{},
                                          .slopes = plan_.slopes,
                                          .rows = rows,
-                                         .tables = {}});
+                                         .tables = {},
+                                         .partials = plan_.partials});
+}
+
+// For a row of all heads, or of few heads several rows.
+void Planner::Partials() {
+  const int64_t v_dim = KvLayoutOf(r_, options_.kv).v_dim, ranges = options_.context / (kRangeBlocks * kKvBlock) + 1;
+  if (options_.context == 0 || ranges < 2) return;
+  const int64_t queries = std::max<int64_t>(r_.n_heads, kFewQueries);
+  const uint64_t floats =
+      SaturatingMul(static_cast<uint64_t>(queries * AttentionPartials::PartialFloats(v_dim)), static_cast<uint64_t>(ranges));
+  plan_.partials = {.data = arena_.Take<float>(floats), .queries = queries, .ranges = ranges};
 }
 
 void Planner::QkNorms(Mat<float> q, Mat<float> k) {

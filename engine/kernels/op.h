@@ -13,7 +13,8 @@
 // op that is charged in parts has kParts, and Useful(amounts, part).
 //
 // A kernel computes output tasks [begin, end) of an op. It does not use clocks, the ledger, threads or allocation. Tasks write
-// disjoint outputs and share no reduction, so any split of the tasks gives the same bits.
+// disjoint outputs and share no reduction, so any split of the tasks gives the same bits. Later tasks (TaskPlan::later) may read what
+// the first ones wrote.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +37,7 @@ struct TaskPlan {
   int64_t tasks = 0;
   int64_t chunk = 0;         // 0: each thread takes one contiguous share; n: n tasks at a time (Team::Run)
   size_t scratch_bytes = 0;  // per thread, 64-byte aligned
+  int64_t later = 0;         // tasks [tasks, tasks + later) start when all of [0, tasks) are done
 };
 
 template <class Op>

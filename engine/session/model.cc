@@ -103,6 +103,7 @@ StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& optio
   s.share_gain_ns = options.share_gain_ns;
   s.context = options.context > 0 ? options.context : std::min<int64_t>(recipe.context, kDefaultContext);
   if (recipe.learned_positions) s.context = std::min<int64_t>(s.context, recipe.context);
+  s.plan.context = s.context;
   s.sequences = std::max(1, options.sequences);
   s.kv_bytes = options.kv_bytes;
   s.plan.max_batch = std::clamp<int64_t>(options.max_batch, 1, std::max<int64_t>(1, s.context * s.sequences));

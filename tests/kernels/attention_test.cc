@@ -135,6 +135,20 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
   constexpr double kUnit = 0x1p-24;
   const float* q = p.q.data() + p.IndexOf(at) * s.heads * s.dim;
   const double scale = 1.0f / std::sqrt(static_cast<float>(s.dim));
+  // What the cache's type rounds: q, v, and p, whose rounding is in the tolerance.
+  const KvLayout layout = s.layout();
+  std::vector<double> rounded_q(q, q + s.heads * s.dim);
+  for (int64_t h = 0; h < s.heads; ++h) {
+    for (int64_t d = 0; d < s.dim; ++d) {
+      if (layout.KeyArith() == Arith::kBF16) rounded_q[h * s.dim + d] = AsBF16(q[h * s.dim + d]);
+      if (layout.KeyArith() != Arith::kInt8 || d % 32 != 0) continue;
+      int8_t integers[32];
+      const int64_t n = std::min<int64_t>(32, s.dim - d);
+      const double unit = QuantiseQuery<float>(q + h * s.dim + d, n, integers);
+      for (int64_t i = 0; i < n; ++i) rounded_q[h * s.dim + d + i] = unit * integers[i];
+    }
+  }
+  const bool round_v = layout.ValueArith() == Arith::kBF16;
   out.assign(s.heads * s.v_dim, 0);
   tolerance.assign(s.heads * s.v_dim, 0);
   for (int64_t h = 0; h < s.heads; ++h) {
@@ -145,7 +159,7 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
     for (int32_t j = static_cast<int32_t>(first); j <= at.position; ++j) {
       double dot = 0, size = 0;
       for (int64_t d = 0; d < s.dim; ++d) {
-        const double term = static_cast<double>(q[h * s.dim + d]) * cache.K({at.table, j}, kv, d);
+        const double term = rounded_q[h * s.dim + d] * cache.K({at.table, j}, kv, d);
         dot += term, size += std::fabs(term);
       }
       double value = dot * scale;
@@ -163,7 +177,8 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
       const double e = std::exp(score[j] - max);
       sum += e;
       for (int64_t d = 0; d < s.v_dim; ++d) {
-        const double x = cache.V({at.table, static_cast<int32_t>(first + j)}, kv, d);
+        const float stored = cache.V({at.table, static_cast<int32_t>(first + j)}, kv, d);
+        const double x = round_v ? AsBF16(stored) : stored;
         out[h * s.v_dim + d] += e * x, absolute[d] += e * std::fabs(x);
       }
     }
@@ -173,7 +188,7 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
     const double relative = 2 * score_error + (max - min + 4 + std::min<double>(kKvBlock, score.size()) + 6 * blocks) * kUnit;
     for (int64_t d = 0; d < s.v_dim; ++d) {
       out[h * s.v_dim + d] /= sum;
-      tolerance[h * s.v_dim + d] = 4 * relative * absolute[d] / sum;
+      tolerance[h * s.v_dim + d] = (4 * relative + (round_v ? 0x1.01p-8 : 0)) * absolute[d] / sum;
     }
   }
 }
@@ -460,11 +475,60 @@ TEST(Attention, BitsDoNotDependOnTheBatch) {
   });
 }
 
+// Few rows, whose positions are divided among tasks: the same bits as in one piece.
+TEST(Attention, BitsDoNotDependOnSlicesOfPositions) {
+  Random random(33);
+  SCOPED_TRACE(random.Trace());
+  for (const Shape& shape : {Shape{4, 1, 32, 0, true, KvType::kF32},
+                             {4, 1, 32, 0, false, KvType::kBF16},
+                             {6, 2, 40, 1500, true, KvType::kF16},
+                             {9, 1, 40, 0, false, KvType::kQ8_0, 24, true},
+                             {3, 3, 32, 0, true, KvType::kQ8_0},
+                             {2, 1, 16, 0, false, KvType::kBF16, 16, false, 1100}}) {
+    SCOPED_TRACE(shape.Trace());
+    Problem p(shape, {3300, 1030}, random);
+    Cache cache(shape, p.lengths);
+    cache.Store(p.rows, p.K(), p.V());
+    const std::vector<std::vector<KvRow>> batches = {
+        {{0, 3299}}, {{0, 1023}}, {{0, 5}}, {{0, 3297}, {0, 3298}, {0, 3299}}, {{0, 40}, {0, 2047}, {1, 1029}, {0, 2100}}};
+    const int64_t ranges = 4, queries = 4 * shape.heads;
+    EdgeArray<float> partials(queries * ranges * AttentionPartials::PartialFloats(shape.v_dim));
+    ForEachTarget([&] {
+      for (const std::vector<KvRow>& of : batches) {
+        const int64_t n = static_cast<int64_t>(of.size());
+        EdgeMat<float> q(n, shape.heads * shape.dim), want(n, shape.heads * shape.v_dim), got(n, shape.heads * shape.v_dim);
+        q.Fill(random);
+        const Kernel<AttentionOp>& kernel = KernelNamed<AttentionOp>("hwy");
+        AttentionOp op = p.Op(cache, of, q.view(), want.view());
+        RunShuffled(kernel, op, random.Bits());
+        EXPECT_EQ(kernel.plan(op, 3).later, 0);
+        op.partials = {partials.data(), queries, ranges};
+        op.out = got.view();
+        ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+        EXPECT_EQ(kernel.plan(op, 3).later, n * shape.heads);
+        EXPECT_GE(kernel.plan(op, 3).tasks, ranges);
+        for (const int threads : {1, 3}) {
+          std::memset(partials.data(), 0xFF, partials.size() * sizeof(float));
+          RunShuffled(kernel, op, random.Bits(), threads);
+          ExpectSameBits(got.view(), want.view());
+        }
+        op.partials.queries = n * shape.heads - 1;
+        EXPECT_EQ(kernel.plan(op, 3).later, 0) << "without room for all rows";
+      }
+    });
+  }
+}
+
 TEST(Attention, NotANumberReachesTheRowsThatSeeItAndNoOthers) {
   Random random(41);
   SCOPED_TRACE(random.Trace());
-  const Shape shape{8, 2, 32, 40, false, KvType::kF32};
-  for (bool in_k : {true, false}) {
+  for (const auto& [in_k, type] : {std::pair(true, KvType::kF32),
+                                   {false, KvType::kF32},
+                                   {true, KvType::kBF16},
+                                   {false, KvType::kBF16},
+                                   {true, KvType::kQ8_0},
+                                   {false, KvType::kQ8_0}}) {
+    const Shape shape{8, 2, 32, 40, false, type};
     Problem p(shape, {200}, random);
     (in_k ? p.k : p.v)[70 * 64 + 5] = NAN;  // position 70, KV head 0
     Cache cache(shape, p.lengths);
@@ -531,25 +595,34 @@ TEST(Attention, ReferenceDoesExactlyWhatIsCharged) {
     const int64_t n = p.rows.size(), width = shape.heads * shape.dim;
     EdgeMat<float> out(n, shape.heads * shape.v_dim);
     const AttentionOp op = p.Op(cache, p.rows, {p.q.data(), n, width}, out.view());
-    auto count = [&](auto a, auto s, auto j) {
+    auto count = [&](auto a, auto s, auto j, auto z) {
       using A = decltype(a);
       using J = decltype(j);
       std::vector<A> o(shape.v_dim);
-      std::vector<J> total(shape.v_dim);
+      std::vector<J> total(2 * shape.v_dim);
       return CountOf([&] {
         for (int64_t r = 0; r < n; ++r) {
-          for (int64_t h = 0; h < shape.heads; ++h) AttendReference<A, decltype(s), J>(op, r, h, o.data(), total.data());
+          for (int64_t h = 0; h < shape.heads; ++h) {
+            AttendReference<A, decltype(s), J, decltype(z)>(op, r, h, o.data(), total.data());
+          }
         }
       });
     };
-    const OpCounts products = count(Counting(), 0.0f, 0.0f), softmax = count(0.0f, Counting(), 0.0f);
-    const OpCounts joins = count(0.0f, 0.0f, Counting());
+    const OpCounts products = count(Counting(), 0.0f, 0.0f, 0.0f), softmax = count(0.0f, Counting(), 0.0f, 0.0f);
+    const OpCounts joins = count(0.0f, 0.0f, Counting(), 0.0f), rounding = count(0.0f, 0.0f, 0.0f, Counting());
     const Cost useful = TotalUseful(op), executed = TotalExecuted(KernelNamed<AttentionOp>("ref"), op);
     EXPECT_EQ(products, (OpCounts{useful.Flops(WorkClass::kAttention), useful.Special(WorkClass::kAttention)}));
     EXPECT_EQ(softmax, (OpCounts{useful.Flops(WorkClass::kSoftmax), useful.Special(WorkClass::kSoftmax)}));
     EXPECT_EQ(executed.Flops(WorkClass::kAttention), products.flops);
     EXPECT_EQ(executed.Flops(WorkClass::kSoftmax), softmax.flops + joins.flops);
     EXPECT_EQ(executed.Special(WorkClass::kSoftmax), softmax.special + joins.special);
+    EXPECT_EQ(executed.Flops(WorkClass::kQuantize), rounding.flops);
+    EXPECT_EQ(executed.Special(WorkClass::kQuantize), rounding.special);
+    const uint64_t keys = useful.Flops(WorkClass::kAttention) / static_cast<uint64_t>(shape.dim + shape.v_dim) * shape.dim;
+    const KvLayout layout = shape.layout();
+    const bool mixed = layout.KeyArith() != layout.ValueArith();
+    EXPECT_EQ(useful.Flops(WorkClass::kAttention, layout.KeyArith()), mixed ? keys : products.flops);
+    EXPECT_EQ(useful.Flops(WorkClass::kAttention, layout.ValueArith()), products.flops - (mixed ? keys : 0));
     EXPECT_EQ(useful.TotalFlops(), products.flops + softmax.flops) << "nothing in other classes";
   }
 }

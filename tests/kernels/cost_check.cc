@@ -89,7 +89,8 @@ class Memory {
 struct Counted {
   std::array<OpCounts, kWorkClasses> work{};
   std::array<uint64_t, kByteKinds> bytes{};
-  Arith linear = Arith::kF32;  // of the products; all else is f32
+  Arith linear = Arith::kF32;                 // of the products; all else is f32, but for attention
+  std::array<uint64_t, kAriths> attention{};  // FLOPs of class attention by type
   OpCounts& at(WorkClass c) { return work[static_cast<size_t>(c)]; }
   uint64_t& at(ByteKind k) { return bytes[static_cast<size_t>(k)]; }
 };
@@ -187,6 +188,11 @@ class Sweep {
       const std::string at = std::string(Op::kName) + " " + name + " " + std::string(kWorkClassNames[c]);
       const bool products = c == static_cast<int>(WorkClass::kLinear) || c == static_cast<int>(WorkClass::kRouter);
       for (int a = 0; a < kAriths; ++a) {
+        if (c == static_cast<int>(WorkClass::kAttention)) {
+          Equal(at + " " + std::string(kArithNames[a]), cost.Flops(WorkClass::kAttention, static_cast<Arith>(a)),
+                counted.attention[static_cast<size_t>(a)]);
+          continue;
+        }
         const bool here = static_cast<Arith>(a) == (products ? counted.linear : Arith::kF32);
         Equal(at + " " + std::string(kArithNames[a]), cost.Flops(static_cast<WorkClass>(c), static_cast<Arith>(a)),
               here ? counted.work[c].flops : 0);
@@ -553,15 +559,25 @@ class Sweep {
       op.tables = tables;
       const auto count = [&]<class A, class S>(A, S) {
         std::vector<A> o(static_cast<size_t>(s.v_dim));
-        std::vector<float> total(static_cast<size_t>(s.v_dim));
+        std::vector<float> total(2 * static_cast<size_t>(s.v_dim));
         return CountOf([&] {
           for (int64_t r = 0; r < n; ++r) {
-            for (int64_t h = 0; h < s.heads; ++h) AttendReference<A, S, float>(op, r, h, o.data(), total.data());
+            for (int64_t h = 0; h < s.heads; ++h) {
+              AttendReference<A, S, float, float>(op, r, h, o.data(), total.data());
+            }
           }
         });
       };
       Counted c;
       c.at(WorkClass::kAttention) = count(Counting(), 0.0f);
+      // A key's part of the products is k_dim of k_dim + v_dim.
+      const bool bf16 = s.type == KvType::kBF16, int8 = s.type == KvType::kQ8_0;
+      const uint64_t products = c.at(WorkClass::kAttention).flops, dims = static_cast<uint64_t>(s.dim + s.v_dim);
+      c.attention[static_cast<size_t>(int8   ? Arith::kInt8
+                                      : bf16 ? Arith::kBF16
+                                             : Arith::kF32)] += products / dims * static_cast<uint64_t>(s.dim);
+      c.attention[static_cast<size_t>(int8 || bf16 ? Arith::kBF16 : Arith::kF32)] +=
+          products / dims * static_cast<uint64_t>(s.v_dim);
       c.at(WorkClass::kSoftmax) = count(0.0f, Counting());
       const uint64_t element = s.type == KvType::kF32    ? 4
                                : s.type == KvType::kQ8_0 ? 1

@@ -139,6 +139,19 @@ void RunShuffled(const Kernel<Op>& kernel, const Op& op, uint64_t seed, int thre
     begin = end;
   }
   random.Shuffle(chunks);
+  const size_t first = chunks.size();
+  for (int64_t begin = plan.tasks; begin < plan.tasks + plan.later;) {
+    const int64_t end = std::min(plan.tasks + plan.later, begin + random.Between(1, plan.later));
+    chunks.emplace_back(begin, end);
+    begin = end;
+  }
+  if (first > 0 && threads == 1) {  // a caller that works alone does all in one call
+    chunks.assign(1, {0, plan.tasks + plan.later});
+  } else {
+    std::vector<std::pair<int64_t, int64_t>> later(chunks.begin() + static_cast<int64_t>(first), chunks.end());
+    random.Shuffle(later);
+    std::copy(later.begin(), later.end(), chunks.begin() + static_cast<int64_t>(first));
+  }
   // The executor promises 64-byte alignment and whatever the kernel asked for: up to 63 bytes of slack before
   // the bad page.
   constexpr size_t kGuard = 256;

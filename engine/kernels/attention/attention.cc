@@ -6,6 +6,7 @@
 #include "engine/kernels/attention/attention_internal.h"
 #include "engine/kernels/attention/attention_ref.h"
 #include "engine/kernels/describe.h"
+#include "engine/kernels/kv_store/kv_q8_0-inl.h"
 #include "engine/kernels/kv_store/kv_rows.h"
 #include "engine/kernels/validate.h"
 
@@ -60,7 +61,7 @@ void AddScoreRules(const AttentionOp& op, uint64_t scores, Cost& cost) {
   cost.AddSpecial(WorkClass::kSoftmax, op.softcap != 0 ? scores : 0);
 }
 
-// Merging one block: 1 compare, 1 subtract, 1 exp, 3 FLOPs for the sum, 3 dim for the output.
+// Merging one block or range: 1 compare, 1 subtract, 1 exp, 3 FLOPs for the sum, 3 dim for the output.
 void AddJoins(uint64_t joins, int64_t dim, Cost& cost) {
   cost.AddFlops(WorkClass::kSoftmax, joins * (5 + 3 * dim));
   cost.AddSpecial(WorkClass::kSoftmax, joins);
@@ -77,7 +78,8 @@ CostAmounts AttentionOp::Amounts(std::span<const Phase> phases, Phase phase) con
     ++n[Amount::kRows];
     n[Amount::kVisible] += static_cast<uint64_t>(visible.size());
     n[Amount::kLanes] += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
-    n[Amount::kJoins] += static_cast<uint64_t>(BlocksTouched(visible)) - 1;
+    n[Amount::kJoins] += static_cast<uint64_t>(PiecesTouched(visible, kKvBlock)) - 1;
+    n[Amount::kRanges] += static_cast<uint64_t>(PiecesTouched(visible, kRangePositions));
   }
   return n;
 }
@@ -85,7 +87,8 @@ CostAmounts AttentionOp::Amounts(std::span<const Phase> phases, Phase phase) con
 Cost AttentionOp::Useful(const CostAmounts& n) const {
   Cost cost;
   const uint64_t scores = n[Amount::kVisible], queries = n[Amount::kRows] * heads, sunk = sinks.empty() ? 0 : queries;
-  cost.AddFlops(WorkClass::kAttention, 2 * scores * heads * (layout.k_dim + layout.v_dim));
+  cost.AddFlops(WorkClass::kAttention, 2 * scores * heads * layout.k_dim, layout.KeyArith());
+  cost.AddFlops(WorkClass::kAttention, 2 * scores * heads * layout.v_dim, layout.ValueArith());
   cost.AddFlops(WorkClass::kSoftmax, 4 * scores * heads + 3 * sunk);
   AddScoreRules(*this, scores * heads, cost);
   cost.AddSpecial(WorkClass::kSoftmax, scores * heads + queries * layout.v_dim + sunk);
@@ -99,24 +102,36 @@ void AttentionOp::Touches(WeightTouches& touches) const {
   if (!sinks.empty() && !rows.empty()) touches.push_back({sinks.id, 0, 0, 1});
 }
 
-// Scores and softmax are computed for whole groups of 16 positions, p.v for visible positions over the padded v_dim. Per block, the
-// reductions of the maximum and of the sum over 16 lanes take 15 FLOPs each. Widening integers takes a product an element; it is counted
-// as if each row were alone (rows of a tile share it).
+// Scores and softmax are computed for whole groups of 16 positions; p.v over the padded v_dim, in f32 for visible positions, in bf16
+// for whole groups. An odd k_dim has a zero beside it in bf16, blocks of 32 are whole in int8. Per block, the reductions of the maximum
+// and of the sum over 16 lanes take 15 FLOPs each. int8: q is rounded (3 FLOPs an element with its sum, a product and two divides a
+// block of 32), sums are scaled (3 FLOPs), and values cost a product an element to widen; it is counted as if each row were alone
+// (rows of a tile share it), and as if each row of q were rounded once (slices of a split row repeat it).
 Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   Cost cost;
-  const uint64_t padded = KvPadded(op.layout.v_dim), heads = op.heads;
+  const KvLayout& layout = op.layout;
+  const uint64_t padded = KvPadded(layout.v_dim), heads = op.heads;
   const uint64_t scores = n[Amount::kVisible], lanes = n[Amount::kLanes],
                  blocks = n[Amount::kRows] + n[Amount::kJoins];  // of one query head
   const uint64_t queries = n[Amount::kRows] * heads, sunk = op.sinks.empty() ? 0 : queries;
-  cost.AddFlops(WorkClass::kAttention, 2 * heads * (lanes * op.layout.k_dim + scores * padded));
+  const Arith keys = layout.KeyArith(), values = layout.ValueArith();
+  const uint64_t step = keys == Arith::kInt8   ? kKvQ8Block
+                        : keys == Arith::kBF16 ? 2
+                                               : 1,
+                 steps = (static_cast<uint64_t>(layout.k_dim) + step - 1) / step,  // of a key
+      positions = values == Arith::kBF16 ? lanes : scores;
+  cost.AddFlops(WorkClass::kAttention, 2 * heads * lanes * steps * step, keys);
+  cost.AddFlops(WorkClass::kAttention, 2 * heads * positions * padded, values);
   cost.AddFlops(WorkClass::kSoftmax, heads * (4 * lanes + 2 * 15 * blocks) + 3 * sunk);
   cost.AddSpecial(WorkClass::kSoftmax, lanes * heads + queries * padded + sunk);
   AddScoreRules(op, lanes * heads, cost);
-  AddJoins(blocks * heads, padded, cost);
-  cost.AddBytes(ByteKind::kKvRead, op.layout.kv_heads * (lanes * op.layout.KeyBytes() + scores * op.layout.PaddedValueBytes()));
-  if (op.layout.type == KvType::kQ8_0) {
-    const uint64_t tasks = static_cast<uint64_t>(op.layout.kv_heads * TasksPerKvHead(op));
-    cost.AddFlops(WorkClass::kQuantize, tasks * (lanes * static_cast<uint64_t>(op.layout.k_dim) + scores * padded));
+  AddJoins((blocks + n[Amount::kRanges]) * heads, padded, cost);
+  cost.AddBytes(ByteKind::kKvRead, layout.kv_heads * (lanes * layout.KeyBytes() + positions * layout.PaddedValueBytes()));
+  if (keys == Arith::kInt8) {
+    const uint64_t tasks = static_cast<uint64_t>(layout.kv_heads * TasksPerKvHead(op));
+    cost.AddFlops(WorkClass::kQuantize, queries * (3 * static_cast<uint64_t>(layout.k_dim) + steps));
+    cost.AddSpecial(WorkClass::kQuantize, 2 * queries * steps);
+    cost.AddFlops(WorkClass::kQuantize, 3 * heads * lanes * steps + tasks * lanes * padded);
   }
   AddActivationBytes(op, n, cost);
   AddSinkBytes(op, n, cost);
@@ -129,17 +144,23 @@ const char* AlwaysSupported(const AttentionOp&) { return nullptr; }
 
 // One task for each row and query head.
 TaskPlan PlanRef(const AttentionOp& op, int) {
-  return {static_cast<int64_t>(op.rows.size()) * op.heads, 1, 2 * static_cast<size_t>(op.layout.v_dim) * sizeof(float)};
+  return {static_cast<int64_t>(op.rows.size()) * op.heads, 1, 3 * static_cast<size_t>(op.layout.v_dim) * sizeof(float)};
 }
 void RunRef(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   float* o = reinterpret_cast<float*>(scratch.data());
   for (int64_t t = begin; t < end; ++t) {
-    AttendReference<float, float, float>(op, t / op.heads, t % op.heads, o, o + op.layout.v_dim);
+    AttendReference<float, float, float, float>(op, t / op.heads, t % op.heads, o, o + op.layout.v_dim);
   }
 }
-// The reference does not merge the first block if there is no sink.
+// The reference does not merge the first block of a range, and not the first range if there is no sink.
 Cost ExecutedRef(const AttentionOp& op, const CostAmounts& n) {
   Cost cost = op.Useful(n);
+  if (op.layout.KeyArith() == Arith::kInt8) {
+    const uint64_t blocks = KvQ8Blocks(op.layout.k_dim), heads = op.heads;
+    cost.AddFlops(WorkClass::kQuantize,
+                  2 * n[Amount::kRows] * heads * op.layout.k_dim + 3 * n[Amount::kVisible] * heads * blocks);
+    cost.AddSpecial(WorkClass::kQuantize, 2 * n[Amount::kRows] * heads * blocks);
+  }
   AddJoins((n[Amount::kJoins] + (op.sinks.empty() ? 0 : n[Amount::kRows])) * op.heads, op.layout.v_dim, cost);
   return cost;
 }

@@ -3,21 +3,39 @@
 // Keys and values lie in blocks of C = kKvBlock positions (kv_layout.h). Masked positions do not enter the arithmetic.
 //
 // A query processes the blocks in order of position. In each block, over the visible positions:
-//   s = (q.k, summed over d in order by fma) * scale
+//   s = q.k * scale
 //   with softcap c: s = c tanh(s / c), as c tanh(s (1 / c)) (Gemma 2)
 //   with slopes: s = fma(slope, j - i, s) for position j seen from i (ALiBi, Press et al. 2022)
 //   m = max s; p = exp(s - m); l = sum p; o = sum p v in order of position
-// The block is merged into the running (M, L, O):
+// The cache's type decides the arithmetic of q.k and p.v, for one row and for many alike:
+//   f32, f16  f32: acc = fma(x, y, acc), in order of d and of position
+//   bf16      q and p are rounded to bf16; pairs of neighbours (d; positions at even and odd) in order: the target's bf16 dot
+//             product if it has one (own order within a pair, subnormals flushed), else acc = fma(x1, y1, fma(x0, y0, acc))
+//   q8_0      q.k: every 32 elements of q are rounded to int8, scale = max |q| / 127; over blocks of 32 d in order,
+//             acc = fma(float(sum_32 q k), k_scale * q_scale, acc). p.v as with bf16, of v rounded to bf16.
+//
+// Blocks form ranges of kRangeBlocks. A block is merged into its range's (M, L, O):
 //   (a, b) = (exp(M - m), 1) if m > M, else (1, exp(m - M));  L = L a + l b, O = O a + o b, M = max(M, m)
-// The first block initialises (M, L, O); blocks without visible positions are skipped. The result is O / L. It does not depend on
-// how the prompt was cut, on other rows of the batch or on the threads.
-// Sinks (gpt-oss), one more logit without a value: M starts as the sink, L as exp(sink - M) = 1, O as 0.
+// and the ranges likewise, in order, into those of the row. The first block or range initialises (M, L, O); those without visible
+// positions are skipped. The result is O / L. It does not depend on how the prompt was cut, on other rows of the batch or on the
+// threads.
+// Sinks (gpt-oss), one more logit without a value: the row's M starts as the sink, L as exp(sink - M) = 1, O as 0.
 #pragma once
 
 #include "engine/kernels/kv_store/kv_store.h"
 #include "engine/kernels/op.h"
 
 namespace tally {
+
+inline constexpr int64_t kRangeBlocks = 8;
+
+// Memory for the (M, L, O) of ranges, with which few rows are split over positions: [queries][ranges][PartialFloats]. `queries`: the
+// most rows times heads. Empty: nothing is split.
+struct AttentionPartials {
+  float* data = nullptr;
+  int64_t queries = 0, ranges = 0;
+  static constexpr int64_t PartialFloats(int64_t v_dim) { return KvPadded(v_dim) + 16; }
+};
 
 struct AttentionOp {
   static constexpr std::string_view kName = "attention";
@@ -33,10 +51,11 @@ struct AttentionOp {
   std::span<const float> slopes = {};  // [heads] or empty; a constant of the model, not a parameter
   std::span<const KvRow> rows;  // [n]; consecutive rows of one sequence share a tile, fastest if their positions are consecutive
   std::span<const KvTable> tables;
+  AttentionPartials partials = {};  // positions are below partials.ranges * kRangeBlocks * kKvBlock, unless it is empty
   Status Validate() const;
   // Plain softmax attention, without merging of blocks (which is in Executed). With v visible keys,
   // per row and query head:
-  //   attention  2 v (k_dim + v_dim) FLOPs: q.k and p.v, a fused multiply-add for each element
+  //   attention  2 v (k_dim + v_dim) FLOPs: q.k and p.v, a fused multiply-add for each element, of the types of the layout
   //   softmax    v multiplies by the scale, v max, v subtracts, v adds; special: v exps, v_dim divides by the sum;
   //              with sinks one more max, subtract, add and exp; with a softcap 2 v multiplies and v tanh; with slopes 2 v
   // Bytes: v layout.PositionBytes() of KV read per row, even if a tile of rows reads a block once; q read, out written, the sinks

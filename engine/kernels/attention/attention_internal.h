@@ -28,12 +28,14 @@ inline PositionRange Within(PositionRange r, int64_t begin, int64_t count) {
   return {std::max<int64_t>(r.begin - begin, 0), std::min(r.end - begin, count)};
 }
 
-inline int64_t BlocksTouched(PositionRange r) { return (r.end - 1) / kKvBlock - r.begin / kKvBlock + 1; }
+inline constexpr int64_t kRangePositions = kRangeBlocks * kKvBlock;
+// Pieces of `size` positions that a range touches.
+inline int64_t PiecesTouched(PositionRange r, int64_t size) { return (r.end - 1) / size - r.begin / size + 1; }
 
 // A task of the Highway kernel is a tile of up to kTileQueries / kMostTaskHeads rows or more, and up to kMostTaskHeads query heads
 // of one KV head. Task t is tile t / HeadTasks and head task t % HeadTasks. Only the first and last row of a tile are compared, so
 // that a tile may contain rows of other sequences; AttendRows splits it.
-inline constexpr int64_t kTileQueries = 32, kMostTaskHeads = 8;
+inline constexpr int64_t kTileQueries = 64, kMostTaskHeads = 8;
 
 inline int64_t HeadsPerKvHead(const AttentionOp& op) { return op.heads / op.layout.kv_heads; }
 // Tasks that the query heads of a KV head are divided into, as evenly as they can be.
@@ -49,6 +51,20 @@ inline int64_t TileEnd(std::span<const KvRow> rows, int64_t begin, int64_t tile_
   int64_t e = begin + 1;
   while (rows[e].table == rows[begin].table) ++e;
   return e;
+}
+
+// Few tasks are split into slices over ranges of positions, so that there are at least so many. It does not change results, as ranges
+// are merged one by one in any case.
+inline constexpr int64_t kFewTasks = 64;
+inline int64_t SlicesOf(const AttentionOp& op, int64_t tiles) {
+  const int64_t tasks = tiles * HeadTasks(op), queries = static_cast<int64_t>(op.rows.size()) * op.heads;
+  if (op.partials.data == nullptr || tasks == 0 || tasks >= kFewTasks || queries > op.partials.queries) return 1;
+  return std::min((kFewTasks + tasks - 1) / tasks, op.partials.ranges);
+}
+// The maximum, the sum and, from element 16 on, O of a range.
+inline float* PartialOf(const AttentionOp& op, int64_t row, int64_t head, int64_t range) {
+  return op.partials.data +
+         ((row * op.heads + head) * op.partials.ranges + range) * AttentionPartials::PartialFloats(op.layout.v_dim);
 }
 
 // attention_hwy.cc

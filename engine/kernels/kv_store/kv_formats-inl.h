@@ -2,6 +2,7 @@
 //
 // A format is a header like kv_plain-inl.h: a scalar struct (sizes, Key, Value, Store) for the reference and KvLayout, and a
 // KvVectors of it (kv_vectors-inl.h) for the Highway kernels.
+#include "engine/kernels/kv_store/kv_bf16-inl.h"
 #include "engine/kernels/kv_store/kv_plain-inl.h"
 #include "engine/kernels/kv_store/kv_q8_0-inl.h"
 #include "engine/kernels/kv_store/kv_shared-inl.h"

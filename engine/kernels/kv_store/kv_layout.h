@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "counters/cost/cost.h"
 #include "engine/base/kinds.h"
 
 namespace tally {
@@ -19,6 +20,10 @@ struct KvLayout {
   int64_t k_dim = 0;      // elements of a head's key
   int64_t v_dim = k_dim;  // elements of a head's value
   bool shared = false;    // a value is the first v_dim elements of its key (latent attention)
+
+  // The type of attention's products with keys and with values (attention.h).
+  Arith KeyArith() const { return type == KvType::kQ8_0 ? Arith::kInt8 : type == KvType::kBF16 ? Arith::kBF16 : Arith::kF32; }
+  Arith ValueArith() const { return type == KvType::kQ8_0 || type == KvType::kBF16 ? Arith::kBF16 : Arith::kF32; }
 
   size_t HeadBytes() const;  // one head's share of a block, padding included
   size_t BlockBytes() const { return static_cast<size_t>(kv_heads) * HeadBytes(); }

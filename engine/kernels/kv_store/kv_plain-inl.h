@@ -1,4 +1,4 @@
-// KV formats that store one number an element: f32, f16 and bf16.
+// KV formats whose products are of f32: f32 and f16.
 //
 // A head's share of a block: keys [C / 16][Kp][16] (C = kKvBlock; the last index is the position within its group of 16), then
 // values [C][Vp]. Kp and Vp are k_dim and v_dim rounded up to 16. The padding is never written and does not affect results.
@@ -68,7 +68,6 @@ struct KvNumberBF16 {
 };
 using KvF32 = KvPlain<KvNumberF32>;
 using KvF16 = KvPlain<KvNumberF16>;
-using KvBF16 = KvPlain<KvNumberBF16>;
 
 }  // namespace tally
 
@@ -90,18 +89,6 @@ namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-HWY_INLINE KvVec Widen(const float* x) { return hn::LoadU(kKvFloats, x); }
-HWY_INLINE KvVec Widen(const hwy::float16_t* x) {
-  const hn::Rebind<uint16_t, KvFloats> d16;
-  return WidenF16(kKvFloats, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(x)));
-}
-
-HWY_INLINE KvVec Widen(const hwy::bfloat16_t* x) {
-  const hn::Rebind<uint16_t, KvFloats> d16;
-  const hn::RebindToUnsigned<KvFloats> d32;
-  return hn::BitCast(kKvFloats, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(x)))));
-}
-
 // f32 [n] to T, n <= 16. `out` has room for 16; elements beyond n are unspecified.
 template <class T>
 HWY_INLINE void NarrowUpTo16(const float* x, int64_t n, uint16_t* out) {
@@ -121,29 +108,46 @@ HWY_INLINE void NarrowUpTo16(const float* x, int64_t n, uint16_t* out) {
   }
 }
 
-// Format: KvF32, KvF16 or KvBF16; T: the element as Highway knows it.
+// `runs` runs of n elements, n a multiple of 16, each `from` elements after the last; as f32, each `to` elements after the last.
+template <class T>
+HWY_INLINE void WidenRuns(const T* x, int64_t runs, int64_t from, int64_t n, float* out, int64_t to) {
+  for (int64_t r = 0; r < runs; ++r, x += from, out += to) {
+    for (int64_t i = 0; i < n; i += 16) {
+      HWY_UNROLL(16) for (int j = 0; j < 16; j += kKvLanes) hn::StoreU(Widen(x + i + j), kKvFloats, out + i + j);
+    }
+  }
+}
+
+// Whether a load can widen f16. Else they are widened once for all queries.
+constexpr bool kLoadWidensF16 = !(HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2);
+
+// Format: KvF32 or KvF16; T: the element as Highway knows it.
 template <class Format, class T>
 struct KvPlainVectors {
-  using Stored = T;
-  static constexpr bool kDirect = true;
-  static constexpr bool kWidens = !std::is_same_v<T, float>;
+  static constexpr bool kIsF32 = std::is_same_v<T, float>;
+  static constexpr bool kDirectKeys = kIsF32 || kLoadWidensF16, kDirectValues = kDirectKeys;
+  using KeyProducts = KvSingles<std::conditional_t<kDirectKeys, T, float>>;
+  using ValueProducts = KeyProducts;
 
+  static size_t KeyAt(const KvLayout& l, int64_t lane) { return Format::KeyAt(l, lane, 0); }
+  static size_t ValueAt(const KvLayout& l, int64_t lane) { return Format::ValueAt(l, lane, 0); }
   static const T* Keys(const KvLayout& l, const uint8_t* share, int64_t lane) {
-    return reinterpret_cast<const T*>(share + Format::KeyAt(l, lane, 0));
+    return reinterpret_cast<const T*>(share + KeyAt(l, lane));
   }
   static const T* Values(const KvLayout& l, const uint8_t* share, int64_t lane) {
-    return reinterpret_cast<const T*>(share + Format::ValueAt(l, lane, 0));
+    return reinterpret_cast<const T*>(share + ValueAt(l, lane));
   }
-  static HWY_INLINE void WidenKeys(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, float* out) {
-    const T* x = Keys(l, share, lane);
-    for (int64_t g = 0; g < groups; ++g) WidenRun(x + g * KvPadded(l.k_dim) * 16, l.k_dim * 16, out + g * KvPadded(l.k_dim) * 16);
+  static HWY_INLINE void UnpackKeys(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, float* out) {
+    const int64_t group = KvPadded(l.k_dim) * 16;
+    WidenRuns(Keys(l, share, lane), groups, group, l.k_dim * 16, out, group);
   }
-  static HWY_INLINE void WidenValues(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t lanes, float* out) {
-    WidenRun(Values(l, share, lane), lanes * KvPadded(l.v_dim), out);
+  static HWY_INLINE void UnpackValues(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, float* out) {
+    const int64_t padded = KvPadded(l.v_dim);
+    WidenRuns(Values(l, share, lane), 16 * groups, padded, padded, out, padded);
   }
   static HWY_INLINE void Store(const KvLayout& l, uint8_t* share, int64_t lane, const float* k, const float* v) {
     uint8_t *key = share + Format::KeyAt(l, lane, 0), *value = share + Format::ValueAt(l, lane, 0);
-    if constexpr (!kWidens) {
+    if constexpr (kIsF32) {
       for (int64_t d = 0; d < l.k_dim; ++d) Format::Put(key + d * 16 * sizeof(T), k[d]);
       std::memcpy(value, v, static_cast<size_t>(l.v_dim) * sizeof(T));
     } else {
@@ -160,21 +164,12 @@ struct KvPlainVectors {
       }
     }
   }
-
- private:
-  static HWY_INLINE void WidenRun(const T* x, int64_t n, float* out) {
-    for (int64_t i = 0; i < n; i += 16) {
-      HWY_UNROLL(16) for (int j = 0; j < 16; j += kKvLanes) hn::StoreU(Widen(x + i + j), kKvFloats, out + i + j);
-    }
-  }
 };
 
 template <>
 struct KvVectors<KvF32> : KvPlainVectors<KvF32, float> {};
 template <>
 struct KvVectors<KvF16> : KvPlainVectors<KvF16, hwy::float16_t> {};
-template <>
-struct KvVectors<KvBF16> : KvPlainVectors<KvBF16, hwy::bfloat16_t> {};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally

@@ -1,9 +1,11 @@
-// KV formats of ggml's Q8_0: every 32 elements of a key or value are int8 integers with an f16 scale.
+// KV formats of ggml's Q8_0: every 32 elements of a key or value are int8 integers with an f16 scale. Keys are multiplied as integers,
+// values as bf16.
 //
 // KvQ8_0, a head's share of a block: for each group of 16 positions and each 32 elements of the keys, 16 f16 scales and then
-// [32][16] int8 (the last index is the position); then the values as rows [C][Bv] of blocks (C = kKvBlock). A block of a row is an f16
-// scale and 32 int8. KvSharedQ8_0 (latent attention: a value is the first v_dim elements of its key): keys as rows [C][Bk] of blocks.
-// Bk and Bv are k_dim / 32 and v_dim / 32, rounded up. The padding is never written and does not affect results.
+// [8][16][4] bytes, integer + 128: four neighbours of a position side by side; then for each pair of positions and each 32 elements
+// of the values, 2 f16 scales and then [32][2] int8. KvSharedQ8_0 (latent attention: a value is the first v_dim elements of its
+// key): keys as rows [C][Bk] of blocks (C = kKvBlock): an f16 scale and 32 int8. The blocks of a row are k_dim / 32 and v_dim / 32,
+// rounded up. The padding is never written and does not affect results.
 #ifndef TALLY_KERNELS_KV_STORE_KV_Q8_0_INL_H_ONCE
 #define TALLY_KERNELS_KV_STORE_KV_Q8_0_INL_H_ONCE
 
@@ -31,26 +33,15 @@ inline uint16_t KvQuantise(const float* x, int64_t n, int8_t* q) {
   }
   return finite ? F32ToF16(amax / 127.0f) : uint16_t{0x7e00};
 }
-inline float KvQ8Number(const uint8_t* scale, const uint8_t* q) {
+inline float KvQ8Scale(const uint8_t* at) {
   uint16_t bits;
-  std::memcpy(&bits, scale, 2);
-  return F16ToF32(bits) * static_cast<float>(static_cast<int8_t>(*q));
-}
-
-// Element d of a row of blocks; and a row of n elements stored.
-inline float KvQ8RowNumber(const uint8_t* row, int64_t d) {
-  const uint8_t* block = row + d / kKvQ8Block * kKvQ8Bytes;
-  return KvQ8Number(block, block + 2 + d % kKvQ8Block);
-}
-inline void KvQ8StoreRow(const float* x, int64_t n, uint8_t* row) {
-  for (int64_t d = 0; d < n; d += kKvQ8Block, row += kKvQ8Bytes) {
-    const uint16_t scale = KvQuantise(x + d, std::min(kKvQ8Block, n - d), reinterpret_cast<int8_t*>(row + 2));
-    std::memcpy(row, &scale, 2);
-  }
+  std::memcpy(&bits, at, 2);
+  return F16ToF32(bits);
 }
 
 struct KvQ8_0 {
   static constexpr int64_t kGroupBytes = 16 * kKvQ8Bytes;  // 16 positions x 32 elements
+  static constexpr int64_t kPairBytes = 2 * kKvQ8Bytes;    // 2 positions x 32 elements
 
   static size_t HeadBytes(const KvLayout& l) {
     return static_cast<size_t>(kKvBlock * kKvQ8Bytes * (KvQ8Blocks(l.k_dim) + KvQ8Blocks(l.v_dim)));
@@ -59,31 +50,47 @@ struct KvQ8_0 {
   static size_t ValueBytes(const KvLayout& l) { return static_cast<size_t>(l.v_dim + 2 * KvQ8Blocks(l.v_dim)); }
   static size_t PaddedValueBytes(const KvLayout& l) { return static_cast<size_t>(kKvQ8Bytes * KvQ8Blocks(l.v_dim)); }
 
-  // Byte offset of the group of keys with position `lane` and element d, and of a value.
+  // Byte offset of the group of keys with position `lane` and element d, and of the pair of values.
   static size_t GroupAt(const KvLayout& l, int64_t lane, int64_t d) {
     return static_cast<size_t>((lane / 16 * KvQ8Blocks(l.k_dim) + d / kKvQ8Block) * kGroupBytes);
   }
-  static size_t ValueAt(const KvLayout& l, int64_t lane) {
-    return static_cast<size_t>(kKvQ8Bytes * (kKvBlock * KvQ8Blocks(l.k_dim) + lane * KvQ8Blocks(l.v_dim)));
+  static size_t PairAt(const KvLayout& l, int64_t lane, int64_t d) {
+    return static_cast<size_t>(kKvBlock * kKvQ8Bytes * KvQ8Blocks(l.k_dim) +
+                               (lane / 2 * KvQ8Blocks(l.v_dim) + d / kKvQ8Block) * kPairBytes);
   }
+  // Byte offset of an integer in its group or pair.
+  static int64_t KeyIn(int64_t lane, int64_t d) { return 32 + (d % kKvQ8Block / 4 * 16 + lane % 16) * 4 + d % 4; }
+  static int64_t ValueIn(int64_t lane, int64_t d) { return 4 + d % kKvQ8Block * 2 + lane % 2; }
 
+  static int KeyInteger(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t d) {
+    return share[GroupAt(l, lane, d) + static_cast<size_t>(KeyIn(lane, d))] - 128;
+  }
+  static float KeyScale(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t d) {
+    return KvQ8Scale(share + GroupAt(l, lane, d) + 2 * (lane % 16));
+  }
   static float Key(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t d) {
-    const uint8_t* group = share + GroupAt(l, lane, d);
-    return KvQ8Number(group + 2 * (lane % 16), group + 32 + d % kKvQ8Block * 16 + lane % 16);
+    return KeyScale(l, share, lane, d) * static_cast<float>(KeyInteger(l, share, lane, d));
   }
   static float Value(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t d) {
-    return KvQ8RowNumber(share + ValueAt(l, lane), d);
+    const uint8_t* pair = share + PairAt(l, lane, d);
+    return KvQ8Scale(pair + 2 * (lane % 2)) * static_cast<float>(static_cast<int8_t>(pair[ValueIn(lane, d)]));
   }
   static void Store(const KvLayout& l, uint8_t* share, int64_t lane, const float* k, const float* v) {
+    int8_t q[kKvQ8Block];
     for (int64_t d = 0; d < l.k_dim; d += kKvQ8Block) {
-      int8_t q[kKvQ8Block];
       const int64_t n = std::min(kKvQ8Block, l.k_dim - d);
       const uint16_t scale = KvQuantise(k + d, n, q);
       uint8_t* group = share + GroupAt(l, lane, d);
       std::memcpy(group + 2 * (lane % 16), &scale, 2);
-      for (int64_t i = 0; i < n; ++i) group[32 + i * 16 + lane % 16] = static_cast<uint8_t>(q[i]);
+      for (int64_t i = 0; i < n; ++i) group[KeyIn(lane, i)] = static_cast<uint8_t>(q[i] + 128);
     }
-    KvQ8StoreRow(v, l.v_dim, share + ValueAt(l, lane));
+    for (int64_t d = 0; d < l.v_dim; d += kKvQ8Block) {
+      const int64_t n = std::min(kKvQ8Block, l.v_dim - d);
+      const uint16_t scale = KvQuantise(v + d, n, q);
+      uint8_t* pair = share + PairAt(l, lane, d);
+      std::memcpy(pair + 2 * (lane % 2), &scale, 2);
+      for (int64_t i = 0; i < n; ++i) pair[ValueIn(lane, i)] = static_cast<uint8_t>(q[i]);
+    }
   }
 };
 
@@ -94,12 +101,22 @@ struct KvSharedQ8_0 {
   static size_t PaddedValueBytes(const KvLayout&) { return 0; }
   static size_t KeyAt(const KvLayout& l, int64_t lane) { return static_cast<size_t>(lane * kKvQ8Bytes * KvQ8Blocks(l.k_dim)); }
 
+  static int KeyInteger(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t d) {
+    return static_cast<int8_t>(share[KeyAt(l, lane) + static_cast<size_t>(d / kKvQ8Block * kKvQ8Bytes + 2 + d % kKvQ8Block)]);
+  }
+  static float KeyScale(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t d) {
+    return KvQ8Scale(share + KeyAt(l, lane) + d / kKvQ8Block * kKvQ8Bytes);
+  }
   static float Key(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t d) {
-    return KvQ8RowNumber(share + KeyAt(l, lane), d);
+    return KeyScale(l, share, lane, d) * static_cast<float>(KeyInteger(l, share, lane, d));
   }
   static float Value(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t d) { return Key(l, share, lane, d); }
   static void Store(const KvLayout& l, uint8_t* share, int64_t lane, const float* k, const float*) {
-    KvQ8StoreRow(k, l.k_dim, share + KeyAt(l, lane));
+    uint8_t* row = share + KeyAt(l, lane);
+    for (int64_t d = 0; d < l.k_dim; d += kKvQ8Block, row += kKvQ8Bytes) {
+      const uint16_t scale = KvQuantise(k + d, std::min(kKvQ8Block, l.k_dim - d), reinterpret_cast<int8_t*>(row + 2));
+      std::memcpy(row, &scale, 2);
+    }
   }
 };
 
@@ -131,89 +148,92 @@ HWY_INLINE KvVec WidenQ8(const uint8_t* q, KvVec scale) {
   return hn::Mul(scale, hn::ConvertTo(kKvFloats, hn::PromoteTo(di32, hn::LoadU(di8, reinterpret_cast<const int8_t*>(q)))));
 }
 
-// n elements of a row of blocks, n a multiple of 16.
-HWY_INLINE void WidenQ8Row(const uint8_t* row, int64_t n, float* out) {
-  const hn::Rebind<uint16_t, KvFloats> d16;
-  for (int64_t d = 0; d < n; d += kKvQ8Block, row += kKvQ8Bytes) {
-    uint16_t bits;
-    std::memcpy(&bits, row, 2);
-    const KvVec scale = WidenF16(kKvFloats, hn::Set(d16, bits));
-    const int64_t last = std::min(kKvQ8Block, n - d);
-    for (int64_t i = 0; i < last; i += kKvLanes) hn::StoreU(WidenQ8(row + 2 + i, scale), kKvFloats, out + d + i);
-  }
-}
+// Products of int8: integers are summed exactly over blocks of 32 elements; then, blocks in order,
+// sum = fma(float(integers), key's scale * query's scale, sum).
+struct KvInt8 {
+  using Stored = uint8_t;
+};
 
 template <>
 struct KvVectors<KvQ8_0> {
-  using Stored = int8_t;
-  static constexpr bool kDirect = false;
-  static constexpr bool kWidens = true;
+  using KeyProducts = KvInt8;
+  using ValueProducts = KvPairs;
+  static constexpr bool kDirectKeys = true, kDirectValues = false;
 
-  static const int8_t* Keys(const KvLayout& l, const uint8_t* share, int64_t lane) {
-    return reinterpret_cast<const int8_t*>(share + KvQ8_0::GroupAt(l, lane, 0));
-  }
-  static const int8_t* Values(const KvLayout& l, const uint8_t* share, int64_t lane) {
-    return reinterpret_cast<const int8_t*>(share + KvQ8_0::ValueAt(l, lane));
-  }
-  static HWY_INLINE void WidenKeys(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, float* out) {
+  static size_t KeyAt(const KvLayout& l, int64_t lane) { return KvQ8_0::GroupAt(l, lane, 0); }
+  static size_t ValueAt(const KvLayout& l, int64_t lane) { return KvQ8_0::PairAt(l, lane, 0); }
+  static const uint8_t* Keys(const KvLayout& l, const uint8_t* share, int64_t lane) { return share + KeyAt(l, lane); }
+  static HWY_INLINE void UnpackValues(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, uint32_t* out) {
     const hn::Rebind<uint16_t, KvFloats> d16;
-    const int64_t padded = KvPadded(l.k_dim);
-    for (int64_t g = 0; g < groups; ++g) {
-      for (int64_t d = 0; d < l.k_dim; d += kKvQ8Block) {
-        const uint8_t* group = share + KvQ8_0::GroupAt(l, lane + 16 * g, d);
-        const int64_t n = std::min(kKvQ8Block, l.k_dim - d);
-        HWY_UNROLL(16) for (int j = 0; j < 16; j += kKvLanes) {
-          const KvVec scale = WidenF16(kKvFloats, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(group) + j));
-          float* to = out + (g * padded + d) * 16 + j;
-          for (int64_t i = 0; i < n; ++i) hn::StoreU(WidenQ8(group + 32 + 16 * i + j, scale), kKvFloats, to + 16 * i);
-        }
+    const hn::Rebind<hwy::bfloat16_t, KvFloats> dbf;
+    const hn::Repartition<uint32_t, decltype(d16)> pairs_of_16;
+    const int64_t padded = KvPadded(l.v_dim);
+    const uint8_t* pair = share + KvQ8_0::PairAt(l, lane, 0);
+    for (int64_t n = 0; n < 8 * groups; ++n) {
+      for (int64_t d = 0; d < padded; d += kKvQ8Block, pair += KvQ8_0::kPairBytes) {
+        uint32_t scales;
+        std::memcpy(&scales, pair, 4);
+        const KvVec scale = WidenF16(kKvFloats, hn::BitCast(d16, hn::Set(pairs_of_16, scales)));  // of either position in turn
+        const int64_t count = 2 * std::min(kKvQ8Block, padded - d);
+        hwy::bfloat16_t* to = reinterpret_cast<hwy::bfloat16_t*>(out + d);
+        for (int64_t i = 0; i < count; i += kKvLanes) hn::StoreU(NarrowToBF16(WidenQ8(pair + 4 + i, scale)), dbf, to + i);
       }
+      out += padded;
     }
   }
-  static HWY_INLINE void WidenValues(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t lanes, float* out) {
-    const int64_t padded = KvPadded(l.v_dim);
-    for (int64_t n = 0; n < lanes; ++n) WidenQ8Row(share + KvQ8_0::ValueAt(l, lane + n), padded, out + n * padded);
-  }
-  static HWY_INLINE void Store(const KvLayout& l, uint8_t* share, int64_t lane, const float* k, const float* v) {
+  static void Store(const KvLayout& l, uint8_t* share, int64_t lane, const float* k, const float* v) {
     KvQ8_0::Store(l, share, lane, k, v);
   }
 };
 
 template <>
 struct KvVectors<KvSharedQ8_0> {
-  using Stored = int8_t;
-  static constexpr bool kDirect = false;
-  static constexpr bool kWidens = true;
+  using KeyProducts = KvInt8;
+  using ValueProducts = KvPairs;
+  static constexpr bool kDirectKeys = false, kDirectValues = false;
 
-  static const int8_t* Keys(const KvLayout& l, const uint8_t* share, int64_t lane) {
-    return reinterpret_cast<const int8_t*>(share + KvSharedQ8_0::KeyAt(l, lane));
-  }
-  static const int8_t* Values(const KvLayout& l, const uint8_t* share, int64_t lane) { return Keys(l, share, lane); }
-  static HWY_INLINE void WidenKeys(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, float* out) {
-    const int64_t padded = KvPadded(l.k_dim);
-    const hn::Rebind<uint16_t, KvFloats> d16;
-    float rows[16 * 16];
+  static size_t KeyAt(const KvLayout& l, int64_t lane) { return KvSharedQ8_0::KeyAt(l, lane); }
+  static size_t ValueAt(const KvLayout& l, int64_t lane) { return KeyAt(l, lane); }
+  // Groups as KvQ8_0 has them. Four bytes are moved as if they were a float.
+  static HWY_INLINE void UnpackKeys(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, uint8_t* out) {
+    float rows[16 * 16] = {}, columns[16 * 16];
     for (int64_t g = 0; g < groups; ++g) {
-      for (int64_t d = 0; d < padded; d += 16) {
-        for (int64_t n = 0; n < 16; ++n) {
-          const uint8_t* block = share + KvSharedQ8_0::KeyAt(l, lane + 16 * g + n) + d / kKvQ8Block * kKvQ8Bytes;
-          uint16_t bits;
-          std::memcpy(&bits, block, 2);
-          const KvVec scale = WidenF16(kKvFloats, hn::Set(d16, bits));
-          HWY_UNROLL(16) for (int j = 0; j < 16; j += kKvLanes) {
-            hn::StoreU(WidenQ8(block + 2 + d % kKvQ8Block + j, scale), kKvFloats, rows + n * 16 + j);
-          }
+      for (int64_t d = 0; d < l.k_dim; d += kKvQ8Block, out += KvQ8_0::kGroupBytes) {
+        for (int64_t i = 0; i < 16; ++i) {
+          const uint8_t* block = share + KeyAt(l, lane + 16 * g + i) + d / kKvQ8Block * kKvQ8Bytes;
+          std::memcpy(out + 2 * i, block, 2);
+          std::memcpy(rows + 16 * i, block + 2, kKvQ8Block);
         }
-        Transpose16(rows, out + (g * padded + d) * 16);
+        Transpose16(rows, columns);
+        for (int i = 0; i < 8 * 16; i += kKvLanes) {
+          const auto words = hn::BitCast(kKvWords, hn::LoadU(kKvFloats, columns + i));
+          hn::StoreU(hn::Xor(words, hn::Set(kKvWords, 0x80808080u)), kKvWords, reinterpret_cast<uint32_t*>(out + 32) + i);
+        }
       }
     }
   }
-  static HWY_INLINE void WidenValues(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t lanes, float* out) {
+  static HWY_INLINE void UnpackValues(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, uint32_t* out) {
     const int64_t padded = KvPadded(l.v_dim);
-    for (int64_t n = 0; n < lanes; ++n) WidenQ8Row(share + KvSharedQ8_0::KeyAt(l, lane + n), padded, out + n * padded);
+    for (int64_t n = 0; n < 16 * groups; n += 2, out += padded) {
+      for (int64_t d = 0; d < padded; d += kKvLanes) {
+        const auto first = Row16(l, share, lane + n, d), second = Row16(l, share, lane + n + 1, d);
+        hn::StoreU(hn::Or(first, hn::ShiftLeft<16>(second)), kKvWords, out + d);
+      }
+    }
   }
-  static HWY_INLINE void Store(const KvLayout& l, uint8_t* share, int64_t lane, const float* k, const float* v) {
+  static void Store(const KvLayout& l, uint8_t* share, int64_t lane, const float* k, const float* v) {
     KvSharedQ8_0::Store(l, share, lane, k, v);
+  }
+
+ private:
+  // kKvLanes elements from d on as bf16, in words.
+  static HWY_INLINE hn::Vec<KvWords> Row16(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t d) {
+    const hn::Rebind<uint16_t, KvFloats> d16;
+    const uint8_t* block = share + KeyAt(l, lane) + d / kKvQ8Block * kKvQ8Bytes;
+    uint16_t bits;
+    std::memcpy(&bits, block, 2);
+    const KvVec x = WidenQ8(block + 2 + d % kKvQ8Block, WidenF16(kKvFloats, hn::Set(d16, bits)));
+    return hn::PromoteTo(kKvWords, hn::BitCast(d16, NarrowToBF16(x)));
   }
 };
 

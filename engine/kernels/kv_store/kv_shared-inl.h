@@ -32,7 +32,7 @@ struct KvShared {
 };
 using KvSharedF32 = KvShared<KvF32>;
 using KvSharedF16 = KvShared<KvF16>;
-using KvSharedBF16 = KvShared<KvBF16>;
+using KvSharedBF16 = KvShared<KvPlain<KvNumberBF16>>;
 
 }  // namespace tally
 
@@ -81,52 +81,53 @@ HWY_INLINE void Transpose16(const float* in, float* out) {
   }
 }
 
-// Format: KvSharedF32, KvSharedF16 or KvSharedBF16; T: the element as Highway knows it.
+// Stores a row of T.
+template <class Format, class T>
+HWY_INLINE void StoreSharedRow(const KvLayout& l, uint8_t* share, int64_t lane, const float* k) {
+  uint8_t* key = share + Format::KeyAt(l, lane, 0);
+  if constexpr (std::is_same_v<T, float>) {
+    std::memcpy(key, k, static_cast<size_t>(l.k_dim) * sizeof(T));
+  } else {
+    uint16_t narrow[16];
+    for (int64_t d = 0; d < l.k_dim; d += 16) {
+      const int64_t n = std::min<int64_t>(16, l.k_dim - d);
+      NarrowUpTo16<T>(k + d, n, narrow);
+      std::memcpy(key + d * sizeof(T), narrow, static_cast<size_t>(n) * sizeof(T));
+    }
+  }
+}
+
+// Format: KvSharedF32 or KvSharedF16; T: the element as Highway knows it.
 template <class Format, class T>
 struct KvSharedVectors {
-  using Stored = T;
-  static constexpr bool kDirect = false;
-  static constexpr bool kWidens = true;
+  using KeyProducts = KvSingles<float>;
+  using ValueProducts = KvSingles<float>;
+  static constexpr bool kDirectKeys = false, kDirectValues = false;
 
-  static const T* Keys(const KvLayout& l, const uint8_t* share, int64_t lane) {
-    return reinterpret_cast<const T*>(share + Format::KeyAt(l, lane, 0));
-  }
-  static const T* Values(const KvLayout& l, const uint8_t* share, int64_t lane) { return Keys(l, share, lane); }
-  static HWY_INLINE void WidenKeys(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, float* out) {
+  static size_t KeyAt(const KvLayout& l, int64_t lane) { return Format::KeyAt(l, lane, 0); }
+  static size_t ValueAt(const KvLayout& l, int64_t lane) { return KeyAt(l, lane); }
+  static HWY_INLINE void UnpackKeys(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, float* out) {
     const int64_t padded = KvPadded(l.k_dim);
     float rows[16 * 16];
     for (int64_t g = 0; g < groups; ++g) {
-      const T* x = Keys(l, share, lane + 16 * g);
+      const T* x = Row(l, share, lane + 16 * g);
       for (int64_t d = 0; d < padded; d += 16) {
-        for (int64_t n = 0; n < 16; ++n) Widen16(x + n * padded + d, rows + n * 16);
+        WidenRuns(x + d, 16, padded, 16, rows, 16);
         Transpose16(rows, out + (g * padded + d) * 16);
       }
     }
   }
-  static HWY_INLINE void WidenValues(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t lanes, float* out) {
+  static HWY_INLINE void UnpackValues(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, float* out) {
     const int64_t padded = KvPadded(l.v_dim);
-    for (int64_t n = 0; n < lanes; ++n) {
-      const T* x = Keys(l, share, lane + n);
-      for (int64_t d = 0; d < padded; d += 16) Widen16(x + d, out + n * padded + d);
-    }
+    WidenRuns(Row(l, share, lane), 16 * groups, KvPadded(l.k_dim), padded, out, padded);
   }
   static HWY_INLINE void Store(const KvLayout& l, uint8_t* share, int64_t lane, const float* k, const float*) {
-    uint8_t* key = share + Format::KeyAt(l, lane, 0);
-    if constexpr (std::is_same_v<T, float>) {
-      std::memcpy(key, k, static_cast<size_t>(l.k_dim) * sizeof(T));
-    } else {
-      uint16_t narrow[16];
-      for (int64_t d = 0; d < l.k_dim; d += 16) {
-        const int64_t n = std::min<int64_t>(16, l.k_dim - d);
-        NarrowUpTo16<T>(k + d, n, narrow);
-        std::memcpy(key + d * sizeof(T), narrow, static_cast<size_t>(n) * sizeof(T));
-      }
-    }
+    StoreSharedRow<Format, T>(l, share, lane, k);
   }
 
  private:
-  static HWY_INLINE void Widen16(const T* x, float* out) {
-    HWY_UNROLL(16) for (int j = 0; j < 16; j += kKvLanes) hn::StoreU(Widen(x + j), kKvFloats, out + j);
+  static const T* Row(const KvLayout& l, const uint8_t* share, int64_t lane) {
+    return reinterpret_cast<const T*>(share + KeyAt(l, lane));
   }
 };
 
@@ -134,8 +135,49 @@ template <>
 struct KvVectors<KvSharedF32> : KvSharedVectors<KvSharedF32, float> {};
 template <>
 struct KvVectors<KvSharedF16> : KvSharedVectors<KvSharedF16, hwy::float16_t> {};
+
 template <>
-struct KvVectors<KvSharedBF16> : KvSharedVectors<KvSharedBF16, hwy::bfloat16_t> {};
+struct KvVectors<KvSharedBF16> {
+  using KeyProducts = KvPairs;
+  using ValueProducts = KvPairs;
+  static constexpr bool kDirectKeys = false, kDirectValues = false;
+
+  static size_t KeyAt(const KvLayout& l, int64_t lane) { return KvSharedBF16::KeyAt(l, lane, 0); }
+  static size_t ValueAt(const KvLayout& l, int64_t lane) { return KeyAt(l, lane); }
+  // A row is already pairs of d: they are transposed as if they were floats. The padding's columns are not used, but for the other
+  // half of an odd k_dim's last pair, which is made zero.
+  static HWY_INLINE void UnpackKeys(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, uint32_t* out) {
+    const int64_t pairs = KvPadded(l.k_dim) / 2;
+    float rows[16 * 16], columns[16 * 16];
+    for (int64_t g = 0; g < groups; ++g, out += pairs * 16) {
+      for (int64_t p = 0; p < pairs; p += 16) {
+        const size_t n = static_cast<size_t>(std::min<int64_t>(16, pairs - p)) * sizeof(float);
+        for (int64_t i = 0; i < 16; ++i) std::memcpy(rows + 16 * i, share + KeyAt(l, lane + 16 * g + i) + p * sizeof(float), n);
+        Transpose16(rows, columns);
+        std::memcpy(out + p * 16, columns, n * 16);
+      }
+      if (l.k_dim % 2 != 0) {
+        for (int64_t i = 0; i < 16; ++i) out[l.k_dim / 2 * 16 + i] &= 0xffffu;
+      }
+    }
+  }
+  static HWY_INLINE void UnpackValues(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, uint32_t* out) {
+    const hn::Rebind<uint16_t, KvFloats> d16;
+    const int64_t padded = KvPadded(l.v_dim);
+    for (int64_t n = 0; n < 16 * groups; n += 2, out += padded) {
+      const uint16_t* a = reinterpret_cast<const uint16_t*>(share + KeyAt(l, lane + n));
+      const uint16_t* b = reinterpret_cast<const uint16_t*>(share + KeyAt(l, lane + n + 1));
+      for (int64_t d = 0; d < padded; d += kKvLanes) {
+        const auto first = hn::PromoteTo(kKvWords, hn::LoadU(d16, a + d)),
+                   second = hn::PromoteTo(kKvWords, hn::LoadU(d16, b + d));
+        hn::StoreU(hn::Or(first, hn::ShiftLeft<16>(second)), kKvWords, out + d);
+      }
+    }
+  }
+  static HWY_INLINE void Store(const KvLayout& l, uint8_t* share, int64_t lane, const float* k, const float*) {
+    StoreSharedRow<KvSharedBF16, hwy::bfloat16_t>(l, share, lane, k);
+  }
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally
