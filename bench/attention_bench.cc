@@ -143,8 +143,9 @@ void Attention(benchmark::State& state, const Case& c) {
     seconds.push_back(took);
     const ArithmeticPeaks peaks = MeasurePeaks(team, 0.01);
     double at_peak = 0;
-    for (const auto& [arith, rate] :
-         {std::pair(Arith::kF32, peaks.f32), {Arith::kBF16, peaks.bf16}, {Arith::kInt8, peaks.int8}}) {
+    for (const auto& [arith, rate] : {std::pair(Arith::kF32, peaks.f32),
+                                      {Arith::kBF16, peaks.bf16 > 0 ? peaks.bf16 : peaks.f32},
+                                      {Arith::kInt8, peaks.int8}}) {
       at_peak += static_cast<double>(cost.Flops(WorkClass::kAttention, arith)) * static_cast<double>(c.layers) / rate;
     }
     peak.push_back(flops / at_peak);
