@@ -80,7 +80,10 @@ TEST(CliQuantize, WritesAModelThatRuns) {
   EXPECT_EQ(Json::parse(e.out).at("bytes").get<uint64_t>(), fs::file_size(out));
   EXPECT_EQ(Tally({"run", out, "-p", "Once", "-n", "3", "--temp", "0"}).code, 0);
   ExpectRefused({"quantize", out, TempPath("again.gguf"), "--type", "Q4_K_M"}, "--requantize");
-  ExpectRefused({"quantize", kModel, out}, "is a directory");
+  const Ended directory = Tally({"quantize", kModel, out, "--type", "F32"});
+  EXPECT_EQ(directory.code, 0) << directory.err;
+  EXPECT_EQ(Tally({"run", out, "--prompt-tokens", "1,2", "-n", "2", "--temp", "0"}).code, 0);
+  ExpectRefused({"quantize", std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gptj/gptj-a-f32-rotary4-buffers", out}, "gpt-j");
   ExpectRefused({"quantize", demo, out, "--type", "Q7"}, "'Q7' is no type");
   ExpectRefused({"quantize", demo}, "OUT");
 }

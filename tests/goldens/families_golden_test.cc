@@ -106,6 +106,7 @@ TEST(FamilyGoldens, WhichHaveNoGguf) {
       "olmo2/olmo2-b-bf16-mha-bias-tied",
       "olmoe/olmoe-b-f32-clip-renorm-gqa",
       "smollm3/smollm3-b-f32-sliding-biases",
+      "qwen3_fp8/qwen3-fp8-a-blocks",
       "llama4/llama4-a-f32-chunks-temperature",
       "llama4/llama4-c-f32-noqknorm-lists",
   };

@@ -33,7 +33,9 @@ uint64_t StoredParameters(const Inventory& inventory, const ModelSpec& spec) {
   for (const StoredTensor& t : inventory.tensors) {
     const bool buffer = std::find(spec.buffers.begin(), spec.buffers.end(), t.name) != spec.buffers.end();
     const bool not_run = std::find(spec.not_run.begin(), spec.not_run.end(), t.name) != spec.not_run.end();
-    if (buffer || not_run || t.name.starts_with("rope_f") || t.name.ends_with("_scales")) continue;
+    if (buffer || not_run || t.name.starts_with("rope_f") || t.name.ends_with("_scales") || t.name.ends_with("_scale_inv")) {
+      continue;
+    }
     sum += t.name.ends_with("_blocks") ? 2 * t.elements() : t.elements();
   }
   return sum;
