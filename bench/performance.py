@@ -61,7 +61,10 @@ def measure(tally, model, grid):
         if "the second process: " not in reason or "self" not in grid:
             fail(f"{model}: {reason}")
         notes.append("not measured beside a second process: " + reason.split("the second process: ", 1)[1])
-        grid = grid.replace(",self", "").replace("self,", "").replace("--beside self", "")
+        without = grid.replace(",self", "").replace("self,", "").replace("--beside self", "").replace("--beside=self", "")
+        if without == grid:
+            fail(f"{model}: {reason}")
+        grid = without
 
 
 def table(columns, rows):

@@ -161,7 +161,7 @@ void AddNotRun(Config& c, ModelSpec& spec, std::string_view prefix) {
   for (const StoredTensor& t : c.inventory().tensors) {
     if (!t.name.starts_with(prefix)) continue;
     spec.not_run.push_back(t.name);
-    parameters += t.elements();
+    parameters += c.inventory().HoldsScales(t) ? 0 : t.elements();
     bytes += t.bytes;
   }
   if (parameters > 0) spec.parts_not_run.push_back({std::string(prefix.substr(0, prefix.size() - 1)), parameters, bytes});

@@ -56,14 +56,13 @@ stop_spinning() {
   wait "$spinner" 2>/dev/null || true
   spinner=
 }
-trap stop_spinning EXIT
 
 turn() {  # ENGINE...: alone, then beside what is asked for
   local engine with
   for with in alone "${beside[@]}"; do
     for engine in "$@"; do
       if [ "$with" = spin ]; then
-        (while :; do :; done) &
+        (while :; do :; done) >/dev/null &
         spinner=$!
       fi
       "run_$engine" "$with"
@@ -73,6 +72,11 @@ turn() {  # ENGINE...: alone, then beside what is asked for
 }
 
 say "$(basename "$file"), prompt $prompt, generate $generate, depth $depth, $threads threads, $rounds rounds in turn, medians of 3 in each" >&2
-for ((round = 0; round < rounds; ++round)); do
-  if ((round % 2 == 0)); then turn tally llama_cpp; else turn llama_cpp tally; fi
-done | tee -a /dev/stderr | node bench/peers/medians.mjs
+{
+  # Here, since this side of the pipe is a shell of its own.
+  trap stop_spinning EXIT
+  trap 'exit 130' INT TERM
+  for ((round = 0; round < rounds; ++round)); do
+    if ((round % 2 == 0)); then turn tally llama_cpp; else turn llama_cpp tally; fi
+  done
+} | tee -a /dev/stderr | node bench/peers/medians.mjs

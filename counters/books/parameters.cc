@@ -67,8 +67,8 @@ NotRun CountNotRun(const Inventory& inventory, const ModelSpec& spec) {
   for (const std::string& name : spec.not_run) {
     const StoredTensor* t = inventory.Find(name);
     if (t == nullptr) continue;
-    const bool scales = name.ends_with("_scale") || name.ends_with("_scale_inv");
-    const bool learned = t->dtype != DType::kI64 && t->dtype != DType::kI32 && t->dtype != DType::kBOOL && !scales;
+    const bool number = t->dtype != DType::kI64 && t->dtype != DType::kI32 && t->dtype != DType::kBOOL;
+    const bool learned = number && !inventory.HoldsScales(*t);
     ++all.tensors;
     all.parameters += learned ? t->elements() : 0;
     all.bytes += t->bytes;

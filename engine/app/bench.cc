@@ -1,7 +1,6 @@
 // tally bench: prefill and decode speed over a grid of work, beside the machine's roofs.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <string>

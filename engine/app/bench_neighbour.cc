@@ -48,7 +48,13 @@ class SecondProcess final : public SpeedNeighbour {
 
 class Command final : public SpeedNeighbour {
  public:
-  explicit Command(const std::string& command) : line_("{ " + command + "\n} >/dev/null 2>&1") {}
+  // The shell's standard input is a pipe from this process. Where it is gone, `cat` ends, and the group is killed.
+  explicit Command(const std::string& command)
+      : command_(command),
+        line_("exec 3<&0\n{ " + command +
+              "\n} >/dev/null 2>&1 </dev/null 3<&- & running=$!\n"
+              "{ cat <&3 >/dev/null; kill -KILL 0; } &\n"
+              "wait $running") {}
   std::string name() const override { return "command"; }
   Status Begin(SpeedWork) override {
     TALLY_ASSIGN_OR_RETURN(ChildProcess process, ChildProcess::Start({"/bin/sh", "-c", line_}));
@@ -56,12 +62,14 @@ class Command final : public SpeedNeighbour {
     return {};
   }
   Result<double> End() override {
+    const bool ran = process_->Runs();
     process_.reset();
+    if (!ran) return BadInput("the command beside the benchmark ended before it did: " + Quote(command_));
     return 0.0;
   }
 
  private:
-  std::string line_;
+  std::string command_, line_;
   std::optional<ChildProcess> process_;
 };
 

@@ -111,7 +111,7 @@ struct Tables {
   std::string text = {};
 
   void Line(const std::string& line) { text += line + "\n"; }
-  void Add(Table table) {
+  void Add(const Table& table) {
     if (!table.rows.empty()) text += (text.ends_with("\n\n") ? "" : "\n") + Render(table, format);
   }
 };
@@ -194,7 +194,7 @@ std::string Instructions(const ArithmeticPeaks& p) {
 
 std::string CsvCell(const Json& value) {
   if (!value.is_string()) return value.dump();
-  const std::string text = value.get<std::string>();
+  std::string text = value.get<std::string>();
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);

@@ -20,7 +20,7 @@ constexpr const char* kUsageHint = " (see tally --help)";
 int Main(int argc, char** argv) {
   CLI::App app("Tally: a transformer runtime for CPUs that keeps a ledger of what every kernel did.", "tally");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "tally 0.1.0");
+  app.set_version_flag("--version", "tally 0.2.0");
   std::vector<std::pair<std::string, Action>> commands;
   std::string names;
   using Add = Action (*)(CLI::App&);

@@ -21,15 +21,16 @@ namespace {
 
 Status Refused(const std::string& what, int error) { return BadInput(what + ": " + std::generic_category().message(error)); }
 
-// Until the child has stopped or gone on (`options` of waitpid). kBadInput: it has ended.
-Status Await(pid_t pid, int options) {
+// Until the child has stopped or gone on (`options` of waitpid). kBadInput: it has ended; `pid` is -1 then.
+Status Await(pid_t& pid, int options) {
   int status = 0;
   pid_t got = 0;
   do {
     got = ::waitpid(pid, &status, options);
   } while (got < 0 && errno == EINTR);
-  if (got != pid || WIFEXITED(status) || WIFSIGNALED(status)) return BadInput("the process beside this one has ended");
-  return {};
+  if (got == pid && !WIFEXITED(status) && !WIFSIGNALED(status)) return {};
+  pid = -1;
+  return BadInput("the process beside this one has ended");
 }
 
 void KillAndReap(pid_t pid, bool group) {
@@ -46,7 +47,7 @@ Result<BusyProcess> BusyProcess::Start() {
   const pid_t pid = ::fork();
   if (pid < 0) return Refused("a busy process cannot be started", errno);
   if (pid == 0) {  // only calls that are allowed after fork in a process of several threads
-    for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);
+    for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);  // it ends with its parent
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::kill(::getpid(), SIGKILL);  // the parent ended before the line above
     ::kill(::getpid(), SIGSTOP);
@@ -56,13 +57,14 @@ Result<BusyProcess> BusyProcess::Start() {
     }
   }
   BusyProcess process(pid);
-  TALLY_RETURN_IF_ERROR(Await(pid, WUNTRACED));
+  TALLY_RETURN_IF_ERROR(Await(process.pid_, WUNTRACED));
   return process;
 }
 
 BusyProcess::~BusyProcess() { KillAndReap(pid_, false); }
 
 Status BusyProcess::Resume() {
+  if (pid_ < 0) return BadInput("the process beside this one has ended");
   ::kill(pid_, SIGCONT);
   TALLY_RETURN_IF_ERROR(Await(pid_, WCONTINUED));
   const timespec settle = {0, 20'000'000};
@@ -71,6 +73,7 @@ Status BusyProcess::Resume() {
 }
 
 Status BusyProcess::Pause() {
+  if (pid_ < 0) return BadInput("the process beside this one has ended");
   ::kill(pid_, SIGSTOP);
   return Await(pid_, WUNTRACED);
 }
@@ -143,6 +146,11 @@ Result<std::string> ChildProcess::ReadLine(const std::function<bool()>& interrup
     if (n <= 0) return BadInput("the process beside this one has ended");
     read_.append(piece.data(), static_cast<size_t>(n));
   }
+}
+
+bool ChildProcess::Runs() {
+  siginfo_t info = {};
+  return pid_ >= 0 && ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
 }
 
 bool InputWaits() {

@@ -41,6 +41,7 @@ class ChildProcess {
   ChildProcess(ChildProcess&& o) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
   ~ChildProcess();
+  bool Runs();  // false: it has ended
   // `line` without its end. kBadInput: the program has ended.
   Status WriteLine(std::string_view line);
   // The next line, without its end. `interrupted` is polled while waiting and may be null. kBadInput: the program has ended.

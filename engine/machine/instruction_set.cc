@@ -1,10 +1,16 @@
 #include "engine/machine/instruction_set.h"
 
+#include <atomic>
 #include <string>
 
 #include "hwy/targets.h"
 
 namespace tally {
+namespace {
+
+std::atomic<bool> limited{false};
+
+}  // namespace
 
 Status LimitInstructionSet(std::string_view name) {
   std::string names;
@@ -12,6 +18,7 @@ Status LimitInstructionSet(std::string_view name) {
     const int64_t target = left & -left;
     if (name == hwy::TargetName(target)) {
       // Better targets are lower bits. Highway 1.2 forgets DisableTargets where SupportedTargets is called again.
+      limited = true;
       hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & -target);
       return {};
     }
@@ -19,5 +26,7 @@ Status LimitInstructionSet(std::string_view name) {
   }
   return BadInput("no instruction set '" + std::string(name) + "' here: " + names);
 }
+
+bool InstructionSetIsLimited() { return limited; }
 
 }  // namespace tally

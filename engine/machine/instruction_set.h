@@ -10,5 +10,6 @@ namespace tally {
 // From now on kernels and measured peaks use at most the instructions of Highway's target `name` ("AVX2"). To be called before a model
 // is loaded. AVX2 is without AVX-VNNI. kBadInput: this processor has no such target; the message lists those it has.
 Status LimitInstructionSet(std::string_view name);
+bool InstructionSetIsLimited();
 
 }  // namespace tally

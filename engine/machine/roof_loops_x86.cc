@@ -1,3 +1,4 @@
+#include "engine/machine/instruction_set.h"
 #include "engine/machine/roof_loops.h"
 
 #if defined(__x86_64__)
@@ -140,7 +141,7 @@ __attribute__((target("avx512f"))) void Bf16Zmm(int64_t iterations) {
 Features Limited(Features f) {
   const int64_t targets = hwy::SupportedTargets();
   const auto has = [targets](int64_t target) { return (targets & target) != 0; };
-  f.avx_vnni = f.avx_vnni && has(HWY_AVX3) == f.avx512bw;
+  f.avx_vnni = f.avx_vnni && !InstructionSetIsLimited();
   f.avx512_bf16 = f.avx512_bf16 && has(HWY_AVX3_ZEN4 | HWY_AVX3_SPR);
   f.avx512_vnni = f.avx512_vnni && has(HWY_AVX3_DL);
   f.avx512bw = f.avx512bw && has(HWY_AVX3);

@@ -17,7 +17,8 @@ namespace tally {
 namespace {
 
 std::string LastName(const std::string& directory) {
-  const std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(directory, error).lexically_normal();
   return (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
 }
 

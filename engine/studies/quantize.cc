@@ -72,9 +72,8 @@ class Rewriter {
     }
     if (!team_.status().ok()) return team_.status();
     TALLY_RETURN_IF_ERROR(OpenInput());
+    TALLY_RETURN_IF_ERROR(CheckOutput());
     for (const InventoryFile& f : directory_ ? directory_->source().files : inventory_.files) {
-      std::error_code none;
-      if (std::filesystem::equivalent(f.path, out_, none)) return BadInput(out_ + ": is read from: it would be overwritten");
       TALLY_ASSIGN_OR_RETURN(FileReader file, FileReader::Open(f.path));
       TALLY_RETURN_IF_ERROR(file.CheckUnchanged(f));
       files_.push_back(std::move(file));
@@ -99,8 +98,24 @@ class Rewriter {
     return name.starts_with("blk.") ? std::strtoll(name.c_str() + 4, nullptr, 10) : -1;
   }
 
+  Status CheckOutput() const {
+    std::vector<std::filesystem::path> read = {in_};
+    for (const InventoryFile& f : inventory_.files) read.emplace_back(f.path);
+    if (!options_.importance.empty()) read.emplace_back(options_.importance);
+    std::error_code error;
+    if (directory_) {
+      for (std::filesystem::directory_iterator at(in_, error), end; !error && at != end; at.increment(error))
+        read.push_back(at->path());
+    }
+    for (const std::filesystem::path& path : read) {
+      if (std::filesystem::equivalent(path, out_, error)) return BadInput(out_ + ": is read from: it would be overwritten");
+    }
+    return {};
+  }
+
   Status OpenInput() {
-    if (!std::filesystem::is_directory(in_)) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(in_, error)) {
       TALLY_ASSIGN_OR_RETURN(inventory_, ReadGguf(in_));
       return {};
     }

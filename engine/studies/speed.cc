@@ -17,7 +17,9 @@ int64_t Largest(const std::vector<int64_t>& list) { return list.empty() ? 0 : *s
 // Positions of the longest sequence.
 int64_t Positions(const SpeedOptions& o) { return Largest(o.depths) + std::max(Largest(o.prompts), Largest(o.generate)); }
 
-Status Check(const SpeedOptions& o) {
+}  // namespace
+
+Status CheckSpeedOptions(const SpeedOptions& o) {
   constexpr int64_t kMost = int64_t{1} << 30;
   const auto within = [](const std::vector<int64_t>& list, int64_t least, int64_t most) {
     return std::all_of(list.begin(), list.end(), [&](int64_t n) { return n >= least && n <= most; });
@@ -39,6 +41,8 @@ Status Check(const SpeedOptions& o) {
   }
   return {};
 }
+
+namespace {
 
 // The engines of a grid, what is measured on them, and the roofs of their numbers of threads.
 class Grid {
@@ -220,7 +224,7 @@ LoadOptions SpeedLoadOptions(LoadOptions load, const SpeedOptions& options) {
 }
 
 Result<SpeedReport> MeasureSpeed(const SpeedEngineMaker& maker, const LoadOptions& load, const SpeedOptions& options) {
-  TALLY_RETURN_IF_ERROR(Check(options));
+  TALLY_RETURN_IF_ERROR(CheckSpeedOptions(options));
   return Grid(options).Measure(maker, load);
 }
 

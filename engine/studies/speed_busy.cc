@@ -35,14 +35,14 @@ class SpeedLoopOf final : public SpeedLoop {
   }
   Result<double> Run(SpeedWork work, const std::function<bool()>& stop) override {
     const uint64_t before = run_.rows_done();
-    const double begin = MonotonicSeconds();
+    const double begin = MonotonicSeconds(), untimed = run_.untimed_seconds();
+    if ((work == SpeedWork::kPrefill ? options_.prompts : options_.generate).empty()) return BadInput("there is no such work");
     stop_ = &stop;
     Status status;
     while (status.ok()) status = Once(work);
-    const bool stopped = Stopped();
     stop_ = nullptr;
-    if (!stopped) return status;
-    return static_cast<double>(run_.rows_done() - before) / (MonotonicSeconds() - begin);
+    if (status.code() != StatusCode::kInterrupted) return status;
+    return static_cast<double>(run_.rows_done() - before) / (MonotonicSeconds() - begin - (run_.untimed_seconds() - untimed));
   }
 
  private:
@@ -66,6 +66,7 @@ Result<std::unique_ptr<SpeedNeighbour>> NewBusyLoop() {
 
 Result<std::unique_ptr<SpeedLoop>> NewSpeedLoop(std::shared_ptr<const Model> model, const LoadOptions& load,
                                                 const SpeedOptions& options) {
+  TALLY_RETURN_IF_ERROR(CheckSpeedOptions(options));
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, NewEngine(std::move(model), SpeedLoadOptions(load, options)));
   auto loop = std::make_unique<SpeedLoopOf>(std::move(engine), options);
   TALLY_RETURN_IF_ERROR(loop->Prepare());

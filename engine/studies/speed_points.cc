@@ -110,12 +110,14 @@ class BusyTask final : public SpeedTask {
     TALLY_ASSIGN_OR_RETURN(s.quiet, Rate(*place_.run, seconds_));
     TALLY_RETURN_IF_ERROR(neighbour_.Begin(work_));
     const Result<double> rate = Rate(*place_.run, seconds_);
-    TALLY_ASSIGN_OR_RETURN(s.other, neighbour_.End());
-    TALLY_ASSIGN_OR_RETURN(s.rate, rate);
+    const Result<double> other = neighbour_.End();
+    TALLY_ASSIGN_OR_RETURN(s.rate, rate);  // first: an interrupted measurement may have ended the neighbour too
+    TALLY_ASSIGN_OR_RETURN(s.other, other);
     TALLY_RETURN_IF_ERROR(neighbour_.Begin(work_));
     const Result<double> one_thread = Rate(one_thread_, seconds_);
-    TALLY_RETURN_IF_ERROR(neighbour_.End().status());
+    const Status ended = neighbour_.End().status();
     TALLY_ASSIGN_OR_RETURN(s.one_thread, one_thread);
+    TALLY_RETURN_IF_ERROR(ended);
     const double after = Roof();
     rounds_.Add(std::min(before, after), std::max(before, after));
     samples_.push_back(s);

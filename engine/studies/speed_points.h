@@ -11,7 +11,7 @@ namespace tally {
 class SpeedTask {
  public:
   virtual ~SpeedTask() = default;
-  virtual std::string Name() const = 0;  // "decode, 2 threads, f16, depth 4096, batch 8"
+  virtual std::string Name() const = 0;  // "decode 64, 2 threads, f16, depth 4096, batch 8"
   virtual Status Warm() = 0;             // once, without roofs, before anything is timed
   virtual Status Measure() = 0;          // a round
   virtual void Report(SpeedReport& report) const = 0;

@@ -152,7 +152,11 @@ Status SpeedRun::Fill(const std::function<void(int64_t)>& on_piece) {
 }
 
 Result<ScopedSequence> SpeedRun::NewAt(int64_t depth, bool shared) {
-  return depth == 0 ? ScopedSequence::New(*engine_) : ScopedSequence::Of(*engine_, filled_.at(depth).id(), shared);
+  const double begin = MonotonicSeconds();
+  Result<ScopedSequence> made =
+      depth == 0 ? ScopedSequence::New(*engine_) : ScopedSequence::Of(*engine_, filled_.at(depth).id(), shared);
+  untimed_ += MonotonicSeconds() - begin;
+  return made;
 }
 
 Result<PrefillSample> SpeedRun::Prefill(int64_t tokens, int64_t depth, MomentaryRoofs* roofs) {
@@ -180,7 +184,9 @@ void SpeedRun::TimeSampling(const Mat<const float>& logits, DecodeSample& sample
   const double middle = MonotonicSeconds();
   for (int64_t r = 0; r < logits.rows; ++r) chosen_ ^= Best(logits, r);
   sample.sampled_seconds += middle - begin;
-  sample.greedy_seconds += MonotonicSeconds() - middle;
+  const double end = MonotonicSeconds();
+  sample.greedy_seconds += end - middle;
+  untimed_ += end - begin;
 }
 
 Result<DecodeSample> SpeedRun::Decode(int64_t steps, int64_t depth, int64_t batch, MomentaryRoofs* roofs) {

@@ -104,7 +104,8 @@ struct Inventory {
   std::vector<StoredTensor> tensors;  // in file order
   std::string tokenizer_json;         // Hugging Face: path of tokenizer.json, empty where there is none
   const StoredTensor* Find(std::string_view name) const;
-  void BuildIndex();  // after `tensors` is filled
+  bool HoldsScales(const StoredTensor& t) const;  // of FP8 codes stored beside it: NAME_scale or NAME_scale_inv
+  void BuildIndex();                              // after `tensors` is filled
 
  private:
   std::map<std::string, size_t, std::less<>> index_;
@@ -245,6 +246,15 @@ inline Result<std::optional<std::vector<std::string>>> Metadata::GetStrings(std:
 inline const StoredTensor* Inventory::Find(std::string_view name) const {
   const auto it = index_.find(name);
   return it == index_.end() ? nullptr : &tensors[it->second];
+}
+
+inline bool Inventory::HoldsScales(const StoredTensor& t) const {
+  for (const std::string_view end : {"_scale", "_scale_inv"}) {
+    if (!t.name.ends_with(end)) continue;
+    const StoredTensor* const codes = Find(std::string_view(t.name).substr(0, t.name.size() - end.size()));
+    if (codes != nullptr && codes->dtype == DType::kF8_E4M3) return true;
+  }
+  return false;
 }
 
 inline void Inventory::BuildIndex() {

@@ -66,6 +66,10 @@ TEST(CliBench, ReportsVerifiedFigures) {
   EXPECT_GT(j.at("memory_bytes").at("peak_resident").get<double>(), 0);
 }
 
+TEST(CliBench, ACommandThatEndsIsNoNeighbour) {
+  ExpectRefused({"demo", "-p", "0", "-n", "2", "-t", "1", "--beside-command", "true"}, "ended before");
+}
+
 TEST(CliBench, CanBeLimitedToAnInstructionSet) {
 #if defined(__x86_64__)
   const Json j = Measure({"demo", "-p", "8", "-n", "2", "--threads", "1", "--target", "SSE4"});

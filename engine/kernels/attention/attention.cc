@@ -30,6 +30,10 @@ Status AttentionOp::Validate() const {
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
+    if (partials.data != nullptr && rows[i].position >= partials.ranges * kRangePositions) {
+      return InternalError("row " + std::to_string(i) + " is at position " + std::to_string(rows[i].position) +
+                           ", and there is room for " + std::to_string(partials.ranges) + " ranges");
+    }
     // A row that continues the previous one needs at most one more block.
     const bool continues = i > 0 && rows[i].table == rows[i - 1].table && rows[i].position == rows[i - 1].position + 1;
     const PositionRange visible = VisiblePositions(*this, rows[i].position);

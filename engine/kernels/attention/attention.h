@@ -51,7 +51,8 @@ struct AttentionOp {
   std::span<const float> slopes = {};  // [heads] or empty; a constant of the model, not a parameter
   std::span<const KvRow> rows;  // [n]; consecutive rows of one sequence share a tile, fastest if their positions are consecutive
   std::span<const KvTable> tables;
-  AttentionPartials partials = {};  // positions are below partials.ranges * kRangeBlocks * kKvBlock, unless it is empty
+  // Unless it is empty, positions are below partials.ranges * kRangeBlocks * kKvBlock: the pool refuses more than its context.
+  AttentionPartials partials = {};
   Status Validate() const;
   // Plain softmax attention, without merging of blocks (which is in Executed). With v visible keys,
   // per row and query head:

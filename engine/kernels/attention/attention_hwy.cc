@@ -126,9 +126,11 @@ class TileRun {
   }
 
   void Run() {
-    Start();
     const int64_t from = any_.begin / kRangePositions, ranges = PiecesTouched(any_, kRangePositions);
-    for (int64_t range = from + ranges * slice_ / slices_; range < from + ranges * (slice_ + 1) / slices_; ++range) {
+    const int64_t first = from + ranges * slice_ / slices_, end = from + ranges * (slice_ + 1) / slices_;
+    if (slices_ > 1 && first == end) return;
+    Start();
+    for (int64_t range = first; range < end; ++range) {
       Range(range);
       slices_ > 1 ? Leave(range) : Merge(range);
     }

@@ -57,6 +57,9 @@ inline int64_t TileEnd(std::span<const KvRow> rows, int64_t begin, int64_t tile_
 // are merged one by one in any case.
 inline constexpr int64_t kFewTasks = 64;
 inline int64_t SlicesOf(const AttentionOp& op, int64_t tiles) {
+  for (const int64_t seen : {op.window, op.chunk}) {
+    if (seen > 0 && seen <= kRangePositions) return 1;  // a row sees two ranges at most
+  }
   const int64_t tasks = tiles * HeadTasks(op), queries = static_cast<int64_t>(op.rows.size()) * op.heads;
   if (op.partials.data == nullptr || tasks == 0 || tasks >= kFewTasks || queries > op.partials.queries) return 1;
   return std::min((kFewTasks + tasks - 1) / tasks, op.partials.ranges);

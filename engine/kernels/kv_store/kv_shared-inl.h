@@ -148,7 +148,7 @@ struct KvVectors<KvSharedBF16> {
   // half of an odd k_dim's last pair, which is made zero.
   static HWY_INLINE void UnpackKeys(const KvLayout& l, const uint8_t* share, int64_t lane, int64_t groups, uint32_t* out) {
     const int64_t pairs = KvPadded(l.k_dim) / 2;
-    float rows[16 * 16], columns[16 * 16];
+    float rows[16 * 16] = {}, columns[16 * 16];
     for (int64_t g = 0; g < groups; ++g, out += pairs * 16) {
       for (int64_t p = 0; p < pairs; p += 16) {
         const size_t n = static_cast<size_t>(std::min<int64_t>(16, pairs - p)) * sizeof(float);

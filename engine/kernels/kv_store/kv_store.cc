@@ -105,7 +105,17 @@ void RunRef(const KvStoreOp& op, int64_t begin, int64_t end, std::span<uint8_t>)
     StoreRows<Format>(op, begin, end, Format::Store);
   });
 }
-Cost Executed(const KvStoreOp& op, const CostAmounts& n) { return op.Useful(n); }
+
+// q8_0 rounds: a compare for the maximum and a multiply for each element, two divides for each block.
+Cost Executed(const KvStoreOp& op, const CostAmounts& n) {
+  Cost cost = op.Useful(n);
+  if (op.layout.type != KvType::kQ8_0) return cost;
+  const int64_t v_dim = op.layout.shared ? 0 : op.layout.v_dim;
+  const uint64_t heads = n[Amount::kRows] * static_cast<uint64_t>(op.layout.kv_heads);
+  cost.AddFlops(WorkClass::kQuantize, heads * 2 * static_cast<uint64_t>(op.layout.k_dim + v_dim));
+  cost.AddSpecial(WorkClass::kQuantize, heads * 2 * static_cast<uint64_t>(KvQ8Blocks(op.layout.k_dim) + KvQ8Blocks(v_dim)));
+  return cost;
+}
 
 constexpr Kernel<KvStoreOp> kKernels[] = {
     {"hwy", AlwaysSupported, Plan, RunHwy, Executed},
