@@ -2,7 +2,9 @@
 //   narrow weights  u8 = q + offset. Sums in 16 bits start at the i16 corrections and are widened once per block, or per half
 //   with a
 //                   scale of its own. They may wrap on the way; the final sum(q_w q_x) fits (act_pack.h, PairOffset)
-//   wide weights    |w| times the activations with w's sign (128 * 127 * 2 < 2^15), widened at every step
+//   wide weights    |w| times the activations with w's sign, widened at every step. Decoded weights, for many rows, have a mask m, -1
+//                   where w < 0: |w| (x ^ m) = w x - |w| m, so that the sum starts at the sum of |w| m. Flipping bits runs on more of
+//                   a processor's units than changing a sign does. 128 * 127 * 2 < 2^15, and |w| (x ^ m) >= -128 * 128
 // Included by int8-inl.h only, for targets without a dot product.
 HWY_BEFORE_NAMESPACE();
 namespace tally {
@@ -53,23 +55,24 @@ HWY_INLINE void NarrowDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x
   }
 }
 
-// d += sum of q_w q_x over a block, for weights of 8 bits: |w| as u8 times the activations with w's sign.
-// weights(k, i, magnitude, w) sets |w| and w of step k of vector i.
-template <int T, class WeightFn>
-HWY_INLINE void SignedDot(const WeightFn& weights, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
+// d += sum of |w| * (x with the sign of w) over a block, for weights of 8 bits in vectors v on of `src`.
+template <int T, class Src>
+HWY_INLINE void WideDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
   const DI di;
-  const DI8 di8;
   const DI16 di16;
   const auto ones = hn::Set(di16, 1);
   HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
-    hn::Vec<DI8> w[kDotVecs];
     VU8 magnitude[kDotVecs];
-    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) weights(k, i, magnitude[i], w[i]);
+    hn::Vec<DI8> sign[kDotVecs];
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
+      magnitude[i] = src.Magnitude(k, v + i);
+      sign[i] = src.Sign(k, v + i);
+    }
     HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
-      const auto a = hn::BitCast(di8, Broadcast4(x + static_cast<size_t>(k) * step + 4 * j));
+      const auto a = hn::BitCast(DI8(), Broadcast4(x + static_cast<size_t>(k) * step + 4 * j));
       HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) {
-        const auto signed_a = hn::IfNegativeThenNegOrUndefIfZero(w[i], a);  // w = 0 is harmless, as its magnitude is 0
-        d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, hn::SatWidenMulPairwiseAdd(di16, magnitude[i], signed_a), ones));
+        const auto pairs = hn::SatWidenMulPairwiseAdd(di16, magnitude[i], Src::WithSign(sign[i], a));
+        d[j][i] = hn::Add(d[j][i], hn::WidenMulPairwiseAdd(di, pairs, ones));
         Pin(d[j][i]);
       }
     }
@@ -109,8 +112,11 @@ HWY_INLINE void PartDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, si
 template <class F, class Src, int T>
 HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
   if constexpr (F::kWide) {
-    HWY_UNROLL(8) for (int j = 0; j < T; ++j) HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = hn::Zero(DI());
-    SignedDot<T>([&](int k, int i, VU8& magnitude, hn::Vec<DI8>& w) HWY_ATTR { src.Signed(k, v + i, magnitude, w); }, x, step, d);
+    static_assert(kParts<F> == 1);
+    VI start[kDotVecs];
+    HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) start[i] = src.NegativeSum(v + i);
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = start[i];
+    WideDot<T>(src, v, x, step, d);
   } else {
     PartDot<F, 0>(src, v, x, step, d);
     if constexpr (F::kPieces == 2) PartDot<F, 1>(src, v, x, step, d);
@@ -166,11 +172,11 @@ void RunInt8Pair(const MatJob& job, const RowGroup& group, const PanelPair& pane
   const size_t row_bytes = job.x.row_bytes();
   // K is cut into pieces whose decoded panel stays in the first-level cache while it is multiplied by every tile of the group. The
   // order of the sums does not change.
-  constexpr int64_t kPiece = kInt8PieceBytes / kDecodedBytes<F>;
+  constexpr int64_t kPiece = kInt8PieceBytes / (kDecodedSigned<F> ? 1024 : 512);
   static_assert(kPiece % (F::kPanelCols / kInt8Block) == 0);
   uint8_t* q = scratch.data();
-  float* s = reinterpret_cast<float*>(q + kInt8PieceBytes);
-  float* acc = s + (kInt8PieceBytes / 512) * kPanelRows * F::kScaleWords;
+  float* s = reinterpret_cast<float*>(q + kPiece * kDecodedBytes<F>);
+  float* acc = s + kPiece * kPanelRows * F::kScaleWords;
   std::memset(acc, 0, static_cast<size_t>(group.rows) * 32 * sizeof(float));
   for (int half = 0; half < 2; ++half) {
     const uint8_t* panel = half == 0 ? panels.p0 : panels.p1;

@@ -84,7 +84,7 @@ constexpr size_t StepOf(int c, int h) {
 }
 
 // Sources of a panel's blocks for a microkernel: PackedSource reads the panel; DecodedSource reads scratch, per block [8][64]
-// bytes (with kDecodedSigned twice that) and [kScaleWords][16] words.
+// bytes (or as kDecodedSigned) and [kScaleWords][16] words.
 template <class F>
 struct PackedSource {
   typename F::Cursor at;
@@ -96,10 +96,13 @@ struct PackedSource {
     Steps(F::kByteSteps ? k / 2 : k % 4, v, lo, hi);
     return (F::kByteSteps ? k % 2 : k / 4) == 0 ? lo : hi;  // k is a constant after unrolling, so the other one is not computed
   }
-  HWY_INLINE void Signed(int k, int v, VU8& magnitude, hn::Vec<DI8>& w) const {
-    w = hn::BitCast(DI8(), hn::Xor(Step(k, v), hn::Set(DU8(), 0x80)));
-    magnitude = hn::BitCast(DU8(), hn::Abs(w));  // |-128| = 128 as unsigned
+  // Weights of 8 bits without a dot product: |w| of step k, its signs, x with them, and what the sum of the products starts at.
+  HWY_INLINE hn::Vec<DI8> Sign(int k, int v) const { return hn::BitCast(DI8(), hn::Xor(Step(k, v), hn::Set(DU8(), 0x80))); }
+  HWY_INLINE VU8 Magnitude(int k, int v) const { return hn::BitCast(DU8(), hn::Abs(Sign(k, v))); }  // |-128| = 128 as unsigned
+  static HWY_INLINE hn::Vec<DI8> WithSign(hn::Vec<DI8> w, hn::Vec<DI8> x) {
+    return hn::IfNegativeThenNegOrUndefIfZero(w, x);  // w = 0 is harmless, as its magnitude is 0
   }
+  HWY_INLINE VI NegativeSum(int) const { return hn::Zero(DI()); }
   // To be called before a block is read.
   HWY_INLINE void Begin() {
     at.Begin();
@@ -108,12 +111,13 @@ struct PackedSource {
   HWY_INLINE void Next() { at.Next(); }
 };
 
-// Without a dot product, a wide format is decoded to |w| and w.
+// Without a dot product, a wide format is decoded to [8][64] u8 |w|, [8][64] i8 masks, -1 where w < 0, and [16] i32 sums of |w| where
+// w < 0.
 template <class F>
 inline constexpr bool kDecodedSigned = F::kWide && !kHasDot;
-// Bytes of a decoded block: [8][64] u8; if kDecodedSigned, then [8][64] i8.
+// Bytes of a decoded block.
 template <class F>
-inline constexpr int kDecodedBytes = kDecodedSigned<F> ? 1024 : 512;
+inline constexpr int kDecodedBytes = kDecodedSigned<F> ? 1024 + 4 * kPanelRows : 512;
 
 template <class F>
 struct DecodedSource {
@@ -126,10 +130,12 @@ struct DecodedSource {
     hi = hn::Load(DU8(), q + 64 * StepOf<F>(c, 1) + kVecBytes * v);
   }
   HWY_INLINE VU8 Step(int k, int v) const { return hn::Load(DU8(), q + 64 * k + kVecBytes * v); }
-  HWY_INLINE void Signed(int k, int v, VU8& magnitude, hn::Vec<DI8>& w) const {
-    magnitude = Step(k, v);
-    w = hn::BitCast(DI8(), hn::Load(DU8(), q + 512 + 64 * k + kVecBytes * v));
+  HWY_INLINE VU8 Magnitude(int k, int v) const { return Step(k, v); }
+  HWY_INLINE hn::Vec<DI8> Sign(int k, int v) const {
+    return hn::BitCast(DI8(), hn::Load(DU8(), q + 512 + 64 * k + kVecBytes * v));
   }
+  static HWY_INLINE hn::Vec<DI8> WithSign(hn::Vec<DI8> mask, hn::Vec<DI8> x) { return hn::Xor(x, mask); }
+  HWY_INLINE VI NegativeSum(int v) const { return hn::BitCast(DI(), hn::Load(DU8(), q + 1024 + kVecBytes * v)); }
   HWY_INLINE void Begin() {}
   HWY_INLINE void Next() {
     q += kDecodedBytes<F>;
@@ -146,17 +152,22 @@ void DecodePanel(const uint8_t* panel, int64_t first, int64_t blocks, uint8_t* H
     src.Begin();
     for (int v = 0; v < kPanelVecs; ++v) {
       HWY_UNROLL(4) for (int i = 0; i < F::kScaleWords; ++i) hn::Store(src.Word(i, v), DF(), s + kPanelRows * i + kLanes * v);
+      auto negative = hn::Zero(DI());
       HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
-        const VU8 w = src.Step(k, v);
         uint8_t* to = q + 64 * k + kVecBytes * v;
         if constexpr (kDecodedSigned<F>) {
-          const auto q8 = hn::BitCast(DI8(), hn::Xor(w, hn::Set(du8, 0x80)));
-          hn::Store(hn::BitCast(du8, hn::Abs(q8)), du8, to);  // |-128| = 128 as unsigned
-          hn::Store(hn::BitCast(du8, q8), du8, to + 512);
+          const auto w = src.Sign(k, v);
+          const auto mask = hn::VecFromMask(DI8(), hn::Lt(w, hn::Zero(DI8())));
+          const VU8 magnitude = src.Magnitude(k, v);
+          hn::Store(magnitude, du8, to);
+          hn::Store(hn::BitCast(du8, mask), du8, to + 512);
+          const auto pairs = hn::SatWidenMulPairwiseAdd(DI16(), magnitude, hn::And(mask, hn::Set(DI8(), 1)));
+          negative = hn::Add(negative, hn::WidenMulPairwiseAdd(DI(), pairs, hn::Set(DI16(), 1)));
         } else {
-          hn::Store(w, du8, to);
+          hn::Store(src.Step(k, v), du8, to);
         }
       }
+      if constexpr (kDecodedSigned<F>) hn::Store(hn::BitCast(du8, negative), du8, q + 1024 + kVecBytes * v);
     }
   }
 }
