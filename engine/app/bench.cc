@@ -200,7 +200,7 @@ Action AddBench(CLI::App& app) {
   list("--beside", flags->beside,
        "the first of each list again beside a busy loop (spin) or a second process that does the same (self)");
   c->add_option("--beside-command", flags->command, "the same beside a command of the shell that runs until it is killed");
-  c->add_option("--target", flags->target, "measure with at most this instruction set, as `bench` names it (AVX2)");
+  c->add_option("--target", flags->target, "measure with at most this instruction set, as `bench` names it (AVX2, AVX2_VNNI)");
   AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
   AddNumber(*c, "--seed", flags->speed.seed, "of the random tokens");
   c->add_option("--format", flags->format, "table, md, csv, json or jsonl")->capture_default_str();

@@ -8,6 +8,7 @@
 #include "hwy/highway.h"
 
 // after foreach_target.h, which decides the first target
+#include "engine/base/byte_dot.h"
 #include "engine/kernels/op.h"
 #include "engine/kernels/target.h"
 
@@ -30,7 +31,10 @@ HWY_EXPORT(CurrentTarget);
 HWY_EXPORT(HasBf16Dot);
 HWY_EXPORT(F32Lanes);
 
-std::string_view HwyTargetName() { return hwy::TargetName(HWY_DYNAMIC_DISPATCH(CurrentTarget)()); }
+std::string_view HwyTargetName() {
+  const int64_t target = HWY_DYNAMIC_DISPATCH(CurrentTarget)();
+  return target == HWY_AVX2 && CurrentByteDot() != ByteDot::kNone ? "AVX2_VNNI" : hwy::TargetName(target);
+}
 bool HwyTargetHasBf16Dot() { return HWY_DYNAMIC_DISPATCH(HasBf16Dot)(); }
 int64_t HwyF32Lanes() { return HWY_DYNAMIC_DISPATCH(F32Lanes)(); }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <string>
 
+#include "engine/base/byte_dot.h"
 #include "hwy/targets.h"
 
 namespace tally {
@@ -14,15 +15,18 @@ std::atomic<bool> limited{false};
 
 Status LimitInstructionSet(std::string_view name) {
   std::string names;
+  const bool dot = name == "AVX2_VNNI" && AvailableByteDot() != ByteDot::kNone;
   for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
     const int64_t target = left & -left;
-    if (name == hwy::TargetName(target)) {
+    if (name == hwy::TargetName(target) || (dot && target == HWY_AVX2)) {
       // Better targets are lower bits. Highway 1.2 forgets DisableTargets where SupportedTargets is called again.
       limited = true;
+      SetByteDot(dot ? AvailableByteDot() : ByteDot::kNone);
       hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & -target);
       return {};
     }
     names += (names.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
+    if (target == HWY_AVX2 && AvailableByteDot() != ByteDot::kNone) names += ", AVX2_VNNI";
   }
   return BadInput("no instruction set '" + std::string(name) + "' here: " + names);
 }

@@ -7,8 +7,9 @@
 
 namespace tally {
 
-// From now on kernels and measured peaks use at most the instructions of Highway's target `name` ("AVX2"). To be called before a model
-// is loaded. AVX2 is without AVX-VNNI. kBadInput: this processor has no such target; the message lists those it has.
+// From now on kernels and measured peaks use at most the instructions of Highway's target `name` ("AVX2"), or "AVX2_VNNI": AVX2 with
+// dot products of bytes. To be called before a model is loaded. kBadInput: this processor has no such target; the message lists those
+// it has.
 Status LimitInstructionSet(std::string_view name);
 bool InstructionSetIsLimited();
 

@@ -1,4 +1,4 @@
-#include "engine/machine/instruction_set.h"
+#include "engine/base/byte_dot.h"
 #include "engine/machine/roof_loops.h"
 
 #if defined(__x86_64__)
@@ -13,9 +13,9 @@ namespace tally {
 namespace {
 
 // What cpuid says the processor has and XGETBV says the operating system keeps (Intel SDM volume 1, chapters
-// 13 and 14), within what LimitInstructionSet left.
+// 13 and 14), within Highway's targets. Dot products of bytes in 256 bits: CurrentByteDot.
 struct Features {
-  bool fma = false, avx2 = false, avx512bw = false, avx_vnni = false, avx512_vnni = false, avx512_bf16 = false;
+  bool fma = false, avx2 = false, avx512bw = false, avx512_vnni = false, avx512_bf16 = false;
 };
 
 Features Detect() {
@@ -35,7 +35,6 @@ Features Detect() {
   f.avx512bw = zmm && (b >> 16 & 1) != 0 && (b >> 30 & 1) != 0;
   f.avx512_vnni = f.avx512bw && (c >> 11 & 1) != 0;
   if (subleaves < 1 || __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0) return f;
-  f.avx_vnni = (a >> 4 & 1) != 0;
   f.avx512_bf16 = f.avx512bw && (a >> 5 & 1) != 0;
   return f;
 }
@@ -80,6 +79,9 @@ TALLY_AVX_LOOP(DotZmm, TALLY_OP)
 #undef TALLY_OP
 #define TALLY_OP(N) "%{vex%} vpdpbusd %%ymm13, %%ymm15, %%ymm" N "\n"
 TALLY_AVX_LOOP(DotYmm, TALLY_OP)
+#undef TALLY_OP
+#define TALLY_OP(N) "%{evex%} vpdpbusd %%ymm13, %%ymm15, %%ymm" N "\n"
+TALLY_AVX_LOOP(EvexDotYmm, TALLY_OP)
 #undef TALLY_OP
 
 // int8 through 16 bits: products of pairs, pairs of pairs, sum.
@@ -141,7 +143,6 @@ __attribute__((target("avx512f"))) void Bf16Zmm(int64_t iterations) {
 Features Limited(Features f) {
   const int64_t targets = hwy::SupportedTargets();
   const auto has = [targets](int64_t target) { return (targets & target) != 0; };
-  f.avx_vnni = f.avx_vnni && !InstructionSetIsLimited();
   f.avx512_bf16 = f.avx512_bf16 && has(HWY_AVX3_ZEN4 | HWY_AVX3_SPR);
   f.avx512_vnni = f.avx512_vnni && has(HWY_AVX3_DL);
   f.avx512bw = f.avx512bw && has(HWY_AVX3);
@@ -164,7 +165,9 @@ std::vector<ArithmeticLoop> X86Loops() {
   }
   if (f.avx512_bf16) loops.push_back({PeakKind::kBF16, "vdpbf16ps zmm", 24 * 16 * 2 * 2, Bf16Zmm});
   if (f.avx512_vnni) loops.push_back({PeakKind::kInt8, "vpdpbusd zmm", 12 * 16 * 4 * 2, DotZmm});
-  if (f.avx_vnni && f.avx2) loops.push_back({PeakKind::kInt8, "vpdpbusd ymm", 12 * 8 * 4 * 2, DotYmm});
+  if (const ByteDot dot = CurrentByteDot(); dot != ByteDot::kNone && f.avx2) {
+    loops.push_back({PeakKind::kInt8, "vpdpbusd ymm", 12 * 8 * 4 * 2, dot == ByteDot::kAvxVnni ? DotYmm : EvexDotYmm});
+  }
   if (f.avx512bw) {
     loops.push_back({PeakKind::kInt8, "vpmaddubsw+vpmaddwd+vpaddd zmm", 12 * 16 * 4 * 2, MaddubsZmm});
     loops.push_back({PeakKind::kInt8, "vpmaddwd+vpaddd zmm", 12 * 16 * 2 * 2, MaddwdZmm});

@@ -582,7 +582,8 @@ TEST(MatMulExecuted, FollowsTheTarget) {
       const MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = out.view(), .out_row = {}};
       ForEachTarget([&] {
         SCOPED_TRACE(std::string(DTypeName(hand.type)) + " on " + std::string(HwyTargetName()));
-        const bool dot = HwyTargetName() == "AVX3_DL" || HwyTargetName() == "AVX3_ZEN4";
+        const bool dot = HwyTargetName() == "AVX3_DL" || HwyTargetName() == "AVX3_ZEN4" ||
+                         (HwyTargetName() == "AVX2_VNNI" && ActFormatFor(hand.type, kind).sums == 1);
         const uint64_t blocks = static_cast<uint64_t>(rows * (cols / 32)), products = dot ? 0 : hand.products,
                        scaling = dot ? hand.dot_scaling : hand.scaling;
         Cost want = TotalUseful(op);

@@ -5,10 +5,42 @@
 //   wide weights    |w| times the activations with w's sign, widened at every step. Decoded weights, for many rows, have a mask m, -1
 //                   where w < 0: |w| (x ^ m) = w x - |w| m, so that the sum starts at the sum of |w| m. Flipping bits runs on more of
 //                   a processor's units than changing a sign does. 128 * 127 * 2 < 2^15, and |w| (x ^ m) >= -128 * 128
-// Included by int8-inl.h only, for targets without a dot product.
+// AVX2 with a dot product of bytes (ByteDot) has sums in 32 bits as dot_vnni-inl.h does, for blocks with one scale.
+// Included by int8-inl.h only, for targets without a dot product of their own.
 HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
+
+// Calls fn.template operator()<dot>() with the dot product of bytes in use.
+template <class F, class Fn>
+HWY_INLINE void WithByteDot(const Fn& fn) {
+#if HWY_TARGET == HWY_AVX2
+  if constexpr (kParts<F> == 1) {
+    const ByteDot dot = CurrentByteDot();
+    if (dot == ByteDot::kAvxVnni) return fn.template operator()<ByteDot::kAvxVnni>();
+    if (dot == ByteDot::kAvx512) return fn.template operator()<ByteDot::kAvx512>();
+  }
+#endif
+  fn.template operator()<ByteDot::kNone>();
+}
+
+// sum += the products of 4 u8 and 4 i8 in each lane.
+template <ByteDot kDot>
+HWY_INLINE void AddByteProducts(VU8 w, hn::Vec<DI8> x, VI& sum) {
+#if HWY_TARGET == HWY_AVX2
+  if constexpr (kDot == ByteDot::kAvxVnni) asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(w.raw), "x"(x.raw));
+  if constexpr (kDot == ByteDot::kAvx512) asm("%{evex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(w.raw), "x"(x.raw));
+#else
+  (void)w, (void)x, (void)sum;
+#endif
+}
+
+// Tokens per microkernel call, limited by the registers for their sums.
+template <class F, ByteDot kDot>
+inline constexpr int kInt8SubTile = kDot != ByteDot::kNone ? 6
+                                    : kLanes >= 16         ? 4
+                                    : F::kWide             ? 3
+                                                           : 6;
 
 // FLOPs per output of a block of 32 k beyond the useful 2 * 32:
 //   wide              products 16  each of 8 steps takes 10 for the useful 8: 4 products + 2 adds, widening 2 products + 1 add, 1
@@ -19,9 +51,13 @@ namespace HWY_NAMESPACE {
 //   narrow, 2 parts   products  0
 //                     scaling  10  widening each half with its scale 3 + 3, the sum of the halves 1, then 3 as above
 //   minima            scaling  +2  for each
+//   a dot product of bytes: products 0, scaling 3 and the minima
 template <class F>
-constexpr ExecutedCost Int8BlockCost() {
+ExecutedCost Int8BlockCost() {
   constexpr uint64_t kMinimaFlops = 2 * kMinima<F>;
+  bool dot = false;
+  WithByteDot<F>([&]<ByteDot kDot>() { dot = kDot != ByteDot::kNone; });
+  if (dot) return {.products = 0, .scaling = 3 + kMinimaFlops};
   if (F::kWide) return {.products = 2 * 8, .scaling = 3 + kMinimaFlops};
   if (kParts<F> == 1) return {.products = F::kPieces == 1 ? 3 : 3 + 3 + 1, .scaling = 3 + kMinimaFlops};
   return {.products = 0, .scaling = 3 + 3 + 1 + 3 + kMinimaFlops};
@@ -109,9 +145,21 @@ HWY_INLINE void PartDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, si
 
 // d = sum of q_w q_x over a block, for T tokens and kDotVecs vectors from v on. With two parts, each part's sum is multiplied by
 // its scale.
-template <class F, class Src, int T>
+template <class F, ByteDot kDot, class Src, int T>
 HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, size_t step, VI (&d)[T][kDotVecs]) {
-  if constexpr (F::kWide) {
+  if constexpr (kDot != ByteDot::kNone) {
+    HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) d[j][i] = StartSum<F>(x + kCorrectionsAt * step + 4 * j, step, 0);
+    }
+    HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
+      VU8 w[kDotVecs];
+      HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i] = src.Step(k, v + i);
+      HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
+        const auto a = hn::BitCast(DI8(), Broadcast4(x + static_cast<size_t>(k) * step + 4 * j));
+        HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) AddByteProducts<kDot>(w[i], a, d[j][i]);
+      }
+    }
+  } else if constexpr (F::kWide) {
     static_assert(kParts<F> == 1);
     VI start[kDotVecs];
     HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) start[i] = src.NegativeSum(v + i);
@@ -125,7 +173,7 @@ HWY_INLINE void BlockDot(const Src& src, int v, const uint8_t* HWY_RESTRICT x, s
 
 // Adds the products of one panel and T rows of a tile over `blocks` blocks to 16 columns of acc [T][32]. acc stays in memory
 // (first-level cache), since the integer sums use the registers.
-template <class F, class Src, int T>
+template <class F, ByteDot kDot, class Src, int T>
 HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int tile, int64_t blocks, float* HWY_RESTRICT acc) {
   const DF df;
   const size_t step = static_cast<size_t>(tile) * 4;
@@ -133,7 +181,7 @@ HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int til
     src.Begin();
     HWY_UNROLL(8) for (int v = 0; v < kPanelVecs; v += kDotVecs) {
       VI d[T][kDotVecs];
-      BlockDot<F, Src, T>(src, v, a, step, d);
+      BlockDot<F, kDot>(src, v, a, step, d);
       BlockScales<F> w[kDotVecs];
       HWY_UNROLL(2) for (int i = 0; i < kDotVecs; ++i) w[i].Read(src, v + i);
       HWY_UNROLL(8) for (int j = 0; j < T; ++j) {
@@ -151,43 +199,45 @@ HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int til
 }
 
 // One panel times a whole tile, in sub-tiles that fit the registers.
-template <class F, class Src>
+template <class F, ByteDot kDot, class Src>
 HWY_INLINE void Int8TilePanel(const Src& src, const uint8_t* a, int tile, int64_t blocks, float* acc) {
   for (int j = 0; j < tile;) {
-    j += WithSubTile<kInt8SubTile<F>>(
-        tile - j, [&]<int T>() HWY_ATTR { Int8MicroPanel<F, Src, T>(src, a + 4 * j, tile, blocks, acc + 32 * j); });
+    j += WithSubTile<kInt8SubTile<F, kDot>>(
+        tile - j, [&]<int T>() HWY_ATTR { Int8MicroPanel<F, kDot, Src, T>(src, a + 4 * j, tile, blocks, acc + 32 * j); });
   }
 }
 
 template <class F>
 HWY_INLINE void StreamInt8Panel(const uint8_t* panel, const uint8_t* a, int rows, int64_t blocks, float* acc) {
-  Int8TilePanel<F>(PackedSource<F>{F::At(panel, 0)}, a, rows, blocks, acc);
+  WithByteDot<F>([&]<ByteDot kDot>()
+                     HWY_ATTR { Int8TilePanel<F, kDot>(PackedSource<F>{F::At(panel, 0)}, a, rows, blocks, acc); });
 }
 
-template <class F>
+template <class F, ByteDot kDot>
 void RunInt8Pair(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
                  std::span<uint8_t> scratch) {
   constexpr int kTile = ActTile(ActKind::kInt8);
+  constexpr bool kSigned = F::kWide && kDot == ByteDot::kNone;
   const int64_t blocks = job.w.cols / kInt8Block;
   const size_t row_bytes = job.x.row_bytes();
   // K is cut into pieces whose decoded panel stays in the first-level cache while it is multiplied by every tile of the group. The
   // order of the sums does not change.
-  constexpr int64_t kPiece = kInt8PieceBytes / (kDecodedSigned<F> ? 1024 : 512);
+  constexpr int64_t kPiece = kInt8PieceBytes / (kSigned ? 1024 : 512);
   static_assert(kPiece % (F::kPanelCols / kInt8Block) == 0);
   uint8_t* q = scratch.data();
-  float* s = reinterpret_cast<float*>(q + kPiece * kDecodedBytes<F>);
+  float* s = reinterpret_cast<float*>(q + kPiece * kDecodedBytes<kSigned>);
   float* acc = s + kPiece * kPanelRows * F::kScaleWords;
   std::memset(acc, 0, static_cast<size_t>(group.rows) * 32 * sizeof(float));
   for (int half = 0; half < 2; ++half) {
     const uint8_t* panel = half == 0 ? panels.p0 : panels.p1;
     for (int64_t b = 0; b < blocks; b += kPiece) {
       const int64_t n = std::min(kPiece, blocks - b);
-      DecodePanel<F>(panel, b, n, q, s);
+      DecodePanel<F, kSigned>(panel, b, n, q, s);
       for (int64_t r = 0; r < group.rows; r += kTile) {
         const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
         const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes +
                            static_cast<size_t>(b) * 4 * kBlockWords<F> * static_cast<size_t>(tile);
-        Int8TilePanel<F>(DecodedSource<F>{q, s}, a, tile, n, acc + 32 * r + kPanelRows * half);
+        Int8TilePanel<F, kDot>(DecodedSource<F, kSigned>{q, s}, a, tile, n, acc + 32 * r + kPanelRows * half);
       }
     }
   }
@@ -197,9 +247,11 @@ void RunInt8Pair(const MatJob& job, const RowGroup& group, const PanelPair& pane
 template <class F>
 void RunInt8Group(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, std::span<uint8_t> scratch) {
   const Epilogue epilogue(job, group.slice);
-  for (int64_t pair = first; pair < last; ++pair) {
-    RunInt8Pair<F>(job, group, PanelPair(job, group.slice, pair), epilogue, scratch);
-  }
+  WithByteDot<F>([&]<ByteDot kDot>() HWY_ATTR {
+    for (int64_t pair = first; pair < last; ++pair) {
+      RunInt8Pair<F, kDot>(job, group, PanelPair(job, group.slice, pair), epilogue, scratch);
+    }
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -10,7 +10,7 @@ namespace HWY_NAMESPACE {
 //            6  with two parts also the product of each with its scale 2, their sum 1
 //           +2  for each minimum
 template <class F>
-constexpr ExecutedCost Int8BlockCost() {
+ExecutedCost Int8BlockCost() {
   return {.products = 0, .scaling = (kParts<F> == 1 ? 3u : 3u + 3u) + 2u * kMinima<F>};
 }
 
@@ -91,8 +91,7 @@ HWY_NOINLINE void Int8Micro(const Src* sources, const uint8_t* HWY_RESTRICT a, i
 // A whole tile of `tile` rows (<= 6). acc: [tile][32]; the panels' columns are written.
 template <class F, bool kAddExponents, int P, class Src>
 HWY_INLINE void Int8Tile(const Src (&sources)[P], const uint8_t* a, int tile, int64_t blocks, float* acc, const uint8_t* far) {
-  WithSubTile<kInt8SubTile<F>>(tile,
-                               [&]<int T>() HWY_ATTR { Int8Micro<F, Src, P, T, kAddExponents>(sources, a, blocks, acc, far); });
+  WithSubTile<6>(tile, [&]<int T>() HWY_ATTR { Int8Micro<F, Src, P, T, kAddExponents>(sources, a, blocks, acc, far); });
 }
 
 // Few rows: one panel as packed. acc: [rows][32].

@@ -203,8 +203,8 @@ template <class F>
 ExecutedCost QuantisedExecuted(ActKind kind, int64_t cols) {
   const uint64_t blocks = static_cast<uint64_t>(cols / kInt8Block);
   if (kind == ActKind::kInt8) {
-    constexpr ExecutedCost kBlock = Int8BlockCost<F>();
-    return {.products = kBlock.products * blocks, .scaling = kBlock.scaling * blocks, .widening = 0};
+    const ExecutedCost block = Int8BlockCost<F>();
+    return {.products = block.products * blocks, .scaling = block.scaling * blocks, .widening = 0};
   }
   return {.products = 0,
           .scaling = 0,

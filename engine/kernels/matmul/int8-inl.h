@@ -6,6 +6,7 @@
 // so every target with a fused multiply-add gives the same bits.
 //   dot_vnni-inl.h      targets with a u8 x s8 dot product
 //   dot_maddubs-inl.h   others: products of bytes summed in pairs
+#include "engine/base/byte_dot.h"
 #include "engine/kernels/matmul/tile-inl.h"
 
 #if defined(TALLY_MATMUL_INT8_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -24,13 +25,6 @@ inline constexpr bool kHasDot = true;
 #else
 inline constexpr bool kHasDot = false;
 #endif
-// Tokens per microkernel call, limited by the registers for their sums.
-template <class F>
-inline constexpr int kInt8SubTile = kHasDot        ? 6
-                                    : kLanes >= 16 ? 4
-                                    : F::kWide     ? 3
-                                                   : 6;
-
 // Parts of a block with a sum and a scale each.
 template <class F>
 inline constexpr int kParts = F::kInt8.sums;
@@ -83,8 +77,8 @@ constexpr size_t StepOf(int c, int h) {
   return static_cast<size_t>(F::kByteSteps ? 2 * c + h : c + 4 * h);
 }
 
-// Sources of a panel's blocks for a microkernel: PackedSource reads the panel; DecodedSource reads scratch, per block [8][64]
-// bytes (or as kDecodedSigned) and [kScaleWords][16] words.
+// Sources of a panel's blocks for a microkernel: PackedSource reads the panel; DecodedSource reads scratch, per block
+// kDecodedBytes and [kScaleWords][16] words.
 template <class F>
 struct PackedSource {
   typename F::Cursor at;
@@ -111,15 +105,12 @@ struct PackedSource {
   HWY_INLINE void Next() { at.Next(); }
 };
 
-// Without a dot product, a wide format is decoded to [8][64] u8 |w|, [8][64] i8 masks, -1 where w < 0, and [16] i32 sums of |w| where
-// w < 0.
-template <class F>
-inline constexpr bool kDecodedSigned = F::kWide && !kHasDot;
-// Bytes of a decoded block.
-template <class F>
-inline constexpr int kDecodedBytes = kDecodedSigned<F> ? 1024 + 4 * kPanelRows : 512;
+// A block decoded for DecodedSource<F, kSigned>: [8][64] u8, as Step gives them; or for wide formats without a dot product [8][64] u8
+// |w|, [8][64] i8 masks, -1 where w < 0, and [16] i32 sums of |w| where w < 0.
+template <bool kSigned>
+inline constexpr int kDecodedBytes = kSigned ? 1024 + 4 * kPanelRows : 512;
 
-template <class F>
+template <class F, bool kSigned = false>
 struct DecodedSource {
   const uint8_t* q;
   const float* s;
@@ -138,24 +129,24 @@ struct DecodedSource {
   HWY_INLINE VI NegativeSum(int v) const { return hn::BitCast(DI(), hn::Load(DU8(), q + 1024 + kVecBytes * v)); }
   HWY_INLINE void Begin() {}
   HWY_INLINE void Next() {
-    q += kDecodedBytes<F>;
+    q += kDecodedBytes<kSigned>;
     s += kPanelRows * F::kScaleWords;
   }
 };
 
 // Decodes blocks [first, first + blocks) of a panel for DecodedSource.
-template <class F>
+template <class F, bool kSigned = false>
 void DecodePanel(const uint8_t* panel, int64_t first, int64_t blocks, uint8_t* HWY_RESTRICT q, float* HWY_RESTRICT s) {
   const DU8 du8;
   PackedSource<F> src{F::At(panel, first)};
-  for (int64_t b = 0; b < blocks; ++b, src.Next(), q += kDecodedBytes<F>, s += kPanelRows * F::kScaleWords) {
+  for (int64_t b = 0; b < blocks; ++b, src.Next(), q += kDecodedBytes<kSigned>, s += kPanelRows * F::kScaleWords) {
     src.Begin();
     for (int v = 0; v < kPanelVecs; ++v) {
       HWY_UNROLL(4) for (int i = 0; i < F::kScaleWords; ++i) hn::Store(src.Word(i, v), DF(), s + kPanelRows * i + kLanes * v);
       auto negative = hn::Zero(DI());
       HWY_UNROLL(8) for (int k = 0; k < 8; ++k) {
         uint8_t* to = q + 64 * k + kVecBytes * v;
-        if constexpr (kDecodedSigned<F>) {
+        if constexpr (kSigned) {
           const auto w = src.Sign(k, v);
           const auto mask = hn::VecFromMask(DI8(), hn::Lt(w, hn::Zero(DI8())));
           const VU8 magnitude = src.Magnitude(k, v);
@@ -167,7 +158,7 @@ void DecodePanel(const uint8_t* panel, int64_t first, int64_t blocks, uint8_t* H
           hn::Store(src.Step(k, v), du8, to);
         }
       }
-      if constexpr (kDecodedSigned<F>) hn::Store(hn::BitCast(du8, negative), du8, q + 1024 + kVecBytes * v);
+      if constexpr (kSigned) hn::Store(hn::BitCast(du8, negative), du8, q + 1024 + kVecBytes * v);
     }
   }
 }
