@@ -145,7 +145,7 @@ void Bench(benchmark::State& state, const Case& c) {
   const double weight_bytes =
       static_cast<double>(s.ops[0].w.panel_stride) * static_cast<double>(s.ops[0].w.panels() * c.weights * c.times);
   for (auto _ : state) {
-    const double roof = c.n == 1 ? ReadBandwidth(team, {s.memory.data(), s.bytes}, 0.02) : PeakOf(MeasurePeaks(team, 0.03), c);
+    const double roof = c.n <= 16 ? ReadBandwidth(team, {s.memory.data(), s.bytes}, 0.02) : PeakOf(MeasurePeaks(team, 0.03), c);
     const double begin = MonotonicSeconds();
     Run(team, scratch, s.pack, "hwy");
     for (int64_t i = 0; i < c.times; ++i) {
@@ -153,11 +153,11 @@ void Bench(benchmark::State& state, const Case& c) {
     }
     const double seconds = MonotonicSeconds() - begin;
     state.SetIterationTime(seconds);
-    share.push_back((c.n == 1 ? weight_bytes : flops) / seconds / roof);
+    share.push_back((c.n <= 16 ? weight_bytes : flops) / seconds / roof);
   }
-  state.counters[c.n == 1 ? "of_read_bandwidth" : "of_peak"] = Median(share);
-  state.counters[c.n == 1 ? "GB/s" : "GFLOP/s"] = benchmark::Counter(
-      (c.n == 1 ? weight_bytes : flops) * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  state.counters[c.n <= 16 ? "of_read_bandwidth" : "of_peak"] = Median(share);
+  state.counters[c.n <= 16 ? "GB/s" : "GFLOP/s"] = benchmark::Counter(
+      (c.n <= 16 ? weight_bytes : flops) * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
   state.SetLabel(std::string(HwyTargetName()));
 }
 
@@ -181,6 +181,12 @@ constexpr Case kCases[] = {
     {"cached/Q2_K", DType::kQ2_K, ActKind::kInt8, 768, 2048, 1, 1, 50},
     {"cached/IQ4_NL", DType::kIQ4_NL, ActKind::kInt8, 768, 2048, 1, 1, 50},
     {"cached/BF16", DType::kBF16, ActKind::kBF16, 256, 2048, 1, 1, 50},
+    {"batch8/Q8_0", DType::kQ8_0, ActKind::kInt8, 8192, 2048, 40, 8},
+    {"batch8/Q4_K", DType::kQ4_K, ActKind::kInt8, 8192, 2048, 80, 8},
+    {"batch8/MXFP4", DType::kMXFP4, ActKind::kInt8, 5760, 2880, 80, 8},
+    {"batch4/Q8_0", DType::kQ8_0, ActKind::kInt8, 8192, 2048, 40, 4},
+    {"batch6/Q8_0", DType::kQ8_0, ActKind::kInt8, 8192, 2048, 40, 6},
+    {"batch12/Q8_0", DType::kQ8_0, ActKind::kInt8, 8192, 2048, 40, 12},
     {"prefill/Q4_K", DType::kQ4_K, ActKind::kInt8, 8192, 2048, 2, 512},
     {"prefill/Q6_K", DType::kQ6_K, ActKind::kInt8, 8192, 2048, 2, 512},
     {"prefill/Q8_0", DType::kQ8_0, ActKind::kInt8, 8192, 2048, 2, 512},

@@ -178,7 +178,7 @@ HWY_NOINLINE void Int8MicroPanel(Src src, const uint8_t* HWY_RESTRICT a, int til
   const DF df;
   const size_t step = static_cast<size_t>(tile) * 4;
   for (int64_t b = 0; b < blocks; ++b, a += kBlockWords<F> * step) {
-    src.Begin();
+    src.template Begin<(T > 4)>();
     HWY_UNROLL(8) for (int v = 0; v < kPanelVecs; v += kDotVecs) {
       VI d[T][kDotVecs];
       BlockDot<F, kDot>(src, v, a, step, d);
@@ -207,10 +207,17 @@ HWY_INLINE void Int8TilePanel(const Src& src, const uint8_t* a, int tile, int64_
   }
 }
 
+// Few rows: one panel as packed, times `rows` rows whose tiles follow each other from a on. acc: [rows][32].
 template <class F>
-HWY_INLINE void StreamInt8Panel(const uint8_t* panel, const uint8_t* a, int rows, int64_t blocks, float* acc) {
-  WithByteDot<F>([&]<ByteDot kDot>()
-                     HWY_ATTR { Int8TilePanel<F, kDot>(PackedSource<F>{F::At(panel, 0)}, a, rows, blocks, acc); });
+HWY_INLINE void StreamInt8Panel(const uint8_t* panel, const uint8_t* a, size_t row_bytes, int64_t rows, int64_t blocks,
+                                float* acc) {
+  constexpr int kTile = ActTile(ActKind::kInt8);
+  WithByteDot<F>([&]<ByteDot kDot>() HWY_ATTR {
+    for (int64_t r = 0; r < rows; r += kTile) {  // a panel stays in the second-level cache from tile to tile
+      Int8TilePanel<F, kDot>(PackedSource<F>{F::At(panel, 0)}, a + static_cast<size_t>(r) * row_bytes,
+                             static_cast<int>(std::min<int64_t>(kTile, rows - r)), blocks, acc + 32 * r);
+    }
+  });
 }
 
 template <class F, ByteDot kDot>

@@ -97,10 +97,11 @@ struct PackedSource {
     return hn::IfNegativeThenNegOrUndefIfZero(w, x);  // w = 0 is harmless, as its magnitude is 0
   }
   HWY_INLINE VI NegativeSum(int) const { return hn::Zero(DI()); }
-  // To be called before a block is read.
+  // To be called before a block is read. kManyRows: it is multiplied by 5 rows or more.
+  template <bool kManyRows = false>
   HWY_INLINE void Begin() {
     at.Begin();
-    HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchStream(at.p + i);
+    HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchStream<kManyRows>(at.p + i);
   }
   HWY_INLINE void Next() { at.Next(); }
 };
@@ -127,6 +128,7 @@ struct DecodedSource {
   }
   static HWY_INLINE hn::Vec<DI8> WithSign(hn::Vec<DI8> mask, hn::Vec<DI8> x) { return hn::Xor(x, mask); }
   HWY_INLINE VI NegativeSum(int v) const { return hn::BitCast(DI(), hn::Load(DU8(), q + 1024 + kVecBytes * v)); }
+  template <bool>
   HWY_INLINE void Begin() {}
   HWY_INLINE void Next() {
     q += kDecodedBytes<kSigned>;
@@ -181,14 +183,10 @@ template <class F>
 void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
     if (group.rows <= StreamRows(ActKind::kInt8)) {
-      constexpr int64_t kTile = ActTile(ActKind::kInt8);
       const size_t row_bytes = job.x.row_bytes();
       const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin) * row_bytes;
       StreamPanels<StreamRows(ActKind::kInt8)>(job, group, first, last, [&](const uint8_t* panel, float* acc) HWY_ATTR {
-        for (int64_t r = 0; r < group.rows; r += kTile) {  // a panel stays in the second-level cache from tile to tile
-          const int tile = static_cast<int>(std::min(kTile, group.rows - r));
-          StreamInt8Panel<F>(panel, a + static_cast<size_t>(r) * row_bytes, tile, job.w.cols / kInt8Block, acc + 32 * r);
-        }
+        StreamInt8Panel<F>(panel, a, row_bytes, group.rows, job.w.cols / kInt8Block, acc);
       });
       return;
     }
