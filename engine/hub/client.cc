@@ -19,12 +19,25 @@ bool IsGood(int status) { return status == 200 || status == 206; }
 bool IsRedirect(int status) { return status == 301 || status == 302 || status == 303 || status == 307 || status == 308; }
 bool IsTransient(int status) { return status == 408 || status == 429 || status >= 500; }
 
+void TakeHubsHeaders(const Response& r, Reply& reply) {
+  const auto take = [&](std::string& into, std::string_view header) {
+    if (const std::string_view value = r.Header(header); !value.empty()) into = value;
+  };
+  take(reply.commit, "x-repo-commit");
+  take(reply.linked_size, "x-linked-size");
+  take(reply.etag, "x-linked-etag");
+  reply.etag = EtagValue(reply.etag);
+}
+
 class Taker : public Receiver {
  public:
-  Taker(const Client::Body& body, const Poll& poll, Reply& reply) : body_(body), poll_(poll), reply_(reply) {}
+  Taker(const Client::Body& body, const Poll& poll, bool hub, Reply& reply)
+      : body_(body), poll_(poll), hub_(hub), reply_(reply) {}
   bool Body(const Response& response, std::span<const uint8_t> bytes) override {
     if (IsGood(response.status)) {
-      reply_.exchange.response = response;
+      if (!begun_ && hub_) TakeHubsHeaders(response, reply_);
+      if (!begun_) reply_.exchange.response = response;
+      begun_ = true;
       return body_(reply_, bytes);
     }
     ignored_ += bytes.size();
@@ -35,7 +48,9 @@ class Taker : public Receiver {
  private:
   const Client::Body& body_;
   const Poll& poll_;
+  const bool hub_;
   Reply& reply_;
+  bool begun_ = false;
   size_t ignored_ = 0;
 };
 
@@ -85,20 +100,12 @@ Reply Client::Get(const std::string& path, const std::string& range, const Body&
   url.path += path;
   for (int redirects = 0;; ++redirects) {
     Request request{url.text(), MaySendToken(endpoint_, url) ? settings_.token : "", range};
-    Taker taker(body, poll, reply);
     const bool hub = url.origin() == endpoint_.origin();
+    Taker taker(body, poll, hub, reply);
     reply.exchange = {};
     Exchange exchange = transport_->Send(request, taker);
     const Response& r = exchange.response;
-    if (hub) {
-      const auto take = [&](std::string& into, std::string_view header) {
-        if (!r.Header(header).empty()) into = std::string(r.Header(header));
-      };
-      take(reply.commit, "x-repo-commit");
-      take(reply.linked_size, "x-linked-size");
-      take(reply.etag, "x-linked-etag");
-      reply.etag = EtagValue(reply.etag);
-    }
+    if (hub) TakeHubsHeaders(r, reply);
     const std::string location(r.Header("location"));
     const bool redirect = IsRedirect(r.status) && !location.empty() && (exchange.whole || exchange.stopped) && poll();
     reply.exchange = std::move(exchange);

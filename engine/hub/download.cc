@@ -20,7 +20,7 @@ namespace {
 
 using internal::ErrnoText;
 
-constexpr uint64_t kProgressBytes = uint64_t{1} << 20;  // an attempt that brings so many is none that failed
+constexpr uint64_t kProgressBytes = uint64_t{256} << 10;  // an attempt that brings so many is none that failed
 
 std::string PathOf(const Name& name, const std::string& commit, const File& file) {
   return "/" + EscapePath(name.repository()) + "/resolve/" + commit + "/" + EscapePath(file.path);

@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <chrono>
 #include <initializer_list>
 
 #include "engine/base/format.h"
@@ -81,10 +82,13 @@ const Library& Curl() {
 
 // What libcurl's callbacks work on.
 struct Running {
-  Receiver* receiver;
+  Receiver* receiver = nullptr;
   Exchange exchange;
+  double stall_seconds = 0;
   size_t header_bytes = 0;
-  bool headers_too_long = false;
+  bool headers_too_long = false, stalled = false;
+  curl_off_t bytes = -1;  // that came, at `last`
+  std::chrono::steady_clock::time_point last{};
 };
 
 size_t OnHeader(char* data, size_t one, size_t n, void* user) {
@@ -122,11 +126,19 @@ size_t OnBody(char* data, size_t one, size_t n, void* user) {
   return one * n == 0 ? 1 : 0;
 }
 
-int OnProgress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+int OnProgress(void* user, curl_off_t, curl_off_t bytes, curl_off_t, curl_off_t) {
   auto& r = *static_cast<Running*>(user);
-  if (r.receiver->GoOn()) return 0;
-  r.exchange.stopped = true;
-  return 1;
+  if (!r.receiver->GoOn()) {
+    r.exchange.stopped = true;
+    return 1;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (bytes != r.bytes) {
+    r.bytes = bytes;
+    r.last = now;
+  }
+  r.stalled = std::chrono::duration<double>(now - r.last).count() > r.stall_seconds;
+  return r.stalled ? 1 : 0;
 }
 
 bool IsHopeless(CURLcode code) {
@@ -147,7 +159,9 @@ class CurlTransport : public Transport {
 
   Exchange Send(const Request& request, Receiver& receiver) override {
     const Library& l = Curl();
-    Running running{&receiver, {}, 0, false};
+    Running running;
+    running.receiver = &receiver;
+    running.stall_seconds = settings_.stall_seconds;
     char words[CURL_ERROR_SIZE] = "";
     l.reset(handle_);
     l.setopt(handle_, CURLOPT_URL, request.url.c_str());
@@ -164,8 +178,6 @@ class CurlTransport : public Transport {
     l.setopt(handle_, CURLOPT_XFERINFODATA, &running);
     l.setopt(handle_, CURLOPT_BUFFERSIZE, 256L << 10);
     l.setopt(handle_, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(settings_.stall_seconds * 1000));
-    l.setopt(handle_, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    l.setopt(handle_, CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(settings_.stall_seconds)));
     if (!settings_.ca_file.empty()) l.setopt(handle_, CURLOPT_CAINFO, settings_.ca_file.c_str());
     if (!request.range.empty()) l.setopt(handle_, CURLOPT_RANGE, request.range.c_str());
     curl_slist* headers = nullptr;
@@ -179,7 +191,9 @@ class CurlTransport : public Transport {
     Exchange exchange = std::move(running.exchange);
     exchange.whole = code == CURLE_OK;
     if (exchange.whole || exchange.stopped) return exchange;
-    exchange.trouble = running.headers_too_long ? "headers of more than 64 KiB" : words[0] != '\0' ? words : l.error_text(code);
+    exchange.trouble = words[0] != '\0' ? words : l.error_text(code);
+    if (running.headers_too_long) exchange.trouble = "headers of more than 64 KiB";
+    if (running.stalled) exchange.trouble = "nothing came for a while";
     exchange.hopeless = running.headers_too_long || IsHopeless(code);
     return exchange;
   }
