@@ -67,6 +67,10 @@ std::string Meaning(const Response& r, const Name& name, const Settings& setting
       return host + " knows no such repository, or wants to know who asks: check the name, or set HF_TOKEN to a token of " +
              host + "/settings/tokens (answer " + std::to_string(r.status) + ")";
     }
+    const Result<Url> endpoint = ParseUrl(settings.endpoint);
+    if (endpoint.ok() && !MaySendToken(*endpoint, *endpoint)) {
+      return host + " wants to know who asks, and a token is not sent over http (answer " + std::to_string(r.status) + ")";
+    }
     return host + " knows no such repository, or the token has no access to it (answer " + std::to_string(r.status) + ")";
   }
   if (code == "EntryNotFound") return host + " has no such file there (answer 404)";

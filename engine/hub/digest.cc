@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/hub/digest.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -17,6 +22,8 @@ constexpr std::array<uint32_t, 64> kRoots = {
     0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08,
     0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
     0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+using Sha256Function = void (*)(std::array<uint32_t, 8>& state, const uint8_t* bytes);
 
 uint32_t BigEndian(const uint8_t* bytes) {
   uint32_t word;
@@ -50,6 +57,47 @@ void Sha256Block(std::array<uint32_t, 8>& state, const uint8_t* bytes) {
   for (size_t i = 0; i < 8; ++i) state[i] += after[i];
 }
 
+#if defined(__x86_64__)
+bool HasShaInstructions() {
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_SSSE3) == 0 || (c & bit_SSE4_1) == 0) return false;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & bit_SHA) != 0;
+}
+
+// The same with the processor's instructions: two rounds each, of the words (a, b, e, f) and (c, d, g, h) with f and h lowest.
+__attribute__((target("sha,sse4.1,ssse3"))) void Sha256BlockX86(std::array<uint32_t, 8>& state, const uint8_t* bytes) {
+  const auto word = [&](size_t i) __attribute__((target("sha,sse4.1,ssse3"))) { return static_cast<int>(state[i]); };
+  const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  const __m128i before0 = _mm_set_epi32(word(0), word(1), word(4), word(5));
+  const __m128i before1 = _mm_set_epi32(word(2), word(3), word(6), word(7));
+  __m128i s0 = before0, s1 = before1, w[4];
+  for (size_t i = 0; i < 16; ++i) {  // four rounds, and their four words
+    __m128i& now = w[i % 4];
+    if (i < 4) {
+      now = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes) + i), big_endian);
+    } else {
+      const __m128i &last = w[(i + 3) % 4], seven = _mm_alignr_epi8(last, w[(i + 2) % 4], 4);
+      now = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(now, w[(i + 1) % 4]), seven), last);
+    }
+    const __m128i sum = _mm_add_epi32(now, _mm_loadu_si128(reinterpret_cast<const __m128i*>(kRoots.data()) + i));
+    s1 = _mm_sha256rnds2_epu32(s1, s0, sum);
+    s0 = _mm_sha256rnds2_epu32(s0, s1, _mm_shuffle_epi32(sum, 0x0e));
+  }
+  alignas(16) std::array<uint32_t, 4> abef, cdgh;
+  _mm_store_si128(reinterpret_cast<__m128i*>(abef.data()), _mm_add_epi32(s0, before0));
+  _mm_store_si128(reinterpret_cast<__m128i*>(cdgh.data()), _mm_add_epi32(s1, before1));
+  state = {abef[3], abef[2], cdgh[3], cdgh[2], abef[1], abef[0], cdgh[1], cdgh[0]};
+}
+#endif
+
+Sha256Function BestSha256() {
+#if defined(__x86_64__)
+  static const bool instructions = HasShaInstructions();
+  if (instructions) return Sha256BlockX86;
+#endif
+  return Sha256Block;
+}
+
 void Sha1Block(std::array<uint32_t, 8>& state, const uint8_t* bytes) {
   std::array<uint32_t, 80> w;
   for (size_t t = 0; t < 16; ++t) w[t] = BigEndian(bytes + 4 * t);
@@ -77,7 +125,7 @@ void Sha1Block(std::array<uint32_t, 8>& state, const uint8_t* bytes) {
 
 }  // namespace
 
-Digest::Digest(bool sha256) : sha256_(sha256) {
+Digest::Digest(bool sha256) : sha256_(sha256), block_(sha256 ? BestSha256() : Sha1Block) {
   static_assert(std::endian::native == std::endian::little);
   state_ = sha256 ? std::array<uint32_t, 8>{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                             0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}
@@ -85,6 +133,11 @@ Digest::Digest(bool sha256) : sha256_(sha256) {
 }
 
 Digest Digest::Sha256() { return Digest(true); }
+Digest Digest::PortableSha256() {
+  Digest digest(true);
+  digest.block_ = Sha256Block;
+  return digest;
+}
 Digest Digest::Sha1() { return Digest(false); }
 
 Digest Digest::GitBlob(uint64_t size) {
@@ -96,14 +149,12 @@ Digest Digest::GitBlob(uint64_t size) {
 
 Digest Digest::Like(std::string_view digest, uint64_t size) { return digest.size() == 64 ? Sha256() : GitBlob(size); }
 
-void Digest::Block(const uint8_t* bytes) { sha256_ ? Sha256Block(state_, bytes) : Sha1Block(state_, bytes); }
-
 void Digest::Add(std::span<const uint8_t> bytes) {
   size_t used = bytes_ % 64;
   bytes_ += bytes.size();
   while (!bytes.empty()) {
     if (used == 0 && bytes.size() >= 64) {
-      Block(bytes.data());
+      block_(state_, bytes.data());
       bytes = bytes.subspan(64);
       continue;
     }
@@ -111,7 +162,7 @@ void Digest::Add(std::span<const uint8_t> bytes) {
     std::memcpy(rest_.data() + used, bytes.data(), n);
     bytes = bytes.subspan(n);
     used = (used + n) % 64;
-    if (used == 0) Block(rest_.data());
+    if (used == 0) block_(state_, rest_.data());
   }
 }
 

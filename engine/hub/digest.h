@@ -13,7 +13,8 @@ namespace tally::hub {
 // SHA-1 and SHA-256 of FIPS 180-4: both take blocks of 64 bytes and pad alike.
 class Digest {
  public:
-  static Digest Sha256();
+  static Digest Sha256();          // by the instructions of the processor where it has some
+  static Digest PortableSha256();  // the same without
   static Digest Sha1();
   static Digest GitBlob(uint64_t size);  // SHA-1 of "blob SIZE", a zero byte and the file
   // Of a file whose digest has 64 (SHA-256) or 40 digits (git's).
@@ -24,8 +25,8 @@ class Digest {
 
  private:
   explicit Digest(bool sha256);
-  void Block(const uint8_t* bytes);
   bool sha256_;
+  void (*block_)(std::array<uint32_t, 8>& state, const uint8_t* bytes);
   std::array<uint32_t, 8> state_{};
   std::array<uint8_t, 64> rest_{};  // less than a block
   uint64_t bytes_ = 0;

@@ -57,6 +57,10 @@ TEST(HubDigest, OfTheStandardsAndGitsExamples) {
   EXPECT_EQ(of(Digest::Sha1(), std::string(1'000'000, 'a')), "34aa973cd4c4daa4f61eeb2bdbad27316534016f");
   EXPECT_EQ(of(Digest::GitBlob(0), ""), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");  // git hash-object /dev/null
   EXPECT_EQ(of(Digest::GitBlob(6), "hello\n"), "ce013625030ba8dba906f756967f9e9ca394464a");
+  EXPECT_EQ(of(Digest::PortableSha256(), std::string(1'000'000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  for (size_t n = 0; n < 300; ++n)
+    EXPECT_EQ(of(Digest::PortableSha256(), std::string(n, 'x')), of(Digest::Sha256(), std::string(n, 'x')));
   // Any cutting gives the same.
   std::string text;
   for (int i = 0; i < 300; ++i) text += static_cast<char>(i * 7);
