@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -45,7 +46,7 @@ class HubPull : public testing::Test {
     settings_.endpoint = server_.url();
     settings_.cache = cache_.string();
     settings_.retry_seconds = 0.01;
-    settings_.stall_seconds = 1;
+    settings_.stall_seconds = 10;
   }
   ~HubPull() override { fs::remove_all(cache_); }
 
@@ -310,6 +311,7 @@ TEST_F(HubPull, AnswersThatPass) {
 }
 
 TEST_F(HubPull, ASilentServerIsLeft) {
+  settings_.stall_seconds = 0.5;
   OfWeights([](const Asked&, size_t n, Answer& answer) {
     answer.silent = n == 0;
     answer.cut_after = n == 0 ? 1'000'000 : SIZE_MAX;

@@ -188,11 +188,20 @@ class HubServer {
   HttpServer& hub() { return hub_; }
   HttpServer& storage() { return storage_; }
 
+  // The digest that the hub has for a file.
+  std::string DigestOf(const Stored& file) const {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    std::string& digest = digests_[{std::hash<std::string>()(file.bytes), file.lfs}];
+    if (digest.empty()) digest = file.lfs ? Sha256Of(file.bytes) : GitSha1Of(file.bytes);
+    return digest;
+  }
+
   nlohmann::json Listing() const {
     nlohmann::json siblings = nlohmann::json::array();
     for (const auto& [path, f] : files) {
-      nlohmann::json one = {{"rfilename", path}, {"size", f.bytes.size()}, {"blobId", GitSha1Of(f.bytes)}};
-      if (f.lfs) one["lfs"] = {{"sha256", Sha256Of(f.bytes)}, {"size", f.bytes.size()}, {"pointerSize", 130}};
+      const std::string digest = DigestOf(f), other(40, '0');
+      nlohmann::json one = {{"rfilename", path}, {"size", f.bytes.size()}, {"blobId", f.lfs ? other : digest}};
+      if (f.lfs) one["lfs"] = {{"sha256", digest}, {"size", f.bytes.size()}, {"pointerSize", 130}};
       siblings.push_back(std::move(one));
     }
     return {{"id", "org/name"}, {"sha", kCommit}, {"private", false}, {"gated", false}, {"siblings", siblings}};
@@ -240,9 +249,9 @@ class HubServer {
         answer = Whole(asked, file);
       }
       answer.headers.emplace_back("X-Repo-Commit", kCommit);
-      answer.headers.emplace_back("ETag", "\"" + GitSha1Of(file.bytes) + "\"");
+      answer.headers.emplace_back("ETag", "\"" + (file.lfs ? "pointer" : DigestOf(file)) + "\"");
       if (file.lfs) {
-        answer.headers.emplace_back("X-Linked-Etag", "\"" + Sha256Of(file.bytes) + "\"");
+        answer.headers.emplace_back("X-Linked-Etag", "\"" + DigestOf(file) + "\"");
         answer.headers.emplace_back("X-Linked-Size", std::to_string(file.bytes.size()));
       }
     } else {
@@ -262,8 +271,9 @@ class HubServer {
     meddle(asked, n, answer);
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::string, size_t> times_;
+  mutable std::map<std::pair<size_t, bool>, std::string> digests_;
   HttpServer storage_, hub_;  // last: their threads use the rest
 };
 
