@@ -39,6 +39,19 @@ if(NOT hwy_FOUND)
   endif()
 endif()
 
+# Parts with a dependency of their own are on where it is found, and say so where it is not.
+# libcurl is loaded when `tally pull` first asks for it (engine/hub/transport_curl.cc): its header, and where it is here.
+find_path(TALLY_CURL_INCLUDE curl/curl.h)
+find_library(TALLY_CURL_LIBRARY NAMES curl curl-gnutls)
+set(found OFF)
+if(TALLY_CURL_INCLUDE AND TALLY_CURL_LIBRARY)
+  set(found ON)
+endif()
+option(TALLY_PULL "Fetch models from the Hugging Face hub (libcurl)" ${found})
+if(TALLY_PULL AND NOT found)
+  message(FATAL_ERROR "TALLY_PULL is on and libcurl was not found (Debian, Ubuntu: apt-get install libcurl4-openssl-dev)")
+endif()
+
 if(TALLY_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()

@@ -28,7 +28,7 @@ function(tally_node)
   # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it.
   if(TALLY_SANITIZE AND NOT TALLY_FUZZ AND NOT N_NAME MATCHES "^(base|machine|kernels|ledger|weights|exec|graph)$")
     target_compile_options(${target} PRIVATE -O0)
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/engine/studies/synth_noise.cc PROPERTIES COMPILE_OPTIONS -O1)
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/engine/studies/synth_noise.cc ${PROJECT_SOURCE_DIR}/engine/hub/digest.cc PROPERTIES COMPILE_OPTIONS -O1)
   endif()
 endfunction()
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ namespace tally {
 
 // GGUF v2 or v3; `path` may be any shard of a split file (name-00001-of-00003.gguf): all shards are opened.
 Result<Inventory> ReadGguf(const std::string& path);
+// Bytes that the header of a GGUF file takes (metadata and tensor descriptions; the data come after), of which `beginning` are the first;
+// nullopt: it goes on beyond them. `place` goes in front of messages.
+Result<std::optional<uint64_t>> GgufHeaderBytes(std::span<const uint8_t> beginning, const std::string& place);
 
 // A Hugging Face directory: config.json, optional generation_config.json and tokenizer.json, model.safetensors or
 // model.safetensors.index.json with its shards (or any single *.safetensors).

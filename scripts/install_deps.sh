@@ -150,6 +150,8 @@ main() {
     say "install_deps.sh: no apt here; needed: ${packages[*]} libhwy-dev (>= $hwy_minimum). Going on without installing anything." >&2
     return 0
   fi
+  # Either flavour's header will do, and they exclude each other.
+  if ! compgen -G '/usr/include/*/curl/curl.h' >/dev/null && [ ! -f /usr/include/curl/curl.h ]; then packages+=(libcurl4-openssl-dev); fi
   for p in "${packages[@]}"; do installed "$p" || missing+=("$p"); done
   new_enough "$(hwy_version)" && need_hwy=0
   # Fetched before, by CMake: nothing to install for it.

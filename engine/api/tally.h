@@ -1,6 +1,7 @@
 // The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h), generate (generate.h), read the
 // ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), auditing (audit.h), looking
-// into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h) and random checkpoints (synth.h).
+// into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h), random checkpoints (synth.h) and
+// models by their names on the Hugging Face hub (hub.h).
 //
 // Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations
 // passes through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are
@@ -18,6 +19,7 @@
 // objects of its parent.
 #pragma once
 
+#include "engine/hub/hub.h"
 #include "engine/session/engine.h"
 #include "engine/session/generate.h"
 #include "engine/session/model.h"

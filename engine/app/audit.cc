@@ -58,7 +58,7 @@ Status RunAudit(const AuditFlags& flags) {
   options.interrupted = Interrupted;
   TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
   options.mmu = load.guard_slices = flags.mmu;
-  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model));
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(flags, loaded));

@@ -146,6 +146,7 @@ Result<int> RunBench(BenchFlags& flags) {
   BenchRun run;
   run.model = flags.model.model;
   run.rounds = speed.rounds;
+  TALLY_RETURN_IF_ERROR(ModelPath(flags.model.model, flags.model.yes).status());
   TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load, &run.load));
   run.loaded = model.get();
   TALLY_ASSIGN_OR_RETURN(const auto neighbours, Neighbours(flags));

@@ -22,5 +22,6 @@ Action AddQuantize(CLI::App& app);
 Action AddBench(CLI::App& app);
 Action AddCount(CLI::App& app);
 Action AddAudit(CLI::App& app);
+Action AddPull(CLI::App& app);
 
 }  // namespace tally::app

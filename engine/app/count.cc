@@ -13,6 +13,7 @@
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/count_report.h"
+#include "engine/app/hub_models.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/base/format.h"
@@ -25,7 +26,7 @@ struct CountFlags {
   std::vector<std::string> models, settings;
   uint64_t context = 0, prompt = 0, batch = 1;
   std::optional<std::string> type, format;
-  bool json = false, layers = false, plot = false, claims = false;
+  bool json = false, layers = false, plot = false, claims = false, yes = false;
 };
 
 void AddSettings(std::string_view text, std::vector<std::string>& settings) {  // "KEY=VALUE,KEY"
@@ -36,12 +37,14 @@ void AddSettings(std::string_view text, std::vector<std::string>& settings) {  /
   }
 }
 
-// NAME:KEY=VALUE,KEY is the model NAME with settings of its own. A colon that a '/' follows is a path's.
+// NAME:KEY=VALUE,KEY is the model NAME with settings of its own. A colon that a '/' follows is a path's. What follows ORG/NAME is a
+// setting where it has a '=', else a file or type of the hub's.
 std::pair<std::string, std::string> SplitModel(const std::string& argument) {
   std::error_code ignored;
   if (std::filesystem::exists(argument, ignored)) return {argument, ""};
   const size_t colon = argument.rfind(':');
   if (colon == std::string::npos || argument.find('/', colon) != std::string::npos) return {argument, ""};
+  if (argument.find('=', colon) == std::string::npos && HubName(argument)) return {argument, ""};
   return {argument.substr(0, colon), argument.substr(colon + 1)};
 }
 
@@ -53,6 +56,11 @@ Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argume
   AddSettings(own, request.settings);
   if (request.model == "demo") {
     TALLY_ASSIGN_OR_RETURN(request.model, ModelPath("demo"));
+  }
+  HubModel fetched;  // while it is counted
+  if (const std::optional<hub::Name> name = HubName(model)) {
+    TALLY_ASSIGN_OR_RETURN(fetched, FindHubModel(*name, hub::Want::kConfiguration, flags.yes));
+    request.model = fetched.path;
   }
   request.options.prompt = flags.prompt;
   request.options.context = flags.context;
@@ -118,7 +126,8 @@ Action AddCount(CLI::App& app) {
   flags->models = {"demo"};
   CLI::App* c = app.add_subcommand("count", "Parameters, FLOPs and bytes of models, from their configurations alone");
   c->add_option("MODEL", flags->models,
-                "GGUF file, Hugging Face directory, config.json, or a built-in name (any case); several make columns. "
+                "GGUF file, Hugging Face directory, config.json, ORG/NAME of its hub, or a built-in name (any case); several "
+                "make columns. "
                 "NAME:KEY=VALUE,KEY=VALUE is NAME with settings of its own")
       ->default_str("demo")
       ->option_text("TEXT ... [demo]");
@@ -132,6 +141,7 @@ Action AddCount(CLI::App& app) {
   c->add_flag("--layers", flags->layers, "every tensor of every layer in a row of its own");
   c->add_flag("--claims", flags->claims, "what is published of the models, and under which convention it holds");
   c->add_flag("--plot", flags->plot, "draw where the parameters are, and which a token uses");
+  AddYes(*c, flags->yes);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   std::string known;
   for (const std::string_view name : KnownModels()) known += (known.empty() ? "" : ", ") + std::string(name);

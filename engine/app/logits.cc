@@ -58,7 +58,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, ParseTokens(text, flags.tokens ? "--tokens" : *flags.tokens_file));
   if (load.context == 0) load.context = static_cast<int64_t>(tokens.size());
   load.max_batch = load.max_logit_rows = std::min<int64_t>(kPiece, static_cast<int64_t>(tokens.size()));
-  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model));
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.tokens_file, flags.out}));
   if (flags.out) TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", *flags.out, path, {flags.tokens_file}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/app/console.h"
+#include "engine/app/hub_models.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/numbers.h"
 #include "engine/base/format.h"
@@ -40,7 +41,8 @@ Status Choose(const std::string& option, const std::string& given, const std::ve
 }  // namespace
 
 void AddModel(CLI::App& command, std::string& model) {
-  command.add_option("MODEL", model, "GGUF file, Hugging Face directory, or demo: the bundled model")->default_str(model);
+  command.add_option("MODEL", model, "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
+      ->default_str(model);
 }
 
 std::string KvTypeChoices() {
@@ -53,6 +55,7 @@ void AddSharedModelFlags(CLI::App& command, ModelFlags& flags) {
   AddModel(command, flags.model);
   AddNumber(command, "--ctx", flags.context, "context length in tokens (0: the trained one, at most 4096)");
   command.add_option("--activations", flags.activations, "auto, f32, bf16 or int8");
+  AddYes(command, flags.yes);
   command.add_option("--impl", flags.impl, "kernels: auto, ref (scalar reference) or blas (OpenBLAS)");
 }
 
@@ -88,7 +91,13 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
   return options;
 }
 
-Result<std::string> ModelPath(const std::string& given) { return given == "demo" ? DemoModelPath() : given; }
+Result<std::string> ModelPath(const std::string& given, bool yes) {
+  if (given == "demo") return DemoModelPath();
+  const std::optional<hub::Name> name = HubName(given);
+  if (!name) return given;
+  TALLY_ASSIGN_OR_RETURN(HubModel model, FindHubModel(*name, hub::Want::kWeights, yes));
+  return std::move(model.path);
+}
 
 Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, LoadOptions options, LoadTime* time) {
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(given));

@@ -20,9 +20,10 @@ struct ModelFlags {
   std::string model = "demo";
   int64_t threads = 0, context = 0;
   std::string activations = "auto", kv = "auto", impl = "auto";
+  bool yes = false;
 };
 void AddModel(CLI::App& command, std::string& model);  // [MODEL]; what it holds is the default
-// [MODEL] --ctx --activations --impl
+// [MODEL] --ctx --activations --impl --yes
 void AddSharedModelFlags(CLI::App& command, ModelFlags& flags);
 // These, and --threads --kv
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
@@ -35,8 +36,9 @@ struct Loaded {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Engine> engine;
 };
-// MODEL as given -> the file or directory: "demo" is the bundled model (./demo is a file of that name).
-Result<std::string> ModelPath(const std::string& given);
+// MODEL as given -> the file or directory: "demo" is the bundled model (./demo is a file of that name), ORG/NAME one of the Hugging Face
+// hub, fetched if it is not here and the user agrees or has said --yes (hub_models.h).
+Result<std::string> ModelPath(const std::string& given, bool yes = false);
 struct LoadTime {
   double seconds = 0;         // of LoadModel: headers, vocabulary and weights
   uint64_t stored_bytes = 0;  // of the weights in the files

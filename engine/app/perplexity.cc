@@ -105,7 +105,7 @@ Result<int> RunPerplexity(const PerplexityFlags& flags) {
     return BadInput("give the text once: -f FILE or --tokens-file FILE");
   }
   load.max_logit_rows = kLogitRows;
-  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model));
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   if (flags.save)
     TALLY_RETURN_IF_ERROR(CheckOutputFile("--save", *flags.save, path, {flags.file, flags.tokens_file, flags.against}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));

@@ -117,7 +117,7 @@ Result<int> RunModel(const RunFlags& flags) {
     return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
   TALLY_ASSIGN_OR_RETURN(const LoadOptions load, ToLoadOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(Prompt prompt, ReadPrompt(flags));
-  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model));
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.file}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   const Tokenizer* tokenizer = loaded.model->tokenizer();

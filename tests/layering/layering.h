@@ -19,7 +19,7 @@ using Arrows = std::map<std::string, std::set<std::string>>;
 // DESIGN, "Rooms": A -> B means that A may include B, and what B may include. The app is the exception: what
 // stands here is all that it may include, so that it stays a caller of the public headers. More than DESIGN has: recipe -> cost
 // (the table of roles says which component a tensor belongs to); catalog (its configurations are parsed by loaders and read by
-// models).
+// models); hub -> loaders (JSON from outside has one parser; where a GGUF file's header ends is the readers' knowledge).
 inline const Arrows& DirectArrows() {
   static const Arrows arrows = {
       {"base", {}},
@@ -39,7 +39,8 @@ inline const Arrows& DirectArrows() {
       {"text", {"base", "inventory"}},
       {"session", {"graph", "text", "models", "books", "loaders"}},
       {"studies", {"session", "catalog"}},
-      {"api", {"studies"}},
+      {"hub", {"base", "loaders"}},
+      {"api", {"studies", "hub"}},
       {"app", {"api", "machine", "base"}},
   };
   return arrows;

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/hub_models.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+#include "engine/base/format.h"
+#include "engine/machine/machine.h"
+
+namespace tally::app {
+namespace {
+
+std::string HostOf(const hub::Settings& settings) { return settings.endpoint.substr(settings.endpoint.find("://") + 3); }
+
+bool CanAsk() { return ::isatty(STDIN_FILENO) == 1 && IsTerminal(Stream::kError); }
+
+std::string Contents(const hub::Plan& plan) {
+  const std::string files = plan.files.size() == 1 ? Printable(plan.files[0].path) : std::to_string(plan.files.size()) + " files";
+  if (plan.headers) return "the header of " + files + ", some megabytes of " + BytesText(plan.bytes);
+  return files + ", " + BytesText(plan.missing) + (plan.missing == plan.bytes ? "" : " more of " + BytesText(plan.bytes));
+}
+
+// True for yes, or an empty line.
+bool Ask(const std::string& question) {
+  Note(question + " [Y/n] ");
+  std::string answer;
+  int c = 0;
+  while ((c = std::fgetc(stdin)) != EOF && c != '\n') answer += static_cast<char>(c);
+  if (c == EOF) Note("\n");
+  return (answer.empty() && c == '\n') || answer == "y" || answer == "Y" || answer == "yes";
+}
+
+}  // namespace
+
+void AddYes(CLI::App& command, bool& yes) {
+  command.add_flag("-y,--yes", yes, "fetch a model of the Hugging Face hub that is not here without asking");
+}
+
+std::optional<hub::Name> HubName(const std::string& given) {
+  Result<hub::Name> name = hub::ParseName(given);
+  std::error_code ignored;
+  if (!name.ok() || std::filesystem::exists(given, ignored) || std::filesystem::exists(name->repository(), ignored)) return {};
+  for (const char* suffix : {".gguf", ".json", ".safetensors", ".tiktoken", ".txt", ".bin", ".npy"}) {
+    if (name->name.ends_with(suffix)) return {};
+  }
+  return std::move(name).value();
+}
+
+Result<hub::Settings> HubSettings() {
+  return hub::ReadSettings([](const char* variable) -> const char* {
+    return std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  });
+}
+
+Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name, hub::Want want, bool ask) {
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<hub::Hub> hub, hub::OpenHub(settings));
+  InstallInterruptHandlers();
+  TALLY_ASSIGN_OR_RETURN(hub::Plan plan, hub->MakePlan(name, want, [](const hub::Progress&) { return !Interrupted(); }));
+  if (ask && plan.missing > 0 && !Ask(name.text() + ": fetch " + Contents(plan) + ", from " + HostOf(settings) + "?")) {
+    if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
+    return BadInput(name.text() + ": not here, and not fetched");
+  }
+  ProgressBar bar("fetching");
+  const double begin = MonotonicSeconds();
+  std::optional<uint64_t> before;  // what was here when the first byte came
+  bool waited = false;
+  Result<hub::Fetched> fetched = hub->Fetch(plan, [&](const hub::Progress& p) {
+    if (p.waiting && !waited) Note(name.text() + ": another process is fetching " + Printable(p.file) + "; waiting for it\n");
+    waited = waited || p.waiting;
+    if (!before && p.fetched > 0) before = p.done - std::min(p.done, p.fetched);
+    const double seconds = MonotonicSeconds() - begin;
+    if (before && seconds > 0) {  // the bar is of what was missing, so that its estimate is
+      bar.Show(p.done - std::min(p.done, *before), p.total - std::min(p.total, *before),
+               BytesText(p.done) + " of " + BytesText(p.total) + ", " +
+                   BytesText(static_cast<uint64_t>(static_cast<double>(p.fetched) / seconds)) + "/s");
+    }
+    return !Interrupted();
+  });
+  bar.Wipe();
+  if (!fetched.ok()) {
+    if (fetched.status().code() != StatusCode::kInterrupted) return fetched.status();
+    return Status(StatusCode::kInterrupted, "interrupted; what has come stays, and the same command goes on from there");
+  }
+  return Pulled{std::move(plan), std::move(fetched).value()};
+}
+
+Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes) {
+  TALLY_ASSIGN_OR_RETURN(const hub::Settings settings, HubSettings());
+  Result<std::string> cached = hub::FindCached(settings, name, want);
+  if (cached.ok()) return HubModel{std::move(cached).value(), nullptr};
+  if (!yes && (settings.offline || !CanAsk())) {
+    return BadInput(name.text() + ": no such file, and no such model in the cache of the Hugging Face hub; `tally pull " +
+                    name.text() + "` fetches it, and so does --yes" +
+                    (settings.offline ? " (not while HF_HUB_OFFLINE is set)" : ""));
+  }
+  TALLY_ASSIGN_OR_RETURN(Pulled pulled, PullFromHub(settings, name, want, !yes));
+  return HubModel{std::move(pulled.fetched.path), std::move(pulled.fetched.keep)};
+}
+
+}  // namespace tally::app

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models by their names on the Hugging Face hub: in the cache, or fetched when the user agrees.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/api/tally.h"
+#include "engine/base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tally::app {
+
+void AddYes(CLI::App& command, bool& yes);  // --yes
+
+// A name of the hub where `given` is of that form and no path: nothing of that name is there, and it ends like no file.
+std::optional<hub::Name> HubName(const std::string& given);
+
+struct HubModel {
+  std::string path;            // of a file or directory to open
+  std::shared_ptr<void> keep;  // the path holds as long as this does
+};
+// What is in the cache; else, where `yes` is set or the user at the terminal agrees, what is fetched, with a progress bar. kBadInput
+// elsewhere: says how to get it. With Want::kConfiguration, for commands that need no weights: config.json or headers alone.
+Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes);
+
+// The user's settings, by the environment.
+Result<hub::Settings> HubSettings();
+// Plans with progress at a terminal, and fetches. `ask`: ask before anything is fetched.
+struct Pulled {
+  hub::Plan plan;
+  hub::Fetched fetched;
+};
+Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name, hub::Want want, bool ask);
+
+}  // namespace tally::app

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// tally pull: a model of the Hugging Face hub into its cache.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/hub_models.h"
+#include "engine/app/json.h"
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+struct PullFlags {
+  std::string name;
+  bool json = false, dry_run = false;
+};
+
+Json PullDocument(const hub::Plan& plan, const std::string& path) {
+  Json files = Json::array();
+  for (const hub::File& f : plan.files) {
+    files.push_back({{"path", f.path}, {"bytes", f.size}, {f.digest.size() == 64 ? "sha256" : "git_sha1", f.digest}});
+  }
+  Json document = {{"model", plan.name.text()}, {"commit", plan.commit}, {"bytes", plan.bytes}, {"missing", plan.missing}};
+  document["files"] = std::move(files);
+  if (!path.empty()) document["path"] = path;
+  return document;
+}
+
+Status ShowPlan(const hub::Settings& settings, const hub::Name& name, bool json) {
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<hub::Hub> hub, hub::OpenHub(settings));
+  TALLY_ASSIGN_OR_RETURN(const hub::Plan plan, hub->MakePlan(name, hub::Want::kWeights, nullptr));
+  if (json) {
+    PrintJson(PullDocument(plan, ""));
+    return {};
+  }
+  for (const hub::File& f : plan.files) Print(Printable(f.path) + "  " + BytesText(f.size) + "\n");
+  Print(BytesText(plan.bytes) + " in all, " + BytesText(plan.missing) + " to come\n");
+  return {};
+}
+
+Status RunPull(const PullFlags& flags) {
+  TALLY_ASSIGN_OR_RETURN(const hub::Name name, hub::ParseName(flags.name));
+  TALLY_ASSIGN_OR_RETURN(const hub::Settings settings, HubSettings());
+  if (flags.dry_run) return ShowPlan(settings, name, flags.json);
+  TALLY_ASSIGN_OR_RETURN(const Pulled pulled, PullFromHub(settings, name, hub::Want::kWeights, false));
+  if (flags.json) {
+    PrintJson(PullDocument(pulled.plan, pulled.fetched.path));
+    return {};
+  }
+  Note(name.text() + ": " + BytesText(pulled.plan.bytes) +
+       (pulled.plan.missing == 0 ? ", was here already"
+                                 : ", " + BytesText(pulled.plan.missing) + " of it fetched, digests checked") +
+       "\n");
+  Print(pulled.fetched.path + "\n");
+  return {};
+}
+
+}  // namespace
+
+Action AddPull(CLI::App& app) {
+  auto flags = std::make_shared<PullFlags>();
+  CLI::App* c = app.add_subcommand("pull", "Fetch a model of the Hugging Face hub into its cache; prints the path");
+  c->add_option("NAME", flags->name,
+                "ORG/NAME (safetensors, or the GGUF file of type Q4_K_M), ORG/NAME:TYPE (a GGUF file: Q8_0), or ORG/NAME:FILE")
+      ->required();
+  c->add_flag("--dry-run", flags->dry_run, "say which files, and how many bytes; fetch nothing but an index");
+  c->add_flag("--json", flags->json, "one JSON document on standard output");
+  c->footer(
+      "What was cut off goes on where it ended. The same names are MODEL in other commands.\n"
+      "Variables: HF_HOME, HF_HUB_CACHE (where), HF_TOKEN (for gated models), HF_ENDPOINT, HF_HUB_OFFLINE; https_proxy.\n"
+      "  tally pull Qwen/Qwen3-0.6B\n"
+      "  tally pull bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M");
+  return [flags] { return Report(RunPull(*flags)); };
+}
+
+}  // namespace tally::app

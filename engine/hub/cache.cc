@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/hub/cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "engine/base/format.h"
+#include "engine/hub/name.h"
+#include "loaders/inventory/file_reader.h"
+#include "loaders/inventory/message.h"
+#include "loaders/loaders.h"
+
+namespace tally::hub {
+namespace {
+
+namespace fs = std::filesystem;
+using internal::ErrnoText;
+
+constexpr int kMaxSnapshotDepth = 16;
+
+Status MakeFolder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) return BadInput(Printable(path) + ": the folder cannot be made: " + error.message());
+  return {};
+}
+
+Status ListFolder(const fs::path& folder, const std::string& prefix, int depth, Listing* listing) {
+  std::error_code error;
+  for (auto at = fs::directory_iterator(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
+    std::error_code ignored;
+    std::string path = prefix + at->path().filename().string();
+    if (fs::is_directory(at->path(), ignored)) {
+      if (depth < kMaxSnapshotDepth) TALLY_RETURN_IF_ERROR(ListFolder(at->path(), path + "/", depth + 1, listing));
+    } else if (fs::is_regular_file(at->path(), ignored)) {  // what the link leads to
+      const uint64_t size = fs::file_size(at->path(), ignored);
+      if (!ignored) listing->files.push_back({std::move(path), size, ""});
+    }
+  }
+  if (error) return BadInput(Printable(folder.string()) + ": the folder cannot be read: " + error.message());
+  return {};
+}
+
+}  // namespace
+
+Cache::Cache(std::string root, const Name& name) : root_(std::move(root)) {
+  folder_ = (fs::path(root_) / FolderOf(name)).string();
+  locks_ = (fs::path(root_) / ".locks" / FolderOf(name)).string();
+}
+
+std::string Cache::Blob(const File& file) const { return folder_ + "/blobs/" + file.digest; }
+std::string Cache::Incomplete(const File& file) const { return Blob(file) + ".incomplete"; }
+std::string Cache::Snapshot(const std::string& commit) const { return folder_ + "/snapshots/" + commit; }
+std::string Cache::Place(const std::string& commit, const std::string& path) const { return Snapshot(commit) + "/" + path; }
+
+bool Cache::Has(const File& file) const {
+  struct stat info;
+  return ::stat(Blob(file).c_str(), &info) == 0 && S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) == file.size;
+}
+
+uint64_t Cache::BytesOfIncomplete(const File& file) const {
+  struct stat info;
+  if (::stat(Incomplete(file).c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < 0) return 0;
+  const auto size = static_cast<uint64_t>(info.st_size);
+  return size <= file.size ? size : 0;
+}
+
+Status Cache::MakeFolders() const {
+  for (const std::string& folder : {folder_ + "/blobs", folder_ + "/refs", folder_ + "/snapshots", locks_}) {
+    TALLY_RETURN_IF_ERROR(MakeFolder(folder));
+  }
+  return {};
+}
+
+Status Cache::Link(const std::string& commit, const File& file) const {
+  const std::string place = Place(commit, file.path);
+  TALLY_RETURN_IF_ERROR(MakeFolder(internal::DirectoryOf(place)));
+  std::string target = "../../blobs/" + file.digest;
+  for (const char c : file.path) {
+    if (c == '/') target.insert(0, "../");
+  }
+  std::error_code error;
+  if (fs::read_symlink(place, error).string() == target) return {};
+  // Made under another name and moved, so that the file's name always leads to a whole one.
+  const std::string made = place + ".tally-" + std::to_string(::getpid());
+  ::unlink(made.c_str());
+  if (::symlink(target.c_str(), made.c_str()) != 0) {
+    return BadInput(Printable(place) + ": the symbolic link cannot be made: " + ErrnoText(errno));
+  }
+  if (::rename(made.c_str(), place.c_str()) != 0) {
+    const int reason = errno;
+    ::unlink(made.c_str());
+    return BadInput(Printable(place) + ": the symbolic link cannot be made: " + ErrnoText(reason));
+  }
+  return {};
+}
+
+Result<std::string> Cache::ReadRef() const {
+  const std::string path = folder_ + "/refs/main";
+  TALLY_ASSIGN_OR_RETURN(std::string commit, ReadTextFile(path, 64));
+  while (commit.ends_with('\n')) commit.pop_back();
+  if (!IsHex(commit, 40)) return BadInput(Printable(path) + ": expected a commit of 40 hexadecimal digits");
+  return commit;
+}
+
+Status Cache::WriteRef(const std::string& commit) const {
+  const Result<std::string> old = ReadRef();
+  return old.ok() && *old == commit ? Status() : WriteTextFile(folder_ + "/refs/main", commit);
+}
+
+Result<Listing> Cache::ListSnapshot(const std::string& commit) const {
+  Listing listing;
+  listing.commit = commit;
+  TALLY_RETURN_IF_ERROR(ListFolder(Snapshot(commit), "", 0, &listing));
+  std::sort(listing.files.begin(), listing.files.end(), [](const File& a, const File& b) { return a.path < b.path; });
+  return listing;
+}
+
+FileLock::FileLock(FileLock&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
+
+FileLock::~FileLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<FileLock> FileLock::Take(const Cache& cache, const File& file, const std::function<bool()>& wait) {
+  const std::string path = cache.locks_ + "/" + file.digest + ".lock";
+  const auto failed = [&](int reason) { return BadInput(Printable(path) + ": cannot be locked: " + ErrnoText(reason)); };
+  for (;;) {
+    FileLock lock;
+    lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock.fd_ < 0) return failed(errno);
+    while (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EINTR) continue;
+      if (errno != EWOULDBLOCK) return failed(errno);
+      if (!wait()) return Status(StatusCode::kInterrupted, "interrupted");
+      const timespec tenth{0, 100'000'000};
+      ::nanosleep(&tenth, nullptr);
+    }
+    // Whoever had it may have removed the file: then it is a lock on nothing.
+    struct stat locked, named;
+    if (::fstat(lock.fd_, &locked) == 0 && ::stat(path.c_str(), &named) == 0 && locked.st_ino == named.st_ino &&
+        locked.st_dev == named.st_dev) {
+      return lock;
+    }
+  }
+}
+
+uint64_t RoomBytes(const std::string& folder) {
+  struct statvfs info;
+  fs::path path = fs::path(folder).lexically_normal();
+  while (::statvfs(path.empty() ? "." : path.c_str(), &info) != 0) {
+    if (path.empty() || path == path.parent_path()) return UINT64_MAX;
+    path = path.parent_path();
+  }
+  return info.f_blocks == 0 ? UINT64_MAX : uint64_t{info.f_bavail} * info.f_frsize;
+}
+
+}  // namespace tally::hub

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cache's folders: models--ORG--NAME/{blobs,refs,snapshots}, and locks beside them (.locks).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/hub/hub.h"
+#include "engine/hub/listing.h"
+
+namespace tally::hub {
+
+class Cache {
+ public:
+  Cache(std::string root, const Name& name);
+  const std::string& root() const { return root_; }
+  std::string Blob(const File& file) const;
+  std::string Incomplete(const File& file) const;  // of the blob, while it is fetched
+  std::string Snapshot(const std::string& commit) const;
+  std::string Place(const std::string& commit, const std::string& path) const;  // of a file in the snapshot
+
+  bool Has(const File& file) const;                    // the blob, with that size
+  uint64_t BytesOfIncomplete(const File& file) const;  // at most its size; 0: none
+  Status MakeFolders() const;
+  // The snapshot's name for the blob: a relative symbolic link.
+  Status Link(const std::string& commit, const File& file) const;
+  Result<std::string> ReadRef() const;  // the commit of main
+  Status WriteRef(const std::string& commit) const;
+  // What stands in the snapshot and leads to a file; digests are empty.
+  Result<Listing> ListSnapshot(const std::string& commit) const;
+
+ private:
+  friend class FileLock;
+  std::string root_, folder_, locks_;
+};
+
+// A lock that huggingface_hub takes too (flock). Released with the object.
+class FileLock {
+ public:
+  FileLock() = default;
+  FileLock(FileLock&& o) noexcept;
+  FileLock& operator=(FileLock&&) = delete;
+  ~FileLock();
+  // `wait` is called ten times a second while another process has the lock; false: stop, kInterrupted.
+  static Result<FileLock> Take(const Cache& cache, const File& file, const std::function<bool()>& wait);
+
+ private:
+  int fd_ = -1;
+};
+
+// Bytes that the file system of the folder, or of the nearest folder above that exists, has room for; UINT64_MAX: it does not say.
+uint64_t RoomBytes(const std::string& folder);
+
+}  // namespace tally::hub

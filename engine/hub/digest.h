@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The digests by which the hub names files: SHA-256 of those in large-file storage, and git's SHA-1 of the others as blobs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tally::hub {
+
+// SHA-1 and SHA-256 of FIPS 180-4: both take blocks of 64 bytes and pad alike.
+class Digest {
+ public:
+  static Digest Sha256();          // by the instructions of the processor where it has some
+  static Digest PortableSha256();  // the same without
+  static Digest Sha1();
+  static Digest GitBlob(uint64_t size);  // SHA-1 of "blob SIZE", a zero byte and the file
+  // Of a file whose digest has 64 (SHA-256) or 40 digits (git's).
+  static Digest Like(std::string_view digest, uint64_t size);
+
+  void Add(std::span<const uint8_t> bytes);
+  std::string Hex() const;  // of what was added so far
+
+ private:
+  explicit Digest(bool sha256);
+  bool sha256_;
+  void (*block_)(std::array<uint32_t, 8>& state, const uint8_t* bytes);
+  std::array<uint32_t, 8> state_{};
+  std::array<uint8_t, 64> rest_{};  // less than a block
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace tally::hub

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// libcurl, loaded when the hub is first asked: it brings some thirty libraries along, which no other command has to wait for.
+#include "engine/hub/transport.h"
+
+#ifdef TALLY_CURL
+#define CURL_DISABLE_TYPECHECK  // the functions are called through pointers
+#include <curl/curl.h>
+#include <dlfcn.h>
+#endif
+
+#include <algorithm>
+#include <chrono>
+#include <initializer_list>
+
+#include "engine/base/format.h"
+
+namespace tally::hub {
+
+std::string_view Response::Header(std::string_view name) const {
+  for (const auto& [key, value] : headers) {
+    if (key == name) return value;
+  }
+  return {};
+}
+
+#ifndef TALLY_CURL
+
+Result<std::unique_ptr<Transport>> OpenCurl(const Settings&) {
+  return BadInput("this tally was built without libcurl, and fetches nothing (CMake option TALLY_PULL)");
+}
+
+#else
+
+namespace {
+
+constexpr size_t kMaxHeaderBytes = size_t{64} << 10;  // of one answer
+
+struct Library {
+  decltype(&curl_global_init) global_init = nullptr;
+  decltype(&curl_easy_init) init = nullptr;
+  decltype(&curl_easy_cleanup) cleanup = nullptr;
+  decltype(&curl_easy_reset) reset = nullptr;
+  decltype(&curl_easy_setopt) setopt = nullptr;
+  decltype(&curl_easy_perform) perform = nullptr;
+  decltype(&curl_easy_getinfo) getinfo = nullptr;
+  decltype(&curl_easy_strerror) error_text = nullptr;
+  decltype(&curl_slist_append) append = nullptr;
+  decltype(&curl_slist_free_all) free_all = nullptr;
+  Status status;
+};
+
+template <class F>
+bool Find(void* handle, const char* name, F& function) {
+  function = reinterpret_cast<F>(dlsym(handle, name));
+  return function != nullptr;
+}
+
+Library Load() {
+  Library l;
+  // Debian's flavours differ in their TLS library only. At last the file that was found at build time.
+  void* handle = nullptr;
+  for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib", TALLY_CURL}) {
+    if (handle == nullptr) handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  }
+  if (handle == nullptr) {
+    l.status = BadInput(std::string("libcurl cannot be loaded: ") + dlerror());  // NOLINT(concurrency-mt-unsafe): thread-local
+    return l;
+  }
+  const bool all = Find(handle, "curl_global_init", l.global_init) && Find(handle, "curl_easy_init", l.init) &&
+                   Find(handle, "curl_easy_cleanup", l.cleanup) && Find(handle, "curl_easy_reset", l.reset) &&
+                   Find(handle, "curl_easy_setopt", l.setopt) && Find(handle, "curl_easy_perform", l.perform) &&
+                   Find(handle, "curl_easy_getinfo", l.getinfo) && Find(handle, "curl_easy_strerror", l.error_text) &&
+                   Find(handle, "curl_slist_append", l.append) && Find(handle, "curl_slist_free_all", l.free_all);
+  if (!all || l.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) l.status = BadInput("libcurl cannot be used: it does not begin");
+  return l;
+}
+
+const Library& Curl() {
+  static const Library library = Load();
+  return library;
+}
+
+// What libcurl's callbacks work on.
+struct Running {
+  Receiver* receiver = nullptr;
+  Exchange exchange;
+  double stall_seconds = 0;
+  size_t header_bytes = 0;
+  bool headers_too_long = false, stalled = false;
+  curl_off_t bytes = -1;  // that came, at `last`
+  std::chrono::steady_clock::time_point last{};
+};
+
+size_t OnHeader(char* data, size_t one, size_t n, void* user) {
+  auto& r = *static_cast<Running*>(user);
+  std::string_view line(data, one * n);
+  const size_t taken = line.size();
+  r.header_bytes += taken;
+  if (r.header_bytes > kMaxHeaderBytes) {
+    r.headers_too_long = true;
+    return 0;
+  }
+  while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+  if (line.starts_with("HTTP/")) {  // an interim answer (100) may have come before
+    r.exchange.response = {};
+    const size_t space = line.find(' ');
+    for (size_t i = space == line.npos ? line.size() : space + 1; i < line.size() && line[i] >= '0' && line[i] <= '9'; ++i) {
+      r.exchange.response.status = std::min(r.exchange.response.status * 10 + (line[i] - '0'), 9999);
+    }
+    return taken;
+  }
+  const size_t colon = line.find(':');
+  if (colon == line.npos) return taken;
+  std::string name;
+  for (const char c : line.substr(0, colon)) name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  line.remove_prefix(colon + 1);
+  while (line.starts_with(' ') || line.starts_with('\t')) line.remove_prefix(1);
+  r.exchange.response.headers.emplace_back(std::move(name), std::string(line));
+  return taken;
+}
+
+size_t OnBody(char* data, size_t one, size_t n, void* user) {
+  auto& r = *static_cast<Running*>(user);
+  if (r.receiver->Body(r.exchange.response, {reinterpret_cast<const uint8_t*>(data), one * n})) return one * n;
+  r.exchange.stopped = true;
+  return one * n == 0 ? 1 : 0;
+}
+
+int OnProgress(void* user, curl_off_t, curl_off_t bytes, curl_off_t, curl_off_t) {
+  auto& r = *static_cast<Running*>(user);
+  if (!r.receiver->GoOn()) {
+    r.exchange.stopped = true;
+    return 1;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (bytes != r.bytes) {
+    r.bytes = bytes;
+    r.last = now;
+  }
+  r.stalled = std::chrono::duration<double>(now - r.last).count() > r.stall_seconds;
+  return r.stalled ? 1 : 0;
+}
+
+bool IsHopeless(CURLcode code) {
+  for (const CURLcode c :
+       {CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE,
+        CURLE_SSL_ENGINE_NOTFOUND, CURLE_SSL_CERTPROBLEM, CURLE_OUT_OF_MEMORY, CURLE_WRITE_ERROR}) {
+    if (code == c) return true;
+  }
+  return false;
+}
+
+class CurlTransport : public Transport {
+ public:
+  CurlTransport(CURL* handle, const Settings& settings) : handle_(handle), settings_(settings) {}
+  CurlTransport(const CurlTransport&) = delete;
+  CurlTransport& operator=(const CurlTransport&) = delete;
+  ~CurlTransport() override { Curl().cleanup(handle_); }
+
+  Exchange Send(const Request& request, Receiver& receiver) override {
+    const Library& l = Curl();
+    Running running;
+    running.receiver = &receiver;
+    running.stall_seconds = settings_.stall_seconds;
+    char words[CURL_ERROR_SIZE] = "";
+    l.reset(handle_);
+    l.setopt(handle_, CURLOPT_URL, request.url.c_str());
+    l.setopt(handle_, CURLOPT_FOLLOWLOCATION, 0L);
+    l.setopt(handle_, CURLOPT_NOSIGNAL, 1L);
+    l.setopt(handle_, CURLOPT_USERAGENT, "tally");
+    l.setopt(handle_, CURLOPT_ERRORBUFFER, words);
+    l.setopt(handle_, CURLOPT_HEADERFUNCTION, OnHeader);
+    l.setopt(handle_, CURLOPT_HEADERDATA, &running);
+    l.setopt(handle_, CURLOPT_WRITEFUNCTION, OnBody);
+    l.setopt(handle_, CURLOPT_WRITEDATA, &running);
+    l.setopt(handle_, CURLOPT_NOPROGRESS, 0L);
+    l.setopt(handle_, CURLOPT_XFERINFOFUNCTION, OnProgress);
+    l.setopt(handle_, CURLOPT_XFERINFODATA, &running);
+    l.setopt(handle_, CURLOPT_BUFFERSIZE, 256L << 10);
+    l.setopt(handle_, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(settings_.stall_seconds * 1000));
+    if (!settings_.ca_file.empty()) l.setopt(handle_, CURLOPT_CAINFO, settings_.ca_file.c_str());
+    if (!request.range.empty()) l.setopt(handle_, CURLOPT_RANGE, request.range.c_str());
+    curl_slist* headers = nullptr;
+    if (!request.token.empty()) headers = l.append(headers, ("Authorization: Bearer " + request.token).c_str());
+    if (headers != nullptr) {
+      l.setopt(handle_, CURLOPT_HTTPHEADER, headers);
+      l.setopt(handle_, CURLOPT_HEADEROPT, static_cast<long>(CURLHEADER_SEPARATE));  // not for a proxy
+    }
+    const CURLcode code = l.perform(handle_);
+    l.free_all(headers);
+    Exchange exchange = std::move(running.exchange);
+    exchange.whole = code == CURLE_OK;
+    if (exchange.whole || exchange.stopped) return exchange;
+    exchange.trouble = words[0] != '\0' ? words : l.error_text(code);
+    if (running.headers_too_long) exchange.trouble = "headers of more than 64 KiB";
+    if (running.stalled) exchange.trouble = "nothing came for a while";
+    exchange.hopeless = running.headers_too_long || IsHopeless(code);
+    return exchange;
+  }
+
+ private:
+  CURL* handle_;
+  Settings settings_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> OpenCurl(const Settings& settings) {
+  TALLY_RETURN_IF_ERROR(Curl().status);
+  CURL* const handle = Curl().init();
+  if (handle == nullptr) return BadInput("libcurl cannot be used: no memory");
+  return std::unique_ptr<Transport>(std::make_unique<CurlTransport>(handle, settings));
+}
+
+#endif
+
+}  // namespace tally::hub

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names, addresses, variables, digests: what needs no network.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "engine/hub/digest.h"
+#include "engine/hub/hub.h"
+#include "engine/hub/name.h"
+#include "engine/hub/url.h"
+
+namespace tally::hub {
+namespace {
+
+TEST(HubName, OfOneFormOnly) {
+  const Result<Name> plain = ParseName("Qwen/Qwen3-0.6B");
+  ASSERT_TRUE(plain.ok());
+  EXPECT_EQ(plain->org, "Qwen");
+  EXPECT_EQ(plain->name, "Qwen3-0.6B");
+  EXPECT_EQ(plain->choice, "");
+  const Result<Name> file = ParseName("unsloth/gpt-oss-GGUF:Q4_K_M/a-00001-of-00002.gguf");
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(file->choice, "Q4_K_M/a-00001-of-00002.gguf");
+  EXPECT_EQ(file->text(), "unsloth/gpt-oss-GGUF:Q4_K_M/a-00001-of-00002.gguf");
+  EXPECT_EQ(FolderOf(*plain), "models--Qwen--Qwen3-0.6B");
+  for (const char* bad : {"",          "gpt2",       "/a/b",     "a/",      "/b",
+                          "a//b",      "a/b/c",      "../b",     "a/..",    "./b",
+                          "a/.b",      "a/b.",       "a/b--c",   "a/b..c",  "a b/c",
+                          "a/b\n",     "-a/b",       "a/b.git",  "a/b:",    "a/b:/etc/passwd",
+                          "a/b:../c",  "a/b:c/../d", "a/b:c//d", "a/b:c/.", "a/b:c\\d",
+                          "a/b:c\x01", "\xc3\xa9/b"}) {
+    EXPECT_FALSE(ParseName(bad).ok()) << bad;
+    EXPECT_EQ(ParseName(bad).status().message().find('\n'), std::string::npos);
+  }
+  EXPECT_FALSE(ParseName("a/" + std::string(95, 'b')).ok());
+  EXPECT_TRUE(ParseName("a/" + std::string(94, 'b')).ok());
+  EXPECT_FALSE(CheckFilePath(std::string(256, 'a')).ok());
+  EXPECT_FALSE(CheckFilePath(std::string("a\0b", 3)).ok());
+}
+
+TEST(HubDigest, OfTheStandardsAndGitsExamples) {
+  const auto of = [](Digest digest, const std::string& text) {
+    digest.Add({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+    return digest.Hex();
+  };
+  // FIPS 180-4's examples, as NIST publishes them.
+  EXPECT_EQ(of(Digest::Sha256(), "abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(of(Digest::Sha256(), ""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(of(Digest::Sha256(), "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(of(Digest::Sha256(), std::string(1'000'000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  EXPECT_EQ(of(Digest::Sha1(), "abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
+  EXPECT_EQ(of(Digest::Sha1(), std::string(1'000'000, 'a')), "34aa973cd4c4daa4f61eeb2bdbad27316534016f");
+  EXPECT_EQ(of(Digest::GitBlob(0), ""), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");  // git hash-object /dev/null
+  EXPECT_EQ(of(Digest::GitBlob(6), "hello\n"), "ce013625030ba8dba906f756967f9e9ca394464a");
+  EXPECT_EQ(of(Digest::PortableSha256(), std::string(1'000'000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  for (size_t n = 0; n < 300; ++n)
+    EXPECT_EQ(of(Digest::PortableSha256(), std::string(n, 'x')), of(Digest::Sha256(), std::string(n, 'x')));
+  // Any cutting gives the same.
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += static_cast<char>(i * 7);
+  for (const size_t piece : {1u, 3u, 63u, 64u, 65u, 130u}) {
+    Digest a = Digest::Sha256(), b = Digest::Sha1();
+    for (size_t at = 0; at < text.size(); at += piece) {
+      const std::string part = text.substr(at, piece);
+      for (Digest* d : {&a, &b}) d->Add({reinterpret_cast<const uint8_t*>(part.data()), part.size()});
+    }
+    EXPECT_EQ(a.Hex(), of(Digest::Sha256(), text));
+    EXPECT_EQ(b.Hex(), of(Digest::Sha1(), text));
+  }
+}
+
+TEST(HubUrl, AreTakenApart) {
+  const Result<Url> url = ParseUrl("HTTPS://Huggingface.CO/a/b?c=d#e");
+  ASSERT_TRUE(url.ok());
+  EXPECT_EQ(url->origin(), "https://huggingface.co:443");
+  EXPECT_EQ(url->path, "/a/b?c=d");
+  EXPECT_EQ(url->text(), "https://huggingface.co/a/b?c=d");
+  EXPECT_EQ(ParseUrl("http://[::1]:8080/x")->origin(), "http://[::1]:8080");
+  EXPECT_EQ(ParseUrl("http://a?b")->path, "?b");
+  for (const char* bad :
+       {"", "huggingface.co", "ftp://a/b", "file:///etc/passwd", "https://", "https:///a", "http://user@host/",
+        "http://user:secret@host/", "http://host:0/", "http://host:99999/", "http://host:x/", "http://host:/", "http://ho st/",
+        "http://host/\n", "http://host\\@evil/", "http://[::1/", "http://[x]/", "http://ho%73t/"}) {
+    EXPECT_FALSE(ParseUrl(bad).ok()) << bad;
+  }
+  EXPECT_EQ(ParseUrl("ftp://a/b?signature=secret").status().message().find("secret"), std::string::npos);
+}
+
+TEST(HubUrl, Redirects) {
+  const Url base = *ParseUrl("https://hub/a/b?c");
+  EXPECT_EQ(ResolveRedirect(base, "https://Other:8443/x")->text(), "https://other:8443/x");
+  EXPECT_EQ(ResolveRedirect(base, "//other/x")->text(), "https://other/x");
+  EXPECT_EQ(ResolveRedirect(base, "/x?y=http://z")->text(), "https://hub/x?y=http://z");
+  EXPECT_EQ(ResolveRedirect(base, "x")->text(), "https://hub/a/x");
+  EXPECT_EQ(ResolveRedirect(base, " /x\r")->text(), "https://hub/x");
+  for (const char* bad : {"", "http://hub/x", "ftp://hub/x", "file:///etc/passwd", "javascript:alert(1)", "https://u:p@hub/x"}) {
+    EXPECT_FALSE(ResolveRedirect(base, bad).ok()) << bad;
+  }
+  EXPECT_TRUE(ResolveRedirect(*ParseUrl("http://hub/"), "https://hub/").ok());
+}
+
+TEST(HubUrl, WhoGetsTheToken) {
+  const Url hub = *ParseUrl("https://huggingface.co");
+  EXPECT_TRUE(MaySendToken(hub, *ParseUrl("https://huggingface.co:443/api/x")));
+  for (const char* other :
+       {"https://cdn-lfs.huggingface.co/x", "https://huggingface.co.evil.org/", "https://huggingface.co:8443/",
+        "http://huggingface.co/", "https://evil.org/?https://huggingface.co/", "https://huggingface.com/"}) {
+    EXPECT_FALSE(MaySendToken(hub, *ParseUrl(other))) << other;
+  }
+  const Url mirror = *ParseUrl("http://mirror.example");
+  EXPECT_FALSE(MaySendToken(mirror, *ParseUrl("http://mirror.example/x")));  // in the clear, over a network
+  EXPECT_TRUE(MaySendToken(*ParseUrl("http://127.0.0.1:80"), *ParseUrl("http://127.0.0.1/x")));
+}
+
+TEST(HubHeaders, AreRead) {
+  EXPECT_EQ(EtagValue("\"abc\""), "abc");
+  EXPECT_EQ(EtagValue("W/\"abc\""), "abc");
+  EXPECT_EQ(EtagValue("abc"), "abc");
+  EXPECT_EQ(RetryAfterSeconds(" 12 "), 12);
+  EXPECT_FALSE(RetryAfterSeconds("Wed, 21 Oct 2015 07:28:00 GMT"));
+  EXPECT_FALSE(RetryAfterSeconds("-1"));
+  EXPECT_FALSE(RetryAfterSeconds(""));
+  const auto range = ParseContentRange("bytes 3-9/10");
+  ASSERT_TRUE(range);
+  EXPECT_EQ(range->first, 3u);
+  EXPECT_EQ(range->last, 9u);
+  EXPECT_EQ(range->total, 10u);
+  EXPECT_FALSE(ParseContentRange("bytes 3-9/*")->total);
+  for (const char* bad : {"", "bytes", "bytes */10", "bytes 9-3/10", "bytes 3-/10", "items 3-9/10", "bytes 3-9", "bytes 3-9/x",
+                          "bytes 99999999999999999999-9/10"}) {
+    EXPECT_FALSE(ParseContentRange(bad)) << bad;
+  }
+  EXPECT_EQ(EscapePath("a b/c+d%é"), "a%20b/c%2Bd%25%C3%A9");
+}
+
+Result<Settings> Read(const std::map<std::string, std::string>& variables) {
+  return ReadSettings([&](const char* name) {
+    const auto at = variables.find(name);
+    return at == variables.end() ? nullptr : at->second.c_str();
+  });
+}
+
+TEST(HubSettings, AsHuggingfaceHubReadsThem) {
+  EXPECT_EQ(Read({{"HOME", "/home/a"}})->cache, "/home/a/.cache/huggingface/hub");
+  EXPECT_EQ(Read({{"HOME", "/home/a"}, {"XDG_CACHE_HOME", "/x"}})->cache, "/x/huggingface/hub");
+  EXPECT_EQ(Read({{"HOME", "/home/a"}, {"XDG_CACHE_HOME", "/x"}, {"HF_HOME", "/h"}})->cache, "/h/hub");
+  EXPECT_EQ(Read({{"HF_HOME", "/h"}, {"HF_HUB_CACHE", "/c"}})->cache, "/c");
+  EXPECT_EQ(Read({{"HF_HOME", "/h"}, {"HUGGINGFACE_HUB_CACHE", "/c"}})->cache, "/c");
+  EXPECT_EQ(Read({{"HOME", "/home/a"}, {"HF_HOME", "~/h"}})->cache, "/home/a/h/hub");
+  EXPECT_FALSE(Read({}).ok());
+  const std::string home = "/nowhere";
+  EXPECT_EQ(Read({{"HF_HOME", home}})->endpoint, "https://huggingface.co");
+  EXPECT_EQ(Read({{"HF_HOME", home}, {"HF_ENDPOINT", "https://mirror/hf//"}})->endpoint, "https://mirror/hf");
+  EXPECT_FALSE(Read({{"HF_HOME", home}, {"HF_ENDPOINT", "mirror"}}).ok());
+  EXPECT_FALSE(Read({{"HF_HOME", home}})->offline);
+  for (const char* yes : {"1", "on", "YES", "True"}) EXPECT_TRUE(Read({{"HF_HOME", home}, {"HF_HUB_OFFLINE", yes}})->offline);
+  EXPECT_FALSE(Read({{"HF_HOME", home}, {"HF_HUB_OFFLINE", "0"}})->offline);
+}
+
+TEST(HubSettings, Tokens) {
+  const std::filesystem::path home = std::filesystem::path(testing::TempDir()) / ("hub_token_" + std::to_string(getpid()));
+  std::filesystem::create_directories(home);
+  std::ofstream(home / "token") << "hf_file\n";
+  std::ofstream(home / "other") << "hf_other";
+  const std::string h = home.string();
+  EXPECT_EQ(Read({{"HF_HOME", h}})->token, "hf_file");
+  EXPECT_EQ(Read({{"HF_HOME", h}, {"HF_TOKEN", " hf_variable\n"}})->token, "hf_variable");
+  EXPECT_EQ(Read({{"HF_HOME", h}, {"HUGGING_FACE_HUB_TOKEN", "hf_old"}})->token, "hf_old");
+  EXPECT_EQ(Read({{"HF_HOME", h}, {"HF_TOKEN_PATH", h + "/other"}})->token, "hf_other");
+  EXPECT_EQ(Read({{"HF_HOME", h}, {"HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"}})->token, "");
+  const Result<Settings> bad = Read({{"HF_HOME", h}, {"HF_TOKEN", "hf_a\r\nX-Evil: hf_b"}});
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.status().message().find("hf_a"), std::string::npos);
+  std::filesystem::remove_all(home);
+}
+
+}  // namespace
+}  // namespace tally::hub
