@@ -81,6 +81,8 @@ if(NOT APPLE)
   endif()
 endif()
 
+# All that `cmake --install` puts somewhere, and nothing else: what scripts/demo.sh builds.
+add_custom_target(install_tree DEPENDS tally tally_shared tally_static tally_public_headers)
 install(FILES ${public_copies} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tally)
 install(TARGETS tally_shared EXPORT tallyTargets)
 install(TARGETS tally_static EXPORT tallyStaticTargets)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what Tally is built with, on Debian 12 and 13 and on Ubuntu, through apt. Does nothing where nothing is missing.
+# Installs what the command and the library are built with, on Debian 12 and 13 and on Ubuntu, through apt. Does nothing where nothing
+# is missing. With --tests also what tests and benchmarks take: GoogleTest, Google Benchmark, and OpenBLAS, which `--impl blas` loads.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
 # is built and scripts/fuzz.sh works.
@@ -9,8 +10,8 @@
 # CMake fetches its release instead (cmake/dependencies.cmake).
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-packages=(g++ cmake ninja-build ccache pkg-config libopenblas-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev
-  libcli11-dev libgtest-dev libbenchmark-dev libvalijson-dev)
+packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev)
+test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread)
 hwy_minimum=1.2
 hwy_packages="libhwy-dev libhwy1t64"
 
@@ -138,6 +139,11 @@ PINS
 main() {
   local p id codename need_hwy=1 llvm=0 tools=()
   missing=()
+  case ${1:-} in
+    '') ;;
+    --tests | --ci) packages+=("${test_packages[@]}") ;;
+    *) die "install_deps.sh: '$1': --tests, --ci or nothing" ;;
+  esac
   if [ "${1:-}" = --ci ]; then
     for p in clang-format clang-tidy; do
       if [ -z "$(find_clang_tool $p)" ]; then tools+=("$p-$clang_tools_version"); fi
