@@ -21,7 +21,7 @@ pc=$(find "$prefix" -name tally.pc)
 lib=$(dirname "$(dirname "$pc")")
 export PKG_CONFIG_PATH=${pc%/*}${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 model=$prefix/share/tally/demo.gguf
-for file in bin/tally include/tally/tally.h share/tally/demo.gguf; do [ -e "$prefix/$file" ] || fail "no $file was installed"; done
+for file in bin/tally include/tally/tally.h share/tally/demo.gguf share/doc/tally/LICENSE; do [ -e "$prefix/$file" ] || fail "no $file was installed"; done
 for file in libtally.so libtally.a cmake/tally/tallyConfig.cmake; do [ -e "$lib/$file" ] || fail "no $file was installed"; done
 if grep -rlF -e "$work/first" -e "$build" "$prefix/include" "$lib/cmake" "$pc"; then fail "these know where they were made"; fi
 
