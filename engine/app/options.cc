@@ -1,6 +1,8 @@
 #include "engine/app/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -40,7 +42,8 @@ Status Choose(const std::string& option, const std::string& given, const std::ve
 }  // namespace
 
 void AddModel(CLI::App& command, std::string& model) {
-  command.add_option("MODEL", model, "GGUF file, Hugging Face directory, or demo: the bundled model")->default_str(model);
+  command.add_option("MODEL,-m,--model", model, "GGUF file, Hugging Face directory, or demo: the bundled model")
+      ->default_str(model);
 }
 
 std::string KvTypeChoices() {
@@ -51,14 +54,14 @@ std::string KvTypeChoices() {
 
 void AddSharedModelFlags(CLI::App& command, ModelFlags& flags) {
   AddModel(command, flags.model);
-  AddNumber(command, "--ctx", flags.context, "context length in tokens (0: the trained one, at most 4096)");
+  AddNumber(command, "-c,--ctx,--ctx-size", flags.context, "context length in tokens (0: the trained one, at most 4096)");
   command.add_option("--activations", flags.activations, "auto, f32, bf16 or int8");
   command.add_option("--impl", flags.impl, "kernels: auto, ref (scalar reference) or blas (OpenBLAS)");
 }
 
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   AddSharedModelFlags(command, flags);
-  AddNumber(command, "--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)");
+  AddNumber(command, "-t,--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)");
   command.add_option("--kv", flags.kv, "type of the KV cache: " + KvTypeChoices());
 }
 
@@ -88,7 +91,22 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
   return options;
 }
 
-Result<std::string> ModelPath(const std::string& given) { return given == "demo" ? DemoModelPath() : given; }
+Result<std::string> ModelPath(const std::string& given) {
+  if (given == "demo") return DemoModelPath();
+  std::error_code ignored;
+  if (std::filesystem::exists(given, ignored)) return given;
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  for (const std::string_view name : KnownModels()) {
+    if (!std::ranges::equal(name, given, same)) continue;
+    return BadInput(given +
+                    ": of this model the configuration is built in, not the weights: `tally pull ORG/NAME` gets them from " +
+                    "the Hugging Face hub, `tally synth " + given + " FILE.gguf` makes random ones, `tally count " + given +
+                    "` gives its figures without any");
+  }
+  return given;
+}
 
 Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, LoadOptions options, LoadTime* time) {
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(given));
@@ -150,6 +168,22 @@ Result<std::string> ReadText(const std::string& path) {
     return BadInput((standard ? "standard input" : path) + ": cannot be read: " + std::generic_category().message(reason));
   if (text.size() > kMostText) return BadInput(path + ": longer than 1 GiB: too long for a prompt");
   return text;
+}
+
+Result<std::string> ReadPromptText(const std::string& path) {
+  TALLY_ASSIGN_OR_RETURN(std::string text, ReadText(path));
+  if (text.ends_with("\r\n")) {
+    text.resize(text.size() - 2);
+  } else if (text.ends_with('\n')) {
+    text.pop_back();
+  }
+  return text;
+}
+
+Result<std::optional<std::string>> GivenInput() {
+  if (!InputIsGiven()) return std::optional<std::string>();
+  TALLY_ASSIGN_OR_RETURN(std::string text, ReadPromptText("-"));
+  return text.empty() ? std::optional<std::string>() : std::optional(std::move(text));
 }
 
 }  // namespace tally::app

@@ -26,6 +26,8 @@ struct GenerateOptions {
   // often empty, and always without a tokenizer. Called once more with token -1 if text was held back until the end. Returning
   // false stops (`finish` is kInterrupted); it is not called again.
   std::function<bool(std::string_view piece, int32_t token)> on_token;
+  // Called before the first and after each piece of the prompt with how many of its tokens have run, of how many.
+  std::function<void(int64_t done, int64_t total)> prompt_progress;
   std::function<bool()> interrupted;  // polled between prefill chunks and tokens; true: stop
 };
 

@@ -89,5 +89,5 @@ refused() {  # PROGRAM ARGUMENT...
     fail "$*, with a spoilt share/tally/demo.gguf: exit code $rc, $(cat "$work/log")"
   fi
 }
-refused "$prefix/bin/tally" run demo -n 1
+refused "$prefix/bin/tally" run demo -n 1 </dev/null
 refused "$work/shared" demo "$text"
