@@ -58,8 +58,8 @@ Status LoadOpenBlas() { return OpenBlas().status; }
 
 void OpenBlasGemmNT(int64_t m, int64_t n, int64_t k, const float* x, const float* w, float* y, int64_t y_stride) {
   const int depth = static_cast<int>(k);
-  OpenBlas().sgemm(kRowMajor, kNoTranspose, kTranspose, static_cast<int>(m), static_cast<int>(n), depth, 1.0f, x, depth, w,
-                   depth, 0.0f, y, static_cast<int>(y_stride));
+  OpenBlas().sgemm(kRowMajor, kNoTranspose, kTranspose, static_cast<int>(m), static_cast<int>(n), depth, 1.0f, x, depth, w, depth,
+                   0.0f, y, static_cast<int>(y_stride));
 }
 
 }  // namespace tally
