@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Sourced: build_release [TARGET...] installs what is missing and builds the release preset.
+# Sourced: build_command and build_all install what is missing and build the release preset.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-configure() {  # PRESET; CMake's own findings only where it fails. TALLY_WERROR=ON: warnings are errors
+configure() {  # PRESET OPTION...; CMake's own findings only where it fails. TALLY_WERROR=ON: warnings are errors
   local log=build/$1-configure.log
   mkdir -p build
   # Said each time: the build folder's cache remembers what an earlier caller, such as .ci/run, wanted.
-  cmake --preset "$1" -DTALLY_WERROR="${TALLY_WERROR:-OFF}" >"$log" 2>&1 || {
+  cmake --preset "$1" -DTALLY_WERROR="${TALLY_WERROR:-OFF}" "${@:2}" >"$log" 2>&1 || {
     cat "$log" >&2
     return 1
   }
@@ -19,8 +19,18 @@ skipped() {  # PRESET; what its last run of ctest skipped, with the reasons that
     sed -E 's/^ *([0-9]+) /skipped \1: /' || true
 }
 
-build_release() {
+# The command and what `cmake --install` takes, with what that needs and no more. A build folder that has tests keeps them.
+build_command() {
+  local options=(-DTALLY_BUILD_TESTS=OFF -DTALLY_BUILD_BENCH=OFF)
+  if [ -f build/release/build.ninja ] && grep -qsx 'TALLY_BUILD_TESTS:BOOL=ON' build/release/CMakeCache.txt; then options=(); fi
   stage "install what is missing" scripts/install_deps.sh
-  stage "configure (release)" configure release
-  stage "build (release)" cmake --build --preset release ${1:+--target "$@"}
+  stage "configure (release)" configure release ${options[@]+"${options[@]}"}
+  stage "build (release)" cmake --build --preset release --target install_tree
+}
+
+# All of it, tests and benchmarks too.
+build_all() {
+  stage "install what is missing" scripts/install_deps.sh --tests
+  stage "configure (release)" configure release -DTALLY_BUILD_TESTS=ON -DTALLY_BUILD_BENCH=ON
+  stage "build (release)" cmake --build --preset release
 }

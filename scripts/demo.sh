@@ -10,9 +10,12 @@ run() {
   "$tally" run "$@"
 }
 
-build_release tally
+build_command
 say
 say "The bundled model: a gpt-oss in small, trained on Shakespeare (models/demo/README.md). First its verse, then what it cost."
-if [ $# -eq 0 ]; then set -- -n 200; fi
+if [ $# -eq 0 ]; then
+  set -- -n 200
+  exec </dev/null  # else the prompt
+fi
 stage "run" run "$@"
 stage_summary

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Installs what Tally is built with, on Debian 12 and 13 and on Ubuntu, through apt. Does nothing where nothing is missing.
+# Installs what the command and the library are built with, on Debian 12 and 13 and on Ubuntu, through apt. Does nothing where nothing
+# is missing. With --tests also what tests and benchmarks take: GoogleTest, Google Benchmark, libcurl's header, for
+# `tally pull`, and OpenBLAS, which `--impl blas` loads.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
 # is built and scripts/fuzz.sh works.
@@ -9,8 +11,8 @@
 # CMake fetches its release instead (cmake/dependencies.cmake).
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-packages=(g++ cmake ninja-build ccache pkg-config libopenblas-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev
-  libcli11-dev libgtest-dev libbenchmark-dev libvalijson-dev)
+packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev)
+test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread)
 hwy_minimum=1.2
 hwy_packages="libhwy-dev libhwy1t64"
 
@@ -138,6 +140,15 @@ PINS
 main() {
   local p id codename need_hwy=1 llvm=0 tools=()
   missing=()
+  case ${1:-} in
+    '') ;;
+    --tests | --ci)
+      packages+=("${test_packages[@]}")
+      # `tally pull`'s. Either flavour's header will do, and they exclude each other.
+      if ! compgen -G '/usr/include/*/curl/curl.h' >/dev/null && [ ! -f /usr/include/curl/curl.h ]; then packages+=(libcurl4-openssl-dev); fi
+      ;;
+    *) die "install_deps.sh: '$1': --tests, --ci or nothing" ;;
+  esac
   if [ "${1:-}" = --ci ]; then
     for p in clang-format clang-tidy; do
       if [ -z "$(find_clang_tool $p)" ]; then tools+=("$p-$clang_tools_version"); fi
@@ -150,8 +161,6 @@ main() {
     say "install_deps.sh: no apt here; needed: ${packages[*]} libhwy-dev (>= $hwy_minimum). Going on without installing anything." >&2
     return 0
   fi
-  # Either flavour's header will do, and they exclude each other.
-  if ! compgen -G '/usr/include/*/curl/curl.h' >/dev/null && [ ! -f /usr/include/curl/curl.h ]; then packages+=(libcurl4-openssl-dev); fi
   for p in "${packages[@]}"; do installed "$p" || missing+=("$p"); done
   new_enough "$(hwy_version)" && need_hwy=0
   # Fetched before, by CMake: nothing to install for it.

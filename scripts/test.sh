@@ -7,7 +7,7 @@ tests() {
   skipped release
 }
 
-build_release
+build_all
 if [ $# -gt 0 ]; then
   stage "tests" ctest --preset release --no-tests=error "$@"
   skipped release

@@ -30,9 +30,9 @@ struct ParameterCounts {
 // other figure includes them.
 struct NotRun {
   uint64_t tensors = 0, parameters = 0, bytes = 0;
-  std::string names;  // "vision_tower, lm_head.weight"
+  std::string names = {};  // "vision_tower, lm_head.weight"
   // The tied head that is stored beside the embedding, one of these; empty: none.
-  std::string head;
+  std::string head = {};
   uint64_t head_parameters = 0, head_bytes = 0;
 };
 
@@ -60,7 +60,7 @@ struct RunFigures {
   double prompt_tokens_per_second = 0;
   double decode_tokens_per_second = 0;  // decode tokens / generate_seconds
   int threads = 0;
-  std::string target;
+  std::string target = {};
   bool used_blas = false;
 
   uint64_t decode_steps = 0, decode_tokens = 0;
@@ -70,12 +70,12 @@ struct RunFigures {
     double special = 0;  // exp, divide, sqrt, ... per decode token (useful)
   };
   std::array<Work, kWorkClasses> work{};             // by WorkClass
-  Work all;                                          // their sum
+  Work all = {};                                     // their sum
   std::array<double, kByteKinds> bytes_per_token{};  // by ByteKind, useful
   // Packed weights, KV read and KV written, divided by generate_seconds. 1 GB = 10^9 bytes.
   double decode_gigabytes_per_second = 0;
 
-  ParameterCounts parameters;
+  ParameterCounts parameters = {};
   double touched_per_decode_step = 0;  // parameters: the union over a step's tokens, mean over the steps
   uint64_t touched_in_run = 0;         // parameters touched by any step, prompt included
   bool tied = false;                   // embedding and head are one matrix

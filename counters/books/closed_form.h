@@ -17,7 +17,7 @@
 //   P     rows of each sequence            W     the window
 //   C     the chunk                        S_c   positions of its chunk that a row sees
 //
-// The formulas are derived from the definitions (counters/cost/cost.h and the header of each op), not from the ops' code, so that a
+// The formulas are derived from the definitions (counters/cost/cost.h), not from the ops' code, so that a
 // mistake in one shows as a difference. docs/conventions.md says what is counted.
 #pragma once
 
@@ -35,18 +35,18 @@ namespace tally::books {
 
 // One learned tensor.
 struct ParameterForm {
-  std::string name;    // as in the ledger's table, without the layer: "attn_q", "attn_q.bias"
-  int32_t layer = -1;  // multi-token prediction: n_layers and above
+  std::string name = {};  // as in the ledger's table, without the layer: "attn_q", "attn_q.bias"
+  int32_t layer = -1;     // multi-token prediction: n_layers and above
   Component component = Component::kEmbedding;
   WeightInfo::Kind kind = WeightInfo::Kind::kBlock;
   bool prediction = false;                  // multi-token prediction: totals exclude it unless stated
   bool vector = false;                      // norms, biases, sinks
   bool expert = false;                      // routed experts: a slice for each
   uint64_t slices = 1, rows = 1, cols = 0;  // experts (else 1), rows of a slice, row length
-  Form slice;                               // elements of a slice
-  Form count;                               // elements
-  Form active;                              // parameters one token uses (k of X experts)
-  Form touched;                             // parameters one token reads (one row of an untied embedding)
+  Form slice = {};                          // elements of a slice
+  Form count = {};                          // elements
+  Form active = {};                         // parameters one token uses (k of X experts)
+  Form touched = {};                        // parameters one token reads (one row of an untied embedding)
   // The name in the ledger's table: "blk.3.attn_q".
   std::string full_name() const { return (layer < 0 ? "" : "blk." + std::to_string(layer) + ".") + name; }
 };
@@ -70,9 +70,9 @@ struct WorkForm {
   Component component = Component::kEmbedding;
   WorkClass work_class = WorkClass::kLinear;
   bool matmul = false;  // a matrix product: a weight times activations, QK^T or PV
-  Form flops;
-  Form special;
-  Form full_square;  // FLOPs of a product without causal mask and window: each row against all `context` positions
+  Form flops = {};
+  Form special = {};
+  Form full_square = {};  // FLOPs of a product without causal mask and window: each row against all `context` positions
 };
 
 // In the order of a forward pass, without layers for multi-token prediction.

@@ -64,16 +64,16 @@ TALLY_API std::string_view FlopsViewName(FlopsView view);  // "matmul, full squa
 
 struct FlopsRow {
   Part part{};
-  std::array<Form, kFlopsViews> flops;
-  Form special;
+  std::array<Form, kFlopsViews> flops = {};
+  Form special = {};
 };
 struct FlopsCount {
-  Workload workload;
-  std::vector<FlopsRow> rows;  // in the order of Part, without empty ones
+  Workload workload = {};
+  std::vector<FlopsRow> rows = {};  // in the order of Part, without empty ones
   std::array<uint64_t, kFlopsViews> total{};
   uint64_t special = 0;
   std::array<uint64_t, kWorkClasses> by_class{}, special_by_class{};
-  std::vector<WorkForm> sites;  // layer by layer
+  std::vector<WorkForm> sites = {};  // layer by layer
 };
 
 // Experts of a layer that `rows` rows are expected to use with uniform routing: X (1 - (1 - k/X)^rows).
@@ -87,36 +87,36 @@ struct WeightTraffic {
 
 // The steps that are counted, and the cache.
 struct StepCount {
-  Form kv_elements_per_token;  // cached per token, all layers
+  Form kv_elements_per_token = {};  // cached per token, all layers
   uint64_t kv_bytes_per_token = 0;
   uint64_t kv_bytes_at_context = 0;  // B sequences of S positions, window layers capped
-  FlopsCount prefill;                // B sequences of P positions, the head at all positions
-  FlopsCount prefill_last;           // the same, the head at the last position of each sequence only
-  FlopsCount decode;                 // one token in each of B sequences, at position S - 1
+  FlopsCount prefill = {};           // B sequences of P positions, the head at all positions
+  FlopsCount prefill_last = {};      // the same, the head at the last position of each sequence only
+  FlopsCount decode = {};            // one token in each of B sequences, at position S - 1
 };
 
 // The steps are those of what runs.
 struct Count : StepCount {
-  Recipe recipe;
-  std::vector<ParameterForm> tensors;
-  ParameterCounts parameters;
+  Recipe recipe = {};
+  std::vector<ParameterForm> tensors = {};
+  ParameterCounts parameters = {};
   uint64_t touched = 0;     // parameters that a decode step of one token reads
   uint64_t prediction = 0;  // parameters of multi-token-prediction layers; no other total includes them
   struct Memory {
     DType type{};
     uint64_t bytes = 0;
   };
-  std::vector<Memory> memory;           // bytes of the weights as each type that the model can be stored as
+  std::vector<Memory> memory = {};      // bytes of the weights as each type that the model can be stored as
   uint64_t weight_bytes = 0;            // as `options.type`, or as stored
   uint64_t weight_bytes_per_token = 0;  // bytes that a decode step of one token reads
   // Latent attention as published, not as run (Workload::expanded); none for other models.
-  std::optional<StepCount> expanded;
-  WeightTraffic prefill_traffic, decode_traffic;
+  std::optional<StepCount> expanded = {};
+  WeightTraffic prefill_traffic = {}, decode_traffic = {};
   // FLOPs (FlopsView::kEverything) per byte, with uniform routing.
   // Decode: FLOPs / (weight bytes + KV read + KV written). Prefill: FLOPs of prefill_last / (weight bytes + KV written).
   double prefill_intensity = 0, decode_intensity = 0;
-  CountOptions options;  // with the defaults filled in
-  std::vector<std::string> warnings;
+  CountOptions options = {};  // with the defaults filled in
+  std::vector<std::string> warnings = {};
 };
 
 // kBadInput: counts that do not fit 64 bits; a batch of 0; a kExperts type for a model without experts; a recipe without layers.

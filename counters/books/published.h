@@ -14,8 +14,8 @@ namespace tally::books {
 
 // Figures as a model's makers print them: "20.91B", "3,209M", "7,615,616,512"; empty if not published.
 struct PublishedFigures {
-  std::string total, active, non_embedding;
-  std::string source;
+  std::string total = {}, active = {}, non_embedding = {};
+  std::string source = {};
   bool from_memory = false;  // quoted from memory; the source was not checked
 };
 
@@ -31,15 +31,15 @@ enum class Agreement : uint8_t { kNo, kExact, kRounded, kTruncated };
 TALLY_API Agreement Agrees(uint64_t count, const PrintedNumber& printed);
 
 struct ClaimCheck {
-  std::string figure;  // "total", "active", "non-embedding"
-  std::string printed;
+  std::string figure = {};  // "total", "active", "non-embedding"
+  std::string printed = {};
   struct Convention {
-    std::string name;  // "active(head)", "active(none) with multi-token prediction"
+    std::string name = {};  // "active(head)", "active(none) with multi-token prediction"
     uint64_t count = 0;
     Agreement agreement = Agreement::kNo;
   };
-  std::vector<Convention> conventions;  // all that the figure may follow
-  bool holds() const;                   // true if at least one agrees
+  std::vector<Convention> conventions = {};  // all that the figure may follow
+  bool holds() const;                        // true if at least one agrees
 };
 
 // One check for each published figure.

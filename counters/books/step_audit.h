@@ -37,17 +37,17 @@ struct AuditRow {
   int32_t layer = -1;
   Component component = Component::kEmbedding;
   WorkClass work_class = WorkClass::kLinear;
-  std::string tensor;                 // accounts per tensor: "attn_q.bias"; else empty
-  std::string form;                   // the closed form as an expression
-  uint64_t closed = 0;                // the value of the closed form
-  std::optional<uint64_t> inventory;  // from the files, if they determine the figure
-  std::optional<uint64_t> ledger;     // as charged, if running determines the figure
+  std::string tensor = {};                 // accounts per tensor: "attn_q.bias"; else empty
+  std::string form = {};                   // the closed form as an expression
+  uint64_t closed = 0;                     // the value of the closed form
+  std::optional<uint64_t> inventory = {};  // from the files, if they determine the figure
+  std::optional<uint64_t> ledger = {};     // as charged, if running determines the figure
   bool agrees() const { return (!inventory.has_value() || *inventory == closed) && (!ledger.has_value() || *ledger == closed); }
 };
 
 // Inputs of a step's closed form besides the recipe. U, the experts that a step touches in a layer, is taken from the ledger.
 struct StepFacts {
-  Workload work;
+  Workload work = {};
   Phase phase = Phase::kPrefill;
   uint64_t distinct_tokens = 1;     // R: rows of the embedding that the step reads
   uint64_t distinct_positions = 1;  // R_p: rows of the learned positions that the step reads

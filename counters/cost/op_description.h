@@ -19,10 +19,10 @@ inline constexpr int kOperandRoles = 5;
 inline constexpr std::array<std::string_view, kOperandRoles> kOperandRoleNames = {"input", "output", "in-out", "weight", "cache"};
 
 struct Operand {
-  std::string_view name;  // of the op's member: "x"; a static string, as is `type`
+  std::string_view name = {};  // of the op's member: "x"; a static string, as is `type`
   OperandRole role = OperandRole::kInput;
-  std::string_view type;  // of the elements: "f32", "i32", "bf16", "int8" (quantised activations), "MXFP4"
-  std::vector<int64_t> shape;
+  std::string_view type = {};  // of the elements: "f32", "i32", "bf16", "int8" (quantised activations), "MXFP4"
+  std::vector<int64_t> shape = {};
   WeightId weight = kNoWeight;  // kWeight: index in the ledger's table
 };
 
@@ -30,8 +30,8 @@ struct Operand {
 using Setting = std::variant<int64_t, double, std::string_view, std::vector<int64_t>>;
 
 struct OpDescription {
-  std::vector<Operand> operands;
-  std::vector<std::pair<std::string_view, Setting>> settings;  // name (static) -> value
+  std::vector<Operand> operands = {};
+  std::vector<std::pair<std::string_view, Setting>> settings = {};  // name (static) -> value
 
   void Add(std::string_view name, OperandRole role, std::string_view type, std::vector<int64_t> shape,
            WeightId weight = kNoWeight) {

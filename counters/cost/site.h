@@ -60,7 +60,7 @@ struct Site {
 
 // One learned tensor. Parameters are its elements; scales of a quantised format count as bytes only.
 struct WeightInfo {
-  std::string name;  // role name, e.g. "blk.3.ffn_gate_exps"
+  std::string name = {};  // role name, e.g. "blk.3.ffn_gate_exps"
   int32_t layer = -1;
   Component component = Component::kEmbedding;
   uint32_t slices = 1;   // experts, or heads

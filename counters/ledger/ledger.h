@@ -22,8 +22,8 @@ namespace tally {
 
 // The sum over a set of ops.
 struct Account {
-  Cost useful;
-  Cost executed;
+  Cost useful = {};
+  Cost executed = {};
   uint64_t ops = 0;  // runs of ops with at least one row
 };
 
@@ -49,12 +49,12 @@ struct StepRecord {
 
 // Unit costs of an op at one site.
 struct SiteCost {
-  Site site;
+  Site site = {};
   struct Unit {
-    Amount amount;
-    Cost useful, executed;  // for one of `amount`
+    Amount amount = {};
+    Cost useful = {}, executed = {};  // for one of `amount`
   };
-  std::vector<Unit> units;
+  std::vector<Unit> units = {};
 };
 
 class Ledger {

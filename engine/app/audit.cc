@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,8 +43,11 @@ Result<std::vector<int32_t>> PromptTokens(const AuditFlags& flags, const Loaded&
     for (int32_t i = 0; i < 12; ++i) tokens.push_back((7 * i + 1) % loaded.model->recipe().vocab);
     return tokens;
   }
-  TALLY_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
-                         tokenizer->Encode(flags.prompt.value_or(kDefaultPrompt), {.add_special = true}));
+  std::string text = flags.prompt.value_or(kDefaultPrompt);
+  if (flags.prompt == "-") {
+    TALLY_ASSIGN_OR_RETURN(text, ReadPromptText("-"));
+  }
+  TALLY_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer->Encode(text, {.add_special = true}));
   if (tokens.empty()) return BadInput("the prompt has no tokens: at least one is needed to begin");
   return tokens;
 }
@@ -76,7 +78,7 @@ Status RunAudit(const AuditFlags& flags) {
   if (flags.json) {
     PrintJson(AuditDocument(flags.model.model, report, *loaded.model, shown));
   } else {
-    const bool colour = IsTerminal(Stream::kOutput) && std::getenv("NO_COLOR") == nullptr;  // NOLINT(concurrency-mt-unsafe)
+    const bool colour = ColourOn(Stream::kOutput);
     Print(AuditText(report, *loaded.model, shown, TerminalWidth(Stream::kOutput, 80), colour));
   }
   if (report.differing == 0) return {};
@@ -91,7 +93,8 @@ Action AddAudit(CLI::App& app) {
   CLI::App* c = app.add_subcommand(
       "audit", "Run a model and compare what its kernels were charged with closed form and checkpoint, to the integer");
   AddModelFlags(*c, flags->model);
-  c->add_option("-p,--prompt", flags->prompt, "prompt text (default: a line of verse)")->allow_extra_args(false);
+  c->add_option("-p,--prompt", flags->prompt, "prompt text (-: standard input; default: a line of verse)")
+      ->allow_extra_args(false);
   c->add_option("--tokens", flags->tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
   const CLI::Option* const decode =
       AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer where the context ends");

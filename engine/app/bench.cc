@@ -203,7 +203,7 @@ Action AddBench(CLI::App& app) {
   c->add_option("--beside-command", flags->command, "the same beside a command of the shell that runs until it is killed");
   c->add_option("--target", flags->target, "measure with at most this instruction set, as `bench` names it (AVX2, AVX2_VNNI)");
   AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
-  AddNumber(*c, "--seed", flags->speed.seed, "of the random tokens");
+  AddNumber(*c, "-s,--seed", flags->speed.seed, "of the random tokens");
   c->add_option("--format", flags->format, "table, md, csv, json or jsonl")->capture_default_str();
   c->add_flag("--json", flags->json, "--format json");
   c->add_flag("--serve-steps", flags->serve)->group("");  // ServeSpeedSteps

@@ -1,6 +1,7 @@
 #include "engine/app/console.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -21,10 +24,26 @@ namespace {
 int g_output_error = 0;   // errno of the first failed write to standard output
 bool g_noted_all = true;  // standard error has taken everything
 
+constexpr const char* kReaderLeft = "the reader of standard output has left";
+constexpr int kReaderLeftCode = 141;  // 128 + SIGPIPE
+
+bool CanMoveCursor(Stream stream) {
+  const char* const term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return IsTerminal(stream) && term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
+}
+
 // Some file systems say only when a file is closed that it has no room.
 int CloseError(int fd) {
   const int copy = ::dup(fd);
   return copy >= 0 && ::close(copy) != 0 && errno != EINTR ? errno : 0;
+}
+
+// "8 s left", "3 min 20 s left"
+std::string SecondsLeft(double seconds) {
+  const auto whole = static_cast<int64_t>(std::min(seconds + 0.5, 1e9));
+  const int64_t minutes = whole / 60;
+  if (minutes >= 60) return std::to_string(minutes / 60) + " h " + std::to_string(minutes % 60) + " min left";
+  return (minutes > 0 ? std::to_string(minutes) + " min " : "") + std::to_string(whole % 60) + " s left";
 }
 
 }  // namespace
@@ -41,6 +60,20 @@ void PrepareStandardStreams() {
   for (const auto& [fd, mode] : {std::pair{STDIN_FILENO, "w"}, {STDOUT_FILENO, "r"}, {STDERR_FILENO, "r"}}) {
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF && std::fopen("/dev/null", mode) == nullptr) return;
   }
+}
+
+bool InputIsGiven() {
+  const int flags = ::fcntl(STDIN_FILENO, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_WRONLY || ::isatty(STDIN_FILENO) == 1) return false;
+  pollfd waiting{STDIN_FILENO, POLLIN, 0};
+  if (IsTerminal(Stream::kError) && ::poll(&waiting, 1, 1000) == 0)
+    Note("reading standard input (-p TEXT is read instead of it)\n");
+  return true;
+}
+
+bool ColourOn(Stream stream) {
+  const char* const none = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return CanMoveCursor(stream) && (none == nullptr || *none == '\0');
 }
 
 void Print(std::string_view text) {
@@ -60,6 +93,7 @@ bool PrintedAll() {
 Status FlushOutput() {
   if (PrintedAll()) g_output_error = CloseError(STDOUT_FILENO);
   if (g_output_error == 0) return {};
+  if (g_output_error == EPIPE) return Status(StatusCode::kInterrupted, kReaderLeft);
   return BadInput(std::string("standard output cannot be written: ") + std::generic_category().message(g_output_error));
 }
 
@@ -83,6 +117,7 @@ Status CheckNotStandardStream(const std::string& path) {
 
 int Report(const Status& status) {
   if (status.ok()) return 0;
+  if (status.code() == StatusCode::kInterrupted && status.message() == kReaderLeft) return kReaderLeftCode;
   Note("tally: " + Printable(status.message()) + "\n");
   switch (status.code()) {
     case StatusCode::kOk: return 0;
@@ -94,7 +129,8 @@ int Report(const Status& status) {
   return 1;
 }
 
-ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), terminal_(IsTerminal(Stream::kError)) {}
+ProgressBar::ProgressBar(std::string label)
+    : label_(std::move(label)), terminal_(CanMoveCursor(Stream::kError)), begin_(MonotonicSeconds()) {}
 
 ProgressBar::~ProgressBar() { Wipe(); }
 
@@ -111,6 +147,7 @@ void ProgressBar::Show(uint64_t done, uint64_t total, const std::string& text) {
   std::snprintf(percent, sizeof percent, "%3d%%", static_cast<int>(part * 100));
   const int columns = TerminalWidth(Stream::kError, 80);
   std::string tail = std::string(" ") + percent + "  " + text;
+  if (now - begin_ >= 1 && part > 0 && part < 1) tail += ", " + SecondsLeft((now - begin_) * (1 - part) / part);
   const size_t most = static_cast<size_t>(std::max(8, columns - static_cast<int>(label_.size()) - 3));
   if (tail.size() > most) tail.resize(most);  // a line that wraps cannot be wiped
   const int room = columns - static_cast<int>(label_.size() + tail.size()) - 4;

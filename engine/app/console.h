@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/status.h"
+#include "engine/machine/machine.h"
 
 namespace tally::app {
 
@@ -14,11 +15,20 @@ namespace tally::app {
 // (writing to standard output still fails), and makes a closed pipe an error of the write instead of a silent death.
 void PrepareStandardStreams();
 
-// Standard output. Errors are kept until Flush: a full disk and a closed pipe are reported once, at the end.
+// Whether standard input is open and no terminal: a file, a pipe, /dev/null. Where nothing comes from it for a second, says at a
+// terminal that it is being read.
+bool InputIsGiven();
+
+// Whether text to a terminal may have colour: it is one, TERM is neither unset nor "dumb", and NO_COLOR is not set
+// (https://no-color.org).
+bool ColourOn(Stream stream);
+
+// Standard output. Errors are kept until Flush: a full disk is reported once, at the end.
 void Print(std::string_view text);
 // True as long as everything could be written.
 bool PrintedAll();
-// kBadInput with the reason where something printed did not arrive.
+// kBadInput with the reason where something printed did not arrive. Where its reader has left (`| head`), a status that Report
+// is silent about.
 Status FlushOutput();
 
 // Standard error, as it is.
@@ -30,10 +40,12 @@ bool NotedAll();
 // other has written. Pipes and devices take both.
 Status CheckNotStandardStream(const std::string& path);
 
-// "tally: <message>" in one line on standard error; the exit code of the status (0 where it is ok).
+// "tally: <message>" in one line on standard error; the exit code of the status (0 where it is ok). Nothing, and 141, as a shell
+// says of a program that SIGPIPE ended, where the reader of standard output has left.
 int Report(const Status& status);
 
-// A bar on standard error, where that is a terminal; wiped on destruction.
+// A bar on standard error, where that is a terminal that can rewrite a line (not TERM=dumb); wiped on destruction. From
+// the second second on it says how long the rest will take, if that goes as the first part did.
 class ProgressBar {
  public:
   explicit ProgressBar(std::string label);
@@ -48,7 +60,7 @@ class ProgressBar {
  private:
   std::string label_;
   bool terminal_ = false, shown_ = false;
-  double last_ = 0;
+  double begin_ = 0, last_ = 0;
 };
 
 }  // namespace tally::app

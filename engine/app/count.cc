@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/count_csv.h"
 #include "engine/app/count_report.h"
 #include "engine/app/hub_models.h"
 #include "engine/app/numbers.h"
@@ -103,17 +103,19 @@ Status RunCount(const CountFlags& flags) {
     PrintJson(CountDocument(models));
     return {};
   }
-  const TableFormat as = format == "md" ? TableFormat::kMarkdown : format == "csv" ? TableFormat::kCsv : TableFormat::kText;
+  if (format == "csv") {
+    Print(claims ? ClaimsCsv(models) : CountCsv(models, flags.layers));
+    return {};
+  }
+  const TableFormat as = format == "md" ? TableFormat::kMarkdown : TableFormat::kText;
   bool first = true;
-  if (as == TableFormat::kCsv) Print("table,row,column,value\n");
   for (const Table& table : claims ? std::vector<Table>{Claims(models)} : CountTables(models, flags.layers)) {
-    if (!first && as != TableFormat::kCsv) Print("\n");
+    if (!first) Print("\n");
     first = false;
     Print(Render(table, as));
   }
   if (flags.plot) {
-    const bool terminal = IsTerminal(Stream::kOutput),
-               colour = terminal && std::getenv("NO_COLOR") == nullptr;  // NOLINT(concurrency-mt-unsafe)
+    const bool colour = ColourOn(Stream::kOutput);
     for (const CountedModel& m : models) Print("\n" + CountPlot(m, TerminalWidth(Stream::kOutput, 80), colour));
   }
   return {};
@@ -125,7 +127,7 @@ Action AddCount(CLI::App& app) {
   auto flags = std::make_shared<CountFlags>();
   flags->models = {"demo"};
   CLI::App* c = app.add_subcommand("count", "Parameters, FLOPs and bytes of models, from their configurations alone");
-  c->add_option("MODEL", flags->models,
+  c->add_option("MODEL,-m,--model", flags->models,
                 "GGUF file, Hugging Face directory, config.json, ORG/NAME of its hub, or a built-in name (any case); several "
                 "make columns. "
                 "NAME:KEY=VALUE,KEY=VALUE is NAME with settings of its own")

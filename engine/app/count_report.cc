@@ -518,7 +518,6 @@ std::string CountPlot(const CountedModel& m, int width, bool colour) {
 }
 
 Json CountDocument(std::span<const CountedModel> models) {
-  if (models.size() == 1) return OneDocument(models.front());
   Json all = Json::array();
   for (const CountedModel& m : models) all.push_back(OneDocument(m));
   return {{"models", std::move(all)}};

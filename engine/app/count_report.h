@@ -23,7 +23,7 @@ Json ClaimsJson(const books::PublishedFigures& published, std::span<const books:
 // Where a model's parameters are, and which of them a token uses (active(all)), as bars.
 std::string CountPlot(const CountedModel& model, int width, bool colour);
 
-// One model: an object; several: {"models": [objects]}.
+// {"models": [objects]}, of one model too.
 Json CountDocument(std::span<const CountedModel> models);
 
 }  // namespace tally::app

@@ -25,7 +25,7 @@ constexpr int64_t kPiece = 64;  // rows of a step: all their logits are kept unt
 struct LogitsFlags {
   ModelFlags model;
   RecordFlags records;
-  std::optional<std::string> tokens, tokens_file, out, dump;
+  std::optional<std::string> prompt, tokens, tokens_file, out, dump;
   bool json = false, explain = false;
 };
 
@@ -44,21 +44,35 @@ std::vector<int32_t> Top(std::span<const float> logits) {
   return best;
 }
 
+// Where no option gives tokens or a text, standard input is the text.
+Result<std::vector<int32_t>> ReadTokens(const LogitsFlags& flags, const std::string& path) {
+  const char* const choices = "-p TEXT, --tokens 1,2,3 or --tokens-file FILE";
+  if (int(flags.prompt.has_value()) + int(flags.tokens.has_value()) + int(flags.tokens_file.has_value()) > 1) {
+    return BadInput(std::string("give the tokens once: ") + choices);
+  }
+  if (flags.tokens) return ParseTokens(*flags.tokens, "--tokens");
+  if (flags.tokens_file) {
+    TALLY_ASSIGN_OR_RETURN(const std::string text, ReadText(*flags.tokens_file));
+    return ParseTokens(text, *flags.tokens_file);
+  }
+  std::optional<std::string> text = flags.prompt;
+  if (text == "-") {
+    TALLY_ASSIGN_OR_RETURN(text, ReadPromptText("-"));
+  } else if (!text) {
+    TALLY_ASSIGN_OR_RETURN(text, GivenInput());
+    if (!text) return BadInput(std::string("give the tokens: ") + choices);
+  }
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(path));
+  return tokenizer->Encode(*text, {.add_special = true});
+}
+
 Result<int> RunLogits(const LogitsFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
-  if (flags.tokens.has_value() == flags.tokens_file.has_value()) {
-    return BadInput("give the tokens once: --tokens 1,2,3 or --tokens-file FILE");
-  }
-  std::string text;
-  if (flags.tokens) {
-    text = *flags.tokens;
-  } else {
-    TALLY_ASSIGN_OR_RETURN(text, ReadText(*flags.tokens_file));
-  }
-  TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, ParseTokens(text, flags.tokens ? "--tokens" : *flags.tokens_file));
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, ReadTokens(flags, path));
+  if (tokens.empty()) return BadInput("the text has no tokens: at least one is needed");
   if (load.context == 0) load.context = static_cast<int64_t>(tokens.size());
   load.max_batch = load.max_logit_rows = std::min<int64_t>(kPiece, static_cast<int64_t>(tokens.size()));
-  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.tokens_file, flags.out}));
   if (flags.out) TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", *flags.out, path, {flags.tokens_file}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
@@ -137,8 +151,11 @@ Result<int> RunLogits(const LogitsFlags& flags) {
 
 Action AddLogits(CLI::App& app) {
   auto flags = std::make_shared<LogitsFlags>();
-  CLI::App* c = app.add_subcommand("logits", "The logits of every position of given tokens");
+  CLI::App* c = app.add_subcommand("logits", "The logits of every position of a text or of given tokens");
   AddModelFlags(*c, flags->model);
+  c->add_option("-p,--prompt", flags->prompt,
+                "text (-: standard input, which is also read where it is no terminal and nothing is given)")
+      ->allow_extra_args(false);
   c->add_option("--tokens", flags->tokens, "token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
   c->add_option("--tokens-file", flags->tokens_file, "file with token ids, written the same way (-: standard input)");
   c->add_option("-o,--out", flags->out,

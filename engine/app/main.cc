@@ -11,16 +11,27 @@
 
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/usage.h"
 
 namespace tally::app {
 namespace {
 
-constexpr const char* kUsageHint = " (see tally --help)";
+constexpr const char* kVersion = "tally 0.2.0";
+
+// "tally help", "tally help run" and "tally version" as the options that they stand for.
+std::vector<std::string> Arguments(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty()) return arguments;
+  if (arguments[0] == "version") arguments[0] = "--version";
+  if (arguments[0] != "help") return arguments;
+  if (arguments.size() == 1) return {"--help"};
+  return {arguments[1], "--help"};
+}
 
 int Main(int argc, char** argv) {
   CLI::App app("Tally: a transformer runtime for CPUs that keeps a ledger of what every kernel did.", "tally");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "tally 0.2.0");
+  app.set_version_flag("--version", kVersion);
   std::vector<std::pair<std::string, Action>> commands;
   std::string names;
   using Add = Action (*)(CLI::App&);
@@ -32,17 +43,21 @@ int Main(int argc, char** argv) {
     commands.emplace_back(name, add(app));
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
-  if (argc < 2) return Report(BadInput("a command is needed: " + names + kUsageHint));
-  const std::string first = argv[1];
-  const auto is_command = [&](const auto& c) { return c.first == first; };
-  if (!first.starts_with("-") && std::none_of(commands.begin(), commands.end(), is_command)) {
-    return Report(BadInput("there is no command '" + first + "': " + names + kUsageHint));
+  std::vector<std::string> arguments = Arguments(argc, argv);
+  if (arguments.empty()) return Report(BadInput("a command is needed: " + names + " (see tally --help)"));
+  const std::string first = arguments.front();
+  const CLI::App* command = nullptr;
+  for (const CLI::App* c : std::as_const(app).get_subcommands({})) {
+    if (c->get_name() == first) command = c;
   }
-  if (first.starts_with("-") && first != "-h" && first != "--help" && first != "--version") {
-    return Report(BadInput("'" + first + "' is not an option of tally itself: " + names + kUsageHint));
+  if (command == nullptr && first != "-h" && first != "--help" && first != "--version") return Report(UnknownCommand(app, first));
+  if (command != nullptr) {
+    const Status foreign = CheckForeignOptions(*command, {arguments.begin() + 1, arguments.end()});
+    if (!foreign.ok()) return Report(foreign);
   }
   try {
-    app.parse(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
     Print(app.help());
     return Report(FlushOutput());
@@ -50,11 +65,7 @@ int Main(int argc, char** argv) {
     Print(app.version() + "\n");
     return Report(FlushOutput());
   } catch (const CLI::ParseError& e) {
-    std::string hint = kUsageHint;
-    for (const auto& [name, action] : commands) {
-      if (app.got_subcommand(name)) hint = " (see tally " + name + " --help)";
-    }
-    return Report(BadInput(e.what() + hint));
+    return Report(ParseFailure(app, command, e));
   }
   for (const auto& [name, action] : commands) {
     if (!app.got_subcommand(name)) continue;

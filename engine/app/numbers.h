@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <limits>
@@ -26,7 +27,8 @@ bool ParseNumber(std::string_view text, T& value) {
 // `value` keeps its present value, shown in the help, where the option is not given.
 template <class T>
 CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& value, const std::string& description) {
-  const std::string shown = name.substr(name.find("--"));  // "-n,--tokens" -> "--tokens"
+  std::string shown = name.substr(name.find("--"));  // "-n,--tokens,--more" -> "--tokens"
+  shown.resize(std::min(shown.find(','), shown.size()));
   char preset[32];
   std::snprintf(preset, sizeof preset, "%g", static_cast<double>(value));
   return command

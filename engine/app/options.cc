@@ -1,6 +1,8 @@
 #include "engine/app/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -41,7 +43,7 @@ Status Choose(const std::string& option, const std::string& given, const std::ve
 }  // namespace
 
 void AddModel(CLI::App& command, std::string& model) {
-  command.add_option("MODEL", model, "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
+  command.add_option("MODEL,-m,--model", model, "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
       ->default_str(model);
 }
 
@@ -53,7 +55,7 @@ std::string KvTypeChoices() {
 
 void AddSharedModelFlags(CLI::App& command, ModelFlags& flags) {
   AddModel(command, flags.model);
-  AddNumber(command, "--ctx", flags.context, "context length in tokens (0: the trained one, at most 4096)");
+  AddNumber(command, "-c,--ctx,--ctx-size", flags.context, "context length in tokens (0: the trained one, at most 4096)");
   command.add_option("--activations", flags.activations, "auto, f32, bf16 or int8");
   AddYes(command, flags.yes);
   command.add_option("--impl", flags.impl, "kernels: auto, ref (scalar reference) or blas (OpenBLAS)");
@@ -61,7 +63,7 @@ void AddSharedModelFlags(CLI::App& command, ModelFlags& flags) {
 
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   AddSharedModelFlags(command, flags);
-  AddNumber(command, "--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)");
+  AddNumber(command, "-t,--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)");
   command.add_option("--kv", flags.kv, "type of the KV cache: " + KvTypeChoices());
 }
 
@@ -93,6 +95,18 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
 
 Result<std::string> ModelPath(const std::string& given, bool yes) {
   if (given == "demo") return DemoModelPath();
+  std::error_code ignored;
+  if (std::filesystem::exists(given, ignored)) return given;
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  for (const std::string_view name : KnownModels()) {
+    if (!std::ranges::equal(name, given, same)) continue;
+    return BadInput(given +
+                    ": of this model the configuration is built in, not the weights: `tally pull ORG/NAME` gets them from " +
+                    "the Hugging Face hub, `tally synth " + given + " FILE.gguf` makes random ones, `tally count " + given +
+                    "` gives its figures without any");
+  }
   const std::optional<hub::Name> name = HubName(given);
   if (!name) return given;
   TALLY_ASSIGN_OR_RETURN(HubModel model, FindHubModel(*name, hub::Want::kWeights, yes));
@@ -159,6 +173,22 @@ Result<std::string> ReadText(const std::string& path) {
     return BadInput((standard ? "standard input" : path) + ": cannot be read: " + std::generic_category().message(reason));
   if (text.size() > kMostText) return BadInput(path + ": longer than 1 GiB: too long for a prompt");
   return text;
+}
+
+Result<std::string> ReadPromptText(const std::string& path) {
+  TALLY_ASSIGN_OR_RETURN(std::string text, ReadText(path));
+  if (text.ends_with("\r\n")) {
+    text.resize(text.size() - 2);
+  } else if (text.ends_with('\n')) {
+    text.pop_back();
+  }
+  return text;
+}
+
+Result<std::optional<std::string>> GivenInput() {
+  if (!InputIsGiven()) return std::optional<std::string>();
+  TALLY_ASSIGN_OR_RETURN(std::string text, ReadPromptText("-"));
+  return text.empty() ? std::optional<std::string>() : std::optional(std::move(text));
 }
 
 }  // namespace tally::app

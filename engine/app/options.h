@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,10 @@ struct ModelFlags {
   std::string activations = "auto", kv = "auto", impl = "auto";
   bool yes = false;
 };
-void AddModel(CLI::App& command, std::string& model);  // [MODEL]; what it holds is the default
-// [MODEL] --ctx --activations --impl --yes
+void AddModel(CLI::App& command, std::string& model);  // [MODEL] or -m MODEL; what it holds is the default
+// [MODEL] -m -c --ctx --activations --impl --yes
 void AddSharedModelFlags(CLI::App& command, ModelFlags& flags);
-// These, and --threads --kv
+// These, and -t --threads --kv
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
 std::string KvTypeChoices();  // "auto, f32, ..."
 // kBadInput names the option and its range.
@@ -37,7 +38,8 @@ struct Loaded {
   std::unique_ptr<Engine> engine;
 };
 // MODEL as given -> the file or directory: "demo" is the bundled model (./demo is a file of that name), ORG/NAME one of the Hugging Face
-// hub, fetched if it is not here and the user agrees or has said --yes (hub_models.h).
+// hub, fetched if it is not here and the user agrees or has said --yes (hub_models.h). kBadInput where it is the name of a built-in
+// configuration and no file: says how to get weights.
 Result<std::string> ModelPath(const std::string& given, bool yes = false);
 struct LoadTime {
   double seconds = 0;         // of LoadModel: headers, vocabulary and weights
@@ -53,5 +55,10 @@ void NoteUnusedBlas(bool used, const LoadOptions& options);
 
 // The whole of a file, or of standard input for "-".
 Result<std::string> ReadText(const std::string& path);
+// The same without one newline at its end: editors and echo end a text with one that its author did not mean.
+Result<std::string> ReadPromptText(const std::string& path);
+// The same of standard input where that is given (InputIsGiven); nothing where it is not, or is empty. For commands whose
+// text was not named by an option.
+Result<std::optional<std::string>> GivenInput();
 
 }  // namespace tally::app

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "engine/api/tally.h"
 #include "engine/app/commands.h"
@@ -39,17 +40,20 @@ struct Input {
   size_t bytes = 0;  // of the text; 0: token ids were given
 };
 
-Result<Input> ReadInput(const PerplexityFlags& flags, const Model& model) {
+// `text`: of standard input, where no option names another.
+Result<Input> ReadInput(const PerplexityFlags& flags, std::string text, const Model& model) {
   Input input;
   if (flags.tokens_file) {
-    TALLY_ASSIGN_OR_RETURN(const std::string text, ReadText(*flags.tokens_file));
+    TALLY_ASSIGN_OR_RETURN(text, ReadText(*flags.tokens_file));
     TALLY_ASSIGN_OR_RETURN(input.tokens, ParseTokens(text, *flags.tokens_file));
     return input;
   }
   TALLY_RETURN_IF_ERROR(model.tokenizer_status());
   const Tokenizer* tokenizer = model.tokenizer();
   if (tokenizer == nullptr) return BadInput(flags.model.model + ": the model has no tokenizer: give --tokens-file FILE");
-  TALLY_ASSIGN_OR_RETURN(const std::string text, ReadText(*flags.file));
+  if (flags.file) {
+    TALLY_ASSIGN_OR_RETURN(text, ReadText(*flags.file));
+  }
   input.bytes = text.size();
   TALLY_ASSIGN_OR_RETURN(input.tokens, tokenizer->Encode(text, {.add_special = false}));
   TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> special, tokenizer->Encode("", {.add_special = true}));
@@ -101,7 +105,11 @@ void PrintText(const PerplexityOptions& options, const PerplexityReport& r, std:
 
 Result<int> RunPerplexity(const PerplexityFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
-  if (flags.file.has_value() == flags.tokens_file.has_value()) {
+  std::string text;
+  if (!flags.file && !flags.tokens_file && InputIsGiven()) {
+    TALLY_ASSIGN_OR_RETURN(text, ReadText("-"));
+  }
+  if (int(flags.file.has_value()) + int(flags.tokens_file.has_value()) + int(!text.empty()) != 1) {
     return BadInput("give the text once: -f FILE or --tokens-file FILE");
   }
   load.max_logit_rows = kLogitRows;
@@ -109,7 +117,7 @@ Result<int> RunPerplexity(const PerplexityFlags& flags) {
   if (flags.save)
     TALLY_RETURN_IF_ERROR(CheckOutputFile("--save", *flags.save, path, {flags.file, flags.tokens_file, flags.against}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
-  TALLY_ASSIGN_OR_RETURN(const Input input, ReadInput(flags, *loaded.model));
+  TALLY_ASSIGN_OR_RETURN(const Input input, ReadInput(flags, std::move(text), *loaded.model));
 
   PerplexityOptions options;
   options.window = flags.model.context > 0 ? loaded.engine->context() : std::min(kWindow, loaded.engine->context());
@@ -147,7 +155,8 @@ Action AddPerplexity(CLI::App& app) {
   CLI::App* c = app.add_subcommand("perplexity", "How well a model predicts a text, and how far it is from another one");
   AddModelFlags(*c, flags->model);
   c->add_option("-f,--file", flags->file,
-                "text (-: standard input); where the tokenizer begins texts with a token, every window has it");
+                "text (-: standard input, which is also read where it is no terminal and nothing is given); where the tokenizer "
+                "begins texts with a token, every window has it");
   c->add_option("--tokens-file", flags->tokens_file, "file with token ids instead: 1,2,3 (-: standard input)");
   c->add_option("--stride", flags->stride,
                 "tokens from one window to the next (0: half a window, which is --ctx, 512 unless given)")

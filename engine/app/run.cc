@@ -41,18 +41,10 @@ const char* FinishName(FinishReason reason) {
   return "?";
 }
 
-// Editors end a file with a newline that its author did not mean: as llama.cpp's -f does.
-void DropLastNewline(std::string& text) {
-  if (text.ends_with("\r\n")) {
-    text.resize(text.size() - 2);
-  } else if (text.ends_with('\n')) {
-    text.pop_back();
-  }
-}
-
+constexpr int64_t kShownPrompt = 64;  // tokens from which the prefill shows its progress
 constexpr const char* kPromptOptions = "-p TEXT, -f FILE or --prompt-tokens 1,2,3";
 
-// What was given, before a model is loaded for it. Nothing: the empty text, which is what the tokenizer puts before one.
+// What was given, before a model is loaded for it; where no option was, standard input. Nothing: the empty text, which is what the tokenizer puts before one.
 struct Prompt {
   std::vector<int32_t> tokens;
   std::string text;
@@ -64,10 +56,13 @@ Result<Prompt> ReadPrompt(const RunFlags& flags) {
   }
   Prompt prompt;
   prompt.is_text = !flags.prompt_tokens.has_value();
-  if (flags.prompt) prompt.text = *flags.prompt;
-  if (flags.file) {
-    TALLY_ASSIGN_OR_RETURN(prompt.text, ReadText(*flags.file));
-    DropLastNewline(prompt.text);
+  if (flags.file || flags.prompt == "-") {
+    TALLY_ASSIGN_OR_RETURN(prompt.text, ReadPromptText(flags.file.value_or("-")));
+  } else if (flags.prompt) {
+    prompt.text = *flags.prompt;
+  } else if (prompt.is_text) {
+    TALLY_ASSIGN_OR_RETURN(std::optional<std::string> given, GivenInput());
+    prompt.text = std::move(given).value_or("");
   }
   if (flags.prompt_tokens) {
     TALLY_ASSIGN_OR_RETURN(prompt.tokens, ParseTokens(*flags.prompt_tokens, "--prompt-tokens"));
@@ -116,8 +111,8 @@ Result<int> RunModel(const RunFlags& flags) {
   if (flags.tokens < -2)
     return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
   TALLY_ASSIGN_OR_RETURN(const LoadOptions load, ToLoadOptions(flags.model));
-  TALLY_ASSIGN_OR_RETURN(Prompt prompt, ReadPrompt(flags));
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
+  TALLY_ASSIGN_OR_RETURN(Prompt prompt, ReadPrompt(flags));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.file}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   const Tokenizer* tokenizer = loaded.model->tokenizer();
@@ -141,6 +136,13 @@ Result<int> RunModel(const RunFlags& flags) {
   options.stop = flags.stop;
   options.ignore_eos = flags.ignore_eos;
   options.interrupted = Interrupted;
+  ProgressBar bar("prompt");
+  options.prompt_progress = [&](int64_t done, int64_t total) {
+    if (total < kShownPrompt) return;
+    bar.Show(static_cast<uint64_t>(done), static_cast<uint64_t>(total),
+             std::to_string(done) + " of " + std::to_string(total) + " tokens");
+    if (done == total) bar.Wipe();
+  };
   bool first = true;
   options.on_token = [&](std::string_view piece, int32_t token) {
     if (flags.json) return true;
@@ -176,7 +178,7 @@ Result<int> RunModel(const RunFlags& flags) {
 void AddSeed(CLI::App& command, uint64_t& seed) {
   command
       .add_option_function<std::string>(
-          "--seed",
+          "-s,--seed",
           [&seed](const std::string& text) {
             if (text == "-1") {
               seed = std::random_device{}();
@@ -196,12 +198,14 @@ Action AddRun(CLI::App& app) {
   CLI::App* c =
       app.add_subcommand("run", "Generate from a prompt; the text goes to standard output, the books to standard error");
   AddModelFlags(*c, flags->model);
-  c->add_option("-p,--prompt", flags->prompt, "prompt text")->allow_extra_args(false);
+  c->add_option("-p,--prompt", flags->prompt,
+                "prompt text (-: standard input, which is also read where it is no terminal and no prompt is given)")
+      ->allow_extra_args(false);
   c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input); one newline at its end is dropped");
   c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
   c->add_flag("--special", flags->special, "special tokens spelled out in the prompt become tokens (else they stay text)");
   AddNumber(*c, "-n,--tokens", flags->tokens, "most tokens to generate (-1 or -2: until the context is full)");
-  AddNumber(*c, "--temp", flags->sampling.temperature, "temperature (0: greedy)");
+  AddNumber(*c, "--temp,--temperature", flags->sampling.temperature, "temperature (0: greedy)");
   AddNumber(*c, "--top-k", flags->sampling.top_k, "sample among the k most probable (0 or -1: all)");
   AddNumber(*c, "--top-p", flags->sampling.top_p, "sample among the fewest that reach this probability (1: all)");
   AddNumber(*c, "--min-p", flags->sampling.min_p, "least probability, as a part of the greatest (0: off)");

@@ -69,7 +69,7 @@ Action AddSynth(CLI::App& app) {
   c->add_option("OUT", flags->out, "the GGUF file to write (its name ends in .gguf), or else a Hugging Face directory")
       ->required();
   c->add_option("--type", flags->type, "of the matrices: " + WeightTypeNames())->capture_default_str();
-  AddNumber(*c, "--seed", flags->seed, "of the random weights");
+  AddNumber(*c, "-s,--seed", flags->seed, "of the random weights");
   c->add_option("--vocab-from", flags->vocab_from,
                 "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)");
   AddNumber(*c, "--layers", flags->layers, "write only so many layers (0: all)");

@@ -51,54 +51,10 @@ std::string Markdown(const Table& t) {
   return out;
 }
 
-// 1,234,567 -> 1234567; other texts stay.
-std::string Plain(const std::string& cell) {
-  const bool number = !cell.empty() && cell.find_first_not_of("0123456789,.") == std::string::npos;
-  if (!number) return cell;
-  std::string out;
-  std::copy_if(cell.begin(), cell.end(), std::back_inserter(out), [](char c) { return c != ','; });
-  return out;
-}
-
-std::string CsvCell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
-// One line a figure: table, row, column, value. Rows are named by the cells that are flush left before the first that is not, an
-// indented one after the row that it belongs to; a column without a heading of its own after the one before it.
-std::string Csv(const Table& t) {
-  std::string out, parent;
-  for (const auto& row : t.rows) {
-    size_t first = 0;
-    std::string name;
-    while (first < row.size() && Left(t, first) && (first == 0 || first + 1 < row.size())) {
-      if (!row[first].empty()) name += (name.empty() ? "" : ", ") + row[first];
-      ++first;
-      if (first < row.size() && !Left(t, first)) break;
-    }
-    if (name.starts_with("  ")) {
-      name = parent + ": " + name.substr(2);
-    } else {
-      parent = name;
-    }
-    for (size_t i = first; i < row.size(); ++i) {
-      if (row[i].empty()) continue;
-      std::string column = t.columns[i];
-      if (i > 0 && (column.empty() || column == "share")) column = t.columns[i - 1] + (column.empty() ? "" : ", " + column);
-      out += CsvCell(t.title) + "," + CsvCell(name) + "," + CsvCell(column) + "," + CsvCell(Plain(row[i])) + "\n";
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string Render(const Table& table, TableFormat format) {
-  if (format == TableFormat::kMarkdown) return Markdown(table);
-  return format == TableFormat::kCsv ? Csv(table) : Text(table);
+  return format == TableFormat::kMarkdown ? Markdown(table) : Text(table);
 }
 
 std::string Fixed(double x, int digits) {

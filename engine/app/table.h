@@ -1,4 +1,4 @@
-// Tables of figures as text for people, Markdown and CSV.
+// Tables of figures as text for people and as Markdown.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace tally::app {
 
-enum class TableFormat { kText, kMarkdown, kCsv };
+enum class TableFormat { kText, kMarkdown };
 
 struct Table {
   std::string title;
@@ -15,9 +15,7 @@ struct Table {
   std::vector<bool> left;                      // by column: flush left; beyond its end, flush right
 };
 
-// Lines end in '\n'. Text: columns two blanks apart, none cut, no blanks at line ends. Markdown: a heading and a pipe table. CSV (as
-// RFC 4180, lines ended by '\n'): one line a figure, "table,row,column,value", without a heading, so that tables follow one another;
-// numbers without thousands' commas.
+// Lines end in '\n'. Text: columns two blanks apart, none cut, no blanks at line ends. Markdown: a heading and a pipe table.
 std::string Render(const Table& table, TableFormat format);
 
 // A number with so many digits behind the point.

@@ -1,8 +1,10 @@
 // tally tokenize: text to token ids and back.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,12 +19,39 @@ namespace tally::app {
 namespace {
 
 struct TokenizeFlags {
+  std::optional<std::string> first, second;  // arguments: MODEL TEXT, of which either may be left out
   std::optional<std::string> model, text, file, ranks, pattern, decode, tokens_file;
   bool special = false, plain = false, ids = false, json = false;
 };
 
 // What the vocabulary came from.
 const std::string& Source(const TokenizeFlags& flags) { return flags.ranks ? *flags.ranks : *flags.model; }
+
+// Whether a lone argument is a model rather than a text: it is there, or looks like a path.
+bool NamesModel(const std::string& argument) {
+  std::error_code ignored;
+  return argument == "demo" || argument.ends_with(".gguf") || argument.ends_with(".json") ||
+         (argument.find('/') != std::string::npos && argument.find(' ') == std::string::npos) ||
+         std::filesystem::exists(argument, ignored);
+}
+
+// The arguments MODEL TEXT, TEXT alone, or MODEL alone with the text from elsewhere; -m MODEL leaves only TEXT.
+Status SortArguments(TokenizeFlags& flags) {
+  const bool elsewhere = flags.file || flags.decode || flags.tokens_file, named = flags.ranks || flags.model;
+  if (flags.ranks && flags.model) return BadInput("--ranks takes the place of MODEL: give one of them");
+  if (named && flags.second) {
+    return BadInput(flags.ranks ? "--ranks takes the place of MODEL: give one of them" : "MODEL was given twice");
+  }
+  if (!named && (flags.second || (flags.first && (elsewhere || NamesModel(*flags.first))))) {
+    flags.model = std::exchange(flags.first, std::exchange(flags.second, {}));
+  }
+  flags.text = flags.first;
+  if (!flags.ranks && !flags.model) flags.model = "demo";
+  if (!flags.text && !elsewhere) {
+    TALLY_ASSIGN_OR_RETURN(flags.text, GivenInput());
+  }
+  return {};
+}
 
 Status Decode(const Tokenizer& tokenizer, const TokenizeFlags& flags) {
   std::string given;
@@ -81,14 +110,8 @@ Status Encode(const Tokenizer& tokenizer, const TokenizeFlags& flags) {
 }
 
 Status RunTokenize(TokenizeFlags flags) {
-  if (flags.ranks) {  // instead of MODEL: what stands first is the text
-    if (flags.text) return BadInput("--ranks takes the place of MODEL: give one of them");
-    flags.text = std::exchange(flags.model, {});
-  } else if (!flags.model) {
-    return BadInput("give MODEL, or --ranks FILE");
-  } else if (flags.pattern) {
-    return BadInput("--pattern is for --ranks FILE: a model has its own");
-  }
+  if (flags.pattern && !flags.ranks) return BadInput("--pattern is for --ranks FILE: a model has its own");
+  TALLY_RETURN_IF_ERROR(SortArguments(flags));
   const bool decode = flags.decode || flags.tokens_file;
   if (int(flags.text.has_value()) + int(flags.file.has_value()) + int(flags.decode.has_value()) +
           int(flags.tokens_file.has_value()) !=
@@ -106,8 +129,11 @@ Status RunTokenize(TokenizeFlags flags) {
 Action AddTokenize(CLI::App& app) {
   auto flags = std::make_shared<TokenizeFlags>();
   CLI::App* c = app.add_subcommand("tokenize", "Text to token ids, one to a line, and back");
-  c->add_option("MODEL", flags->model, "GGUF file, Hugging Face directory, tokenizer.json, or demo: the bundled model");
-  c->add_option("TEXT", flags->text, "the text");
+  c->add_option(
+      "MODEL", flags->first,
+      "GGUF file, Hugging Face directory, tokenizer.json, or demo: the bundled model, which is taken where a text stands alone");
+  c->add_option("TEXT", flags->second, "the text; standard input where that is no terminal and no text is given");
+  c->add_option("-m,--model", flags->model, "MODEL; what is left is the text");
   c->add_option("-f,--file", flags->file, "file with the text (-: standard input)");
   c->add_option("--ranks", flags->ranks, "instead of MODEL: a file of ranks as tiktoken publishes them (cl100k_base.tiktoken)");
   c->add_option("--pattern", flags->pattern,

@@ -1,8 +1,7 @@
 // Element types of stored tensors: the weight formats (formats.inc), and the types that files may hold beside them
 // (stored_types.inc).
 //
-// A quantised type stores blocks of block_size consecutive elements of a row; engine/kernels/formats/ has the bytes of the weight
-// formats.
+// A quantised type stores blocks of block_size consecutive elements of a row.
 #pragma once
 
 #include <array>
@@ -46,11 +45,11 @@ inline constexpr bool IsWeightType(DType t) { return static_cast<size_t>(t) < kW
 enum class FormatUse : uint8_t { kNone, kEverything, kMatrices, kExperts };
 
 struct DTypeInfo {
-  std::string_view name;  // as people write it: "BF16"
-  uint32_t block_size;    // elements in a block (1: not quantised)
-  uint32_t block_bytes;   // bytes of a block
-  bool quantised;
-  FormatUse use;  // kNone: no weight format
+  std::string_view name = {};  // as people write it: "BF16"
+  uint32_t block_size = 0;     // elements in a block (1: not quantised)
+  uint32_t block_bytes = 0;    // bytes of a block
+  bool quantised = false;
+  FormatUse use = FormatUse::kNone;  // kNone: no weight format
 };
 
 inline constexpr DTypeInfo GetDTypeInfo(DType t) {

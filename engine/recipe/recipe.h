@@ -28,7 +28,7 @@ struct Rope {
   RopeStyle style = RopeStyle::kNone;
   int32_t dim = 0;  // dimensions of a head that rotate
   double theta = 10000;
-  RopeScaling scaling;
+  RopeScaling scaling = {};
   bool freq_factors = false;  // the checkpoint stores divisors of the frequencies (GGUF rope_freqs.weight)
   bool stored_long_factors =
       false;  // the checkpoint stores longrope's (GGUF rope_factors_short.weight, rope_factors_long.weight)
@@ -64,15 +64,15 @@ struct LayerRecipe {
 enum class Residual : uint8_t { kSequential, kParallel, kParallelOneNorm };
 
 struct Recipe {
-  std::string family;      // "gpt2", "llama", "gpt-oss"
-  int32_t n_layers = 0;    // L
-  int32_t d_model = 0;     // E
-  int32_t n_heads = 0;     // H
-  int32_t n_kv_heads = 0;  // K
-  int32_t head_dim = 0;    // D
-  int32_t d_ff = 0;        // F: dense feed-forward width
-  int32_t vocab = 0;       // V: rows of the embedding
-  int32_t context = 0;     // trained length
+  std::string family = {};  // "gpt2", "llama", "gpt-oss"
+  int32_t n_layers = 0;     // L
+  int32_t d_model = 0;      // E
+  int32_t n_heads = 0;      // H
+  int32_t n_kv_heads = 0;   // K
+  int32_t head_dim = 0;     // D
+  int32_t d_ff = 0;         // F: dense feed-forward width
+  int32_t vocab = 0;        // V: rows of the embedding
+  int32_t context = 0;      // trained length
 
   NormKind norm = NormKind::kRms;
   float norm_eps = 1e-5f;
@@ -81,8 +81,8 @@ struct Recipe {
   bool embedding_norm = false;  // a norm of the embedding (BLOOM)
   bool learned_positions = false;
   int32_t first_position = 0;  // row of the learned positions that position 0 has (OPT: 2)
-  Rope rope;
-  Rope local_rope;       // of layers with LayerRope::kLocal (Gemma 3)
+  Rope rope = {};
+  Rope local_rope = {};  // of layers with LayerRope::kLocal (Gemma 3)
   float alibi_bias = 0;  // ALiBi: the largest of a head's slopes is 2^(-alibi_bias / heads) (BLOOM, MPT: 8); 0: none
   Residual residual = Residual::kSequential;
   float residual_scale = 1;  // multiplies what a block adds to x (Granite, MiniCPM)
@@ -91,7 +91,7 @@ struct Recipe {
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   QkNormKind qk_norm = QkNormKind::kNone;
   float qkv_limit = 0;  // q, k (after their norms) and v are limited to [-qkv_limit, qkv_limit] (OLMoE, MPT); 0: not
-  LatentAttention latent;
+  LatentAttention latent = {};
   bool pre_norms = true;        // false: the blocks' inputs are not normalised (OLMo 2)
   bool post_norms = false;      // norms of the outputs of attention and feed-forward, before they are added to x (Gemma 2 and 3)
   float attention_softcap = 0;  // c: scores become c tanh(score / c) (Gemma 2); 0: none
@@ -123,12 +123,12 @@ struct Recipe {
 
   bool tied_head = false;  // the head is the embedding matrix
   bool head_bias = false;
-  float logit_scale = 1;            // multiplies the logits (Cohere, Granite, MiniCPM)
-  float logit_softcap = 0;          // c: logits become c tanh(logit / c) (Gemma 2); 0: none
-  std::vector<LayerRecipe> layers;  // [n_layers]
+  float logit_scale = 1;                 // multiplies the logits (Cohere, Granite, MiniCPM)
+  float logit_softcap = 0;               // c: logits become c tanh(logit / c) (Gemma 2); 0: none
+  std::vector<LayerRecipe> layers = {};  // [n_layers]
 
   // Generation defaults of the checkpoint.
-  std::vector<int32_t> eos_tokens;
+  std::vector<int32_t> eos_tokens = {};
 
   bool operator==(const Recipe&) const = default;
 };
@@ -136,8 +136,8 @@ struct Recipe {
 // A part of a model that a recipe leaves out, as nothing runs it: a vision tower, layers for multi-token prediction, a stored copy of
 // a tied head.
 struct PartNotRun {
-  std::string name;                                // "vision_tower"
-  std::optional<uint64_t> parameters, bytes = {};  // nullopt: unknown. A copy has bytes and no parameters of its own.
+  std::string name = {};                                // "vision_tower"
+  std::optional<uint64_t> parameters = {}, bytes = {};  // nullopt: unknown. A copy has bytes and no parameters of its own.
 };
 
 }  // namespace tally

@@ -118,6 +118,10 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
   const size_t piece = static_cast<size_t>(std::max<int64_t>(1, engine.max_batch()));
   std::vector<BatchRow> rows;
   Mat<const float> logits;
+  const auto progress = [&] {
+    if (options.prompt_progress) options.prompt_progress(result.prompt_tokens, static_cast<int64_t>(prompt.size()));
+  };
+  progress();
   while (static_cast<size_t>(result.prompt_tokens) < prompt.size()) {
     if (interrupted()) {
       result.finish = FinishReason::kInterrupted;
@@ -132,6 +136,7 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
     result.prompt_tokens += static_cast<int64_t>(rows.size());
     if (static_cast<size_t>(result.prompt_tokens) == prompt.size()) rows.back().want_logits = options.max_tokens != 0;
     TALLY_ASSIGN_OR_RETURN(logits, engine.Step(rows));
+    progress();
   }
   result.prompt_seconds = MonotonicSeconds() - prefill_begin;
   if (options.max_tokens == 0) return result;

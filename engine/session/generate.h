@@ -19,27 +19,29 @@ using SamplingOptions = SamplerConfig;
 
 struct GenerateOptions {
   int64_t max_tokens = -1;  // -1: until the context is full
-  SamplingOptions sampling;
-  std::vector<std::string> stop;  // generation ends before any of these
-  bool ignore_eos = false;        // end tokens are never drawn
+  SamplingOptions sampling = {};
+  std::vector<std::string> stop = {};  // generation ends before any of these
+  bool ignore_eos = false;             // end tokens are never drawn
   // Called once per generated token with the text that became certain: whole characters that cannot begin a stop string. It is
   // often empty, and always without a tokenizer. Called once more with token -1 if text was held back until the end. Returning
   // false stops (`finish` is kInterrupted); it is not called again.
-  std::function<bool(std::string_view piece, int32_t token)> on_token;
-  std::function<bool()> interrupted;  // polled between prefill chunks and tokens; true: stop
+  std::function<bool(std::string_view piece, int32_t token)> on_token = {};
+  // Called before the first and after each piece of the prompt with how many of its tokens have run, of how many.
+  std::function<void(int64_t done, int64_t total)> prompt_progress = {};
+  std::function<bool()> interrupted = {};  // polled between prefill chunks and tokens; true: stop
 };
 
 enum class FinishReason : uint8_t { kLength, kEos, kStop, kContextFull, kInterrupted, kError };
 
 struct GenerateResult {
-  std::vector<int32_t> tokens;  // generated, the end token not included
-  std::string text;             // UTF-8; empty without a tokenizer
-  int64_t prompt_tokens = 0;    // prompt tokens that were run
-  int64_t decode_steps = 0;     // steps of one token; the first token comes from the prompt's logits
-  double prompt_seconds = 0;    // prefill
-  double generate_seconds = 0;  // decode steps, sampling included
+  std::vector<int32_t> tokens = {};  // generated, the end token not included
+  std::string text = {};             // UTF-8; empty without a tokenizer
+  int64_t prompt_tokens = 0;         // prompt tokens that were run
+  int64_t decode_steps = 0;          // steps of one token; the first token comes from the prompt's logits
+  double prompt_seconds = 0;         // prefill
+  double generate_seconds = 0;       // decode steps, sampling included
   FinishReason finish = FinishReason::kLength;
-  Status error;  // of the failed step, if `finish` is kError
+  Status error = {};  // of the failed step, if `finish` is kError
 };
 
 // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context.

@@ -28,7 +28,7 @@ struct LoadOptions {
   // Layers of different windows have separate parts, in proportion to the needs of a full-context sequence.
   uint64_t kv_bytes = 0;
   ActivationMode activations = ActivationMode::kAuto;  // by weight type
-  std::optional<KvType> kv;                            // none: f16, or f32 if activations are kF32
+  std::optional<KvType> kv = {};                       // none: f16, or f32 if activations are kF32
   ImplChoice impl = ImplChoice::kAuto;
   // An op is shared among the threads only if that is estimated to save at least this many nanoseconds, since joining threads has
   // a cost, which is high on a busy machine. 0: always share.
@@ -36,7 +36,7 @@ struct LoadOptions {
   // LoadModel: every tensor and expert slice ends at a page boundary and is followed by an unused page, which takes address space
   // only; no huge pages. For AuditOptions::mmu. Slower, with the same results.
   bool guard_slices = false;
-  std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // LoadModel only; false: stop, kInterrupted
+  std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress = {};  // LoadModel only; false: stop, kInterrupted
 };
 
 // Bytes of memory of a model and an engine, checked before anything is allocated. LoadModel checks its weights together with an
@@ -67,7 +67,7 @@ class TALLY_API Model {
 
 TALLY_API std::string JoinTypes(std::span<const DType> types);  // "MXFP4 + Q8_0"
 
-// Path of the bundled model (models/demo/README.md), installed with the library or in the source tree. kBadInput: it is in
+// Path of the bundled model, installed with the library or in the source tree. kBadInput: it is in
 // neither place.
 TALLY_API Result<std::string> DemoModelPath();
 

@@ -16,13 +16,13 @@
 namespace tally {
 
 struct AuditOptions {
-  std::vector<int32_t> prompt;  // at least one token
-  int64_t decode_tokens = 8;    // decode steps after the prompt, greedy; each takes one position of the context
+  std::vector<int32_t> prompt = {};  // at least one token
+  int64_t decode_tokens = 8;         // decode steps after the prompt, greedy; each takes one position of the context
   // Also compares, for each step, the pages of packed weights that were charged with those that were touched, as the
   // memory-management unit sees it. Requires LoadOptions::guard_slices; no other engine may run the model meanwhile. Audit then
   // installs handlers of SIGSEGV and SIGBUS while it runs. Faults elsewhere go to the previous handlers, which are restored.
   bool mmu = false;
-  std::function<bool()> interrupted;  // polled between steps; true: stop, kInterrupted
+  std::function<bool()> interrupted = {};  // polled between steps; true: stop, kInterrupted
 };
 
 // A run of pages of one slice that differ. Pages are counted from the first that holds a byte of the slice.
@@ -39,33 +39,33 @@ struct PageFinding {
 // One weight in one step. A touched row is charged with the pages that hold a byte of it and, in panels, with the bytes of its
 // panel.
 struct PageRow {
-  std::string tensor;
+  std::string tensor = {};
   int32_t layer = -1;
   Component component = Component::kEmbedding;
   uint64_t charged_bytes = 0;  // packed bytes; bytes that two ops read count once
   uint64_t charged_pages = 0, touched_pages = 0;
-  std::vector<PageFinding> findings;
+  std::vector<PageFinding> findings = {};
   bool agrees() const { return findings.empty(); }
 };
 
 struct AuditReport {
-  std::vector<books::AuditRow> stored;  // closed form against the files
+  std::vector<books::AuditRow> stored = {};  // closed form against the files
   struct Step {
     Phase phase = Phase::kPrefill;
     uint64_t rows = 0, context = 0;  // positions of this step, and of the sequence after it
-    std::vector<books::AuditRow> audit;
-    std::vector<PageRow> pages;  // with AuditOptions::mmu: every weight that was charged or touched
+    std::vector<books::AuditRow> audit = {};
+    std::vector<PageRow> pages = {};  // with AuditOptions::mmu: every weight that was charged or touched
   };
-  std::vector<Step> steps;
+  std::vector<Step> steps = {};
   // One sparse layer over the whole run.
   struct Experts {
     int32_t layer = 0;
-    std::vector<uint64_t> tokens;      // tokens routed to each expert
-    uint64_t slice_bytes = 0;          // stored bytes of one expert, all its tensors
-    std::vector<uint64_t> step_union;  // experts touched in each step (U)
-    uint64_t run_union = 0;            // experts touched in the run
+    std::vector<uint64_t> tokens = {};      // tokens routed to each expert
+    uint64_t slice_bytes = 0;               // stored bytes of one expert, all its tensors
+    std::vector<uint64_t> step_union = {};  // experts touched in each step (U)
+    uint64_t run_union = 0;                 // experts touched in the run
   };
-  std::vector<Experts> experts;
+  std::vector<Experts> experts = {};
   uint64_t compared = 0, differing = 0;  // rows
   uint64_t page_bytes = 0;               // page size, if pages were watched; else 0
   // Quantised matrices that are F32 in memory, as latent attention needs them transposed by head: their bytes.

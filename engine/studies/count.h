@@ -16,17 +16,17 @@ namespace tally {
 
 struct CountRequest {
   // A GGUF file, a Hugging Face directory or its config.json; else the name of a built-in model, in any case: "gpt-oss-120b".
-  std::string model;
-  std::vector<std::string> settings;  // changes of the configuration, in order: "d_model=128", "tied"
-  books::CountOptions options;
+  std::string model = {};
+  std::vector<std::string> settings = {};  // changes of the configuration, in order: "d_model=128", "tied"
+  books::CountOptions options = {};
   bool type_given = false;  // true: count weights as options.type; false: as stored in the checkpoint, or as published
 };
 
 struct CountedModel {
-  std::string name;  // as asked for
-  books::Count count;
-  std::string stored_as;              // types of the weight bytes: "MXFP4 + BF16", "Q8_0"
-  books::PublishedFigures published;  // built-in model without settings; else empty
+  std::string name = {};  // as asked for
+  books::Count count = {};
+  std::string stored_as = {};              // types of the weight bytes: "MXFP4 + BF16", "Q8_0"
+  books::PublishedFigures published = {};  // built-in model without settings; else empty
   // Parts beside what `count` counts: tensors that are stored and not run, or what a configuration describes. Bytes as stored or
   // published. With settings their sizes are unknown.
   std::vector<PartNotRun> not_run = {};

@@ -18,18 +18,18 @@ namespace tally {
 
 // Owns its data. Shapes are outermost first.
 struct Inspection {
-  Inventory inventory;  // files, metadata, tensors
+  Inventory inventory = {};  // files, metadata, tensors
   struct TypeTotal {
     DType dtype = DType::kF32;
     uint64_t tensors = 0, elements = 0, bytes = 0;
   };
-  std::vector<TypeTotal> types;  // by bytes, largest first
+  std::vector<TypeTotal> types = {};  // by bytes, largest first
   uint64_t elements = 0, bytes = 0;
-  Status runnable;  // not ok: the reason why the engine cannot run it
+  Status runnable = {};  // not ok: the reason why the engine cannot run it
   // Set if a family reads it.
-  Recipe recipe;
-  books::ParameterCounts parameters;
-  books::NotRun not_run;
+  Recipe recipe = {};
+  books::ParameterCounts parameters = {};
+  books::NotRun not_run = {};
 };
 
 // Reads a GGUF file (any shard of a split one) or a Hugging Face directory, without weights. kBadInput: an unreadable or

@@ -15,10 +15,10 @@ namespace tally {
 struct LogitsCallbacks {
   // Called for each piece with its first position and its logits [rows, vocab], valid during the call. An error ends the run and is
   // returned. Must not be null.
-  std::function<Status(int64_t first, Mat<const float> logits)> take;
+  std::function<Status(int64_t first, Mat<const float> logits)> take = {};
   // Called before each piece; may be null. `interrupted` returns true to stop.
-  std::function<void()> begin_step;
-  std::function<bool()> interrupted;
+  std::function<void()> begin_step = {};
+  std::function<bool()> interrupted = {};
 };
 // Runs `tokens` through a new sequence in pieces of max_logit_rows and passes on the logits of every position in order. The
 // sequence is freed. kBadInput: no tokens, a token beyond the vocabulary, more tokens than the context, errors of Step;

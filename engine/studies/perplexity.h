@@ -44,7 +44,7 @@ struct PerplexityReport {
   int64_t scored = 0, windows = 0;
   double mean_nll = 0;  // nats a token
   double perplexity = 0, perplexity_error = 0;
-  std::optional<Divergence> divergence;
+  std::optional<Divergence> divergence = {};
   bool interrupted = false;  // the figures are those so far
 };
 

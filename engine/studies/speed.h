@@ -67,13 +67,13 @@ struct SpeedPoint {
   // Rounds in which the point's roofs, each the mean of before and after a piece of the work, moved by at most 10 %; of a prefill,
   // before and after. Figures are of these. 0: they moved in all, and figures are of all.
   int32_t kept = 0;
-  SpeedRate rate;  // all sequences together
+  SpeedRate rate = {};  // all sequences together
 };
 
 struct PrefillSpeed : SpeedPoint {              // with logits of the last row only
   double flops = 0;                             // useful FLOPs, classes linear and attention
   std::array<double, kAriths> flops_by_type{};  // by Arith
-  ArithmeticPeaks peaks;                        // before and after
+  ArithmeticPeaks peaks = {};                   // before and after
   // The time of these FLOPs at the peaks of their types, divided by the time taken. All int8 work of a model with 4-bit matrices is
   // compared with int8_narrow; if that is the higher peak, the ratio is a lower bound.
   double ratio_of_peak = 0;
@@ -89,31 +89,31 @@ struct DecodeSpeed : SpeedPoint {  // with logits and their greatest for every r
 
 // The first point of the grid beside a neighbour. The ratios are medians of those of each round.
 struct BusySpeed : SpeedPoint {  // `rate`: beside the neighbour
-  std::string beside;
+  std::string beside = {};
   SpeedWork work = SpeedWork::kDecode;
-  SpeedRate quiet, one_thread;     // alone; beside the neighbour with one thread
-  SpeedRate other;                 // of the neighbour; 0: it counts none
-  double ratio_of_quiet = 0;       // rate / quiet
-  double ratio_of_one_thread = 0;  // rate / one_thread
-  double together_of_quiet = 0;    // (rate + other) / quiet
+  SpeedRate quiet = {}, one_thread = {};  // alone; beside the neighbour with one thread
+  SpeedRate other = {};                   // of the neighbour; 0: it counts none
+  double ratio_of_quiet = 0;              // rate / quiet
+  double ratio_of_one_thread = 0;         // rate / one_thread
+  double together_of_quiet = 0;           // (rate + other) / quiet
 };
 
 // What so many threads can do: medians over all measurements.
 struct MeasuredRoofs {
   int threads = 0;
-  double bandwidth = 0;   // bytes/s read
-  ArithmeticPeaks peaks;  // operations/s; 0 where no prefill was measured
+  double bandwidth = 0;        // bytes/s read
+  ArithmeticPeaks peaks = {};  // operations/s; 0 where no prefill was measured
 };
 
 struct SpeedReport {
-  std::vector<PrefillSpeed> prefill;
-  std::vector<DecodeSpeed> decode;
-  std::vector<BusySpeed> busy;
-  std::vector<MeasuredRoofs> roofs;  // by threads, ascending
-  MemoryPlan memory;                 // the weights, and KV and scratch of all engines of the grid
-  uint64_t peak_resident = 0;        // bytes of the process after every point was run once, before roofs were measured
-  std::string verified;              // the checks that were made before timing
-  std::string target;                // instruction set of the kernels
+  std::vector<PrefillSpeed> prefill = {};
+  std::vector<DecodeSpeed> decode = {};
+  std::vector<BusySpeed> busy = {};
+  std::vector<MeasuredRoofs> roofs = {};  // by threads, ascending
+  MemoryPlan memory = {};                 // the weights, and KV and scratch of all engines of the grid
+  uint64_t peak_resident = 0;             // bytes of the process after every point was run once, before roofs were measured
+  std::string verified = {};              // the checks that were made before timing
+  std::string target = {};                // instruction set of the kernels
   bool used_blas = false;
 };
 

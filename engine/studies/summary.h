@@ -1,4 +1,4 @@
-// The figures of a run, from the engine's ledger (counters/books).
+// The figures of a run, from the engine's ledger.
 #pragma once
 
 #include "counters/books/books.h"

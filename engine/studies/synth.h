@@ -16,9 +16,9 @@ namespace tally {
 struct SynthOptions {
   DType type = DType::kBF16;  // of matrices, except experts published in another format; vectors and routers are F32
   uint64_t seed = 0;
-  std::string vocab_from;         // a GGUF whose tokenizer is copied, padded to the model's vocabulary; empty: no tokenizer
+  std::string vocab_from = {};    // a GGUF whose tokenizer is copied, padded to the model's vocabulary; empty: no tokenizer
   int32_t layers = 0, vocab = 0;  // for a smaller network; 0: the model's own
-  std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;  // false: stop, kInterrupted
+  std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress = {};  // false: stop, kInterrupted
 };
 
 struct SynthReport {

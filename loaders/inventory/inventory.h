@@ -70,11 +70,11 @@ class Metadata {
 };
 
 struct StoredTensor {
-  std::string name;
+  std::string name = {};
   DType dtype = DType::kF32;
-  std::vector<uint64_t> shape;  // outermost first (row-major): a matrix is [rows, cols]; GGUF's ne order is reversed here
-  uint32_t file = 0;            // index into Inventory::files
-  uint64_t offset = 0;          // of the first byte, from the start of the file
+  std::vector<uint64_t> shape = {};  // outermost first (row-major): a matrix is [rows, cols]; GGUF's ne order is reversed here
+  uint32_t file = 0;                 // index into Inventory::files
+  uint64_t offset = 0;               // of the first byte, from the start of the file
   uint64_t bytes = 0;
   uint64_t elements() const {
     uint64_t n = 1;
@@ -91,18 +91,18 @@ struct FileStamp {
 };
 
 struct InventoryFile {
-  std::string path;
+  std::string path = {};
   uint64_t size = 0;
   std::optional<FileStamp> stamp = {};  // nullopt: unknown, and not checked
 };
 
 struct Inventory {
   FileFormat format = FileFormat::kGguf;
-  std::string path;                  // as the user gave it
-  std::vector<InventoryFile> files;  // weight files
-  Metadata metadata;
-  std::vector<StoredTensor> tensors;  // in file order
-  std::string tokenizer_json;         // Hugging Face: path of tokenizer.json, empty where there is none
+  std::string path = {};                  // as the user gave it
+  std::vector<InventoryFile> files = {};  // weight files
+  Metadata metadata = {};
+  std::vector<StoredTensor> tensors = {};  // in file order
+  std::string tokenizer_json = {};         // Hugging Face: path of tokenizer.json, empty where there is none
   const StoredTensor* Find(std::string_view name) const;
   bool HoldsScales(const StoredTensor& t) const;  // of FP8 codes stored beside it: NAME_scale or NAME_scale_inv
   void BuildIndex();                              // after `tensors` is filled

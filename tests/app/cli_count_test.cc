@@ -1,8 +1,10 @@
 // tally count: the figures that are published, and every way of using it wrongly.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@ using Json = nlohmann::json;
 
 const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
 
+// The document, or of one model its own part.
 Json Count(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "count");
   arguments.push_back("--json");
@@ -24,7 +27,9 @@ Json Count(std::vector<std::string> arguments) {
   EXPECT_EQ(e.code, 0) << e.err;
   Json document = Json::parse(e.out, nullptr, false);
   EXPECT_FALSE(document.is_discarded()) << e.out;
-  return document;
+  Json models = document.value("models", Json::array());
+  EXPECT_EQ(document.size(), 1u) << "one shape";
+  return models.size() == 1 ? models[0] : document;
 }
 
 std::string Text(std::vector<std::string> arguments) {
@@ -32,6 +37,13 @@ std::string Text(std::vector<std::string> arguments) {
   const Ended e = Tally(arguments);
   EXPECT_EQ(e.code, 0) << e.err;
   return e.out;
+}
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
 }
 
 // Whether some line holds all of the parts in this order.
@@ -167,20 +179,48 @@ TEST(CliCount, PublishedClaims) {
   EXPECT_EQ(none.code, 0);
   EXPECT_NE(none.err.find("no published figures are known"), std::string::npos) << none.err;
   EXPECT_EQ(none.out, Tally({"count", "demo"}).out);
-  EXPECT_EQ(Json::parse(Tally({"count", "demo", "--claims", "--json"}).out), Count({"demo"}));
+  EXPECT_EQ(Json::parse(Tally({"count", "demo", "--claims", "--json"}).out).at("models").at(0), Count({"demo"}));
 }
 
 TEST(CliCount, Formats) {
   const std::string md = Text({"gpt2", "--format", "md"}), csv = Text({"gpt2", "--format", "csv"});
   EXPECT_TRUE(HasLine(md, {"| total | 124,439,808 |"})) << md;
-  EXPECT_TRUE(HasLine(csv, {"parameters,total,count,124439808"})) << csv;
-  EXPECT_EQ(Json::parse(Text({"gpt2", "--format", "json"})), Count({"gpt2"}));
+  EXPECT_TRUE(HasLine(csv, {"gpt2,parameters,total,parameters,124439808"})) << csv;
+  EXPECT_EQ(Json::parse(Text({"gpt2", "--format", "json"})).at("models").at(0), Count({"gpt2"}));
   EXPECT_EQ(Count({"gpt2", "gpt2-xl"})["models"].size(), 2u);
   EXPECT_TRUE(HasLine(Text({"gpt2", "--layers"}), {"blk.11.attn_qkv", "1,769,472"}));
   const std::string plot = Text({"gpt-oss-20b", "--plot"});
   EXPECT_TRUE(HasLine(plot, {"total", "EEAAXXXXXXX"})) << plot;
   EXPECT_TRUE(HasLine(plot, {"total", "active(all)", "of total"})) << plot;  // heads of the legend
   EXPECT_EQ(plot.find('\x1b'), std::string::npos);                           // no terminal, no colour
+}
+
+// One header, then numbers: what one model says is said again beside others.
+TEST(CliCount, CsvIsTidy) {
+  const std::vector<std::string> one = LinesOf(Text({"gpt2", "--format", "csv"})),
+                                 other = LinesOf(Text({"gpt-oss-20b:n_layers=2", "--format", "csv"}));
+  const std::vector<std::string> both = LinesOf(Text({"gpt2", "gpt-oss-20b:n_layers=2", "--format", "csv"}));
+  ASSERT_GT(one.size(), 50u);
+  EXPECT_EQ(one[0], "model,table,row,figure,value");
+  std::vector<std::string> joined = one;
+  joined.insert(joined.end(), other.begin() + 1, other.end());
+  EXPECT_EQ(both, joined);
+  std::vector<std::string> claims = LinesOf(Text({"gpt-oss-20b", "gpt2", "--claims", "--format", "csv"}));
+  EXPECT_TRUE(HasLine(Text({"gpt-oss-20b", "--claims", "--format", "csv"}), {"active 3.61B,active(head) holds,1"}));
+  for (const std::vector<std::string>& lines : {both, LinesOf(Text({"DeepSeek-V3", "--layers", "--format", "csv"})), claims}) {
+    for (size_t i = 1; i < lines.size(); ++i) {
+      int commas = 0;
+      bool quoted = false;
+      for (const char c : lines[i]) {
+        quoted ^= c == '"';
+        commas += c == ',' && !quoted;
+      }
+      EXPECT_EQ(commas, 4) << lines[i];
+      const std::string value = lines[i].substr(lines[i].rfind(',') + 1);
+      EXPECT_TRUE(!value.empty() && value.find_first_not_of("0123456789.e+-") == value.npos) << lines[i];
+    }
+  }
+  EXPECT_TRUE(std::any_of(claims.begin(), claims.end(), [](const std::string& l) { return l.starts_with("gpt-oss-20b,"); }));
 }
 
 // "total" is the total: what is not run has lines of its own.

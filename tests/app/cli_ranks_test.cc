@@ -59,7 +59,7 @@ TEST_F(CliRanks, BadUseIsRefused) {
   ExpectRefused(Tally({"tokenize", "--ranks", folder_.Write("bad", "YQ== 0\nYQ= 1\n"), "--pattern", "r50k", "ab"}),
                 "/bad: line 2: ");
   ExpectRefused(Tally({"tokenize", "--pattern", "r50k", "model", "ab"}), "--pattern is for --ranks");
-  ExpectRefused(Tally({"tokenize"}), "MODEL");
+  ExpectRefused(Tally({"tokenize"}), "give one of TEXT");
   ExpectRefused(Tokenize({}), "TEXT");
   ExpectRefused(Tokenize({"model", "ab"}), "takes the place of MODEL");
   ExpectRefused(Tokenize({"ab", "--decode", "1"}), "give one of");

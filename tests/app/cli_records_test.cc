@@ -9,13 +9,10 @@
 #include <set>
 #include <sstream>
 #include <string>
-#include <valijson/adapters/nlohmann_json_adapter.hpp>
-#include <valijson/schema.hpp>
-#include <valijson/schema_parser.hpp>
-#include <valijson/validator.hpp>
 #include <vector>
 
 #include "tests/app/runner.h"
+#include "tests/support/json_schema.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
@@ -47,32 +44,7 @@ std::map<std::string, std::string> Fields(const std::string& header, const std::
   return fields;
 }
 
-class Schema {
- public:
-  Schema() {
-    document_ = Json::parse(ReadAll(std::string(TALLY_SOURCE_DIR) + "/docs/ledger.schema.json"));
-    valijson::adapters::NlohmannJsonAdapter adapter(document_);
-    valijson::SchemaParser().populateSchema(adapter, schema_);
-  }
-  // What is wrong with it, or nothing.
-  std::string Check(const Json& line) const {
-    valijson::Validator validator;
-    valijson::ValidationResults results;
-    valijson::adapters::NlohmannJsonAdapter adapter(line);
-    if (validator.validate(schema_, adapter, &results)) return "";
-    valijson::ValidationResults::Error error;
-    std::string text = "refused";
-    while (results.popError(error)) {
-      for (const std::string& part : error.context) text += " " + part;
-      text += " " + error.description + ";";
-    }
-    return text;
-  }
-
- private:
-  Json document_;
-  valijson::Schema schema_;
-};
+JsonSchema LedgerSchema() { return JsonSchema(Json::parse(ReadAll(std::string(TALLY_SOURCE_DIR) + "/docs/ledger.schema.json"))); }
 
 uint64_t Sum(const Json& tree) {
   uint64_t n = 0;
@@ -88,7 +60,7 @@ TEST(CliRecords, TheThreeFilesTellOfTheSameRun) {
                          "--trace", trace, "--csv", csv});
   ASSERT_EQ(e.code, 0) << e.err;
   const Json run = Json::parse(e.out);
-  const Schema schema;
+  const JsonSchema schema = LedgerSchema();
   const std::vector<std::string> lines = Lines(ledger), rows = Lines(csv);
   ASSERT_GT(lines.size(), 100u);
   ASSERT_EQ(rows.size(), lines.size() + 1);
@@ -157,7 +129,7 @@ TEST(CliRecords, TheSchemaRefusesWhatItDoesNotKnow) {
   const TempFolder dir;
   const std::string ledger = dir.path() + "/l.jsonl";
   ASSERT_EQ(Tally({"logits", kGoldens + "gpt2/gpt2-a-f32-release-names", "--tokens", "1,2", "--ledger", ledger}).code, 0);
-  const Schema schema;
+  const JsonSchema schema = LedgerSchema();
   const Json good = Json::parse(Lines(ledger).at(4));
   ASSERT_EQ(schema.Check(good), "");
   const auto refused = [&](const char* pointer, const Json& value) {

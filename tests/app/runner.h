@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +31,10 @@ struct Ended {
 struct RunOptions {
   std::string stdin_file = "/dev/null";
   std::string stdout_file{};                     // instead of being kept; "-": closed before the start
-  bool terminal = false;                         // standard error is one
+  bool terminal = false;                         // standard error is one, TERM=xterm
+  bool output_terminal = false;                  // standard output and standard error are one, TERM=xterm, in `out` together
+  int columns = 80;                              // of the terminal
+  std::vector<std::string> environment{};        // NAME=VALUE, besides this process's own
   bool no_reader = false;                        // standard output is a pipe that nobody reads
   std::vector<std::string> wrapper{};            // a command that is given the binary and its arguments
   std::function<void(pid_t)> on_start{};         // called when the process runs
@@ -42,13 +47,16 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
   std::array<int, 2> out{}, err{};
   if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) return ended;
   std::string terminal;
-  if (options.terminal) {
+  if (options.terminal || options.output_terminal) {
     const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
     std::array<char, 64> name{};
     if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0 || ptsname_r(master, name.data(), name.size()) != 0)
       return ended;
-    close(err[0]);
-    err[0] = master;
+    const winsize size{24, static_cast<unsigned short>(options.columns), 0, 0};
+    ioctl(master, TIOCSWINSZ, &size);
+    int& end = options.output_terminal ? out[0] : err[0];
+    close(end);
+    end = master;
     terminal = name.data();
   }
   if (options.no_reader) {  // before the start, so that the first write already fails
@@ -58,14 +66,16 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, options.stdin_file.c_str(), O_RDONLY, 0);
-  if (options.stdout_file == "-") {
+  if (options.output_terminal) {
+    posix_spawn_file_actions_addopen(&actions, 1, terminal.c_str(), O_WRONLY | O_NOCTTY, 0);
+  } else if (options.stdout_file == "-") {
     posix_spawn_file_actions_addclose(&actions, 1);
   } else if (!options.stdout_file.empty()) {
     posix_spawn_file_actions_addopen(&actions, 1, options.stdout_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   } else {
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   }
-  if (options.terminal) {
+  if (!terminal.empty()) {
     posix_spawn_file_actions_addopen(&actions, 2, terminal.c_str(), O_WRONLY | O_NOCTTY, 0);
   } else {
     posix_spawn_file_actions_adddup2(&actions, err[1], 2);
@@ -83,9 +93,17 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
   argv.push_back(const_cast<char*>(argv.empty() ? "tally" : TALLY_BINARY));
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
+  std::vector<std::string> set = options.environment;
+  if (!terminal.empty()) set.insert(set.begin(), "TERM=xterm");
+  std::map<std::string, std::string> variables;
+  for (char** v = environ; *v != nullptr; ++v) variables[std::string(*v).substr(0, std::string(*v).find('='))] = *v;
+  for (const std::string& v : set) variables[v.substr(0, v.find('='))] = v;
+  std::vector<char*> envp;
+  for (auto& [name, v] : variables) envp.push_back(v.data());
+  envp.push_back(nullptr);
   pid_t pid = 0;
   const int error =
-      posix_spawnp(&pid, options.wrapper.empty() ? TALLY_BINARY : argv[0], &actions, &attributes, argv.data(), environ);
+      posix_spawnp(&pid, options.wrapper.empty() ? TALLY_BINARY : argv[0], &actions, &attributes, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(out[1]);

@@ -30,20 +30,6 @@ TEST(Table, Markdown) {
             "| c | 7 | x, \"y\" |\n");
 }
 
-TEST(Table, Csv) {
-  EXPECT_EQ(Render(kTable, TableFormat::kCsv),
-            "weights,a|b,bytes,1234\n"
-            "weights,a|b,form,2 V E\n"
-            "weights,c,bytes,7\n"
-            "weights,c,form,\"x, \"\"y\"\"\"\n");
-  const Table nested{"FLOPs", {"", "matmul", "share", ""}, {{"all", "10", "100 %", ""}, {"  norms", "1", "", "few"}}, {true}};
-  EXPECT_EQ(Render(nested, TableFormat::kCsv),
-            "FLOPs,all,matmul,10\n"
-            "FLOPs,all,\"matmul, share\",100 %\n"
-            "FLOPs,all: norms,matmul,1\n"
-            "FLOPs,all: norms,share,few\n");
-}
-
 TEST(Bars, AddUpAndFit) {
   const std::vector<std::string> names = {"embedding", "experts", "attention", "none"};
   const std::vector<Bar> bars = {{"total", {25, 50, 25, 0}}, {"active", {25, 5, 25, 0}}};

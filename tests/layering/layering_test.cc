@@ -77,6 +77,33 @@ TEST(Layering, EveryTestIsRegistered) {
   for (const fs::path& path : registered) EXPECT_TRUE(written.contains(path)) << path << " is registered and does not exist";
 }
 
+// The line that names the licence stands first in every source of ours, or second after "#!". scripts/spdx.sh writes it.
+TEST(Layering, EverySourceNamesItsLicence) {
+  static const std::set<std::string> slashes = {".h", ".cc", ".inc", ".mjs"}, hashes = {".sh", ".py", ".cmake"};
+  const fs::path root = TALLY_SOURCE_DIR;
+  std::vector<fs::path> files = {root / "CMakeLists.txt", root / ".ci/run"};
+  for (const char* room : {"engine", "counters", "loaders", "models", "tests", "bench", "cmake", "scripts"}) {
+    for (auto it = fs::recursive_directory_iterator(root / room); it != fs::recursive_directory_iterator(); ++it) {
+      if (it->path().filename() == "node_modules") it.disable_recursion_pending();  // bench/peers: not ours
+      const std::string name = it->path().filename().string(), extension = it->path().extension().string();
+      const bool ours =
+          slashes.contains(extension) || hashes.contains(extension) || name == "CMakeLists.txt" || name.ends_with(".cmake.in");
+      if (it->is_regular_file() && ours) files.push_back(it->path());
+    }
+  }
+  EXPECT_GT(files.size(), 600u);
+  for (const fs::path& path : files) {
+    std::ifstream in(path);
+    std::string line;
+    std::getline(in, line);
+    if (line.starts_with("#!")) std::getline(in, line);
+    const char* comment = slashes.contains(path.extension().string()) ? "// " : "# ";
+    EXPECT_EQ(line, std::string(comment) + "SPDX-License-Identifier: Apache-2.0") << path << ": run scripts/spdx.sh";
+  }
+  for (const char* name : {"LICENSE", "NOTICE", "THIRD_PARTY.md"}) EXPECT_GT(fs::file_size(root / name), 100u) << name;
+  EXPECT_NE(ReadText(root / "LICENSE").find("Apache License\n                           Version 2.0"), std::string::npos);
+}
+
 // The checker itself: what it must refuse, and what it must let pass.
 struct Example {
   const char* path;

@@ -1,0 +1,171 @@
+#include "engine/app/count_csv.h"
+
+#include <charconv>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/app/parts.h"
+
+namespace tally::app {
+namespace {
+
+using books::Count;
+using books::FlopsCount;
+using books::FlopsView;
+using books::ParameterForm;
+
+std::string Cell(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return std::string(text);
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+class CsvLines {
+ public:
+  explicit CsvLines(std::string model) : model_(Cell(model)) {}
+  void Add(std::string_view table, std::string_view row, std::string_view figure, uint64_t value) {
+    text_ += model_ + "," + Cell(table) + "," + Cell(row) + "," + Cell(figure) + "," + std::to_string(value) + "\n";
+  }
+  void AddReal(std::string_view table, std::string_view row, std::string_view figure, double value) {
+    char digits[32];
+    const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;  // as many as tell it from its neighbours
+    text_ += model_ + "," + Cell(table) + "," + Cell(row) + "," + Cell(figure) + "," + std::string(digits, end) + "\n";
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string model_, text_;
+};
+
+constexpr const char* kHeader = "model,table,row,figure,value\n";
+
+void AddTensors(const Count& c, bool layers, CsvLines& out) {
+  std::vector<std::pair<std::string, std::pair<uint64_t, uint64_t>>> groups;  // name -> parameters of one, times
+  std::map<std::pair<std::string, uint64_t>, size_t> known;
+  for (const ParameterForm& p : c.tensors) {
+    std::string name = layers || p.layer < 0 ? p.full_name() : "blk.*." + p.name;
+    if (p.prediction) name = "mtp: " + name;
+    const auto [at, fresh] = known.emplace(std::pair{name, p.count.value()}, groups.size());
+    if (fresh) groups.push_back({name, {p.count.value(), 0}});
+    ++groups[at->second].second.second;
+  }
+  for (const auto& [name, figures] : groups) {
+    const auto [each, times] = figures;
+    out.Add("tensors", name, "parameters of one", each);
+    out.Add("tensors", name, "times", times);
+    out.Add("tensors", name, "parameters", each * times);
+  }
+}
+
+void AddParameters(const CountedModel& m, CsvLines& out) {
+  const Count& c = m.count;
+  const auto row = [&](const std::string& name, uint64_t n) { out.Add("parameters", name, "parameters", n); };
+  if (const auto all = m.all_parameters()) row("total", *all);
+  row("total (run)", c.parameters.total);
+  row("active(all)", c.parameters.active_all);
+  row("active(head)", c.parameters.active_head);
+  row("active(none)", c.parameters.active_none);
+  row("touched", c.touched);
+  row("multi-token prediction", c.prediction);
+  for (const PartNotRun& p : m.not_run) {
+    if (p.parameters) row("not run: " + p.name, *p.parameters);
+  }
+  for (size_t part = 0; part < ParameterParts().size(); ++part) {
+    uint64_t stored = 0, active = 0;
+    for (const ParameterForm& p : c.tensors) {
+      if (p.prediction || PartOf(p.component, p.expert) != part) continue;
+      stored += p.count.value();
+      active += p.active.value();
+    }
+    out.Add("parts", ParameterParts()[part], "parameters", stored);
+    out.Add("parts", ParameterParts()[part], "active(all)", active);
+  }
+}
+
+void AddBytes(const CountedModel& m, CsvLines& out) {
+  const Count& c = m.count;
+  const auto row = [&](const std::string& name, uint64_t n) { out.Add("memory", name, "bytes", n); };
+  for (const Count::Memory& x : c.memory) row("weights as " + std::string(DTypeName(x.type)), x.bytes);
+  row("weights", c.weight_bytes);
+  if (const auto all = m.all_bytes()) row("weights, run or not", *all);
+  row("weights read by a decode step of one token", c.weight_bytes_per_token);
+  row("KV a token", c.kv_bytes_per_token);
+  row("KV at the context", c.kv_bytes_at_context);
+}
+
+void AddFlops(std::string_view table, const FlopsCount& f, const FlopsCount* last, CsvLines& out) {
+  const auto row = [&](std::string_view name, const auto& flops, uint64_t special) {
+    for (size_t v = 0; v < books::kFlopsViews; ++v) out.Add(table, name, FlopsViewName(static_cast<FlopsView>(v)), flops(v));
+    out.Add(table, name, "special", special);
+  };
+  for (const books::FlopsRow& r : f.rows) {
+    row(
+        PartName(r.part), [&](size_t v) { return r.flops[v].value(); }, r.special.value());
+  }
+  row(
+      "all", [&](size_t v) { return f.total[v]; }, f.special);
+  if (last != nullptr)
+    row(
+        "all, head at the last position", [&](size_t v) { return last->total[v]; }, last->special);
+}
+
+void AddTraffic(const Count& c, CsvLines& out) {
+  const std::pair<const char*, const books::WeightTraffic*> steps[] = {{"prefill", &c.prefill_traffic},
+                                                                       {"decode", &c.decode_traffic}};
+  for (const auto& [step, t] : steps) {
+    out.AddReal("traffic", step, "weight bytes read, uniform routing", t->uniform);
+    out.Add("traffic", step, "weight bytes read, at most", t->most);
+    out.AddReal("traffic", step, "experts a layer reads, uniform routing", t->uniform_experts);
+    out.Add("traffic", step, "experts a layer reads, at most", t->most_experts);
+  }
+  out.AddReal("traffic", "prefill", "FLOPs a byte of weights and KV", c.prefill_intensity);
+  out.AddReal("traffic", "decode", "FLOPs a byte of weights and KV", c.decode_intensity);
+}
+
+}  // namespace
+
+std::string CountCsv(std::span<const CountedModel> models, bool layers) {
+  std::string text = kHeader;
+  for (const CountedModel& m : models) {
+    const Count& c = m.count;
+    CsvLines out(m.name);
+    out.Add("settings", "prompt", "positions", c.options.prompt);
+    out.Add("settings", "context", "positions", c.options.context);
+    out.Add("settings", "batch", "sequences", c.options.batch);
+    AddTensors(c, layers, out);
+    AddParameters(m, out);
+    AddBytes(m, out);
+    AddFlops("prefill FLOPs", c.prefill, &c.prefill_last, out);
+    AddFlops("decode FLOPs", c.decode, nullptr, out);
+    AddTraffic(c, out);
+    if (c.expanded) {
+      AddFlops("prefill FLOPs, expanded", c.expanded->prefill, &c.expanded->prefill_last, out);
+      AddFlops("decode FLOPs, expanded", c.expanded->decode, nullptr, out);
+      out.Add("memory", "KV a token, expanded", "bytes", c.expanded->kv_bytes_per_token);
+      out.Add("memory", "KV at the context, expanded", "bytes", c.expanded->kv_bytes_at_context);
+    }
+    text += out.text();
+  }
+  return text;
+}
+
+std::string ClaimsCsv(std::span<const CountedModel> models) {
+  std::string text = kHeader;
+  for (const CountedModel& m : models) {
+    CsvLines out(m.name);
+    for (const books::ClaimCheck& check : books::CheckPublished(m.count, m.published)) {
+      for (const auto& c : check.conventions) {
+        const std::string row = check.figure + " " + check.printed;
+        out.Add("published figures", row, c.name, c.count);
+        out.Add("published figures", row, c.name + " holds", c.agreement != books::Agreement::kNo ? 1 : 0);
+      }
+    }
+    text += out.text();
+  }
+  return text;
+}
+
+}  // namespace tally::app

@@ -1,0 +1,177 @@
+#include "engine/app/usage.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <system_error>
+
+#include "engine/api/tally.h"
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+// Letters changed, left out, added, or swapped with their neighbour (the restricted Damerau-Levenshtein distance).
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    for (size_t j = 1; j <= b.size(); ++j) {
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+struct Advice {
+  std::vector<std::string_view> names;
+  const char* advice;
+};
+
+const std::vector<Advice>& ForeignOptions() {
+  static const std::vector<Advice> options = {
+      {{"-hf", "-hfr", "--hf-repo"}, "tally pull ORG/NAME gets a model of the Hugging Face hub"},
+      {{"-ngl", "--gpu-layers", "--n-gpu-layers"}, "models run on the CPU: leave it out"},
+      {{"-ctk", "-ctv", "--cache-type-k", "--cache-type-v"}, "write --kv TYPE"},
+      {{"-cnv", "-no-cnv", "--conversation", "--no-conversation"}, "the prompt is run as it is: leave it out"},
+      {{"--n-predict", "--predict", "--max-tokens", "--max-new-tokens"}, "write -n N"},
+      {{"--mlock", "--no-mmap"}, "weights are always read into memory: leave it out"}};
+  return options;
+}
+
+// What other programs call a command of this one.
+const std::vector<Advice>& ForeignCommands() {
+  static const std::vector<Advice> commands = {{{"generate", "complete", "completion", "cli", "main", "chat"}, "run"},
+                                               {{"show", "info", "dump", "ls"}, "inspect"},
+                                               {{"ppl", "eval"}, "perplexity"},
+                                               {{"convert"}, "quantize"},
+                                               {{"encode", "decode"}, "tokenize"},
+                                               {{"params", "flops", "profile", "estimate"}, "count"},
+                                               {{"verify", "check"}, "audit"}};
+  return commands;
+}
+
+const char* AdviceFor(const std::vector<Advice>& all, const std::string& name) {
+  for (const Advice& a : all) {
+    if (std::find(a.names.begin(), a.names.end(), name) != a.names.end()) return a.advice;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* c : app.get_subcommands({})) names.push_back(c->get_name());
+  return names;
+}
+
+std::vector<std::string> OptionNames(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* o : command.get_options()) {
+    for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+bool TakesValue(const CLI::App& command, const std::string& name) {
+  const CLI::Option* const option = name.starts_with("-") ? command.get_option_no_throw(name) : nullptr;
+  return option != nullptr && option->get_items_expected_min() > 0;
+}
+
+std::string NoSuchOption(const CLI::App& app, const CLI::App& command, const std::string& given) {
+  const std::string name = given.substr(0, given.find('='));
+  std::string text = "there is no option " + Quote(name);
+  // "--top_k" is "--top-k".
+  std::string dashed = name;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  if (const std::optional<std::string> near = Nearest(dashed, OptionNames(command)))
+    return text + ": did you mean " + *near + "?";
+  for (const CLI::App* other : app.get_subcommands({})) {
+    if (other->get_option_no_throw(name) != nullptr) return text + ": it is one of tally " + other->get_name();
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<std::string> Nearest(std::string_view given, const std::vector<std::string>& candidates) {
+  const std::string wanted = Lower(given);
+  const size_t letters = wanted.size() - std::min(wanted.find_first_not_of('-'), wanted.size());
+  std::optional<std::string> nearest;
+  size_t least = std::min<size_t>(2, letters / 2) + 1;  // beyond is another word
+  for (const std::string& candidate : candidates) {
+    const std::string lower = Lower(candidate);
+    size_t distance = Distance(wanted, lower);
+    if (letters >= 3 && (lower.starts_with(wanted) || wanted.starts_with(lower))) distance = std::min<size_t>(distance, 1);
+    if (distance < least) {
+      least = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+Status CheckForeignOptions(const CLI::App& command, const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    const std::string name = arguments[i].substr(0, arguments[i].find('='));
+    if (command.get_option_no_throw(name) == nullptr) {
+      if (const char* advice = AdviceFor(ForeignOptions(), name)) return BadInput(name + " is not an option here: " + advice);
+    } else if (name == arguments[i] && TakesValue(command, name)) {
+      ++i;
+    }
+  }
+  return {};
+}
+
+Status UnknownCommand(const CLI::App& app, const std::string& first) {
+  const std::vector<std::string> names = CommandNames(app);
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  if (first.starts_with("-")) {
+    const auto has = [&](const CLI::App* c) { return c->get_option_no_throw(first) != nullptr; };
+    const auto commands = app.get_subcommands({});
+    const bool known = std::any_of(commands.begin(), commands.end(), has);
+    return BadInput(Quote(first) + " is not an option of tally itself" +
+                    (known ? ": a command comes first, as in tally run " + Printable(first) + " ..." : "") + ": " + all +
+                    " (see tally --help)");
+  }
+  std::string text = "there is no command " + Quote(first) + ": ";
+  std::error_code ignored;
+  const std::vector<std::string_view> models = KnownModels();
+  const auto same = [&](std::string_view name) { return Lower(name) == Lower(first); };
+  if (const char* here = AdviceFor(ForeignCommands(), Lower(first))) {
+    text += "it is tally " + std::string(here) + " here";
+  } else if (const std::optional<std::string> near = Nearest(first, names)) {
+    text += "did you mean " + *near + "?";
+  } else if (first == "demo" || std::filesystem::exists(first, ignored)) {
+    text += "to generate with that model, tally run " + Printable(first);
+  } else if (std::any_of(models.begin(), models.end(), same)) {
+    text += "for what that model costs, tally count " + Printable(first);
+  } else {
+    text += all;
+  }
+  return BadInput(text + " (see tally --help)");
+}
+
+Status ParseFailure(const CLI::App& app, const CLI::App* command, const CLI::ParseError& error) {
+  if (command == nullptr) return BadInput(std::string(error.what()) + " (see tally --help)");
+  const std::string hint = " (see tally " + command->get_name() + " --help)";
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return BadInput(error.what() + hint);
+  const std::vector<std::string> extras = command->remaining();
+  const auto is_option = [](const std::string& s) { return s.size() > 1 && s.starts_with("-"); };
+  const auto option = std::find_if(extras.begin(), extras.end(), is_option);
+  if (option != extras.end()) return BadInput(NoSuchOption(app, *command, *option) + hint);
+  const bool prompt = command->get_option_no_throw("--prompt") != nullptr && command->get_name() != "bench";
+  return BadInput(Quote(extras.empty() ? "" : extras.front()) + " is one argument too many" +
+                  (prompt ? ": a prompt is -p TEXT" : "") + hint);
+}
+
+}  // namespace tally::app

@@ -1,0 +1,32 @@
+// What is said of a command line that cannot be parsed: one line, with what to write instead where that can be guessed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
+
+namespace tally::app {
+
+// The candidate that `given` is a slip of: a letter or two changed, left out, added or swapped, or one that begins like it. Capitals
+// do not matter. Nothing: none is near.
+std::optional<std::string> Nearest(std::string_view given, const std::vector<std::string>& candidates);
+
+// An option of other programs (llama.cpp's -hf, -ngl ...) among `arguments` of the subcommand `command`: kBadInput says what to write
+// here. Values of options are not looked at. Asked before parsing, which would take -hf for -h.
+Status CheckForeignOptions(const CLI::App& command, const std::vector<std::string>& arguments);
+
+// kBadInput. `first` is no command of `app`.
+Status UnknownCommand(const CLI::App& app, const std::string& first);
+
+// kBadInput: why parsing failed; `command`: the subcommand whose arguments they are, or null.
+Status ParseFailure(const CLI::App& app, const CLI::App* command, const CLI::ParseError& error);
+
+}  // namespace tally::app

@@ -1,0 +1,218 @@
+// What a user of other programs types here: it works, or one line says what to write.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/app/runner.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kNoTokenizer = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gpt2/gpt2-a-f32-release-names";
+
+// Exit code 2 and one line with all of `parts`.
+void ExpectAdvice(const std::vector<std::string>& arguments, const std::vector<std::string>& parts,
+                  const RunOptions& options = {}) {
+  std::string shown;
+  for (const std::string& a : arguments) shown += a + " ";
+  SCOPED_TRACE(shown);
+  const Ended e = Tally(arguments, options);
+  EXPECT_EQ(e.code, 2);
+  EXPECT_EQ(e.out, "");
+  EXPECT_TRUE(IsOneLine(e.err)) << e.err;
+  for (const std::string& part : parts) EXPECT_NE(e.err.find(part), std::string::npos) << "no '" << part << "' in " << e.err;
+}
+
+std::string Text(const std::vector<std::string>& arguments, const RunOptions& options = {}) {
+  const Ended e = Tally(arguments, options);
+  EXPECT_EQ(e.code, 0) << e.err;
+  return e.out;
+}
+
+TEST(CliHabits, StandardInputIsThePrompt) {
+  const TempFolder dir;
+  const std::string file = dir.Write("prompt", "ROMEO:\n");
+  const RunOptions piped{.stdin_file = file};
+  const std::vector<std::string> tail = {"-n", "6", "--temp", "0"};
+  const auto run = [&](std::vector<std::string> options, const RunOptions& how) {
+    options.insert(options.begin(), "run");
+    options.insert(options.end(), tail.begin(), tail.end());
+    return Text(options, how);
+  };
+  const std::string expected = run({"-p", "ROMEO:"}, {}), nothing = run({}, {});
+  EXPECT_NE(expected, nothing);
+  EXPECT_EQ(run({}, piped), expected);
+  EXPECT_EQ(run({"-p", "-"}, piped), expected);
+  EXPECT_EQ(run({"-f", "-"}, piped), expected);
+  EXPECT_EQ(run({}, {.wrapper = {"bash", "-c", "printf 'ROMEO:\\n' | \"$@\"", "bash"}}), expected);
+  EXPECT_EQ(run({}, {.wrapper = {"bash", "-c", "exec \"$@\" <&-", "bash"}}), nothing) << "a closed one is none";
+  // An option is given: it is not read. The rest of it is there for the next command.
+  EXPECT_EQ(run({"-p", "ROMEO:"}, {.stdin_file = dir.Write("other", "JULIET:")}), expected);
+  const RunOptions next{.stdin_file = file, .wrapper = {"bash", "-c", "\"$@\" >/dev/null 2>&1; cat", "bash"}};
+  EXPECT_EQ(Text({"run", "-p", "A", "-n", "1"}, next), "ROMEO:\n");
+  EXPECT_EQ(Text({"run", "--prompt-tokens", "1", "-n", "1"}, next), "ROMEO:\n");
+  EXPECT_EQ(Text({"run", "-f", file, "-n", "1"}, next), "ROMEO:\n");
+  EXPECT_EQ(Text({"count"}, next), "ROMEO:\n");
+
+  EXPECT_EQ(Text({"tokenize", "--ids"}, piped), Text({"tokenize", "demo", "ROMEO:", "--ids"}));
+  EXPECT_EQ(Text({"logits"}, piped), Text({"logits", "-p", "ROMEO:"}));
+  EXPECT_EQ(Text({"logits", "-p", "-"}, piped), Text({"logits", "-p", "ROMEO:"}));
+  EXPECT_EQ(Text({"perplexity", "--json"}, piped), Text({"perplexity", "-f", file, "--json"}));
+  const auto compared = [](const std::string& json) { return Json::parse(json).at("compared"); };
+  EXPECT_EQ(compared(Text({"audit", "-p", "-", "-n", "1", "--json"}, piped)),
+            compared(Text({"audit", "-p", "ROMEO:", "-n", "1", "--json"})));
+}
+
+// Nothing comes for a second: whoever sits at the terminal is told what is waited for.
+TEST(CliHabits, WaitingForStandardInputIsSaid) {
+  const Ended e =
+      Tally({"run", "-n", "1"}, {.terminal = true, .wrapper = {"bash", "-c", "(sleep 1.5; echo A) | \"$@\"", "bash"}});
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_TRUE(e.err.starts_with("reading standard input")) << e.err;
+}
+
+TEST(CliHabits, OptionsOfOtherPrograms) {
+  const std::string expected =
+      Text({"run", "demo", "-p", "KING:", "-n", "6", "--threads", "1", "--ctx", "64", "--seed", "7", "--temp", "0.9"});
+  EXPECT_EQ(Text({"run", "-m", "demo", "-p", "KING:", "-n", "6", "-t", "1", "-c", "64", "-s", "7", "--temperature", "0.9"}),
+            expected);
+  EXPECT_EQ(Text({"run", "--model", "demo", "-p", "KING:", "-n", "6", "-t", "1", "--ctx-size", "64", "-s", "7", "--temp", "0.9"}),
+            expected);
+  for (const char* command : {"logits", "inspect", "audit", "count"}) {
+    const std::vector<std::string> more =
+        std::string(command) == "logits" ? std::vector<std::string>{"--tokens", "1"} : std::vector<std::string>{};
+    std::vector<std::string> named = {command, "-m", kNoTokenizer}, placed = {command, kNoTokenizer};
+    named.insert(named.end(), more.begin(), more.end());
+    placed.insert(placed.end(), more.begin(), more.end());
+    if (std::string(command) == "audit") {
+      EXPECT_EQ(Tally(named).code, 0);
+      continue;
+    }
+    EXPECT_EQ(Text(named), Text(placed)) << command;
+  }
+  ExpectAdvice({"run", "-hf", "ggml-org/gpt-oss-20b-GGUF", "-p", "hi"}, {"-hf", "tally pull ORG/NAME"});
+  ExpectAdvice({"run", "demo", "-ngl", "99"}, {"-ngl", "CPU"});
+  ExpectAdvice({"run", "demo", "--cache-type-k=q8_0"}, {"--kv TYPE"});
+  ExpectAdvice({"run", "demo", "--max-tokens", "8"}, {"write -n N"});
+  EXPECT_EQ(Text({"run", "-p", "-hf", "-n", "1", "--temp", "0"}), Text({"run", "-p-hf", "-n", "1", "--temp", "0"})) << "a value";
+}
+
+TEST(CliHabits, SlipsAreGuessed) {
+  ExpectAdvice({"rnu", "demo"}, {"'rnu'", "did you mean run?"});
+  ExpectAdvice({"tokenise", "hi"}, {"did you mean tokenize?"});
+  ExpectAdvice({"benchmark"}, {"did you mean bench?"});
+  ExpectAdvice({"fly"}, {"'fly'", "run, logits, tokenize"});
+  ExpectAdvice({"generate"}, {"tally run"});
+  ExpectAdvice({"demo"}, {"tally run demo"});
+  ExpectAdvice({"GPT2"}, {"tally count GPT2"});
+  ExpectAdvice({"-m", "demo", "-p", "hi"}, {"a command comes first", "tally run -m"});
+  ExpectAdvice({"run", "--tempo", "0.5"}, {"'--tempo'", "did you mean --temp?", "tally run --help"});
+  ExpectAdvice({"run", "--top_k=5"}, {"did you mean --top-k?"});
+  ExpectAdvice({"run", "--plot"}, {"it is one of tally count"});
+  ExpectAdvice({"run", "--fly"}, {"there is no option '--fly'"});
+  ExpectAdvice({"run", "demo", "Once upon a time"}, {"'Once upon a time'", "a prompt is -p TEXT"});
+}
+
+TEST(CliHabits, HelpAndVersion) {
+  EXPECT_EQ(Text({"help"}), Text({"--help"}));
+  EXPECT_EQ(Text({"help", "run"}), Text({"run", "--help"}));
+  EXPECT_EQ(Text({"version"}), Text({"--version"}));
+  ExpectAdvice({"help", "rnu"}, {"did you mean run?"});
+}
+
+// The name of a model that is known by its configuration, where weights are needed.
+TEST(CliHabits, NamesWithoutWeights) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"run", "gpt-oss-20b", "-p", "hi"},
+                                                    {"run", "-m", "GPT-OSS-20B"},
+                                                    {"bench", "gpt2"},
+                                                    {"audit", "gpt2"},
+                                                    {"logits", "gpt2", "--tokens", "1"},
+                                                    {"tokenize", "gpt2", "hi"},
+                                                    {"perplexity", "gpt2", "-f", "/dev/null"},
+                                                    {"inspect", "gpt2"}}) {
+    ExpectAdvice(arguments, {"tally synth", "tally pull ORG/NAME", "tally count"});
+  }
+}
+
+TEST(CliHabits, AReaderThatLeavesEndsUsQuietly) {
+  for (const char* command :
+       {"count gpt2 --layers", "count gpt2 --json", "inspect demo --full", "run -n 900 --temp 0 --ctx 1000"}) {
+    // Whatever head reads, the rest is not waited for; nothing is said.
+    const RunOptions head{
+        .wrapper = {"bash", "-c", "\"$@\" " + std::string(command) + " | head -n 1; exit ${PIPESTATUS[0]}", "bash"}};
+    const Ended e = Tally({}, head);
+    EXPECT_EQ(e.code, 141) << command;
+    EXPECT_EQ(e.err, "") << command;
+    EXPECT_FALSE(e.out.empty()) << command;
+  }
+}
+
+TEST(CliHabits, TokenizeTakesTheBundledModel) {
+  const std::string expected = Text({"tokenize", "demo", "O Romeo", "--ids"});
+  EXPECT_EQ(Text({"tokenize", "O Romeo", "--ids"}), expected);
+  EXPECT_EQ(Text({"tokenize", "-m", "demo", "O Romeo", "--ids"}), expected);
+  std::string ids = expected;
+  ids.pop_back();
+  EXPECT_EQ(Text({"tokenize", "--decode", ids}), "O Romeo\n");
+  EXPECT_EQ(Text({"tokenize", "demo", "--decode", ids}), "O Romeo\n");
+  ExpectAdvice({"tokenize", "demo"}, {"give one of TEXT"});
+  ExpectAdvice({"tokenize", "nowhere/model.gguf"}, {"give one of TEXT"});
+  ExpectAdvice({"tokenize", "nowhere/model.gguf", "hi"}, {"nowhere/model.gguf"});
+}
+
+TEST(CliHabits, LogitsOfAText) {
+  std::string ids = Text({"tokenize", "ROMEO:", "--ids"});
+  ids.pop_back();
+  EXPECT_EQ(Text({"logits", "-p", "ROMEO:"}), Text({"logits", "--tokens", ids}));
+  ExpectAdvice({"logits", "-p", "hi", "--tokens", "1"}, {"once", "-p TEXT"});
+  ExpectAdvice({"logits"}, {"-p TEXT, --tokens 1,2,3 or --tokens-file FILE"});
+  ExpectAdvice({"logits", kNoTokenizer, "-p", "hi"}, {kNoTokenizer, "tokenizer"});
+}
+
+TEST(CliHabits, PlainText) {
+  const auto coloured = [](std::vector<std::string> environment) {
+    const Ended e = Tally({"count", "gpt2", "--plot"}, {.output_terminal = true, .environment = std::move(environment)});
+    EXPECT_EQ(e.code, 0) << e.err;
+    EXPECT_NE(e.out.find("active(all)"), std::string::npos) << e.out;
+    return e.out.find('\x1b') != std::string::npos;
+  };
+  EXPECT_TRUE(coloured({"NO_COLOR="}));  // empty is unset
+  EXPECT_FALSE(coloured({"NO_COLOR=1"}));
+  EXPECT_FALSE(coloured({"NO_COLOR=", "TERM=dumb"}));
+  EXPECT_FALSE(coloured({"NO_COLOR=", "TERM="}));
+  const Ended dumb = Tally({"run", "-p", "A", "-n", "2"}, {.terminal = true, .environment = {"TERM=dumb"}});
+  EXPECT_EQ(dumb.err.find('\x1b'), std::string::npos) << dumb.err;
+  EXPECT_EQ(dumb.err.find("loading"), std::string::npos) << dumb.err;
+}
+
+// The prompt is read in pieces: each moves the bar, with an estimate once there is something to go by. Only at a terminal.
+TEST(CliHabits, ALongPromptShowsItsProgress) {
+  const TempFolder dir;
+  std::string tokens = "1";
+  for (int i = 2; i < 1000; ++i) tokens += "," + std::to_string(i % 1000);
+  const std::vector<std::string> run = {"run", "--prompt-tokens", tokens, "-n", "1"};
+  std::vector<std::string> slow = run;
+  slow.insert(slow.end(), {"--impl", "ref", "-t", "1"});
+  const Ended seen = Tally(slow, {.terminal = true});
+  EXPECT_EQ(seen.code, 0) << seen.err;
+  const size_t begin = seen.err.find("prompt ["), later = seen.err.rfind("prompt [");
+  EXPECT_NE(begin, std::string::npos) << seen.err;
+  EXPECT_LT(begin, later) << seen.err;
+  EXPECT_NE(seen.err.find(" of 999 tokens"), std::string::npos) << seen.err;
+  EXPECT_NE(seen.err.find(" s left"), std::string::npos) << seen.err;
+  EXPECT_GT(seen.err.find("parameters"), seen.err.rfind("\r\x1b[K")) << "wiped before the books";
+  const Ended piped = Tally(run);
+  EXPECT_EQ(piped.err.find("prompt ["), std::string::npos) << piped.err;
+  EXPECT_EQ(piped.err.find('\r'), std::string::npos);
+  EXPECT_EQ(Tally({"run", "-p", "A", "-n", "1"}, {.terminal = true}).err.find("prompt ["), std::string::npos)
+      << "a short one does not";
+}
+
+}  // namespace
+}  // namespace tally
