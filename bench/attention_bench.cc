@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention against its two roofs: decode against the read bandwidth (or, where many heads share a KV head, against the
 // peak), prefill against the peak of the types of its products. The roofs are measured beside every pass, because a shared
 // machine's drift; fractions are medians of pass against neighbouring roof. FLOPs are the useful ones (class attention).

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Full size: what the books show of gpt-oss-20b, from execution; the audits of models of other families (deepseek-v2-lite's with the
 # pages, too); and the speed of all, and of llama-3.2-1b as Q8_0 and BF16, beside the machine's roofs. Fails
 # where a count is another one, where memory is more than planned, or a ratio is below its bar.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What keeping the books costs: the same steps with the ledger on and off, in turn, so that a machine that drifts drifts for both.
 //   ledger_overhead [MODEL.gguf] [--pairs N] [--prefill P] [--tokens T]
 // "Off" charges nothing; an op's amounts are looked at even so, to decide whether threads share it. Prints the median of the pairs'

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix kernels against their roofs: one row against the read bandwidth, 512 rows against the peak of the dot product they use.
 // Roofs are measured beside every pass, because a shared machine drifts; fractions are medians of pass against neighbouring roof.
 // Every case is compared with the scalar reference before it is timed.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs `tally bench` over a list of models and writes docs/performance.md from its JSON documents.
 
 usage: bench/performance.py [--out FILE] [--save DIR] [--tally PROGRAM] [--grid OPTIONS] MODEL... [--grid OPTIONS MODEL...]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times each op of a model's plan alone, in the step where it belongs:
 //   replay MODEL [--prompt N] [--op NAME] [--component NAME] [--layer L] [--phase prefill|decode] [--all]
 // A prompt of N tokens is run, then one token; each op is repeated on the data that it has there. Without --all, one op of each kind

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 include(FetchContent)
 if(TALLY_TEAM STREQUAL "openmp")
   find_package(OpenMP COMPONENTS CXX)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # libtally.so and libtally.a, made of the nodes' objects; the public headers; and what `cmake --install` puts where others find it:
 #   find_package(tally 0.2 CONFIG REQUIRED)                     tally::tally, the shared library
 #   find_package(tally 0.2 CONFIG REQUIRED COMPONENTS static)   tally::tally_static too, with the libraries it needs

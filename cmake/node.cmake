@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tally_unity(TARGET): its files are compiled six at a time, as if they were one, so that JSON's and CLI11's headers, and what comes of
 # their templates, are compiled less often.
 function(tally_unity target)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 option(TALLY_BUILD_TESTS "Build the tests" ON)
 option(TALLY_BUILD_BENCH "Build the benchmarks" ON)
 option(TALLY_WERROR "Treat warnings as errors" OFF)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Copies the public HEADERS (paths from FROM) into TO, flat, where they include one another as "tally/NAME.h". One that includes a
 # header of ours that is not among them is an error, as is one that names Highway or OpenMP, and one whose comments send a reader to a
 # file that is not installed (docs/ is, as share/doc/tally/).

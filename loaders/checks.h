@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Limits and checks that the readers of all formats share.
 #pragma once
 

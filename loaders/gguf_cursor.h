@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A buffered, bounds-checked walk through the header of a GGUF file. Nothing is allocated before the bytes
 // that justify it are known to be there.
 #pragma once

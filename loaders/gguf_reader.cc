@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ReadGguf: the format as ggml/docs/gguf.md describes it, versions 2 and 3 (the same layout; 1 had 32-bit
 // counts).
 #include <algorithm>

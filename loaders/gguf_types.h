@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The numbers GGUF and ggml give their types (ggml/docs/gguf.md, ggml.h).
 #pragma once
 

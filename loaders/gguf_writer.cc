@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GgufWriter makes the header in memory; tensor_file.h streams the tensors.
 #include <algorithm>
 #include <bit>

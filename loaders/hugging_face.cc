@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ReadHuggingFace, ReadConfigJson, ReadConfigText and ReadCheckpoint: which files of a directory make the checkpoint.
 #include <algorithm>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON out of untrusted files, as a stream of events: no document is built, and nesting, length and duplicate
 // keys are checked on the way (nlohmann's parser keeps its own stack, it does not recurse).
 #pragma once

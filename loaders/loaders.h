@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readers: files -> Inventory. Every size is checked against the file before anything is allocated.
 //
 // Errors: StatusCode::kBadInput with one line naming the file, the place and what was expected.

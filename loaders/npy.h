@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes and reads .npy files (NumPy's format, version 1.0: magic "\x93NUMPY", 1, 0, little-endian u16 header length, a Python literal
 // padded with spaces to a multiple of 64 bytes, then the array; numpy.lib.format's documentation).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The safetensors format: 8 bytes of header length (little-endian), a JSON header, the tensors' bytes.
 // Source: the format section of huggingface/safetensors' README.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file of a header and tensors one after another, streamed through one buffer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bindings of a model's roles to stored tensors. The roles and their shapes follow from the recipe (engine/recipe/roles.inc). A
 // family lists the names in Hugging Face files, and names that differ from GGUF's usual ones.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BLOOM (BigScience 2022): a LayerNorm of the embedding and before each block, linear biases of the scores in place of positions
 // (ALiBi), tanh-GELU, head tied to the embedding. Hugging Face stores q, k and v of a head one after another, GGUF all of q, then
 // k, then v. The makers' checkpoints carry no prefix; those that transformers saves have "transformer.".

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Command-R and Aya (Cohere 2024): LayerNorm without bias, both blocks on the same normed input (parallel residual),
 // adjacent-pair rope, tied head, scaled logits; in the largest a LayerNorm of each head's query and key. Command-R7B and Command
 // A (Cohere 2024 and 2025, "cohere2"): a sliding window and rope on three layers of four, then a layer that sees all of the past

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads and checks hyper-parameters. The first error is kept, and later look-ups return harmless values (1), so a family reads
 // all its keys without looking at the status.
 #pragma once

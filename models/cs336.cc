@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The language model of Stanford's course CS336 (assignment 1, 2025): Llama's decoder with adjacent-pair rope, an eps of 1e-5, as
 // many key-value heads as heads, head not tied. config.json has the names of the model's arguments and model_type "cs336".
 #include "models/family.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeepSeekMoE (Dai et al. 2024): shared experts beside those that are chosen among, dense layers first. DeepSeek-V2 and -V3 (2024): the
 // same with multi-head latent attention, and experts chosen from a few groups; V3, whose architecture Kimi-K2 has too, with routing by
 // sigmoids, a bias that only the choice sees, and layers for multi-token prediction, which are not run. Defaults are those of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Falcon (Almazrouei et al. 2023): LayerNorm, rope, exact GELU, both blocks on the layer's input (parallel residual) with one
 // norm or two, one key-value head (7B) or groups (40B and 180B, the "new decoder architecture"). Sequential blocks, a key-value
 // head for each head, and biases are options. Hugging Face stores the queries of a key-value head, then its key and its value;

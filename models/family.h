@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A family reads a checkpoint's hyper-parameters into a Recipe and names its tensors.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of gate and up in tensors that hold both (RoleName::rows): all of gate, then up.
 #pragma once
 

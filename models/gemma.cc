@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gemma (Gemma team 2024): Llama's decoder with embeddings scaled by the root of the width, GeGLU, heads of 256, head tied. Gemma
 // 2 (Gemma team 2024): norms before and after both blocks, a sliding window on every other layer from the first on, and scores
 // and logits bounded by tanh. Norms multiply by 1 + w: Hugging Face stores w, GGUF 1 + w.

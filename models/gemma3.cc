@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gemma 3 (Gemma team 2025), text: embeddings scaled by the root of the width, norms before and after both blocks, RMSNorm of each
 // head's query and key, GeGLU; five layers with a sliding window and a rope of their own, unscaled, then one that sees all of the
 // past; head tied. Norms multiply by 1 + w: Hugging Face stores w, GGUF 1 + w. A checkpoint with a vision tower has its text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of Gemma 2's and 3's tensors in Hugging Face files. Norms multiply by 1 + w; the files store w. Gemma 2 has no norms of
 // queries and keys.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GLM-4 (GLM team 2024; Hugging Face "glm", GGUF "chatglm"): Llama's decoder with adjacent-pair rope of half of each head and
 // biases of q, k and v. GLM-4-0414 (Zhipu 2025, "glm4"): the same with norms after both blocks, too. Gate and up are one tensor,
 // gate first; GGUF calls it up. GGUF files made from the makers' own format have q, k and v as one tensor: all of q, then k, then

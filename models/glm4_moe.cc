@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GLM-4.5 (Zhipu 2025): partial rope, biases of q, k and v, in the largest RMSNorm of each head's query and key; routing by
 // sigmoids with a bias that only the choice sees, a shared expert, dense layers first, layers for multi-token prediction, which
 // are not run. GGUF counts those layers among the blocks.

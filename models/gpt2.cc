@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-2 (Radford et al. 2019): LayerNorm before each block, learned positions, fused q, k, v, tanh-GELU, head
 // tied to the embedding. Hugging Face stores the Conv1D matrices as [in, out]; the release files carry no
 // prefix and keep the causal masks.

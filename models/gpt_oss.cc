@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpt-oss (OpenAI 2025): grouped key-value heads with biases and attention sinks, YaRN, a sliding window on
 // every other layer, and in every layer a mixture of experts in MXFP4 with a clamped SwiGLU. Hugging Face
 // interleaves gate and up row by row (biases too); GGUF splits them. The published model does not round

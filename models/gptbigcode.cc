@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-BigCode: SantaCoder (Ben Allal et al. 2023), StarCoder (Li et al. 2023), Granite Code 20B (Mishra et al. 2024). GPT-2's
 // decoder with one key-value head for all heads, or with one for each. Hugging Face stores the queries of a key-value head, then
 // its key and its value. GGUF calls it starcoder, and does not name the activation: StarCoder's is the exact GELU.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-J (Wang and Komatsuzaki 2021): LayerNorm; both blocks read the same norm of the layer's input (parallel residual); adjacent
 // pairs of a part of each head turn; no biases in attention, one in the head. GGUF has no such model.
 #include "models/family.h"

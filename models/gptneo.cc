@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-Neo (Black et al. 2021) and TinyStories (Eldan and Li 2023): GPT-2's decoder with q, k and v apart and without biases, q.k
 // not scaled, and a sliding window on every other layer. GGUF has no such model.
 #include "engine/base/format.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-NeoX (Black et al. 2022) and Pythia: LayerNorm, rope of a part of each head, and, in most, both blocks on the layer's input
 // (parallel residual). Hugging Face stores q, k and v of a head one after another, GGUF all of q, then k, then v. GGUF does not name the
 // activation: the published models' is the exact GELU.

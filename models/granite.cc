@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Granite 3 (IBM 2024): Llama's decoder with four published factors: of the embedding, of q.k, of what a block adds to the
 // residual stream, and a divisor of the logits. Its mixtures have experts in every layer, and some of them a shared expert.
 // Hugging Face stores gate and up as one tensor, gate first. GGUF permutes q and k as it does Llama's.

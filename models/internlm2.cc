@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // InternLM2 and 2.5 (InternLM team 2024): Llama's decoder. Hugging Face stores q, k and v as one tensor: for each key-value head
 // its queries, its key and its value. GGUF splits them, and permutes q and k as it does Llama's. Defaults are those of the code
 // published beside the weights.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Llama 1 to 3 (Touvron et al. 2023, Dubey et al. 2024), Mistral 7B (Jiang et al. 2023: the same with a sliding window on every
 // layer) and Mixtral (Jiang et al. 2024: with a mixture of experts in every layer, too): RMSNorm, rotary positions, grouped key-value
 // heads, SiLU-gated feed-forward. GGUF calls all of them llama, and stores the rows of q and k so that adjacent pairs turn; Hugging

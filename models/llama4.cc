@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Llama 4 (Meta 2025), text: adjacent-pair rope and attention in chunks on three layers of four, then a layer that sees all of
 // the past, without rope, whose queries grow with their position; RMSNorm without weights of queries and keys after rope. Experts
 // are chosen by their logits, whose sigmoids multiply the experts' inputs; beside them is a shared expert. Maverick has dense and

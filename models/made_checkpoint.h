@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checkpoint that a model is stored in, made from its config.json: what it says of the model, and its tensors without their bytes.
 #pragma once
 

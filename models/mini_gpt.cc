@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mini-GPT of a course text ("Lab 02, Parameter inventory"): GPT-2's decoder with rope in place of learned positions, and with
 // biases in the feed-forward but not in attention. The text counts 103,680 parameters. It leaves open how pairs turn, theta, eps,
 // the kind of GELU and the trained length. config.json is a schema of Tally's own: model_type "mini-gpt", GPT-2's keys,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MiniCPM (OpenBMB 2024): Llama's decoder with factors of the embedding, of what a block adds to the residual stream, and of the
 // logits. GGUF permutes q and k as it does Llama's; a file without factors implies those of MiniCPM-2B. Defaults are those of the
 // code published beside the weights.

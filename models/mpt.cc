@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MPT (MosaicML 2023): LayerNorm without biases, linear biases of the scores in place of positions (ALiBi), exact GELU, no biases
 // anywhere, head tied to the embedding. q, k and v are one matrix: all of q, then k, then v. GGUF does not name the activation:
 // the published models' is the exact GELU.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OLMo 2 (OLMo team 2024): Llama's decoder with norms after both blocks instead of before them, and RMSNorm of all heads'
 // queries, and keys, together.
 #include "models/family.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OLMoE (Muennighoff et al. 2024): a mixture of experts in every layer; RMSNorm of all heads' queries, and keys, together.
 #include "models/family.h"
 

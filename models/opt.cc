@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OPT (Zhang et al. 2022) and Galactica (Taylor et al. 2022): LayerNorm before each block, learned positions of which the first
 // two rows belong to no position, ReLU (Galactica: GELU), head tied to the embedding. Some published checkpoints carry no prefix.
 // OPT-350M (norms after the blocks, a narrower embedding) is refused. GGUF has no such model.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Phi-1, Phi-1.5 and Phi-2 (Gunasekar et al., Li et al., Javaheripi et al. 2023): LayerNorm; both blocks read the same norm of
 // the layer's input (parallel residual); rope of a part of each head; tanh-GELU; biases everywhere, in the head too. Old GGUF
 // files have q, k and v as one matrix.

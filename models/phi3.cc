@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Phi-3, Phi-3.5, Phi-4 (Abdin et al. 2024) and Phi-4-mini (Microsoft 2025): Llama's decoder with q, k and v as one matrix, gate
 // and up as one; in some a sliding window on every layer, rope of a part of each head, and LongRoPE (Ding et al. 2024): divisors
 // of the frequencies for contexts up to the original one, and others beyond. GGUF calls the matrix of gate and up ffn_up, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of q, k and v in tensors that hold all three (RoleName::rows).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Qwen2 and Qwen2.5 (Qwen team 2024): Llama's decoder with biases of q, k and v.
 #include "models/family.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Qwen1.5-MoE and Qwen2-MoE (Qwen team 2024): Qwen2's attention; a mixture of experts beside a shared expert, which a gate of its own
 // weighs. GGUF implies that the chosen experts' weights are not divided by their sum.
 #include "models/family.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Qwen3 (Qwen team 2025): Llama's decoder with RMSNorm of each head's query and key; and its mixture of experts. GGUF has no key for
 // dividing the chosen experts' weights by their sum: a file of the mixture implies it.
 #include "models/family.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Defaults and layouts are those of transformers' configuration_*.py and modeling_*.py, and of llama.cpp's keys.
 #include "models/readings.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readers of hyper-parameters that families share, for both formats unless stated. After an error they have no effect.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SmolLM3 (Hugging Face 2025): Llama's decoder with layers that have no rope, every fourth in the published model. GGUF permutes
 // q and k as it does Llama's, and has no key for those layers: a file implies every fourth.
 #include "models/family.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StarCoder2 (Lozhkov et al. 2024): LayerNorm, rope, grouped key-value heads, a sliding window on every layer, tanh-GELU, biases
 // everywhere. GGUF has no key for the window: with its files all of the past is seen.
 #include "engine/base/format.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Architectures that are known by name and have layers without ops here, so that an error can say why they are refused.
 #include <algorithm>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The size of a vision tower, for counting what a configuration without tensors describes. Towers are not run.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The quickstart as a new user has it: bootstraps SUITE (bookworm, trixie, noble) into an empty folder, with nothing in it but git, and
 # runs scripts/demo.sh, or COMMAND, there from a clean clone of this repository, as root and with nothing cached:
 #   scripts/bare_root.sh SUITE [COMMAND...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Sourced: build_command and build_all install what is missing and build the release preset.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

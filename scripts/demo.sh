@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # From a fresh machine to generated tokens: installs what is missing, builds, runs the bundled model. Options
 # are handed to `tally run` (files are where you are); where there are none, 200 tokens are generated.
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Formats every C++ file that git does not ignore in place; with --check changes nothing and fails where something would change.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

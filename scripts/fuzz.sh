@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs the fuzz targets (tests/fuzz) for SECONDS each, 60 unless given, or only those named:
 #   scripts/fuzz.sh [SECONDS [TARGET...]]
 # Says how many inputs each ran and what they covered; fails where one found something, which is then in build/fuzz/finds.

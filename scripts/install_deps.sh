@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what the command and the library are built with, on Debian 12 and 13 and on Ubuntu, through apt. Does nothing where nothing
 # is missing. With --tests also what tests and benchmarks take: GoogleTest, Google Benchmark, libcurl's header, for
 # `tally pull`, and OpenBLAS, which `--impl blas` loads.

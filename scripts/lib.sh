@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Sourced by the scripts beside it. Leaves the shell in the repository's root.
 set -euo pipefail

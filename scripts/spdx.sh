@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Gives every source of ours that has none the line that names its licence: first in the file, or second after "#!". tests/layering
 # fails where one is missing.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

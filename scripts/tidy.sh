@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs clang-tidy over the libraries and the command (.clang-tidy says what it looks for), or over the files that are named: tests,
 # say, which would double its time. Goes by compile commands of its own, where each file stands for itself; nothing is built of them.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One timing of llama.cpp, through the CPU library that npm's node-llama-cpp brings prebuilt, as one line of JSON.
 // usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS [DEPTH=0]
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads lines "ENGINE BESIDE {json}" of run_peers.sh on standard input and prints medians over the rounds, and the ratios of tally to
 // llama.cpp. Prefill and decode are one point each: an object, or an array of one.
 import {createInterface} from "node:readline";

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Times `tally bench` and llama.cpp in turn on the same GGUF file and prints medians and their ratios.
 # usage: bench/peers/run_peers.sh [--beside-spin] [--depth N] FILE.gguf [PROMPT=512] [GENERATE=64] [ROUNDS=3] [THREADS=all cores]
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter counts and the figures of a run, computed from the ledger and the weight table. No call fails.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters of a recipe and the work of a step as closed forms: each row is a formula and its value.
 //
 // Model

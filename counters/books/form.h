@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A count together with its closed form. The same operations build the integer and the expression, so the two always agree.
 //
 // Expressions are written as formulas: "2 P (H + 2 K) D E". A space multiplies. Literal factors stand in front, and like terms are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares published parameter counts with the counts under each convention.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The audit of a step: figures from the recipe's closed form, from the checkpoint's tensors and from the ledger, row by row. A row
 // agrees if the figures that it has are equal.
 #pragma once

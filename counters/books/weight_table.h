@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds the ledger's weight table from file headers only.
 #pragma once
 

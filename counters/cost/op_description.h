@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Description of an op without its data: operands with types and shapes, and parameters. An equal op can be built from it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The place of an op in a model, and what the ledger knows about a weight.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ledger: the cost of every op that ran.
 //
 // Costs are linear in an op's amounts (counters/cost/cost.h). AddOp takes the unit costs of an op; a charge adds amounts; reading

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The record of one run of an op: its charges and its time. An op that is charged at several sites has a record for each; time and
 // touches are in the first one.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The set of weight rows that a step touched, and the union of these sets since Reset.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h), generate (generate.h), read the
 // ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), auditing (audit.h), looking
 // into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h), random checkpoints (synth.h) and

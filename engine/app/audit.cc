@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally audit: runs a model and holds its ledger against closed form and checkpoint.
 #include "engine/api/tally.h"
 

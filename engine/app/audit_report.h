@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tally audit prints: tables and bars, or a JSON document.
 #pragma once
 

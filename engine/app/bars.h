@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stacked horizontal bars for the terminal.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally bench: prefill and decode speed over a grid of work, beside the machine's roofs.
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/app/bench_neighbour.h"
 
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `tally bench --beside` starts: the same work in a second process of this program, spoken to by lines, or a command.
 #pragma once
 

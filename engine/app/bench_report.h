@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `tally bench` says of a measurement.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The subcommands: each adds its options to the command line and says what to run.
 #pragma once
 

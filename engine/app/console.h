@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the commands say and how: text to standard output with its errors kept, one line for a failure, a progress bar.
 #pragma once
 

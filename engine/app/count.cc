@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally count: what models cost, from their configurations alone.
 #include "engine/api/tally.h"
 

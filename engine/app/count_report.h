@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tally count prints: tables, and a JSON document.
 #pragma once
 

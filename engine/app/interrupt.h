@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ctrl-C and termination: the first SIGINT or SIGTERM asks for a clean end, a second one ends the process at once.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally logits: the logits of every position of given tokens.
 #include <CLI/CLI.hpp>
 #include <algorithm>

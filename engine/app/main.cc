@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally: the command line. One file per subcommand; this one parses, runs the chosen one, and turns errors into exit codes:
 // 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree, 130 interrupted (143: by SIGTERM).
 #include <CLI/CLI.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options that take numbers: the whole of the argument must be one, and it must fit; +0.5 is one. (CLI11's own conversion
 // saturates integers and takes -1 for an unsigned number.)
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page proof of an audit as tables and JSON.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where parameters are, coarsely: the rows of tables of parts and the segments of bars.
 #pragma once
 

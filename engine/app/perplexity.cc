@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally perplexity: how well a model predicts a text, and how far it is from another one.
 #include <CLI/CLI.hpp>
 #include <cmath>

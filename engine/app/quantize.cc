@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally quantize: a GGUF file, or a Hugging Face directory as one, with other types of weights.
 #include <CLI/CLI.hpp>
 #include <algorithm>

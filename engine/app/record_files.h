@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every op was charged with, to files: --ledger (JSON lines, docs/ledger.schema.json), --trace (for Perfetto), --csv.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally run: generate from a prompt.
 #include <CLI/CLI.hpp>
 #include <memory>

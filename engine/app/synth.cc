@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally synth: full-size checkpoints with random weights.
 #include <CLI/CLI.hpp>
 #include <algorithm>

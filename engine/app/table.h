@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of figures as text for people and as Markdown.
 #pragma once
 

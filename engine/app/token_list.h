@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists of token ids, as arguments and files hold them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally tokenize: text to token ids and back.
 #include <CLI/CLI.hpp>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is said of a command line that cannot be parsed: one line, with what to write instead where that can be guessed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Owned, 64-byte aligned, zero-filled buffers for activations and scratch (weights live in machine/machine.h's AnonymousMemory).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeps the headers of this node honest: each must compile on its own.
 #include "engine/base/aligned.h"
 #include "engine/base/checked.h"

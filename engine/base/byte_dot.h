@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dot products of u8 and i8 in 256-bit vectors, which Highway has no target for: what its AVX2 target multiplies bytes by.
 #pragma once
 

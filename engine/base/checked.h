@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checked arithmetic for sizes from files: an overflow gives nullopt. DivCeil and RoundUp are not checked.
 #pragma once
 

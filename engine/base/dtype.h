@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types of stored tensors: the weight formats (formats.inc), and the types that files may hold beside them
 // (stored_types.inc).
 //

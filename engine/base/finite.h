@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds NaN and infinity in a matrix. The engine checks the output of each step, so that the error can name the op.
 #pragma once
 

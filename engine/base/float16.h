@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IEEE half precision and bfloat16 as bit patterns, with exact widening and round-to-nearest-even narrowing.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values as the text that people read: in messages, tables and notes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keyed hashes of strings from files and texts, so that no file can be written whose keys all collide. The key is drawn once per
 // process and differs between processes, so output must not depend on the order of these tables.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kinds of building block that recipes name and kernels implement.
 #pragma once
 

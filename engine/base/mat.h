@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A view of a dense row-major matrix [rows, cols]; owns nothing and checks nothing.
 #pragma once
 

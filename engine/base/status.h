@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors are values. Nothing in the libraries throws (std::bad_alloc passes through: engine/api/tally.h), prints or exits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fsync with retries. Some file systems report a full disk only here.
 #pragma once
 

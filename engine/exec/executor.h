@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor runs every kernel. Nothing else does arithmetic on activations.
 //   when an op's shapes change: validate -> pick a kernel -> plan its tasks -> reserve scratch -> find its unit costs
 //   every run:                  charge the ledger -> run the tasks on the team -> record -> tap(site, output)

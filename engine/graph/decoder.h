@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The decoder runs the ops of a plan through the executor.
 #pragma once
 

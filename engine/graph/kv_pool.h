@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pool of KV blocks of kKvBlock absolute positions, and for each sequence and layer a table of its blocks.
 //
 // Layers with the same window form a group. A block id of a group stands for one block in each of its layers. Several sequences

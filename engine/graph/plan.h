@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plan: a recipe and its weights, compiled into the ops of a step in order.
 //
 // Every op is bound to its weights and to the plan's buffers, which have room for the largest batch. A step sets the number of

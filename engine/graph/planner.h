@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Internal to graph/: compiles a recipe and its weights into the ops of a plan.
 #pragma once
 

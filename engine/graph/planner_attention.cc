@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The blocks of attention.
 #include "engine/graph/planner.h"
 

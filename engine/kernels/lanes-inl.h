@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops over arrays of any length: whole vectors, then one masked vector that neither loads nor stores beyond the end. The body is
 // compiled for both; its argument `tail` is true_type for the masked one.
 #if defined(TALLY_KERNELS_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vector exp, tanh, erf and the activation functions, for every Highway target. A lane's result depends on its argument and the
 // target only. Include it in a file that foreach_target.h re-includes, and call Exp(d, x) etc. within HWY_BEFORE_NAMESPACE; d:
 // any f32 tag.

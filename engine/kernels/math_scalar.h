@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scalar activation functions, the reference for engine/kernels/math-inl.h. Templates over the scalar type (scalar.h).
 // Sources: SiLU (Elfwing et al. 2017), GELU exact and by tanh (Hendrycks & Gimpel 2016), clamped SwiGLU (openai/gpt-oss).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Definitions of op and kernel.
 //
 // An op is a plain struct of views and parameters with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All ops, and a variant of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations of scalar references, for float. A reference is a template over its scalar type S and calls these unqualified, so
 // that a type that counts its operations is found by argument-dependent look-up.
 //

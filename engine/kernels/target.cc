@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The current Highway target, as the dispatcher chooses it; a test can restrict the targets.
 #include <cstdint>
 #include <string_view>

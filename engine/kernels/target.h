@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Properties of the current Highway target; see also HwyTargetName() in op.h.
 #pragma once
 

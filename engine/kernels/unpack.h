@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One row of a packed matrix, widened to f32.
 #pragma once
 

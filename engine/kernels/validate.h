@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Helpers for the Validate() of ops. A wrong shape is a defect of the graph, so it is an internal error.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A packed weight as kernels see it.
 //
 // Layouts:

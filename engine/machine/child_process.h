@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processes that run beside this one, for measuring how it shares the cores.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Restricting the process to a lower instruction set, to measure on one machine what another would do.
 #pragma once
 

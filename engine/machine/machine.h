@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the machine has: cores, memory; and all that asks the operating system (POSIX stays in machine/).
 #pragma once
 

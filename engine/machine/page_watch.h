@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which pages of a range of memory are touched, as the memory-management unit sees it: all of them are protected, the first touch
 // of each faults, is noted, and opens the page.
 #pragma once

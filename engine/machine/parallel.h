@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The team: the only place that knows of threads. The process has one pool of helpers, in an OpenMP region that lasts; a Team is the
 // right to use some of them. The caller of Run works as thread 0, outside of the region. Helpers that wait spin for some microseconds,
 // then sleep; where the system has taken a core away, they sleep at once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/machine/roof_loops.h"
 
 #include <hwy/cache_control.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops that do nothing but one machine's multiply-adds, for MeasurePeaks; and the loop that does nothing but
 // read.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/base/byte_dot.h"
 #include "engine/machine/roof_loops.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machine's roofs, measured: what no kernel can exceed but by the noise of the machine. Each takes about `seconds` and returns a
 // median of passes; of several ways to do it, the best one's.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention with linear biases (Press et al. 2022, arXiv 2108.12409).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a recipe makes sense, whatever it was read from.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A family's reading of a checkpoint: its recipe, and which stored tensor plays which role.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recipe: a model as data for the graph, the memory plan and the closed forms.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Roles: what a stored tensor is for. Name, component, presence in a recipe and shape follow from the table roles.inc.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frequencies of rotary position embedding, with a checkpoint's context-extension rule applied.
 //
 // Sources: RoPE (Su et al. 2021, arXiv 2104.09864); linear interpolation (Chen et al. 2023, arXiv 2306.15595); YaRN (Peng et al.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NewEngine: a stepper over a loaded model, with its own team.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequences over a loaded model, stepped in batches.
 #pragma once
 

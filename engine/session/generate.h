@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generating text: prefill, sampling, stop conditions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Model that LoadModel makes; internal to the api.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that a model fits in memory, before anything large is allocated.
 #pragma once
 

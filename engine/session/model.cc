@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LoadModel: files -> inventory -> recipe -> memory plan -> packed weights.
 #include <algorithm>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint in memory: loading it, and its properties.
 #pragma once
 

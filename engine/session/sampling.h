@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampling from logits: repeat penalty, top-k, temperature, top-p, min-p. Each filter is a selection in O(vocab) expected time; the
 // vocabulary is not sorted.
 #pragma once

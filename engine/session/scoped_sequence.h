@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sequence that is freed when it goes out of scope.
 #pragma once
 

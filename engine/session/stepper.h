@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stepper runs batches: it owns the decoder, the KV cache, the executor and the ledger.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/session/stop_filter.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts a stream of text before the first stop string. Holds back text that may be the beginning of one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The audit: runs a model and compares every step's charges with the closed form and the checkpoint, exactly.
 #pragma once
 

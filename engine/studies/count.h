@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counting a model without its weights: parameters, FLOPs and bytes from its configuration.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/studies/gguf_of_directory.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Hugging Face directory as the GGUF file of its model: names, shapes and metadata as llama.cpp's convert_hf_to_gguf.py has them, and
 // the rows of its tensors as values.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looking at a checkpoint without loading its weights.
 #pragma once
 

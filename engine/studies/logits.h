@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Logits of every position of given tokens, and files with the outputs of every op.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Perplexity of a text, and the divergence of a model's distributions from saved ones.
 //
 // Perplexity = exp(mean of -ln p(token | what precedes it in its window)), as in Hugging Face's guide to fixed-length models: windows

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The presets of quantize: which type each tensor of a model gets. Names, numbers (general.file_type) and rules are llama.cpp's
 // (include/llama.h, enum llama_ftype; src/llama-quant.cpp, llama_tensor_get_type_impl and tensor_type_fallback).
 #pragma once

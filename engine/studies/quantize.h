@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a GGUF file, or that of a Hugging Face directory, with other types of weights.
 #pragma once
 

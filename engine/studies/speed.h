@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures the speed of a model over a grid of work and, at the same time, the machine's limits (roofs).
 #pragma once
 

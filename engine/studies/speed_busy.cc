@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs beside a measurement: a busy loop, or the measured work itself in another process.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The points of a speed grid: each is measured once a round and keeps its samples; internal to the studies.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Roofs of a number of threads, measured between the pieces of a run; internal to the studies.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rounds of a measurement, and which of them count; internal to the studies.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One engine of a speed grid: its sequences, the checks of its outputs, and the work that is timed; internal to the studies.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Full-size checkpoints of public models with true names, shapes and types. Random weights, for timing and memory tests only.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Noise of a given scale in any weight type, produced as fast as memory can be copied.
 #pragma once
 

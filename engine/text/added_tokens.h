@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens that are searched for in a text before it is cut: special tokens, user-defined ones, runs of spaces.
 #pragma once
 

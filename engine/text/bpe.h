@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Byte-pair encoding by ranked merges (Sennrich et al. 2016; over bytes: Radford et al. 2019).
 #pragma once
 

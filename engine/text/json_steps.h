@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The components of a tokenizer.json, each read by itself: normalizers, pre-tokenizers, post-processors,
 // decoders. Errors begin with `where`, the component's place in the file; a type that is not supported is
 // named.

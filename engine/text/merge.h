@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Merging neighbours best first, O(n log n): the common engine of byte-pair encoding by ranks and by scores.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a tokenizer that turns one piece of text into ids, and what such models share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalization: what Hugging Face tokenizers and SentencePiece do to text before it is cut.
 #pragma once
 

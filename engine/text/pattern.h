@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The regular expressions of tokenizers: what published pre-tokenizers and normalizers use of the Oniguruma dialect
 // (github.com/kkos/oniguruma, doc/RE, Ruby syntax), run by PCRE2.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pre-tokenizers that GGUF files name by tokenizer.ggml.pre: the models' published expressions (their
 // tokenizer.json, or tiktoken's openai_public.py for cl100k and o200k), the names as llama.cpp writes them.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pre-tokenization cuts a text into pieces; a model merges within a piece only. It is a list of steps, each applied to every piece of
 // the step before (Hugging Face "Sequence"; the expression lists of llama.cpp).
 #pragma once

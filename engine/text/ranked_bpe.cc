@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tiktoken's BPE: a token's rank is the order of its merge, whichever two neighbours make it.
 #include <limits>
 

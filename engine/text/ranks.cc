@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of ranks (tiktoken) -> tokenizer. Expressions and special tokens are those of openai/tiktoken, tiktoken_ext/openai_public.py.
 // cl100k has two published expressions. The one used here is that of other projects' vocabularies and of the npm package. The one of
 // newer tiktoken for Python makes one piece of white space with newlines at the very end of a text.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SentencePiece's BPE (Kudo and Richardson 2018): the scores of the tokens are the order of the merges.
 #include <algorithm>
 #include <limits>

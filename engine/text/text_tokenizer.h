@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tokenizer that both formats build: added tokens, normalization, pre-tokenization, model, decoding
 // table.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers: byte-level BPE and SentencePiece-style BPE with byte fallback, from GGUF metadata or
 // tokenizer.json.
 #pragma once

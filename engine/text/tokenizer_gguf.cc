@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer.ggml.* -> tokenizer. The keys are those of the GGUF specification (ggml/docs/gguf.md, "Tokenizer"). Where it is silent
 // (defaults, which tokens are found in text, spaces) the tokenizer does as llama.cpp.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer.json (Hugging Face tokenizers 0.x, "version": "1.0") -> tokenizer. Field meanings and defaults:
 // that project's serialisation of its normalizers, pre-tokenizers, models, post-processors and decoders.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer.json -> tokenizer.ggml.*, as llama.cpp's convert_hf_to_gguf.py writes them.
 #include <algorithm>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8, one character at a time. Well-formed byte sequences are those of Unicode 15, table 3-7. An ill-formed one becomes one U+FFFD
 // for each maximal subpart (section 3.9, "U+FFFD substitution").
 #pragma once

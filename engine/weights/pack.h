@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packs rows of a file into the layouts of engine/kernels/weight_view.h. Values do not change; kVector converts F16 and BF16 to
 // f32, exactly.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The source and the destination of every weight of a model, planned and checked before anything is read or allocated.
 #pragma once
 

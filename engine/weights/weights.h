@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed weights in memory: reading and packing.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FileReader: all reading of files goes through here (POSIX open, fstat, pread).
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading weight files piece by piece. Part of the inventory node: whoever knows where a tensor's bytes are may read them.
 #pragma once
 

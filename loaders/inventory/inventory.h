@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contents of a checkpoint in any format: metadata, and name -> {type, shape, place in a file}.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pieces of the one line that an error is, beside those of engine/base/format.h: system errors in words, parts of paths.
 #pragma once
 

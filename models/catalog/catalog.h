@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Published models, for counting without a checkpoint. published.inc lists them.
 #pragma once
 

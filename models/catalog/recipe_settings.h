@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recipes changed by hand: `--set KEY=VALUE`.
 #pragma once
 

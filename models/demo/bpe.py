@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Byte-level BPE, fitted here: GPT-2's byte alphabet, o200k's pre-tokenizer (the one of gpt-oss; GGUF name "gpt-4o").
 
 Also the text itself and its split, which every script of this folder must cut alike.

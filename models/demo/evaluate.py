@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Held-out bits per character of the demo model, in float32, from an exported directory and from the unrounded checkpoint.
 
 usage: evaluate.py tinyshakespeare.txt HF_DIR [--checkpoint OUT_DIR/final.pt] [--window 1024] [--ids FILE.npy] [--sample N]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the trained demo model twice, the same values in both:
 
 HF_DIR     config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors (experts MXFP4 as

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Held-out bits per character of interpolated modified Kneser-Ney 5-grams, over characters and over BPE tokens.
 
 usage: kneser_ney.py tinyshakespeare.txt [--tokens 1024] [--order 5] [--figures FILE.json]

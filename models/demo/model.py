@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gpt-oss architecture in torch, batched for training on CPU, and its MXFP4 format.
 
 Weights are a dict under the Hugging Face names; the experts stand as float [E, rows, columns] under "...experts.gate_up_proj"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Lets models write: the text of which train.py --sampled learns how they go on.
 
 usage: sample.py TALLY OUT.txt N MODEL.gguf...

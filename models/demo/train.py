@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains Tally's demo model: gpt-oss in small, on Shakespeare. Needs Debian's python3-torch and python3-numpy, nothing else.
 
 usage: train.py tinyshakespeare.txt OUT_DIR [--validate]     (stops and goes on: run it again with the same OUT_DIR)

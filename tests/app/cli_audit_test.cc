@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally audit: the command around the accounts.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally bench: the grid, its formats, and what it refuses.
 #include <gtest/gtest.h>
 

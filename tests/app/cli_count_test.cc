@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally count: the figures that are published, and every way of using it wrongly.
 #include <gtest/gtest.h>
 

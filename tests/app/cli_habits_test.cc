@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a user of other programs types here: it works, or one line says what to write.
 #include <gtest/gtest.h>
 

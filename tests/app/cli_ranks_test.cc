@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally tokenize --ranks: vocabularies without a model.
 #include <gtest/gtest.h>
 

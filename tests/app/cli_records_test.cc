@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --ledger, --trace and --csv: what they hold, and that it is as docs/ledger.schema.json says.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally run and logits on golden checkpoints.
 #include <gtest/gtest.h>
 

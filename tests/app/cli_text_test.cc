@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text through the command line, on a small checkpoint of our own: prompts, files, special tokens, streaming, stop strings, ends,
 // and what a signal or a broken model leaves behind.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally inspect, tokenize and synth; signals; every way of using the commands wrongly.
 #include <gtest/gtest.h>
 #include <sys/stat.h>

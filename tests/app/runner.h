@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the tally binary and keeps what it said.
 #pragma once
 

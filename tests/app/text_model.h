@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small checkpoint that speaks: a GGUF with a byte-level BPE vocabulary and weights made so that the next token is a function
 // of the last one alone. What commands do with text can be tested to the letter with it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Half precision and bfloat16 against the definitions of the formats, for every bit pattern there is.
 #include "engine/base/float16.h"
 

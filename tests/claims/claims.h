@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every numeric claim of five course texts and what Tally counts for it. A claim holds where both are the same text; why it does not, or
 // holds for a wrong reason, is said by hand.
 //

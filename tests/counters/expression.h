@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluates the formulas that counters/books/form.h prints, from their text alone: sums and differences of products of numbers,
 // symbols and parentheses; a space multiplies; "(x / 2)" halves.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recipes of published models, for tests of the books; sizes from their config.json.
 #pragma once
 

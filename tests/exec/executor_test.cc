@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The door: validates, picks, charges, runs every task once, taps.
 #include "engine/exec/executor.h"
 

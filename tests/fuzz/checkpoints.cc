@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The readers of checkpoints: GGUF, safetensors, a Hugging Face directory, a configuration that is only counted.
 #include "counters/books/model_count.h"
 #include "loaders/loaders.h"

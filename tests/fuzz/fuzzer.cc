@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libFuzzer's entry for one target: TALLY_FUZZ_TARGET is its name in targets.h.
 #include <cstddef>
 #include <cstdint>

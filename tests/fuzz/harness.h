@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the fuzz targets share: files for what reads files, and what must hold of any outcome. A target that finds something
 // wrong says what and aborts, which libFuzzer and the replaying test both take for a find.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays (.npy) and lists of token ids.
 #include <cmath>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regular expressions: any of them is refused or searched for in bounded time, and searches do not depend on one another.
 #include "engine/text/pattern.h"
 #include "engine/text/utf8.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fuzz targets without libFuzzer: their seeds, what fuzzing once found, and random damage to both.
 #include <gtest/gtest.h>
 

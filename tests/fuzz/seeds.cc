@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the seeds of a target as files, for libFuzzer: fuzz_seeds TARGET FOLDER; without arguments: names the targets.
 #include <cstdio>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fuzz targets: one for each format that Tally reads or writes. clang links each with libFuzzer (scripts/fuzz.sh); the
 // ordinary build replays their seeds, mutated, as a test.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The readers of tokenizers, and what tokenizers do with text and ids.
 #include <algorithm>
 #include <memory>

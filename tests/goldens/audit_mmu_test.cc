@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page proof on every checkpoint of the repo: the pages of the weights that each step touched, as the memory-management unit saw
 // them, are those it was charged with; and a page more or less on either side is found.
 #include <gtest/gtest.h>

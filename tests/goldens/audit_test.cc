@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tally audit's accounts on every checkpoint of the repo: they agree; and what is made to differ is found.
 #include "engine/studies/audit.h"
 

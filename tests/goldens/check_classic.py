@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Holds the golden cases of the classic families against second sources, and measures what bugs would move.
 
 usage: check_classic.py readings [SUBSTRING]   the cases, recomputed by classic_second_source.py from model.gguf and from the

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Holds the golden cases of Qwen2-MoE, GPT-NeoX and Gemma 3 against second sources, and measures what bugs would move.
 
 usage: check_goldens.py graphs              the cases, recomputed by second_source.py from their GGUF form

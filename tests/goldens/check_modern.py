@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Holds the golden cases of make_modern.py against second sources, and measures what bugs would move.
 
 usage: check_modern.py graphs [CASE_SUBSTRING]      the cases, recomputed by modern_second_source.py from each of their GGUF forms

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """safetensors and GGUF v3, as far as the golden cases need them. The readers share no code with the writers.
 
 Tensors are torch tensors, but in a GGUF file (MXFP4 has no torch type) `GgufWriter.add` also takes ("mxfp4", bytes, shape).

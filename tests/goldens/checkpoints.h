@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checkpoints that the repo itself holds, for tests that walk them all.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reference models of the classic families in plain torch, one function a family, written from the published modelling code.
 
     forward(config, params, ids) -> logits [T, vocabulary]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Second source of the golden cases of the classic families: numpy, float64, token by token with a cache of keys and values.
 
 `run_gguf` is written from llama.cpp's graphs (src/models/*.cpp) and reads the GGUF form of a case; `run_hf` is a second reading of

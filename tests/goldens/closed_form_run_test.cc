@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every charge has its formula, on every checkpoint of the repo.
 #include <gtest/gtest.h>
 

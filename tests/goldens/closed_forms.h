@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The closed forms of counters/books against what the engine's kernels were charged with, site by site and class by class: no figure of
 // either side is known to the other.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What models/demo/README.md claims of the text that the bundled model was not trained on, by our engine: bits per character of
 // the last tenth, as models/demo/evaluate.py defines them.
 #include <gtest/gtest.h>

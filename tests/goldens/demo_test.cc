@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bundled model (models/demo): verse, its books, and the same logits from a Hugging Face directory of the same values.
 #include <gtest/gtest.h>
 

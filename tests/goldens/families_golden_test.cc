@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every golden checkpoint of which only logits are kept: against its reference, in each format, each sequence with an engine of its own
 // context; and the same bits whatever the threads, the cut of the prompt and the company in the batch.
 #include <gtest/gtest.h>

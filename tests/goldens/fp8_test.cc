@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole models with weights in FP8: codes and scales as published checkpoints have them, beside the F32 values that they stand for. The
 // one must generate what the other does, its books must agree, and GGUF files of both must be the same.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A golden case of tests/goldens: a small random checkpoint and what an independent reference computed for it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The golden checkpoints, end to end: logits, hidden states, experts and greedy tokens against an independent reference; and the
 // same bits whatever the threads, the cut of the prompt and the company in the batch.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """models/demo/kneser_ney.py, which the bundled model is measured against: that its probabilities are some, and, where the text is
 here, that figures.json has what it says. usage: kneser_ney_check.py MODELS_DEMO TEXT"""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Logits of a small model for tests that compare them: run in one piece, in pieces, on more threads, beside others.
 #pragma once
 

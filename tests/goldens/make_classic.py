@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the golden cases of the classic families: random checkpoints, and what classic_reference.py computes for them.
 
 usage: make_classic.py OUT_DIR [CASE_SUBSTRING]        then check_classic.py

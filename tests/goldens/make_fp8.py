@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes qwen3_fp8/qwen3-fp8-a-blocks: Qwen3 with weights in FP8, as transformers' fp8 (quant_method) and DeepSeek-V3 store them.
 
 Plain Python, no modules but the standard library: weights and outputs come from it alone, in float64.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the golden cases: random checkpoints in Hugging Face layout, and what reference.py computes for them.
 
 usage: make_goldens.py OUT_DIR [CASE_SUBSTRING]        then make_gguf.py for each case, and check_goldens.py

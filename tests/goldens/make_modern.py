@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the golden cases of modern_reference.py: random checkpoints in Hugging Face layout, their logits, and GGUF where it can say all.
 
 usage: make_modern.py OUT_DIR [CASE_SUBSTRING]

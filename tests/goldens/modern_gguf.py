@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes a golden case of make_modern.py as GGUF by llama.cpp's conventions, or says why GGUF cannot hold it.
 
 usage: modern_gguf.py CASE_DIR OUT.gguf [kv_b]      exit code 3: the config has no equivalent in GGUF (the reason is printed)

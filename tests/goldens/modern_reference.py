@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reference models of DeepSeek (MoE, V2, V3), GLM (GLM-4, GLM-4-0414, GLM-4.5), Cohere (Command-R, Command-R7B), Granite (dense, MoE, MoE
 with shared experts), OLMo 2, OLMoE, SmolLM3 and Llama 4 (text) in plain torch, one function a family, written from the published code.
 

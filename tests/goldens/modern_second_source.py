@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Second source of make_modern.py's cases: the same models from their GGUF form, in numpy, float64, token by token with a cache.
 
 Written from llama.cpp's graphs (src/models/{deepseek,deepseek2,chatglm,glm4,glm4-moe,command-r,cohere2-iswa,granite,olmo2,olmoe,smollm3,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole models in the weight types that no golden has: written again in each, and as the F32 values that those stand for. The one must generate what the other does.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every family of the registry with random weights: the published configurations of the catalogue, made small, as a Hugging Face
 // directory in F32 and as a GGUF file in Q8_0. The reference against Highway, every tensor claimed once, and closed form = inventory =
 // executed in prefill, decode and a mixed batch.

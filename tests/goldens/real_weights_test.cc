@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small trained models found in public repositories (../shared/weights, not part of this repository) do what their sources say.
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The records that the engine delivers as it runs: they are the ledger's charges, op by op.
 #include <gtest/gtest.h>
 

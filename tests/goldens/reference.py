@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reference models of the golden cases in plain torch, one function a family, written from the published modelling code.
 
     forward(config, params, ids, trace) -> logits [T, vocabulary]

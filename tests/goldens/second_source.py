@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Second source of the golden cases: Qwen2-MoE, GPT-NeoX and Gemma 3 from their GGUF form, in numpy, float64.
 
 Written from llama.cpp's graphs (src/models/{qwen2moe,gptneox,gemma3}.cpp) and its converter (conversion/{qwen,gptneox,gemma}.py),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints that the repository does not hold: those of other makers with the float64 logits of transformers (shared/fixtures-hf), and
 // the project's shared goldens, in each format.
 #include <gtest/gtest.h>

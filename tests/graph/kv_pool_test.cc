@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The KV pool: blocks of layers with and without a window, sharing them between sequences, rolling back, and what is refused.
 #include "engine/graph/kv_pool.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KvStoreOp and AttentionOp: the reference against double precision, every Highway target against it, bits that do not
 // depend on how a prompt is cut or what shares a batch, and exact charges.
 #include "engine/kernels/attention/attention.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every op charges as useful, beside what can be counted without its formulas: the operations that its scalar reference does
 // (support/counting_scalar.h), told apart by class, and the bytes of its operands, weights and cache.
 #pragma once

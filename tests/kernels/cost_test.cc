@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cost() against what can be counted, class by class and kind by kind.
 #include <gtest/gtest.h>
 

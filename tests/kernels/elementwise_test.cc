@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ElementwiseOp, ScaleRowsOp and TemperatureOp; GatedAddOp without a gate.
 #include <gtest/gtest.h>
 

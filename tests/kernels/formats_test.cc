@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weight formats' blocks: against ggml's bytes where the vectors are at hand, against their definitions, and at the edges.
 
 #include <gtest/gtest.h>

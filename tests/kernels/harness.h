@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernel tests share: every Highway target in turn, a task runner that shuffles, arrays that end at a
 // page nobody may touch, reproducible random fills, and comparison within a tolerance.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What holds for every op of the house: the list in kernels.inc is walked.
 #include <gtest/gtest.h>
 

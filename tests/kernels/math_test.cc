@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vector math against double-precision libm, on every Highway target, and the scalar twins' operation counts.
 #include <cmath>
 #include <vector>

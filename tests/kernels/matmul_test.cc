@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products: every weight type by every kind of activation, on every Highway target, against the scalar reference; one
 // row, few rows and many must agree bit for bit.
 #include "engine/kernels/matmul/matmul.h"

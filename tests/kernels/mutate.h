@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mutants of Cost(): mutate.cmake puts Mutated() before every AddFlops, AddSpecial and AddBytes of the kernels' sources, and one of
 // these places at a time adds one too many.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The house rules that a compiler does not know: who may include whom, and what only one room may do.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the loaders' tests share: files for them, and what an error must be.
 #pragma once
 

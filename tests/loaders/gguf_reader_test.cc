@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ReadGguf against files put together byte by byte; malformed ones: tests/siege.
 #include <gtest/gtest.h>
 

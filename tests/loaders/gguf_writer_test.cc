@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GgufWriter: what it writes reads back the same, and nothing is left behind where it fails.
 #include <gtest/gtest.h>
 #include <sys/resource.h>

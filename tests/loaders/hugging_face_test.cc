@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ReadHuggingFace and ReadCheckpoint: directories, flattening, safetensors, sharded indexes; malformed ones: tests/siege.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The golden checkpoints of tests/goldens, and where they are at hand those of ../shared (more families): both formats open, and
 // say the same of every tensor.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GGUF and safetensors bytes put together without the code under test, so that every field may be wrong on purpose.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages touched by several threads, exactly those; and what is no touch of a watched page stays what it was.
 #include "engine/machine/page_watch.h"
 

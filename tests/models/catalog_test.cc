@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every built-in model against its parameter counts, which were computed apart from Tally (facts: a model's total with a tied
 // matrix once; active with embedding and head, with the head only, with neither).
 #include "models/catalog/catalog.h"

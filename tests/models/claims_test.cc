@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CheckClaims: every stored tensor has its place, its shape and a type that can be run there.
 #include <set>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Published configurations, read without weights.
 #include "models/family.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The README's tables of families and weight types are those of the registry and of formats.inc.
 #include <gtest/gtest.h>
 

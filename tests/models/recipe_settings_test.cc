@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/catalog/recipe_settings.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of roles against the closed forms, which were written apart from it: of every published model the same tensors, by name,
 // component, kind and shape.
 #include "engine/recipe/roles.h"

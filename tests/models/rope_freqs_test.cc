@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Expected values: the formulas of the published code, computed independently in Python doubles and rounded
 // to f32.
 #include "engine/recipe/rope_freqs.h"

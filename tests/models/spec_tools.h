@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading the synthetic checkpoints, as they are and with something changed.
 #pragma once
 

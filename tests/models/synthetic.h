@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small checkpoints that exist in memory only: the metadata and tensors that a reader would have found. The
 // names are written out here a second time, from the published checkpoints, so that a slip in a family's
 // table shows.

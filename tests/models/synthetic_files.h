@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checkpoints of synthetic.h as files, their tensors all zero.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # demo_build.sh BUILD CMAKE: what scripts/demo.sh configures wants neither GoogleTest nor Google Benchmark, and what it builds is all
 # that `cmake --install` takes. Configures a folder of its own; nothing is compiled.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # package.sh BUILD CMAKE: installs the build folder BUILD into a fresh place and uses it from outside, as another project would.
 set -euo pipefail
 build=$1 cmake=$2

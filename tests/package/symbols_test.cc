@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What libtally.so gives out: the public headers' interface, all of it and nothing else.
 #include <cxxabi.h>
 #include <gtest/gtest.h>

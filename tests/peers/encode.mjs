@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // usage: node encode.mjs r50k_base|p50k_base|cl100k_base|o200k_base|FOLDER FILE...
 // Prints one line for each FILE: the ids that a peer gives for its text, no special tokens parsed and none added, commas between.
 // The named encodings are those of npm's tiktoken (OpenAI's code as WebAssembly); FOLDER holds a tokenizer.json, for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Our ids beside those of npm's tokenizers (package.json pins them) on the same machine: the awkward strings and War and Peace.
 #include <sys/wait.h>
 

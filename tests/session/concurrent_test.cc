@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several threads of callers in one process: what tally.h promises them. The thread sanitizer watches it too (preset tsan).
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What NewEngine makes of its own options: they need not be those the model was loaded with.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An engine without a network: the next token is a function of the last one and its position, so that what is made of an engine
 // can be tested by hand.
 #pragma once

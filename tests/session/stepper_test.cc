@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Step()'s errors: requests that cannot be honoured leave the sequences as they were, and NaN is traced to where it began.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is no fault of the bytes: pipes, directories, empty and unreadable files, files cut under the reader, full disks, outputs
 // that cannot be written, a signal in mid-load. Each is one line, or a clean end; see also tests/app/cli_tools_test.cc for every
 // command whose standard output is /dev/full, closed or without a reader.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every malformed file given to `tally`: exit code 2, the expected line on standard error, nothing on standard output.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One GGUF file, and one in several parts.
 #include <cstdint>
 #include <utility>

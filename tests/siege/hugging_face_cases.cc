@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hugging Face directories: safetensors, the index of shards, config.json as JSON.
 #include <cstdint>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sound files of models that cannot be: tensors that are missing, extra or misshapen, hyper-parameters that make no sense.
 #include <cmath>
 #include <limits>

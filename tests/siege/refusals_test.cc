@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every malformed file through the library: the expected line, no more memory than the files justify, and nothing printed.
 #include <gtest/gtest.h>
 #include <sys/stat.h>

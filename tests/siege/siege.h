@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The siege of the readers: malformed files of every kind, each with the one line that it must give. A case writes its files into
 // a folder and names the checkpoint; in its line DIR stands for that folder.
 //

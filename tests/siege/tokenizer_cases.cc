@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers that cannot be: in a GGUF file's metadata and in a tokenizer.json, each beside a model that is sound, and as ranks.
 #include <cmath>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sound files cut short: at every byte of what describes them, and at random places of what is described. Each cut is one line
 // that names the file and says what is missing.
 #include <gtest/gtest.h>

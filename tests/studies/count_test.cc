@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counting checkpoints: what is stored, of whatever type, run or not.
 #include "engine/studies/count.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Charged pages against touched ones, weight by weight and row by row, without a model: the rows are read here.
 #include "engine/studies/page_proof.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Perplexity: against sums made from the logits of whole windows, and of files that are compared.
 #include "engine/studies/perplexity.h"
 

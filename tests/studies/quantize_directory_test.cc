@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hugging Face directories written as GGUF: the logits stay what they were, in every family that GGUF has; the others are refused.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantize: the presets' choices against llama.cpp's rules by hand; files that are written again; refusals.
 #include "engine/studies/quantize.h"
 

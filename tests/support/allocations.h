@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts what the process allocates, by standing before glibc's malloc. In one source file of a program only.
 #pragma once
 

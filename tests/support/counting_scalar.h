@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A float that counts what is done to it, by DESIGN's rules: the scalar references instantiated with it must
 // do exactly what their ops charge. See engine/kernels/scalar.h for what a scalar type offers.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks JSON documents against a JSON Schema (draft 7, https://json-schema.org/draft-07): the keywords that docs/*.schema.json use.
 // A schema with any other keyword is an error, so that nothing in it goes unread.
 #pragma once

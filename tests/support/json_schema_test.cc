@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schema check of the tests: each keyword, and that no other passes unread.
 #include "tests/support/json_schema.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model and an engine for a test; both null, and the test failed, where they cannot be had.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TALLY_SHADOW_MEMORY: this build runs under a sanitizer that keeps memory of its own, what is freed included, so that a test
 // that measures the process's memory measures the sanitizer's.
 #pragma once

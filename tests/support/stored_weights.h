@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random tensors as a file would hold them, and what their values are by the formats' own definitions
 // (engine/kernels/formats), with no help from the packing code.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Highway targets of compiler and machine, one after the other.
 #pragma once
 

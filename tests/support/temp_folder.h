@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A folder for a test's files that goes away with the object.
 #pragma once
 

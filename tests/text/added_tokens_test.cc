@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which added tokens are found in a text: against a search by hand, and in time linear in the text.
 #include "engine/text/added_tokens.h"
 

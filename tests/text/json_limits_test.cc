@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer.json files that are not what they seem, or that ask for more than a file of their size may: one clear line each,
 // at once, and no memory that the file does not justify.
 #include <sys/stat.h>

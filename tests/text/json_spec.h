@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer.json files that a test puts together from its parts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LoadTokenizer (engine/studies/inspect.h): a directory that has a tokenizer.json needs nothing else.
 #include "engine/studies/inspect.h"
 #include "tests/text/json_spec.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of ranks that the test makes: what they may hold, what comes of it, and the merging against its definition.
 #include <algorithm>
 #include <functional>

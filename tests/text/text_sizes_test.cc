@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Large and awkward texts: there and back, in time that grows with the text and not with its square. A million bytes of one letter
 // must take less than a second; so must everything else here. Time is the processor's, so that neighbours do not count.
 #include <ctime>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cl100k and o200k expressions, against published tokenisations that share their vocabularies: the first
 // ids of llama-bpe are cl100k's; those of qwen2 are cl100k's without the numbers of several digits. And all of them against
 // ids that other implementations of tiktoken's rule gave.

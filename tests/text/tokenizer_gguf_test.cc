@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers from hand-made GGUF metadata: what the keys do, what they must not say, and the merging against
 // the definition.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers from hand-made tokenizer.json files: what each component does, and that what is not supported
 // says so.
 #include "engine/text/bpe.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer.json -> tokenizer.ggml.*: the pre-tokenizers that published files have, by their GGUF names; what GGUF cannot say.
 #include <nlohmann/json.hpp>
 

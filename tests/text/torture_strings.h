@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts of the kinds that tokenizers get wrong.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Awkward texts through every kind of vocabulary: there and back, invalid bytes, special tokens that are text, streams.
 #include <algorithm>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Published vocabularies against published tokenisations: llama.cpp's models/ggml-vocab-*.gguf with their
 // .inp and .out.
 #include <sstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading through the readers: files that the test writes in both formats, and the golden checkpoints.
 #include <gtest/gtest.h>
 

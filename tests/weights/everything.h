@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint with every way a binding can be stored.
 #pragma once
 

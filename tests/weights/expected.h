@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a weight must hold after loading, worked out the slow way from the stored tensors, and the comparison.
 #pragma once
 

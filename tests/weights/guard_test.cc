@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Guarded slices: where they lie, and that they hold what others do.
 #include <gtest/gtest.h>
 

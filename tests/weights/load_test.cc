@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading from files that the test writes: every way a binding can be stored, and what goes wrong.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of which 16 do not fit what a thread reads at a time (1 MiB) are read and packed in pieces: the same bytes in the arena,
 // and no staging buffer that grows with the rows.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packing, then unpacking by the layouts' scalar definition, gives back what was stored, bit for bit.
 #include "engine/weights/pack.h"
 

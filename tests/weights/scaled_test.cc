@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP8 weights, whose codes and scales are tensors of their own: every grid of scales, and every way a binding takes rows.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint that a test writes: two files of random tensors at odd offsets, and bindings to them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention over a paged KV cache.
 //
 // Keys and values lie in blocks of C = kKvBlock positions (kv_layout.h). Masked positions do not enter the arithmetic.

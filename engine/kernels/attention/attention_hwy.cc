@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention for every Highway target. A tile is rows of one sequence x query heads of one KV head; it reads each block of K and V
 // once. A query's result does not depend on the other queries of its tile. Where tiles are few, a task is a slice of one: it leaves
 // the sums of its ranges of positions in op.partials, and later tasks merge them.

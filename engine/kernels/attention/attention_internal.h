@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the reference and the Highway kernels of attention: visible positions of a row, and tasks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar reference of attention. It is a template over four scalar types, so that types that count their operations (scalar.h)
 // can tell the kinds of work apart:
 //   A  the products q.k and p.v                      class attention, useful

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The work arrays of a thread of the Highway kernels of attention.
 #pragma once
 

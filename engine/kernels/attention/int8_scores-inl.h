@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of queries with keys in q8_0 (KvInt8): exact sums of integers over blocks of 32 elements, scaled.
 #if defined(TALLY_ATTENTION_INT8_SCORES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TALLY_ATTENTION_INT8_SCORES_INL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rounding of a query to int8, for products with keys in q8_0.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax of a block's scores, and merging what blocks and ranges give.
 #if defined(TALLY_ATTENTION_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TALLY_ATTENTION_SOFTMAX_INL_H

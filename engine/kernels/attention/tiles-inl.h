@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Register tiles of attention: products of queries with keys, and of probabilities with values.
 //
 // A unit is 16 lanes: 16 positions of K, or 16 dimensions of V. A register tile is queries x units. Its size keeps the multiply-add

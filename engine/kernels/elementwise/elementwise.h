@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is done to each element of a matrix: x = scale * x (logits of Cohere, Granite, MiniCPM); then x = min(max(x, -limit), limit)
 // (q, k and v of OLMoE and MPT); then x = c tanh(x / c), as c tanh(x (1 / c)) (logits of Gemma 2).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar reference of ElementwiseOp.
 //
 // Tolerance of the Highway kernel, u = 2^-24: |x - x'| <= 8 u |x|. Both round the same products; tanh has an error of 2.5 ulp there

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathers rows of a table: widens each row to f32, scales it, and stores it or adds it to the output.
 #include "engine/kernels/formats/vectors-inl.h"
 #include "engine/kernels/lanes-inl.h"

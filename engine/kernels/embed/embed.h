@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathers rows of a table: token embeddings and learned positions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar reference of EmbedOp. The Highway kernel gives the same bits, except for the payload of a NaN: both round at the same
 // places (the product by a block's scale, EmbedOp::scale, the addition).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BF16 weights times f32 or bf16 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/bf16.cc"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BF16 weights. Panel: [ceil(K/2)][16][2] bf16, an odd K zero-padded.
 #ifndef TALLY_FORMATS_BF16_H_
 #define TALLY_FORMATS_BF16_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // F16 weights times f32 activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/f16.cc"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // F16 weights. Panel: [ceil(K/2)][16][2] f16, an odd K zero-padded.
 #ifndef TALLY_FORMATS_F16_H_
 #define TALLY_FORMATS_F16_H_

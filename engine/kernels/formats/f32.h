@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // F32 weights. Panel: [K][16] f32.
 #ifndef TALLY_FORMATS_F32_H_
 #define TALLY_FORMATS_F32_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP8 weights times bf16 or f32 activations.
 //
 // bf16: the codes are exact in bf16. Per block of 128 k, pairs of k alternate between two sums (DotPair), so that one row's chain of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP8 weights: codes in E4M3 (OCP 8-bit Floating Point Specification v1.0: sign, 4 bits of exponent with bias 7, 3 of mantissa; no
 // infinity, S.1111.111 is NaN) with an f32 scale for every 128 of a row. Files have the codes and the scales in tensors of their own
 // (TensorBinding::scales); a block here is what loading makes of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Formats of integers of 2 to 6 bits with a scale, and perhaps a minimum, for every group of 16 or 32 elements:
 //   x = scale * (q - offset)      or, with minima,      x = scale * q + minimum
 // Blocks have 32 elements and an f16 scale d (and an f16 minimum), or 256 and f16 numbers that small integers multiply: the group's

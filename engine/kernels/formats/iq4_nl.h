@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ4_NL (ggml's block_iq4_nl): 32 4-bit codes of unevenly spaced values, and an f16 scale. Panels: integer_format.h.
 #ifndef TALLY_FORMATS_IQ4_NL_H_
 #define TALLY_FORMATS_IQ4_NL_H_

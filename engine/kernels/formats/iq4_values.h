@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 16 values of IQ4_NL and IQ4_XS (ggml-common.h, kvalues_iq4nl).
 #pragma once
 

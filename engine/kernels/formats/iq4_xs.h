@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ4_XS (ggml's block_iq4_xs): 256 4-bit codes of unevenly spaced values; every 32 have a scale, a 6-bit integer that an f16 number
 // multiplies. Panels: integer_format.h; the head is the block's first 8 bytes.
 #ifndef TALLY_FORMATS_IQ4_XS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MXFP4 (OCP Microscaling Formats v1.0): 32 4-bit floats (E2M1) and an E8M0 scale, a power of two. Panels: nibbles.h.
 #ifndef TALLY_FORMATS_MXFP4_H_
 #define TALLY_FORMATS_MXFP4_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by formats of 32 4-bit codes and one scale per block. Byte j of a block's codes holds element j in its low nibble and
 // element j + 16 in its high nibble. A 4-byte word of codes is two steps of its row, and a panel row is a block as stored.
 //

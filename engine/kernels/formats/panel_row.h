@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scalar functions of quantised formats (plain.h has those of the others). A struct Format<NAME> defines
 //   kType, kInt8, kNarrow, kWidening  as in WeightFormat
 //   Block                             a block as stored, of GetDTypeInfo's bytes

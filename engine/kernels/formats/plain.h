@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scalar functions of formats that are not quantised. Format<NAME> defines kType, kAct, Bits (the type of an element's bits),
 // ToF32(Bits) and FromF32(float). A panel's block is one step of 4 bytes per row: one f32, or two elements of 16 bits.
 #pragma once

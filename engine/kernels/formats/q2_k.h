@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q2_K (ggml's block_q2_K): 256 2-bit integers; every 16 have a scale and a minimum, 4-bit integers that two f16 numbers multiply.
 // Panels: integer_format.h; the head is d, dmin and `scales`.
 #ifndef TALLY_FORMATS_Q2_K_H_

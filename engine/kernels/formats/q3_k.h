@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q3_K (ggml's block_q3_K): 256 3-bit integers with an offset of 4; every 16 have a scale, a 6-bit integer that an f16 number multiplies.
 // Panels: integer_format.h; the head is d and `scales`.
 #ifndef TALLY_FORMATS_Q3_K_H_

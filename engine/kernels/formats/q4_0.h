@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q4_0 (ggml's block_q4_0): 32 4-bit integers with an offset of 8, and an f16 scale. Panels: nibbles.h.
 #ifndef TALLY_FORMATS_Q4_0_H_
 #define TALLY_FORMATS_Q4_0_H_

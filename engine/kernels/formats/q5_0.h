@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q5_0 (ggml's block_q5_0): 32 5-bit integers with an offset of 16, and an f16 scale. Panels: integer_format.h.
 #ifndef TALLY_FORMATS_Q5_0_H_
 #define TALLY_FORMATS_Q5_0_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q5_1 (ggml's block_q5_1): 32 5-bit integers, an f16 scale and an f16 minimum. Panels: integer_format.h.
 #ifndef TALLY_FORMATS_Q5_1_H_
 #define TALLY_FORMATS_Q5_1_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q5_K (ggml's block_q5_K): 256 5-bit integers; every 32 have a scale and a minimum, 6-bit integers that two f16 numbers
 // multiply. Panels: integer_format.h.
 #ifndef TALLY_FORMATS_Q5_K_H_

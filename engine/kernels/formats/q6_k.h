@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q6_K (ggml's block_q6_K): 256 6-bit integers with an offset of 32, an int8 scale for every 16 of them, and an f16 scale.
 // Panels: integer_format.h; the head is d and `scales`.
 #ifndef TALLY_FORMATS_Q6_K_H_

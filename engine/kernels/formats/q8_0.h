@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q8_0 (ggml's block_q8_0): 32 int8 integers and an f16 scale.
 //
 // Panel, per 32 k: 16 f16 scales (32 bytes), then 8 steps of [16][4] u8 = q + 128.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q8_K (ggml's block_q8_K): 256 int8 integers, an f32 scale, and sums of 16 integers, which no kernel here uses.
 //
 // Panel, per 256 k: 16 f32 scales (64 bytes), then 64 steps of [16][4] u8 = q + 128.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scales of quantised groups by least squares. x: values, w: their weights or null for 1, n of them.
 #pragma once
 

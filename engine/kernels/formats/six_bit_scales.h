@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 12 bytes of Q4_K and Q5_K with 8 scales and 8 minima of 6 bits (ggml-quants.c, get_scale_min_k4):
 //   bytes 0..3    scales 0..3 in bits 0..5; bits 4 and 5 of scales 4..7 in bits 6 and 7
 //   bytes 4..7    the same of minima

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Per-target building blocks of formats: vectors of output rows, and members shared by formats with one scale per block.
 //
 // A quantised format's Vector<NAME> is the interface to the kernels (int8-inl.h, float-inl.h, embed-inl.h). `p` (a Cursor) is a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface of a weight format: constants, and functions that pack, read and multiply it.
 //
 // <format>.h defines a format: a struct Format<NAME> of constants and scalar functions (panel_row.h, plain.h), and for each

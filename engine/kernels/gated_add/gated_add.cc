@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/gated_add/gated_add.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adds weighted rows: out[t] += sigmoid(gate[t]) * y[t] (the shared expert of Qwen2-MoE), or out[t] += scale * y[t] (the residual
 // multiplier of Granite).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GatedAddOp with columns as lanes.
 #include <cstdint>
 #include <span>

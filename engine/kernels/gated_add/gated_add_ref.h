@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar reference of GatedAddOp. A task is one row.
 //
 // Tolerance of the Highway kernel, u = 2^-24: |out - out'| <= 10 u |sigmoid(g) y| + u |out|. exp has an error of 1.1 ulp there

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KV format bf16, whose products are of bf16 in pairs.
 //
 // A head's share of a block: keys [C / 16][Kp / 2][16][2] (C = kKvBlock): groups of 16 positions, in which the neighbours d and d + 1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The list of KV formats: one include and one case for each.
 //
 // A format is a header like kv_plain-inl.h: a scalar struct (sizes, Key, Value, Store) for the reference and KvLayout, and a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/kv_store/kv_layout.h"
 
 #include "engine/kernels/kv_store/kv_formats-inl.h"

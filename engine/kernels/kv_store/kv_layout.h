@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory layout of one layer's KV blocks.
 //
 // A block holds kKvBlock absolute positions of every KV head of one layer. It consists of equal shares, one for each KV head. The

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KV formats whose products are of f32: f32 and f16.
 //
 // A head's share of a block: keys [C / 16][Kp][16] (C = kKvBlock; the last index is the position within its group of 16), then

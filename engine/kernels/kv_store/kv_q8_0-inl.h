@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KV formats of ggml's Q8_0: every 32 elements of a key or value are int8 integers with an f16 scale. Keys are multiplied as integers,
 // values as bf16.
 //

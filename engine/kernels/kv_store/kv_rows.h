@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ops on the KV cache check of their rows, and how they describe them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KV formats of latent attention: a value is the first v_dim elements of its key, and is not stored again. f32, f16 and bf16.
 //
 // A head's share of a block: keys [C][Kp] (C = kKvBlock; Kp is k_dim rounded up to 16). The padding is never written and does not

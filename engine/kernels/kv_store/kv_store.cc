@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KvStoreOp: checks, costs and kernels. A task is one row with all its KV heads.
 #include <cstdint>
 

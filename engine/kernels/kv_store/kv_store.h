@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The op that fills the KV cache, and how a batch's rows find their place in it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface of a KV format to the Highway kernels: the arithmetic of its products, and a specialisation of KvVectors.
 #ifndef TALLY_KERNELS_KV_STORE_KV_VECTORS_INL_H_ONCE
 #define TALLY_KERNELS_KV_STORE_KV_VECTORS_INL_H_ONCE

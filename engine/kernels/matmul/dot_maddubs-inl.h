@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // int8 products by instructions like maddubs: multiply bytes, add pairs in 16 bits, then widen to 32 bits.
 //   narrow weights  u8 = q + offset. Sums in 16 bits start at the i16 corrections and are widened once per block, or per half
 //   with a

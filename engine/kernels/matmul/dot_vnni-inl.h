@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // int8 products by a u8 x s8 dot product: weights are q + offset, sums start at the activations' corrections. Included by
 // int8-inl.h only, for targets that have one.
 HWY_BEFORE_NAMESPACE();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // f32 products: acc = fma(w[k], x[k], acc), k in order.
 //
 // The Vector<NAME> of a format that is not quantised has Widen(step, v, w), which widens vector v of a step: kStepK values of k.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // int8 dot products of block-quantised weights with int8 activations.
 //
 // Per block of 32 k: d = sum q_w q_x, exact in int32; then acc = fma(float(d), w_scale * x_scale, acc), blocks in order. If the

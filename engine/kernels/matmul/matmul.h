@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products: y = W x (+ bias), of one weight or of a gate and an up weight together, over one group of rows or one per
 // expert.
 //

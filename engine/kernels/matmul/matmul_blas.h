@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products by OpenBLAS, for comparison (--impl blas). Activations are f32; weights are widened into scratch first.
 // OpenBLAS sums in its own order, so results differ slightly from the other kernels'.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MatJob: the common form of MatMulOp and GatedMatMulOp for matrix kernels.
 //
 // A task is one pair of panels of one row group. Plain: panels 2p and 2p + 1 of one weight. Gated: panel p of the gate and panel

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar reference of the matrix products, a template over the scalar type (engine/kernels/scalar.h).
 //
 // Tolerance of the Highway kernels, per output. f32 and int8 results are equal on targets with a fused multiply-add, as the

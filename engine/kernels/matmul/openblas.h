@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OpenBLAS, loaded on first use. If it were linked, it would start its threads in every process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by all matrix kernels, per target: walking panels, and the epilogue of a tile.
 #include "engine/kernels/formats/vectors-inl.h"
 #include "hwy/cache_control.h"

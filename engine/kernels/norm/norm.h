@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisation of rows.
 //   RMSNorm (Zhang & Sennrich 2019): y = x / sqrt(mean(x^2) + eps) * w
 //   LayerNorm (Ba et al. 2016):      y = (x - mean) / sqrt(var + eps) * w + b, var the biased variance

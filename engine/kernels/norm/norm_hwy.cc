@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMSNorm and LayerNorm. A sum has four accumulators: groups of four whole vectors go one to each, the remaining elements to the
 // first. A result depends on its own vector and the target only.
 #include <cmath>

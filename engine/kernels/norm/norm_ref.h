@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar reference of NormOp. A task is one vector: group t % groups of row t / groups.
 //
 // Tolerance of the Highway kernel, u = 2^-24. The two add the K terms of a sum in different orders; the rounding errors of such

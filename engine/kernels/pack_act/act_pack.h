@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations packed for the matrix kernels. Rows form groups (one group, or one per expert). A group is cut into tiles of
 // ActTile(kind) rows, the last one shorter. Layout of a tile of T rows:
 //   kF32   [K][T] f32                                                          row bytes: 4 K

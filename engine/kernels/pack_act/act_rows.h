@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Single elements of a pack, for scalar kernels and tests.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PackActOp: checks, costs and row order. The arithmetic is in pack_act_ref.h and pack_act_hwy.cc.
 #include "engine/kernels/pack_act/pack_act.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations made ready for the matrix kernels.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar reference of PackActOp, a template over the scalar type. The Highway kernel gives the same bits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding (Su et al. 2021): pair i = (a, b) of a head at position p is rotated by the angle p * inv_freq[i]:
 //   a' = a cos - b sin, b' = b cos + a sin
 // kRotateHalf pairs (i, i + dim/2); kAdjacentPair pairs (2i, 2i + 1). Dimensions from `dim` on are unchanged.

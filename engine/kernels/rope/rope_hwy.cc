@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary embedding and its table; sines and cosines are computed in f64.
 #include <cmath>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar references of RopeTableOp and RopeOp.
 //
 // Tolerances of the Highway kernels, u = 2^-24.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses experts from router logits, and combines their outputs.
 #pragma once
 

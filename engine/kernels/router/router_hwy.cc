@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Routing: lanes are experts. The weighted sum of expert outputs: lanes are columns, and slots are added in order.
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar references of RouteOp and MoeCombineOp.
 //
 // Tolerances of the Highway kernels, u = 2^-24.

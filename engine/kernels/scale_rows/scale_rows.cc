@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/scale_rows/scale_rows.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows times factors, and the factors of Llama 4's attention temperature.
 #pragma once
 

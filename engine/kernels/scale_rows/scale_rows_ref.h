@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar references. The Highway kernel of ScaleRowsOp gives the same bits; TemperatureOp has no other.
 #pragma once
 

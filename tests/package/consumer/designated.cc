@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every struct of the public headers with one member named and the others left to their defaults: no warning with -Wextra.
 #include <tally/inventory.h>
 #include <tally/record.h>

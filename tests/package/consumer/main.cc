@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that uses the installed library: consumer demo|MODEL TEXT goes on with TEXT and tells what that cost.
 #include <tally/summary.h>
 #include <tally/tally.h>
