@@ -44,7 +44,8 @@ Status Choose(const std::string& option, const std::string& given, const std::ve
 }  // namespace
 
 void AddModel(CLI::App& command, std::string& model) {
-  command.add_option("MODEL,-m,--model", model, "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
+  command
+      .add_option("MODEL,-m,--model", model, "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
       ->default_str(model);
 }
 
