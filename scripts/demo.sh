@@ -14,9 +14,10 @@ run() {
 build_command
 say
 say "The bundled model: a gpt-oss in small, trained on Shakespeare (models/demo/README.md). First its verse, then what it cost."
-if [ $# -eq 0 ]; then
-  set -- -n 200
-  exec </dev/null  # else the prompt
-fi
+if [ $# -eq 0 ]; then set -- -n 200; fi
+case " $* " in
+  *" - "*) ;;             # -p -, -f -
+  *) exec </dev/null ;;  # else standard input is the prompt
+esac
 stage "run" run "$@"
 stage_summary

@@ -67,8 +67,7 @@ bool InputIsGiven() {
   const int flags = ::fcntl(STDIN_FILENO, F_GETFL);
   if (flags < 0 || (flags & O_ACCMODE) == O_WRONLY || ::isatty(STDIN_FILENO) == 1) return false;
   pollfd waiting{STDIN_FILENO, POLLIN, 0};
-  if (IsTerminal(Stream::kError) && ::poll(&waiting, 1, 1000) == 0)
-    Note("reading standard input (-p TEXT is read instead of it)\n");
+  if (::poll(&waiting, 1, 1000) == 0) Note("reading standard input (</dev/null: none)\n");
   return true;
 }
 

@@ -136,7 +136,7 @@ Action AddCount(CLI::App& app) {
       ->option_text("TEXT ... [demo]");
   c->add_option("--set", flags->settings, "change the configuration: KEY=VALUE[,KEY=VALUE...]; keys: " + SettingKeys())
       ->allow_extra_args(false);
-  AddNumber(*c, "--ctx", flags->context, "positions that the decode token sees, its own included (0: as --prompt)");
+  AddNumber(*c, "-c,--ctx,--ctx-size", flags->context, "positions that the decode token sees, its own included (0: as --prompt)");
   AddNumber(*c, "--prompt", flags->prompt, "positions of the prefill (0: 1024, or the trained context where that is shorter)");
   AddNumber(*c, "--batch", flags->batch, "sequences");
   c->add_option("--type", flags->type, "count weights as " + WeightTypeNames() + " (default: as stored or published)");

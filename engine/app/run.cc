@@ -158,13 +158,17 @@ Result<int> RunModel(const RunFlags& flags) {
   RecordFiles records;
   TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records));
   TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*loaded.engine, prompt.tokens, options));
+  bar.Wipe();  // where the prompt was interrupted
   const Status recorded = records.Close();
   const books::RunFigures figures = MeasureRun(*loaded.engine, result);
   if (flags.json) {
     PrintJson(RunJson(flags, *loaded.engine, result, figures));
   } else {
     Print("\n");
-    TALLY_RETURN_IF_ERROR(FlushOutput());
+    if (const Status printed = FlushOutput(); !printed.ok()) {
+      TALLY_RETURN_IF_ERROR(recorded);
+      return printed;
+    }
     Note("\n" + Printable(loaded.model->Description()) + "\n" + books::RunSummary(figures) +
          "ended: " + FinishName(result.finish) + "\n" +
          (flags.sampling.temperature > 0 ? "seed: " + std::to_string(flags.sampling.seed) + "\n" : ""));

@@ -28,12 +28,13 @@ struct TokenizeFlags {
 // What the vocabulary came from.
 const std::string& Source(const TokenizeFlags& flags) { return flags.ranks ? *flags.ranks : *flags.model; }
 
-// Whether a lone argument is a model rather than a text: it is there, or looks like a path.
+// Whether a lone argument is a model rather than a text: it is named like one, or is a directory; or, with a text on standard input, it
+// looks like a path.
 bool NamesModel(const std::string& argument) {
   std::error_code ignored;
   return argument == "demo" || argument.ends_with(".gguf") || argument.ends_with(".json") ||
-         (argument.find('/') != std::string::npos && argument.find(' ') == std::string::npos) ||
-         std::filesystem::exists(argument, ignored);
+         std::filesystem::is_directory(argument, ignored) ||
+         (argument.find('/') != std::string::npos && argument.find(' ') == std::string::npos && InputIsGiven());
 }
 
 // The arguments MODEL TEXT, TEXT alone, or MODEL alone with the text from elsewhere; -m MODEL leaves only TEXT.

@@ -72,8 +72,7 @@ TEST(CliHabits, StandardInputIsThePrompt) {
 
 // Nothing comes for a second: whoever sits at the terminal is told what is waited for.
 TEST(CliHabits, WaitingForStandardInputIsSaid) {
-  const Ended e =
-      Tally({"run", "-n", "1"}, {.terminal = true, .wrapper = {"bash", "-c", "(sleep 1.5; echo A) | \"$@\"", "bash"}});
+  const Ended e = Tally({"run", "-n", "1"}, {.terminal = true, .wrapper = {"bash", "-c", "(sleep 4; echo A) | \"$@\"", "bash"}});
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_TRUE(e.err.starts_with("reading standard input")) << e.err;
 }
@@ -142,16 +141,20 @@ TEST(CliHabits, NamesWithoutWeights) {
 }
 
 TEST(CliHabits, AReaderThatLeavesEndsUsQuietly) {
-  for (const char* command :
-       {"count gpt2 --layers", "count gpt2 --json", "inspect demo --full", "run -n 900 --temp 0 --ctx 1000"}) {
-    // Whatever head reads, the rest is not waited for; nothing is said.
-    const RunOptions head{
-        .wrapper = {"bash", "-c", "\"$@\" " + std::string(command) + " | head -n 1; exit ${PIPESTATUS[0]}", "bash"}};
-    const Ended e = Tally({}, head);
+  const auto piped = [](const std::string& command) {
+    return Tally({}, {.wrapper = {"bash", "-c", command + "; exit ${PIPESTATUS[0]}", "bash"}});
+  };
+  // The reader has left before anything is written. Nothing is said.
+  for (const char* command : {"count gpt2 --layers", "count gpt2 --json", "inspect demo --full"}) {
+    const Ended e = piped("{ sleep 0.2; \"$@\" " + std::string(command) + "; } | true");
     EXPECT_EQ(e.code, 141) << command;
     EXPECT_EQ(e.err, "") << command;
-    EXPECT_FALSE(e.out.empty()) << command;
   }
+  // Whatever head reads, the rest is not waited for.
+  const Ended e = piped("\"$@\" run -n 900 --temp 0 --ctx 1000 </dev/null | head -n 1");
+  EXPECT_EQ(e.code, 141);
+  EXPECT_EQ(e.err, "");
+  EXPECT_FALSE(e.out.empty());
 }
 
 TEST(CliHabits, TokenizeTakesTheBundledModel) {

@@ -215,7 +215,7 @@ TEST_P(MatMulTest, AgreesWithTheReference) {
     EdgeArray<float> bias(static_cast<size_t>(shape.rows));
     random.Fill(bias.data(), shape.rows);
     for (ActKind kind : KindsFor(GetParam())) {
-      for (int64_t n : {1, 2, 3, 5, 6, 7, 12, 13, 31}) {
+      for (int64_t n : {1, 2, 3, 5, 6, 7, 8, 12, 13, 31}) {
         EdgeMat<float> x(n, shape.cols), got(n, shape.rows, 3), want(n, shape.rows);
         x.Fill(random);
         const Packed packed(x.view(), ActFormatFor(GetParam(), kind), OneGroup(n));
@@ -264,7 +264,7 @@ TEST_P(MatMulTest, OneRowFewRowsAndManyGiveTheSameBits) {
       const Packed whole(x.view(), format, OneGroup(n));
       RunShuffled(KernelNamed<MatMulOp>("hwy"),
                   MatMulOp{.x = whole.pack(), .w = w.view(), .bias = {}, .out = all.view(), .out_row = {}}, 1);
-      for (int64_t piece : {1, 2, 3, 4, 6, 7, 12, 13}) {
+      for (int64_t piece : {1, 2, 3, 4, 6, 7, 8, 12, 13}) {
         EdgeMat<float> cut(n, rows);
         for (int64_t r = 0; r < n; r += piece) {
           const int64_t m = std::min(piece, n - r);
@@ -357,7 +357,7 @@ TEST_P(QuantisedMatMulTest, LargestProductsAreExact) {
   MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = want.view(), .out_row = {}};
   RunShuffled(KernelNamed<MatMulOp>("ref"), op, 1);
   ForEachTarget([&] {
-    for (int64_t piece : {n, int64_t{1}, int64_t{3}}) {
+    for (int64_t piece : {n, int64_t{1}, int64_t{3}, int64_t{8}}) {
       for (int64_t r = 0; r < n; r += piece) {
         const int64_t m = std::min(piece, n - r);
         const Packed part(Mat<const float>(x.view()).Rows(r, m), packed.pack().format, OneGroup(m));

@@ -4,7 +4,7 @@
 //   with a
 //                   scale of its own. They may wrap on the way; the final sum(q_w q_x) fits (act_pack.h, PairOffset)
 //   wide weights    |w| times the activations with w's sign, widened at every step. Decoded weights, for many rows, have a mask m, -1
-//                   where w < 0: |w| (x ^ m) = w x - |w| m, so that the sum starts at the sum of |w| m. Flipping bits runs on more of
+//                   where w < 0: |w| (x ^ m) = w x + |w| m, so that the sum starts at minus the sum of |w| m. Flipping bits runs on more of
 //                   a processor's units than changing a sign does. 128 * 127 * 2 < 2^15, and |w| (x ^ m) >= -128 * 128
 // AVX2 with a dot product of bytes (ByteDot) has sums in 32 bits as dot_vnni-inl.h does, for blocks with one scale.
 // Included by int8-inl.h only, for targets without a dot product of their own.
