@@ -26,7 +26,7 @@ std::string Cell(std::string_view text) {
 
 class CsvLines {
  public:
-  explicit CsvLines(std::string model) : model_(Cell(model)) {}
+  explicit CsvLines(std::string_view model) : model_(Cell(model)) {}
   void Add(std::string_view table, std::string_view row, std::string_view figure, uint64_t value) {
     text_ += model_ + "," + Cell(table) + "," + Cell(row) + "," + Cell(figure) + "," + std::to_string(value) + "\n";
   }
