@@ -7,7 +7,7 @@
 #
 # Files that DIR lacks are made with `tally synth`, 56 GB in all (with a vocabulary they can go to bench/peers/run_peers.sh, too). 
 # qwen3-30b-a3b needs 17 GiB of memory and its roof 1 more. The
-# bars are for processors with AVX-512 VNNI; neighbours on a shared machine move every figure (README.md, "How figures are measured").
+# bars are for processors with AVX-512 VNNI; neighbours on a shared machine move every figure (docs/measuring.md).
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 root=$PWD vocabulary=()

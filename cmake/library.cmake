@@ -88,7 +88,7 @@ install(FILES ${public_copies} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tally)
 install(TARGETS tally_shared EXPORT tallyTargets)
 install(TARGETS tally_static EXPORT tallyStaticTargets)
 install(TARGETS tally)
-install(FILES LICENSE NOTICE THIRD_PARTY.md docs/conventions.md docs/claims.md docs/ledger.schema.json
+install(FILES LICENSE NOTICE THIRD_PARTY.md docs/accounting.md docs/claims.md docs/ledger.schema.json
         DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/tally)
 install(FILES models/demo/demo.gguf DESTINATION share/tally)  # where DemoModelPath looks, whatever the data folder's name
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tally)

@@ -6,7 +6,7 @@ function(tally_unity target)
 endfunction()
 
 # tally_node(NAME base DIRS folder... FILES pattern... DEPS target...): one node of the design's graph
-# (README.md, "The house"), made of every .cc of its folders and the files that match its patterns.
+# (CONTRIBUTING.md, "The house"), made of every .cc of its folders and the files that match its patterns.
 function(tally_node)
   cmake_parse_arguments(N "" "NAME" "DIRS;DEPS;FILES" ${ARGN})
   list(TRANSFORM N_DIRS APPEND /*.cc)

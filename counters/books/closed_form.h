@@ -19,7 +19,7 @@
 //   C     the chunk                        S_c   positions of its chunk that a row sees
 //
 // The formulas are derived from the definitions (counters/cost/cost.h), not from the ops' code, so that a
-// mistake in one shows as a difference. docs/conventions.md says what is counted.
+// mistake in one shows as a difference. docs/accounting.md says what is counted.
 #pragma once
 
 #include <cstdint>

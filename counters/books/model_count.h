@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Figures of a model from its recipe alone: parameters by convention, memory by type, the work of a prefill and of a decode step.
-// docs/conventions.md defines each figure.
+// docs/accounting.md defines each figure.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of an op: operations by class and type, bytes by kind. Counting rules (docs/conventions.md has the reports):
+// The cost of an op: operations by class and type, bytes by kind. Counting rules (docs/accounting.md has the reports):
 // add, subtract, multiply, compare, max, min count 1, fused multiply-add 2; exp, tanh, sqrt, rsqrt, divide, erf, log,
 // sin, cos count 1 in `special`; negation, abs, shifts, conversions and table look-ups count 0.
 #pragma once

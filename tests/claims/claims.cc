@@ -326,7 +326,9 @@ std::string ClaimsPage() {
   const auto right = std::count_if(claims.begin(), claims.end(), [](const CourseClaim& c) { return c.right(); });
   std::string page =
       "# Claims, settled\n\n"
-      "Written by build/release/tests/claims/claims_page; claims_page_test compares. docs/conventions.md says what the "
+      "Which published figures of a model hold, and under which convention? First those of course texts, then those of model "
+      "cards and papers.\n\n"
+      "Written by build/release/tests/claims/claims_page; claims_page_test compares. docs/accounting.md says what the "
       "conventions count.\n\n"
       "## Course texts\n\n"
       "Every numeric claim of five course texts, by their number in the project's reference material. " +

@@ -22,7 +22,7 @@ pc=$(find "$prefix" -name tally.pc)
 lib=$(dirname "$(dirname "$pc")")
 export PKG_CONFIG_PATH=${pc%/*}${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 model=$prefix/share/tally/demo.gguf
-for file in bin/tally include/tally/tally.h share/tally/demo.gguf share/doc/tally/LICENSE share/doc/tally/conventions.md; do [ -e "$prefix/$file" ] || fail "no $file was installed"; done
+for file in bin/tally include/tally/tally.h share/tally/demo.gguf share/doc/tally/LICENSE share/doc/tally/accounting.md; do [ -e "$prefix/$file" ] || fail "no $file was installed"; done
 for file in libtally.so libtally.a cmake/tally/tallyConfig.cmake; do [ -e "$lib/$file" ] || fail "no $file was installed"; done
 if grep -rlF -e "$work/first" -e "$build" "$prefix/include" "$lib/cmake" "$pc"; then fail "these know where they were made"; fi
 
@@ -55,24 +55,24 @@ headers() {  # COMPILER: all of them, on every core
   printf '%s: public headers compile alone\n' "$1"
 }
 
-# README.md's program, as it stands there.
-sed -n '/^    #include <tally\/tally.h>/,/^    }$/p' "$here/../../README.md" | sed 's/^    //' >"$work/readme.cc"
-sed -n '/^    int main/,/^    }$/p' "$here/../../README.md" | sed 's/^    //' >>"$work/readme.cc"
+# docs/library.md's program, as it stands there.
+sed -n '/^    #include <tally\/tally.h>/,/^    }$/p' "$here/../../docs/library.md" | sed 's/^    //' >"$work/readme.cc"
+sed -n '/^    int main/,/^    }$/p' "$here/../../docs/library.md" | sed 's/^    //' >>"$work/readme.cc"
 mkdir "$work/models"
 cp "$model" "$work/models/model.gguf"
 
 readme() {  # COMPILER: it compiles, and does what it says; so does every public struct with one member named
   # shellcheck disable=SC2046  # pkg-config's words
   "$1" -std=c++20 -Wall -Wextra -Wpedantic -Wshadow -Werror "$work/readme.cc" -o "$work/readme" $(pkg-config --cflags --libs tally) -Wl,-rpath,"$lib" ||
-    fail "README.md's program does not compile with $1"
-  (cd "$work/models" && "$work/readme") >"$work/log" 2>&1 || fail "README.md's program: $(cat "$work/log")"
-  grep -q 'touched per decode step' "$work/log" || fail "README.md's program has no books: $(cat "$work/log")"
+    fail "docs/library.md's program does not compile with $1"
+  (cd "$work/models" && "$work/readme") >"$work/log" 2>&1 || fail "docs/library.md's program: $(cat "$work/log")"
+  grep -q 'touched per decode step' "$work/log" || fail "docs/library.md's program has no books: $(cat "$work/log")"
   local rc=0
   (cd "$here/../goldens/llama/llama-a-f32-gqa-untied" && "$work/readme") >"$work/log" 2>&1 || rc=$?
-  if [ $rc != 1 ] || ! grep -q 'no tokenizer' "$work/log"; then fail "README.md's program without a tokenizer: exit code $rc, $(cat "$work/log")"; fi
+  if [ $rc != 1 ] || ! grep -q 'no tokenizer' "$work/log"; then fail "docs/library.md's program without a tokenizer: exit code $rc, $(cat "$work/log")"; fi
   "$1" -std=c++20 -Wall -Wextra -Wpedantic -Wshadow -Werror -fsyntax-only -I "$prefix/include" "$here/consumer/designated.cc" ||
     fail "designated initialisers have warnings with $1"
-  printf '%s: README.md'"'"'s program, and designated initialisers\n' "$1"
+  printf '%s: docs/library.md'"'"'s program, and designated initialisers\n' "$1"
 }
 
 used=0
