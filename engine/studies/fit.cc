@@ -236,9 +236,9 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
   TALLY_ASSIGN_OR_RETURN(const FitOptions options, WithDefaults(model.count.recipe, given));
   TALLY_ASSIGN_OR_RETURN(const books::Count count, CountSteps(model, options));
   const double B = static_cast<double>(options.batch), P = static_cast<double>(options.prompt);
-  const double position = static_cast<double>(
-      (books::CachedBytesPerPosition(count.recipe, StorageOf(options.kv)) * Form(static_cast<uint64_t>(count.recipe.layers.size())))
-          .value());
+  const double position = static_cast<double>((books::CachedBytesPerPosition(count.recipe, StorageOf(options.kv)) *
+                                               books::Form(static_cast<uint64_t>(count.recipe.layers.size())))
+                                                  .value());
   const double layer = position / static_cast<double>(count.recipe.layers.size());
   double seen = 0;  // positions, of all layers
   for (const LayerRecipe& l : count.recipe.layers) seen += static_cast<double>(books::CachedPositions(l, options.context));

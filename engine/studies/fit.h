@@ -22,7 +22,8 @@ namespace tally {
 // bits (ArithmeticPeaks::int8_narrow).
 enum class FitUnit : uint8_t { kF32, kBF16, kInt8, kNarrow };
 inline constexpr int kFitUnits = 4;
-inline constexpr std::array<std::string_view, kFitUnits> kFitUnitNames = {"f32", "bf16", "int8", "int8"};  // as ParseMachine takes them
+inline constexpr std::array<std::string_view, kFitUnits> kFitUnitNames = {"f32", "bf16", "int8",
+                                                                          "int8"};  // as ParseMachine takes them
 
 // What a machine has, and what it does in a second. 0: unknown.
 struct FitMachine {
@@ -63,12 +64,12 @@ struct StepBound {
 };
 
 struct Fit {
-  uint64_t context = 0, prompt = 0;  // with the defaults filled in
-  MemoryPlan memory = {};            // at this context; `available` is the machine's
-  std::optional<bool> fits = {};     // none: the machine's memory is unknown
-  uint64_t longest = 0, trained = 0; // the longest context that fits, at most the trained one (or the one asked for, if longer)
-  StepBound prefill = {};            // all prompts, with the logits of each last row
-  StepBound decode = {};             // one token of each sequence, which sees `context` positions
+  uint64_t context = 0, prompt = 0;   // with the defaults filled in
+  MemoryPlan memory = {};             // at this context; `available` is the machine's
+  std::optional<bool> fits = {};      // none: the machine's memory is unknown
+  uint64_t longest = 0, trained = 0;  // the longest context that fits, at most the trained one (or the one asked for, if longer)
+  StepBound prefill = {};             // all prompts, with the logits of each last row
+  StepBound decode = {};              // one token of each sequence, which sees `context` positions
 };
 
 // Of the model with the weights that it is counted with. kBadInput: a batch of 0, a context beyond learned positions, a model or a type
