@@ -69,7 +69,7 @@ std::optional<KeptPoint> PointOf(const Json& j) {
       !whole("tokens") || !j.contains("tokens_per_second") || !j["tokens_per_second"].is_number()) {
     return std::nullopt;
   }
-  KeptPoint p{j["work"] == kSpeedWorkNames[0] ? SpeedWork::kPrefill : SpeedWork::kDecode,
+  KeptPoint p{j["work"].get<std::string>() == kSpeedWorkNames[0] ? SpeedWork::kPrefill : SpeedWork::kDecode,
               j["threads"].get<int>(),
               j["kv"].get<std::string>(),
               j["depth"].get<int64_t>(),
