@@ -227,11 +227,6 @@ Result<CountedModel> CountedAs(const CountedModel& model, DType type) {
   return as;
 }
 
-Result<uint64_t> PackedBytes(const CountedModel& model) {
-  TALLY_ASSIGN_OR_RETURN(const PackedViews packed, PackedOf(model));
-  return packed.bytes;
-}
-
 Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const FitMachine& machine) {
   TALLY_ASSIGN_OR_RETURN(const FitOptions options, WithDefaults(model.count.recipe, given));
   TALLY_ASSIGN_OR_RETURN(const books::Count count, CountSteps(model, options));

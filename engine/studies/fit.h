@@ -80,8 +80,6 @@ TALLY_API Result<Fit> BoundModel(const CountedModel& model, const FitOptions& op
 
 // The same model with its weights as `type`. kBadInput: a type of experts, and the model has none.
 TALLY_API Result<CountedModel> CountedAs(const CountedModel& model, DType type);
-// Bytes of its packed weights, in memory. Errors as FitModel.
-TALLY_API Result<uint64_t> PackedBytes(const CountedModel& model);
 
 // The types that people run models at, from large to small; those of experts only with `experts`.
 TALLY_API std::span<const DType> FitTypes(bool experts);
