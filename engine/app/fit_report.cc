@@ -154,15 +154,21 @@ std::string Short(const std::string& text, size_t most) {
   return text.size() <= most ? text : "..." + text.substr(text.size() - (most - 3));
 }
 
+// "MXFP4+": others beside it.
+std::string MainType(const std::string& type) {
+  const size_t plus = type.find(" + ");
+  return plus == type.npos ? type : type.substr(0, plus) + "+";
+}
+
 Table TypesTable(const FittedModel& m) {
-  Table t{"", {"type", "weights", "in all", "fits", "longest context", "decode/s", "prefill/s"}, {}, {true}};
+  Table t{"", {"type", "weights", "in all", "fits", "longest", "decode/s", "prefill/s"}, {}, {true}};
   for (const FitRow& row : m.rows) {
     if (!row.fit) {
-      t.rows.push_back({Short(row.type, 18), "-", "-", "no", "-", "-", "-"});
+      t.rows.push_back({Short(row.type, 15), "-", "-", "no", "-", "-", "-"});
       continue;
     }
     const Fit& f = *row.fit;
-    t.rows.push_back({Short(row.type, 17) + (row.given ? "*" : ""), Gib(f.memory.packed_weights), Gib(f.memory.total()),
+    t.rows.push_back({Short(row.type, 15) + (row.given ? "*" : ""), Gib(f.memory.packed_weights), Gib(f.memory.total()),
                       !f.fits   ? "-"
                       : *f.fits ? "yes"
                                 : "no",
@@ -254,7 +260,7 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   const auto given = std::ranges::find_if(m.rows, [](const FitRow& r) { return r.given; });
   const bool smaller = given != m.rows.end() && !row.given && f.fits && *f.fits;
   std::string out = Short(m.name, width > title.size() + 12 ? width - title.size() - 2 : 10) + ", " + title + "\n";
-  if (smaller) out += Paragraph("", TypeText(m, *given) + ", it does not", width);
+  if (smaller) out += Paragraph("", TypeText(m, *given) + ", does not", width);
   out += Paragraph("memory",
                    Gib(f.memory.total()) + " = " + Gib(f.memory.packed_weights) + " of weights + " + Gib(f.memory.kv) +
                        " of KV cache + " + Gib(f.memory.scratch) + " of scratch" +
@@ -275,19 +281,19 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   out += "\n" + Paragraph("with", Assumed(page.options, f), width) + Paragraph("machine", MachineText(page.machine), width);
   if (m.rows.size() > 1) {
     out += "\n" + Render(TypesTable(m), TableFormat::kText);
-    if (given != m.rows.end())
-      out += std::string("*: as ") + (m.file ? "stored" : "published") + "; other types: every matrix of that type\n";
+    out += given != m.rows.end() ? std::string("*: as ") + (m.file ? "stored" : "published") + "; " : "";
+    out += "longest: context that fits; others: every matrix of that type\n";
   }
   return out;
 }
 
 std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& models, size_t width) {
   const bool known = page.machine.available > 0;
-  Table t{"", {"", "type", known ? "fits" : "", "in all", "longest context", "decode/s", "prefill/s"}, {}, {true, true}};
+  Table t{"", {"", "type", known ? "fits" : "", "in all", "longest", "decode/s", "prefill/s"}, {}, {true, true}};
   if (!known) t.columns.erase(t.columns.begin() + 2);
   for (const FittedModel& m : models) {
     const FitRow& row = m.rows[m.chosen];
-    std::vector<std::string> cells = {Short(m.name, 20), Short(row.type, 12)};
+    std::vector<std::string> cells = {Short(m.name, 18), MainType(row.type)};
     if (row.fit) {
       const Fit& f = *row.fit;
       cells.insert(cells.end(),
@@ -302,8 +308,8 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
     t.rows.push_back(std::move(cells));
   }
   std::string out = Render(t, TableFormat::kText) + "\n";
-  out += Paragraph("", "the largest type that fits, up to what is published or stored; else the smallest", width);
-  out += Paragraph("", "decode/s, prefill/s: tokens/s that cannot be exceeded", width);
+  out += Paragraph("type", "the largest that fits, up to what is published or stored; else the smallest", width);
+  out += Paragraph("longest", "context that fits; decode/s, prefill/s: tokens/s, at most", width);
   std::vector<std::string> missing;
   for (const FittedModel& m : models) {
     if (!m.rows[m.chosen].fit) out += Paragraph("", m.name + ": " + m.rows[m.chosen].why, width);

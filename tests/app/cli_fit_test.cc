@@ -59,7 +59,7 @@ TEST(CliFit, OneScreenVerdictFirst) {
   std::snprintf(text, sizeof text, "at most %.2f tokens/s", rate);
   EXPECT_TRUE(Has(e.out, text)) << e.out;
   for (const char* part : {"context 4,096, KV cache f16, 1 sequence, prefill of 512", "8 threads; 16.00 GiB of memory",
-                           "reads 50.00 GB/s", "bf16 runs as f32", "longest context"}) {
+                           "reads 50.00 GB/s", "bf16 runs as f32", "longest"}) {
     EXPECT_TRUE(Has(e.out, part)) << part << "\n" << e.out;
   }
   const Ended narrow = Fit({"llama-3.2-1b", "--machine", kLaptop}, {.output_terminal = true, .columns = 80});
@@ -84,7 +84,7 @@ TEST(CliFit, ATypeThatFits) {
   }
   EXPECT_TRUE(chosen);
   const Ended e = Fit({"llama-3.1-8b", "--machine", "ram=8GiB,read=50GB/s,int8=1T,bf16=1T,f32=1T"});
-  EXPECT_TRUE(Has(e.out, "BF16, as published, it does not")) << e.out;
+  EXPECT_TRUE(Has(e.out, "BF16, as published, does not")) << e.out;
   ExpectOneScreen(e.out, 80);
   const Json one =
       Document({"llama-3.1-8b", "--type", "q4_k", "--ctx", "8192", "--batch", "2", "--kv", "q8_0", "--machine", kLaptop});
@@ -100,7 +100,7 @@ TEST(CliFit, ATableOfSeveral) {
   EXPECT_EQ(e.code, 0) << e.err;
   ExpectOneScreen(e.out, 80);
   EXPECT_TRUE(Has(e.out, "gpt-oss-120b")) << e.out;
-  EXPECT_TRUE(Has(e.out, "the largest type that fits")) << e.out;
+  EXPECT_TRUE(Has(e.out, "the largest that fits")) << e.out;
   const Json j = Document({"gpt2", "gpt-oss-120b", "--machine", kLaptop});
   ASSERT_EQ(j["models"].size(), 2u);
   EXPECT_EQ(j["models"][1]["types"].back()["fits"], false);
