@@ -141,6 +141,11 @@ std::string ContextText(const Fit& fit) {
   return fit.longest == 0 ? "none" : WithThousands(fit.longest);
 }
 
+std::string YesNo(const Fit& fit) {
+  if (!fit.fits) return "-";
+  return *fit.fits ? "yes" : "no";
+}
+
 std::string Verdict(const Fit& fit) {
   if (!fit.fits) return "memory not given";
   return *fit.fits ? "fits" : fit.longest > 0 ? "does not fit with this context" : "does not fit";
@@ -296,11 +301,8 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
     std::vector<std::string> cells = {Short(m.name, 18), MainType(row.type)};
     if (row.fit) {
       const Fit& f = *row.fit;
-      cells.insert(cells.end(),
-                   {!f.fits   ? "-"
-                    : *f.fits ? "yes"
-                              : "no",
-                    Gib(f.memory.total()), ContextText(f), Rate(f.decode.tokens_per_second), Rate(f.prefill.tokens_per_second)});
+      cells.insert(cells.end(), {YesNo(f), Gib(f.memory.total()), ContextText(f), Rate(f.decode.tokens_per_second),
+                                 Rate(f.prefill.tokens_per_second)});
     } else {
       cells.insert(cells.end(), {"no", "-", "-", "-", "-"});
     }
@@ -311,21 +313,20 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
   out += Paragraph("type", "the largest that fits, up to what is published or stored; else the smallest", width);
   out += Paragraph("longest", "context that fits; decode/s, prefill/s: tokens/s, at most", width);
   std::vector<std::string> missing;
+  std::optional<Fit> steps = models[0].rows[models[0].chosen].fit;  // none: not the same for all
   for (const FittedModel& m : models) {
-    if (!m.rows[m.chosen].fit) out += Paragraph("", m.name + ": " + m.rows[m.chosen].why, width);
-    for (const Fit& f : m.rows[m.chosen].fit ? std::vector<Fit>{*m.rows[m.chosen].fit} : std::vector<Fit>{}) {
-      for (const std::string& what : {f.decode.missing, f.prefill.missing}) {
-        if (!what.empty() && std::ranges::find(missing, what) == missing.end()) missing.push_back(what);
-      }
+    const FitRow& row = m.rows[m.chosen];
+    if (!row.fit) {
+      out += Paragraph("", m.name + ": " + row.why, width);
+      continue;
+    }
+    if (steps && (row.fit->context != steps->context || row.fit->prompt != steps->prompt)) steps.reset();
+    for (const std::string& what : {row.fit->decode.missing, row.fit->prefill.missing}) {
+      if (!what.empty() && std::ranges::find(missing, what) == missing.end()) missing.push_back(what);
     }
   }
-  for (const std::string& what : missing) out += Paragraph("", "-: the machine's " + what + " not given", width);
-  const bool one = std::ranges::all_of(models, [](const FittedModel& m) { return m.rows[m.chosen].fit.has_value(); }) &&
-                   std::ranges::all_of(models, [&](const FittedModel& m) {
-                     return m.rows[m.chosen].fit->context == models[0].rows[models[0].chosen].fit->context &&
-                            m.rows[m.chosen].fit->prompt == models[0].rows[models[0].chosen].fit->prompt;
-                   });
-  out += Paragraph("with", Assumed(page.options, one ? models[0].rows[models[0].chosen].fit : std::nullopt), width);
+  for (const std::string& what : missing) out += Paragraph("-", "the machine's " + what + " not given", width);
+  out += Paragraph("with", Assumed(page.options, steps), width);
   return out + Paragraph("machine", MachineText(page.machine), width);
 }
 
