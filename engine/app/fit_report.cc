@@ -173,10 +173,7 @@ Table TypesTable(const FittedModel& m) {
       continue;
     }
     const Fit& f = *row.fit;
-    t.rows.push_back({Short(row.type, 15) + (row.given ? "*" : ""), Gib(f.memory.packed_weights), Gib(f.memory.total()),
-                      !f.fits   ? "-"
-                      : *f.fits ? "yes"
-                                : "no",
+    t.rows.push_back({Short(row.type, 15) + (row.given ? "*" : ""), Gib(f.memory.packed_weights), Gib(f.memory.total()), YesNo(f),
                       ContextText(f), Rate(f.decode.tokens_per_second), Rate(f.prefill.tokens_per_second)});
   }
   return t;
