@@ -113,6 +113,7 @@ Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std
   std::string path;
   TALLY_ASSIGN_OR_RETURN(const CountedModel counted, CountArgument(argument, std::move(request), flags.yes, &path));
   m.name = counted.name;
+  m.experts = counted.count.recipe.n_experts > 0;
   m.file = !counted.stored_types.empty();
   m.rows.push_back(RowOf(counted, !flags.type, page));
   if (!m.rows[0].fit && !flags.all) return BadInput(m.name + ": " + m.rows[0].why);
@@ -122,7 +123,7 @@ Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std
     if (m.bench && m.bench->target != page.machine.target) m.bench.reset();
     AddMeasured(counted, page, *m.rows[0].fit, m);
   }
-  for (const DType type : FitTypes(counted.count.recipe.n_experts > 0)) {
+  for (const DType type : FitTypes(counted)) {
     const Result<CountedModel> as = CountedAs(counted, type);
     if (!as.ok() || as->stored_as == counted.stored_as) continue;
     FitRow row = RowOf(*as, false, page);

@@ -280,7 +280,8 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   out += Paragraph("decode", BoundText(f.decode, page.machine, page.options.batch == 1 ? "token" : "step"), width);
   out += Paragraph("prefill", BoundText(f.prefill, page.machine, "prefill"), width);
   if (m.bench) out += Paragraph("measured", MeasuredText(m), width);
-  out += "\n" + Paragraph("with", Assumed(page.options, f), width) + Paragraph("machine", MachineText(page.machine), width);
+  out += "\n" + Paragraph("with", Assumed(page.options, f) + (m.experts ? ", experts chosen evenly" : ""), width) +
+         Paragraph("machine", MachineText(page.machine), width);
   if (m.rows.size() > 1) {
     out += "\n" + Render(TypesTable(m), TableFormat::kText);
     out += given != m.rows.end() ? std::string("*: as ") + (m.file ? "stored" : "published") + "; " : "";
@@ -309,6 +310,7 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
   std::string out = Render(t, TableFormat::kText) + "\n";
   out += Paragraph("type", "the largest that fits, up to what is published or stored; else the smallest", width);
   out += Paragraph("longest", "context that fits; decode/s, prefill/s: tokens/s, at most", width);
+  const bool experts = std::ranges::any_of(models, &FittedModel::experts);
   std::vector<std::string> missing;
   std::optional<Fit> steps = models[0].rows[models[0].chosen].fit;  // none: not the same for all
   for (const FittedModel& m : models) {
@@ -323,7 +325,7 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
     }
   }
   for (const std::string& what : missing) out += Paragraph("-", "the machine's " + what + " not given", width);
-  out += Paragraph("with", Assumed(page.options, steps), width);
+  out += Paragraph("with", Assumed(page.options, steps) + (experts ? ", experts chosen evenly" : ""), width);
   return out + Paragraph("machine", MachineText(page.machine), width);
 }
 

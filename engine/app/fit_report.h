@@ -27,7 +27,8 @@ struct FitRow {
 
 struct FittedModel {
   std::string name;
-  bool file = false;         // a checkpoint: its weights are stored, not published
+  bool file = false;  // a checkpoint: its weights are stored, not published
+  bool experts = false;
   std::vector<FitRow> rows;  // from large to small
   // The row to speak of: the largest that fits and is not larger than what is given; else the smallest.
   size_t chosen = 0;

@@ -209,11 +209,19 @@ Result<FitOptions> WithDefaults(const Recipe& recipe, FitOptions options) {
 
 }  // namespace
 
-std::span<const DType> FitTypes(bool experts) {
-  static constexpr std::array kTypes = {DType::kBF16, DType::kQ8_0, DType::kQ6_K, DType::kQ5_K,
-                                        DType::kQ4_K, DType::kQ3_K, DType::kMXFP4};
-  static_assert(IsOfExperts(kTypes.back()));
-  return std::span(kTypes).first(kTypes.size() - (experts ? 0 : 1));
+std::vector<DType> FitTypes(const CountedModel& model) {
+  std::vector<DType> types;
+  for (const DType type : {DType::kBF16, DType::kQ8_0, DType::kQ6_K, DType::kQ5_K, DType::kQ4_K, DType::kQ3_K, DType::kMXFP4}) {
+    double all = 0, of_type = 0;
+    for (const ParameterForm& p : model.count.tensors) {
+      if (p.prediction || p.vector) continue;
+      const double n = static_cast<double>(p.count.value());
+      all += n;
+      if (books::StoredType(p, type) == type) of_type += n;
+    }
+    if (2 * of_type > all) types.push_back(type);
+  }
+  return types;
 }
 
 Result<CountedModel> CountedAs(const CountedModel& model, DType type) {

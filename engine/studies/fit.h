@@ -6,9 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/export.h"
 #include "engine/base/kinds.h"
@@ -81,7 +81,8 @@ TALLY_API Result<Fit> BoundModel(const CountedModel& model, const FitOptions& op
 // The same model with its weights as `type`. kBadInput: a type of experts, and the model has none.
 TALLY_API Result<CountedModel> CountedAs(const CountedModel& model, DType type);
 
-// The types that people run models at, from large to small; those of experts only with `experts`.
-TALLY_API std::span<const DType> FitTypes(bool experts);
+// The types that people run models at, from large to small: those that more than half of the elements of the model's matrices would be
+// stored in (rows of 2,880 are no whole blocks of 256).
+TALLY_API std::vector<DType> FitTypes(const CountedModel& model);
 
 }  // namespace tally

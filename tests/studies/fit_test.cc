@@ -133,6 +133,9 @@ TEST(Fit, RefusesWhatCannotBe) {
   const CountedModel gpt2 = MustCount("gpt2");
   EXPECT_EQ(FitModel(gpt2, {.context = 2000}, {}).status().code(), StatusCode::kBadInput);  // learned positions
   EXPECT_EQ(FitModel(gpt2, {.batch = 0}, {}).status().code(), StatusCode::kBadInput);
+  const std::vector<DType> whole_blocks = {DType::kBF16, DType::kQ8_0, DType::kMXFP4};
+  EXPECT_EQ(FitTypes(MustCount("gpt-oss-20b")), whole_blocks);  // rows of 2,880
+  EXPECT_EQ(FitTypes(gpt2).size(), 6u);
   EXPECT_EQ(CountedAs(gpt2, DType::kMXFP4).status().code(), StatusCode::kBadInput);
 }
 
