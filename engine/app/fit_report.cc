@@ -16,7 +16,7 @@ using books::WithThousands;
 
 constexpr size_t kLabel = 10;  // columns of what a line is about
 
-std::string Gib(uint64_t bytes) { return GibText(bytes, Rounding::kUp); }
+std::string Needed(uint64_t bytes) { return BytesText(bytes, Rounding::kUp); }
 
 // 12.34, 123.4, 1,234
 std::string Rate(double x) {
@@ -165,16 +165,18 @@ std::string MainType(const std::string& type) {
   return plus == type.npos ? type : type.substr(0, plus) + "+";
 }
 
+std::string TypeCell(const std::string& type) { return type.size() <= 15 ? type : MainType(type); }
+
 Table TypesTable(const FittedModel& m) {
   Table t{"", {"type", "weights", "in all", "fits", "longest", "decode/s", "prefill/s"}, {}, {true}};
   for (const FitRow& row : m.rows) {
     if (!row.fit) {
-      t.rows.push_back({Short(row.type, 15), "-", "-", "no", "-", "-", "-"});
+      t.rows.push_back({TypeCell(row.type), "-", "-", "no", "-", "-", "-"});
       continue;
     }
     const Fit& f = *row.fit;
-    t.rows.push_back({Short(row.type, 15) + (row.given ? "*" : ""), Gib(f.memory.packed_weights), Gib(f.memory.total()), YesNo(f),
-                      ContextText(f), Rate(f.decode.tokens_per_second), Rate(f.prefill.tokens_per_second)});
+    t.rows.push_back({TypeCell(row.type) + (row.given ? "*" : ""), Needed(f.memory.packed_weights), Needed(f.memory.total()),
+                      YesNo(f), ContextText(f), Rate(f.decode.tokens_per_second), Rate(f.prefill.tokens_per_second)});
   }
   return t;
 }
@@ -264,8 +266,8 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   std::string out = Short(m.name, width > title.size() + 12 ? width - title.size() - 2 : 10) + ", " + title + "\n";
   if (smaller) out += Paragraph("", TypeText(m, *given) + ", does not", width);
   out += Paragraph("memory",
-                   Gib(f.memory.total()) + " = " + Gib(f.memory.packed_weights) + " of weights + " + Gib(f.memory.kv) +
-                       " of KV cache + " + Gib(f.memory.scratch) + " of scratch" +
+                   Needed(f.memory.total()) + " = " + Needed(f.memory.packed_weights) + " of weights + " + Needed(f.memory.kv) +
+                       " of KV cache + " + Needed(f.memory.scratch) + " of scratch" +
                        (f.fits ? ", of " + GibText(f.memory.available, Rounding::kDown) + " available" : ""),
                    width);
   if (f.fits) {
@@ -299,7 +301,7 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
     std::vector<std::string> cells = {Short(m.name, 18), MainType(row.type)};
     if (row.fit) {
       const Fit& f = *row.fit;
-      cells.insert(cells.end(), {YesNo(f), Gib(f.memory.total()), ContextText(f), Rate(f.decode.tokens_per_second),
+      cells.insert(cells.end(), {YesNo(f), Needed(f.memory.total()), ContextText(f), Rate(f.decode.tokens_per_second),
                                  Rate(f.prefill.tokens_per_second)});
     } else {
       cells.insert(cells.end(), {"no", "-", "-", "-", "-"});
