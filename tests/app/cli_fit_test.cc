@@ -79,8 +79,7 @@ TEST(CliFit, ATypeThatFits) {
     weights = row["memory_bytes"]["packed_weights"];
     EXPECT_EQ(row["fits"], row["memory_bytes"]["total"].get<uint64_t>() <= uint64_t{8} << 30);
     if (row["type"] == m["chosen_type"]) chosen = row["fits"];
-    if (row["fits"] == false) EXPECT_FALSE(chosen) << "the largest that fits comes first";
-    if (row["fits"] == true) EXPECT_TRUE(chosen);
+    EXPECT_EQ(row["fits"].get<bool>(), chosen) << "the largest that fits comes first";
   }
   EXPECT_TRUE(chosen);
   const Ended e = Fit({"llama-3.1-8b", "--machine", "ram=8GiB,read=50GB/s,int8=1T,bf16=1T,f32=1T"});
