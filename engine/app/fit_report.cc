@@ -94,6 +94,7 @@ std::string MeasuredText(const FittedModel& m) {
     if (!step) return;
     text += (text.empty() ? "" : "; ") + what + " " + Rate(step->point.tokens_per_second) + " tokens/s";
     if (step->bound > 0) text += ", " + Fixed(step->point.tokens_per_second / step->bound, 2) + " of its bound";
+    if (step->point.of_roof > 0) text += " (" + Fixed(step->point.of_roof, 2) + " of the rate there was then)";
   };
   if (m.decode) {
     const KeptPoint& p = m.decode->point;
@@ -101,7 +102,7 @@ std::string MeasuredText(const FittedModel& m) {
                       WithThousands(static_cast<uint64_t>(p.depth)));
   }
   if (m.prefill) add(m.prefill, "prefill of " + WithThousands(static_cast<uint64_t>(m.prefill->point.tokens)));
-  return text.empty() ? "measured with other threads, KV type or batch than these" : text + " (" + Ago(m.bench->when) + ")";
+  return text.empty() ? "measured with other threads, KV type or batch than these" : text + "; " + Ago(m.bench->when);
 }
 
 std::string KvName(KvType kv) { return std::string(kKvTypeNames[static_cast<size_t>(kv)]); }
@@ -221,6 +222,7 @@ Json RowJson(const FittedModel& m, const FitRow& row) {
     const KeptPoint& p = step->point;
     Json b = {{"depth", p.depth}, {"batch", p.batch}, {"tokens", p.tokens}, {"tokens_per_second", p.tokens_per_second}};
     b["bound_tokens_per_second"] = step->bound;
+    b["of_roof_then"] = p.of_roof;
     if (step->bound > 0) b["of_bound"] = p.tokens_per_second / step->bound;
     j["measured"][name] = std::move(b);
   };

@@ -52,21 +52,23 @@ std::string FileName(const Json& key) {
 }
 
 template <class Point>
-Json PointJson(SpeedWork work, const Point& p) {
+Json PointJson(SpeedWork work, const Point& p, double of_roof) {
   return {{"work", kSpeedWorkNames[static_cast<size_t>(work)]},
           {"threads", p.threads},
           {"kv", kKvTypeNames[static_cast<size_t>(p.kv)]},
           {"depth", p.depth},
           {"batch", p.batch},
           {"tokens", p.tokens},
-          {"tokens_per_second", p.rate.median}};
+          {"tokens_per_second", p.rate.median},
+          {"of_roof", of_roof}};
 }
 
 std::optional<KeptPoint> PointOf(const Json& j) {
   const auto whole = [&](const char* name) { return j.contains(name) && j[name].is_number_integer(); };
   const auto text = [&](const char* name) { return j.contains(name) && j[name].is_string(); };
+  const auto number = [&](const char* name) { return j.contains(name) && j[name].is_number(); };
   if (!j.is_object() || !text("work") || !text("kv") || !whole("threads") || !whole("depth") || !whole("batch") ||
-      !whole("tokens") || !j.contains("tokens_per_second") || !j["tokens_per_second"].is_number()) {
+      !whole("tokens") || !number("tokens_per_second") || !number("of_roof")) {
     return std::nullopt;
   }
   KeptPoint p{j["work"].get<std::string>() == kSpeedWorkNames[0] ? SpeedWork::kPrefill : SpeedWork::kDecode,
@@ -75,7 +77,8 @@ std::optional<KeptPoint> PointOf(const Json& j) {
               j["depth"].get<int64_t>(),
               j["batch"].get<int64_t>(),
               j["tokens"].get<int64_t>(),
-              j["tokens_per_second"].get<double>()};
+              j["tokens_per_second"].get<double>(),
+              j["of_roof"].get<double>()};
   const bool sound = p.threads > 0 && p.depth >= 0 && p.batch > 0 && p.tokens > 0 && p.tokens_per_second > 0;
   return sound ? std::optional(std::move(p)) : std::nullopt;
 }
@@ -97,8 +100,8 @@ void KeepBench(const std::string& path, const SpeedReport& report) {
   const Json key = KeyOf(path);
   if (directory.empty() || key.is_null()) return;
   Json points = Json::array();
-  for (const PrefillSpeed& p : report.prefill) points.push_back(PointJson(SpeedWork::kPrefill, p));
-  for (const DecodeSpeed& p : report.decode) points.push_back(PointJson(SpeedWork::kDecode, p));
+  for (const PrefillSpeed& p : report.prefill) points.push_back(PointJson(SpeedWork::kPrefill, p, p.ratio_of_peak));
+  for (const DecodeSpeed& p : report.decode) points.push_back(PointJson(SpeedWork::kDecode, p, p.ratio_of_bandwidth));
   const int64_t now =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   const Json document = {

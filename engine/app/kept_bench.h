@@ -20,6 +20,7 @@ struct KeptPoint {
   std::string kv;
   int64_t depth = 0, batch = 1, tokens = 0;
   double tokens_per_second = 0;
+  double of_roof = 0;  // of the bandwidth (decode) or the peaks (prefill) that bench measured around the steps
 };
 struct KeptBench {
   std::string target;  // instruction set
