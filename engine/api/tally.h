@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h), generate (generate.h), read the
-// ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), auditing (audit.h), looking
-// into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h), random checkpoints (synth.h) and
-// models by their names on the Hugging Face hub (hub.h).
+// ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), what fits a machine (fit.h),
+// auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h),
+// random checkpoints (synth.h) and models by their names on the Hugging Face hub (hub.h).
 //
 // Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations
 // passes through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are
@@ -26,6 +26,7 @@
 #include "engine/session/model.h"
 #include "engine/studies/audit.h"
 #include "engine/studies/count.h"
+#include "engine/studies/fit.h"
 #include "engine/studies/inspect.h"
 #include "engine/studies/logits.h"
 #include "engine/studies/perplexity.h"

@@ -14,6 +14,7 @@
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
+#include "engine/app/kept_bench.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/machine/instruction_set.h"
@@ -147,7 +148,7 @@ Result<int> RunBench(BenchFlags& flags) {
   BenchRun run;
   run.model = flags.model.model;
   run.rounds = speed.rounds;
-  TALLY_RETURN_IF_ERROR(ModelPath(flags.model.model, flags.model.yes).status());
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load, &run.load));
   run.loaded = model.get();
   TALLY_ASSIGN_OR_RETURN(const auto neighbours, Neighbours(flags));
@@ -158,6 +159,8 @@ Result<int> RunBench(BenchFlags& flags) {
   };
   TALLY_ASSIGN_OR_RETURN(const SpeedReport report, MeasureSpeed(model, load, speed));
   bar.Wipe();
+  const bool usual = flags.model.activations == "auto" && flags.model.impl == "auto" && !InstructionSetIsLimited();
+  if (usual) KeepBench(path, report);
   if (flags.format == "json") {
     PrintJson(BenchJson(run, report));
   } else if (flags.format == "jsonl") {

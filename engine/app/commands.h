@@ -24,5 +24,6 @@ Action AddBench(CLI::App& app);
 Action AddCount(CLI::App& app);
 Action AddAudit(CLI::App& app);
 Action AddPull(CLI::App& app);
+Action AddFit(CLI::App& app);
 
 }  // namespace tally::app

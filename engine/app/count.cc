@@ -4,14 +4,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/count_argument.h"
 #include "engine/app/count_csv.h"
 #include "engine/app/count_report.h"
 #include "engine/app/hub_models.h"
@@ -30,39 +31,9 @@ struct CountFlags {
   bool json = false, layers = false, plot = false, claims = false, yes = false;
 };
 
-void AddSettings(std::string_view text, std::vector<std::string>& settings) {  // "KEY=VALUE,KEY"
-  while (!text.empty()) {
-    const std::string_view one = text.substr(0, text.find(','));
-    if (!one.empty()) settings.emplace_back(one);
-    text.remove_prefix(std::min(text.size(), one.size() + 1));
-  }
-}
-
-// NAME:KEY=VALUE,KEY is the model NAME with settings of its own. A colon that a '/' follows is a path's. What follows ORG/NAME is a
-// setting where it has a '=', else a file or type of the hub's.
-std::pair<std::string, std::string> SplitModel(const std::string& argument) {
-  std::error_code ignored;
-  if (std::filesystem::exists(argument, ignored)) return {argument, ""};
-  const size_t colon = argument.rfind(':');
-  if (colon == std::string::npos || argument.find('/', colon) != std::string::npos) return {argument, ""};
-  if (argument.find('=', colon) == std::string::npos && HubName(argument)) return {argument, ""};
-  return {argument.substr(0, colon), argument.substr(colon + 1)};
-}
-
 Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argument) {
   CountRequest request;
-  const auto [model, own] = SplitModel(argument);
-  request.model = model;
-  for (const std::string& s : flags.settings) AddSettings(s, request.settings);
-  AddSettings(own, request.settings);
-  if (request.model == "demo") {
-    TALLY_ASSIGN_OR_RETURN(request.model, ModelPath("demo"));
-  }
-  HubModel fetched;  // while it is counted
-  if (const std::optional<hub::Name> name = HubName(model)) {
-    TALLY_ASSIGN_OR_RETURN(fetched, FindHubModel(*name, hub::Want::kConfiguration, flags.yes));
-    request.model = fetched.path;
-  }
+  request.settings = flags.settings;
   request.options.prompt = flags.prompt;
   request.options.context = flags.context;
   request.options.batch = flags.batch;
@@ -72,9 +43,7 @@ Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argume
     request.options.type = *type;
     request.type_given = true;
   }
-  TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountModel(request));
-  counted.name = Printable(argument);
-  return counted;
+  return CountArgument(argument, std::move(request), flags.yes);
 }
 
 Table Claims(std::span<const CountedModel> models) {

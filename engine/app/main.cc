@@ -36,10 +36,18 @@ int Main(int argc, char** argv) {
   std::vector<std::pair<std::string, Action>> commands;
   std::string names;
   using Add = Action (*)(CLI::App&);
-  const std::pair<const char*, Add> kAll[] = {
-      {"run", AddRun},     {"logits", AddLogits},         {"tokenize", AddTokenize}, {"inspect", AddInspect}, {"synth", AddSynth},
-      {"bench", AddBench}, {"perplexity", AddPerplexity}, {"quantize", AddQuantize}, {"count", AddCount},     {"audit", AddAudit},
-      {"pull", AddPull}};
+  const std::pair<const char*, Add> kAll[] = {{"run", AddRun},
+                                              {"logits", AddLogits},
+                                              {"tokenize", AddTokenize},
+                                              {"inspect", AddInspect},
+                                              {"synth", AddSynth},
+                                              {"bench", AddBench},
+                                              {"perplexity", AddPerplexity},
+                                              {"quantize", AddQuantize},
+                                              {"count", AddCount},
+                                              {"audit", AddAudit},
+                                              {"pull", AddPull},
+                                              {"fit", AddFit}};
   for (const auto& [name, add] : kAll) {
     commands.emplace_back(name, add(app));
     names += (names.empty() ? "" : ", ") + std::string(name);

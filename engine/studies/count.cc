@@ -30,6 +30,7 @@ struct Source {
   std::vector<std::string> notes;
   std::string other_method;  // CountTypes::other_method
   std::vector<PartNotRun> not_run;
+  std::map<std::string, DType> stored_types;
 };
 
 std::string TypeText(DType type) { return std::string(DTypeName(type)) + (IsOfExperts(type) ? " + BF16" : ""); }
@@ -52,7 +53,8 @@ Source FromCatalog(CatalogModel model) {
           {std::string(c.total), std::string(c.active), std::string(c.non_embedding), std::string(c.source), c.from_memory},
           {},
           std::move(model.other_method),
-          AsType(std::move(model.parts_not_run), model.type)};
+          AsType(std::move(model.parts_not_run), model.type),
+          {}};
 }
 
 Result<Source> FromConfig(const Inventory& inventory) {
@@ -80,7 +82,11 @@ Result<Source> FromCheckpoint(const std::string& path) {
     source.notes.push_back("counted from its configuration: its tensors cannot be read yet (" + claimed.message() + ")");
     return source;
   }
-  for (const WeightInfo& w : books::WeightTable(inventory, spec)) source.stored_bytes[w.name] = w.stored_bytes;
+  const std::vector<DType> types = books::WeightTypes(inventory, spec);
+  for (size_t i = 0; const WeightInfo& w : books::WeightTable(inventory, spec)) {
+    source.stored_bytes[w.name] = w.stored_bytes;
+    source.stored_types[w.name] = types[i++];
+  }
   source.stored_as = JoinTypes(MatrixTypes(inventory, spec));
   if (const books::NotRun n = books::CountNotRun(inventory, spec); !n.head.empty()) {
     source.notes.push_back(
@@ -128,6 +134,7 @@ Result<CountedModel> CountModel(const CountRequest& request) {
     TALLY_ASSIGN_OR_RETURN(source.recipe, ChangeRecipe(std::move(source.recipe), request.settings));
     source.published = {};
     source.stored_bytes.clear();  // no longer the file's model
+    source.stored_types.clear();
     std::erase_if(source.not_run, [](const PartNotRun& p) { return p.parameters == 0u; });
     for (PartNotRun& p : source.not_run) p.parameters = p.bytes = std::nullopt;
     source.stored_as = TypeText(source.type);
@@ -146,6 +153,7 @@ Result<CountedModel> CountModel(const CountRequest& request) {
     }
   } else {
     source.stored_as = TypeText(options.type);
+    source.stored_types.clear();
   }
   Result<books::Count> count = books::CountRecipe(source.recipe, std::move(options));
   if (!count.ok()) return BadInput(Printable(request.model) + ": " + count.status().message());
@@ -153,7 +161,11 @@ Result<CountedModel> CountModel(const CountRequest& request) {
     if (!p.parameters) source.notes.push_back("the parameters of its " + p.name + " are not counted");
   }
   count->warnings.insert(count->warnings.end(), source.notes.begin(), source.notes.end());
-  return CountedModel{request.model, std::move(count).value(), std::move(source.stored_as), std::move(source.published),
+  return CountedModel{request.model,
+                      std::move(count).value(),
+                      std::move(source.stored_as),
+                      std::move(source.stored_types),
+                      std::move(source.published),
                       std::move(source.not_run)};
 }
 

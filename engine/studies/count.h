@@ -2,6 +2,7 @@
 // Counting a model without its weights: parameters, FLOPs and bytes from its configuration.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,7 +27,9 @@ struct CountRequest {
 struct CountedModel {
   std::string name = {};  // as asked for
   books::Count count = {};
-  std::string stored_as = {};              // types of the weight bytes: "MXFP4 + BF16", "Q8_0"
+  std::string stored_as = {};  // types of the weight bytes: "MXFP4 + BF16", "Q8_0"
+  // Of a checkpoint's tensors that are counted as stored, by name as in CountOptions::stored_bytes; else empty.
+  std::map<std::string, DType> stored_types = {};
   books::PublishedFigures published = {};  // built-in model without settings; else empty
   // Parts beside what `count` counts: tensors that are stored and not run, or what a configuration describes. Bytes as stored or
   // published. With settings their sizes are unknown.

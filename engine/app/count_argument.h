@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The MODEL of commands that need no weights.
+#pragma once
+
+#include <string>
+
+#include "engine/api/tally.h"
+
+namespace tally::app {
+
+// What `argument` names: a path, a built-in model, demo, or ORG/NAME of the hub (hub_models.h), each with or without settings of its own
+// behind a colon. They come after those of the request, in which an element may be several: "KEY=VALUE,KEY". `path`, where not null, is
+// set to the file or directory that was counted, or else to "". The model's name is the argument.
+Result<CountedModel> CountArgument(const std::string& argument, CountRequest request, bool yes, std::string* path = nullptr);
+
+}  // namespace tally::app

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// tally fit: which models this machine, or another, can run, at which type, and how fast at most.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/api/tally.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/count_argument.h"
+#include "engine/app/fit_report.h"
+#include "engine/app/hub_models.h"
+#include "engine/app/json.h"
+#include "engine/app/kept_bench.h"
+#include "engine/app/numbers.h"
+#include "engine/app/options.h"
+
+namespace tally::app {
+namespace {
+
+struct FitFlags {
+  std::vector<std::string> models, settings;
+  FitOptions options;
+  int threads = 0;
+  std::string kv = "f16";
+  std::optional<std::string> type, machine;
+  bool all = false, json = false, yes = false;
+};
+
+Result<FitPage> ReadFlags(const FitFlags& flags) {
+  FitPage page;
+  page.options = flags.options;
+  if (flags.options.batch == 0) return BadInput("--batch must be at least 1");
+  const auto kv = std::ranges::find(kKvTypeNames, flags.kv);
+  if (kv == kKvTypeNames.end()) {
+    std::string known;
+    for (const std::string_view name : kKvTypeNames) known += (known.empty() ? "" : ", ") + std::string(name);
+    return BadInput("--kv must be one of " + known + ", not '" + flags.kv + "'");
+  }
+  page.options.kv = static_cast<KvType>(kv - kKvTypeNames.begin());
+  if (flags.machine) {
+    if (flags.threads != 0) return BadInput("--threads is of this machine: write --machine threads=N,...");
+    TALLY_ASSIGN_OR_RETURN(page.machine, ParseMachine(*flags.machine));
+    return page;
+  }
+  ModelFlags threads;
+  threads.threads = flags.threads;
+  TALLY_RETURN_IF_ERROR(ToLoadOptions(threads).status());  // their range
+  return page;
+}
+
+// The point nearest to what is asked for, of the same threads, KV type and batch.
+std::optional<KeptPoint> Nearest(const KeptBench& bench, const FitPage& page, SpeedWork work, uint64_t wanted) {
+  std::optional<KeptPoint> best;
+  const auto distance = [&](const KeptPoint& p) {
+    const int64_t at = work == SpeedWork::kPrefill ? p.tokens : p.depth + p.tokens / 2;
+    return std::abs(at - static_cast<int64_t>(wanted));
+  };
+  for (const KeptPoint& p : bench.points) {
+    if (p.work != work || p.threads != page.machine.threads) continue;
+    if (p.kv != kKvTypeNames[static_cast<size_t>(page.options.kv)]) continue;
+    if (work == SpeedWork::kPrefill ? p.depth != 0 : p.batch != static_cast<int64_t>(page.options.batch)) continue;
+    if (!best || distance(p) < distance(*best)) best = p;
+  }
+  return best;
+}
+
+void AddMeasured(const CountedModel& given, const FitPage& page, const Fit& fit, FittedModel& m) {
+  if (!m.bench) return;
+  const auto bound = [&](FitOptions options, StepBound Fit::*step) {
+    const Result<Fit> bounds = BoundModel(given, options, page.machine);
+    return bounds.ok() ? ((*bounds).*step).tokens_per_second : 0;
+  };
+  FitOptions options = page.options;
+  if (const auto p = Nearest(*m.bench, page, SpeedWork::kDecode, fit.context)) {
+    options.context = static_cast<uint64_t>(p->depth + (p->tokens + 1) / 2);  // the mean of the steps
+    options.prompt = 1;
+    m.decode = MeasuredStep{*p, bound(options, &Fit::decode)};
+  }
+  if (const auto p = Nearest(*m.bench, page, SpeedWork::kPrefill, fit.prompt)) {
+    options.context = options.prompt = static_cast<uint64_t>(p->tokens);
+    options.batch = 1;
+    m.prefill = MeasuredStep{*p, bound(options, &Fit::prefill)};
+  }
+}
+
+FitRow RowOf(const CountedModel& counted, bool given, const FitPage& page) {
+  FitRow row{counted.stored_as, given, {}};
+  Result<Fit> fit = FitModel(counted, page.options, page.machine);
+  if (fit.ok()) {
+    row.fit = std::move(fit).value();
+  } else {
+    row.why = fit.status().message();
+  }
+  return row;
+}
+
+Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std::string& argument) {
+  CountRequest request;
+  request.settings = flags.settings;
+  if (flags.type) {
+    const Result<DType> type = ParseWeightType(*flags.type);
+    if (!type.ok()) return BadInput("--type: " + type.status().message());
+    request.options.type = *type;
+    request.type_given = true;
+  }
+  FittedModel m;
+  std::string path;
+  TALLY_ASSIGN_OR_RETURN(const CountedModel counted, CountArgument(argument, std::move(request), flags.yes, &path));
+  m.name = counted.name;
+  m.experts = counted.count.recipe.n_experts > 0;
+  m.file = !counted.stored_types.empty();
+  m.rows.push_back(RowOf(counted, !flags.type, page));
+  if (!m.rows[0].fit && !flags.all) return BadInput(m.name + ": " + m.rows[0].why);
+  if (!m.rows[0].fit || flags.type) return m;
+  if (!page.machine.target.empty() && !path.empty()) {
+    m.bench = FindBench(path);
+    if (m.bench && m.bench->target != page.machine.target) m.bench.reset();
+    AddMeasured(counted, page, *m.rows[0].fit, m);
+  }
+  for (const DType type : FitTypes(counted)) {
+    const Result<CountedModel> as = CountedAs(counted, type);
+    if (!as.ok() || as->stored_as == counted.stored_as) continue;
+    FitRow row = RowOf(*as, false, page);
+    if (row.fit) m.rows.push_back(std::move(row));
+  }
+  const uint64_t given = m.rows[0].fit->memory.packed_weights;
+  const auto weights = [](const FitRow& row) { return row.fit->memory.packed_weights; };
+  std::ranges::stable_sort(m.rows, std::greater<>(), weights);
+  m.chosen = m.rows.size() - 1;
+  for (size_t i = m.rows.size(); i-- > 0;) {
+    const FitRow& row = m.rows[i];
+    if (weights(row) <= given && row.fit->fits.value_or(row.given)) m.chosen = i;
+  }
+  return m;
+}
+
+Status RunFit(const FitFlags& flags) {
+  TALLY_ASSIGN_OR_RETURN(FitPage page, ReadFlags(flags));
+  std::vector<std::string> arguments = flags.models;
+  if (flags.all) {
+    if (!arguments.empty()) return BadInput("--all is every built-in model: leave the names out, or --all");
+    for (const std::string_view name : KnownModels()) arguments.emplace_back(name);
+  } else if (arguments.empty()) {
+    arguments = {"demo"};
+  }
+  if (!flags.machine) {
+    TALLY_ASSIGN_OR_RETURN(page.machine, MeasureMachine(CacheDirectory(), flags.threads));
+  }
+  std::vector<FittedModel> models;
+  for (const std::string& argument : arguments) {
+    TALLY_ASSIGN_OR_RETURN(FittedModel m, FitOne(flags, page, argument));
+    models.push_back(std::move(m));
+  }
+  const auto width = static_cast<size_t>(std::clamp(TerminalWidth(Stream::kOutput, 80), 60, 100));
+  if (flags.json) {
+    PrintJson(FitDocument(page, models));
+  } else if (models.size() == 1) {
+    Print(FitText(page, models[0], width));
+  } else {
+    Print(FitTableText(page, models, width));
+  }
+  return {};
+}
+
+}  // namespace
+
+Action AddFit(CLI::App& app) {
+  auto flags = std::make_shared<FitFlags>();
+  CLI::App* c =
+      app.add_subcommand("fit", "Whether models fit this machine's memory, at which type, and how fast they can be at most");
+  c->add_option("MODEL,-m,--model", flags->models,
+                "GGUF file, Hugging Face directory, config.json, ORG/NAME of its hub, or a built-in name; several make a table. "
+                "NAME:KEY=VALUE,KEY=VALUE is NAME with settings of its own")
+      ->option_text("TEXT ... [demo]");
+  c->add_flag("--all", flags->all, "every built-in model");
+  c->add_option("--set", flags->settings, "change the configuration: KEY=VALUE[,KEY=VALUE...], as of count")
+      ->allow_extra_args(false);
+  AddNumber(*c, "-c,--ctx,--ctx-size", flags->options.context,
+            "positions of each sequence in the KV cache (0: the trained ones, at most 4096)");
+  AddNumber(*c, "-p,--prompt", flags->options.prompt, "positions of a prefill (0: 512, or the context where that is less)");
+  AddNumber(*c, "--batch", flags->options.batch, "sequences");
+  c->add_option("--type", flags->type,
+                "weights as " + WeightTypeNames() + " (default: as stored or published, and others beside)");
+  c->add_option("--kv", flags->kv, "type of the KV cache: f32, f16, bf16 or q8_0")->capture_default_str();
+  AddNumber(*c, "-t,--threads", flags->threads, "threads (0: OMP_NUM_THREADS, or all cores)");
+  c->add_option(
+      "--machine", flags->machine,
+      "another machine than this one, by what is known of it: ram=16GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8 "
+      "(bf16=none: no such dot product)");
+  AddYes(*c, flags->yes);
+  c->add_flag("--json", flags->json, "one JSON document on standard output");
+  c->footer(
+      "A bound is what the weights, the KV cache and the products of a step take at this machine's rates: they are measured in "
+      "two\n"
+      "seconds and kept for the boot ($XDG_CACHE_HOME/tally or ~/.cache/tally). Nothing can be faster; `tally bench` says what "
+      "is.\n"
+      "  tally fit gpt-oss-20b --ctx 32768\n"
+      "  tally fit qwen3-8b llama-3.2-1b gpt-oss-20b --machine ram=16GiB,read=50GB/s,int8=1T,bf16=none,f32=250G");
+  return [flags] { return Report(RunFit(*flags)); };
+}
+
+}  // namespace tally::app

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `bench` last measured of a model on this machine, kept for `fit`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/api/tally.h"
+
+namespace tally::app {
+
+// $XDG_CACHE_HOME/tally, or ~/.cache/tally (XDG Base Directory Specification 0.8); "" where neither variable is an absolute path.
+std::string CacheDirectory();
+
+struct KeptPoint {
+  SpeedWork work{};
+  int threads = 0;
+  std::string kv;
+  int64_t depth = 0, batch = 1, tokens = 0;
+  double tokens_per_second = 0;
+  double of_roof = 0;  // of the bandwidth (decode) or the peaks (prefill) that bench measured around the steps
+};
+struct KeptBench {
+  std::string target;  // instruction set
+  int64_t when = 0;    // seconds since 1970
+  std::vector<KeptPoint> points;
+};
+
+// `path`: of the model's file or directory. Nothing is kept where that fails.
+void KeepBench(const std::string& path, const SpeedReport& report);
+// Nothing where nothing was measured, where the model has changed since (path, size, time of change), or on another machine.
+std::optional<KeptBench> FindBench(const std::string& path);
+
+}  // namespace tally::app

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small files with what a process has found out and a later one may use again.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tally {
+
+// The text of a regular file of at most 1 MiB; nullopt: there is none, or it cannot be read.
+std::optional<std::string> ReadKeptFile(const std::string& path);
+
+// Makes the directory where it is missing and replaces the file as a whole. False where that fails: what is kept can be found out
+// again, so that is no error.
+bool WriteKeptFile(const std::string& directory, const std::string& name, std::string_view text);
+
+// Of the running system, different after each start; "" where unknown.
+std::string BootId();
+// What tells this machine from others that share a home directory: its name; "" where unknown.
+std::string HostName();
+
+}  // namespace tally

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/studies/fit.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "engine/base/checked.h"
+#include "engine/base/format.h"
+#include "engine/kernels/formats/weight_format.h"
+#include "engine/session/loaded_model.h"
+#include "engine/session/memory_plan.h"
+#include "engine/weights/plan.h"
+
+namespace tally {
+namespace {
+
+using books::ParameterForm;
+
+constexpr uint64_t kDefaultContext = 4096, kDefaultPrompt = 512;
+constexpr uint64_t kMostContext = std::numeric_limits<int32_t>::max();
+
+// The type that a tensor is multiplied in. Latent attention's key matrix is packed transposed, which quantised types are widened for.
+DType TypeOf(const CountedModel& model, const ParameterForm& p) {
+  const auto stored = model.stored_types.find(p.full_name());
+  const DType type = stored != model.stored_types.end() ? stored->second : books::StoredType(p, model.count.options.type);
+  return p.name == FactsOf(Role::kKB).name && GetDTypeInfo(type).quantised ? DType::kF32 : type;
+}
+
+// The weights as LoadWeights would pack them, without data.
+struct PackedViews {
+  std::map<std::pair<Role, int32_t>, WeightView> views;
+  uint64_t bytes = 0;
+
+  WeightView View(const Recipe& recipe, Role role, int32_t layer) const {
+    if (role == Role::kHead && recipe.tied_head) role = Role::kTokenEmbedding;
+    const auto found = views.find({role, layer});
+    return found == views.end() ? WeightView() : found->second;
+  }
+};
+
+WeightView Packed(const Recipe& recipe, Role role, DType type) {
+  const std::vector<uint64_t> shape = RoleShape(recipe, role);
+  const bool vector = FactsOf(role).vector;
+  const size_t own_rank = vector ? 1 : 2;
+  WeightView view;
+  view.dtype = vector ? DType::kF32 : type;
+  view.layout = LayoutFor(role, recipe);
+  if (type == DType::kFP8 && view.layout == WeightLayout::kRowMajor) view.layout = WeightLayout::kPanel16;
+  view.slices = static_cast<int64_t>(shape.size() > own_rank ? shape[0] : 1);
+  view.cols = static_cast<int64_t>(shape.back());
+  view.rows = vector ? 1 : static_cast<int64_t>(shape[shape.size() - 2]);
+  const DTypeInfo info = GetDTypeInfo(view.dtype);
+  const uint64_t row = static_cast<uint64_t>(view.cols) / info.block_size * info.block_bytes;
+  uint64_t count = 1;
+  switch (view.layout) {
+    case WeightLayout::kVector: view.panel_stride = static_cast<uint64_t>(view.cols) * sizeof(float); break;
+    case WeightLayout::kRowMajor: view.panel_stride = row, count = static_cast<uint64_t>(view.rows); break;
+    case WeightLayout::kPanel16:
+      view.panel_stride = PanelBytes(view.dtype, view.cols), count = static_cast<uint64_t>(view.panels());
+      break;
+  }
+  const uint64_t slice = SaturatingAdd(SaturatingMul(view.panel_stride, count), kWeightPage - 1);
+  view.slice_stride = slice / kWeightPage * kWeightPage;
+  view.stored_row_bytes = row;
+  return view;
+}
+
+Result<PackedViews> PackedOf(const CountedModel& model) {
+  const Recipe& recipe = model.count.recipe;
+  TALLY_RETURN_IF_ERROR(CheckRunnable(recipe));
+  std::map<std::string, DType> types;
+  for (const ParameterForm& p : model.count.tensors) {
+    if (p.prediction) continue;
+    const DType type = TypeOf(model, p);
+    if (!p.vector && !IsWeightType(type)) {
+      return BadInput(p.full_name() + " has type " + std::string(DTypeName(type)) + ", which cannot be run");
+    }
+    types[p.full_name()] = type;
+  }
+  PackedViews packed;
+  for (int role = 0; role < kRoles; ++role) {
+    const Role r = static_cast<Role>(role);
+    if (FactsOf(r).kind == WeightInfo::Kind::kBuffer) continue;
+    for (int32_t layer = -1; layer < recipe.n_layers; ++layer) {
+      if (!HasRole(recipe, r, layer)) continue;
+      const auto type = types.find(WeightName(r, layer));
+      if (type == types.end()) return InternalError(WeightName(r, layer) + " is no tensor of the closed forms");
+      const WeightView view = Packed(recipe, r, type->second);
+      packed.bytes = SaturatingAdd(packed.bytes, SaturatingMul(static_cast<uint64_t>(view.slices), view.slice_stride));
+      packed.views[{r, layer}] = view;
+    }
+  }
+  return packed;
+}
+
+// ---- work
+
+FitUnit UnitOf(DType type) {
+  if (!IsWeightType(type)) return FitUnit::kF32;
+  const WeightFormat& format = FormatOf(type);
+  switch (format.act) {
+    case ActKind::kF32: return FitUnit::kF32;
+    case ActKind::kBF16: return FitUnit::kBF16;
+    case ActKind::kInt8: break;
+  }
+  return format.narrow ? FitUnit::kNarrow : FitUnit::kInt8;
+}
+
+using Flops = std::array<double, kFitUnits>;
+double& At(Flops& flops, FitUnit unit) { return flops[static_cast<size_t>(unit)]; }
+
+// Of the products and of attention. The products of a component are shared out by the parameters that one token uses of its tensors.
+Flops FlopsOf(const CountedModel& model, const books::FlopsCount& step, KvType kv) {
+  using Place = std::pair<int32_t, Component>;
+  std::map<Place, Flops> used;
+  for (const ParameterForm& p : model.count.tensors) {
+    if (p.prediction || p.vector) continue;
+    const double n = static_cast<double>(p.active.value());
+    At(used[{p.layer, p.component}], UnitOf(TypeOf(model, p))) += n;
+    if (p.kind == WeightInfo::Kind::kTiedEmbeddingHead) At(used[{-1, Component::kHead}], UnitOf(TypeOf(model, p))) += n;
+  }
+  Flops flops{};
+  for (const books::WorkForm& f : step.sites) {
+    const double n = static_cast<double>(f.flops.value());
+    if (f.work_class == WorkClass::kAttention) {  // one half with keys, one with values (KvLayout)
+      const bool bf16 = kv == KvType::kBF16 || kv == KvType::kQ8_0;
+      At(flops, kv == KvType::kQ8_0 ? FitUnit::kInt8 : bf16 ? FitUnit::kBF16 : FitUnit::kF32) += n / 2;
+      At(flops, bf16 ? FitUnit::kBF16 : FitUnit::kF32) += n / 2;
+    }
+    if (f.work_class != WorkClass::kLinear || !f.matmul) continue;
+    const auto tensors = used.find({f.layer, f.component});
+    double all = 0;
+    if (tensors != used.end()) {
+      for (const double part : tensors->second) all += part;
+    }
+    if (all == 0) {
+      At(flops, FitUnit::kF32) += n;
+    } else {
+      for (size_t u = 0; u < flops.size(); ++u) flops[u] += n * (tensors->second[u] / all);
+    }
+  }
+  return flops;
+}
+
+books::KvStorage StorageOf(KvType kv) {
+  switch (kv) {
+    case KvType::kF32: return {.element_bytes = 4};
+    case KvType::kF16:
+    case KvType::kBF16: break;
+    case KvType::kQ8_0: return {.element_bytes = 1, .block = 32, .scale_bytes = 2};
+  }
+  return {.element_bytes = 2};
+}
+
+StepBound BoundOf(uint64_t tokens, double bytes, const Flops& flops, const FitMachine& machine) {
+  StepBound b{.tokens = tokens, .bytes = bytes, .flops = flops};
+  std::vector<std::string_view> missing;
+  if (machine.read > 0) {
+    b.reading = bytes / machine.read;
+  } else {
+    missing.push_back("read");
+  }
+  for (size_t u = 0; u < flops.size(); ++u) {
+    if (flops[u] == 0) continue;
+    const size_t runs_on = u == static_cast<size_t>(FitUnit::kBF16) && !machine.bf16_dots ? 0 : u;
+    if (machine.peaks[runs_on] > 0) {
+      b.computing += flops[u] / machine.peaks[runs_on];
+    } else if (std::ranges::find(missing, kFitUnitNames[runs_on]) == missing.end()) {
+      missing.push_back(kFitUnitNames[runs_on]);
+    }
+  }
+  for (size_t i = 0; i < missing.size(); ++i) {
+    b.missing += (i == 0 ? "" : i + 1 < missing.size() ? ", " : " and ") + std::string(missing[i]);
+  }
+  if (!missing.empty()) {
+    if (missing.size() > 1 || missing[0] != "read") b.computing = 0;
+    return b;
+  }
+  const double seconds = std::max(b.reading, b.computing);
+  if (seconds > 0) b.tokens_per_second = static_cast<double>(tokens) / seconds;
+  return b;
+}
+
+Result<books::Count> CountSteps(const CountedModel& model, const FitOptions& options) {
+  books::CountOptions count = model.count.options;
+  count.prompt = options.prompt;
+  count.context = options.context;
+  count.batch = options.batch;
+  return books::CountRecipe(model.count.recipe, std::move(count));
+}
+
+Result<FitOptions> WithDefaults(const Recipe& recipe, FitOptions options) {
+  const uint64_t trained = recipe.context > 0 ? static_cast<uint64_t>(recipe.context) : 0;
+  if (options.batch == 0 || options.batch > 65536) return BadInput("a batch must be of 1 to 65536 sequences");
+  if (options.context > kMostContext || options.prompt > kMostContext) {
+    return BadInput("a context must be at most " + std::to_string(kMostContext) + " positions");
+  }
+  if (recipe.learned_positions && std::max(options.context, options.prompt) > trained) {
+    return BadInput("a context of " + std::to_string(std::max(options.context, options.prompt)) +
+                    " positions was asked for, and the model has learned " + std::to_string(trained));
+  }
+  if (options.context == 0) options.context = trained > 0 ? std::min(trained, kDefaultContext) : kDefaultContext;
+  if (options.prompt == 0) options.prompt = std::min(options.context, kDefaultPrompt);
+  return options;
+}
+
+}  // namespace
+
+std::vector<DType> FitTypes(const CountedModel& model) {
+  std::vector<DType> types;
+  for (const DType type : {DType::kBF16, DType::kQ8_0, DType::kQ6_K, DType::kQ5_K, DType::kQ4_K, DType::kQ3_K, DType::kMXFP4}) {
+    double all = 0, of_type = 0;
+    for (const ParameterForm& p : model.count.tensors) {
+      if (p.prediction || p.vector) continue;
+      const double n = static_cast<double>(p.count.value());
+      all += n;
+      if (books::StoredType(p, type) == type) of_type += n;
+    }
+    if (2 * of_type > all) types.push_back(type);
+  }
+  return types;
+}
+
+Result<CountedModel> CountedAs(const CountedModel& model, DType type) {
+  CountedModel as = model;
+  books::CountOptions options = model.count.options;
+  options.type = type;
+  options.stored_bytes.clear();
+  TALLY_ASSIGN_OR_RETURN(as.count, books::CountRecipe(model.count.recipe, std::move(options)));
+  as.stored_types.clear();
+  as.stored_as = std::string(DTypeName(type)) + (IsOfExperts(type) ? " + BF16" : "");
+  return as;
+}
+
+Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const FitMachine& machine) {
+  TALLY_ASSIGN_OR_RETURN(const FitOptions options, WithDefaults(model.count.recipe, given));
+  TALLY_ASSIGN_OR_RETURN(const books::Count count, CountSteps(model, options));
+  const double B = static_cast<double>(options.batch), P = static_cast<double>(options.prompt);
+  const double position = static_cast<double>((books::CachedBytesPerPosition(count.recipe, StorageOf(options.kv)) *
+                                               books::Form(static_cast<uint64_t>(count.recipe.layers.size())))
+                                                  .value());
+  const double layer = position / static_cast<double>(count.recipe.layers.size());
+  double seen = 0;  // positions, of all layers
+  for (const LayerRecipe& l : count.recipe.layers) seen += static_cast<double>(books::CachedPositions(l, options.context));
+  Fit fit;
+  fit.context = options.context;
+  fit.prompt = options.prompt;
+  fit.prefill = BoundOf(options.batch * options.prompt, count.prefill_traffic.uniform + B * P * position,
+                        FlopsOf(model, count.prefill_last, options.kv), machine);
+  fit.decode = BoundOf(options.batch, count.decode_traffic.uniform + B * (seen * layer + position),
+                       FlopsOf(model, count.decode, options.kv), machine);
+  return fit;
+}
+
+Result<Fit> FitModel(const CountedModel& model, const FitOptions& given, const FitMachine& machine) {
+  const Recipe& recipe = model.count.recipe;
+  TALLY_ASSIGN_OR_RETURN(const PackedViews packed, PackedOf(model));
+  TALLY_ASSIGN_OR_RETURN(const FitOptions options, WithDefaults(recipe, given));
+  TALLY_ASSIGN_OR_RETURN(Fit fit, BoundModel(model, options, machine));
+  const auto view = [&](Role role, int32_t layer) { return packed.View(recipe, role, layer); };
+  const RopePair rope;  // not needed to measure
+  const auto plan = [&](uint64_t context) {
+    LoadOptions load;
+    load.context = static_cast<int64_t>(context);
+    load.sequences = static_cast<int32_t>(options.batch);
+    load.kv = options.kv;
+    return PlanEngine({recipe, view, rope.global, rope.local}, MakeStepperOptions(recipe, load), std::max(machine.threads, 1));
+  };
+  fit.memory = plan(options.context);
+  fit.memory.packed_weights = packed.bytes;
+  fit.memory.available = machine.available;
+  fit.trained = recipe.context > 0 ? static_cast<uint64_t>(recipe.context) : 0;
+  if (machine.available == 0) return fit;
+  const uint64_t needed = SaturatingAdd(SaturatingAdd(packed.bytes, fit.memory.kv), fit.memory.scratch);
+  fit.fits = needed <= machine.available;
+  const uint64_t limit = std::max({fit.trained, options.context});
+  const KvBytesFn kv = [&](int64_t positions) {
+    KvPoolSize size{positions, static_cast<int32_t>(options.batch), 512, 0};
+    return KvPool::PlanBytes(KvLayers(recipe, options.kv), size);
+  };
+  const uint64_t scratch = plan(limit).scratch;  // an upper bound for shorter ones
+  fit.longest = static_cast<uint64_t>(LongestContext(packed.bytes, kv, scratch, machine.available, static_cast<int64_t>(limit)));
+  if (*fit.fits) fit.longest = std::max(fit.longest, options.context);
+  return fit;
+}
+
+}  // namespace tally

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a model fits a machine, and the speed that it cannot exceed there. No weights are read: memory is what LoadModel plans,
+// bytes and FLOPs are the closed forms of count.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/export.h"
+#include "engine/base/kinds.h"
+#include "engine/base/status.h"
+#include "engine/session/model.h"
+#include "engine/studies/count.h"
+
+namespace tally {
+
+// Operations of a matrix product by what does them. kNarrow: int8 products of weights so small (4 bits) that they may be summed in 16
+// bits (ArithmeticPeaks::int8_narrow).
+enum class FitUnit : uint8_t { kF32, kBF16, kInt8, kNarrow };
+inline constexpr int kFitUnits = 4;
+inline constexpr std::array<std::string_view, kFitUnits> kFitUnitNames = {"f32", "bf16", "int8",
+                                                                          "int8"};  // as ParseMachine takes them
+
+// What a machine has, and what it does in a second. 0: unknown.
+struct FitMachine {
+  std::string target = {};            // instruction set of the kernels; empty: not measured, but described
+  int threads = 0;                    // which share the kernels' scratch and the peaks
+  uint64_t total = 0, available = 0;  // bytes of memory; those that can be had now
+  double read = 0;                    // bytes
+  std::array<double, kFitUnits> peaks = {};
+  bool bf16_dots = true;  // false: there is no bf16 dot product, and BF16 is multiplied in f32
+};
+
+// "ram=16GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8", in any order, each at most once. Sizes and rates are numbers with K, M,
+// G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow. bf16=none: no such dot product. What is not
+// given stays unknown; threads are 8 then. kBadInput names the part that is wrong.
+TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
+
+// This machine on `threads` threads (as LoadOptions::threads): memory as it is now, rates as measured in about two seconds. They are
+// kept in `directory` ("": nowhere) for this boot, number of threads and instruction set: the best of several moments, as what is
+// kept for long should not be a neighbour's share. A kept file that is damaged, or of another boot, is measured anew and replaced.
+TALLY_API Result<FitMachine> MeasureMachine(const std::string& directory, int threads);
+
+struct FitOptions {
+  uint64_t context = 0;  // positions of each sequence; 0: as LoadOptions::context
+  uint64_t prompt = 0;   // positions of a prefill; 0: 512, or the context where that is less
+  uint64_t batch = 1;    // sequences
+  KvType kv = KvType::kF16;
+};
+
+// The least time of a step: that of reading its bytes, or that of its products, whichever is more.
+struct StepBound {
+  uint64_t tokens = 0;                       // of all sequences
+  double bytes = 0;                          // of weights, experts chosen uniformly, and of KV read and written
+  std::array<double, kFitUnits> flops = {};  // of the matrix products and of attention
+  double reading = 0, computing = 0;         // seconds; 0: unknown
+  std::string missing = {};                  // what the machine does not say: "read", "int8 and f32"; empty: nothing
+  double tokens_per_second = 0;              // 0: unknown
+  bool reads_longer() const { return reading >= computing; }
+};
+
+struct Fit {
+  uint64_t context = 0, prompt = 0;   // with the defaults filled in
+  MemoryPlan memory = {};             // at this context; `available` is the machine's
+  std::optional<bool> fits = {};      // none: the machine's memory is unknown
+  uint64_t longest = 0, trained = 0;  // the longest context that fits, at most the trained one (or the one asked for, if longer)
+  StepBound prefill = {};             // all prompts, with the logits of each last row
+  StepBound decode = {};              // one token of each sequence, which sees `context` positions
+};
+
+// Of the model with the weights that it is counted with. kBadInput: a batch of 0, a context beyond learned positions, a model or a type
+// that cannot be run, counts that do not fit 64 bits.
+TALLY_API Result<Fit> FitModel(const CountedModel& model, const FitOptions& options, const FitMachine& machine);
+// The bounds alone, of other steps than those of a fit: a prefill of `prompt`, and a decode of `context` positions.
+TALLY_API Result<Fit> BoundModel(const CountedModel& model, const FitOptions& options, const FitMachine& machine);
+
+// The same model with its weights as `type`. kBadInput: a type of experts, and the model has none.
+TALLY_API Result<CountedModel> CountedAs(const CountedModel& model, DType type);
+
+// The types that people run models at, from large to small: those that more than half of the elements of the model's matrices would be
+// stored in (rows of 2,880 are no whole blocks of 256).
+TALLY_API std::vector<DType> FitTypes(const CountedModel& model);
+
+}  // namespace tally

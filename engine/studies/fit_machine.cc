@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machines of fit.h: described in words, or measured and kept.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "engine/base/format.h"
+#include "engine/kernels/op.h"
+#include "engine/machine/kept_file.h"
+#include "engine/machine/machine.h"
+#include "engine/machine/parallel.h"
+#include "engine/machine/roofs.h"
+#include "engine/studies/fit.h"
+#include "engine/studies/speed_roofs.h"
+
+namespace tally {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool Drop(std::string_view& text, std::string_view suffix) {
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  if (text.size() < suffix.size() || !std::ranges::equal(text.substr(text.size() - suffix.size()), suffix, same)) return false;
+  text.remove_suffix(suffix.size());
+  return true;
+}
+
+// A number with a unit of which `suffixes` may be the end: 0 where it is none, or not a positive one.
+double Amount(std::string_view text, std::initializer_list<std::string_view> suffixes) {
+  for (const std::string_view suffix : suffixes) Drop(text, suffix);
+  const bool binary = Drop(text, "i");
+  double unit = 1;
+  const double thousand = binary ? 1024 : 1000;
+  const bool has_unit = Drop(text, "K")   ? (unit = thousand, true)
+                        : Drop(text, "M") ? (unit = thousand * thousand, true)
+                        : Drop(text, "G") ? (unit = std::pow(thousand, 3), true)
+                        : Drop(text, "T") ? (unit = std::pow(thousand, 4), true)
+                                          : false;
+  if (binary && !has_unit) return 0;
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number) || number <= 0) return 0;
+  return number * unit < 1e18 ? number * unit : 0;
+}
+
+std::optional<size_t> UnitNamed(std::string_view key) {
+  for (const FitUnit unit : {FitUnit::kF32, FitUnit::kBF16, FitUnit::kInt8}) {
+    if (kFitUnitNames[static_cast<size_t>(unit)] == key) return static_cast<size_t>(unit);
+  }
+  return std::nullopt;
+}
+
+Status SetPart(std::string_view key, std::string_view value, FitMachine& m) {
+  const auto wrong = [&](const std::string& wanted) {
+    return BadInput("--machine: " + std::string(key) + "=" + Printable(value, 40) + " is not " + wanted);
+  };
+  if (key == "ram") {
+    const double bytes = Amount(value, {"B"});
+    if (bytes < 1) return wrong("a size such as 16GiB");
+    m.total = m.available = static_cast<uint64_t>(bytes);
+    return {};
+  }
+  if (key == "read") {
+    m.read = Amount(value, {"/s", "B"});
+    return m.read > 0 ? Status() : wrong("a rate such as 50GB/s");
+  }
+  if (key == "threads") {
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), m.threads);
+    const bool number = error == std::errc() && end == value.data() + value.size();
+    return number && m.threads >= 1 && m.threads <= kMaxThreads ? Status() : wrong("a number of threads");
+  }
+  const std::optional<size_t> unit = UnitNamed(key);
+  if (!unit) {
+    return BadInput("--machine: there is no " + Quote(key) +
+                    " of a machine: it is of ram, read, f32, bf16, int8 and threads, as in " + "ram=16GiB,read=50GB/s,int8=1T");
+  }
+  if (key == "bf16" && value == "none") {
+    m.bf16_dots = false;
+    return {};
+  }
+  m.peaks[*unit] = Amount(value, {"/s", "FLOP", "OP"});
+  if (m.peaks[*unit] == 0) return wrong("a number of operations a second such as 500G");
+  if (key == "int8") m.peaks[static_cast<size_t>(FitUnit::kNarrow)] = m.peaks[*unit];
+  return {};
+}
+
+// ---- measured
+
+constexpr int kVersion = 1;  // of the file
+constexpr int kMoments = 4;
+constexpr double kMomentSeconds = 0.25;  // of each roof; all of them take about two seconds
+
+void KeepBest(double rate, double& best) { best = std::max(best, rate); }
+
+Status MeasureRates(int threads, FitMachine& m) {
+  Team team(threads);
+  TALLY_RETURN_IF_ERROR(team.status());
+  TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory(uint64_t{1} << 30));
+  ReadRoof read(team, {memory.data(), memory.size()});
+  for (int i = 0; i < kMoments; ++i) {
+    KeepBest(read.Measure(kMomentSeconds / 2), m.read);
+    const ArithmeticPeaks peaks = MeasurePeaks(team, kMomentSeconds);
+    const std::array<double, kFitUnits> rates = {peaks.f32, peaks.bf16, peaks.int8, peaks.int8_narrow};
+    for (size_t u = 0; u < rates.size(); ++u) KeepBest(rates[u], m.peaks[u]);
+  }
+  return {};
+}
+
+std::string RecordOf(const FitMachine& m, const std::string& boot) {
+  const Json j = {{"tally_machine", kVersion}, {"boot", boot},       {"target", m.target},
+                  {"threads", m.threads},      {"read", m.read},     {"f32", m.peaks[0]},
+                  {"bf16", m.peaks[1]},        {"int8", m.peaks[2]}, {"int8_narrow", m.peaks[3]}};
+  return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// False: not what RecordOf writes for this machine.
+bool ReadRecord(const std::string& text, const std::string& boot, FitMachine& m) {
+  const Json j = Json::parse(text, nullptr, false);
+  if (!j.is_object()) return false;
+  const auto is = [&](const char* key, const Json& value) { return j.contains(key) && j[key] == value; };
+  if (!is("tally_machine", kVersion) || !is("boot", boot) || !is("target", m.target) || !is("threads", m.threads)) return false;
+  FitMachine read = m;
+  const std::pair<const char*, double*> rates[] = {{"read", &read.read},
+                                                   {"f32", &read.peaks[0]},
+                                                   {"bf16", &read.peaks[1]},
+                                                   {"int8", &read.peaks[2]},
+                                                   {"int8_narrow", &read.peaks[3]}};
+  for (const auto& [key, rate] : rates) {
+    if (!j.contains(key) || !j[key].is_number()) return false;
+    *rate = j[key].get<double>();
+    const bool may_lack = rate == &read.peaks[1];
+    if (!(*rate >= 0 && *rate < 1e18) || (*rate == 0 && !may_lack)) return false;
+  }
+  m = read;
+  return true;
+}
+
+}  // namespace
+
+Result<FitMachine> ParseMachine(std::string_view text) {
+  FitMachine m;
+  m.threads = 8;
+  std::set<std::string_view> given;
+  for (bool more = true; more;) {
+    const size_t comma = text.find(',');
+    more = comma != std::string_view::npos;
+    std::string_view part = text.substr(0, comma);
+    text.remove_prefix(more ? comma + 1 : text.size());
+    while (part.starts_with(' ')) part.remove_prefix(1);
+    while (part.ends_with(' ')) part.remove_suffix(1);
+    const size_t equal = part.find('=');
+    if (equal == std::string_view::npos) {
+      return BadInput("--machine: " + Quote(part) + " is not KEY=VALUE, as in ram=16GiB,read=50GB/s,int8=1T");
+    }
+    const std::string_view key = part.substr(0, equal);
+    if (!given.insert(key).second) return BadInput("--machine: " + Quote(key) + " is there twice");
+    TALLY_RETURN_IF_ERROR(SetPart(key, part.substr(equal + 1), m));
+  }
+  return m;
+}
+
+Result<FitMachine> MeasureMachine(const std::string& directory, int threads) {
+  FitMachine m;
+  m.target = HwyTargetName();
+  m.bf16_dots = HwyTargetHasBf16Dot();
+  Team team(threads);
+  TALLY_RETURN_IF_ERROR(team.status());
+  m.threads = team.threads();
+  m.total = TotalMemoryBytes();
+  m.available = std::min(AvailableMemoryBytes(), m.total);
+  const std::string boot = BootId();
+  const bool keep = !directory.empty() && !boot.empty();
+  const std::string name = "machine-" + m.target + "-" + std::to_string(m.threads) + ".json";
+  if (keep) {
+    const std::optional<std::string> kept = ReadKeptFile(directory + "/" + name);
+    if (kept && ReadRecord(*kept, boot, m)) return m;
+  }
+  TALLY_RETURN_IF_ERROR(MeasureRates(m.threads, m));
+  if (keep) WriteKeptFile(directory, name, RecordOf(m, boot));
+  return m;
+}
+
+}  // namespace tally

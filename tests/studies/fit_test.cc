@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// What fits: memory against what loading plans, bounds against numbers by hand, machines in words and measured.
+#include "engine/studies/fit.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/session/model.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+CountedModel MustCount(const std::string& name) {
+  Result<CountedModel> counted = CountModel({.model = name, .settings = {}, .options = {}});
+  EXPECT_TRUE(counted.ok()) << counted.status().message();
+  return counted.ok() ? std::move(counted).value() : CountedModel{};
+}
+
+CountedModel As(const CountedModel& model, DType type) {
+  Result<CountedModel> as = CountedAs(model, type);
+  EXPECT_TRUE(as.ok()) << as.status().message();
+  return as.ok() ? std::move(as).value() : CountedModel{};
+}
+
+Fit MustFit(const CountedModel& model, const FitOptions& options, const FitMachine& machine) {
+  const Result<Fit> fit = FitModel(model, options, machine);
+  EXPECT_TRUE(fit.ok()) << fit.status().message();
+  return fit.ok() ? *fit : Fit{};
+}
+
+double Unit(const StepBound& b, FitUnit unit) { return b.flops[static_cast<size_t>(unit)]; }
+
+// mini-gpt: V = E = H D = 64, F = 256, 2 layers, tied, LayerNorm and feed-forward with biases: 2 (4 E^2 + 2 E F) + V E = 102,400
+// elements of matrices, 1,280 of vectors.
+TEST(Fit, NumbersByHand) {
+  const CountedModel f32 = As(MustCount("mini-gpt"), DType::kF32);
+  FitMachine machine{.threads = 1, .read = 1e9, .peaks = {1e9, 2e9, 4e9, 4e9}};
+  const FitOptions options{.context = 33, .prompt = 8};
+  const Fit fit = MustFit(f32, options, machine);
+  // Decode: all parameters once, 33 positions of 2 x 2 x 64 f16 read and one written; 2 FLOPs an element of a matrix, 4 x 64 a
+  // position and layer.
+  EXPECT_EQ(fit.decode.bytes, 4 * 103'680 + 33 * 512 + 512);
+  EXPECT_EQ(Unit(fit.decode, FitUnit::kF32), 2 * 102'400 + 2 * 33 * 256);
+  EXPECT_EQ(Unit(fit.decode, FitUnit::kBF16) + Unit(fit.decode, FitUnit::kInt8) + Unit(fit.decode, FitUnit::kNarrow), 0);
+  EXPECT_TRUE(fit.decode.reads_longer());
+  EXPECT_DOUBLE_EQ(fit.decode.tokens_per_second, 1e9 / 432'128);
+  // Prefill of 8: the head of the last row, 8 x 9 / 2 positions seen.
+  EXPECT_EQ(fit.prefill.bytes, 4 * 103'680 + 8 * 512);
+  EXPECT_EQ(Unit(fit.prefill, FitUnit::kF32), 8 * 2 * 98'304 + 2 * 4'096 + 2 * 36 * 256);
+  EXPECT_FALSE(fit.prefill.reads_longer());
+  EXPECT_DOUBLE_EQ(fit.prefill.tokens_per_second, 8 * 1e9 / 1'599'488);
+  EXPECT_FALSE(fit.fits.has_value()) << "the machine's memory is unknown";
+
+  // bf16 products at 2 G, attention in f32 at 1 G.
+  const CountedModel bf16 = As(f32, DType::kBF16);
+  const Fit half = MustFit(bf16, options, machine);
+  EXPECT_EQ(half.decode.bytes, 2 * 103'680 + 33 * 512 + 512);
+  EXPECT_EQ(Unit(half.prefill, FitUnit::kBF16), 1'581'056);
+  EXPECT_EQ(Unit(half.prefill, FitUnit::kF32), 18'432);
+  EXPECT_DOUBLE_EQ(half.prefill.computing, 1'581'056 / 2e9 + 18'432 / 1e9);
+  machine.bf16_dots = false;  // then all of it is f32's
+  EXPECT_DOUBLE_EQ(MustFit(bf16, options, machine).prefill.computing, 1'599'488 / 1e9);
+
+  // Q8_0: 34 bytes for 32 elements of a matrix, vectors f32. A cache of q8_0: a scale of 2 bytes for each head's 16 elements; q.k in
+  // int8, p.v in bf16.
+  const Fit q8 = MustFit(As(f32, DType::kQ8_0), {.context = 33, .prompt = 8, .kv = KvType::kQ8_0}, machine);
+  EXPECT_EQ(q8.decode.bytes, 102'400 / 32 * 34 + 4 * 1'280 + 34 * 2 * (128 + 16));
+  EXPECT_EQ(Unit(q8.decode, FitUnit::kInt8), 204'800 + 8'448);
+  EXPECT_EQ(Unit(q8.decode, FitUnit::kBF16), 8'448);
+
+  // Four sequences read the weights once.
+  const Fit four = MustFit(f32, {.context = 33, .prompt = 8, .batch = 4}, machine);
+  EXPECT_EQ(four.decode.bytes, 4 * 103'680 + 4 * 34 * 512);
+  EXPECT_EQ(four.decode.tokens, 4u);
+  EXPECT_DOUBLE_EQ(four.decode.tokens_per_second, 4 / std::max(four.decode.bytes / 1e9, 4 * (204'800 + 16'896) / 1e9));
+}
+
+// Of experts a step of one token reads top_k, and of an untied embedding one row.
+TEST(Fit, ExpertsAsCountHasThem) {
+  const CountedModel model = MustCount("gpt-oss-20b");
+  const Fit fit = MustFit(model, {.context = 4096}, {.threads = 2, .read = 40e9, .peaks = {1e11, 1e12, 1e12, 1e12}});
+  // Windows of 128 in every second layer; 2,048 bytes a layer and position.
+  const double kv = 2'048.0 * (12 * 4096 + 12 * 128 + 24);
+  EXPECT_EQ(fit.decode.bytes, 3'708'089'088 + kv);
+  EXPECT_NEAR(fit.decode.tokens_per_second, 40e9 / (3'708'089'088 + kv), 1e-9);
+  const double products =
+      Unit(fit.decode, FitUnit::kBF16) + Unit(fit.decode, FitUnit::kInt8) + Unit(fit.decode, FitUnit::kNarrow);
+  EXPECT_NEAR(products, 7'209'861'120, 1) << "class linear, as the README's run was charged";
+  EXPECT_EQ(Unit(fit.decode, FitUnit::kF32), 12.0 * (4096 + 128) * 4 * 64 * 64);
+}
+
+TEST(Fit, WhatTheMachineDoesNotSay) {
+  const CountedModel q8 = As(MustCount("mini-gpt"), DType::kQ8_0);
+  Fit fit = MustFit(q8, {}, {.threads = 1, .read = 1e9});
+  EXPECT_EQ(fit.decode.missing, "f32 and int8");
+  EXPECT_EQ(fit.decode.tokens_per_second, 0);
+  fit = MustFit(q8, {}, {.threads = 1, .peaks = {1e9, 0, 1e9, 1e9}});
+  EXPECT_EQ(fit.prefill.missing, "read");
+  EXPECT_GT(fit.prefill.computing, 0);
+  EXPECT_EQ(fit.prefill.tokens_per_second, 0);
+}
+
+TEST(Fit, FitsToTheByte) {
+  const CountedModel model = MustCount("llama-3.2-1b");
+  FitMachine machine{.threads = 2, .total = uint64_t{1} << 40, .available = uint64_t{1} << 40};
+  const FitOptions options{.context = 1000};
+  Fit fit = MustFit(model, options, machine);
+  EXPECT_EQ(fit.fits, true);
+  EXPECT_EQ(fit.longest, fit.trained);
+  machine.available = fit.memory.total();
+  fit = MustFit(model, options, machine);
+  EXPECT_EQ(fit.fits, true);
+  EXPECT_GE(fit.longest, 1000u);
+  EXPECT_LT(fit.longest, 2000u);
+  --machine.available;
+  fit = MustFit(model, options, machine);
+  EXPECT_EQ(fit.fits, false);
+  EXPECT_LT(fit.longest, 1000u);
+  machine.available = 1000;
+  EXPECT_EQ(MustFit(model, options, machine).longest, 0u);
+}
+
+TEST(Fit, RefusesWhatCannotBe) {
+  const CountedModel gpt2 = MustCount("gpt2");
+  EXPECT_EQ(FitModel(gpt2, {.context = 2000}, {}).status().code(), StatusCode::kBadInput);  // learned positions
+  EXPECT_EQ(FitModel(gpt2, {.batch = 0}, {}).status().code(), StatusCode::kBadInput);
+  const std::vector<DType> whole_blocks = {DType::kBF16, DType::kQ8_0, DType::kMXFP4};
+  EXPECT_EQ(FitTypes(MustCount("gpt-oss-20b")), whole_blocks);  // rows of 2,880
+  EXPECT_EQ(FitTypes(gpt2).size(), 6u);
+  EXPECT_EQ(CountedAs(gpt2, DType::kMXFP4).status().code(), StatusCode::kBadInput);
+}
+
+// Every checkpoint of the goldens, of all families: memory is what loading it plans.
+TEST(Fit, MemoryIsWhatLoadingPlans) {
+  int compared = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(std::string(TALLY_SOURCE_DIR) + "/tests/goldens")) {
+    const bool gguf = entry.path().extension() == ".gguf";
+    if (!gguf && entry.path().filename() != "config.json") continue;
+    const std::string path = gguf ? entry.path().string() : entry.path().parent_path().string();
+    LoadOptions load;
+    load.threads = 2;
+    load.kv = KvType::kF16;
+    const auto loaded = LoadModel(path, load);
+    const auto counted = CountModel({.model = path, .settings = {}, .options = {}});
+    if (!loaded.ok() || !counted.ok()) continue;
+    SCOPED_TRACE(path);
+    const MemoryPlan& plan = (*loaded)->memory_plan();
+    const Fit fit = MustFit(*counted, {.context = static_cast<uint64_t>(plan.context)}, {.threads = 2});
+    EXPECT_EQ(fit.memory.packed_weights, plan.packed_weights);
+    EXPECT_EQ(fit.memory.kv, plan.kv);
+    EXPECT_EQ(fit.memory.scratch, plan.scratch);
+    ++compared;
+  }
+  EXPECT_GT(compared, 20);
+}
+
+TEST(Fit, MachineInWords) {
+  const auto parsed = ParseMachine("ram=16GiB,read=50GB/s,int8=1T,bf16=500 GFLOP/s, f32=0.25T,threads=6");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->total, uint64_t{16} << 30);
+  EXPECT_EQ(parsed->available, parsed->total);
+  EXPECT_EQ(parsed->read, 50e9);
+  EXPECT_EQ(parsed->peaks, (std::array<double, kFitUnits>{250e9, 500e9, 1e12, 1e12}));
+  EXPECT_EQ(parsed->threads, 6);
+  EXPECT_EQ(parsed->target, "");
+  const auto without = ParseMachine("ram=8G,bf16=none");
+  ASSERT_TRUE(without.ok());
+  EXPECT_EQ(without->total, 8'000'000'000u);
+  EXPECT_EQ(without->threads, 8);
+  EXPECT_FALSE(without->bf16_dots);
+  EXPECT_EQ(without->read, 0);
+  for (const char* wrong :
+       {"", "ram", "ram=", "ram=16GiX", "ram=-1G", "ram=0", "ram=1e999G", "ram=nan", "ram=16G,ram=8G", "ram=16i", "speed=3",
+        "threads=0", "threads=2x", "read=fast", "int8=none", "ram=16G,", "ram=99999999999T", "=5"}) {
+    const auto refused = ParseMachine(wrong);
+    ASSERT_FALSE(refused.ok()) << wrong;
+    EXPECT_EQ(refused.status().code(), StatusCode::kBadInput) << wrong;
+    EXPECT_TRUE(refused.status().message().starts_with("--machine: ")) << refused.status().message();
+    EXPECT_EQ(refused.status().message().find('\n'), std::string::npos);
+  }
+}
+
+std::string TextOf(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// What was measured is taken from the file of this boot, and measured anew where that is anything else.
+TEST(Fit, RatesAreKept) {
+  const TempFolder folder;
+  const std::string directory = folder / "cache/tally";
+  const auto measured = MeasureMachine(directory, 1);
+  ASSERT_TRUE(measured.ok()) << measured.status().message();
+  EXPECT_GT(measured->read, 1e8);
+  EXPECT_GT(measured->peaks[0], 1e8);
+  EXPECT_LE(measured->available, measured->total);
+  if (!fs::exists("/proc/sys/kernel/random/boot_id")) GTEST_SKIP() << "nothing is kept where the boot is unknown";
+  ASSERT_FALSE(fs::is_empty(directory));
+  const std::string file = fs::directory_iterator(directory)->path().string();
+  Json kept = Json::parse(TextOf(file));
+  EXPECT_DOUBLE_EQ(kept["read"].get<double>(), measured->read);
+  kept["read"] = 123e15;  // no machine's
+  const auto write = [&](const std::string& text) { std::ofstream(file, std::ios::trunc) << text; };
+  const auto again = [&] {
+    const auto machine = MeasureMachine(directory, 1);
+    return machine.ok() ? machine->read : -1;
+  };
+  write(kept.dump());
+  EXPECT_EQ(again(), 123e15);
+  Json other = kept;
+  other["boot"] = "another";
+  Json negative = kept;
+  negative["f32"] = -1;
+  for (const std::string& text : {other.dump(), negative.dump(), kept.dump().substr(0, 40)}) {
+    write(text);
+    const double read = again();
+    EXPECT_GT(read, 1e8) << text;
+    EXPECT_LT(read, 1e15) << text;
+    EXPECT_LT(Json::parse(TextOf(file))["read"].get<double>(), 1e15) << "and replaced";
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory), fs::directory_iterator()), 1) << "no drafts are left";
+}
+
+}  // namespace
+}  // namespace tally
