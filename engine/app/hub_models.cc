@@ -26,7 +26,15 @@ std::string Contents(const hub::Plan& plan) {
   return files + ", " + BytesText(plan.missing) + (plan.missing == plan.bytes ? "" : " more of " + BytesText(plan.bytes));
 }
 
-// True for yes, or an empty line.
+// While it is there, the first Ctrl-C asks for a clean end.
+struct InterruptHandlers {
+  InterruptHandlers() { InstallInterruptHandlers(); }
+  InterruptHandlers(const InterruptHandlers&) = delete;
+  InterruptHandlers& operator=(const InterruptHandlers&) = delete;
+  ~InterruptHandlers() { RemoveInterruptHandlers(); }
+};
+
+// True for yes, or an empty line. Ctrl-C has to end the process: reading would go on after a handler.
 bool Ask(const std::string& question) {
   Note(question + " [Y/n] ");
   std::string answer;
@@ -35,6 +43,8 @@ bool Ask(const std::string& question) {
   if (c == EOF) Note("\n");
   return (answer.empty() && c == '\n') || answer == "y" || answer == "Y" || answer == "yes";
 }
+
+Status NotFetched(const hub::Name& name) { return BadInput(name.text() + ": not here, and not fetched"); }
 
 }  // namespace
 
@@ -60,11 +70,13 @@ Result<hub::Settings> HubSettings() {
 
 Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name, hub::Want want, bool ask) {
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<hub::Hub> hub, hub::OpenHub(settings));
-  InstallInterruptHandlers();
+  std::optional<InterruptHandlers> handlers(std::in_place);
   TALLY_ASSIGN_OR_RETURN(hub::Plan plan, hub->MakePlan(name, want, [](const hub::Progress&) { return !Interrupted(); }));
-  if (ask && plan.missing > 0 && !Ask(name.text() + ": fetch " + Contents(plan) + ", from " + HostOf(settings) + "?")) {
+  if (ask && plan.missing > 0) {
+    handlers.reset();
     if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
-    return BadInput(name.text() + ": not here, and not fetched");
+    if (!Ask(name.text() + ": fetch " + Contents(plan) + ", from " + HostOf(settings) + "?")) return NotFetched(name);
+    handlers.emplace();
   }
   ProgressBar bar("fetching");
   const double begin = MonotonicSeconds();
@@ -94,11 +106,14 @@ Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes) {
   TALLY_ASSIGN_OR_RETURN(const hub::Settings settings, HubSettings());
   Result<std::string> cached = hub::FindCached(settings, name, want);
   if (cached.ok()) return HubModel{std::move(cached).value(), nullptr};
-  if (!yes && (settings.offline || !CanAsk())) {
-    return BadInput(name.text() + ": no such file, and no such model in the cache of the Hugging Face hub; `tally pull " +
-                    name.text() + "` fetches it, and so does --yes" +
+  const std::string& why = cached.status().message();
+  std::error_code ignored;
+  const bool like_path = std::filesystem::is_directory(name.org, ignored);  // a mistyped one is no business of the hub
+  if (!yes && (settings.offline || like_path || !CanAsk())) {
+    return BadInput(why + "; nor is there such a file; `tally pull " + name.text() + "` fetches it, and so does --yes" +
                     (settings.offline ? " (not while HF_HUB_OFFLINE is set)" : ""));
   }
+  if (!yes && !Ask(why + "; nor is there such a file; look for it at " + HostOf(settings) + "?")) return NotFetched(name);
   TALLY_ASSIGN_OR_RETURN(Pulled pulled, PullFromHub(settings, name, want, !yes));
   return HubModel{std::move(pulled.fetched.path), std::move(pulled.fetched.keep)};
 }

@@ -25,12 +25,13 @@ struct HubModel {
   std::shared_ptr<void> keep;  // the path holds as long as this does
 };
 // What is in the cache; else, where `yes` is set or the user at the terminal agrees, what is fetched, with a progress bar. kBadInput
-// elsewhere: says how to get it. With Want::kConfiguration, for commands that need no weights: config.json or headers alone.
+// elsewhere, and where the part before the slash is a folder here: says how to get it. Nothing goes over the network before the yes.
+// With Want::kConfiguration, for commands that need no weights: config.json or headers alone.
 Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes);
 
 // The user's settings, by the environment.
 Result<hub::Settings> HubSettings();
-// Plans with progress at a terminal, and fetches. `ask`: ask before anything is fetched.
+// Plans with progress at a terminal, and fetches. `ask`: ask before the files are fetched; an index may have been.
 struct Pulled {
   hub::Plan plan;
   hub::Fetched fetched;

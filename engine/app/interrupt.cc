@@ -25,6 +25,12 @@ void InstallInterruptHandlers() {
   }
 }
 
+void RemoveInterruptHandlers() {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
+  }
+}
+
 bool Interrupted() { return g_signal.load(std::memory_order_relaxed) != 0; }
 
 int InterruptExitCode() {

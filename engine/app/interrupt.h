@@ -5,6 +5,7 @@
 namespace tally::app {
 
 void InstallInterruptHandlers();
+void RemoveInterruptHandlers();  // from here on a signal ends the process at once
 bool Interrupted();
 // 128 + the signal that came: 130 for SIGINT, 143 for SIGTERM; 130 where none did.
 int InterruptExitCode();

@@ -51,10 +51,14 @@ struct Prompt {
   std::string text;
   bool is_text = false;
 };
+int Given(const RunFlags& flags) {
+  return int(flags.prompt.has_value()) + int(flags.file.has_value()) + int(flags.prompt_tokens.has_value());
+}
+bool IsFromInput(const RunFlags& flags) {
+  return Given(flags) == 0 || (Given(flags) == 1 && (flags.file == "-" || flags.prompt == "-"));
+}
 Result<Prompt> ReadPrompt(const RunFlags& flags) {
-  if (int(flags.prompt.has_value()) + int(flags.file.has_value()) + int(flags.prompt_tokens.has_value()) > 1) {
-    return BadInput(std::string("give the prompt once: ") + kPromptOptions);
-  }
+  if (Given(flags) > 1) return BadInput(std::string("give the prompt once: ") + kPromptOptions);
   Prompt prompt;
   prompt.is_text = !flags.prompt_tokens.has_value();
   if (flags.file || flags.prompt == "-") {
@@ -112,8 +116,16 @@ Result<int> RunModel(const RunFlags& flags) {
   if (flags.tokens < -2)
     return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
   TALLY_ASSIGN_OR_RETURN(const LoadOptions load, ToLoadOptions(flags.model));
+  // What is wrong with the prompt is said before a model is fetched for it; standard input may first have to answer a question.
+  Prompt prompt;
+  const bool input = IsFromInput(flags);
+  if (!input) {
+    TALLY_ASSIGN_OR_RETURN(prompt, ReadPrompt(flags));
+  }
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
-  TALLY_ASSIGN_OR_RETURN(Prompt prompt, ReadPrompt(flags));
+  if (input) {
+    TALLY_ASSIGN_OR_RETURN(prompt, ReadPrompt(flags));
+  }
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.file}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   const Tokenizer* tokenizer = loaded.model->tokenizer();

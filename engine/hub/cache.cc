@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <ctime>
 #include <filesystem>
+#include <random>
 #include <utility>
 
 #include "engine/base/format.h"
@@ -26,6 +28,18 @@ namespace fs = std::filesystem;
 using internal::ErrnoText;
 
 constexpr int kMaxSnapshotDepth = 16;
+constexpr const char* kListings = "/.tally";
+
+bool IsFileOf(uint64_t size, const struct stat& info) {
+  return S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) == size;
+}
+
+// Names of files that no other process makes, on other machines with the same folder neither.
+std::string Unique() {
+  static std::atomic<uint32_t> made{0};
+  std::random_device random;
+  return std::to_string(::getpid()) + "-" + std::to_string(made++) + "-" + std::to_string(random());
+}
 
 Status MakeFolder(const std::string& path) {
   std::error_code error;
@@ -64,7 +78,12 @@ std::string Cache::Place(const std::string& commit, const std::string& path) con
 
 bool Cache::Has(const File& file) const {
   struct stat info;
-  return ::stat(Blob(file).c_str(), &info) == 0 && S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) == file.size;
+  return ::stat(Blob(file).c_str(), &info) == 0 && IsFileOf(file.size, info);
+}
+
+bool Cache::Has(const std::string& commit, const File& file) const {
+  struct stat info;
+  return Has(file) || (::lstat(Place(commit, file.path).c_str(), &info) == 0 && IsFileOf(file.size, info));
 }
 
 uint64_t Cache::BytesOfIncomplete(const File& file) const {
@@ -75,7 +94,7 @@ uint64_t Cache::BytesOfIncomplete(const File& file) const {
 }
 
 Status Cache::MakeFolders() const {
-  for (const std::string& folder : {folder_ + "/blobs", folder_ + "/refs", folder_ + "/snapshots", locks_}) {
+  for (const std::string& folder : {folder_ + "/blobs", folder_ + "/refs", folder_ + "/snapshots", folder_ + kListings, locks_}) {
     TALLY_RETURN_IF_ERROR(MakeFolder(folder));
   }
   return {};
@@ -83,25 +102,26 @@ Status Cache::MakeFolders() const {
 
 Status Cache::Link(const std::string& commit, const File& file) const {
   const std::string place = Place(commit, file.path);
+  if (!Has(file) && Has(commit, file)) return {};
   TALLY_RETURN_IF_ERROR(MakeFolder(internal::DirectoryOf(place)));
   std::string target = "../../blobs/" + file.digest;
   for (const char c : file.path) {
     if (c == '/') target.insert(0, "../");
   }
   std::error_code error;
-  if (fs::read_symlink(place, error).string() == target) return {};
+  const auto there = [&] { return fs::read_symlink(place, error).string() == target; };
+  if (there()) return {};
   // Made under another name and moved, so that the file's name always leads to a whole one.
-  const std::string made = place + ".tally-" + std::to_string(::getpid());
-  ::unlink(made.c_str());
-  if (::symlink(target.c_str(), made.c_str()) != 0) {
-    return BadInput(Printable(place) + ": the symbolic link cannot be made: " + ErrnoText(errno));
-  }
-  if (::rename(made.c_str(), place.c_str()) != 0) {
-    const int reason = errno;
+  const std::string made = place + ".tally-" + Unique();
+  int reason = ::symlink(target.c_str(), made.c_str()) == 0 ? 0 : errno;
+  if (reason == 0 && ::rename(made.c_str(), place.c_str()) != 0) {
+    reason = errno;
     ::unlink(made.c_str());
-    return BadInput(Printable(place) + ": the symbolic link cannot be made: " + ErrnoText(reason));
   }
-  return {};
+  if (reason == 0 || there()) return {};  // another process may have made it
+  const bool no_links = reason == EPERM || reason == ENOSYS || reason == EOPNOTSUPP || reason == ENOTSUP;
+  if (no_links && ::rename(Blob(file).c_str(), place.c_str()) == 0) return {};
+  return BadInput(Printable(place) + ": the symbolic link cannot be made: " + ErrnoText(reason));
 }
 
 Result<std::string> Cache::ReadRef() const {
@@ -115,6 +135,20 @@ Result<std::string> Cache::ReadRef() const {
 Status Cache::WriteRef(const std::string& commit) const {
   const Result<std::string> old = ReadRef();
   return old.ok() && *old == commit ? Status() : WriteTextFile(folder_ + "/refs/main", commit);
+}
+
+Status Cache::KeepListing(const std::string& commit, const std::string& json) const {
+  const std::string path = folder_ + kListings + "/" + commit + ".json";
+  std::error_code ignored;
+  return fs::exists(path, ignored) ? Status() : WriteTextFile(path, json);
+}
+
+Result<Listing> Cache::ReadListing(const std::string& commit) const {
+  const std::string path = folder_ + kListings + "/" + commit + ".json";
+  TALLY_ASSIGN_OR_RETURN(const std::string json, ReadTextFile(path, kMaxListingBytes));
+  TALLY_ASSIGN_OR_RETURN(Listing listing, ParseListing(json, Printable(path)));
+  if (listing.commit != commit) return BadInput(Printable(path) + ": is of another revision");
+  return listing;
 }
 
 Result<Listing> Cache::ListSnapshot(const std::string& commit) const {
@@ -140,6 +174,9 @@ Result<FileLock> FileLock::Take(const Cache& cache, const File& file, const std:
     if (lock.fd_ < 0) return failed(errno);
     while (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
+      if (errno == ENOSYS || errno == ENOLCK || errno == EOPNOTSUPP) {
+        return BadInput(Printable(path) + ": its file system has no locks (flock): HF_HUB_CACHE names a folder of another");
+      }
       if (errno != EWOULDBLOCK) return failed(errno);
       if (!wait()) return Status(StatusCode::kInterrupted, "interrupted");
       const timespec tenth{0, 100'000'000};

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 #include <map>
-#include <set>
 
 #include "engine/base/checked.h"
 #include "engine/base/format.h"
@@ -30,6 +29,7 @@ constexpr std::array<const char*, 12> kBeside = {kConfig,
                                                  "chat_template.jinja",
                                                  "chat_template.json",
                                                  "tiktoken.model"};
+constexpr std::array<const char*, 4> kTokenizers = {"tokenizer.json", "tokenizer.model", "vocab.json", "tiktoken.model"};
 constexpr size_t kMostNamed = 12;  // in a message
 
 char Upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
@@ -57,32 +57,37 @@ struct Group {
   bool complete() const { return static_cast<int>(files.size()) == parts; }
 };
 
-std::string GroupKey(const std::string& path) {
-  const std::optional<Part> part = PartOf(path);
-  return part ? part->stem + "/" + std::to_string(part->count) + part->extension : path;
+// The groups of the files that are `wanted`, in the order of their first paths; parts in the order of their numbers, as paths sort.
+template <class Wanted>
+std::vector<Group> GroupsOf(const Listing& listing, const Wanted& wanted) {
+  std::vector<Group> groups;
+  std::map<std::string, size_t> places;  // of a group, by what the names of its parts have in common; no path has a line break
+  for (const File& f : listing.files) {
+    if (!wanted(f)) continue;
+    const std::optional<Part> part = PartOf(f.path);
+    const std::string key = part ? part->stem + "\n" + std::to_string(part->count) + part->extension : f.path;
+    const auto [at, added] = places.try_emplace(key, groups.size());
+    if (added) groups.push_back({f.path, {}, part ? part->count : 1});
+    groups[at->second].files.push_back(&f);
+  }
+  return groups;
 }
 
 Group GroupOf(const Listing& listing, const File& file) {
   const std::optional<Part> part = PartOf(file.path);
-  if (!part) return {file.path, {&file}, 1};
-  Group group{"", {}, part->count};
-  for (const File& f : listing.files) {  // in the order of their numbers, as paths sort
-    if (PartOf(f.path) && GroupKey(f.path) == GroupKey(file.path)) group.files.push_back(&f);
-  }
-  group.shown = group.files.front()->path;
-  return group;
+  return GroupsOf(listing, [&](const File& f) {
+    if (!part) return &f == &file;
+    const std::optional<Part> other = PartOf(f.path);
+    return other && other->stem == part->stem && other->count == part->count && other->extension == part->extension;
+  })[0];
 }
 
 // Models among the GGUF files: not the projectors of vision models nor matrices of importance, which lie beside them.
 std::vector<Group> GgufGroups(const Listing& listing) {
-  std::vector<Group> groups;
-  std::set<std::string> seen;
-  for (const File& f : listing.files) {
+  return GroupsOf(listing, [](const File& f) {
     const std::string name = UpperCase(FileName(f.path));
-    if (!IsGguf(f.path) || name.find("MMPROJ") != name.npos || name.find("IMATRIX") != name.npos) continue;
-    if (seen.insert(GroupKey(f.path)).second) groups.push_back(GroupOf(listing, f));
-  }
-  return groups;
+    return IsGguf(f.path) && name.find("MMPROJ") == name.npos && name.find("IMATRIX") == name.npos;
+  });
 }
 
 std::string Shown(const std::vector<const Group*>& groups) {
@@ -175,6 +180,13 @@ bool HasType(std::string_view path, std::string_view type) {
   return false;
 }
 
+std::string AlsoThere(const Listing& listing, const Name& name) {
+  const std::vector<Group> gguf = GgufGroups(listing);
+  return gguf.empty() ? ""
+                      : "; there " + std::string(gguf.size() == 1 ? "is " : "are ") + Shown(gguf) + ", as " + name.repository() +
+                            ":TYPE or :FILE";
+}
+
 Result<Choice> Choose(const Listing& listing, const Name& name, Want want, bool cached) {
   const std::vector<Group> gguf = GgufGroups(listing);
   if (!name.choice.empty()) {
@@ -201,16 +213,22 @@ Result<Choice> Choose(const Listing& listing, const Name& name, Want want, bool 
     } else if (const File* index = listing.Find(kIndex)) {
       choice.files.push_back(*index);
       choice.index = kIndex;
+    } else if (cached) {
+      return BadInput(name.text() + ": not all of its weights are in the cache");
     } else if (weights.size() == 1) {
       choice.files.push_back(*weights[0]);
     } else {
       return BadInput(name.repository() + ": " + std::to_string(weights.size()) + " safetensors files and neither " + kSingle +
                       " nor " + kIndex + " to say which are the model");
     }
+    const auto here = [&](const char* path) { return listing.Find(path) != nullptr; };
+    if (cached && std::none_of(kTokenizers.begin(), kTokenizers.end(), here)) {
+      return BadInput(name.text() + ": its tokenizer is not in the cache");
+    }
     return choice;
   }
+  if (cached) return BadInput(name.text() + ": its weights are not in the cache" + AlsoThere(listing, name));
   if (!gguf.empty()) return DefaultGguf(gguf, name);
-  if (cached) return BadInput(name.text() + ": its weights are not in the cache");
   std::string others;
   for (const File& f : listing.files) {
     for (const char* suffix : {".safetensors", ".bin", ".pth", ".pt", ".onnx", ".h5"}) {

@@ -14,6 +14,7 @@ namespace {
 constexpr int kMaxRedirects = 8;
 constexpr int kMaxAttempts = 5;                        // without progress between them
 constexpr size_t kMaxIgnoredBytes = size_t{64} << 10;  // of a body that nobody reads
+constexpr size_t kMinSecretBytes = 8;                  // a shorter piece of a token tells nothing
 
 bool IsGood(int status) { return status == 200 || status == 206; }
 bool IsRedirect(int status) { return status == 301 || status == 302 || status == 303 || status == 307 || status == 308; }
@@ -81,6 +82,25 @@ std::string Meaning(const Response& r, const Name& name, const Settings& setting
 
 }  // namespace
 
+Status WithoutToken(const Status& status, std::string_view token) {
+  const std::string& message = status.message();
+  const size_t least = std::min(token.size(), kMinSecretBytes);
+  if (status.ok() || token.empty()) return status;
+  std::string text;
+  for (size_t at = 0; at < message.size();) {
+    const std::string_view rest = std::string_view(message).substr(at);
+    if (rest.size() < least || token.find(rest.substr(0, least)) == token.npos) {
+      text += message[at++];
+      continue;
+    }
+    size_t length = least;
+    while (length < rest.size() && token.find(rest.substr(0, length + 1)) != token.npos) ++length;
+    text += "***";
+    at += length;
+  }
+  return Status(status.code(), std::move(text));
+}
+
 bool Sleep(double seconds, const Poll& poll) {
   for (; seconds > 0; seconds -= 0.1) {
     if (!poll()) return false;
@@ -103,7 +123,8 @@ Reply Client::Get(const std::string& path, const std::string& range, const Body&
   Url url = endpoint_;
   url.path += path;
   for (int redirects = 0;; ++redirects) {
-    Request request{url.text(), MaySendToken(endpoint_, url) ? settings_.token : "", range};
+    // What goes to this machine goes to no proxy: over http the token would be in the clear on the way there.
+    Request request{url.text(), MaySendToken(endpoint_, url) ? settings_.token : "", range, IsLoopback(url.host)};
     const bool hub = url.origin() == endpoint_.origin();
     Taker taker(body, poll, hub, reply);
     reply.exchange = {};

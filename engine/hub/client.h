@@ -61,6 +61,10 @@ class Attempts {
   int failed_ = 0;
 };
 
+// The message with "***" for the token and for any 8 bytes or more of it: servers may send back what they got, and messages cut long
+// quotations.
+Status WithoutToken(const Status& status, std::string_view token);
+
 // Waits; false: `poll` said to stop.
 bool Sleep(double seconds, const Poll& poll);
 

@@ -134,6 +134,7 @@ class Blob {
 Status Fill(Client& client, const Name& name, const std::string& commit, const File& file, Meter& meter, Blob& blob) {
   const std::string what = name.repository() + ": " + Printable(file.path);
   Attempts attempts(client, what);
+  uint64_t most = blob.have();  // a server without ranges begins again each time: only what goes beyond is progress
   const Poll poll = [&] { return meter.Show(file.path, blob.have()); };
   while (!blob.whole()) {
     Status trouble;
@@ -155,7 +156,10 @@ Status Fill(Client& client, const Name& name, const std::string& commit, const F
         poll);
     if (!trouble.ok()) return Status(trouble.code(), what + ": " + trouble.message());
     if (blob.whole()) break;
-    if (blob.have() > begin && blob.have() - begin >= kProgressBytes) attempts.Progressed();
+    if (blob.have() >= most + kProgressBytes) {
+      attempts.Progressed();
+      most = blob.have();
+    }
     TALLY_RETURN_IF_ERROR(attempts.Again(reply, name, poll));
   }
   return {};
@@ -165,9 +169,9 @@ Status Fill(Client& client, const Name& name, const std::string& commit, const F
 
 Status FetchFile(Client& client, const Cache& cache, const Name& name, const std::string& commit, const File& file,
                  Meter& meter) {
-  if (!cache.Has(file)) {
+  if (!cache.Has(commit, file)) {
     TALLY_ASSIGN_OR_RETURN(const FileLock lock, FileLock::Take(cache, file, [&] { return meter.Show(file.path, 0, true); }));
-    if (!cache.Has(file)) {  // nobody else has fetched it meanwhile
+    if (!cache.Has(commit, file)) {  // nobody else has fetched it meanwhile
       Blob blob(file, cache.Incomplete(file), meter);
       TALLY_RETURN_IF_ERROR(blob.Open());
       bool resumed = blob.have() > 0;

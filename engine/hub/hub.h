@@ -29,13 +29,14 @@ struct Name {
 TALLY_API Result<Name> ParseName(std::string_view text);
 
 // What the environment says, by huggingface_hub's variables: HF_ENDPOINT; HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME,
-// XDG_CACHE_HOME, HOME; HF_TOKEN, HUGGING_FACE_HUB_TOKEN, HF_TOKEN_PATH, HF_HUB_DISABLE_IMPLICIT_TOKEN; HF_HUB_OFFLINE. And
-// CURL_CA_BUNDLE, SSL_CERT_FILE: certificates instead of the system's.
+// XDG_CACHE_HOME, HOME; HF_TOKEN, HUGGING_FACE_HUB_TOKEN, HF_TOKEN_PATH, HF_HUB_DISABLE_IMPLICIT_TOKEN; HF_HUB_OFFLINE, and where it is
+// not set TRANSFORMERS_OFFLINE. And CURL_CA_BUNDLE, SSL_CERT_FILE: certificates instead of the system's.
 struct Settings {
   std::string endpoint = "https://huggingface.co";  // no slash at its end
   std::string cache;                                // the folder of models--ORG--NAME
   // Sent to the endpoint's scheme, host and port alone, and over http only to this machine. Empty: none.
   std::string token;
+  Status token_status;  // of reading it. What is in the cache needs none: OpenHub alone fails with it
   std::string ca_file;
   bool offline = false;
   double retry_seconds = 1;   // before the second attempt; doubles with each further one
@@ -67,10 +68,11 @@ struct Plan {
   Want want = Want::kWeights;
   std::string commit;  // 40 hexadecimal digits
   std::vector<File> files;
-  std::string open;      // which of the files a reader is to open; empty: the directory
-  bool headers = false;  // kConfiguration of GGUF files: their beginnings only
-  uint64_t bytes = 0;    // of the files
-  uint64_t missing = 0;  // that are not in the cache yet
+  std::string open;       // which of the files a reader is to open; empty: the directory
+  bool headers = false;   // kConfiguration of GGUF files: their beginnings only
+  uint64_t bytes = 0;     // of the files
+  uint64_t missing = 0;   // that are not in the cache yet
+  std::string listing{};  // the hub's answer that this was made of; Fetch keeps it for FindCached
 };
 
 struct Progress {
@@ -99,10 +101,12 @@ class TALLY_API Hub {
   virtual Result<Fetched> Fetch(const Plan& plan, const ProgressCallback& progress) = 0;
 };
 
-// kBadInput: built without libcurl (TALLY_PULL), libcurl cannot be loaded, or settings.offline.
+// kBadInput: built without libcurl (TALLY_PULL), libcurl cannot be loaded, settings.offline, or no token_status that is ok.
 TALLY_API Result<std::unique_ptr<Hub>> OpenHub(const Settings& settings);
 
-// Looks into the cache only, at the revision that was fetched last. kBadInput: the model is not there, or not all of it.
+// Looks into the cache only, at the revision that was fetched last. The name stands for the same files as in a plan, whatever else is
+// there: Fetch keeps the hub's list of all files. Where another program fetched them and there is no list, a name without FILE or TYPE
+// is safetensors only. kBadInput: the model is not there, or not all of it; the line says what is.
 TALLY_API Result<std::string> FindCached(const Settings& settings, const Name& name, Want want);
 
 }  // namespace tally::hub

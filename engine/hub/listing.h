@@ -11,6 +11,8 @@
 
 namespace tally::hub {
 
+constexpr uint64_t kMaxListingBytes = uint64_t{64} << 20;  // of the hub's answer
+
 struct Listing {
   std::string commit;
   std::vector<File> files;  // sorted by path
@@ -28,9 +30,13 @@ struct Choice {
   bool gguf = false;  // what is opened is a GGUF file
 };
 
-// By Plan's rules. `cached`: the listing is of what is in the cache. kBadInput: nothing fits, or more than one thing; the line says what
-// there is.
+// By Plan's rules. `cached`: the listing is of what is in the cache, so that nobody knows what else the repository has: a name without
+// FILE or TYPE is then a whole directory of safetensors with its tokenizer, never a GGUF file. kBadInput: nothing fits, or more than one
+// thing; the line says what there is.
 Result<Choice> Choose(const Listing& listing, const Name& name, Want want, bool cached);
+
+// For the end of a message: the GGUF files in the cache, and how they are asked for. Empty: none.
+std::string AlsoThere(const Listing& listing, const Name& name);
 
 // The names in the index's weight_map, sorted, each once. kBadInput: not an index, names that are paths.
 Result<std::vector<std::string>> ShardsOfIndex(std::string_view json, const std::string& place);

@@ -28,7 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using internal::ErrnoText;
 
-constexpr uint64_t kMaxListingBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxConfigBytes = uint64_t{8} << 20;
 constexpr uint64_t kFirstHeaderBytes = uint64_t{1} << 20;  // of a GGUF file; four times as many each time it is not enough
@@ -77,10 +76,23 @@ class HubImpl : public Hub {
   explicit HubImpl(Client client) : client_(std::move(client)) {}
 
   Result<Plan> MakePlan(const Name& name, Want want, const ProgressCallback& progress) override {
+    Result<Plan> plan = PlanOf(name, want, progress);
+    if (!plan.ok()) return WithoutToken(plan.status(), client_.settings().token);
+    return plan;
+  }
+
+  Result<Fetched> Fetch(const Plan& plan, const ProgressCallback& progress) override {
+    Result<Fetched> fetched = plan.headers ? FetchHeaders(plan, progress) : FetchFiles(plan, progress);
+    if (!fetched.ok()) return WithoutToken(fetched.status(), client_.settings().token);
+    return fetched;
+  }
+
+ private:
+  Result<Plan> PlanOf(const Name& name, Want want, const ProgressCallback& progress) {
     const Cache cache(client_.settings().cache, name);
     const Poll poll = [&] { return progress == nullptr || progress({}); };
     const std::string path = "/api/models/" + EscapePath(name.repository()) + "/revision/main?blobs=true";
-    TALLY_ASSIGN_OR_RETURN(const std::string json, client_.GetText(path, kMaxListingBytes, name, poll));
+    TALLY_ASSIGN_OR_RETURN(std::string json, client_.GetText(path, kMaxListingBytes, name, poll));
     TALLY_ASSIGN_OR_RETURN(const Listing listing, ParseListing(json, name.repository() + ": the answer of " + client_.host()));
     TALLY_ASSIGN_OR_RETURN(Choice choice, Choose(listing, name, want, false));
     if (!choice.index.empty()) TALLY_RETURN_IF_ERROR(AddShards(cache, name, listing, choice, progress));
@@ -93,26 +105,26 @@ class HubImpl : public Hub {
                         "; no configuration has more than " + BytesText(kMaxConfigBytes));
       }
       plan.bytes = SaturatingAdd(plan.bytes, f.size);
-      if (cache.Has(f) || !counted.insert(f.digest).second) continue;
+      if (cache.Has(plan.commit, f) || !counted.insert(f.digest).second) continue;
       plan.missing = SaturatingAdd(plan.missing, f.size - cache.BytesOfIncomplete(f));
     }
     if (plan.headers && plan.missing == 0) plan.headers = false;
+    plan.listing = std::move(json);
     return plan;
   }
 
-  Result<Fetched> Fetch(const Plan& plan, const ProgressCallback& progress) override {
+  Result<Fetched> FetchFiles(const Plan& plan, const ProgressCallback& progress) {
     const Cache cache(client_.settings().cache, plan.name);
-    if (plan.headers) return FetchHeaders(plan, progress);
     TALLY_RETURN_IF_ERROR(CheckRoom(cache, plan.missing));
     TALLY_RETURN_IF_ERROR(cache.MakeFolders());
     Meter meter(progress, plan.bytes);
     for (const File& f : plan.files) TALLY_RETURN_IF_ERROR(FetchFile(client_, cache, plan.name, plan.commit, f, meter));
+    if (!plan.listing.empty()) TALLY_RETURN_IF_ERROR(cache.KeepListing(plan.commit, plan.listing));
     // A configuration alone does not replace the revision whose weights are there.
     if (plan.want == Want::kWeights || !cache.ReadRef().ok()) TALLY_RETURN_IF_ERROR(cache.WriteRef(plan.commit));
     return Fetched{plan.open.empty() ? cache.Snapshot(plan.commit) : cache.Place(plan.commit, plan.open), nullptr};
   }
 
- private:
   static Status CheckRoom(const Cache& cache, uint64_t missing) {
     const uint64_t room = RoomBytes(cache.root());
     if (missing <= room) return {};
@@ -130,7 +142,7 @@ class HubImpl : public Hub {
     TALLY_RETURN_IF_ERROR(cache.MakeFolders());
     Meter meter(progress, index.size);
     TALLY_RETURN_IF_ERROR(FetchFile(client_, cache, name, listing.commit, index, meter));
-    TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(cache.Blob(index), kMaxIndexBytes));
+    TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(cache.Place(listing.commit, index.path), kMaxIndexBytes));
     TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> shards, ShardsOfIndex(text, place));
     for (const std::string& shard : shards) {
       const File* const file = listing.Find(shard);
@@ -160,10 +172,29 @@ class HubImpl : public Hub {
   Client client_;
 };
 
+// `whole`: what the repository has, where that is known; `here`: what of it is in the cache. kBadInput: not all files of the choice are.
+Result<Choice> ChooseCached(const Cache& cache, const Listing& here, const Result<Listing>& whole, const Name& name, Want want) {
+  TALLY_ASSIGN_OR_RETURN(Choice choice, Choose(whole.ok() ? *whole : here, name, want, !whole.ok()));
+  const auto check = [&](const std::string& path) {
+    const File* const file = here.Find(path);
+    const File* const listed = whole.ok() ? whole->Find(path) : file;
+    if (file != nullptr && listed != nullptr && file->size == listed->size) return Status();
+    return BadInput(name.text() + ": " + Printable(path) + " is not in the cache" + AlsoThere(here, name));
+  };
+  for (const File& f : choice.files) TALLY_RETURN_IF_ERROR(check(f.path));
+  if (choice.index.empty()) return choice;
+  const std::string path = cache.Place(here.commit, choice.index);
+  TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxIndexBytes));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> shards, ShardsOfIndex(text, Printable(path)));
+  for (const std::string& shard : shards) TALLY_RETURN_IF_ERROR(check(shard));
+  return choice;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Hub>> OpenHub(const Settings& settings) {
   if (settings.offline) return BadInput("HF_HUB_OFFLINE is set: nothing is fetched");
+  TALLY_RETURN_IF_ERROR(settings.token_status);
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport, OpenCurl(settings));
   TALLY_ASSIGN_OR_RETURN(Client client, Client::Make(settings, std::move(transport)));
   return std::unique_ptr<Hub>(std::make_unique<HubImpl>(std::move(client)));
@@ -172,20 +203,13 @@ Result<std::unique_ptr<Hub>> OpenHub(const Settings& settings) {
 Result<std::string> FindCached(const Settings& settings, const Name& name, Want want) {
   const Cache cache(settings.cache, name);
   const Result<std::string> commit = cache.ReadRef();
-  if (!commit.ok()) return BadInput(name.text() + ": is not in the cache, " + Printable(settings.cache));
-  TALLY_ASSIGN_OR_RETURN(const Listing listing, cache.ListSnapshot(*commit));
-  Result<Choice> choice = Choose(listing, name, Want::kWeights, true);
+  if (!commit.ok()) return BadInput(name.text() + ": is not in the cache of the Hugging Face hub, " + Printable(settings.cache));
+  TALLY_ASSIGN_OR_RETURN(const Listing here, cache.ListSnapshot(*commit));
+  const Result<Listing> whole = cache.ReadListing(*commit);
+  Result<Choice> choice = ChooseCached(cache, here, whole, name, Want::kWeights);
   // Counting takes the weights' own headers where they are all there.
-  if (choice.ok() && !choice->index.empty()) {
-    const std::string path = cache.Place(*commit, choice->index);
-    TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxIndexBytes));
-    TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> shards, ShardsOfIndex(text, Printable(path)));
-    for (const std::string& shard : shards) {
-      if (listing.Find(shard) == nullptr) choice = BadInput(name.text() + ": not all of its weights are in the cache");
-    }
-  }
   if (!choice.ok() && want == Want::kConfiguration && name.choice.empty()) {
-    const Result<Choice> configuration = Choose(listing, name, want, true);
+    const Result<Choice> configuration = ChooseCached(cache, here, whole, name, want);
     if (configuration.ok()) choice = configuration;
   }
   if (!choice.ok()) return choice.status();

@@ -55,31 +55,38 @@ Result<Settings> ReadSettings(const Environment& environment) {
     if (home.empty()) return BadInput("no folder for models: HOME, XDG_CACHE_HOME, HF_HOME and HF_HUB_CACHE are not set");
     settings.cache = Join(home, "hub");
   }
-  settings.offline = IsTrue(Get(environment, "HF_HUB_OFFLINE"));
+  settings.offline = IsTrue(first({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}));
   settings.ca_file = first({"CURL_CA_BUNDLE", "SSL_CERT_FILE"});
 
   if (std::string endpoint = Stripped(Get(environment, "HF_ENDPOINT")); !endpoint.empty()) {
     while (endpoint.ends_with('/')) endpoint.pop_back();
+    if (endpoint.find_first_of("?#") != endpoint.npos)
+      return BadInput("HF_ENDPOINT: an address with '?' or '#' in it is not taken");
     const Result<Url> url = ParseUrl(endpoint);
     if (!url.ok()) return BadInput("HF_ENDPOINT: " + url.status().message());
     settings.endpoint = std::move(endpoint);
   }
+  // Every token of the environment is an implicit one.
+  if (IsTrue(Get(environment, "HF_HUB_DISABLE_IMPLICIT_TOKEN"))) return settings;
   settings.token = Stripped(first({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}));
   std::string source = "HF_TOKEN";
-  if (settings.token.empty() && !IsTrue(Get(environment, "HF_HUB_DISABLE_IMPLICIT_TOKEN"))) {
+  if (settings.token.empty()) {
     std::string path = first({"HF_TOKEN_PATH"});
     if (path.empty() && !home.empty()) path = Join(home, "token");
     std::error_code ignored;
     if (!path.empty() && std::filesystem::is_regular_file(path, ignored)) {
-      TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxTokenBytes));
-      settings.token = Stripped(text);
+      const Result<std::string> text = ReadTextFile(path, kMaxTokenBytes);
+      settings.token_status = text.status();
+      if (text.ok()) settings.token = Stripped(*text);
       source = Printable(path);
     }
   }
   // It becomes a header: a line break in it would be a header more.
   if (settings.token.size() > kMaxTokenBytes ||
       !std::all_of(settings.token.begin(), settings.token.end(), [](char c) { return c > 0x20 && c < 0x7f; })) {
-    return BadInput(source + ": a token is one word of at most " + std::to_string(kMaxTokenBytes) + " ASCII characters");
+    settings.token.clear();
+    settings.token_status =
+        BadInput(source + ": a token is one word of at most " + std::to_string(kMaxTokenBytes) + " ASCII characters");
   }
   return settings;
 }

@@ -17,8 +17,9 @@ namespace tally::hub {
 
 struct Request {
   std::string url;
-  std::string token;  // empty: none is sent
-  std::string range;  // "100-", "0-99"; empty: the whole
+  std::string token;    // empty: none is sent
+  std::string range;    // "100-", "0-99"; empty: the whole
+  bool direct = false;  // through no proxy, whatever the environment says
 };
 
 struct Response {

@@ -179,6 +179,10 @@ class CurlTransport : public Transport {
     l.setopt(handle_, CURLOPT_BUFFERSIZE, 256L << 10);
     l.setopt(handle_, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(settings_.stall_seconds * 1000));
     if (!settings_.ca_file.empty()) l.setopt(handle_, CURLOPT_CAINFO, settings_.ca_file.c_str());
+    if (request.direct) l.setopt(handle_, CURLOPT_NOPROXY, "*");
+#if LIBCURL_VERSION_NUM >= 0x073600
+    l.setopt(handle_, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's headers are not the hub's
+#endif
     if (!request.range.empty()) l.setopt(handle_, CURLOPT_RANGE, request.range.c_str());
     curl_slist* headers = nullptr;
     if (!request.token.empty()) headers = l.append(headers, ("Authorization: Bearer " + request.token).c_str());

@@ -17,8 +17,6 @@ uint16_t DefaultPort(std::string_view scheme) { return scheme == "https" ? 443 :
 
 bool IsHostByte(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_'; }
 
-bool IsLoopback(const std::string& host) { return host == "localhost" || host == "[::1]" || host.starts_with("127."); }
-
 std::string_view Trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) text.remove_suffix(1);
@@ -82,6 +80,19 @@ Result<Url> ResolveRedirect(const Url& base, std::string_view location) {
     return BadInput("a redirect from https to http, at " + base.host + ", is not followed");
   }
   return url;
+}
+
+bool IsLoopback(std::string_view host) {
+  if (host == "localhost" || host == "[::1]") return true;
+  if (!host.starts_with("127.")) return false;
+  int parts = 0;
+  for (size_t begin = 0; begin <= host.size(); ++parts) {
+    const size_t end = std::min(host.find('.', begin), host.size());
+    const std::optional<uint64_t> number = ParseCount(host.substr(begin, end - begin));
+    if (!number || *number > 255 || end - begin > 3) return false;
+    begin = end + 1;
+  }
+  return parts == 4;
 }
 
 bool MaySendToken(const Url& endpoint, const Url& url) {

@@ -26,6 +26,9 @@ Result<Url> ParseUrl(std::string_view text);
 // Where a redirect from `base` leads. kBadInput also where it leaves https for http.
 Result<Url> ResolveRedirect(const Url& base, std::string_view location);
 
+// This machine by name or address: localhost, 127.0.0.0/8 in four decimal numbers, [::1].
+bool IsLoopback(std::string_view host);
+
 // Whether a token for `endpoint` may be sent with a request to `url`: same scheme, host and port, and not in the clear over a network.
 bool MaySendToken(const Url& endpoint, const Url& url);
 

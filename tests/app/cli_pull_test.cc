@@ -56,8 +56,9 @@ class CliPull : public testing::Test {
     home_ = fs::path(testing::TempDir()) / ("cli_pull_" + std::to_string(getpid())) /
             testing::UnitTest::GetInstance()->current_test_info()->name();
     fs::remove_all(home_);
-    for (const char* variable : {"HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE",
-                                 "http_proxy", "HUGGING_FACE_HUB_TOKEN", "ALL_PROXY", "all_proxy"}) {
+    for (const char* variable :
+         {"HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE",
+          "HF_HUB_DISABLE_IMPLICIT_TOKEN", "http_proxy", "HUGGING_FACE_HUB_TOKEN", "ALL_PROXY", "all_proxy"}) {
       unsetenv(variable);
     }
     setenv("HF_HOME", home_.c_str(), 1);
@@ -117,6 +118,9 @@ TEST_F(CliPull, WithYesInOtherCommands) {
   ExpectRefused({"run", "org/name", "--prompt-tokens", "1"}, "`tally pull org/name` fetches it, and so does --yes");
   ExpectRefused({"count", "org/name"}, "--yes");
   ExpectRefused({"audit", "org/name:Q4_K_M"}, "`tally pull org/name:Q4_K_M`");
+  // The other arguments are looked at first.
+  ExpectRefused({"run", "org/name", "--prompt-tokens", "1,x", "--yes"}, "--prompt-tokens");
+  ExpectRefused({"run", "org/name", "-f", "/no/such/prompt", "--yes"}, "/no/such/prompt");
   EXPECT_EQ(requests(), 0u);  // a mistyped path goes nowhere
   const Ended run = Tally({"run", "org/name", "--prompt-tokens", "1,2", "-n", "2", "--yes"});
   EXPECT_EQ(run.code, 0) << run.err;
@@ -154,7 +158,12 @@ TEST_F(CliPull, AsksAtATerminal) {
     const Keyboard keyboard(typed);
     return Tally({"run", "org/name", "--prompt-tokens", "1,2", "-n", "2"}, {.stdin_file = keyboard.path(), .terminal = true});
   };
-  const Ended no = answered("n\n");
+  const Ended at_once = answered("n\n");
+  EXPECT_EQ(at_once.code, 2);
+  EXPECT_NE(at_once.err.find("nor is there such a file; look for it at 127.0.0.1:"), std::string::npos) << at_once.err;
+  EXPECT_EQ(requests(), 0u);
+  EXPECT_FALSE(fs::exists(home_));
+  const Ended no = answered("y\nn\n");
   EXPECT_EQ(no.code, 2);
   EXPECT_NE(no.err.find("org/name: fetch 2 files"), std::string::npos) << no.err;
   EXPECT_NE(no.err.find("[Y/n]"), std::string::npos) << no.err;
@@ -163,11 +172,53 @@ TEST_F(CliPull, AsksAtATerminal) {
   server_.meddle = [](const hub::Asked& asked, size_t, hub::Answer&) {
     if (asked.path.ends_with("model.safetensors")) usleep(20'000);
   };
-  const Ended yes = answered("\n");
+  const Ended yes = answered("\n\n");
   EXPECT_EQ(yes.code, 0) << yes.err;
   EXPECT_NE(yes.err.find("fetching ["), std::string::npos) << yes.err;
   EXPECT_NE(yes.err.find("/s"), std::string::npos) << yes.err;
   EXPECT_EQ(answered("").code, 0);  // it is here now: no question
+}
+
+TEST_F(CliPull, AFolderOfThatNameIsNotAskedFor) {
+  const fs::path folder = "cli_pull_modles";  // in the working directory
+  fs::create_directories(folder);
+  const Keyboard keyboard("y\ny\n");
+  const Ended e =
+      Tally({"run", folder.string() + "/x", "--prompt-tokens", "1"}, {.stdin_file = keyboard.path(), .terminal = true});
+  fs::remove(folder);
+  EXPECT_EQ(e.code, 2);
+  EXPECT_NE(e.err.find("nor is there such a file; `tally pull"), std::string::npos) << e.err;
+  EXPECT_EQ(requests(), 0u);
+}
+
+TEST_F(CliPull, CtrlCEndsAQuestion) {
+  for (const bool second : {false, true}) {
+    const Keyboard keyboard(second ? "y\n" : "");
+    std::thread killer;
+    RunOptions options{.stdin_file = keyboard.path(), .terminal = true};
+    options.on_start = [&](pid_t pid) {
+      killer = std::thread([&, pid] {
+        while (second && !HasEnded(pid) && requests() == 0) usleep(1000);
+        usleep(500'000);  // the question is there
+        if (!HasEnded(pid)) kill(pid, SIGINT);
+        for (int i = 0; i < 1000 && !HasEnded(pid); ++i) usleep(10'000);
+        if (!HasEnded(pid)) kill(pid, SIGKILL);
+      });
+    };
+    const Ended e = Tally({"run", "org/name", "--prompt-tokens", "1"}, options);
+    killer.join();
+    EXPECT_EQ(e.code, 130) << e.err;
+  }
+}
+
+TEST_F(CliPull, WhatElseWasPulledDoesNotMatter) {
+  ASSERT_EQ(Tally({"pull", "org/name:Q4_K_M"}).code, 0);
+  ExpectRefused({"run", "org/name", "--prompt-tokens", "1"}, "there is gguf/x-Q4_K_M.gguf");
+  ExpectRefused({"run", "org/name", "--prompt-tokens", "1"}, "`tally pull org/name` fetches it");
+  // A token file that is none is in the way of the network only.
+  std::ofstream(home_ / "token") << "two words";
+  EXPECT_EQ(Tally({"run", "org/name:Q4_K_M", "--prompt-tokens", "1", "-n", "1"}).code, 0);
+  ExpectRefused({"pull", "org/name"}, "a token is one word");
 }
 
 TEST_F(CliPull, RefusalsAreOneLine) {

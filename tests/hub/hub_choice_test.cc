@@ -20,8 +20,9 @@ Listing Of(const std::vector<std::string>& paths) {
   return listing;
 }
 
-std::string Chosen(const std::vector<std::string>& paths, const std::string& choice = "", Want want = Want::kWeights) {
-  const Result<Choice> chosen = Choose(Of(paths), {"o", "n", choice}, want, false);
+std::string Chosen(const std::vector<std::string>& paths, const std::string& choice = "", Want want = Want::kWeights,
+                   bool cached = false) {
+  const Result<Choice> chosen = Choose(Of(paths), {"o", "n", choice}, want, cached);
   if (!chosen.ok()) return "refused: " + chosen.status().message();
   std::string text = chosen->open + ":";
   for (const File& f : chosen->files) text += " " + f.path;
@@ -136,6 +137,37 @@ TEST(HubChoice, Gguf) {
   EXPECT_EQ(Chosen({"x-Q4_K_M.gguf", "x-UD-Q4_K_M.gguf"}), "x-Q4_K_M.gguf: x-Q4_K_M.gguf");
   EXPECT_NE(Chosen({"x-Q4_K_M.gguf", "y-Q4_K_M.gguf"}).find("several files are of this type"), std::string::npos);
   EXPECT_NE(Chosen({"config.json", "model.safetensors"}, "Q4_K_M").find("there is no GGUF file"), std::string::npos);
+}
+
+// Files that another program fetched: what else the repository has is not known.
+TEST(HubChoice, OfTheCacheAlone) {
+  const auto cached = [](const std::vector<std::string>& paths, const std::string& choice = "") {
+    return Chosen(paths, choice, Want::kWeights, true);
+  };
+  EXPECT_EQ(cached({"config.json", "model.safetensors", "tokenizer.json", "x-Q4_K_M.gguf"}),
+            ": config.json tokenizer.json model.safetensors");
+  EXPECT_EQ(cached({"config.json", "model.safetensors"}), "refused: o/n: its tokenizer is not in the cache");
+  EXPECT_EQ(cached({"config.json", "tokenizer.json", "model-00001-of-00002.safetensors"}),
+            "refused: o/n: not all of its weights are in the cache");
+  EXPECT_EQ(cached({"config.json", "tokenizer.json", "x-Q4_K_M.gguf"}),
+            "refused: o/n: its weights are not in the cache; there is x-Q4_K_M.gguf (1.00 MiB), as o/n:TYPE or :FILE");
+  EXPECT_EQ(cached({"x-Q8_0.gguf"}, "Q8_0"), "x-Q8_0.gguf: x-Q8_0.gguf");
+  EXPECT_NE(cached({"x-Q8_0-00001-of-00002.gguf"}, "Q8_0").find("one of 2 parts"), std::string::npos);
+}
+
+TEST(HubChoice, PartsAndPathsLikeThem) {
+  // The name of one file is what the parts of another have in common.
+  EXPECT_EQ(Chosen({"x-Q4_K_M-00001-of-00002.gguf", "x-Q4_K_M-00002-of-00002.gguf", "x-Q4_K_M/2.gguf"}, "x-Q4_K_M/2.gguf"),
+            "x-Q4_K_M/2.gguf: x-Q4_K_M/2.gguf");
+  EXPECT_NE(Chosen({"x-Q4_K_M-00001-of-00002.gguf", "x-Q4_K_M/2.gguf"}).find("several files are of this type"),
+            std::string::npos);
+  std::vector<std::string> many;
+  for (int i = 1; i <= 30'000; ++i) {
+    const std::string number = std::to_string(100'000 + i).substr(1);
+    many.push_back("x-" + number + "-of-30000.gguf");
+    many.push_back("y-" + std::to_string(i) + ".gguf");
+  }
+  EXPECT_NE(Chosen(many, "Q8_0").find("and 29989 more"), std::string::npos);
 }
 
 }  // namespace

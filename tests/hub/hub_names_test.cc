@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "engine/hub/client.h"
 #include "engine/hub/digest.h"
 #include "engine/hub/hub.h"
 #include "engine/hub/name.h"
@@ -118,6 +119,30 @@ TEST(HubUrl, WhoGetsTheToken) {
   EXPECT_TRUE(MaySendToken(*ParseUrl("http://127.0.0.1:80"), *ParseUrl("http://127.0.0.1/x")));
 }
 
+TEST(HubUrl, ThisMachine) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.255.0.9", "[::1]"}) EXPECT_TRUE(IsLoopback(host)) << host;
+  for (const char* host : {"127.evil.org", "127.0.0.1.evil.org", "127.0.0", "127.0.0.0.1", "127.0.0.", "127..0.1", "127.0.0.256",
+                           "127.0.0.0001", "127.0.0.x", "1270.0.0.1", "128.0.0.1", "localhost.evil.org", "", "127."}) {
+    EXPECT_FALSE(IsLoopback(host)) << host;
+  }
+  EXPECT_FALSE(MaySendToken(*ParseUrl("http://127.evil.org"), *ParseUrl("http://127.evil.org/x")));
+}
+
+TEST(HubMessages, HoldNoToken) {
+  const auto shown = [](const std::string& message, const std::string& token) {
+    const Status status = WithoutToken(BadInput(message), token);
+    EXPECT_EQ(status.code(), StatusCode::kBadInput);
+    return status.message();
+  };
+  EXPECT_EQ(shown("a hf_0123456789 b hf_0123456789", "hf_0123456789"), "a *** b ***");
+  EXPECT_EQ(shown("cut 'hf_01234...23456789'", "hf_0123456789"), "cut '***...***'");
+  EXPECT_EQ(shown("hf_0123456789", "hf_0123456789"), "***");
+  EXPECT_EQ(shown("set HF_TOKEN, hf_", "hf_0123456789"), "set HF_TOKEN, hf_");
+  EXPECT_EQ(shown("xabcx abc ab", "abc"), "x***x *** ab");
+  EXPECT_EQ(shown("words", ""), "words");
+  EXPECT_TRUE(WithoutToken(Status(), "hf_0123456789").ok());
+}
+
 TEST(HubHeaders, AreRead) {
   EXPECT_EQ(EtagValue("\"abc\""), "abc");
   EXPECT_EQ(EtagValue("W/\"abc\""), "abc");
@@ -161,6 +186,11 @@ TEST(HubSettings, AsHuggingfaceHubReadsThem) {
   EXPECT_FALSE(Read({{"HF_HOME", home}})->offline);
   for (const char* yes : {"1", "on", "YES", "True"}) EXPECT_TRUE(Read({{"HF_HOME", home}, {"HF_HUB_OFFLINE", yes}})->offline);
   EXPECT_FALSE(Read({{"HF_HOME", home}, {"HF_HUB_OFFLINE", "0"}})->offline);
+  EXPECT_TRUE(Read({{"HF_HOME", home}, {"TRANSFORMERS_OFFLINE", "1"}})->offline);
+  EXPECT_FALSE(Read({{"HF_HOME", home}, {"HF_HUB_OFFLINE", "0"}, {"TRANSFORMERS_OFFLINE", "1"}})->offline);
+  for (const char* bad : {"https://mirror?x=", "https://mirror/#"}) {
+    EXPECT_FALSE(Read({{"HF_HOME", home}, {"HF_ENDPOINT", bad}}).ok()) << bad;
+  }
 }
 
 TEST(HubSettings, Tokens) {
@@ -174,9 +204,19 @@ TEST(HubSettings, Tokens) {
   EXPECT_EQ(Read({{"HF_HOME", h}, {"HUGGING_FACE_HUB_TOKEN", "hf_old"}})->token, "hf_old");
   EXPECT_EQ(Read({{"HF_HOME", h}, {"HF_TOKEN_PATH", h + "/other"}})->token, "hf_other");
   EXPECT_EQ(Read({{"HF_HOME", h}, {"HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"}})->token, "");
-  const Result<Settings> bad = Read({{"HF_HOME", h}, {"HF_TOKEN", "hf_a\r\nX-Evil: hf_b"}});
-  ASSERT_FALSE(bad.ok());
-  EXPECT_EQ(bad.status().message().find("hf_a"), std::string::npos);
+  EXPECT_EQ(Read({{"HF_HOME", h}, {"HF_TOKEN", "hf_x"}, {"HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"}})->token, "");
+  EXPECT_TRUE(Read({{"HF_HOME", h}})->token_status.ok());
+  // A token that is none is in the way of the network only.
+  std::ofstream(home / "long") << std::string(10'000, 'x');
+  for (const auto& [variable, value] :
+       {std::pair("HF_TOKEN", std::string("hf_a\r\nX-Evil: hf_b")), std::pair("HF_TOKEN_PATH", h + "/long")}) {
+    const Result<Settings> bad = Read({{"HF_HOME", h}, {variable, value}});
+    ASSERT_TRUE(bad.ok()) << bad.status().message();
+    EXPECT_EQ(bad->token, "");
+    EXPECT_FALSE(bad->token_status.ok());
+    EXPECT_EQ(bad->token_status.message().find("hf_a"), std::string::npos);
+    EXPECT_EQ(OpenHub(*bad).status().message(), bad->token_status.message());
+  }
   std::filesystem::remove_all(home);
 }
 

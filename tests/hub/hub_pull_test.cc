@@ -145,6 +145,71 @@ TEST_F(HubPull, ShardsByTheIndexAndPartsInFolders) {
   EXPECT_EQ(*FindCached(settings_, {"org", "name", "Q8_0"}, Want::kWeights), *parts);
 }
 
+// A name stands for the same files whatever was pulled before.
+TEST_F(HubPull, TheNameAloneIsTheDefaultOfTheRepository) {
+  server_.files["x-Q4_K_M.gguf"] = {Noise(1000, 3), true};
+  server_.files["x-UD-Q4_K_M.gguf"] = {Noise(1000, 4), true};
+  const auto found = [&](const std::string& choice) { return FindCached(settings_, {"org", "name", choice}, Want::kWeights); };
+  const Result<std::string> typed = Pull("x-UD-Q4_K_M.gguf");
+  ASSERT_TRUE(typed.ok()) << typed.status().message();
+  EXPECT_TRUE(found("x-UD-Q4_K_M.gguf").ok());
+  ASSERT_FALSE(found("Q4_K_M").ok());  // on the hub it is another file
+  EXPECT_NE(found("Q4_K_M").status().message().find("x-Q4_K_M.gguf is not in the cache; there is x-UD-Q4_K_M.gguf"),
+            std::string::npos)
+      << found("Q4_K_M").status().message();
+  ASSERT_TRUE(Pull("Q4_K_M").ok());
+  EXPECT_TRUE(found("Q4_K_M").ok());
+  ASSERT_FALSE(found("").ok());
+  EXPECT_NE(found("").status().message().find("; there are x-Q4_K_M.gguf (1000 bytes), "), std::string::npos)
+      << found("").status().message();
+  // Of another program's files the rest is not known.
+  fs::remove_all(Folder() / ".tally");
+  EXPECT_FALSE(found("").ok());
+  EXPECT_TRUE(found("x-Q4_K_M.gguf").ok());
+  ExpectPulled();
+  EXPECT_TRUE(found("").ok());
+  EXPECT_TRUE(fs::exists(Folder() / ".tally"));
+  fs::remove(Folder() / "snapshots" / HubServer::kCommit / "tokenizer.json");
+  EXPECT_NE(found("").status().message().find("tokenizer.json is not in the cache"), std::string::npos);
+  // GGUF files alone, and not the one that the name stands for.
+  fs::remove_all(cache_);
+  server_.files = {{"x-Q4_K_M.gguf", {Noise(1000, 3), true}}, {"x-Q8_0.gguf", {Noise(1000, 4), true}}};
+  ASSERT_TRUE(Pull("Q8_0").ok());
+  EXPECT_TRUE(found("Q8_0").ok());
+  EXPECT_FALSE(found("").ok());
+  ASSERT_TRUE(Pull().ok());
+  EXPECT_TRUE(found("")->ends_with("x-Q4_K_M.gguf"));
+}
+
+// A file system without symbolic links: the files themselves are in the snapshot.
+TEST_F(HubPull, FilesInTheSnapshotAreNotFetchedAgain) {
+  ExpectPulled();
+  const fs::path blob = Folder() / "blobs" / Sha256Of(server_.files.at("model.safetensors").bytes);
+  const fs::path place = Folder() / "snapshots" / HubServer::kCommit / "model.safetensors";
+  fs::rename(blob, place);
+  const size_t before = server_.hub().asked().size();
+  ExpectPulled();
+  EXPECT_EQ(server_.hub().asked().size(), before + 1);
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(place)));
+  fs::remove(place);
+  ExpectPulled();
+  EXPECT_TRUE(fs::is_symlink(place));
+}
+
+TEST_F(HubPull, NoProxyGetsTheToken) {
+  HttpServer proxy([](const Asked&) { return Answer{502, {}, ""}; });
+  setenv("http_proxy", proxy.url().c_str(), 1);
+  settings_.token = server_.required_token = "hf_secret";
+  ExpectPulled();
+  EXPECT_EQ(proxy.asked().size(), 0u);
+  settings_.endpoint = "http://hub.invalid";  // what is not this machine goes there, without one
+  settings_.retry_seconds = 0.001;
+  EXPECT_FALSE(Pull().ok());
+  unsetenv("http_proxy");
+  ASSERT_GT(proxy.asked().size(), 0u);
+  for (const Asked& a : proxy.asked()) EXPECT_EQ(a.Header("authorization"), "");
+}
+
 TEST_F(HubPull, TheTokenStaysWithTheHub) {
   settings_.token = server_.required_token = "hf_secret";
   server_.storage_elsewhere = true;
@@ -164,6 +229,21 @@ TEST_F(HubPull, NoErrorHasTheTokenInIt) {
   ASSERT_FALSE(path.ok());
   EXPECT_EQ(path.status().message().find("hf_secret"), std::string::npos);
   EXPECT_NE(path.status().message().find("the token has no access"), std::string::npos) << path.status().message();
+  // Headers that messages quote.
+  server_.required_token = "";
+  for (const char* header : {"X-Linked-Etag", "X-Repo-Commit", "X-Linked-Size"}) {
+    OfWeights([=](const Asked& asked, size_t, Answer& answer) {
+      for (auto& [name, value] : answer.headers) {
+        if (name == header) value = asked.Header("authorization");
+      }
+    });
+    const Result<std::string> echoed = Pull();
+    ASSERT_FALSE(echoed.ok()) << header;
+    EXPECT_EQ(echoed.status().message().find("hf_secret"), std::string::npos) << echoed.status().message();
+    EXPECT_NE(echoed.status().message().find("***"), std::string::npos) << echoed.status().message();
+  }
+  OfWeights([](const Asked&, size_t, Answer& answer) { answer = {302, {{"Location", "http://a/hf_secret<"}}, ""}; });
+  EXPECT_EQ(Pull().status().message().find("hf_secret"), std::string::npos);
 }
 
 TEST_F(HubPull, CutConnectionsGoOn) {
@@ -207,6 +287,13 @@ TEST_F(HubPull, AServerWithoutRanges) {
   OfWeights([](const Asked&, size_t n, Answer& answer) { answer.cut_after = n == 0 ? 400'000 : SIZE_MAX; });
   ExpectPulled();
   EXPECT_EQ(server_.hub().Count("model.safetensors"), 2u);
+}
+
+TEST_F(HubPull, AServerWithoutRangesThatAlwaysCutsIsGivenUp) {
+  server_.ranges = false;
+  OfWeights([](const Asked&, size_t, Answer& answer) { answer.cut_after = 400'000; });
+  ExpectRefused("given up after 5 attempts");
+  EXPECT_LE(server_.hub().Count("model.safetensors"), 6u);
 }
 
 TEST_F(HubPull, ASpoiltRemainderIsFetchedAgain) {
