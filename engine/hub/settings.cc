@@ -37,10 +37,12 @@ std::string Stripped(std::string_view text) {
 Result<Settings> ReadSettings(const Environment& environment) {
   Settings settings;
   const std::string user = Get(environment, "HOME");
-  const auto expanded = [&](const std::string& path) { return path == "~" || path.starts_with("~/") ? user + path.substr(1) : path; };
+  const auto expanded = [&](const std::string& path) {
+    return path == "~" || path.starts_with("~/") ? user + path.substr(1) : path;
+  };
   const auto first = [&](std::initializer_list<const char*> variables) {
     for (const char* v : variables) {
-      if (std::string value = Get(environment, v); !value.empty()) return expanded(std::move(value));
+      if (const std::string value = Get(environment, v); !value.empty()) return expanded(value);
     }
     return std::string();
   };
