@@ -119,7 +119,7 @@ Status Cache::Link(const std::string& commit, const File& file) const {
     ::unlink(made.c_str());
   }
   if (reason == 0 || there()) return {};  // another process may have made it
-  const bool no_links = reason == EPERM || reason == ENOSYS || reason == EOPNOTSUPP || reason == ENOTSUP;
+  const bool no_links = reason == EPERM || reason == ENOSYS || reason == EOPNOTSUPP;
   if (no_links && ::rename(Blob(file).c_str(), place.c_str()) == 0) return {};
   return BadInput(Printable(place) + ": the symbolic link cannot be made: " + ErrnoText(reason));
 }
