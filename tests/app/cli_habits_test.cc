@@ -17,19 +17,6 @@ using Json = nlohmann::json;
 
 const std::string kNoTokenizer = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gpt2/gpt2-a-f32-release-names";
 
-// Exit code 2 and one line with all of `parts`.
-void ExpectAdvice(const std::vector<std::string>& arguments, const std::vector<std::string>& parts,
-                  const RunOptions& options = {}) {
-  std::string shown;
-  for (const std::string& a : arguments) shown += a + " ";
-  SCOPED_TRACE(shown);
-  const Ended e = Tally(arguments, options);
-  EXPECT_EQ(e.code, 2);
-  EXPECT_EQ(e.out, "");
-  EXPECT_TRUE(IsOneLine(e.err)) << e.err;
-  for (const std::string& part : parts) EXPECT_NE(e.err.find(part), std::string::npos) << "no '" << part << "' in " << e.err;
-}
-
 std::string Text(const std::vector<std::string>& arguments, const RunOptions& options = {}) {
   const Ended e = Tally(arguments, options);
   EXPECT_EQ(e.code, 0) << e.err;

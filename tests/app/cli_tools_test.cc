@@ -28,14 +28,7 @@ std::string TempPath(const std::string& name) {
 
 // Exit code 2, nothing on standard output, one line that holds `part`.
 void ExpectRefused(const std::vector<std::string>& arguments, const std::string& part, const RunOptions& options = {}) {
-  std::string shown;
-  for (const std::string& a : arguments) shown += a + " ";
-  SCOPED_TRACE(shown);
-  const Ended e = Tally(arguments, options);
-  EXPECT_EQ(e.code, 2);
-  EXPECT_EQ(e.out, "");
-  EXPECT_TRUE(IsOneLine(e.err)) << e.err;
-  EXPECT_NE(e.err.find(part), std::string::npos) << e.err;
+  ExpectAdvice(arguments, {part}, options);
 }
 
 TEST(CliUsage, Help) {

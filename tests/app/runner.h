@@ -2,6 +2,8 @@
 // Runs the tally binary and keeps what it said.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -167,6 +169,19 @@ inline bool WaitUntilHandled(pid_t pid, int signal) {
 // One line: what errors are made of.
 inline bool IsOneLine(const std::string& text) {
   return text.starts_with("tally: ") && text.ends_with("\n") && text.find('\n') == text.size() - 1;
+}
+
+// Exit code 2, nothing on standard output, and one line with all of `parts`.
+inline void ExpectAdvice(const std::vector<std::string>& arguments, const std::vector<std::string>& parts,
+                         const RunOptions& options = {}) {
+  std::string shown;
+  for (const std::string& a : arguments) shown += a + " ";
+  SCOPED_TRACE(shown);
+  const Ended e = Tally(arguments, options);
+  EXPECT_EQ(e.code, 2);
+  EXPECT_EQ(e.out, "");
+  EXPECT_TRUE(IsOneLine(e.err)) << e.err;
+  for (const std::string& part : parts) EXPECT_NE(e.err.find(part), std::string::npos) << "no '" << part << "' in " << e.err;
 }
 
 }  // namespace tally
