@@ -3,27 +3,15 @@
 
 #include <atomic>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
+#include "engine/base/x86_features.h"
 
 namespace tally {
 namespace {
 
-// Intel SDM volume 2, CPUID leaf 7; volume 1, chapters 13 to 15 for XGETBV.
 ByteDot Detect() {
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c >> 27 & 1) == 0) return ByteDot::kNone;  // no XGETBV
-  unsigned low = 0, high = 0;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  const bool ymm = (low & 0x06) == 0x06, zmm = (low & 0xe6) == 0xe6;
-  if (!ymm || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return ByteDot::kNone;
-  const bool avx512 = zmm && (b >> 31 & 1) != 0 && (c >> 11 & 1) != 0;  // VL, VNNI
-  if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0) return ByteDot::kAvxVnni;
-  if (avx512) return ByteDot::kAvx512;
-#endif
-  return ByteDot::kNone;
+  const X86Features f = DetectX86Features();
+  if (f.avx_vnni) return ByteDot::kAvxVnni;
+  return f.avx512_vnni && f.avx512vl ? ByteDot::kAvx512 : ByteDot::kNone;
 }
 
 std::atomic<ByteDot>& Current() {

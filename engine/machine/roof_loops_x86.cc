@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/base/byte_dot.h"
+#include "engine/base/x86_features.h"
 #include "engine/machine/roof_loops.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
-
 #include "hwy/targets.h"
 #endif
 
@@ -12,33 +11,6 @@ namespace tally {
 
 #if defined(__x86_64__)
 namespace {
-
-// What cpuid says the processor has and XGETBV says the operating system keeps (Intel SDM volume 1, chapters
-// 13 and 14), within Highway's targets. Dot products of bytes in 256 bits: CurrentByteDot.
-struct Features {
-  bool fma = false, avx2 = false, avx512bw = false, avx512_vnni = false, avx512_bf16 = false;
-};
-
-Features Detect() {
-  Features f;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return f;
-  const bool osxsave = (c >> 27 & 1) != 0, avx = (c >> 28 & 1) != 0, fma = (c >> 12 & 1) != 0;
-  if (!osxsave || !avx) return f;
-  unsigned low = 0, high = 0;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  const bool ymm = (low & 0x06) == 0x06, zmm = (low & 0xe6) == 0xe6;
-  if (!ymm) return f;
-  f.fma = fma;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return f;
-  const unsigned subleaves = a;
-  f.avx2 = (b >> 5 & 1) != 0;
-  f.avx512bw = zmm && (b >> 16 & 1) != 0 && (b >> 30 & 1) != 0;
-  f.avx512_vnni = f.avx512bw && (c >> 11 & 1) != 0;
-  if (subleaves < 1 || __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0) return f;
-  f.avx512_bf16 = f.avx512bw && (a >> 5 & 1) != 0;
-  return f;
-}
 
 // Each loop keeps 12 independent sums in registers 0 to 11 (two pipes times a latency of at most 6), its
 // factors in 13 and 15, and has 12 and 14 to spare. All values are zero, so nothing is denormal and nothing
@@ -141,7 +113,7 @@ __attribute__((target("avx512f"))) void Bf16Zmm(int64_t iterations) {
 // clang-format on
 
 // Without what a restriction of Highway's targets took away.
-Features Limited(Features f) {
+X86Features Limited(X86Features f) {
   const int64_t targets = hwy::SupportedTargets();
   const auto has = [targets](int64_t target) { return (targets & target) != 0; };
   f.avx512_bf16 = f.avx512_bf16 && has(HWY_AVX3_ZEN4 | HWY_AVX3_SPR);
@@ -154,7 +126,7 @@ Features Limited(Features f) {
 }  // namespace
 
 std::vector<ArithmeticLoop> X86Loops() {
-  const Features f = Limited(Detect());
+  const X86Features f = Limited(DetectX86Features());
   std::vector<ArithmeticLoop> loops;
   // ops per iteration: 12 sums x lanes x products a lane x 2.
   if (f.avx512bw) {
