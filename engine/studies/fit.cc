@@ -228,8 +228,8 @@ Result<FitOptions> WithDefaults(const Recipe& recipe, FitOptions options) {
 
 double PartOfInt8Peak(DType type) {
   if (!IsWeightType(type) || FormatOf(type).act != ActKind::kInt8) return 1;
-  constexpr double kDots = kInt8Block / 4;  // of 4 products each
-  return kDots / (kDots + FormatOf(type).scaling_multiplies());
+  constexpr int kDots = kInt8Block / 4;  // of 4 products each
+  return double{kDots} / (kDots + FormatOf(type).scaling_multiplies());
 }
 
 Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const FitMachine& machine) {
