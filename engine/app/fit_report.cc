@@ -108,8 +108,9 @@ std::string MeasuredText(const FittedModel& m) {
     text += (text.empty() ? "" : "; ") + what + " " + Rate(step->point.tokens_per_second) + " tokens/s";
     if (step->bound > 0 && m.bench->this_boot) {
       text += ", " + Fixed(step->point.tokens_per_second / step->bound, 2) + " of its bound";
+    } else if (step->point.of_roof > 0) {
+      text += ", " + Fixed(step->point.of_roof, 2) + " of the rate there was then";
     }
-    if (step->point.of_roof > 0) text += " (" + Fixed(step->point.of_roof, 2) + " of the rate there was then)";
   };
   if (m.decode) {
     const KeptPoint& p = m.decode->point;
@@ -139,7 +140,7 @@ std::string MachineText(const FitMachine& m) {
   } else if (m.target.empty()) {
     text += "; " + GibText(m.total, Rounding::kDown) + " of memory";
   } else {
-    text += "; " + GibText(m.available, Rounding::kDown) + " of " + GibText(m.total, Rounding::kDown) + " of memory available";
+    text += "; " + GibText(m.available, Rounding::kDown) + " of " + GibText(m.total, Rounding::kDown) + " free";
   }
   text += "; reads " + (m.read > 0 ? Scaled(m.read, "B/s") : "-") + ";";
   for (const FitUnit unit : {FitUnit::kF32, FitUnit::kBF16, FitUnit::kInt8}) {
