@@ -17,7 +17,7 @@ using books::WithThousands;
 constexpr size_t kLabel = 10;        // columns of what a line is about
 constexpr size_t kLongestName = 40;  // of a verdict
 constexpr size_t kLongest = 100;     // columns of prose
-constexpr size_t kLargestRows = 14;  // of --all: what a screen of 24 lines leaves
+constexpr size_t kLargestRows = 12;  // of --all: what a screen of 24 lines leaves
 
 std::string Needed(uint64_t bytes) { return BytesText(bytes, Rounding::kUp); }
 
