@@ -14,14 +14,17 @@ namespace {
 
 using books::WithThousands;
 
-constexpr size_t kLabel = 10;  // columns of what a line is about
+constexpr size_t kLabel = 10;        // columns of what a line is about
+constexpr size_t kLongestName = 40;  // of a verdict
+constexpr size_t kLongest = 100;     // columns of prose
+constexpr size_t kLargestRows = 12;  // of --all: what a screen of 24 lines leaves
 
 std::string Needed(uint64_t bytes) { return BytesText(bytes, Rounding::kUp); }
 
-// 12.34, 123.4, 1,234
+// 1.23, 12.3, 1,234
 std::string Rate(double x) {
   if (x <= 0) return "-";
-  return x >= 1000 ? WithThousands(static_cast<uint64_t>(x + 0.5)) : Fixed(x, x < 100 ? 2 : 1);
+  return x >= 100 ? WithThousands(static_cast<uint64_t>(x + 0.5)) : Fixed(x, x < 10 ? 2 : 1);
 }
 
 // "3.71 GB", "250 G"
@@ -33,17 +36,19 @@ std::string Scaled(double x, std::string_view unit) {
   return Fixed(x, 0) + " " + std::string(unit);
 }
 
-// Words behind a label, in lines of `width` columns.
+// Words behind a label, in lines of `width` columns and no more than are read well. No label: from the first column on.
 std::string Paragraph(std::string_view label, std::string_view text, size_t width) {
+  width = std::min(width, kLongest);
   std::string line(label), out;
-  line.resize(std::max(kLabel, line.size() + 1), ' ');
+  const size_t indent = label.empty() ? 0 : kLabel;
+  if (!label.empty()) line.resize(std::max(kLabel, line.size() + 1), ' ');
   bool empty = true;
   while (!text.empty()) {
     const std::string_view word = text.substr(0, text.find(' '));
     text.remove_prefix(std::min(text.size(), word.size() + 1));
     if (!empty && line.size() + 1 + word.size() > width) {
       out += line + "\n";
-      line.assign(kLabel, ' ');
+      line.assign(indent, ' ');
       empty = true;
     }
     line += (empty ? "" : " ") + std::string(word);
@@ -73,8 +78,16 @@ std::string BoundText(const StepBound& b, const FitMachine& machine, std::string
   if (b.reads_longer()) {
     return head + Scaled(b.bytes, "B") + " of weights and KV a " + std::string(each) + ", read at " + Scaled(machine.read, "B/s");
   }
-  return head + Scaled(flops / static_cast<double>(b.tokens), "FLOP") + " a token, " + Units(b) + ", at " +
-         Scaled(flops / b.computing, "FLOP/s");
+  std::string text = head + Scaled(flops / static_cast<double>(b.tokens), "FLOP") + " a token, " + Units(b) + ", at " +
+                     Scaled(flops / b.computing, "FLOP/s");
+  if (b.at_peaks < b.computing) {
+    text += ", " + Fixed(b.at_peaks / b.computing, 2) + " of the peaks: the scales of blocks take the rest";
+  }
+  if (b.cached && b.reading > b.computing) {
+    text += "; " + Rate(static_cast<double>(b.tokens) / b.reading) + " from memory, but they fit the caches of " +
+            BytesText(machine.caches);
+  }
+  return text;
 }
 
 std::string Ago(int64_t when) {
@@ -93,8 +106,11 @@ std::string MeasuredText(const FittedModel& m) {
   const auto add = [&](const std::optional<MeasuredStep>& step, const std::string& what) {
     if (!step) return;
     text += (text.empty() ? "" : "; ") + what + " " + Rate(step->point.tokens_per_second) + " tokens/s";
-    if (step->bound > 0) text += ", " + Fixed(step->point.tokens_per_second / step->bound, 2) + " of its bound";
-    if (step->point.of_roof > 0) text += " (" + Fixed(step->point.of_roof, 2) + " of the rate there was then)";
+    if (step->bound > 0 && m.bench->this_boot) {
+      text += ", " + Fixed(step->point.tokens_per_second / step->bound, 2) + " of its bound";
+    } else if (step->point.of_roof > 0) {
+      text += ", " + Fixed(step->point.of_roof, 2) + " of the rate there was then";
+    }
   };
   if (m.decode) {
     const KeptPoint& p = m.decode->point;
@@ -124,7 +140,7 @@ std::string MachineText(const FitMachine& m) {
   } else if (m.target.empty()) {
     text += "; " + GibText(m.total, Rounding::kDown) + " of memory";
   } else {
-    text += "; " + GibText(m.available, Rounding::kDown) + " of " + GibText(m.total, Rounding::kDown) + " of memory available";
+    text += "; " + GibText(m.available, Rounding::kDown) + " of " + GibText(m.total, Rounding::kDown) + " free";
   }
   text += "; reads " + (m.read > 0 ? Scaled(m.read, "B/s") : "-") + ";";
   for (const FitUnit unit : {FitUnit::kF32, FitUnit::kBF16, FitUnit::kInt8}) {
@@ -147,17 +163,41 @@ std::string YesNo(const Fit& fit) {
   return *fit.fits ? "yes" : "no";
 }
 
-std::string Verdict(const Fit& fit) {
-  if (!fit.fits) return "memory not given";
-  return *fit.fits ? "fits" : fit.longest > 0 ? "does not fit with this context" : "does not fit";
+// "as published (BF16)", "at Q4_K_M"
+std::string AtType(const FittedModel& m, const FitRow& row) {
+  return row.given ? (m.file ? "as stored" : "as published") + std::string(" (") + row.type + ")" : "at " + row.type;
 }
 
-std::string TypeText(const FittedModel& m, const FitRow& row) {
-  return row.type + (row.given ? m.file ? ", as stored" : ", as published" : "");
+// "at most 38.1 tokens/s decode, 901 prefill"; "": unknown
+std::string RatesText(const Fit& fit) {
+  std::string text;
+  if (const double decode = fit.decode.tokens_per_second; decode > 0) text = "at most " + Rate(decode) + " tokens/s decode";
+  if (const double prefill = fit.prefill.tokens_per_second; prefill > 0) {
+    text += text.empty() ? "at most " + Rate(prefill) + " tokens/s prefill" : ", " + Rate(prefill) + " prefill";
+  }
+  return text;
 }
 
 std::string Short(const std::string& text, size_t most) {
   return text.size() <= most ? text : "..." + text.substr(text.size() - (most - 3));
+}
+
+std::string Verdict(const FitPage& page, const FittedModel& m, const FitRow& row) {
+  const Fit& fit = *row.fit;
+  const uint64_t n = page.options.batch;
+  const std::string name = Short(m.name, kLongestName), rates = RatesText(fit),
+                    context = " with " + (n > 1 ? WithThousands(n) + " sequences of " : "") + WithThousands(fit.context) +
+                              " tokens" + (n > 1 ? "" : " of context");
+  if (fit.fits.value_or(true)) {
+    const auto given = std::ranges::find_if(m.rows, &FitRow::given);
+    return name + (fit.fits ? " fits " : " ") + AtType(m, row) +
+           (row.given || given == m.rows.end() ? "" : ", not " + AtType(m, *given) + ",") + context +
+           (rates.empty() ? "" : ": " + rates) + (fit.fits ? "" : "; memory not given");
+  }
+  if (fit.longest > 0)
+    return name + " does not fit" + context + "; " + AtType(m, row) + " with up to " + WithThousands(fit.longest);
+  return name + " does not fit" + (m.rows.size() > 1 ? ", not even " + AtType(m, row) : "") + ": " + Needed(fit.memory.total()) +
+         ", and " + GibText(fit.memory.available, Rounding::kDown) + " are available";
 }
 
 // "MXFP4+": others beside it.
@@ -182,6 +222,63 @@ Table TypesTable(const FittedModel& m) {
   return t;
 }
 
+Table ModelsTable(const std::vector<const FittedModel*>& models, bool known, size_t name_width) {
+  Table t{"", {"", "type", known ? "fits" : "", "in all", "longest", "decode/s", "prefill/s"}, {}, {true, true}};
+  if (!known) t.columns.erase(t.columns.begin() + 2);
+  for (const FittedModel* m : models) {
+    const FitRow& row = m->rows[m->chosen];
+    std::vector<std::string> cells = {Short(m->name, name_width), MainType(row.type)};
+    if (row.fit) {
+      const Fit& f = *row.fit;
+      cells.insert(cells.end(), {YesNo(f), Needed(f.memory.total()), ContextText(f), Rate(f.decode.tokens_per_second),
+                                 Rate(f.prefill.tokens_per_second)});
+    } else {
+      cells.insert(cells.end(), {"no", "-", "-", "-", "-"});
+    }
+    if (!known) cells.erase(cells.begin() + 2);
+    t.rows.push_back(std::move(cells));
+  }
+  return t;
+}
+
+bool Fits(const FittedModel& m) {
+  const FitRow& row = m.rows[m.chosen];
+  return row.fit && row.fit->fits.value_or(true);
+}
+
+// The models of a table, and how many have no row: smaller ones that fit, and others that do not.
+struct Shown {
+  std::vector<const FittedModel*> rows;
+  size_t smaller = 0, others = 0;
+};
+
+// All; or the largest that fit, the largest first.
+Shown Choose(const std::vector<FittedModel>& models, bool largest) {
+  Shown shown;
+  for (const FittedModel& m : models) {
+    if (!largest || Fits(m)) {
+      shown.rows.push_back(&m);
+    } else {
+      ++shown.others;
+    }
+  }
+  if (!largest) return shown;
+  std::ranges::stable_sort(shown.rows, std::greater<>(), &FittedModel::parameters);
+  if (shown.rows.size() > kLargestRows) {
+    shown.smaller = shown.rows.size() - kLargestRows;
+    shown.rows.resize(kLargestRows);
+  }
+  return shown;
+}
+
+// "52 smaller ones fit too; 3 do not; --full shows all"
+std::string LeftOut(const Shown& shown) {
+  std::string text;
+  if (shown.smaller > 0) text = std::to_string(shown.smaller) + " smaller ones fit too; ";
+  if (shown.others > 0) text += std::to_string(shown.others) + " do not; ";
+  return text + "--full shows all";
+}
+
 Json BoundJson(const StepBound& b) {
   Json flops = Json::object();
   for (const FitUnit unit : {FitUnit::kF32, FitUnit::kBF16, FitUnit::kInt8}) {
@@ -193,6 +290,7 @@ Json BoundJson(const StepBound& b) {
   j["tokens_per_second"] = b.tokens_per_second > 0 ? Json(b.tokens_per_second) : Json(nullptr);
   if (b.missing.empty()) {
     j["bound_by"] = b.reads_longer() ? "bandwidth" : "arithmetic";
+    if (b.computing > 0) j["part_of_peaks"] = b.at_peaks / b.computing;
   } else {
     j["missing"] = b.missing;
   }
@@ -223,7 +321,7 @@ Json RowJson(const FittedModel& m, const FitRow& row) {
     Json b = {{"depth", p.depth}, {"batch", p.batch}, {"tokens", p.tokens}, {"tokens_per_second", p.tokens_per_second}};
     b["bound_tokens_per_second"] = step->bound;
     b["of_roof_then"] = p.of_roof;
-    if (step->bound > 0) b["of_bound"] = p.tokens_per_second / step->bound;
+    if (step->bound > 0 && m.bench->this_boot) b["of_bound"] = p.tokens_per_second / step->bound;
     j["measured"][name] = std::move(b);
   };
   measured("decode", m.decode);
@@ -240,6 +338,7 @@ Json FitDocument(const FitPage& page, const std::vector<FittedModel>& models) {
                   {"threads", m.threads},
                   {"memory_bytes", known(static_cast<double>(m.total))},
                   {"available_bytes", known(static_cast<double>(m.available))},
+                  {"cache_bytes", known(static_cast<double>(m.caches))},
                   {"read_bytes_per_second", known(m.read)},
                   {"f32_flops_per_second", known(m.peaks[0])},
                   {"bf16_flops_per_second", known(m.peaks[1])},
@@ -260,13 +359,9 @@ Json FitDocument(const FitPage& page, const std::vector<FittedModel>& models) {
 
 std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   const FitRow& row = m.rows[m.chosen];
-  if (!row.fit) return Paragraph(m.name, row.why, width);
+  if (!row.fit) return Paragraph("", m.name + ": " + row.why, width);
   const Fit& f = *row.fit;
-  const std::string title = TypeText(m, row) + ": " + Verdict(f);
-  const auto given = std::ranges::find_if(m.rows, [](const FitRow& r) { return r.given; });
-  const bool smaller = given != m.rows.end() && !row.given && f.fits && *f.fits;
-  std::string out = Short(m.name, width > title.size() + 12 ? width - title.size() - 2 : 10) + ", " + title + "\n";
-  if (smaller) out += Paragraph("", TypeText(m, *given) + ", does not", width);
+  std::string out = Paragraph("", Verdict(page, m, row), width) + "\n";
   out += Paragraph("memory",
                    Needed(f.memory.total()) + " = " + Needed(f.memory.packed_weights) + " of weights + " + Needed(f.memory.kv) +
                        " of KV cache + " + Needed(f.memory.scratch) + " of scratch" +
@@ -284,43 +379,43 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   out += Paragraph("decode", BoundText(f.decode, page.machine, page.options.batch == 1 ? "token" : "step"), width);
   out += Paragraph("prefill", BoundText(f.prefill, page.machine, "prefill"), width);
   if (m.bench) out += Paragraph("measured", MeasuredText(m), width);
-  out += "\n" + Paragraph("with", Assumed(page.options, f) + (m.experts ? ", experts chosen evenly" : ""), width) +
+  out += Paragraph("with", Assumed(page.options, f) + (m.experts ? ", experts chosen evenly" : ""), width) +
          Paragraph("machine", MachineText(page.machine), width);
   if (m.rows.size() > 1) {
     out += "\n" + Render(TypesTable(m), TableFormat::kText);
-    out += given != m.rows.end() ? std::string("*: as ") + (m.file ? "stored" : "published") + "; " : "";
-    out += "longest: context that fits; others: every matrix of that type\n";
+    const bool given = std::ranges::any_of(m.rows, &FitRow::given);
+    out += Paragraph("",
+                     std::string(given ? m.file ? "*: as stored; " : "*: as published; " : "") + "longest: context that fits" +
+                         (m.rows[0].type.starts_with("MXFP4") ? "; experts stay MXFP4" : ""),
+                     width);
   }
   return out;
 }
 
-std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& models, size_t width) {
+std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& models, size_t width, bool largest) {
   const bool known = page.machine.available > 0;
-  Table t{"", {"", "type", known ? "fits" : "", "in all", "longest", "decode/s", "prefill/s"}, {}, {true, true}};
-  if (!known) t.columns.erase(t.columns.begin() + 2);
-  for (const FittedModel& m : models) {
-    const FitRow& row = m.rows[m.chosen];
-    std::vector<std::string> cells = {Short(m.name, 18), MainType(row.type)};
-    if (row.fit) {
-      const Fit& f = *row.fit;
-      cells.insert(cells.end(), {YesNo(f), Needed(f.memory.total()), ContextText(f), Rate(f.decode.tokens_per_second),
-                                 Rate(f.prefill.tokens_per_second)});
-    } else {
-      cells.insert(cells.end(), {"no", "-", "-", "-", "-"});
-    }
-    if (!known) cells.erase(cells.begin() + 2);
-    t.rows.push_back(std::move(cells));
+  const Shown shown = Choose(models, largest && known);
+  std::string out;
+  if (known) {
+    const auto fitting = static_cast<size_t>(std::ranges::count_if(models, Fits));
+    out = std::to_string(fitting) + " of " + std::to_string(models.size()) + " models fit" +
+          (shown.smaller > 0 ? "; the largest of them:" : "") + "\n\n";
   }
-  std::string out = Render(t, TableFormat::kText) + "\n";
-  out += Paragraph("type", "the largest that fits, up to what is published or stored; else the smallest", width);
-  out += Paragraph("longest", "context that fits; decode/s, prefill/s: tokens/s, at most", width);
+  constexpr size_t kNarrow = 80, kName = 18;  // columns
+  out += Render(ModelsTable(shown.rows, known, std::max(width, kNarrow) - kNarrow + kName), TableFormat::kText) + "\n";
+  if (shown.smaller + shown.others > 0) out += Paragraph("", LeftOut(shown), width);
+  out += Paragraph("",
+                   "type: the largest that fits, up to what is published or stored; longest: context that fits; decode/s, "
+                   "prefill/s: tokens/s, at most",
+                   width);
   const bool experts = std::ranges::any_of(models, &FittedModel::experts);
   std::vector<std::string> missing;
   std::optional<Fit> steps = models[0].rows[models[0].chosen].fit;  // none: not the same for all
   for (const FittedModel& m : models) {
     const FitRow& row = m.rows[m.chosen];
     if (!row.fit) {
-      out += Paragraph("", m.name + ": " + row.why, width);
+      if (!largest) out += Paragraph("", m.name + ": " + row.why, width);
+      steps.reset();
       continue;
     }
     if (steps && (row.fit->context != steps->context || row.fit->prompt != steps->prompt)) steps.reset();

@@ -19,7 +19,7 @@ struct MeasuredStep {
 };
 
 struct FitRow {
-  std::string type;        // "Q4_K", "MXFP4 + BF16"
+  std::string type;        // "Q4_K_M", "MXFP4 + BF16"
   bool given = false;      // the weights as they are stored or published
   std::optional<Fit> fit;  // none: `why`
   std::string why = {};    // it cannot be run
@@ -29,6 +29,7 @@ struct FittedModel {
   std::string name;
   bool file = false;  // a checkpoint: its weights are stored, not published
   bool experts = false;
+  uint64_t parameters = 0;
   std::vector<FitRow> rows;  // from large to small
   // The row to speak of: the largest that fits and is not larger than what is given; else the smallest.
   size_t chosen = 0;
@@ -42,8 +43,9 @@ struct FitPage {
 };
 
 Json FitDocument(const FitPage& page, const std::vector<FittedModel>& models);
-// One screen of one model; a line each of several. Lines of at most `width` columns.
+// One screen of one model; a line each of several, the verdict first. Lines of at most `width` columns, 80 or more. `largest`: of
+// several only the largest that fit, as many as a screen has room for.
 std::string FitText(const FitPage& page, const FittedModel& model, size_t width);
-std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& models, size_t width);
+std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& models, size_t width, bool largest);
 
 }  // namespace tally::app

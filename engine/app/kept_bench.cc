@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;  // of the file
+constexpr int kVersion = 2;  // of the file
 
 // Path, size and time of change; of a directory those of all its files together. Null where there is none.
 Json KeyOf(const std::string& path) {
@@ -97,6 +97,7 @@ std::string CacheDirectory() {
 
 void KeepBench(const std::string& path, const SpeedReport& report) {
   const std::string directory = CacheDirectory();
+  KeepBestRates(directory, report);
   const Json key = KeyOf(path);
   if (directory.empty() || key.is_null()) return;
   Json points = Json::array();
@@ -104,8 +105,9 @@ void KeepBench(const std::string& path, const SpeedReport& report) {
   for (const DecodeSpeed& p : report.decode) points.push_back(PointJson(SpeedWork::kDecode, p, p.ratio_of_bandwidth));
   const int64_t now =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const Json document = {
-      {"tally_bench", kVersion}, {"model", key}, {"target", report.target}, {"when", now}, {"points", std::move(points)}};
+  const Json document = {{"tally_bench", kVersion}, {"model", key},
+                         {"target", report.target}, {"when", now},
+                         {"boot", BootId()},        {"points", std::move(points)}};
   WriteKeptFile(directory, FileName(key), document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -120,7 +122,7 @@ std::optional<KeptBench> FindBench(const std::string& path) {
   if (!j.is_object() || !is("tally_bench", kVersion) || !is("model", key)) return std::nullopt;
   if (!j.contains("target") || !j["target"].is_string() || !j.contains("when") || !j["when"].is_number_integer())
     return std::nullopt;
-  KeptBench kept{j["target"].get<std::string>(), j["when"].get<int64_t>(), {}};
+  KeptBench kept{j["target"].get<std::string>(), j["when"].get<int64_t>(), is("boot", BootId()), {}};
   if (!j.contains("points") || !j["points"].is_array()) return std::nullopt;
   for (const Json& point : j["points"]) {
     if (std::optional<KeptPoint> p = PointOf(point)) kept.points.push_back(*std::move(p));

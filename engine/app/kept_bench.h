@@ -25,10 +25,11 @@ struct KeptPoint {
 struct KeptBench {
   std::string target;  // instruction set
   int64_t when = 0;    // seconds since 1970
+  bool this_boot = false;
   std::vector<KeptPoint> points;
 };
 
-// `path`: of the model's file or directory. Nothing is kept where that fails.
+// Of the model `path`, a file or directory, and of the machine (KeepBestRates). Nothing is kept where that fails.
 void KeepBench(const std::string& path, const SpeedReport& report);
 // Nothing where nothing was measured, where the model has changed since (path, size, time of change), or on another machine.
 std::optional<KeptBench> FindBench(const std::string& path);

@@ -110,8 +110,9 @@ inline CostAmounts RowAmounts(int64_t rows) {
   return n;
 }
 
-// The current Highway target of "hwy" kernels, e.g. "AVX3_ZEN4", and whether it has a bf16 dot product.
+// The current Highway target of "hwy" kernels, e.g. "AVX3_ZEN4", and whether they have dot products of bf16 and of bytes.
 std::string_view HwyTargetName();
 bool HwyTargetHasBf16Dot();
+bool HwyTargetHasInt8Dot();
 
 }  // namespace tally

@@ -19,6 +19,9 @@ namespace HWY_NAMESPACE {
 
 int64_t CurrentTarget() { return HWY_TARGET; }
 bool HasBf16Dot() { return HWY_NATIVE_DOT_BF16 != 0; }
+bool HasInt8Dot() {  // int8-inl.h
+  return HWY_ARCH_X86 && (HWY_TARGET <= HWY_AVX3_DL || (HWY_TARGET == HWY_AVX2 && CurrentByteDot() != ByteDot::kNone));
+}
 int64_t F32Lanes() { return static_cast<int64_t>(hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>())); }
 
 }  // namespace HWY_NAMESPACE
@@ -30,6 +33,7 @@ namespace tally {
 
 HWY_EXPORT(CurrentTarget);
 HWY_EXPORT(HasBf16Dot);
+HWY_EXPORT(HasInt8Dot);
 HWY_EXPORT(F32Lanes);
 
 std::string_view HwyTargetName() {
@@ -37,6 +41,7 @@ std::string_view HwyTargetName() {
   return target == HWY_AVX2 && CurrentByteDot() != ByteDot::kNone ? "AVX2_VNNI" : hwy::TargetName(target);
 }
 bool HwyTargetHasBf16Dot() { return HWY_DYNAMIC_DISPATCH(HasBf16Dot)(); }
+bool HwyTargetHasInt8Dot() { return HWY_DYNAMIC_DISPATCH(HasInt8Dot)(); }
 int64_t HwyF32Lanes() { return HWY_DYNAMIC_DISPATCH(F32Lanes)(); }
 
 }  // namespace tally

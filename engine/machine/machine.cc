@@ -12,8 +12,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -171,6 +173,26 @@ uint64_t TotalMemoryBytes() {
 
 uint64_t AvailableMemoryBytes() {
   return std::min(KibField("/proc/meminfo", "MemAvailable:").value_or(SystemMemory().free), ReadCgroupMemory().free);
+}
+
+uint64_t CacheBytes() {  // Documentation/ABI/testing/sysfs-devices-system-cpu: cpuN/cache/indexM
+  namespace fs = std::filesystem;
+  uint64_t bytes = 0;
+  std::set<std::string> seen;  // level, type and cores of a cache
+  std::error_code error;
+  for (auto cpu = fs::directory_iterator("/sys/devices/system/cpu", error); !error && cpu != fs::directory_iterator();
+       cpu.increment(error)) {
+    std::error_code none;  // an entry that is no core has no caches
+    for (auto at = fs::directory_iterator(cpu->path() / "cache", none); !none && at != fs::directory_iterator();
+         at.increment(none)) {
+      const auto text = [&](const char* name) { return ReadText((at->path() / name).string()).value_or(""); };
+      const std::string type = text("type");
+      if (type.empty() || type.starts_with("Instruction")) continue;
+      if (!seen.insert(text("level") + type + text("shared_cpu_list")).second) continue;
+      bytes += ReadNumber((at->path() / "size").string()).value_or(0) * 1024;  // "48K"
+    }
+  }
+  return bytes;
 }
 
 uint64_t PeakResidentBytes() { return KibField("/proc/self/status", "VmHWM:").value_or(PeakResident()); }

@@ -13,6 +13,7 @@ namespace tally {
 int AvailableCores();             // by affinity mask and cgroup quota; at least 1
 uint64_t TotalMemoryBytes();      // of the machine, or the cgroup's limit if lower
 uint64_t AvailableMemoryBytes();  // that can be had now without swapping (MemAvailable and cgroup limits)
+uint64_t CacheBytes();            // of all caches of data of all cores, shared ones once; 0: unknown
 uint64_t PeakResidentBytes();     // of this process (VmHWM)
 uint64_t ResidentBytes();         // of this process now
 size_t SystemPageBytes();         // of a page of memory

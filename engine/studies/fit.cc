@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -109,40 +110,53 @@ FitUnit UnitOf(DType type) {
   return format.narrow ? FitUnit::kNarrow : FitUnit::kInt8;
 }
 
-using Flops = std::array<double, kFitUnits>;
-double& At(Flops& flops, FitUnit unit) { return flops[static_cast<size_t>(unit)]; }
+using ByUnit = std::array<double, kFitUnits>;
+
+// FLOPs, and those that the peak does in the time of them and of the multiplies that apply scales.
+struct Work {
+  ByUnit flops{}, slots{};
+
+  void Add(FitUnit unit, double n, double part_of_peak = 1) {
+    flops[static_cast<size_t>(unit)] += n;
+    slots[static_cast<size_t>(unit)] += n / part_of_peak;
+  }
+  void Add(const Work& other, double times) {
+    for (size_t u = 0; u < flops.size(); ++u) flops[u] += other.flops[u] * times, slots[u] += other.slots[u] * times;
+  }
+  double all_flops() const { return std::accumulate(flops.begin(), flops.end(), 0.0); }
+};
 
 // Of the products and of attention. The products of a component are shared out by the parameters that one token uses of its tensors.
-Flops FlopsOf(const CountedModel& model, const books::FlopsCount& step, KvType kv) {
+Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv) {
   using Place = std::pair<int32_t, Component>;
-  std::map<Place, Flops> used;
+  std::map<Place, Work> used;
   for (const ParameterForm& p : model.count.tensors) {
     if (p.prediction || p.vector) continue;
     const double n = static_cast<double>(p.active.value());
-    At(used[{p.layer, p.component}], UnitOf(TypeOf(model, p))) += n;
-    if (p.kind == WeightInfo::Kind::kTiedEmbeddingHead) At(used[{-1, Component::kHead}], UnitOf(TypeOf(model, p))) += n;
+    const DType type = TypeOf(model, p);
+    used[{p.layer, p.component}].Add(UnitOf(type), n, PartOfInt8Peak(type));
+    if (p.kind == WeightInfo::Kind::kTiedEmbeddingHead) {
+      used[{-1, Component::kHead}].Add(UnitOf(type), n, PartOfInt8Peak(type));
+    }
   }
-  Flops flops{};
+  Work work;
   for (const books::WorkForm& f : step.sites) {
     const double n = static_cast<double>(f.flops.value());
     if (f.work_class == WorkClass::kAttention) {  // one half with keys, one with values (KvLayout)
       const bool bf16 = kv == KvType::kBF16 || kv == KvType::kQ8_0;
-      At(flops, kv == KvType::kQ8_0 ? FitUnit::kInt8 : bf16 ? FitUnit::kBF16 : FitUnit::kF32) += n / 2;
-      At(flops, bf16 ? FitUnit::kBF16 : FitUnit::kF32) += n / 2;
+      work.Add(kv == KvType::kQ8_0 ? FitUnit::kInt8 : bf16 ? FitUnit::kBF16 : FitUnit::kF32, n / 2);
+      work.Add(bf16 ? FitUnit::kBF16 : FitUnit::kF32, n / 2);
     }
     if (f.work_class != WorkClass::kLinear || !f.matmul) continue;
     const auto tensors = used.find({f.layer, f.component});
-    double all = 0;
-    if (tensors != used.end()) {
-      for (const double part : tensors->second) all += part;
-    }
+    const double all = tensors == used.end() ? 0 : tensors->second.all_flops();
     if (all == 0) {
-      At(flops, FitUnit::kF32) += n;
+      work.Add(FitUnit::kF32, n);
     } else {
-      for (size_t u = 0; u < flops.size(); ++u) flops[u] += n * (tensors->second[u] / all);
+      work.Add(tensors->second, n / all);
     }
   }
-  return flops;
+  return work;
 }
 
 books::KvStorage StorageOf(KvType kv) {
@@ -155,19 +169,21 @@ books::KvStorage StorageOf(KvType kv) {
   return {.element_bytes = 2};
 }
 
-StepBound BoundOf(uint64_t tokens, double bytes, const Flops& flops, const FitMachine& machine) {
-  StepBound b{.tokens = tokens, .bytes = bytes, .flops = flops};
+StepBound BoundOf(uint64_t tokens, double bytes, const Work& work, const FitMachine& machine) {
+  StepBound b{.tokens = tokens, .bytes = bytes, .flops = work.flops};
+  const ByUnit& slots = machine.int8_dots ? work.slots : work.flops;
   std::vector<std::string_view> missing;
   if (machine.read > 0) {
     b.reading = bytes / machine.read;
   } else {
     missing.push_back("read");
   }
-  for (size_t u = 0; u < flops.size(); ++u) {
-    if (flops[u] == 0) continue;
+  for (size_t u = 0; u < work.flops.size(); ++u) {
+    if (work.flops[u] == 0) continue;
     const size_t runs_on = u == static_cast<size_t>(FitUnit::kBF16) && !machine.bf16_dots ? 0 : u;
     if (machine.peaks[runs_on] > 0) {
-      b.computing += flops[u] / machine.peaks[runs_on];
+      b.computing += slots[u] / machine.peaks[runs_on];
+      b.at_peaks += work.flops[u] / machine.peaks[runs_on];
     } else if (std::ranges::find(missing, kFitUnitNames[runs_on]) == missing.end()) {
       missing.push_back(kFitUnitNames[runs_on]);
     }
@@ -176,10 +192,11 @@ StepBound BoundOf(uint64_t tokens, double bytes, const Flops& flops, const FitMa
     b.missing += (i == 0 ? "" : i + 1 < missing.size() ? ", " : " and ") + std::string(missing[i]);
   }
   if (!missing.empty()) {
-    if (missing.size() > 1 || missing[0] != "read") b.computing = 0;
+    if (missing.size() > 1 || missing[0] != "read") b.computing = b.at_peaks = 0;
     return b;
   }
-  const double seconds = std::max(b.reading, b.computing);
+  b.cached = bytes <= static_cast<double>(machine.caches);
+  const double seconds = b.cached ? b.computing : std::max(b.reading, b.computing);
   if (seconds > 0) b.tokens_per_second = static_cast<double>(tokens) / seconds;
   return b;
 }
@@ -209,30 +226,10 @@ Result<FitOptions> WithDefaults(const Recipe& recipe, FitOptions options) {
 
 }  // namespace
 
-std::vector<DType> FitTypes(const CountedModel& model) {
-  std::vector<DType> types;
-  for (const DType type : {DType::kBF16, DType::kQ8_0, DType::kQ6_K, DType::kQ5_K, DType::kQ4_K, DType::kQ3_K, DType::kMXFP4}) {
-    double all = 0, of_type = 0;
-    for (const ParameterForm& p : model.count.tensors) {
-      if (p.prediction || p.vector) continue;
-      const double n = static_cast<double>(p.count.value());
-      all += n;
-      if (books::StoredType(p, type) == type) of_type += n;
-    }
-    if (2 * of_type > all) types.push_back(type);
-  }
-  return types;
-}
-
-Result<CountedModel> CountedAs(const CountedModel& model, DType type) {
-  CountedModel as = model;
-  books::CountOptions options = model.count.options;
-  options.type = type;
-  options.stored_bytes.clear();
-  TALLY_ASSIGN_OR_RETURN(as.count, books::CountRecipe(model.count.recipe, std::move(options)));
-  as.stored_types.clear();
-  as.stored_as = std::string(DTypeName(type)) + (IsOfExperts(type) ? " + BF16" : "");
-  return as;
+double PartOfInt8Peak(DType type) {
+  if (!IsWeightType(type) || FormatOf(type).act != ActKind::kInt8) return 1;
+  constexpr int kDots = kInt8Block / 4;  // of 4 products each
+  return double{kDots} / (kDots + FormatOf(type).scaling_multiplies());
 }
 
 Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const FitMachine& machine) {
@@ -249,9 +246,9 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
   fit.context = options.context;
   fit.prompt = options.prompt;
   fit.prefill = BoundOf(options.batch * options.prompt, count.prefill_traffic.uniform + B * P * position,
-                        FlopsOf(model, count.prefill_last, options.kv), machine);
+                        WorkOf(model, count.prefill_last, options.kv), machine);
   fit.decode = BoundOf(options.batch, count.decode_traffic.uniform + B * (seen * layer + position),
-                       FlopsOf(model, count.decode, options.kv), machine);
+                       WorkOf(model, count.decode, options.kv), machine);
   return fit;
 }
 

@@ -15,6 +15,7 @@
 #include "engine/base/status.h"
 #include "engine/session/model.h"
 #include "engine/studies/count.h"
+#include "engine/studies/speed.h"
 
 namespace tally {
 
@@ -31,19 +32,26 @@ struct FitMachine {
   int threads = 0;                    // which share the kernels' scratch and the peaks
   uint64_t total = 0, available = 0;  // bytes of memory; those that can be had now
   double read = 0;                    // bytes
+  uint64_t caches = 0;                // bytes of all caches of data; 0: unknown
   std::array<double, kFitUnits> peaks = {};
   bool bf16_dots = true;  // false: there is no bf16 dot product, and BF16 is multiplied in f32
+  bool int8_dots = true;  // false: there is no dot product of bytes; kInt8 is then the peak of the instructions in its place
 };
 
 // "ram=16GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8", in any order, each at most once. Sizes and rates are numbers with K, M,
-// G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow. bf16=none: no such dot product. What is not
-// given stays unknown; threads are 8 then. kBadInput names the part that is wrong.
+// G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow. bf16=none, int8dot=none: no such dot product.
+// What is not given stays unknown; threads are 8 then. kBadInput names the part that is wrong.
 TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
 
 // This machine on `threads` threads (as LoadOptions::threads): memory as it is now, rates as measured in about two seconds. They are
-// kept in `directory` ("": nowhere) for this boot, number of threads and instruction set: the best of several moments, as what is
-// kept for long should not be a neighbour's share. A kept file that is damaged, or of another boot, is measured anew and replaced.
+// kept in `directory` ("": nowhere) for this boot, number of threads and instruction set: the best of all moments that were measured,
+// KeepBestRates included, as a neighbour's share of a moment is no bound. A kept file that is damaged, or of another boot, is measured
+// anew and replaced.
 TALLY_API Result<FitMachine> MeasureMachine(const std::string& directory, int threads);
+
+// Raises what MeasureMachine keeps to the best moments of a measurement of speed, SpeedReport::best, so that what was measured in them
+// stays within the bounds. Nothing happens where nothing can be kept.
+TALLY_API void KeepBestRates(const std::string& directory, const SpeedReport& report);
 
 struct FitOptions {
   uint64_t context = 0;  // positions of each sequence; 0: as LoadOptions::context
@@ -52,15 +60,23 @@ struct FitOptions {
   KvType kv = KvType::kF16;
 };
 
+// The part of the int8 peak that products with weights of `type` can reach. A block of 32 columns takes 8 dot products of 4 and
+// s = WeightFormat::scaling_multiplies() multiplies that apply its scales and minima. They run on the same units, so the part is
+// 8 / (8 + s): MXFP4 8/9, Q8_0, Q4_0 and Q8_K .80, with a minimum (Q4_K, Q5_K) 8/11, with scales of 16 columns (Q6_K, Q3_K) 8/12, with
+// both (Q2_K) 8/14. 1 for types that are not multiplied in int8.
+TALLY_API double PartOfInt8Peak(DType type);
+
 // The least time of a step: that of reading its bytes, or that of its products, whichever is more.
 struct StepBound {
   uint64_t tokens = 0;                       // of all sequences
   double bytes = 0;                          // of weights, experts chosen uniformly, and of KV read and written
   std::array<double, kFitUnits> flops = {};  // of the matrix products and of attention
   double reading = 0, computing = 0;         // seconds; 0: unknown
+  double at_peaks = 0;                       // seconds that the FLOPs take at the peaks; computing: at PartOfInt8Peak of them
   std::string missing = {};                  // what the machine does not say: "read", "int8 and f32"; empty: nothing
   double tokens_per_second = 0;              // 0: unknown
-  bool reads_longer() const { return reading >= computing; }
+  bool cached = false;                       // the bytes may lie in the machine's caches, so that `reading` is no bound
+  bool reads_longer() const { return !cached && reading >= computing; }
 };
 
 struct Fit {
@@ -80,9 +96,14 @@ TALLY_API Result<Fit> BoundModel(const CountedModel& model, const FitOptions& op
 
 // The same model with its weights as `type`. kBadInput: a type of experts, and the model has none.
 TALLY_API Result<CountedModel> CountedAs(const CountedModel& model, DType type);
+// The same as Quantize would make it, by a preset's name ("Q4_K_M"), or by that of a weight type, in any case. MXFP4 experts stay.
+// kBadInput: no such name.
+TALLY_API Result<CountedModel> CountedAs(const CountedModel& model, std::string_view type);
 
-// The types that people run models at, from large to small: those that more than half of the elements of the model's matrices would be
-// stored in (rows of 2,880 are no whole blocks of 256).
-TALLY_API std::vector<DType> FitTypes(const CountedModel& model);
+// The presets that people run models at, from large to small, without those that give what the model has, or in which most of its
+// matrices would have another type (rows of 2,880 are no whole blocks of 256).
+TALLY_API std::vector<std::string_view> FitPresets(const CountedModel& model);
+// The preset that gives the matrices of a checkpoint the types they have ("Q4_K_M"); "": none.
+TALLY_API std::string_view PresetOf(const CountedModel& model);
 
 }  // namespace tally

@@ -76,10 +76,15 @@ Status SetPart(std::string_view key, std::string_view value, FitMachine& m) {
     const bool number = error == std::errc() && end == value.data() + value.size();
     return number && m.threads >= 1 && m.threads <= kMaxThreads ? Status() : wrong("a number of threads");
   }
+  if (key == "int8dot") {
+    m.int8_dots = value != "none";
+    return m.int8_dots ? wrong("none, the only value it has") : Status();
+  }
   const std::optional<size_t> unit = UnitNamed(key);
   if (!unit) {
     return BadInput("--machine: there is no " + Quote(key) +
-                    " of a machine: it is of ram, read, f32, bf16, int8 and threads, as in " + "ram=16GiB,read=50GB/s,int8=1T");
+                    " of a machine: it is of ram, read, f32, bf16, int8, int8dot and threads, as in " +
+                    "ram=16GiB,read=50GB/s,int8=1T");
   }
   if (key == "bf16" && value == "none") {
     m.bf16_dots = false;
@@ -93,11 +98,15 @@ Status SetPart(std::string_view key, std::string_view value, FitMachine& m) {
 
 // ---- measured
 
-constexpr int kVersion = 1;  // of the file
+constexpr int kVersion = 2;  // of the file
 constexpr int kMoments = 4;
 constexpr double kMomentSeconds = 0.25;  // of each roof; all of them take about two seconds
 
 void KeepBest(double rate, double& best) { best = std::max(best, rate); }
+void KeepBest(const ArithmeticPeaks& peaks, FitMachine& m) {
+  const std::array<double, kFitUnits> rates = {peaks.f32, peaks.bf16, peaks.int8, peaks.int8_narrow};
+  for (size_t u = 0; u < rates.size(); ++u) KeepBest(rates[u], m.peaks[u]);
+}
 
 Status MeasureRates(int threads, FitMachine& m) {
   Team team(threads);
@@ -106,41 +115,55 @@ Status MeasureRates(int threads, FitMachine& m) {
   ReadRoof read(team, {memory.data(), memory.size()});
   for (int i = 0; i < kMoments; ++i) {
     KeepBest(read.Measure(kMomentSeconds / 2), m.read);
-    const ArithmeticPeaks peaks = MeasurePeaks(team, kMomentSeconds);
-    const std::array<double, kFitUnits> rates = {peaks.f32, peaks.bf16, peaks.int8, peaks.int8_narrow};
-    for (size_t u = 0; u < rates.size(); ++u) KeepBest(rates[u], m.peaks[u]);
+    KeepBest(MeasurePeaks(team, kMomentSeconds), m);
   }
   return {};
 }
 
-std::string RecordOf(const FitMachine& m, const std::string& boot) {
-  const Json j = {{"tally_machine", kVersion}, {"boot", boot},       {"target", m.target},
-                  {"threads", m.threads},      {"read", m.read},     {"f32", m.peaks[0]},
-                  {"bf16", m.peaks[1]},        {"int8", m.peaks[2]}, {"int8_narrow", m.peaks[3]}};
-  return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+// What is kept of a machine's instruction set, threads and boot.
+class KeptRates {
+ public:
+  // Nothing is kept without a directory, or where the boot is unknown.
+  KeptRates(const std::string& directory, const FitMachine& m)
+      : directory_(directory), name_("machine-" + m.target + "-" + std::to_string(m.threads) + ".json"), boot_(BootId()) {}
 
-// False: not what RecordOf writes for this machine.
-bool ReadRecord(const std::string& text, const std::string& boot, FitMachine& m) {
-  const Json j = Json::parse(text, nullptr, false);
-  if (!j.is_object()) return false;
-  const auto is = [&](const char* key, const Json& value) { return j.contains(key) && j[key] == value; };
-  if (!is("tally_machine", kVersion) || !is("boot", boot) || !is("target", m.target) || !is("threads", m.threads)) return false;
-  FitMachine read = m;
-  const std::pair<const char*, double*> rates[] = {{"read", &read.read},
-                                                   {"f32", &read.peaks[0]},
-                                                   {"bf16", &read.peaks[1]},
-                                                   {"int8", &read.peaks[2]},
-                                                   {"int8_narrow", &read.peaks[3]}};
-  for (const auto& [key, rate] : rates) {
-    if (!j.contains(key) || !j[key].is_number()) return false;
-    *rate = j[key].get<double>();
-    const bool may_lack = rate == &read.peaks[1];
-    if (!(*rate >= 0 && *rate < 1e18) || (*rate == 0 && !may_lack)) return false;
+  // Raises the rates of `m` to those kept. True if MeasureRates was among what they come from.
+  bool Raise(FitMachine& m) const {
+    const std::optional<std::string> text = usable() ? ReadKeptFile(directory_ + "/" + name_) : std::nullopt;
+    const Json j = text ? Json::parse(*text, nullptr, false) : Json();
+    if (!j.is_object()) return false;
+    const auto is = [&](const char* key, const Json& value) { return j.contains(key) && j[key] == value; };
+    if (!is("tally_machine", kVersion) || !is("boot", boot_) || !is("target", m.target) || !is("threads", m.threads))
+      return false;
+    const bool measured = is("measured", true);
+    FitMachine kept;
+    for (const auto& [key, rate] : RatesOf(kept)) {
+      if (!j.contains(key) || !j[key].is_number()) return false;
+      *rate = j[key].get<double>();
+      const bool may_lack = !measured || rate == &kept.peaks[1];
+      if (!(*rate >= 0 && *rate < 1e18) || (*rate == 0 && !may_lack)) return false;
+    }
+    KeepBest(kept.read, m.read);
+    for (size_t u = 0; u < kept.peaks.size(); ++u) KeepBest(kept.peaks[u], m.peaks[u]);
+    return measured;
   }
-  m = read;
-  return true;
-}
+
+  void Write(FitMachine m, bool measured) const {
+    if (!usable()) return;
+    Json j = {{"tally_machine", kVersion}, {"boot", boot_}, {"target", m.target}, {"threads", m.threads}, {"measured", measured}};
+    for (const auto& [key, rate] : RatesOf(m)) j[key] = *rate;
+    WriteKeptFile(directory_, name_, j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+
+ private:
+  static std::array<std::pair<const char*, double*>, 1 + kFitUnits> RatesOf(FitMachine& m) {
+    return {
+        {{"read", &m.read}, {"f32", &m.peaks[0]}, {"bf16", &m.peaks[1]}, {"int8", &m.peaks[2]}, {"int8_narrow", &m.peaks[3]}}};
+  }
+  bool usable() const { return !directory_.empty() && !boot_.empty(); }
+
+  const std::string directory_, name_, boot_;
+};
 
 }  // namespace
 
@@ -170,21 +193,31 @@ Result<FitMachine> MeasureMachine(const std::string& directory, int threads) {
   FitMachine m;
   m.target = HwyTargetName();
   m.bf16_dots = HwyTargetHasBf16Dot();
+  m.int8_dots = HwyTargetHasInt8Dot();
+  m.caches = CacheBytes();
   Team team(threads);
   TALLY_RETURN_IF_ERROR(team.status());
   m.threads = team.threads();
   m.total = TotalMemoryBytes();
   m.available = std::min(AvailableMemoryBytes(), m.total);
-  const std::string boot = BootId();
-  const bool keep = !directory.empty() && !boot.empty();
-  const std::string name = "machine-" + m.target + "-" + std::to_string(m.threads) + ".json";
-  if (keep) {
-    const std::optional<std::string> kept = ReadKeptFile(directory + "/" + name);
-    if (kept && ReadRecord(*kept, boot, m)) return m;
-  }
+  const KeptRates kept(directory, m);
+  if (kept.Raise(m)) return m;
   TALLY_RETURN_IF_ERROR(MeasureRates(m.threads, m));
-  if (keep) WriteKeptFile(directory, name, RecordOf(m, boot));
+  kept.Write(m, true);
   return m;
+}
+
+void KeepBestRates(const std::string& directory, const SpeedReport& report) {
+  for (const MeasuredRoofs& best : report.best) {
+    FitMachine m;
+    m.target = report.target;
+    m.threads = best.threads;
+    m.read = best.bandwidth;
+    KeepBest(best.peaks, m);
+    const KeptRates kept(directory, m);
+    const bool measured = kept.Raise(m);
+    kept.Write(m, measured);
+  }
 }
 
 }  // namespace tally

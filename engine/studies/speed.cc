@@ -67,7 +67,10 @@ class Grid {
     TALLY_RETURN_IF_ERROR(MakeRoofs({memory.data(), memory.size()}));
     for (int32_t round = 0; round < options_.rounds; ++round) TALLY_RETURN_IF_ERROR(Round(round));
     for (const auto& task : tasks_) task->Report(report);
-    for (const auto& [threads, roofs] : roofs_) report.roofs.push_back(roofs->Median());
+    for (const auto& [threads, roofs] : roofs_) {
+      report.roofs.push_back(roofs->Median());
+      report.best.push_back(roofs->Best());
+    }
     report.memory.packed_weights = runs_.front().engine().model().memory_plan().packed_weights;
     report.memory.context = runs_.front().engine().context();
     for (const SpeedRun& run : runs_) {

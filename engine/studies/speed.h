@@ -111,6 +111,7 @@ struct SpeedReport {
   std::vector<DecodeSpeed> decode = {};
   std::vector<BusySpeed> busy = {};
   std::vector<MeasuredRoofs> roofs = {};  // by threads, ascending
+  std::vector<MeasuredRoofs> best = {};   // the same, the best moment of each instead of the median
   MemoryPlan memory = {};                 // the weights, and KV and scratch of all engines of the grid
   uint64_t peak_resident = 0;             // bytes of the process after every point was run once, before roofs were measured
   std::string verified = {};              // the checks that were made before timing

@@ -8,6 +8,8 @@ namespace tally {
 namespace {
 
 constexpr uint64_t kFewestRoofBytes = uint64_t{64} << 20;
+constexpr double ArithmeticPeaks::*kPeaks[] = {&ArithmeticPeaks::f32, &ArithmeticPeaks::bf16, &ArithmeticPeaks::int8,
+                                               &ArithmeticPeaks::int8_narrow};
 
 }  // namespace
 
@@ -41,10 +43,16 @@ double MomentaryRoofs::Bandwidth() {
 
 MeasuredRoofs MomentaryRoofs::Median() const { return {team_.threads(), tally::Median(bandwidths_), tally::Median(peaks_)}; }
 
+MeasuredRoofs MomentaryRoofs::Best() const {
+  MeasuredRoofs best{team_.threads(), 0, {}};
+  for (const double bandwidth : bandwidths_) best.bandwidth = std::max(best.bandwidth, bandwidth);
+  for (const ArithmeticPeaks& peaks : peaks_) RaisePeaks(peaks, best.peaks);
+  return best;
+}
+
 ArithmeticPeaks Mean(const ArithmeticPeaks& a, const ArithmeticPeaks& b) {
   ArithmeticPeaks mean = a;  // with its names: the best instructions of a moment
-  for (double ArithmeticPeaks::*peak :
-       {&ArithmeticPeaks::f32, &ArithmeticPeaks::bf16, &ArithmeticPeaks::int8, &ArithmeticPeaks::int8_narrow}) {
+  for (double ArithmeticPeaks::*peak : kPeaks) {
     mean.*peak = (a.*peak + b.*peak) / 2;
   }
   return mean;
@@ -53,13 +61,18 @@ ArithmeticPeaks Mean(const ArithmeticPeaks& a, const ArithmeticPeaks& b) {
 ArithmeticPeaks Median(std::span<const ArithmeticPeaks> peaks) {
   if (peaks.empty()) return {};
   ArithmeticPeaks median = peaks.back();
-  for (double ArithmeticPeaks::*peak :
-       {&ArithmeticPeaks::f32, &ArithmeticPeaks::bf16, &ArithmeticPeaks::int8, &ArithmeticPeaks::int8_narrow}) {
+  for (double ArithmeticPeaks::*peak : kPeaks) {
     std::vector<double> values;
     for (const ArithmeticPeaks& p : peaks) values.push_back(p.*peak);
     median.*peak = Median(std::move(values));
   }
   return median;
+}
+
+void RaisePeaks(const ArithmeticPeaks& moment, ArithmeticPeaks& best) {
+  for (double ArithmeticPeaks::*peak : kPeaks) {
+    best.*peak = std::max(best.*peak, moment.*peak);
+  }
 }
 
 double SecondsAtPeak(const std::array<double, kAriths>& flops, const ArithmeticPeaks& peaks, bool narrow) {

@@ -30,7 +30,8 @@ class MomentaryRoofs {
   const Status& status() const { return team_.status(); }
   ArithmeticPeaks Peaks();
   double Bandwidth();
-  MeasuredRoofs Median() const;          // of all that was measured
+  MeasuredRoofs Median() const;  // of all that was measured
+  MeasuredRoofs Best() const;
   static constexpr int64_t kPieces = 8;  // of a decode, at most
 
  private:
@@ -44,6 +45,9 @@ class MomentaryRoofs {
 ArithmeticPeaks Mean(const ArithmeticPeaks& a, const ArithmeticPeaks& b);
 // By field; the names are those of the last.
 ArithmeticPeaks Median(std::span<const ArithmeticPeaks> peaks);
+
+// Raises each peak of `best` that is lower than that of `moment`; names stay.
+void RaisePeaks(const ArithmeticPeaks& moment, ArithmeticPeaks& best);
 
 // Seconds that the FLOPs of each type take at their peaks. `narrow`: int8 products are summed in 16 bits where the machine has no
 // int8 dot product. A type without a peak takes none.

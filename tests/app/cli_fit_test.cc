@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -52,29 +53,49 @@ TEST(CliFit, OneScreenVerdictFirst) {
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_EQ(e.err, "");
   ExpectOneScreen(e.out, 80);
-  EXPECT_TRUE(e.out.starts_with("gpt-oss-20b, MXFP4 + BF16, as published: fits\n")) << e.out;
   // 3,708,089,088 bytes of weights, and of KV 2,048 a layer and position: 12 layers of 4,096, 12 of 128, 24 written.
   const double rate = 50e9 / (3'708'089'088 + 2'048.0 * (12 * 4096 + 12 * 128 + 24));
   char text[32];
-  std::snprintf(text, sizeof text, "at most %.2f tokens/s", rate);
-  EXPECT_TRUE(Has(e.out, text)) << e.out;
+  std::snprintf(text, sizeof text, "at most %.1f tokens/s", rate);
+  EXPECT_TRUE(e.out.starts_with("gpt-oss-20b fits as published (MXFP4 + BF16) with 4,096 tokens of context:")) << e.out;
+  EXPECT_TRUE(Has(e.out, "decode    " + std::string(text))) << text << e.out;
   for (const char* part : {"context 4,096, KV cache f16, 1 sequence, prefill of 512", "8 threads; 16.00 GiB of memory",
                            "reads 50.00 GB/s", "bf16 runs as f32", "longest"}) {
     EXPECT_TRUE(Has(e.out, part)) << part << "\n" << e.out;
   }
-  const Ended narrow = Fit({"llama-3.2-1b", "--machine", kLaptop}, {.output_terminal = true, .columns = 80});
-  EXPECT_EQ(narrow.code, 0);
-  EXPECT_LE(std::count(narrow.out.begin(), narrow.out.end(), '\n'), 24);
+}
+
+// At a terminal of any width: one model, names, and all that are built in.
+TEST(CliFit, OneScreenAtEachWidth) {
+  const std::vector<std::vector<std::string>> asked = {{"llama-3.1-8b"},
+                                                       {"llama-3.1-8b", "--type", "Q4_K_M", "--ctx", "32768", "--batch", "4"},
+                                                       {"gpt-oss-120b"},
+                                                       {"gpt2", "llama-3.1-8b", "gpt-oss-20b", "gpt-oss-120b"},
+                                                       {"--all"}};
+  for (const int columns : {80, 120, 200}) {
+    for (std::vector<std::string> arguments : asked) {
+      SCOPED_TRACE(arguments[0] + " at " + std::to_string(columns));
+      arguments.insert(arguments.end(), {"--machine", kLaptop});
+      const Ended e = Fit(arguments, {.output_terminal = true, .columns = columns});
+      EXPECT_EQ(e.code, 0) << e.out;
+      std::string text;
+      std::ranges::copy_if(e.out, std::back_inserter(text), [](char c) { return c != '\r'; });
+      ExpectOneScreen(text, static_cast<size_t>(columns));
+    }
+  }
 }
 
 TEST(CliFit, ATypeThatFits) {
-  const Json j = Document({"llama-3.1-8b", "--machine", "ram=8GiB,read=50GB/s,int8=1T,bf16=1T,f32=1T"});
+  const std::string small = "ram=8GiB,read=50GB/s,int8=1T,bf16=1T,f32=1T";
+  const Json j = Document({"llama-3.1-8b", "--machine", small});
   ASSERT_EQ(j["models"].size(), 1u);
   const Json& m = j["models"][0];
   EXPECT_NE(m["chosen_type"], "BF16");
   double weights = 1e30;
   bool chosen = false;
+  std::vector<std::string> types;
   for (const Json& row : m["types"]) {
+    types.push_back(row["type"]);
     EXPECT_LE(row["memory_bytes"]["packed_weights"].get<double>(), weights) << "from large to small";
     weights = row["memory_bytes"]["packed_weights"];
     EXPECT_EQ(row["fits"], row["memory_bytes"]["total"].get<uint64_t>() <= uint64_t{8} << 30);
@@ -82,22 +103,29 @@ TEST(CliFit, ATypeThatFits) {
     EXPECT_EQ(row["fits"].get<bool>(), chosen) << "the largest that fits comes first";
   }
   EXPECT_TRUE(chosen);
-  const Ended e = Fit({"llama-3.1-8b", "--machine", "ram=8GiB,read=50GB/s,int8=1T,bf16=1T,f32=1T"});
-  EXPECT_TRUE(Has(e.out, "BF16, as published, does not")) << e.out;
-  ExpectOneScreen(e.out, 80);
+  EXPECT_EQ(types, (std::vector<std::string>{"BF16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M"}));
+  const Ended e = Fit({"llama-3.1-8b", "--machine", small});
+  EXPECT_TRUE(e.out.starts_with("llama-3.1-8b fits at " + m["chosen_type"].get<std::string>() + ", not as published (BF16),"))
+      << e.out;
+  EXPECT_TRUE(Has(Fit({"gpt-oss-120b", "--machine", kLaptop}).out, "gpt-oss-120b does not fit, not even at "));
   const Json one =
-      Document({"llama-3.1-8b", "--type", "q4_k", "--ctx", "8192", "--batch", "2", "--kv", "q8_0", "--machine", kLaptop});
+      Document({"llama-3.1-8b", "--type", "q4_k_m", "--ctx", "8192", "--batch", "2", "--kv", "q8_0", "--machine", kLaptop});
   ASSERT_EQ(one["models"][0]["types"].size(), 1u);
-  EXPECT_EQ(one["models"][0]["types"][0]["type"], "Q4_K");
-  EXPECT_EQ(one["models"][0]["types"][0]["context"], 8192);
+  const Json& row = one["models"][0]["types"][0];
+  EXPECT_EQ(row["type"], "Q4_K_M");
+  EXPECT_EQ(row["context"], 8192);
   EXPECT_EQ(one["batch"], 2);
   EXPECT_EQ(one["kv"], "q8_0");
+  EXPECT_GT(row["prefill"]["part_of_peaks"], 8. / 12);  // between Q6_K and Q4_K, with attention beside
+  EXPECT_LT(row["prefill"]["part_of_peaks"], 1.0);
+  EXPECT_TRUE(Has(Fit({"llama-3.1-8b", "--type", "Q8_0", "--machine", "ram=16GiB,read=50GB/s,int8=1T,f32=1000T"}).out,
+                  "0.80 of the peaks"));
 }
 
 TEST(CliFit, ATableOfSeveral) {
   const Ended e = Fit({"gpt2", "llama-3.1-8b", "gpt-oss-120b", "--machine", kLaptop});
   EXPECT_EQ(e.code, 0) << e.err;
-  ExpectOneScreen(e.out, 80);
+  EXPECT_TRUE(e.out.starts_with("2 of 3 models fit\n")) << e.out;
   EXPECT_TRUE(Has(e.out, "gpt-oss-120b")) << e.out;
   EXPECT_TRUE(Has(e.out, "the largest that fits")) << e.out;
   const Json j = Document({"gpt2", "gpt-oss-120b", "--machine", kLaptop});
@@ -105,7 +133,13 @@ TEST(CliFit, ATableOfSeveral) {
   EXPECT_EQ(j["models"][1]["types"].back()["fits"], false);
   const Ended all = Fit({"--all", "--machine", kLaptop});
   EXPECT_EQ(all.code, 0) << all.err;
-  std::istringstream in(all.out);
+  EXPECT_TRUE(Has(all.out, "; the largest of them:\n")) << all.out;
+  EXPECT_TRUE(Has(all.out, "smaller ones fit too; ")) << all.out;
+  EXPECT_FALSE(Has(all.out, "gpt-oss-120b")) << "it does not fit";
+  const Ended full = Fit({"--all", "--full", "--machine", kLaptop});
+  EXPECT_TRUE(Has(full.out, "gpt-oss-120b")) << full.out;
+  EXPECT_GT(std::count(full.out.begin(), full.out.end(), '\n'), 40);
+  std::istringstream in(full.out);
   for (std::string line; std::getline(in, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 

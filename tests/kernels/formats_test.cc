@@ -27,6 +27,7 @@
 #include "engine/kernels/formats/q6_k.h"
 #include "engine/kernels/formats/q8_0.h"
 #include "engine/kernels/formats/q8_k.h"
+#include "engine/kernels/op.h"
 #include "tests/support/stored_weights.h"
 
 namespace tally {
@@ -116,6 +117,26 @@ TEST(Q3_K, ErrorIsNotAboveGgmls) { ExpectErrorNotAboveGgmls<FormatQ3_K>("q3_k_51
 TEST(Q4_K, ErrorIsNotAboveGgmls) { ExpectErrorNotAboveGgmls<FormatQ4_K>("q4_k_512", 0.1); }
 TEST(Q5_K, ErrorIsNotAboveGgmls) { ExpectErrorNotAboveGgmls<FormatQ5_K>("q5_k_512", 0.05); }
 TEST(Q6_K, ErrorIsNotAboveGgmls) { ExpectErrorNotAboveGgmls<FormatQ6_K>("q6_k_512", 0.03); }
+
+// scaling_multiplies against what the kernels say that they execute: a multiply is one FLOP, an fma two. Adding two halves is the one
+// FLOP that is no multiply.
+TEST(Formats, ScalingMultipliesAreThoseOfTheKernels) {
+  if (!HwyTargetHasInt8Dot() || HwyTargetName() == "AVX2_VNNI") GTEST_SKIP() << "other instructions scale here";
+  int compared = 0;
+  for (const DType type : kWeightTypes) {
+    const WeightFormat& f = FormatOf(type);
+    if (f.act != ActKind::kInt8) continue;
+    constexpr int64_t kCols = 512;
+    const uint64_t blocks = kCols / kInt8Block, fmas = 1 + static_cast<uint64_t>(f.int8.minimum_sums());
+    // The kernels are charged as if scales that are powers of two were multiplied.
+    const uint64_t multiplies = static_cast<uint64_t>(f.scaling_multiplies()) + (f.powers_of_2 ? 1 : 0);
+    const ExecutedCost executed = f.kernels().executed(ActKind::kInt8, kCols);
+    EXPECT_EQ(executed.scaling, blocks * (multiplies + fmas + (f.int8.sums > 1 ? 1 : 0))) << DTypeName(type);
+    EXPECT_EQ(executed.products, 0u) << DTypeName(type);
+    ++compared;
+  }
+  EXPECT_GT(compared, 10);
+}
 
 // A block of random bits, its floating-point numbers of a moderate size.
 template <class F>

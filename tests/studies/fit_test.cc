@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/session/model.h"
+#include "engine/studies/quantize.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
@@ -84,6 +85,50 @@ TEST(Fit, NumbersByHand) {
   EXPECT_DOUBLE_EQ(four.decode.tokens_per_second, 4 / std::max(four.decode.bytes / 1e9, 4 * (204'800 + 16'896) / 1e9));
 }
 
+// A block of 32 columns has 8 dot products; the multiplies that apply its scales and minima take their units (fit.h).
+TEST(Fit, ScalesOfBlocksTakePartOfThePeak) {
+  const std::pair<DType, double> parts[] = {{DType::kQ8_0, 8. / 10},   {DType::kQ4_0, 8. / 10}, {DType::kQ8_K, 8. / 10},
+                                            {DType::kIQ4_XS, 8. / 10}, {DType::kMXFP4, 8. / 9}, {DType::kQ4_1, 8. / 11},
+                                            {DType::kQ4_K, 8. / 11},   {DType::kQ5_K, 8. / 11}, {DType::kQ6_K, 8. / 12},
+                                            {DType::kQ3_K, 8. / 12},   {DType::kQ2_K, 8. / 14}, {DType::kBF16, 1},
+                                            {DType::kF32, 1},          {DType::kFP8, 1}};
+  for (const auto& [type, part] : parts) EXPECT_DOUBLE_EQ(PartOfInt8Peak(type), part) << DTypeName(type);
+
+  const CountedModel f32 = As(MustCount("mini-gpt"), DType::kF32);
+  FitMachine machine{.threads = 1, .read = 1e15, .peaks = {1e9, 2e9, 4e9, 4e9}};
+  const FitOptions options{.context = 33, .prompt = 8};
+  StepBound q8 = MustFit(As(f32, DType::kQ8_0), options, machine).prefill;
+  EXPECT_DOUBLE_EQ(q8.at_peaks, 1'581'056 / 4e9 + 18'432 / 1e9);
+  EXPECT_DOUBLE_EQ(q8.computing, 1.25 * 1'581'056 / 4e9 + 18'432 / 1e9);
+  EXPECT_DOUBLE_EQ(q8.tokens_per_second, 8 / q8.computing);
+  machine.int8_dots = false;  // another instruction's peak, of which nothing is known
+  q8 = MustFit(As(f32, DType::kQ8_0), options, machine).prefill;
+  EXPECT_DOUBLE_EQ(q8.computing, q8.at_peaks);
+
+  // Of a mixed model each matrix by its FLOPs: of two layers the first's feed-forward in Q6_K, all else in Q8_0.
+  machine.int8_dots = true;
+  CountedModel mixed = As(f32, DType::kQ8_0);
+  for (const books::ParameterForm& p : mixed.count.tensors) {
+    if (p.layer == 0 && (p.name == "ffn_up" || p.name == "ffn_down")) mixed.stored_types[p.full_name()] = DType::kQ6_K;
+  }
+  const double ffn = 8.0 * 2 * (2 * 64 * 256), others = 1'581'056 - ffn;
+  const Result<Fit> both = BoundModel(mixed, options, machine);
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_NEAR(both->prefill.computing, (1.25 * others + 1.5 * ffn) / 4e9 + 18'432 / 1e9, 1e-15);
+}
+
+// What the caches hold is not bound by the memory.
+TEST(Fit, CachesHoldASmallModel) {
+  const CountedModel f32 = As(MustCount("mini-gpt"), DType::kF32);
+  FitMachine machine{.threads = 1, .read = 1e6, .caches = 432'127, .peaks = {1e9, 2e9, 4e9, 4e9}};
+  const FitOptions options{.context = 33, .prompt = 8};
+  EXPECT_DOUBLE_EQ(MustFit(f32, options, machine).decode.tokens_per_second, 1e6 / 432'128);
+  ++machine.caches;
+  const StepBound decode = MustFit(f32, options, machine).decode;
+  EXPECT_TRUE(decode.cached);
+  EXPECT_DOUBLE_EQ(decode.tokens_per_second, 1e9 / (204'800 + 16'896));
+}
+
 // Of experts a step of one token reads top_k, and of an untied embedding one row.
 TEST(Fit, ExpertsAsCountHasThem) {
   const CountedModel model = MustCount("gpt-oss-20b");
@@ -133,10 +178,55 @@ TEST(Fit, RefusesWhatCannotBe) {
   const CountedModel gpt2 = MustCount("gpt2");
   EXPECT_EQ(FitModel(gpt2, {.context = 2000}, {}).status().code(), StatusCode::kBadInput);  // learned positions
   EXPECT_EQ(FitModel(gpt2, {.batch = 0}, {}).status().code(), StatusCode::kBadInput);
-  const std::vector<DType> whole_blocks = {DType::kBF16, DType::kQ8_0, DType::kMXFP4};
-  EXPECT_EQ(FitTypes(MustCount("gpt-oss-20b")), whole_blocks);  // rows of 2,880
-  EXPECT_EQ(FitTypes(gpt2).size(), 6u);
   EXPECT_EQ(CountedAs(gpt2, DType::kMXFP4).status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(CountedAs(gpt2, "Q9_X").status().code(), StatusCode::kBadInput);
+}
+
+TEST(Fit, PresetsAsPeopleNameThem) {
+  using Names = std::vector<std::string_view>;
+  EXPECT_EQ(FitPresets(MustCount("llama-3.2-1b")), Names({"Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M"}));  // published as BF16
+  EXPECT_EQ(FitPresets(MustCount("gpt-oss-20b")), Names({"Q8_0"}));  // its experts stay MXFP4; rows of 2,880 are no blocks of 256
+  const CountedModel model = MustCount("llama-3.2-1b");
+  const Result<CountedModel> q4 = CountedAs(model, "q4_k_m");
+  ASSERT_TRUE(q4.ok()) << q4.status().message();
+  EXPECT_EQ(q4->stored_as, "Q4_K_M");
+  EXPECT_EQ(PresetOf(*q4), "Q4_K_M");
+  EXPECT_EQ(q4->stored_types.at("token_embd"), DType::kQ6_K);  // it is the head too
+  EXPECT_EQ(q4->stored_types.at("blk.0.attn_v"), DType::kQ6_K);
+  EXPECT_EQ(q4->stored_types.at("blk.2.attn_v"), DType::kQ4_K);
+  EXPECT_EQ(q4->stored_types.at("blk.0.attn_norm"), DType::kF32);
+  EXPECT_EQ(PresetOf(model), "") << "no checkpoint";
+}
+
+// Of every GGUF file of the goldens: the types and bytes are those that quantize would write.
+TEST(Fit, PresetsAreThoseOfQuantize) {
+  int compared = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(std::string(TALLY_SOURCE_DIR) + "/tests/goldens")) {
+    if (entry.path().extension() != ".gguf") continue;
+    const std::string path = entry.path().string();
+    const auto counted = CountModel({.model = path, .settings = {}, .options = {}});
+    if (!counted.ok() || !counted->not_run.empty()) continue;
+    for (const char* preset : {"Q8_0", "Q4_K_M", "Q3_K_M"}) {
+      QuantizeOptions options;
+      options.type = preset;
+      options.requantize = options.dry_run = true;
+      const auto quantised = Quantize(path, "/nowhere.gguf", options);
+      if (!quantised.ok()) continue;
+      SCOPED_TRACE(path + " as " + preset);
+      const auto as = CountedAs(*counted, preset);
+      ASSERT_TRUE(as.ok()) << as.status().message();
+      uint64_t bytes = 0;
+      for (const auto& [type, of] : quantised->types) bytes += type == DType::kF32 ? 0 : of.bytes;
+      uint64_t of_types = 0;
+      for (const books::ParameterForm& p : as->count.tensors) {
+        const DType type = as->stored_types.at(p.full_name());
+        of_types += type == DType::kF32 ? 0 : books::StoredBytesAs(p, type);
+      }
+      EXPECT_EQ(of_types, bytes);
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 20);
 }
 
 // Every checkpoint of the goldens, of all families: memory is what loading it plans.
@@ -172,15 +262,17 @@ TEST(Fit, MachineInWords) {
   EXPECT_EQ(parsed->peaks, (std::array<double, kFitUnits>{250e9, 500e9, 1e12, 1e12}));
   EXPECT_EQ(parsed->threads, 6);
   EXPECT_EQ(parsed->target, "");
-  const auto without = ParseMachine("ram=8G,bf16=none");
+  EXPECT_TRUE(parsed->int8_dots);
+  const auto without = ParseMachine("ram=8G,bf16=none,int8dot=none");
   ASSERT_TRUE(without.ok());
   EXPECT_EQ(without->total, 8'000'000'000u);
   EXPECT_EQ(without->threads, 8);
   EXPECT_FALSE(without->bf16_dots);
+  EXPECT_FALSE(without->int8_dots);
   EXPECT_EQ(without->read, 0);
   for (const char* wrong :
        {"", "ram", "ram=", "ram=16GiX", "ram=-1G", "ram=0", "ram=1e999G", "ram=nan", "ram=16G,ram=8G", "ram=16i", "speed=3",
-        "threads=0", "threads=2x", "read=fast", "int8=none", "ram=16G,", "ram=99999999999T", "=5"}) {
+        "threads=0", "threads=2x", "read=fast", "int8=none", "int8dot=1T", "ram=16G,", "ram=99999999999T", "=5"}) {
     const auto refused = ParseMachine(wrong);
     ASSERT_FALSE(refused.ok()) << wrong;
     EXPECT_EQ(refused.status().code(), StatusCode::kBadInput) << wrong;
@@ -228,6 +320,29 @@ TEST(Fit, RatesAreKept) {
     EXPECT_LT(Json::parse(TextOf(file))["read"].get<double>(), 1e15) << "and replaced";
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(directory), fs::directory_iterator()), 1) << "no drafts are left";
+}
+
+// What bench saw in its best moments raises what is kept, before and after it is measured, and never lowers it.
+TEST(Fit, BenchRaisesTheRates) {
+  if (!fs::exists("/proc/sys/kernel/random/boot_id")) GTEST_SKIP() << "nothing is kept where the boot is unknown";
+  const TempFolder folder;
+  SpeedReport report;
+  report.target = std::string(MeasureMachine("", 1)->target);
+  report.best = {{.threads = 1, .bandwidth = 123e15, .peaks = {}}};  // of a bench without a prefill
+  KeepBestRates(folder.path(), report);
+  const auto measured = MeasureMachine(folder.path(), 1);
+  ASSERT_TRUE(measured.ok()) << measured.status().message();
+  EXPECT_EQ(measured->read, 123e15);
+  EXPECT_GT(measured->peaks[0], 1e8) << "measured";
+  const double int8 = measured->peaks[static_cast<size_t>(FitUnit::kInt8)];
+  report.best = {{.threads = 1, .bandwidth = 1, .peaks = {.f32 = 1, .int8 = 2 * int8}},
+                 {.threads = 2, .bandwidth = 1e17, .peaks = {}}};
+  KeepBestRates(folder.path(), report);
+  const auto raised = MeasureMachine(folder.path(), 1);
+  ASSERT_TRUE(raised.ok());
+  EXPECT_EQ(raised->read, 123e15) << "two threads' are theirs";
+  EXPECT_DOUBLE_EQ(raised->peaks[static_cast<size_t>(FitUnit::kInt8)], 2 * int8);
+  EXPECT_DOUBLE_EQ(raised->peaks[0], measured->peaks[0]) << "kept, not measured again";
 }
 
 }  // namespace

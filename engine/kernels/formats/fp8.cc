@@ -200,6 +200,7 @@ extern const WeightFormat kWeightFormatFP8;
 constinit const WeightFormat kWeightFormatFP8 = {.act = FormatFP8::kAct,
                                                  .int8 = {},
                                                  .narrow = false,
+                                                 .powers_of_2 = false,
                                                  .panel_cols = FormatFP8::kPanelCols,
                                                  .strips = FormatFP8::kStrips,
                                                  .panel_block_bytes = kPanelBlockBytes<FormatFP8>,

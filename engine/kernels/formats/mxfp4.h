@@ -31,6 +31,7 @@ struct FormatMXFP4 : NibbleFormat<FormatMXFP4, BlockMXFP4> {
   // Per weight: multiplies by one half and by the scale.
   static constexpr WideningFlops kWidening = {.rows = 64, .panels = 64, .vectors = 64};
   static constexpr const int8_t (&kValues)[16] = kE2M1Doubled;
+  static constexpr bool kPowersOf2 = true;
 
   static float Scale(const Block& b) { return E8M0ToF32(b.e); }
 
@@ -97,7 +98,6 @@ namespace HWY_NAMESPACE {
 
 struct VectorMXFP4 : FormatMXFP4, OneScale<FormatMXFP4> {
   static constexpr bool kWide = false, kByteSteps = false;
-  static constexpr bool kPowersOf2 = true;  // scales
   static constexpr int kValueFlops = 2;
   static HWY_INLINE VF Word(const uint8_t* p, int, int v) {  // 2^(e - 127); e = 0: 2^-127; 255: NaN
     const DF df;

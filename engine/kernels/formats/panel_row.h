@@ -6,6 +6,7 @@
 //   kPanelCols                        columns of a panel's block, the same as of a stored block
 //   kScaleWords                       f32 or i32 numbers of a row that the kernels use with 32 integers
 //   Decode(const Block&, float*), Encode(const float* x, const float* importance, Block&)
+//   kPowersOf2                        optional: scales are powers of two, 0 and NaN aside
 //   Join(const uint8_t* codes, uint8_t scale)   optional: a Block from codes and scale in separate tensors
 // A panel row is the bytes of one row of a panel's block, in the order of the strips:
 //   PanelRow(const Block&, uint8_t* row)        the panel row of a block
@@ -129,12 +130,18 @@ template <class F>
 inline constexpr size_t kDecodedBlockBytes = 512 + sizeof(float) * kPanelRows* F::kScaleWords;
 
 template <class F>
+concept HasPowersOf2 = requires {
+  F::kPowersOf2;
+};
+
+template <class F>
 constexpr WeightFormat MakeQuantised(FormatKernels (*kernels)()) {
   static_assert(sizeof(typename F::Block) == GetDTypeInfo(F::kType).block_bytes);
   static_assert(F::kPanelCols == static_cast<int>(GetDTypeInfo(F::kType).block_size) && F::kPanelCols % 32 == 0);
   return {.act = ActKind::kInt8,
           .int8 = F::kInt8,
           .narrow = F::kNarrow,
+          .powers_of_2 = HasPowersOf2<F>,
           .panel_cols = F::kPanelCols,
           .strips = F::kStrips,
           .panel_block_bytes = kPanelBlockBytes<F>,

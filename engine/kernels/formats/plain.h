@@ -74,6 +74,7 @@ constexpr WeightFormat MakePlain(FormatKernels (*kernels)()) {
   return {.act = F::kAct,
           .int8 = {},
           .narrow = false,
+          .powers_of_2 = false,
           .panel_cols = kPlainStepCols<F>,
           .strips = kStepStrip,
           .panel_block_bytes = 64,

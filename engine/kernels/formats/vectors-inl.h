@@ -9,7 +9,6 @@
 //   Widen(bytes, panel, out)   a block as stored, or a panel row, to f32
 //   kWide                      true: the integers have 8 bits, too wide for sums in 16 bits
 //   kByteSteps                 true: pairs are neighbouring steps (StepOf)
-//   kPowersOf2                 optional: scales are powers of two, 0 and NaN aside
 //   kPieces                    parts of a block whose products are summed in 16 bits: kInt8.sums, or 2 if 16 products do not fit
 // and Cursor, At and Value as in OneScale.
 #include "hwy/highway.h"

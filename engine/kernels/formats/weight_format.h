@@ -62,6 +62,7 @@ struct WeightFormat {
   ActKind act;                      // preferred kind of activations; every format also takes f32
   ActFormat int8;                   // used if act is kInt8
   bool narrow;                      // int8 products may be summed in 16 bits before they are widened
+  bool powers_of_2;                 // scales are powers of two: their exponents are added to those of x_scale
   int panel_cols;                   // columns of a panel's block
   std::span<const uint8_t> strips;  // bytes of one row in each strip of a panel's block
   size_t panel_block_bytes;         // kPanelRows * (sum of strips)
@@ -81,6 +82,10 @@ struct WeightFormat {
   void (*int8_terms)(const uint8_t* panel, int row, int64_t kb, Int8Terms& terms);
 
   FormatKernels (*kernels)();  // of the current Highway target
+
+  // Multiplies of the int8 product for 32 columns of an output beyond the dot products (Int8Terms): scale * x_scale unless the scales
+  // are powers of two, the fma of the sum, the halves' integer scales, and an fma for each minimum.
+  int scaling_multiplies() const { return (powers_of_2 ? 1 : 2) + (int8.sums > 1 ? int8.sums : 0) + int8.minimum_sums(); }
 
   // The scalar reference of the matrix product.
   ExecutedCost ReferenceExecuted(ActKind kind, int64_t cols) const;
