@@ -41,7 +41,8 @@ size_t PartOf(Component component, bool expert) {
     case Component::kAttnPostNorm:
     case Component::kFfnNorm:
     case Component::kFfnPostNorm:
-    case Component::kOutputNorm: return kNormsPart;
+    case Component::kOutputNorm:
+    case Component::kEmbeddingNorm: return kNormsPart;
     case Component::kHead:
     case Component::kLogits: return kHeadPart;
     default: return kAttentionPart;
