@@ -58,7 +58,6 @@ std::string SiteName(const Recipe& recipe, AuditAccount account, Component compo
 
 Table SumTable(std::string title, const Recipe& recipe, const std::map<SumKey, RowSums>& sums) {
   Table t{std::move(title), {"", "site", "class", "rows", "closed form", "files", "run", ""}, {}, {true, true, true}};
-  t.keys = 3;
   for (const auto& [key, s] : sums) {
     const auto& [account, component, work_class] = key;
     if (s.closed == 0 && s.differing == 0) continue;
@@ -69,6 +68,26 @@ Table SumTable(std::string title, const Recipe& recipe, const std::map<SumKey, R
                       s.differing == 0 ? "" : WithThousands(s.differing) + " differ"});
   }
   return t;
+}
+
+// The same in lines of `width` columns: a table for each account where one is too wide for them.
+std::string SumsText(const std::string& title, const Recipe& recipe, const std::map<SumKey, RowSums>& sums, size_t width) {
+  Table all = SumTable(title, recipe, sums);
+  if (width == 0 || TableWidth(all) <= width) return Render(all, TableFormat::kText);
+  std::string text;
+  for (size_t begin = 0, end = 0; begin < all.rows.size(); begin = end) {
+    while (end < all.rows.size() && all.rows[end][0] == all.rows[begin][0]) ++end;
+    Table one{title + ": " + all.rows[begin][0], {}, std::vector<std::vector<std::string>>(end - begin), {}};
+    for (size_t column = 1; column < all.columns.size(); ++column) {
+      const auto first = all.rows.begin() + static_cast<int64_t>(begin), last = all.rows.begin() + static_cast<int64_t>(end);
+      if (column > 1 && std::all_of(first, last, [&](const auto& row) { return row[column].empty(); })) continue;
+      one.columns.push_back(all.columns[column]);
+      one.left.push_back(column < all.left.size() && all.left[column]);
+      for (size_t i = begin; i < end; ++i) one.rows[i - begin].push_back(all.rows[i][column]);
+    }
+    text += (text.empty() ? "" : "\n") + Render(one, TableFormat::kText, width);
+  }
+  return text;
 }
 
 uint64_t DecodeSteps(const AuditReport& report) {
@@ -109,6 +128,7 @@ Table UnionTable(const AuditReport& report, const Recipe& recipe) {
           {"step", "measured", "uniform", "at most", "bytes", "uniform", "at most"},
           {},
           {true}};
+  t.joined = {false, false, true, true, false, true, true};
   for (const ExpertUnion& u : ExpertUnions(report, recipe)) {
     t.rows.push_back({u.name, Fixed(u.measured, 2), Fixed(u.uniform, 2), Fixed(u.most, 0), WithThousands(u.bytes),
                       WithThousands(u.uniform_bytes), WithThousands(u.most_bytes)});
@@ -319,8 +339,8 @@ std::string AuditTables(const AuditReport& report, const Model& model, const std
   AddRows(report.stored, stored);
   for (const AuditReport::Step& step : report.steps) AddRows(step.audit, run);
   add(Paragraph("", Printable(model.Description()), width, 0));
-  table(SumTable("stored", recipe, stored));
-  table(SumTable("run, " + StepsText(report), recipe, run));
+  add(SumsText("stored", recipe, stored, width));
+  add(SumsText("run, " + StepsText(report), recipe, run, width));
   if (!report.experts.empty()) {
     table(UnionTable(report, recipe));
     table(ExpertTable(report));

@@ -87,17 +87,22 @@ Table FiguresOf(const CountedModel& m) {
   const auto row = [&](std::string name, uint64_t n, std::string what) {
     t.rows.push_back({std::move(name), WithThousands(n), Share(n, c.parameters.total), std::move(what)});
   };
-  if (m.counts_part()) row(TotalName(m), c.parameters.total, "");
   row("active(all)", c.parameters.active_all, "embedding, positions and head counted");
   row("active(head)", c.parameters.active_head, "only the head of these");
   row("active(none)", c.parameters.active_none, "none of these");
   row("touched", c.touched, "read by a decode step");
   if (c.prediction > 0)
     t.rows.push_back({"MTP layers", WithThousands(c.prediction), "", "multi-token prediction, not in the total"});
-  for (const PartNotRun& p : m.not_run) {
-    if (p.parameters != 0u) t.rows.push_back({"not run: " + p.name, p.parameters ? WithThousands(*p.parameters) : "?", "", ""});
-  }
   return t;
+}
+
+std::string NotRunNames(const CountedModel& m) {
+  std::string text;
+  for (const PartNotRun& p : m.not_run) {
+    if (p.parameters == 0u) continue;
+    text += (text.empty() ? "" : ", ") + p.name + " " + (p.parameters ? WithThousands(*p.parameters) : "not counted");
+  }
+  return text;
 }
 
 Table PartTable(const CountedModel& m) {
@@ -195,6 +200,7 @@ std::string CountScreen(const CountedModel& m, size_t width) {
   const Claims claims = ClaimsOf(m);
   std::string out = Paragraph("", ScreenTitle(m), words, 2).substr(2);
   if (!claims.checks.empty()) out += Paragraph("  published", ClaimsSentence(claims), words, kWordsFrom);
+  if (const std::string parts = NotRunNames(m); !parts.empty()) out += Paragraph("  not run", parts, words, kWordsFrom);
   out += Render(FiguresOf(m), TableFormat::kText, width) + "\n";
   out += Render(PartTable(m), TableFormat::kText, width) + "\n" + MemoryLines(m, words);
   out += Render(CostTable(m.count), TableFormat::kText, width) + Paragraph("", CostNote(m.count), words, 2);

@@ -61,8 +61,8 @@ std::string TableLines(const Table& t, const std::vector<size_t>& widths) {
 
 // Whether the widest column of words can be broken so that lines have `width` columns; makes it as narrow as that needs.
 bool BreakWords(const Table& t, size_t width, std::vector<size_t>& widths) {
-  size_t widest = 0;  // no key
-  for (size_t i = t.keys; i < widths.size(); ++i) {
+  size_t widest = 0;  // the first one is not broken
+  for (size_t i = 1; i < widths.size(); ++i) {
     if (IsSet(t.left, i) && (widest == 0 || widths[i] > widths[widest])) widest = i;
   }
   if (widest == 0) return false;
@@ -72,17 +72,15 @@ bool BreakWords(const Table& t, size_t width, std::vector<size_t>& widths) {
   return true;
 }
 
-// The keys and the columns from `begin` to `end`, of the rows that have cells there.
+// The first column and those from `begin` to `end`, of the rows that have cells there.
 Table GroupOf(const Table& t, size_t begin, size_t end) {
   Table group;
-  std::vector<size_t> taken;
-  for (size_t i = 0; i < t.keys; ++i) taken.push_back(i);
+  std::vector<size_t> taken = {0};
   for (size_t i = begin; i < end; ++i) taken.push_back(i);
   for (const size_t i : taken) {
     group.columns.push_back(t.columns[i]);
     group.left.push_back(IsSet(t.left, i));
   }
-  group.keys = t.keys;
   for (const auto& row : t.rows) {
     if (std::all_of(row.begin() + static_cast<int64_t>(begin), row.begin() + static_cast<int64_t>(end),
                     [](const std::string& cell) { return cell.empty(); })) {
@@ -95,10 +93,9 @@ Table GroupOf(const Table& t, size_t begin, size_t end) {
 }
 
 std::string GroupLines(const Table& t, size_t width, const std::vector<size_t>& widths) {
-  const size_t keys = LineOf({widths.begin(), widths.begin() + static_cast<int64_t>(t.keys)});
   std::string out;
-  for (size_t begin = t.keys; begin < widths.size();) {
-    size_t end = begin, line = keys;
+  for (size_t begin = 1, end = 1; begin < widths.size(); begin = end) {
+    size_t line = kGap + widths[0];
     while (end < widths.size()) {
       size_t unit = end, taken = 0;  // columns that stay together
       do taken += kGap + widths[unit++];
@@ -108,10 +105,10 @@ std::string GroupLines(const Table& t, size_t width, const std::vector<size_t>& 
       end = unit;
     }
     const Table group = GroupOf(t, begin, end);
+    if (group.rows.empty()) continue;
     std::vector<size_t> own = WidthsOf(group);
     if (LineOf(own) > width) BreakWords(group, width, own);
     out += (out.empty() ? "" : "\n") + TableLines(group, own);
-    begin = end;
   }
   return out;
 }
@@ -146,6 +143,8 @@ std::string Markdown(const Table& t) {
 std::string Render(const Table& table, TableFormat format, size_t width) {
   return format == TableFormat::kMarkdown ? Markdown(table) : TextTable(table, width);
 }
+
+size_t TableWidth(const Table& table) { return LineOf(WidthsOf(table)); }
 
 std::string Fixed(double x, int digits) {
   char text[48];
