@@ -74,15 +74,10 @@ void AddParameters(const CountedModel& m, CsvLines& out) {
   for (const PartNotRun& p : m.not_run) {
     if (p.parameters) row("not run: " + p.name, *p.parameters);
   }
+  const auto stored = CountParts(c, &ParameterForm::count), active = CountParts(c, &ParameterForm::active);
   for (size_t part = 0; part < ParameterParts().size(); ++part) {
-    uint64_t stored = 0, active = 0;
-    for (const ParameterForm& p : c.tensors) {
-      if (p.prediction || PartOf(p.component, p.expert) != part) continue;
-      stored += p.count.value();
-      active += p.active.value();
-    }
-    out.Add("parts", ParameterParts()[part], "parameters", stored);
-    out.Add("parts", ParameterParts()[part], "active(all)", active);
+    out.Add("parts", ParameterParts()[part], "parameters", stored[part]);
+    out.Add("parts", ParameterParts()[part], "active(all)", active[part]);
   }
 }
 

@@ -237,14 +237,6 @@ uint64_t PartFlops(const FlopsCount& f, books::Part part, size_t view) {
   return 0;
 }
 
-uint64_t InPart(const Count& c, size_t part, Form ParameterForm::*which) {
-  uint64_t n = 0;
-  for (const ParameterForm& p : c.tensors) {
-    if (!p.prediction && PartOf(p.component, p.expert) == part) n += (p.*which).value();
-  }
-  return n;
-}
-
 Table Columns(std::span<const CountedModel> models) {
   Table t{"", {""}, {}, {true}};
   for (const CountedModel& m : models) t.columns.push_back(m.name);
@@ -265,11 +257,11 @@ Table Columns(std::span<const CountedModel> models) {
   for (size_t part = 0; part < ParameterParts().size(); ++part) {
     const std::string name = "  " + std::string(ParameterParts()[part]);
     row(name, [&](const CountedModel& m) {
-      const uint64_t n = InPart(m.count, part, &ParameterForm::count);
+      const uint64_t n = CountParts(m.count, &ParameterForm::count)[part];
       return n > 0 ? WithThousands(n) : std::string();
     });
     row(name + ", share", [&](const CountedModel& m) {
-      const uint64_t n = InPart(m.count, part, &ParameterForm::count);
+      const uint64_t n = CountParts(m.count, &ParameterForm::count)[part];
       return n > 0 ? Share(n, m.count.parameters.total) : std::string();
     });
   }
@@ -462,11 +454,8 @@ std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers
 
 std::string CountPlot(const CountedModel& m, size_t width, bool colour) {
   const std::vector<std::string> names = ParameterPartNames(m.count.recipe);
-  Bar all{TotalName(m), {}}, active{"active(all)", {}};
-  for (size_t part = 0; part < names.size(); ++part) {
-    all.values.push_back(InPart(m.count, part, &ParameterForm::count));
-    active.values.push_back(InPart(m.count, part, &ParameterForm::active));
-  }
+  const Bar all{TotalName(m), CountParts(m.count, &ParameterForm::count)},
+      active{"active(all)", CountParts(m.count, &ParameterForm::active)};
   return m.name + "\n" + RenderBars(names, {all, active}, width, colour);
 }
 

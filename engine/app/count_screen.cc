@@ -20,23 +20,16 @@ namespace tally::app {
 namespace {
 
 using books::Count;
-using books::Form;
 using books::ParameterForm;
 using books::WithThousands;
 
-constexpr size_t kWordsFrom = 12;   // columns before the words of a paragraph
-constexpr size_t kMostWords = 100;  // columns of a paragraph: longer lines are hard to read
+constexpr size_t kWordsFrom = 12;      // columns before the words of a paragraph
+constexpr size_t kLongestColumn = 24;  // a name above it
+constexpr size_t kMostWords = 100;     // columns of a paragraph: longer lines are hard to read
 constexpr std::array<std::string_view, 3> kPresets = {"Q8_0", "Q6_K", "Q4_K_M"};
 
 // Parameters of each part.
 using PartCounts = std::vector<uint64_t>;
-PartCounts PartsOf(const Count& c, Form ParameterForm::*which) {
-  PartCounts parts(ParameterParts().size());
-  for (const ParameterForm& p : c.tensors) {
-    if (!p.prediction) parts[PartOf(p.component, p.expert)] += (p.*which).value();
-  }
-  return parts;
-}
 uint64_t SumOf(const PartCounts& parts) { return std::accumulate(parts.begin(), parts.end(), uint64_t{0}); }
 
 // Layers that have the same parameters.
@@ -91,8 +84,7 @@ Table FiguresOf(const CountedModel& m) {
   row("active(head)", c.parameters.active_head, "only the head of these");
   row("active(none)", c.parameters.active_none, "none of these");
   row("touched", c.touched, "read by a decode step");
-  if (c.prediction > 0)
-    t.rows.push_back({"MTP layers", WithThousands(c.prediction), "", "multi-token prediction, not in the total"});
+  if (c.prediction > 0) t.rows.push_back({"MTP layers", WithThousands(c.prediction), "", "multi-token prediction, not in total"});
   return t;
 }
 
@@ -109,7 +101,7 @@ Table PartTable(const CountedModel& m) {
   const Count& c = m.count;
   const std::vector<std::string> names = ParameterPartNames(c.recipe);
   const std::vector<LayerKind> kinds = LayerKinds(c);
-  const PartCounts all = PartsOf(c, &ParameterForm::count), active = PartsOf(c, &ParameterForm::active);
+  const PartCounts all = CountParts(c, &ParameterForm::count), active = CountParts(c, &ParameterForm::active);
   Table t{"", {"", "parameters", "share"}, {}, {true}};
   for (const LayerKind& k : kinds) {
     t.columns.push_back(kinds.size() == 1 ? "a layer" : k.layers == 1 ? "1 layer" : "each of " + std::to_string(k.layers));
@@ -209,7 +201,7 @@ std::string CountScreen(const CountedModel& m, size_t width) {
 
 std::string CountScreen(std::span<const CountedModel> models, size_t width) {
   Table t{"", {""}, {}, {true}};
-  for (const CountedModel& m : models) t.columns.push_back(m.name);
+  for (const CountedModel& m : models) t.columns.push_back(TailOf(m.name, kLongestColumn));
   const auto row = [&](std::string name, const auto& cell) {
     std::vector<std::string> cells = {std::move(name)};
     for (const CountedModel& m : models) cells.push_back(cell(m));
@@ -246,7 +238,7 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
   }
   for (size_t part = 0; part < ParameterParts().size(); ++part) {
     count(std::string(ParameterParts()[part]),
-          [&](const CountedModel& m) { return PartsOf(m.count, &ParameterForm::count)[part]; });
+          [&](const CountedModel& m) { return CountParts(m.count, &ParameterForm::count)[part]; });
   }
   count("a layer, at most", [](const CountedModel& m) {
     uint64_t most = 0;
