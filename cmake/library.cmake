@@ -17,7 +17,7 @@ set(public_headers
   engine/studies/audit.h engine/studies/count.h engine/studies/fit.h engine/studies/inspect.h engine/studies/logits.h engine/studies/perplexity.h engine/studies/quantize.h engine/studies/speed.h
   engine/studies/summary.h engine/studies/synth.h
   counters/books/books.h counters/books/closed_form.h counters/books/form.h counters/books/model_count.h counters/books/published.h
-  counters/books/step_audit.h
+  counters/books/step_audit.h counters/books/training.h
   counters/cost/cost.h counters/cost/op_description.h counters/cost/site.h
   counters/ledger/ledger.h counters/ledger/record.h counters/ledger/touch_set.h
   loaders/inventory/inventory.h loaders/npy.h)

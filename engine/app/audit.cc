@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/app/audit_report.h"
+#include "engine/app/audit_screen.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
@@ -17,6 +18,7 @@
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/record_files.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -29,7 +31,8 @@ struct AuditFlags {
   int64_t decode = 8;
   bool decode_given = false;
   RecordFlags records;
-  bool json = false, claims = false, mmu = false;
+  uint64_t width = 0;
+  bool json = false, full = false, claims = false, mmu = false;
 };
 
 constexpr const char* kDefaultPrompt = "O Romeo, Romeo! wherefore art thou Romeo?";
@@ -74,13 +77,16 @@ Status RunAudit(const AuditFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const AuditReport report, Audit(*loaded.engine, options));
   TALLY_RETURN_IF_ERROR(records.Close());
   const Recipe& recipe = loaded.model->recipe();
-  const std::optional<AuditClaims> claims = flags.claims ? std::optional(ClaimsOf(report, recipe)) : std::nullopt;
-  const AuditClaims* const shown = claims ? &*claims : nullptr;
+  const std::vector<Claims> claims = flags.claims ? AuditClaims(report, recipe) : std::vector<Claims>();
+  const std::vector<Claims>* const shown = flags.claims ? &claims : nullptr;
+  const size_t width = OutputWidth(flags.width);
   if (flags.json) {
     PrintJson(AuditDocument(flags.model.model, report, *loaded.model, shown));
+  } else if (flags.full) {
+    Print(AuditTables(report, *loaded.model, shown, width, ColourOn(Stream::kOutput)));
   } else {
-    const bool colour = ColourOn(Stream::kOutput);
-    Print(AuditText(report, *loaded.model, shown, TerminalWidth(Stream::kOutput, 80), colour));
+    Print(AuditScreen(report, recipe, Printable(loaded.model->Description()),
+                      AuditNotes(report, *loaded.model, width == 0 ? kPlainWidth : width), shown, width));
   }
   if (report.differing == 0) return {};
   return Status(StatusCode::kDisagreement, flags.model.model + ": " + std::to_string(report.differing) + " of " +
@@ -101,6 +107,8 @@ Action AddAudit(CLI::App& app) {
       AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer where the context ends");
   c->add_flag("--mmu", flags->mmu, "the pages of the weights too: those touched, by page faults, must be those charged (slower)");
   c->add_flag("--claims", flags->claims, "what is published of this model, and under which convention it holds");
+  c->add_flag("--full", flags->full, "all tables: the accounts site by site, experts, pages, where the parameters are");
+  AddWidth(*c, flags->width);
   AddRecordFlags(*c, flags->records);
   c->add_flag("--json", flags->json, "one JSON document on standard output, every row of every step in it");
   c->footer("Exit code 3: the accounts differ; the rows and pages that do are printed.");

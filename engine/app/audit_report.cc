@@ -10,11 +10,10 @@
 #include <utility>
 
 #include "engine/app/bars.h"
-#include "engine/app/count_report.h"
-#include "engine/app/numbers.h"
 #include "engine/app/page_report.h"
 #include "engine/app/parts.h"
 #include "engine/app/table.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -57,8 +56,8 @@ std::string SiteName(const Recipe& recipe, AuditAccount account, Component compo
   return both ? "embedding and head" : std::string(ComponentName(component));
 }
 
-Table SumTable(const char* title, const Recipe& recipe, const std::map<SumKey, RowSums>& sums) {
-  Table t{title, {"", "site", "class", "rows", "closed form", "files", "run", ""}, {}, {true, true, true}};
+Table SumTable(std::string title, const Recipe& recipe, const std::map<SumKey, RowSums>& sums) {
+  Table t{std::move(title), {"", "site", "class", "rows", "closed form", "files", "run", ""}, {}, {true, true, true}};
   for (const auto& [key, s] : sums) {
     const auto& [account, component, work_class] = key;
     if (s.closed == 0 && s.differing == 0) continue;
@@ -71,37 +70,29 @@ Table SumTable(const char* title, const Recipe& recipe, const std::map<SumKey, R
   return t;
 }
 
-std::string StepName(const AuditReport::Step& step) {
-  return std::string(step.phase == Phase::kPrefill ? "prefill" : "decode") + " of " + std::to_string(step.rows) + " up to " +
-         std::to_string(step.context);
+// The same in lines of `width` columns: a table for each account where one is too wide for them.
+std::string SumsText(const std::string& title, const Recipe& recipe, const std::map<SumKey, RowSums>& sums, size_t width) {
+  Table all = SumTable(title, recipe, sums);
+  if (width == 0 || TableWidth(all) <= width) return Render(all, TableFormat::kText);
+  std::string text;
+  for (size_t begin = 0, end = 0; begin < all.rows.size(); begin = end) {
+    while (end < all.rows.size() && all.rows[end][0] == all.rows[begin][0]) ++end;
+    Table one{title + ": " + all.rows[begin][0], {}, std::vector<std::vector<std::string>>(end - begin), {}};
+    for (size_t column = 1; column < all.columns.size(); ++column) {
+      const auto first = all.rows.begin() + static_cast<int64_t>(begin), last = all.rows.begin() + static_cast<int64_t>(end);
+      if (column > 1 && std::all_of(first, last, [&](const auto& row) { return row[column].empty(); })) continue;
+      one.columns.push_back(all.columns[column]);
+      one.left.push_back(column < all.left.size() && all.left[column]);
+      for (size_t i = begin; i < end; ++i) one.rows[i - begin].push_back(all.rows[i][column]);
+    }
+    text += (text.empty() ? "" : "\n") + Render(one, TableFormat::kText, width);
+  }
+  return text;
 }
 
 uint64_t DecodeSteps(const AuditReport& report) {
   return static_cast<uint64_t>(std::count_if(report.steps.begin(), report.steps.end(),
                                              [](const AuditReport::Step& s) { return s.phase == Phase::kDecode; }));
-}
-
-std::string StepsText(const AuditReport& report) {
-  return std::to_string(report.steps.size()) + " steps, " + std::to_string(DecodeSteps(report)) + " of them decode";
-}
-
-Table DifferenceTable(const AuditReport& report) {
-  Table t{"rows that differ",
-          {"step", "", "layer", "site", "class", "closed form", "files", "run", "formula"},
-          {},
-          {true, true, false, true, true, false, false, false, true}};
-  auto add = [&](const std::string& step, std::span<const AuditRow> rows) {
-    for (const AuditRow& r : rows) {
-      if (r.agrees() || t.rows.size() >= kShownDifferences) continue;
-      t.rows.push_back({step, std::string(AccountName(r.account)), std::to_string(r.layer),
-                        r.tensor.empty() ? std::string(ComponentName(r.component)) : r.tensor,
-                        ByClass(r.account) ? std::string(kWorkClassNames[static_cast<size_t>(r.work_class)]) : "",
-                        WithThousands(r.closed), Figure(r.inventory), Figure(r.ledger), r.form});
-    }
-  };
-  add("stored", report.stored);
-  for (const AuditReport::Step& step : report.steps) add(StepName(step), step.audit);
-  return t;
 }
 
 struct Balance {
@@ -132,53 +123,13 @@ Table ExpertTable(const AuditReport& report) {
   return t;
 }
 
-// The experts that rows chose between them, mean over the sparse layers, beside what is expected and what is possible.
-struct Union {
-  std::string name;  // of the step or steps
-  double rows = 0;   // of a step
-  double measured = 0, uniform = 0, most = 0;
-  double bytes = 0, uniform_bytes = 0, most_bytes = 0;  // of all layers
-};
-
-std::vector<Union> UnionsOf(const AuditReport& report, const Recipe& recipe) {
-  std::vector<Union> unions;
-  const double X = recipe.n_experts, k = recipe.top_k, layers = static_cast<double>(report.experts.size());
-  double slice = 0;  // bytes of one expert in every layer
-  for (const AuditReport::Experts& e : report.experts) slice += static_cast<double>(e.slice_bytes);
-  auto add = [&](const std::string& name, double measured, double bytes, double rows) {
-    const double uniform = books::UniformExperts(X, k, rows), most = std::min(rows * k, X);
-    unions.push_back({name, rows, measured, uniform, most, bytes, uniform * slice, most * slice});
-  };
-  uint64_t all_rows = 0;
-  for (size_t i = 0, n = 0; i < report.steps.size(); i += n) {  // decode steps, which all have one row, together
-    for (n = 1; report.steps[i].phase == Phase::kDecode && i + n < report.steps.size();) ++n;
-    double sum = 0, bytes = 0;
-    for (size_t j = i; j < i + n; ++j) {
-      for (const AuditReport::Experts& e : report.experts) {
-        sum += static_cast<double>(e.step_union[j]);
-        bytes += static_cast<double>(e.step_union[j] * e.slice_bytes);
-      }
-      all_rows += report.steps[j].rows;
-    }
-    const double mean = static_cast<double>(n);
-    add(n > 1 ? "mean of " + std::to_string(n) + " decode steps" : StepName(report.steps[i]), sum / layers / mean, bytes / mean,
-        static_cast<double>(report.steps[i].rows));
-  }
-  double sum = 0, bytes = 0;
-  for (const AuditReport::Experts& e : report.experts) {
-    sum += static_cast<double>(e.run_union);
-    bytes += static_cast<double>(e.run_union * e.slice_bytes);
-  }
-  add("the run", sum / layers, bytes, static_cast<double>(all_rows));
-  return unions;
-}
-
 Table UnionTable(const AuditReport& report, const Recipe& recipe) {
   Table t{"experts read by a step, mean of the sparse layers",
           {"step", "measured", "uniform", "at most", "bytes", "uniform", "at most"},
           {},
           {true}};
-  for (const Union& u : UnionsOf(report, recipe)) {
+  t.joined = {false, false, true, true, false, true, true};
+  for (const ExpertUnion& u : ExpertUnions(report, recipe)) {
     t.rows.push_back({u.name, Fixed(u.measured, 2), Fixed(u.uniform, 2), Fixed(u.most, 0), WithThousands(u.bytes),
                       WithThousands(u.uniform_bytes), WithThousands(u.most_bytes)});
   }
@@ -187,7 +138,7 @@ Table UnionTable(const AuditReport& report, const Recipe& recipe) {
 
 Json UnionsJson(const AuditReport& report, const Recipe& recipe) {
   Json all = Json::array();
-  for (const Union& u : UnionsOf(report, recipe)) {
+  for (const ExpertUnion& u : ExpertUnions(report, recipe)) {
     all.push_back({{"steps", u.name},
                    {"rows", u.rows},
                    {"measured", u.measured},
@@ -201,7 +152,7 @@ Json UnionsJson(const AuditReport& report, const Recipe& recipe) {
 }
 
 // Where the parameters are that the files hold, and which of them steps touched: the last of each phase.
-std::string Plot(const AuditReport& report, const Recipe& recipe, int width, bool colour) {
+std::string Plot(const AuditReport& report, const Recipe& recipe, size_t width, bool colour) {
   const std::vector<std::string> names = ParameterPartNames(recipe);
   const auto bar = [&](std::string label, std::span<const AuditRow> rows, books::AuditAccount account) {
     Bar b{std::move(label), std::vector<uint64_t>(names.size())};
@@ -220,25 +171,6 @@ std::string Plot(const AuditReport& report, const Recipe& recipe, int width, boo
     if (last != nullptr) bars.push_back(bar(StepName(*last), last->audit, books::AuditAccount::kTouched));
   }
   return RenderBars(names, bars, width, colour);
-}
-
-std::string ClaimsText(const AuditClaims& claims) {
-  if (claims.models.empty())
-    return "no published figures of this model are known: it is none of the built-in ones (tally count)\n";
-  Table table = ClaimsTable();
-  std::string text;
-  for (size_t i = 0; i < claims.models.size(); ++i) {
-    AddClaims(claims.models[i].name, claims.models[i].published, claims.checks[i], table);
-    for (const books::ClaimCheck& check : claims.checks[i]) {
-      std::string under;
-      for (const auto& c : check.conventions) {
-        if (c.agreement != books::Agreement::kNo) under += (under.empty() ? "" : ", ") + c.name;
-      }
-      text += claims.models[i].name + ": " + check.figure + " " + check.printed +
-              (under.empty() ? " holds under no convention" : " holds as " + under) + "\n";
-    }
-  }
-  return Render(table, TableFormat::kText) + "\n" + text;
 }
 
 Json RowJson(const AuditRow& r) {
@@ -274,74 +206,161 @@ std::string LatentText(const Recipe& recipe) {
   const books::Form run = books::CachedPerPosition(recipe), published = books::CachedPerPosition(recipe, true);
   return "latent attention is run absorbed: " + run.text() + " = " + WithThousands(run.value()) +
          " elements cached a position and layer; expanded, as published: " + published.text() + " = " +
-         WithThousands(published.value()) + "\n";
+         WithThousands(published.value());
 }
 
 }  // namespace
 
-AuditClaims ClaimsOf(const AuditReport& report, const Recipe& recipe) {
-  AuditClaims claims;
-  claims.models = KnownModelsLike(recipe);
-  std::erase_if(claims.models, [](const CountedModel& m) { return books::CheckPublished(m.count, m.published).empty(); });
+std::string StepName(const AuditReport::Step& step) {
+  return std::string(step.phase == Phase::kPrefill ? "prefill" : "decode") + " of " + std::to_string(step.rows) + " up to " +
+         std::to_string(step.context);
+}
+
+std::string StepsText(const AuditReport& report) {
+  return std::to_string(report.steps.size()) + " steps, " + std::to_string(DecodeSteps(report)) + " of them decode";
+}
+
+std::string VerdictText(const AuditReport& report) {
+  return WithThousands(report.compared) + " rows compared, " +
+         (report.differing == 0 ? std::string("all agree") : WithThousands(report.differing) + " differ") + "\n";
+}
+
+std::string DifferencesText(const AuditReport& report, size_t most, size_t width) {
+  std::string text;
+  size_t shown = 0;
+  const auto add = [&](const std::string& step, std::span<const AuditRow> rows) {
+    for (const AuditRow& r : rows) {
+      if (r.agrees() || shown >= most) continue;
+      ++shown;
+      std::string line = (r.layer >= 0 ? "layer " + std::to_string(r.layer) + ", " : "") +
+                         (r.tensor.empty() ? std::string(ComponentName(r.component)) : r.tensor) + ", " +
+                         std::string(AccountName(r.account));
+      if (ByClass(r.account)) line += " of " + std::string(kWorkClassNames[static_cast<size_t>(r.work_class)]);
+      line += ": closed form " + WithThousands(r.closed) + " = " + r.form;
+      if (r.inventory) line += "; files " + WithThousands(*r.inventory);
+      if (r.ledger) line += "; run " + WithThousands(*r.ledger);
+      text += Paragraph("  " + step + ",", line, width, 4);
+    }
+  };
+  add("stored", report.stored);
+  for (const AuditReport::Step& step : report.steps) add(StepName(step), step.audit);
+  return text.empty() ? "" : "rows that differ\n" + text;
+}
+
+std::vector<ExpertUnion> ExpertUnions(const AuditReport& report, const Recipe& recipe) {
+  std::vector<ExpertUnion> unions;
+  const double X = recipe.n_experts, k = recipe.top_k, layers = static_cast<double>(report.experts.size());
+  double slice = 0;  // bytes of one expert in every layer
+  for (const AuditReport::Experts& e : report.experts) slice += static_cast<double>(e.slice_bytes);
+  auto add = [&](const std::string& name, double measured, double bytes, double rows) {
+    const double uniform = books::UniformExperts(X, k, rows), most = std::min(rows * k, X);
+    unions.push_back({name, rows, measured, uniform, most, bytes, uniform * slice, most * slice});
+  };
+  uint64_t all_rows = 0;
+  for (size_t i = 0, n = 0; i < report.steps.size(); i += n) {  // decode steps, which all have one row, together
+    for (n = 1; report.steps[i].phase == Phase::kDecode && i + n < report.steps.size();) ++n;
+    double sum = 0, bytes = 0;
+    for (size_t j = i; j < i + n; ++j) {
+      for (const AuditReport::Experts& e : report.experts) {
+        sum += static_cast<double>(e.step_union[j]);
+        bytes += static_cast<double>(e.step_union[j] * e.slice_bytes);
+      }
+      all_rows += report.steps[j].rows;
+    }
+    const double mean = static_cast<double>(n);
+    add(n > 1 ? "mean of " + std::to_string(n) + " decode steps" : StepName(report.steps[i]), sum / layers / mean, bytes / mean,
+        static_cast<double>(report.steps[i].rows));
+  }
+  double sum = 0, bytes = 0;
+  for (const AuditReport::Experts& e : report.experts) {
+    sum += static_cast<double>(e.run_union);
+    bytes += static_cast<double>(e.run_union * e.slice_bytes);
+  }
+  add("the run", sum / layers, bytes, static_cast<double>(all_rows));
+  return unions;
+}
+
+std::vector<Claims> AuditClaims(const AuditReport& report, const Recipe& recipe) {
   std::optional<uint64_t> touched;
   for (const AuditReport::Step& step : report.steps) {
     for (const AuditRow& r : step.audit) {
       if (step.phase == Phase::kDecode && r.account == books::AuditAccount::kTouchedSet) touched = r.ledger;
     }
   }
-  for (const CountedModel& m : claims.models) {
-    claims.checks.push_back(books::CheckPublished(m.count, m.published));
-    for (books::ClaimCheck& check : claims.checks.back()) {
+  std::vector<Claims> all;
+  for (const CountedModel& m : KnownModelsLike(recipe)) {
+    Claims claims = ClaimsOf(m);
+    if (claims.checks.empty()) continue;
+    for (books::ClaimCheck& check : claims.checks) {
       const auto printed = books::ParsePrinted(check.printed);
       if (check.figure != "active" || !touched || !printed) continue;
       check.conventions.push_back({"touched by a decode step, measured", *touched, books::Agrees(*touched, *printed)});
     }
+    all.push_back(std::move(claims));
   }
-  return claims;
+  return all;
 }
 
-std::string AuditText(const AuditReport& report, const Model& model, const AuditClaims* claims, int width, bool colour) {
-  const Recipe& recipe = model.recipe();
-  std::string all;
-  const auto add = [&](const std::string& part) { all += part; };
-  std::map<SumKey, RowSums> stored, run;
-  AddRows(report.stored, stored);
-  for (const AuditReport::Step& step : report.steps) AddRows(step.audit, run);
-  add(Printable(model.Description()) + "\n\n");
-  add(Render(SumTable("stored", recipe, stored), TableFormat::kText) + "\n");
-  add(Render(SumTable(("run, " + StepsText(report)).c_str(), recipe, run), TableFormat::kText) + "\n");
-  if (!report.experts.empty()) {
-    add(Render(UnionTable(report, recipe), TableFormat::kText) + "\n");
-    add(Render(ExpertTable(report), TableFormat::kText) + "\n");
+std::string ClaimsVerdict(const std::vector<Claims>& claims, size_t width) {
+  if (claims.empty()) {
+    return Paragraph("", "no published figures of this model are known: it is none of the built-in ones (tally count)", width, 0);
   }
+  std::string text;
+  for (const Claims& one : claims) text += Paragraph(one.model + ":", ClaimsSentence(one), width, 2);
+  return text;
+}
+
+std::string AuditNotes(const AuditReport& report, const Model& model, size_t width) {
+  const Recipe& recipe = model.recipe();
+  std::string notes;
+  const auto add = [&](const std::string& note) { notes += Paragraph("", note, width, 0); };
   if (report.head_is_copy) {
     const HeadTotals totals = HeadTotalsOf(model);
     const std::string& head = model.not_run().head;
     add((head.empty() ? "the head" : Printable(head)) + " is a copy of the embedding, byte for byte: " +
-        WithThousands(totals.as_stored) + " parameters as stored, " + WithThousands(totals.as_one) + " with both as one\n\n");
+        WithThousands(totals.as_stored) + " parameters as stored, " + WithThousands(totals.as_one) + " with both as one");
   }
-  if (model.not_run().tensors > 0) add(NotRunText(model.not_run()) + "\n");
-  if (recipe.latent.kv_rank > 0) add(LatentText(recipe) + "\n");
+  if (const std::string not_run = NotRunText(model.not_run()); !not_run.empty()) add(not_run.substr(0, not_run.size() - 1));
+  if (recipe.latent.kv_rank > 0) add(LatentText(recipe));
   if (report.widened_packed > 0) {
     add("widened to F32, as absorbing needs them transposed by head: " + WithThousands(report.widened_stored) +
-        " bytes stored, " + WithThousands(report.widened_packed) + " in memory\n\n");
+        " bytes stored, " + WithThousands(report.widened_packed) + " in memory");
   }
-  if (report.page_bytes > 0) {
-    add(Render(PageStepTable(report), TableFormat::kText) + "\n");
-    add(Render(PageSiteTable(report), TableFormat::kText) + "\n");
-    if (const Table findings = PageFindingTable(report); !findings.rows.empty()) {
-      add(Render(findings, TableFormat::kText) + "\n");
-    }
-  }
-  add("parameters stored, and touched by a step\n" + Plot(report, recipe, width, colour) + "\n");
-  if (claims) add(ClaimsText(*claims) + "\n");
-  if (const Table rows = DifferenceTable(report); !rows.rows.empty()) add(Render(rows, TableFormat::kText) + "\n");
-  add(WithThousands(report.compared) + " rows compared, " +
-      (report.differing == 0 ? std::string("all agree") : WithThousands(report.differing) + " differ") + "\n");
-  return all;
+  return notes;
 }
 
-Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const AuditClaims* claims) {
+std::string AuditTables(const AuditReport& report, const Model& model, const std::vector<Claims>* claims, size_t width,
+                        bool colour) {
+  const Recipe& recipe = model.recipe();
+  std::string all;
+  const auto add = [&](const std::string& part) { all += part.empty() ? "" : part + "\n"; };
+  const auto table = [&](const Table& t) { add(Render(t, TableFormat::kText, width)); };
+  std::map<SumKey, RowSums> stored, run;
+  AddRows(report.stored, stored);
+  for (const AuditReport::Step& step : report.steps) AddRows(step.audit, run);
+  add(Paragraph("", Printable(model.Description()), width, 0));
+  add(SumsText("stored", recipe, stored, width));
+  add(SumsText("run, " + StepsText(report), recipe, run, width));
+  if (!report.experts.empty()) {
+    table(UnionTable(report, recipe));
+    table(ExpertTable(report));
+  }
+  add(AuditNotes(report, model, width));
+  if (report.page_bytes > 0) {
+    table(PageStepTable(report));
+    table(PageSiteTable(report));
+    if (const Table findings = PageFindingTable(report); !findings.rows.empty()) table(findings);
+  }
+  add("parameters stored, and touched by a step\n" + Plot(report, recipe, width, colour));
+  if (claims != nullptr) {
+    add(ClaimsText(*claims, width));
+    add(ClaimsVerdict(*claims, width));
+  }
+  add(DifferencesText(report, kShownDifferences, width));
+  return all + VerdictText(report);
+}
+
+Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const std::vector<Claims>* claims) {
   const Recipe& recipe = model.recipe();
   Json steps = Json::array(), experts = Json::array();
   for (const AuditReport::Step& s : report.steps) {
@@ -379,9 +398,9 @@ Json AuditDocument(const std::string& name, const AuditReport& report, const Mod
   if (!report.experts.empty()) document["unions"] = UnionsJson(report, recipe);
   if (claims) {
     document["claims"] = Json::array();
-    for (size_t i = 0; i < claims->models.size(); ++i) {
-      Json one = ClaimsJson(claims->models[i].published, claims->checks[i]);
-      one["model"] = claims->models[i].name;
+    for (const Claims& of : *claims) {
+      Json one = ClaimsJson(of);
+      one["model"] = of.model;
       document["claims"].push_back(std::move(one));
     }
   }

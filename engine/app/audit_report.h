@@ -1,26 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tally audit prints: tables and bars, or a JSON document.
+// What tally audit prints in full: tables and bars, or a JSON document.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/claims.h"
 #include "engine/app/json.h"
 
 namespace tally::app {
 
 // The published figures of the built-in models that this one is; what a decode step touched is one more way to read "active".
-struct AuditClaims {
-  std::vector<CountedModel> models;
-  std::vector<std::vector<books::ClaimCheck>> checks;  // of each
-};
-AuditClaims ClaimsOf(const AuditReport& report, const Recipe& recipe);
+std::vector<Claims> AuditClaims(const AuditReport& report, const Recipe& recipe);
 
-// `claims`: null where they were not asked for. Bars are `width` columns wide.
-std::string AuditText(const AuditReport& report, const Model& model, const AuditClaims* claims, int width, bool colour);
+// What is said of a model besides its accounts, in lines of at most `width` columns: a head that is a copy, what is not run, latent
+// attention, widened matrices. Empty: nothing.
+std::string AuditNotes(const AuditReport& report, const Model& model, size_t width);
+
+// All tables: the accounts site by site, experts, pages, bars; rows that differ and the verdict last. `claims`: null where they were not
+// asked for. Lines have at most `width` columns (0: any number).
+std::string AuditTables(const AuditReport& report, const Model& model, const std::vector<Claims>* claims, size_t width,
+                        bool colour);
+
+// Parts of these, each empty where there is nothing to say.
+std::string DifferencesText(const AuditReport& report, size_t most, size_t width);  // so many rows that differ, with the formula
+std::string ClaimsVerdict(const std::vector<Claims>& claims, size_t width);         // under which convention each figure holds
+std::string VerdictText(const AuditReport& report);                                 // "12,758 rows compared, all agree"
+std::string StepsText(const AuditReport& report);                                   // "5 steps, 4 of them decode"
+std::string StepName(const AuditReport::Step& step);                                // "prefill of 8 up to 8"
+
+// The experts that rows chose between them, mean over the sparse layers, beside what is expected and what is possible: a prefill step,
+// decode steps together, then the whole run.
+struct ExpertUnion {
+  std::string name = {};  // of the step or steps
+  double rows = 0;        // of a step
+  double measured = 0, uniform = 0, most = 0;
+  double bytes = 0, uniform_bytes = 0, most_bytes = 0;  // of all layers
+};
+std::vector<ExpertUnion> ExpertUnions(const AuditReport& report, const Recipe& recipe);
 
 // Every row of every step. `name`: as it was asked for.
-Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const AuditClaims* claims);
+Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const std::vector<Claims>* claims);
 
 }  // namespace tally::app

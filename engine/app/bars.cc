@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <numeric>
 
 #include "engine/api/tally.h"
+#include "engine/app/table.h"
+#include "engine/app/words.h"
 
 namespace tally::app {
 namespace {
@@ -51,16 +52,15 @@ std::vector<size_t> Columns(const Bar& bar, uint64_t longest, size_t room) {
 
 }  // namespace
 
-std::string RenderBars(const std::vector<std::string>& segments, const std::vector<Bar>& bars, int width, bool colour) {
-  size_t label = 0, name = 0;
+std::string RenderBars(const std::vector<std::string>& segments, const std::vector<Bar>& bars, size_t width, bool colour) {
+  size_t label = 0;
   uint64_t longest = 0;
   for (const Bar& b : bars) {
     label = std::max(label, b.label.size());
     longest = std::max(longest, Sum(b));
   }
-  for (const std::string& s : segments) name = std::max(name, s.size());
   if (longest == 0) return "";
-  const size_t taken = 2 + label + 2, total = static_cast<size_t>(std::max(width, 0));
+  const size_t taken = 2 + label + 2, total = width == 0 ? 80 : width;
   const size_t room = total > taken + 10 ? total - taken : 10;
   const std::string letters = Letters(segments);
   auto paint = [&](size_t segment, const std::string& text) {
@@ -76,26 +76,16 @@ std::string RenderBars(const std::vector<std::string>& segments, const std::vect
     for (size_t i = 0; i < columns.size(); ++i) out += paint(i, std::string(columns[i], letters[i]));
     out += "\n";
   }
-  // Columns of the legend: as wide as the widest number of 64 bits that is likely, or as the head.
-  const auto cell = [](const std::string& text, size_t columns) {
-    return "  " + std::string(columns - std::min(columns, text.size()), ' ') + text;
-  };
-  const size_t figure = std::max<size_t>(20, label);
-  const std::string share_head = "of " + bars[0].label;
-  const size_t share_width = std::max<size_t>(8, share_head.size());
-  out += "  " + std::string(2 + name, ' ');
-  for (const Bar& b : bars) out += cell(b.label, figure);
-  out += cell(share_head, share_width) + "\n";
+  Table legend{"", {""}, {}, {true}};
+  for (const Bar& b : bars) legend.columns.push_back(b.label);
+  legend.columns.push_back("of " + bars[0].label);
   for (size_t i = 0; i < segments.size(); ++i) {
     if (std::all_of(bars.begin(), bars.end(), [&](const Bar& b) { return b.values[i] == 0; })) continue;
-    out += "  " + paint(i, std::string(1, letters[i])) + " " + segments[i] + std::string(name - segments[i].size(), ' ');
-    for (const Bar& b : bars) out += cell(books::WithThousands(b.values[i]), figure);
-    char share[32];
-    std::snprintf(share, sizeof share, "%.2f %%",
-                  100 * static_cast<double>(bars[0].values[i]) / static_cast<double>(Sum(bars[0])));
-    out += cell(share, share_width) + "\n";
+    legend.rows.push_back({paint(i, std::string(1, letters[i])) + " " + segments[i]});
+    for (const Bar& b : bars) legend.rows.back().push_back(books::WithThousands(b.values[i]));
+    legend.rows.back().push_back(Share(bars[0].values[i], Sum(bars[0])));
   }
-  return out;
+  return out + Render(legend, TableFormat::kText, width);
 }
 
 }  // namespace tally::app

@@ -2,6 +2,7 @@
 // Stacked horizontal bars for the terminal.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,10 +14,10 @@ struct Bar {
   std::vector<uint64_t> values;  // one a segment, in the order of the names
 };
 
-// Bars of one scale (the longest fills the room that the labels leave of `width` columns), each made of segments, and a legend with
-// every value and its share of the first bar, under a line of heads: the bars' labels. Each segment has a letter of its own, so that
-// it reads without colour too; `colour`: with ANSI backgrounds. Lines of bars end in '\n' and are at most `width` columns wide; the
-// legend may be wider. A segment too small for a column is in the legend only.
-std::string RenderBars(const std::vector<std::string>& segments, const std::vector<Bar>& bars, int width, bool colour);
+// Bars of one scale (the longest fills the room that the labels leave of `width` columns, 80 where that is 0), each made of segments, and
+// a legend with every value and its share of the first bar, under a line of heads: the bars' labels. Each segment has a letter of its
+// own, so that it reads without colour too; `colour`: with ANSI backgrounds. Lines end in '\n' and are at most `width` columns wide (0:
+// those of the legend are whole). A segment too small for a column is in the legend only.
+std::string RenderBars(const std::vector<std::string>& segments, const std::vector<Bar>& bars, size_t width, bool colour);
 
 }  // namespace tally::app

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "engine/app/interrupt.h"
+#include "engine/app/numbers.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -74,6 +75,15 @@ bool InputIsGiven() {
 bool ColourOn(Stream stream) {
   const char* const none = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
   return CanMoveCursor(stream) && (none == nullptr || *none == '\0');
+}
+
+size_t OutputWidth(uint64_t asked) {
+  if (asked > 0) return asked;
+  if (const int columns = TerminalWidth(Stream::kOutput, 0); columns > 0) return static_cast<size_t>(columns);
+  const char* const variable = std::getenv("COLUMNS");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  size_t columns = 0;
+  if (variable == nullptr || !ParseNumber(variable, columns)) return 0;
+  return columns;
 }
 
 void Print(std::string_view text) {

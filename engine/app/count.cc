@@ -10,14 +10,17 @@
 #include <utility>
 #include <vector>
 
+#include "engine/app/claims.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/count_argument.h"
 #include "engine/app/count_csv.h"
 #include "engine/app/count_report.h"
+#include "engine/app/count_screen.h"
 #include "engine/app/hub_models.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/training_report.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -26,9 +29,9 @@ namespace {
 
 struct CountFlags {
   std::vector<std::string> models, settings;
-  uint64_t context = 0, prompt = 0, batch = 1;
+  uint64_t context = 0, prompt = 0, batch = 1, width = 0;
   std::optional<std::string> type, format;
-  bool json = false, layers = false, plot = false, claims = false, yes = false;
+  bool json = false, full = false, layers = false, plot = false, claims = false, training = false, yes = false;
 };
 
 Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argument) {
@@ -46,10 +49,50 @@ Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argume
   return CountArgument(argument, std::move(request), flags.yes);
 }
 
-Table Claims(std::span<const CountedModel> models) {
-  Table table = ClaimsTable();
-  for (const CountedModel& m : models) AddClaims(m.name, m.published, books::CheckPublished(m.count, m.published), table);
-  return table;
+std::vector<Claims> ClaimsOfAll(std::span<const CountedModel> models) {
+  std::vector<Claims> claims;
+  for (const CountedModel& m : models) {
+    if (!m.published.source.empty()) claims.push_back(ClaimsOf(m));
+  }
+  return claims;
+}
+
+// The tables of all figures where `full`, and those of training where they were asked for.
+Result<std::vector<Table>> TablesOf(const CountFlags& flags, std::span<const CountedModel> models, bool full) {
+  std::vector<Table> tables;
+  if (full) tables = CountTables(models, flags.layers);
+  for (const CountedModel& m : models) {
+    if (!flags.training) break;
+    TALLY_ASSIGN_OR_RETURN(const std::vector<Table> more, TrainingTables(m));
+    tables.insert(tables.end(), more.begin(), more.end());
+  }
+  return tables;
+}
+
+Result<Json> DocumentOf(const CountFlags& flags, std::span<const CountedModel> models) {
+  Json document = CountDocument(models);
+  for (size_t i = 0; flags.training && i < models.size(); ++i) {
+    TALLY_ASSIGN_OR_RETURN(document["models"][i]["training"], TrainingJson(models[i]));
+  }
+  return document;
+}
+
+// One screen, all tables, or claims alone; training and bars beside.
+Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel> models, std::span<const Claims> claims,
+                           size_t width) {
+  const bool full = (flags.full || flags.layers) && claims.empty();
+  TALLY_ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(flags, models, full));
+  std::string text = ClaimsText(claims, width);
+  if (!full && claims.empty()) text = models.size() == 1 ? CountScreen(models.front(), width) : CountScreen(models, width);
+  for (const Table& table : tables) text += (text.empty() ? "" : "\n") + Render(table, TableFormat::kText, width);
+  return text;
+}
+
+Result<std::string> MarkdownOf(const CountFlags& flags, std::span<const CountedModel> models, std::span<const Claims> claims) {
+  TALLY_ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(flags, models, claims.empty()));
+  std::string text = claims.empty() ? "" : ClaimsMarkdown(claims);
+  for (const Table& table : tables) text += (text.empty() ? "" : "\n") + Render(table, TableFormat::kMarkdown);
+  return text;
 }
 
 Status RunCount(const CountFlags& flags) {
@@ -63,30 +106,34 @@ Status RunCount(const CountFlags& flags) {
     for (const std::string& warning : counted.count.warnings) Note("tally: " + counted.name + ": " + warning + "\n");
     models.push_back(std::move(counted));
   }
-  const auto published = [](const CountedModel& m) { return !m.published.source.empty(); };
-  // Without any claim the counts themselves are printed.
-  const bool claims = flags.claims && std::any_of(models.begin(), models.end(), published);
   for (const CountedModel& m : models) {
-    if (flags.claims && !published(m)) Note("tally: " + m.name + ": no published figures are known; built-in names have some\n");
+    if (flags.claims && m.published.source.empty()) {
+      Note("tally: " + m.name + ": no published figures are known; built-in names have some\n");
+    }
   }
+  // Without any claim the counts themselves are printed.
+  const std::vector<Claims> claims = flags.claims ? ClaimsOfAll(models) : std::vector<Claims>();
   if (format == "json") {
-    PrintJson(CountDocument(models));
+    TALLY_ASSIGN_OR_RETURN(const Json document, DocumentOf(flags, models));
+    PrintJson(document);
     return {};
   }
   if (format == "csv") {
-    Print(claims ? ClaimsCsv(models) : CountCsv(models, flags.layers));
+    TALLY_ASSIGN_OR_RETURN(const std::string csv, CountCsv(models, flags.layers, flags.training));
+    Print(claims.empty() ? csv : ClaimsCsv(models));
     return {};
   }
-  const TableFormat as = format == "md" ? TableFormat::kMarkdown : TableFormat::kText;
-  bool first = true;
-  for (const Table& table : claims ? std::vector<Table>{Claims(models)} : CountTables(models, flags.layers)) {
-    if (!first) Print("\n");
-    first = false;
-    Print(Render(table, as));
+  if (format == "md") {
+    TALLY_ASSIGN_OR_RETURN(const std::string text, MarkdownOf(flags, models, claims));
+    Print(text);
+    return {};
   }
+  const size_t width = OutputWidth(flags.width);
+  TALLY_ASSIGN_OR_RETURN(const std::string text, TextOf(flags, models, claims, width));
+  Print(text);
   if (flags.plot) {
     const bool colour = ColourOn(Stream::kOutput);
-    for (const CountedModel& m : models) Print("\n" + CountPlot(m, TerminalWidth(Stream::kOutput, 80), colour));
+    for (const CountedModel& m : models) Print("\n" + CountPlot(m, width, colour));
   }
   return {};
 }
@@ -110,9 +157,12 @@ Action AddCount(CLI::App& app) {
   AddNumber(*c, "--batch", flags->batch, "sequences");
   c->add_option("--type", flags->type, "count weights as " + WeightTypeNames() + " (default: as stored or published)");
   c->add_option("--format", flags->format, "table, md, csv or json")->check(CLI::IsMember({"table", "md", "csv", "json"}));
-  c->add_flag("--layers", flags->layers, "every tensor of every layer in a row of its own");
+  c->add_flag("--full", flags->full, "all tables: every tensor, closed forms, all types, FLOPs by part");
+  c->add_flag("--layers", flags->layers, "the same, with every tensor of every layer in a row of its own");
+  c->add_flag("--training", flags->training, "memory and FLOPs of training with AdamW besides");
   c->add_flag("--claims", flags->claims, "what is published of the models, and under which convention it holds");
   c->add_flag("--plot", flags->plot, "draw where the parameters are, and which a token uses");
+  AddWidth(*c, flags->width);
   AddYes(*c, flags->yes);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   std::string known;

@@ -74,15 +74,10 @@ void AddParameters(const CountedModel& m, CsvLines& out) {
   for (const PartNotRun& p : m.not_run) {
     if (p.parameters) row("not run: " + p.name, *p.parameters);
   }
+  const auto stored = CountParts(c, &ParameterForm::count), active = CountParts(c, &ParameterForm::active);
   for (size_t part = 0; part < ParameterParts().size(); ++part) {
-    uint64_t stored = 0, active = 0;
-    for (const ParameterForm& p : c.tensors) {
-      if (p.prediction || PartOf(p.component, p.expert) != part) continue;
-      stored += p.count.value();
-      active += p.active.value();
-    }
-    out.Add("parts", ParameterParts()[part], "parameters", stored);
-    out.Add("parts", ParameterParts()[part], "active(all)", active);
+    out.Add("parts", ParameterParts()[part], "parameters", stored[part]);
+    out.Add("parts", ParameterParts()[part], "active(all)", active[part]);
   }
 }
 
@@ -126,9 +121,30 @@ void AddTraffic(const Count& c, CsvLines& out) {
   out.AddReal("traffic", "decode", "FLOPs a byte of weights and KV", c.decode_intensity);
 }
 
+Status AddTraining(const Count& c, CsvLines& out) {
+  TALLY_ASSIGN_OR_RETURN(const books::TrainingCount t, books::CountTraining(c));
+  for (const auto& [name, m] : {std::pair{"bytes, F32", t.f32}, std::pair{"bytes, mixed", t.mixed}}) {
+    out.Add("training", "weights", name, m.weights);
+    out.Add("training", "gradients", name, m.gradients);
+    out.Add("training", "F32 copy of the weights", name, m.copy);
+    out.Add("training", "AdamW's moments", name, m.moments);
+    out.Add("training", "together", name, m.total());
+  }
+  for (size_t v = 0; v < t.forward.size(); ++v) {
+    const std::string_view view = FlopsViewName(static_cast<FlopsView>(v));
+    out.Add("training", "forward", view, t.forward[v]);
+    out.Add("training", "backward", view, t.backward[v]);
+  }
+  out.Add("training", "update", "FLOPs", t.update);
+  out.Add("training", "update", "special", t.update_special);
+  out.Add("training", "6 n a token", "FLOPs", t.kaplan);
+  out.Add("training", "6 n + 12 L H D P a token", "FLOPs", t.palm);
+  return {};
+}
+
 }  // namespace
 
-std::string CountCsv(std::span<const CountedModel> models, bool layers) {
+Result<std::string> CountCsv(std::span<const CountedModel> models, bool layers, bool training) {
   std::string text = kHeader;
   for (const CountedModel& m : models) {
     const Count& c = m.count;
@@ -148,6 +164,7 @@ std::string CountCsv(std::span<const CountedModel> models, bool layers) {
       out.Add("memory", "KV a token, expanded", "bytes", c.expanded->kv_bytes_per_token);
       out.Add("memory", "KV at the context, expanded", "bytes", c.expanded->kv_bytes_at_context);
     }
+    if (training) TALLY_RETURN_IF_ERROR(AddTraining(c, out));
     text += out.text();
   }
   return text;

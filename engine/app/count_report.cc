@@ -9,7 +9,10 @@
 #include <utility>
 
 #include "engine/app/bars.h"
+#include "engine/app/claims.h"
 #include "engine/app/parts.h"
+#include "engine/app/words.h"
+#include "engine/base/format.h"
 
 namespace tally::app {
 namespace {
@@ -21,27 +24,6 @@ using books::FlopsView;
 using books::Form;
 using books::ParameterForm;
 using books::WithThousands;
-
-std::string Percent(uint64_t part, uint64_t whole) {
-  if (whole == 0) return "";
-  char text[16];
-  std::snprintf(text, sizeof text, "%.2f %%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
-  return text;
-}
-
-// Both units, whose confusion is the usual mistake.
-std::string Gigabytes(uint64_t bytes) { return Fixed(static_cast<double>(bytes) / 1e9, 2); }
-std::string Gibibytes(uint64_t bytes) { return Fixed(static_cast<double>(bytes) / 1073741824.0, 2); }
-
-const char* AgreementName(books::Agreement agreement) {
-  switch (agreement) {
-    case books::Agreement::kExact: return "exact";
-    case books::Agreement::kRounded: return "rounded";
-    case books::Agreement::kTruncated: return "truncated";
-    case books::Agreement::kNo: break;
-  }
-  return "no";
-}
 
 std::string Title(const CountedModel& m) {
   const Recipe& r = m.count.recipe;
@@ -96,19 +78,16 @@ Table TensorTable(const CountedModel& m, bool layers) {
   for (const TensorGroup& g : Groups(m.count, layers)) {
     const uint64_t each = g.first->count.value();
     t.rows.push_back({g.name, WithThousands(each), std::to_string(g.n), WithThousands(each * g.n),
-                      g.first->prediction ? "" : Percent(each * g.n, m.count.parameters.total), g.first->count.text()});
+                      g.first->prediction ? "" : Share(each * g.n, m.count.parameters.total), g.first->count.text()});
   }
   return t;
 }
-
-// "total" only where nothing is left out.
-const char* TotalName(const CountedModel& m) { return m.counts_part() ? "total (run)" : "total"; }
 
 Table TotalsTable(const CountedModel& m) {
   const Count& c = m.count;
   Table t{"parameters", {"", "count", "share", ""}, {}, {true, false, false, true}};
   auto row = [&](const char* name, uint64_t n, const char* what) {
-    t.rows.push_back({name, WithThousands(n), Percent(n, c.parameters.total), what});
+    t.rows.push_back({name, WithThousands(n), Share(n, c.parameters.total), what});
   };
   row(TotalName(m), c.parameters.total, c.recipe.tied_head ? "the head is the embedding, counted once" : "");
   row("active(all)", c.parameters.active_all, "embedding, learned positions and head counted");
@@ -126,18 +105,21 @@ Table TotalsTable(const CountedModel& m) {
 
 Table MemoryTable(const CountedModel& m) {
   const Count& c = m.count;
-  Table t{"memory", {"", "bytes", "GB", "GiB", "closed form"}, {}, {true, false, false, false, true}};
-  auto row = [&](std::string name, uint64_t bytes, std::string form = "") {
-    t.rows.push_back({std::move(name), WithThousands(bytes), Gigabytes(bytes), Gibibytes(bytes), std::move(form)});
+  Table t{"memory", {"", "bytes", "decimal", "binary"}, {}, {true}};
+  auto row = [&](std::string name, uint64_t bytes) {  // both units, whose confusion is the usual mistake
+    t.rows.push_back({std::move(name), WithThousands(bytes), Scaled(static_cast<double>(bytes), "B"), BytesText(bytes)});
   };
   for (const Count::Memory& x : c.memory) row("weights as " + std::string(DTypeName(x.type)), x.bytes);
+  for (const char* preset : {"Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M"}) {
+    if (const Result<uint64_t> bytes = PresetBytes(m, preset); bytes.ok()) row(std::string("preset ") + preset, *bytes);
+  }
   row("weights, " + m.stored_as, c.weight_bytes);
   for (const PartNotRun& p : m.not_run) {
     if (p.bytes) row("not run: " + p.name, *p.bytes);
   }
   if (const auto all = m.all_bytes(); all && !m.not_run.empty()) row("weights, run or not", *all);
   row("read by a decode step of one token", c.weight_bytes_per_token);
-  row("KV a token", c.kv_bytes_per_token, (c.kv_elements_per_token * Form(c.options.kv_element_bytes)).text());
+  row("KV a token: " + (c.kv_elements_per_token * Form(c.options.kv_element_bytes)).text(), c.kv_bytes_per_token);
   row("KV at " + WithThousands(c.options.context) + " positions" +
           (c.options.batch > 1 ? ", " + WithThousands(c.options.batch) + " sequences" : ""),
       c.kv_bytes_at_context);
@@ -149,7 +131,7 @@ std::vector<std::string> FlopsCells(const std::array<uint64_t, books::kFlopsView
   std::vector<std::string> cells;
   for (size_t v = 0; v < flops.size(); ++v) {
     cells.push_back(flops[v] > 0 ? WithThousands(flops[v]) : "");
-    cells.push_back(flops[v] > 0 ? Percent(flops[v], whole[v]) : "");
+    cells.push_back(flops[v] > 0 ? Share(flops[v], whole[v]) : "");
   }
   return cells;
 }
@@ -160,6 +142,7 @@ Table FlopsTable(const std::string& title, const FlopsCount& f, const FlopsCount
     t.columns.emplace_back(FlopsViewName(static_cast<FlopsView>(v)));
     t.columns.emplace_back("share");  // of the column before it
   }
+  t.joined = {false, false, true, false, true, false, true};
   t.columns.emplace_back("special");
   auto add = [&](std::string name, std::vector<std::string> cells, uint64_t special) {
     cells.insert(cells.begin(), std::move(name));
@@ -254,14 +237,6 @@ uint64_t PartFlops(const FlopsCount& f, books::Part part, size_t view) {
   return 0;
 }
 
-uint64_t InPart(const Count& c, size_t part, Form ParameterForm::*which) {
-  uint64_t n = 0;
-  for (const ParameterForm& p : c.tensors) {
-    if (!p.prediction && PartOf(p.component, p.expert) == part) n += (p.*which).value();
-  }
-  return n;
-}
-
 Table Columns(std::span<const CountedModel> models) {
   Table t{"", {""}, {}, {true}};
   for (const CountedModel& m : models) t.columns.push_back(m.name);
@@ -282,12 +257,12 @@ Table Columns(std::span<const CountedModel> models) {
   for (size_t part = 0; part < ParameterParts().size(); ++part) {
     const std::string name = "  " + std::string(ParameterParts()[part]);
     row(name, [&](const CountedModel& m) {
-      const uint64_t n = InPart(m.count, part, &ParameterForm::count);
+      const uint64_t n = CountParts(m.count, &ParameterForm::count)[part];
       return n > 0 ? WithThousands(n) : std::string();
     });
     row(name + ", share", [&](const CountedModel& m) {
-      const uint64_t n = InPart(m.count, part, &ParameterForm::count);
-      return n > 0 ? Percent(n, m.count.parameters.total) : std::string();
+      const uint64_t n = CountParts(m.count, &ParameterForm::count)[part];
+      return n > 0 ? Share(n, m.count.parameters.total) : std::string();
     });
   }
   number("active(all)", [](const Count& c) { return c.parameters.active_all; });
@@ -317,8 +292,8 @@ Table Columns(std::span<const CountedModel> models) {
       return all ? WithThousands(*all) : std::string("not counted");
     });
   }
-  row("  GB", [](const CountedModel& m) { return Gigabytes(m.count.weight_bytes); });
-  row("  GiB", [](const CountedModel& m) { return Gibibytes(m.count.weight_bytes); });
+  row("  decimal", [](const CountedModel& m) { return Scaled(static_cast<double>(m.count.weight_bytes), "B"); });
+  row("  binary", [](const CountedModel& m) { return BytesText(m.count.weight_bytes); });
   number("weight bytes a token", [](const Count& c) { return c.weight_bytes_per_token; });
   number("KV bytes a token", [](const Count& c) { return c.kv_bytes_per_token; });
   number("KV bytes a token, expanded", [](const Count& c) { return c.expanded ? c.expanded->kv_bytes_per_token : 0; });
@@ -331,7 +306,7 @@ Table Columns(std::span<const CountedModel> models) {
     for (int p = 0; p < books::kParts; ++p) {
       row("  " + std::string(PartName(static_cast<books::Part>(p))), [&](const CountedModel& m) {
         const uint64_t n = PartFlops(m.count.prefill, static_cast<books::Part>(p), v);
-        return n > 0 ? Percent(n, m.count.prefill.total[v]) : std::string();
+        return n > 0 ? Share(n, m.count.prefill.total[v]) : std::string();
       });
     }
     number("  head at the last position only", [&](const Count& c) { return c.prefill_last.total[v]; });
@@ -463,58 +438,24 @@ Json OneDocument(const CountedModel& m) {
         {"kv_per_token", e.kv_bytes_per_token},
         {"kv_at_context", e.kv_bytes_at_context}};
   }
-  const std::vector<books::ClaimCheck> claims = books::CheckPublished(c, m.published);
-  if (!claims.empty()) document["published"] = ClaimsJson(m.published, claims);
+  if (const Claims claims = ClaimsOf(m); !claims.checks.empty()) document["published"] = ClaimsJson(claims);
   document["warnings"] = c.warnings;
   return document;
 }
 
 }  // namespace
 
+const char* TotalName(const CountedModel& m) { return m.counts_part() ? "total (run)" : "total"; }
+
 std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers) {
   if (models.size() == 1) return One(models.front(), layers);
   return {Columns(models)};
 }
 
-Table ClaimsTable() {
-  return {"published figures",
-          {"model", "figure", "printed", "convention", "count", "holds", "source"},
-          {},
-          {true, true, false, true, false, true, true}};
-}
-
-void AddClaims(const std::string& model, const books::PublishedFigures& published, std::span<const books::ClaimCheck> checks,
-               Table& t) {
-  const std::string source = published.source + (published.from_memory ? " (from memory)" : "");
-  for (const books::ClaimCheck& check : checks) {
-    for (const auto& c : check.conventions) {
-      t.rows.push_back({model, check.figure, check.printed, c.name, WithThousands(c.count), AgreementName(c.agreement), source});
-    }
-  }
-}
-
-Json ClaimsJson(const books::PublishedFigures& published, std::span<const books::ClaimCheck> checks) {
-  Json claims = Json::array();
-  for (const books::ClaimCheck& check : checks) {
-    Json conventions = Json::array();
-    for (const auto& x : check.conventions) {
-      conventions.push_back({{"convention", x.name}, {"count", x.count}, {"holds", AgreementName(x.agreement)}});
-    }
-    claims.push_back({{"figure", check.figure},
-                      {"printed", check.printed},
-                      {"holds", check.holds()},
-                      {"conventions", std::move(conventions)}});
-  }
-  return {{"source", published.source}, {"from_memory", published.from_memory}, {"claims", std::move(claims)}};
-}
-
-std::string CountPlot(const CountedModel& m, int width, bool colour) {
+std::string CountPlot(const CountedModel& m, size_t width, bool colour) {
   const std::vector<std::string> names = ParameterPartNames(m.count.recipe);
-  Bar all{TotalName(m), {}}, active{"active(all)", {}};
-  for (size_t part = 0; part < names.size(); ++part) {
-    all.values.push_back(InPart(m.count, part, &ParameterForm::count));
-    active.values.push_back(InPart(m.count, part, &ParameterForm::active));
-  }
+  const Bar all{TotalName(m), CountParts(m.count, &ParameterForm::count)},
+      active{"active(all)", CountParts(m.count, &ParameterForm::active)};
   return m.name + "\n" + RenderBars(names, {all, active}, width, colour);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/api/tally.h"
@@ -15,14 +16,11 @@ namespace tally::app {
 // one table, a column a model.
 std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers);
 
-// What is published of models, each figure under every convention that could be meant: the empty table, a model's rows, as JSON.
-Table ClaimsTable();
-void AddClaims(const std::string& model, const books::PublishedFigures& published, std::span<const books::ClaimCheck> checks,
-               Table& table);
-Json ClaimsJson(const books::PublishedFigures& published, std::span<const books::ClaimCheck> checks);
+// "total", or "total (run)" where something is left out.
+const char* TotalName(const CountedModel& model);
 
-// Where a model's parameters are, and which of them a token uses (active(all)), as bars.
-std::string CountPlot(const CountedModel& model, int width, bool colour);
+// Where a model's parameters are, and which of them a token uses (active(all)), as bars of `width` columns.
+std::string CountPlot(const CountedModel& model, size_t width, bool colour);
 
 // {"models": [objects]}, of one model too.
 Json CountDocument(std::span<const CountedModel> models);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/app/table.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -14,10 +15,15 @@ namespace {
 
 using books::WithThousands;
 
-constexpr size_t kLabel = 10;        // columns of what a line is about
 constexpr size_t kLongestName = 40;  // of a verdict
 constexpr size_t kLongest = 100;     // columns of prose
 constexpr size_t kLargestRows = 12;  // of --all: what a screen of 24 lines leaves
+
+// Prose in lines of `width` columns and no more than are read well.
+std::string Labelled(std::string_view label, std::string_view text, size_t width) {
+  return Paragraph(label, text, std::min(width, kLongest));
+}
+std::string Sentence(std::string_view text, size_t width) { return Paragraph("", text, std::min(width, kLongest), 0); }
 
 std::string Needed(uint64_t bytes) { return BytesText(bytes, Rounding::kUp); }
 
@@ -25,36 +31,6 @@ std::string Needed(uint64_t bytes) { return BytesText(bytes, Rounding::kUp); }
 std::string Rate(double x) {
   if (x <= 0) return "-";
   return x >= 100 ? WithThousands(static_cast<uint64_t>(x + 0.5)) : Fixed(x, x < 10 ? 2 : 1);
-}
-
-// "3.71 GB", "250 G"
-std::string Scaled(double x, std::string_view unit) {
-  const std::pair<double, const char*> scales[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
-  for (const auto& [scale, letter] : scales) {
-    if (x >= scale) return Fixed(x / scale, x / scale < 100 ? 2 : 0) + " " + letter + std::string(unit);
-  }
-  return Fixed(x, 0) + " " + std::string(unit);
-}
-
-// Words behind a label, in lines of `width` columns and no more than are read well. No label: from the first column on.
-std::string Paragraph(std::string_view label, std::string_view text, size_t width) {
-  width = std::min(width, kLongest);
-  std::string line(label), out;
-  const size_t indent = label.empty() ? 0 : kLabel;
-  if (!label.empty()) line.resize(std::max(kLabel, line.size() + 1), ' ');
-  bool empty = true;
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
-    if (!empty && line.size() + 1 + word.size() > width) {
-      out += line + "\n";
-      line.assign(indent, ' ');
-      empty = true;
-    }
-    line += (empty ? "" : " ") + std::string(word);
-    empty = false;
-  }
-  return out + line + "\n";
 }
 
 std::string Units(const StepBound& b) {  // "int8 and f32"
@@ -359,35 +335,34 @@ Json FitDocument(const FitPage& page, const std::vector<FittedModel>& models) {
 
 std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   const FitRow& row = m.rows[m.chosen];
-  if (!row.fit) return Paragraph("", m.name + ": " + row.why, width);
+  if (!row.fit) return Sentence(m.name + ": " + row.why, width);
   const Fit& f = *row.fit;
-  std::string out = Paragraph("", Verdict(page, m, row), width) + "\n";
-  out += Paragraph("memory",
-                   Needed(f.memory.total()) + " = " + Needed(f.memory.packed_weights) + " of weights + " + Needed(f.memory.kv) +
-                       " of KV cache + " + Needed(f.memory.scratch) + " of scratch" +
-                       (f.fits ? ", of " + GibText(f.memory.available, Rounding::kDown) + " available" : ""),
-                   width);
+  std::string out = Sentence(Verdict(page, m, row), width) + "\n";
+  out += Labelled("memory",
+                  Needed(f.memory.total()) + " = " + Needed(f.memory.packed_weights) + " of weights + " + Needed(f.memory.kv) +
+                      " of KV cache + " + Needed(f.memory.scratch) + " of scratch" +
+                      (f.fits ? ", of " + GibText(f.memory.available, Rounding::kDown) + " available" : ""),
+                  width);
   if (f.fits) {
     out +=
-        Paragraph("context",
-                  f.longest == 0           ? "none fits"
-                  : f.longest == f.trained ? "up to " + WithThousands(f.longest) + " fits, all that it was trained on"
-                  : f.trained == 0         ? "up to " + WithThousands(f.longest) + " fits"
-                                   : "up to " + WithThousands(f.longest) + " fits; it was trained on " + WithThousands(f.trained),
-                  width);
+        Labelled("context",
+                 f.longest == 0           ? "none fits"
+                 : f.longest == f.trained ? "up to " + WithThousands(f.longest) + " fits, all that it was trained on"
+                 : f.trained == 0         ? "up to " + WithThousands(f.longest) + " fits"
+                                  : "up to " + WithThousands(f.longest) + " fits; it was trained on " + WithThousands(f.trained),
+                 width);
   }
-  out += Paragraph("decode", BoundText(f.decode, page.machine, page.options.batch == 1 ? "token" : "step"), width);
-  out += Paragraph("prefill", BoundText(f.prefill, page.machine, "prefill"), width);
-  if (m.bench) out += Paragraph("measured", MeasuredText(m), width);
-  out += Paragraph("with", Assumed(page.options, f) + (m.experts ? ", experts chosen evenly" : ""), width) +
-         Paragraph("machine", MachineText(page.machine), width);
+  out += Labelled("decode", BoundText(f.decode, page.machine, page.options.batch == 1 ? "token" : "step"), width);
+  out += Labelled("prefill", BoundText(f.prefill, page.machine, "prefill"), width);
+  if (m.bench) out += Labelled("measured", MeasuredText(m), width);
+  out += Labelled("with", Assumed(page.options, f) + (m.experts ? ", experts chosen evenly" : ""), width) +
+         Labelled("machine", MachineText(page.machine), width);
   if (m.rows.size() > 1) {
     out += "\n" + Render(TypesTable(m), TableFormat::kText);
     const bool given = std::ranges::any_of(m.rows, &FitRow::given);
-    out += Paragraph("",
-                     std::string(given ? m.file ? "*: as stored; " : "*: as published; " : "") + "longest: context that fits" +
-                         (m.rows[0].type.starts_with("MXFP4") ? "; experts stay MXFP4" : ""),
-                     width);
+    out += Sentence(std::string(given ? m.file ? "*: as stored; " : "*: as published; " : "") + "longest: context that fits" +
+                        (m.rows[0].type.starts_with("MXFP4") ? "; experts stay MXFP4" : ""),
+                    width);
   }
   return out;
 }
@@ -403,18 +378,18 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
   }
   constexpr size_t kNarrow = 80, kName = 18;  // columns
   out += Render(ModelsTable(shown.rows, known, std::max(width, kNarrow) - kNarrow + kName), TableFormat::kText) + "\n";
-  if (shown.smaller + shown.others > 0) out += Paragraph("", LeftOut(shown), width);
-  out += Paragraph("",
-                   "type: the largest that fits, up to what is published or stored; longest: context that fits; decode/s, "
-                   "prefill/s: tokens/s, at most",
-                   width);
+  if (shown.smaller + shown.others > 0) out += Sentence(LeftOut(shown), width);
+  out += Sentence(
+      "type: the largest that fits, up to what is published or stored; longest: context that fits; decode/s, "
+      "prefill/s: tokens/s, at most",
+      width);
   const bool experts = std::ranges::any_of(models, &FittedModel::experts);
   std::vector<std::string> missing;
   std::optional<Fit> steps = models[0].rows[models[0].chosen].fit;  // none: not the same for all
   for (const FittedModel& m : models) {
     const FitRow& row = m.rows[m.chosen];
     if (!row.fit) {
-      if (!largest) out += Paragraph("", m.name + ": " + row.why, width);
+      if (!largest) out += Sentence(m.name + ": " + row.why, width);
       steps.reset();
       continue;
     }
@@ -423,9 +398,9 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
       if (!what.empty() && std::ranges::find(missing, what) == missing.end()) missing.push_back(what);
     }
   }
-  for (const std::string& what : missing) out += Paragraph("-", "the machine's " + what + " not given", width);
-  out += Paragraph("with", Assumed(page.options, steps) + (experts ? ", experts chosen evenly" : ""), width);
-  return out + Paragraph("machine", MachineText(page.machine), width);
+  for (const std::string& what : missing) out += Labelled("-", "the machine's " + what + " not given", width);
+  out += Labelled("with", Assumed(page.options, steps) + (experts ? ", experts chosen evenly" : ""), width);
+  return out + Labelled("machine", MachineText(page.machine), width);
 }
 
 }  // namespace tally::app

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;  // of the file
+constexpr int kFileVersion = 2;  // of the file
 
 // Path, size and time of change; of a directory those of all its files together. Null where there is none.
 Json KeyOf(const std::string& path) {
@@ -105,9 +105,9 @@ void KeepBench(const std::string& path, const SpeedReport& report) {
   for (const DecodeSpeed& p : report.decode) points.push_back(PointJson(SpeedWork::kDecode, p, p.ratio_of_bandwidth));
   const int64_t now =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const Json document = {{"tally_bench", kVersion}, {"model", key},
-                         {"target", report.target}, {"when", now},
-                         {"boot", BootId()},        {"points", std::move(points)}};
+  const Json document = {
+      {"tally_bench", kFileVersion}, {"model", key}, {"target", report.target}, {"when", now}, {"boot", BootId()},
+      {"points", std::move(points)}};
   WriteKeptFile(directory, FileName(key), document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -119,7 +119,7 @@ std::optional<KeptBench> FindBench(const std::string& path) {
   if (!text) return std::nullopt;
   const Json j = Json::parse(*text, nullptr, false);
   const auto is = [&](const char* name, const Json& value) { return j.contains(name) && j[name] == value; };
-  if (!j.is_object() || !is("tally_bench", kVersion) || !is("model", key)) return std::nullopt;
+  if (!j.is_object() || !is("tally_bench", kFileVersion) || !is("model", key)) return std::nullopt;
   if (!j.contains("target") || !j["target"].is_string() || !j.contains("when") || !j["when"].is_number_integer())
     return std::nullopt;
   KeptBench kept{j["target"].get<std::string>(), j["when"].get<int64_t>(), is("boot", BootId()), {}};

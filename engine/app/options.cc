@@ -95,6 +95,10 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
   return options;
 }
 
+void AddWidth(CLI::App& command, uint64_t& width) {
+  AddNumber(command, "--width", width, "columns of a line (0: the terminal's, or COLUMNS; else lines are whole)");
+}
+
 Result<std::string> ModelPath(const std::string& given, bool yes) {
   if (given == "demo") return DemoModelPath();
   std::error_code ignored;

@@ -30,6 +30,8 @@ void AddSharedModelFlags(CLI::App& command, ModelFlags& flags);
 // These, and -t --threads --kv
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
 std::string KvTypeChoices();  // "auto, f32, ..."
+// --width, of text on standard output (OutputWidth)
+void AddWidth(CLI::App& command, uint64_t& width);
 // kBadInput names the option and its range.
 Result<LoadOptions> ToLoadOptions(const ModelFlags& flags);
 

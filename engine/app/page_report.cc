@@ -32,6 +32,7 @@ Table SumTable(const std::string& title, const char* what) {
   t.title = title;
   t.columns = {what, "charged bytes", "pages charged", "touched", "slack bytes", "", "findings"};
   t.left = {true, false, false, false, false, false, true};
+  t.joined = {false, false, false, false, false, true};
   return t;
 }
 

@@ -21,6 +21,14 @@ std::vector<std::string> ParameterPartNames(const Recipe& recipe) {
   return names;
 }
 
+std::vector<uint64_t> CountParts(const books::Count& count, books::Form books::ParameterForm::*which) {
+  std::vector<uint64_t> parts(std::size(kNames));
+  for (const books::ParameterForm& p : count.tensors) {
+    if (!p.prediction) parts[PartOf(p.component, p.expert)] += (p.*which).value();
+  }
+  return parts;
+}
+
 std::string NotRunText(const books::NotRun& n) {
   if (n.tensors == 0) return "";
   return "present, not run: " + books::WithThousands(n.parameters) + " parameters, " + books::WithThousands(n.bytes) +
@@ -41,7 +49,8 @@ size_t PartOf(Component component, bool expert) {
     case Component::kAttnPostNorm:
     case Component::kFfnNorm:
     case Component::kFfnPostNorm:
-    case Component::kOutputNorm: return kNormsPart;
+    case Component::kOutputNorm:
+    case Component::kEmbeddingNorm: return kNormsPart;
     case Component::kHead:
     case Component::kLogits: return kHeadPart;
     default: return kAttentionPart;

@@ -18,6 +18,9 @@ std::vector<std::string> ParameterPartNames(const Recipe& recipe);
 // The index of a tensor's part; `expert`: it is one of those that tokens choose among.
 size_t PartOf(Component component, bool expert);
 
+// The sum of one form over the tensors of each part, without multi-token prediction.
+std::vector<uint64_t> CountParts(const books::Count& count, books::Form books::ParameterForm::*which);
+
 // "present, not run: 132 parameters, 528 bytes (lm_head.weight)" and a line end; empty where nothing is.
 std::string NotRunText(const books::NotRun& not_run);
 

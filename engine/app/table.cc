@@ -2,36 +2,122 @@
 #include "engine/app/table.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <numeric>
+
+#include "engine/app/words.h"
 
 namespace tally::app {
 namespace {
 
-// Columns on a terminal: UTF-8 characters, none of which is wide here.
-size_t Width(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+constexpr size_t kGap = 2;     // blanks before each column
+constexpr size_t kWords = 24;  // columns that a column of words is not broken below
+
+bool IsSet(const std::vector<bool>& flags, size_t column) { return column < flags.size() && flags[column]; }
+
+std::vector<size_t> WidthsOf(const Table& t) {
+  std::vector<size_t> widths;
+  for (const std::string& c : t.columns) widths.push_back(TextWidth(c));
+  for (const auto& row : t.rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], TextWidth(row[i]));
+  }
+  return widths;
 }
 
-bool Left(const Table& t, size_t column) { return column < t.left.size() && t.left[column]; }
+size_t LineOf(const std::vector<size_t>& widths) {
+  return std::accumulate(widths.begin(), widths.end(), size_t{0}) + kGap * widths.size();
+}
 
-std::string Text(const Table& t) {
-  std::vector<size_t> widths;
-  for (const std::string& c : t.columns) widths.push_back(Width(c));
-  for (const auto& row : t.rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
+// A row whose cells are broken to their columns: as many lines as the longest has.
+std::string RowLines(const Table& t, const std::vector<size_t>& widths, const std::vector<std::string>& cells) {
+  std::vector<std::vector<std::string>> lines;
+  size_t height = 1;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    lines.push_back(WrapWords(cells[i], widths[i]));
+    height = std::max(height, lines.back().size());
   }
-  std::string out = t.title.empty() ? "" : t.title + "\n";
-  auto line = [&](const std::vector<std::string>& cells) {
-    std::string text;
+  std::string out;
+  for (size_t y = 0; y < height; ++y) {
+    std::string line;
     for (size_t i = 0; i < cells.size(); ++i) {
-      const std::string padding(widths[i] - Width(cells[i]), ' ');
-      text += "  " + (Left(t, i) ? cells[i] + padding : padding + cells[i]);
+      const std::string cell = y < lines[i].size() ? lines[i][y] : "";
+      const std::string padding(widths[i] - TextWidth(cell), ' ');
+      line += std::string(kGap, ' ') + (IsSet(t.left, i) ? cell + padding : padding + cell);
     }
-    out += text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
-  };
-  if (std::any_of(t.columns.begin(), t.columns.end(), [](const std::string& c) { return !c.empty(); })) line(t.columns);
-  for (const auto& row : t.rows) line(row);
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
   return out;
+}
+
+std::string TableLines(const Table& t, const std::vector<size_t>& widths) {
+  std::string out;
+  if (std::any_of(t.columns.begin(), t.columns.end(), [](const std::string& c) { return !c.empty(); })) {
+    out += RowLines(t, widths, t.columns);
+  }
+  for (const auto& row : t.rows) out += RowLines(t, widths, row);
+  return out;
+}
+
+// Whether the widest column of words can be broken so that lines have `width` columns; makes it as narrow as that needs.
+bool BreakWords(const Table& t, size_t width, std::vector<size_t>& widths) {
+  size_t widest = 0;  // the first one is not broken
+  for (size_t i = 1; i < widths.size(); ++i) {
+    if (IsSet(t.left, i) && (widest == 0 || widths[i] > widths[widest])) widest = i;
+  }
+  if (widest == 0) return false;
+  const size_t others = LineOf(widths) - widths[widest];
+  if (others + std::min(kWords, widths[widest]) > width) return false;
+  widths[widest] = width - others;
+  return true;
+}
+
+// The first column and those from `begin` to `end`, of the rows that have cells there.
+Table GroupOf(const Table& t, size_t begin, size_t end) {
+  Table group;
+  std::vector<size_t> taken = {0};
+  for (size_t i = begin; i < end; ++i) taken.push_back(i);
+  for (const size_t i : taken) {
+    group.columns.push_back(t.columns[i]);
+    group.left.push_back(IsSet(t.left, i));
+  }
+  for (const auto& row : t.rows) {
+    if (std::all_of(row.begin() + static_cast<int64_t>(begin), row.begin() + static_cast<int64_t>(end),
+                    [](const std::string& cell) { return cell.empty(); })) {
+      continue;
+    }
+    group.rows.emplace_back();
+    for (const size_t i : taken) group.rows.back().push_back(row[i]);
+  }
+  return group;
+}
+
+std::string GroupLines(const Table& t, size_t width, const std::vector<size_t>& widths) {
+  std::string out;
+  for (size_t begin = 1, end = 1; begin < widths.size(); begin = end) {
+    size_t line = kGap + widths[0];
+    while (end < widths.size()) {
+      size_t unit = end, taken = 0;  // columns that stay together
+      do taken += kGap + widths[unit++];
+      while (unit < widths.size() && IsSet(t.joined, unit));
+      if (end > begin && line + taken > width) break;
+      line += taken;
+      end = unit;
+    }
+    const Table group = GroupOf(t, begin, end);
+    if (group.rows.empty()) continue;
+    std::vector<size_t> own = WidthsOf(group);
+    if (LineOf(own) > width) BreakWords(group, width, own);
+    out += (out.empty() ? "" : "\n") + TableLines(group, own);
+  }
+  return out;
+}
+
+std::string TextTable(const Table& t, size_t width) {
+  std::string out = t.title.empty() ? "" : Paragraph("", t.title, width, 0);
+  std::vector<size_t> widths = WidthsOf(t);
+  if (width == 0 || LineOf(widths) <= width || BreakWords(t, width, widths)) return out + TableLines(t, widths);
+  return out + GroupLines(t, width, widths);
 }
 
 std::string Markdown(const Table& t) {
@@ -46,7 +132,7 @@ std::string Markdown(const Table& t) {
   };
   std::string out = t.title.empty() ? "" : "### " + t.title + "\n\n";
   out += line(t.columns) + "|";
-  for (size_t i = 0; i < t.columns.size(); ++i) out += Left(t, i) ? " --- |" : " ---: |";
+  for (size_t i = 0; i < t.columns.size(); ++i) out += IsSet(t.left, i) ? " --- |" : " ---: |";
   out += "\n";
   for (const auto& row : t.rows) out += line(row);
   return out;
@@ -54,9 +140,11 @@ std::string Markdown(const Table& t) {
 
 }  // namespace
 
-std::string Render(const Table& table, TableFormat format) {
-  return format == TableFormat::kMarkdown ? Markdown(table) : Text(table);
+std::string Render(const Table& table, TableFormat format, size_t width) {
+  return format == TableFormat::kMarkdown ? Markdown(table) : TextTable(table, width);
 }
+
+size_t TableWidth(const Table& table) { return LineOf(WidthsOf(table)); }
 
 std::string Fixed(double x, int digits) {
   char text[48];

@@ -10,6 +10,7 @@
 
 #include "counters/books/model_count.h"
 #include "counters/books/published.h"
+#include "counters/books/training.h"
 #include "engine/base/export.h"
 #include "engine/base/status.h"
 #include "engine/recipe/recipe.h"
@@ -46,6 +47,11 @@ struct CountedModel {
 // Reads no weights. kBadInput: neither a file nor a known name, a malformed file, an unknown architecture, an unknown setting,
 // counts that do not fit 64 bits.
 TALLY_API Result<CountedModel> CountModel(const CountRequest& request);
+
+// Bytes of the weights as a preset of Quantize stores them ("Q4_K_M"): experts that are MXFP4 stay. Where a file keeps query, key and
+// value in one matrix that the recipe has as three (BLOOM, Falcon, Phi-3), rules for single tensors make it a few percent more.
+// kBadInput: there is no such preset.
+TALLY_API Result<uint64_t> PresetBytes(const CountedModel& model, std::string_view preset);
 
 // The built-in models with the same counts: layers, widths, vocabulary, parameters by every convention. Mostly one or none; a
 // base model and models trained from it may have the same counts. Empty if the recipe cannot be counted.

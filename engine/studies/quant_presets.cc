@@ -196,4 +196,20 @@ QuantChoice QuantTypeOf(const QuantPreset& preset, const QuantModel& model, cons
   return {fits(other) ? other : DType::kF16, true};
 }
 
+std::vector<QuantChoice> QuantTypesOf(const QuantPreset& preset, const QuantModel& model, std::span<const StoredTensor> tensors,
+                                      bool pure) {
+  std::vector<int64_t> value_layers;
+  for (const StoredTensor& t : tensors) {
+    if (HoldsValues(t.name)) value_layers.push_back(LayerOf(t.name));
+  }
+  std::vector<QuantChoice> choices;
+  for (const StoredTensor& t : tensors) {
+    const int64_t layer = LayerOf(t.name);
+    const auto before = std::count_if(value_layers.begin(), value_layers.end(), [&](int64_t l) { return l < layer; });
+    const bool stays = !MayQuantise(t) || t.dtype == DType::kMXFP4;
+    choices.push_back(stays ? QuantChoice{t.dtype} : QuantTypeOf(preset, model, t, before, pure));
+  }
+  return choices;
+}
+
 }  // namespace tally

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,10 @@ struct QuantChoice {
 // The type of a tensor that may be quantised. `value_index`: how many tensors of attention values come before it. `pure`: no rules.
 QuantChoice QuantTypeOf(const QuantPreset& preset, const QuantModel& model, const StoredTensor& t, int64_t value_index,
                         bool pure);
+
+// The same of each of a model's tensors, of those too that stay as they are: what MayQuantise says, and MXFP4 experts.
+std::vector<QuantChoice> QuantTypesOf(const QuantPreset& preset, const QuantModel& model, std::span<const StoredTensor> tensors,
+                                      bool pure);
 
 bool HoldsValues(std::string_view name);  // of attention
 

@@ -95,9 +95,6 @@ class Rewriter {
     for (const std::string_view name : names) all += (all.empty() ? "" : ", ") + std::string(name);
     return all;
   }
-  static int64_t LayerNumber(const std::string& name) {
-    return name.starts_with("blk.") ? std::strtoll(name.c_str() + 4, nullptr, 10) : -1;
-  }
 
   Status CheckOutput() const {
     std::vector<std::filesystem::path> read = {in_};
@@ -129,24 +126,16 @@ class Rewriter {
   Status Choose() {
     TALLY_ASSIGN_OR_RETURN(QuantModel model, QuantModelOf(inventory_));
     model.importance = !importance_.empty();
-    std::vector<int64_t> value_layers;
-    for (const StoredTensor& t : inventory_.tensors) {
-      if (HoldsValues(t.name)) value_layers.push_back(LayerNumber(t.name));
-    }
     for (const auto& [key, value] : inventory_.metadata.values()) {
       if (!DescribesTheFile(key)) writer_.Set(key, value);
     }
     writer_.Set("general.file_type", static_cast<int64_t>(preset_->file_type));
     if (GetDTypeInfo(preset_->type).quantised) writer_.Set("general.quantization_version", int64_t{2});
-    for (const StoredTensor& t : inventory_.tensors) {
-      const int64_t layer = LayerNumber(t.name),
-                    before = std::count_if(value_layers.begin(), value_layers.end(), [&](int64_t l) { return l < layer; });
-      DType type = t.dtype;
-      if (MayQuantise(t) && t.dtype != DType::kMXFP4) {
-        const QuantChoice choice = QuantTypeOf(*preset_, model, t, before, options_.pure);
-        type = choice.type;
-        report_.fallbacks += choice.fallback ? 1 : 0;
-      }
+    const std::vector<QuantChoice> choices = QuantTypesOf(*preset_, model, inventory_.tensors, options_.pure);
+    for (size_t i = 0; i < choices.size(); ++i) {
+      const StoredTensor& t = inventory_.tensors[i];
+      const DType type = choices[i].type;
+      report_.fallbacks += choices[i].fallback ? 1 : 0;
       if (type != t.dtype) {
         if (!IsWeightType(t.dtype)) {
           return BadInput(in_ + ": tensor '" + Printable(t.name) + "' has type " + std::string(DTypeName(t.dtype)) +

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/app/runner.h"
+#include "tests/app/screen.h"
 #include "tests/models/spec_tools.h"
 #include "tests/models/synthetic_files.h"
 #include "tests/support/temp_folder.h"
@@ -21,11 +22,45 @@ using Json = nlohmann::json;
 const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
 
 TEST(CliAudit, TheBundledModelAgrees) {
-  const Ended e = Tally({"audit", "-n", "3"});
+  const Ended e = Tally({"audit", "-n", "3", "--full"});
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_NE(e.out.find(" rows compared, all agree\n"), std::string::npos) << e.out;
   EXPECT_NE(e.out.find("mean of 3 decode steps"), std::string::npos);
   EXPECT_NE(e.out.find("tokens of each expert, layer by layer"), std::string::npos);
+  const Ended narrow = Tally({"audit", "-n", "3", "--full", "--mmu", "--width", "80"});
+  ExpectScreen(narrow.out, 80, 400);
+  EXPECT_NE(narrow.out.find(" of stored\n"), std::string::npos) << narrow.out;
+}
+
+// The accounts on one screen, at any width, and the verdict in its last line.
+TEST(CliAudit, OneScreen) {
+  const std::vector<std::string> plain = {"audit", "-n", "3"}, all = {"audit", "-n", "3", "--mmu", "--claims"};
+  const Json full = Json::parse(Tally({"audit", "-n", "3", "--json"}).out);
+  for (const auto& arguments : {plain, all}) {
+    const Ended piped = Tally(arguments);
+    ASSERT_EQ(piped.code, 0) << piped.err;
+    ExpectScreen(piped.out, 80, 28);
+    for (const int columns : {80, 120, 200}) {
+      const Ended shown = Tally(arguments, {.output_terminal = true, .columns = columns, .environment = {"TERM=dumb"}});
+      ExpectScreen(shown.out, static_cast<size_t>(columns), 28);
+    }
+    EXPECT_NE(piped.out.find("parameters stored"), std::string::npos) << piped.out;
+    EXPECT_NE(piped.out.find("1,595,604 of 4,541,364 parameters, 35.13 %, touched by a decode step"), std::string::npos)
+        << piped.out;
+    EXPECT_NE(piped.out.find("4 steps, 3 of them decode"), std::string::npos) << piped.out;
+    const std::vector<std::string> lines = ScreenLines(piped.out);
+    EXPECT_TRUE(lines.back().ends_with(" rows compared, all agree")) << lines.back();
+  }
+  uint64_t stored = 0, rows = 0;
+  for (const Json& row : full["stored"]) {
+    stored += row["account"] == "parameters stored" ? row["files"].get<uint64_t>() : 0;
+    rows += row["account"] == "parameters stored" ? 1 : 0;
+  }
+  EXPECT_EQ(stored, 4'541'364u);
+  const std::string text = Tally(plain).out;
+  EXPECT_NE(text.find("  parameters stored     " + std::to_string(rows) + "    4,541,364  4,541,364\n"), std::string::npos)
+      << text;
+  EXPECT_NE(Tally(all).out.find(" touched as the memory-management"), std::string::npos);
 }
 
 TEST(CliAudit, Json) {
@@ -54,13 +89,13 @@ TEST(CliAudit, TheContextIsKept) {
   EXPECT_EQ(Tally({"audit", "--tokens", "1,2,3", "--ctx", "8", "-n", "6"}).code, 2);
   const Ended short_default = Tally({"audit", "--tokens", "1,2,3", "--ctx", "8"});
   EXPECT_EQ(short_default.code, 0) << short_default.err;
-  EXPECT_NE(short_default.out.find("run, 6 steps, 5 of them decode"), std::string::npos) << short_default.out;
+  EXPECT_NE(short_default.out.find("; 6 steps, 5 of them decode"), std::string::npos) << short_default.out;
 }
 
 TEST(CliAudit, AHeadThatIsACopyIsReported) {
   const std::string model = std::string(TALLY_SOURCE_DIR) + "/../shared/weights/stories260K-gguf/stories260Ktok512.gguf";
   if (!std::filesystem::exists(model)) GTEST_SKIP() << model << " is not here";
-  const Ended e = Tally({"audit", model, "-p", "Once upon a time", "-n", "4"});
+  const Ended e = Tally({"audit", model, "-p", "Once upon a time", "-n", "4", "--full"});
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_NE(e.out.find("a copy of the embedding, byte for byte: 292,800 parameters as stored, 260,032 with both as one"),
             std::string::npos)
@@ -75,7 +110,7 @@ TEST(CliAudit, ATiedHeadThatIsStoredTooIsReported) {
   dir.Write("model.safetensors", synthetic::SafetensorsOf(synthetic::HeaderOf(llama, 0, llama.tensors.size())));
   const std::string totals = ": 5,100 parameters as stored, 4,968 with both as one\n",
                     present = "present, not run: 132 parameters, 528 bytes (lm_head.weight)\n";
-  const Ended audit = Tally({"audit", dir.path(), "--tokens", "1,2", "-n", "1"});
+  const Ended audit = Tally({"audit", dir.path(), "--tokens", "1,2", "-n", "1", "--full"});
   EXPECT_EQ(audit.code, 0) << audit.err;
   EXPECT_NE(audit.out.find("lm_head.weight is a copy of the embedding, byte for byte" + totals), std::string::npos) << audit.out;
   EXPECT_NE(audit.out.find(present), std::string::npos) << audit.out;
@@ -114,7 +149,7 @@ TEST(CliAudit, WhatIsNotRunIsNamed) {
     EXPECT_EQ(inspect["not_run"], audit["not_run"]);
   }
   const std::string text =
-      Tally({"audit", kGoldens + "deepseek_v3/deepseek3-a-f32-groups-mtp", "--tokens", "1,2", "-n", "1"}).out;
+      Tally({"audit", kGoldens + "deepseek_v3/deepseek3-a-f32-groups-mtp", "--tokens", "1,2", "-n", "1", "--full"}).out;
   EXPECT_NE(text.find(" bytes (model.layers.2)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("latent attention is run absorbed: R_kv + D_r = 20 elements cached a position and layer; expanded, as "
                       "published: H (D_n + D_r + D_v) = 57\n"),
@@ -123,13 +158,13 @@ TEST(CliAudit, WhatIsNotRunIsNamed) {
 }
 
 TEST(CliAudit, PagesOfTheWeights) {
-  const Ended e = Tally({"audit", "--mmu", "-n", "2"});
+  const Ended e = Tally({"audit", "--mmu", "-n", "2", "--full"});
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_NE(e.out.find("pages of the packed weights, "), std::string::npos) << e.out;
   EXPECT_NE(e.out.find("2 decode steps"), std::string::npos);
   EXPECT_EQ(e.out.find("pages that are not as charged"), std::string::npos);
   EXPECT_NE(e.out.find(" rows compared, all agree\n"), std::string::npos) << e.out;
-  EXPECT_EQ(Tally({"audit", "-n", "0"}).out.find("pages of the packed weights"), std::string::npos);
+  EXPECT_EQ(Tally({"audit", "-n", "0", "--full"}).out.find("pages of the packed weights"), std::string::npos);
 
   const Ended j =
       Tally({"audit", kGoldens + "llama/llama-b-bf16-llama3rope-headdim-tied", "--tokens", "1,2", "-n", "1", "--mmu", "--json"});
@@ -152,7 +187,7 @@ TEST(CliAudit, PagesOfTheWeights) {
 TEST(CliAudit, BarsAndClaims) {
   const TempFolder dir;
   const std::string ledger = dir / "l.jsonl";
-  const Ended e = Tally({"audit", "demo", "-n", "2", "--claims", "--ledger", ledger});
+  const Ended e = Tally({"audit", "demo", "-n", "2", "--full", "--claims", "--ledger", ledger});
   ASSERT_EQ(e.code, 0) << e.err;
   EXPECT_NE(e.out.find("  X experts "), std::string::npos) << e.out;
   EXPECT_NE(e.out.find("  3,709,440"), std::string::npos) << e.out;
@@ -164,7 +199,7 @@ TEST(CliAudit, BarsAndClaims) {
   // GPT-2 as published, with random weights: total 124M.
   const std::string model = dir / "gpt2.gguf";
   ASSERT_EQ(Tally({"synth", "gpt2", model}).code, 0);
-  const Ended gpt2 = Tally({"audit", model, "--tokens", "1,2,3", "-n", "1", "--claims"});
+  const Ended gpt2 = Tally({"audit", model, "--tokens", "1,2,3", "-n", "1", "--full", "--claims"});
   ASSERT_EQ(gpt2.code, 0) << gpt2.err;
   EXPECT_NE(gpt2.out.find("gpt2: total 124M holds as total"), std::string::npos) << gpt2.out;
   EXPECT_NE(gpt2.out.find("\n  E embedding and head "), std::string::npos) << gpt2.out;  // tied: one matrix, two uses

@@ -11,6 +11,7 @@
 
 #include "engine/base/dtype.h"
 #include "tests/app/runner.h"
+#include "tests/app/screen.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
@@ -81,7 +82,7 @@ TEST(CliCount, GptOss20b) {
   uint64_t sum = 0;
   for (const Json& t : d["parameters"]["tensors"]) sum += t["parameters"].get<uint64_t>();
   EXPECT_EQ(sum, 20'914'757'184u);
-  const std::string text = Text({"gpt-oss-20b"});
+  const std::string text = Text({"gpt-oss-20b", "--full"});
   EXPECT_TRUE(HasLine(text, {"blk.*.attn_q", "11,796,480", "24", "283,115,520", "1.35 %", "H D E"})) << text;
   EXPECT_TRUE(HasLine(text, {"active(head)", "3,608,307,264"}));
   EXPECT_TRUE(HasLine(text, {"13,761,264,768", "13.76", "12.82"}));
@@ -91,8 +92,10 @@ TEST(CliCount, GptOss20b) {
 TEST(CliCount, MiniGptScalingTable) {
   const std::vector<std::string> variants = {"mini-gpt", "mini-gpt:d_model=128,n_layers=4,d_ff=512",
                                              "mini-gpt:d_model=256,n_layers=6,d_ff=1024"};
-  EXPECT_TRUE(HasLine(Text(variants), {"parameters", "103,680", "799,488", "4,749,312"})) << Text(variants);
-  EXPECT_TRUE(HasLine(Text(variants), {"feed-forward", "63.83 %", "65.90 %", "66.40 %"})) << Text(variants);
+  EXPECT_TRUE(HasLine(Text(variants), {"total", "103,680", "799,488", "4,749,312"})) << Text(variants);
+  std::vector<std::string> full = variants;
+  full.emplace_back("--full");
+  EXPECT_TRUE(HasLine(Text(full), {"feed-forward", "63.83 %", "65.90 %", "66.40 %"})) << Text(full);
   EXPECT_EQ(Count({"mini-gpt", "--set", "tied=false"})["parameters"]["total"], 103'680 + 4'096);
   EXPECT_EQ(Count({"mini-gpt", "--set", "qkv_bias"})["parameters"]["total"], 103'680 + 384);
   EXPECT_EQ(Count({"mini-gpt", "--set", "d_model=128,n_layers=4", "--set", "d_ff=512"})["parameters"]["total"], 799'488);
@@ -100,7 +103,7 @@ TEST(CliCount, MiniGptScalingTable) {
 
 // Course text 001: GPT-2's four sizes; its SwiGLU of GPT-2 XL's shape; 16,384 positions.
 TEST(CliCount, Gpt2Table) {
-  const std::string text = Text({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"});
+  const std::string text = Text({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "--full"});
   EXPECT_TRUE(HasLine(text, {"prefill FLOPs, matmul, full square", "291,648,307,200", "826,951,073,792", "1,774,570,700,800",
                              "3,506,703,564,800"}))
       << text;
@@ -152,27 +155,28 @@ TEST(CliCount, LatentAttentionInTwoReadings) {
             1024 * each);
   EXPECT_EQ(d["flops"]["prefill"]["total"]["matmul_causal"].get<int64_t>() - e["prefill"]["matmul_causal"].get<int64_t>(),
             1024 * 1025 / 2 * each);
-  const std::string text = Text({"deepseek-v3"});
+  const std::string text = Text({"deepseek-v3", "--full"});
   EXPECT_TRUE(HasLine(text, {"KV elements a position and layer", "576", "40,960", "R_kv + D_r"})) << text;
-  EXPECT_TRUE(HasLine(Text({"deepseek-v3", "gpt2"}), {"KV bytes a token, expanded", "4,997,120"}));
+  EXPECT_TRUE(HasLine(Text({"deepseek-v3", "gpt2", "--full"}), {"KV bytes a token, expanded", "4,997,120"}));
   EXPECT_EQ(Count({"gpt2"}).count("expanded"), 0u);
-  EXPECT_EQ(Text({"gpt2"}).find("expanded"), std::string::npos);
+  EXPECT_EQ(Text({"gpt2", "--full"}).find("expanded"), std::string::npos);
+  EXPECT_TRUE(HasLine(Text({"deepseek-v3"}), {"KV, f16", "70,272 bytes a token"}));
 }
 
 // What the reference says of each published figure (shared/reference/published_claims.md).
 TEST(CliCount, PublishedClaims) {
   const std::string text =
       Text({"gpt-oss-20b", "Mixtral-8x7B", "DeepSeek-V2-Lite", "GLM-4.5", "GLM-4.5-Air", "Kimi-K2", "--claims"});
-  EXPECT_TRUE(HasLine(text, {"gpt-oss-20b", "active", "3.61B", "active(head)", "3,608,307,264", "rounded"})) << text;
-  EXPECT_TRUE(HasLine(text, {"gpt-oss-20b", "active", "3.61B", "active(all)", "4,187,440,704", "no"}));
-  EXPECT_TRUE(HasLine(text, {"Mixtral-8x7B", "12.9B", "active(all)", "12,879,925,248", "rounded"}));
-  EXPECT_TRUE(HasLine(text, {"Mixtral-8x7B", "12.9B", "active(head)", "12,748,853,248", "no"}));
-  EXPECT_TRUE(HasLine(text, {"DeepSeek-V2-Lite", "2.4B", "active(head)", "2,451,435,008", "truncated"}));
-  EXPECT_TRUE(
-      HasLine(text, {"GLM-4.5", "355B", "total without embedding and head with multi-token prediction", "355,2", "rounded"}));
-  EXPECT_TRUE(
-      HasLine(text, {"GLM-4.5-Air", "106B", "total without embedding and head with multi-token prediction", "107,9", "no"}));
-  EXPECT_TRUE(HasLine(text, {"Kimi-K2", "1.04T", "total", "1,026,408,232,448", "no"}));
+  EXPECT_TRUE(HasLine(text, {"gpt-oss-20b: published figures (arXiv 2508.10925, Table 1)"})) << text;
+  EXPECT_TRUE(HasLine(text, {"active", "3.61B", "active(head)", "3,608,307,264", "rounded"})) << text;
+  EXPECT_TRUE(HasLine(text, {"active", "3.61B", "active(all)", "4,187,440,704", "no"}));
+  EXPECT_TRUE(HasLine(text, {"12.9B", "active(all)", "12,879,925,248", "rounded"}));
+  EXPECT_TRUE(HasLine(text, {"12.9B", "active(head)", "12,748,853,248", "no"}));
+  EXPECT_TRUE(HasLine(text, {"2.4B", "active(head)", "2,451,435,008", "truncated"}));
+  EXPECT_TRUE(HasLine(text, {"355B", "total without embedding and head with multi-token prediction", "355,2", "rounded"}));
+  EXPECT_TRUE(HasLine(text, {"106B", "total without embedding and head with multi-token prediction", "107,9", "no"}));
+  EXPECT_TRUE(HasLine(text, {"1.04T", "total", "1,026,408,232,448", "no"}));
+  EXPECT_TRUE(HasLine(Text({"gpt-oss-20b", "--claims", "--format", "md"}), {"| gpt-oss-20b | active | 3.61B | active(head) |"}));
   const Json d = Count({"gpt-oss-20b"});
   EXPECT_EQ(d["published"]["claims"][1]["holds"], true);
   EXPECT_EQ(Count({"gpt-oss-20b:top_k=8"}).count("published"), 0u);  // another model
@@ -226,7 +230,7 @@ TEST(CliCount, CsvIsTidy) {
 
 // "total" is the total: what is not run has lines of its own.
 TEST(CliCount, PartsThatAreNotRun) {
-  const std::string text = Text({"gemma-3-27b"});
+  const std::string text = Text({"gemma-3-27b", "--full"});
   EXPECT_TRUE(HasLine(text, {"total (run)", "27,009,346,304"})) << text;
   EXPECT_TRUE(HasLine(text, {"not run: vision_tower", "416,866,032"}));
   EXPECT_TRUE(HasLine(text, {"total (all)", "27,432,406,640"}));
@@ -236,11 +240,15 @@ TEST(CliCount, PartsThatAreNotRun) {
   EXPECT_EQ(d["parameters"]["total_run"], 27'009'346'304);
   EXPECT_EQ(d["parameters"]["not_run"][0]["bytes"], 2 * 416'866'032);
   EXPECT_EQ(d["bytes"]["weights_run_or_not"], 2 * 27'432'406'640);
-  EXPECT_TRUE(HasLine(Text({"gemma-3-27b", "gpt2"}), {"parameters (run or not)", "27,432,406,640", "124,439,808"}));
+  EXPECT_TRUE(HasLine(Text({"gemma-3-27b", "gpt2", "--full"}), {"parameters (run or not)", "27,432,406,640", "124,439,808"}));
   EXPECT_TRUE(HasLine(Text({"gemma-3-27b", "--plot"}), {"total (run)", "active(all)", "of total (run)"}));
+  const std::string screen = Text({"gemma-3-27b"});
+  EXPECT_TRUE(HasLine(screen, {"gemma-3-27b: 27,432,406,640 parameters, 27,009,346,304 of them run"})) << screen;
+  EXPECT_TRUE(HasLine(screen, {"not run", "vision_tower 416,866,032, multi_modal_projector 6,194,304"})) << screen;
+  EXPECT_TRUE(HasLine(Text({"gemma-3-27b", "gpt2"}), {"total (all)", "27,432,406,640", "124,439,808"}));
   // A size that is not known is no 0.
   EXPECT_TRUE(Count({"gemma-3-27b:d_ff=64"})["parameters"]["total"].is_null());
-  const Ended changed = Tally({"count", "gemma-3-27b:d_ff=64"});
+  const Ended changed = Tally({"count", "gemma-3-27b:d_ff=64", "--full"});
   EXPECT_TRUE(HasLine(changed.out, {"not run: vision_tower", "not counted"})) << changed.out;
   EXPECT_FALSE(HasLine(changed.out, {"total (all)"}));
   EXPECT_NE(changed.err.find("the parameters of its vision_tower are not counted"), std::string::npos) << changed.err;
@@ -266,6 +274,164 @@ TEST(CliCount, WhatIsCounted) {
   const Ended fp8 = Tally({"count", "DeepSeek-V3", "--format", "csv"});
   EXPECT_NE(fp8.err.find("quantised (fp8): bytes are counted as if they were stored in BF16"), std::string::npos) << fp8.err;
   EXPECT_EQ(Tally({"count", "DeepSeek-V3", "--type", "q8_0", "--format", "csv"}).err, "");
+}
+
+// Terminals of these widths, and a pipe whose reader has COLUMNS.
+std::vector<std::pair<size_t, RunOptions>> Widths() {
+  std::vector<std::pair<size_t, RunOptions>> all;
+  for (const int columns : {80, 120, 200}) {
+    all.emplace_back(static_cast<size_t>(columns), RunOptions{.output_terminal = true, .columns = columns});
+  }
+  all.emplace_back(80, RunOptions{.output_terminal = true, .environment = {"NO_COLOR=1"}});
+  all.emplace_back(80, RunOptions{.environment = {"COLUMNS=80"}});
+  return all;
+}
+
+// The answers of one model on one screen, at any width; piped, as at 80 columns.
+TEST(CliCount, OneScreen) {
+  struct Screen {
+    const char* model;
+    size_t lines;
+    std::vector<std::vector<std::string>> figures;
+  };
+  const std::vector<Screen> screens = {
+      {"gpt2",
+       25,
+       {{"gpt2: 124,439,808 parameters, 12 layers"},
+        {"published", "total 124M holds as total"},
+        {"active(all)", "124,439,808", "100.00 %"},
+        {"active(head)", "123,653,376", "99.37 %"},
+        {"active(none)", "85,056,000"},
+        {"touched", "123,654,144"},
+        {"attention", "28,348,416", "2,362,368"},  // course text 000
+        {"total", "124,439,808", "7,087,872"},
+        {"F32 498 MB (474.70 MiB)", "BF16 249 MB", "Q8_0 135 MB"},
+        {"KV, f16", "36,864 bytes a token, 37.75 MB (36.00 MiB) at 1,024 positions"},
+        {"prefill of 1,024", "266,783,545", "284,812,800", "523 kB"},
+        {"decode at 1,024", "285,934,105", "284,812,800", "532 MB"},
+        {"291,648,307,200 full square"}}},
+      {"gpt-oss-20b",
+       26,
+       {{"gpt-oss-20b: 20,914,757,184 parameters, 24 layers, 32 experts, 4 a token"},
+        {"total 20.91B holds as total; active 3.61B holds as active(head)"},
+        {"active(head)", "3,608,307,264", "17.25 %"},
+        {"experts", "19,116,933,120", "91.40 %", "796,538,880", "2,389,616,640"},
+        {"norms", "141,120", "<0.01 %"},
+        {"total", "20,914,757,184", "823,186,976", "4,187,440,704"},
+        {"MXFP4 + BF16 13.76 GB (12.82 GiB)", "BF16 41.83 GB"},
+        {"decode at 1,024", "7,448,869,297", "7,440,777,216", "3.74 GB"}}},
+      {"gpt-oss-120b", 26, {{"active(head)", "5,132,849,472"}, {"65.25 GB (60.77 GiB)"}}},
+      {"demo", 25, {{"demo: 4,541,364 parameters"}, {"3.74 MB (3.57 MiB)"}, {"touched", "1,595,604", "35.13 %"}}},
+      {"mini-gpt", 25, {{"total", "103,680", "49,728"}}},
+      {"deepseek-v3",
+       33,
+       {{"each of 3", "each of 58"},
+        {"total", "671,026,419,200", "583,483,392", "11,507,286,272"},
+        {"MTP layers", "11,610,068,224"}}},
+      {"qwen3-30b-a3b", 28, {{"active 3.3B holds as active(all)"}}}};
+  for (const Screen& s : screens) {
+    SCOPED_TRACE(s.model);
+    const Ended piped = Tally({"count", s.model});
+    ExpectScreen(piped.out, 80, s.lines);
+    for (const auto& figures : s.figures) EXPECT_TRUE(HasLine(piped.out, figures)) << figures[0] << "\n" << piped.out;
+    EXPECT_EQ(piped.out.find(" 0.00 "), std::string::npos) << piped.out;
+    for (const auto& [width, options] : Widths()) {
+      Ended shown = Tally({"count", s.model}, options);
+      EXPECT_EQ(shown.code, 0);
+      if (options.output_terminal)
+        shown.out.erase(0, piped.err.empty() ? 0 : shown.out.find('\n') + 1);  // the note is there, too
+      ExpectScreen(shown.out, width, s.lines);
+      EXPECT_EQ(shown.out.find('\x1b'), std::string::npos);
+      for (const auto& figures : s.figures) {
+        EXPECT_TRUE(width != 80 || HasLine(shown.out, figures)) << figures[0] << "\n" << shown.out;
+      }
+    }
+  }
+}
+
+// A published figure that no convention gives; one that only other conventions do.
+TEST(CliCount, TheScreenSaysWhatDoesNotHold) {
+  EXPECT_NE(Text({"kimi-k2", "--width", "400"}).find("total 1.04T holds under no convention, not as total, total without"),
+            std::string::npos)
+      << Text({"kimi-k2", "--width", "400"});
+  const std::string glm = Text({"glm-4.5", "--width", "100"});
+  EXPECT_NE(glm.find("total 355B holds as total without embedding and head with multi-token prediction, not as"),
+            std::string::npos)
+      << glm;
+}
+
+TEST(CliCount, ModelsSideBySide) {
+  const std::vector<std::string> sizes = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
+  const std::string piped = Text(sizes);
+  EXPECT_TRUE(HasLine(piped, {"total", "124,439,808", "354,823,168", "774,030,080", "1,557,611,200"})) << piped;
+  EXPECT_TRUE(HasLine(piped, {"published total", "124M: total"})) << piped;
+  EXPECT_TRUE(HasLine(piped, {"prefill of 1,024", "266,783,545"})) << piped;
+  std::vector<std::string> four = sizes;
+  four.insert(four.begin(), "count");
+  for (const auto& [width, options] : Widths()) {
+    const Ended shown = Tally(four, options);
+    ExpectScreen(shown.out, width, 60);
+    EXPECT_TRUE(HasLine(shown.out, {"gpt2-xl"}));
+    EXPECT_TRUE(HasLine(shown.out, {"1,557,611,200"}));
+  }
+  const std::string mixed = Text({"gpt2", "gpt-oss-20b", "--width", "80"});
+  ExpectScreen(mixed, 80, 32);
+  EXPECT_TRUE(HasLine(mixed, {"published active", "3.61B: active(head)"})) << mixed;
+  EXPECT_TRUE(HasLine(mixed, {"experts", "19,116,933,120"})) << mixed;
+  EXPECT_TRUE(HasLine(Text({"gpt2", "mini-gpt"}), {"P", "1,024", "64"}));  // not the same for all: a row
+}
+
+// All figures, in lines of the terminal; whole lines where a program reads them.
+TEST(CliCount, FullTablesAreWrapped) {
+  for (const std::vector<std::string>& models :
+       {std::vector<std::string>{"gpt2"}, {"deepseek-v3"}, {"gpt-oss-20b", "gpt2", "gpt2-xl", "demo"}}) {
+    std::vector<std::string> arguments = models;
+    arguments.insert(arguments.begin(), "count");
+    for (const char* option : {"--full", "--type", "bf16"}) arguments.emplace_back(option);
+    for (const auto& [width, options] : Widths()) {
+      const Ended shown = Tally(arguments, options);
+      EXPECT_EQ(shown.code, 0);
+      ExpectScreen(shown.out, width, 1000);
+    }
+  }
+  const std::string whole = Text({"gpt2", "--full"}), at_80 = Text({"gpt2", "--full", "--width", "80"});
+  EXPECT_TRUE(HasLine(whole, {"attention projections", "57,982,058,496", "19.88 %", "57,982,058,496", "21.29 %", "21.22 %"}));
+  EXPECT_TRUE(HasLine(at_80, {"attention projections", "57,982,058,496", "19.88 %"})) << at_80;
+  EXPECT_FALSE(HasLine(at_80, {"57,982,058,496", "19.88 %", "57,982,058,496", "21.29 %"})) << at_80;  // a group of its own
+  EXPECT_TRUE(HasLine(at_80, {"all, head at every position", "273,186,350,080", "100.00 %", "122,833,920"})) << at_80;
+  EXPECT_TRUE(HasLine(whole, {"preset Q4_K_M", "MB", "MiB"})) << whole;
+  EXPECT_EQ(whole.find(" 0.00 "), std::string::npos) << whole;
+  for (const char* option : {"--layers", "--claims", "--plot", "--training"}) {
+    for (const auto& [width, options] : Widths()) ExpectScreen(Tally({"count", "gpt-oss-20b", option}, options).out, width, 2000);
+  }
+}
+
+// Course text 001: the parameters and the forward pass of its GPT-2 XL with a SwiGLU; then 4 N bytes of gradients, 8 N of moments, and
+// a backward pass of twice the forward one.
+TEST(CliCount, Training) {
+  const std::string swiglu =
+      "gpt2-xl:gated,norm=rms,qkv_bias=false,o_bias=false,ffn_bias=false,tied=false,learned_positions=false";
+  const Json t = Count({swiglu, "--training"})["training"];
+  EXPECT_EQ(t["bytes"]["f32"]["weights"], 8'508'230'400);
+  EXPECT_EQ(t["bytes"]["f32"]["gradients"], 8'508'230'400);
+  EXPECT_EQ(t["bytes"]["f32"]["moments"], 2 * 8'508'230'400);
+  EXPECT_EQ(t["bytes"]["f32"]["total"], 4 * 8'508'230'400);
+  EXPECT_EQ(t["bytes"]["mixed"]["weights"], 8'508'230'400 / 2);
+  EXPECT_EQ(t["bytes"]["mixed"]["total"], 4 * 8'508'230'400);
+  EXPECT_EQ(t["flops"]["update"], 12 * 2'127'057'600ll);
+  const Json xl = Count({"gpt2-xl", "--training", "--batch", "2"})["training"];
+  EXPECT_EQ(xl["flops"]["forward"]["matmul_full_square"], 2 * 3'506'703'564'800);  // the text's two-matrix figure
+  EXPECT_EQ(xl["flops"]["backward"]["matmul_full_square"], 4 * 3'506'703'564'800);
+  EXPECT_EQ(xl["flops"]["kaplan_per_token"], 6 * 1'475'561'600ll);
+  EXPECT_EQ(xl["flops"]["palm_per_token"], 6 * 1'557'611'200ll + 12ll * 48 * 1600 * 1024);
+  const std::string text = Text({"gpt2-xl", "--training"});
+  EXPECT_TRUE(HasLine(text, {"both", "10,520,110,694,400"})) << text;
+  EXPECT_TRUE(HasLine(text, {"together, 16 N", "24,921,779,200", "24.92 GB"})) << text;
+  EXPECT_TRUE(
+      HasLine(Text({"gpt2-xl", "--training", "--format", "csv"}), {"gpt2-xl,training,together,\"bytes, F32\",24921779200"}));
+  EXPECT_TRUE(HasLine(Text({"gpt2-xl", "--training", "--format", "md"}), {"| both | 10,520,110,694,400 |"}));
+  EXPECT_EQ(Count({"gpt2-xl"}).count("training"), 0u);
+  EXPECT_EQ(Tally({"count", "gpt2", "--training", "--prompt", "400000000", "--batch", "9"}).code, 2);
 }
 
 TEST(CliCount, BadUseIsRefused) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/kernels/formats/weight_format.h"
+#include "engine/studies/count.h"
 #include "engine/studies/quant_presets.h"
 #include "engine/studies/synth.h"
 #include "loaders/loaders.h"
@@ -107,6 +108,39 @@ TEST(QuantPresets, FollowTheRules) {
     EXPECT_FALSE(MayQuantise(Tensor(name, {8, 256}))) << name;
   }
   EXPECT_FALSE(MayQuantise(Tensor("blk.0.attn_q.weight", {256})));
+}
+
+void ExpectPresetBytes(const std::string& path) {
+  SCOPED_TRACE(path);
+  const auto counted = CountModel({.model = path, .settings = {}, .options = {}});
+  ASSERT_TRUE(counted.ok()) << counted.status().message();
+  for (const char* preset : {"Q8_0", "Q4_K_M", "Q3_K_M"}) {
+    QuantizeOptions options;
+    options.type = preset;
+    options.dry_run = options.requantize = true;
+    const auto report = Quantize(path, path + ".out", options);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    uint64_t bytes = 0;
+    for (const auto& [type, of] : report->types) bytes += of.bytes;
+    EXPECT_EQ(PresetBytes(*counted, preset).value(), bytes) << preset;
+  }
+}
+
+// What `count` says of a preset is what quantize would write, without reading a tensor.
+TEST(QuantPresets, BytesWithoutTheFile) {
+  const TempFolder folder;
+  for (const char* model : {"gpt2", "Qwen3-0.6B", "Gemma-3-1B", "Granite-3.0-1B-A400M"}) {
+    SynthOptions synth;
+    synth.layers = 2;
+    synth.vocab = 320;
+    const std::string path = folder / (std::string(model) + ".gguf");
+    const auto written = Synthesize(model, path, synth);
+    ASSERT_TRUE(written.ok()) << written.status().message();
+    ExpectPresetBytes(path);
+  }
+  const std::string demo = std::string(TALLY_SOURCE_DIR) + "/models/demo/demo.gguf";
+  ExpectPresetBytes(demo);  // experts that are MXFP4 stay
+  EXPECT_FALSE(PresetBytes(*CountModel({.model = demo, .settings = {}, .options = {}}), "Q9").ok());
 }
 
 class QuantizeFile : public testing::Test {

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/audit_screen.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "engine/app/audit_report.h"
+#include "engine/app/page_report.h"
+#include "engine/app/table.h"
+#include "engine/app/words.h"
+
+namespace tally::app {
+namespace {
+
+using books::AuditAccount;
+using books::AuditRow;
+using books::WithThousands;
+
+constexpr size_t kFewDifferences = 5;  // each takes two lines
+constexpr size_t kFewFindings = 5;
+constexpr size_t kTextFrom = 10;
+
+// An account's rows, added up.
+struct AccountSums {
+  uint64_t rows = 0, differing = 0, closed = 0;
+  std::optional<uint64_t> files, run;
+  void Add(const AuditRow& r) {
+    ++rows;
+    differing += r.agrees() ? 0 : 1;
+    closed += r.closed;
+    if (r.inventory) files = files.value_or(0) + *r.inventory;
+    if (r.ledger) run = run.value_or(0) + *r.ledger;
+  }
+};
+using Accounts = std::map<AuditAccount, AccountSums>;
+
+void AddAccounts(const Accounts& accounts, Table& t) {
+  const auto figure = [](const std::optional<uint64_t>& n) { return n ? WithThousands(*n) : ""; };
+  for (const auto& [account, s] : accounts) {
+    if (s.closed == 0 && s.differing == 0) continue;
+    t.rows.push_back({std::string(AccountName(account)), WithThousands(s.rows), WithThousands(s.closed), figure(s.files),
+                      figure(s.run), s.differing == 0 ? "" : WithThousands(s.differing) + " differ"});
+  }
+}
+
+Table AccountTable(const AuditReport& report) {
+  Accounts stored, run;
+  for (const AuditRow& r : report.stored) stored[r.account].Add(r);
+  for (const AuditReport::Step& step : report.steps) {
+    for (const AuditRow& r : step.audit) run[r.account].Add(r);
+  }
+  Table t{"", {"account", "rows", "closed form", "files", "run", ""}, {}, {true}};
+  AddAccounts(stored, t);
+  for (auto& row : t.rows) {
+    if (row[0] == AccountName(AuditAccount::kWeightBytes)) row[0] += " stored";
+  }
+  AddAccounts(run, t);
+  return t;
+}
+
+// "1,595,604 of 4,541,364 parameters, 35.13 %", of the last decode step; empty: there was none.
+std::string TouchedText(const AuditReport& report) {
+  uint64_t stored = 0;
+  for (const AuditRow& r : report.stored) stored += r.account == AuditAccount::kStored ? r.inventory.value_or(0) : 0;
+  for (auto step = report.steps.rbegin(); step != report.steps.rend(); ++step) {
+    if (step->phase != Phase::kDecode) continue;
+    for (const AuditRow& r : step->audit) {
+      if (r.account != AuditAccount::kTouchedSet || !r.ledger) continue;
+      return WithThousands(*r.ledger) + " of " + WithThousands(stored) + " parameters, " + Share(*r.ledger, stored) +
+             ", touched by a decode step";
+    }
+  }
+  return "";
+}
+
+std::string ExpertsText(const AuditReport& report, const Recipe& recipe) {
+  std::string text = "of " + std::to_string(recipe.n_experts) + " a layer read";
+  for (const ExpertUnion& u : ExpertUnions(report, recipe)) {
+    text += (text.ends_with("read") ? ": " : ", ") + Fixed(u.measured, 2) + " (" + u.name + ")";
+  }
+  return text;
+}
+
+std::string PagesText(const AuditReport& report) {
+  uint64_t charged = 0, touched = 0, rows = 0;
+  for (const AuditReport::Step& step : report.steps) {
+    rows += step.pages.size();
+    for (const PageRow& row : step.pages) {
+      charged += row.charged_pages;
+      touched += row.touched_pages;
+    }
+  }
+  return WithThousands(charged) + " of " + WithThousands(report.page_bytes) + " bytes charged, " + WithThousands(touched) +
+         " touched as the memory-management unit saw it, in " + WithThousands(rows) + " rows";
+}
+
+}  // namespace
+
+std::string AuditScreen(const AuditReport& report, const Recipe& recipe, const std::string& description, const std::string& notes,
+                        const std::vector<Claims>* claims, size_t width) {
+  if (width == 0) width = kPlainWidth;
+  std::string out = Paragraph("", description + "; " + StepsText(report), width, 0) + "\n";
+  out += Render(AccountTable(report), TableFormat::kText, width) + "\n";
+  const auto line = [&](const char* label, const std::string& text) {
+    out += text.empty() ? "" : Paragraph(label, text, width, kTextFrom);
+  };
+  line("active", TouchedText(report));
+  if (!report.experts.empty()) line("experts", ExpertsText(report, recipe));
+  if (report.page_bytes > 0) line("pages", PagesText(report));
+  out += notes;
+  if (claims != nullptr) out += ClaimsVerdict(*claims, width);
+  if (report.differing > 0) {
+    Table findings = PageFindingTable(report);
+    if (findings.rows.size() > kFewFindings) findings.rows.resize(kFewFindings);
+    if (!findings.rows.empty()) out += "\n" + Render(findings, TableFormat::kText, width);
+    out += "\n" + DifferencesText(report, kFewDifferences, width) + "--full: all tables, and up to 40 rows that differ\n";
+  }
+  return out + "\n" + VerdictText(report);
+}
+
+}  // namespace tally::app

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/claims.h"
+
+#include <algorithm>
+
+#include "engine/app/table.h"
+
+namespace tally::app {
+namespace {
+
+using books::Agreement;
+using books::ClaimCheck;
+using books::WithThousands;
+
+const char* AgreementName(Agreement agreement) {
+  switch (agreement) {
+    case Agreement::kExact: return "exact";
+    case Agreement::kRounded: return "rounded";
+    case Agreement::kTruncated: return "truncated";
+    case Agreement::kNo: break;
+  }
+  return "no";
+}
+
+std::string SourceText(const books::PublishedFigures& published) {
+  return published.source + (published.from_memory ? ", from memory" : "");
+}
+
+bool Holds(const ClaimCheck::Convention& c) { return c.agreement != Agreement::kNo; }
+bool CountsPrediction(const ClaimCheck::Convention& c) { return c.name.ends_with("with multi-token prediction"); }
+
+// Conventions with multi-token prediction are named where they hold; that a total is not one without the embedding is said where none
+// holds.
+std::string ClaimText(const ClaimCheck& check) {
+  std::string holds, fails;
+  const bool none = std::ranges::none_of(check.conventions, Holds);
+  for (const auto& c : check.conventions) {
+    std::string& names = Holds(c) ? holds : fails;
+    if (!Holds(c) && (CountsPrediction(c) || (c.name == "total without embedding and head" && !none))) continue;
+    names += (names.empty() ? "" : ", ") + c.name + (c.agreement == Agreement::kTruncated ? " (digits cut off)" : "");
+  }
+  return check.figure + " " + check.printed + (none ? " holds under no convention" : " holds as " + holds) +
+         (fails.empty() ? "" : ", not as " + fails);
+}
+
+}  // namespace
+
+Claims ClaimsOf(const CountedModel& m) { return {m.name, m.published, books::CheckPublished(m.count, m.published)}; }
+
+std::string ClaimsSentence(const Claims& claims) {
+  std::string text;
+  for (const ClaimCheck& check : claims.checks) text += (text.empty() ? "" : "; ") + ClaimText(check);
+  return text + " (" + SourceText(claims.published) + ")";
+}
+
+std::string ClaimCell(const Claims& claims, std::string_view figure) {
+  for (const ClaimCheck& check : claims.checks) {
+    if (check.figure != figure) continue;
+    const auto rounded = std::ranges::find_if(
+        check.conventions, [](const auto& c) { return c.agreement == Agreement::kExact || c.agreement == Agreement::kRounded; });
+    const auto any = rounded != check.conventions.end() ? rounded : std::ranges::find_if(check.conventions, Holds);
+    return check.printed + ": " + (any == check.conventions.end() ? "none" : any->name);
+  }
+  return "";
+}
+
+std::string ClaimsText(std::span<const Claims> claims, size_t width) {
+  std::string text;
+  for (const Claims& one : claims) {
+    Table t{one.model + ": published figures (" + SourceText(one.published) + ")",
+            {"figure", "printed", "convention", "count", "holds"},
+            {},
+            {true, false, true, false, true}};
+    for (const books::ClaimCheck& check : one.checks) {
+      for (const auto& c : check.conventions) {
+        t.rows.push_back({check.figure, check.printed, c.name, WithThousands(c.count), AgreementName(c.agreement)});
+      }
+    }
+    text += (text.empty() ? "" : "\n") + Render(t, TableFormat::kText, width);
+  }
+  return text;
+}
+
+std::string ClaimsMarkdown(std::span<const Claims> claims) {
+  Table t{"published figures",
+          {"model", "figure", "printed", "convention", "count", "holds", "source"},
+          {},
+          {true, true, false, true, false, true, true}};
+  for (const Claims& one : claims) {
+    for (const books::ClaimCheck& check : one.checks) {
+      for (const auto& c : check.conventions) {
+        t.rows.push_back({one.model, check.figure, check.printed, c.name, WithThousands(c.count), AgreementName(c.agreement),
+                          SourceText(one.published)});
+      }
+    }
+  }
+  return Render(t, TableFormat::kMarkdown);
+}
+
+Json ClaimsJson(const Claims& of) {
+  Json claims = Json::array();
+  for (const ClaimCheck& check : of.checks) {
+    Json conventions = Json::array();
+    for (const auto& x : check.conventions) {
+      conventions.push_back({{"convention", x.name}, {"count", x.count}, {"holds", AgreementName(x.agreement)}});
+    }
+    claims.push_back({{"figure", check.figure},
+                      {"printed", check.printed},
+                      {"holds", check.holds()},
+                      {"conventions", std::move(conventions)}});
+  }
+  return {{"source", of.published.source}, {"from_memory", of.published.from_memory}, {"claims", std::move(claims)}};
+}
+
+}  // namespace tally::app

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is published of models, and under which convention it holds.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/api/tally.h"
+#include "engine/app/json.h"
+
+namespace tally::app {
+
+// Each figure that is published of a model, under every convention that could be meant.
+struct Claims {
+  std::string model = {};
+  books::PublishedFigures published = {};
+  std::vector<books::ClaimCheck> checks = {};  // none: nothing is published
+};
+Claims ClaimsOf(const CountedModel& model);
+
+// "total 20.91B holds as total; active 3.61B holds as active(head), not as active(all), active(none) (arXiv 2508.10925, Table 1)"
+std::string ClaimsSentence(const Claims& claims);
+// Of one figure, "active": "3.61B: active(head)", or "3.61B: none" where it holds under no convention. Empty: it is not published.
+std::string ClaimCell(const Claims& claims, std::string_view figure);
+// All conventions: a table a model in lines of at most `width` columns (0: of any), its source in the title; in Markdown one table.
+std::string ClaimsText(std::span<const Claims> claims, size_t width);
+std::string ClaimsMarkdown(std::span<const Claims> claims);
+Json ClaimsJson(const Claims& claims);
+
+}  // namespace tally::app

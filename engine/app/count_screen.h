@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tally count says of models on one screen.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "engine/api/tally.h"
+
+namespace tally::app {
+
+// One model: how many parameters it has, what is published of them and under which convention that holds, active parameters by
+// convention, where parameters are, memory at the types that people use, FLOPs and bytes of a token. About 24 lines of at most `width`
+// columns, 80 where that is 0.
+std::string CountScreen(const CountedModel& model, size_t width);
+// Several: the same as a table, a column a model; columns that have no room stand below (0: there is room for all).
+std::string CountScreen(std::span<const CountedModel> models, size_t width);
+
+}  // namespace tally::app

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <span>
+#include <vector>
+
+#include "engine/base/format.h"
+#include "engine/studies/count.h"
+#include "engine/studies/quant_presets.h"
+
+namespace tally {
+namespace {
+
+using books::ParameterForm;
+
+// A tensor as the GGUF file has it from which Quantize starts.
+StoredTensor TensorOf(const CountedModel& model, const ParameterForm& p) {
+  StoredTensor t;
+  t.name = p.full_name() + (p.name.ends_with(".bias") ? "" : ".weight");
+  if (p.slices > 1) t.shape.push_back(p.slices);
+  if (!p.vector) t.shape.push_back(p.rows);
+  t.shape.push_back(p.cols);
+  const auto stored = model.stored_types.find(p.full_name());
+  const bool whole = books::StoredType(p, DType::kQ8_0) == DType::kF32;  // what no preset quantises
+  t.dtype = stored != model.stored_types.end() ? stored->second
+            : whole                            ? DType::kF32
+                                               : books::StoredType(p, model.count.options.type);
+  return t;
+}
+
+QuantModel PresetFacts(const Recipe& r, std::span<const StoredTensor> tensors) {
+  QuantModel m;
+  m.architecture = r.family;
+  m.layers = r.n_layers;
+  m.experts = r.n_experts;
+  m.heads = r.n_heads;
+  m.kv_heads = r.n_kv_heads;
+  m.tied_head = r.tied_head;
+  for (const StoredTensor& t : tensors) m.value_tensors += HoldsValues(t.name) ? 1 : 0;
+  return m;
+}
+
+}  // namespace
+
+Result<uint64_t> PresetBytes(const CountedModel& model, std::string_view preset) {
+  const QuantPreset* const known = FindQuantPreset(preset);
+  if (known == nullptr) return BadInput(Quote(preset) + " is no preset of quantize");
+  std::vector<StoredTensor> tensors;
+  for (const ParameterForm& p : model.count.tensors) {
+    if (!p.prediction) tensors.push_back(TensorOf(model, p));
+  }
+  uint64_t bytes = 0;
+  const QuantModel facts = PresetFacts(model.count.recipe, tensors);
+  const std::vector<QuantChoice> choices = QuantTypesOf(*known, facts, tensors, false);
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const DTypeInfo type = GetDTypeInfo(choices[i].type);
+    bytes += tensors[i].elements() / type.block_size * type.block_bytes;
+  }
+  return bytes;
+}
+
+}  // namespace tally
