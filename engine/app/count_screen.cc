@@ -209,11 +209,11 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
       t.rows.push_back(std::move(cells));
     }
   };
-  const auto count = [&](std::string name, const auto& get) {
-    row(std::move(name), [&](const CountedModel& m) { return CountCell(get(m)); });
+  const auto count = [&](const std::string& name, const auto& get) {
+    row(name, [&](const CountedModel& m) { return CountCell(get(m)); });
   };
-  const auto bytes = [&](std::string name, const auto& get) {
-    row(std::move(name), [&](const CountedModel& m) {
+  const auto bytes = [&](const std::string& name, const auto& get) {
+    row(name, [&](const CountedModel& m) {
       const auto n = static_cast<double>(get(m));
       return n > 0 ? Scaled(n, "B") : std::string();
     });
@@ -247,10 +247,10 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
   });
   row("weights as", [](const CountedModel& m) { return m.stored_as; });
   bytes("weights", [](const CountedModel& m) { return m.count.weight_bytes; });
-  for (const auto& [name, ignored] : WeightsAs(models.front())) {
-    bytes("weights, " + name, [&](const CountedModel& m) {
+  for (const auto& type : WeightsAs(models.front())) {
+    bytes("weights, " + type.first, [&](const CountedModel& m) {
       const auto as = WeightsAs(m);
-      return std::ranges::find(as, name, [](const auto& x) { return x.first; })->second;
+      return std::ranges::find(as, type.first, [](const auto& x) { return x.first; })->second;
     });
   }
   bytes("KV a token", [](const CountedModel& m) { return m.count.kv_bytes_per_token; });
