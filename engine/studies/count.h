@@ -49,7 +49,8 @@ struct CountedModel {
 TALLY_API Result<CountedModel> CountModel(const CountRequest& request);
 
 // Bytes of the weights as a preset of Quantize stores them ("Q4_K_M"): experts that are MXFP4 stay. Where a file keeps query, key and
-// value in one matrix that the recipe has as three (BLOOM, Falcon, Phi-3), rules for single tensors make it a few percent more.
+// value in one matrix that the recipe has as three (BLOOM), rules for single tensors make
+// the file a few percent larger.
 // kBadInput: there is no such preset.
 TALLY_API Result<uint64_t> PresetBytes(const CountedModel& model, std::string_view preset);
 

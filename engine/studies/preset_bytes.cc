@@ -4,6 +4,7 @@
 
 #include "engine/base/format.h"
 #include "engine/studies/count.h"
+#include "engine/studies/preset_types.h"
 #include "engine/studies/quant_presets.h"
 
 namespace tally {
@@ -40,21 +41,31 @@ QuantModel PresetFacts(const Recipe& r, std::span<const StoredTensor> tensors) {
 
 }  // namespace
 
+PresetTypes PresetTypesOf(const CountedModel& model, const QuantPreset& preset) {
+  std::vector<StoredTensor> tensors;
+  std::vector<std::string> names;
+  for (const ParameterForm& p : model.count.tensors) {
+    if (p.prediction) continue;
+    tensors.push_back(TensorOf(model, p));
+    names.push_back(p.full_name());
+  }
+  const std::vector<QuantChoice> choices = QuantTypesOf(preset, PresetFacts(model.count.recipe, tensors), tensors, false);
+  PresetTypes of;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const DTypeInfo type = GetDTypeInfo(choices[i].type);
+    const auto elements = static_cast<uint64_t>(tensors[i].elements());
+    of.types[names[i]] = choices[i].type;
+    of.bytes += elements / type.block_size * type.block_bytes;
+    if (!MayQuantise(tensors[i]) || tensors[i].dtype == DType::kMXFP4) continue;
+    (choices[i].fallback ? of.fallback : of.whole) += static_cast<double>(elements);
+  }
+  return of;
+}
+
 Result<uint64_t> PresetBytes(const CountedModel& model, std::string_view preset) {
   const QuantPreset* const known = FindQuantPreset(preset);
   if (known == nullptr) return BadInput(Quote(preset) + " is no preset of quantize");
-  std::vector<StoredTensor> tensors;
-  for (const ParameterForm& p : model.count.tensors) {
-    if (!p.prediction) tensors.push_back(TensorOf(model, p));
-  }
-  uint64_t bytes = 0;
-  const QuantModel facts = PresetFacts(model.count.recipe, tensors);
-  const std::vector<QuantChoice> choices = QuantTypesOf(*known, facts, tensors, false);
-  for (size_t i = 0; i < choices.size(); ++i) {
-    const DTypeInfo type = GetDTypeInfo(choices[i].type);
-    bytes += tensors[i].elements() / type.block_size * type.block_bytes;
-  }
-  return bytes;
+  return PresetTypesOf(model, *known).bytes;
 }
 
 }  // namespace tally

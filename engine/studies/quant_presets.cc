@@ -165,18 +165,6 @@ Result<QuantModel> QuantModelOf(const Inventory& inventory) {
   return m;
 }
 
-QuantModel QuantModelOf(const Recipe& recipe) {
-  QuantModel m;
-  m.architecture = recipe.family;
-  m.layers = recipe.n_layers;
-  m.experts = recipe.n_experts;
-  m.heads = recipe.n_heads;
-  m.kv_heads = recipe.n_kv_heads;
-  m.value_tensors = recipe.latent.kv_rank > 0 ? 0 : recipe.n_layers;
-  m.tied_head = recipe.tied_head;
-  return m;
-}
-
 bool MayQuantise(const StoredTensor& t) {
   const std::string_view name = t.name;
   if (t.shape.size() < 2 || !name.ends_with("weight")) return false;

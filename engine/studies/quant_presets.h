@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "engine/base/dtype.h"
-#include "engine/recipe/recipe.h"
 #include "loaders/inventory/inventory.h"
 
 namespace tally {
@@ -58,7 +57,6 @@ struct QuantModel {
 };
 // Of a GGUF file. kBadInput: a key has another type.
 Result<QuantModel> QuantModelOf(const Inventory& inventory);
-QuantModel QuantModelOf(const Recipe& recipe);
 
 // True if presets other than the plain ones change the tensor: matrices and experts' matrices that are no norm, router or position.
 bool MayQuantise(const StoredTensor& t);
