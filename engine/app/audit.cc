@@ -18,6 +18,7 @@
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/record_files.h"
+#include "engine/app/syntax.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
@@ -97,8 +98,7 @@ Status RunAudit(const AuditFlags& flags) {
 
 Action AddAudit(CLI::App& app) {
   auto flags = std::make_shared<AuditFlags>();
-  CLI::App* c = app.add_subcommand(
-      "audit", "Run a model and compare what its kernels were charged with closed form and checkpoint, to the integer");
+  CLI::App* c = app.add_subcommand("audit", "Compare closed form, checkpoint and ledger, to the integer");
   AddModelFlags(*c, flags->model);
   c->add_option("-p,--prompt", flags->prompt, "prompt text (-: standard input; default: a line of verse)")
       ->allow_extra_args(false);
@@ -112,6 +112,7 @@ Action AddAudit(CLI::App& app) {
   AddRecordFlags(*c, flags->records);
   c->add_flag("--json", flags->json, "one JSON document on standard output, every row of every step in it");
   c->footer("Exit code 3: the accounts differ; the rows and pages that do are printed.");
+  AddExamples(*c, {"tally audit", "tally audit demo --mmu --claims -n 4"});
   return [flags, decode] {
     flags->decode_given = decode->count() > 0;
     return Report(RunAudit(*flags));

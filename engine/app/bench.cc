@@ -17,6 +17,7 @@
 #include "engine/app/kept_bench.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/syntax.h"
 #include "engine/machine/instruction_set.h"
 
 namespace tally::app {
@@ -189,27 +190,28 @@ int Serve(BenchFlags& flags) {
 
 Action AddBench(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* c = app.add_subcommand(
-      "bench",
-      "Prefill and decode speed over a grid of work, beside the machine's bandwidth and peaks, measured in the same run");
+  CLI::App* c = app.add_subcommand("bench", "Measure prefill and decode, beside this machine's roofs");
   AddSharedModelFlags(*c, flags->model);
   const auto list = [&](const std::string& names, std::string& value, const std::string& description) {
-    c->add_option(names, value, description)->type_name("LIST")->capture_default_str();
+    return c->add_option(names, value, description)->type_name(kListType)->capture_default_str();
   };
   list("-p,--prompt", flags->prompts, "tokens of a prefill (0: none is measured)");
   list("-n,--tokens", flags->generate, "decode steps (0: none are measured)");
   list("-d,--depth", flags->depths, "tokens that the KV cache of each sequence holds before");
   list("--batch", flags->batches, "sequences that decode together");
   list("-t,--threads", flags->threads, "threads (0: OMP_NUM_THREADS, or all cores)");
-  list("--kv", flags->kv, "types of the KV cache: " + KvTypeChoices());
-  list("--beside", flags->beside,
-       "the first of each list again beside a busy loop (spin) or a second process that does the same (self)");
+  Choices(list("--kv", flags->kv, "types of the KV cache"), KvTypeChoices());
+  Choices(list("--beside", flags->beside,
+               "the first of each list again beside a busy loop (spin) or a second process that does the same (self)"),
+          {"spin", "self"});
   c->add_option("--beside-command", flags->command, "the same beside a command of the shell that runs until it is killed");
   c->add_option("--target", flags->target, "measure with at most this instruction set, as `bench` names it (AVX2, AVX2_VNNI)");
   AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
   AddNumber(*c, "-s,--seed", flags->speed.seed, "of the random tokens");
-  c->add_option("--format", flags->format, "table, md, csv, json or jsonl")->capture_default_str();
+  Choices(c->add_option("--format", flags->format, "what is printed")->capture_default_str(),
+          {"table", "md", "csv", "json", "jsonl"});
   c->add_flag("--json", flags->json, "--format json");
+  AddExamples(*c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md"});
   c->add_flag("--serve-steps", flags->serve)->group("");  // ServeSpeedSteps
   return [flags] {
     if (flags->serve) return Serve(*flags);

@@ -25,5 +25,7 @@ Action AddCount(CLI::App& app);
 Action AddAudit(CLI::App& app);
 Action AddPull(CLI::App& app);
 Action AddFit(CLI::App& app);
+Action AddCompletion(CLI::App& app);
+Action AddMan(CLI::App& app);  // after all others, which it knows
 
 }  // namespace tally::app

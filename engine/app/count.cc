@@ -20,6 +20,7 @@
 #include "engine/app/hub_models.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/syntax.h"
 #include "engine/app/training_report.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
@@ -143,20 +144,20 @@ Status RunCount(const CountFlags& flags) {
 Action AddCount(CLI::App& app) {
   auto flags = std::make_shared<CountFlags>();
   flags->models = {"demo"};
-  CLI::App* c = app.add_subcommand("count", "Parameters, FLOPs and bytes of models, from their configurations alone");
+  CLI::App* c = app.add_subcommand("count", "Parameters, FLOPs and bytes of a model, without its weights");
   c->add_option("MODEL,-m,--model", flags->models,
                 "GGUF file, Hugging Face directory, config.json, ORG/NAME of its hub, or a built-in name (any case); several "
                 "make columns. "
                 "NAME:KEY=VALUE,KEY=VALUE is NAME with settings of its own")
-      ->default_str("demo")
-      ->option_text("TEXT ... [demo]");
+      ->type_name(kNameType)
+      ->default_str("demo");
   c->add_option("--set", flags->settings, "change the configuration: KEY=VALUE[,KEY=VALUE...]; keys: " + SettingKeys())
       ->allow_extra_args(false);
   AddNumber(*c, "-c,--ctx,--ctx-size", flags->context, "positions that the decode token sees, its own included (0: as --prompt)");
   AddNumber(*c, "--prompt", flags->prompt, "positions of the prefill (0: 1024, or the trained context where that is shorter)");
   AddNumber(*c, "--batch", flags->batch, "sequences");
-  c->add_option("--type", flags->type, "count weights as " + WeightTypeNames() + " (default: as stored or published)");
-  c->add_option("--format", flags->format, "table, md, csv or json")->check(CLI::IsMember({"table", "md", "csv", "json"}));
+  Choices(c->add_option("--type", flags->type, "count weights as this type (else: as stored or published)"), WeightTypeChoices());
+  c->add_option("--format", flags->format, "what is printed")->check(CLI::IsMember({"table", "md", "csv", "json"}));
   c->add_flag("--full", flags->full, "all tables: every tensor, closed forms, all types, FLOPs by part");
   c->add_flag("--layers", flags->layers, "the same, with every tensor of every layer in a row of its own");
   c->add_flag("--training", flags->training, "memory and FLOPs of training with AdamW besides");
@@ -168,6 +169,8 @@ Action AddCount(CLI::App& app) {
   std::string known;
   for (const std::string_view name : KnownModels()) known += (known.empty() ? "" : ", ") + std::string(name);
   c->footer("Built-in names: " + known);
+  AddExamples(*c, {"tally count gpt-oss-120b --ctx 8192 --batch 16 --type q8_0 --plot",
+                   "tally count mini-gpt mini-gpt:d_model=128,n_layers=4,d_ff=512 mini-gpt:d_model=256,n_layers=6,d_ff=1024"});
   return [flags] { return Report(RunCount(*flags)); };
 }
 

@@ -19,6 +19,7 @@
 #include "engine/app/kept_bench.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/syntax.h"
 
 namespace tally::app {
 namespace {
@@ -170,16 +171,25 @@ Status RunFit(const FitFlags& flags) {
   return {};
 }
 
+// Presets, then types that are none.
+std::vector<std::string_view> FitTypeChoices() {
+  std::vector<std::string_view> names = QuantizePresets();
+  for (const std::string_view name : WeightTypeChoices()) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace
 
 Action AddFit(CLI::App& app) {
   auto flags = std::make_shared<FitFlags>();
-  CLI::App* c =
-      app.add_subcommand("fit", "Whether models fit this machine's memory, at which type, and how fast they can be at most");
+  CLI::App* c = app.add_subcommand("fit", "Does a model fit this machine, at which type, how fast at most?");
   c->add_option("MODEL,-m,--model", flags->models,
                 "GGUF file, Hugging Face directory, config.json, ORG/NAME of its hub, or a built-in name; several make a table. "
                 "NAME:KEY=VALUE,KEY=VALUE is NAME with settings of its own")
-      ->option_text("TEXT ... [demo]");
+      ->type_name(kNameType)
+      ->default_str("demo");
   c->add_flag("--all", flags->all, "the built-in models: the largest that fit");
   c->add_flag("--full", flags->full, "with --all: every one of them");
   c->add_option("--set", flags->settings, "change the configuration: KEY=VALUE[,KEY=VALUE...], as of count")
@@ -188,10 +198,13 @@ Action AddFit(CLI::App& app) {
             "positions of each sequence in the KV cache (0: the trained ones, at most 4096)");
   AddNumber(*c, "-p,--prompt", flags->options.prompt, "positions of a prefill (0: 512, or the context where that is less)");
   AddNumber(*c, "--batch", flags->options.batch, "sequences");
-  c->add_option("--type", flags->type,
-                "weights as a preset of quantize makes them (Q4_K_M), or all as " + WeightTypeNames() +
-                    " (default: as stored or published, and presets beside)");
-  c->add_option("--kv", flags->kv, "type of the KV cache: f32, f16, bf16 or q8_0")->capture_default_str();
+  Choices(
+      c->add_option("--type", flags->type,
+                    "weights as a preset of quantize makes them, or all as this type (else: as stored or published, and presets "
+                    "beside)"),
+      FitTypeChoices());
+  Choices(c->add_option("--kv", flags->kv, "type of the KV cache")->capture_default_str(),
+          {kKvTypeNames.begin(), kKvTypeNames.end()});
   AddNumber(*c, "-t,--threads", flags->threads, "threads (0: OMP_NUM_THREADS, or all cores)");
   c->add_option(
       "--machine", flags->machine,
@@ -200,11 +213,11 @@ Action AddFit(CLI::App& app) {
   AddYes(*c, flags->yes);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   c->footer(
-      "A bound is what the weights, the KV cache and the products of a step take at the best rates seen of this machine in this\n"
-      "boot: measured in two seconds, raised by every `tally bench`, kept in $XDG_CACHE_HOME/tally or ~/.cache/tally. Weights\n"
-      "in blocks reach 8 / (8 + s) of the int8 peak, with s multiplies that scale 32 columns: Q8_0 .80, Q4_K .73, Q6_K .67.\n"
-      "  tally fit gpt-oss-20b --ctx 32768\n"
-      "  tally fit qwen3-8b llama-3.2-1b gpt-oss-20b --machine ram=16GiB,read=50GB/s,int8=1T,bf16=none,f32=250G");
+      "A bound is what the weights, the KV cache and the products of a step take at the best rates seen of this machine in this "
+      "boot: measured in two seconds, raised by every `tally bench`, kept in $XDG_CACHE_HOME/tally or ~/.cache/tally. Weights in "
+      "blocks reach 8 / (8 + s) of the int8 peak, with s multiplies that scale 32 columns: Q8_0 .80, Q4_K .73, Q6_K .67.");
+  AddExamples(*c, {"tally fit gpt-oss-20b --ctx 32768",
+                   "tally fit gpt2-xl Qwen2.5-7B gpt-oss-20b --machine ram=16GiB,read=50GB/s,int8=1T,bf16=none,f32=250G"});
   return [flags] { return Report(RunFit(*flags)); };
 }
 

@@ -13,6 +13,7 @@
 #include "engine/app/json.h"
 #include "engine/app/options.h"
 #include "engine/app/parts.h"
+#include "engine/app/syntax.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -191,6 +192,7 @@ Action AddInspect(CLI::App& app) {
   AddModel(*c, flags->model);
   c->add_flag("--full", flags->full, "long strings and arrays in full");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
+  AddExamples(*c, {"tally inspect", "tally inspect demo --json"});
   return [flags] { return Report(RunInspect(*flags)); };
 }
 

@@ -15,6 +15,7 @@
 #include "engine/app/json.h"
 #include "engine/app/options.h"
 #include "engine/app/record_files.h"
+#include "engine/app/syntax.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -152,19 +153,23 @@ Result<int> RunLogits(const LogitsFlags& flags) {
 
 Action AddLogits(CLI::App& app) {
   auto flags = std::make_shared<LogitsFlags>();
-  CLI::App* c = app.add_subcommand("logits", "The logits of every position of a text or of given tokens");
+  CLI::App* c = app.add_subcommand("logits", "The logits of every position of a text");
   AddModelFlags(*c, flags->model);
   c->add_option("-p,--prompt", flags->prompt,
                 "text (-: standard input, which is also read where it is no terminal and nothing is given)")
       ->allow_extra_args(false);
   c->add_option("--tokens", flags->tokens, "token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
-  c->add_option("--tokens-file", flags->tokens_file, "file with token ids, written the same way (-: standard input)");
+  c->add_option("--tokens-file", flags->tokens_file, "file with token ids, written the same way (-: standard input)")
+      ->type_name(kFileType);
   c->add_option("-o,--out", flags->out,
-                "write them as .npy, float32 [tokens, vocab], complete or not at all; without: the 5 greatest are printed");
-  c->add_option("--dump", flags->dump, "directory for the output of every op, as .npy files named by layer, component and op");
+                "write them as .npy, float32 [tokens, vocab], complete or not at all; without: the 5 greatest are printed")
+      ->type_name(kFileType);
+  c->add_option("--dump", flags->dump, "directory for the output of every op, as .npy files named by layer, component and op")
+      ->type_name(kFolderType);
   AddRecordFlags(*c, flags->records);
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
+  AddExamples(*c, {"tally logits -p \"ROMEO:\"", "tally logits demo --tokens 1,2,3 -o /tmp/logits.npy --dump /tmp/ops"});
   return [flags] {
     const Result<int> code = RunLogits(*flags);
     return code.ok() ? *code : Report(code.status());

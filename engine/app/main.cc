@@ -12,12 +12,17 @@
 
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/syntax.h"
 #include "engine/app/usage.h"
+#include "engine/machine/machine.h"
 
 namespace tally::app {
 namespace {
 
 constexpr const char* kVersion = "tally 0.2.0";
+
+// Columns of help: the terminal's, but lines that are long are hard to read.
+size_t HelpWidth() { return static_cast<size_t>(std::clamp(TerminalWidth(Stream::kOutput, 80), 40, 100)); }
 
 // "tally help", "tally help run" and "tally version" as the options that they stand for.
 std::vector<std::string> Arguments(int argc, char** argv) {
@@ -30,28 +35,36 @@ std::vector<std::string> Arguments(int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Tally: a transformer runtime for CPUs that keeps a ledger of what every kernel did.", "tally");
+  CLI::App app("Run transformer language models on CPUs, and say exactly what that cost", "tally");
   app.require_subcommand(1);
-  app.set_version_flag("--version", kVersion);
+  app.set_help_flag("-h,--help", "show this help");
+  app.set_version_flag("--version", kVersion, "show the version");
+  app.formatter_fn([](const CLI::App* shown, const std::string&, CLI::AppFormatMode) {
+    return HelpText(*shown, shown->get_parent() != nullptr ? shown->get_parent()->get_name() : "", HelpWidth());
+  });
   std::vector<std::pair<std::string, Action>> commands;
   std::string names;
   using Add = Action (*)(CLI::App&);
   const std::pair<const char*, Add> kAll[] = {{"run", AddRun},
-                                              {"logits", AddLogits},
-                                              {"tokenize", AddTokenize},
-                                              {"inspect", AddInspect},
-                                              {"synth", AddSynth},
+                                              {"count", AddCount},
+                                              {"fit", AddFit},
+                                              {"audit", AddAudit},
                                               {"bench", AddBench},
+                                              {"pull", AddPull},
+                                              {"inspect", AddInspect},
                                               {"perplexity", AddPerplexity},
                                               {"quantize", AddQuantize},
-                                              {"count", AddCount},
-                                              {"audit", AddAudit},
-                                              {"pull", AddPull},
-                                              {"fit", AddFit}};
+                                              {"logits", AddLogits},
+                                              {"tokenize", AddTokenize},
+                                              {"synth", AddSynth},
+                                              {"completion", AddCompletion},
+                                              {"man", AddMan}};
   for (const auto& [name, add] : kAll) {
     commands.emplace_back(name, add(app));
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
+  // Not earlier: CLI11 hands it on to the commands that are added after.
+  app.footer("Exit codes: 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree.");
   std::vector<std::string> arguments = Arguments(argc, argv);
   if (arguments.empty()) return Report(BadInput("a command is needed: " + names + " (see tally --help)"));
   const std::string first = arguments.front();

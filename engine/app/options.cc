@@ -18,6 +18,7 @@
 #include "engine/app/hub_models.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/numbers.h"
+#include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
@@ -28,8 +29,23 @@ namespace {
 constexpr size_t kMostText = size_t{1} << 30;  // bytes of a prompt or token file
 
 template <class T>
-Status Choose(const std::string& option, const std::string& given, const std::vector<std::pair<std::string_view, T>>& choices,
-              T& out) {
+using Named = std::vector<std::pair<std::string_view, T>>;
+
+const Named<ActivationMode> kActivations = {{"auto", ActivationMode::kAuto},
+                                            {"f32", ActivationMode::kF32},
+                                            {"bf16", ActivationMode::kBF16},
+                                            {"int8", ActivationMode::kInt8}};
+const Named<ImplChoice> kImpls = {{"auto", ImplChoice::kAuto}, {"ref", ImplChoice::kRef}, {"blas", ImplChoice::kBlas}};
+
+template <class T>
+std::vector<std::string_view> NamesOf(const Named<T>& choices) {
+  std::vector<std::string_view> names;
+  for (const auto& choice : choices) names.push_back(choice.first);
+  return names;
+}
+
+template <class T>
+Status Choose(const std::string& option, const std::string& given, const Named<T>& choices, T& out) {
   std::string known;
   for (const auto& [name, value] : choices) {
     if (given == name) {
@@ -46,27 +62,37 @@ Status Choose(const std::string& option, const std::string& given, const std::ve
 void AddModel(CLI::App& command, std::string& model) {
   command
       .add_option("MODEL,-m,--model", model, "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
+      ->type_name(kModelType)
       ->default_str(model);
 }
 
-std::string KvTypeChoices() {
-  std::string types = "auto";
-  for (const std::string_view name : kKvTypeNames) types += ", " + std::string(name);
+std::vector<std::string_view> WeightTypeChoices() {
+  std::vector<std::string_view> types;
+  for (const DType type : kWeightTypes) types.push_back(DTypeName(type));
+  return types;
+}
+
+std::vector<std::string_view> KvTypeChoices() {
+  std::vector<std::string_view> types = {"auto"};
+  types.insert(types.end(), kKvTypeNames.begin(), kKvTypeNames.end());
   return types;
 }
 
 void AddSharedModelFlags(CLI::App& command, ModelFlags& flags) {
   AddModel(command, flags.model);
   AddNumber(command, "-c,--ctx,--ctx-size", flags.context, "context length in tokens (0: the trained one, at most 4096)");
-  command.add_option("--activations", flags.activations, "auto, f32, bf16 or int8");
+  Choices(command.add_option("--activations", flags.activations, "type of the activations"), NamesOf(kActivations))
+      ->capture_default_str();
   AddYes(command, flags.yes);
-  command.add_option("--impl", flags.impl, "kernels: auto, ref (scalar reference) or blas (OpenBLAS)");
+  Choices(command.add_option("--impl", flags.impl, "kernels, of which ref are scalar references and blas is OpenBLAS"),
+          NamesOf(kImpls))
+      ->capture_default_str();
 }
 
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   AddSharedModelFlags(command, flags);
   AddNumber(command, "-t,--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)");
-  command.add_option("--kv", flags.kv, "type of the KV cache: " + KvTypeChoices());
+  Choices(command.add_option("--kv", flags.kv, "type of the KV cache"), KvTypeChoices())->capture_default_str();
 }
 
 Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
@@ -82,16 +108,11 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
                     std::to_string(flags.context));
   }
   options.context = flags.context;
-  using A = ActivationMode;
-  TALLY_RETURN_IF_ERROR(Choose<A>("--activations", flags.activations,
-                                  {{"auto", A::kAuto}, {"f32", A::kF32}, {"bf16", A::kBF16}, {"int8", A::kInt8}},
-                                  options.activations));
+  TALLY_RETURN_IF_ERROR(Choose("--activations", flags.activations, kActivations, options.activations));
   std::vector<std::pair<std::string_view, std::optional<KvType>>> kv = {{"auto", std::nullopt}};
   for (size_t i = 0; i < kKvTypeNames.size(); ++i) kv.emplace_back(kKvTypeNames[i], static_cast<KvType>(i));
   TALLY_RETURN_IF_ERROR(Choose("--kv", flags.kv, kv, options.kv));
-  using I = ImplChoice;
-  TALLY_RETURN_IF_ERROR(
-      Choose<I>("--impl", flags.impl, {{"auto", I::kAuto}, {"ref", I::kRef}, {"blas", I::kBlas}}, options.impl));
+  TALLY_RETURN_IF_ERROR(Choose("--impl", flags.impl, kImpls, options.impl));
   return options;
 }
 

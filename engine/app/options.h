@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/api/tally.h"
@@ -29,9 +30,10 @@ void AddModel(CLI::App& command, std::string& model);  // [MODEL] or -m MODEL; w
 void AddSharedModelFlags(CLI::App& command, ModelFlags& flags);
 // These, and -t --threads --kv
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
-std::string KvTypeChoices();  // "auto, f32, ..."
 // --width, of text on standard output (OutputWidth)
 void AddWidth(CLI::App& command, uint64_t& width);
+std::vector<std::string_view> WeightTypeChoices();  // "F32", "F16", ...
+std::vector<std::string_view> KvTypeChoices();      // "auto", "f32", ...
 // kBadInput names the option and its range.
 Result<LoadOptions> ToLoadOptions(const ModelFlags& flags);
 

@@ -15,6 +15,7 @@
 #include "engine/app/json.h"
 #include "engine/app/options.h"
 #include "engine/app/record_files.h"
+#include "engine/app/syntax.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -153,20 +154,26 @@ Result<int> RunPerplexity(const PerplexityFlags& flags) {
 
 Action AddPerplexity(CLI::App& app) {
   auto flags = std::make_shared<PerplexityFlags>();
-  CLI::App* c = app.add_subcommand("perplexity", "How well a model predicts a text, and how far it is from another one");
+  CLI::App* c = app.add_subcommand("perplexity", "How well a model predicts a text, and how far it is from another");
   AddModelFlags(*c, flags->model);
   c->add_option("-f,--file", flags->file,
                 "text (-: standard input, which is also read where it is no terminal and nothing is given); where the tokenizer "
-                "begins texts with a token, every window has it");
-  c->add_option("--tokens-file", flags->tokens_file, "file with token ids instead: 1,2,3 (-: standard input)");
+                "begins texts with a token, every window has it")
+      ->type_name(kFileType);
+  c->add_option("--tokens-file", flags->tokens_file, "file with token ids instead: 1,2,3 (-: standard input)")
+      ->type_name(kFileType);
   c->add_option("--stride", flags->stride,
                 "tokens from one window to the next (0: half a window, which is --ctx, 512 unless given)")
       ->capture_default_str();
   c->add_option("--windows", flags->windows, "stop after so many windows (0: all)")->capture_default_str();
   c->add_option("--save", flags->save,
-                "write the logits of the scored tokens: .npy, float32 [tokens, 3 + vocab]; id, window, stride, logits");
-  c->add_option("--against", flags->against, "compare with such a file: KL divergence, same most likely token");
+                "write the logits of the scored tokens: .npy, float32 [tokens, 3 + vocab]; id, window, stride, logits")
+      ->type_name(kFileType);
+  c->add_option("--against", flags->against, "compare with such a file: KL divergence, same most likely token")
+      ->type_name(kFileType);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
+  AddExamples(*c, {"tally perplexity demo -f README.md --ctx 256 --windows 4 --save /tmp/logits.npy",
+                   "tally perplexity demo -f README.md --ctx 256 --windows 4 --kv q8_0 --against /tmp/logits.npy"});
   return [flags] {
     const Result<int> code = RunPerplexity(*flags);
     return code.ok() ? *code : Report(code.status());

@@ -8,6 +8,7 @@
 #include "engine/app/console.h"
 #include "engine/app/hub_models.h"
 #include "engine/app/json.h"
+#include "engine/app/syntax.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -62,7 +63,7 @@ Status RunPull(const PullFlags& flags) {
 
 Action AddPull(CLI::App& app) {
   auto flags = std::make_shared<PullFlags>();
-  CLI::App* c = app.add_subcommand("pull", "Fetch a model of the Hugging Face hub into its cache; prints the path");
+  CLI::App* c = app.add_subcommand("pull", "Fetch a model of the Hugging Face hub into its cache");
   c->add_option("NAME", flags->name,
                 "ORG/NAME (safetensors, or the GGUF file of type Q4_K_M), ORG/NAME:TYPE (a GGUF file: Q8_0), or ORG/NAME:FILE")
       ->required();
@@ -70,9 +71,8 @@ Action AddPull(CLI::App& app) {
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   c->footer(
       "What was cut off goes on where it ended. The same names are MODEL in other commands.\n"
-      "Variables: HF_HOME, HF_HUB_CACHE (where), HF_TOKEN (for gated models), HF_ENDPOINT, HF_HUB_OFFLINE; https_proxy.\n"
-      "  tally pull Qwen/Qwen3-0.6B\n"
-      "  tally pull bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M");
+      "Variables: HF_HOME, HF_HUB_CACHE (where), HF_TOKEN (for gated models), HF_ENDPOINT, HF_HUB_OFFLINE; https_proxy.");
+  AddExamples(*c, {"tally pull Qwen/Qwen3-0.6B", "tally pull bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M"});
   return [flags] { return Report(RunPull(*flags)); };
 }
 

@@ -12,6 +12,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
+#include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -84,21 +85,22 @@ Status RunQuantize(QuantizeFlags flags) {
 
 Action AddQuantize(CLI::App& app) {
   auto flags = std::make_shared<QuantizeFlags>();
-  CLI::App* c =
-      app.add_subcommand("quantize", "Write a GGUF file, or a Hugging Face directory as one, with other types of weights");
-  std::string presets;
-  for (const std::string_view name : QuantizePresets()) presets += (presets.empty() ? "" : ", ") + std::string(name);
-  c->add_option("IN", flags->in, "GGUF file (the first of several), or Hugging Face directory")->required();
-  c->add_option("OUT", flags->out, "GGUF file to write")->required();
-  c->add_option("--type", flags->options.type, "preset: " + presets)->capture_default_str();
+  CLI::App* c = app.add_subcommand("quantize", "Write a checkpoint as GGUF, with other types of weights");
+  c->add_option("IN", flags->in, "GGUF file (the first of several), or Hugging Face directory")
+      ->type_name(kModelType)
+      ->required();
+  c->add_option("OUT", flags->out, "GGUF file to write")->type_name(kFileType)->required();
+  Choices(c->add_option("--type", flags->options.type, "preset")->capture_default_str(), QuantizePresets());
   c->add_flag("--pure", flags->options.pure, "the preset's type for every matrix, without its rules");
   c->add_flag("--requantize", flags->options.requantize, "weights that are quantised already too");
-  c->add_option("--importance", flags->options.importance, "GGUF file of llama.cpp's imatrix");
+  c->add_option("--importance", flags->options.importance, "GGUF file of llama.cpp's imatrix")->type_name(kFileType);
   c->add_option("-t,--threads", flags->options.threads, "threads (0: all cores)")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
   c->add_flag("--dry-run", flags->options.dry_run, "say what would be written");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
+  AddExamples(*c, {"tally quantize models/demo/demo.gguf /tmp/demo-q8_0.gguf --type Q8_0 --requantize",
+                   "tally quantize models/demo/demo.gguf /tmp/demo.gguf --requantize --dry-run"});
   return [flags] { return Report(RunQuantize(*flags)); };
 }
 

@@ -13,6 +13,7 @@
 
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
+#include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/base/sync_file.h"
 
@@ -173,9 +174,11 @@ double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanosecon
 }  // namespace
 
 void AddRecordFlags(CLI::App& command, RecordFlags& flags) {
-  command.add_option("--ledger", flags.ledger, "file for what every op was charged with: one JSON line an op, timed");
-  command.add_option("--trace", flags.trace, "file with the ops as they ran, to be opened in Perfetto or chrome://tracing");
-  command.add_option("--csv", flags.csv, "file with a row for every op");
+  command.add_option("--ledger", flags.ledger, "file for what every op was charged with: one JSON line an op, timed")
+      ->type_name(kFileType);
+  command.add_option("--trace", flags.trace, "file with the ops as they ran, to be opened in Perfetto or chrome://tracing")
+      ->type_name(kFileType);
+  command.add_option("--csv", flags.csv, "file with a row for every op")->type_name(kFileType);
 }
 
 Status CheckOutputFile(const std::string& option, const std::string& path, const std::string& model,

@@ -15,6 +15,7 @@
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/record_files.h"
+#include "engine/app/syntax.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -212,13 +213,13 @@ void AddSeed(CLI::App& command, uint64_t& seed) {
 
 Action AddRun(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
-  CLI::App* c =
-      app.add_subcommand("run", "Generate from a prompt; the text goes to standard output, the books to standard error");
+  CLI::App* c = app.add_subcommand("run", "Generate text, and say what that cost");
   AddModelFlags(*c, flags->model);
   c->add_option("-p,--prompt", flags->prompt,
                 "prompt text (-: standard input, which is also read where it is no terminal and no prompt is given)")
       ->allow_extra_args(false);
-  c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input); one newline at its end is dropped");
+  c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input); one newline at its end is dropped")
+      ->type_name(kFileType);
   c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
   c->add_flag("--special", flags->special, "special tokens spelled out in the prompt become tokens (else they stay text)");
   AddNumber(*c, "-n,--tokens", flags->tokens, "most tokens to generate (-1 or -2: until the context is full)");
@@ -235,6 +236,7 @@ Action AddRun(CLI::App& app) {
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   c->footer("Sampling takes these steps in this order: repeat penalty, top-k, temperature, top-p, min-p, draw.");
+  AddExamples(*c, {"tally run -n 24 -p \"ROMEO:\"", "echo \"ROMEO:\" | tally run -n 24 --json"});
   return [flags] {
     const Result<int> code = RunModel(*flags);
     return code.ok() ? *code : Report(code.status());

@@ -12,6 +12,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
+#include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -65,19 +66,22 @@ Status RunSynth(const SynthFlags& flags) {
 
 Action AddSynth(CLI::App& app) {
   auto flags = std::make_shared<SynthFlags>();
-  CLI::App* c = app.add_subcommand("synth", "Write a full-size checkpoint of a public model's shapes with random weights");
-  c->add_option("NAME", flags->model, "a built-in model, one of those below, or a config.json")->required();
+  CLI::App* c = app.add_subcommand("synth", "Write a full-size checkpoint with random weights");
+  c->add_option("NAME", flags->model, "a built-in model, one of those below, or a config.json")->type_name(kNameType)->required();
   c->add_option("OUT", flags->out, "the GGUF file to write (its name ends in .gguf), or else a Hugging Face directory")
+      ->type_name(kFileType)
       ->required();
-  c->add_option("--type", flags->type, "of the matrices: " + WeightTypeNames())->capture_default_str();
+  Choices(c->add_option("--type", flags->type, "of the matrices")->capture_default_str(), WeightTypeChoices());
   AddNumber(*c, "-s,--seed", flags->seed, "of the random weights");
   c->add_option("--vocab-from", flags->vocab_from,
-                "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)");
+                "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)")
+      ->type_name(kFileType);
   AddNumber(*c, "--layers", flags->layers, "write only so many layers (0: all)");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   std::string known;
   for (const std::string_view name : SynthModels()) known += (known.empty() ? "" : ", ") + std::string(name);
   c->footer("Built-in names: " + known);
+  AddExamples(*c, {"tally synth gpt2 /tmp/gpt2.gguf --type Q8_0", "tally synth gpt-oss-20b gpt-oss-20b.gguf"});
   return [flags] { return Report(RunSynth(*flags)); };
 }
 

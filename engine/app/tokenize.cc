@@ -14,6 +14,7 @@
 #include "engine/app/console.h"
 #include "engine/app/json.h"
 #include "engine/app/options.h"
+#include "engine/app/syntax.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -130,24 +131,28 @@ Status RunTokenize(TokenizeFlags flags) {
 
 Action AddTokenize(CLI::App& app) {
   auto flags = std::make_shared<TokenizeFlags>();
-  CLI::App* c = app.add_subcommand("tokenize", "Text to token ids, one to a line, and back");
+  CLI::App* c = app.add_subcommand("tokenize", "Text to token ids, and back");
   c->add_option(
-      "MODEL", flags->first,
-      "GGUF file, Hugging Face directory, tokenizer.json, or demo: the bundled model, which is taken where a text stands alone");
+       "MODEL", flags->first,
+       "GGUF file, Hugging Face directory, tokenizer.json, or demo: the bundled model, which is taken where a text stands alone")
+      ->type_name(kModelType);
   c->add_option("TEXT", flags->second, "the text; standard input where that is no terminal and no text is given");
-  c->add_option("-m,--model", flags->model, "MODEL; what is left is the text");
-  c->add_option("-f,--file", flags->file, "file with the text (-: standard input)");
-  c->add_option("--ranks", flags->ranks, "instead of MODEL: a file of ranks as tiktoken publishes them (cl100k_base.tiktoken)");
-  c->add_option("--pattern", flags->pattern,
-                "how --ranks cuts text, and its special tokens: r50k, p50k, cl100k, o200k or o200k_harmony (else: as the file is "
-                "named)");
+  c->add_option("-m,--model", flags->model, "MODEL; what is left is the text")->type_name(kModelType);
+  c->add_option("-f,--file", flags->file, "file with the text (-: standard input)")->type_name(kFileType);
+  c->add_option("--ranks", flags->ranks, "instead of MODEL: a file of ranks as tiktoken publishes them (cl100k_base.tiktoken)")
+      ->type_name(kFileType);
+  Choices(
+      c->add_option("--pattern", flags->pattern, "how --ranks cuts text, and its special tokens (else: as the file is named)"),
+      {"r50k", "p50k", "cl100k", "o200k", "o200k_harmony"});
   c->add_option("--decode", flags->decode, "token ids to turn into text: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
   c->add_option("--tokens-file", flags->tokens_file,
-                "file with token ids to turn into text, written the same way (-: standard input); nothing is added to the text");
+                "file with token ids to turn into text, written the same way (-: standard input); nothing is added to the text")
+      ->type_name(kFileType);
   c->add_flag("--special", flags->special, "special tokens spelled out in the text become tokens (else they stay text)");
   c->add_flag("--no-bos", flags->plain, "do not add the tokens that the model's tokenizer puts around a text");
   c->add_flag("--ids", flags->ids, "the ids alone, in one line with commas");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
+  AddExamples(*c, {"tally tokenize \"To be, or not to be\" --ids", "tally tokenize demo --decode 1,2,3"});
   return [flags] { return Report(RunTokenize(*flags)); };
 }
 

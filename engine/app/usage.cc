@@ -51,7 +51,7 @@ const std::vector<Advice>& ForeignOptions() {
 
 // What other programs call a command of this one.
 const std::vector<Advice>& ForeignCommands() {
-  static const std::vector<Advice> commands = {{{"generate", "complete", "completion", "cli", "main", "chat"}, "run"},
+  static const std::vector<Advice> commands = {{{"generate", "complete", "cli", "main", "chat"}, "run"},
                                                {{"show", "info", "dump", "ls"}, "inspect"},
                                                {{"ppl", "eval"}, "perplexity"},
                                                {{"convert"}, "quantize"},

@@ -94,7 +94,7 @@ TEST(CliHabits, SlipsAreGuessed) {
   ExpectAdvice({"rnu", "demo"}, {"'rnu'", "did you mean run?"});
   ExpectAdvice({"tokenise", "hi"}, {"did you mean tokenize?"});
   ExpectAdvice({"benchmark"}, {"did you mean bench?"});
-  ExpectAdvice({"fly"}, {"'fly'", "run, logits, tokenize"});
+  ExpectAdvice({"fly"}, {"'fly'", "run, count, fit"});
   ExpectAdvice({"generate"}, {"tally run"});
   ExpectAdvice({"demo"}, {"tally run demo"});
   ExpectAdvice({"GPT2"}, {"tally count GPT2"});

@@ -23,7 +23,7 @@ grep -q . "$work/commands" || fail "install_tree builds nothing"
 if grep -iE 'gtest|benchmark' "$work/commands"; then fail "these are for tests and benchmarks"; fi
 # Every file that is installed from the build folder is there now, or some command makes it.
 grep -oE "\"$work/build/[^\"]+\"" "$work/build/cmake_install.cmake" "$work"/build/*/cmake_install.cmake | sed -E 's/.*"(.*)"/\1/' | sort -u >"$work/taken"
-for name in libtally.a libtally.so engine/tally tally.h tallyConfig.cmake; do
+for name in libtally.a libtally.so engine/tally tally.h tallyConfig.cmake tally.fish man1; do
   grep -qE "/$name(\.[0-9.]+)?$" "$work/taken" || fail "$name is not installed"
 done
 while read -r file; do

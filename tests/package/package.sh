@@ -23,6 +23,12 @@ lib=$(dirname "$(dirname "$pc")")
 export PKG_CONFIG_PATH=${pc%/*}${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 model=$prefix/share/tally/demo.gguf
 for file in bin/tally include/tally/tally.h share/tally/demo.gguf share/doc/tally/LICENSE share/doc/tally/accounting.md; do [ -e "$prefix/$file" ] || fail "no $file was installed"; done
+for file in man/man1/tally.1 man/man1/tally-run.1 bash-completion/completions/tally zsh/site-functions/_tally fish/vendor_completions.d/tally.fish; do
+  [ -s "$prefix/share/$file" ] || fail "no share/$file was installed"
+done
+# shellcheck disable=SC2016  # the inner shell's
+[ "$(bash -c 'source "$1"; COMP_WORDS=(tally ru) COMP_CWORD=1; _tally; echo "${COMPREPLY[@]}"' - "$prefix/share/bash-completion/completions/tally")" = run ] ||
+  fail "bash does not complete with what was installed"
 for file in libtally.so libtally.a cmake/tally/tallyConfig.cmake; do [ -e "$lib/$file" ] || fail "no $file was installed"; done
 if grep -rlF -e "$work/first" -e "$build" "$prefix/include" "$lib/cmake" "$pc"; then fail "these know where they were made"; fi
 

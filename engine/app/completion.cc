@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// tally completion and tally man: what shells and man(1) read, written from the command line itself.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "engine/api/tally.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/syntax.h"
+#include "engine/app/usage.h"
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+// With `tally help COMMAND`, which is no command of CLI11's.
+ProgramSyntax CompletedSyntax(const CLI::App& app) {
+  ProgramSyntax program = ProgramSyntaxOf(app);
+  OptionSyntax command{.place = "COMMAND", .type = "COMMAND"};
+  for (const CommandSyntax& c : program.commands) command.choices.push_back(c.name);
+  program.commands.push_back({.name = "help", .description = "The same as COMMAND --help", .options = {command}});
+  return program;
+}
+
+Status RunCompletion(const CLI::App& app, const std::string& shell) {
+  using Writer = std::string (*)(const ProgramSyntax&, const std::vector<std::string>&);
+  const std::pair<const char*, Writer> writers[] = {{"bash", BashCompletion}, {"zsh", ZshCompletion}, {"fish", FishCompletion}};
+  const std::vector<std::string_view> known = KnownModels();
+  for (const auto& [name, write] : writers) {
+    if (shell != name) continue;
+    Print(write(CompletedSyntax(app), {known.begin(), known.end()}));
+    return {};
+  }
+  return BadInput("SHELL must be one of bash, zsh, fish, not " + Quote(shell));
+}
+
+struct ManFlags {
+  std::string command, folder;
+};
+
+Status WritePages(const ProgramSyntax& program, const std::string& version, const std::string& folder) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) return BadInput(folder + ": cannot be made: " + failed.message());
+  std::vector<const CommandSyntax*> pages = {&program.program};
+  for (const CommandSyntax& command : program.commands) pages.push_back(&command);
+  for (const CommandSyntax* page : pages) {
+    const std::string path = folder + "/" + ManPageName(program, *page) + ".1";
+    std::ofstream file(path, std::ios::binary);
+    file << ManPage(program, *page, version);
+    file.close();
+    if (!file) return BadInput(path + ": cannot be written");
+  }
+  return {};
+}
+
+Status RunMan(const CLI::App& app, const ManFlags& flags) {
+  const ProgramSyntax program = ProgramSyntaxOf(app);
+  if (!flags.folder.empty() && !flags.command.empty()) return BadInput("-o DIR takes all pages: leave COMMAND out");
+  if (!flags.folder.empty()) return WritePages(program, app.version(), flags.folder);
+  const auto named = [&](const CommandSyntax& c) { return c.name == flags.command; };
+  const auto found = std::find_if(program.commands.begin(), program.commands.end(), named);
+  if (found == program.commands.end() && !flags.command.empty()) return UnknownCommand(app, flags.command);
+  Print(ManPage(program, flags.command.empty() ? program.program : *found, app.version()));
+  return {};
+}
+
+}  // namespace
+
+Action AddCompletion(CLI::App& app) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App* c = app.add_subcommand("completion", "Print the script that completes tally's options in a shell");
+  Choices(c->add_option("SHELL", *shell, "shell that reads it")->required(), {"bash", "zsh", "fish"});
+  AddExamples(*c, {"source <(tally completion bash)", "tally completion fish > ~/.config/fish/completions/tally.fish"});
+  return [&app, shell] { return Report(RunCompletion(app, *shell)); };
+}
+
+// The last of all commands: it knows those that were added before.
+Action AddMan(CLI::App& app) {
+  auto flags = std::make_shared<ManFlags>();
+  CLI::App* c = app.add_subcommand("man", "Print a manual page, in roff");
+  std::vector<std::string_view> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.emplace_back(command->get_name());
+  Choices(c->add_option("COMMAND", flags->command, "command whose page it is (else: tally's own)"), names);
+  c->add_option("-o,--out", flags->folder, "write all pages into this folder instead: tally.1, tally-run.1 ...")
+      ->type_name(kFolderType);
+  AddExamples(*c, {"tally man run | man -l -", "tally man -o ~/.local/share/man/man1"});
+  return [&app, flags] { return Report(RunMan(app, *flags)); };
+}
+
+}  // namespace tally::app
