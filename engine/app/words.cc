@@ -2,6 +2,7 @@
 #include "engine/app/words.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "engine/app/table.h"
@@ -16,6 +17,16 @@ size_t BytesOf(std::string_view text, size_t columns) {
   size_t at = 0;
   while (at < text.size() && (columns > 0 || !Begins(text[at]))) columns -= Begins(text[at++]) ? 1 : 0;
   return at;
+}
+
+bool IsLetter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
+
+// The first word of `text`; a number together with the word that it counts: "70.44 GB".
+std::string_view FirstWord(std::string_view text) {
+  const size_t end = std::min(text.find(' '), text.size());
+  const bool number = end > 0 && text.substr(0, end).find_first_not_of("0123456789,.") == text.npos && text[end - 1] != ',';
+  if (!number || end + 1 >= text.size() || !IsLetter(text[end + 1])) return text.substr(0, end);
+  return text.substr(0, text.find(' ', end + 1));
 }
 
 }  // namespace
@@ -41,7 +52,7 @@ std::vector<std::string> WrapWords(std::string_view text, size_t width, size_t l
     lead = 0;
   };
   while (!text.empty()) {
-    std::string_view word = text.substr(0, text.find(' '));
+    std::string_view word = FirstWord(text);
     text.remove_prefix(std::min(text.size(), word.size() + 1));
     if (word.empty()) continue;
     if (lead + TextWidth(line) > 0 && lead + TextWidth(line) + 1 + TextWidth(word) > width) begin_line();
@@ -64,6 +75,10 @@ std::string Paragraph(std::string_view label, std::string_view text, size_t widt
     before.assign(indent, ' ');
   }
   return out;
+}
+
+std::string TailOf(const std::string& text, size_t most) {
+  return text.size() <= most ? text : "..." + text.substr(text.size() - (most - 3));
 }
 
 std::string Scaled(double x, std::string_view unit) {
