@@ -17,8 +17,6 @@
 namespace tally::app {
 namespace {
 
-constexpr const char* kVersion = "tally 0.2.0";
-
 // "tally help", "tally help run" and "tally version" as the options that they stand for.
 std::vector<std::string> Arguments(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -32,7 +30,7 @@ std::vector<std::string> Arguments(int argc, char** argv) {
 int Main(int argc, char** argv) {
   CLI::App app("Tally: a transformer runtime for CPUs that keeps a ledger of what every kernel did.", "tally");
   app.require_subcommand(1);
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", std::string("tally ") + kTallyVersion);
   std::vector<std::pair<std::string, Action>> commands;
   std::string names;
   using Add = Action (*)(CLI::App&);
@@ -47,7 +45,8 @@ int Main(int argc, char** argv) {
                                               {"count", AddCount},
                                               {"audit", AddAudit},
                                               {"pull", AddPull},
-                                              {"fit", AddFit}};
+                                              {"fit", AddFit},
+                                              {"report", AddReport}};
   for (const auto& [name, add] : kAll) {
     commands.emplace_back(name, add(app));
     names += (names.empty() ? "" : ", ") + std::string(name);

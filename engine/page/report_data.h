@@ -37,6 +37,7 @@ struct ReportComponent {
   uint64_t tensors = 0;
   ReportParameters parameters = {};  // they add up to ReportData::parameters
   uint64_t stored_bytes = 0, packed_bytes = 0;
+  bool operator==(const ReportComponent&) const = default;
 };
 
 struct ReportWork {
@@ -44,6 +45,7 @@ struct ReportWork {
   uint64_t executed_flops = 0, executed_special = 0;
   std::vector<uint64_t> bytes = {};  // parallel to byte_kinds
   uint64_t ns = 0;
+  bool operator==(const ReportWork&) const = default;
 };
 
 // One step of the engine.
@@ -59,6 +61,7 @@ struct ReportStep {
   std::vector<uint64_t> flops_by_class = {};           // parallel to classes; useful
   std::vector<uint64_t> executed_flops_by_class = {};  // the same, executed
   std::vector<uint64_t> ns_by_op = {};                 // parallel to ops
+  bool operator==(const ReportStep&) const = default;
 };
 
 // Steps of one phase together.
@@ -67,6 +70,7 @@ struct ReportPhase {
   uint64_t steps = 0, rows = 0;
   uint64_t span_ns = 0;
   ReportWork all = {};
+  bool operator==(const ReportPhase&) const = default;
 };
 
 // One sparse layer.
@@ -78,11 +82,13 @@ struct ReportExperts {
     uint64_t step = 0, rows = 0;
     uint64_t used = 0;    // experts that the step's rows used
     double expected = 0;  // with uniform routing: E (1 - (1 - k/E)^rows)
+    bool operator==(const Union&) const = default;
   };
   std::vector<Union> unions = {};  // of each step
   uint64_t run_union = 0;          // experts used in the run
   double run_expected = 0;         // the same formula for all rows of the run
   uint64_t expert_bytes = 0;       // stored bytes of one expert, all its tensors
+  bool operator==(const ReportExperts&) const = default;
 };
 
 // What the machine can do at most, as measured.
@@ -93,9 +99,11 @@ struct ReportRoofs {
   struct Peak {
     std::string type;       // "f32", "bf16", "int8"
     double per_second = 0;  // operations
+    bool operator==(const Peak&) const = default;
   };
   std::vector<Peak> peaks = {};  // of the types that the machine has
   std::string how;               // "measured on this machine, kept since its start"
+  bool operator==(const ReportRoofs&) const = default;
 };
 
 // value = numerator / seconds / denominator.
@@ -111,6 +119,7 @@ struct ReportMetric {
   double denominator = 0;            // per second
   std::string denominator_name;      // the roof: "read bandwidth", "peak of the mix: 93 % int8, 7 % f32"
   std::optional<double> value = {};  // nullopt: the roof or the time is unknown
+  bool operator==(const ReportMetric&) const = default;
 };
 
 // A class of ops in one phase: a point of the roofline and a bar of time by op.
@@ -123,6 +132,7 @@ struct ReportOpClass {
   double per_second = 0;  // useful FLOPs / second; 0: no time
   double peak = 0;        // operations per second of its mix of types at the roofs; 0: unknown
   std::string peak_name;  // "int8", "f32", "int8 97 %, f32 3 %"
+  bool operator==(const ReportOpClass&) const = default;
 };
 
 // A row of the table to sort and filter: one op of one component in one layer and phase.
@@ -133,6 +143,7 @@ struct ReportRow {
   std::string types;  // of activations and weights: "int8 x MXFP4"
   uint64_t runs = 0;
   ReportWork work = {};
+  bool operator==(const ReportRow&) const = default;
 };
 
 // A closed form.
@@ -142,10 +153,12 @@ struct ReportForm {
   std::string formula;  // "H D E"
   uint64_t value = 0;
   uint64_t times = 1;  // layers that have it
+  bool operator==(const ReportForm&) const = default;
 };
 struct ReportSymbol {
   std::string name, meaning;
   uint64_t value = 0;
+  bool operator==(const ReportSymbol&) const = default;
 };
 
 // The comparison of closed form, checkpoint and ledger.
@@ -155,8 +168,10 @@ struct ReportAudit {
   struct Row {
     std::string step, account, where, formula;
     std::string closed, checkpoint, ledger;  // figures; empty: that account has none
+    bool operator==(const Row&) const = default;
   };
   std::vector<Row> rows = {};  // those that differ, the first few
+  bool operator==(const ReportAudit&) const = default;
 };
 
 // What `bench` measured.
@@ -168,10 +183,12 @@ struct ReportSpeed {
   double tokens_per_second = 0, least = 0, most = 0;  // median and range of the rounds
   double of_roof = 0;                                 // 0: unknown
   std::string roof;                                   // "read bandwidth", "arithmetic peak"
+  bool operator==(const ReportSpeed&) const = default;
 };
 
 struct ReportFact {
   std::string name, value;  // "KV cache", "f16"
+  bool operator==(const ReportFact&) const = default;
 };
 
 struct ReportData {
@@ -210,6 +227,7 @@ struct ReportData {
   std::optional<ReportAudit> audit = {};
   std::vector<ReportSpeed> speed = {};
   std::vector<std::string> absent = {};  // sentences: what the source does not hold
+  bool operator==(const ReportData&) const = default;
 };
 
 }  // namespace tally
