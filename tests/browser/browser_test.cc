@@ -3,8 +3,8 @@
 // filtering. Screenshots stay in the build folder.
 #include "tests/support/npm.h"
 
-#include "engine/report/page.h"
-#include "tests/report/sample_run.h"
+#include "engine/page/page.h"
+#include "tests/page/sample_run.h"
 
 namespace tally {
 namespace {
@@ -41,17 +41,17 @@ std::string Check(const std::vector<std::pair<std::string, std::string>>& pages)
 
 TEST(Browser, ReportsAreReadable) {
   if (const std::string missing = Missing(); !missing.empty()) GTEST_SKIP() << missing;
-  const std::vector<report::ReportData> runs = {report::SampleMoe(), report::SampleDense()};
-  const std::string said = Check({{"moe", report::RenderPage({runs.data(), 1})},
-                                  {"dense", report::RenderPage({runs.data() + 1, 1})},
-                                  {"compared", report::RenderPage(runs)}});
+  const std::vector<ReportData> runs = {page::SampleMoe(), page::SampleDense()};
+  const std::string said = Check({{"moe", RenderPage({runs.data(), 1})},
+                                  {"dense", RenderPage({runs.data() + 1, 1})},
+                                  {"compared", RenderPage(runs)}});
   for (const char* name : {"moe", "dense", "compared"}) EXPECT_NE(said.find(std::string(name) + ": opens in"), std::string::npos) << said;
 }
 
 // The check itself sees what it is there for.
 TEST(Browser, TheCheckFindsWhatIsWrong) {
   if (const std::string missing = Missing(); !missing.empty()) GTEST_SKIP() << missing;
-  std::string page = report::RenderPage({});
+  std::string page = RenderPage({});
   page.replace(page.find("<main>"), 6,
                "<main><figure id=\"bad\"><svg class=\"picture\" width=\"3000\" height=\"20\"><title>t</title><text x=\"0\" y=\"12\">one</text>"
                "<text x=\"4\" y=\"12\" style=\"fill:#999\">two</text></svg><table><thead></thead><tbody></tbody></table></figure>"
