@@ -236,7 +236,7 @@ Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags, const std::
   if (!ledger_ && !trace_ && !csv_ && !flags.report) return {};
   run_ = DescribeRun(engine, command, model, kTallyVersion);
   if (flags.report) {
-    TALLY_ASSIGN_OR_RETURN(run_.roofs, MachineRoofs(engine.threads()));
+    run_.roofs = MachineRoofs(engine.threads());
     report_.emplace(run_);
     report_path_ = *flags.report;
     source_ = "tally " + command;

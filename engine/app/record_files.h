@@ -55,7 +55,10 @@ class RecordFiles {
   RecordFiles() = default;
   RecordFiles(const RecordFiles&) = delete;
   RecordFiles& operator=(const RecordFiles&) = delete;
-  ~RecordFiles() { (void)Close(); }
+  ~RecordFiles() {
+    report_.reset();  // of a run that failed there is none
+    (void)Close();
+  }
   // Makes the files, what they held is gone, and from now on every op of `engine` is timed and written. For a report the machine's roofs
   // are measured first, unless they are kept. `command` runs `model`, as the user names it. kBadInput: a file cannot be made.
   Status Attach(Engine& engine, const RecordFlags& flags, const std::string& command, const std::string& model);

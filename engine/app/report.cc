@@ -47,8 +47,8 @@ Result<ReportData> OfLedger(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(RunReport run, ReadLedger(path));
   const RunInfo& info = run.info();
   if (info.known && !info.roofs.known && info.threads > 0 && info.machine == ProcessorName()) {
-    TALLY_ASSIGN_OR_RETURN(ReportRoofs roofs, MachineRoofs(info.threads));
-    if (roofs.threads == info.threads) run.SetRoofs(std::move(roofs));
+    ReportRoofs roofs = MachineRoofs(info.threads);
+    if (!roofs.known || roofs.threads == info.threads) run.SetRoofs(std::move(roofs));
   }
   return run.Finish(path);
 }
@@ -66,7 +66,7 @@ Result<ReportData> OfModel(const ReportFlags& flags) {
     options.decode_tokens = std::clamp<int64_t>(room, 0, flags.decode);
   }
   RunInfo info = DescribeRun(*loaded.engine, "report", flags.model.model, kTallyVersion);
-  TALLY_ASSIGN_OR_RETURN(info.roofs, MachineRoofs(loaded.engine->threads()));
+  info.roofs = MachineRoofs(loaded.engine->threads());
   RunReport run(std::move(info));
   loaded.engine->SetRecorder([&](const OpRecord& record) { run.Add(record); });
   TALLY_ASSIGN_OR_RETURN(const AuditReport audit, Audit(*loaded.engine, options));

@@ -31,9 +31,12 @@ Status CheckReportFile(const std::string& path) {
   return BadInput(Quote(path) + " is there and is no report: it is not overwritten");
 }
 
-Result<ReportRoofs> MachineRoofs(int threads) {
-  TALLY_ASSIGN_OR_RETURN(const FitMachine machine, MeasureMachine(CacheDirectory(), threads));
-  return RoofsOf(machine, "the best moments of this machine, measured once a boot");
+ReportRoofs MachineRoofs(int threads) {
+  const Result<FitMachine> machine = MeasureMachine(CacheDirectory(), threads);
+  if (machine.ok()) return RoofsOf(*machine, "the best moments of this machine, measured once a boot");
+  ReportRoofs unknown;
+  unknown.how = machine.status().message();
+  return unknown;
 }
 
 }  // namespace tally::app

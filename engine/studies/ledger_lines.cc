@@ -180,7 +180,7 @@ class Document : public internal::JsonHandler {
 constexpr int kMaxDepth = 8;
 constexpr size_t kMaxLine = size_t{64} << 20;
 // What a file may claim, so that reading it takes no more memory than it justifies.
-constexpr uint64_t kMaxSlices = uint64_t{1} << 22, kMaxRows = uint64_t{1} << 24, kMaxCols = uint64_t{1} << 24;
+constexpr uint64_t kMaxSlices = uint64_t{1} << 22, kMaxRows = uint64_t{1} << 21, kMaxCols = uint64_t{1} << 24;
 constexpr uint64_t kMaxPositions = uint64_t{1} << 40;
 
 // Reads fields of an object; the first that is missing or not what is wanted is the error.

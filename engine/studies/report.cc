@@ -403,7 +403,8 @@ class RunReport::Writer {
           "need them are missing.");
     }
     if (!info_.roofs.known) {
-      d_.absent.emplace_back("The roofs of the machine are unknown: metrics and roofline have no denominator.");
+      const std::string why = info_.roofs.how.empty() ? "" : " (" + info_.roofs.how + ")";
+      d_.absent.push_back("The roofs of the machine are unknown" + why + ": metrics and roofline have no denominator.");
     }
   }
 

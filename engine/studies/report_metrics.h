@@ -16,7 +16,6 @@ namespace tally {
 struct MetricInput {
   std::string phase = {};
   double seconds = 0;
-  uint64_t rows = 0;
   uint64_t moved = 0;     // bytes: packed weights that the steps read, each once a step, and KV read and written
   uint64_t dense = 0;     // the same if each step had read all weights
   double palm_flops = 0;  // sum over rows of 2 N + 4 L H Q T: N all parameters, T positions; 0: unknown

@@ -117,4 +117,12 @@ ReportRoofs RoofsOf(const FitMachine& machine, const std::string& how) {
   return roofs;
 }
 
+ReportRoofs RoofsOf(const MeasuredRoofs& roofs) {
+  FitMachine machine;
+  machine.threads = roofs.threads;
+  machine.read = roofs.bandwidth;
+  machine.peaks = {roofs.peaks.f32, roofs.peaks.bf16, roofs.peaks.int8, roofs.peaks.int8_narrow};
+  return RoofsOf(machine, "medians of what bench measured between its rounds");
+}
+
 }  // namespace tally

@@ -14,6 +14,7 @@
 #include "engine/page/report_data.h"
 #include "engine/session/engine.h"
 #include "engine/studies/fit.h"
+#include "engine/studies/speed.h"
 
 namespace tally {
 
@@ -47,5 +48,7 @@ TALLY_API RunInfo DescribeRun(Engine& engine, const std::string& command, const 
 
 // A machine's rates as a report names them; `how` says where they are from.
 TALLY_API ReportRoofs RoofsOf(const FitMachine& machine, const std::string& how);
+// Those that were measured beside a bench; types without a peak there are missing.
+TALLY_API ReportRoofs RoofsOf(const MeasuredRoofs& roofs);
 
 }  // namespace tally
