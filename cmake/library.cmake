@@ -12,9 +12,9 @@ set(public_headers
   engine/api/tally.h
   engine/base/dtype.h engine/base/export.h engine/base/formats.inc engine/base/kinds.h engine/base/mat.h engine/base/status.h
   engine/base/stored_types.inc
-  engine/hub/hub.h engine/machine/peaks.h engine/recipe/recipe.h engine/text/tokenizer.h
+  engine/hub/hub.h engine/machine/peaks.h engine/page/page.h engine/page/report_data.h engine/recipe/recipe.h engine/text/tokenizer.h
   engine/session/batch.h engine/session/engine.h engine/session/generate.h engine/session/model.h engine/session/sampling.h
-  engine/studies/audit.h engine/studies/count.h engine/studies/fit.h engine/studies/inspect.h engine/studies/logits.h engine/studies/perplexity.h engine/studies/quantize.h engine/studies/speed.h
+  engine/studies/audit.h engine/studies/count.h engine/studies/fit.h engine/studies/inspect.h engine/studies/logits.h engine/studies/perplexity.h engine/studies/quantize.h engine/studies/report.h engine/studies/run_info.h engine/studies/speed.h
   engine/studies/summary.h engine/studies/synth.h
   counters/books/books.h counters/books/closed_form.h counters/books/form.h counters/books/model_count.h counters/books/published.h
   counters/books/step_audit.h counters/books/training.h
@@ -35,7 +35,7 @@ add_custom_command(OUTPUT ${public_copies} VERBATIM
   DEPENDS ${public_sources} ${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake)
 add_custom_target(tally_public_headers ALL DEPENDS ${public_copies})
 
-set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text loaders catalog session studies hub)
+set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text loaders catalog page session studies hub)
 set(objects)
 foreach(node ${nodes})
   list(APPEND objects $<TARGET_OBJECTS:tally_${node}>)

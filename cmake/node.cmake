@@ -22,8 +22,9 @@ function(tally_node)
   endif()
   add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC ${N_DEPS})
-  # Kernels include themselves for each instruction set; the families are alike, down to the names of their parts.
-  if(TALLY_UNITY AND NOT N_NAME MATCHES "^(machine|kernels|models)$")
+  # Kernels include themselves for each instruction set; the families are alike, down to the names of their parts, and so are the
+  # pictures of a report.
+  if(TALLY_UNITY AND NOT N_NAME MATCHES "^(machine|kernels|models|page)$")
     tally_unity(${target})
   endif()
   # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it.

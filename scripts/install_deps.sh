@@ -5,7 +5,8 @@
 # `tally pull`, and OpenBLAS, which `--impl blas` loads.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
-# is built and scripts/fuzz.sh works.
+# is built and scripts/fuzz.sh works; and Chromium (25 packages, 124 MB), in which tests/browser opens reports. That test wants
+# node and npm besides, which are not installed: Debian's npm alone is some hundreds of packages.
 #
 # Highway must be 1.2 or newer. Debian 12 has 1.0: there the trixie suite of the machine's own package source is added,
 # pinned so that nothing but libhwy is ever taken from it. Where the distribution has no newer one (Ubuntu 24.04 and older),
@@ -155,6 +156,7 @@ main() {
       if [ -z "$(find_clang_tool $p)" ]; then tools+=("$p-$clang_tools_version"); fi
     done
     packages+=(${tools[@]+"${tools[@]}"})
+    command -v chromium >/dev/null || packages+=(chromium)
     can_fuzz || llvm=1
     command -v ld.lld >/dev/null || llvm=1
   fi

@@ -5,12 +5,13 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 tag="SPDX-License-Identifier: Apache-2.0"
-list=$(sources '*.h' '*.cc' '*.inc' '*.mjs' '*.sh' '*.py' '*.cmake' '*.cmake.in' '*CMakeLists.txt' '.ci/run')
+list=$(sources '*.h' '*.cc' '*.inc' '*.mjs' '*.js' '*.css' '*.cc.in' '*.sh' '*.py' '*.cmake' '*.cmake.in' '*CMakeLists.txt' '.ci/run')
 changed=0
 while read -r file; do
   if head -n 2 "$file" | grep -qF "$tag"; then continue; fi
   case $file in
-    *.h | *.cc | *.inc | *.mjs) line="// $tag" ;;
+    *.h | *.cc | *.cc.in | *.inc | *.mjs | *.js) line="// $tag" ;;
+    *.css) line="/* $tag */" ;;
     *) line="# $tag" ;;
   esac
   if [ "$(head -c 2 "$file")" = '#!' ]; then sed -i "1a $line" "$file"; else sed -i "1i $line" "$file"; fi

@@ -32,6 +32,17 @@ void Add(ParameterCounts& counts, WeightInfo::Kind kind, uint64_t all, uint64_t 
   if (kind == Kind::kBlock) counts.active_none += active;
 }
 
+enum ParameterPart : uint8_t {
+  kEmbeddingPart,
+  kAttentionPart,
+  kFeedForwardPart,
+  kExpertsPart,
+  kRouterPart,
+  kNormsPart,
+  kHeadPart
+};
+constexpr std::string_view kPartNames[] = {"embedding", "attention", "feed-forward", "experts", "router", "norms", "head"};
+
 }  // namespace
 
 std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec& spec) {
@@ -99,6 +110,30 @@ ParameterCounts ClosedFormCounts(const Recipe& r) {
     if (!p.prediction) Add(counts, p.kind, p.count.value(), p.active.value());
   }
   return counts;
+}
+
+std::span<const std::string_view> ParameterParts() { return kPartNames; }
+
+size_t ParameterPartOf(Component component, bool expert) {
+  switch (component) {
+    case Component::kEmbedding:
+    case Component::kPositionEmbedding: return kEmbeddingPart;
+    case Component::kFfnGateUp:
+    case Component::kFfnDown: return expert ? kExpertsPart : kFeedForwardPart;
+    case Component::kSharedGateUp:
+    case Component::kSharedDown:
+    case Component::kSharedSigmoid: return kFeedForwardPart;
+    case Component::kRouter: return kRouterPart;
+    case Component::kAttnNorm:
+    case Component::kAttnPostNorm:
+    case Component::kFfnNorm:
+    case Component::kFfnPostNorm:
+    case Component::kOutputNorm:
+    case Component::kEmbeddingNorm: return kNormsPart;
+    case Component::kHead:
+    case Component::kLogits: return kHeadPart;
+    default: return kAttentionPart;
+  }
 }
 
 }  // namespace tally::books

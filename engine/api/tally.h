@@ -2,7 +2,7 @@
 // The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h), generate (generate.h), read the
 // ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), what fits a machine (fit.h),
 // auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h),
-// random checkpoints (synth.h) and models by their names on the Hugging Face hub (hub.h).
+// reports of runs (report.h, page.h), random checkpoints (synth.h) and models by their names on the Hugging Face hub (hub.h).
 //
 // Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations
 // passes through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are
@@ -21,6 +21,7 @@
 #pragma once
 
 #include "engine/hub/hub.h"
+#include "engine/page/page.h"
 #include "engine/session/engine.h"
 #include "engine/session/generate.h"
 #include "engine/session/model.h"
@@ -31,6 +32,8 @@
 #include "engine/studies/logits.h"
 #include "engine/studies/perplexity.h"
 #include "engine/studies/quantize.h"
+#include "engine/studies/report.h"
+#include "engine/studies/run_info.h"
 #include "engine/studies/speed.h"
 #include "engine/studies/summary.h"
 #include "engine/studies/synth.h"

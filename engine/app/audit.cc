@@ -20,6 +20,7 @@
 #include "engine/app/record_files.h"
 #include "engine/app/syntax.h"
 #include "engine/app/words.h"
+#include "engine/app/study_prompt.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -28,7 +29,7 @@ namespace {
 
 struct AuditFlags {
   ModelFlags model;
-  std::optional<std::string> prompt, tokens;
+  StudyPrompt prompt;
   int64_t decode = 8;
   bool decode_given = false;
   RecordFlags records;
@@ -36,29 +37,8 @@ struct AuditFlags {
   bool json = false, full = false, claims = false, mmu = false;
 };
 
-constexpr const char* kDefaultPrompt = "O Romeo, Romeo! wherefore art thou Romeo?";
-
-Result<std::vector<int32_t>> PromptTokens(const AuditFlags& flags, const Loaded& loaded) {
-  if (flags.tokens) return ParseTokens(*flags.tokens, "--tokens");
-  const Tokenizer* tokenizer = loaded.model->tokenizer();
-  if (tokenizer == nullptr) {
-    if (flags.prompt) TALLY_RETURN_IF_ERROR(loaded.model->tokenizer_status());
-    if (flags.prompt) return BadInput(flags.model.model + ": the model has no tokenizer: give --tokens 1,2,3");
-    std::vector<int32_t> tokens;  // any will do
-    for (int32_t i = 0; i < 12; ++i) tokens.push_back((7 * i + 1) % loaded.model->recipe().vocab);
-    return tokens;
-  }
-  std::string text = flags.prompt.value_or(kDefaultPrompt);
-  if (flags.prompt == "-") {
-    TALLY_ASSIGN_OR_RETURN(text, ReadPromptText("-"));
-  }
-  TALLY_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer->Encode(text, {.add_special = true}));
-  if (tokens.empty()) return BadInput("the prompt has no tokens: at least one is needed to begin");
-  return tokens;
-}
-
 Status RunAudit(const AuditFlags& flags) {
-  if (flags.prompt && flags.tokens) return BadInput("give the prompt once: -p TEXT or --tokens 1,2,3");
+  TALLY_RETURN_IF_ERROR(flags.prompt.Check());
   if (flags.decode < 0) return BadInput("-n must be 0 or more, not " + std::to_string(flags.decode));
   AuditOptions options;
   options.decode_tokens = flags.decode;
@@ -68,14 +48,15 @@ Status RunAudit(const AuditFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
-  TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(flags, loaded));
+  TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(flags.prompt, flags.model.model, *loaded.model));
   if (!flags.decode_given) {
     const int64_t room = loaded.engine->context() - static_cast<int64_t>(options.prompt.size());
     options.decode_tokens = std::clamp<int64_t>(room, 0, flags.decode);
   }
   RecordFiles records;
-  TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records));
+  TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records, "audit", flags.model.model));
   TALLY_ASSIGN_OR_RETURN(const AuditReport report, Audit(*loaded.engine, options));
+  records.SetAudit(report);
   TALLY_RETURN_IF_ERROR(records.Close());
   const Recipe& recipe = loaded.model->recipe();
   const std::vector<Claims> claims = flags.claims ? AuditClaims(report, recipe) : std::vector<Claims>();
@@ -100,9 +81,7 @@ Action AddAudit(CLI::App& app) {
   auto flags = std::make_shared<AuditFlags>();
   CLI::App* c = app.add_subcommand("audit", "Compare closed form, checkpoint and ledger, to the integer");
   AddModelFlags(*c, flags->model);
-  c->add_option("-p,--prompt", flags->prompt, "prompt text (-: standard input; default: a line of verse)")
-      ->allow_extra_args(false);
-  c->add_option("--tokens", flags->tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
+  AddStudyPrompt(*c, flags->prompt);
   const CLI::Option* const decode =
       AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer where the context ends");
   c->add_flag("--mmu", flags->mmu, "the pages of the weights too: those touched, by page faults, must be those charged (slower)");

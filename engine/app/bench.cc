@@ -18,6 +18,8 @@
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/syntax.h"
+#include "engine/app/record_files.h"
+#include "engine/app/report_files.h"
 #include "engine/machine/instruction_set.h"
 
 namespace tally::app {
@@ -28,6 +30,7 @@ struct BenchFlags {
   std::string prompts = "512", generate = "64", depths = "0", batches = "1", threads = "0", kv = "auto", beside, command, target,
               format = "table";
   SpeedOptions speed;
+  std::optional<std::string> report;
   bool json = false, serve = false;
 };
 
@@ -140,6 +143,37 @@ Status CheckNeighbours(const BenchFlags& flags) {
   return {};
 }
 
+// The page shows a run of the grid's first prompt and decode, recorded once everything is measured, under the roofs measured with it.
+Status ReportBench(const BenchFlags& flags, const std::shared_ptr<const Model>& model, const LoadOptions& load,
+                   const SpeedReport& speed) {
+  const int64_t tokens = flags.speed.prompts.empty() ? 1 : flags.speed.prompts.front();
+  const int64_t steps = flags.speed.generate.empty() ? 0 : flags.speed.generate.front();
+  const Recipe& recipe = model->recipe();
+  LoadOptions one = load;
+  one.context = recipe.learned_positions ? std::min<int64_t>(tokens + steps, recipe.context) : tokens + steps;
+  one.sequences = 1;
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, NewEngine(model, one));
+  RunInfo info = DescribeRun(*engine, "bench", flags.model.model, kTallyVersion);
+  for (const MeasuredRoofs& roofs : speed.roofs) {
+    if (roofs.threads == engine->threads()) info.roofs = RoofsOf(roofs);
+  }
+  GenerateOptions options;
+  options.max_tokens = 1 + steps;  // the first is the prompt's
+  options.sampling.temperature = 0;
+  options.ignore_eos = true;
+  options.interrupted = Interrupted;
+  std::vector<int32_t> prompt;
+  for (int64_t i = 0; i < tokens; ++i) prompt.push_back(static_cast<int32_t>((7 * i + 1) % recipe.vocab));
+  RunReport run(std::move(info));
+  engine->SetRecorder([&](const OpRecord& record) { run.Add(record); });
+  TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*engine, prompt, options));
+  TALLY_RETURN_IF_ERROR(result.error);
+  engine->SetRecorder(nullptr);
+  ReportData data = run.Finish("tally bench");
+  data.speed = SpeedOf(speed);
+  return WriteReport(*flags.report, {&data, 1});
+}
+
 Result<int> RunBench(BenchFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(LoadOptions load, ReadFlags(flags));
   TALLY_RETURN_IF_ERROR(CheckNeighbours(flags));
@@ -150,6 +184,10 @@ Result<int> RunBench(BenchFlags& flags) {
   run.model = flags.model.model;
   run.rounds = speed.rounds;
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
+  if (flags.report) {
+    TALLY_RETURN_IF_ERROR(CheckOutputFile("--report", *flags.report, path, {}));
+    TALLY_RETURN_IF_ERROR(CheckReportFile(*flags.report));
+  }
   TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load, &run.load));
   run.loaded = model.get();
   TALLY_ASSIGN_OR_RETURN(const auto neighbours, Neighbours(flags));
@@ -162,6 +200,7 @@ Result<int> RunBench(BenchFlags& flags) {
   bar.Wipe();
   const bool usual = flags.model.activations == "auto" && flags.model.impl == "auto" && !InstructionSetIsLimited();
   if (usual) KeepBench(path, report);
+  if (flags.report) TALLY_RETURN_IF_ERROR(ReportBench(flags, model, load, report));
   if (flags.format == "json") {
     PrintJson(BenchJson(run, report));
   } else if (flags.format == "jsonl") {
@@ -210,6 +249,8 @@ Action AddBench(CLI::App& app) {
   AddNumber(*c, "-s,--seed", flags->speed.seed, "of the random tokens");
   Choices(c->add_option("--format", flags->format, "what is printed")->capture_default_str(),
           {"table", "md", "csv", "json", "jsonl"});
+  c->add_option("--report", flags->report, "file for a page with the figures, and those of one run recorded op by op (HTML)")
+      ->type_name(kFileType);
   c->add_flag("--json", flags->json, "--format json");
   AddExamples(*c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md"});
   c->add_flag("--serve-steps", flags->serve)->group("");  // ServeSpeedSteps

@@ -10,6 +10,8 @@ class App;
 
 namespace tally::app {
 
+inline constexpr const char* kTallyVersion = "0.2.0";  // of Tally
+
 // Runs after parsing; gives the exit code.
 using Action = std::function<int()>;
 
@@ -25,6 +27,7 @@ Action AddCount(CLI::App& app);
 Action AddAudit(CLI::App& app);
 Action AddPull(CLI::App& app);
 Action AddFit(CLI::App& app);
+Action AddReport(CLI::App& app);
 Action AddCompletion(CLI::App& app);
 Action AddMan(CLI::App& app);  // after all others, which it knows
 

@@ -123,7 +123,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
     return FlushOutput();  // a reader that has left need not be written for
   };
   RecordFiles records;
-  TALLY_RETURN_IF_ERROR(records.Attach(engine, flags.records));
+  TALLY_RETURN_IF_ERROR(records.Attach(engine, flags.records, "logits", flags.model.model));
   TALLY_RETURN_IF_ERROR(RunLogits(engine, tokens, callbacks));
   engine.SetTap(nullptr);
   TALLY_RETURN_IF_ERROR(records.Close());

@@ -19,8 +19,6 @@
 namespace tally::app {
 namespace {
 
-constexpr const char* kVersion = "tally 0.2.0";
-
 // Columns of help: the terminal's, but lines that are long are hard to read.
 size_t HelpWidth() { return static_cast<size_t>(std::clamp(TerminalWidth(Stream::kOutput, 80), 40, 100)); }
 
@@ -38,7 +36,7 @@ int Main(int argc, char** argv) {
   CLI::App app("Run transformer language models on CPUs, and say exactly what that cost", "tally");
   app.require_subcommand(1);
   app.set_help_flag("-h,--help", "show this help");
-  app.set_version_flag("--version", kVersion, "show the version");
+  app.set_version_flag("--version", std::string("tally ") + kTallyVersion, "show the version");
   app.formatter_fn([](const CLI::App* shown, const std::string&, CLI::AppFormatMode) {
     return HelpText(*shown, shown->get_parent() != nullptr ? shown->get_parent()->get_name() : "", HelpWidth());
   });
@@ -50,6 +48,7 @@ int Main(int argc, char** argv) {
                                               {"fit", AddFit},
                                               {"audit", AddAudit},
                                               {"bench", AddBench},
+                                              {"report", AddReport},
                                               {"pull", AddPull},
                                               {"inspect", AddInspect},
                                               {"perplexity", AddPerplexity},

@@ -11,29 +11,17 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/syntax.h"
+#include "engine/app/json.h"
+#include "engine/app/report_files.h"
 #include "engine/base/format.h"
 #include "engine/base/sync_file.h"
 
 namespace tally::app {
 namespace {
-
-Json WorkJson(const Cost& cost) {
-  Json flops = Json::object(), special = Json::object();
-  for (int c = 0; c < kWorkClasses; ++c) {
-    Json by_type = Json::object();
-    for (int a = 0; a < kAriths; ++a) {
-      const uint64_t n = cost.Flops(static_cast<WorkClass>(c), static_cast<Arith>(a));
-      if (n > 0) by_type[std::string(kArithNames[a])] = n;
-    }
-    if (!by_type.empty()) flops[std::string(kWorkClassNames[c])] = std::move(by_type);
-    const uint64_t n = cost.Special(static_cast<WorkClass>(c));
-    if (n > 0) special[std::string(kWorkClassNames[c])] = n;
-  }
-  return {{"flops", std::move(flops)}, {"special", std::move(special)}};
-}
 
 Json BytesJson(const Cost& cost) {
   Json bytes = Json::object();
@@ -174,11 +162,13 @@ double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanosecon
 }  // namespace
 
 void AddRecordFlags(CLI::App& command, RecordFlags& flags) {
-  command.add_option("--ledger", flags.ledger, "file for what every op was charged with: one JSON line an op, timed")
-      ->type_name(kFileType);
-  command.add_option("--trace", flags.trace, "file with the ops as they ran, to be opened in Perfetto or chrome://tracing")
-      ->type_name(kFileType);
-  command.add_option("--csv", flags.csv, "file with a row for every op")->type_name(kFileType);
+  const auto file = [&](const char* name, std::optional<std::string>& to, const char* what) {
+    command.add_option(name, to, what)->type_name(kFileType);
+  };
+  file("--ledger", flags.ledger, "file for what every op was charged with: one JSON line an op, timed");
+  file("--trace", flags.trace, "file with the ops as they ran, to be opened in Perfetto or chrome://tracing");
+  file("--csv", flags.csv, "file with a row for every op");
+  file("--report", flags.report, "file for a page with the run's figures and pictures (HTML)");
 }
 
 Status CheckOutputFile(const std::string& option, const std::string& path, const std::string& model,
@@ -199,66 +189,19 @@ Status CheckOutputFile(const std::string& option, const std::string& path, const
 
 Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
                         const std::vector<std::optional<std::string>>& others) {
-  static constexpr const char* kOptions[] = {"--ledger", "--trace", "--csv"};
-  const std::optional<std::string>* const paths[] = {&flags.ledger, &flags.trace, &flags.csv};
+  static constexpr const char* kOptions[] = {"--ledger", "--trace", "--csv", "--report"};
+  const std::optional<std::string>* const paths[] = {&flags.ledger, &flags.trace, &flags.csv, &flags.report};
   for (size_t i = 0; i < std::size(paths); ++i) {
     if (!paths[i]->has_value()) continue;
     const std::string& path = **paths[i];
     for (size_t j = 0; j < i; ++j) {
       if (paths[j]->has_value() && SameFile(**paths[j], path)) {
-        return BadInput("--ledger, --trace and --csv need a file each, and " + Quote(path) + " was given twice");
+        return BadInput("--ledger, --trace, --csv and --report need a file each, and " + Quote(path) + " was given twice");
       }
     }
     TALLY_RETURN_IF_ERROR(CheckOutputFile(kOptions[i], path, model, others));
   }
-  return {};
-}
-
-Json RecordJson(const OpRecord& r, std::span<const WeightInfo> weights) {
-  const auto tensor = [&](WeightId id) { return id < weights.size() ? Json(weights[id].name) : Json(); };
-  Json sequences = Json::array(), operands = Json::array(), settings = Json::object(), touched = Json::array();
-  for (const SequenceRows& s : r.sequences) {
-    sequences.push_back({{"sequence", s.sequence}, {"position", s.position}, {"rows", s.rows}});
-  }
-  for (const Operand& o : r.description.operands) {
-    Json operand = {
-        {"name", o.name}, {"role", kOperandRoleNames[static_cast<size_t>(o.role)]}, {"type", o.type}, {"shape", o.shape}};
-    if (o.role == OperandRole::kWeight) {
-      operand["tensor"] = tensor(o.weight);
-      if (o.weight < weights.size() && weights[o.weight].rows > 0) {
-        const WeightInfo& w = weights[o.weight];
-        operand["stored_row_bytes"] = w.stored_row_bytes();
-      }
-    }
-    operands.push_back(std::move(operand));
-  }
-  for (const auto& [name, value] : r.description.settings) {
-    settings[std::string(name)] = std::visit([](const auto& v) { return Json(v); }, value);
-  }
-  for (const WeightTouch& t : r.touches) {
-    touched.push_back(
-        {{"tensor", tensor(t.id)}, {"slice", t.slice}, {"rows", Json::array({t.row_begin, t.row_end})}, {"uses", t.uses}});
-  }
-  return {{"version", kLedgerVersion},
-          {"step", r.step},
-          {"index", r.index},
-          {"phase", PhaseName(r.phase)},
-          {"sequences", std::move(sequences)},
-          {"logit_rows", r.logit_rows},
-          {"layer", r.site.layer},
-          {"component", ComponentName(r.site.component)},
-          {"op", r.op},
-          {"implementation", r.implementation},
-          {"target", r.target},
-          {"threads", r.threads},
-          {"operands", std::move(operands)},
-          {"settings", std::move(settings)},
-          {"useful", WorkJson(r.useful)},
-          {"executed", WorkJson(r.executed)},
-          {"bytes", BytesJson(r.useful)},
-          {"touched", std::move(touched)},
-          {"start_ns", r.start_nanoseconds},
-          {"ns", r.nanoseconds}};
+  return flags.report ? CheckReportFile(*flags.report) : Status();
 }
 
 void RecordFile::Write(std::string_view text) {
@@ -279,7 +222,7 @@ Status RecordFile::Close() {
   return CannotWrite(path, error);
 }
 
-Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags) {
+Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags, const std::string& command, const std::string& model) {
   const std::optional<std::string>* const paths[] = {&flags.ledger, &flags.trace, &flags.csv};
   std::optional<RecordFile>* const slots[] = {&ledger_, &trace_, &csv_};
   for (size_t i = 0; i < std::size(paths); ++i) {
@@ -294,14 +237,23 @@ Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags) {
   }
   if (trace_) trace_->Write("[\n");
   if (csv_) csv_->Write(CsvHeader());
-  if (!ledger_ && !trace_ && !csv_) return {};
+  if (!ledger_ && !trace_ && !csv_ && !flags.report) return {};
+  run_ = DescribeRun(engine, command, model, kTallyVersion);
+  if (flags.report) {
+    run_.roofs = MachineRoofs(engine.threads());
+    report_.emplace(run_);
+    report_path_ = *flags.report;
+    source_ = "tally " + command;
+  }
   engine_ = &engine;
   engine.SetRecorder([this](const OpRecord& record) { Write(record); });
   return {};
 }
 
 void RecordFiles::Write(const OpRecord& record) {
-  if (ledger_) ledger_->Write(Line(RecordJson(record, engine_->ledger().weights())) + "\n");
+  if (ledger_) ledger_->Write(LedgerLine(record, engine_->ledger().weights(), first_line_ ? &run_ : nullptr) + "\n");
+  first_line_ = false;
+  if (report_) report_->Add(record);
   if (csv_) csv_->Write(CsvLine(record));
   if (trace_) Trace(record);
 }
@@ -377,6 +329,13 @@ Status RecordFiles::Close() {
     if (!file->has_value()) continue;
     Status status = (*file)->Close();
     file->reset();
+    if (first.ok()) first = std::move(status);
+  }
+  if (report_) {
+    ReportData data = report_->Finish(source_);
+    report_.reset();
+    data.audit = std::move(audit_);
+    Status status = WriteReport(report_path_, {&data, 1});
     if (first.ok()) first = std::move(status);
   }
   return first;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every op was charged with, to files: --ledger (JSON lines, docs/ledger.schema.json), --trace (for Perfetto), --csv.
+// What every op was charged with, to files: --ledger (JSON lines, docs/ledger.schema.json), --trace (for Perfetto), --csv; and the page
+// made of it: --report.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,6 @@
 #include <vector>
 
 #include "engine/api/tally.h"
-#include "engine/app/json.h"
 #include "engine/base/status.h"
 
 namespace CLI {
@@ -22,7 +22,7 @@ class App;
 namespace tally::app {
 
 struct RecordFlags {
-  std::optional<std::string> ledger, trace, csv;
+  std::optional<std::string> ledger, trace, csv, report;
 };
 void AddRecordFlags(CLI::App& command, RecordFlags& flags);
 // Before a model is loaded. kBadInput: the same file twice, a folder, a folder that is not there, where standard output or
@@ -33,10 +33,6 @@ Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
 // The same of one file that a command writes under `option`.
 Status CheckOutputFile(const std::string& option, const std::string& path, const std::string& model,
                        const std::vector<std::optional<std::string>>& others);
-
-// Of the lines of --ledger: raised where a field changes its meaning or goes; new fields may come without.
-inline constexpr int kLedgerVersion = 1;
-Json RecordJson(const OpRecord& record, std::span<const WeightInfo> weights);
 
 // One of them.
 struct CloseFile {
@@ -59,10 +55,16 @@ class RecordFiles {
   RecordFiles() = default;
   RecordFiles(const RecordFiles&) = delete;
   RecordFiles& operator=(const RecordFiles&) = delete;
-  ~RecordFiles() { (void)Close(); }
-  // Makes the files, what they held is gone, and from now on every op of `engine` is timed and written. kBadInput: one cannot be.
-  Status Attach(Engine& engine, const RecordFlags& flags);
-  // Ends the recording and the files. kBadInput: something could not be written. Nothing to do the second time.
+  ~RecordFiles() {
+    report_.reset();  // of a run that failed there is none
+    (void)Close();
+  }
+  // Makes the files, what they held is gone, and from now on every op of `engine` is timed and written. For a report the machine's roofs
+  // are measured first, unless they are kept. `command` runs `model`, as the user names it. kBadInput: a file cannot be made.
+  Status Attach(Engine& engine, const RecordFlags& flags, const std::string& command, const std::string& model);
+  // For the report; before Close.
+  void SetAudit(const AuditReport& audit) { audit_ = AuditOf(audit); }
+  // Ends the recording and the files, and writes the report. kBadInput: something could not be written. Nothing to do the second time.
   Status Close();
 
  private:
@@ -71,6 +73,11 @@ class RecordFiles {
   void EndSlices(bool step_too);
 
   std::optional<RecordFile> ledger_, trace_, csv_;
+  RunInfo run_;
+  bool first_line_ = true;  // of the ledger
+  std::optional<RunReport> report_;
+  std::string report_path_, source_;
+  std::optional<ReportAudit> audit_;
   Engine* engine_ = nullptr;
   // The trace's open slices.
   struct Slice {

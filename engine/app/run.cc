@@ -169,7 +169,7 @@ Result<int> RunModel(const RunFlags& flags) {
     return PrintedAll();
   };
   RecordFiles records;
-  TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records));
+  TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records, "run", flags.model.model));
   TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*loaded.engine, prompt.tokens, options));
   bar.Wipe();  // where the prompt was interrupted
   const Status recorded = records.Close();

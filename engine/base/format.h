@@ -10,6 +10,10 @@
 
 namespace tally {
 
+// Bytes of the valid UTF-8 sequence that starts `text`, 0 where there is none (RFC 3629: no surrogates, no overlong forms).
+// `text` is not empty.
+size_t Utf8Length(std::string_view text);
+
 // Text from a file, a path or a token made fit for one line of a terminal. Control characters (C0, DEL, C1, and U+2028 and
 // U+2029, which break lines in some terminals and JSON tools) and bytes that are not UTF-8 are escaped: \n, \t, \r, else \xNN
 // for each byte. Of a text longer than `longest` bytes only the beginning is shown, and "...".

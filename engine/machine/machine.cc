@@ -195,6 +195,15 @@ uint64_t CacheBytes() {  // Documentation/ABI/testing/sysfs-devices-system-cpu: 
   return bytes;
 }
 
+std::string ProcessorName() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {  // "model name\t: AMD EPYC 9R14"
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "";
+}
+
 uint64_t PeakResidentBytes() { return KibField("/proc/self/status", "VmHWM:").value_or(PeakResident()); }
 
 uint64_t ResidentBytes() { return KibField("/proc/self/status", "VmRSS:").value_or(PeakResident()); }

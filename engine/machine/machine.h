@@ -11,6 +11,7 @@
 namespace tally {
 
 int AvailableCores();             // by affinity mask and cgroup quota; at least 1
+std::string ProcessorName();      // "AMD EPYC 9R14", as the system has it; "" where unknown
 uint64_t TotalMemoryBytes();      // of the machine, or the cgroup's limit if lower
 uint64_t AvailableMemoryBytes();  // that can be had now without swapping (MemAvailable and cgroup limits)
 uint64_t CacheBytes();            // of all caches of data of all cores, shared ones once; 0: unknown

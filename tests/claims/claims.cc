@@ -309,6 +309,30 @@ const char* AgreementWord(books::Agreement a) {
   return "";
 }
 
+// The matrices of attention and, of the experts, `experts` of each layer.
+uint64_t InAttentionAndExperts(const Count& c, uint64_t experts) {
+  uint64_t sum = 0;
+  for (const books::ParameterForm& p : c.tensors) {
+    if (p.vector || p.prediction) continue;
+    if (p.expert) sum += experts * p.slice.value();
+    if (std::find(kAttention.begin(), kAttention.end(), p.component) != kAttention.end()) sum += p.count.value();
+  }
+  return sum;
+}
+
+// MoE-CAP's numerator of S-MFU is layers (attention + expert_size) + scores, and expert_size is one expert's.
+std::string MoeCapRows() {
+  std::string rows;
+  for (const char* name : {"Mixtral-8x7B", "Qwen3-30B-A3B", "gpt-oss-20b"}) {
+    const Count& c = Of(name);
+    const auto k = static_cast<uint64_t>(c.recipe.top_k);
+    const uint64_t charged = InAttentionAndExperts(c, 1), used = InAttentionAndExperts(c, k);
+    rows += "| " + std::string(name) + " | " + N(charged) + " | " + N(used) + " | " + N(k) + " | " +
+            Scaled(static_cast<double>(used) / static_cast<double>(charged), 1, 2, "times") + " |\n";
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::vector<CourseClaim> CourseClaims() {
@@ -342,6 +366,18 @@ std::string ClaimsPage() {
     page += "| " + c.text + " | " + Cell(c.claim) + " | " + c.printed + " | " + c.ours + " | " +
             (c.right() ? "right" : "**wrong**") + " | " + Cell(c.convention) + " | " + Cell(c.why) + " |\n";
   }
+  page +=
+      "\n## Published code\n\n"
+      "MoE-CAP (arXiv 2412.07067) brings S-MFU, the share of the arithmetic peak that a mixture of experts uses. Its code "
+      "charges a "
+      "token with\n"
+      "one expert a layer, whatever k is: `n_layers * (attention_size_per_token + expert_config['expert_size'])` in "
+      "moe_cap/utils/basic_utils.py,\n"
+      "lines 132 and 145, and the same in qwen_utils.py and deepseek_utils.py (github.com/Auto-CAP/MoE-CAP at e9e0d88, 7 August "
+      "2026). So its S-MFU\n"
+      "is too low where k > 1. Its S-MBU takes the experts that were used. The S-MFU of `tally report` counts all k.\n\n"
+      "| model | parameters charged to a token | parameters it uses | k | too low by |\n| --- | ---: | ---: | ---: | ---: |\n" +
+      MoeCapRows() + "\nBoth without embedding, head, router, norms and biases, as that code counts.\n";
   page +=
       "\n## Published figures of the built-in models\n\n"
       "Under each convention that could be meant, those under which the printed figure holds: to the nearest (rounded), with "

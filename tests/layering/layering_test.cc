@@ -80,15 +80,15 @@ TEST(Layering, EveryTestIsRegistered) {
 
 // The line that names the licence stands first in every source of ours, or second after "#!". scripts/spdx.sh writes it.
 TEST(Layering, EverySourceNamesItsLicence) {
-  static const std::set<std::string> slashes = {".h", ".cc", ".inc", ".mjs"}, hashes = {".sh", ".py", ".cmake"};
+  static const std::set<std::string> slashes = {".h", ".cc", ".inc", ".mjs", ".js"}, hashes = {".sh", ".py", ".cmake"};
   const fs::path root = TALLY_SOURCE_DIR;
   std::vector<fs::path> files = {root / "CMakeLists.txt", root / ".ci/run"};
   for (const char* room : {"engine", "counters", "loaders", "models", "tests", "bench", "cmake", "scripts"}) {
     for (auto it = fs::recursive_directory_iterator(root / room); it != fs::recursive_directory_iterator(); ++it) {
       if (it->path().filename() == "node_modules") it.disable_recursion_pending();  // bench/peers: not ours
       const std::string name = it->path().filename().string(), extension = it->path().extension().string();
-      const bool ours =
-          slashes.contains(extension) || hashes.contains(extension) || name == "CMakeLists.txt" || name.ends_with(".cmake.in");
+      const bool ours = slashes.contains(extension) || hashes.contains(extension) || extension == ".css" ||
+                        name == "CMakeLists.txt" || name.ends_with(".cmake.in") || name.ends_with(".cc.in");
       if (it->is_regular_file() && ours) files.push_back(it->path());
     }
   }
@@ -98,8 +98,9 @@ TEST(Layering, EverySourceNamesItsLicence) {
     std::string line;
     std::getline(in, line);
     if (line.starts_with("#!")) std::getline(in, line);
-    const char* comment = slashes.contains(path.extension().string()) ? "// " : "# ";
-    EXPECT_EQ(line, std::string(comment) + "SPDX-License-Identifier: Apache-2.0") << path << ": run scripts/spdx.sh";
+    const std::string extension = path.extension().string(), tag = "SPDX-License-Identifier: Apache-2.0";
+    const bool slash = slashes.contains(extension) || path.filename().string().ends_with(".cc.in");
+    EXPECT_EQ(line, extension == ".css" ? "/* " + tag + " */" : (slash ? "// " : "# ") + tag) << path << ": run scripts/spdx.sh";
   }
   for (const char* name : {"LICENSE", "NOTICE", "THIRD_PARTY.md"}) EXPECT_GT(fs::file_size(root / name), 100u) << name;
   EXPECT_NE(ReadText(root / "LICENSE").find("Apache License\n                           Version 2.0"), std::string::npos);

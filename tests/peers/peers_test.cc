@@ -1,56 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our ids beside those of npm's tokenizers (package.json pins them) on the same machine: the awkward strings and War and Peace.
-#include <sys/wait.h>
-
-#include <regex>
-
 #include "tests/app/runner.h"
+#include "tests/support/npm.h"
 #include "tests/text/json_spec.h"
 #include "tests/text/torture_strings.h"
 
 namespace tally {
 namespace {
 
-namespace fs = std::filesystem;
 using test::Encode;
 using test::Ids;
 
-const std::string kSources = TALLY_SOURCE_DIR "/tests/peers/";
+const std::string kSources = TALLY_SOURCE_DIR "/tests/peers";
 const std::string kInstalled = TALLY_PEERS_DIR;
-
-int Shell(const std::string& command) {
-  const int status = std::system(command.c_str());
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-// Why there are no peers here; empty where there are.
-std::string Install() {
-  for (const char* tool : {"node", "npm"}) {
-    if (Shell(std::string("command -v ") + tool + " >/dev/null 2>&1") != 0) return std::string(tool) + " is absent";
-  }
-  const std::string lock = test::ReadAll(kSources + "package-lock.json"), done = kInstalled + "/installed";
-  fs::create_directories(kInstalled);
-  for (const char* file : {"package.json", "package-lock.json", "encode.mjs"}) {
-    fs::copy_file(kSources + file, kInstalled + "/" + file, fs::copy_options::overwrite_existing);
-  }
-  if (fs::exists(done) && test::ReadAll(done) == lock) return "";
-  const std::string log = kInstalled + "/npm.log";
-  if (Shell("cd '" + kInstalled + "' && npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 >'" +
-            log + "' 2>&1") != 0) {
-    // Only a registry that cannot be reached is a reason to do without: a package that is another one than was locked is not.
-    const std::string said = test::ReadAll(log);
-    static const std::regex network(
-        "ENOTFOUND|EAI_AGAIN|ECONN|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ERR_SOCKET|code E[45][0-9][0-9]");
-    EXPECT_TRUE(std::regex_search(said, network)) << "npm could not install the peers: " << said;
-    return "npm could not install the peers: " + said.substr(0, 300);
-  }
-  std::ofstream(done, std::ios::binary) << lock;
-  return "";
-}
 
 class Peers : public testing::Test {
  protected:
-  static void SetUpTestSuite() { missing_ = new std::string(Install()); }
+  static void SetUpTestSuite() { missing_ = new std::string(InstallNpm(kSources, kInstalled, {"encode.mjs"})); }
   static void TearDownTestSuite() { delete missing_; }
 
   // What the peer gives for each text. `vocabulary`: a name or a folder, as encode.mjs takes them.

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// tally report: a page with the figures and pictures of a run, or of two.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/api/tally.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+#include "engine/app/json.h"
+#include "engine/app/numbers.h"
+#include "engine/app/options.h"
+#include "engine/app/record_files.h"
+#include "engine/app/report_files.h"
+#include "engine/app/study_prompt.h"
+#include "engine/machine/machine.h"
+
+namespace tally::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReportFlags {
+  ModelFlags model;
+  StudyPrompt prompt;
+  std::optional<std::string> other, svg;
+  std::string out = "report.html";
+  int64_t decode = 32;
+  bool decode_given = false;
+  bool json = false;
+};
+
+// Ledgers are lines of JSON; a file of a model is not (config.json is, and cannot be run).
+bool IsLedger(const std::string& path) {
+  std::error_code none;
+  return fs::is_regular_file(path, none) && (path.ends_with(".jsonl") || std::ifstream(path, std::ios::binary).get() == '{');
+}
+
+// A ledger has the roofs of its run where a report was made of that too. Else those of this machine hold if it is the same.
+Result<ReportData> OfLedger(const std::string& path) {
+  TALLY_ASSIGN_OR_RETURN(RunReport run, ReadLedger(path));
+  const RunInfo& info = run.info();
+  if (info.known && !info.roofs.known && info.threads > 0 && info.machine == ProcessorName()) {
+    ReportRoofs roofs = MachineRoofs(info.threads);
+    if (!roofs.known || roofs.threads == info.threads) run.SetRoofs(std::move(roofs));
+  }
+  return run.Finish(path);
+}
+
+// The model runs as in an audit: the prompt, then the most likely tokens.
+Result<ReportData> OfModel(const ReportFlags& flags) {
+  TALLY_ASSIGN_OR_RETURN(const LoadOptions load, ToLoadOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
+  AuditOptions options;
+  options.interrupted = Interrupted;
+  TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(flags.prompt, flags.model.model, *loaded.model));
+  options.decode_tokens = flags.decode;
+  if (!flags.decode_given) {
+    const int64_t room = loaded.engine->context() - static_cast<int64_t>(options.prompt.size());
+    options.decode_tokens = std::clamp<int64_t>(room, 0, flags.decode);
+  }
+  RunInfo info = DescribeRun(*loaded.engine, "report", flags.model.model, kTallyVersion);
+  info.roofs = MachineRoofs(loaded.engine->threads());
+  RunReport run(std::move(info));
+  loaded.engine->SetRecorder([&](const OpRecord& record) { run.Add(record); });
+  TALLY_ASSIGN_OR_RETURN(const AuditReport audit, Audit(*loaded.engine, options));
+  loaded.engine->SetRecorder(nullptr);
+  ReportData data = run.Finish("tally report");
+  data.audit = AuditOf(audit);
+  return data;
+}
+
+std::string AuditText(const std::optional<ReportAudit>& audit) {
+  if (!audit) return "";
+  const std::string compared = books::WithThousands(audit->compared) + " rows compared, ";
+  return compared + (audit->differing == 0 ? "all agree" : books::WithThousands(audit->differing) + " differ");
+}
+
+void Say(const ReportFlags& flags, const std::vector<ReportData>& runs) {
+  std::error_code none;
+  const uint64_t bytes = fs::file_size(flags.out, none);
+  if (!flags.json) {
+    std::string text = flags.out + ": " + books::WithThousands(bytes) + " bytes";
+    for (const ReportData& run : runs) {
+      text += (&run == &runs.front() ? "; " : " beside ") + (run.title.empty() ? run.source : run.title) + ", " +
+              books::WithThousands(uint64_t{run.steps.size()}) + " steps";
+    }
+    if (const std::string audit = AuditText(runs.front().audit); !audit.empty()) text += "; " + audit;
+    return Print(text + "\n");
+  }
+  Json documents = Json::array();
+  for (const ReportData& run : runs) {
+    Json metrics = Json::array();
+    for (const ReportMetric& m : run.metrics) {
+      metrics.push_back({{"name", m.name},
+                         {"phase", m.phase},
+                         {"value", m.value ? Json(*m.value) : Json()},
+                         {m.bytes ? "bytes" : "flops", Number(m.numerator)},
+                         {"seconds", m.seconds},
+                         {"roof", m.denominator},
+                         {"roof_name", m.denominator_name}});
+    }
+    documents.push_back({{"model", run.title},
+                         {"source", run.source},
+                         {"steps", run.steps.size()},
+                         {"metrics", std::move(metrics)},
+                         {"absent", run.absent}});
+  }
+  PrintJson({{"report", flags.out}, {"bytes", bytes}, {"runs", std::move(documents)}});
+}
+
+Status CheckFlags(const ReportFlags& flags, bool ledger) {
+  TALLY_RETURN_IF_ERROR(flags.prompt.Check());
+  if (flags.decode < 0) return BadInput("-n must be 0 or more, not " + std::to_string(flags.decode));
+  if (ledger && (flags.prompt.text || flags.prompt.tokens || flags.decode_given)) {
+    return BadInput(flags.model.model + " is the ledger of a run: -p, --tokens and -n have no meaning");
+  }
+  if (flags.other && (!ledger || !IsLedger(*flags.other))) {
+    return BadInput("two runs are compared by their ledgers (tally run --ledger FILE), and " +
+                    (ledger ? *flags.other : flags.model.model) + " is none");
+  }
+  if (flags.other && flags.svg) return BadInput("--svg writes the pictures of one run: give one ledger");
+  return {};
+}
+
+Status RunReportCommand(const ReportFlags& flags) {
+  const bool ledger = IsLedger(flags.model.model);
+  TALLY_RETURN_IF_ERROR(CheckFlags(flags, ledger));
+  std::string path = flags.model.model;
+  if (!ledger) {
+    TALLY_ASSIGN_OR_RETURN(path, ModelPath(path, flags.model.yes));
+  }
+  TALLY_RETURN_IF_ERROR(CheckOutputFile("-o", flags.out, path, {flags.other}));
+  TALLY_RETURN_IF_ERROR(CheckReportFile(flags.out));
+  std::vector<ReportData> runs;
+  TALLY_ASSIGN_OR_RETURN(ReportData first, ledger ? OfLedger(path) : OfModel(flags));
+  runs.push_back(std::move(first));
+  if (flags.other) {
+    TALLY_ASSIGN_OR_RETURN(ReportData second, OfLedger(*flags.other));
+    runs.push_back(std::move(second));
+  }
+  TALLY_RETURN_IF_ERROR(WriteReport(flags.out, runs));
+  if (flags.svg) TALLY_RETURN_IF_ERROR(WriteFigures(*flags.svg, runs.front()));
+  Say(flags, runs);
+  const std::optional<ReportAudit>& audit = runs.front().audit;
+  if (!audit || audit->differing == 0) return {};
+  return Status(StatusCode::kDisagreement, flags.model.model + ": " + AuditText(audit));
+}
+
+}  // namespace
+
+Action AddReport(CLI::App& app) {
+  auto flags = std::make_shared<ReportFlags>();
+  CLI::App* c = app.add_subcommand(
+      "report", "A page with the figures and pictures of a run: of a model, which is run for it, or of ledger files (--ledger)");
+  AddModelFlags(*c, flags->model);
+  c->add_option("OTHER", flags->other, "where MODEL is a ledger file: another one, to be compared with");
+  AddStudyPrompt(*c, flags->prompt);
+  const CLI::Option* const decode =
+      AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer where the context ends");
+  c->add_option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)")->capture_default_str();
+  c->add_option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)");
+  c->add_flag("--json", flags->json, "one JSON document on standard output: the metrics, and where the page is");
+  c->footer("Exit code 3: the model ran, and the accounts differ; the page has the rows that do.");
+  return [flags, decode] {
+    flags->decode_given = decode->count() > 0;
+    return Report(RunReportCommand(*flags));
+  };
+}
+
+}  // namespace tally::app

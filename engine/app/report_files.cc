@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/report_files.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "engine/app/kept_bench.h"
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMarkWithin = 1024;  // bytes
+
+}  // namespace
+
+Status CheckReportFile(const std::string& path) {
+  std::error_code none;
+  if (!fs::exists(path, none)) return {};
+  if (!fs::is_regular_file(path, none)) return BadInput(Quote(path) + " is no file that a report can be written to");
+  std::FILE* const file = std::fopen(path.c_str(), "rbe");
+  if (file == nullptr) return {};  // it may be written to all the same
+  char beginning[kMarkWithin];
+  const std::string_view text(beginning, std::fread(beginning, 1, sizeof beginning, file));
+  std::fclose(file);
+  if (text.empty() || text.find(kReportMark) != std::string_view::npos) return {};
+  return BadInput(Quote(path) + " is there and is no report: it is not overwritten");
+}
+
+ReportRoofs MachineRoofs(int threads) {
+  const Result<FitMachine> machine = MeasureMachine(CacheDirectory(), threads);
+  if (machine.ok()) return RoofsOf(*machine, "the best moments of this machine, measured once a boot");
+  ReportRoofs unknown;
+  unknown.how = machine.status().message();
+  return unknown;
+}
+
+}  // namespace tally::app

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/study_prompt.h"
+
+#include <CLI/CLI.hpp>
+
+#include "engine/app/options.h"
+
+namespace tally::app {
+namespace {
+
+constexpr const char* kDefaultPrompt = "O Romeo, Romeo! wherefore art thou Romeo?";
+
+}  // namespace
+
+Status StudyPrompt::Check() const {
+  return text && tokens ? BadInput("give the prompt once: -p TEXT or --tokens 1,2,3") : Status();
+}
+
+void AddStudyPrompt(CLI::App& command, StudyPrompt& prompt) {
+  command.add_option("-p,--prompt", prompt.text, "prompt text (-: standard input; default: a line of verse)")
+      ->allow_extra_args(false);
+  command.add_option("--tokens", prompt.tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
+}
+
+Result<std::vector<int32_t>> PromptTokens(const StudyPrompt& prompt, const std::string& name, const Model& model) {
+  if (prompt.tokens) return ParseTokens(*prompt.tokens, "--tokens");
+  const Tokenizer* tokenizer = model.tokenizer();
+  if (tokenizer == nullptr) {
+    if (prompt.text) TALLY_RETURN_IF_ERROR(model.tokenizer_status());
+    if (prompt.text) return BadInput(name + ": the model has no tokenizer: give --tokens 1,2,3");
+    std::vector<int32_t> tokens;
+    for (int32_t i = 0; i < 12; ++i) tokens.push_back((7 * i + 1) % model.recipe().vocab);
+    return tokens;
+  }
+  std::string text = prompt.text.value_or(kDefaultPrompt);
+  if (prompt.text == "-") {
+    TALLY_ASSIGN_OR_RETURN(text, ReadPromptText("-"));
+  }
+  TALLY_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer->Encode(text, {.add_special = true}));
+  if (tokens.empty()) return BadInput("the prompt has no tokens: at least one is needed to begin");
+  return tokens;
+}
+
+}  // namespace tally::app

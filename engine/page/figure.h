@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A picture with its words and its data.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "engine/page/data_table.h"
+#include "engine/page/svg.h"
+
+namespace tally::page {
+
+struct Figure {
+  std::string name;     // of its file and in the page's links: "parameters"
+  std::string title;    // what it shows
+  std::string summary;  // what is to be seen, in a sentence or two: the caption, and what a screen reader says
+  // `extent`: the greatest value that the scale has room for, at least the figure's own.
+  std::function<Svg(double width, double extent)> draw;
+  DataTable data;     // all that is drawn
+  double extent = 0;  // its own; 0: nothing to share a scale by
+};
+
+inline constexpr double kWideFigure = 560, kNarrowFigure = 340;
+
+// <figure>: the picture for wide and for narrow windows (CSS shows one of them), the caption, and the data behind a disclosure.
+// `extent`: of figures side by side that share a scale, the greatest; 0: its own.
+std::string FigureHtml(const Figure& figure, double extent = 0);
+
+// An SVG file of the wide picture, with its own colours, light and dark.
+std::string FigureSvg(const Figure& figure);
+
+}  // namespace tally::page

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adds pointing, sorting and filtering. The page is complete without it.
+"use strict";
+(() => {
+  const make = (name, properties, ...children) => {
+    const element = Object.assign(document.createElement(name), properties);
+    element.append(...children);
+    return element;
+  };
+
+  // What is under the pointer, in words.
+  const tip = make("div", { id: "tip", hidden: true });
+  tip.setAttribute("aria-hidden", "true");
+  document.body.append(tip);
+  const show = (text, event) => {
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
+    const box = tip.getBoundingClientRect();
+    const left = event.clientX + 14 + box.width > innerWidth ? event.clientX - box.width - 10 : event.clientX + 14;
+    const top = event.clientY + 18 + box.height > innerHeight ? event.clientY - box.height - 10 : event.clientY + 18;
+    tip.style.left = `${Math.max(left, 2)}px`;
+    tip.style.top = `${Math.max(top, 2)}px`;
+  };
+
+  // A row of the picture's table as lines "head: cell".
+  const rowText = (table, row) =>
+    [...row.cells].map((cell, i) => `${table.tHead.rows[0].cells[i].textContent}: ${cell.textContent}`).join("\n");
+
+  const pictures = document.querySelectorAll(".picture");
+  for (const picture of pictures) {
+    // The browser's own tips would come on top of ours.
+    const name = picture.querySelector(":scope > title");
+    picture.setAttribute("aria-label", name.textContent);
+    name.remove();
+    for (const title of picture.querySelectorAll("title")) {
+      title.parentNode.dataset.tip = title.textContent;
+      title.remove();
+    }
+    const table = picture.closest("figure").querySelector("table");
+    const numbers = (text) => text.split(" ").map(Number);
+    const cross = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    cross.setAttribute("class", "cross");
+    picture.append(cross);
+    const at = (event) => new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
+    picture.addEventListener("pointermove", (event) => {
+      let text = event.target.dataset.tip, path = "";
+      const { x, y } = at(event);
+      if (picture.dataset.plot && !text) {
+        const [left, right, top, bottom] = numbers(picture.dataset.plot), rows = table.tBodies[0].rows;
+        if (x >= left && x <= right && y >= top && y <= bottom) {
+          const i = Math.round(((x - left) / (right - left)) * (rows.length - 1));
+          const line = left + (rows.length > 1 ? i / (rows.length - 1) : 0) * (right - left);
+          text = rowText(table, rows[i]);
+          path = `M${line},${top}V${bottom}`;
+        }
+      } else if (picture.dataset.grid) {
+        const [left, top, width, height, columns, count] = numbers(picture.dataset.grid);
+        const column = Math.floor(((x - left) / width) * columns), row = Math.floor(((y - top) / height) * count);
+        if (column >= 0 && column < columns && row >= 0 && row < count) {
+          const cells = table.tBodies[0].rows[row].cells, heads = table.tHead.rows[0].cells;
+          text = `${heads[0].textContent} ${cells[0].textContent}, ${heads[column + 1].textContent}: ${cells[column + 1].textContent}`;
+          const w = width / columns, h = height / count;
+          path = `M${left + column * w},${top + row * h}h${w}v${h}h${-w}z`;
+        }
+      }
+      cross.setAttribute("d", path);
+      show(text, event);
+    });
+    picture.addEventListener("pointerleave", (event) => {
+      cross.setAttribute("d", "");
+      show("", event);
+    });
+  }
+
+  // A click on a column's head sorts by it: numbers from the greatest, text from A; once more, the other way.
+  const value = (cell) => (cell.classList.contains("n") ? Number(cell.dataset.v ?? cell.textContent.replaceAll(",", "")) : cell.textContent);
+  const sort = (table, column, head) => {
+    const numeric = head.classList.contains("n");
+    const before = head.getAttribute("aria-sort"), first = numeric ? "descending" : "ascending", then = numeric ? "ascending" : "descending";
+    const order = before === first ? then : first, sign = order === "ascending" ? 1 : -1;
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", order);
+    const compare = (a, b) => (numeric ? a - b || 0 : a.localeCompare(b, "en", { numeric: true }));
+    const rows = [...table.tBodies[0].rows].map((row) => [value(row.cells[column]), row]);
+    table.tBodies[0].append(...rows.sort((a, b) => sign * compare(a[0], b[0])).map((pair) => pair[1]));
+  };
+  for (const table of document.querySelectorAll(".sortable table")) {
+    [...table.tHead.rows[0].cells].forEach((head, column) => {
+      const button = make("button", { type: "button" }, ...head.childNodes);
+      button.addEventListener("click", () => sort(table, column, head));
+      head.append(button);
+    });
+  }
+
+  // A field above a table keeps the rows that have all of its words.
+  for (const box of document.querySelectorAll(".filterable")) {
+    const rows = box.querySelector("tbody").rows;
+    const count = make("span", { className: "muted" });
+    count.setAttribute("role", "status");
+    const input = make("input", { type: "search", autocomplete: "off" });
+    const apply = () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      for (const row of rows) {
+        const text = [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word));
+        shown += row.hidden ? 0 : 1;
+      }
+      count.textContent = `${shown} of ${rows.length} rows`;
+    };
+    input.addEventListener("input", apply);
+    box.before(make("div", { className: "filter" }, make("label", {}, "Filter ", input), count));
+    apply();
+  }
+})();

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Colours, CSS and script. figure.css, page.css and page.js are the sources; the build embeds them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tally::page {
+
+// Of the page: colours as CSS variables, light and dark; paper is light.
+std::string PageCss();
+// Of a picture in a file of its own: colours written out, since many programs that read SVG know no variables.
+std::string FileCss();
+std::string_view PageScript();
+
+}  // namespace tally::page

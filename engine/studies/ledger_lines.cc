@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lines of a ledger file, written and read.
+#include <cerrno>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/format.h"
+#include "engine/studies/report.h"
+#include "loaders/json.h"
+
+namespace tally {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kLedgerVersion = 1;  // raised where a field changes its meaning or goes; new fields may come without
+constexpr std::array<std::string_view, 6> kWeightKinds = {"embedding", "position", "head", "tied embedding and head",
+                                                          "block",     "buffer"};  // by WeightInfo::Kind
+
+// ---- written
+
+Json WorkJson(const Cost& cost) {
+  Json flops = Json::object(), special = Json::object();
+  for (int c = 0; c < kWorkClasses; ++c) {
+    Json by_type = Json::object();
+    for (int a = 0; a < kAriths; ++a) {
+      const uint64_t n = cost.Flops(static_cast<WorkClass>(c), static_cast<Arith>(a));
+      if (n > 0) by_type[std::string(kArithNames[a])] = n;
+    }
+    if (!by_type.empty()) flops[std::string(kWorkClassNames[c])] = std::move(by_type);
+    const uint64_t n = cost.Special(static_cast<WorkClass>(c));
+    if (n > 0) special[std::string(kWorkClassNames[c])] = n;
+  }
+  return {{"flops", std::move(flops)}, {"special", std::move(special)}};
+}
+
+Json BytesJson(const Cost& cost) {
+  Json bytes = Json::object();
+  for (int k = 0; k < kByteKinds; ++k) {
+    const uint64_t n = cost.Bytes(static_cast<ByteKind>(k));
+    if (n > 0) bytes[std::string(kByteKindNames[k])] = n;
+  }
+  return bytes;
+}
+
+Json RunJson(const RunInfo& i) {
+  Json tensors = Json::array(), forms = Json::array(), symbols = Json::array();
+  for (const WeightInfo& w : i.weights) {
+    tensors.push_back({{"name", w.name},
+                       {"layer", w.layer},
+                       {"component", ComponentName(w.component)},
+                       {"kind", kWeightKinds[static_cast<size_t>(w.kind)]},
+                       {"experts", w.experts},
+                       {"shape", Json::array({w.slices, w.rows, w.cols})},
+                       {"stored_bytes", w.stored_bytes},
+                       {"packed_bytes", w.packed_bytes}});
+  }
+  for (const ReportForm& f : i.forms) {
+    forms.push_back({{"group", f.group}, {"name", f.name}, {"form", f.formula}, {"value", f.value}, {"times", f.times}});
+  }
+  for (const ReportSymbol& s : i.symbols) symbols.push_back({{"name", s.name}, {"meaning", s.meaning}, {"value", s.value}});
+  Json run = {{"command", i.command},
+              {"model", i.model},
+              {"description", i.description},
+              {"tally", i.version},
+              {"date", i.date},
+              {"processor", i.machine},
+              {"target", i.target},
+              {"threads", i.threads},
+              {"kv", i.kv},
+              {"context", i.context},
+              {"layers", i.n_layers},
+              {"heads", i.n_heads},
+              {"head_dim", i.head_dim},
+              {"experts", i.n_experts},
+              {"top_k", i.top_k},
+              {"not_run", {{"parameters", i.not_run}, {"names", i.not_run_names}}},
+              {"tensors", std::move(tensors)},
+              {"forms", std::move(forms)},
+              {"symbols", std::move(symbols)},
+              {"absent", i.absent}};
+  if (i.roofs.known) {
+    Json peaks = Json::object();
+    for (const ReportRoofs::Peak& p : i.roofs.peaks) peaks[p.type] = p.per_second;
+    run["roofs"] = {{"threads", i.roofs.threads}, {"read", i.roofs.read}, {"peaks", std::move(peaks)}, {"how", i.roofs.how}};
+  }
+  return run;
+}
+
+Json RecordJson(const OpRecord& r, std::span<const WeightInfo> weights) {
+  const auto tensor = [&](WeightId id) { return id < weights.size() ? Json(weights[id].name) : Json(); };
+  Json sequences = Json::array(), operands = Json::array(), settings = Json::object(), touched = Json::array();
+  for (const SequenceRows& s : r.sequences) {
+    sequences.push_back({{"sequence", s.sequence}, {"position", s.position}, {"rows", s.rows}});
+  }
+  for (const Operand& o : r.description.operands) {
+    Json operand = {
+        {"name", o.name}, {"role", kOperandRoleNames[static_cast<size_t>(o.role)]}, {"type", o.type}, {"shape", o.shape}};
+    if (o.role == OperandRole::kWeight) {
+      operand["tensor"] = tensor(o.weight);
+      if (o.weight < weights.size() && weights[o.weight].rows > 0) {
+        const WeightInfo& w = weights[o.weight];
+        operand["stored_row_bytes"] = w.stored_row_bytes();
+      }
+    }
+    operands.push_back(std::move(operand));
+  }
+  for (const auto& [name, value] : r.description.settings) {
+    settings[std::string(name)] = std::visit([](const auto& v) { return Json(v); }, value);
+  }
+  for (const WeightTouch& t : r.touches) {
+    touched.push_back(
+        {{"tensor", tensor(t.id)}, {"slice", t.slice}, {"rows", Json::array({t.row_begin, t.row_end})}, {"uses", t.uses}});
+  }
+  Json line = {{"version", kLedgerVersion},
+               {"step", r.step},
+               {"index", r.index},
+               {"phase", kPhaseNames[static_cast<size_t>(r.phase)]},
+               {"sequences", std::move(sequences)},
+               {"logit_rows", r.logit_rows},
+               {"layer", r.site.layer},
+               {"component", ComponentName(r.site.component)},
+               {"op", r.op},
+               {"implementation", r.implementation},
+               {"target", r.target},
+               {"threads", r.threads},
+               {"operands", std::move(operands)},
+               {"settings", std::move(settings)},
+               {"useful", WorkJson(r.useful)},
+               {"executed", WorkJson(r.executed)},
+               {"bytes", BytesJson(r.useful)},
+               {"touched", std::move(touched)},
+               {"start_ns", r.start_nanoseconds},
+               {"ns", r.nanoseconds}};
+  if (r.part > 0) line["part"] = r.part;
+  return line;
+}
+
+// ---- read
+
+// Builds a document of the events.
+class Document : public internal::JsonHandler {
+ public:
+  Json Take() { return std::move(root_); }
+  Status Key(std::string key) override {
+    key_ = std::move(key);
+    return {};
+  }
+  Status Scalar(internal::JsonScalar value) override {
+    std::visit([this](auto&& v) { Put(Json(std::forward<decltype(v)>(v))); }, std::move(value));
+    return {};
+  }
+  Status Begin(bool object) override {
+    open_.push_back(Put(object ? Json::object() : Json::array()));
+    return {};
+  }
+  Status End() override {
+    open_.pop_back();
+    return {};
+  }
+
+ private:
+  // A parent does not move while a child is open: it gets no other child.
+  Json* Put(Json value) {
+    if (open_.empty()) return &(root_ = std::move(value));
+    Json& parent = *open_.back();
+    if (parent.is_array()) return &parent.emplace_back(std::move(value));
+    return &(parent[key_] = std::move(value));
+  }
+  Json root_;
+  std::vector<Json*> open_;
+  std::string key_;
+};
+
+constexpr int kMaxDepth = 8;
+constexpr size_t kMaxLine = size_t{64} << 20;
+// What a file may claim, so that reading it takes no more memory than it justifies.
+constexpr uint64_t kMaxSlices = uint64_t{1} << 22, kMaxRows = uint64_t{1} << 21, kMaxCols = uint64_t{1} << 24;
+constexpr uint64_t kMaxPositions = uint64_t{1} << 40;
+
+// Reads fields of an object; the first that is missing or not what is wanted is the error.
+class Fields {
+ public:
+  Fields(const Json& object, Status& status) : object_(object), status_(status) {}
+
+  uint64_t Number(const char* key, uint64_t most = std::numeric_limits<uint64_t>::max()) const {
+    const Json* const v = Find(key);
+    if (v != nullptr && v->is_number_unsigned() && v->get<uint64_t>() <= most) return v->get<uint64_t>();
+    return Wrong(key, "a whole number up to " + std::to_string(most)), 0;
+  }
+  int32_t Layer() const {
+    const Json* const v = Find("layer");
+    if (v != nullptr && v->is_number_integer() && *v >= -1 && *v <= (1 << 20)) return v->get<int32_t>();
+    return Wrong("layer", "a layer, or -1"), -1;
+  }
+  double Rate(const char* key) const {
+    const Json* const v = Find(key);
+    if (v != nullptr && v->is_number() && v->get<double>() >= 0 && v->get<double>() < 1e18) return v->get<double>();
+    return Wrong(key, "a rate"), 0;
+  }
+  std::string Text(const char* key) const {
+    const Json* const v = Find(key);
+    if (v != nullptr && v->is_string()) return v->get<std::string>();
+    return Wrong(key, "a text"), "";
+  }
+  const Json& Array(const char* key) const { return Nested(key, false); }
+  const Json& Object(const char* key) const { return Nested(key, true); }
+  // The index of the text in a list of names.
+  template <class Names>
+  size_t OneOf(const char* key, const Names& names) const {
+    const std::string text = Text(key);
+    for (size_t i = 0; i < std::size(names); ++i) {
+      if (names[i] == text) return i;
+    }
+    return Wrong(key, "a name that is known"), 0;
+  }
+  Component OfComponent() const {
+    const std::string text = Text("component");
+    for (int c = 0; c < kComponents; ++c) {
+      if (ComponentName(static_cast<Component>(c)) == text) return static_cast<Component>(c);
+    }
+    return Wrong("component", "a component that is known"), Component::kEmbedding;
+  }
+  bool Flag(const char* key) const {
+    const Json* const v = Find(key);
+    if (v != nullptr && v->is_boolean()) return v->get<bool>();
+    return Wrong(key, "true or false"), false;
+  }
+  void Wrong(const char* key, const std::string& wanted) const {
+    if (status_.ok()) status_ = BadInput(Quote(key) + " is not " + wanted);
+  }
+
+ private:
+  const Json* Find(const char* key) const {
+    const auto at = object_.find(key);
+    return at != object_.end() ? &*at : nullptr;
+  }
+  const Json& Nested(const char* key, bool object) const {
+    static const Json none_array = Json::array(), none_object = Json::object();
+    const Json* const v = Find(key);
+    if (v != nullptr && (object ? v->is_object() : v->is_array())) return *v;
+    Wrong(key, object ? "an object" : "an array");
+    return object ? none_object : none_array;
+  }
+  const Json& object_;
+  Status& status_;
+};
+
+WeightInfo ReadTensor(const Json& j, Status& status) {
+  const Fields f(j, status);
+  WeightInfo w;
+  w.name = f.Text("name");
+  w.layer = f.Layer();
+  w.component = f.OfComponent();
+  w.kind = static_cast<WeightInfo::Kind>(f.OneOf("kind", kWeightKinds));
+  w.experts = f.Flag("experts");
+  w.stored_bytes = f.Number("stored_bytes", kMaxPositions << 10);
+  w.packed_bytes = f.Number("packed_bytes", kMaxPositions << 10);
+  const Json& shape = f.Array("shape");
+  const uint64_t most[] = {kMaxSlices, kMaxRows, kMaxCols};
+  bool good = shape.size() == 3;
+  for (size_t i = 0; good && i < 3; ++i) good = shape[i].is_number_unsigned() && shape[i] >= 1 && shape[i] <= most[i];
+  if (!good) return f.Wrong("shape", "[slices, rows, columns]"), w;
+  w.slices = shape[0].get<uint32_t>();
+  w.rows = shape[1].get<uint64_t>();
+  w.cols = shape[2].get<uint64_t>();
+  return w;
+}
+
+ReportRoofs ReadRoofs(const Json& j, Status& status) {
+  const Fields f(j, status);
+  ReportRoofs roofs;
+  roofs.known = true;
+  roofs.threads = static_cast<int>(f.Number("threads", 1 << 20));
+  roofs.read = f.Rate("read");
+  roofs.how = f.Text("how");
+  const Json& peaks = f.Object("peaks");
+  const Fields rates(peaks, status);
+  for (const auto& [type, rate] : peaks.items()) roofs.peaks.push_back({type, rates.Rate(type.c_str())});
+  return roofs;
+}
+
+RunInfo ReadRun(const Json& j, Status& status) {
+  const Fields f(j, status);
+  RunInfo i;
+  i.known = true;
+  i.command = f.Text("command");
+  i.model = f.Text("model");
+  i.description = f.Text("description");
+  i.version = f.Text("tally");
+  i.date = f.Text("date");
+  i.machine = f.Text("processor");
+  i.target = f.Text("target");
+  i.threads = static_cast<int32_t>(f.Number("threads", 1 << 20));
+  i.kv = f.Text("kv");
+  i.context = f.Number("context", kMaxPositions);
+  i.n_layers = f.Number("layers", 1 << 20);
+  i.n_heads = f.Number("heads", 1 << 20);
+  i.head_dim = f.Number("head_dim", 1 << 20);
+  i.n_experts = f.Number("experts", kMaxSlices);
+  i.top_k = f.Number("top_k", i.n_experts);
+  const Fields not_run(f.Object("not_run"), status);
+  i.not_run = not_run.Number("parameters");
+  i.not_run_names = not_run.Text("names");
+  uint64_t slices = 0;
+  for (const Json& t : f.Array("tensors")) {
+    i.weights.push_back(ReadTensor(t, status));
+    slices += i.weights.back().slices;
+    if (i.weights.back().experts && i.weights.back().slices != i.n_experts) f.Wrong("tensors", "of as many experts as the model");
+  }
+  if (slices > kMaxSlices) f.Wrong("tensors", "of a model: too many slices");
+  for (const Json& form : f.Array("forms")) {
+    const Fields g(form, status);
+    i.forms.push_back({g.Text("group"), g.Text("name"), g.Text("form"), g.Number("value"), g.Number("times")});
+  }
+  for (const Json& symbol : f.Array("symbols")) {
+    const Fields g(symbol, status);
+    i.symbols.push_back({g.Text("name"), g.Text("meaning"), g.Number("value")});
+  }
+  for (const Json& text : f.Array("absent")) {
+    if (text.is_string()) i.absent.push_back(text.get<std::string>());
+  }
+  if (j.contains("roofs")) i.roofs = ReadRoofs(f.Object("roofs"), status);
+  return i;
+}
+
+class LedgerReader {
+ public:
+  explicit LedgerReader(std::string path) : path_(std::move(path)) {}
+
+  Result<RunReport> Read() {
+    errno = 0;
+    std::ifstream file(path_, std::ios::binary);
+    if (!file) return BadInput(path_ + ": cannot be read: " + std::generic_category().message(errno != 0 ? errno : EIO));
+    std::optional<RunReport> report;
+    uint64_t number = 0;
+    for (std::string line; std::getline(file, line);) {
+      ++number;
+      if (line.size() > kMaxLine) return At(number, BadInput("the line is longer than any of a ledger"));
+      Document document;
+      const Status parsed = internal::ParseJson("", line, kMaxDepth, document);
+      if (!parsed.ok() && file.eof() && report) break;  // the beginning of a line, by a run that was killed
+      TALLY_RETURN_IF_ERROR(At(number, parsed));
+      const Json j = document.Take();
+      Status status;
+      if (Fields(j, status).Number("version") != kLedgerVersion && status.ok()) {
+        status = BadInput("a ledger of version " + j["version"].dump() + "; this program reads version " +
+                          std::to_string(kLedgerVersion));
+      }
+      if (!report && status.ok()) report = Begin(j, status);
+      TALLY_RETURN_IF_ERROR(At(number, status));
+      AddLine(j, *report, status);
+      TALLY_RETURN_IF_ERROR(At(number, status));
+    }
+    if (file.bad()) return BadInput(path_ + ": cannot be read");
+    if (!report) return BadInput(path_ + ": an empty file: no ledger");
+    return std::move(*report);
+  }
+
+ private:
+  Status At(uint64_t line, const Status& status) const {
+    if (status.ok()) return {};
+    std::string message = status.message();
+    if (message.starts_with(": ")) message.erase(0, 2);
+    return {status.code(), path_ + ", line " + std::to_string(line) + ": not a line of --ledger: " + message};
+  }
+
+  std::optional<RunReport> Begin(const Json& j, Status& status) {
+    RunInfo info;
+    const Fields f(j, status);
+    if (j.contains("run")) {
+      info = ReadRun(f.Object("run"), status);
+    } else {
+      info.target = f.Text("target");
+    }
+    for (size_t i = 0; i < info.weights.size(); ++i) ids_.emplace(info.weights[i].name, static_cast<WeightId>(i));
+    return RunReport(std::move(info));
+  }
+
+  // Strings that descriptions refer to.
+  std::string_view Keep(std::string text) { return *kept_.insert(std::move(text)).first; }
+  WeightId IdOf(const Json& j, const char* key) const {
+    const auto name = j.find(key);
+    if (name == j.end() || !name->is_string()) return kNoWeight;
+    const auto at = ids_.find(name->get_ref<const std::string&>());
+    return at != ids_.end() ? at->second : kNoWeight;
+  }
+
+  static void ReadWork(const Json& j, Cost& cost, Status& status) {
+    const Fields f(j, status);
+    for (const auto& [name, by_type] : f.Object("flops").items()) {
+      const size_t c = Of(kWorkClassNames, name, "a class of work", status);
+      if (!by_type.is_object()) return f.Wrong(name.c_str(), "an object");
+      for (const auto& [type, n] : by_type.items()) {
+        const size_t a = Of(kArithNames, type, "a type of arithmetic", status);
+        cost.AddFlops(static_cast<WorkClass>(c), Fields(by_type, status).Number(type.c_str()), static_cast<Arith>(a));
+      }
+    }
+    const Json& special = f.Object("special");
+    for (const auto& [name, n] : special.items()) {
+      const size_t c = Of(kWorkClassNames, name, "a class of work", status);
+      cost.AddSpecial(static_cast<WorkClass>(c), Fields(special, status).Number(name.c_str()));
+    }
+  }
+  template <class Names>
+  static size_t Of(const Names& names, const std::string& name, const char* wanted, Status& status) {
+    for (size_t i = 0; i < std::size(names); ++i) {
+      if (names[i] == name) return i;
+    }
+    if (status.ok()) status = BadInput(Quote(name) + " is not " + wanted);
+    return 0;
+  }
+
+  void ReadOperands(const Json& operands, OpDescription& d, Status& status) {
+    for (const Json& o : operands) {
+      const Fields f(o, status);
+      const size_t role = f.OneOf("role", kOperandRoleNames);
+      d.Add(Keep(f.Text("name")), static_cast<OperandRole>(role), Keep(f.Text("type")), {}, IdOf(o, "tensor"));
+    }
+  }
+
+  static void ReadSequences(const Json& sequences, std::vector<SequenceRows>& out, Status& status) {
+    for (const Json& s : sequences) {
+      const Fields f(s, status);
+      out.push_back({static_cast<int32_t>(f.Number("sequence", 1 << 30)),
+                     static_cast<int64_t>(f.Number("position", kMaxPositions)),
+                     static_cast<int64_t>(f.Number("rows", kMaxPositions))});
+    }
+  }
+
+  void ReadTouches(const Json& touched, WeightTouches& out, Status& status) const {
+    constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+    for (const Json& t : touched) {
+      const Fields f(t, status);
+      const Json& rows = f.Array("rows");
+      if (rows.size() != 2 || !rows[0].is_number_unsigned() || !rows[1].is_number_unsigned() || rows[0] > rows[1] ||
+          rows[1] > kMost) {
+        return f.Wrong("rows", "[first, end]");
+      }
+      out.push_back({IdOf(t, "tensor"), static_cast<uint32_t>(f.Number("slice", kMost)), rows[0].get<uint32_t>(),
+                     rows[1].get<uint32_t>(), static_cast<uint32_t>(f.Number("uses", kMost))});
+    }
+  }
+
+  void AddLine(const Json& j, RunReport& report, Status& status) {
+    const Fields f(j, status);
+    OpDescription description;
+    Cost useful, executed;
+    std::vector<SequenceRows> sequences;
+    WeightTouches touches;
+    ReadOperands(f.Array("operands"), description, status);
+    ReadWork(f.Object("useful"), useful, status);
+    ReadWork(f.Object("executed"), executed, status);
+    const Json& bytes = f.Object("bytes");
+    for (const auto& [kind, n] : bytes.items()) {
+      const size_t k = Of(kByteKindNames, kind, "a kind of bytes", status);
+      useful.AddBytes(static_cast<ByteKind>(k), Fields(bytes, status).Number(kind.c_str()));
+    }
+    ReadSequences(f.Array("sequences"), sequences, status);
+    ReadTouches(f.Array("touched"), touches, status);
+    const uint64_t step = f.Number("step");
+    if (any_ && step < step_) f.Wrong("step", "the number of the step before, or a later one");
+    any_ = true;
+    step_ = step;
+    const std::string op = f.Text("op"), implementation = f.Text("implementation"), target = f.Text("target");
+    const OpRecord record = {.step = step,
+                             .index = f.Number("index"),
+                             .phase = static_cast<Phase>(f.OneOf("phase", kPhaseNames)),
+                             .sequences = sequences,
+                             .logit_rows = static_cast<int64_t>(f.Number("logit_rows", kMaxPositions)),
+                             .site = {f.Layer(), f.OfComponent()},
+                             .part = j.contains("part") ? f.Number("part", kComponents) : 0,
+                             .op = op,
+                             .implementation = implementation,
+                             .target = target,
+                             .threads = static_cast<int>(f.Number("threads", 1 << 20)),
+                             .description = description,
+                             .useful = useful,
+                             .executed = executed,
+                             .touches = touches,
+                             .start_nanoseconds = f.Number("start_ns", uint64_t{1} << 62),
+                             .nanoseconds = f.Number("ns", uint64_t{1} << 62)};
+    if (status.ok()) report.Add(record);
+  }
+
+  const std::string path_;
+  std::map<std::string, WeightId> ids_;
+  std::set<std::string> kept_;
+  bool any_ = false;
+  uint64_t step_ = 0;
+};
+
+}  // namespace
+
+std::string LedgerLine(const OpRecord& record, std::span<const WeightInfo> weights, const RunInfo* first) {
+  Json line = RecordJson(record, weights);
+  if (first != nullptr && first->known) line["run"] = RunJson(*first);
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<RunReport> ReadLedger(const std::string& path) { return LedgerReader(path).Read(); }
+
+}  // namespace tally

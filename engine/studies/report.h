@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report of a run: its figures (report_data.h), gathered from the records of its ops while it runs or from a ledger file.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "counters/ledger/record.h"
+#include "engine/base/export.h"
+#include "engine/base/status.h"
+#include "engine/page/report_data.h"
+#include "engine/studies/audit.h"
+#include "engine/studies/run_info.h"
+#include "engine/studies/speed.h"
+
+namespace tally {
+
+// Takes the records of one recording, in their order. Not to be used by two threads at once.
+class TALLY_API RunReport {
+ public:
+  explicit RunReport(RunInfo info);
+  RunReport(RunReport&&) noexcept;
+  RunReport& operator=(RunReport&&) noexcept;
+  ~RunReport();
+
+  void Add(const OpRecord& record);
+  const RunInfo& info() const;
+  void SetRoofs(ReportRoofs roofs);
+  // The figures of all records, after the last one. `source` says where they are from: "tally run", or a file's name.
+  ReportData Finish(const std::string& source);
+
+ private:
+  struct Sums;
+  class Writer;
+  std::unique_ptr<Sums> sums_;
+};
+
+// A line of a ledger file (ledger.schema.json), without its end. `first`: what the first line says of the run; null: nothing.
+TALLY_API std::string LedgerLine(const OpRecord& record, std::span<const WeightInfo> weights, const RunInfo* first);
+
+// A ledger file as LedgerLine writes it. Of one whose first line says nothing of the run, the tensors and what depends on them are
+// unknown. kBadInput names file and line: it cannot be read, it is no ledger or one of a later version, it has no lines, numbers that
+// cannot be. A last line that was cut off (the run was killed) is left out.
+TALLY_API Result<RunReport> ReadLedger(const std::string& path);
+
+TALLY_API ReportAudit AuditOf(const AuditReport& report);
+TALLY_API std::vector<ReportSpeed> SpeedOf(const SpeedReport& report);
+
+// The page of the runs. The file gets its name when it is complete. kBadInput: it cannot be written.
+TALLY_API Status WriteReport(const std::string& path, std::span<const ReportData> runs);
+// Each picture as DIRECTORY/NAME.svg; the directory is made where it is missing. kBadInput: something cannot be written.
+TALLY_API Status WriteFigures(const std::string& directory, const ReportData& run);
+
+}  // namespace tally

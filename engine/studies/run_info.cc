@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/studies/run_info.h"
+
+#include <ctime>
+#include <map>
+#include <utility>
+
+#include "counters/books/model_count.h"
+#include "engine/machine/machine.h"
+
+namespace tally {
+namespace {
+
+using books::Form;
+
+std::string DateNow() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &utc)};
+}
+
+uint64_t Positive(int64_t n) { return n > 0 ? static_cast<uint64_t>(n) : 0; }
+
+// Tensors that are alike in all their layers are one form.
+void AddParameterForms(const books::Count& count, std::vector<ReportForm>& forms) {
+  std::map<std::pair<std::string, std::string>, size_t> known;
+  for (const books::ParameterForm& p : count.tensors) {
+    if (p.prediction) continue;
+    std::string name = (p.layer < 0 ? "" : "blk.*.") + p.name;
+    const auto [at, fresh] = known.emplace(std::pair{name, p.count.text()}, forms.size());
+    if (fresh) forms.push_back({"parameters", std::move(name), p.count.text(), p.count.value(), 0});
+    ++forms[at->second].times;
+  }
+}
+
+void AddStepForms(const books::Count& count, std::vector<ReportForm>& forms) {
+  const std::string group = "FLOPs of a decode token that sees S = " + books::WithThousands(count.options.context) + " positions";
+  for (const books::FlopsRow& row : count.decode.rows) {
+    const Form& all = row.flops[static_cast<size_t>(books::FlopsView::kEverything)];
+    const std::string name(books::PartName(row.part));
+    if (all.value() > 0) forms.push_back({group, name, all.text(), all.value(), 1});
+    if (row.special.value() > 0) forms.push_back({group, name + ", special", row.special.text(), row.special.value(), 1});
+  }
+  const Form& kv = count.kv_elements_per_token;
+  forms.push_back({"KV cache", "elements a position", kv.text(), kv.value(), 1});
+}
+
+std::vector<ReportSymbol> SymbolsOf(const Recipe& r, uint64_t context) {
+  const std::pair<ReportSymbol, int64_t> all[] = {{{"V", "vocabulary"}, r.vocab},
+                                                  {{"E", "width of the model"}, r.d_model},
+                                                  {{"L", "layers"}, r.n_layers},
+                                                  {{"H", "query heads"}, r.n_heads},
+                                                  {{"K", "key-value heads"}, r.n_kv_heads},
+                                                  {{"D", "elements of a head"}, r.head_dim},
+                                                  {{"F", "width of the feed-forward"}, r.d_ff > 0 ? r.d_ff : r.d_expert},
+                                                  {{"F_x", "width of an expert"}, r.d_ff > 0 ? r.d_expert : 0},
+                                                  {{"F_s", "width of the shared experts"}, r.d_shared},
+                                                  {{"X", "experts of a layer"}, r.n_experts},
+                                                  {{"k", "experts that a token uses"}, r.n_experts > 0 ? r.top_k : 0},
+                                                  {{"T", "trained context"}, r.context},
+                                                  {{"S", "positions that a decode token sees"}, static_cast<int64_t>(context)}};
+  std::vector<ReportSymbol> symbols;
+  for (const auto& [symbol, value] : all) {
+    if (value > 0) symbols.push_back({symbol.name, symbol.meaning, Positive(value)});
+  }
+  return symbols;
+}
+
+}  // namespace
+
+RunInfo DescribeRun(Engine& engine, const std::string& command, const std::string& model, const std::string& version) {
+  const Recipe& recipe = engine.model().recipe();
+  RunInfo info;
+  info.known = true;
+  info.command = command;
+  info.model = model;
+  info.description = engine.model().Description();
+  info.version = version;
+  info.date = DateNow();
+  info.machine = ProcessorName();
+  info.target = engine.target();
+  info.threads = engine.threads();
+  info.kv = kKvTypeNames[static_cast<size_t>(engine.kv_type())];
+  info.context = Positive(engine.context());
+  info.n_layers = Positive(recipe.n_layers);
+  info.n_heads = Positive(recipe.n_heads);
+  info.head_dim = Positive(recipe.head_dim);
+  info.n_experts = Positive(recipe.n_experts);
+  info.top_k = recipe.n_experts > 0 ? Positive(recipe.top_k) : 0;
+  info.not_run = engine.model().not_run().parameters;
+  info.not_run_names = engine.model().not_run().names;
+  info.weights = engine.ledger().weights();
+  books::CountOptions options;
+  options.context = info.context;
+  options.prompt = info.context;
+  if (const Result<books::Count> count = books::CountRecipe(recipe, options); count.ok()) {
+    AddParameterForms(*count, info.forms);
+    AddStepForms(*count, info.forms);
+    info.symbols = SymbolsOf(recipe, info.context);
+  } else {
+    info.absent.push_back("No closed forms: " + count.status().message() + ".");
+  }
+  return info;
+}
+
+ReportRoofs RoofsOf(const FitMachine& machine, const std::string& how) {
+  ReportRoofs roofs;
+  roofs.known = machine.read > 0;
+  roofs.threads = machine.threads;
+  roofs.read = machine.read;
+  roofs.how = how;
+  for (size_t u = 0; u < kFitUnits; ++u) {
+    if (machine.peaks[u] > 0) roofs.peaks.push_back({std::string(kReportUnits[u]), machine.peaks[u]});
+  }
+  return roofs;
+}
+
+ReportRoofs RoofsOf(const MeasuredRoofs& roofs) {
+  FitMachine machine;
+  machine.threads = roofs.threads;
+  machine.read = roofs.bandwidth;
+  machine.peaks = {roofs.peaks.f32, roofs.peaks.bf16, roofs.peaks.int8, roofs.peaks.int8_narrow};
+  return RoofsOf(machine, "medians of what bench measured between its rounds");
+}
+
+}  // namespace tally
