@@ -17,8 +17,6 @@ namespace {
 
 using Runs = std::span<const ReportData>;
 
-double Real(uint64_t n) { return static_cast<double>(n); }
-
 // What is said of the audit in one line.
 std::string VerdictText(const ReportAudit& audit) {
   if (audit.differing == 0) return Thousands(audit.compared) + " rows compared, all agree";
@@ -65,10 +63,11 @@ std::vector<Headline> HeadlinesOf(const ReportData& run) {
   for (const char* phase : {"prefill", "decode"}) {
     const PhaseMeans means = MeansOf(run, phase);
     if (means.seconds <= 0) continue;
-    all.push_back({phase, Decimal(1 / means.seconds) + " tokens/s", Thousands(means.tokens) + " tokens in " + Si(means.seconds * Real(means.tokens), "s")});
+    all.push_back({phase, Decimal(1 / means.seconds) + " tokens/s",
+                   Thousands(means.tokens) + " tokens in " + Si(means.seconds * Real(means.tokens), "s")});
   }
   if (const PhaseMeans means = MeansOf(run, "decode"); means.tokens > 0) {
-    all.push_back({"FLOPs of a decode token", Si(means.flops, "FLOP"), Thousands(static_cast<uint64_t>(std::llround(means.flops)))});
+    all.push_back({"FLOPs of a decode token", Si(means.flops, "FLOP"), Thousands(Whole(means.flops))});
     all.push_back({"bytes of a decode token", Si(means.bytes, "B"), "weights once a step, KV cache"});
   }
   for (const ReportMetric& m : run.metrics) {
@@ -104,10 +103,12 @@ std::vector<std::string> FactsOf(const ReportData& run) {
 
 std::string MetricsHtml(const ReportData& run) {
   if (run.metrics.empty()) return "";
-  DataTable table{"Utilisation", {"figure", "phase", "value", "what it is", "formula", "with numbers", "denominator", "source"}, {}};
+  DataTable table{
+      "Utilisation", {"figure", "phase", "value", "what it is", "formula", "with numbers", "denominator", "source"}, {}};
   for (const ReportMetric& m : run.metrics) {
-    table.rows.push_back({m.name, m.phase, m.value ? PercentCell(*m.value) : Cell("unknown"), m.meaning, m.formula, m.with_numbers,
-                          m.denominator_name + (m.denominator > 0 ? ", " + Si(m.denominator, m.bytes ? "B/s" : "FLOP/s") : ""), m.source});
+    table.rows.push_back(
+        {m.name, m.phase, m.value ? PercentCell(*m.value) : Cell("unknown"), m.meaning, m.formula, m.with_numbers,
+         m.denominator_name + (m.denominator > 0 ? ", " + Si(m.denominator, m.bytes ? "B/s" : "FLOP/s") : ""), m.source});
   }
   return TableHtml(table, "prose all");
 }
@@ -142,15 +143,19 @@ std::string AuditHtml(const ReportData& run) {
 std::string RowsHtml(const ReportData& run) {
   if (run.rows.empty()) return "";
   DataTable table{"Ops by layer",
-                  {"component", "layer", "phase", "op", "kernel", "types", "runs", "useful FLOPs", "executed FLOPs", "bytes", "time", "FLOP/s", "bytes a second"},
+                  {"component", "layer", "phase", "op", "kernel", "types", "runs", "useful FLOPs", "executed FLOPs", "bytes",
+                   "time", "FLOP/s", "bytes a second"},
                   {}};
   for (const ReportRow& row : run.rows) {
-    const double seconds = Real(row.work.ns) / 1e9;
+    const double seconds = Seconds(row.work.ns);
     const uint64_t bytes = MovedBytes(run, row.work);
-    const auto rate = [&](uint64_t amount, const char* unit) { return seconds > 0 && amount > 0 ? SiCell(Real(amount) / seconds, unit) : Cell("", 0); };
-    table.rows.push_back({row.component, row.layer < 0 ? Cell("", -1) : Cell(std::to_string(row.layer), row.layer), row.phase, row.op, row.implementation,
-                          row.types, CountCell(row.runs), CountCell(row.work.flops), CountCell(row.work.executed_flops), CountCell(bytes),
-                          SiCell(seconds, "s"), rate(row.work.flops, "FLOP/s"), rate(bytes, "B/s")});
+    const auto rate = [&](uint64_t amount, const char* unit) {
+      return seconds > 0 && amount > 0 ? SiCell(Real(amount) / seconds, unit) : Cell("", 0);
+    };
+    table.rows.push_back({row.component, row.layer < 0 ? Cell("", -1) : Cell(std::to_string(row.layer), row.layer), row.phase,
+                          row.op, row.implementation, row.types, CountCell(row.runs), CountCell(row.work.flops),
+                          CountCell(row.work.executed_flops), CountCell(bytes), SiCell(seconds, "s"),
+                          rate(row.work.flops, "FLOP/s"), rate(bytes, "B/s")});
   }
   return TableHtml(table, "sortable filterable");
 }
@@ -183,7 +188,8 @@ std::vector<Difference> Differences(const ReportData& a, const ReportData& b) {
   }
   for (const ReportMetric& m : a.metrics) {
     for (const ReportMetric& other : b.metrics) {
-      if (m.name == other.name && m.phase == other.phase && m.value && other.value) all.push_back({m.name + " of " + m.phase, "%", *m.value, *other.value});
+      if (m.name == other.name && m.phase == other.phase && m.value && other.value)
+        all.push_back({m.name + " of " + m.phase, "%", *m.value, *other.value});
     }
   }
   const std::vector<OpTime> times = TimesByOp(b);
@@ -202,14 +208,16 @@ Cell Shown(double value, const std::string& unit) {
 }
 
 DataTable DifferencesTable(Runs runs, const std::vector<std::string>& names, size_t with) {
-  DataTable table{"Differences of " + names[with] + " from " + names[0], {"figure", names[0], names[with], "difference", "ratio"}, {}};
+  DataTable table{
+      "Differences of " + names[with] + " from " + names[0], {"figure", names[0], names[with], "difference", "ratio"}, {}};
   for (const Difference& d : Differences(runs[0], runs[with])) {
     const double change = d.second - d.first;
     Cell difference = Shown(std::abs(change), d.unit);
     difference.text = (change < 0 ? "\xe2\x88\x92" : change > 0 ? "+" : "") + difference.text;
     difference.value = change;
     const double ratio = d.first != 0 ? d.second / d.first : 0;
-    table.rows.push_back({d.name, Shown(d.first, d.unit), Shown(d.second, d.unit), difference, d.first != 0 ? Cell(Decimal(ratio), ratio) : Cell("", 0)});
+    table.rows.push_back({d.name, Shown(d.first, d.unit), Shown(d.second, d.unit), difference,
+                          d.first != 0 ? Cell(Decimal(ratio), ratio) : Cell("", 0)});
   }
   return table;
 }
@@ -283,7 +291,8 @@ void AddSections(Runs runs, const std::vector<std::string>& names, Document& doc
 
 void AddDifferences(Runs runs, const std::vector<std::string>& names, Document& document) {
   Section section{"differences", "Differences", {}, {}, true};
-  for (size_t i = 1; i < runs.size(); ++i) section.blocks.push_back({"", TableHtml(DifferencesTable(runs, names, i), "sortable")});
+  for (size_t i = 1; i < runs.size(); ++i)
+    section.blocks.push_back({"", TableHtml(DifferencesTable(runs, names, i), "sortable")});
   document.sections.push_back(std::move(section));
 }
 
