@@ -143,6 +143,8 @@ for (const path of pages) {
   }
   const without = await open(path, { width: 1280, script: false });
   if (milliseconds > kMostMilliseconds) without.report(`opens in ${Math.round(milliseconds)} ms`);
+  const [pictures, rows] = await without.page.evaluate(() => ["svg.picture > title", "tbody tr"].map((all) => document.querySelectorAll(all).length));
+  if (pictures === 0 || rows === 0) without.report(`without its script it has ${pictures} pictures and ${rows} rows`);
   await without.page.close();
   console.log(`${name}: opens in ${Math.round(milliseconds)} ms`);
 }
