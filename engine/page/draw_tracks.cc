@@ -37,7 +37,7 @@ std::vector<Label> Outside(const TrackChart& chart, std::vector<size_t> parts, u
     return sum <= width;
   };
   for (const bool shares : {true, false}) {
-    if (const std::vector<Label> all = labels(shares); fits(all)) return all;
+    if (std::vector<Label> all = labels(shares); fits(all)) return all;
   }
   while (!parts.empty()) {
     parts.erase(std::min_element(parts.begin(), parts.end(),
