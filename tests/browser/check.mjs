@@ -59,7 +59,7 @@ function pictureFindings() {
 function toolFindings() {
   const found = [];
   const expect = (holds, what) => holds || found.push(what);
-  const box = document.querySelector(".sortable.filterable");
+  const box = [...document.querySelectorAll(".sortable.filterable")].pop();
   if (!box) return ["there is no table to sort and filter"];
   const rows = [...box.querySelectorAll("tbody tr")], shown = () => [...box.querySelectorAll("tbody tr")].filter((row) => !row.hidden);
   const heads = [...box.querySelectorAll("thead th")], column = heads.findIndex((head) => head.classList.contains("n"));
