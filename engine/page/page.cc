@@ -23,15 +23,23 @@ std::string VerdictText(const ReportAudit& audit) {
   return Thousands(audit.differing) + " of " + Thousands(audit.compared) + " rows compared differ";
 }
 
+// The last part of a path; other names, those of the hub among them, stay as they are.
+std::string Shortened(const std::string& name) {
+  const bool path = name.starts_with('/') || name.starts_with('.') || name.ends_with(".gguf") || name.ends_with(".jsonl");
+  const size_t slash =
+      name.find_last_not_of('/') == std::string::npos ? std::string::npos : name.rfind('/', name.find_last_not_of('/'));
+  return path && slash != std::string::npos ? name.substr(slash + 1) : name;
+}
+
 // A name for each run, no two the same: titles, then where they are from.
 std::vector<std::string> NamesOf(Runs runs) {
   std::vector<std::string> names;
-  for (const ReportData& run : runs) names.push_back(run.title);
+  for (const ReportData& run : runs) names.push_back(Shortened(run.title));
   const auto several = [&](const std::string& name) { return std::count(names.begin(), names.end(), name) > 1; };
   std::vector<bool> same;
   for (const std::string& name : names) same.push_back(several(name));
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (same[i]) names[i] += " (" + runs[i].source + ")";
+    if (same[i]) names[i] += " (" + Shortened(runs[i].source) + ")";
   }
   for (size_t i = 0; i < runs.size(); ++i) same[i] = several(names[i]);
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -85,6 +93,7 @@ std::vector<std::string> FactsOf(const ReportData& run) {
     if (!text.empty()) line += (line.empty() ? "" : between) + text;
   };
   std::string line = run.description;
+  if (Shortened(run.title) != run.title) add(line, run.title, "; ");
   if (!line.empty()) lines.push_back(line);
   line.clear();
   add(line, run.source, "");
@@ -157,7 +166,7 @@ std::string RowsHtml(const ReportData& run) {
                           CountCell(row.work.executed_flops), CountCell(bytes), SiCell(seconds, "s"),
                           rate(row.work.flops, "FLOP/s"), rate(bytes, "B/s")});
   }
-  return TableHtml(table, "sortable filterable");
+  return TableHtml(table, "sortable filterable lines");
 }
 
 std::string AbsentHtml(const ReportData& run) {
@@ -233,8 +242,6 @@ struct SectionKind {
 };
 
 constexpr SectionKind kSections[] = {
-    {"utilisation", "Utilisation", nullptr, MetricsHtml, true,
-     "Shares of what the machine can do. Papers use these names for different things; each line says what was divided by what."},
     {"where", "Where the parameters live", ParametersFigure},
     {"roofs", "Roofline", RooflineFigure},
     {"work", "FLOPs of a token", FlopsFigure},
@@ -246,6 +253,8 @@ constexpr SectionKind kSections[] = {
     {"times", "Time by op", TimeFigure},
     {"speeds", "Speed", SpeedFigure},
     {"audit", "Audit", nullptr, AuditHtml},
+    {"utilisation", "Utilisation", nullptr, MetricsHtml, true,
+     "Shares of what the machine can do. Papers use these names for different things; each line says what was divided by what."},
     {"forms", "Closed forms", nullptr, FormsHtml, true},
     {"ops", "All ops", nullptr, RowsHtml, true},
     {"absent", "What is not here", nullptr, AbsentHtml},

@@ -141,6 +141,17 @@ TEST(Page, ComparesRuns) {
             std::string::npos);
 }
 
+TEST(Page, PathsAreShortenedInTitles) {
+  for (const auto& [name, shown] : {std::pair<const char*, const char*>{"/models/a/b.gguf", "b.gguf"},
+                                    {"./model/", "model/"},
+                                    {"Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B"},
+                                    {"/", "/"}}) {
+    ReportData run;
+    run.title = name;
+    EXPECT_NE(Page(run).find("<h1>" + std::string(shown) + "</h1>"), std::string::npos) << name;
+  }
+}
+
 TEST(Page, IsTheSameEachTimeAndSmall) {
   const std::string page = Page(SampleMoe());
   EXPECT_EQ(page, Page(SampleMoe()));
