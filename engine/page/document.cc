@@ -22,8 +22,8 @@ std::string Paragraph(const std::string& text, std::string_view css_class = {}) 
 
 std::string HeaderHtml(const Document& document) {
   std::string out = "<header>\n<h1>" + Escape(document.title) + "</h1>\n";
-  for (const std::string& fact : document.facts) out += Paragraph(fact, "muted");
   for (const std::string& verdict : document.verdicts) out += Paragraph(verdict, document.bad ? "verdict bad" : "verdict");
+  for (const std::string& fact : document.facts) out += Paragraph(fact, "fact");
   if (!document.headlines.empty()) out += "<dl class=\"headline\">\n";
   for (const Headline& h : document.headlines) {
     out += "<div><dt>" + Escape(h.name) + "</dt><dd>" + Escape(h.value) + "</dd>";
