@@ -26,6 +26,11 @@ std::vector<double> LogTicks(double low, double high, int most);
 // The least of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten that is at least `value`; 1 where value is not above 0.
 double RoundUp(double value);
 
+inline double Real(uint64_t n) { return static_cast<double>(n); }
+inline uint64_t Whole(double x) { return static_cast<uint64_t>(x + 0.5); }  // x is not negative
+inline double Seconds(uint64_t nanoseconds) { return Real(nanoseconds) / 1e9; }
+inline double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }  // 0 of nothing
+
 // 1234567 -> "1,234,567".
 std::string Thousands(uint64_t n);
 // Three digits and a decimal prefix before the unit: 4187440704, "FLOP" -> "4.19 GFLOP"; 0.00123, "s" -> "1.23 ms".

@@ -43,7 +43,8 @@ std::string TableHtml(const DataTable& table, std::string_view css_class) {
   std::string out = "<div class=\"table " + std::string(css_class) + "\" tabindex=\"0\" role=\"group\" aria-label=\"" + caption +
                     "\">\n<table>\n<caption>" + caption + "</caption>\n<thead><tr>";
   for (size_t i = 0; i < table.head.size(); ++i) {
-    out += "<th scope=\"col\"" + std::string(NumericColumn(table, i) ? " class=\"n\"" : "") + ">" + Escape(table.head[i]) + "</th>";
+    out +=
+        "<th scope=\"col\"" + std::string(NumericColumn(table, i) ? " class=\"n\"" : "") + ">" + Escape(table.head[i]) + "</th>";
   }
   out += "</tr></thead>\n<tbody>\n";
   for (const std::vector<Cell>& row : table.rows) {

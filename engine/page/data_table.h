@@ -21,9 +21,9 @@ struct Cell {
   bool numeric = false;
 };
 
-Cell CountCell(uint64_t n);                       // 1,234,567
+Cell CountCell(uint64_t n);                        // 1,234,567
 Cell SiCell(double value, std::string_view unit);  // 1.23 MB
-Cell PercentCell(double share);                   // 17.25 %
+Cell PercentCell(double share);                    // 17.25 %
 
 // Every row has as many cells as the head. The first cell of a row is its head, for screen readers.
 struct DataTable {

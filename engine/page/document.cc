@@ -22,8 +22,8 @@ std::string Paragraph(const std::string& text, std::string_view css_class = {}) 
 
 std::string HeaderHtml(const Document& document) {
   std::string out = "<header>\n<h1>" + Escape(document.title) + "</h1>\n";
-  for (const std::string& fact : document.facts) out += Paragraph(fact, "muted");
   for (const std::string& verdict : document.verdicts) out += Paragraph(verdict, document.bad ? "verdict bad" : "verdict");
+  for (const std::string& fact : document.facts) out += Paragraph(fact, "fact");
   if (!document.headlines.empty()) out += "<dl class=\"headline\">\n";
   for (const Headline& h : document.headlines) {
     out += "<div><dt>" + Escape(h.name) + "</dt><dd>" + Escape(h.value) + "</dd>";
@@ -39,7 +39,8 @@ std::string HeaderHtml(const Document& document) {
 std::string SectionHtml(const Section& section) {
   const std::string heading = Escape(section.id) + "-title";
   std::string out = "<section id=\"" + Escape(section.id) + "\" aria-labelledby=\"" + heading + "\"";
-  out += std::string(section.full ? " class=\"full\"" : "") + ">\n<h2 id=\"" + heading + "\">" + Escape(section.title) + "</h2>\n";
+  out +=
+      std::string(section.full ? " class=\"full\"" : "") + ">\n<h2 id=\"" + heading + "\">" + Escape(section.title) + "</h2>\n";
   for (const std::string& paragraph : section.paragraphs) out += Paragraph(paragraph);
   const bool several = section.blocks.size() > 1;
   if (several) out += "<div class=\"pair\">\n";
@@ -54,12 +55,12 @@ std::string SectionHtml(const Section& section) {
 }  // namespace
 
 std::string DocumentHtml(const Document& document) {
-  std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n" + document.generator + "\n" + std::string(kHead) + "<title>" + Escape(document.title) +
-                    "</title>\n<style>\n" + PageCss() + "</style>\n</head>\n<body" +
+  std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n" + document.generator + "\n" + std::string(kHead) + "<title>" +
+                    Escape(document.title) + "</title>\n<style>\n" + PageCss() + "</style>\n</head>\n<body" +
                     (document.compare ? " class=\"compare\"" : "") + ">\n" + HeaderHtml(document) + "<main>\n";
   for (const Section& section : document.sections) out += SectionHtml(section);
-  return out + "</main>\n<footer class=\"note\">" + Escape(document.footer) + "</footer>\n<script>\n" + std::string(PageScript()) +
-         "</script>\n</body>\n</html>\n";
+  return out + "</main>\n<footer class=\"note\">" + Escape(document.footer) + "</footer>\n<script>\n" +
+         std::string(PageScript()) + "</script>\n</body>\n</html>\n";
 }
 
 }  // namespace tally::page

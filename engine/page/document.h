@@ -10,7 +10,6 @@
 
 namespace tally::page {
 
-
 struct Headline {
   std::string name, value;
   std::string note = {};  // what it is
@@ -36,8 +35,8 @@ struct Document {
   std::vector<std::string> facts = {};     // a line each, below them
   std::vector<Headline> headlines = {};
   std::vector<Section> sections = {};
-  bool compare = false;                    // several runs
-  std::string generator = {};              // an element of the head, html
+  bool compare = false;        // several runs
+  std::string generator = {};  // an element of the head, html
   std::string footer = {};
 };
 

@@ -85,9 +85,7 @@ class Drawing {
     slope_ = {from.x + 0.25 * (to.x - from.x), from.y + 0.25 * (to.y - from.y)};
   }
 
-  Point OnSlope(double flops_per_byte) const {
-    return {x_.At(flops_per_byte), y_.At(flops_per_byte * chart_.bytes_per_second)};
-  }
+  Point OnSlope(double flops_per_byte) const { return {x_.At(flops_per_byte), y_.At(flops_per_byte * chart_.bytes_per_second)}; }
 
   // Where a peak meets the slope.
   Point PeakStart(const RooflineChart::Peak& peak) const {

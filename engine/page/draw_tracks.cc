@@ -37,7 +37,7 @@ std::vector<Label> Outside(const TrackChart& chart, std::vector<size_t> parts, u
     return sum <= width;
   };
   for (const bool shares : {true, false}) {
-    if (const std::vector<Label> all = labels(shares); fits(all)) return all;
+    if (std::vector<Label> all = labels(shares); fits(all)) return all;
   }
   while (!parts.empty()) {
     parts.erase(std::min_element(parts.begin(), parts.end(),
@@ -80,8 +80,7 @@ Svg DrawTracks(const TrackChart& chart, double width) {
     wanted.push_back((edges[l.part] + edges[l.part + 1] - w) / 2);
     gaps.push_back(w + kGap);
   }
-  const std::vector<double> at =
-      Spread(wanted, gaps, 0, width - (labels.empty() ? 0 : TextWidth(labels.back().text)));
+  const std::vector<double> at = Spread(wanted, gaps, 0, width - (labels.empty() ? 0 : TextWidth(labels.back().text)));
   for (size_t i = 0; i < labels.size(); ++i) {
     const double from = at[i] + TextWidth(labels[i].text) / 2, to = (edges[labels[i].part] + edges[labels[i].part + 1]) / 2;
     svg.Text({at[i], kNames - 4}, labels[i].text);

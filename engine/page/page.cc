@@ -17,23 +17,29 @@ namespace {
 
 using Runs = std::span<const ReportData>;
 
-double Real(uint64_t n) { return static_cast<double>(n); }
-
 // What is said of the audit in one line.
 std::string VerdictText(const ReportAudit& audit) {
   if (audit.differing == 0) return Thousands(audit.compared) + " rows compared, all agree";
   return Thousands(audit.differing) + " of " + Thousands(audit.compared) + " rows compared differ";
 }
 
+// The last part of a path; other names, those of the hub among them, stay as they are.
+std::string Shortened(const std::string& name) {
+  const bool path = name.starts_with('/') || name.starts_with('.') || name.ends_with(".gguf") || name.ends_with(".jsonl");
+  const size_t slash =
+      name.find_last_not_of('/') == std::string::npos ? std::string::npos : name.rfind('/', name.find_last_not_of('/'));
+  return path && slash != std::string::npos ? name.substr(slash + 1) : name;
+}
+
 // A name for each run, no two the same: titles, then where they are from.
 std::vector<std::string> NamesOf(Runs runs) {
   std::vector<std::string> names;
-  for (const ReportData& run : runs) names.push_back(run.title);
+  for (const ReportData& run : runs) names.push_back(Shortened(run.title));
   const auto several = [&](const std::string& name) { return std::count(names.begin(), names.end(), name) > 1; };
   std::vector<bool> same;
   for (const std::string& name : names) same.push_back(several(name));
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (same[i]) names[i] += " (" + runs[i].source + ")";
+    if (same[i]) names[i] += " (" + Shortened(runs[i].source) + ")";
   }
   for (size_t i = 0; i < runs.size(); ++i) same[i] = several(names[i]);
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -65,10 +71,11 @@ std::vector<Headline> HeadlinesOf(const ReportData& run) {
   for (const char* phase : {"prefill", "decode"}) {
     const PhaseMeans means = MeansOf(run, phase);
     if (means.seconds <= 0) continue;
-    all.push_back({phase, Decimal(1 / means.seconds) + " tokens/s", Thousands(means.tokens) + " tokens in " + Si(means.seconds * Real(means.tokens), "s")});
+    all.push_back({phase, Decimal(1 / means.seconds) + " tokens/s",
+                   Thousands(means.tokens) + " tokens in " + Si(means.seconds * Real(means.tokens), "s")});
   }
   if (const PhaseMeans means = MeansOf(run, "decode"); means.tokens > 0) {
-    all.push_back({"FLOPs of a decode token", Si(means.flops, "FLOP"), Thousands(static_cast<uint64_t>(std::llround(means.flops)))});
+    all.push_back({"FLOPs of a decode token", Si(means.flops, "FLOP"), Thousands(Whole(means.flops))});
     all.push_back({"bytes of a decode token", Si(means.bytes, "B"), "weights once a step, KV cache"});
   }
   for (const ReportMetric& m : run.metrics) {
@@ -86,6 +93,7 @@ std::vector<std::string> FactsOf(const ReportData& run) {
     if (!text.empty()) line += (line.empty() ? "" : between) + text;
   };
   std::string line = run.description;
+  if (Shortened(run.title) != run.title) add(line, run.title, "; ");
   if (!line.empty()) lines.push_back(line);
   line.clear();
   add(line, run.source, "");
@@ -104,10 +112,12 @@ std::vector<std::string> FactsOf(const ReportData& run) {
 
 std::string MetricsHtml(const ReportData& run) {
   if (run.metrics.empty()) return "";
-  DataTable table{"Utilisation", {"figure", "phase", "value", "what it is", "formula", "with numbers", "denominator", "source"}, {}};
+  DataTable table{
+      "Utilisation", {"figure", "phase", "value", "what it is", "formula", "with numbers", "denominator", "source"}, {}};
   for (const ReportMetric& m : run.metrics) {
-    table.rows.push_back({m.name, m.phase, m.value ? PercentCell(*m.value) : Cell("unknown"), m.meaning, m.formula, m.with_numbers,
-                          m.denominator_name + (m.denominator > 0 ? ", " + Si(m.denominator, m.bytes ? "B/s" : "FLOP/s") : ""), m.source});
+    table.rows.push_back(
+        {m.name, m.phase, m.value ? PercentCell(*m.value) : Cell("unknown"), m.meaning, m.formula, m.with_numbers,
+         m.denominator_name + (m.denominator > 0 ? ", " + Si(m.denominator, m.bytes ? "B/s" : "FLOP/s") : ""), m.source});
   }
   return TableHtml(table, "prose all");
 }
@@ -142,17 +152,21 @@ std::string AuditHtml(const ReportData& run) {
 std::string RowsHtml(const ReportData& run) {
   if (run.rows.empty()) return "";
   DataTable table{"Ops by layer",
-                  {"component", "layer", "phase", "op", "kernel", "types", "runs", "useful FLOPs", "executed FLOPs", "bytes", "time", "FLOP/s", "bytes a second"},
+                  {"component", "layer", "phase", "op", "kernel", "types", "runs", "useful FLOPs", "executed FLOPs", "bytes",
+                   "time", "FLOP/s", "bytes a second"},
                   {}};
   for (const ReportRow& row : run.rows) {
-    const double seconds = Real(row.work.ns) / 1e9;
+    const double seconds = Seconds(row.work.ns);
     const uint64_t bytes = MovedBytes(run, row.work);
-    const auto rate = [&](uint64_t amount, const char* unit) { return seconds > 0 && amount > 0 ? SiCell(Real(amount) / seconds, unit) : Cell("", 0); };
-    table.rows.push_back({row.component, row.layer < 0 ? Cell("", -1) : Cell(std::to_string(row.layer), row.layer), row.phase, row.op, row.implementation,
-                          row.types, CountCell(row.runs), CountCell(row.work.flops), CountCell(row.work.executed_flops), CountCell(bytes),
-                          SiCell(seconds, "s"), rate(row.work.flops, "FLOP/s"), rate(bytes, "B/s")});
+    const auto rate = [&](uint64_t amount, const char* unit) {
+      return seconds > 0 && amount > 0 ? SiCell(Real(amount) / seconds, unit) : Cell("", 0);
+    };
+    table.rows.push_back({row.component, row.layer < 0 ? Cell("", -1) : Cell(std::to_string(row.layer), row.layer), row.phase,
+                          row.op, row.implementation, row.types, CountCell(row.runs), CountCell(row.work.flops),
+                          CountCell(row.work.executed_flops), CountCell(bytes), SiCell(seconds, "s"),
+                          rate(row.work.flops, "FLOP/s"), rate(bytes, "B/s")});
   }
-  return TableHtml(table, "sortable filterable");
+  return TableHtml(table, "sortable filterable lines");
 }
 
 std::string AbsentHtml(const ReportData& run) {
@@ -183,7 +197,8 @@ std::vector<Difference> Differences(const ReportData& a, const ReportData& b) {
   }
   for (const ReportMetric& m : a.metrics) {
     for (const ReportMetric& other : b.metrics) {
-      if (m.name == other.name && m.phase == other.phase && m.value && other.value) all.push_back({m.name + " of " + m.phase, "%", *m.value, *other.value});
+      if (m.name == other.name && m.phase == other.phase && m.value && other.value)
+        all.push_back({m.name + " of " + m.phase, "%", *m.value, *other.value});
     }
   }
   const std::vector<OpTime> times = TimesByOp(b);
@@ -202,14 +217,16 @@ Cell Shown(double value, const std::string& unit) {
 }
 
 DataTable DifferencesTable(Runs runs, const std::vector<std::string>& names, size_t with) {
-  DataTable table{"Differences of " + names[with] + " from " + names[0], {"figure", names[0], names[with], "difference", "ratio"}, {}};
+  DataTable table{
+      "Differences of " + names[with] + " from " + names[0], {"figure", names[0], names[with], "difference", "ratio"}, {}};
   for (const Difference& d : Differences(runs[0], runs[with])) {
     const double change = d.second - d.first;
     Cell difference = Shown(std::abs(change), d.unit);
     difference.text = (change < 0 ? "\xe2\x88\x92" : change > 0 ? "+" : "") + difference.text;
     difference.value = change;
     const double ratio = d.first != 0 ? d.second / d.first : 0;
-    table.rows.push_back({d.name, Shown(d.first, d.unit), Shown(d.second, d.unit), difference, d.first != 0 ? Cell(Decimal(ratio), ratio) : Cell("", 0)});
+    table.rows.push_back({d.name, Shown(d.first, d.unit), Shown(d.second, d.unit), difference,
+                          d.first != 0 ? Cell(Decimal(ratio), ratio) : Cell("", 0)});
   }
   return table;
 }
@@ -225,8 +242,6 @@ struct SectionKind {
 };
 
 constexpr SectionKind kSections[] = {
-    {"utilisation", "Utilisation", nullptr, MetricsHtml, true,
-     "Shares of what the machine can do. Papers use these names for different things; each line says what was divided by what."},
     {"where", "Where the parameters live", ParametersFigure},
     {"roofs", "Roofline", RooflineFigure},
     {"work", "FLOPs of a token", FlopsFigure},
@@ -238,6 +253,8 @@ constexpr SectionKind kSections[] = {
     {"times", "Time by op", TimeFigure},
     {"speeds", "Speed", SpeedFigure},
     {"audit", "Audit", nullptr, AuditHtml},
+    {"utilisation", "Utilisation", nullptr, MetricsHtml, true,
+     "Shares of what the machine can do. Papers use these names for different things; each line says what was divided by what."},
     {"forms", "Closed forms", nullptr, FormsHtml, true},
     {"ops", "All ops", nullptr, RowsHtml, true},
     {"absent", "What is not here", nullptr, AbsentHtml},
@@ -283,7 +300,8 @@ void AddSections(Runs runs, const std::vector<std::string>& names, Document& doc
 
 void AddDifferences(Runs runs, const std::vector<std::string>& names, Document& document) {
   Section section{"differences", "Differences", {}, {}, true};
-  for (size_t i = 1; i < runs.size(); ++i) section.blocks.push_back({"", TableHtml(DifferencesTable(runs, names, i), "sortable")});
+  for (size_t i = 1; i < runs.size(); ++i)
+    section.blocks.push_back({"", TableHtml(DifferencesTable(runs, names, i), "sortable")});
   document.sections.push_back(std::move(section));
 }
 

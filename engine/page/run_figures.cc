@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "engine/page/axis.h"
@@ -12,188 +11,32 @@
 namespace tally::page {
 namespace {
 
-double Real(uint64_t n) { return static_cast<double>(n); }
-uint64_t Whole(double x) { return static_cast<uint64_t>(x + 0.5); }
-double Seconds(uint64_t ns) { return Real(ns) / 1e9; }
-double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
-
-uint64_t BytesOf(const ReportData& run, const ReportWork& work, std::string_view kind) {
-  for (size_t i = 0; i < run.byte_kinds.size() && i < work.bytes.size(); ++i) {
-    if (run.byte_kinds[i] == kind) return work.bytes[i];
-  }
-  return 0;
-}
-
-uint64_t WeightBytes(const ReportData& run, const ReportWork& work) { return BytesOf(run, work, "weights packed"); }
-uint64_t KvBytes(const ReportData& run, const ReportWork& work) {
-  return BytesOf(run, work, "KV read") + BytesOf(run, work, "KV written");
-}
-
-double StepSeconds(const ReportStep& step) { return Seconds(step.span_ns > 0 ? step.span_ns : step.all.ns); }
-
-// Steps of one phase, several neighbours together where there are many; the values are means of one token.
-struct StepPoint {
-  double depth = 0, seconds = 0;
-  std::vector<double> flops, bytes;  // by component
-  double weight_bytes = 0, kv_bytes = 0;
-};
-struct StepPoints {
-  std::string phase;
-  std::vector<StepPoint> points;
-  size_t steps_each = 1;
-};
-
-constexpr size_t kMostPoints = 240;
-
-void AddStep(const ReportData& run, const ReportStep& step, double of_step, StepPoint& point) {
-  const double of_token = of_step / Real(step.rows);
-  point.depth += Real(step.context) * of_step;
-  point.seconds += StepSeconds(step) * of_token;
-  point.weight_bytes += Real(WeightBytes(run, step.all)) * of_token;
-  point.kv_bytes += Real(KvBytes(run, step.all)) * of_token;
-  point.flops.resize(run.components.size());
-  point.bytes.resize(run.components.size());
-  for (size_t c = 0; c < run.components.size() && c < step.by_component.size(); ++c) {
-    point.flops[c] += Real(step.by_component[c].flops) * of_token;
-    point.bytes[c] += Real(MovedBytes(run, step.by_component[c])) * of_token;
-  }
-}
-
-StepPoints PointsOf(const ReportData& run) {
-  StepPoints all;
-  all.phase = MainPhase(run);
-  std::vector<const ReportStep*> steps;
-  for (const ReportStep& step : run.steps) {
-    if (step.phase == all.phase && step.rows > 0) steps.push_back(&step);
-  }
-  all.steps_each = std::max<size_t>(1, (steps.size() + kMostPoints - 1) / kMostPoints);
-  for (size_t first = 0; first < steps.size(); first += all.steps_each) {
-    const size_t end = std::min(first + all.steps_each, steps.size());
-    StepPoint point;
-    for (size_t i = first; i < end; ++i) AddStep(run, *steps[i], 1 / static_cast<double>(end - first), point);
-    all.points.push_back(std::move(point));
-  }
-  return all;
-}
-
-std::string PointsNote(const StepPoints& steps) {
-  return steps.steps_each == 1 ? "" : " Each point is the mean of " + std::to_string(steps.steps_each) + " steps.";
-}
-
-// A component or several; their share of the run.
-struct ComponentShare {
+struct Part {
   std::string name;
-  std::vector<size_t> of;
-  double share = 0;
+  ReportParameters parameters = {};
 };
 
-// The largest first; those below 1 % together as the last one.
-std::vector<ComponentShare> LargestComponents(const ReportData& run, const std::vector<double>& sums) {
-  constexpr double kLeast = 0.01;
-  constexpr size_t kMost = 7;
-  const double all = std::accumulate(sums.begin(), sums.end(), 0.0);
-  std::vector<size_t> order(sums.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sums[a] > sums[b]; });
-  std::vector<ComponentShare> largest;
-  ComponentShare rest;
-  for (const size_t c : order) {
-    if (sums[c] <= 0) continue;
-    const double share = sums[c] / all;
-    if (share >= kLeast && largest.size() < kMost) {
-      largest.push_back({run.components[c].name, {c}, share});
-    } else {
-      rest.of.push_back(c);
-      rest.share += share;
-    }
+// Components by their parts, in the order in which a reader looks for them.
+std::vector<Part> PartsOf(const ReportData& run) {
+  std::vector<Part> parts;
+  for (const char* name : {"embedding", "embedding and head", "attention", "feed-forward", "experts", "router", "norms", "head"})
+    parts.push_back({name});
+  for (const ReportComponent& c : run.components) {
+    auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.name == c.part; });
+    if (part == parts.end()) part = parts.insert(part, {c.part});
+    for (size_t i = 0; i < kReportConventions; ++i) part->parameters[i] += c.parameters[i];
   }
-  if (rest.of.empty()) return largest;
-  rest.name = rest.of.size() == 1 ? run.components[rest.of[0]].name : std::to_string(rest.of.size()) + " others";
-  largest.push_back(std::move(rest));
-  return largest;
+  std::erase_if(parts, [](const Part& p) { return p.parameters[0] == 0; });
+  return parts;
 }
 
-struct Quantity {
-  const char* name;  // of the figure
-  const char* noun;  // "FLOPs"
-  const char* unit;  // "FLOP"
-  std::vector<double> StepPoint::*values;
-};
-
-// An area for each component over the depth of the steps.
-std::optional<Figure> ComponentsFigure(const ReportData& run, const Quantity& quantity) {
-  const StepPoints steps = PointsOf(run);
-  std::vector<double> sums(run.components.size());
-  double all = 0;
-  for (const StepPoint& point : steps.points) {
-    for (size_t c = 0; c < sums.size(); ++c) sums[c] += (point.*quantity.values)[c], all += (point.*quantity.values)[c];
-  }
-  if (all <= 0) return std::nullopt;
-  const std::vector<ComponentShare> largest = LargestComponents(run, sums);
-
-  const std::string noun = quantity.noun, mean = Si(all / static_cast<double>(steps.points.size()), quantity.unit);
-  LineChart chart;
-  chart.x_name = "depth";
-  chart.y_name = noun + " a token";
-  chart.stacked = true;
-  Figure figure{quantity.name, noun + " of a token of " + steps.phase + ", by component", "Mean " + mean + " a token of " + steps.phase + ": ", {}, {}};
-  figure.data = {figure.title, {"depth"}, {}};
-  for (size_t s = 0; s < largest.size(); ++s) {
-    chart.series.push_back({largest[s].name, {}, "fill-" + std::to_string(s % 2 == 0 ? 1 + s / 2 % 2 : 3 + s / 2 % 2)});
-    figure.data.head.push_back(largest[s].name);
-    figure.summary += (s > 0 ? ", " : "") + largest[s].name + " " + Percent(largest[s].share);
-  }
-  figure.summary += "." + PointsNote(steps);
-  figure.data.head.emplace_back("all");
-  for (const StepPoint& point : steps.points) {
-    chart.x.push_back(point.depth);
-    std::vector<Cell> row = {CountCell(Whole(point.depth))};
-    double column = 0;
-    for (size_t s = 0; s < largest.size(); ++s) {
-      double sum = 0;
-      for (const size_t c : largest[s].of) sum += (point.*quantity.values)[c];
-      chart.series[s].values.push_back(sum);
-      row.push_back(CountCell(Whole(sum)));
-      column += sum;
-    }
-    row.push_back(CountCell(Whole(column)));
-    figure.data.rows.push_back(std::move(row));
-    figure.extent = std::max(figure.extent, column);
-  }
-  figure.draw = [chart = std::move(chart)](double width, double extent) mutable {
-    chart.extent = extent;
-    return DrawLines(chart, width);
-  };
-  return figure;
+// How many parameters a convention counts of a part; a decode step's are a mean.
+uint64_t Counted(const ReportData& run, const ReportParameters& parameters, size_t convention) {
+  if (convention != static_cast<size_t>(ReportConvention::kTouchedDecode)) return parameters[convention];
+  return run.decode_steps > 0 ? Whole(Real(parameters[convention]) / Real(run.decode_steps)) : 0;
 }
 
 }  // namespace
-
-uint64_t MovedBytes(const ReportData& run, const ReportWork& work) { return WeightBytes(run, work) + KvBytes(run, work); }
-
-std::string MainPhase(const ReportData& run) {
-  for (const char* phase : {"decode", "prefill", "mixed"}) {
-    if (std::any_of(run.steps.begin(), run.steps.end(), [&](const ReportStep& step) { return step.phase == phase; })) return phase;
-  }
-  return "decode";
-}
-
-PhaseMeans MeansOf(const ReportData& run, std::string_view phase) {
-  PhaseMeans means;
-  for (const ReportStep& step : run.steps) {
-    if (step.phase != phase) continue;
-    ++means.steps;
-    means.tokens += step.rows;
-    means.flops += Real(step.all.flops);
-    means.bytes += Real(MovedBytes(run, step.all));
-    means.seconds += StepSeconds(step);
-  }
-  const double tokens = Real(std::max<uint64_t>(means.tokens, 1));
-  means.flops /= tokens;
-  means.bytes /= tokens;
-  means.seconds /= tokens;
-  return means;
-}
 
 std::vector<OpTime> TimesByOp(const ReportData& run) {
   std::map<std::string, OpTime> by_name;
@@ -212,34 +55,6 @@ std::vector<OpTime> TimesByOp(const ReportData& run) {
   return times;
 }
 
-namespace {
-
-struct Part {
-  std::string name;
-  ReportParameters parameters = {};
-};
-
-// Components by their parts, in the order in which a reader looks for them.
-std::vector<Part> PartsOf(const ReportData& run) {
-  std::vector<Part> parts;
-  for (const char* name : {"embedding", "embedding and head", "attention", "feed-forward", "experts", "router", "norms", "head"}) parts.push_back({name});
-  for (const ReportComponent& c : run.components) {
-    auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.name == c.part; });
-    if (part == parts.end()) part = parts.insert(part, {c.part});
-    for (size_t i = 0; i < kReportConventions; ++i) part->parameters[i] += c.parameters[i];
-  }
-  std::erase_if(parts, [](const Part& p) { return p.parameters[0] == 0; });
-  return parts;
-}
-
-// How many parameters a convention counts of a part; a decode step's are a mean.
-uint64_t Counted(const ReportData& run, const ReportParameters& parameters, size_t convention) {
-  if (convention != static_cast<size_t>(ReportConvention::kTouchedDecode)) return parameters[convention];
-  return run.decode_steps > 0 ? Whole(Real(parameters[convention]) / Real(run.decode_steps)) : 0;
-}
-
-}  // namespace
-
 std::optional<Figure> ParametersFigure(const ReportData& run) {
   const std::vector<Part> parts = PartsOf(run);
   uint64_t total = 0;
@@ -252,7 +67,8 @@ std::optional<Figure> ParametersFigure(const ReportData& run) {
     table.rows.push_back({part.name, CountCell(part.parameters[0]), PercentCell(Share(Real(part.parameters[0]), Real(total)))});
   }
   table.rows.push_back({"sum", CountCell(total), PercentCell(1)});
-  std::string summary = "The upper bar is all " + Thousands(total) + " parameters by where they live. The accent is what each line counts.";
+  std::string summary =
+      "The upper bar is all " + Thousands(total) + " parameters by where they live. The accent is what each line counts.";
   for (size_t i = 1; i < kReportConventions; ++i) {
     TrackChart::Track track{std::string(kReportConventionNames[i]), {}, {}};
     uint64_t sum = 0;
@@ -270,85 +86,6 @@ std::optional<Figure> ParametersFigure(const ReportData& run) {
   }
   return Figure{"parameters", "Parameters by part, and those that each convention counts", summary,
                 [chart](double width, double) { return DrawTracks(chart, width); }, std::move(table)};
-}
-
-std::optional<Figure> FlopsFigure(const ReportData& run) {
-  return ComponentsFigure(run, {"flops", "FLOPs", "FLOP", &StepPoint::flops});
-}
-std::optional<Figure> BytesFigure(const ReportData& run) {
-  return ComponentsFigure(run, {"bytes", "Bytes", "B", &StepPoint::bytes});
-}
-
-std::optional<Figure> DepthFigure(const ReportData& run) {
-  const StepPoints steps = PointsOf(run);
-  LineChart chart;
-  chart.x_name = "depth";
-  chart.y_name = "bytes a token";
-  chart.stacked = true;
-  chart.series = {{"weights", {}, "fill-1"}, {"KV cache", {}, "fill-3"}};
-  DataTable table{"Bytes of a token by depth", {"depth", "weights", "KV read and written", "share of KV"}, {}};
-  double extent = 0;
-  for (const StepPoint& point : steps.points) {
-    const double all = point.weight_bytes + point.kv_bytes;
-    chart.x.push_back(point.depth);
-    chart.series[0].values.push_back(point.weight_bytes);
-    chart.series[1].values.push_back(point.kv_bytes);
-    extent = std::max(extent, all);
-    table.rows.push_back({CountCell(Whole(point.depth)), CountCell(Whole(point.weight_bytes)), CountCell(Whole(point.kv_bytes)),
-                          PercentCell(Share(point.kv_bytes, all))});
-  }
-  if (extent <= 0) return std::nullopt;
-  const StepPoint &first = steps.points.front(), &last = steps.points.back();
-  const auto kv = [](const StepPoint& p) { return Percent(Share(p.kv_bytes, p.weight_bytes + p.kv_bytes)); };
-  std::string summary = "At depth " + Thousands(Whole(first.depth)) + " the KV cache is " + kv(first) + " of the bytes";
-  if (steps.points.size() > 1) summary += ", at " + Thousands(Whole(last.depth)) + " " + kv(last);
-  const double roof = run.roofs.known ? run.roofs.read : 0;
-  if (roof > 0) {
-    summary += ". At the roof, " + Si(roof, "B/s") + ", that is at most " + Decimal(roof / (first.weight_bytes + first.kv_bytes)) + " tokens a second";
-    if (steps.points.size() > 1) summary += ", and " + Decimal(roof / (last.weight_bytes + last.kv_bytes)) + " at the end";
-  }
-  return Figure{"depth", "Bytes of a token of " + steps.phase + " over its depth", summary + "." + PointsNote(steps),
-                [chart](double width, double most) mutable {
-                  chart.extent = most;
-                  return DrawLines(chart, width);
-                },
-                std::move(table), extent};
-}
-
-std::optional<Figure> BandwidthFigure(const ReportData& run) {
-  const StepPoints steps = PointsOf(run);
-  const double roof = run.roofs.known ? run.roofs.read : 0;
-  LineChart chart;
-  chart.x_name = "depth";
-  chart.y_name = "bytes a second";
-  chart.dots = true;
-  chart.series = {{steps.phase, {}, "accent"}};
-  if (roof > 0) chart.levels = {{"roof " + Si(roof, "B/s"), roof}};
-  DataTable table{"Bytes a second by depth", {"depth", "bytes a token", "time a token", "bytes a second"}, {}};
-  if (roof > 0) table.head.emplace_back("of the roof");
-  double bytes = 0, seconds = 0, extent = roof;
-  for (const StepPoint& point : steps.points) {
-    const double moved = point.weight_bytes + point.kv_bytes, rate = Share(moved, point.seconds);
-    bytes += moved;
-    seconds += point.seconds;
-    extent = std::max(extent, rate);
-    chart.x.push_back(point.depth);
-    chart.series[0].values.push_back(rate);
-    table.rows.push_back({CountCell(Whole(point.depth)), CountCell(Whole(moved)), SiCell(point.seconds, "s"), SiCell(rate, "B/s")});
-    if (roof > 0) table.rows.back().push_back(PercentCell(rate / roof));
-  }
-  if (seconds <= 0) return std::nullopt;
-  std::string summary = "Weights and KV cache together: mean " + Si(bytes / seconds, "B/s");
-  if (roof > 0) {
-    summary += ", " + Percent(bytes / seconds / roof) + " of the roof, " + Si(roof, "B/s");
-    if (!run.roofs.how.empty()) summary += " (" + run.roofs.how + ")";
-  }
-  return Figure{"bandwidth", "Bytes a second of " + steps.phase + (roof > 0 ? ", under the roof" : ""), summary + "." + PointsNote(steps),
-                [chart](double width, double most) mutable {
-                  chart.extent = most;
-                  return DrawLines(chart, width);
-                },
-                std::move(table), extent};
 }
 
 std::optional<Figure> ExpertsFigure(const ReportData& run) {
@@ -372,15 +109,18 @@ std::optional<Figure> ExpertsFigure(const ReportData& run) {
     table.rows.push_back(std::move(row));
   }
   if (most == 0) return std::nullopt;
-  const std::string summary =
-      "The most tokens, " + Thousands(most) + ", went to " + busiest + ". " +
-      (idle == 0 ? "Every expert was used." : Thousands(idle) + " of " + Thousands(map.values.size()) + " experts were not used.");
-  return Figure{"experts", "Tokens routed to each expert of each layer", summary,
+  const std::string summary = "The most tokens, " + Thousands(most) + ", went to " + busiest + ". " +
+                              (idle == 0 ? "Every expert was used."
+                                         : Thousands(idle) + " of " + Thousands(map.values.size()) + " experts were not used.");
+  return Figure{"experts",
+                "Tokens routed to each expert of each layer",
+                summary,
                 [map](double width, double extent) mutable {
                   map.extent = extent;
                   return DrawHeatMap(map, width);
                 },
-                std::move(table), Real(most)};
+                std::move(table),
+                Real(most)};
 }
 
 std::optional<Figure> ExpertUnionFigure(const ReportData& run) {
@@ -389,7 +129,8 @@ std::optional<Figure> ExpertUnionFigure(const ReportData& run) {
   chart.y_name = "experts";
   chart.series = {{"uniform", {}, "grey"}, {"used", {}, "accent"}};
   DataTable table{"Experts that the run used, by layer",
-                  {"layer", "used", "expected of uniform routing", "experts", "mean of a step", "expected of it"}, {}};
+                  {"layer", "used", "expected of uniform routing", "experts", "mean of a step", "expected of it"},
+                  {}};
   double used = 0, expected = 0, most = 0;
   for (const ReportExperts& layer : run.experts) {
     double step_used = 0, step_expected = 0;
@@ -403,19 +144,24 @@ std::optional<Figure> ExpertUnionFigure(const ReportData& run) {
     most = std::max(most, Real(layer.experts));
     table.rows.push_back({Cell(std::to_string(layer.layer), layer.layer), CountCell(layer.run_union),
                           Cell(Decimal(layer.run_expected), layer.run_expected), CountCell(layer.experts),
-                          Cell(Decimal(step_used / steps), step_used / steps), Cell(Decimal(step_expected / steps), step_expected / steps)});
+                          Cell(Decimal(step_used / steps), step_used / steps),
+                          Cell(Decimal(step_expected / steps), step_expected / steps)});
   }
   if (used <= 0) return std::nullopt;
   chart.levels = {{"all", most}};
   const double layers = static_cast<double>(run.experts.size());
-  const std::string summary = "The run's tokens used " + Decimal(used / layers) + " experts of a layer, mean of the layers; uniform routing of as many tokens is expected to use " +
+  const std::string summary = "The run's tokens used " + Decimal(used / layers) +
+                              " experts of a layer, mean of the layers; uniform routing of as many tokens is expected to use " +
                               Decimal(expected / layers) + " of " + Decimal(most) + ". The table has the same of a step.";
-  return Figure{"union", "Experts used by the run, and what uniform routing expects", summary,
+  return Figure{"union",
+                "Experts used by the run, and what uniform routing expects",
+                summary,
                 [chart](double width, double extent) mutable {
                   chart.extent = extent;
                   return DrawLines(chart, width);
                 },
-                std::move(table), most};
+                std::move(table),
+                most};
 }
 
 std::optional<Figure> RooflineFigure(const ReportData& run) {
@@ -432,17 +178,25 @@ std::optional<Figure> RooflineFigure(const ReportData& run) {
   }
   if (classes.empty()) return std::nullopt;
   std::stable_sort(classes.begin(), classes.end(), [](const auto* a, const auto* b) { return a->work.ns > b->work.ns; });
-  DataTable table{"Ops by class: work, traffic and time", {"op", "phase", "runs", "FLOPs", "bytes", "time", "FLOPs a byte", "FLOP/s", "bytes a second", "types", "of their peak"}, {}};
+  DataTable table{
+      "Ops by class: work, traffic and time",
+      {"op", "phase", "runs", "FLOPs", "bytes", "time", "FLOPs a byte", "FLOP/s", "bytes a second", "types", "of their peak"},
+      {}};
   for (const ReportOpClass* c : classes) {
     const double seconds = Seconds(c->work.ns);
     const bool prefill = c->phase == "prefill";
-    chart.marks.push_back({c->op, c->op + ", " + c->phase + ": " + Si(c->per_second, "FLOP/s") + " at " + Decimal(c->intensity) + " FLOPs a byte, " + Si(seconds, "s"),
+    chart.marks.push_back({c->op,
+                           c->op + ", " + c->phase + ": " + Si(c->per_second, "FLOP/s") + " at " + Decimal(c->intensity) +
+                               " FLOPs a byte, " + Si(seconds, "s"),
                            c->intensity, c->per_second, prefill ? "hollow" : "accent"});
-    table.rows.push_back({c->op, c->phase, CountCell(c->runs), CountCell(c->work.flops), CountCell(c->bytes), SiCell(seconds, "s"),
-                          Cell(Decimal(c->intensity), c->intensity), SiCell(c->per_second, "FLOP/s"), SiCell(Share(Real(c->bytes), seconds), "B/s"),
-                          c->peak_name, c->peak > 0 ? PercentCell(c->per_second / c->peak) : Cell("")});
+    table.rows.push_back({c->op, c->phase, CountCell(c->runs), CountCell(c->work.flops), CountCell(c->bytes),
+                          SiCell(seconds, "s"), Cell(Decimal(c->intensity), c->intensity), SiCell(c->per_second, "FLOP/s"),
+                          SiCell(Share(Real(c->bytes), seconds), "B/s"), c->peak_name,
+                          c->peak > 0 ? PercentCell(c->per_second / c->peak) : Cell("")});
   }
-  std::string summary = "Each circle is one kind of op; hollow ones are the prompt's. Useful FLOPs; bytes of packed weights, KV cache and activations.";
+  std::string summary =
+      "Each circle is one kind of op; hollow ones are the prompt's. Useful FLOPs; bytes of packed weights, KV cache and "
+      "activations.";
   if (run.roofs.known && !run.roofs.how.empty()) summary += " Roofs: " + run.roofs.how + ".";
   return Figure{"roofline", run.roofs.known ? "Kinds of ops under the machine's roofs" : "Kinds of ops by FLOPs a byte", summary,
                 [chart](double width, double) { return DrawRoofline(chart, width); }, std::move(table)};
@@ -460,44 +214,59 @@ std::optional<Figure> TimeFigure(const ReportData& run) {
     const OpTime& time = times[i];
     table.rows.push_back({time.name, CountCell(time.runs), SiCell(time.seconds, "s"), PercentCell(time.seconds / all)});
     if (i < kMost) {
-      chart.bars.push_back({time.name, time.seconds, Si(time.seconds, "s") + " · " + Percent(time.seconds / all), Thousands(time.runs) + " runs", "bar"});
+      chart.bars.push_back({time.name, time.seconds, Si(time.seconds, "s") + " · " + Percent(time.seconds / all),
+                            Thousands(time.runs) + " runs", "bar"});
     } else {
       rest += time.seconds;
     }
   }
   if (times.size() > kMost) {
-    chart.bars.push_back({std::to_string(times.size() - kMost) + " others", rest, Si(rest, "s") + " · " + Percent(rest / all), {}, "bar"});
+    chart.bars.push_back(
+        {std::to_string(times.size() - kMost) + " others", rest, Si(rest, "s") + " · " + Percent(rest / all), {}, "bar"});
   }
-  const std::string summary = "Kernels took " + Si(all, "s") + ", " + Percent(times[0].seconds / all) + " of it " + times[0].name + ".";
-  return Figure{"time", "Time by op", summary,
+  const std::string summary =
+      "Kernels took " + Si(all, "s") + ", " + Percent(times[0].seconds / all) + " of it " + times[0].name + ".";
+  return Figure{"time",
+                "Time by op",
+                summary,
                 [chart](double width, double extent) mutable {
                   chart.extent = extent;
                   return DrawBars(chart, width);
                 },
-                std::move(table), std::max(times[0].seconds, rest)};
+                std::move(table),
+                std::max(times[0].seconds, rest)};
 }
 
 std::optional<Figure> SpeedFigure(const ReportData& run) {
   if (run.speed.empty()) return std::nullopt;
   BarChart chart;
-  DataTable table{"Tokens a second, as measured", {"work", "threads", "KV", "depth", "batch", "tokens a second", "least", "most", "of its roof", "roof"}, {}};
+  DataTable table{"Tokens a second, as measured",
+                  {"work", "threads", "KV", "depth", "batch", "tokens a second", "least", "most", "of its roof", "roof"},
+                  {}};
   double most = 0;
   for (const ReportSpeed& s : run.speed) {
     const std::string name = s.work + " " + std::to_string(s.tokens) + (s.depth > 0 ? ", depth " + std::to_string(s.depth) : "") +
                              (s.batch > 1 ? ", batch " + std::to_string(s.batch) : "");
     const std::string setting = std::to_string(s.threads) + " threads, KV " + s.kv;
-    chart.bars.push_back({name, s.tokens_per_second, Decimal(s.tokens_per_second) + (s.of_roof > 0 ? " · " + Percent(s.of_roof) + " of its roof" : ""), setting, "bar"});
-    table.rows.push_back({name, CountCell(static_cast<uint64_t>(std::max(s.threads, 0))), s.kv, CountCell(static_cast<uint64_t>(std::max<int64_t>(s.depth, 0))),
-                          CountCell(static_cast<uint64_t>(std::max<int64_t>(s.batch, 0))), Cell(Decimal(s.tokens_per_second), s.tokens_per_second),
-                          Cell(Decimal(s.least), s.least), Cell(Decimal(s.most), s.most), s.of_roof > 0 ? PercentCell(s.of_roof) : Cell(""), s.roof});
+    chart.bars.push_back({name, s.tokens_per_second,
+                          Decimal(s.tokens_per_second) + (s.of_roof > 0 ? " · " + Percent(s.of_roof) + " of its roof" : ""),
+                          setting, "bar"});
+    table.rows.push_back({name, CountCell(static_cast<uint64_t>(std::max(s.threads, 0))), s.kv,
+                          CountCell(static_cast<uint64_t>(std::max<int64_t>(s.depth, 0))),
+                          CountCell(static_cast<uint64_t>(std::max<int64_t>(s.batch, 0))),
+                          Cell(Decimal(s.tokens_per_second), s.tokens_per_second), Cell(Decimal(s.least), s.least),
+                          Cell(Decimal(s.most), s.most), s.of_roof > 0 ? PercentCell(s.of_roof) : Cell(""), s.roof});
     most = std::max(most, s.tokens_per_second);
   }
-  return Figure{"speed", "Tokens a second", "Medians of the rounds, tokens a second, and their share of the roof that bounds them.",
+  return Figure{"speed",
+                "Tokens a second",
+                "Medians of the rounds, tokens a second, and their share of the roof that bounds them.",
                 [chart](double width, double extent) mutable {
                   chart.extent = extent;
                   return DrawBars(chart, width);
                 },
-                std::move(table), most};
+                std::move(table),
+                most};
 }
 
 std::vector<Figure> AllFigures(const ReportData& run) {

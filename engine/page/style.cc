@@ -38,8 +38,9 @@ std::string Resolved(std::string css, std::string_view Colour::*shade) {
 }  // namespace
 
 std::string PageCss() {
-  return ":root{color-scheme:light dark;" + Variables(&Colour::light) + "}\n@media screen and (prefers-color-scheme:dark){:root{" +
-         Variables(&Colour::dark) + "}}\n" + std::string(kFigureCss) + std::string(kPageCss);
+  return ":root{color-scheme:light dark;" + Variables(&Colour::light) +
+         "}\n@media screen and (prefers-color-scheme:dark){:root{" + Variables(&Colour::dark) + "}}\n" + std::string(kFigureCss) +
+         std::string(kPageCss);
 }
 
 std::string FileCss() {

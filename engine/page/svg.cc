@@ -12,10 +12,11 @@ namespace tally::page {
 namespace {
 
 // Hundredths of the font size, of the characters from space to '~'.
-constexpr std::array<uint8_t, 95> kAdvance = {
-    32, 40, 46, 84, 64, 95, 78, 27, 39, 39, 50, 84, 32, 36, 32, 34, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 34, 34, 84, 84, 84, 53,
-    100, 68, 69, 70, 77, 63, 58, 77, 75, 29, 29, 66, 56, 86, 75, 79, 60, 79, 69, 63, 61, 73, 68, 99, 69, 61, 69, 39, 34, 39, 84, 50,
-    50, 61, 63, 55, 63, 62, 35, 63, 63, 28, 28, 58, 28, 97, 63, 61, 63, 63, 41, 52, 39, 63, 59, 82, 59, 59, 52, 64, 34, 64, 84};
+constexpr std::array<uint8_t, 95> kAdvance = {32, 40, 46, 84, 64, 95, 78, 27, 39, 39, 50, 84, 32, 36,  32, 34, 64, 64, 64,
+                                              64, 64, 64, 64, 64, 64, 64, 34, 34, 84, 84, 84, 53, 100, 68, 69, 70, 77, 63,
+                                              58, 77, 75, 29, 29, 66, 56, 86, 75, 79, 60, 79, 69, 63,  61, 73, 68, 99, 69,
+                                              61, 69, 39, 34, 39, 84, 50, 50, 61, 63, 55, 63, 62, 35,  63, 63, 28, 28, 58,
+                                              28, 97, 63, 61, 63, 63, 41, 52, 39, 63, 59, 82, 59, 59,  52, 64, 34, 64, 84};
 
 double Advance(std::string_view character) {
   const auto c = static_cast<unsigned char>(character[0]);
@@ -32,9 +33,7 @@ bool XmlExcludes(std::string_view character) {
 
 std::string Attribute(std::string_view name, double px) { return " " + std::string(name) + "=\"" + Length(px) + "\""; }
 
-std::string Class(std::string_view css_class) {
-  return css_class.empty() ? "" : " class=\"" + std::string(css_class) + "\"";
-}
+std::string Class(std::string_view css_class) { return css_class.empty() ? "" : " class=\"" + std::string(css_class) + "\""; }
 
 std::string Opacity(double opacity) {
   if (opacity >= 1) return "";
@@ -161,7 +160,8 @@ void Svg::Data(std::string_view name, std::string_view value) {
 std::string Svg::Element(std::string_view title, std::string_view description, std::string_view css_class,
                          std::string_view style) const {
   const std::string size = Length(width_) + "\" height=\"" + Length(height_);
-  std::string out = "<svg role=\"img\"" + Class(css_class) + " viewBox=\"0 0 " + Length(width_) + " " + Length(height_) + "\" width=\"" + size + "\"" + attributes_;
+  std::string out = "<svg role=\"img\"" + Class(css_class) + " viewBox=\"0 0 " + Length(width_) + " " + Length(height_) +
+                    "\" width=\"" + size + "\"" + attributes_;
   if (!style.empty()) out += " xmlns=\"http://www.w3.org/2000/svg\"";
   out += ">\n<title>" + Escape(title) + "</title>\n<desc>" + Escape(description) + "</desc>\n";
   if (!style.empty()) out += "<style>\n" + std::string(style) + "</style>\n";

@@ -59,7 +59,7 @@ function pictureFindings() {
 function toolFindings() {
   const found = [];
   const expect = (holds, what) => holds || found.push(what);
-  const box = document.querySelector(".sortable.filterable");
+  const box = [...document.querySelectorAll(".sortable.filterable")].pop();
   if (!box) return ["there is no table to sort and filter"];
   const rows = [...box.querySelectorAll("tbody tr")], shown = () => [...box.querySelectorAll("tbody tr")].filter((row) => !row.hidden);
   const heads = [...box.querySelectorAll("thead th")], column = heads.findIndex((head) => head.classList.contains("n"));
@@ -143,6 +143,8 @@ for (const path of pages) {
   }
   const without = await open(path, { width: 1280, script: false });
   if (milliseconds > kMostMilliseconds) without.report(`opens in ${Math.round(milliseconds)} ms`);
+  const [pictures, rows] = await without.page.evaluate(() => ["svg.picture > title", "tbody tr"].map((all) => document.querySelectorAll(all).length));
+  if (pictures === 0 || rows === 0) without.report(`without its script it has ${pictures} pictures and ${rows} rows`);
   await without.page.close();
   console.log(`${name}: opens in ${Math.round(milliseconds)} ms`);
 }

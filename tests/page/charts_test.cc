@@ -32,12 +32,13 @@ XmlReader Read(const Svg& svg) {
   for (const XmlElement& e : xml.elements) {
     if (e.name != "text") continue;
     const auto found = e.attributes.find("text-anchor");
-    const Anchor anchor = found == e.attributes.end()  ? Anchor::kStart
+    const Anchor anchor = found == e.attributes.end() ? Anchor::kStart
                           : found->second == "middle" ? Anchor::kMiddle
                                                       : Anchor::kEnd;
     const Box box = TextBox({Of(e, "x"), Of(e, "y")}, e.text, anchor);
     EXPECT_TRUE(box.left >= -0.1 && box.right <= svg.width() + 0.1 && box.top >= -0.1 && box.bottom <= svg.height() + 0.1)
-        << "'" << e.text << "' leaves a picture of " << svg.width() << " x " << svg.height() << ": " << box.left << " to " << box.right;
+        << "'" << e.text << "' leaves a picture of " << svg.width() << " x " << svg.height() << ": " << box.left << " to "
+        << box.right;
     for (const auto& [other, text] : labels) {
       const Box inner = {box.left + 0.5, box.top + 1, box.right - 0.5, box.bottom - 1};
       EXPECT_FALSE(other.Meets(inner)) << "'" << e.text << "' covers '" << text << "'";
@@ -51,7 +52,12 @@ constexpr double kWidths[] = {kWideFigure, kNarrowFigure};
 
 // gpt-oss-20b.
 TrackChart Parameters() {
-  return {{{"embedding", 579133440}, {"attention", 637203456}, {"experts", 19116933120}, {"router", 2212608}, {"norms", 141120}, {"head", 579133440}},
+  return {{{"embedding", 579133440},
+           {"attention", 637203456},
+           {"experts", 19116933120},
+           {"router", 2212608},
+           {"norms", 141120},
+           {"head", 579133440}},
           {{"active(head)", "3,608,307,264 · 17.25 %", {0, 637203456, 2389616640, 2212608, 141120, 579133440}}}};
 }
 
@@ -72,7 +78,8 @@ TEST(Charts, TracksAreDrawnToScale) {
 }
 
 TEST(Charts, LinesAndAreas) {
-  LineChart chart{"token", "FLOPs", {}, {{"linear", {}, "fill-1"}, {"attention", {}, "fill-2"}, {"norms", {}, "fill-3"}}, {{"a roof", 9}}, true};
+  LineChart chart{"token",         "FLOPs", {}, {{"linear", {}, "fill-1"}, {"attention", {}, "fill-2"}, {"norms", {}, "fill-3"}},
+                  {{"a roof", 9}}, true};
   for (int i = 0; i < 50; ++i) {
     chart.x.push_back(8 + i);
     chart.series[0].values.push_back(5);
@@ -95,7 +102,9 @@ TEST(Charts, LinesAndAreas) {
 }
 
 TEST(Charts, BarsAreDrawnToScale) {
-  const BarChart chart{{{"linear mxfp4", 1.2, "1.20 s", "all of it", "bar"}, {"norm", 0.3, "300 ms", "", "bar"}, {"nothing", 0, "0 s", "", "bar"}}};
+  const BarChart chart{{{"linear mxfp4", 1.2, "1.20 s", "all of it", "bar"},
+                        {"norm", 0.3, "300 ms", "", "bar"},
+                        {"nothing", 0, "0 s", "", "bar"}}};
   for (const double width : kWidths) {
     const XmlReader xml = Read(DrawBars(chart, width));
     const auto bars = OfClass(xml, "bar");
@@ -114,7 +123,8 @@ TEST(Charts, HeatMapHasEveryCell) {
       const XmlReader xml = Read(DrawHeatMap(map, width));
       size_t cells = 0;
       for (const XmlElement& e : xml.elements) {
-        if (e.name == "path") cells += static_cast<size_t>(std::count(e.attributes.at("d").begin(), e.attributes.at("d").end(), 'M'));
+        if (e.name == "path")
+          cells += static_cast<size_t>(std::count(e.attributes.at("d").begin(), e.attributes.at("d").end(), 'M'));
       }
       EXPECT_EQ(cells, rows * columns);
     }
@@ -124,8 +134,11 @@ TEST(Charts, HeatMapHasEveryCell) {
 TEST(Charts, RooflinePlacesMarksUnderRoofs) {
   const RooflineChart chart{42e9,
                             {{"int8 1.21 TFLOP/s", 1.21e12}, {"bf16 480 GFLOP/s", 480e9}, {"f32 450 GFLOP/s", 450e9}},
-                            {{"linear", "", 2, 70e9, "accent"}, {"attention", "", 1.8, 30e9, "accent"}, {"norm", "", .4, 3e9, "accent"},
-                             {"softmax", "", .41, 3.1e9, "accent"}, {"prefill", "", 100, 470e9, "hollow"}}};
+                            {{"linear", "", 2, 70e9, "accent"},
+                             {"attention", "", 1.8, 30e9, "accent"},
+                             {"norm", "", .4, 3e9, "accent"},
+                             {"softmax", "", .41, 3.1e9, "accent"},
+                             {"prefill", "", 100, 470e9, "hollow"}}};
   for (const double width : kWidths) {
     const XmlReader xml = Read(DrawRoofline(chart, width));
     EXPECT_EQ(OfClass(xml, "mark").size(), 5u);
@@ -156,7 +169,11 @@ TEST(Charts, NothingAndZerosAreDrawn) {
 }
 
 TEST(Figures, AFileHasItsColours) {
-  const Figure figure{"parameters", "Where <they> live", "Most are experts.", [](double width, double) { return DrawTracks(Parameters(), width); }, {}};
+  const Figure figure{"parameters",
+                      "Where <they> live",
+                      "Most are experts.",
+                      [](double width, double) { return DrawTracks(Parameters(), width); },
+                      {}};
   const std::string file = FigureSvg(figure);
   EXPECT_EQ(file.find("var("), std::string::npos);
   EXPECT_NE(file.find("prefers-color-scheme:dark"), std::string::npos);

@@ -35,11 +35,12 @@ inline std::string InstallNpm(const std::string& sources, const std::string& fol
   fs::create_directories(folder);
   std::vector<std::string> files = {"package.json", "package-lock.json"};
   files.insert(files.end(), scripts.begin(), scripts.end());
-  for (const std::string& file : files) fs::copy_file(sources + "/" + file, folder + "/" + file, fs::copy_options::overwrite_existing);
+  for (const std::string& file : files)
+    fs::copy_file(sources + "/" + file, folder + "/" + file, fs::copy_options::overwrite_existing);
   const std::string lock = ReadAll(sources + "/package-lock.json"), done = folder + "/installed", log = folder + "/npm.log";
   if (fs::exists(done) && ReadAll(done) == lock) return "";
-  if (Shell("cd '" + folder + "' && npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 >'" + log +
-            "' 2>&1") != 0) {
+  if (Shell("cd '" + folder + "' && npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 >'" +
+            log + "' 2>&1") != 0) {
     // Only a registry that cannot be reached is a reason to do without: a package that is another one than was locked is not.
     const std::string said = ReadAll(log);
     static const std::regex network(
