@@ -18,9 +18,9 @@
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/record_files.h"
+#include "engine/app/study_prompt.h"
 #include "engine/app/syntax.h"
 #include "engine/app/words.h"
-#include "engine/app/study_prompt.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 

@@ -17,9 +17,9 @@
 #include "engine/app/kept_bench.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
-#include "engine/app/syntax.h"
 #include "engine/app/record_files.h"
 #include "engine/app/report_files.h"
+#include "engine/app/syntax.h"
 #include "engine/machine/instruction_set.h"
 
 namespace tally::app {

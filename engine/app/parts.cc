@@ -14,7 +14,7 @@ std::vector<std::string> ParameterPartNames(const Recipe& recipe) {
 }
 
 std::vector<uint64_t> CountParts(const books::Count& count, books::Form books::ParameterForm::*which) {
-  std::vector<uint64_t> parts(std::size(kNames));
+  std::vector<uint64_t> parts(ParameterParts().size());
   for (const books::ParameterForm& p : count.tensors) {
     if (!p.prediction) parts[PartOf(p.component, p.expert)] += (p.*which).value();
   }

@@ -14,9 +14,9 @@
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
-#include "engine/app/syntax.h"
 #include "engine/app/json.h"
 #include "engine/app/report_files.h"
+#include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/base/sync_file.h"
 

@@ -19,6 +19,7 @@
 #include "engine/app/record_files.h"
 #include "engine/app/report_files.h"
 #include "engine/app/study_prompt.h"
+#include "engine/app/syntax.h"
 #include "engine/machine/machine.h"
 
 namespace tally::app {
@@ -157,17 +158,22 @@ Status RunReportCommand(const ReportFlags& flags) {
 
 Action AddReport(CLI::App& app) {
   auto flags = std::make_shared<ReportFlags>();
-  CLI::App* c = app.add_subcommand(
-      "report", "A page with the figures and pictures of a run: of a model, which is run for it, or of ledger files (--ledger)");
+  CLI::App* c = app.add_subcommand("report", "Write a page with the figures and pictures of a run");
   AddModelFlags(*c, flags->model);
-  c->add_option("OTHER", flags->other, "where MODEL is a ledger file: another one, to be compared with");
+  c->add_option("OTHER", flags->other, "where MODEL is a ledger file: another one, to be compared with")->type_name(kFileType);
   AddStudyPrompt(*c, flags->prompt);
   const CLI::Option* const decode =
       AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer where the context ends");
-  c->add_option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)")->capture_default_str();
-  c->add_option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)");
+  c->add_option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)")
+      ->type_name(kFileType)
+      ->capture_default_str();
+  c->add_option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)")->type_name(kFolderType);
   c->add_flag("--json", flags->json, "one JSON document on standard output: the metrics, and where the page is");
-  c->footer("Exit code 3: the model ran, and the accounts differ; the page has the rows that do.");
+  c->footer(
+      "MODEL is run for the page and audited, or is a ledger file of another run (tally run --ledger FILE). Exit code 3: the "
+      "accounts "
+      "differ; the page has the rows that do.");
+  AddExamples(*c, {"tally report demo -n 24 -o /tmp/report.html", "tally report before.jsonl after.jsonl -o compared.html"});
   return [flags, decode] {
     flags->decode_given = decode->count() > 0;
     return Report(RunReportCommand(*flags));
