@@ -10,6 +10,7 @@
 #include "engine/api/tally.h"
 #include "engine/app/bench_neighbour.h"
 #include "engine/app/bench_report.h"
+#include "engine/app/bench_screen.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
@@ -27,7 +28,7 @@ struct BenchFlags {
   std::string prompts = "512", generate = "64", depths = "0", batches = "1", threads = "0", kv = "auto", beside, command, target,
               format = "table";
   SpeedOptions speed;
-  bool json = false, serve = false;
+  bool json = false, full = false, serve = false;
 };
 
 std::vector<std::string> Items(const std::string& list) {
@@ -154,8 +155,8 @@ Result<int> RunBench(BenchFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const auto neighbours, Neighbours(flags));
   for (const auto& neighbour : neighbours) speed.beside.push_back(neighbour.get());
   ProgressBar bar("bench");
-  speed.progress = [&](int64_t done, int64_t total, const std::string& next) {
-    bar.Show(static_cast<uint64_t>(done), static_cast<uint64_t>(total), next);
+  speed.progress = [&](const SpeedProgress& p) {
+    bar.Show(static_cast<uint64_t>(p.done), static_cast<uint64_t>(p.total), p.next, p.seconds_left);
   };
   TALLY_ASSIGN_OR_RETURN(const SpeedReport report, MeasureSpeed(model, load, speed));
   bar.Wipe();
@@ -167,8 +168,11 @@ Result<int> RunBench(BenchFlags& flags) {
     Print(BenchJsonLines(run, report));
   } else if (flags.format == "csv") {
     Print(BenchCsv(run, report));
+  } else if (flags.format == "md") {
+    Print(BenchTables(run, report, TableFormat::kMarkdown));
   } else {
-    Print(BenchTables(run, report, flags.format == "md" ? TableFormat::kMarkdown : TableFormat::kText));
+    Print(flags.full ? BenchTables(run, report, TableFormat::kText)
+                     : BenchScreen(model->Description(), run.load.seconds, report));
   }
   NoteUnusedBlas(report.used_blas, load);
   return 0;
@@ -209,6 +213,7 @@ Action AddBench(CLI::App& app) {
   AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
   AddNumber(*c, "-s,--seed", flags->speed.seed, "of the random tokens");
   c->add_option("--format", flags->format, "table, md, csv, json or jsonl")->capture_default_str();
+  c->add_flag("--full", flags->full, "tables of all figures: bytes a token, sampling, peaks, the rounds that count");
   c->add_flag("--json", flags->json, "--format json");
   c->add_flag("--serve-steps", flags->serve)->group("");  // ServeSpeedSteps
   return [flags] {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/app/table.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -14,42 +15,12 @@ namespace {
 
 using books::WithThousands;
 
-constexpr size_t kLabel = 10;  // columns of what a line is about
-
 std::string Needed(uint64_t bytes) { return BytesText(bytes, Rounding::kUp); }
 
 // 12.34, 123.4, 1,234
 std::string Rate(double x) {
   if (x <= 0) return "-";
   return x >= 1000 ? WithThousands(static_cast<uint64_t>(x + 0.5)) : Fixed(x, x < 100 ? 2 : 1);
-}
-
-// "3.71 GB", "250 G"
-std::string Scaled(double x, std::string_view unit) {
-  const std::pair<double, const char*> scales[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
-  for (const auto& [scale, letter] : scales) {
-    if (x >= scale) return Fixed(x / scale, x / scale < 100 ? 2 : 0) + " " + letter + std::string(unit);
-  }
-  return Fixed(x, 0) + " " + std::string(unit);
-}
-
-// Words behind a label, in lines of `width` columns.
-std::string Paragraph(std::string_view label, std::string_view text, size_t width) {
-  std::string line(label), out;
-  line.resize(std::max(kLabel, line.size() + 1), ' ');
-  bool empty = true;
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
-    if (!empty && line.size() + 1 + word.size() > width) {
-      out += line + "\n";
-      line.assign(kLabel, ' ');
-      empty = true;
-    }
-    line += (empty ? "" : " ") + std::string(word);
-    empty = false;
-  }
-  return out + line + "\n";
 }
 
 std::string Units(const StepBound& b) {  // "int8 and f32"

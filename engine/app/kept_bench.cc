@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;  // of the file
+constexpr int kFileVersion = 1;  // of the file
 
 // Path, size and time of change; of a directory those of all its files together. Null where there is none.
 Json KeyOf(const std::string& path) {
@@ -83,6 +83,24 @@ std::optional<KeptPoint> PointOf(const Json& j) {
   return sound ? std::optional(std::move(p)) : std::nullopt;
 }
 
+// By threads, bytes a second.
+Json ReadJson(const SpeedReport& report) {
+  Json read = Json::array();
+  for (const MeasuredRoofs& r : report.roofs) {
+    if (r.bandwidth > 0) read.push_back({r.threads, r.bandwidth});
+  }
+  return read;
+}
+
+std::map<int, double> ReadOf(const Json& read) {
+  std::map<int, double> by_threads;
+  for (const Json& pair : read) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_integer() || !pair[1].is_number()) continue;
+    if (pair[1].get<double>() > 0) by_threads[pair[0].get<int>()] = pair[1].get<double>();
+  }
+  return by_threads;
+}
+
 }  // namespace
 
 std::string CacheDirectory() {
@@ -104,8 +122,8 @@ void KeepBench(const std::string& path, const SpeedReport& report) {
   for (const DecodeSpeed& p : report.decode) points.push_back(PointJson(SpeedWork::kDecode, p, p.ratio_of_bandwidth));
   const int64_t now =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const Json document = {
-      {"tally_bench", kVersion}, {"model", key}, {"target", report.target}, {"when", now}, {"points", std::move(points)}};
+  const Json document = {{"tally_bench", kFileVersion}, {"model", key},     {"target", report.target}, {"when", now},
+                         {"points", std::move(points)}, {"boot", BootId()}, {"read", ReadJson(report)}};
   WriteKeptFile(directory, FileName(key), document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -117,15 +135,24 @@ std::optional<KeptBench> FindBench(const std::string& path) {
   if (!text) return std::nullopt;
   const Json j = Json::parse(*text, nullptr, false);
   const auto is = [&](const char* name, const Json& value) { return j.contains(name) && j[name] == value; };
-  if (!j.is_object() || !is("tally_bench", kVersion) || !is("model", key)) return std::nullopt;
+  if (!j.is_object() || !is("tally_bench", kFileVersion) || !is("model", key)) return std::nullopt;
   if (!j.contains("target") || !j["target"].is_string() || !j.contains("when") || !j["when"].is_number_integer())
     return std::nullopt;
-  KeptBench kept{j["target"].get<std::string>(), j["when"].get<int64_t>(), {}};
+  KeptBench kept{j["target"].get<std::string>(), j["when"].get<int64_t>(), {}, {}};
   if (!j.contains("points") || !j["points"].is_array()) return std::nullopt;
   for (const Json& point : j["points"]) {
     if (std::optional<KeptPoint> p = PointOf(point)) kept.points.push_back(*std::move(p));
   }
+  const std::string boot = BootId();
+  if (!boot.empty() && is("boot", boot) && j.contains("read")) kept.read = ReadOf(j["read"]);
   return kept.points.empty() ? std::nullopt : std::optional(std::move(kept));
+}
+
+std::optional<double> KeptReadBandwidth(const std::string& path, int threads) {
+  if (const std::optional<FitMachine> machine = FindMachine(CacheDirectory(), threads)) return machine->read;
+  const std::optional<KeptBench> bench = FindBench(path);
+  const auto found = bench ? bench->read.find(threads) : std::map<int, double>::const_iterator();
+  return bench && found != bench->read.end() ? std::optional(found->second) : std::nullopt;
 }
 
 }  // namespace tally::app

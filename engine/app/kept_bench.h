@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `bench` last measured of a model on this machine, kept for `fit`.
+// What `bench` last measured of a model on this machine, kept for `fit` and `run`.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,11 +27,16 @@ struct KeptBench {
   std::string target;  // instruction set
   int64_t when = 0;    // seconds since 1970
   std::vector<KeptPoint> points;
+  std::map<int, double> read;  // by threads, bytes/s that they could read; empty where the machine has been started since
 };
 
 // `path`: of the model's file or directory. Nothing is kept where that fails.
 void KeepBench(const std::string& path, const SpeedReport& report);
 // Nothing where nothing was measured, where the model has changed since (path, size, time of change), or on another machine.
 std::optional<KeptBench> FindBench(const std::string& path);
+
+// Bytes/s that `threads` threads of this machine can read, as measured since it was started: by `fit`, or by `bench` of this model.
+// Nothing where neither was run. Nothing is measured.
+std::optional<double> KeptReadBandwidth(const std::string& path, int threads);
 
 }  // namespace tally::app

@@ -44,6 +44,8 @@ TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
 // kept in `directory` ("": nowhere) for this boot, number of threads and instruction set: the best of several moments, as what is
 // kept for long should not be a neighbour's share. A kept file that is damaged, or of another boot, is measured anew and replaced.
 TALLY_API Result<FitMachine> MeasureMachine(const std::string& directory, int threads);
+// The same where it is kept there; nothing is measured. `threads`: at least 1.
+TALLY_API std::optional<FitMachine> FindMachine(const std::string& directory, int threads);
 
 struct FitOptions {
   uint64_t context = 0;  // positions of each sequence; 0: as LoadOptions::context

@@ -120,6 +120,19 @@ std::string RecordOf(const FitMachine& m, const std::string& boot) {
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+std::string FileName(const FitMachine& m) { return "machine-" + m.target + "-" + std::to_string(m.threads) + ".json"; }
+
+// This machine without its rates.
+FitMachine Unmeasured(int threads) {
+  FitMachine m;
+  m.target = HwyTargetName();
+  m.bf16_dots = HwyTargetHasBf16Dot();
+  m.threads = threads;
+  m.total = TotalMemoryBytes();
+  m.available = std::min(AvailableMemoryBytes(), m.total);
+  return m;
+}
+
 // False: not what RecordOf writes for this machine.
 bool ReadRecord(const std::string& text, const std::string& boot, FitMachine& m) {
   const Json j = Json::parse(text, nullptr, false);
@@ -167,24 +180,22 @@ Result<FitMachine> ParseMachine(std::string_view text) {
 }
 
 Result<FitMachine> MeasureMachine(const std::string& directory, int threads) {
-  FitMachine m;
-  m.target = HwyTargetName();
-  m.bf16_dots = HwyTargetHasBf16Dot();
   Team team(threads);
   TALLY_RETURN_IF_ERROR(team.status());
-  m.threads = team.threads();
-  m.total = TotalMemoryBytes();
-  m.available = std::min(AvailableMemoryBytes(), m.total);
-  const std::string boot = BootId();
-  const bool keep = !directory.empty() && !boot.empty();
-  const std::string name = "machine-" + m.target + "-" + std::to_string(m.threads) + ".json";
-  if (keep) {
-    const std::optional<std::string> kept = ReadKeptFile(directory + "/" + name);
-    if (kept && ReadRecord(*kept, boot, m)) return m;
-  }
+  if (std::optional<FitMachine> kept = FindMachine(directory, team.threads())) return *std::move(kept);
+  FitMachine m = Unmeasured(team.threads());
   TALLY_RETURN_IF_ERROR(MeasureRates(m.threads, m));
-  if (keep) WriteKeptFile(directory, name, RecordOf(m, boot));
+  const std::string boot = BootId();
+  if (!directory.empty() && !boot.empty()) WriteKeptFile(directory, FileName(m), RecordOf(m, boot));
   return m;
+}
+
+std::optional<FitMachine> FindMachine(const std::string& directory, int threads) {
+  FitMachine m = Unmeasured(threads);
+  const std::string boot = BootId();
+  if (directory.empty() || boot.empty()) return std::nullopt;
+  const std::optional<std::string> kept = ReadKeptFile(directory + "/" + FileName(m));
+  return kept && ReadRecord(*kept, boot, m) ? std::optional(std::move(m)) : std::nullopt;
 }
 
 }  // namespace tally

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words and figures in the lines of a terminal.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tally::app {
+
+inline constexpr size_t kPlainWidth = 80;  // columns of a screen where output is no terminal
+
+// Columns that `text` takes: UTF-8 characters, none of which is wide here; escapes of colour take none.
+size_t TextWidth(std::string_view text);
+
+// `text` in lines of at most `width` columns, broken at blanks, but not between a number and the word that it counts; a word that is
+// longer than a line is cut. Width 0: one line. `lead`: columns of the first line that are taken.
+std::vector<std::string> WrapWords(std::string_view text, size_t width, size_t lead = 0);
+
+// Words behind a label, in lines of at most `width` columns (0: one line) that are flush from column `indent` on. Lines end in '\n'.
+std::string Paragraph(std::string_view label, std::string_view text, size_t width, size_t indent = 10);
+
+// The end of a text of more than `most` bytes, behind "...": names that are paths.
+std::string TailOf(const std::string& text, size_t most);
+
+// Three or four digits and a decimal prefix: "3.71 GB", "250 G", "36.86 kB", "12 B".
+std::string Scaled(double x, std::string_view unit);
+
+// "27.10 %"; "<0.01 %" of a part that is not 0; empty where there is no whole.
+std::string Share(uint64_t part, uint64_t whole);
+
+}  // namespace tally::app
