@@ -10,6 +10,7 @@
 #include "engine/api/tally.h"
 #include "engine/app/bench_neighbour.h"
 #include "engine/app/bench_report.h"
+#include "engine/app/bench_screen.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
@@ -31,7 +32,7 @@ struct BenchFlags {
               format = "table";
   SpeedOptions speed;
   std::optional<std::string> report;
-  bool json = false, serve = false;
+  bool json = false, full = false, serve = false;
 };
 
 std::vector<std::string> Items(const std::string& list) {
@@ -193,8 +194,8 @@ Result<int> RunBench(BenchFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const auto neighbours, Neighbours(flags));
   for (const auto& neighbour : neighbours) speed.beside.push_back(neighbour.get());
   ProgressBar bar("bench");
-  speed.progress = [&](int64_t done, int64_t total, const std::string& next) {
-    bar.Show(static_cast<uint64_t>(done), static_cast<uint64_t>(total), next);
+  speed.progress = [&](const SpeedProgress& p) {
+    bar.Show(static_cast<uint64_t>(p.done), static_cast<uint64_t>(p.total), p.next, p.seconds_left);
   };
   TALLY_ASSIGN_OR_RETURN(const SpeedReport report, MeasureSpeed(model, load, speed));
   bar.Wipe();
@@ -207,8 +208,11 @@ Result<int> RunBench(BenchFlags& flags) {
     Print(BenchJsonLines(run, report));
   } else if (flags.format == "csv") {
     Print(BenchCsv(run, report));
+  } else if (flags.format == "md") {
+    Print(BenchTables(run, report, TableFormat::kMarkdown));
   } else {
-    Print(BenchTables(run, report, flags.format == "md" ? TableFormat::kMarkdown : TableFormat::kText));
+    Print(flags.full ? BenchTables(run, report, TableFormat::kText)
+                     : BenchScreen(model->Description(), run.load.seconds, report));
   }
   NoteUnusedBlas(report.used_blas, load);
   return 0;
@@ -251,6 +255,7 @@ Action AddBench(CLI::App& app) {
           {"table", "md", "csv", "json", "jsonl"});
   c->add_option("--report", flags->report, "file for a page with the figures, and those of one run recorded op by op (HTML)")
       ->type_name(kFileType);
+  c->add_flag("--full", flags->full, "tables of all figures: bytes a token, sampling, peaks, the rounds that count");
   c->add_flag("--json", flags->json, "--format json");
   AddExamples(*c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md"});
   c->add_flag("--serve-steps", flags->serve)->group("");  // ServeSpeedSteps

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/app/bench_screen.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -175,13 +176,6 @@ Table BusyTable(const SpeedReport& r) {
                       counts ? Fixed(p.together_of_quiet, 2) : "-", Kept(p)});
   }
   return t;
-}
-
-bool AnyMoved(const SpeedReport& r) {
-  const auto moved = [](const auto& points) {
-    return std::any_of(points.begin(), points.end(), [](const SpeedPoint& p) { return p.kept == 0; });
-  };
-  return moved(r.prefill) || moved(r.decode) || moved(r.busy);
 }
 
 std::string Instructions(const ArithmeticPeaks& p) {

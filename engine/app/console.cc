@@ -146,7 +146,7 @@ ProgressBar::~ProgressBar() { Wipe(); }
 
 void ProgressBar::Show(uint64_t done, uint64_t total) { Show(done, total, BytesText(done) + " of " + BytesText(total)); }
 
-void ProgressBar::Show(uint64_t done, uint64_t total, const std::string& text) {
+void ProgressBar::Show(uint64_t done, uint64_t total, const std::string& text, std::optional<double> left) {
   if (!terminal_ || total == 0) return;
   const double now = MonotonicSeconds();
   if (shown_ && now - last_ < 0.05 && done < total) return;
@@ -156,8 +156,8 @@ void ProgressBar::Show(uint64_t done, uint64_t total, const std::string& text) {
   char percent[16];
   std::snprintf(percent, sizeof percent, "%3d%%", static_cast<int>(part * 100));
   const int columns = TerminalWidth(Stream::kError, 80);
-  std::string tail = std::string(" ") + percent + "  " + text;
-  if (now - begin_ >= 1 && part > 0 && part < 1) tail += ", " + SecondsLeft((now - begin_) * (1 - part) / part);
+  if (!left && now - begin_ >= 1 && part > 0 && part < 1) left = (now - begin_) * (1 - part) / part;
+  std::string tail = std::string(" ") + percent + (left && *left >= 0 ? ", " + SecondsLeft(*left) : "") + "  " + text;
   const size_t most = static_cast<size_t>(std::max(8, columns - static_cast<int>(label_.size()) - 3));
   if (tail.size() > most) tail.resize(most);  // a line that wraps cannot be wiped
   const int room = columns - static_cast<int>(label_.size() + tail.size()) - 4;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,8 +59,9 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
   ~ProgressBar();
   void Label(std::string label) { label_ = std::move(label); }
-  void Show(uint64_t done, uint64_t total);                           // bytes
-  void Show(uint64_t done, uint64_t total, const std::string& text);  // anything, described by `text`
+  void Show(uint64_t done, uint64_t total);  // bytes
+  // Anything, described by `text`. `left`: seconds that the rest will take, where the caller knows better; below 0: nobody knows.
+  void Show(uint64_t done, uint64_t total, const std::string& text, std::optional<double> left = {});
   void Wipe();
 
  private:

@@ -130,4 +130,9 @@ std::optional<KeptBench> FindBench(const std::string& path) {
   return kept.points.empty() ? std::nullopt : std::optional(std::move(kept));
 }
 
+std::optional<double> KeptReadBandwidth(int threads) {
+  const std::optional<FitMachine> machine = FindMachine(CacheDirectory(), threads);
+  return machine ? std::optional(machine->read) : std::nullopt;
+}
+
 }  // namespace tally::app

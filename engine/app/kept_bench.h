@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `bench` last measured of a model on this machine, kept for `fit`.
+// What `bench` last measured of a model on this machine, kept for `fit` and `run`.
 #pragma once
 
 #include <cstdint>
@@ -33,5 +33,9 @@ struct KeptBench {
 void KeepBench(const std::string& path, const SpeedReport& report);
 // Nothing where nothing was measured, where the model has changed since (path, size, time of change), or on another machine.
 std::optional<KeptBench> FindBench(const std::string& path);
+
+// Bytes/s that `threads` threads of this machine can read, the best that `fit` and `bench` saw since it was started. Nothing where
+// neither was run. Nothing is measured.
+std::optional<double> KeptReadBandwidth(int threads);
 
 }  // namespace tally::app

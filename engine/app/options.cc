@@ -170,9 +170,11 @@ Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, Loa
 
 Result<Loaded> Load(const std::string& given, LoadOptions options) {
   Loaded loaded;
+  const double begin = MonotonicSeconds();
   TALLY_ASSIGN_OR_RETURN(loaded.model, LoadModelOnly(given, options));
   options.progress = nullptr;
   TALLY_ASSIGN_OR_RETURN(loaded.engine, NewEngine(loaded.model, options));
+  loaded.seconds = MonotonicSeconds() - begin;
   return loaded;
 }
 

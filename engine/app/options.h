@@ -41,6 +41,7 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags);
 struct Loaded {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Engine> engine;
+  double seconds = 0;  // that both took
 };
 // MODEL as given -> the file or directory: "demo" is the bundled model (./demo is a file of that name), ORG/NAME one of the Hugging Face
 // hub, fetched if it is not here and the user agrees or has said --yes (hub_models.h). kBadInput where it is the name of a built-in

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally run: generate from a prompt.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <random>
@@ -12,11 +13,14 @@
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
+#include "engine/app/kept_bench.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/record_files.h"
+#include "engine/app/run_books.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
+#include "engine/machine/machine.h"
 
 namespace tally::app {
 namespace {
@@ -28,7 +32,7 @@ struct RunFlags {
   int64_t tokens = 256;
   SamplingOptions sampling;
   std::vector<std::string> stop;
-  bool json = false, ignore_eos = false, explain = false, special = false;
+  bool json = false, ignore_eos = false, explain = false, special = false, quiet = false, verbose = false, seed_drawn = false;
 };
 
 const char* FinishName(FinishReason reason) {
@@ -76,7 +80,24 @@ Result<Prompt> ReadPrompt(const RunFlags& flags) {
   return prompt;
 }
 
-Json RunJson(const RunFlags& flags, Engine& engine, const GenerateResult& result, const books::RunFigures& f) {
+RunBooks BooksOf(const RunFlags& flags, const Loaded& loaded, const GenerateResult& result) {
+  Engine& engine = *loaded.engine;
+  return {.figures = MeasureRun(engine, result),
+          .ended = FinishName(result.finish),
+          .load_seconds = loaded.seconds,
+          .first_token_seconds = result.first_token_seconds,
+          .peak_resident = PeakResidentBytes(),
+          .planned_memory = engine.memory_plan().total(),
+          .read_bandwidth = KeptReadBandwidth(engine.threads()),
+          .seed = flags.sampling.seed,
+          .samples = flags.sampling.temperature > 0,
+          .seed_drawn = flags.seed_drawn};
+}
+
+Json OrNull(const std::optional<double>& x) { return x ? Json(*x) : Json(); }
+
+Json RunJson(const RunFlags& flags, const Engine& engine, const GenerateResult& result, const RunBooks& books) {
+  const books::RunFigures& f = books.figures;
   Json by_class = Json::object();
   for (int c = 0; c < kWorkClasses; ++c) {
     if (f.work[c].useful > 0) by_class[std::string(kWorkClassNames[c])] = Number(f.work[c].useful);
@@ -90,6 +111,8 @@ Json RunJson(const RunFlags& flags, Engine& engine, const GenerateResult& result
           {"prompt_tokens", result.prompt_tokens},
           {"generated_tokens", result.tokens.size()},
           {"decode_steps", result.decode_steps},
+          {"load_seconds", books.load_seconds},
+          {"first_token_seconds", result.first_token_seconds > 0 ? Json(result.first_token_seconds) : Json()},
           {"prompt_seconds", result.prompt_seconds},
           {"generate_seconds", result.generate_seconds},
           {"prompt_tokens_per_second", f.prompt_tokens_per_second},
@@ -103,7 +126,10 @@ Json RunJson(const RunFlags& flags, Engine& engine, const GenerateResult& result
           {"stored_weight_bytes_per_token", bytes(ByteKind::kWeightsStored)},
           {"kv_bytes_read_per_token", bytes(ByteKind::kKvRead)},
           {"kv_bytes_written_per_token", bytes(ByteKind::kKvWritten)},
+          {"bytes_per_token", Number(MovedBytesPerToken(f))},
           {"decode_gigabytes_per_second", f.decode_gigabytes_per_second},
+          {"read_bytes_per_second", OrNull(books.read_bandwidth)},
+          {"ratio_of_bandwidth", OrNull(RatioOfBandwidth(books))},
           {"seed", flags.sampling.seed},
           {"threads", engine.threads()},
           {"target", engine.target()},
@@ -111,6 +137,41 @@ Json RunJson(const RunFlags& flags, Engine& engine, const GenerateResult& result
           {"context", engine.context()},
           {"memory_bytes", MemoryJson(engine)}};
 }
+
+// A bar for a long prompt. An op of a layer says how far the piece is that is being run: a piece may take many seconds.
+class PromptBar {
+ public:
+  explicit PromptBar(Engine& engine) : engine_(engine) {}
+  PromptBar(const PromptBar&) = delete;
+  PromptBar& operator=(const PromptBar&) = delete;
+  ~PromptBar() { engine_.SetTap(nullptr); }
+  // Before Generate, for a prompt of `tokens`.
+  void Begin(int64_t tokens) {
+    if (tokens < kShownPrompt || !IsTerminal(Stream::kError)) return;
+    const int64_t layers = std::max<int64_t>(1, engine_.model().recipe().n_layers);
+    engine_.SetTap([this, layers](Site site, std::string_view, const Mat<const float>&) {
+      const int64_t piece = std::min(engine_.max_batch(), total_ - done_);
+      if (piece > 0 && site.layer > 0) Show(done_ + piece * site.layer / layers);
+    });
+  }
+  // GenerateOptions::prompt_progress
+  void Piece(int64_t done, int64_t total) {
+    done_ = done;
+    total_ = total;
+    if (total >= kShownPrompt) Show(done);
+    if (done == total) bar_.Wipe();
+  }
+  void Wipe() { bar_.Wipe(); }
+
+ private:
+  void Show(int64_t done) {
+    bar_.Show(static_cast<uint64_t>(done), static_cast<uint64_t>(total_),
+              std::to_string(done) + " of " + std::to_string(total_) + " tokens");
+  }
+  Engine& engine_;
+  ProgressBar bar_{"prompt"};
+  int64_t done_ = 0, total_ = 0;
+};
 
 Result<int> RunModel(const RunFlags& flags) {
   TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
@@ -150,13 +211,9 @@ Result<int> RunModel(const RunFlags& flags) {
   options.stop = flags.stop;
   options.ignore_eos = flags.ignore_eos;
   options.interrupted = Interrupted;
-  ProgressBar bar("prompt");
-  options.prompt_progress = [&](int64_t done, int64_t total) {
-    if (total < kShownPrompt) return;
-    bar.Show(static_cast<uint64_t>(done), static_cast<uint64_t>(total),
-             std::to_string(done) + " of " + std::to_string(total) + " tokens");
-    if (done == total) bar.Wipe();
-  };
+  PromptBar bar(*loaded.engine);
+  bar.Begin(static_cast<int64_t>(prompt.tokens.size()));
+  options.prompt_progress = [&](int64_t done, int64_t total) { bar.Piece(done, total); };
   bool first = true;
   options.on_token = [&](std::string_view piece, int32_t token) {
     if (flags.json) return true;
@@ -173,18 +230,16 @@ Result<int> RunModel(const RunFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*loaded.engine, prompt.tokens, options));
   bar.Wipe();  // where the prompt was interrupted
   const Status recorded = records.Close();
-  const books::RunFigures figures = MeasureRun(*loaded.engine, result);
+  const RunBooks books = BooksOf(flags, loaded, result);
   if (flags.json) {
-    PrintJson(RunJson(flags, *loaded.engine, result, figures));
+    PrintJson(RunJson(flags, *loaded.engine, result, books));
   } else {
     Print("\n");
     if (const Status printed = FlushOutput(); !printed.ok()) {
       TALLY_RETURN_IF_ERROR(recorded);
       return printed;
     }
-    Note("\n" + Printable(loaded.model->Description()) + "\n" + books::RunSummary(figures) +
-         "ended: " + FinishName(result.finish) + "\n" +
-         (flags.sampling.temperature > 0 ? "seed: " + std::to_string(flags.sampling.seed) + "\n" : ""));
+    if (!flags.quiet) Note("\n" + (flags.verbose ? RunTables(books, loaded.model->Description()) : RunScreen(books)));
   }
   TALLY_RETURN_IF_ERROR(recorded);
   NoteUnusedBlas(loaded.engine->used_blas(), load);
@@ -193,12 +248,13 @@ Result<int> RunModel(const RunFlags& flags) {
   return Interrupted() ? InterruptExitCode() : 0;
 }
 
-void AddSeed(CLI::App& command, uint64_t& seed) {
+void AddSeed(CLI::App& command, uint64_t& seed, bool& drawn) {
   command
       .add_option_function<std::string>(
           "-s,--seed",
-          [&seed](const std::string& text) {
-            if (text == "-1") {
+          [&seed, &drawn](const std::string& text) {
+            drawn = text == "-1";
+            if (drawn) {
               seed = std::random_device{}();
             } else if (!ParseNumber(text, seed)) {
               throw CLI::ValidationError("--seed", "'" + text + "' is not a whole number from -1 to 18446744073709551615");
@@ -229,11 +285,13 @@ Action AddRun(CLI::App& app) {
   AddNumber(*c, "--min-p", flags->sampling.min_p, "least probability, as a part of the greatest (0: off)");
   AddNumber(*c, "--repeat-penalty", flags->sampling.repeat_penalty, "penalty on recent tokens (1: off)");
   AddNumber(*c, "--repeat-last-n", flags->sampling.repeat_last_n, "how many tokens are recent (-1: all)");
-  AddSeed(*c, flags->sampling.seed);
+  AddSeed(*c, flags->sampling.seed, flags->seed_drawn);
   c->add_option("--stop", flags->stop, "end before this text (may be repeated)")->allow_extra_args(false);
   c->add_flag("--ignore-eos", flags->ignore_eos, "never draw a token that ends the text");
   AddRecordFlags(*c, flags->records);
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
+  CLI::Option* const quiet = c->add_flag("-q,--quiet", flags->quiet, "the text alone, no books");
+  c->add_flag("-v,--verbose", flags->verbose, "all figures: parameters, FLOPs by class, bytes")->excludes(quiet);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   c->footer("Sampling takes these steps in this order: repeat penalty, top-k, temperature, top-p, min-p, draw.");
   AddExamples(*c, {"tally run -n 24 -p \"ROMEO:\"", "echo \"ROMEO:\" | tally run -n 24 --json"});

@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "engine/app/words.h"
+
 namespace tally::app {
 namespace {
 
@@ -77,12 +79,6 @@ ProgramSyntax ProgramSyntaxOf(const CLI::App& app) {
   ProgramSyntax program{.program = SyntaxOf(app)};
   for (const CLI::App* command : app.get_subcommands({})) program.commands.push_back(SyntaxOf(*command));
   return program;
-}
-
-std::string Join(const std::vector<std::string>& words, std::string_view separator) {
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : std::string(separator)) + words[i];
-  return text;
 }
 
 std::string OptionTitle(const OptionSyntax& option) {

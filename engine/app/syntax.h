@@ -61,8 +61,6 @@ std::string OptionText(const OptionSyntax& option);
 std::string PlaceText(const OptionSyntax& option);
 // The part of a description that says enough in a list: up to its first parenthesis, colon or semicolon.
 std::string Summary(const std::string& description);
-// The words with `separator` between them.
-std::string Join(const std::vector<std::string>& words, std::string_view separator);
 
 // What --help prints, in lines of at most `width` columns. `parent`: "tally", or empty for the program itself.
 std::string HelpText(const CLI::App& command, const std::string& parent, size_t width);

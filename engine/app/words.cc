@@ -77,6 +77,12 @@ std::string Paragraph(std::string_view label, std::string_view text, size_t widt
   return out;
 }
 
+std::string Join(const std::vector<std::string>& words, std::string_view separator) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : std::string(separator)) + words[i];
+  return text;
+}
+
 std::string TailOf(const std::string& text, size_t most) {
   return text.size() <= most ? text : "..." + text.substr(text.size() - (most - 3));
 }

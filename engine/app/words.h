@@ -22,6 +22,9 @@ std::vector<std::string> WrapWords(std::string_view text, size_t width, size_t l
 // Words behind a label, in lines of at most `width` columns (0: one line) that are flush from column `indent` on. Lines end in '\n'.
 std::string Paragraph(std::string_view label, std::string_view text, size_t width, size_t indent = 10);
 
+// The words one behind another.
+std::string Join(const std::vector<std::string>& words, std::string_view separator);
+
 // The end of a text of more than `most` bytes, behind "...": names that are paths.
 std::string TailOf(const std::string& text, size_t most);
 

@@ -156,6 +156,7 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
       result.finish = FinishReason::kEos;
       break;
     }
+    if (result.tokens.empty()) result.first_token_seconds = MonotonicSeconds() - prefill_begin;
     result.tokens.push_back(token);
     history.push_back(token);
     if (!text.Push(token)) break;

@@ -40,6 +40,7 @@ struct GenerateResult {
   int64_t prompt_tokens = 0;         // prompt tokens that were run
   int64_t decode_steps = 0;          // steps of one token; the first token comes from the prompt's logits
   double prompt_seconds = 0;         // prefill
+  double first_token_seconds = 0;    // from the beginning of the prefill until the first token was chosen; 0: none was
   double generate_seconds = 0;       // decode steps, sampling included
   FinishReason finish = FinishReason::kLength;
   Status error = {};  // of the failed step, if `finish` is kError

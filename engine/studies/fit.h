@@ -48,6 +48,8 @@ TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
 // KeepBestRates included, as a neighbour's share of a moment is no bound. A kept file that is damaged, or of another boot, is measured
 // anew and replaced.
 TALLY_API Result<FitMachine> MeasureMachine(const std::string& directory, int threads);
+// The same where it is kept there; nothing is measured. `threads`: at least 1.
+TALLY_API std::optional<FitMachine> FindMachine(const std::string& directory, int threads);
 
 // Raises what MeasureMachine keeps to the best moments of a measurement of speed, SpeedReport::best, so that what was measured in them
 // stays within the bounds. Nothing happens where nothing can be kept.

@@ -120,6 +120,19 @@ Status MeasureRates(int threads, FitMachine& m) {
   return {};
 }
 
+// This machine without its rates.
+FitMachine Unmeasured(int threads) {
+  FitMachine m;
+  m.target = HwyTargetName();
+  m.bf16_dots = HwyTargetHasBf16Dot();
+  m.int8_dots = HwyTargetHasInt8Dot();
+  m.caches = CacheBytes();
+  m.threads = threads;
+  m.total = TotalMemoryBytes();
+  m.available = std::min(AvailableMemoryBytes(), m.total);
+  return m;
+}
+
 // What is kept of a machine's instruction set, threads and boot.
 class KeptRates {
  public:
@@ -190,21 +203,20 @@ Result<FitMachine> ParseMachine(std::string_view text) {
 }
 
 Result<FitMachine> MeasureMachine(const std::string& directory, int threads) {
-  FitMachine m;
-  m.target = HwyTargetName();
-  m.bf16_dots = HwyTargetHasBf16Dot();
-  m.int8_dots = HwyTargetHasInt8Dot();
-  m.caches = CacheBytes();
   Team team(threads);
   TALLY_RETURN_IF_ERROR(team.status());
-  m.threads = team.threads();
-  m.total = TotalMemoryBytes();
-  m.available = std::min(AvailableMemoryBytes(), m.total);
+  FitMachine m = Unmeasured(team.threads());
   const KeptRates kept(directory, m);
   if (kept.Raise(m)) return m;
   TALLY_RETURN_IF_ERROR(MeasureRates(m.threads, m));
   kept.Write(m, true);
   return m;
+}
+
+std::optional<FitMachine> FindMachine(const std::string& directory, int threads) {
+  FitMachine m = Unmeasured(threads);
+  (void)KeptRates(directory, m).Raise(m);
+  return m.read > 0 ? std::optional(std::move(m)) : std::nullopt;
 }
 
 void KeepBestRates(const std::string& directory, const SpeedReport& report) {

@@ -59,7 +59,9 @@ class Grid {
     TALLY_RETURN_IF_ERROR(Fill());
     for (const auto& task : tasks_) {
       TALLY_RETURN_IF_ERROR(Announce("first run: " + task->Name()));
+      const double begin = MonotonicSeconds();
       TALLY_RETURN_IF_ERROR(task->Warm());
+      expected_.push_back({options_.rounds, MonotonicSeconds() - begin + kRoofsOfPoint * options_.roof_seconds});
       ++done_;
     }
     report.peak_resident = PeakResidentBytes();
@@ -85,8 +87,15 @@ class Grid {
  private:
   Status Announce(const std::string& next) const {
     if (options_.interrupted && options_.interrupted()) return {StatusCode::kInterrupted, "interrupted"};
-    if (options_.progress) options_.progress(done_, total_, next);
+    if (options_.progress) options_.progress({done_, total_, next, SecondsLeft()});
     return {};
+  }
+
+  // -1 until every point was run once.
+  double SecondsLeft() const {
+    double left = 0;
+    for (const Expected& e : expected_) left += e.left * e.seconds;
+    return expected_.size() == tasks_.size() ? left : -1;
   }
 
   Result<SpeedRun*> MakeEngine(const SpeedEngineMaker& maker, LoadOptions load, int threads, std::optional<KvType> kv) {
@@ -170,7 +179,7 @@ class Grid {
       int64_t filled = 0;
       const auto announce = [&](int64_t tokens) {
         filled += tokens;
-        if (options_.progress) options_.progress(done_, total_, "filling the KV cache: " + std::to_string(filled) + all);
+        if (options_.progress) options_.progress({done_, total_, "filling the KV cache: " + std::to_string(filled) + all});
       };
       TALLY_RETURN_IF_ERROR(run.Fill(announce));
       ++done_;
@@ -193,10 +202,13 @@ class Grid {
   // Every second round goes backwards, so that a drift of the machine falls on all points alike.
   Status Round(int32_t round) {
     for (size_t i = 0; i < tasks_.size(); ++i) {
-      SpeedTask& task = *tasks_[round % 2 == 0 ? i : tasks_.size() - 1 - i];
+      const size_t at = round % 2 == 0 ? i : tasks_.size() - 1 - i;
+      SpeedTask& task = *tasks_[at];
       TALLY_RETURN_IF_ERROR(
           Announce("round " + std::to_string(round + 1) + " of " + std::to_string(options_.rounds) + ": " + task.Name()));
+      const double begin = MonotonicSeconds();
       TALLY_RETURN_IF_ERROR(task.Measure());
+      expected_[at] = {options_.rounds - 1 - round, MonotonicSeconds() - begin};
       ++done_;
     }
     return {};
@@ -209,6 +221,12 @@ class Grid {
   std::deque<SpeedPlace> places_;
   std::map<int, std::unique_ptr<MomentaryRoofs>> roofs_;  // by threads
   std::vector<std::unique_ptr<SpeedTask>> tasks_;
+  static constexpr double kRoofsOfPoint = 3;  // about so many measurements of roofs belong to a point
+  struct Expected {
+    int32_t left = 0;    // rounds
+    double seconds = 0;  // of each
+  };
+  std::vector<Expected> expected_;  // by task, those that were run
   int64_t done_ = 0, total_ = 0;
 };
 

@@ -32,6 +32,13 @@ class TALLY_API SpeedNeighbour {
 // One busy loop in a process of its own, bound to no core: "spin". kBadInput: the system refuses a process.
 TALLY_API Result<std::unique_ptr<SpeedNeighbour>> NewBusyLoop();
 
+// Before a measurement.
+struct SpeedProgress {
+  int64_t done = 0, total = 0;  // measurements
+  std::string next = {};        // "round 2 of 5: decode 64, 2 threads, f16, depth 4096"
+  double seconds_left = -1;     // until the end, by what each point took before; -1: not known yet
+};
+
 // Every combination of the lists is one point of the grid. Tokens are random, from `seed`; each sequence has its own.
 struct SpeedOptions {
   std::vector<int64_t> prompts = {512};          // tokens of a prefill; none: no prefill is measured
@@ -48,9 +55,8 @@ struct SpeedOptions {
                                                  // cache; at least 64 MiB, at most a quarter of the free memory
   double busy_seconds = 0.5;                     // beside a neighbour work is repeated for at least so long; at most 3600
   uint64_t seed = 1;
-  std::function<bool()> interrupted = {};  // polled between steps; true: stop, kInterrupted
-  // Before each measurement: how many of all are done, and what comes next ("round 2 of 5: decode 64, 2 threads, f16, depth 4096"). May be null.
-  std::function<void(int64_t done, int64_t total, const std::string& next)> progress = {};
+  std::function<bool()> interrupted = {};                   // polled between steps; true: stop, kInterrupted
+  std::function<void(const SpeedProgress&)> progress = {};  // before each measurement; may be null
 };
 
 // Tokens per second in the rounds kept.

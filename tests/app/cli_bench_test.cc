@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/app/runner.h"
+#include "tests/app/screen.h"
 
 namespace tally {
 namespace {
@@ -150,15 +151,40 @@ TEST(CliBench, Formats) {
   EXPECT_EQ(Json::parse(jsonl[1]).at("record"), "prefill");
   EXPECT_EQ(Json::parse(jsonl[3]).at("batch"), 2);
   EXPECT_NE(in("md").find("| tokens | depth | batch | threads |"), std::string::npos);
-  const std::string table = in("table");
-  EXPECT_NE(table.find("of bandwidth"), std::string::npos);
-  EXPECT_NE(table.find("sampling instead"), std::string::npos);
 }
 
+// The verdict comes first, on one screen of any terminal; --full has all figures.
+TEST(CliBench, OneScreenWithTheVerdictFirst) {
+  const std::vector<std::string> bench = Bench({"demo", "-p", "8", "-n", "2"});
+  const auto expect = [](const std::string& screen) {
+    ExpectScreen(screen, 80, 24);
+    EXPECT_TRUE(screen.starts_with("decode  ")) << screen;
+    for (const char* part : {" of read bandwidth", "prefill  ", " peak", "bit for bit", "peak RSS", "tokens/s   spread"}) {
+      EXPECT_NE(screen.find(part), std::string::npos) << part << "\n" << screen;
+    }
+    EXPECT_EQ(screen.find('\x1b'), std::string::npos) << "no colour";
+  };
+  const Ended piped = Tally(bench);
+  EXPECT_EQ(piped.code, 0) << piped.err;
+  expect(piped.out);
+  for (const int columns : {80, 120, 200}) {
+    const Ended seen = Tally(bench, {.output_terminal = true, .columns = columns});
+    expect(seen.out.substr(seen.out.rfind("\r\x1b[K") + 4));  // behind the bar
+  }
+  std::vector<std::string> full = bench;
+  full.push_back("--full");
+  const std::string tables = Tally(full).out;
+  for (const char* part : {"of bandwidth", "MB/token", "sampling instead", "int8 x 4-bit GOP/s", "rounds"}) {
+    EXPECT_NE(tables.find(part), std::string::npos) << part << "\n" << tables;
+  }
+}
+
+// From the first round on the bar says how long the rest will take; the first runs have told.
 TEST(CliBench, ProgressIsForTerminals) {
   const Ended e = Tally(Bench({"demo", "-p", "8", "-n", "2"}), {.terminal = true});
   EXPECT_EQ(e.code, 0);
-  EXPECT_NE(e.err.find("round 1 of 1: prefill 8"), std::string::npos) << e.err;
+  EXPECT_NE(e.err.find(" s left  round 1 of 1: prefill 8"), std::string::npos) << e.err;
+  EXPECT_EQ(e.err.find(" s left  first run"), std::string::npos) << e.err;
   EXPECT_TRUE(e.err.ends_with("\r\x1b[K")) << "wiped";
 }
 

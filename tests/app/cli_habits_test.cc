@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -197,7 +198,15 @@ TEST(CliHabits, ALongPromptShowsItsProgress) {
   EXPECT_LT(begin, later) << seen.err;
   EXPECT_NE(seen.err.find(" of 999 tokens"), std::string::npos) << seen.err;
   EXPECT_NE(seen.err.find(" s left"), std::string::npos) << seen.err;
-  EXPECT_GT(seen.err.find("parameters"), seen.err.rfind("\r\x1b[K")) << "wiped before the books";
+  EXPECT_GT(seen.err.find("active(all)"), seen.err.rfind("\r\x1b[K")) << "wiped before the books";
+  // The bar moves while a piece is run, too.
+  const Ended one =
+      Tally({"run", "--prompt-tokens", tokens.substr(0, tokens.find(",400")), "-n", "1", "--impl", "ref", "-t", "1"},
+            {.terminal = true});
+  std::set<std::string> shown;
+  for (size_t at = 0; (at = one.err.find("%", at)) != one.err.npos; ++at) shown.insert(one.err.substr(at - 3, 3));
+  EXPECT_NE(one.err.find(" of 399 tokens"), std::string::npos) << one.err;
+  EXPECT_GT(shown.size(), 3u) << one.err;
   const Ended piped = Tally(run);
   EXPECT_EQ(piped.err.find("prompt ["), std::string::npos) << piped.err;
   EXPECT_EQ(piped.err.find('\r'), std::string::npos);

@@ -14,6 +14,7 @@
 
 #include "loaders/loaders.h"
 #include "tests/app/runner.h"
+#include "tests/app/screen.h"
 #include "tests/goldens/golden_case.h"
 
 namespace tally {
@@ -132,12 +133,80 @@ TEST(CliRun, TokenIdsStreamAndTheBooksGoToStandardError) {
   std::string expected;
   for (int i = 0; i < 5; ++i) expected += (i > 0 ? " " : "") + std::to_string(p.greedy[static_cast<size_t>(i)]);
   EXPECT_EQ(e.out, expected + "\n");
-  for (const char* part :
-       {"tokens/s", "active(all)", "active(head)", "active(none)", "linear", "weights packed", "ended: length"}) {
+  for (const char* part : {"tokens/s", "active(all)", "ended: length"}) {
     EXPECT_NE(e.err.find(part), std::string::npos) << part << "\n" << e.err;
   }
   EXPECT_EQ(e.err.find('\x1b'), std::string::npos);  // no colour and no bar: not a terminal
   EXPECT_EQ(e.err.find('\r'), std::string::npos);
+}
+
+// Four lines after a blank one, whatever the width. -q gives the text alone, -v all figures.
+TEST(CliRun, TheBooksAreFourLines) {
+  std::vector<std::string> run = {"run", "-p", "ROMEO:", "-n", "8", "-s", "3"};
+  const Ended piped = Tally(run);
+  ASSERT_EQ(piped.code, 0) << piped.err;
+  ExpectScreen(piped.err, 80, 5);
+  const std::vector<std::string> lines = ScreenLines(piped.err);
+  ASSERT_EQ(lines.size(), 5u) << piped.err;
+  EXPECT_EQ(lines[0], "");
+  const char* const parts[4][3] = {{"prompt ", " 3 tokens ", "load "},
+                                   {"decode ", " 7 tokens ", " GB/s"},
+                                   {"a token ", " MFLOPs, ", "active(all) 1,759,284 of 4,541,364"},
+                                   {"memory ", "peak RSS ", "ended: length"}};
+  for (size_t i = 0; i < 4; ++i) {
+    for (const char* part : parts[i]) EXPECT_NE(lines[i + 1].find(part), std::string::npos) << part << "\n" << piped.err;
+  }
+  for (const int columns : {80, 120, 200}) {
+    const Ended seen = Tally(run, {.terminal = true, .columns = columns});
+    const size_t books = seen.err.rfind("prompt  ");
+    ASSERT_NE(books, std::string::npos) << seen.err;
+    ExpectScreen(seen.err.substr(books), 80, 4);
+    EXPECT_EQ(seen.err.find('\x1b', books), std::string::npos) << "no colour";
+  }
+
+  run.push_back("-q");
+  const Ended quiet = Tally(run);
+  EXPECT_EQ(quiet.code, 0);
+  EXPECT_EQ(quiet.out, piped.out);
+  EXPECT_EQ(quiet.err, "");
+  run.back() = "-v";
+  const Ended all = Tally(run);
+  EXPECT_EQ(all.out, piped.out);
+  for (const char* part : {"gpt-oss, 6 layers", "touched per decode step", "active(head)", "active(none)", "linear",
+                           "weights packed", "load ", "first token ", "planned ", "ended: length\nseed: 3\n"}) {
+    EXPECT_NE(all.err.find(part), std::string::npos) << part << "\n" << all.err;
+  }
+  run.push_back("-q");
+  ExpectAdvice(run, {"--quiet", "--verbose"});
+}
+
+// The decode is compared with the bandwidth that fit has measured, or bench; where neither has, nothing is measured for it.
+TEST(CliRun, TheBandwidthIsWhatFitOrBenchMeasured) {
+  const auto run = [](const std::string& cache) {
+    const RunOptions options{.environment = {"XDG_CACHE_HOME=" + cache}};
+    const Ended text = Tally({"run", "-p", "A", "-n", "8", "-t", "1"}, options);
+    const Json j = Json::parse(Tally({"run", "-p", "A", "-n", "8", "-t", "1", "--json"}, options).out);
+    EXPECT_GT(j.at("load_seconds").get<double>(), 0);
+    EXPECT_GE(j.at("first_token_seconds").get<double>(), j.at("prompt_seconds").get<double>());
+    EXPECT_EQ(text.err.find("read bandwidth") == text.err.npos, j.at("ratio_of_bandwidth").is_null()) << text.err;
+    return j;
+  };
+  const auto keep = [](const std::vector<std::string>& command, const std::string& cache) {
+    const Ended e = Tally(command, {.environment = {"XDG_CACHE_HOME=" + cache}});
+    EXPECT_EQ(e.code, 0) << e.err;
+    return e.out;
+  };
+  const std::string none = TempPath("none"), fit = TempPath("fit"), bench = TempPath("bench");
+  EXPECT_TRUE(run(none).at("read_bytes_per_second").is_null());
+  EXPECT_FALSE(fs::exists(none));
+  const Json machine = Json::parse(keep({"fit", "-t", "1", "--json"}, fit)).at("machine");
+  const Json of_fit = run(fit);
+  EXPECT_EQ(of_fit.at("read_bytes_per_second"), machine.at("read_bytes_per_second"));
+  EXPECT_DOUBLE_EQ(of_fit.at("ratio_of_bandwidth").get<double>() * machine.at("read_bytes_per_second").get<double>(),
+                   of_fit.at("decode_gigabytes_per_second").get<double>() * 1e9);
+  const Json roofs = Json::parse(keep({"bench", "-p", "0", "-n", "4", "-r", "1", "-t", "1", "--json"}, bench)).at("roofs");
+  EXPECT_EQ(run(bench).at("read_bytes_per_second"), roofs.at("read_bytes_per_second"));
+  for (const std::string& cache : {fit, bench}) fs::remove_all(cache);
 }
 
 // A step that fails ends the command with its error; the text generated until then has been printed. A NaN in the embedding of a
@@ -249,10 +318,12 @@ TEST(CliRun, ASeedThatIsDrawnIsReported) {
   }
   EXPECT_GT(seeds.size(), 1u);
   const Ended text = run("-1", false);
-  const size_t at = text.err.find("\nseed: ");
+  const size_t at = text.err.find(", seed ");
   ASSERT_NE(at, std::string::npos) << text.err;
   const std::string seed = text.err.substr(at + 7, text.err.find('\n', at + 7) - at - 7);
-  EXPECT_EQ(run(seed, false).out, text.out);
+  const Ended named = run(seed, false);
+  EXPECT_EQ(named.out, text.out);
+  EXPECT_EQ(named.err.find("seed"), std::string::npos) << "who names it knows it: " << named.err;
   EXPECT_EQ(Tally(base, {}).code, 2);  // --seed without its number
 }
 

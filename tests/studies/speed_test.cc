@@ -78,9 +78,11 @@ TEST(MeasureSpeed, PointsAreInterleaved) {
   options.depths = {0, 12};
   options.batches = {1, 3};
   std::vector<std::string> announced;
-  options.progress = [&](int64_t done, int64_t total, const std::string& next) {
-    EXPECT_LT(done, total);
-    if (next.starts_with("round")) announced.push_back(next);
+  options.progress = [&](const SpeedProgress& p) {
+    EXPECT_LT(p.done, p.total);
+    const bool round = p.next.starts_with("round");
+    if (round) announced.push_back(p.next);
+    EXPECT_EQ(p.seconds_left > 0, round) << "known once each point was run: " << p.next;
   };
   std::vector<int64_t> prefills;  // of 20 tokens and of those that fill the cache
   const auto [report, engines] = Measure(options);

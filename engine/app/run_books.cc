@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/run_books.h"
+
+#include <algorithm>
+
+#include "engine/app/rates.h"
+#include "engine/app/words.h"
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+using books::WithThousands;
+
+constexpr size_t kHalf = 46;  // columns of the first half of a line, where the second leaves so many
+
+std::string Padded(const std::string& text, size_t columns, bool left) {
+  const std::string blanks(columns - std::min(columns, text.size()), ' ');
+  return left ? text + blanks : blanks + text;
+}
+
+// At least two blanks between the halves.
+std::string Line(const std::string& first, const std::string& second) {
+  if (second.empty()) return first + "\n";
+  const size_t room = kPlainWidth - std::min(kPlainWidth, second.size());
+  return Padded(first, std::max(first.size() + 2, std::min(kHalf, room)), true) + second + "\n";
+}
+
+// "decode         23 tokens      7,048 tokens/s"
+std::string Speed(const std::string& phase, uint64_t tokens, double rate) {
+  return Padded(phase, 8, true) + Padded(WithThousands(tokens), 9, false) + (tokens == 1 ? " token " : " tokens") +
+         (rate > 0 ? Padded(ShortRate(rate), 9, false) + " tokens/s" : "");
+}
+
+std::string Bandwidth(const RunBooks& run) {
+  const double bytes = run.figures.decode_gigabytes_per_second * 1e9;
+  if (bytes <= 0) return "";
+  const std::optional<double> ratio = RatioOfBandwidth(run);
+  return ShortGigabytes(bytes) + (ratio ? ", " + OfRoof(*ratio) + " of read bandwidth" : "");
+}
+
+std::string Times(const RunBooks& run) {
+  return "load " + ShortSeconds(run.load_seconds) +
+         (run.first_token_seconds > 0 ? ", first token " + ShortSeconds(run.first_token_seconds) : "");
+}
+
+std::string Work(const RunBooks& run) {
+  if (run.figures.decode_tokens == 0) return "a token  (none was decoded)";
+  return "a token  " + Scaled(run.figures.all.useful, "FLOPs") + ", " + Scaled(MovedBytesPerToken(run.figures), "B");
+}
+
+// What the figures must not be read without.
+std::string Warnings(const books::RunFigures& f) {
+  std::string text;
+  if (f.bad_touches > 0)
+    text += WithThousands(f.bad_touches) + " touches named no weight: the touched figures are wrong (a defect)\n";
+  if (f.used_blas) text += "OpenBLAS ran: results may depend on the number of threads\n";
+  return text;
+}
+
+}  // namespace
+
+double MovedBytesPerToken(const books::RunFigures& f) {
+  double bytes = 0;
+  for (const ByteKind kind : {ByteKind::kWeightsPacked, ByteKind::kKvRead, ByteKind::kKvWritten})
+    bytes += f.bytes_per_token[static_cast<size_t>(kind)];
+  return bytes;
+}
+
+std::optional<double> RatioOfBandwidth(const RunBooks& run) {
+  const double used = run.figures.decode_gigabytes_per_second * 1e9;
+  return run.read_bandwidth && used > 0 ? std::optional(used / *run.read_bandwidth) : std::nullopt;
+}
+
+std::string RunScreen(const RunBooks& run) {
+  const books::RunFigures& f = run.figures;
+  const auto prompt = static_cast<uint64_t>(std::max<int64_t>(0, f.prompt_tokens));
+  return Line(Speed("prompt", prompt, f.prompt_tokens_per_second), Times(run)) +
+         Line(Speed("decode", f.decode_tokens, f.decode_tokens_per_second), Bandwidth(run)) +
+         Line(Work(run), "active(all) " + WithThousands(f.parameters.active_all) + " of " + WithThousands(f.parameters.total)) +
+         Line("memory   peak RSS " + BytesText(run.peak_resident),
+              "ended: " + run.ended + (run.seed_drawn && run.samples ? ", seed " + std::to_string(run.seed) : "")) +
+         Warnings(f);
+}
+
+std::string RunTables(const RunBooks& run, const std::string& description) {
+  std::string text = Printable(description) + "\n" + books::RunSummary(run.figures) + "\n" + Times(run) + "\n" + "peak RSS " +
+                     BytesText(run.peak_resident) + ", planned " + BytesText(run.planned_memory) + "\n";
+  if (const std::optional<double> ratio = RatioOfBandwidth(run)) {
+    text += "decode: " + OfRoof(*ratio) + " of the " + ShortGigabytes(*run.read_bandwidth) + " that fit or bench measured\n";
+  }
+  return text + "ended: " + run.ended + "\n" + (run.samples ? "seed: " + std::to_string(run.seed) + "\n" : "");
+}
+
+}  // namespace tally::app

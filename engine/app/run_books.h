@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `tally run` says of a run: the books.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/api/tally.h"
+
+namespace tally::app {
+
+struct RunBooks {
+  books::RunFigures figures;
+  std::string ended = {};                          // why the generation ended
+  double load_seconds = 0;                         // until the engine was ready
+  double first_token_seconds = 0;                  // of the prefill and the first choice; 0: there was no token
+  uint64_t peak_resident = 0, planned_memory = 0;  // bytes
+  std::optional<double> read_bandwidth = {};       // bytes/s that the run's threads can read; none: not known
+  uint64_t seed = 0;
+  bool samples = false, seed_drawn = false;  // the seed decided the text; nobody had named it
+};
+
+// Bytes of packed weights and KV that a decoded token read or wrote.
+double MovedBytesPerToken(const books::RunFigures& figures);
+// Of the decode: the bandwidth that it used / read_bandwidth. None where nothing was decoded or the bandwidth is not known.
+std::optional<double> RatioOfBandwidth(const RunBooks& run);
+
+// Four lines of at most 80 columns; a line more where the touched parameters are wrong, or OpenBLAS ran.
+std::string RunScreen(const RunBooks& run);
+// All figures, under the model's description.
+std::string RunTables(const RunBooks& run, const std::string& description);
+
+}  // namespace tally::app
