@@ -201,7 +201,6 @@ Result<int> RunBench(BenchFlags& flags) {
   bar.Wipe();
   const bool usual = flags.model.activations == "auto" && flags.model.impl == "auto" && !InstructionSetIsLimited();
   if (usual) KeepBench(path, report);
-  if (flags.report) TALLY_RETURN_IF_ERROR(ReportBench(flags, model, load, report));
   if (flags.format == "json") {
     PrintJson(BenchJson(run, report));
   } else if (flags.format == "jsonl") {
@@ -215,7 +214,8 @@ Result<int> RunBench(BenchFlags& flags) {
                      : BenchScreen(model->Description(), run.load.seconds, report));
   }
   NoteUnusedBlas(report.used_blas, load);
-  return 0;
+  if (flags.report) TALLY_RETURN_IF_ERROR(ReportBench(flags, model, load, report));
+  return Interrupted() ? InterruptExitCode() : 0;
 }
 
 int Serve(BenchFlags& flags) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/rates.h"
 
-#include "counters/books/books.h"
+#include "engine/api/tally.h"
 #include "engine/app/table.h"
 
 namespace tally::app {

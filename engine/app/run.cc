@@ -159,7 +159,9 @@ class PromptBar {
     done_ = done;
     total_ = total;
     if (total >= kShownPrompt) Show(done);
-    if (done == total) bar_.Wipe();
+    if (done < total) return;
+    engine_.SetTap(nullptr);  // decode steps take no part
+    bar_.Wipe();
   }
   void Wipe() { bar_.Wipe(); }
 

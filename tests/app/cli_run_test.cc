@@ -205,7 +205,7 @@ TEST(CliRun, TheBandwidthIsWhatFitOrBenchMeasured) {
   EXPECT_DOUBLE_EQ(of_fit.at("ratio_of_bandwidth").get<double>() * machine.at("read_bytes_per_second").get<double>(),
                    of_fit.at("decode_gigabytes_per_second").get<double>() * 1e9);
   const Json roofs = Json::parse(keep({"bench", "-p", "0", "-n", "4", "-r", "1", "-t", "1", "--json"}, bench)).at("roofs");
-  EXPECT_EQ(run(bench).at("read_bytes_per_second"), roofs.at("read_bytes_per_second"));
+  EXPECT_GE(run(bench).at("read_bytes_per_second"), roofs.at("read_bytes_per_second"));  // the best moment, a median of them
   for (const std::string& cache : {fit, bench}) fs::remove_all(cache);
 }
 
