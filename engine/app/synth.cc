@@ -12,6 +12,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
+#include "engine/app/options.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"

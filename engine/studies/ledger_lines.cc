@@ -144,7 +144,7 @@ Json RecordJson(const OpRecord& r, std::span<const WeightInfo> weights) {
 // ---- read
 
 // Builds a document of the events.
-class Document : public internal::JsonHandler {
+class Document : public internal::JsonHandler {  // NOLINT(bugprone-exception-escape): Json() is null and allocates nothing
  public:
   Json Take() { return std::move(root_); }
   Status Key(std::string key) override {

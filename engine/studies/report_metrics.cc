@@ -84,7 +84,7 @@ std::string MixName(const Flops& flops) {
   const double all = static_cast<double>(All(flops));
   for (const size_t u : order) {
     if (flops[u] == 0) continue;
-    const std::string name(kReportUnits[u]);
+    std::string name(kReportUnits[u]);
     if (flops[u] == All(flops)) return name;
     text += (text.empty() ? "" : ", ") + name + Text(" %.1f %s", 100 * static_cast<double>(flops[u]) / all, "%");
   }
