@@ -19,8 +19,9 @@ Result<TrainingCount> CountTraining(const Count& count) {
   times(16, N);  // their sum
   t.sequences = count.options.batch;
   t.positions = count.options.prompt;
+  const FlopsCount& forward = count.expanded ? count.expanded->prefill : count.prefill;
   for (size_t v = 0; v < t.forward.size(); ++v) {
-    t.forward[v] = count.prefill.total[v];
+    t.forward[v] = forward.total[v];
     t.backward[v] = times(2, t.forward[v]);
     times(3, t.forward[v]);
   }

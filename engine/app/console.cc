@@ -78,12 +78,13 @@ bool ColourOn(Stream stream) {
 }
 
 size_t OutputWidth(uint64_t asked) {
-  if (asked > 0) return asked;
+  constexpr uint64_t kMost = 10'000;
+  if (asked > 0) return static_cast<size_t>(std::min(asked, kMost));
   if (const int columns = TerminalWidth(Stream::kOutput, 0); columns > 0) return static_cast<size_t>(columns);
   const char* const variable = std::getenv("COLUMNS");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
   size_t columns = 0;
   if (variable == nullptr || !ParseNumber(variable, columns)) return 0;
-  return columns;
+  return std::min<size_t>(columns, kMost);
 }
 
 void Print(std::string_view text) {

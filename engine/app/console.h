@@ -25,8 +25,8 @@ bool InputIsGiven();
 // (https://no-color.org).
 bool ColourOn(Stream stream);
 
-// Columns of a line of standard output: `asked` where that is not 0, else the terminal's, else those of the variable COLUMNS. 0: output
-// is no terminal and nobody has said; lines are then kept whole, for the programs that read them.
+// Columns of a line of standard output: `asked` where that is not 0, else the terminal's, else those of the variable COLUMNS; at most
+// 10,000. 0: output is no terminal and nobody has said; lines are then kept whole, for the programs that read them.
 size_t OutputWidth(uint64_t asked);
 
 // Standard output. Errors are kept until Flush: a full disk is reported once, at the end.

@@ -78,10 +78,10 @@ Result<Json> DocumentOf(const CountFlags& flags, std::span<const CountedModel> m
   return document;
 }
 
-// One screen, all tables, or claims alone; training and bars beside.
+// One screen; or claims and all tables, each where asked for. Training and bars beside.
 Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel> models, std::span<const Claims> claims,
                            size_t width) {
-  const bool full = (flags.full || flags.layers) && claims.empty();
+  const bool full = flags.full || flags.layers;
   TALLY_ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(flags, models, full));
   std::string text = ClaimsText(claims, width);
   if (!full && claims.empty()) text = models.size() == 1 ? CountScreen(models.front(), width) : CountScreen(models, width);
@@ -90,7 +90,7 @@ Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel
 }
 
 Result<std::string> MarkdownOf(const CountFlags& flags, std::span<const CountedModel> models, std::span<const Claims> claims) {
-  TALLY_ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(flags, models, claims.empty()));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(flags, models, flags.full || flags.layers || claims.empty()));
   std::string text = claims.empty() ? "" : ClaimsMarkdown(claims);
   for (const Table& table : tables) text += (text.empty() ? "" : "\n") + Render(table, TableFormat::kMarkdown);
   return text;
@@ -120,8 +120,11 @@ Status RunCount(const CountFlags& flags) {
     return {};
   }
   if (format == "csv") {
-    TALLY_ASSIGN_OR_RETURN(const std::string csv, CountCsv(models, flags.layers, flags.training));
-    Print(claims.empty() ? csv : ClaimsCsv(models));
+    TALLY_ASSIGN_OR_RETURN(const std::string csv, CountCsv(models, {.counts = flags.full || flags.layers || claims.empty(),
+                                                                    .layers = flags.layers,
+                                                                    .claims = !claims.empty(),
+                                                                    .training = flags.training}));
+    Print(csv);
     return {};
   }
   if (format == "md") {

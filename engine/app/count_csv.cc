@@ -142,45 +142,43 @@ Status AddTraining(const Count& c, CsvLines& out) {
   return {};
 }
 
-}  // namespace
-
-Result<std::string> CountCsv(std::span<const CountedModel> models, bool layers, bool training) {
-  std::string text = kHeader;
-  for (const CountedModel& m : models) {
-    const Count& c = m.count;
-    CsvLines out(m.name);
-    out.Add("settings", "prompt", "positions", c.options.prompt);
-    out.Add("settings", "context", "positions", c.options.context);
-    out.Add("settings", "batch", "sequences", c.options.batch);
-    AddTensors(c, layers, out);
-    AddParameters(m, out);
-    AddBytes(m, out);
-    AddFlops("prefill FLOPs", c.prefill, &c.prefill_last, out);
-    AddFlops("decode FLOPs", c.decode, nullptr, out);
-    AddTraffic(c, out);
-    if (c.expanded) {
-      AddFlops("prefill FLOPs, expanded", c.expanded->prefill, &c.expanded->prefill_last, out);
-      AddFlops("decode FLOPs, expanded", c.expanded->decode, nullptr, out);
-      out.Add("memory", "KV a token, expanded", "bytes", c.expanded->kv_bytes_per_token);
-      out.Add("memory", "KV at the context, expanded", "bytes", c.expanded->kv_bytes_at_context);
+void AddClaims(const CountedModel& m, CsvLines& out) {
+  for (const books::ClaimCheck& check : books::CheckPublished(m.count, m.published)) {
+    for (const auto& c : check.conventions) {
+      const std::string row = check.figure + " " + check.printed;
+      out.Add("published figures", row, c.name, c.count);
+      out.Add("published figures", row, c.name + " holds", c.agreement != books::Agreement::kNo ? 1 : 0);
     }
-    if (training) TALLY_RETURN_IF_ERROR(AddTraining(c, out));
-    text += out.text();
   }
-  return text;
 }
 
-std::string ClaimsCsv(std::span<const CountedModel> models) {
+void AddCounts(const CountedModel& m, bool layers, CsvLines& out) {
+  const Count& c = m.count;
+  out.Add("settings", "prompt", "positions", c.options.prompt);
+  out.Add("settings", "context", "positions", c.options.context);
+  out.Add("settings", "batch", "sequences", c.options.batch);
+  AddTensors(c, layers, out);
+  AddParameters(m, out);
+  AddBytes(m, out);
+  AddFlops("prefill FLOPs", c.prefill, &c.prefill_last, out);
+  AddFlops("decode FLOPs", c.decode, nullptr, out);
+  AddTraffic(c, out);
+  if (!c.expanded) return;
+  AddFlops("prefill FLOPs, expanded", c.expanded->prefill, &c.expanded->prefill_last, out);
+  AddFlops("decode FLOPs, expanded", c.expanded->decode, nullptr, out);
+  out.Add("memory", "KV a token, expanded", "bytes", c.expanded->kv_bytes_per_token);
+  out.Add("memory", "KV at the context, expanded", "bytes", c.expanded->kv_bytes_at_context);
+}
+
+}  // namespace
+
+Result<std::string> CountCsv(std::span<const CountedModel> models, const CsvTables& tables) {
   std::string text = kHeader;
   for (const CountedModel& m : models) {
     CsvLines out(m.name);
-    for (const books::ClaimCheck& check : books::CheckPublished(m.count, m.published)) {
-      for (const auto& c : check.conventions) {
-        const std::string row = check.figure + " " + check.printed;
-        out.Add("published figures", row, c.name, c.count);
-        out.Add("published figures", row, c.name + " holds", c.agreement != books::Agreement::kNo ? 1 : 0);
-      }
-    }
+    if (tables.claims) AddClaims(m, out);
+    if (tables.counts) AddCounts(m, tables.layers, out);
+    if (tables.training) TALLY_RETURN_IF_ERROR(AddTraining(m.count, out));
     text += out.text();
   }
   return text;

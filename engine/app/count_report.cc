@@ -103,6 +103,11 @@ Table TotalsTable(const CountedModel& m) {
   return t;
 }
 
+// ", 4 sequences"; of one nothing.
+std::string OfSequences(const Count& c) {
+  return c.options.batch > 1 ? ", " + WithThousands(c.options.batch) + " sequences" : "";
+}
+
 Table MemoryTable(const CountedModel& m) {
   const Count& c = m.count;
   Table t{"memory", {"", "bytes", "decimal", "binary"}, {}, {true}};
@@ -120,9 +125,7 @@ Table MemoryTable(const CountedModel& m) {
   if (const auto all = m.all_bytes(); all && !m.not_run.empty()) row("weights, run or not", *all);
   row("read by a decode step of one token", c.weight_bytes_per_token);
   row("KV a token: " + (c.kv_elements_per_token * Form(c.options.kv_element_bytes)).text(), c.kv_bytes_per_token);
-  row("KV at " + WithThousands(c.options.context) + " positions" +
-          (c.options.batch > 1 ? ", " + WithThousands(c.options.batch) + " sequences" : ""),
-      c.kv_bytes_at_context);
+  row("KV at " + WithThousands(c.options.context) + " positions" + OfSequences(c), c.kv_bytes_at_context);
   return t;
 }
 
@@ -202,7 +205,7 @@ Table ReadingsTable(const Count& c) {
   const Form a = books::CachedPerPosition(c.recipe), e = books::CachedPerPosition(c.recipe, true);
   t.rows.push_back({"KV elements a position and layer", WithThousands(a.value()), WithThousands(e.value()), a.text(), e.text()});
   row("KV bytes a token", [](const books::StepCount& s) { return WithThousands(s.kv_bytes_per_token); });
-  row("KV bytes at S", [](const books::StepCount& s) { return WithThousands(s.kv_bytes_at_context); });
+  row("KV bytes at S" + OfSequences(c), [](const books::StepCount& s) { return WithThousands(s.kv_bytes_at_context); });
   return t;
 }
 
@@ -297,6 +300,7 @@ Table Columns(std::span<const CountedModel> models) {
   number("weight bytes a token", [](const Count& c) { return c.weight_bytes_per_token; });
   number("KV bytes a token", [](const Count& c) { return c.kv_bytes_per_token; });
   number("KV bytes a token, expanded", [](const Count& c) { return c.expanded ? c.expanded->kv_bytes_per_token : 0; });
+  number("B, sequences", [](const Count& c) { return c.options.batch > 1 ? c.options.batch : 0; });
   row("S", [](const CountedModel& m) { return WithThousands(m.count.options.context); });
   number("KV bytes at S", [](const Count& c) { return c.kv_bytes_at_context; });
   row("P", [](const CountedModel& m) { return WithThousands(m.count.options.prompt); });

@@ -254,6 +254,7 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
     });
   }
   bytes("KV a token", [](const CountedModel& m) { return m.count.kv_bytes_per_token; });
+  count("B, sequences", [](const CountedModel& m) { return m.count.options.batch > 1 ? m.count.options.batch : 0; });
   const std::string S = setting("S", &books::CountOptions::context), P = setting("P", &books::CountOptions::prompt);
   bytes("KV at " + S, [](const CountedModel& m) { return m.count.kv_bytes_at_context; });
   row("prefill of " + P, [](const CountedModel& m) { return WithThousands(PrefillCost(m.count).flops[2]); });

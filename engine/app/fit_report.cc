@@ -33,16 +33,39 @@ std::string Rate(double x) {
   return x >= 100 ? WithThousands(static_cast<uint64_t>(x + 0.5)) : Fixed(x, x < 10 ? 2 : 1);
 }
 
-std::string Units(const StepBound& b) {  // "int8 and f32"
-  std::vector<std::string_view> names;
-  for (size_t u = 0; u < b.flops.size(); ++u) {
-    if (b.flops[u] > 0 && std::ranges::find(names, kFitUnitNames[u]) == names.end()) names.push_back(kFitUnitNames[u]);
-  }
+// Whether a list, "read, int8 and f32", has a word.
+bool Names(const std::string& list, std::string_view word) {
+  const size_t at = list.find(word);  // "f32" is no part of another
+  return at != list.npos && (at == 0 || list[at - 1] == ' ');
+}
+
+std::string Listed(const std::vector<std::string_view>& names) {  // "read, int8 and f32"
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
     text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " and ") + std::string(names[i]);
   }
   return text;
+}
+
+// What any of the models' steps misses of the machine, each part once.
+std::string Missing(const std::vector<FittedModel>& models) {
+  std::vector<std::string_view> parts;
+  for (const std::string_view part : {"read", "f32", "bf16", "int8"}) {
+    const bool missing = std::ranges::any_of(models, [&](const FittedModel& m) {
+      const std::optional<Fit>& fit = m.rows[m.chosen].fit;
+      return fit && (Names(fit->decode.missing, part) || Names(fit->prefill.missing, part));
+    });
+    if (missing) parts.push_back(part);
+  }
+  return Listed(parts);
+}
+
+std::string Units(const StepBound& b) {  // "int8 and f32"
+  std::vector<std::string_view> names;
+  for (size_t u = 0; u < b.flops.size(); ++u) {
+    if (b.flops[u] > 0 && std::ranges::find(names, kFitUnitNames[u]) == names.end()) names.push_back(kFitUnitNames[u]);
+  }
+  return Listed(names);
 }
 
 std::string BoundText(const StepBound& b, const FitMachine& machine, std::string_view each) {
@@ -154,14 +177,10 @@ std::string RatesText(const Fit& fit) {
   return text;
 }
 
-std::string Short(const std::string& text, size_t most) {
-  return text.size() <= most ? text : "..." + text.substr(text.size() - (most - 3));
-}
-
 std::string Verdict(const FitPage& page, const FittedModel& m, const FitRow& row) {
   const Fit& fit = *row.fit;
   const uint64_t n = page.options.batch;
-  const std::string name = Short(m.name, kLongestName), rates = RatesText(fit),
+  const std::string name = TailOf(m.name, kLongestName), rates = RatesText(fit),
                     context = " with " + (n > 1 ? WithThousands(n) + " sequences of " : "") + WithThousands(fit.context) +
                               " tokens" + (n > 1 ? "" : " of context");
   if (fit.fits.value_or(true)) {
@@ -203,7 +222,7 @@ Table ModelsTable(const std::vector<const FittedModel*>& models, bool known, siz
   if (!known) t.columns.erase(t.columns.begin() + 2);
   for (const FittedModel* m : models) {
     const FitRow& row = m->rows[m->chosen];
-    std::vector<std::string> cells = {Short(m->name, name_width), MainType(row.type)};
+    std::vector<std::string> cells = {TailOf(m->name, name_width), MainType(row.type)};
     if (row.fit) {
       const Fit& f = *row.fit;
       cells.insert(cells.end(), {YesNo(f), Needed(f.memory.total()), ContextText(f), Rate(f.decode.tokens_per_second),
@@ -354,7 +373,7 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   }
   out += Labelled("decode", BoundText(f.decode, page.machine, page.options.batch == 1 ? "token" : "step"), width);
   out += Labelled("prefill", BoundText(f.prefill, page.machine, "prefill"), width);
-  if (m.bench) out += Labelled("measured", MeasuredText(m), width);
+  if (m.bench && row.given) out += Labelled("measured", MeasuredText(m), width);
   out += Labelled("with", Assumed(page.options, f) + (m.experts ? ", experts chosen evenly" : ""), width) +
          Labelled("machine", MachineText(page.machine), width);
   if (m.rows.size() > 1) {
@@ -384,7 +403,6 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
       "prefill/s: tokens/s, at most",
       width);
   const bool experts = std::ranges::any_of(models, &FittedModel::experts);
-  std::vector<std::string> missing;
   std::optional<Fit> steps = models[0].rows[models[0].chosen].fit;  // none: not the same for all
   for (const FittedModel& m : models) {
     const FitRow& row = m.rows[m.chosen];
@@ -394,11 +412,9 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
       continue;
     }
     if (steps && (row.fit->context != steps->context || row.fit->prompt != steps->prompt)) steps.reset();
-    for (const std::string& what : {row.fit->decode.missing, row.fit->prefill.missing}) {
-      if (!what.empty() && std::ranges::find(missing, what) == missing.end()) missing.push_back(what);
-    }
   }
-  for (const std::string& what : missing) out += Labelled("-", "the machine's " + what + " not given", width);
+  if (const std::string what = Missing(models); !what.empty())
+    out += Labelled("-", "the machine's " + what + " not given", width);
   out += Labelled("with", Assumed(page.options, steps) + (experts ? ", experts chosen evenly" : ""), width);
   return out + Labelled("machine", MachineText(page.machine), width);
 }

@@ -122,7 +122,8 @@ std::optional<KeptBench> FindBench(const std::string& path) {
   if (!j.is_object() || !is("tally_bench", kFileVersion) || !is("model", key)) return std::nullopt;
   if (!j.contains("target") || !j["target"].is_string() || !j.contains("when") || !j["when"].is_number_integer())
     return std::nullopt;
-  KeptBench kept{j["target"].get<std::string>(), j["when"].get<int64_t>(), is("boot", BootId()), {}};
+  const std::string boot = BootId();
+  KeptBench kept{j["target"].get<std::string>(), j["when"].get<int64_t>(), !boot.empty() && is("boot", boot), {}};
   if (!j.contains("points") || !j["points"].is_array()) return std::nullopt;
   for (const Json& point : j["points"]) {
     if (std::optional<KeptPoint> p = PointOf(point)) kept.points.push_back(*std::move(p));

@@ -84,7 +84,10 @@ std::string Join(const std::vector<std::string>& words, std::string_view separat
 }
 
 std::string TailOf(const std::string& text, size_t most) {
-  return text.size() <= most ? text : "..." + text.substr(text.size() - (most - 3));
+  if (text.size() <= most) return text;
+  size_t at = text.size() - (most - 3);
+  while (at < text.size() && !Begins(text[at])) ++at;
+  return "..." + text.substr(at);
 }
 
 std::string Scaled(double x, std::string_view unit) {

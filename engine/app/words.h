@@ -25,7 +25,7 @@ std::string Paragraph(std::string_view label, std::string_view text, size_t widt
 // The words one behind another.
 std::string Join(const std::vector<std::string>& words, std::string_view separator);
 
-// The end of a text of more than `most` bytes, behind "...": names that are paths.
+// The end of a text of more than `most` bytes, behind "...", whole characters: names that are paths.
 std::string TailOf(const std::string& text, size_t most);
 
 // Three or four digits and a decimal prefix: "3.71 GB", "250 G", "36.86 kB", "12 B".
