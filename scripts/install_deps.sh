@@ -27,6 +27,9 @@ hwy_version() { dpkg-query -W -f '${db:Status-Status} ${Version}' libhwy-dev 2>/
 new_enough() { [ -n "$1" ] && [ "$1" != "(none)" ] && dpkg --compare-versions "$1" ge "$hwy_minimum"; }
 hwy_candidate() { LC_ALL=C apt-cache policy libhwy-dev 2>/dev/null | sed -n 's/^  Candidate: //p'; }
 
+has_browser() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
+in_apt() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
+
 may_be_root() { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null; }
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
@@ -156,7 +159,10 @@ main() {
       if [ -z "$(find_clang_tool $p)" ]; then tools+=("$p-$clang_tools_version"); fi
     done
     packages+=(${tools[@]+"${tools[@]}"})
-    command -v chromium >/dev/null || packages+=(chromium)
+    # The report's pages are tested in a browser where there are node and npm.
+    if command -v node >/dev/null && command -v npm >/dev/null && ! has_browser && may_be_root && in_apt chromium; then
+      packages+=(chromium)
+    fi
     can_fuzz || llvm=1
     command -v ld.lld >/dev/null || llvm=1
   fi

@@ -57,6 +57,7 @@ std::vector<double> LinearTicks(double low, double high, int most) {
 }
 
 std::vector<double> LogTicks(double low, double high, int most) {
+  if (!(low > 0) || !std::isfinite(low) || !std::isfinite(high)) return {};
   const double first = std::ceil(std::log10(low) - 1e-9), last = std::floor(std::log10(high) + 1e-9);
   std::vector<double> ticks;
   if (last - first < 1) {

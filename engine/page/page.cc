@@ -72,7 +72,7 @@ std::vector<Headline> HeadlinesOf(const ReportData& run) {
     const PhaseMeans means = MeansOf(run, phase);
     if (means.seconds <= 0) continue;
     all.push_back({phase, Decimal(1 / means.seconds) + " tokens/s",
-                   Thousands(means.tokens) + " tokens in " + Si(means.seconds * Real(means.tokens), "s")});
+                   Thousands(means.tokens) + " tokens, " + Si(means.seconds * Real(means.tokens), "s") + " in the ops"});
   }
   if (const PhaseMeans means = MeansOf(run, "decode"); means.tokens > 0) {
     all.push_back({"FLOPs of a decode token", Si(means.flops, "FLOP"), Thousands(Whole(means.flops))});

@@ -2,7 +2,7 @@
 // What a report of a run shows: plain figures and names, made by the studies (report.h) and drawn by page.h.
 //
 // Counts are exact. "Useful" is what the mathematics needs, "executed" what the kernels did. Bytes are those of useful work. Nanoseconds
-// are of kernels: charging, recording and sampling excluded. Lists that are parallel to `components`, `ops`, `classes` or `byte_kinds`
+// are time in the ops: what lies between them (charging, recording, sampling) is excluded. Lists that are parallel to `components`, `ops`, `classes` or `byte_kinds`
 // have as many entries, in that order. Whatever is unknown is empty, 0 where a field says so, and has a line in `absent`.
 #pragma once
 
@@ -55,7 +55,6 @@ struct ReportStep {
   uint64_t rows = 0, logit_rows = 0;
   uint64_t context = 0;  // positions of the longest sequence after the step
   uint64_t parameters_touched = 0;
-  uint64_t span_ns = 0;  // from the start of its first op to the end of its last
   ReportWork all = {};
   std::vector<ReportWork> by_component = {};           // parallel to components
   std::vector<uint64_t> flops_by_class = {};           // parallel to classes; useful
@@ -68,7 +67,6 @@ struct ReportStep {
 struct ReportPhase {
   std::string name;  // "prefill", "decode", "mixed"
   uint64_t steps = 0, rows = 0;
-  uint64_t span_ns = 0;
   ReportWork all = {};
   bool operator==(const ReportPhase&) const = default;
 };
@@ -106,7 +104,7 @@ struct ReportRoofs {
   bool operator==(const ReportRoofs&) const = default;
 };
 
-// value = numerator / seconds / denominator.
+// value = numerator / seconds / denominator; seconds: the time in the ops of the phase.
 struct ReportMetric {
   std::string name;          // "S-MBU"
   std::string phase;         // "decode"

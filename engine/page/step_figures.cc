@@ -24,7 +24,7 @@ uint64_t KvBytes(const ReportData& run, const ReportWork& work) {
   return BytesOf(run, work, "KV read") + BytesOf(run, work, "KV written");
 }
 
-double StepSeconds(const ReportStep& step) { return Seconds(step.span_ns > 0 ? step.span_ns : step.all.ns); }
+double StepSeconds(const ReportStep& step) { return Seconds(step.all.ns); }
 
 // Steps of one phase, several neighbours together where there are many; the values are means of one token.
 struct StepPoint {
@@ -251,7 +251,7 @@ std::optional<Figure> BandwidthFigure(const ReportData& run) {
   chart.dots = true;
   chart.series = {{steps.phase, {}, "accent"}};
   if (roof > 0) chart.levels = {{"roof " + Si(roof, "B/s"), roof}};
-  DataTable table{"Bytes a second by depth", {"depth", "bytes a token", "time a token", "bytes a second"}, {}};
+  DataTable table{"Bytes a second by depth", {"depth", "bytes a token", "time in the ops, a token", "bytes a second"}, {}};
   if (roof > 0) table.head.emplace_back("of the roof");
   double bytes = 0, seconds = 0, extent = roof;
   for (const StepPoint& point : steps.points) {
@@ -266,7 +266,7 @@ std::optional<Figure> BandwidthFigure(const ReportData& run) {
     if (roof > 0) table.rows.back().push_back(PercentCell(rate / roof));
   }
   if (seconds <= 0) return std::nullopt;
-  std::string summary = "Weights and KV cache together: mean " + Si(bytes / seconds, "B/s");
+  std::string summary = "Weights and KV cache together, over the time in the ops: mean " + Si(bytes / seconds, "B/s");
   if (roof > 0) {
     summary += ", " + Percent(bytes / seconds / roof) + " of the roof, " + Si(roof, "B/s");
     if (!run.roofs.how.empty()) summary += " (" + run.roofs.how + ")";

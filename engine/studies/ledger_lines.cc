@@ -180,7 +180,7 @@ class Document : public internal::JsonHandler {  // NOLINT(bugprone-exception-es
 constexpr int kMaxDepth = 8;
 constexpr size_t kMaxLine = size_t{64} << 20;
 // What a file may claim, so that reading it takes no more memory than it justifies.
-constexpr uint64_t kMaxSlices = uint64_t{1} << 22, kMaxRows = uint64_t{1} << 21, kMaxCols = uint64_t{1} << 24;
+constexpr uint64_t kMaxSlices = uint64_t{1} << 20, kMaxRows = uint64_t{1} << 21, kMaxCols = uint64_t{1} << 24;
 constexpr uint64_t kMaxPositions = uint64_t{1} << 40;
 
 // Reads fields of an object; the first that is missing or not what is wanted is the error.
@@ -200,7 +200,8 @@ class Fields {
   }
   double Rate(const char* key) const {
     const Json* const v = Find(key);
-    if (v != nullptr && v->is_number() && v->get<double>() >= 0 && v->get<double>() < 1e18) return v->get<double>();
+    if (v != nullptr && v->is_number() && (v->get<double>() == 0 || v->get<double>() >= 1) && v->get<double>() < 1e18)
+      return v->get<double>();
     return Wrong(key, "a rate"), 0;
   }
   std::string Text(const char* key) const {
@@ -378,6 +379,7 @@ class LedgerReader {
     } else {
       info.target = f.Text("target");
     }
+    if (!status.ok()) return std::nullopt;
     for (size_t i = 0; i < info.weights.size(); ++i) ids_.emplace(info.weights[i].name, static_cast<WeightId>(i));
     return RunReport(std::move(info));
   }

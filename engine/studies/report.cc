@@ -135,7 +135,6 @@ struct RunReport::Sums {
       step.context = std::max(step.context, static_cast<uint64_t>(s.position + s.rows));
     }
     phase = r.phase;
-    began = r.start_nanoseconds;
     whole = {};
     parts.clear();
     op_ns.clear();
@@ -149,7 +148,6 @@ struct RunReport::Sums {
     whole.Add(r, narrow);
     parts[PlaceOf(r.site.component)].Add(r, narrow);
     op_ns[PlaceOfOp(r.op)] += r.nanoseconds;
-    step.span_ns = std::max(step.span_ns, r.start_nanoseconds + r.nanoseconds - std::min(began, r.start_nanoseconds));
     auto& row = rows[{Index(r.phase), r.site.layer, r.site.component, std::string(r.op), std::string(r.implementation)}];
     row.first.Add(r, narrow);
     if (row.second.empty()) row.second = TypesOf(r.description);
@@ -184,7 +182,6 @@ struct RunReport::Sums {
     PhaseSums& sums = phases[p];
     ++sums.steps;
     sums.rows += step.rows;
-    sums.span_ns += step.span_ns;
     sums.all.useful += whole.useful;
     sums.all.executed += whole.executed;
     sums.all.ns += whole.ns;
@@ -224,7 +221,6 @@ struct RunReport::Sums {
   bool open = false;
   ReportStep step;
   Phase phase = Phase::kPrefill;
-  uint64_t began = 0;
   Sum whole;
   std::map<size_t, Sum> parts;       // by place in `order`
   std::map<size_t, uint64_t> op_ns;  // by place in `ops`
@@ -233,7 +229,7 @@ struct RunReport::Sums {
   std::vector<std::string> ops;
   std::vector<ReportStep> steps;
   struct PhaseSums {
-    uint64_t steps = 0, rows = 0, span_ns = 0;
+    uint64_t steps = 0, rows = 0;
     double attention_flops = 0;  // sum over rows of 4 L H Q T
     Sum all;
   };
@@ -349,10 +345,10 @@ class RunReport::Writer {
   void OfPhase(size_t p) {
     const Sums::PhaseSums& sums = s_.phases[p];
     if (sums.steps == 0) return;
-    d_.phases.push_back({std::string(kPhaseNames[p]), sums.steps, sums.rows, sums.span_ns, sums.all.Work()});
+    d_.phases.push_back({std::string(kPhaseNames[p]), sums.steps, sums.rows, sums.all.Work()});
     MetricInput in;
     in.phase = kPhaseNames[p];
-    in.seconds = static_cast<double>(sums.span_ns) / 1e9;
+    in.seconds = static_cast<double>(sums.all.ns) / 1e9;
     in.moved = BytesOf(sums.all.useful, kMoved);
     if (d_.has_parameters) {
       const uint64_t kv = in.moved - sums.all.useful.Bytes(ByteKind::kWeightsPacked);

@@ -103,23 +103,24 @@ std::vector<ReportMetric> Metrics(const MetricInput& in, const ReportRoofs& roof
   };
   add(OfBytes(in, roofs, in.moved), "S-MBU", "MoE-CAP, arXiv 2412.07067",
       "The bytes that the steps had to read: of the experts those that their tokens chose, each once a step.",
-      "(weights read, the union of a step's tokens, + KV read and written) / time / read bandwidth");
+      "(weights read, the union of a step's tokens, + KV read and written) / time in the ops / read bandwidth");
   if (in.dense > 0) {
     add(OfBytes(in, roofs, in.dense), "MBU", "Databricks, LLM Inference Performance Engineering, 2023",
         "The same if every step had read all weights: what is said of dense models. Of a sparse model it may exceed 1.",
-        "(all weights, each step, + KV read and written) / time / read bandwidth");
+        "(all weights, each step, + KV read and written) / time in the ops / read bandwidth");
   }
   if (All(in.useful) > 0) {
     add(OfFlops(in, roofs, static_cast<double>(All(in.useful)), in.useful), "S-MFU", "MoE-CAP, arXiv 2412.07067",
         "The FLOPs that the mathematics needs, all k experts of a token counted, masked positions not.",
-        "useful FLOPs / time / peak");
+        "useful FLOPs / time in the ops / peak");
     if (in.palm_flops > 0) {
       add(OfFlops(in, roofs, in.palm_flops, in.useful), "MFU", "PaLM, arXiv 2204.02311, appendix B, forward pass",
           "N is every parameter, T the positions after a row's step: of a sparse model it counts experts that did not run.",
-          "rows (2 N + 4 L H Q T) / time / peak");
+          "rows (2 N + 4 L H Q T) / time in the ops / peak");
     }
     add(OfFlops(in, roofs, static_cast<double>(All(in.executed)), in.executed), "HFU", "PaLM, arXiv 2204.02311, section 4.1",
-        "The FLOPs that the kernels executed: padding, masked lanes and conversions included.", "executed FLOPs / time / peak");
+        "The FLOPs that the kernels executed: padding, masked lanes and conversions included.",
+        "executed FLOPs / time in the ops / peak");
   }
   return metrics;
 }

@@ -15,7 +15,7 @@ namespace tally {
 // Steps of one phase.
 struct MetricInput {
   std::string phase = {};
-  double seconds = 0;
+  double seconds = 0;     // time in the ops
   uint64_t moved = 0;     // bytes: packed weights that the steps read, each once a step, and KV read and written
   uint64_t dense = 0;     // the same if each step had read all weights
   double palm_flops = 0;  // sum over rows of 2 N + 4 L H Q T: N all parameters, T positions; 0: unknown
