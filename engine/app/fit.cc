@@ -109,7 +109,15 @@ Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std
   TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountArgument(argument, std::move(request), flags.yes, &path));
   if (flags.type) {
     Result<CountedModel> as = CountedAs(counted, *flags.type);
-    if (!as.ok()) return BadInput("--type: " + as.status().message());
+    if (!as.ok()) {
+      const Result<DType> type = ParseWeightType(*flags.type);  // known, but not of this model
+      if (!type.ok()) return BadInput("--type: " + as.status().message());
+      if (!flags.all) return BadInput("--type: " + counted.name + ": " + as.status().message());
+      m.name = counted.name;
+      m.parameters = counted.count.parameters.total;
+      m.rows.push_back({std::string(DTypeName(*type)), false, {}, as.status().message()});
+      return m;
+    }
     counted = std::move(as).value();
   } else if (const std::string_view preset = PresetOf(counted); !preset.empty()) {
     counted.stored_as = preset;

@@ -127,8 +127,8 @@ std::string Assumed(const FitOptions& o, std::optional<Fit> fit) {
                               : o.context > 0 ? WithThousands(o.context)
                                               : "4,096, or as trained";
   const std::string prompt = fit ? WithThousands(fit->prompt) : o.prompt > 0 ? WithThousands(o.prompt) : "512";
-  return "context " + context + ", KV cache " + KvName(o.kv) + ", " +
-         (o.batch == 1 ? "1 sequence" : WithThousands(o.batch) + " sequences") + ", prefill of " + prompt;
+  return "context " + context + ", KV " + KvName(o.kv) + ", " +
+         (o.batch == 1 ? "1 sequence" : WithThousands(o.batch) + " sequences") + ", prefill " + prompt;
 }
 
 std::string MachineText(const FitMachine& m) {

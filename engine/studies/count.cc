@@ -140,11 +140,13 @@ Result<CountedModel> CountModel(const CountRequest& request) {
     source.stored_as = TypeText(source.type);
   }
   books::CountOptions options = request.options;
+  std::optional<DType> start_type;
+  std::map<std::string, DType> start_types;
+  if (IsOfExperts(source.type) && source.recipe.n_experts == 0) {  // settings have taken the experts away
+    source.type = DType::kBF16;
+    source.stored_as = TypeText(source.type);
+  }
   if (!request.type_given) {
-    if (IsOfExperts(source.type) && source.recipe.n_experts == 0) {  // settings have taken the experts away
-      source.type = DType::kBF16;
-      source.stored_as = TypeText(source.type);
-    }
     options.type = source.type;
     options.stored_bytes = std::move(source.stored_bytes);
     if (!source.other_method.empty()) {
@@ -153,7 +155,8 @@ Result<CountedModel> CountModel(const CountRequest& request) {
     }
   } else {
     source.stored_as = TypeText(options.type);
-    source.stored_types.clear();
+    start_type = source.type;
+    start_types = std::exchange(source.stored_types, {});
   }
   Result<books::Count> count = books::CountRecipe(source.recipe, std::move(options));
   if (!count.ok()) return BadInput(Printable(request.model) + ": " + count.status().message());
@@ -166,7 +169,9 @@ Result<CountedModel> CountModel(const CountRequest& request) {
                       std::move(source.stored_as),
                       std::move(source.stored_types),
                       std::move(source.published),
-                      std::move(source.not_run)};
+                      std::move(source.not_run),
+                      start_type,
+                      std::move(start_types)};
 }
 
 bool CountedModel::counts_part() const {

@@ -35,6 +35,10 @@ struct CountedModel {
   // Parts beside what `count` counts: tensors that are stored and not run, or what a configuration describes. Bytes as stored or
   // published. With settings their sizes are unknown.
   std::vector<PartNotRun> not_run = {};
+  // With CountRequest::type_given what the weights have without it, which presets start from: by name where a checkpoint stores them,
+  // else as `start_type`. None: they are counted so.
+  std::optional<DType> start_type = {};
+  std::map<std::string, DType> start_types = {};
 
   // True if the counted parameters are not all of them.
   TALLY_API bool counts_part() const;

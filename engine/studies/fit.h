@@ -98,12 +98,13 @@ TALLY_API Result<Fit> BoundModel(const CountedModel& model, const FitOptions& op
 
 // The same model with its weights as `type`. kBadInput: a type of experts, and the model has none.
 TALLY_API Result<CountedModel> CountedAs(const CountedModel& model, DType type);
-// The same as Quantize would make it, by a preset's name ("Q4_K_M"), or by that of a weight type, in any case. MXFP4 experts stay.
+// The same as Quantize would make it, by a preset's own name ("Q4_K_M"), where MXFP4 experts stay; or all matrices in a weight type
+// ("Q4_K"). In any case.
 // kBadInput: no such name.
 TALLY_API Result<CountedModel> CountedAs(const CountedModel& model, std::string_view type);
 
-// The presets that people run models at, from large to small, without those that give what the model has, or in which most of its
-// matrices would have another type (rows of 2,880 are no whole blocks of 256).
+// The presets that people run models at, from large to small, without those that give what the model has, or that are no smaller
+// than one before (rows that are no whole blocks of 256 get larger types).
 TALLY_API std::vector<std::string_view> FitPresets(const CountedModel& model);
 // The preset that gives the matrices of a checkpoint the types they have ("Q4_K_M"); "": none.
 TALLY_API std::string_view PresetOf(const CountedModel& model);

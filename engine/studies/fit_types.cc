@@ -2,6 +2,8 @@
 // The types of fit.h that a model's weights may have, presets of quantize among them.
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,10 +51,9 @@ Result<CountedModel> CountedAs(const CountedModel& model, DType type) {
 
 Result<CountedModel> CountedAs(const CountedModel& model, std::string_view name) {
   const QuantPreset* const preset = FindQuantPreset(name);
-  if (preset == nullptr) {
-    TALLY_ASSIGN_OR_RETURN(const DType type, ParseWeightType(name));
-    return CountedAs(model, type);
-  }
+  const Result<DType> type = ParseWeightType(name);
+  if (preset == nullptr && !type.ok()) return type.status();
+  if (preset == nullptr || (type.ok() && DTypeName(*type) != preset->name)) return CountedAs(model, *type);  // "Q4_K": no Q4_K_M
   CountedModel as = model;
   as.stored_types = PresetTypesOf(model, *preset).types;
   as.stored_as = preset->name;
@@ -75,9 +76,12 @@ std::string_view PresetOf(const CountedModel& model) {
 
 std::vector<std::string_view> FitPresets(const CountedModel& model) {
   std::vector<std::string_view> names;
+  uint64_t least = std::numeric_limits<uint64_t>::max();  // bytes of those before
   for (const std::string_view name : kOffered) {
     const PresetTypes of = PresetTypesOf(model, *FindQuantPreset(name));
-    if (of.fallback <= of.whole && !SameMatrices(model, of)) names.push_back(name);
+    if (of.bytes >= least || SameMatrices(model, of)) continue;
+    names.push_back(name);
+    least = of.bytes;
   }
   return names;
 }

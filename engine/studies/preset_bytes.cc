@@ -19,11 +19,12 @@ StoredTensor TensorOf(const CountedModel& model, const ParameterForm& p) {
   if (p.slices > 1) t.shape.push_back(p.slices);
   if (!p.vector) t.shape.push_back(p.rows);
   t.shape.push_back(p.cols);
-  const auto stored = model.stored_types.find(p.full_name());
+  const auto& types = model.start_type ? model.start_types : model.stored_types;
+  const auto stored = types.find(p.full_name());
   const bool whole = books::StoredType(p, DType::kQ8_0) == DType::kF32;  // what no preset quantises
-  t.dtype = stored != model.stored_types.end() ? stored->second
-            : whole                            ? DType::kF32
-                                               : books::StoredType(p, model.count.options.type);
+  t.dtype = stored != types.end() ? stored->second
+            : whole               ? DType::kF32
+                                  : books::StoredType(p, model.start_type.value_or(model.count.options.type));
   return t;
 }
 
@@ -56,8 +57,6 @@ PresetTypes PresetTypesOf(const CountedModel& model, const QuantPreset& preset) 
     const auto elements = static_cast<uint64_t>(tensors[i].elements());
     of.types[names[i]] = choices[i].type;
     of.bytes += elements / type.block_size * type.block_bytes;
-    if (!MayQuantise(tensors[i]) || tensors[i].dtype == DType::kMXFP4) continue;
-    (choices[i].fallback ? of.fallback : of.whole) += static_cast<double>(elements);
   }
   return of;
 }

@@ -15,7 +15,6 @@ namespace tally {
 struct PresetTypes {
   std::map<std::string, DType> types;  // of all tensors, by name as in CountedModel::stored_types
   uint64_t bytes = 0;                  // of all weights
-  double whole = 0, fallback = 0;      // elements of matrices in types of the preset's, and in others as rows are no whole blocks
 };
 
 // As Quantize would choose, from the types that the model is stored in: experts in MXFP4 stay.

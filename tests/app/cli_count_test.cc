@@ -212,6 +212,10 @@ TEST(CliCount, CsvIsTidy) {
   EXPECT_EQ(both, joined);
   std::vector<std::string> claims = LinesOf(Text({"gpt-oss-20b", "gpt2", "--claims", "--format", "csv"}));
   EXPECT_TRUE(HasLine(Text({"gpt-oss-20b", "--claims", "--format", "csv"}), {"active 3.61B,active(head) holds,1"}));
+  const std::string all = Text({"gpt2", "--claims", "--training", "--full", "--format", "csv"});
+  EXPECT_TRUE(HasLine(all, {"gpt2,published figures,"}) && HasLine(all, {"gpt2,training,"}) && HasLine(all, {"gpt2,tensors,"}));
+  const std::string tables = Text({"gpt2", "--claims", "--full"});
+  EXPECT_TRUE(HasLine(tables, {"published figures"}) && HasLine(tables, {"closed form"})) << tables;
   for (const std::vector<std::string>& lines : {both, LinesOf(Text({"DeepSeek-V3", "--layers", "--format", "csv"})), claims}) {
     for (size_t i = 1; i < lines.size(); ++i) {
       int commas = 0;
@@ -424,6 +428,10 @@ TEST(CliCount, Training) {
   EXPECT_EQ(xl["flops"]["backward"]["matmul_full_square"], 4 * 3'506'703'564'800);
   EXPECT_EQ(xl["flops"]["kaplan_per_token"], 6 * 1'475'561'600ll);
   EXPECT_EQ(xl["flops"]["palm_per_token"], 6 * 1'557'611'200ll + 12ll * 48 * 1600 * 1024);
+  const Json latent = Count({"deepseek-v3", "--training"});  // trained as published: latent attention expanded
+  EXPECT_EQ(latent["training"]["flops"]["forward"]["matmul_full_square"], latent["expanded"]["prefill"]["matmul_full_square"]);
+  EXPECT_NE(latent["training"]["flops"]["forward"]["matmul_full_square"],
+            latent["flops"]["prefill"]["total"]["matmul_full_square"]);
   const std::string text = Text({"gpt2-xl", "--training"});
   EXPECT_TRUE(HasLine(text, {"both", "10,520,110,694,400"})) << text;
   EXPECT_TRUE(HasLine(text, {"together, 16 N", "24,921,779,200", "24.92 GB"})) << text;
@@ -432,6 +440,30 @@ TEST(CliCount, Training) {
   EXPECT_TRUE(HasLine(Text({"gpt2-xl", "--training", "--format", "md"}), {"| both | 10,520,110,694,400 |"}));
   EXPECT_EQ(Count({"gpt2-xl"}).count("training"), 0u);
   EXPECT_EQ(Tally({"count", "gpt2", "--training", "--prompt", "400000000", "--batch", "9"}).code, 2);
+}
+
+// Experts that are published in MXFP4 stay so in presets, whatever --type counts.
+TEST(CliCount, PresetsStartFromWhatIsPublished) {
+  for (const char* model : {"gpt-oss-20b", "llama-3.1-8b"}) {
+    const auto presets = [&](std::vector<std::string> arguments) {
+      arguments.insert(arguments.begin(), {model, "--full"});
+      std::vector<std::string> rows = LinesOf(Text(arguments));
+      std::erase_if(rows, [](const std::string& row) { return row.find("preset ") == std::string::npos; });
+      for (std::string& row : rows) std::erase(row, ' ');
+      return rows;
+    };
+    const std::vector<std::string> published = presets({});
+    EXPECT_EQ(published.size(), 5u);
+    EXPECT_EQ(presets({"--type", "q8_0"}), published);
+  }
+}
+
+// With several sequences, figures of all of them say so.
+TEST(CliCount, ColumnsSayTheBatch) {
+  for (const char* full : {"--full", "--format=table"}) {
+    EXPECT_TRUE(HasLine(Text({"gpt2", "mini-gpt", "--batch", "7", full}), {"B, sequences", "7", "7"}));
+    EXPECT_FALSE(HasLine(Text({"gpt2", "mini-gpt", full}), {"sequences"}));
+  }
 }
 
 TEST(CliCount, BadUseIsRefused) {

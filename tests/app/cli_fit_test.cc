@@ -59,8 +59,8 @@ TEST(CliFit, OneScreenVerdictFirst) {
   std::snprintf(text, sizeof text, "at most %.1f tokens/s", rate);
   EXPECT_TRUE(e.out.starts_with("gpt-oss-20b fits as published (MXFP4 + BF16) with 4,096 tokens of context:")) << e.out;
   EXPECT_TRUE(Has(e.out, "decode    " + std::string(text))) << text << e.out;
-  for (const char* part : {"context 4,096, KV cache f16, 1 sequence, prefill of 512", "8 threads; 16.00 GiB of memory",
-                           "reads 50.00 GB/s", "bf16 runs as f32", "longest"}) {
+  for (const char* part : {"context 4,096, KV f16, 1 sequence, prefill 512", "8 threads; 16.00 GiB of memory", "reads 50.00 GB/s",
+                           "bf16 runs as f32", "longest"}) {
     EXPECT_TRUE(Has(e.out, part)) << part << "\n" << e.out;
   }
 }
@@ -108,6 +108,9 @@ TEST(CliFit, ATypeThatFits) {
   EXPECT_TRUE(e.out.starts_with("llama-3.1-8b fits at " + m["chosen_type"].get<std::string>() + ", not as published (BF16),"))
       << e.out;
   EXPECT_TRUE(Has(Fit({"gpt-oss-120b", "--machine", kLaptop}).out, "gpt-oss-120b does not fit, not even at "));
+  // Rows of 2,880 are no whole blocks of 256, and yet smaller in Q5_K_M than in Q8_0.
+  EXPECT_TRUE(
+      Fit({"gpt-oss-20b", "--machine", "ram=11.2GiB,read=50GB/s,int8=1T"}).out.starts_with("gpt-oss-20b fits at Q5_K_M,"));
   const Json one =
       Document({"llama-3.1-8b", "--type", "q4_k_m", "--ctx", "8192", "--batch", "2", "--kv", "q8_0", "--machine", kLaptop});
   ASSERT_EQ(one["models"][0]["types"].size(), 1u);
@@ -136,6 +139,10 @@ TEST(CliFit, ATableOfSeveral) {
   EXPECT_TRUE(Has(all.out, "; the largest of them:\n")) << all.out;
   EXPECT_TRUE(Has(all.out, "smaller ones fit too; ")) << all.out;
   EXPECT_FALSE(Has(all.out, "gpt-oss-120b")) << "it does not fit";
+  const Ended experts = Fit({"--all", "--full", "--type", "mxfp4", "--machine", kLaptop});
+  EXPECT_EQ(experts.code, 0) << experts.err;
+  EXPECT_TRUE(Has(experts.out, "\ngpt2: ")) << "a row with its reason: " << experts.out;
+  EXPECT_TRUE(Has(experts.out, "gpt-oss-20b ")) << experts.out;
   const Ended full = Fit({"--all", "--full", "--machine", kLaptop});
   EXPECT_TRUE(Has(full.out, "gpt-oss-120b")) << full.out;
   EXPECT_GT(std::count(full.out.begin(), full.out.end(), '\n'), 40);
@@ -153,6 +160,9 @@ TEST(CliFit, WhatIsNotGivenIsSaid) {
   EXPECT_TRUE(row["fits"].is_null());
   EXPECT_TRUE(row["decode"]["tokens_per_second"].is_null());
   EXPECT_EQ(row["decode"]["missing"], "f32 and int8");
+  const std::string table = Fit({"llama-3.2-1b", "gpt-oss-20b", "--machine", "read=50GB/s"}).out;
+  EXPECT_TRUE(Has(table, "the machine's f32, bf16 and int8 not given")) << "of all models, once: " << table;
+  EXPECT_EQ(table.find("the machine's"), table.rfind("the machine's")) << table;
 }
 
 // Of this machine: measured once, and beside it what bench measured of the same file with the same settings.
@@ -200,7 +210,8 @@ TEST(CliFit, RefusesInOneLine) {
       {{"gpt2", "--machine", kLaptop, "--ctx", "-1"}, "--ctx"},
       {{"gpt2", "--machine", kLaptop, "--ctx", "4096"}, "has learned 1024"},
       {{"gpt2", "--machine", kLaptop, "--type", "q9"}, "--type"},
-      {{"gpt2", "--machine", kLaptop, "--type", "mxfp4"}, "MXFP4"},
+      {{"gpt2", "--machine", kLaptop, "--type", "mxfp4"}, "gpt2: "},
+      {{"--all", "--machine", kLaptop, "--type", "q9"}, "--type"},
       {{"gpt2", "--all", "--machine", kLaptop}, "--all"},
       {{"gpt2", "-t", "99999"}, "--threads"}};
   for (const auto& [arguments, part] : wrong) {

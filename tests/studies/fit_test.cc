@@ -185,12 +185,18 @@ TEST(Fit, RefusesWhatCannotBe) {
 TEST(Fit, PresetsAsPeopleNameThem) {
   using Names = std::vector<std::string_view>;
   EXPECT_EQ(FitPresets(MustCount("llama-3.2-1b")), Names({"Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M"}));  // published as BF16
-  EXPECT_EQ(FitPresets(MustCount("gpt-oss-20b")), Names({"Q8_0"}));  // its experts stay MXFP4; rows of 2,880 are no blocks of 256
+  EXPECT_EQ(FitPresets(MustCount("gpt-oss-20b")), Names({"Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M"}));   // experts stay MXFP4
   const CountedModel model = MustCount("llama-3.2-1b");
   const Result<CountedModel> q4 = CountedAs(model, "q4_k_m");
   ASSERT_TRUE(q4.ok()) << q4.status().message();
   EXPECT_EQ(q4->stored_as, "Q4_K_M");
   EXPECT_EQ(PresetOf(*q4), "Q4_K_M");
+  for (const char* type : {"q3_k", "Q4_K", "Q5_K"}) {  // types as count takes them, no presets
+    const Result<CountedModel> as = CountedAs(model, type);
+    ASSERT_TRUE(as.ok()) << as.status().message();
+    EXPECT_EQ(as->count.weight_bytes, As(model, ParseWeightType(type).value()).count.weight_bytes);
+    EXPECT_NE(as->count.weight_bytes, CountedAs(model, std::string(type) + "_M")->count.weight_bytes);
+  }
   EXPECT_EQ(q4->stored_types.at("token_embd"), DType::kQ6_K);  // it is the head too
   EXPECT_EQ(q4->stored_types.at("blk.0.attn_v"), DType::kQ6_K);
   EXPECT_EQ(q4->stored_types.at("blk.2.attn_v"), DType::kQ4_K);
