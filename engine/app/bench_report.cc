@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/app/bench_screen.h"
+#include "engine/app/console.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -114,7 +115,8 @@ struct Tables {
 
   void Line(const std::string& line) { text += line + "\n"; }
   void Add(const Table& table) {
-    if (!table.rows.empty()) text += (text.ends_with("\n\n") ? "" : "\n") + Render(table, format);
+    if (!table.rows.empty())
+      text += (text.ends_with("\n\n") ? "" : "\n") + Render(table, format, format == TableFormat::kText ? OutputWidth(0) : 0);
   }
 };
 

@@ -48,7 +48,7 @@ Result<ReportData> OfLedger(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(RunReport run, ReadLedger(path));
   const RunInfo& info = run.info();
   if (info.known && !info.roofs.known && info.threads > 0 && info.machine == ProcessorName()) {
-    ReportRoofs roofs = MachineRoofs(info.threads);
+    ReportRoofs roofs = MachineRoofs(info.threads, info.target);
     if (!roofs.known || roofs.threads == info.threads) run.SetRoofs(std::move(roofs));
   }
   return run.Finish(path);
@@ -139,6 +139,7 @@ Status RunReportCommand(const ReportFlags& flags) {
   }
   TALLY_RETURN_IF_ERROR(CheckOutputFile("-o", flags.out, path, {flags.other}));
   TALLY_RETURN_IF_ERROR(CheckReportFile(flags.out));
+  if (flags.svg) TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg));
   std::vector<ReportData> runs;
   TALLY_ASSIGN_OR_RETURN(ReportData first, ledger ? OfLedger(path) : OfModel(flags));
   runs.push_back(std::move(first));

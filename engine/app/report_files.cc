@@ -23,7 +23,7 @@ Status CheckReportFile(const std::string& path) {
   if (!fs::exists(path, none)) return {};
   if (!fs::is_regular_file(path, none)) return BadInput(Quote(path) + " is no file that a report can be written to");
   std::FILE* const file = std::fopen(path.c_str(), "rbe");
-  if (file == nullptr) return {};  // it may be written to all the same
+  if (file == nullptr) return BadInput(Quote(path) + " is there and cannot be read: it is not overwritten");
   char beginning[kMarkWithin];
   const std::string_view text(beginning, std::fread(beginning, 1, sizeof beginning, file));
   std::fclose(file);
@@ -31,12 +31,24 @@ Status CheckReportFile(const std::string& path) {
   return BadInput(Quote(path) + " is there and is no report: it is not overwritten");
 }
 
-ReportRoofs MachineRoofs(int threads) {
+ReportRoofs MachineRoofs(int threads, const std::string& target) {
   const Result<FitMachine> machine = MeasureMachine(CacheDirectory(), threads);
-  if (machine.ok()) return RoofsOf(*machine, "the best moments of this machine, measured once a boot");
   ReportRoofs unknown;
-  unknown.how = machine.status().message();
+  if (!machine.ok()) {
+    unknown.how = machine.status().message();
+  } else if (target.empty()) {
+    return RoofsOf(*machine, "the best moments of this machine, measured once a boot");
+  } else if (machine->target == target) {
+    return RoofsOf(*machine, "the best moments of the machine on which this page was made");
+  }
   return unknown;
+}
+
+Status MakeFigureFolder(const std::string& path) {
+  std::error_code error, none;
+  fs::create_directory(path, error);
+  if (fs::is_directory(path, none)) return {};
+  return BadInput("cannot write to the folder " + Quote(path) + (error ? ": " + error.message() : ""));
 }
 
 }  // namespace tally::app

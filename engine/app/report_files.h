@@ -13,7 +13,10 @@ namespace tally::app {
 Status CheckReportFile(const std::string& path);
 
 // Those of this machine with so many threads: kept, or measured now, in about two seconds. Unknown, and `how` says why, where they
-// cannot be measured.
-ReportRoofs MachineRoofs(int threads);
+// cannot be measured, or where the kernels here are of another instruction set than `target` (empty: any).
+ReportRoofs MachineRoofs(int threads, const std::string& target = "");
+
+// Makes the folder of --svg where it is not there. kBadInput: it cannot be one.
+Status MakeFigureFolder(const std::string& path);
 
 }  // namespace tally::app

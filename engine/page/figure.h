@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "engine/page/data_table.h"
 #include "engine/page/svg.h"
@@ -19,6 +20,15 @@ struct Figure {
   DataTable data;     // all that is drawn
   double extent = 0;  // its own; 0: nothing to share a scale by
 };
+
+// Figure::draw of a chart whose scale has room for `extent`.
+template <class Chart>
+std::function<Svg(double, double)> Drawn(Chart chart, Svg (*draw)(const Chart&, double)) {
+  return [chart = std::move(chart), draw](double width, double extent) mutable {
+    chart.extent = extent;
+    return draw(chart, width);
+  };
+}
 
 inline constexpr double kWideFigure = 560, kNarrowFigure = 340;
 

@@ -55,7 +55,9 @@ std::string ActiveText(const ReportData& run) {
 
 // Of one run: the first thing that is read.
 std::string Verdict(const ReportData& run) {
-  if (run.audit) return VerdictText(*run.audit) + (run.audit->pages ? "; so do the pages of memory that were touched" : "");
+  if (run.audit)
+    return VerdictText(*run.audit) +
+           (run.audit->pages && run.audit->differing == 0 ? "; so do the pages of memory that were touched" : "");
   if (!run.has_parameters || run.parameters[0] == 0) return "";
   const double share = Real(run.parameters[static_cast<size_t>(ReportConvention::kActiveHead)]) / Real(run.parameters[0]);
   return "A token uses " + Percent(share) + " of the parameters: " + ActiveText(run);
@@ -183,7 +185,7 @@ struct Difference {
 
 std::vector<Difference> Differences(const ReportData& a, const ReportData& b) {
   std::vector<Difference> all;
-  for (size_t i = 0; i < kReportConventions; ++i) {
+  for (size_t i = 0; a.has_parameters && b.has_parameters && i < kReportConventions; ++i) {
     if (i == static_cast<size_t>(ReportConvention::kTouchedDecode)) continue;
     const std::string name(kReportConventionNames[i]);
     all.push_back({i == 0 ? "parameters" : "parameters, " + name, "", Real(a.parameters[i]), Real(b.parameters[i])});

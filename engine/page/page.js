@@ -49,8 +49,12 @@
       if (picture.dataset.plot && !text) {
         const [left, right, top, bottom] = numbers(picture.dataset.plot), rows = table.tBodies[0].rows;
         if (x >= left && x <= right && y >= top && y <= bottom) {
-          const i = Math.round(((x - left) / (right - left)) * (rows.length - 1));
-          const line = left + (rows.length > 1 ? i / (rows.length - 1) : 0) * (right - left);
+          // Rows stand where their first column says: depths are not always evenly spaced.
+          const xs = Array.from(rows, (row) => Number(row.cells[0].textContent.replaceAll(",", "")));
+          const least = Math.min(...xs), extent = Math.max(...xs) - least || 1;
+          const places = xs.map((value) => left + ((value - least) / extent) * (right - left));
+          const i = places.reduce((best, place, row) => (Math.abs(place - x) < Math.abs(places[best] - x) ? row : best), 0);
+          const line = places[i];
           text = rowText(table, rows[i]);
           path = `M${line},${top}V${bottom}`;
         }

@@ -112,14 +112,7 @@ std::optional<Figure> ExpertsFigure(const ReportData& run) {
   const std::string summary = "The most tokens, " + Thousands(most) + ", went to " + busiest + ". " +
                               (idle == 0 ? "Every expert was used."
                                          : Thousands(idle) + " of " + Thousands(map.values.size()) + " experts were not used.");
-  return Figure{"experts",
-                "Tokens routed to each expert of each layer",
-                summary,
-                [map](double width, double extent) mutable {
-                  map.extent = extent;
-                  return DrawHeatMap(map, width);
-                },
-                std::move(table),
+  return Figure{"experts", "Tokens routed to each expert of each layer", summary, Drawn(map, DrawHeatMap), std::move(table),
                 Real(most)};
 }
 
@@ -153,15 +146,9 @@ std::optional<Figure> ExpertUnionFigure(const ReportData& run) {
   const std::string summary = "The run's tokens used " + Decimal(used / layers) +
                               " experts of a layer, mean of the layers; uniform routing of as many tokens is expected to use " +
                               Decimal(expected / layers) + " of " + Decimal(most) + ". The table has the same of a step.";
-  return Figure{"union",
-                "Experts used by the run, and what uniform routing expects",
-                summary,
-                [chart](double width, double extent) mutable {
-                  chart.extent = extent;
-                  return DrawLines(chart, width);
-                },
-                std::move(table),
-                most};
+  return Figure{"union",          "Experts used by the run, and what uniform routing expects",
+                summary,          Drawn(chart, DrawLines),
+                std::move(table), most};
 }
 
 std::optional<Figure> RooflineFigure(const ReportData& run) {
@@ -226,15 +213,7 @@ std::optional<Figure> TimeFigure(const ReportData& run) {
   }
   const std::string summary =
       "Kernels took " + Si(all, "s") + ", " + Percent(times[0].seconds / all) + " of it " + times[0].name + ".";
-  return Figure{"time",
-                "Time by op",
-                summary,
-                [chart](double width, double extent) mutable {
-                  chart.extent = extent;
-                  return DrawBars(chart, width);
-                },
-                std::move(table),
-                std::max(times[0].seconds, rest)};
+  return Figure{"time", "Time by op", summary, Drawn(chart, DrawBars), std::move(table), std::max(times[0].seconds, rest)};
 }
 
 std::optional<Figure> SpeedFigure(const ReportData& run) {
@@ -261,10 +240,7 @@ std::optional<Figure> SpeedFigure(const ReportData& run) {
   return Figure{"speed",
                 "Tokens a second",
                 "Medians of the rounds, tokens a second, and their share of the roof that bounds them.",
-                [chart](double width, double extent) mutable {
-                  chart.extent = extent;
-                  return DrawBars(chart, width);
-                },
+                Drawn(chart, DrawBars),
                 std::move(table),
                 most};
 }

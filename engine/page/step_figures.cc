@@ -159,10 +159,7 @@ std::optional<Figure> ComponentsFigure(const ReportData& run, const Quantity& qu
     figure.data.rows.push_back(std::move(row));
     figure.extent = std::max(figure.extent, column);
   }
-  figure.draw = [chart = std::move(chart)](double width, double extent) mutable {
-    chart.extent = extent;
-    return DrawLines(chart, width);
-  };
+  figure.draw = Drawn(std::move(chart), DrawLines);
   return figure;
 }
 
@@ -234,10 +231,7 @@ std::optional<Figure> DepthFigure(const ReportData& run) {
   return Figure{"depth",
                 "Bytes of a token of " + steps.phase + " over its depth",
                 summary + "." + PointsNote(steps),
-                [chart](double width, double most) mutable {
-                  chart.extent = most;
-                  return DrawLines(chart, width);
-                },
+                Drawn(chart, DrawLines),
                 std::move(table),
                 extent};
 }
@@ -274,10 +268,7 @@ std::optional<Figure> BandwidthFigure(const ReportData& run) {
   return Figure{"bandwidth",
                 "Bytes a second of " + steps.phase + (roof > 0 ? ", under the roof" : ""),
                 summary + "." + PointsNote(steps),
-                [chart](double width, double most) mutable {
-                  chart.extent = most;
-                  return DrawLines(chart, width);
-                },
+                Drawn(chart, DrawLines),
                 std::move(table),
                 extent};
 }

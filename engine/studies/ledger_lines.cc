@@ -181,6 +181,8 @@ constexpr int kMaxDepth = 8;
 constexpr size_t kMaxLine = size_t{64} << 20;
 // What a file may claim, so that reading it takes no more memory than it justifies.
 constexpr uint64_t kMaxSlices = uint64_t{1} << 20, kMaxRows = uint64_t{1} << 21, kMaxCols = uint64_t{1} << 24;
+constexpr uint64_t kMaxSliceRows = uint64_t{1} << 29;  // of all tensors
+constexpr size_t kMaxOps = 256;                        // names of ops
 constexpr uint64_t kMaxPositions = uint64_t{1} << 40;
 
 // Reads fields of an object; the first that is missing or not what is wanted is the error.
@@ -308,13 +310,14 @@ RunInfo ReadRun(const Json& j, Status& status) {
   const Fields not_run(f.Object("not_run"), status);
   i.not_run = not_run.Number("parameters");
   i.not_run_names = not_run.Text("names");
-  uint64_t slices = 0;
+  uint64_t slices = 0, rows = 0;
   for (const Json& t : f.Array("tensors")) {
     i.weights.push_back(ReadTensor(t, status));
     slices += i.weights.back().slices;
+    rows += i.weights.back().slices * i.weights.back().rows;
     if (i.weights.back().experts && i.weights.back().slices != i.n_experts) f.Wrong("tensors", "of as many experts as the model");
   }
-  if (slices > kMaxSlices) f.Wrong("tensors", "of a model: too many slices");
+  if (slices > kMaxSlices || rows > kMaxSliceRows) f.Wrong("tensors", "of a model: too many slices or rows");
   for (const Json& form : f.Array("forms")) {
     const Fields g(form, status);
     i.forms.push_back({g.Text("group"), g.Text("name"), g.Text("form"), g.Number("value"), g.Number("times")});
@@ -340,7 +343,7 @@ class LedgerReader {
     if (!file) return BadInput(path_ + ": cannot be read: " + std::generic_category().message(errno != 0 ? errno : EIO));
     std::optional<RunReport> report;
     uint64_t number = 0;
-    for (std::string line; std::getline(file, line);) {
+    for (std::string line; ReadLine(file, line);) {
       ++number;
       if (line.size() > kMaxLine) return At(number, BadInput("the line is longer than any of a ledger"));
       Document document;
@@ -364,6 +367,17 @@ class LedgerReader {
   }
 
  private:
+  // One line, or kMaxLine + 1 bytes of a longer one. False: there is none.
+  static bool ReadLine(std::istream& file, std::string& line) {
+    line.clear();
+    for (int c; line.size() <= kMaxLine;) {
+      c = file.get();
+      if (c == std::istream::traits_type::eof()) return !line.empty();
+      if (c == '\n') return true;
+      line.push_back(static_cast<char>(c));
+    }
+    return true;
+  }
   Status At(uint64_t line, const Status& status) const {
     if (status.ok()) return {};
     std::string message = status.message();
@@ -469,6 +483,7 @@ class LedgerReader {
     if (any_ && step < step_) f.Wrong("step", "the number of the step before, or a later one");
     any_ = true;
     step_ = step;
+    if (ops_.insert(f.Text("op")).second && ops_.size() > kMaxOps) f.Wrong("op", "one of so few that a program has");
     const std::string op = f.Text("op"), implementation = f.Text("implementation"), target = f.Text("target");
     const OpRecord record = {.step = step,
                              .index = f.Number("index"),
@@ -492,7 +507,7 @@ class LedgerReader {
 
   const std::string path_;
   std::map<std::string, WeightId> ids_;
-  std::set<std::string> kept_;
+  std::set<std::string> kept_, ops_;
   bool any_ = false;
   uint64_t step_ = 0;
 };

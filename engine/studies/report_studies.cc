@@ -2,7 +2,6 @@
 // Reports of audits and of bench, and the files of a report.
 #include <algorithm>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "counters/books/books.h"
@@ -81,15 +80,8 @@ std::vector<ReportSpeed> SpeedOf(const SpeedReport& report) {
 Status WriteReport(const std::string& path, std::span<const ReportData> runs) { return WriteTextFile(path, RenderPage(runs)); }
 
 Status WriteFigures(const std::string& directory, const ReportData& run) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  fs::create_directory(directory, error);
-  std::error_code none;
-  if (!fs::is_directory(directory, none)) {
-    return BadInput("cannot write to the folder " + Quote(directory) + (error ? ": " + error.message() : ""));
-  }
   for (const ReportFigure& figure : RenderFigures(run)) {
-    TALLY_RETURN_IF_ERROR(WriteTextFile((fs::path(directory) / (figure.name + ".svg")).string(), figure.svg));
+    TALLY_RETURN_IF_ERROR(WriteTextFile((std::filesystem::path(directory) / (figure.name + ".svg")).string(), figure.svg));
   }
   return {};
 }

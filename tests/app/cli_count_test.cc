@@ -41,13 +41,6 @@ std::string Text(std::vector<std::string> arguments) {
   return e.out;
 }
 
-std::vector<std::string> LinesOf(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
 // Whether some line holds all of the parts in this order.
 bool HasLine(const std::string& text, const std::vector<std::string>& parts) {
   std::istringstream lines(text);

@@ -146,7 +146,7 @@ TEST(CliRun, TheBooksAreFourLines) {
   const Ended piped = Tally(run);
   ASSERT_EQ(piped.code, 0) << piped.err;
   ExpectScreen(piped.err, 80, 5);
-  const std::vector<std::string> lines = ScreenLines(piped.err);
+  const std::vector<std::string> lines = LinesOf(piped.err);
   ASSERT_EQ(lines.size(), 5u) << piped.err;
   EXPECT_EQ(lines[0], "");
   const char* const parts[4][3] = {{"prompt ", " 3 tokens ", "load "},

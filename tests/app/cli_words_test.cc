@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/app/lines.h"
 #include "tests/app/runner.h"
 #include "tests/support/temp_folder.h"
 
@@ -23,13 +24,6 @@ std::string Text(const std::vector<std::string>& arguments, const RunOptions& op
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_EQ(e.err, "");
   return e.out;
-}
-
-std::vector<std::string> LinesOf(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
 }
 
 // The lines below the heading, up to an empty one.
@@ -89,8 +83,7 @@ TEST(CliWords, HelpFitsTheScreen) {
   for (const int columns : {60, 80, 200}) {
     for (const std::string& command : commands) {
       const std::string shown = Text({command, "--help"}, {.output_terminal = true, .columns = columns});
-      for (std::string line : LinesOf(shown.substr(0, shown.find("Examples:")))) {
-        while (line.ends_with('\r')) line.pop_back();
+      for (const std::string& line : LinesOf(shown.substr(0, shown.find("Examples:")))) {
         EXPECT_LE(line.size(), static_cast<size_t>(std::min(columns, 100))) << command << ": " << line;
       }
     }

@@ -374,9 +374,11 @@ std::string ClaimsPage() {
       "one expert a layer, whatever k is: `n_layers * (attention_size_per_token + expert_config['expert_size'])` in "
       "moe_cap/utils/basic_utils.py,\n"
       "lines 132 and 145, and the same in qwen_utils.py and deepseek_utils.py (github.com/Auto-CAP/MoE-CAP at e9e0d88, 7 August "
-      "2026). So its S-MFU\n"
-      "is too low where k > 1. Its S-MBU takes the experts that were used. The S-MFU of `tally report` counts all k.\n\n"
-      "| model | parameters charged to a token | parameters it uses | k | too low by |\n| --- | ---: | ---: | ---: | ---: |\n" +
+      "2026). So the numerator's\n"
+      "parameter term of its S-MFU is too low where k > 1. Its S-MBU takes the experts that were used. The S-MFU of `tally "
+      "report` counts all k.\n\n"
+      "| model | parameters charged to a token | parameters it uses | k | term too low by |\n| --- | ---: | ---: | ---: | ---: "
+      "|\n" +
       MoeCapRows() + "\nBoth without embedding, head, router, norms and biases, as that code counts.\n";
   page +=
       "\n## Published figures of the built-in models\n\n"
