@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a model is talked to: a conversation becomes a prompt, and its output an answer.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/export.h"
+#include "engine/base/status.h"
+#include "engine/chat/message.h"
+#include "engine/chat/output.h"
+
+namespace tally {
+
+// A chat template as found.
+struct ChatTemplateSource {
+  std::string text = {};    // Jinja
+  std::string origin = {};  // for messages: "FILE: tokenizer.chat_template", "DIR/chat_template.jinja"
+  // bos_token, eos_token and the like, spelled as in the vocabulary: variables of the template.
+  std::map<std::string, std::string> special_tokens = {};
+};
+
+// Does not change: any number of threads may use one at once.
+class TALLY_API ChatFormat {
+ public:
+  virtual ~ChatFormat() = default;
+  // kBadInput: what the template refuses (raise_exception, an unsupported role), with the template's message; what it does wrong
+  // (an undefined value, a type error), with its line; a tool that is no JSON; limits on steps and output.
+  virtual Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const = 0;
+  // A parser of the answer that follows `prompt`, which Render made: its end may already have begun the thinking.
+  virtual std::unique_ptr<OutputParser> NewParser(std::string_view prompt) const = 0;
+  // Of prompt and answers: "harmony", "Jinja, calls of Qwen".
+  virtual std::string Description() const = 0;
+};
+
+// By the template's text: harmony is rendered natively (harmony.h), the others run their Jinja (jinja/), and their answers are parsed
+// by the marks that the template uses (tool_formats.h). kBadInput: a template that cannot be read, with its line.
+TALLY_API Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& source);
+
+}  // namespace tally

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A conversation with a model: its history, the prompt of each turn, the answer taken apart as it comes, and the KV cache, of which
+// a turn reuses what its prompt has in common with what has run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/export.h"
+#include "engine/base/status.h"
+#include "engine/chat/chat_format.h"
+#include "engine/session/engine.h"
+#include "engine/session/generate.h"
+
+namespace tally {
+
+struct TurnOptions {
+  int64_t max_tokens = -1;  // of the answer; -1: until the context is full
+  SamplingOptions sampling = {};
+  // The answer as it comes. Returning false stops it (`finish` is kInterrupted).
+  std::function<bool(std::span<const OutputPart> parts)> on_parts = {};
+  std::function<void(int64_t done, int64_t total)> prompt_progress = {};  // of the prompt's tokens that are run
+  std::function<bool()> interrupted = {};                                 // polled between prefill chunks and tokens; true: stop
+};
+
+struct Turn {
+  ChatAnswer answer = {};
+  GenerateResult generated = {};  // prompt_tokens: those that were run; `tokens`: of the answer
+  int64_t reused_tokens = 0;      // of the prompt, whose KV was there already
+};
+
+class TALLY_API Conversation {
+ public:
+  virtual ~Conversation() = default;
+
+  // The messages so far. What a program puts here is rendered by the next turn.
+  virtual const std::vector<ChatMessage>& messages() const = 0;
+  virtual void SetMessages(std::vector<ChatMessage> messages) = 0;
+  // Everything of the request but its messages: tools, effort, thinking, variables, the date.
+  virtual ChatRequest& settings() = 0;
+
+  // Adds `messages` (a user's, or results of tools) to the history, runs the prompt and generates the assistant's answer, which is
+  // added too. Where the prompt was interrupted or the answer is empty because of an error, the history is as before.
+  // kBadInput: what the format refuses; a prompt that leaves no room in the context (ContextIsFull() is then true).
+  // An interrupted answer stays in the history as far as it came.
+  virtual Result<Turn> Say(std::vector<ChatMessage> messages, const TurnOptions& options) = 0;
+  // True after a Say that failed because the prompt has no room in the context.
+  virtual bool ContextIsFull() const = 0;
+
+  // Forgets the last user message and what came after it; false: there is none.
+  virtual bool Undo() = 0;
+  // Forgets all messages but the system's and developer's at the beginning.
+  virtual void Reset() = 0;
+  // The first pairs of user and assistant messages are forgotten until the rest takes at most half of the context; false: nothing
+  // is left to forget.
+  virtual Result<bool> ForgetOldest() = 0;
+
+  virtual int64_t tokens() const = 0;  // positions in the KV cache
+
+  // A session file: messages, settings, tokens and KV cache, with the format's version, the model's identity and a checksum
+  // (session_file.h). Save replaces the file in one step. Load replaces the conversation, or changes nothing and fails:
+  // kBadInput: no session file, damaged, of another version, model or KV type, longer than the context.
+  virtual Status Save(const std::string& path) const = 0;
+  virtual Status Load(const std::string& path) = 0;
+};
+
+// `engine` must outlive the conversation, and needs LoadOptions::sequences of 2 at least: one is kept where the answer begins, so that
+// formats that drop the thinking from history (and windows that cannot be rolled back) do not run the prompt again.
+// kBadInput: a model without a tokenizer, too few sequences.
+TALLY_API Result<std::unique_ptr<Conversation>> NewConversation(Engine& engine, std::shared_ptr<const ChatFormat> format);
+
+}  // namespace tally
