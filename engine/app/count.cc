@@ -43,7 +43,11 @@ Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argume
   request.options.batch = flags.batch;
   if (flags.type) {
     const Result<DType> type = ParseWeightType(*flags.type);
-    if (!type.ok()) return BadInput("--type: " + type.status().message());
+    if (!type.ok()) {
+      const std::vector<std::string_view> presets = QuantizePresets();
+      const bool preset = std::ranges::find(presets, *flags.type) != presets.end();
+      return BadInput("--type: " + type.status().message() + (preset ? "; presets are the --type of tally fit" : ""));
+    }
     request.options.type = *type;
     request.type_given = true;
   }
