@@ -68,6 +68,11 @@ std::string Units(const StepBound& b) {  // "int8 and f32"
   return Listed(names);
 }
 
+// Whether memory would bound the step, if the caches could not hold what it reads.
+bool SavedByCaches(const StepBound& b) { return b.cached && b.reading > b.computing; }
+
+std::string FromMemory(const StepBound& b) { return Rate(static_cast<double>(b.tokens) / b.reading) + " from memory"; }
+
 std::string BoundText(const StepBound& b, const FitMachine& machine, std::string_view each) {
   if (b.tokens_per_second <= 0)
     return "no bound: the machine's " + b.missing + " " + (b.missing.find(' ') == b.missing.npos ? "is" : "are") + " not given";
@@ -82,10 +87,7 @@ std::string BoundText(const StepBound& b, const FitMachine& machine, std::string
   if (b.at_peaks < b.computing) {
     text += ", " + Fixed(b.at_peaks / b.computing, 2) + " of the peaks: the scales of blocks take the rest";
   }
-  if (b.cached && b.reading > b.computing) {
-    text += "; " + Rate(static_cast<double>(b.tokens) / b.reading) + " from memory, but they fit the caches of " +
-            BytesText(machine.caches);
-  }
+  if (SavedByCaches(b)) text += "; " + FromMemory(b) + ", but they fit the caches of " + BytesText(machine.caches);
   return text;
 }
 
@@ -167,10 +169,14 @@ std::string AtType(const FittedModel& m, const FitRow& row) {
   return row.given ? (m.file ? "as stored" : "as published") + std::string(" (") + row.type + ")" : "at " + row.type;
 }
 
-// "at most 38.1 tokens/s decode, 901 prefill"; "": unknown
+// "at most 38.1 tokens/s decode, 901 prefill"; "": unknown. What is said of caches may be the host's, of which a guest has a part: the
+// rate of the memory stands beside it.
 std::string RatesText(const Fit& fit) {
   std::string text;
-  if (const double decode = fit.decode.tokens_per_second; decode > 0) text = "at most " + Rate(decode) + " tokens/s decode";
+  if (const double decode = fit.decode.tokens_per_second; decode > 0) {
+    text =
+        "at most " + Rate(decode) + " tokens/s decode" + (SavedByCaches(fit.decode) ? " (" + FromMemory(fit.decode) + ")" : "");
+  }
   if (const double prefill = fit.prefill.tokens_per_second; prefill > 0) {
     text += text.empty() ? "at most " + Rate(prefill) + " tokens/s prefill" : ", " + Rate(prefill) + " prefill";
   }
