@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/base/checksum.h"
 #include "engine/base/checked.h"
+#include "engine/base/checksum.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 #include "engine/session/loaded_model.h"
