@@ -114,17 +114,16 @@ std::optional<std::string> ReadTaggedArguments(const CallTags& tags, std::string
     if (value_at == after_key.npos) return std::nullopt;
     const ValueType type = TypeOf(after_key.substr(0, value_at));
     const std::string_view from_value = after_key.substr(value_at + tags.value_begin.size());
-    size_t end = from_value.find(tags.value_end), skipped = tags.value_end.size();
-    if (end == from_value.npos && !tags.end.empty()) {  // a value that only the call's end ends
-      end = from_value.find(tags.end);
-      skipped = 0;
-    }
+    size_t end = from_value.find(tags.value_end);
+    const bool last = end == from_value.npos && !tags.end.empty();  // only the call's end ends this value
+    if (last) end = from_value.find(tags.end);
     if (end == from_value.npos) return std::nullopt;
     std::string_view value = from_value.substr(0, end);
     if (tags.value_on_lines) value = WithoutLineEnds(value);
     if (json.size() > 1) json += ", ";
     json += QuoteJson(Trimmed(key)) + ": " + ValueToJson(value, type);
-    rest = from_value.substr(end + skipped);
+    if (last) break;
+    rest = from_value.substr(end + tags.value_end.size());
   }
   return json + "}";
 }

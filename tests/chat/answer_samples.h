@@ -230,6 +230,13 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "",
        {{"", "f", "{}"}, {"", "g", "{}"}}},
 
+      {"Jamba/Hunyuan",
+       "<tool_calls>",
+       "<tool_calls>[\n{\"name\": \"f\", \"arguments\": {}}\n]</tool_calls>",
+       "",
+       "",
+       {{"", "f", "{}"}}},
+
       {"Llama 3", kLlama, "{\"name\": \"f\", \"parameters\": {\"a\": \"x\"}}", "", "", {{"", "f", R"({"a": "x"})"}}},
       {"Llama 3",
        kLlama,

@@ -28,9 +28,10 @@ extern const Target kText;           // text through sound tokenizers, and ids b
 extern const Target kPattern;        // regular expressions, searched in parts and at once
 extern const Target kNpy;            // arrays written, and read as NumPy's documentation says
 extern const Target kTokenList;      // the lists of token ids of the command line
+extern const Target kAnswers;        // output of models in every format of calls and thinking
 
-inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors,   &kHuggingFace,
-                                             &kCountedConfig, &kTokenizerGguf, &kTokenizerJson, &kRanks,
-                                             &kText,          &kPattern,       &kNpy,           &kTokenList};
+inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors, &kHuggingFace, &kCountedConfig,
+                                             &kTokenizerGguf, &kTokenizerJson, &kRanks,       &kText,        &kPattern,
+                                             &kNpy,           &kTokenList,     &kAnswers};
 
 }  // namespace tally::fuzz
