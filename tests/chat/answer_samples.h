@@ -174,6 +174,8 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "Hm.",
        {{"", "f", R"({"x": 1})"}}},
 
+      {"Mistral", "[TOOL_CALLS]", "[TOOL_CALLS]f[ARGS]\"{\\\"x\\\": \\\"]}\\\"}\"", "", "", {{"", "f", R"({"x": "]}"})"}}},
+
       {"Gemma 4",
        kGemma4,
        "<|channel>thought\nHm.<channel|><|tool_call>call:f{city:<|\"|>New "
