@@ -34,5 +34,10 @@ extern const Target kHarmonyPrompt;  // a tool, variables and messages, rendered
 inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors,   &kHuggingFace,  &kCountedConfig,
                                              &kTokenizerGguf, &kTokenizerJson, &kRanks,         &kText,         &kPattern,
                                              &kNpy,           &kTokenList,     &kHarmonyOutput, &kHarmonyPrompt};
+extern const Target kAnswers;        // output of models in every format of calls and thinking
+
+inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors, &kHuggingFace, &kCountedConfig,
+                                             &kTokenizerGguf, &kTokenizerJson, &kRanks,       &kText,        &kPattern,
+                                             &kNpy,           &kTokenList,     &kAnswers};
 
 }  // namespace tally::fuzz
