@@ -32,17 +32,10 @@ extern const Target kTokenList;      // the lists of token ids of the command li
 extern const Target kHarmonyOutput;  // pieces of an answer in harmony
 extern const Target kHarmonyPrompt;  // a tool, variables and messages, rendered as harmony
 
-inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors,   &kHuggingFace,  &kCountedConfig,
-                                             &kTokenizerGguf, &kTokenizerJson, &kRanks,         &kText,         &kPattern,
-                                             &kNpy,           &kTokenList,     &kHarmonyOutput, &kHarmonyPrompt};
-extern const Target kAnswers;        // output of models in every format of calls and thinking
+extern const Target kAnswers;  // output of models in every format of calls and thinking
 
-inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors, &kHuggingFace, &kCountedConfig,
-                                             &kTokenizerGguf, &kTokenizerJson, &kRanks,       &kText,        &kPattern,
-                                             &kNpy,           &kTokenList,     &kAnswers};
-inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors,   &kHuggingFace,
-                                             &kCountedConfig, &kTokenizerGguf, &kTokenizerJson, &kRanks,
-                                             &kText,          &kPattern,       &kNpy,           &kJinja,
-                                             &kTokenList};
+inline constexpr const Target* kTargets[] = {
+    &kGguf, &kGgufSplit, &kSafetensors, &kHuggingFace, &kCountedConfig, &kTokenizerGguf, &kTokenizerJson, &kRanks,
+    &kText, &kPattern,   &kNpy,         &kJinja,       &kTokenList,     &kHarmonyOutput, &kHarmonyPrompt, &kAnswers};
 
 }  // namespace tally::fuzz
