@@ -17,6 +17,7 @@
 //   examples, defaults
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
