@@ -24,7 +24,6 @@
 #include <variant>
 #include <vector>
 
-#include "engine/base/export.h"
 #include "engine/base/status.h"
 #include "engine/chat/chat_format.h"
 #include "engine/chat/message.h"
@@ -92,7 +91,7 @@ Result<std::string> HarmonyTypeText(const std::string& schema);
 //   * A tool's message goes by its `name`, else by the name of the call that it answers.
 //   * Calls of built-in tools and their results ("browser.search", "python") are on the channel analysis, as content of type "code".
 // kBadInput: an effort other than low, medium and high; a tool, role or variable that is none; a tool's message without a name.
-TALLY_API std::unique_ptr<ChatFormat> MakeHarmonyFormat();
+std::unique_ptr<ChatFormat> MakeHarmonyFormat();
 
 // Of answers to a prompt that ends with <|start|>assistant. Only control pieces are special tokens. These rules give every sequence
 // of pieces an answer, which does not depend on where text is cut into pieces:

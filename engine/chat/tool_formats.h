@@ -6,7 +6,6 @@
 #include <memory>
 #include <string_view>
 
-#include "engine/base/export.h"
 #include "engine/chat/output.h"
 
 namespace tally {
@@ -22,10 +21,10 @@ struct AnswerSyntax {
 
 // By the marks that the template uses. A template without any mark of calls gives a syntax without calls; thinking is then still
 // looked for, between <think> and </think>: fine-tuned models think under the template of the model that they came from.
-TALLY_API AnswerSyntax DetectAnswerSyntax(std::string_view template_text);
+AnswerSyntax DetectAnswerSyntax(std::string_view template_text);
 
 // Whose calls: "Qwen/Hermes", "Mistral"; "none".
-TALLY_API std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);
+std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);
 
 // A parser of the answer that follows `prompt`. A prompt that ends with the mark that begins thinking, white space aside, has begun it.
 //
@@ -41,6 +40,6 @@ TALLY_API std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);
 //   - The arguments of a call are JSON where the body is well-formed: as the model wrote it, or rewritten from the format's own
 //     notation. Else, and where the call does not end, they are the rest of the body as it stands.
 //   - A call's id is what the format gives it, or empty.
-TALLY_API std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt);
+std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt);
 
 }  // namespace tally
