@@ -31,7 +31,8 @@ class JinjaFormat : public ChatFormat {
   using ParserFactory = std::function<std::unique_ptr<OutputParser>(std::string_view prompt)>;
 
   // kBadInput: a template that cannot be read. `description` is that of the format.
-  static Result<std::unique_ptr<JinjaFormat>> Make(const ChatTemplateSource& source, ParserFactory parsers, std::string description);
+  static Result<std::unique_ptr<JinjaFormat>> Make(const ChatTemplateSource& source, ParserFactory parsers,
+                                                   std::string description);
 
   Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const override;
   std::unique_ptr<OutputParser> NewParser(std::string_view prompt) const override { return parsers_(prompt); }

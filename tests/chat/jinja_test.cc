@@ -75,7 +75,8 @@ TEST(Jinja, BytesKeepTheirOrigin) {
             "[<{<|im_end|>}>]");
   EXPECT_EQ(Marked("{% filter replace('e', 'E') %}e{{ u }}e{% endfilter %}", variables), "E{<|im_}E{nd|>}E");
   EXPECT_EQ(Marked("{{ dict(**d).keys()|first }}{{ namespace(**d) }}", variables), "{<k><Namespace {'<k>': '<v>'}>}");
-  EXPECT_EQ(Marked("{{ 'x' if u else 'y' }}{{ u|length }}{{ u|default('z') }}{{ m|default('z') }}", variables), "x10{<|im_end|>}z");
+  EXPECT_EQ(Marked("{{ 'x' if u else 'y' }}{{ u|length }}{{ u|default('z') }}{{ m|default('z') }}", variables),
+            "x10{<|im_end|>}z");
   // A variable that the caller did not name is not trusted, whatever it is called.
   const auto segments = Render("{{ eos_token }}", variables);
   ASSERT_TRUE(segments.ok());
@@ -125,16 +126,21 @@ TEST(Jinja, BoundsHold) {
   expect(Repeated("{% for i in x %}", 300) + Repeated("{% endfor %}", 300), "nested deeper than 256");
   expect("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested deeper than 700");
   expect("{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}", "nested deeper than 700");
-  expect("{% set ns = namespace(x=1) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}", "values nested deeper than 256");
+  expect("{% set ns = namespace(x=1) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}",
+         "values nested deeper than 256");
   expect("{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}", "cannot be printed");
   expect("{% for i in range(100000) %}{% for i in range(100000) %}{% endfor %}{% endfor %}", "more than 10000000 steps");
   expect("{{ 'a' * 100000000000 }}", "a text of more than 67108864 bytes");
   expect("{{ [0] * 100000000000 }}", "repeated too often");
   expect("{{ range(1000000000)|list }}", "a range of more than 100000 numbers");
-  expect("{% set ns = namespace(x='a') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "a text of more than");
-  expect("{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "more than 1073741824 bytes");
-  expect("{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}"
-         "{% endfor %}{{ ns.x == ns.y }}", "more than 10000000 steps");
+  expect("{% set ns = namespace(x='a') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+         "a text of more than");
+  expect("{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+         "more than 1073741824 bytes");
+  expect(
+      "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}"
+      "{% endfor %}{{ ns.x == ns.y }}",
+      "more than 10000000 steps");
   expect("{{ '%999999999d' % 1 }}", "a width beyond 10000");
   expect("{{ '{:999999999}'.format(1) }}", "a width beyond 10000");
   expect("{{ 'a'.center(999999999) }}", "a width beyond");

@@ -30,9 +30,8 @@ extern const Target kNpy;            // arrays written, and read as NumPy's docu
 extern const Target kJinja;          // chat templates, rendered with variables
 extern const Target kTokenList;      // the lists of token ids of the command line
 
-inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors,   &kHuggingFace,
-                                             &kCountedConfig, &kTokenizerGguf, &kTokenizerJson, &kRanks,
-                                             &kText,          &kPattern,       &kNpy,           &kJinja,
-                                             &kTokenList};
+inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors, &kHuggingFace, &kCountedConfig,
+                                             &kTokenizerGguf, &kTokenizerJson, &kRanks,       &kText,        &kPattern,
+                                             &kNpy,           &kJinja,         &kTokenList};
 
 }  // namespace tally::fuzz

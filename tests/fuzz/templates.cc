@@ -56,17 +56,22 @@ std::vector<std::string> JinjaSeeds() {
       "{% endfor %}{% elif v is iterable and v is not string %}{{ v|map('string')|join(', ') }}{% else %}{{ v }}{% endif %}"
       "{% endmacro %}{{ show(tools[0]) }}{{ show(messages[0]) }}",
       "{% set ns = namespace(last=-1, text='') %}{% for m in messages %}{% if m.tool_calls %}{% set ns.last = loop.index0 %}"
-      "{% set ns.text = ns.text ~ m.tool_calls[0].function.arguments|tojson(indent=2) %}{% endif %}{% endfor %}{{ ns.last }}{{ ns.text }}",
+      "{% set ns.text = ns.text ~ m.tool_calls[0].function.arguments|tojson(indent=2) %}{% endif %}{% endfor %}{{ ns.last }}{{ "
+      "ns.text }}",
       "{% for part in x.split('y') %}[{{ part.strip().upper()[::-1].replace('a', x, 2) }}]{% else %}none{% endfor %}"
       "{{ x[0:2] ~ x[-1] }}{{ '%s-%05.1f %(n)s' % (x, n, 3) if n > 5 else '%5s|%-3d' % (x, n) }}",
-      "{{ '{:>9} {0} {x!r}'.format(x, x=x) if false else '{:>9}|{:.2f}'.format(x, 2.5) }}{{ l|sort|list }}{{ l|sum // 2 ** 3 % 4 }}",
+      "{{ '{:>9} {0} {x!r}'.format(x, x=x) if false else '{:>9}|{:.2f}'.format(x, 2.5) }}{{ l|sort|list }}{{ l|sum // 2 ** 3 % 4 "
+      "}}",
       "{% call(a) m(1) %}{{ a }}{{ x }}{% endcall %}{% macro m(i) %}{{ caller(x) }}{{ varargs }}{{ kwargs }}{% endmacro %}",
-      "{%- set t | indent(2, true) | title -%}\n{{ x }}\nab cd{%- endset -%}{{ t }}{% filter upper|trim %} {{ x }} {% endfilter %}",
+      "{%- set t | indent(2, true) | title -%}\n{{ x }}\nab cd{%- endset -%}{{ t }}{% filter upper|trim %} {{ x }} {% endfilter "
+      "%}",
       "{% for t in [[1, [2]], [3]] recursive %}{% if t is iterable %}{{ loop(t) }}{% else %}{{ t }}{{ loop.depth }}{% endif %}"
       "{% if loop.index == 2 %}{% break %}{% endif %}{% endfor %}",
-      "{{ messages|selectattr('role', 'equalto', 'user')|map(attribute='content')|first }}{{ messages|groupby('role')|list|length }}"
+      "{{ messages|selectattr('role', 'equalto', 'user')|map(attribute='content')|first }}{{ "
+      "messages|groupby('role')|list|length }}"
       "{{ dict(a=1, **tools[0]) }}{{ l|batch(2)|list }}{{ x|truncate(2, true, '') }}{{ x|urlencode|wordcount }}",
-      "{# c -#}  {% raw %}{{ x }}{%- endraw %}{% with a = 1, b = x %}{{ a ~ b }}{% endwith %}{% generation %}{{ x|e }}{% endgeneration %}"
+      "{# c -#}  {% raw %}{{ x }}{%- endraw %}{% with a = 1, b = x %}{{ a ~ b }}{% endwith %}{% generation %}{{ x|e }}{% "
+      "endgeneration %}"
       "{{ raise_exception('no ' + x) if n == 4 }}{{ strftime_now('%Y-%m-%d') }}",
       std::string("{{ a.b[0] }}{{ c }}").append(kNextFile).append(R"({"a": {"b": ["x"]}, "c": {"k": [1.5, null, "y"]}})"),
   };
