@@ -115,7 +115,9 @@ Result<Statement> StatementParser::ParseStatement(const std::string& tag) {
   } else if (tag == "block") {
     TALLY_ASSIGN_OR_RETURN(statement.node, ParseNamedBlock());
   } else if (tag == "generation") {
+    const int around = std::exchange(loops_, 0);
     TALLY_ASSIGN_OR_RETURN(Body inside, ParseBlock("endgeneration"));
+    loops_ = around;
     statement.node = Scoped{std::move(inside)};
   } else if (tag == "break" || tag == "continue") {
     if (loops_ == 0) return AtLine(line, "'" + tag + "' outside of a loop");
