@@ -121,8 +121,12 @@ struct Data {
 struct Print {
   Expressions values;
 };
+struct Branch {
+  ExpressionPtr condition;
+  Body body;
+};
 struct If {
-  std::vector<std::pair<ExpressionPtr, Body>> branches;  // if, elif...
+  std::vector<Branch> branches;  // if, elif...
   Body otherwise;
 };
 struct For {

@@ -136,7 +136,7 @@ Result<If> StatementParser::ParseIf() {
   while (true) {
     TALLY_ASSIGN_OR_RETURN(ExpressionPtr condition, ParseTuple(false));
     TALLY_ASSIGN_OR_RETURN(Body body, ParseBlock({"elif", "else", "endif"}));
-    node.branches.emplace_back(std::move(condition), std::move(body));
+    node.branches.push_back({std::move(condition), std::move(body)});
     if (TakeName("elif")) continue;
     if (TakeName("else")) {
       TALLY_ASSIGN_OR_RETURN(node.otherwise, ParseBlock("endif"));
