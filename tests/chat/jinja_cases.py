@@ -163,6 +163,7 @@ name is string and name is not mapping
 not n in list, not n == 3
 (n, name)
 n, name
+nested|sort(attribute='name')|list, 'straße'.title(), 'ßa'.capitalize(), 'abc' % missing, 'a%sb' % missing
 loop
 """
 
@@ -261,6 +262,10 @@ STATEMENTS = [
     "{% set it = list|map('string') %}{{ it|first }}{{ it|join }}",
     "{{ namespace(a=1, b=[namespace()]) }}",
     "{{ 1 }}{{ ' ' }}{{ none }}\n\n",
+    "{% for i in list %}{% if i > 0 %}{% continue %}{% endif %}{% else %}none finished{% endfor %}",
+    "{% for i in list %}{% set q %}{{ i }}{% if i == 1 %}{% break %}{% endif %}{% endset %}{{ q }}{% endfor %}{{ q }}",
+    "{% for i in list %}{% filter upper %}a{{ i }}{% if i == 1 %}{% continue %}{% endif %}{% endfilter %}{% endfor %}",
+    "{% for i in list %}{% generation %}{% break %}{% endgeneration %}{% endfor %}",
     "\n\n{{ n }}", "", "\n", "plain",
 ]
 

@@ -4,6 +4,7 @@
     jinja_oracle.py NOW TEMPLATE...    conversations through templates: JSON lines {template, case, variables, text | error}
 """
 import datetime
+import functools
 import json
 import sys
 
@@ -31,6 +32,7 @@ class GenerationBlocks(jinja2.ext.Extension):
         return caller()
 
 
+@functools.lru_cache
 def environment(now):
     def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
         return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

@@ -110,9 +110,9 @@ struct Target {
 
 struct Statement;
 struct Body {
-  std::vector<Statement> statements = {};
+  std::vector<Statement> statements;
   // Of a body with a scope of its own: names that are undefined where it begins, whatever the scopes around it have (scope_analysis.h).
-  std::vector<std::string> hidden = {};
+  std::vector<std::string> hidden;
 };
 
 struct Data {
@@ -121,8 +121,12 @@ struct Data {
 struct Print {
   Expressions values;
 };
+struct Branch {
+  ExpressionPtr condition;
+  Body body;
+};
 struct If {
-  std::vector<std::pair<ExpressionPtr, Body>> branches;  // if, elif...
+  std::vector<Branch> branches;  // if, elif...
   Body otherwise;
 };
 struct For {

@@ -140,29 +140,27 @@ Result<Value> JoinFilter(Runtime& run, const Value& self, const CallArguments& a
 
 Result<Value> SortFilter(Runtime& run, const Value& self, const CallArguments& arguments) {
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("sort", {"reverse", "case_sensitive", "attribute"}, arguments));
-  const bool several = p[2] != nullptr && p[2]->IsString() && p[2]->text().bytes().find(',') != std::string::npos;
-  std::vector<Keyed> keyed;
-  if (!several) {
-    TALLY_ASSIGN_OR_RETURN(const Path path, Path::Parse(&run.budget, p[2]));
-    TALLY_ASSIGN_OR_RETURN(keyed, KeyedItems(run, self, path, p.Flag(1)));
-  } else {
+  std::vector<Path> paths(1);
+  if (p[2] != nullptr && p[2]->IsString()) {
     const Text comma(",", true);
     TALLY_ASSIGN_OR_RETURN(const Values names, Split(&run.budget, p[2]->text(), &comma, -1, false));
-    std::vector<Path> paths;
-    for (const Value& name : names) {
-      TALLY_ASSIGN_OR_RETURN(Path path, Path::Parse(&run.budget, &name));
-      paths.push_back(std::move(path));
+    paths.resize(names.size());
+    for (size_t i = 0; i < names.size(); ++i) {
+      TALLY_ASSIGN_OR_RETURN(paths[i], Path::Parse(&run.budget, &names[i]));
     }
-    TALLY_ASSIGN_OR_RETURN(Values items, Iterate(&run.budget, self));
-    for (Value& item : items) {
-      Values keys;
-      for (const Path& path : paths) {
-        TALLY_ASSIGN_OR_RETURN(const Value key, path.Of(&run.budget, item));
-        keys.push_back(p.Flag(1) ? key : IgnoreCase(key));
-      }
-      TALLY_ASSIGN_OR_RETURN(Value key, MakeList(&run.budget, std::move(keys)));
-      keyed.push_back({std::move(item), std::move(key)});
+  } else {
+    TALLY_ASSIGN_OR_RETURN(paths[0], Path::Parse(&run.budget, p[2]));
+  }
+  std::vector<Keyed> keyed;
+  TALLY_ASSIGN_OR_RETURN(Values items, Iterate(&run.budget, self));
+  for (Value& item : items) {
+    Values keys;
+    for (const Path& path : paths) {
+      TALLY_ASSIGN_OR_RETURN(const Value key, path.Of(&run.budget, item));
+      keys.push_back(p.Flag(1) ? key : IgnoreCase(key));
     }
+    TALLY_ASSIGN_OR_RETURN(Value key, MakeList(&run.budget, std::move(keys)));
+    keyed.push_back({std::move(item), std::move(key)});
   }
   TALLY_RETURN_IF_ERROR(SortKeyed(&run.budget, p.Flag(0), &keyed));
   return ItemsOf(run, keyed);

@@ -145,7 +145,10 @@ class PercentFormatter {
       if (at_ < bytes.size()) TALLY_RETURN_IF_ERROR(Conversion());
       TALLY_RETURN_IF_ERROR(budget_->Step());
     }
-    const size_t given = tuple_ != nullptr ? tuple_->size() : values_.dict() != nullptr || values_.IsList() ? used_ : 1;
+    // Python takes whatever has items for a mapping, which need not be used.
+    const bool mapping =
+        values_.dict() != nullptr || values_.IsUndefined() || (values_.sequence() != nullptr && values_.sequence()->Indexable());
+    const size_t given = tuple_ != nullptr ? tuple_->size() : mapping ? used_ : 1;
     if (used_ < given && !named_) return BadInput("not all arguments converted during string formatting");
     TALLY_RETURN_IF_ERROR(budget_->Make(out_.size()));
     return Value(std::move(out_));

@@ -14,9 +14,10 @@ Result<Text> Interpreter::Render(const Body& body, const std::vector<std::pair<s
     scopes_.Current()->Set(name, Value(object));
   }
   for (const auto& [name, value] : variables) scopes_.Current()->Set(name, value);
-  const Result<Text> text = Capture(body);
-  if (text.ok()) return text;
-  return BadInput("line " + std::to_string(std::max(failed_line_, 1)) + ": " + text.status().message());
+  Text text;
+  const Result<Flow> flow = Capture(body, &text);
+  if (flow.ok()) return text;
+  return BadInput("line " + std::to_string(std::max(failed_line_, 1)) + ": " + flow.status().message());
 }
 
 Result<Interpreter::Flow> Interpreter::RunInScope(const Body& body) {
@@ -47,14 +48,12 @@ Status Interpreter::Enter() {
   return run_.budget.Step();
 }
 
-Result<Text> Interpreter::Capture(const Body& body) {
-  Text text;
-  Text* const before = std::exchange(out_, &text);
+Result<Interpreter::Flow> Interpreter::Capture(const Body& body, Text* text) {
+  Text* const before = std::exchange(out_, text);
   const Scopes::Entered scope(&scopes_);
   const Result<Flow> flow = RunInScope(body);
   out_ = before;
-  TALLY_RETURN_IF_ERROR(flow.status());
-  return text;
+  return flow;
 }
 
 Status Interpreter::Write(const Text& text) {
@@ -113,11 +112,8 @@ Result<Values> Interpreter::LoopItems(const For& node, const Value& items, Scope
 
 Status Interpreter::RunLoop(const For& node, const Value& items, Scope* scope, int depth0) {
   TALLY_ASSIGN_OR_RETURN(Values walked, LoopItems(node, items, scope));
-  if (walked.empty()) {
-    const Scopes::Entered otherwise(&scopes_, scope);
-    return RunInScope(node.otherwise).status();
-  }
   TALLY_ASSIGN_OR_RETURN(Loop * loop, run_.New<Loop>(std::move(walked), depth0, node.recursive ? &node : nullptr, scope));
+  bool finished = false;  // jinja2 runs `else` where no iteration came to its end, were there any or not
   for (size_t i = 0; i < loop->items().size(); ++i) {
     const Scopes::Entered iteration(&scopes_, scope);
     loop->set_index(i);
@@ -125,8 +121,11 @@ Status Interpreter::RunLoop(const For& node, const Value& items, Scope* scope, i
     TALLY_RETURN_IF_ERROR(Assign(node.target, loop->items()[i]));
     TALLY_ASSIGN_OR_RETURN(const Flow flow, RunInScope(node.body));
     if (flow == Flow::kBreak) break;
+    finished = finished || flow == Flow::kNext;
   }
-  return {};
+  if (finished || node.otherwise.statements.empty()) return {};
+  const Scopes::Entered otherwise(&scopes_, scope);
+  return RunInScope(node.otherwise).status();
 }
 
 Result<Value> Interpreter::CallLoop(const Loop& loop, const CallArguments& arguments) {
@@ -178,7 +177,9 @@ Result<Value> Interpreter::Filtered(const Expression& filter, Text text) {
 }
 
 Result<Interpreter::Flow> Interpreter::Do(const SetBlock& node) {
-  TALLY_ASSIGN_OR_RETURN(Text text, Capture(node.body));
+  Text text;
+  TALLY_ASSIGN_OR_RETURN(const Flow flow, Capture(node.body, &text));
+  if (flow != Flow::kNext) return flow;  // a loop around is left, and nothing assigned
   if (node.filter == nullptr) {
     TALLY_RETURN_IF_ERROR(Assign(node.target, Value(std::move(text))));
     return Flow::kNext;
@@ -209,7 +210,9 @@ Result<Interpreter::Flow> Interpreter::Do(const CallBlock& node) {
 }
 
 Result<Interpreter::Flow> Interpreter::Do(const FilterBlock& node) {
-  TALLY_ASSIGN_OR_RETURN(Text inside, Capture(node.body));
+  Text inside;
+  TALLY_ASSIGN_OR_RETURN(const Flow flow, Capture(node.body, &inside));
+  if (flow != Flow::kNext) return flow;
   TALLY_ASSIGN_OR_RETURN(const Value value, Filtered(*node.filter, std::move(inside)));
   TALLY_ASSIGN_OR_RETURN(const Text text, Str(&run_.budget, value));
   TALLY_RETURN_IF_ERROR(Write(text));

@@ -25,8 +25,8 @@ class Interpreter {
   Result<Flow> Run(const Statement& statement);
   // The same in a scope of its own, which is the current one.
   Result<Flow> RunInScope(const Body& body);
-  // The text that a body makes, in a scope within the current one.
-  Result<Text> Capture(const Body& body);
+  // The same in a new scope within the current one; what it prints is added to `text`.
+  Result<Flow> Capture(const Body& body, Text* text);
 
   Result<Flow> Do(const Data& node);
   Result<Flow> Do(const Print& node);

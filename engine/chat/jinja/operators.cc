@@ -162,7 +162,7 @@ Result<Value> Arithmetic(Budget* budget, BinaryOp op, const Value& a, const Valu
   if (a.IsInteger() && b.IsInteger()) return Integers(op, a.integer(), b.integer());
   if (a.IsNumber() && b.IsNumber()) return Floats(op, a.number(), b.number());
   if (op == BinaryOp::kAdd) return Add(budget, a, b);
-  if (op == BinaryOp::kModulo && a.IsString() && !b.IsUndefined()) return PercentFormat(budget, a.text(), b);
+  if (op == BinaryOp::kModulo && a.IsString()) return PercentFormat(budget, a.text(), b);
   if (op == BinaryOp::kMultiply && Repeatable(a) && b.IsInteger()) return Repeat(budget, a, b.integer());
   if (op == BinaryOp::kMultiply && a.IsInteger() && Repeatable(b)) return Repeat(budget, b, a.integer());
   return TypeError(op, a, b);

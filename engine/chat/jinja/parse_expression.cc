@@ -11,23 +11,6 @@ namespace {
 
 using Kind = Token::Kind;
 
-std::string DescribeToken(const Token& token) {
-  switch (token.kind) {
-    case Kind::kData: return "template data / text";
-    case Kind::kPrintBegin: return "begin of print statement";
-    case Kind::kPrintEnd: return "end of print statement";
-    case Kind::kBlockBegin: return "begin of statement block";
-    case Kind::kBlockEnd: return "end of statement block";
-    case Kind::kString: return "string";
-    case Kind::kInteger: return "integer";
-    case Kind::kFloat: return "float";
-    case Kind::kEnd: return "end of template";
-    case Kind::kName:
-    case Kind::kOperator: break;
-  }
-  return token.text;
-}
-
 template <class Op>
 struct Symbol {
   std::string_view text;
@@ -48,29 +31,6 @@ const Symbol<Op>* FindSymbol(const Symbol<Op> (&symbols)[n], const Token& token)
 }
 
 }  // namespace
-
-Status TokenReader::Unexpected(std::string_view expected) const {
-  if (Is(Kind::kEnd)) return Fail("unexpected end of template, expected '" + std::string(expected) + "'");
-  return Fail("expected token '" + std::string(expected) + "', got '" + DescribeToken(Now()) + "'");
-}
-
-Status TokenReader::Expect(Kind kind) {
-  if (!Is(kind)) return Unexpected(DescribeToken({kind, 1, kind == Kind::kName ? "name" : ""}));
-  Take();
-  return {};
-}
-
-Status TokenReader::ExpectOperator(std::string_view op) { return TakeOperator(op) ? Status() : Unexpected(op); }
-Status TokenReader::ExpectName(std::string_view name) { return TakeName(name) ? Status() : Unexpected(name); }
-
-Result<std::string> TokenReader::AnyName() {
-  if (!Is(Kind::kName)) return Unexpected("name");
-  return Take().text;
-}
-
-Status TokenReader::CheckNesting() const {
-  return depth_ > kMaxNesting ? Fail("nested deeper than " + std::to_string(kMaxNesting)) : Status();
-}
 
 template <class Node>
 Result<ExpressionPtr> ExpressionParser::Make(int line, Node node) {
@@ -233,7 +193,7 @@ Result<ExpressionPtr> ExpressionParser::ParsePrimary() {
   }
   if (IsOperator("[")) return ParseList();
   if (IsOperator("{")) return ParseDict();
-  if (!TakeOperator("(")) return Fail("unexpected '" + DescribeToken(Now()) + "'");
+  if (!TakeOperator("(")) return Fail("unexpected '" + Describe(Now()) + "'");
   TALLY_ASSIGN_OR_RETURN(ExpressionPtr inside, ParseTuple(true, {}, true));
   TALLY_RETURN_IF_ERROR(ExpectOperator(")"));
   return inside;
@@ -272,7 +232,7 @@ Result<ExpressionPtr> ExpressionParser::ParseTuple(bool with_conditional, std::s
     is_tuple = true;
   }
   if (!is_tuple && items.size() == 1) return std::move(items[0]);
-  if (!is_tuple && !parenthesized) return Fail("Expected an expression, got '" + DescribeToken(Now()) + "'");
+  if (!is_tuple && !parenthesized) return Fail("Expected an expression, got '" + Describe(Now()) + "'");
   return Make(line, TupleDisplay{std::move(items)});
 }
 
@@ -456,7 +416,7 @@ Result<Target> ExpressionParser::ParseOneTarget(bool with_attributes) {
     TALLY_RETURN_IF_ERROR(ExpectOperator(")"));
     return target;
   }
-  if (!Is(Kind::kName)) return Fail("can't assign to '" + DescribeToken(Now()) + "'");
+  if (!Is(Kind::kName)) return Fail("can't assign to '" + Describe(Now()) + "'");
   static constexpr std::string_view kConstants[] = {"true", "false", "none", "True", "False", "None"};
   if (std::find(std::begin(kConstants), std::end(kConstants), Now().text) != std::end(kConstants)) {
     return Fail("can't assign to '" + Now().text + "'");
@@ -480,7 +440,7 @@ Result<Target> ExpressionParser::ParseTarget(bool with_attributes, std::string_v
     is_tuple = true;
   }
   if (!is_tuple && all.parts.size() == 1) return Target(std::move(all.parts[0]));
-  if (all.parts.empty()) return Fail("Expected an expression, got '" + DescribeToken(Now()) + "'");
+  if (all.parts.empty()) return Fail("Expected an expression, got '" + Describe(Now()) + "'");
   return all;
 }
 

@@ -115,7 +115,9 @@ Result<Statement> StatementParser::ParseStatement(const std::string& tag) {
   } else if (tag == "block") {
     TALLY_ASSIGN_OR_RETURN(statement.node, ParseNamedBlock());
   } else if (tag == "generation") {
+    const int around = std::exchange(loops_, 0);
     TALLY_ASSIGN_OR_RETURN(Body inside, ParseBlock("endgeneration"));
+    loops_ = around;
     statement.node = Scoped{std::move(inside)};
   } else if (tag == "break" || tag == "continue") {
     if (loops_ == 0) return AtLine(line, "'" + tag + "' outside of a loop");
@@ -134,7 +136,7 @@ Result<If> StatementParser::ParseIf() {
   while (true) {
     TALLY_ASSIGN_OR_RETURN(ExpressionPtr condition, ParseTuple(false));
     TALLY_ASSIGN_OR_RETURN(Body body, ParseBlock({"elif", "else", "endif"}));
-    node.branches.emplace_back(std::move(condition), std::move(body));
+    node.branches.push_back({std::move(condition), std::move(body)});
     if (TakeName("elif")) continue;
     if (TakeName("else")) {
       TALLY_ASSIGN_OR_RETURN(node.otherwise, ParseBlock("endif"));

@@ -2,58 +2,17 @@
 // Tokens into a tree: the grammar of jinja2 3.1 (https://jinja.palletsprojects.com/en/stable/templates/).
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "engine/base/status.h"
 #include "engine/chat/jinja/ast.h"
-#include "engine/chat/jinja/lexer.h"
+#include "engine/chat/jinja/token_reader.h"
 
 namespace tally::jinja {
 
 // Errors begin with "line N: ".
 Result<Body> ParseTemplate(std::string_view source);
-
-// What the parsers of expressions and of statements share.
-class TokenReader {
- protected:
-  explicit TokenReader(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
-
-  const Token& Now() const { return tokens_[at_]; }
-  const Token& After() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
-  const Token& Take() { return at_ + 1 < tokens_.size() ? tokens_[at_++] : tokens_[at_]; }
-  bool Is(Token::Kind kind) const { return Now().kind == kind; }
-  bool IsName(std::string_view name) const { return Is(Token::Kind::kName) && Now().text == name; }
-  bool IsOperator(std::string_view op) const { return Is(Token::Kind::kOperator) && Now().text == op; }
-  bool TakeName(std::string_view name) { return IsName(name) && (Take(), true); }
-  bool TakeOperator(std::string_view op) { return IsOperator(op) && (Take(), true); }
-  Status Expect(Token::Kind kind);
-  Status ExpectOperator(std::string_view op);
-  Status ExpectName(std::string_view name);
-  Result<std::string> AnyName();
-  Status Fail(std::string_view reason) const { return AtLine(Now().line, reason); }
-  Status Unexpected(std::string_view expected) const;
-
-  // Counts how deep the parser is; an error where that is too deep.
-  class Nesting {
-   public:
-    explicit Nesting(int* depth) : depth_(depth) { ++*depth_; }
-    Nesting(const Nesting&) = delete;
-    Nesting& operator=(const Nesting&) = delete;
-    ~Nesting() { --*depth_; }
-
-   private:
-    int* depth_;
-  };
-  Status CheckNesting() const;
-  int depth_ = 0;
-
- private:
-  std::vector<Token> tokens_;  // the last is kEnd
-  size_t at_ = 0;
-};
 
 class ExpressionParser : public TokenReader {
  protected:

@@ -89,13 +89,13 @@ class Visitor {
   }
   // All elif together count as one branch, in which one follows the other.
   void operator()(const If& node) {
-    Loads(node.branches[0].first, symbols_);
+    Loads(node.branches[0].condition, symbols_);
     std::vector<Symbols> branches(3, *symbols_);
-    Visitor(&branches[0]).VisitAll(node.branches[0].second);
+    Visitor(&branches[0]).VisitAll(node.branches[0].body);
     for (size_t i = 1; i < node.branches.size(); ++i) {
-      Loads(node.branches[i].first, &branches[1]);
+      Loads(node.branches[i].condition, &branches[1]);
       std::vector<Symbols> body(1, branches[1]);
-      Visitor(&body[0]).VisitAll(node.branches[i].second);
+      Visitor(&body[0]).VisitAll(node.branches[i].body);
       branches[1].Join(body);
     }
     Visitor(&branches[2]).VisitAll(node.otherwise);

@@ -123,10 +123,10 @@ bool IsUpperCase(int32_t code) { return utf8proc_isupper(code) != 0; }
 
 namespace {
 
-void AppendUpper(int32_t code, bool trusted, Text* out) {
-  if (code == 0xDF) return out->Append("SS", trusted);
+void AppendUpper(int32_t code, bool title, bool trusted, Text* out) {
+  if (code == 0xDF) return out->Append(title ? "Ss" : "SS", trusted);
   std::string one;
-  AppendUtf8(static_cast<uint32_t>(utf8proc_toupper(code)), &one);
+  AppendUtf8(static_cast<uint32_t>(title ? utf8proc_totitle(code) : utf8proc_toupper(code)), &one);
   out->Append(one, trusted);
 }
 
@@ -165,7 +165,8 @@ Text ChangeCase(const Text& text, Case to) {
       case Case::kCapitalize: upper = first; break;
       case Case::kSwap: upper = !IsUpperCase(c.code); break;
     }
-    upper ? AppendUpper(c.code, trusted, &out) : AppendLower(c.code, trusted, &out);
+    upper ? AppendUpper(c.code, to == Case::kTitle || to == Case::kCapitalize, trusted, &out)
+          : AppendLower(c.code, trusted, &out);
     first = false;
     after_cased = IsCased(c.code);
     at += c.bytes;
