@@ -17,6 +17,7 @@ namespace tally {
 
 // A chat template as found.
 struct ChatTemplateSource {
+  std::string name = {};    // of several in a checkpoint, "tool_use"; empty: the default one
   std::string text = {};    // Jinja
   std::string origin = {};  // for messages: "FILE: tokenizer.chat_template", "DIR/chat_template.jinja"
   // bos_token, eos_token and the like, spelled as in the vocabulary: variables of the template.

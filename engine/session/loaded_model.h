@@ -24,6 +24,7 @@ class LoadedModel final : public Model {
   const Recipe& recipe() const override { return spec_.recipe; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const Status& tokenizer_status() const override { return tokenizer_status_; }
+  const Result<std::vector<ChatTemplateSource>>& chat_templates() const override { return chat_templates_; }
   const MemoryPlan& memory_plan() const override { return plan_; }
   const ParameterCounts& parameters() const override { return parameters_; }
   const books::NotRun& not_run() const override { return not_run_; }
@@ -46,6 +47,7 @@ class LoadedModel final : public Model {
   ModelSpec spec_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Status tokenizer_status_;
+  Result<std::vector<ChatTemplateSource>> chat_templates_ = std::vector<ChatTemplateSource>();
   MemoryPlan plan_;
   ParameterCounts parameters_;
   books::NotRun not_run_;

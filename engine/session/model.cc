@@ -9,6 +9,7 @@
 
 #include "counters/books/weight_table.h"
 #include "engine/base/format.h"
+#include "engine/chat/template_source.h"
 #include "engine/graph/plan.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/matmul/openblas.h"
@@ -141,6 +142,7 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   } else {
     model->tokenizer_status_ = tokenizer.status();
   }
+  model->chat_templates_ = ReadChatTemplates(inventory, model->tokenizer_.get());
   std::vector<DType> types = MatrixTypes(inventory, spec);
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckOptions(spec.recipe, types, options)));
 

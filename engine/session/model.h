@@ -14,6 +14,7 @@
 #include "engine/base/export.h"
 #include "engine/base/kinds.h"
 #include "engine/base/status.h"
+#include "engine/chat/chat_format.h"
 #include "engine/recipe/recipe.h"
 #include "engine/text/tokenizer.h"
 
@@ -57,8 +58,10 @@ class TALLY_API Model {
  public:
   virtual ~Model() = default;
   virtual const Recipe& recipe() const = 0;
-  virtual const Tokenizer* tokenizer() const = 0;           // null: token ids in, token ids out
-  virtual const Status& tokenizer_status() const = 0;       // what is wrong with the checkpoint's tokenizer, which is null then
+  virtual const Tokenizer* tokenizer() const = 0;      // null: token ids in, token ids out
+  virtual const Status& tokenizer_status() const = 0;  // what is wrong with the checkpoint's tokenizer, which is null then
+  // The checkpoint's chat templates, the default one first; empty: it has none. An error: what is wrong with them.
+  virtual const Result<std::vector<ChatTemplateSource>>& chat_templates() const = 0;
   virtual const MemoryPlan& memory_plan() const = 0;        // for the options of LoadModel; an engine's may differ
   virtual const ParameterCounts& parameters() const = 0;    // from the inventory
   virtual const books::NotRun& not_run() const = 0;         // stored and not run

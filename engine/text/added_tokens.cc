@@ -70,7 +70,7 @@ uint32_t AddedTokens::Child(uint32_t node, uint8_t byte) const {
   return found != last && found->byte == byte ? static_cast<uint32_t>(found - nodes_.begin()) : 0;
 }
 
-std::vector<AddedTokens::Match> AddedTokens::Find(std::string_view text, bool parse_special) const {
+std::vector<AddedTokens::Match> AddedTokens::Find(std::string_view text, std::span<const ByteRange> special) const {
   std::vector<Match> matches;
   if (tokens_.empty()) return matches;
   std::vector<std::pair<size_t, int32_t>> begins;  // places where tokens begin, last first, and the longest token there
@@ -83,7 +83,12 @@ std::vector<AddedTokens::Match> AddedTokens::Find(std::string_view text, bool pa
       next = Child(node, byte);
     }
     node = next;
-    const int32_t longest = parse_special ? nodes_[node].any : nodes_[node].plain;
+    while (!special.empty() && special.back().begin > at) special = special.first(special.size() - 1);
+    int32_t longest = nodes_[node].any;
+    if (longest >= 0 && tokens_[static_cast<size_t>(longest)].special &&
+        (special.empty() || at + tokens_[static_cast<size_t>(longest)].text.size() > special.back().end)) {
+      longest = nodes_[node].plain;
+    }
     if (longest >= 0) begins.emplace_back(at, longest);
   }
   size_t done = 0;

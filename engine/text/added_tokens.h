@@ -4,16 +4,21 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tally {
 
+struct ByteRange {
+  size_t begin = 0, end = 0;
+};
+
 struct AddedToken {
   std::string text;
   int32_t id = -1;
-  bool special = false;  // found only where the caller parses special tokens
+  bool special = false;  // found only where the caller parses special tokens, all of it
   bool lstrip = false;   // a match includes the white space before the token
   bool rstrip = false;   // a match includes the white space after the token
 };
@@ -31,8 +36,9 @@ class AddedTokens {
     int32_t id = -1;
     size_t begin = 0, end = 0;  // bytes, stripped white space included
   };
-  // The matches, in order and without overlap. An lstrip ends at the match before it.
-  std::vector<Match> Find(std::string_view text, bool parse_special) const;
+  // The matches, in order and without overlap. An lstrip ends at the match before it. `special`: where special tokens are parsed,
+  // in order and apart from one another.
+  std::vector<Match> Find(std::string_view text, std::span<const ByteRange> special) const;
 
  private:
   // A node stands for a suffix of tokens. Its children are adjacent, sorted by byte.

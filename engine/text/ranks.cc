@@ -189,6 +189,7 @@ Result<std::unique_ptr<Tokenizer>> Build(const std::string& path, Encoding encod
     }
     parts.control[id] = true;
     if (EndsGeneration(token.text, harmony)) parts.eos.push_back(token.id);
+    parts.control_text.emplace(token.id, token.text);
     parts.raw_tokens.Add({.text = std::move(token.text), .id = token.id, .special = true});
   }
   parts.description = "tiktoken's BPE (" + std::string(encoding.name) + "), " + std::to_string(ranks.count) + " ranks, " +

@@ -14,7 +14,6 @@ struct TextTokenizer::Scratch {
   Matcher matcher;
   Growth normal_growth, growth;
   ModelScratch model;
-  bool parse_special = false;
   std::vector<int32_t> ids;
 };
 
@@ -22,10 +21,10 @@ namespace {
 
 // Walks `text` from one added token to the next: between(stretch, its offset), then token(id).
 template <class Between, class Token>
-Status ForEachAdded(const AddedTokens& tokens, std::string_view text, bool parse_special, const Between& between,
+Status ForEachAdded(const AddedTokens& tokens, std::string_view text, std::span<const ByteRange> special, const Between& between,
                     const Token& token) {
   size_t done = 0;
-  for (const AddedTokens::Match& match : tokens.Find(text, parse_special)) {
+  for (const AddedTokens::Match& match : tokens.Find(text, special)) {
     if (match.begin > done) TALLY_RETURN_IF_ERROR(between(text.substr(done, match.begin - done), done));
     token(match.id);
     done = match.end;
@@ -33,39 +32,84 @@ Status ForEachAdded(const AddedTokens& tokens, std::string_view text, bool parse
   return done < text.size() ? between(text.substr(done), done) : Status();
 }
 
+// The parts of `ranges` within [begin, end), from `begin` on.
+std::vector<ByteRange> Within(std::span<const ByteRange> ranges, size_t begin, size_t end) {
+  std::vector<ByteRange> within;
+  for (const ByteRange& range : ranges) {
+    const size_t first = std::max(range.begin, begin), last = std::min(range.end, end);
+    if (first < last) within.push_back({first - begin, last - begin});
+  }
+  return within;
+}
+
 }  // namespace
 
-Status TextTokenizer::EncodeNormalized(std::string_view text, bool at_start, Scratch& scratch) const {
+Status TextTokenizer::EncodeNormalized(std::string_view text, std::span<const ByteRange> special, bool at_start,
+                                       Scratch& scratch) const {
   const PreTokenizer::Sink sink = [&](std::string_view piece) { return p_.model->Encode(piece, scratch.model, &scratch.ids); };
   return ForEachAdded(
-      p_.normalized_tokens, text, scratch.parse_special,
+      p_.normalized_tokens, text, special,
       [&](std::string_view stretch, size_t offset) {
         return p_.pre.Run(stretch, at_start && offset == 0, scratch.matcher, scratch.growth, sink);
       },
       [&](int32_t id) { scratch.ids.push_back(id); });
 }
 
-Status TextTokenizer::EncodeRaw(std::string_view text, bool at_start, Scratch& scratch) const {
-  if (p_.normalizer.size() == 0) return EncodeNormalized(text, at_start, scratch);
+Status TextTokenizer::EncodeRaw(std::string_view text, std::span<const ByteRange> special, bool at_start,
+                                Scratch& scratch) const {
+  if (p_.normalizer.size() == 0) return EncodeNormalized(text, special, at_start, scratch);
   const Result<std::string> normalized = p_.normalizer.Apply(text, scratch.matcher, scratch.normal_growth);
   if (!normalized.ok()) return {normalized.status().code(), "normalizer: " + normalized.status().message()};
-  return EncodeNormalized(*normalized, at_start, scratch);
+  // Normalization moves bytes. What lies in no range may not become special, so a stretch of both kinds has no special tokens.
+  const ByteRange all{0, normalized->size()};
+  const bool whole = special.size() == 1 && special[0].begin == 0 && special[0].end == text.size();
+  return EncodeNormalized(*normalized, std::span(&all, whole ? 1 : 0), at_start, scratch);
+}
+
+Status TextTokenizer::EncodeText(std::string_view text, std::span<const ByteRange> special, Scratch& scratch) const {
+  return ForEachAdded(
+      p_.raw_tokens, text, special,
+      [&](std::string_view stretch, size_t offset) {
+        return EncodeRaw(stretch, Within(special, offset, offset + stretch.size()), offset == 0, scratch);
+      },
+      [&](int32_t id) { scratch.ids.push_back(id); });
 }
 
 Result<std::vector<int32_t>> TextTokenizer::Encode(std::string_view text, EncodeOptions options) const {
   std::string repaired;
   text = WellFormed(text, &repaired);
   Scratch scratch(text.size(), p_);
-  scratch.parse_special = options.parse_special;
   scratch.ids.reserve(text.size() / 4 + 8);
   if (options.add_special) scratch.ids = p_.prefix;
-  const Status status = ForEachAdded(
-      p_.raw_tokens, text, options.parse_special,
-      [&](std::string_view stretch, size_t offset) { return EncodeRaw(stretch, offset == 0, scratch); },
-      [&](int32_t id) { scratch.ids.push_back(id); });
+  const ByteRange all{0, text.size()};
+  const Status status = EncodeText(text, std::span(&all, options.parse_special ? 1 : 0), scratch);
   if (!status.ok()) return OneLine(status);
   if (options.add_special) scratch.ids.insert(scratch.ids.end(), p_.suffix.begin(), p_.suffix.end());
   return std::move(scratch.ids);
+}
+
+Result<std::vector<int32_t>> TextTokenizer::EncodeSegments(std::span<const TextSegment> segments) const {
+  std::string text, repaired;
+  std::vector<ByteRange> special;
+  for (const TextSegment& segment : segments) {
+    const size_t begin = text.size();
+    text += WellFormed(segment.text, &repaired);
+    if (!segment.parse_special || text.size() == begin) continue;
+    if (!special.empty() && special.back().end == begin) {
+      special.back().end = text.size();
+    } else {
+      special.push_back({begin, text.size()});
+    }
+  }
+  Scratch scratch(text.size(), p_);
+  const Status status = EncodeText(text, special, scratch);
+  if (!status.ok()) return OneLine(status);
+  return std::move(scratch.ids);
+}
+
+std::string TextTokenizer::ControlText(int32_t id) const {
+  const auto found = p_.control_text.find(id);
+  return found == p_.control_text.end() ? "" : found->second;
 }
 
 std::string TextTokenizer::Decode(std::span<const int32_t> ids) const {

@@ -32,9 +32,10 @@ class TextTokenizer final : public Tokenizer {
     Normalizer normalizer;
     PreTokenizer pre;
     std::unique_ptr<TokenModel> model;
-    std::vector<std::string> bytes;       // by id: the decoded token
-    std::vector<bool> control;            // by id
-    std::vector<int32_t> prefix, suffix;  // the ids that add_special puts around a text
+    std::vector<std::string> bytes;                                     // by id: the decoded token
+    std::vector<bool> control;                                          // by id
+    std::unordered_map<int32_t, std::string, NumberHash> control_text;  // of those with a spelling
+    std::vector<int32_t> prefix, suffix;                                // the ids that add_special puts around a text
     bool drops_leading_space = false;
     // By id: the decoded token at the beginning of a text, where it is not `bytes` less one leading space.
     std::unordered_map<int32_t, std::string, NumberHash> first_bytes;
@@ -48,11 +49,13 @@ class TextTokenizer final : public Tokenizer {
   }
 
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options) const override;
+  Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment> segments) const override;
   std::string TokenBytes(int32_t id) const override { return InRange(id) ? p_.bytes[static_cast<size_t>(id)] : ""; }
   std::string FirstTokenBytes(int32_t id) const override;
   std::string Decode(std::span<const int32_t> ids) const override;
   bool DropsLeadingSpace() const override { return p_.drops_leading_space; }
   bool IsControl(int32_t id) const override { return InRange(id) && p_.control[static_cast<size_t>(id)]; }
+  std::string ControlText(int32_t id) const override;
   int32_t vocab_size() const override { return static_cast<int32_t>(p_.bytes.size()); }
   int32_t bos() const override { return p_.bos; }
   std::vector<int32_t> eos() const override { return p_.eos; }
@@ -64,8 +67,10 @@ class TextTokenizer final : public Tokenizer {
  private:
   struct Scratch;
   bool InRange(int64_t id) const { return id >= 0 && id < static_cast<int64_t>(p_.bytes.size()); }
-  Status EncodeRaw(std::string_view text, bool at_start, Scratch& scratch) const;
-  Status EncodeNormalized(std::string_view text, bool at_start, Scratch& scratch) const;
+  // Appends the ids of `text`; `special`: where special tokens are parsed.
+  Status EncodeText(std::string_view text, std::span<const ByteRange> special, Scratch& scratch) const;
+  Status EncodeRaw(std::string_view text, std::span<const ByteRange> special, bool at_start, Scratch& scratch) const;
+  Status EncodeNormalized(std::string_view text, std::span<const ByteRange> special, bool at_start, Scratch& scratch) const;
 
   Parts p_;
 };

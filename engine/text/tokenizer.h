@@ -22,6 +22,12 @@ struct EncodeOptions {
   bool parse_special = false;  // special tokens spelled out in the text become tokens
 };
 
+// A stretch of a text that is encoded as one.
+struct TextSegment {
+  std::string_view text;
+  bool parse_special = false;  // special tokens spelled out in it become tokens
+};
+
 // Does not change: any number of threads may use one at once.
 class TALLY_API Tokenizer {
  public:
@@ -29,6 +35,9 @@ class TALLY_API Tokenizer {
   // UTF-8 (invalid bytes become U+FFFD) -> ids. NUL bytes are text like any other. kBadInput: a character without a token in a
   // vocabulary without an unknown token; a text that is too costly for an expression of the tokenizer.
   virtual Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const = 0;
+  // The ids of the joined text, with nothing added before or after it. Special tokens are those that lie in segments that parse them
+  // (neighbouring ones count as one). Errors as Encode.
+  virtual Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment> segments) const = 0;
   // The bytes of one token; empty for control tokens. May be part of a character. Ids out of range: empty.
   virtual std::string TokenBytes(int32_t id) const = 0;
   // All of them, as published decoders have it: a leading space that encoding added is dropped
@@ -38,6 +47,7 @@ class TALLY_API Tokenizer {
   // What Decode makes of a token that begins a text: TokenBytes, but for that space (Metaspace: all spaces).
   virtual std::string FirstTokenBytes(int32_t id) const;
   virtual bool IsControl(int32_t id) const = 0;
+  virtual std::string ControlText(int32_t id) const = 0;  // the spelling of a control token, "<|im_end|>"; empty for others
   virtual int32_t vocab_size() const = 0;
   virtual int32_t bos() const = 0;               // -1: none
   virtual std::vector<int32_t> eos() const = 0;  // end of text, turn or message

@@ -251,6 +251,7 @@ Result<std::unique_ptr<TextTokenizer>> GgufTokenizerReader::Read() {
   TALLY_RETURN_IF_ERROR(model_ == "gpt2" ? ReadBytePairs() : ReadScored());
   for (size_t id = 0; id < tokens_.size(); ++id) {
     if (types_[id] == kUserDefined) parts_.bytes[id] = tokens_[id];  // spelled out, whatever the alphabet
+    if (parts_.control[id]) parts_.control_text.emplace(static_cast<int32_t>(id), tokens_[id]);
   }
   TALLY_RETURN_IF_ERROR(ReadAddedTokens());
   return std::make_unique<TextTokenizer>(std::move(parts_));

@@ -359,6 +359,7 @@ Status JsonTokenizerReader::ReadConfig() {
   const bool harmony = has("<|return|>") && has("<|call|>");
   for (size_t id = 0; id < spelling_.size(); ++id) {
     const auto number = static_cast<int32_t>(id);
+    if (parts_.control[id]) parts_.control_text.emplace(number, spelling_[id]);
     if (parts_.control[id] && number != eos && EndsGeneration(spelling_[id], harmony)) parts_.eos.push_back(number);
   }
   return {};

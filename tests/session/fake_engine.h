@@ -22,6 +22,8 @@ class FakeTokenizer final : public Tokenizer {
   explicit FakeTokenizer(std::vector<std::string> bytes, std::vector<int32_t> ends = {})
       : bytes_(std::move(bytes)), ends_(std::move(ends)) {}
   Result<std::vector<int32_t>> Encode(std::string_view, EncodeOptions) const override { return BadInput("not needed"); }
+  Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment>) const override { return BadInput("not needed"); }
+  std::string ControlText(int32_t id) const override { return IsControl(id) ? bytes_[static_cast<size_t>(id)] : ""; }
   std::string TokenBytes(int32_t id) const override {
     return id >= 0 && id < vocab_size() ? bytes_[static_cast<size_t>(id)] : "";
   }
@@ -47,6 +49,7 @@ class FakeModel final : public Model {
   const Recipe& recipe() const override { return recipe_; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const Status& tokenizer_status() const override { return tokenizer_status_; }
+  const Result<std::vector<ChatTemplateSource>>& chat_templates() const override { return chat_templates_; }
   const MemoryPlan& memory_plan() const override { return plan_; }
   const ParameterCounts& parameters() const override { return parameters_; }
   const books::NotRun& not_run() const override { return not_run_; }
@@ -56,6 +59,7 @@ class FakeModel final : public Model {
   Recipe recipe_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Status tokenizer_status_;
+  Result<std::vector<ChatTemplateSource>> chat_templates_ = std::vector<ChatTemplateSource>();
   MemoryPlan plan_;
   ParameterCounts parameters_;
   books::NotRun not_run_;

@@ -91,6 +91,24 @@ TEST(GgufTokenizer, MergesInOrderOfRank) {
   EXPECT_EQ(t->Description(), "byte-level BPE (gpt-2), 261 tokens");
 }
 
+// The tokens are those of the joined text, but a special token counts only where all of it is in segments that parse.
+TEST(GgufTokenizer, SegmentsSayWhereSpecialTokensAre) {
+  const auto t = Make(ByteLevel({"ab"}, {"a b"}));
+  const auto encode = [&](std::vector<TextSegment> segments) {
+    auto ids = t->EncodeSegments(segments);
+    EXPECT_TRUE(ids.ok()) << ids.status().message();
+    return ids.ok() ? *ids : Ids{};
+  };
+  EXPECT_EQ(encode({{"<s>a", true}, {"b<s>", false}}), (Ids{257, 256, '<', 's', '>'}));  // "ab" over the border
+  EXPECT_EQ(encode({{"<", true}, {"s>", false}}), (Ids{'<', 's', '>'}));
+  EXPECT_EQ(encode({{"<", false}, {"s>", true}}), (Ids{'<', 's', '>'}));
+  EXPECT_EQ(encode({{"<", true}, {"", false}, {"s>", true}}), (Ids{257}));
+  EXPECT_EQ(encode({{"</s>", false}, {"</s>", true}, {"</s>", false}}), (Ids{'<', '/', 's', '>', 258, '<', '/', 's', '>'}));
+  EXPECT_EQ(encode({}), Ids{});
+  EXPECT_EQ(t->ControlText(258), "</s>");
+  EXPECT_EQ(t->ControlText('a') + t->ControlText(-1) + t->ControlText(259), "");
+}
+
 TEST(GgufTokenizer, BytesOfAnyKind) {
   const auto t = Make(ByteLevel({}, {}));
   EXPECT_EQ(Encode(*t, std::string("a\0b", 3)), (Ids{'a', 0, 'b'}));

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/chat/template_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/format.h"
+#include "engine/text/json_steps.h"
+#include "engine/text/utf8.h"
+#include "loaders/inventory/file_reader.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxTemplateBytes = 1 << 20;  // published ones have up to 20 KiB
+constexpr size_t kMaxTemplates = 64;
+constexpr std::string_view kExtension = ".jinja";
+
+class Reader {
+ public:
+  explicit Reader(std::map<std::string, std::string> special_tokens) : special_tokens_(std::move(special_tokens)) {}
+
+  Status Add(std::string name, std::string text, std::string origin) {
+    if (text.size() > kMaxTemplateBytes) {
+      return BadInput(origin + ": a chat template of " + std::to_string(text.size()) + " bytes, at most " +
+                      std::to_string(kMaxTemplateBytes) + " expected");
+    }
+    if (found_.size() == kMaxTemplates) {
+      return BadInput(origin + ": more than " + std::to_string(kMaxTemplates) + " chat templates");
+    }
+    std::string repaired;
+    if (WellFormed(text, &repaired).data() != text.data()) return BadInput(origin + ": the chat template is not UTF-8");
+    if (name == "default") name.clear();
+    found_.push_back(
+        {.name = std::move(name), .text = std::move(text), .origin = std::move(origin), .special_tokens = special_tokens_});
+    return {};
+  }
+  Status AddFile(std::string name, const std::string& path) {
+    TALLY_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path, kMaxTemplateBytes));
+    return Add(std::move(name), std::move(text), Printable(path));
+  }
+  bool empty() const { return found_.empty(); }
+  std::vector<ChatTemplateSource> Take() {
+    std::stable_sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    return std::move(found_);
+  }
+
+ private:
+  std::map<std::string, std::string> special_tokens_;
+  std::vector<ChatTemplateSource> found_;
+};
+
+Result<std::vector<ChatTemplateSource>> FromGguf(const Inventory& inventory, const Tokenizer* tokenizer) {
+  const Metadata& metadata = inventory.metadata;
+  std::map<std::string, std::string> special;
+  constexpr std::pair<const char*, const char*> kTokens[] = {{"bos_token", "tokenizer.ggml.bos_token_id"},
+                                                             {"eos_token", "tokenizer.ggml.eos_token_id"},
+                                                             {"unk_token", "tokenizer.ggml.unknown_token_id"},
+                                                             {"pad_token", "tokenizer.ggml.padding_token_id"}};
+  for (const auto& [variable, key] : kTokens) {
+    if (tokenizer == nullptr) break;
+    TALLY_ASSIGN_OR_RETURN(const auto id, metadata.GetInt(key));
+    if (!id || *id < 0 || *id >= tokenizer->vocab_size()) continue;
+    std::string text = tokenizer->ControlText(static_cast<int32_t>(*id));
+    if (!text.empty()) special.emplace(variable, std::move(text));
+  }
+  Reader reader(std::move(special));
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  for (const auto& [key, value] : metadata.values()) {
+    if (key != kKey && !key.starts_with(std::string(kKey) + ".")) continue;
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr) {
+      return BadInput(metadata.source + ": key '" + Printable(key) + "': expected a string, found " +
+                      std::string(internal::KindOf(value)));
+    }
+    TALLY_RETURN_IF_ERROR(
+        reader.Add(key.size() > kKey.size() ? key.substr(kKey.size() + 1) : "", *text, metadata.source + ": " + Printable(key)));
+  }
+  return reader.Take();
+}
+
+// The strings that tokenizer_config.json gives under NAME_token, as they are or as the content of an added token.
+std::map<std::string, std::string> SpecialTokens(const Json& config) {
+  std::map<std::string, std::string> special;
+  if (!config.is_object()) return special;
+  for (const auto& [key, value] : config.items()) {
+    if (!key.ends_with("_token")) continue;
+    const Json& text = value.is_object() ? Member(value, "content") : value;
+    if (text.is_string()) special.emplace(key, text.get<std::string>());
+  }
+  return special;
+}
+
+Status AddConfigured(const Json& config, const std::string& path, Reader* reader) {
+  const Json& given = Member(config, "chat_template");
+  const std::string where = Printable(path) + ": chat_template";
+  if (given.is_null()) return {};
+  if (given.is_string()) return reader->Add("", given.get<std::string>(), where);
+  if (!given.is_array()) return BadInput(where + ": expected a string or a list of {name, template}");
+  for (const Json& each : given) {
+    const Json &name = Member(each, "name"), &text = Member(each, "template");
+    if (!name.is_string() || !text.is_string()) return BadInput(where + ": expected a string or a list of {name, template}");
+    TALLY_RETURN_IF_ERROR(
+        reader->Add(name.get<std::string>(), text.get<std::string>(), where + " '" + Printable(name.get<std::string>()) + "'"));
+  }
+  return {};
+}
+
+Result<std::vector<ChatTemplateSource>> FromDirectory(const fs::path& directory) {
+  std::error_code error;
+  Json config;
+  const std::string config_path = (directory / "tokenizer_config.json").string();
+  if (fs::exists(config_path, error)) {
+    TALLY_ASSIGN_OR_RETURN(config, ParseJsonFile(config_path));
+  }
+  Reader reader(SpecialTokens(config));
+  if (const fs::path file = directory / "chat_template.jinja"; fs::exists(file, error)) {
+    TALLY_RETURN_IF_ERROR(reader.AddFile("", file.string()));
+  }
+  for (auto it = fs::directory_iterator(directory / "additional_chat_templates", error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.ends_with(kExtension)) continue;
+    TALLY_RETURN_IF_ERROR(reader.AddFile(name.substr(0, name.size() - kExtension.size()), it->path().string()));
+  }
+  if (reader.empty()) TALLY_RETURN_IF_ERROR(AddConfigured(config, config_path, &reader));
+  return reader.Take();
+}
+
+}  // namespace
+
+Result<std::vector<ChatTemplateSource>> ReadChatTemplates(const Inventory& inventory, const Tokenizer* tokenizer) {
+  if (inventory.format == FileFormat::kGguf) return FromGguf(inventory, tokenizer);
+  std::error_code error;
+  const fs::path path(inventory.path);
+  return FromDirectory(fs::is_directory(path, error) ? path : path.parent_path());
+}
+
+}  // namespace tally
