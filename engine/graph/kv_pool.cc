@@ -11,8 +11,6 @@
 namespace tally {
 namespace {
 
-int64_t BlocksFor(int64_t positions) { return (positions + kKvBlock - 1) / kKvBlock; }
-
 __extension__ typedef unsigned __int128 Wide;
 
 // a * b / c without overflow on the way; UINT64_MAX where the result overflows.
@@ -128,6 +126,7 @@ Result<std::unique_ptr<KvPool>> KvPool::Create(std::span<const KvLayerSpec> laye
     TALLY_ASSIGN_OR_RETURN(group.pool, AnonymousMemory::Allocate(group.bytes(), true));
     size_t offset = 0;
     for (const size_t layer : group.layers) {
+      pool->layers_[layer].layout = layers[layer].layout;
       pool->layers_[layer].offset = offset;
       offset += layers[layer].layout.BlockBytes();
     }

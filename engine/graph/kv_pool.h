@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -58,6 +59,16 @@ class KvPool {
   Status Truncate(int32_t sequence, int64_t length);
   void Free(int32_t sequence);  // an unknown one is ignored
 
+  // Writes a sequence as bytes: its length, the blocks that it holds of each group, and these blocks. Equal contents give equal bytes:
+  // lanes beyond the length are zero. kBadInput: no such sequence; errors of `write`.
+  using Sink = std::function<Status(std::span<const uint8_t> bytes)>;
+  Status Export(int32_t sequence, const Sink& write) const;
+  // A new sequence out of the bytes of Export, by a pool of the same layers. `read` fills what it is given with the bytes that
+  // follow. kBadInput: bytes of other layers or none of Export's, more positions than the context, `sequences` are live, too few
+  // blocks; errors of `read`. Nothing changes on an error.
+  using Source = std::function<Status(std::span<uint8_t> bytes)>;
+  Result<int32_t> Import(const Source& read);
+
   // The tables of a layer, indexed by sequence id; valid until the next call that changes a sequence.
   std::span<const KvTable> Tables(int32_t layer) const { return layers_[static_cast<size_t>(layer)].tables; }
   uint64_t BytesAllocated() const;  // of blocks in use; a shared one counts once
@@ -83,6 +94,7 @@ class KvPool {
     void Drop(int32_t id);
   };
   struct Layer {
+    KvLayout layout;
     size_t offset = 0;                            // of its block within the group's
     std::vector<std::vector<uint8_t*>> pointers;  // [sequence][block], null below `first`
     std::vector<KvTable> tables;                  // [sequence]
@@ -98,8 +110,11 @@ class KvPool {
     std::vector<Held> held;  // [group]
   };
 
+  static int64_t BlocksFor(int64_t positions) { return (positions + kKvBlock - 1) / kKvBlock; }
   static std::vector<Group> MakeGroups(std::span<const KvLayerSpec> layers, const KvPoolSize& size);
   static Status CheckGroups(std::span<const Group> groups, const KvPoolSize& size);
+  void ClearLanes(const Group& group, uint8_t* block, int64_t from) const;
+  Result<int32_t> Fill(std::span<const uint64_t> first, int64_t length, const Source& read);
   bool WritesShared(const Group& group, const Held& held, int64_t length) const;
   Status CheckHeld(const Sequence& s, int64_t length, const char* what) const;
   void Append(Group& group, int32_t sequence, Held& held, int32_t id);

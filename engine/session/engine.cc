@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // NewEngine: a stepper over a loaded model, with its own team.
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/checked.h"
+#include "engine/base/checksum.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 #include "engine/session/loaded_model.h"
@@ -25,6 +28,24 @@ class Planned {
   std::atomic<uint64_t>& total_;
   uint64_t bytes_, others_;
 };
+
+template <class T>
+std::string_view BytesOf(std::span<const T> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
+// A weight's type and shape, and four pieces of each of its slices.
+void AddSample(const WeightView& weight, Checksum* sum) {
+  const std::array<int64_t, 4> shape = {static_cast<int64_t>(weight.dtype), weight.slices, weight.rows, weight.cols};
+  sum->Add(BytesOf<int64_t>(shape));
+  const size_t bytes = weight.layout == WeightLayout::kVector     ? static_cast<size_t>(weight.cols) * sizeof(float)
+                       : weight.layout == WeightLayout::kRowMajor ? static_cast<size_t>(weight.rows) * weight.panel_stride
+                                                                  : static_cast<size_t>(weight.panels()) * weight.panel_stride;
+  const size_t piece = std::min<size_t>(bytes, 64);
+  for (int64_t s = 0; s < weight.slices; ++s) {
+    for (size_t i = 0; i < 4; ++i) sum->Add(BytesOf<uint8_t>({weight.Slice(s) + (bytes - piece) / 3 * i, piece}));
+  }
+}
 
 class StepperEngine final : public Engine {
  public:
@@ -52,6 +73,18 @@ class StepperEngine final : public Engine {
   int64_t Length(int32_t sequence) const override { return stepper_->cache().Length(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override { return stepper_->cache().Truncate(sequence, length); }
   void Free(int32_t sequence) override { stepper_->cache().Free(sequence); }
+  Status Export(int32_t sequence, const KvPool::Sink& write) const override { return stepper_->cache().Export(sequence, write); }
+  Result<int32_t> Import(const KvPool::Source& read) override { return stepper_->cache().Import(read); }
+  uint64_t Fingerprint() const override {
+    Checksum sum;
+    sum.Add(model_->recipe().family);
+    for (const WeightView& weight : model_->weights().views()) AddSample(weight, &sum);
+    for (const RopeFrequencies* rope : {&rope_.global, &rope_.local}) {
+      sum.Add(BytesOf<float>(rope->inv_freq));
+      sum.Add(BytesOf<float>({&rope->magnitude, 1}));
+    }
+    return sum.value();
+  }
   Result<Mat<const float>> Step(std::span<const BatchRow> rows) override {
     const Team::Turn turn(team_);  // engines that are stepped at the same time take turns by step
     return stepper_->Step(rows);

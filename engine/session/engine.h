@@ -43,6 +43,16 @@ class TALLY_API Engine {
   // has already dropped.
   virtual Status Truncate(int32_t sequence, int64_t length) = 0;
   virtual void Free(int32_t sequence) = 0;  // an unknown one is ignored
+  // Writes a sequence's KV cache as bytes, block by block: `write` gets what follows, valid during the call. kBadInput: no such
+  // sequence; errors of `write`.
+  virtual Status Export(int32_t sequence, const std::function<Status(std::span<const uint8_t> bytes)>& write) const = 0;
+  // A new sequence out of the bytes of Export; its next steps give the same bits. `read` fills what it is given with the bytes that
+  // follow. They must come from an engine of the same Fingerprint() and kv_type(). kBadInput: bytes that Export did not make, more
+  // positions than the context, LoadOptions::sequences are in use, no room; errors of `read`. Nothing changes on an error.
+  virtual Result<int32_t> Import(const std::function<Status(std::span<uint8_t> bytes)>& read) = 0;
+  // What a KV cache depends on besides its type: a hash of the weights' shapes, types and a sample of their bytes, and of the
+  // frequencies of the rotary embedding. Looks at some pages of every weight. The same on every machine.
+  virtual uint64_t Fingerprint() const = 0;
   // Runs 1 to max_batch rows, any mix of sequences; the rows of a sequence are in order, from its length on. Returns the logits
   // of the rows with want_logits (at most max_logit_rows) in row order: [rows with want_logits, vocab], f32, valid until the next
   // Step. kBadInput: too many rows, a token beyond the vocabulary, no such sequence, a full context or cache, not enough memory,

@@ -36,6 +36,7 @@ enum class FinishReason : uint8_t { kLength, kEos, kStop, kContextFull, kInterru
 
 struct GenerateResult {
   std::vector<int32_t> tokens = {};  // generated, the end token not included
+  int32_t end_token = -1;            // the end token that was drawn, if `finish` is kEos
   std::string text = {};             // UTF-8; empty without a tokenizer
   int64_t prompt_tokens = 0;         // prompt tokens that were run
   int64_t decode_steps = 0;          // steps of one token; the first token comes from the prompt's logits

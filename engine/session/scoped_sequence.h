@@ -14,6 +14,8 @@ class ScopedSequence {
     TALLY_ASSIGN_OR_RETURN(const int32_t id, engine.NewSequence());
     return ScopedSequence(engine, id);
   }
+  // One that the engine has made.
+  static ScopedSequence Own(Engine& engine, int32_t id) { return {engine, id}; }
   // All positions of another sequence: `shared` with it, or in memory of their own.
   static Result<ScopedSequence> Of(Engine& engine, int32_t sequence, bool shared) {
     TALLY_ASSIGN_OR_RETURN(const int32_t id, shared ? engine.Fork(sequence, engine.Length(sequence)) : engine.Copy(sequence));

@@ -105,6 +105,9 @@ class FakeEngine final : public Engine {
     return {};
   }
   void Free(int32_t sequence) override { lengths_.erase(sequence); }
+  Status Export(int32_t, const std::function<Status(std::span<const uint8_t>)>&) const override { return BadInput("not needed"); }
+  Result<int32_t> Import(const std::function<Status(std::span<uint8_t>)>&) override { return BadInput("not needed"); }
+  uint64_t Fingerprint() const override { return 0; }
   size_t live_sequences() const { return lengths_.size(); }
 
   Result<Mat<const float>> Step(std::span<const BatchRow> rows) override {

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checksum of bytes that come in pieces.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "engine/base/mix.h"
+
+namespace tally {
+
+// Of 64 bits: words of 8 bytes, each mixed into the sum by SplitMix64, and the length at the end. It does not depend on how the bytes
+// are cut into pieces. A change within one word always changes it; other damage goes unseen once in 2^64 times. It is no
+// protection against somebody who means to deceive.
+class Checksum {
+ public:
+  void Add(std::string_view bytes) {
+    length_ += bytes.size();
+    while (used_ != 0 && !bytes.empty()) {
+      AddByte(bytes.front());
+      bytes.remove_prefix(1);
+    }
+    for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
+      uint64_t word;
+      std::memcpy(&word, bytes.data(), 8);
+      sum_ = SplitMix64(sum_ ^ word);
+    }
+    for (const char byte : bytes) AddByte(byte);
+  }
+  uint64_t value() const { return SplitMix64(SplitMix64(sum_ ^ word_) ^ length_); }
+
+ private:
+  void AddByte(char byte) {
+    word_ |= static_cast<uint64_t>(static_cast<uint8_t>(byte)) << (8 * used_);
+    if (++used_ < 8) return;
+    sum_ = SplitMix64(sum_ ^ word_);
+    word_ = 0;
+    used_ = 0;
+  }
+
+  uint64_t sum_ = 0, length_ = 0;
+  uint64_t word_ = 0;  // of the bytes that do not fill a word yet
+  int used_ = 0;
+};
+
+}  // namespace tally

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Session files: a conversation with the KV cache of what it has run.
+//
+//   header   SessionHeader, 64 bytes
+//   history  messages and settings as JSON (session_json.h)
+//   tokens   int32 each: those whose keys and values follow
+//   cache    what Engine::Export wrote; nothing without tokens
+//   u64      Checksum of all bytes before it
+//
+// Numbers are little-endian. The cache is the memory layout of its type: whoever changes that layout raises kSessionVersion.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/chat/message.h"
+#include "engine/session/engine.h"
+#include "loaders/inventory/file_reader.h"
+
+namespace tally {
+
+inline constexpr uint32_t kSessionVersion = 1;
+
+struct SessionHeader {
+  char magic[8] = {'T', 'A', 'L', 'L', 'Y', 'S', 'E', 'S'};
+  uint32_t version = kSessionVersion;
+  uint32_t kv_type = 0;      // KvType
+  uint64_t fingerprint = 0;  // Engine::Fingerprint
+  uint64_t context = 0;      // of the engine that wrote it
+  uint64_t history_bytes = 0;
+  uint64_t tokens = 0;
+  uint64_t cache_bytes = 0;
+  uint64_t checksum = 0;  // of the header before it
+};
+static_assert(sizeof(SessionHeader) == 64);
+
+// What a file says besides the KV cache.
+struct SessionState {
+  std::vector<ChatMessage> messages = {};
+  ChatRequest settings = {};         // without messages
+  std::vector<int32_t> tokens = {};  // whose keys and values are in the cache
+};
+
+// Replaces the file in one step. `sequence` has run the state's tokens and nothing else; it is not looked at if there are none.
+// kBadInput: the file cannot be written.
+Status WriteSession(const std::string& path, const SessionState& state, const Engine& engine, int32_t sequence);
+
+// A session file that has been checked as a whole, and its KV cache still in the file.
+class SessionFile {
+ public:
+  // kBadInput names the file: it cannot be read, is no session file, cut short or damaged, of another version, model or KV type,
+  // longer than the context.
+  static Result<SessionFile> Open(const std::string& path, const Engine& engine);
+
+  const SessionState& state() const { return state_; }
+  // A new sequence of `engine`, that of Open, which has run the state's tokens. kBadInput: as Engine::Import.
+  Result<int32_t> ImportCache(Engine& engine) const;
+
+ private:
+  explicit SessionFile(FileReader file) : file_(std::move(file)) {}
+  Status Refusal(const std::string& why) const;
+  Status CheckHeader(const Engine& engine);
+  Status CheckBytes() const;
+  Status ReadState(const Engine& engine);
+
+  FileReader file_;
+  SessionHeader header_;
+  SessionState state_;
+};
+
+}  // namespace tally
