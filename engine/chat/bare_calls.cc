@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/chat/bare_calls.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "engine/chat/call_reader.h"
+
+namespace tally {
+namespace {
+
+// The keys that a call may begin with: JSON with another first key is an answer in JSON, and need not be held back.
+bool MayBeginCall(std::string_view body) {
+  static constexpr std::array<std::string_view, 4> kFirst = {"\"name\"", "\"type\"", "\"parameters\"", "\"arguments\""};
+  const size_t key = std::min(body.find_first_not_of(kWhiteSpace, 1), body.size());
+  return std::ranges::any_of(kFirst, [&](std::string_view first) { return FitAt(body, key, first) != Fit::kNo; });
+}
+
+}  // namespace
+
+// Goes on in the text; false: it is not calls alone.
+bool BareCallParser::MayBeCalls() {
+  static constexpr std::string_view kBetween = " \t\r\n;";
+  while (at_ < text_.size()) {
+    if (!scanner_) {
+      if (kBetween.find(text_[at_]) != kBetween.npos) {
+        ++at_;
+        continue;
+      }
+      if (text_[at_] != '{') return false;
+      scanner_.emplace(format_, CallBody::kJson, no_stops_);
+    }
+    const std::string_view body = std::string_view(text_).substr(at_);
+    if (!MayBeginCall(body)) return false;
+    if (scanner_->Scan(body) == CallScanner::Found::kMore) return true;
+    std::optional<ToolCall> call = ReadCall(format_, CallBody::kJson, body.substr(0, scanner_->at()), /*ended=*/false);
+    if (!call || !call->arguments.starts_with('{')) return false;  // an object that has a name, say of a city
+    at_ += scanner_->at();
+    scanner_.reset();
+    calls_.emplace_back(at_, *std::move(call));
+  }
+  return true;
+}
+
+void BareCallParser::HandOver(std::vector<OutputPart>* parts) {
+  undecided_ = false;
+  others_->Push({text_}, parts);
+}
+
+void BareCallParser::Push(OutputPiece piece, std::vector<OutputPart>* parts) {
+  if (undecided_ && piece.control) {  // ends the calls, or the answer is of another kind
+    if (calls_.empty() || scanner_) {
+      HandOver(parts);
+    } else {
+      Finish(parts);
+    }
+  }
+  if (!undecided_) {
+    others_->Push(piece, parts);
+    return;
+  }
+  text_ += piece.text;
+  if (!MayBeCalls()) HandOver(parts);
+}
+
+void BareCallParser::Finish(std::vector<OutputPart>* parts) {
+  if (undecided_ && (calls_.empty() || scanner_)) HandOver(parts);
+  if (!undecided_) {
+    others_->Finish(parts);
+    return;
+  }
+  undecided_ = false;
+  size_t begin = 0;
+  for (auto& [end, call] : calls_) {
+    parts->push_back({OutputPart::Kind::kCall, text_.substr(begin, end - begin), std::move(call)});
+    begin = end;
+  }
+  if (begin < text_.size()) parts->push_back({OutputPart::Kind::kMark, text_.substr(begin)});
+}
+
+}  // namespace tally

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows that describe how models write calls and thinking. The tables are in tool_formats.cc.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace tally {
+
+struct Tags {
+  std::string_view begin = {}, end = {};
+};
+
+struct ThinkingMarks {
+  std::string_view sign = {};  // in a template that uses them
+  Tags tags = {};
+};
+
+// How one call is written. JSON is understood in every section: a body that begins with '{' is JSON.
+enum class CallBody : uint8_t {
+  kJson,    // {"name": NAME, "arguments": {...}}
+  kNamed,   // NAME, args_mark, {...}
+  kTagged,  // NAME and each argument between tags: CallTags
+  kBraced,  // call:NAME{key:value, ...}: JSON with bare keys, strings between two `quote`
+  kPython,  // NAME(key=value, ...)
+};
+
+// A call is name_begin NAME name_end, then arguments, then end. An argument is key_begin KEY key_end, anything, value_begin VALUE
+// value_end. What stands between key_end and value_begin may say string="true", or "false" for JSON.
+struct CallTags {
+  std::string_view name_begin = {}, name_end = {};
+  std::string_view key_begin = {}, key_end = {};
+  std::string_view value_begin = {}, value_end = {};
+  std::string_view end = {};    // empty: the end of the section
+  bool value_on_lines = false;  // a line feed after value_begin and one before value_end belong to the tags
+};
+
+// Marks that open and close a section: a stretch in which there are calls and nothing else.
+struct CallSection {
+  Tags marks = {};  // no end: a section ends at the first text that is no call
+  CallBody body = CallBody::kJson;
+};
+
+struct CallFormat {
+  std::string_view name = {};
+  std::array<std::string_view, 2> signs = {};  // all of these are in a template that uses the format
+  Tags group = {};                             // around all sections, if there is such a mark
+  std::array<CallSection, 2> sections = {};    // unused ones have no begin
+  std::string_view between = " \t\r\n[],";  // characters that may stand between calls: JSON and Python lists of calls are calls
+  std::array<std::string_view, 2> others = {};  // further marks, which belong to neither content nor calls
+
+  std::string_view args_mark = {}, id_mark = {};  // kNamed: NAME id_mark ID args_mark {...}; the id may be missing
+  std::string_view type_word = {};                // kNamed: TYPE args_mark NAME, then the arguments on a line of their own
+  const CallTags* tags = nullptr;                 // kTagged
+  std::string_view quote = {};                    // kBraced
+
+  bool name_is_key = false;  // JSON calls are {NAME: {...}}
+  bool calls_in_thinking = false;
+  bool bare_json = false;  // an answer that is nothing but JSON calls has no marks
+};
+
+}  // namespace tally

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the body of a call ends, while it comes.
+#pragma once
+
+#include <string_view>
+
+#include "engine/chat/call_format.h"
+#include "engine/chat/marks.h"
+
+namespace tally {
+
+// Reads each byte of a body once.
+class CallScanner {
+ public:
+  // All must outlive the scanner. `stops`: marks that end the body wherever they stand, but in strings and in tagged values.
+  CallScanner(const CallFormat& format, CallBody body, const MarkSet& stops);
+
+  enum class Found : uint8_t {
+    kMore,    // the body goes on, as far as is known
+    kEnd,     // before at()
+    kNoCall,  // what stands before at() cannot begin a call
+  };
+  // `body`: what has come of it, from its beginning, more at each call. Not to be called after kEnd and kNoCall.
+  Found Scan(std::string_view body);
+  CallBody body() const { return body_; }
+  size_t at() const { return at_; }            // bytes that were understood
+  bool complete() const { return complete_; }  // kEnd: by the body's own end, not by a mark in the midst of it
+
+ private:
+  Found ScanHead(std::string_view body);
+  Found ScanBrackets(std::string_view body);
+  Found ScanTags(std::string_view body);
+  Found ScanTaggedName(std::string_view body);
+  bool Heads(char c) const;
+  bool SkipString(std::string_view body);
+
+  const CallFormat& format_;
+  const CallBody body_;
+  const MarkSet& stops_;
+  MarkSet head_marks_, tag_marks_;
+
+  size_t at_ = 0;
+  bool complete_ = false;
+  bool in_head_ = true;  // before the first bracket, or the name of a tagged call
+  bool past_head_mark_ = false;
+  int64_t depth_ = 0;              // of brackets
+  std::string_view closing_ = {};  // of the string or tagged value that at_ is in
+};
+
+}  // namespace tally

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/chat/json_text.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/chat/marks.h"
+
+namespace tally {
+namespace {
+
+using Json = nlohmann::json;
+
+size_t SkipSpace(std::string_view text, size_t at) { return std::min(text.find_first_not_of(kWhiteSpace, at), text.size()); }
+
+// Behind the string that begins at `at`, which is a quotation mark; npos: it does not end.
+size_t SkipString(std::string_view text, size_t at) {
+  const char quote = text[at];
+  for (++at; at < text.size(); ++at) {
+    if (text[at] == quote) return at + 1;
+    if (text[at] == '\\') ++at;
+  }
+  return text.npos;
+}
+
+// Behind the value that begins at `at`; npos: it does not end.
+size_t SkipValue(std::string_view text, size_t at) {
+  size_t depth = 0;
+  while (at < text.size()) {
+    const char c = text[at];
+    if (c == '"') {
+      at = SkipString(text, at);
+      if (at == text.npos || depth == 0) return at;
+      continue;
+    }
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') {
+      if (depth == 0) return at;
+      if (--depth == 0) return at + 1;
+    }
+    if (c == ',' && depth == 0) return at;
+    ++at;
+  }
+  return text.npos;
+}
+
+// What a string of Python or C says. Escapes that have no meaning here stay as they are.
+std::string Unescaped(std::string_view inner) {
+  std::string text;
+  for (size_t i = 0; i < inner.size(); ++i) {
+    if (inner[i] != '\\' || i + 1 == inner.size()) {
+      text += inner[i];
+      continue;
+    }
+    switch (const char c = inner[++i]; c) {
+      case 'n': text += '\n'; break;
+      case 't': text += '\t'; break;
+      case 'r': text += '\r'; break;
+      case '\\':
+      case '\'':
+      case '"': text += c; break;
+      default: (text += '\\') += c;
+    }
+  }
+  return text;
+}
+
+std::string WordToJson(std::string_view word, bool is_key) {
+  if (is_key) return QuoteJson(word);
+  if (word == "True") return "true";
+  if (word == "False") return "false";
+  if (word == "None") return "null";
+  return IsJson(word) ? std::string(word) : QuoteJson(word);
+}
+
+}  // namespace
+
+bool IsJson(std::string_view text) { return Json::accept(text.begin(), text.end()); }
+
+std::string QuoteJson(std::string_view text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::optional<std::string> UnquoteJson(std::string_view quoted) {
+  if (!quoted.starts_with('"')) return std::nullopt;
+  const Json value = Json::parse(quoted.begin(), quoted.end(), nullptr, /*allow_exceptions=*/false);
+  if (!value.is_string()) return std::nullopt;
+  return value.get<std::string>();
+}
+
+std::vector<JsonMember> JsonMembers(std::string_view text) {
+  std::vector<JsonMember> members;
+  if (!text.starts_with('{')) return members;
+  for (size_t at = 1;; ++at) {
+    at = SkipSpace(text, at);
+    if (at == text.size() || text[at] != '"') return members;
+    const size_t key_end = SkipString(text, at);
+    if (key_end == text.npos) return members;
+    const std::string_view key = text.substr(at, key_end - at);
+    at = SkipSpace(text, key_end);
+    if (at == text.size() || text[at] != ':') return members;
+    at = SkipSpace(text, at + 1);
+    const size_t end = SkipValue(text, at);
+    if (end == text.npos) {
+      members.push_back({key, Trimmed(text.substr(at)), false});
+      return members;
+    }
+    members.push_back({key, Trimmed(text.substr(at, end - at)), true});
+    at = SkipSpace(text, end);
+    if (at == text.size() || text[at] != ',') return members;
+  }
+}
+
+std::string LooseToJson(std::string_view text, std::string_view quote) {
+  static constexpr std::string_view kPunctuation = " \t\r\n{}[]():,=\"'";
+  std::string json;
+  for (size_t at = 0; at < text.size();) {
+    if (!quote.empty() && FitAt(text, at, quote) == Fit::kYes) {
+      const size_t begin = at + quote.size(), end = std::min(text.find(quote, begin), text.size());
+      json += QuoteJson(text.substr(begin, end - begin));
+      at = std::min(end + quote.size(), text.size());
+      continue;
+    }
+    const char c = text[at];
+    if (c == '"' || c == '\'') {
+      const size_t end = std::min(SkipString(text, at), text.size());
+      const std::string_view string = text.substr(at, end - at);
+      const std::string_view inner = string.substr(1, string.size() < 2 ? 0 : string.size() - 2);
+      json += IsJson(string) ? std::string(string) : QuoteJson(Unescaped(inner));
+      at = end;
+      continue;
+    }
+    if (kPunctuation.find(c) != kPunctuation.npos) {
+      json += c == '(' ? '[' : c == ')' ? ']' : c == '=' ? ':' : c;
+      ++at;
+      continue;
+    }
+    size_t end = at;
+    while (end < text.size() && kPunctuation.find(text[end]) == kPunctuation.npos &&
+           (quote.empty() || FitAt(text, end, quote) != Fit::kYes)) {
+      ++end;
+    }
+    const size_t next = SkipSpace(text, end);
+    const bool is_key = next < text.size() && (text[next] == ':' || text[next] == '=');
+    json += WordToJson(text.substr(at, end - at), is_key);
+    at = end;
+  }
+  return json;
+}
+
+}  // namespace tally

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/chat/tagged_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/chat/call_reader.h"
+
+namespace tally {
+namespace {
+
+using Kind = OutputPart::Kind;
+
+// White space that is held back for the mark that may follow; of more, what goes beyond is text.
+constexpr size_t kMaxSpace = 256;
+// A name that comes later in a body is read when the call ends.
+constexpr size_t kNameWithin = 512;
+
+}  // namespace
+
+TaggedParser::TaggedParser(const CallFormat& format, const Tags& thinking, bool thinks)
+    : format_(format), thinking_(thinking), thinks_(thinks) {
+  AddMarks();
+}
+
+void TaggedParser::AddMarks() {
+  thinking_marks_.Add(thinking_.begin);
+  thinking_marks_.Add(thinking_.end);
+  thought_marks_.Add(thinking_.end);
+  const auto add_call_mark = [&](const Tags& marks) {
+    content_marks_.Add(marks.begin);
+    if (format_.calls_in_thinking) thought_marks_.Add(marks.begin);
+    section_marks_.Add(marks.begin);
+    section_marks_.Add(marks.end);
+  };
+  add_call_mark(format_.group);
+  for (const CallSection& section : format_.sections) add_call_mark(section.marks);
+  for (const std::string_view mark : format_.others) content_marks_.Add(mark);
+
+  all_marks_ = {thinking_.begin,   thinking_.end,   format_.group.begin, format_.group.end,
+                format_.args_mark, format_.id_mark, format_.quote};
+  for (const CallSection& section : format_.sections) {
+    all_marks_.insert(all_marks_.end(), {section.marks.begin, section.marks.end});
+  }
+  all_marks_.insert(all_marks_.end(), format_.others.begin(), format_.others.end());
+  if (const CallTags* tags = format_.tags; tags != nullptr) {
+    all_marks_.insert(all_marks_.end(), {tags->name_begin, tags->name_end, tags->key_begin, tags->key_end, tags->value_begin,
+                                         tags->value_end, tags->end});
+  }
+}
+
+void TaggedParser::Push(OutputPiece piece, std::vector<OutputPart>* parts) {
+  parts_ = parts;
+  const auto has_piece = [&](std::string_view mark) { return mark.find(piece.text) != mark.npos; };
+  if (piece.control && std::ranges::none_of(all_marks_, has_piece)) {
+    Settle();
+    Append(Kind::kMark, piece.text);
+    fresh_ = true;
+    return;
+  }
+  text_ += piece.text;
+  while (Step()) {
+  }
+  text_.erase(0, at_);
+  at_ = 0;
+}
+
+void TaggedParser::Finish(std::vector<OutputPart>* parts) {
+  parts_ = parts;
+  Settle();
+}
+
+void TaggedParser::Append(Kind kind, std::string_view text) {
+  if (!text.empty()) parts_->push_back({kind, std::string(text)});
+}
+
+void TaggedParser::Take(Kind kind, size_t size) {
+  Append(kind, Rest().substr(0, size));
+  at_ += size;
+}
+
+bool TaggedParser::Step() {
+  switch (state_) {
+    case State::kText: return StepText();
+    case State::kSection: return StepSection();
+    case State::kCall: return StepCall();
+  }
+  return false;
+}
+
+bool TaggedParser::StepText() {
+  if (fresh_) {
+    const std::string_view text = Rest();
+    Take(Kind::kMark, std::min(text.find_first_not_of(kWhiteSpace), text.size()));
+    const MarkSet::Hit hit = thinking_marks_.At(Rest(), 0);
+    if (hit.fit == Fit::kPart) return false;
+    if (hit.fit == Fit::kYes) {
+      thinks_ = hit.mark == thinking_.begin;
+      Take(Kind::kMark, hit.mark.size());
+      return true;
+    }
+  }
+  const MarkSet::Hit hit = (thinks_ ? thought_marks_ : content_marks_).Find(Rest());
+  size_t text_end = Rest().substr(0, hit.at).find_last_not_of(kWhiteSpace) + 1;  // npos + 1 is 0
+  text_end += (hit.at - text_end) / (kMaxSpace + 1) * (kMaxSpace + 1);
+  if (text_end > 0) {
+    Take(TextKind(), text_end);
+    fresh_ = false;
+  }
+  if (hit.fit != Fit::kYes) return false;
+  const size_t size = hit.at - text_end + hit.mark.size();
+  if (section_marks_.Has(hit.mark)) {
+    lead_ = size;
+    called_ = false;
+    state_ = State::kSection;
+    section_ = &format_.sections[0];
+    EnterSection(hit.mark);
+    return true;
+  }
+  Take(Kind::kMark, size);
+  if (hit.mark == thinking_.end) thinks_ = false;
+  fresh_ = true;
+  return true;
+}
+
+void TaggedParser::EnterSection(std::string_view mark) {
+  for (const CallSection& section : format_.sections) {
+    if (mark == section.marks.begin) section_ = &section;
+  }
+}
+
+bool TaggedParser::StepSection() {
+  const std::string_view text = Rest();
+  while (lead_ < text.size()) {
+    const MarkSet::Hit hit = section_marks_.At(text, lead_);
+    if (hit.fit == Fit::kPart) return false;
+    if (hit.fit == Fit::kYes) {
+      lead_ += hit.mark.size();
+      if (hit.mark == (format_.group.end.empty() ? section_->marks.end : format_.group.end)) {
+        LeaveSection();
+        return true;
+      }
+      EnterSection(hit.mark);
+    } else if (format_.between.find(text[lead_]) != text.npos) {
+      ++lead_;
+    } else {
+      scanner_.emplace(format_, text[lead_] == '{' ? CallBody::kJson : section_->body, section_marks_);
+      early_.reset();
+      shown_ = 0;
+      state_ = State::kCall;
+      return true;
+    }
+  }
+  if (called_) Take(Kind::kMark, std::exchange(lead_, 0));
+  return false;
+}
+
+// What stands before the end of a section, or before the text that ends it.
+void TaggedParser::LeaveSection() {
+  Take(called_ ? Kind::kMark : TextKind(), std::exchange(lead_, 0));
+  fresh_ = called_;
+  state_ = State::kText;
+}
+
+bool TaggedParser::StepCall() {
+  const std::string_view body = Rest().substr(lead_);
+  const CallScanner::Found found = scanner_->Scan(body);
+  if (found == CallScanner::Found::kMore) {
+    ShowEarly(body.substr(0, scanner_->at()));
+    return false;
+  }
+  const size_t size = scanner_->at();
+  std::optional<ToolCall> call;
+  if (found == CallScanner::Found::kEnd) call = ReadCall(format_, scanner_->body(), body.substr(0, size), scanner_->complete());
+  EndCall(size, std::move(call));
+  return true;
+}
+
+// A body whose name is read is a call whatever follows.
+void TaggedParser::ShowEarly(std::string_view body) {
+  if (!early_) {
+    if (body.size() > kNameWithin) return;
+    early_ = ReadCall(format_, scanner_->body(), body, false);
+    if (!early_) return;
+    Take(Kind::kMark, std::exchange(lead_, 0));
+  }
+  Append(Kind::kCall, body.substr(shown_));
+  shown_ = body.size();
+}
+
+// The body ends after `size` bytes: a call, or text.
+void TaggedParser::EndCall(size_t size, std::optional<ToolCall> call) {
+  if (!call && early_) {
+    call = std::move(early_);
+    call->arguments = Rest().substr(lead_, size);
+  }
+  if (!call) {
+    LeaveSection();
+    Take(TextKind(), size);
+    fresh_ = fresh_ && size == 0;
+    return;
+  }
+  Take(Kind::kMark, std::exchange(lead_, 0));
+  parts_->push_back({Kind::kCall, std::string(Rest().substr(shown_, size - shown_)), std::move(call)});
+  at_ += size;
+  called_ = true;
+  state_ = State::kSection;
+}
+
+void TaggedParser::Settle() {
+  if (state_ == State::kCall) {
+    const std::string_view body = Rest().substr(lead_);
+    EndCall(body.size(), ReadCall(format_, scanner_->body(), body, false));
+  }
+  if (state_ == State::kSection) LeaveSection();
+  Take(TextKind(), Rest().size());
+  text_.clear();
+  at_ = 0;
+}
+
+}  // namespace tally

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parser behind NewAnswerParser (tool_formats.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/chat/call_format.h"
+#include "engine/chat/call_scanner.h"
+#include "engine/chat/marks.h"
+#include "engine/chat/output.h"
+
+namespace tally {
+
+class TaggedParser final : public OutputParser {
+ public:
+  // `format` must outlive the parser. `thinks`: thinking has begun.
+  TaggedParser(const CallFormat& format, const Tags& thinking, bool thinks);
+  void Push(OutputPiece piece, std::vector<OutputPart>* parts) override;
+  void Finish(std::vector<OutputPart>* parts) override;
+
+ private:
+  enum class State : uint8_t {
+    kText,     // content or thinking
+    kSection,  // where calls are, but not in one
+    kCall,
+  };
+  void AddMarks();
+  // Each handles the next stretch of the text; false: it takes more text to go on.
+  bool Step();
+  bool StepText();
+  bool StepSection();
+  bool StepCall();
+  // What is held back can only be what it is now.
+  void Settle();
+
+  void EnterSection(std::string_view mark);
+  void LeaveSection();
+  void ShowEarly(std::string_view body);
+  void EndCall(size_t size, std::optional<ToolCall> call);
+
+  std::string_view Rest() const { return std::string_view(text_).substr(at_); }
+  OutputPart::Kind TextKind() const { return thinks_ ? OutputPart::Kind::kReasoning : OutputPart::Kind::kContent; }
+  void Append(OutputPart::Kind kind, std::string_view text);
+  void Take(OutputPart::Kind kind, size_t size);  // Append the next `size` bytes and go behind them
+
+  const CallFormat& format_;
+  const Tags thinking_;
+  MarkSet thinking_marks_;  // those that count next to another mark
+  MarkSet content_marks_;   // those that count in content
+  MarkSet thought_marks_;   // those that count in thinking
+  MarkSet section_marks_;   // those that count in a section
+  std::vector<std::string_view> all_marks_;
+
+  std::string text_;  // from at_: what is not in a part yet, but for the shown_ bytes of a call
+  size_t at_ = 0;
+  State state_ = State::kText;
+  bool thinks_ = false;
+  bool fresh_ = true;  // kText: nothing but white space since the beginning or the last mark
+
+  const CallSection* section_ = nullptr;
+  bool called_ = false;  // a call came in this section
+  size_t lead_ = 0;      // bytes of Rest(): marks and white space that are kMark if a call follows
+  std::optional<CallScanner> scanner_;
+  std::optional<ToolCall> early_;  // the call of the body so far, once its name is read
+  size_t shown_ = 0;               // bytes of the body that are in parts
+
+  std::vector<OutputPart>* parts_ = nullptr;  // of the Push or Finish that runs
+};
+
+}  // namespace tally

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/chat/tool_formats.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/chat/bare_calls.h"
+#include "engine/chat/call_format.h"
+#include "engine/chat/marks.h"
+#include "engine/chat/tagged_parser.h"
+
+namespace tally {
+namespace {
+
+constexpr CallTags kFunctionTags = {
+    .name_begin = "<function=",
+    .name_end = ">",
+    .key_begin = "<parameter=",
+    .key_end = ">",
+    .value_end = "</parameter>",
+    .end = "</function>",
+    .value_on_lines = true,
+};
+constexpr CallTags kArgTags = {
+    .name_end = "\n",
+    .key_begin = "<arg_key>",
+    .key_end = "</arg_key>",
+    .value_begin = "<arg_value>",
+    .value_end = "</arg_value>",
+};
+constexpr CallTags kInvokeTags = {
+    .name_begin = "<invoke name=\"",
+    .name_end = "\">",
+    .key_begin = "<parameter name=\"",
+    .key_end = "\"",
+    .value_begin = ">",
+    .value_end = "</parameter>",
+    .end = "</invoke>",
+};
+constexpr CallTags kDsmlTags = {
+    .name_begin = "<｜DSML｜invoke name=\"",
+    .name_end = "\">",
+    .key_begin = "<｜DSML｜parameter name=\"",
+    .key_end = "\"",
+    .value_begin = ">",
+    .value_end = "</｜DSML｜parameter>",
+    .end = "</｜DSML｜invoke>",
+};
+
+// From the templates of the models and, where those do not say it, from what their publishers document: DeepSeek-V3.2's
+// encoding/encoding_dsv32.py, ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices and
+// ai.google.dev/gemma/docs/core/prompt-formatting-gemma4, the model cards of LFM2 and Granite 3, Llama 3's
+// llama.com/docs/model-cards-and-prompt-formats. The first row whose signs are all in a template counts.
+constexpr CallFormat kCallFormats[] = {
+    {.name = "Seed-OSS",
+     .signs = {"<seed:tool_call>"},
+     .sections = {{{{"<seed:tool_call>", "</seed:tool_call>"}, CallBody::kTagged}}},
+     .tags = &kFunctionTags},
+    {.name = "MiniMax",
+     .signs = {"<minimax:tool_call>"},
+     .sections = {{{{"<minimax:tool_call>", "</minimax:tool_call>"}, CallBody::kTagged}}},
+     .tags = &kInvokeTags},
+    {.name = "DeepSeek V3.2",
+     .signs = {"｜DSML｜"},
+     .sections = {{{{"<｜DSML｜function_calls>", "</｜DSML｜function_calls>"}, CallBody::kTagged},
+                   {{"<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"}, CallBody::kTagged}}},
+     .tags = &kDsmlTags},
+    {.name = "DeepSeek",
+     .signs = {"<｜tool▁calls▁begin｜>"},
+     .group = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+     .sections = {{{{"<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"}, CallBody::kNamed}}},
+     .between = " \t\r\n`",  // the fence around the arguments
+     .args_mark = "<｜tool▁sep｜>",
+     .type_word = "function"},
+    {.name = "Kimi K2",
+     .signs = {"<|tool_calls_section_begin|>"},
+     .group = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
+     .sections = {{{{"<|tool_call_begin|>", "<|tool_call_end|>"}, CallBody::kNamed}}},
+     .args_mark = "<|tool_call_argument_begin|>"},
+    {.name = "GLM",
+     .signs = {"<tool_call>", "<arg_key>"},
+     .sections = {{{{"<tool_call>", "</tool_call>"}, CallBody::kTagged}}},
+     .tags = &kArgTags},
+    {.name = "Qwen3-Coder",
+     .signs = {"<tool_call>", "<function="},
+     .sections = {{{{"<tool_call>", "</tool_call>"}, CallBody::kTagged}}},
+     .tags = &kFunctionTags},
+    {.name = "Mistral",
+     .signs = {"[TOOL_CALLS]"},
+     .sections = {{{{"[TOOL_CALLS]", ""}, CallBody::kNamed}}},
+     .args_mark = "[ARGS]",
+     .id_mark = "[CALL_ID]"},
+    {.name = "Gemma 4",
+     .signs = {"<|tool_call>"},
+     .sections = {{{{"<|tool_call>", "<tool_call|>"}, CallBody::kBraced}}},
+     .quote = "<|\"|>"},
+    {.name = "FunctionGemma",
+     .signs = {"<start_function_call>"},
+     .sections = {{{{"<start_function_call>", "<end_function_call>"}, CallBody::kBraced}}},
+     .quote = "<escape>"},
+    {.name = "LFM2",
+     .signs = {"<|tool_list_start|>"},
+     .sections = {{{{"<|tool_call_start|>", "<|tool_call_end|>"}, CallBody::kPython}}}},
+    {.name = "Apertus",
+     .signs = {"<|tools_prefix|>"},
+     .sections = {{{{"<|tools_prefix|>", "<|tools_suffix|>"}}}},
+     .name_is_key = true,
+     .calls_in_thinking = true},
+    {.name = "Command R7B",
+     .signs = {"<|START_ACTION|>"},
+     .sections = {{{{"<|START_ACTION|>", "<|END_ACTION|>"}}}},
+     .others = {"<|START_RESPONSE|>", "<|END_RESPONSE|>"}},
+    {.name = "Granite",
+     .signs = {"<|tool_call|>", "<|start_of_role|>"},
+     .sections = {{{{"<|tool_call|>", ""}}, {{"<tool_call>", "</tool_call>"}}}},
+     .others = {"<response>", "</response>"}},
+    {.name = "Phi-4-mini", .signs = {"<|tool_call|>"}, .sections = {{{{"<|tool_call|>", "<|/tool_call|>"}}}}},
+    {.name = "Nemotron", .signs = {"<TOOLCALL>"}, .sections = {{{{"<TOOLCALL>", "</TOOLCALL>"}}}}},
+    {.name = "Qwen/Hermes", .signs = {"<tool_call>"}, .sections = {{{{"<tool_call>", "</tool_call>"}}}}},
+    {.name = "Llama 3",
+     .signs = {"<|start_header_id|>ipython"},
+     .sections = {{{{"<|python_tag|>", ""}, CallBody::kPython}, {{"<function=", "</function>"}, CallBody::kNamed}}},
+     .between = " \t\r\n;",
+     .args_mark = ">",
+     .bare_json = true},
+    {.name = "none"},
+};
+
+constexpr ThinkingMarks kThinkingMarks[] = {
+    {"<seed:think>", {"<seed:think>", "</seed:think>"}},
+    {"[THINK]", {"[THINK]", "[/THINK]"}},
+    {"<|inner_prefix|>", {"<|inner_prefix|>", "<|inner_suffix|>"}},
+    {"<|START_THINKING|>", {"<|START_THINKING|>", "<|END_THINKING|>"}},
+    {"<|channel>", {"<|channel>thought", "<channel|>"}},
+    {"", {"<think>", "</think>"}},
+};
+
+}  // namespace
+
+AnswerSyntax DetectAnswerSyntax(std::string_view template_text) {
+  const auto has = [&](std::string_view sign) { return template_text.find(sign) != template_text.npos; };  // the empty one too
+  const auto fits = [&](const CallFormat& format) { return std::ranges::all_of(format.signs, has); };
+  return {std::ranges::find_if(kCallFormats, fits), std::ranges::find_if(kThinkingMarks, has, &ThinkingMarks::sign)};
+}
+
+std::string_view AnswerSyntaxName(const AnswerSyntax& syntax) { return syntax.calls->name; }
+
+std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt) {
+  const bool thinks = Trimmed(prompt).ends_with(syntax.thinking->tags.begin);
+  auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, thinks);
+  if (!syntax.calls->bare_json || thinks) return tagged;
+  return std::make_unique<BareCallParser>(*syntax.calls, std::move(tagged));
+}
+
+}  // namespace tally

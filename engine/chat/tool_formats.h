@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What models other than gpt-oss write as an answer: thinking between two marks, tool calls between others, the rest is content.
+// Which marks, and how a call is written between them, is found in the text of the chat template.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "engine/base/export.h"
+#include "engine/chat/output.h"
+
+namespace tally {
+
+struct CallFormat;     // call_format.h
+struct ThinkingMarks;  // call_format.h
+
+// Rows of the tables in tool_formats.cc.
+struct AnswerSyntax {
+  const CallFormat* calls = nullptr;
+  const ThinkingMarks* thinking = nullptr;
+};
+
+// By the marks that the template uses. A template without any mark of calls gives a syntax without calls; thinking is then still
+// looked for, between <think> and </think>: fine-tuned models think under the template of the model that they came from.
+TALLY_API AnswerSyntax DetectAnswerSyntax(std::string_view template_text);
+
+// Whose calls: "Qwen/Hermes", "Mistral"; "none".
+TALLY_API std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);
+
+// A parser of the answer that follows `prompt`. A prompt that ends with the mark that begins thinking, white space aside, has begun it.
+//
+// Content and thinking come out at once, but for white space and what may be the beginning of a mark. A call comes out as soon as
+// its name is read; until then it is held back.
+//   - Marks are marks as control tokens and as text, however the text is cut. A control token that is in no mark of the format is
+//     kMark and ends a call that is open.
+//   - White space at the beginning of an answer and on either side of a mark is kMark. All other white space is content or thinking.
+//   - Marks of thinking count only where an answer begins and next to another mark; elsewhere they are content. Thinking ends at its
+//     end mark and nowhere else: calls in it are prose. (Apertus calls while it thinks: there a call mark counts in thinking too.)
+//   - A mark of calls after which no call follows, or none whose name can be read, is content, and so is what follows.
+//   - Marks in strings and in tagged values do not end a call.
+//   - The arguments of a call are JSON where the body is well-formed: as the model wrote it, or rewritten from the format's own
+//     notation. Else, and where the call does not end, they are the rest of the body as it stands.
+//   - A call's id is what the format gives it, or empty.
+TALLY_API std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt);
+
+}  // namespace tally

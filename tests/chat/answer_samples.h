@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers as models of each format write them, and what is in them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/chat/message.h"
+
+namespace tally {
+
+struct AnswerSample {
+  std::string_view format;  // AnswerSyntaxName
+  std::string_view signs;   // what is in a template of it
+  std::string_view output;
+  std::string_view content, reasoning;
+  std::vector<ToolCall> calls;
+  std::string_view prompt = "<|assistant|>\n";
+};
+
+inline const std::vector<AnswerSample>& AnswerSamples() {
+  static constexpr std::string_view kHermes = "<tool_call></tool_call>",
+                                    kCoder = "<tool_call><function=", kGlm = "<tool_call><arg_key>";
+  static constexpr std::string_view kDeepSeek = "<｜tool▁calls▁begin｜>", kDsml = "<｜DSML｜",
+                                    kLlama = "<|start_header_id|>ipython";
+  static constexpr std::string_view kSeed = "<seed:tool_call><seed:think>", kGemma4 = "<|tool_call><|channel>";
+  static constexpr std::string_view kKimi = "<|tool_calls_section_begin|>", kGranite = "<|start_of_role|><|tool_call|>";
+  static constexpr std::string_view kApertus = "<|tools_prefix|><|inner_prefix|>",
+                                    kCommand = "<|START_ACTION|><|START_THINKING|>";
+  static const std::vector<AnswerSample> kSamples = {
+      {"none", "", "Just text.\n  <b>1 < 2</b> [x]\n", "Just text.\n  <b>1 < 2</b> [x]\n", "", {}},
+      {"none", "", "<think>\nHm.\n</think>\n\nYes.", "Yes.", "Hm.", {}},
+      {"none", "", "The tag <think> opens, </think> closes.", "The tag <think> opens, </think> closes.", "", {}},
+
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
+       "",
+       "",
+       {{"", "get_weather", R"({"city": "Paris"})"}}},
+      {"Qwen/Hermes",
+       kHermes,
+       "<think>\nTwo calls.\n</think>\n\nLet me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": {\"b\": [1, 2]}}}\n"
+       "</tool_call>\n<tool_call>\n{\"name\": \"g\", \"parameters\": {}}\n</tool_call>",
+       "Let me see.",
+       "Two calls.",
+       {{"", "f", R"({"a": {"b": [1, 2]}})"}, {"", "g", "{}"}}},
+      {"Qwen/Hermes", kHermes, "I think so.\n</think>\n\nYes.", "Yes.", "I think so.", {}, "<|im_start|>assistant\n<think>\n"},
+      {"Qwen/Hermes", kHermes, "<think>again\n</think>Yes.", "Yes.", "again", {}, "<|im_start|>assistant\n<think>\n"},
+      {"Qwen/Hermes", kHermes, "Yes.", "Yes.", "", {}, "<|im_start|>assistant\n<think>\n\n</think>\n\n"},
+      {"Qwen/Hermes",
+       kHermes,
+       "a <tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"\\\"</tool_call>\\\"}\"}}</tool_call> b ",
+       "ab ",
+       "",
+       {{"", "f", R"({"s": "\"</tool_call>\"}"})"}}},
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>[{\"name\": \"f\"}, {\"arguments\": \"{\\\"x\\\": 1}\", \"name\": \"g\", \"id\": \"7\"}]</tool_call>",
+       "",
+       "",
+       {{"", "f", "{}"}, {"7", "g", R"({"x": 1})"}}},
+
+      {"Qwen3-Coder",
+       kCoder,
+       "I'll look.\n<tool_call>\n<function=read_file>\n<parameter=path>\n/tmp/a b.txt\n</parameter>\n<parameter=lines>\n[1, 20]\n"
+       "</parameter>\n<parameter=text>\n\n  two\nlines "
+       "</function>\n\n</parameter>\n<parameter=all>\nTrue\n</parameter>\n</function>\n"
+       "</tool_call>",
+       "I'll look.",
+       "",
+       {{"", "read_file", R"({"path": "/tmp/a b.txt", "lines": [1, 20], "text": "\n  two\nlines </function>\n", "all": true})"}}},
+      {"Qwen3-Coder",
+       kCoder,
+       "<tool_call>\n<function=now>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</tool_call>\nDone",
+       "Done",
+       "",
+       {{"", "now", "{}"}, {"", "now", "{}"}}},
+      {"Qwen3-Coder",
+       kCoder,
+       "Thinking.\n</think>\n<tool_call>\n<function=f>\n<parameter=x>\n12345678901234567890123\n</parameter>\n</function>\n</"
+       "tool_call>",
+       "",
+       "Thinking.",
+       {{"", "f", R"({"x": 12345678901234567890123})"}},
+       "<|im_start|>assistant\n<think>\n"},
+
+      {"Seed-OSS",
+       kSeed,
+       "<seed:think>Let me.<seed:cot_budget_reflect>10 used</seed:cot_budget_reflect></seed:think>\nSure.\n\n<seed:tool_call>\n"
+       "<function=search>\n<parameter=q>two\nlines</parameter>\n<parameter=n>3</parameter>\n</function>\n</seed:tool_call>",
+       "Sure.",
+       "Let me.<seed:cot_budget_reflect>10 used</seed:cot_budget_reflect>",
+       {{"", "search", R"({"q": "two\nlines", "n": 3})"}}},
+
+      {"MiniMax",
+       "<minimax:tool_call>",
+       "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">x \"y\"</parameter>\n<parameter "
+       "name=\"b\">[1]</parameter>\n</invoke>\n"
+       "<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"a": "x \"y\"", "b": [1]})"}, {"", "g", "{}"}}},
+
+      {"DeepSeek V3.2",
+       kDsml,
+       "Plan.</think>Looking.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n"
+       "<｜DSML｜parameter name=\"location\" string=\"true\">杭州</｜DSML｜parameter>\n"
+       "<｜DSML｜parameter name=\"zip\" string=\"true\">310000</｜DSML｜parameter>\n"
+       "<｜DSML｜parameter name=\"days\" string=\"false\">5</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+       "Looking.",
+       "Plan.",
+       {{"", "get_weather", R"({"location": "杭州", "zip": "310000", "days": 5})"}},
+       "<｜Assistant｜><think>"},
+
+      {"DeepSeek",
+       kDeepSeek,
+       "<think>\nHm\n</"
+       "think>\n\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": "
+       "\"Paris\"}\n```"
+       "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><"
+       "｜tool▁calls▁end｜>",
+       "",
+       "Hm",
+       {{"", "get_weather", R"({"city": "Paris"})"}, {"", "now", "{}"}}},
+      {"DeepSeek",
+       kDeepSeek,
+       "I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": "
+       "\"<｜tool▁call▁end｜>\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>g"
+       "<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       "I look.",
+       "",
+       {{"", "f", R"({"a": "<｜tool▁call▁end｜>"})"}, {"", "g", "{}"}},
+       "<｜Assistant｜><think></think>"},
+
+      {"Kimi K2",
+       kKimi,
+       "I check.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{\"city\": "
+       "\"Oslo\"}"
+       "<|tool_call_end|><|tool_call_begin|>functions.a.b:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_"
+       "end|>",
+       "I check.",
+       "",
+       {{"functions.get_weather:0", "get_weather", R"({"city": "Oslo"})"}, {"functions.a.b:1", "a.b", "{}"}}},
+
+      {"GLM",
+       kGlm,
+       "\n<think>I call.</think>\nOK.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>New York</arg_value>\n"
+       "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n<arg_key>tag</arg_key>\n<arg_value></tool_call></arg_value>\n</"
+       "tool_call>\n"
+       "<tool_call>now\n</tool_call>\n<tool_call>now</tool_call>",
+       "OK.",
+       "I call.",
+       {{"", "get_weather", R"({"city": "New York", "days": 3, "tag": "</tool_call>"})"}, {"", "now", "{}"}, {"", "now", "{}"}}},
+
+      {"Mistral",
+       "[TOOL_CALLS]",
+       "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"x\": \"[TOOL_CALLS]\"}, \"id\": \"abcdef123\"}, {\"name\": \"g\", "
+       "\"arguments\": {}}]",
+       "",
+       "",
+       {{"abcdef123", "f", R"({"x": "[TOOL_CALLS]"})"}, {"", "g", "{}"}}},
+      {"Mistral",
+       "[TOOL_CALLS]",
+       "Now:[TOOL_CALLS]f[ARGS]{\"x\": [1]}[TOOL_CALLS]g[CALL_ID]VvvODy9mT[ARGS]{}",
+       "Now:",
+       "",
+       {{"", "f", R"({"x": [1]})"}, {"VvvODy9mT", "g", "{}"}}},
+      {"Mistral",
+       "[TOOL_CALLS][THINK]",
+       "[THINK]Hm.[/THINK]See [1].[TOOL_CALLS]f{\"x\": 1}",
+       "See [1].",
+       "Hm.",
+       {{"", "f", R"({"x": 1})"}}},
+
+      {"Gemma 4",
+       kGemma4,
+       "<|channel>thought\nHm.<channel|><|tool_call>call:f{city:<|\"|>New "
+       "{York}<|\"|>,days:3,ok:true,in:{a:[<|\"|>x<|\"|>,2]}}<tool_call|>"
+       "<|tool_call>call:now{}<tool_call|>",
+       "",
+       "Hm.",
+       {{"", "f", R"({"city":"New {York}","days":3,"ok":true,"in":{"a":["x",2]}})"}, {"", "now", "{}"}}},
+      {"Gemma 4", kGemma4, "Hi.", "Hi.", "", {}, "<|turn>model\n<|channel>thought\n<channel|>"},
+      {"FunctionGemma",
+       "<start_function_call>",
+       "<start_function_call>call:get_temp{location:<escape>London<escape>}<end_function_call>",
+       "",
+       "",
+       {{"", "get_temp", R"({"location":"London"})"}}},
+
+      {"LFM2",
+       "<|tool_list_start|>",
+       "<|tool_call_start|>[get_status(id=\"12345\", n=2), f(l=['a', {'k': None}], t=True)]<|tool_call_end|>Checking.",
+       "Checking.",
+       "",
+       {{"", "get_status", R"({"id":"12345", "n":2})"}, {"", "f", R"({"l":["a", {"k": null}], "t":true})"}}},
+
+      {"Apertus",
+       kApertus,
+       "<|inner_prefix|>Hm.<|tools_prefix|>[{\"f\": {\"a\": 1}}, {\"g\": {}}]<|tools_suffix|>",
+       "",
+       "Hm.",
+       {{"", "f", R"({"a": 1})"}, {"", "g", "{}"}}},
+      {"Apertus", kApertus, "<|inner_prefix|>Hm.<|inner_suffix|>Yes.", "Yes.", "Hm.", {}},
+
+      {"Command R7B",
+       kCommand,
+       "<|START_THINKING|>I will.<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", "
+       "\"parameters\": {\"a\": "
+       "1}}\n]<|END_ACTION|>",
+       "",
+       "I will.",
+       {{"0", "f", R"({"a": 1})"}}},
+      {"Command R7B", kCommand, "<|START_RESPONSE|>Yes.<|END_RESPONSE|>", "Yes.", "", {}},
+
+      {"Granite", kGranite, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]", "", "", {{"", "f", R"({"a": 1})"}}},
+      {"Granite", kGranite, "<think>Hm.</think>\n<response>Yes.</response>", "Yes.", "Hm.", {}},
+      {"Phi-4-mini",
+       "<|tool_call|>",
+       "<|tool_call|>{\"name\": \"f\", \"arguments\": {\"a\": 1}}<|/tool_call|>",
+       "",
+       "",
+       {{"", "f", R"({"a": 1})"}}},
+      {"Nemotron",
+       "<TOOLCALL>",
+       "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {}}]</TOOLCALL>",
+       "",
+       "",
+       {{"", "f", "{}"}, {"", "g", "{}"}}},
+
+      {"Llama 3", kLlama, "{\"name\": \"f\", \"parameters\": {\"a\": \"x\"}}", "", "", {{"", "f", R"({"a": "x"})"}}},
+      {"Llama 3",
+       kLlama,
+       "{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {}}\n",
+       "",
+       "",
+       {{"", "f", "{}"}, {"", "g", "{}"}}},
+      {"Llama 3",
+       kLlama,
+       "{\"name\": \"f\", \"parameters\": {}} calls f.",
+       "{\"name\": \"f\", \"parameters\": {}} calls f.",
+       "",
+       {}},
+      {"Llama 3", kLlama, "{\"name\": \"Ada\"}", "{\"name\": \"Ada\"}", "", {}},
+      {"Llama 3", kLlama, "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}", "", "", {{"", "f", "{}"}}},
+      {"Llama 3",
+       kLlama,
+       "<|python_tag|>brave_search.call(query=\"current (weather) in Menlo Park\")",
+       "",
+       "",
+       {{"", "brave_search", R"({"query":"current (weather) in Menlo Park"})"}}},
+      {"Llama 3",
+       kLlama,
+       "<function=spotify>{\"artist\": \"</function>\"}</function>",
+       "",
+       "",
+       {{"", "spotify", R"({"artist": "</function>"})"}}},
+  };
+  return kSamples;
+}
+
+}  // namespace tally

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/chat/tool_formats.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/chat/answer_samples.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+// A piece of output that owns its text.
+struct Piece {
+  std::string text;
+  bool control = false;
+};
+
+struct Parsed {
+  ChatAnswer answer;
+  std::string joined;  // the texts of all parts
+};
+
+Parsed Parse(std::string_view signs, std::string_view prompt, const std::vector<Piece>& pieces) {
+  const auto parser = NewAnswerParser(DetectAnswerSyntax(signs), prompt);
+  std::vector<OutputPart> parts;
+  for (const Piece& piece : pieces) parser->Push({piece.text, piece.control}, &parts);
+  parser->Finish(&parts);
+  Parsed parsed;
+  parsed.answer.Add(parts);
+  for (const OutputPart& part : parts) parsed.joined += part.text;
+  return parsed;
+}
+
+std::vector<Piece> CutAt(std::string_view text, size_t at) {
+  return {{std::string(text.substr(0, at))}, {std::string(text.substr(at))}};
+}
+
+std::vector<Piece> Bytes(std::string_view text) {
+  std::vector<Piece> pieces;
+  for (const char c : text) pieces.push_back({std::string(1, c)});
+  return pieces;
+}
+
+// Marks that are control tokens in the vocabularies of one model or another.
+const std::vector<std::string_view>& ControlTokens() {
+  static const std::vector<std::string_view> kTokens = {"<think>",
+                                                        "</think>",
+                                                        "<tool_call>",
+                                                        "</tool_call>",
+                                                        "<arg_key>",
+                                                        "</arg_key>",
+                                                        "<arg_value>",
+                                                        "</arg_value>",
+                                                        "<seed:think>",
+                                                        "</seed:think>",
+                                                        "<seed:tool_call>",
+                                                        "</seed:tool_call>",
+                                                        "<minimax:tool_call>",
+                                                        "</minimax:tool_call>",
+                                                        "｜DSML｜",
+                                                        "<｜tool▁calls▁begin｜>",
+                                                        "<｜tool▁calls▁end｜>",
+                                                        "<｜tool▁call▁begin｜>",
+                                                        "<｜tool▁call▁end｜>",
+                                                        "<｜tool▁sep｜>",
+                                                        "<|tool_calls_section_begin|>",
+                                                        "<|tool_calls_section_end|>",
+                                                        "<|tool_call_begin|>",
+                                                        "<|tool_call_end|>",
+                                                        "<|tool_call_argument_begin|>",
+                                                        "[TOOL_CALLS]",
+                                                        "[ARGS]",
+                                                        "[CALL_ID]",
+                                                        "[THINK]",
+                                                        "[/THINK]",
+                                                        "<|channel>",
+                                                        "<channel|>",
+                                                        "<|tool_call>",
+                                                        "<tool_call|>",
+                                                        "<|\"|>",
+                                                        "<start_function_call>",
+                                                        "<end_function_call>",
+                                                        "<escape>",
+                                                        "<|tool_call_start|>",
+                                                        "<|inner_prefix|>",
+                                                        "<|inner_suffix|>",
+                                                        "<|tools_prefix|>",
+                                                        "<|tools_suffix|>",
+                                                        "<|START_THINKING|>",
+                                                        "<|END_THINKING|>",
+                                                        "<|START_ACTION|>",
+                                                        "<|END_ACTION|>",
+                                                        "<|START_RESPONSE|>",
+                                                        "<|END_RESPONSE|>",
+                                                        "<|tool_call|>",
+                                                        "<|/tool_call|>",
+                                                        "<|python_tag|>"};
+  return kTokens;
+}
+
+std::vector<Piece> WithControlTokens(std::string_view text) {
+  std::vector<Piece> pieces;
+  while (!text.empty()) {
+    const auto begins = [&](std::string_view token) { return text.starts_with(token); };
+    const auto token = std::ranges::find_if(ControlTokens(), begins);
+    const bool control = token != ControlTokens().end();
+    const size_t size = control ? token->size() : 1;
+    pieces.push_back({std::string(text.substr(0, size)), control});
+    text.remove_prefix(size);
+  }
+  return pieces;
+}
+
+std::string Shown(const ChatAnswer& answer) {
+  std::string text = "content: " + answer.content + "\nreasoning: " + answer.reasoning + "\n";
+  for (const ToolCall& call : answer.calls) text += "call " + call.id + ": " + call.name + " " + call.arguments + "\n";
+  return text;
+}
+
+std::string Shown(const AnswerSample& sample) {
+  return Shown(ChatAnswer{std::string(sample.content), std::string(sample.reasoning), sample.calls});
+}
+
+TEST(ToolFormats, SamplesHoweverTheyAreCut) {
+  for (const AnswerSample& sample : AnswerSamples()) {
+    SCOPED_TRACE(sample.output);
+    EXPECT_EQ(AnswerSyntaxName(DetectAnswerSyntax(sample.signs)), sample.format);
+    const auto expect = [&](const std::vector<Piece>& pieces) {
+      const Parsed parsed = Parse(sample.signs, sample.prompt, pieces);
+      EXPECT_EQ(Shown(parsed.answer), Shown(sample));
+      EXPECT_EQ(parsed.joined, sample.output);
+    };
+    for (size_t at = 0; at <= sample.output.size() && !HasFailure(); ++at) expect(CutAt(sample.output, at));
+    expect(Bytes(sample.output));
+    expect(WithControlTokens(sample.output));
+  }
+}
+
+TEST(ToolFormats, ContentComesOutAtOnce) {
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "");
+  const auto pushed = [&](std::string_view text) {
+    std::vector<OutputPart> parts;
+    parser->Push({text}, &parts);
+    std::string shown;
+    for (const OutputPart& part : parts) shown += part.text;
+    return shown;
+  };
+  EXPECT_EQ(pushed("Hello"), "Hello");
+  EXPECT_EQ(pushed(", "), ",");
+  EXPECT_EQ(pushed("a < b"), " a < b");
+  EXPECT_EQ(pushed(" <tool"), "");
+  EXPECT_EQ(pushed("s>"), " <tools>");
+  EXPECT_EQ(pushed("\n<tool_call>\n{\"name\""), "");
+  EXPECT_EQ(pushed(": \"f\""), "\n<tool_call>\n{\"name\": \"f\"");  // now it is a call
+  EXPECT_EQ(pushed(", \"arguments\": {"), ", \"arguments\": {");
+}
+
+TEST(ToolFormats, JsonAnswersOfLlamaAreNotHeldBack) {
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<|start_header_id|>ipython"), "");
+  std::vector<OutputPart> parts;
+  parser->Push({"{ \"na"}, &parts);
+  EXPECT_TRUE(parts.empty());
+  parser->Push({"tion\": \"France"}, &parts);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].text, "{ \"nation\": \"France");
+  EXPECT_EQ(parts[0].kind, OutputPart::Kind::kContent);
+}
+
+// What is not as the format says: an answer for each, and nothing lost.
+TEST(ToolFormats, Malformed) {
+  struct Case {
+    std::string_view signs, output, content;
+    std::vector<ToolCall> calls;
+    std::string_view reasoning = {};
+    std::string_view prompt = {};
+  };
+  static constexpr std::string_view kDeepSeek = "<｜tool▁calls▁begin｜>";
+  const std::vector<Case> cases = {
+      // Marks in prose.
+      {"<tool_call>", "Write <tool_call> before it.", "Write <tool_call> before it.", {}},
+      {"<tool_call>", "<tool_call>\n</tool_call>\n", "<tool_call>\n</tool_call>\n", {}},
+      {"<tool_call>", "<tool_call>{\"city\": 1}</tool_call>", "<tool_call>{\"city\": 1}</tool_call>", {}},
+      {"<tool_call>", "x<tool_call> <tool_call>{\"name\": \"f\"}</tool_call>", "x", {{"", "f", "{}"}}},
+      {"[TOOL_CALLS]", "[TOOL_CALLS] is a mark [", "[TOOL_CALLS] is a mark [", {}},
+      {"<|start_header_id|>ipython", "<|python_tag|>import os\nprint(1)", "<|python_tag|>import os\nprint(1)", {}},
+      {"<tool_call><function=", "<tool_call>f()</tool_call>", "<tool_call>f()</tool_call>", {}},
+      // Calls that do not end, or not where they should.
+      {"<tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"b", "", {{"", "f", "{\"a\": \"b"}}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f\"", "", {{"", "f", ""}}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f", "<tool_call>{\"name\": \"f", {}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}</tool_call> Hi", "Hi", {{"", "f", "{\"a\": 1}"}}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "", {{"", "f", "{\"a\": 1}"}}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f\"}<tool_call>{\"name\": \"g\"}", "", {{"", "f", "{}"}, {"", "g", "{}"}}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f\"} and so", "and so", {{"", "f", "{}"}}},
+      {"[TOOL_CALLS]", "[TOOL_CALLS]f[ARGS]{\"a\": [", "", {{"", "f", "{\"a\": ["}}},
+      {"[TOOL_CALLS]", "[TOOL_CALLS]f[ARGS]", "", {{"", "f", ""}}},
+      {"[TOOL_CALLS]", "[TOOL_CALLS]f[ARGS]{}\n\nI called f.", "I called f.", {{"", "f", "{}"}}},
+      {kDeepSeek,
+       "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       "",
+       {{"", "f", "{\"a\": 1"}}},
+      {kDeepSeek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n", "", {{"", "f", ""}}},
+      {"<tool_call><function=", "<tool_call><function=f><parameter=a>\nhalf of", "", {{"", "f", "<parameter=a>\nhalf of"}}},
+      {"<tool_call><function=",
+       "<tool_call><function=f><parameter=a>\n1\n</function></tool_call>",
+       "",
+       {{"", "f", "{\"a\": 1}"}}},
+      {"<tool_call><function=", "<tool_call><function=f", "<tool_call><function=f", {}},
+      {"<tool_call><arg_key>",
+       "<tool_call>f<arg_key>a</arg_key><arg_value>1",
+       "",
+       {{"", "f", "<arg_key>a</arg_key><arg_value>1"}}},
+      {"<|tool_list_start|>", "<|tool_call_start|>[f(1, 2)]<|tool_call_end|>", "", {{"", "f", "1, 2"}}},
+      {"<start_function_call>",
+       "<start_function_call>call:f{a:<escape>}<end_function_call>",
+       "",
+       {{"", "f", "a:<escape>}<end_function_call>"}}},
+      // Thinking.
+      {"<tool_call>", "<think>a <tool_call>{\"name\": \"f\"}</tool_call>", "", {}, "a <tool_call>{\"name\": \"f\"}</tool_call>"},
+      {"<tool_call>", "still <think", "", {}, "still <think", "<think>\n"},
+      {"<tool_call>", "</think>Yes.", "Yes.", {}, "", "<think>\n\n</think>\n\n"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.output);
+    for (const auto& pieces : {std::vector<Piece>{{std::string(c.output)}}, Bytes(c.output), WithControlTokens(c.output)}) {
+      const Parsed parsed = Parse(c.signs, c.prompt, pieces);
+      EXPECT_EQ(Shown(parsed.answer), Shown(ChatAnswer{std::string(c.content), std::string(c.reasoning), c.calls}));
+      EXPECT_EQ(parsed.joined, c.output);
+    }
+  }
+}
+
+TEST(ToolFormats, ControlTokensOfNoFormatAreMarks) {
+  Parsed parsed = Parse("<tool_call>", "", {{"Hi <to"}, {"<|im_end|>", true}, {" there"}});
+  EXPECT_EQ(parsed.answer.content, "Hi <tothere");
+  parsed = Parse("<tool_call>", "", {{"<tool_call>{\"name\": \"f\", \"arguments\": {"}, {"<|im_end|>", true}});
+  ASSERT_EQ(parsed.answer.calls.size(), 1u);
+  EXPECT_EQ(parsed.answer.calls[0].arguments, "{");
+  parsed = Parse("<|start_header_id|>ipython", "", {{"{\"name\": \"f\", \"parameters\": {}}"}, {"<|eom_id|>", true}});
+  ASSERT_EQ(parsed.answer.calls.size(), 1u);
+  EXPECT_EQ(parsed.answer.content, "");
+}
+
+// However marks, brackets, quotes and letters follow one another: nothing is lost, and what comes of it does not depend on the cuts.
+TEST(ToolFormats, AnyOutputIsTakenWhole) {
+  std::vector<std::string> scraps = {"{\"name\": \"f\", \"arguments\": {\"a\": \"b\"}}",
+                                     "{\"name\": \"",
+                                     "{",
+                                     "}",
+                                     "[",
+                                     "]",
+                                     "(",
+                                     ")",
+                                     "\"",
+                                     "\\",
+                                     "'",
+                                     ":",
+                                     ",",
+                                     "=",
+                                     "name",
+                                     "f(a=1)",
+                                     "call:f{",
+                                     "<function=f>",
+                                     "</function>",
+                                     "<parameter=a>",
+                                     "</parameter>",
+                                     "<invoke name=\"f\">",
+                                     "</invoke>",
+                                     "<parameter name=\"a\" string=\"true\">",
+                                     "function",
+                                     "\n",
+                                     " ",
+                                     "```json\n",
+                                     "é",
+                                     "漢",
+                                     "<",
+                                     "<|",
+                                     "｜",
+                                     "text"};
+  for (const std::string_view token : ControlTokens()) scraps.emplace_back(token);
+  const char* given = std::getenv("TALLY_SEED");
+  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  SCOPED_TRACE("TALLY_SEED=" + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const std::vector<AnswerSample>& samples = AnswerSamples();
+  for (int i = 0; i < 5000 && !HasFailure(); ++i) {
+    const AnswerSample& sample = samples[random() % samples.size()];
+    std::vector<std::string_view> own = {"<think>", "</think>"};  // half of the scraps are marks of the format
+    for (const std::string_view token : ControlTokens()) {
+      if (sample.output.find(token) != sample.output.npos) own.push_back(token);
+    }
+    std::string text;
+    for (uint64_t n = 1 + random() % 24; n > 0; --n) {
+      text += random() % 2 == 0 ? own[random() % own.size()] : std::string_view(scraps[random() % scraps.size()]);
+    }
+    const Parsed whole = Parse(sample.signs, sample.prompt, {{text}});
+    const Parsed cut = Parse(sample.signs, sample.prompt, Bytes(text));
+    EXPECT_EQ(whole.joined, text) << sample.format;
+    EXPECT_EQ(cut.joined, text) << sample.format;
+    EXPECT_EQ(Shown(whole.answer), Shown(cut.answer)) << sample.format << ": " << text;
+    EXPECT_EQ(Parse(sample.signs, sample.prompt, WithControlTokens(text)).joined, text) << sample.format;
+  }
+}
+
+TEST(ToolFormats, TemplatesOfPublishedModels) {
+  const std::map<std::string, std::string_view> expected = {
+      {"Apertus-8B-Instruct", "Apertus"},
+      {"ByteDance-Seed-OSS", "Seed-OSS"},
+      {"GLM-4.6", "GLM"},
+      {"HuggingFaceTB-SmolLM3-3B", "none"},  // this edition of it does not show tools
+      {"Kimi-K2-Instruct", "Kimi K2"},
+      {"LFM2-8B-A1B", "LFM2"},
+      {"Mistral-Small-3.2-24B-Instruct-2506", "Mistral"},
+      {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", "Qwen/Hermes"},
+      {"Qwen-QwQ-32B", "Qwen/Hermes"},
+      {"Qwen-Qwen2.5-7B-Instruct", "Qwen/Hermes"},
+      {"Qwen-Qwen3-0.6B", "Qwen/Hermes"},
+      {"Qwen3-Coder", "Qwen3-Coder"},
+      {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "DeepSeek"},
+      {"deepseek-ai-DeepSeek-V3.1", "DeepSeek"},
+      {"ibm-granite-granite-3.3-2B-Instruct", "Granite"},
+      {"microsoft-Phi-3.5-mini-instruct", "none"},
+      {"mistralai-Mistral-Nemo-Instruct-2407", "Mistral"},
+      {"stepfun-ai-Step-3.5-Flash", "Qwen3-Coder"},
+      {"unsloth-mistral-Devstral-Small-2507", "Mistral"},
+  };
+  const std::filesystem::path folder = std::filesystem::path(TALLY_SOURCE_DIR) / "../shared/templates";
+  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no chat templates in " << folder;
+  for (const auto& [model, format] : expected) {
+    const AnswerSyntax syntax = DetectAnswerSyntax(ReadAll((folder / (model + ".jinja")).string()));
+    EXPECT_EQ(AnswerSyntaxName(syntax), format) << model;
+  }
+}
+
+}  // namespace
+}  // namespace tally
