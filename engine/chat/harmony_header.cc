@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/chat/harmony_header.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace tally {
+namespace {
+
+using Opener = HarmonySection::Opener;
+using Follows = HarmonySection::Follows;
+
+constexpr std::string_view kHeaderBlank = " \t\r\n";
+constexpr std::string_view kTo = "to=", kAssistant = "assistant", kBrowser = "browser.";
+constexpr std::array<std::string_view, 3> kChannels = {"analysis", "commentary", "final"};
+constexpr std::array<std::string_view, 6> kRoles = {kAssistant, "user", "system", "developer", "tool", "python"};
+constexpr std::array<std::string_view, 3> kContentTypes = {"json", "code", "text"};
+constexpr std::array<std::string_view, 5> kNobody = {"", kAssistant, "user", "all", "developer"};  // recipients that are no tools
+// Longer sections are no headers; so little is held back at most.
+constexpr size_t kLongestSection = 256;
+
+bool HasWord(const auto& list, std::string_view word) { return std::find(list.begin(), list.end(), word) != list.end(); }
+
+bool BeginsWord(const auto& list, std::string_view part) {
+  return std::any_of(list.begin(), list.end(), [&](std::string_view word) { return word.starts_with(part); });
+}
+
+// The name of the role goes before other words without a space, or twice, where a token between them is missing.
+std::string_view WithoutRole(std::string_view word) {
+  while (word.size() > kAssistant.size() && word.starts_with(kAssistant)) word.remove_prefix(kAssistant.size());
+  return word;
+}
+
+bool NamesTool(std::string_view word) { return word.starts_with(kHarmonyFunctions) || word.starts_with(kBrowser); }
+
+bool IsHeaderWord(std::string_view word) {
+  word = WithoutRole(word);
+  return word.starts_with(kTo) || NamesTool(word) || HasWord(kChannels, word) || HasWord(kRoles, word) ||
+         HasWord(kContentTypes, word);
+}
+
+bool MayBecomeHeaderWord(std::string_view part) {
+  part = WithoutRole(part);
+  return IsHeaderWord(part) || kTo.starts_with(part) || kHarmonyFunctions.starts_with(part) || kBrowser.starts_with(part) ||
+         BeginsWord(kChannels, part) || BeginsWord(kRoles, part) || BeginsWord(kContentTypes, part);
+}
+
+class SectionReader {
+ public:
+  explicit SectionReader(const HarmonySection& section) : section_(section), text_(section.text) {
+    if (text_.size() > kLongestSection) {
+      too_long_ = true;
+      text_ = text_.substr(0, kLongestSection);
+      section_.follows = Follows::kMore;
+    }
+  }
+
+  size_t Read(HarmonyHeader* header) {
+    for (size_t at = 0;;) {
+      const size_t begin = std::min(text_.find_first_not_of(kHeaderBlank, at), text_.size());
+      const size_t end = std::min(text_.find_first_of(kHeaderBlank, begin), text_.size());
+      if (begin == text_.size() && section_.follows != Follows::kMore) return at > 0 && !Opened() && Ends() ? 0 : text_.size();
+      switch (Judge(begin, end)) {
+        case Verdict::kHeader: at = end; break;
+        case Verdict::kOpen: return !too_long_ ? text_.size() : Opened() ? at : 0;
+        case Verdict::kBody: return Opened() ? begin : 0;
+      }
+      Take(text_.substr(begin, end - begin), begin, header);
+    }
+  }
+
+ private:
+  enum class Verdict : uint8_t { kHeader, kBody, kOpen };
+
+  bool Opened() const { return section_.opener != Opener::kPrompt && section_.opener != Opener::kStop; }
+  bool Ends() const { return section_.follows == Follows::kEnd; }
+
+  // Of the word at `begin`.
+  Verdict Judge(size_t begin, size_t end) const {
+    const std::string_view word = text_.substr(begin, end - begin);
+    if (end < text_.size()) return IsHeaderWord(word) ? Verdict::kHeader : IsAuthor(begin, end);
+    if (section_.follows == Follows::kMore) return Opened() || MayBecomeHeaderWord(word) ? Verdict::kOpen : Verdict::kBody;
+    if (IsHeaderWord(word)) return Opened() || !Ends() ? Verdict::kHeader : Verdict::kBody;
+    const bool belongs = Opened() && (section_.follows == Follows::kToken || MayBecomeHeaderWord(word));
+    return belongs ? Verdict::kHeader : Verdict::kBody;
+  }
+
+  // Of an unknown word: <|start|> may be followed by the name of an author, and that by a recipient or a token.
+  Verdict IsAuthor(size_t begin, size_t end) const {
+    if (section_.opener != Opener::kStart || !IsFirst(begin)) return Verdict::kBody;
+    const std::string_view rest = text_.substr(std::min(text_.find_first_not_of(kHeaderBlank, end), text_.size()));
+    if (rest.starts_with(kTo)) return Verdict::kHeader;
+    if (section_.follows == Follows::kMore) return kTo.starts_with(rest) ? Verdict::kOpen : Verdict::kBody;
+    return rest.empty() && section_.follows == Follows::kToken ? Verdict::kHeader : Verdict::kBody;
+  }
+
+  bool IsFirst(size_t begin) const { return text_.find_first_not_of(kHeaderBlank) == begin; }
+
+  void Take(std::string_view word, size_t begin, HarmonyHeader* header) {
+    word = WithoutRole(word);
+    const bool author = IsFirst(begin) && (section_.opener == Opener::kStart || section_.opener == Opener::kStop);
+    if (HasWord(kChannels, word)) {
+      header->channel = word;
+    } else if (word.starts_with(kTo)) {
+      word.remove_prefix(kTo.size());
+      if (!HasWord(kNobody, word)) header->recipient = word;
+    } else if (NamesTool(word) && !author) {
+      header->recipient = word;
+    } else if (IsFirst(begin) && section_.opener == Opener::kChannel && header->channel.empty()) {
+      header->channel = word;
+    }
+  }
+
+  HarmonySection section_;
+  std::string_view text_;
+  bool too_long_ = false;
+};
+
+}  // namespace
+
+size_t HarmonyHeaderBytes(const HarmonySection& section, HarmonyHeader* header) {
+  HarmonyHeader said = *header;
+  const size_t bytes = SectionReader(section).Read(&said);
+  const bool undecided = section.follows == Follows::kMore && bytes == section.text.size();
+  if (bytes > 0 && !undecided) *header = std::move(said);
+  return bytes;
+}
+
+}  // namespace tally
