@@ -20,8 +20,10 @@
 // objects of its parent.
 #pragma once
 
+#include "engine/chat/chat_format.h"
 #include "engine/hub/hub.h"
 #include "engine/page/page.h"
+#include "engine/session/conversation.h"
 #include "engine/session/engine.h"
 #include "engine/session/generate.h"
 #include "engine/session/model.h"

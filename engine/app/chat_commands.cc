@@ -28,9 +28,7 @@ std::string FirstWord(std::string* text) {
 }
 
 // Of a command that did not work the conversation goes on.
-void Say(const Status& status, const std::string& done) {
-  Note(status.ok() ? done : Printable(status.message()) + "\n");
-}
+void Say(const Status& status, const std::string& done) { Note(status.ok() ? done : Printable(status.message()) + "\n"); }
 
 void Reset(Talk& talk, const std::string&) {
   talk.Reset();
@@ -108,7 +106,8 @@ constexpr Command kCommands[] = {
 void Help(Talk&, const std::string&) {
   std::string text;
   for (const Command& command : kCommands) {
-    std::string title = "  /" + std::string(command.name) + (command.arguments.empty() ? "" : " ") + std::string(command.arguments);
+    std::string title =
+        "  /" + std::string(command.name) + (command.arguments.empty() ? "" : " ") + std::string(command.arguments);
     title.resize(std::max<size_t>(title.size() + 2, 22), ' ');
     text += title + std::string(command.description) + "\n";
   }

@@ -29,8 +29,8 @@ class ChatReader {
   ChatReader& operator=(const ChatReader&) = delete;
   ~ChatReader();  // keeps the lines for later conversations
 
-  ChatInput Read();                               // empty lines are passed over
-  TypedLine Ask(const std::string& question);     // a line that is not kept
+  ChatInput Read();                            // empty lines are passed over
+  TypedLine Ask(const std::string& question);  // a line that is not kept
 
  private:
   // The rest of a message whose first line is there. `block`: until """.

@@ -77,7 +77,8 @@ void AddChatFlags(CLI::App& command, ChatFlags& flags) {
   command.add_option("-f,--file", flags.file, "file with the first message; one newline at its end is dropped")
       ->type_name(kFileType);
   CLI::Option* const system =
-      command.add_option("--system", flags.system, "system prompt: what holds for the whole conversation")->allow_extra_args(false);
+      command.add_option("--system", flags.system, "system prompt: what holds for the whole conversation")
+          ->allow_extra_args(false);
   command.add_option("--system-file", flags.system_file, "file with the system prompt")->type_name(kFileType)->excludes(system);
   command
       .add_option("--chat-template", flags.chat_template,

@@ -38,15 +38,16 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   if (flags.session) {
-    TALLY_RETURN_IF_ERROR(CheckOutputFile("--session", *flags.session, path,
-                                          {flags.file, flags.system_file, flags.tools, flags.chat_template}));
+    TALLY_RETURN_IF_ERROR(
+        CheckOutputFile("--session", *flags.session, path, {flags.file, flags.system_file, flags.tools, flags.chat_template}));
   }
   std::unique_ptr<Talk> talk(new Talk(flags));
   const double begin = MonotonicSeconds();
   TALLY_ASSIGN_OR_RETURN(talk->loaded_.model, LoadModelOnly(flags.model.model, load));
   const Model& model = talk->model();
   TALLY_RETURN_IF_ERROR(model.tokenizer_status());
-  if (model.tokenizer() == nullptr) return BadInput(flags.model.model + ": the model has no tokenizer, and no conversation without");
+  if (model.tokenizer() == nullptr)
+    return BadInput(flags.model.model + ": the model has no tokenizer, and no conversation without");
   TALLY_ASSIGN_OR_RETURN(talk->source_, FindTemplate(flags, model, !request.tools.empty()));
   TALLY_ASSIGN_OR_RETURN(talk->format_, MakeChatFormat(talk->source_));
   load.progress = nullptr;

@@ -55,6 +55,7 @@ class Talk {
   Status Close() const;
 
   Conversation& conversation() { return *conversation_; }
+  const std::vector<ChatMessage>& messages() const { return conversation_->messages(); }
   const std::optional<LastTurn>& last() const { return last_; }
   const Model& model() const { return *loaded_.model; }
   const Engine& engine() const { return *loaded_.engine; }

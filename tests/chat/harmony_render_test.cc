@@ -60,8 +60,9 @@ std::vector<HarmonyTool> KitchenSink() {
 
 HarmonyTool LookupWeather() {
   return {.name = "lookup_weather",
-          .description = "Use this tool to lookup the weather in a given location. Call it with the parameter 'location', can be any "
-                         "textual description of a location.",
+          .description =
+              "Use this tool to lookup the weather in a given location. Call it with the parameter 'location', can be any "
+              "textual description of a location.",
           .parameters = R"({"type": "object", "required": ["location"], "properties": {"location": {"type": "string"}}})"};
 }
 
@@ -140,7 +141,8 @@ TEST(HarmonyRender, SegmentsAreWholeTokens) {
       ASSERT_TRUE(part.ok());
       ids.insert(ids.end(), part->begin(), part->end());
     }
-    EXPECT_EQ(ids, *(*tokenizer)->Encode(JoinSegments(*segments), {.add_special = false, .parse_special = true})) << rendered.file;
+    EXPECT_EQ(ids, *(*tokenizer)->Encode(JoinSegments(*segments), {.add_special = false, .parse_special = true}))
+        << rendered.file;
   }
 }
 
@@ -185,8 +187,9 @@ TEST(HarmonySchema, NestedObjectsAndUnions) {
 }
 
 TEST(HarmonySchema, Limits) {
-  EXPECT_EQ(TypeOf("{"), "parameters: not valid JSON: parse error at line 1, column 2: syntax error while parsing object key - "
-                         "unexpected end of input; expected string literal");
+  EXPECT_EQ(TypeOf("{"),
+            "parameters: not valid JSON: parse error at line 1, column 2: syntax error while parsing object key - "
+            "unexpected end of input; expected string literal");
   std::string deep, wide = "{";
   for (int i = 0; i < 100000; ++i) deep += R"({"items":)";
   EXPECT_EQ(TypeOf(deep), "parameters: nested deeper than 64");
@@ -224,8 +227,9 @@ TEST(HarmonyFormat, ConversationWithTools) {
       {.role = "tool", .content = "noon", .name = "functions.clock"},
       {.role = "system", .content = "Be quick."},
   });
-  request.tools = {R"({"type": "function", "function": {"name": "clock", "description": "Says the time.\nIn UTC."}})",
-                   R"({"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}})"};
+  request.tools = {
+      R"({"type": "function", "function": {"name": "clock", "description": "Says the time.\nIn UTC."}})",
+      R"({"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}})"};
   EXPECT_EQ(TextOf(request), kSystemText +
                                  "\nCalls to these tools must go to the commentary channel: 'functions'.<|end|>"
                                  "<|start|>developer<|message|># Instructions\n\nBe brief.\n\nBe kind.\n\n"
@@ -263,15 +267,17 @@ TEST(HarmonyFormat, VariablesAndBuiltinTools) {
   request.reasoning_effort = "high";
   request.variables = {{"model_identity", R"("You are Tally.")"}, {"builtin_tools", R"(["python"])"}, {"other", "no JSON"}};
   const std::string text = TextOf(request);
-  EXPECT_TRUE(text.starts_with("<|start|>system<|message|>You are Tally.\nKnowledge cutoff: 2024-06\nCurrent date: 2025-06-28\n\n"
-                               "Reasoning: high\n\n# Tools\n\n## python\n\nUse this tool to execute Python code"))
+  EXPECT_TRUE(
+      text.starts_with("<|start|>system<|message|>You are Tally.\nKnowledge cutoff: 2024-06\nCurrent date: 2025-06-28\n\n"
+                       "Reasoning: high\n\n# Tools\n\n## python\n\nUse this tool to execute Python code"))
       << text;
-  EXPECT_TRUE(text.ends_with("Depends on the cluster.\n\n"
-                             "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>"
-                             "<|start|>assistant to=python<|channel|>analysis code<|message|>1+1<|call|>"
-                             "<|start|>python to=assistant<|channel|>analysis<|message|>2<|end|>"
-                             "<|start|>assistant to=functions.browser.open<|channel|>commentary <|constrain|>json<|message|>{}"
-                             "<|call|><|start|>assistant"))
+  EXPECT_TRUE(
+      text.ends_with("Depends on the cluster.\n\n"
+                     "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>"
+                     "<|start|>assistant to=python<|channel|>analysis code<|message|>1+1<|call|>"
+                     "<|start|>python to=assistant<|channel|>analysis<|message|>2<|end|>"
+                     "<|start|>assistant to=functions.browser.open<|channel|>commentary <|constrain|>json<|message|>{}"
+                     "<|call|><|start|>assistant"))
       << text;
 }
 
@@ -307,7 +313,9 @@ TEST(HarmonyFormat, Errors) {
   };
   EXPECT_EQ(error([](ChatRequest& r) { r.reasoning_effort = "max"; }),
             "error: reasoning effort 'max' is not known, expected low, medium or high");
-  EXPECT_EQ(error([](ChatRequest& r) { r.messages = {{.role = "user"}, {.role = "critic"}}; }),
+  EXPECT_EQ(error([](ChatRequest& r) {
+              r.messages = {{.role = "user"}, {.role = "critic"}};
+            }),
             "error: messages[1]: role 'critic' is not known, expected system, developer, user, assistant or tool");
   EXPECT_EQ(error([](ChatRequest& r) { r.messages = {{.role = "tool", .tool_call_id = "7"}}; }),
             "error: messages[0]: the tool has no name, and there is no call '7'");
@@ -316,9 +324,13 @@ TEST(HarmonyFormat, Errors) {
   EXPECT_EQ(error([](ChatRequest& r) { r.tools = {R"({"function": {"name": "f", "parameters": []}})"}; }),
             "error: tools[0]: expected the parameters of 'f' to be a JSON schema");
   EXPECT_EQ(error([](ChatRequest& r) { r.tools = {"{"}; }).substr(0, 34), "error: tools[0]: not valid JSON: p");
-  EXPECT_EQ(error([](ChatRequest& r) { r.variables = {{"builtin_tools", R"(["browser", "calendar"])"}}; }),
+  EXPECT_EQ(error([](ChatRequest& r) {
+              r.variables = {{"builtin_tools", R"(["browser", "calendar"])"}};
+            }),
             R"(error: variable builtin_tools: expected a list of "browser" and "python")");
-  EXPECT_EQ(error([](ChatRequest& r) { r.variables = {{"model_identity", "1"}}; }),
+  EXPECT_EQ(error([](ChatRequest& r) {
+              r.variables = {{"model_identity", "1"}};
+            }),
             "error: variable model_identity: expected a string");
   EXPECT_EQ(error([](ChatRequest& r) { r.now = INT64_MAX; }), "error: the time 9223372036854775807 has no date");
   EXPECT_FALSE(RenderHarmony({{.role = Role::kTool, .content = "x"}}).ok());
