@@ -36,7 +36,11 @@ std::string Readable(std::string_view text) {
 
 std::string CallLine(const ToolCall& call) { return "call " + Printable(call.name) + " " + Printable(call.arguments); }
 
-std::string Dim(const std::string& text) { return ColourOn(Stream::kError) ? kDim + text + kPlain : text; }
+std::string Dim(const std::string& text) {
+  if (!ColourOn(Stream::kError)) return text;
+  const size_t end = text.find_last_not_of('\n') + 1;
+  return kDim + text.substr(0, end) + kPlain + text.substr(end);
+}
 
 bool AnswerScreen::Show(std::span<const OutputPart> parts) {
   for (const OutputPart& part : parts) {
