@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h), generate (generate.h), read the
-// ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), what fits a machine (fit.h),
-// auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h),
-// reports of runs (report.h, page.h), random checkpoints (synth.h) and models by their names on the Hugging Face hub (hub.h).
+// The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h), generate (generate.h), talk to a model
+// (conversation.h, chat_format.h), read the ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting
+// (count.h), what fits a machine (fit.h), auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising
+// (quantize.h), measuring speed (speed.h), reports of runs (report.h, page.h), random checkpoints (synth.h) and models by their names
+// on the Hugging Face hub (hub.h).
 //
 // Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations
 // passes through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are
@@ -13,10 +14,10 @@
 // each function says how long they are valid. Null callbacks are not called. Callbacks run on the calling thread, between ops,
 // and must not call the engine that called them. After an exception in a callback, the engine may only be destroyed.
 //
-// Threads: a Model and its Tokenizer do not change after loading, so any number of threads may use them at once. An Engine
-// belongs to one caller at a time. Different engines may run at the same time, on one model or several; results are the same bits
-// as alone. Each engine runs its ops on LoadOptions::threads threads. The runtime keeps them for the calling thread, and all
-// engines that it calls share them; callers that run at the same time compete for the cores. After fork() the child must not use
+// Threads: a Model and its Tokenizer do not change after loading, so any number of threads may use them at once. An Engine and its
+// Conversations belong to one caller at a time. Different engines may run at the same time, on one model or several; results are the
+// same bits as alone. Each engine runs its ops on LoadOptions::threads threads. The runtime keeps them for the calling thread, and
+// all engines that it calls share them; callers that run at the same time compete for the cores. After fork() the child must not use
 // objects of its parent.
 #pragma once
 

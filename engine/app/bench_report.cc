@@ -289,7 +289,7 @@ std::string BenchTables(const BenchRun& run, const SpeedReport& r, TableFormat f
   paragraph(Printable(run.loaded->Description()));
   paragraph(r.target + " kernels" + (r.used_blas ? " and OpenBLAS" : "") + ", medians of " + std::to_string(run.rounds) +
             (run.rounds == 1 ? " round" : " rounds"));
-  paragraph("checked first: " + r.verified);
+  paragraph("checked: " + r.verified);
   paragraph("loaded in " + Fixed(run.load.seconds, 2) + " s: " + Giga(PerSecond(run.load.stored_bytes, run.load.seconds)) +
             " GB/s of the files, " + Giga(PerSecond(r.memory.packed_weights, run.load.seconds)) + " GB/s of packed weights");
   out.Add(RoofTable(r));
@@ -298,17 +298,17 @@ std::string BenchTables(const BenchRun& run, const SpeedReport& r, TableFormat f
   out.Add(DecodeTable(r));
   out.Add(BusyTable(r));
   out.Line("");
-  if (AnyMoved(r)) paragraph("*: the roofs moved by more than 10 % in every round; the figures are of all rounds");
-  paragraph("spread: half of the range of the rounds kept, those whose roofs moved by at most 10 %");
+  if (AnyMoved(r)) paragraph("*: the roofs moved by more than 10 % in every round: figures of all rounds");
+  paragraph("spread: half of the range of the rounds kept; their roofs moved by at most 10 %");
   if (!r.prefill.empty()) paragraph("prefill: linear and attention, one head row");
   if (!r.decode.empty()) {
     const auto [sampled, greedy] = Sampling(r);
     const SamplingOptions defaults;
-    paragraph("decode: packed weights and KV, read and written; the greatest logit of each row is found in " + Fixed(greedy, 1) +
-              " us");
-    paragraph("sampling instead: " + Fixed(sampled, 1) + " us a token (top-k " + std::to_string(defaults.top_k) +
-              ", temperature " + Fixed(defaults.temperature, 1) + ", top-p " + Fixed(defaults.top_p, 2) + ", min-p " +
-              Fixed(defaults.min_p, 2) + ")");
+    paragraph("decode: packed weights and KV, read and written");
+    paragraph("the greatest logit of each row is found in " + Fixed(greedy, 1) + " us");
+    paragraph("sampling instead: " + Fixed(sampled, 1) + " us a token (top-k " + std::to_string(defaults.top_k) + ", temp " +
+              Fixed(defaults.temperature, 1) + ", top-p " + Fixed(defaults.top_p, 2) + ", min-p " + Fixed(defaults.min_p, 2) +
+              ")");
   }
   const double planned = static_cast<double>(std::max<uint64_t>(1, r.memory.total()));
   paragraph("memory: peak " + BytesText(r.peak_resident) + ", planned " + BytesText(r.memory.total()) + " (" +

@@ -215,7 +215,7 @@ std::string BenchScreen(const std::string& description, double load_seconds, con
     text += Described(&m == r.roofs.data() ? "machine" : "", RoofsText(m, r.roofs.size() > 1));
   text += Described("memory", "peak RSS " + BytesText(r.peak_resident) + ", planned " + BytesText(r.memory.total()));
   text += Described("checked", r.verified) + PointTables(r) + "\n";
-  if (AnyMoved(r)) text += "*: the roofs moved by more than 10 % in every round; the figures are of all\n";
+  if (AnyMoved(r)) text += "*: the roofs moved by more than 10 % in every round: figures of all rounds\n";
   return text + "spread: half of the range of the rounds; --full: all figures\n";
 }
 

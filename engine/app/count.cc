@@ -43,7 +43,11 @@ Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argume
   request.options.batch = flags.batch;
   if (flags.type) {
     const Result<DType> type = ParseWeightType(*flags.type);
-    if (!type.ok()) return BadInput("--type: " + type.status().message());
+    if (!type.ok()) {
+      const std::vector<std::string_view> presets = QuantizePresets();
+      const bool preset = std::ranges::find(presets, *flags.type) != presets.end();
+      return BadInput("--type: " + type.status().message() + (preset ? "; presets are the --type of tally fit" : ""));
+    }
     request.options.type = *type;
     request.type_given = true;
   }
@@ -98,6 +102,9 @@ Result<std::string> MarkdownOf(const CountFlags& flags, std::span<const CountedM
 
 Status RunCount(const CountFlags& flags) {
   const std::string format = flags.format.value_or(flags.json ? "json" : "table");
+  if (format != "table" && format != "md" && format != "csv" && format != "json") {
+    return BadInput("--format must be one of table, md, csv, json, not " + Quote(format));
+  }
   if (flags.json && format != "json") return BadInput("--json is not --format " + format);
   if (flags.batch == 0) return BadInput("--batch must be at least 1");
   if (flags.plot && format != "table") return BadInput("--plot draws beside the table only, not with --format " + format);
@@ -160,7 +167,7 @@ Action AddCount(CLI::App& app) {
   AddNumber(*c, "--prompt", flags->prompt, "positions of the prefill (0: 1024, or the trained context where that is shorter)");
   AddNumber(*c, "--batch", flags->batch, "sequences");
   Choices(c->add_option("--type", flags->type, "count weights as this type (else: as stored or published)"), WeightTypeChoices());
-  c->add_option("--format", flags->format, "what is printed")->check(CLI::IsMember({"table", "md", "csv", "json"}));
+  Choices(c->add_option("--format", flags->format, "what is printed"), {"table", "md", "csv", "json"});
   c->add_flag("--full", flags->full, "all tables: every tensor, closed forms, all types, FLOPs by part");
   c->add_flag("--layers", flags->layers, "the same, with every tensor of every layer in a row of its own");
   c->add_flag("--training", flags->training, "memory and FLOPs of training with AdamW besides");

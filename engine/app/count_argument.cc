@@ -23,15 +23,21 @@ void AddSettings(std::string_view text, std::vector<std::string>& settings) {  /
   }
 }
 
-// NAME:KEY=VALUE,KEY is the model NAME with settings of its own. A colon that a '/' follows is a path's. What follows ORG/NAME is a
-// setting where it has a '=', else a file or type of the hub's.
+// NAME:KEY=VALUE,KEY is the model NAME with settings of its own. A colon that a '/' follows is a path's. Without a '=' behind it, it
+// belongs to the name: a file or type of the hub's, or another program's "llama3:8b", which is no model here.
 std::pair<std::string, std::string> SplitModel(const std::string& argument) {
   std::error_code ignored;
   if (std::filesystem::exists(argument, ignored)) return {argument, ""};
   const size_t colon = argument.rfind(':');
   if (colon == std::string::npos || argument.find('/', colon) != std::string::npos) return {argument, ""};
-  if (argument.find('=', colon) == std::string::npos && HubName(argument)) return {argument, ""};
+  if (argument.find('=', colon) == std::string::npos) return {argument, ""};
   return {argument.substr(0, colon), argument.substr(colon + 1)};
+}
+
+// Says that a model of the hub's name is built in, where one is.
+Status WithBuiltIn(const Status& status, const hub::Name& name) {
+  const std::string_view known = KnownModel(name.name);
+  return known.empty() ? status : BadInput(status.message() + "; the configuration of " + std::string(known) + " is built in");
 }
 
 }  // namespace
@@ -46,7 +52,9 @@ Result<CountedModel> CountArgument(const std::string& argument, CountRequest req
   }
   HubModel fetched;  // while it is counted
   if (const std::optional<hub::Name> name = HubName(model)) {
-    TALLY_ASSIGN_OR_RETURN(fetched, FindHubModel(*name, hub::Want::kConfiguration, yes));
+    Result<HubModel> found = FindHubModel(*name, hub::Want::kConfiguration, yes);
+    if (!found.ok()) return found.status().code() == StatusCode::kBadInput ? WithBuiltIn(found.status(), *name) : found.status();
+    fetched = std::move(found).value();
     request.model = fetched.path;
   }
   TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountModel(request));

@@ -139,6 +139,7 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
   for (const auto& [name, bytes] : WeightsAs(m)) {
     if (name != m.stored_as) weights += ", " + name + " " + Scaled(static_cast<double>(bytes), "B");
   }
+  if (m.stored_as.starts_with("MXFP4")) weights += "; presets leave experts MXFP4";
   std::string kv = WithThousands(c.kv_bytes_per_token) + " bytes a token, " + BothUnits(c.kv_bytes_at_context) + " at " +
                    WithThousands(c.options.context) + " positions";
   if (c.options.batch > 1) kv += " of " + WithThousands(c.options.batch) + " sequences";

@@ -20,6 +20,8 @@
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/syntax.h"
+#include "engine/app/words.h"
+#include "engine/base/format.h"
 
 namespace tally::app {
 namespace {
@@ -32,6 +34,15 @@ struct FitFlags {
   std::optional<std::string> type, machine;
   bool all = false, full = false, json = false, yes = false;
 };
+
+// Presets, then types that are none.
+std::vector<std::string_view> FitTypeChoices() {
+  std::vector<std::string_view> names = QuantizePresets();
+  for (const std::string_view name : WeightTypeChoices()) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
 
 Result<FitPage> ReadFlags(const FitFlags& flags) {
   FitPage page;
@@ -111,7 +122,10 @@ Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std
     Result<CountedModel> as = CountedAs(counted, *flags.type);
     if (!as.ok()) {
       const Result<DType> type = ParseWeightType(*flags.type);  // known, but not of this model
-      if (!type.ok()) return BadInput("--type: " + as.status().message());
+      if (!type.ok()) {
+        const std::vector<std::string_view> choices = FitTypeChoices();
+        return BadInput("--type: " + Quote(*flags.type) + " is not one of " + Join({choices.begin(), choices.end()}, ", "));
+      }
       if (!flags.all) return BadInput("--type: " + counted.name + ": " + as.status().message());
       m.name = counted.name;
       m.parameters = counted.count.parameters.total;
@@ -177,15 +191,6 @@ Status RunFit(const FitFlags& flags) {
     Print(FitTableText(page, models, width, flags.all && !flags.full));
   }
   return {};
-}
-
-// Presets, then types that are none.
-std::vector<std::string_view> FitTypeChoices() {
-  std::vector<std::string_view> names = QuantizePresets();
-  for (const std::string_view name : WeightTypeChoices()) {
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-  }
-  return names;
 }
 
 }  // namespace

@@ -68,6 +68,11 @@ std::string Units(const StepBound& b) {  // "int8 and f32"
   return Listed(names);
 }
 
+// Whether memory would bound the step, if the caches could not hold what it reads.
+bool SavedByCaches(const StepBound& b) { return b.cached && b.reading > b.computing; }
+
+std::string FromMemory(const StepBound& b) { return Rate(static_cast<double>(b.tokens) / b.reading) + " from memory"; }
+
 std::string BoundText(const StepBound& b, const FitMachine& machine, std::string_view each) {
   if (b.tokens_per_second <= 0)
     return "no bound: the machine's " + b.missing + " " + (b.missing.find(' ') == b.missing.npos ? "is" : "are") + " not given";
@@ -82,10 +87,7 @@ std::string BoundText(const StepBound& b, const FitMachine& machine, std::string
   if (b.at_peaks < b.computing) {
     text += ", " + Fixed(b.at_peaks / b.computing, 2) + " of the peaks: the scales of blocks take the rest";
   }
-  if (b.cached && b.reading > b.computing) {
-    text += "; " + Rate(static_cast<double>(b.tokens) / b.reading) + " from memory, but they fit the caches of " +
-            BytesText(machine.caches);
-  }
+  if (SavedByCaches(b)) text += "; " + FromMemory(b) + ", but they fit the caches of " + BytesText(machine.caches);
   return text;
 }
 
@@ -167,10 +169,14 @@ std::string AtType(const FittedModel& m, const FitRow& row) {
   return row.given ? (m.file ? "as stored" : "as published") + std::string(" (") + row.type + ")" : "at " + row.type;
 }
 
-// "at most 38.1 tokens/s decode, 901 prefill"; "": unknown
+// "at most 38.1 tokens/s decode, 901 prefill"; "": unknown. What is said of caches may be the host's, of which a guest has a part: the
+// rate of the memory stands beside it.
 std::string RatesText(const Fit& fit) {
   std::string text;
-  if (const double decode = fit.decode.tokens_per_second; decode > 0) text = "at most " + Rate(decode) + " tokens/s decode";
+  if (const double decode = fit.decode.tokens_per_second; decode > 0) {
+    text =
+        "at most " + Rate(decode) + " tokens/s decode" + (SavedByCaches(fit.decode) ? " (" + FromMemory(fit.decode) + ")" : "");
+  }
   if (const double prefill = fit.prefill.tokens_per_second; prefill > 0) {
     text += text.empty() ? "at most " + Rate(prefill) + " tokens/s prefill" : ", " + Rate(prefill) + " prefill";
   }
@@ -199,6 +205,18 @@ std::string Verdict(const FitPage& page, const FittedModel& m, const FitRow& row
 std::string MainType(const std::string& type) {
   const size_t plus = type.find(" + ");
   return plus == type.npos ? type : type.substr(0, plus) + "+";
+}
+
+// What a "MXFP4+" among the types means; empty where there is none.
+std::string PlusNote(bool plus) { return plus ? "; +: and other types" : ""; }
+
+// What "decode/s" is where memory is no bound. Said where one of the steps is of that kind, as it is faster by far.
+std::string CachedNote(const std::vector<const FitRow*>& rows, const FitMachine& machine) {
+  const auto cached = [](const FitRow* row) {
+    return row->fit && row->fit->decode.cached && row->fit->decode.tokens_per_second > 0;
+  };
+  if (!std::ranges::any_of(rows, cached)) return "";
+  return "; steps that the caches of " + BytesText(machine.caches) + " can hold are not bounded by memory";
 }
 
 std::string TypeCell(const std::string& type) { return type.size() <= 15 ? type : MainType(type); }
@@ -379,8 +397,12 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   if (m.rows.size() > 1) {
     out += "\n" + Render(TypesTable(m), TableFormat::kText);
     const bool given = std::ranges::any_of(m.rows, &FitRow::given);
+    std::vector<const FitRow*> rows;
+    for (const FitRow& r : m.rows) rows.push_back(&r);
+    const bool plus = std::ranges::any_of(m.rows, [](const FitRow& r) { return TypeCell(r.type).ends_with('+'); });
     out += Sentence(std::string(given ? m.file ? "*: as stored; " : "*: as published; " : "") + "longest: context that fits" +
-                        (m.rows[0].type.starts_with("MXFP4") ? "; experts stay MXFP4" : ""),
+                        PlusNote(plus) + (m.rows[0].type.starts_with("MXFP4") ? "; experts stay MXFP4" : "") +
+                        (f.decode.cached ? "" : CachedNote(rows, page.machine)),
                     width);
   }
   return out;
@@ -398,10 +420,12 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
   constexpr size_t kNarrow = 80, kName = 18;  // columns
   out += Render(ModelsTable(shown.rows, known, std::max(width, kNarrow) - kNarrow + kName), TableFormat::kText) + "\n";
   if (shown.smaller + shown.others > 0) out += Sentence(LeftOut(shown), width);
-  out += Sentence(
-      "type: the largest that fits, up to what is published or stored; longest: context that fits; decode/s, "
-      "prefill/s: tokens/s, at most",
-      width);
+  std::vector<const FitRow*> rows;
+  for (const FittedModel* m : shown.rows) rows.push_back(&m->rows[m->chosen]);
+  const bool plus = std::ranges::any_of(rows, [](const FitRow* r) { return MainType(r->type).ends_with('+'); });
+  out += Sentence("type: the largest that fits, up to what is published or stored" + PlusNote(plus) +
+                      "; longest: context that fits; decode/s, prefill/s: tokens/s, at most" + CachedNote(rows, page.machine),
+                  width);
   const bool experts = std::ranges::any_of(models, &FittedModel::experts);
   std::optional<Fit> steps = models[0].rows[models[0].chosen].fit;  // none: not the same for all
   for (const FittedModel& m : models) {

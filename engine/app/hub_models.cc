@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -52,13 +53,16 @@ void AddYes(CLI::App& command, bool& yes) {
   command.add_flag("-y,--yes", yes, "fetch a model of the Hugging Face hub that is not here without asking");
 }
 
+bool EndsLikeFile(std::string_view name) {
+  constexpr std::string_view kSuffixes[] = {".gguf", ".json", ".jsonl", ".safetensors", ".tiktoken", ".txt", ".bin", ".npy"};
+  return std::ranges::any_of(kSuffixes, [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
 std::optional<hub::Name> HubName(const std::string& given) {
   Result<hub::Name> name = hub::ParseName(given);
   std::error_code ignored;
   if (!name.ok() || std::filesystem::exists(given, ignored) || std::filesystem::exists(name->repository(), ignored)) return {};
-  for (const char* suffix : {".gguf", ".json", ".safetensors", ".tiktoken", ".txt", ".bin", ".npy"}) {
-    if (name->name.ends_with(suffix)) return {};
-  }
+  if (EndsLikeFile(name->name)) return {};
   return std::move(name).value();
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "engine/api/tally.h"
 #include "engine/base/status.h"
@@ -16,6 +17,9 @@ class App;
 namespace tally::app {
 
 void AddYes(CLI::App& command, bool& yes);  // --yes
+
+// Whether it ends as files do that commands read: ".gguf", ".json" and their like.
+bool EndsLikeFile(std::string_view name);
 
 // A name of the hub where `given` is of that form and no path: nothing of that name is there, and it ends like no file.
 std::optional<hub::Name> HubName(const std::string& given);

@@ -14,6 +14,7 @@
 #include "engine/app/options.h"
 #include "engine/app/parts.h"
 #include "engine/app/syntax.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -111,7 +112,7 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
   Print(Printable(inv.path) + "\n");
   Print(std::string(inv.format == FileFormat::kGguf ? "GGUF" : "Hugging Face") + ", " + std::to_string(inv.files.size()) +
         (inv.files.size() == 1 ? " file, " : " files, ") + BytesText(size) + "\n");
-  if (x.recipe.n_layers > 0) Print(RecipeText(x.recipe) + "\n");
+  if (x.recipe.n_layers > 0) Print(Paragraph("", RecipeText(x.recipe), OutputWidth(0), 0));
   if (!x.runnable.ok()) Print("cannot be run: " + Printable(x.runnable.message()) + "\n");
 
   Print("\nmetadata (" + std::to_string(inv.metadata.values().size()) + ")\n");

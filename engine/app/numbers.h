@@ -37,10 +37,14 @@ CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& value, con
           name,
           [&value, shown](const std::string& text) {
             if (ParseNumber(text, value)) return;
-            std::string wanted = "a number";
+            const bool digits =
+                text.find_first_not_of("+-0123456789") == text.npos && text.find_first_of("0123456789") != text.npos;
+            std::string wanted = std::is_integral_v<T> ? "a whole number" : "a number";
             if constexpr (std::is_integral_v<T>) {
-              wanted = "a whole number from " + std::to_string(std::numeric_limits<T>::min()) + " to " +
-                       std::to_string(std::numeric_limits<T>::max());
+              if (digits) {  // so it is the range
+                wanted += " from " + std::to_string(std::numeric_limits<T>::min()) + " to " +
+                          std::to_string(std::numeric_limits<T>::max());
+              }
             }
             throw CLI::ValidationError(shown, "'" + text + "' is not " + wanted);
           },

@@ -149,21 +149,34 @@ void AddWidth(CLI::App& command, uint64_t& width) {
   AddNumber(command, "--width", width, "columns of a line (0: the terminal's, or COLUMNS; else lines are whole)");
 }
 
-Result<std::string> ModelPath(const std::string& given, bool yes) {
-  if (given == "demo") return DemoModelPath();
-  std::error_code ignored;
-  if (std::filesystem::exists(given, ignored)) return given;
+std::string_view KnownModel(std::string_view given) {
   const auto same = [](char a, char b) {
     return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
   };
   for (const std::string_view name : KnownModels()) {
-    if (!std::ranges::equal(name, given, same)) continue;
+    if (std::ranges::equal(name, given, same)) return name;
+  }
+  return {};
+}
+
+Result<std::string> ModelPath(const std::string& given, bool yes) {
+  if (given == "demo") return DemoModelPath();
+  std::error_code ignored;
+  if (std::filesystem::exists(given, ignored)) return given;
+  if (!KnownModel(given).empty()) {
     return BadInput(given +
                     ": of this model the configuration is built in, not the weights: `tally pull ORG/NAME` gets them from " +
                     "the Hugging Face hub, `tally synth " + given + " FILE.gguf` makes random ones, `tally count " + given +
                     "` gives its figures without any");
   }
   const std::optional<hub::Name> name = HubName(given);
+  if (!name && given.find(' ') != std::string::npos) {
+    return BadInput(Quote(given) + ": there is no such file or directory; a prompt is -p TEXT");
+  }
+  if (!name && given.find('/') == std::string::npos && !EndsLikeFile(given)) {
+    return BadInput(Printable(given) + ": there is no such file or directory; a model of the Hugging Face hub is ORG/NAME, " +
+                    "as in Qwen/Qwen3-0.6B");
+  }
   if (!name) return given;
   TALLY_ASSIGN_OR_RETURN(HubModel model, FindHubModel(*name, hub::Want::kWeights, yes));
   return std::move(model.path);

@@ -47,9 +47,11 @@ struct Loaded {
   std::unique_ptr<Engine> engine;
   double seconds = 0;  // that both took
 };
+// The built-in configuration of that name, whatever the case of its letters; empty: there is none.
+std::string_view KnownModel(std::string_view given);
 // MODEL as given -> the file or directory: "demo" is the bundled model (./demo is a file of that name), ORG/NAME one of the Hugging Face
 // hub, fetched if it is not here and the user agrees or has said --yes (hub_models.h). kBadInput where it is the name of a built-in
-// configuration and no file: says how to get weights.
+// configuration and no file: says how to get weights. Also where it is neither a path nor a file's name and nothing is there.
 Result<std::string> ModelPath(const std::string& given, bool yes = false);
 struct LoadTime {
   double seconds = 0;         // of LoadModel: headers, vocabulary and weights

@@ -5,13 +5,17 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/api/tally.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/hub_models.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
+#include "engine/app/options.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
@@ -22,7 +26,7 @@ namespace {
 struct QuantizeFlags {
   std::string in, out;
   QuantizeOptions options;
-  bool json = false;
+  bool yes = false, json = false;
 };
 
 Status RunQuantize(QuantizeFlags flags) {
@@ -32,9 +36,14 @@ Status RunQuantize(QuantizeFlags flags) {
     return !Interrupted();
   };
   TALLY_RETURN_IF_ERROR(CheckNotStandardStream(flags.out));
+  const std::vector<std::string_view> presets = QuantizePresets();
+  if (std::find(presets.begin(), presets.end(), flags.out) != presets.end()) {
+    return BadInput("OUT is a file's name, not a type: write OUT --type " + flags.out);
+  }
+  TALLY_ASSIGN_OR_RETURN(const std::string in, ModelPath(flags.in, flags.yes));
   InstallInterruptHandlers();
   const double begin = MonotonicSeconds();
-  TALLY_ASSIGN_OR_RETURN(const QuantizeReport report, Quantize(flags.in, flags.out, flags.options));
+  TALLY_ASSIGN_OR_RETURN(const QuantizeReport report, Quantize(in, flags.out, flags.options));
   const double seconds = MonotonicSeconds() - begin;
   bar.Wipe();
   const double bits = 8 * static_cast<double>(report.bytes) / static_cast<double>(std::max<uint64_t>(1, report.elements));
@@ -68,8 +77,8 @@ Status RunQuantize(QuantizeFlags flags) {
   }
   char rest[120];
   std::snprintf(rest, sizeof rest, ", %.2f bits a weight, %.1f s\n", bits, seconds);
-  Print(Printable(flags.out) + (flags.options.dry_run ? " (not written): " : ": ") + BytesText(report.bytes) + " of " +
-        BytesText(report.bytes_in) + rest);
+  Print(Printable(flags.out) + (flags.options.dry_run ? " (not written): " : ": ") + flags.options.type + ", " +
+        BytesText(report.bytes) + " of " + BytesText(report.bytes_in) + rest);
   if (report.fallbacks > 0) {
     Note("note: " + std::to_string(report.fallbacks) +
          " tensors have rows that are not whole blocks of their type, and got another\n");
@@ -86,7 +95,8 @@ Status RunQuantize(QuantizeFlags flags) {
 Action AddQuantize(CLI::App& app) {
   auto flags = std::make_shared<QuantizeFlags>();
   CLI::App* c = app.add_subcommand("quantize", "Write a checkpoint as GGUF, with other types of weights");
-  c->add_option("IN", flags->in, "GGUF file (the first of several), or Hugging Face directory")
+  c->add_option("IN", flags->in,
+                "GGUF file (the first of several), Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
       ->type_name(kModelType)
       ->required();
   c->add_option("OUT", flags->out, "GGUF file to write")->type_name(kFileType)->required();
@@ -97,6 +107,7 @@ Action AddQuantize(CLI::App& app) {
   c->add_option("-t,--threads", flags->options.threads, "threads (0: all cores)")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
+  AddYes(*c, flags->yes);
   c->add_flag("--dry-run", flags->options.dry_run, "say what would be written");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   AddExamples(*c, {"tally quantize models/demo/demo.gguf /tmp/demo-q8_0.gguf --type Q8_0 --requantize",

@@ -44,7 +44,8 @@ const std::vector<Advice>& ForeignOptions() {
       {{"-ngl", "--gpu-layers", "--n-gpu-layers"}, "models run on the CPU: leave it out"},
       {{"-ctk", "-ctv", "--cache-type-k", "--cache-type-v"}, "write --kv TYPE"},
       {{"-cnv", "-no-cnv", "--conversation", "--no-conversation"}, "the prompt is run as it is: leave it out"},
-      {{"--n-predict", "--predict", "--max-tokens", "--max-new-tokens"}, "write -n N"},
+      {{"--n-predict", "--num-predict", "--predict", "--max-tokens", "--max-new-tokens"}, "write -n N"},
+      {{"--context", "--context-length", "--n-ctx", "--num-ctx", "--max-model-len"}, "write -c N"},
       {{"--mlock", "--no-mmap"}, "weights are always read into memory: leave it out"}};
   return options;
 }
@@ -82,23 +83,40 @@ std::vector<std::string> OptionNames(const CLI::App& command) {
   return names;
 }
 
+// "--top_k" is "--top-k".
+std::string Dashed(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
 bool TakesValue(const CLI::App& command, const std::string& name) {
   const CLI::Option* const option = name.starts_with("-") ? command.get_option_no_throw(name) : nullptr;
   return option != nullptr && option->get_items_expected_min() > 0;
 }
 
+bool IsTypeName(std::string_view text) {
+  const std::vector<std::string_view> presets = QuantizePresets();
+  const auto same = [&](std::string_view name) { return Lower(name) == Lower(text); };
+  return std::any_of(presets.begin(), presets.end(), same) || ParseWeightType(text).ok();
+}
+
 std::string NoSuchOption(const CLI::App& app, const CLI::App& command, const std::string& given) {
   const std::string name = given.substr(0, given.find('='));
-  std::string text = "there is no option " + Quote(name);
-  // "--top_k" is "--top-k".
-  std::string dashed = name;
-  std::replace(dashed.begin(), dashed.end(), '_', '-');
-  if (const std::optional<std::string> near = Nearest(dashed, OptionNames(command)))
+  const std::string text = "there is no option " + Quote(name);
+  if (const std::optional<std::string> near = Nearest(Dashed(name), OptionNames(command)))
     return text + ": did you mean " + *near + "?";
-  for (const CLI::App* other : app.get_subcommands({})) {
-    if (other->get_option_no_throw(name) != nullptr) return text + ": it is one of tally " + other->get_name();
+  const auto is = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const char* place : {"OUT", "TEXT"}) {
+    const bool meant = *place == 'O' ? is({"-o", "--out", "--output", "--outfile"}) : is({"-p", "--prompt"});
+    if (meant && command.get_option_no_throw(place) != nullptr) return text + ": it is the argument " + place;
   }
-  return text;
+  std::string others;
+  for (const CLI::App* other : app.get_subcommands({})) {
+    if (other->get_option_no_throw(name) != nullptr) others += (others.empty() ? "" : ", ") + other->get_name();
+  }
+  return others.empty() ? text : text + ": it is one of tally " + others;
 }
 
 }  // namespace
@@ -107,7 +125,7 @@ std::optional<std::string> Nearest(std::string_view given, const std::vector<std
   const std::string wanted = Lower(given);
   const size_t letters = wanted.size() - std::min(wanted.find_first_not_of('-'), wanted.size());
   std::optional<std::string> nearest;
-  size_t least = std::min<size_t>(2, letters / 2) + 1;  // beyond is another word
+  size_t least = std::min<size_t>(2, (letters + 1) / 3) + 1;  // beyond is another word
   for (const std::string& candidate : candidates) {
     const std::string lower = Lower(candidate);
     size_t distance = Distance(wanted, lower);
@@ -124,7 +142,8 @@ Status CheckForeignOptions(const CLI::App& command, const std::vector<std::strin
   for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
     const std::string name = arguments[i].substr(0, arguments[i].find('='));
     if (command.get_option_no_throw(name) == nullptr) {
-      if (const char* advice = AdviceFor(ForeignOptions(), name)) return BadInput(name + " is not an option here: " + advice);
+      if (const char* advice = AdviceFor(ForeignOptions(), Dashed(name)))
+        return BadInput(name + " is not an option here: " + advice);
     } else if (name == arguments[i] && TakesValue(command, name)) {
       ++i;
     }
@@ -165,14 +184,22 @@ Status UnknownCommand(const CLI::App& app, const std::string& first) {
 Status ParseFailure(const CLI::App& app, const CLI::App* command, const CLI::ParseError& error) {
   if (command == nullptr) return BadInput(std::string(error.what()) + " (see tally --help)");
   const std::string hint = " (see tally " + command->get_name() + " --help)";
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {  // "--tokens: 1 required INT missing"
+    const std::string_view what = error.what();
+    if (what.ends_with(" missing")) return BadInput(std::string(what.substr(0, what.find(':'))) + " takes a value" + hint);
+  }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return BadInput(error.what() + hint);
   const std::vector<std::string> extras = command->remaining();
   const auto is_option = [](const std::string& s) { return s.size() > 1 && s.starts_with("-"); };
   const auto option = std::find_if(extras.begin(), extras.end(), is_option);
   if (option != extras.end()) return BadInput(NoSuchOption(app, *command, *option) + hint);
   const bool prompt = command->get_option_no_throw("--prompt") != nullptr && command->get_name() != "bench";
-  return BadInput(Quote(extras.empty() ? "" : extras.front()) + " is one argument too many" +
-                  (prompt ? ": a prompt is -p TEXT" : "") + hint);
+  const std::string extra = extras.empty() ? "" : extras.front();
+  return BadInput(Quote(extra) + " is one argument too many" +
+                  (IsTypeName(extra) ? ": a type is --type " + extra
+                   : prompt          ? ": a prompt is -p TEXT"
+                                     : "") +
+                  hint);
 }
 
 }  // namespace tally::app

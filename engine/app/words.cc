@@ -57,7 +57,8 @@ std::vector<std::string> WrapWords(std::string_view text, size_t width, size_t l
     if (word.empty()) continue;
     if (lead + TextWidth(line) > 0 && lead + TextWidth(line) + 1 + TextWidth(word) > width) begin_line();
     for (; TextWidth(word) > width; begin_line()) {
-      line = word.substr(0, BytesOf(word, width));
+      const size_t most = BytesOf(word, width), comma = word.substr(0, most).rfind(',');
+      line = word.substr(0, comma == word.npos ? most : comma + 1);
       word.remove_prefix(line.size());
     }
     line += (line.empty() ? "" : " ") + std::string(word);

@@ -16,7 +16,7 @@ inline constexpr size_t kPlainWidth = 80;  // columns of a screen where output i
 size_t TextWidth(std::string_view text);
 
 // `text` in lines of at most `width` columns, broken at blanks, but not between a number and the word that it counts; a word that is
-// longer than a line is cut. Width 0: one line. `lead`: columns of the first line that are taken.
+// longer than a line is cut, behind a comma where it has one. Width 0: one line. `lead`: columns of the first line that are taken.
 std::vector<std::string> WrapWords(std::string_view text, size_t width, size_t lead = 0);
 
 // Words behind a label, in lines of at most `width` columns (0: one line) that are flush from column `indent` on. Lines end in '\n'.

@@ -48,7 +48,8 @@ bool MayBecomeHeaderWord(std::string_view part) {
 
 class SectionReader {
  public:
-  explicit SectionReader(const HarmonySection& section) : section_(section), text_(section.text) {
+  explicit SectionReader(const HarmonySection& section)
+      : section_(section), text_(section.text), opened_(section.opener != Opener::kPrompt && section.opener != Opener::kStop) {
     if (text_.size() > kLongestSection) {
       too_long_ = true;
       text_ = text_.substr(0, kLongestSection);
@@ -57,38 +58,42 @@ class SectionReader {
   }
 
   size_t Read(HarmonyHeader* header) {
+    if (!opened_ && section_.follows == Follows::kEnd)
+      return text_.find_first_not_of(kHeaderBlank) == text_.npos ? text_.size() : 0;
     for (size_t at = 0;;) {
       const size_t begin = std::min(text_.find_first_not_of(kHeaderBlank, at), text_.size());
       const size_t end = std::min(text_.find_first_of(kHeaderBlank, begin), text_.size());
-      if (begin == text_.size() && section_.follows != Follows::kMore) return at > 0 && !Opened() && Ends() ? 0 : text_.size();
+      if (begin == text_.size() && section_.follows != Follows::kMore) return text_.size();
       switch (Judge(begin, end)) {
-        case Verdict::kHeader: at = end; break;
-        case Verdict::kOpen: return !too_long_ ? text_.size() : Opened() ? at : 0;
-        case Verdict::kBody: return Opened() ? begin : 0;
+        case Verdict::kHeader: break;
+        case Verdict::kOpen: return too_long_ ? BodyAt(at) : text_.size();
+        case Verdict::kBody: return BodyAt(begin);
       }
       Take(text_.substr(begin, end - begin), begin, header);
+      at = end;
     }
   }
 
  private:
   enum class Verdict : uint8_t { kHeader, kBody, kOpen };
 
-  bool Opened() const { return section_.opener != Opener::kPrompt && section_.opener != Opener::kStop; }
-  bool Ends() const { return section_.follows == Follows::kEnd; }
+  // Without a token before it, text that is no header is none from its beginning.
+  size_t BodyAt(size_t at) const { return opened_ ? at : 0; }
 
-  // Of the word at `begin`.
+  // Of the word from `begin` to `end`.
   Verdict Judge(size_t begin, size_t end) const {
     const std::string_view word = text_.substr(begin, end - begin);
-    if (end < text_.size()) return IsHeaderWord(word) ? Verdict::kHeader : IsAuthor(begin, end);
-    if (section_.follows == Follows::kMore) return Opened() || MayBecomeHeaderWord(word) ? Verdict::kOpen : Verdict::kBody;
-    if (IsHeaderWord(word)) return Opened() || !Ends() ? Verdict::kHeader : Verdict::kBody;
-    const bool belongs = Opened() && (section_.follows == Follows::kToken || MayBecomeHeaderWord(word));
-    return belongs ? Verdict::kHeader : Verdict::kBody;
+    if (end < text_.size()) return IsHeaderWord(word) ? Verdict::kHeader : JudgeName(begin, end);
+    if (section_.follows == Follows::kMore) return opened_ || MayBecomeHeaderWord(word) ? Verdict::kOpen : Verdict::kBody;
+    if (IsHeaderWord(word)) return Verdict::kHeader;
+    const bool belongs = section_.follows == Follows::kToken || MayBecomeHeaderWord(word);  // cut short, in the latter case
+    return opened_ && belongs ? Verdict::kHeader : Verdict::kBody;
   }
 
-  // Of an unknown word: <|start|> may be followed by the name of an author, and that by a recipient or a token.
-  Verdict IsAuthor(size_t begin, size_t end) const {
-    if (section_.opener != Opener::kStart || !IsFirst(begin)) return Verdict::kBody;
+  // Of an unknown word before white space: an author or a channel may have any name where a recipient or a token comes next.
+  Verdict JudgeName(size_t begin, size_t end) const {
+    const bool named = section_.opener == Opener::kStart || section_.opener == Opener::kChannel;
+    if (!named || !IsFirst(begin)) return Verdict::kBody;
     const std::string_view rest = text_.substr(std::min(text_.find_first_not_of(kHeaderBlank, end), text_.size()));
     if (rest.starts_with(kTo)) return Verdict::kHeader;
     if (section_.follows == Follows::kMore) return kTo.starts_with(rest) ? Verdict::kOpen : Verdict::kBody;
@@ -114,6 +119,7 @@ class SectionReader {
 
   HarmonySection section_;
   std::string_view text_;
+  bool opened_;  // by a token
   bool too_long_ = false;
 };
 

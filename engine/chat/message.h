@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/export.h"
+
 namespace tally {
 
 struct ToolCall {
@@ -46,6 +48,6 @@ struct PromptSegment {
   std::string text = {};
   bool control = false;
 };
-std::string JoinSegments(const std::vector<PromptSegment>& segments);
+TALLY_API std::string JoinSegments(const std::vector<PromptSegment>& segments);
 
 }  // namespace tally

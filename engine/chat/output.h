@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/export.h"
 #include "engine/chat/message.h"
 
 namespace tally {
@@ -34,7 +35,7 @@ struct OutputPart {
 };
 
 // One answer. Not to be used by two threads at once.
-class OutputParser {
+class TALLY_API OutputParser {
  public:
   virtual ~OutputParser() = default;
   // Appends the parts that became certain. Text that may be the beginning of a mark is held back.
@@ -47,7 +48,7 @@ class OutputParser {
 struct ChatAnswer {
   std::string content = {}, reasoning = {};
   std::vector<ToolCall> calls = {};
-  void Add(const std::vector<OutputPart>& parts);
+  TALLY_API void Add(const std::vector<OutputPart>& parts);
 };
 
 }  // namespace tally

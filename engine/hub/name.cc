@@ -22,6 +22,16 @@ bool IsNamePart(std::string_view part) {
          part.find("--") == part.npos && part.find("..") == part.npos && !part.ends_with(".git");
 }
 
+// ORG/NAME of an address of the hub; other text as it is.
+std::string_view WithoutHost(std::string_view text) {
+  std::string_view rest = text;
+  if (constexpr std::string_view kScheme = "https://"; rest.starts_with(kScheme)) rest.remove_prefix(kScheme.size());
+  for (const std::string_view host : {"huggingface.co/", "hf.co/"}) {
+    if (rest.starts_with(host)) return rest.substr(host.size());
+  }
+  return text;
+}
+
 }  // namespace
 
 Status CheckFilePath(std::string_view path) {
@@ -43,6 +53,7 @@ Status CheckFilePath(std::string_view path) {
 }
 
 Result<Name> ParseName(std::string_view text) {
+  text = WithoutHost(text);
   const auto bad = [&](const std::string& why) { return BadInput(Quote(text) + " is no name of the Hugging Face hub: " + why); };
   const size_t colon = text.find(':');
   const std::string_view repository = text.substr(0, colon);

@@ -22,15 +22,15 @@ struct TurnOptions {
   int64_t max_tokens = -1;  // of the answer; -1: until the context is full
   SamplingOptions sampling = {};
   std::vector<std::string> stop = {};  // the answer's content ends before any of these (`finish` is kStop)
-  // The answer as it comes. Returning false stops it (`finish` is kInterrupted).
+  // The answer as it comes. Returning false stops it (`finish` is kInterrupted); it is not called again.
   std::function<bool(std::span<const OutputPart> parts)> on_parts = {};
   std::function<void(int64_t done, int64_t total)> prompt_progress = {};  // of the prompt's tokens that are run
   std::function<bool()> interrupted = {};                                 // polled between prefill chunks and tokens; true: stop
 };
 
 struct Turn {
-  ChatAnswer answer = {};
-  GenerateResult generated = {};  // prompt_tokens: those that were run; `tokens`: of the answer
+  ChatAnswer answer = {};         // every call has an id: the model's, or 9 letters and digits of ours
+  GenerateResult generated = {};  // prompt_tokens: those that were run; no text
   int64_t reused_tokens = 0;      // of the prompt, whose KV was there already
 };
 
@@ -44,10 +44,11 @@ class TALLY_API Conversation {
   // Everything of the request but its messages: tools, effort, thinking, variables, the date.
   virtual ChatRequest& settings() = 0;
 
-  // Adds `messages` (a user's, or results of tools) to the history, runs the prompt and generates the assistant's answer, which is
-  // added too. Where the prompt was interrupted or the answer is empty because of an error, the history is as before.
-  // kBadInput: what the format refuses; a prompt that leaves no room in the context (ContextIsFull() is then true).
-  // An interrupted answer stays in the history as far as it came.
+  // Adds `messages` (a user's, or results of tools; none: the history ends with them) to the history, runs the prompt and generates the
+  // assistant's answer, which is added too, as far as it came. Where the prompt was interrupted (`finish` is kInterrupted and there are
+  // no tokens), the history is as before, as on errors.
+  // kBadInput: what the format refuses; a sampling option out of range; a prompt that leaves no room in the context (ContextIsFull() is
+  // then true); errors of Step in the prompt. An error of a later Step ends the answer, as in Generate.
   virtual Result<Turn> Say(std::vector<ChatMessage> messages, const TurnOptions& options) = 0;
   // True after a Say that failed because the prompt has no room in the context.
   virtual bool ContextIsFull() const = 0;
@@ -56,22 +57,24 @@ class TALLY_API Conversation {
   virtual bool Undo() = 0;
   // Forgets all messages but the system's and developer's at the beginning.
   virtual void Reset() = 0;
-  // The first pairs of user and assistant messages are forgotten until the rest takes at most half of the context; false: nothing
-  // is left to forget.
+  // Forgets the first user message after those of Reset and what came before the next, and so on until the rest takes at most half of
+  // the context. False: nothing is left to forget. Errors are the format's.
   virtual Result<bool> ForgetOldest() = 0;
 
   virtual int64_t tokens() const = 0;  // positions in the KV cache
 
   // A session file: messages, settings, tokens and KV cache, with the format's version, the model's identity and a checksum
-  // (session_file.h). Save replaces the file in one step. Load replaces the conversation, or changes nothing and fails:
-  // kBadInput: no session file, damaged, of another version, model or KV type, longer than the context.
+  // (session_file.h). Save replaces the file in one step. After Load the next turn gives the same bits as without. kBadInput: no
+  // session file, damaged, of another version, model or KV type, longer than the context; messages and settings are as before.
   virtual Status Save(const std::string& path) const = 0;
   virtual Status Load(const std::string& path) = 0;
 };
 
-// `engine` must outlive the conversation, and needs LoadOptions::sequences of 2 at least: one is kept where the answer begins, so that
-// formats that drop the thinking from history (and windows that cannot be rolled back) do not run the prompt again.
-// kBadInput: a model without a tokenizer, too few sequences.
+// `engine` must outlive the conversation, which holds one of its sequences from the first turn on, and with a model that has windows
+// a second one where LoadOptions::sequences allows: a fork of where the last answer began. A format that drops the thinking from
+// history makes the next turn go on from there, and a window may keep the first sequence from being rolled back. Without the fork
+// the prompt is run again then, with the same answer.
+// kBadInput: a model without a tokenizer.
 TALLY_API Result<std::unique_ptr<Conversation>> NewConversation(Engine& engine, std::shared_ptr<const ChatFormat> format);
 
 }  // namespace tally

@@ -30,20 +30,20 @@ class Planned {
 };
 
 template <class T>
-std::string_view BytesOf(std::span<const T> values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+void AddValues(std::span<const T> values, Checksum* sum) {
+  sum->Add({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
 }
 
 // A weight's type and shape, and four pieces of each of its slices.
 void AddSample(const WeightView& weight, Checksum* sum) {
   const std::array<int64_t, 4> shape = {static_cast<int64_t>(weight.dtype), weight.slices, weight.rows, weight.cols};
-  sum->Add(BytesOf<int64_t>(shape));
+  AddValues<int64_t>(shape, sum);
   const size_t bytes = weight.layout == WeightLayout::kVector     ? static_cast<size_t>(weight.cols) * sizeof(float)
                        : weight.layout == WeightLayout::kRowMajor ? static_cast<size_t>(weight.rows) * weight.panel_stride
                                                                   : static_cast<size_t>(weight.panels()) * weight.panel_stride;
   const size_t piece = std::min<size_t>(bytes, 64);
   for (int64_t s = 0; s < weight.slices; ++s) {
-    for (size_t i = 0; i < 4; ++i) sum->Add(BytesOf<uint8_t>({weight.Slice(s) + (bytes - piece) / 3 * i, piece}));
+    for (size_t i = 0; i < 4; ++i) AddValues<uint8_t>({weight.Slice(s) + (bytes - piece) / 3 * i, piece}, sum);
   }
 }
 
@@ -80,8 +80,8 @@ class StepperEngine final : public Engine {
     sum.Add(model_->recipe().family);
     for (const WeightView& weight : model_->weights().views()) AddSample(weight, &sum);
     for (const RopeFrequencies* rope : {&rope_.global, &rope_.local}) {
-      sum.Add(BytesOf<float>(rope->inv_freq));
-      sum.Add(BytesOf<float>({&rope->magnitude, 1}));
+      AddValues<float>(rope->inv_freq, &sum);
+      AddValues<float>({&rope->magnitude, 1}, &sum);
     }
     return sum.value();
   }

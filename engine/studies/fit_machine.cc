@@ -22,6 +22,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr double kLeastAmount = 1e5;  // of bytes, or of what is done in a second: "ram=16" lacks its unit
+
 bool Drop(std::string_view& text, std::string_view suffix) {
   const auto same = [](char a, char b) {
     return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
@@ -63,13 +65,13 @@ Status SetPart(std::string_view key, std::string_view value, FitMachine& m) {
   };
   if (key == "ram") {
     const double bytes = Amount(value, {"B"});
-    if (bytes < 1) return wrong("a size such as 16GiB");
+    if (bytes < kLeastAmount) return wrong("a size such as 16GiB");
     m.total = m.available = static_cast<uint64_t>(bytes);
     return {};
   }
   if (key == "read") {
     m.read = Amount(value, {"/s", "B"});
-    return m.read > 0 ? Status() : wrong("a rate such as 50GB/s");
+    return m.read >= kLeastAmount ? Status() : wrong("a rate such as 50GB/s");
   }
   if (key == "threads") {
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), m.threads);
@@ -84,14 +86,14 @@ Status SetPart(std::string_view key, std::string_view value, FitMachine& m) {
   if (!unit) {
     return BadInput("--machine: there is no " + Quote(key) +
                     " of a machine: it is of ram, read, f32, bf16, int8, int8dot and threads, as in " +
-                    "ram=16GiB,read=50GB/s,int8=1T");
+                    "ram=16GiB,read=50GB/s,int8=1T,f32=250G");
   }
   if (key == "bf16" && value == "none") {
     m.bf16_dots = false;
     return {};
   }
   m.peaks[*unit] = Amount(value, {"/s", "FLOP", "OP"});
-  if (m.peaks[*unit] == 0) return wrong("a number of operations a second such as 500G");
+  if (m.peaks[*unit] < kLeastAmount) return wrong("a number of operations a second such as 500G");
   if (key == "int8") m.peaks[static_cast<size_t>(FitUnit::kNarrow)] = m.peaks[*unit];
   return {};
 }
@@ -193,7 +195,7 @@ Result<FitMachine> ParseMachine(std::string_view text) {
     while (part.ends_with(' ')) part.remove_suffix(1);
     const size_t equal = part.find('=');
     if (equal == std::string_view::npos) {
-      return BadInput("--machine: " + Quote(part) + " is not KEY=VALUE, as in ram=16GiB,read=50GB/s,int8=1T");
+      return BadInput("--machine: " + Quote(part) + " is not KEY=VALUE, as in ram=16GiB,read=50GB/s,int8=1T,f32=250G");
     }
     const std::string_view key = part.substr(0, equal);
     if (!given.insert(key).second) return BadInput("--machine: " + Quote(key) + " is there twice");

@@ -60,11 +60,19 @@ const Row* FindRow(std::string_view name) {
   return found == std::end(kRows) ? nullptr : found;
 }
 
-std::string NearestNames(const std::string& wanted) {
+// "llama3.1:8b" and "Llama-3.1-8B" are the same.
+std::string LettersAndDigits(std::string_view name) {
+  std::string letters = Lower(name);
+  std::erase_if(letters, [](char c) { return c == '-' || c == '.' || c == '_' || c == ':' || c == ' '; });
+  return letters;
+}
+
+std::string NearestNames(std::string_view given) {
   constexpr size_t kShown = 3, kLongest = 64;  // of a longer text the beginning is enough to tell
+  const std::string wanted = LettersAndDigits(given);
   std::vector<std::pair<size_t, std::string_view>> near;
   for (const Row& row : kRows) {
-    const std::string name = Lower(row.name);
+    const std::string name = LettersAndDigits(row.name);
     const bool part = !wanted.empty() && (name.find(wanted) != std::string::npos || wanted.find(name) != std::string::npos);
     near.emplace_back(part ? 0 : EditDistance(std::string_view(wanted).substr(0, kLongest), name), row.name);
   }

@@ -88,6 +88,11 @@ TEST(CliHabits, OptionsOfOtherPrograms) {
   ExpectAdvice({"run", "demo", "-ngl", "99"}, {"-ngl", "CPU"});
   ExpectAdvice({"run", "demo", "--cache-type-k=q8_0"}, {"--kv TYPE"});
   ExpectAdvice({"run", "demo", "--max-tokens", "8"}, {"write -n N"});
+  ExpectAdvice({"run", "demo", "--n_predict", "8"}, {"--n_predict", "write -n N"});
+  ExpectAdvice({"fit", "gpt2", "--max-model-len", "512"}, {"write -c N"});
+  ExpectAdvice({"quantize", "demo", "/tmp/none.gguf", "Q4_K_M"}, {"'Q4_K_M'", "--type Q4_K_M"});
+  ExpectAdvice({"quantize", "demo", "Q4_K_M"}, {"OUT", "--type Q4_K_M"});
+  ExpectAdvice({"quantize", "demo", "-o", "/tmp/none.gguf"}, {"'-o'", "it is the argument OUT"});
   EXPECT_EQ(Text({"run", "-p", "-hf", "-n", "1", "--temp", "0"}), Text({"run", "-p-hf", "-n", "1", "--temp", "0"})) << "a value";
 }
 
@@ -96,6 +101,7 @@ TEST(CliHabits, SlipsAreGuessed) {
   ExpectAdvice({"tokenise", "hi"}, {"did you mean tokenize?"});
   ExpectAdvice({"benchmark"}, {"did you mean bench?"});
   ExpectAdvice({"fly"}, {"'fly'", "run, count, fit"});
+  ExpectAdvice({"list"}, {"'list'", "run, count, fit"});
   ExpectAdvice({"generate"}, {"tally run"});
   ExpectAdvice({"demo"}, {"tally run demo"});
   ExpectAdvice({"GPT2"}, {"tally count GPT2"});
@@ -104,7 +110,14 @@ TEST(CliHabits, SlipsAreGuessed) {
   ExpectAdvice({"run", "--top_k=5"}, {"did you mean --top-k?"});
   ExpectAdvice({"run", "--plot"}, {"it is one of tally count"});
   ExpectAdvice({"run", "--fly"}, {"there is no option '--fly'"});
+  ExpectAdvice({"run", "--svg", "x"}, {"it is one of tally report ("});
   ExpectAdvice({"run", "demo", "Once upon a time"}, {"'Once upon a time'", "a prompt is -p TEXT"});
+  ExpectAdvice({"run", "Once upon a time"}, {"'Once upon a time'", "a prompt is -p TEXT"});
+  ExpectAdvice({"run", "llama3"}, {"llama3: there is no such file or directory", "ORG/NAME"});
+  ExpectAdvice({"run", "-n"}, {"--tokens takes a value"});
+  ExpectAdvice({"run", "-n", "many"}, {"'many' is not a whole number (see"});
+  ExpectAdvice({"count", "llama3.1:8b"}, {"'llama3.1:8b'", "the nearest: Llama-3.1-8B"});
+  ExpectAdvice({"count", "gpt2", "--type", "Q4_K_M"}, {"tally fit"});
 }
 
 TEST(CliHabits, HelpAndVersion) {

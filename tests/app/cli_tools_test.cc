@@ -158,7 +158,7 @@ TEST(CliUsage, MissingAndWrongFiles) {
   ExpectRefused({"logits", kModel, "--tokens", "1", "-o", "/nowhere/x.npy"}, "/nowhere/x.npy");
   ExpectRefused({"logits", kModel, "--tokens", "1", "--dump", "/dev/null/x"}, "/dev/null/x");
   ExpectRefused({"synth", "gpt2", "/nowhere/x.gguf"}, "/nowhere");
-  ExpectRefused({"synth", "gpt3", TempPath("x.gguf")}, "gpt2-xl");
+  ExpectRefused({"synth", "gpt3", TempPath("x.gguf")}, "the nearest: gpt2");
   const std::string gguf = kModel + "/model.gguf";  // nothing that is read is written over
   const auto before = fs::last_write_time(gguf);
   ExpectRefused({"synth", "gpt2", gguf, "--vocab-from", gguf}, "would be overwritten");

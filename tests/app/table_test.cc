@@ -54,6 +54,7 @@ TEST(Words, Lines) {
   EXPECT_EQ(WrapWords("one two three", 7), (std::vector<std::string>{"one two", "three"}));
   EXPECT_EQ(WrapWords("one two three", 0), (std::vector<std::string>{"one two three"}));
   EXPECT_EQ(WrapWords("abcdefgh ij", 4), (std::vector<std::string>{"abcd", "efgh", "ij"}));
+  EXPECT_EQ(WrapWords("x=1,y=23,z=4 ij", 8), (std::vector<std::string>{"x=1,", "y=23,z=4", "ij"}));
   EXPECT_EQ(WrapWords("a, 70.44 GB b 1, 2", 9), (std::vector<std::string>{"a,", "70.44 GB", "b 1, 2"}));
   EXPECT_EQ(WrapWords("", 4), (std::vector<std::string>{""}));
   EXPECT_EQ(WrapWords("one two", 7, 2), (std::vector<std::string>{"one", "two"}));

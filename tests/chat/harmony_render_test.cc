@@ -199,7 +199,11 @@ TEST(HarmonySchema, Limits) {
 
 // A request of this day.
 ChatRequest Request(std::vector<ChatMessage> messages) {
-  std::tm noon = {.tm_hour = 12, .tm_mday = 28, .tm_mon = 5, .tm_year = 125};
+  std::tm noon = {};
+  noon.tm_year = 125;
+  noon.tm_mon = 5;
+  noon.tm_mday = 28;
+  noon.tm_hour = 12;
   noon.tm_isdst = -1;
   return {.messages = std::move(messages), .now = std::mktime(&noon)};
 }

@@ -28,9 +28,11 @@ extern const Target kText;           // text through sound tokenizers, and ids b
 extern const Target kPattern;        // regular expressions, searched in parts and at once
 extern const Target kNpy;            // arrays written, and read as NumPy's documentation says
 extern const Target kTokenList;      // the lists of token ids of the command line
+extern const Target kHarmonyOutput;  // pieces of an answer in harmony
+extern const Target kHarmonyPrompt;  // a tool, variables and messages, rendered as harmony
 
-inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors,   &kHuggingFace,
-                                             &kCountedConfig, &kTokenizerGguf, &kTokenizerJson, &kRanks,
-                                             &kText,          &kPattern,       &kNpy,           &kTokenList};
+inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors,   &kHuggingFace,  &kCountedConfig,
+                                             &kTokenizerGguf, &kTokenizerJson, &kRanks,         &kText,         &kPattern,
+                                             &kNpy,           &kTokenList,     &kHarmonyOutput, &kHarmonyPrompt};
 
 }  // namespace tally::fuzz

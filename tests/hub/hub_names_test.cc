@@ -27,12 +27,41 @@ TEST(HubName, OfOneFormOnly) {
   EXPECT_EQ(file->choice, "Q4_K_M/a-00001-of-00002.gguf");
   EXPECT_EQ(file->text(), "unsloth/gpt-oss-GGUF:Q4_K_M/a-00001-of-00002.gguf");
   EXPECT_EQ(FolderOf(*plain), "models--Qwen--Qwen3-0.6B");
-  for (const char* bad : {"",          "gpt2",       "/a/b",     "a/",      "/b",
-                          "a//b",      "a/b/c",      "../b",     "a/..",    "./b",
-                          "a/.b",      "a/b.",       "a/b--c",   "a/b..c",  "a b/c",
-                          "a/b\n",     "-a/b",       "a/b.git",  "a/b:",    "a/b:/etc/passwd",
-                          "a/b:../c",  "a/b:c/../d", "a/b:c//d", "a/b:c/.", "a/b:c\\d",
-                          "a/b:c\x01", "\xc3\xa9/b"}) {
+  for (const char* address :
+       {"https://huggingface.co/Qwen/Qwen3-0.6B", "huggingface.co/Qwen/Qwen3-0.6B", "hf.co/Qwen/Qwen3-0.6B"}) {
+    const Result<Name> named = ParseName(address);
+    ASSERT_TRUE(named.ok()) << address;
+    EXPECT_EQ(named->text(), "Qwen/Qwen3-0.6B");
+  }
+  for (const char* bad : {"",
+                          "gpt2",
+                          "/a/b",
+                          "a/",
+                          "/b",
+                          "a//b",
+                          "a/b/c",
+                          "../b",
+                          "a/..",
+                          "./b",
+                          "a/.b",
+                          "a/b.",
+                          "a/b--c",
+                          "a/b..c",
+                          "a b/c",
+                          "a/b\n",
+                          "-a/b",
+                          "a/b.git",
+                          "a/b:",
+                          "a/b:/etc/passwd",
+                          "a/b:../c",
+                          "a/b:c/../d",
+                          "a/b:c//d",
+                          "a/b:c/.",
+                          "a/b:c\\d",
+                          "a/b:c\x01",
+                          "\xc3\xa9/b",
+                          "https://example.com/a",
+                          "https://hf.co/a"}) {
     EXPECT_FALSE(ParseName(bad).ok()) << bad;
     EXPECT_EQ(ParseName(bad).status().message().find('\n'), std::string::npos);
   }

@@ -78,6 +78,7 @@ TEST(Generate, EndsAtTheEndToken) {
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->tokens, (Ids{8, 9}));
   EXPECT_EQ(result->finish, FinishReason::kEos);
+  EXPECT_EQ(result->end_token, 10);
 }
 
 // Masked, as llama.cpp does it: they are not drawn at all, and what is next best is.

@@ -276,9 +276,14 @@ TEST(Fit, MachineInWords) {
   EXPECT_FALSE(without->bf16_dots);
   EXPECT_FALSE(without->int8_dots);
   EXPECT_EQ(without->read, 0);
-  for (const char* wrong :
-       {"", "ram", "ram=", "ram=16GiX", "ram=-1G", "ram=0", "ram=1e999G", "ram=nan", "ram=16G,ram=8G", "ram=16i", "speed=3",
-        "threads=0", "threads=2x", "read=fast", "int8=none", "int8dot=1T", "ram=16G,", "ram=99999999999T", "=5"}) {
+  for (const char* wrong : {"",           "ram",       "ram=",
+                            "ram=16GiX",  "ram=-1G",   "ram=0",
+                            "ram=1e999G", "ram=nan",   "ram=16G,ram=8G",
+                            "ram=16i",    "speed=3",   "threads=0",
+                            "threads=2x", "ram=16",    "read=50",
+                            "f32=250",    "read=fast", "int8=none",
+                            "int8dot=1T", "ram=16G,",  "ram=99999999999T",
+                            "=5"}) {
     const auto refused = ParseMachine(wrong);
     ASSERT_FALSE(refused.ok()) << wrong;
     EXPECT_EQ(refused.status().code(), StatusCode::kBadInput) << wrong;
