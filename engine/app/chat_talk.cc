@@ -16,7 +16,10 @@
 namespace tally::app {
 namespace {
 
-constexpr int32_t kSequences = 2;  // as NewConversation wants
+// Of the engine: where windows drop positions a conversation keeps a second one, to go back to where an answer began.
+int32_t SequencesFor(const Recipe& recipe) {
+  return std::ranges::any_of(recipe.layers, [](const auto& layer) { return layer.window > 0; }) ? 2 : 1;
+}
 
 bool IsSystem(const ChatMessage& message) { return message.role == "system"; }
 
@@ -34,7 +37,6 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
     return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
   }
   TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
-  load.sequences = kSequences;
   TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   if (flags.session) {
@@ -51,6 +53,7 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(talk->source_, FindTemplate(flags, model, !request.tools.empty()));
   TALLY_ASSIGN_OR_RETURN(talk->format_, MakeChatFormat(talk->source_));
   load.progress = nullptr;
+  load.sequences = SequencesFor(model.recipe());
   TALLY_ASSIGN_OR_RETURN(talk->loaded_.engine, NewEngine(talk->loaded_.model, load));
   talk->loaded_.seconds = MonotonicSeconds() - begin;
   TALLY_ASSIGN_OR_RETURN(talk->conversation_, NewConversation(*talk->loaded_.engine, talk->format_));

@@ -52,6 +52,7 @@ class AnswerStream {
     Deliver();
   }
   const ChatAnswer& answer() const { return answer_; }
+  bool stopped() const { return stops_.stopped(); }  // a stop string came
 
  private:
   void PushText(const std::string& text) {
@@ -203,6 +204,7 @@ Result<Turn> FormattedConversation::Answer(const Prompt& prompt, const TurnOptio
     AnswerStream answer(tokenizer_, format_->NewParser(prompt.text), messages_, options);
     generation.Decode([&](int32_t token) { return answer.Push(token); });
     answer.Finish(generation.result().end_token);
+    if (answer.stopped()) generation.result().finish = FinishReason::kStop;
     turn.answer = answer.answer();
     std::vector<int32_t> tokens = prompt.tokens;
     tokens.insert(tokens.end(), generation.result().tokens.begin(), generation.result().tokens.end());
