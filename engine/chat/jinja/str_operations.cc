@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/chat/jinja/str_operations.h"
+
+#include <algorithm>
+
+#include "engine/text/utf8.h"
+
+namespace tally::jinja {
+namespace {
+
+Status SplitSpaces(Budget* budget, std::string_view text, int64_t most, std::vector<Stretch>* pieces) {
+  Stretch rest = Stripped(text, true, false);
+  while (rest.begin < rest.end) {
+    TALLY_RETURN_IF_ERROR(budget->Step());
+    if (most == 0) {
+      pieces->push_back({rest.begin, Stripped(text, false, true).end});
+      return {};
+    }
+    --most;
+    size_t end = rest.begin;
+    for (Utf8Char c = ReadUtf8(text, end); c.bytes > 0 && !IsPythonSpace(c.code); c = ReadUtf8(text, end)) end += c.bytes;
+    pieces->push_back({rest.begin, end});
+    rest.begin = end + Stripped(text.substr(end), true, false).begin;
+  }
+  return {};
+}
+
+Status SplitSpacesFromRight(Budget* budget, std::string_view text, int64_t most, std::vector<Stretch>* pieces) {
+  size_t end = Stripped(text, false, true).end;
+  while (end > 0) {
+    TALLY_RETURN_IF_ERROR(budget->Step());
+    if (most == 0) {
+      pieces->push_back({Stripped(text.substr(0, end), true, false).begin, end});
+      break;
+    }
+    --most;
+    size_t begin = end;
+    for (Utf8Char c = ReadUtf8Before(text, begin); c.bytes > 0 && !IsPythonSpace(c.code); c = ReadUtf8Before(text, begin)) {
+      begin -= c.bytes;
+    }
+    pieces->push_back({begin, end});
+    end = Stripped(text.substr(0, begin), false, true).end;
+  }
+  std::reverse(pieces->begin(), pieces->end());
+  return {};
+}
+
+Status SplitAt(Budget* budget, std::string_view text, std::string_view separator, int64_t most, std::vector<Stretch>* pieces) {
+  size_t begin = 0;
+  for (size_t at; most != 0 && (at = FindText(text, separator, begin)) != text.npos; --most) {
+    TALLY_RETURN_IF_ERROR(budget->Step());
+    pieces->push_back({begin, at});
+    begin = at + separator.size();
+  }
+  pieces->push_back({begin, text.size()});
+  return {};
+}
+
+Status SplitAtFromRight(Budget* budget, std::string_view text, std::string_view separator, int64_t most, std::vector<Stretch>* pieces) {
+  size_t end = text.size();
+  for (size_t at; most != 0 && (at = text.substr(0, end).rfind(separator)) != text.npos; --most) {
+    TALLY_RETURN_IF_ERROR(budget->Read(64 + (end - at) * std::min<size_t>(separator.size(), 64)));  // rfind compares at each byte
+    pieces->push_back({at + separator.size(), end});
+    end = at;
+  }
+  pieces->push_back({0, end});
+  std::reverse(pieces->begin(), pieces->end());
+  return {};
+}
+
+}  // namespace
+
+Result<Text> Replace(Budget* budget, const Text& text, const Text& old, const Text& with, int64_t count) {
+  const std::string& bytes = text.bytes();
+  TALLY_RETURN_IF_ERROR(budget->Read(bytes.size()));
+  TALLY_RETURN_IF_ERROR(budget->Make(bytes.size()));
+  Text out;
+  size_t begin = 0;
+  if (old.empty()) {  // before every character, and at the end
+    for (; count != 0; --count) {
+      TALLY_RETURN_IF_ERROR(budget->Step());
+      TALLY_RETURN_IF_ERROR(budget->Make(with.size()));
+      out.Append(with);
+      if (begin == bytes.size()) return out;
+      const size_t next = begin + ReadUtf8(bytes, begin).bytes;
+      out.AppendPart(text, begin, next);
+      begin = next;
+      if (out.size() > budget->limits().text_bytes) return budget->Make(out.size());
+    }
+  }
+  for (size_t at; count != 0 && (at = FindText(bytes, old.bytes(), begin)) != std::string::npos; --count) {
+    TALLY_RETURN_IF_ERROR(budget->Step());
+    TALLY_RETURN_IF_ERROR(budget->Make(with.size()));
+    out.AppendPart(text, begin, at);
+    out.Append(with);
+    begin = at + old.size();
+    if (out.size() > budget->limits().text_bytes) return budget->Make(out.size());
+  }
+  out.AppendPart(text, begin, bytes.size());
+  return out;
+}
+
+Result<Values> Split(Budget* budget, const Text& text, const Text* separator, int64_t most, bool from_right) {
+  const std::string& bytes = text.bytes();
+  TALLY_RETURN_IF_ERROR(budget->Read(bytes.size()));
+  TALLY_RETURN_IF_ERROR(budget->Make(bytes.size()));
+  if (separator != nullptr && separator->empty()) return BadInput("empty separator");
+  std::vector<Stretch> pieces;
+  if (separator == nullptr) {
+    TALLY_RETURN_IF_ERROR((from_right ? SplitSpacesFromRight : SplitSpaces)(budget, bytes, most, &pieces));
+  } else {
+    TALLY_RETURN_IF_ERROR((from_right ? SplitAtFromRight : SplitAt)(budget, bytes, separator->bytes(), most, &pieces));
+  }
+  TALLY_RETURN_IF_ERROR(budget->MakeItems(2 * pieces.size()));
+  Values values;
+  values.reserve(pieces.size());
+  for (const Stretch& piece : pieces) values.emplace_back(text.Part(piece.begin, piece.end));
+  return values;
+}
+
+Result<Text> Join(Budget* budget, const Text& separator, const std::vector<Text>& parts) {
+  Text out;
+  uint64_t size = parts.empty() ? 0 : separator.size() * (parts.size() - 1);
+  for (const Text& part : parts) size += part.size();
+  TALLY_RETURN_IF_ERROR(budget->Make(size));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) out.Append(separator);
+    out.Append(parts[i]);
+  }
+  return out;
+}
+
+Result<Text> Justify(Budget* budget, const Text& text, int64_t width, const Text& fill, char align) {
+  const int64_t missing = std::max<int64_t>(0, width - static_cast<int64_t>(CountCharacters(text.bytes())));
+  if (missing > 1 << 20) return BadInput("a width beyond " + std::to_string(1 << 20));
+  TALLY_RETURN_IF_ERROR(budget->Make(text.size() + static_cast<uint64_t>(missing) * fill.size()));
+  int64_t left = align == '<' ? 0 : missing;
+  if (align == '^') left = missing / 2 + (missing & width & 1);
+  Text out;
+  for (int64_t i = 0; i < left; ++i) out.Append(fill);
+  out.Append(text);
+  for (int64_t i = left; i < missing; ++i) out.Append(fill);
+  return out;
+}
+
+}  // namespace tally::jinja

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What methods and filters do with strings. All of them keep the provenance of every byte.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/chat/jinja/text.h"
+#include "engine/chat/jinja/value.h"
+
+namespace tally::jinja {
+
+// str.replace; count < 0: all of them.
+Result<Text> Replace(Budget* budget, const Text& text, const Text& old, const Text& with, int64_t count);
+// str.split and str.rsplit; separator null: at white space; most < 0: everywhere.
+Result<Values> Split(Budget* budget, const Text& text, const Text* separator, int64_t most, bool from_right);
+Result<Text> Join(Budget* budget, const Text& separator, const std::vector<Text>& parts);
+// Spaces, or another fill, on both sides (an odd one as Python puts it), to a width in characters.
+Result<Text> Justify(Budget* budget, const Text& text, int64_t width, const Text& fill, char align);
+
+}  // namespace tally::jinja

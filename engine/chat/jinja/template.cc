@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/chat/jinja/template.h"
+
+#include "engine/base/format.h"
+#include "engine/chat/jinja/interpreter.h"
+#include "engine/chat/jinja/parser.h"
+
+namespace tally::jinja {
+
+struct Program {
+  Body body;
+};
+
+namespace {
+
+constexpr size_t kLongestMessage = 1000;
+
+Status WithOrigin(const std::string& origin, const Status& status) {
+  return {status.code(), Printable(origin + ": " + status.message(), kLongestMessage)};
+}
+
+}  // namespace
+
+Result<Template> Template::Parse(std::string_view text, std::string origin) {
+  Result<Body> body = ParseTemplate(text);
+  if (!body.ok()) return WithOrigin(origin, body.status());
+  Template made;
+  made.origin_ = std::move(origin);
+  made.program_ = std::make_shared<const Program>(Program{std::move(*body)});
+  return made;
+}
+
+Result<std::vector<PromptSegment>> Template::Render(const Json& variables, const RenderOptions& options) const {
+  if (!variables.is_object()) return InternalError("the variables of a template are an object");
+  Runtime run(options.limits, options.now);
+  std::vector<std::pair<std::string, Value>> values;
+  for (const auto& [name, json] : variables.items()) {
+    Result<Value> value = FromJson(&run.budget, json, options.trusted.count(name) > 0);
+    if (!value.ok()) return WithOrigin(origin_, BadInput("variable " + Quote(name) + ": " + value.status().message()));
+    values.emplace_back(name, std::move(*value));
+  }
+  const Result<Text> text = Interpreter(&run).Render(program_->body, values);
+  if (!text.ok()) return WithOrigin(origin_, text.status());
+  return text->Segments();
+}
+
+}  // namespace tally::jinja
