@@ -42,11 +42,13 @@ void Greet(const ChatFlags& flags, const Talk& talk) {
            "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends.\n"));
 }
 
-FullContext AskAboutContext(ChatReader& reader, int64_t context) {
+// `over`: the conversation is to end.
+FullContext AskAboutContext(ChatReader& reader, int64_t context, bool* over) {
   Note("The context of " + std::to_string(context) + " tokens is full.\n");
   for (;;) {
-    const TypedLine line = reader.Ask("[f]orget the oldest turns, [r]eset, or [d]rop this message? ");
-    if (line.kind != TypedLine::Kind::kLine || line.text == "d") return FullContext::kGiveUp;
+    const TypedLine line = reader.Ask("[f]orget the oldest turns, [r]eset, or [q]uit? ");
+    *over = line.kind == TypedLine::Kind::kEnd || line.text == "q" || Terminated();
+    if (*over || line.kind == TypedLine::Kind::kInterrupted) return FullContext::kGiveUp;
     if (line.text == "f") return FullContext::kForgetOldest;
     if (line.text == "r") return FullContext::kReset;
   }
@@ -58,10 +60,10 @@ void SayAndGoOn(Talk& talk, std::string message) {
   if (!said.ok()) Note(Printable(said.message()) + "\n");
 }
 
-// Until somebody ends it.
-void Converse(Talk& talk, ChatReader& reader) {
+// Until somebody ends it, or `over`.
+void Converse(Talk& talk, ChatReader& reader, const bool& over) {
   bool asked_to_end = false;  // by Ctrl-C at an empty line
-  while (!Terminated() && PrintedAll()) {
+  while (!over && !Terminated() && PrintedAll()) {
     ChatInput input = reader.Read();
     const bool at_empty_line = input.kind == ChatInput::Kind::kInterrupted && input.text.empty();
     if (input.kind == ChatInput::Kind::kEnd || (at_empty_line && asked_to_end)) return;
@@ -83,13 +85,14 @@ Result<int> RunChat(const ChatFlags& flags) {
   const std::unique_ptr<LineEditor> editor = NewLineEditor();
   {
     ChatReader reader(*editor);
-    talk->on_full_context = [&] { return AskAboutContext(reader, talk->engine().context()); };
+    bool over = false;
+    talk->on_full_context = [&] { return AskAboutContext(reader, talk->engine().context(), &over); };
     Greet(flags, *talk);
     if (message) {
       SayAndGoOn(*talk, std::move(*message));
       TakeInterrupt();
     }
-    Converse(*talk, reader);
+    Converse(*talk, reader, over);
   }
   TALLY_RETURN_IF_ERROR(talk->Close());
   return Terminated() ? InterruptExitCode() : 0;

@@ -124,7 +124,7 @@ Status Talk::Say(std::vector<ChatMessage> messages) {
     }
     if (!conversation_->ContextIsFull()) return turn.status();
     if (!on_full_context) return BadInput(turn.status().message() + ": -c N makes the context larger");
-    if (!MadeRoom()) return {};
+    if (!MadeRoom()) return Status(StatusCode::kInterrupted, "the message was dropped");
   }
   Engine& engine = *loaded_.engine;
   const GenerateResult& generated = last.turn.generated;
@@ -165,9 +165,11 @@ Result<bool> Talk::Retry() {
   if (user == before.end()) return false;
   conversation_->Undo();
   const Status said = Say({*user});
-  if (said.ok()) return true;
-  conversation_->SetMessages(before);
-  return said;
+  const bool stopped_early = said.ok() && last_->turn.generated.finish == FinishReason::kInterrupted &&
+                             last_->turn.generated.tokens.empty();  // which leaves no trace
+  if (!said.ok() || stopped_early) conversation_->SetMessages(before);
+  TALLY_RETURN_IF_ERROR(said);
+  return true;
 }
 
 std::vector<ToolCall> Talk::OpenCalls() const {

@@ -22,7 +22,8 @@ constexpr int64_t kNow = 1760000000;
 std::vector<std::string> TemplateFiles() {
   std::vector<std::string> files;
   const char* more = std::getenv("TALLY_CHAT_TEMPLATES");
-  for (const std::string& folder : {std::string(TALLY_SOURCE_DIR "/../shared/templates"), std::string(more != nullptr ? more : "")}) {
+  for (const std::string& folder :
+       {std::string(TALLY_SOURCE_DIR "/../shared/templates"), std::string(more != nullptr ? more : "")}) {
     std::error_code none;
     for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
       if (entry.path().extension() == ".jinja") files.push_back(entry.path().string());
@@ -40,7 +41,8 @@ std::vector<std::string> Lines(const std::string& command) {
   for (size_t n; pipe != nullptr && (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) all.append(buffer, n);
   if (pipe == nullptr || ::pclose(pipe) != 0) return {};
   std::vector<std::string> lines;
-  for (size_t begin = 0, end; (end = all.find('\n', begin)) != all.npos; begin = end + 1) lines.push_back(all.substr(begin, end - begin));
+  for (size_t begin = 0, end; (end = all.find('\n', begin)) != all.npos; begin = end + 1)
+    lines.push_back(all.substr(begin, end - begin));
   return lines;
 }
 
@@ -71,7 +73,8 @@ TEST(JinjaOracle, PublishedTemplatesAreRenderedAsByJinja2) {
     }
     EXPECT_FALSE(segments.ok()) << expected["error"] << "\n" << JoinSegments(*segments);
     if (!segments.ok() && expected["raised"].get<bool>()) {
-      EXPECT_TRUE(segments.status().message().ends_with(": " + expected["error"].get<std::string>())) << segments.status().message();
+      EXPECT_TRUE(segments.status().message().ends_with(": " + expected["error"].get<std::string>()))
+          << segments.status().message();
     }
     if (!segments.ok() && std::getenv("TALLY_SHOW_ERRORS") != nullptr) {
       std::printf("%s\n  %s\n", expected["error"].get<std::string>().c_str(), segments.status().message().c_str());

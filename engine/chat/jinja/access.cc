@@ -177,7 +177,8 @@ Result<Value> GetSlice(Budget* budget, const Value& value, const Value& start, c
   TALLY_RETURN_IF_ERROR(budget->MakeItems(sequence->items.size()));
   Values items;
   ForEachIndex(range, size, [&](size_t i) { items.push_back(sequence->items[i]); });
-  return MakeSequence(budget, sequence->kind == Sequence::Kind::kGroup ? Sequence::Kind::kTuple : sequence->kind, std::move(items));
+  return MakeSequence(budget, sequence->kind == Sequence::Kind::kGroup ? Sequence::Kind::kTuple : sequence->kind,
+                      std::move(items));
 }
 
 bool IsIterable(const Value& value) {

@@ -85,15 +85,15 @@ struct Comparison {  // a < b == c
   ExpressionPtr first;
   std::vector<std::pair<CompareOp, ExpressionPtr>> rest;
 };
-struct Conditional {  // value if condition else otherwise
+struct Conditional {                          // value if condition else otherwise
   ExpressionPtr condition, value, otherwise;  // the last may be null
 };
 
 struct Expression {
   int line = 1;
   int depth = 1;  // of expressions in one another
-  std::variant<Constant, Name, TupleDisplay, ListDisplay, DictDisplay, Attribute, Item, Slice, Call, Filter, Test, Unary, Binary, Logical,
-               Concatenation, Comparison, Conditional>
+  std::variant<Constant, Name, TupleDisplay, ListDisplay, DictDisplay, Attribute, Item, Slice, Call, Filter, Test, Unary, Binary,
+               Logical, Concatenation, Comparison, Conditional>
       node;
 };
 

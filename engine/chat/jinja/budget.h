@@ -11,14 +11,14 @@
 namespace tally::jinja {
 
 inline constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
-inline constexpr int kMaxNesting = 256;      // of expressions and statements in a template, and of values in one another
+inline constexpr int kMaxNesting = 256;       // of expressions and statements in a template, and of values in one another
 inline constexpr int64_t kMaxRange = 100000;  // numbers of a range, as in jinja2's sandbox
 
 struct Limits {
-  uint64_t steps = 10'000'000;             // nodes evaluated, items walked, 64 bytes read each count as one
-  uint64_t made_bytes = uint64_t{1} << 30;  // of all strings and lists that are made, kept or not
+  uint64_t steps = 10'000'000;               // nodes evaluated, items walked, 64 bytes read each count as one
+  uint64_t made_bytes = uint64_t{1} << 30;   // of all strings and lists that are made, kept or not
   uint64_t text_bytes = uint64_t{64} << 20;  // of one string, and of the output
-  int depth = 700;                          // of evaluation: nodes within nodes, through macros
+  int depth = 700;                           // of evaluation: nodes within nodes, through macros
 };
 
 class Budget {

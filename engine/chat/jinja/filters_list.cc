@@ -184,7 +184,8 @@ Result<Value> UniqueFilter(Runtime& run, const Value& self, const CallArguments&
 // The first of the least, or of the greatest.
 template <bool greatest>
 Result<Value> ExtremeFilter(Runtime& run, const Value& self, const CallArguments& arguments) {
-  TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind(greatest ? "max" : "min", {"case_sensitive", "attribute"}, arguments));
+  TALLY_ASSIGN_OR_RETURN(const Parameters p,
+                         Parameters::Bind(greatest ? "max" : "min", {"case_sensitive", "attribute"}, arguments));
   TALLY_ASSIGN_OR_RETURN(const Path path, Path::Parse(&run.budget, p[1]));
   TALLY_ASSIGN_OR_RETURN(const std::vector<Keyed> keyed, KeyedItems(run, self, path, p.Flag(0)));
   if (keyed.empty()) return Value::MakeUndefined("No aggregated item, sequence was empty.");
@@ -323,7 +324,8 @@ const Value* NamedArgument(const CallArguments& arguments, std::string_view name
 // The arguments behind the first `n` positional ones.
 CallArguments Rest(const CallArguments& arguments, size_t n) {
   CallArguments rest = arguments;
-  rest.positional.erase(rest.positional.begin(), rest.positional.begin() + static_cast<std::ptrdiff_t>(std::min(n, rest.positional.size())));
+  rest.positional.erase(rest.positional.begin(),
+                        rest.positional.begin() + static_cast<std::ptrdiff_t>(std::min(n, rest.positional.size())));
   return rest;
 }
 

@@ -28,7 +28,9 @@ Result<Value> TitleFilter(Runtime& run, const Value& self, const CallArguments&)
   Text out;
   const std::string& bytes = text.bytes();
   for (size_t at = 0; at < bytes.size();) {
-    const auto separates = [](int32_t c) { return IsPythonSpace(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos); };
+    const auto separates = [](int32_t c) {
+      return IsPythonSpace(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
+    };
     size_t end = at;
     for (Utf8Char c = ReadUtf8(bytes, end); c.bytes > 0 && separates(c.code); c = ReadUtf8(bytes, end)) end += c.bytes;
     out.AppendPart(text, at, end);
@@ -131,7 +133,8 @@ Result<Value> TruncateFilter(Runtime& run, const Value& self, const CallArgument
   const Text end = p[2] != nullptr ? p[2]->text() : Text("...", true);
   TALLY_ASSIGN_OR_RETURN(const int64_t leeway, p[3] != nullptr && p[3]->IsNone() ? Result<int64_t>(5) : p.Integer(3, 5));
   const auto end_length = static_cast<int64_t>(CountCharacters(end.bytes()));
-  if (length < end_length) return BadInput("expected length >= " + std::to_string(end_length) + ", got " + std::to_string(length));
+  if (length < end_length)
+    return BadInput("expected length >= " + std::to_string(end_length) + ", got " + std::to_string(length));
   if (leeway < 0) return BadInput("expected leeway >= 0, got " + std::to_string(leeway));
   TALLY_ASSIGN_OR_RETURN(const int64_t now, Length(self));
   if (now - leeway <= length) return self;

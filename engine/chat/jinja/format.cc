@@ -83,7 +83,8 @@ Result<Text> LayOutNumber(const Value& value, const Layout& layout) {
     const double number = layout.type == '%' ? value.number() * 100 : value.number();
     char type = layout.type == '%' ? 'f' : layout.type;
     if (type == 0) {
-      digits = layout.precision < 0 ? FloatRepr(std::abs(number)) : FloatDigits(number, 'g', std::max<int64_t>(layout.precision, 1), false);
+      digits = layout.precision < 0 ? FloatRepr(std::abs(number))
+                                    : FloatDigits(number, 'g', std::max<int64_t>(layout.precision, 1), false);
     } else {
       const int64_t precision = layout.precision < 0 ? 6 : layout.precision;
       digits = FloatDigits(number, type, precision, layout.alternate);
@@ -275,7 +276,9 @@ class PercentFormatter {
 Result<Layout> ReadSpec(std::string_view spec) {
   Layout layout;
   size_t at = 0;
-  const auto is_align = [&](size_t i) { return i < spec.size() && std::string_view("<>^=").find(spec[i]) != std::string_view::npos; };
+  const auto is_align = [&](size_t i) {
+    return i < spec.size() && std::string_view("<>^=").find(spec[i]) != std::string_view::npos;
+  };
   const size_t fill = spec.empty() ? 0 : ReadUtf8(spec, 0).bytes;
   if (fill > 0 && is_align(fill)) {
     layout.fill = std::string(spec.substr(0, fill));
@@ -381,7 +384,8 @@ class BraceFormatter {
     TALLY_ASSIGN_OR_RETURN(const Layout layout, ReadSpec(spec));
     if (value.IsNumber() && !(value.IsBool() && spec.empty())) return AddNumber(value, layout);
     if (!spec.empty() && !value.IsString()) return BadInput("unsupported format string passed to " + value.TypeName());
-    if (layout.type != 0 && layout.type != 's') return BadInput("Unknown format code for object of type '" + value.TypeName() + "'");
+    if (layout.type != 0 && layout.type != 's')
+      return BadInput("Unknown format code for object of type '" + value.TypeName() + "'");
     TALLY_ASSIGN_OR_RETURN(const Text text, Str(budget_, value));
     out_.Append(LayOutText(text, layout));
     return {};

@@ -17,7 +17,8 @@ using Kind = Token::Kind;
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 bool IsNameCharacter(int32_t code) {
-  if (code < 0x80) return (code >= '0' && code <= '9') || (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z') || code == '_';
+  if (code < 0x80)
+    return (code >= '0' && code <= '9') || (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z') || code == '_';
   switch (utf8proc_category(code)) {
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_MC:
@@ -81,8 +82,8 @@ class Lexer {
 
   // Moves to `end`, counting lines.
   void MoveTo(size_t end) {
-    line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_),
-                                         source_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+    line_ += static_cast<int>(
+        std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_), source_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
     starts_line_ = end > 0 && source_[end - 1] == '\n';
     at_ = end;
   }
@@ -225,9 +226,8 @@ class Lexer {
   }
 
   Status Operator(std::string* open) {
-    static constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~",
-                                                      "[",  "]",  "(",  ")",  "{",  "}",  ">", "<", "=", ".", ":", "|",
-                                                      ",",  ";"};
+    static constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
+                                                      "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
     for (const std::string_view op : kOperators) {
       if (!Has(op, at_)) continue;
       if (op == "(") *open += ')';

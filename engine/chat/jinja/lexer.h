@@ -13,7 +13,19 @@
 namespace tally::jinja {
 
 struct Token {
-  enum class Kind : uint8_t { kData, kPrintBegin, kPrintEnd, kBlockBegin, kBlockEnd, kName, kString, kInteger, kFloat, kOperator, kEnd };
+  enum class Kind : uint8_t {
+    kData,
+    kPrintBegin,
+    kPrintEnd,
+    kBlockBegin,
+    kBlockEnd,
+    kName,
+    kString,
+    kInteger,
+    kFloat,
+    kOperator,
+    kEnd
+  };
   Kind kind = Kind::kEnd;
   int line = 1;
   std::string text = {};  // of strings: without quotes and escapes; of numbers: as written, without underscores

@@ -63,7 +63,8 @@ Result<Value> SplitLinesMethod(Runtime& run, const Value& self, const CallArgume
 // startswith and endswith, of one string or a tuple of them.
 template <bool ends>
 Result<Value> Borders(Runtime& run, const Value& self, const CallArguments& arguments) {
-  TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind(ends ? "endswith" : "startswith", {"prefix", "start", "end"}, arguments));
+  TALLY_ASSIGN_OR_RETURN(const Parameters p,
+                         Parameters::Bind(ends ? "endswith" : "startswith", {"prefix", "start", "end"}, arguments));
   TALLY_ASSIGN_OR_RETURN(const Value* borders, p.Required(0));
   Value part = self;
   if (p[1] != nullptr) {
@@ -73,7 +74,8 @@ Result<Value> Borders(Runtime& run, const Value& self, const CallArguments& argu
   const Values alone = {*borders};
   for (const Value& border : borders->IsTuple() ? borders->sequence()->items : alone) {
     if (!border.IsString()) {
-      return BadInput(std::string(ends ? "endswith" : "startswith") + " first arg must be str or a tuple of str, not " + border.TypeName());
+      return BadInput(std::string(ends ? "endswith" : "startswith") + " first arg must be str or a tuple of str, not " +
+                      border.TypeName());
     }
     TALLY_RETURN_IF_ERROR(run.budget.Read(64 + border.text().size()));
     if (ends ? text.ends_with(border.text().bytes()) : text.starts_with(border.text().bytes())) return Value(true);
@@ -111,7 +113,8 @@ Result<Value> JoinMethod(Runtime& run, const Value& self, const CallArguments& a
   std::vector<Text> parts;
   for (const Value& value : values) {
     if (!value.IsString()) {
-      return BadInput("sequence item " + std::to_string(parts.size()) + ": expected str instance, " + value.TypeName() + " found");
+      return BadInput("sequence item " + std::to_string(parts.size()) + ": expected str instance, " + value.TypeName() +
+                      " found");
     }
     parts.push_back(value.text());
   }
@@ -131,7 +134,8 @@ Result<Value> SearchMethod(Runtime& run, const Value& self, const CallArguments&
   if (p[1] != nullptr || p[2] != nullptr) {
     const Value start = p[1] != nullptr ? *p[1] : Value();
     TALLY_ASSIGN_OR_RETURN(part, GetSlice(&run.budget, self, start, p[2] != nullptr ? *p[2] : Value(), Value()));
-    TALLY_ASSIGN_OR_RETURN(const Value before, GetSlice(&run.budget, self, Value(), start.IsNone() ? Value(int64_t{0}) : start, Value()));
+    TALLY_ASSIGN_OR_RETURN(const Value before,
+                           GetSlice(&run.budget, self, Value(), start.IsNone() ? Value(int64_t{0}) : start, Value()));
     skipped = static_cast<int64_t>(CountCharacters(before.text().bytes()));
   }
   const std::string& text = part.text().bytes();
@@ -171,7 +175,8 @@ Result<Value> JustifyMethod(Runtime& run, const Value& self, const CallArguments
   TALLY_ASSIGN_OR_RETURN(const int64_t width, p.Integer(0, 0));
   TALLY_ASSIGN_OR_RETURN(const std::string fill, p.String(1, " "));
   if (CountCharacters(fill) != 1) return BadInput("The fill character must be exactly one character long");
-  TALLY_ASSIGN_OR_RETURN(Text text, Justify(&run.budget, self.text(), width, p[1] != nullptr ? p[1]->text() : Text(" ", true), align));
+  TALLY_ASSIGN_OR_RETURN(Text text,
+                         Justify(&run.budget, self.text(), width, p[1] != nullptr ? p[1]->text() : Text(" ", true), align));
   return Value(std::move(text));
 }
 
@@ -292,8 +297,11 @@ Result<Value> Copy(Runtime&, const Value& self, const CallArguments&) { return s
 
 const Methods& DictMethods() {
   static const Methods methods = {
-      {"items", View<Sequence::Kind::kItems>}, {"keys", View<Sequence::Kind::kKeys>}, {"values", View<Sequence::Kind::kValues>},
-      {"get", Get},                            {"copy", Copy},
+      {"items", View<Sequence::Kind::kItems>},
+      {"keys", View<Sequence::Kind::kKeys>},
+      {"values", View<Sequence::Kind::kValues>},
+      {"get", Get},
+      {"copy", Copy},
   };
   return methods;
 }
@@ -342,7 +350,9 @@ Result<Value> LoopChanged(Runtime& run, const Value& self, const CallArguments& 
   return dynamic_cast<Loop&>(*self.object()).Changed(&run.budget, arguments);
 }
 
-Result<Value> CyclerNext(Runtime&, const Value& self, const CallArguments&) { return dynamic_cast<Cycler&>(*self.object()).Next(); }
+Result<Value> CyclerNext(Runtime&, const Value& self, const CallArguments&) {
+  return dynamic_cast<Cycler&>(*self.object()).Next();
+}
 
 Result<Value> CyclerReset(Runtime&, const Value& self, const CallArguments&) {
   dynamic_cast<Cycler&>(*self.object()).Reset();
@@ -362,8 +372,8 @@ const Methods& CyclerMethods() {
 // What Python's types have and this engine does not: present as an attribute, an error when it is called.
 using Names = std::set<std::string_view>;
 const Names& MoreNames(const Value& self) {
-  static const Names none = {},
-                     str = {"encode", "expandtabs", "format_map", "isidentifier", "isprintable", "istitle", "maketrans", "translate"},
+  static const Names none = {}, str = {"encode",      "expandtabs", "format_map", "isidentifier",
+                                       "isprintable", "istitle",    "maketrans",  "translate"},
                      dict = {"clear", "fromkeys", "pop", "popitem", "setdefault", "update"},
                      list = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
   if (self.IsString()) return str;

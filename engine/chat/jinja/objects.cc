@@ -83,7 +83,8 @@ Result<Value> RangeOf(Runtime& run, const CallArguments& arguments) {
   if (step == 0) return BadInput("range() arg 3 must not be zero");
   Values items;
   for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
-    if (static_cast<int64_t>(items.size()) == kMaxRange) return BadInput("a range of more than " + std::to_string(kMaxRange) + " numbers");
+    if (static_cast<int64_t>(items.size()) == kMaxRange)
+      return BadInput("a range of more than " + std::to_string(kMaxRange) + " numbers");
     items.emplace_back(i);
     if (__builtin_add_overflow(i, step, &i)) break;
   }
@@ -166,8 +167,13 @@ Result<Value> StrftimeNow(Runtime& run, const CallArguments& arguments) {
 
 const std::map<std::string_view, Function::Body>& GlobalFunctions() {
   static const std::map<std::string_view, Function::Body> functions = {
-      {"range", RangeOf},   {"dict", DictOf},     {"namespace", NamespaceOf},          {"cycler", CyclerOf},
-      {"joiner", JoinerOf}, {"raise_exception", RaiseException}, {"strftime_now", StrftimeNow},
+      {"range", RangeOf},
+      {"dict", DictOf},
+      {"namespace", NamespaceOf},
+      {"cycler", CyclerOf},
+      {"joiner", JoinerOf},
+      {"raise_exception", RaiseException},
+      {"strftime_now", StrftimeNow},
   };
   return functions;
 }

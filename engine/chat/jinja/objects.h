@@ -59,7 +59,7 @@ class Loop : public Object {
   const For* recursive_;
   Scope* scope_;
   size_t index0_ = 0;
-  Value attribute_;  // the one that was asked for last
+  Value attribute_;     // the one that was asked for last
   bool asked_ = false;  // whether something has changed
   Values last_;         // what was asked for then
 };

@@ -79,7 +79,8 @@ Result<Value> Repeat(Budget* budget, const Value& value, int64_t times) {
     return Value(std::move(out));
   }
   const Values& items = value.sequence()->items;
-  if (items.size() > 0 && n > static_cast<uint64_t>(kMaxRange) / items.size()) return BadInput("a list that is repeated too often");
+  if (items.size() > 0 && n > static_cast<uint64_t>(kMaxRange) / items.size())
+    return BadInput("a list that is repeated too often");
   Values out;
   for (uint64_t i = 0; i < n && !items.empty(); ++i) out.insert(out.end(), items.begin(), items.end());
   return MakeSequence(budget, value.sequence()->kind, std::move(out));
@@ -221,8 +222,7 @@ Result<bool> Compare(Budget* budget, CompareOp op, const Value& a, const Value& 
     case CompareOp::kIn: return Contains(budget, b, a);
     case CompareOp::kNotEqual:
     case CompareOp::kNotIn: {
-      TALLY_ASSIGN_OR_RETURN(const bool holds,
-                             op == CompareOp::kNotEqual ? Equal(budget, a, b) : Contains(budget, b, a));
+      TALLY_ASSIGN_OR_RETURN(const bool holds, op == CompareOp::kNotEqual ? Equal(budget, a, b) : Contains(budget, b, a));
       return !holds;
     }
     default: break;

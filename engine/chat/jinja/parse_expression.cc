@@ -36,8 +36,8 @@ struct Symbol {
 constexpr Symbol<BinaryOp> kSums[] = {{"+", BinaryOp::kAdd}, {"-", BinaryOp::kSubtract}};
 constexpr Symbol<BinaryOp> kProducts[] = {
     {"*", BinaryOp::kMultiply}, {"/", BinaryOp::kDivide}, {"//", BinaryOp::kFloorDivide}, {"%", BinaryOp::kModulo}};
-constexpr Symbol<CompareOp> kComparisons[] = {{"==", CompareOp::kEqual}, {"!=", CompareOp::kNotEqual},
-                                              {"<", CompareOp::kLess},   {"<=", CompareOp::kLessEqual},
+constexpr Symbol<CompareOp> kComparisons[] = {{"==", CompareOp::kEqual},  {"!=", CompareOp::kNotEqual},
+                                              {"<", CompareOp::kLess},    {"<=", CompareOp::kLessEqual},
                                               {">", CompareOp::kGreater}, {">=", CompareOp::kGreaterEqual}};
 
 template <class Op, size_t n>
@@ -428,7 +428,8 @@ Result<ExpressionPtr> ExpressionParser::ParseTest(ExpressionPtr value) {
     TALLY_ASSIGN_OR_RETURN(const std::string more, AnyName());
     test.name += "." + more;
   }
-  const bool operand = Is(Kind::kName) || Is(Kind::kString) || Is(Kind::kInteger) || Is(Kind::kFloat) || IsOperator("[") || IsOperator("{");
+  const bool operand =
+      Is(Kind::kName) || Is(Kind::kString) || Is(Kind::kInteger) || Is(Kind::kFloat) || IsOperator("[") || IsOperator("{");
   if (IsOperator("(")) {
     TALLY_ASSIGN_OR_RETURN(test.arguments, ParseArguments());
   } else if (operand && !IsName("else") && !IsName("or") && !IsName("and")) {

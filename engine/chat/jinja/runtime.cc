@@ -7,7 +7,8 @@
 
 namespace tally::jinja {
 
-Result<Parameters> Parameters::Bind(const char* function, std::initializer_list<const char*> names, const CallArguments& arguments) {
+Result<Parameters> Parameters::Bind(const char* function, std::initializer_list<const char*> names,
+                                    const CallArguments& arguments) {
   Parameters bound;
   bound.function_ = function;
   bound.names_ = names;

@@ -56,7 +56,8 @@ Status SplitAt(Budget* budget, std::string_view text, std::string_view separator
   return {};
 }
 
-Status SplitAtFromRight(Budget* budget, std::string_view text, std::string_view separator, int64_t most, std::vector<Stretch>* pieces) {
+Status SplitAtFromRight(Budget* budget, std::string_view text, std::string_view separator, int64_t most,
+                        std::vector<Stretch>* pieces) {
   size_t end = text.size();
   for (size_t at; most != 0 && (at = text.substr(0, end).rfind(separator)) != text.npos; --most) {
     TALLY_RETURN_IF_ERROR(budget->Read(64 + (end - at) * std::min<size_t>(separator.size(), 64)));  // rfind compares at each byte

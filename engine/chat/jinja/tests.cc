@@ -56,8 +56,12 @@ Result<Value> HasRemainder(Runtime& run, const Value& self, const Value& divisor
   return Value(equal);
 }
 
-Result<Value> IsOdd(Runtime& run, const Value& self, const CallArguments&) { return HasRemainder(run, self, Value(int64_t{2}), 1); }
-Result<Value> IsEven(Runtime& run, const Value& self, const CallArguments&) { return HasRemainder(run, self, Value(int64_t{2}), 0); }
+Result<Value> IsOdd(Runtime& run, const Value& self, const CallArguments&) {
+  return HasRemainder(run, self, Value(int64_t{2}), 1);
+}
+Result<Value> IsEven(Runtime& run, const Value& self, const CallArguments&) {
+  return HasRemainder(run, self, Value(int64_t{2}), 0);
+}
 Result<Value> IsDivisible(Runtime& run, const Value& self, const CallArguments& arguments) {
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("divisibleby", {"num"}, arguments));
   TALLY_ASSIGN_OR_RETURN(const Value* divisor, p.Required(0));

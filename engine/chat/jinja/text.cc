@@ -136,9 +136,7 @@ void AppendLower(int32_t code, bool trusted, Text* out) {
   out->Append(one, trusted);
 }
 
-bool IsCased(int32_t code) {
-  return IsLowerCase(code) || IsUpperCase(code) || utf8proc_category(code) == UTF8PROC_CATEGORY_LT;
-}
+bool IsCased(int32_t code) { return IsLowerCase(code) || IsUpperCase(code) || utf8proc_category(code) == UTF8PROC_CATEGORY_LT; }
 
 }  // namespace
 

@@ -36,14 +36,14 @@ struct Undefined {
 class Value {
  public:
   Value() : data_(None{}) {}
-  Value(bool value) : data_(value) {}                                      // NOLINT: implicit on purpose
-  Value(int64_t value) : data_(value) {}                                   // NOLINT
-  Value(double value) : data_(value) {}                                    // NOLINT
+  Value(bool value) : data_(value) {}                                           // NOLINT: implicit on purpose
+  Value(int64_t value) : data_(value) {}                                        // NOLINT
+  Value(double value) : data_(value) {}                                         // NOLINT
   Value(Text value) : data_(std::make_shared<const Text>(std::move(value))) {}  // NOLINT
   Value(std::shared_ptr<const Sequence> value) : data_(std::move(value)) {}     // NOLINT
   Value(std::shared_ptr<const Dict> value) : data_(std::move(value)) {}         // NOLINT
   Value(std::shared_ptr<const Method> value) : data_(std::move(value)) {}       // NOLINT
-  Value(Object* value) : data_(value) {}                                   // NOLINT
+  Value(Object* value) : data_(value) {}                                        // NOLINT
   Value(const char*) = delete;
   static Value MakeUndefined(std::string reason);
   // The template's own text.
