@@ -28,7 +28,7 @@ std::string FirstWord(std::string* text) {
 }
 
 // Of a command that did not work the conversation goes on.
-void Say(const Status& status, const std::string& done) { Note(status.ok() ? done : Printable(status.message()) + "\n"); }
+void Tell(const Status& status, const std::string& done) { Note(status.ok() ? done : Printable(status.message()) + "\n"); }
 
 void Reset(Talk& talk, const std::string&) {
   talk.Reset();
@@ -43,15 +43,15 @@ void System(Talk& talk, const std::string& text) {
 
 void Save(Talk& talk, const std::string& path) {
   if (path.empty()) return Note("/save FILE\n");
-  Say(talk.Save(path), "saved: " + Printable(path) + "\n");
+  Tell(talk.Save(path), "saved: " + Printable(path) + "\n");
 }
 
 void Load(Talk& talk, const std::string& path) {
   if (path.empty()) return Note("/load FILE\n");
   const Status status = talk.Load(path);
   const size_t messages = talk.conversation().messages().size();
-  Say(status, "loaded: " + std::to_string(messages) + (messages == 1 ? " message, " : " messages, ") +
-                  std::to_string(talk.conversation().tokens()) + " tokens in the cache\n");
+  Tell(status, "loaded: " + std::to_string(messages) + (messages == 1 ? " message, " : " messages, ") +
+                   std::to_string(talk.conversation().tokens()) + " tokens in the cache\n");
 }
 
 void Undo(Talk& talk, const std::string&) {
@@ -61,7 +61,7 @@ void Undo(Talk& talk, const std::string&) {
 
 void Retry(Talk& talk, const std::string&) {
   const Result<bool> said = talk.Retry();
-  Say(said.status(), said.ok() && !*said ? "there is no message yet\n" : "");
+  Tell(said.status(), said.ok() && !*said ? "there is no message yet\n" : "");
 }
 
 void Books(Talk& talk, const std::string&) {
@@ -84,7 +84,7 @@ void Tool(Talk& talk, const std::string& arguments) {
   std::string result = arguments;
   const std::string name = FirstWord(&result);
   if (name.empty()) return Note("/tool NAME RESULT\n");
-  Say(talk.AnswerCall(name, std::move(result)), "");
+  Tell(talk.AnswerCall(name, std::move(result)), "");
 }
 
 void Help(Talk& talk, const std::string& arguments);

@@ -192,7 +192,7 @@ TEST_F(CliChat, MessagesOfSeveralLines) {
 TEST_F(CliChat, CtrlCStopsTheAnswerOnly) {
   // Without the demo's stop string, by the slow kernels: an answer of many seconds.
   const std::string endless = Template("endless.jinja", "{{ bos_token }}{{ messages[-1].content }}");
-  Terminal t({"chat", "-t", "1", "-c", "1000000", "--kv", "f16", "--impl", "ref", "--chat-template", endless}, environment());
+  Terminal t({"chat", "-t", "1", "-c", "30000", "--impl", "ref", "--chat-template", endless}, environment());
   t.Expect("\n> ");
   t.Type("Good morrow.\r");
   t.Expect("morrow.\r\n");
@@ -234,9 +234,15 @@ TEST_F(CliChat, AFullContextAsks) {
   t.Expect("is full");
   t.Expect("? ");
   EXPECT_NE(t.Enter("f").find("xyz"), std::string::npos) << t.shown();
+  // One that is too long by itself is dropped.
+  t.Type(std::string(50, '.') + "\rf\r");
+  t.Expect("? ");
+  t.Expect("? ");
+  EXPECT_NE(t.Enter("f").find("nothing is left to forget"), std::string::npos) << t.shown();
   t.Type(std::string(50, '.') + "\r");
   t.Expect("? ");
-  EXPECT_NE(t.Enter("f").find("? "), std::string::npos) << t.shown();
+  t.Type("q\r");
+  EXPECT_EQ(t.End(), 0);
 }
 
 }  // namespace
