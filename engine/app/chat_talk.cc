@@ -43,7 +43,6 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
     TALLY_RETURN_IF_ERROR(
         CheckOutputFile("--session", *flags.session, path, {flags.file, flags.system_file, flags.tools, flags.chat_template}));
   }
-  std::unique_ptr<Talk> talk(new Talk(flags));
   const double begin = MonotonicSeconds();
   TALLY_ASSIGN_OR_RETURN(talk->loaded_.model, LoadModelOnly(flags.model.model, load));
   const Model& model = talk->model();
@@ -225,6 +224,11 @@ Status Talk::Load(const std::string& path) {
   results_.clear();
   last_.reset();
   return {};
+}
+
+Status Talk::Save(const std::string& path) const {
+  TALLY_RETURN_IF_ERROR(CheckOutputFile("/save", path, model_path_, {}));
+  return conversation_->Save(path);
 }
 
 Status Talk::Close() const { return flags_.session ? conversation_->Save(*flags_.session) : Status(); }

@@ -50,7 +50,7 @@ class Talk {
   std::optional<std::string> Undo();  // the message that was forgotten; none: there is none
   void Reset();
   Status Load(const std::string& path);
-  Status Save(const std::string& path) const { return conversation_->Save(path); }
+  Status Save(const std::string& path) const;  // kBadInput: also a file of the model
   // --session: after the last turn.
   Status Close() const;
 
@@ -71,6 +71,7 @@ class Talk {
   bool MadeRoom();  // as on_full_context chooses
 
   const ChatFlags& flags_;
+  std::string model_path_;
   Loaded loaded_;
   ChatTemplateSource source_;
   std::shared_ptr<const ChatFormat> format_;

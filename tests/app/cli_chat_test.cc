@@ -154,6 +154,7 @@ TEST_F(CliChat, AtATerminal) {
   EXPECT_NE(turn.find(" of 1,024"), std::string::npos) << turn;
   EXPECT_NE(t.Enter("/books").find("active(all)"), std::string::npos);
   EXPECT_NE(t.Enter("/save " + file).find("saved: "), std::string::npos);
+  EXPECT_NE(t.Enter("/save " TALLY_SOURCE_DIR "/models/demo/demo.gguf").find("is a file of the model"), std::string::npos);
   EXPECT_NE(t.Enter("/undo").find("forgotten: Good morrow."), std::string::npos);
   EXPECT_NE(t.Enter("/undo").find("nothing to forget"), std::string::npos);
   EXPECT_NE(t.Enter("/load " + file).find("loaded: 2 messages"), std::string::npos);
