@@ -38,10 +38,11 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   }
   TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
-  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
+  std::unique_ptr<Talk> talk(new Talk(flags));
+  TALLY_ASSIGN_OR_RETURN(talk->model_path_, ModelPath(flags.model.model, flags.model.yes));
   if (flags.session) {
-    TALLY_RETURN_IF_ERROR(
-        CheckOutputFile("--session", *flags.session, path, {flags.file, flags.system_file, flags.tools, flags.chat_template}));
+    TALLY_RETURN_IF_ERROR(CheckOutputFile("--session", *flags.session, talk->model_path_,
+                                          {flags.file, flags.system_file, flags.tools, flags.chat_template}));
   }
   const double begin = MonotonicSeconds();
   TALLY_ASSIGN_OR_RETURN(talk->loaded_.model, LoadModelOnly(flags.model.model, load));
