@@ -48,6 +48,7 @@ struct CallFormat {
   Tags group = {};                             // around all sections, if there is such a mark
   std::array<CallSection, 2> sections = {};    // unused ones have no begin
   std::string_view between = " \t\r\n[],";  // characters that may stand between calls: JSON and Python lists of calls are calls
+  std::string_view unmarked = {};           // begins the body of a call whose section's begin is missing, as models leave it out
   std::array<std::string_view, 2> others = {};  // further marks, which belong to neither content nor calls
 
   std::string_view args_mark = {}, id_mark = {};  // kNamed: NAME id_mark ID args_mark {...}; the id may be missing

@@ -18,12 +18,11 @@ std::pair<std::string_view, std::string_view> SplitAt(std::string_view text, std
   return {text.substr(0, at), text.substr(at + mark.size())};
 }
 
-// Some models write the object of arguments as a JSON string.
-std::string ArgumentsOf(const JsonMember& member) {
-  if (member.ended && member.value == "null") return "{}";
-  std::optional<std::string> inner = member.ended ? UnquoteJson(member.value) : std::nullopt;
+// Arguments as written. Some models write the object as a JSON string: then what is in it.
+std::string Unwrapped(std::string_view arguments) {
+  std::optional<std::string> inner = UnquoteJson(arguments);
   if (inner && inner->starts_with('{') && IsJson(*inner)) return *std::move(inner);
-  return std::string(member.value);
+  return std::string(arguments);
 }
 
 std::optional<ToolCall> ReadJsonCall(const CallFormat& format, std::string_view body, bool ended) {
@@ -33,15 +32,17 @@ std::optional<ToolCall> ReadJsonCall(const CallFormat& format, std::string_view 
   for (const JsonMember& member : members) {
     const std::string_view key = member.key.substr(1, member.key.size() - 2);
     if (key == "arguments" || key == "parameters") {
-      arguments = ArgumentsOf(member);
+      arguments = member.value == "null" ? "{}" : Unwrapped(member.value);
     } else if (key == "name" || key == "tool_name" || key == "id" || key == "tool_call_id") {
       std::string& field = key.ends_with("name") ? call.name : call.id;
       if (member.ended && field.empty()) field = UnquoteJson(member.value).value_or("");
     }
   }
-  if (format.name_is_key && call.name.empty() && !members.empty() && members[0].value.starts_with('{')) {
+  if (format.name_is_key && call.name.empty() && !members.empty()) {
+    std::string value = Unwrapped(members[0].value);
+    if (!value.starts_with('{')) return std::nullopt;
     call.name = UnquoteJson(members[0].key).value_or("");
-    arguments = std::string(members[0].value);
+    arguments = std::move(value);
   }
   if (call.name.empty()) return std::nullopt;
   call.arguments = std::move(arguments).value_or(ended ? "{}" : "");
@@ -58,24 +59,23 @@ void SplitNumberedName(ToolCall* call) {
 }
 
 std::optional<ToolCall> ReadNamedCall(const CallFormat& format, std::string_view body) {
-  const size_t brace = std::min(body.find('{'), body.size());
-  const std::string_view head = body.substr(0, brace);
-  const bool marked = head.find(format.args_mark) != head.npos;
-  if (!marked && brace == body.size()) return std::nullopt;
-  ToolCall call;
-  auto [before, after] = SplitAt(head, format.args_mark);
-  std::string_view arguments = body.substr(brace);
+  const size_t mark = body.find(format.args_mark);
+  size_t begin = body.find('{');  // of the arguments
+  if (mark < begin) begin = body.find_first_of("{\"", mark + format.args_mark.size());
+  if (mark == body.npos && begin == body.npos) return std::nullopt;
+  auto [before, after] = SplitAt(body.substr(0, begin), format.args_mark);
+  std::string_view arguments = begin == body.npos ? after : body.substr(begin);
   if (!format.type_word.empty() && Trimmed(before) == format.type_word) {
     const size_t line_end = after.find_first_of("\n`");
-    if (line_end == after.npos && brace == body.size()) return std::nullopt;
+    if (line_end == after.npos && begin == body.npos) return std::nullopt;
     before = after.substr(0, line_end);
-  } else if (brace == body.size()) {
-    arguments = after;
+    if (begin == body.npos) arguments = {};
   }
   const auto [name, id] = SplitAt(before, format.id_mark);
+  ToolCall call;
   call.name = Trimmed(name);
   call.id = Trimmed(id);
-  call.arguments = Trimmed(arguments);
+  call.arguments = Unwrapped(Trimmed(arguments));
   SplitNumberedName(&call);
   if (call.name.empty()) return std::nullopt;
   return call;
@@ -114,17 +114,16 @@ std::optional<std::string> ReadTaggedArguments(const CallTags& tags, std::string
     if (value_at == after_key.npos) return std::nullopt;
     const ValueType type = TypeOf(after_key.substr(0, value_at));
     const std::string_view from_value = after_key.substr(value_at + tags.value_begin.size());
-    size_t end = from_value.find(tags.value_end), skipped = tags.value_end.size();
-    if (end == from_value.npos && !tags.end.empty()) {  // a value that only the call's end ends
-      end = from_value.find(tags.end);
-      skipped = 0;
-    }
+    size_t end = from_value.find(tags.value_end);
+    const bool last = end == from_value.npos && !tags.end.empty();  // only the call's end ends this value
+    if (last) end = from_value.find(tags.end);
     if (end == from_value.npos) return std::nullopt;
     std::string_view value = from_value.substr(0, end);
     if (tags.value_on_lines) value = WithoutLineEnds(value);
     if (json.size() > 1) json += ", ";
     json += QuoteJson(Trimmed(key)) + ": " + ValueToJson(value, type);
-    rest = from_value.substr(end + skipped);
+    if (last) break;
+    rest = from_value.substr(end + tags.value_end.size());
   }
   return json + "}";
 }

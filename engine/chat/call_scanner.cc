@@ -43,7 +43,7 @@ bool CallScanner::Heads(char c) const {
   }
 }
 
-// Up to the first bracket of the arguments.
+// Up to where the arguments begin.
 CallScanner::Found CallScanner::ScanHead(std::string_view body) {
   const char bracket = body_ == CallBody::kPython ? '(' : '{';
   while (at_ < body.size()) {
@@ -55,7 +55,8 @@ CallScanner::Found CallScanner::ScanHead(std::string_view body) {
       continue;
     }
     if (stop.fit == Fit::kPart || mark.fit == Fit::kPart) return Found::kMore;
-    if (body[at_] == bracket) {
+    const bool quoted = past_head_mark_ && body[at_] == '"';  // the arguments are a JSON string
+    if (quoted || body[at_] == bracket) {
       in_head_ = false;
       return Found::kMore;
     }
@@ -87,6 +88,8 @@ CallScanner::Found CallScanner::ScanBrackets(std::string_view body) {
   while (at_ < body.size()) {
     if (!closing_.empty()) {
       if (!SkipString(body)) return Found::kMore;
+      complete_ = depth_ == 0;
+      if (complete_) return Found::kEnd;
       continue;
     }
     const MarkSet::Hit stop = stops_.At(body, at_);

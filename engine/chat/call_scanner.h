@@ -41,7 +41,7 @@ class CallScanner {
 
   size_t at_ = 0;
   bool complete_ = false;
-  bool in_head_ = true;  // before the first bracket, or the name of a tagged call
+  bool in_head_ = true;  // before the arguments; of a tagged call: in its name
   bool past_head_mark_ = false;
   int64_t depth_ = 0;              // of brackets
   std::string_view closing_ = {};  // of the string or tagged value that at_ is in

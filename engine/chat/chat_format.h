@@ -39,8 +39,9 @@ class TALLY_API ChatFormat {
   virtual std::string Description() const = 0;
 };
 
-// By the template's text: harmony is rendered natively (harmony.h), the others run their Jinja (jinja/), and their answers are parsed
-// by the marks that the template uses (tool_formats.h). kBadInput: a template that cannot be read, with its line.
-TALLY_API Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& source);
+// By the template's text: harmony is rendered natively (harmony.h) unless `native` is false; the others run their Jinja (jinja_format.h).
+// Answers are parsed by the marks that the template uses (harmony.h, tool_formats.h). kBadInput: a template that cannot be read, with
+// its line.
+TALLY_API Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& source, bool native = true);
 
 }  // namespace tally

@@ -93,16 +93,17 @@ Result<std::string> HarmonyTypeText(const std::string& schema);
 // kBadInput: an effort other than low, medium and high; a tool, role or variable that is none; a tool's message without a name.
 TALLY_API std::unique_ptr<ChatFormat> MakeHarmonyFormat();
 
-// Of answers to a prompt that ends with <|start|>assistant. Only control pieces are special tokens. The rules, which hold for
-// every sequence of pieces:
+// Of answers to a prompt that ends with <|start|>assistant. Only control pieces are special tokens. These rules give every sequence
+// of pieces an answer, which does not depend on where text is cut into pieces:
 //   * A message is a header and a body: header <|message|> body, then <|end|>, <|return|>, <|call|> or <|endoftext|>. The next
 //     one may begin with or without <|start|>; <|start|>, or <|channel|> in a body, ends the message before.
-//   * Headers and control tokens are marks. A header is roles, channels, content types and recipients ("to=NAME", "functions.NAME"),
-//     in any section and order; the last channel and the last recipient count, but for unknown and empty ones. Recipients that are no
-//     tools (assistant, user, all) are none. An unknown word belongs to the header where the next token of the header follows at once.
-//   * The first word that cannot belong to the header begins the body: <|message|> is missing. Where it comes later, the body begins
-//     anew, and what was before is text of the message.
-//   * Text without any token before it is content as soon as it cannot be a header. If it could to the end, it is content too.
+//   * Headers and control tokens are marks. A header is made of roles, channels, content types and recipients ("to=NAME",
+//     "functions.NAME"), in any section and order. The last channel counts, and the last recipient; an unknown or empty channel does
+//     not replace a known one, and recipients that are no tools (assistant, user, all) are none.
+//   * An unknown word belongs to the header where a token of the header follows at once; an unknown role or channel also where a
+//     recipient follows. Any other one begins the body, as if <|message|> stood before it. Where <|message|> comes later, the body
+//     begins anew, and what was before is text of the message.
+//   * Text without any token before it is content as soon as it cannot be a header, and at the end of the message where it could.
 //   * The body is thinking on the channel analysis and content on all others, but for calls.
 //   * On the channel commentary, or none, a body with a recipient is a call. On other channels, and without <|message|>, it is one if
 //     it ended with <|call|> or is a JSON object; such a body is held back to its end. A header with a recipient that is ended by

@@ -20,20 +20,22 @@ std::string ListPlace(std::string_view list, size_t i) { return std::string(list
 
 Result<HarmonyTool> ReadTool(const std::string& text, const std::string& where) {
   TALLY_ASSIGN_OR_RETURN(const HarmonyJson json, ParseHarmonyJson(text, where));
-  const HarmonyJson function = json.is_object() ? json.value("function", HarmonyJson()) : HarmonyJson();
-  const HarmonyJson members = function.is_object() ? function : HarmonyJson::object();
+  const Status expected = BadInput(where + R"(: expected {"type": "function", "function": {"name": ...}})");
+  const auto function = json.find("function");
+  if (function == json.end() || !function->is_object()) return expected;
   const auto text_of = [&](const char* key) {
-    const auto found = members.find(key);
-    return found != members.end() && found->is_string() ? found->get<std::string>() : "";
+    const auto member = function->find(key);
+    return member != function->end() && member->is_string() ? member->get<std::string>() : "";
   };
   HarmonyTool tool = {.name = text_of("name"), .description = text_of("description")};
-  if (tool.name.empty()) return BadInput(where + R"(: expected {"type": "function", "function": {"name": ...}})");
-  const auto parameters = members.find("parameters");
-  if (parameters == members.end() || parameters->is_null()) return tool;
-  if (!parameters->is_object())
-    return BadInput(where + ": expected the parameters of " + Quote(tool.name) + " to be a JSON schema");
-  tool.parameters = parameters->dump();
-  return tool;
+  if (tool.name.empty()) return expected;
+  const auto parameters = function->find("parameters");
+  if (parameters == function->end() || parameters->is_null()) return tool;
+  if (parameters->is_object()) {
+    tool.parameters = parameters->dump();
+    return tool;
+  }
+  return BadInput(where + ": expected the parameters of " + Quote(tool.name) + " to be a JSON schema");
 }
 
 // The names of the built-in tools.

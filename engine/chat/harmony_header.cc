@@ -105,14 +105,13 @@ class SectionReader {
   void Take(std::string_view word, size_t begin, HarmonyHeader* header) {
     word = WithoutRole(word);
     const bool author = IsFirst(begin) && (section_.opener == Opener::kStart || section_.opener == Opener::kStop);
-    if (HasWord(kChannels, word)) {
-      header->channel = word;
-    } else if (word.starts_with(kTo)) {
+    const bool any_channel = IsFirst(begin) && section_.opener == Opener::kChannel && header->channel.empty();
+    if (word.starts_with(kTo)) {
       word.remove_prefix(kTo.size());
       if (!HasWord(kNobody, word)) header->recipient = word;
-    } else if (NamesTool(word) && !author) {
-      header->recipient = word;
-    } else if (IsFirst(begin) && section_.opener == Opener::kChannel && header->channel.empty()) {
+    } else if (NamesTool(word)) {
+      if (!author) header->recipient = word;
+    } else if (any_channel || HasWord(kChannels, word)) {
       header->channel = word;
     }
   }

@@ -72,17 +72,15 @@ class HarmonyParser final : public OutputParser {
       Emit(Kind::kMark, token);
       BeginHeader(Opener::kStart);
     } else if (token == "<|channel|>") {
-      if (in_body_ && !loose_) {
+      if (!InHeader()) {
         EndMessage(false);
         BeginHeader(Opener::kStop);
       }
       NextSection(Opener::kChannel, token);
-    } else if (in_body_ && !loose_) {
-      MarkInBody(token);
-    } else if (token == "<|message|>") {
+    } else if (token == "<|message|>" && InHeader()) {
       NextSection(Opener::kPrompt, token);
       BeginBody(/*loose=*/false);
-    } else if (token == "<|constrain|>") {
+    } else if (token == "<|constrain|>" && InHeader()) {
       NextSection(Opener::kConstrain, token);
     } else if (in_body_) {
       MarkInBody(token);
@@ -90,6 +88,9 @@ class HarmonyParser final : public OutputParser {
       NextSection(opener_, token);
     }
   }
+
+  // Or in a body that began without <|message|>, which may turn out to have been a part of the header.
+  bool InHeader() const { return !in_body_ || loose_; }
 
   // Forgets the message before.
   void BeginHeader(Opener opener) {

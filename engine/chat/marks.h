@@ -2,6 +2,7 @@
 // Searching for the marks of a format in text of which the rest may still be to come.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 

@@ -12,7 +12,7 @@ namespace {
 using Kind = OutputPart::Kind;
 
 // White space that is held back for the mark that may follow; of more, what goes beyond is text.
-constexpr size_t kMaxSpace = 256;
+constexpr size_t kMaxSpace = 64;
 // A name that comes later in a body is read when the call ends.
 constexpr size_t kNameWithin = 512;
 
@@ -35,6 +35,7 @@ void TaggedParser::AddMarks() {
   };
   add_call_mark(format_.group);
   for (const CallSection& section : format_.sections) add_call_mark(section.marks);
+  content_marks_.Add(format_.unmarked);
   for (const std::string_view mark : format_.others) content_marks_.Add(mark);
 
   all_marks_ = {thinking_.begin,   thinking_.end,   format_.group.begin, format_.group.end,
@@ -108,16 +109,16 @@ bool TaggedParser::StepText() {
     fresh_ = false;
   }
   if (hit.fit != Fit::kYes) return false;
-  const size_t size = hit.at - text_end + hit.mark.size();
-  if (section_marks_.Has(hit.mark)) {
-    lead_ = size;
+  const size_t space = hit.at - text_end;
+  if (hit.mark == format_.unmarked || section_marks_.Has(hit.mark)) {
+    lead_ = hit.mark == format_.unmarked ? space : space + hit.mark.size();
     called_ = false;
     state_ = State::kSection;
     section_ = &format_.sections[0];
     EnterSection(hit.mark);
     return true;
   }
-  Take(Kind::kMark, size);
+  Take(Kind::kMark, space + hit.mark.size());
   if (hit.mark == thinking_.end) thinks_ = false;
   fresh_ = true;
   return true;

@@ -30,7 +30,7 @@ Result<int64_t> TurnCache::Begin(std::span<const int32_t> prompt) {
   }
   Clear();
   TALLY_ASSIGN_OR_RETURN(ScopedSequence sequence, ScopedSequence::New(engine_));
-  last_.emplace(std::move(sequence), std::vector<int32_t>());
+  last_.emplace(Kept{std::move(sequence), {}});
   return 0;
 }
 
@@ -43,7 +43,7 @@ void TurnCache::BeginAnswer() {
   answer_.reset();
   if (!has_windows_) return;  // the sequence itself can be rolled back to here
   Result<ScopedSequence> fork = ScopedSequence::Of(engine_, sequence(), true);
-  if (fork.ok()) answer_.emplace(std::move(fork).value(), last_->tokens);
+  if (fork.ok()) answer_.emplace(Kept{std::move(fork).value(), last_->tokens});
 }
 
 void TurnCache::Clear() {
@@ -53,7 +53,7 @@ void TurnCache::Clear() {
 
 void TurnCache::Adopt(int32_t sequence, std::vector<int32_t> tokens) {
   Clear();
-  last_.emplace(ScopedSequence::Own(engine_, sequence), std::move(tokens));
+  last_.emplace(Kept{ScopedSequence::Own(engine_, sequence), std::move(tokens)});
 }
 
 }  // namespace tally

@@ -122,7 +122,7 @@ TEST_F(CliChat, ASessionGoesOn) {
   EXPECT_EQ(first.at("messages").size(), 2u);
   ASSERT_EQ(second.at("messages").size(), 4u);
   EXPECT_EQ(second.at("messages").at(1), first.at("messages").at(1));
-  EXPECT_GT(second.at("reused_tokens"), 10);
+  EXPECT_GE(second.at("reused_tokens"), first.at("prompt_tokens"));
   EXPECT_EQ(second.at("reused_tokens").get<size_t>() + second.at("prompt_tokens").get<size_t>(),
             second.at("prompt_token_ids").size());
   std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);

@@ -174,6 +174,8 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "Hm.",
        {{"", "f", R"({"x": 1})"}}},
 
+      {"Mistral", "[TOOL_CALLS]", "[TOOL_CALLS]f[ARGS]\"{\\\"x\\\": \\\"]}\\\"}\"", "", "", {{"", "f", R"({"x": "]}"})"}}},
+
       {"Gemma 4",
        kGemma4,
        "<|channel>thought\nHm.<channel|><|tool_call>call:f{city:<|\"|>New "
@@ -229,6 +231,13 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "",
        "",
        {{"", "f", "{}"}, {"", "g", "{}"}}},
+
+      {"Jamba/Hunyuan",
+       "<tool_calls>",
+       "<tool_calls>[\n{\"name\": \"f\", \"arguments\": {}}\n]</tool_calls>",
+       "",
+       "",
+       {{"", "f", "{}"}}},
 
       {"Llama 3", kLlama, "{\"name\": \"f\", \"parameters\": {\"a\": \"x\"}}", "", "", {{"", "f", R"({"a": "x"})"}}},
       {"Llama 3",

@@ -105,7 +105,7 @@ const std::vector<Case>& BrokenAnswers() {
       {"<|channel|>thoughts<|message|>x<|end|>", "T[x]"},
       {"<|channel|>thoughts to=functions.f<|message|>x<|end|>", "T[x]"},
       {R"(<|channel|>thoughts to=functions.f<|message|>{"a":1}<|end|>)", R"(C{f|{"a":1}})"},
-      // Recipients that are no tools, and tools without a namespace: llama.cpp 21286, ollama 11704.
+      // Recipients that are no tools, and tools without a namespace: llama.cpp 21286, ollama 11704, vllm 42454, vllm 35906.
       {"<|channel|>commentary to=assistant<|channel|>commentary to=functions.f json<|message|>{}<|call|>", "C{f|{}}"},
       {" to=functions.f<|channel|>commentary to=assistant<|message|>{}<|call|>", "C{f|{}}"},
       {R"( to=assistant<|channel|>analysis<|message|>{"command":"./test"}<|call|>)", R"(R[{"command":"./test"}])"},
@@ -114,7 +114,10 @@ const std::vector<Case>& BrokenAnswers() {
       {"<|channel|>commentary functions.f json<|message|>{}<|call|>", "C{f|{}}"},
       {"<|channel|>commentary to=functions.<|message|>{}<|call|>", "C{functions.|{}}"},
       {"<|start|>functions.f to=assistant<|channel|>commentary<|message|>{}<|end|>", "T[{}]"},
-      // Calls on the channel analysis, and thinking about calls there.
+      {R"(<|channel|>comment to=functions.f<|message|>{"a":1}<|call|>)", R"(C{f|{"a":1}})"},
+      {"<|channel|>commentary to=<|constrain|>json<|message|>{}<|end|>", "T[{}]"},
+      {"<|channel|>commentary to=functions.f\n<|constrain|>json\n<|message|>{}\n<|call|>", "C{f|{}\n}"},
+      // Calls on the channel analysis, and thinking about calls there: dynamo 10366.
       {R"(<|channel|>analysis to=functions.f code<|message|>{"a":1}<|end|>)", R"(C{f|{"a":1}})"},
       {R"(<|channel|>analysis to=functions.f<|message|> {"a":1} )", R"(C{f| {"a":1} })"},
       {"<|channel|>analysis to=functions.f<|message|>a=1<|call|>", "C{f|a=1}"},

@@ -251,6 +251,38 @@ TEST(HarmonyFormat, ConversationWithTools) {
                                  "<|start|>developer<|message|># Instructions\n\nBe quick.<|end|><|start|>assistant");
 }
 
+// An answer in the history is what the parser reads as that answer.
+TEST(HarmonyFormat, AnswersReadBack) {
+  const ChatMessage answer = {
+      .role = "assistant",
+      .content = "First this.<|end|>",
+      .reasoning = "<|channel|>Both.",
+      .tool_calls = {{.name = "f", .arguments = R"({"a": "<|call|>"})"}, {.name = "g", .arguments = "?"}}};
+  ChatRequest request = Request({{.role = "user", .content = "Do"}});
+  const auto asked = MakeHarmonyFormat()->Render(request);
+  request.messages.push_back(answer);
+  request.add_generation_prompt = false;
+  const auto answered = MakeHarmonyFormat()->Render(request);
+  ASSERT_TRUE(asked.ok() && answered.ok());
+
+  size_t in_prompt = JoinSegments(*asked).size();
+  std::vector<test::Piece> pieces;
+  for (const PromptSegment& segment : *answered) {
+    const std::string text = segment.text.substr(std::min(in_prompt, segment.text.size()));
+    in_prompt -= segment.text.size() - text.size();
+    const auto added = segment.control ? test::Pieces(text) : std::vector<test::Piece>{{text}};
+    pieces.insert(pieces.end(), added.begin(), added.end());
+  }
+  const ChatAnswer read = test::AnswerOf(test::Parse(pieces));
+  EXPECT_EQ(read.reasoning, answer.reasoning);
+  EXPECT_EQ(read.content, answer.content);
+  ASSERT_EQ(read.calls.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(read.calls[i].name, answer.tool_calls[i].name);
+    EXPECT_EQ(read.calls[i].arguments, answer.tool_calls[i].arguments);
+  }
+}
+
 TEST(HarmonyFormat, AnalysisOfFinishedTurnsIsLeftOut) {
   ChatRequest request = Request({{.role = "user", .content = "2 + 2?"},
                                  {.role = "assistant", .content = "4", .reasoning = "A sum."},

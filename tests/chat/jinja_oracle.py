@@ -162,7 +162,7 @@ def main():
         with open(path, encoding="utf-8", newline="") as file:
             text = file.read()
         for name, variables in conversations().items():
-            variables = {**variables, **SPECIAL_TOKENS}
+            variables = {"tools": None, "documents": None, **variables, **SPECIAL_TOKENS}
             print(json.dumps({"template": path, "case": name, "variables": variables, **render(text, variables, now)}))
 
 

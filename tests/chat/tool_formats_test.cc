@@ -191,6 +191,10 @@ TEST(ToolFormats, Malformed) {
       {"[TOOL_CALLS]", "[TOOL_CALLS] is a mark [", "[TOOL_CALLS] is a mark [", {}},
       {"<|start_header_id|>ipython", "<|python_tag|>import os\nprint(1)", "<|python_tag|>import os\nprint(1)", {}},
       {"<tool_call><function=", "<tool_call>f()</tool_call>", "<tool_call>f()</tool_call>", {}},
+      {"<tool_call><function=", "Say <function= and", "Say <function= and", {}},
+      // Calls without the mark before them.
+      {"<tool_call><function=", "So:\n<function=f>\n</function>\n</tool_call>", "So:", {{"", "f", "{}"}}},
+      {kDeepSeek, "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>", "", {{"", "f", "{}"}}},
       // Calls that do not end, or not where they should.
       {"<tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"b", "", {{"", "f", "{\"a\": \"b"}}},
       {"<tool_call>", "<tool_call>{\"name\": \"f\"", "", {{"", "f", ""}}},

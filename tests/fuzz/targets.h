@@ -27,12 +27,15 @@ extern const Target kRanks;          // tiktoken's files, then the same
 extern const Target kText;           // text through sound tokenizers, and ids back
 extern const Target kPattern;        // regular expressions, searched in parts and at once
 extern const Target kNpy;            // arrays written, and read as NumPy's documentation says
+extern const Target kJinja;          // chat templates, rendered with variables
 extern const Target kTokenList;      // the lists of token ids of the command line
 extern const Target kHarmonyOutput;  // pieces of an answer in harmony
 extern const Target kHarmonyPrompt;  // a tool, variables and messages, rendered as harmony
 
-inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors,   &kHuggingFace,  &kCountedConfig,
-                                             &kTokenizerGguf, &kTokenizerJson, &kRanks,         &kText,         &kPattern,
-                                             &kNpy,           &kTokenList,     &kHarmonyOutput, &kHarmonyPrompt};
+extern const Target kAnswers;  // output of models in every format of calls and thinking
+
+inline constexpr const Target* kTargets[] = {
+    &kGguf, &kGgufSplit, &kSafetensors, &kHuggingFace, &kCountedConfig, &kTokenizerGguf, &kTokenizerJson, &kRanks,
+    &kText, &kPattern,   &kNpy,         &kJinja,       &kTokenList,     &kHarmonyOutput, &kHarmonyPrompt, &kAnswers};
 
 }  // namespace tally::fuzz

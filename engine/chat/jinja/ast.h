@@ -109,7 +109,11 @@ struct Target {
 };
 
 struct Statement;
-using Body = std::vector<Statement>;
+struct Body {
+  std::vector<Statement> statements = {};
+  // Of a body with a scope of its own: names that are undefined where it begins, whatever the scopes around it have (scope_analysis.h).
+  std::vector<std::string> hidden = {};
+};
 
 struct Data {
   Text text;
@@ -165,8 +169,6 @@ struct Continue {};
 struct Statement {
   int line = 1;
   std::variant<Data, Print, If, For, Set, SetBlock, Macro, CallBlock, FilterBlock, With, Scoped, Break, Continue> node;
-  // Names that are undefined where the scope that the statement opens begins (scopes.h).
-  std::vector<std::string> hidden = {};
 };
 
 }  // namespace tally::jinja

@@ -246,7 +246,7 @@ Result<Value> Interpreter::CallMacro(const MacroObject& object, CallArguments ar
   TALLY_RETURN_IF_ERROR(BindParameters(macro, &arguments));
   Text text;
   Text* const before = std::exchange(out_, &text);
-  const Result<Flow> flow = Run(macro.body);
+  const Result<Flow> flow = RunInScope(macro.body);
   out_ = before;
   TALLY_RETURN_IF_ERROR(flow.status());
   return Value(std::move(text));

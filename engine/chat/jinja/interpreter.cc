@@ -19,8 +19,13 @@ Result<Text> Interpreter::Render(const Body& body, const std::vector<std::pair<s
   return BadInput("line " + std::to_string(std::max(failed_line_, 1)) + ": " + text.status().message());
 }
 
+Result<Interpreter::Flow> Interpreter::RunInScope(const Body& body) {
+  for (const std::string& name : body.hidden) scopes_.Current()->Set(name, Value::MakeUndefined("'" + name + "' is undefined"));
+  return Run(body);
+}
+
 Result<Interpreter::Flow> Interpreter::Run(const Body& body) {
-  for (const Statement& statement : body) {
+  for (const Statement& statement : body.statements) {
     TALLY_ASSIGN_OR_RETURN(const Flow flow, Run(statement));
     if (flow != Flow::kNext) return flow;
   }
@@ -31,7 +36,7 @@ Result<Interpreter::Flow> Interpreter::Run(const Statement& statement) {
   const Descent descent(&depth_);
   Status enters = Enter();
   if (!enters.ok()) return Located(Result<Flow>(std::move(enters)), statement.line);
-  return Located(std::visit([&](const auto& node) { return Do(node, statement); }, statement.node), statement.line);
+  return Located(std::visit([&](const auto& node) { return Do(node); }, statement.node), statement.line);
 }
 
 Status Interpreter::Enter() {
@@ -46,7 +51,7 @@ Result<Text> Interpreter::Capture(const Body& body) {
   Text text;
   Text* const before = std::exchange(out_, &text);
   const Scopes::Entered scope(&scopes_);
-  const Result<Flow> flow = Run(body);
+  const Result<Flow> flow = RunInScope(body);
   out_ = before;
   TALLY_RETURN_IF_ERROR(flow.status());
   return text;
@@ -59,12 +64,12 @@ Status Interpreter::Write(const Text& text) {
   return {};
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const Data& node, const Statement&) {
+Result<Interpreter::Flow> Interpreter::Do(const Data& node) {
   TALLY_RETURN_IF_ERROR(Write(node.text));
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const Print& node, const Statement&) {
+Result<Interpreter::Flow> Interpreter::Do(const Print& node) {
   for (const ExpressionPtr& expression : node.values) {
     TALLY_ASSIGN_OR_RETURN(const Value value, Eval(*expression));
     if (value.IsString()) {
@@ -77,7 +82,7 @@ Result<Interpreter::Flow> Interpreter::Do(const Print& node, const Statement&) {
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const If& node, const Statement&) {
+Result<Interpreter::Flow> Interpreter::Do(const If& node) {
   for (const auto& [condition, body] : node.branches) {
     TALLY_ASSIGN_OR_RETURN(const Value value, Eval(*condition));
     if (IsTrue(value)) return Run(body);
@@ -85,7 +90,7 @@ Result<Interpreter::Flow> Interpreter::Do(const If& node, const Statement&) {
   return Run(node.otherwise);
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const For& node, const Statement&) {
+Result<Interpreter::Flow> Interpreter::Do(const For& node) {
   TALLY_ASSIGN_OR_RETURN(const Value items, Eval(*node.items));
   Scope* const scope = scopes_.Current();
   if (node.recursive) scope->Keep();
@@ -110,7 +115,7 @@ Status Interpreter::RunLoop(const For& node, const Value& items, Scope* scope, i
   TALLY_ASSIGN_OR_RETURN(Values walked, LoopItems(node, items, scope));
   if (walked.empty()) {
     const Scopes::Entered otherwise(&scopes_, scope);
-    return Run(node.otherwise).status();
+    return RunInScope(node.otherwise).status();
   }
   TALLY_ASSIGN_OR_RETURN(Loop * loop, run_.New<Loop>(std::move(walked), depth0, node.recursive ? &node : nullptr, scope));
   for (size_t i = 0; i < loop->items().size(); ++i) {
@@ -118,7 +123,7 @@ Status Interpreter::RunLoop(const For& node, const Value& items, Scope* scope, i
     loop->set_index(i);
     scopes_.Current()->Set("loop", Value(loop));
     TALLY_RETURN_IF_ERROR(Assign(node.target, loop->items()[i]));
-    TALLY_ASSIGN_OR_RETURN(const Flow flow, Run(node.body));
+    TALLY_ASSIGN_OR_RETURN(const Flow flow, RunInScope(node.body));
     if (flow == Flow::kBreak) break;
   }
   return {};
@@ -159,7 +164,7 @@ Status Interpreter::Assign(const Target& target, const Value& value) {
   return {};
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const Set& node, const Statement&) {
+Result<Interpreter::Flow> Interpreter::Do(const Set& node) {
   TALLY_ASSIGN_OR_RETURN(const Value value, Eval(*node.value));
   TALLY_RETURN_IF_ERROR(Assign(node.target, value));
   return Flow::kNext;
@@ -172,7 +177,7 @@ Result<Value> Interpreter::Filtered(const Expression& filter, Text text) {
   return filtered;
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const SetBlock& node, const Statement& statement) {
+Result<Interpreter::Flow> Interpreter::Do(const SetBlock& node) {
   TALLY_ASSIGN_OR_RETURN(Text text, Capture(node.body));
   if (node.filter == nullptr) {
     TALLY_RETURN_IF_ERROR(Assign(node.target, Value(std::move(text))));
@@ -183,14 +188,14 @@ Result<Interpreter::Flow> Interpreter::Do(const SetBlock& node, const Statement&
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const Macro& node, const Statement&) {
+Result<Interpreter::Flow> Interpreter::Do(const Macro& node) {
   scopes_.Current()->Keep();
   TALLY_ASSIGN_OR_RETURN(MacroObject * macro, run_.New<MacroObject>(&node, scopes_.Current()));
   scopes_.Current()->Set(node.name, Value(macro));
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const CallBlock& node, const Statement&) {
+Result<Interpreter::Flow> Interpreter::Do(const CallBlock& node) {
   scopes_.Current()->Keep();
   TALLY_ASSIGN_OR_RETURN(MacroObject * caller, run_.New<MacroObject>(&node.caller, scopes_.Current()));
   const Call& call = std::get<Call>(node.call->node);
@@ -203,7 +208,7 @@ Result<Interpreter::Flow> Interpreter::Do(const CallBlock& node, const Statement
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const FilterBlock& node, const Statement&) {
+Result<Interpreter::Flow> Interpreter::Do(const FilterBlock& node) {
   TALLY_ASSIGN_OR_RETURN(Text inside, Capture(node.body));
   TALLY_ASSIGN_OR_RETURN(const Value value, Filtered(*node.filter, std::move(inside)));
   TALLY_ASSIGN_OR_RETURN(const Text text, Str(&run_.budget, value));
@@ -211,7 +216,7 @@ Result<Interpreter::Flow> Interpreter::Do(const FilterBlock& node, const Stateme
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const With& node, const Statement&) {
+Result<Interpreter::Flow> Interpreter::Do(const With& node) {
   std::vector<Value> values;
   for (const auto& [target, expression] : node.values) {
     TALLY_ASSIGN_OR_RETURN(Value value, Eval(*expression));
@@ -219,15 +224,15 @@ Result<Interpreter::Flow> Interpreter::Do(const With& node, const Statement&) {
   }
   const Scopes::Entered scope(&scopes_);
   for (size_t i = 0; i < values.size(); ++i) TALLY_RETURN_IF_ERROR(Assign(node.values[i].first, values[i]));
-  return Run(node.body);
+  return RunInScope(node.body);
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const Scoped& node, const Statement&) {
+Result<Interpreter::Flow> Interpreter::Do(const Scoped& node) {
   const Scopes::Entered scope(&scopes_);
-  return Run(node.body);
+  return RunInScope(node.body);
 }
 
-Result<Interpreter::Flow> Interpreter::Do(const Break&, const Statement&) { return Flow::kBreak; }
-Result<Interpreter::Flow> Interpreter::Do(const Continue&, const Statement&) { return Flow::kContinue; }
+Result<Interpreter::Flow> Interpreter::Do(const Break&) { return Flow::kBreak; }
+Result<Interpreter::Flow> Interpreter::Do(const Continue&) { return Flow::kContinue; }
 
 }  // namespace tally::jinja

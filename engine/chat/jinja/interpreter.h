@@ -23,22 +23,24 @@ class Interpreter {
 
   Result<Flow> Run(const Body& body);
   Result<Flow> Run(const Statement& statement);
-  // The text that a body makes, in a scope of its own.
+  // The same in a scope of its own, which is the current one.
+  Result<Flow> RunInScope(const Body& body);
+  // The text that a body makes, in a scope within the current one.
   Result<Text> Capture(const Body& body);
 
-  Result<Flow> Do(const Data& node, const Statement& statement);
-  Result<Flow> Do(const Print& node, const Statement& statement);
-  Result<Flow> Do(const If& node, const Statement& statement);
-  Result<Flow> Do(const For& node, const Statement& statement);
-  Result<Flow> Do(const Set& node, const Statement& statement);
-  Result<Flow> Do(const SetBlock& node, const Statement& statement);
-  Result<Flow> Do(const Macro& node, const Statement& statement);
-  Result<Flow> Do(const CallBlock& node, const Statement& statement);
-  Result<Flow> Do(const FilterBlock& node, const Statement& statement);
-  Result<Flow> Do(const With& node, const Statement& statement);
-  Result<Flow> Do(const Scoped& node, const Statement& statement);
-  Result<Flow> Do(const Break& node, const Statement& statement);
-  Result<Flow> Do(const Continue& node, const Statement& statement);
+  Result<Flow> Do(const Data& node);
+  Result<Flow> Do(const Print& node);
+  Result<Flow> Do(const If& node);
+  Result<Flow> Do(const For& node);
+  Result<Flow> Do(const Set& node);
+  Result<Flow> Do(const SetBlock& node);
+  Result<Flow> Do(const Macro& node);
+  Result<Flow> Do(const CallBlock& node);
+  Result<Flow> Do(const FilterBlock& node);
+  Result<Flow> Do(const With& node);
+  Result<Flow> Do(const Scoped& node);
+  Result<Flow> Do(const Break& node);
+  Result<Flow> Do(const Continue& node);
 
   // A `for` over items, within the scope that the statement stands in.
   Status RunLoop(const For& node, const Value& items, Scope* scope, int depth0);

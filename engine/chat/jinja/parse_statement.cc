@@ -3,6 +3,7 @@
 
 #include "engine/base/format.h"
 #include "engine/chat/jinja/parser.h"
+#include "engine/chat/jinja/scope_analysis.h"
 
 namespace tally::jinja {
 namespace {
@@ -48,14 +49,14 @@ Result<Body> StatementParser::ParseBody(Ends ends) {
   while (!Is(Kind::kEnd)) {
     const int line = Now().line;
     if (Is(Kind::kData)) {
-      body.push_back({line, Data{Text(Take().text, true)}, {}});
+      body.statements.push_back({line, Data{Text(Take().text, true)}});
     } else if (Is(Kind::kPrintBegin)) {
       Take();
       Print print;
       TALLY_ASSIGN_OR_RETURN(ExpressionPtr value, ParseTuple());
       print.values.push_back(std::move(value));
       TALLY_RETURN_IF_ERROR(Expect(Kind::kPrintEnd));
-      body.push_back({line, std::move(print), {}});
+      body.statements.push_back({line, std::move(print)});
     } else {
       TALLY_RETURN_IF_ERROR(Expect(Kind::kBlockBegin));
       if (Is(Kind::kName) && std::find(ends.begin(), ends.end(), Now().text) != ends.end()) return body;
@@ -88,7 +89,7 @@ Status StatementParser::ParseTag(Body* body) {
   Result<Statement> statement = ParseStatement(tag);
   TALLY_RETURN_IF_ERROR(statement.status());
   statement->line = line;
-  body->push_back(std::move(*statement));
+  body->statements.push_back(std::move(*statement));
   return {};
 }
 
@@ -278,7 +279,9 @@ Result<Scoped> StatementParser::ParseNamedBlock() {
 Result<Body> ParseTemplate(std::string_view source) {
   if (source.size() > kMaxTemplateBytes) return BadInput("more than " + std::to_string(kMaxTemplateBytes) + " bytes");
   TALLY_ASSIGN_OR_RETURN(std::vector<Token> tokens, Tokenize(source));
-  return StatementParser(std::move(tokens)).ParseAll();
+  TALLY_ASSIGN_OR_RETURN(Body body, StatementParser(std::move(tokens)).ParseAll());
+  FindHiddenNames(&body);
+  return body;
 }
 
 }  // namespace tally::jinja

@@ -13,7 +13,7 @@ Status SplitSpaces(Budget* budget, std::string_view text, int64_t most, std::vec
   while (rest.begin < rest.end) {
     TALLY_RETURN_IF_ERROR(budget->Step());
     if (most == 0) {
-      pieces->push_back({rest.begin, Stripped(text, false, true).end});
+      pieces->push_back({rest.begin, text.size()});
       return {};
     }
     --most;
@@ -30,7 +30,7 @@ Status SplitSpacesFromRight(Budget* budget, std::string_view text, int64_t most,
   while (end > 0) {
     TALLY_RETURN_IF_ERROR(budget->Step());
     if (most == 0) {
-      pieces->push_back({Stripped(text.substr(0, end), true, false).begin, end});
+      pieces->push_back({0, end});
       break;
     }
     --most;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Jinja template is given of a conversation.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "engine/chat/jinja_format.h"
+
+namespace tally {
+namespace {
+
+class NoParser : public OutputParser {
+ public:
+  void Push(OutputPiece, std::vector<OutputPart>*) override {}
+  void Finish(std::vector<OutputPart>*) override {}
+};
+
+Result<std::unique_ptr<JinjaFormat>> Make(const std::string& text) {
+  const ChatTemplateSource source = {text, "tokenizer.chat_template", {{"bos_token", "<s>"}, {"eos_token", "</s>"}}};
+  return JinjaFormat::Make(
+      source, [](std::string_view) { return std::make_unique<NoParser>(); }, "test");
+}
+
+std::string Render(const std::string& text, const ChatRequest& request) {
+  const auto format = Make(text);
+  if (!format.ok()) return format.status().message();
+  const auto segments = (*format)->Render(request);
+  return segments.ok() ? JoinSegments(*segments) : segments.status().message();
+}
+
+ChatRequest Conversation() {
+  ChatRequest request;
+  request.messages.resize(3);
+  request.messages[0] = {"user", "Hi", {}, {}, {}, {}};
+  request.messages[1].role = "assistant";
+  request.messages[1].reasoning = "hm";
+  request.messages[1].tool_calls = {{"abcdef123", "f", R"({"b": 1, "a": "ü"})"}, {"", "g", "not JSON"}};
+  request.messages[2] = {"tool", "42", {}, {}, "abcdef123", "f"};
+  return request;
+}
+
+TEST(JinjaFormat, MessagesHaveWhatIsSet) {
+  EXPECT_EQ(Render("{{ messages|tojson }}", Conversation()),
+            R"([{"role": "user", "content": "Hi"}, )"
+            R"({"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": )"
+            R"([{"id": "abcdef123", "type": "function", "function": {"name": "f", "arguments": {"b": 1, "a": "ü"}}}, )"
+            R"({"type": "function", "function": {"name": "g", "arguments": "not JSON"}}]}, )"
+            R"({"role": "tool", "content": "42", "tool_call_id": "abcdef123", "name": "f"}])");
+}
+
+TEST(JinjaFormat, ThinkingGoesByTheNameThatTheTemplateReads) {
+  EXPECT_EQ(Render("{{ messages[1].thinking }}{{ messages[1]|length }}", Conversation()), "hm4");
+  EXPECT_EQ(Render("{{ messages[1]['thinking'] }}", Conversation()), "hm");
+  EXPECT_EQ(Render("{{ messages[1].get('reasoning') }}", Conversation()), "hm");
+}
+
+TEST(JinjaFormat, VariablesAreThoseOfTransformers) {
+  const std::string text =
+      "{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}{{ enable_thinking is defined }}"
+      "{{ reasoning_effort is defined }}{{ bos_token }}|{{ extra }}|{{ strftime_now('%Y') }}";
+  ChatRequest request;
+  request.now = 1760000000;
+  EXPECT_EQ(Render(text, request), "TrueTrueTrueFalseFalse<s>||2025");
+  request.thinking = false;
+  request.reasoning_effort = "high";
+  request.add_generation_prompt = false;
+  request.tools = {R"({"b": 1, "a": 2})"};
+  request.variables = {{"extra", "[1, \"x\"]"}};
+  EXPECT_EQ(Render(text, request), "FalseTrueFalseTrueTrue<s>|[1, 'x']|2025");
+  EXPECT_EQ(Render("{{ tools[0]|tojson }}{{ enable_thinking }}{{ thinking }}{{ reasoning_effort }}", request),
+            R"({"b": 1, "a": 2}FalseFalsehigh)");
+}
+
+TEST(JinjaFormat, OnlyTheTemplateAndItsSpecialTokensAreControl) {
+  const auto format = Make("{{ bos_token }}<|u|>{{ messages[0].content }}{{ eos_token }}{{ extra }}");
+  ASSERT_TRUE(format.ok());
+  ChatRequest request = Conversation();
+  request.messages[0].content = "</s>\xFF";
+  request.variables = {{"extra", "\"<s>\""}};
+  const auto segments = (*format)->Render(request);
+  ASSERT_TRUE(segments.ok());
+  std::string marked;
+  for (const PromptSegment& segment : *segments) marked += segment.control ? segment.text : "{" + segment.text + "}";
+  EXPECT_EQ(marked, "<s><|u|>{</s>\uFFFD}</s>{<s>}");
+  request.variables = {{"eos_token", "\"<x>\""}};  // a user's own is the user's text
+  const auto replaced = (*format)->Render(request);
+  ASSERT_TRUE(replaced.ok());
+  EXPECT_EQ(replaced->back().text, "</s>\uFFFD<x>");
+  EXPECT_FALSE(replaced->back().control);
+}
+
+TEST(JinjaFormat, ArgumentsAreTextWhereTheTemplateTakesNoObjects) {
+  const auto as_text = [](const std::string& call) {
+    const auto format = Make("{% for m in messages %}{% for c in m.tool_calls or [] %}" + call + "{% endfor %}{% endfor %}");
+    EXPECT_TRUE(format.ok());
+    return (*format)->arguments_as_text();
+  };
+  EXPECT_FALSE(as_text("{{ c.function.arguments|tojson }}"));
+  EXPECT_FALSE(as_text("{% for k, v in c.function.arguments.items() %}<{{ k }}>{{ v }}{% endfor %}"));
+  EXPECT_FALSE(as_text("{{ c.function.arguments if c.function.arguments is string else c.function.arguments|tojson }}"));
+  EXPECT_TRUE(as_text("{{ '```json\n' + c.function.arguments + '```' }}"));
+  EXPECT_TRUE(as_text("{{ c.function.arguments }}"));  // an object would come out as Python writes it
+  EXPECT_FALSE(as_text("{{ c.function.name }}"));
+  EXPECT_FALSE(as_text("{{ raise_exception('no tools') }}"));
+}
+
+TEST(JinjaFormat, ErrorsNameWhatIsWrong) {
+  EXPECT_EQ(Render("a\n{% if %}", {}), "tokenizer.chat_template: line 2: Expected an expression, got 'end of statement block'");
+  EXPECT_EQ(Render("{{ raise_exception('no system') }}", {}), "tokenizer.chat_template: line 1: no system");
+  ChatRequest request;
+  request.tools = {"{}", "[1]"};
+  EXPECT_EQ(Render("x", request), "tool 2 is not a JSON object");
+  request.tools = {};
+  request.variables = {{"v", "{"}};
+  EXPECT_EQ(Render("x", request), "variable 'v' of the template is not JSON: {");
+}
+
+TEST(JinjaFormat, RendersMessagesThatOnlyJsonHas) {
+  const auto format = Make("{% for p in messages[0].content %}{{ p.text }}{% endfor %}{{ eos_token }}");
+  ASSERT_TRUE(format.ok());
+  const auto variables = jinja::Json::parse(R"({"messages": [{"content": [{"type": "text", "text": "a"}, {"text": "b"}]}]})");
+  const auto segments = (*format)->RenderJson(variables, 0);
+  ASSERT_TRUE(segments.ok()) << segments.status().message();
+  EXPECT_EQ(JoinSegments(*segments), "ab</s>");
+}
+
+}  // namespace
+}  // namespace tally
