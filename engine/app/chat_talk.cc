@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/app/chat_templates.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/kept_bench.h"
@@ -51,7 +52,8 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   if (model.tokenizer() == nullptr)
     return BadInput(flags.model.model + ": the model has no tokenizer, and no conversation without");
   TALLY_ASSIGN_OR_RETURN(talk->source_, FindTemplate(flags, model, !request.tools.empty()));
-  TALLY_ASSIGN_OR_RETURN(talk->format_, MakeChatFormat(talk->source_));
+  const bool from_file = flags.chat_template && FindChatTemplate(*flags.chat_template) == nullptr;  // which is run as it is
+  TALLY_ASSIGN_OR_RETURN(talk->format_, MakeChatFormat(talk->source_, /*native=*/!from_file));
   load.progress = nullptr;
   load.sequences = SequencesFor(model.recipe());
   TALLY_ASSIGN_OR_RETURN(talk->loaded_.engine, NewEngine(talk->loaded_.model, load));
