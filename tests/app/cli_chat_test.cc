@@ -199,7 +199,7 @@ TEST_F(CliChat, CtrlCStopsTheAnswerOnly) {
   t.Expect("morrow.\r\n");
   t.Expect("\n");  // a line of the answer
   t.Type("\x03");
-  EXPECT_NE(t.Expect("\n> ").find("ended: interrupted"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Expect("\n> ").find("interrupted"), std::string::npos) << t.shown();
   EXPECT_NE(t.Enter("/undo").find("forgotten"), std::string::npos);
   t.Type("\x03");
   t.Expect("(Ctrl-C once more, or Ctrl-D, ends)");
@@ -236,10 +236,10 @@ TEST_F(CliChat, AFullContextAsks) {
   t.Expect("? ");
   EXPECT_NE(t.Enter("f").find("xyz"), std::string::npos) << t.shown();
   // One that is too long by itself is dropped.
-  t.Type(std::string(50, '.') + "\rf\r");
+  t.Type(std::string(50, '.') + "\r");
   t.Expect("? ");
-  t.Expect("? ");
-  EXPECT_NE(t.Enter("f").find("nothing is left to forget"), std::string::npos) << t.shown();
+  t.Type("f\rf\rf\r");  // two turns are left
+  EXPECT_NE(t.Expect("\n> ").find("nothing is left to forget"), std::string::npos) << t.shown();
   t.Type(std::string(50, '.') + "\r");
   t.Expect("? ");
   t.Type("q\r");
