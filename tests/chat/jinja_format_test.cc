@@ -17,7 +17,7 @@ class NoParser : public OutputParser {
 };
 
 Result<std::unique_ptr<JinjaFormat>> Make(const std::string& text) {
-  const ChatTemplateSource source = {text, "tokenizer.chat_template", {{"bos_token", "<s>"}, {"eos_token", "</s>"}}};
+  const ChatTemplateSource source = {"", text, "tokenizer.chat_template", {{"bos_token", "<s>"}, {"eos_token", "</s>"}}};
   return JinjaFormat::Make(
       source, [](std::string_view) { return std::make_unique<NoParser>(); }, "test");
 }
