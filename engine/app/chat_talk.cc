@@ -83,8 +83,11 @@ Status Talk::OpenSession(const ChatRequest& request) {
   return {};
 }
 
-// A template that cannot work must not wait for the first message.
-Status Talk::TryTemplate() { return PromptOf({{.role = "user", .content = "Hello"}}).status(); }
+// A template that cannot work must not wait for the first message. One that has made the prompts of a session has been tried.
+Status Talk::TryTemplate() {
+  if (LastUser(messages()) != messages().end()) return {};
+  return PromptOf({{.role = "user", .content = "Hello"}}).status();
+}
 
 Result<std::vector<PromptSegment>> Talk::PromptOf(const std::vector<ChatMessage>& messages) {
   ChatRequest request = conversation_->settings();
