@@ -58,6 +58,21 @@ elseif(TALLY_PULL AND NOT found)
   message(FATAL_ERROR "TALLY_PULL is on and libcurl was not found (Debian, Ubuntu: apt-get install libcurl4-openssl-dev)")
 endif()
 
+# libedit is loaded when a conversation begins (engine/app/libedit.cc), likewise.
+find_path(TALLY_LIBEDIT_INCLUDE histedit.h)
+find_library(TALLY_LIBEDIT_LIBRARY NAMES edit)
+set(found OFF)
+if(TALLY_LIBEDIT_INCLUDE AND TALLY_LIBEDIT_LIBRARY)
+  set(found ON)
+endif()
+set(TALLY_LINE_EDITING AUTO CACHE STRING "Line editing in `tally chat` (libedit): ON, OFF, or AUTO, where libedit is found")
+set(TALLY_WITH_LINE_EDITING ${TALLY_LINE_EDITING})
+if(TALLY_LINE_EDITING STREQUAL AUTO)
+  set(TALLY_WITH_LINE_EDITING ${found})
+elseif(TALLY_LINE_EDITING AND NOT found)
+  message(FATAL_ERROR "TALLY_LINE_EDITING is on and libedit was not found (Debian, Ubuntu: apt-get install libedit-dev)")
+endif()
+
 # scripts/demo.sh builds without either.
 if(TALLY_BUILD_TESTS)
   find_package(GTest)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the command and the library are built with, on Debian 12 and 13 and on Ubuntu, through apt. Does nothing where nothing
 # is missing. With --tests also what tests and benchmarks take: GoogleTest, Google Benchmark, libcurl's header, for
-# `tally pull`, and OpenBLAS, which `--impl blas` loads.
+# `tally pull`, libedit's, for line editing in `tally chat`, and OpenBLAS, which `--impl blas` loads.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
 # is built and scripts/fuzz.sh works; and Chromium (25 packages, 124 MB), in which tests/browser opens reports. That test wants
@@ -14,7 +14,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev)
-test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread)
+test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread libedit-dev)
 hwy_minimum=1.2
 hwy_packages="libhwy-dev libhwy1t64"
 

@@ -21,6 +21,7 @@
 // objects of its parent.
 #pragma once
 
+#include "engine/chat/chat_format.h"
 #include "engine/hub/hub.h"
 #include "engine/page/page.h"
 #include "engine/session/conversation.h"

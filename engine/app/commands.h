@@ -16,6 +16,7 @@ inline constexpr const char* kTallyVersion = "0.2.0";  // of Tally
 using Action = std::function<int()>;
 
 Action AddRun(CLI::App& app);
+Action AddChat(CLI::App& app);
 Action AddLogits(CLI::App& app);
 Action AddTokenize(CLI::App& app);
 Action AddInspect(CLI::App& app);

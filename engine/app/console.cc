@@ -29,11 +29,6 @@ bool g_noted_all = true;  // standard error has taken everything
 constexpr const char* kReaderLeft = "the reader of standard output has left";
 constexpr int kReaderLeftCode = 141;  // 128 + SIGPIPE
 
-bool CanMoveCursor(Stream stream) {
-  const char* const term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
-  return IsTerminal(stream) && term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
-}
-
 // Some file systems say only when a file is closed that it has no room.
 int CloseError(int fd) {
   const int copy = ::dup(fd);
@@ -70,6 +65,11 @@ bool InputIsGiven() {
   pollfd waiting{STDIN_FILENO, POLLIN, 0};
   if (::poll(&waiting, 1, 1000) == 0) Note("reading standard input (</dev/null: none)\n");
   return true;
+}
+
+bool CanMoveCursor(Stream stream) {
+  const char* const term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return IsTerminal(stream) && term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
 }
 
 bool ColourOn(Stream stream) {

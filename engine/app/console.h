@@ -21,7 +21,10 @@ void PrepareStandardStreams();
 // terminal that it is being read.
 bool InputIsGiven();
 
-// Whether text to a terminal may have colour: it is one, TERM is neither unset nor "dumb", and NO_COLOR is not set
+// Whether a stream is a terminal that can rewrite a line: TERM is neither unset nor "dumb".
+bool CanMoveCursor(Stream stream);
+
+// Whether text to a terminal may have colour: it can move its cursor, and NO_COLOR is not set
 // (https://no-color.org).
 bool ColourOn(Stream stream);
 

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <random>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -55,6 +57,23 @@ Status Choose(const std::string& option, const std::string& given, const Named<T
     known += (known.empty() ? "" : ", ") + std::string(name);
   }
   return BadInput(option + " must be one of " + known + ", not '" + given + "'");
+}
+
+void AddSeed(CLI::App& command, uint64_t& seed, bool& drawn) {
+  command
+      .add_option_function<std::string>(
+          "-s,--seed",
+          [&seed, &drawn](const std::string& text) {
+            drawn = text == "-1";
+            if (drawn) {
+              seed = std::random_device{}();
+            } else if (!ParseNumber(text, seed)) {
+              throw CLI::ValidationError("--seed", "'" + text + "' is not a whole number from -1 to 18446744073709551615");
+            }
+          },
+          "of the random draws: the same seed repeats them; -1 draws one and reports it")
+      ->type_name("INT")
+      ->default_str(std::to_string(seed));
 }
 
 }  // namespace
@@ -114,6 +133,16 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
   TALLY_RETURN_IF_ERROR(Choose("--kv", flags.kv, kv, options.kv));
   TALLY_RETURN_IF_ERROR(Choose("--impl", flags.impl, kImpls, options.impl));
   return options;
+}
+
+void AddSampling(CLI::App& command, SamplingOptions& sampling, bool& seed_drawn) {
+  AddNumber(command, "--temp,--temperature", sampling.temperature, "temperature (0: greedy)");
+  AddNumber(command, "--top-k", sampling.top_k, "sample among the k most probable (0 or -1: all)");
+  AddNumber(command, "--top-p", sampling.top_p, "sample among the fewest that reach this probability (1: all)");
+  AddNumber(command, "--min-p", sampling.min_p, "least probability, as a part of the greatest (0: off)");
+  AddNumber(command, "--repeat-penalty", sampling.repeat_penalty, "penalty on recent tokens (1: off)");
+  AddNumber(command, "--repeat-last-n", sampling.repeat_last_n, "how many tokens are recent (-1: all)");
+  AddSeed(command, sampling.seed, seed_drawn);
 }
 
 void AddWidth(CLI::App& command, uint64_t& width) {

@@ -30,6 +30,10 @@ void AddModel(CLI::App& command, std::string& model);  // [MODEL] or -m MODEL; w
 void AddSharedModelFlags(CLI::App& command, ModelFlags& flags);
 // These, and -t --threads --kv
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
+// --temp and what else decides how tokens are drawn. `seed_drawn`: --seed -1 was given.
+void AddSampling(CLI::App& command, SamplingOptions& sampling, bool& seed_drawn);
+inline constexpr const char* kSamplingNote =
+    "Sampling takes these steps in this order: repeat penalty, top-k, temperature, top-p, min-p, draw.";
 // --width, of text on standard output (OutputWidth)
 void AddWidth(CLI::App& command, uint64_t& width);
 std::vector<std::string_view> WeightTypeChoices();  // "F32", "F16", ...

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "engine/app/kept_bench.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/prompt_bar.h"
 #include "engine/app/record_files.h"
 #include "engine/app/run_books.h"
 #include "engine/app/syntax.h"
@@ -35,19 +35,6 @@ struct RunFlags {
   bool json = false, ignore_eos = false, explain = false, special = false, quiet = false, verbose = false, seed_drawn = false;
 };
 
-const char* FinishName(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kLength: return "length";
-    case FinishReason::kEos: return "end of text";
-    case FinishReason::kStop: return "stop string";
-    case FinishReason::kContextFull: return "context full";
-    case FinishReason::kInterrupted: return "interrupted";
-    case FinishReason::kError: return "error";
-  }
-  return "?";
-}
-
-constexpr int64_t kShownPrompt = 64;  // tokens from which the prefill shows its progress
 constexpr const char* kPromptOptions = "-p TEXT, -f FILE or --prompt-tokens 1,2,3";
 
 // What was given, before a model is loaded for it; where no option was, standard input. Nothing: the empty text, which is what the tokenizer puts before one.
@@ -138,43 +125,6 @@ Json RunJson(const RunFlags& flags, const Engine& engine, const GenerateResult& 
           {"memory_bytes", MemoryJson(engine)}};
 }
 
-// A bar for a long prompt. An op of a layer says how far the piece is that is being run: a piece may take many seconds.
-class PromptBar {
- public:
-  explicit PromptBar(Engine& engine) : engine_(engine) {}
-  PromptBar(const PromptBar&) = delete;
-  PromptBar& operator=(const PromptBar&) = delete;
-  ~PromptBar() { engine_.SetTap(nullptr); }
-  // Before Generate, for a prompt of `tokens`.
-  void Begin(int64_t tokens) {
-    if (tokens < kShownPrompt || !IsTerminal(Stream::kError)) return;
-    const int64_t layers = std::max<int64_t>(1, engine_.model().recipe().n_layers);
-    engine_.SetTap([this, layers](Site site, std::string_view, const Mat<const float>&) {
-      const int64_t piece = std::min(engine_.max_batch(), total_ - done_);
-      if (piece > 0 && site.layer > 0) Show(done_ + piece * site.layer / layers);
-    });
-  }
-  // GenerateOptions::prompt_progress
-  void Piece(int64_t done, int64_t total) {
-    done_ = done;
-    total_ = total;
-    if (total >= kShownPrompt) Show(done);
-    if (done < total) return;
-    engine_.SetTap(nullptr);  // decode steps take no part
-    bar_.Wipe();
-  }
-  void Wipe() { bar_.Wipe(); }
-
- private:
-  void Show(int64_t done) {
-    bar_.Show(static_cast<uint64_t>(done), static_cast<uint64_t>(total_),
-              std::to_string(done) + " of " + std::to_string(total_) + " tokens");
-  }
-  Engine& engine_;
-  ProgressBar bar_{"prompt"};
-  int64_t done_ = 0, total_ = 0;
-};
-
 Result<int> RunModel(const RunFlags& flags) {
   TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
   if (flags.tokens < -2)
@@ -214,8 +164,7 @@ Result<int> RunModel(const RunFlags& flags) {
   options.ignore_eos = flags.ignore_eos;
   options.interrupted = Interrupted;
   PromptBar bar(*loaded.engine);
-  bar.Begin(static_cast<int64_t>(prompt.tokens.size()));
-  options.prompt_progress = [&](int64_t done, int64_t total) { bar.Piece(done, total); };
+  options.prompt_progress = [&](int64_t done, int64_t total) { bar.Show(done, total); };
   bool first = true;
   options.on_token = [&](std::string_view piece, int32_t token) {
     if (flags.json) return true;
@@ -250,23 +199,6 @@ Result<int> RunModel(const RunFlags& flags) {
   return Interrupted() ? InterruptExitCode() : 0;
 }
 
-void AddSeed(CLI::App& command, uint64_t& seed, bool& drawn) {
-  command
-      .add_option_function<std::string>(
-          "-s,--seed",
-          [&seed, &drawn](const std::string& text) {
-            drawn = text == "-1";
-            if (drawn) {
-              seed = std::random_device{}();
-            } else if (!ParseNumber(text, seed)) {
-              throw CLI::ValidationError("--seed", "'" + text + "' is not a whole number from -1 to 18446744073709551615");
-            }
-          },
-          "of the random draws: the same seed repeats them; -1 draws one and reports it")
-      ->type_name("INT")
-      ->default_str(std::to_string(seed));
-}
-
 }  // namespace
 
 Action AddRun(CLI::App& app) {
@@ -281,13 +213,7 @@ Action AddRun(CLI::App& app) {
   c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
   c->add_flag("--special", flags->special, "special tokens spelled out in the prompt become tokens (else they stay text)");
   AddNumber(*c, "-n,--tokens", flags->tokens, "most tokens to generate (-1 or -2: until the context is full)");
-  AddNumber(*c, "--temp,--temperature", flags->sampling.temperature, "temperature (0: greedy)");
-  AddNumber(*c, "--top-k", flags->sampling.top_k, "sample among the k most probable (0 or -1: all)");
-  AddNumber(*c, "--top-p", flags->sampling.top_p, "sample among the fewest that reach this probability (1: all)");
-  AddNumber(*c, "--min-p", flags->sampling.min_p, "least probability, as a part of the greatest (0: off)");
-  AddNumber(*c, "--repeat-penalty", flags->sampling.repeat_penalty, "penalty on recent tokens (1: off)");
-  AddNumber(*c, "--repeat-last-n", flags->sampling.repeat_last_n, "how many tokens are recent (-1: all)");
-  AddSeed(*c, flags->sampling.seed, flags->seed_drawn);
+  AddSampling(*c, flags->sampling, flags->seed_drawn);
   c->add_option("--stop", flags->stop, "end before this text (may be repeated)")->allow_extra_args(false);
   c->add_flag("--ignore-eos", flags->ignore_eos, "never draw a token that ends the text");
   AddRecordFlags(*c, flags->records);
@@ -295,7 +221,7 @@ Action AddRun(CLI::App& app) {
   CLI::Option* const quiet = c->add_flag("-q,--quiet", flags->quiet, "the text alone, no books");
   c->add_flag("-v,--verbose", flags->verbose, "all figures: parameters, FLOPs by class, bytes")->excludes(quiet);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
-  c->footer("Sampling takes these steps in this order: repeat penalty, top-k, temperature, top-p, min-p, draw.");
+  c->footer(kSamplingNote);
   AddExamples(*c, {"tally run -n 24 -p \"ROMEO:\"", "echo \"ROMEO:\" | tally run -n 24 --json"});
   return [flags] {
     const Result<int> code = RunModel(*flags);

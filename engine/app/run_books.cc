@@ -60,6 +60,18 @@ std::string Warnings(const books::RunFigures& f) {
 
 }  // namespace
 
+const char* FinishName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kLength: return "length";
+    case FinishReason::kEos: return "end of text";
+    case FinishReason::kStop: return "stop string";
+    case FinishReason::kContextFull: return "context full";
+    case FinishReason::kInterrupted: return "interrupted";
+    case FinishReason::kError: return "error";
+  }
+  return "?";
+}
+
 double MovedBytesPerToken(const books::RunFigures& f) {
   double bytes = 0;
   for (const ByteKind kind : {ByteKind::kWeightsPacked, ByteKind::kKvRead, ByteKind::kKvWritten})

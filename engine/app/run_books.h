@@ -21,6 +21,9 @@ struct RunBooks {
   bool samples = false, seed_drawn = false;  // the seed decided the text; nobody had named it
 };
 
+// "length", "end of text"
+const char* FinishName(FinishReason reason);
+
 // Bytes of packed weights and KV that a decoded token read or wrote.
 double MovedBytesPerToken(const books::RunFigures& figures);
 // Of the decode: the bandwidth that it used / read_bandwidth. None where nothing was decoded or the bandwidth is not known.

@@ -22,6 +22,8 @@ struct ChatTemplateSource {
   std::string origin = {};  // for messages: "FILE: tokenizer.chat_template", "DIR/chat_template.jinja"
   // bos_token, eos_token and the like, spelled as in the vocabulary: variables of the template.
   std::map<std::string, std::string> special_tokens = {};
+  // An answer ends before any of these; of models that were not trained on a token that ends it.
+  std::vector<std::string> stop = {};
 };
 
 // Does not change: any number of threads may use one at once.

@@ -43,6 +43,9 @@ class Reader {
     TALLY_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path, kMaxTemplateBytes));
     return Add(std::move(name), std::move(text), Printable(path));
   }
+  void SetStop(std::vector<std::string> stop) {
+    for (ChatTemplateSource& source : found_) source.stop = stop;
+  }
   bool empty() const { return found_.empty(); }
   std::vector<ChatTemplateSource> Take() {
     std::stable_sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
@@ -80,6 +83,8 @@ Result<std::vector<ChatTemplateSource>> FromGguf(const Inventory& inventory, con
     TALLY_RETURN_IF_ERROR(
         reader.Add(key.size() > kKey.size() ? key.substr(kKey.size() + 1) : "", *text, metadata.source + ": " + Printable(key)));
   }
+  TALLY_ASSIGN_OR_RETURN(auto stop, metadata.GetStrings("tally.chat.stop_strings"));
+  reader.SetStop(std::move(stop).value_or(std::vector<std::string>()));
   return reader.Take();
 }
 
@@ -110,6 +115,20 @@ Status AddConfigured(const Json& config, const std::string& path, Reader* reader
   return {};
 }
 
+// "stop_strings" of generation_config.json: a string or a list of them.
+Result<std::vector<std::string>> StopStrings(const fs::path& directory) {
+  std::error_code error;
+  std::vector<std::string> stop;
+  const std::string path = (directory / "generation_config.json").string();
+  if (!fs::exists(path, error)) return stop;
+  TALLY_ASSIGN_OR_RETURN(const Json config, ParseJsonFile(path));
+  const Json& given = Member(config, "stop_strings");
+  for (const Json& each : given.is_array() ? given : Json::array({given})) {
+    if (each.is_string()) stop.push_back(each.get<std::string>());
+  }
+  return stop;
+}
+
 Result<std::vector<ChatTemplateSource>> FromDirectory(const fs::path& directory) {
   std::error_code error;
   Json config;
@@ -128,6 +147,9 @@ Result<std::vector<ChatTemplateSource>> FromDirectory(const fs::path& directory)
     TALLY_RETURN_IF_ERROR(reader.AddFile(name.substr(0, name.size() - kExtension.size()), it->path().string()));
   }
   if (reader.empty()) TALLY_RETURN_IF_ERROR(AddConfigured(config, config_path, &reader));
+  if (reader.empty()) return reader.Take();
+  TALLY_ASSIGN_OR_RETURN(std::vector<std::string> stop, StopStrings(directory));
+  reader.SetStop(std::move(stop));
   return reader.Take();
 }
 

@@ -33,15 +33,16 @@ std::optional<std::string> ReadKeptFile(const std::string& path) {
   return text;
 }
 
-bool WriteKeptFile(const std::string& directory, const std::string& name, std::string_view text) {
+bool WriteKeptFile(const std::string& directory, const std::string& name, std::string_view text, bool private_file) {
   std::error_code error;
   fs::create_directories(directory, error);
   if (!fs::is_directory(directory, error)) return false;
   const std::string path = directory + "/" + name, draft = path + "." + std::to_string(::getpid());
   {
     std::ofstream out(draft, std::ios::binary | std::ios::trunc);
+    if (private_file) fs::permissions(draft, fs::perms::owner_read | fs::perms::owner_write, error);
     out << text << std::flush;
-    if (!out) {
+    if (!out || error) {
       fs::remove(draft, error);
       return false;
     }

@@ -12,8 +12,8 @@ namespace tally {
 std::optional<std::string> ReadKeptFile(const std::string& path);
 
 // Makes the directory where it is missing and replaces the file as a whole. False where that fails: what is kept can be found out
-// again, so that is no error.
-bool WriteKeptFile(const std::string& directory, const std::string& name, std::string_view text);
+// again, so that is no error. `private_file`: nobody but its owner may read it.
+bool WriteKeptFile(const std::string& directory, const std::string& name, std::string_view text, bool private_file = false);
 
 // Of the running system, different after each start; "" where unknown.
 std::string BootId();

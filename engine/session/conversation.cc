@@ -9,39 +9,50 @@
 
 #include "engine/session/generation.h"
 #include "engine/session/session_file.h"
+#include "engine/session/stop_filter.h"
 #include "engine/session/turn_cache.h"
 
 namespace tally {
 namespace {
 
-// The answer of one turn: tokens -> control tokens and whole characters -> the format's parser -> parts -> the listener.
+// The answer of one turn: tokens -> control tokens and whole characters -> the format's parser -> parts -> cut before a stop string ->
+// the listener.
 class AnswerStream {
  public:
   AnswerStream(const Tokenizer& tokenizer, std::unique_ptr<OutputParser> parser, const std::vector<ChatMessage>& history,
                const TurnOptions& options)
-      : tokenizer_(tokenizer), parser_(std::move(parser)), options_(options), decoder_(tokenizer, /*at_start=*/false) {
+      : tokenizer_(tokenizer),
+        parser_(std::move(parser)),
+        options_(options),
+        stops_(options.stop),
+        decoder_(tokenizer, /*at_start=*/false) {
     for (const ChatMessage& message : history) {
       for (const ToolCall& call : message.tool_calls) call_ids_.insert(call.id);
     }
   }
 
-  // False: the listener wants no more.
-  bool Push(int32_t token) {
+  // A reason: the listener wants no more, or a stop string came.
+  std::optional<FinishReason> Push(int32_t token) {
     if (tokenizer_.IsControl(token)) {
       PushControl(token);
     } else {
       PushText(decoder_.Push(token));
     }
-    return Deliver();
+    CutAtStop();
+    if (!Deliver()) return FinishReason::kInterrupted;
+    return stops_.stopped() ? std::optional(FinishReason::kStop) : std::nullopt;
   }
   // `end_token`: the one that ended the answer, or -1. What was held back comes, even if the listener wants no more.
   void Finish(int32_t end_token) {
     if (end_token >= 0) PushControl(end_token);
     PushText(decoder_.Finish());
     parser_->Finish(&parts_);
+    CutAtStop();
+    if (std::string held = stops_.Finish(); !held.empty()) parts_.push_back({.text = std::move(held)});
     Deliver();
   }
   const ChatAnswer& answer() const { return answer_; }
+  bool stopped() const { return stops_.stopped(); }  // a stop string came
 
  private:
   void PushText(const std::string& text) {
@@ -60,6 +71,20 @@ class AnswerStream {
       if (!call_ids_.contains(id)) return id;
     }
   }
+  // Of the parts before the first stop string the content that cannot be part of one stays; what comes after it is dropped.
+  void CutAtStop() {
+    for (auto part = parts_.begin(); part != parts_.end(); ++part) {
+      if (stops_.stopped()) {
+        parts_.erase(part, parts_.end());
+        return;
+      }
+      if (part->kind == OutputPart::Kind::kContent) {
+        part->text = stops_.Push(part->text);
+      } else if (std::string held = stops_.Finish(); !held.empty()) {
+        part = std::next(parts_.insert(part, {.text = std::move(held)}));
+      }
+    }
+  }
   bool Deliver() {
     for (OutputPart& part : parts_) {
       if (!part.call) continue;
@@ -75,6 +100,7 @@ class AnswerStream {
   const Tokenizer& tokenizer_;
   std::unique_ptr<OutputParser> parser_;
   const TurnOptions& options_;
+  StopFilter stops_;
   std::set<std::string> call_ids_;  // of the history and of this answer
   StreamingDecoder decoder_;
   std::vector<OutputPart> parts_;  // not delivered yet
@@ -176,9 +202,9 @@ Result<Turn> FormattedConversation::Answer(const Prompt& prompt, const TurnOptio
   if (*ready) {
     cache_.BeginAnswer();
     AnswerStream answer(tokenizer_, format_->NewParser(prompt.text), messages_, options);
-    generation.Decode(
-        [&](int32_t token) { return answer.Push(token) ? std::nullopt : std::optional(FinishReason::kInterrupted); });
+    generation.Decode([&](int32_t token) { return answer.Push(token); });
     answer.Finish(generation.result().end_token);
+    if (answer.stopped()) generation.result().finish = FinishReason::kStop;
     turn.answer = answer.answer();
     std::vector<int32_t> tokens = prompt.tokens;
     tokens.insert(tokens.end(), generation.result().tokens.begin(), generation.result().tokens.end());

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the trained demo model twice, the same values in both:
 
-HF_DIR     config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors (experts MXFP4 as
-           gpt-oss stores them, the rest BF16)
+HF_DIR     config.json, generation_config.json, chat_template.jinja, tokenizer.json, tokenizer_config.json, model.safetensors
+           (experts MXFP4 as gpt-oss stores them, the rest BF16)
 OUT.gguf   GGUF v3 with llama.cpp's names (experts MXFP4, other matrices BF16, router, norms, biases and sinks F32)
 
 usage: export.py OUT_DIR/final.pt HF_DIR OUT.gguf
@@ -88,6 +88,22 @@ def gguf_tensors(weights):
             else:  # the values of the other file, which are bfloat16
                 yield to, "F32", t.shape, t.bfloat16().float().numpy().tobytes()
 
+# How `tally chat` writes a conversation for it: as a play. Both sides have a name, speeches stand apart by an empty line, and so an answer
+# ends where an empty line comes: no token does, since the text that was learnt has none between speeches.
+CHAT_TEMPLATE = """{#- A play: the user is `user`, the model `speaker`; a speech ends with an empty line (the stop string). -#}
+{{- bos_token -}}
+{%- for message in messages -%}
+{%- if message.role == 'system' -%}
+{{ message.content | trim + '\\n\\n' }}
+{%- else -%}
+{{ (speaker | default('ROMEO') if message.role == 'assistant' else user | default('JULIET')) + ':\\n' }}
+{{- message.content | trim + '\\n\\n' }}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ speaker | default('ROMEO') + ':\\n' }}{%- endif -%}
+"""
+STOP_STRINGS = ["\n\n"]
+
 
 def gguf_metadata(c, bpe):
     """-> key, type, value; of an array the value is (type of its elements, elements)."""
@@ -117,6 +133,8 @@ def gguf_metadata(c, bpe):
     for key in ("bos", "eos", "padding"):
         yield f"tokenizer.ggml.{key}_token_id", U32, bpe.end
     yield "tokenizer.ggml.add_bos_token", BOOL, True
+    yield "tokenizer.chat_template", STRING, CHAT_TEMPLATE
+    yield "tally.chat.stop_strings", ARRAY, (STRING, STOP_STRINGS)  # GGUF has no key of its own for them
 
 
 def write_gguf(path, metadata, named, alignment=32):
@@ -155,8 +173,10 @@ def main():
 
     write("config.json", json.dumps(config, indent=2, sort_keys=True))
     write("generation_config.json", json.dumps({"bos_token_id": bpe.end, "do_sample": True, "eos_token_id": [bpe.end],
-                                                "pad_token_id": bpe.end, "temperature": 0.8, "top_p": 0.95}, indent=2))
+                                                "pad_token_id": bpe.end, "stop_strings": STOP_STRINGS, "temperature": 0.8,
+                                                "top_p": 0.95}, indent=2))
     write("tokenizer.json", bpe.to_json())
+    write("chat_template.jinja", CHAT_TEMPLATE.rstrip("\n"))
     write("tokenizer_config.json", json.dumps({
         "add_prefix_space": False, "bos_token": END, "clean_up_tokenization_spaces": False, "eos_token": END, "pad_token": END,
         "model_max_length": config["max_position_embeddings"], "tokenizer_class": "PreTrainedTokenizerFast"}, indent=2))

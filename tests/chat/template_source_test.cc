@@ -51,6 +51,11 @@ TEST_F(InFolder, AStringOrAListOrFiles) {
   Write("additional_chat_templates/rag.jinja", "more");
   Write("additional_chat_templates/notes.txt", "no template");
   EXPECT_EQ(Show(Read()), "=file;rag=more;");
+  EXPECT_TRUE(Read()->at(0).stop.empty());
+  Write("generation_config.json", R"({"stop_strings": ["\n\n", "User:"]})");
+  EXPECT_EQ(Read()->at(1).stop, (std::vector<std::string>{"\n\n", "User:"}));
+  Write("generation_config.json", R"({"stop_strings": "User:"})");
+  EXPECT_EQ(Read()->at(0).stop, std::vector<std::string>{"User:"});
 }
 
 TEST_F(InFolder, WhatIsNoTemplateIsSaid) {
@@ -74,6 +79,8 @@ TEST(GgufTemplates, AreKeys) {
   inventory.metadata.Set("tokenizer.chat_template", std::string("plain"));
   inventory.metadata.Set("tokenizer.chat_templates", std::vector<std::string>{"tool_use"});
   EXPECT_EQ(Show(ReadChatTemplates(inventory, nullptr)), "=plain;tool_use=tools;");
+  inventory.metadata.Set("tally.chat.stop_strings", std::vector<std::string>{"\n\n"});
+  EXPECT_EQ(ReadChatTemplates(inventory, nullptr)->at(0).stop, std::vector<std::string>{"\n\n"});
   inventory.metadata.Set("tokenizer.chat_template", int64_t{3});
   EXPECT_EQ(Show(ReadChatTemplates(inventory, nullptr)),
             "m.gguf: key 'tokenizer.chat_template': expected a string, found an integer");

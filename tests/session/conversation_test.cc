@@ -122,6 +122,31 @@ TEST_F(Xyz, CallsGetIdsOfNineLetters) {
   EXPECT_EQ(chat_->messages()[3].content, "xz");
 }
 
+TEST_F(Xyz, ContentEndsBeforeAStopString) {
+  TurnOptions options = Greedy(20);
+  std::string streamed;
+  options.on_parts = [&](std::span<const OutputPart> parts) {
+    for (const OutputPart& part : parts) streamed += part.kind == OutputPart::Kind::kContent ? part.text : "";
+    return true;
+  };
+  options.stop = {"never", "yz"};
+  auto turn = chat_->Say({User("hello")}, options);
+  ASSERT_TRUE(turn.ok());
+  EXPECT_EQ(turn->generated.finish, FinishReason::kStop);
+  EXPECT_EQ(turn->answer.content, "x");
+  EXPECT_EQ(streamed, "x");
+  EXPECT_EQ(History(), (Lines{"user hello", "assistant x"}));
+  // Thinking is no content, and what only begins a stop string comes in the end.
+  format_->reasoning = 1;
+  options.stop = {"xy", "zz"};
+  turn = chat_->Say({User("you")}, options);
+  ASSERT_TRUE(turn.ok());
+  EXPECT_EQ(turn->generated.finish, FinishReason::kEos);
+  EXPECT_EQ(turn->answer.reasoning, "x");
+  EXPECT_EQ(turn->answer.content, "yz");
+  EXPECT_EQ(streamed, "xyz");
+}
+
 TEST_F(Xyz, AnInterruptedAnswerStaysAsFarAsItCame) {
   TurnOptions options = Greedy(20);
   int calls = 0;

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// tally chat: a conversation with a model.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine/app/chat_commands.h"
+#include "engine/app/chat_input.h"
+#include "engine/app/chat_options.h"
+#include "engine/app/chat_report.h"
+#include "engine/app/chat_talk.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+#include "engine/app/json.h"
+#include "engine/app/syntax.h"
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+Status SayAsUser(Talk& talk, std::string text) { return talk.Say({{.role = "user", .content = std::move(text)}}); }
+
+// One message and its answer.
+Result<int> AnswerOnce(const ChatFlags& flags, Talk& talk, std::string message) {
+  TALLY_RETURN_IF_ERROR(SayAsUser(talk, std::move(message)));
+  if (flags.json) PrintJson(ChatJson(flags, talk));
+  TALLY_RETURN_IF_ERROR(talk.Close());
+  return Interrupted() ? InterruptExitCode() : 0;
+}
+
+void Greet(const ChatFlags& flags, const Talk& talk) {
+  if (flags.quiet) return;
+  const size_t messages = talk.messages().size();
+  Note(Dim(Printable(talk.model().Description()) + "; " + talk.FormatDescription() + "; a context of " +
+           std::to_string(talk.engine().context()) + " tokens\n" +
+           (flags.session && messages > 0 ? Printable(*flags.session) + ": " + std::to_string(messages) + " messages\n" : "") +
+           "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends.\n"));
+}
+
+// `over`: the conversation is to end.
+FullContext AskAboutContext(ChatReader& reader, int64_t context, bool* over) {
+  Note("The context of " + std::to_string(context) + " tokens is full.\n");
+  for (;;) {
+    const TypedLine line = reader.Ask("[f]orget the oldest turns, [r]eset, or [q]uit? ");
+    *over = line.kind == TypedLine::Kind::kEnd || line.text == "q" || Terminated();
+    if (*over || line.kind == TypedLine::Kind::kInterrupted) return FullContext::kGiveUp;
+    if (line.text == "f") return FullContext::kForgetOldest;
+    if (line.text == "r") return FullContext::kReset;
+  }
+}
+
+// What is wrong with a turn is said, and the conversation goes on.
+void SayAndGoOn(Talk& talk, std::string message) {
+  const Status said = SayAsUser(talk, std::move(message));
+  if (!said.ok()) Note(Printable(said.message()) + "\n");
+}
+
+// Until somebody ends it, or `over`.
+void Converse(Talk& talk, ChatReader& reader, const bool& over) {
+  bool asked_to_end = false;  // by Ctrl-C at an empty line
+  while (!over && !Terminated() && PrintedAll()) {
+    ChatInput input = reader.Read();
+    const bool at_empty_line = input.kind == ChatInput::Kind::kInterrupted && input.text.empty();
+    if (input.kind == ChatInput::Kind::kEnd || (at_empty_line && asked_to_end)) return;
+    asked_to_end = at_empty_line;
+    if (at_empty_line && !Terminated()) Note("(Ctrl-C once more, or Ctrl-D, ends)\n");
+    if (input.kind == ChatInput::Kind::kCommand && !RunChatCommand(talk, input.text)) return;
+    if (input.kind == ChatInput::Kind::kMessage) SayAndGoOn(talk, std::move(input.text));
+    TakeInterrupt();  // it has stopped the answer
+  }
+}
+
+Result<int> RunChat(const ChatFlags& flags) {
+  TALLY_ASSIGN_OR_RETURN(std::optional<std::string> message, FirstMessage(flags));
+  const bool at_terminal = ::isatty(STDIN_FILENO) == 1 && !flags.json;
+  if (!message && !at_terminal) return BadInput("there is no message: give -p TEXT or -f FILE, or type at a terminal");
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Talk> talk, Talk::Begin(flags));
+  if (!at_terminal) return AnswerOnce(flags, *talk, std::move(*message));
+  if (!BeginConversation()) return InternalError("no pipe for signals");
+  const std::unique_ptr<LineEditor> editor = NewLineEditor();
+  {
+    ChatReader reader(*editor);
+    bool over = false;
+    talk->on_full_context = [&] { return AskAboutContext(reader, talk->engine().context(), &over); };
+    Greet(flags, *talk);
+    if (message) {
+      SayAndGoOn(*talk, std::move(*message));
+      TakeInterrupt();
+    }
+    Converse(*talk, reader, over);
+  }
+  TALLY_RETURN_IF_ERROR(talk->Close());
+  return Terminated() ? InterruptExitCode() : 0;
+}
+
+}  // namespace
+
+Action AddChat(CLI::App& app) {
+  auto flags = std::make_shared<ChatFlags>();
+  CLI::App* c = app.add_subcommand("chat", "Talk with a model at the terminal, and say what each answer cost");
+  AddChatFlags(*c, *flags);
+  c->footer(
+      "At a terminal the conversation goes on until Ctrl-D; /help lists what can be typed besides messages. Where standard input "
+      "is "
+      "no terminal, it is one message, which gets one answer.");
+  AddExamples(*c, {"tally chat -p \"What news from Rome?\" </dev/null",
+                   "echo \"Who art thou?\" | tally chat --system \"A street in Verona.\" --json"});
+  return [flags] {
+    const Result<int> code = RunChat(*flags);
+    return code.ok() ? *code : Report(code.status());
+  };
+}
+
+}  // namespace tally::app

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/chat_commands.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/app/console.h"
+#include "engine/app/json.h"
+#include "engine/app/usage.h"
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+struct Command {
+  std::string_view name, arguments, description;
+  void (*run)(Talk& talk, const std::string& arguments);  // null: ends the conversation
+};
+
+// Cuts the first word off.
+std::string FirstWord(std::string* text) {
+  const size_t end = std::min(text->find_first_of(" \t"), text->size());
+  std::string word = text->substr(0, end);
+  text->erase(0, std::min(text->find_first_not_of(" \t", end), text->size()));
+  return word;
+}
+
+// Of a command that did not work the conversation goes on.
+void Tell(const Status& status, const std::string& done) { Note(status.ok() ? done : Printable(status.message()) + "\n"); }
+
+void Reset(Talk& talk, const std::string&) {
+  talk.Reset();
+  Note("the conversation begins anew\n");
+}
+
+void System(Talk& talk, const std::string& text) {
+  if (!text.empty()) return talk.SetSystemPrompt(text);
+  const std::string prompt = talk.SystemPrompt();
+  Note(prompt.empty() ? "there is no system prompt\n" : Readable(prompt) + "\n");
+}
+
+void Save(Talk& talk, const std::string& path) {
+  if (path.empty()) return Note("/save FILE\n");
+  Tell(talk.Save(path), "saved: " + Printable(path) + "\n");
+}
+
+void Load(Talk& talk, const std::string& path) {
+  if (path.empty()) return Note("/load FILE\n");
+  const Status status = talk.Load(path);
+  const size_t messages = talk.conversation().messages().size();
+  Tell(status, "loaded: " + std::to_string(messages) + (messages == 1 ? " message, " : " messages, ") +
+                   std::to_string(talk.conversation().tokens()) + " tokens in the cache\n");
+}
+
+void Undo(Talk& talk, const std::string&) {
+  const std::optional<std::string> forgotten = talk.Undo();
+  Note(forgotten ? "forgotten: " + Printable(*forgotten, 60) + "\n" : "there is nothing to forget\n");
+}
+
+void Retry(Talk& talk, const std::string&) {
+  const Result<bool> said = talk.Retry();
+  Tell(said.status(), said.ok() && !*said ? "there is no message yet\n" : "");
+}
+
+void Books(Talk& talk, const std::string&) {
+  if (!talk.last()) return Note("there is no turn yet\n");
+  Note(RunTables(talk.last()->figures.books, talk.model().Description()));
+}
+
+void Tools(Talk& talk, const std::string&) {
+  const std::vector<std::string>& tools = talk.conversation().settings().tools;
+  std::string text = tools.empty() ? "the model has no tools (--tools FILE)\n" : "";
+  for (const std::string& tool : tools) {
+    const Json function = Json::parse(tool, nullptr, false).value("function", Json::object());
+    text += "  " + Printable(function.value("name", "")) + "  " + Printable(function.value("description", "")) + "\n";
+  }
+  for (const ToolCall& call : talk.OpenCalls()) text += "waits for a result: " + CallLine(call) + "\n";
+  Note(text);
+}
+
+void Tool(Talk& talk, const std::string& arguments) {
+  std::string result = arguments;
+  const std::string name = FirstWord(&result);
+  if (name.empty()) return Note("/tool NAME RESULT\n");
+  Tell(talk.AnswerCall(name, std::move(result)), "");
+}
+
+void Help(Talk& talk, const std::string& arguments);
+
+constexpr Command kCommands[] = {
+    {"help", "", "this list", Help},
+    {"reset", "", "begin anew; the system prompt stays", Reset},
+    {"system", "[TEXT]", "set the system prompt, or show it", System},
+    {"save", "FILE", "keep the conversation in a file", Save},
+    {"load", "FILE", "go on with one that was kept", Load},
+    {"undo", "", "forget the last message and its answer", Undo},
+    {"retry", "", "have the last message answered once more", Retry},
+    {"books", "", "all figures of the last turn", Books},
+    {"tools", "", "the tools, and calls that wait for a result", Tools},
+    {"tool", "NAME RESULT", "give the result of a call", Tool},
+    {"quit", "", "end; so does Ctrl-D", nullptr},
+};
+
+void Help(Talk&, const std::string&) {
+  std::string text;
+  for (const Command& command : kCommands) {
+    std::string title =
+        "  /" + std::string(command.name) + (command.arguments.empty() ? "" : " ") + std::string(command.arguments);
+    title.resize(std::max<size_t>(title.size() + 2, 22), ' ');
+    text += title + std::string(command.description) + "\n";
+  }
+  Note(text +
+       "A line that ends in \\ goes on in the next. \"\"\" opens a message of several lines, and closes it.\n"
+       "A message that begins with / is typed with two. Ctrl-C stops an answer.\n");
+}
+
+void NoteUnknown(const std::string& name) {
+  std::vector<std::string> names;
+  std::string list;
+  for (const Command& command : kCommands) {
+    names.emplace_back(command.name);
+    list += (list.empty() ? "/" : ", /") + names.back();
+  }
+  const std::optional<std::string> near = Nearest(name, names);
+  Note("there is no /" + Printable(name) + (near ? ": did you mean /" + *near + "?" : "") + " (" + list + ")\n");
+}
+
+}  // namespace
+
+bool RunChatCommand(Talk& talk, const std::string& line) {
+  std::string arguments = line;
+  const std::string name = FirstWord(&arguments);
+  arguments.resize(arguments.find_last_not_of(" \t") + 1);
+  const auto* const command = std::ranges::find(kCommands, name, &Command::name);
+  if (command == std::end(kCommands)) {
+    NoteUnknown(name);
+    return true;
+  }
+  if (command->run == nullptr) return false;
+  command->run(talk, arguments);
+  return true;
+}
+
+}  // namespace tally::app

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/chat_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "engine/app/chat_templates.h"
+#include "engine/app/numbers.h"
+#include "engine/app/syntax.h"
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, 3> kEfforts = {"low", "medium", "high"};
+
+// `where` names the option and its file in the message.
+Result<Json> ParseJson(const std::string& text, const std::string& where) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return BadInput(where + ": not valid JSON");
+  return json;
+}
+
+Status ReadTools(const std::string& path, ChatRequest* request) {
+  const std::string where = "--tools " + Quote(path);
+  TALLY_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  TALLY_ASSIGN_OR_RETURN(const Json tools, ParseJson(text, where));
+  if (!tools.is_array()) return BadInput(where + ": expected an array of tools");
+  for (const Json& tool : tools) {
+    const auto function = tool.find("function");
+    const bool named = tool.is_object() && function != tool.end() && function->is_object() && function->contains("name") &&
+                       function->at("name").is_string();
+    if (!named) {
+      return BadInput(where + ": tool " + std::to_string(request->tools.size() + 1) +
+                      R"(: expected {"type": "function", "function": {"name": ...}})");
+    }
+    request->tools.push_back(tool.dump());
+  }
+  return {};
+}
+
+Status ReadVariables(const std::string& text, ChatRequest* request) {
+  TALLY_ASSIGN_OR_RETURN(const Json variables, ParseJson(text, "--template-vars"));
+  if (!variables.is_object()) return BadInput("--template-vars: expected an object, {\"name\": value}");
+  for (const auto& [name, value] : variables.items()) request->variables[name] = value.dump();
+  return {};
+}
+
+// Of a template that is not the checkpoint's: what the tokenizer has.
+std::map<std::string, std::string> SpecialTokens(const Model& model) {
+  std::map<std::string, std::string> special;
+  const Tokenizer* const tokenizer = model.tokenizer();
+  if (tokenizer == nullptr) return special;
+  const std::vector<int32_t> ends = tokenizer->eos();
+  for (const auto& [name, id] : {std::pair{"bos_token", tokenizer->bos()}, {"eos_token", ends.empty() ? -1 : ends.front()}}) {
+    if (std::string text = id >= 0 ? tokenizer->ControlText(id) : ""; !text.empty()) special.emplace(name, std::move(text));
+  }
+  return special;
+}
+
+}  // namespace
+
+void AddChatFlags(CLI::App& command, ChatFlags& flags) {
+  AddModelFlags(command, flags.model);
+  command
+      .add_option("-p,--prompt", flags.prompt,
+                  "the first message (-: standard input, which is also read, as one message, where it is no terminal)")
+      ->allow_extra_args(false);
+  command.add_option("-f,--file", flags.file, "file with the first message; one newline at its end is dropped")
+      ->type_name(kFileType);
+  CLI::Option* const system =
+      command.add_option("--system", flags.system, "system prompt: what holds for the whole conversation")
+          ->allow_extra_args(false);
+  command.add_option("--system-file", flags.system_file, "file with the system prompt")->type_name(kFileType)->excludes(system);
+  command
+      .add_option("--chat-template", flags.chat_template,
+                  "how a conversation is written for the model, a file of Jinja or one of " + ChatTemplateNames() +
+                      " (else the checkpoint's own)")
+      ->type_name(kFileType);
+  command.add_option("--template-vars", flags.template_vars, "further variables of the template, as a JSON object")
+      ->type_name("JSON")
+      ->allow_extra_args(false);
+  Choices(command.add_option("--reasoning-effort", flags.effort, "how much to think, for models that know it"),
+          {kEfforts.begin(), kEfforts.end()});
+  CLI::Option* const think = command.add_flag("--thinking", flags.think, "ask for thinking (the template's enable_thinking)");
+  command.add_flag("--no-thinking", flags.no_think, "ask for none")->excludes(think);
+  command.add_option("--tools", flags.tools, "JSON file with an array of tools; calls are shown, /tool gives a result")
+      ->type_name(kFileType);
+  command.add_option("--session", flags.session, "file that the conversation goes on from, if it is there, and is kept in")
+      ->type_name(kFileType);
+  AddNumber(command, "-n,--tokens", flags.tokens, "most tokens of an answer (-1 or -2: until the context is full)");
+  AddSampling(command, flags.sampling, flags.seed_drawn);
+  command.add_option("--stop", flags.stop, "end an answer before this text (may be repeated)")->allow_extra_args(false);
+  command.add_flag("--show-prompt", flags.show_prompt, "say what the template made of the conversation, before every answer");
+  command.add_flag("-q,--quiet", flags.quiet, "the answers alone, neither thinking nor books");
+  command.add_flag("--json", flags.json, "one message, one answer, one JSON document on standard output");
+}
+
+Result<ChatRequest> RequestOf(const ChatFlags& flags) {
+  ChatRequest request;
+  if (!flags.effort.empty() && std::ranges::find(kEfforts, flags.effort) == kEfforts.end()) {
+    return BadInput("--reasoning-effort must be one of low, medium, high, not " + Quote(flags.effort));
+  }
+  request.reasoning_effort = flags.effort;
+  if (flags.think || flags.no_think) request.thinking = flags.think;
+  request.now = std::time(nullptr);
+  if (flags.tools) TALLY_RETURN_IF_ERROR(ReadTools(*flags.tools, &request));
+  if (flags.template_vars) TALLY_RETURN_IF_ERROR(ReadVariables(*flags.template_vars, &request));
+  std::optional<std::string> system = flags.system;
+  if (flags.system_file) {
+    TALLY_ASSIGN_OR_RETURN(system, ReadPromptText(*flags.system_file));
+  }
+  if (system) request.messages.push_back({.role = "system", .content = *system});
+  return request;
+}
+
+Result<std::optional<std::string>> FirstMessage(const ChatFlags& flags) {
+  if (flags.prompt && flags.file) return BadInput("give the first message once: -p TEXT or -f FILE");
+  if (flags.file || flags.prompt == "-") {
+    TALLY_ASSIGN_OR_RETURN(std::string text, ReadPromptText(flags.file.value_or("-")));
+    return std::optional(std::move(text));
+  }
+  if (flags.prompt) return flags.prompt;
+  return GivenInput();
+}
+
+Result<ChatTemplateSource> FindTemplate(const ChatFlags& flags, const Model& model, bool tools) {
+  if (!flags.chat_template) {
+    TALLY_RETURN_IF_ERROR(model.chat_templates().status());
+    const std::vector<ChatTemplateSource>& found = *model.chat_templates();
+    if (found.empty()) {
+      return BadInput(flags.model.model + ": the model has no chat template: give --chat-template FILE|NAME (" +
+                      ChatTemplateNames() + ")");
+    }
+    const auto for_tools = std::ranges::find(found, "tool_use", &ChatTemplateSource::name);  // as transformers names it
+    return tools && for_tools != found.end() ? *for_tools : found.front();
+  }
+  const std::string& given = *flags.chat_template;
+  ChatTemplateSource source = {.special_tokens = SpecialTokens(model)};
+  std::error_code ignored;
+  if (const NamedTemplate* const named = FindChatTemplate(given); named != nullptr) {
+    source.text = named->text;
+    source.origin = "--chat-template " + given;
+  } else if (!std::filesystem::exists(given, ignored)) {
+    return BadInput("--chat-template " + Quote(given) + ": no such file, and none of the names " + ChatTemplateNames());
+  } else {
+    TALLY_ASSIGN_OR_RETURN(source.text, ReadText(given));
+    source.origin = given;
+  }
+  return source;
+}
+
+}  // namespace tally::app

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/chat_report.h"
+
+#include <vector>
+
+#include "engine/app/run_books.h"
+
+namespace tally::app {
+namespace {
+
+Json CallsJson(const std::vector<ToolCall>& calls) {
+  Json list = Json::array();
+  for (const ToolCall& call : calls) list.push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
+  return list;
+}
+
+Json MessagesJson(const std::vector<ChatMessage>& messages) {
+  Json list = Json::array();
+  for (const ChatMessage& message : messages) {
+    Json one = {{"role", message.role}, {"content", message.content}};
+    if (!message.reasoning.empty()) one["reasoning"] = message.reasoning;
+    if (!message.tool_calls.empty()) one["tool_calls"] = CallsJson(message.tool_calls);
+    if (!message.tool_call_id.empty()) one["tool_call_id"] = message.tool_call_id;
+    if (!message.name.empty()) one["name"] = message.name;
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+// The tokens that the stretches become; null where they cannot be.
+Json TokensJson(const Tokenizer& tokenizer, const std::vector<PromptSegment>& prompt) {
+  std::vector<TextSegment> texts;
+  for (const PromptSegment& segment : prompt) texts.push_back({segment.text, segment.control});
+  const Result<std::vector<int32_t>> tokens = tokenizer.EncodeSegments(texts);
+  return tokens.ok() ? Json(*tokens) : Json();
+}
+
+}  // namespace
+
+Json ChatJson(const ChatFlags& flags, const Talk& talk) {
+  const LastTurn& last = *talk.last();
+  const RunBooks& books = last.figures.books;
+  const books::RunFigures& f = books.figures;
+  const GenerateResult& generated = last.turn.generated;
+  return {{"model", flags.model.model},
+          {"description", talk.model().Description()},
+          {"template", talk.source().origin},
+          {"format", talk.FormatDescription()},
+          {"answer", last.turn.answer.content},
+          {"reasoning", last.turn.answer.reasoning},
+          {"tool_calls", CallsJson(last.turn.answer.calls)},
+          {"finish", FinishName(generated.finish)},
+          {"messages", MessagesJson(talk.messages())},
+          {"prompt", JoinSegments(last.prompt)},
+          {"prompt_token_ids", TokensJson(*talk.model().tokenizer(), last.prompt)},
+          {"tokens", generated.tokens},
+          {"prompt_tokens", generated.prompt_tokens},
+          {"reused_tokens", last.figures.reused_tokens},
+          {"generated_tokens", generated.tokens.size()},
+          {"load_seconds", books.load_seconds},
+          {"first_token_seconds", generated.first_token_seconds > 0 ? Json(generated.first_token_seconds) : Json()},
+          {"prompt_seconds", generated.prompt_seconds},
+          {"generate_seconds", generated.generate_seconds},
+          {"prompt_tokens_per_second", f.prompt_tokens_per_second},
+          {"generated_tokens_per_second", f.decode_tokens_per_second},
+          {"parameters", ParametersJson(f)},
+          {"flops_per_token", Number(f.all.useful)},
+          {"bytes_per_token", Number(MovedBytesPerToken(f))},
+          {"seed", books.seed},
+          {"threads", talk.engine().threads()},
+          {"target", talk.engine().target()},
+          {"context", last.figures.context},
+          {"context_used", last.figures.context_used},
+          {"memory_bytes", MemoryJson(talk.engine())}};
+}
+
+}  // namespace tally::app

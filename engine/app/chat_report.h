@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// One turn as JSON.
+#pragma once
+
+#include "engine/app/chat_talk.h"
+#include "engine/app/json.h"
+
+namespace tally::app {
+
+// Of the last turn, which there is.
+Json ChatJson(const ChatFlags& flags, const Talk& talk);
+
+}  // namespace tally::app

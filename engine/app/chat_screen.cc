@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/chat_screen.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/app/console.h"
+#include "engine/app/rates.h"
+#include "engine/app/words.h"
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+using books::WithThousands;
+
+constexpr const char *kDim = "\x1b[2m", *kPlain = "\x1b[0m";
+
+std::string Tokens(int64_t n, double rate) {
+  return WithThousands(static_cast<uint64_t>(std::max<int64_t>(0, n))) + (n == 1 ? " token" : " tokens") +
+         (rate > 0 ? " at " + ShortRate(rate) + "/s" : "");
+}
+
+}  // namespace
+
+std::string Readable(std::string_view text) {
+  std::string readable;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find_first_of("\n\t", at), text.size());
+    readable += Printable(text.substr(at, end - at));
+    if (end < text.size()) readable += text[end];
+    at = end + 1;
+  }
+  return readable;
+}
+
+std::string CallLine(const ToolCall& call) { return "call " + Printable(call.name) + " " + Printable(call.arguments); }
+
+std::string Dim(const std::string& text) {
+  if (!ColourOn(Stream::kError)) return text;
+  const size_t end = text.find_last_not_of('\n') + 1;
+  return kDim + text.substr(0, end) + kPlain + text.substr(end);
+}
+
+bool AnswerScreen::Show(std::span<const OutputPart> parts) {
+  for (const OutputPart& part : parts) {
+    if (part.kind == OutputPart::Kind::kContent && !part.text.empty()) {
+      Enter(Mode::kContent);
+      Write(Readable(part.text));
+    }
+    if (part.kind == OutputPart::Kind::kReasoning && !part.text.empty() && show_thinking_) {
+      Enter(Mode::kReasoning);
+      Write(Readable(part.text));
+    }
+    if (part.kind == OutputPart::Kind::kCall) call_open_ = true;
+    if (part.call) {
+      Enter(Mode::kContent);
+      Write((at_line_start_ ? "" : "\n") + CallLine(*part.call) + "\n");
+      call_open_ = false;
+    }
+  }
+  return PrintedAll();
+}
+
+void AnswerScreen::End() {
+  if (call_open_) {
+    Enter(Mode::kContent);
+    Write(std::string(at_line_start_ ? "" : "\n") + "(a call that was not finished)\n");
+  }
+  call_open_ = false;
+  if (!at_line_start_) Write("\n");
+  Enter(Mode::kNothing);
+}
+
+void AnswerScreen::Enter(Mode mode) {
+  if (mode == mode_) return;
+  if (!at_line_start_) Write("\n");
+  const bool colour = ColourOn(Stream::kError);
+  if (mode_ == Mode::kReasoning) Note(colour ? kPlain : "[/thinking]\n");
+  if (mode == Mode::kReasoning) Note(colour ? kDim : "[thinking]\n");
+  mode_ = mode;
+}
+
+void AnswerScreen::Write(std::string_view text) {
+  if (text.empty()) return;
+  if (mode_ == Mode::kReasoning) {
+    Note(text);
+  } else {
+    Print(text);
+    (void)PrintedAll();  // before what goes to standard error next
+  }
+  at_line_start_ = text.ends_with('\n');
+}
+
+std::string TurnLine(const TurnFigures& turn, size_t width) {
+  const RunBooks& run = turn.books;
+  const books::RunFigures& f = run.figures;
+  std::vector<std::string> words = {"prompt " + Tokens(f.prompt_tokens, f.prompt_tokens_per_second)};
+  if (turn.reused_tokens > 0) words.back() += " (" + WithThousands(static_cast<uint64_t>(turn.reused_tokens)) + " reused)";
+  words.push_back("answer " + Tokens(f.generated_tokens, f.decode_tokens_per_second));
+  if (run.first_token_seconds > 0) words.push_back("the first after " + ShortSeconds(run.first_token_seconds));
+  if (f.decode_tokens > 0) {
+    words.push_back("a token " + WithThousands(f.parameters.active_all) + " parameters, " + Scaled(f.all.useful, "FLOPs") + ", " +
+                    Scaled(MovedBytesPerToken(f), "B"));
+  }
+  words.push_back("context " + WithThousands(static_cast<uint64_t>(turn.context_used)) + " of " +
+                  WithThousands(static_cast<uint64_t>(turn.context)));
+  if (run.ended != FinishName(FinishReason::kEos) && run.ended != FinishName(FinishReason::kStop)) {
+    words.push_back("ended: " + run.ended);
+  }
+  return Join(WrapWords(Join(words, "; "), width), "\n") + "\n";
+}
+
+}  // namespace tally::app

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/chat_talk.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "engine/app/chat_templates.h"
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+#include "engine/app/kept_bench.h"
+#include "engine/app/prompt_bar.h"
+#include "engine/app/record_files.h"
+#include "engine/base/format.h"
+#include "engine/machine/machine.h"
+
+namespace tally::app {
+namespace {
+
+// Of the engine: where windows drop positions a conversation keeps a second one, to go back to where an answer began.
+int32_t SequencesFor(const Recipe& recipe) {
+  return std::ranges::any_of(recipe.layers, [](const auto& layer) { return layer.window > 0; }) ? 2 : 1;
+}
+
+bool IsSystem(const ChatMessage& message) { return message.role == "system"; }
+
+// The last message of a user; the end where there is none.
+std::vector<ChatMessage>::const_iterator LastUser(const std::vector<ChatMessage>& messages) {
+  const auto found = std::find_if(messages.rbegin(), messages.rend(), [](const ChatMessage& m) { return m.role == "user"; });
+  return found == messages.rend() ? messages.end() : std::prev(found.base());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
+  TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
+  if (flags.tokens < -2) {
+    return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
+  }
+  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
+  std::unique_ptr<Talk> talk(new Talk(flags));
+  TALLY_ASSIGN_OR_RETURN(talk->model_path_, ModelPath(flags.model.model, flags.model.yes));
+  if (flags.session) {
+    TALLY_RETURN_IF_ERROR(CheckOutputFile("--session", *flags.session, talk->model_path_,
+                                          {flags.file, flags.system_file, flags.tools, flags.chat_template}));
+  }
+  const double begin = MonotonicSeconds();
+  TALLY_ASSIGN_OR_RETURN(talk->loaded_.model, LoadModelOnly(flags.model.model, load));
+  const Model& model = talk->model();
+  TALLY_RETURN_IF_ERROR(model.tokenizer_status());
+  if (model.tokenizer() == nullptr)
+    return BadInput(flags.model.model + ": the model has no tokenizer, and no conversation without");
+  TALLY_ASSIGN_OR_RETURN(talk->source_, FindTemplate(flags, model, !request.tools.empty()));
+  const bool from_file = flags.chat_template && FindChatTemplate(*flags.chat_template) == nullptr;  // which is run as it is
+  TALLY_ASSIGN_OR_RETURN(talk->format_, MakeChatFormat(talk->source_, /*native=*/!from_file));
+  load.progress = nullptr;
+  load.sequences = SequencesFor(model.recipe());
+  TALLY_ASSIGN_OR_RETURN(talk->loaded_.engine, NewEngine(talk->loaded_.model, load));
+  talk->loaded_.seconds = MonotonicSeconds() - begin;
+  TALLY_ASSIGN_OR_RETURN(talk->conversation_, NewConversation(*talk->loaded_.engine, talk->format_));
+  TALLY_RETURN_IF_ERROR(talk->OpenSession(request));
+  TALLY_RETURN_IF_ERROR(talk->TryTemplate());
+  return talk;
+}
+
+Status Talk::OpenSession(const ChatRequest& request) {
+  std::error_code ignored;
+  if (!flags_.session || !std::filesystem::exists(*flags_.session, ignored)) {
+    conversation_->settings() = request;
+    conversation_->SetMessages(request.messages);
+    return {};
+  }
+  TALLY_RETURN_IF_ERROR(Load(*flags_.session));
+  // What was given now holds; the rest is as it was kept.
+  ChatRequest& settings = conversation_->settings();
+  settings.now = request.now;
+  if (flags_.tools) settings.tools = request.tools;
+  if (!flags_.effort.empty()) settings.reasoning_effort = request.reasoning_effort;
+  if (request.thinking) settings.thinking = request.thinking;
+  for (const auto& [name, value] : request.variables) settings.variables[name] = value;
+  if (!request.messages.empty()) SetSystemPrompt(request.messages.front().content);
+  return {};
+}
+
+// A template that cannot work must not wait for the first message. One that has made the prompts of a session has been tried.
+Status Talk::TryTemplate() {
+  if (LastUser(messages()) != messages().end()) return {};
+  return PromptOf({{.role = "user", .content = "Hello"}}).status();
+}
+
+Result<std::vector<PromptSegment>> Talk::PromptOf(const std::vector<ChatMessage>& messages) {
+  ChatRequest request = conversation_->settings();
+  request.messages = conversation_->messages();
+  request.messages.insert(request.messages.end(), messages.begin(), messages.end());
+  request.add_generation_prompt = true;
+  return format_->Render(request);
+}
+
+Result<Turn> Talk::SayOnce(const std::vector<ChatMessage>& messages) {
+  TurnOptions options;
+  options.max_tokens = flags_.tokens < 0 ? -1 : flags_.tokens;
+  options.sampling = flags_.sampling;
+  options.sampling.seed += draws_++;
+  options.stop = source_.stop;
+  options.stop.insert(options.stop.end(), flags_.stop.begin(), flags_.stop.end());
+  options.interrupted = Interrupted;
+  PromptBar bar(*loaded_.engine);
+  options.prompt_progress = [&](int64_t done, int64_t total) { bar.Show(done, total); };
+  AnswerScreen screen(/*show_thinking=*/!flags_.quiet);
+  if (!flags_.json) options.on_parts = [&](std::span<const OutputPart> parts) { return screen.Show(parts); };
+  loaded_.engine->ledger().Reset();  // the figures are the turn's
+  Result<Turn> turn = conversation_->Say(messages, options);
+  bar.Wipe();
+  screen.End();
+  return turn;
+}
+
+Status Talk::Say(std::vector<ChatMessage> messages) {
+  results_.clear();
+  LastTurn last;
+  for (;;) {
+    TALLY_ASSIGN_OR_RETURN(last.prompt, PromptOf(messages));
+    if (flags_.show_prompt && !flags_.json) Note(Dim(Readable(JoinSegments(last.prompt))) + "\n");
+    Result<Turn> turn = SayOnce(messages);
+    if (turn.ok()) {
+      last.turn = std::move(*turn);
+      break;
+    }
+    if (!conversation_->ContextIsFull()) return turn.status();
+    if (!on_full_context) return BadInput(turn.status().message() + ": -c N makes the context larger");
+    if (!MadeRoom()) return Status(StatusCode::kInterrupted, "the message was dropped");
+  }
+  Engine& engine = *loaded_.engine;
+  const GenerateResult& generated = last.turn.generated;
+  last.figures = {.books = {.figures = MeasureRun(engine, generated),
+                            .ended = FinishName(generated.finish),
+                            .load_seconds = loaded_.seconds,
+                            .first_token_seconds = generated.first_token_seconds,
+                            .peak_resident = PeakResidentBytes(),
+                            .planned_memory = engine.memory_plan().total(),
+                            .read_bandwidth = KeptReadBandwidth(engine.threads()),
+                            .seed = flags_.sampling.seed + draws_ - 1,
+                            .samples = flags_.sampling.temperature > 0,
+                            .seed_drawn = flags_.seed_drawn},
+                  .reused_tokens = last.turn.reused_tokens,
+                  .context_used = conversation_->tokens(),
+                  .context = engine.context()};
+  if (!flags_.json && !flags_.quiet) Note(Dim(TurnLine(last.figures, OutputWidth(0))));
+  last_ = std::move(last);
+  return last_->turn.generated.error;
+}
+
+bool Talk::MadeRoom() {
+  switch (on_full_context()) {
+    case FullContext::kGiveUp: return false;
+    case FullContext::kReset: conversation_->Reset(); return true;
+    case FullContext::kForgetOldest: break;
+  }
+  const Result<bool> forgot = conversation_->ForgetOldest();
+  if (forgot.ok() && *forgot) return true;
+  Note(forgot.ok() ? "nothing is left to forget: the message alone has no room (-c N makes the context larger)\n"
+                   : Printable(forgot.status().message()) + "\n");
+  return false;
+}
+
+Result<bool> Talk::Retry() {
+  const std::vector<ChatMessage> before = conversation_->messages();
+  const auto user = LastUser(before);
+  if (user == before.end()) return false;
+  conversation_->Undo();
+  const Status said = Say({*user});
+  const bool stopped_early = said.ok() && last_->turn.generated.finish == FinishReason::kInterrupted &&
+                             last_->turn.generated.tokens.empty();  // which leaves no trace
+  if (!said.ok() || stopped_early) conversation_->SetMessages(before);
+  TALLY_RETURN_IF_ERROR(said);
+  return true;
+}
+
+std::vector<ToolCall> Talk::OpenCalls() const {
+  const std::vector<ChatMessage>& messages = conversation_->messages();
+  if (messages.empty() || messages.back().role != "assistant") return {};
+  std::vector<ToolCall> open = messages.back().tool_calls;
+  for (const ChatMessage& result : results_) {
+    const auto answered = std::ranges::find_if(
+        open, [&](const ToolCall& call) { return call.id == result.tool_call_id && call.name == result.name; });
+    if (answered != open.end()) open.erase(answered);
+  }
+  return open;
+}
+
+Status Talk::AnswerCall(std::string_view tool, std::string result) {
+  const std::vector<ToolCall> open = OpenCalls();
+  const auto call = std::ranges::find(open, tool, &ToolCall::name);
+  if (call == open.end()) return BadInput("no call of " + Quote(tool) + " waits for a result");
+  results_.push_back({.role = "tool", .content = std::move(result), .tool_call_id = call->id, .name = call->name});
+  if (open.size() > 1) return {};
+  return Say(std::exchange(results_, {}));
+}
+
+std::string Talk::SystemPrompt() const {
+  const std::vector<ChatMessage>& messages = conversation_->messages();
+  return !messages.empty() && IsSystem(messages.front()) ? messages.front().content : "";
+}
+
+void Talk::SetSystemPrompt(const std::string& text) {
+  std::vector<ChatMessage> messages = conversation_->messages();
+  if (!messages.empty() && IsSystem(messages.front())) messages.erase(messages.begin());
+  messages.insert(messages.begin(), {.role = "system", .content = text});
+  conversation_->SetMessages(std::move(messages));
+}
+
+std::optional<std::string> Talk::Undo() {
+  const std::vector<ChatMessage>& messages = conversation_->messages();
+  const auto user = LastUser(messages);
+  if (user == messages.end()) return std::nullopt;
+  std::string forgotten = user->content;
+  results_.clear();
+  conversation_->Undo();
+  return forgotten;
+}
+
+void Talk::Reset() {
+  results_.clear();
+  conversation_->Reset();
+}
+
+Status Talk::Load(const std::string& path) {
+  TALLY_RETURN_IF_ERROR(conversation_->Load(path));
+  results_.clear();
+  last_.reset();
+  return {};
+}
+
+Status Talk::Save(const std::string& path) const {
+  TALLY_RETURN_IF_ERROR(CheckOutputFile("/save", path, model_path_, {}));
+  return conversation_->Save(path);
+}
+
+Status Talk::Close() const { return flags_.session ? conversation_->Save(*flags_.session) : Status(); }
+
+}  // namespace tally::app

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A conversation of `tally chat`: its turns, shown and counted, and what its commands do to it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/api/tally.h"
+#include "engine/app/chat_options.h"
+#include "engine/app/chat_screen.h"
+#include "engine/base/status.h"
+
+namespace tally::app {
+
+// What to do where the context has no room for a turn.
+enum class FullContext { kForgetOldest, kReset, kGiveUp };
+
+struct LastTurn {
+  Turn turn;
+  TurnFigures figures;
+  std::vector<PromptSegment> prompt;
+};
+
+class Talk {
+ public:
+  // Loads the model, finds its template and tries it. kBadInput: what is wrong with one of them, with a tool or with the session.
+  // `flags` must outlive the talk.
+  static Result<std::unique_ptr<Talk>> Begin(const ChatFlags& flags);
+
+  // Asked where a turn has no room; null: the turn fails with a line that names -c.
+  std::function<FullContext()> on_full_context = {};
+
+  // A user's message, or results of tools: runs the turn, shows the answer and what it cost. Where the turn fails, the conversation is
+  // as before.
+  Status Say(std::vector<ChatMessage> messages);
+  // The last message of a user once more, with other random draws. False: there is none.
+  Result<bool> Retry();
+  // Takes a result of the tool that the model has called. When all calls have theirs, the model goes on. kBadInput: no such call.
+  Status AnswerCall(std::string_view tool, std::string result);
+  // Calls of the last answer that have no result yet.
+  std::vector<ToolCall> OpenCalls() const;
+
+  // Of the conversation so far; empty: it has none.
+  std::string SystemPrompt() const;
+  void SetSystemPrompt(const std::string& text);
+  std::optional<std::string> Undo();  // the message that was forgotten; none: there is none
+  void Reset();
+  Status Load(const std::string& path);
+  Status Save(const std::string& path) const;  // kBadInput: also a file of the model
+  // --session: after the last turn.
+  Status Close() const;
+
+  Conversation& conversation() { return *conversation_; }
+  const std::vector<ChatMessage>& messages() const { return conversation_->messages(); }
+  const std::optional<LastTurn>& last() const { return last_; }
+  const Model& model() const { return *loaded_.model; }
+  const Engine& engine() const { return *loaded_.engine; }
+  const ChatTemplateSource& source() const { return source_; }
+  std::string FormatDescription() const { return format_->Description(); }
+
+ private:
+  explicit Talk(const ChatFlags& flags) : flags_(flags) {}
+  Status TryTemplate();
+  Status OpenSession(const ChatRequest& request);
+  Result<std::vector<PromptSegment>> PromptOf(const std::vector<ChatMessage>& messages);
+  Result<Turn> SayOnce(const std::vector<ChatMessage>& messages);
+  bool MadeRoom();  // as on_full_context chooses
+
+  const ChatFlags& flags_;
+  std::string model_path_;
+  Loaded loaded_;
+  ChatTemplateSource source_;
+  std::shared_ptr<const ChatFormat> format_;
+  std::unique_ptr<Conversation> conversation_;
+  std::vector<ChatMessage> results_;  // of tools, until all are there
+  std::optional<LastTurn> last_;
+  uint64_t draws_ = 0;  // answers that were drawn: each has a seed of its own
+};
+
+}  // namespace tally::app

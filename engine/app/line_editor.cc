@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/line_editor.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cwchar>
+#include <optional>
+#include <utility>
+
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+#include "engine/app/libedit.h"
+
+namespace tally::app {
+namespace {
+
+// What a wait for the keyboard came to.
+enum class Key { kReady, kSignal, kTerminalChanged };
+
+// Until something was typed or a signal has come.
+Key WaitForKey() {
+  pollfd waiting[] = {{STDIN_FILENO, POLLIN, 0}, {WakeDescriptor(), POLLIN, 0}};
+  for (;;) {
+    if (Interrupted()) return Key::kSignal;
+    if (::poll(waiting, 2, -1) < 0 && errno != EINTR) return Key::kReady;  // reading says what is wrong
+    if (waiting[1].revents != 0) {
+      if (TakeWakeUp()) return Key::kTerminalChanged;
+    } else if (waiting[0].revents != 0) {
+      return Key::kReady;
+    }
+  }
+}
+
+// A byte from the keyboard; none: its end.
+std::optional<char> ReadByte() {
+  char c = 0;
+  for (;;) {
+    const ssize_t n = ::read(STDIN_FILENO, &c, 1);
+    if (n == 1) return c;
+    if (n == 0 || errno != EINTR) return std::nullopt;
+  }
+}
+
+TypedLine Interruption(std::string text) {
+  Note("\n");
+  TakeInterrupt();
+  return {TypedLine::Kind::kInterrupted, std::move(text)};
+}
+
+// The terminal's own line, which only its end makes readable.
+class PlainEditor : public LineEditor {
+ public:
+  TypedLine Read(const std::string& prompt) override {
+    Note(prompt);
+    for (std::string line;;) {
+      const Key key = WaitForKey();
+      if (key == Key::kSignal) return Interruption(std::move(line));
+      if (key == Key::kTerminalChanged) continue;
+      const std::optional<char> c = ReadByte();
+      if (c == '\n') return {TypedLine::Kind::kLine, std::move(line)};
+      if (c) {
+        line += *c;
+        continue;
+      }
+      Note("\n");
+      return {line.empty() ? TypedLine::Kind::kEnd : TypedLine::Kind::kLine, std::move(line)};
+    }
+  }
+  void Remember(const std::string&) override {}
+};
+
+#ifdef TALLY_LIBEDIT
+
+class LibeditEditor : public LineEditor {
+ public:
+  explicit LibeditEditor(const Libedit& l) : l_(l), edit_(l.init("tally", stdin, stderr, stderr)), history_(l.history_init()) {
+    if (edit_ == nullptr || history_ == nullptr) return;
+    HistEvent event{};
+    constexpr int kRemembered = 1000;
+    l_.history(history_, &event, H_SETSIZE, kRemembered);
+    l_.history(history_, &event, H_SETUNIQUE, 1);  // a line that is that before it is not kept twice
+    l_.set(edit_, EL_CLIENTDATA, this);
+    l_.set(edit_, EL_PROMPT, Prompt);
+    l_.set(edit_, EL_HIST, l_.history, history_);
+    l_.set(edit_, EL_GETCFN, ReadCharacter);
+    l_.set(edit_, EL_SIGNAL, 0);
+    l_.set(edit_, EL_EDITOR, "emacs");
+    l_.set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    l_.set(edit_, EL_BIND, "\\e[3~", "ed-delete-next-char", nullptr);
+    l_.source(edit_, nullptr);  // the user's own keys: ~/.editrc, where there is one
+  }
+  LibeditEditor(const LibeditEditor&) = delete;
+  LibeditEditor& operator=(const LibeditEditor&) = delete;
+  ~LibeditEditor() override {
+    if (history_ != nullptr) l_.history_end(history_);
+    if (edit_ != nullptr) l_.end(edit_);
+  }
+  bool usable() const { return edit_ != nullptr && history_ != nullptr; }
+
+  TypedLine Read(const std::string& prompt) override {
+    prompt_ = prompt;
+    interrupted_.reset();
+    int length = 0;
+    const char* const line = l_.gets(edit_, &length);
+    if (interrupted_) return Interruption(std::move(*interrupted_));
+    if (line == nullptr || length <= 0) {
+      Note("\n");
+      return {TypedLine::Kind::kEnd, {}};
+    }
+    std::string text(line, static_cast<size_t>(length));
+    if (text.ends_with('\n')) text.pop_back();
+    return {TypedLine::Kind::kLine, std::move(text)};
+  }
+  void Remember(const std::string& line) override {
+    HistEvent event{};
+    l_.history(history_, &event, H_ENTER, line.c_str());
+  }
+
+ private:
+  static LibeditEditor& Of(EditLine* edit) {
+    void* self = nullptr;
+    LoadedLibedit()->get(edit, EL_CLIENTDATA, &self);
+    return *static_cast<LibeditEditor*>(self);
+  }
+  static char* Prompt(EditLine* edit) { return Of(edit).prompt_.data(); }
+  // 1: a character, 0: the end, -1: a signal, at which reading ends.
+  static int ReadCharacter(EditLine* edit, wchar_t* character) {
+    LibeditEditor& self = Of(edit);
+    std::mbstate_t state{};
+    for (;;) {
+      const Key key = WaitForKey();
+      if (key == Key::kSignal) {
+        const LineInfo* const typed = self.l_.line(edit);
+        self.interrupted_.emplace(typed->buffer, typed->lastchar);
+        return -1;
+      }
+      if (key == Key::kTerminalChanged) {
+        self.Redraw();
+        continue;
+      }
+      const std::optional<char> c = ReadByte();
+      if (!c) return 0;
+      const size_t read = std::mbrtowc(character, &*c, 1, &state);
+      if (read == static_cast<size_t>(-2)) continue;  // more bytes belong to it
+      if (read != static_cast<size_t>(-1)) return 1;
+      state = {};  // no character of the locale: dropped
+    }
+  }
+  void Redraw() {
+    l_.resize(edit_);
+    l_.set(edit_, EL_PREP_TERM, 0);  // forgets the modes that it believes in
+    l_.set(edit_, EL_PREP_TERM, 1);
+    l_.set(edit_, EL_REFRESH);
+  }
+
+  const Libedit& l_;
+  EditLine* edit_;
+  History* history_;
+  std::string prompt_;
+  std::optional<std::string> interrupted_;  // what had been typed when a signal came
+};
+
+#endif
+
+}  // namespace
+
+std::unique_ptr<LineEditor> NewLineEditor() {
+#ifdef TALLY_LIBEDIT
+  if (const Libedit* const library = CanMoveCursor(Stream::kError) ? LoadedLibedit() : nullptr; library != nullptr) {
+    auto editor = std::make_unique<LibeditEditor>(*library);
+    if (editor->usable()) return editor;
+  }
+#endif
+  return std::make_unique<PlainEditor>();
+}
+
+}  // namespace tally::app

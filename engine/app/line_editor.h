@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines that somebody types at the terminal of standard input.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tally::app {
+
+struct TypedLine {
+  enum class Kind {
+    kLine,
+    kEnd,          // Ctrl-D, or the terminal is gone
+    kInterrupted,  // Ctrl-C, which is taken, or a signal that asks for an end
+  };
+  Kind kind = Kind::kEnd;
+  std::string text = {};  // without its end; of an interrupted line what had been typed, where that is known
+};
+
+class LineEditor {
+ public:
+  virtual ~LineEditor() = default;
+  // Behind `prompt`, which goes to standard error. Wants BeginConversation (interrupt.h).
+  virtual TypedLine Read(const std::string& prompt) = 0;
+  // What the keys for earlier lines bring back, oldest first.
+  virtual void Remember(const std::string& line) = 0;
+};
+
+// With libedit (https://www.thrysoee.dk/editline): keys, and earlier lines. Without it, or where the terminal cannot move its cursor, the system's
+// own line.
+std::unique_ptr<LineEditor> NewLineEditor();
+
+// The lines that earlier conversations have kept: $XDG_STATE_HOME/tally/chat_history, without that variable
+// ~/.local/state/tally/chat_history (https://specifications.freedesktop.org/basedir-spec). For its owner alone.
+class LineHistory {
+ public:
+  // Empty where there is none.
+  std::vector<std::string> Read() const;
+  // Adds lines to what is kept by then, and drops the oldest. That it cannot be written is no error.
+  void Append(const std::vector<std::string>& lines) const;
+};
+
+}  // namespace tally::app
