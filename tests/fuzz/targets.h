@@ -31,8 +31,7 @@ extern const Target kJinja;          // chat templates, rendered with variables
 extern const Target kTokenList;      // the lists of token ids of the command line
 extern const Target kHarmonyOutput;  // pieces of an answer in harmony
 extern const Target kHarmonyPrompt;  // a tool, variables and messages, rendered as harmony
-
-extern const Target kAnswers;  // output of models in every format of calls and thinking
+extern const Target kAnswers;        // output of models in every format of calls and thinking
 
 inline constexpr const Target* kTargets[] = {
     &kGguf, &kGgufSplit, &kSafetensors, &kHuggingFace, &kCountedConfig, &kTokenizerGguf, &kTokenizerJson, &kRanks,
