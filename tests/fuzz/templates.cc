@@ -73,6 +73,7 @@ std::vector<std::string> JinjaSeeds() {
       "{# c -#}  {% raw %}{{ x }}{%- endraw %}{% with a = 1, b = x %}{{ a ~ b }}{% endwith %}{% generation %}{{ x|e }}{% "
       "endgeneration %}"
       "{{ raise_exception('no ' + x) if n == 4 }}{{ strftime_now('%Y-%m-%d') }}",
+      "{% macro m(n) %}{{ [n, m(n + 1)] }}{% endmacro %}{{ m(0) }}",
       std::string("{{ a.b[0] }}{{ c }}").append(kNextFile).append(R"({"a": {"b": ["x"]}, "c": {"k": [1.5, null, "y"]}})"),
   };
 }

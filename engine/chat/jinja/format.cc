@@ -28,9 +28,12 @@ struct Layout {
 // The digits of an integer in a base, without sign.
 std::string Digits(int64_t number, unsigned base, bool upper) {
   uint64_t rest = number < 0 ? 0 - static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
+  const char* const known = upper ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
-  do digits += (upper ? "0123456789ABCDEF" : "0123456789abcdef")[rest % base];
-  while ((rest /= base) != 0);
+  do {
+    digits += known[rest % base];
+    rest /= base;
+  } while (rest != 0);
   std::reverse(digits.begin(), digits.end());
   return digits;
 }
