@@ -44,9 +44,9 @@ int Main(int argc, char** argv) {
   std::string names;
   using Add = Action (*)(CLI::App&);
   const std::pair<const char*, Add> kAll[] = {{"run", AddRun},
+                                              {"chat", AddChat},
                                               {"count", AddCount},
                                               {"fit", AddFit},
-                                              {"chat", AddChat},
                                               {"audit", AddAudit},
                                               {"bench", AddBench},
                                               {"report", AddReport},
