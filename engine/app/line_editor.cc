@@ -143,8 +143,8 @@ class LibeditEditor : public LineEditor {
       }
       const std::optional<char> c = ReadByte();
       if (!c) return 0;
-      const size_t read = std::mbrtowc(character, &*c, 1, &state);
-      if (read == static_cast<size_t>(-2)) continue;  // more bytes belong to it
+      const size_t read = std::mbrtowc(character, &*c, 1, &state);  // NOLINT(concurrency-mt-unsafe): the state is ours
+      if (read == static_cast<size_t>(-2)) continue;                // more bytes belong to it
       if (read != static_cast<size_t>(-1)) return 1;
       state = {};  // no character of the locale: dropped
     }
