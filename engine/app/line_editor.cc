@@ -104,6 +104,7 @@ class LibeditEditor : public LineEditor {
     prompt_ = prompt;
     interrupted_.reset();
     int length = 0;
+    l_.set(edit_, EL_PREP_TERM, 1);  // before the prompt is there: what is typed at it must not meet the terminal's own line
     const char* const line = l_.gets(edit_, &length);
     if (interrupted_) return Interruption(std::move(*interrupted_));
     if (line == nullptr || length <= 0) {
