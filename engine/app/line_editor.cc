@@ -104,6 +104,7 @@ class LibeditEditor : public LineEditor {
     prompt_ = prompt;
     interrupted_.reset();
     int length = 0;
+    l_.set(edit_, EL_PREP_TERM, 1);  // before the prompt is there: what is typed at it must not meet the terminal's own line
     const char* const line = l_.gets(edit_, &length);
     if (interrupted_) return Interruption(std::move(*interrupted_));
     if (line == nullptr || length <= 0) {
@@ -143,8 +144,8 @@ class LibeditEditor : public LineEditor {
       }
       const std::optional<char> c = ReadByte();
       if (!c) return 0;
-      const size_t read = std::mbrtowc(character, &*c, 1, &state);
-      if (read == static_cast<size_t>(-2)) continue;  // more bytes belong to it
+      const size_t read = std::mbrtowc(character, &*c, 1, &state);  // NOLINT(concurrency-mt-unsafe): the state is ours
+      if (read == static_cast<size_t>(-2)) continue;                // more bytes belong to it
       if (read != static_cast<size_t>(-1)) return 1;
       state = {};  // no character of the locale: dropped
     }

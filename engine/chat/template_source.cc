@@ -43,7 +43,7 @@ class Reader {
     TALLY_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path, kMaxTemplateBytes));
     return Add(std::move(name), std::move(text), Printable(path));
   }
-  void SetStop(std::vector<std::string> stop) {
+  void SetStop(const std::vector<std::string>& stop) {
     for (ChatTemplateSource& source : found_) source.stop = stop;
   }
   bool empty() const { return found_.empty(); }
@@ -148,8 +148,8 @@ Result<std::vector<ChatTemplateSource>> FromDirectory(const fs::path& directory)
   }
   if (reader.empty()) TALLY_RETURN_IF_ERROR(AddConfigured(config, config_path, &reader));
   if (reader.empty()) return reader.Take();
-  TALLY_ASSIGN_OR_RETURN(std::vector<std::string> stop, StopStrings(directory));
-  reader.SetStop(std::move(stop));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> stop, StopStrings(directory));
+  reader.SetStop(stop);
   return reader.Take();
 }
 

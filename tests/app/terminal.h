@@ -70,7 +70,13 @@ class Terminal {
     while (Read(30'000)) {
     }
     int status = 0;
-    waitpid(pid_, &status, 0);
+    if (waitpid(pid_, &status, WNOHANG) == 0) {  // closing a terminal comes before the end of a process, but not by much
+      usleep(500'000);
+      if (waitpid(pid_, &status, WNOHANG) == 0) {
+        ADD_FAILURE() << "it has not ended: " << shown_.substr(seen_);
+        return -1;
+      }
+    }
     pid_ = 0;
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
