@@ -79,7 +79,7 @@ TEST(CliWords, HelpFitsTheScreen) {
   const std::string help = Text({"--help"});
   EXPECT_LE(LinesOf(help).size(), 27u) << help;
   const std::vector<std::string> commands = Commands();
-  EXPECT_EQ(commands[0] + " " + commands[1] + " " + commands[2], "run count fit");
+  EXPECT_EQ(commands[0] + " " + commands[1] + " " + commands[2], "run chat count");
   for (const int columns : {60, 80, 200}) {
     for (const std::string& command : commands) {
       const std::string shown = Text({command, "--help"}, {.output_terminal = true, .columns = columns});
