@@ -51,7 +51,7 @@ Status Interpreter::Enter() {
 Result<Interpreter::Flow> Interpreter::Capture(const Body& body, Text* text) {
   Text* const before = std::exchange(out_, text);
   const Scopes::Entered scope(&scopes_);
-  const Result<Flow> flow = RunInScope(body);
+  Result<Flow> flow = RunInScope(body);
   out_ = before;
   return flow;
 }
