@@ -12,8 +12,10 @@ namespace {
 
 // The keys that a call may begin with: JSON with another first key is an answer in JSON, and need not be held back.
 bool MayBeginCall(std::string_view body) {
+  constexpr size_t kMaxSpace = 64;  // before the key; a model that repeats white space makes no call
   static constexpr std::array<std::string_view, 4> kFirst = {"\"name\"", "\"type\"", "\"parameters\"", "\"arguments\""};
-  const size_t key = std::min(body.find_first_not_of(kWhiteSpace, 1), body.size());
+  const size_t key = std::min(body.substr(0, kMaxSpace + 2).find_first_not_of(kWhiteSpace, 1), body.size());
+  if (key > kMaxSpace) return false;
   return std::ranges::any_of(kFirst, [&](std::string_view first) { return FitAt(body, key, first) != Fit::kNo; });
 }
 

@@ -9,7 +9,7 @@
 #include "engine/base/format.h"
 #include "engine/chat/harmony.h"
 #include "engine/chat/harmony_header.h"
-#include "engine/chat/harmony_json.h"
+#include "engine/chat/limited_json.h"
 
 namespace tally {
 namespace {
@@ -19,7 +19,7 @@ using Role = HarmonyMessage::Role;
 std::string ListPlace(std::string_view list, size_t i) { return std::string(list) + "[" + std::to_string(i) + "]"; }
 
 Result<HarmonyTool> ReadTool(const std::string& text, const std::string& where) {
-  TALLY_ASSIGN_OR_RETURN(const HarmonyJson json, ParseHarmonyJson(text, where));
+  TALLY_ASSIGN_OR_RETURN(const OrderedJson json, ParseLimitedJson(text, where));
   const Status expected = BadInput(where + R"(: expected {"type": "function", "function": {"name": ...}})");
   const auto function = json.find("function");
   if (function == json.end() || !function->is_object()) return expected;
@@ -41,11 +41,11 @@ Result<HarmonyTool> ReadTool(const std::string& text, const std::string& where) 
 // The names of the built-in tools.
 Result<std::vector<HarmonyNamespace>> ReadBuiltinTools(const std::string& text) {
   const std::string where = "variable builtin_tools";
-  TALLY_ASSIGN_OR_RETURN(const HarmonyJson json, ParseHarmonyJson(text, where));
+  TALLY_ASSIGN_OR_RETURN(const OrderedJson json, ParseLimitedJson(text, where));
   const Status expected = BadInput(where + R"(: expected a list of "browser" and "python")");
   if (!json.is_array()) return expected;
   std::map<std::string, HarmonyNamespace> tools;  // in order of name, as they are rendered
-  for (const HarmonyJson& name : json) {
+  for (const OrderedJson& name : json) {
     if (name == "browser") {
       tools["browser"] = HarmonyBrowser();
     } else if (name == "python") {
@@ -80,7 +80,7 @@ Result<HarmonySystem> ReadSystem(const ChatRequest& request) {
     system.reasoning_effort = effort;
   }
   if (const auto identity = request.variables.find("model_identity"); identity != request.variables.end()) {
-    TALLY_ASSIGN_OR_RETURN(const HarmonyJson json, ParseHarmonyJson(identity->second, "variable model_identity"));
+    TALLY_ASSIGN_OR_RETURN(const OrderedJson json, ParseLimitedJson(identity->second, "variable model_identity"));
     if (!json.is_string()) return BadInput("variable model_identity: expected a string");
     system.model_identity = json.get<std::string>();
   }

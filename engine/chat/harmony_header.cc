@@ -5,13 +5,14 @@
 #include <array>
 #include <utility>
 
+#include "engine/chat/marks.h"
+
 namespace tally {
 namespace {
 
 using Opener = HarmonySection::Opener;
 using Follows = HarmonySection::Follows;
 
-constexpr std::string_view kHeaderBlank = " \t\r\n";
 constexpr std::string_view kTo = "to=", kAssistant = "assistant", kBrowser = "browser.";
 constexpr std::array<std::string_view, 3> kChannels = {"analysis", "commentary", "final"};
 constexpr std::array<std::string_view, 6> kRoles = {kAssistant, "user", "system", "developer", "tool", "python"};
@@ -59,10 +60,10 @@ class SectionReader {
 
   size_t Read(HarmonyHeader* header) {
     if (!opened_ && section_.follows == Follows::kEnd)
-      return text_.find_first_not_of(kHeaderBlank) == text_.npos ? text_.size() : 0;
+      return text_.find_first_not_of(kWhiteSpace) == text_.npos ? text_.size() : 0;
     for (size_t at = 0;;) {
-      const size_t begin = std::min(text_.find_first_not_of(kHeaderBlank, at), text_.size());
-      const size_t end = std::min(text_.find_first_of(kHeaderBlank, begin), text_.size());
+      const size_t begin = std::min(text_.find_first_not_of(kWhiteSpace, at), text_.size());
+      const size_t end = std::min(text_.find_first_of(kWhiteSpace, begin), text_.size());
       if (begin == text_.size() && section_.follows != Follows::kMore) return text_.size();
       switch (Judge(begin, end)) {
         case Verdict::kHeader: break;
@@ -94,13 +95,13 @@ class SectionReader {
   Verdict JudgeName(size_t begin, size_t end) const {
     const bool named = section_.opener == Opener::kStart || section_.opener == Opener::kChannel;
     if (!named || !IsFirst(begin)) return Verdict::kBody;
-    const std::string_view rest = text_.substr(std::min(text_.find_first_not_of(kHeaderBlank, end), text_.size()));
+    const std::string_view rest = text_.substr(std::min(text_.find_first_not_of(kWhiteSpace, end), text_.size()));
     if (rest.starts_with(kTo)) return Verdict::kHeader;
     if (section_.follows == Follows::kMore) return kTo.starts_with(rest) ? Verdict::kOpen : Verdict::kBody;
     return rest.empty() && section_.follows == Follows::kToken ? Verdict::kHeader : Verdict::kBody;
   }
 
-  bool IsFirst(size_t begin) const { return text_.find_first_not_of(kHeaderBlank) == begin; }
+  bool IsFirst(size_t begin) const { return text_.find_first_not_of(kWhiteSpace) == begin; }
 
   void Take(std::string_view word, size_t begin, HarmonyHeader* header) {
     word = WithoutRole(word);

@@ -8,7 +8,8 @@
 
 #include "engine/chat/harmony.h"
 #include "engine/chat/harmony_header.h"
-#include "engine/chat/harmony_json.h"
+#include "engine/chat/limited_json.h"
+#include "engine/chat/marks.h"
 
 namespace tally {
 namespace {
@@ -21,8 +22,8 @@ constexpr std::string_view kCallToken = "<|call|>";
 constexpr std::array<std::string_view, 4> kEndTokens = {"<|end|>", "<|return|>", kCallToken, "<|endoftext|>"};
 
 bool IsJsonObject(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  return begin != text.npos && text[begin] == '{' && HarmonyJson::accept(text);
+  const size_t begin = text.find_first_not_of(kWhiteSpace);
+  return begin != text.npos && text[begin] == '{' && OrderedJson::accept(text);
 }
 
 // "get_weather" of "functions.get_weather"; other names as they are.

@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON schemas as the TypeScript that gpt-oss was trained with. The layout is that of the published encoder (harmony.h), to the byte.
 #include <algorithm>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/base/format.h"
 #include "engine/chat/harmony.h"
-#include "engine/chat/harmony_json.h"
+#include "engine/chat/limited_json.h"
 
 namespace tally {
 namespace {
 
 // A member; null where `schema` is no object or has none of that name.
-const HarmonyJson* SchemaMember(const HarmonyJson& schema, const char* key) {
+const OrderedJson* SchemaMember(const OrderedJson& schema, const char* key) {
   if (!schema.is_object()) return nullptr;
   const auto found = schema.find(key);
   return found == schema.end() ? nullptr : &*found;
 }
 
-const std::string* SchemaText(const HarmonyJson& schema, const char* key) {
-  const HarmonyJson* member = SchemaMember(schema, key);
+const std::string* SchemaText(const OrderedJson& schema, const char* key) {
+  const OrderedJson* member = SchemaMember(schema, key);
   return member == nullptr ? nullptr : member->get_ptr<const std::string*>();
 }
 
-const HarmonyJson* SchemaList(const HarmonyJson& schema, const char* key) {
-  const HarmonyJson* member = SchemaMember(schema, key);
+const OrderedJson* SchemaList(const OrderedJson& schema, const char* key) {
+  const OrderedJson* member = SchemaMember(schema, key);
   return member != nullptr && member->is_array() ? member : nullptr;
 }
 
-bool IsChoice(const HarmonyJson& schema) {
-  const HarmonyJson* choices = SchemaList(schema, "enum");
+bool IsChoice(const OrderedJson& schema) {
+  const OrderedJson* choices = SchemaList(schema, "enum");
   return choices != nullptr && !choices->empty();
 }
 
-std::string Dumped(const HarmonyJson& value) { return value.dump(-1, ' ', false, HarmonyJson::error_handler_t::replace); }
+std::string Dumped(const OrderedJson& value) { return value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
 
 // "default: 10", or nothing. A string stands in quotes without escapes; of an enumeration as `quoted` says.
-std::string DefaultComment(const HarmonyJson& schema, bool quoted) {
-  const HarmonyJson* value = SchemaMember(schema, "default");
+std::string DefaultComment(const OrderedJson& schema, bool quoted) {
+  const OrderedJson* value = SchemaMember(schema, "default");
   if (value == nullptr) return "";
   const auto* text = value->get_ptr<const std::string*>();
   if (text == nullptr) return "default: " + Dumped(*value);
@@ -52,18 +53,18 @@ std::string Trailing(const std::string& description, const std::string& preset) 
   return " // " + description + (description.empty() || preset.empty() ? "" : " ") + preset;
 }
 
-std::string TypeOf(const HarmonyJson& schema, const std::string& indent);
+std::string TypeOf(const OrderedJson& schema, const std::string& indent);
 
-std::string NullableTypeOf(const HarmonyJson& schema, const std::string& indent) {
+std::string NullableTypeOf(const OrderedJson& schema, const std::string& indent) {
   std::string type = TypeOf(schema, indent);
-  const HarmonyJson* nullable = SchemaMember(schema, "nullable");
+  const OrderedJson* nullable = SchemaMember(schema, "nullable");
   if (nullable != nullptr && *nullable == true && type.find("null") == type.npos) type += " | null";
   return type;
 }
 
-std::string UnionOf(const HarmonyJson& variants, const std::string& indent) {
+std::string UnionOf(const OrderedJson& variants, const std::string& indent) {
   std::string out;
-  for (const HarmonyJson& variant : variants) {
+  for (const OrderedJson& variant : variants) {
     const std::string* description = SchemaText(variant, "description");
     out += "\n" + indent + " | " + NullableTypeOf(variant, indent + "   ");
     out += Trailing(description != nullptr ? *description : "", DefaultComment(variant, true));
@@ -72,15 +73,15 @@ std::string UnionOf(const HarmonyJson& variants, const std::string& indent) {
 }
 
 // What stands above a property: its title, description and examples.
-std::string CommentsAbove(const HarmonyJson& schema, const std::string& indent) {
+std::string CommentsAbove(const OrderedJson& schema, const std::string& indent) {
   std::string out;
   if (const std::string* title = SchemaText(schema, "title")) out += indent + "// " + *title + "\n" + indent + "//\n";
   const std::string* description = SchemaText(schema, "description");
   if (description != nullptr && SchemaMember(schema, "oneOf") == nullptr) out += indent + "// " + *description + "\n";
-  const HarmonyJson* examples = SchemaList(schema, "examples");
+  const OrderedJson* examples = SchemaList(schema, "examples");
   if (examples == nullptr || examples->empty()) return out;
   out += indent + "// Examples:\n";
-  for (const HarmonyJson& example : *examples) {
+  for (const OrderedJson& example : *examples) {
     if (const auto* text = example.get_ptr<const std::string*>()) out += indent + "// - \"" + *text + "\"\n";
   }
   return out;
@@ -88,7 +89,7 @@ std::string CommentsAbove(const HarmonyJson& schema, const std::string& indent) 
 
 // A property of one of several types: `name` and each type have lines of their own. What the first type says of itself is left out
 // where it is the same as the property's description, or where that stands above.
-std::string UnionProperty(const std::string& name, const HarmonyJson& schema, const HarmonyJson& variants,
+std::string UnionProperty(const std::string& name, const OrderedJson& schema, const OrderedJson& variants,
                           const std::string& indent) {
   const std::string* description = SchemaText(schema, "description");
   const std::string* first = variants.empty() ? nullptr : SchemaText(variants.front(), "description");
@@ -96,7 +97,7 @@ std::string UnionProperty(const std::string& name, const HarmonyJson& schema, co
   std::string out = above ? indent + "// " + *description + "\n" : "";
   if (const std::string preset = DefaultComment(schema, false); !preset.empty()) out += indent + "// " + preset + "\n";
   out += indent + name + ":\n";
-  for (const HarmonyJson& variant : variants) {
+  for (const OrderedJson& variant : variants) {
     const std::string* said = SchemaText(variant, "description");
     const bool repeats =
         (above && &variant == &variants.front()) || (said != nullptr && description != nullptr && *said == *description);
@@ -106,43 +107,47 @@ std::string UnionProperty(const std::string& name, const HarmonyJson& schema, co
   return out + indent + ",\n";
 }
 
-std::string PropertyText(const std::string& name, const HarmonyJson& schema, const std::string& indent) {
+std::string PropertyText(const std::string& name, const OrderedJson& schema, const std::string& indent) {
   std::string out = CommentsAbove(schema, indent);
-  if (const HarmonyJson* variants = SchemaList(schema, "oneOf")) return out + UnionProperty(name, schema, *variants, indent);
+  if (const OrderedJson* variants = SchemaList(schema, "oneOf")) return out + UnionProperty(name, schema, *variants, indent);
   out += indent + name + ": " + NullableTypeOf(schema, indent + "    ") + ",";
   if (SchemaMember(schema, "oneOf") == nullptr) out += Trailing("", DefaultComment(schema, false));
   return out + "\n";
 }
 
-std::string ObjectType(const HarmonyJson& schema, const std::string& indent) {
+std::string ObjectType(const OrderedJson& schema, const std::string& indent) {
   std::string out;
   if (const std::string* description = SchemaText(schema, "description")) out += indent + "// " + *description + "\n";
   out += "{\n";
-  const HarmonyJson* required = SchemaList(schema, "required");
-  const HarmonyJson* properties = SchemaMember(schema, "properties");
+  std::set<std::string_view> required;
+  if (const OrderedJson* names = SchemaList(schema, "required")) {
+    for (const OrderedJson& name : *names) {
+      if (const auto* text = name.get_ptr<const std::string*>()) required.insert(*text);
+    }
+  }
+  const OrderedJson* properties = SchemaMember(schema, "properties");
   if (properties != nullptr && properties->is_object()) {
     for (const auto& [name, property] : properties->items()) {
-      const bool needed = required != nullptr && std::find(required->begin(), required->end(), name) != required->end();
-      out += PropertyText(name + (needed ? "" : "?"), property, indent);
+      out += PropertyText(name + (required.count(name) > 0 ? "" : "?"), property, indent);
     }
   }
   return out + indent + "}";
 }
 
-std::string StringType(const HarmonyJson& schema) {
+std::string StringType(const OrderedJson& schema) {
   std::string out;
-  const HarmonyJson* choices = SchemaList(schema, "enum");
+  const OrderedJson* choices = SchemaList(schema, "enum");
   if (choices == nullptr) return "string";
-  for (const HarmonyJson& choice : *choices) {
+  for (const OrderedJson& choice : *choices) {
     if (const auto* text = choice.get_ptr<const std::string*>()) out += (out.empty() ? "\"" : " | \"") + *text + "\"";
   }
   return out.empty() ? "string" : out;
 }
 
 // A schema of several types: ["number", "string"].
-std::string TypeOfList(const HarmonyJson& types) {
+std::string TypeOfList(const OrderedJson& types) {
   std::string out;
-  for (const HarmonyJson& type : types) {
+  for (const OrderedJson& type : types) {
     if (const auto* name = type.get_ptr<const std::string*>()) {
       out += (out.empty() ? "" : " | ") + (*name == "integer" ? "number" : *name);
     }
@@ -150,9 +155,9 @@ std::string TypeOfList(const HarmonyJson& types) {
   return out.empty() ? "any" : out;
 }
 
-std::string TypeOf(const HarmonyJson& schema, const std::string& indent) {
-  if (const HarmonyJson* variants = SchemaList(schema, "oneOf")) return UnionOf(*variants, indent);
-  if (const HarmonyJson* types = SchemaList(schema, "type")) return TypeOfList(*types);
+std::string TypeOf(const OrderedJson& schema, const std::string& indent) {
+  if (const OrderedJson* variants = SchemaList(schema, "oneOf")) return UnionOf(*variants, indent);
+  if (const OrderedJson* types = SchemaList(schema, "type")) return TypeOfList(*types);
   const std::string* type = SchemaText(schema, "type");
   if (type == nullptr) return "any";
   if (*type == "object") return ObjectType(schema, indent);
@@ -160,7 +165,7 @@ std::string TypeOf(const HarmonyJson& schema, const std::string& indent) {
   if (*type == "number" || *type == "integer") return "number";
   if (*type == "boolean") return "boolean";
   if (*type != "array") return "any";
-  const HarmonyJson* items = SchemaMember(schema, "items");
+  const OrderedJson* items = SchemaMember(schema, "items");
   return items == nullptr ? "Array<any>" : TypeOf(*items, indent) + "[]";
 }
 
@@ -196,7 +201,7 @@ Result<std::string> NamespaceText(const HarmonyNamespace& space) {
 }  // namespace
 
 Result<std::string> HarmonyTypeText(const std::string& schema) {
-  TALLY_ASSIGN_OR_RETURN(const HarmonyJson json, ParseHarmonyJson(schema, "parameters"));
+  TALLY_ASSIGN_OR_RETURN(const OrderedJson json, ParseLimitedJson(schema, "parameters"));
   return TypeOf(json, "");
 }
 

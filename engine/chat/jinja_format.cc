@@ -5,18 +5,12 @@
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/chat/limited_json.h"
 
 namespace tally {
 namespace {
 
-// JSON that a template can be given; none for other text.
-std::optional<jinja::Json> JsonOrNothing(const std::string& text) {
-  jinja::Json json = jinja::Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return std::nullopt;
-  return json;
-}
-
-// The engine has every value in it: an integer may be beyond 64 bits, or nesting too deep.
+// The engine has every value in it: an integer may be beyond 64 bits.
 bool Fits(const jinja::Json& json) {
   jinja::Budget budget{jinja::Limits()};
   return jinja::FromJson(&budget, json, false).ok();
@@ -35,8 +29,8 @@ std::string ReasoningName(std::string_view text) {
 jinja::Json CallJson(const ToolCall& call, bool arguments_as_text) {
   jinja::Json function = jinja::Json::object({{"name", call.name}, {"arguments", call.arguments}});
   if (!arguments_as_text) {
-    std::optional<jinja::Json> arguments = JsonOrNothing(call.arguments);
-    if (arguments && arguments->is_object() && Fits(*arguments)) function["arguments"] = std::move(*arguments);
+    Result<OrderedJson> arguments = ParseLimitedJson(call.arguments, "arguments");
+    if (arguments.ok() && arguments->is_object() && Fits(*arguments)) function["arguments"] = std::move(*arguments);
   }
   jinja::Json json = jinja::Json::object();
   if (!call.id.empty()) json["id"] = call.id;
@@ -108,9 +102,10 @@ Result<jinja::Json> JinjaFormat::Variables(const ChatRequest& request) const {
   for (const ChatMessage& message : request.messages) messages.push_back(Message(message));
   jinja::Json tools = jinja::Json::array();
   for (const std::string& text : request.tools) {
-    std::optional<jinja::Json> tool = JsonOrNothing(text);
-    if (!tool || !tool->is_object()) return BadInput("tool " + std::to_string(tools.size() + 1) + " is not a JSON object");
-    tools.push_back(std::move(*tool));
+    const std::string where = "tool " + std::to_string(tools.size() + 1);
+    TALLY_ASSIGN_OR_RETURN(OrderedJson tool, ParseLimitedJson(text, where));
+    if (!tool.is_object()) return BadInput(where + " is not a JSON object");
+    tools.push_back(std::move(tool));
   }
   jinja::Json variables = jinja::Json::object();
   variables["messages"] = std::move(messages);
@@ -123,28 +118,25 @@ Result<jinja::Json> JinjaFormat::Variables(const ChatRequest& request) const {
   }
   if (!request.reasoning_effort.empty()) variables["reasoning_effort"] = request.reasoning_effort;
   for (const auto& [name, text] : request.variables) {
-    std::optional<jinja::Json> value = JsonOrNothing(text);
-    if (!value) return BadInput("variable " + Quote(name) + " of the template is not JSON: " + Printable(text, 80));
-    variables[name] = std::move(*value);
+    TALLY_ASSIGN_OR_RETURN(variables[name], ParseLimitedJson(text, "variable " + Quote(name) + " of the template"));
   }
   return variables;
 }
 
 Result<std::vector<PromptSegment>> JinjaFormat::Render(const ChatRequest& request) const {
-  TALLY_ASSIGN_OR_RETURN(const jinja::Json variables, Variables(request));
-  return RenderJson(variables, request.now);
+  TALLY_ASSIGN_OR_RETURN(jinja::Json variables, Variables(request));
+  return RenderJson(std::move(variables), request.now);
 }
 
-Result<std::vector<PromptSegment>> JinjaFormat::RenderJson(const jinja::Json& variables, int64_t now) const {
+Result<std::vector<PromptSegment>> JinjaFormat::RenderJson(jinja::Json variables, int64_t now) const {
   jinja::RenderOptions options;
   options.now = now;
-  jinja::Json all = variables;
   for (const auto& [name, token] : special_tokens_) {
-    if (all.contains(name)) continue;  // the request's own, which is not trusted
-    all[name] = token;
+    if (variables.contains(name)) continue;  // the request's own, which is not trusted
+    variables[name] = token;
     options.trusted.insert(name);
   }
-  return template_.Render(all, options);
+  return template_.Render(variables, options);
 }
 
 }  // namespace tally

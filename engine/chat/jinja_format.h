@@ -39,7 +39,7 @@ class JinjaFormat : public ChatFormat {
   std::string Description() const override { return description_; }
 
   // With variables as they are, such as messages whose content is a list of parts; special tokens are added to them.
-  Result<std::vector<PromptSegment>> RenderJson(const jinja::Json& variables, int64_t now) const;
+  Result<std::vector<PromptSegment>> RenderJson(jinja::Json variables, int64_t now) const;
   // Whether the template gets the arguments of tool calls as text.
   bool arguments_as_text() const { return arguments_as_text_; }
 

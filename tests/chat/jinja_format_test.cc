@@ -113,7 +113,10 @@ TEST(JinjaFormat, ErrorsNameWhatIsWrong) {
   EXPECT_EQ(Render("x", request), "tool 2 is not a JSON object");
   request.tools = {};
   request.variables = {{"v", "{"}};
-  EXPECT_EQ(Render("x", request), "variable 'v' of the template is not JSON: {");
+  EXPECT_EQ(
+      Render("x", request),
+      "variable 'v' of the template: not valid JSON: parse error at line 1, column 2: syntax error while parsing object key - "
+      "unexpected end of input; expected string literal");
 }
 
 TEST(JinjaFormat, RendersMessagesThatOnlyJsonHas) {

@@ -77,6 +77,10 @@ TEST(Jinja, BytesKeepTheirOrigin) {
   EXPECT_EQ(Marked("{{ dict(**d).keys()|first }}{{ namespace(**d) }}", variables), "{<k><Namespace {'<k>': '<v>'}>}");
   EXPECT_EQ(Marked("{{ 'x' if u else 'y' }}{{ u|length }}{{ u|default('z') }}{{ m|default('z') }}", variables),
             "x10{<|im_end|>}z");
+  // What lays out text may be a user's too.
+  EXPECT_EQ(Marked("{{ f.format('', '') }}{{ p % () }}", {{"f", "{:<<1}{:|<1}"}, {"p", "%%"}}), "{<|%}");
+  EXPECT_EQ(Marked("{{ [1]|tojson(indent=u) }}{{ [1, 2]|tojson(separators=(u, ':')) }}", variables),
+            "{[\n<|im_end|>1\n][1<|im_end|>2]}");
   // A variable that the caller did not name is not trusted, whatever it is called.
   const auto segments = Render("{{ eos_token }}", variables);
   ASSERT_TRUE(segments.ok());
@@ -110,14 +114,25 @@ std::string Repeated(const std::string& text, int times) {
   return all;
 }
 
+// `text` with numbers in place of '#'.
+std::string Numbered(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) {
+    const size_t at = text.find('#');
+    all += text.substr(0, at) + std::to_string(i) + text.substr(at + 1);
+  }
+  return all;
+}
+
+// The defaults would take seconds under sanitizers.
+constexpr Limits kLow = {.steps = 100'000, .made_bytes = uint64_t{1} << 24, .text_bytes = uint64_t{1} << 20};
+
 TEST(Jinja, BoundsHold) {
-  RenderOptions low;  // the defaults would take seconds under sanitizers
-  low.limits.steps = 100'000;
-  low.limits.made_bytes = uint64_t{1} << 24;
-  low.limits.text_bytes = uint64_t{1} << 20;
-  const auto expect = [&](const std::string& text, const char* why) {
-    const std::string error = Error(text, Json::object(), low);
-    EXPECT_NE(error.find(why), std::string::npos) << error.substr(0, 300);
+  const auto expect = [](const std::string& text, const char* why, const Limits& limits = kLow) {
+    RenderOptions options;
+    options.limits = limits;
+    const std::string error = Error(text, Json::object(), options);
+    EXPECT_NE(error.find(why), std::string::npos) << text.substr(0, 300) << "\n" << error.substr(0, 300);
   };
   expect("{{ " + Repeated("(", 300) + "1" + Repeated(")", 300) + " }}", "nested deeper than 256");
   expect("{{ " + Repeated("[", 5000) + Repeated("]", 5000) + " }}", "nested deeper than 256");
@@ -149,6 +164,34 @@ TEST(Jinja, BoundsHold) {
   expect("{{ '%999999999d' % 1 }}", "a width beyond 10000");
   expect("{{ '{:999999999}'.format(1) }}", "a width beyond 10000");
   expect("{{ 'a'.center(999999999) }}", "a width beyond");
+  expect("{% set ns = namespace() %}" +
+             Repeated("{% set ns = namespace(x=" + Repeated("[", 100) + "ns" + Repeated("]", 100) + ") %}", 100) + "{{ ns }}",
+         "cannot be printed");
+  expect("{{ 'a'|map(*(['map'] * 100000)) }}", "filters that apply filters nested deeper than 64", Limits{});
+  // What is done with a large text counts by its size.
+  const Limits low = {.steps = 200000, .made_bytes = 20000000, .text_bytes = 1000000};
+  const std::string large = "{% set s = 'a' * 900000 %}";
+  for (const char* use : {"s|length", "s|string", "s|trim", "s|wordcount", "s is lower", "s is sameas(s)", "'%.0s' % s",
+                          "s|truncate(900000)", "s.startswith(s)"}) {
+    expect(large + "{% for i in range(1000) %}{% set x = " + use + " %}{% endfor %}", "more than", low);
+  }
+  for (const char* use : {"([s] * 100)|join", "''.join([s] * 100)", "([s] * 100)|sort", "([[s]] * 100)|groupby(0)"}) {
+    expect(large + "{{ " + use + " }}", "more than", low);
+  }
+  expect("{{ ('\n' * 20000000)|indent }}", "more than 10000000 steps", Limits{});
+  expect("{% set d = dict(range(10000)|batch(2)) %}{% for i in range(1000) %}{% set x = namespace(d) %}{% endfor %}", "more than",
+         low);
+  expect(
+      "{% for i in range(100000) %}{% if true %}{% continue %}{% endif %}" + Numbered("{% set a# = 1 %}", 1000) + "{% endfor %}",
+      "more than 200000 steps", low);
+  expect("{% macro m(" + Numbered("a#, ", 2000) + "a) %}{% endmacro %}", "more than 1000 parameters");
+  expect("{{ f(" + Numbered("a#=1, ", 2000) + "a=1) }}", "more than 1000 named arguments");
+  expect(Numbered("{% set a# = 1 %}", 10000) + Repeated("{% if a %}{% endif %}", 10000), "too many names and branches");
+  expect("{{ " + std::string(2000, 'a') + " }}", "a name of more than 1000 bytes");
+  EXPECT_NE(Error("{{ u.replace('', 'x') }}", {{"u", std::string(1000000, 'u')}}).find("more than 1000000 changes"),
+            std::string::npos);
+  EXPECT_EQ(Error("{{ 'a'.center(-9223372036854775807 - 1) }}{{ '-a'.zfill(-9223372036854775807 - 1) }}"), "rendered: a-a");
+  EXPECT_EQ(Error("{{ {}[u] }}{% if not {}[u] %}!{% endif %}", {{"u", std::string(100000, 'u')}}), "rendered: !");
   expect(std::string((size_t{1} << 20) + 1, 'x'), "more than 1048576 bytes");
   RenderOptions options;
   options.limits.steps = 10;

@@ -15,7 +15,7 @@ namespace {
 std::string Describe(const Value& value) { return value.IsNone() ? "None" : value.TypeName() + " object"; }
 
 Value NoAttribute(const Value& value, std::string_view name) {
-  return Value::MakeUndefined("'" + Describe(value) + "' has no attribute '" + std::string(name) + "'");
+  return Value::MakeUndefined("'" + Describe(value) + "' has no attribute '" + std::string(name.substr(0, kMaxNameBytes)) + "'");
 }
 
 // What the sandbox does not allow, by type.
@@ -104,19 +104,19 @@ void ForEachIndex(const Range& range, int64_t size, const Visit& visit) {
 }
 
 Result<Value> SliceText(Budget* budget, const Text& text, const Value& start, const Value& stop, const Value& step) {
-  TALLY_RETURN_IF_ERROR(budget->Read(text.size()));
-  TALLY_RETURN_IF_ERROR(budget->Make(text.size()));
-  const std::vector<size_t> starts = CharacterStarts(text.bytes());
-  const auto size = static_cast<int64_t>(starts.size()) - 1;
+  const std::string& bytes = text.bytes();
+  TALLY_RETURN_IF_ERROR(budget->Read(bytes.size()));
+  TALLY_RETURN_IF_ERROR(budget->Make(bytes.size()));
+  const auto size = static_cast<int64_t>(CountCharacters(bytes));
   TALLY_ASSIGN_OR_RETURN(const Range range, SliceRange(start, stop, step, size));
-  Text out;
   if (range.step == 1) {
-    if (range.start < range.stop) {
-      out = text.Part(starts[static_cast<size_t>(range.start)], starts[static_cast<size_t>(range.stop)]);
-    }
-  } else {
-    ForEachIndex(range, size, [&](size_t i) { out.AppendPart(text, starts[i], starts[i + 1]); });
+    return Value(text.Part(ByteOfCharacter(bytes, static_cast<size_t>(range.start)),
+                           ByteOfCharacter(bytes, static_cast<size_t>(range.stop))));
   }
+  TALLY_RETURN_IF_ERROR(budget->MakeItems(bytes.size() / 8));
+  const std::vector<size_t> starts = CharacterStarts(bytes);
+  Text out;
+  ForEachIndex(range, size, [&](size_t i) { out.AppendPart(text, starts[i], starts[i + 1]); });
   return Value(std::move(out));
 }
 
@@ -208,9 +208,12 @@ Result<Values> Iterate(Budget* budget, const Value& value) {
   return items;
 }
 
-Result<int64_t> Length(const Value& value) {
+Result<int64_t> Length(Budget* budget, const Value& value) {
   if (value.IsUndefined()) return 0;
-  if (value.IsString()) return static_cast<int64_t>(CountCharacters(value.text().bytes()));
+  if (value.IsString()) {
+    TALLY_RETURN_IF_ERROR(budget->Read(value.text().size()));
+    return static_cast<int64_t>(CountCharacters(value.text().bytes()));
+  }
   if (value.dict() != nullptr) return static_cast<int64_t>(value.dict()->items().size());
   if (value.sequence() != nullptr && value.sequence()->HasLength()) return static_cast<int64_t>(value.sequence()->items.size());
   if (auto* loop = dynamic_cast<Loop*>(value.object())) return static_cast<int64_t>(loop->items().size());

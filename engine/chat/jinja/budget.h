@@ -13,6 +13,9 @@ namespace tally::jinja {
 inline constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 inline constexpr int kMaxNesting = 256;       // of expressions and statements in a template, and of values in one another
 inline constexpr int64_t kMaxRange = 100000;  // numbers of a range, as in jinja2's sandbox
+inline constexpr size_t kMaxNameBytes = 1000;
+inline constexpr size_t kMaxParameters = 1000;   // of a macro, and named arguments of a call
+inline constexpr size_t kMaxSegments = 1000000;  // of the text that is rendered
 
 struct Limits {
   uint64_t steps = 10'000'000;               // nodes evaluated, items walked, 64 bytes read each count as one
@@ -32,9 +35,14 @@ class Budget {
   }
   // Reading this many bytes.
   Status Read(uint64_t bytes) { return Step(bytes / 64); }
+  // An error where a string of this size is too long.
+  Status Fits(uint64_t bytes) const {
+    if (bytes <= limits_.text_bytes) return {};
+    return BadInput("makes a text of more than " + std::to_string(limits_.text_bytes) + " bytes");
+  }
   // Before a string of this size is made.
   Status Make(uint64_t bytes) {
-    if (bytes > limits_.text_bytes) return BadInput("makes a text of more than " + std::to_string(limits_.text_bytes) + " bytes");
+    TALLY_RETURN_IF_ERROR(Fits(bytes));
     return Take(bytes);
   }
   // Before a list or dict of so many items is made.

@@ -47,7 +47,12 @@ class Path {
   Values parts_;
 };
 
-Value IgnoreCase(const Value& value) { return value.IsString() ? Value(ChangeCase(value.text(), Case::kLower)) : value; }
+// What a value is compared by.
+Result<Value> ComparedBy(Budget* budget, const Value& value, bool case_sensitive) {
+  if (case_sensitive || !value.IsString()) return value;
+  TALLY_ASSIGN_OR_RETURN(Text lower, ChangeCase(budget, value.text(), Case::kLower));
+  return Value(std::move(lower));
+}
 
 // Items and what they are compared by.
 struct Keyed {
@@ -58,8 +63,8 @@ Result<std::vector<Keyed>> KeyedItems(Runtime& run, const Value& self, const Pat
   std::vector<Keyed> keyed;
   for (Value& item : items) {
     TALLY_ASSIGN_OR_RETURN(Value key, path.Of(&run.budget, item));
-    if (key.IsString()) TALLY_RETURN_IF_ERROR(run.budget.Make(key.text().size()));
-    keyed.push_back({std::move(item), case_sensitive ? std::move(key) : IgnoreCase(key)});
+    TALLY_ASSIGN_OR_RETURN(key, ComparedBy(&run.budget, key, case_sensitive));
+    keyed.push_back({std::move(item), std::move(key)});
   }
   return keyed;
 }
@@ -87,8 +92,8 @@ Result<Value> ItemsOf(Runtime& run, const std::vector<Keyed>& keyed) {
 
 // ---- whole lists
 
-Result<Value> LengthFilter(Runtime&, const Value& self, const CallArguments&) {
-  TALLY_ASSIGN_OR_RETURN(const int64_t length, Length(self));
+Result<Value> LengthFilter(Runtime& run, const Value& self, const CallArguments&) {
+  TALLY_ASSIGN_OR_RETURN(const int64_t length, Length(&run.budget, self));
   return Value(length);
 }
 
@@ -129,9 +134,11 @@ Result<Value> JoinFilter(Runtime& run, const Value& self, const CallArguments& a
   TALLY_ASSIGN_OR_RETURN(const Text separator, p[0] != nullptr ? Str(&run.budget, *p[0]) : Result<Text>(Text()));
   TALLY_ASSIGN_OR_RETURN(const Values items, Iterate(&run.budget, self));
   std::vector<Text> parts;
+  uint64_t size = 0;
   for (const Value& item : items) {
     TALLY_ASSIGN_OR_RETURN(const Value part, path.Of(&run.budget, item));
     TALLY_ASSIGN_OR_RETURN(Text text, Str(&run.budget, part));
+    TALLY_RETURN_IF_ERROR(run.budget.Fits(size += text.size()));
     parts.push_back(std::move(text));
   }
   TALLY_ASSIGN_OR_RETURN(Text joined, Join(&run.budget, separator, parts));
@@ -157,7 +164,8 @@ Result<Value> SortFilter(Runtime& run, const Value& self, const CallArguments& a
     Values keys;
     for (const Path& path : paths) {
       TALLY_ASSIGN_OR_RETURN(const Value key, path.Of(&run.budget, item));
-      keys.push_back(p.Flag(1) ? key : IgnoreCase(key));
+      TALLY_ASSIGN_OR_RETURN(Value compared, ComparedBy(&run.budget, key, p.Flag(1)));
+      keys.push_back(std::move(compared));
     }
     TALLY_ASSIGN_OR_RETURN(Value key, MakeList(&run.budget, std::move(keys)));
     keyed.push_back({std::move(item), std::move(key)});
@@ -217,7 +225,8 @@ Result<Value> GroupByFilter(Runtime& run, const Value& self, const CallArguments
   std::vector<Keyed> keyed;
   for (Value& item : items) {
     TALLY_ASSIGN_OR_RETURN(const Value key, path.Of(&run.budget, item, otherwise));
-    keyed.push_back({std::move(item), p.Flag(2) ? key : IgnoreCase(key)});
+    TALLY_ASSIGN_OR_RETURN(Value compared, ComparedBy(&run.budget, key, p.Flag(2)));
+    keyed.push_back({std::move(item), std::move(compared)});
   }
   TALLY_RETURN_IF_ERROR(SortKeyed(&run.budget, false, &keyed));
   Values groups;
@@ -285,15 +294,15 @@ Result<Value> ItemsFilter(Runtime& run, const Value& self, const CallArguments&)
 
 Result<Value> DictSortFilter(Runtime& run, const Value& self, const CallArguments& arguments) {
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("dictsort", {"case_sensitive", "by", "reverse"}, arguments));
-  TALLY_ASSIGN_OR_RETURN(const std::string by, p.String(1, "key"));
+  TALLY_ASSIGN_OR_RETURN(const std::string_view by, p.String(1, "key"));
   if (by != "key" && by != "value") return BadInput("You can only sort by either \"key\" or \"value\"");
   if (self.IsUndefined()) return BadInput(self.reason());
   if (self.dict() == nullptr) return BadInput("dictsort needs a mapping, not " + self.TypeName());
   std::vector<Keyed> keyed;
   for (const auto& [key, value] : self.dict()->items()) {
     TALLY_ASSIGN_OR_RETURN(Value pair, MakeSequence(&run.budget, Sequence::Kind::kTuple, {key, value}));
-    const Value& sorted_by = by == "key" ? key : value;
-    keyed.push_back({std::move(pair), p.Flag(0) ? sorted_by : IgnoreCase(sorted_by)});
+    TALLY_ASSIGN_OR_RETURN(Value compared, ComparedBy(&run.budget, by == "key" ? key : value, p.Flag(0)));
+    keyed.push_back({std::move(pair), std::move(compared)});
   }
   TALLY_RETURN_IF_ERROR(SortKeyed(&run.budget, p.Flag(2), &keyed));
   return ItemsOf(run, keyed);
@@ -308,11 +317,13 @@ Result<Value> DefaultFilter(Runtime&, const Value& self, const CallArguments& ar
 Result<Value> AttrFilter(Runtime& run, const Value& self, const CallArguments& arguments) {
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("attr", {"name"}, arguments));
   TALLY_RETURN_IF_ERROR(p.Required(0).status());
-  TALLY_ASSIGN_OR_RETURN(const std::string name, p.String(0, ""));
+  TALLY_ASSIGN_OR_RETURN(const std::string_view name, p.String(0, ""));
   return GetOwnAttribute(&run.budget, self, name);
 }
 
 // ---- filters that apply others
+
+constexpr int kMaxFilters = 64;  // map('map', 'map', ...)
 
 const Value* NamedArgument(const CallArguments& arguments, std::string_view name) {
   const auto found = std::find_if(arguments.named.begin(), arguments.named.end(), [&](const auto& n) { return n.first == name; });
@@ -320,7 +331,8 @@ const Value* NamedArgument(const CallArguments& arguments, std::string_view name
 }
 
 // The arguments behind the first `n` positional ones.
-CallArguments Rest(const CallArguments& arguments, size_t n) {
+Result<CallArguments> Rest(Budget* budget, const CallArguments& arguments, size_t n) {
+  TALLY_RETURN_IF_ERROR(budget->MakeItems(arguments.positional.size() + arguments.named.size()));
   CallArguments rest = arguments;
   rest.positional.erase(rest.positional.begin(),
                         rest.positional.begin() + static_cast<std::ptrdiff_t>(std::min(n, rest.positional.size())));
@@ -352,12 +364,19 @@ Result<Value> MapFilter(Runtime& run, const Value& self, const CallArguments& ar
   if (arguments.positional.empty()) return BadInput("map requires a filter argument");
   Operation filter = nullptr;
   TALLY_RETURN_IF_ERROR(FindNamed(arguments.positional[0], "filter", FindFilter, &filter));
-  const CallArguments rest = Rest(arguments, 1);
+  TALLY_ASSIGN_OR_RETURN(const CallArguments rest, Rest(&run.budget, arguments, 1));
   TALLY_ASSIGN_OR_RETURN(const Values items, Iterate(&run.budget, self));
+  if (run.filters == kMaxFilters) return BadInput("filters that apply filters nested deeper than " + std::to_string(kMaxFilters));
+  ++run.filters;
+  Status failed;
   for (const Value& item : items) {
-    TALLY_ASSIGN_OR_RETURN(Value value, filter(run, item, rest));
-    mapped.push_back(std::move(value));
+    Result<Value> value = filter(run, item, rest);
+    failed = value.status();
+    if (!failed.ok()) break;
+    mapped.push_back(*std::move(value));
   }
+  --run.filters;
+  TALLY_RETURN_IF_ERROR(failed);
   return MakeIterator(run, std::move(mapped));
 }
 
@@ -374,7 +393,7 @@ Result<Value> Selecting(Runtime& run, const Value& self, const CallArguments& ar
   if (used < arguments.positional.size()) {
     TALLY_RETURN_IF_ERROR(FindNamed(arguments.positional[used++], "test", FindTest, &test));
   }
-  const CallArguments rest = Rest(arguments, used);
+  TALLY_ASSIGN_OR_RETURN(const CallArguments rest, Rest(&run.budget, arguments, used));
   TALLY_ASSIGN_OR_RETURN(const Values items, Iterate(&run.budget, self));
   Values selected;
   for (const Value& item : items) {

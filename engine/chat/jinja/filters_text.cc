@@ -17,14 +17,13 @@ namespace {
 template <Case to>
 Result<Value> CaseFilter(Runtime& run, const Value& self, const CallArguments&) {
   TALLY_ASSIGN_OR_RETURN(const Text text, Str(&run.budget, self));
-  TALLY_RETURN_IF_ERROR(run.budget.Make(2 * text.size()));
-  return Value(ChangeCase(text, to));
+  TALLY_ASSIGN_OR_RETURN(Text changed, ChangeCase(&run.budget, text, to));
+  return Value(std::move(changed));
 }
 
 // Words begin after white space, a hyphen or an opening bracket; unlike in str.title.
 Result<Value> TitleFilter(Runtime& run, const Value& self, const CallArguments&) {
   TALLY_ASSIGN_OR_RETURN(const Text text, Str(&run.budget, self));
-  TALLY_RETURN_IF_ERROR(run.budget.Make(2 * text.size()));
   Text out;
   const std::string& bytes = text.bytes();
   for (size_t at = 0; at < bytes.size();) {
@@ -36,7 +35,9 @@ Result<Value> TitleFilter(Runtime& run, const Value& self, const CallArguments&)
     out.AppendPart(text, at, end);
     at = end;
     for (Utf8Char c = ReadUtf8(bytes, end); c.bytes > 0 && !separates(c.code); c = ReadUtf8(bytes, end)) end += c.bytes;
-    out.Append(ChangeCase(text.Part(at, end), Case::kCapitalize));
+    TALLY_RETURN_IF_ERROR(run.budget.Step());
+    TALLY_ASSIGN_OR_RETURN(const Text word, ChangeCase(&run.budget, text.Part(at, end), Case::kCapitalize));
+    out.Append(word);
     at = end;
   }
   return Value(std::move(out));
@@ -104,6 +105,7 @@ Result<Value> IndentFilter(Runtime& run, const Value& self, const CallArguments&
   if (!self.IsString()) return BadInput("indent needs a str, not " + self.TypeName());
   Text indention("    ", true);
   if (p[0] != nullptr && p[0]->IsString()) {
+    TALLY_RETURN_IF_ERROR(run.budget.Make(p[0]->text().size()));
     indention = p[0]->text();
   } else {
     TALLY_ASSIGN_OR_RETURN(const int64_t width, p.Integer(0, 4));
@@ -111,7 +113,7 @@ Result<Value> IndentFilter(Runtime& run, const Value& self, const CallArguments&
     indention = Text(std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' '), true);
   }
   const Text& text = self.text();
-  const std::vector<Line> lines = SplitLines(text.bytes());
+  TALLY_ASSIGN_OR_RETURN(const std::vector<Line> lines, SplitLines(&run.budget, text.bytes()));
   TALLY_RETURN_IF_ERROR(run.budget.Make(text.size() + lines.size() * (indention.size() + 1)));
   Text out;
   if (p.Flag(1)) out.Append(indention);
@@ -130,13 +132,15 @@ Result<Value> TruncateFilter(Runtime& run, const Value& self, const CallArgument
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("truncate", {"length", "killwords", "end", "leeway"}, arguments));
   TALLY_ASSIGN_OR_RETURN(const int64_t length, p.Integer(0, 255));
   TALLY_RETURN_IF_ERROR(p.String(2, "").status());
-  const Text end = p[2] != nullptr ? p[2]->text() : Text("...", true);
+  const Text dots("...", true);
+  const Text& end = p[2] != nullptr ? p[2]->text() : dots;
+  TALLY_RETURN_IF_ERROR(run.budget.Read(end.size()));
   TALLY_ASSIGN_OR_RETURN(const int64_t leeway, p[3] != nullptr && p[3]->IsNone() ? Result<int64_t>(5) : p.Integer(3, 5));
   const auto end_length = static_cast<int64_t>(CountCharacters(end.bytes()));
   if (length < end_length)
     return BadInput("expected length >= " + std::to_string(end_length) + ", got " + std::to_string(length));
   if (leeway < 0) return BadInput("expected leeway >= 0, got " + std::to_string(leeway));
-  TALLY_ASSIGN_OR_RETURN(const int64_t now, Length(self));
+  TALLY_ASSIGN_OR_RETURN(const int64_t now, Length(&run.budget, self));
   if (now - leeway <= length) return self;
   if (!self.IsString()) return BadInput("truncate needs a str, not " + self.TypeName());
   const Text& text = self.text();
@@ -161,6 +165,7 @@ Result<Value> CenterFilter(Runtime& run, const Value& self, const CallArguments&
 
 Result<Value> WordCount(Runtime& run, const Value& self, const CallArguments&) {
   TALLY_ASSIGN_OR_RETURN(const Text text, Str(&run.budget, self));
+  TALLY_RETURN_IF_ERROR(run.budget.Step(text.size() / 8));
   int64_t words = 0;
   bool in_word = false;
   for (size_t at = 0; at < text.size();) {
@@ -226,21 +231,21 @@ Result<Value> ToJson(Runtime& run, const Value& self, const CallArguments& argum
   options.ensure_ascii = p.Flag(0);
   options.sort_keys = p.Flag(3);
   if (p[1] != nullptr && p[1]->IsString()) {
-    options.indent = p[1]->text().bytes();
+    options.indent = p[1]->text().Part(0, std::min<size_t>(p[1]->text().size(), 300));
   } else if (p[1] != nullptr && !p[1]->IsNone()) {
     TALLY_ASSIGN_OR_RETURN(const int64_t width, p.Integer(1, 0));
-    options.indent = std::string(static_cast<size_t>(std::clamp<int64_t>(width, 0, 1000)), ' ');
+    options.indent = Text(std::string(static_cast<size_t>(std::clamp<int64_t>(width, 0, 1000)), ' '), true);
   }
   if (options.indent && options.indent->size() > 256) return BadInput("an indent beyond 256");
-  if (options.indent) options.item_separator = ",";
+  if (options.indent) options.item_separator = Text(",", true);
   if (p[2] != nullptr && !p[2]->IsNone()) {
     TALLY_ASSIGN_OR_RETURN(const Values separators, Iterate(&run.budget, *p[2]));
     if (separators.size() != 2 || !separators[0].IsString() || !separators[1].IsString()) {
       return BadInput("tojson: separators are two strings");
     }
-    options.item_separator = separators[0].text().bytes();
-    options.key_separator = separators[1].text().bytes();
-    if (options.item_separator.size() + options.key_separator.size() > 256) return BadInput("separators of more than 256 bytes");
+    if (separators[0].text().size() + separators[1].text().size() > 256) return BadInput("separators of more than 256 bytes");
+    options.item_separator = separators[0].text();
+    options.key_separator = separators[1].text();
   }
   TALLY_ASSIGN_OR_RETURN(Text text, DumpJson(&run.budget, self, options));
   return Value(std::move(text));
@@ -304,6 +309,7 @@ Result<Value> IntFilter(Runtime& run, const Value& self, const CallArguments& ar
     number = Truncated(self.number());
   } else if (self.IsString()) {
     TALLY_RETURN_IF_ERROR(run.budget.Make(self.text().size()));
+    TALLY_RETURN_IF_ERROR(run.budget.Step(self.text().size() / 8));
     number = ReadInteger(self.text().bytes(), base);
     const std::optional<double> real = ReadFloat(self.text().bytes());
     if (!number && real) number = Truncated(*real);
@@ -318,6 +324,7 @@ Result<Value> FloatFilter(Runtime& run, const Value& self, const CallArguments& 
   if (self.IsNumber()) return Value(self.number());
   if (self.IsString()) {
     TALLY_RETURN_IF_ERROR(run.budget.Make(self.text().size()));
+    TALLY_RETURN_IF_ERROR(run.budget.Step(self.text().size() / 8));
     const std::optional<double> number = ReadFloat(self.text().bytes());
     if (number) return Value(*number);
   }
@@ -334,7 +341,7 @@ Result<Value> AbsFilter(Runtime&, const Value& self, const CallArguments&) {
 Result<Value> RoundFilter(Runtime&, const Value& self, const CallArguments& arguments) {
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("round", {"precision", "method"}, arguments));
   TALLY_ASSIGN_OR_RETURN(const int64_t precision, p.Integer(0, 0));
-  TALLY_ASSIGN_OR_RETURN(const std::string method, p.String(1, "common"));
+  TALLY_ASSIGN_OR_RETURN(const std::string_view method, p.String(1, "common"));
   if (self.IsUndefined()) return BadInput(self.reason());
   if (!self.IsNumber()) return BadInput("round needs a number, not " + self.TypeName());
   if (precision > 300 || precision < -300) return BadInput("round: a precision out of range");

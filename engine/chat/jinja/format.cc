@@ -17,7 +17,7 @@ constexpr int64_t kMaxWidth = 10000;
 
 // How one value is laid out.
 struct Layout {
-  std::string fill = " ";
+  Text fill = Text(" ", true);
   char align = 0;  // '<', '>', '^', '=' (after the sign); 0: numbers to the right, else to the left
   char sign = '-';
   bool alternate = false, commas = false;
@@ -67,7 +67,7 @@ Text Pad(const Text& prefix, const Text& body, const Layout& layout, bool number
   const char align = layout.align != 0 ? layout.align : number ? '>' : '<';
   const int64_t left = align == '<' || align == '=' ? 0 : align == '^' ? missing / 2 : missing;
   const auto fill = [&](int64_t n, Text* out) {
-    for (; n > 0; --n) out->Append(layout.fill, true);
+    for (; n > 0; --n) out->Append(layout.fill);
   };
   Text out;
   fill(left, &out);
@@ -211,7 +211,7 @@ class PercentFormatter {
     if (at_ >= bytes.size()) return BadInput("incomplete format");
     const char type = bytes[at_++];
     if (type == '%') {
-      out_.Append("%", true);
+      out_.AppendPart(format_, at_ - 1, at_);
       return {};
     }
     if (value == nullptr) {
@@ -248,7 +248,7 @@ class PercentFormatter {
     }
     if (value.IsUndefined()) return BadInput(value.reason());
     if (!value.IsNumber()) return BadInput(std::string("%") + type + " format: a number is required, not " + value.TypeName());
-    if (layout->align == '=') layout->fill = "0";
+    if (layout->align == '=') layout->fill = Text("0", true);
     layout->type = type;
     const bool decimal = type == 'd' || type == 'i' || type == 'u';
     if ((decimal || type == 'x' || type == 'X' || type == 'o') && value.IsFloat()) {
@@ -265,7 +265,7 @@ class PercentFormatter {
 
   Status Add(const Text& text) {
     out_.Append(text);
-    return out_.size() > budget_->limits().text_bytes ? budget_->Make(out_.size()) : Status();
+    return budget_->Fits(out_.size());
   }
 
   Budget* budget_;
@@ -279,7 +279,9 @@ class PercentFormatter {
 
 // ---- "{}".format(...)
 
-Result<Layout> ReadSpec(std::string_view spec) {
+// Bytes [begin, end) of `format`.
+Result<Layout> ReadSpec(const Text& format, size_t begin, size_t end) {
+  const std::string_view spec = std::string_view(format.bytes()).substr(begin, end - begin);
   Layout layout;
   size_t at = 0;
   const auto is_align = [&](size_t i) {
@@ -287,7 +289,7 @@ Result<Layout> ReadSpec(std::string_view spec) {
   };
   const size_t fill = spec.empty() ? 0 : ReadUtf8(spec, 0).bytes;
   if (fill > 0 && is_align(fill)) {
-    layout.fill = std::string(spec.substr(0, fill));
+    layout.fill = format.Part(begin, begin + fill);
     layout.align = spec[fill];
     at = fill + 1;
   } else if (is_align(0)) {
@@ -297,7 +299,7 @@ Result<Layout> ReadSpec(std::string_view spec) {
   if (at < spec.size() && spec[at] == '#') layout.alternate = ++at != 0;
   if (at < spec.size() && spec[at] == '0') {
     ++at;
-    if (layout.align == 0) layout.align = '=', layout.fill = "0";
+    if (layout.align == 0) layout.align = '=', layout.fill = Text("0", true);
   }
   TALLY_ASSIGN_OR_RETURN(const int64_t width, ReadWidth(spec, &at));
   layout.width = std::max<int64_t>(width, 0);
@@ -333,8 +335,8 @@ class BraceFormatter {
       const size_t end = bytes.find_first_of("{}", next + 1);
       if (end == std::string::npos) return BadInput("Single '{' encountered in format string");
       if (bytes[end] == '{') return BadInput("fields within fields are not supported in format strings");
-      TALLY_RETURN_IF_ERROR(Field(std::string_view(bytes).substr(next + 1, end - next - 1)));
-      TALLY_RETURN_IF_ERROR(budget_->Make(out_.size() > budget_->limits().text_bytes ? out_.size() : 0));
+      TALLY_RETURN_IF_ERROR(Field(next + 1, end));
+      TALLY_RETURN_IF_ERROR(budget_->Fits(out_.size()));
       at = end + 1;
     }
     TALLY_RETURN_IF_ERROR(budget_->Make(out_.size()));
@@ -350,6 +352,7 @@ class BraceFormatter {
       if (n >= arguments_.positional.size()) return BadInput("Replacement index " + std::to_string(n) + " out of range");
       return arguments_.positional[n];
     }
+    TALLY_RETURN_IF_ERROR(budget_->Step(arguments_.named.size() / 16));
     for (const auto& [key, value] : arguments_.named) {
       if (key == name) return value;
     }
@@ -372,7 +375,9 @@ class BraceFormatter {
     return value;
   }
 
-  Status Field(std::string_view field) {
+  // Bytes [begin, end) of the format.
+  Status Field(size_t begin, size_t end) {
+    const std::string_view field = std::string_view(format_.bytes()).substr(begin, end - begin);
     const size_t colon = std::min(field.find(':'), field.size());
     std::string_view path = field.substr(0, colon);
     const std::string_view spec = colon < field.size() ? field.substr(colon + 1) : "";
@@ -387,7 +392,7 @@ class BraceFormatter {
       TALLY_ASSIGN_OR_RETURN(Text text, conversion == 's' ? Str(budget_, value) : Repr(budget_, value));
       value = Value(std::move(text));
     }
-    TALLY_ASSIGN_OR_RETURN(const Layout layout, ReadSpec(spec));
+    TALLY_ASSIGN_OR_RETURN(const Layout layout, ReadSpec(format_, end - spec.size(), end));
     if (value.IsNumber() && !(value.IsBool() && spec.empty())) return AddNumber(value, layout);
     if (!spec.empty() && !value.IsString()) return BadInput("unsupported format string passed to " + value.TypeName());
     if (layout.type != 0 && layout.type != 's')

@@ -202,6 +202,7 @@ Status Interpreter::BindParameters(const Macro& macro, CallArguments* arguments)
     return value;
   };
   const size_t parameters = macro.parameters.size();
+  TALLY_RETURN_IF_ERROR(run_.budget.Step(parameters * (1 + named.size() / 16)));
   std::vector<std::optional<Value>> given(parameters);
   for (size_t i = 0; i < parameters; ++i) {
     given[i] = i < arguments->positional.size() ? arguments->positional[i] : take(macro.parameters[i]);

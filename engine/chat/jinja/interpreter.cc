@@ -21,6 +21,7 @@ Result<Text> Interpreter::Render(const Body& body, const std::vector<std::pair<s
 }
 
 Result<Interpreter::Flow> Interpreter::RunInScope(const Body& body) {
+  TALLY_RETURN_IF_ERROR(run_.budget.Step(body.hidden.size()));
   for (const std::string& name : body.hidden) scopes_.Current()->Set(name, Value::MakeUndefined("'" + name + "' is undefined"));
   return Run(body);
 }
@@ -58,7 +59,7 @@ Result<Interpreter::Flow> Interpreter::Capture(const Body& body, Text* text) {
 
 Status Interpreter::Write(const Text& text) {
   TALLY_RETURN_IF_ERROR(run_.budget.Make(text.size()));
-  if (out_->size() + text.size() > run_.budget.limits().text_bytes) return run_.budget.Make(out_->size() + text.size());
+  TALLY_RETURN_IF_ERROR(run_.budget.Fits(out_->size() + text.size()));
   out_->Append(text);
   return {};
 }

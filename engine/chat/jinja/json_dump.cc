@@ -51,7 +51,11 @@ std::string JsonFloat(double number) {
 
 class JsonWriter {
  public:
-  JsonWriter(Budget* budget, const DumpOptions& options) : budget_(budget), options_(options) {}
+  JsonWriter(Budget* budget, const DumpOptions& options)
+      : budget_(budget),
+        options_(options),
+        trusted_(options.item_separator.AllTrusted() && options.key_separator.AllTrusted() &&
+                 (!options.indent || options.indent->AllTrusted())) {}
 
   Status Write(const Value& value, int level) {
     TALLY_RETURN_IF_ERROR(budget_->Step());
@@ -67,7 +71,7 @@ class JsonWriter {
       TALLY_ASSIGN_OR_RETURN(const std::string plain, Plain(value));
       out_ += plain;
     }
-    return out_.size() > budget_->limits().text_bytes ? budget_->Make(out_.size()) : Status();
+    return budget_->Fits(out_.size());
   }
 
   Text Take() { return {std::move(out_), trusted_}; }
@@ -84,7 +88,7 @@ class JsonWriter {
   void NewLine(int level) {
     if (!options_.indent) return;
     out_ += '\n';
-    for (int i = 0; i < level; ++i) out_ += *options_.indent;
+    for (int i = 0; i < level; ++i) out_ += options_.indent->bytes();
   }
 
   Status WriteArray(const Values& items, int level) {
@@ -94,7 +98,7 @@ class JsonWriter {
     }
     out_ += '[';
     for (size_t i = 0; i < items.size(); ++i) {
-      if (i > 0) out_ += options_.item_separator;
+      if (i > 0) out_ += options_.item_separator.bytes();
       NewLine(level + 1);
       TALLY_RETURN_IF_ERROR(Write(items[i], level + 1));
     }
@@ -118,7 +122,7 @@ class JsonWriter {
     out_ += '{';
     bool first = true;
     for (const auto& [key, value] : items) {
-      if (!first) out_ += options_.item_separator;
+      if (!first) out_ += options_.item_separator.bytes();
       first = false;
       NewLine(level + 1);
       if (key.IsString()) {
@@ -129,7 +133,7 @@ class JsonWriter {
       } else {
         return BadInput("keys must be str, int, float, bool or None, not " + key.TypeName());
       }
-      out_ += options_.key_separator;
+      out_ += options_.key_separator.bytes();
       TALLY_RETURN_IF_ERROR(Write(value, level + 1));
     }
     NewLine(level);
@@ -140,7 +144,7 @@ class JsonWriter {
   Budget* budget_;
   const DumpOptions& options_;
   std::string out_;
-  bool trusted_ = true;
+  bool trusted_;
 };
 
 }  // namespace

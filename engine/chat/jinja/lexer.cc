@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/chat/jinja/budget.h"
 #include "engine/chat/jinja/text.h"
 #include "engine/text/utf8.h"
 
@@ -217,6 +218,7 @@ class Lexer {
       if (!IsNameCharacter(next.code)) break;
       end += next.bytes;
     }
+    if (end - at_ > kMaxNameBytes) return Fail("a name of more than " + std::to_string(kMaxNameBytes) + " bytes");
     if (end > at_) {
       Add(Kind::kName, source_.substr(at_, end - at_));
       at_ = end;

@@ -23,8 +23,8 @@ using Methods = std::map<std::string_view, Operation>;
 template <Case to>
 Result<Value> Cased(Runtime& run, const Value& self, const CallArguments& arguments) {
   TALLY_RETURN_IF_ERROR(Parameters::Bind("the method", {}, arguments).status());
-  TALLY_RETURN_IF_ERROR(run.budget.Make(2 * self.text().size()));
-  return Value(ChangeCase(self.text(), to));
+  TALLY_ASSIGN_OR_RETURN(Text changed, ChangeCase(&run.budget, self.text(), to));
+  return Value(std::move(changed));
 }
 
 template <bool left, bool right>
@@ -53,7 +53,7 @@ Result<Value> SplitLinesMethod(Runtime& run, const Value& self, const CallArgume
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("splitlines", {"keepends"}, arguments));
   const Text& text = self.text();
   TALLY_RETURN_IF_ERROR(run.budget.Make(text.size()));
-  const std::vector<Line> lines = SplitLines(text.bytes());
+  TALLY_ASSIGN_OR_RETURN(const std::vector<Line> lines, SplitLines(&run.budget, text.bytes()));
   TALLY_RETURN_IF_ERROR(run.budget.MakeItems(2 * lines.size()));
   Values parts;
   for (const Line& line : lines) parts.emplace_back(text.Part(line.begin, p.Flag(0) ? line.next : line.end));
@@ -87,7 +87,7 @@ template <bool suffix>
 Result<Value> RemoveBorder(Runtime& run, const Value& self, const CallArguments& arguments) {
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind(suffix ? "removesuffix" : "removeprefix", {"text"}, arguments));
   TALLY_RETURN_IF_ERROR(p.Required(0).status());
-  TALLY_ASSIGN_OR_RETURN(const std::string border, p.String(0, ""));
+  TALLY_ASSIGN_OR_RETURN(const std::string_view border, p.String(0, ""));
   const Text& text = self.text();
   TALLY_RETURN_IF_ERROR(run.budget.Make(text.size()));
   if (suffix) return Value(text.Part(0, text.bytes().ends_with(border) ? text.size() - border.size() : text.size()));
@@ -111,11 +111,13 @@ Result<Value> JoinMethod(Runtime& run, const Value& self, const CallArguments& a
   if (!IsIterable(*items)) return BadInput("can only join an iterable");
   TALLY_ASSIGN_OR_RETURN(const Values values, Iterate(&run.budget, *items));
   std::vector<Text> parts;
+  uint64_t size = 0;
   for (const Value& value : values) {
     if (!value.IsString()) {
       return BadInput("sequence item " + std::to_string(parts.size()) + ": expected str instance, " + value.TypeName() +
                       " found");
     }
+    TALLY_RETURN_IF_ERROR(run.budget.Fits(size += value.text().size()));
     parts.push_back(value.text());
   }
   TALLY_ASSIGN_OR_RETURN(Text text, Join(&run.budget, self.text(), parts));
@@ -128,7 +130,7 @@ template <Search search>
 Result<Value> SearchMethod(Runtime& run, const Value& self, const CallArguments& arguments) {
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("find", {"sub", "start", "end"}, arguments));
   TALLY_RETURN_IF_ERROR(p.Required(0).status());
-  TALLY_ASSIGN_OR_RETURN(const std::string what, p.String(0, ""));
+  TALLY_ASSIGN_OR_RETURN(const std::string_view what, p.String(0, ""));
   Value part = self;
   int64_t skipped = 0;
   if (p[1] != nullptr || p[2] != nullptr) {
@@ -173,8 +175,8 @@ Result<Value> JustifyMethod(Runtime& run, const Value& self, const CallArguments
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("just", {"width", "fillchar"}, arguments));
   TALLY_RETURN_IF_ERROR(p.Required(0).status());
   TALLY_ASSIGN_OR_RETURN(const int64_t width, p.Integer(0, 0));
-  TALLY_ASSIGN_OR_RETURN(const std::string fill, p.String(1, " "));
-  if (CountCharacters(fill) != 1) return BadInput("The fill character must be exactly one character long");
+  TALLY_ASSIGN_OR_RETURN(const std::string_view fill, p.String(1, " "));
+  if (fill.size() > 4 || CountCharacters(fill) != 1) return BadInput("The fill character must be exactly one character long");
   TALLY_ASSIGN_OR_RETURN(Text text,
                          Justify(&run.budget, self.text(), width, p[1] != nullptr ? p[1]->text() : Text(" ", true), align));
   return Value(std::move(text));
@@ -187,8 +189,9 @@ Result<Value> ZeroFill(Runtime& run, const Value& self, const CallArguments& arg
   const Text& text = self.text();
   const size_t sign = text.bytes().starts_with('-') || text.bytes().starts_with('+') ? 1 : 0;
   Text out = text.Part(0, sign);
-  TALLY_ASSIGN_OR_RETURN(const Text digits, Justify(&run.budget, text.Part(sign, text.size()), width - static_cast<int64_t>(sign),
-                                                    Text("0", true), '>'));
+  TALLY_ASSIGN_OR_RETURN(const Text digits,
+                         Justify(&run.budget, text.Part(sign, text.size()),
+                                 std::max<int64_t>(width, 1) - static_cast<int64_t>(sign), Text("0", true), '>'));
   out.Append(digits);
   return Value(std::move(out));
 }

@@ -112,6 +112,8 @@ Result<Dict> DictArguments(Runtime& run, const char* function, const CallArgumen
     }
   }
   for (const auto& [name, value] : arguments.named) dict.Set("s" + name, Text(name, false), value);
+  TALLY_RETURN_IF_ERROR(run.budget.Step(dict.items().size()));
+  TALLY_RETURN_IF_ERROR(run.budget.MakeItems(4 * dict.items().size()));
   return dict;
 }
 
@@ -151,9 +153,10 @@ Result<Value> RaiseException(Runtime&, const CallArguments& arguments) {
 Result<Value> StrftimeNow(Runtime& run, const CallArguments& arguments) {
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("strftime_now", {"format"}, arguments));
   TALLY_RETURN_IF_ERROR(p.Required(0).status());
-  TALLY_ASSIGN_OR_RETURN(const std::string format, p.String(0, ""));
+  TALLY_ASSIGN_OR_RETURN(const std::string_view given, p.String(0, ""));
   constexpr size_t kMost = 4096;
-  if (format.size() > 256) return BadInput("a date format of more than 256 bytes");
+  if (given.size() > 256) return BadInput("a date format of more than 256 bytes");
+  const std::string format(given);
   const auto seconds = static_cast<std::time_t>(run.now);
   std::tm local = {};
   if (::localtime_r(&seconds, &local) == nullptr) return BadInput("a date out of range");

@@ -74,6 +74,7 @@ Result<Value> Repeat(Budget* budget, const Value& value, int64_t times) {
     const Text& text = value.text();
     if (text.size() > 0 && n > budget->limits().text_bytes / text.size()) return budget->Make(budget->limits().text_bytes + 1);
     TALLY_RETURN_IF_ERROR(budget->Make(text.size() * n));
+    TALLY_RETURN_IF_ERROR(budget->Step(n / 8));
     Text out;
     for (uint64_t i = 0; i < n && !text.empty(); ++i) out.Append(text);
     return Value(std::move(out));

@@ -27,7 +27,7 @@ Result<bool> Contains(Budget* budget, const Value& container, const Value& item)
 // What a `for` walks over: items, keys, characters. An iterator is used up by it.
 Result<Values> Iterate(Budget* budget, const Value& value);
 bool IsIterable(const Value& value);
-Result<int64_t> Length(const Value& value);
+Result<int64_t> Length(Budget* budget, const Value& value);
 
 // value.name: a method or attribute, else an item; undefined where there is neither.
 Result<Value> GetAttribute(Budget* budget, const Value& value, std::string_view name);

@@ -330,6 +330,9 @@ Result<Arguments> ExpressionParser::ParseArguments() {
         if (other == name) return AtLine(line, "keyword argument repeated: " + name);
       }
       arguments.named.emplace_back(std::move(name), std::move(value));
+      if (arguments.named.size() > kMaxParameters) {
+        return AtLine(line, "more than " + std::to_string(kMaxParameters) + " named arguments");
+      }
     } else {
       if (arguments.star != nullptr || arguments.stars != nullptr || !arguments.named.empty()) return invalid();
       TALLY_ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());

@@ -189,6 +189,7 @@ Status StatementParser::ParseSignature(Macro* macro) {
       return Fail("two parameters with the name '" + name + "'");
     }
     macro->parameters.push_back(std::move(name));
+    if (macro->parameters.size() > kMaxParameters) return Fail("more than " + std::to_string(kMaxParameters) + " parameters");
     if (TakeOperator("=")) {
       TALLY_ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
       macro->defaults.push_back(std::move(value));
@@ -282,7 +283,7 @@ Result<Body> ParseTemplate(std::string_view source) {
   if (source.size() > kMaxTemplateBytes) return BadInput("more than " + std::to_string(kMaxTemplateBytes) + " bytes");
   TALLY_ASSIGN_OR_RETURN(std::vector<Token> tokens, Tokenize(source));
   TALLY_ASSIGN_OR_RETURN(Body body, StatementParser(std::move(tokens)).ParseAll());
-  FindHiddenNames(&body);
+  TALLY_RETURN_IF_ERROR(FindHiddenNames(&body));
   return body;
 }
 

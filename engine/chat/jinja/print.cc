@@ -40,6 +40,19 @@ class ReprWriter {
 
   Status Write(const Value& value) {
     TALLY_RETURN_IF_ERROR(budget_->Step());
+    // Values that hold one another are bounded when they are made, but not through namespaces.
+    if (depth_ > 2 * kMaxNesting)
+      return BadInput("a value nested too deeply, or a namespace that holds itself, cannot be printed");
+    ++depth_;
+    const Status status = WriteAny(value);
+    --depth_;
+    return status;
+  }
+
+  Text Take() { return {std::move(out_), trusted_}; }
+
+ private:
+  Status WriteAny(const Value& value) {
     if (value.IsString()) {
       TALLY_RETURN_IF_ERROR(budget_->Make(value.text().size()));
       trusted_ = trusted_ && value.text().AllTrusted();
@@ -53,12 +66,9 @@ class ReprWriter {
     } else {
       out_ += Plain(value);
     }
-    return Check();
+    return budget_->Fits(out_.size());
   }
 
-  Text Take() { return {std::move(out_), trusted_}; }
-
- private:
   static std::string Plain(const Value& value) {
     if (value.IsUndefined()) return "Undefined";
     if (value.IsNone()) return "None";
@@ -67,8 +77,6 @@ class ReprWriter {
     if (value.IsFloat()) return FloatRepr(value.number());
     return "<built-in method " + value.method()->name + " of " + value.method()->self.TypeName() + " object>";
   }
-
-  Status Check() { return out_.size() > budget_->limits().text_bytes ? budget_->Make(out_.size()) : Status(); }
 
   Status WriteItems(const Values& items) {
     for (size_t i = 0; i < items.size(); ++i) {
@@ -102,8 +110,9 @@ class ReprWriter {
 
   Status WriteRange(const Values& items) {
     const int64_t first = items.empty() ? 0 : items.front().integer();
-    const int64_t step = items.size() < 2 ? 1 : items[1].integer() - first;
-    const int64_t end = items.empty() ? 0 : items.back().integer() + step;
+    int64_t step = 1, end = 0;  // beyond 64 bits they wrap around
+    if (items.size() > 1) __builtin_sub_overflow(items[1].integer(), first, &step);
+    if (!items.empty()) __builtin_add_overflow(items.back().integer(), step, &end);
     out_ += "range(" + std::to_string(first) + ", " + std::to_string(end);
     if (step != 1) out_ += ", " + std::to_string(step);
     out_ += ")";
@@ -130,18 +139,16 @@ class ReprWriter {
       out_ += "<" + object.TypeName() + ">";
       return {};
     }
-    if (++namespaces_ > kMaxNesting) return BadInput("a namespace that holds itself cannot be printed");
     out_ += "<Namespace ";
     TALLY_RETURN_IF_ERROR(WriteDict(space->attributes().items()));
     out_ += ">";
-    --namespaces_;
     return {};
   }
 
   Budget* budget_;
   std::string out_;
   bool trusted_ = true;
-  int namespaces_ = 0;  // being written
+  int depth_ = 0;
 };
 
 }  // namespace
@@ -208,7 +215,10 @@ Result<Text> Repr(Budget* budget, const Value& value) {
 }
 
 Result<Text> Str(Budget* budget, const Value& value) {
-  if (value.IsString()) return value.text();
+  if (value.IsString()) {
+    TALLY_RETURN_IF_ERROR(budget->Read(value.text().size()));
+    return value.text();
+  }
   if (value.IsUndefined()) return Text();
   return Repr(budget, value);
 }

@@ -2,7 +2,7 @@
 // Values as text: Python's str and repr, and its json.dumps.
 //
 // The text of a string keeps its provenance. Numbers and names such as True are trusted: none of them can spell a special token. The
-// text of a list or dict is trusted if every string in it is.
+// text of a list or dict is trusted if every string in it is; and, as JSON, the indent and the separators.
 #pragma once
 
 #include <optional>
@@ -23,8 +23,8 @@ std::string StringRepr(std::string_view text);
 
 // Options of transformers' filter tojson, which are those of json.dumps; ensure_ascii is false there unless given.
 struct DumpOptions {
-  std::optional<std::string> indent = {};  // of one level
-  std::string item_separator = ", ", key_separator = ": ";
+  std::optional<Text> indent = {};  // of one level
+  Text item_separator = Text(", ", true), key_separator = Text(": ", true);
   bool sort_keys = false, ensure_ascii = false;
 };
 Result<Text> DumpJson(Budget* budget, const Value& value, const DumpOptions& options);

@@ -41,13 +41,13 @@ Result<int64_t> Parameters::Integer(size_t i, int64_t otherwise) const {
   return values_[i]->integer();
 }
 
-Result<std::string> Parameters::String(size_t i, std::string otherwise) const {
+Result<std::string_view> Parameters::String(size_t i, std::string_view otherwise) const {
   if (values_[i] == nullptr) return otherwise;
   if (values_[i]->IsUndefined()) return BadInput(values_[i]->reason());
   if (!values_[i]->IsString()) {
     return BadInput(std::string(function_) + ": '" + names_[i] + "' is to be a str, not " + values_[i]->TypeName());
   }
-  return values_[i]->text().bytes();
+  return std::string_view(values_[i]->text().bytes());
 }
 
 bool Parameters::Flag(size_t i, bool otherwise) const { return values_[i] == nullptr ? otherwise : IsTrue(*values_[i]); }

@@ -33,6 +33,7 @@ class Runtime {
 
   Budget budget;
   const int64_t now;  // seconds since 1970
+  int filters = 0;    // that apply one another now
 
  private:
   std::vector<std::unique_ptr<Object>> objects_;
@@ -56,7 +57,7 @@ class Parameters {
   // An error where the value is missing or of another kind.
   Result<const Value*> Required(size_t i) const;
   Result<int64_t> Integer(size_t i, int64_t otherwise) const;
-  Result<std::string> String(size_t i, std::string otherwise) const;
+  Result<std::string_view> String(size_t i, std::string_view otherwise) const;  // as long as the arguments
   bool Flag(size_t i, bool otherwise = false) const;
 
  private:

@@ -7,6 +7,9 @@
 namespace tally::jinja {
 namespace {
 
+// Names in copies of scopes, one for each branch; published templates have a few thousand.
+constexpr size_t kMaxCopied = 500000;
+
 // How a scope gets a name's first value.
 enum class Origin : uint8_t { kParameter, kOutside, kUndefined };
 
@@ -77,7 +80,7 @@ void Declares(const Target& target, Symbols* symbols) {
 // What a statement does to the names of the scope that it stands in.
 class Visitor {
  public:
-  explicit Visitor(Symbols* symbols) : symbols_(symbols) {}
+  Visitor(Symbols* symbols, size_t* copied) : symbols_(symbols), copied_(copied) {}
 
   void VisitAll(const Body& body) {
     for (const Statement& statement : body.statements) std::visit(*this, statement.node);
@@ -90,15 +93,17 @@ class Visitor {
   // All elif together count as one branch, in which one follows the other.
   void operator()(const If& node) {
     Loads(node.branches[0].condition, symbols_);
+    *copied_ += node.branches.size() * symbols_->names.size();
+    if (*copied_ > kMaxCopied) return;
     std::vector<Symbols> branches(3, *symbols_);
-    Visitor(&branches[0]).VisitAll(node.branches[0].body);
+    Visitor(&branches[0], copied_).VisitAll(node.branches[0].body);
     for (size_t i = 1; i < node.branches.size(); ++i) {
       Loads(node.branches[i].condition, &branches[1]);
       std::vector<Symbols> body(1, branches[1]);
-      Visitor(&body[0]).VisitAll(node.branches[i].body);
+      Visitor(&body[0], copied_).VisitAll(node.branches[i].body);
       branches[1].Join(body);
     }
-    Visitor(&branches[2]).VisitAll(node.otherwise);
+    Visitor(&branches[2], copied_).VisitAll(node.otherwise);
     symbols_->Join(branches);
   }
   void operator()(const For& node) { Loads(node.items, symbols_); }
@@ -119,6 +124,7 @@ class Visitor {
 
  private:
   Symbols* symbols_;
+  size_t* copied_;
 };
 
 // Goes through the bodies that have scopes of their own.
@@ -126,12 +132,13 @@ class Analyzer {
  public:
   // A body whose scope has these names to begin with.
   void Scope(Body* body, Symbols symbols) {
-    Visitor(&symbols).VisitAll(*body);
+    Visitor(&symbols, &copied_).VisitAll(*body);
     for (const auto& [name, origin] : symbols.names) {
       if (origin == Origin::kUndefined) body->hidden.push_back(name);
     }
     Inside(body, symbols);
   }
+  bool exceeded() const { return copied_ > kMaxCopied; }
 
  private:
   void Inside(Body* body, const Symbols& around) {
@@ -171,10 +178,16 @@ class Analyzer {
     for (const auto& [target, value] : node.values) Declares(target, &symbols);
     Scope(&node.body, std::move(symbols));
   }
+
+  size_t copied_ = 0;
 };
 
 }  // namespace
 
-void FindHiddenNames(Body* body) { Analyzer().Scope(body, {}); }
+Status FindHiddenNames(Body* body) {
+  Analyzer analyzer;
+  analyzer.Scope(body, {});
+  return analyzer.exceeded() ? BadInput("too many names and branches") : Status();
+}
 
 }  // namespace tally::jinja

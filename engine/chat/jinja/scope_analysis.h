@@ -4,11 +4,12 @@
 // (jinja2/idtracking.py; it shows only where a loop or macro inside reads the name first.)
 #pragma once
 
+#include "engine/base/status.h"
 #include "engine/chat/jinja/ast.h"
 
 namespace tally::jinja {
 
-// Fills `hidden` of every body of a template.
-void FindHiddenNames(Body* body);
+// Fills `hidden` of every body of a template. An error where too many branches come after too many names.
+Status FindHiddenNames(Body* body);
 
 }  // namespace tally::jinja

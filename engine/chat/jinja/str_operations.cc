@@ -86,7 +86,7 @@ Result<Text> Replace(Budget* budget, const Text& text, const Text& old, const Te
       const size_t next = begin + ReadUtf8(bytes, begin).bytes;
       out.AppendPart(text, begin, next);
       begin = next;
-      if (out.size() > budget->limits().text_bytes) return budget->Make(out.size());
+      TALLY_RETURN_IF_ERROR(budget->Fits(out.size()));
     }
   }
   for (size_t at; count != 0 && (at = FindText(bytes, old.bytes(), begin)) != std::string::npos; --count) {
@@ -95,10 +95,31 @@ Result<Text> Replace(Budget* budget, const Text& text, const Text& old, const Te
     out.AppendPart(text, begin, at);
     out.Append(with);
     begin = at + old.size();
-    if (out.size() > budget->limits().text_bytes) return budget->Make(out.size());
+    TALLY_RETURN_IF_ERROR(budget->Fits(out.size()));
   }
   out.AppendPart(text, begin, bytes.size());
   return out;
+}
+
+Result<std::vector<Line>> SplitLines(Budget* budget, std::string_view text) {
+  TALLY_RETURN_IF_ERROR(budget->Read(text.size()));
+  std::vector<Line> lines;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = ReadUtf8(text, at);
+    const bool ends = (c.code >= 0x0A && c.code <= 0x0D) || (c.code >= 0x1C && c.code <= 0x1E) || c.code == 0x85 ||
+                      c.code == 0x2028 || c.code == 0x2029;
+    size_t next = at + c.bytes;
+    if (ends) {
+      if (c.code == '\r' && next < text.size() && text[next] == '\n') ++next;
+      TALLY_RETURN_IF_ERROR(budget->Step());
+      lines.push_back({begin, at, next});
+      begin = next;
+    }
+    at = next;
+  }
+  if (begin < text.size()) lines.push_back({begin, text.size(), text.size()});
+  return lines;
 }
 
 Result<Values> Split(Budget* budget, const Text& text, const Text* separator, int64_t most, bool from_right) {
@@ -132,6 +153,7 @@ Result<Text> Join(Budget* budget, const Text& separator, const std::vector<Text>
 }
 
 Result<Text> Justify(Budget* budget, const Text& text, int64_t width, const Text& fill, char align) {
+  width = std::max<int64_t>(width, 0);
   const int64_t missing = std::max<int64_t>(0, width - static_cast<int64_t>(CountCharacters(text.bytes())));
   if (missing > 1 << 20) return BadInput("a width beyond " + std::to_string(1 << 20));
   TALLY_RETURN_IF_ERROR(budget->Make(text.size() + static_cast<uint64_t>(missing) * fill.size()));

@@ -41,7 +41,12 @@ Result<std::vector<PromptSegment>> Template::Render(const Json& variables, const
   }
   const Result<Text> text = Interpreter(&run).Render(program_->body, values);
   if (!text.ok()) return WithOrigin(origin_, text.status());
-  return text->Segments();
+  std::vector<PromptSegment> segments = text->Segments(kMaxSegments + 1);
+  if (segments.size() > kMaxSegments) {
+    return WithOrigin(origin_,
+                      BadInput("more than " + std::to_string(kMaxSegments) + " changes between the template's text and others'"));
+  }
+  return segments;
 }
 
 }  // namespace tally::jinja

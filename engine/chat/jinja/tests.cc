@@ -68,15 +68,17 @@ Result<Value> IsDivisible(Runtime& run, const Value& self, const CallArguments& 
   return HasRemainder(run, self, *divisor, 0);
 }
 
-Result<Value> IsSameAs(Runtime&, const Value& self, const CallArguments& arguments) {
+Result<Value> IsSameAs(Runtime& run, const Value& self, const CallArguments& arguments) {
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("sameas", {"other"}, arguments));
   TALLY_ASSIGN_OR_RETURN(const Value* other, p.Required(0));
+  if (self.IsString() && other->IsString()) TALLY_RETURN_IF_ERROR(run.budget.Read(self.text().size()));
   return Value(self.IsSame(*other));
 }
 
 // str.islower and str.isupper: of the letters that have a case, and there is one.
 Result<Value> AllCased(Runtime& run, const Value& self, bool upper) {
   TALLY_ASSIGN_OR_RETURN(const Text text, Str(&run.budget, self));
+  TALLY_RETURN_IF_ERROR(run.budget.Step(text.size() / 8));
   return Value(HasCase(text.bytes(), upper));
 }
 Result<Value> IsLower(Runtime& run, const Value& self, const CallArguments&) { return AllCased(run, self, false); }

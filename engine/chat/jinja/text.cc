@@ -41,9 +41,9 @@ Text Text::Part(size_t begin, size_t end) const {
   return part;
 }
 
-std::vector<PromptSegment> Text::Segments() const {
+std::vector<PromptSegment> Text::Segments(size_t most) const {
   std::vector<PromptSegment> segments;
-  for (size_t begin = 0, end = 0; begin < size(); begin = end) {
+  for (size_t begin = 0, end = 0; begin < size() && segments.size() < most; begin = end) {
     const bool trusted = TrustedAt(begin);
     end = size();
     if (!mask_.empty()) end = std::min(end, mask_.find(trusted ? '\0' : '\1', begin));
@@ -85,25 +85,6 @@ Stretch Stripped(std::string_view text, bool left, bool right, const std::string
     kept.end -= c.bytes;
   }
   return kept;
-}
-
-std::vector<Line> SplitLines(std::string_view text) {
-  std::vector<Line> lines;
-  size_t begin = 0;
-  for (size_t at = 0; at < text.size();) {
-    const Utf8Char c = ReadUtf8(text, at);
-    const bool ends = (c.code >= 0x0A && c.code <= 0x0D) || (c.code >= 0x1C && c.code <= 0x1E) || c.code == 0x85 ||
-                      c.code == 0x2028 || c.code == 0x2029;
-    size_t next = at + c.bytes;
-    if (ends) {
-      if (c.code == '\r' && next < text.size() && text[next] == '\n') ++next;
-      lines.push_back({begin, at, next});
-      begin = next;
-    }
-    at = next;
-  }
-  if (begin < text.size()) lines.push_back({begin, text.size(), text.size()});
-  return lines;
 }
 
 bool IsLetter(int32_t code) {
@@ -151,7 +132,9 @@ bool HasCase(std::string_view text, bool upper) {
   return any;
 }
 
-Text ChangeCase(const Text& text, Case to) {
+Result<Text> ChangeCase(Budget* budget, const Text& text, Case to) {
+  TALLY_RETURN_IF_ERROR(budget->Make(2 * text.size()));
+  TALLY_RETURN_IF_ERROR(budget->Step(text.size() / 8));
   Text out;
   bool first = true, after_cased = false;
   for (size_t at = 0; at < text.size();) {

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/status.h"
+#include "engine/chat/jinja/budget.h"
 #include "engine/chat/message.h"
 
 namespace tally::jinja {
@@ -33,8 +35,8 @@ class Text {
   void AppendPart(const Text& other, size_t begin, size_t end);
   Text Part(size_t begin, size_t end) const;
 
-  // Stretches of equal provenance, none of them empty.
-  std::vector<PromptSegment> Segments() const;
+  // Stretches of equal provenance, none of them empty; the first `most` of them.
+  std::vector<PromptSegment> Segments(size_t most) const;
 
  private:
   void MakeMask();
@@ -56,15 +58,9 @@ struct Stretch {
 };
 Stretch Stripped(std::string_view text, bool left, bool right, const std::string* characters = nullptr);
 
-// The lines of str.splitlines, each with the bytes of its ending.
-struct Line {
-  size_t begin = 0, end = 0, next = 0;
-};
-std::vector<Line> SplitLines(std::string_view text);
-
 enum class Case : uint8_t { kLower, kUpper, kTitle, kCapitalize, kSwap };
 // Python's str.lower and so on, for characters with a single counterpart, and sharp s in upper case.
-Text ChangeCase(const Text& text, Case to);
+Result<Text> ChangeCase(Budget* budget, const Text& text, Case to);
 // str.isupper, else str.islower: there is a letter with a case, and none with the other one.
 bool HasCase(std::string_view text, bool upper);
 bool IsLetter(int32_t code);

@@ -10,11 +10,17 @@
 namespace tally::jinja {
 namespace {
 
+constexpr size_t kMaxReasonBytes = 300;
+
 Status TooDeep() { return BadInput("values nested deeper than " + std::to_string(kMaxNesting)); }
 
 }  // namespace
 
 Value Value::MakeUndefined(std::string reason) {
+  if (reason.size() > kMaxReasonBytes) {
+    reason.resize(kMaxReasonBytes);
+    reason.shrink_to_fit();
+  }
   Value value;
   value.data_ = Undefined{std::make_shared<const std::string>(std::move(reason))};
   return value;

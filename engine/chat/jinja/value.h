@@ -45,6 +45,7 @@ class Value {
   Value(std::shared_ptr<const Method> value) : data_(std::move(value)) {}       // NOLINT
   Value(Object* value) : data_(value) {}                                        // NOLINT
   Value(const char*) = delete;
+  // Of a long reason the beginning is kept.
   static Value MakeUndefined(std::string reason);
   // The template's own text.
   static Value Literal(std::string bytes) { return Text(std::move(bytes), true); }

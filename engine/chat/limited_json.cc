@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/chat/harmony_json.h"
+#include "engine/chat/limited_json.h"
 
 #include <algorithm>
 #include <string_view>
@@ -10,11 +10,11 @@
 namespace tally {
 namespace {
 
-constexpr size_t kMaxHarmonyDepth = 64;
-constexpr size_t kMaxHarmonyMembers = 4096;
+constexpr size_t kMaxJsonDepth = 64;
+constexpr size_t kMaxJsonMembers = 4096;
 
 // Reads without building anything.
-class HarmonyJsonLimits : public nlohmann::json_sax<HarmonyJson> {
+class JsonLimits : public nlohmann::json_sax<OrderedJson> {
  public:
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -22,14 +22,14 @@ class HarmonyJsonLimits : public nlohmann::json_sax<HarmonyJson> {
   bool number_unsigned(uint64_t) override { return true; }
   bool number_float(double, const std::string&) override { return true; }
   bool string(std::string&) override { return true; }
-  bool binary(HarmonyJson::binary_t&) override { return true; }
+  bool binary(OrderedJson::binary_t&) override { return true; }
   bool start_array(size_t) override { return Begin(); }
   bool end_array() override { return End(); }
   bool start_object(size_t) override { return Begin(); }
   bool end_object() override { return End(); }
   bool key(std::string&) override {
-    if (++members_.back() <= kMaxHarmonyMembers) return true;
-    exceeded_ = "an object of more than " + std::to_string(kMaxHarmonyMembers) + " members";
+    if (++members_.back() <= kMaxJsonMembers) return true;
+    exceeded_ = "an object of more than " + std::to_string(kMaxJsonMembers) + " members";
     return false;
   }
   bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& error) override {
@@ -43,8 +43,8 @@ class HarmonyJsonLimits : public nlohmann::json_sax<HarmonyJson> {
  private:
   bool Begin() {
     members_.push_back(0);
-    if (members_.size() <= kMaxHarmonyDepth) return true;
-    exceeded_ = "nested deeper than " + std::to_string(kMaxHarmonyDepth);
+    if (members_.size() <= kMaxJsonDepth) return true;
+    exceeded_ = "nested deeper than " + std::to_string(kMaxJsonDepth);
     return false;
   }
   bool End() {
@@ -58,10 +58,10 @@ class HarmonyJsonLimits : public nlohmann::json_sax<HarmonyJson> {
 
 }  // namespace
 
-Result<HarmonyJson> ParseHarmonyJson(const std::string& text, const std::string& where) {
-  HarmonyJsonLimits limits;
-  if (!HarmonyJson::sax_parse(text, &limits)) return BadInput(where + ": " + limits.exceeded());
-  return HarmonyJson::parse(text, nullptr, false);
+Result<OrderedJson> ParseLimitedJson(const std::string& text, const std::string& where) {
+  JsonLimits limits;
+  if (!OrderedJson::sax_parse(text, &limits)) return BadInput(where + ": " + limits.exceeded());
+  return OrderedJson::parse(text, nullptr, false);
 }
 
 }  // namespace tally

@@ -9,10 +9,10 @@
 
 namespace tally {
 
-using HarmonyJson = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // kBadInput: `where`, and what is wrong: no JSON, nested deeper than 64, or an object of more than 4096 members (each is searched for
 // among the others).
-Result<HarmonyJson> ParseHarmonyJson(const std::string& text, const std::string& where);
+Result<OrderedJson> ParseLimitedJson(const std::string& text, const std::string& where);
 
 }  // namespace tally
