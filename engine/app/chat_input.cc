@@ -35,9 +35,11 @@ ChatInput ChatReader::Read() {
     typed_.push_back(line.text);
     editor_.Remember(line.text);
     std::string text = std::move(line.text);
-    if (text.starts_with(kQuotes)) return ReadRest(text.substr(kQuotes.size()), /*block=*/true);
     if (text.starts_with('/') && !text.starts_with("//")) return {Kind::kCommand, text.substr(1)};
-    return ReadRest(text.starts_with("//") ? text.substr(1) : std::move(text), /*block=*/false);
+    const bool block = text.starts_with(kQuotes);
+    const size_t marks = block ? kQuotes.size() : text.starts_with("//") ? 1 : 0;
+    ChatInput input = ReadRest(text.substr(marks), block);
+    if (input.kind != Kind::kMessage || !IsBlank(input.text)) return input;
   }
 }
 

@@ -89,6 +89,7 @@ class LibeditEditor : public LineEditor {
     l_.set(edit_, EL_SIGNAL, 0);
     l_.set(edit_, EL_EDITOR, "emacs");
     l_.set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    l_.set(edit_, EL_BIND, "^I", "ed-insert", nullptr);  // tabs of text that is pasted
     l_.set(edit_, EL_BIND, "\\e[3~", "ed-delete-next-char", nullptr);
     l_.source(edit_, nullptr);  // the user's own keys: ~/.editrc, where there is one
   }
@@ -103,6 +104,7 @@ class LibeditEditor : public LineEditor {
   TypedLine Read(const std::string& prompt) override {
     prompt_ = prompt;
     interrupted_.reset();
+    if (TakeWakeUp()) l_.resize(edit_);  // what came since the last line; the prompt is still to be drawn
     int length = 0;
     const char* const line = l_.gets(edit_, &length);
     if (interrupted_) return Interruption(std::move(*interrupted_));

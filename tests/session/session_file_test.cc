@@ -349,6 +349,20 @@ TEST_F(Saved, ForgedBytesDoNoHarm) {
   EXPECT_TRUE(chat->Load(path_).ok());
 }
 
+TEST_F(Saved, AnotherKindOfFileIsNotReplaced) {
+  const std::string path = folder_ / "letter.txt";
+  for (const char* text : {"TALLY", "Dear Sir or Madam"}) {
+    folder_.Write("letter.txt", text);
+    const Status status = chat_->Save(path);
+    EXPECT_EQ(status.code(), StatusCode::kBadInput);
+    EXPECT_NE(status.message().find("is no session file"), std::string::npos) << status.message();
+    EXPECT_EQ(ReadAll(path), text);
+  }
+  folder_.Write("letter.txt", "");
+  EXPECT_TRUE(chat_->Save(path).ok());
+  EXPECT_TRUE(chat_->Load(path).ok());
+}
+
 TEST_F(Saved, AFileThatCannotBeWrittenLeavesTheOldOne) {
   const std::string before = ReadAll(path_);
   EXPECT_EQ(chat_->Save(folder_ / "nowhere/a.session").code(), StatusCode::kBadInput);
