@@ -62,7 +62,7 @@ void Load(Talk& talk, const std::string& path) {
   const Status status = talk.Load(PathOf(path));
   const size_t messages = talk.conversation().messages().size();
   Tell(status, "loaded: " + std::to_string(messages) + (messages == 1 ? " message, " : " messages, ") +
-                   std::to_string(talk.conversation().tokens()) + " tokens in the cache\n");
+                   books::WithThousands(static_cast<uint64_t>(talk.conversation().tokens())) + " tokens in the cache\n");
 }
 
 void Undo(Talk& talk, const std::string&) {

@@ -34,11 +34,11 @@ ChatInput ChatReader::Read() {
     if (IsBlank(line.text)) continue;
     typed_.push_back(line.text);
     editor_.Remember(line.text);
-    std::string text = std::move(line.text);
-    if (text.starts_with('/') && !text.starts_with("//")) return {Kind::kCommand, text.substr(1)};
+    const std::string_view text = line.text;
+    if (text.starts_with('/') && !text.starts_with("//")) return {Kind::kCommand, line.text.substr(1)};
     const bool block = text.starts_with(kQuotes);
     const size_t marks = block ? kQuotes.size() : text.starts_with("//") ? 1 : 0;
-    ChatInput input = ReadRest(text.substr(marks), block);
+    ChatInput input = ReadRest(line.text.substr(marks), block);
     if (input.kind != Kind::kMessage || !IsBlank(input.text)) return input;
   }
 }

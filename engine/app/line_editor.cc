@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cwchar>
 #include <optional>
 #include <utility>
@@ -117,6 +118,7 @@ class LibeditEditor : public LineEditor {
     return {TypedLine::Kind::kLine, std::move(text)};
   }
   void Remember(const std::string& line) override {
+    if (std::mbstowcs(nullptr, line.c_str(), 0) == static_cast<size_t>(-1)) return;  // libedit goes no further back than such a line
     HistEvent event{};
     l_.history(history_, &event, H_ENTER, line.c_str());
   }
