@@ -45,7 +45,7 @@ void Reset(Talk& talk, const std::string&) {
 void System(Talk& talk, const std::string& text) {
   if (!text.empty()) {
     talk.SetSystemPrompt(text);
-    return Note("the next answer is given under it\n");
+    return Note("it holds from the next message on\n");
   }
   const std::string prompt = talk.SystemPrompt();
   Note(prompt.empty() ? "there is no system prompt\n" : Readable(prompt) + "\n");

@@ -14,6 +14,7 @@
 #include "tests/app/runner.h"
 #include "tests/app/terminal.h"
 #include "tests/app/text_model.h"
+#include "tests/support/open_engine.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
@@ -139,6 +140,28 @@ TEST_F(CliChat, Tools) {
     folder_.Write("wrong.json", wrong);
     ExpectAdvice({"chat", "-p", "a", "--tools", folder_ / "wrong.json"}, {"--tools", "wrong.json"});
   }
+}
+
+TEST_F(CliChat, ResultsOfToolsAreGivenAtTheTerminal) {
+  const std::string file = folder_ / "calls.session",
+                    shows = Template("shows.jinja", "{% for m in messages %}{{ m.content }};{% endfor %}<|turn|>");
+  {  // a session whose last answer calls two tools
+    const Opened opened = Open(model_, {.context = TextModel::kContext});
+    auto format = MakeChatFormat({.text = "-"});
+    ASSERT_TRUE(opened.engine != nullptr && format.ok());
+    auto chat = NewConversation(*opened.engine, std::move(*format));
+    ASSERT_TRUE(chat.ok());
+    (*chat)->SetMessages(
+        {{.role = "user", .content = "a"}, {.role = "assistant", .tool_calls = {{"1", "left", "{}"}, {"2", "right", "{}"}}}});
+    ASSERT_TRUE((*chat)->Save(file).ok());
+  }
+  Terminal t({"chat", model_, "--session", file, "-q", "--show-prompt", "--chat-template", shows}, environment());
+  t.Expect("> ");
+  EXPECT_NE(t.Enter("/tools").find("waits for a result: call left {}"), std::string::npos) << t.shown();
+  t.Enter("/tool left L");
+  EXPECT_EQ(t.Enter("/tools").find("call left"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/tool left L").find("no call of 'left'"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/tool right R R").find("a;;L;R R;<|turn|>"), std::string::npos) << t.shown();
 }
 
 TEST_F(CliChat, AMessageThatHasNoRoom) {
