@@ -14,9 +14,9 @@ constexpr const char *kPrompt = "> ", *kMore = ". ";
 
 bool IsBlank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
 
-ChatInput NoLine(TypedLine line, std::string before) {
+ChatInput NoLine(const TypedLine& line, const std::string& before) {
   if (line.kind == TypedLine::Kind::kEnd) return {Kind::kEnd, {}};
-  return {Kind::kInterrupted, std::move(before) + line.text};
+  return {Kind::kInterrupted, before + line.text};
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ ChatReader::~ChatReader() { history_.Append(typed_); }
 ChatInput ChatReader::Read() {
   for (;;) {
     TypedLine line = editor_.Read(kPrompt);
-    if (line.kind != TypedLine::Kind::kLine) return NoLine(std::move(line), "");
+    if (line.kind != TypedLine::Kind::kLine) return NoLine(line, "");
     if (IsBlank(line.text)) continue;
     typed_.push_back(line.text);
     editor_.Remember(line.text);
@@ -49,7 +49,7 @@ ChatInput ChatReader::ReadRest(std::string text, bool block) {
   while (text.ends_with(more) != block) {
     if (!block) text.pop_back();
     TypedLine line = editor_.Read(kMore);
-    if (line.kind != TypedLine::Kind::kLine) return NoLine(std::move(line), text);
+    if (line.kind != TypedLine::Kind::kLine) return NoLine(line, text);
     if (!IsBlank(line.text)) {
       typed_.push_back(line.text);
       editor_.Remember(line.text);

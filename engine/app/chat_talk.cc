@@ -116,7 +116,7 @@ Result<Turn> Talk::SayOnce(const std::vector<ChatMessage>& messages) {
   return turn;
 }
 
-Status Talk::Say(std::vector<ChatMessage> messages) {
+Status Talk::Say(const std::vector<ChatMessage>& messages) {
   results_.clear();
   LastTurn last;
   for (;;) {

@@ -39,7 +39,7 @@ class Talk {
 
   // A user's message, or results of tools: runs the turn, shows the answer and what it cost. Where the turn fails, the conversation is
   // as before.
-  Status Say(std::vector<ChatMessage> messages);
+  Status Say(const std::vector<ChatMessage>& messages);
   // The last message of a user once more, with other random draws. False: there is none.
   Result<bool> Retry();
   // Takes a result of the tool that the model has called. When all calls have theirs, the model goes on. kBadInput: no such call.

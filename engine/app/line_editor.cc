@@ -118,7 +118,8 @@ class LibeditEditor : public LineEditor {
     return {TypedLine::Kind::kLine, std::move(text)};
   }
   void Remember(const std::string& line) override {
-    if (std::mbstowcs(nullptr, line.c_str(), 0) == static_cast<size_t>(-1)) return;  // libedit goes no further back than such a line
+    // libedit goes no further back than a line that is not in the locale's encoding.
+    if (std::mbstowcs(nullptr, line.c_str(), 0) == static_cast<size_t>(-1)) return;
     HistEvent event{};
     l_.history(history_, &event, H_ENTER, line.c_str());
   }
@@ -147,8 +148,8 @@ class LibeditEditor : public LineEditor {
       }
       const std::optional<char> c = ReadByte();
       if (!c) return 0;
-      const size_t read = std::mbrtowc(character, &*c, 1, &state);
-      if (read == static_cast<size_t>(-2)) continue;  // more bytes belong to it
+      const size_t read = std::mbrtowc(character, &*c, 1, &state);  // NOLINT(concurrency-mt-unsafe): the state is ours
+      if (read == static_cast<size_t>(-2)) continue;                // more bytes belong to it
       if (read != static_cast<size_t>(-1)) return 1;
       state = {};  // no character of the locale: dropped
     }
