@@ -5,7 +5,7 @@
 # `tally pull`, libedit's, for line editing in `tally chat`, and OpenBLAS, which `--impl blas` loads.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
-# is built and scripts/fuzz.sh works; and Chromium (25 packages, 124 MB), in which tests/browser opens reports. That test wants
+# is built and scripts/fuzz.sh works; Python's jinja2, with which tests/chat compares templates; and Chromium (25 packages, 124 MB), in which tests/browser opens reports. That test wants
 # node and npm besides, which are not installed: Debian's npm alone is some hundreds of packages.
 #
 # Highway must be 1.2 or newer. Debian 12 has 1.0: there the trixie suite of the machine's own package source is added,
@@ -159,6 +159,7 @@ main() {
       if [ -z "$(find_clang_tool $p)" ]; then tools+=("$p-$clang_tools_version"); fi
     done
     packages+=(${tools[@]+"${tools[@]}"})
+    python3 -c 'import jinja2' 2>/dev/null || packages+=(python3-jinja2)
     # The report's pages are tested in a browser where there are node and npm.
     if command -v node >/dev/null && command -v npm >/dev/null && ! has_browser && may_be_root && in_apt chromium; then
       packages+=(chromium)

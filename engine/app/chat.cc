@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cctype>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "engine/app/chat_commands.h"
@@ -23,6 +25,8 @@
 namespace tally::app {
 namespace {
 
+std::string Thousands(int64_t n) { return books::WithThousands(static_cast<uint64_t>(n)); }
+
 Status SayAsUser(Talk& talk, std::string text) { return talk.Say({{.role = "user", .content = std::move(text)}}); }
 
 // One message and its answer.
@@ -37,27 +41,35 @@ void Greet(const ChatFlags& flags, const Talk& talk) {
   if (flags.quiet) return;
   const size_t messages = talk.messages().size();
   Note(Dim(Printable(talk.model().Description()) + "; " + talk.FormatDescription() + "; a context of " +
-           std::to_string(talk.engine().context()) + " tokens\n" +
+           Thousands(talk.engine().context()) + " tokens\n" +
            (flags.session && messages > 0 ? Printable(*flags.session) + ": " + std::to_string(messages) + " messages\n" : "") +
            "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends.\n"));
 }
 
+// Whether an answer is `word` or its beginning, in letters of any size.
+bool Means(std::string answer, std::string_view word) {
+  for (char& c : answer) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  while (answer.ends_with(' ')) answer.pop_back();
+  return !answer.empty() && word.starts_with(answer);
+}
+
 // `over`: the conversation is to end.
 FullContext AskAboutContext(ChatReader& reader, int64_t context, bool* over) {
-  Note("The context of " + std::to_string(context) + " tokens is full.\n");
+  Note("The context of " + Thousands(context) + " tokens is full.\n");
   for (;;) {
     const TypedLine line = reader.Ask("[f]orget the oldest turns, [r]eset, or [q]uit? ");
-    *over = line.kind == TypedLine::Kind::kEnd || line.text == "q" || Terminated();
+    *over = line.kind == TypedLine::Kind::kEnd || Means(line.text, "quit") || Terminated();
     if (*over || line.kind == TypedLine::Kind::kInterrupted) return FullContext::kGiveUp;
-    if (line.text == "f") return FullContext::kForgetOldest;
-    if (line.text == "r") return FullContext::kReset;
+    if (Means(line.text, "forget")) return FullContext::kForgetOldest;
+    if (Means(line.text, "reset")) return FullContext::kReset;
   }
 }
 
 // What is wrong with a turn is said, and the conversation goes on.
 void SayAndGoOn(Talk& talk, std::string message) {
   const Status said = SayAsUser(talk, std::move(message));
-  if (!said.ok()) Note(Printable(said.message()) + "\n");
+  if (!said.ok()) return Note(Printable(said.message()) + "\n");
+  if (talk.last()->LeftNoTrace()) Note("the message was dropped\n");
 }
 
 // Until somebody ends it, or `over`.
@@ -93,6 +105,12 @@ Result<int> RunChat(const ChatFlags& flags) {
       TakeInterrupt();
     }
     Converse(*talk, reader, over);
+    // What cannot be kept in one place may be in another.
+    if (const Status closed = talk->Close(); !closed.ok() && !Terminated() && PrintedAll()) {
+      Note(Printable(closed.message()) + "\n/save FILE keeps the conversation elsewhere; it is lost where you end without\n");
+      over = false;
+      Converse(*talk, reader, over);
+    }
   }
   TALLY_RETURN_IF_ERROR(talk->Close());
   return Terminated() ? InterruptExitCode() : 0;

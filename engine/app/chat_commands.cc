@@ -2,6 +2,7 @@
 #include "engine/app/chat_commands.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,6 +28,12 @@ std::string FirstWord(std::string* text) {
   return word;
 }
 
+// ~/ is the home folder, as in a shell.
+std::string PathOf(const std::string& typed) {
+  const char* const home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return typed.starts_with("~/") && home != nullptr ? home + typed.substr(1) : typed;
+}
+
 // Of a command that did not work the conversation goes on.
 void Tell(const Status& status, const std::string& done) { Note(status.ok() ? done : Printable(status.message()) + "\n"); }
 
@@ -36,22 +43,26 @@ void Reset(Talk& talk, const std::string&) {
 }
 
 void System(Talk& talk, const std::string& text) {
-  if (!text.empty()) return talk.SetSystemPrompt(text);
+  if (!text.empty()) {
+    talk.SetSystemPrompt(text);
+    return Note("it holds from the next message on\n");
+  }
   const std::string prompt = talk.SystemPrompt();
   Note(prompt.empty() ? "there is no system prompt\n" : Readable(prompt) + "\n");
 }
 
-void Save(Talk& talk, const std::string& path) {
-  if (path.empty()) return Note("/save FILE\n");
+void Save(Talk& talk, const std::string& typed) {
+  if (typed.empty()) return Note("/save FILE\n");
+  const std::string path = PathOf(typed);
   Tell(talk.Save(path), "saved: " + Printable(path) + "\n");
 }
 
 void Load(Talk& talk, const std::string& path) {
   if (path.empty()) return Note("/load FILE\n");
-  const Status status = talk.Load(path);
+  const Status status = talk.Load(PathOf(path));
   const size_t messages = talk.conversation().messages().size();
   Tell(status, "loaded: " + std::to_string(messages) + (messages == 1 ? " message, " : " messages, ") +
-                   std::to_string(talk.conversation().tokens()) + " tokens in the cache\n");
+                   books::WithThousands(static_cast<uint64_t>(talk.conversation().tokens())) + " tokens in the cache\n");
 }
 
 void Undo(Talk& talk, const std::string&) {

@@ -14,9 +14,9 @@ constexpr const char *kPrompt = "> ", *kMore = ". ";
 
 bool IsBlank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
 
-ChatInput NoLine(const TypedLine& line, std::string before) {
+ChatInput NoLine(const TypedLine& line, const std::string& before) {
   if (line.kind == TypedLine::Kind::kEnd) return {Kind::kEnd, {}};
-  return {Kind::kInterrupted, std::move(before) + line.text};
+  return {Kind::kInterrupted, before + line.text};
 }
 
 }  // namespace
@@ -34,10 +34,12 @@ ChatInput ChatReader::Read() {
     if (IsBlank(line.text)) continue;
     typed_.push_back(line.text);
     editor_.Remember(line.text);
-    std::string text = std::move(line.text);
-    if (text.starts_with(kQuotes)) return ReadRest(text.substr(kQuotes.size()), /*block=*/true);
-    if (text.starts_with('/') && !text.starts_with("//")) return {Kind::kCommand, text.substr(1)};
-    return ReadRest(text.starts_with("//") ? text.substr(1) : std::move(text), /*block=*/false);
+    const std::string_view text = line.text;
+    if (text.starts_with('/') && !text.starts_with("//")) return {Kind::kCommand, line.text.substr(1)};
+    const bool block = text.starts_with(kQuotes);
+    const size_t marks = block ? kQuotes.size() : text.starts_with("//") ? 1 : 0;
+    ChatInput input = ReadRest(line.text.substr(marks), block);
+    if (input.kind != Kind::kMessage || !IsBlank(input.text)) return input;
   }
 }
 

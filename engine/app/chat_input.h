@@ -29,7 +29,7 @@ class ChatReader {
   ChatReader& operator=(const ChatReader&) = delete;
   ~ChatReader();  // keeps the lines for later conversations
 
-  ChatInput Read();                            // empty lines are passed over
+  ChatInput Read();                            // empty lines and blocks are passed over
   TypedLine Ask(const std::string& question);  // a line that is not kept
 
  private:

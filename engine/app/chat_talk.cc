@@ -152,12 +152,16 @@ Status Talk::Say(const std::vector<ChatMessage>& messages) {
 }
 
 bool Talk::MadeRoom() {
+  const size_t before = messages().size();
+  Result<bool> forgot = false;
   switch (on_full_context()) {
     case FullContext::kGiveUp: return false;
-    case FullContext::kReset: conversation_->Reset(); return true;
-    case FullContext::kForgetOldest: break;
+    case FullContext::kReset:
+      conversation_->Reset();
+      forgot = messages().size() < before;
+      break;
+    case FullContext::kForgetOldest: forgot = conversation_->ForgetOldest(); break;
   }
-  const Result<bool> forgot = conversation_->ForgetOldest();
   if (forgot.ok() && *forgot) return true;
   Note(forgot.ok() ? "nothing is left to forget: the message alone has no room (-c N makes the context larger)\n"
                    : Printable(forgot.status().message()) + "\n");
@@ -170,9 +174,7 @@ Result<bool> Talk::Retry() {
   if (user == before.end()) return false;
   conversation_->Undo();
   const Status said = Say({*user});
-  const bool stopped_early = said.ok() && last_->turn.generated.finish == FinishReason::kInterrupted &&
-                             last_->turn.generated.tokens.empty();  // which leaves no trace
-  if (!said.ok() || stopped_early) conversation_->SetMessages(before);
+  if (!said.ok() || last_->LeftNoTrace()) conversation_->SetMessages(before);
   TALLY_RETURN_IF_ERROR(said);
   return true;
 }

@@ -20,6 +20,9 @@ namespace tally::app {
 enum class FullContext { kForgetOldest, kReset, kGiveUp };
 
 struct LastTurn {
+  // Whether it was interrupted before its answer began: the history is as before.
+  bool LeftNoTrace() const { return turn.generated.finish == FinishReason::kInterrupted && turn.generated.tokens.empty(); }
+
   Turn turn;
   TurnFigures figures;
   std::vector<PromptSegment> prompt;

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cwchar>
 #include <optional>
 #include <utility>
@@ -89,6 +90,7 @@ class LibeditEditor : public LineEditor {
     l_.set(edit_, EL_SIGNAL, 0);
     l_.set(edit_, EL_EDITOR, "emacs");
     l_.set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    l_.set(edit_, EL_BIND, "^I", "ed-insert", nullptr);  // tabs of text that is pasted
     l_.set(edit_, EL_BIND, "\\e[3~", "ed-delete-next-char", nullptr);
     l_.source(edit_, nullptr);  // the user's own keys: ~/.editrc, where there is one
   }
@@ -103,6 +105,7 @@ class LibeditEditor : public LineEditor {
   TypedLine Read(const std::string& prompt) override {
     prompt_ = prompt;
     interrupted_.reset();
+    if (TakeWakeUp()) l_.resize(edit_);  // what came since the last line; the prompt is still to be drawn
     int length = 0;
     l_.set(edit_, EL_PREP_TERM, 1);  // before the prompt is there: what is typed at it must not meet the terminal's own line
     const char* const line = l_.gets(edit_, &length);
@@ -116,6 +119,8 @@ class LibeditEditor : public LineEditor {
     return {TypedLine::Kind::kLine, std::move(text)};
   }
   void Remember(const std::string& line) override {
+    // libedit goes no further back than a line that is not in the locale's encoding.
+    if (std::mbstowcs(nullptr, line.c_str(), 0) == static_cast<size_t>(-1)) return;
     HistEvent event{};
     l_.history(history_, &event, H_ENTER, line.c_str());
   }

@@ -238,9 +238,14 @@ Result<bool> FormattedConversation::ForgetOldest() {
 }
 
 Status FormattedConversation::Save(const std::string& path) const {
-  const std::span<const int32_t> tokens = cache_.tokens();
+  // How the next prompt will begin, as far as the history alone says.
+  std::vector<ChatMessage> next = messages_;
+  next.push_back({.role = "user", .content = "?"});
+  const Result<Prompt> prompt = Render(next, false);
+  const std::optional<TurnCache::Run> run = cache_.Worth(prompt.ok() ? prompt->tokens : std::vector<int32_t>());
+  const std::span<const int32_t> tokens = run ? run->tokens : std::span<const int32_t>();
   const SessionState state = {messages_, settings_, {tokens.begin(), tokens.end()}};
-  return WriteSession(path, state, engine_, tokens.empty() ? -1 : cache_.sequence());
+  return WriteSession(path, state, engine_, tokens.empty() ? -1 : run->sequence);
 }
 
 Status FormattedConversation::Load(const std::string& path) {

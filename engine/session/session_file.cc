@@ -66,9 +66,22 @@ class SummedFile {
   Checksum sum_;
 };
 
+// A mistyped name must not cost somebody another file.
+Status CheckMayReplace(const std::string& path) {
+  const Result<FileReader> there = FileReader::Open(path);
+  if (!there.ok() || there->size() == 0) return {};  // none, or one that OutputFile refuses
+  const SessionHeader ours;
+  char begin[sizeof ours.magic] = {};
+  const size_t n = static_cast<size_t>(std::min<uint64_t>(there->size(), sizeof begin));
+  TALLY_RETURN_IF_ERROR(there->ReadAt(0, {reinterpret_cast<uint8_t*>(begin), n}));
+  if (std::memcmp(begin, ours.magic, sizeof begin) == 0) return {};
+  return BadInput(Printable(path) + ": exists and is no session file; nothing was written");
+}
+
 }  // namespace
 
 Status WriteSession(const std::string& path, const SessionState& state, const Engine& engine, int32_t sequence) {
+  TALLY_RETURN_IF_ERROR(CheckMayReplace(path));
   const std::string history = SessionJson(state.messages, state.settings);
   if (history.size() > kMostHistoryBytes) {
     return BadInput(Printable(path) + ": the messages take " + BytesText(history.size()) + "; the limit is " +

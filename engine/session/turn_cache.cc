@@ -39,6 +39,13 @@ void TurnCache::SetTokens(std::vector<int32_t> tokens) {
   last_->tokens = std::move(tokens);
 }
 
+std::optional<TurnCache::Run> TurnCache::Worth(std::span<const int32_t> next) const {
+  if (!last_) return std::nullopt;
+  const bool at_answer = answer_ && CommonLength(last_->tokens, next) <= answer_->tokens.size();
+  const Kept& kept = at_answer ? *answer_ : *last_;
+  return Run{kept.sequence.id(), kept.tokens};
+}
+
 void TurnCache::BeginAnswer() {
   answer_.reset();
   if (!has_windows_) return;  // the sequence itself can be rolled back to here

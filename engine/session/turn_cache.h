@@ -28,6 +28,12 @@ class TurnCache {
   // What the sequence has run now: the first Length of `tokens`.
   void SetTokens(std::vector<int32_t> tokens);
   std::span<const int32_t> tokens() const { return last_ ? std::span<const int32_t>(last_->tokens) : std::span<const int32_t>(); }
+  // What is worth keeping for a prompt that begins as `next`: the sequence, or where its answer began, if it agrees no longer than that.
+  struct Run {
+    int32_t sequence;
+    std::span<const int32_t> tokens;  // that it has run
+  };
+  std::optional<Run> Worth(std::span<const int32_t> next) const;
   // An answer begins here. No fork is kept where there is no room for one.
   void BeginAnswer();
   // Frees everything.

@@ -14,6 +14,7 @@
 #include "tests/app/runner.h"
 #include "tests/app/terminal.h"
 #include "tests/app/text_model.h"
+#include "tests/support/open_engine.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
@@ -141,6 +142,28 @@ TEST_F(CliChat, Tools) {
   }
 }
 
+TEST_F(CliChat, ResultsOfToolsAreGivenAtTheTerminal) {
+  const std::string file = folder_ / "calls.session",
+                    shows = Template("shows.jinja", "{% for m in messages %}{{ m.content }};{% endfor %}<|turn|>");
+  {  // a session whose last answer calls two tools
+    const Opened opened = Open(model_, {.context = TextModel::kContext});
+    auto format = MakeChatFormat({.text = "-"});
+    ASSERT_TRUE(opened.engine != nullptr && format.ok());
+    auto chat = NewConversation(*opened.engine, std::move(*format));
+    ASSERT_TRUE(chat.ok());
+    (*chat)->SetMessages(
+        {{.role = "user", .content = "a"}, {.role = "assistant", .tool_calls = {{"1", "left", "{}"}, {"2", "right", "{}"}}}});
+    ASSERT_TRUE((*chat)->Save(file).ok());
+  }
+  Terminal t({"chat", model_, "--session", file, "-q", "--show-prompt", "--chat-template", shows}, environment());
+  t.Expect("> ");
+  EXPECT_NE(t.Enter("/tools").find("waits for a result: call left {}"), std::string::npos) << t.shown();
+  t.Enter("/tool left L");
+  EXPECT_EQ(t.Enter("/tools").find("call left"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/tool left L").find("no call of 'left'"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/tool right R R").find("a;;L;R R;<|turn|>"), std::string::npos) << t.shown();
+}
+
 TEST_F(CliChat, AMessageThatHasNoRoom) {
   ExpectAdvice({"chat", model_, "-c", "16", "-p", std::string(40, '.'), "--chat-template", turn_}, {"context of 16", "-c N"});
 }
@@ -155,6 +178,7 @@ TEST_F(CliChat, AtATerminal) {
   EXPECT_NE(t.Enter("/books").find("active(all)"), std::string::npos);
   EXPECT_NE(t.Enter("/save " + file).find("saved: "), std::string::npos);
   EXPECT_NE(t.Enter("/save " TALLY_SOURCE_DIR "/models/demo/demo.gguf").find("is a file of the model"), std::string::npos);
+  EXPECT_NE(t.Enter("/save " + turn_).find("is no session file; nothing was written"), std::string::npos);
   EXPECT_NE(t.Enter("/undo").find("forgotten: Good morrow."), std::string::npos);
   EXPECT_NE(t.Enter("/undo").find("nothing to forget"), std::string::npos);
   EXPECT_NE(t.Enter("/load " + file).find("loaded: 2 messages"), std::string::npos);
@@ -185,6 +209,9 @@ TEST_F(CliChat, MessagesOfSeveralLines) {
   t.Type("/one\\\r");
   t.Expect(". ");
   EXPECT_NE(t.Enter("two\"\"\"").find(R"("/one\\\ntwo"<|turn|>)"), std::string::npos) << t.shown();
+  t.Type("\"\"\"\"\"\"\r");  // nothing to say
+  t.Expect("> ");
+  EXPECT_NE(t.Enter("a\tb").find(R"("a\tb"<|turn|>)"), std::string::npos) << t.shown();
   EXPECT_NE(t.Enter("//quit").find(R"("/quit"<|turn|>)"), std::string::npos) << t.shown();
   t.Type("\x04");  // Ctrl-D
   EXPECT_EQ(t.End(), 0);
@@ -226,6 +253,20 @@ TEST_F(CliChat, TerminationKeepsTheSession) {
   EXPECT_EQ(Answer({"-p", "What news?", "--session", file}).at("messages").size(), 4u);
 }
 
+// What was said is not lost with the place where it was to be kept.
+TEST_F(CliChat, ASessionThatCannotBeKeptCanBeKeptElsewhere) {
+  std::filesystem::create_directory(folder_ / "gone");
+  Terminal t({"chat", "--session", folder_ / "gone/talk.session"}, environment());
+  t.Expect("\n> ");
+  t.Enter("Good morrow.");
+  std::filesystem::remove(folder_ / "gone");
+  EXPECT_NE(t.Enter("/quit").find("/save FILE keeps the conversation elsewhere"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/save " + (folder_ / "here.session")).find("saved: "), std::string::npos) << t.shown();
+  t.Type("/quit\r");
+  EXPECT_EQ(t.End(), 2);
+  EXPECT_EQ(Answer({"-p", "What news?", "--session", folder_ / "here.session"}).at("messages").size(), 4u);
+}
+
 TEST_F(CliChat, AFullContextAsks) {
   Terminal t({"chat", model_, "-c", "40", "--chat-template", turn_}, environment());
   t.Expect("\n> ");
@@ -234,7 +275,7 @@ TEST_F(CliChat, AFullContextAsks) {
   t.Type(".............\r");
   t.Expect("is full");
   t.Expect("? ");
-  EXPECT_NE(t.Enter("f").find("xyz"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("Forget").find("xyz"), std::string::npos) << t.shown();
   // One that is too long by itself is dropped.
   t.Type(std::string(50, '.') + "\r");
   t.Expect("? ");

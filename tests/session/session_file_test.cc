@@ -247,6 +247,22 @@ TEST_F(Saved, GoesOnAsIfNothingHadHappened) {
   }
 }
 
+// Windows cannot go back to where a long answer began, whose thinking the next prompt leaves out: what is saved ends there.
+TEST_F(Saved, WhatIsSavedIsOfUseWhereThinkingIsDropped) {
+  Begin(kWindow, ChatOptions(2));
+  format_->reasoning = 290;
+  const auto turn = chat_->Say({User("no")}, Greedy(300));
+  ASSERT_TRUE(turn.ok() && chat_->Save(path_).ok());
+  const auto engine = NewEngine(opened_.model, ChatOptions(2));
+  ASSERT_TRUE(engine.ok());
+  const auto loaded = Converse(**engine, format_);
+  ASSERT_TRUE(loaded->Load(path_).ok());
+  const auto a = chat_->Say({User("well")}, Seeded(100, 7)), b = loaded->Say({User("well")}, Seeded(100, 7));
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(a->generated.tokens, b->generated.tokens);
+  EXPECT_EQ(b->reused_tokens, turn->reused_tokens + turn->generated.prompt_tokens);
+}
+
 TEST_F(Saved, WithoutATurnOnlyTheHistory) {
   const auto engine = NewEngine(opened_.model, options_);
   const auto chat = Converse(**engine, format_);
@@ -347,6 +363,20 @@ TEST_F(Saved, ForgedBytesDoNoHarm) {
     EXPECT_EQ(Printable(status.message()), status.message());
   }
   EXPECT_TRUE(chat->Load(path_).ok());
+}
+
+TEST_F(Saved, AnotherKindOfFileIsNotReplaced) {
+  const std::string path = folder_ / "letter.txt";
+  for (const char* text : {"TALLY", "Dear Sir or Madam"}) {
+    folder_.Write("letter.txt", text);
+    const Status status = chat_->Save(path);
+    EXPECT_EQ(status.code(), StatusCode::kBadInput);
+    EXPECT_NE(status.message().find("is no session file"), std::string::npos) << status.message();
+    EXPECT_EQ(ReadAll(path), text);
+  }
+  folder_.Write("letter.txt", "");
+  EXPECT_TRUE(chat_->Save(path).ok());
+  EXPECT_TRUE(chat_->Load(path).ok());
 }
 
 TEST_F(Saved, AFileThatCannotBeWrittenLeavesTheOldOne) {
