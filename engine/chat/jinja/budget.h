@@ -11,6 +11,7 @@
 namespace tally::jinja {
 
 inline constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
+// Bounds of depth are such that a stack of 1 MiB is enough; 8 MiB with the address sanitizer.
 inline constexpr int kMaxNesting = 256;       // of expressions and statements in a template, and of values in one another
 inline constexpr int64_t kMaxRange = 100000;  // numbers of a range, as in jinja2's sandbox
 inline constexpr size_t kMaxNameBytes = 1000;

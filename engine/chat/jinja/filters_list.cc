@@ -112,7 +112,7 @@ Result<Value> FirstFilter(Runtime& run, const Value& self, const CallArguments&)
 }
 
 Result<Value> LastFilter(Runtime& run, const Value& self, const CallArguments&) {
-  if (self.IsUndefined() || (self.sequence() != nullptr && !self.sequence()->HasLength())) {
+  if (self.sequence() != nullptr && !self.sequence()->HasLength()) {
     return BadInput("'" + self.TypeName() + "' object is not reversible");
   }
   if (self.sequence() != nullptr && !self.sequence()->items.empty()) return self.sequence()->items.back();
