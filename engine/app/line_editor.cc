@@ -106,7 +106,7 @@ class LibeditEditor : public LineEditor {
     prompt_ = prompt;
     interrupted_.reset();
     if (TakeWakeUp()) l_.resize(edit_);  // what came since the last line; the prompt is still to be drawn
-    l_.set(edit_, EL_PREP_TERM, 1);  // gets draws the prompt first: a Ctrl-D right after it would be the terminal's own
+    l_.set(edit_, EL_PREP_TERM, 1);      // gets draws the prompt first: a Ctrl-D right after it would be the terminal's own
     int length = 0;
     const char* const line = l_.gets(edit_, &length);
     if (interrupted_) return Interruption(std::move(*interrupted_));
