@@ -44,7 +44,7 @@ class ReprWriter {
     if (depth_ > 2 * kMaxNesting)
       return BadInput("a value nested too deeply, or a namespace that holds itself, cannot be printed");
     ++depth_;
-    const Status status = WriteAny(value);
+    Status status = WriteAny(value);
     --depth_;
     return status;
   }
