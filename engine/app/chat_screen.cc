@@ -16,9 +16,34 @@ using books::WithThousands;
 
 constexpr const char *kDim = "\x1b[2m", *kPlain = "\x1b[0m";
 
-std::string Tokens(int64_t n, double rate) {
-  return WithThousands(static_cast<uint64_t>(std::max<int64_t>(0, n))) + (n == 1 ? " token" : " tokens") +
-         (rate > 0 ? " at " + ShortRate(rate) + "/s" : "");
+std::string Count(int64_t n) { return WithThousands(static_cast<uint64_t>(std::max<int64_t>(0, n))); }
+
+std::string AtRate(double rate) { return rate > 0 ? " at " + ShortRate(rate) + "/s" : ""; }
+
+// What a turn's line leaves out, each with all before it, until it fits.
+enum Omitted { kNothing, kFirstToken, kParameters, kPromptRate, kContextSize, kContext, kReused };
+
+std::string TurnWords(const TurnFigures& turn, Omitted omitted) {
+  const RunBooks& run = turn.books;
+  const books::RunFigures& f = run.figures;
+  std::vector<std::string> words = {"prompt " + Count(f.prompt_tokens)};
+  if (omitted < kReused && turn.reused_tokens > 0) words.back() += " (" + Count(turn.reused_tokens) + " reused)";
+  if (omitted < kPromptRate) words.back() += AtRate(f.prompt_tokens_per_second);
+  words.push_back("answer " + Count(f.generated_tokens) + AtRate(f.decode_tokens_per_second));
+  if (omitted < kFirstToken && run.first_token_seconds > 0) {
+    words.push_back("the first after " + ShortSeconds(run.first_token_seconds));
+  }
+  if (f.decode_tokens > 0) {
+    words.push_back((omitted < kParameters ? Count(f.parameters.active_all) + " parameters, " : "") +
+                    Scaled(f.all.useful, "FLOPs") + ", " + Scaled(MovedBytesPerToken(f), "B") + " a token");
+  }
+  if (omitted < kContext) {
+    words.push_back("context " + Count(turn.context_used) + (omitted < kContextSize ? " of " + Count(turn.context) : ""));
+  }
+  if (run.ended != FinishName(FinishReason::kEos) && run.ended != FinishName(FinishReason::kStop)) {
+    words.push_back("ended: " + run.ended);
+  }
+  return Join(words, "; ");
 }
 
 }  // namespace
@@ -93,22 +118,11 @@ void AnswerScreen::Write(std::string_view text) {
 }
 
 std::string TurnLine(const TurnFigures& turn, size_t width) {
-  const RunBooks& run = turn.books;
-  const books::RunFigures& f = run.figures;
-  std::vector<std::string> words = {"prompt " + Tokens(f.prompt_tokens, f.prompt_tokens_per_second)};
-  if (turn.reused_tokens > 0) words.back() += " (" + WithThousands(static_cast<uint64_t>(turn.reused_tokens)) + " reused)";
-  words.push_back("answer " + Tokens(f.generated_tokens, f.decode_tokens_per_second));
-  if (run.first_token_seconds > 0) words.push_back("the first after " + ShortSeconds(run.first_token_seconds));
-  if (f.decode_tokens > 0) {
-    words.push_back("a token " + WithThousands(f.parameters.active_all) + " parameters, " + Scaled(f.all.useful, "FLOPs") + ", " +
-                    Scaled(MovedBytesPerToken(f), "B"));
+  for (const Omitted omitted : {kNothing, kFirstToken, kParameters, kPromptRate, kContextSize, kContext}) {
+    std::string line = TurnWords(turn, omitted);
+    if (width == 0 || TextWidth(line) <= width) return line + "\n";
   }
-  words.push_back("context " + WithThousands(static_cast<uint64_t>(turn.context_used)) + " of " +
-                  WithThousands(static_cast<uint64_t>(turn.context)));
-  if (run.ended != FinishName(FinishReason::kEos) && run.ended != FinishName(FinishReason::kStop)) {
-    words.push_back("ended: " + run.ended);
-  }
-  return Join(WrapWords(Join(words, "; "), width), "\n") + "\n";
+  return Join(WrapWords(TurnWords(turn, kReused), width), "\n") + "\n";
 }
 
 }  // namespace tally::app

@@ -44,7 +44,7 @@ struct TurnFigures {
   int64_t reused_tokens = 0;  // of the prompt
   int64_t context_used = 0, context = 0;
 };
-// What a turn cost, in lines of at most `width` columns.
+// What a turn cost, in one line. Where that is wider than `width` (0: any width) it leaves out what matters least; /books has all.
 std::string TurnLine(const TurnFigures& turn, size_t width);
 
 }  // namespace tally::app

@@ -47,8 +47,18 @@ TEST(ChatScreen, ACostFitsTheTerminal) {
                    .context_used = 3463,
                    .context = 4096};
   EXPECT_EQ(TurnLine(turn, 0),
-            "prompt 12 tokens at 1,202/s (3,450 reused); answer 1 token; the first after 2.50 ms; context 3,463 of 4,096; ended: "
-            "length\n");
+            "prompt 12 (3,450 reused) at 1,202/s; answer 1; the first after 2.50 ms; context 3,463 of 4,096; ended: length\n");
+  turn.books.figures.decode_tokens = turn.books.figures.generated_tokens = 1200;
+  turn.books.figures.decode_tokens_per_second = 24.3;
+  turn.books.figures.parameters.active_all = 1234567890;
+  turn.books.ended = "end of text";
+  for (const size_t width : {80u, 120u, 200u}) {
+    const std::vector<std::string> lines = LinesOf(TurnLine(turn, width));
+    ASSERT_EQ(lines.size(), 1u) << TurnLine(turn, width);
+    EXPECT_LE(TextWidth(lines[0]), width);
+    EXPECT_NE(lines[0].find(" a token"), std::string::npos) << lines[0];
+    EXPECT_EQ(lines[0].find("1,234,567,890 parameters") != std::string::npos, width == 200) << lines[0];
+  }
   for (const std::string& line : LinesOf(TurnLine(turn, 40))) EXPECT_LE(TextWidth(line), 40u) << line;
 }
 
