@@ -98,6 +98,9 @@ TEST(Jinja, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(Error("\n{% include 'a' %}"), "T: line 2: the statement 'include' is not supported in chat templates");
   EXPECT_EQ(Error("{{ n }}", {{"n", UINT64_MAX}}), "T: variable 'n': an integer beyond 64 bits: 18446744073709551615");
   EXPECT_EQ(Error("{{ 9223372036854775807 + 1 }}"), "T: line 1: an integer beyond 64 bits");
+  EXPECT_EQ(Error("{{ 1e22|int }}"), "T: line 1: int: an integer beyond 64 bits");
+  EXPECT_EQ(Error("{{ '1e22'|int }}"), "T: line 1: int: an integer beyond 64 bits");
+  EXPECT_EQ(Error("{{ 'inf'|int(7) }}"), "rendered: 7");
   EXPECT_EQ(Error("\xFF"), "T: is not UTF-8");
   EXPECT_LT(Error("{{ raise_exception('a' * 100000) }}").size(), 1100u);
 }

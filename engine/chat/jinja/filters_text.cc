@@ -307,12 +307,16 @@ Result<Value> IntFilter(Runtime& run, const Value& self, const CallArguments& ar
     number = self.integer();
   } else if (self.IsFloat()) {
     number = Truncated(self.number());
+    if (!number && !std::isnan(self.number())) return BadInput("int: an integer beyond 64 bits");
   } else if (self.IsString()) {
     TALLY_RETURN_IF_ERROR(run.budget.Make(self.text().size()));
     TALLY_RETURN_IF_ERROR(run.budget.Step(self.text().size() / 8));
     number = ReadInteger(self.text().bytes(), base);
     const std::optional<double> real = ReadFloat(self.text().bytes());
-    if (!number && real) number = Truncated(*real);
+    if (!number && real) {
+      number = Truncated(*real);
+      if (!number && std::isfinite(*real)) return BadInput("int: an integer beyond 64 bits");
+    }
   }
   if (number) return Value(*number);
   return p[0] != nullptr ? *p[0] : Value(int64_t{0});
