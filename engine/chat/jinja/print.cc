@@ -188,7 +188,10 @@ std::string FloatRepr(double number) {
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, number, std::chars_format::scientific).ptr;
   const std::string_view shortest(buffer, static_cast<size_t>(end - buffer));  // -d.ddde-XX
   const size_t e = shortest.find('e');
-  const int exponent = std::atoi(buffer + e + 1);
+  const bool negative = shortest[e + 1] == '-';
+  int exponent = 0;
+  std::from_chars(buffer + e + 2, end, exponent);  // what follows e+ or e-
+  if (negative) exponent = -exponent;
   std::string digits, sign;
   for (const char c : shortest.substr(0, e)) {
     if (c == '-') sign = "-";
