@@ -50,7 +50,7 @@ Status CheckRoom(const std::string& target, uint64_t total) {
 
 }  // namespace
 
-Result<OutputFile> OutputFile::Create(const std::string& path, uint64_t total) {
+Result<OutputFile> OutputFile::Create(const std::string& path, uint64_t total, unsigned mode) {
   OutputFile file;
   TALLY_ASSIGN_OR_RETURN(file.path_, Target(path));
   file.total_ = total;
@@ -60,10 +60,12 @@ Result<OutputFile> OutputFile::Create(const std::string& path, uint64_t total) {
   for (int n = 0; n < 100; ++n) {
     std::string partial = file.path_ + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(n);
     do {
-      file.fd_ = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      file.fd_ = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     } while (file.fd_ < 0 && errno == EINTR);
     if (file.fd_ >= 0) {
       file.partial_ = std::move(partial);
+      struct stat info;
+      if (::stat(file.path_.c_str(), &info) == 0) (void)::fchmod(file.fd_, info.st_mode & 0777);  // not every file system has them
       return file;
     }
     if (errno != EEXIST) return BadInput(Printable(path) + ": cannot be created: " + ErrnoText(errno));

@@ -19,8 +19,8 @@ class OutputFile {
   static constexpr size_t kBufferBytes = size_t{8} << 20;
 
   // `total`: bytes that the file will have; an error if its file system has no room for them. A target that exists must be a regular file;
-  // a symbolic link is followed.
-  static Result<OutputFile> Create(const std::string& path, uint64_t total);
+  // a symbolic link is followed. It keeps its permissions; a new file has `mode`, less the umask.
+  static Result<OutputFile> Create(const std::string& path, uint64_t total, unsigned mode = 0666);
   OutputFile(OutputFile&& o) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();

@@ -72,6 +72,10 @@ void SayAndGoOn(Talk& talk, std::string message) {
   if (talk.last()->LeftNoTrace()) Note("the message was dropped\n");
 }
 
+void KeepAndGoOn(Talk& talk) {
+  if (const Status kept = talk.Keep(); !kept.ok()) Note(Printable(kept.message()) + "; the session is not kept\n");
+}
+
 // Until somebody ends it, or `over`.
 void Converse(Talk& talk, ChatReader& reader, const bool& over) {
   bool asked_to_end = false;  // by Ctrl-C at an empty line
@@ -84,6 +88,7 @@ void Converse(Talk& talk, ChatReader& reader, const bool& over) {
     if (input.kind == ChatInput::Kind::kCommand && !RunChatCommand(talk, input.text)) return;
     if (input.kind == ChatInput::Kind::kMessage) SayAndGoOn(talk, std::move(input.text));
     TakeInterrupt();  // it has stopped the answer
+    KeepAndGoOn(talk);
   }
 }
 
@@ -92,6 +97,7 @@ Result<int> RunChat(const ChatFlags& flags) {
   const bool at_terminal = ::isatty(STDIN_FILENO) == 1 && !flags.json;
   if (!message && !at_terminal) return BadInput("there is no message: give -p TEXT or -f FILE, or type at a terminal");
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Talk> talk, Talk::Begin(flags));
+  if (Interrupted()) return InterruptExitCode();  // while the engine was made or the session read
   if (!at_terminal) return AnswerOnce(flags, *talk, std::move(*message));
   if (!BeginConversation()) return InternalError("no pipe for signals");
   const std::unique_ptr<LineEditor> editor = NewLineEditor();
@@ -103,6 +109,7 @@ Result<int> RunChat(const ChatFlags& flags) {
     if (message) {
       SayAndGoOn(*talk, std::move(*message));
       TakeInterrupt();
+      KeepAndGoOn(*talk);
     }
     Converse(*talk, reader, over);
     // What cannot be kept in one place may be in another.

@@ -46,27 +46,39 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
                                           {flags.file, flags.system_file, flags.tools, flags.chat_template}));
   }
   const double begin = MonotonicSeconds();
+  load.before_weights = [&](const Model& model) { return talk->FindFormat(request, model); };
   TALLY_ASSIGN_OR_RETURN(talk->loaded_.model, LoadModelOnly(flags.model.model, load));
-  const Model& model = talk->model();
-  TALLY_RETURN_IF_ERROR(model.tokenizer_status());
-  if (model.tokenizer() == nullptr)
-    return BadInput(flags.model.model + ": the model has no tokenizer, and no conversation without");
-  TALLY_ASSIGN_OR_RETURN(talk->source_, FindTemplate(flags, model, !request.tools.empty()));
-  const bool from_file = flags.chat_template && FindChatTemplate(*flags.chat_template) == nullptr;  // which is run as it is
-  TALLY_ASSIGN_OR_RETURN(talk->format_, MakeChatFormat(talk->source_, /*native=*/!from_file));
-  load.progress = nullptr;
-  load.sequences = SequencesFor(model.recipe());
+  load.before_weights = nullptr;
+  load.sequences = SequencesFor(talk->model().recipe());
   TALLY_ASSIGN_OR_RETURN(talk->loaded_.engine, NewEngine(talk->loaded_.model, load));
   talk->loaded_.seconds = MonotonicSeconds() - begin;
   TALLY_ASSIGN_OR_RETURN(talk->conversation_, NewConversation(*talk->loaded_.engine, talk->format_));
   TALLY_RETURN_IF_ERROR(talk->OpenSession(request));
-  TALLY_RETURN_IF_ERROR(talk->TryTemplate());
+  talk->kept_ = talk->messages();
   return talk;
 }
 
-Status Talk::OpenSession(const ChatRequest& request) {
+Status Talk::FindFormat(ChatRequest request, const Model& model) {
+  TALLY_RETURN_IF_ERROR(model.tokenizer_status());
+  if (model.tokenizer() == nullptr) {
+    return BadInput(flags_.model.model + ": the model has no tokenizer, and no conversation without");
+  }
+  TALLY_ASSIGN_OR_RETURN(source_, FindTemplate(flags_, model, !request.tools.empty()));
+  const bool from_file = flags_.chat_template && FindChatTemplate(*flags_.chat_template) == nullptr;  // which is run as it is
+  TALLY_ASSIGN_OR_RETURN(format_, MakeChatFormat(source_, /*native=*/!from_file));
+  // A template that cannot work must not wait for the first message. That of a session has been tried, with the session's variables.
+  if (SessionIsThere()) return {};
+  request.messages.push_back({.role = "user", .content = "Hello"});
+  return format_->Render(request).status();
+}
+
+bool Talk::SessionIsThere() const {
   std::error_code ignored;
-  if (!flags_.session || !std::filesystem::exists(*flags_.session, ignored)) {
+  return flags_.session && std::filesystem::exists(*flags_.session, ignored);
+}
+
+Status Talk::OpenSession(const ChatRequest& request) {
+  if (!SessionIsThere()) {
     conversation_->settings() = request;
     conversation_->SetMessages(request.messages);
     return {};
@@ -81,12 +93,6 @@ Status Talk::OpenSession(const ChatRequest& request) {
   for (const auto& [name, value] : request.variables) settings.variables[name] = value;
   if (!request.messages.empty()) SetSystemPrompt(request.messages.front().content);
   return {};
-}
-
-// A template that cannot work must not wait for the first message. One that has made the prompts of a session has been tried.
-Status Talk::TryTemplate() {
-  if (LastUser(messages()) != messages().end()) return {};
-  return PromptOf({{.role = "user", .content = "Hello"}}).status();
 }
 
 Result<std::vector<PromptSegment>> Talk::PromptOf(const std::vector<ChatMessage>& messages) {
@@ -237,6 +243,13 @@ Status Talk::Load(const std::string& path) {
 Status Talk::Save(const std::string& path) const {
   TALLY_RETURN_IF_ERROR(CheckOutputFile("/save", path, model_path_, {}));
   return conversation_->Save(path);
+}
+
+Status Talk::Keep() {
+  if (!flags_.session || messages() == kept_) return {};
+  TALLY_RETURN_IF_ERROR(conversation_->SaveMessages(*flags_.session));
+  kept_ = messages();
+  return {};
 }
 
 Status Talk::Close() const { return flags_.session ? conversation_->Save(*flags_.session) : Status(); }

@@ -54,7 +54,9 @@ class Talk {
   void Reset();
   Status Load(const std::string& path);
   Status Save(const std::string& path) const;  // kBadInput: also a file of the model
-  // --session: after the last turn.
+  // --session: the messages, where they are others than the file's; what a kill leaves.
+  Status Keep();
+  // --session: the messages and the KV cache, after the last turn.
   Status Close() const;
 
   Conversation& conversation() { return *conversation_; }
@@ -67,7 +69,9 @@ class Talk {
 
  private:
   explicit Talk(const ChatFlags& flags) : flags_(flags) {}
-  Status TryTemplate();
+  // The template and its format, tried: all that can be wrong with them before there are weights.
+  Status FindFormat(ChatRequest request, const Model& model);
+  bool SessionIsThere() const;
   Status OpenSession(const ChatRequest& request);
   Result<std::vector<PromptSegment>> PromptOf(const std::vector<ChatMessage>& messages);
   Result<Turn> SayOnce(const std::vector<ChatMessage>& messages);
@@ -80,6 +84,7 @@ class Talk {
   std::shared_ptr<const ChatFormat> format_;
   std::unique_ptr<Conversation> conversation_;
   std::vector<ChatMessage> results_;  // of tools, until all are there
+  std::vector<ChatMessage> kept_;     // in the file of --session
   std::optional<LastTurn> last_;
   uint64_t draws_ = 0;  // answers that were drawn: each has a seed of its own
 };

@@ -15,6 +15,7 @@ struct Libedit {
   decltype(&el_get) get = nullptr;
   decltype(&el_gets) gets = nullptr;
   decltype(&el_line) line = nullptr;
+  decltype(&el_winsertstr) insert = nullptr;
   decltype(&el_resize) resize = nullptr;
   decltype(&el_source) source = nullptr;
   decltype(&::history) history = nullptr;

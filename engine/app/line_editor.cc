@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cwchar>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "engine/app/console.h"
@@ -93,6 +95,14 @@ class LibeditEditor : public LineEditor {
     l_.set(edit_, EL_BIND, "^I", "ed-insert", nullptr);  // tabs of text that is pasted
     l_.set(edit_, EL_BIND, "\\e[3~", "ed-delete-next-char", nullptr);
     l_.source(edit_, nullptr);  // the user's own keys: ~/.editrc, where there is one
+    // In vi's mode Escape is a key of its own, and with editing off there are no keys.
+    const char* keys = "";
+    int edits = 0;
+    l_.get(edit_, EL_EDITOR, &keys);
+    l_.get(edit_, EL_EDITMODE, &edits);
+    takes_pastes_ = edits != 0 && std::string_view(keys) == "emacs" &&
+                    l_.set(edit_, EL_ADDFN, "tally-paste", "Text between the marks of a paste", Paste) == 0 &&
+                    l_.set(edit_, EL_BIND, kPasteBegin, "tally-paste", nullptr) == 0;
   }
   LibeditEditor(const LibeditEditor&) = delete;
   LibeditEditor& operator=(const LibeditEditor&) = delete;
@@ -106,10 +116,11 @@ class LibeditEditor : public LineEditor {
     prompt_ = prompt;
     interrupted_.reset();
     if (TakeWakeUp()) l_.resize(edit_);  // what came since the last line; the prompt is still to be drawn
-    l_.set(edit_, EL_PREP_TERM, 1);      // gets draws the prompt first: a Ctrl-D right after it would be the terminal's own
-    int length = 0;
     l_.set(edit_, EL_PREP_TERM, 1);  // before the prompt is there: what is typed at it must not meet the terminal's own line
+    MarkPastes(true);
+    int length = 0;
     const char* const line = l_.gets(edit_, &length);
+    MarkPastes(false);
     if (interrupted_) return Interruption(std::move(*interrupted_));
     if (line == nullptr || length <= 0) {
       Note("\n");
@@ -156,8 +167,29 @@ class LibeditEditor : public LineEditor {
       state = {};  // no character of the locale: dropped
     }
   }
+  // https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, "Bracketed Paste Mode".
+  static constexpr const char* kPasteBegin = "\\e[200~";
+  void MarkPastes(bool on) const {
+    if (takes_pastes_) Note(on ? "\x1b[?2004h" : "\x1b[?2004l");
+  }
+  // The key before a paste: what follows is text up to the mark of its end. Of its line ends the last one is dropped.
+  static unsigned char Paste(EditLine* edit, int) {
+    const std::wstring_view end = L"\x1b[201~";
+    std::wstring text;
+    while (!text.ends_with(end)) {
+      wchar_t c = 0;
+      if (ReadCharacter(edit, &c) <= 0) return CC_EOF;
+      text += c == L'\r' ? L'\n' : c;
+    }
+    text.resize(text.size() - end.size());
+    std::erase_if(text, [](wchar_t c) { return (c < L' ' && c != L'\n' && c != L'\t') || c == 0x7f; });
+    if (text.ends_with(L'\n')) text.pop_back();
+    Of(edit).l_.insert(edit, text.c_str());
+    return CC_REFRESH;
+  }
   void Redraw() {
     l_.resize(edit_);
+    MarkPastes(true);                // a shell may have switched them off
     l_.set(edit_, EL_PREP_TERM, 0);  // forgets the modes that it believes in
     l_.set(edit_, EL_PREP_TERM, 1);
     l_.set(edit_, EL_REFRESH);
@@ -167,6 +199,7 @@ class LibeditEditor : public LineEditor {
   EditLine* edit_;
   History* history_;
   std::string prompt_;
+  bool takes_pastes_ = false;               // the terminal is asked to mark them
   std::optional<std::string> interrupted_;  // what had been typed when a signal came
 };
 

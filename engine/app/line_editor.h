@@ -16,7 +16,7 @@ struct TypedLine {
     kInterrupted,  // Ctrl-C, which is taken, or a signal that asks for an end
   };
   Kind kind = Kind::kEnd;
-  std::string text = {};  // without its end; of an interrupted line what had been typed, where that is known
+  std::string text = {};  // without its end; of an interrupted line what had been typed, where that is known; with '\n' where pasted
 };
 
 class LineEditor {
@@ -28,8 +28,8 @@ class LineEditor {
   virtual void Remember(const std::string& line) = 0;
 };
 
-// With libedit (https://www.thrysoee.dk/editline): keys, and earlier lines. Without it, or where the terminal cannot move its cursor, the system's
-// own line.
+// With libedit (https://www.thrysoee.dk/editline): keys, earlier lines, and pastes that stay one line whatever they hold. Without it, or
+// where the terminal cannot move its cursor, the system's own line.
 std::unique_ptr<LineEditor> NewLineEditor();
 
 // The lines that earlier conversations have kept: $XDG_STATE_HOME/tally/chat_history, without that variable
@@ -38,7 +38,7 @@ class LineHistory {
  public:
   // Empty where there is none.
   std::vector<std::string> Read() const;
-  // Adds lines to what is kept by then, and drops the oldest. That it cannot be written is no error.
+  // Adds lines to what is kept by then, and drops the oldest and what was pasted as several. That it cannot be written is no error.
   void Append(const std::vector<std::string>& lines) const;
 };
 

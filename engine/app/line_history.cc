@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,7 +43,7 @@ void LineHistory::Append(const std::vector<std::string>& lines) const {
   const std::string folder = Folder();
   if (folder.empty() || lines.empty()) return;
   std::vector<std::string> all = Read();
-  all.insert(all.end(), lines.begin(), lines.end());
+  std::ranges::copy_if(lines, std::back_inserter(all), [](const std::string& line) { return line.find('\n') == line.npos; });
   size_t first = all.size(), bytes = 0;
   while (first > 0 && all.size() - first < kMostLines && bytes + all[first - 1].size() + 1 <= kMostBytes) {
     bytes += all[--first].size() + 1;

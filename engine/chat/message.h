@@ -18,6 +18,7 @@ struct ToolCall {
   std::string id = {};
   std::string name = {};       // of the function, without a namespace: "get_weather"
   std::string arguments = {};  // as the model wrote them, meant to be JSON; not checked
+  bool operator==(const ToolCall&) const = default;
 };
 
 struct ChatMessage {
@@ -27,6 +28,7 @@ struct ChatMessage {
   std::vector<ToolCall> tool_calls = {};  // assistant
   std::string tool_call_id = {};          // tool: the call that this answers
   std::string name = {};                  // tool: the function that answers
+  bool operator==(const ChatMessage&) const = default;
 };
 
 // What is rendered into a prompt.

@@ -132,6 +132,9 @@ class FormattedConversation final : public Conversation {
   Result<bool> ForgetOldest() override;
   int64_t tokens() const override { return static_cast<int64_t>(cache_.tokens().size()); }
   Status Save(const std::string& path) const override;
+  Status SaveMessages(const std::string& path) const override {
+    return WriteSession(path, {messages_, settings_}, engine_, /*sequence=*/-1);
+  }
   Status Load(const std::string& path) override;
 
  private:

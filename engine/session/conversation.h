@@ -64,10 +64,12 @@ class TALLY_API Conversation {
   virtual int64_t tokens() const = 0;  // positions in the KV cache
 
   // A session file: messages, settings, tokens and KV cache, with the format's version, the model's identity and a checksum
-  // (session_file.h). Save replaces a session file in one step and refuses to replace any other. After Load the next turn gives the same bits as without, by an engine of
-  // the same options and instruction set. kBadInput: no session file, damaged, of another version, model or KV type, longer than the
-  // context; messages and settings are as before.
+  // (session_file.h). Save replaces a session file in one step and refuses to replace any other. SaveMessages leaves the tokens and the
+  // cache out: a small file, after which the next turn runs the whole prompt. After Load the next turn gives the same bits as without,
+  // by an engine of the same options and instruction set. kBadInput: no session file, damaged, of another version, model or KV type,
+  // longer than the context; messages and settings are as before.
   virtual Status Save(const std::string& path) const = 0;
+  virtual Status SaveMessages(const std::string& path) const = 0;
   virtual Status Load(const std::string& path) = 0;
 };
 

@@ -143,6 +143,7 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
     model->tokenizer_status_ = tokenizer.status();
   }
   model->chat_templates_ = ReadChatTemplates(inventory, model->tokenizer_.get());
+  if (options.before_weights) TALLY_RETURN_IF_ERROR(options.before_weights(*model));
   std::vector<DType> types = MatrixTypes(inventory, spec);
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckOptions(spec.recipe, types, options)));
 

@@ -20,6 +20,8 @@
 
 namespace tally {
 
+class Model;
+
 struct LoadOptions {
   int threads = 0;             // 0 or less: all cores available to the process; at most 1024
   int64_t context = 0;         // KV positions of a sequence; 0: min(trained length, 4096)
@@ -39,6 +41,9 @@ struct LoadOptions {
   // only; no huge pages. For AuditOptions::mmu. Slower, with the same results.
   bool guard_slices = false;
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress = {};  // LoadModel only; false: stop, kInterrupted
+  // LoadModel only: called before it reads the weights, of whose model recipe(), tokenizer() and chat_templates() are there. An error
+  // ends the loading and is its error.
+  std::function<Status(const Model& model)> before_weights = {};
 };
 
 // Bytes of memory of a model and an engine, checked before anything is allocated. LoadModel checks its weights together with an

@@ -100,7 +100,8 @@ Status WriteSession(const std::string& path, const SessionState& state, const En
     }));
   }
   header.checksum = HeaderSum(header);
-  TALLY_ASSIGN_OR_RETURN(internal::OutputFile output, internal::OutputFile::Create(path, FileBytes(header)));
+  constexpr unsigned kOwnerOnly = 0600;
+  TALLY_ASSIGN_OR_RETURN(internal::OutputFile output, internal::OutputFile::Create(path, FileBytes(header), kOwnerOnly));
   SummedFile file(output);
   TALLY_RETURN_IF_ERROR(file.Append(BytesOf(header)));
   TALLY_RETURN_IF_ERROR(file.Append(history));

@@ -45,7 +45,8 @@ struct SessionState {
   std::vector<int32_t> tokens = {};  // whose keys and values are in the cache
 };
 
-// Replaces a session file, or an empty one, in one step, or makes one. `sequence` has run the state's tokens and nothing else; it is not looked at if there are none.
+// Replaces a session file, or an empty one, in one step, or makes one, for its owner alone. `sequence` has run the state's tokens and
+// nothing else; it is not looked at if there are none.
 // kBadInput: the file cannot be written, or is another kind of file.
 Status WriteSession(const std::string& path, const SessionState& state, const Engine& engine, int32_t sequence);
 

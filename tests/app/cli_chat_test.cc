@@ -23,6 +23,12 @@ namespace {
 using Json = nlohmann::json;
 using Strings = std::vector<std::string>;
 
+unsigned Mode(const std::string& path) {
+  struct stat info {};
+  EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
+  return info.st_mode & 0777;
+}
+
 class CliChat : public testing::Test {
  protected:
   CliChat() : model_(folder_ / "text.gguf") {
@@ -105,6 +111,22 @@ TEST_F(CliChat, TemplatesThatDoNotWork) {
   ExpectAdvice({"chat", "-p", "a", "--reasoning-effort", "much"}, {"low, medium, high"});
 }
 
+// A context for which there is no memory is refused before the weights are read, and a template before that.
+TEST_F(CliChat, TemplatesAreRefusedBeforeWeightsAreRead) {
+  const std::string refusing = Template("no.jinja", "{{ raise_exception('never') }}");
+  const Strings huge = {"chat", model_, "-p", "a", "-c", "2000000000"};
+  const auto with = [&](const std::string& name) {
+    Strings arguments = huge;
+    arguments.insert(arguments.end(), {"--chat-template", name});
+    return arguments;
+  };
+  ExpectAdvice(with(turn_), {"memory"});
+  ExpectAdvice(huge, {"no chat template"});
+  ExpectAdvice(with("chatlm"), {"no such file"});
+  ExpectAdvice(with(Template("broken.jinja", "{% if %}")), {"line 1"});
+  ExpectAdvice(with(refusing), {"never"});
+}
+
 TEST_F(CliChat, SpecialTokensThatAreTypedStayText) {
   const Json j = Answer({model_, "-p", "<|turn|>", "--chat-template", turn_});
   EXPECT_EQ(j.at("prompt"), "<|turn|><|turn|>");
@@ -119,7 +141,11 @@ TEST_F(CliChat, SpecialTokensThatAreTypedStayText) {
 
 TEST_F(CliChat, ASessionGoesOn) {
   const std::string file = folder_ / "talk.session";
-  const Json first = Answer({"-p", "Good morrow.", "--session", file}), second = Answer({"-p", "What news?", "--session", file});
+  const Json first = Answer({"-p", "Good morrow.", "--session", file});
+  EXPECT_EQ(Mode(file), 0600u);
+  chmod(file.c_str(), 0640);
+  const Json second = Answer({"-p", "What news?", "--session", file});
+  EXPECT_EQ(Mode(file), 0640u) << "a file that is replaced keeps its mode";
   EXPECT_EQ(first.at("messages").size(), 2u);
   ASSERT_EQ(second.at("messages").size(), 4u);
   EXPECT_EQ(second.at("messages").at(1), first.at("messages").at(1));
@@ -191,9 +217,7 @@ TEST_F(CliChat, AtATerminal) {
   t.Type("/quit\r");
   EXPECT_EQ(t.End(), 0);
 
-  struct stat history {};
-  ASSERT_EQ(stat((folder_ / "tally/chat_history").c_str(), &history), 0);
-  EXPECT_EQ(history.st_mode & 0777, 0600u);
+  EXPECT_EQ(Mode(folder_ / "tally/chat_history"), 0600u);
   EXPECT_TRUE(ReadAll(folder_ / "tally/chat_history").starts_with("Good morrow.\n/books\n"));
 }
 
@@ -213,6 +237,9 @@ TEST_F(CliChat, MessagesOfSeveralLines) {
   t.Expect("> ");
   EXPECT_NE(t.Enter("a\tb").find(R"("a\tb"<|turn|>)"), std::string::npos) << t.shown();
   EXPECT_NE(t.Enter("//quit").find(R"("/quit"<|turn|>)"), std::string::npos) << t.shown();
+  // Pasted, at terminals that mark it: control characters but tabs and line ends are dropped.
+  t.Type("(\x1b[200~a\tb\r\rc\x04\x1b[31m\xc3\xa9\r\x1b[201~");
+  EXPECT_NE(t.Enter(")").find("\"(a\\tb\\n\\nc[31m\xc3\xa9)\"<|turn|>"), std::string::npos) << t.shown();
   t.Type("\x04");  // Ctrl-D
   EXPECT_EQ(t.End(), 0);
 }
@@ -253,18 +280,33 @@ TEST_F(CliChat, TerminationKeepsTheSession) {
   EXPECT_EQ(Answer({"-p", "What news?", "--session", file}).at("messages").size(), 4u);
 }
 
+TEST_F(CliChat, AKillLosesTheRunningTurnOnly) {
+  const std::string file = folder_ / "talk.session";
+  Terminal t({"chat", "--session", file}, environment());
+  t.Expect("\n> ");
+  t.Enter("Good morrow.");
+  t.Enter("And to thee.");
+  t.Enter("/undo");
+  t.Signal(SIGKILL);
+  EXPECT_EQ(t.End(), 128 + SIGKILL);
+  const Json j = Answer({"-p", "What news?", "--session", file});
+  ASSERT_EQ(j.at("messages").size(), 4u);
+  EXPECT_EQ(j.at("messages").at(0).at("content"), "Good morrow.");
+}
+
 // What was said is not lost with the place where it was to be kept.
 TEST_F(CliChat, ASessionThatCannotBeKeptCanBeKeptElsewhere) {
   std::filesystem::create_directory(folder_ / "gone");
   Terminal t({"chat", "--session", folder_ / "gone/talk.session"}, environment());
   t.Expect("\n> ");
   t.Enter("Good morrow.");
-  std::filesystem::remove(folder_ / "gone");
+  std::filesystem::remove_all(folder_ / "gone");
+  EXPECT_NE(t.Enter("And to thee.").find("the session is not kept"), std::string::npos) << t.shown();
   EXPECT_NE(t.Enter("/quit").find("/save FILE keeps the conversation elsewhere"), std::string::npos) << t.shown();
   EXPECT_NE(t.Enter("/save " + (folder_ / "here.session")).find("saved: "), std::string::npos) << t.shown();
   t.Type("/quit\r");
   EXPECT_EQ(t.End(), 2);
-  EXPECT_EQ(Answer({"-p", "What news?", "--session", folder_ / "here.session"}).at("messages").size(), 4u);
+  EXPECT_EQ(Answer({"-p", "What news?", "--session", folder_ / "here.session"}).at("messages").size(), 6u);
 }
 
 TEST_F(CliChat, AFullContextAsks) {

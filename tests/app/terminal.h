@@ -91,6 +91,10 @@ class Terminal {
     const ssize_t n = read(master_, piece, sizeof piece);
     if (n <= 0) return false;
     shown_.append(piece, static_cast<size_t>(n));
+    // Whether pastes are to be marked is nothing that is shown.
+    for (const char* const mode : {"\x1b[?2004h", "\x1b[?2004l"}) {
+      for (size_t at; (at = shown_.find(mode, seen_)) != shown_.npos;) shown_.erase(at, 8);
+    }
     return true;
   }
 
