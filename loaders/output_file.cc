@@ -65,7 +65,8 @@ Result<OutputFile> OutputFile::Create(const std::string& path, uint64_t total, u
     if (file.fd_ >= 0) {
       file.partial_ = std::move(partial);
       struct stat info;
-      if (::stat(file.path_.c_str(), &info) == 0) (void)::fchmod(file.fd_, info.st_mode & 0777);  // not every file system has them
+      if (::stat(file.path_.c_str(), &info) == 0)
+        (void)::fchmod(file.fd_, info.st_mode & 0777);  // not every file system has them
       return file;
     }
     if (errno != EEXIST) return BadInput(Printable(path) + ": cannot be created: " + ErrnoText(errno));

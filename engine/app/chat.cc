@@ -20,6 +20,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/syntax.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -39,11 +40,13 @@ Result<int> AnswerOnce(const ChatFlags& flags, Talk& talk, std::string message) 
 
 void Greet(const ChatFlags& flags, const Talk& talk) {
   if (flags.quiet) return;
-  const size_t messages = talk.messages().size();
-  Note(Dim(Printable(talk.model().Description()) + "; " + talk.FormatDescription() + "; a context of " +
-           Thousands(talk.engine().context()) + " tokens\n" +
-           (flags.session && messages > 0 ? Printable(*flags.session) + ": " + std::to_string(messages) + " messages\n" : "") +
-           "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends.\n"));
+  const size_t messages = talk.messages().size(), width = OutputWidth(0);
+  std::string text = Paragraph("",
+                               Printable(talk.model().Description()) + "; " + talk.FormatDescription() + "; a context of " +
+                                   Thousands(talk.engine().context()) + " tokens",
+                               width, 0);
+  if (flags.session && messages > 0) text += Printable(*flags.session) + ": " + std::to_string(messages) + " messages\n";
+  Note(Dim(text + Paragraph("", "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends.", width, 0)));
 }
 
 // Whether an answer is `word` or its beginning, in letters of any size.
@@ -97,7 +100,7 @@ Result<int> RunChat(const ChatFlags& flags) {
   const bool at_terminal = ::isatty(STDIN_FILENO) == 1 && !flags.json;
   if (!message && !at_terminal) return BadInput("there is no message: give -p TEXT or -f FILE, or type at a terminal");
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Talk> talk, Talk::Begin(flags));
-  if (Interrupted()) return InterruptExitCode();  // while the engine was made or the session read
+  if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");  // while the engine was made or the session read
   if (!at_terminal) return AnswerOnce(flags, *talk, std::move(*message));
   if (!BeginConversation()) return InternalError("no pipe for signals");
   const std::unique_ptr<LineEditor> editor = NewLineEditor();

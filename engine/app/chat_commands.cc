@@ -10,6 +10,7 @@
 #include "engine/app/console.h"
 #include "engine/app/json.h"
 #include "engine/app/usage.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -114,17 +115,23 @@ constexpr Command kCommands[] = {
     {"quit", "", "end; so does Ctrl-D", nullptr},
 };
 
+// As ollama and llama.cpp name them.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"?", "help"}, {"bye", "quit"}, {"clear", "reset"}, {"exit", "quit"}, {"regen", "retry"}};
+
 void Help(Talk&, const std::string&) {
+  constexpr size_t kDescriptions = 22;  // their column
+  const size_t width = OutputWidth(0);
   std::string text;
   for (const Command& command : kCommands) {
-    std::string title =
+    const std::string title =
         "  /" + std::string(command.name) + (command.arguments.empty() ? "" : " ") + std::string(command.arguments);
-    title.resize(std::max<size_t>(title.size() + 2, 22), ' ');
-    text += title + std::string(command.description) + "\n";
+    text += Paragraph(title, command.description, width, kDescriptions);
   }
   Note(text +
-       "A line that ends in \\ goes on in the next. \"\"\" opens a message of several lines, and closes it.\n"
-       "A message that begins with / is typed with two. Ctrl-C stops an answer.\n");
+       Paragraph("", "A line that ends in \\ goes on in the next. \"\"\" opens a message of several lines, and closes it.", width,
+                 0) +
+       Paragraph("", "A message that begins with / is typed with two. Ctrl-C stops an answer.", width, 0));
 }
 
 void NoteUnknown(const std::string& name) {
@@ -135,14 +142,18 @@ void NoteUnknown(const std::string& name) {
     list += (list.empty() ? "/" : ", /") + names.back();
   }
   const std::optional<std::string> near = Nearest(name, names);
-  Note("there is no /" + Printable(name) + (near ? ": did you mean /" + *near + "?" : "") + " (" + list + ")\n");
+  const std::string text = "there is no /" + Printable(name) + (near ? ": did you mean /" + *near + "?" : "") + " (" + list + ")";
+  Note(Paragraph("", text, OutputWidth(0), 0));
 }
 
 }  // namespace
 
 bool RunChatCommand(Talk& talk, const std::string& line) {
   std::string arguments = line;
-  const std::string name = FirstWord(&arguments);
+  std::string name = FirstWord(&arguments);
+  for (const auto& [other, ours] : kOtherNames) {
+    if (name == other) name = ours;
+  }
   arguments.resize(arguments.find_last_not_of(" \t") + 1);
   const auto* const command = std::ranges::find(kCommands, name, &Command::name);
   if (command == std::end(kCommands)) {

@@ -27,9 +27,9 @@ bool Load(Libedit* l) {
   if (handle == nullptr) return false;
   const bool all = Find(handle, "el_init", l->init) && Find(handle, "el_end", l->end) && Find(handle, "el_set", l->set) &&
                    Find(handle, "el_get", l->get) && Find(handle, "el_gets", l->gets) && Find(handle, "el_line", l->line) &&
-                   Find(handle, "el_winsertstr", l->insert) && Find(handle, "el_resize", l->resize) && Find(handle, "el_source", l->source) &&
-                   Find(handle, "history", l->history) && Find(handle, "history_init", l->history_init) &&
-                   Find(handle, "history_end", l->history_end);
+                   Find(handle, "el_winsertstr", l->insert) && Find(handle, "el_resize", l->resize) &&
+                   Find(handle, "el_source", l->source) && Find(handle, "history", l->history) &&
+                   Find(handle, "history_init", l->history_init) && Find(handle, "history_end", l->history_end);
   // NOLINTBEGIN(concurrency-mt-unsafe): nothing else here reads or sets the locale
   if (all && (std::setlocale(LC_CTYPE, "") == nullptr || std::string_view(nl_langinfo(CODESET)) != "UTF-8")) {
     std::setlocale(LC_CTYPE, "C.UTF-8");

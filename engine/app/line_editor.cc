@@ -116,7 +116,7 @@ class LibeditEditor : public LineEditor {
     prompt_ = prompt;
     interrupted_.reset();
     if (TakeWakeUp()) l_.resize(edit_);  // what came since the last line; the prompt is still to be drawn
-    l_.set(edit_, EL_PREP_TERM, 1);  // before the prompt is there: what is typed at it must not meet the terminal's own line
+    l_.set(edit_, EL_PREP_TERM, 1);      // before the prompt is there: what is typed at it must not meet the terminal's own line
     MarkPastes(true);
     int length = 0;
     const char* const line = l_.gets(edit_, &length);

@@ -214,7 +214,7 @@ TEST_F(CliChat, AtATerminal) {
   EXPECT_NE(t.Enter("/load " + model_).find(model_), std::string::npos);
   EXPECT_NE(t.Enter("/rest").find("did you mean /reset? (/help, "), std::string::npos);
   EXPECT_NE(t.Enter("/tool get_weather 3").find("no call of 'get_weather'"), std::string::npos);
-  t.Type("/quit\r");
+  t.Type("/bye\r");  // as ollama names it
   EXPECT_EQ(t.End(), 0);
 
   EXPECT_EQ(Mode(folder_ / "tally/chat_history"), 0600u);

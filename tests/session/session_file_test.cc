@@ -263,6 +263,20 @@ TEST_F(Saved, WhatIsSavedIsOfUseWhereThinkingIsDropped) {
   EXPECT_EQ(b->reused_tokens, turn->reused_tokens + turn->generated.prompt_tokens);
 }
 
+TEST_F(Saved, MessagesAloneGiveTheSameAnswer) {
+  ASSERT_TRUE(chat_->SaveMessages(path_).ok());
+  EXPECT_LT(ReadAll(path_).size(), 2000u);
+  const auto engine = NewEngine(opened_.model, options_);
+  ASSERT_TRUE(engine.ok());
+  const auto loaded = Converse(**engine, format_);
+  ASSERT_TRUE(loaded->Load(path_).ok());
+  EXPECT_EQ(loaded->tokens(), 0);
+  const auto a = chat_->Say({User("well")}, Seeded(100, 7)), b = loaded->Say({User("well")}, Seeded(100, 7));
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(a->generated.tokens, b->generated.tokens);
+  EXPECT_EQ(b->reused_tokens, 0);
+}
+
 TEST_F(Saved, WithoutATurnOnlyTheHistory) {
   const auto engine = NewEngine(opened_.model, options_);
   const auto chat = Converse(**engine, format_);
