@@ -36,7 +36,7 @@ bool BareCallParser::MayBeCalls() {
     const std::string_view body = std::string_view(text_).substr(at_);
     if (!MayBeginCall(body)) return false;
     if (scanner_->Scan(body) == CallScanner::Found::kMore) return true;
-    std::optional<ToolCall> call = ReadCall(format_, CallBody::kJson, body.substr(0, scanner_->at()), /*ended=*/false);
+    std::optional<ToolCall> call = ReadCall(format_, {}, CallBody::kJson, body.substr(0, scanner_->at()), /*ended=*/false);
     if (!call || !call->arguments.starts_with('{')) return false;  // an object that has a name, say of a city
     at_ += scanner_->at();
     scanner_.reset();

@@ -18,8 +18,8 @@ constexpr size_t kNameWithin = 512;
 
 }  // namespace
 
-TaggedParser::TaggedParser(const CallFormat& format, const Tags& thinking, bool thinks)
-    : format_(format), thinking_(thinking), thinks_(thinks) {
+TaggedParser::TaggedParser(const CallFormat& format, const Tags& thinking, bool thinks, ToolTypes types)
+    : format_(format), thinking_(thinking), types_(std::move(types)), thinks_(thinks) {
   AddMarks();
 }
 
@@ -172,7 +172,9 @@ bool TaggedParser::StepCall() {
   }
   const size_t size = scanner_->at();
   std::optional<ToolCall> call;
-  if (found == CallScanner::Found::kEnd) call = ReadCall(format_, scanner_->body(), body.substr(0, size), scanner_->complete());
+  if (found == CallScanner::Found::kEnd) {
+    call = ReadCall(format_, types_, scanner_->body(), body.substr(0, size), scanner_->complete());
+  }
   EndCall(size, std::move(call));
   return true;
 }
@@ -181,7 +183,7 @@ bool TaggedParser::StepCall() {
 void TaggedParser::ShowEarly(std::string_view body) {
   if (!early_) {
     if (body.size() > kNameWithin) return;
-    early_ = ReadCall(format_, scanner_->body(), body, false);
+    early_ = ReadCall(format_, types_, scanner_->body(), body, false);
     if (!early_) return;
     Take(Kind::kMark, std::exchange(lead_, 0));
   }
@@ -211,7 +213,7 @@ void TaggedParser::EndCall(size_t size, std::optional<ToolCall> call) {
 void TaggedParser::Settle() {
   if (state_ == State::kCall) {
     const std::string_view body = Rest().substr(lead_);
-    EndCall(body.size(), ReadCall(format_, scanner_->body(), body, false));
+    EndCall(body.size(), ReadCall(format_, types_, scanner_->body(), body, false));
   }
   if (state_ == State::kSection) LeaveSection();
   Take(TextKind(), Rest().size());

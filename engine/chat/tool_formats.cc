@@ -147,9 +147,10 @@ AnswerSyntax DetectAnswerSyntax(std::string_view template_text) {
 
 std::string_view AnswerSyntaxName(const AnswerSyntax& syntax) { return syntax.calls->name; }
 
-std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt) {
+std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt,
+                                              const std::vector<std::string>& tools) {
   const bool thinks = Trimmed(prompt).ends_with(syntax.thinking->tags.begin);
-  auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, thinks);
+  auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, thinks, ToolTypes(tools));
   if (!syntax.calls->bare_json || thinks) return tagged;
   return std::make_unique<BareCallParser>(*syntax.calls, std::move(tagged));
 }

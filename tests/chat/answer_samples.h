@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/chat/message.h"
@@ -17,7 +18,16 @@ struct AnswerSample {
   std::string_view content, reasoning;
   std::vector<ToolCall> calls;
   std::string_view prompt = "<|assistant|>\n";
+  std::vector<std::string> tools = {};
 };
+
+// A tool of the name f whose parameters have these types.
+inline std::string ToolOfTypes(const std::vector<std::pair<std::string, std::string>>& parameters) {
+  std::string properties;
+  for (const auto& [name, schema] : parameters) properties += (properties.empty() ? "\"" : ", \"") + name + "\": " + schema;
+  return R"({"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {)" + properties +
+         "}}}}";
+}
 
 inline const std::vector<AnswerSample>& AnswerSamples() {
   static constexpr std::string_view kHermes = "<tool_call></tool_call>",
@@ -28,6 +38,8 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
   static constexpr std::string_view kKimi = "<|tool_calls_section_begin|>", kGranite = "<|start_of_role|><|tool_call|>";
   static constexpr std::string_view kApertus = "<|tools_prefix|><|inner_prefix|>",
                                     kCommand = "<|START_ACTION|><|START_THINKING|>";
+  static const std::vector<std::string> kTools = {
+      ToolOfTypes({{"zip", R"({"type": "string"})"}, {"n", R"({"type": "integer"})"}, {"tags", R"({"type": "array"})"}})};
   static const std::vector<AnswerSample> kSamples = {
       {"none", "", "Just text.\n  <b>1 < 2</b> [x]\n", "Just text.\n  <b>1 < 2</b> [x]\n", "", {}},
       {"none", "", "<think>\nHm.\n</think>\n\nYes.", "Yes.", "Hm.", {}},
@@ -85,6 +97,16 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "Thinking.",
        {{"", "f", R"({"x": 12345678901234567890123})"}},
        "<|im_start|>assistant\n<think>\n"},
+
+      {"Qwen3-Coder",
+       kCoder,
+       "<tool_call>\n<function=f>\n<parameter=zip>\n90210\n</parameter>\n<parameter=n>\n90210\n</parameter>\n<parameter=tags>\n"
+       "[\"a\"]\n</parameter>\n<parameter=other>\n90210\n</parameter>\n</function>\n</tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"zip": "90210", "n": 90210, "tags": ["a"], "other": 90210})"}},
+       "<|im_start|>assistant\n",
+       kTools},
 
       {"Seed-OSS",
        kSeed,
@@ -144,6 +166,15 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "",
        {{"functions.get_weather:0", "get_weather", R"({"city": "Oslo"})"}, {"functions.a.b:1", "a.b", "{}"}}},
 
+      {"GLM",
+       kGlm,
+       "<tool_call>f\n<arg_key>zip</arg_key>\n<arg_value>90210</arg_value>\n<arg_key>n</arg_key>\n<arg_value>7</arg_value>\n</"
+       "tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"zip": "90210", "n": 7})"}},
+       "<|assistant|>\n",
+       kTools},
       {"GLM",
        kGlm,
        "\n<think>I call.</think>\nOK.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>New York</arg_value>\n"

@@ -27,8 +27,9 @@ struct Parsed {
   std::string joined;  // the texts of all parts
 };
 
-Parsed Parse(std::string_view signs, std::string_view prompt, const std::vector<Piece>& pieces) {
-  const auto parser = NewAnswerParser(DetectAnswerSyntax(signs), prompt);
+Parsed Parse(std::string_view signs, std::string_view prompt, const std::vector<Piece>& pieces,
+             const std::vector<std::string>& tools = {}) {
+  const auto parser = NewAnswerParser(DetectAnswerSyntax(signs), prompt, tools);
   std::vector<OutputPart> parts;
   for (const Piece& piece : pieces) parser->Push({piece.text, piece.control}, &parts);
   parser->Finish(&parts);
@@ -133,7 +134,7 @@ TEST(ToolFormats, SamplesHoweverTheyAreCut) {
     SCOPED_TRACE(sample.output);
     EXPECT_EQ(AnswerSyntaxName(DetectAnswerSyntax(sample.signs)), sample.format);
     const auto expect = [&](const std::vector<Piece>& pieces) {
-      const Parsed parsed = Parse(sample.signs, sample.prompt, pieces);
+      const Parsed parsed = Parse(sample.signs, sample.prompt, pieces, sample.tools);
       EXPECT_EQ(Shown(parsed.answer), Shown(sample));
       EXPECT_EQ(parsed.joined, sample.output);
     };
@@ -144,7 +145,7 @@ TEST(ToolFormats, SamplesHoweverTheyAreCut) {
 }
 
 TEST(ToolFormats, ContentComesOutAtOnce) {
-  const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "");
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "", {});
   const auto pushed = [&](std::string_view text) {
     std::vector<OutputPart> parts;
     parser->Push({text}, &parts);
@@ -163,7 +164,7 @@ TEST(ToolFormats, ContentComesOutAtOnce) {
 }
 
 TEST(ToolFormats, JsonAnswersOfLlamaAreNotHeldBack) {
-  const auto parser = NewAnswerParser(DetectAnswerSyntax("<|start_header_id|>ipython"), "");
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<|start_header_id|>ipython"), "", {});
   std::vector<OutputPart> parts;
   parser->Push({"{ \"na"}, &parts);
   EXPECT_TRUE(parts.empty());
@@ -171,6 +172,53 @@ TEST(ToolFormats, JsonAnswersOfLlamaAreNotHeldBack) {
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].text, "{ \"nation\": \"France");
   EXPECT_EQ(parts[0].kind, OutputPart::Kind::kContent);
+}
+
+// Qwen3-Coder and GLM write arguments without their types.
+TEST(ToolFormats, BareTextIsWhatTheToolDeclares) {
+  struct Case {
+    std::string schema, text, json;
+  };
+  const std::vector<Case> cases = {
+      {R"({"type": "string"})", "90210", R"("90210")"},
+      {R"({"type": "string"})", "\"x\"", R"("\"x\"")"},
+      {R"({"type": "string"})", " null", R"(" null")"},
+      {R"({"type": ["string", "null"]})", "90210", R"("90210")"},
+      {R"({"type": ["string", "null"]})", "None", "null"},
+      {R"({"anyOf": [{"type": "string"}, {"type": ["null"]}]})", "true", R"("true")"},
+      {R"({"oneOf": [{"type": "string"}, {"anyOf": [{"type": "array"}, {"type": "integer"}]}]})", "[1]", "[1]"},
+      {R"({"oneOf": [{"type": "string"}, {"type": "array"}]})", "90210", R"("90210")"},
+      {R"({"type": "integer"})", " 90210", "90210"},
+      {R"({"type": "integer"})", "many", R"("many")"},
+      {R"({"type": "boolean"})", "True", "true"},
+      {R"({"type": "object"})", "{\"a\": {}}", R"({"a": {}})"},
+      {R"({"type": "object"})", "{'a': [None, 'b\\'c']}", R"({"a": [null, "b'c"]})"},
+      {R"({"type": "object"})", "{a}", R"("{a}")"},
+      {"{}", "['a']", R"("['a']")"},
+      // Nothing is known.
+      {"{}", "90210", "90210"},
+      {R"({"type": "text"})", "90210", "90210"},
+      {R"({"type": []})", "90210", "90210"},
+      {R"({"type": [1]})", "90210", "90210"},
+      {R"({"anyOf": [{"type": "string"}, {"$ref": "#"}]})", "90210", "90210"},
+      {R"({"anyOf": {"type": "string"}})", "90210", "90210"},
+      {"true", "x", R"("x")"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.schema + " " + c.text);
+    const std::string output = "<tool_call>f<arg_key>a</arg_key><arg_value>" + c.text + "</arg_value></tool_call>";
+    const Parsed parsed = Parse("<tool_call><arg_key>", "", {{output}}, {ToolOfTypes({{"a", c.schema}})});
+    ASSERT_EQ(parsed.answer.calls.size(), 1u);
+    EXPECT_EQ(parsed.answer.calls[0].arguments, "{\"a\": " + c.json + "}");
+  }
+  // Of another tool, and tools that are none.
+  for (const char* tool : {R"({"function": {"name": "g", "parameters": {"properties": {"a": {"type": "string"}}}}})", "{", "[]",
+                           R"({"function": {"name": 1, "parameters": []}})", R"({"function": {"name": "f", "parameters": 1}})"}) {
+    const Parsed parsed =
+        Parse("<tool_call><arg_key>", "", {{"<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"}}, {tool});
+    ASSERT_EQ(parsed.answer.calls.size(), 1u);
+    EXPECT_EQ(parsed.answer.calls[0].arguments, R"({"a": 1})");
+  }
 }
 
 // What is not as the format says: an answer for each, and nothing lost.
@@ -304,12 +352,12 @@ TEST(ToolFormats, AnyOutputIsTakenWhole) {
     for (uint64_t n = 1 + random() % 24; n > 0; --n) {
       text += random() % 2 == 0 ? own[random() % own.size()] : std::string_view(scraps[random() % scraps.size()]);
     }
-    const Parsed whole = Parse(sample.signs, sample.prompt, {{text}});
-    const Parsed cut = Parse(sample.signs, sample.prompt, Bytes(text));
+    const Parsed whole = Parse(sample.signs, sample.prompt, {{text}}, sample.tools);
+    const Parsed cut = Parse(sample.signs, sample.prompt, Bytes(text), sample.tools);
     EXPECT_EQ(whole.joined, text) << sample.format;
     EXPECT_EQ(cut.joined, text) << sample.format;
     EXPECT_EQ(Shown(whole.answer), Shown(cut.answer)) << sample.format << ": " << text;
-    EXPECT_EQ(Parse(sample.signs, sample.prompt, WithControlTokens(text)).joined, text) << sample.format;
+    EXPECT_EQ(Parse(sample.signs, sample.prompt, WithControlTokens(text), sample.tools).joined, text) << sample.format;
   }
 }
 
