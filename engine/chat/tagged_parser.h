@@ -37,7 +37,8 @@ class TaggedParser final : public OutputParser {
   // What is held back can only be what it is now.
   void Settle();
 
-  void EnterSection(std::string_view mark);
+  const CallSection* Begun(std::string_view mark) const;
+  bool Leaves(std::string_view mark) const;
   void LeaveSection();
   void ShowEarly(std::string_view body);
   void EndCall(size_t size, std::optional<ToolCall> call);

@@ -67,14 +67,19 @@ constexpr CallFormat kCallFormats[] = {
      .tags = &kDsmlTags},
     {.name = "DeepSeek",
      .signs = {"<｜tool▁calls▁begin｜>"},
-     .group = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+     .groups = {{{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+                 {"<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"},
+                 {"<｜tool calls begin｜>", "<｜tool calls end｜>"},
+                 {"<｜tool\\_calls\\_begin｜>", "<｜tool\\_calls\\_end｜>"},
+                 {"<|tool_calls_begin|>", "<|tool_calls_end|>"},
+                 {"<｜tool▁calls｜>", ""}}},
      .sections = {{{{"<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"}, CallBody::kNamed}}},
      .between = " \t\r\n`",  // the fence around the arguments
      .args_mark = "<｜tool▁sep｜>",
      .type_word = "function"},
     {.name = "Kimi K2",
      .signs = {"<|tool_calls_section_begin|>"},
-     .group = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
+     .groups = {{{"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"}}},
      .sections = {{{{"<|tool_call_begin|>", "<|tool_call_end|>"}, CallBody::kNamed}}},
      .args_mark = "<|tool_call_argument_begin|>"},
     {.name = "GLM",
@@ -115,7 +120,9 @@ constexpr CallFormat kCallFormats[] = {
      .signs = {"<|tool_call|>", "<|start_of_role|>"},
      .sections = {{{{"<|tool_call|>", ""}}, {{"<tool_call>", "</tool_call>"}}}},
      .others = {"<response>", "</response>"}},
+    {.name = "Phi-4-mini", .signs = {"<|/tool|>"}, .sections = {{{{"<|tool_call|>", "<|/tool_call|>"}}, {{"functools[", ""}}}}},
     {.name = "Phi-4-mini", .signs = {"<|tool_call|>"}, .sections = {{{{"<|tool_call|>", "<|/tool_call|>"}}}}},
+    {.name = "FireFunction", .signs = {"functools["}, .sections = {{{{"functools[", ""}}}}},
     {.name = "Nemotron", .signs = {"<TOOLCALL>"}, .sections = {{{{"<TOOLCALL>", "</TOOLCALL>"}}}}},
     {.name = "Jamba/Hunyuan", .signs = {"<tool_calls>"}, .sections = {{{{"<tool_calls>", "</tool_calls>"}}}}},
     {.name = "Qwen/Hermes", .signs = {"<tool_call>"}, .sections = {{{{"<tool_call>", "</tool_call>"}}}}},
@@ -124,7 +131,11 @@ constexpr CallFormat kCallFormats[] = {
      .sections = {{{{"<|python_tag|>", ""}, CallBody::kPython}, {{"<function=", "</function>"}, CallBody::kNamed}}},
      .between = " \t\r\n;",
      .args_mark = ">",
-     .bare_json = true},
+     .bare = true},
+    {.name = "Llama 4",
+     .signs = {"<|header_start|>ipython"},
+     .sections = {{{{"<|python_start|>", "<|python_end|>"}, CallBody::kPython}, {{"<|python_end|>", ""}}}},
+     .bare = true},
     {.name = "none"},
 };
 
@@ -151,8 +162,8 @@ std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::s
                                               const std::vector<std::string>& tools) {
   const bool thinks = Trimmed(prompt).ends_with(syntax.thinking->tags.begin);
   auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, thinks, ToolTypes(tools));
-  if (!syntax.calls->bare_json || thinks) return tagged;
-  return std::make_unique<BareCallParser>(*syntax.calls, std::move(tagged));
+  if (!syntax.calls->bare || thinks) return tagged;
+  return std::make_unique<BareCallParser>(*syntax.calls, !tools.empty(), std::move(tagged));
 }
 
 }  // namespace tally

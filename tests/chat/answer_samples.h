@@ -36,7 +36,7 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
                                     kLlama = "<|start_header_id|>ipython";
   static constexpr std::string_view kSeed = "<seed:tool_call><seed:think>", kGemma4 = "<|tool_call><|channel>";
   static constexpr std::string_view kKimi = "<|tool_calls_section_begin|>", kGranite = "<|start_of_role|><|tool_call|>";
-  static constexpr std::string_view kApertus = "<|tools_prefix|><|inner_prefix|>",
+  static constexpr std::string_view kApertus = "<|tools_prefix|><|inner_prefix|>", kLlama4 = "<|header_start|>ipython",
                                     kCommand = "<|START_ACTION|><|START_THINKING|>";
   static const std::vector<std::string> kTools = {
       ToolOfTypes({{"zip", R"({"type": "string"})"}, {"n", R"({"type": "integer"})"}, {"tags", R"({"type": "array"})"}})};
@@ -156,6 +156,19 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        {{"", "f", R"({"a": "<｜tool▁call▁end｜>"})"}, {"", "g", "{}"}},
        "<｜Assistant｜><think></think>"},
 
+      {"DeepSeek",
+       kDeepSeek,
+       "Now.<｜tool calls begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜><｜tool calls end｜>",
+       "Now.",
+       "",
+       {{"", "f", R"({"a": 1})"}}},
+      {"DeepSeek",
+       kDeepSeek,
+       "<｜tool▁calls｜>function<｜tool▁sep｜>f\n```json\n{\"a\": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>Done.",
+       "Done.",
+       "",
+       {{"", "f", R"({"a": 1})"}}},
+
       {"Kimi K2",
        kKimi,
        "I check.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{\"city\": "
@@ -256,6 +269,14 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "",
        "",
        {{"", "f", R"({"a": 1})"}}},
+      {"Phi-4-mini",
+       "<|/tool|>",
+       "I look. functools[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": \"g\", \"arguments\": {}}]",
+       "I look.",
+       "",
+       {{"", "f", R"({"a": [1]})"}, {"", "g", "{}"}}},
+      {"FireFunction", "functools[", " functools[{\"name\": \"f\", \"arguments\": {}}]", "", "", {{"", "f", "{}"}}},
+      {"FireFunction", "functools[", "See functools[1] and functools.", "See functools[1] and functools.", "", {}},
       {"Nemotron",
        "<TOOLCALL>",
        "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {}}]</TOOLCALL>",
@@ -297,6 +318,42 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "",
        "",
        {{"", "spotify", R"({"artist": "</function>"})"}}},
+      {"Llama 3",
+       kLlama,
+       "[f(a=\"x\"), g()]",
+       "",
+       "",
+       {{"", "f", R"({"a":"x"})"}, {"", "g", "{}"}},
+       "<|start_header_id|>assistant<|end_header_id|>\n\n",
+       kTools},
+
+      {"Llama 4",
+       kLlama4,
+       "[get_weather(city='Martha\\'s \"Vineyard\", \\xe9\\u00E9\\U0001F600\\ud83d\\ude00\\d\\n', n=-3.5e2),\n a.b(l=[1, (True, "
+       "None)],"
+       " d={'k': {\"x\": \"])}\"}, 2: []})] ",
+       "",
+       "",
+       {{"", "get_weather", R"({"city":"Martha's \"Vineyard\", éé😀😀\\d\n", "n":-3.5e2})"},
+        {"", "a.b", R"({"l":[1, [true, null]], "d":{"k": {"x": "])}"}, "2": []}})"}},
+       "<|header_start|>assistant<|header_end|>\n\n",
+       kTools},
+      {"Llama 4", kLlama4, "[f(a=1)]", "[f(a=1)]", "", {}},  // without tools
+      {"Llama 4",
+       kLlama4,
+       "Now:\n<|python_start|>[f(a=1), g()]<|python_end|>",
+       "Now:",
+       "",
+       {{"", "f", R"({"a":1})"}, {"", "g", "{}"}},
+       "<|header_start|>assistant<|header_end|>\n\n",
+       kTools},
+      {"Llama 4",
+       kLlama4,
+       "<|python_start|><|python_end|>{\"name\": \"f\", \"parameters\": {\"a\": 1}}{\"name\": \"g\", \"parameters\": {}}",
+       "",
+       "",
+       {{"", "f", R"({"a": 1})"}, {"", "g", "{}"}}},
+      {"Llama 4", kLlama4, "{\"name\": \"f\", \"parameters\": {}}", "", "", {{"", "f", "{}"}}},
   };
   return kSamples;
 }

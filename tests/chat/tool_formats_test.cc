@@ -4,14 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "tests/chat/answer_samples.h"
-#include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
@@ -102,7 +99,9 @@ const std::vector<std::string_view>& ControlTokens() {
                                                         "<|END_RESPONSE|>",
                                                         "<|tool_call|>",
                                                         "<|/tool_call|>",
-                                                        "<|python_tag|>"};
+                                                        "<|python_tag|>",
+                                                        "<|python_start|>",
+                                                        "<|python_end|>"};
   return kTokens;
 }
 
@@ -163,6 +162,15 @@ TEST(ToolFormats, ContentComesOutAtOnce) {
   EXPECT_EQ(pushed(", \"arguments\": {"), ", \"arguments\": {");
 }
 
+TEST(ToolFormats, WhatIsNoCallIsNotHeldBack) {
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "", {});
+  std::vector<OutputPart> parts;
+  parser->Push({"<tool_call> is the mark"}, &parts);
+  std::string shown;
+  for (const OutputPart& part : parts) shown += part.text;
+  EXPECT_EQ(shown, "<tool_call> is the mark");
+}
+
 TEST(ToolFormats, JsonAnswersOfLlamaAreNotHeldBack) {
   const auto parser = NewAnswerParser(DetectAnswerSyntax("<|start_header_id|>ipython"), "", {});
   std::vector<OutputPart> parts;
@@ -221,6 +229,21 @@ TEST(ToolFormats, BareTextIsWhatTheToolDeclares) {
   }
 }
 
+// A list in Python is calls where it is all of the answer, and well-formed.
+TEST(ToolFormats, ListsInPythonThatAreContent) {
+  for (const std::string_view output :
+       {"[f(a=1)", "[f(a=1),", "[f(a=1)] calls f.", "[f(a=1)][g()]", "[f(a=1)]; {\"name\": \"g\", \"parameters\": {}}", "[]",
+        "[1]", "[f(1)]", "[f(a=g(1))]", "[f(x) for x in y]", "[f(a=1]", "[f(a=1);g()]", "[a link](https://example.org)",
+        "[f(a=\"x)]", "{\"name\": \"g\", \"parameters\": {}}; [f()]", "f(a=1)"}) {
+    SCOPED_TRACE(output);
+    for (const auto& pieces : {std::vector<Piece>{{std::string(output)}}, Bytes(output)}) {
+      const Parsed parsed = Parse("<|header_start|>ipython", "", pieces, {ToolOfTypes({})});
+      EXPECT_EQ(Shown(parsed.answer), Shown(ChatAnswer{std::string(output), "", {}}));
+      EXPECT_EQ(parsed.joined, output);
+    }
+  }
+}
+
 // What is not as the format says: an answer for each, and nothing lost.
 TEST(ToolFormats, Malformed) {
   struct Case {
@@ -236,6 +259,8 @@ TEST(ToolFormats, Malformed) {
       {"<tool_call>", "<tool_call>\n</tool_call>\n", "<tool_call>\n</tool_call>\n", {}},
       {"<tool_call>", "<tool_call>{\"city\": 1}</tool_call>", "<tool_call>{\"city\": 1}</tool_call>", {}},
       {"<tool_call>", "x<tool_call> <tool_call>{\"name\": \"f\"}</tool_call>", "x", {{"", "f", "{}"}}},
+      {"<|header_start|>ipython", "<|python_start|>f(1) <|python_end|>Yes.", "Yes.", {{"", "f", "1"}}},
+      {"<|header_start|>ipython", "<|python_start|>Hi<|python_end|>there", "<|python_start|>Hi<|python_end|>there", {}},
       {"[TOOL_CALLS]", "[TOOL_CALLS] is a mark [", "[TOOL_CALLS] is a mark [", {}},
       {"<|start_header_id|>ipython", "<|python_tag|>import os\nprint(1)", "<|python_tag|>import os\nprint(1)", {}},
       {"<tool_call><function=", "<tool_call>f()</tool_call>", "<tool_call>f()</tool_call>", {}},
@@ -318,6 +343,9 @@ TEST(ToolFormats, AnyOutputIsTakenWhole) {
                                      "=",
                                      "name",
                                      "f(a=1)",
+                                     "[f(a=1), g(b='x')]",
+                                     "functools[",
+                                     "<｜tool calls begin｜>",
                                      "call:f{",
                                      "<function=f>",
                                      "</function>",
@@ -358,36 +386,6 @@ TEST(ToolFormats, AnyOutputIsTakenWhole) {
     EXPECT_EQ(cut.joined, text) << sample.format;
     EXPECT_EQ(Shown(whole.answer), Shown(cut.answer)) << sample.format << ": " << text;
     EXPECT_EQ(Parse(sample.signs, sample.prompt, WithControlTokens(text), sample.tools).joined, text) << sample.format;
-  }
-}
-
-TEST(ToolFormats, TemplatesOfPublishedModels) {
-  const std::map<std::string, std::string_view> expected = {
-      {"Apertus-8B-Instruct", "Apertus"},
-      {"ByteDance-Seed-OSS", "Seed-OSS"},
-      {"GLM-4.6", "GLM"},
-      {"HuggingFaceTB-SmolLM3-3B", "none"},  // this edition of it does not show tools
-      {"Kimi-K2-Instruct", "Kimi K2"},
-      {"LFM2-8B-A1B", "LFM2"},
-      {"Mistral-Small-3.2-24B-Instruct-2506", "Mistral"},
-      {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", "Qwen/Hermes"},
-      {"Qwen-QwQ-32B", "Qwen/Hermes"},
-      {"Qwen-Qwen2.5-7B-Instruct", "Qwen/Hermes"},
-      {"Qwen-Qwen3-0.6B", "Qwen/Hermes"},
-      {"Qwen3-Coder", "Qwen3-Coder"},
-      {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "DeepSeek"},
-      {"deepseek-ai-DeepSeek-V3.1", "DeepSeek"},
-      {"ibm-granite-granite-3.3-2B-Instruct", "Granite"},
-      {"microsoft-Phi-3.5-mini-instruct", "none"},
-      {"mistralai-Mistral-Nemo-Instruct-2407", "Mistral"},
-      {"stepfun-ai-Step-3.5-Flash", "Qwen3-Coder"},
-      {"unsloth-mistral-Devstral-Small-2507", "Mistral"},
-  };
-  const std::filesystem::path folder = std::filesystem::path(TALLY_SOURCE_DIR) / "../shared/templates";
-  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no chat templates in " << folder;
-  for (const auto& [model, format] : expected) {
-    const AnswerSyntax syntax = DetectAnswerSyntax(ReadAll((folder / (model + ".jinja")).string()));
-    EXPECT_EQ(AnswerSyntaxName(syntax), format) << model;
   }
 }
 
