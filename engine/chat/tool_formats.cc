@@ -49,8 +49,9 @@ constexpr CallTags kDsmlTags = {
 
 // From the templates of the models and, where those do not say it, from what their publishers document: DeepSeek-V3.2's
 // encoding/encoding_dsv32.py, ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices and
-// ai.google.dev/gemma/docs/core/prompt-formatting-gemma4, the model cards of LFM2 and Granite 3, Llama 3's
-// llama.com/docs/model-cards-and-prompt-formats. The first row whose signs are all in a template counts.
+// ai.google.dev/gemma/docs/core/prompt-formatting-gemma4, the model cards of LFM2 and Granite 3, Llama's
+// llama.com/docs/model-cards-and-prompt-formats. The misspelled marks of DeepSeek are those that llama.cpp has seen (common/chat). The
+// first row whose signs are all in a template counts.
 constexpr CallFormat kCallFormats[] = {
     {.name = "Seed-OSS",
      .signs = {"<seed:tool_call>"},

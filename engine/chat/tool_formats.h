@@ -40,6 +40,7 @@ std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);
 //     end mark and nowhere else: calls in it are prose. (Apertus calls while it thinks: there a call mark counts in thinking too.)
 //   - A mark of calls after which no call follows, or none whose name can be read, is content, and so is what follows.
 //   - Marks in strings and in tagged values do not end a call.
+//   - Llama's answers that are calls alone need no marks (bare_calls.h).
 //   - The arguments of a call are JSON where the body is well-formed: as the model wrote it, or rewritten from the format's own
 //     notation. Else, and where the call does not end, they are the rest of the body as it stands. Bare text becomes what the tool's
 //     schema declares (tool_types.h).

@@ -91,11 +91,11 @@ std::string BareTextToJson(std::string_view text, JsonTypes declared) {
   if (json == "True") json = "true";
   if (json == "False") json = "false";
   if (json == "None") json = "null";
-  const bool may_be_python =
-      (json.starts_with('{') && (declared & kJsonObject) != 0) || (json.starts_with('[') && (declared & kJsonArray) != 0);
-  if (may_be_python && !IsJson(json)) json = LooseToJson(json, {});
-  if (!IsJson(json)) return QuoteJson(text);
   const JsonTypes others = declared & ~kJsonString;
+  const bool bracketed =
+      (json.starts_with('{') && (declared & kJsonObject) != 0) || (json.starts_with('[') && (declared & kJsonArray) != 0);
+  if (bracketed && declared == others && !IsJson(json)) json = LooseToJson(json, {});
+  if (!IsJson(json)) return QuoteJson(text);
   return declared == others || (TypeOf(json) & others) != 0 ? json : QuoteJson(text);
 }
 

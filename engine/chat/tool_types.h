@@ -34,9 +34,9 @@ class ToolTypes {
   std::map<std::string, std::map<std::string, JsonTypes, std::less<>>, std::less<>> tools_;
 };
 
-// Bare text as JSON: the JSON that it spells, or else a string. True, False and None are understood, and what Python writes for lists and
-// dictionaries where the parameter may be an array or an object: templates print values so. Text for a parameter that may be a string
-// is a string, unless it spells JSON of another type that the parameter may have.
+// Bare text as JSON: the JSON that it spells, or else a string. True, False and None are understood, and Python's lists and dictionaries
+// for a parameter that is an array or an object and never a string: templates print values so. Text for a parameter that may be a
+// string is a string, unless it spells JSON of another type that the parameter may have.
 std::string BareTextToJson(std::string_view text, JsonTypes declared);
 
 }  // namespace tally

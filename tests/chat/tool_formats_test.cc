@@ -201,6 +201,7 @@ TEST(ToolFormats, BareTextIsWhatTheToolDeclares) {
       {R"({"type": "boolean"})", "True", "true"},
       {R"({"type": "object"})", "{\"a\": {}}", R"({"a": {}})"},
       {R"({"type": "object"})", "{'a': [None, 'b\\'c']}", R"({"a": [null, "b'c"]})"},
+      {R"({"type": ["object", "string"]})", "{'a': 1}", R"("{'a': 1}")"},
       {R"({"type": "object"})", "{a}", R"("{a}")"},
       {"{}", "['a']", R"("['a']")"},
       // Nothing is known.
