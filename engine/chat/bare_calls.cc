@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/chat/call_reader.h"
+#include "engine/chat/json_text.h"
 
 namespace tally {
 namespace {
@@ -23,25 +24,63 @@ bool MayBeginCall(std::string_view body) {
 
 // Goes on in the text; false: it is not calls alone.
 bool BareCallParser::MayBeCalls() {
-  static constexpr std::string_view kBetween = " \t\r\n;";
   while (at_ < text_.size()) {
     if (!scanner_) {
-      if (kBetween.find(text_[at_]) != kBetween.npos) {
-        ++at_;
-        continue;
-      }
-      if (text_[at_] != '{') return false;
-      scanner_.emplace(format_, CallBody::kJson, no_stops_);
+      if (!StepBetween()) return false;
+    } else if (!StepCall()) {
+      return false;
+    } else if (scanner_) {
+      return true;  // the call goes on
     }
-    const std::string_view body = std::string_view(text_).substr(at_);
-    if (!MayBeginCall(body)) return false;
-    if (scanner_->Scan(body) == CallScanner::Found::kMore) return true;
-    std::optional<ToolCall> call = ReadCall(format_, CallBody::kJson, body.substr(0, scanner_->at()), /*ended=*/false);
-    if (!call || !call->arguments.starts_with('{')) return false;  // an object that has a name, say of a city
-    at_ += scanner_->at();
-    scanner_.reset();
-    calls_.emplace_back(at_, *std::move(call));
   }
+  return true;
+}
+
+// Goes behind the next character between calls, or begins a call.
+bool BareCallParser::StepBetween() {
+  const char c = text_[at_];
+  if (kWhiteSpace.find(c) != kWhiteSpace.npos) {
+    ++at_;
+    return true;
+  }
+  switch (next_) {
+    case Next::kAny:
+    case Next::kJson:
+      if (c == '{') {
+        scanner_.emplace(format_, CallBody::kJson, no_stops_);
+        next_ = Next::kJson;
+        return true;
+      }
+      if (c == '[' && lists_ && next_ == Next::kAny) next_ = Next::kItem;
+      ++at_;
+      return c == ';' || next_ == Next::kItem;
+    case Next::kItem:
+      scanner_.emplace(format_, CallBody::kPython, no_stops_);
+      next_ = Next::kSeparator;
+      return true;
+    case Next::kSeparator:
+      next_ = c == ',' ? Next::kItem : Next::kEnd;
+      ++at_;
+      return c == ',' || c == ']';
+    case Next::kEnd: return false;
+  }
+  return false;
+}
+
+// Goes on in the call that begins at at_, and behind it once it has ended.
+bool BareCallParser::StepCall() {
+  const std::string_view body = std::string_view(text_).substr(at_);
+  const bool json = scanner_->body() == CallBody::kJson;
+  if (json && !MayBeginCall(body)) return false;
+  const CallScanner::Found found = scanner_->Scan(body);
+  if (found == CallScanner::Found::kMore) return true;
+  if (found == CallScanner::Found::kNoCall) return false;
+  std::optional<ToolCall> call = ReadCall(format_, {}, scanner_->body(), body.substr(0, scanner_->at()), /*ended=*/!json);
+  if (!call || !call->arguments.starts_with('{')) return false;  // an object that has a name, say of a city
+  if (!json && !IsJson(call->arguments)) return false;
+  at_ += scanner_->at();
+  scanner_.reset();
+  calls_.emplace_back(at_, *std::move(call));
   return true;
 }
 
@@ -52,10 +91,10 @@ void BareCallParser::HandOver(std::vector<OutputPart>* parts) {
 
 void BareCallParser::Push(OutputPiece piece, std::vector<OutputPart>* parts) {
   if (undecided_ && piece.control) {  // ends the calls, or the answer is of another kind
-    if (calls_.empty() || scanner_) {
-      HandOver(parts);
-    } else {
+    if (IsCalls()) {
       Finish(parts);
+    } else {
+      HandOver(parts);
     }
   }
   if (!undecided_) {
@@ -67,7 +106,7 @@ void BareCallParser::Push(OutputPiece piece, std::vector<OutputPart>* parts) {
 }
 
 void BareCallParser::Finish(std::vector<OutputPart>* parts) {
-  if (undecided_ && (calls_.empty() || scanner_)) HandOver(parts);
+  if (undecided_ && !IsCalls()) HandOver(parts);
   if (!undecided_) {
     others_->Finish(parts);
     return;

@@ -45,10 +45,10 @@ struct CallSection {
 struct CallFormat {
   std::string_view name = {};
   std::array<std::string_view, 2> signs = {};  // all of these are in a template that uses the format
-  Tags group = {};                             // around all sections, if there is such a mark
-  std::array<CallSection, 2> sections = {};    // unused ones have no begin
-  std::string_view between = " \t\r\n[],";  // characters that may stand between calls: JSON and Python lists of calls are calls
-  std::string_view unmarked = {};           // begins the body of a call whose section's begin is missing, as models leave it out
+  std::array<Tags, 6> groups = {};  // around all sections, if there is such a mark: first as it is, then as models misspell it
+  std::array<CallSection, 2> sections = {};  // unused ones have no begin
+  std::string_view between = " \t\r\n[],";   // characters that may stand between calls: JSON and Python lists of calls are calls
+  std::string_view unmarked = {};            // begins the body of a call whose section's begin is missing, as models leave it out
   std::array<std::string_view, 2> others = {};  // further marks, which belong to neither content nor calls
 
   std::string_view args_mark = {}, id_mark = {};  // kNamed: NAME id_mark ID args_mark {...}; the id may be missing
@@ -58,7 +58,7 @@ struct CallFormat {
 
   bool name_is_key = false;  // JSON calls are {NAME: {...}}
   bool calls_in_thinking = false;
-  bool bare_json = false;  // an answer that is nothing but JSON calls has no marks
+  bool bare = false;  // no marks are around an answer that is nothing but JSON calls or one Python list of calls: bare_calls.h
 };
 
 }  // namespace tally

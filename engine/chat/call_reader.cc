@@ -81,22 +81,10 @@ std::optional<ToolCall> ReadNamedCall(const CallFormat& format, std::string_view
   return call;
 }
 
-// What a tag between a key and its value says of the type.
-enum class ValueType : uint8_t { kAny, kString, kJson };
-
-ValueType TypeOf(std::string_view attributes) {
-  if (attributes.find("string=\"true\"") != attributes.npos) return ValueType::kString;
-  return attributes.find("string=\"false\"") != attributes.npos ? ValueType::kJson : ValueType::kAny;
-}
-
-// A value is the JSON that it spells, or a string. Templates write the truth values of tools in Python's spelling too.
-std::string ValueToJson(std::string_view value, ValueType type) {
-  if (type == ValueType::kString) return QuoteJson(value);
-  const std::string_view trimmed = Trimmed(value);
-  if (trimmed == "True") return "true";
-  if (trimmed == "False") return "false";
-  if (trimmed == "None") return "null";
-  return IsJson(trimmed) ? std::string(trimmed) : QuoteJson(value);
+// The type that stands between a key and its value; else what the tool declares.
+JsonTypes TypesOf(std::string_view attributes, JsonTypes declared) {
+  if (attributes.find("string=\"true\"") != attributes.npos) return kJsonString;
+  return attributes.find("string=\"false\"") != attributes.npos ? JsonTypes{0} : declared;
 }
 
 std::string_view WithoutLineEnds(std::string_view value) {
@@ -106,13 +94,14 @@ std::string_view WithoutLineEnds(std::string_view value) {
 }
 
 // The arguments between tags as a JSON object; none where a value does not end.
-std::optional<std::string> ReadTaggedArguments(const CallTags& tags, std::string_view rest) {
+std::optional<std::string> ReadTaggedArguments(const CallTags& tags, const ToolTypes& types, std::string_view tool,
+                                               std::string_view rest) {
   std::string json = "{";
   for (size_t at; (at = rest.find(tags.key_begin)) != rest.npos;) {
     const auto [key, after_key] = SplitAt(rest.substr(at + tags.key_begin.size()), tags.key_end);
     const size_t value_at = after_key.find(tags.value_begin);
     if (value_at == after_key.npos) return std::nullopt;
-    const ValueType type = TypeOf(after_key.substr(0, value_at));
+    const JsonTypes declared = TypesOf(after_key.substr(0, value_at), types.Of(tool, Trimmed(key)));
     const std::string_view from_value = after_key.substr(value_at + tags.value_begin.size());
     size_t end = from_value.find(tags.value_end);
     const bool last = end == from_value.npos && !tags.end.empty();  // only the call's end ends this value
@@ -121,14 +110,14 @@ std::optional<std::string> ReadTaggedArguments(const CallTags& tags, std::string
     std::string_view value = from_value.substr(0, end);
     if (tags.value_on_lines) value = WithoutLineEnds(value);
     if (json.size() > 1) json += ", ";
-    json += QuoteJson(Trimmed(key)) + ": " + ValueToJson(value, type);
+    json += QuoteJson(Trimmed(key)) + ": " + BareTextToJson(value, declared);
     if (last) break;
     rest = from_value.substr(end + tags.value_end.size());
   }
   return json + "}";
 }
 
-std::optional<ToolCall> ReadTaggedCall(const CallTags& tags, std::string_view body, bool ended) {
+std::optional<ToolCall> ReadTaggedCall(const CallTags& tags, const ToolTypes& types, std::string_view body, bool ended) {
   if (!body.starts_with(tags.name_begin)) return std::nullopt;
   body.remove_prefix(tags.name_begin.size());
   const size_t key = body.find(tags.key_begin), name_end = body.find(tags.name_end);
@@ -139,7 +128,8 @@ std::optional<ToolCall> ReadTaggedCall(const CallTags& tags, std::string_view bo
   if (call.name.empty()) return std::nullopt;
   std::string_view rest = end == body.npos ? std::string_view() : body.substr(name_end < key ? end + tags.name_end.size() : end);
   const bool closed = ended || (!tags.end.empty() && rest.find(tags.end) != rest.npos);
-  call.arguments = (closed ? ReadTaggedArguments(tags, rest) : std::nullopt).value_or(std::string(Trimmed(rest)));
+  const std::optional<std::string> json = closed ? ReadTaggedArguments(tags, types, call.name, rest) : std::nullopt;
+  call.arguments = json.value_or(std::string(Trimmed(rest)));
   return call;
 }
 
@@ -175,12 +165,13 @@ std::optional<ToolCall> ReadPythonCall(std::string_view body, bool ended) {
 
 }  // namespace
 
-std::optional<ToolCall> ReadCall(const CallFormat& format, CallBody body_kind, std::string_view body, bool ended) {
+std::optional<ToolCall> ReadCall(const CallFormat& format, const ToolTypes& types, CallBody body_kind, std::string_view body,
+                                 bool ended) {
   if (body.empty()) return std::nullopt;
   switch (body_kind) {
     case CallBody::kJson: return ReadJsonCall(format, body, ended);
     case CallBody::kNamed: return ReadNamedCall(format, body);
-    case CallBody::kTagged: return ReadTaggedCall(*format.tags, body, ended);
+    case CallBody::kTagged: return ReadTaggedCall(*format.tags, types, body, ended);
     case CallBody::kBraced: return ReadBracedCall(format, body, ended);
     case CallBody::kPython: return ReadPythonCall(body, ended);
   }

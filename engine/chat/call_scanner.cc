@@ -26,6 +26,7 @@ CallScanner::CallScanner(const CallFormat& format, CallBody body, const MarkSet&
 
 CallScanner::Found CallScanner::Scan(std::string_view body) {
   if (body_ == CallBody::kTagged) return ScanTags(body);
+  if (body_ == CallBody::kJson && body[0] != '{') return Found::kNoCall;
   if (in_head_) {
     const Found found = ScanHead(body);
     if (in_head_) return found;

@@ -20,7 +20,7 @@ class CallScanner {
     kEnd,     // before at()
     kNoCall,  // what stands before at() cannot begin a call
   };
-  // `body`: what has come of it, from its beginning, more at each call. Not to be called after kEnd and kNoCall.
+  // `body`: what has come of it, from its beginning, more at each call; not empty. Not to be called after kEnd and kNoCall.
   Found Scan(std::string_view body);
   CallBody body() const { return body_; }
   size_t at() const { return at_; }            // bytes that were understood

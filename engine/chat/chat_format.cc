@@ -26,8 +26,8 @@ Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& sou
   if (harmony && native) return MakeHarmonyFormat();
   const AnswerSyntax syntax = DetectAnswerSyntax(source.text);
   const std::string answers = harmony ? "harmony" : std::string(AnswerSyntaxName(syntax));
-  JinjaFormat::ParserFactory parsers = [harmony, syntax](std::string_view prompt) {
-    return harmony ? NewHarmonyParser() : NewAnswerParser(syntax, prompt);
+  JinjaFormat::ParserFactory parsers = [harmony, syntax](std::string_view prompt, const std::vector<std::string>& tools) {
+    return harmony ? NewHarmonyParser() : NewAnswerParser(syntax, prompt, tools);
   };
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<JinjaFormat> format,
                          JinjaFormat::Make(source, std::move(parsers), "Jinja, calls: " + answers));

@@ -33,8 +33,9 @@ class TALLY_API ChatFormat {
   // kBadInput: what the template refuses (raise_exception, an unsupported role), with the template's message; what it does wrong
   // (an undefined value, a type error), with its line; a tool that is no JSON; limits on steps and output.
   virtual Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const = 0;
-  // A parser of the answer that follows `prompt`, which Render made: its end may already have begun the thinking.
-  virtual std::unique_ptr<OutputParser> NewParser(std::string_view prompt) const = 0;
+  // A parser of the answer that follows `prompt`, which Render made of a request with `tools`: its end may already have begun the
+  // thinking, and the tools say what their arguments are.
+  virtual std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const std::vector<std::string>& tools) const = 0;
   // Of prompt and answers: "harmony", "Jinja, calls of Qwen".
   virtual std::string Description() const = 0;
 };

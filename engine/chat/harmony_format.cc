@@ -202,7 +202,9 @@ class HarmonyFormat final : public ChatFormat {
     TALLY_ASSIGN_OR_RETURN(const std::vector<HarmonyMessage> conversation, HarmonyConversationReader(request).Read());
     return RenderHarmony(conversation, {.add_generation_prompt = request.add_generation_prompt});
   }
-  std::unique_ptr<OutputParser> NewParser(std::string_view) const override { return NewHarmonyParser(); }
+  std::unique_ptr<OutputParser> NewParser(std::string_view, const std::vector<std::string>&) const override {
+    return NewHarmonyParser();
+  }
   std::string Description() const override { return "harmony"; }
 };
 

@@ -27,15 +27,18 @@ namespace tally {
 // render objects, or would print them as Python does, gets text always. That is found out once, with a conversation of our own.
 class JinjaFormat : public ChatFormat {
  public:
-  // Makes the parser of an answer that follows `prompt`.
-  using ParserFactory = std::function<std::unique_ptr<OutputParser>(std::string_view prompt)>;
+  // ChatFormat::NewParser.
+  using ParserFactory =
+      std::function<std::unique_ptr<OutputParser>(std::string_view prompt, const std::vector<std::string>& tools)>;
 
   // kBadInput: a template that cannot be read. `description` is that of the format.
   static Result<std::unique_ptr<JinjaFormat>> Make(const ChatTemplateSource& source, ParserFactory parsers,
                                                    std::string description);
 
   Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const override;
-  std::unique_ptr<OutputParser> NewParser(std::string_view prompt) const override { return parsers_(prompt); }
+  std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const std::vector<std::string>& tools) const override {
+    return parsers_(prompt, tools);
+  }
   std::string Description() const override { return description_; }
 
   // With variables as they are, such as messages whose content is a list of parts; special tokens are added to them.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/chat/json_text.h"
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "engine/chat/marks.h"
+#include "engine/text/utf8.h"
 
 namespace tally {
 namespace {
@@ -43,6 +45,33 @@ size_t SkipValue(std::string_view text, size_t at) {
   return text.npos;
 }
 
+// \xHH, \uHHHH or \UHHHHHHHH, without the backslash.
+struct NumberedEscape {
+  uint32_t code = 0;
+  size_t bytes = 0;  // 0: it is none
+};
+
+NumberedEscape ReadNumberedEscape(std::string_view text) {
+  const size_t digits = text.starts_with('x') ? 2 : text.starts_with('u') ? 4 : text.starts_with('U') ? 8 : 0;
+  if (digits == 0 || text.size() <= digits) return {};
+  NumberedEscape escape = {0, digits + 1};
+  const char* const end = text.data() + escape.bytes;
+  return std::from_chars(text.data() + 1, end, escape.code, 16).ptr == end ? escape : NumberedEscape();
+}
+
+// The same as a character, which two of UTF-16 may be together.
+NumberedEscape ReadCharacterEscape(std::string_view text) {
+  NumberedEscape escape = ReadNumberedEscape(text);
+  if (escape.code >= 0xD800 && escape.code < 0xDC00 && text.substr(escape.bytes).starts_with("\\u")) {
+    const NumberedEscape low = ReadNumberedEscape(text.substr(escape.bytes + 1));
+    if (low.code >= 0xDC00 && low.code < 0xE000) {
+      return {0x10000 + ((escape.code - 0xD800) << 10) + (low.code - 0xDC00), escape.bytes + 1 + low.bytes};
+    }
+  }
+  const bool is_character = escape.code < 0xD800 || (escape.code >= 0xE000 && escape.code < 0x110000);
+  return is_character ? escape : NumberedEscape();
+}
+
 // What a string of Python or C says. Escapes that have no meaning here stay as they are.
 std::string Unescaped(std::string_view inner) {
   std::string text;
@@ -51,10 +80,18 @@ std::string Unescaped(std::string_view inner) {
       text += inner[i];
       continue;
     }
+    const NumberedEscape escape = ReadCharacterEscape(inner.substr(i + 1));
+    if (escape.bytes > 0) {
+      AppendUtf8(escape.code, &text);
+      i += escape.bytes;
+      continue;
+    }
     switch (const char c = inner[++i]; c) {
       case 'n': text += '\n'; break;
       case 't': text += '\t'; break;
       case 'r': text += '\r'; break;
+      case 'b': text += '\b'; break;
+      case 'f': text += '\f'; break;
       case '\\':
       case '\'':
       case '"': text += c; break;

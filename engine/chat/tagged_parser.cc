@@ -18,8 +18,8 @@ constexpr size_t kNameWithin = 512;
 
 }  // namespace
 
-TaggedParser::TaggedParser(const CallFormat& format, const Tags& thinking, bool thinks)
-    : format_(format), thinking_(thinking), thinks_(thinks) {
+TaggedParser::TaggedParser(const CallFormat& format, const Tags& thinking, bool thinks, ToolTypes types)
+    : format_(format), thinking_(thinking), types_(std::move(types)), thinks_(thinks) {
   AddMarks();
 }
 
@@ -33,13 +33,13 @@ void TaggedParser::AddMarks() {
     section_marks_.Add(marks.begin);
     section_marks_.Add(marks.end);
   };
-  add_call_mark(format_.group);
+  for (const Tags& group : format_.groups) add_call_mark(group);
   for (const CallSection& section : format_.sections) add_call_mark(section.marks);
   content_marks_.Add(format_.unmarked);
   for (const std::string_view mark : format_.others) content_marks_.Add(mark);
 
-  all_marks_ = {thinking_.begin,   thinking_.end,   format_.group.begin, format_.group.end,
-                format_.args_mark, format_.id_mark, format_.quote};
+  all_marks_ = {thinking_.begin, thinking_.end, format_.args_mark, format_.id_mark, format_.quote};
+  for (const Tags& group : format_.groups) all_marks_.insert(all_marks_.end(), {group.begin, group.end});
   for (const CallSection& section : format_.sections) {
     all_marks_.insert(all_marks_.end(), {section.marks.begin, section.marks.end});
   }
@@ -114,8 +114,8 @@ bool TaggedParser::StepText() {
     lead_ = hit.mark == format_.unmarked ? space : space + hit.mark.size();
     called_ = false;
     state_ = State::kSection;
-    section_ = &format_.sections[0];
-    EnterSection(hit.mark);
+    section_ = Begun(hit.mark);
+    if (section_ == nullptr) section_ = &format_.sections[0];
     return true;
   }
   Take(Kind::kMark, space + hit.mark.size());
@@ -124,10 +124,18 @@ bool TaggedParser::StepText() {
   return true;
 }
 
-void TaggedParser::EnterSection(std::string_view mark) {
-  for (const CallSection& section : format_.sections) {
-    if (mark == section.marks.begin) section_ = &section;
-  }
+// The section that the mark begins, or null.
+const CallSection* TaggedParser::Begun(std::string_view mark) const {
+  const auto begins = [&](const CallSection& section) { return section.marks.begin == mark; };
+  const auto section = std::ranges::find_if(format_.sections, begins);
+  return section == format_.sections.end() ? nullptr : &*section;
+}
+
+// Whether the mark ends the section, or the group around it. The end of a section without calls may begin another.
+bool TaggedParser::Leaves(std::string_view mark) const {
+  const auto ends = [&](const Tags& group) { return group.end == mark; };
+  if (!format_.groups[0].begin.empty()) return std::ranges::any_of(format_.groups, ends);
+  return mark == section_->marks.end && (called_ || Begun(mark) == nullptr);
 }
 
 bool TaggedParser::StepSection() {
@@ -137,11 +145,11 @@ bool TaggedParser::StepSection() {
     if (hit.fit == Fit::kPart) return false;
     if (hit.fit == Fit::kYes) {
       lead_ += hit.mark.size();
-      if (hit.mark == (format_.group.end.empty() ? section_->marks.end : format_.group.end)) {
+      if (Leaves(hit.mark)) {
         LeaveSection();
         return true;
       }
-      EnterSection(hit.mark);
+      if (const CallSection* section = Begun(hit.mark); section != nullptr) section_ = section;
     } else if (format_.between.find(text[lead_]) != text.npos) {
       ++lead_;
     } else {
@@ -172,7 +180,9 @@ bool TaggedParser::StepCall() {
   }
   const size_t size = scanner_->at();
   std::optional<ToolCall> call;
-  if (found == CallScanner::Found::kEnd) call = ReadCall(format_, scanner_->body(), body.substr(0, size), scanner_->complete());
+  if (found == CallScanner::Found::kEnd) {
+    call = ReadCall(format_, types_, scanner_->body(), body.substr(0, size), scanner_->complete());
+  }
   EndCall(size, std::move(call));
   return true;
 }
@@ -181,7 +191,7 @@ bool TaggedParser::StepCall() {
 void TaggedParser::ShowEarly(std::string_view body) {
   if (!early_) {
     if (body.size() > kNameWithin) return;
-    early_ = ReadCall(format_, scanner_->body(), body, false);
+    early_ = ReadCall(format_, types_, scanner_->body(), body, false);
     if (!early_) return;
     Take(Kind::kMark, std::exchange(lead_, 0));
   }
@@ -211,7 +221,7 @@ void TaggedParser::EndCall(size_t size, std::optional<ToolCall> call) {
 void TaggedParser::Settle() {
   if (state_ == State::kCall) {
     const std::string_view body = Rest().substr(lead_);
-    EndCall(body.size(), ReadCall(format_, scanner_->body(), body, false));
+    EndCall(body.size(), ReadCall(format_, types_, scanner_->body(), body, false));
   }
   if (state_ == State::kSection) LeaveSection();
   Take(TextKind(), Rest().size());

@@ -11,13 +11,14 @@
 #include "engine/chat/call_scanner.h"
 #include "engine/chat/marks.h"
 #include "engine/chat/output.h"
+#include "engine/chat/tool_types.h"
 
 namespace tally {
 
 class TaggedParser final : public OutputParser {
  public:
   // `format` must outlive the parser. `thinks`: thinking has begun.
-  TaggedParser(const CallFormat& format, const Tags& thinking, bool thinks);
+  TaggedParser(const CallFormat& format, const Tags& thinking, bool thinks, ToolTypes types);
   void Push(OutputPiece piece, std::vector<OutputPart>* parts) override;
   void Finish(std::vector<OutputPart>* parts) override;
 
@@ -36,7 +37,8 @@ class TaggedParser final : public OutputParser {
   // What is held back can only be what it is now.
   void Settle();
 
-  void EnterSection(std::string_view mark);
+  const CallSection* Begun(std::string_view mark) const;
+  bool Leaves(std::string_view mark) const;
   void LeaveSection();
   void ShowEarly(std::string_view body);
   void EndCall(size_t size, std::optional<ToolCall> call);
@@ -48,6 +50,7 @@ class TaggedParser final : public OutputParser {
 
   const CallFormat& format_;
   const Tags thinking_;
+  const ToolTypes types_;
   MarkSet thinking_marks_;  // those that count next to another mark
   MarkSet content_marks_;   // those that count in content
   MarkSet thought_marks_;   // those that count in thinking

@@ -49,8 +49,9 @@ constexpr CallTags kDsmlTags = {
 
 // From the templates of the models and, where those do not say it, from what their publishers document: DeepSeek-V3.2's
 // encoding/encoding_dsv32.py, ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices and
-// ai.google.dev/gemma/docs/core/prompt-formatting-gemma4, the model cards of LFM2 and Granite 3, Llama 3's
-// llama.com/docs/model-cards-and-prompt-formats. The first row whose signs are all in a template counts.
+// ai.google.dev/gemma/docs/core/prompt-formatting-gemma4, the model cards of LFM2 and Granite 3, Llama's
+// llama.com/docs/model-cards-and-prompt-formats. The misspelled marks of DeepSeek are those that llama.cpp has seen (common/chat). The
+// first row whose signs are all in a template counts.
 constexpr CallFormat kCallFormats[] = {
     {.name = "Seed-OSS",
      .signs = {"<seed:tool_call>"},
@@ -67,14 +68,19 @@ constexpr CallFormat kCallFormats[] = {
      .tags = &kDsmlTags},
     {.name = "DeepSeek",
      .signs = {"<｜tool▁calls▁begin｜>"},
-     .group = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+     .groups = {{{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+                 {"<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"},
+                 {"<｜tool calls begin｜>", "<｜tool calls end｜>"},
+                 {"<｜tool\\_calls\\_begin｜>", "<｜tool\\_calls\\_end｜>"},
+                 {"<|tool_calls_begin|>", "<|tool_calls_end|>"},
+                 {"<｜tool▁calls｜>", ""}}},
      .sections = {{{{"<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"}, CallBody::kNamed}}},
      .between = " \t\r\n`",  // the fence around the arguments
      .args_mark = "<｜tool▁sep｜>",
      .type_word = "function"},
     {.name = "Kimi K2",
      .signs = {"<|tool_calls_section_begin|>"},
-     .group = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
+     .groups = {{{"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"}}},
      .sections = {{{{"<|tool_call_begin|>", "<|tool_call_end|>"}, CallBody::kNamed}}},
      .args_mark = "<|tool_call_argument_begin|>"},
     {.name = "GLM",
@@ -115,7 +121,9 @@ constexpr CallFormat kCallFormats[] = {
      .signs = {"<|tool_call|>", "<|start_of_role|>"},
      .sections = {{{{"<|tool_call|>", ""}}, {{"<tool_call>", "</tool_call>"}}}},
      .others = {"<response>", "</response>"}},
+    {.name = "Phi-4-mini", .signs = {"<|/tool|>"}, .sections = {{{{"<|tool_call|>", "<|/tool_call|>"}}, {{"functools[", ""}}}}},
     {.name = "Phi-4-mini", .signs = {"<|tool_call|>"}, .sections = {{{{"<|tool_call|>", "<|/tool_call|>"}}}}},
+    {.name = "FireFunction", .signs = {"functools["}, .sections = {{{{"functools[", ""}}}}},
     {.name = "Nemotron", .signs = {"<TOOLCALL>"}, .sections = {{{{"<TOOLCALL>", "</TOOLCALL>"}}}}},
     {.name = "Jamba/Hunyuan", .signs = {"<tool_calls>"}, .sections = {{{{"<tool_calls>", "</tool_calls>"}}}}},
     {.name = "Qwen/Hermes", .signs = {"<tool_call>"}, .sections = {{{{"<tool_call>", "</tool_call>"}}}}},
@@ -124,7 +132,11 @@ constexpr CallFormat kCallFormats[] = {
      .sections = {{{{"<|python_tag|>", ""}, CallBody::kPython}, {{"<function=", "</function>"}, CallBody::kNamed}}},
      .between = " \t\r\n;",
      .args_mark = ">",
-     .bare_json = true},
+     .bare = true},
+    {.name = "Llama 4",
+     .signs = {"<|header_start|>ipython"},
+     .sections = {{{{"<|python_start|>", "<|python_end|>"}, CallBody::kPython}, {{"<|python_end|>", ""}}}},
+     .bare = true},
     {.name = "none"},
 };
 
@@ -147,11 +159,12 @@ AnswerSyntax DetectAnswerSyntax(std::string_view template_text) {
 
 std::string_view AnswerSyntaxName(const AnswerSyntax& syntax) { return syntax.calls->name; }
 
-std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt) {
+std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt,
+                                              const std::vector<std::string>& tools) {
   const bool thinks = Trimmed(prompt).ends_with(syntax.thinking->tags.begin);
-  auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, thinks);
-  if (!syntax.calls->bare_json || thinks) return tagged;
-  return std::make_unique<BareCallParser>(*syntax.calls, std::move(tagged));
+  auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, thinks, ToolTypes(tools));
+  if (!syntax.calls->bare || thinks) return tagged;
+  return std::make_unique<BareCallParser>(*syntax.calls, !tools.empty(), std::move(tagged));
 }
 
 }  // namespace tally

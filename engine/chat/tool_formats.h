@@ -4,7 +4,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/chat/output.h"
 
@@ -26,7 +28,8 @@ AnswerSyntax DetectAnswerSyntax(std::string_view template_text);
 // Whose calls: "Qwen/Hermes", "Mistral"; "none".
 std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);
 
-// A parser of the answer that follows `prompt`. A prompt that ends with the mark that begins thinking, white space aside, has begun it.
+// A parser of the answer that follows `prompt`, which was made with `tools` (ChatRequest). A prompt that ends with the mark that begins
+// thinking, white space aside, has begun it.
 //
 // Content and thinking come out at once, but for white space and what may be the beginning of a mark. A call comes out as soon as
 // its name is read; until then it is held back.
@@ -37,9 +40,12 @@ std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);
 //     end mark and nowhere else: calls in it are prose. (Apertus calls while it thinks: there a call mark counts in thinking too.)
 //   - A mark of calls after which no call follows, or none whose name can be read, is content, and so is what follows.
 //   - Marks in strings and in tagged values do not end a call.
+//   - Llama's answers that are calls alone need no marks (bare_calls.h).
 //   - The arguments of a call are JSON where the body is well-formed: as the model wrote it, or rewritten from the format's own
-//     notation. Else, and where the call does not end, they are the rest of the body as it stands.
+//     notation. Else, and where the call does not end, they are the rest of the body as it stands. Bare text becomes what the tool's
+//     schema declares (tool_types.h).
 //   - A call's id is what the format gives it, or empty.
-std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt);
+std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt,
+                                              const std::vector<std::string>& tools);
 
 }  // namespace tally

@@ -204,7 +204,7 @@ Result<Turn> FormattedConversation::Answer(const Prompt& prompt, const TurnOptio
   TALLY_RETURN_IF_ERROR(ready.status());
   if (*ready) {
     cache_.BeginAnswer();
-    AnswerStream answer(tokenizer_, format_->NewParser(prompt.text), messages_, options);
+    AnswerStream answer(tokenizer_, format_->NewParser(prompt.text, settings_.tools), messages_, options);
     generation.Decode([&](int32_t token) { return answer.Push(token); });
     answer.Finish(generation.result().end_token);
     if (answer.stopped()) generation.result().finish = FinishReason::kStop;

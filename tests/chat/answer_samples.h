@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/chat/message.h"
@@ -17,7 +18,16 @@ struct AnswerSample {
   std::string_view content, reasoning;
   std::vector<ToolCall> calls;
   std::string_view prompt = "<|assistant|>\n";
+  std::vector<std::string> tools = {};
 };
+
+// A tool of the name f whose parameters have these types.
+inline std::string ToolOfTypes(const std::vector<std::pair<std::string, std::string>>& parameters) {
+  std::string properties;
+  for (const auto& [name, schema] : parameters) properties += (properties.empty() ? "\"" : ", \"") + name + "\": " + schema;
+  return R"({"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {)" + properties +
+         "}}}}";
+}
 
 inline const std::vector<AnswerSample>& AnswerSamples() {
   static constexpr std::string_view kHermes = "<tool_call></tool_call>",
@@ -26,8 +36,10 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
                                     kLlama = "<|start_header_id|>ipython";
   static constexpr std::string_view kSeed = "<seed:tool_call><seed:think>", kGemma4 = "<|tool_call><|channel>";
   static constexpr std::string_view kKimi = "<|tool_calls_section_begin|>", kGranite = "<|start_of_role|><|tool_call|>";
-  static constexpr std::string_view kApertus = "<|tools_prefix|><|inner_prefix|>",
+  static constexpr std::string_view kApertus = "<|tools_prefix|><|inner_prefix|>", kLlama4 = "<|header_start|>ipython",
                                     kCommand = "<|START_ACTION|><|START_THINKING|>";
+  static const std::vector<std::string> kTools = {
+      ToolOfTypes({{"zip", R"({"type": "string"})"}, {"n", R"({"type": "integer"})"}, {"tags", R"({"type": "array"})"}})};
   static const std::vector<AnswerSample> kSamples = {
       {"none", "", "Just text.\n  <b>1 < 2</b> [x]\n", "Just text.\n  <b>1 < 2</b> [x]\n", "", {}},
       {"none", "", "<think>\nHm.\n</think>\n\nYes.", "Yes.", "Hm.", {}},
@@ -86,6 +98,16 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        {{"", "f", R"({"x": 12345678901234567890123})"}},
        "<|im_start|>assistant\n<think>\n"},
 
+      {"Qwen3-Coder",
+       kCoder,
+       "<tool_call>\n<function=f>\n<parameter=zip>\n90210\n</parameter>\n<parameter=n>\n90210\n</parameter>\n<parameter=tags>\n"
+       "[\"a\"]\n</parameter>\n<parameter=other>\n90210\n</parameter>\n</function>\n</tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"zip": "90210", "n": 90210, "tags": ["a"], "other": 90210})"}},
+       "<|im_start|>assistant\n",
+       kTools},
+
       {"Seed-OSS",
        kSeed,
        "<seed:think>Let me.<seed:cot_budget_reflect>10 used</seed:cot_budget_reflect></seed:think>\nSure.\n\n<seed:tool_call>\n"
@@ -134,6 +156,19 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        {{"", "f", R"({"a": "<｜tool▁call▁end｜>"})"}, {"", "g", "{}"}},
        "<｜Assistant｜><think></think>"},
 
+      {"DeepSeek",
+       kDeepSeek,
+       "Now.<｜tool calls begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜><｜tool calls end｜>",
+       "Now.",
+       "",
+       {{"", "f", R"({"a": 1})"}}},
+      {"DeepSeek",
+       kDeepSeek,
+       "<｜tool▁calls｜>function<｜tool▁sep｜>f\n```json\n{\"a\": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>Done.",
+       "Done.",
+       "",
+       {{"", "f", R"({"a": 1})"}}},
+
       {"Kimi K2",
        kKimi,
        "I check.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{\"city\": "
@@ -144,6 +179,15 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "",
        {{"functions.get_weather:0", "get_weather", R"({"city": "Oslo"})"}, {"functions.a.b:1", "a.b", "{}"}}},
 
+      {"GLM",
+       kGlm,
+       "<tool_call>f\n<arg_key>zip</arg_key>\n<arg_value>90210</arg_value>\n<arg_key>n</arg_key>\n<arg_value>7</arg_value>\n</"
+       "tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"zip": "90210", "n": 7})"}},
+       "<|assistant|>\n",
+       kTools},
       {"GLM",
        kGlm,
        "\n<think>I call.</think>\nOK.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>New York</arg_value>\n"
@@ -225,6 +269,14 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "",
        "",
        {{"", "f", R"({"a": 1})"}}},
+      {"Phi-4-mini",
+       "<|/tool|>",
+       "I look. functools[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": \"g\", \"arguments\": {}}]",
+       "I look.",
+       "",
+       {{"", "f", R"({"a": [1]})"}, {"", "g", "{}"}}},
+      {"FireFunction", "functools[", " functools[{\"name\": \"f\", \"arguments\": {}}]", "", "", {{"", "f", "{}"}}},
+      {"FireFunction", "functools[", "See functools[1] and functools.", "See functools[1] and functools.", "", {}},
       {"Nemotron",
        "<TOOLCALL>",
        "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {}}]</TOOLCALL>",
@@ -266,6 +318,42 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "",
        "",
        {{"", "spotify", R"({"artist": "</function>"})"}}},
+      {"Llama 3",
+       kLlama,
+       "[f(a=\"x\"), g()]",
+       "",
+       "",
+       {{"", "f", R"({"a":"x"})"}, {"", "g", "{}"}},
+       "<|start_header_id|>assistant<|end_header_id|>\n\n",
+       kTools},
+
+      {"Llama 4",
+       kLlama4,
+       "[get_weather(city='Martha\\'s \"Vineyard\", \\xe9\\u00E9\\U0001F600\\ud83d\\ude00\\d\\n', n=-3.5e2),\n a.b(l=[1, (True, "
+       "None)],"
+       " d={'k': {\"x\": \"])}\"}, 2: []})] ",
+       "",
+       "",
+       {{"", "get_weather", R"({"city":"Martha's \"Vineyard\", éé😀😀\\d\n", "n":-3.5e2})"},
+        {"", "a.b", R"({"l":[1, [true, null]], "d":{"k": {"x": "])}"}, "2": []}})"}},
+       "<|header_start|>assistant<|header_end|>\n\n",
+       kTools},
+      {"Llama 4", kLlama4, "[f(a=1)]", "[f(a=1)]", "", {}},  // without tools
+      {"Llama 4",
+       kLlama4,
+       "Now:\n<|python_start|>[f(a=1), g()]<|python_end|>",
+       "Now:",
+       "",
+       {{"", "f", R"({"a":1})"}, {"", "g", "{}"}},
+       "<|header_start|>assistant<|header_end|>\n\n",
+       kTools},
+      {"Llama 4",
+       kLlama4,
+       "<|python_start|><|python_end|>{\"name\": \"f\", \"parameters\": {\"a\": 1}}{\"name\": \"g\", \"parameters\": {}}",
+       "",
+       "",
+       {{"", "f", R"({"a": 1})"}, {"", "g", "{}"}}},
+      {"Llama 4", kLlama4, "{\"name\": \"f\", \"parameters\": {}}", "", "", {{"", "f", "{}"}}},
   };
   return kSamples;
 }

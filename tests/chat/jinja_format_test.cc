@@ -19,7 +19,7 @@ class NoParser : public OutputParser {
 Result<std::unique_ptr<JinjaFormat>> Make(const std::string& text) {
   const ChatTemplateSource source = {"", text, "tokenizer.chat_template", {{"bos_token", "<s>"}, {"eos_token", "</s>"}}};
   return JinjaFormat::Make(
-      source, [](std::string_view) { return std::make_unique<NoParser>(); }, "test");
+      source, [](std::string_view, const std::vector<std::string>&) { return std::make_unique<NoParser>(); }, "test");
 }
 
 std::string Render(const std::string& text, const ChatRequest& request) {

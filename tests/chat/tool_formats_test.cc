@@ -4,14 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "tests/chat/answer_samples.h"
-#include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
@@ -27,8 +24,9 @@ struct Parsed {
   std::string joined;  // the texts of all parts
 };
 
-Parsed Parse(std::string_view signs, std::string_view prompt, const std::vector<Piece>& pieces) {
-  const auto parser = NewAnswerParser(DetectAnswerSyntax(signs), prompt);
+Parsed Parse(std::string_view signs, std::string_view prompt, const std::vector<Piece>& pieces,
+             const std::vector<std::string>& tools = {}) {
+  const auto parser = NewAnswerParser(DetectAnswerSyntax(signs), prompt, tools);
   std::vector<OutputPart> parts;
   for (const Piece& piece : pieces) parser->Push({piece.text, piece.control}, &parts);
   parser->Finish(&parts);
@@ -101,7 +99,9 @@ const std::vector<std::string_view>& ControlTokens() {
                                                         "<|END_RESPONSE|>",
                                                         "<|tool_call|>",
                                                         "<|/tool_call|>",
-                                                        "<|python_tag|>"};
+                                                        "<|python_tag|>",
+                                                        "<|python_start|>",
+                                                        "<|python_end|>"};
   return kTokens;
 }
 
@@ -133,7 +133,7 @@ TEST(ToolFormats, SamplesHoweverTheyAreCut) {
     SCOPED_TRACE(sample.output);
     EXPECT_EQ(AnswerSyntaxName(DetectAnswerSyntax(sample.signs)), sample.format);
     const auto expect = [&](const std::vector<Piece>& pieces) {
-      const Parsed parsed = Parse(sample.signs, sample.prompt, pieces);
+      const Parsed parsed = Parse(sample.signs, sample.prompt, pieces, sample.tools);
       EXPECT_EQ(Shown(parsed.answer), Shown(sample));
       EXPECT_EQ(parsed.joined, sample.output);
     };
@@ -144,7 +144,7 @@ TEST(ToolFormats, SamplesHoweverTheyAreCut) {
 }
 
 TEST(ToolFormats, ContentComesOutAtOnce) {
-  const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "");
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "", {});
   const auto pushed = [&](std::string_view text) {
     std::vector<OutputPart> parts;
     parser->Push({text}, &parts);
@@ -162,8 +162,17 @@ TEST(ToolFormats, ContentComesOutAtOnce) {
   EXPECT_EQ(pushed(", \"arguments\": {"), ", \"arguments\": {");
 }
 
+TEST(ToolFormats, WhatIsNoCallIsNotHeldBack) {
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "", {});
+  std::vector<OutputPart> parts;
+  parser->Push({"<tool_call> is the mark"}, &parts);
+  std::string shown;
+  for (const OutputPart& part : parts) shown += part.text;
+  EXPECT_EQ(shown, "<tool_call> is the mark");
+}
+
 TEST(ToolFormats, JsonAnswersOfLlamaAreNotHeldBack) {
-  const auto parser = NewAnswerParser(DetectAnswerSyntax("<|start_header_id|>ipython"), "");
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<|start_header_id|>ipython"), "", {});
   std::vector<OutputPart> parts;
   parser->Push({"{ \"na"}, &parts);
   EXPECT_TRUE(parts.empty());
@@ -171,6 +180,69 @@ TEST(ToolFormats, JsonAnswersOfLlamaAreNotHeldBack) {
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].text, "{ \"nation\": \"France");
   EXPECT_EQ(parts[0].kind, OutputPart::Kind::kContent);
+}
+
+// Qwen3-Coder and GLM write arguments without their types.
+TEST(ToolFormats, BareTextIsWhatTheToolDeclares) {
+  struct Case {
+    std::string schema, text, json;
+  };
+  const std::vector<Case> cases = {
+      {R"({"type": "string"})", "90210", R"("90210")"},
+      {R"({"type": "string"})", "\"x\"", R"("\"x\"")"},
+      {R"({"type": "string"})", " null", R"(" null")"},
+      {R"({"type": ["string", "null"]})", "90210", R"("90210")"},
+      {R"({"type": ["string", "null"]})", "None", "null"},
+      {R"({"anyOf": [{"type": "string"}, {"type": ["null"]}]})", "true", R"("true")"},
+      {R"({"oneOf": [{"type": "string"}, {"anyOf": [{"type": "array"}, {"type": "integer"}]}]})", "[1]", "[1]"},
+      {R"({"oneOf": [{"type": "string"}, {"type": "array"}]})", "90210", R"("90210")"},
+      {R"({"type": "integer"})", " 90210", "90210"},
+      {R"({"type": "integer"})", "many", R"("many")"},
+      {R"({"type": "boolean"})", "True", "true"},
+      {R"({"type": "object"})", "{\"a\": {}}", R"({"a": {}})"},
+      {R"({"type": "object"})", "{'a': [None, 'b\\'c']}", R"({"a": [null, "b'c"]})"},
+      {R"({"type": ["object", "string"]})", "{'a': 1}", R"("{'a': 1}")"},
+      {R"({"type": "object"})", "{a}", R"("{a}")"},
+      {"{}", "['a']", R"("['a']")"},
+      // Nothing is known.
+      {"{}", "90210", "90210"},
+      {R"({"type": "text"})", "90210", "90210"},
+      {R"({"type": []})", "90210", "90210"},
+      {R"({"type": [1]})", "90210", "90210"},
+      {R"({"anyOf": [{"type": "string"}, {"$ref": "#"}]})", "90210", "90210"},
+      {R"({"anyOf": {"type": "string"}})", "90210", "90210"},
+      {"true", "x", R"("x")"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.schema + " " + c.text);
+    const std::string output = "<tool_call>f<arg_key>a</arg_key><arg_value>" + c.text + "</arg_value></tool_call>";
+    const Parsed parsed = Parse("<tool_call><arg_key>", "", {{output}}, {ToolOfTypes({{"a", c.schema}})});
+    ASSERT_EQ(parsed.answer.calls.size(), 1u);
+    EXPECT_EQ(parsed.answer.calls[0].arguments, "{\"a\": " + c.json + "}");
+  }
+  // Of another tool, and tools that are none.
+  for (const char* tool : {R"({"function": {"name": "g", "parameters": {"properties": {"a": {"type": "string"}}}}})", "{", "[]",
+                           R"({"function": {"name": 1, "parameters": []}})", R"({"function": {"name": "f", "parameters": 1}})"}) {
+    const Parsed parsed =
+        Parse("<tool_call><arg_key>", "", {{"<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"}}, {tool});
+    ASSERT_EQ(parsed.answer.calls.size(), 1u);
+    EXPECT_EQ(parsed.answer.calls[0].arguments, R"({"a": 1})");
+  }
+}
+
+// A list in Python is calls where it is all of the answer, and well-formed.
+TEST(ToolFormats, ListsInPythonThatAreContent) {
+  for (const std::string_view output :
+       {"[f(a=1)", "[f(a=1),", "[f(a=1)] calls f.", "[f(a=1)][g()]", "[f(a=1)]; {\"name\": \"g\", \"parameters\": {}}", "[]",
+        "[1]", "[f(1)]", "[f(a=g(1))]", "[f(x) for x in y]", "[f(a=1]", "[f(a=1);g()]", "[a link](https://example.org)",
+        "[f(a=\"x)]", "{\"name\": \"g\", \"parameters\": {}}; [f()]", "f(a=1)"}) {
+    SCOPED_TRACE(output);
+    for (const auto& pieces : {std::vector<Piece>{{std::string(output)}}, Bytes(output)}) {
+      const Parsed parsed = Parse("<|header_start|>ipython", "", pieces, {ToolOfTypes({})});
+      EXPECT_EQ(Shown(parsed.answer), Shown(ChatAnswer{std::string(output), "", {}}));
+      EXPECT_EQ(parsed.joined, output);
+    }
+  }
 }
 
 // What is not as the format says: an answer for each, and nothing lost.
@@ -188,6 +260,8 @@ TEST(ToolFormats, Malformed) {
       {"<tool_call>", "<tool_call>\n</tool_call>\n", "<tool_call>\n</tool_call>\n", {}},
       {"<tool_call>", "<tool_call>{\"city\": 1}</tool_call>", "<tool_call>{\"city\": 1}</tool_call>", {}},
       {"<tool_call>", "x<tool_call> <tool_call>{\"name\": \"f\"}</tool_call>", "x", {{"", "f", "{}"}}},
+      {"<|header_start|>ipython", "<|python_start|>f(1) <|python_end|>Yes.", "Yes.", {{"", "f", "1"}}},
+      {"<|header_start|>ipython", "<|python_start|>Hi<|python_end|>there", "<|python_start|>Hi<|python_end|>there", {}},
       {"[TOOL_CALLS]", "[TOOL_CALLS] is a mark [", "[TOOL_CALLS] is a mark [", {}},
       {"<|start_header_id|>ipython", "<|python_tag|>import os\nprint(1)", "<|python_tag|>import os\nprint(1)", {}},
       {"<tool_call><function=", "<tool_call>f()</tool_call>", "<tool_call>f()</tool_call>", {}},
@@ -270,6 +344,9 @@ TEST(ToolFormats, AnyOutputIsTakenWhole) {
                                      "=",
                                      "name",
                                      "f(a=1)",
+                                     "[f(a=1), g(b='x')]",
+                                     "functools[",
+                                     "<｜tool calls begin｜>",
                                      "call:f{",
                                      "<function=f>",
                                      "</function>",
@@ -304,42 +381,12 @@ TEST(ToolFormats, AnyOutputIsTakenWhole) {
     for (uint64_t n = 1 + random() % 24; n > 0; --n) {
       text += random() % 2 == 0 ? own[random() % own.size()] : std::string_view(scraps[random() % scraps.size()]);
     }
-    const Parsed whole = Parse(sample.signs, sample.prompt, {{text}});
-    const Parsed cut = Parse(sample.signs, sample.prompt, Bytes(text));
+    const Parsed whole = Parse(sample.signs, sample.prompt, {{text}}, sample.tools);
+    const Parsed cut = Parse(sample.signs, sample.prompt, Bytes(text), sample.tools);
     EXPECT_EQ(whole.joined, text) << sample.format;
     EXPECT_EQ(cut.joined, text) << sample.format;
     EXPECT_EQ(Shown(whole.answer), Shown(cut.answer)) << sample.format << ": " << text;
-    EXPECT_EQ(Parse(sample.signs, sample.prompt, WithControlTokens(text)).joined, text) << sample.format;
-  }
-}
-
-TEST(ToolFormats, TemplatesOfPublishedModels) {
-  const std::map<std::string, std::string_view> expected = {
-      {"Apertus-8B-Instruct", "Apertus"},
-      {"ByteDance-Seed-OSS", "Seed-OSS"},
-      {"GLM-4.6", "GLM"},
-      {"HuggingFaceTB-SmolLM3-3B", "none"},  // this edition of it does not show tools
-      {"Kimi-K2-Instruct", "Kimi K2"},
-      {"LFM2-8B-A1B", "LFM2"},
-      {"Mistral-Small-3.2-24B-Instruct-2506", "Mistral"},
-      {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", "Qwen/Hermes"},
-      {"Qwen-QwQ-32B", "Qwen/Hermes"},
-      {"Qwen-Qwen2.5-7B-Instruct", "Qwen/Hermes"},
-      {"Qwen-Qwen3-0.6B", "Qwen/Hermes"},
-      {"Qwen3-Coder", "Qwen3-Coder"},
-      {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "DeepSeek"},
-      {"deepseek-ai-DeepSeek-V3.1", "DeepSeek"},
-      {"ibm-granite-granite-3.3-2B-Instruct", "Granite"},
-      {"microsoft-Phi-3.5-mini-instruct", "none"},
-      {"mistralai-Mistral-Nemo-Instruct-2407", "Mistral"},
-      {"stepfun-ai-Step-3.5-Flash", "Qwen3-Coder"},
-      {"unsloth-mistral-Devstral-Small-2507", "Mistral"},
-  };
-  const std::filesystem::path folder = std::filesystem::path(TALLY_SOURCE_DIR) / "../shared/templates";
-  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no chat templates in " << folder;
-  for (const auto& [model, format] : expected) {
-    const AnswerSyntax syntax = DetectAnswerSyntax(ReadAll((folder / (model + ".jinja")).string()));
-    EXPECT_EQ(AnswerSyntaxName(syntax), format) << model;
+    EXPECT_EQ(Parse(sample.signs, sample.prompt, WithControlTokens(text), sample.tools).joined, text) << sample.format;
   }
 }
 

@@ -18,7 +18,7 @@ struct Parsed {
 };
 
 Parsed Parse(const AnswerSample& sample, const std::vector<OutputPiece>& pieces) {
-  const auto parser = NewAnswerParser(DetectAnswerSyntax(sample.signs), sample.prompt);
+  const auto parser = NewAnswerParser(DetectAnswerSyntax(sample.signs), sample.prompt, sample.tools);
   std::vector<OutputPart> parts;
   for (const OutputPiece& piece : pieces) parser->Push(piece, &parts);
   parser->Finish(&parts);

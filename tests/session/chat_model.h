@@ -76,7 +76,9 @@ class TestFormat final : public ChatFormat {
     if (request.add_generation_prompt) segments.push_back({"<|turn|>", true});
     return segments;
   }
-  std::unique_ptr<OutputParser> NewParser(std::string_view) const override { return std::make_unique<Parser>(*this); }
+  std::unique_ptr<OutputParser> NewParser(std::string_view, const std::vector<std::string>&) const override {
+    return std::make_unique<Parser>(*this);
+  }
   std::string Description() const override { return "test"; }
 
  private:

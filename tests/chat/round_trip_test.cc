@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers as templates render them, parsed again. Harmony's are in harmony_render_test.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/chat/chat_format.h"
+#include "engine/chat/template_source.h"
+#include "loaders/loaders.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+using Json = nlohmann::json;
+
+enum class Renders : uint8_t {
+  kNoCalls,
+  kCalls,         // but no content in an answer that has them
+  kCallsContent,  // both
+};
+
+struct Family {
+  std::string_view model, format;  // the template's file; whose calls
+  std::string_view end;            // of an answer; empty: the template writes none
+  bool thinks = false;             // the template renders an answer's thinking
+  Renders renders = Renders::kCallsContent;
+  std::string_view without = {};  // a statement of the template that no sandbox runs, jinja2's neither
+};
+
+constexpr std::string_view kQwenEnd = "<|im_end|>", kDeepSeekEnd = "<｜end▁of▁sentence｜>";
+constexpr Family kFamilies[] = {
+    {"Apertus-8B-Instruct", "Apertus", ""},
+    {"ByteDance-Seed-OSS", "Seed-OSS", "<seed:eos>", true},
+    {"GLM-4.6", "GLM", "", true},
+    {"HuggingFaceTB-SmolLM3-3B", "none", kQwenEnd, false, Renders::kNoCalls},
+    {"Kimi-K2-Instruct", "Kimi K2", kQwenEnd, false, Renders::kCallsContent,
+     "{%- set _ = tool_response_queue.ids.append(formatted_id) -%}"},
+    {"LFM2-8B-A1B", "LFM2", kQwenEnd, false, Renders::kNoCalls},
+    {"Mistral-Small-3.2-24B-Instruct-2506", "Mistral", "</s>", false, Renders::kCalls},
+    {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", "Qwen/Hermes", kQwenEnd, false, Renders::kCalls},
+    {"Qwen-QwQ-32B", "Qwen/Hermes", kQwenEnd},
+    {"Qwen-Qwen2.5-7B-Instruct", "Qwen/Hermes", kQwenEnd},
+    {"Qwen-Qwen3-0.6B", "Qwen/Hermes", kQwenEnd, true},
+    {"Qwen3-Coder", "Qwen3-Coder", kQwenEnd},
+    {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "DeepSeek", kDeepSeekEnd, false, Renders::kCalls},
+    {"deepseek-ai-DeepSeek-V3.1", "DeepSeek", kDeepSeekEnd},
+    {"ibm-granite-granite-3.3-2B-Instruct", "Granite", "<|end_of_text|>", false, Renders::kNoCalls},
+    {"microsoft-Phi-3.5-mini-instruct", "none", "<|end|>", false, Renders::kNoCalls},
+    {"mistralai-Mistral-Nemo-Instruct-2407", "Mistral", "</s>", false, Renders::kCalls},
+    {"stepfun-ai-Step-3.5-Flash", "Qwen3-Coder", kQwenEnd, true},
+    {"unsloth-mistral-Devstral-Small-2507", "Mistral", "</s>"},
+};
+
+ChatRequest Asked() {
+  ChatRequest request;
+  request.messages = {{.role = "user", .content = "Is it warm there?"}};
+  request.tools = {
+      R"({"type": "function", "function": {"name": "get_weather", "description": "The weather.", "parameters": {"type": "object",
+          "properties": {"place": {"type": "object", "description": "where"}, "zip": {"type": "string", "description": "code"},
+                         "days": {"type": "integer", "description": "how many"}, "metric": {"type": "boolean", "description": "unit"},
+                         "text": {"type": "string", "description": "free"}}, "required": ["place"]}}})",
+      R"({"type": "function", "function": {"name": "now", "description": "The time.", "parameters": {"type": "object", "properties": {}}}})"};
+  return request;
+}
+
+const std::string kContent = "Let me look: 1 < 2, [x].\n\n  - *São* Paulo";
+const std::string kThinking = "Two calls.\n\n{\"a\": 1} is <b>JSON</b>.";
+
+std::vector<ToolCall> Calls() {
+  return {
+      {"call00001", "get_weather",
+       R"({"place": {"city": "São Paulo", "tags": ["it's", "\"<b>\"", []], "at": {"lat": -23.5, "near": null}}, "zip": "90210",)"
+       R"( "days": 3, "metric": true, "note": null, "text": "two\nlines {"})"},
+      {"call00002", "now", "{}"}};
+}
+
+std::string Render(const ChatFormat& format, const ChatRequest& request) {
+  const auto segments = format.Render(request);
+  EXPECT_TRUE(segments.ok()) << segments.status().message();
+  return segments.ok() ? JoinSegments(*segments) : "";
+}
+
+// Renders a conversation that ends with `answer`, parses the answer, in pieces of `size` bytes, and expects what was rendered.
+void ExpectRoundTrip(const ChatFormat& format, const ChatMessage& answer, std::string_view end, size_t size) {
+  ChatRequest request = Asked();
+  std::string prompt = Render(format, request);
+  request.messages.push_back(answer);
+  request.add_generation_prompt = false;
+  std::string output = Render(format, request);
+  // The history's beginning of an answer may be another than the prompt's, which is to make the model think, or not to.
+  size_t begin = static_cast<size_t>(std::ranges::mismatch(prompt, output).in1 - prompt.begin());
+  begin = prompt.substr(0, begin).find_last_of(">]\n") + 1;
+  prompt.resize(begin);
+  output.erase(0, begin);
+  if (!end.empty()) {
+    ASSERT_NE(output.find(end), output.npos) << output;
+    output.resize(output.find(end));
+  }
+  SCOPED_TRACE(output);
+
+  const auto parser = format.NewParser(prompt, request.tools);
+  std::vector<OutputPart> parts;
+  for (size_t at = 0; at < output.size(); at += size) parser->Push({std::string_view(output).substr(at, size)}, &parts);
+  parser->Finish(&parts);
+  ChatAnswer read;
+  read.Add(parts);
+  EXPECT_EQ(read.content, answer.content);
+  EXPECT_EQ(read.reasoning, answer.reasoning);
+  ASSERT_EQ(read.calls.size(), answer.tool_calls.size());
+  for (size_t i = 0; i < read.calls.size(); ++i) {
+    const ToolCall& call = answer.tool_calls[i];
+    EXPECT_EQ(read.calls[i].name, call.name);
+    EXPECT_EQ(Json::parse(read.calls[i].arguments, nullptr, false), Json::parse(call.arguments)) << read.calls[i].arguments;
+    if (output.find(call.id) != output.npos) {
+      EXPECT_EQ(read.calls[i].id, call.id);
+    }
+  }
+}
+
+void ExpectRoundTrip(const ChatFormat& format, const ChatMessage& answer, std::string_view end) {
+  for (const size_t size : {std::string::npos, size_t{1}}) ExpectRoundTrip(format, answer, end, size);
+}
+
+TEST(RoundTrip, TemplatesOfPublishedModels) {
+  const std::filesystem::path folder = std::filesystem::path(TALLY_SOURCE_DIR) / "../shared/templates";
+  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no chat templates in " << folder;
+  for (const Family& family : kFamilies) {
+    SCOPED_TRACE(family.model);
+    ChatTemplateSource source = {.text = ReadAll(folder / (std::string(family.model) + ".jinja"))};
+    source.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+    if (!family.without.empty()) source.text.erase(source.text.find(family.without), family.without.size());
+    const auto format = MakeChatFormat(source);
+    ASSERT_TRUE(format.ok()) << format.status().message();
+    EXPECT_EQ((*format)->Description(), "Jinja, calls: " + std::string(family.format));
+    const std::string thinking = family.thinks ? kThinking : "";
+    const auto expect = [&](const std::string& content, const std::vector<ToolCall>& calls) {
+      ExpectRoundTrip(**format, {.role = "assistant", .content = content, .reasoning = thinking, .tool_calls = calls},
+                      family.end);
+    };
+    expect(kContent, {});
+    if (family.renders != Renders::kNoCalls) expect("", Calls());
+    if (family.renders == Renders::kCallsContent) expect(kContent, Calls());
+  }
+}
+
+TEST(RoundTrip, Demo) {
+  const auto inventory = ReadGguf(std::string(TALLY_SOURCE_DIR) + "/models/demo/demo.gguf");
+  ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+  const auto sources = ReadChatTemplates(*inventory, nullptr);
+  ASSERT_TRUE(sources.ok()) << sources.status().message();
+  ASSERT_EQ(sources->size(), 1u);
+  ASSERT_EQ(sources->front().stop.size(), 1u);
+  const auto format = MakeChatFormat(sources->front());
+  ASSERT_TRUE(format.ok()) << format.status().message();
+  ExpectRoundTrip(**format, {.role = "assistant", .content = "Ay, sad; [I would]\nI did < thee."}, sources->front().stop[0]);
+}
+
+}  // namespace
+}  // namespace tally
