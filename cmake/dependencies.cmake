@@ -41,37 +41,27 @@ if(NOT hwy_FOUND)
   endif()
 endif()
 
-# Parts with a dependency of their own are on where it is found, and say so where it is not.
-# libcurl is loaded when `tally pull` first asks for it (engine/hub/transport_curl.cc): its header, and where it is here.
-find_path(TALLY_CURL_INCLUDE curl/curl.h)
-find_library(TALLY_CURL_LIBRARY NAMES curl curl-gnutls)
-set(found OFF)
-if(TALLY_CURL_INCLUDE AND TALLY_CURL_LIBRARY)
-  set(found ON)
-endif()
-# AUTO is decided at every configuration: scripts/test.sh installs what scripts/demo.sh did without.
-set(TALLY_PULL AUTO CACHE STRING "Fetch models from the Hugging Face hub (libcurl): ON, OFF, or AUTO, where libcurl is found")
-set(TALLY_WITH_PULL ${TALLY_PULL})
-if(TALLY_PULL STREQUAL AUTO)
-  set(TALLY_WITH_PULL ${found})
-elseif(TALLY_PULL AND NOT found)
-  message(FATAL_ERROR "TALLY_PULL is on and libcurl was not found (Debian, Ubuntu: apt-get install libcurl4-openssl-dev)")
-endif()
-
-# libedit is loaded when a conversation begins (engine/app/libedit.cc), likewise.
-find_path(TALLY_LIBEDIT_INCLUDE histedit.h)
-find_library(TALLY_LIBEDIT_LIBRARY NAMES edit)
-set(found OFF)
-if(TALLY_LIBEDIT_INCLUDE AND TALLY_LIBEDIT_LIBRARY)
-  set(found ON)
-endif()
-set(TALLY_LINE_EDITING AUTO CACHE STRING "Line editing in `tally chat` (libedit): ON, OFF, or AUTO, where libedit is found")
-set(TALLY_WITH_LINE_EDITING ${TALLY_LINE_EDITING})
-if(TALLY_LINE_EDITING STREQUAL AUTO)
-  set(TALLY_WITH_LINE_EDITING ${found})
-elseif(TALLY_LINE_EDITING AND NOT found)
-  message(FATAL_ERROR "TALLY_LINE_EDITING is on and libedit was not found (Debian, Ubuntu: apt-get install libedit-dev)")
-endif()
+# tally_loaded(OPTION "what it is for" library header debian-package name...): a part that takes a library's header to build, and loads
+# the library when it first needs it. OPTION is ON, OFF or AUTO, which is decided at every configuration: scripts/test.sh installs what
+# scripts/demo.sh did without. Sets TALLY_WITH_..., and OPTION_INCLUDE and OPTION_LIBRARY.
+function(tally_loaded option purpose library header package)
+  set(${option} AUTO CACHE STRING "${purpose} (${library}): ON, OFF, or AUTO, where ${library} is found")
+  find_path(${option}_INCLUDE ${header})
+  find_library(${option}_LIBRARY NAMES ${ARGN})
+  set(with ${${option}})
+  if(NOT ${option}_INCLUDE OR NOT ${option}_LIBRARY)
+    if(with AND NOT with STREQUAL AUTO)
+      message(FATAL_ERROR "${option} is on and ${library} was not found (Debian, Ubuntu: apt-get install ${package})")
+    endif()
+    set(with OFF)
+  elseif(with STREQUAL AUTO)
+    set(with ON)
+  endif()
+  string(REPLACE TALLY_ TALLY_WITH_ name ${option})
+  set(${name} ${with} PARENT_SCOPE)
+endfunction()
+tally_loaded(TALLY_PULL "Fetch models from the Hugging Face hub" libcurl curl/curl.h libcurl4-openssl-dev curl curl-gnutls)
+tally_loaded(TALLY_LINE_EDITING "Line editing in `tally chat`" libedit histedit.h libedit-dev edit)
 
 # scripts/demo.sh builds without either.
 if(TALLY_BUILD_TESTS)

@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <map>
 
+#include "engine/base/json.h"
 #include "loaders/checks.h"
 #include "loaders/inventory/message.h"
-#include "loaders/json.h"
+#include "loaders/json_metadata.h"
 #include "loaders/loaders.h"
 #include "loaders/safetensors.h"
 
@@ -48,7 +49,7 @@ Result<std::vector<std::string>> NamesEndingIn(const std::string& directory, std
 }
 
 // {"metadata": {...}, "weight_map": {"tensor": "file", ...}}
-class IndexHandler : public internal::JsonHandler {
+class IndexHandler : public JsonHandler {
  public:
   std::map<std::string, std::string, std::less<>> weight_map;
 
@@ -57,7 +58,7 @@ class IndexHandler : public internal::JsonHandler {
     key_ = std::move(key);
     return {};
   }
-  Status Scalar(internal::JsonScalar value) override {
+  Status Scalar(JsonScalar value) override {
     if (!in_map_) return {};
     auto* file = std::get_if<std::string>(&value);
     if (depth_ != 2 || file == nullptr)
@@ -97,7 +98,7 @@ Status ReadSharded(const std::string& directory, Inventory* inventory) {
   const std::string index_path = JoinPath(directory, kIndexFile), place = Printable(index_path);
   TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(index_path, kMaxIndexBytes));
   IndexHandler index;
-  TALLY_RETURN_IF_ERROR(internal::ParseJson(place, text, kMaxIndexDepth, index));
+  TALLY_RETURN_IF_ERROR(ParseJson(place, text, {.depth = kMaxIndexDepth}, index));
   if (index.weight_map.empty()) return BadInput(place + ": expected the key weight_map with at least one tensor");
   std::map<std::string, uint32_t, std::less<>> shards;  // name -> file index, in the order of the names
   for (const auto& [tensor, shard] : index.weight_map) shards.emplace(shard, 0);

@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "engine/base/checked.h"
+#include "engine/base/json.h"
 #include "loaders/checks.h"
 #include "loaders/inventory/message.h"
-#include "loaders/json.h"
 #include "loaders/loaders.h"
 
 namespace tally::internal {
@@ -179,7 +179,7 @@ Status ReadSafetensors(const std::string& path, Inventory* inventory) {
     TALLY_RETURN_IF_ERROR(file.ReadAt(8, {reinterpret_cast<uint8_t*>(header.data()), header.size()}));
     if (!header.starts_with('{')) return BadInput(place + ": expected a JSON object, which begins with '{'");
     HeaderHandler handler(&tensors);
-    TALLY_RETURN_IF_ERROR(ParseJson(place, header, kMaxHeaderDepth, handler));
+    TALLY_RETURN_IF_ERROR(ParseJson(place, header, {.depth = kMaxHeaderDepth}, handler));
   }
   std::stable_sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
     return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;  // empty tensors before what begins there too

@@ -14,6 +14,7 @@
 #include "engine/app/numbers.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
+#include "engine/base/json.h"
 
 namespace tally::app {
 namespace {
@@ -22,17 +23,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 3> kEfforts = {"low", "medium", "high"};
 
-// `where` names the option and its file in the message.
-Result<Json> ParseJson(const std::string& text, const std::string& where) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return BadInput(where + ": not valid JSON");
-  return json;
-}
-
 Status ReadTools(const std::string& path, ChatRequest* request) {
   const std::string where = "--tools " + Quote(path);
   TALLY_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
-  TALLY_ASSIGN_OR_RETURN(const Json tools, ParseJson(text, where));
+  TALLY_ASSIGN_OR_RETURN(const Json tools, ReadJson<Json>(where, text, kOrderedJsonLimits));
   if (!tools.is_array()) return BadInput(where + ": expected an array of tools");
   for (const Json& tool : tools) {
     const auto function = tool.find("function");
@@ -48,7 +42,7 @@ Status ReadTools(const std::string& path, ChatRequest* request) {
 }
 
 Status ReadVariables(const std::string& text, ChatRequest* request) {
-  TALLY_ASSIGN_OR_RETURN(const Json variables, ParseJson(text, "--template-vars"));
+  TALLY_ASSIGN_OR_RETURN(const Json variables, ReadJson<Json>("--template-vars", text, kOrderedJsonLimits));
   if (!variables.is_object()) return BadInput("--template-vars: expected an object, {\"name\": value}");
   for (const auto& [name, value] : variables.items()) request->variables[name] = value.dump();
   return {};

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <clocale>
 #include <cstdio>
 #include <cstdlib>
 #include <cwchar>
@@ -15,7 +16,12 @@
 
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
-#include "engine/app/libedit.h"
+#include "engine/base/shared_library.h"
+
+#ifdef TALLY_LIBEDIT
+#include <histedit.h>
+#include <langinfo.h>
+#endif
 
 namespace tally::app {
 namespace {
@@ -76,6 +82,38 @@ class PlainEditor : public LineEditor {
 };
 
 #ifdef TALLY_LIBEDIT
+
+// histedit.h, editline(3).
+struct Libedit {
+  // At last the file that was found at build time.
+  SharedLibrary file = {"libedit", "libedit2", {"libedit.so.2", "libedit.so.0", "libedit.3.dylib", TALLY_LIBEDIT}};
+  decltype(&el_init) init = file.Find("el_init");
+  decltype(&el_end) end = file.Find("el_end");
+  decltype(&el_set) set = file.Find("el_set");
+  decltype(&el_get) get = file.Find("el_get");
+  decltype(&el_gets) gets = file.Find("el_gets");
+  decltype(&el_line) line = file.Find("el_line");
+  decltype(&el_winsertstr) insert = file.Find("el_winsertstr");
+  decltype(&el_resize) resize = file.Find("el_resize");
+  decltype(&el_source) source = file.Find("el_source");
+  decltype(&::history) history = file.Find("history");
+  decltype(&::history_init) history_init = file.Find("history_init");
+  decltype(&::history_end) history_end = file.Find("history_end");
+};
+
+const Libedit& LoadedLibedit() {
+  static const Libedit library;
+  return library;
+}
+
+// The locale of characters, which libedit reads: the user's, or that of UTF-8 where theirs has another encoding.
+void SetLocale() {
+  // NOLINTBEGIN(concurrency-mt-unsafe): nothing else here reads or sets the locale
+  if (std::setlocale(LC_CTYPE, "") == nullptr || std::string_view(nl_langinfo(CODESET)) != "UTF-8") {
+    std::setlocale(LC_CTYPE, "C.UTF-8");
+  }
+  // NOLINTEND(concurrency-mt-unsafe)
+}
 
 class LibeditEditor : public LineEditor {
  public:
@@ -140,7 +178,7 @@ class LibeditEditor : public LineEditor {
  private:
   static LibeditEditor& Of(EditLine* edit) {
     void* self = nullptr;
-    LoadedLibedit()->get(edit, EL_CLIENTDATA, &self);
+    LoadedLibedit().get(edit, EL_CLIENTDATA, &self);
     return *static_cast<LibeditEditor*>(self);
   }
   static char* Prompt(EditLine* edit) { return Of(edit).prompt_.data(); }
@@ -209,9 +247,15 @@ class LibeditEditor : public LineEditor {
 
 std::unique_ptr<LineEditor> NewLineEditor() {
 #ifdef TALLY_LIBEDIT
-  if (const Libedit* const library = CanMoveCursor(Stream::kError) ? LoadedLibedit() : nullptr; library != nullptr) {
-    auto editor = std::make_unique<LibeditEditor>(*library);
-    if (editor->usable()) return editor;
+  if (CanMoveCursor(Stream::kError)) {
+    const Status& loaded = LoadedLibedit().file.status();
+    if (loaded.ok()) {
+      SetLocale();
+      auto editor = std::make_unique<LibeditEditor>(LoadedLibedit());
+      if (editor->usable()) return editor;
+    } else {
+      Note(loaded.message() + "; lines are read without editing\n");
+    }
   }
 #endif
   return std::make_unique<PlainEditor>();

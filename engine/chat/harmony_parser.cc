@@ -8,7 +8,7 @@
 
 #include "engine/chat/harmony.h"
 #include "engine/chat/harmony_header.h"
-#include "engine/chat/limited_json.h"
+#include "engine/chat/json_text.h"
 #include "engine/chat/marks.h"
 
 namespace tally {
@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 4> kEndTokens = {"<|end|>", "<|return|>",
 
 bool IsJsonObject(std::string_view text) {
   const size_t begin = text.find_first_not_of(kWhiteSpace);
-  return begin != text.npos && text[begin] == '{' && OrderedJson::accept(text);
+  return begin != text.npos && text[begin] == '{' && IsJson(text);
 }
 
 // "get_weather" of "functions.get_weather"; other names as they are.

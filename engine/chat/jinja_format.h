@@ -43,8 +43,6 @@ class JinjaFormat : public ChatFormat {
 
   // With variables as they are, such as messages whose content is a list of parts; special tokens are added to them.
   Result<std::vector<PromptSegment>> RenderJson(jinja::Json variables, int64_t now) const;
-  // Whether the template gets the arguments of tool calls as text.
-  bool arguments_as_text() const { return arguments_as_text_; }
 
  private:
   JinjaFormat(jinja::Template made, const ChatTemplateSource& source, ParserFactory parsers, std::string description);

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/base/json.h"
 #include "engine/hub/name.h"
-#include "loaders/json.h"
 
 namespace tally::hub {
 namespace {
@@ -18,7 +18,7 @@ constexpr int kMaxDepth = 32;
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 60;
 
 // {"sha": commit, "siblings": [{"rfilename", "size", "blobId", "lfs": {"sha256", "size"}}]}
-class ListingHandler : public internal::JsonHandler {
+class ListingHandler : public JsonHandler {
  public:
   Listing listing;
   bool seen = false;
@@ -40,7 +40,7 @@ class ListingHandler : public internal::JsonHandler {
     path_.pop_back();
     return At(2, "siblings") ? Finish() : Status();
   }
-  Status Scalar(internal::JsonScalar value) override {
+  Status Scalar(JsonScalar value) override {
     std::string* const text = std::get_if<std::string>(&value);
     const uint64_t* const number = std::get_if<uint64_t>(&value);
     if (At(1, "sha") && text != nullptr) listing.commit = std::move(*text);
@@ -81,7 +81,7 @@ class ListingHandler : public internal::JsonHandler {
   Sibling file_;
 };
 
-class IndexHandler : public internal::JsonHandler {
+class IndexHandler : public JsonHandler {
  public:
   std::set<std::string> shards;
   Status Key(std::string key) override {
@@ -96,7 +96,7 @@ class IndexHandler : public internal::JsonHandler {
     --depth_;
     return {};
   }
-  Status Scalar(internal::JsonScalar value) override {
+  Status Scalar(JsonScalar value) override {
     if (!in_map_ || depth_ != 2) return {};
     auto* const name = std::get_if<std::string>(&value);
     if (name == nullptr || name->find('/') != name->npos || !CheckFilePath(*name).ok()) {
@@ -123,7 +123,7 @@ const File* Listing::Find(std::string_view path) const {
 
 Result<Listing> ParseListing(std::string_view json, const std::string& place) {
   ListingHandler handler;
-  TALLY_RETURN_IF_ERROR(internal::ParseJson(place, json, kMaxDepth, handler));
+  TALLY_RETURN_IF_ERROR(ParseJson(place, json, {.depth = kMaxDepth}, handler));
   Listing& listing = handler.listing;
   if (!handler.seen) return BadInput(place + ": expected the list of a repository's files (siblings)");
   if (!IsHex(listing.commit, 40)) return BadInput(place + ": expected a commit of 40 hexadecimal digits (sha)");
@@ -137,7 +137,7 @@ Result<Listing> ParseListing(std::string_view json, const std::string& place) {
 
 Result<std::vector<std::string>> ShardsOfIndex(std::string_view json, const std::string& place) {
   IndexHandler handler;
-  TALLY_RETURN_IF_ERROR(internal::ParseJson(place, json, kMaxDepth, handler));
+  TALLY_RETURN_IF_ERROR(ParseJson(place, json, {.depth = kMaxDepth}, handler));
   if (handler.shards.empty()) return BadInput(place + ": expected the key weight_map with at least one tensor");
   return std::vector<std::string>(handler.shards.begin(), handler.shards.end());
 }

@@ -5,14 +5,12 @@
 #ifdef TALLY_CURL
 #define CURL_DISABLE_TYPECHECK  // the functions are called through pointers
 #include <curl/curl.h>
-#include <dlfcn.h>
 #endif
 
 #include <algorithm>
 #include <chrono>
-#include <initializer_list>
 
-#include "engine/base/format.h"
+#include "engine/base/shared_library.h"
 
 namespace tally::hub {
 
@@ -36,47 +34,23 @@ namespace {
 constexpr size_t kMaxHeaderBytes = size_t{64} << 10;  // of one answer
 
 struct Library {
-  decltype(&curl_global_init) global_init = nullptr;
-  decltype(&curl_easy_init) init = nullptr;
-  decltype(&curl_easy_cleanup) cleanup = nullptr;
-  decltype(&curl_easy_reset) reset = nullptr;
-  decltype(&curl_easy_setopt) setopt = nullptr;
-  decltype(&curl_easy_perform) perform = nullptr;
-  decltype(&curl_easy_getinfo) getinfo = nullptr;
-  decltype(&curl_easy_strerror) error_text = nullptr;
-  decltype(&curl_slist_append) append = nullptr;
-  decltype(&curl_slist_free_all) free_all = nullptr;
-  Status status;
+  // Debian's flavours differ in their TLS library only. At last the file that was found at build time.
+  SharedLibrary file = {"libcurl", "libcurl4", {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib", TALLY_CURL}};
+  decltype(&curl_global_init) global_init = file.Find("curl_global_init");
+  decltype(&curl_easy_init) init = file.Find("curl_easy_init");
+  decltype(&curl_easy_cleanup) cleanup = file.Find("curl_easy_cleanup");
+  decltype(&curl_easy_reset) reset = file.Find("curl_easy_reset");
+  decltype(&curl_easy_setopt) setopt = file.Find("curl_easy_setopt");
+  decltype(&curl_easy_perform) perform = file.Find("curl_easy_perform");
+  decltype(&curl_easy_getinfo) getinfo = file.Find("curl_easy_getinfo");
+  decltype(&curl_easy_strerror) error_text = file.Find("curl_easy_strerror");
+  decltype(&curl_slist_append) append = file.Find("curl_slist_append");
+  decltype(&curl_slist_free_all) free_all = file.Find("curl_slist_free_all");
+  bool begun = file.status().ok() && global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 };
 
-template <class F>
-bool Find(void* handle, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(handle, name));
-  return function != nullptr;
-}
-
-Library Load() {
-  Library l;
-  // Debian's flavours differ in their TLS library only. At last the file that was found at build time.
-  void* handle = nullptr;
-  for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib", TALLY_CURL}) {
-    if (handle == nullptr) handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  }
-  if (handle == nullptr) {
-    l.status = BadInput(std::string("libcurl cannot be loaded: ") + dlerror());  // NOLINT(concurrency-mt-unsafe): thread-local
-    return l;
-  }
-  const bool all = Find(handle, "curl_global_init", l.global_init) && Find(handle, "curl_easy_init", l.init) &&
-                   Find(handle, "curl_easy_cleanup", l.cleanup) && Find(handle, "curl_easy_reset", l.reset) &&
-                   Find(handle, "curl_easy_setopt", l.setopt) && Find(handle, "curl_easy_perform", l.perform) &&
-                   Find(handle, "curl_easy_getinfo", l.getinfo) && Find(handle, "curl_easy_strerror", l.error_text) &&
-                   Find(handle, "curl_slist_append", l.append) && Find(handle, "curl_slist_free_all", l.free_all);
-  if (!all || l.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) l.status = BadInput("libcurl cannot be used: it does not begin");
-  return l;
-}
-
 const Library& Curl() {
-  static const Library library = Load();
+  static const Library library;
   return library;
 }
 
@@ -210,9 +184,9 @@ class CurlTransport : public Transport {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> OpenCurl(const Settings& settings) {
-  TALLY_RETURN_IF_ERROR(Curl().status);
-  CURL* const handle = Curl().init();
-  if (handle == nullptr) return BadInput("libcurl cannot be used: no memory");
+  TALLY_RETURN_IF_ERROR(Status(Curl().file.status()));
+  CURL* const handle = Curl().begun ? Curl().init() : nullptr;
+  if (handle == nullptr) return BadInput("libcurl cannot be used: it does not begin");
   return std::unique_ptr<Transport>(std::make_unique<CurlTransport>(handle, settings));
 }
 

@@ -4,10 +4,15 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/base/json.h"
+
 namespace tally {
 namespace {
 
 using Json = nlohmann::json;
+
+// A value takes up to 70 bytes for one byte of the text.
+constexpr size_t kMaxValues = size_t{1} << 22;
 
 void Put(Json& object, const char* key, const std::string& text) {
   if (!text.empty()) object[key] = text;
@@ -36,7 +41,10 @@ class Members {
     if (const Json* value = Find(key, &Json::is_string)) *to = value->get_ref<const std::string&>();
   }
   void Number(const char* key, int64_t* to) {
-    if (const Json* value = Find(key, &Json::is_number_integer)) *to = value->get<int64_t>();
+    const Json* value = Find(key, &Json::is_number_integer);
+    if (value == nullptr) return;
+    *to = value->get<int64_t>();
+    if (value->is_number_unsigned() && *to < 0) status_ = BadInput(std::string(key) + " of " + what_ + " is out of range");
   }
   template <class Bool>  // or std::optional of it
   void Flag(const char* key, Bool* to) {
@@ -132,8 +140,7 @@ std::string SessionJson(const std::vector<ChatMessage>& messages, const ChatRequ
 }
 
 Result<ChatRequest> ParseSessionJson(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return BadInput("its messages are no JSON");
+  TALLY_ASSIGN_OR_RETURN(const Json json, ReadJson<Json>("its messages", text, {.values = kMaxValues}));
   ChatRequest request;
   Members members(json, "the session");
   members.Array("messages", [&](const Json& element, const std::string& which) {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/base/json.h"
 #include "engine/studies/report.h"
-#include "loaders/json.h"
 
 namespace tally {
 namespace {
@@ -143,41 +143,8 @@ Json RecordJson(const OpRecord& r, std::span<const WeightInfo> weights) {
 
 // ---- read
 
-// Builds a document of the events.
-class Document : public internal::JsonHandler {  // NOLINT(bugprone-exception-escape): Json() is null and allocates nothing
- public:
-  Json Take() { return std::move(root_); }
-  Status Key(std::string key) override {
-    key_ = std::move(key);
-    return {};
-  }
-  Status Scalar(internal::JsonScalar value) override {
-    std::visit([this](auto&& v) { Put(Json(std::forward<decltype(v)>(v))); }, std::move(value));
-    return {};
-  }
-  Status Begin(bool object) override {
-    open_.push_back(Put(object ? Json::object() : Json::array()));
-    return {};
-  }
-  Status End() override {
-    open_.pop_back();
-    return {};
-  }
-
- private:
-  // A parent does not move while a child is open: it gets no other child.
-  Json* Put(Json value) {
-    if (open_.empty()) return &(root_ = std::move(value));
-    Json& parent = *open_.back();
-    if (parent.is_array()) return &parent.emplace_back(std::move(value));
-    return &(parent[key_] = std::move(value));
-  }
-  Json root_;
-  std::vector<Json*> open_;
-  std::string key_;
-};
-
 constexpr int kMaxDepth = 8;
+constexpr size_t kMaxMembers = 4096;  // of an object: each is searched for among the others
 constexpr size_t kMaxLine = size_t{64} << 20;
 // What a file may claim, so that reading it takes no more memory than it justifies.
 constexpr uint64_t kMaxSlices = uint64_t{1} << 20, kMaxRows = uint64_t{1} << 21, kMaxCols = uint64_t{1} << 24;
@@ -346,11 +313,10 @@ class LedgerReader {
     for (std::string line; ReadLine(file, line);) {
       ++number;
       if (line.size() > kMaxLine) return At(number, BadInput("the line is longer than any of a ledger"));
-      Document document;
-      const Status parsed = internal::ParseJson("", line, kMaxDepth, document);
+      const Result<Json> parsed = ReadJson<Json>("", line, {.depth = kMaxDepth, .members = kMaxMembers});
       if (!parsed.ok() && file.eof() && report) break;  // the beginning of a line, by a run that was killed
-      TALLY_RETURN_IF_ERROR(At(number, parsed));
-      const Json j = document.Take();
+      TALLY_RETURN_IF_ERROR(At(number, parsed.status()));
+      const Json& j = *parsed;
       Status status;
       if (Fields(j, status).Number("version") != kLedgerVersion && status.ok()) {
         status = BadInput("a ledger of version " + j["version"].dump() + "; this program reads version " +

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "engine/base/format.h"
+#include "engine/base/json.h"
 #include "engine/text/bpe.h"
 #include "engine/text/json_steps.h"
 #include "engine/text/text_tokenizer.h"
@@ -13,92 +14,21 @@
 namespace tally {
 namespace {
 
-// The largest published tokenizer.json has 33 MB and some three million values.
+// The largest published tokenizer.json has 33 MB and some three million values. A parsed value takes up to 70 bytes for one byte of
+// the file.
 constexpr uint64_t kMaxJsonBytes = uint64_t{256} << 20;
 constexpr size_t kMaxValues = size_t{1} << 24;
-constexpr size_t kMaxDepth = 64;
 // Ids are below kIdsPerToken times the number of named tokens plus kSpareIds. Published vocabularies have holes.
 constexpr size_t kIdsPerToken = 4, kSpareIds = 4096;
 // All decoded tokens together have at most kGrowthOfTokens times the bytes of their spellings plus kSpareBytes. All normalized added
 // tokens together have at most kGrowthOfTokens times the bytes of their contents plus kSpareAddedBytes.
 constexpr size_t kGrowthOfTokens = 4, kSpareBytes = size_t{1} << 20, kSpareAddedBytes = size_t{1} << 16;
 
-// Refuses what would parse to too much memory: a parsed value takes up to 70 bytes for one byte of the file.
-Status CheckExtent(std::string_view text, const std::string& path) {
-  size_t depth = 0, values = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    switch (text[i]) {
-      case '"':
-        for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\' ? 1 : 0;
-        break;
-      case '[':
-      case '{':
-        ++values;
-        if (++depth > kMaxDepth) return BadInput(path + ": nested more than " + std::to_string(kMaxDepth) + " deep");
-        break;
-      case ']':
-      case '}': depth -= depth > 0 ? 1 : 0; break;
-      case ',': ++values; break;
-      case '\0': return BadInput(path + ": not valid JSON: a zero byte at byte " + std::to_string(i));  // the parser's end
-      default: break;
-    }
-    if (values > kMaxValues) return BadInput(path + ": more than " + std::to_string(kMaxValues) + " values");
-  }
-  return {};
-}
-
-// Finds objects that have a key twice; the parser silently keeps the last value. A pass of its own, because with callbacks the parser
-// searches a whole list whenever an object in it ends.
-class UniqueKeys : public nlohmann::json_sax<Json> {
- public:
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(int64_t) override { return true; }
-  bool number_unsigned(uint64_t) override { return true; }
-  bool number_float(double, const std::string&) override { return true; }
-  bool string(std::string&) override { return true; }
-  bool binary(Json::binary_t&) override { return true; }
-  bool start_array(size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool start_object(size_t) override {
-    open_.emplace_back();
-    return true;
-  }
-  bool end_object() override {
-    open_.pop_back();
-    return true;
-  }
-  bool key(std::string& key) override {
-    if (open_.back().insert(key).second) return true;
-    twice_ = Quote(key);
-    return false;
-  }
-  bool parse_error(size_t, const std::string&, const Json::exception&) override { return false; }  // the parser reports it
-  const std::string& twice() const { return twice_; }                                              // the first such key, quoted
-
- private:
-  std::vector<StringSet> open_;
-  std::string twice_;
-};
-
 }  // namespace
 
 Result<Json> ParseJsonFile(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxJsonBytes));
-  TALLY_RETURN_IF_ERROR(CheckExtent(text, path));
-  try {
-    UniqueKeys keys;
-    if (!Json::sax_parse(text, &keys) && !keys.twice().empty()) {
-      return BadInput(path + ": the key " + keys.twice() + " appears twice");
-    }
-    Json json = Json::parse(text);
-    if (!json.is_object()) return BadInput(path + ": expected a JSON object");
-    return json;
-  } catch (const Json::exception& e) {
-    std::string_view what = e.what();  // "[json.exception.parse_error.101] parse error at ...": the part for people
-    if (const size_t end = what.find("] "); what.starts_with('[') && end != what.npos) what.remove_prefix(end + 2);
-    return BadInput(path + ": not valid JSON: " + std::string(what));
-  }
+  return ReadJson<Json>(Printable(path), text, {.values = kMaxValues});
 }
 
 namespace {
@@ -386,9 +316,8 @@ Result<std::unique_ptr<TextTokenizer>> JsonTokenizerReader::Read() {
 }  // namespace
 
 Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromJson(const std::string& path) {
-  Result<Json> json = ParseJsonFile(path);
-  if (!json.ok()) return OneLine(json.status());
-  Result<std::unique_ptr<TextTokenizer>> read = JsonTokenizerReader(path, std::move(*json)).Read();
+  TALLY_ASSIGN_OR_RETURN(Json json, ParseJsonFile(path));
+  Result<std::unique_ptr<TextTokenizer>> read = JsonTokenizerReader(path, std::move(json)).Read();
   if (!read.ok()) return OneLine(read.status());
   return read;
 }

@@ -221,6 +221,19 @@ TEST_F(CliChat, AtATerminal) {
   EXPECT_TRUE(ReadAll(folder_ / "tally/chat_history").starts_with("Good morrow.\n/books\n"));
 }
 
+TEST_F(CliChat, ATerminalWithoutLibedit) {
+  if (!TALLY_LINE_EDITING) GTEST_SKIP() << "built without libedit";
+  Strings hidden = environment();
+  hidden.push_back(OtherLibraryAs("libedit.so.2", folder_.path()));
+  Terminal t({"chat", "-t", "1"}, hidden);
+  EXPECT_NE(t.Expect("\n> ").find("libedit cannot be used: libedit.so.2 lacks el_init; lines are read without editing\r\n"),
+            std::string::npos)
+      << t.shown();
+  EXPECT_NE(t.Enter("/undo").find("nothing to forget"), std::string::npos) << t.shown();
+  t.Type("/quit\r");
+  EXPECT_EQ(t.End(), 0);
+}
+
 TEST_F(CliChat, MessagesOfSeveralLines) {
   const std::string shows = Template("shows.jinja", "{{ messages[-1].content | tojson }}<|turn|>");
   Terminal t({"chat", model_, "-q", "--show-prompt", "--chat-template", shows}, environment());

@@ -405,20 +405,12 @@ TEST_F(CliSignals, InEveryCommandThatRunsAModel) {
 TEST(CliUsage, OpenBlasThatIsNone) {
   const std::string folder = TempPath("no-openblas");
   fs::create_directory(folder);
-  std::string other;  // a library that is none
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; other.empty() && std::getline(maps, line);) {
-    if (line.find("libstdc++.so") != std::string::npos) other = line.substr(line.find('/'));
-  }
-  ASSERT_FALSE(other.empty());
-  fs::create_symlink(other, folder + "/libopenblas.so.0");
-  const char* const path = std::getenv("LD_LIBRARY_PATH");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
-  const RunOptions hidden{.wrapper = {"env", "LD_LIBRARY_PATH=" + folder + (path == nullptr ? "" : std::string(":") + path)}};
+  const RunOptions hidden{.wrapper = {"env", OtherLibraryAs("libopenblas.so.0", folder)}};
   const std::vector<std::string> run = {"run", kModel, "--prompt-tokens", "1", "-n", "1", "--json", "--activations", "f32"};
   EXPECT_EQ(Tally(run, hidden).code, 0);
   std::vector<std::string> blas = run;
   blas.insert(blas.end(), {"--impl", "blas"});
-  ExpectRefused(blas, "libopenblas.so.0 is not OpenBLAS", hidden);
+  ExpectRefused(blas, "OpenBLAS cannot be used: libopenblas.so.0 lacks cblas_sgemm", hidden);
   EXPECT_TRUE(Json::parse(Tally(blas).out).at("used_blas"));
   fs::remove_all(folder);
 }

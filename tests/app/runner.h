@@ -44,6 +44,18 @@ struct RunOptions {
   std::function<void(pid_t)> on_first_output{};  // called when the first byte of standard output has come
 };
 
+// NAME=VALUE of an environment in which a library's name stands, in `folder`, for another library.
+inline std::string OtherLibraryAs(const std::string& name, const std::string& folder) {
+  std::string other;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; other.empty() && std::getline(maps, line);) {
+    if (line.find("libstdc++.so") != std::string::npos) other = line.substr(line.find('/'));
+  }
+  EXPECT_EQ(symlink(other.c_str(), (folder + "/" + name).c_str()), 0);
+  const char* const path = std::getenv("LD_LIBRARY_PATH");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return "LD_LIBRARY_PATH=" + folder + (path == nullptr ? "" : std::string(":") + path);
+}
+
 // The binary is the one of this build (TALLY_BINARY).
 inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& options = {}) {
   Ended ended;

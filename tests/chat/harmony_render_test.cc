@@ -192,9 +192,10 @@ TEST(HarmonySchema, Limits) {
             "unexpected end of input; expected string literal");
   std::string deep, wide = "{";
   for (int i = 0; i < 100000; ++i) deep += R"({"items":)";
-  EXPECT_EQ(TypeOf(deep), "parameters: nested deeper than 64");
+  EXPECT_EQ(TypeOf(deep), "parameters: nested more than 64 deep");
   for (int i = 0; i < 100000; ++i) wide += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";
   EXPECT_EQ(TypeOf(wide + "}"), "parameters: an object of more than 4096 members");
+  EXPECT_EQ(TypeOf(R"({"type": "string", "type": "null"})"), "parameters: the key 'type' appears twice");
 }
 
 // A request of this day.

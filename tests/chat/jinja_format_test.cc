@@ -91,18 +91,19 @@ TEST(JinjaFormat, OnlyTheTemplateAndItsSpecialTokensAreControl) {
 }
 
 TEST(JinjaFormat, ArgumentsAreTextWhereTheTemplateTakesNoObjects) {
-  const auto as_text = [](const std::string& call) {
-    const auto format = Make("{% for m in messages %}{% for c in m.tool_calls or [] %}" + call + "{% endfor %}{% endfor %}");
-    EXPECT_TRUE(format.ok());
-    return (*format)->arguments_as_text();
+  ChatRequest request;
+  request.messages.resize(1);
+  request.messages[0].tool_calls = {{"", "f", R"({"a":1})"}};
+  const auto written = [&](const std::string& call) {
+    return Render("{% for m in messages %}{% for c in m.tool_calls or [] %}" + call + "{% endfor %}{% endfor %}", request);
   };
-  EXPECT_FALSE(as_text("{{ c.function.arguments|tojson }}"));
-  EXPECT_FALSE(as_text("{% for k, v in c.function.arguments.items() %}<{{ k }}>{{ v }}{% endfor %}"));
-  EXPECT_FALSE(as_text("{{ c.function.arguments if c.function.arguments is string else c.function.arguments|tojson }}"));
-  EXPECT_TRUE(as_text("{{ '```json\n' + c.function.arguments + '```' }}"));
-  EXPECT_TRUE(as_text("{{ c.function.arguments }}"));  // an object would come out as Python writes it
-  EXPECT_FALSE(as_text("{{ c.function.name }}"));
-  EXPECT_FALSE(as_text("{{ raise_exception('no tools') }}"));
+  EXPECT_EQ(written("{{ c.function.arguments|tojson }}"), R"({"a": 1})");
+  EXPECT_EQ(written("{% for k, v in c.function.arguments.items() %}<{{ k }}>{{ v }}{% endfor %}"), "<a>1");
+  EXPECT_EQ(written("{{ c.function.arguments if c.function.arguments is string else c.function.arguments|tojson }}"),
+            R"({"a": 1})");
+  EXPECT_EQ(written("{{ '```json\n' + c.function.arguments + '```' }}"), "```json\n{\"a\":1}```");
+  EXPECT_EQ(written("{{ c.function.arguments }}"), R"({"a":1})");  // an object would come out as Python writes it
+  EXPECT_EQ(written("{{ c.function.arguments is string }}"), "False");
 }
 
 TEST(JinjaFormat, ErrorsNameWhatIsWrong) {

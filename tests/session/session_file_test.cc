@@ -20,11 +20,6 @@
 namespace tally {
 namespace {
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 using Bytes = std::vector<uint8_t>;
 
 Bytes Exported(const Engine& engine, int32_t sequence) {
@@ -149,12 +144,15 @@ TEST(SessionJson, HoldsEveryMember) {
   EXPECT_EQ(read->variables, settings.variables);
   EXPECT_FALSE(ParseSessionJson(SessionJson({}, {}))->thinking.has_value());
   const auto expect = [](const char* bad, const char* message) { EXPECT_EQ(ParseSessionJson(bad).status().message(), message); };
-  expect("{", "its messages are no JSON");
-  expect("[]", "the session is no object");
+  expect("{\"\\x",
+         "its messages: not valid JSON: parse error at line 1, column 4: syntax error while parsing object key - "
+         "invalid string: forbidden character after backslash; last read: '\"\\x'; expected string literal");
+  expect("[]", "its messages: expected a JSON object, found an array");
   expect(R"({"messages": {}})", "messages of the session is of another type");
   expect(R"({"messages": [1]})", "messages[0] is no object");
   expect(R"({"messages": [{"role": "user"}, {"content": 1}]})", "content of messages[1] is of another type");
   expect(R"({"messages": [{"tool_calls": [{"id": []}]}]})", "id of tool_calls[0] is of another type");
+  expect(R"({"settings": {"now": 9223372036854775808}})", "now of settings is out of range");
   expect(R"({"settings": {"tools": [1]}})", "tools[0] is no text");
   expect(R"({"settings": {"variables": {"a": 1}}})", "a variable is no text");
 }
@@ -353,7 +351,7 @@ TEST_F(Saved, ForgedNumbersAreRefusedInLittleMemory) {
   const size_t tokens = sizeof(SessionHeader) + number(kHistory), cache = tokens + 4 * number(kTokens);
   expect(Forged(tokens, 300, 4), "a session with token 300: ids of this model are 0 to 299");
   expect(Forged(tokens, 0xffffffff, 4), "a session with token -1");
-  expect(Forged(sizeof(SessionHeader), '[', 1), "a session that cannot be read: its messages are no JSON");
+  expect(Forged(sizeof(SessionHeader), '[', 1), "a session that cannot be read: its messages: ");
   expect(Forged(cache, number(kTokens) - 1), "a session whose KV cache is not that of its tokens");
   expect(Forged(cache, 2048), "a KV cache that is cut short");
   expect(Forged(cache, UINT64_MAX), "a KV cache of 18446744073709551615 positions");

@@ -152,11 +152,11 @@ std::vector<Case> JsonTokenizerCases() {
        "DIR/tokenizer.json: not valid JSON: parse error at line 1, column 2: syntax error while parsing object key - unexpected "
        "end of input; expected string literal"},
       {"ZeroByteAfterTheEnd", Text(std::string("{}\0}}} x", 8)), "DIR/tokenizer.json: not valid JSON: a zero byte at byte 2"},
-      {"AnArray", Text("[]"), "DIR/tokenizer.json: expected a JSON object"},
+      {"AnArray", Text("[]"), "DIR/tokenizer.json: expected a JSON object, found an array"},
       {"NotUtf8", With(&Parts::vocab, "{\"\xff\":0}"),
        "DIR/tokenizer.json: not valid JSON: parse error at line 1, column 155: syntax error while parsing object key - invalid "
        "string: ill-formed UTF-8 byte; last read: '\"\\xff'; expected string literal"},
-      {"Deep", Text(Repeated("[", 1 << 20)), "DIR/tokenizer.json: nested more than 64 deep"},
+      {"Deep", Text(Repeated("{\"a\":", 1 << 20)), "DIR/tokenizer.json: nested more than 64 deep"},
       {"KeyTwice", With(&Parts::model, R"("unk_token":"<u>","unk_token":"a")"),
        "DIR/tokenizer.json: the key 'unk_token' appears twice"},
       {"TokenTwice", With(&Parts::vocab, R"({"a":0,"b":1,"ab":2,"<u>":3,"a":4})"),

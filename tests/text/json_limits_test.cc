@@ -88,10 +88,9 @@ TEST(JsonLimits, FilesBeyond256MiBAreNotRead) {
 
 // A parsed value takes some tens of bytes, however few it takes in the file.
 TEST(JsonLimits, NestingAndNumberOfValues) {
-  ExpectSays(Error(std::string(1 << 20, '[')), {"tokenizer.json: nested more than 64 deep"});
   std::string deep = "{\"a\":", closed;
   for (int i = 0; i < 100; ++i) deep += "[", closed += "]";
-  ExpectSays(Error(deep + closed + "}"), {"nested more than 64 deep"});
+  ExpectSays(Error(deep + closed + "}"), {"tokenizer.json: nested more than 64 deep"});
   std::string many = "{\"a\":[";
   for (int i = 0; i < (1 << 24); ++i) many += "0,";
   many += "0]}";

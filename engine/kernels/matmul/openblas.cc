@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/matmul/openblas.h"
 
-#include <dlfcn.h>
-
-#include <string>
-#include <string_view>
+#include "engine/base/shared_library.h"
 
 namespace tally {
 namespace {
-
-#ifdef __APPLE__
-constexpr const char* kSystemName = "libopenblas.0.dylib";
-#else
-constexpr const char* kSystemName = "libopenblas.so.0";
-#endif
 
 // cblas_sgemm and its constants, as every CBLAS has them (https://netlib.org/blas/blast-forum/cinterface.pdf): declared here, so that
 // nothing of OpenBLAS is needed to build.
@@ -22,40 +13,23 @@ using Sgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n
                        const float* b, int ldb, float beta, float* c, int ldc);
 
 struct Library {
-  Sgemm sgemm = nullptr;
-  Status status;
+  // At last the file that was found at build time, if any was.
+  SharedLibrary file = {"OpenBLAS", "libopenblas0-pthread", {"libopenblas.so.0", "libopenblas.0.dylib", TALLY_OPENBLAS}};
+  Sgemm sgemm = file.Find("cblas_sgemm");
+  void (*set_threads)(int) = file.Find("openblas_set_num_threads");
+  Library() {
+    if (file.status().ok()) set_threads(1);  // the team runs all threads
+  }
 };
 
-Library Load() {
-  Library library;
-  // Tries the name that the system's loader knows, then the path found at build time, if any was.
-  void* handle = dlopen(kSystemName, RTLD_NOW | RTLD_LOCAL);
-  const std::string why = handle == nullptr ? dlerror() : "";  // NOLINT(concurrency-mt-unsafe): thread-local by POSIX
-  if (constexpr std::string_view kFound = TALLY_OPENBLAS; handle == nullptr && !kFound.empty()) {
-    handle = dlopen(kFound.data(), RTLD_NOW | RTLD_LOCAL);
-  }
-  if (handle == nullptr) {
-    library.status = BadInput("OpenBLAS cannot be loaded (Debian, Ubuntu: apt-get install libopenblas0-pthread): " + why);
-    return library;
-  }
-  library.sgemm = reinterpret_cast<decltype(library.sgemm)>(dlsym(handle, "cblas_sgemm"));
-  const auto set_threads = reinterpret_cast<void (*)(int)>(dlsym(handle, "openblas_set_num_threads"));
-  if (library.sgemm == nullptr || set_threads == nullptr) {
-    library.status = BadInput(std::string(kSystemName) + " is not OpenBLAS: it lacks cblas_sgemm or openblas_set_num_threads");
-    return library;
-  }
-  set_threads(1);  // the team runs all threads
-  return library;
-}
-
 const Library& OpenBlas() {
-  static const Library library = Load();
+  static const Library library;
   return library;
 }
 
 }  // namespace
 
-Status LoadOpenBlas() { return OpenBlas().status; }
+Status LoadOpenBlas() { return OpenBlas().file.status(); }
 
 void OpenBlasGemmNT(int64_t m, int64_t n, int64_t k, const float* x, const float* w, float* y, int64_t y_stride) {
   const int depth = static_cast<int>(k);
