@@ -104,6 +104,7 @@ Result<int> RunChat(const ChatFlags& flags) {
   if (!at_terminal) return AnswerOnce(flags, *talk, std::move(*message));
   if (!BeginConversation()) return InternalError("no pipe for signals");
   const std::unique_ptr<LineEditor> editor = NewLineEditor();
+  Status closed;
   {
     ChatReader reader(*editor);
     bool over = false;
@@ -115,14 +116,16 @@ Result<int> RunChat(const ChatFlags& flags) {
       KeepAndGoOn(*talk);
     }
     Converse(*talk, reader, over);
+    closed = talk->Close();
     // What cannot be kept in one place may be in another.
-    if (const Status closed = talk->Close(); !closed.ok() && !Terminated() && PrintedAll()) {
+    if (!closed.ok() && !Terminated() && PrintedAll()) {
       Note(Printable(closed.message()) + "\n/save FILE keeps the conversation elsewhere; it is lost where you end without\n");
       over = false;
       Converse(*talk, reader, over);
+      closed = talk->Close();
     }
   }
-  TALLY_RETURN_IF_ERROR(talk->Close());
+  TALLY_RETURN_IF_ERROR(closed);
   return Terminated() ? InterruptExitCode() : 0;
 }
 

@@ -45,7 +45,8 @@ ChatInput ChatReader::Read() {
 
 ChatInput ChatReader::ReadRest(std::string text, bool block) {
   const std::string_view more = block ? kQuotes : "\\";
-  bool empty_first = block && text.empty();  // """ alone on its line adds none
+  bool empty_first = block && text.empty();               // """ alone on its line adds none,
+  if (block && text.starts_with('\n')) text.erase(0, 1);  // pasted or typed
   while (text.ends_with(more) != block) {
     if (!block) text.pop_back();
     TypedLine line = editor_.Read(kMore);

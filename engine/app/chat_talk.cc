@@ -66,7 +66,7 @@ Status Talk::FindFormat(ChatRequest request, const Model& model) {
   TALLY_ASSIGN_OR_RETURN(source_, FindTemplate(flags_, model, !request.tools.empty()));
   const bool from_file = flags_.chat_template && FindChatTemplate(*flags_.chat_template) == nullptr;  // which is run as it is
   TALLY_ASSIGN_OR_RETURN(format_, MakeChatFormat(source_, /*native=*/!from_file));
-  // A template that cannot work must not wait for the first message. That of a session has been tried, with the session's variables.
+  // A template that cannot work must not wait for the first message. With a session it is tried when that is read, with its variables.
   if (SessionIsThere()) return {};
   request.messages.push_back({.role = "user", .content = "Hello"});
   return format_->Render(request).status();
@@ -92,7 +92,11 @@ Status Talk::OpenSession(const ChatRequest& request) {
   if (request.thinking) settings.thinking = request.thinking;
   for (const auto& [name, value] : request.variables) settings.variables[name] = value;
   if (!request.messages.empty()) SetSystemPrompt(request.messages.front().content);
-  return {};
+  // The model's own template has been tried by a session that has messages; another one is, where a user's message can come next.
+  const bool begun = LastUser(messages()) != messages().end();
+  const bool answered = begun && messages().back().role == "assistant" && messages().back().tool_calls.empty();
+  if (begun && !(flags_.chat_template && answered)) return {};
+  return PromptOf({{.role = "user", .content = "Hello"}}).status();
 }
 
 Result<std::vector<PromptSegment>> Talk::PromptOf(const std::vector<ChatMessage>& messages) {
@@ -247,9 +251,8 @@ Status Talk::Save(const std::string& path) const {
 
 Status Talk::Keep() {
   if (!flags_.session || messages() == kept_) return {};
-  TALLY_RETURN_IF_ERROR(conversation_->SaveMessages(*flags_.session));
-  kept_ = messages();
-  return {};
+  kept_ = messages();  // also where the file cannot be written: that is said once
+  return conversation_->SaveMessages(*flags_.session);
 }
 
 Status Talk::Close() const { return flags_.session ? conversation_->Save(*flags_.session) : Status(); }

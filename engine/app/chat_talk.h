@@ -84,7 +84,7 @@ class Talk {
   std::shared_ptr<const ChatFormat> format_;
   std::unique_ptr<Conversation> conversation_;
   std::vector<ChatMessage> results_;  // of tools, until all are there
-  std::vector<ChatMessage> kept_;     // in the file of --session
+  std::vector<ChatMessage> kept_;     // last seen by Keep
   std::optional<LastTurn> last_;
   uint64_t draws_ = 0;  // answers that were drawn: each has a seed of its own
 };

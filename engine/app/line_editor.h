@@ -16,8 +16,8 @@ struct TypedLine {
     kInterrupted,  // Ctrl-C, which is taken, or a signal that asks for an end
   };
   Kind kind = Kind::kEnd;
-  std::string text =
-      {};  // without its end; of an interrupted line what had been typed, where that is known; with '\n' where pasted
+  // Without its end; a paste may hold '\n'. Of an interrupted line what had been typed, where that is known.
+  std::string text = {};
 };
 
 class LineEditor {

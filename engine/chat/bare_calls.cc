@@ -36,6 +36,12 @@ bool BareCallParser::MayBeCalls() {
   return true;
 }
 
+// Of a call in Python.
+bool BareCallParser::MayNameTool(std::string_view body) const {
+  const size_t bracket = body.find('(');
+  return bracket == body.npos ? tools_.AnyBeginsWith(body) : tools_.Has(body.substr(0, bracket));
+}
+
 // Goes behind the next character between calls, or begins a call.
 bool BareCallParser::StepBetween() {
   const char c = text_[at_];
@@ -51,7 +57,7 @@ bool BareCallParser::StepBetween() {
         next_ = Next::kJson;
         return true;
       }
-      if (c == '[' && lists_ && next_ == Next::kAny) next_ = Next::kItem;
+      if (c == '[' && next_ == Next::kAny) next_ = Next::kItem;
       ++at_;
       return c == ';' || next_ == Next::kItem;
     case Next::kItem:
@@ -71,7 +77,7 @@ bool BareCallParser::StepBetween() {
 bool BareCallParser::StepCall() {
   const std::string_view body = std::string_view(text_).substr(at_);
   const bool json = scanner_->body() == CallBody::kJson;
-  if (json && !MayBeginCall(body)) return false;
+  if (!(json ? MayBeginCall(body) : MayNameTool(body))) return false;
   const CallScanner::Found found = scanner_->Scan(body);
   if (found == CallScanner::Found::kMore) return true;
   if (found == CallScanner::Found::kNoCall) return false;

@@ -13,16 +13,17 @@
 #include "engine/chat/call_scanner.h"
 #include "engine/chat/marks.h"
 #include "engine/chat/output.h"
+#include "engine/chat/tool_types.h"
 
 namespace tally {
 
-// Holds an answer back while it can still be such calls, and leaves every other answer to another parser. So does a call whose arguments
-// are not well-formed.
+// Holds an answer back while it can still be such calls, and leaves every other answer to another parser: also one of calls whose
+// arguments are not well-formed.
 class BareCallParser final : public OutputParser {
  public:
-  // `format` must outlive the parser. `lists`: whether lists in Python are calls.
-  BareCallParser(const CallFormat& format, bool lists, std::unique_ptr<OutputParser> others)
-      : format_(format), lists_(lists), others_(std::move(others)) {}
+  // `format` must outlive the parser. Calls in Python are of `tools` alone.
+  BareCallParser(const CallFormat& format, ToolTypes tools, std::unique_ptr<OutputParser> others)
+      : format_(format), tools_(std::move(tools)), others_(std::move(others)) {}
   void Push(OutputPiece piece, std::vector<OutputPart>* parts) override;
   void Finish(std::vector<OutputPart>* parts) override;
 
@@ -36,13 +37,14 @@ class BareCallParser final : public OutputParser {
     kEnd,        // nothing: the list has ended
   };
   bool MayBeCalls();
+  bool MayNameTool(std::string_view body) const;
   bool StepBetween();
   bool StepCall();
   bool IsCalls() const { return !scanner_ && (next_ == Next::kJson || next_ == Next::kEnd); }
   void HandOver(std::vector<OutputPart>* parts);
 
   const CallFormat& format_;
-  const bool lists_;
+  const ToolTypes tools_;
   const std::unique_ptr<OutputParser> others_;
   const MarkSet no_stops_;
   bool undecided_ = true;

@@ -39,7 +39,7 @@ bool CallScanner::Heads(char c) const {
   switch (body_) {
     case CallBody::kNamed: return past_head_mark_ || !IsSpace(c);
     case CallBody::kBraced: return at_ < kBracedBegin.size() ? c == kBracedBegin[at_] : !IsSpace(c);
-    case CallBody::kPython: return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
+    case CallBody::kPython: return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-';
     default: return false;
   }
 }

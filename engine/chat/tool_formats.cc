@@ -162,9 +162,10 @@ std::string_view AnswerSyntaxName(const AnswerSyntax& syntax) { return syntax.ca
 std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt,
                                               const std::vector<std::string>& tools) {
   const bool thinks = Trimmed(prompt).ends_with(syntax.thinking->tags.begin);
-  auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, thinks, ToolTypes(tools));
+  ToolTypes types(tools);
+  auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, thinks, types);
   if (!syntax.calls->bare || thinks) return tagged;
-  return std::make_unique<BareCallParser>(*syntax.calls, !tools.empty(), std::move(tagged));
+  return std::make_unique<BareCallParser>(*syntax.calls, std::move(types), std::move(tagged));
 }
 
 }  // namespace tally

@@ -72,9 +72,10 @@ ToolTypes::ToolTypes(const std::vector<std::string>& tools) {
     const Result<OrderedJson> tool = ParseLimitedJson(text, "tool");
     if (!tool.ok()) continue;  // Render refuses it
     const OrderedJson *function = Member(&*tool, "function"), *name = Member(function, "name");
-    const OrderedJson* properties = Member(Member(function, "parameters"), "properties");
-    if (name == nullptr || !name->is_string() || properties == nullptr || !properties->is_object()) continue;
+    if (name == nullptr || !name->is_string()) continue;
     auto& types = tools_[name->get<std::string>()];
+    const OrderedJson* properties = Member(Member(function, "parameters"), "properties");
+    if (properties == nullptr || !properties->is_object()) continue;
     for (const auto& [parameter, schema] : properties->items()) types[parameter] = Declared(schema);
   }
 }
@@ -84,6 +85,11 @@ JsonTypes ToolTypes::Of(std::string_view tool, std::string_view parameter) const
   if (types == tools_.end()) return 0;
   const auto found = types->second.find(parameter);
   return found == types->second.end() ? JsonTypes{0} : found->second;
+}
+
+bool ToolTypes::AnyBeginsWith(std::string_view text) const {
+  const auto first = tools_.lower_bound(text);
+  return first != tools_.end() && first->first.starts_with(text);
 }
 
 std::string BareTextToJson(std::string_view text, JsonTypes declared) {

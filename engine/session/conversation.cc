@@ -64,9 +64,9 @@ class AnswerStream {
     parser_->Push({text, true}, &parts_);
   }
   // Nine letters and digits, as templates of Mistral demand, and new to the conversation: call00001.
-  std::string NewCallId() const {
-    for (size_t n = 1;; ++n) {
-      const std::string digits = std::to_string(n);
+  std::string NewCallId() {
+    for (;; ++next_call_) {
+      const std::string digits = std::to_string(next_call_);
       std::string id = "call" + std::string(5 - std::min<size_t>(5, digits.size()), '0') + digits;
       if (!call_ids_.contains(id)) return id;
     }
@@ -102,6 +102,7 @@ class AnswerStream {
   const TurnOptions& options_;
   StopFilter stops_;
   std::set<std::string> call_ids_;  // of the history and of this answer
+  size_t next_call_ = 1;            // ids of those before it are taken
   StreamingDecoder decoder_;
   std::vector<OutputPart> parts_;  // not delivered yet
   ChatAnswer answer_;

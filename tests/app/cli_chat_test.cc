@@ -152,6 +152,8 @@ TEST_F(CliChat, ASessionGoesOn) {
   EXPECT_GE(second.at("reused_tokens"), first.at("prompt_tokens"));
   EXPECT_EQ(second.at("reused_tokens").get<size_t>() + second.at("prompt_tokens").get<size_t>(),
             second.at("prompt_token_ids").size());
+  const std::string refusing = Template("no.jinja", "{{ raise_exception('never') }}");
+  ExpectAdvice({"chat", "-p", "a", "--session", file, "--chat-template", refusing}, {"never"});
   std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
   ExpectAdvice({"chat", "-p", "a", "--session", file}, {file});
   ExpectAdvice({"chat", "-p", "a", "--session", folder_ / "none/talk"}, {"none/talk"});
@@ -251,10 +253,14 @@ TEST_F(CliChat, MessagesOfSeveralLines) {
   EXPECT_NE(t.Enter("a\tb").find(R"("a\tb"<|turn|>)"), std::string::npos) << t.shown();
   EXPECT_NE(t.Enter("//quit").find(R"("/quit"<|turn|>)"), std::string::npos) << t.shown();
   // Pasted, at terminals that mark it: control characters but tabs and line ends are dropped.
+  EXPECT_TRUE(t.pastes_marked());
   t.Type("(\x1b[200~a\tb\r\rc\x04\x1b[31m\xc3\xa9\r\x1b[201~");
   EXPECT_NE(t.Enter(")").find("\"(a\\tb\\n\\nc[31m\xc3\xa9)\"<|turn|>"), std::string::npos) << t.shown();
+  t.Type("\x1b[200~\"\"\"\rone\rtwo\"\"\"\x1b[201~");
+  EXPECT_NE(t.Enter("").find(R"("one\ntwo"<|turn|>)"), std::string::npos) << t.shown();
   t.Type("\x04");  // Ctrl-D
   EXPECT_EQ(t.End(), 0);
+  EXPECT_FALSE(t.pastes_marked());
 }
 
 TEST_F(CliChat, CtrlCStopsTheAnswerOnly) {

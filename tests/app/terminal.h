@@ -81,6 +81,7 @@ class Terminal {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
   const std::string& shown() const { return shown_; }
+  bool pastes_marked() const { return pastes_marked_; }  // what was asked for last
 
  private:
   // False: nothing comes any more.
@@ -92,14 +93,16 @@ class Terminal {
     if (n <= 0) return false;
     shown_.append(piece, static_cast<size_t>(n));
     // Whether pastes are to be marked is nothing that is shown.
-    for (const char* const mode : {"\x1b[?2004h", "\x1b[?2004l"}) {
-      for (size_t at; (at = shown_.find(mode, seen_)) != shown_.npos;) shown_.erase(at, 8);
+    for (size_t at; (at = shown_.find("\x1b[?2004", seen_)) < shown_.size() && at + 8 <= shown_.size();) {
+      pastes_marked_ = shown_[at + 7] == 'h';
+      shown_.erase(at, 8);
     }
     return true;
   }
 
   int master_ = -1;
   pid_t pid_ = 0;
+  bool pastes_marked_ = false;
   std::string shown_;
   size_t seen_ = 0;
 };

@@ -39,7 +39,9 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
   static constexpr std::string_view kApertus = "<|tools_prefix|><|inner_prefix|>", kLlama4 = "<|header_start|>ipython",
                                     kCommand = "<|START_ACTION|><|START_THINKING|>";
   static const std::vector<std::string> kTools = {
-      ToolOfTypes({{"zip", R"({"type": "string"})"}, {"n", R"({"type": "integer"})"}, {"tags", R"({"type": "array"})"}})};
+      ToolOfTypes({{"zip", R"({"type": "string"})"}, {"n", R"({"type": "integer"})"}, {"tags", R"({"type": "array"})"}}),
+      R"({"function": {"name": "g"}})", R"({"function": {"name": "a.b"}})", R"({"function": {"name": "get_weather"}})",
+      R"({"function": {"name": "get-time"}})"};
   static const std::vector<AnswerSample> kSamples = {
       {"none", "", "Just text.\n  <b>1 < 2</b> [x]\n", "Just text.\n  <b>1 < 2</b> [x]\n", "", {}},
       {"none", "", "<think>\nHm.\n</think>\n\nYes.", "Yes.", "Hm.", {}},
@@ -339,6 +341,8 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "<|header_start|>assistant<|header_end|>\n\n",
        kTools},
       {"Llama 4", kLlama4, "[f(a=1)]", "[f(a=1)]", "", {}},  // without tools
+      {"Llama 4", kLlama4, "[get(a=1)]", "[get(a=1)]", "", {}, "", kTools},
+      {"Llama 4", kLlama4, "[get-time(), f()]", "", "", {{"", "get-time", "{}"}, {"", "f", "{}"}}, "", kTools},
       {"Llama 4",
        kLlama4,
        "Now:\n<|python_start|>[f(a=1), g()]<|python_end|>",
