@@ -28,8 +28,10 @@ using JsonScalar = std::variant<std::nullptr_t, bool, int64_t, uint64_t, double,
 class JsonHandler {
  public:
   virtual ~JsonHandler() = default;
+  // NOLINTBEGIN(performance-unnecessary-value-param): a handler may keep them
   virtual Status Key(std::string /*key*/) { return {}; }
   virtual Status Scalar(JsonScalar /*value*/) { return {}; }
+  // NOLINTEND(performance-unnecessary-value-param)
   virtual Status Begin(bool /*object*/) { return {}; }  // an object, or an array
   virtual Status End() { return {}; }
 };
