@@ -85,6 +85,14 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
   Status status_;
 };
 
+class Nobody : public JsonHandler {
+ public:
+  Status Key(std::string) override { return {}; }
+  Status Scalar(JsonScalar) override { return {}; }
+  Status Begin(bool) override { return {}; }
+  Status End() override { return {}; }
+};
+
 }  // namespace
 
 Status ParseJson(const std::string& place, std::string_view text, const JsonLimits& limits, JsonHandler& handler) {
@@ -97,6 +105,11 @@ Status ParseJson(const std::string& place, std::string_view text, const JsonLimi
   if (ok) return {};
   if (adapter.status().ok()) return InternalError(place + ": the JSON parser stopped without a reason");
   return Status(adapter.status().code(), place + ": " + adapter.status().message());
+}
+
+Status CheckJson(const std::string& place, std::string_view text, const JsonLimits& limits) {
+  Nobody nobody;
+  return ParseJson(place, text, limits, nobody);
 }
 
 }  // namespace tally

@@ -28,23 +28,22 @@ using JsonScalar = std::variant<std::nullptr_t, bool, int64_t, uint64_t, double,
 class JsonHandler {
  public:
   virtual ~JsonHandler() = default;
-  // NOLINTBEGIN(performance-unnecessary-value-param): a handler may keep them
-  virtual Status Key(std::string /*key*/) { return {}; }
-  virtual Status Scalar(JsonScalar /*value*/) { return {}; }
-  // NOLINTEND(performance-unnecessary-value-param)
-  virtual Status Begin(bool /*object*/) { return {}; }  // an object, or an array
-  virtual Status End() { return {}; }
+  virtual Status Key(std::string key) = 0;
+  virtual Status Scalar(JsonScalar value) = 0;
+  virtual Status Begin(bool object) = 0;  // an object, or an array
+  virtual Status End() = 0;
 };
 
 // No document is built. kBadInput, one line: `place` (a file's name, or what the text is), and what is wrong: no JSON, beyond the
 // limits, a key that an object has twice; errors of the handler.
 Status ParseJson(const std::string& place, std::string_view text, const JsonLimits& limits, JsonHandler& handler);
+// Without a handler.
+Status CheckJson(const std::string& place, std::string_view text, const JsonLimits& limits);
 
 // The document, as a nlohmann::basic_json. Nothing of it is made before the whole text has been found good. kBadInput: as ParseJson.
 template <class Json>
 Result<Json> ReadJson(const std::string& place, std::string_view text, const JsonLimits& limits) {
-  JsonHandler nobody;
-  TALLY_RETURN_IF_ERROR(ParseJson(place, text, limits, nobody));
+  TALLY_RETURN_IF_ERROR(CheckJson(place, text, limits));
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 

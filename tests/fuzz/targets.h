@@ -32,9 +32,10 @@ extern const Target kTokenList;      // the lists of token ids of the command li
 extern const Target kHarmonyOutput;  // pieces of an answer in harmony
 extern const Target kHarmonyPrompt;  // a tool, variables and messages, rendered as harmony
 extern const Target kAnswers;        // output of models in every format of calls and thinking
+extern const Target kSession;        // session files
 
 inline constexpr const Target* kTargets[] = {
-    &kGguf, &kGgufSplit, &kSafetensors, &kHuggingFace, &kCountedConfig, &kTokenizerGguf, &kTokenizerJson, &kRanks,
-    &kText, &kPattern,   &kNpy,         &kJinja,       &kTokenList,     &kHarmonyOutput, &kHarmonyPrompt, &kAnswers};
+    &kGguf,    &kGgufSplit, &kSafetensors, &kHuggingFace, &kCountedConfig, &kTokenizerGguf, &kTokenizerJson, &kRanks,  &kText,
+    &kPattern, &kNpy,       &kJinja,       &kTokenList,   &kHarmonyOutput, &kHarmonyPrompt, &kAnswers,       &kSession};
 
 }  // namespace tally::fuzz

@@ -65,7 +65,7 @@ class FakeModel final : public Model {
   books::NotRun not_run_;
 };
 
-class FakeEngine final : public Engine {
+class FakeEngine : public Engine {
  public:
   explicit FakeEngine(int32_t vocab, int64_t context = 64) : model_(std::make_shared<FakeModel>()) {
     model_->recipe_.vocab = vocab;
