@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# tally_unity(TARGET): its files are compiled six at a time, as if they were one, so that JSON's and CLI11's headers, and what comes of
+# tally_unity(TARGET): its files are compiled several at a time, as if they were one, so that JSON's and CLI11's headers, and what comes of
 # their templates, are compiled less often.
 function(tally_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TALLY_UNITY_BATCH})
 endfunction()
 
 # tally_node(NAME base DIRS folder... FILES pattern... DEPS target...): one node of the design's graph
@@ -27,8 +27,12 @@ function(tally_node)
   if(TALLY_UNITY AND NOT N_NAME MATCHES "^(machine|kernels|models|page)$")
     tally_unity(${target})
   endif()
-  # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it.
-  if(TALLY_SANITIZE AND NOT TALLY_FUZZ AND NOT N_NAME MATCHES "^(base|machine|kernels|ledger|weights|exec|graph)$")
+  # What no token waits for is worth less optimising, which would take a third of its time again.
+  if(N_NAME MATCHES "^(recipe|books|chat|hub|page|models|catalog)$")
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+  # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it, and what is fuzzed.
+  if(TALLY_SANITIZE AND NOT N_NAME MATCHES "^(base|machine|kernels|ledger|weights|exec|graph|inventory|loaders|text|chat)$")
     target_compile_options(${target} PRIVATE -O0)
     set_source_files_properties(${PROJECT_SOURCE_DIR}/engine/studies/synth_noise.cc ${PROJECT_SOURCE_DIR}/engine/hub/digest.cc PROPERTIES COMPILE_OPTIONS -O1)
   endif()

@@ -3,9 +3,10 @@ option(TALLY_BUILD_TESTS "Build the tests" ON)
 option(TALLY_BUILD_BENCH "Build the benchmarks" ON)
 option(TALLY_WERROR "Treat warnings as errors" OFF)
 set(TALLY_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined or thread")
-option(TALLY_FUZZ "Build the libFuzzer targets (clang; the preset fuzz)" OFF)
-# Headers, and what comes of their templates, are much of the time. Off where files are edited or read one by one.
+option(TALLY_FUZZ "Build the libFuzzer targets (clang; the preset asan-ubsan-clang)" OFF)
+# Headers, and what comes of their templates, are much of the time. Off where files are edited one by one.
 option(TALLY_UNITY "Compile several files of a node as one, and precompile what tests include" ON)
+set(TALLY_UNITY_BATCH 6 CACHE STRING "Files compiled as one")
 set(TALLY_TEAM "openmp" CACHE STRING "What the team of threads is made of: openmp, or std (for the thread sanitizer)")
 
 set(CMAKE_CXX_STANDARD 20)
@@ -33,8 +34,9 @@ if(TALLY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND NOT TALLY_CCACHE_WORKS)
   endif()
 endif()
 if(TALLY_CCACHE_WORKS AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # It asks for this where headers are precompiled.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TALLY_CCACHE})
+  # It asks for the first where headers are precompiled. With the others every clone of the repository shares what was compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+    CCACHE_NOHASHDIR=1 ${TALLY_CCACHE})
 endif()
 
 # Multiply-adds that are meant are written as such (hn::MulAdd, std::fma), so that results do not depend on the optimiser.

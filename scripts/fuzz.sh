@@ -11,9 +11,11 @@ seconds=${1:-60}
 shift || true
 can_fuzz || die "fuzz.sh: no clang++ with libFuzzer here (scripts/install_deps.sh --ci installs it)"
 
-stage "configure (fuzz)" configure fuzz
-stage "build (fuzz)" cmake --build --preset fuzz
-bin=build/fuzz/tests/fuzz
+# The sanitizers' build, so that .ci/run compiles once for both.
+preset=asan-ubsan-clang
+stage "configure ($preset)" configure "$preset"
+stage "build (fuzz targets)" cmake --build --preset "$preset" --target fuzz
+bin=build/$preset/tests/fuzz
 finds=build/fuzz/finds
 if [ $# -gt 0 ]; then targets=("$@"); else mapfile -t targets < <("$bin/fuzz_seeds"); fi
 

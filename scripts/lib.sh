@@ -50,6 +50,16 @@ stage() {
   fi
 }
 
+# stage_in_time NAME COMMAND...: a stage that is left out, and named, where more than $time_limit seconds have passed.
+stage_in_time() {
+  if [ $SECONDS -le "$time_limit" ]; then
+    stage "$@"
+  else
+    stage_times+=("$(printf '%8s  %s' skipped "$1")")
+    printf '\n== %s: skipped, as %d s have passed\n' "$1" $SECONDS
+  fi
+}
+
 # All stages so far and their times.
 stage_summary() {
   printf '\n'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs clang-tidy over the libraries and the command (.clang-tidy says what it looks for), or over the files that are named: tests,
-# say, which would double its time. Goes by compile commands of its own, where each file stands for itself; nothing is built of them.
+# say, which would double its time. Goes by compile commands of its own; nothing is built of them.
 #
 # Left out: the Highway kernels. Such a file includes itself once for every instruction set, which takes the analyser minutes and
 # says everything six times. Of the team, the flavour on plain threads is read: clang has no omp.h unless libomp is installed.
@@ -10,11 +10,13 @@
 tool=$(find_clang_tool clang-tidy)
 [ -n "$tool" ] || die "tidy.sh: clang-tidy $clang_tools_version is not installed (scripts/install_deps.sh --ci installs it)"
 
-configure tidy
 if [ $# -gt 0 ]; then
+  configure tidy -DTALLY_UNITY=OFF -DTALLY_BUILD_TESTS=ON
   files=("$@")
 else
-  list=$(sources 'engine/*.cc' 'counters/*.cc' 'loaders/*.cc' 'models/*.cc' | xargs grep -L 'hwy/foreach_target\.h')
+  configure tidy
+  # Unity files where a node has them: a header that sixteen files include is read once.
+  list=$(sed -n 's/^ *"file": "\(.*\)",\?$/\1/p' build/tidy/compile_commands.json | sort -u | xargs grep -L 'hwy/foreach_target\.h')
   mapfile -t files <<<"$list"
 fi
 # Quiet but for what is found: "N warnings generated" counts what the system's headers have.

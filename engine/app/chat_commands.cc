@@ -16,7 +16,7 @@
 namespace tally::app {
 namespace {
 
-struct Command {
+struct ChatCommand {
   std::string_view name, arguments, description;
   void (*run)(Talk& talk, const std::string& arguments);  // null: ends the conversation
 };
@@ -101,7 +101,7 @@ void Tool(Talk& talk, const std::string& arguments) {
 
 void Help(Talk& talk, const std::string& arguments);
 
-constexpr Command kCommands[] = {
+constexpr ChatCommand kCommands[] = {
     {"help", "", "this list", Help},
     {"reset", "", "begin anew; the system prompt stays", Reset},
     {"system", "[TEXT]", "set the system prompt, or show it", System},
@@ -123,7 +123,7 @@ void Help(Talk&, const std::string&) {
   constexpr size_t kDescriptions = 22;  // their column
   const size_t width = OutputWidth(0);
   std::string text;
-  for (const Command& command : kCommands) {
+  for (const ChatCommand& command : kCommands) {
     const std::string title =
         "  /" + std::string(command.name) + (command.arguments.empty() ? "" : " ") + std::string(command.arguments);
     text += Paragraph(title, command.description, width, kDescriptions);
@@ -137,7 +137,7 @@ void Help(Talk&, const std::string&) {
 void NoteUnknown(const std::string& name) {
   std::vector<std::string> names;
   std::string list;
-  for (const Command& command : kCommands) {
+  for (const ChatCommand& command : kCommands) {
     names.emplace_back(command.name);
     list += (list.empty() ? "/" : ", /") + names.back();
   }
@@ -155,7 +155,7 @@ bool RunChatCommand(Talk& talk, const std::string& line) {
     if (name == other) name = ours;
   }
   arguments.resize(arguments.find_last_not_of(" \t") + 1);
-  const auto* const command = std::ranges::find(kCommands, name, &Command::name);
+  const auto* const command = std::ranges::find(kCommands, name, &ChatCommand::name);
   if (command == std::end(kCommands)) {
     NoteUnknown(name);
     return true;

@@ -76,7 +76,7 @@ Rewritten Rewrite(const std::string& gguf, DType type, const TempFolder& folder)
 }
 
 struct Case {
-  const char* golden;  // or the name of a built-in model: one layer of it, random weights
+  const char* golden;  // or "gpt2": a layer of it, random weights
   DType type;
   double bound;  // of a logit's error with the default activations, as a share of the largest logit
 };
@@ -93,12 +93,13 @@ class QuantisedTest : public testing::TestWithParam<Case> {
       return;
     }
     for (int32_t i = 0; i < 20; ++i) ids_.push_back(i * i * 7 % 320);
+    const std::string config = folder_ / "config.json", path = folder_ / "synth.gguf";
+    std::ofstream(config) << R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 512, "n_inner": 1024,
+        "n_head": 8, "n_layer": 1, "n_positions": 1024, "vocab_size": 320, "layer_norm_epsilon": 1e-5,
+        "activation_function": "gelu_new"})";
     SynthOptions options;
     options.type = DType::kF32;
-    options.layers = 1;
-    options.vocab = 320;
-    const std::string path = folder_ / "synth.gguf";
-    const Result<SynthReport> written = Synthesize(name, path, options);
+    const Result<SynthReport> written = Synthesize(config, path, options);
     ASSERT_TRUE(written.ok()) << written.status().message();
     model_ = Rewrite(path, GetParam().type, folder_);
   }

@@ -3,6 +3,7 @@
 // the project's shared goldens, in each format.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -29,13 +30,22 @@ std::vector<std::string> FoldersWith(const std::string& file, const std::string&
   return found;
 }
 
+// Fixtures of families that are refused, by name, until they run: then this fails and they leave the list.
+const std::vector<std::string> kRefused = {"mamba2", "nemotronh", "qwen3_5"};
+
 TEST(Shared, FixturesOfTransformers) {
   const std::string fixtures = kShared + "fixtures-hf";
   if (!fs::exists(fixtures)) GTEST_SKIP() << fixtures << " is absent";
   const auto folders = FoldersWith("logits.json", fixtures);
-  EXPECT_GE(folders.size(), 23u);
+  EXPECT_GE(folders.size(), 26u);
   for (const std::string& folder : folders) {
     SCOPED_TRACE(folder);
+    if (std::ranges::count(kRefused, fs::path(folder).filename().string()) > 0) {
+      const auto model = LoadModel(folder, Exact());
+      ASSERT_FALSE(model.ok());
+      EXPECT_NE(model.status().message().find("not supported"), std::string::npos) << model.status().message();
+      continue;
+    }
     std::ifstream file(folder + "/logits.json");
     const nlohmann::json json = nlohmann::json::parse(file);
     Opened opened = Open(folder, Exact());

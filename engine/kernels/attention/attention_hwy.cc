@@ -243,7 +243,7 @@ class TileRun {
     }
   }
 
-  HWY_INLINE void ScoreGroups(PositionRange groups, int64_t first, int64_t queries) {
+  HWY_NOINLINE void ScoreGroups(PositionRange groups, int64_t first, int64_t queries) {
     using Factor = typename Keys::Factor;
     const Factor* q = reinterpret_cast<const Factor*>(w_.q) + first;
     float* p = w_.p + first * kKvBlock;
@@ -262,7 +262,7 @@ class TileRun {
     }
   }
 
-  HWY_INLINE void SoftmaxRow(int64_t r, Ahead ahead) {
+  HWY_NOINLINE void SoftmaxRow(int64_t r, Ahead ahead) {
     const PositionRange lanes = Lanes(r);
     const bool change = op_.softcap != 0 || !op_.slopes.empty();
     for (int64_t i = r * group_; i < (r + 1) * group_; ++i) {
@@ -295,7 +295,7 @@ class TileRun {
   }
 
   // Lanes that all of the queries see. With pairs they are whole groups.
-  HWY_INLINE void AddValues(PositionRange lanes, int64_t first, int64_t queries, const ValueSums& sums) {
+  HWY_NOINLINE void AddValues(PositionRange lanes, int64_t first, int64_t queries, const ValueSums& sums) {
     const ValueSums to = sums.From(first, 0, v_padded_);
     const typename V::Factor* p = Factors(first);
     if constexpr (Vectors::kDirectValues) {
@@ -325,7 +325,7 @@ class TileRun {
   }
 
   // Lanes of one row.
-  HWY_INLINE void AddRowValues(PositionRange lanes, int64_t r, const ValueSums& sums) {
+  HWY_NOINLINE void AddRowValues(PositionRange lanes, int64_t r, const ValueSums& sums) {
     if constexpr (kPairs) {
       // A group of which some lanes are masked is copied, with zeros in these.
       const int64_t begin = (lanes.begin + kUnit - 1) / kUnit * kUnit, end = lanes.end / kUnit * kUnit;

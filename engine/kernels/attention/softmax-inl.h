@@ -36,7 +36,7 @@ HWY_INLINE VF ExpOfNegative(VF x) {
 }
 
 // Soft cap, then slope, of the scores p[0 .. n), n a multiple of kUnit. `distance`: position of p[0] less the query's.
-HWY_INLINE void ChangeScores(float* HWY_RESTRICT p, int64_t n, float softcap, float slope, int64_t distance) {
+HWY_NOINLINE void ChangeScores(float* HWY_RESTRICT p, int64_t n, float softcap, float slope, int64_t distance) {
   for (int64_t i = 0; i < n; i += kLanes) {
     VF s = hn::LoadU(kF32, p + i);
     if (softcap != 0) s = hn::Mul(hn::Set(kF32, softcap), Tanh(kF32, hn::Mul(s, hn::Set(kF32, 1 / softcap))));
@@ -49,7 +49,7 @@ HWY_INLINE void ChangeScores(float* HWY_RESTRICT p, int64_t n, float softcap, fl
 // their sum and sets `max`. Masked lanes in the first and last group of 16 get the score -inf, whose exp is exactly 0. Prefetches
 // two lines a group.
 template <class A>
-HWY_INLINE float BlockSoftmax(float* p, PositionRange lanes, typename A::Factor* factors, float& max, const Ahead& ahead) {
+HWY_NOINLINE float BlockSoftmax(float* p, PositionRange lanes, typename A::Factor* factors, float& max, const Ahead& ahead) {
   const int64_t first = lanes.begin / kUnit * kUnit, last = (lanes.end + kUnit - 1) / kUnit * kUnit;
   for (int64_t i = first; i < lanes.begin; ++i) p[i] = -std::numeric_limits<float>::infinity();
   for (int64_t i = lanes.end; i < last; ++i) p[i] = -std::numeric_limits<float>::infinity();
@@ -82,8 +82,8 @@ HWY_INLINE float BlockSoftmax(float* p, PositionRange lanes, typename A::Factor*
 constexpr float kNoMaximum = std::numeric_limits<float>::lowest();
 
 // Merges `queries` pairs (max, sum), rounded up to 16, into (into_max, into_sum), and sets the factors a of O and b of o.
-HWY_INLINE void MergeSums(int64_t queries, const float* max, const float* sum, float* into_max, float* into_sum, float* a,
-                          float* b) {
+HWY_NOINLINE void MergeSums(int64_t queries, const float* max, const float* sum, float* into_max, float* into_sum, float* a,
+                            float* b) {
   const VF one = hn::Set(kF32, 1.0f);
   for (int64_t i = 0; i < queries; i += kLanes) {
     const VF m = hn::LoadU(kF32, max + i), old = hn::LoadU(kF32, into_max + i);
@@ -98,7 +98,7 @@ HWY_INLINE void MergeSums(int64_t queries, const float* max, const float* sum, f
 }
 
 // into = into a + o b
-HWY_INLINE void MergeOutputs(int64_t padded, const float* HWY_RESTRICT o, float a, float b, float* HWY_RESTRICT into) {
+HWY_NOINLINE void MergeOutputs(int64_t padded, const float* HWY_RESTRICT o, float a, float b, float* HWY_RESTRICT into) {
   const VF x = hn::Set(kF32, a), y = hn::Set(kF32, b);
   for (int64_t d = 0; d < padded; d += kLanes) {
     hn::StoreU(hn::MulAdd(hn::LoadU(kF32, into + d), x, hn::Mul(hn::LoadU(kF32, o + d), y)), kF32, into + d);

@@ -36,12 +36,14 @@ HWY_INLINE void AddByteProducts(VU8 w, hn::Vec<DI8> x, VI& sum) {
 #endif
 }
 
-// Tokens per microkernel call, limited by the registers for their sums.
+// Tokens per microkernel call, limited by the registers for their sums. SSE2 has no maddubs, is next to no processor's best target,
+// and its emulation takes the compiler longest: one.
 template <class F, ByteDot kDot>
-inline constexpr int kInt8SubTile = kDot != ByteDot::kNone ? 6
-                                    : kLanes >= 16         ? 4
-                                    : F::kWide             ? 3
-                                                           : 6;
+inline constexpr int kInt8SubTile = HWY_TARGET == HWY_SSE2   ? 1
+                                    : kDot != ByteDot::kNone ? 6
+                                    : kLanes >= 16           ? 4
+                                    : F::kWide               ? 3
+                                                             : 6;
 
 // FLOPs per output of a block of 32 k beyond the useful 2 * 32:
 //   wide              products 16  each of 8 steps takes 10 for the useful 8: 4 products + 2 adds, widening 2 products + 1 add, 1
