@@ -108,6 +108,10 @@ std::string JsonArguments(const Members& members, std::string_view rest, bool en
 
 std::optional<ToolCall> ReadJsonCall(const CallFormat& format, const ToolTypes& types, std::string_view text, bool ended,
                                      bool may_be_wrapped = true) {
+  if (text.starts_with("{{")) {  // as templates show it that escape braces once too often
+    ended = ended && text.ends_with("}}");
+    text = text.substr(1, text.size() - (ended ? 2 : 1));
+  }
   const std::string body = ended ? DictionaryToJson(text) : std::string(text);
   const JsonObject object = ReadJsonObject(body);
   const bool holds = std::ranges::any_of(object.members, HoldsArguments);

@@ -196,6 +196,7 @@ bool TaggedParser::Leaves(std::string_view mark) const {
   return mark == section_->marks.end && (called_ || SectionOf(mark) == nullptr);
 }
 
+// Calls and what may stand between them: behind a call also a '}', as models write one too many.
 bool TaggedParser::StepSection() {
   const std::string_view text = Rest();
   while (lead_ < text.size()) {
@@ -215,7 +216,7 @@ bool TaggedParser::StepSection() {
     if (fence == text.npos || word == Fit::kPart) return false;
     if (fence > 0) {
       lead_ += fence;
-    } else if (format_.between.find(text[lead_]) != text.npos) {
+    } else if (format_.between.find(text[lead_]) != text.npos || (called_ && text[lead_] == '}')) {
       ++lead_;
     } else if (word == Fit::kYes) {
       Take(Kind::kMark, std::exchange(lead_, 0) + format_.content_word.size());

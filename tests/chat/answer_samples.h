@@ -125,6 +125,13 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "Done.",
        "",
        {{"", "f", "{}"}, {"", "g", "{}"}}},
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>{{\"name\": \"f\", \"arguments\": {\"a\": 1}}}</tool_call><tool_call>{\"name\": \"g\", \"arguments\": {}}}"
+       "</tool_call>Done.",
+       "Done.",
+       "",
+       {{"", "f", R"({"a": 1})"}, {"", "g", "{}"}}},
       // Python, and strings that JSON would escape.
       {"Qwen/Hermes",
        kHermes,
