@@ -29,10 +29,14 @@ constexpr CallTags kInlineFunctionTags = {
     .value_end = "</parameter>",
     .end = "</function>",
 };
+// Behind the section's mark, which begins the call.
 constexpr CallTags kParamTags = {
-    // behind the section's mark, which is its beginning
-    .name_end = "\">",       .key_begin = "<param name=\"", .key_end = "\">",
-    .value_end = "</param>", .end = "</function>",          .cdata = true,
+    .name_end = "\">",
+    .key_begin = "<param name=\"",
+    .key_end = "\">",
+    .value_end = "</param>",
+    .end = "</function>",
+    .cdata = true,
 };
 constexpr CallTags kArgTags = {
     .name_end = "\n",

@@ -205,6 +205,21 @@ TEST(ToolFormats, WhatIsNoCallIsNotHeldBack) {
   EXPECT_EQ(shown, "<tool_call> is the mark");
 }
 
+TEST(ToolFormats, ThinkingIsHeldBackFromACallOn) {
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "<think>", {});
+  const auto pushed = [&](std::string_view text) {
+    std::vector<OutputPart> parts;
+    parser->Push({text}, &parts);
+    std::string shown;
+    for (const OutputPart& part : parts) shown += part.text;
+    return shown;
+  };
+  EXPECT_EQ(pushed("The <tool_call> mark"), "The <tool_call> mark");
+  EXPECT_EQ(pushed(". <tool_call>{\"name\": \"f\"}</tool_call>, or"), ".");
+  EXPECT_EQ(pushed(" not</think"), "");
+  EXPECT_EQ(pushed(">"), " <tool_call>{\"name\": \"f\"}</tool_call>, or not</think>");
+}
+
 TEST(ToolFormats, JsonAnswersOfLlamaAreNotHeldBack) {
   const auto parser = NewAnswerParser(DetectAnswerSyntax("<|start_header_id|>ipython"), "", {});
   std::vector<OutputPart> parts;
@@ -448,7 +463,7 @@ TEST(ToolFormats, AnyOutputIsTakenWhole) {
   SCOPED_TRACE("TALLY_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
   const std::vector<AnswerSample>& samples = AnswerSamples();
-  for (int i = 0; i < 5000 && !HasFailure(); ++i) {
+  for (int i = 0; i < 2000 && !HasFailure(); ++i) {
     const AnswerSample& sample = samples[random() % samples.size()];
     std::vector<std::string_view> own = {"<think>", "</think>"};  // half of the scraps are marks of the format
     for (const std::string_view token : ControlTokens()) {
