@@ -175,7 +175,8 @@ constexpr CallFormat kCallFormats[] = {
     {.name = "Gemma 4",
      .signs = {"<|tool_call>"},
      .sections = {{{{"<|tool_call>", "<tool_call|>"}, CallBody::kBraced}}},
-     .others = {"<|channel>thought", "<channel|>"},  // in content too: models end an answer with empty thinking, or with its end
+     // In content too: models end an answer with empty thinking or with its end, and calls with what the template writes next.
+     .others = {"<|channel>thought", "<channel|>", "<|tool_response>"},
      .quote = "<|\"|>"},
     {.name = "FunctionGemma",
      .signs = {"<start_function_call>"},
@@ -192,7 +193,7 @@ constexpr CallFormat kCallFormats[] = {
     {.name = "Command R7B",
      .signs = {"<|START_ACTION|>"},
      .sections = {{{{"<|START_ACTION|>", "<|END_ACTION|>"}}}},
-     .others = {"<|START_RESPONSE|>", "<|END_RESPONSE|>"}},
+     .others = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
     {.name = "Command-R+", .signs = {"<|CHATBOT_TOKEN|>", "Action:"}, .sections = {{{{"Action:", ""}}}}},
     {.name = "Granite",
      .signs = {"<|tool_call|>", "<|start_of_role|>"},

@@ -363,6 +363,7 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        {{"", "f", R"({"city":"New {York}","days":3,"ok":true,"in":{"a":["x",2]}})"}, {"", "now", "{}"}}},
       {"Gemma 4", kGemma4, "Hi.", "Hi.", "", {}, "<|turn>model\n<|channel>thought\n<channel|>"},
       {"Gemma 4", kGemma4, "Hi.<channel|>", "Hi.", "", {}},
+      {"Gemma 4", kGemma4, "<|tool_call>call:now{}<tool_call|><|tool_response>", "", "", {{"", "now", "{}"}}},
       {"Gemma 4", kGemma4, "Hi.<|channel>thought\n<channel|>", "Hi.", "", {}},
       {"FunctionGemma",
        "<start_function_call>",
@@ -506,6 +507,7 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "I will.",
        {{"0", "f", R"({"a": 1})"}}},
       {"Command R7B", kCommand, "<|START_RESPONSE|>Yes.<|END_RESPONSE|>", "Yes.", "", {}},
+      {"Command R7B", kCommand, "<|START_TEXT|>Yes.<|END_TEXT|>", "Yes.", "", {}},
 
       {"Granite", kGranite, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]", "", "", {{"", "f", R"({"a": 1})"}}},
       {"Granite", kGranite, "<think>Hm.</think>\n<response>Yes.</response>", "Yes.", "Hm.", {}},
