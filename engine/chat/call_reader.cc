@@ -58,13 +58,13 @@ bool IsKind(const JsonMember& member) {
   return kind == "function" || kind == "function_call" || kind == "tool_call" || kind == "tool_use";
 }
 
-// Whether it is the call's id, which then is in `id`.
+// Whether it is the call's id, which then is in `id`: a string, or a number.
 bool IsId(const JsonMember& member, std::string* id) {
   const std::string_view key = KeyOf(member);
   if (!member.ended || !id->empty() || (key != "id" && key != "tool_call_id" && key != "call_id")) return false;
-  *id = member.value.starts_with('"') || member.value.starts_with('\'') ? Unquoted(member.value) : std::string(member.value);
-  if (*id == "null") id->clear();
-  return true;
+  const std::string text = Unquoted(member.value);
+  *id = text.empty() && member.value.find_first_not_of("0123456789") == member.value.npos ? std::string(member.value) : text;
+  return !id->empty() || member.value == "null";
 }
 
 using Members = std::vector<const JsonMember*>;

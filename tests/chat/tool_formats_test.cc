@@ -331,6 +331,7 @@ TEST(ToolFormats, Malformed) {
        "<tool_call>{\"function\": {\"name\": \"f\"}, \"n\": 1}</tool_call>",
        "",
        {{"", "f", "{\"function\": {\"name\": \"f\"}, \"n\": 1}"}}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f\", \"id\": [1]}</tool_call>", "", {{"", "f", "{\"id\": [1]}"}}},
       {"<tool_call>", "<tool_call>```json and so", "<tool_call>```json and so", {}},
       {"<tool_call>", "<tool_call>```json\n{\"name\": \"f\"}\n```", "", {{"", "f", "{}"}}},
       {"<|tools_prefix|>", "<|tools_prefix|>[{\"f\": {}, \"g\": {}}]", "", {{"", "f", "{\"f\": {}, \"g\": {}}"}}},
