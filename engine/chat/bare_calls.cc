@@ -81,8 +81,10 @@ bool BareCallParser::StepCall() {
   const CallScanner::Found found = scanner_->Scan(body);
   if (found == CallScanner::Found::kMore) return true;
   if (found == CallScanner::Found::kNoCall) return false;
-  std::optional<ToolCall> call = ReadCall(format_, {}, scanner_->body(), body.substr(0, scanner_->at()), /*ended=*/!json);
-  if (!call || !call->arguments.starts_with('{')) return false;  // an object that has a name, say of a city
+  const std::string_view whole = body.substr(0, scanner_->at());
+  std::optional<ToolCall> call = ReadCall(format_, tools_, scanner_->body(), whole, true);
+  if (!call || !call->arguments.starts_with('{')) return false;
+  if (json && !tools_.Has(call->name) && !NamesArguments(whole)) return false;  // an object that has a name, say of a city
   if (!json && !IsJson(call->arguments)) return false;
   at_ += scanner_->at();
   scanner_.reset();

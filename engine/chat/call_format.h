@@ -20,7 +20,7 @@ struct ThinkingMarks {
 // How one call is written. JSON is understood in every section: a body that begins with '{' is JSON.
 enum class CallBody : uint8_t {
   kJson,    // {"name": NAME, "arguments": {...}}
-  kNamed,   // NAME, args_mark, {...}
+  kNamed,   // NAME, args_mark, {...}: other text up to the next mark is kept as the arguments
   kTagged,  // NAME and each argument between tags: CallTags
   kBraced,  // call:NAME{key:value, ...}: JSON with bare keys, strings between two `quote`
   kPython,  // NAME(key=value, ...)
@@ -34,6 +34,10 @@ struct CallTags {
   std::string_view value_begin = {}, value_end = {};
   std::string_view end = {};    // empty: the end of the section
   bool value_on_lines = false;  // a line feed after value_begin and one before value_end belong to the tags
+  bool cdata = false;           // a value may be <![CDATA[...]]>, in which value_end may stand
+  // Arguments that nest: element KEY> VALUE element /KEY>, where VALUE is text, or elements again: the members of an object, or items of a
+  // list that are all called "item". Then key and value tags are empty.
+  std::string_view element = {};
 };
 
 // Marks that open and close a section: a stretch in which there are calls and nothing else.
@@ -49,9 +53,11 @@ struct CallFormat {
   std::array<CallSection, 2> sections = {};  // unused ones have no begin
   std::string_view between = " \t\r\n[],";   // characters that may stand between calls: JSON and Python lists of calls are calls
   std::string_view unmarked = {};            // begins the body of a call whose section's begin is missing, as models leave it out
-  std::array<std::string_view, 2> others = {};  // further marks, which belong to neither content nor calls
+  std::array<std::string_view, 4> others = {};  // further marks, which belong to neither content nor calls
 
   std::string_view args_mark = {}, id_mark = {};  // kNamed: NAME id_mark ID args_mark {...}; the id may be missing
+  std::string_view name_mark = {};                // kNamed: ID name_mark NAME args_mark {...}
+  std::string_view content_word = {};             // in a section, where a call may stand: what follows is content
   std::string_view type_word = {};                // kNamed: TYPE args_mark NAME, then the arguments on a line of their own
   const CallTags* tags = nullptr;                 // kTagged
   std::string_view quote = {};                    // kBraced

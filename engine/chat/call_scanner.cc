@@ -7,6 +7,7 @@ namespace tally {
 namespace {
 
 constexpr std::string_view kBracedBegin = "call:";
+constexpr std::string_view kBeforeValue = "{[,:";  // JSON: where a string of Python may begin
 
 bool IsSpace(char c) { return kWhiteSpace.find(c) != kWhiteSpace.npos; }
 
@@ -17,6 +18,7 @@ CallScanner::CallScanner(const CallFormat& format, CallBody body, const MarkSet&
   if (body == CallBody::kNamed) {
     head_marks_.Add(format.args_mark);
     head_marks_.Add(format.id_mark);
+    head_marks_.Add(format.name_mark);
   }
   if (body == CallBody::kTagged) {
     tag_marks_.Add(format.tags->key_begin);
@@ -48,23 +50,40 @@ bool CallScanner::Heads(char c) const {
 CallScanner::Found CallScanner::ScanHead(std::string_view body) {
   const char bracket = body_ == CallBody::kPython ? '(' : '{';
   while (at_ < body.size()) {
-    const MarkSet::Hit stop = stops_.At(body, at_), mark = head_marks_.At(body, at_);
+    const MarkSet::Hit stop = stops_.At(body, at_), mark = raw_ ? MarkSet::Hit() : head_marks_.At(body, at_);
     if (stop.fit == Fit::kYes) return Found::kEnd;
     if (mark.fit == Fit::kYes) {
       past_head_mark_ = true;
+      past_args_mark_ = past_args_mark_ || mark.mark == format_.args_mark;
       at_ += mark.mark.size();
       continue;
     }
     if (stop.fit == Fit::kPart || mark.fit == Fit::kPart) return Found::kMore;
+    if (raw_) {
+      ++at_;
+      continue;
+    }
     const bool quoted = past_head_mark_ && body[at_] == '"';  // the arguments are a JSON string
     if (quoted || body[at_] == bracket) {
       in_head_ = false;
       return Found::kMore;
     }
     if (!Heads(body[at_])) return Found::kNoCall;
+    fenced_ = fenced_ || body[at_] == '`';
+    raw_ = past_args_mark_ && format_.type_word.empty() && !fenced_ && !IsSpace(body[at_]);
     ++at_;
   }
   return Found::kMore;
+}
+
+// Whether the tagged value that at_ is in may hold its end tag here.
+bool CallScanner::InCdata(std::string_view body) const {
+  if (body_ != CallBody::kTagged || !format_.tags->cdata) return false;
+  const std::string_view text = body.substr(value_from_, at_ - value_from_);
+  const size_t key_end = text.find(format_.tags->key_end);
+  if (key_end == text.npos) return false;
+  const std::string_view value = Trimmed(text.substr(key_end + format_.tags->key_end.size()));
+  return value.starts_with("<![CDATA[") && value.find("]]>") == value.npos;
 }
 
 // Goes behind the string that at_ is in; false: it has not ended yet.
@@ -73,7 +92,7 @@ bool CallScanner::SkipString(std::string_view body) {
   while (at_ < body.size()) {
     const Fit fit = FitAt(body, at_, closing_);
     if (fit == Fit::kPart) return false;
-    if (fit == Fit::kYes) {
+    if (fit == Fit::kYes && !InCdata(body)) {
       at_ += closing_.size();
       closing_ = {};
       return true;
@@ -105,10 +124,14 @@ CallScanner::Found CallScanner::ScanBrackets(std::string_view body) {
         continue;
       }
     }
-    switch (body[at_++]) {
+    const char before = before_, c = body[at_++];
+    if (!IsSpace(c)) before_ = c;
+    switch (c) {
       case '"': closing_ = "\""; break;
       case '\'':
-        if (body_ == CallBody::kPython) closing_ = "'";
+        if (body_ == CallBody::kPython || (body_ != CallBody::kBraced && kBeforeValue.find(before) != kBeforeValue.npos)) {
+          closing_ = "'";
+        }
         break;
       case '{':
       case '[':
@@ -165,12 +188,17 @@ CallScanner::Found CallScanner::ScanTags(std::string_view body) {
       at_ += tag.mark.size();
       if (tag.mark == format_.tags->key_begin) {
         closing_ = format_.tags->value_end;
+        value_from_ = at_;
         continue;
       }
       complete_ = true;
       return Found::kEnd;
     }
     if (tag.fit == Fit::kPart || stop.fit == Fit::kPart) return Found::kMore;
+    if (value_from_ > 0 && format_.tags->end.empty() && !IsSpace(body[at_])) {
+      complete_ = lacks_end_ = true;
+      return Found::kEnd;
+    }
     ++at_;
   }
   return Found::kMore;

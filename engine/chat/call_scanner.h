@@ -23,8 +23,9 @@ class CallScanner {
   // `body`: what has come of it, from its beginning, more at each call; not empty. Not to be called after kEnd and kNoCall.
   Found Scan(std::string_view body);
   CallBody body() const { return body_; }
-  size_t at() const { return at_; }            // bytes that were understood
-  bool complete() const { return complete_; }  // kEnd: by the body's own end, not by a mark in the midst of it
+  size_t at() const { return at_; }              // bytes that were understood
+  bool complete() const { return complete_; }    // kEnd: by the body's own end, not by a mark in the midst of it
+  bool lacks_end() const { return lacks_end_; }  // complete, but what follows is neither a call nor the mark that should be there
 
  private:
   Found ScanHead(std::string_view body);
@@ -33,6 +34,7 @@ class CallScanner {
   Found ScanTaggedName(std::string_view body);
   bool Heads(char c) const;
   bool SkipString(std::string_view body);
+  bool InCdata(std::string_view body) const;
 
   const CallFormat& format_;
   const CallBody body_;
@@ -40,11 +42,14 @@ class CallScanner {
   MarkSet head_marks_, tag_marks_;
 
   size_t at_ = 0;
-  bool complete_ = false;
+  bool complete_ = false, lacks_end_ = false;
   bool in_head_ = true;  // before the arguments; of a tagged call: in its name
-  bool past_head_mark_ = false;
-  int64_t depth_ = 0;              // of brackets
-  std::string_view closing_ = {};  // of the string or tagged value that at_ is in
+  bool past_head_mark_ = false, past_args_mark_ = false;
+  bool fenced_ = false, raw_ = false;  // kNamed: what stands before the arguments, or for them
+  int64_t depth_ = 0;                  // of brackets
+  char before_ = 0;                    // at_, but for white space, outside strings
+  size_t value_from_ = 0;              // kTagged: where the last key began
+  std::string_view closing_ = {};      // of the string or tagged value that at_ is in
 };
 
 }  // namespace tally

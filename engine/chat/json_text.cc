@@ -24,16 +24,22 @@ size_t SkipString(std::string_view text, size_t at) {
   return text.npos;
 }
 
+// Whether a string may begin behind `before`.
+bool BeginsValue(char before) { return before == '{' || before == '[' || before == ',' || before == ':'; }
+
 // Behind the value that begins at `at`; npos: it does not end.
 size_t SkipValue(std::string_view text, size_t at) {
   size_t depth = 0;
+  char before = ':';  // but for white space
   while (at < text.size()) {
     const char c = text[at];
-    if (c == '"') {
+    if (c == '"' || (c == '\'' && BeginsValue(before))) {
       at = SkipString(text, at);
       if (at == text.npos || depth == 0) return at;
+      before = c;
       continue;
     }
+    if (kWhiteSpace.find(c) == kWhiteSpace.npos) before = c;
     if (c == '{' || c == '[') ++depth;
     if (c == '}' || c == ']') {
       if (depth == 0) return at;
@@ -101,12 +107,25 @@ std::string Unescaped(std::string_view inner) {
   return text;
 }
 
-std::string WordToJson(std::string_view word, bool is_key) {
-  if (is_key) return QuoteJson(word);
+std::string_view PythonWord(std::string_view word) {
   if (word == "True") return "true";
   if (word == "False") return "false";
-  if (word == "None") return "null";
+  return word == "None" ? "null" : word;
+}
+
+std::string WordToJson(std::string_view word, bool is_key) {
+  if (is_key) return QuoteJson(word);
+  word = PythonWord(word);
   return IsJson(word) ? std::string(word) : QuoteJson(word);
+}
+
+// The string that begins at `at`, which is a quotation mark, as JSON; goes behind it. One that does not end stays as it is.
+std::string StringToJson(std::string_view text, size_t* at) {
+  const size_t end = SkipString(text, *at);
+  const std::string_view string = text.substr(*at, end - *at);
+  *at = std::min(end, text.size());
+  if (end == text.npos || IsJson(string)) return std::string(string);
+  return QuoteJson(Unescaped(string.substr(1, string.size() - 2)));
 }
 
 }  // namespace
@@ -122,26 +141,33 @@ std::optional<std::string> UnquoteJson(std::string_view quoted) {
   return value.get<std::string>();
 }
 
-std::vector<JsonMember> JsonMembers(std::string_view text) {
-  std::vector<JsonMember> members;
-  if (!text.starts_with('{')) return members;
+JsonObject ReadJsonObject(std::string_view text) {
+  JsonObject object;
+  if (!text.starts_with('{')) return object;
   for (size_t at = 1;; ++at) {
     at = SkipSpace(text, at);
-    if (at == text.size() || text[at] != '"') return members;
-    const size_t key_end = SkipString(text, at);
-    if (key_end == text.npos) return members;
+    if (at == text.size() || text[at] == '}') return object;
+    const bool quoted = text[at] == '"' || text[at] == '\'';
+    const size_t key_end = quoted ? SkipString(text, at) : text.npos;
+    const size_t colon = key_end == text.npos ? text.size() : SkipSpace(text, key_end);
+    if (colon == text.size() || text[colon] != ':') {
+      object.rest = Trimmed(text.substr(at));
+      return object;
+    }
     const std::string_view key = text.substr(at, key_end - at);
-    at = SkipSpace(text, key_end);
-    if (at == text.size() || text[at] != ':') return members;
-    at = SkipSpace(text, at + 1);
+    at = SkipSpace(text, colon + 1);
     const size_t end = SkipValue(text, at);
     if (end == text.npos) {
-      members.push_back({key, Trimmed(text.substr(at)), false});
-      return members;
+      object.members.push_back({key, Trimmed(text.substr(at)), false});
+      return object;
     }
-    members.push_back({key, Trimmed(text.substr(at, end - at)), true});
+    object.members.push_back({key, Trimmed(text.substr(at, end - at)), true});
     at = SkipSpace(text, end);
-    if (at == text.size() || text[at] != ',') return members;
+    if (at == text.size() || text[at] == '}') return object;
+    if (text[at] != ',') {
+      object.rest = Trimmed(text.substr(at));
+      return object;
+    }
   }
 }
 
@@ -157,11 +183,7 @@ std::string LooseToJson(std::string_view text, std::string_view quote) {
     }
     const char c = text[at];
     if (c == '"' || c == '\'') {
-      const size_t end = std::min(SkipString(text, at), text.size());
-      const std::string_view string = text.substr(at, end - at);
-      const std::string_view inner = string.substr(1, string.size() < 2 ? 0 : string.size() - 2);
-      json += IsJson(string) ? std::string(string) : QuoteJson(Unescaped(inner));
-      at = end;
+      json += StringToJson(text, &at);
       continue;
     }
     if (kPunctuation.find(c) != kPunctuation.npos) {
@@ -180,6 +202,24 @@ std::string LooseToJson(std::string_view text, std::string_view quote) {
     at = end;
   }
   return json;
+}
+
+std::string DictionaryToJson(std::string_view text) {
+  static constexpr std::string_view kPunctuation = " \t\r\n{}[]:,\"'";
+  if (IsJson(text)) return std::string(text);
+  std::string json;
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] == '"' || text[at] == '\'') {
+      json += StringToJson(text, &at);
+    } else if (kPunctuation.find(text[at]) != kPunctuation.npos) {
+      json += text[at++];
+    } else {
+      const size_t end = std::min(text.find_first_of(kPunctuation, at), text.size());
+      json += PythonWord(text.substr(at, end - at));
+      at = end;
+    }
+  }
+  return IsJson(json) ? json : std::string(text);
 }
 
 }  // namespace tally

@@ -21,11 +21,20 @@ struct JsonMember {
   std::string_view key, value;  // as written, keys in quotes, without white space around
   bool ended = false;           // else the value is the rest of the text
 };
-// The members of the object that `text` begins with, as far as they can be told apart. The last may lack its end.
-std::vector<JsonMember> JsonMembers(std::string_view text);
+struct JsonObject {
+  std::vector<JsonMember> members;
+  std::string_view rest = {};  // what stands where a member was expected, or behind one that is not followed by ',' or the end
+};
+// The object that `text` begins with, as far as its members can be told apart. Strings between '\'' count too. The last member may lack
+// its end.
+JsonObject ReadJsonObject(std::string_view text);
 
 // JSON of text in a notation that differs from it only so far: strings between '"', between '\'' or between two `quote`, bare keys,
-// '=' after a key, Python's True, False and None, other bare words for strings. Other texts give what need not be JSON.
+// '=' after a key, Python's tuples, True, False and None, other bare words for strings. Other texts give what need not be JSON.
 std::string LooseToJson(std::string_view text, std::string_view quote);
+
+// JSON of the text of a JSON object, or of a Python dictionary, in which strings may hold line feeds and escapes that JSON does not
+// know; as it stands where it is neither.
+std::string DictionaryToJson(std::string_view text);
 
 }  // namespace tally

@@ -16,20 +16,33 @@ constexpr size_t kMaxSpace = 64;
 // A name that comes later in a body is read when the call ends.
 constexpr size_t kNameWithin = 512;
 
+constexpr std::string_view kFence = "```", kFenceOfJson = "```json";
+
+// The size of the fence that stands at `at`; npos: more text is needed to tell.
+size_t FenceAt(std::string_view text, size_t at) {
+  const Fit fence = FitAt(text, at, kFence), json = FitAt(text, at, kFenceOfJson);
+  if (json == Fit::kPart) return text.npos;
+  return json == Fit::kYes ? kFenceOfJson.size() : fence == Fit::kYes ? kFence.size() : 0;
+}
+
 }  // namespace
 
-TaggedParser::TaggedParser(const CallFormat& format, const Tags& thinking, bool thinks, ToolTypes types)
-    : format_(format), thinking_(thinking), types_(std::move(types)), thinks_(thinks) {
+TaggedParser::TaggedParser(const CallFormat& format, const Tags& thinking, Begun begun, ToolTypes types)
+    : format_(format), thinking_(thinking), types_(std::move(types)), thinks_(begun == Begun::kThinking) {
   AddMarks();
+  if (begun != Begun::kSection) return;
+  state_ = State::kSection;
+  section_ = &format_.sections[0];
 }
 
 void TaggedParser::AddMarks() {
   thinking_marks_.Add(thinking_.begin);
   thinking_marks_.Add(thinking_.end);
   thought_marks_.Add(thinking_.end);
+  thinking_end_.Add(thinking_.end);
   const auto add_call_mark = [&](const Tags& marks) {
     content_marks_.Add(marks.begin);
-    if (format_.calls_in_thinking) thought_marks_.Add(marks.begin);
+    thought_marks_.Add(marks.begin);
     section_marks_.Add(marks.begin);
     section_marks_.Add(marks.end);
   };
@@ -38,7 +51,7 @@ void TaggedParser::AddMarks() {
   content_marks_.Add(format_.unmarked);
   for (const std::string_view mark : format_.others) content_marks_.Add(mark);
 
-  all_marks_ = {thinking_.begin, thinking_.end, format_.args_mark, format_.id_mark, format_.quote};
+  all_marks_ = {thinking_.begin, thinking_.end, format_.args_mark, format_.id_mark, format_.name_mark, format_.quote};
   for (const Tags& group : format_.groups) all_marks_.insert(all_marks_.end(), {group.begin, group.end});
   for (const CallSection& section : format_.sections) {
     all_marks_.insert(all_marks_.end(), {section.marks.begin, section.marks.end});
@@ -46,7 +59,7 @@ void TaggedParser::AddMarks() {
   all_marks_.insert(all_marks_.end(), format_.others.begin(), format_.others.end());
   if (const CallTags* tags = format_.tags; tags != nullptr) {
     all_marks_.insert(all_marks_.end(), {tags->name_begin, tags->name_end, tags->key_begin, tags->key_end, tags->value_begin,
-                                         tags->value_end, tags->end});
+                                         tags->value_end, tags->end, tags->element});
   }
 }
 
@@ -85,6 +98,7 @@ bool TaggedParser::Step() {
     case State::kText: return StepText();
     case State::kSection: return StepSection();
     case State::kCall: return StepCall();
+    case State::kDoubt: return StepDoubt();
   }
   return false;
 }
@@ -110,22 +124,66 @@ bool TaggedParser::StepText() {
   }
   if (hit.fit != Fit::kYes) return false;
   const size_t space = hit.at - text_end;
+  if (thinks_ && hit.mark != thinking_.end && !format_.calls_in_thinking) {
+    state_ = State::kDoubt;
+    trial_ = std::make_unique<TaggedParser>(format_, thinking_, Begun::kNothing, types_);
+    space_ = space;
+    tried_ = passed_ = 0;
+    return true;
+  }
   if (hit.mark == format_.unmarked || section_marks_.Has(hit.mark)) {
     lead_ = hit.mark == format_.unmarked ? space : space + hit.mark.size();
     called_ = false;
     state_ = State::kSection;
-    section_ = Begun(hit.mark);
+    section_ = SectionOf(hit.mark);
     if (section_ == nullptr) section_ = &format_.sections[0];
     return true;
   }
   Take(Kind::kMark, space + hit.mark.size());
   if (hit.mark == thinking_.end) thinks_ = false;
+  if (hit.mark == thinking_.begin) thinks_ = true;
   fresh_ = true;
   return true;
 }
 
+// A call mark in thinking: a call that is complete ends the thinking, unless that ends later as it should. So all is held back from the
+// mark on until the thinking's end mark, the end of the output, or what makes it no call. Bytes are tried one by one: what comes of them
+// does not depend on the cuts.
+bool TaggedParser::StepDoubt() {
+  const MarkSet::Hit end = thinking_end_.Find(Rest(), space_ + tried_);
+  while (space_ + tried_ < end.at) {
+    if (trial_->complete_call_) {
+      tried_ = end.at - space_;
+      break;
+    }
+    std::vector<OutputPart> parts;
+    trial_->Push({Rest().substr(space_ + tried_, 1)}, &parts);
+    ++tried_;
+    for (const OutputPart& part : parts) passed_ += part.text.size();
+    if (trial_->state_ == State::kText && !trial_->complete_call_ && passed_ > 0) {
+      EndDoubt(false);
+      return true;
+    }
+  }
+  if (end.fit != Fit::kYes) return false;
+  passed_ = tried_;
+  EndDoubt(false);
+  return true;
+}
+
+void TaggedParser::EndDoubt(bool is_call) {
+  trial_.reset();
+  state_ = State::kText;
+  if (is_call) {
+    thinks_ = false;
+    return;
+  }
+  fresh_ = false;
+  Take(TextKind(), Rest().substr(0, space_ + passed_).find_last_not_of(kWhiteSpace) + 1);
+}
+
 // The section that the mark begins, or null.
-const CallSection* TaggedParser::Begun(std::string_view mark) const {
+const CallSection* TaggedParser::SectionOf(std::string_view mark) const {
   const auto begins = [&](const CallSection& section) { return section.marks.begin == mark; };
   const auto section = std::ranges::find_if(format_.sections, begins);
   return section == format_.sections.end() ? nullptr : &*section;
@@ -135,9 +193,10 @@ const CallSection* TaggedParser::Begun(std::string_view mark) const {
 bool TaggedParser::Leaves(std::string_view mark) const {
   const auto ends = [&](const Tags& group) { return group.end == mark; };
   if (!format_.groups[0].begin.empty()) return std::ranges::any_of(format_.groups, ends);
-  return mark == section_->marks.end && (called_ || Begun(mark) == nullptr);
+  return mark == section_->marks.end && (called_ || SectionOf(mark) == nullptr);
 }
 
+// Calls and what may stand between them: behind a call also a '}', as models write one too many.
 bool TaggedParser::StepSection() {
   const std::string_view text = Rest();
   while (lead_ < text.size()) {
@@ -149,9 +208,21 @@ bool TaggedParser::StepSection() {
         LeaveSection();
         return true;
       }
-      if (const CallSection* section = Begun(hit.mark); section != nullptr) section_ = section;
-    } else if (format_.between.find(text[lead_]) != text.npos) {
+      if (const CallSection* section = SectionOf(hit.mark); section != nullptr) section_ = section;
+      continue;
+    }
+    const size_t fence = section_->body == CallBody::kPython ? 0 : FenceAt(text, lead_);
+    const Fit word = format_.content_word.empty() ? Fit::kNo : FitAt(text, lead_, format_.content_word);
+    if (fence == text.npos || word == Fit::kPart) return false;
+    if (fence > 0) {
+      lead_ += fence;
+    } else if (format_.between.find(text[lead_]) != text.npos || (called_ && text[lead_] == '}')) {
       ++lead_;
+    } else if (word == Fit::kYes) {
+      Take(Kind::kMark, std::exchange(lead_, 0) + format_.content_word.size());
+      state_ = State::kText;
+      fresh_ = true;
+      return true;
     } else {
       scanner_.emplace(format_, text[lead_] == '{' ? CallBody::kJson : section_->body, section_marks_);
       early_.reset();
@@ -183,7 +254,8 @@ bool TaggedParser::StepCall() {
   if (found == CallScanner::Found::kEnd) {
     call = ReadCall(format_, types_, scanner_->body(), body.substr(0, size), scanner_->complete());
   }
-  EndCall(size, std::move(call));
+  EndCall(size, std::move(call), scanner_->complete());
+  if (scanner_->lacks_end() && state_ == State::kSection) LeaveSection();
   return true;
 }
 
@@ -200,7 +272,7 @@ void TaggedParser::ShowEarly(std::string_view body) {
 }
 
 // The body ends after `size` bytes: a call, or text.
-void TaggedParser::EndCall(size_t size, std::optional<ToolCall> call) {
+void TaggedParser::EndCall(size_t size, std::optional<ToolCall> call, bool complete) {
   if (!call && early_) {
     call = std::move(early_);
     call->arguments = Rest().substr(lead_, size);
@@ -215,15 +287,26 @@ void TaggedParser::EndCall(size_t size, std::optional<ToolCall> call) {
   parts_->push_back({Kind::kCall, std::string(Rest().substr(shown_, size - shown_)), std::move(call)});
   at_ += size;
   called_ = true;
+  complete_call_ = complete_call_ || complete;
   state_ = State::kSection;
 }
 
 void TaggedParser::Settle() {
+  while (state_ == State::kDoubt) {
+    const bool is_call = trial_->complete_call_;
+    if (!is_call) passed_ = Rest().size() - space_;
+    EndDoubt(is_call);
+    while (Step()) {
+    }
+  }
   if (state_ == State::kCall) {
     const std::string_view body = Rest().substr(lead_);
-    EndCall(body.size(), ReadCall(format_, types_, scanner_->body(), body, false));
+    EndCall(body.size(), ReadCall(format_, types_, scanner_->body(), body, false), false);
   }
-  if (state_ == State::kSection) LeaveSection();
+  if (state_ == State::kSection) {
+    if (Rest().substr(lead_) == kFence) lead_ += kFence.size();
+    LeaveSection();
+  }
   Take(TextKind(), Rest().size());
   text_.clear();
   at_ = 0;

@@ -2,6 +2,7 @@
 // The parser behind NewAnswerParser (tool_formats.h).
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,8 +18,10 @@ namespace tally {
 
 class TaggedParser final : public OutputParser {
  public:
-  // `format` must outlive the parser. `thinks`: thinking has begun.
-  TaggedParser(const CallFormat& format, const Tags& thinking, bool thinks, ToolTypes types);
+  // What the prompt has begun.
+  enum class Begun : uint8_t { kNothing, kThinking, kSection };
+  // `format` must outlive the parser.
+  TaggedParser(const CallFormat& format, const Tags& thinking, Begun begun, ToolTypes types);
   void Push(OutputPiece piece, std::vector<OutputPart>* parts) override;
   void Finish(std::vector<OutputPart>* parts) override;
 
@@ -27,6 +30,7 @@ class TaggedParser final : public OutputParser {
     kText,     // content or thinking
     kSection,  // where calls are, but not in one
     kCall,
+    kDoubt,  // thinking, but for a call that may end it
   };
   void AddMarks();
   // Each handles the next stretch of the text; false: it takes more text to go on.
@@ -34,14 +38,16 @@ class TaggedParser final : public OutputParser {
   bool StepText();
   bool StepSection();
   bool StepCall();
+  bool StepDoubt();
+  void EndDoubt(bool is_call);
   // What is held back can only be what it is now.
   void Settle();
 
-  const CallSection* Begun(std::string_view mark) const;
+  const CallSection* SectionOf(std::string_view mark) const;
   bool Leaves(std::string_view mark) const;
   void LeaveSection();
   void ShowEarly(std::string_view body);
-  void EndCall(size_t size, std::optional<ToolCall> call);
+  void EndCall(size_t size, std::optional<ToolCall> call, bool complete);
 
   std::string_view Rest() const { return std::string_view(text_).substr(at_); }
   OutputPart::Kind TextKind() const { return thinks_ ? OutputPart::Kind::kReasoning : OutputPart::Kind::kContent; }
@@ -55,6 +61,7 @@ class TaggedParser final : public OutputParser {
   MarkSet content_marks_;   // those that count in content
   MarkSet thought_marks_;   // those that count in thinking
   MarkSet section_marks_;   // those that count in a section
+  MarkSet thinking_end_;
   std::vector<std::string_view> all_marks_;
 
   std::string text_;  // from at_: what is not in a part yet, but for the shown_ bytes of a call
@@ -69,6 +76,12 @@ class TaggedParser final : public OutputParser {
   std::optional<CallScanner> scanner_;
   std::optional<ToolCall> early_;  // the call of the body so far, once its name is read
   size_t shown_ = 0;               // bytes of the body that are in parts
+  bool complete_call_ = false;     // one came that ended as it should
+
+  // kDoubt: reads the text behind `space_` bytes of Rest() as if thinking had ended. It has had `tried_` bytes, and `passed_` of those are
+  // certain to it.
+  std::unique_ptr<TaggedParser> trial_;
+  size_t space_ = 0, tried_ = 0, passed_ = 0;
 
   std::vector<OutputPart>* parts_ = nullptr;  // of the Push or Finish that runs
 };

@@ -21,12 +21,49 @@ constexpr CallTags kFunctionTags = {
     .end = "</function>",
     .value_on_lines = true,
 };
+constexpr CallTags kInlineFunctionTags = {
+    .name_begin = "<function=",
+    .name_end = ">",
+    .key_begin = "<parameter=",
+    .key_end = ">",
+    .value_end = "</parameter>",
+    .end = "</function>",
+};
+// Behind the section's mark, which begins the call.
+constexpr CallTags kParamTags = {
+    .name_end = "\">",
+    .key_begin = "<param name=\"",
+    .key_end = "\">",
+    .value_end = "</param>",
+    .end = "</function>",
+    .cdata = true,
+};
 constexpr CallTags kArgTags = {
     .name_end = "\n",
     .key_begin = "<arg_key>",
     .key_end = "</arg_key>",
     .value_begin = "<arg_value>",
     .value_end = "</arg_value>",
+};
+constexpr CallTags kHunyuanTags = {
+    .name_end = "<tool_sep>",
+    .key_begin = "<arg_key>",
+    .key_end = "</arg_key>",
+    .value_begin = "<arg_value>",
+    .value_end = "</arg_value>",
+};
+constexpr CallTags kOpenHunyuanTags = {
+    .name_end = "<tool_sep:opensource>",
+    .key_begin = "<arg_key:opensource>",
+    .key_end = "</arg_key:opensource>",
+    .value_begin = "<arg_value:opensource>",
+    .value_end = "</arg_value:opensource>",
+};
+constexpr CallTags kElementTags = {
+    .name_begin = "]<]minimax[>[<invoke name=\"",
+    .name_end = "\">",
+    .end = "]<]minimax[>[</invoke>",
+    .element = "]<]minimax[>[<",
 };
 constexpr CallTags kInvokeTags = {
     .name_begin = "<invoke name=\"",
@@ -47,16 +84,54 @@ constexpr CallTags kDsmlTags = {
     .end = "</｜DSML｜invoke>",
 };
 
+constexpr CallSection kLfm = {{"<|tool_call_start|>", "<|tool_call_end|>"}, CallBody::kPython};
+
 // From the templates of the models and, where those do not say it, from what their publishers document: DeepSeek-V3.2's
 // encoding/encoding_dsv32.py, ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices and
 // ai.google.dev/gemma/docs/core/prompt-formatting-gemma4, the model cards of LFM2 and Granite 3, Llama's
-// llama.com/docs/model-cards-and-prompt-formats. The misspelled marks of DeepSeek are those that llama.cpp has seen (common/chat). The
-// first row whose signs are all in a template counts.
+// llama.com/docs/model-cards-and-prompt-formats. The misspelled marks of DeepSeek are those that llama.cpp has seen (common/chat). Of
+// Functionary, GigaChat, Hunyuan 3, MiniCPM5, MiniMax-M3 and Solar Open also what the parsers of llama.cpp (common/parsers), vLLM
+// (vllm/tool_parsers) and SGLang (srt/function_call) take. The first row whose signs are all in a template counts.
 constexpr CallFormat kCallFormats[] = {
+    {.name = "MiniMax-M3",
+     .signs = {"]<]minimax[>["},
+     .sections = {{{{"]<]minimax[>[<tool_call>", "]<]minimax[>[</tool_call>"}, CallBody::kTagged}}},
+     .between = " \t\r\n",
+     .tags = &kElementTags},
+    {.name = "Hunyuan 3",
+     .signs = {"<tool_sep", ":opensource"},
+     .groups = {{{"<tool_calls:opensource>", "</tool_calls:opensource>"}}},
+     .sections = {{{{"<tool_call:opensource>", "</tool_call:opensource>"}, CallBody::kTagged}}},
+     .tags = &kOpenHunyuanTags},
+    {.name = "Hunyuan 3",
+     .signs = {"<tool_sep"},
+     .groups = {{{"<tool_calls>", "</tool_calls>"}}},
+     .sections = {{{{"<tool_call>", "</tool_call>"}, CallBody::kTagged}}},
+     .tags = &kHunyuanTags},
+    {.name = "Solar Open",
+     .signs = {"<|tool_call:begin|>"},
+     .groups = {{{"<|tool_calls|>", "<|calls|>"}}},
+     .sections = {{{{"<|tool_call:begin|>", "<|tool_call:end|>"}, CallBody::kNamed}}},
+     .others = {"<|begin|>assistant", "<|content|>", "<|end|>", "<|flush|>"},
+     .args_mark = "<|tool_call:args|>",
+     .name_mark = "<|tool_call:name|>"},
+    {.name = "MiniCPM5",
+     .signs = {"<function name=", "<param name="},
+     .sections = {{{{"<function name=\"", ""}, CallBody::kTagged}}},
+     .tags = &kParamTags},
+    {.name = "GigaChat",
+     .signs = {"<|role_sep|>", "<|message_sep|>"},
+     .sections = {{{{"function call<|role_sep|>", ""}}, {{"<|function_call|>", ""}}}},
+     .others = {"<|message_sep|>"}},
+    {.name = "Functionary",
+     .signs = {">>>${recipient}"},
+     .sections = {{{{">>>", ""}, CallBody::kNamed}}},
+     .args_mark = "\n",
+     .content_word = "all\n"},
     {.name = "Seed-OSS",
      .signs = {"<seed:tool_call>"},
      .sections = {{{{"<seed:tool_call>", "</seed:tool_call>"}, CallBody::kTagged}}},
-     .tags = &kFunctionTags},
+     .tags = &kInlineFunctionTags},
     {.name = "MiniMax",
      .signs = {"<minimax:tool_call>"},
      .sections = {{{{"<minimax:tool_call>", "</minimax:tool_call>"}, CallBody::kTagged}}},
@@ -100,14 +175,16 @@ constexpr CallFormat kCallFormats[] = {
     {.name = "Gemma 4",
      .signs = {"<|tool_call>"},
      .sections = {{{{"<|tool_call>", "<tool_call|>"}, CallBody::kBraced}}},
+     // In content too: models end an answer with empty thinking or with its end, and calls with what the template writes next.
+     .others = {"<|channel>thought", "<channel|>", "<|tool_response>"},
      .quote = "<|\"|>"},
     {.name = "FunctionGemma",
      .signs = {"<start_function_call>"},
      .sections = {{{{"<start_function_call>", "<end_function_call>"}, CallBody::kBraced}}},
      .quote = "<escape>"},
-    {.name = "LFM2",
-     .signs = {"<|tool_list_start|>"},
-     .sections = {{{{"<|tool_call_start|>", "<|tool_call_end|>"}, CallBody::kPython}}}},
+    {.name = "LFM2", .signs = {"<|tool_list_start|>"}, .sections = {kLfm}},
+    {.name = "LFM2", .signs = {"<|tool_call_start|>"}, .sections = {kLfm}},
+    {.name = "LFM2", .signs = {"List of tools: ", "<|im_start|>"}, .sections = {kLfm}},  // LFM2.5
     {.name = "Apertus",
      .signs = {"<|tools_prefix|>"},
      .sections = {{{{"<|tools_prefix|>", "<|tools_suffix|>"}}}},
@@ -116,7 +193,8 @@ constexpr CallFormat kCallFormats[] = {
     {.name = "Command R7B",
      .signs = {"<|START_ACTION|>"},
      .sections = {{{{"<|START_ACTION|>", "<|END_ACTION|>"}}}},
-     .others = {"<|START_RESPONSE|>", "<|END_RESPONSE|>"}},
+     .others = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
+    {.name = "Command-R+", .signs = {"<|CHATBOT_TOKEN|>", "Action:"}, .sections = {{{{"Action:", ""}}}}},
     {.name = "Granite",
      .signs = {"<|tool_call|>", "<|start_of_role|>"},
      .sections = {{{{"<|tool_call|>", ""}}, {{"<tool_call>", "</tool_call>"}}}},
@@ -125,6 +203,10 @@ constexpr CallFormat kCallFormats[] = {
     {.name = "Phi-4-mini", .signs = {"<|tool_call|>"}, .sections = {{{{"<|tool_call|>", "<|/tool_call|>"}}}}},
     {.name = "FireFunction", .signs = {"functools["}, .sections = {{{{"functools[", ""}}}}},
     {.name = "Nemotron", .signs = {"<TOOLCALL>"}, .sections = {{{{"<TOOLCALL>", "</TOOLCALL>"}}}}},
+    {.name = "Apriel",
+     .signs = {"<tool_calls>", "[BEGIN FINAL RESPONSE]"},
+     .sections = {{{{"<tool_calls>", "</tool_calls>"}}}},
+     .others = {"[END FINAL RESPONSE]"}},
     {.name = "Jamba/Hunyuan", .signs = {"<tool_calls>"}, .sections = {{{{"<tool_calls>", "</tool_calls>"}}}}},
     {.name = "Qwen/Hermes", .signs = {"<tool_call>"}, .sections = {{{{"<tool_call>", "</tool_call>"}}}}},
     {.name = "Llama 3",
@@ -146,6 +228,10 @@ constexpr ThinkingMarks kThinkingMarks[] = {
     {"<|inner_prefix|>", {"<|inner_prefix|>", "<|inner_suffix|>"}},
     {"<|START_THINKING|>", {"<|START_THINKING|>", "<|END_THINKING|>"}},
     {"<|channel>", {"<|channel>thought", "<channel|>"}},
+    {"<mm:think>", {"<mm:think>", "</mm:think>"}},
+    {":opensource", {"<think:opensource>", "</think:opensource>"}},
+    {"<|tool_call:begin|>", {"<|think|>", "<|end|>"}},
+    {"[BEGIN FINAL RESPONSE]", {"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"}},
     {"", {"<think>", "</think>"}},
 };
 
@@ -161,10 +247,14 @@ std::string_view AnswerSyntaxName(const AnswerSyntax& syntax) { return syntax.ca
 
 std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt,
                                               const std::vector<std::string>& tools) {
+  using Begun = TaggedParser::Begun;
+  const std::string_view section = syntax.calls->sections[0].marks.begin;
+  const bool calls = !section.empty() && Trimmed(prompt).ends_with(section);
   const bool thinks = Trimmed(prompt).ends_with(syntax.thinking->tags.begin);
+  const Begun begun = thinks ? Begun::kThinking : calls ? Begun::kSection : Begun::kNothing;
   ToolTypes types(tools);
-  auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, thinks, types);
-  if (!syntax.calls->bare || thinks) return tagged;
+  auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, begun, types);
+  if (!syntax.calls->bare || begun != Begun::kNothing) return tagged;
   return std::make_unique<BareCallParser>(*syntax.calls, std::move(types), std::move(tagged));
 }
 

@@ -29,7 +29,7 @@ AnswerSyntax DetectAnswerSyntax(std::string_view template_text);
 std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);
 
 // A parser of the answer that follows `prompt`, which was made with `tools` (ChatRequest). A prompt that ends with the mark that begins
-// thinking, white space aside, has begun it.
+// thinking or calls, white space aside, has begun it.
 //
 // Content and thinking come out at once, but for white space and what may be the beginning of a mark. A call comes out as soon as
 // its name is read; until then it is held back.
@@ -37,9 +37,10 @@ std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);
 //     kMark and ends a call that is open.
 //   - White space at the beginning of an answer and on either side of a mark is kMark. All other white space is content or thinking.
 //   - Marks of thinking count only where an answer begins and next to another mark; elsewhere they are content. Thinking ends at its
-//     end mark and nowhere else: calls in it are prose. (Apertus calls while it thinks: there a call mark counts in thinking too.)
+//     end mark: calls before that are prose. Where the output ends without it, the first complete call ends the thinking. So thinking
+//     from a call on is held back. (Apertus calls while it thinks: there a call mark counts in thinking too.)
 //   - A mark of calls after which no call follows, or none whose name can be read, is content, and so is what follows.
-//   - Marks in strings and in tagged values do not end a call.
+//   - Marks in strings and in tagged values do not end a call. A fence around JSON calls (```json) belongs to the marks.
 //   - Llama's answers that are calls alone need no marks (bare_calls.h).
 //   - The arguments of a call are JSON where the body is well-formed: as the model wrote it, or rewritten from the format's own
 //     notation. Else, and where the call does not end, they are the rest of the body as it stands. Bare text becomes what the tool's

@@ -38,6 +38,9 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
   static constexpr std::string_view kKimi = "<|tool_calls_section_begin|>", kGranite = "<|start_of_role|><|tool_call|>";
   static constexpr std::string_view kApertus = "<|tools_prefix|><|inner_prefix|>", kLlama4 = "<|header_start|>ipython",
                                     kCommand = "<|START_ACTION|><|START_THINKING|>";
+  static constexpr std::string_view kM3 = "]<]minimax[>[<mm:think>", kGigaChat = "<|role_sep|><|message_sep|>",
+                                    kFunctionary = ">>>${recipient}", kSolar = "<|tool_call:begin|>",
+                                    kHunyuan = "<tool_sep{}>:opensource", kApriel = "<tool_calls>[BEGIN FINAL RESPONSE]";
   static const std::vector<std::string> kTools = {
       ToolOfTypes({{"zip", R"({"type": "string"})"}, {"n", R"({"type": "integer"})"}, {"tags", R"({"type": "array"})"}}),
       R"({"function": {"name": "g"}})", R"({"function": {"name": "a.b"}})", R"({"function": {"name": "get_weather"}})",
@@ -76,6 +79,103 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "",
        {{"", "f", "{}"}, {"7", "g", R"({"x": 1})"}}},
 
+      // Arguments without a member of their own, and in members of other names.
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>{\"name\": \"f\", \"city\": \"Paris\"}</tool_call><tool_call>{\"city\":\"Paris\",\"name\":\"f\",\"days\":3}"
+       "</tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"city": "Paris"})"}, {"", "f", R"({"city": "Paris", "days": 3})"}}},
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>{\"name\": \"f\", \"input\": {\"city\": \"Paris\"}}</tool_call>\n<tool_call>{\"args\": {}, \"name\": \"g\"}"
+       "</tool_call>\n<tool_call>{\"name\": \"h\", \"input\": \"x\", \"type\": \"house\"}</tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"city": "Paris"})"}, {"", "g", "{}"}, {"", "h", R"({"input": "x", "type": "house"})"}}},
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"b\": [2]}</tool_call><tool_call>{\"name\": \"f\", "
+       "\"arguments\": "
+       "{\"a\": 1}, \"a\": 2}</tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"a": 1, "b": [2]})"}, {"", "f", R"({"arguments": {"a": 1}, "a": 2})"}}},
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>{\"name\": \"f\", \"id\": \"7\", \"type\": \"function\"}</tool_call><tool_call>{\"name\": \"g\", \"id\": 7}"
+       "</tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"id": "7"})"}, {"7", "g", "{}"}},
+       "<|im_start|>assistant\n",
+       {ToolOfTypes({{"id", R"({"type": "string"})"}})}},
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>{\"id\": \"c1\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}}"
+       "</tool_call><tool_call>{\"function\": \"g\", \"parameters\": {}}</tool_call>",
+       "",
+       "",
+       {{"c1", "f", R"({"a": 1})"}, {"", "g", "{}"}}},
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>\n```json\n{\"name\": \"f\", \"arguments\": {}}\n```\n</tool_call>\n<tool_call>```\n[{\"name\": "
+       "\"g\"}]\n```\nDone.",
+       "Done.",
+       "",
+       {{"", "f", "{}"}, {"", "g", "{}"}}},
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>{{\"name\": \"f\", \"arguments\": {\"a\": 1}}}</tool_call><tool_call>{\"name\": \"g\", \"arguments\": {}}}"
+       "</tool_call>Done.",
+       "Done.",
+       "",
+       {{"", "f", R"({"a": 1})"}, {"", "g", "{}"}}},
+      // Python, and strings that JSON would escape.
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>\n{'name': 'f', 'arguments': {'a': True, 'b': \"it's }\", 'c': '</tool_call>\"}', 'd': [None, "
+       "-2.50]}}\n</tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"a": true, "b": "it's }", "c": "</tool_call>\"}", "d": [null, -2.50]})"}}},
+      {"Qwen/Hermes",
+       kHermes,
+       "<tool_call>{\"name\": \"f\", \"arguments\": {\"text\": \"two\nlines, it's \\d\", \"a\": True}}</tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"text": "two\nlines, it's \\d", "a": true})"}}},
+      // A call while thinking never ends; one in thinking that ends is thinking.
+      {"Qwen/Hermes",
+       kHermes,
+       "I call, as <tool_call> says.\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": "
+       "1}}\n</tool_call>\n<tool_call>\n{\"name\": "
+       "\"g\"}\n</tool_call>",
+       "",
+       "I call, as <tool_call> says.",
+       {{"", "f", R"({"a": 1})"}, {"", "g", "{}"}},
+       "<|im_start|>assistant\n<think>\n"},
+      {"Qwen/Hermes",
+       kHermes,
+       "<think>\n<tool_call>{\"name\": \"f\"}</tool_call> or\n<tool_call>{\"name\": \"g\"}</tool_call>?\n</think>\n\nNo.",
+       "No.",
+       "<tool_call>{\"name\": \"f\"}</tool_call> or\n<tool_call>{\"name\": \"g\"}</tool_call>?",
+       {}},
+
+      {"Qwen3-Coder",
+       kCoder,
+       "Hm.\n\n<tool_call>\n<function=f>\n<parameter=a>\n</think\n</parameter>\n</function>\n</tool_call>",
+       "",
+       "Hm.",
+       {{"", "f", R"({"a": "</think"})"}},
+       "<|im_start|>assistant\n<think>\n"},
+      {"Qwen3-Coder",
+       kCoder,
+       "<tool_call>\n<function=f>\n{\"a\": 1}\n</function>\n</tool_call>",
+       "",
+       "",
+       {{"", "f", R"({"a": 1})"}}},
       {"Qwen3-Coder",
        kCoder,
        "I'll look.\n<tool_call>\n<function=read_file>\n<parameter=path>\n/tmp/a b.txt\n</parameter>\n<parameter=lines>\n[1, 20]\n"
@@ -118,6 +218,13 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "Let me.<seed:cot_budget_reflect>10 used</seed:cot_budget_reflect>",
        {{"", "search", R"({"q": "two\nlines", "n": 3})"}}},
 
+      {"Seed-OSS",
+       kSeed,
+       "<seed:tool_call>\n<function=write>\n<parameter=text>\n\tx\n\n</parameter>\n</function>\n</seed:tool_call>",
+       "",
+       "",
+       {{"", "write", R"({"text": "\n\tx\n\n"})"}}},
+
       {"MiniMax",
        "<minimax:tool_call>",
        "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">x \"y\"</parameter>\n<parameter "
@@ -136,6 +243,14 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "Looking.",
        "Plan.",
        {{"", "get_weather", R"({"location": "杭州", "zip": "310000", "days": 5})"}},
+       "<｜Assistant｜><think>"},
+
+      {"DeepSeek V3.2",
+       kDsml,
+       "Plan.\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"now\">\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+       "",
+       "Plan.",
+       {{"", "now", "{}"}},
        "<｜Assistant｜><think>"},
 
       {"DeepSeek",
@@ -181,6 +296,22 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "",
        {{"functions.get_weather:0", "get_weather", R"({"city": "Oslo"})"}, {"functions.a.b:1", "a.b", "{}"}}},
 
+      {"Kimi K2",
+       kKimi,
+       "I check. <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{'a': "
+       "None}<|tool_call_end|>"
+       "<|tool_calls_section_end|>",
+       "",
+       "I check.",
+       {{"functions.f:0", "f", R"({"a": null})"}},
+       "<|im_assistant|>assistant<|im_middle|><think>"},
+
+      {"GLM",
+       kGlm,
+       "<tool_call>f\n<arg_key>n</arg_key>\n<arg_value>7</arg_value>\nDone.\nBye.",
+       "Done.\nBye.",
+       "",
+       {{"", "f", R"({"n": 7})"}}},
       {"GLM",
        kGlm,
        "<tool_call>f\n<arg_key>zip</arg_key>\n<arg_value>90210</arg_value>\n<arg_key>n</arg_key>\n<arg_value>7</arg_value>\n</"
@@ -231,6 +362,9 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "Hm.",
        {{"", "f", R"({"city":"New {York}","days":3,"ok":true,"in":{"a":["x",2]}})"}, {"", "now", "{}"}}},
       {"Gemma 4", kGemma4, "Hi.", "Hi.", "", {}, "<|turn>model\n<|channel>thought\n<channel|>"},
+      {"Gemma 4", kGemma4, "Hi.<channel|>", "Hi.", "", {}},
+      {"Gemma 4", kGemma4, "<|tool_call>call:now{}<tool_call|><|tool_response>", "", "", {{"", "now", "{}"}}},
+      {"Gemma 4", kGemma4, "Hi.<|channel>thought\n<channel|>", "Hi.", "", {}},
       {"FunctionGemma",
        "<start_function_call>",
        "<start_function_call>call:get_temp{location:<escape>London<escape>}<end_function_call>",
@@ -244,6 +378,117 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "Checking.",
        "",
        {{"", "get_status", R"({"id":"12345", "n":2})"}, {"", "f", R"({"l":["a", {"k": null}], "t":true})"}}},
+
+      {"LFM2",
+       "<|tool_call_start|>",
+       "<think>Hm.</think><|tool_call_start|>[f(a=1), g(x=false)]<|tool_call_end|>",
+       "",
+       "Hm.",
+       {{"", "f", R"({"a":1})"}, {"", "g", R"({"x":false})"}}},
+      {"LFM2", "List of tools: <|im_start|>", "<|tool_call_start|>[f()]<|tool_call_end|>", "", "", {{"", "f", "{}"}}},
+
+      {"MiniMax-M3",
+       kM3,
+       "<mm:think>Hm.</mm:think>I look.]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke "
+       "name=\"f\">]<]minimax[>[<zip>90210]<]minimax[>[</zip>"
+       "]<]minimax[>[<in>]<]minimax[>[<city>New <b> "
+       "York\n]<]minimax[>[</city>]<]minimax[>[<n>2]<]minimax[>[</n>]<]minimax[>[</in>"
+       "]<]minimax[>[<list>\n]<]minimax[>[<item>a]<]minimax[>[</item>\n]<]minimax[>[<item>]<]minimax[>[<k>true]<]minimax[>[</"
+       "k>]<]minimax[>[</item>"
+       "\n]<]minimax[>[</list>]<]minimax[>[<tags>]<]minimax[>[</tags>]<]minimax[>[</invoke>\n]<]minimax[>[<invoke "
+       "name=\"g\">]<]minimax[>[</invoke>\n"
+       "]<]minimax[>[</tool_call>",
+       "I look.",
+       "Hm.",
+       {{"", "f", R"({"zip": "90210", "in": {"city": "New <b> York\n", "n": 2}, "list": ["a", {"k": true}], "tags": []})"},
+        {"", "g", "{}"}},
+       "]~b]ai\n",
+       kTools},
+      {"MiniMax-M3", kM3, "</mm:think>Yes.", "Yes.", "", {}},
+
+      {"MiniCPM5",
+       "<function name= <param name=",
+       "<think>\nHm.\n</think>\n\n<function name=\"f\"><param name=\"zip\">90210</param>\n<param name=\"a\"><![CDATA[x </param> "
+       "<b>]]></param>"
+       "</function>\n<function name=\"g\"></function>",
+       "",
+       "Hm.",
+       {{"", "f", R"({"zip": "90210", "a": "x </param> <b>"})"}, {"", "g", "{}"}},
+       "<|im_start|>assistant\n",
+       kTools},
+
+      {"GigaChat",
+       kGigaChat,
+       "I look.<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}<|message_sep|>\n\n",
+       "I look.",
+       "",
+       {{"", "f", R"({"a": 1})"}}},
+      {"GigaChat", kGigaChat, "I look.<|function_call|>{\"name\": \"f\", \"arguments\": {}}", "I look.", "", {{"", "f", "{}"}}},
+      {"GigaChat", kGigaChat, "A function call is one.", "A function call is one.", "", {}},
+
+      {"Functionary",
+       kFunctionary,
+       "all\nI look.\n>>>f\n{\"a\": \">>>g\"}>>>python\nx = {1: 2}\nprint(x)",
+       "I look.",
+       "",
+       {{"", "f", R"({"a": ">>>g"})"}, {"", "python", "x = {1: 2}\nprint(x)"}},
+       "<|end_header_id|>\n\n>>>"},
+      {"Functionary", kFunctionary, "all\n>>> 1 + 1\n2", ">>> 1 + 1\n2", "", {}, "<|end_header_id|>\n\n>>>"},
+      {"Functionary", kFunctionary, "g\n{}", "", "", {{"", "g", "{}"}}, "<|end_header_id|>\n\n>>>"},
+
+      {"Solar Open",
+       kSolar,
+       "<|think|>Hm.<|end|><|begin|>assistant<|content|>I look.<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1b2"
+       "<|tool_call:name|>f<|tool_call:args|>{\"a\": "
+       "1}<|tool_call:end|><|tool_call:begin|><|tool_call:name|>g<|tool_call:args|>{}"
+       "<|tool_call:end|><|calls|>",
+       "I look.",
+       "Hm.",
+       {{"a1b2", "f", R"({"a": 1})"}, {"", "g", "{}"}}},
+
+      {"Hunyuan 3",
+       kHunyuan,
+       "Hm.</think:opensource>I "
+       "look.<tool_calls:opensource>\n<tool_call:opensource>f<tool_sep:opensource>\n<arg_key:opensource>zip"
+       "</arg_key:opensource>\n<arg_value:opensource>90210</arg_value:opensource>\n</"
+       "tool_call:opensource>\n<tool_call:opensource>g"
+       "<tool_sep:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+       "I look.",
+       "Hm.",
+       {{"", "f", R"({"zip": "90210"})"}, {"", "g", "{}"}},
+       "<think:opensource>",
+       kTools},
+      {"Hunyuan 3",
+       "<tool_sep>",
+       "<think>Hm.</think><tool_calls>\n<tool_call>f<tool_sep>\n<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n"
+       "</tool_calls>",
+       "",
+       "Hm.",
+       {{"", "f", R"({"n": 3})"}}},
+
+      {"Apriel",
+       kApriel,
+       "Hm.\n[BEGIN FINAL RESPONSE]\nYes.\n[END FINAL RESPONSE]",
+       "Yes.",
+       "Hm.",
+       {},
+       "<|begin_assistant|>\nHere are my reasoning steps:\n"},
+      {"Apriel",
+       kApriel,
+       "Here are my reasoning steps:\nHm.\n\n<tool_calls>[{\"name\": \"f\", \"arguments\": {}, \"id\": \"1\"}]</tool_calls>",
+       "",
+       "Hm.",
+       {{"1", "f", "{}"}}},
+
+      {"Command-R+",
+       "<|CHATBOT_TOKEN|>Action:",
+       "Plan: I look.\nAction: ```json\n[\n    {\n        \"tool_name\": \"f\",\n        \"parameters\": {\n            \"a\": "
+       "1\n        "
+       "}\n    },\n    {\"tool_name\": \"directly-answer\", \"parameters\": {}}\n]\n```",
+       "Plan: I look.",
+       "",
+       {{"", "f", "{\n            \"a\": 1\n        }"}, {"", "directly-answer", "{}"}}},
+      {"Command-R+", "<|CHATBOT_TOKEN|>Action:", "Action: none needed.", "Action: none needed.", "", {}},
 
       {"Apertus",
        kApertus,
@@ -262,6 +507,7 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        "I will.",
        {{"0", "f", R"({"a": 1})"}}},
       {"Command R7B", kCommand, "<|START_RESPONSE|>Yes.<|END_RESPONSE|>", "Yes.", "", {}},
+      {"Command R7B", kCommand, "<|START_TEXT|>Yes.<|END_TEXT|>", "Yes.", "", {}},
 
       {"Granite", kGranite, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]", "", "", {{"", "f", R"({"a": 1})"}}},
       {"Granite", kGranite, "<think>Hm.</think>\n<response>Yes.</response>", "Yes.", "Hm.", {}},

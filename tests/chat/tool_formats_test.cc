@@ -101,7 +101,41 @@ const std::vector<std::string_view>& ControlTokens() {
                                                         "<|/tool_call|>",
                                                         "<|python_tag|>",
                                                         "<|python_start|>",
-                                                        "<|python_end|>"};
+                                                        "<|python_end|>",
+                                                        "]<]minimax[>[",
+                                                        "<mm:think>",
+                                                        "</mm:think>",
+                                                        "<function",
+                                                        "<param",
+                                                        "</param>",
+                                                        "<|role_sep|>",
+                                                        "<|message_sep|>",
+                                                        "<|function_call|>",
+                                                        "<|think|>",
+                                                        "<|end|>",
+                                                        "<|begin|>",
+                                                        "<|content|>",
+                                                        "<|tool_calls|>",
+                                                        "<|calls|>",
+                                                        "<|tool_call:begin|>",
+                                                        "<|tool_call:name|>",
+                                                        "<|tool_call:args|>",
+                                                        "<|tool_call:end|>",
+                                                        "<think:opensource>",
+                                                        "</think:opensource>",
+                                                        "<tool_calls:opensource>",
+                                                        "</tool_calls:opensource>",
+                                                        "<tool_call:opensource>",
+                                                        "</tool_call:opensource>",
+                                                        "<tool_sep:opensource>",
+                                                        "<arg_key:opensource>",
+                                                        "</arg_key:opensource>",
+                                                        "<arg_value:opensource>",
+                                                        "</arg_value:opensource>",
+                                                        "<tool_sep>",
+                                                        "<tool_calls>",
+                                                        "</tool_calls>",
+                                                        "[BEGIN FINAL RESPONSE]"};
   return kTokens;
 }
 
@@ -169,6 +203,21 @@ TEST(ToolFormats, WhatIsNoCallIsNotHeldBack) {
   std::string shown;
   for (const OutputPart& part : parts) shown += part.text;
   EXPECT_EQ(shown, "<tool_call> is the mark");
+}
+
+TEST(ToolFormats, ThinkingIsHeldBackFromACallOn) {
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "<think>", {});
+  const auto pushed = [&](std::string_view text) {
+    std::vector<OutputPart> parts;
+    parser->Push({text}, &parts);
+    std::string shown;
+    for (const OutputPart& part : parts) shown += part.text;
+    return shown;
+  };
+  EXPECT_EQ(pushed("The <tool_call> mark"), "The <tool_call> mark");
+  EXPECT_EQ(pushed(". <tool_call>{\"name\": \"f\"}</tool_call>, or"), ".");
+  EXPECT_EQ(pushed(" not</think"), "");
+  EXPECT_EQ(pushed(">"), " <tool_call>{\"name\": \"f\"}</tool_call>, or not</think>");
 }
 
 TEST(ToolFormats, JsonAnswersOfLlamaAreNotHeldBack) {
@@ -272,6 +321,43 @@ TEST(ToolFormats, Malformed) {
       // Calls that do not end, or not where they should.
       {"<tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"b", "", {{"", "f", "{\"a\": \"b"}}},
       {"<tool_call>", "<tool_call>{\"name\": \"f\"", "", {{"", "f", ""}}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f\", \"city\": \"Par", "", {{"", "f", "{\"city\": \"Par"}}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f\", \"n\": 1, \"ci", "", {{"", "f", "{\"n\": 1, \"ci"}}},
+      {"<tool_call>", "<tool_call>{'name': 'f', 'args': {'a': 'b", "", {{"", "f", "{'a': 'b"}}},
+      {"<tool_call>", "<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"f\", \"a", "", {{"", "f", "{\"a"}}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f\" \"arguments\": {}}</tool_call>", "", {{"", "f", "{\"arguments\": {}}"}}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": NaN}}</tool_call>", "", {{"", "f", "{\"a\": NaN}"}}},
+      {"<tool_call>",
+       "<tool_call>{\"function\": {\"name\": \"f\"}, \"n\": 1}</tool_call>",
+       "",
+       {{"", "f", "{\"function\": {\"name\": \"f\"}, \"n\": 1}"}}},
+      {"<tool_call>", "<tool_call>{\"name\": \"f\", \"id\": [1]}</tool_call>", "", {{"", "f", "{\"id\": [1]}"}}},
+      {"<tool_call>", "<tool_call>```json and so", "<tool_call>```json and so", {}},
+      {"<tool_call>", "<tool_call>```json\n{\"name\": \"f\"}\n```", "", {{"", "f", "{}"}}},
+      {"<|tools_prefix|>", "<|tools_prefix|>[{\"f\": {}, \"g\": {}}]", "", {{"", "f", "{\"f\": {}, \"g\": {}}"}}},
+      {"[TOOL_CALLS]", "[TOOL_CALLS]f[ARGS]so {\"a\": 1}", "", {{"", "f", "so {\"a\": 1}"}}},
+      {"<tool_call><function=",
+       "<tool_call><function=f><parameter=a>1</parameter>and<parameter=b>2</parameter></function></tool_call>",
+       "",
+       {{"", "f", "<parameter=a>1</parameter>and<parameter=b>2</parameter></function>"}}},
+      {"]<]minimax[>[",
+       "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"f\">]<]minimax[>[<a>1]<]minimax[>[</b>]<]minimax[>[</invoke>",
+       "",
+       {{"", "f", "]<]minimax[>[<a>1]<]minimax[>[</b>]<]minimax[>[</invoke>"}}},
+      {"]<]minimax[>[",
+       "]<]minimax[>[<tool_call>]<]minimax[>[<invoke "
+       "name=\"f\">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</b>]<]minimax[>[</invoke>",
+       "",
+       {{"", "f", "]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</b>]<]minimax[>[</invoke>"}}},
+      {"]<]minimax[>[", "]<]minimax[>[<tool_call> is the mark.", "]<]minimax[>[<tool_call> is the mark.", {}},
+      {"<function name=<param name=",
+       "<function name=\"f\"><param name=\"a\"><![CDATA[x</param></function>",
+       "",
+       {{"", "f", "<param name=\"a\"><![CDATA[x</param></function>"}}},
+      {"<function name=<param name=", "<function name=\"a b\">", "<function name=\"a b\">", {}},
+      {"<|role_sep|><|message_sep|>", "function call<|role_sep|>\nnone", "function call<|role_sep|>\nnone", {}},
+      {"<|tool_call:begin|>", "<|tool_call:begin|>a<|tool_call:name|>f<|tool_call:args|>x", "", {{"a", "f", "x"}}},
+      {"<tool_sep>", "<tool_calls><tool_call>f<tool_sep><arg_key>a", "", {{"", "f", "<arg_key>a"}}},
       {"<tool_call>", "<tool_call>{\"name\": \"f", "<tool_call>{\"name\": \"f", {}},
       {"<tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}</tool_call> Hi", "Hi", {{"", "f", "{\"a\": 1}"}}},
       {"<tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "", {{"", "f", "{\"a\": 1}"}}},
@@ -290,6 +376,10 @@ TEST(ToolFormats, Malformed) {
        "<tool_call><function=f><parameter=a>\n1\n</function></tool_call>",
        "",
        {{"", "f", "{\"a\": 1}"}}},
+      {"<tool_call><function=",
+       "<tool_call><function=f><parameter=a>\n1\n</function></tool_call> Hi",
+       "",
+       {{"", "f", "<parameter=a>\n1\n</function></tool_call> Hi"}}},
       {"<tool_call><function=", "<tool_call><function=f", "<tool_call><function=f", {}},
       {"<tool_call><arg_key>",
        "<tool_call>f<arg_key>a</arg_key><arg_value>1",
@@ -301,7 +391,10 @@ TEST(ToolFormats, Malformed) {
        "",
        {{"", "f", "a:<escape>}<end_function_call>"}}},
       // Thinking.
-      {"<tool_call>", "<think>a <tool_call>{\"name\": \"f\"}</tool_call>", "", {}, "a <tool_call>{\"name\": \"f\"}</tool_call>"},
+      {"<tool_call>", "<think>a <tool_call>{\"name\": \"f\"", "", {}, "a <tool_call>{\"name\": \"f\""},
+      {"<tool_call>", "<think>a <tool_call>{\"name\": \"f\"} b", "b", {{"", "f", "{}"}}, "a"},
+      {"<tool_call>", "<think>a <tool_call>{\"city\": 1}</tool_call> b", "", {}, "a <tool_call>{\"city\": 1}</tool_call> b"},
+      {"<tool_call>", "<think>a <tool_call>{\"x\": </think>b", "b", {}, "a <tool_call>{\"x\":"},
       {"<tool_call>", "still <think", "", {}, "still <think", "<think>\n"},
       {"<tool_call>", "</think>Yes.", "Yes.", {}, "", "<think>\n\n</think>\n\n"},
   };
@@ -371,7 +464,7 @@ TEST(ToolFormats, AnyOutputIsTakenWhole) {
   SCOPED_TRACE("TALLY_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
   const std::vector<AnswerSample>& samples = AnswerSamples();
-  for (int i = 0; i < 5000 && !HasFailure(); ++i) {
+  for (int i = 0; i < 2000 && !HasFailure(); ++i) {
     const AnswerSample& sample = samples[random() % samples.size()];
     std::vector<std::string_view> own = {"<think>", "</think>"};  // half of the scraps are marks of the format
     for (const std::string_view token : ControlTokens()) {
