@@ -31,10 +31,16 @@ function(tally_node)
   if(N_NAME MATCHES "^(recipe|books|chat|hub|page|models|catalog)$")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
-  # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it, and what is fuzzed.
-  if(TALLY_SANITIZE AND NOT N_NAME MATCHES "^(base|machine|kernels|ledger|weights|exec|graph|inventory|loaders|text|chat)$")
+  # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it.
+  if(TALLY_SANITIZE AND NOT N_NAME MATCHES "^(base|machine|kernels|ledger|weights|exec|graph)$")
     target_compile_options(${target} PRIVATE -O0)
     set_source_files_properties(${PROJECT_SOURCE_DIR}/engine/studies/synth_noise.cc ${PROJECT_SOURCE_DIR}/engine/hub/digest.cc PROPERTIES COMPILE_OPTIONS -O1)
+  endif()
+  # Unrolled loads and stores, each with its checks, take the compiler four times as long. The address sanitizer by calls, and without
+  # the checks that seek what it finds itself.
+  if(TALLY_SANITIZE MATCHES "address,undefined" AND N_NAME STREQUAL kernels)
+    target_compile_options(${target} PRIVATE -fno-sanitize=null,object-size,pointer-overflow
+      $<$<CXX_COMPILER_ID:Clang>:-fsanitize-address-outline-instrumentation>)
   endif()
 endfunction()
 
