@@ -66,10 +66,6 @@ bool OnlyPlain(const TensorBinding& b) { return b.vector() || b.storage == Stora
 
 bool CanRun(const TensorBinding& b, DType t) { return IsWeightType(t) && !(GetDTypeInfo(t).quantised && OnlyPlain(b)); }
 
-// Matrices of one op must have one type, as the activations are packed for it.
-constexpr std::pair<Role, Role> kTogether[] = {
-    {Role::kGate, Role::kUp}, {Role::kExpertGate, Role::kExpertUp}, {Role::kSharedExpertGate, Role::kSharedExpertUp}};
-
 std::string FileOf(const Inventory& inventory, const StoredTensor& t) {
   return t.file < inventory.files.size() ? inventory.files[t.file].path : inventory.path;
 }
@@ -79,36 +75,16 @@ Status WrongType(const Inventory& inventory, const StoredTensor& t, const std::s
                   ", which cannot be run; expected " + expected);
 }
 
-// Checks that the tensors of all experts, and of the matrices of one op, have one type. All of them must be stored.
-Status CheckTypesAgree(const Inventory& inventory, const ModelSpec& spec) {
-  struct Typed {
-    const StoredTensor* tensor;
-    DType type;
-  };
-  const auto agree = [&](const Typed& a, const Typed& b) -> Status {
-    if (a.type == b.type) return {};
-    return BadInput(FileOf(inventory, *a.tensor) + ": tensors " + Quote(a.tensor->name) + " (" + std::string(DTypeName(a.type)) +
-                    ") and " + Quote(b.tensor->name) + " (" + std::string(DTypeName(b.type)) +
-                    ") work together and must be of one type");
-  };
-  std::map<std::pair<int32_t, Role>, Typed> firsts;
-  for (const TensorBinding& b : spec.bindings) {
-    if (b.names.empty()) continue;
-    const auto typed = [&](const std::string& name) {
-      const StoredTensor* t = inventory.Find(name);
-      return Typed{t, b.type(t->dtype)};
-    };
-    const Typed first = typed(b.names[0]);
-    for (const std::string& name : b.names) TALLY_RETURN_IF_ERROR(agree(first, typed(name)));
-    firsts.emplace(std::pair(b.layer, b.role), first);
-  }
-  for (const auto& [place, typed] : firsts) {
-    for (const auto& [role, partner] : kTogether) {
-      if (place.second != role) continue;
-      if (const auto other = firsts.find({place.first, partner}); other != firsts.end()) {
-        TALLY_RETURN_IF_ERROR(agree(typed, other->second));
-      }
-    }
+// Checks that the tensors of all experts of a matrix have one type. All of them must be stored.
+Status CheckTypesAgree(const Inventory& inventory, const TensorBinding& b) {
+  if (b.names.empty()) return {};
+  const StoredTensor& first = *inventory.Find(b.names[0]);
+  for (const std::string& name : b.names) {
+    const StoredTensor& t = *inventory.Find(name);
+    if (b.type(t.dtype) == b.type(first.dtype)) continue;
+    return BadInput(FileOf(inventory, first) + ": tensors " + Quote(first.name) + " (" + std::string(DTypeName(first.dtype)) +
+                    ") and " + Quote(t.name) + " (" + std::string(DTypeName(t.dtype)) +
+                    ") are experts of one matrix and must be of one type");
   }
   return {};
 }
@@ -338,8 +314,9 @@ Status CheckTypes(const Inventory& inventory, const ModelSpec& spec) {
       const bool coded = !b.scales.empty() && t.dtype == DType::kF8_E4M3 && b.storage != Storage::kTransposed;
       if (!coded && !CanRun(b, t.dtype)) return WrongType(inventory, t, OnlyPlain(b) ? "F32, F16 or BF16" : WeightTypeNames());
     }
+    TALLY_RETURN_IF_ERROR(CheckTypesAgree(inventory, b));
   }
-  return CheckTypesAgree(inventory, spec);
+  return {};
 }
 
 }  // namespace tally

@@ -63,8 +63,8 @@ std::vector<NeededTensor> NeededTensors(const ModelSpec& spec);
 // exactly once: by a binding, as a buffer, or as not run. Errors name the tensor, what was found and what was expected.
 Status CheckClaims(const Inventory& inventory, const ModelSpec& spec);
 
-// Checks that the tensors of every binding have a type that can be run, the same type for matrices of one op, such as gate and up.
-// CheckClaims must have succeeded. Errors name the tensor and its type.
+// Checks that the tensors of every binding have a type that can be run, and those of one matrix's experts the same. CheckClaims must
+// have succeeded. Errors name the tensor and its type.
 Status CheckTypes(const Inventory& inventory, const ModelSpec& spec);
 
 }  // namespace tally

@@ -132,21 +132,14 @@ TEST(Claims, SharedRows) {
   says(check(8, {{0, 8, 8}, {}}, 8), StatusCode::kInternal, "qkv: is claimed twice");
 }
 
-// One op takes both, with activations packed for one type.
-TEST(Claims, GateAndUpAreOfOneType) {
-  ExpectBadInput(WithType(synthetic::GgufLlama(), "blk.1.ffn_up.weight", DType::kF16),
-                 {"made-up/weights", "'blk.1.ffn_gate.weight' (F32)", "'blk.1.ffn_up.weight' (F16)", "one type"});
-  ExpectBadInput(WithType(synthetic::HfLlama(), "model.layers.2.mlp.gate_proj.weight", DType::kBF16),
-                 {"'model.layers.2.mlp.gate_proj.weight' (BF16)", "'model.layers.2.mlp.up_proj.weight' (F32)"});
-  ExpectBadInput(WithType(synthetic::GgufGptOss(), "blk.0.ffn_gate_exps.weight", DType::kQ8_0),
-                 {"'blk.0.ffn_gate_exps.weight' (Q8_0)", "'blk.0.ffn_up_exps.weight' (MXFP4)"});
-  // What no op takes together may differ, and layers may.
+// Matrices of a layer may differ, as mixes of types have it; the experts of one matrix may not.
+TEST(Claims, ExpertsOfAMatrixAreOfOneType) {
+  MustRead(WithType(synthetic::GgufLlama(), "blk.1.ffn_up.weight", DType::kF16));
   MustRead(WithType(synthetic::GgufLlama(), "blk.1.attn_k.weight", DType::kF16));
-  MustRead(WithType(synthetic::GgufLlama(), "blk.1.ffn_down.weight", DType::kF16));
+  MustRead(WithType(synthetic::GgufGptOss(), "blk.0.ffn_gate_exps.weight", DType::kQ8_0));
   MustRead(WithType(synthetic::GgufGptOss(), "blk.0.ffn_gate_exps.bias", DType::kBF16));
-  Inventory layer = synthetic::GgufLlama();
-  for (const char* tensor : {"blk.1.ffn_gate.weight", "blk.1.ffn_up.weight"}) layer = WithType(layer, tensor, DType::kBF16);
-  MustRead(layer);
+  ExpectBadInput(WithType(synthetic::HfQwen2Moe(), "model.layers.1.mlp.experts.2.up_proj.weight", DType::kF16),
+                 {"experts.0.up_proj.weight' (F32)", "experts.2.up_proj.weight' (F16)", "one type"});
 }
 
 }  // namespace

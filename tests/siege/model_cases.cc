@@ -105,9 +105,6 @@ std::vector<Case> TensorCases() {
        "DIR/model.safetensors: tensor 'lm_head.weight' differs from 'model.embed_tokens.weight', yet tie_word_embeddings is "
        "true: "
        "set it to false to use the stored head, or remove the tensor"},
-      {"ExpertsOfTwoTypes", File(Reshaped(GgufGptOss(), "blk.1.ffn_up_exps.weight", {5, 32, 64}, DType::kQ8_0)),
-       "DIR/m.gguf: tensors 'blk.1.ffn_gate_exps.weight' (MXFP4) and 'blk.1.ffn_up_exps.weight' (Q8_0) work together and must be "
-       "of one type"},
   };
 }
 
