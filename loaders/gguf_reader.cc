@@ -3,6 +3,7 @@
 // counts).
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -31,6 +32,19 @@ struct Shard {
 
 std::string Of(uint64_t index, uint64_t count) { return std::to_string(index + 1) + " of " + std::to_string(count); }
 
+// llama.cpp's format of importance matrices before they were GGUF: a count of entries, and of each first the length of its name, that of
+// a tensor. `count`: the file's first four bytes.
+bool IsOldImportance(GgufCursor& cursor, std::string_view count) {
+  constexpr size_t kLongest = 256;
+  constexpr std::string_view kEnd = ".weight";
+  uint32_t entries = 0, length = 0;
+  std::memcpy(&entries, count.data(), sizeof entries);
+  if (entries == 0 || entries > internal::kMaxTensors || !cursor.Read(&length, "a length").ok()) return false;
+  if (length <= kEnd.size() || length > std::min<uint64_t>(kLongest, cursor.remaining())) return false;
+  std::string name(length, '\0');
+  return cursor.ReadBytes(name.data(), length, "a name").ok() && name.ends_with(kEnd);
+}
+
 Status CheckMagic(GgufCursor& cursor) {
   char magic[4];
   TALLY_RETURN_IF_ERROR(cursor.ReadBytes(magic, sizeof magic, "the letters GGUF"));
@@ -42,6 +56,13 @@ Status CheckMagic(GgufCursor& cursor) {
   }
   if (found == std::string_view("PK\x03\x04", 4)) {
     return cursor.Error("a zip archive (PyTorch writes such files); expected GGUF or a Hugging Face directory");
+  }
+  if (found == "<!DO" || found == "<!do" || found == "<htm") {
+    return cursor.Error("an HTML page; whatever it was downloaded with got a message in the file's place");
+  }
+  if (IsOldImportance(cursor, found)) {
+    return cursor.Error(
+        "an importance matrix in llama.cpp's old format (imatrix.dat); its llama-imatrix makes a GGUF file of it");
   }
   return cursor.Error("expected a GGUF file, which begins with the letters GGUF, found " + Quote(found));
 }
@@ -187,15 +208,8 @@ Status ReadMetadata(GgufCursor& cursor, uint64_t count, Metadata* metadata) {
   return {};
 }
 
-std::string ReadableTypes() {
-  std::string names;
-  for (uint32_t t = 0; t < 256; ++t) {
-    if (const auto dtype = internal::DTypeFromGgml(t)) names += (names.empty() ? "" : " ") + std::string(DTypeName(*dtype));
-  }
-  return names;
-}
-
-// The description of one tensor. `offset` is as in the file: from the start of the data.
+// The description of one tensor. `offset` is as in the file: from the start of the data. Outer dimensions of 1 say nothing (ggml has
+// always four) and are left out.
 Status ReadTensor(GgufCursor& cursor, uint64_t index, uint64_t count, StoredTensor* tensor) {
   cursor.SetPlace("tensor " + Of(index, count));
   TALLY_RETURN_IF_ERROR(cursor.ReadString(&tensor->name, internal::kMaxTensorNameBytes, "a tensor name"));
@@ -217,14 +231,16 @@ Status ReadTensor(GgufCursor& cursor, uint64_t index, uint64_t count, StoredTens
     elements = *product;
     tensor->shape[dims - 1 - d] = size;
   }
+  while (tensor->shape.size() > 1 && tensor->shape.front() == 1) tensor->shape.erase(tensor->shape.begin());
   uint32_t type = 0;
   TALLY_RETURN_IF_ERROR(cursor.Read(&type, "the type of a tensor"));
   TALLY_RETURN_IF_ERROR(cursor.Read(&tensor->offset, "the offset of a tensor"));
   const auto dtype = internal::DTypeFromGgml(type);
   if (!dtype) {
     const std::string_view known = internal::GgmlTypeName(type);
-    return cursor.Error("ggml type " + std::to_string(type) + " (" + (known.empty() ? "unknown" : std::string(known)) +
-                        ") cannot be read; expected one of " + ReadableTypes());
+    tensor->dtype = DType::kU8;
+    tensor->other_type = known.empty() ? "ggml type " + std::to_string(type) : std::string(known);
+    return {};  // PlaceTensors finds its bytes
   }
   tensor->dtype = *dtype;
   const uint64_t row = dims == 0 ? 1 : tensor->shape.back();
@@ -269,6 +285,11 @@ Status PlaceTensors(const GgufCursor& cursor, Shard* shard) {
   }
   std::stable_sort(shard->tensors.begin(), shard->tensors.end(),
                    [](const StoredTensor& a, const StoredTensor& b) { return a.offset < b.offset; });
+  for (size_t i = 0; i < shard->tensors.size(); ++i) {
+    StoredTensor& t = shard->tensors[i];
+    const uint64_t next = i + 1 < shard->tensors.size() ? shard->tensors[i + 1].offset : size;
+    if (!t.other_type.empty()) t.bytes = next - t.offset;
+  }
   for (size_t i = 1; i < shard->tensors.size(); ++i) {
     const StoredTensor &a = shard->tensors[i - 1], &b = shard->tensors[i];
     if (a.offset + a.bytes > b.offset) {
@@ -450,6 +471,11 @@ Result<Inventory> ReadGguf(const std::string& path) {
                     std::to_string(inventory.tensors.size()) + " tensors");
   }
   inventory.BuildIndex();
+  const auto architecture = inventory.metadata.GetString("general.architecture");
+  if (architecture.ok() && architecture->has_value()) {
+    const auto layers = inventory.metadata.GetInt(**architecture + ".block_count");
+    if (layers.ok()) inventory.metadata.layers = layers->value_or(0);
+  }
   return inventory;
 }
 

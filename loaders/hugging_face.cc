@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include "engine/base/json.h"
 #include "loaders/checks.h"
@@ -21,6 +22,7 @@ constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
 constexpr int kMaxIndexDepth = 16;
 constexpr char kSingleFile[] = "model.safetensors";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
+constexpr char kAdapterFile[] = "adapter_model.safetensors", kAdapterConfig[] = "adapter_config.json";
 constexpr char kGeneration[] = "generation_config";  // keys under this are those of generation_config.json alone
 
 bool IsDirectory(const std::string& path) {
@@ -94,6 +96,66 @@ class IndexHandler : public JsonHandler {
   std::string key_;
 };
 
+// True if two tensors have the same type, shape and bytes.
+Result<bool> AreSame(const Inventory& inventory, const StoredTensor& a, const StoredTensor& b) {
+  if (a.type_name() != b.type_name() || a.shape != b.shape || a.bytes != b.bytes) return false;
+  TALLY_ASSIGN_OR_RETURN(const FileReader of_a, FileReader::Open(inventory.files[a.file].path));
+  TALLY_ASSIGN_OR_RETURN(const FileReader of_b, FileReader::Open(inventory.files[b.file].path));
+  std::vector<uint8_t> x, y;
+  for (uint64_t at = 0; at < a.bytes; at += x.size()) {
+    x.resize(std::min<uint64_t>(a.bytes - at, uint64_t{1} << 20));
+    y.resize(x.size());
+    TALLY_RETURN_IF_ERROR(of_a.ReadAt(a.offset + at, x));
+    TALLY_RETURN_IF_ERROR(of_b.ReadAt(b.offset + at, y));
+    if (x != y) return false;
+  }
+  return true;
+}
+
+// A tensor that several shards have, the same in all, is listed once: where the index says, or else where it is first.
+Status KeepOneOfEach(const std::string& place, const std::map<std::string, std::string, std::less<>>& weight_map,
+                     Inventory* inventory) {
+  std::vector<StoredTensor>& tensors = inventory->tensors;
+  const auto file_of = [&](size_t i) { return internal::FileNameOf(inventory->files[tensors[i].file].path); };
+  std::map<std::string_view, size_t> firsts;
+  std::vector<bool> left_out(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto [first, added] = firsts.emplace(tensors[i].name, i);
+    if (added) continue;
+    TALLY_ASSIGN_OR_RETURN(const bool same, AreSame(*inventory, tensors[first->second], tensors[i]));
+    if (!same) {
+      return BadInput(place + ": tensor " + Quote(tensors[i].name) + " is in " + Quote(file_of(first->second)) + " and in " +
+                      Quote(file_of(i)) + ", and they differ");
+    }
+    const auto named = weight_map.find(tensors[i].name);
+    const bool this_one = named != weight_map.end() && named->second == file_of(i);
+    left_out[this_one ? std::exchange(first->second, i) : i] = true;
+  }
+  std::vector<StoredTensor> kept;
+  kept.reserve(firsts.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!left_out[i]) kept.push_back(std::move(tensors[i]));
+  }
+  tensors = std::move(kept);
+  return {};
+}
+
+// What wrappers put before every name: torch.compile, DataParallel, PEFT once its adapter is merged.
+void StripPrefixes(Inventory* inventory) {
+  constexpr std::string_view kPrefixes[] = {"_orig_mod.", "module.", "base_model.model."};
+  const auto all_have = [&](std::string_view prefix) {
+    return std::ranges::all_of(inventory->tensors, [&](const StoredTensor& t) { return t.name.starts_with(prefix); });
+  };
+  for (bool again = !inventory->tensors.empty(); std::exchange(again, false);) {
+    for (const std::string_view prefix : kPrefixes) {
+      if (!all_have(prefix)) continue;
+      for (StoredTensor& t : inventory->tensors) t.name.erase(0, prefix.size());
+      inventory->name_prefix += prefix;
+      again = true;
+    }
+  }
+}
+
 Status ReadSharded(const std::string& directory, Inventory* inventory) {
   const std::string index_path = JoinPath(directory, kIndexFile), place = Printable(index_path);
   TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(index_path, kMaxIndexBytes));
@@ -107,7 +169,7 @@ Status ReadSharded(const std::string& directory, Inventory* inventory) {
     const Status status = internal::ReadSafetensors(JoinPath(directory, shard), inventory);
     if (!status.ok()) return Status(status.code(), status.message() + " (named by " + kIndexFile + ")");
   }
-  TALLY_RETURN_IF_ERROR(internal::CheckUniqueNames(directory, inventory->tensors));
+  TALLY_RETURN_IF_ERROR(KeepOneOfEach(place, index.weight_map, inventory));
   inventory->BuildIndex();
   for (const auto& [tensor, shard] : index.weight_map) {
     const StoredTensor* stored = inventory->Find(tensor);
@@ -118,12 +180,19 @@ Status ReadSharded(const std::string& directory, Inventory* inventory) {
   return {};
 }
 
+// `what`: the file that tells.
+Status IsAdapter(const std::string& directory, std::string_view what) {
+  return BadInput(Printable(directory) + ": a LoRA adapter (" + std::string(what) +
+                  "), not a model: merge it into its model (PEFT: merge_and_unload) and name that directory");
+}
+
 Status ReadWeights(const std::string& directory, Inventory* inventory) {
   if (Exists(JoinPath(directory, kSingleFile))) {
     return internal::ReadSafetensors(JoinPath(directory, kSingleFile), inventory);
   }
   if (Exists(JoinPath(directory, kIndexFile))) return ReadSharded(directory, inventory);
   TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> others, NamesEndingIn(directory, ".safetensors"));
+  if (others.size() == 1 && others[0] == kAdapterFile) return IsAdapter(directory, kAdapterFile);
   if (others.size() == 1) return internal::ReadSafetensors(JoinPath(directory, others[0]), inventory);
   const std::string place = Printable(directory);
   if (others.size() > 1) {
@@ -158,6 +227,7 @@ Result<Inventory> ReadConfiguration(const std::string& path) {
   if (IsDirectory(path)) {
     config = JoinPath(path, "config.json");
     if (!Exists(config)) {
+      if (Exists(JoinPath(path, kAdapterConfig))) return IsAdapter(path, kAdapterConfig);
       TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> gguf, NamesEndingIn(path, ".gguf"));
       return BadInput(Printable(path) + ": expected a Hugging Face directory, but it has no config.json" +
                       (gguf.empty() ? std::string() : "; to use " + Quote(gguf[0]) + ", name that file"));
@@ -191,6 +261,7 @@ Result<Inventory> ReadHuggingFace(const std::string& path) {
     TALLY_RETURN_IF_ERROR(internal::ReadJsonMetadata(generation, "generation_config.", "", &inventory.metadata));
   }
   TALLY_RETURN_IF_ERROR(ReadWeights(directory, &inventory));
+  StripPrefixes(&inventory);
   if (const std::string tokenizer = JoinPath(directory, "tokenizer.json"); Exists(tokenizer))
     inventory.tokenizer_json = tokenizer;
   inventory.BuildIndex();

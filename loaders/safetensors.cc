@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the published library's limit
 constexpr int kMaxHeaderDepth = 8;
 constexpr size_t kMaxDims = 8;
+constexpr size_t kMaxTypeNameBytes = 32;
 
 constexpr DType kReadable[] = {DType::kF64,     DType::kF32, DType::kF16, DType::kBF16, DType::kF8_E4M3,
                                DType::kF8_E5M2, DType::kI64, DType::kI32, DType::kI16,  DType::kI8,
@@ -28,12 +29,6 @@ std::optional<DType> DTypeFromName(std::string_view name) {
     if (DTypeName(t) == name) return t;
   }
   return std::nullopt;
-}
-
-std::string ReadableTypes() {
-  std::string names;
-  for (const DType t : kReadable) names += (names.empty() ? "" : " ") + std::string(DTypeName(t));
-  return names;
 }
 
 // {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "text",
@@ -68,9 +63,12 @@ class HeaderHandler : public JsonHandler {
     if (depth_ == 2) {
       const auto* name = std::get_if<std::string>(&value);
       if (field_ != kDType || name == nullptr) return Error(Expected());
+      if (name->empty() || name->size() > kMaxTypeNameBytes) {
+        return Error("expected a type's name of 1 to " + std::to_string(kMaxTypeNameBytes) + " bytes, found " + Quote(*name));
+      }
       const auto dtype = DTypeFromName(*name);
-      if (!dtype) return Error("type " + Quote(*name) + " cannot be read; expected one of " + ReadableTypes());
-      tensor_.dtype = *dtype;
+      tensor_.dtype = dtype.value_or(DType::kU8);
+      tensor_.other_type = dtype ? std::string() : *name;
       have_dtype_ = true;
       return {};
     }
@@ -132,11 +130,11 @@ class HeaderHandler : public JsonHandler {
       if (!product || *product > INT64_MAX || d > INT64_MAX) return Error("the number of elements overflows 63 bits");
       elements = *product;
     }
-    const auto bytes = StoredBytes(tensor_.dtype, elements);
-    if (!bytes || *bytes != offsets_[1] - offsets_[0]) {
+    const uint64_t given = offsets_[1] - offsets_[0];
+    const auto bytes = tensor_.other_type.empty() ? StoredBytes(tensor_.dtype, elements) : std::optional(given);
+    if (!bytes || *bytes != given) {
       return Error(std::to_string(elements) + " elements of " + std::string(DTypeName(tensor_.dtype)) + " take " +
-                   (bytes ? std::to_string(*bytes) : "more than 2^64") + " bytes, data_offsets give " +
-                   std::to_string(offsets_[1] - offsets_[0]));
+                   (bytes ? std::to_string(*bytes) : "more than 2^64") + " bytes, data_offsets give " + std::to_string(given));
     }
     tensor_.offset = offsets_[0];
     tensor_.bytes = *bytes;

@@ -66,49 +66,27 @@ bool OnlyPlain(const TensorBinding& b) { return b.vector() || b.storage == Stora
 
 bool CanRun(const TensorBinding& b, DType t) { return IsWeightType(t) && !(GetDTypeInfo(t).quantised && OnlyPlain(b)); }
 
-// Matrices of one op must have one type, as the activations are packed for it.
-constexpr std::pair<Role, Role> kTogether[] = {
-    {Role::kGate, Role::kUp}, {Role::kExpertGate, Role::kExpertUp}, {Role::kSharedExpertGate, Role::kSharedExpertUp}};
+std::string Kind(const StoredTensor& t) { return t.other_type.empty() ? std::string() : " of type " + Printable(t.other_type); }
 
 std::string FileOf(const Inventory& inventory, const StoredTensor& t) {
   return t.file < inventory.files.size() ? inventory.files[t.file].path : inventory.path;
 }
 
 Status WrongType(const Inventory& inventory, const StoredTensor& t, const std::string& expected) {
-  return BadInput(FileOf(inventory, t) + ": tensor " + Quote(t.name) + " has type " + std::string(DTypeName(t.dtype)) +
+  return BadInput(FileOf(inventory, t) + ": tensor " + Quote(t.name) + " has type " + Printable(t.type_name()) +
                   ", which cannot be run; expected " + expected);
 }
 
-// Checks that the tensors of all experts, and of the matrices of one op, have one type. All of them must be stored.
-Status CheckTypesAgree(const Inventory& inventory, const ModelSpec& spec) {
-  struct Typed {
-    const StoredTensor* tensor;
-    DType type;
-  };
-  const auto agree = [&](const Typed& a, const Typed& b) -> Status {
-    if (a.type == b.type) return {};
-    return BadInput(FileOf(inventory, *a.tensor) + ": tensors " + Quote(a.tensor->name) + " (" + std::string(DTypeName(a.type)) +
-                    ") and " + Quote(b.tensor->name) + " (" + std::string(DTypeName(b.type)) +
-                    ") work together and must be of one type");
-  };
-  std::map<std::pair<int32_t, Role>, Typed> firsts;
-  for (const TensorBinding& b : spec.bindings) {
-    if (b.names.empty()) continue;
-    const auto typed = [&](const std::string& name) {
-      const StoredTensor* t = inventory.Find(name);
-      return Typed{t, b.type(t->dtype)};
-    };
-    const Typed first = typed(b.names[0]);
-    for (const std::string& name : b.names) TALLY_RETURN_IF_ERROR(agree(first, typed(name)));
-    firsts.emplace(std::pair(b.layer, b.role), first);
-  }
-  for (const auto& [place, typed] : firsts) {
-    for (const auto& [role, partner] : kTogether) {
-      if (place.second != role) continue;
-      if (const auto other = firsts.find({place.first, partner}); other != firsts.end()) {
-        TALLY_RETURN_IF_ERROR(agree(typed, other->second));
-      }
-    }
+// Checks that the tensors of all experts of a matrix have one type. All of them must be stored.
+Status CheckTypesAgree(const Inventory& inventory, const TensorBinding& b) {
+  if (b.names.empty()) return {};
+  const StoredTensor& first = *inventory.Find(b.names[0]);
+  for (const std::string& name : b.names) {
+    const StoredTensor& t = *inventory.Find(name);
+    if (b.type(t.dtype) == b.type(first.dtype)) continue;
+    return BadInput(FileOf(inventory, first) + ": tensors " + Quote(first.name) + " (" + std::string(DTypeName(first.dtype)) +
+                    ") and " + Quote(t.name) + " (" + std::string(DTypeName(t.dtype)) +
+                    ") are experts of one matrix and must be of one type");
   }
   return {};
 }
@@ -166,16 +144,17 @@ void FindScales(const Inventory& inventory, TensorBinding& b, ModelSpec& spec) {
   }
 }
 
-// The entry of `own`, or else of HfDecoderNames: of several the first that is stored, or else the first. Null: none. `made_with`: as of
-// BindRoles.
+// The entry of `own`, or else of HfDecoderNames: of several the first that is stored, or else the first. Of GgufOtherNames only one that
+// is stored. Null: none. `made_with`: as of BindRoles.
 const RoleName* FindName(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, Role role,
                          int32_t layer, std::optional<DType> made_with = std::nullopt) {
-  const std::span<const RoleName> usual = inventory.format == FileFormat::kGguf ? std::span<const RoleName>() : HfDecoderNames();
+  const bool gguf = inventory.format == FileFormat::kGguf;
+  const std::span<const RoleName> usual = gguf ? GgufOtherNames() : HfDecoderNames();
   const RoleName* found = nullptr;
   for (const std::span<const RoleName> table : {own, usual}) {
     for (const RoleName& name : table) {
       if (name.role != role || (made_with && name.split && name.split != made_with)) continue;
-      if (found == nullptr) found = &name;
+      if (found == nullptr && !(gguf && table.data() == usual.data())) found = &name;
       const std::string stored = ExpandName(name.name, layer, prefix) + (name.split ? "_blocks" : "");
       if (IsStored(inventory, stored)) return &name;
     }
@@ -241,6 +220,37 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
 
 namespace {
 
+// transformers computes these anew: they are not among a model's parameters, or listed as _keys_to_ignore_on_load_unexpected. llama.cpp
+// skips attn_rot_embd.
+bool IsComputed(const StoredTensor& t, bool gguf) {
+  if (t.elements() == 0) return true;
+  if (gguf) return t.name.ends_with(".attn_rot_embd") || t.name.ends_with(".attn_rot_embd.weight");
+  static constexpr std::string_view kNames[] = {"inv_freq",  "original_inv_freq", "cos_cached",  "sin_cached",
+                                                "cos_cache", "sin_cache",         "masked_bias", "position_ids"};
+  const std::string_view last = std::string_view(t.name).substr(t.name.rfind('.') + 1);
+  if (std::ranges::find(kNames, last) != std::end(kNames)) return true;
+  const std::vector<uint64_t>& s = t.shape;  // the causal mask of GPT-2 and its like is called a bias
+  return last == "bias" && s.size() == 4 && s[0] == 1 && s[1] == 1 && s[2] == s[3];
+}
+
+}  // namespace
+
+void AddBuffers(const Inventory& inventory, ModelSpec& spec) {
+  std::set<std::string_view> claimed(spec.not_run.begin(), spec.not_run.end());
+  claimed.insert(spec.buffers.begin(), spec.buffers.end());
+  for (const TensorBinding& b : spec.bindings) {
+    claimed.insert(b.names.begin(), b.names.end());
+    claimed.insert(b.scales.begin(), b.scales.end());
+  }
+  std::vector<std::string> buffers;
+  for (const StoredTensor& t : inventory.tensors) {
+    if (IsComputed(t, inventory.format == FileFormat::kGguf) && !claimed.contains(t.name)) buffers.push_back(t.name);
+  }
+  spec.buffers.insert(spec.buffers.end(), buffers.begin(), buffers.end());
+}
+
+namespace {
+
 // The claimed rows of a stored tensor.
 struct Claim {
   uint64_t rows = 0;        // if bindings share it: the rows that they take together
@@ -255,6 +265,11 @@ class Claims {
   }
 
   Status Check() {
+    for (const StoredTensor& t : inventory_.tensors) {
+      if (t.name.find("lora_A") == t.name.npos && t.name.find("lora_B") == t.name.npos) continue;
+      return BadInput(FileOf(inventory_, t) + ": tensor " + Quote(t.name) +
+                      " is part of a LoRA adapter, which cannot be run: merge it into its model (PEFT: merge_and_unload)");
+    }
     for (const TensorBinding& b : spec_.bindings) TALLY_RETURN_IF_ERROR(CheckBinding(b));
     for (const auto* names : {&spec_.buffers, &spec_.not_run}) {
       for (const std::string& name : *names) TALLY_RETURN_IF_ERROR(Take(name, nullptr));
@@ -262,9 +277,9 @@ class Claims {
     for (const StoredTensor& t : inventory_.tensors) {
       const auto found = claims_.find(t.name);
       if (found == claims_.end()) {
-        return BadInput(FileOf(inventory_, t) + ": tensor " + Quote(t.name) + " " + ShapeText(t.shape) + " has no place in a " +
-                        spec_.recipe.family + " model of " + std::to_string(spec_.recipe.n_layers) +
-                        " layers as its metadata describes it");
+        return BadInput(FileOf(inventory_, t) + ": tensor " + Quote(t.name) + " " + ShapeText(t.shape) + Kind(t) +
+                        " has no place in a " + spec_.recipe.family + " model of " + std::to_string(spec_.recipe.n_layers) +
+                        " layers as its metadata describes it" + Scaled(t));
       }
       const std::vector<bool>& taken = found->second.taken;
       const auto hole = std::find(taken.begin(), taken.end(), false);
@@ -278,19 +293,37 @@ class Claims {
     return InternalError("family " + spec_.recipe.family + ": tensor " + std::string(name) + ": " + what);
   }
 
+  // GPTQ and AWQ store NAME.qweight where others store NAME.weight.
+  std::string InItsPlace(const std::string& name) const {
+    constexpr std::string_view kWeight = ".weight";
+    if (!name.ends_with(kWeight)) return "";
+    const std::string packed = name.substr(0, name.size() - kWeight.size()) + ".qweight";
+    return IsStored(inventory_, packed) ? "; there is " + Quote(packed) + ", of GPTQ or AWQ, which cannot be read" : "";
+  }
+  // Of a tensor without a place that scales codes.
+  std::string Scaled(const StoredTensor& scales) const {
+    for (const std::string_view end : {"_scale_inv", "_scale"}) {
+      if (!scales.name.ends_with(end)) continue;
+      const StoredTensor* codes = inventory_.Find(std::string_view(scales.name).substr(0, scales.name.size() - end.size()));
+      if (codes == nullptr) continue;
+      return "; it scales " + Quote(codes->name) + ", which is " + Printable(codes->type_name()) + ": only F8_E4M3 is run so";
+    }
+    return "";
+  }
+
   Status CheckBinding(const TensorBinding& b) {
     const uint64_t rows = b.rows.all() || b.names.empty() ? 0 : claims_[b.names[0]].rows;
     for (const NeededTensor& w : NeededBy(b, rows)) {
       const StoredTensor* t = inventory_.Find(w.name);
       if (t == nullptr) {
         return BadInput(inventory_.path + ": tensor " + Quote(w.name) + " " + ShapeText(w.shape) + " is missing (" +
-                        spec_.recipe.family + " needs it)");
+                        spec_.recipe.family + " needs it)" + InItsPlace(w.name));
       }
       if (!ShapesAgree(t->shape, w.shape)) {
         return BadInput(FileOf(inventory_, *t) + ": tensor " + Quote(t->name) + " has shape " + ShapeText(t->shape) +
                         "; expected " + ShapeText(w.shape));
       }
-      if (w.part_of && t->dtype != DType::kU8) {
+      if (w.part_of && (t->dtype != DType::kU8 || !t->other_type.empty())) {
         return WrongType(inventory_, *t, "U8 (part of a tensor in " + std::string(DTypeName(*w.part_of)) + ")");
       }
       TALLY_RETURN_IF_ERROR(Take(t->name, &b));
@@ -338,8 +371,9 @@ Status CheckTypes(const Inventory& inventory, const ModelSpec& spec) {
       const bool coded = !b.scales.empty() && t.dtype == DType::kF8_E4M3 && b.storage != Storage::kTransposed;
       if (!coded && !CanRun(b, t.dtype)) return WrongType(inventory, t, OnlyPlain(b) ? "F32, F16 or BF16" : WeightTypeNames());
     }
+    TALLY_RETURN_IF_ERROR(CheckTypesAgree(inventory, b));
   }
-  return CheckTypesAgree(inventory, spec);
+  return {};
 }
 
 }  // namespace tally

@@ -32,6 +32,8 @@ std::string ExpandName(std::string_view name, int32_t layer, std::string_view pr
 
 // The usual names of Hugging Face decoders: model.layers.#.self_attn.q_proj and so on.
 std::span<const RoleName> HfDecoderNames();
+// Names in GGUF files other than GgufName's: gate and up of all experts in one tensor.
+std::span<const RoleName> GgufOtherNames();
 
 bool IsStored(const Inventory& inventory, std::string_view name);
 // True if the files have the tensor of this name ('#': the layer) in some layer. For optional tensors such as biases: if one
@@ -49,6 +51,10 @@ std::string TensorName(const Inventory& inventory, std::span<const RoleName> own
 Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
                  std::optional<DType> made_with = std::nullopt);
 
+// Lists as buffers the stored tensors that are none of the spec's and that transformers, or llama.cpp, computes anew: frequencies and
+// tables of rope, causal masks and their value, positions; and those without elements.
+void AddBuffers(const Inventory& inventory, ModelSpec& spec);
+
 // A tensor that bindings need.
 struct NeededTensor {
   std::string name;
@@ -63,8 +69,8 @@ std::vector<NeededTensor> NeededTensors(const ModelSpec& spec);
 // exactly once: by a binding, as a buffer, or as not run. Errors name the tensor, what was found and what was expected.
 Status CheckClaims(const Inventory& inventory, const ModelSpec& spec);
 
-// Checks that the tensors of every binding have a type that can be run, the same type for matrices of one op, such as gate and up.
-// CheckClaims must have succeeded. Errors name the tensor and its type.
+// Checks that the tensors of every binding have a type that can be run, and those of one matrix's experts the same. CheckClaims must
+// have succeeded. Errors name the tensor and its type.
 Status CheckTypes(const Inventory& inventory, const ModelSpec& spec);
 
 }  // namespace tally

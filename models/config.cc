@@ -138,4 +138,12 @@ std::vector<int64_t> Config::Ints(std::string_view key) {
   return value;
 }
 
+std::vector<bool> Config::Bools(std::string_view key) {
+  const std::string full = Present(key);
+  const MetaValue* const found = full.empty() ? nullptr : inventory_.metadata.Find(full);
+  std::vector<bool> value;
+  if (found != nullptr && internal::LengthOf(*found) > 0 && ok()) Take(inventory_.metadata.GetBools(full), value);
+  return value;
+}
+
 }  // namespace tally

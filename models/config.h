@@ -45,6 +45,7 @@ class Config {
   std::string String(std::string_view keys, std::string_view otherwise);
   std::vector<std::string> Strings(std::string_view key);  // empty: absent
   std::vector<int64_t> Ints(std::string_view key);         // empty: absent
+  std::vector<bool> Bools(std::string_view key);           // empty: absent, or no array
   bool Has(std::string_view keys) const { return !Present(keys).empty(); }
   // JSON null means "none" if the configuration class has a default; an absent key means the default.
   bool IsNull(std::string_view key) const { return inventory_.metadata.IsNull(prefix_ + std::string(key)); }

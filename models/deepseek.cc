@@ -67,7 +67,8 @@ void ReadLatent(Config& c, Recipe& r) {
 
 // YaRN's magnitude that the checkpoint moves into the factor of q.k; 0: it moves none.
 double AllDim(Config& c) {
-  if (c.gguf()) return c.Has("rope.scaling.yarn_log_multiplier") ? 10 * c.Positive("rope.scaling.yarn_log_multiplier") : 0;
+  constexpr std::string_view kMultiplier = "rope.scaling.yarn_log_multiplier";
+  if (c.gguf()) return c.Double(kMultiplier, 0) != 0 ? 10 * c.Positive(kMultiplier) : 0;
   constexpr std::string_view kAllDim = "rope_scaling.mscale_all_dim|rope_parameters.mscale_all_dim";
   return c.Has(kAllDim) ? c.Positive(kAllDim) : 0;
 }
@@ -89,14 +90,15 @@ void ReadRoutingV2(Config& c, Recipe& r) {
   if (const std::string f = c.String("scoring_func", "softmax"); f != "softmax") c.Unsupported("scoring_func", Quote(f));
   const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), false);
   r.routing = normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
-  const double scale = c.Positive(c.Pick("expert_weights_scale", "routed_scaling_factor"), 1);
+  const double scale = c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1);
   if (!normed || c.gguf()) r.route_scale = static_cast<float>(scale);  // the published code scales what it does not normalise
 }
 
 void ReadRoutingV3(Config& c, Recipe& r) {
   const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), !c.gguf());
   r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
-  r.route_scale = static_cast<float>(c.Positive(c.Pick("expert_weights_scale", "routed_scaling_factor"), c.gguf() ? 1 : 2.5));
+  r.route_scale =
+      static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 2.5));
   c.gguf() ? ReadGroups(c, r, 1, 1, 2) : ReadGroups(c, r, 8, 4, 2);
   r.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
   if (const std::string m = c.String("topk_method", "noaux_tc"); m != "noaux_tc") c.Unsupported("topk_method", Quote(m));
@@ -108,9 +110,8 @@ void ReadRoutingV1(Config& c, Recipe& r) {
   r.routing = SoftmaxRule(c, false);
   if (const std::string f = c.String("scoring_func", "softmax"); f != "softmax") c.Unsupported("scoring_func", Quote(f));
   if (const std::string m = c.String("topk_method", "greedy"); m != "greedy") c.Unsupported("topk_method", Quote(m));
-  constexpr std::string_view kScale = "routed_scaling_factor";
-  if (c.Positive(c.Pick("expert_weights_scale", kScale), 1) != 1)
-    c.Unsupported(c.Pick("expert_weights_scale", kScale), "other than 1");
+  const double scale = c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1);
+  if (scale != 1) c.Unsupported(c.Pick("expert_weights_scale", "routed_scaling_factor"), "other than 1");
 }
 
 void Read(Config& c, ModelSpec& spec) {

@@ -93,7 +93,6 @@ void Read(Config& c, ModelSpec& spec) {
   for (const char* key : {"alibi", "apply_residual_connection_post_layernorm"}) {
     if (c.Bool(key, false)) c.Unsupported(key, "true");
   }
-  AddBuffers(c, spec, {"transformer.h.#.self_attention.rotary_emb.inv_freq"});
 }
 
 }  // namespace

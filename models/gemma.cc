@@ -67,9 +67,8 @@ void Read2(Config& c, ModelSpec& spec) {
   r.logit_softcap = Softcap(c, "final_logit_softcapping", 30);
   const std::string_view key = c.Pick("attention.sliding_window", "sliding_window");
   const int32_t window = c.IsNull(key) ? 0 : c.Int(key, 1, kMaxContext, 4096);
-  const int32_t period = c.gguf() ? c.Int("attention.sliding_window_pattern", 1, kMaxLayers, 2) : 2;
-  if (!c.gguf() && ReadHfLayerTypes(c, r, window)) return;
-  for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = (i + 1) % static_cast<size_t>(period) != 0 ? window : 0;
+  if (c.gguf()) return ReadWindowPattern(c, r, "attention.sliding_window_pattern", window, 2);
+  if (!ReadHfLayerTypes(c, r, window)) SetWindows(r, window, 2);
 }
 
 }  // namespace

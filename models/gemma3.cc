@@ -64,16 +64,14 @@ void Read(Config& c, ModelSpec& spec) {
   if (const std::string type = c.String(kLocalType, "default"); type != "default") c.Unsupported(kLocalType, Quote(type));
   const int32_t window =
       c.gguf() ? c.Int("attention.sliding_window", 1, kMaxContext) : c.Int("sliding_window", 1, kMaxContext, 4096);
-  const int32_t period =
-      c.Int(c.Pick("attention.sliding_window_pattern", "sliding_window_pattern|_sliding_window_pattern"), 1, kMaxLayers, 6);
-  if (c.gguf() || !ReadHfLayerTypes(c, r, window)) {
-    for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = (i + 1) % static_cast<size_t>(period) != 0 ? window : 0;
-  }
+  ReadWindowPattern(c, r, c.Pick("attention.sliding_window_pattern", "sliding_window_pattern|_sliding_window_pattern"), window,
+                    6);
+  if (!c.gguf()) ReadHfLayerTypes(c, r, window);
   for (LayerRecipe& layer : r.layers) layer.rope = layer.window > 0 ? LayerRope::kLocal : LayerRope::kGlobal;
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (c.Has(key)) c.Unsupported(key, "other than null");
+    if (c.Double(key, 0) != 0) c.Unsupported(key, "other than null");
   }
   if (c.Bool("use_bidirectional_attention", false)) c.Unsupported("use_bidirectional_attention", "true");
 }

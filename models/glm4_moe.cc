@@ -24,7 +24,8 @@ void ReadRouting(Config& c, Recipe& r) {
   const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), !c.gguf());
   r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
   r.router_bias = true;
-  r.route_scale = static_cast<float>(c.Positive(c.Pick("expert_weights_scale", "routed_scaling_factor"), 1));
+  r.route_scale =
+      static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1));
   r.expert_groups = c.Int(c.Pick("expert_group_count", "n_group"), 1, kMaxExperts, 1);
   r.kept_groups = c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.expert_groups, 1);
   r.group_best = r.expert_groups > 1 ? 2 : 1;

@@ -53,7 +53,6 @@ void Read(Config& c, ModelSpec& spec) {
     if (!scaled) scale = 1;
     if (by_layer) scale /= static_cast<float>(i + 1);
   }
-  AddBuffers(c, spec, {"~h.#.attn.bias", "~h.#.attn.masked_bias"});  // the causal mask and its value
 }
 
 }  // namespace

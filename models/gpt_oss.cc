@@ -64,8 +64,9 @@ void Read(Config& c, ModelSpec& spec) {
   // Where no layer_types say which layers have the window, even ones do.
   const int32_t window =
       c.gguf() ? c.Int("attention.sliding_window", 1, kMaxContext) : c.Int("sliding_window", 1, kMaxContext, 128);
-  for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = i % 2 == 0 ? window : 0, r.layers[i].sparse = true;
-  if (c.gguf()) return;
+  for (LayerRecipe& layer : r.layers) layer.sparse = true;
+  if (c.gguf()) return ReadWindowPattern(c, r, "attention.sliding_window_pattern", window, 2);
+  SetWindows(r, window, 2);
   ReadHfLayerTypes(c, r, window);
   r.swiglu_limit = static_cast<float>(c.Positive("swiglu_limit", 7));
   CheckHf(c, r);

@@ -47,7 +47,6 @@ void Read(Config& c, ModelSpec& spec) {
   for (const char* key : {"rotary", "scale_attn_weights"}) {
     if (!c.Bool(key, true)) c.Unsupported(key, "false");
   }
-  AddBuffers(c, spec, {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"});  // the causal mask and its value
 }
 
 }  // namespace

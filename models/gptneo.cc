@@ -64,7 +64,6 @@ void Read(Config& c, ModelSpec& spec) {
   SetAttentionScale(r, 1);
   ReadWindows(c, r);
   // The causal mask and its value.
-  AddBuffers(c, spec, {"transformer.h.#.attn.attention.bias", "transformer.h.#.attn.attention.masked_bias"});
 }
 
 }  // namespace

@@ -49,9 +49,6 @@ void Read(Config& c, ModelSpec& spec) {
   const bool bias = c.gguf() || c.Bool("attention_bias", true);
   SetBiases(r, bias, bias);
   if (r.n_kv_heads != r.n_heads) c.Fail("as many key-value heads as heads are expected");
-  AddBuffers(c, spec,
-             {"gpt_neox.layers.#.attention.bias", "gpt_neox.layers.#.attention.masked_bias",
-              "gpt_neox.layers.#.attention.rotary_emb.inv_freq"});
 }
 
 }  // namespace

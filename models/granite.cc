@@ -42,8 +42,8 @@ void Read(Config& c, ModelSpec& spec) {
   ReadDecoder(c, spec, {.norm_eps = 1e-6, .n_heads = 32, .context = 2048, .vocab = 32000, .gguf_attention_scale = true});
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
-  r.embedding_scale = static_cast<float>(c.Positive(c.Pick("embedding_scale", "embedding_multiplier"), 1));
-  r.residual_scale = static_cast<float>(c.Positive(c.Pick("residual_scale", "residual_multiplier"), 1));
+  r.embedding_scale = static_cast<float>(c.gguf() ? ReadGgufFactor(c, "embedding_scale") : c.Positive("embedding_multiplier", 1));
+  r.residual_scale = static_cast<float>(c.gguf() ? ReadGgufFactor(c, "residual_scale") : c.Positive("residual_multiplier", 1));
   r.logit_scale = static_cast<float>(1 / (c.gguf() ? c.Positive("logit_scale") : c.Positive("logits_scaling", 1)));
   if (!c.gguf()) SetAttentionScale(r, c.Positive("attention_multiplier", 1));
   const bool mixture = !c.Is({"granite", "GraniteForCausalLM"});

@@ -38,7 +38,6 @@ void Read(Config& c, ModelSpec& spec) {
   const bool bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQBias) : c.Bool("bias", true);
   SetBiases(r, bias, c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kOBias) : bias);
   if (c.gguf()) return;
-  AddBuffers(c, spec, {"model.layers.#.attention.rotary_emb.inv_freq"});
 }
 
 }  // namespace

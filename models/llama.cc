@@ -56,7 +56,6 @@ void Read(Config& c, ModelSpec& spec) {
     SetBiases(r, bias, bias);
     r.ffn_bias = c.Bool("mlp_bias", false);
   }
-  AddBuffers(c, spec, {"model.layers.#.self_attn.rotary_emb.inv_freq"});  // old exports keep the frequencies
 }
 
 }  // namespace

@@ -41,7 +41,6 @@ void Read(Config& c, ModelSpec& spec) {
   if (c.Has("sparse_config")) c.Unsupported("sparse_config", "(sparse attention)");
   // Other than with 1 the published code does not scale the logits.
   if (c.Int("pretraining_tp", 1, kMaxHeads, 1) != 1) c.Unsupported("pretraining_tp", "other than 1");
-  AddBuffers(c, spec, {"model.layers.#.self_attn.rotary_emb.inv_freq"});
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ void Read(Config& c, ModelSpec& spec) {
   if (!c.gguf()) SetAttentionScale(r, c.Positive("attn_config.softmax_scale", UsualAttentionScale(r)));
   Refuse(c, r);
   constexpr std::string_view kClip = "attn_config.clip_qkv|attention.clamp_kqv";
-  if (c.Has(kClip)) r.qkv_limit = static_cast<float>(c.Positive(kClip));
+  if (c.Has(kClip) && c.Double(kClip, 0) != 0) r.qkv_limit = static_cast<float>(c.Positive(kClip));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/binding.h"
+#include "models/gate_up_rows.h"
 
 namespace tally {
 namespace {
@@ -26,6 +27,13 @@ constexpr RoleName kHf[] = {
     {Role::kExpertUp, TALLY_MLP "experts.*.up_proj.weight"},
     {Role::kExpertDown, TALLY_MLP "experts.*.down_proj.weight"},
 };
+// llama.cpp (src/llama-graph.cpp, build_moe_ffn): gate's rows first.
+constexpr RoleName kGguf[] = {
+    {Role::kExpertGate, "blk.#.ffn_gate_up_exps.weight", Storage::kPlain, GateRows<&Recipe::d_expert>},
+    {Role::kExpertUp, "blk.#.ffn_gate_up_exps.weight", Storage::kPlain, UpRows<&Recipe::d_expert>},
+    {Role::kExpertGateBias, "blk.#.ffn_gate_up_exps.bias", Storage::kPlain, GateRows<&Recipe::d_expert>},
+    {Role::kExpertUpBias, "blk.#.ffn_gate_up_exps.bias", Storage::kPlain, UpRows<&Recipe::d_expert>},
+};
 // clang-format on
 #undef TALLY_MLP
 #undef TALLY_ATTN
@@ -33,5 +41,6 @@ constexpr RoleName kHf[] = {
 }  // namespace
 
 std::span<const RoleName> HfDecoderNames() { return kHf; }
+std::span<const RoleName> GgufOtherNames() { return kGguf; }
 
 }  // namespace tally

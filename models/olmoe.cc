@@ -20,7 +20,7 @@ void Read(Config& c, ModelSpec& spec) {
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   constexpr std::string_view kClip = "attention.clamp_kqv|clip_qkv";
-  if (c.Has(kClip)) r.qkv_limit = static_cast<float>(c.Positive(kClip));
+  if (c.Has(kClip) && c.Double(kClip, 0) != 0) r.qkv_limit = static_cast<float>(c.Positive(kClip));
   ExpectSilu(c);
 }
 

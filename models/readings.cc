@@ -104,6 +104,8 @@ void ReadExperts(Config& c, Recipe& r, std::string_view count_keys, std::string_
   r.d_expert = c.Int(c.Pick("expert_feed_forward_length|feed_forward_length", width_keys), 1, kMaxWidth);
 }
 
+double ReadGgufFactor(Config& c, std::string_view key) { return c.Double(key, 1) == 0 ? 1 : c.Positive(key, 1); }
+
 RoutingRule SoftmaxRule(Config& c, bool normed_by_default) {
   const bool normed = c.gguf() ? normed_by_default : c.Bool("norm_topk_prob", normed_by_default);
   return normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
@@ -146,15 +148,6 @@ void ReadSharedExperts(Config& c, ModelSpec& spec) {
 void FindPrefix(Config& c, std::string_view prefix) {
   const auto has = [&](const StoredTensor& t) { return t.name.starts_with(prefix); };
   if (!c.gguf() && std::ranges::any_of(c.inventory().tensors, has)) c.tensor_prefix = prefix;
-}
-
-void AddBuffers(Config& c, ModelSpec& spec, std::initializer_list<std::string_view> names) {
-  for (int32_t i = 0; i < spec.recipe.n_layers; ++i) {
-    for (const std::string_view name : names) {
-      std::string full = ExpandName(name, i, c.tensor_prefix);
-      if (IsStored(c.inventory(), full)) spec.buffers.push_back(std::move(full));
-    }
-  }
 }
 
 void AddNotRun(Config& c, ModelSpec& spec, std::string_view prefix) {
@@ -282,8 +275,9 @@ void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
   // Without a type a factor is linear's, as llama.cpp has it.
   const bool factor = c.Has("rope.scaling.factor") || c.Has("rope.scale_linear");
   const std::string type = c.String("rope.scaling.type", factor ? "linear" : "none");
-  if (type == "linear") {
-    s.factor = c.Positive("rope.scaling.factor|rope.scale_linear");
+  if (type == "linear") {  // no factor, or 0, is 1, as llama.cpp has it
+    constexpr std::string_view kFactor = "rope.scaling.factor|rope.scale_linear";
+    s.factor = c.Double(kFactor, 0) == 0 ? 1 : c.Positive(kFactor);
     if (s.factor != 1) s.kind = RopeScalingKind::kLinear;
   } else if (type == "yarn") {
     s.kind = RopeScalingKind::kYarn;
@@ -329,7 +323,11 @@ void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
   if (c.gguf()) {
     if (c.Int("attention.value_length", 1, kMaxHeads, r.head_dim) != r.head_dim)
       c.Unsupported("attention.value_length", "other than key_length");
-    if (!d.gguf_attention_scale && c.Has("attention.scale")) c.Unsupported("attention.scale", "in this architecture");
+    if (!d.gguf_attention_scale && c.Has("attention.scale")) {
+      const double scale = c.Double("attention.scale", 0);  // 0: the usual one, as llama.cpp has it
+      if (scale != 0 && std::fabs(scale / UsualAttentionScale(r) - 1) > 1e-6)
+        c.Unsupported("attention.scale", "in this architecture");
+    }
     if (d.rope) r.rope.dim = c.Int("rope.dimension_count", 1, kMaxHeads, r.head_dim);
     return;
   }
@@ -375,6 +373,20 @@ bool ReadHfLayerTypes(Config& c, Recipe& r, int32_t window) {
   return true;
 }
 
+void SetWindows(Recipe& r, int32_t window, int32_t period) {
+  for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = (i + 1) % static_cast<size_t>(period) != 0 ? window : 0;
+}
+
+void ReadWindowPattern(Config& c, Recipe& r, std::string_view keys, int32_t window, int32_t usual_period) {
+  const std::vector<bool> listed = c.Bools(keys);
+  if (listed.empty()) return SetWindows(r, window, c.Int(keys, 1, kMaxLayers, usual_period));
+  if (listed.size() != r.layers.size()) {
+    return c.Fail(std::string(keys.substr(0, keys.find('|'))) + " lists " + std::to_string(listed.size()) + " layers of " +
+                  std::to_string(r.layers.size()));
+  }
+  for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = listed[i] ? window : 0;
+}
+
 void ReadNoRopeLayers(Config& c, Recipe& r) {
   const std::vector<int64_t> listed = c.gguf() ? std::vector<int64_t>() : c.Ints("no_rope_layers");
   if (!listed.empty() && listed.size() != r.layers.size()) {
@@ -385,6 +397,17 @@ void ReadNoRopeLayers(Config& c, Recipe& r) {
     if (listed.empty() ? (i + 1) % interval == 0 : listed[i] == 0) r.layers[i].rope = LayerRope::kNone;
   }
 }
+
+namespace {
+
+bool IsFactor(std::string_view key) {
+  static constexpr std::string_view kFactors[] = {
+      "logit_scale",         "logits_scaling", "embedding_scale", "embedding_multiplier", "residual_scale",
+      "residual_multiplier", "scale_emb",      "scale_depth",     "attention_multiplier"};
+  return std::ranges::find(kFactors, key) != std::end(kFactors);
+}
+
+}  // namespace
 
 void RefuseUnreadOptions(Config& c) {
   const std::string_view causal = c.Pick("attention.causal", "is_causal");
@@ -408,7 +431,7 @@ void RefuseUnreadOptions(Config& c) {
   for (const std::string_view key : c.gguf() ? std::span<const std::string_view>(kGguf) : kHf) {
     if (!c.Unread(key)) continue;
     const double value = c.Double(key, 0);  // 0: off; a factor of 1 changes nothing
-    if (value != 0 && value != 1) c.Unsupported(key, in);
+    if (value != 0 && !(value == 1 && IsFactor(key))) c.Unsupported(key, in);
   }
   if (c.gguf()) return;
   for (const std::string_view key : kSwitches) {

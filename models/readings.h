@@ -54,12 +54,17 @@ void SetBiases(Recipe& recipe, bool qkv, bool o);
 
 // n_experts, top_k, d_expert; the keys are Hugging Face's.
 void ReadExperts(Config& config, Recipe& recipe, std::string_view count_keys, std::string_view width_keys);
+// A factor of GGUF's keys, of which llama.cpp takes 0 for none: 1.
+double ReadGgufFactor(Config& config, std::string_view key);
 // norm_topk_prob, or what a GGUF of this architecture implies.
 RoutingRule SoftmaxRule(Config& config, bool normed_by_default);
 
 // Hugging Face layer_types, after the layers are made: gives `window` to layers of sliding attention, 0 to the others. False: the
 // key is absent.
 bool ReadHfLayerTypes(Config& config, Recipe& recipe, int32_t window);
+// Which layers have the window: all but every `period`-th; or as the key says, a period or, for each layer, whether it has it.
+void SetWindows(Recipe& recipe, int32_t window, int32_t period);
+void ReadWindowPattern(Config& config, Recipe& recipe, std::string_view keys, int32_t window, int32_t usual_period);
 // Layers without rope. Hugging Face: those that no_rope_layers has 0 for, or else every no_rope_layer_interval-th; GGUF: every fourth.
 void ReadNoRopeLayers(Config& config, Recipe& recipe);
 // Hugging Face, Qwen. Windows: only if use_sliding_window is set, from layer max_window_layers on. Mixtures: which layers are sparse.
@@ -70,8 +75,6 @@ void ReadSharedExperts(Config& config, ModelSpec& spec);
 
 // Hugging Face: `prefix` is what '~' stands for in names of tensors, if some tensor's name begins with it.
 void FindPrefix(Config& config, std::string_view prefix);
-// Lists stored tensors that are not weights: every layer's ('#') of these names ('~': the prefix).
-void AddBuffers(Config& config, ModelSpec& spec, std::initializer_list<std::string_view> names);
 // Lists stored weights that are not run: all names with this prefix, which ends in '.'.
 void AddNotRun(Config& config, ModelSpec& spec, std::string_view prefix);
 // Selects the text model of a checkpoint of several parts; lists the tensors of the others as not run. Hugging Face: its keys are below

@@ -68,6 +68,21 @@ Result<const Family*> Lookup(const Inventory& inventory, Names names, std::strin
   return BadInput(place + " is not supported; known: " + known);
 }
 
+// What a GGUF file is that is no language model, and what to do; empty: one.
+std::string_view OtherThanModel(const Metadata& m) {
+  const auto says = [&](std::string_view key, std::string_view value) {
+    const auto text = m.GetString(key);
+    return text.ok() && text->has_value() && **text == value;
+  };
+  if (says("general.type", "imatrix")) return "an importance matrix, not a model; `tally quantize --importance` takes it";
+  if (says("general.type", "adapter") && m.Has("adapter.type")) {
+    return "a LoRA adapter, not a model; merge it into its model (llama.cpp: llama-export-lora)";
+  }
+  if (says("general.architecture", "clip"))
+    return "the part of a model that sees or hears (mmproj); name the file of its language model";
+  return "";
+}
+
 struct Found {
   const Family* family;
   std::string architecture;  // the name it was found by
@@ -80,6 +95,7 @@ Result<Found> FindFamily(const Inventory& inventory) {
     return Found{family, wanted};
   };
   if (inventory.format == FileFormat::kGguf) {
+    if (const std::string_view other = OtherThanModel(m); !other.empty()) return BadInput(m.source + ": " + std::string(other));
     TALLY_ASSIGN_OR_RETURN(const auto name, m.GetString("general.architecture"));
     if (!name.has_value()) return BadInput(m.source + ": required key general.architecture is missing");
     return lookup(&Family::gguf_architectures, "general.architecture", *name);
@@ -114,6 +130,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   const Status fits = CheckRecipe(spec.recipe);
   if (!fits.ok()) return Status(fits.code(), inventory.metadata.source + ": " + fits.message());
   TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.own_names, config.tensor_prefix, spec, made_with));
+  AddBuffers(inventory, spec);
   return spec;
 }
 

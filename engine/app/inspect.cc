@@ -121,12 +121,13 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
   for (const auto& [key, value] : inv.metadata.values())
     Print("  " + Pad(Printable(key), width) + "  " + ValueText(value, flags.full) + "\n");
 
-  Print("\ntensors (" + std::to_string(inv.tensors.size()) + ")\n");
+  Print("\ntensors (" + std::to_string(inv.tensors.size()) + ")" +
+        (inv.name_prefix.empty() ? "" : ", all names without their " + inv.name_prefix) + "\n");
   width = 0;
   for (const StoredTensor& t : inv.tensors) width = std::max(width, std::min<size_t>(Printable(t.name).size(), 60));
   for (const StoredTensor& t : inv.tensors) {
-    Print("  " + Pad(Printable(t.name), width) + "  " + Pad(std::string(DTypeName(t.dtype)), 7) + " " +
-          Pad(ShapeText(t.shape), 22) + " " + books::WithThousands(t.bytes) + "\n");
+    Print("  " + Pad(Printable(t.name), width) + "  " + Pad(Printable(t.type_name()), 7) + " " + Pad(ShapeText(t.shape), 22) +
+          " " + books::WithThousands(t.bytes) + "\n");
   }
   Print("\ntotal: " + std::to_string(inv.tensors.size()) + " tensors, " + books::WithThousands(x.elements) + " elements, " +
         books::WithThousands(x.bytes) + " bytes (" + BytesText(x.bytes) + ")\n");
@@ -137,8 +138,8 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
           books::WithThousands(x.parameters.total) + " with both as one\n");
   }
   for (const auto& t : x.types) {
-    Print("  " + Pad(std::string(DTypeName(t.dtype)), 7) + " " + std::to_string(t.tensors) + " tensors, " +
-          books::WithThousands(t.elements) + " elements, " + books::WithThousands(t.bytes) + " bytes\n");
+    Print("  " + Pad(Printable(t.type), 7) + " " + std::to_string(t.tensors) + " tensors, " + books::WithThousands(t.elements) +
+          " elements, " + books::WithThousands(t.bytes) + " bytes\n");
   }
 }
 
@@ -149,7 +150,7 @@ Json Document(const Inspection& x, const InspectFlags& flags) {
   for (const auto& [key, value] : inv.metadata.values()) metadata[key] = ValueJson(value, flags.full);
   for (const StoredTensor& t : inv.tensors) {
     tensors.push_back({{"name", t.name},
-                       {"type", DTypeName(t.dtype)},
+                       {"type", t.type_name()},
                        {"shape", t.shape},
                        {"elements", t.elements()},
                        {"bytes", t.bytes},
@@ -157,7 +158,7 @@ Json Document(const Inspection& x, const InspectFlags& flags) {
                        {"offset", t.offset}});
   }
   for (const auto& t : x.types) {
-    types.push_back({{"type", DTypeName(t.dtype)}, {"tensors", t.tensors}, {"elements", t.elements}, {"bytes", t.bytes}});
+    types.push_back({{"type", t.type}, {"tensors", t.tensors}, {"elements", t.elements}, {"bytes", t.bytes}});
   }
   Json document = {{"model", flags.model},
                    {"format", inv.format == FileFormat::kGguf ? "gguf" : "huggingface"},
@@ -165,6 +166,7 @@ Json Document(const Inspection& x, const InspectFlags& flags) {
   if (!x.runnable.ok()) document["cannot_be_run"] = x.runnable.message();
   document["files"] = files;
   document["metadata"] = metadata;
+  if (!inv.name_prefix.empty()) document["name_prefix"] = inv.name_prefix;
   document["tensors"] = tensors;
   document["totals"] = {{"tensors", inv.tensors.size()}, {"elements", x.elements}, {"bytes", x.bytes}, {"by_type", types}};
   if (!x.recipe.family.empty()) {

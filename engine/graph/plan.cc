@@ -44,7 +44,7 @@ class Rows {
     op.y.rows = n_ * op.weights.cols;
   }
   void operator()(GatedAddOp& op) const { Set(op.y, op.gate, op.out); }
-  void operator()(ElementwiseOp& op) const { Set(op.x); }
+  void operator()(ElementwiseOp& op) const { op.x.rows = op.up.rows = rows_ == RowsOf::kRouted ? Routed() : n_; }
   void operator()(ScaleRowsOp& op) const {
     Set(op.x, op.weights);
     op.out.rows = n_ * op.weights.cols;
@@ -75,8 +75,12 @@ class Rows {
       return;
     }
     pack.groups = {plan_.groups, static_cast<size_t>(groups_)};
-    pack.rows = 0;
-    for (const RowGroup& g : pack.groups) pack.rows += g.rows;
+    pack.rows = Routed();
+  }
+  int64_t Routed() const {
+    int64_t rows = 0;
+    for (int64_t g = 0; g < groups_; ++g) rows += plan_.groups[g].rows;
+    return rows;
   }
 
   const Plan& plan_;

@@ -207,23 +207,38 @@ void Planner::Layer() {
 void Planner::DenseFeedForward(Mat<const float> in) {
   const Mat<float> hidden(hidden_.data, n_, r_.d_ff);
   if (r_.gated_ffn) {
-    Gated(Role::kGate, Role::kUp, Pack(Role::kGate, in), hidden);
+    Gated(Role::kGate, Role::kUp, in, hidden);
   } else {
     Project(Role::kUp, in, hidden, {.activation = r_.activation});
   }
   ProjectOut(Role::kDown, hidden);
 }
 
-void Planner::Gated(Role gate, Role up, const ActPack& pack, Mat<float> hidden) {
-  Add(gate, GatedMatMulOp{.x = pack,
-                          .gate = Get(gate),
-                          .up = Get(up),
-                          .gate_bias = GetBias(gate),
-                          .up_bias = GetBias(up),
+// One op for two matrices of one type; else one for each, and one for act(gate) * up. `index`: of experts' rows, as of PackRouted.
+void Planner::Gated(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index) {
+  const auto pack = [&](Role role) { return rows_ == RowsOf::kRouted ? PackRouted(role, in, index) : Pack(role, in); };
+  ActPack x = pack(gate);
+  if (Get(gate).dtype == Get(up).dtype) {
+    return Add(gate, GatedMatMulOp{.x = x,
+                                   .gate = Get(gate),
+                                   .up = Get(up),
+                                   .gate_bias = GetBias(gate),
+                                   .up_bias = GetBias(up),
+                                   .activation = r_.activation,
+                                   .swiglu_alpha = r_.swiglu_alpha,
+                                   .swiglu_limit = r_.swiglu_limit,
+                                   .out = hidden});
+  }
+  if (up_.cols == 0) up_ = Floats(hidden_.cols);
+  const Mat<float> of_up(up_.data, hidden.rows, hidden.cols);
+  Add(gate, MatMulOp{.x = x, .w = Get(gate), .bias = GetBias(gate), .out = hidden, .out_row = {}});
+  if (!(x.format == FormatFor(up))) x = pack(up);
+  Add(up, MatMulOp{.x = x, .w = Get(up), .bias = GetBias(up), .out = of_up, .out_row = {}});
+  Add(gate, ElementwiseOp{.x = hidden,
+                          .up = of_up,
                           .activation = r_.activation,
                           .swiglu_alpha = r_.swiglu_alpha,
-                          .swiglu_limit = r_.swiglu_limit,
-                          .out = hidden});
+                          .swiglu_limit = r_.swiglu_limit});
 }
 
 // Packs rows for the experts' matrix of a role: row i of the pack is row index[i] of `in`, or its own row where there is no index.
@@ -254,8 +269,8 @@ void Planner::SparseFeedForward(Mat<const float> in) {
   }
   rows_ = RowsOf::kRouted;
   const bool weighted = r_.weighted_expert_inputs;
-  Gated(Role::kExpertGate, Role::kExpertUp,
-        PackRouted(Role::kExpertGate, weighted ? expert_in_ : in, weighted ? plan_.group_slots : plan_.group_tokens), hidden);
+  Gated(Role::kExpertGate, Role::kExpertUp, weighted ? expert_in_ : in, hidden,
+        weighted ? plan_.group_slots : plan_.group_tokens);
   const ActPack pack = PackRouted(Role::kExpertDown, hidden, nullptr);
   Add(Role::kExpertDown, MatMulOp{.x = pack,
                                   .w = Get(Role::kExpertDown),
@@ -275,7 +290,7 @@ void Planner::SparseFeedForward(Mat<const float> in) {
 // Added to `out`, through their gate where they have one.
 void Planner::SharedExperts(Mat<const float> in, Mat<float> out) {
   const Mat<float> hidden(hidden_.data, n_, r_.d_shared);
-  Gated(Role::kSharedExpertGate, Role::kSharedExpertUp, Pack(Role::kSharedExpertGate, in), hidden);
+  Gated(Role::kSharedExpertGate, Role::kSharedExpertUp, in, hidden);
   if (!r_.shared_gate) return Project(Role::kSharedExpertDown, hidden, out, {.add_to_out = true});
   Project(Role::kSharedExpertDown, hidden, shared_out_);
   Project(Role::kSharedExpertSigmoid, in, shared_gate_);

@@ -74,7 +74,7 @@ class Planner {
   void DenseFeedForward(Mat<const float> in);
   void SparseFeedForward(Mat<const float> in);
   void SharedExperts(Mat<const float> in, Mat<float> out);
-  void Gated(Role gate, Role up, const ActPack& pack, Mat<float> hidden);
+  void Gated(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index = nullptr);
   ActPack PackRouted(Role role, Mat<const float> in, const int32_t* index);
 
   // planner_attention.cc
@@ -116,8 +116,8 @@ class Planner {
   int32_t layer_ = -1;
   RowsOf rows_ = RowsOf::kBatch;
 
-  Mat<float> normed_, ffn_normed_, block_out_, qkv_, k_, v_, attended_, hidden_, expert_in_, expert_out_, router_, route_weights_,
-      shared_out_, shared_gate_, temperature_;
+  Mat<float> normed_, ffn_normed_, block_out_, qkv_, k_, v_, attended_, hidden_, up_, expert_in_, expert_out_, router_,
+      route_weights_, shared_out_, shared_gate_, temperature_;
   Mat<float> q_low_, latent_q_, latent_out_;  // latent attention: [n, R_q], [n, H (R_kv + D_r)], [n, H R_kv]
   Mat<int32_t> route_experts_;
   RopeTurns turns_[2];  // of Recipe::rope and local_rope

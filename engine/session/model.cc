@@ -54,7 +54,7 @@ std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec
     if (b.vector()) continue;
     for (const std::string& name : b.names) {
       const StoredTensor* t = inventory.Find(name);
-      if (t == nullptr || !seen.insert(t->name).second) continue;
+      if (t == nullptr || !t->other_type.empty() || !seen.insert(t->name).second) continue;
       const DType type = b.type(t->dtype);
       auto at = std::find_if(bytes.begin(), bytes.end(), [&](const auto& e) { return e.second == type; });
       if (at == bytes.end()) at = bytes.insert(at, {0, type});

@@ -76,7 +76,8 @@ Result<Source> FromCheckpoint(const std::string& path) {
   Source source;
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   if (const Status claimed = CheckClaims(inventory, spec); !claimed.ok()) {
-    const bool quantised = !QuantMethodOf(inventory.metadata).empty();
+    const bool quantised = !QuantMethodOf(inventory.metadata).empty() ||
+                           std::ranges::any_of(inventory.tensors, [](const StoredTensor& t) { return !t.other_type.empty(); });
     if (inventory.format == FileFormat::kGguf || (CannotRun(spec.recipe).empty() && !quantised)) return claimed;
     TALLY_ASSIGN_OR_RETURN(source, FromConfig(inventory));
     source.notes.push_back("counted from its configuration: its tensors cannot be read yet (" + claimed.message() + ")");
@@ -88,6 +89,12 @@ Result<Source> FromCheckpoint(const std::string& path) {
     source.stored_types[w.name] = types[i++];
   }
   source.stored_as = JoinTypes(MatrixTypes(inventory, spec));
+  for (const StoredTensor& t : inventory.tensors) {
+    if (t.other_type.empty() || source.stored_as.find(t.other_type) != std::string::npos) continue;
+    source.stored_as += (source.stored_as.empty() ? "" : " + ") + Printable(t.other_type);
+    source.notes.push_back("tensors of type " + Printable(t.other_type) + " (" + Printable(t.name) +
+                           ") are counted, and cannot be run");
+  }
   if (const books::NotRun n = books::CountNotRun(inventory, spec); !n.head.empty()) {
     source.notes.push_back(
         n.head + " is stored beside the tied embedding: " + books::WithThousands(n.head_bytes) + " bytes more, " +

@@ -16,8 +16,9 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
   Inspection out;
   TALLY_ASSIGN_OR_RETURN(out.inventory, ReadCheckpoint(path));
   for (const StoredTensor& t : out.inventory.tensors) {
-    auto total = std::find_if(out.types.begin(), out.types.end(), [&](const auto& x) { return x.dtype == t.dtype; });
-    if (total == out.types.end()) total = out.types.insert(out.types.end(), Inspection::TypeTotal{t.dtype, 0, 0, 0});
+    auto total = std::find_if(out.types.begin(), out.types.end(), [&](const auto& x) { return x.type == t.type_name(); });
+    if (total == out.types.end())
+      total = out.types.insert(out.types.end(), Inspection::TypeTotal{std::string(t.type_name()), 0, 0, 0});
     ++total->tensors;
     total->elements += t.elements();
     total->bytes += t.bytes;

@@ -21,7 +21,7 @@ namespace tally {
 struct Inspection {
   Inventory inventory = {};  // files, metadata, tensors
   struct TypeTotal {
-    DType dtype = DType::kF32;
+    std::string type;  // StoredTensor::type_name
     uint64_t tensors = 0, elements = 0, bytes = 0;
   };
   std::vector<TypeTotal> types = {};  // by bytes, largest first

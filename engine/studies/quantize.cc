@@ -134,6 +134,10 @@ class Rewriter {
     const std::vector<QuantChoice> choices = QuantTypesOf(*preset_, model, inventory_.tensors, options_.pure);
     for (size_t i = 0; i < choices.size(); ++i) {
       const StoredTensor& t = inventory_.tensors[i];
+      if (!t.other_type.empty()) {
+        return BadInput(in_ + ": tensor '" + Printable(t.name) + "' has type " + Printable(t.other_type) +
+                        ", which cannot be read");
+      }
       const DType type = choices[i].type;
       report_.fallbacks += choices[i].fallback ? 1 : 0;
       if (type != t.dtype) {

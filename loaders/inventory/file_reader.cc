@@ -31,6 +31,20 @@ Status CheckRegular(const std::string& path, const struct stat& info) {
   return BadInput(Printable(path) + ": expected a regular file, found " + std::string(kind));
 }
 
+// Git LFS's specification: a pointer is a text of less than 1024 bytes that begins with this line, and has another of the size.
+Status CheckNoLfsPointer(const FileReader& file) {
+  constexpr std::string_view kFirstLine = "version https://git-lfs.github.com/spec/", kSize = "\nsize ";
+  if (file.size() < kFirstLine.size() || file.size() >= 1024) return {};
+  std::string text(file.size(), '\0');
+  TALLY_RETURN_IF_ERROR(file.ReadAt(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
+  if (!text.starts_with(kFirstLine)) return {};
+  const size_t at = text.find(kSize), begin = at == text.npos ? text.size() : at + kSize.size();
+  const size_t end = std::min(text.find_first_not_of("0123456789", begin), text.size());
+  const std::string size = end > begin ? " of " + text.substr(begin, end - begin) + " bytes" : "";
+  return BadInput(Printable(file.path()) + ": a Git LFS pointer to a file" + size +
+                  ", not the file itself: `git lfs pull` in its repository fetches it");
+}
+
 FileStamp StampOf(const struct stat& info) {
 #ifdef __APPLE__
   const struct timespec modified = info.st_mtimespec;
@@ -62,6 +76,7 @@ Result<FileReader> FileReader::Open(const std::string& path) {
   if (info.st_size <= 0) return BadInput(Printable(path) + ": the file is empty");
   reader.size_ = static_cast<uint64_t>(info.st_size);
   reader.stamp_ = StampOf(info);
+  TALLY_RETURN_IF_ERROR(CheckNoLfsPointer(reader));
   return reader;
 }
 

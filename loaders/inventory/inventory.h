@@ -2,8 +2,10 @@
 // The contents of a checkpoint in any format: metadata, and name -> {type, shape, place in a file}.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,7 +48,7 @@ class Metadata {
 
   // Typed look-ups. nullopt: absent (or JSON null). A value of another type is an error naming key and file.
   // Integers accept any integral value that fits (2048.0 too); GetDouble accepts integers too; an empty
-  // array is an empty array of any type.
+  // array is an empty array of any type. An array of one value for each of `layers`, all equal, is that value.
   Result<std::optional<int64_t>> GetInt(std::string_view key) const;
   Result<std::optional<double>> GetDouble(std::string_view key) const;
   Result<std::optional<bool>> GetBool(std::string_view key) const;
@@ -54,9 +56,11 @@ class Metadata {
   Result<std::optional<std::vector<int64_t>>> GetInts(std::string_view key) const;
   Result<std::optional<std::vector<double>>> GetDoubles(std::string_view key) const;
   Result<std::optional<std::vector<std::string>>> GetStrings(std::string_view key) const;
+  Result<std::optional<std::vector<bool>>> GetBools(std::string_view key) const;  // integers 0 and 1 too
 
   // The file the metadata came from, for messages.
   std::string source;
+  int64_t layers = 0;  // GGUF: the layers of the model, for keys that may have a value for each; 0: unknown
 
  private:
   template <class T, class Convert>
@@ -77,6 +81,10 @@ struct StoredTensor {
   uint32_t file = 0;                 // index into Inventory::files
   uint64_t offset = 0;               // of the first byte, from the start of the file
   uint64_t bytes = 0;
+  // The type as the file names it ("F8_E8M0", "ggml type 99") where it is none of DType; else empty. dtype is then kU8, and bytes are
+  // what the offsets leave it, padding included. Such a tensor is listed and counted; nothing reads or copies it.
+  std::string other_type = {};
+  std::string_view type_name() const { return other_type.empty() ? DTypeName(dtype) : std::string_view(other_type); }
   uint64_t elements() const {
     uint64_t n = 1;
     for (uint64_t d : shape) n *= d;
@@ -103,6 +111,7 @@ struct Inventory {
   std::vector<InventoryFile> files = {};  // weight files
   Metadata metadata = {};
   std::vector<StoredTensor> tensors = {};  // in file order
+  std::string name_prefix = {};            // Hugging Face: what all tensors' names begin with in the files; `tensors` lack it
   std::string tokenizer_json = {};         // Hugging Face: path of tokenizer.json, empty where there is none
   const StoredTensor* Find(std::string_view name) const;
   bool HoldsScales(const StoredTensor& t) const;  // of FP8 codes stored beside it: NAME_scale or NAME_scale_inv
@@ -130,6 +139,34 @@ inline std::string Found(const MetaValue& value) {
   if (const auto* u = std::get_if<uint64_t>(&value)) found += " (" + std::to_string(*u) + ")";
   if (const auto* d = std::get_if<double>(&value)) found += " (" + std::to_string(*d) + ")";
   return found;
+}
+
+// The elements of an array; 0: not an array.
+inline size_t LengthOf(const MetaValue& value) {
+  return std::visit(
+      [](const auto& x) -> size_t {
+        if constexpr (std::is_same_v<std::decay_t<decltype(x)>, std::string> || !requires { x.begin(); }) {
+          return 0;
+        } else {
+          return x.size();
+        }
+      },
+      value);
+}
+
+// What all elements of an array are; nullopt: no array, or not all are the same.
+inline std::optional<MetaValue> CommonValue(const MetaValue& value) {
+  return std::visit(
+      [](const auto& x) -> std::optional<MetaValue> {
+        using Array = std::decay_t<decltype(x)>;
+        if constexpr (std::is_same_v<Array, std::string> || !requires { x.begin(); }) {
+          return std::nullopt;
+        } else {
+          if (x.empty() || std::adjacent_find(x.begin(), x.end(), std::not_equal_to<>()) != x.end()) return std::nullopt;
+          return MetaValue(typename Array::value_type(x.front()));
+        }
+      },
+      value);
 }
 
 // A double counts as an integer where it is one exactly; beyond 2^53 it may be a rounded one.
@@ -160,8 +197,15 @@ Result<std::optional<T>> Metadata::Get(std::string_view key, std::string_view ex
     return WrongType(key, expected, other->second);
   }
   std::optional<T> out = convert(*value);
-  if (!out) return WrongType(key, expected, internal::Found(*value));
-  return out;
+  if (out) return out;
+  if (layers > 0 && internal::LengthOf(*value) == static_cast<size_t>(layers)) {
+    const std::optional<MetaValue> common = internal::CommonValue(*value);
+    if (common) out = convert(*common);
+    if (out) return out;
+    if (!common)
+      return WrongType(key, std::string(expected) + ", the same for all layers", internal::Found(*value) + " that differ");
+  }
+  return WrongType(key, expected, internal::Found(*value));
 }
 
 // convert: element of a stored array -> optional<T>.
@@ -240,6 +284,15 @@ inline Result<std::optional<std::vector<double>>> Metadata::GetDoubles(std::stri
 inline Result<std::optional<std::vector<std::string>>> Metadata::GetStrings(std::string_view key) const {
   return GetArray<std::string>(key, "an array of strings", [](const auto& e) -> std::optional<std::string> {
     if constexpr (std::is_same_v<std::decay_t<decltype(e)>, std::string>) return e;
+    return std::nullopt;
+  });
+}
+
+inline Result<std::optional<std::vector<bool>>> Metadata::GetBools(std::string_view key) const {
+  return GetArray<bool>(key, "an array of booleans", [](const auto& e) -> std::optional<bool> {
+    using E = std::decay_t<decltype(e)>;
+    if constexpr (std::is_same_v<E, bool>) return e;
+    if constexpr (std::is_same_v<E, int64_t>) return e == 0 || e == 1 ? std::optional(e == 1) : std::nullopt;
     return std::nullopt;
   });
 }

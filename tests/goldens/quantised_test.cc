@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "engine/studies/audit.h"
 #include "engine/studies/synth.h"
 #include "loaders/loaders.h"
 #include "tests/goldens/golden_case.h"
@@ -29,12 +32,11 @@ std::vector<uint8_t> Encoded(DType t, const std::vector<float>& x) {
 
 struct Rewritten {
   std::string stored, values;  // paths
-  int matrices = 0;            // that have the type
+  int matrices = 0;            // that have another type
 };
 
-// A GGUF file again with its matrices as `type`, where whole blocks fit their rows and they are no experts (which keep their own) nor
-// the router; and the same with all values of both as F32.
-Rewritten Rewrite(const std::string& gguf, DType type, const TempFolder& folder) {
+// A GGUF file again with its tensors as `type_of` says; and the same with all values of both as F32.
+Rewritten Rewrite(const std::string& gguf, const TempFolder& folder, const std::function<DType(const StoredTensor&)>& type_of) {
   Rewritten made{.stored = folder / "stored.gguf", .values = folder / "values.gguf"};
   const auto inventory = ReadGguf(gguf);
   EXPECT_TRUE(inventory.ok()) << inventory.status().message();
@@ -51,12 +53,9 @@ Rewritten Rewrite(const std::string& gguf, DType type, const TempFolder& folder)
     file.seekg(static_cast<std::streamoff>(t.offset));
     file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     EXPECT_TRUE(file.good()) << t.name;
-    const bool chosen = t.shape.size() == 2 && t.shape[1] % GetDTypeInfo(type).block_size == 0 &&
-                        t.name.find("ffn_gate_inp") == std::string::npos && t.name.find("bias") == std::string::npos;
-    DType as = t.dtype;
-    if (chosen) {
-      as = type;
-      bytes = Encoded(type, DecodeStored(t.dtype, bytes.data(), t.elements()));
+    const DType as = type_of(t);
+    if (as != t.dtype) {
+      bytes = Encoded(as, DecodeStored(t.dtype, bytes.data(), t.elements()));
       ++made.matrices;
     }
     stored.AddTensor(t.name, as, t.shape);
@@ -73,6 +72,15 @@ Rewritten Rewrite(const std::string& gguf, DType type, const TempFolder& folder)
   write(stored, made.stored, stored_bytes);
   write(values, made.values, value_bytes);
   return made;
+}
+
+// Matrices become `type`, where whole blocks fit their rows and they are no experts (which keep their own) nor the router.
+Rewritten Rewrite(const std::string& gguf, DType type, const TempFolder& folder) {
+  return Rewrite(gguf, folder, [type](const StoredTensor& t) {
+    const bool chosen = t.shape.size() == 2 && t.shape[1] % GetDTypeInfo(type).block_size == 0 &&
+                        t.name.find("ffn_gate_inp") == std::string::npos && t.name.find("bias") == std::string::npos;
+    return chosen ? type : t.dtype;
+  });
 }
 
 struct Case {
@@ -193,6 +201,75 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
+
+// Gate and up of different types, dense (one act format for both, and one for each) and of experts, biased, with a shared expert.
+TEST(GateAndUpOfTwoTypes, RunAsTheirValuesSay) {
+  constexpr const char* kDense = R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 64, "hidden_size": 256,
+      "intermediate_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5,
+      "max_position_embeddings": 64})";
+  constexpr const char* kExperts = R"({"architectures": ["Qwen2MoeForCausalLM"], "vocab_size": 64, "hidden_size": 256,
+      "intermediate_size": 256, "moe_intermediate_size": 256, "shared_expert_intermediate_size": 256, "num_hidden_layers": 1,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 64})";
+  const std::map<std::string, DType> types = {
+      {"blk.0.ffn_gate.weight", DType::kQ4_K},       {"blk.0.ffn_up.weight", DType::kQ6_K},
+      {"blk.1.ffn_up.weight", DType::kF16},          {"blk.2.ffn_gate.weight", DType::kBF16},
+      {"blk.2.ffn_up.weight", DType::kQ8_0},         {"blk.0.ffn_gate_exps.weight", DType::kQ4_K},
+      {"blk.0.ffn_up_exps.weight", DType::kQ6_K},    {"blk.0.ffn_gate_shexp.weight", DType::kQ5_K},
+      {"blk.0.ffn_up_shexp.weight", DType::kIQ4_XS},
+  };
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 20; ++i) ids.push_back(i * i * 7 % 64);
+  const std::string golden = GoldenCase("gptoss/gptoss-a-top4of8-realyarn").directory + "/model.gguf";
+  for (const char* config : {kDense, kExperts, golden.c_str()}) {
+    SCOPED_TRACE(config);
+    const TempFolder folder;
+    std::string path = config;
+    if (path != golden) {
+      ASSERT_TRUE(WriteTextFile(folder / "config.json", config).ok());
+      path = folder / "made.gguf";
+      ASSERT_TRUE(Synthesize(folder / "config.json", path, {.type = DType::kF32}).ok());
+    }
+    const Rewritten model = Rewrite(path, folder, [&](const StoredTensor& t) {
+      if (path == golden) return t.name.ends_with("ffn_up_exps.weight") ? DType::kQ8_0 : t.dtype;  // gate: MXFP4
+      const auto type = types.find(t.name);
+      return type == types.end() ? t.dtype : type->second;
+    });
+    EXPECT_GE(model.matrices, 4);
+
+    LoadOptions options = Exact();
+    const auto logits = [&](const std::string& file) {
+      Opened opened = Open(file, options);
+      return opened.engine == nullptr ? std::vector<float>() : Logits(*opened.engine, ids, ids.size());
+    };
+    options.impl = ImplChoice::kRef;
+    const std::vector<float> want = logits(model.values);
+    ASSERT_FALSE(want.empty());
+    const auto view = [&](const std::vector<float>& x) {
+      return Mat<const float>(x.data(), static_cast<int64_t>(ids.size()), static_cast<int64_t>(x.size() / ids.size()));
+    };
+    for (const ImplChoice impl : {ImplChoice::kRef, ImplChoice::kAuto, ImplChoice::kBlas}) {
+      options.impl = impl;
+      EXPECT_LE(MaxDifference(view(logits(model.stored)), view(want)), 1e-5 * MaxAbs(view(want))) << static_cast<int>(impl);
+    }
+    ExpectSameBitsHoweverRun(model.stored, ids);
+
+    for (const ActivationMode activations : {ActivationMode::kAuto, ActivationMode::kF32}) {
+      LoadOptions guarded = SmallOptions();
+      guarded.guard_slices = true;
+      guarded.activations = activations;
+      const Opened opened = Open(model.stored, guarded);
+      ASSERT_NE(opened.engine, nullptr);
+      AuditOptions audit;
+      audit.prompt.assign(ids.begin(), ids.begin() + 11);
+      audit.decode_tokens = 3;
+      audit.mmu = true;
+      const auto report = Audit(*opened.engine, audit);
+      ASSERT_TRUE(report.ok()) << report.status().message();
+      EXPECT_EQ(report->differing, 0u);
+      EXPECT_GT(report->compared, 50u);
+    }
+  }
+}
 
 // gpt-oss's experts as save_pretrained writes them once they are no longer MXFP4: BF16, which holds their values, [X, in, out].
 TEST(UnquantisedExperts, OfGptOssGiveTheSameLogits) {

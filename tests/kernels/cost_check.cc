@@ -262,6 +262,13 @@ class Sweep {
         Compare("", op, c);
       }
     }
+    for (const ActivationKind kind : {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai}) {
+      Memory& m = NewMemory();
+      const ElementwiseOp op{.x = m.Matrix(3, 40), .up = m.Matrix(3, 40), .activation = kind};
+      Counted c;
+      c.at(WorkClass::kActivation) = CountOf([&] { ElementwiseRef<Counting>(op, 0, 3); });
+      Compare("gated", op, c);
+    }
     for (const int64_t k : {1, 3}) {
       Memory& m = NewMemory();
       const ScaleRowsOp op{.x = m.Matrix(2, 40), .weights = m.Matrix(2, k), .out = m.Matrix(2 * k, 40)};

@@ -43,6 +43,34 @@ TEST(Elementwise, HighwayAgreesWithTheReferenceAndTheFormula) {
   });
 }
 
+TEST(Elementwise, GatesAsTheReferenceDoes) {
+  ForEachTarget([] {
+    Random random(94);
+    SCOPED_TRACE(random.Trace());
+    for (const int64_t d : {1, 37, 4100}) {
+      for (const ActivationKind kind : {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai}) {
+        EdgeMat<float> before(2, d), up(2, d, 1), got(2, d, 3), want(2, d, 3);
+        before.Fill(random, 4);
+        up.Fill(random, 4);
+        got.CopyFrom(before.view());
+        want.CopyFrom(before.view());
+        const auto op = [&](Mat<float> x) { return ElementwiseOp{.x = x, .up = up.view(), .activation = kind}; };
+        ASSERT_TRUE(op(got.view()).Validate().ok());
+        RunShuffled(KernelNamed<ElementwiseOp>("hwy"), op(got.view()), random.Bits());
+        RunShuffled(KernelNamed<ElementwiseOp>("ref"), op(want.view()), random.Bits());
+        // The tails of the activations cancel: an error of the largest value's size.
+        ExpectClose(got.view(), want.view(), [&](int64_t, int64_t, double) { return kElementwiseTolerance * 32; });
+        got.ExpectGapsUntouched();
+        if (kind != ActivationKind::kSilu) continue;
+        for (int64_t c = 0; c < d; ++c) {
+          const double x = before.Row(1)[c];
+          ASSERT_NEAR(got.Row(1)[c], x / (1 + std::exp(-x)) * up.Row(1)[c], 1e-5);
+        }
+      }
+    }
+  });
+}
+
 TEST(ScaleRows, EveryTargetGivesTheProducts) {
   ForEachTarget([] {
     Random random(92);

@@ -75,14 +75,51 @@ TEST(ReadGguf, EveryTypeOfTensor) {
     EXPECT_EQ(r->tensors[0].bytes, 6 * type.bytes);
     EXPECT_EQ(r->tensors[0].elements(), 6 * type.block);
   }
-  uint32_t read = 0;
+  uint32_t known = 0;
   for (uint32_t number = 0; number < 100; ++number) {
     RawGguf g;
     g.tensors = {{"t", {256}, number, 0}};
     g.data_bytes = 2048;
-    read += ReadGguf(dir.Write("m.gguf", g.Make())).ok() ? 1 : 0;
+    const auto r = ReadGguf(dir.Write("m.gguf", g.Make()));
+    ASSERT_TRUE(r.ok()) << r.status().message();
+    known += r->tensors[0].other_type.empty() ? 1 : 0;
   }
-  EXPECT_EQ(read, std::size(kTypes));
+  EXPECT_EQ(known, std::size(kTypes));
+}
+
+// Types that are not known are listed by number or by the name that ggml gave them, with the bytes up to the next tensor or the end.
+TEST(ReadGguf, OtherTypesAreListed) {
+  RawGguf g;
+  g.tensors = {{"a", {100}, 99, 0}, {"b", {4}, 0, 96}, {"c", {32}, 36, 128}};
+  g.data_bytes = 128 + 20;
+  const auto r = Read(g);
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  EXPECT_EQ(r->Find("a")->type_name(), "ggml type 99");
+  EXPECT_EQ(r->Find("a")->bytes, 96u);
+  EXPECT_EQ(r->Find("a")->elements(), 100u);
+  EXPECT_EQ(r->Find("b")->type_name(), "F32");
+  EXPECT_EQ(r->Find("c")->type_name(), "IQ4_NL_4_4 (withdrawn)");
+  EXPECT_EQ(r->Find("c")->bytes, 20u);
+}
+
+TEST(ReadGguf, OuterDimensionsOfOneSayNothing) {
+  RawGguf g;
+  g.tensors = {{"a", {3, 2, 1, 1}, 0, 0}, {"b", {1, 1}, 0, 32}, {"c", {1, 3}, 0, 64}};
+  g.data_bytes = 64 + 12;
+  const auto r = Read(g);
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  EXPECT_EQ(r->Find("a")->shape, (std::vector<uint64_t>{2, 3}));
+  EXPECT_EQ(r->Find("b")->shape, (std::vector<uint64_t>{1}));
+  EXPECT_EQ(r->Find("c")->shape, (std::vector<uint64_t>{3, 1}));
+}
+
+TEST(ReadGguf, KnowsTheLayers) {
+  RawGguf g = TwoTensors();
+  g.keys.push_back(Key("llama.block_count", 4, Bytes().U32(3)));
+  g.keys.push_back(Key("llama.attention.head_count_kv", 9, Bytes().U32(5).U64(3).U32(2).U32(2).U32(2)));
+  const auto r = Read(g);
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  EXPECT_EQ(r->metadata.GetInt("llama.attention.head_count_kv").value(), 2);
 }
 
 TEST(ReadGguf, EveryMetadataType) {

@@ -89,6 +89,50 @@ TEST(ReadHuggingFace, EveryDType) {
   }
 }
 
+TEST(ReadHuggingFace, OtherTypesAreListed) {
+  const TempFolder dir;
+  dir.Write("config.json", "{}");
+  dir.Write("model.safetensors", Safetensors(R"({"w":{"dtype":"F4","shape":[8],"data_offsets":[0,4]}})", 4));
+  const auto r = ReadHuggingFace(dir.path());
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  EXPECT_EQ(r->tensors[0].type_name(), "F4");
+  EXPECT_EQ(r->tensors[0].bytes, 4u);
+  EXPECT_EQ(r->tensors[0].elements(), 8u);
+}
+
+// torch.compile's and others' prefixes go where all names have them.
+TEST(ReadHuggingFace, PrefixesOfWrappers) {
+  const auto names = [](const char* a, const char* b) {
+    const TempFolder dir;
+    dir.Write("config.json", "{}");
+    dir.Write("model.safetensors",
+              Safetensors(std::string(R"({")") + a + R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},")" + b +
+                              R"(":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                          2));
+    const auto r = ReadHuggingFace(dir.path());
+    EXPECT_TRUE(r.ok()) << r.status().message();
+    return r.ok() ? r->name_prefix + "|" + r->tensors[0].name + "|" + r->tensors[1].name : "";
+  };
+  EXPECT_EQ(names("_orig_mod.a", "_orig_mod.b"), "_orig_mod.|a|b");
+  EXPECT_EQ(names("module._orig_mod.a", "module._orig_mod.b"), "module._orig_mod.|a|b");
+  EXPECT_EQ(names("base_model.model.a", "base_model.model.b"), "base_model.model.|a|b");
+  EXPECT_EQ(names("module.a", "b"), "|module.a|b");
+}
+
+TEST(ReadHuggingFace, AdaptersAreNamed) {
+  const TempFolder dir;
+  const auto says = [&](const std::string& file) {
+    EXPECT_EQ(ReadHuggingFace(dir.path()).status().message(),
+              dir.path() + ": a LoRA adapter (" + file +
+                  "), not a model: merge it into its model (PEFT: merge_and_unload) and name that directory");
+  };
+  dir.Write("adapter_config.json", "{}");
+  says("adapter_config.json");
+  dir.Write("config.json", "{}");
+  dir.Write("adapter_model.safetensors", Safetensors(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1));
+  says("adapter_model.safetensors");
+}
+
 TEST(ReadHuggingFace, ConfigIsFlattened) {
   const auto r = WithConfig(R"({"i": 3, "n": -4, "big": 18446744073709551615, "bigger": 18446744073709551616, "f": 1e-5,
     "whole": 10000.0, "t": true, "s": "x\u00e9", "none": null, "eos_token_id": [1, 2], "empty": [], "eo": {},
@@ -215,6 +259,23 @@ TEST(ReadHuggingFace, Shards) {
   ASSERT_EQ(r->tensors.size(), 2u);
   EXPECT_EQ(r->files[r->Find("a")->file].path, dir / "s1.safetensors");
   EXPECT_EQ(r->files[r->Find("b")->file].path, dir / "s2.safetensors");
+}
+
+// A tensor that two shards have, with the same bytes.
+TEST(ReadHuggingFace, ShardsMayRepeatATensor) {
+  const TempFolder dir;
+  WriteShards(dir, R"({"weight_map":{"b":"s2.safetensors","a":"s3.safetensors","c":"s3.safetensors"}})");
+  const auto both = [](const char* c) {
+    return Safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},")" + std::string(c) +
+                           R"(":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+                       8);
+  };
+  dir.Write("s2.safetensors", both("b"));
+  dir.Write("s3.safetensors", both("c"));
+  const auto r = ReadHuggingFace(dir.path());
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  ASSERT_EQ(r->tensors.size(), 3u);
+  EXPECT_EQ(r->files[r->Find("a")->file].path, dir / "s3.safetensors");  // where the index has it
 }
 
 // A Hugging Face cache is made of links to files elsewhere.

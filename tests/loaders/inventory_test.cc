@@ -71,6 +71,30 @@ TEST(Metadata, AnEmptyArrayIsOneOfAnyType) {
   EXPECT_EQ(m.GetStrings("empty").value(), std::vector<std::string>{});
 }
 
+// GGUF: a value for each layer where one for all is asked for.
+TEST(Metadata, EqualValuesOfAllLayersAreOne) {
+  Metadata m = Sample();
+  m.Set("heads", std::vector<int64_t>{8, 8, 8});
+  m.Set("scales", std::vector<double>{0.5, 0.5, 0.5});
+  m.Set("on", std::vector<bool>{true, true, true});
+  m.Set("mixed", std::vector<int64_t>{8, 8, 4});
+  EXPECT_FALSE(m.GetInt("heads").ok());  // of how many layers is not known
+  m.layers = 3;
+  EXPECT_EQ(m.GetInt("heads").value(), 8);
+  EXPECT_EQ(m.GetDouble("heads").value(), 8.0);
+  EXPECT_EQ(m.GetDouble("scales").value(), 0.5);
+  EXPECT_EQ(m.GetBool("on").value(), true);
+  EXPECT_EQ(m.GetInts("heads").value(), (std::vector<int64_t>{8, 8, 8}));
+  EXPECT_EQ(m.GetBools("on").value(), (std::vector<bool>{true, true, true}));
+  EXPECT_EQ(
+      m.GetInt("mixed").status().message(),
+      "some/config.json: key 'mixed': expected an integer that fits 64 signed bits, the same for all layers, found an array "
+      "of integers that differ");
+  EXPECT_FALSE(m.GetBool("heads").ok());
+  m.layers = 2;
+  EXPECT_FALSE(m.GetInt("heads").ok());
+}
+
 TEST(Metadata, WrongTypesNameKeyFileAndBothKinds) {
   const Metadata m = Sample();
   const auto expect = [](const Status& status, std::string_view line) {

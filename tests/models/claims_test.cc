@@ -9,9 +9,11 @@ namespace tally {
 namespace {
 
 using synthetic::AllSynthetic;
+using synthetic::Bound;
 using synthetic::ExpectBadInput;
 using synthetic::MustRead;
 using synthetic::With;
+using synthetic::WithoutTensors;
 using synthetic::WithTensor;
 using synthetic::WithType;
 
@@ -132,21 +134,78 @@ TEST(Claims, SharedRows) {
   says(check(8, {{0, 8, 8}, {}}, 8), StatusCode::kInternal, "qkv: is claimed twice");
 }
 
-// One op takes both, with activations packed for one type.
-TEST(Claims, GateAndUpAreOfOneType) {
-  ExpectBadInput(WithType(synthetic::GgufLlama(), "blk.1.ffn_up.weight", DType::kF16),
-                 {"made-up/weights", "'blk.1.ffn_gate.weight' (F32)", "'blk.1.ffn_up.weight' (F16)", "one type"});
-  ExpectBadInput(WithType(synthetic::HfLlama(), "model.layers.2.mlp.gate_proj.weight", DType::kBF16),
-                 {"'model.layers.2.mlp.gate_proj.weight' (BF16)", "'model.layers.2.mlp.up_proj.weight' (F32)"});
-  ExpectBadInput(WithType(synthetic::GgufGptOss(), "blk.0.ffn_gate_exps.weight", DType::kQ8_0),
-                 {"'blk.0.ffn_gate_exps.weight' (Q8_0)", "'blk.0.ffn_up_exps.weight' (MXFP4)"});
-  // What no op takes together may differ, and layers may.
+// Matrices of a layer may differ, as mixes of types have it; the experts of one matrix may not.
+TEST(Claims, ExpertsOfAMatrixAreOfOneType) {
+  MustRead(WithType(synthetic::GgufLlama(), "blk.1.ffn_up.weight", DType::kF16));
   MustRead(WithType(synthetic::GgufLlama(), "blk.1.attn_k.weight", DType::kF16));
-  MustRead(WithType(synthetic::GgufLlama(), "blk.1.ffn_down.weight", DType::kF16));
+  MustRead(WithType(synthetic::GgufGptOss(), "blk.0.ffn_gate_exps.weight", DType::kQ8_0));
   MustRead(WithType(synthetic::GgufGptOss(), "blk.0.ffn_gate_exps.bias", DType::kBF16));
-  Inventory layer = synthetic::GgufLlama();
-  for (const char* tensor : {"blk.1.ffn_gate.weight", "blk.1.ffn_up.weight"}) layer = WithType(layer, tensor, DType::kBF16);
-  MustRead(layer);
+  ExpectBadInput(WithType(synthetic::HfQwen2Moe(), "model.layers.1.mlp.experts.2.up_proj.weight", DType::kF16),
+                 {"experts.0.up_proj.weight' (F32)", "experts.2.up_proj.weight' (F16)", "one type"});
+}
+
+// A tensor of a type that no DType is.
+TEST(Claims, TypesThatAreUnknown) {
+  Inventory weight = synthetic::GgufLlama(), extra = WithTensor(synthetic::GgufLlama(), "other", {4});
+  for (StoredTensor& t : weight.tensors) {
+    if (t.name == "blk.1.ffn_up.weight") t.dtype = DType::kU8, t.other_type = "ggml type 99";
+  }
+  extra.tensors.back().other_type = "C64";
+  EXPECT_TRUE(CheckClaims(weight, ReadFamily(weight).value()).ok());  // so that it is counted
+  ExpectBadInput(weight, {"'blk.1.ffn_up.weight' has type ggml type 99, which cannot be run"});
+  ExpectBadInput(extra, {"'other' [4] of type C64 has no place"});
+}
+
+// What transformers computes anew, in any family; not what a family has a place for.
+TEST(Claims, BuffersOfTransformers) {
+  const std::vector<std::pair<std::string, std::vector<uint64_t>>> buffers = {
+      {"model.layers.0.self_attn.rotary_emb.inv_freq", {3}},
+      {"model.rotary_emb.inv_freq", {3}},
+      {"model.layers.1.self_attn.rotary_emb.cos_cached", {1, 1, 64, 6}},
+      {"model.layers.1.self_attn.masked_bias", {}},
+      {"model.layers.2.self_attn.bias", {1, 1, 64, 64}},
+      {"model.position_ids", {1, 64}}};
+  for (const auto& [name, shape] : buffers) {
+    for (const Inventory& family : {synthetic::HfLlama(), synthetic::HfGptOss(), synthetic::HfQwen2Moe()}) {
+      EXPECT_EQ(MustRead(WithTensor(family, name, shape)).buffers, std::vector<std::string>{name});
+    }
+  }
+  MustRead(WithTensor(synthetic::HfLlama(), "empty", {0}));
+  MustRead(WithTensor(synthetic::GgufLlama(), "blk.0.attn_rot_embd", {3}));
+  ExpectBadInput(WithTensor(synthetic::HfLlama(), "model.layers.2.self_attn.bias", {64, 64}),
+                 {"self_attn.bias' [64, 64] has no place"});
+  ExpectBadInput(WithTensor(synthetic::HfLlama(), "model.layers.0.self_attn.q_proj.lora_A.weight", {8, 12}),
+                 {"lora_A.weight' is part of a LoRA adapter", "merge"});
+}
+
+// Layouts of quantisation that cannot be read, in files that do not say their method.
+TEST(Claims, OtherLayoutsAreNamed) {
+  const std::string q = "model.layers.0.self_attn.q_proj.";
+  ExpectBadInput(WithTensor(WithoutTensors(synthetic::HfLlama(), q + "weight"), q + "qweight", {4, 12}, DType::kI32),
+                 {"q_proj.weight'", "is missing", "there is '" + q + "qweight', of GPTQ or AWQ"});
+  ExpectBadInput(WithTensor(WithType(synthetic::HfLlama(), q + "weight", DType::kF8_E5M2), q + "weight_scale", {}),
+                 {"weight_scale' [] has no place", "it scales '" + q + "weight', which is F8_E5M2"});
+}
+
+// llama.cpp's one tensor for gate and up of all experts: gate's rows first.
+TEST(Claims, GateAndUpOfExpertsInOneTensor) {
+  Inventory fused = synthetic::GgufGptOss();
+  const std::vector<uint64_t> shape = fused.Find("blk.0.ffn_gate_exps.weight")->shape;
+  for (int layer = 0; fused.Find("blk." + std::to_string(layer) + ".ffn_gate_exps.weight") != nullptr; ++layer) {
+    const std::string block = "blk." + std::to_string(layer);
+    for (const char* part : {".ffn_gate_exps.weight", ".ffn_up_exps.weight", ".ffn_gate_exps.bias", ".ffn_up_exps.bias"}) {
+      fused = WithoutTensors(fused, block + part);
+    }
+    fused = WithTensor(fused, block + ".ffn_gate_up_exps.weight", {shape[0], 2 * shape[1], shape[2]}, DType::kMXFP4);
+    fused = WithTensor(fused, block + ".ffn_gate_up_exps.bias", {shape[0], 2 * shape[1]});
+  }
+  const ModelSpec spec = MustRead(fused);
+  for (const auto& [role, first] : {std::pair{Role::kExpertGate, uint64_t{0}},
+                                    {Role::kExpertUp, shape[1]},
+                                    {Role::kExpertGateBias, uint64_t{0}},
+                                    {Role::kExpertUpBias, shape[1]}}) {
+    EXPECT_EQ(Bound(spec, role, 1)->rows, (RowMap{first, shape[1], shape[1]}));
+  }
 }
 
 }  // namespace

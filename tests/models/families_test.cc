@@ -406,11 +406,22 @@ TEST(Llama, Gguf) {
   EXPECT_EQ(untyped.rope.scaling.factor, 2);
   const Inventory none = With(With(inv, "llama.rope.scaling.type", std::string("none")), "llama.rope.scaling.factor", 2.0);
   EXPECT_EQ(MustRead(none).recipe.rope.scaling.kind, RopeScalingKind::kNone);
+  for (const double nothing : {0.0, 1.0}) {  // as llama.cpp has it
+    EXPECT_EQ(MustRead(With(linear, "llama.rope.scaling.factor", nothing)).recipe.rope.scaling.kind, RopeScalingKind::kNone);
+  }
   ExpectBadInput(With(linear, "llama.rope.scaling.type", std::string("longrope")), {"rope.scaling.type", "longrope"});
   ExpectBadInput(With(inv, "llama.expert_count", int64_t{8}), {"llama.expert_used_count is missing"});
   EXPECT_EQ(MustRead(With(inv, "llama.attention.causal", true)).recipe.family, "llama");
   ExpectBadInput(With(inv, "llama.attention.causal", false), {"llama.attention.causal false is not supported"});
   ExpectBadInput(With(inv, "llama.attention.temperature_scale", 0.1), {"llama.attention.temperature_scale"});
+  // Neutral values: factors of 1, caps and limits of 0, the usual scale of q.k.
+  for (const auto& [key, neutral, other] : {std::tuple{"logit_scale", 1.0, 0.5},
+                                            {"final_logit_softcapping", 0.0, 1.0},
+                                            {"attention.scale", 1 / std::sqrt(6.0), 0.5},
+                                            {"attention.clamp_kqv", 0.0, 1.0}}) {
+    MustRead(With(inv, std::string("llama.") + key, neutral));
+    ExpectBadInput(With(inv, std::string("llama.") + key, other), {key, "is not supported"});
+  }
   Inventory biased = inv;
   for (int i = 0; i < 3; ++i) biased = WithTensor(biased, "blk." + std::to_string(i) + ".attn_q.bias", {24});
   EXPECT_TRUE(MustRead(biased).recipe.q_bias);
@@ -548,6 +559,20 @@ TEST(Gemma3, BothFormats) {
       With(With(synthetic::HfGemma3(), "rope_scaling.rope_type", std::string("linear")), "rope_scaling.factor", 8.0);
   EXPECT_EQ(MustRead(scaled).recipe.rope.scaling.factor, 8);
   EXPECT_EQ(MustRead(scaled).recipe.local_rope.scaling.kind, RopeScalingKind::kNone);
+}
+
+// A flag for each layer in the place of a period.
+TEST(Gemma3, WindowsByLayer) {
+  const Inventory inv = synthetic::GgufGemma3();
+  const std::string key = "gemma3.attention.sliding_window_pattern";
+  const Recipe r = MustRead(With(inv, key, std::vector<bool>{false, true})).recipe;
+  EXPECT_EQ(r.layers[0].window, 0);
+  EXPECT_EQ(r.layers[0].rope, LayerRope::kGlobal);
+  EXPECT_EQ(r.layers[1].window, 4);
+  EXPECT_EQ(MustRead(With(inv, key, std::vector<int64_t>{1, 0})).recipe.layers[1].window, 0);
+  EXPECT_EQ(MustRead(With(inv, key, int64_t{1})).recipe.layers[0].window, 0);
+  ExpectBadInput(With(inv, key, std::vector<bool>{true}), {"sliding_window_pattern lists 1 layers of 2"});
+  ExpectBadInput(With(inv, key, std::vector<int64_t>{2, 0}), {"sliding_window_pattern", "an array of booleans"});
 }
 
 TEST(Gemma3, TheTextPartOfAModelThatSees) {

@@ -52,7 +52,8 @@ inline RawGguf GgufOf(const Inventory& inventory) {
   for (const auto& [key, value] : inventory.metadata.values()) g.keys.push_back(GgufKey(key, value));
   for (const StoredTensor& t : inventory.tensors) {
     g.data_bytes = (g.data_bytes + 31) / 32 * 32;
-    g.tensors.push_back({t.name, {t.shape.rbegin(), t.shape.rend()}, internal::GgmlFromDType(t.dtype).value_or(0), g.data_bytes});
+    const uint32_t type = t.other_type.empty() ? internal::GgmlFromDType(t.dtype).value_or(0) : 99;
+    g.tensors.push_back({t.name, {t.shape.rbegin(), t.shape.rend()}, type, g.data_bytes});
     g.data_bytes += t.bytes;
   }
   return g;
@@ -87,7 +88,7 @@ inline SafetensorsHeader HeaderOf(const Inventory& inventory, size_t begin, size
   uint64_t at = 0;
   for (size_t i = begin; i < end; ++i) {
     const StoredTensor& t = inventory.tensors[i];
-    json[t.name] = {{"dtype", DTypeName(t.dtype)}, {"shape", t.shape}, {"data_offsets", {at, at + t.bytes}}};
+    json[t.name] = {{"dtype", t.type_name()}, {"shape", t.shape}, {"data_offsets", {at, at + t.bytes}}};
     at += t.bytes;
   }
   return {json.dump(), static_cast<size_t>(at)};

@@ -79,8 +79,8 @@ std::vector<Case> TensorCases() {
        "DIR/m.gguf: tensor token_embd.weight is missing"},
       {"ExtraInGguf", File(Added(GgufLlama(), "blk.3.attn_norm.weight", {12})),
        "DIR/m.gguf: tensor 'blk.3.attn_norm.weight' [12] has no place in a llama model of 3 layers as its metadata describes it"},
-      {"ExtraInSafetensors", Directory(Added(HfLlama(), "model.layers.0.self_attn.q_proj.lora_A", {2, 12})),
-       "DIR/model.safetensors: tensor 'model.layers.0.self_attn.q_proj.lora_A' [2, 12] has no place in a llama model of 3 layers "
+      {"ExtraInSafetensors", Directory(Added(HfLlama(), "model.layers.0.self_attn.q_proj.extra", {2, 12})),
+       "DIR/model.safetensors: tensor 'model.layers.0.self_attn.q_proj.extra' [2, 12] has no place in a llama model of 3 layers "
        "as its metadata describes it"},
       {"MisshapenInGguf", File(Reshaped(GgufLlama(), "blk.1.attn_k.weight", {12, 13})),
        "DIR/m.gguf: tensor 'blk.1.attn_k.weight' has shape [12, 13]; expected [12, 12]"},
@@ -105,9 +105,6 @@ std::vector<Case> TensorCases() {
        "DIR/model.safetensors: tensor 'lm_head.weight' differs from 'model.embed_tokens.weight', yet tie_word_embeddings is "
        "true: "
        "set it to false to use the stored head, or remove the tensor"},
-      {"ExpertsOfTwoTypes", File(Reshaped(GgufGptOss(), "blk.1.ffn_up_exps.weight", {5, 32, 64}, DType::kQ8_0)),
-       "DIR/m.gguf: tensors 'blk.1.ffn_gate_exps.weight' (MXFP4) and 'blk.1.ffn_up_exps.weight' (Q8_0) work together and must be "
-       "of one type"},
   };
 }
 

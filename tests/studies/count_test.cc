@@ -69,6 +69,34 @@ TEST(Count, TypesThatAreOnlyStored) {
   }
 }
 
+// A type that is not known at all, of a weight (GGUF) and of a tensor beside them (safetensors): inspected, counted, not run.
+TEST(Count, TypesThatAreUnknown) {
+  const TempFolder folder;
+  const std::string name = "blk.1.ffn_up_exps.weight";
+  const CountedModel plain = MustCount(Gguf(folder, GgufGptOss()));
+  Inventory weight = GgufGptOss();
+  for (StoredTensor& t : weight.tensors) {
+    if (t.name == name) t.other_type = "ggml type 99";
+  }
+  const std::string path = Gguf(folder, weight);
+  const CountedModel counted = MustCount(path);
+  EXPECT_EQ(counted.count.parameters, plain.count.parameters);
+  EXPECT_EQ(counted.count.weight_bytes, plain.count.weight_bytes);
+  EXPECT_NE(counted.stored_as.find("ggml type 99"), std::string::npos) << counted.stored_as;
+  EXPECT_NE(InspectCheckpoint(path)->runnable.message().find("'" + name + "' has type ggml type 99"), std::string::npos);
+  EXPECT_EQ(LoadModel(path, {}).status().message(), InspectCheckpoint(path)->runnable.message());
+
+  const uint64_t total = MustCount(Directory(folder, HfLlama())).count.parameters.total;
+  Inventory beside = Added(HfLlama(), "other", {4});
+  beside.tensors.back().other_type = "F8_E8M0";
+  Directory(folder, beside);
+  EXPECT_EQ(MustCount(folder.path()).count.parameters.total, total);
+  const auto inspected = InspectCheckpoint(folder.path());
+  ASSERT_TRUE(inspected.ok()) << inspected.status().message();
+  EXPECT_EQ(inspected->inventory.tensors.back().type_name(), "F8_E8M0");
+  EXPECT_NE(LoadModel(folder.path(), {}).status().message().find("'other' [4] of type F8_E8M0 has no place"), std::string::npos);
+}
+
 TEST(Count, TowersOfACheckpoint) {
   const TempFolder folder;
   Inventory parts = Added(HfGemma3(true), "vision_tower.vision_model.embeddings.patch_embedding.weight", {4, 3, 2, 2});

@@ -28,7 +28,7 @@ TEST(Inspect, TotalsAndRecipe) {
   EXPECT_TRUE(x->runnable.ok());
   EXPECT_EQ(x->recipe.family, "gpt2");
   ASSERT_EQ(x->types.size(), 2u);
-  EXPECT_EQ(x->types[0].dtype, DType::kQ8_0);
+  EXPECT_EQ(x->types[0].type, "Q8_0");
   EXPECT_EQ(x->types[0].elements, 64u * 768 + 12u * 768 * 768);
   EXPECT_EQ(x->types[0].bytes + x->types[1].bytes, x->bytes);
   EXPECT_EQ(x->types[0].tensors + x->types[1].tensors, x->inventory.tensors.size());

@@ -5,6 +5,7 @@
 
 #include "engine/kernels/describe.h"
 #include "engine/kernels/elementwise/elementwise_ref.h"
+#include "engine/kernels/math_scalar.h"
 #include "engine/kernels/target.h"
 #include "engine/kernels/validate.h"
 
@@ -15,9 +16,11 @@ namespace {
 Cost ElementwiseCost(const ElementwiseOp& op, uint64_t n, uint64_t d) {
   Cost cost;
   const uint64_t bytes = n * static_cast<uint64_t>(op.x.cols) * 4;
-  cost.AddFlops(WorkClass::kActivation, n * d * ((op.scale != 1 ? 1 : 0) + (op.limit != 0 ? 2 : 0) + (op.softcap != 0 ? 2 : 0)));
-  cost.AddSpecial(WorkClass::kActivation, op.softcap != 0 ? n * d : 0);
-  cost.AddBytes(ByteKind::kActivationsRead, bytes);
+  const ElementCost gated = op.up.empty() ? ElementCost() : ActivateGatedCost(op.activation);
+  cost.AddFlops(WorkClass::kActivation,
+                n * d * ((op.scale != 1 ? 1 : 0) + (op.limit != 0 ? 2 : 0) + (op.softcap != 0 ? 2 : 0) + gated.flops));
+  cost.AddSpecial(WorkClass::kActivation, n * d * ((op.softcap != 0 ? 1 : 0) + gated.special));
+  cost.AddBytes(ByteKind::kActivationsRead, bytes * (op.up.empty() ? 1 : 2));
   cost.AddBytes(ByteKind::kActivationsWritten, bytes);
   return cost;
 }
@@ -31,6 +34,7 @@ Status ElementwiseOp::Validate() const {
   if (!std::isfinite(scale) || !(limit >= 0) || !std::isfinite(softcap) || softcap < 0) {
     return InternalError("elements with a bad scale, limit or soft cap");
   }
+  if (!up.empty()) TALLY_RETURN_IF_ERROR(CheckShape("up", up, x.rows, x.cols));
   return CheckShape("elements", x, x.rows, x.cols);
 }
 
@@ -43,6 +47,11 @@ void ElementwiseOp::Describe(OpDescription& d) const {
   d.Set("scale", static_cast<double>(scale));
   d.Set("limit", static_cast<double>(limit));
   d.Set("softcap", static_cast<double>(softcap));
+  if (up.empty()) return;
+  d.Add("up", kIn, "f32", Shape(up));
+  d.Set("activation", NameOf(kActivationKindNames, activation));
+  d.Set("swiglu_alpha", static_cast<double>(swiglu_alpha));
+  d.Set("swiglu_limit", static_cast<double>(swiglu_limit));
 }
 
 template <>

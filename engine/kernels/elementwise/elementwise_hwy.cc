@@ -25,11 +25,15 @@ void RunElementwise(const ElementwiseOp& op, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     const ElementwiseTask task(op, t);
     float* x = op.x.Row(task.row) + task.begin;
+    const float* up = op.up.empty() ? nullptr : op.up.Row(task.row) + task.begin;
     ForLanes(d, task.cols, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
       auto y = LoadLanes(tail, d, x + i, count);
       if (op.scale != 1) y = hn::Mul(scale, y);
       if (op.limit != 0) y = MaxKeepNaN(MinKeepNaN(y, limit), hn::Neg(limit));
       if (op.softcap != 0) y = hn::Mul(cap, Tanh(d, hn::Mul(y, inverse)));
+      if (up != nullptr) {
+        y = ActivateGated(d, op.activation, y, LoadLanes(tail, d, up + i, count), op.swiglu_alpha, op.swiglu_limit);
+      }
       StoreLanes(tail, y, d, x + i, count);
     });
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "engine/kernels/elementwise/elementwise.h"
+#include "engine/kernels/math_scalar.h"
 #include "engine/kernels/scalar.h"
 
 namespace tally {
@@ -19,11 +20,13 @@ void ElementwiseRef(const ElementwiseOp& op, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     const ElementwiseTask task(op, t);
     float* x = op.x.Row(task.row) + task.begin;
+    const float* up = op.up.empty() ? nullptr : op.up.Row(task.row) + task.begin;
     for (int64_t i = 0; i < task.cols; ++i) {
       S y(x[i]);
       if (op.scale != 1) y = S(op.scale) * y;
       if (op.limit != 0) y = Max(Min(y, S(op.limit)), S(-op.limit));
       if (op.softcap != 0) y = S(op.softcap) * Tanh(y * S(1 / op.softcap));
+      if (up != nullptr) y = ActivateGated(op.activation, y, S(up[i]), S(op.swiglu_alpha), S(op.swiglu_limit));
       x[i] = ToF32(y);
     }
   }
