@@ -19,4 +19,16 @@ inline bool AllFinite(Mat<const float> m) {
   return true;
 }
 
+// False if a finite value has a magnitude of `limit`, which is positive, or more. What is not finite is not looked at.
+inline bool AllBelow(Mat<const float> m, float limit) {
+  const uint32_t from = std::bit_cast<uint32_t>(limit), count = 0x7F800000u - from;  // patterns of such magnitudes
+  for (int64_t r = 0; r < m.rows; ++r) {
+    const float* const row = m.Row(r);
+    uint32_t odd = 0;
+    for (int64_t i = 0; i < m.cols; ++i) odd |= (std::bit_cast<uint32_t>(row[i]) & 0x7FFFFFFFu) - from < count ? 1 : 0;
+    if (odd != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace tally

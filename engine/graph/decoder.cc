@@ -2,12 +2,53 @@
 #include "engine/graph/decoder.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <limits>
 #include <string>
+#include <utility>
 
 #include "engine/base/finite.h"
 
 namespace tally {
+namespace {
+
+// The least magnitude that a cache of the type keeps as infinity.
+float KvLimit(KvType type) {
+  constexpr float kF16 = 65520;  // rounds to even, beyond 65504
+  switch (type) {
+    case KvType::kF32: break;
+    case KvType::kF16: return kF16;
+    case KvType::kBF16: return std::bit_cast<float>(0x7F7F8000u);
+    case KvType::kQ8_0: return 127 * kF16;  // its scales are f16
+  }
+  return std::numeric_limits<float>::infinity();
+}
+
+// An infinite key may only make its position weigh nothing, which nobody would see: so the values are looked at before they are lost.
+Status CheckKvRange(const KvStoreOp& op, Site site) {
+  const float limit = KvLimit(op.layout.type);
+  for (const auto& [what, m] : {std::pair{"key", op.k}, {"value", op.v}}) {
+    if (AllBelow(m, limit)) continue;
+    float most = 0;
+    for (int64_t r = 0; r < m.rows; ++r) {
+      for (int64_t c = 0; c < m.cols; ++c) {
+        const float x = m.Row(r)[c];
+        if (std::isfinite(x) && std::fabs(x) > std::fabs(most)) most = x;
+      }
+    }
+    char number[32];
+    std::snprintf(number, sizeof number, "%.6g", static_cast<double>(most));
+    return BadInput("layer " + std::to_string(site.layer) + ": a " + what + " of " + number + " is too large for a KV cache of " +
+                    std::string(kKvTypeNames[static_cast<size_t>(op.layout.type)]) + ": " +
+                    (op.layout.type == KvType::kBF16 ? "--kv f32" : "--kv bf16") + " has room for it");
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const PlanSource& source, const PlanOptions& options, Executor& executor) {
   std::unique_ptr<Decoder> d(new Decoder(options, executor));
@@ -61,6 +102,7 @@ Status Decoder::Run(size_t index, int64_t rows, bool reshaped, const KvPool& cac
   return std::visit(
       [&](auto& op) -> Status {
         if constexpr (requires { op.tables; }) op.tables = cache.Tables(planned.sites[0].layer);
+        if constexpr (std::is_same_v<decltype(op), KvStoreOp&>) TALLY_RETURN_IF_ERROR(CheckKvRange(op, planned.sites[0]));
         const auto run = [&] { return executor_.Run(slots_[index], op, reshaped); };
         TALLY_RETURN_IF_ERROR(around_ ? around_(planned, op.Output(), run) : run());
         if constexpr (std::is_same_v<decltype(op), RouteOp&>) GroupByExpert(op);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/hub/cache.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -159,35 +157,19 @@ Result<Listing> Cache::ListSnapshot(const std::string& commit) const {
   return listing;
 }
 
-FileLock::FileLock(FileLock&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
-
-FileLock::~FileLock() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-Result<FileLock> FileLock::Take(const Cache& cache, const File& file, const std::function<bool()>& wait) {
+Result<FileLock> LockFile(const Cache& cache, const File& file, const std::function<bool()>& wait) {
   const std::string path = cache.locks_ + "/" + file.digest + ".lock";
-  const auto failed = [&](int reason) { return BadInput(Printable(path) + ": cannot be locked: " + ErrnoText(reason)); };
+  FileLock lock;
   for (;;) {
-    FileLock lock;
-    lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock.fd_ < 0) return failed(errno);
-    while (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno == EINTR) continue;
-      if (errno == ENOSYS || errno == ENOLCK || errno == EOPNOTSUPP) {
-        return BadInput(Printable(path) + ": its file system has no locks (flock): HF_HUB_CACHE names a folder of another");
-      }
-      if (errno != EWOULDBLOCK) return failed(errno);
-      if (!wait()) return Status(StatusCode::kInterrupted, "interrupted");
-      const timespec tenth{0, 100'000'000};
-      ::nanosleep(&tenth, nullptr);
+    const int error = lock.Take(path, 0666, FileLock::After::kKeep);
+    if (error == 0) return lock;
+    if (NoFileLocks(error)) {
+      return BadInput(Printable(path) + ": its file system has no locks (flock): HF_HUB_CACHE names a folder of another");
     }
-    // Whoever had it may have removed the file: then it is a lock on nothing.
-    struct stat locked, named;
-    if (::fstat(lock.fd_, &locked) == 0 && ::stat(path.c_str(), &named) == 0 && locked.st_ino == named.st_ino &&
-        locked.st_dev == named.st_dev) {
-      return lock;
-    }
+    if (error != EWOULDBLOCK) return BadInput(Printable(path) + ": cannot be locked: " + ErrnoText(error));
+    if (!wait()) return Status(StatusCode::kInterrupted, "interrupted");
+    const timespec tenth{0, 100'000'000};
+    ::nanosleep(&tenth, nullptr);
   }
 }
 

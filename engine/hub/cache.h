@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/base/file_lock.h"
 #include "engine/hub/hub.h"
 #include "engine/hub/listing.h"
 
@@ -35,23 +36,13 @@ class Cache {
   Result<Listing> ListSnapshot(const std::string& commit) const;
 
  private:
-  friend class FileLock;
+  friend Result<FileLock> LockFile(const Cache& cache, const File& file, const std::function<bool()>& wait);
   std::string root_, folder_, locks_;
 };
 
-// A lock that huggingface_hub takes too (flock). Released with the object.
-class FileLock {
- public:
-  FileLock() = default;
-  FileLock(FileLock&& o) noexcept;
-  FileLock& operator=(FileLock&&) = delete;
-  ~FileLock();
-  // `wait` is called ten times a second while another process has the lock; false: stop, kInterrupted.
-  static Result<FileLock> Take(const Cache& cache, const File& file, const std::function<bool()>& wait);
-
- private:
-  int fd_ = -1;
-};
+// The lock of a file, which huggingface_hub takes too (flock). `wait` is called ten times a second while another process has it; false:
+// stop, kInterrupted.
+Result<FileLock> LockFile(const Cache& cache, const File& file, const std::function<bool()>& wait);
 
 // Bytes that the file system of the folder, or of the nearest folder above that exists, has room for; UINT64_MAX: it does not say.
 uint64_t RoomBytes(const std::string& folder);

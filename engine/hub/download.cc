@@ -170,7 +170,7 @@ Status Fill(Client& client, const Name& name, const std::string& commit, const F
 Status FetchFile(Client& client, const Cache& cache, const Name& name, const std::string& commit, const File& file,
                  Meter& meter) {
   if (!cache.Has(commit, file)) {
-    TALLY_ASSIGN_OR_RETURN(const FileLock lock, FileLock::Take(cache, file, [&] { return meter.Show(file.path, 0, true); }));
+    TALLY_ASSIGN_OR_RETURN(const FileLock lock, LockFile(cache, file, [&] { return meter.Show(file.path, 0, true); }));
     if (!cache.Has(commit, file)) {  // nobody else has fetched it meanwhile
       Blob blob(file, cache.Incomplete(file), meter);
       TALLY_RETURN_IF_ERROR(blob.Open());

@@ -56,8 +56,8 @@ class TALLY_API Engine {
   // Runs 1 to max_batch rows, any mix of sequences; the rows of a sequence are in order, from its length on. Returns the logits
   // of the rows with want_logits (at most max_logit_rows) in row order: [rows with want_logits, vocab], f32, valid until the next
   // Step. kBadInput: too many rows, a token beyond the vocabulary, no such sequence, a full context or cache, not enough memory,
-  // logits that are NaN or infinite (names layer and op). For rows without logits the last layer's output must be finite. After
-  // an error the sequences are as before the call, except for positions that a sliding window has dropped.
+  // logits that are NaN or infinite (names layer and op), keys or values beyond the KV type. Rows without logits need a finite output
+  // of the last layer. After an error the sequences are as before the call, except for positions that a sliding window has dropped.
   virtual Result<Mat<const float>> Step(std::span<const BatchRow> rows) = 0;
   virtual Ledger& ledger() = 0;  // sums over every Step since creation or Reset; lives as long as the engine
   virtual const Model& model() const = 0;

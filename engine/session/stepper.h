@@ -36,7 +36,7 @@ class Stepper {
   // Runs the rows, any mix of sequences; the rows of a sequence follow its current length. Returns logits in row order: [rows with
   // want_logits, vocab], valid until the next Step. Errors leave the sequences as they were. kBadInput: a token beyond the
   // vocabulary, an unknown sequence, no room, more than max_logit_rows rows with logits, logits that are not finite (names layer
-  // and op).
+  // and op), a key or value that the KV cache's type has no room for (names the layer, and a type that has).
   Result<Mat<const float>> Step(std::span<const BatchRow> rows);
 
   Ledger& ledger() { return ledger_; }

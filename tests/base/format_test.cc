@@ -3,8 +3,25 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/base/utf8_check.h"
+
 namespace tally {
 namespace {
+
+TEST(CheckUtf8, NamesPlaceAndByte) {
+  const auto message = [](std::string_view text) { return CheckUtf8(text, "f\n.txt").message(); };
+  EXPECT_EQ(message(""), "");
+  EXPECT_EQ(message(std::string_view("\xEF\xBB\xBF"
+                                     "a\0\xC3\xA9\xF0\x9F\x99\x82",
+                                     11)),
+            "");
+  EXPECT_EQ(message("a\nb\n\xC3\xA9\xE9 c"),
+            "f\\n.txt: byte 6 (line 3) is 0xE9, which is not UTF-8; iconv -t utf-8 converts other encodings");
+  for (const std::string_view bad : {"\xC3", "\xE4\xB8", "\xC0\x8A", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\x80"}) {
+    EXPECT_EQ(message(bad).find("f\\n.txt: byte 0 (line 1) is 0x"), 0u) << Printable(bad);
+  }
+  EXPECT_EQ(CheckUtf8("a\xFF", "").message().find("byte 1 (line 1) is 0xFF"), 0u);
+}
 
 TEST(Printable, LeavesTextAlone) {
   EXPECT_EQ(Printable(""), "");

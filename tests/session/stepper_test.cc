@@ -94,6 +94,44 @@ TEST(Stepper, NanNamesTheLayerAndOp) {
   }
 }
 
+// Keys that the cache's type has no room for are refused, not taken for infinity, which only makes a position weigh nothing.
+TEST(Stepper, KeysBeyondTheCachesType) {
+  const TempFolder folder;
+  const auto inventory = ReadGguf(kLlama);
+  ASSERT_TRUE(inventory.ok());
+  const auto scaled = [&](const char* tensor, float by) {
+    const StoredTensor* t = inventory->Find(tensor);
+    std::string bytes = ReadAll(kLlama);
+    for (uint64_t at = t->offset; at < t->offset + t->bytes; at += 4) {
+      float x = 0;
+      std::memcpy(&x, bytes.data() + at, 4);
+      x *= by;
+      std::memcpy(bytes.data() + at, &x, 4);
+    }
+    return folder.Write("scaled.gguf", bytes);
+  };
+  const auto message = [](const std::string& path, KvType kv) {
+    LoadOptions options = SmallOptions();
+    options.kv = kv;
+    auto engine = Open(path, options).engine;
+    EXPECT_NE(engine, nullptr);
+    if (engine == nullptr) return std::string();
+    auto s = engine->NewSequence();
+    const auto result = engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, true}});
+    EXPECT_EQ(engine->Length(*s), result.ok() ? 2 : 0);
+    return result.status().message();
+  };
+  const std::string keys = scaled("blk.1.attn_k.weight", 1e6F);
+  const std::string refused = message(keys, KvType::kF16);
+  EXPECT_EQ(refused.find("layer 1: a key of "), 0u) << refused;
+  EXPECT_NE(refused.find(" is too large for a KV cache of f16: --kv bf16 has room for it"), std::string::npos) << refused;
+  for (const KvType kv : {KvType::kF32, KvType::kBF16, KvType::kQ8_0}) EXPECT_EQ(message(keys, kv), "");
+  const std::string values = scaled("blk.0.attn_v.weight", 1e9F);
+  EXPECT_EQ(message(values, KvType::kF16).find("layer 0: a value of "), 0u);
+  EXPECT_EQ(message(values, KvType::kQ8_0).find("layer 0: a value of "), 0u);
+  EXPECT_EQ(message(values, KvType::kBF16), "");
+}
+
 // Why a step failed comes first, also where it cannot be taken back: here because a tap has shortened the sequence meanwhile.
 // The other sequence is taken back nonetheless.
 TEST(Stepper, ARollbackThatFailsDoesNotHideTheCause) {

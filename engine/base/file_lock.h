@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A lock between processes: flock on a file that is there for nothing else. The kernel releases it where its process ends.
+#pragma once
+
+#include <string>
+
+namespace tally {
+
+class FileLock {
+ public:
+  // What becomes of the file when the lock is released.
+  enum class After { kKeep, kRemove };
+
+  FileLock() = default;
+  FileLock(FileLock&& o) noexcept;
+  FileLock& operator=(FileLock&&) = delete;
+  ~FileLock() { Release(); }
+
+  // Makes the file where it is missing, with `mode` less the umask, and takes the lock without waiting. Returns 0; EWOULDBLOCK:
+  // another process, or another lock of this one, has it; else errno: the file cannot be opened, or its file system has no
+  // locks (NoFileLocks).
+  int Take(const std::string& path, unsigned mode, After after);
+  void Release();
+  bool held() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+  std::string remove_;  // on release; empty: nothing
+};
+
+bool NoFileLocks(int error_number);
+
+}  // namespace tally
