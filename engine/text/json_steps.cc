@@ -173,7 +173,9 @@ Status ReadNormalizer(const Json& node, const std::string& where, int depth, Nor
   return {};
 }
 
-Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre, bool* byte_level) {
+namespace {
+
+Status AddPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre, bool* byte_level) {
   if (node.is_null()) return {};
   if (depth > kMaxNesting) return BadInput(where + ": nested too deep");
   const std::string type = Type(node);
@@ -182,16 +184,18 @@ Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, P
     if (!list.is_array()) return BadInput(where + ".pretokenizers: expected a list");
     for (size_t i = 0; i < list.size(); ++i) {
       const std::string place = where + ".pretokenizers[" + std::to_string(i) + "]";
-      TALLY_RETURN_IF_ERROR(ReadPreTokenizer(list[i], place, depth + 1, pre, byte_level));
+      TALLY_RETURN_IF_ERROR(AddPreTokenizer(list[i], place, depth + 1, pre, byte_level));
     }
     return {};
   }
   if (pre->size() == kMaxTextSteps) return TooManySteps(where);
-  if (*byte_level) {
-    // Its input would be text in the byte alphabet.
-    return BadInput(where + ": type '" + type + "' after ByteLevel is not supported");
-  }
   PreStep step;
+  if (*byte_level) {  // its input is text in the byte alphabet
+    if (type != "Digits" && type != "Punctuation" && type != "Split") {
+      return BadInput(where + ": type '" + type + "' after ByteLevel is not supported");
+    }
+    if (!pre->Has(PreStep::Kind::kToAlphabet)) pre->Add({.kind = PreStep::Kind::kToAlphabet});
+  }
   if (type == "ByteLevel") {
     *byte_level = true;
     TALLY_ASSIGN_OR_RETURN(const bool prefix, Flag(node, "add_prefix_space", true, where));
@@ -222,6 +226,14 @@ Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, P
     return UnsupportedType(node, where);
   }
   pre->Add(std::move(step));
+  return {};
+}
+
+}  // namespace
+
+Status ReadPreTokenizer(const Json& node, const std::string& where, int depth, PreTokenizer* pre, bool* byte_level) {
+  TALLY_RETURN_IF_ERROR(AddPreTokenizer(node, where, depth, pre, byte_level));
+  if (pre->Has(PreStep::Kind::kToAlphabet)) pre->Add({.kind = PreStep::Kind::kFromAlphabet});
   return {};
 }
 

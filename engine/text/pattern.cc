@@ -26,12 +26,14 @@ constexpr std::string_view kToken = R"(
              (?<set>    \\ (?: [sSwdD] | [pP]\{\^?[0-9A-Za-z_&]+\} ))
              (?<single> (?&escape) | [^][\\&-] | & (?!&) )
              (?<member> (?&set) | (?&single) (?: - (?&single) )? )
-             (?<class>  \[ \^? -? (?&member)++ -? \] ))
+             (?<plain>  \[ (?!:) \^? -? (?&member)++ -? \] )
+             (?<inner>  \[ (?!:) \^? -? (?: (?&member) | (?&plain) )++ (?: && (?: (?&member) | (?&plain) )++ )* -? \] )
+             (?<class>  \[ (?!:) \^? -? (?: (?&member) | (?&inner) )++ (?: && (?: (?&member) | (?&inner) )++ )* -? \] ))
     \( (?: \? (?: i?: | [=!] ) | (?![?*]) )
-  | [|^$]
+  | [|^$] | \\b
   | (?: \) | (?&class) | (?&set) | \\W | (?&escape) | [^[\\()|^$?*+{] )
     ((?: [?*+] [?+]? | \{ [0-9]{1,3} (?: , [0-9]{0,3} )? \} )?) (?! [?*+{] ))";
-constexpr uint32_t kQuantifierGroup = 6;  // the named groups come before it
+constexpr uint32_t kQuantifierGroup = 8;  // the named groups come before it
 
 // Members of classes. PCRE2's \s has U+180E besides, which is not White_Space. PCRE2's \w has numbers other than Nd besides.
 constexpr std::string_view kSpaces = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
@@ -67,6 +69,9 @@ void AppendAtom(std::string_view atom, std::string* out) {
     const char e = atom[++i];
     if (e == 'S' && in_class) {
       *out += R"(\P{White_Space})";
+    } else if (e == 'b') {
+      const std::string word = "[" + std::string(kWord) + "]";
+      *out += "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))";
     } else if (e == 's' || e == 'S' || e == 'w' || e == 'W') {
       const std::string members(e == 's' || e == 'S' ? kSpaces : kWord);
       *out += in_class ? members : (e == 's' || e == 'w' ? "[" : "[^") + members + "]";
@@ -83,6 +88,75 @@ void AppendAtom(std::string_view atom, std::string* out) {
       i = name - 1;
     }
   }
+}
+
+// A class: characters, ranges and sets, and what stands for it in PCRE2, which has neither classes in classes nor "&&".
+struct ClassParts {
+  std::string members;  // without the classes in it; empty where `text` cannot be a plain class
+  bool negated = false;
+  std::string text;  // matches one character of the class
+};
+
+// The length of the escape at `at`.
+size_t EscapeBytes(std::string_view text, size_t at) {
+  const char e = text[at + 1];
+  if (e == 'p' || e == 'P' || e == 'x') return text.find('}', at) + 1 - at;
+  return e == 'u' ? 6 : 2;
+}
+
+// Of the class that begins at *at, which the grammar has accepted: at most three deep. *at moves behind it. Groups here match one
+// character in one way, so that nothing is tried again inside them.
+ClassParts ReadClass(std::string_view text, size_t* at) {
+  ClassParts whole;
+  struct Operand {
+    std::string members;
+    std::vector<std::string> classes;
+  };
+  std::vector<Operand> operands(1);
+  size_t& i = *at;
+  whole.negated = text[++i] == '^';
+  if (whole.negated) ++i;
+  const size_t first = i;
+  while (text[i] != ']') {
+    Operand& operand = operands.back();
+    if (text[i] == '[') {
+      ClassParts inner = ReadClass(text, at);
+      if (!inner.members.empty() && !inner.negated) {
+        operand.members += inner.members;
+      } else {
+        operand.classes.push_back(std::move(inner.text));
+      }
+    } else if (text[i] == '\\') {
+      const size_t bytes = EscapeBytes(text, i);
+      operand.members += text.substr(i, bytes);
+      i += bytes;
+    } else if (text.substr(i).starts_with("&&")) {
+      operands.emplace_back();
+      i += 2;
+    } else {
+      if (text[i] == '-' && (i == first || text[i + 1] == ']')) operand.members += '\\';
+      operand.members += text[i++];
+    }
+  }
+  ++i;
+  const auto plain = [](const std::string& members, bool negated) {
+    std::string out;
+    AppendAtom((negated ? "[^" : "[") + members + "]", &out);
+    return out;
+  };
+  if (operands.size() == 1 && operands[0].classes.empty()) {
+    whole.members = std::move(operands[0].members);
+    whole.text = plain(whole.members, whole.negated);
+    return whole;
+  }
+  std::string all;
+  for (const Operand& operand : operands) {
+    std::string any = operand.members.empty() ? "" : plain(operand.members, false);
+    for (const std::string& each : operand.classes) any += (any.empty() ? "" : "|") + each;
+    all += &operand == &operands.back() ? "(?>" + any + ")" : "(?=" + any + ")";
+  }
+  whole.text = whole.negated ? "(?:(?!" + all + ")\\p{Any})" : "(?:" + all + ")";
+  return whole;
 }
 
 // The expression as passed to PCRE2. Callouts stand at its beginning, follow each quantifier and group, and precede an
@@ -129,7 +203,11 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
     const bool unbounded = (closes && groups.back().unbounded) || quantifier.find_first_of("*+,") != quantifier.npos;
     if (closes) groups.pop_back();
     groups.back().unbounded |= unbounded;
-    AppendAtom(atom, &out);
+    if (size_t begin = 0; atom[0] == '[') {
+      out += ReadClass(atom, &begin).text;
+    } else {
+      AppendAtom(atom, &out);
+    }
     out += quantifier;
     if (closes || !quantifier.empty() || (token == "|" && groups.back().unbounded)) out += kCallout;
     if (!quantifier.starts_with('{')) continue;

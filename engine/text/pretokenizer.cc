@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/text/bpe.h"
 #include "engine/text/utf8.h"
 
 namespace tally {
@@ -114,6 +115,10 @@ Status PreTokenizer::AddRegex(std::string_view regex, const std::string& where) 
   return {};
 }
 
+bool PreTokenizer::Has(PreStep::Kind kind) const {
+  return std::any_of(steps_.begin(), steps_.end(), [&](const PreStep& step) { return step.kind == kind; });
+}
+
 struct PreTokenizer::Walk {
   Matcher& matcher;
   const Sink& sink;
@@ -146,6 +151,12 @@ Status PreTokenizer::RunFrom(size_t index, std::string_view text, bool at_start,
       if (text.front() == ' ') return RunFrom(index + 1, text, at_start, walk);
       const std::string longer = " " + std::string(text);
       return RunFrom(index + 1, longer, at_start, walk);
+    }
+    case PreStep::Kind::kToAlphabet: return RunFrom(index + 1, AlphabetOfBytes(text), at_start, walk);
+    case PreStep::Kind::kFromAlphabet: {
+      std::string bytes;
+      if (!BytesOfAlphabet(text, &bytes)) return InternalError("a pre-tokenizer made text outside the byte alphabet");
+      return RunFrom(index + 1, bytes, at_start, walk);
     }
     case PreStep::Kind::kMetaspace: {
       std::string changed;

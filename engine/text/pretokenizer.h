@@ -18,11 +18,12 @@ namespace tally {
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 struct PreStep {
-  enum class Kind { kRegex, kLiteral, kDigits, kPunctuation, kPrependSpace, kMetaspace };
+  // kToAlphabet: what follows cuts text written in GPT-2's alphabet of bytes, up to kFromAlphabet.
+  enum class Kind { kRegex, kLiteral, kDigits, kPunctuation, kPrependSpace, kMetaspace, kToAlphabet, kFromAlphabet };
   enum class Prepend { kAlways, kNever, kFirst };
   Kind kind = Kind::kRegex;
-  Pattern regex;        // kRegex
-  std::string literal;  // kLiteral: the delimiter; kMetaspace: the replacement of a space
+  Pattern regex = {};        // kRegex
+  std::string literal = {};  // kLiteral: the delimiter; kMetaspace: the replacement of a space
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool invert = false;                 // kRegex, kLiteral: the text between matches is the delimiter
   Prepend prepend = Prepend::kAlways;  // kMetaspace
@@ -36,6 +37,7 @@ class PreTokenizer {
   void Add(PreStep step) { steps_.push_back(std::move(step)); }
   Status AddRegex(std::string_view regex, const std::string& where);  // isolated matches
   size_t size() const { return steps_.size(); }
+  bool Has(PreStep::Kind kind) const;
   const std::vector<PreStep>& steps() const { return steps_; }
 
   // Calls `sink` with each non-empty piece in order. `at_start`: `text` begins the whole text to be encoded.

@@ -85,7 +85,7 @@ TEST(Pattern, WhatNoTokenizerNeedsIsRefused) {
       {"(?C1)a", 0},
       {"(?|a|b)", 0},
       {"(*NO_JIT)a", 0},
-      {R"(a\b)", 1},
+      {R"(a\b+)", 3},
       {R"(\Aa)", 0},
       {R"(\Ga)", 0},
       {R"(\z)", 0},
@@ -101,8 +101,11 @@ TEST(Pattern, WhatNoTokenizerNeedsIsRefused) {
       {R"(\pL)", 0},
       {"a\\", 1},
       // Classes.
-      {"a[a&&b]", 1},
-      {"[a[bc]]", 0},
+      {"a[a&&]", 1},
+      {"[&&a]", 0},
+      {"[a&&b&&]", 0},
+      {"[a[b[c[d]]]]", 0},  // deeper than any that is published
+      {R"([a\b])", 0},
       {"[[:alpha:]]", 0},
       {"[]a]", 0},
       {R"([\W])", 0},
@@ -145,10 +148,13 @@ TEST(Pattern, WhatPublishedTokenizersHaveIsAccepted) {
       // tiktoken's cl100k_base, but for {1,3}+
       {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)",
        "It'S  a1234 !!\n x  ", "It|'S| | a|123|4| !!\n| x|  "},
-      {R"( ?[^(\s|.,!?…。，、।۔،)]+)", "ab (c|d) e。f", "ab|c|d| e|f"},                          // BLOOM
-      {R"([^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\s+)", "ab c d1 e", "ab c d| e"},  // EXAONE
-      {R"((?=(\d{3})+(?!\d)))", "12345", ""},                                                    // SuperBPE
-      {R"((IMGIMG)((A|B|C){1,4})Z)", "IMGIMGABCZ IMGIMGZ", "IMGIMGABCZ"},                        // Chameleon
+      {R"( ?[^(\s|.,!?…。，、।۔،)]+)", "ab (c|d) e。f", "ab|c|d| e|f"},                                 // BLOOM
+      {R"( ?[^(\s|[.,!?…。，、।۔،])]+)", "ab (c|d) e。f", "ab|c|d| e|f"},                               // as its file has it
+      {R"([\p{Lu}\p{Lo}&&[^\p{Han}]]*[\p{Ll}&&[^\p{Han}]]+|\p{Han}+)", "Ab中文c가d", "Ab|中文|c|가d"},  // Kimi K2
+      {R"(\d{1,3}(?=(?:\d{3})*\b))", "1234567 12345a 12.", "1|234|567|12"},                             // Tiny Aya
+      {R"([^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\s+)", "ab c d1 e", "ab c d| e"},         // EXAONE
+      {R"((?=(\d{3})+(?!\d)))", "12345", ""},                                                           // SuperBPE
+      {R"((IMGIMG)((A|B|C){1,4})Z)", "IMGIMGABCZ IMGIMGZ", "IMGIMGABCZ"},                               // Chameleon
       {R"([\p{P}!-/:-@\[-`{-~])", "a^b[c", "^|["},
       {" {2,}", "a   b c", "   "},
       {R"([^\n]+|[\n]+)", "a\n\nb", "a|\n\n|b"},  // Gemma
@@ -156,6 +162,26 @@ TEST(Pattern, WhatPublishedTokenizersHaveIsAccepted) {
       {"[-a]+|[+.-]+|[^-b]", "-a-+.-c", "-a-|+.-|c"},
       {"a.c|^b$", "a\nc\nb\nabc", "b|abc"},  // ^ and $ stand at lines, . is not their end
       {R"(\{a\}|]|})", "{a}]}", "{a}|]|}"},
+  };
+  for (const auto& [regex, text, matches] : cases) EXPECT_EQ(Matches(regex, text), matches) << regex;
+}
+
+// Oniguruma's classes in classes: a class in another joins it, && takes what both sides have, ^ turns the whole around.
+TEST(Pattern, ClassesInClasses) {
+  const struct {
+    const char *regex, *text, *matches;
+  } cases[] = {
+      {"[a-z&&[^aeiou]]+", "hello", "h|ll"},
+      {"[^a-z&&[^aeiou]]+", "hello1", "e|o1"},
+      {"[x[a-c]]+", "xab-d", "xab"},
+      {"[x[^a-y]]+", "xyz1", "x|z1"},
+      {"[^x[^a-y]]+", "xyaz1\n", "ya"},
+      {"[-[ab]-]+", "a-b&", "a-b"},
+      {"[abc&&bcd&&[c-e]]", "abcde", "c"},
+      {R"([\p{L}\p{N}&&[^\p{Ll}]&&[^1]]{2})", "A2b1C3", "A2|C3"},
+      {R"([\w&&[^\s\d]]+?b)", "a1ab b", "ab"},
+      {R"(\bb\b|a\b.)", "b ab,a b", "b|a |b"},
+      {R"(\b.)", "\xC3\xA9\xCC\x81 _a", "\xC3\xA9| |_"},
   };
   for (const auto& [regex, text, matches] : cases) EXPECT_EQ(Matches(regex, text), matches) << regex;
 }
@@ -203,6 +229,8 @@ TEST(Pattern, CostlyExpressionsEndInAnErrorSoon) {
       {"a(?=a*c)|a", run},
       {"(?:a|b)+?c", run},
       {R"((?=(\d{3})+(?!\d)))", std::string(200'000, '1')},
+      {R"((?:[a-z&&[^x]]+[a-z&&[^y]]*)+!)", run},
+      {R"([a-z&&[^x]]*[a-z&&[^y]]*[0-9])", run},
   };
   for (const auto& [regex, text] : cases) {
     const Clock clock;

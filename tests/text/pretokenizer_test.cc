@@ -99,6 +99,18 @@ TEST(PreTokenizer, NamedOnes) {
   EXPECT_EQ(CutBy("deepseek-llm", "ab  cd12\xE4\xB8\xAD, \t \n x  "), "ab| | cd|12|\xE4\xB8\xAD|,| \t |\n| x|  ");
   EXPECT_EQ(CutBy("starcoder", "a12 b"), "a|1|2| b");
   EXPECT_EQ(CutBy("default", "a12345$ b."), "a|123|45|$| b|.");
+  // By hand, from the published expressions.
+  const std::string mixed = "It's Ab1234 中文x, (it|is)…\n\n 12";
+  EXPECT_EQ(CutBy("bloom", mixed), "It's| Ab1234| 中文x|, (|it|||is|)…\n\n| 12");
+  EXPECT_EQ(CutBy("poro-chat", mixed), CutBy("bloom", mixed));
+  EXPECT_EQ(CutBy("viking", mixed), "It's| Ab|1|2|3|4| 中文x|, (|it|||is|)…\n\n| |1|2");
+  EXPECT_EQ(CutBy("kimi-k2", mixed), "It's| Ab|123|4| |中文|x|,| (|it||is|)…\n\n| |12");
+  EXPECT_EQ(CutBy("seed-coder", mixed), "It|'s| Ab|1|2|3|4| 中文x|,| (|it||is|)…|\n\n| |1|2");
+  EXPECT_EQ(CutBy("superbpe", mixed), "It's Ab|1|234| 中文x, (it|is)…\n\n |12");
+  EXPECT_EQ(CutBy("tiny_aya", "It's Ab1234 1234567 x12"), "It's| Ab|1|234| |1|234|567| x|12");
+  EXPECT_EQ(CutBy("qwen35", "e\xCC\x81t a12"), "e\xCC\x81t| a|1|2");
+  EXPECT_EQ(CutBy("bailingmoe", "'m\n\n x"), "'m|\n\n| x");
+  EXPECT_EQ(CutBy("minicpm5", "a12345 b"), "a|123|45| b");
   EXPECT_NE(CutBy("gpt-9", "x").find("test: pre-tokenizer 'gpt-9' is not supported (known: "), std::string::npos);
 }
 

@@ -155,6 +155,17 @@ TEST(JsonTokenizer, ByteLevel) {
       R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"\\s"},"behavior":"Isolated"},
       {"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})";
   EXPECT_EQ(EncodeWith(spec, "a a"), (Ids{'a', ' ', 'a'}));
+  // Falcon's steps after ByteLevel cut text in the byte alphabet, in which the byte B9 is a superscript one.
+  spec.vocab.pop_back();
+  spec.vocab += R"(,"\u0120a1":257,"\u00d0\u00b9":258,"\u00d0\u00b8":259,"12":260,"123":261,"a1":262})";
+  spec.merges = R"(["\u0120 a","\u0120a 1","\u00d0 \u00b9","\u00d0 \u00b8","1 2","12 3","a 1"])";
+  spec.added = "[]";
+  const std::string steps = R"({"type":"Punctuation","behavior":"Contiguous"},{"type":"ByteLevel","add_prefix_space":false},)"
+                            R"({"type":"Digits","individual_digits":false},)"
+                            R"({"type":"Split","pattern":{"Regex":"[0-9][0-9][0-9]"},"behavior":"Isolated","invert":false})";
+  spec.pre = R"({"type":"Sequence","pretokenizers":[)" + steps + "]}";
+  EXPECT_EQ(EncodeWith(spec, " a1 12312"), (Ids{256, '1', ' ', 261, 260}));
+  EXPECT_EQ(EncodeWith(spec, "\xD0\xB9\xD0\xB8!!"), (Ids{0xD0, 0xB9, 259, '!', '!'}));
 }
 
 TEST(JsonTokenizer, NormalizedAddedTokens) {
@@ -216,7 +227,8 @@ TEST(JsonTokenizer, WhatIsNotSupportedIsNamed) {
   expect(with(&Spec::normalizer, R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Precompiled"}]})"),
          "normalizer.normalizers[1]: type 'Precompiled' is not supported");
   expect(with(&Spec::pre, R"({"type":"BertPreTokenizer"})"), "pre_tokenizer: type 'BertPreTokenizer'");
-  expect(with(&Spec::pre, R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})"), "after ByteLevel");
+  expect(with(&Spec::pre, R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Metaspace","replacement":"_"}]})"),
+         "type 'Metaspace' after ByteLevel is not supported");
   expect(with(&Spec::pre, R"({"type":"Split","pattern":{"Regex":"["},"behavior":"Isolated"})"),
          "regular expression with '[' at byte 0 is not supported");
   expect(with(&Spec::pre, R"({"type":"Split","pattern":{"Regex":"x"},"behavior":"Gone"})"), "behavior");

@@ -100,7 +100,7 @@ Loaded FromFile(const std::string& path) {
 std::vector<std::pair<std::string, Loaded>> Vocabularies() {
   std::vector<std::pair<std::string, Loaded>> all;
   for (const char* pre : {"gpt-2", "llama-bpe", "gpt-4o", "qwen2", "tekken", "deepseek-coder", "deepseek-llm", "deepseek-v3",
-                          "starcoder", "falcon", "default"}) {
+                          "starcoder", "falcon", "bloom", "viking", "kimi-k2", "seed-coder", "superbpe", "tiny_aya", "default"}) {
     all.emplace_back(pre, TokenizerFromGguf(ByteLevel(pre)));
   }
   all.emplace_back("scored", TokenizerFromGguf(Scored(true)));
