@@ -69,7 +69,9 @@ Status Talk::FindFormat(ChatRequest request, const Model& model) {
   // A template that cannot work must not wait for the first message. With a session it is tried when that is read, with its variables.
   if (SessionIsThere()) return {};
   request.messages.push_back({.role = "user", .content = "Hello"});
-  return format_->Render(request).status();
+  TALLY_RETURN_IF_ERROR(format_->Render(request).status());
+  NoteWhatIsLost(request);
+  return {};
 }
 
 bool Talk::SessionIsThere() const {
@@ -99,12 +101,33 @@ Status Talk::OpenSession(const ChatRequest& request) {
   return PromptOf({{.role = "user", .content = "Hello"}}).status();
 }
 
-Result<std::vector<PromptSegment>> Talk::PromptOf(const std::vector<ChatMessage>& messages) {
+ChatRequest Talk::RequestWith(const std::vector<ChatMessage>& messages) {
   ChatRequest request = conversation_->settings();
   request.messages = conversation_->messages();
   request.messages.insert(request.messages.end(), messages.begin(), messages.end());
   request.add_generation_prompt = true;
-  return format_->Render(request);
+  return request;
+}
+
+void Talk::NoteWhatIsLost(const ChatRequest& request) {
+  const auto note = [&](const std::string& text) {
+    if (noted_.insert(text).second) Note("note: " + text + "\n");
+  };
+  for (const LeftOut& left_out : format_->FindLeftOut(request)) {
+    switch (left_out.what) {
+      case LeftOut::What::kTool: note("the chat template leaves out tools: the model does not know of them (--tools)"); break;
+      case LeftOut::What::kCalls: note("the chat template leaves out calls of tools that the model has made"); break;
+      case LeftOut::What::kContent: {
+        const ChatMessage& message = request.messages[left_out.index];
+        note("the chat template leaves out the text of messages of the role " + Quote(message.role) +
+             (message.tool_calls.empty() ? "" : " that call tools"));
+        break;
+      }
+    }
+  }
+  if (!request.tools.empty() && !format_->ReadsCalls()) {
+    note("how this model calls tools is not known: calls stay text in its answers");
+  }
 }
 
 Result<Turn> Talk::SayOnce(const std::vector<ChatMessage>& messages) {
@@ -130,7 +153,9 @@ Status Talk::Say(const std::vector<ChatMessage>& messages) {
   results_.clear();
   LastTurn last;
   for (;;) {
-    TALLY_ASSIGN_OR_RETURN(last.prompt, PromptOf(messages));
+    const ChatRequest request = RequestWith(messages);
+    TALLY_ASSIGN_OR_RETURN(last.prompt, format_->Render(request));
+    NoteWhatIsLost(request);
     if (flags_.show_prompt && !flags_.json) Note(Dim(Readable(JoinSegments(last.prompt))) + "\n");
     Result<Turn> turn = SayOnce(messages);
     if (turn.ok()) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,7 +74,13 @@ class Talk {
   Status FindFormat(ChatRequest request, const Model& model);
   bool SessionIsThere() const;
   Status OpenSession(const ChatRequest& request);
-  Result<std::vector<PromptSegment>> PromptOf(const std::vector<ChatMessage>& messages);
+  // The conversation and `messages` after it.
+  ChatRequest RequestWith(const std::vector<ChatMessage>& messages);
+  Result<std::vector<PromptSegment>> PromptOf(const std::vector<ChatMessage>& messages) {
+    return format_->Render(RequestWith(messages));
+  }
+  // Says what of `request` reaches no prompt, and that calls will not be found in answers; each of it once.
+  void NoteWhatIsLost(const ChatRequest& request);
   Result<Turn> SayOnce(const std::vector<ChatMessage>& messages);
   bool MadeRoom();  // as on_full_context chooses
 
@@ -86,7 +93,8 @@ class Talk {
   std::vector<ChatMessage> results_;  // of tools, until all are there
   std::vector<ChatMessage> kept_;     // last seen by Keep
   std::optional<LastTurn> last_;
-  uint64_t draws_ = 0;  // answers that were drawn: each has a seed of its own
+  std::set<std::string> noted_;  // by NoteWhatIsLost
+  uint64_t draws_ = 0;           // answers that were drawn: each has a seed of its own
 };
 
 }  // namespace tally::app

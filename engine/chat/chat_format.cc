@@ -30,7 +30,8 @@ Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& sou
     return harmony ? NewHarmonyParser() : NewAnswerParser(syntax, prompt, tools);
   };
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<JinjaFormat> format,
-                         JinjaFormat::Make(source, std::move(parsers), "Jinja, calls: " + answers));
+                         JinjaFormat::Make(source, std::move(parsers), "Jinja, calls: " + answers,
+                                           /*reads_calls=*/harmony || KnowsCalls(syntax)));
   return std::unique_ptr<ChatFormat>(std::move(format));
 }
 

@@ -2,6 +2,7 @@
 // How a model is talked to: a conversation becomes a prompt, and its output an answer.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,6 +27,18 @@ struct ChatTemplateSource {
   std::vector<std::string> stop = {};
 };
 
+// What of a request is in no prompt.
+struct LeftOut {
+  enum class What : uint8_t {
+    kTool,     // that there is this tool
+    kCalls,    // calls of an assistant's message
+    kContent,  // the text of a message
+  };
+  What what = What::kTool;
+  size_t index = 0;  // in ChatRequest::tools, else in ChatRequest::messages
+  bool operator==(const LeftOut&) const = default;
+};
+
 // Does not change: any number of threads may use one at once.
 class TALLY_API ChatFormat {
  public:
@@ -33,6 +46,14 @@ class TALLY_API ChatFormat {
   // kBadInput: what the template refuses (raise_exception, an unsupported role), with the template's message; what it does wrong
   // (an undefined value, a type error), with its line; a tool that is no JSON; limits on steps and output.
   virtual Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const = 0;
+  // What Render leaves out of a request that it renders: templates ignore what they do not know. Thinking is not among it: most formats
+  // drop that of earlier turns. Empty also where it cannot be found out.
+  virtual std::vector<LeftOut> FindLeftOut(const ChatRequest& request) const {
+    (void)request;
+    return {};
+  }
+  // Whether calls of tools are found in answers: it is known how the model writes them.
+  virtual bool ReadsCalls() const { return true; }
   // A parser of the answer that follows `prompt`, which Render made of a request with `tools`: its end may already have begun the
   // thinking, and the tools say what their arguments are.
   virtual std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const std::vector<std::string>& tools) const = 0;

@@ -47,10 +47,10 @@ std::string DefaultComment(const OrderedJson& schema, bool quoted) {
   return "default: " + (quoted ? Dumped(*value) : *text);
 }
 
-// " // a comment, another one", or nothing.
-std::string Trailing(const std::string& description, const std::string& preset) {
-  if (description.empty() && preset.empty()) return "";
-  return " // " + description + (description.empty() || preset.empty() ? "" : " ") + preset;
+// " // a comment, another one", or nothing. A description that is there and empty is a comment too.
+std::string Trailing(const std::string* description, const std::string& preset) {
+  if (description == nullptr) return preset.empty() ? "" : " // " + preset;
+  return " // " + *description + (preset.empty() ? "" : " " + preset);
 }
 
 std::string TypeOf(const OrderedJson& schema, const std::string& indent);
@@ -65,9 +65,8 @@ std::string NullableTypeOf(const OrderedJson& schema, const std::string& indent)
 std::string UnionOf(const OrderedJson& variants, const std::string& indent) {
   std::string out;
   for (const OrderedJson& variant : variants) {
-    const std::string* description = SchemaText(variant, "description");
     out += "\n" + indent + " | " + NullableTypeOf(variant, indent + "   ");
-    out += Trailing(description != nullptr ? *description : "", DefaultComment(variant, true));
+    out += Trailing(SchemaText(variant, "description"), DefaultComment(variant, true));
   }
   return out;
 }
@@ -102,7 +101,7 @@ std::string UnionProperty(const std::string& name, const OrderedJson& schema, co
     const bool repeats =
         (above && &variant == &variants.front()) || (said != nullptr && description != nullptr && *said == *description);
     out += indent + " | " + NullableTypeOf(variant, indent + "   ");
-    out += Trailing(said == nullptr || repeats ? "" : *said, DefaultComment(variant, false)) + "\n";
+    out += Trailing(repeats ? nullptr : said, DefaultComment(variant, false)) + "\n";
   }
   return out + indent + ",\n";
 }
@@ -111,7 +110,7 @@ std::string PropertyText(const std::string& name, const OrderedJson& schema, con
   std::string out = CommentsAbove(schema, indent);
   if (const OrderedJson* variants = SchemaList(schema, "oneOf")) return out + UnionProperty(name, schema, *variants, indent);
   out += indent + name + ": " + NullableTypeOf(schema, indent + "    ") + ",";
-  if (SchemaMember(schema, "oneOf") == nullptr) out += Trailing("", DefaultComment(schema, false));
+  if (SchemaMember(schema, "oneOf") == nullptr) out += Trailing(nullptr, DefaultComment(schema, false));
   return out + "\n";
 }
 

@@ -2,10 +2,13 @@
 #include "engine/chat/jinja_format.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/chat/jinja/print.h"
 #include "engine/chat/limited_json.h"
+#include "engine/chat/marks.h"
 
 namespace tally {
 namespace {
@@ -26,6 +29,10 @@ std::string ReasoningName(std::string_view text) {
   return "reasoning_content";
 }
 
+// The roles that messages have in conversations of programs and of the libraries that they are written for.
+constexpr std::string_view kMessageRoles[] = {"system",   "developer", "user",        "assistant",   "tool",
+                                              "function", "ipython",   "observation", "environment", "model"};
+
 jinja::Json CallJson(const ToolCall& call, bool arguments_as_text) {
   jinja::Json function = jinja::Json::object({{"name", call.name}, {"arguments", call.arguments}});
   if (!arguments_as_text) {
@@ -39,17 +46,20 @@ jinja::Json CallJson(const ToolCall& call, bool arguments_as_text) {
   return json;
 }
 
-// A conversation with a tool call, and what stands in it.
-constexpr const char* kNeedleName = "needle_name";
-ChatRequest CallProbe() {
+// A word that stands nowhere else; `index` tells it from others. Letters and digits, small, so that filters leave it as it is.
+std::string Needle(std::string_view kind, size_t index) { return "xq7" + std::string(kind) + std::to_string(index) + "n"; }
+
+// A conversation with a call of a tool. Its arguments have the needle of calls, its tool the one of tools.
+ChatRequest Probe() {
   ChatRequest request;
-  request.tools = {R"({"type": "function", "function": {"name": "probe", "description": "d", "parameters": )"
+  request.tools = {R"({"type": "function", "function": {"name": ")" + Needle("tool", 0) +
+                   R"(", "description": "d", "parameters": )"
                    R"({"type": "object", "properties": {"x": {"type": "string", "description": "d"}}}}})"};
   request.messages.resize(3);
   request.messages[0].role = "user";
   request.messages[0].content = "u";
   request.messages[1].role = "assistant";
-  request.messages[1].tool_calls = {{"abcdef123", "probe", std::string("{\"") + kNeedleName + "\": \"v\"}"}};
+  request.messages[1].tool_calls = {{"abcdef123", "probe", "{\"" + Needle("call", 1) + "\": \"v\"}"}};
   request.messages[2].role = "tool";
   request.messages[2].content = "r";
   request.messages[2].name = "probe";
@@ -57,39 +67,74 @@ ChatRequest CallProbe() {
   return request;
 }
 
+// As json.dumps writes it.
+Result<std::string> PythonJson(const jinja::Json& json) {
+  jinja::Budget budget{jinja::Limits()};
+  TALLY_ASSIGN_OR_RETURN(const jinja::Value value, jinja::FromJson(&budget, json, false));
+  TALLY_ASSIGN_OR_RETURN(const jinja::Text text, jinja::DumpJson(&budget, value, {}));
+  return text.bytes();
+}
+
+bool Has(const Result<std::string>& text, const std::string& part) { return text.ok() && text->find(part) != text->npos; }
+
 }  // namespace
 
-JinjaFormat::JinjaFormat(jinja::Template made, const ChatTemplateSource& source, ParserFactory parsers, std::string description)
+JinjaFormat::JinjaFormat(jinja::Template made, const ChatTemplateSource& source, ParserFactory parsers, std::string description,
+                         bool reads_calls)
     : template_(std::move(made)),
       special_tokens_(source.special_tokens),
       reasoning_name_(ReasoningName(source.text)),
       parsers_(std::move(parsers)),
-      description_(std::move(description)) {}
+      description_(std::move(description)),
+      reads_calls_(reads_calls) {}
 
 Result<std::unique_ptr<JinjaFormat>> JinjaFormat::Make(const ChatTemplateSource& source, ParserFactory parsers,
-                                                       std::string description) {
+                                                       std::string description, bool reads_calls) {
   TALLY_ASSIGN_OR_RETURN(jinja::Template made, jinja::Template::Parse(source.text, source.origin));
-  std::unique_ptr<JinjaFormat> format(new JinjaFormat(std::move(made), source, std::move(parsers), std::move(description)));
-  format->arguments_as_text_ = !format->PrintsObjects(false) && format->PrintsObjects(true);
+  std::unique_ptr<JinjaFormat> format(
+      new JinjaFormat(std::move(made), source, std::move(parsers), std::move(description), reads_calls));
+  format->forms_ = format->FindForms();
   return format;
 }
 
-// Whether arguments come out with their names, and not as 'name', which is how Python writes a dict.
-bool JinjaFormat::PrintsObjects(bool as_text) const {
-  JinjaFormat probed = *this;
-  probed.arguments_as_text_ = as_text;
-  const Result<std::vector<PromptSegment>> segments = probed.Render(CallProbe());
-  if (!segments.ok()) return false;
-  const std::string text = JoinSegments(*segments);
-  return text.find(kNeedleName) != text.npos && text.find(std::string("'") + kNeedleName + "'") == text.npos;
+JinjaFormat::Forms JinjaFormat::FindForms() const {
+  ChatRequest probe = Probe();
+  // Arguments have come out with their names, and not as 'name', which is how Python writes a dict.
+  const auto prints_calls = [&](const Forms& forms) {
+    const Result<std::string> text = Text(probe, forms);
+    const std::string name = Needle("call", 1);
+    return Has(text, name) && !Has(text, "'" + name + "'");
+  };
+  const auto find_calls = [&]() -> std::optional<Forms> {
+    for (const NoContent no_content : {NoContent::kEmpty, NoContent::kNull, NoContent::kAbsent}) {
+      for (const bool as_text : {false, true}) {
+        const Forms forms = {.arguments_as_text = as_text, .no_content = no_content};
+        if (prints_calls(forms)) return forms;
+      }
+    }
+    return std::nullopt;
+  };
+  std::optional<Forms> found = find_calls();
+  probe.messages.resize(2);  // where results are refused, calls alone
+  if (!found) found = find_calls();
+  Forms forms = found.value_or(Forms());
+  probe.messages.resize(1);
+  for (const Tools tools : {Tools::kMessageText, Tools::kMessageList, Tools::kVariable}) {
+    Forms tried = forms;
+    tried.tools = tools;
+    if (Has(Text(probe, tried), Needle("tool", 0))) forms.tools = tools;
+  }
+  return forms;
 }
 
-jinja::Json JinjaFormat::Message(const ChatMessage& message) const {
+jinja::Json JinjaFormat::Message(const ChatMessage& message, const Forms& forms) const {
   jinja::Json json = jinja::Json::object({{"role", message.role}, {"content", message.content}});
   if (!message.reasoning.empty()) json[reasoning_name_] = message.reasoning;
   if (!message.tool_calls.empty()) {
+    if (message.content.empty() && forms.no_content == NoContent::kNull) json["content"] = nullptr;
+    if (message.content.empty() && forms.no_content == NoContent::kAbsent) json.erase("content");
     jinja::Json calls = jinja::Json::array();
-    for (const ToolCall& call : message.tool_calls) calls.push_back(CallJson(call, arguments_as_text_));
+    for (const ToolCall& call : message.tool_calls) calls.push_back(CallJson(call, forms.arguments_as_text));
     json["tool_calls"] = std::move(calls);
   }
   if (!message.tool_call_id.empty()) json["tool_call_id"] = message.tool_call_id;
@@ -97,15 +142,25 @@ jinja::Json JinjaFormat::Message(const ChatMessage& message) const {
   return json;
 }
 
-Result<jinja::Json> JinjaFormat::Variables(const ChatRequest& request) const {
+Result<jinja::Json> JinjaFormat::Variables(const ChatRequest& request, const Forms& forms) const {
   jinja::Json messages = jinja::Json::array();
-  for (const ChatMessage& message : request.messages) messages.push_back(Message(message));
+  for (const ChatMessage& message : request.messages) messages.push_back(Message(message, forms));
   jinja::Json tools = jinja::Json::array();
   for (const std::string& text : request.tools) {
     const std::string where = "tool " + std::to_string(tools.size() + 1);
     TALLY_ASSIGN_OR_RETURN(OrderedJson tool, ParseLimitedJson(text, where));
     if (!tool.is_object()) return BadInput(where + " is not a JSON object");
     tools.push_back(std::move(tool));
+  }
+  if (!tools.empty() && forms.tools != Tools::kVariable) {
+    if (messages.empty() || messages.front().at("role") != "system") {
+      messages.insert(messages.begin(), jinja::Json::object({{"role", "system"}, {"content", ""}}));
+    }
+    jinja::Json& member = messages.front()["tools"];
+    member = tools;
+    if (forms.tools == Tools::kMessageText) {
+      TALLY_ASSIGN_OR_RETURN(member, PythonJson(tools));
+    }
   }
   jinja::Json variables = jinja::Json::object();
   variables["messages"] = std::move(messages);
@@ -124,13 +179,48 @@ Result<jinja::Json> JinjaFormat::Variables(const ChatRequest& request) const {
 }
 
 Result<std::vector<PromptSegment>> JinjaFormat::Render(const ChatRequest& request) const {
-  TALLY_ASSIGN_OR_RETURN(jinja::Json variables, Variables(request));
+  TALLY_ASSIGN_OR_RETURN(jinja::Json variables, Variables(request, forms_));
   return RenderJson(std::move(variables), request.now);
+}
+
+Result<std::string> JinjaFormat::Text(const ChatRequest& request, const Forms& forms) const {
+  TALLY_ASSIGN_OR_RETURN(jinja::Json variables, Variables(request, forms));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<PromptSegment> segments, RenderJson(std::move(variables), request.now));
+  return JoinSegments(segments);
+}
+
+std::vector<LeftOut> JinjaFormat::FindLeftOut(const ChatRequest& request) const {
+  ChatRequest marked = request;
+  std::vector<std::pair<LeftOut, std::string>> needles;
+  const auto mark = [&](LeftOut::What what, size_t index, std::string_view kind) {
+    return needles.emplace_back(LeftOut{what, index}, Needle(kind, index)).second;
+  };
+  for (size_t i = 0; i < marked.tools.size(); ++i) {
+    Result<OrderedJson> json = ParseLimitedJson(marked.tools[i], "tool");
+    if (!json.ok() || !json->is_object() || !json->contains("function") || !(*json)["function"].is_object()) continue;
+    (*json)["function"]["name"] = mark(LeftOut::What::kTool, i, "tool");
+    marked.tools[i] = json->dump();
+  }
+  for (size_t i = 0; i < marked.messages.size(); ++i) {
+    ChatMessage& message = marked.messages[i];
+    // Templates tell empty texts from others.
+    if (!Trimmed(message.content).empty()) message.content = mark(LeftOut::What::kContent, i, "text");
+    if (message.tool_calls.empty()) continue;
+    const std::string arguments = "{\"" + mark(LeftOut::What::kCalls, i, "call") + "\": \"v\"}";
+    for (ToolCall& call : message.tool_calls) call.arguments = arguments;
+  }
+  const Result<std::string> text = Text(marked, forms_);
+  std::vector<LeftOut> left_out;
+  for (const auto& [what, needle] : needles) {
+    if (text.ok() && !Has(text, needle)) left_out.push_back(what);
+  }
+  return left_out;
 }
 
 Result<std::vector<PromptSegment>> JinjaFormat::RenderJson(jinja::Json variables, int64_t now) const {
   jinja::RenderOptions options;
   options.now = now;
+  options.roles = kMessageRoles;
   for (const auto& [name, token] : special_tokens_) {
     if (variables.contains(name)) continue;  // the request's own, which is not trusted
     variables[name] = token;

@@ -3,6 +3,7 @@
 // (https://huggingface.co/docs/transformers/chat_templating).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,8 +24,13 @@ namespace tally {
 //   enable_thinking, thinking, reasoning_effort   where the request sets them; the first two are names of one thing
 //   special tokens, and the request's variables, which win over all of these
 //
-// The arguments of tool calls are objects where they are one as JSON, as transformers asks for; else text. A template that cannot
-// render objects, or would print them as Python does, gets text always. That is found out once, with a conversation of our own.
+// Templates want some of it in other forms. Which is found out once, with a conversation of our own; the first form that is printed is
+// taken, and the first of all where none is:
+//   arguments of calls     objects where they are one as JSON, as transformers asks for, and text else; or always text
+//   no text beside calls   content is empty, or null, or not there
+//   tools                  the variable; or the member `tools` of the first message, a list or its JSON text, where that message is the
+//                          system's (an empty one is made for it if there is none)
+// A role that messages usually have (kMessageRoles) is the template's own text: <|{{ message.role }}|> is a special token.
 class JinjaFormat : public ChatFormat {
  public:
   // ChatFormat::NewParser.
@@ -33,9 +39,11 @@ class JinjaFormat : public ChatFormat {
 
   // kBadInput: a template that cannot be read. `description` is that of the format.
   static Result<std::unique_ptr<JinjaFormat>> Make(const ChatTemplateSource& source, ParserFactory parsers,
-                                                   std::string description);
+                                                   std::string description, bool reads_calls = true);
 
   Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const override;
+  std::vector<LeftOut> FindLeftOut(const ChatRequest& request) const override;
+  bool ReadsCalls() const override { return reads_calls_; }
   std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const std::vector<std::string>& tools) const override {
     return parsers_(prompt, tools);
   }
@@ -45,17 +53,28 @@ class JinjaFormat : public ChatFormat {
   Result<std::vector<PromptSegment>> RenderJson(jinja::Json variables, int64_t now) const;
 
  private:
-  JinjaFormat(jinja::Template made, const ChatTemplateSource& source, ParserFactory parsers, std::string description);
-  Result<jinja::Json> Variables(const ChatRequest& request) const;
-  jinja::Json Message(const ChatMessage& message) const;
-  bool PrintsObjects(bool as_text) const;
+  enum class NoContent : uint8_t { kEmpty, kNull, kAbsent };
+  enum class Tools : uint8_t { kVariable, kMessageList, kMessageText };
+  struct Forms {
+    bool arguments_as_text = false;
+    NoContent no_content = NoContent::kEmpty;
+    Tools tools = Tools::kVariable;
+  };
+
+  JinjaFormat(jinja::Template made, const ChatTemplateSource& source, ParserFactory parsers, std::string description,
+              bool reads_calls);
+  Result<jinja::Json> Variables(const ChatRequest& request, const Forms& forms) const;
+  Result<std::string> Text(const ChatRequest& request, const Forms& forms) const;
+  Forms FindForms() const;
+  jinja::Json Message(const ChatMessage& message, const Forms& forms) const;
 
   jinja::Template template_;
   std::map<std::string, std::string> special_tokens_;
   std::string reasoning_name_;
-  bool arguments_as_text_ = false;
+  Forms forms_;
   ParserFactory parsers_;
   std::string description_;
+  bool reads_calls_;
 };
 
 }  // namespace tally

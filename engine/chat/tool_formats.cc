@@ -245,6 +245,8 @@ AnswerSyntax DetectAnswerSyntax(std::string_view template_text) {
 
 std::string_view AnswerSyntaxName(const AnswerSyntax& syntax) { return syntax.calls->name; }
 
+bool KnowsCalls(const AnswerSyntax& syntax) { return !syntax.calls->signs[0].empty(); }
+
 std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt,
                                               const std::vector<std::string>& tools) {
   using Begun = TaggedParser::Begun;

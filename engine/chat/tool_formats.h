@@ -27,6 +27,7 @@ AnswerSyntax DetectAnswerSyntax(std::string_view template_text);
 
 // Whose calls: "Qwen/Hermes", "Mistral"; "none".
 std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);
+bool KnowsCalls(const AnswerSyntax& syntax);  // false for "none"
 
 // A parser of the answer that follows `prompt`, which was made with `tools` (ChatRequest). A prompt that ends with the mark that begins
 // thinking or calls, white space aside, has begun it.

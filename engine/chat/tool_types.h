@@ -25,8 +25,8 @@ enum JsonType : JsonTypes {
 class ToolTypes {
  public:
   ToolTypes() = default;
-  // `tools`: those of the ChatRequest. Of a schema {"type": NAME}, {"type": [NAME, ...]} and `anyOf` or `oneOf` of such are understood;
-  // others declare nothing.
+  // `tools`: those of the ChatRequest. Of a schema `type`, `enum`, `const`, `properties`, `items`, OpenAPI's `nullable`, `anyOf`, `oneOf`,
+  // `allOf` and `$ref` to a place of the same parameters are understood; a schema of which that says nothing declares nothing.
   explicit ToolTypes(const std::vector<std::string>& tools);
   JsonTypes Of(std::string_view tool, std::string_view parameter) const;
   bool Has(std::string_view tool) const { return tools_.contains(tool); }

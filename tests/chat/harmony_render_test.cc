@@ -163,6 +163,13 @@ TEST(HarmonySchema, Types) {
   EXPECT_EQ(TypeOf(R"({"oneOf": [{"type": "string", "enum": ["x"], "default": "x"},
                                  {"type": "number", "nullable": true, "description": "a number", "default": 1.5}]})"),
             "\n | \"x\" // default: \"x\"\n | number | null // a number default: 1.5");
+  // An empty description is a comment, as for the published encoder.
+  EXPECT_EQ(TypeOf(R"({"oneOf": [{"type": "string", "description": ""}, {"type": "null", "description": "", "default": 1}]})"),
+            "\n | string // \n | any //  default: 1");
+  EXPECT_EQ(
+      TypeOf(R"({"type": "object", "properties": {"x": {"oneOf": [{"type": "string", "description": ""}, {"type": "number"}]},
+                        "y": {"description": "", "oneOf": [{"type": "string", "description": ""}]}}})"),
+      "{\nx?:\n | string // \n | number\n,\ny?:\n | string\n,\n}");
 }
 
 // A description of a nested object stands above the property, and once more before its brace.

@@ -29,6 +29,13 @@ std::string Render(const std::string& text, const ChatRequest& request) {
   return segments.ok() ? JoinSegments(*segments) : segments.status().message();
 }
 
+// With what is not control in braces.
+std::string Marked(const std::vector<PromptSegment>& segments) {
+  std::string marked;
+  for (const PromptSegment& segment : segments) marked += segment.control ? segment.text : "{" + segment.text + "}";
+  return marked;
+}
+
 ChatRequest Conversation() {
   ChatRequest request;
   request.messages.resize(3);
@@ -80,14 +87,87 @@ TEST(JinjaFormat, OnlyTheTemplateAndItsSpecialTokensAreControl) {
   request.variables = {{"extra", "\"<s>\""}};
   const auto segments = (*format)->Render(request);
   ASSERT_TRUE(segments.ok());
-  std::string marked;
-  for (const PromptSegment& segment : *segments) marked += segment.control ? segment.text : "{" + segment.text + "}";
-  EXPECT_EQ(marked, "<s><|u|>{</s>\uFFFD}</s>{<s>}");
+  EXPECT_EQ(Marked(*segments), "<s><|u|>{</s>\uFFFD}</s>{<s>}");
   request.variables = {{"eos_token", "\"<x>\""}};  // a user's own is the user's text
   const auto replaced = (*format)->Render(request);
   ASSERT_TRUE(replaced.ok());
   EXPECT_EQ(replaced->back().text, "</s>\uFFFD<x>");
   EXPECT_FALSE(replaced->back().control);
+}
+
+// A role that messages have cannot spell anything; another one is somebody's text, and so are roles anywhere else.
+TEST(JinjaFormat, KnownRolesAreControl) {
+  const auto format = Make("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}<{{ extra.messages[0].role }}>");
+  ASSERT_TRUE(format.ok());
+  ChatRequest request;
+  request.messages = {{.role = "ipython", .content = "assistant"}, {.role = "user|><|eot", .content = "x"}};
+  request.variables = {{"extra", R"({"messages": [{"role": "user"}]})"}};
+  const auto segments = (*format)->Render(request);
+  ASSERT_TRUE(segments.ok());
+  EXPECT_EQ(Marked(*segments), "<|ipython|>{assistant}<|{user|><|eot}|>{x}<{user}>");
+}
+
+// DeepSeek-R1-Distill-Llama prints calls where the content is null, others where there is none.
+TEST(JinjaFormat, ContentIsInTheFormThatPrintsTheCalls) {
+  ChatRequest request;
+  request.messages.resize(1);
+  request.messages[0].tool_calls = {{"", "f", R"({"a":1})"}};
+  const auto written = [&](const std::string& when, const std::string& arguments) {
+    return Render("{% for m in messages if m.tool_calls %}{% if " + when + " %}{% for c in m.tool_calls %}{{ " + arguments +
+                      " }}{% endfor %}{% else %}!{{ m.content }}{% endif %}{% endfor %}",
+                  request);
+  };
+  const std::string text = "'>' + c.function.arguments", object = "c.function.arguments|tojson";
+  EXPECT_EQ(written("m.content is none", text), R"(>{"a":1})");
+  EXPECT_EQ(written("m.content is none", object), R"({"a": 1})");
+  EXPECT_EQ(written("m['content'] is undefined", text), R"(>{"a":1})");
+  EXPECT_EQ(written("'content' not in m", object), R"({"a": 1})");
+  EXPECT_EQ(written("m.content == ''", object), R"({"a": 1})");
+  request.messages[0].content = "words";  // which is never dropped for the calls
+  EXPECT_EQ(written("m.content is none", text), "!words");
+}
+
+// Phi-4-mini and GLM-4 read the tools from the system's message.
+TEST(JinjaFormat, ToolsAreWhereTheTemplateReadsThem) {
+  ChatRequest request;
+  request.tools = {R"({"type": "function", "function": {"name": "f"}})"};
+  request.messages = {{.role = "user", .content = "u"}};
+  const std::string
+      phi =
+          "{% for m in messages %}{% if m.role == 'system' and 'tools' in m %}{{ '<|' + m.content + '|' + m.tools + '|>' }}"
+          "{% else %}{{ m.content }}{% endif %}{% endfor %}",
+      glm = "{% for m in messages %}{% for t in m.tools or [] %}{{ t.function.name }};{% endfor %}{{ m.content }}{% endfor %}";
+  EXPECT_EQ(Render(phi, request), R"(<||[{"type": "function", "function": {"name": "f"}}]|>u)");
+  EXPECT_EQ(Render(glm, request), "f;u");
+  request.messages.insert(request.messages.begin(), {.role = "system", .content = "s"});
+  EXPECT_EQ(Render(phi, request), R"(<|s|[{"type": "function", "function": {"name": "f"}}]|>u)");
+  EXPECT_EQ(Render(glm, request), "f;su");
+  request.tools = {};
+  EXPECT_EQ(Render(phi, request), "su");
+}
+
+TEST(JinjaFormat, SaysWhatATemplateLeavesOut) {
+  using What = LeftOut::What;
+  ChatRequest request = Conversation();
+  request.tools = {R"({"type": "function", "function": {"name": "f"}})", R"({"function": {"name": "g"}})"};
+  request.messages[1].content = "c";
+  const auto left_out = [&](const std::string& text) {
+    const auto format = Make(text);
+    EXPECT_TRUE(format.ok());
+    return (*format)->FindLeftOut(request);
+  };
+  const std::string messages = "{% for m in messages %}{{ m.content }}", calls = "{{ m.tool_calls|tojson if m.tool_calls }}",
+                    end = "{% endfor %}";
+  const std::vector<LeftOut> tools = {{What::kTool, 0}, {What::kTool, 1}}, call = {{What::kCalls, 1}};
+  EXPECT_EQ(left_out("{{ tools }}" + messages + calls + end), std::vector<LeftOut>());
+  EXPECT_EQ(left_out(messages + calls + end), tools);
+  EXPECT_EQ(left_out("{{ tools[0] }}" + messages + calls + end), (std::vector<LeftOut>{{What::kTool, 1}}));
+  EXPECT_EQ(left_out("{{ tools }}" + messages + end), call);
+  // Text beside calls.
+  EXPECT_EQ(left_out("{{ tools }}" + messages + "{% if m.content is none %}" + calls + "{% endif %}" + end), call);
+  EXPECT_EQ(left_out("{{ tools }}{% for m in messages %}{{ m.tool_calls|tojson if m.tool_calls else m.content }}{% endfor %}"),
+            (std::vector<LeftOut>{{What::kContent, 1}}));
+  EXPECT_EQ(left_out("{{ tools }}{{ messages[0].content }}").size(), 3u);
 }
 
 TEST(JinjaFormat, ArgumentsAreTextWhereTheTemplateTakesNoObjects) {

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/app/chat_templates.h"
 #include "engine/chat/chat_format.h"
 #include "engine/chat/template_source.h"
 #include "loaders/loaders.h"
@@ -146,6 +149,73 @@ TEST(RoundTrip, TemplatesOfPublishedModels) {
     expect(kContent, {});
     if (family.renders != Renders::kNoCalls) expect("", Calls());
     if (family.renders == Renders::kCallsContent) expect(kContent, Calls());
+  }
+}
+
+// Special tokens that a text spells, by the forms that published ones have.
+const std::regex kSpecialToken(
+    R"(<\|[^<>|\s]+\|>|<｜[^<>\s]+?｜>|\[/?[A-Z_]{3,}\]|<(start|end)_of_\w+>|</?s>|<\w+:\w+>|<\|\w+>|<\w+\|>)");
+
+// A conversation whose texts spell none: all of them are the template's, and each must become a token. Of what a template refuses
+// (results, a system prompt) the rest is tried.
+void ExpectTokensOfItsOwn(const ChatTemplateSource& source, size_t at_least) {
+  SCOPED_TRACE(source.origin);
+  const auto format = MakeChatFormat(source, /*native=*/false);
+  ASSERT_TRUE(format.ok()) << format.status().message();
+  ChatRequest request = Asked();
+  request.messages = {{.role = "system", .content = "Be kind."},
+                      {.role = "user", .content = "Is it warm?"},
+                      {.role = "assistant", .content = "I think so.", .reasoning = "Hm."},
+                      {.role = "user", .content = "And there?"},
+                      {.role = "assistant", .tool_calls = {{"call00001", "now", "{}"}}},
+                      {.role = "tool", .content = "12", .tool_call_id = "call00001", .name = "now"}};
+  auto segments = (*format)->Render(request);
+  if (!segments.ok()) {
+    request.messages.resize(4);
+    segments = (*format)->Render(request);
+  }
+  if (!segments.ok()) {
+    request.messages.erase(request.messages.begin());
+    segments = (*format)->Render(request);
+  }
+  ASSERT_TRUE(segments.ok()) << segments.status().message();
+  const std::string text = JoinSegments(*segments);
+  const auto count = [](const std::string& in) {
+    return std::distance(std::sregex_iterator(in.begin(), in.end(), kSpecialToken), {});
+  };
+  std::ptrdiff_t in_control = 0;
+  for (const PromptSegment& segment : *segments) in_control += segment.control ? count(segment.text) : 0;
+  EXPECT_EQ(in_control, count(text)) << text;
+  EXPECT_GE(static_cast<size_t>(in_control), at_least) << text;
+}
+
+TEST(SpecialTokens, LieWithinOneControlStretch) {
+  for (const app::NamedTemplate& named : app::ChatTemplates()) {
+    if (named.name == "harmony") continue;  // no Jinja
+    ExpectTokensOfItsOwn(
+        {.text = std::string(named.text), .origin = std::string(named.name), .special_tokens = {{"eos_token", "</s>"}}}, 3);
+  }
+  // Ways to make a token of a role. Of the first kind are Phi-4-mini, GLM-4, ChatGLM3 and Jamba.
+  for (const char* token :
+       {"<|{{ m.role }}|>", "{{ '<|' + m['role'] + '|>' }}", "{{ '<|' ~ m.role ~ '|>' }}", "{{ '<|%s|>' % m.role }}",
+        "{{ '<|{}|>'.format(m.role) }}", "{{ '<|' + m.role|upper + '|>' }}", "{{ '<|' + m.role.title() + '|>' }}",
+        "{{ ['<', m.role, '>']|join('|') }}", "{{ '<|role|>'|replace('role', m.role) }}",
+        "{{ '<|role|>'.replace('role', m.role) }}", "{% set r = 'model' if m.role == 'assistant' else m.role %}<|{{ r }}|>",
+        "{% set t %}<|{{ m.role }}|>{% endset %}{{ t }}", "{{ {'tool': '<|observation|>'}.get(m.role, '<|' ~ m.role ~ '|>') }}",
+        "<|{{ m.role[0]|upper }}{{ m.role[1:] }}|>", "{% macro t(r) %}<|{{ r|trim }}|>{% endmacro %}{{ t(m.role) }}",
+        "<|{{ (m.role + ':x').split(':')[0] }}|>", "{{ '<|' + (m|attr('role') or m.get('role', ''))|string + '|>' }}",
+        "{{ '<|' + (m.items()|list)[0][1] + '|>' }}",
+        "{% for c in m.role %}{{ ('<|' if loop.first else '') + c + ('|>' if loop.last else '') }}{% endfor %}"}) {
+    ExpectTokensOfItsOwn(
+        {.text = "{% for m in messages %}" + std::string(token) + "{{ m.content }}{% endfor %}", .origin = token}, 6);
+  }
+  const std::filesystem::path folder = std::filesystem::path(TALLY_SOURCE_DIR) / "../shared/templates";
+  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no chat templates in " << folder;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".jinja") continue;
+    ExpectTokensOfItsOwn(
+        {.text = ReadAll(entry.path()), .origin = entry.path(), .special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}}},
+        3);
   }
 }
 

@@ -253,19 +253,41 @@ TEST(ToolFormats, BareTextIsWhatTheToolDeclares) {
       {R"({"type": ["object", "string"]})", "{'a': 1}", R"("{'a': 1}")"},
       {R"({"type": "object"})", "{a}", R"("{a}")"},
       {"{}", "['a']", R"("['a']")"},
+      {R"({"enum": ["1", "2"]})", "1", R"("1")"},
+      {R"({"enum": ["auto", 1]})", "1", "1"},
+      {R"({"enum": ["auto", 1]})", "true", R"("true")"},
+      {R"({"type": ["string", "integer"], "enum": ["1"]})", "1", R"("1")"},
+      {R"({"const": "7"})", "7", R"("7")"},
+      {R"({"const": [7]})", "['7']", R"(["7"])"},
+      {R"({"allOf": [{"description": "code"}, {"type": "string"}]})", "7", R"("7")"},
+      {R"({"allOf": [{"type": ["string", "integer"]}, {"type": ["string", "null"]}]})", "7", R"("7")"},
+      {R"({"type": "string", "nullable": true})", "null", "null"},
+      {R"({"type": "string", "nullable": true})", "7", R"("7")"},
+      {R"({"properties": {}})", "{'a': 1}", R"({"a": 1})"},
+      {R"({"items": {}})", "['a']", R"(["a"])"},
+      {R"({"$ref": "#/properties/zip"})", "90210", R"("90210")"},
+      {R"({"anyOf": [{"$ref": "#/properties/zip"}, {"type": "null"}]})", "90210", R"("90210")"},
+      {R"({"anyOf": [{"type": "string"}, {"$ref": "#"}]})", "{\"a\": 1}", R"({"a": 1})"},
+      {R"({"$ref": "#/properties/a~1~0b"})", "7", R"("7")"},
+      // Contradictions and circles.
+      {R"({"type": "string", "const": 7})", "7", "7"},
+      {R"({"$ref": "#/properties/a"})", "7", "7"},
+      {R"({"type": "string", "allOf": [{"$ref": "#/properties/a"}, {"$ref": "#/properties/a"}]})", "7", R"("7")"},
       // Nothing is known.
       {"{}", "90210", "90210"},
       {R"({"type": "text"})", "90210", "90210"},
       {R"({"type": []})", "90210", "90210"},
       {R"({"type": [1]})", "90210", "90210"},
-      {R"({"anyOf": [{"type": "string"}, {"$ref": "#"}]})", "90210", "90210"},
+      {R"({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/none"}]})", "90210", "90210"},
+      {R"({"anyOf": [{"type": "string"}, {"$ref": "other.json"}, {"$ref": 1}]})", "90210", "90210"},
       {R"({"anyOf": {"type": "string"}})", "90210", "90210"},
       {"true", "x", R"("x")"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.schema + " " + c.text);
     const std::string output = "<tool_call>f<arg_key>a</arg_key><arg_value>" + c.text + "</arg_value></tool_call>";
-    const Parsed parsed = Parse("<tool_call><arg_key>", "", {{output}}, {ToolOfTypes({{"a", c.schema}})});
+    const Parsed parsed = Parse("<tool_call><arg_key>", "", {{output}},
+                                {ToolOfTypes({{"a", c.schema}, {"zip", R"({"type": "string"})"}, {"a/~b", R"({"const": ""})"}})});
     ASSERT_EQ(parsed.answer.calls.size(), 1u);
     EXPECT_EQ(parsed.answer.calls[0].arguments, "{\"a\": " + c.json + "}");
   }

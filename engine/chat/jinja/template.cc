@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/chat/jinja/template.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "engine/base/format.h"
 #include "engine/chat/jinja/interpreter.h"
 #include "engine/chat/jinja/parser.h"
@@ -17,6 +20,22 @@ constexpr size_t kLongestMessage = 1000;
 
 Status WithOrigin(const std::string& origin, const Status& status) {
   return {status.code(), Printable(origin + ": " + status.message(), kLongestMessage)};
+}
+
+// `messages` with those of their roles that are among `roles` trusted.
+Result<Value> TrustRoles(Budget* budget, Value messages, std::span<const std::string_view> roles) {
+  if (roles.empty() || !messages.IsList()) return messages;
+  Values items = messages.sequence()->items;
+  for (Value& item : items) {
+    const Value* const role = item.dict() == nullptr ? nullptr : item.dict()->FindName("role");
+    if (role == nullptr || !role->IsString()) continue;
+    const auto known = std::ranges::find(roles, role->text().bytes());
+    if (known == roles.end()) continue;
+    Dict changed = *item.dict();
+    changed.Set("srole", Value::Literal("role"), Value::Literal(std::string(*known)));
+    TALLY_ASSIGN_OR_RETURN(item, MakeDict(budget, std::move(changed)));
+  }
+  return MakeList(budget, std::move(items));
 }
 
 }  // namespace
@@ -36,6 +55,7 @@ Result<std::vector<PromptSegment>> Template::Render(const Json& variables, const
   std::vector<std::pair<std::string, Value>> values;
   for (const auto& [name, json] : variables.items()) {
     Result<Value> value = FromJson(&run.budget, json, options.trusted.count(name) > 0);
+    if (value.ok() && name == "messages") value = TrustRoles(&run.budget, std::move(*value), options.roles);
     if (!value.ok()) return WithOrigin(origin_, BadInput("variable " + Quote(name) + ": " + value.status().message()));
     values.emplace_back(name, std::move(*value));
   }

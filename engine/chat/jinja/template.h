@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ struct RenderOptions {
   int64_t now = 0;  // seconds since 1970, for strftime_now
   // Variables whose strings are the template's own text: bos_token and the like.
   std::set<std::string> trusted = {};
+  // Roles of messages (member `role` of the items of `messages`) that are the template's own text: templates make special tokens of
+  // them, <|{{ message.role }}|>. Other roles are not trusted.
+  std::span<const std::string_view> roles = {};
   Limits limits = {};
 };
 
