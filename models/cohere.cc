@@ -16,7 +16,8 @@ void ReadWindows(Config& c, Recipe& r) {
   const int32_t window = c.gguf()                     ? c.Int("attention.sliding_window", 1, kMaxContext)
                          : c.IsNull("sliding_window") ? 0
                                                       : c.Int("sliding_window", 1, kMaxContext, 4096);
-  const int32_t period = c.Int(c.Pick("attention.sliding_window_pattern", "sliding_window_pattern"), 1, kMaxLayers, 4);
+  const int32_t period =
+      c.Int(c.Pick("attention.sliding_window_pattern", "sliding_window_pattern|_sliding_window_pattern"), 1, kMaxLayers, 4);
   if (c.gguf() || !ReadHfLayerTypes(c, r, window)) {
     for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = (i + 1) % static_cast<size_t>(period) != 0 ? window : 0;
   }
