@@ -45,7 +45,7 @@ class Flattener : public JsonHandler {
       array_.clear();
     } else {
       if (!lengths_.empty()) {
-        TALLY_RETURN_IF_ERROR(Keep([](Metadata& m, std::string key) { m.SetOther(std::move(key), "an object"); }));
+        TALLY_RETURN_IF_ERROR(Keep([](Metadata& m, std::string key) { m.SetOther(std::move(key), Metadata::kObject); }));
         key_ += '.';
       }
       lengths_.push_back(key_.size());
@@ -154,7 +154,7 @@ Status ReadJsonMetadata(const std::string& path, std::string_view prefix, std::s
 Status ParseJsonMetadata(const std::string& place, std::string_view text, std::string_view prefix, std::string_view skip,
                          Metadata* metadata) {
   Flattener flattener(prefix, skip, metadata);
-  return ParseJson(place, text, {.depth = kMaxConfigDepth}, flattener);
+  return ParseJson(place, text, {.depth = kMaxConfigDepth, .non_finite = true}, flattener);
 }
 
 }  // namespace tally::internal

@@ -13,6 +13,11 @@ namespace tally {
 
 std::string ExpandName(std::string_view name, int32_t layer, std::string_view prefix, int64_t expert) {
   std::string out;
+  if (prefix == kWithoutBody) {
+    for (const std::string_view body : {"~", "model."}) {
+      if (name.starts_with(body)) name.remove_prefix(body.size());
+    }
+  }
   if (prefix == kTextModelWithin && name.starts_with("~")) {  // the body is below it, the head beside it
     constexpr std::string_view kBody = "~model.";
     const bool body = name.starts_with(kBody);

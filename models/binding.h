@@ -28,6 +28,10 @@ struct RoleName {
 // with a vision tower since 4.52.
 inline constexpr std::string_view kTextModelWithin = "model.language_model.";
 
+// Another: names are those of the body alone, without the part that it is below ("~model.layers" and "model.layers" are layers). So
+// transformers writes checkpoints of a class without a head.
+inline constexpr std::string_view kWithoutBody = "(body)";
+
 std::string ExpandName(std::string_view name, int32_t layer, std::string_view prefix, int64_t expert = 0);
 
 // The usual names of Hugging Face decoders: model.layers.#.self_attn.q_proj and so on.

@@ -59,8 +59,7 @@ void Read(Config& c, ModelSpec& spec) {
   r.gated_ffn = false;
   r.activation = ActivationKind::kGeluTanh;
   if (r.n_kv_heads != r.n_heads) c.Fail("as many key-value heads as heads are expected");
-  constexpr std::string_view kAfter = "apply_residual_connection_post_layernorm";
-  if (c.Bool(kAfter, false)) c.Unsupported(kAfter, "true");
+  c.ExpectBool("apply_residual_connection_post_layernorm", false);
 }
 
 }  // namespace

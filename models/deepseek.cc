@@ -87,7 +87,7 @@ void ReadRoutingV2(Config& c, Recipe& r) {
   } else if (method != "greedy") {
     c.Unsupported("topk_method", Quote(method));
   }
-  if (const std::string f = c.String("scoring_func", "softmax"); f != "softmax") c.Unsupported("scoring_func", Quote(f));
+  c.ExpectText("scoring_func", "softmax");
   const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), false);
   r.routing = normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
   const double scale = c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1);
@@ -101,15 +101,15 @@ void ReadRoutingV3(Config& c, Recipe& r) {
       static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 2.5));
   c.gguf() ? ReadGroups(c, r, 1, 1, 2) : ReadGroups(c, r, 8, 4, 2);
   r.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
-  if (const std::string m = c.String("topk_method", "noaux_tc"); m != "noaux_tc") c.Unsupported("topk_method", Quote(m));
-  if (const std::string f = c.String("scoring_func", "sigmoid"); f != "sigmoid") c.Unsupported("scoring_func", Quote(f));
+  c.ExpectText("topk_method", "noaux_tc");
+  c.ExpectText("scoring_func", "sigmoid");
 }
 
 // DeepSeekMoE has no groups of experts. Its GGUF files imply that the weights are not normalised.
 void ReadRoutingV1(Config& c, Recipe& r) {
   r.routing = SoftmaxRule(c, false);
-  if (const std::string f = c.String("scoring_func", "softmax"); f != "softmax") c.Unsupported("scoring_func", Quote(f));
-  if (const std::string m = c.String("topk_method", "greedy"); m != "greedy") c.Unsupported("topk_method", Quote(m));
+  c.ExpectText("scoring_func", "softmax");
+  c.ExpectText("topk_method", "greedy");
   const double scale = c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1);
   if (scale != 1) c.Unsupported(c.Pick("expert_weights_scale", "routed_scaling_factor"), "other than 1");
 }
@@ -127,10 +127,9 @@ void Read(Config& c, ModelSpec& spec) {
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);
   ExpectSilu(c);
-  for (const char* key : {"attention_bias", "mlp_bias"}) {
-    if (c.Bool(key, false)) c.Unsupported(key, "true");
-  }
-  if (const double all = AllDim(c); latent && r.rope.scaling.kind == RopeScalingKind::kYarn && all > 0) {
+  for (const char* key : {"attention_bias", "mlp_bias"}) c.ExpectBool(key, false);
+  const double all = latent && r.rope.scaling.kind == RopeScalingKind::kYarn ? AllDim(c) : 0;
+  if (all > 0) {
     SetAttentionScale(r, UsualAttentionScale(r) * std::pow(YarnMagnitude(r.rope.scaling.factor, all), 2));
   }
   if (v3) return ReadRoutingV3(c, r);

@@ -90,9 +90,7 @@ void Read(Config& c, ModelSpec& spec) {
   r.activation = ReadGelu(c, "activation", "gelu");
   r.ffn_bias = c.Bool("bias", false);
   SetBiases(r, r.ffn_bias, r.ffn_bias);
-  for (const char* key : {"alibi", "apply_residual_connection_post_layernorm"}) {
-    if (c.Bool(key, false)) c.Unsupported(key, "true");
-  }
+  for (const char* key : {"alibi", "apply_residual_connection_post_layernorm"}) c.ExpectBool(key, false);
 }
 
 }  // namespace

@@ -46,18 +46,27 @@ Result<const Family*> FamilyOf(const Inventory& inventory);
 // engine cannot run are read too. Errors as of FamilyOf. `made_with`: as of BindRoles.
 Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> made_with = std::nullopt);
 
-// ReadFamily, then CheckClaims and CheckTypes (binding.h).
+// ReadFamily, then CheckQuantMethod, and CheckClaims and CheckTypes (binding.h).
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory);
 
-// The weight types that a configuration without tensors names: torch_dtype or dtype, F32 by default, and Family::quant_method.
+// kBadInput: the configuration names a method of quantisation that cannot be read. Those of FP8 can, as far as their tensors can be
+// claimed, and the family's own (Family::quant_method). Others change weights when they are loaded, whatever is stored.
+Status CheckQuantMethod(const Inventory& inventory);
+
+// The weight types that a configuration without tensors names: dtype or torch_dtype, F32 by default, and Family::quant_method.
 struct CountTypes {
   DType type = DType::kF32, expert_type = DType::kF32;
   std::string other_method;  // a method of quantisation that the types do not describe; empty: none
+  std::string note;          // not empty: the configuration does not say the type
 };
 Result<CountTypes> ReadCountTypes(const Inventory& inventory);
 
-// The method of quantisation that a configuration names ("fp8", "gptq"); "unnamed": it is quantised without a name; empty: it is not.
+// The method of quantisation that a configuration names ("fp8", "gptq", "MLX's affine format"); "unnamed": it is quantised without a name;
+// empty: it is not.
 std::string QuantMethodOf(const Metadata& metadata);
+
+// An architecture's name in lower case, letters and digits only, without "ForCausalLM" and the like.
+std::string BareArchitecture(std::string_view architecture);
 
 // What layers of an architecture that Tally has no ops for are called ("state-space layers"), by any of its names: GGUF's, an entry
 // of architectures, or model_type. Empty: unknown.

@@ -38,7 +38,7 @@ void ReadBoth(Config& c, ModelSpec& spec, int32_t n_heads, int32_t n_kv_heads) {
   r.activation = ReadGelu(c, "hidden_activation", "gelu_pytorch_tanh");
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
-  if (c.Bool("use_bidirectional_attention", false)) c.Unsupported("use_bidirectional_attention", "true");
+  c.ExpectBool("use_bidirectional_attention", false);
 }
 
 // Published checkpoints have "gelu" in hidden_act and were trained with the tanh-GELU: hidden_act says only that it is a GELU.

@@ -60,8 +60,7 @@ void Read(Config& c, ModelSpec& spec) {
   r.local_rope = {.style = r.rope.style, .dim = r.rope.dim, .scaling = {}};
   r.local_rope.theta =
       c.Positive(c.Pick("rope.freq_base_swa", "rope_parameters.sliding_attention.rope_theta|rope_local_base_freq"), 10000);
-  constexpr std::string_view kLocalType = "rope_parameters.sliding_attention.rope_type";
-  if (const std::string type = c.String(kLocalType, "default"); type != "default") c.Unsupported(kLocalType, Quote(type));
+  c.ExpectText("rope_parameters.sliding_attention.rope_type", "default");
   const int32_t window =
       c.gguf() ? c.Int("attention.sliding_window", 1, kMaxContext) : c.Int("sliding_window", 1, kMaxContext, 4096);
   ReadWindowPattern(c, r, c.Pick("attention.sliding_window_pattern", "sliding_window_pattern|_sliding_window_pattern"), window,
@@ -73,7 +72,7 @@ void Read(Config& c, ModelSpec& spec) {
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     if (c.Double(key, 0) != 0) c.Unsupported(key, "other than null");
   }
-  if (c.Bool("use_bidirectional_attention", false)) c.Unsupported("use_bidirectional_attention", "true");
+  c.ExpectBool("use_bidirectional_attention", false);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ void Read(Config& c, ModelSpec& spec) {
   FindPrefix(c, "transformer.");
   ReadTying(c, true, r);
   if (c.gguf()) return;
-  if (c.Bool("add_cross_attention", false)) c.Unsupported("add_cross_attention", "true");
+  c.ExpectBool("add_cross_attention", false);
   const bool scaled = c.Bool("scale_attn_weights", true), by_layer = c.Bool("scale_attn_by_inverse_layer_idx", false);
   for (size_t i = 0; i < r.layers.size(); ++i) {
     float& scale = r.layers[i].attention_scale;

@@ -53,7 +53,7 @@ void Read(Config& c, ModelSpec& spec) {
   r.gated_ffn = false;
   r.activation = ReadGelu(c, "activation_function", c.Pick("gelu", "gelu_pytorch_tanh"));
   if (!c.Bool("scale_attn_weights", true)) SetAttentionScale(r, 1);
-  if (c.Bool("add_cross_attention", false)) c.Unsupported("add_cross_attention", "true");
+  c.ExpectBool("add_cross_attention", false);
 }
 
 }  // namespace

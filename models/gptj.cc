@@ -44,9 +44,7 @@ void Read(Config& c, ModelSpec& spec) {
   r.activation = ReadGelu(c, "activation_function", "gelu_new");
   if (c.IsNull("rotary_dim")) c.Unsupported("rotary_dim", "null");
   r.rope = {.style = RopeStyle::kAdjacentPair, .dim = c.Int("rotary_dim", 2, kMaxHeads, 64), .scaling = {}};
-  for (const char* key : {"rotary", "scale_attn_weights"}) {
-    if (!c.Bool(key, true)) c.Unsupported(key, "false");
-  }
+  for (const char* key : {"rotary", "scale_attn_weights"}) c.ExpectBool(key, true);
 }
 
 }  // namespace

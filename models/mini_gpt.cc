@@ -49,10 +49,8 @@ void Read(Config& c, ModelSpec& spec) {
   const bool bias = c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   if (r.n_kv_heads != r.n_heads) c.Fail("as many key-value heads as heads are expected");
-  if (!c.Bool("scale_attn_weights", true)) c.Unsupported("scale_attn_weights", "false");
-  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
-    if (c.Bool(key, false)) c.Unsupported(key, "true");
-  }
+  c.ExpectBool("scale_attn_weights", true);
+  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) c.ExpectBool(key, false);
 }
 
 }  // namespace

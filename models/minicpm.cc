@@ -36,11 +36,11 @@ void Read(Config& c, ModelSpec& spec) {
   const bool bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQBias) : c.Bool("attention_bias", false);
   SetBiases(r, bias, c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kOBias) : bias);
   const std::string_view experts = c.Pick("expert_count", "num_experts");
-  if (c.Int(experts, 0, kMaxExperts, 0) > 0) c.Unsupported(experts, "(MiniCPM-MoE)");
+  if (c.Has(experts) && c.Int(experts, 0, kMaxExperts) > 0) c.Unsupported(experts, "(MiniCPM-MoE)");
   if (c.gguf()) return;
   if (c.Has("sparse_config")) c.Unsupported("sparse_config", "(sparse attention)");
   // Other than with 1 the published code does not scale the logits.
-  if (c.Int("pretraining_tp", 1, kMaxHeads, 1) != 1) c.Unsupported("pretraining_tp", "other than 1");
+  c.ExpectNumber("pretraining_tp", 1);
 }
 
 }  // namespace

@@ -2,9 +2,6 @@
 // MPT (MosaicML 2023): LayerNorm without biases, linear biases of the scores in place of positions (ALiBi), exact GELU, no biases
 // anywhere, head tied to the embedding. q, k and v are one matrix: all of q, then k, then v. GGUF does not name the activation:
 // the published models' is the exact GELU.
-#include <algorithm>
-#include <initializer_list>
-
 #include "engine/base/format.h"
 #include "models/family.h"
 
@@ -32,24 +29,15 @@ void Refuse(Config& c, const Recipe& r) {
   }
   for (const char* key : {"attn_config.qk_ln", "attn_config.qk_gn", "attn_config.prefix_lm", "attn_config.attn_uses_sequence_id",
                           "attn_config.rope"}) {
-    if (c.Bool(key, false)) c.Unsupported(key, "true");
+    c.ExpectBool(key, false);
   }
-  for (const char* key : {"no_bias", "attn_config.alibi"}) {
-    if (!c.Bool(key, true)) c.Unsupported(key, "false");
-  }
-  if (c.Int("attn_config.kv_n_heads", 1, kMaxHeads, r.n_heads) != r.n_heads) {
-    c.Unsupported("attn_config.kv_n_heads", "other than n_heads");
-  }
-  if (c.Int("attn_config.sliding_window_size", -1, kMaxContext, -1) != -1) {
-    c.Unsupported("attn_config.sliding_window_size", "other than -1");
-  }
-  const auto expect = [&](std::string_view key, std::initializer_list<std::string_view> values) {
-    const std::string value = c.String(key, *values.begin());
-    if (std::ranges::find(values, value) == values.end()) c.Unsupported(key, Quote(value));
-  };
-  expect("attn_config.attn_type", {"multihead_attention"});
-  expect("norm_type", {"low_precision_layernorm", "layernorm"});
-  expect("ffn_config.ffn_type", {"mptmlp"});
+  for (const char* key : {"no_bias", "attn_config.alibi"}) c.ExpectBool(key, true);
+  c.ExpectNumber("attn_config.kv_n_heads", r.n_heads);
+  c.ExpectNumber("attn_config.sliding_window_size", -1);
+  c.ExpectText("attn_config.attn_type", "multihead_attention");
+  c.ExpectText("ffn_config.ffn_type", "mptmlp");
+  const std::string norm = c.Has("norm_type") ? c.String("norm_type", "") : "layernorm";
+  if (norm != "low_precision_layernorm" && norm != "layernorm") c.Unsupported("norm_type", Quote(norm));
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -80,7 +68,7 @@ void Read(Config& c, ModelSpec& spec) {
       static_cast<float>(c.gguf() ? c.Positive("attention.max_alibi_bias") : c.Positive("attn_config.alibi_bias_max", 8));
   r.gated_ffn = false;
   r.activation = ActivationKind::kGeluErf;
-  if (!c.gguf()) SetAttentionScale(r, c.Positive("attn_config.softmax_scale", UsualAttentionScale(r)));
+  if (c.Has("attn_config.softmax_scale")) SetAttentionScale(r, c.Positive("attn_config.softmax_scale"));
   Refuse(c, r);
   constexpr std::string_view kClip = "attn_config.clip_qkv|attention.clamp_kqv";
   if (c.Has(kClip) && c.Double(kClip, 0) != 0) r.qkv_limit = static_cast<float>(c.Positive(kClip));

@@ -45,12 +45,9 @@ void Read(Config& c, ModelSpec& spec) {
   r.activation = relu ? ActivationKind::kRelu : ReadGelu(c, "activation_function", "gelu");
   r.ffn_bias = c.Bool("enable_bias", true);
   SetBiases(r, r.ffn_bias, r.ffn_bias);
-  const int32_t projected = c.Int("word_embed_proj_dim", 1, kMaxWidth, r.d_model);
-  if (projected != r.d_model) c.Unsupported("word_embed_proj_dim", "other than hidden_size");
-  for (const char* key : {"do_layer_norm_before", "layer_norm_elementwise_affine"}) {
-    if (!c.Bool(key, true)) c.Unsupported(key, "false");
-  }
-  if (c.Bool("_remove_final_layer_norm", false)) c.Unsupported("_remove_final_layer_norm", "true");
+  c.ExpectNumber("word_embed_proj_dim", r.d_model);
+  for (const char* key : {"do_layer_norm_before", "layer_norm_elementwise_affine"}) c.ExpectBool(key, true);
+  c.ExpectBool("_remove_final_layer_norm", false);
 }
 
 }  // namespace

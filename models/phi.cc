@@ -50,7 +50,7 @@ void Read(Config& c, ModelSpec& spec) {
   r.activation = ReadGelu(c, "hidden_act", "gelu_new");
   SetBiases(r, true, true);
   r.ffn_bias = r.head_bias = true;
-  if (c.Bool("qk_layernorm", false)) c.Unsupported("qk_layernorm", "true");
+  c.ExpectBool("qk_layernorm", false);
 }
 
 }  // namespace

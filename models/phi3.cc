@@ -35,12 +35,8 @@ void Read(Config& c, ModelSpec& spec) {
                          : c.Has("sliding_window") ? c.Int("sliding_window", 1, kMaxContext)
                                                    : 0;
   for (LayerRecipe& layer : r.layers) layer.window = window;
-  for (const char* key : {"attention_bias", "mlp_bias", "lm_head_bias"}) {
-    if (c.Bool(key, false)) c.Unsupported(key, "true");
-  }
-  for (const char* key : {"full_attn_mod", "interpolate_factor"}) {
-    if (c.Positive(key, 1) != 1) c.Unsupported(key, "other than 1");
-  }
+  for (const char* key : {"attention_bias", "mlp_bias", "lm_head_bias"}) c.ExpectBool(key, false);
+  for (const char* key : {"full_attn_mod", "interpolate_factor"}) c.ExpectNumber(key, 1);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ void Read(Config& c, ModelSpec& spec) {
   r.routing = SoftmaxRule(c, /*normed_by_default=*/false);
   ReadQwenSparseLayers(c, r);
   // Versions of the class differ in which layers have a window, and no published model has one.
-  if (!c.gguf() && c.Bool("use_sliding_window", false)) c.Unsupported("use_sliding_window", "true");
+  if (!c.gguf()) c.ExpectBool("use_sliding_window", false);
   SetBiases(r, c.gguf() || c.Bool("qkv_bias", true), false);
   ExpectSilu(c);
 }

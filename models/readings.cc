@@ -177,97 +177,6 @@ void EnterTextModel(Config& c, ModelSpec& spec, std::initializer_list<std::strin
 
 namespace {
 
-// Divisors of the frequencies, one for each pair that rotates. No family with longrope is below Config::Enter's prefix.
-std::vector<double> ReadDivisors(Config& c, const std::string& key, const Recipe& r) {
-  const auto got = c.inventory().metadata.GetDoubles(key);
-  if (!got.ok() || !got->has_value()) {
-    c.Fail(key + " must be an array of numbers");
-    return {};
-  }
-  const size_t pairs = static_cast<size_t>(r.rope.dim / 2);
-  if ((*got)->size() != pairs) {
-    c.Fail(key + " lists " + std::to_string((*got)->size()) + " divisors for " + std::to_string(pairs) + " frequencies");
-  }
-  return **got;
-}
-
-// LongRoPE. Without attention_factor cos and sin are multiplied by sqrt(1 + ln(s) / ln(original)), where s is the context over the
-// original one.
-void ReadHfLongRope(Config& c, const std::string& p, Recipe& r, const DecoderDefaults& d) {
-  RopeScaling& s = r.rope.scaling;
-  s.kind = RopeScalingKind::kLongRope;
-  s.short_factors = ReadDivisors(c, p + "short_factor", r);
-  s.long_factors = ReadDivisors(c, p + "long_factor", r);
-  s.original_context = c.Positive("original_max_position_embeddings|" + p + "original_max_position_embeddings",
-                                  d.original_context > 0 ? d.original_context : r.context);
-  const double stretch = r.context / s.original_context;
-  const double usual = stretch > 1 ? std::sqrt(1 + std::log(stretch) / std::log(s.original_context)) : 1;
-  s.attention_factor = c.Positive(p + "attention_factor", usual);
-  for (const char* key : {"factor", "short_mscale", "long_mscale"}) {  // versions of the published code differ in what they do
-    if (c.Has(p + key)) c.Unsupported(p + key, "with longrope");
-  }
-}
-
-// Reads factor and what else a kind of scaling needs; `p` stands before the keys.
-void ReadHfScaling(Config& c, const std::string& p, Recipe& r, const std::string& type, const DecoderDefaults& d) {
-  RopeScaling& s = r.rope.scaling;
-  if (type == "default" || type == "none") return;
-  if (type == "linear") {
-    s.kind = RopeScalingKind::kLinear;
-    s.factor = c.Positive(p + "factor");
-  } else if (type == "llama3") {
-    s.kind = RopeScalingKind::kLlama3;
-    s.factor = c.Positive(p + "factor");
-    s.low_freq_factor = c.Positive(p + "low_freq_factor");
-    s.high_freq_factor = c.Positive(p + "high_freq_factor");
-    s.original_context = c.Positive(p + "original_max_position_embeddings");
-    if (c.ok() && s.low_freq_factor > s.high_freq_factor) c.Fail(p + "low_freq_factor is above high_freq_factor");
-  } else if (type == "yarn") {
-    s.kind = RopeScalingKind::kYarn;
-    s.factor = c.Positive(p + "factor");
-    s.original_context = c.Positive(p + "original_max_position_embeddings", r.context);
-    s.beta_fast = c.Positive(p + "beta_fast", 32);
-    s.beta_slow = c.Positive(p + "beta_slow", 1);
-    s.truncate = c.Bool(p + "truncate", true);
-    const bool all_dim = c.Has(p + "mscale_all_dim");
-    if (r.latent.kv_rank > 0 && all_dim) {  // what both have in common goes into the attention scale instead
-      const double all = YarnMagnitude(s.factor, c.Positive(p + "mscale_all_dim"));
-      s.attention_factor = YarnMagnitude(s.factor, c.Positive(p + "mscale", 1)) / all;
-      return;
-    }
-    s.attention_factor = c.Positive(p + "attention_factor", YarnMagnitude(s.factor));
-    for (const char* key : {"mscale", "mscale_all_dim"}) {
-      if (c.Has(p + key)) c.Unsupported(p + key, "(DeepSeek's variant of YaRN)");
-    }
-  } else if (type == "dynamic") {
-    s.kind = RopeScalingKind::kDynamic;
-    s.factor = c.Positive(p + "factor");
-    s.original_context = r.context;
-  } else if (type == "longrope" || type == "su") {
-    ReadHfLongRope(c, p, r, d);
-  } else {
-    c.Unsupported(p + "rope_type", Quote(type));
-  }
-}
-
-// rope_theta, and rope_scaling (old) or rope_parameters (new, of the full-attention layers where they differ): none, linear, llama3,
-// yarn (of latent attention with DeepSeek's magnitudes), dynamic, longrope.
-void ReadHfRope(Config& c, Recipe& r, const DecoderDefaults& d) {
-  // As transformers has it: rope_scaling takes the place of a flat rope_parameters, and what stands in either comes before a
-  // rope_theta of its own.
-  const bool scaling = c.Has("rope_scaling.rope_type|rope_scaling.type|rope_scaling.factor|rope_scaling.rope_theta");
-  r.rope.theta =
-      c.Positive(scaling ? "rope_scaling.rope_theta|rope_parameters.full_attention.rope_theta|rope_theta|rotary_emb_base"
-                         : "rope_parameters.rope_theta|rope_parameters.full_attention.rope_theta|rope_theta|"
-                           "rotary_emb_base",
-                 d.rope_theta);
-  for (const std::string p : {"rope_scaling.", "rope_parameters.", "rope_parameters.full_attention."}) {
-    const std::string type = c.String(p + "rope_type|" + p + "type", "");
-    if (!type.empty()) return ReadHfScaling(c, p, r, type, d);
-    if (c.Has(p + "factor|" + p + "long_factor")) return c.Fail("required key " + p + "rope_type is missing");
-  }
-}
-
 // `yarn_truncate`: whether this architecture's checkpoints round YaRN's bounds.
 void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
   r.rope.theta = c.Positive("rope.freq_base", 10000);
@@ -332,8 +241,11 @@ void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
     return;
   }
   if (!d.rope) return;
-  const double rotated =
-      c.Positive("rope_parameters.partial_rotary_factor|partial_rotary_factor|rotary_pct", d.rotated > 0 ? d.rotated : 1);
+  constexpr std::string_view kRotated =
+      "rope_scaling.partial_rotary_factor|rope_parameters.partial_rotary_factor|rope_parameters.full_attention.partial_rotary_"
+      "factor|"
+      "partial_rotary_factor|rotary_pct";
+  const double rotated = d.rotated > 0 ? c.Positive(kRotated, d.rotated) : c.Has(kRotated) ? c.Positive(kRotated) : 1;
   if (d.rotated == 0 && rotated != 1) c.Unsupported("partial_rotary_factor", NumberText(rotated));
   if (rotated > 1) c.Fail("partial_rotary_factor is above 1");
   r.rope.dim = c.ok() ? std::max(1, static_cast<int32_t>(r.head_dim * rotated)) : 1;
@@ -410,8 +322,7 @@ bool IsFactor(std::string_view key) {
 }  // namespace
 
 void RefuseUnreadOptions(Config& c) {
-  const std::string_view causal = c.Pick("attention.causal", "is_causal");
-  if (!c.Bool(causal, true)) c.Unsupported(causal, "false");
+  c.ExpectBool(c.Pick("attention.causal", "is_causal"), true);
   const std::string in = "in this architecture";
   static constexpr std::string_view kGguf[] = {"attention.temperature_scale",
                                                "attention.temperature_length",
@@ -463,11 +374,12 @@ void ReadGeneration(Config& c, Recipe& r) {
       break;
     }
     std::erase_if(found, [](int64_t id) { return id == -1 || id == int64_t{UINT32_MAX}; });  // none, GGUF's as u32
-    for (const int64_t id : found) {
-      if (id < 0 || id >= r.vocab) {
-        c.Fail(used + " names token " + std::to_string(id) + " of a vocabulary of " + std::to_string(r.vocab));
-      }
-    }
+    std::erase_if(found, [&](int64_t id) {                                                   // such a token is never drawn
+      const std::string named = used + " names token " + std::to_string(id) + " of a vocabulary of " + std::to_string(r.vocab);
+      if (id < 0) c.Fail(named);
+      if (id >= r.vocab) c.Note("its " + named + ", which is ignored");
+      return id >= r.vocab;
+    });
     return c.ok() ? std::vector<int32_t>(found.begin(), found.end()) : std::vector<int32_t>();
   };
   if (c.inventory().format == FileFormat::kHuggingFace) {

@@ -44,6 +44,9 @@ struct DecoderDefaults {  // Hugging Face: defaults of the published configurati
 // has a style), tying; makes the layers with the usual attention scale. With latent attention, heads and rope follow from its
 // dimensions, which the recipe must have.
 void ReadDecoder(Config& config, ModelSpec& spec, const DecoderDefaults& defaults);
+// Hugging Face: theta and scaling of Recipe::rope, of the full-attention layers where they differ. The recipe must have rope.dim,
+// context and latent attention. None, linear, llama3, yarn (of latent attention with DeepSeek's magnitudes), dynamic or longrope.
+void ReadHfRope(Config& config, Recipe& recipe, const DecoderDefaults& defaults);
 // d_ff.
 void ReadFeedForwardWidth(Config& config, Recipe& recipe);
 // Hugging Face: hidden_act must be SiLU.
@@ -86,7 +89,7 @@ void EnterTextModel(Config& config, ModelSpec& spec, std::initializer_list<std::
 // of layers) that the checkpoint sets and its own family has not asked for.
 void RefuseUnreadOptions(Config& config);
 
-// End tokens; -1 (GGUF also 2^32 - 1) means none. An id outside the vocabulary is an error.
+// End tokens; -1 (GGUF also 2^32 - 1) means none. An id beyond the vocabulary is noted and ignored.
 void ReadGeneration(Config& config, Recipe& recipe);
 
 }  // namespace tally

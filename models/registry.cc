@@ -55,10 +55,17 @@ constexpr const Family* kFamilies[] = {TALLY_FAMILIES(TALLY_POINTER)};
 
 using Names = std::span<const std::string_view> Family::*;
 
+// Null: no family has the name.
+const Family* Known(Names names, std::string_view wanted) {
+  const auto found =
+      std::ranges::find_if(kFamilies, [&](const Family* f) { return std::ranges::find(f->*names, wanted) != (f->*names).end(); });
+  return found == std::end(kFamilies) ? nullptr : *found;
+}
+
 Result<const Family*> Lookup(const Inventory& inventory, Names names, std::string_view key, const std::string& wanted) {
+  if (const Family* const family = Known(names, wanted)) return family;
   std::string known;
   for (const Family* family : kFamilies) {
-    if (std::ranges::find(family->*names, wanted) != (family->*names).end()) return family;
     for (const std::string_view name : family->*names) known += (known.empty() ? "" : ", ") + std::string(name);
   }
   const std::string place = inventory.metadata.source + ": " + std::string(key) + " " + Quote(wanted);
@@ -86,25 +93,64 @@ std::string_view OtherThanModel(const Metadata& m) {
 struct Found {
   const Family* family;
   std::string architecture;  // the name it was found by
+  std::string base_class;    // not empty: the file's own class ("LlamaModel"), which is the model without its head
+  std::string note;          // what the user is told of the choice
 };
 
-Result<Found> FindFamily(const Inventory& inventory) {
-  const Metadata& m = inventory.metadata;
-  const auto lookup = [&](Names names, std::string_view key, const std::string& wanted) -> Result<Found> {
-    TALLY_ASSIGN_OR_RETURN(const Family* family, Lookup(inventory, names, key, wanted));
-    return Found{family, wanted};
-  };
-  if (inventory.format == FileFormat::kGguf) {
-    if (const std::string_view other = OtherThanModel(m); !other.empty()) return BadInput(m.source + ": " + std::string(other));
-    TALLY_ASSIGN_OR_RETURN(const auto name, m.GetString("general.architecture"));
-    if (!name.has_value()) return BadInput(m.source + ": required key general.architecture is missing");
-    return lookup(&Family::gguf_architectures, "general.architecture", *name);
+// "qwen3_moe" and "Qwen3MoeForCausalLM" are one model's, and so are "gemma3_text" and "Gemma3ForCausalLM".
+bool NameOneModel(std::string_view type, std::string_view architecture) {
+  const std::string a = BareArchitecture(type), b = BareArchitecture(architecture);
+  return a == b || a == b + "text";
+}
+
+// The class with a head of a class without, by its name: "LlamaForCausalLM" of "LlamaModel". Empty: there is none.
+std::string_view ClassWithHead(std::string_view base) {
+  if (!base.ends_with("Model")) return {};
+  for (const Family* family : kFamilies) {
+    for (const std::string_view name : family->hf_architectures) {
+      if ((!name.ends_with("Model") || name.ends_with("LMHeadModel")) && BareArchitecture(name) == BareArchitecture(base))
+        return name;
+    }
   }
+  return {};
+}
+
+// transformers takes the configuration of model_type, and the class that belongs to it, whatever architectures says. A type that is
+// not known here may be the makers' own code for a known architecture.
+Result<Found> FindHuggingFace(const Inventory& inventory) {
+  const Metadata& m = inventory.metadata;
   TALLY_ASSIGN_OR_RETURN(const auto names, m.GetStrings("architectures"));
-  if (names.has_value() && !names->empty()) return lookup(&Family::hf_architectures, "architecture", names->front());
   TALLY_ASSIGN_OR_RETURN(const auto type, m.GetString("model_type"));
-  if (type.has_value()) return lookup(&Family::hf_model_types, "model_type", *type);
-  return BadInput(m.source + ": neither architectures nor model_type says what model this is");
+  if (!names.has_value() || names->empty()) {
+    if (!type.has_value()) return BadInput(m.source + ": neither architectures nor model_type says what model this is");
+    TALLY_ASSIGN_OR_RETURN(const Family* family, Lookup(inventory, &Family::hf_model_types, "model_type", *type));
+    return Found{family, *type, {}, {}};
+  }
+  const std::string& named = names->front();
+  const std::string_view with_head = Known(&Family::hf_architectures, named) ? std::string_view() : ClassWithHead(named);
+  Found found{nullptr, std::string(with_head.empty() ? named : with_head), {}, {}};
+  if (!with_head.empty()) found.base_class = named;
+  TALLY_ASSIGN_OR_RETURN(found.family, Lookup(inventory, &Family::hf_architectures, "architecture", found.architecture));
+  if (type.has_value() && !NameOneModel(*type, found.architecture)) {
+    if (const Family* const family = Known(&Family::hf_model_types, *type)) {
+      found = {family,
+               *type,
+               {},
+               "its model_type is " + Quote(*type) + " and its architecture " + Quote(named) +
+                   ": it is read as the first says, as transformers does"};
+    }
+  }
+  return found;
+}
+
+Result<Found> FindFamily(const Inventory& inventory) {
+  if (inventory.format == FileFormat::kHuggingFace) return FindHuggingFace(inventory);
+  const Metadata& m = inventory.metadata;
+  if (const std::string_view other = OtherThanModel(m); !other.empty()) return BadInput(m.source + ": " + std::string(other));
+  TALLY_ASSIGN_OR_RETURN(const auto name, m.GetString("general.architecture"));
+  if (!name.has_value()) return BadInput(m.source + ": required key general.architecture is missing");
+  TALLY_ASSIGN_OR_RETURN(const Family* family, Lookup(inventory, &Family::gguf_architectures, "general.architecture", *name));
+  return Found{family, *name, {}, {}};
 }
 
 }  // namespace
@@ -123,10 +169,20 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   config.own_names = config.gguf() ? family.gguf_names : family.hf_names;
   ModelSpec spec;
   spec.recipe.family = family.name;
+  // A class without its head is saved without what it is below in the one with a head ("model.").
+  if (!config.gguf() && IsStored(inventory, "embed_tokens.weight")) config.tensor_prefix = kWithoutBody;
   family.read(config, spec);
   RefuseUnreadOptions(config);
   ReadGeneration(config, spec.recipe);
   TALLY_RETURN_IF_ERROR(config.status());
+  spec.notes = config.Notes();
+  if (!found.note.empty()) spec.notes.push_back(found.note);
+  if (!found.base_class.empty() && !spec.recipe.tied_head) {
+    spec.notes.push_back(found.base_class + " has no head: it is read as " + found.architecture + ", which needs one");
+  }
+  if (const std::string defaults = config.Defaults(); !defaults.empty()) {
+    spec.defaults = "its configuration has no " + defaults + ": the published defaults of " + found.architecture + " are taken";
+  }
   const Status fits = CheckRecipe(spec.recipe);
   if (!fits.ok()) return Status(fits.code(), inventory.metadata.source + ": " + fits.message());
   TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.own_names, config.tensor_prefix, spec, made_with));
@@ -136,14 +192,43 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
 
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory) {
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
+  TALLY_RETURN_IF_ERROR(CheckQuantMethod(inventory));
   if (const Status claimed = CheckClaims(inventory, spec); !claimed.ok()) {
+    if (claimed.code() != StatusCode::kBadInput) return claimed;
+    std::string notes;
+    for (const std::string& note : spec.notes) notes += "; " + note;
     const std::string method = QuantMethodOf(inventory.metadata);
-    if (method.empty() || method == "fp8" || claimed.code() != StatusCode::kBadInput) return claimed;
-    return BadInput(claimed.message() + "; its quantisation (" + Printable(method) + ") may be one that cannot be read");
+    if (!method.empty() && method != "fp8")
+      notes += "; its quantisation (" + Printable(method) + ") may be one that cannot be read";
+    return notes.empty() ? claimed : BadInput(claimed.message() + notes);
   }
   TALLY_RETURN_IF_ERROR(CheckTypes(inventory, spec));
   return spec;
 }
+
+Status CheckQuantMethod(const Inventory& inventory) {
+  TALLY_RETURN_IF_ERROR(inventory.metadata.ExpectObject("quantization_config"));
+  const std::string method = QuantMethodOf(inventory.metadata);
+  TALLY_ASSIGN_OR_RETURN(const Found found, FindFamily(inventory));
+  constexpr std::string_view kKnown[] = {"", "fp8", "fbgemm_fp8", "compressed-tensors", "modelopt"};
+  if (std::ranges::find(kKnown, method) != std::end(kKnown) || method == found.family->quant_method.name) return {};
+  return BadInput(inventory.metadata.source +
+                  ": its weights are quantised by a method that cannot be read: " + Printable(method));
+}
+
+namespace {
+
+// A name of PyTorch's types, with or without "torch.". nullopt: weights are not published in it.
+std::optional<DType> TorchType(std::string_view name) {
+  if (name.starts_with("torch.")) name.remove_prefix(6);
+  static constexpr std::pair<std::string_view, DType> kTypes[] = {{"bfloat16", DType::kBF16}, {"float16", DType::kF16},
+                                                                  {"half", DType::kF16},      {"float32", DType::kF32},
+                                                                  {"float", DType::kF32},     {"float8_e4m3fn", DType::kFP8}};
+  const auto* const found = std::ranges::find(kTypes, name, [](const auto& t) { return t.first; });
+  return found == std::end(kTypes) ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace
 
 Result<CountTypes> ReadCountTypes(const Inventory& inventory) {
   TALLY_ASSIGN_OR_RETURN(const Found found, FindFamily(inventory));
@@ -151,26 +236,42 @@ Result<CountTypes> ReadCountTypes(const Inventory& inventory) {
   const std::string method = QuantMethodOf(inventory.metadata);
   const bool quantised = !method.empty() && method == quant.name;
   Config c(inventory, found.architecture);
-  const std::string name =
-      c.String("torch_dtype|dtype|text_config.torch_dtype|text_config.dtype", quantised ? "bfloat16" : "float32");
+  // Where both are there transformers takes the new key.
+  constexpr std::string_view kKeys = "dtype|torch_dtype|text_config.dtype|text_config.torch_dtype";
+  const std::string name = c.String(kKeys, "");
   CountTypes types;
-  if (name == "bfloat16")
-    types.type = DType::kBF16;
-  else if (name == "float16")
-    types.type = DType::kF16;
-  else if (name != "float32" && c.ok())
+  const std::optional<DType> type = TorchType(name);
+  if (type) {
+    types.type = *type;
+  } else if (name.empty() || name == "auto") {
+    types.type = quantised ? DType::kBF16 : DType::kF32;
+    if (!quantised) {
+      types.note = (name.empty() ? "its configuration has no torch_dtype" : "its torch_dtype is auto") +
+                   std::string(": weights are counted as F32");
+    }
+  } else if (c.ok()) {
     c.Unsupported("torch_dtype", Quote(name));
+  }
   types.expert_type = quantised ? quant.expert_type : types.type;
   if (!quantised) types.other_method = method;
+  if (types.type == DType::kFP8 && method == "fp8") types.other_method.clear();
   TALLY_RETURN_IF_ERROR(c.status());
   return types;
 }
 
 std::string QuantMethodOf(const Metadata& m) {
+  // mlx-lm writes its own under "quantization" and again under "quantization_config"; there is no method.
+  if (m.Has("quantization.bits") || m.Has("quantization.group_size")) {
+    const Result<std::optional<std::string>> mode = m.GetString("quantization.mode");
+    return "MLX's " + (mode.ok() ? mode->value_or("affine") : "affine") + " format";
+  }
   for (const std::string key : {"quantization_config", "compression_config", "text_config.quantization_config"}) {
     const Result<std::optional<std::string>> method = m.GetString(key + ".quant_method");
     if (method.ok() && method->has_value() && !(*method)->empty()) return **method;
-    if (m.IsOther(key) || m.Has(key + ".quant_method")) return "unnamed";
+    const auto below = m.values().lower_bound(key + ".");
+    const bool any = below != m.values().end() && below->first.starts_with(key + ".");
+    if (any && (m.Has(key + ".load_in_4bit") || m.Has(key + ".load_in_8bit"))) return "bitsandbytes";
+    if (any || m.Has(key)) return "unnamed";
   }
   return "";
 }

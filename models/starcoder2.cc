@@ -50,8 +50,8 @@ void Read(Config& c, ModelSpec& spec) {
   r.activation = ReadGelu(c, "hidden_act", "gelu_pytorch_tanh");
   const int32_t window = c.Has("sliding_window") ? c.Int("sliding_window", 1, kMaxContext) : 0;
   for (LayerRecipe& layer : r.layers) layer.window = window;
-  if (const std::string norm = c.String("norm_type", "layer_norm"); norm != "layer_norm") c.Unsupported("norm_type", Quote(norm));
-  if (const std::string mlp = c.String("mlp_type", "default"); mlp != "default") c.Unsupported("mlp_type", Quote(mlp));
+  c.ExpectText("norm_type", "layer_norm");
+  c.ExpectText("mlp_type", "default");
 }
 
 }  // namespace

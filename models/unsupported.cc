@@ -42,7 +42,9 @@ constexpr Unsupported kUnsupported[] = {
     {"lfm2*", kConvolutions},
 };
 
-std::string Bare(std::string_view architecture) {
+}  // namespace
+
+std::string BareArchitecture(std::string_view architecture) {
   std::string bare;
   for (const char c : architecture) {
     if (c >= 'A' && c <= 'Z') bare += static_cast<char>(c - 'A' + 'a');
@@ -54,10 +56,8 @@ std::string Bare(std::string_view architecture) {
   return bare;
 }
 
-}  // namespace
-
 std::string_view UnsupportedLayers(std::string_view architecture) {
-  const std::string bare = Bare(architecture);
+  const std::string bare = BareArchitecture(architecture);
   const auto found = std::ranges::find_if(kUnsupported, [&](const Unsupported& u) {
     return u.name.ends_with('*') ? bare.starts_with(u.name.substr(0, u.name.size() - 1)) : bare == u.name;
   });

@@ -111,7 +111,9 @@ Status RunCount(const CountFlags& flags) {
   std::vector<CountedModel> models;
   for (const std::string& argument : flags.models) {
     TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountOne(flags, argument));
-    for (const std::string& warning : counted.count.warnings) Note("tally: " + counted.name + ": " + warning + "\n");
+    for (const std::string& warning : counted.count.warnings) {
+      Note(Paragraph("", "tally: " + counted.name + ": " + warning, OutputWidth(0), 0));
+    }
     models.push_back(std::move(counted));
   }
   for (const CountedModel& m : models) {

@@ -2,6 +2,7 @@
 // tally inspect: what a checkpoint holds.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -36,6 +37,8 @@ template <class T>
 std::string ScalarText(const T& x, bool full) {
   if constexpr (std::is_same_v<T, bool>) {
     return x ? "true" : "false";
+  } else if constexpr (std::is_same_v<T, double>) {
+    return std::isnan(x) ? "NaN" : std::isinf(x) ? (x > 0 ? "Infinity" : "-Infinity") : Json(x).dump();
   } else if constexpr (std::is_same_v<T, std::string>) {
     size_t n = std::min(x.size(), full ? x.size() : kShownCharacters);
     while (n < x.size() && n > 0 && (static_cast<unsigned char>(x[n]) & 0xc0) == 0x80) --n;  // whole characters
@@ -114,6 +117,7 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
         (inv.files.size() == 1 ? " file, " : " files, ") + BytesText(size) + "\n");
   if (x.recipe.n_layers > 0) Print(Paragraph("", RecipeText(x.recipe), OutputWidth(0), 0));
   if (!x.runnable.ok()) Print("cannot be run: " + Printable(x.runnable.message()) + "\n");
+  for (const std::string& warning : x.warnings) Print(Paragraph("", "note: " + warning, OutputWidth(0), 0));
 
   Print("\nmetadata (" + std::to_string(inv.metadata.values().size()) + ")\n");
   size_t width = 0;
@@ -164,6 +168,7 @@ Json Document(const Inspection& x, const InspectFlags& flags) {
                    {"format", inv.format == FileFormat::kGguf ? "gguf" : "huggingface"},
                    {"family", x.recipe.n_layers > 0 ? Json(x.recipe.family) : Json(nullptr)}};
   if (!x.runnable.ok()) document["cannot_be_run"] = x.runnable.message();
+  document["warnings"] = x.warnings;
   document["files"] = files;
   document["metadata"] = metadata;
   if (!inv.name_prefix.empty()) document["name_prefix"] = inv.name_prefix;

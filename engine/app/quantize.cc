@@ -65,6 +65,7 @@ Status RunQuantize(QuantizeFlags flags) {
                {"fallbacks", report.fallbacks},
                {"without_importance", report.without_importance},
                {"no_tokenizer", report.no_tokenizer},
+               {"notes", report.notes},
                {"seconds", seconds}});
     return {};
   }
@@ -83,6 +84,7 @@ Status RunQuantize(QuantizeFlags flags) {
     Note("note: " + std::to_string(report.fallbacks) +
          " tensors have rows that are not whole blocks of their type, and got another\n");
   }
+  for (const std::string& note : report.notes) Note("note: " + note + "\n");
   if (!report.no_tokenizer.empty()) Note("note: no vocabulary was written: " + report.no_tokenizer + "\n");
   if (report.without_importance > 0) {
     Note("note: " + std::to_string(report.without_importance) + " quantised tensors are not in the importance file\n");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/base/json.h"
 
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -14,17 +16,58 @@ namespace {
 // Keys that are remembered at one time to find duplicates: each takes some ten times its bytes.
 constexpr size_t kMaxOpenKeys = size_t{1} << 21;
 
+struct NonFinite {
+  size_t number;  // which of the document's numbers
+  double value;
+};
+
+// Puts a zero as long in the place of every NaN, Infinity and -Infinity that stands where a number may, and returns them in order.
+// The numbers before one are counted: up to where the text is no JSON they are what a parser finds.
+std::vector<NonFinite> TakeNonFinite(std::string& text) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  static constexpr std::pair<std::string_view, double> kNames[] = {
+      {"NaN", std::numeric_limits<double>::quiet_NaN()}, {"Infinity", kInfinity}, {"-Infinity", -kInfinity}};
+  const auto is = [&](std::string_view set, size_t at) { return set.find(text[at]) != set.npos; };
+  constexpr std::string_view kBefore = " \t\r\n:,[", kAfter = " \t\r\n,]}", kDigits = "0123456789";
+  std::vector<NonFinite> found;
+  size_t numbers = 0;
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] == '"') {
+      for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
+      ++at;
+      continue;
+    }
+    const auto* const name = std::ranges::find_if(kNames, [&](const auto& n) {
+      const size_t end = at + n.first.size();
+      return text.compare(at, n.first.size(), n.first) == 0 && (at == 0 || is(kBefore, at - 1)) &&
+             (end == text.size() || is(kAfter, end));
+    });
+    if (name != std::end(kNames)) {
+      found.push_back({numbers++, name->second});
+      text.replace(at, name->first.size(), "0." + std::string(name->first.size() - 2, '0'));
+      at += name->first.size();
+    } else if (text[at] == '-' || is(kDigits, at)) {
+      ++numbers;
+      while (at < text.size() && (is(kDigits, at) || is("+-.eE", at))) ++at;
+    } else {
+      ++at;
+    }
+  }
+  return found;
+}
+
 // Turns nlohmann's callbacks into a JsonHandler's and keeps the limits.
 class Adapter : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Adapter(const JsonLimits& limits, JsonHandler& handler) : limits_(limits), handler_(handler) {}
+  Adapter(const JsonLimits& limits, JsonHandler& handler, std::vector<NonFinite> non_finite)
+      : limits_(limits), handler_(handler), non_finite_(std::move(non_finite)) {}
   const Status& status() const { return status_; }
 
   bool null() override { return Scalar(nullptr); }
   bool boolean(bool value) override { return Scalar(value); }
-  bool number_integer(int64_t value) override { return Scalar(value); }
-  bool number_unsigned(uint64_t value) override { return Scalar(value); }
-  bool number_float(double value, const std::string&) override { return Scalar(value); }
+  bool number_integer(int64_t value) override { return Number(value); }
+  bool number_unsigned(uint64_t value) override { return Number(value); }
+  bool number_float(double value, const std::string&) override { return Number(value); }
   bool string(std::string& value) override { return Scalar(std::move(value)); }
   bool binary(nlohmann::json::binary_t&) override { return Keep(InternalError("binary data in JSON")); }
   bool start_object(size_t) override { return Begin(true); }
@@ -63,6 +106,11 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
     if (keys_.empty() && limits_.object) return Keep(BadInput("expected a JSON object"));
     return Count() && Keep(handler_.Scalar(std::move(value)));
   }
+  bool Number(JsonScalar value) {
+    const size_t number = numbers_++;
+    if (next_ == non_finite_.size() || non_finite_[next_].number != number) return Scalar(std::move(value));
+    return Scalar(non_finite_[next_++].value);
+  }
   bool Begin(bool object) {
     if (keys_.empty() && limits_.object && !object) return Keep(BadInput("expected a JSON object, found an array"));
     if (static_cast<int>(keys_.size()) == limits_.depth) {
@@ -82,6 +130,8 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
   std::vector<StringSet> keys_;  // of each open object (an array's stay empty)
   size_t open_keys_ = 0;         // in keys_
   size_t values_ = 0;
+  const std::vector<NonFinite> non_finite_;
+  size_t numbers_ = 0, next_ = 0;  // the text's numbers so far; the next of non_finite_
   Status status_;
 };
 
@@ -100,7 +150,14 @@ Status ParseJson(const std::string& place, std::string_view text, const JsonLimi
   if (const size_t zero = text.find('\0'); zero != text.npos) {
     return BadInput(place + ": not valid JSON: a zero byte at byte " + std::to_string(zero));
   }
-  Adapter adapter(limits, handler);
+  std::string finite;
+  std::vector<NonFinite> non_finite;
+  if (limits.non_finite && (text.find("NaN") != text.npos || text.find("Infinity") != text.npos)) {
+    finite = text;
+    non_finite = TakeNonFinite(finite);
+    text = finite;
+  }
+  Adapter adapter(limits, handler, std::move(non_finite));
   const bool ok = nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &adapter);
   if (ok) return {};
   if (adapter.status().ok()) return InternalError(place + ": the JSON parser stopped without a reason");

@@ -17,6 +17,7 @@ struct JsonLimits {
   size_t values = SIZE_MAX;   // scalars, objects and arrays
   size_t members = SIZE_MAX;  // of one object
   bool object = true;         // the document must be an object
+  bool non_finite = false;    // NaN, Infinity and -Infinity are numbers, as Python's json writes them
 };
 // For nlohmann::ordered_json, which searches for each member among the others.
 inline constexpr JsonLimits kOrderedJsonLimits = {.values = size_t{1} << 20, .members = 4096, .object = false};

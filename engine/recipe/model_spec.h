@@ -72,6 +72,10 @@ struct ModelSpec {
   std::vector<PartNotRun> parts_not_run = {};
   // Tied head: the head that is stored beside the embedding, one of not_run; else empty.
   std::string stored_head = {};
+  // What the checkpoint's user is told of its metadata: keys that look misspelt, ids that are ignored. One sentence each.
+  std::vector<std::string> notes = {};
+  // The keys that config.json does not have and the defaults that were taken for them, as one sentence; empty: none.
+  std::string defaults = {};
 };
 
 // The scales of an FP8 matrix: one for each block of rows and columns, the last ones shorter.

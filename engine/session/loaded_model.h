@@ -28,6 +28,7 @@ class LoadedModel final : public Model {
   const MemoryPlan& memory_plan() const override { return plan_; }
   const ParameterCounts& parameters() const override { return parameters_; }
   const books::NotRun& not_run() const override { return not_run_; }
+  std::span<const std::string> notes() const override { return spec_.notes; }
   std::string Description() const override { return description_; }
   std::span<const DType> matrix_types() const override { return matrix_types_; }
   const PackedWeights& weights() const { return weights_; }

@@ -31,7 +31,14 @@ struct Source {
   std::string other_method;  // CountTypes::other_method
   std::vector<PartNotRun> not_run;
   std::map<std::string, DType> stored_types;
+  std::string type_note;  // CountTypes::note
 };
+
+// What the user is told of how the configuration was read.
+void AddNotes(ModelSpec& spec, std::vector<std::string>& notes) {
+  notes.insert(notes.end(), spec.notes.begin(), spec.notes.end());
+  if (!spec.defaults.empty()) notes.push_back(std::move(spec.defaults));
+}
 
 std::string TypeText(DType type) { return std::string(DTypeName(type)) + (IsOfExperts(type) ? " + BF16" : ""); }
 
@@ -54,6 +61,7 @@ Source FromCatalog(CatalogModel model) {
           {},
           std::move(model.other_method),
           AsType(std::move(model.parts_not_run), model.type),
+          {},
           {}};
 }
 
@@ -61,7 +69,9 @@ Result<Source> FromConfig(const Inventory& inventory) {
   Source source;
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   source.recipe = std::move(spec.recipe);
+  AddNotes(spec, source.notes);
   TALLY_ASSIGN_OR_RETURN(const CountTypes types, ReadCountTypes(inventory));
+  source.type_note = types.note;
   source.type = IsOfExperts(types.expert_type) ? types.expert_type : types.type;
   source.stored_as = TypeText(source.type);
   source.other_method = types.other_method;
@@ -95,6 +105,7 @@ Result<Source> FromCheckpoint(const std::string& path) {
     source.notes.push_back("tensors of type " + Printable(t.other_type) + " (" + Printable(t.name) +
                            ") are counted, and cannot be run");
   }
+  AddNotes(spec, source.notes);
   if (const books::NotRun n = books::CountNotRun(inventory, spec); !n.head.empty()) {
     source.notes.push_back(
         n.head + " is stored beside the tied embedding: " + books::WithThousands(n.head_bytes) + " bytes more, " +
@@ -156,6 +167,7 @@ Result<CountedModel> CountModel(const CountRequest& request) {
   if (!request.type_given) {
     options.type = source.type;
     options.stored_bytes = std::move(source.stored_bytes);
+    if (!source.type_note.empty()) source.notes.push_back(source.type_note);
     if (!source.other_method.empty()) {
       source.notes.push_back("its weights are quantised (" + Printable(source.other_method, 64) +
                              "): bytes are counted as if they were stored in " + source.stored_as);

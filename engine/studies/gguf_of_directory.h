@@ -24,6 +24,7 @@ class GgufOfDirectory {
   // The file: metadata, the tokenizer's keys among them, and tensors without places. Their types are those of the directory, F32 for
   // vectors, routers and learned positions.
   const Inventory& inventory() const { return made_.inventory; }
+  const std::vector<std::string>& notes() const { return spec_.notes; }
   // Why the file has no vocabulary although the directory has a tokenizer; empty: it has one, or there is none to have.
   const std::string& no_tokenizer() const { return no_tokenizer_; }
 

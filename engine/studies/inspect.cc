@@ -27,7 +27,11 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
   }
   std::stable_sort(out.types.begin(), out.types.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   const Result<ModelSpec> spec = ReadFamily(out.inventory);
-  if (spec.ok()) out.recipe = spec->recipe;
+  if (spec.ok()) {
+    out.recipe = spec->recipe;
+    out.warnings = spec->notes;
+    if (!spec->defaults.empty()) out.warnings.push_back(spec->defaults);
+  }
   out.runnable = !spec.ok() ? spec.status() : CheckClaims(out.inventory, *spec);
   if (out.runnable.ok()) {
     out.parameters = books::CountParameters(books::WeightTable(out.inventory, *spec), spec->recipe.top_k);
@@ -35,6 +39,7 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
     out.runnable = CheckTypes(out.inventory, *spec);
   }
   if (out.runnable.ok()) out.runnable = CheckRunnable(out.recipe);
+  if (const Status method = CheckQuantMethod(out.inventory); spec.ok() && !method.ok()) out.runnable = method;
   return out;
 }
 

@@ -31,6 +31,7 @@ struct Inspection {
   Recipe recipe = {};
   books::ParameterCounts parameters = {};
   books::NotRun not_run = {};
+  std::vector<std::string> warnings = {};  // of its metadata: keys that look misspelt, defaults that are taken
 };
 
 // Reads a GGUF file (any shard of a split one) or a Hugging Face directory, without weights. kBadInput: an unreadable or

@@ -119,6 +119,7 @@ class Rewriter {
     }
     TALLY_ASSIGN_OR_RETURN(directory_, GgufOfDirectory::Open(in_));
     inventory_ = directory_->inventory();
+    report_.notes = directory_->notes();
     report_.no_tokenizer = directory_->no_tokenizer();
     return {};
   }

@@ -31,9 +31,10 @@ struct QuantizeReport {
   };
   std::map<DType, OfType> types = {};                           // of the file written
   uint64_t tensors = 0, elements = 0, bytes_in = 0, bytes = 0;  // bytes: of the files
-  uint64_t fallbacks = 0;           // tensors whose rows are not whole blocks of the type that the preset has for them
-  uint64_t without_importance = 0;  // quantised tensors that the importance file does not have
-  std::string no_tokenizer = {};    // of a directory: why the file has no vocabulary; empty: it has one, or there is none
+  uint64_t fallbacks = 0;               // tensors whose rows are not whole blocks of the type that the preset has for them
+  uint64_t without_importance = 0;      // quantised tensors that the importance file does not have
+  std::vector<std::string> notes = {};  // of a directory: ModelSpec::notes
+  std::string no_tokenizer = {};        // of a directory: why the file has no vocabulary; empty: it has one, or there is none
 };
 
 TALLY_API std::vector<std::string_view> QuantizePresets();

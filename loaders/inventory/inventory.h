@@ -41,6 +41,7 @@ class Metadata {
   bool IsNull(std::string_view key) const { return nulls_.find(key) != nulls_.end(); }
   // Keys whose value is no MetaValue: "an object" (its values have their own keys), "an array of arrays or objects". Find treats
   // them as absent; a typed look-up is an error that names the kind. `kind` must outlive the metadata.
+  static constexpr std::string_view kObject = "an object";
   void SetOther(std::string key, std::string_view kind) { others_.emplace(std::move(key), kind); }
   bool IsOther(std::string_view key) const { return others_.find(key) != others_.end(); }
   size_t size() const { return values_.size() + nulls_.size() + others_.size(); }  // keys, of any kind
@@ -57,6 +58,9 @@ class Metadata {
   Result<std::optional<std::vector<double>>> GetDoubles(std::string_view key) const;
   Result<std::optional<std::vector<std::string>>> GetStrings(std::string_view key) const;
   Result<std::optional<std::vector<bool>>> GetBools(std::string_view key) const;  // integers 0 and 1 too
+
+  // kBadInput: the key is there and is neither an object nor null.
+  Status ExpectObject(std::string_view key) const;
 
   // The file the metadata came from, for messages.
   std::string source;
@@ -175,6 +179,20 @@ inline std::optional<int64_t> IntegralValue(double d) {
   return static_cast<int64_t>(d);
 }
 
+// A number is the same as an integer or as a fraction.
+inline bool SameValue(const MetaValue& a, const MetaValue& b) {
+  const auto number = [](const MetaValue& value) {
+    return std::visit(
+        [](const auto& x) -> std::optional<double> {
+          using T = std::decay_t<decltype(x)>;
+          if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) return static_cast<double>(x);
+          return std::nullopt;
+        },
+        value);
+  };
+  return a == b || (number(a) && number(a) == number(b));
+}
+
 }  // namespace internal
 
 inline const MetaValue* Metadata::Find(std::string_view key) const {
@@ -185,6 +203,13 @@ inline const MetaValue* Metadata::Find(std::string_view key) const {
 inline Status Metadata::WrongType(std::string_view key, std::string_view expected, std::string_view found) const {
   return BadInput(source + ": key '" + std::string(key) + "': expected " + std::string(expected) + ", found " +
                   std::string(found));
+}
+
+inline Status Metadata::ExpectObject(std::string_view key) const {
+  if (const MetaValue* value = Find(key)) return WrongType(key, "an object", internal::Found(*value));
+  const auto other = others_.find(key);
+  const bool object = other == others_.end() || other->second == kObject;
+  return object ? Status() : WrongType(key, "an object", other->second);
 }
 
 // convert: const MetaValue& -> optional<T>, nullopt where the value is not a T.

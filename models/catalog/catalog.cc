@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 #include <utility>
 
+#include "engine/base/edit_distance.h"
 #include "engine/base/format.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
@@ -29,20 +29,6 @@ std::string Lower(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return out;
-}
-
-// Characters to put in, take out or change until a is b.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t change = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = std::exchange(row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, change}));
-    }
-  }
-  return row[b.size()];
 }
 
 // In lower case, without "(text)".

@@ -4,15 +4,20 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "engine/base/json.h"
 #include "engine/recipe/check_recipe.h"
 #include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
+#include "tests/models/spec_tools.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
@@ -73,6 +78,7 @@ TEST_F(ConfigsTest, EveryPublishedConfigurationReads) {
     ASSERT_TRUE(known.ok()) << known.status().message();
     const Status fits = CheckRecipe(known->recipe);
     EXPECT_TRUE(fits.ok()) << fits.message();
+    EXPECT_EQ(ReadFamily(*ReadConfigText(PublishedConfig(name), "config.json"))->notes, std::vector<std::string>());
     const Result<Recipe> r = Read(JsonOf(name));  // as a file
     ASSERT_TRUE(r.ok()) << r.status().message();
     EXPECT_EQ(r->family, known->recipe.family);
@@ -200,9 +206,166 @@ TEST_F(ConfigsTest, BadConfigurations) {
   ExpectBad(With(gemma, R"("hidden_size": 2560)", R"("hidden_size": 2560, "attn_logit_softcapping": 50.0)"),
             {"attn_logit_softcapping"});
   ExpectBad(With(gemma, R"("torch_dtype": "bfloat16")", R"("tie_word_embeddings": 3)"), {"tie_word_embeddings"});
-  const Result<CountTypes> types = ReadCountTypes(*ReadConfigJson(Write(With(qwen3, "bfloat16", "int3"))));
-  ASSERT_FALSE(types.ok());
-  EXPECT_NE(types.status().message().find("'int3'"), std::string::npos) << types.status().message();
+}
+
+// The types that weights are counted in: transformers takes `dtype` where `torch_dtype` is there too.
+TEST_F(ConfigsTest, TypesOfWeights) {
+  const std::string qwen3 = JsonOf("Qwen3-0.6B"), key = R"("torch_dtype": "bfloat16")";
+  const auto types = [&](const std::string& instead) { return ReadCountTypes(*ReadConfigText(With(qwen3, key, instead), "x")); };
+  const std::tuple<const char*, DType, bool> cases[] = {{R"("torch_dtype": "torch.bfloat16")", DType::kBF16, false},
+                                                        {R"("dtype": "float16")", DType::kF16, false},
+                                                        {R"("dtype": "half", "torch_dtype": "float32")", DType::kF16, false},
+                                                        {R"("torch_dtype": "float8_e4m3fn")", DType::kFP8, false},
+                                                        {R"("torch_dtype": "auto")", DType::kF32, true},
+                                                        {R"("torch_dtype": null)", DType::kF32, true}};
+  for (const auto& [text, type, note] : cases) {
+    const Result<CountTypes> read = types(text);
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    EXPECT_EQ(read->type, type) << text;
+    EXPECT_EQ(!read->note.empty(), note) << text;
+  }
+  for (const std::string name : {"int3", "torch.", "torch.auto"}) {
+    const Result<CountTypes> bad = types(R"("torch_dtype": ")" + name + "\"");
+    ASSERT_FALSE(bad.ok()) << name;
+    EXPECT_NE(bad.status().message().find("'" + name + "'"), std::string::npos) << bad.status().message();
+  }
+}
+
+// A key that is missing and has a published default is named with what is taken, and a key that looks like it.
+TEST_F(ConfigsTest, MissingKeysAndMisspeltOnes) {
+  const auto read = [](const std::string& text) { return ReadFamily(*ReadConfigText(text, "config.json")).value(); };
+  const std::string qwen3 = JsonOf("Qwen3-0.6B");
+  const ModelSpec whole = read(With(qwen3, R"("attention_bias": false)", R"("attention_bias": null)"));
+  EXPECT_EQ(whole.defaults, "");  // null is not missing, and the published file has the rest
+  const ModelSpec misspelt = read(With(Without(qwen3, R"("attention_bias": false)"), "vocab_size", "vocab_siz"));
+  EXPECT_EQ(misspelt.recipe.vocab, 151936);
+  EXPECT_EQ(misspelt.defaults,
+            "its configuration has no vocab_size (151936), attention_bias (false): the published defaults of "
+            "Qwen3ForCausalLM are taken");
+  EXPECT_EQ(misspelt.notes,
+            std::vector<std::string>{"its key vocab_siz is unknown and not read; vocab_size, which it looks like, is "
+                                     "missing and taken to be 151936"});
+  // Without a default, below another key, and where a value follows from others.
+  ExpectBad(With(qwen3, "hidden_size", "hiden_size"), {"required key hidden_size is missing (hiden_size is there)"});
+  EXPECT_EQ(read(With(JsonOf("Gemma-3-4B"), "sliding_window\"", "slidng_windw\"")).notes.size(), 1u);
+  EXPECT_EQ(read(With(JsonOf("Qwen2.5-7B"), R"("hidden_size")", R"("head_dims": 64, "hidden_size")")).notes.size(), 1u);
+  // Unknown, and like none that is missing.
+  EXPECT_EQ(read(With(qwen3, R"("hidden_size")", R"("hidden_sizes": 3, "my_own": 1, "hidden_size")")).notes.size(), 0u);
+  const ModelSpec gguf =
+      synthetic::MustRead(synthetic::With(synthetic::GgufLlama(), "llama.attention.sliding_windw", int64_t{8}));
+  EXPECT_EQ(gguf.notes.size(), 1u);
+  EXPECT_EQ(gguf.defaults, "");
+}
+
+// Python's json writes them. They are numbers, which no key that is read may be.
+TEST_F(ConfigsTest, NumbersThatAreNotFinite) {
+  const std::string qwen3 = JsonOf("Qwen3-0.6B"),
+                    unused = R"("limits": [1, -Infinity,Infinity], "s": "1, NaN \\\" NaN", "n":NaN, "e": 1e3, "hidden_size")";
+  const Inventory inventory = ReadConfigText(With(qwen3, R"("hidden_size")", unused), "config.json").value();
+  const Metadata& m = inventory.metadata;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(**m.GetDoubles("limits"), (std::vector<double>{1, -kInfinity, kInfinity}));
+  EXPECT_TRUE(std::isnan(**m.GetDouble("n")));
+  EXPECT_EQ(**m.GetString("s"), "1, NaN \\\" NaN");
+  EXPECT_EQ(**m.GetDouble("e"), 1e3);
+  EXPECT_EQ(**m.GetInt("hidden_size"), 1024);
+  EXPECT_TRUE(ReadFamily(inventory).ok());
+  ExpectBad(With(qwen3, R"("rope_theta": 1000000)", R"("rope_theta": Infinity)"), {"rope_theta is inf"});
+  ExpectBad(With(qwen3, R"("hidden_size": 1024)", R"("hidden_size": NaN)"), {"hidden_size", "found a number (nan)"});
+  ExpectBad(With(JsonOf("Granite-3.1-8B"), R"("logits_scaling": 16.0)", R"("logits_scaling": NaN)"), {"logits_scaling is nan"});
+  for (const char* bad : {"1NaN", "NaNs", "-NaN", "+Infinity", "nan", "Infinity5", "[NaN Infinity]", "NaN, NaN: 1"}) {
+    ExpectBad(With(qwen3, R"("hidden_size")", R"("x": )" + std::string(bad) + R"(, "hidden_size")"), {"not valid JSON"});
+  }
+  EXPECT_FALSE(CheckJson("x", R"({"x": NaN})", {}).ok());  // elsewhere they are no JSON
+}
+
+TEST_F(ConfigsTest, RopeOfTransformers) {
+  const std::string qwen3 = JsonOf("Qwen3-0.6B"), key = R"("rope_scaling": null)";
+  ASSERT_EQ(Read(qwen3)->context, 40960);
+  const auto scaling = [&](const std::string& value) { return With(qwen3, key, R"("rope_scaling": )" + value); };
+  const auto read = [&](const std::string& value) { return Read(scaling(value)).value().rope.scaling; };
+  for (const char* value : {"\"linear\"", "2.0", "[]", "[[1]]", "true"}) {
+    ExpectBad(scaling(value), {"key 'rope_scaling': expected an object, found "});
+  }
+  EXPECT_EQ(read("{}"), RopeScaling());
+  EXPECT_EQ(read(R"({"type": "linear", "factor": 1.0})"), RopeScaling());
+  ExpectBad(scaling(R"({"beta_fast": 32})"), {"required key rope_scaling.rope_type is missing"});
+  ExpectBad(scaling(R"({"type": "dynamic", "factor": 1.0, "alpha": 1000.0})"), {"rope_scaling.alpha with rope_type 'dynamic'"});
+  // Both names of one thing.
+  const std::string linear = R"({"rope_type": "linear", "factor": 4})";
+  EXPECT_EQ(read(linear + R"(, "rope_parameters": {"type": "linear", "factor": 4.0, "rope_theta": 1e6})").factor, 4);
+  ExpectBad(scaling(linear + R"(, "rope_parameters": {"rope_type": "linear", "factor": 8})"), {"differ in factor"});
+  ExpectBad(scaling(linear + R"(, "rope_parameters": {"rope_theta": 5})"), {"differ in rope_theta"});
+  const ModelSpec noted = *ReadFamily(*ReadConfigText(scaling(R"({"rope_type": "default", "type": "yarn", "factor": 4})"), "x"));
+  EXPECT_EQ(noted.recipe.rope.scaling, RopeScaling());
+  EXPECT_EQ(noted.notes.size(), 2u);
+
+  // YaRN's magnitude: what is told; the quotient of two; or the usual one. A factor that is not told is that of the contexts.
+  const auto yarn = [](const std::string& rest) {
+    return R"({"rope_type": "yarn", "original_max_position_embeddings": 10240, )" + rest + "}";
+  };
+  const double usual = 0.1 * std::log(4.0) + 1;
+  EXPECT_DOUBLE_EQ(read(yarn(R"("factor": 4.0, "mscale": 2, "mscale_all_dim": 0.5)")).attention_factor,
+                   (0.2 * std::log(4.0) + 1) / (0.05 * std::log(4.0) + 1));
+  EXPECT_DOUBLE_EQ(read(yarn(R"("factor": 4, "mscale": 0, "mscale_all_dim": 0)")).attention_factor, usual);
+  EXPECT_EQ(read(yarn(R"("factor": 4, "mscale": 2, "attention_factor": 1)")).attention_factor, 1);
+  EXPECT_EQ(read(yarn(R"("factor": null)")).factor, 4);
+  EXPECT_EQ(read(yarn(R"("factor": 8)")).factor, 8);
+  ExpectBad(scaling(yarn(R"("factor": 4, "mscale": 2)")), {"rope_scaling.mscale without the other magnitude"});
+  ExpectBad(scaling(R"({"type": "yarn"})"), {"required key rope_scaling.factor is missing"});
+  ExpectBad(scaling(yarn(R"("factor": 4)") + R"(, "original_max_position_embeddings": 20480)"), {"other than original_max"});
+  const std::string v3 = JsonOf("DeepSeek-V3");  // both are 1: the quotient is 1, and the attention scale has the rest
+  EXPECT_EQ(Read(v3)->rope.scaling.attention_factor, 1);
+  ExpectBad(With(v3, R"("mscale": 1.0)", R"("mscale": 1.0, "attention_factor": 2.0)"),
+            {"attention_factor with latent attention"});
+  ExpectBad(With(v3, R"("mscale": 1.0)", R"("mscale": 0)"), {"rope_scaling.mscale_all_dim without the other magnitude"});
+}
+
+// transformers reads a model as its model_type says. A class without a head is read as the one with.
+TEST_F(ConfigsTest, ModelTypesAndArchitectures) {
+  const auto read = [](const std::string& text) { return ReadFamily(*ReadConfigText(text, "config.json")).value(); };
+  const std::string mistral = JsonOf("Mistral-7B-v0.1"), type = R"("model_type": "mistral")";
+  const ModelSpec agreed = read(mistral);
+  ASSERT_GT(agreed.recipe.layers[0].window, 0);
+  EXPECT_EQ(agreed.notes.size(), 0u);
+  const ModelSpec other = read(With(mistral, "\"MistralForCausalLM\"", "\"LlamaForCausalLM\""));
+  EXPECT_EQ(other.recipe, agreed.recipe);
+  ASSERT_EQ(other.notes.size(), 1u);
+  EXPECT_NE(other.notes[0].find("'mistral' and its architecture 'LlamaForCausalLM'"), std::string::npos) << other.notes[0];
+  const ModelSpec own = read(With(mistral, type, R"("model_type": "my_mistral")"));  // the makers' own code
+  EXPECT_EQ(own.recipe, agreed.recipe);
+  EXPECT_EQ(own.notes.size(), 0u);
+  const ModelSpec base = read(With(mistral, "MistralForCausalLM", "MistralModel"));
+  EXPECT_EQ(base.recipe, agreed.recipe);
+  ASSERT_EQ(base.notes.size(), 1u);
+  EXPECT_NE(base.notes[0].find("MistralModel has no head"), std::string::npos) << base.notes[0];
+  EXPECT_EQ(read(With(JsonOf("gpt2"), "GPT2LMHeadModel", "GPT2Model")).notes.size(), 0u);  // its head is the embedding
+  ExpectBad(With(mistral, "MistralForCausalLM", "MistralForSequenceClassification"), {"'MistralForSequenceClassification'"});
+  ExpectBad(With(mistral, "MistralForCausalLM", "FlyModel"), {"'FlyModel'"});
+
+  // Such a class is saved without "model." before its names.
+  using synthetic::With;
+  Inventory tensors = synthetic::WithoutTensors(
+      With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"LlamaModel"}), "lm_head.weight");
+  for (StoredTensor& t : tensors.tensors) t.name.erase(0, std::string_view("model.").size());
+  tensors.BuildIndex();
+  synthetic::ExpectBadInput(tensors, {"'lm_head.weight'", "is missing", "LlamaModel has no head"});
+  const ModelSpec tied = synthetic::MustRead(With(tensors, "tie_word_embeddings", true));
+  EXPECT_EQ(synthetic::Bound(tied, Role::kQ, 1)->names[0], "layers.1.self_attn.q_proj.weight");
+}
+
+// An id beyond the vocabulary is never drawn.
+TEST_F(ConfigsTest, EndTokensBeyondTheVocabulary) {
+  using synthetic::With;
+  for (const auto& [inventory, key] :
+       {std::pair(synthetic::HfLlama(), "eos_token_id"), std::pair(synthetic::HfLlama(), "generation_config.eos_token_id"),
+        std::pair(synthetic::GgufLlama(), "tokenizer.ggml.eos_token_id")}) {
+    const ModelSpec spec = synthetic::MustRead(With(inventory, key, std::vector<int64_t>{2, 11}));
+    EXPECT_EQ(spec.recipe.eos_tokens, std::vector<int32_t>{2});
+    EXPECT_EQ(spec.notes,
+              std::vector<std::string>{"its " + std::string(key) + " names token 11 of a vocabulary of 11, which is ignored"});
+    EXPECT_EQ(synthetic::MustRead(With(inventory, key, int64_t{50256})).recipe.eos_tokens, std::vector<int32_t>());
+  }
 }
 
 // A tower that its configuration does not describe is named, without a size.
@@ -239,6 +402,25 @@ TEST_F(ConfigsTest, OtherMethodsOfQuantisation) {
   EXPECT_EQ(method(R"("quantization_config": {"quant_method": "mxfp4"}, )"), "mxfp4");  // gpt-oss's, not this family's
   EXPECT_EQ(method(R"("quantization_config": {"bits": 4}, )"), "unnamed");
   EXPECT_EQ(method(R"("compression_config": {"quant_method": "compressed-tensors"}, )"), "compressed-tensors");
+  EXPECT_EQ(method(R"("quantization_config": {}, )"), "");
+  EXPECT_EQ(method(R"("quantization_config": {"load_in_8bit": true}, )"), "bitsandbytes");
+  EXPECT_EQ(method(R"("quantization": {"group_size": 64, "bits": 4}, )"), "MLX's affine format");
+  EXPECT_EQ(method(R"("quantization_config": {"bits": 4}, "quantization": {"bits": 4, "mode": "mxfp4"}, )"),
+            "MLX's mxfp4 format");
+  // What is stored may look like plain weights: bitnet's are quantised when they are loaded.
+  for (const auto& [config, part] : {std::pair(R"({"quant_method": "bitnet"})", "cannot be read: bitnet"),
+                                     std::pair(R"({"bits": 4})", "cannot be read: unnamed"),
+                                     std::pair("4", "'quantization_config': expected an object, found an integer"),
+                                     std::pair(R"({"quant_method": "compressed-tensors"})", ""), std::pair("{}", "")}) {
+    const Inventory llama = synthetic::HfLlama();
+    Inventory read = *ReadConfigText(R"({"quantization_config": )" + std::string(config) + "}", "x");
+    for (const auto& [key, value] : llama.metadata.values()) read.metadata.Set(key, value);
+    read.tensors = llama.tensors;
+    read.BuildIndex();
+    const Result<ModelSpec> spec = ReadModelSpec(read);
+    EXPECT_EQ(spec.ok(), *part == '\0') << config;
+    EXPECT_TRUE(spec.ok() || spec.status().message().find(part) != std::string::npos) << spec.status().message();
+  }
   EXPECT_EQ(FindCatalogModel("gpt-oss-20b")->other_method, "");
   EXPECT_EQ(FindCatalogModel("Kimi-K2")->other_method, "fp8");
 }

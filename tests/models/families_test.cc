@@ -173,7 +173,7 @@ TEST(Config, MissingKeysAreNamed) {
       {synthetic::GgufLlama(),
        {"llama.block_count", "llama.embedding_length", "llama.attention.head_count", "llama.feed_forward_length",
         "llama.context_length", "llama.attention.layer_norm_rms_epsilon"}},
-      {synthetic::HfGptOss(), {"num_local_experts", "num_experts_per_tok", "rope_scaling.rope_type", "rope_scaling.factor"}},
+      {synthetic::HfGptOss(), {"num_local_experts", "num_experts_per_tok", "rope_scaling.rope_type"}},
       {synthetic::GgufGptOss(),
        {"gpt-oss.expert_count", "gpt-oss.expert_used_count", "gpt-oss.attention.sliding_window", "gpt-oss.rope.scaling.factor"}}};
   for (const auto& [inventory, keys] : cases) {
@@ -187,7 +187,7 @@ TEST(Config, MissingKeysAreNamed) {
 TEST(Config, DefaultsOfThePublishedClasses) {
   const std::string key = "max_position_embeddings";
   EXPECT_EQ(MustRead(Without(synthetic::HfLlama(), key)).recipe.context, 2048);
-  const Inventory mistral = With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"MistralForCausalLM"});
+  const Inventory mistral = With(synthetic::HfLlama(), "model_type", std::string("mistral"));
   EXPECT_EQ(MustRead(Without(mistral, key)).recipe.context, 131072);
   EXPECT_EQ(MustRead(Without(synthetic::HfGptOss(), key)).recipe.context, 131072);
   ExpectBadInput(Without(synthetic::HfLlama(), "vocab_size"), {"embed_tokens", "expected [32000, "});
@@ -358,16 +358,17 @@ TEST(Llama, RopeScaling) {
   ExpectBadInput(With(yarn, "rope_scaling.mscale", 1.0), {"mscale"});
   EXPECT_EQ(MustRead(With(Without(base, "rope_theta"), "rope_parameters.rope_theta", 5e5)).recipe.rope.theta, 5e5);
   EXPECT_EQ(MustRead(Without(base, "rope_theta")).recipe.rope.theta, 10000);
-  // Where both stand there, the one of rope_parameters counts (transformers' convert_rope_params_to_dict); rope_scaling takes the
-  // place of rope_parameters.
+  // Where both stand there, the one of rope_parameters counts (transformers' convert_rope_params_to_dict). rope_scaling would take
+  // the place of rope_parameters: it must say the same.
   const Inventory both = With(With(base, "rope_theta", 2e4), "rope_parameters.rope_theta", 5e5);
   EXPECT_EQ(MustRead(both).recipe.rope.theta, 5e5);
-  EXPECT_EQ(MustRead(With(both, "rope_scaling.rope_type", std::string("default"))).recipe.rope.theta, 2e4);
-  EXPECT_EQ(MustRead(With(both, "rope_scaling.rope_theta", 3e4)).recipe.rope.theta, 3e4);
+  ExpectBadInput(With(both, "rope_scaling.rope_type", std::string("default")),
+                 {"rope_scaling and rope_parameters differ in rope_theta"});
+  EXPECT_EQ(MustRead(With(both, "rope_scaling.rope_theta", 5e5)).recipe.rope.theta, 5e5);
 }
 
 TEST(Llama, Mistral) {
-  Inventory inv = With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"MistralForCausalLM"});
+  Inventory inv = With(synthetic::HfLlama(), "model_type", std::string("mistral"));
   for (const LayerRecipe& layer : MustRead(inv).recipe.layers) EXPECT_EQ(layer.window, 4096);  // MistralConfig's default
   inv = With(inv, "sliding_window", int64_t{8});
   for (const LayerRecipe& layer : MustRead(inv).recipe.layers) EXPECT_EQ(layer.window, 8);
@@ -377,7 +378,7 @@ TEST(Llama, Mistral) {
 
 // Where MistralConfig has a default, an explicit null says "none".
 TEST(Llama, MistralNulls) {
-  Inventory inv = With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"MistralForCausalLM"});
+  Inventory inv = With(synthetic::HfLlama(), "model_type", std::string("mistral"));
   inv.metadata.SetNull("sliding_window");
   for (const LayerRecipe& layer : MustRead(inv).recipe.layers) EXPECT_EQ(layer.window, 0);
   inv = Without(inv, "num_key_value_heads");

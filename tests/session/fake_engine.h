@@ -53,6 +53,7 @@ class FakeModel final : public Model {
   const MemoryPlan& memory_plan() const override { return plan_; }
   const ParameterCounts& parameters() const override { return parameters_; }
   const books::NotRun& not_run() const override { return not_run_; }
+  std::span<const std::string> notes() const override { return {}; }
   std::string Description() const override { return "fake"; }
   std::span<const DType> matrix_types() const override { return {}; }
 
