@@ -18,7 +18,7 @@
 #include "engine/app/kept_bench.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
-#include "engine/app/record_files.h"
+#include "engine/app/output_files.h"
 #include "engine/app/report_files.h"
 #include "engine/app/syntax.h"
 #include "engine/machine/instruction_set.h"
@@ -186,7 +186,7 @@ Result<int> RunBench(BenchFlags& flags) {
   run.rounds = speed.rounds;
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   if (flags.report) {
-    TALLY_RETURN_IF_ERROR(CheckOutputFile("--report", *flags.report, path, {}));
+    TALLY_RETURN_IF_ERROR(CheckOutputFile("--report", *flags.report, path, {}, true));
     TALLY_RETURN_IF_ERROR(CheckReportFile(*flags.report));
   }
   TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load, &run.load));

@@ -22,6 +22,7 @@
 #include "engine/app/syntax.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/base/utf8_check.h"
 
 namespace tally::app {
 namespace {
@@ -70,6 +71,7 @@ FullContext AskAboutContext(ChatReader& reader, int64_t context, bool* over) {
 
 // What is wrong with a turn is said, and the conversation goes on.
 void SayAndGoOn(Talk& talk, std::string message) {
+  if (const Status text = CheckUtf8(message, "the message is not sent"); !text.ok()) return Note(text.message() + "\n");
   const Status said = SayAsUser(talk, std::move(message));
   if (!said.ok()) return Note(Printable(said.message()) + "\n");
   if (talk.last()->LeftNoTrace()) Note("the message was dropped\n");

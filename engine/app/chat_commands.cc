@@ -12,6 +12,7 @@
 #include "engine/app/usage.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/base/utf8_check.h"
 
 namespace tally::app {
 namespace {
@@ -44,6 +45,7 @@ void Reset(Talk& talk, const std::string&) {
 }
 
 void System(Talk& talk, const std::string& text) {
+  if (const Status utf8 = CheckUtf8(text, "the system prompt stays"); !utf8.ok()) return Tell(utf8, "");
   if (!text.empty()) {
     talk.SetSystemPrompt(text);
     return Note("it holds from the next message on\n");
@@ -96,6 +98,7 @@ void Tool(Talk& talk, const std::string& arguments) {
   std::string result = arguments;
   const std::string name = FirstWord(&result);
   if (name.empty()) return Note("/tool NAME RESULT\n");
+  if (const Status utf8 = CheckUtf8(result, "the result is not sent"); !utf8.ok()) return Tell(utf8, "");
   Tell(talk.AnswerCall(name, std::move(result)), "");
 }
 

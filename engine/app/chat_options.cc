@@ -64,24 +64,21 @@ std::map<std::string, std::string> SpecialTokens(const Model& model) {
 
 void AddChatFlags(CLI::App& command, ChatFlags& flags) {
   AddModelFlags(command, flags.model);
-  command
-      .add_option("-p,--prompt", flags.prompt,
-                  "the first message (-: standard input, which is also read, as one message, where it is no terminal)")
-      ->allow_extra_args(false);
+  TextOption(
+      command.add_option("-p,--prompt", flags.prompt,
+                         "the first message (-: standard input, which is also read, as one message, where it is no terminal)"));
   command.add_option("-f,--file", flags.file, "file with the first message; one newline at its end is dropped")
       ->type_name(kFileType);
   CLI::Option* const system =
-      command.add_option("--system", flags.system, "system prompt: what holds for the whole conversation")
-          ->allow_extra_args(false);
+      TextOption(command.add_option("--system", flags.system, "system prompt: what holds for the whole conversation"));
   command.add_option("--system-file", flags.system_file, "file with the system prompt")->type_name(kFileType)->excludes(system);
   command
       .add_option("--chat-template", flags.chat_template,
                   "how a conversation is written for the model, a file of Jinja or one of " + ChatTemplateNames() +
                       " (else the checkpoint's own)")
       ->type_name(kFileType);
-  command.add_option("--template-vars", flags.template_vars, "further variables of the template, as a JSON object")
-      ->type_name("JSON")
-      ->allow_extra_args(false);
+  TextOption(command.add_option("--template-vars", flags.template_vars, "further variables of the template, as a JSON object"))
+      ->type_name("JSON");
   Choices(command.add_option("--reasoning-effort", flags.effort, "how much to think, for models that know it"),
           {kEfforts.begin(), kEfforts.end()});
   CLI::Option* const think = command.add_flag("--thinking", flags.think, "ask for thinking (the template's enable_thinking)");
@@ -92,7 +89,7 @@ void AddChatFlags(CLI::App& command, ChatFlags& flags) {
       ->type_name(kFileType);
   AddNumber(command, "-n,--tokens", flags.tokens, "most tokens of an answer (-1 or -2: until the context is full)");
   AddSampling(command, flags.sampling, flags.seed_drawn);
-  command.add_option("--stop", flags.stop, "end an answer before this text (may be repeated)")->allow_extra_args(false);
+  TextOption(command.add_option("--stop", flags.stop, "end an answer before this text (may be repeated)"));
   command.add_flag("--show-prompt", flags.show_prompt, "say what the template made of the conversation, before every answer");
   command.add_flag("-q,--quiet", flags.quiet, "the answers alone, neither thinking nor books");
   command.add_flag("--json", flags.json, "one message, one answer, one JSON document on standard output");

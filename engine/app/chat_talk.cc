@@ -2,6 +2,7 @@
 #include "engine/app/chat_talk.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <utility>
 
@@ -9,8 +10,8 @@
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/kept_bench.h"
+#include "engine/app/output_files.h"
 #include "engine/app/prompt_bar.h"
-#include "engine/app/record_files.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -30,6 +31,15 @@ std::vector<ChatMessage>::const_iterator LastUser(const std::vector<ChatMessage>
   return found == messages.rend() ? messages.end() : std::prev(found.base());
 }
 
+// Two conversations in one file would each lose the other's turns. The file itself is replaced whenever it is written, so the lock is one
+// beside it. Where there can be none (a folder that is not ours, a file system without locks) a session goes without.
+Status LockSession(const std::string& session, FileLock& lock) {
+  std::error_code none;
+  const std::string file = std::filesystem::weakly_canonical(session, none).string();
+  if (lock.Take((none ? session : file) + ".lock", 0600, FileLock::After::kRemove) != EWOULDBLOCK) return {};
+  return BadInput(Printable(session) + ": another chat has this session open; end it, or go on with a copy of the file");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
@@ -43,7 +53,8 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(talk->model_path_, ModelPath(flags.model.model, flags.model.yes));
   if (flags.session) {
     TALLY_RETURN_IF_ERROR(CheckOutputFile("--session", *flags.session, talk->model_path_,
-                                          {flags.file, flags.system_file, flags.tools, flags.chat_template}));
+                                          {flags.file, flags.system_file, flags.tools, flags.chat_template}, true));
+    TALLY_RETURN_IF_ERROR(LockSession(*flags.session, talk->lock_));
   }
   const double begin = MonotonicSeconds();
   load.before_weights = [&](const Model& model) { return talk->FindFormat(request, model); };
@@ -270,7 +281,9 @@ Status Talk::Load(const std::string& path) {
 }
 
 Status Talk::Save(const std::string& path) const {
-  TALLY_RETURN_IF_ERROR(CheckOutputFile("/save", path, model_path_, {}));
+  TALLY_RETURN_IF_ERROR(CheckOutputFile("/save", path, model_path_, {}, true));
+  FileLock lock;
+  if (!flags_.session || !SameFile(*flags_.session, path)) TALLY_RETURN_IF_ERROR(LockSession(path, lock));
   return conversation_->Save(path);
 }
 

@@ -13,6 +13,7 @@
 #include "engine/api/tally.h"
 #include "engine/app/chat_options.h"
 #include "engine/app/chat_screen.h"
+#include "engine/base/file_lock.h"
 #include "engine/base/status.h"
 
 namespace tally::app {
@@ -31,7 +32,8 @@ struct LastTurn {
 
 class Talk {
  public:
-  // Loads the model, finds its template and tries it. kBadInput: what is wrong with one of them, with a tool or with the session.
+  // Loads the model, finds its template and tries it. kBadInput: what is wrong with one of them, with a tool or with the session, which
+  // also may be another chat's.
   // `flags` must outlive the talk.
   static Result<std::unique_ptr<Talk>> Begin(const ChatFlags& flags);
 
@@ -85,6 +87,7 @@ class Talk {
   bool MadeRoom();  // as on_full_context chooses
 
   const ChatFlags& flags_;
+  FileLock lock_;  // of the session
   std::string model_path_;
   Loaded loaded_;
   ChatTemplateSource source_;

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,9 +13,11 @@
 #include "engine/api/tally.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/output_files.h"
 #include "engine/app/syntax.h"
 #include "engine/app/usage.h"
 #include "engine/base/format.h"
+#include "engine/machine/kept_file.h"
 
 namespace tally::app {
 namespace {
@@ -44,20 +45,23 @@ Status RunCompletion(const CLI::App& app, const std::string& shell) {
 
 struct ManFlags {
   std::string command, folder;
+  bool force = false;
 };
 
-Status WritePages(const ProgramSyntax& program, const std::string& version, const std::string& folder) {
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) return BadInput(folder + ": cannot be made: " + failed.message());
+Status WritePages(const ProgramSyntax& program, const std::string& version, const ManFlags& flags) {
   std::vector<const CommandSyntax*> pages = {&program.program};
   for (const CommandSyntax& command : program.commands) pages.push_back(&command);
+  const auto name = [&](const CommandSyntax* page) { return ManPageName(program, *page) + ".1"; };
   for (const CommandSyntax* page : pages) {
-    const std::string path = folder + "/" + ManPageName(program, *page) + ".1";
-    std::ofstream file(path, std::ios::binary);
-    file << ManPage(program, *page, version);
-    file.close();
-    if (!file) return BadInput(path + ": cannot be written");
+    TALLY_RETURN_IF_ERROR(CheckMayReplace(flags.folder + "/" + name(page), flags.force));
+  }
+  std::error_code failed;
+  std::filesystem::create_directories(flags.folder, failed);
+  if (failed) return BadInput(flags.folder + ": cannot be made: " + failed.message());
+  for (const CommandSyntax* page : pages) {
+    if (!WriteKeptFile(flags.folder, name(page), ManPage(program, *page, version))) {
+      return BadInput(flags.folder + "/" + name(page) + ": cannot be written");
+    }
   }
   return {};
 }
@@ -65,7 +69,7 @@ Status WritePages(const ProgramSyntax& program, const std::string& version, cons
 Status RunMan(const CLI::App& app, const ManFlags& flags) {
   const ProgramSyntax program = ProgramSyntaxOf(app);
   if (!flags.folder.empty() && !flags.command.empty()) return BadInput("-o DIR takes all pages: leave COMMAND out");
-  if (!flags.folder.empty()) return WritePages(program, app.version(), flags.folder);
+  if (!flags.folder.empty()) return WritePages(program, app.version(), flags);
   const auto named = [&](const CommandSyntax& c) { return c.name == flags.command; };
   const auto found = std::find_if(program.commands.begin(), program.commands.end(), named);
   if (found == program.commands.end() && !flags.command.empty()) return UnknownCommand(app, flags.command);
@@ -92,6 +96,7 @@ Action AddMan(CLI::App& app) {
   Choices(c->add_option("COMMAND", flags->command, "command whose page it is (else: tally's own)"), names);
   c->add_option("-o,--out", flags->folder, "write all pages into this folder instead: tally.1, tally-run.1 ...")
       ->type_name(kFolderType);
+  AddForce(*c, flags->force);
   AddExamples(*c, {"tally man run | man -l -", "tally man -o ~/.local/share/man/man1"});
   return [&app, flags] { return Report(RunMan(app, *flags)); };
 }

@@ -14,6 +14,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/options.h"
+#include "engine/app/output_files.h"
 #include "engine/app/record_files.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
@@ -76,7 +77,9 @@ Result<int> RunLogits(const LogitsFlags& flags) {
   if (load.context == 0) load.context = static_cast<int64_t>(tokens.size());
   load.max_batch = load.max_logit_rows = std::min<int64_t>(kPiece, static_cast<int64_t>(tokens.size()));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.tokens_file, flags.out}));
-  if (flags.out) TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", *flags.out, path, {flags.tokens_file}));
+  const bool force = flags.records.force;
+  if (flags.out) TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", *flags.out, path, {flags.tokens_file}, force));
+  if (flags.dump) TALLY_RETURN_IF_ERROR(CheckMayReplaceIn(*flags.dump, ".npy", force));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   Engine& engine = *loaded.engine;
   TALLY_RETURN_IF_ERROR(CheckTokens(engine, tokens));
@@ -155,9 +158,8 @@ Action AddLogits(CLI::App& app) {
   auto flags = std::make_shared<LogitsFlags>();
   CLI::App* c = app.add_subcommand("logits", "The logits of every position of a text");
   AddModelFlags(*c, flags->model);
-  c->add_option("-p,--prompt", flags->prompt,
-                "text (-: standard input, which is also read where it is no terminal and nothing is given)")
-      ->allow_extra_args(false);
+  TextOption(c->add_option("-p,--prompt", flags->prompt,
+                           "text (-: standard input, which is also read where it is no terminal and nothing is given)"));
   c->add_option("--tokens", flags->tokens, "token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
   c->add_option("--tokens-file", flags->tokens_file, "file with token ids, written the same way (-: standard input)")
       ->type_name(kFileType);

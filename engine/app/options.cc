@@ -22,6 +22,7 @@
 #include "engine/app/numbers.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
+#include "engine/base/utf8_check.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
 
@@ -83,6 +84,11 @@ void AddModel(CLI::App& command, std::string& model) {
       .add_option("MODEL,-m,--model", model, "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
       ->type_name(kModelType)
       ->default_str(model);
+}
+
+CLI::Option* TextOption(CLI::Option* option) {
+  option->allow_extra_args(false);
+  return option->check(CLI::Validator([](std::string& text) { return CheckUtf8(text, "").message(); }, ""));
 }
 
 std::vector<std::string_view> WeightTypeChoices() {
@@ -244,6 +250,7 @@ Result<std::string> ReadText(const std::string& path) {
   if (failed)
     return BadInput((standard ? "standard input" : path) + ": cannot be read: " + std::generic_category().message(reason));
   if (text.size() > kMostText) return BadInput(path + ": longer than 1 GiB: too long for a prompt");
+  TALLY_RETURN_IF_ERROR(CheckUtf8(text, standard ? "standard input" : path));
   return text;
 }
 

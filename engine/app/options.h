@@ -15,7 +15,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace tally::app {
 
@@ -36,6 +37,8 @@ inline constexpr const char* kSamplingNote =
     "Sampling takes these steps in this order: repeat penalty, top-k, temperature, top-p, min-p, draw.";
 // --width, of text on standard output (OutputWidth)
 void AddWidth(CLI::App& command, uint64_t& width);
+// An option whose values are text for a model: one value each time, and kBadInput's line where that is not UTF-8.
+CLI::Option* TextOption(CLI::Option* option);
 std::vector<std::string_view> WeightTypeChoices();  // "F32", "F16", ...
 std::vector<std::string_view> KvTypeChoices();      // "auto", "f32", ...
 // kBadInput names the option and its range.
@@ -65,7 +68,7 @@ Result<Loaded> Load(const std::string& given, LoadOptions options);
 // Says on standard error where OpenBLAS was asked for and never ran, once everything has.
 void NoteUnusedBlas(bool used, const LoadOptions& options);
 
-// The whole of a file, or of standard input for "-".
+// The whole of a file, or of standard input for "-". kBadInput: also where that is not UTF-8 (CheckUtf8).
 Result<std::string> ReadText(const std::string& path);
 // The same without one newline at its end: editors and echo end a text with one that its author did not mean.
 Result<std::string> ReadPromptText(const std::string& path);

@@ -14,7 +14,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/options.h"
-#include "engine/app/record_files.h"
+#include "engine/app/output_files.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
 
@@ -27,7 +27,7 @@ struct PerplexityFlags {
   ModelFlags model;
   std::optional<std::string> file, tokens_file, save, against;
   int64_t stride = 0, windows = 0;
-  bool json = false;
+  bool json = false, force = false;
 };
 
 std::string Line(const char* format, double a, double b = 0) {
@@ -117,7 +117,8 @@ Result<int> RunPerplexity(const PerplexityFlags& flags) {
   load.max_logit_rows = kLogitRows;
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   if (flags.save)
-    TALLY_RETURN_IF_ERROR(CheckOutputFile("--save", *flags.save, path, {flags.file, flags.tokens_file, flags.against}));
+    TALLY_RETURN_IF_ERROR(
+        CheckOutputFile("--save", *flags.save, path, {flags.file, flags.tokens_file, flags.against}, flags.force));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   TALLY_ASSIGN_OR_RETURN(const Input input, ReadInput(flags, std::move(text), *loaded.model));
 
@@ -169,11 +170,12 @@ Action AddPerplexity(CLI::App& app) {
   c->add_option("--save", flags->save,
                 "write the logits of the scored tokens: .npy, float32 [tokens, 3 + vocab]; id, window, stride, logits")
       ->type_name(kFileType);
+  AddForce(*c, flags->force);
   c->add_option("--against", flags->against, "compare with such a file: KL divergence, same most likely token")
       ->type_name(kFileType);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
-  AddExamples(*c, {"tally perplexity demo -f README.md --ctx 256 --windows 4 --save /tmp/logits.npy",
-                   "tally perplexity demo -f README.md --ctx 256 --windows 4 --kv q8_0 --against /tmp/logits.npy"});
+  AddExamples(*c, {"tally perplexity demo -f README.md --ctx 256 --windows 4 --save /tmp/before.npy",
+                   "tally perplexity demo -f README.md --ctx 256 --windows 4 --kv q8_0 --against /tmp/before.npy"});
   return [flags] {
     const Result<int> code = RunPerplexity(*flags);
     return code.ok() ? *code : Report(code.status());

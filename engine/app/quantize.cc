@@ -16,6 +16,7 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/output_files.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
@@ -26,7 +27,7 @@ namespace {
 struct QuantizeFlags {
   std::string in, out;
   QuantizeOptions options;
-  bool yes = false, json = false;
+  bool yes = false, json = false, force = false;
 };
 
 Status RunQuantize(QuantizeFlags flags) {
@@ -40,6 +41,7 @@ Status RunQuantize(QuantizeFlags flags) {
   if (std::find(presets.begin(), presets.end(), flags.out) != presets.end()) {
     return BadInput("OUT is a file's name, not a type: write OUT --type " + flags.out);
   }
+  if (!flags.options.dry_run) TALLY_RETURN_IF_ERROR(CheckMayReplace(flags.out, flags.force));
   TALLY_ASSIGN_OR_RETURN(const std::string in, ModelPath(flags.in, flags.yes));
   InstallInterruptHandlers();
   const double begin = MonotonicSeconds();
@@ -109,6 +111,7 @@ Action AddQuantize(CLI::App& app) {
   c->add_option("-t,--threads", flags->options.threads, "threads (0: all cores)")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
+  AddForce(*c, flags->force);
   AddYes(*c, flags->yes);
   c->add_flag("--dry-run", flags->options.dry_run, "say what would be written");
   c->add_flag("--json", flags->json, "one JSON document on standard output");

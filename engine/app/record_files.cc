@@ -15,6 +15,7 @@
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
+#include "engine/app/output_files.h"
 #include "engine/app/report_files.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
@@ -104,10 +105,6 @@ std::string CsvLine(const OpRecord& r) {
 
 std::string Line(const Json& document) { return document.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-Status CannotWrite(const std::string& path, int error) {
-  return BadInput("cannot write " + Quote(path) + ": " + std::generic_category().message(error));
-}
-
 // A pipe opens when somebody reads it, and until then a signal must end us.
 Result<std::FILE*> OpenToWrite(const std::string& path) {
   std::error_code none;
@@ -132,30 +129,6 @@ Result<std::FILE*> OpenToWrite(const std::string& path) {
   return file;
 }
 
-bool SameFile(const std::string& a, const std::string& b) {
-  std::error_code none;
-  if (a == b || std::filesystem::equivalent(a, b, none)) return true;
-  const auto canonical = [&](const std::string& p) { return std::filesystem::weakly_canonical(p, none); };  // of files to be made
-  return canonical(a) == canonical(b);
-}
-
-// Whether `path` is one of the files that a model is read from: the GGUF files beside MODEL, or those of its directory.
-bool IsPartOf(const std::string& model, const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code none;
-  const bool directory = fs::is_directory(model, none);
-  fs::path folder = directory ? fs::path(model) : fs::path(model).parent_path();
-  if (folder.empty()) folder = ".";
-  for (auto at = fs::directory_iterator(folder, none); !none && at != fs::directory_iterator(); at.increment(none)) {
-    const std::string extension = at->path().extension().string(), name = at->path().filename().string();
-    const bool ours =
-        extension == ".gguf" ||
-        (directory && (extension == ".safetensors" || extension == ".json" || extension == ".model" || extension == ".txt"));
-    if (ours && SameFile(at->path().string(), path)) return true;
-  }
-  return SameFile(model, path);
-}
-
 // The trace's clock counts microseconds.
 double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1000.0; }
 
@@ -169,22 +142,7 @@ void AddRecordFlags(CLI::App& command, RecordFlags& flags) {
   file("--trace", flags.trace, "file with the ops as they ran, to be opened in Perfetto or chrome://tracing");
   file("--csv", flags.csv, "file with a row for every op");
   file("--report", flags.report, "file for a page with the run's figures and pictures (HTML)");
-}
-
-Status CheckOutputFile(const std::string& option, const std::string& path, const std::string& model,
-                       const std::vector<std::optional<std::string>>& others) {
-  namespace fs = std::filesystem;
-  if (path.empty()) return BadInput(option + ": the name of the file to write is empty");
-  for (const std::optional<std::string>& other : others) {
-    if (other && SameFile(*other, path)) return BadInput(Quote(path) + " was given for something else too");
-  }
-  TALLY_RETURN_IF_ERROR(CheckNotStandardStream(path));
-  if (IsPartOf(model, path)) return BadInput(Quote(path) + " is a file of the model: it would be overwritten");
-  std::error_code none;
-  if (fs::is_directory(path, none)) return CannotWrite(path, EISDIR);
-  const fs::path parent = fs::path(path).parent_path();
-  if (!parent.empty() && !fs::is_directory(parent, none)) return CannotWrite(path, ENOENT);
-  return {};
+  AddForce(command, flags.force);
 }
 
 Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
@@ -199,7 +157,7 @@ Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
         return BadInput("--ledger, --trace, --csv and --report need a file each, and " + Quote(path) + " was given twice");
       }
     }
-    TALLY_RETURN_IF_ERROR(CheckOutputFile(kOptions[i], path, model, others));
+    TALLY_RETURN_IF_ERROR(CheckOutputFile(kOptions[i], path, model, others, flags.force || paths[i] == &flags.report));
   }
   return flags.report ? CheckReportFile(*flags.report) : Status();
 }
@@ -212,6 +170,10 @@ void RecordFile::Write(std::string_view text) {
   if (!whole || std::ferror(file.get()) != 0) error = errno != 0 ? errno : EIO;
 }
 
+void RecordFile::Remove() const {
+  if (!regular.empty()) ::unlink(regular.c_str());
+}
+
 Status RecordFile::Close() {
   errno = 0;
   if ((std::fflush(file.get()) != 0 || std::ferror(file.get()) != 0) && error == 0) error = errno != 0 ? errno : EIO;
@@ -219,6 +181,7 @@ Status RecordFile::Close() {
   errno = 0;
   if (std::fclose(file.release()) != 0 && error == 0) error = errno != 0 ? errno : EIO;
   if (error == 0) return {};
+  Remove();
   return CannotWrite(path, error);
 }
 
@@ -227,10 +190,22 @@ Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags, const std::
   std::optional<RecordFile>* const slots[] = {&ledger_, &trace_, &csv_};
   for (size_t i = 0; i < std::size(paths); ++i) {
     if (!paths[i]->has_value()) continue;
-    TALLY_ASSIGN_OR_RETURN(std::FILE* const opened, OpenToWrite(**paths[i]));
+    Result<std::FILE*> made = OpenToWrite(**paths[i]);
+    if (!made.ok()) {  // of those before it nothing is left
+      for (std::optional<RecordFile>* slot : slots) {
+        if (slot->has_value()) (*slot)->Remove();
+        slot->reset();
+      }
+      return made.status();
+    }
+    std::FILE* const opened = *made;
     RecordFile& record = slots[i]->emplace();
     record.path = **paths[i];
     record.file.reset(opened);
+    std::error_code none;
+    if (std::filesystem::is_regular_file(record.path, none)) {
+      record.regular = std::filesystem::canonical(record.path, none).string();
+    }
     // Longer than a line, and ours: glibc takes a size without a buffer for advice.
     record.buffer.resize(size_t{1} << 18);
     (void)std::setvbuf(opened, record.buffer.data(), _IOLBF, record.buffer.size());

@@ -23,16 +23,13 @@ namespace tally::app {
 
 struct RecordFlags {
   std::optional<std::string> ledger, trace, csv, report;
+  bool force = false;
 };
-void AddRecordFlags(CLI::App& command, RecordFlags& flags);
-// Before a model is loaded. kBadInput: the same file twice, a folder, a folder that is not there, where standard output or
-// standard error goes, a file of the model (its file or directory) or one of `others`, which the command reads or writes itself.
+void AddRecordFlags(CLI::App& command, RecordFlags& flags);  // the options of these names
+// Before a model is loaded. kBadInput: the same file twice; what CheckOutputFile refuses (output_files.h). A report takes the place of a
+// report, with and without `force`.
 Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,
                         const std::vector<std::optional<std::string>>& others);
-
-// The same of one file that a command writes under `option`.
-Status CheckOutputFile(const std::string& option, const std::string& path, const std::string& model,
-                       const std::vector<std::optional<std::string>>& others);
 
 // One of them.
 struct CloseFile {
@@ -40,16 +37,18 @@ struct CloseFile {
 };
 struct RecordFile {
   std::string path;
+  std::string regular;       // the file itself, which is removed where it cannot be written whole; empty: a pipe or a device
   std::vector<char> buffer;  // the file's; outlives it
   std::unique_ptr<std::FILE, CloseFile> file;
   int error = 0;  // errno of the first failure
   void Write(std::string_view text);
+  void Remove() const;
   Status Close();
 };
 
 // The files that were asked for, while an engine runs. They are written line by line as its ops do, so that a run that is killed
-// leaves whole lines; the trace then lacks its last bracket, which chrome://tracing and newer versions of Perfetto do without.
-// Ends before the engine does.
+// leaves whole lines (one that cannot be written leaves nothing); the trace then lacks its last bracket, which chrome://tracing and
+// newer versions of Perfetto do without. Ends before the engine does.
 class RecordFiles {
  public:
   RecordFiles() = default;

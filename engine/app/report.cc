@@ -16,7 +16,7 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
-#include "engine/app/record_files.h"
+#include "engine/app/output_files.h"
 #include "engine/app/report_files.h"
 #include "engine/app/study_prompt.h"
 #include "engine/app/syntax.h"
@@ -34,7 +34,7 @@ struct ReportFlags {
   std::string out = "report.html";
   int64_t decode = 32;
   bool decode_given = false;
-  bool json = false;
+  bool json = false, force = false;
 };
 
 // Ledgers are lines of JSON; a file of a model is not (config.json is, and cannot be run).
@@ -137,9 +137,12 @@ Status RunReportCommand(const ReportFlags& flags) {
   if (!ledger) {
     TALLY_ASSIGN_OR_RETURN(path, ModelPath(path, flags.model.yes));
   }
-  TALLY_RETURN_IF_ERROR(CheckOutputFile("-o", flags.out, path, {flags.other}));
+  TALLY_RETURN_IF_ERROR(CheckOutputFile("-o", flags.out, path, {flags.other}, true));
   TALLY_RETURN_IF_ERROR(CheckReportFile(flags.out));
-  if (flags.svg) TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg));
+  if (flags.svg) {
+    TALLY_RETURN_IF_ERROR(CheckMayReplaceIn(*flags.svg, ".svg", flags.force));
+    TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg));
+  }
   std::vector<ReportData> runs;
   TALLY_ASSIGN_OR_RETURN(ReportData first, ledger ? OfLedger(path) : OfModel(flags));
   runs.push_back(std::move(first));
@@ -169,6 +172,7 @@ Action AddReport(CLI::App& app) {
       ->type_name(kFileType)
       ->capture_default_str();
   c->add_option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)")->type_name(kFolderType);
+  AddForce(*c, flags->force);
   c->add_flag("--json", flags->json, "one JSON document on standard output: the metrics, and where the page is");
   c->footer(
       "MODEL is run for the page and audited, or is a ledger file of another run (tally run --ledger FILE). Exit code 3: the "

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/chat_screen.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
@@ -165,11 +166,12 @@ Result<int> RunModel(const RunFlags& flags) {
   options.interrupted = Interrupted;
   PromptBar bar(*loaded.engine);
   options.prompt_progress = [&](int64_t done, int64_t total) { bar.Show(done, total); };
+  const bool plain = !IsTerminal(Stream::kOutput);  // whoever reads a pipe gets the bytes
   bool first = true;
   options.on_token = [&](std::string_view piece, int32_t token) {
     if (flags.json) return true;
     if (tokenizer != nullptr) {
-      Print(piece);
+      Print(plain ? piece : Readable(piece));
     } else {
       Print((first ? "" : " ") + std::to_string(token));
     }
@@ -205,16 +207,15 @@ Action AddRun(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* c = app.add_subcommand("run", "Generate text, and say what that cost");
   AddModelFlags(*c, flags->model);
-  c->add_option("-p,--prompt", flags->prompt,
-                "prompt text (-: standard input, which is also read where it is no terminal and no prompt is given)")
-      ->allow_extra_args(false);
+  TextOption(c->add_option("-p,--prompt", flags->prompt,
+                           "prompt text (-: standard input, which is also read where it is no terminal and no prompt is given)"));
   c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input); one newline at its end is dropped")
       ->type_name(kFileType);
   c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
   c->add_flag("--special", flags->special, "special tokens spelled out in the prompt become tokens (else they stay text)");
   AddNumber(*c, "-n,--tokens", flags->tokens, "most tokens to generate (-1 or -2: until the context is full)");
   AddSampling(*c, flags->sampling, flags->seed_drawn);
-  c->add_option("--stop", flags->stop, "end before this text (may be repeated)")->allow_extra_args(false);
+  TextOption(c->add_option("--stop", flags->stop, "end before this text (may be repeated)"));
   c->add_flag("--ignore-eos", flags->ignore_eos, "never draw a token that ends the text");
   AddRecordFlags(*c, flags->records);
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");

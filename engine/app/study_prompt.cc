@@ -17,8 +17,7 @@ Status StudyPrompt::Check() const {
 }
 
 void AddStudyPrompt(CLI::App& command, StudyPrompt& prompt) {
-  command.add_option("-p,--prompt", prompt.text, "prompt text (-: standard input; default: a line of verse)")
-      ->allow_extra_args(false);
+  TextOption(command.add_option("-p,--prompt", prompt.text, "prompt text (-: standard input; default: a line of verse)"));
   command.add_option("--tokens", prompt.tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
 }
 

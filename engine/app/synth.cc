@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,7 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/output_files.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
@@ -24,7 +26,7 @@ struct SynthFlags {
   std::string model, out, type = "BF16", vocab_from;
   uint64_t seed = 0;
   int32_t layers = 0;
-  bool json = false;
+  bool json = false, force = false;
 };
 
 Status RunSynth(const SynthFlags& flags) {
@@ -39,6 +41,10 @@ Status RunSynth(const SynthFlags& flags) {
     return !Interrupted();
   };
   TALLY_RETURN_IF_ERROR(CheckNotStandardStream(flags.out));
+  TALLY_RETURN_IF_ERROR(CheckMayReplace(flags.out, flags.force));
+  for (const char* const file : {"model.safetensors", "config.json"}) {  // of a directory
+    TALLY_RETURN_IF_ERROR(CheckMayReplace((std::filesystem::path(flags.out) / file).string(), flags.force));
+  }
   InstallInterruptHandlers();
   const double begin = MonotonicSeconds();
   TALLY_ASSIGN_OR_RETURN(const SynthReport report, Synthesize(flags.model, flags.out, options));
@@ -78,6 +84,7 @@ Action AddSynth(CLI::App& app) {
                 "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)")
       ->type_name(kFileType);
   AddNumber(*c, "--layers", flags->layers, "write only so many layers (0: all)");
+  AddForce(*c, flags->force);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   std::string known;
   for (const std::string_view name : SynthModels()) known += (known.empty() ? "" : ", ") + std::string(name);

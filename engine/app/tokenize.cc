@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/chat_screen.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/json.h"
 #include "engine/app/options.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
+#include "engine/base/utf8_check.h"
 
 namespace tally::app {
 namespace {
@@ -75,7 +77,7 @@ Status Decode(const Tokenizer& tokenizer, const TokenizeFlags& flags) {
   if (flags.json) {
     PrintJson({{"model", Source(flags)}, {"tokens", ids}, {"text", text}});
   } else {
-    Print(flags.decode ? text + "\n" : text);
+    Print((IsTerminal(Stream::kOutput) ? Readable(text) : text) + (flags.decode ? "\n" : ""));
   }
   return {};
 }
@@ -84,6 +86,7 @@ Status Encode(const Tokenizer& tokenizer, const TokenizeFlags& flags) {
   std::string text;
   if (flags.text) {
     text = *flags.text;
+    TALLY_RETURN_IF_ERROR(CheckUtf8(text, "TEXT"));
   } else {
     TALLY_ASSIGN_OR_RETURN(text, ReadText(*flags.file));
   }

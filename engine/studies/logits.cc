@@ -43,9 +43,9 @@ Status RunLogits(Engine& engine, std::span<const int32_t> tokens, const LogitsCa
 
 Result<OpDump> OpDump::Create(const std::string& directory) {
   std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return BadInput(directory + ": cannot be made a directory: " + error.message());
   OpDump dump;
+  dump.made_ = std::filesystem::create_directories(directory, error);
+  if (error) return BadInput(directory + ": cannot be made a directory: " + error.message());
   dump.directory_ = directory;
   return dump;
 }
@@ -66,6 +66,10 @@ void OpDump::Write(Site site, std::string_view op, Mat<const float> output) {
     return writer.Close();
   };
   status_ = write();
+  if (status_.ok()) return;
+  std::error_code ignored;
+  for (const auto& [file, rows] : rows_) std::filesystem::remove(std::filesystem::path(directory_) / file, ignored);
+  if (made_) std::filesystem::remove(directory_, ignored);  // unless it has something else
 }
 
 }  // namespace tally

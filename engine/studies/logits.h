@@ -34,7 +34,8 @@ class OpDump {
   // Creates the directory if it is missing. kBadInput: it cannot be created.
   TALLY_API static Result<OpDump> Create(const std::string& directory);
   void BeginStep() { seen_.clear(); }  // call it before each step
-  // For Engine::SetTap. The first error (kBadInput, naming the file) is kept in status(), and nothing is written after it.
+  // For Engine::SetTap. The first error (kBadInput, naming the file) is kept in status(); what was written is removed then, the
+  // directory too if Create made it, and nothing is written after it.
   TALLY_API void Write(Site site, std::string_view op, Mat<const float> output);
   const Status& status() const { return status_; }
   size_t files() const { return rows_.size(); }  // written so far
@@ -42,6 +43,7 @@ class OpDump {
  private:
   OpDump() = default;
   std::string directory_;
+  bool made_ = false;  // the directory
   Status status_;
   std::map<std::string, int> seen_;      // in this step
   std::map<std::string, int64_t> rows_;  // written so far, by file name

@@ -2,11 +2,15 @@
 #include "engine/studies/quantize.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
+#include "engine/base/finite.h"
 #include "engine/base/format.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/machine/parallel.h"
@@ -55,6 +59,8 @@ Result<Importance> ReadImportance(const std::string& path) {
   if (all.empty()) return BadInput(path + ": no tensor of importance (NAME.in_sum2)");
   return all;
 }
+
+constexpr float kBeyondF16 = 65504;  // the largest f16, which the scales of most blocks are
 
 bool DescribesTheFile(std::string_view key) {
   return key == "general.file_type" || key == "general.quantization_version" || key == "general.alignment" ||
@@ -211,12 +217,73 @@ class Rewriter {
     FormatOf(t.dtype).decode(stored_.data() + i * blocks * from.block_bytes, static_cast<int64_t>(blocks), out);
   }
 
+  // Blocks that are copied: `piece`, which begins with element `first` of the tensor. Types that nothing decodes are not looked at.
+  Status CheckCopied(const StoredTensor& t, uint64_t first, std::span<const uint8_t> piece) {
+    if (!IsWeightType(t.dtype)) return {};
+    const DTypeInfo type = GetDTypeInfo(t.dtype);
+    const int64_t blocks = static_cast<int64_t>(piece.size() / type.block_bytes),
+                  some = std::max<int64_t>(1, 4096 / type.block_size);
+    rows_.resize(static_cast<size_t>(team_.threads() * some * type.block_size));
+    std::atomic<uint64_t> bad = UINT64_MAX;  // the first element, at most
+    auto check = [&](int thread, int64_t begin, int64_t end) {
+      float* const values = rows_.data() + static_cast<size_t>(thread * some * type.block_size);
+      for (int64_t b = begin; b < end; ++b) {
+        const int64_t n = std::min(some, blocks - b * some);
+        FormatOf(t.dtype).decode(piece.data() + static_cast<size_t>(b * some) * type.block_bytes, n, values);
+        if (AllFinite(Mat<const float>(values, 1, n * type.block_size))) continue;
+        const float* const odd = std::find_if_not(values, values + n * type.block_size, [](float x) { return std::isfinite(x); });
+        Lower(bad, static_cast<uint64_t>(b * some * type.block_size + (odd - values)));
+      }
+    };
+    team_.Run((blocks + some - 1) / some, 16, check);
+    return bad == UINT64_MAX ? Status() : NotFinite(t, first + bad);
+  }
+
+  static void Lower(std::atomic<uint64_t>& least, uint64_t to) {
+    for (uint64_t now = least; to < now && !least.compare_exchange_weak(now, to);) {
+    }
+  }
+
+  // "in.gguf: tensor 'blk.0.ffn_up.weight', row 3". Rows are counted through the slices, as they are stored.
+  std::string Place(const StoredTensor& t, uint64_t element) const {
+    const uint64_t cols = t.shape.empty() ? 1 : t.shape.back();
+    return in_ + ": tensor '" + Printable(t.name) + "', row " + std::to_string(element / cols);
+  }
+  Status NotFinite(const StoredTensor& t, uint64_t element) const {
+    const uint64_t cols = t.shape.empty() ? 1 : t.shape.back();
+    return BadInput(Place(t, element) + ", column " + std::to_string(element % cols) +
+                    " is NaN or infinite; a file of such weights cannot be run");
+  }
+  // The column of a row's largest magnitude.
+  static uint64_t Largest(Mat<const float> row) {
+    const auto less = [](float a, float b) { return std::fabs(a) < std::fabs(b); };
+    return static_cast<uint64_t>(std::max_element(row.data, row.data + row.cols, less) - row.data);
+  }
+  // Row `i` of those read, row `row` of the tensor, has no finite form in the type.
+  Status DoesNotFit(const StoredTensor& t, DType type, uint64_t i, uint64_t row) {
+    const uint64_t cols = t.shape.back();
+    std::vector<float> values(cols);
+    Row(t, i, row, values.data());
+    for (uint64_t c = 0; c < cols; ++c) {
+      if (!std::isfinite(values[c])) return NotFinite(t, row * cols + c);
+    }
+    char number[32];
+    const uint64_t at = Largest(Mat<const float>(values.data(), 1, static_cast<int64_t>(cols)));
+    std::snprintf(number, sizeof number, "%.6g", static_cast<double>(values[at]));
+    return BadInput(Place(t, row * cols) + " has a value of " + number + ", which " + std::string(DTypeName(type)) +
+                    " cannot hold: it or its block's scale would overflow; " +
+                    (type == DType::kBF16 ? "F32 has" : "BF16 and F32 have") + " the range");
+  }
+
   // A piece is whole rows (loaders.h); rows of more than 8 MiB are refused if the two types' blocks differ.
   Status Fill(size_t index, uint64_t offset, std::span<uint8_t> piece) {
     const StoredTensor& t = inventory_.tensors[index];
     const DTypeInfo to = GetDTypeInfo(types_[index]);
     const uint64_t first = offset / to.block_bytes * to.block_size, n = piece.size() / to.block_bytes * to.block_size;
-    if (types_[index] == t.dtype && !directory_) return files_[t.file].ReadAt(t.offset + offset, piece);
+    if (types_[index] == t.dtype && !directory_) {
+      TALLY_RETURN_IF_ERROR(files_[t.file].ReadAt(t.offset + offset, piece));
+      return CheckCopied(t, first, piece);
+    }
     const uint64_t cols = t.shape.back();
     if (first % cols != 0 || n % cols != 0) return BadInput(in_ + ": rows of tensor '" + Printable(t.name) + "' are too long");
     TALLY_RETURN_IF_ERROR(Read(index, first, n));
@@ -226,17 +293,26 @@ class Rewriter {
     const WeightFormat& target = FormatOf(types_[index]);
     const uint64_t to_row = cols / to.block_size * to.block_bytes;
     rows_.resize(static_cast<size_t>(team_.threads()) * cols);
+    std::atomic<uint64_t> bad = UINT64_MAX;  // the first row that is not finite as written
     auto convert = [&](int thread, int64_t begin, int64_t end) {
       float* row = rows_.data() + static_cast<size_t>(thread) * cols;
       for (int64_t r = begin; r < end; ++r) {
         const uint64_t i = static_cast<uint64_t>(r), expert = expert_rows == UINT64_MAX ? 0 : (first / cols + i) / expert_rows;
+        const float* const weight = weights == nullptr ? nullptr : weights->data() + expert * cols;
         Row(t, i, first / cols + i, row);
-        target.encode(row, weights == nullptr ? nullptr : weights->data() + expert * cols,
-                      static_cast<int64_t>(cols / to.block_size), piece.data() + i * to_row);
+        const Mat<const float> values(row, 1, static_cast<int64_t>(cols));
+        const uint64_t at = AllBelow(values, kBeyondF16) ? cols : Largest(values);
+        const float largest = at < cols ? row[at] : 0;
+        target.encode(row, weight, static_cast<int64_t>(cols / to.block_size), piece.data() + i * to_row);
+        target.decode(piece.data() + i * to_row, static_cast<int64_t>(cols / to.block_size), row);
+        // A scale that overflows may also end as 0: what is left of the row is finite, and the value that needed the scale is gone.
+        const bool lost =
+            at < cols && (weight == nullptr || weight[at] > 0) && !(std::fabs(row[at] - largest) <= std::fabs(largest) / 2);
+        if (lost || !AllFinite(values)) Lower(bad, i);
       }
     };
     team_.Run(static_cast<int64_t>(n / cols), std::max<int64_t>(1, static_cast<int64_t>(65536 / cols)), convert);
-    return {};
+    return bad == UINT64_MAX ? Status() : DoesNotFit(t, types_[index], bad, first / cols + bad);
   }
 
   const std::string in_, out_;
@@ -251,7 +327,7 @@ class Rewriter {
   std::vector<DType> types_;  // of the tensors written
   GgufWriter writer_;
   std::vector<uint8_t> stored_;  // rows as read
-  std::vector<float> rows_;      // a row for each thread
+  std::vector<float> rows_;      // a row, or some blocks, for each thread
   QuantizeReport report_;
 };
 

@@ -39,12 +39,13 @@ struct QuantizeReport {
 
 TALLY_API std::vector<std::string_view> QuantizePresets();
 
-// Metadata is kept, but for general.file_type, general.quantization_version and what says how a file was split. Vectors, routers and
-// learned positions stay as they are; so do MXFP4 experts. A block with an infinity or NaN becomes NaN. The file gets its name when it
-// is complete. Of a directory it is what llama.cpp's converter would make: GGUF's names and keys, q and k in the order of its rope,
-// experts stacked, vectors and routers as F32; FP8 does not count as quantised. kBadInput, naming the file: it has a type that cannot
-// be read; a family or a configuration that GGUF cannot say; a quantised type without `requantize`; `out` is one of its files, or
-// cannot be written; an importance of another width.
+// Metadata is kept, but for general.file_type, general.quantization_version and what says how a file was split. Vectors, routers
+// and learned positions stay as they are; so do MXFP4 experts. Every row that is written is finite, those that are copied too,
+// where this program decodes their type. The file gets its name when it is complete. Of a directory it is what llama.cpp's
+// converter would make: GGUF's names and keys, q and k in the order of its rope, experts stacked, vectors and routers as F32; FP8
+// does not count as quantised. kBadInput, naming the file: it has a type that cannot be read; a family or a configuration that GGUF
+// cannot say; a quantised type without `requantize`; a NaN or infinity, or a value whose row the new type cannot hold (tensor and
+// row are named); `out` is one of its files, or cannot be written; an importance of another width.
 TALLY_API Result<QuantizeReport> Quantize(const std::string& in, const std::string& out, const QuantizeOptions& options);
 
 }  // namespace tally

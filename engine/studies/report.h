@@ -50,7 +50,7 @@ TALLY_API std::vector<ReportSpeed> SpeedOf(const SpeedReport& report);
 
 // The page of the runs. The file gets its name when it is complete. kBadInput: it cannot be written.
 TALLY_API Status WriteReport(const std::string& path, std::span<const ReportData> runs);
-// Each picture as DIRECTORY/NAME.svg, over files of that name. kBadInput: something cannot be written.
+// Each picture as DIRECTORY/NAME.svg, over files of that name. kBadInput: something cannot be written; none is left then.
 TALLY_API Status WriteFigures(const std::string& directory, const ReportData& run);
 
 }  // namespace tally

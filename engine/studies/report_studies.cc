@@ -2,6 +2,7 @@
 // Reports of audits and of bench, and the files of a report.
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "counters/books/books.h"
@@ -80,8 +81,15 @@ std::vector<ReportSpeed> SpeedOf(const SpeedReport& report) {
 Status WriteReport(const std::string& path, std::span<const ReportData> runs) { return WriteTextFile(path, RenderPage(runs)); }
 
 Status WriteFigures(const std::string& directory, const ReportData& run) {
+  std::vector<std::string> written;
   for (const ReportFigure& figure : RenderFigures(run)) {
-    TALLY_RETURN_IF_ERROR(WriteTextFile((std::filesystem::path(directory) / (figure.name + ".svg")).string(), figure.svg));
+    const std::string path = (std::filesystem::path(directory) / (figure.name + ".svg")).string();
+    if (Status status = WriteTextFile(path, figure.svg); !status.ok()) {
+      std::error_code ignored;
+      for (const std::string& other : written) std::filesystem::remove(other, ignored);
+      return status;
+    }
+    written.push_back(path);
   }
   return {};
 }

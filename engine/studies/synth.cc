@@ -231,7 +231,7 @@ Result<Plan> MakePlan(std::string_view model, const std::string& path, const Syn
   return plan;
 }
 
-// Nothing is left of a directory that could not be filled.
+// Nothing of it is left where the directory cannot be filled.
 Status WriteDirectory(const Plan& plan, const std::string& path, const FillTensor& fill, const WriteProgress& progress) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -239,8 +239,12 @@ Status WriteDirectory(const Plan& plan, const std::string& path, const FillTenso
   if (!there && !fs::create_directory(path, error)) {
     return BadInput(Printable(path) + ": no directory can be made: " + (error ? error.message() : "a file is in its place"));
   }
-  Status status = WriteSafetensors((fs::path(path) / "model.safetensors").string(), plan.made.inventory.tensors, fill, progress);
-  if (status.ok()) status = WriteTextFile((fs::path(path) / "config.json").string(), plan.config);
+  const std::string weights = (fs::path(path) / "model.safetensors").string();
+  Status status = WriteSafetensors(weights, plan.made.inventory.tensors, fill, progress);
+  if (status.ok()) {
+    status = WriteTextFile((fs::path(path) / "config.json").string(), plan.config);
+    if (!status.ok()) fs::remove(weights, error);
+  }
   if (!status.ok() && !there) fs::remove_all(path, error);
   return status;
 }

@@ -236,6 +236,11 @@ TEST_F(CliChat, ATerminalWithoutLibedit) {
             std::string::npos)
       << t.shown();
   EXPECT_NE(t.Enter("/undo").find("nothing to forget"), std::string::npos) << t.shown();
+  // What libedit drops arrives here: it is said, and not sent.
+  EXPECT_NE(t.Enter("caf\xE9").find("the message is not sent: byte 3 (line 1) is 0xE9, which is not UTF-8"), std::string::npos)
+      << t.shown();
+  EXPECT_NE(t.Enter("/system caf\xE9").find("the system prompt stays: byte 3 (line 1) is 0xE9"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/undo").find("nothing to forget"), std::string::npos) << t.shown();
   t.Type("/quit\r");
   EXPECT_EQ(t.End(), 0);
 }
@@ -298,8 +303,10 @@ TEST_F(CliChat, TerminationKeepsTheSession) {
   Terminal t({"chat", "--session", file}, environment());
   t.Expect("\n> ");
   t.Enter("Good morrow.");
+  ExpectAdvice({"chat", "-p", "a", "--session", file}, {file, "another chat has this session open"});
   t.Signal(SIGTERM);
   EXPECT_EQ(t.End(), 143);
+  EXPECT_FALSE(std::filesystem::exists(file + ".lock"));
   EXPECT_EQ(Answer({"-p", "What news?", "--session", file}).at("messages").size(), 4u);
 }
 

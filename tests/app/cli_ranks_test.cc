@@ -48,7 +48,7 @@ TEST_F(CliRanks, ThereAndBack) {
   EXPECT_EQ(ReadAll(ids), "256,0,99,13,10,10,240,159,153,130\n");
   EXPECT_EQ(Tokenize({"--tokens-file", "-"}, {.stdin_file = ids, .stdout_file = back}).code, 0);
   EXPECT_EQ(ReadAll(back), text);
-  EXPECT_EQ(Tokenize({"-f", folder_.Write("text", "a\xFF"), "--ids"}).out, "97,239,191,189\n");  // U+FFFD
+  ExpectRefused(Tokenize({"-f", folder_.Write("text", "a\xFF"), "--ids"}), "/text: byte 1 (line 1) is 0xFF, which is not UTF-8");
   EXPECT_NE(Tokenize({"ab", "--json"}).out.find("mine.tiktoken"), std::string::npos);
 }
 

@@ -58,7 +58,7 @@ TEST(CliRecords, TheThreeFilesTellOfTheSameRun) {
   const std::string ledger = dir.path() + "/l.jsonl", trace = dir.path() + "/t.json", csv = dir.path() + "/c.csv";
   std::ofstream(ledger) << "what it held before\n";
   const Ended e = Tally({"run", "demo", "-p", "KING:", "-n", "5", "--temp", "0", "--threads", "2", "--json", "--ledger", ledger,
-                         "--trace", trace, "--csv", csv});
+                         "--trace", trace, "--csv", csv, "--force"});
   ASSERT_EQ(e.code, 0) << e.err;
   const Json run = Json::parse(e.out);
   const JsonSchema schema = LedgerSchema();
@@ -179,6 +179,49 @@ TEST(CliRecords, FilesThatCannotBeWrittenAreRefused) {
   EXPECT_GT(std::filesystem::file_size(folder + "/config.json"), 10u);
   if (std::filesystem::exists("/dev/full"))
     refused({"--ledger", "/dev/full"}, "cannot write '/dev/full': No space left on device");
+}
+
+// Every option that writes, but for sessions and reports, which take the place of their like. Without --force what is there stays.
+TEST(CliRecords, FilesThatAreThereAreReplacedByForceAlone) {
+  const TempFolder dir;
+  const std::string model = kGoldens + "gpt2/gpt2-a-f32-release-names/model.gguf", file = dir / "file", folder = dir / "folder";
+  const std::string text = dir.Write("text", "1,2,3,4");
+  std::filesystem::create_directory(folder);
+  struct Row {
+    std::vector<std::string> command;
+    std::string there, part = "";  // the file; a part of what takes its place
+  };
+  const std::vector<std::string> run = {"run", model, "--prompt-tokens", "1,2", "-n", "1"},
+                                 logits = {"logits", model, "--tokens", "1"};
+  const auto with = [](std::vector<std::string> command, const std::string& option, const std::string& path) {
+    command.insert(command.end(), {option, path});
+    return command;
+  };
+  for (const Row& row :
+       {Row{with(run, "--ledger", file), file, "\"step\":"}, Row{with(run, "--trace", file), file, "\"ph\":"},
+        Row{with(run, "--csv", file), file, "step,"}, Row{with({"audit", model, "-n", "1"}, "--csv", file), file, "step,"},
+        Row{with(logits, "-o", file), file, "NUMPY"}, Row{with(logits, "--dump", folder), folder + "/old.npy"},
+        Row{with({"perplexity", model, "--tokens-file", text}, "--save", file), file, "NUMPY"},
+        Row{{"quantize", model, file, "--type", "F16"}, file, "GGUF"},
+        Row{{"synth", "gpt2", dir / "x.gguf", "--layers", "1", "--type", "Q4_0"}, dir / "x.gguf", "GGUF"},
+        Row{{"synth", "gpt2", folder, "--layers", "1"}, folder + "/config.json", "n_layer"},
+        Row{{"report", model, "-n", "1", "-o", dir / "page.html", "--svg", folder}, folder + "/old.svg"},
+        Row{{"man", "-o", folder}, folder + "/tally-run.1", ".TH"}}) {
+    SCOPED_TRACE(row.command[0] + " " + row.command[row.command.size() - 2]);
+    const std::string before = "what it held before\n";
+    std::ofstream(row.there) << before;
+    ExpectAdvice(row.command, {"'" + row.there + "' is there; --force replaces it"});
+    EXPECT_EQ(ReadAll(row.there), before);
+    std::vector<std::string> forced = row.command;
+    forced.emplace_back("--force");
+    const Ended e = Tally(forced);
+    EXPECT_EQ(e.code, 0) << e.err;
+    if (row.part.empty()) continue;
+    EXPECT_NE(ReadAll(row.there).find(row.part), std::string::npos);
+    EXPECT_EQ(ReadAll(row.there).find(before), std::string::npos);
+  }
+  std::ofstream(file, std::ios::trunc).close();  // of mktemp: there is nothing to lose
+  EXPECT_EQ(Tally(with(run, "--csv", file)).code, 0);
 }
 
 // Each would be written over the other, from its own place in the file.

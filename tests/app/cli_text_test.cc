@@ -217,6 +217,37 @@ std::set<std::string> Names(const fs::path& directory) {
   return names;
 }
 
+// What a model or its vocabulary has does not steer the terminal; a pipe gets its bytes.
+TEST_F(CliText, EscapeCodesAreShownAtATerminal) {
+  const std::vector<std::string> arguments = {"-p", "~", "-n", "3", "-q"};
+  EXPECT_EQ(Run(arguments).out,
+            "\x1b"
+            "ab\n");
+  EXPECT_EQ(Tally({"tokenize", Model(), "--decode", "27"}, {.output_terminal = true}).out, "\\x1b\r\n");
+  EXPECT_EQ(Run(arguments, {.output_terminal = true, .environment = {"TERM=dumb"}}).out, "\\x1bab\r\n");
+}
+
+// Text that is not UTF-8 would reach the model as other text: wherever it comes from, the line names the place and the byte.
+TEST_F(CliText, TextThatIsNotUtf8IsRefused) {
+  const std::string bad = "abc\nd\xE9", place = ": byte 5 (line 2) is 0xE9, which is not UTF-8",
+                    file = Written("latin1.txt", bad);
+  const auto refused = [&](std::vector<std::string> arguments, const std::string& name, const RunOptions& options = {}) {
+    arguments.insert(arguments.begin() + 1, {"-m", Model()});
+    ExpectAdvice(arguments, {name + place}, options);
+  };
+  for (const char* command : {"run", "chat", "tokenize", "perplexity"}) {
+    refused({command, "-f", file}, file);
+    refused({command}, "standard input", {.stdin_file = file});
+  }
+  for (const char* command : {"run", "chat", "logits", "audit", "report"}) refused({command, "-p", bad}, "--prompt");
+  refused({"tokenize", bad}, "TEXT");
+  for (const char* command : {"run", "chat"}) refused({command, "-p", "a", "--stop", bad}, "--stop");
+  refused({"chat", "-p", "a", "--system", bad}, "--system");
+  for (const char* option : {"--system-file", "--tools", "--chat-template"}) refused({"chat", "-p", "a", option, file}, file);
+  refused({"chat", "-p", "a", "--template-vars", bad}, "--template-vars");
+  EXPECT_EQ(Tally({"tokenize", "-m", Model(), "--ids", "--no-bos", "\xC3\xA9"}).out, "195,169\n");
+}
+
 TEST_F(CliText, InterruptedLogitsLeaveNoFile) {
   std::string ids = "[97";
   for (int i = 0; i < 60000; ++i) ids += ", 98";
@@ -245,7 +276,9 @@ TEST_F(CliText, FailedLogitsLeaveWhatWasThere) {
   const std::vector<std::string> command = {"logits", spoilt, "--tokens", tokens + "113", "-o", folder + "/x.npy"};
   for (const bool older : {false, true}) {
     if (older) Written("spoilt/x.npy", "older");
-    const Ended e = Tally(command);
+    std::vector<std::string> arguments = command;
+    if (older) arguments.push_back("--force");
+    const Ended e = Tally(arguments);
     EXPECT_EQ(e.code, 2);
     EXPECT_TRUE(IsOneLine(e.err)) << e.err;
     EXPECT_NE(e.err.find("not finite"), std::string::npos) << e.err;

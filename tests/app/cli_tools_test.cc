@@ -75,11 +75,12 @@ TEST(CliQuantize, WritesAModelThatRuns) {
   EXPECT_EQ(Json::parse(e.out).at("bytes").get<uint64_t>(), fs::file_size(out));
   EXPECT_EQ(Tally({"run", out, "-p", "Once", "-n", "3", "--temp", "0"}).code, 0);
   ExpectRefused({"quantize", out, TempPath("again.gguf"), "--type", "Q4_K_M"}, "--requantize");
-  const Ended directory = Tally({"quantize", kModel, out, "--type", "F32"});
+  const Ended directory = Tally({"quantize", kModel, out, "--type", "F32", "--force"});
   EXPECT_EQ(directory.code, 0) << directory.err;
   EXPECT_EQ(Tally({"run", out, "--prompt-tokens", "1,2", "-n", "2", "--temp", "0"}).code, 0);
-  ExpectRefused({"quantize", std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gptj/gptj-a-f32-rotary4-buffers", out}, "gpt-j");
-  ExpectRefused({"quantize", demo, out, "--type", "Q7"}, "'Q7' is no type");
+  ExpectRefused({"quantize", std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gptj/gptj-a-f32-rotary4-buffers", out, "--force"},
+                "gpt-j");
+  ExpectRefused({"quantize", demo, out, "--type", "Q7", "--force"}, "'Q7' is no type");
   ExpectRefused({"quantize", demo}, "OUT");
 }
 
@@ -161,7 +162,7 @@ TEST(CliUsage, MissingAndWrongFiles) {
   ExpectRefused({"synth", "gpt3", TempPath("x.gguf")}, "the nearest: gpt2");
   const std::string gguf = kModel + "/model.gguf";  // nothing that is read is written over
   const auto before = fs::last_write_time(gguf);
-  ExpectRefused({"synth", "gpt2", gguf, "--vocab-from", gguf}, "would be overwritten");
+  ExpectRefused({"synth", "gpt2", gguf, "--vocab-from", gguf, "--force"}, "would be overwritten");
   ExpectRefused({"logits", gguf, "--tokens", "1", "-o", gguf}, "is a file of the model");
   ExpectRefused({"logits", kModel, "--tokens", "1", "-o", kModel + "/model.safetensors"}, "is a file of the model");
   EXPECT_EQ(fs::last_write_time(gguf), before);
@@ -187,7 +188,7 @@ TEST(CliUsage, OutputThatCannotBeWritten) {
       {"count", kModel},
       {"audit", kModel, "-n", "1"},
       {"bench", kModel, "-p", "2", "-n", "1", "--repetitions", "1"},
-      {"synth", "gpt2", TempPath("x.gguf"), "--layers", "1", "--type", "q8_0"}};
+      {"synth", "gpt2", TempPath("x.gguf"), "--layers", "1", "--type", "q8_0", "--force"}};
   for (const auto& arguments : commands) {
     if (fs::exists("/dev/full"))
       ExpectRefused(arguments, "standard output cannot be written: No space left", {.stdout_file = "/dev/full"});

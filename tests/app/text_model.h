@@ -24,7 +24,8 @@ class TextModel {
   static constexpr int64_t kWidth = 304;
 
   // After "a" comes "b", and so on to "z" and the end token; an e with an acute accent stands between "e" and "f", as two tokens
-  // of one byte. After <|turn|> comes "x", after everything else "a". Where the end token may not be drawn: a space.
+  // of one byte. After <|turn|> comes "x", after "~" an escape character, after everything else "a". Where the end token may not be
+  // drawn: a space.
   static int32_t Next(int32_t id) {
     if (id == 'e') return 0xc3;
     if (id == 0xc3) return 0xa9;
@@ -32,6 +33,7 @@ class TextModel {
     if (id == 'z') return kEnd;
     if (id == kAb) return 'c';
     if (id == kTurn) return 'x';
+    if (id == '~') return 0x1b;
     return id >= 'a' && id < 'z' ? id + 1 : 'a';
   }
 

@@ -221,14 +221,16 @@ TEST(SiegeFiles, FullDisk) {
   EXPECT_EQ(dump.code, 2);
   EXPECT_TRUE(IsOneLine(dump.err)) << dump.err;
   EXPECT_TRUE(dump.err.ends_with(": cannot be written: No space left on device\n")) << dump.err;
+  EXPECT_EQ(dump.out, "") << "nothing is left";
 
   for (const char* option : {"--ledger", "--csv", "--trace"}) {
     const Ended run = OnFullDisk(
-        folder, {"run", model, "--prompt-tokens", "0", "-n", "300", "--ignore-eos", "--ctx", "512", option, folder / "x"});
+        folder, {"run", model, "--prompt-tokens", "0", "-n", "300", "--ignore-eos", "--ctx", "512", option, folder / "the-file"});
+    EXPECT_EQ(run.out.find("the-file"), std::string::npos) << "nothing is left";
     EXPECT_EQ(run.code, 2) << option << run.err;
     ASSERT_NE(run.err.rfind("tally: "), std::string::npos) << run.err;
     EXPECT_TRUE(IsOneLine(run.err.substr(run.err.rfind("tally: ")))) << run.err;
-    EXPECT_NE(run.err.find("tally: cannot write '" + folder.path() + "/x': No space left on device\n"), std::string::npos)
+    EXPECT_NE(run.err.find("tally: cannot write '" + folder.path() + "/the-file': No space left on device\n"), std::string::npos)
         << run.err;
   }
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -213,6 +214,25 @@ TEST_F(WithTokenizer, TakesImportanceByTheNamesOfGguf) {
 
 TEST(QuantizeDirectory, Refusals) {
   const TempFolder folder;
+  const std::string f32 = kGoldens + "gpt2/gpt2-a-f32-release-names";
+  fs::copy(f32, folder / "large", fs::copy_options::recursive);
+  {  // a matrix's first value, which F16 does not hold
+    const Inventory inventory = ReadHuggingFace(f32).value();
+    const auto t =
+        std::ranges::find_if(inventory.tensors, [](const StoredTensor& s) { return s.name.ends_with("mlp.c_fc.weight"); });
+    ASSERT_NE(t, inventory.tensors.end());
+    std::fstream file(folder / "large/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(t->offset));
+    const float large = -7e4F;
+    file.write(reinterpret_cast<const char*>(&large), 4);
+  }
+  QuantizeOptions options;
+  options.type = "F16";
+  const auto beyond = Quantize(folder / "large", folder / "out.gguf", options);
+  EXPECT_NE(beyond.status().message().find("ffn_up.weight', row 0 has a value of -70000, which F16 cannot hold"),
+            std::string::npos)
+      << beyond.status().message();
+  EXPECT_FALSE(fs::exists(folder / "out.gguf"));
   const auto none = Quantize(folder.path(), folder / "out.gguf", {});
   EXPECT_NE(none.status().message().find("no config.json"), std::string::npos) << none.status().message();
   const std::string case_directory = kGoldens + "phi/phi-a-bf16-pct50";

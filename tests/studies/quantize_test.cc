@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -237,6 +238,90 @@ TEST_F(QuantizeFile, FollowsTheImportance) {
   QuantizeOptions wrong = options;
   wrong.importance = source_;
   ExpectRefused(wrong, source_, out_, "no tensor of importance");
+}
+
+// A file with a vector and a matrix [2, 256] of small values but for one, in the matrix's second row.
+void WriteOneValue(const std::string& path, float value) {
+  std::vector<float> vector(256, 1), matrix(512);
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<float>(i % 7) - 3;
+  matrix[256 + 5] = value;
+  GgufWriter writer;
+  writer.Set("general.architecture", std::string("llama"));
+  writer.AddTensor("blk.0.attn_norm.weight", DType::kF32, {256});
+  writer.AddTensor("blk.0.ffn_up.weight", DType::kF32, {2, 256});
+  const auto fill = [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
+    const std::vector<float>& from = tensor == 0 ? vector : matrix;
+    std::memcpy(piece.data(), reinterpret_cast<const uint8_t*>(from.data()) + offset, piece.size());
+  };
+  ASSERT_TRUE(writer.Write(path, fill).ok());
+}
+
+// Whatever the type: what is written decodes to finite values, or nothing is written and one line names tensor and row.
+TEST(QuantizeValues, WhatIsWrittenIsFinite) {
+  const TempFolder folder;
+  const std::string in = folder / "in.gguf", out = folder / "out.gguf";
+  constexpr float kInf = std::numeric_limits<float>::infinity(), kMost = std::numeric_limits<float>::max();
+  for (const float value : {65519.0F, 1e5F, -1e5F, 3e38F, kMost, -kMost, kInf, -kInf, std::nanf("")}) {
+    WriteOneValue(in, value);
+    std::string refused;  // the types
+    for (const std::string_view type : QuantizePresets()) {
+      SCOPED_TRACE(std::string(type) + " " + std::to_string(value));
+      QuantizeOptions options;
+      options.type = type;
+      options.pure = true;
+      options.threads = 1;
+      const auto report = Quantize(in, out, options);
+      EXPECT_EQ(std::filesystem::exists(out), report.ok());
+      if (!report.ok()) {
+        refused += std::string(refused.empty() ? "" : " ") + std::string(type);
+        EXPECT_EQ(report.status().code(), StatusCode::kBadInput);
+        const std::string& message = report.status().message();
+        EXPECT_NE(message.find("in.gguf: tensor 'blk.0.ffn_up.weight', row 1"), std::string::npos) << message;
+        EXPECT_NE(message.find(std::isfinite(value) ? "cannot hold" : "column 5 is NaN or infinite"), std::string::npos)
+            << message;
+        continue;
+      }
+      const Inventory made = ReadGguf(out).value();
+      const StoredTensor& t = *made.Find("blk.0.ffn_up.weight");
+      std::vector<uint8_t> bytes(t.bytes);
+      ASSERT_TRUE(FileReader::Open(out)->ReadAt(t.offset, bytes).ok());
+      for (const float x : DecodeStored(t.dtype, bytes.data(), 512)) ASSERT_TRUE(std::isfinite(x));
+      std::filesystem::remove(out);
+    }
+    std::string want;
+    if (std::fabs(value) >= 1e5F) want = "F16";
+    if (value == -1e5F) want += " Q4_1 Q5_1";  // whose minima are f16
+    if (std::fabs(value) == kMost) want += " BF16";
+    if (!std::isfinite(value)) want = "F32 F16 BF16";
+    if (!(std::fabs(value) < 3e38F)) {
+      want += " Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K IQ4_NL IQ4_XS";
+    }
+    if (!std::isfinite(value)) want += " MXFP4_MOE";
+    EXPECT_EQ(refused, want) << value;
+  }
+}
+
+// Types that are copied are looked at too: here an infinite scale, and a vector that no preset touches.
+TEST(QuantizeValues, WhatIsCopiedIsFinite) {
+  const TempFolder folder;
+  const std::string in = folder / "in.gguf", q8 = folder / "q8.gguf", out = folder / "out.gguf";
+  WriteOneValue(in, 1);
+  QuantizeOptions options;
+  options.type = "Q8_0";
+  ASSERT_TRUE(Quantize(in, q8, options).ok());
+  const Inventory made = ReadGguf(q8).value();
+  const auto refusal = [&](const char* tensor, uint64_t at, uint32_t bits, size_t size) {
+    std::string bytes = ReadAll(q8);
+    std::memcpy(bytes.data() + made.Find(tensor)->offset + at, &bits, size);
+    const auto report = Quantize(folder.Write("spoilt.gguf", bytes), out, options);
+    EXPECT_FALSE(std::filesystem::exists(out));
+    return report.status().message();
+  };
+  EXPECT_NE(refusal("blk.0.ffn_up.weight", 9 * 34, 0x7c00, 2).find("'blk.0.ffn_up.weight', row 1, column 32 is NaN or inf"),
+            std::string::npos);
+  EXPECT_NE(refusal("blk.0.attn_norm.weight", 4 * 7, 0x7fc00000, 4).find("'blk.0.attn_norm.weight', row 0, column 7 is NaN"),
+            std::string::npos);
+  EXPECT_TRUE(Quantize(q8, out, options).ok());
 }
 
 TEST_F(QuantizeFile, Refusals) {

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that commands write: what may be replaced, and what may not.
+//
+// Without --force nothing that is there is replaced, but for sessions (Conversation::Save) and reports (report_files.h), each by its like
+// only. A file without a byte is nothing, and pipes and devices are no files. With --force, what a command reads is still kept.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tally::app {
+
+void AddForce(CLI::App& command, bool& force);  // --force
+
+// kBadInput: a file with something in it is there, and `force` is not given.
+Status CheckMayReplace(const std::string& path, bool force);
+// The same of all files of a folder with this extension (".npy"). A folder that is not there has none.
+Status CheckMayReplaceIn(const std::string& folder, const std::string& extension, bool force);
+
+// The first, and, before a model is loaded: `path`, which `option` names, is a folder, in a folder that is not there, where standard output
+// or standard error goes, a file of the model (its file or directory) or one of `others`, which the command reads or writes itself.
+Status CheckOutputFile(const std::string& option, const std::string& path, const std::string& model,
+                       const std::vector<std::optional<std::string>>& others, bool force);
+
+Status CannotWrite(const std::string& path, int error_number);
+
+// Whether both are names of one file, which need not be there yet.
+bool SameFile(const std::string& a, const std::string& b);
+
+}  // namespace tally::app
