@@ -35,6 +35,8 @@ void Config::Fail(std::string what) {
   if (status_.ok()) status_ = BadInput(inventory_.metadata.source + ": " + std::move(what));
 }
 
+void Config::Note(const std::string& what) { notes_.push_back(inventory_.metadata.source + ": " + what); }
+
 void Config::Unsupported(std::string_view key, std::string what) {
   Fail(prefix_ + std::string(key) + " " + std::move(what) + " is not supported");
 }

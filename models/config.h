@@ -54,11 +54,13 @@ class Config {
   // Keeps the first error. Fail: "FILE: WHAT"; Unsupported: "FILE: KEY WHAT is not supported".
   void Fail(std::string what);
   void Unsupported(std::string_view key, std::string what);
+  void Note(const std::string& what);  // "FILE: WHAT", for ModelSpec::notes
 
   std::string tensor_prefix;            // what '~' in names of tensors stands for
   std::span<const RoleName> own_names;  // the family's own, for the file's format
 
   const Status& status() const { return status_; }
+  const std::vector<std::string>& notes() const { return notes_; }
   bool ok() const { return status_.ok(); }
   const Inventory& inventory() const { return inventory_; }
 
@@ -74,6 +76,7 @@ class Config {
   std::string architecture_, prefix_;
   mutable std::set<std::string, std::less<>> asked_;  // full names of keys
   Status status_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace tally

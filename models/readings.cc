@@ -440,11 +440,13 @@ void ReadGeneration(Config& c, Recipe& r) {
       break;
     }
     std::erase_if(found, [](int64_t id) { return id == -1 || id == int64_t{UINT32_MAX}; });  // none, GGUF's as u32
-    for (const int64_t id : found) {
-      if (id < 0 || id >= r.vocab) {
-        c.Fail(used + " names token " + std::to_string(id) + " of a vocabulary of " + std::to_string(r.vocab));
-      }
-    }
+    const bool told = c.gguf() && m.Has("tokenizer.ggml.tokens");                            // by the tokenizer
+    std::erase_if(found, [&](int64_t id) {
+      const std::string what = used + " names token " + std::to_string(id) + " of a vocabulary of " + std::to_string(r.vocab);
+      if (id < 0) c.Fail(what);
+      if (id >= r.vocab && !told) c.Note(what + ", which can never be drawn");
+      return id < 0 || id >= r.vocab;
+    });
     return c.ok() ? std::vector<int32_t>(found.begin(), found.end()) : std::vector<int32_t>();
   };
   if (c.inventory().format == FileFormat::kHuggingFace) {

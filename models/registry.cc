@@ -111,6 +111,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   RefuseUnreadOptions(config);
   ReadGeneration(config, spec.recipe);
   TALLY_RETURN_IF_ERROR(config.status());
+  spec.notes = config.notes();
   const Status fits = CheckRecipe(spec.recipe);
   if (!fits.ok()) return Status(fits.code(), inventory.metadata.source + ": " + fits.message());
   TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.own_names, config.tensor_prefix, spec, made_with));

@@ -115,6 +115,8 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
   if (x.recipe.n_layers > 0) Print(Paragraph("", RecipeText(x.recipe), OutputWidth(0), 0));
   if (!x.runnable.ok()) Print("cannot be run: " + Printable(x.runnable.message()) + "\n");
 
+  for (const std::string& note : x.notes) Print("note: " + Printable(note) + "\n");
+
   Print("\nmetadata (" + std::to_string(inv.metadata.values().size()) + ")\n");
   size_t width = 0;
   for (const auto& [key, value] : inv.metadata.values()) width = std::max(width, std::min<size_t>(Printable(key).size(), 48));
@@ -163,6 +165,7 @@ Json Document(const Inspection& x, const InspectFlags& flags) {
                    {"format", inv.format == FileFormat::kGguf ? "gguf" : "huggingface"},
                    {"family", x.recipe.n_layers > 0 ? Json(x.recipe.family) : Json(nullptr)}};
   if (!x.runnable.ok()) document["cannot_be_run"] = x.runnable.message();
+  if (!x.notes.empty()) document["notes"] = x.notes;
   document["files"] = files;
   document["metadata"] = metadata;
   document["tensors"] = tensors;

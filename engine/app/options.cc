@@ -197,6 +197,7 @@ Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, Loa
   if (time != nullptr) *time = {MonotonicSeconds() - begin, stored};
   bar.Wipe();
   if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
+  for (const std::string& note : model->notes()) Note("note: " + Printable(note) + "\n");
   const int64_t context = model->memory_plan().context;
   const Recipe& recipe = model->recipe();
   if (!recipe.learned_positions && recipe.context > 0 && context > recipe.context) {

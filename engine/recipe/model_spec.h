@@ -72,6 +72,8 @@ struct ModelSpec {
   std::vector<PartNotRun> parts_not_run = {};
   // Tied head: the head that is stored beside the embedding, one of not_run; else empty.
   std::string stored_head = {};
+  // Lines for the user: what the configuration says and was not followed.
+  std::vector<std::string> notes = {};
 };
 
 // The scales of an FP8 matrix: one for each block of rows and columns, the last ones shorter.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "counters/books/books.h"
 #include "engine/base/dtype.h"
@@ -63,8 +64,9 @@ class TALLY_API Model {
  public:
   virtual ~Model() = default;
   virtual const Recipe& recipe() const = 0;
-  virtual const Tokenizer* tokenizer() const = 0;      // null: token ids in, token ids out
-  virtual const Status& tokenizer_status() const = 0;  // what is wrong with the checkpoint's tokenizer, which is null then
+  virtual const Tokenizer* tokenizer() const = 0;             // null: token ids in, token ids out
+  virtual const Status& tokenizer_status() const = 0;         // what is wrong with the checkpoint's tokenizer, which is null then
+  virtual const std::vector<std::string>& notes() const = 0;  // for the user: what the files leave open, what was not followed
   // The checkpoint's chat templates, the default one first; empty: it has none. An error: what is wrong with them.
   virtual const Result<std::vector<ChatTemplateSource>>& chat_templates() const = 0;
   virtual const MemoryPlan& memory_plan() const = 0;        // for the options of LoadModel; an engine's may differ

@@ -231,25 +231,13 @@ std::vector<Case> HyperParameterCases() {
       {"VocabularyLargerThanTheEmbedding", hf("vocab_size", int64_t{12}),
        "DIR/model.safetensors: tensor 'model.embed_tokens.weight' has shape [11, 12]; expected [12, 12]"},
       {"VocabularyZero", hf("vocab_size", int64_t{0}), "DIR/config.json: vocab_size is 0; expected 1 to 67108864"},
-      {"EndTokenBeyondTheVocabulary", hf("eos_token_id", int64_t{11}),
-       "DIR/config.json: eos_token_id names token 11 of a vocabulary of 11"},
-      {"EndTokensBeyondTheVocabulary", hf("eos_token_id", std::vector<int64_t>{2, 50256}),
-       "DIR/config.json: eos_token_id names token 50256 of a vocabulary of 11"},
       {"EndTokenNegative", hf("eos_token_id", int64_t{-2}), "DIR/config.json: eos_token_id names token -2 of a vocabulary of 11"},
-      {"GgufEndTokenBeyondTheVocabulary", gguf("tokenizer.ggml.eos_token_id", uint64_t{11}),
-       "DIR/m.gguf: tokenizer.ggml.eos_token_id names token 11 of a vocabulary of 11"},
       {"GgufVocabularySmallerThanTheEmbedding", gguf("llama.vocab_size", uint64_t{10}),
        "DIR/m.gguf: vocab_size is 10, but token_embd.weight has 11 rows"},
       {"GgufVocabularyLargerThanTheEmbedding", gguf("llama.vocab_size", uint64_t{4294967295}),
        "DIR/m.gguf: llama.vocab_size is 4294967295; expected 1 to 67108864"},
       {"GgufTokensMoreThanTheEmbedding", gguf("tokenizer.ggml.tokens", std::vector<std::string>(12, "a")),
        "DIR/m.gguf: tokenizer.ggml.tokens lists 12 tokens, but token_embd.weight has 11 rows"},
-      {"GenerationEndTokenBeyondTheVocabulary",
-       [](const TempFolder& folder) {
-         folder.Write("generation_config.json", R"({"eos_token_id":[2,11]})");
-         return Directory(HfLlama())(folder);
-       },
-       "DIR/config.json: generation_config.eos_token_id names token 11 of a vocabulary of 11"},
       {"EndTokenAText", hf("eos_token_id", std::string("</s>")), "DIR/config.json: eos_token_id is not a token id"},
   };
 }
