@@ -374,11 +374,12 @@ void ReadGeneration(Config& c, Recipe& r) {
       break;
     }
     std::erase_if(found, [](int64_t id) { return id == -1 || id == int64_t{UINT32_MAX}; });  // none, GGUF's as u32
+    const bool told = c.gguf() && m.Has("tokenizer.ggml.tokens");                            // by the tokenizer
     std::erase_if(found, [&](int64_t id) {                                                   // such a token is never drawn
       const std::string named = used + " names token " + std::to_string(id) + " of a vocabulary of " + std::to_string(r.vocab);
       if (id < 0) c.Fail(named);
-      if (id >= r.vocab) c.Note("its " + named + ", which is ignored");
-      return id >= r.vocab;
+      if (id >= r.vocab && !told) c.Note("its " + named + ", which is ignored");
+      return id < 0 || id >= r.vocab;
     });
     return c.ok() ? std::vector<int32_t>(found.begin(), found.end()) : std::vector<int32_t>();
   };

@@ -117,7 +117,7 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
         (inv.files.size() == 1 ? " file, " : " files, ") + BytesText(size) + "\n");
   if (x.recipe.n_layers > 0) Print(Paragraph("", RecipeText(x.recipe), OutputWidth(0), 0));
   if (!x.runnable.ok()) Print("cannot be run: " + Printable(x.runnable.message()) + "\n");
-  for (const std::string& warning : x.warnings) Print(Paragraph("", "note: " + warning, OutputWidth(0), 0));
+  for (const std::string& note : x.notes) Print(Paragraph("", "note: " + Printable(note), OutputWidth(0), 0));
 
   Print("\nmetadata (" + std::to_string(inv.metadata.values().size()) + ")\n");
   size_t width = 0;
@@ -168,7 +168,7 @@ Json Document(const Inspection& x, const InspectFlags& flags) {
                    {"format", inv.format == FileFormat::kGguf ? "gguf" : "huggingface"},
                    {"family", x.recipe.n_layers > 0 ? Json(x.recipe.family) : Json(nullptr)}};
   if (!x.runnable.ok()) document["cannot_be_run"] = x.runnable.message();
-  document["warnings"] = x.warnings;
+  if (!x.notes.empty()) document["notes"] = x.notes;
   document["files"] = files;
   document["metadata"] = metadata;
   if (!inv.name_prefix.empty()) document["name_prefix"] = inv.name_prefix;

@@ -209,7 +209,7 @@ Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, Loa
     Note("note: a context of " + std::to_string(context) + " tokens goes beyond the " + std::to_string(recipe.context) +
          " that the model was trained on\n");
   }
-  for (const std::string& note : model->notes()) Note("note: " + Printable(given) + ": " + note + "\n");
+  for (const std::string& note : model->notes()) Note("note: " + Printable(given) + ": " + Printable(note) + "\n");
   if (const books::NotRun& n = model->not_run(); !n.head.empty()) {
     Note("note: " + Printable(n.head) + " is a copy of the embedding: " + books::WithThousands(n.head_bytes) +
          " bytes stored twice\n");

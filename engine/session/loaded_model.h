@@ -24,11 +24,11 @@ class LoadedModel final : public Model {
   const Recipe& recipe() const override { return spec_.recipe; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const Status& tokenizer_status() const override { return tokenizer_status_; }
+  const std::vector<std::string>& notes() const override { return notes_; }
   const Result<std::vector<ChatTemplateSource>>& chat_templates() const override { return chat_templates_; }
   const MemoryPlan& memory_plan() const override { return plan_; }
   const ParameterCounts& parameters() const override { return parameters_; }
   const books::NotRun& not_run() const override { return not_run_; }
-  std::span<const std::string> notes() const override { return spec_.notes; }
   std::string Description() const override { return description_; }
   std::span<const DType> matrix_types() const override { return matrix_types_; }
   const PackedWeights& weights() const { return weights_; }
@@ -48,6 +48,7 @@ class LoadedModel final : public Model {
   ModelSpec spec_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Status tokenizer_status_;
+  std::vector<std::string> notes_;
   Result<std::vector<ChatTemplateSource>> chat_templates_ = std::vector<ChatTemplateSource>();
   MemoryPlan plan_;
   ParameterCounts parameters_;
@@ -59,6 +60,9 @@ class LoadedModel final : public Model {
   std::string description_;
   mutable std::atomic<uint64_t> engine_bytes_{0};  // KV and scratch planned by its living engines
 };
+
+// Model::notes. `tokenizer` may be null.
+std::vector<std::string> NotesOf(const ModelSpec& spec, const Tokenizer* tokenizer);
 
 // kBadInput names the features of the recipe that cannot be run.
 Status CheckRunnable(const Recipe& recipe);

@@ -40,6 +40,13 @@ Status Prefixed(const std::string& path, const Status& status) {
 
 }  // namespace
 
+std::vector<std::string> NotesOf(const ModelSpec& spec, const Tokenizer* tokenizer) {
+  std::vector<std::string> notes = spec.notes;
+  if (tokenizer == nullptr) return notes;
+  for (std::string& note : tokenizer->Notes()) notes.push_back(std::move(note));
+  return notes;
+}
+
 Status CheckRunnable(const Recipe& recipe) {
   std::string options;
   for (const std::string& option : CannotRun(recipe)) options += (options.empty() ? "" : ", ") + option;
@@ -142,6 +149,7 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   } else {
     model->tokenizer_status_ = tokenizer.status();
   }
+  model->notes_ = NotesOf(spec, model->tokenizer_.get());
   model->chat_templates_ = ReadChatTemplates(inventory, model->tokenizer_.get());
   if (options.before_weights) TALLY_RETURN_IF_ERROR(options.before_weights(*model));
   std::vector<DType> types = MatrixTypes(inventory, spec);

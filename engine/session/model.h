@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "counters/books/books.h"
 #include "engine/base/dtype.h"
@@ -63,14 +64,14 @@ class TALLY_API Model {
  public:
   virtual ~Model() = default;
   virtual const Recipe& recipe() const = 0;
-  virtual const Tokenizer* tokenizer() const = 0;      // null: token ids in, token ids out
-  virtual const Status& tokenizer_status() const = 0;  // what is wrong with the checkpoint's tokenizer, which is null then
+  virtual const Tokenizer* tokenizer() const = 0;             // null: token ids in, token ids out
+  virtual const Status& tokenizer_status() const = 0;         // what is wrong with the checkpoint's tokenizer, which is null then
+  virtual const std::vector<std::string>& notes() const = 0;  // for the user: what the files leave open, what was not followed
   // The checkpoint's chat templates, the default one first; empty: it has none. An error: what is wrong with them.
   virtual const Result<std::vector<ChatTemplateSource>>& chat_templates() const = 0;
   virtual const MemoryPlan& memory_plan() const = 0;        // for the options of LoadModel; an engine's may differ
   virtual const ParameterCounts& parameters() const = 0;    // from the inventory
   virtual const books::NotRun& not_run() const = 0;         // stored and not run
-  virtual std::span<const std::string> notes() const = 0;   // what of the metadata looks misspelt or is ignored, a clause each
   virtual std::string Description() const = 0;              // "gpt-oss, 24 layers, MXFP4 + BF16, 12.8 GiB"
   virtual std::span<const DType> matrix_types() const = 0;  // the types of its matrices, by bytes, largest first
 };

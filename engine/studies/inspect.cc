@@ -27,11 +27,11 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
   }
   std::stable_sort(out.types.begin(), out.types.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   const Result<ModelSpec> spec = ReadFamily(out.inventory);
-  if (spec.ok()) {
-    out.recipe = spec->recipe;
-    out.warnings = spec->notes;
-    if (!spec->defaults.empty()) out.warnings.push_back(spec->defaults);
-  }
+  if (spec.ok()) out.recipe = spec->recipe;
+  const Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerFor(out.inventory);
+  out.notes = NotesOf(spec.ok() ? *spec : ModelSpec(), tokenizer.ok() ? tokenizer->get() : nullptr);
+  if (spec.ok() && !spec->defaults.empty()) out.notes.push_back(spec->defaults);
+  if (!tokenizer.ok()) out.notes.push_back("no text: " + tokenizer.status().message());
   out.runnable = !spec.ok() ? spec.status() : CheckClaims(out.inventory, *spec);
   if (out.runnable.ok()) {
     out.parameters = books::CountParameters(books::WeightTable(out.inventory, *spec), spec->recipe.top_k);
@@ -52,8 +52,10 @@ Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path) {
   if (directory || config) {  // weights need not be there
     const fs::path folder = directory ? p : p.parent_path();
     if (exists(folder / "tokenizer.json")) return TokenizerFromJson((folder / "tokenizer.json").string());
+    TALLY_RETURN_IF_ERROR(UnreadTokenizer(folder.empty() ? "." : folder.string()));
     if (exists(folder / "config.json")) return BadInput(path + ": the checkpoint has no tokenizer.json");
   }
+  TALLY_RETURN_IF_ERROR(UnreadTokenizer(path));
   if (p.extension() == ".json" && !config) return TokenizerFromJson(path);
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, TokenizerFor(inventory));

@@ -31,7 +31,7 @@ struct Inspection {
   Recipe recipe = {};
   books::ParameterCounts parameters = {};
   books::NotRun not_run = {};
-  std::vector<std::string> warnings = {};  // of its metadata: keys that look misspelt, defaults that are taken
+  std::vector<std::string> notes = {};  // as Model::notes; the defaults that are taken; why the tokenizer cannot be read
 };
 
 // Reads a GGUF file (any shard of a split one) or a Hugging Face directory, without weights. kBadInput: an unreadable or

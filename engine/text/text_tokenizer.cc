@@ -2,9 +2,11 @@
 #include "engine/text/text_tokenizer.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "engine/base/format.h"
 #include "engine/text/utf8.h"
+#include "loaders/inventory/message.h"
 
 namespace tally {
 
@@ -167,7 +169,12 @@ Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory) {
     if (model == "no_vocab" || model == "none") return std::unique_ptr<Tokenizer>();
     return TokenizerFromGguf(metadata);
   }
-  if (inventory.tokenizer_json.empty()) return std::unique_ptr<Tokenizer>();
+  if (inventory.tokenizer_json.empty()) {
+    std::error_code error;
+    const bool directory = std::filesystem::is_directory(inventory.path, error);
+    TALLY_RETURN_IF_ERROR(UnreadTokenizer(directory ? inventory.path : internal::DirectoryOf(inventory.path)));
+    return std::unique_ptr<Tokenizer>();
+  }
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<TextTokenizer> tokenizer, TextTokenizerFromJson(inventory.tokenizer_json));
   // One id or several; generation_config.json knows the ends of turns that tokenizer_config.json does not.
   for (const char* key : {"generation_config.eos_token_id", "eos_token_id"}) {

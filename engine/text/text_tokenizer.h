@@ -21,6 +21,9 @@ inline constexpr int64_t kMaxTokens = 1 << 21;
 // The most bytes of an added token or of one that merges make. Published ones have some hundred.
 inline constexpr size_t kMaxTokenBytes = 1024;
 
+// U+2581, by which SentencePiece writes a space.
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
+
 // tokenizer.ggml.token_type
 enum TokenType : int64_t { kUndefined = 0, kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
@@ -42,6 +45,7 @@ class TextTokenizer final : public Tokenizer {
     int32_t bos = -1;
     std::vector<int32_t> eos;
     std::string description;
+    std::vector<std::string> notes;
   };
   explicit TextTokenizer(Parts parts) : p_(std::move(parts)) {
     p_.raw_tokens.Build();
@@ -60,6 +64,7 @@ class TextTokenizer final : public Tokenizer {
   int32_t bos() const override { return p_.bos; }
   std::vector<int32_t> eos() const override { return p_.eos; }
   std::string Description() const override { return p_.description; }
+  std::vector<std::string> Notes() const override { return p_.notes; }
 
   // Further ids that end a text; those out of range or already there are ignored.
   void AddEos(std::span<const int64_t> ids);

@@ -52,6 +52,8 @@ class TALLY_API Tokenizer {
   virtual int32_t bos() const = 0;               // -1: none
   virtual std::vector<int32_t> eos() const = 0;  // end of text, turn or message
   virtual std::string Description() const = 0;   // "byte-level BPE (gpt-2), 50257 tokens"
+  // Lines for the user: what the file leaves open, and what in it was not followed.
+  virtual std::vector<std::string> Notes() const { return {}; }
 };
 
 // From the tokenizer.ggml.* keys of a GGUF. Error kBadInput names the key; a model of an unsupported kind is
@@ -66,6 +68,9 @@ TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string
 // for, whose number of ranks it must then have. A file of another number of ranks has no special tokens. Error kBadInput names
 // the file and the line.
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromRanks(const std::string& path, const std::string& encoding = "");
+// kBadInput, naming them: the file, or files of the directory, hold a tokenizer of another kind than tokenizer.json (SentencePiece's
+// .model, vocab.json and merges.txt, tekken.json, ...).
+Status UnreadTokenizer(const std::string& path);
 // Whichever the checkpoint has; a null pointer where it has none (token ids in, token ids out).
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
 

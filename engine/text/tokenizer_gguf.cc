@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // tokenizer.ggml.* -> tokenizer. The keys are those of the GGUF specification (ggml/docs/gguf.md, "Tokenizer"). Where it is silent
-// (defaults, which tokens are found in text, spaces) the tokenizer does as llama.cpp.
+// (defaults, which tokens are found in text, spaces) the tokenizer does as llama.cpp. What it has no key for stands in keys of our own,
+// tally.tokenizer.*, which GgufTokenizerKeys writes:
+//   normalizer      as in tokenizer.json, before the model's own steps
+//   lstrip, rstrip  ids of the tokens that take the white space before or after them along
+//   normalized      ids of the tokens that are looked for in normalised text
+//   space           "first" or "always": where model 'llama' puts a space before text that has none, as Metaspace does
 #include <algorithm>
 #include <cctype>
 
+#include "engine/base/json.h"
 #include "engine/text/bpe.h"
+#include "engine/text/json_steps.h"
 #include "engine/text/text_tokenizer.h"
 
 namespace tally {
 namespace {
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
-
 std::string Unescaped(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    if (text.substr(at).starts_with(kSpace)) {
+    if (text.substr(at).starts_with(kSpaceMark)) {
       out.push_back(' ');
-      at += kSpace.size();
+      at += kSpaceMark.size();
     } else {
       out.push_back(text[at++]);
     }
@@ -33,14 +38,19 @@ class GgufTokenizerReader {
  private:
   std::string Where(std::string_view key) const { return m_.source + ": tokenizer.ggml." + std::string(key); }
   Status ReadVocabulary();
+  Status ReadNormalSteps();
+  Result<std::vector<bool>> Marked(const std::string& key) const;
   Status ReadSpecialIds();
+  Status NothingToAdd(const std::string& which);
   Status ReadBytePairs();
   Status ReadScored();
   Status ReadAddedTokens();
-  // The id under a key; -1 where it says that there is none (2^32 - 1 is how some writers do).
-  Result<int32_t> Id(std::string_view key) const;
+  // The id under a key; -1 where it says that there is none (2^32 - 1 is how some writers do). One beyond the vocabulary can never be
+  // drawn: that is noted, and the key is as if absent (so it is in llama.cpp).
+  Result<int32_t> Id(std::string_view key);
   int32_t AbsentId(std::string_view key) const;
   Result<bool> Flag(std::string_view key, bool otherwise) const;
+  void Note(std::string note);
 
   const Metadata& m_;
   std::string model_;
@@ -58,19 +68,53 @@ int32_t GgufTokenizerReader::AbsentId(std::string_view key) const {
   return id < static_cast<int64_t>(tokens_.size()) ? id : -1;
 }
 
-Result<int32_t> GgufTokenizerReader::Id(std::string_view key) const {
+Result<int32_t> GgufTokenizerReader::Id(std::string_view key) {
   TALLY_ASSIGN_OR_RETURN(const auto id, m_.GetInt("tokenizer.ggml." + std::string(key)));
   if (!id) return AbsentId(key);
   if (*id == -1 || *id == 0xFFFFFFFF) return -1;
-  if (*id < 0 || *id >= static_cast<int64_t>(tokens_.size())) {
+  if (*id < 0)
     return BadInput(Where(key) + ": token id " + std::to_string(*id) + ", expected 0 to " + std::to_string(tokens_.size() - 1));
+  if (*id >= static_cast<int64_t>(tokens_.size())) {
+    const int32_t absent = AbsentId(key);
+    Note(Where(key) + ": token " + std::to_string(*id) + " is beyond the vocabulary of " + std::to_string(tokens_.size()) +
+         (absent < 0 ? "; there is none" : "; SentencePiece's is taken, " + std::to_string(absent)));
+    return absent;
   }
   return static_cast<int32_t>(*id);
+}
+
+void GgufTokenizerReader::Note(std::string note) {
+  std::vector<std::string>& notes = parts_.notes;
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
 }
 
 Result<bool> GgufTokenizerReader::Flag(std::string_view key, bool otherwise) const {
   TALLY_ASSIGN_OR_RETURN(const auto flag, m_.GetBool("tokenizer.ggml." + std::string(key)));
   return flag.value_or(otherwise);
+}
+
+Status GgufTokenizerReader::ReadNormalSteps() {
+  constexpr size_t kMost = 10'000;  // values of the document
+  const std::string key = "tally.tokenizer.normalizer";
+  TALLY_ASSIGN_OR_RETURN(const auto text, m_.GetString(key));
+  if (!text) return {};
+  const std::string where = m_.source + ": " + key;
+  TALLY_ASSIGN_OR_RETURN(const Json json, ReadJson<Json>(where, *text, {.values = kMost}));
+  return ReadNormalizer(json, where, 0, &parts_.normalizer);
+}
+
+// By id: whether the key of our own lists the token.
+Result<std::vector<bool>> GgufTokenizerReader::Marked(const std::string& key) const {
+  std::vector<bool> marked(tokens_.size());
+  TALLY_ASSIGN_OR_RETURN(const auto ids, m_.GetInts("tally.tokenizer." + key));
+  for (const int64_t id : ids.value_or(std::vector<int64_t>())) {
+    if (id < 0 || id >= static_cast<int64_t>(tokens_.size())) {
+      return BadInput(m_.source + ": tally.tokenizer." + key + ": token id " + std::to_string(id) + ", expected 0 to " +
+                      std::to_string(tokens_.size() - 1));
+    }
+    marked[static_cast<size_t>(id)] = true;
+  }
+  return marked;
 }
 
 Status GgufTokenizerReader::ReadVocabulary() {
@@ -93,6 +137,15 @@ Status GgufTokenizerReader::ReadVocabulary() {
                       ", expected 0 to 6");
     }
   }
+  return {};
+}
+
+// add_bos_token or add_eos_token is true of a token that there is not: an error, but for one beyond the vocabulary.
+Status GgufTokenizerReader::NothingToAdd(const std::string& which) {
+  TALLY_ASSIGN_OR_RETURN(const auto id, m_.GetInt("tokenizer.ggml." + which + "_token_id"));
+  const std::string key = "add_" + which + "_token";
+  if (!id || *id == -1 || *id == 0xFFFFFFFF) return BadInput(Where(key) + ": true, but there is no " + which + "_token_id");
+  Note(Where(key) + ": true, and not followed");
   return {};
 }
 
@@ -123,13 +176,11 @@ Status GgufTokenizerReader::ReadSpecialIds() {
   TALLY_ASSIGN_OR_RETURN(const bool add_sep, Flag("add_sep_token", false));
   if (add_sep) return BadInput(Where("add_sep_token") + ": separator tokens are not supported");
   if (add_bos && parts_.bos >= 0) parts_.prefix = {parts_.bos};
-  if (add_bos && parts_.bos < 0 && m_.Has("tokenizer.ggml.add_bos_token")) {
-    return BadInput(Where("add_bos_token") + ": true, but there is no bos_token_id");
-  }
+  if (add_bos && parts_.bos < 0 && m_.Has("tokenizer.ggml.add_bos_token")) TALLY_RETURN_IF_ERROR(NothingToAdd("bos"));
   if (add_eos) {
     TALLY_ASSIGN_OR_RETURN(const int32_t id, Id("eos_token_id"));
-    if (id < 0) return BadInput(Where("add_eos_token") + ": true, but there is no eos_token_id");
-    parts_.suffix = {id};
+    if (id < 0) TALLY_RETURN_IF_ERROR(NothingToAdd("eos"));
+    if (id >= 0) parts_.suffix = {id};
   }
   return {};
 }
@@ -141,6 +192,13 @@ Status GgufTokenizerReader::ReadAddedTokens() {
   std::string lower = name.value_or("");
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const bool phi3 = lower.find("phi-3") != lower.npos || lower.find("phi3") != lower.npos;
+  TALLY_ASSIGN_OR_RETURN(const std::vector<bool> lstrip, Marked("lstrip"));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<bool> rstrip, Marked("rstrip"));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<bool> normalized, Marked("normalized"));
+  size_t bytes = 0;
+  for (size_t id = 0; id < tokens_.size(); ++id) bytes += normalized[id] ? tokens_[id].size() : 0;
+  Matcher matcher(bytes);
+  Growth growth(bytes, parts_.normalizer.size());
   for (size_t id = 0; id < tokens_.size(); ++id) {
     const int64_t type = types_[id];
     if (type != kControl && type != kUserDefined && type != kUnknown) continue;
@@ -152,8 +210,18 @@ Status GgufTokenizerReader::ReadAddedTokens() {
     token.text = tokens_[id];
     token.id = static_cast<int32_t>(id);
     token.special = type != kUserDefined;
-    token.rstrip = phi3 && token.text != "<unk>" && token.text != "<s>" && token.text != "<|endoftext|>";
-    parts_.raw_tokens.Add(std::move(token));
+    token.lstrip = lstrip[id];
+    token.rstrip = rstrip[id] || (phi3 && token.text != "<unk>" && token.text != "<s>" && token.text != "<|endoftext|>");
+    if (!normalized[id]) {
+      parts_.raw_tokens.Add(std::move(token));
+      continue;
+    }
+    TALLY_ASSIGN_OR_RETURN(token.text, parts_.normalizer.Apply(token.text, matcher, growth));
+    if (token.text.size() > kMaxTokenBytes) {
+      return BadInput(Where("tokens") + ": special token " + std::to_string(id) + " has " + std::to_string(token.text.size()) +
+                      " bytes once normalized, at most " + std::to_string(kMaxTokenBytes) + " expected");
+    }
+    parts_.normalized_tokens.Add(std::move(token));
   }
   return {};
 }
@@ -161,6 +229,7 @@ Status GgufTokenizerReader::ReadAddedTokens() {
 Status GgufTokenizerReader::ReadBytePairs() {
   TALLY_ASSIGN_OR_RETURN(const auto pre_key, m_.GetString("tokenizer.ggml.pre"));
   const std::string pre = pre_key.value_or("default");
+  if (!pre_key) Note(Where("pre") + ": absent, so text is cut as 'default' says, which is seldom how the model was trained");
   TALLY_ASSIGN_OR_RETURN(NamedPreTokenizer named, PreTokenizerByName(pre, Where("pre")));
   parts_.pre = std::move(named.pre);
   add_bos_ = named.add_bos;
@@ -231,9 +300,22 @@ Status GgufTokenizerReader::ReadScored() {
     parts_.bytes[id] = std::string(1, static_cast<char>(byte));
   }
   TALLY_ASSIGN_OR_RETURN(parts_.model, MakeScoredBpe(scored, bytes, unknown_));
-  // The space that is put before text is put before every stretch that follows a special token, too.
-  if (space_prefix) parts_.normalizer.Add({.kind = NormalStep::Kind::kPrepend, .content = " "});
-  parts_.normalizer.Add({.kind = NormalStep::Kind::kReplaceLiteral, .find = " ", .content = std::string(kSpace)});
+  TALLY_ASSIGN_OR_RETURN(const auto space, m_.GetString("tally.tokenizer.space"));
+  if (space) {
+    if (*space != "first" && *space != "always") {
+      return BadInput(m_.source + ": tally.tokenizer.space: expected 'first' or 'always'");
+    }
+    PreStep step;
+    step.kind = PreStep::Kind::kMetaspace;
+    step.literal = kSpaceMark;
+    step.prepend = *space == "first" ? PreStep::Prepend::kFirst : PreStep::Prepend::kAlways;
+    step.split = false;
+    parts_.pre.Add(std::move(step));
+  } else {
+    // The space that is put before text is put before every stretch that follows a special token, too.
+    if (space_prefix) parts_.normalizer.Add({.kind = NormalStep::Kind::kPrepend, .content = " "});
+    parts_.normalizer.Add({.kind = NormalStep::Kind::kReplaceLiteral, .find = " ", .content = std::string(kSpaceMark)});
+  }
   parts_.drops_leading_space = space_prefix;
   parts_.description = "SentencePiece BPE, " + std::to_string(tokens_.size()) + " tokens";
   return {};
@@ -244,10 +326,13 @@ Result<std::unique_ptr<TextTokenizer>> GgufTokenizerReader::Read() {
   if (!model) return BadInput(Where("model") + ": expected 'gpt2' or 'llama'");
   model_ = *model;
   if (model_ != "gpt2" && model_ != "llama") {
-    return BadInput(Where("model") + ": tokenizer model '" + model_ + "' is not supported, expected 'gpt2' or 'llama'");
+    const std::string what = model_ == "bert" ? " (WordPiece)" : model_ == "t5" ? " (SentencePiece's Unigram)" : "";
+    return BadInput(Where("model") + ": tokenizer model '" + model_ + "' is not supported" + what +
+                    ", expected 'gpt2' or 'llama'");
   }
   TALLY_RETURN_IF_ERROR(ReadVocabulary());
   parts_.bytes.resize(tokens_.size());
+  TALLY_RETURN_IF_ERROR(ReadNormalSteps());
   TALLY_RETURN_IF_ERROR(model_ == "gpt2" ? ReadBytePairs() : ReadScored());
   for (size_t id = 0; id < tokens_.size(); ++id) {
     if (types_[id] == kUserDefined) parts_.bytes[id] = tokens_[id];  // spelled out, whatever the alphabet

@@ -59,13 +59,25 @@ class JsonTokenizerReader {
   TextTokenizer::Parts parts_;
 };
 
+// Files older than 0.8 do not name the type.
+std::string ModelType(const Json& model) {
+  if (!Member(model, "type").is_null()) return Type(model);
+  if (model.contains("merges")) return "BPE";
+  if (Member(model, "vocab").is_array()) return "Unigram";
+  return model.contains("continuing_subword_prefix") ? "WordPiece" : "";
+}
+
 Status JsonTokenizerReader::ReadVocabulary() {
   const Json& model = Member(json_, "model");
   const std::string where = path_ + ": model";
   if (!model.is_object()) return BadInput(where + ": expected an object");
-  // Files older than 0.8 do not name the model. A model with merges is BPE.
-  if (Type(model) != "BPE" && !(Member(model, "type").is_null() && model.contains("merges"))) {
-    return UnsupportedType(model, where);
+  if (const std::string type = ModelType(model); type != "BPE") {
+    std::string what = type == "Unigram"     ? "SentencePiece's, as in T5 and XLM-RoBERTa"
+                       : type == "WordPiece" ? "BERT's"
+                       : type == "WordLevel" ? "whole words"
+                                             : "";
+    if (what.empty()) return UnsupportedType(model, where);
+    return BadInput(where + ": type '" + type + "' is not supported (" + what + "): BPE is. Token ids need no tokenizer");
   }
   const Json& vocab = Member(model, "vocab");
   if (!vocab.is_object()) return BadInput(where + ".vocab: expected an object");

@@ -196,6 +196,21 @@ TEST(Config, DefaultsOfThePublishedClasses) {
   ExpectBadInput(Without(synthetic::HfGpt2(), "vocab_size"), {"wte", "expected [50257, 8]"});
 }
 
+// A token beyond the vocabulary can never be drawn. A tokenizer of a GGUF file tells it itself.
+TEST(Config, EndTokensBeyondTheVocabularyAreNoted) {
+  const Inventory hf = synthetic::HfLlama(), gguf = synthetic::GgufLlama();  // 11 tokens
+  ModelSpec spec = MustRead(With(hf, "generation_config.eos_token_id", std::vector<int64_t>{2, 11, 50256}));
+  EXPECT_EQ(spec.recipe.eos_tokens, std::vector<int32_t>{2});
+  const std::string which = ": generation_config.eos_token_id names token ",
+                    rest = " of a vocabulary of 11, which can never be drawn";
+  EXPECT_EQ(spec.notes,
+            (std::vector<std::string>{hf.metadata.source + which + "11" + rest, hf.metadata.source + which + "50256" + rest}));
+  spec = MustRead(With(gguf, "tokenizer.ggml.eos_token_id", uint64_t{11}));
+  EXPECT_EQ(spec.recipe.eos_tokens, std::vector<int32_t>{});
+  EXPECT_EQ(spec.notes.size(), gguf.metadata.Has("tokenizer.ggml.tokens") ? 0u : 1u);
+  EXPECT_EQ(MustRead(hf).notes, std::vector<std::string>{});
+}
+
 TEST(Config, RealNumbers) {
   for (const double value :
        {0.0, -1e-5, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(), 1e300, 1e-300}) {

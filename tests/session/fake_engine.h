@@ -49,15 +49,16 @@ class FakeModel final : public Model {
   const Recipe& recipe() const override { return recipe_; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const Status& tokenizer_status() const override { return tokenizer_status_; }
+  const std::vector<std::string>& notes() const override { return notes_; }
   const Result<std::vector<ChatTemplateSource>>& chat_templates() const override { return chat_templates_; }
   const MemoryPlan& memory_plan() const override { return plan_; }
   const ParameterCounts& parameters() const override { return parameters_; }
   const books::NotRun& not_run() const override { return not_run_; }
-  std::span<const std::string> notes() const override { return {}; }
   std::string Description() const override { return "fake"; }
   std::span<const DType> matrix_types() const override { return {}; }
 
   Recipe recipe_;
+  std::vector<std::string> notes_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Status tokenizer_status_;
   Result<std::vector<ChatTemplateSource>> chat_templates_ = std::vector<ChatTemplateSource>();

@@ -40,6 +40,26 @@ TEST(LoadTokenizer, WithoutOneTheCheckpointIsAsked) {
     EXPECT_EQ(none.status().code(), StatusCode::kBadInput);
     EXPECT_NE(none.status().message().find("no tokenizer.json"), std::string::npos) << none.status().message();
   }
+  // Tokenizers of other kinds are named, by themselves and in a directory.
+  for (const auto& [file, kind] : {std::pair{"tekken.json", "Mistral's tekken"},
+                                   {"vocab.txt", "a WordPiece"},
+                                   {"merges.txt", "a BPE as GPT-2"},
+                                   {"tokenizer.model", "SentencePiece's"},
+                                   {"qwen.tiktoken", "ranks of tiktoken"}}) {
+    const std::string path = folder.Write(file, "\n");
+    for (const std::string& asked : {path, folder.path(), config}) {
+      const std::string message = LoadTokenizer(asked).status().message();
+      EXPECT_NE(message.find(kind), std::string::npos) << message;
+      EXPECT_NE(message.find("; what is read is tokenizer.json"), std::string::npos) << message;
+    }
+    std::filesystem::remove(path);
+  }
+  folder.Write("tokenizer.model", "IQ== 0\n");  // Llama 3's is of tiktoken
+  folder.Write("vocab.json", "{}");
+  const std::string both = LoadTokenizer(folder.path()).status().message();
+  EXPECT_NE(both.find(folder.path() + ": has no tokenizer.json, but tokenizer.model (ranks of tiktoken"), std::string::npos)
+      << both;
+  EXPECT_NE(both.find("), vocab.json (the lists of a BPE"), std::string::npos) << both;
   std::filesystem::create_symlink("nowhere", folder.path() + "/tokenizer.json");
   const auto broken = LoadTokenizer(folder.path());
   ASSERT_FALSE(broken.ok());

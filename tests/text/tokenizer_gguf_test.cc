@@ -213,6 +213,42 @@ TEST(GgufTokenizer, ScoredOnesHaveSpecialIdsByDefault) {
   EXPECT_EQ(Make(m)->eos(), (std::vector<int32_t>{257}));
 }
 
+// A token beyond the vocabulary can never be drawn: its key is as if absent, and said so.
+TEST(GgufTokenizer, SpecialIdsBeyondTheVocabularyAreNoted) {
+  Metadata m = ByteLevel({}, {}, "llama-bpe");  // which adds a BOS
+  EXPECT_EQ(Make(m)->Notes(), std::vector<std::string>{});
+  m.Set("tokenizer.ggml.bos_token_id", uint64_t{258});
+  m.Set("tokenizer.ggml.eos_token_id", uint64_t{99999});
+  m.Set("tokenizer.ggml.add_eos_token", true);
+  auto t = Make(m);
+  EXPECT_EQ(t->bos(), -1);
+  EXPECT_EQ(t->eos(), std::vector<int32_t>{});
+  EXPECT_EQ(Encode(*t, "a", {true, false}), (Ids{'a'}));
+  EXPECT_EQ(t->Notes(), (std::vector<std::string>{
+                            "test.gguf: tokenizer.ggml.bos_token_id: token 258 is beyond the vocabulary of 258; there is none",
+                            "test.gguf: tokenizer.ggml.eos_token_id: token 99999 is beyond the vocabulary of 258; there is none",
+                            "test.gguf: tokenizer.ggml.add_eos_token: true, and not followed"}));
+  m = Scored({kSpace, "a"}, {0, 0}, false);
+  m.Set("tokenizer.ggml.bos_token_id", uint64_t{99999});
+  t = Make(m);
+  EXPECT_EQ(Encode(*t, "a", {true, false}), (Ids{1, 3, 4}));
+  EXPECT_EQ(t->Notes(),
+            std::vector<std::string>{"test.gguf: tokenizer.ggml.bos_token_id: token 99999 is beyond the vocabulary of "
+                                     "5; SentencePiece's is taken, 1"});
+}
+
+TEST(GgufTokenizer, WithoutANameOfItsPreTokenizerItIsNoted) {
+  const Metadata all = ByteLevel({}, {}, "default");
+  EXPECT_EQ(Make(all)->Notes(), std::vector<std::string>{});
+  Metadata m;
+  m.source = all.source;
+  for (const auto& [key, value] : all.values()) {
+    if (key != "tokenizer.ggml.pre") m.Set(key, value);
+  }
+  ASSERT_EQ(Make(m)->Notes().size(), 1u);
+  EXPECT_NE(Make(m)->Notes()[0].find("test.gguf: tokenizer.ggml.pre: absent, so text is cut as 'default'"), std::string::npos);
+}
+
 // Each of them ends a text; looking among the others for each would take a minute.
 TEST(GgufTokenizer, ManyEndTokens) {
   const std::vector<std::string> tokens(400'000, "<EOT>");
@@ -256,7 +292,6 @@ TEST(GgufTokenizer, BadInputIsNamed) {
   };
   expect(with("tokenizer.ggml.model", std::string("bert")), "tokenizer.ggml.model: tokenizer model 'bert' is not supported");
   expect(with("tokenizer.ggml.pre", std::string("nobody")), "pre-tokenizer 'nobody' is not supported");
-  expect(with("tokenizer.ggml.bos_token_id", uint64_t{259}), "bos_token_id: token id 259, expected 0 to 258");
   expect(with("tokenizer.ggml.eos_token_id", int64_t{-2}), "eos_token_id");
   EXPECT_EQ(with("tokenizer.ggml.eos_token_id", uint64_t{0xFFFFFFFF}), "");  // none
   expect(with("tokenizer.ggml.merges", std::vector<std::string>{"a b", "a c"}), "merge 1 ('a' 'c') needs the token 'ac'");

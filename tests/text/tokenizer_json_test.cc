@@ -259,7 +259,10 @@ TEST(JsonTokenizer, WhatIsNotSupportedIsNamed) {
   expect(with(&Spec::normalizer, deep.c_str()), "nested too deep");
   std::string model = Spec().Text();
   model.replace(model.find("\"BPE\""), 5, "\"Unigram\"");
-  EXPECT_NE(Error(model).find("model: type 'Unigram' is not supported"), std::string::npos);
+  EXPECT_NE(Error(model).find("model: type 'Unigram' is not supported (SentencePiece's"), std::string::npos);
+  const std::string older = R"({"model":{"vocab":{"a":0},"continuing_subword_prefix":"##"}})";  // without types
+  EXPECT_NE(Error(older).find("model: type 'WordPiece' is not supported (BERT's): BPE is. Token ids"), std::string::npos);
+  EXPECT_NE(Error(R"({"model":{"vocab":[["a",0]]}})").find("'Unigram'"), std::string::npos);
   EXPECT_NE(Error("[]"), "");
   EXPECT_NE(Error("{"), "");
   EXPECT_NE(Error(""), "");
