@@ -68,6 +68,7 @@ Status RunQuantize(QuantizeFlags flags) {
                {"without_importance", report.without_importance},
                {"no_tokenizer", report.no_tokenizer},
                {"notes", report.notes},
+               {"tokenizer_losses", report.tokenizer_losses},
                {"seconds", seconds}});
     return {};
   }
@@ -87,6 +88,7 @@ Status RunQuantize(QuantizeFlags flags) {
          " tensors have rows that are not whole blocks of their type, and got another\n");
   }
   for (const std::string& note : report.notes) Note("note: " + note + "\n");
+  for (const std::string& loss : report.tokenizer_losses) Note("note: other engines will not read " + loss + "\n");
   if (!report.no_tokenizer.empty()) Note("note: no vocabulary was written: " + report.no_tokenizer + "\n");
   if (report.without_importance > 0) {
     Note("note: " + std::to_string(report.without_importance) + " quantised tensors are not in the importance file\n");
@@ -108,6 +110,11 @@ Action AddQuantize(CLI::App& app) {
   c->add_flag("--pure", flags->options.pure, "the preset's type for every matrix, without its rules");
   c->add_flag("--requantize", flags->options.requantize, "weights that are quantised already too");
   c->add_option("--importance", flags->options.importance, "GGUF file of llama.cpp's imatrix")->type_name(kFileType);
+  Choices(c->add_option("--allow-tokenizer-loss", flags->options.tokenizer_loss,
+                        "what GGUF cannot say of a directory's tokenizer and may be lost to other engines, several with commas")
+              ->delimiter(',')
+              ->allow_extra_args(false),
+          TokenizerLossNames());
   c->add_option("-t,--threads", flags->options.threads, "threads (0: all cores)")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));

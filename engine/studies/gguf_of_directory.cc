@@ -17,10 +17,15 @@
 namespace tally {
 namespace {
 
-std::string LastName(const std::string& directory) {
+// The model's name: the directory's; in a cache of the hub (models--ORG--NAME/snapshots/REVISION) NAME.
+std::string NameOf(const std::string& directory) {
   std::error_code error;
-  const std::filesystem::path path = std::filesystem::absolute(directory, error).lexically_normal();
-  return (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
+  std::filesystem::path path = std::filesystem::absolute(directory, error).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  const std::filesystem::path above = path.parent_path();
+  const std::string model = above.parent_path().filename().string();
+  if (above.filename() == "snapshots" && model.starts_with("models--")) return model.substr(model.rfind("--") + 2);
+  return path.filename().string();
 }
 
 bool StoredAsF32(const TensorBinding& b) {
@@ -29,15 +34,15 @@ bool StoredAsF32(const TensorBinding& b) {
 
 }  // namespace
 
-Result<GgufOfDirectory> GgufOfDirectory::Open(const std::string& directory) {
+Result<GgufOfDirectory> GgufOfDirectory::Open(const std::string& directory, const std::vector<std::string>& allowed) {
   GgufOfDirectory d;
   TALLY_ASSIGN_OR_RETURN(d.source_, ReadHuggingFace(directory));
   TALLY_ASSIGN_OR_RETURN(d.spec_, ReadModelSpec(d.source_));
   TALLY_ASSIGN_OR_RETURN(d.made_, MakeGguf(d.source_, {DType::kF32, DType::kF32}));
   TALLY_RETURN_IF_ERROR(d.SetTypes());
   d.made_.inventory.path = directory;
-  d.made_.inventory.metadata.Set("general.name", LastName(directory));
-  d.SetTokenizer();
+  d.made_.inventory.metadata.Set("general.name", NameOf(directory));
+  TALLY_RETURN_IF_ERROR(d.SetTokenizer(allowed));
   return d;
 }
 
@@ -62,17 +67,40 @@ Status GgufOfDirectory::SetTypes() {
   return {};
 }
 
-void GgufOfDirectory::SetTokenizer() {
+Status GgufOfDirectory::SetTokenizer(const std::vector<std::string>& allowed) {
   Metadata& metadata = made_.inventory.metadata;
+  const std::string option = "--allow-tokenizer-loss ";
+  const auto may = [&](std::string_view name) {
+    return std::ranges::any_of(allowed, [&](const std::string& a) { return a == name || a == "all"; });
+  };
+  Status missing;
   if (!source_.tokenizer_json.empty()) {
-    Result<std::vector<std::pair<std::string, MetaValue>>> keys = GgufTokenizerKeys(source_, spec_.recipe.vocab);
-    if (keys.ok()) {
-      for (auto& [key, value] : *keys) metadata.Set(key, std::move(value));
-      return;
+    TALLY_ASSIGN_OR_RETURN(const auto name, metadata.GetString("general.name"));
+    Result<GgufTokenizer> made = GgufTokenizerKeys(source_, spec_.recipe.vocab, name.value_or(""));
+    if (made.ok()) {
+      std::string names, whats;
+      for (const GgufTokenizer::Loss& loss : made->losses) {
+        tokenizer_losses_.push_back(loss.what);
+        names += (names.empty() ? "" : ",") + loss.name;
+        if (!may(loss.name)) whats += (whats.empty() ? "" : ", and ") + loss.what;
+      }
+      if (!whats.empty()) {
+        return BadInput(Printable(source_.tokenizer_json) + ": GGUF cannot say " + whats +
+                        ": other engines would give text other tokens; " + option + names + " writes the file all the same");
+      }
+      for (auto& [key, value] : made->keys) metadata.Set(key, std::move(value));
+      return {};
     }
-    no_tokenizer_ = keys.status().message();
+    missing = made.status();
+  } else if (const Result<std::unique_ptr<Tokenizer>> other = TokenizerFor(source_); !other.ok()) {
+    missing = other.status();
   }
+  if (!missing.ok() && !may("all")) {
+    return {missing.code(), missing.message() + "; " + option + "all writes the file without a vocabulary, for token ids alone"};
+  }
+  no_tokenizer_ = missing.message();
   metadata.Set("tokenizer.ggml.model", std::string("no_vocab"));
+  return {};
 }
 
 // The row of the directory's weight for row `row` of the file's: rope turns neighbours in the one and halves of a head in the other.

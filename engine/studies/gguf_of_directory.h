@@ -17,8 +17,9 @@ namespace tally {
 
 class GgufOfDirectory {
  public:
-  // kBadInput: no such directory; a model that cannot be read; a family that GGUF has no architecture for; what its keys cannot say.
-  static Result<GgufOfDirectory> Open(const std::string& directory);
+  // `allowed`: names of what may be lost of the tokenizer (TokenizerLossNames). kBadInput: no such directory; a model that cannot be
+  // read; a family that GGUF has no architecture for; what its keys cannot say.
+  static Result<GgufOfDirectory> Open(const std::string& directory, const std::vector<std::string>& allowed);
 
   const Inventory& source() const { return source_; }  // the directory
   // The file: metadata, the tokenizer's keys among them, and tensors without places. Their types are those of the directory, F32 for
@@ -27,6 +28,8 @@ class GgufOfDirectory {
   const std::vector<std::string>& notes() const { return spec_.notes; }
   // Why the file has no vocabulary although the directory has a tokenizer; empty: it has one, or there is none to have.
   const std::string& no_tokenizer() const { return no_tokenizer_; }
+  // What other engines do not read of the vocabulary: "its normalizer".
+  const std::vector<std::string>& tokenizer_losses() const { return tokenizer_losses_; }
 
   // Reads the tensor of this index into memory, with the team.
   Status Load(size_t tensor, Team& team);
@@ -41,7 +44,7 @@ class GgufOfDirectory {
   };
 
   Status SetTypes();
-  void SetTokenizer();
+  Status SetTokenizer(const std::vector<std::string>& allowed);
   const TensorBinding* SourceOf(const TensorBinding& made) const;
   uint64_t RotatedRow(Role role, uint64_t row) const;
   void PutVector(const Part& part);
@@ -50,6 +53,7 @@ class GgufOfDirectory {
   ModelSpec spec_;  // of the directory
   MadeCheckpoint made_;
   std::string no_tokenizer_;
+  std::vector<std::string> tokenizer_losses_;
 
   PackedWeights weights_;
   std::vector<Part> parts_;

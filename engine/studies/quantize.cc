@@ -16,6 +16,7 @@
 #include "engine/machine/parallel.h"
 #include "engine/studies/gguf_of_directory.h"
 #include "engine/studies/quant_presets.h"
+#include "engine/text/tokenizer.h"
 #include "loaders/loaders.h"
 
 namespace tally {
@@ -77,6 +78,11 @@ class Rewriter {
     if (preset_ == nullptr) {
       return BadInput("'" + Printable(options_.type) + "' is no type to quantize to: " + JoinNames(QuantPresetNames()));
     }
+    const std::vector<std::string_view> losses = TokenizerLossNames();
+    for (const std::string& loss : options_.tokenizer_loss) {
+      if (std::ranges::find(losses, loss) != losses.end()) continue;
+      return BadInput("'" + Printable(loss) + "' is nothing that a tokenizer may lose: " + JoinNames(losses));
+    }
     if (!team_.status().ok()) return team_.status();
     TALLY_RETURN_IF_ERROR(OpenInput());
     TALLY_RETURN_IF_ERROR(CheckOutput());
@@ -123,10 +129,11 @@ class Rewriter {
       TALLY_ASSIGN_OR_RETURN(inventory_, ReadGguf(in_));
       return {};
     }
-    TALLY_ASSIGN_OR_RETURN(directory_, GgufOfDirectory::Open(in_));
+    TALLY_ASSIGN_OR_RETURN(directory_, GgufOfDirectory::Open(in_, options_.tokenizer_loss));
     inventory_ = directory_->inventory();
     report_.notes = directory_->notes();
     report_.no_tokenizer = directory_->no_tokenizer();
+    report_.tokenizer_losses = directory_->tokenizer_losses();
     return {};
   }
 

@@ -94,8 +94,8 @@ void FillPiece(const Filling& f, size_t index, uint64_t offset, std::span<uint8_
   }
 }
 
-// Copies the tokenizer.* keys of another GGUF; words that the model has beyond them become unused tokens named as llama.cpp's
-// converter names them.
+// Copies the tokenizer.* and tally.tokenizer.* keys of another GGUF; words that the model has beyond them become unused tokens named as
+// llama.cpp's converter names them.
 Status CopyVocabulary(const std::string& path, int32_t vocab, GgufWriter& writer) {
   constexpr int64_t kUnused = 5;  // tokenizer.ggml.token_type
   TALLY_ASSIGN_OR_RETURN(const Inventory source, ReadGguf(path));
@@ -112,7 +112,7 @@ Status CopyVocabulary(const std::string& path, int32_t vocab, GgufWriter& writer
                     " tokens");
   };
   for (const auto& [key, value] : source.metadata.values()) {
-    if (!key.starts_with("tokenizer.")) continue;
+    if (!key.starts_with("tokenizer.") && !key.starts_with("tally.tokenizer.")) continue;
     MetaValue copy = value;
     if (key == "tokenizer.ggml.tokens") {
       auto words = *tokens;

@@ -74,10 +74,23 @@ Status UnreadTokenizer(const std::string& path);
 // Whichever the checkpoint has; a null pointer where it has none (token ids in, token ids out).
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
 
-// The tokenizer.* keys that a GGUF file of a Hugging Face directory has, with `vocab` tokens: unused ones are added up to there.
-// kBadInput: a tokenizer that the keys cannot express, or of more tokens. The result is read back, and every token and a sample of
-// text must encode as before; NFC normalisation, for which there is no key, is left out, as llama.cpp's converter does.
-TALLY_API Result<std::vector<std::pair<std::string, MetaValue>>> GgufTokenizerKeys(const Inventory& directory, int32_t vocab);
+// The tokenizer of a Hugging Face directory as keys of its GGUF file.
+struct GgufTokenizer {
+  std::vector<std::pair<std::string, MetaValue>> keys;
+  // What tokenizer.* has no key for. Keys of our own, tally.tokenizer.*, say it, and other engines do not know them.
+  struct Loss {
+    std::string name;  // one of TokenizerLossNames
+    std::string what;  // "its normalizer"
+  };
+  std::vector<Loss> losses;
+};
+// "strip", "normalized", "normalizer", "space"; and "all", for a tokenizer that cannot be written.
+TALLY_API std::vector<std::string_view> TokenizerLossNames();
+
+// With `vocab` tokens: unused ones are added up to there. `name`: general.name of the file, by which engines know Phi-3's tokens.
+// kBadInput: a tokenizer that the keys cannot express, or of more tokens. The result is read back, and texts of all kinds, with special
+// tokens and white space beside them, must have the same tokens as before.
+TALLY_API Result<GgufTokenizer> GgufTokenizerKeys(const Inventory& directory, int32_t vocab, const std::string& name);
 
 // Turns a stream of tokens into text, holding back bytes until they form whole UTF-8 characters.
 class StreamingDecoder {

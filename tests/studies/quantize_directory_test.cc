@@ -12,6 +12,7 @@
 
 #include "engine/studies/quantize.h"
 #include "engine/studies/synth.h"
+#include "engine/text/bpe.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
 #include "tests/goldens/logits.h"
@@ -183,14 +184,52 @@ TEST_F(WithTokenizer, CarriesItOver) {
   EXPECT_EQ((*after)->eos(), std::vector<int32_t>{50256});
 }
 
-TEST_F(WithTokenizer, LeavesOutWhatCannotBeSaid) {
-  ASSERT_TRUE(WriteTextFile(directory_ + "/tokenizer.json", R"({"model": {"type": "Unigram", "vocab": []}})").ok());
-  QuantizeOptions options;
-  options.type = "Q8_0";
-  const auto report = Quantize(directory_, out_, options);
+TEST_F(WithTokenizer, RefusesWhatWouldBeLostUnlessAllowed) {
+  const auto quantized = [&](const std::string& json, std::vector<std::string> allowed) {
+    EXPECT_TRUE(WriteTextFile(directory_ + "/tokenizer.json", json).ok());
+    QuantizeOptions options;
+    options.type = "Q8_0";
+    options.tokenizer_loss = std::move(allowed);
+    options.dry_run = true;
+    return Quantize(directory_, out_, options);
+  };
+  const std::string other = R"({"model": {"type": "Unigram", "vocab": []}})";
+  auto report = quantized(other, {"strip", "normalizer"});
+  EXPECT_EQ(report.status().code(), StatusCode::kBadInput);
+  EXPECT_NE(report.status().message().find("'Unigram' is not supported"), std::string::npos) << report.status().message();
+  EXPECT_NE(report.status().message().find("; --allow-tokenizer-loss all writes"), std::string::npos)
+      << report.status().message();
+  EXPECT_EQ(quantized(other, {"every"}).status().message(),
+            "'every' is nothing that a tokenizer may lose: strip, normalized, normalizer, space, all");
+  report = quantized(other, {"all"});
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_NE(report->no_tokenizer.find("'Unigram' is not supported"), std::string::npos) << report->no_tokenizer;
-  EXPECT_EQ(ReadGguf(out_).value().metadata.GetString("tokenizer.ggml.model").value(), "no_vocab");
+
+  std::string bytes, added = R"({"id":256,"content":"<|im_end|>","special":true,"lstrip":true,"rstrip":true})";
+  for (int b = 0; b < 256; ++b) {
+    const std::string c = AlphabetOfBytes(std::string(1, static_cast<char>(b)));
+    bytes += (b == 0 ? "\"" : ",\"") + std::string(c == "\"" || c == "\\" ? "\\" : "") + c + "\":" + std::to_string(b);
+  }
+  const std::string phi4 = R"({"added_tokens":[)" + added +
+                           R"(],"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"ByteLevel",)" +
+                           R"("add_prefix_space":false},"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{)" + bytes +
+                           R"(},"merges":[]}})";
+  report = quantized(phi4, {"normalizer"});
+  EXPECT_EQ(report.status().message(),
+            directory_ +
+                "/tokenizer.json: GGUF cannot say that special tokens take the white space beside them along: other engines "
+                "would give text other tokens; --allow-tokenizer-loss strip,normalizer writes the file all the same");
+  report = quantized(phi4, {"normalizer", "strip"});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->tokenizer_losses,
+            (std::vector<std::string>{"that special tokens take the white space beside them along", "its normalizer"}));
+  EXPECT_EQ(report->no_tokenizer, "");
+
+  fs::remove(directory_ + "/tokenizer.json");
+  ASSERT_TRUE(WriteTextFile(directory_ + "/tokenizer.model", "\n").ok());
+  const auto model = Quantize(directory_, out_, {});
+  EXPECT_NE(model.status().message().find("tokenizer.model (SentencePiece's)"), std::string::npos) << model.status().message();
+  EXPECT_FALSE(fs::exists(out_));
 }
 
 TEST_F(WithTokenizer, TakesImportanceByTheNamesOfGguf) {
