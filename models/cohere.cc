@@ -16,7 +16,8 @@ void ReadWindows(Config& c, Recipe& r) {
   const int32_t window = c.gguf()                     ? c.Int("attention.sliding_window", 1, kMaxContext)
                          : c.IsNull("sliding_window") ? 0
                                                       : c.Int("sliding_window", 1, kMaxContext, 4096);
-  ReadWindowPattern(c, r, c.Pick("attention.sliding_window_pattern", "sliding_window_pattern|_sliding_window_pattern"), window, 4);
+  ReadWindowPattern(c, r, c.Pick("attention.sliding_window_pattern", "sliding_window_pattern|_sliding_window_pattern"), window,
+                    4);
   if (!c.gguf()) ReadHfLayerTypes(c, r, window);
   for (LayerRecipe& layer : r.layers) layer.rope = layer.window > 0 ? LayerRope::kGlobal : LayerRope::kNone;
 }

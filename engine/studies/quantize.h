@@ -47,8 +47,9 @@ TALLY_API std::vector<std::string_view> QuantizePresets();
 // where this program decodes their type. The file gets its name when it is complete. Of a directory it is what llama.cpp's
 // converter would make: GGUF's names and keys, q and k in the order of its rope, experts stacked, vectors and routers as F32; FP8
 // does not count as quantised. kBadInput, naming the file: it has a type that cannot be read; a family or a configuration that GGUF
-// cannot say, or of the tokenizer what `tokenizer_loss` does not name; a quantised type without `requantize`; a NaN or infinity, or a value whose row the new type cannot hold (tensor and
-// row are named); `out` is one of its files, or cannot be written; an importance of another width.
+// cannot say, or of the tokenizer what `tokenizer_loss` does not name; a quantised type without `requantize`; a NaN or infinity, or a
+// value whose row the new type cannot hold (tensor and row are named); `out` is one of its files, or cannot be written; an
+// importance of another width.
 TALLY_API Result<QuantizeReport> Quantize(const std::string& in, const std::string& out, const QuantizeOptions& options);
 
 }  // namespace tally
