@@ -88,7 +88,7 @@ std::vector<Case> GgufTokenizerCases() {
       {"BeginTokenBeyondTheVocabulary", bpe("bos_token_id", int64_t{11}),
        "DIR/m.gguf: tokenizer.ggml.bos_token_id: token id 11, expected 0 to 10"},
       {"EndTokenBeyondTheVocabulary", bpe("eos_token_id", int64_t{50256}),
-       "DIR/m.gguf: tokenizer.ggml.eos_token_id names token 50256 of a vocabulary of 11"},
+       "DIR/m.gguf: tokenizer.ggml.eos_token_id: token id 50256, expected 0 to 10"},
       {"UnknownTokenBeyondTheVocabulary", spm("unknown_token_id", int64_t{11}),
        "DIR/m.gguf: tokenizer.ggml.unknown_token_id: token id 11, expected 0 to 10"},
       {"BeginTokenAddedAndNotNamed", bpe("add_bos_token", true),
