@@ -8,6 +8,7 @@
 
 #include "engine/session/model.h"
 #include "engine/studies/inspect.h"
+#include "engine/studies/quantize.h"
 #include "tests/models/spec_tools.h"
 #include "tests/models/synthetic_files.h"
 #include "tests/support/temp_folder.h"
@@ -138,6 +139,36 @@ TEST(Count, QuantisedDirectories) {
   const std::string notes = testing::PrintToString(counted.count.warnings);
   EXPECT_NE(notes.find("quantised (fp8): bytes are counted as if they were stored in BF16"), std::string::npos) << notes;
   EXPECT_NE(notes.find("counted from its configuration"), std::string::npos) << notes;
+}
+
+// A misspelt key is named by whoever reads the checkpoint, the defaults that are taken by those who look at it, and the type of a
+// configuration without tensors where it is not said.
+TEST(Count, WhatTheConfigurationDoesNotSay) {
+  const TempFolder folder;
+  const std::string path = Directory(folder, With(Without(HfLlama(), "rms_norm_eps"), "rms_norm_ep", 1e-5));
+  const std::string note =
+      "its key rms_norm_ep is unknown and not read; rms_norm_eps, which it looks like, is missing and taken to be 1e-06";
+  const std::vector<std::string> warnings = MustCount(path).count.warnings;
+  ASSERT_EQ(warnings.size(), 2u) << testing::PrintToString(warnings);
+  EXPECT_EQ(warnings[0], note);
+  EXPECT_NE(warnings[1].find("has no rms_norm_eps (1e-06)"), std::string::npos) << warnings[1];
+  EXPECT_EQ(InspectCheckpoint(path)->warnings, warnings);
+  const auto model = LoadModel(path, {});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  ASSERT_EQ((*model)->notes().size(), 1u);
+  EXPECT_EQ((*model)->notes()[0], note);
+  const auto quantised = Quantize(path, folder / "out.gguf", {.type = "F16", .dry_run = true});
+  ASSERT_TRUE(quantised.ok()) << quantised.status().message();
+  EXPECT_EQ(quantised->notes, std::vector<std::string>{note});
+
+  const CountedModel typeless = MustCount(folder.Write("alone.json", ConfigOf(HfLlama())));
+  EXPECT_EQ(typeless.count.weight_bytes, 4 * typeless.count.parameters.total);
+  EXPECT_NE(testing::PrintToString(typeless.count.warnings).find("no torch_dtype: weights are counted as F32"),
+            std::string::npos);
+  const CountedModel fp8 =
+      MustCount(folder.Write("fp8.json", ConfigOf(With(HfLlama(), "torch_dtype", std::string("float8_e4m3fn")))));
+  EXPECT_EQ(fp8.stored_as, "FP8");
+  EXPECT_LT(fp8.count.weight_bytes, typeless.count.weight_bytes);
 }
 
 }  // namespace
