@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "engine/base/finite.h"
@@ -22,7 +23,8 @@
 namespace tally {
 namespace {
 
-// Means of squared activations by tensor: [experts, columns], one after another.
+// Means of squared activations by tensor: [experts, columns], one after another, each expert's divided by their mean. A column that the
+// calibration did not use has the least: with 0 its values would be anything, and a block of such columns 0.
 using Importance = std::map<std::string, std::vector<float>, std::less<>>;
 
 Result<std::vector<float>> ReadFloats(const Inventory& inventory, const StoredTensor& t) {
@@ -32,6 +34,8 @@ Result<std::vector<float>> ReadFloats(const Inventory& inventory, const StoredTe
   TALLY_RETURN_IF_ERROR(file.ReadAt(t.offset, {reinterpret_cast<uint8_t*>(values.data()), t.bytes}));
   return values;
 }
+
+constexpr float kLeastImportance = 1e-4f;
 
 // llama.cpp, tools/imatrix: NAME.in_sum2 [experts, columns] sums of squares, NAME.counts [experts] how many.
 Result<Importance> ReadImportance(const std::string& path) {
@@ -50,10 +54,19 @@ Result<Importance> ReadImportance(const std::string& path) {
                       std::to_string(counts.size()) + " counts");
     }
     const size_t cols = sums.size() / counts.size();
-    for (size_t i = 0; i < sums.size(); ++i) {
-      const float count = counts[i / cols];
-      sums[i] = count > 0 ? sums[i] / count : 1.0f;  // an expert that was never chosen
-      if (!(sums[i] >= 0 && sums[i] < 1e30f)) return BadInput(path + ": '" + Printable(name) + "' has a sum that is no number");
+    for (size_t e = 0; e < counts.size(); ++e) {
+      const auto no_number = [&](const char* what) {
+        return BadInput(path + ": '" + Printable(name) + "' has a " + what + " that is no number");
+      };
+      if (!(counts[e] >= 0 && counts[e] < 1e30f)) return no_number("count");
+      const std::span<float> of(sums.data() + e * cols, cols);
+      double mean = 0;
+      for (float& sum : of) {
+        sum = counts[e] > 0 ? sum / counts[e] : 1.0f;  // an expert that was never chosen
+        if (!(sum >= 0 && sum < 1e30f)) return no_number("sum");
+        mean += static_cast<double>(sum) / static_cast<double>(cols);
+      }
+      for (float& sum : of) sum = mean > 0 ? std::max(static_cast<float>(sum / mean), kLeastImportance) : 1.0f;
     }
     all.emplace(name, std::move(sums));
   }
@@ -313,8 +326,7 @@ class Rewriter {
         target.encode(row, weight, static_cast<int64_t>(cols / to.block_size), piece.data() + i * to_row);
         target.decode(piece.data() + i * to_row, static_cast<int64_t>(cols / to.block_size), row);
         // A scale that overflows may also end as 0: what is left of the row is finite, and the value that needed the scale is gone.
-        const bool lost =
-            at < cols && (weight == nullptr || weight[at] > 0) && !(std::fabs(row[at] - largest) <= std::fabs(largest) / 2);
+        const bool lost = at < cols && !(std::fabs(row[at] - largest) <= std::fabs(largest) / 2);
         if (lost || !AllFinite(values)) Lower(bad, i);
       }
     };

@@ -207,17 +207,20 @@ TEST_F(QuantizeFile, FollowsTheImportance) {
   const std::string matrix = folder_ / "imatrix.gguf", name = "blk.0.ffn_up.weight";
   std::vector<float> sums(768), counts = {4};
   for (size_t i = 0; i < sums.size(); ++i) sums[i] = i % 8 == 0 ? 4000.0f : 4.0f;
-  GgufWriter writer;
-  writer.Set("general.type", std::string("imatrix"));
-  writer.AddTensor(name + ".in_sum2", DType::kF32, {1, 768});
-  writer.AddTensor(name + ".counts", DType::kF32, {1, 1});
-  ASSERT_TRUE(writer
-                  .Write(matrix,
-                         [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
-                           const std::vector<float>& from = tensor == 0 ? sums : counts;
-                           std::memcpy(piece.data(), reinterpret_cast<const uint8_t*>(from.data()) + offset, piece.size());
-                         })
-                  .ok());
+  const auto write = [&] {
+    GgufWriter writer;
+    writer.Set("general.type", std::string("imatrix"));
+    writer.AddTensor(name + ".in_sum2", DType::kF32, {1, 768});
+    writer.AddTensor(name + ".counts", DType::kF32, {1, 1});
+    ASSERT_TRUE(writer
+                    .Write(matrix,
+                           [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
+                             const std::vector<float>& from = tensor == 0 ? sums : counts;
+                             std::memcpy(piece.data(), reinterpret_cast<const uint8_t*>(from.data()) + offset, piece.size());
+                           })
+                    .ok());
+  };
+  write();
   const auto error = [&](const QuantizeOptions& options) {
     const auto report = Quantize(source_, out_, options);
     EXPECT_TRUE(report.ok()) << report.status().message();
@@ -234,6 +237,20 @@ TEST_F(QuantizeFile, FollowsTheImportance) {
   const double without = error(options);
   options.importance = matrix;
   EXPECT_LT(error(options), 0.6 * without);
+
+  // Columns that no activation reached are kept like any other.
+  std::fill(sums.begin(), sums.begin() + 512, 0.0f);
+  write();
+  for (const char* type : {"Q3_K_S", "Q6_K", "IQ4_NL", "IQ4_XS"}) {
+    options.type = type;
+    options.importance = {};
+    const double of_equals = error(options);
+    options.importance = matrix;
+    EXPECT_LT(error(options), 2 * of_equals) << type;
+  }
+  counts[0] = std::nanf("");
+  write();
+  ExpectRefused(options, source_, out_, "'blk.0.ffn_up.weight' has a count that is no number");
 
   QuantizeOptions wrong = options;
   wrong.importance = source_;
