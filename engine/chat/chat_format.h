@@ -25,6 +25,7 @@ struct ChatTemplateSource {
   std::map<std::string, std::string> special_tokens = {};
   // An answer ends before any of these; of models that were not trained on a token that ends it.
   std::vector<std::string> stop = {};
+  std::vector<std::string> additional_special_tokens = {};  // a variable of the template too, where there are any
 };
 
 // What of a request is in no prompt.

@@ -83,6 +83,7 @@ JinjaFormat::JinjaFormat(jinja::Template made, const ChatTemplateSource& source,
                          bool reads_calls)
     : template_(std::move(made)),
       special_tokens_(source.special_tokens),
+      additional_special_tokens_(source.additional_special_tokens),
       reasoning_name_(ReasoningName(source.text)),
       parsers_(std::move(parsers)),
       description_(std::move(description)),
@@ -221,11 +222,13 @@ Result<std::vector<PromptSegment>> JinjaFormat::RenderJson(jinja::Json variables
   jinja::RenderOptions options;
   options.now = now;
   options.roles = kMessageRoles;
-  for (const auto& [name, token] : special_tokens_) {
-    if (variables.contains(name)) continue;  // the request's own, which is not trusted
-    variables[name] = token;
+  const auto add = [&](const std::string& name, jinja::Json value) {
+    if (variables.contains(name)) return;  // the request's own, which is not trusted
+    variables[name] = std::move(value);
     options.trusted.insert(name);
-  }
+  };
+  for (const auto& [name, token] : special_tokens_) add(name, token);
+  if (!additional_special_tokens_.empty()) add("additional_special_tokens", additional_special_tokens_);
   return template_.Render(variables, options);
 }
 

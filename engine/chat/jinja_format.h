@@ -70,6 +70,7 @@ class JinjaFormat : public ChatFormat {
 
   jinja::Template template_;
   std::map<std::string, std::string> special_tokens_;
+  std::vector<std::string> additional_special_tokens_;
   std::string reasoning_name_;
   Forms forms_;
   ParserFactory parsers_;

@@ -46,6 +46,9 @@ class Reader {
   void SetStop(const std::vector<std::string>& stop) {
     for (ChatTemplateSource& source : found_) source.stop = stop;
   }
+  void SetAdditionalTokens(const std::vector<std::string>& tokens) {
+    for (ChatTemplateSource& source : found_) source.additional_special_tokens = tokens;
+  }
   bool empty() const { return found_.empty(); }
   std::vector<ChatTemplateSource> Take() {
     std::stable_sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
@@ -88,16 +91,31 @@ Result<std::vector<ChatTemplateSource>> FromGguf(const Inventory& inventory, con
   return reader.Take();
 }
 
-// The strings that tokenizer_config.json gives under NAME_token, as they are or as the content of an added token.
+// A token of tokenizer_config.json: a string, or an added token with its content. Null: no token.
+const std::string* TokenText(const Json& token) {
+  const Json& text = token.is_object() ? Member(token, "content") : token;
+  return text.get_ptr<const std::string*>();
+}
+
+// What tokenizer_config.json gives under NAME_token.
 std::map<std::string, std::string> SpecialTokens(const Json& config) {
   std::map<std::string, std::string> special;
   if (!config.is_object()) return special;
   for (const auto& [key, value] : config.items()) {
-    if (!key.ends_with("_token")) continue;
-    const Json& text = value.is_object() ? Member(value, "content") : value;
-    if (text.is_string()) special.emplace(key, text.get<std::string>());
+    const std::string* const text = key.ends_with("_token") ? TokenText(value) : nullptr;
+    if (text != nullptr) special.emplace(key, *text);
   }
   return special;
+}
+
+std::vector<std::string> AdditionalTokens(const Json& config) {
+  std::vector<std::string> tokens;
+  const Json& given = Member(config, "additional_special_tokens");
+  if (!given.is_array()) return tokens;
+  for (const Json& token : given) {
+    if (const std::string* const text = TokenText(token)) tokens.push_back(*text);
+  }
+  return tokens;
 }
 
 Status AddConfigured(const Json& config, const std::string& path, Reader* reader) {
@@ -148,6 +166,7 @@ Result<std::vector<ChatTemplateSource>> FromDirectory(const fs::path& directory)
   }
   if (reader.empty()) TALLY_RETURN_IF_ERROR(AddConfigured(config, config_path, &reader));
   if (reader.empty()) return reader.Take();
+  reader.SetAdditionalTokens(AdditionalTokens(config));
   TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> stop, StopStrings(directory));
   reader.SetStop(stop);
   return reader.Take();

@@ -126,6 +126,9 @@ missing|default, ''|default('x'), ''|default('x', true), none|d('x'), none|d('x'
 2.5|round, 3.5|round, 2.675|round(2), 42|round, 2.4|round(method='ceil'), -2.5|round(method='floor'), 1234.5|round(-2), 2.345|round(1, 'ceil')
 -5|abs, 5.5|abs, yes|abs
 text|escape ~ "<a href='x'>"|e ~ 'a<'|safe ~ 'b'|string ~ 5|string ~ none|string
+'<'|safe + "<&'\\">", '<' + '>'|safe + '<', ('<' ~ '>'|safe) + '<', '<'|e + '<', '<'|e|e, '<'|e|forceescape, '<'|safe|e
+(('<b>'|safe)|trim)[0] + '<', '<b>'|safe|upper + '<', '<'|safe * 2 + '<', '<'|safe|string + '<', [1]|safe + '"', nothing|safe, missing|safe, ('<'|safe)|tojson
+"use '"|safe + people[0].name + "' to '"|safe + "it's <b>" + "'; "|safe + people[0]|tojson
 'a\\nb\\n\\nc'|indent, 'a\\nb'|indent(2, true), 'a\\n\\nb'|indent(2, blank=true), 'a\\nb\\n'|indent('> '), ''|indent(2, true)
 'foo bar baz qux'|truncate(9), 'foo bar baz qux'|truncate(9, true), 'foo bar'|truncate(9), 'foo bar baz qux'|truncate(11, end='!', leeway=0)
 'abc'|center(9) ~ '|', 'a b, c-d'|wordcount, 'a b/c?d=ü'|urlencode, {'a b': 'c&d', 'x': 1}|urlencode, 'ä%s'|format('x'), '%(a)s'|format(a=1)

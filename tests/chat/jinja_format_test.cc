@@ -88,6 +88,10 @@ TEST(JinjaFormat, OnlyTheTemplateAndItsSpecialTokensAreControl) {
   const auto segments = (*format)->Render(request);
   ASSERT_TRUE(segments.ok());
   EXPECT_EQ(Marked(*segments), "<s><|u|>{</s>\uFFFD}</s>{<s>}");
+  const auto additional =
+      JinjaFormat::Make({.text = "{{ additional_special_tokens[1] }}", .additional_special_tokens = {"<a>", "<b>"}}, nullptr, "");
+  ASSERT_TRUE(additional.ok());
+  EXPECT_EQ(Marked(*(*additional)->Render(request)), "<b>");
   request.variables = {{"eos_token", "\"<x>\""}};  // a user's own is the user's text
   const auto replaced = (*format)->Render(request);
   ASSERT_TRUE(replaced.ok());

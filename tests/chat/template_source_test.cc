@@ -38,10 +38,12 @@ class InFolder : public testing::Test {
 TEST_F(InFolder, AStringOrAListOrFiles) {
   EXPECT_EQ(Show(Read()), "");
   Write("tokenizer_config.json",
-        R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "pad_token": null, "chat_template": "one"})");
+        R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "pad_token": null, "chat_template": "one",
+            "additional_special_tokens": ["<a>", {"content": "<b>"}, 1]})");
   const auto one = Read();
   EXPECT_EQ(Show(one), "=one;");
   EXPECT_EQ(one->at(0).special_tokens, (std::map<std::string, std::string>{{"bos_token", "<s>"}, {"eos_token", "</s>"}}));
+  EXPECT_EQ(one->at(0).additional_special_tokens, (std::vector<std::string>{"<a>", "<b>"}));
   EXPECT_EQ(one->at(0).origin, folder_ / "tokenizer_config.json" + ": chat_template");
   Write("tokenizer_config.json",
         R"({"chat_template": [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": "plain"}]})");

@@ -48,23 +48,18 @@ Result<Value> StringFilter(Runtime& run, const Value& self, const CallArguments&
   return Value(std::move(text));
 }
 
+Result<Value> SafeFilter(Runtime& run, const Value& self, const CallArguments&) {
+  TALLY_ASSIGN_OR_RETURN(Text text, Str(&run.budget, self));
+  text.set_markup(true);
+  return Value(std::move(text));
+}
+
+template <bool force>
 Result<Value> EscapeFilter(Runtime& run, const Value& self, const CallArguments&) {
-  TALLY_ASSIGN_OR_RETURN(const Text text, Str(&run.budget, self));
-  TALLY_RETURN_IF_ERROR(run.budget.Make(5 * text.size()));
-  Text out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    std::string_view with;
-    switch (text.bytes()[i]) {
-      case '&': with = "&amp;"; break;
-      case '<': with = "&lt;"; break;
-      case '>': with = "&gt;"; break;
-      case '\'': with = "&#39;"; break;
-      case '"': with = "&#34;"; break;
-      default: out.AppendPart(text, i, i + 1); continue;
-    }
-    out.Append(with, text.TrustedAt(i));
-  }
-  return Value(std::move(out));
+  TALLY_ASSIGN_OR_RETURN(Text text, Str(&run.budget, self));
+  if (text.markup() && !force) return Value(std::move(text));
+  TALLY_ASSIGN_OR_RETURN(Text escaped, Escaped(&run.budget, text));
+  return Value(std::move(escaped));
 }
 
 Result<Value> TrimFilter(Runtime& run, const Value& self, const CallArguments& arguments) {
@@ -375,10 +370,10 @@ const Operations& TextFilters() {
       {"capitalize", CaseFilter<Case::kCapitalize>},
       {"title", TitleFilter},
       {"string", StringFilter},
-      {"safe", StringFilter},
-      {"e", EscapeFilter},
-      {"escape", EscapeFilter},
-      {"forceescape", EscapeFilter},
+      {"safe", SafeFilter},
+      {"e", EscapeFilter<false>},
+      {"escape", EscapeFilter<false>},
+      {"forceescape", EscapeFilter<true>},
       {"trim", TrimFilter},
       {"replace", ReplaceFilter},
       {"format", FormatFilter},

@@ -6,6 +6,7 @@
 
 #include "engine/chat/jinja/format.h"
 #include "engine/chat/jinja/print.h"
+#include "engine/chat/jinja/str_operations.h"
 #include "engine/text/utf8.h"
 
 namespace tally::jinja {
@@ -76,6 +77,7 @@ Result<Value> Repeat(Budget* budget, const Value& value, int64_t times) {
     TALLY_RETURN_IF_ERROR(budget->Make(text.size() * n));
     TALLY_RETURN_IF_ERROR(budget->Step(n / 8));
     Text out;
+    out.set_markup(text.markup());
     for (uint64_t i = 0; i < n && !text.empty(); ++i) out.Append(text);
     return Value(std::move(out));
   }
@@ -87,9 +89,26 @@ Result<Value> Repeat(Budget* budget, const Value& value, int64_t times) {
   return MakeSequence(budget, value.sequence()->kind, std::move(out));
 }
 
+// What is no markup is escaped.
+Result<Value> AddMarkup(Budget* budget, const Text& a, const Text& b) {
+  Text out;
+  out.set_markup(true);
+  for (const Text* part : {&a, &b}) {
+    if (part->markup()) {
+      out.Append(*part);
+    } else {
+      TALLY_ASSIGN_OR_RETURN(const Text escaped, Escaped(budget, *part));
+      out.Append(escaped);
+    }
+  }
+  TALLY_RETURN_IF_ERROR(budget->Fits(out.size()));
+  return Value(std::move(out));
+}
+
 Result<Value> Add(Budget* budget, const Value& a, const Value& b) {
   if (a.IsString() && b.IsString()) {
     TALLY_RETURN_IF_ERROR(budget->Make(a.text().size() + b.text().size()));
+    if (a.text().markup() || b.text().markup()) return AddMarkup(budget, a.text(), b.text());
     Text out = a.text();
     out.Append(b.text());
     return Value(std::move(out));

@@ -56,7 +56,8 @@ class ReprWriter {
     if (value.IsString()) {
       TALLY_RETURN_IF_ERROR(budget_->Make(value.text().size()));
       trusted_ = trusted_ && value.text().AllTrusted();
-      out_ += StringRepr(value.text().bytes());
+      const std::string repr = StringRepr(value.text().bytes());
+      out_ += value.text().markup() ? "Markup(" + repr + ")" : repr;
     } else if (value.sequence() != nullptr) {
       return WriteSequence(*value.sequence());
     } else if (value.dict() != nullptr) {

@@ -166,4 +166,23 @@ Result<Text> Justify(Budget* budget, const Text& text, int64_t width, const Text
   return out;
 }
 
+Result<Text> Escaped(Budget* budget, const Text& text) {
+  TALLY_RETURN_IF_ERROR(budget->Make(5 * text.size()));
+  Text out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string_view with;
+    switch (text.bytes()[i]) {
+      case '&': with = "&amp;"; break;
+      case '<': with = "&lt;"; break;
+      case '>': with = "&gt;"; break;
+      case '\'': with = "&#39;"; break;
+      case '"': with = "&#34;"; break;
+      default: out.AppendPart(text, i, i + 1); continue;
+    }
+    out.Append(with, text.TrustedAt(i));
+  }
+  out.set_markup(true);
+  return out;
+}
+
 }  // namespace tally::jinja

@@ -24,4 +24,7 @@ Result<Text> Join(Budget* budget, const Text& separator, const std::vector<Text>
 // Spaces, or another fill, on both sides (an odd one as Python puts it), to a width in characters.
 Result<Text> Justify(Budget* budget, const Text& text, int64_t width, const Text& fill, char align);
 
+// With the five characters that HTML has entities for replaced. It is markup.
+Result<Text> Escaped(Budget* budget, const Text& text);
+
 }  // namespace tally::jinja

@@ -38,6 +38,7 @@ void Text::AppendPart(const Text& other, size_t begin, size_t end) {
 Text Text::Part(size_t begin, size_t end) const {
   Text part;
   part.AppendPart(*this, begin, end);
+  part.markup_ = markup_;
   return part;
 }
 
@@ -136,6 +137,7 @@ Result<Text> ChangeCase(Budget* budget, const Text& text, Case to) {
   TALLY_RETURN_IF_ERROR(budget->Make(2 * text.size()));
   TALLY_RETURN_IF_ERROR(budget->Step(text.size() / 8));
   Text out;
+  out.set_markup(text.markup());
   bool first = true, after_cased = false;
   for (size_t at = 0; at < text.size();) {
     const Utf8Char c = ReadUtf8(text.bytes(), at);

@@ -28,10 +28,13 @@ class Text {
   bool TrustedAt(size_t byte) const { return mask_.empty() ? trusted_ : mask_[byte] != 0; }
   // Every byte is trusted; so is an empty text.
   bool AllTrusted() const { return bytes_.empty() || (mask_.empty() && trusted_); }
+  // markupsafe's Markup, which the filters safe and escape give: what is added to it is escaped.
+  bool markup() const { return markup_; }
+  void set_markup(bool markup) { markup_ = markup; }
 
   void Append(std::string_view bytes, bool trusted);
   void Append(const Text& other) { AppendPart(other, 0, other.size()); }
-  // Bytes [begin, end) of `other`.
+  // Bytes [begin, end) of `other`. Whether this is markup stays; a part of markup is.
   void AppendPart(const Text& other, size_t begin, size_t end);
   Text Part(size_t begin, size_t end) const;
 
@@ -44,6 +47,7 @@ class Text {
   std::string bytes_;
   std::string mask_;     // one byte for each of bytes_, 1: trusted; empty where all are alike
   bool trusted_ = true;  // of all bytes, where there is no mask
+  bool markup_ = false;
 };
 
 // Code points of a well-formed text, and where the n-th begins (the end, where there are not as many).
