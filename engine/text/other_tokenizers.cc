@@ -28,7 +28,8 @@ std::string KindOf(const fs::path& path) {
   if (name == "vocab.txt") return "the list of a WordPiece, as BERT has it";
   const bool ranks = name.ends_with(".tiktoken");
   if (!ranks && !name.ends_with(".model") && !name.ends_with(".spm")) return "";
-  return ranks || !IsSentencePiece(path.string()) ? "ranks of tiktoken, which tally tokenize --ranks takes" : "SentencePiece's";
+  return ranks || !IsSentencePiece(path.string()) ? "ranks of tiktoken, which tally tokenize --ranks takes"
+                                                  : "SentencePiece's model";
 }
 
 Status Unread(const std::string& where, const std::string& what) {
@@ -44,7 +45,7 @@ Status UnreadTokenizer(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
     const std::string kind = KindOf(path);
-    return kind.empty() ? Status() : Unread(path, "is of another kind, " + kind);
+    return kind.empty() ? Status() : Unread(path, "holds " + kind);
   }
   std::vector<fs::path> files;
   for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) files.push_back(at->path());

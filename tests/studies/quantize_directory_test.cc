@@ -228,7 +228,8 @@ TEST_F(WithTokenizer, RefusesWhatWouldBeLostUnlessAllowed) {
   fs::remove(directory_ + "/tokenizer.json");
   ASSERT_TRUE(WriteTextFile(directory_ + "/tokenizer.model", "\n").ok());
   const auto model = Quantize(directory_, out_, {});
-  EXPECT_NE(model.status().message().find("tokenizer.model (SentencePiece's)"), std::string::npos) << model.status().message();
+  EXPECT_NE(model.status().message().find("tokenizer.model (SentencePiece's model)"), std::string::npos)
+      << model.status().message();
   EXPECT_FALSE(fs::exists(out_));
 }
 

@@ -152,7 +152,7 @@ void ExpectQuickAndWhole(const Result<std::unique_ptr<Tokenizer>>& tokenizer) {
 }
 
 const char* const kPres[] = {"gpt-2",       "llama-bpe", "gpt-4o", "deepseek-coder", "deepseek-llm",
-                             "deepseek-v3", "starcoder", "falcon", "default"};
+                             "deepseek-v3", "starcoder", "falcon", "kimi-k2",        "default"};
 
 TEST(TextSizes, MadeByteLevel) {
   for (const char* pre : kPres) {
