@@ -310,7 +310,7 @@ class Claims {
     for (const std::string_view end : {"_scale_inv", "_scale"}) {
       if (!scales.name.ends_with(end)) continue;
       const StoredTensor* codes = inventory_.Find(std::string_view(scales.name).substr(0, scales.name.size() - end.size()));
-      if (codes == nullptr) continue;
+      if (codes == nullptr || codes->dtype == DType::kF8_E4M3) continue;
       return "; it scales " + Quote(codes->name) + ", which is " + Printable(codes->type_name()) + ": only F8_E4M3 is run so";
     }
     return "";

@@ -77,7 +77,10 @@ Result<PackedViews> PackedOf(const CountedModel& model) {
     if (p.prediction) continue;
     const DType type = TypeOf(model, p);
     if (!p.vector && !IsWeightType(type)) {
-      return BadInput(p.full_name() + " has type " + std::string(DTypeName(type)) + ", which cannot be run");
+      const bool other = type == DType::kU8;  // StoredTensor::other_type
+      return BadInput(p.full_name() + " has " +
+                      (other ? "a type of " + model.stored_as + " that" : "type " + std::string(DTypeName(type)) + ", which") +
+                      " cannot be run");
     }
     types[p.full_name()] = type;
   }

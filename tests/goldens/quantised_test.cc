@@ -234,7 +234,7 @@ TEST(GateAndUpOfTwoTypes, RunAsTheirValuesSay) {
       const auto type = types.find(t.name);
       return type == types.end() ? t.dtype : type->second;
     });
-    EXPECT_GE(model.matrices, 4);
+    EXPECT_GE(model.matrices, 3);
 
     LoadOptions options = Exact();
     const auto logits = [&](const std::string& file) {

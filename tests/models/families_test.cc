@@ -702,6 +702,18 @@ TEST(Falcon, BothNormsOrOneInAllLayers) {
   ExpectBadInput(WithoutTensors(*inventory, "blk.0.attn_norm.weight"), {"blk.0.attn_norm.weight", "is missing"});
 }
 
+// llama.cpp takes a factor of 0 for none.
+TEST(Goldens, FactorsOfZeroAreNone) {
+  const auto read = [](const char* golden, const std::string& key, double value) {
+    const Result<Inventory> inventory = ReadCheckpoint(kGoldens + golden + "/model.gguf");
+    EXPECT_TRUE(inventory.ok()) << inventory.status().message();
+    return inventory.ok() ? MustRead(With(*inventory, key, value)).recipe : Recipe();
+  };
+  EXPECT_EQ(read("granite/granite-a-f32-tied", "granite.residual_scale", 0).residual_scale, 1);
+  EXPECT_EQ(read("granite/granite-a-f32-tied", "granite.residual_scale", 0.5).residual_scale, 0.5);
+  EXPECT_EQ(read("deepseek_v1/deepseek1-a-f32-top3of6-shared", "deepseek.expert_weights_scale", 0).route_scale, 1);
+}
+
 // More than is in the repository: other families, small published models.
 TEST(SharedFiles, EveryCheckpointReadsOrSaysWhyNot) {
   if (!std::filesystem::exists(kShared + "goldens")) GTEST_SKIP() << "no " << kShared;
