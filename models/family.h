@@ -49,6 +49,9 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
 // ReadFamily, then CheckQuantMethod, and CheckClaims and CheckTypes (binding.h).
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory);
 
+// CheckClaims' error, and what of the configuration may be why.
+Status WithReasons(const Status& claimed, const Inventory& inventory, const ModelSpec& spec);
+
 // kBadInput: the configuration names a method of quantisation that cannot be read. Those of FP8 can, as far as their tensors can be
 // claimed, and the family's own (Family::quant_method). Others change weights when they are loaded, whatever is stored.
 Status CheckQuantMethod(const Inventory& inventory);

@@ -193,17 +193,20 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory) {
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   TALLY_RETURN_IF_ERROR(CheckQuantMethod(inventory));
-  if (const Status claimed = CheckClaims(inventory, spec); !claimed.ok()) {
-    if (claimed.code() != StatusCode::kBadInput) return claimed;
-    std::string notes;
-    for (const std::string& note : spec.notes) notes += "; " + note;
-    const std::string method = QuantMethodOf(inventory.metadata);
-    if (!method.empty() && method != "fp8")
-      notes += "; its quantisation (" + Printable(method) + ") may be one that cannot be read";
-    return notes.empty() ? claimed : BadInput(claimed.message() + notes);
-  }
+  if (const Status claimed = CheckClaims(inventory, spec); !claimed.ok()) return WithReasons(claimed, inventory, spec);
   TALLY_RETURN_IF_ERROR(CheckTypes(inventory, spec));
   return spec;
+}
+
+Status WithReasons(const Status& claimed, const Inventory& inventory, const ModelSpec& spec) {
+  if (claimed.code() != StatusCode::kBadInput) return claimed;
+  std::string reasons;
+  for (const std::string& note : spec.notes) reasons += "; " + note;
+  const std::string method = QuantMethodOf(inventory.metadata);
+  if (!method.empty() && method != "fp8") {
+    reasons += "; its quantisation (" + Printable(method) + ") may be one that cannot be read";
+  }
+  return BadInput(claimed.message() + reasons);
 }
 
 Status CheckQuantMethod(const Inventory& inventory) {

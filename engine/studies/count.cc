@@ -88,7 +88,8 @@ Result<Source> FromCheckpoint(const std::string& path) {
   if (const Status claimed = CheckClaims(inventory, spec); !claimed.ok()) {
     const bool quantised = !QuantMethodOf(inventory.metadata).empty() ||
                            std::ranges::any_of(inventory.tensors, [](const StoredTensor& t) { return !t.other_type.empty(); });
-    if (inventory.format == FileFormat::kGguf || (CannotRun(spec.recipe).empty() && !quantised)) return claimed;
+    if (inventory.format == FileFormat::kGguf || (CannotRun(spec.recipe).empty() && !quantised))
+      return WithReasons(claimed, inventory, spec);
     TALLY_ASSIGN_OR_RETURN(source, FromConfig(inventory));
     source.notes.push_back("counted from its configuration: its tensors cannot be read yet (" + claimed.message() + ")");
     return source;

@@ -152,7 +152,7 @@ TEST(Count, WhatTheConfigurationDoesNotSay) {
   ASSERT_EQ(warnings.size(), 2u) << testing::PrintToString(warnings);
   EXPECT_EQ(warnings[0], note);
   EXPECT_NE(warnings[1].find("has no rms_norm_eps (1e-06)"), std::string::npos) << warnings[1];
-  EXPECT_EQ(InspectCheckpoint(path)->warnings, warnings);
+  EXPECT_EQ(InspectCheckpoint(path)->notes, warnings);
   const auto model = LoadModel(path, {});
   ASSERT_TRUE(model.ok()) << model.status().message();
   ASSERT_EQ((*model)->notes().size(), 1u);
