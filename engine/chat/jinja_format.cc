@@ -160,7 +160,11 @@ Result<jinja::Json> JinjaFormat::Variables(const ChatRequest& request, const For
     jinja::Json& member = messages.front()["tools"];
     member = tools;
     if (forms.tools == Tools::kMessageText) {
-      TALLY_ASSIGN_OR_RETURN(member, PythonJson(tools));
+      // As Phi-4-mini's card has it: https://huggingface.co/microsoft/Phi-4-mini-instruct.
+      for (jinja::Json& tool : member) {
+        if (tool.contains("function")) tool = jinja::Json(tool["function"]);
+      }
+      TALLY_ASSIGN_OR_RETURN(member, PythonJson(member));
     }
   }
   jinja::Json variables = jinja::Json::object();

@@ -28,8 +28,8 @@ namespace tally {
 // taken, and the first of all where none is:
 //   arguments of calls     objects where they are one as JSON, as transformers asks for, and text else; or always text
 //   no text beside calls   content is empty, or null, or not there
-//   tools                  the variable; or the member `tools` of the first message, a list or its JSON text, where that message is the
-//                          system's (an empty one is made for it if there is none)
+//   tools                  the variable; or the member `tools` of the first message, the same list or the JSON text of its functions,
+//                          where that message is the system's (an empty one is made for it if there is none)
 // A role that messages usually have (kMessageRoles) is the template's own text: <|{{ message.role }}|> is a special token.
 class JinjaFormat : public ChatFormat {
  public:

@@ -141,10 +141,10 @@ TEST(JinjaFormat, ToolsAreWhereTheTemplateReadsThem) {
           "{% for m in messages %}{% if m.role == 'system' and 'tools' in m %}{{ '<|' + m.content + '|' + m.tools + '|>' }}"
           "{% else %}{{ m.content }}{% endif %}{% endfor %}",
       glm = "{% for m in messages %}{% for t in m.tools or [] %}{{ t.function.name }};{% endfor %}{{ m.content }}{% endfor %}";
-  EXPECT_EQ(Render(phi, request), R"(<||[{"type": "function", "function": {"name": "f"}}]|>u)");
+  EXPECT_EQ(Render(phi, request), R"(<||[{"name": "f"}]|>u)");
   EXPECT_EQ(Render(glm, request), "f;u");
   request.messages.insert(request.messages.begin(), {.role = "system", .content = "s"});
-  EXPECT_EQ(Render(phi, request), R"(<|s|[{"type": "function", "function": {"name": "f"}}]|>u)");
+  EXPECT_EQ(Render(phi, request), R"(<|s|[{"name": "f"}]|>u)");
   EXPECT_EQ(Render(glm, request), "f;su");
   request.tools = {};
   EXPECT_EQ(Render(phi, request), "su");
