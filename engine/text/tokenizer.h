@@ -70,7 +70,7 @@ TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromRanks(const std::string& path, const std::string& encoding = "");
 // kBadInput, naming them: the file, or files of the directory, hold a tokenizer of another kind than tokenizer.json (SentencePiece's
 // .model, vocab.json and merges.txt, tekken.json, ...).
-Status UnreadTokenizer(const std::string& path);
+TALLY_API Status UnreadTokenizer(const std::string& path);
 // Whichever the checkpoint has; a null pointer where it has none (token ids in, token ids out).
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
 

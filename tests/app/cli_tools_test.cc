@@ -185,7 +185,7 @@ TEST(CliUsage, OutputThatCannotBeWritten) {
       {"run", kModel, "--prompt-tokens", "1", "-n", "4"},
       {"logits", kModel, "--tokens", "1"},
       {"tokenize", "demo", "text"},
-      {"count", kModel},
+      {"count", kModel + "/model.gguf"},
       {"audit", kModel, "-n", "1"},
       {"bench", kModel, "-p", "2", "-n", "1", "--repetitions", "1"},
       {"synth", "gpt2", TempPath("x.gguf"), "--layers", "1", "--type", "q8_0", "--force"}};
