@@ -201,8 +201,7 @@ TEST(Config, EndTokensBeyondTheVocabularyAreNoted) {
   const Inventory hf = synthetic::HfLlama(), gguf = synthetic::GgufLlama();  // 11 tokens
   ModelSpec spec = MustRead(With(hf, "generation_config.eos_token_id", std::vector<int64_t>{2, 11, 50256}));
   EXPECT_EQ(spec.recipe.eos_tokens, std::vector<int32_t>{2});
-  const std::string which = "its generation_config.eos_token_id names token ",
-                    rest = " of a vocabulary of 11, which is ignored";
+  const std::string which = "its generation_config.eos_token_id names token ", rest = " of a vocabulary of 11, which is ignored";
   EXPECT_EQ(spec.notes, (std::vector<std::string>{which + "11" + rest, which + "50256" + rest}));
   spec = MustRead(With(gguf, "tokenizer.ggml.eos_token_id", uint64_t{11}));
   EXPECT_EQ(spec.recipe.eos_tokens, std::vector<int32_t>{});
