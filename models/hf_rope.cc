@@ -15,7 +15,7 @@ namespace {
 
 // Divisors of the frequencies, one for each pair that rotates.
 std::vector<double> ReadDivisors(Config& c, const std::string& key, const Recipe& r) {
-  const std::vector<double> divisors = c.Doubles(key);
+  std::vector<double> divisors = c.Doubles(key);
   const size_t pairs = static_cast<size_t>(r.rope.dim / 2);
   if (c.ok() && divisors.size() != pairs) {
     c.Fail(key + " lists " + std::to_string(divisors.size()) + " divisors for " + std::to_string(pairs) + " frequencies");
