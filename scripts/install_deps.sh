@@ -28,7 +28,7 @@ new_enough() { [ -n "$1" ] && [ "$1" != "(none)" ] && dpkg --compare-versions "$
 hwy_candidate() { LC_ALL=C apt-cache policy libhwy-dev 2>/dev/null | sed -n 's/^  Candidate: //p'; }
 
 has_browser() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
-in_apt() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
+in_apt() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep '^  Candidate: [^(]' >/dev/null; }
 
 may_be_root() { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null; }
 as_root() {
@@ -143,7 +143,7 @@ PINS
 }
 
 main() {
-  local p id codename need_hwy=1 llvm=0 tools=()
+  local p id codename need_hwy=1 llvm=0 browser=0 tools=()
   missing=()
   case ${1:-} in
     '') ;;
@@ -161,9 +161,7 @@ main() {
     packages+=(${tools[@]+"${tools[@]}"})
     python3 -c 'import jinja2' 2>/dev/null || packages+=(python3-jinja2)
     # The report's pages are tested in a browser where there are node and npm.
-    if command -v node >/dev/null && command -v npm >/dev/null && ! has_browser && may_be_root && in_apt chromium; then
-      packages+=(chromium)
-    fi
+    if command -v node >/dev/null && command -v npm >/dev/null && ! has_browser; then browser=1; fi
     can_fuzz || llvm=1
     command -v ld.lld >/dev/null || llvm=1
   fi
@@ -175,7 +173,7 @@ main() {
   new_enough "$(hwy_version)" && need_hwy=0
   # Fetched before, by CMake: nothing to install for it.
   if [ $need_hwy = 1 ] && [ -d build/release/_deps/highway-src ]; then need_hwy=0; fi
-  if [ ${#missing[@]} -eq 0 ] && [ $need_hwy = 0 ] && [ $llvm = 0 ]; then
+  if [ ${#missing[@]} -eq 0 ] && [ $need_hwy = 0 ] && [ $llvm = 0 ] && [ $browser = 0 ]; then
     say "install_deps.sh: nothing to install"
     return 0
   fi
@@ -184,11 +182,12 @@ main() {
     if [ ${#missing[@]} -gt 0 ]; then
       die "install_deps.sh: not root and no sudo; as root, please run: apt-get install ${missing[*]}$([ $need_hwy = 0 ] || echo " libhwy-dev")"
     fi
-    say "install_deps.sh: not root and no sudo: going on without$([ $need_hwy = 0 ] || echo " a package of Highway, whose release CMake will fetch")$([ $llvm = 0 ] || echo " clang or lld")"
+    say "install_deps.sh: not root and no sudo: going on without$([ $need_hwy = 0 ] || echo " a package of Highway, whose release CMake will fetch")$([ $llvm = 0 ] || echo " clang or lld")$([ $browser = 0 ] || echo " chromium")"
     return 0
   fi
-  say "install_deps.sh: to install: ${missing[*]} $([ $need_hwy = 0 ] || echo "Highway >= $hwy_minimum") $([ $llvm = 0 ] || echo "clang, lld")"
+  say "install_deps.sh: to install: ${missing[*]} $([ $need_hwy = 0 ] || echo "Highway >= $hwy_minimum") $([ $llvm = 0 ] || echo "clang, lld") $([ $browser = 0 ] || echo chromium)"
   apt update
+  if [ $browser = 1 ] && in_apt chromium; then missing+=(chromium); fi  # a new machine's lists are empty until here
   if [ $llvm = 1 ]; then  # what the distribution has of them: without, nothing is fuzzed, and links take longer
     for p in clang libclang-rt-dev lld; do
       [ -z "$(apt-cache search --names-only "^$p\$")" ] || missing+=("$p")
