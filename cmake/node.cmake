@@ -34,37 +34,56 @@ function(tally_node)
   # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it.
   if(TALLY_SANITIZE AND NOT N_NAME MATCHES "^(base|machine|kernels|ledger|weights|exec|graph)$")
     target_compile_options(${target} PRIVATE -O0)
+    if(TALLY_SANITIZE MATCHES "undefined" AND NOT N_NAME MATCHES "^(loaders|inventory)$")  # these read files, whose parts may lie anywhere
+      target_compile_options(${target} PRIVATE -fno-sanitize=alignment)
+    endif()
     set_source_files_properties(${PROJECT_SOURCE_DIR}/engine/studies/synth_noise.cc ${PROJECT_SOURCE_DIR}/engine/hub/digest.cc PROPERTIES COMPILE_OPTIONS -O1)
   endif()
-  # Unrolled loads and stores, each with its checks, take the compiler three times as long: without those that seek what the address
-  # sanitizer finds itself.
-  if(TALLY_SANITIZE MATCHES "address,undefined" AND N_NAME STREQUAL kernels)
-    target_compile_options(${target} PRIVATE -fno-sanitize=null,object-size,pointer-overflow)
+  # What the fuzz targets are made of tells them which of its branches ran.
+  if(TALLY_FUZZ AND N_NAME MATCHES "^(base|recipe|inventory|loaders|catalog|models|books|text|chat)$")
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
 endfunction()
 
-# tally_test(NAME norm GROUP fast [COMPUTES] DEPS ...): builds <NAME>_test.cc and registers its cases with ctest. COMPUTES: what it
-# compares with takes time, so that it is worth optimising.
-function(tally_test)
-  cmake_parse_arguments(T "COMPUTES" "NAME;GROUP" "DEPS" ${ARGN})
-  string(REPLACE "/" "_" target ${T_NAME}_test)
-  if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${T_NAME}_test.cc)
-    message(WARNING "${CMAKE_CURRENT_SOURCE_DIR}/${T_NAME}_test.cc is registered and does not exist")
+# tally_tests(PROGRAM kernels_tests [COMPUTES] [STARTS_TALLY] [FAST name...] [GOLDENS name...] [SLOW name...] SOURCES file... DEPS target...):
+# one program of several <name>_test.cc, each of which is a test of ctest's of that name and group. COMPUTES: what they compare with takes
+# time, so that it is worth optimising. STARTS_TALLY: they start the command.
+function(tally_tests)
+  cmake_parse_arguments(T "COMPUTES;STARTS_TALLY" "PROGRAM" "FAST;GOLDENS;SLOW;SOURCES;DEPS" ${ARGN})
+  set(threads parallel concurrent golden)  # what threads meet in: the team, engines side by side, whole models
+  set(files)
+  foreach(group FAST GOLDENS SLOW)
+    foreach(name ${T_${group}})
+      # Every other test is one caller on one thread or the team's.
+      if(TALLY_SANITIZE STREQUAL "thread" AND NOT name IN_LIST threads)
+        continue()
+      endif()
+      list(APPEND files ${name}_test.cc)
+      add_test(NAME ${name} COMMAND ${T_PROGRAM} --file=${name}_test.cc)
+      # Tests run beside one another: a team that spins while it waits would take the cores from the next test.
+      string(TOLOWER ${group} label)
+      set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 600 ENVIRONMENT OMP_WAIT_POLICY=passive)
+    endforeach()
+  endforeach()
+  if(NOT files)
     return()
   endif()
-  add_executable(${target} ${T_NAME}_test.cc)
-  target_link_libraries(${target} PRIVATE ${T_DEPS} GTest::gtest GTest::gtest_main)
-  target_compile_definitions(${target} PRIVATE TALLY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_executable(${T_PROGRAM} ${files} ${T_SOURCES})
+  target_link_libraries(${T_PROGRAM} PRIVATE test_main ${T_DEPS})
   if(T_COMPUTES)
-    target_compile_options(${target} PRIVATE -O1)
-  elseif(TARGET test_headers)
-    target_precompile_headers(${target} REUSE_FROM test_headers)
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # or ccache would keep none of them
+    target_compile_options(${T_PROGRAM} PRIVATE -O1)
   endif()
-  if(T_GROUP MATCHES "^(fast|goldens)$" AND NOT T_NAME MATCHES "^cli_")
-    add_dependencies(library_tests ${target})
+  if(TALLY_UNITY)
+    tally_unity(${T_PROGRAM})
+    if(NOT T_COMPUTES)
+      target_precompile_headers(${T_PROGRAM} REUSE_FROM test_headers)
+      target_compile_options(${T_PROGRAM} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # or ccache would keep none of them
+    endif()
   endif()
-  add_test(NAME ${T_NAME} COMMAND ${target})
-  # Tests run beside one another: a team that spins while it waits would take the cores from the next test.
-  set_tests_properties(${T_NAME} PROPERTIES LABELS ${T_GROUP} TIMEOUT 600 ENVIRONMENT OMP_WAIT_POLICY=passive)
+  if(T_STARTS_TALLY)
+    target_compile_definitions(${T_PROGRAM} PRIVATE TALLY_BINARY="$<TARGET_FILE:tally>")
+    add_dependencies(${T_PROGRAM} tally)
+  elseif(T_FAST OR T_GOLDENS)
+    add_dependencies(library_tests ${T_PROGRAM})
+  endif()
 endfunction()

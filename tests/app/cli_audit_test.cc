@@ -12,14 +12,13 @@
 #include "tests/app/screen.h"
 #include "tests/models/spec_tools.h"
 #include "tests/models/synthetic_files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
 
 using Json = nlohmann::json;
-
-const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
 
 TEST(CliAudit, TheBundledModelAgrees) {
   const Ended e = Tally({"audit", "-n", "3", "--full"});

@@ -32,7 +32,7 @@ Json Measure(const std::vector<std::string>& options) {
   return e.code == 0 ? Json::parse(e.out) : Json();
 }
 
-void ExpectRefused(const std::vector<std::string>& options, const std::string& part) {
+void ExpectUsageError(const std::vector<std::string>& options, const std::string& part) {
   const Ended e = Tally(Bench(options));
   EXPECT_EQ(e.code, 2);
   EXPECT_TRUE(IsOneLine(e.err)) << e.err;
@@ -69,7 +69,7 @@ TEST(CliBench, ReportsVerifiedFigures) {
 }
 
 TEST(CliBench, ACommandThatEndsIsNoNeighbour) {
-  ExpectRefused({"demo", "-p", "0", "-n", "2", "-t", "1", "--beside-command", "true"}, "ended before");
+  ExpectUsageError({"demo", "-p", "0", "-n", "2", "-t", "1", "--beside-command", "true"}, "ended before");
 }
 
 TEST(CliBench, CanBeLimitedToAnInstructionSet) {
@@ -78,7 +78,7 @@ TEST(CliBench, CanBeLimitedToAnInstructionSet) {
   EXPECT_EQ(j.at("target"), "SSE4");
   EXPECT_EQ(j.at("roofs").at("f32_instruction"), "mulps+addps xmm");
 #endif
-  ExpectRefused({"demo", "--target", "MMX"}, "no instruction set 'MMX' here: ");
+  ExpectUsageError({"demo", "--target", "MMX"}, "no instruction set 'MMX' here: ");
 }
 
 // The model has 64 positions.
@@ -189,19 +189,19 @@ TEST(CliBench, ProgressIsForTerminals) {
 }
 
 TEST(CliBench, BadGrids) {
-  ExpectRefused({"demo", "-p", "8,x"}, "-p: 'x' is not a whole number");
-  ExpectRefused({"demo", "-p", "8,8"}, "8 is there twice");
-  ExpectRefused({"demo", "-p", "8,0"}, "'0'");
-  ExpectRefused({"demo", "-p", "0", "-n", "0"}, "nothing to measure");
-  ExpectRefused({"demo", "-n", "-1"}, "-n");
-  ExpectRefused({"demo", "-d", ""}, "-d: ''");
-  ExpectRefused({"demo", "--batch", "0"}, "--batch: '0'");
-  ExpectRefused({"demo", "-t", "1,2000"}, "--threads: '2000'");
-  ExpectRefused({"demo", "--kv", "f16,q3"}, "'q3'");
-  ExpectRefused({"demo", "--format", "xml"}, "table, md, csv, json, jsonl");
-  ExpectRefused({"demo", "--beside", "cat"}, "spin and self, not 'cat'");
-  ExpectRefused({"demo", "--ctx", "16", "-p", "8", "-n", "8", "-d", "9"}, "17 tokens and does not fit the context of 16");
-  ExpectRefused({kGpt2, "-p", "64", "-d", "1"}, "the model has learned 64");
+  ExpectUsageError({"demo", "-p", "8,x"}, "-p: 'x' is not a whole number");
+  ExpectUsageError({"demo", "-p", "8,8"}, "8 is there twice");
+  ExpectUsageError({"demo", "-p", "8,0"}, "'0'");
+  ExpectUsageError({"demo", "-p", "0", "-n", "0"}, "nothing to measure");
+  ExpectUsageError({"demo", "-n", "-1"}, "-n");
+  ExpectUsageError({"demo", "-d", ""}, "-d: ''");
+  ExpectUsageError({"demo", "--batch", "0"}, "--batch: '0'");
+  ExpectUsageError({"demo", "-t", "1,2000"}, "--threads: '2000'");
+  ExpectUsageError({"demo", "--kv", "f16,q3"}, "'q3'");
+  ExpectUsageError({"demo", "--format", "xml"}, "table, md, csv, json, jsonl");
+  ExpectUsageError({"demo", "--beside", "cat"}, "spin and self, not 'cat'");
+  ExpectUsageError({"demo", "--ctx", "16", "-p", "8", "-n", "8", "-d", "9"}, "17 tokens and does not fit the context of 16");
+  ExpectUsageError({kGpt2, "-p", "64", "-d", "1"}, "the model has learned 64");
 }
 
 }  // namespace

@@ -12,14 +12,13 @@
 #include "engine/base/dtype.h"
 #include "tests/app/runner.h"
 #include "tests/app/screen.h"
+#include "tests/support/goldens.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
 
 using Json = nlohmann::json;
-
-const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
 
 // The document, or of one model its own part.
 Json Count(std::vector<std::string> arguments) {
@@ -34,7 +33,7 @@ Json Count(std::vector<std::string> arguments) {
   return models.size() == 1 ? models[0] : document;
 }
 
-std::string Text(std::vector<std::string> arguments) {
+std::string CountText(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "count");
   const Ended e = Tally(arguments);
   EXPECT_EQ(e.code, 0) << e.err;
@@ -75,7 +74,7 @@ TEST(CliCount, GptOss20b) {
   uint64_t sum = 0;
   for (const Json& t : d["parameters"]["tensors"]) sum += t["parameters"].get<uint64_t>();
   EXPECT_EQ(sum, 20'914'757'184u);
-  const std::string text = Text({"gpt-oss-20b", "--full"});
+  const std::string text = CountText({"gpt-oss-20b", "--full"});
   EXPECT_TRUE(HasLine(text, {"blk.*.attn_q", "11,796,480", "24", "283,115,520", "1.35 %", "H D E"})) << text;
   EXPECT_TRUE(HasLine(text, {"active(head)", "3,608,307,264"}));
   EXPECT_TRUE(HasLine(text, {"13,761,264,768", "13.76", "12.82"}));
@@ -85,10 +84,10 @@ TEST(CliCount, GptOss20b) {
 TEST(CliCount, MiniGptScalingTable) {
   const std::vector<std::string> variants = {"mini-gpt", "mini-gpt:d_model=128,n_layers=4,d_ff=512",
                                              "mini-gpt:d_model=256,n_layers=6,d_ff=1024"};
-  EXPECT_TRUE(HasLine(Text(variants), {"total", "103,680", "799,488", "4,749,312"})) << Text(variants);
+  EXPECT_TRUE(HasLine(CountText(variants), {"total", "103,680", "799,488", "4,749,312"})) << CountText(variants);
   std::vector<std::string> full = variants;
   full.emplace_back("--full");
-  EXPECT_TRUE(HasLine(Text(full), {"feed-forward", "63.83 %", "65.90 %", "66.40 %"})) << Text(full);
+  EXPECT_TRUE(HasLine(CountText(full), {"feed-forward", "63.83 %", "65.90 %", "66.40 %"})) << CountText(full);
   EXPECT_EQ(Count({"mini-gpt", "--set", "tied=false"})["parameters"]["total"], 103'680 + 4'096);
   EXPECT_EQ(Count({"mini-gpt", "--set", "qkv_bias"})["parameters"]["total"], 103'680 + 384);
   EXPECT_EQ(Count({"mini-gpt", "--set", "d_model=128,n_layers=4", "--set", "d_ff=512"})["parameters"]["total"], 799'488);
@@ -96,7 +95,7 @@ TEST(CliCount, MiniGptScalingTable) {
 
 // Course text 001: GPT-2's four sizes; its SwiGLU of GPT-2 XL's shape; 16,384 positions.
 TEST(CliCount, Gpt2Table) {
-  const std::string text = Text({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "--full"});
+  const std::string text = CountText({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "--full"});
   EXPECT_TRUE(HasLine(text, {"prefill FLOPs, matmul, full square", "291,648,307,200", "826,951,073,792", "1,774,570,700,800",
                              "3,506,703,564,800"}))
       << text;
@@ -148,18 +147,18 @@ TEST(CliCount, LatentAttentionInTwoReadings) {
             1024 * each);
   EXPECT_EQ(d["flops"]["prefill"]["total"]["matmul_causal"].get<int64_t>() - e["prefill"]["matmul_causal"].get<int64_t>(),
             1024 * 1025 / 2 * each);
-  const std::string text = Text({"deepseek-v3", "--full"});
+  const std::string text = CountText({"deepseek-v3", "--full"});
   EXPECT_TRUE(HasLine(text, {"KV elements a position and layer", "576", "40,960", "R_kv + D_r"})) << text;
-  EXPECT_TRUE(HasLine(Text({"deepseek-v3", "gpt2", "--full"}), {"KV bytes a token, expanded", "4,997,120"}));
+  EXPECT_TRUE(HasLine(CountText({"deepseek-v3", "gpt2", "--full"}), {"KV bytes a token, expanded", "4,997,120"}));
   EXPECT_EQ(Count({"gpt2"}).count("expanded"), 0u);
-  EXPECT_EQ(Text({"gpt2", "--full"}).find("expanded"), std::string::npos);
-  EXPECT_TRUE(HasLine(Text({"deepseek-v3"}), {"KV, f16", "70,272 bytes a token"}));
+  EXPECT_EQ(CountText({"gpt2", "--full"}).find("expanded"), std::string::npos);
+  EXPECT_TRUE(HasLine(CountText({"deepseek-v3"}), {"KV, f16", "70,272 bytes a token"}));
 }
 
 // What the reference says of each published figure (shared/reference/published_claims.md).
 TEST(CliCount, PublishedClaims) {
   const std::string text =
-      Text({"gpt-oss-20b", "Mixtral-8x7B", "DeepSeek-V2-Lite", "GLM-4.5", "GLM-4.5-Air", "Kimi-K2", "--claims"});
+      CountText({"gpt-oss-20b", "Mixtral-8x7B", "DeepSeek-V2-Lite", "GLM-4.5", "GLM-4.5-Air", "Kimi-K2", "--claims"});
   EXPECT_TRUE(HasLine(text, {"gpt-oss-20b: published figures (arXiv 2508.10925, Table 1)"})) << text;
   EXPECT_TRUE(HasLine(text, {"active", "3.61B", "active(head)", "3,608,307,264", "rounded"})) << text;
   EXPECT_TRUE(HasLine(text, {"active", "3.61B", "active(all)", "4,187,440,704", "no"}));
@@ -169,7 +168,8 @@ TEST(CliCount, PublishedClaims) {
   EXPECT_TRUE(HasLine(text, {"355B", "total without embedding and head with multi-token prediction", "355,2", "rounded"}));
   EXPECT_TRUE(HasLine(text, {"106B", "total without embedding and head with multi-token prediction", "107,9", "no"}));
   EXPECT_TRUE(HasLine(text, {"1.04T", "total", "1,026,408,232,448", "no"}));
-  EXPECT_TRUE(HasLine(Text({"gpt-oss-20b", "--claims", "--format", "md"}), {"| gpt-oss-20b | active | 3.61B | active(head) |"}));
+  EXPECT_TRUE(
+      HasLine(CountText({"gpt-oss-20b", "--claims", "--format", "md"}), {"| gpt-oss-20b | active | 3.61B | active(head) |"}));
   const Json d = Count({"gpt-oss-20b"});
   EXPECT_EQ(d["published"]["claims"][1]["holds"], true);
   EXPECT_EQ(Count({"gpt-oss-20b:top_k=8"}).count("published"), 0u);  // another model
@@ -181,13 +181,13 @@ TEST(CliCount, PublishedClaims) {
 }
 
 TEST(CliCount, Formats) {
-  const std::string md = Text({"gpt2", "--format", "md"}), csv = Text({"gpt2", "--format", "csv"});
+  const std::string md = CountText({"gpt2", "--format", "md"}), csv = CountText({"gpt2", "--format", "csv"});
   EXPECT_TRUE(HasLine(md, {"| total | 124,439,808 |"})) << md;
   EXPECT_TRUE(HasLine(csv, {"gpt2,parameters,total,parameters,124439808"})) << csv;
-  EXPECT_EQ(Json::parse(Text({"gpt2", "--format", "json"})).at("models").at(0), Count({"gpt2"}));
+  EXPECT_EQ(Json::parse(CountText({"gpt2", "--format", "json"})).at("models").at(0), Count({"gpt2"}));
   EXPECT_EQ(Count({"gpt2", "gpt2-xl"})["models"].size(), 2u);
-  EXPECT_TRUE(HasLine(Text({"gpt2", "--layers"}), {"blk.11.attn_qkv", "1,769,472"}));
-  const std::string plot = Text({"gpt-oss-20b", "--plot"});
+  EXPECT_TRUE(HasLine(CountText({"gpt2", "--layers"}), {"blk.11.attn_qkv", "1,769,472"}));
+  const std::string plot = CountText({"gpt-oss-20b", "--plot"});
   EXPECT_TRUE(HasLine(plot, {"total", "EEAAXXXXXXX"})) << plot;
   EXPECT_TRUE(HasLine(plot, {"total", "active(all)", "of total"})) << plot;  // heads of the legend
   EXPECT_EQ(plot.find('\x1b'), std::string::npos);                           // no terminal, no colour
@@ -195,21 +195,22 @@ TEST(CliCount, Formats) {
 
 // One header, then numbers: what one model says is said again beside others.
 TEST(CliCount, CsvIsTidy) {
-  const std::vector<std::string> one = LinesOf(Text({"gpt2", "--format", "csv"})),
-                                 other = LinesOf(Text({"gpt-oss-20b:n_layers=2", "--format", "csv"}));
-  const std::vector<std::string> both = LinesOf(Text({"gpt2", "gpt-oss-20b:n_layers=2", "--format", "csv"}));
+  const std::vector<std::string> one = LinesOf(CountText({"gpt2", "--format", "csv"})),
+                                 other = LinesOf(CountText({"gpt-oss-20b:n_layers=2", "--format", "csv"}));
+  const std::vector<std::string> both = LinesOf(CountText({"gpt2", "gpt-oss-20b:n_layers=2", "--format", "csv"}));
   ASSERT_GT(one.size(), 50u);
   EXPECT_EQ(one[0], "model,table,row,figure,value");
   std::vector<std::string> joined = one;
   joined.insert(joined.end(), other.begin() + 1, other.end());
   EXPECT_EQ(both, joined);
-  std::vector<std::string> claims = LinesOf(Text({"gpt-oss-20b", "gpt2", "--claims", "--format", "csv"}));
-  EXPECT_TRUE(HasLine(Text({"gpt-oss-20b", "--claims", "--format", "csv"}), {"active 3.61B,active(head) holds,1"}));
-  const std::string all = Text({"gpt2", "--claims", "--training", "--full", "--format", "csv"});
+  std::vector<std::string> claims = LinesOf(CountText({"gpt-oss-20b", "gpt2", "--claims", "--format", "csv"}));
+  EXPECT_TRUE(HasLine(CountText({"gpt-oss-20b", "--claims", "--format", "csv"}), {"active 3.61B,active(head) holds,1"}));
+  const std::string all = CountText({"gpt2", "--claims", "--training", "--full", "--format", "csv"});
   EXPECT_TRUE(HasLine(all, {"gpt2,published figures,"}) && HasLine(all, {"gpt2,training,"}) && HasLine(all, {"gpt2,tensors,"}));
-  const std::string tables = Text({"gpt2", "--claims", "--full"});
+  const std::string tables = CountText({"gpt2", "--claims", "--full"});
   EXPECT_TRUE(HasLine(tables, {"published figures"}) && HasLine(tables, {"closed form"})) << tables;
-  for (const std::vector<std::string>& lines : {both, LinesOf(Text({"DeepSeek-V3", "--layers", "--format", "csv"})), claims}) {
+  for (const std::vector<std::string>& lines :
+       {both, LinesOf(CountText({"DeepSeek-V3", "--layers", "--format", "csv"})), claims}) {
     for (size_t i = 1; i < lines.size(); ++i) {
       int commas = 0;
       bool quoted = false;
@@ -227,7 +228,7 @@ TEST(CliCount, CsvIsTidy) {
 
 // "total" is the total: what is not run has lines of its own.
 TEST(CliCount, PartsThatAreNotRun) {
-  const std::string text = Text({"gemma-3-27b", "--full"});
+  const std::string text = CountText({"gemma-3-27b", "--full"});
   EXPECT_TRUE(HasLine(text, {"total (run)", "27,009,346,304"})) << text;
   EXPECT_TRUE(HasLine(text, {"not run: vision_tower", "416,866,032"}));
   EXPECT_TRUE(HasLine(text, {"total (all)", "27,432,406,640"}));
@@ -237,12 +238,13 @@ TEST(CliCount, PartsThatAreNotRun) {
   EXPECT_EQ(d["parameters"]["total_run"], 27'009'346'304);
   EXPECT_EQ(d["parameters"]["not_run"][0]["bytes"], 2 * 416'866'032);
   EXPECT_EQ(d["bytes"]["weights_run_or_not"], 2 * 27'432'406'640);
-  EXPECT_TRUE(HasLine(Text({"gemma-3-27b", "gpt2", "--full"}), {"parameters (run or not)", "27,432,406,640", "124,439,808"}));
-  EXPECT_TRUE(HasLine(Text({"gemma-3-27b", "--plot"}), {"total (run)", "active(all)", "of total (run)"}));
-  const std::string screen = Text({"gemma-3-27b"});
+  EXPECT_TRUE(
+      HasLine(CountText({"gemma-3-27b", "gpt2", "--full"}), {"parameters (run or not)", "27,432,406,640", "124,439,808"}));
+  EXPECT_TRUE(HasLine(CountText({"gemma-3-27b", "--plot"}), {"total (run)", "active(all)", "of total (run)"}));
+  const std::string screen = CountText({"gemma-3-27b"});
   EXPECT_TRUE(HasLine(screen, {"gemma-3-27b: 27,432,406,640 parameters, 27,009,346,304 of them run"})) << screen;
   EXPECT_TRUE(HasLine(screen, {"not run", "vision_tower 416,866,032, multi_modal_projector 6,194,304"})) << screen;
-  EXPECT_TRUE(HasLine(Text({"gemma-3-27b", "gpt2"}), {"total (all)", "27,432,406,640", "124,439,808"}));
+  EXPECT_TRUE(HasLine(CountText({"gemma-3-27b", "gpt2"}), {"total (all)", "27,432,406,640", "124,439,808"}));
   // A size that is not known is no 0.
   EXPECT_TRUE(Count({"gemma-3-27b:d_ff=64"})["parameters"]["total"].is_null());
   const Ended changed = Tally({"count", "gemma-3-27b:d_ff=64", "--full"});
@@ -348,10 +350,10 @@ TEST(CliCount, OneScreen) {
 
 // A published figure that no convention gives; one that only other conventions do.
 TEST(CliCount, TheScreenSaysWhatDoesNotHold) {
-  EXPECT_NE(Text({"kimi-k2", "--width", "400"}).find("total 1.04T holds under no convention, not as total, total without"),
+  EXPECT_NE(CountText({"kimi-k2", "--width", "400"}).find("total 1.04T holds under no convention, not as total, total without"),
             std::string::npos)
-      << Text({"kimi-k2", "--width", "400"});
-  const std::string glm = Text({"glm-4.5", "--width", "100"});
+      << CountText({"kimi-k2", "--width", "400"});
+  const std::string glm = CountText({"glm-4.5", "--width", "100"});
   EXPECT_NE(glm.find("total 355B holds as total without embedding and head with multi-token prediction, not as"),
             std::string::npos)
       << glm;
@@ -359,7 +361,7 @@ TEST(CliCount, TheScreenSaysWhatDoesNotHold) {
 
 TEST(CliCount, ModelsSideBySide) {
   const std::vector<std::string> sizes = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
-  const std::string piped = Text(sizes);
+  const std::string piped = CountText(sizes);
   EXPECT_TRUE(HasLine(piped, {"total", "124,439,808", "354,823,168", "774,030,080", "1,557,611,200"})) << piped;
   EXPECT_TRUE(HasLine(piped, {"published total", "124M: total"})) << piped;
   EXPECT_TRUE(HasLine(piped, {"prefill of 1,024", "266,783,545"})) << piped;
@@ -371,11 +373,11 @@ TEST(CliCount, ModelsSideBySide) {
     EXPECT_TRUE(HasLine(shown.out, {"gpt2-xl"}));
     EXPECT_TRUE(HasLine(shown.out, {"1,557,611,200"}));
   }
-  const std::string mixed = Text({"gpt2", "gpt-oss-20b", "--width", "80"});
+  const std::string mixed = CountText({"gpt2", "gpt-oss-20b", "--width", "80"});
   ExpectScreen(mixed, 80, 32);
   EXPECT_TRUE(HasLine(mixed, {"published active", "3.61B: active(head)"})) << mixed;
   EXPECT_TRUE(HasLine(mixed, {"experts", "19,116,933,120"})) << mixed;
-  EXPECT_TRUE(HasLine(Text({"gpt2", "mini-gpt"}), {"P", "1,024", "64"}));  // not the same for all: a row
+  EXPECT_TRUE(HasLine(CountText({"gpt2", "mini-gpt"}), {"P", "1,024", "64"}));  // not the same for all: a row
 }
 
 // All figures, in lines of the terminal; whole lines where a program reads them.
@@ -391,7 +393,7 @@ TEST(CliCount, FullTablesAreWrapped) {
       ExpectScreen(shown.out, width, 1000);
     }
   }
-  const std::string whole = Text({"gpt2", "--full"}), at_80 = Text({"gpt2", "--full", "--width", "80"});
+  const std::string whole = CountText({"gpt2", "--full"}), at_80 = CountText({"gpt2", "--full", "--width", "80"});
   EXPECT_TRUE(HasLine(whole, {"attention projections", "57,982,058,496", "19.88 %", "57,982,058,496", "21.29 %", "21.22 %"}));
   EXPECT_TRUE(HasLine(at_80, {"attention projections", "57,982,058,496", "19.88 %"})) << at_80;
   EXPECT_FALSE(HasLine(at_80, {"57,982,058,496", "19.88 %", "57,982,058,496", "21.29 %"})) << at_80;  // a group of its own
@@ -425,12 +427,12 @@ TEST(CliCount, Training) {
   EXPECT_EQ(latent["training"]["flops"]["forward"]["matmul_full_square"], latent["expanded"]["prefill"]["matmul_full_square"]);
   EXPECT_NE(latent["training"]["flops"]["forward"]["matmul_full_square"],
             latent["flops"]["prefill"]["total"]["matmul_full_square"]);
-  const std::string text = Text({"gpt2-xl", "--training"});
+  const std::string text = CountText({"gpt2-xl", "--training"});
   EXPECT_TRUE(HasLine(text, {"both", "10,520,110,694,400"})) << text;
   EXPECT_TRUE(HasLine(text, {"together, 16 N", "24,921,779,200", "24.92 GB"})) << text;
   EXPECT_TRUE(
-      HasLine(Text({"gpt2-xl", "--training", "--format", "csv"}), {"gpt2-xl,training,together,\"bytes, F32\",24921779200"}));
-  EXPECT_TRUE(HasLine(Text({"gpt2-xl", "--training", "--format", "md"}), {"| both | 10,520,110,694,400 |"}));
+      HasLine(CountText({"gpt2-xl", "--training", "--format", "csv"}), {"gpt2-xl,training,together,\"bytes, F32\",24921779200"}));
+  EXPECT_TRUE(HasLine(CountText({"gpt2-xl", "--training", "--format", "md"}), {"| both | 10,520,110,694,400 |"}));
   EXPECT_EQ(Count({"gpt2-xl"}).count("training"), 0u);
   EXPECT_EQ(Tally({"count", "gpt2", "--training", "--prompt", "400000000", "--batch", "9"}).code, 2);
 }
@@ -440,7 +442,7 @@ TEST(CliCount, PresetsStartFromWhatIsPublished) {
   for (const char* model : {"gpt-oss-20b", "llama-3.1-8b"}) {
     const auto presets = [&](std::vector<std::string> arguments) {
       arguments.insert(arguments.begin(), {model, "--full"});
-      std::vector<std::string> rows = LinesOf(Text(arguments));
+      std::vector<std::string> rows = LinesOf(CountText(arguments));
       std::erase_if(rows, [](const std::string& row) { return row.find("preset ") == std::string::npos; });
       for (std::string& row : rows) std::erase(row, ' ');
       return rows;
@@ -454,8 +456,8 @@ TEST(CliCount, PresetsStartFromWhatIsPublished) {
 // With several sequences, figures of all of them say so.
 TEST(CliCount, ColumnsSayTheBatch) {
   for (const char* full : {"--full", "--format=table"}) {
-    EXPECT_TRUE(HasLine(Text({"gpt2", "mini-gpt", "--batch", "7", full}), {"B, sequences", "7", "7"}));
-    EXPECT_FALSE(HasLine(Text({"gpt2", "mini-gpt", full}), {"sequences"}));
+    EXPECT_TRUE(HasLine(CountText({"gpt2", "mini-gpt", "--batch", "7", full}), {"B, sequences", "7", "7"}));
+    EXPECT_FALSE(HasLine(CountText({"gpt2", "mini-gpt", full}), {"sequences"}));
   }
 }
 

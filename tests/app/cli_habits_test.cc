@@ -18,12 +18,6 @@ using Json = nlohmann::json;
 
 const std::string kNoTokenizer = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gpt2/gpt2-a-f32-release-names";
 
-std::string Text(const std::vector<std::string>& arguments, const RunOptions& options = {}) {
-  const Ended e = Tally(arguments, options);
-  EXPECT_EQ(e.code, 0) << e.err;
-  return e.out;
-}
-
 TEST(CliHabits, StandardInputIsThePrompt) {
   const TempFolder dir;
   const std::string file = dir.Write("prompt", "ROMEO:\n");

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/app/runner.h"
+#include "tests/support/goldens.h"
 #include "tests/support/json_schema.h"
 #include "tests/support/temp_folder.h"
 
@@ -20,8 +21,6 @@ namespace tally {
 namespace {
 
 using Json = nlohmann::json;
-
-const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 const std::string kModel = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gpt2/gpt2-a-f32-release-names";
 const fs::path kShared = fs::path(TALLY_SOURCE_DIR) / ".." / "shared";
 
-std::string TempPath(const std::string& name) {
+std::string ToolsPath(const std::string& name) {
   return (fs::path(testing::TempDir()) / ("cli_tools_" + std::to_string(getpid()) + name)).string();
 }
 
@@ -48,7 +48,7 @@ TEST(CliUsage, Help) {
 }
 
 TEST(CliPerplexity, OfATextAndOfTokens) {
-  const std::string text = TempPath("text"), saved = TempPath("saved.npy"), ids = TempPath("ids");
+  const std::string text = ToolsPath("text"), saved = ToolsPath("saved.npy"), ids = ToolsPath("ids");
   std::ofstream(text) << "There was a king who had a daughter, and she was called the princess.\n";
   std::ofstream(ids) << "1,2,3,4,5";
   const Ended first = Tally({"perplexity", "demo", "-f", text, "--save", saved, "--json"});
@@ -69,12 +69,12 @@ TEST(CliPerplexity, OfATextAndOfTokens) {
 }
 
 TEST(CliQuantize, WritesAModelThatRuns) {
-  const std::string out = TempPath("small.gguf"), demo = std::string(TALLY_SOURCE_DIR) + "/models/demo/demo.gguf";
+  const std::string out = ToolsPath("small.gguf"), demo = std::string(TALLY_SOURCE_DIR) + "/models/demo/demo.gguf";
   const Ended e = Tally({"quantize", demo, out, "--type", "Q8_0", "--json"});
   ASSERT_EQ(e.code, 0) << e.err;
   EXPECT_EQ(Json::parse(e.out).at("bytes").get<uint64_t>(), fs::file_size(out));
   EXPECT_EQ(Tally({"run", out, "-p", "Once", "-n", "3", "--temp", "0"}).code, 0);
-  ExpectRefused({"quantize", out, TempPath("again.gguf"), "--type", "Q4_K_M"}, "--requantize");
+  ExpectRefused({"quantize", out, ToolsPath("again.gguf"), "--type", "Q4_K_M"}, "--requantize");
   const Ended directory = Tally({"quantize", kModel, out, "--type", "F32", "--force"});
   EXPECT_EQ(directory.code, 0) << directory.err;
   EXPECT_EQ(Tally({"run", out, "--prompt-tokens", "1,2", "-n", "2", "--temp", "0"}).code, 0);
@@ -154,26 +154,26 @@ TEST(CliUsage, MissingAndWrongFiles) {
   }
   ExpectRefused({"run", kModel, "-f", "/nowhere/prompt.txt"}, "/nowhere/prompt.txt");
   ExpectRefused({"run", kModel, "-f", "/"}, "directory");
-  const std::string evil = TempPath("evil\nname\x1b[31m");  // stays one line, and drives no terminal
+  const std::string evil = ToolsPath("evil\nname\x1b[31m");  // stays one line, and drives no terminal
   ExpectRefused({"inspect", evil}, "name\\x1b[31m");
   ExpectRefused({"logits", kModel, "--tokens", "1", "-o", "/nowhere/x.npy"}, "/nowhere/x.npy");
   ExpectRefused({"logits", kModel, "--tokens", "1", "--dump", "/dev/null/x"}, "/dev/null/x");
   ExpectRefused({"synth", "gpt2", "/nowhere/x.gguf"}, "/nowhere");
-  ExpectRefused({"synth", "gpt3", TempPath("x.gguf")}, "the nearest: gpt2");
+  ExpectRefused({"synth", "gpt3", ToolsPath("x.gguf")}, "the nearest: gpt2");
   const std::string gguf = kModel + "/model.gguf";  // nothing that is read is written over
   const auto before = fs::last_write_time(gguf);
   ExpectRefused({"synth", "gpt2", gguf, "--vocab-from", gguf, "--force"}, "would be overwritten");
   ExpectRefused({"logits", gguf, "--tokens", "1", "-o", gguf}, "is a file of the model");
   ExpectRefused({"logits", kModel, "--tokens", "1", "-o", kModel + "/model.safetensors"}, "is a file of the model");
   EXPECT_EQ(fs::last_write_time(gguf), before);
-  const std::string ids = TempPath("ids.txt");
+  const std::string ids = ToolsPath("ids.txt");
   std::ofstream(ids) << "1,2";
   ExpectRefused({"logits", kModel, "--tokens-file", ids, "-o", ids}, "given for something else too");
   fs::remove(ids);
   ExpectRefused({"logits", kModel, "--tokens", "1", "-o", ""}, "--out: the name of the file to write is empty");
   ExpectRefused({"logits", kModel, "--tokens", "1", "--ledger", ""}, "--ledger: the name of the file to write is empty");
-  ExpectRefused({"synth", "gpt2", TempPath("x.gguf"), "--type", "Q7"}, "Q8_0");
-  ExpectRefused({"synth", "gpt2", TempPath("x.gguf"), "--layers", "-1"}, "layers");
+  ExpectRefused({"synth", "gpt2", ToolsPath("x.gguf"), "--type", "Q7"}, "Q8_0");
+  ExpectRefused({"synth", "gpt2", ToolsPath("x.gguf"), "--layers", "-1"}, "layers");
 }
 
 TEST(CliUsage, OutputThatCannotBeWritten) {
@@ -188,7 +188,7 @@ TEST(CliUsage, OutputThatCannotBeWritten) {
       {"count", kModel + "/model.gguf"},
       {"audit", kModel, "-n", "1"},
       {"bench", kModel, "-p", "2", "-n", "1", "--repetitions", "1"},
-      {"synth", "gpt2", TempPath("x.gguf"), "--layers", "1", "--type", "q8_0", "--force"}};
+      {"synth", "gpt2", ToolsPath("x.gguf"), "--layers", "1", "--type", "q8_0", "--force"}};
   for (const auto& arguments : commands) {
     if (fs::exists("/dev/full"))
       ExpectRefused(arguments, "standard output cannot be written: No space left", {.stdout_file = "/dev/full"});
@@ -198,7 +198,7 @@ TEST(CliUsage, OutputThatCannotBeWritten) {
     EXPECT_EQ(left.code, 141) << arguments[0];
     EXPECT_EQ(left.err, "") << arguments[0];
   }
-  fs::remove(TempPath("x.gguf"));
+  fs::remove(ToolsPath("x.gguf"));
   if (!fs::exists("/dev/full")) return;
   ExpectRefused({"logits", kModel, "--tokens", "1", "-o", "/dev/full"}, "/dev/full");
   EXPECT_EQ(fs::status("/dev/full").type(), fs::file_type::character);
@@ -271,7 +271,7 @@ TEST(CliInspect, TextAndJson) {
 TEST(CliLogits, DumpsNoEmptyArrays) {
   for (const std::string& model : {kModel, std::string("demo")}) {
     SCOPED_TRACE(model);
-    const std::string folder = TempPath("dump");
+    const std::string folder = ToolsPath("dump");
     const Ended e = Tally({"logits", model, "--tokens", "1,2,3", "--dump", folder, "--json"});
     ASSERT_EQ(e.code, 0) << e.err;
     size_t files = 0;
@@ -304,7 +304,7 @@ TEST(CliTokenize, ThereAndBack) {
 }
 
 TEST(CliSynth, WritesAModelThatRuns) {
-  const std::string path = TempPath("synth.gguf");
+  const std::string path = ToolsPath("synth.gguf");
   Ended e = Tally({"synth", "gpt2", path, "--layers", "1", "--type", "q4_0", "--json"});
   ASSERT_EQ(e.code, 0) << e.err;
   const Json j = Json::parse(e.out);
@@ -339,7 +339,7 @@ class CliSignals : public testing::Test {
  protected:
   // Large enough to generate for longer than a signal needs.
   static void SetUpTestSuite() {
-    path_ = new std::string(TempPath("signals.gguf"));
+    path_ = new std::string(ToolsPath("signals.gguf"));
     ASSERT_EQ(Tally({"synth", "gpt2", *path_, "--layers", "4", "--type", "q8_0"}).code, 0);
   }
   static void TearDownTestSuite() {
@@ -394,7 +394,7 @@ TEST_F(CliSignals, AtAnyMoment) {
 
 TEST_F(CliSignals, InEveryCommandThatRunsAModel) {
   TALLY_SKIP_WITHOUT_SIGCGT();
-  const std::string fifo = TempPath("nobody-reads");
+  const std::string fifo = ToolsPath("nobody-reads");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   ExpectTerminated({"audit", *path_, "-n", "1000"}, 400);
   ExpectTerminated({"bench", *path_, "-p", "500", "-n", "500", "--repetitions", "1000"}, 400);
@@ -404,7 +404,7 @@ TEST_F(CliSignals, InEveryCommandThatRunsAModel) {
 
 // Loaded where it is asked for, and then it must be what its name says.
 TEST(CliUsage, OpenBlasThatIsNone) {
-  const std::string folder = TempPath("no-openblas");
+  const std::string folder = ToolsPath("no-openblas");
   fs::create_directory(folder);
   const RunOptions hidden{.wrapper = {"env", OtherLibraryAs("libopenblas.so.0", folder)}};
   const std::vector<std::string> run = {"run", kModel, "--prompt-tokens", "1", "-n", "1", "--json", "--activations", "f32"};
@@ -473,7 +473,7 @@ TEST(CliUsage, ThreadsThatTheSystemRefuses) {
 
 // A file as large as the process may write: one line, and nothing is left.
 TEST(CliUsage, OutputBeyondTheLimitOfTheProcess) {
-  const std::string folder = TempPath("limited");
+  const std::string folder = ToolsPath("limited");
   fs::create_directory(folder);
   const Ended e = Tally({"logits", kModel, "--tokens", "1,2,3,4,5,6,7,8,9,10,11,12", "-o", folder + "/x.npy"},
                         {.wrapper = {"bash", "-c", "ulimit -f 1; exec \"$@\"", "bash"}});

@@ -19,7 +19,7 @@ namespace {
 
 using Names = std::set<std::string>;
 
-std::string Text(const std::vector<std::string>& arguments, const RunOptions& options = {}) {
+std::string QuietText(const std::vector<std::string>& arguments, const RunOptions& options = {}) {
   const Ended e = Tally(arguments, options);
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_EQ(e.err, "");
@@ -40,7 +40,8 @@ std::vector<std::string> Section(const std::string& help, const std::string& hea
 
 std::vector<std::string> Commands() {
   std::vector<std::string> names;
-  for (const std::string& line : Section(Text({"--help"}), "Commands")) names.push_back(line.substr(2, line.find(' ', 2) - 2));
+  for (const std::string& line : Section(QuietText({"--help"}), "Commands"))
+    names.push_back(line.substr(2, line.find(' ', 2) - 2));
   EXPECT_GE(names.size(), 14u);
   return names;
 }
@@ -59,7 +60,7 @@ Names OptionsOf(const std::string& help) {
 
 std::vector<std::string> ExamplesOf(const std::string& command) {
   std::vector<std::string> examples;
-  for (const std::string& line : Section(Text({command, "--help"}), "Examples")) examples.push_back(line.substr(2));
+  for (const std::string& line : Section(QuietText({command, "--help"}), "Examples")) examples.push_back(line.substr(2));
   return examples;
 }
 
@@ -76,13 +77,13 @@ bool IsHere(const std::string& program) {
 }
 
 TEST(CliWords, HelpFitsTheScreen) {
-  const std::string help = Text({"--help"});
+  const std::string help = QuietText({"--help"});
   EXPECT_LE(LinesOf(help).size(), 27u) << help;
   const std::vector<std::string> commands = Commands();
   EXPECT_EQ(commands[0] + " " + commands[1] + " " + commands[2], "run chat count");
   for (const int columns : {60, 80, 200}) {
     for (const std::string& command : commands) {
-      const std::string shown = Text({command, "--help"}, {.output_terminal = true, .columns = columns});
+      const std::string shown = QuietText({command, "--help"}, {.output_terminal = true, .columns = columns});
       for (const std::string& line : LinesOf(shown.substr(0, shown.find("Examples:")))) {
         EXPECT_LE(line.size(), static_cast<size_t>(std::min(columns, 100))) << command << ": " << line;
       }
@@ -132,12 +133,13 @@ TEST(CliWords, ExamplesRun) {
 }
 
 TEST(CliWords, EveryOptionIsEverywhere) {
-  const std::string bash = Text({"completion", "bash"}), zsh = Text({"completion", "zsh"}), fish = Text({"completion", "fish"});
+  const std::string bash = QuietText({"completion", "bash"}), zsh = QuietText({"completion", "zsh"}),
+                    fish = QuietText({"completion", "fish"});
   for (const std::string& command : Commands()) {
-    const Names options = OptionsOf(Text({command, "--help"}));
+    const Names options = OptionsOf(QuietText({command, "--help"}));
     std::istringstream words(Between(bash, "    " + command + ")\n      options='", "'"));
     EXPECT_EQ(Names(std::istream_iterator<std::string>(words), {}), options) << command;
-    const std::string page = Text({"man", command}), zsh_part = Between(zsh, "    " + command + ")\n", ";;");
+    const std::string page = QuietText({"man", command}), zsh_part = Between(zsh, "    " + command + ")\n", ";;");
     std::string fish_part;
     for (const std::string& line : LinesOf(fish)) {
       if (line.starts_with("complete -c tally -n '__tally_command " + command + "'")) fish_part += line + "\n";
@@ -160,9 +162,10 @@ TEST(CliWords, EveryOptionIsEverywhere) {
 TEST(CliWords, ManualPages) {
   const TempFolder dir;
   const std::string pages = dir / "man1";
-  EXPECT_EQ(Text({"man", "-o", pages}), "");
-  EXPECT_EQ(ReadAll(pages + "/tally.1"), Text({"man"}));
-  for (const std::string& command : Commands()) EXPECT_EQ(ReadAll(pages + "/tally-" + command + ".1"), Text({"man", command}));
+  EXPECT_EQ(QuietText({"man", "-o", pages}), "");
+  EXPECT_EQ(ReadAll(pages + "/tally.1"), QuietText({"man"}));
+  for (const std::string& command : Commands())
+    EXPECT_EQ(ReadAll(pages + "/tally-" + command + ".1"), QuietText({"man", command}));
   ExpectAdvice({"man", "rnu"}, {"did you mean run?"});
   ExpectAdvice({"man", "run", "-o", pages}, {"leave COMMAND out"});
   ExpectAdvice({"man", "-o", "/dev/null/man1"}, {"/dev/null/man1"});
@@ -192,11 +195,11 @@ class Completion : public testing::Test {
     const std::string script =
         R"(source <("$1" completion bash) && shift && cd "$FOLDER" && COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
       _tally; printf '%s\n' "${COMPREPLY[@]}")";
-    return Offered(Text(words, {.environment = environment_, .wrapper = {"bash", "--norc", "-c", script, "bash"}}));
+    return Offered(QuietText(words, {.environment = environment_, .wrapper = {"bash", "--norc", "-c", script, "bash"}}));
   }
   Names Fish(const std::string& line) {
     const std::string script = "cd $FOLDER; $argv[1] completion fish | source; complete -C '" + line + "'";
-    return Offered(Text({}, {.environment = environment_, .wrapper = {"fish", "--no-config", "-c", script}}));
+    return Offered(QuietText({}, {.environment = environment_, .wrapper = {"fish", "--no-config", "-c", script}}));
   }
   TempFolder dir_;
   std::vector<std::string> environment_ = {"FOLDER=" + dir_.path(), "HF_HUB_CACHE=" + (dir_ / "hub"), "HOME=" + dir_.path()};
@@ -256,7 +259,7 @@ TEST_F(Completion, OfZsh) {
   if (!IsHere("zsh")) GTEST_SKIP() << "zsh is not here: its completion is not tried";
   const std::string script = R"(
     autoload -Uz compinit && compinit -D -u && source <("$1" completion zsh) && print -r -- "$_comps[tally]")";
-  EXPECT_EQ(Text({}, {.environment = environment_, .wrapper = {"zsh", "-f", "-c", script, "zsh"}}), "_tally\n");
+  EXPECT_EQ(QuietText({}, {.environment = environment_, .wrapper = {"zsh", "-f", "-c", script, "zsh"}}), "_tally\n");
 }
 
 }  // namespace

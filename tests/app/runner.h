@@ -184,6 +184,13 @@ inline bool IsOneLine(const std::string& text) {
 }
 
 // Exit code 2, nothing on standard output, and one line with all of `parts`.
+// What a command that succeeds prints.
+inline std::string Text(const std::vector<std::string>& arguments, const RunOptions& options = {}) {
+  const Ended e = Tally(arguments, options);
+  EXPECT_EQ(e.code, 0) << e.err;
+  return e.out;
+}
+
 inline void ExpectAdvice(const std::vector<std::string>& arguments, const std::vector<std::string>& parts,
                          const RunOptions& options = {}) {
   std::string shown;

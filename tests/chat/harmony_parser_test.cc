@@ -31,13 +31,13 @@ std::string Gist(const std::vector<OutputPart>& parts) {
   return Shape(told);
 }
 
-struct Case {
+struct PublishedCase {
   std::string output;  // special tokens spelled
   std::string gist;
 };
 
-const std::vector<Case>& SoundAnswers() {
-  static const std::vector<Case> cases = {
+const std::vector<PublishedCase>& SoundAnswers() {
+  static const std::vector<PublishedCase> cases = {
       {"<|channel|>analysis<|message|>Sum.<|end|><|start|>assistant<|channel|>final<|message|>4.<|return|>", "R[Sum.]T[4.]"},
       {"<|channel|>final<|message|>Only this", "T[Only this]"},
       {R"(<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>)", R"(C{f|{"a":1}})"},
@@ -58,8 +58,8 @@ const std::vector<Case>& SoundAnswers() {
 }
 
 // Reports of openai/harmony, vLLM, llama.cpp, Ollama, LM Studio and their users, by their numbers there, and what else can go wrong.
-const std::vector<Case>& BrokenAnswers() {
-  static const std::vector<Case> cases = {
+const std::vector<PublishedCase>& BrokenAnswers() {
+  static const std::vector<PublishedCase> cases = {
       // Words that do not belong to the header: vllm 23567, harmony 38, vllm 51977, tiles 145.
       {"<|channel|>commentary to=functions.f ––commentary json<|message|>{}<|call|>", "T[––commentary json]C{f|{}}"},
       {"<|end|><|start|>assistant––commentary to=functions.f json<|message|>{}<|call|>", "C{f|{}}"},
@@ -160,14 +160,14 @@ const std::vector<Case>& BrokenAnswers() {
   return cases;
 }
 
-std::vector<Case> AllAnswers() {
-  std::vector<Case> all = SoundAnswers();
+std::vector<PublishedCase> AllAnswers() {
+  std::vector<PublishedCase> all = SoundAnswers();
   all.insert(all.end(), BrokenAnswers().begin(), BrokenAnswers().end());
   return all;
 }
 
 TEST(HarmonyParser, Answers) {
-  for (const Case& c : AllAnswers()) {
+  for (const PublishedCase& c : AllAnswers()) {
     const std::vector<OutputPart> parts = Parse(Pieces(c.output));
     EXPECT_EQ(Gist(parts), c.gist) << c.output;
     EXPECT_EQ(Joined(parts), c.output);
@@ -208,7 +208,7 @@ std::vector<Piece> Cut(const std::vector<Piece>& pieces, size_t at) {
 }
 
 TEST(HarmonyParser, CutsDoNotMatter) {
-  for (const Case& c : AllAnswers()) {
+  for (const PublishedCase& c : AllAnswers()) {
     const std::vector<Piece> whole = Pieces(c.output);
     for (size_t at = 0; at < c.output.size(); ++at) ASSERT_EQ(Shape(Parse(Cut(whole, at))), Shape(Parse(whole))) << c.output;
   }

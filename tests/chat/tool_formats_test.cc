@@ -14,7 +14,7 @@ namespace tally {
 namespace {
 
 // A piece of output that owns its text.
-struct Piece {
+struct OwnedPiece {
   std::string text;
   bool control = false;
 };
@@ -24,11 +24,11 @@ struct Parsed {
   std::string joined;  // the texts of all parts
 };
 
-Parsed Parse(std::string_view signs, std::string_view prompt, const std::vector<Piece>& pieces,
+Parsed Parse(std::string_view signs, std::string_view prompt, const std::vector<OwnedPiece>& pieces,
              const std::vector<std::string>& tools = {}) {
   const auto parser = NewAnswerParser(DetectAnswerSyntax(signs), prompt, tools);
   std::vector<OutputPart> parts;
-  for (const Piece& piece : pieces) parser->Push({piece.text, piece.control}, &parts);
+  for (const OwnedPiece& piece : pieces) parser->Push({piece.text, piece.control}, &parts);
   parser->Finish(&parts);
   Parsed parsed;
   parsed.answer.Add(parts);
@@ -36,12 +36,12 @@ Parsed Parse(std::string_view signs, std::string_view prompt, const std::vector<
   return parsed;
 }
 
-std::vector<Piece> CutAt(std::string_view text, size_t at) {
+std::vector<OwnedPiece> CutAt(std::string_view text, size_t at) {
   return {{std::string(text.substr(0, at))}, {std::string(text.substr(at))}};
 }
 
-std::vector<Piece> Bytes(std::string_view text) {
-  std::vector<Piece> pieces;
+std::vector<OwnedPiece> Bytes(std::string_view text) {
+  std::vector<OwnedPiece> pieces;
   for (const char c : text) pieces.push_back({std::string(1, c)});
   return pieces;
 }
@@ -139,8 +139,8 @@ const std::vector<std::string_view>& ControlTokens() {
   return kTokens;
 }
 
-std::vector<Piece> WithControlTokens(std::string_view text) {
-  std::vector<Piece> pieces;
+std::vector<OwnedPiece> WithControlTokens(std::string_view text) {
+  std::vector<OwnedPiece> pieces;
   while (!text.empty()) {
     const auto begins = [&](std::string_view token) { return text.starts_with(token); };
     const auto token = std::ranges::find_if(ControlTokens(), begins);
@@ -166,7 +166,7 @@ TEST(ToolFormats, SamplesHoweverTheyAreCut) {
   for (const AnswerSample& sample : AnswerSamples()) {
     SCOPED_TRACE(sample.output);
     EXPECT_EQ(AnswerSyntaxName(DetectAnswerSyntax(sample.signs)), sample.format);
-    const auto expect = [&](const std::vector<Piece>& pieces) {
+    const auto expect = [&](const std::vector<OwnedPiece>& pieces) {
       const Parsed parsed = Parse(sample.signs, sample.prompt, pieces, sample.tools);
       EXPECT_EQ(Shown(parsed.answer), Shown(sample));
       EXPECT_EQ(parsed.joined, sample.output);
@@ -308,7 +308,7 @@ TEST(ToolFormats, ListsInPythonThatAreContent) {
         "[1]", "[f(1)]", "[f(a=g(1))]", "[f(x) for x in y]", "[f(a=1]", "[f(a=1);g()]", "[a link](https://example.org)",
         "[f(a=\"x)]", "{\"name\": \"g\", \"parameters\": {}}; [f()]", "f(a=1)"}) {
     SCOPED_TRACE(output);
-    for (const auto& pieces : {std::vector<Piece>{{std::string(output)}}, Bytes(output)}) {
+    for (const auto& pieces : {std::vector<OwnedPiece>{{std::string(output)}}, Bytes(output)}) {
       const Parsed parsed = Parse("<|header_start|>ipython", "", pieces, {ToolOfTypes({})});
       EXPECT_EQ(Shown(parsed.answer), Shown(ChatAnswer{std::string(output), "", {}}));
       EXPECT_EQ(parsed.joined, output);
@@ -422,7 +422,7 @@ TEST(ToolFormats, Malformed) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.output);
-    for (const auto& pieces : {std::vector<Piece>{{std::string(c.output)}}, Bytes(c.output), WithControlTokens(c.output)}) {
+    for (const auto& pieces : {std::vector<OwnedPiece>{{std::string(c.output)}}, Bytes(c.output), WithControlTokens(c.output)}) {
       const Parsed parsed = Parse(c.signs, c.prompt, pieces);
       EXPECT_EQ(Shown(parsed.answer), Shown(ChatAnswer{std::string(c.content), std::string(c.reasoning), c.calls}));
       EXPECT_EQ(parsed.joined, c.output);

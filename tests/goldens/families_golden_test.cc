@@ -31,7 +31,7 @@ std::vector<std::string> Cases() {
   return names;
 }
 
-std::string CaseName(const testing::TestParamInfo<std::string>& info) {
+std::string FamilyName(const testing::TestParamInfo<std::string>& info) {
   std::string name = info.param.substr(info.param.find('/') + 1);
   std::ranges::replace_if(
       name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
@@ -85,7 +85,7 @@ TEST_P(FamilyTest, TheReferenceAgrees) {
   EXPECT_LE(MaxDifference({got.data(), want.rows, want.cols}, want), 1e-5 * MaxAbs(want));
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, FamilyTest, testing::ValuesIn(Cases()), CaseName);
+INSTANTIATE_TEST_SUITE_P(Goldens, FamilyTest, testing::ValuesIn(Cases()), FamilyName);
 
 // GGUF has no architecture or no key for these. A file that is lost would be missed here.
 TEST(FamilyGoldens, WhichHaveNoGguf) {

@@ -46,14 +46,14 @@ Json DeepseekV3() {
 
 enum class Scales { kBlocks, kBlocksBF16, kRows, kWhole };
 
-struct Case {
+struct Fp8Case {
   const char* name;
   Json (*config)();
   Scales scales;
   bool embedding;  // it and the head are FP8, too
 };
 
-class Fp8 : public testing::TestWithParam<Case> {
+class Fp8 : public testing::TestWithParam<Fp8Case> {
  protected:
   struct Written {
     std::vector<StoredTensor> tensors;
@@ -80,7 +80,7 @@ class Fp8 : public testing::TestWithParam<Case> {
   }
 
   void SetUp() override {
-    const Case& c = GetParam();
+    const Fp8Case& c = GetParam();
     Json config = c.config();
     ASSERT_TRUE(WriteTextFile(folder_ / "config.json", config.dump()).ok());
     SynthOptions synth;
@@ -224,12 +224,12 @@ TEST_P(Fp8, BecomesGguf) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Fp8,
-                         testing::Values(Case{"qwen3_blocks", Qwen3, Scales::kBlocks, false},
-                                         Case{"qwen3_rows_and_embedding", Qwen3, Scales::kRows, true},
-                                         Case{"qwen3_whole", Qwen3, Scales::kWhole, false},
-                                         Case{"deepseek3_blocks", DeepseekV3, Scales::kBlocks, false},
-                                         Case{"deepseek3_bf16_scales_and_embedding", DeepseekV3, Scales::kBlocksBF16, true}),
-                         [](const testing::TestParamInfo<Case>& c) { return std::string(c.param.name); });
+                         testing::Values(Fp8Case{"qwen3_blocks", Qwen3, Scales::kBlocks, false},
+                                         Fp8Case{"qwen3_rows_and_embedding", Qwen3, Scales::kRows, true},
+                                         Fp8Case{"qwen3_whole", Qwen3, Scales::kWhole, false},
+                                         Fp8Case{"deepseek3_blocks", DeepseekV3, Scales::kBlocks, false},
+                                         Fp8Case{"deepseek3_bf16_scales_and_embedding", DeepseekV3, Scales::kBlocksBF16, true}),
+                         [](const testing::TestParamInfo<Fp8Case>& c) { return std::string(c.param.name); });
 
 }  // namespace
 }  // namespace tally

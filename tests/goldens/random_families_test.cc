@@ -27,7 +27,7 @@
 namespace tally {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // No published model of the catalogue.
 constexpr const char* kCs336 = R"({"model_type": "cs336", "vocab_size": 101, "context_length": 64, "d_model": 64, "num_layers": 2,
@@ -36,7 +36,7 @@ constexpr const char* kCs336 = R"({"model_type": "cs336", "vocab_size": 101, "co
 constexpr int kLayers = 6, kWidth = 64, kHeads = 4, kHeadDim = 16, kContext = 64;
 
 // The sizes of a published configuration made small; what it says besides stays.
-void Shrink(Json& config) {
+void Shrink(OrderedJson& config) {
   static const std::map<std::string, int> kSizes = {{"hidden_size", kWidth},
                                                     {"n_embd", kWidth},
                                                     {"n_embed", kWidth},
@@ -106,9 +106,9 @@ void Shrink(Json& config) {
 }
 
 // `every_expert`: each token uses all of four experts.
-Json SmallConfig(const std::string& name, bool every_expert = false) {
-  Json config = Json::parse(name == "cs336" ? std::string_view(kCs336) : PublishedConfig(name));
-  Json& text = config.contains("text_config") ? config["text_config"] : config;
+OrderedJson SmallConfig(const std::string& name, bool every_expert = false) {
+  OrderedJson config = OrderedJson::parse(name == "cs336" ? std::string_view(kCs336) : PublishedConfig(name));
+  OrderedJson& text = config.contains("text_config") ? config["text_config"] : config;
   if (name != "cs336") Shrink(text);
   if (!every_expert) return config;
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "experts_per_token"}) {

@@ -11,12 +11,12 @@ namespace tally {
 namespace {
 
 // A norm of [rows, groups * k] on arrays that end at bad pages.
-struct Case {
+struct NormCase {
   NormOp op;
   EdgeMat<float> x, want, got;
   EdgeArray<float> weight, bias;
 
-  Case(Random& random, NormKind kind, int64_t rows, int64_t groups, int64_t k, bool with_bias, int64_t gap, float offset)
+  NormCase(Random& random, NormKind kind, int64_t rows, int64_t groups, int64_t k, bool with_bias, int64_t gap, float offset)
       : x(rows, groups * k, gap),
         want(rows, groups * k, gap),
         got(rows, groups * k, gap),
@@ -75,7 +75,7 @@ TEST(Norm, HighwayAgreesWithTheReference) {
         const int64_t rows = random.Between(1, 4), groups = random.Between(1, 3);
         SCOPED_TRACE("k " + std::to_string(k) + ", variant " + std::to_string(variant) + ", rows " + std::to_string(rows) +
                      ", groups " + std::to_string(groups));
-        Case c(random, kind, rows, groups, k, variant == 2, random.Between(0, 5), k % 2 == 0 ? 3.0f : 0.0f);
+        NormCase c(random, kind, rows, groups, k, variant == 2, random.Between(0, 5), k % 2 == 0 ? 3.0f : 0.0f);
         ASSERT_TRUE(c.op.Validate().ok()) << c.op.Validate().message();
         RunShuffled(KernelNamed<NormOp>("ref"), c.op, random.Bits());
         c.op.out = c.got.view();
@@ -99,7 +99,7 @@ TEST(Norm, ReferenceAgreesWithDoublePrecision) {
   Random random(42);
   SCOPED_TRACE(random.Trace());
   for (bool layer : {false, true}) {
-    Case c(random, layer ? NormKind::kLayer : NormKind::kRms, 2, 1, 300, layer, 0, 1);
+    NormCase c(random, layer ? NormKind::kLayer : NormKind::kRms, 2, 1, 300, layer, 0, 1);
     RunShuffled(KernelNamed<NormOp>("ref"), c.op, random.Bits());
     for (int64_t r = 0; r < 2; ++r) {
       double mean = 0, squares = 0;
@@ -118,7 +118,7 @@ TEST(Norm, ZerosStayFiniteAndNanStaysInItsRow) {
   ForEachTarget([] {
     for (NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
       Random random(43);
-      Case c(random, kind, 3, 1, 19, kind == NormKind::kLayer, 0, 0);
+      NormCase c(random, kind, 3, 1, 19, kind == NormKind::kLayer, 0, 0);
       for (int64_t i = 0; i < 19; ++i) c.x.Row(0)[i] = 0;
       c.x.Row(1)[18] = std::nanf("");
       RunShuffled(KernelNamed<NormOp>("hwy"), c.op, 1);
@@ -134,7 +134,7 @@ TEST(Norm, ZerosStayFiniteAndNanStaysInItsRow) {
 TEST(Norm, UsefulByHandAndByCounting) {
   Random random(44);
   // RMS over 2 rows of 3 groups of 10: 6 vectors of 4 * 10 + 1 FLOPs, a divide and an rsqrt each.
-  Case rms(random, NormKind::kRms, 2, 3, 10, false, 0, 0);
+  NormCase rms(random, NormKind::kRms, 2, 3, 10, false, 0, 0);
   Cost cost = TotalUseful(rms.op);
   EXPECT_EQ(cost.Flops(WorkClass::kNorm), 246u);
   EXPECT_EQ(cost.Special(WorkClass::kNorm), 12u);
@@ -149,29 +149,29 @@ TEST(Norm, UsefulByHandAndByCounting) {
   EXPECT_EQ(touches[0].id, 3u);
   EXPECT_EQ(touches[0].row_end, 1u);
 
-  Case layer(random, NormKind::kLayer, 1, 1, 10, true, 0, 0);
+  NormCase layer(random, NormKind::kLayer, 1, 1, 10, true, 0, 0);
   EXPECT_EQ(TotalUseful(layer.op).Flops(WorkClass::kNorm), 71u);
   EXPECT_EQ(TotalUseful(layer.op).Special(WorkClass::kNorm), 3u);
   EXPECT_EQ(TotalUseful(layer.op).Bytes(ByteKind::kWeightsStored), 80u);
-  Case plain(random, NormKind::kLayer, 1, 1, 10, false, 0, 0);
+  NormCase plain(random, NormKind::kLayer, 1, 1, 10, false, 0, 0);
 
-  for (const Case* c : {&rms, &layer, &plain}) {
+  for (const NormCase* c : {&rms, &layer, &plain}) {
     const OpCounts counts = CountOf([&] { NormRef<Counting>(c->op, 0, c->op.x.rows * c->op.groups); });
     EXPECT_EQ(counts.flops, TotalUseful(c->op).TotalFlops());
     EXPECT_EQ(counts.special, TotalUseful(c->op).TotalSpecial());
   }
   ForEachTarget([&] {
-    for (const Case* c : {&rms, &layer, &plain}) {
+    for (const NormCase* c : {&rms, &layer, &plain}) {
       for (const Kernel<NormOp>& k : Kernels<NormOp>()) ExpectAtLeast(TotalExecuted(k, c->op), TotalUseful(c->op));
     }
-    Case whole(random, NormKind::kRms, 1, 1, 64, false, 0, 0);  // nothing masked: equal
+    NormCase whole(random, NormKind::kRms, 1, 1, 64, false, 0, 0);  // nothing masked: equal
     EXPECT_EQ(TotalExecuted(KernelNamed<NormOp>("hwy"), whole.op), TotalUseful(whole.op));
   });
 }
 
 TEST(Norm, ValidateNamesWhatIsWrong) {
   Random random(45);
-  Case good(random, NormKind::kRms, 2, 1, 8, false, 0, 0);
+  NormCase good(random, NormKind::kRms, 2, 1, 8, false, 0, 0);
   EXPECT_TRUE(good.op.Validate().ok());
   NormOp op = good.op;
   op.groups = 3;

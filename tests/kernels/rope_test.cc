@@ -13,10 +13,10 @@
 namespace tally {
 namespace {
 
-struct Case {
+struct RopeCase {
   RopeOp op;
   EdgeMat<float> x, cos, sin;
-  Case(Random& random, RopeStyle style, int64_t rows, int64_t heads, int64_t head_dim, int64_t dim, int64_t gap)
+  RopeCase(Random& random, RopeStyle style, int64_t rows, int64_t heads, int64_t head_dim, int64_t dim, int64_t gap)
       : x(rows, heads * head_dim, gap), cos(rows, dim / 2, gap), sin(rows, dim / 2, gap) {
     x.Fill(random);
     for (int64_t r = 0; r < rows; ++r) {
@@ -70,7 +70,7 @@ TEST(Rope, HighwayAgreesWithTheReference) {
           const int64_t rows = random.Between(1, 3), heads = random.Between(1, 3), gap = random.Between(0, 5);
           SCOPED_TRACE("style " + std::to_string(static_cast<int>(style)) + ", dim " + std::to_string(dim) + " + " +
                        std::to_string(beyond));
-          Case c(random, style, rows, heads, dim + beyond, dim, gap);
+          RopeCase c(random, style, rows, heads, dim + beyond, dim, gap);
           ASSERT_TRUE(c.op.Validate().ok()) << c.op.Validate().message();
           EdgeMat<float> before(rows, c.op.x.cols), got(rows, c.op.x.cols, gap);
           before.CopyFrom(c.op.x);
@@ -274,7 +274,7 @@ TEST(Rope, ReferenceTurnsByTheAngle) {
 
 TEST(Rope, UsefulByHandAndByCounting) {
   Random random(53);
-  Case c(random, RopeStyle::kRotateHalf, 2, 3, 12, 10, 0);
+  RopeCase c(random, RopeStyle::kRotateHalf, 2, 3, 12, 10, 0);
   // 2 rows x 3 heads x 5 pairs x 6
   EXPECT_EQ(TotalUseful(c.op).Flops(WorkClass::kRope), 180u);
   EXPECT_EQ(TotalUseful(c.op).TotalFlops(), 180u);
@@ -298,7 +298,7 @@ TEST(Rope, UsefulByHandAndByCounting) {
 
   ForEachTarget([&] {
     ExpectAtLeast(TotalExecuted(KernelNamed<RopeOp>("hwy"), c.op), TotalUseful(c.op));
-    Case whole(random, RopeStyle::kRotateHalf, 1, 1, 64, 64, 0);
+    RopeCase whole(random, RopeStyle::kRotateHalf, 1, 1, 64, 64, 0);
     EXPECT_EQ(TotalExecuted(KernelNamed<RopeOp>("hwy"), whole.op), TotalUseful(whole.op));
     const Cost executed = TotalExecuted(KernelNamed<RopeTableOp>("hwy"), table);
     ExpectAtLeast(executed, TotalUseful(table));
@@ -313,7 +313,7 @@ TEST(Rope, UsefulByHandAndByCounting) {
 
 TEST(Rope, ValidateNamesWhatIsWrong) {
   Random random(54);
-  Case good(random, RopeStyle::kRotateHalf, 2, 2, 8, 8, 0);
+  RopeCase good(random, RopeStyle::kRotateHalf, 2, 2, 8, 8, 0);
   RopeOp op = good.op;
   op.dim = 7;
   EXPECT_FALSE(op.Validate().ok());

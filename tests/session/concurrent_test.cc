@@ -13,13 +13,13 @@
 #include "engine/api/tally.h"
 #include "engine/studies/logits.h"
 #include "tests/app/text_model.h"
+#include "tests/support/goldens.h"
 
 namespace tally {
 namespace {
 
-const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
-const std::string kGptOss = kGoldens + "gptoss/gptoss-a-top4of8-realyarn/model.gguf";
-const std::string kLlama = kGoldens + "llama/llama-b-bf16-llama3rope-headdim-tied/model.gguf";
+const std::string kGptOssFile = kGoldens + "gptoss/gptoss-a-top4of8-realyarn/model.gguf";
+const std::string kBf16Llama = kGoldens + "llama/llama-b-bf16-llama3rope-headdim-tied/model.gguf";
 const std::vector<int32_t> kPrompt = {75, 85, 51, 50, 45, 99, 24, 2, 46};
 constexpr int kRounds = 3;
 
@@ -33,7 +33,7 @@ LoadOptions Small(ImplChoice impl = ImplChoice::kAuto) {
   return options;
 }
 
-std::shared_ptr<const Model> Load(const std::string& path) {
+std::shared_ptr<const Model> LoadShared(const std::string& path) {
   auto model = LoadModel(path, Small());
   EXPECT_TRUE(model.ok()) << model.status().message();
   return model.ok() ? *model : nullptr;
@@ -93,15 +93,16 @@ void Both(const std::function<void()>& first, const std::function<void()>& secon
 }
 
 TEST(Concurrent, EachThreadLoadsAndRunsAModelOfItsOwn) {
-  const Seen gptoss = RunAlone(Load(kGptOss)), llama = RunAlone(Load(kLlama));
+  const Seen gptoss = RunAlone(LoadShared(kGptOssFile)), llama = RunAlone(LoadShared(kBf16Llama));
   ASSERT_EQ(gptoss.tokens.size(), 12u);
   ASSERT_NE(gptoss.tokens, llama.tokens);
-  Both([&] { EXPECT_EQ(RunAlone(Load(kGptOss)), gptoss); }, [&] { EXPECT_EQ(RunAlone(Load(kLlama)), llama); });
+  Both([&] { EXPECT_EQ(RunAlone(LoadShared(kGptOssFile)), gptoss); },
+       [&] { EXPECT_EQ(RunAlone(LoadShared(kBf16Llama)), llama); });
 }
 
 TEST(Concurrent, EnginesOfOneModelInTwoThreads) {
-  for (const std::string& path : {kGptOss, kLlama}) {
-    const auto model = Load(path);
+  for (const std::string& path : {kGptOssFile, kBf16Llama}) {
+    const auto model = LoadShared(path);
     ASSERT_NE(model, nullptr);
     const Seen alone = RunAlone(model);
     Both([&] { EXPECT_EQ(RunAlone(model), alone); }, [&] { EXPECT_EQ(RunAlone(model), alone); });
@@ -110,7 +111,7 @@ TEST(Concurrent, EnginesOfOneModelInTwoThreads) {
 
 // OpenBLAS keeps buffers for the whole process; the implementations of two engines need not be the same.
 TEST(Concurrent, ImplementationsSideBySide) {
-  const auto model = Load(kLlama);
+  const auto model = LoadShared(kBf16Llama);
   ASSERT_NE(model, nullptr);
   const Seen hwy = RunAlone(model), blas = RunAlone(model, ImplChoice::kBlas), ref = RunAlone(model, ImplChoice::kRef);
   Both([&] { EXPECT_EQ(RunAlone(model, ImplChoice::kBlas), blas); }, [&] { EXPECT_EQ(RunAlone(model), hwy); });
@@ -118,7 +119,7 @@ TEST(Concurrent, ImplementationsSideBySide) {
 }
 
 TEST(Concurrent, AnEngineMayGoFromThreadToThread) {
-  const auto model = Load(kGptOss);
+  const auto model = LoadShared(kGptOssFile);
   ASSERT_NE(model, nullptr);
   const Seen alone = RunAlone(model);
   Result<std::unique_ptr<Engine>> engine = InternalError("not made yet");
@@ -132,7 +133,7 @@ TEST(Concurrent, AnEngineMayGoFromThreadToThread) {
 TEST(Concurrent, ATokenizerServesSeveralThreads) {
   const std::string path = testing::TempDir() + "/concurrent_" + std::to_string(getpid()) + ".gguf";
   ASSERT_TRUE(TextModel::Write(path).ok());
-  const auto model = Load(path);
+  const auto model = LoadShared(path);
   std::remove(path.c_str());
   ASSERT_NE(model, nullptr);
   const Tokenizer& tokenizer = *model->tokenizer();

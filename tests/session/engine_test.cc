@@ -7,24 +7,24 @@
 
 #include "engine/machine/machine.h"
 #include "engine/session/loaded_model.h"
+#include "tests/support/goldens.h"
 #include "tests/support/open_engine.h"
 
 namespace tally {
 namespace {
 
-const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
 const std::string kLlama = kGoldens + "llama/llama-a-f32-gqa-untied/model.gguf";
 const std::string kGptOss = kGoldens + "gptoss/gptoss-a-top4of8-realyarn/model.gguf";
 const std::string kGpt2 = kGoldens + "gpt2/gpt2-a-f32-release-names/model.gguf";
 
-std::shared_ptr<const Model> Load(const std::string& path, const LoadOptions& options) {
+std::shared_ptr<const Model> LoadWith(const std::string& path, const LoadOptions& options) {
   auto model = LoadModel(path, options);
   EXPECT_TRUE(model.ok()) << model.status().message();
   return model.ok() ? *model : nullptr;
 }
 
 TEST(Engine, ItsPlanIsOfItsOwnOptions) {
-  const auto model = Load(kLlama, SmallOptions());
+  const auto model = LoadWith(kLlama, SmallOptions());
   ASSERT_NE(model, nullptr);
   auto same = NewEngine(model, SmallOptions());
   ASSERT_TRUE(same.ok()) << same.status().message();
@@ -48,7 +48,7 @@ TEST(Engine, ItsPlanIsOfItsOwnOptions) {
 }
 
 TEST(Engine, RefusesWhatTheModelCannotDo) {
-  const auto model = Load(kGpt2, SmallOptions());
+  const auto model = LoadWith(kGpt2, SmallOptions());
   ASSERT_NE(model, nullptr);
   const auto expect = [&](LoadOptions options, const std::string& part) {
     const auto engine = NewEngine(model, options);
@@ -71,7 +71,7 @@ TEST(Engine, RefusesWhatTheModelCannotDo) {
 // Rows of logits are planned for, and no more are given.
 TEST(Engine, RowsOfLogitsAreInThePlan) {
   LoadOptions options = SmallOptions();
-  const auto model = Load(kLlama, options);
+  const auto model = LoadWith(kLlama, options);
   ASSERT_NE(model, nullptr);
   const uint64_t row = 4 * static_cast<uint64_t>(model->recipe().vocab);
   auto scratch = [&](int64_t rows, int32_t sequences, int64_t expected) {
@@ -102,7 +102,7 @@ TEST(Engine, RowsOfLogitsAreInThePlan) {
 
 // More than there is: refused with the numbers, whatever was planned at the load.
 TEST(Engine, MoreMemoryThanThereIs) {
-  const auto model = Load(kLlama, SmallOptions());
+  const auto model = LoadWith(kLlama, SmallOptions());
   ASSERT_NE(model, nullptr);
   LoadOptions huge = SmallOptions();
   huge.context = 2147483647;
@@ -116,7 +116,7 @@ TEST(Engine, MoreMemoryThanThereIs) {
 
 // Caches fill as they are used, so that what is free does not tell what other engines have been promised.
 TEST(Engine, EnginesOfAModelDoNotPlanTheSameMemory) {
-  const auto model = Load(kLlama, SmallOptions());
+  const auto model = LoadWith(kLlama, SmallOptions());
   ASSERT_NE(model, nullptr);
   LoadOptions options = SmallOptions();
   const uint64_t bytes_per_block = model->memory_plan().kv;  // of a context of 32
@@ -141,7 +141,7 @@ TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
     options.context = 320;
     options.max_batch = 64;
     options.sequences = 5;
-    const auto model = Load(path, options);
+    const auto model = LoadWith(path, options);
     ASSERT_NE(model, nullptr);
     const auto vocab = model->recipe().vocab;
     const auto token = [&](int branch, int64_t position) {
@@ -207,7 +207,7 @@ TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
 
 // A cache of three blocks for four sequences: refused when it is full, for as long as it is.
 TEST(Engine, ACacheInBytesIsSharedBySequences) {
-  const auto model = Load(kLlama, SmallOptions());
+  const auto model = LoadWith(kLlama, SmallOptions());
   ASSERT_NE(model, nullptr);
   LoadOptions options = SmallOptions();
   const uint64_t block = model->memory_plan().kv;  // of a context of 32

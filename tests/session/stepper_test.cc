@@ -15,11 +15,11 @@
 namespace tally {
 namespace {
 
-const std::string kLlama = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/llama/llama-a-f32-gqa-untied/model.gguf";
-const std::string kGptOss = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gptoss/gptoss-a-top4of8-realyarn";
+const std::string kF32Llama = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/llama/llama-a-f32-gqa-untied/model.gguf";
+const std::string kGptOssFolder = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gptoss/gptoss-a-top4of8-realyarn";
 
 TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
-  auto engine = Open(kLlama, SmallOptions()).engine;
+  auto engine = Open(kF32Llama, SmallOptions()).engine;
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence();
   ASSERT_TRUE(s.ok());
@@ -47,7 +47,7 @@ TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
 }
 
 TEST(Stepper, TruncatedSequencesGoOnWithTheSameBits) {
-  auto engine = Open(kGptOss, SmallOptions()).engine;
+  auto engine = Open(kGptOssFolder, SmallOptions()).engine;
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence();
   ASSERT_TRUE(s.ok());
@@ -63,15 +63,15 @@ TEST(Stepper, TruncatedSequencesGoOnWithTheSameBits) {
   EXPECT_FALSE(engine->Truncate(*s, 21).ok());
 }
 
-// kLlama with a NaN in row `row` of a matrix, written to the folder; empty, and the test failed, where that cannot be.
+// kF32Llama with a NaN in row `row` of a matrix, written to the folder; empty, and the test failed, where that cannot be.
 std::string WithNan(const TempFolder& folder, const std::string& tensor, uint64_t row) {
-  const auto inventory = ReadGguf(kLlama);
+  const auto inventory = ReadGguf(kF32Llama);
   EXPECT_TRUE(inventory.ok()) << inventory.status().message();
   const StoredTensor* t = inventory.ok() ? inventory->Find(tensor) : nullptr;
   EXPECT_NE(t, nullptr) << tensor;
   if (t == nullptr) return "";
   EXPECT_EQ(t->dtype, DType::kF32);
-  std::string bytes = ReadAll(kLlama);
+  std::string bytes = ReadAll(kF32Llama);
   const float nan = std::nanf("");
   std::memcpy(bytes.data() + t->offset + 4 * (row * t->shape[1] + 5), &nan, 4);
   return folder.Write("nan.gguf", bytes);
@@ -97,11 +97,11 @@ TEST(Stepper, NanNamesTheLayerAndOp) {
 // Keys that the cache's type has no room for are refused, not taken for infinity, which only makes a position weigh nothing.
 TEST(Stepper, KeysBeyondTheCachesType) {
   const TempFolder folder;
-  const auto inventory = ReadGguf(kLlama);
+  const auto inventory = ReadGguf(kF32Llama);
   ASSERT_TRUE(inventory.ok());
   const auto scaled = [&](const char* tensor, float by) {
     const StoredTensor* t = inventory->Find(tensor);
-    std::string bytes = ReadAll(kLlama);
+    std::string bytes = ReadAll(kF32Llama);
     for (uint64_t at = t->offset; at < t->offset + t->bytes; at += 4) {
       float x = 0;
       std::memcpy(&x, bytes.data() + at, 4);
@@ -200,7 +200,7 @@ TEST(Stepper, NanInARowWithoutLogits) {
 
 // The ledger's step: a decode of one token touches what a token touches, a prefill the union.
 TEST(Stepper, ChargesEachStep) {
-  auto engine = Open(kGptOss, SmallOptions()).engine;
+  auto engine = Open(kGptOssFolder, SmallOptions()).engine;
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence();
   ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, false}, {5, *s, true}}).ok());
@@ -227,7 +227,7 @@ TEST(Stepper, ChargesEachStep) {
 TEST(Stepper, TheCallerSaysThePhase) {
   LoadOptions options = SmallOptions();
   options.sequences = 2;
-  auto engine = Open(kGptOss, options).engine;
+  auto engine = Open(kGptOssFolder, options).engine;
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence(), other = engine->NewSequence();
   ASSERT_TRUE(s.ok() && other.ok());
@@ -246,7 +246,7 @@ TEST(Stepper, TheCallerSaysThePhase) {
 
 // A prompt of one token more than a batch: the last piece is still a piece of the prompt.
 TEST(Stepper, TheLastTokenOfAPromptIsNoDecodeStep) {
-  auto engine = Open(kGptOss, SmallOptions()).engine;
+  auto engine = Open(kGptOssFolder, SmallOptions()).engine;
   ASSERT_NE(engine, nullptr);
   GenerateOptions options;
   options.sampling.temperature = 0;

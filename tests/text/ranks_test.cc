@@ -59,7 +59,7 @@ std::unique_ptr<Tokenizer> Make(const std::string& text, const std::string& enco
   return made.ok() ? std::move(*made) : nullptr;
 }
 
-std::string Error(const std::string& text, const std::string& encoding = "r50k", const std::string& file = "x.tiktoken") {
+std::string RanksError(const std::string& text, const std::string& encoding = "r50k", const std::string& file = "x.tiktoken") {
   const Folder folder;
   auto made = TokenizerFromRanks(folder.Write(file, text), encoding);
   EXPECT_FALSE(made.ok()) << text.substr(0, 100);
@@ -114,7 +114,7 @@ TEST(Ranks, SpecialTokensComeWithTheEncoding) {
   const auto p50k = Make(Full(50280, 50256), "", "p50k_base.tiktoken");
   EXPECT_EQ(p50k->vocab_size(), 50281);
   EXPECT_EQ(Encode(*p50k, "<|endoftext|>", {true, true}), (Ids{50256}));
-  EXPECT_NE(Error(Full(50280), "p50k").find("rank 50256 is the id of <|endoftext|>"), std::string::npos);
+  EXPECT_NE(RanksError(Full(50280), "p50k").find("rank 50256 is the id of <|endoftext|>"), std::string::npos);
 
   const std::string o200k = Full(199998);
   EXPECT_EQ(Make(o200k, "", "o200k_base.tiktoken")->vocab_size(), 200019);
@@ -150,35 +150,35 @@ TEST(Ranks, BadFilesAreNamed) {
   const auto expect = [](const std::string& error, const std::string& part) {
     EXPECT_NE(error.find(part), std::string::npos) << error << "\nexpected: " << part;
   };
-  expect(Error(""), "x.tiktoken: the file is empty");
-  expect(Error("\n\n"), "x.tiktoken: has no ranks");
+  expect(RanksError(""), "x.tiktoken: the file is empty");
+  expect(RanksError("\n\n"), "x.tiktoken: has no ranks");
   for (const char* line : {"YWI=", "YWI", "YWI 256", "YW== I 256", "YW=I 256", "Y!I= 256", " 256", "==== 256", "A=== 256",
                            "YWJ= 256", "{\"a\": 1}", "YWI=\t256", "\xFF\xFE 256", "YWI=  256", "YWI= 256 1"}) {
-    const std::string error = Error(Lines({}) + line + "\n");
+    const std::string error = RanksError(Lines({}) + line + "\n");
     expect(error, "x.tiktoken: line 257: ");
     expect(error, "expected");
   }
   for (const char* rank : {"-1", "+256", "256x", "2.5", "", "99999999999999999999", "4294967296", "2097152", "100000", "0x10"}) {
-    const std::string error = Error(Lines({}) + "YWI= " + rank + "\n");
+    const std::string error = RanksError(Lines({}) + "YWI= " + rank + "\n");
     expect(error, std::string("line 257: rank '") + rank + "', expected 0 to 273");
   }
-  expect(Error(Lines({}) + "YWI= 255\n"), "line 257: rank 255 for the second time");
-  expect(Error(Lines({}) + "YQ== 256\n"), "ranks 97 and 256 have the same token 'a'");
-  expect(Error(Lines({}) + "YWI= 257\n"), "no line has rank 256, expected all of 0 to 257");
-  expect(Error(Lines({std::string(1025, 'a')})), "line 257: a token of 1025 bytes, at most 1024 expected");
+  expect(RanksError(Lines({}) + "YWI= 255\n"), "line 257: rank 255 for the second time");
+  expect(RanksError(Lines({}) + "YQ== 256\n"), "ranks 97 and 256 have the same token 'a'");
+  expect(RanksError(Lines({}) + "YWI= 257\n"), "no line has rank 256, expected all of 0 to 257");
+  expect(RanksError(Lines({std::string(1025, 'a')})), "line 257: a token of 1025 bytes, at most 1024 expected");
   EXPECT_NE(Make(Lines({std::string(1024, 'a')}), "r50k"), nullptr);
   std::string without = Lines({});
   without.erase(without.find(Base64("\n") + " 10\n"), 8);
-  expect(Error(without), "no line has rank 10");
-  expect(Error("YQ== 0\n"), "no token for the byte 0, expected one for each of the 256");
+  expect(RanksError(without), "no line has rank 10");
+  expect(RanksError("YQ== 0\n"), "no token for the byte 0, expected one for each of the 256");
   // Known by its name, so that a file that was cut off does not go unnoticed.
-  expect(Error(Full(100255), "", "cl100k_base.tiktoken"), "100255 ranks, expected the 100256 of cl100k_base");
-  expect(Error(Lines({}), "", "mine.tiktoken"), "mine.tiktoken: not named for an encoding");
-  expect(Error(Lines({}), "r51k"), "encoding 'r51k' is not known, expected one of r50k_base, p50k_base, cl100k_base");
-  expect(Error(Lines({}), "_base"), "is not known");
+  expect(RanksError(Full(100255), "", "cl100k_base.tiktoken"), "100255 ranks, expected the 100256 of cl100k_base");
+  expect(RanksError(Lines({}), "", "mine.tiktoken"), "mine.tiktoken: not named for an encoding");
+  expect(RanksError(Lines({}), "r51k"), "encoding 'r51k' is not known, expected one of r50k_base, p50k_base, cl100k_base");
+  expect(RanksError(Lines({}), "_base"), "is not known");
   for (const std::string& text :
        {std::string(5000, 'x'), std::string(1000, '\0'), Lines({}) + std::string(100, '\n') + "\x1B[2J 1"}) {
-    EXPECT_LT(Error(text).size(), 300u);
+    EXPECT_LT(RanksError(text).size(), 300u);
   }
   const Folder folder;
   for (const std::string& path : {folder.path(), folder.path() + "/absent.tiktoken", std::string("/dev/zero")}) {

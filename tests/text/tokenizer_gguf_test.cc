@@ -71,7 +71,7 @@ std::unique_ptr<Tokenizer> Make(const Metadata& m) {
   return made.ok() ? std::move(*made) : nullptr;
 }
 
-std::string Error(const Metadata& m) {
+std::string GgufError(const Metadata& m) {
   auto made = TokenizerFromGguf(m);
   return made.ok() ? "" : made.status().message();
 }
@@ -282,9 +282,9 @@ TEST(GgufTokenizer, BadInputIsNamed) {
   const auto with = [&](const char* key, MetaValue value) {
     Metadata m = good;
     m.Set(key, std::move(value));
-    return Error(m);
+    return GgufError(m);
   };
-  EXPECT_EQ(Error(good), "");
+  EXPECT_EQ(GgufError(good), "");
   const auto expect = [](const std::string& error, const std::string& part) {
     EXPECT_NE(error.find(part), std::string::npos) << "'" << error << "' has no '" << part << "'";
     EXPECT_NE(error.find("test.gguf"), std::string::npos) << error;
@@ -303,10 +303,10 @@ TEST(GgufTokenizer, BadInputIsNamed) {
   expect(with("tokenizer.ggml.tokens", std::vector<std::string>{}), "tokens");
   Metadata none;
   none.source = "test.gguf";
-  expect(Error(none), "tokenizer.ggml.model");
+  expect(GgufError(none), "tokenizer.ggml.model");
   Metadata scored = Scored({"a"}, {0});
   scored.Set("tokenizer.ggml.scores", std::vector<double>{0});
-  expect(Error(scored), "expected 260 scores");
+  expect(GgufError(scored), "expected 260 scores");
   // Without scores all are 0, and the leftmost pair is merged first.
   Metadata equal, unscored;
   equal.source = unscored.source = "test.gguf";
@@ -319,8 +319,8 @@ TEST(GgufTokenizer, BadInputIsNamed) {
   EXPECT_EQ(ids, *Make(equal)->Encode("abc"));
   EXPECT_EQ(ids, (std::vector<int32_t>{1, 264, 262, 261}));  // <s>, the space, ab, c
   scored = Scored({"a"}, {std::nan("")});
-  expect(Error(scored), "the score of token 259 is not a number");
-  expect(Error(Scored({std::string(1025, 'a')}, {0})), "tokens: token 259 has 1025 bytes, at most 1024 expected");
+  expect(GgufError(scored), "the score of token 259 is not a number");
+  expect(GgufError(Scored({std::string(1025, 'a')}, {0})), "tokens: token 259 has 1025 bytes, at most 1024 expected");
   const auto unknown_byte = Make(Scored({kSpace}, {0}, false));
   Metadata no_unknown = Scored({kSpace}, {0}, false);
   no_unknown.Set("tokenizer.ggml.unknown_token_id", uint64_t{0xFFFFFFFF});
