@@ -27,7 +27,7 @@ function(tally_node)
   if(TALLY_UNITY AND NOT N_NAME MATCHES "^(machine|kernels|models|page)$")
     tally_unity(${target})
   endif()
-  # What no token waits for is worth less optimising, which would take a third of its time again.
+  # These run before or after generation, not for each token: -O1 saves a third of their time to compile.
   if(N_NAME MATCHES "^(recipe|books|chat|hub|page|models|catalog)$")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
@@ -36,8 +36,7 @@ function(tally_node)
     target_compile_options(${target} PRIVATE -O0)
     set_source_files_properties(${PROJECT_SOURCE_DIR}/engine/studies/synth_noise.cc ${PROJECT_SOURCE_DIR}/engine/hub/digest.cc PROPERTIES COMPILE_OPTIONS -O1)
   endif()
-  # Unrolled loads and stores, each with its checks, take the compiler three times as long: without those that seek what the address
-  # sanitizer finds itself.
+  # Left out: checks of pointers, whose errors the address sanitizer finds too. With them kernels take three times as long to compile.
   if(TALLY_SANITIZE MATCHES "address,undefined" AND N_NAME STREQUAL kernels)
     target_compile_options(${target} PRIVATE -fno-sanitize=null,object-size,pointer-overflow)
   endif()

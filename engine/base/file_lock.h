@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock between processes: flock on a file that is there for nothing else. The kernel releases it where its process ends.
+// A lock between processes: flock on a file that is there for nothing else. The kernel releases it where its process ends. Not in machine,
+// which the hub may not include.
 #pragma once
 
 #include <string>
