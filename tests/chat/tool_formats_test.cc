@@ -213,6 +213,19 @@ TEST(ToolFormats, ThinkingIsHeldBackFromACallOn) {
   EXPECT_EQ(pushed(">"), " <tool_call>{\"name\": \"f\"}</tool_call>, or not</think>");
 }
 
+// Each time the end of the thinking is looked for: if in all that follows, this takes a minute.
+TEST(ToolFormats, ManyCallsWhileThinking) {
+  constexpr size_t kCalls = 20'000;
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "<think>", {});
+  std::string text;
+  for (size_t i = 0; i < kCalls; ++i) text += "<tool_call>{\"name\": \"f\"}</tool_call>\n<think>";
+  std::vector<OutputPart> parts;
+  parser->Push({text}, &parts);
+  parser->Finish(&parts);
+  EXPECT_EQ(static_cast<size_t>(std::ranges::count_if(parts, [](const OutputPart& part) { return part.call.has_value(); })),
+            kCalls);
+}
+
 TEST(ToolFormats, JsonAnswersOfLlamaAreNotHeldBack) {
   const auto parser = NewAnswerParser(DetectAnswerSyntax("<|start_header_id|>ipython"), "", {});
   std::vector<OutputPart> parts;
