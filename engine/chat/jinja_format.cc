@@ -122,10 +122,10 @@ JinjaFormat::Forms JinjaFormat::FindForms() const {
   if (!found) found = find_calls();
   Forms forms = found.value_or(Forms());
   probe.messages.resize(1);
-  for (const Tools tools : {Tools::kMessageText, Tools::kMessageList, Tools::kVariable}) {
+  for (const Tools tools : {Tools::kVariable, Tools::kMessageList, Tools::kMessageText}) {
     Forms tried = forms;
     tried.tools = tools;
-    if (Has(Text(probe, tried, kLimits), Needle("tool", 0))) forms.tools = tools;
+    if (Has(Text(probe, tried, kLimits), Needle("tool", 0))) return tried;
   }
   return forms;
 }
