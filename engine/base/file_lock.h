@@ -22,7 +22,6 @@ class FileLock {
   // locks (NoFileLocks).
   int Take(const std::string& path, unsigned mode, After after);
   void Release();
-  bool held() const { return fd_ >= 0; }
 
  private:
   int fd_ = -1;
