@@ -27,7 +27,7 @@ function(tally_node)
   if(TALLY_UNITY AND NOT N_NAME MATCHES "^(machine|kernels|models|page)$")
     tally_unity(${target})
   endif()
-  # What no token waits for is worth less optimising, which would take a third of its time again.
+  # These run before or after generation, not for each token: -O1 saves a third of their time to compile.
   if(N_NAME MATCHES "^(recipe|books|chat|hub|page|models|catalog)$")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()

@@ -181,7 +181,7 @@ Status ReadSharded(const std::string& directory, Inventory* inventory) {
 }
 
 // `what`: the file that tells.
-Status IsAdapter(const std::string& directory, std::string_view what) {
+Status RefuseAdapter(const std::string& directory, std::string_view what) {
   return BadInput(Printable(directory) + ": a LoRA adapter (" + std::string(what) +
                   "), not a model: merge it into its model (PEFT: merge_and_unload) and name that directory");
 }
@@ -192,7 +192,7 @@ Status ReadWeights(const std::string& directory, Inventory* inventory) {
   }
   if (Exists(JoinPath(directory, kIndexFile))) return ReadSharded(directory, inventory);
   TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> others, NamesEndingIn(directory, ".safetensors"));
-  if (others.size() == 1 && others[0] == kAdapterFile) return IsAdapter(directory, kAdapterFile);
+  if (others.size() == 1 && others[0] == kAdapterFile) return RefuseAdapter(directory, kAdapterFile);
   if (others.size() == 1) return internal::ReadSafetensors(JoinPath(directory, others[0]), inventory);
   const std::string place = Printable(directory);
   if (others.size() > 1) {
@@ -227,7 +227,7 @@ Result<Inventory> ReadConfiguration(const std::string& path) {
   if (IsDirectory(path)) {
     config = JoinPath(path, "config.json");
     if (!Exists(config)) {
-      if (Exists(JoinPath(path, kAdapterConfig))) return IsAdapter(path, kAdapterConfig);
+      if (Exists(JoinPath(path, kAdapterConfig))) return RefuseAdapter(path, kAdapterConfig);
       TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> gguf, NamesEndingIn(path, ".gguf"));
       return BadInput(Printable(path) + ": expected a Hugging Face directory, but it has no config.json" +
                       (gguf.empty() ? std::string() : "; to use " + Quote(gguf[0]) + ", name that file"));

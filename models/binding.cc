@@ -71,7 +71,9 @@ bool OnlyPlain(const TensorBinding& b) { return b.vector() || b.storage == Stora
 
 bool CanRun(const TensorBinding& b, DType t) { return IsWeightType(t) && !(GetDTypeInfo(t).quantised && OnlyPlain(b)); }
 
-std::string Kind(const StoredTensor& t) { return t.other_type.empty() ? std::string() : " of type " + Printable(t.other_type); }
+std::string OfOtherType(const StoredTensor& t) {
+  return t.other_type.empty() ? std::string() : " of type " + Printable(t.other_type);
+}
 
 std::string FileOf(const Inventory& inventory, const StoredTensor& t) {
   return t.file < inventory.files.size() ? inventory.files[t.file].path : inventory.path;
@@ -270,11 +272,7 @@ class Claims {
   }
 
   Status Check() {
-    for (const StoredTensor& t : inventory_.tensors) {
-      if (t.name.find("lora_A") == t.name.npos && t.name.find("lora_B") == t.name.npos) continue;
-      return BadInput(FileOf(inventory_, t) + ": tensor " + Quote(t.name) +
-                      " is part of a LoRA adapter, which cannot be run: merge it into its model (PEFT: merge_and_unload)");
-    }
+    TALLY_RETURN_IF_ERROR(CheckNoAdapter());
     for (const TensorBinding& b : spec_.bindings) TALLY_RETURN_IF_ERROR(CheckBinding(b));
     for (const auto* names : {&spec_.buffers, &spec_.not_run}) {
       for (const std::string& name : *names) TALLY_RETURN_IF_ERROR(Take(name, nullptr));
@@ -282,7 +280,7 @@ class Claims {
     for (const StoredTensor& t : inventory_.tensors) {
       const auto found = claims_.find(t.name);
       if (found == claims_.end()) {
-        return BadInput(FileOf(inventory_, t) + ": tensor " + Quote(t.name) + " " + ShapeText(t.shape) + Kind(t) +
+        return BadInput(FileOf(inventory_, t) + ": tensor " + Quote(t.name) + " " + ShapeText(t.shape) + OfOtherType(t) +
                         " has no place in a " + spec_.recipe.family + " model of " + std::to_string(spec_.recipe.n_layers) +
                         " layers as its metadata describes it" + Scaled(t));
       }
@@ -296,6 +294,18 @@ class Claims {
  private:
   Status Defect(std::string_view name, const std::string& what) const {
     return InternalError("family " + spec_.recipe.family + ": tensor " + std::string(name) + ": " + what);
+  }
+
+  // PEFT's names of an adapter that was saved with its model: its own matrices, and modules of which it has a copy that was trained.
+  Status CheckNoAdapter() const {
+    for (const StoredTensor& t : inventory_.tensors) {
+      const auto has = [&](std::string_view part) { return t.name.find(part) != t.name.npos; };
+      const bool lora = has("lora_A") || has("lora_B");
+      if (!lora && !has(".modules_to_save.")) continue;
+      return BadInput(FileOf(inventory_, t) + ": tensor " + Quote(t.name) + " is part of a " + (lora ? "LoRA" : "PEFT") +
+                      " adapter, which cannot be run: merge it into its model (PEFT: merge_and_unload)");
+    }
+    return {};
   }
 
   // GPTQ and AWQ store NAME.qweight where others store NAME.weight.

@@ -63,7 +63,6 @@ void Read(Config& c, ModelSpec& spec) {
   r.activation = ReadGelu(c, "activation_function", "gelu_new");
   SetAttentionScale(r, 1);
   ReadWindows(c, r);
-  // The causal mask and its value.
 }
 
 }  // namespace

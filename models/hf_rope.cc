@@ -3,7 +3,10 @@
 // (modeling_rope_utils.py); what it ignores, or what its versions read differently, is refused.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "engine/base/format.h"
@@ -119,6 +122,20 @@ void RefuseUnread(Config& c, const std::string& p, const std::string& type) {
   }
 }
 
+// A number is the same as an integer or as a fraction.
+bool SameValue(const MetaValue& a, const MetaValue& b) {
+  const auto number = [](const MetaValue& value) {
+    return std::visit(
+        [](const auto& x) -> std::optional<double> {
+          using T = std::decay_t<decltype(x)>;
+          if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) return static_cast<double>(x);
+          return std::nullopt;
+        },
+        value);
+  };
+  return a == b || (number(a) && number(a) == number(b));
+}
+
 // Refuses rope_parameters that say otherwise than rope_scaling, which transformers takes where both are there.
 void ExpectAgreement(Config& c, const Rope& rope, const std::string& p) {
   for (const std::string& key : c.Below(p)) {
@@ -126,7 +143,7 @@ void ExpectAgreement(Config& c, const Rope& rope, const std::string& p) {
     const bool kind = key == "rope_type" || key == "type";
     const MetaValue* const other = c.Find(kind ? "rope_scaling.rope_type|rope_scaling.type" : "rope_scaling." + key);
     const MetaValue* const value = c.Find(p + key);
-    if (other == nullptr || value == nullptr || !internal::SameValue(*other, *value)) {
+    if (other == nullptr || value == nullptr || !SameValue(*other, *value)) {
       return c.Fail("rope_scaling and " + p.substr(0, p.size() - 1) + " differ in " + key);
     }
   }

@@ -37,7 +37,6 @@ void Read(Config& c, ModelSpec& spec) {
   ExpectSilu(c);
   const bool bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQBias) : c.Bool("bias", true);
   SetBiases(r, bias, c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kOBias) : bias);
-  if (c.gguf()) return;
 }
 
 }  // namespace

@@ -242,9 +242,8 @@ void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
   }
   if (!d.rope) return;
   constexpr std::string_view kRotated =
-      "rope_scaling.partial_rotary_factor|rope_parameters.partial_rotary_factor|rope_parameters.full_attention.partial_rotary_"
-      "factor|"
-      "partial_rotary_factor|rotary_pct";
+      "rope_scaling.partial_rotary_factor|rope_parameters.partial_rotary_factor|"
+      "rope_parameters.full_attention.partial_rotary_factor|partial_rotary_factor|rotary_pct";
   const double rotated = d.rotated > 0 ? c.Positive(kRotated, d.rotated) : c.Has(kRotated) ? c.Positive(kRotated) : 1;
   if (d.rotated == 0 && rotated != 1) c.Unsupported("partial_rotary_factor", NumberText(rotated));
   if (rotated > 1) c.Fail("partial_rotary_factor is above 1");
@@ -374,8 +373,9 @@ void ReadGeneration(Config& c, Recipe& r) {
       break;
     }
     std::erase_if(found, [](int64_t id) { return id == -1 || id == int64_t{UINT32_MAX}; });  // none, GGUF's as u32
-    const bool told = c.gguf() && m.Has("tokenizer.ggml.tokens");                            // by the tokenizer
-    std::erase_if(found, [&](int64_t id) {                                                   // such a token is never drawn
+    // A token beyond the vocabulary is never drawn. Of GGUF's the tokenizer says so.
+    const bool told = c.gguf() && m.Has("tokenizer.ggml.tokens");
+    std::erase_if(found, [&](int64_t id) {
       const std::string named = used + " names token " + std::to_string(id) + " of a vocabulary of " + std::to_string(r.vocab);
       if (id < 0) c.Fail(named);
       if (id >= r.vocab && !told) c.Note("its " + named + ", which is ignored");

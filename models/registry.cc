@@ -178,7 +178,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   spec.notes = config.Notes();
   if (!found.note.empty()) spec.notes.push_back(found.note);
   if (!found.base_class.empty() && !spec.recipe.tied_head) {
-    spec.notes.push_back(found.base_class + " has no head: it is read as " + found.architecture + ", which needs one");
+    spec.notes.push_back(Printable(found.base_class) + " has no head: it is read as " + found.architecture + ", which needs one");
   }
   if (const std::string defaults = config.Defaults(); !defaults.empty()) {
     spec.defaults = "its configuration has no " + defaults + ": the published defaults of " + found.architecture + " are taken";

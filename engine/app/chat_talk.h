@@ -32,9 +32,8 @@ struct LastTurn {
 
 class Talk {
  public:
-  // Loads the model, finds its template and tries it. kBadInput: what is wrong with one of them, with a tool or with the session, which
-  // also may be another chat's.
-  // `flags` must outlive the talk.
+  // Loads the model, finds its template and tries it. kBadInput: what is wrong with one of them, with a tool or with the session;
+  // another chat has the session. `flags` must outlive the talk.
   static Result<std::unique_ptr<Talk>> Begin(const ChatFlags& flags);
 
   // Asked where a turn has no room; null: the turn fails with a line that names -c.

@@ -24,8 +24,9 @@ Status CheckMayReplace(const std::string& path, bool force);
 // The same of all files of a folder with this extension (".npy"). A folder that is not there has none.
 Status CheckMayReplaceIn(const std::string& folder, const std::string& extension, bool force);
 
-// The first, and, before a model is loaded: `path`, which `option` names, is a folder, in a folder that is not there, where standard output
-// or standard error goes, a file of the model (its file or directory) or one of `others`, which the command reads or writes itself.
+// Of a file that `option` names, before a model is loaded. kBadInput: what CheckMayReplace refuses; `path` is a folder, is in a folder that
+// is not there, is where standard output or standard error goes, is a file of `model` (a file or directory), or is one of `others`, which
+// the command reads or writes itself.
 Status CheckOutputFile(const std::string& option, const std::string& path, const std::string& model,
                        const std::vector<std::optional<std::string>>& others, bool force);
 

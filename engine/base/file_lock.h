@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock between processes: flock on a file that is there for nothing else. The kernel releases it where its process ends.
+// A lock between processes: flock on a file that is there for nothing else. The kernel releases it where its process ends. Not in machine,
+// which the hub may not include.
 #pragma once
 
 #include <string>
@@ -21,7 +22,6 @@ class FileLock {
   // locks (NoFileLocks).
   int Take(const std::string& path, unsigned mode, After after);
   void Release();
-  bool held() const { return fd_ >= 0; }
 
  private:
   int fd_ = -1;

@@ -19,7 +19,7 @@ inline bool AllFinite(Mat<const float> m) {
   return true;
 }
 
-// False if a finite value has a magnitude of `limit`, which is positive, or more. What is not finite is not looked at.
+// False if the magnitude of a finite value is `limit` (> 0) or more. Values that are not finite are ignored.
 inline bool AllBelow(Mat<const float> m, float limit) {
   const uint32_t from = std::bit_cast<uint32_t>(limit), count = 0x7F800000u - from;  // patterns of such magnitudes
   for (int64_t r = 0; r < m.rows; ++r) {

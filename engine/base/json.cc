@@ -21,8 +21,8 @@ struct NonFinite {
   double value;
 };
 
-// Puts a zero as long in the place of every NaN, Infinity and -Infinity that stands where a number may, and returns them in order.
-// The numbers before one are counted: up to where the text is no JSON they are what a parser finds.
+// Replaces each NaN, Infinity and -Infinity that stands where a number may by a zero of the same length, and returns them in order. Numbers
+// are counted as a parser counts them, up to where the text is no JSON.
 std::vector<NonFinite> TakeNonFinite(std::string& text) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   static constexpr std::pair<std::string_view, double> kNames[] = {

@@ -121,7 +121,7 @@ std::optional<ToolCall> ReadJsonCall(const CallFormat& format, const ToolTypes& 
   Members others;
   const JsonMember* function = nullptr;  // {"type": "function", "function": {...}}
   for (const JsonMember& member : object.members) {
-    const bool argument = !holds && types.Of(call.name, KeyOf(member)) != 0;
+    const bool argument = !holds && types.Has(call.name, KeyOf(member));
     if (&member == name || (!argument && (IsKind(member) || IsId(member, &call.id)))) continue;
     if (name == nullptr && function == nullptr && may_be_wrapped && KeyOf(member) == "function") {
       function = &member;

@@ -19,7 +19,7 @@ namespace tally {
 std::optional<ToolCall> ReadCall(const CallFormat& format, const ToolTypes& types, CallBody body_kind, std::string_view body,
                                  bool ended);
 
-// Whether the JSON of a call has a member that holds its arguments, and is not one of them.
+// Whether the JSON of a call has a member that holds the arguments.
 bool NamesArguments(std::string_view json);
 
 }  // namespace tally

@@ -45,11 +45,12 @@ class CallScanner {
   bool complete_ = false, lacks_end_ = false;
   bool in_head_ = true;  // before the arguments; of a tagged call: in its name
   bool past_head_mark_ = false, past_args_mark_ = false;
-  bool fenced_ = false, raw_ = false;  // kNamed: what stands before the arguments, or for them
-  int64_t depth_ = 0;                  // of brackets
-  char before_ = 0;                    // at_, but for white space, outside strings
-  size_t value_from_ = 0;              // kTagged: where the last key began
-  std::string_view closing_ = {};      // of the string or tagged value that at_ is in
+  bool fenced_ = false;            // kNamed: a fence (```) stands before the arguments
+  bool raw_ = false;               // kNamed: the arguments are no JSON and go on up to the next mark
+  int64_t depth_ = 0;              // of brackets
+  char before_ = 0;                // the last character outside strings that is no white space
+  size_t value_from_ = 0;          // kTagged: behind the last key_begin
+  std::string_view closing_ = {};  // of the string or tagged value that at_ is in
 };
 
 }  // namespace tally

@@ -28,10 +28,10 @@ struct ChatTemplateSource {
   std::vector<std::string> additional_special_tokens = {};  // a variable of the template too, where there are any
 };
 
-// What of a request is in no prompt.
+// A part of a request that the prompt lacks.
 struct LeftOut {
   enum class What : uint8_t {
-    kTool,     // that there is this tool
+    kTool,     // a tool
     kCalls,    // calls of an assistant's message
     kContent,  // the text of a message
   };

@@ -99,10 +99,12 @@ Result<std::unique_ptr<JinjaFormat>> JinjaFormat::Make(const ChatTemplateSource&
 }
 
 JinjaFormat::Forms JinjaFormat::FindForms() const {
+  // A probe is at most three short messages, and there are up to 15 probes: each has a small part of what a conversation may take.
+  constexpr jinja::Limits kLimits = {.steps = 500'000, .made_bytes = uint64_t{64} << 20, .text_bytes = uint64_t{4} << 20};
   ChatRequest probe = Probe();
   // Arguments have come out with their names, and not as 'name', which is how Python writes a dict.
   const auto prints_calls = [&](const Forms& forms) {
-    const Result<std::string> text = Text(probe, forms);
+    const Result<std::string> text = Text(probe, forms, kLimits);
     const std::string name = Needle("call", 1);
     return Has(text, name) && !Has(text, "'" + name + "'");
   };
@@ -120,10 +122,10 @@ JinjaFormat::Forms JinjaFormat::FindForms() const {
   if (!found) found = find_calls();
   Forms forms = found.value_or(Forms());
   probe.messages.resize(1);
-  for (const Tools tools : {Tools::kMessageText, Tools::kMessageList, Tools::kVariable}) {
+  for (const Tools tools : {Tools::kVariable, Tools::kMessageList, Tools::kMessageText}) {
     Forms tried = forms;
     tried.tools = tools;
-    if (Has(Text(probe, tried), Needle("tool", 0))) forms.tools = tools;
+    if (Has(Text(probe, tried, kLimits), Needle("tool", 0))) return tried;
   }
   return forms;
 }
@@ -188,9 +190,9 @@ Result<std::vector<PromptSegment>> JinjaFormat::Render(const ChatRequest& reques
   return RenderJson(std::move(variables), request.now);
 }
 
-Result<std::string> JinjaFormat::Text(const ChatRequest& request, const Forms& forms) const {
+Result<std::string> JinjaFormat::Text(const ChatRequest& request, const Forms& forms, const jinja::Limits& limits) const {
   TALLY_ASSIGN_OR_RETURN(jinja::Json variables, Variables(request, forms));
-  TALLY_ASSIGN_OR_RETURN(const std::vector<PromptSegment> segments, RenderJson(std::move(variables), request.now));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<PromptSegment> segments, RenderJson(std::move(variables), request.now, limits));
   return JoinSegments(segments);
 }
 
@@ -222,8 +224,10 @@ std::vector<LeftOut> JinjaFormat::FindLeftOut(const ChatRequest& request) const 
   return left_out;
 }
 
-Result<std::vector<PromptSegment>> JinjaFormat::RenderJson(jinja::Json variables, int64_t now) const {
+Result<std::vector<PromptSegment>> JinjaFormat::RenderJson(jinja::Json variables, int64_t now,
+                                                           const jinja::Limits& limits) const {
   jinja::RenderOptions options;
+  options.limits = limits;
   options.now = now;
   options.roles = kMessageRoles;
   const auto add = [&](const std::string& name, jinja::Json value) {

@@ -50,7 +50,7 @@ class JinjaFormat : public ChatFormat {
   std::string Description() const override { return description_; }
 
   // With variables as they are, such as messages whose content is a list of parts; special tokens are added to them.
-  Result<std::vector<PromptSegment>> RenderJson(jinja::Json variables, int64_t now) const;
+  Result<std::vector<PromptSegment>> RenderJson(jinja::Json variables, int64_t now, const jinja::Limits& limits = {}) const;
 
  private:
   enum class NoContent : uint8_t { kEmpty, kNull, kAbsent };
@@ -64,7 +64,7 @@ class JinjaFormat : public ChatFormat {
   JinjaFormat(jinja::Template made, const ChatTemplateSource& source, ParserFactory parsers, std::string description,
               bool reads_calls);
   Result<jinja::Json> Variables(const ChatRequest& request, const Forms& forms) const;
-  Result<std::string> Text(const ChatRequest& request, const Forms& forms) const;
+  Result<std::string> Text(const ChatRequest& request, const Forms& forms, const jinja::Limits& limits = {}) const;
   Forms FindForms() const;
   jinja::Json Message(const ChatMessage& message, const Forms& forms) const;
 

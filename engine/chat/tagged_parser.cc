@@ -76,6 +76,7 @@ void TaggedParser::Push(OutputPiece piece, std::vector<OutputPart>* parts) {
   while (Step()) {
   }
   text_.erase(0, at_);
+  searched_ -= std::min(searched_, at_);
   at_ = 0;
 }
 
@@ -150,7 +151,8 @@ bool TaggedParser::StepText() {
 // mark on until the thinking's end mark, the end of the output, or what makes it no call. Bytes are tried one by one: what comes of them
 // does not depend on the cuts.
 bool TaggedParser::StepDoubt() {
-  const MarkSet::Hit end = thinking_end_.Find(Rest(), space_ + tried_);
+  const MarkSet::Hit end = thinking_end_.Find(Rest(), std::max(space_ + tried_, searched_ - std::min(searched_, at_)));
+  searched_ = at_ + end.at;
   while (space_ + tried_ < end.at) {
     if (trial_->complete_call_) {
       tried_ = end.at - space_;
@@ -309,7 +311,7 @@ void TaggedParser::Settle() {
   }
   Take(TextKind(), Rest().size());
   text_.clear();
-  at_ = 0;
+  at_ = searched_ = 0;
 }
 
 }  // namespace tally

@@ -82,6 +82,7 @@ class TaggedParser final : public OutputParser {
   // certain to it.
   std::unique_ptr<TaggedParser> trial_;
   size_t space_ = 0, tried_ = 0, passed_ = 0;
+  size_t searched_ = 0;  // before this byte of text_ no end mark of thinking begins
 
   std::vector<OutputPart>* parts_ = nullptr;  // of the Push or Finish that runs
 };

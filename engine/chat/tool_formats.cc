@@ -12,15 +12,6 @@
 namespace tally {
 namespace {
 
-constexpr CallTags kFunctionTags = {
-    .name_begin = "<function=",
-    .name_end = ">",
-    .key_begin = "<parameter=",
-    .key_end = ">",
-    .value_end = "</parameter>",
-    .end = "</function>",
-    .value_on_lines = true,
-};
 constexpr CallTags kInlineFunctionTags = {
     .name_begin = "<function=",
     .name_end = ">",
@@ -29,6 +20,11 @@ constexpr CallTags kInlineFunctionTags = {
     .value_end = "</parameter>",
     .end = "</function>",
 };
+constexpr CallTags OnLines(CallTags tags) {
+  tags.value_on_lines = true;
+  return tags;
+}
+constexpr CallTags kFunctionTags = OnLines(kInlineFunctionTags);
 // Behind the section's mark, which begins the call.
 constexpr CallTags kParamTags = {
     .name_end = "\">",
@@ -45,13 +41,11 @@ constexpr CallTags kArgTags = {
     .value_begin = "<arg_value>",
     .value_end = "</arg_value>",
 };
-constexpr CallTags kHunyuanTags = {
-    .name_end = "<tool_sep>",
-    .key_begin = "<arg_key>",
-    .key_end = "</arg_key>",
-    .value_begin = "<arg_value>",
-    .value_end = "</arg_value>",
-};
+constexpr CallTags NamedUpTo(std::string_view name_end, CallTags tags) {
+  tags.name_end = name_end;
+  return tags;
+}
+constexpr CallTags kHunyuanTags = NamedUpTo("<tool_sep>", kArgTags);
 constexpr CallTags kOpenHunyuanTags = {
     .name_end = "<tool_sep:opensource>",
     .key_begin = "<arg_key:opensource>",

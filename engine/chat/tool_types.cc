@@ -164,6 +164,11 @@ JsonTypes ToolTypes::Of(std::string_view tool, std::string_view parameter) const
   return found == types->second.end() || found->second == kAnyType ? JsonTypes{0} : found->second;
 }
 
+bool ToolTypes::Has(std::string_view tool, std::string_view parameter) const {
+  const auto types = tools_.find(tool);
+  return types != tools_.end() && types->second.contains(parameter);
+}
+
 bool ToolTypes::AnyBeginsWith(std::string_view text) const {
   const auto first = tools_.lower_bound(text);
   return first != tools_.end() && first->first.starts_with(text);

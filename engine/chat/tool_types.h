@@ -30,7 +30,8 @@ class ToolTypes {
   explicit ToolTypes(const std::vector<std::string>& tools);
   JsonTypes Of(std::string_view tool, std::string_view parameter) const;
   bool Has(std::string_view tool) const { return tools_.contains(tool); }
-  bool AnyBeginsWith(std::string_view text) const;  // the name of a tool
+  bool Has(std::string_view tool, std::string_view parameter) const;  // whatever its type
+  bool AnyBeginsWith(std::string_view text) const;                    // the name of a tool
 
  private:
   std::map<std::string, std::map<std::string, JsonTypes, std::less<>>, std::less<>> tools_;

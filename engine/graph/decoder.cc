@@ -15,7 +15,7 @@
 namespace tally {
 namespace {
 
-// The least magnitude that a cache of the type keeps as infinity.
+// The least magnitude that a cache of the type keeps as infinity; infinity: none.
 float KvLimit(KvType type) {
   constexpr float kF16 = 65520;  // rounds to even, beyond 65504
   switch (type) {
@@ -27,8 +27,10 @@ float KvLimit(KvType type) {
   return std::numeric_limits<float>::infinity();
 }
 
-// An infinite key may only make its position weigh nothing, which nobody would see: so the values are looked at before they are lost.
+// kBadInput: a key or value that the cache would keep as infinity. Nothing later would show it: an infinite key may only give its position
+// the weight 0.
 Status CheckKvRange(const KvStoreOp& op, Site site) {
+  if (op.layout.type == KvType::kF32) return {};
   const float limit = KvLimit(op.layout.type);
   for (const auto& [what, m] : {std::pair{"key", op.k}, {"value", op.v}}) {
     if (AllBelow(m, limit)) continue;

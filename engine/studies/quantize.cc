@@ -24,7 +24,7 @@ namespace tally {
 namespace {
 
 // Means of squared activations by tensor: [experts, columns], one after another, each expert's divided by their mean. A column that the
-// calibration did not use has the least: with 0 its values would be anything, and a block of such columns 0.
+// calibration did not use has kLeastImportance: with 0 its values would be lost.
 using Importance = std::map<std::string, std::vector<float>, std::less<>>;
 
 Result<std::vector<float>> ReadFloats(const Inventory& inventory, const StoredTensor& t) {
@@ -74,7 +74,7 @@ Result<Importance> ReadImportance(const std::string& path) {
   return all;
 }
 
-constexpr float kBeyondF16 = 65504;  // the largest f16, which the scales of most blocks are
+constexpr float kLargestF16 = 65504;  // most formats have scales in f16
 
 bool DescribesTheFile(std::string_view key) {
   return key == "general.file_type" || key == "general.quantization_version" || key == "general.alignment" ||
@@ -244,7 +244,7 @@ class Rewriter {
     const int64_t blocks = static_cast<int64_t>(piece.size() / type.block_bytes),
                   some = std::max<int64_t>(1, 4096 / type.block_size);
     rows_.resize(static_cast<size_t>(team_.threads() * some * type.block_size));
-    std::atomic<uint64_t> bad = UINT64_MAX;  // the first element, at most
+    std::atomic<uint64_t> bad = UINT64_MAX;  // the first element that is not finite
     auto check = [&](int thread, int64_t begin, int64_t end) {
       float* const values = rows_.data() + static_cast<size_t>(thread * some * type.block_size);
       for (int64_t b = begin; b < end; ++b) {
@@ -321,7 +321,7 @@ class Rewriter {
         const float* const weight = weights == nullptr ? nullptr : weights->data() + expert * cols;
         Row(t, i, first / cols + i, row);
         const Mat<const float> values(row, 1, static_cast<int64_t>(cols));
-        const uint64_t at = AllBelow(values, kBeyondF16) ? cols : Largest(values);
+        const uint64_t at = AllBelow(values, kLargestF16) ? cols : Largest(values);
         const float largest = at < cols ? row[at] : 0;
         target.encode(row, weight, static_cast<int64_t>(cols / to.block_size), piece.data() + i * to_row);
         target.decode(piece.data() + i * to_row, static_cast<int64_t>(cols / to.block_size), row);

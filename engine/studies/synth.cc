@@ -231,7 +231,7 @@ Result<Plan> MakePlan(std::string_view model, const std::string& path, const Syn
   return plan;
 }
 
-// Nothing of it is left where the directory cannot be filled.
+// Where it fails, what it wrote is removed, and the directory if it made it.
 Status WriteDirectory(const Plan& plan, const std::string& path, const FillTensor& fill, const WriteProgress& progress) {
   namespace fs = std::filesystem;
   std::error_code error;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 bool IsSentencePiece(const std::string& path) {
   const Result<FileReader> file = FileReader::Open(path);
   uint8_t first = 0;
-  return !file.ok() || file->size() == 0 || !file->ReadAt(0, {&first, 1}).ok() || first == 10;
+  return !file.ok() || !file->ReadAt(0, {&first, 1}).ok() || first == 10;
 }
 
 // What the file is by its name, if it holds a tokenizer; empty: it does not.
@@ -44,7 +44,7 @@ Status Unread(const std::string& where, const std::string& what) {
 Status UnreadTokenizer(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
-    const std::string kind = KindOf(path);
+    const std::string kind = fs::exists(path, error) ? KindOf(path) : "";
     return kind.empty() ? Status() : Unread(path, "holds " + kind);
   }
   std::vector<fs::path> files;

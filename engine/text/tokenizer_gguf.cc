@@ -140,7 +140,7 @@ Status GgufTokenizerReader::ReadVocabulary() {
   return {};
 }
 
-// add_bos_token or add_eos_token is true of a token that there is not: an error, but for one beyond the vocabulary.
+// add_bos_token or add_eos_token is true, and there is no such token: an error, unless its id is beyond the vocabulary.
 Status GgufTokenizerReader::NothingToAdd(const std::string& which) {
   TALLY_ASSIGN_OR_RETURN(const auto id, m_.GetInt("tokenizer.ggml." + which + "_token_id"));
   const std::string key = "add_" + which + "_token";

@@ -149,7 +149,7 @@ class Converter {
       tokens[id] = added["content"].get<std::string>();
       TALLY_ASSIGN_OR_RETURN(const bool special, Flag(added, "special", false, path_));
       TALLY_ASSIGN_OR_RETURN(const bool of_normalized, Flag(added, "normalized", !special, path_));
-      // A text has none with U+2581 unless it is spelled so. Merging makes it, and as a plain token it decodes to spaces.
+      // A token with U+2581 that is not special stays a plain one: merging makes it, and it decodes to spaces.
       const bool spaces = !byte_level_ && !special && types[id] == kNormal && tokens[id].find(kSpaceMark) != std::string::npos;
       if (!spaces) types[id] = special ? kControl : kUserDefined;
       ids.emplace(tokens[id], id);
@@ -231,7 +231,7 @@ class Converter {
     const bool begins = !around.empty() && around.front() == bos;
     const bool ends = around.size() > (begins ? 1u : 0u) && !eos.empty() && around.back() == eos.front();
     if (around.size() != (begins ? 1u : 0u) + (ends ? 1u : 0u)) return Cannot("which tokens it puts around a text");
-    constexpr int64_t kNone = 0xFFFFFFFF;  // an absent key is SentencePiece's own number
+    constexpr int64_t kNone = 0xFFFFFFFF;  // without the key SentencePiece's default counts
     if (bos >= 0 || !byte_level_) Set("bos_token_id", bos >= 0 ? int64_t{bos} : kNone);
     if (eos.empty() && !byte_level_) Set("eos_token_id", kNone);
     constexpr const char* kEnds[] = {"eos_token_id", "eot_token_id", "eom_token_id"};

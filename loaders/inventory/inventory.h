@@ -179,20 +179,6 @@ inline std::optional<int64_t> IntegralValue(double d) {
   return static_cast<int64_t>(d);
 }
 
-// A number is the same as an integer or as a fraction.
-inline bool SameValue(const MetaValue& a, const MetaValue& b) {
-  const auto number = [](const MetaValue& value) {
-    return std::visit(
-        [](const auto& x) -> std::optional<double> {
-          using T = std::decay_t<decltype(x)>;
-          if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) return static_cast<double>(x);
-          return std::nullopt;
-        },
-        value);
-  };
-  return a == b || (number(a) && number(a) == number(b));
-}
-
 }  // namespace internal
 
 inline const MetaValue* Metadata::Find(std::string_view key) const {

@@ -177,15 +177,18 @@ TEST(ToolFormats, SamplesHoweverTheyAreCut) {
   }
 }
 
+// What comes out at once.
+std::string Pushed(OutputParser& parser, std::string_view text) {
+  std::vector<OutputPart> parts;
+  parser.Push({text}, &parts);
+  std::string shown;
+  for (const OutputPart& part : parts) shown += part.text;
+  return shown;
+}
+
 TEST(ToolFormats, ContentComesOutAtOnce) {
   const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "", {});
-  const auto pushed = [&](std::string_view text) {
-    std::vector<OutputPart> parts;
-    parser->Push({text}, &parts);
-    std::string shown;
-    for (const OutputPart& part : parts) shown += part.text;
-    return shown;
-  };
+  const auto pushed = [&](std::string_view text) { return Pushed(*parser, text); };
   EXPECT_EQ(pushed("Hello"), "Hello");
   EXPECT_EQ(pushed(", "), ",");
   EXPECT_EQ(pushed("a < b"), " a < b");
@@ -198,26 +201,29 @@ TEST(ToolFormats, ContentComesOutAtOnce) {
 
 TEST(ToolFormats, WhatIsNoCallIsNotHeldBack) {
   const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "", {});
-  std::vector<OutputPart> parts;
-  parser->Push({"<tool_call> is the mark"}, &parts);
-  std::string shown;
-  for (const OutputPart& part : parts) shown += part.text;
-  EXPECT_EQ(shown, "<tool_call> is the mark");
+  EXPECT_EQ(Pushed(*parser, "<tool_call> is the mark"), "<tool_call> is the mark");
 }
 
 TEST(ToolFormats, ThinkingIsHeldBackFromACallOn) {
   const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "<think>", {});
-  const auto pushed = [&](std::string_view text) {
-    std::vector<OutputPart> parts;
-    parser->Push({text}, &parts);
-    std::string shown;
-    for (const OutputPart& part : parts) shown += part.text;
-    return shown;
-  };
+  const auto pushed = [&](std::string_view text) { return Pushed(*parser, text); };
   EXPECT_EQ(pushed("The <tool_call> mark"), "The <tool_call> mark");
   EXPECT_EQ(pushed(". <tool_call>{\"name\": \"f\"}</tool_call>, or"), ".");
   EXPECT_EQ(pushed(" not</think"), "");
   EXPECT_EQ(pushed(">"), " <tool_call>{\"name\": \"f\"}</tool_call>, or not</think>");
+}
+
+// Each time the end of the thinking is looked for: if in all that follows, this takes a minute.
+TEST(ToolFormats, ManyCallsWhileThinking) {
+  constexpr size_t kCalls = 20'000;
+  const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "<think>", {});
+  std::string text;
+  for (size_t i = 0; i < kCalls; ++i) text += "<tool_call>{\"name\": \"f\"}</tool_call>\n<think>";
+  std::vector<OutputPart> parts;
+  parser->Push({text}, &parts);
+  parser->Finish(&parts);
+  EXPECT_EQ(static_cast<size_t>(std::ranges::count_if(parts, [](const OutputPart& part) { return part.call.has_value(); })),
+            kCalls);
 }
 
 TEST(ToolFormats, JsonAnswersOfLlamaAreNotHeldBack) {

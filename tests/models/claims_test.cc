@@ -176,6 +176,8 @@ TEST(Claims, BuffersOfTransformers) {
                  {"self_attn.bias' [64, 64] has no place"});
   ExpectBadInput(WithTensor(synthetic::HfLlama(), "model.layers.0.self_attn.q_proj.lora_A.weight", {8, 12}),
                  {"lora_A.weight' is part of a LoRA adapter", "merge"});
+  ExpectBadInput(WithTensor(synthetic::HfLlama(), "lm_head.modules_to_save.default.weight", {8, 12}),
+                 {"default.weight' is part of a PEFT adapter", "merge"});
 }
 
 // Layouts of quantisation that cannot be read, in files that do not say their method.

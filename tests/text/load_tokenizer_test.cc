@@ -60,6 +60,9 @@ TEST(LoadTokenizer, WithoutOneTheCheckpointIsAsked) {
   EXPECT_NE(both.find(folder.path() + ": has no tokenizer.json, but tokenizer.model (ranks of tiktoken"), std::string::npos)
       << both;
   EXPECT_NE(both.find("), vocab.json (the lists of a BPE"), std::string::npos) << both;
+  const std::string missing = LoadTokenizer(folder.path() + "/missing.model").status().message();
+  EXPECT_NE(missing.find("missing.model"), std::string::npos) << missing;
+  EXPECT_EQ(missing.find("SentencePiece"), std::string::npos) << missing;
   std::filesystem::create_symlink("nowhere", folder.path() + "/tokenizer.json");
   const auto broken = LoadTokenizer(folder.path());
   ASSERT_FALSE(broken.ok());

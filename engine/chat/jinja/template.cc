@@ -25,6 +25,8 @@ Status WithOrigin(const std::string& origin, const Status& status) {
 // `messages` with those of their roles that are among `roles` trusted.
 Result<Value> TrustRoles(Budget* budget, Value messages, std::span<const std::string_view> roles) {
   if (roles.empty() || !messages.IsList()) return messages;
+  const Value key = Value::Literal("role");
+  TALLY_ASSIGN_OR_RETURN(const std::string hash, HashKey(budget, key));
   Values items = messages.sequence()->items;
   for (Value& item : items) {
     const Value* const role = item.dict() == nullptr ? nullptr : item.dict()->FindName("role");
@@ -32,7 +34,7 @@ Result<Value> TrustRoles(Budget* budget, Value messages, std::span<const std::st
     const auto known = std::ranges::find(roles, role->text().bytes());
     if (known == roles.end()) continue;
     Dict changed = *item.dict();
-    changed.Set("srole", Value::Literal("role"), Value::Literal(std::string(*known)));
+    changed.Set(hash, key, Value::Literal(std::string(*known)));
     TALLY_ASSIGN_OR_RETURN(item, MakeDict(budget, std::move(changed)));
   }
   return MakeList(budget, std::move(items));

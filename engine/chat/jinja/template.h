@@ -3,8 +3,8 @@
 // jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True) is extended by loop controls, generation blocks,
 // tojson, raise_exception and strftime_now (https://huggingface.co/docs/transformers/chat_templating_writing).
 //
-// What it does not have: include, import, extends and autoescape; integers beyond 64 bits; Markup in more than sums, *, slices,
-// cases and |trim; the filters filesizeformat, pprint, random, striptags, urlize, wordwrap and xmlattr.
+// What it does not have: include, import, extends and autoescape; integers beyond 64 bits; Markup except in sums, *, slices, changes
+// of case and |trim; the filters filesizeformat, pprint, random, striptags, urlize, wordwrap and xmlattr.
 #pragma once
 
 #include <cstdint>

@@ -36,8 +36,8 @@ HWY_INLINE void AddByteProducts(VU8 w, hn::Vec<DI8> x, VI& sum) {
 #endif
 }
 
-// Tokens per microkernel call, limited by the registers for their sums. SSE2 has no maddubs, is next to no processor's best target,
-// and its emulation takes the compiler longest: one.
+// Tokens per microkernel call, limited by the registers for their sums. SSE2, which emulates maddubs and is the best target of hardly any
+// processor, has one: more take long to compile.
 template <class F, ByteDot kDot>
 inline constexpr int kInt8SubTile = HWY_TARGET == HWY_SSE2   ? 1
                                     : kDot != ByteDot::kNone ? 6
