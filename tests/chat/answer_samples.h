@@ -69,7 +69,7 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
       {"Qwen/Hermes",
        kHermes,
        "a <tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"\\\"</tool_call>\\\"}\"}}</tool_call> b ",
-       "ab ",
+       "a b ",
        "",
        {{"", "f", R"({"s": "\"</tool_call>\"}"})"}}},
       {"Qwen/Hermes",
