@@ -52,7 +52,7 @@ class TALLY_API Tokenizer {
   virtual int32_t bos() const = 0;               // -1: none
   virtual std::vector<int32_t> eos() const = 0;  // end of text, turn or message
   virtual std::string Description() const = 0;   // "byte-level BPE (gpt-2), 50257 tokens"
-  // Lines for the user: what the file leaves open, and what in it was not followed.
+  // Clauses for the user, without the file's name: what the file leaves open, and what in it was not followed.
   virtual std::vector<std::string> Notes() const { return {}; }
 };
 

@@ -36,7 +36,8 @@ class GgufTokenizerReader {
   Result<std::unique_ptr<TextTokenizer>> Read();
 
  private:
-  std::string Where(std::string_view key) const { return m_.source + ": tokenizer.ggml." + std::string(key); }
+  static std::string Key(std::string_view key) { return "tokenizer.ggml." + std::string(key); }
+  std::string Where(std::string_view key) const { return m_.source + ": " + Key(key); }
   Status ReadVocabulary();
   Status ReadNormalSteps();
   Result<std::vector<bool>> Marked(const std::string& key) const;
@@ -76,7 +77,7 @@ Result<int32_t> GgufTokenizerReader::Id(std::string_view key) {
     return BadInput(Where(key) + ": token id " + std::to_string(*id) + ", expected 0 to " + std::to_string(tokens_.size() - 1));
   if (*id >= static_cast<int64_t>(tokens_.size())) {
     const int32_t absent = AbsentId(key);
-    Note(Where(key) + ": token " + std::to_string(*id) + " is beyond the vocabulary of " + std::to_string(tokens_.size()) +
+    Note(Key(key) + ": token " + std::to_string(*id) + " is beyond the vocabulary of " + std::to_string(tokens_.size()) +
          (absent < 0 ? "; there is none" : "; SentencePiece's is taken, " + std::to_string(absent)));
     return absent;
   }
@@ -145,7 +146,7 @@ Status GgufTokenizerReader::NothingToAdd(const std::string& which) {
   TALLY_ASSIGN_OR_RETURN(const auto id, m_.GetInt("tokenizer.ggml." + which + "_token_id"));
   const std::string key = "add_" + which + "_token";
   if (!id || *id == -1 || *id == 0xFFFFFFFF) return BadInput(Where(key) + ": true, but there is no " + which + "_token_id");
-  Note(Where(key) + ": true, and not followed");
+  Note(Key(key) + ": true, and not followed");
   return {};
 }
 
@@ -229,7 +230,7 @@ Status GgufTokenizerReader::ReadAddedTokens() {
 Status GgufTokenizerReader::ReadBytePairs() {
   TALLY_ASSIGN_OR_RETURN(const auto pre_key, m_.GetString("tokenizer.ggml.pre"));
   const std::string pre = pre_key.value_or("default");
-  if (!pre_key) Note(Where("pre") + ": absent, so text is cut as 'default' says, which is seldom how the model was trained");
+  if (!pre_key) Note(Key("pre") + ": absent, so text is cut as 'default' says, which is seldom how the model was trained");
   TALLY_ASSIGN_OR_RETURN(NamedPreTokenizer named, PreTokenizerByName(pre, Where("pre")));
   parts_.pre = std::move(named.pre);
   add_bos_ = named.add_bos;
