@@ -3,13 +3,11 @@
 // what those cannot say.
 #include <algorithm>
 #include <bit>
-#include <filesystem>
 
 #include "engine/base/format.h"
 #include "engine/text/bpe.h"
 #include "engine/text/json_steps.h"
 #include "engine/text/text_tokenizer.h"
-#include "loaders/inventory/file_reader.h"
 
 namespace tally {
 namespace {
@@ -66,7 +64,6 @@ class Converter {
     TALLY_RETURN_IF_ERROR(ReadSteps());
     TALLY_RETURN_IF_ERROR(AddTokens());
     TALLY_RETURN_IF_ERROR(AddSpecialIds());
-    AddTemplate();
     return Choose();
   }
 
@@ -239,24 +236,6 @@ class Converter {
     Set("add_bos_token", begins);
     if (ends) Set("add_eos_token", true);
     return {};
-  }
-
-  // Copied where it can be had: nothing here depends on it.
-  void AddTemplate() {
-    const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-    std::error_code error;
-    if (const auto file = folder / "chat_template.jinja"; std::filesystem::exists(file, error)) {
-      constexpr uint64_t kLongest = 1 << 20;
-      Result<std::string> text = ReadTextFile(file.string(), kLongest);
-      if (text.ok()) keys_.emplace_back("tokenizer.chat_template", std::move(text).value());
-      return;
-    }
-    const auto file = folder / "tokenizer_config.json";
-    if (!std::filesystem::exists(file, error)) return;
-    const Result<Json> config = ParseJsonFile(file.string());
-    if (!config.ok()) return;
-    const Json& text = Member(*config, "chat_template");
-    if (text.is_string()) keys_.emplace_back("tokenizer.chat_template", text.get<std::string>());
   }
 
   // The keys that say most: of those of our own as few as make the file's tokenizer that of the directory.

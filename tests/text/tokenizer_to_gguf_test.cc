@@ -283,7 +283,7 @@ TEST(TokenizerToGguf, ScoresOfAPublishedVocabulary) {
 
 TEST(TokenizerToGguf, TokensTypesAndEnds) {
   const Spec spec = ByteLevel(R"({"type":"ByteLevel","add_prefix_space":false})");
-  const auto made = Converted(spec, 264, R"({"bos_token":"<|end|>","eos_token":"<|end|>","chat_template":"{{ x }}"})");
+  const auto made = Converted(spec, 264, R"({"bos_token":"<|end|>","eos_token":"<|end|>"})");
   ASSERT_TRUE(made.ok()) << made.status().message();
   const auto tokens = made->GetStrings("tokenizer.ggml.tokens").value().value();
   const auto types = made->GetInts("tokenizer.ggml.token_type").value().value();
@@ -298,7 +298,6 @@ TEST(TokenizerToGguf, TokensTypesAndEnds) {
   EXPECT_EQ(made->GetStrings("tokenizer.ggml.merges").value().value()[2], "he ll");
   EXPECT_EQ(made->GetInt("tokenizer.ggml.eos_token_id").value(), 260);
   EXPECT_EQ(made->GetBool("tokenizer.ggml.add_bos_token").value(), false);
-  EXPECT_EQ(made->GetString("tokenizer.chat_template").value(), "{{ x }}");
   const auto read = TokenizerFromGguf(*made);
   ASSERT_TRUE(read.ok());
   std::mt19937 random(5);
