@@ -84,7 +84,7 @@ struct GgufTokenizer {
   };
   std::vector<Loss> losses;
 };
-// "strip", "normalized", "normalizer", "space"; and "all", for a tokenizer that cannot be written.
+// "strip", "normalized", "normalizer", "space", "ends"; and "all", for a tokenizer that cannot be written.
 TALLY_API std::vector<std::string_view> TokenizerLossNames();
 
 // With `vocab` tokens: unused ones are added up to there. `name`: general.name of the file, by which engines know Phi-3's tokens.

@@ -5,6 +5,7 @@
 //   normalizer      as in tokenizer.json, before the model's own steps
 //   lstrip, rstrip  ids of the tokens that take the white space before or after them along
 //   normalized      ids of the tokens that are looked for in normalised text
+//   ends            ids of more tokens that end a text than the three of eos_token_id, eot_token_id and eom_token_id
 //   space           "first" or "always": where model 'llama' puts a space before text that has none, as Metaspace does
 #include <algorithm>
 #include <cctype>
@@ -161,6 +162,10 @@ Status GgufTokenizerReader::ReadSpecialIds() {
   for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
     TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(key));
     if (id >= 0) end_with(id);
+  }
+  TALLY_ASSIGN_OR_RETURN(const std::vector<bool> more, Marked("ends"));
+  for (size_t id = 0; id < more.size(); ++id) {
+    if (more[id]) end_with(static_cast<int32_t>(id));
   }
   const bool harmony = std::find(tokens_.begin(), tokens_.end(), "<|return|>") != tokens_.end() &&
                        std::find(tokens_.begin(), tokens_.end(), "<|call|>") != tokens_.end();

@@ -201,7 +201,7 @@ TEST_F(WithTokenizer, RefusesWhatWouldBeLostUnlessAllowed) {
   EXPECT_NE(report.status().message().find("; --allow-tokenizer-loss all writes"), std::string::npos)
       << report.status().message();
   EXPECT_EQ(quantized(other, {"every"}).status().message(),
-            "'every' is nothing that a tokenizer may lose: strip, normalized, normalizer, space, all");
+            "'every' is nothing that a tokenizer may lose: strip, normalized, normalizer, space, ends, all");
   report = quantized(other, {"all"});
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_NE(report->no_tokenizer.find("'Unigram' is not supported"), std::string::npos) << report->no_tokenizer;
