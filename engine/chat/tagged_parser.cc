@@ -109,7 +109,7 @@ bool TaggedParser::Step() {
 
 bool TaggedParser::StepText() {
   if (fresh_) {
-    const size_t space = LeadingSpace(), kept = has_content_ && !thinks_ ? space : 0;
+    const size_t space = LeadingSpace(), kept = has_content_ && !thinks_ ? space % (kMaxSpace + 1) : 0;
     Take(Kind::kMark, space - kept);
     const MarkSet::Hit hit = thinking_marks_.At(Rest(), kept);
     if (hit.fit == Fit::kPart) return false;

@@ -191,6 +191,8 @@ TEST(ToolFormats, ContentGoesOnBehindACall) {
   EXPECT_EQ(content("a\n" + call + "\n" + call + "\nb\n" + call + "\n"), "a\nb");
   EXPECT_EQ(content("a " + call + " <think>t</think> b"), "a b");
   EXPECT_EQ(content("<think>t</think>\n" + call + "\nb"), "b");
+  EXPECT_EQ(content("a" + call + std::string(70, ' ') + "<think>t</think>b"), "ab");  // more than is held back
+  EXPECT_EQ(content("a" + call + std::string(70, ' ') + "b"), "a     b");
 }
 
 TEST(ToolFormats, ContentComesOutAtOnce) {
