@@ -232,12 +232,12 @@ namespace {
 bool IsComputed(const StoredTensor& t, bool gguf) {
   if (t.elements() == 0) return true;
   if (gguf) return t.name.ends_with(".attn_rot_embd") || t.name.ends_with(".attn_rot_embd.weight");
-  static constexpr std::string_view kNames[] = {"inv_freq",  "original_inv_freq", "cos_cached",  "sin_cached",
-                                                "cos_cache", "sin_cache",         "masked_bias", "position_ids"};
+  static constexpr std::string_view kNames[] = {"inv_freq",  "original_inv_freq", "cos_cached",   "sin_cached", "cos_cache",
+                                                "sin_cache", "masked_bias",       "position_ids", "causal_mask"};
   const std::string_view last = std::string_view(t.name).substr(t.name.rfind('.') + 1);
   if (std::ranges::find(kNames, last) != std::end(kNames)) return true;
   const std::vector<uint64_t>& s = t.shape;  // the causal mask of GPT-2 and its like is called a bias
-  return last == "bias" && s.size() == 4 && s[0] == 1 && s[1] == 1 && s[2] == s[3];
+  return (last == "bias" || last == "mask") && s.size() == 4 && s[0] == 1 && s[1] == 1 && s[2] == s[3];
 }
 
 }  // namespace
@@ -257,6 +257,27 @@ void AddBuffers(const Inventory& inventory, ModelSpec& spec) {
 }
 
 namespace {
+
+// True if `stored` is `name` with more parts between its own or before them, as wrappers make it: "net.model._orig_mod.norm.weight" of
+// "model.norm.weight". Numbers are no such parts: they are layers and experts.
+bool IsWithinWrapper(std::string_view name, std::string_view stored) {
+  const auto next = [](std::string_view& rest) {
+    const std::string_view part = rest.substr(0, rest.find('.'));
+    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+    return part;
+  };
+  std::string_view wanted = next(name);
+  while (!stored.empty()) {
+    const std::string_view part = next(stored);
+    if (part == wanted) {
+      if (name.empty()) return stored.empty();
+      wanted = next(name);
+    } else if (part.find_first_not_of("0123456789") == part.npos) {
+      return false;
+    }
+  }
+  return false;
+}
 
 // The claimed rows of a stored tensor.
 struct Claim {
@@ -308,12 +329,16 @@ class Claims {
     return {};
   }
 
-  // GPTQ and AWQ store NAME.qweight where others store NAME.weight.
+  // GPTQ and AWQ store NAME.qweight where others store NAME.weight. Else what may be the tensor within a wrapper.
   std::string InItsPlace(const std::string& name) const {
     constexpr std::string_view kWeight = ".weight";
-    if (!name.ends_with(kWeight)) return "";
-    const std::string packed = name.substr(0, name.size() - kWeight.size()) + ".qweight";
-    return IsStored(inventory_, packed) ? "; there is " + Quote(packed) + ", of GPTQ or AWQ, which cannot be read" : "";
+    if (name.ends_with(kWeight)) {
+      const std::string packed = name.substr(0, name.size() - kWeight.size()) + ".qweight";
+      if (IsStored(inventory_, packed)) return "; there is " + Quote(packed) + ", of GPTQ or AWQ, which cannot be read";
+    }
+    const auto within = [&](const StoredTensor& t) { return IsWithinWrapper(name, t.name); };
+    const auto wrapped = std::ranges::find_if(inventory_.tensors, within);
+    return wrapped == inventory_.tensors.end() ? "" : "; there is " + Quote(wrapped->name);
   }
   // Of a tensor without a place that scales codes.
   std::string Scaled(const StoredTensor& scales) const {

@@ -121,10 +121,9 @@ void ReadQwenWindows(Config& c, Recipe& r) {
 // Every decoder_sparse_step-th, without those in mlp_only_layers. In GGUF files all.
 void ReadQwenSparseLayers(Config& c, Recipe& r) {
   const int32_t step = c.gguf() ? 1 : c.Int("decoder_sparse_step", 1, kMaxLayers, 1);
-  const auto dense = c.inventory().metadata.GetInts("mlp_only_layers");
-  if (!dense.ok()) return c.Fail("mlp_only_layers must be an array of integers");
+  const std::vector<int64_t> dense = c.gguf() ? std::vector<int64_t>() : c.Ints("mlp_only_layers");
   for (int32_t i = 0; i < static_cast<int32_t>(r.layers.size()); ++i) {
-    const bool listed = dense->has_value() && std::find((*dense)->begin(), (*dense)->end(), i) != (*dense)->end();
+    const bool listed = std::ranges::find(dense, i) != dense.end();
     r.layers[i].sparse = !listed && (i + 1) % step == 0;
   }
 }

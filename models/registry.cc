@@ -116,7 +116,8 @@ std::string_view ClassWithHead(std::string_view base) {
 }
 
 // transformers takes the configuration of model_type, and the class that belongs to it, whatever architectures says. A type that is
-// not known here may be the makers' own code for a known architecture.
+// not known here may be the makers' own code for a known architecture, and so may a class that the file brings (auto_map). A class with
+// another head than a language model's is no such model.
 Result<Found> FindHuggingFace(const Inventory& inventory) {
   const Metadata& m = inventory.metadata;
   TALLY_ASSIGN_OR_RETURN(const auto names, m.GetStrings("architectures"));
@@ -130,10 +131,19 @@ Result<Found> FindHuggingFace(const Inventory& inventory) {
   const std::string_view with_head = Known(&Family::hf_architectures, named) ? std::string_view() : ClassWithHead(named);
   Found found{nullptr, std::string(with_head.empty() ? named : with_head), {}, {}};
   if (!with_head.empty()) found.base_class = named;
+  const Family* const of_type = type.has_value() ? Known(&Family::hf_model_types, *type) : nullptr;
+  const bool unknown = Known(&Family::hf_architectures, found.architecture) == nullptr && UnsupportedLayers(named).empty();
+  if (of_type != nullptr && unknown && named.ends_with("ForCausalLM") && !m.Has("auto_map.AutoModelForCausalLM")) {
+    return Found{of_type,
+                 *type,
+                 {},
+                 "its architecture " + Quote(named) + " is unknown: it is read as its model_type " + Quote(*type) +
+                     " says, as transformers does"};
+  }
   TALLY_ASSIGN_OR_RETURN(found.family, Lookup(inventory, &Family::hf_architectures, "architecture", found.architecture));
   if (type.has_value() && !NameOneModel(*type, found.architecture)) {
-    if (const Family* const family = Known(&Family::hf_model_types, *type)) {
-      found = {family,
+    if (of_type != nullptr) {
+      found = {of_type,
                *type,
                {},
                "its model_type is " + Quote(*type) + " and its architecture " + Quote(named) +

@@ -69,9 +69,14 @@ std::string Dim(const std::string& text) {
 
 bool AnswerScreen::Show(std::span<const OutputPart> parts) {
   for (const OutputPart& part : parts) {
-    if (part.kind == OutputPart::Kind::kContent && !part.text.empty()) {
-      Enter(Mode::kContent);
-      Write(Readable(part.text));
+    if (part.kind == OutputPart::Kind::kContent) {
+      std::string_view text = part.text;
+      if (after_call_) text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+      if (!text.empty()) {
+        Enter(Mode::kContent);
+        Write(Readable(text));
+        after_call_ = false;
+      }
     }
     if (part.kind == OutputPart::Kind::kReasoning && !part.text.empty() && show_thinking_) {
       Enter(Mode::kReasoning);
@@ -82,6 +87,7 @@ bool AnswerScreen::Show(std::span<const OutputPart> parts) {
       Enter(Mode::kContent);
       Write((at_line_start_ ? "" : "\n") + CallLine(*part.call) + "\n");
       call_open_ = false;
+      after_call_ = true;
     }
   }
   return PrintedAll();
@@ -92,7 +98,7 @@ void AnswerScreen::End() {
     Enter(Mode::kContent);
     Write(std::string(at_line_start_ ? "" : "\n") + "(a call that was not finished)\n");
   }
-  call_open_ = false;
+  call_open_ = after_call_ = false;
   if (!at_line_start_) Write("\n");
   Enter(Mode::kNothing);
 }

@@ -37,6 +37,7 @@ class AnswerScreen {
   bool show_thinking_;
   Mode mode_ = Mode::kNothing;
   bool at_line_start_ = true, call_open_ = false;
+  bool after_call_ = false;  // whose line is the white space between it and the content that comes next
 };
 
 struct TurnFigures {

@@ -127,7 +127,7 @@ Status RunTokenize(TokenizeFlags flags) {
   TALLY_ASSIGN_OR_RETURN(const std::string path, flags.ranks ? *flags.ranks : ModelPath(*flags.model));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                          flags.ranks ? LoadRanks(path, flags.pattern.value_or("")) : LoadTokenizer(path));
-  for (const std::string& note : tokenizer->Notes()) Note("note: " + Printable(note) + "\n");
+  for (const std::string& note : tokenizer->Notes()) Note("note: " + Printable(path) + ": " + Printable(note) + "\n");
   return decode ? Decode(*tokenizer, flags) : Encode(*tokenizer, flags);
 }
 

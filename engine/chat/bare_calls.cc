@@ -61,7 +61,7 @@ bool BareCallParser::StepBetween() {
       ++at_;
       return c == ';' || next_ == Next::kItem;
     case Next::kItem:
-      scanner_.emplace(format_, CallBody::kPython, no_stops_);
+      scanner_.emplace(format_, c == '{' ? CallBody::kJson : CallBody::kPython, no_stops_);
       next_ = Next::kSeparator;
       return true;
     case Next::kSeparator:

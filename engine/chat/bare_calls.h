@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls without marks: an answer that is calls from beginning to end, as Llama writes them. It is JSON calls, with white space and `;`
-// between them, or one list of calls in Python: [f(a=1, b="x"), g()].
+// between them, or one list of calls in Python or JSON: [f(a=1, b="x"), g()].
 #pragma once
 
 #include <memory>

@@ -99,9 +99,23 @@ std::optional<std::string> Together(const Members& members) {
   return Object(all, {}, true);
 }
 
+// The text of a call from the value of its last member on, which `rest` goes on. Some models write an object between quotes and escape
+// nothing in it: then the object.
+std::string BrokenArguments(std::string_view value, std::string_view rest, bool ended) {
+  std::string_view text(value.data(), static_cast<size_t>(rest.data() + rest.size() - value.data()));
+  if (ended && text.ends_with('}')) text = Trimmed(text.substr(0, text.size() - 1));
+  if (text.size() > 2 && text.starts_with('"') && text.ends_with('"')) {
+    const std::string_view inner = text.substr(1, text.size() - 2);
+    if (inner.starts_with('{') && IsJson(inner)) return std::string(inner);
+  }
+  return std::string(text);
+}
+
 // The members of a call that are neither its name nor its id nor its kind: one that holds the arguments, or the arguments.
 std::string JsonArguments(const Members& members, std::string_view rest, bool ended) {
-  if (rest.empty() && members.size() == 1 && HoldsArguments(*members[0])) return HeldArguments(*members[0]);
+  if (members.size() == 1 && HoldsArguments(*members[0])) {
+    return rest.empty() ? HeldArguments(*members[0]) : BrokenArguments(members[0]->value, rest, ended);
+  }
   const std::optional<std::string> together = ended && rest.empty() ? Together(members) : std::nullopt;
   return together.value_or(Object(members, rest, ended));
 }

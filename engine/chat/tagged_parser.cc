@@ -86,8 +86,12 @@ void TaggedParser::Finish(std::vector<OutputPart>* parts) {
 }
 
 void TaggedParser::Append(Kind kind, std::string_view text) {
-  if (!text.empty()) parts_->push_back({kind, std::string(text)});
+  if (text.empty()) return;
+  parts_->push_back({kind, std::string(text)});
+  has_content_ = has_content_ || kind == Kind::kContent;
 }
+
+size_t TaggedParser::LeadingSpace() const { return std::min(Rest().find_first_not_of(kWhiteSpace), Rest().size()); }
 
 void TaggedParser::Take(Kind kind, size_t size) {
   Append(kind, Rest().substr(0, size));
@@ -106,13 +110,13 @@ bool TaggedParser::Step() {
 
 bool TaggedParser::StepText() {
   if (fresh_) {
-    const std::string_view text = Rest();
-    Take(Kind::kMark, std::min(text.find_first_not_of(kWhiteSpace), text.size()));
-    const MarkSet::Hit hit = thinking_marks_.At(Rest(), 0);
+    const size_t space = LeadingSpace(), kept = has_content_ && !thinks_ ? space % (kMaxSpace + 1) : 0;
+    Take(Kind::kMark, space - kept);
+    const MarkSet::Hit hit = thinking_marks_.At(Rest(), kept);
     if (hit.fit == Fit::kPart) return false;
     if (hit.fit == Fit::kYes) {
       thinks_ = hit.mark == thinking_.begin;
-      Take(Kind::kMark, hit.mark.size());
+      Take(Kind::kMark, kept + hit.mark.size());
       return true;
     }
   }
@@ -309,6 +313,7 @@ void TaggedParser::Settle() {
     if (Rest().substr(lead_) == kFence) lead_ += kFence.size();
     LeaveSection();
   }
+  if (fresh_) Take(Kind::kMark, LeadingSpace());
   Take(TextKind(), Rest().size());
   text_.clear();
   at_ = searched_ = 0;

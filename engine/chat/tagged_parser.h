@@ -53,6 +53,7 @@ class TaggedParser final : public OutputParser {
   OutputPart::Kind TextKind() const { return thinks_ ? OutputPart::Kind::kReasoning : OutputPart::Kind::kContent; }
   void Append(OutputPart::Kind kind, std::string_view text);
   void Take(OutputPart::Kind kind, size_t size);  // Append the next `size` bytes and go behind them
+  size_t LeadingSpace() const;                    // of Rest()
 
   const CallFormat& format_;
   const Tags thinking_;
@@ -69,6 +70,8 @@ class TaggedParser final : public OutputParser {
   State state_ = State::kText;
   bool thinks_ = false;
   bool fresh_ = true;  // kText: nothing but white space since the beginning or the last mark
+  // Content has come. More of it behind a mark or a call keeps the white space that it begins with: else words would grow together.
+  bool has_content_ = false;
 
   const CallSection* section_ = nullptr;
   bool called_ = false;  // a call came in this section

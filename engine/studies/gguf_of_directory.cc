@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <span>
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/chat/template_source.h"
 #include "engine/kernels/unpack.h"
 #include "engine/text/tokenizer.h"
 #include "engine/weights/plan.h"
@@ -89,6 +91,7 @@ Status GgufOfDirectory::SetTokenizer(const std::vector<std::string>& allowed) {
                         ": other engines would give text other tokens; " + option + names + " writes the file all the same");
       }
       for (auto& [key, value] : made->keys) metadata.Set(key, std::move(value));
+      SetTemplates();
       return {};
     }
     missing = made.status();
@@ -101,6 +104,33 @@ Status GgufOfDirectory::SetTokenizer(const std::vector<std::string>& allowed) {
   no_tokenizer_ = missing.message();
   metadata.Set("tokenizer.ggml.model", std::string("no_vocab"));
   return {};
+}
+
+// The chat templates under their names, and the strings that end an answer.
+void GgufOfDirectory::SetTemplates() {
+  Metadata& metadata = made_.inventory.metadata;
+  const auto templates = ReadChatTemplates(source_, nullptr);
+  if (!templates.ok()) {
+    spec_.notes.push_back("no chat template was written: " + templates.status().message());
+    return;
+  }
+  std::vector<std::string> names;
+  std::set<std::string> unsaid;
+  for (const ChatTemplateSource& each : *templates) {
+    metadata.Set("tokenizer.chat_template" + (each.name.empty() ? "" : "." + each.name), each.text);
+    if (!each.name.empty()) names.push_back(each.name);
+    if (!each.stop.empty()) metadata.Set("tally.chat.stop_strings", each.stop);
+    const auto reads = [&](const std::string& variable) { return each.text.find(variable) != each.text.npos; };
+    for (const auto& [variable, text] : each.special_tokens) {
+      if (variable != "bos_token" && variable != "eos_token" && reads(variable)) unsaid.insert(variable);
+    }
+    constexpr const char* kMore = "additional_special_tokens";
+    if (!each.additional_special_tokens.empty() && reads(kMore)) unsaid.insert(kMore);
+  }
+  if (!names.empty()) metadata.Set("tokenizer.chat_templates", names);
+  for (const std::string& variable : unsaid) {
+    spec_.notes.push_back("its chat template reads " + Printable(variable) + ", which GGUF cannot say");
+  }
 }
 
 // The row of the directory's weight for row `row` of the file's: rope turns neighbours in the one and halves of a head in the other.

@@ -35,7 +35,7 @@ struct QuantizeReport {
   uint64_t tensors = 0, elements = 0, bytes_in = 0, bytes = 0;  // bytes: of the files
   uint64_t fallbacks = 0;               // tensors whose rows are not whole blocks of the type that the preset has for them
   uint64_t without_importance = 0;      // quantised tensors that the importance file does not have
-  std::vector<std::string> notes = {};  // of a directory: ModelSpec::notes
+  std::vector<std::string> notes = {};  // of a directory: ModelSpec::notes, and of its chat templates
   std::vector<std::string> tokenizer_losses = {};  // of a directory: what other engines do not read of its tokenizer
   std::string no_tokenizer = {};  // of a directory: why the file has no vocabulary; empty: it has one, or there is none
 };

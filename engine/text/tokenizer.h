@@ -52,7 +52,7 @@ class TALLY_API Tokenizer {
   virtual int32_t bos() const = 0;               // -1: none
   virtual std::vector<int32_t> eos() const = 0;  // end of text, turn or message
   virtual std::string Description() const = 0;   // "byte-level BPE (gpt-2), 50257 tokens"
-  // Lines for the user: what the file leaves open, and what in it was not followed.
+  // Clauses for the user, without the file's name: what the file leaves open, and what in it was not followed.
   virtual std::vector<std::string> Notes() const { return {}; }
 };
 
@@ -84,7 +84,7 @@ struct GgufTokenizer {
   };
   std::vector<Loss> losses;
 };
-// "strip", "normalized", "normalizer", "space"; and "all", for a tokenizer that cannot be written.
+// "strip", "normalized", "normalizer", "space", "ends"; and "all", for a tokenizer that cannot be written.
 TALLY_API std::vector<std::string_view> TokenizerLossNames();
 
 // With `vocab` tokens: unused ones are added up to there. `name`: general.name of the file, by which engines know Phi-3's tokens.

@@ -5,6 +5,7 @@
 //   normalizer      as in tokenizer.json, before the model's own steps
 //   lstrip, rstrip  ids of the tokens that take the white space before or after them along
 //   normalized      ids of the tokens that are looked for in normalised text
+//   ends            ids of more tokens that end a text than the three of eos_token_id, eot_token_id and eom_token_id
 //   space           "first" or "always": where model 'llama' puts a space before text that has none, as Metaspace does
 #include <algorithm>
 #include <cctype>
@@ -36,7 +37,8 @@ class GgufTokenizerReader {
   Result<std::unique_ptr<TextTokenizer>> Read();
 
  private:
-  std::string Where(std::string_view key) const { return m_.source + ": tokenizer.ggml." + std::string(key); }
+  static std::string Key(std::string_view key) { return "tokenizer.ggml." + std::string(key); }
+  std::string Where(std::string_view key) const { return m_.source + ": " + Key(key); }
   Status ReadVocabulary();
   Status ReadNormalSteps();
   Result<std::vector<bool>> Marked(const std::string& key) const;
@@ -76,7 +78,7 @@ Result<int32_t> GgufTokenizerReader::Id(std::string_view key) {
     return BadInput(Where(key) + ": token id " + std::to_string(*id) + ", expected 0 to " + std::to_string(tokens_.size() - 1));
   if (*id >= static_cast<int64_t>(tokens_.size())) {
     const int32_t absent = AbsentId(key);
-    Note(Where(key) + ": token " + std::to_string(*id) + " is beyond the vocabulary of " + std::to_string(tokens_.size()) +
+    Note(Key(key) + ": token " + std::to_string(*id) + " is beyond the vocabulary of " + std::to_string(tokens_.size()) +
          (absent < 0 ? "; there is none" : "; SentencePiece's is taken, " + std::to_string(absent)));
     return absent;
   }
@@ -145,7 +147,7 @@ Status GgufTokenizerReader::NothingToAdd(const std::string& which) {
   TALLY_ASSIGN_OR_RETURN(const auto id, m_.GetInt("tokenizer.ggml." + which + "_token_id"));
   const std::string key = "add_" + which + "_token";
   if (!id || *id == -1 || *id == 0xFFFFFFFF) return BadInput(Where(key) + ": true, but there is no " + which + "_token_id");
-  Note(Where(key) + ": true, and not followed");
+  Note(Key(key) + ": true, and not followed");
   return {};
 }
 
@@ -160,6 +162,10 @@ Status GgufTokenizerReader::ReadSpecialIds() {
   for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
     TALLY_ASSIGN_OR_RETURN(const int32_t id, Id(key));
     if (id >= 0) end_with(id);
+  }
+  TALLY_ASSIGN_OR_RETURN(const std::vector<bool> more, Marked("ends"));
+  for (size_t id = 0; id < more.size(); ++id) {
+    if (more[id]) end_with(static_cast<int32_t>(id));
   }
   const bool harmony = std::find(tokens_.begin(), tokens_.end(), "<|return|>") != tokens_.end() &&
                        std::find(tokens_.begin(), tokens_.end(), "<|call|>") != tokens_.end();
@@ -229,7 +235,7 @@ Status GgufTokenizerReader::ReadAddedTokens() {
 Status GgufTokenizerReader::ReadBytePairs() {
   TALLY_ASSIGN_OR_RETURN(const auto pre_key, m_.GetString("tokenizer.ggml.pre"));
   const std::string pre = pre_key.value_or("default");
-  if (!pre_key) Note(Where("pre") + ": absent, so text is cut as 'default' says, which is seldom how the model was trained");
+  if (!pre_key) Note(Key("pre") + ": absent, so text is cut as 'default' says, which is seldom how the model was trained");
   TALLY_ASSIGN_OR_RETURN(NamedPreTokenizer named, PreTokenizerByName(pre, Where("pre")));
   parts_.pre = std::move(named.pre);
   add_bos_ = named.add_bos;

@@ -3,13 +3,11 @@
 // what those cannot say.
 #include <algorithm>
 #include <bit>
-#include <filesystem>
 
 #include "engine/base/format.h"
 #include "engine/text/bpe.h"
 #include "engine/text/json_steps.h"
 #include "engine/text/text_tokenizer.h"
-#include "loaders/inventory/file_reader.h"
 
 namespace tally {
 namespace {
@@ -43,7 +41,7 @@ constexpr std::string_view kSamples[] = {
 };
 
 // What may have to stand in a key of our own.
-enum LossBit : unsigned { kStrip = 1, kNormalized = 2, kNormalizer = 4, kSpaceBefore = 8, kAllLosses = 16 };
+enum LossBit : unsigned { kStrip = 1, kNormalized = 2, kNormalizer = 4, kSpaceBefore = 8, kEnds = 16, kAllLosses = 32 };
 struct LossName {
   LossBit bit;
   std::string_view name, what;
@@ -53,6 +51,7 @@ constexpr LossName kLossNames[] = {
     {kNormalized, "normalized", "that tokens are looked for in normalised text"},
     {kNormalizer, "normalizer", "its normalizer"},
     {kSpaceBefore, "space", "where it puts a space before text"},
+    {kEnds, "ends", "all tokens that end a text"},
 };
 
 class Converter {
@@ -66,7 +65,6 @@ class Converter {
     TALLY_RETURN_IF_ERROR(ReadSteps());
     TALLY_RETURN_IF_ERROR(AddTokens());
     TALLY_RETURN_IF_ERROR(AddSpecialIds());
-    AddTemplate();
     return Choose();
   }
 
@@ -226,7 +224,7 @@ class Converter {
 
   Status AddSpecialIds() {
     const int32_t bos = tokenizer_->bos();
-    const std::vector<int32_t> eos = tokenizer_->eos();
+    std::vector<int32_t> eos = tokenizer_->eos();
     TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> around, tokenizer_->Encode(""));
     const bool begins = !around.empty() && around.front() == bos;
     const bool ends = around.size() > (begins ? 1u : 0u) && !eos.empty() && around.back() == eos.front();
@@ -234,29 +232,19 @@ class Converter {
     constexpr int64_t kNone = 0xFFFFFFFF;  // without the key SentencePiece's default counts
     if (bos >= 0 || !byte_level_) Set("bos_token_id", bos >= 0 ? int64_t{bos} : kNone);
     if (eos.empty() && !byte_level_) Set("eos_token_id", kNone);
-    constexpr const char* kEnds[] = {"eos_token_id", "eot_token_id", "eom_token_id"};
-    for (size_t i = 0; i < std::min(eos.size(), std::size(kEnds)); ++i) Set(kEnds[i], int64_t{eos[i]});
+    // Behind the first those that readers do not know by their names: there are two more keys.
+    const auto nameless = [&](int32_t id) {
+      return !EndsGeneration(tokenizer_->IsControl(id) ? tokenizer_->ControlText(id) : tokenizer_->TokenBytes(id), false);
+    };
+    const auto named = eos.empty() ? eos.end() : std::stable_partition(eos.begin() + 1, eos.end(), nameless);
+    constexpr const char* kKeys[] = {"eos_token_id", "eot_token_id", "eom_token_id"};
+    for (size_t i = 0; i < std::min(eos.size(), std::size(kKeys)); ++i) Set(kKeys[i], int64_t{eos[i]});
+    if (named - eos.begin() > std::ssize(kKeys)) {
+      SetOwn(kEnds, "ends", std::vector<int64_t>(eos.begin() + std::ssize(kKeys), named));
+    }
     Set("add_bos_token", begins);
     if (ends) Set("add_eos_token", true);
     return {};
-  }
-
-  // Copied where it can be had: nothing here depends on it.
-  void AddTemplate() {
-    const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-    std::error_code error;
-    if (const auto file = folder / "chat_template.jinja"; std::filesystem::exists(file, error)) {
-      constexpr uint64_t kLongest = 1 << 20;
-      Result<std::string> text = ReadTextFile(file.string(), kLongest);
-      if (text.ok()) keys_.emplace_back("tokenizer.chat_template", std::move(text).value());
-      return;
-    }
-    const auto file = folder / "tokenizer_config.json";
-    if (!std::filesystem::exists(file, error)) return;
-    const Result<Json> config = ParseJsonFile(file.string());
-    if (!config.ok()) return;
-    const Json& text = Member(*config, "chat_template");
-    if (text.is_string()) keys_.emplace_back("tokenizer.chat_template", text.get<std::string>());
   }
 
   // The keys that say most: of those of our own as few as make the file's tokenizer that of the directory.
@@ -326,6 +314,9 @@ class Converter {
       const Result<std::vector<int32_t>> after = read->Encode(text, options);
       if (!after.ok() || *after != before) return Cannot("how it cuts text: '" + Printable(text, 60) + "'");
     }
+    const std::vector<int32_t> ends = read->eos();
+    const auto is_end = [&](int32_t id) { return std::ranges::find(ends, id) != ends.end(); };
+    if (!std::ranges::all_of(tokenizer_->eos(), is_end)) return Cannot("all tokens that end a text");
     if (read->DropsLeadingSpace() != tokenizer_->DropsLeadingSpace()) return Cannot("which spaces its decoder drops");
     for (int32_t id = 0; id < tokenizer_->vocab_size(); ++id) {
       const std::string text = tokenizer_->TokenBytes(id);

@@ -27,6 +27,9 @@ TEST(ChatScreen, PartsGoWhereTheyBelong) {
                                          {.kind = Kind::kContent, .text = "warm."},
                                          {.kind = Kind::kCall, .text = "{\"city\""},
                                          {.kind = Kind::kCall, .text = "}", .call = ToolCall{.name = "look", .arguments = "{}"}},
+                                         {.kind = Kind::kContent, .text = "\n\n"},
+                                         {.kind = Kind::kContent, .text = " So\n"},
+                                         {.kind = Kind::kContent, .text = " it is."},
                                          {.kind = Kind::kCall, .text = "{"}};
   for (const bool thinking : {true, false}) {
     AnswerScreen screen(thinking);
@@ -34,7 +37,7 @@ TEST(ChatScreen, PartsGoWhereTheyBelong) {
     testing::internal::CaptureStderr();
     for (const OutputPart& part : parts) EXPECT_TRUE(screen.Show({&part, 1}));
     screen.End();
-    EXPECT_EQ(testing::internal::GetCapturedStdout(), "It is warm.\ncall look {}\n(a call that was not finished)\n");
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "It is warm.\ncall look {}\nSo\n it is.\n(a call that was not finished)\n");
     EXPECT_EQ(testing::internal::GetCapturedStderr(), thinking ? "[thinking]\nHm.\\x1b\n[/thinking]\n" : "");
   }
 }

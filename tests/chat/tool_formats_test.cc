@@ -186,6 +186,24 @@ std::string Pushed(OutputParser& parser, std::string_view text) {
   return shown;
 }
 
+// What stands on both sides of a call does not grow together.
+TEST(ToolFormats, ContentGoesOnBehindACall) {
+  constexpr std::string_view kCall = "<tool_call>{\"name\": \"f\"}</tool_call>";
+  const auto content = [&](const std::string& output) {
+    const std::string whole = Parse("<tool_call>", "", {{output}}).answer.content;
+    EXPECT_EQ(Parse("<tool_call>", "", Bytes(output)).answer.content, whole) << output;
+    return whole;
+  };
+  const std::string call(kCall);
+  EXPECT_EQ(content("One moment.\n" + call + "\n\nDone."), "One moment.\n\nDone.");
+  EXPECT_EQ(content("a " + call + " b " + call + " c"), "a b c");
+  EXPECT_EQ(content("a\n" + call + "\n" + call + "\nb\n" + call + "\n"), "a\nb");
+  EXPECT_EQ(content("a " + call + " <think>t</think> b"), "a b");
+  EXPECT_EQ(content("<think>t</think>\n" + call + "\nb"), "b");
+  EXPECT_EQ(content("a" + call + std::string(70, ' ') + "<think>t</think>b"), "ab");  // more than is held back
+  EXPECT_EQ(content("a" + call + std::string(70, ' ') + "b"), "a     b");
+}
+
 TEST(ToolFormats, ContentComesOutAtOnce) {
   const auto parser = NewAnswerParser(DetectAnswerSyntax("<tool_call>"), "", {});
   const auto pushed = [&](std::string_view text) { return Pushed(*parser, text); };
@@ -354,6 +372,9 @@ TEST(ToolFormats, Malformed) {
       {"<tool_call>", "<tool_call>{'name': 'f', 'args': {'a': 'b", "", {{"", "f", "{'a': 'b"}}},
       {"<tool_call>", "<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"f\", \"a", "", {{"", "f", "{\"a"}}},
       {"<tool_call>", "<tool_call>{\"name\": \"f\" \"arguments\": {}}</tool_call>", "", {{"", "f", "{\"arguments\": {}}"}}},
+      {"<tool_call>", R"(<tool_call>{"name": "f", "arguments": "{"a": "b"}"}</tool_call>)", "", {{"", "f", R"({"a": "b"})"}}},
+      {"<tool_call>", R"(<tool_call>{"name": "f", "arguments": "{"a": b}"}</tool_call>)", "", {{"", "f", R"("{"a": b}")"}}},
+      {"<tool_call>", R"(<tool_call>{"name": "f", "arguments": "{"a": "b)", "", {{"", "f", R"("{"a": "b)"}}},
       {"<tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": NaN}}</tool_call>", "", {{"", "f", "{\"a\": NaN}"}}},
       {"<tool_call>",
        "<tool_call>{\"function\": {\"name\": \"f\"}, \"n\": 1}</tool_call>",
@@ -438,7 +459,7 @@ TEST(ToolFormats, Malformed) {
 
 TEST(ToolFormats, ControlTokensOfNoFormatAreMarks) {
   Parsed parsed = Parse("<tool_call>", "", {{"Hi <to"}, {"<|im_end|>", true}, {" there"}});
-  EXPECT_EQ(parsed.answer.content, "Hi <tothere");
+  EXPECT_EQ(parsed.answer.content, "Hi <to there");
   parsed = Parse("<tool_call>", "", {{"<tool_call>{\"name\": \"f\", \"arguments\": {"}, {"<|im_end|>", true}});
   ASSERT_EQ(parsed.answer.calls.size(), 1u);
   EXPECT_EQ(parsed.answer.calls[0].arguments, "{");

@@ -271,6 +271,60 @@ TEST(GateAndUpOfTwoTypes, RunAsTheirValuesSay) {
   }
 }
 
+// llama.cpp's one tensor for gate and up of all experts, weights and biases: for each expert gate's rows, then up's.
+TEST(GateAndUpOfExpertsInOneTensor, GiveTheSameLogits) {
+  const std::string path = GoldenCase("gptoss/gptoss-a-top4of8-realyarn").directory + "/model.gguf";
+  const Inventory apart = ReadGguf(path).value();
+  const auto bytes_of = [&](const StoredTensor& t) {
+    std::vector<uint8_t> bytes(t.bytes);
+    EXPECT_TRUE(FileReader::Open(path)->ReadAt(t.offset, bytes).ok());
+    return bytes;
+  };
+  GgufWriter writer;
+  for (const auto& [key, value] : apart.metadata.values()) {
+    if (key != "general.alignment" && key != "general.file_type") writer.Set(key, value);
+  }
+  std::vector<std::vector<uint8_t>> all;
+  int fused = 0;
+  for (const StoredTensor& t : apart.tensors) {
+    const size_t at = t.name.find("ffn_gate_exps");
+    if (t.name.find("ffn_up_exps") != t.name.npos) continue;
+    std::vector<uint8_t> bytes = bytes_of(t);
+    std::string name = t.name;
+    std::vector<uint64_t> shape = t.shape;
+    if (at != name.npos) {
+      const std::vector<uint8_t> up = bytes_of(*apart.Find(std::string(name).replace(at, 13, "ffn_up_exps")));
+      ASSERT_EQ(up.size(), bytes.size());
+      const size_t expert = bytes.size() / shape[0];
+      std::vector<uint8_t> both(2 * bytes.size());
+      for (size_t x = 0; x < shape[0]; ++x) {
+        std::memcpy(both.data() + 2 * x * expert, bytes.data() + x * expert, expert);
+        std::memcpy(both.data() + (2 * x + 1) * expert, up.data() + x * expert, expert);
+      }
+      bytes = std::move(both);
+      name.replace(at, 13, "ffn_gate_up_exps");
+      shape[1] *= 2;
+      ++fused;
+    }
+    writer.AddTensor(name, t.dtype, shape);
+    all.push_back(std::move(bytes));
+  }
+  EXPECT_EQ(fused, 6);  // weights and biases of three layers
+  const TempFolder folder;
+  const Status written = writer.Write(folder / "fused.gguf", [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
+    std::memcpy(piece.data(), all[tensor].data() + offset, piece.size());
+  });
+  ASSERT_TRUE(written.ok()) << written.message();
+  const auto logits = [](const std::string& file) {
+    const std::vector<int32_t> ids = {1, 5, 9, 2, 7, 7, 3, 8, 4};
+    Opened opened = Open(file, Exact());
+    return opened.engine == nullptr ? std::vector<float>() : Logits(*opened.engine, ids, ids.size());
+  };
+  const std::vector<float> want = logits(path);
+  ASSERT_FALSE(want.empty());
+  EXPECT_EQ(logits(folder / "fused.gguf"), want);  // to the bit
+}
+
 // gpt-oss's experts as save_pretrained writes them once they are no longer MXFP4: BF16, which holds their values, [X, in, out].
 TEST(UnquantisedExperts, OfGptOssGiveTheSameLogits) {
   GoldenCase golden("gptoss/gptoss-a-top4of8-realyarn");

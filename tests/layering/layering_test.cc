@@ -69,9 +69,11 @@ TEST(Layering, EveryTestIsRegistered) {
     if (!file.ends_with("_test.cc")) continue;
     ++n;
     const std::regex name("\\s" + entry.path().stem().string().substr(0, file.size() - 8) + "[\\s)]");
-    const std::string text = std::regex_replace(ReadText(entry.path().parent_path() / "CMakeLists.txt"), std::regex("#[^\n]*"), "");
+    const std::string text =
+        std::regex_replace(ReadText(entry.path().parent_path() / "CMakeLists.txt"), std::regex("#[^\n]*"), "");
     bool registered = false;
-    for (std::sregex_iterator it(text.begin(), text.end(), program), end; it != end; ++it) registered |= std::regex_search(it->str(), name);
+    for (std::sregex_iterator it(text.begin(), text.end(), program), end; it != end; ++it)
+      registered |= std::regex_search(it->str(), name);
     EXPECT_TRUE(registered) << entry.path() << " is not registered";
   }
   EXPECT_GT(n, 100u);

@@ -164,6 +164,8 @@ TEST(Claims, BuffersOfTransformers) {
       {"model.layers.1.self_attn.rotary_emb.cos_cached", {1, 1, 64, 6}},
       {"model.layers.1.self_attn.masked_bias", {}},
       {"model.layers.2.self_attn.bias", {1, 1, 64, 64}},
+      {"model.layers.2.attn.mask", {1, 1, 64, 64}},
+      {"model.layers.0.self_attn.causal_mask", {64, 64}},
       {"model.position_ids", {1, 64}}};
   for (const auto& [name, shape] : buffers) {
     for (const Inventory& family : {synthetic::HfLlama(), synthetic::HfGptOss(), synthetic::HfQwen2Moe()}) {
@@ -172,8 +174,10 @@ TEST(Claims, BuffersOfTransformers) {
   }
   MustRead(WithTensor(synthetic::HfLlama(), "empty", {0}));
   MustRead(WithTensor(synthetic::GgufLlama(), "blk.0.attn_rot_embd", {3}));
-  ExpectBadInput(WithTensor(synthetic::HfLlama(), "model.layers.2.self_attn.bias", {64, 64}),
-                 {"self_attn.bias' [64, 64] has no place"});
+  for (const char* name : {"bias", "mask"}) {
+    ExpectBadInput(WithTensor(synthetic::HfLlama(), std::string("model.layers.2.self_attn.") + name, {64, 64}),
+                   {std::string("self_attn.") + name + "' [64, 64] has no place"});
+  }
   ExpectBadInput(WithTensor(synthetic::HfLlama(), "model.layers.0.self_attn.q_proj.lora_A.weight", {8, 12}),
                  {"lora_A.weight' is part of a LoRA adapter", "merge"});
   ExpectBadInput(WithTensor(synthetic::HfLlama(), "lm_head.modules_to_save.default.weight", {8, 12}),
@@ -187,6 +191,27 @@ TEST(Claims, OtherLayoutsAreNamed) {
                  {"q_proj.weight'", "is missing", "there is '" + q + "qweight', of GPTQ or AWQ"});
   ExpectBadInput(WithTensor(WithType(synthetic::HfLlama(), q + "weight", DType::kF8_E5M2), q + "weight_scale", {}),
                  {"weight_scale' [] has no place", "it scales '" + q + "weight', which is F8_E5M2"});
+}
+
+// Prefixes that no wrapper of the table has, in files that are else whole.
+TEST(Claims, UnknownWrappersAreNamed) {
+  const auto renamed = [](const std::string& from, const std::string& to) {
+    Inventory inventory = synthetic::HfLlama();
+    for (StoredTensor& t : inventory.tensors) {
+      if (t.name.starts_with(from)) t.name = to + t.name.substr(from.size());
+    }
+    inventory.BuildIndex();
+    return inventory;
+  };
+  ExpectBadInput(renamed("", "student."),
+                 {"'model.embed_tokens.weight'", "is missing", "; there is 'student.model.embed_tokens.weight'"});
+  ExpectBadInput(renamed("model.layers.1.", "model.layers.1._orig_mod."),
+                 {"'model.layers.1.input_layernorm.weight'", "; there is 'model.layers.1._orig_mod.input_layernorm.weight'"});
+  const std::string norm = "model.norm.weight";  // not within a layer
+  const Inventory without = WithTensor(WithoutTensors(synthetic::HfLlama(), norm), "model.layers.0.norm.weight", {12});
+  const Status status = CheckClaims(without, ReadFamily(without).value());
+  EXPECT_NE(status.message().find("'" + norm + "'"), std::string::npos) << status.message();
+  EXPECT_EQ(status.message().find("there is"), std::string::npos) << status.message();
 }
 
 // llama.cpp's one tensor for gate and up of all experts: gate's rows first.

@@ -249,6 +249,7 @@ TEST_F(ConfigsTest, MissingKeysAndMisspeltOnes) {
   ExpectBad(With(qwen3, "hidden_size", "hiden_size"), {"required key hidden_size is missing (hiden_size is there)"});
   EXPECT_EQ(read(With(JsonOf("Gemma-3-4B"), "sliding_window\"", "slidng_windw\"")).notes.size(), 1u);
   EXPECT_EQ(read(With(JsonOf("Qwen2.5-7B"), R"("hidden_size")", R"("head_dims": 64, "hidden_size")")).notes.size(), 1u);
+  EXPECT_EQ(read(With(JsonOf("Qwen3-30B-A3B"), R"("mlp_only_layers": [])", R"("mlp_only_layer": [0, 3])")).notes.size(), 1u);
   // Unknown, and like none that is missing.
   EXPECT_EQ(read(With(qwen3, R"("hidden_size")", R"("hidden_sizes": 3, "my_own": 1, "hidden_size")")).notes.size(), 0u);
   const ModelSpec gguf =
@@ -340,6 +341,13 @@ TEST_F(ConfigsTest, ModelTypesAndArchitectures) {
   ASSERT_EQ(base.notes.size(), 1u);
   EXPECT_NE(base.notes[0].find("MistralModel has no head"), std::string::npos) << base.notes[0];
   EXPECT_EQ(read(With(JsonOf("gpt2"), "GPT2LMHeadModel", "GPT2Model")).notes.size(), 0u);  // its head is the embedding
+  const std::string fly = With(mistral, "MistralForCausalLM", "FlyForCausalLM");
+  const ModelSpec by_type = read(fly);
+  EXPECT_EQ(by_type.recipe, agreed.recipe);
+  ASSERT_EQ(by_type.notes.size(), 1u);
+  EXPECT_NE(by_type.notes[0].find("'FlyForCausalLM' is unknown: it is read as its model_type 'mistral'"), std::string::npos)
+      << by_type.notes[0];
+  ExpectBad(With(fly, type, type + R"(, "auto_map": {"AutoModelForCausalLM": "fly.FlyForCausalLM"})"), {"'FlyForCausalLM'"});
   ExpectBad(With(mistral, "MistralForCausalLM", "MistralForSequenceClassification"), {"'MistralForSequenceClassification'"});
   ExpectBad(With(mistral, "MistralForCausalLM", "FlyModel"), {"'FlyModel'"});
 

@@ -82,8 +82,9 @@ TEST(Registry, NamesAreUnique) {
 TEST(Registry, UnknownArchitectures) {
   ExpectBadInput(With(synthetic::GgufLlama(), "general.architecture", std::string("fly")),
                  {"made-up/weights", "'fly'", "gpt2", "llama", "gpt-oss"});
+  const Inventory no_type = Without(synthetic::HfLlama(), "model_type");
   ExpectBadInput(
-      With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"FlyForCausalLM"}),
+      With(no_type, "architectures", std::vector<std::string>{"FlyForCausalLM"}),
       {"config.json", "'FlyForCausalLM'", "GPT2LMHeadModel", "LlamaForCausalLM", "MistralForCausalLM", "GptOssForCausalLM"});
   ExpectBadInput(Without(synthetic::GgufLlama(), "general.architecture"), {"general.architecture is missing"});
   const Inventory no_architectures = Without(synthetic::HfLlama(), "architectures");
@@ -121,7 +122,9 @@ TEST(Registry, UnsupportedLayersAreNamed) {
           {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "qwen3next", "kimi-linear"});
   refused("recurrent", {"RecurrentGemmaForCausalLM"}, {"recurrent_gemma"}, {});
   refused("convolution", {"Lfm2ForCausalLM", "Lfm2MoeForCausalLM"}, {"lfm2"}, {"lfm2", "lfm2moe"});
-  ExpectBadInput(With(synthetic::HfLlama(), "architectures", std::vector<std::string>{"MiniMaxM2ForCausalLM"}), {"known: "});
+  ExpectBadInput(
+      With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector<std::string>{"MiniMaxM2ForCausalLM"}),
+      {"known: "});
   for (const Family* f : Families()) {
     for (const auto names : {f->gguf_architectures, f->hf_architectures, f->hf_model_types}) {
       for (const std::string_view name : names) EXPECT_EQ(UnsupportedLayers(name), "") << name;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/chat/template_source.h"
 #include "engine/studies/quantize.h"
 #include "engine/studies/synth.h"
 #include "engine/text/bpe.h"
@@ -200,7 +201,7 @@ TEST_F(WithTokenizer, RefusesWhatWouldBeLostUnlessAllowed) {
   EXPECT_NE(report.status().message().find("; --allow-tokenizer-loss all writes"), std::string::npos)
       << report.status().message();
   EXPECT_EQ(quantized(other, {"every"}).status().message(),
-            "'every' is nothing that a tokenizer may lose: strip, normalized, normalizer, space, all");
+            "'every' is nothing that a tokenizer may lose: strip, normalized, normalizer, space, ends, all");
   report = quantized(other, {"all"});
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_NE(report->no_tokenizer.find("'Unigram' is not supported"), std::string::npos) << report->no_tokenizer;
@@ -231,6 +232,51 @@ TEST_F(WithTokenizer, RefusesWhatWouldBeLostUnlessAllowed) {
   EXPECT_NE(model.status().message().find("tokenizer.model (SentencePiece's model)"), std::string::npos)
       << model.status().message();
   EXPECT_FALSE(fs::exists(out_));
+}
+
+// Several templates, of a list or in files, and what else a conversation reads.
+TEST_F(WithTokenizer, CarriesTheTemplatesOver) {
+  std::string bytes;
+  for (int b = 0; b < 256; ++b) {
+    const std::string c = AlphabetOfBytes(std::string(1, static_cast<char>(b)));
+    bytes += (b == 0 ? "\"" : ",\"") + std::string(c == "\"" || c == "\\" ? "\\" : "") + c + "\":" + std::to_string(b);
+  }
+  const auto write = [&](const char* name, const std::string& text) {
+    ASSERT_TRUE(WriteTextFile(directory_ + "/" + name, text).ok());
+  };
+  write("tokenizer.json", R"({"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"decoder":{"type":"ByteLevel"},)"
+                          R"("model":{"type":"BPE","vocab":{)" +
+                              bytes + R"(},"merges":[]}})");
+  write("tokenizer_config.json", R"({"pad_token": "a", "sep_token": "b", "chat_template": [
+      {"name": "default", "template": "{{ bos_token }}{{ pad_token }}"}, {"name": "tool_use", "template": "T"}]})");
+  write("generation_config.json", R"({"stop_strings": ["\n\n"]})");
+  const auto made = [&](std::vector<std::string>* notes) {
+    QuantizeOptions options;
+    options.type = "BF16";
+    fs::remove(out_);
+    const auto report = Quantize(directory_, out_, options);
+    EXPECT_TRUE(report.ok()) << report.status().message();
+    if (report.ok()) *notes = report->notes;
+    return ReadGguf(out_).value();
+  };
+  std::vector<std::string> notes;
+  const auto of_list = ReadChatTemplates(made(&notes), nullptr).value();
+  ASSERT_EQ(of_list.size(), 2u);
+  EXPECT_EQ(of_list[0].text, "{{ bos_token }}{{ pad_token }}");
+  EXPECT_EQ(of_list[1].name + of_list[1].text, "tool_useT");
+  EXPECT_EQ(of_list[0].stop, std::vector<std::string>{"\n\n"});
+  EXPECT_EQ(notes.back(), "its chat template reads pad_token, which GGUF cannot say");
+
+  write("chat_template.jinja", "D");
+  fs::create_directory(directory_ + "/additional_chat_templates");
+  write("additional_chat_templates/rag.jinja", "R");
+  const auto of_files = ReadChatTemplates(made(&notes), nullptr).value();
+  ASSERT_EQ(of_files.size(), 2u);
+  EXPECT_EQ(of_files[0].text, "D");
+  EXPECT_EQ(of_files[1].name + of_files[1].text, "ragR");
+  write("chat_template.jinja", "\xFF");
+  EXPECT_TRUE(ReadChatTemplates(made(&notes), nullptr).value().empty());
+  EXPECT_EQ(notes.back(), "no chat template was written: " + directory_ + "/chat_template.jinja: the chat template is not UTF-8");
 }
 
 TEST_F(WithTokenizer, TakesImportanceByTheNamesOfGguf) {

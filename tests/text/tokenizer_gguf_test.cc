@@ -224,17 +224,16 @@ TEST(GgufTokenizer, SpecialIdsBeyondTheVocabularyAreNoted) {
   EXPECT_EQ(t->bos(), -1);
   EXPECT_EQ(t->eos(), std::vector<int32_t>{});
   EXPECT_EQ(Encode(*t, "a", {true, false}), (Ids{'a'}));
-  EXPECT_EQ(t->Notes(), (std::vector<std::string>{
-                            "test.gguf: tokenizer.ggml.bos_token_id: token 258 is beyond the vocabulary of 258; there is none",
-                            "test.gguf: tokenizer.ggml.eos_token_id: token 99999 is beyond the vocabulary of 258; there is none",
-                            "test.gguf: tokenizer.ggml.add_eos_token: true, and not followed"}));
+  EXPECT_EQ(t->Notes(),
+            (std::vector<std::string>{"tokenizer.ggml.bos_token_id: token 258 is beyond the vocabulary of 258; there is none",
+                                      "tokenizer.ggml.eos_token_id: token 99999 is beyond the vocabulary of 258; there is none",
+                                      "tokenizer.ggml.add_eos_token: true, and not followed"}));
   m = Scored({kSpace, "a"}, {0, 0}, false);
   m.Set("tokenizer.ggml.bos_token_id", uint64_t{99999});
   t = Make(m);
   EXPECT_EQ(Encode(*t, "a", {true, false}), (Ids{1, 3, 4}));
-  EXPECT_EQ(t->Notes(),
-            std::vector<std::string>{"test.gguf: tokenizer.ggml.bos_token_id: token 99999 is beyond the vocabulary of "
-                                     "5; SentencePiece's is taken, 1"});
+  EXPECT_EQ(t->Notes(), std::vector<std::string>{"tokenizer.ggml.bos_token_id: token 99999 is beyond the vocabulary of "
+                                                 "5; SentencePiece's is taken, 1"});
 }
 
 TEST(GgufTokenizer, WithoutANameOfItsPreTokenizerItIsNoted) {
@@ -246,7 +245,7 @@ TEST(GgufTokenizer, WithoutANameOfItsPreTokenizerItIsNoted) {
     if (key != "tokenizer.ggml.pre") m.Set(key, value);
   }
   ASSERT_EQ(Make(m)->Notes().size(), 1u);
-  EXPECT_NE(Make(m)->Notes()[0].find("test.gguf: tokenizer.ggml.pre: absent, so text is cut as 'default'"), std::string::npos);
+  EXPECT_TRUE(Make(m)->Notes()[0].starts_with("tokenizer.ggml.pre: absent, so text is cut as 'default'")) << Make(m)->Notes()[0];
 }
 
 // Each of them ends a text; looking among the others for each would take a minute.

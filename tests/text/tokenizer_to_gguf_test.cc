@@ -2,6 +2,8 @@
 // tokenizer.json -> tokenizer.ggml.*: the pre-tokenizers that published files have, by their GGUF names; what GGUF cannot say.
 #include <nlohmann/json.hpp>
 
+#include <set>
+
 #include "engine/text/bpe.h"
 #include "loaders/loaders.h"
 #include "tests/text/json_spec.h"
@@ -42,12 +44,13 @@ std::string Splits(const std::vector<std::string>& expressions) {
 
 // `losses`: where they are to be told, joined by commas.
 Result<Metadata> Converted(const Spec& spec, int32_t vocab = 270, const std::string& config = "", std::string* losses = nullptr,
-                           const std::string& name = "model") {
+                           const std::string& name = "model", const std::vector<int64_t>& ends = {}) {
   const Folder folder;
   if (!config.empty()) folder.Write("tokenizer_config.json", config);
   Inventory directory;
   directory.format = FileFormat::kHuggingFace;
   directory.tokenizer_json = folder.Write("tokenizer.json", spec.Text());
+  if (!ends.empty()) directory.metadata.Set("generation_config.eos_token_id", ends);
   TALLY_ASSIGN_OR_RETURN(const GgufTokenizer made, GgufTokenizerKeys(directory, vocab, name));
   Metadata metadata;
   metadata.source = "made.gguf";
@@ -283,7 +286,7 @@ TEST(TokenizerToGguf, ScoresOfAPublishedVocabulary) {
 
 TEST(TokenizerToGguf, TokensTypesAndEnds) {
   const Spec spec = ByteLevel(R"({"type":"ByteLevel","add_prefix_space":false})");
-  const auto made = Converted(spec, 264, R"({"bos_token":"<|end|>","eos_token":"<|end|>","chat_template":"{{ x }}"})");
+  const auto made = Converted(spec, 264, R"({"bos_token":"<|end|>","eos_token":"<|end|>"})");
   ASSERT_TRUE(made.ok()) << made.status().message();
   const auto tokens = made->GetStrings("tokenizer.ggml.tokens").value().value();
   const auto types = made->GetInts("tokenizer.ggml.token_type").value().value();
@@ -298,7 +301,6 @@ TEST(TokenizerToGguf, TokensTypesAndEnds) {
   EXPECT_EQ(made->GetStrings("tokenizer.ggml.merges").value().value()[2], "he ll");
   EXPECT_EQ(made->GetInt("tokenizer.ggml.eos_token_id").value(), 260);
   EXPECT_EQ(made->GetBool("tokenizer.ggml.add_bos_token").value(), false);
-  EXPECT_EQ(made->GetString("tokenizer.chat_template").value(), "{{ x }}");
   const auto read = TokenizerFromGguf(*made);
   ASSERT_TRUE(read.ok());
   std::mt19937 random(5);
@@ -307,6 +309,23 @@ TEST(TokenizerToGguf, TokensTypesAndEnds) {
     const std::string text = RandomText(random, 30) + "hello<tool>12";
     EXPECT_EQ(Encode(**read, text), Encode(*before, text));
   }
+}
+
+// GGUF has three keys for tokens that end a text, and readers know some by their names.
+TEST(TokenizerToGguf, ManyEnds) {
+  Spec spec = ByteLevel(R"({"type":"ByteLevel","add_prefix_space":false})");
+  spec.added = R"([{"id":260,"content":"<|im_end|>","special":true},{"id":262,"content":"<|user|>","special":true}])";
+  const auto ends = [&](const std::vector<int64_t>& ids, std::string* losses) {
+    const auto made = Converted(spec, 264, R"({"eos_token":"<|user|>"})", losses, "model", ids);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    const std::vector<int32_t> eos = (*TokenizerFromGguf(*made))->eos();
+    return std::set<int32_t>(eos.begin(), eos.end());
+  };
+  std::string losses;
+  EXPECT_EQ(ends({262, 260, 65, 66}, &losses), (std::set<int32_t>{262, 260, 65, 66}));
+  EXPECT_EQ(losses, "");
+  EXPECT_EQ(ends({262, 260, 65, 66, 67, 68}, &losses), (std::set<int32_t>{262, 260, 65, 66, 67, 68}));
+  EXPECT_EQ(losses, "ends");
 }
 
 TEST(TokenizerToGguf, Refusals) {
