@@ -133,7 +133,8 @@ int Report(const Status& status) {
   switch (status.code()) {
     case StatusCode::kOk: return 0;
     case StatusCode::kInternal: return 1;
-    case StatusCode::kBadInput: return 2;
+    case StatusCode::kBadInput:
+    case StatusCode::kNoRoom: return 2;
     case StatusCode::kDisagreement: return 3;
     case StatusCode::kInterrupted: return InterruptExitCode();
   }

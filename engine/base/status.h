@@ -12,6 +12,7 @@ enum class StatusCode {
   kOk = 0,
   kInternal,      // a defect of ours: exit code 1
   kBadInput,      // a file, text, option or request that cannot be honoured: exit code 2
+  kNoRoom,        // a request that could be honoured with more memory or context, or when others have ended: exit code 2
   kDisagreement,  // accounts that must agree do not: exit code 3
   kInterrupted,   // stopped on request: exit code 130
 };
@@ -32,6 +33,7 @@ class [[nodiscard]] Status {
 };
 
 inline Status BadInput(std::string message) { return {StatusCode::kBadInput, std::move(message)}; }
+inline Status NoRoom(std::string message) { return {StatusCode::kNoRoom, std::move(message)}; }
 inline Status InternalError(std::string message) { return {StatusCode::kInternal, std::move(message)}; }
 
 // A value, or the status that says why there is none.
