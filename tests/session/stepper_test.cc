@@ -25,20 +25,20 @@ TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
   ASSERT_TRUE(s.ok());
   auto expect = [&](std::vector<BatchRow> rows, const std::string& message) {
     const int64_t before = engine->Length(*s);
-    auto result = engine->Step(rows);
+    auto result = engine->StepAll(rows);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.status().code(), StatusCode::kBadInput);
     EXPECT_NE(result.status().message().find(message), std::string::npos) << result.status().message();
     EXPECT_EQ(engine->Length(*s), before);
   };
-  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{1, *s, false}, {2, *s, true}}).ok());
+  ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{1, *s, false}, {2, *s, true}}).ok());
   expect({}, "at least one row");
   expect({{-1, *s, true}}, "token id -1 is outside the vocabulary");
   expect({{1 << 20, *s, true}}, "outside the vocabulary");
   expect({{1, 7, true}}, "no sequence 7");
   expect(std::vector<BatchRow>(9, {1, *s, false}), "at most 8");
   expect(std::vector<BatchRow>(2, {1, *s, true}), "a step that wants the logits of 2 rows: at most 1 (max_logit_rows)");
-  for (int i = 0; i < 5; ++i) ASSERT_TRUE(engine->Step(std::vector<BatchRow>(6, {1, *s, false})).ok());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>(6, {1, *s, false})).ok());
   EXPECT_EQ(engine->Length(*s), 32);
   expect({{1, *s, true}}, "the context is full");
   EXPECT_FALSE(engine->NewSequence().ok());  // room for one
@@ -52,7 +52,7 @@ TEST(Stepper, TruncatedSequencesGoOnWithTheSameBits) {
   auto s = engine->NewSequence();
   ASSERT_TRUE(s.ok());
   auto step = [&](int32_t token) {
-    auto logits = engine->Step(std::vector<BatchRow>{{token, *s, true}});
+    auto logits = engine->StepAll(std::vector<BatchRow>{{token, *s, true}});
     EXPECT_TRUE(logits.ok()) << logits.status().message();
     return std::vector<float>(logits->data, logits->data + logits->cols);
   };
@@ -87,7 +87,7 @@ TEST(Stepper, NanNamesTheLayerAndOp) {
     auto engine = Open(path, options).engine;
     ASSERT_NE(engine, nullptr);
     auto s = engine->NewSequence();
-    auto result = engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, true}});
+    auto result = engine->StepAll(std::vector<BatchRow>{{3, *s, false}, {4, *s, true}});
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.status().message(), "logits are not finite: NaN or infinity first appears at layer 1 ffn.down (matmul)");
     EXPECT_EQ(engine->Length(*s), 0);
@@ -117,7 +117,7 @@ TEST(Stepper, KeysBeyondTheCachesType) {
     EXPECT_NE(engine, nullptr);
     if (engine == nullptr) return std::string();
     auto s = engine->NewSequence();
-    const auto result = engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, true}});
+    const auto result = engine->StepAll(std::vector<BatchRow>{{3, *s, false}, {4, *s, true}});
     EXPECT_EQ(engine->Length(*s), result.ok() ? 2 : 0);
     return result.status().message();
   };
@@ -142,11 +142,11 @@ TEST(Stepper, ARollbackThatFailsDoesNotHideTheCause) {
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence(), other = engine->NewSequence();
   ASSERT_TRUE(s.ok() && other.ok());
-  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{1, *s}, {2, *s}}).ok());
+  ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{1, *s}, {2, *s}}).ok());
   engine->SetTap([&](Site, std::string_view, Mat<const float>) {
     EXPECT_TRUE(engine->Truncate(*s, std::min<int64_t>(1, engine->Length(*s))).ok());
   });
-  const auto failed = engine->Step(std::vector<BatchRow>{{7, *s}, {4, *other}});
+  const auto failed = engine->StepAll(std::vector<BatchRow>{{7, *s}, {4, *other}});
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.status().code(), StatusCode::kBadInput);
   EXPECT_EQ(
@@ -171,9 +171,9 @@ TEST(Stepper, NanInARowWithoutLogits) {
     ASSERT_NE(engine, nullptr);
     auto s = engine->NewSequence(), other = engine->NewSequence();
     ASSERT_TRUE(s.ok() && other.ok());
-    ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{1, *s}, {2, *s}}).ok());
+    ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{1, *s}, {2, *s}}).ok());
     auto refused = [&](std::vector<BatchRow> rows, const std::string& what) {
-      auto result = engine->Step(rows);
+      auto result = engine->StepAll(rows);
       ASSERT_FALSE(result.ok());
       EXPECT_EQ(result.status().code(), StatusCode::kBadInput);
       EXPECT_EQ(result.status().message(), what + " are not finite: NaN or infinity first appears at embedding (embed)");
@@ -188,7 +188,7 @@ TEST(Stepper, NanInARowWithoutLogits) {
 
     // What the refused rows wrote beyond the end is not seen: the same bits as in a sequence that never met it.
     auto last = [&](std::vector<BatchRow> rows) {
-      auto logits = engine->Step(rows);
+      auto logits = engine->StepAll(rows);
       EXPECT_TRUE(logits.ok()) << logits.status().message();
       return logits.ok() ? std::vector<float>(logits->data, logits->data + logits->cols) : std::vector<float>();
     };
@@ -203,13 +203,13 @@ TEST(Stepper, ChargesEachStep) {
   auto engine = Open(kGptOssFolder, SmallOptions()).engine;
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence();
-  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, false}, {5, *s, true}}).ok());
+  ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{3, *s, false}, {4, *s, false}, {5, *s, true}}).ok());
   Ledger& ledger = engine->ledger();
   EXPECT_EQ(ledger.last_step().phase, Phase::kPrefill);
   EXPECT_EQ(ledger.last_step().rows, 3u);
   EXPECT_EQ(ledger.last_step().logit_rows, 1u);
   const uint64_t prefill = ledger.last_step().parameters_touched;
-  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{6, *s, true, true}}).ok());
+  ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{6, *s, true, true}}).ok());
   const StepRecord decode = ledger.last_step();
   EXPECT_EQ(decode.phase, Phase::kDecode);
   // active(head) and the one row of the embedding that was read.
@@ -232,7 +232,7 @@ TEST(Stepper, TheCallerSaysThePhase) {
   auto s = engine->NewSequence(), other = engine->NewSequence();
   ASSERT_TRUE(s.ok() && other.ok());
   auto phase = [&](std::vector<BatchRow> rows) {
-    auto result = engine->Step(rows);
+    auto result = engine->StepAll(rows);
     EXPECT_TRUE(result.ok()) << result.status().message();
     return engine->ledger().last_step().phase;
   };
