@@ -23,11 +23,11 @@ TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence();
   ASSERT_TRUE(s.ok());
-  auto expect = [&](std::vector<BatchRow> rows, const std::string& message) {
+  auto expect = [&](std::vector<BatchRow> rows, const std::string& message, StatusCode code = StatusCode::kBadInput) {
     const int64_t before = engine->Length(*s);
     auto result = engine->StepAll(rows);
     ASSERT_FALSE(result.ok());
-    EXPECT_EQ(result.status().code(), StatusCode::kBadInput);
+    EXPECT_EQ(result.status().code(), code);
     EXPECT_NE(result.status().message().find(message), std::string::npos) << result.status().message();
     EXPECT_EQ(engine->Length(*s), before);
   };
@@ -40,7 +40,7 @@ TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
   expect(std::vector<BatchRow>(2, {1, *s, true}), "a step that wants the logits of 2 rows: at most 1 (max_logit_rows)");
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>(6, {1, *s, false})).ok());
   EXPECT_EQ(engine->Length(*s), 32);
-  expect({{1, *s, true}}, "the context is full");
+  expect({{1, *s, true}}, "the context is full", StatusCode::kNoRoom);
   EXPECT_FALSE(engine->NewSequence().ok());  // room for one
   engine->Free(*s);
   EXPECT_TRUE(engine->NewSequence().ok());
@@ -149,10 +149,8 @@ TEST(Stepper, ARollbackThatFailsDoesNotHideTheCause) {
   const auto failed = engine->StepAll(std::vector<BatchRow>{{7, *s}, {4, *other}});
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.status().code(), StatusCode::kBadInput);
-  EXPECT_EQ(
-      failed.status().message(),
-      "activations are not finite: NaN or infinity first appears at embedding (embed); sequence 0 is not as it was before the "
-      "step: cannot keep 2 of 1 positions");
+  EXPECT_EQ(failed.status().message(),
+            "activations are not finite; sequence 0 is not as it was before the step: cannot keep 2 of 1 positions");
   EXPECT_EQ(engine->Length(*s), 1);
   EXPECT_EQ(engine->Length(*other), 0);
 }
@@ -196,6 +194,43 @@ TEST(Stepper, NanInARowWithoutLogits) {
     EXPECT_FALSE(after.empty());
     EXPECT_EQ(after, last({{1, *other}, {2, *other}, {5, *other, true}}));
   }
+}
+
+// A sequence fails alone: the others' logits have the bits that they have without it, whatever order they stand in.
+TEST(Stepper, ASequenceFailsAlone) {
+  constexpr int32_t kBad = 7;
+  const TempFolder folder;
+  LoadOptions options = SmallOptions();
+  options.sequences = 4;
+  options.max_logit_rows = 4;
+  auto engine = Open(WithNan(folder, "token_embd.weight", kBad), options).engine;
+  ASSERT_NE(engine, nullptr);
+  int32_t s[4];
+  for (int32_t& id : s) id = *engine->NewSequence();
+  const auto copy = [](std::span<const float> row) { return std::vector<float>(row.begin(), row.end()); };
+  std::vector<std::vector<float>> alone;
+  for (const std::vector<BatchRow>& rows : {std::vector<BatchRow>{{3, s[0], true}}, {{4, s[1]}, {5, s[1], true}}}) {
+    const auto logits = engine->StepAll(rows);
+    ASSERT_TRUE(logits.ok());
+    alone.push_back(copy({logits->Row(0), static_cast<size_t>(logits->cols)}));
+  }
+  for (const int32_t id : {s[0], s[1]}) ASSERT_TRUE(engine->Truncate(id, 0).ok());
+  const auto out = engine->Step(
+      std::vector<BatchRow>{{kBad, s[2], true}, {3, s[0], true}, {4, s[1]}, {2, s[3]}, {kBad, s[3]}, {5, s[1], true}});
+  ASSERT_TRUE(out.ok()) << out.status().message();
+  ASSERT_EQ(out->logit_rows.size(), 3u);
+  EXPECT_TRUE(out->Logits(0).empty());
+  EXPECT_EQ(copy(out->Logits(1)), alone[0]);
+  EXPECT_EQ(copy(out->Logits(2)), alone[1]);
+  ASSERT_EQ(out->failed.size(), 2u);
+  ASSERT_NE(out->ErrorOf(s[2]), nullptr);
+  ASSERT_NE(out->ErrorOf(s[3]), nullptr);
+  EXPECT_EQ(out->ErrorOf(s[2])->message(), "logits are not finite: NaN or infinity first appears at embedding (embed)");
+  EXPECT_EQ(out->ErrorOf(s[3])->message(), "activations are not finite: NaN or infinity first appears at embedding (embed)");
+  EXPECT_EQ(engine->Length(s[0]), 1);
+  EXPECT_EQ(engine->Length(s[1]), 2);
+  EXPECT_EQ(engine->Length(s[2]), 0);
+  EXPECT_EQ(engine->Length(s[3]), 0);
 }
 
 // The ledger's step: a decode of one token touches what a token touches, a prefill the union.
