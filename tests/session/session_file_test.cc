@@ -116,7 +116,7 @@ TEST(Import, RefusesWhatIsNoSequenceOfTheseLayers) {
   }
   const auto again = Imported(engine, sound);  // nothing was left behind
   ASSERT_TRUE(again.ok()) << again.status().message();
-  EXPECT_EQ(Imported(engine, sound).status().code(), StatusCode::kBadInput);  // two sequences are there
+  EXPECT_EQ(Imported(engine, sound).status().code(), StatusCode::kNoRoom);  // two sequences are there
 }
 
 TEST(SessionJson, HoldsEveryMember) {
