@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/exec/executor.h"
-#include "engine/graph/kv_pool.h"
 #include "engine/graph/plan.h"
+#include "engine/graph/sequence_store.h"
 
 namespace tally {
 
@@ -27,7 +27,7 @@ class Decoder {
 
   // Returns logits [logit_rows, vocab], at most max_logit_rows of them, valid until the next call. The cache must have room for
   // every position of the batch.
-  Result<Mat<const float>> Forward(const StepBatch& batch, const KvPool& cache);
+  Result<Mat<const float>> Forward(const StepBatch& batch, SequenceStore& cache);
   // False if the last Forward had rows without logits and the last layer's output was not finite in some row.
   bool finite() const { return finite_; }
   // Called in place of each run of an op; `run` runs it, and may be called several times (by a benchmark). `output`: the op's
@@ -37,7 +37,7 @@ class Decoder {
 
  private:
   Decoder(const PlanOptions& options, Executor& executor) : options_(options), executor_(executor) {}
-  Status Run(size_t index, int64_t rows, bool reshaped, const KvPool& cache);
+  Status Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache);
   void GroupByExpert(const RouteOp& op);
   void GroupByHead(int64_t n);
   void MoveUp(std::span<const int32_t> logit_rows);

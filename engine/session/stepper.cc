@@ -19,7 +19,7 @@ Result<std::unique_ptr<Stepper>> Stepper::Create(const PlanSource& source, std::
   std::unique_ptr<Stepper> s(new Stepper(source.recipe, team, options));
   s->ledger_.SetWeights(std::move(weights));
   TALLY_ASSIGN_OR_RETURN(s->decoder_, Decoder::Create(source, options.plan, s->executor_));
-  TALLY_ASSIGN_OR_RETURN(s->cache_, KvPool::Create(KvLayers(source.recipe, options.plan.kv), options.kv_size()));
+  TALLY_ASSIGN_OR_RETURN(s->cache_, SequenceStore::Create(KvLayers(source.recipe, options.plan.kv), options.kv_size(), &team));
   return s;
 }
 
@@ -83,8 +83,8 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
   for (const Extent& e : extents_) {
     if (e.before + e.rows > options_.context || (recipe_.learned_positions && e.before + e.rows > trained)) {
       const int64_t limit = recipe_.learned_positions ? std::min(options_.context, trained) : options_.context;
-      return BadInput("the context is full: " + std::to_string(e.before + e.rows) + " positions, room for " +
-                      std::to_string(limit));
+      return NoRoom("the context is full: " + std::to_string(e.before + e.rows) + " positions, room for " +
+                    std::to_string(limit));
     }
   }
   for (size_t i = 0; i < extents_.size(); ++i) {

@@ -181,8 +181,8 @@ TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
     const auto copy = engine.Copy(*first);
     ASSERT_TRUE(copy.ok()) << copy.status().message();
     branches.push_back({*copy, kPrompt});
-    EXPECT_EQ(engine.Fork(*first, 1).status().code(), StatusCode::kBadInput);  // all sequences are in use
-    EXPECT_EQ(engine.Copy(*first).status().code(), StatusCode::kBadInput);
+    EXPECT_EQ(engine.Fork(*first, 1).status().code(), StatusCode::kNoRoom);  // all sequences are in use
+    EXPECT_EQ(engine.Copy(*first).status().code(), StatusCode::kNoRoom);
     // The first rolls back into what the others share.
     ASSERT_TRUE(engine.Truncate(*first, 100).ok());
     branches[0].length = 100;
@@ -227,9 +227,9 @@ TEST(Engine, ACacheInBytesIsSharedBySequences) {
   ASSERT_TRUE(step(s[0], 1).ok());
   ASSERT_TRUE(step(s[1], 100).ok());
   const Status full = step(s[2], 1);
-  EXPECT_EQ(full.code(), StatusCode::kBadInput);
+  EXPECT_EQ(full.code(), StatusCode::kNoRoom);
   EXPECT_EQ(full.message(), "the KV cache is full: room for 0 more positions of this sequence");
-  EXPECT_EQ((*engine)->Fork(s[0], 129).status().code(), StatusCode::kBadInput);
+  EXPECT_EQ((*engine)->Fork(s[0], 129).status().code(), StatusCode::kNoRoom);
   EXPECT_TRUE(step(s[1], 28).ok());  // in the block that it has
   EXPECT_FALSE(step(s[1], 1).ok());
   EXPECT_EQ((*engine)->Length(s[1]), 128);

@@ -95,7 +95,7 @@ TEST(Import, RefusesWhatIsNoSequenceOfTheseLayers) {
   const int32_t sequence = *engine.NewSequence();
   for (int i = 0; i < 300; ++i) Step(engine, sequence, 'a');
   const Bytes sound = Exported(engine, sequence);
-  const auto expect = [&](size_t number, uint64_t value, const std::string& message) {  // u64s of the header: kv_bytes.cc
+  const auto expect = [&](size_t number, uint64_t value, const std::string& message) {  // u64s of the header: sequence_bytes.cc
     Bytes bytes = sound;
     std::memcpy(bytes.data() + 8 * number, &value, 8);
     const auto imported = Imported(engine, bytes);
@@ -116,7 +116,7 @@ TEST(Import, RefusesWhatIsNoSequenceOfTheseLayers) {
   }
   const auto again = Imported(engine, sound);  // nothing was left behind
   ASSERT_TRUE(again.ok()) << again.status().message();
-  EXPECT_EQ(Imported(engine, sound).status().code(), StatusCode::kBadInput);  // two sequences are there
+  EXPECT_EQ(Imported(engine, sound).status().code(), StatusCode::kNoRoom);  // two sequences are there
 }
 
 TEST(SessionJson, HoldsEveryMember) {

@@ -23,11 +23,11 @@ TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence();
   ASSERT_TRUE(s.ok());
-  auto expect = [&](std::vector<BatchRow> rows, const std::string& message) {
+  auto expect = [&](std::vector<BatchRow> rows, const std::string& message, StatusCode code = StatusCode::kBadInput) {
     const int64_t before = engine->Length(*s);
     auto result = engine->Step(rows);
     ASSERT_FALSE(result.ok());
-    EXPECT_EQ(result.status().code(), StatusCode::kBadInput);
+    EXPECT_EQ(result.status().code(), code);
     EXPECT_NE(result.status().message().find(message), std::string::npos) << result.status().message();
     EXPECT_EQ(engine->Length(*s), before);
   };
@@ -40,7 +40,7 @@ TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
   expect(std::vector<BatchRow>(2, {1, *s, true}), "a step that wants the logits of 2 rows: at most 1 (max_logit_rows)");
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(engine->Step(std::vector<BatchRow>(6, {1, *s, false})).ok());
   EXPECT_EQ(engine->Length(*s), 32);
-  expect({{1, *s, true}}, "the context is full");
+  expect({{1, *s, true}}, "the context is full", StatusCode::kNoRoom);
   EXPECT_FALSE(engine->NewSequence().ok());  // room for one
   engine->Free(*s);
   EXPECT_TRUE(engine->NewSequence().ok());
