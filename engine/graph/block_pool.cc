@@ -37,34 +37,56 @@ BlockPool::Taken BlockPool::Take(size_t group) {
   if (!g.free.empty()) {
     const int32_t id = g.free.back();
     g.free.pop_back();
-    g.references[static_cast<size_t>(id)] = 1;
+    At(group, id).references = 1;
     return {id, false};
   }
   for (Group& other : groups_) {
     while (committed_ + g.stride > budget_ && !other.free.empty()) ReturnPages(other);
   }
   committed_ += g.stride;
-  int32_t id = static_cast<int32_t>(g.references.size());
+  int32_t id = static_cast<int32_t>(g.blocks.size());
   if (g.returned.empty()) {
-    g.references.push_back(1);
+    g.blocks.emplace_back();
   } else {
     id = g.returned.back();
     g.returned.pop_back();
-    g.references[static_cast<size_t>(id)] = 1;
   }
+  At(group, id).references = 1;
   // A huge page may not reach beyond the blocks in use. Blocks smaller than one do without.
   if (g.stride >= kHugePageBytes) g.memory.AllowHugePages(static_cast<size_t>(id) * g.stride, g.stride);
   return {id, true};
 }
 
-void BlockPool::Share(size_t group, int32_t id) { ++groups_[group].references[static_cast<size_t>(id)]; }
+void BlockPool::Share(size_t group, int32_t id) {
+  Block& block = At(group, id);
+  if (++block.references > 1) return;
+  in_use_ += groups_[group].stride;
+  cached_bytes_ -= groups_[group].stride;
+  cached_.erase(block.cached);
+}
 
 bool BlockPool::Drop(size_t group, int32_t id) {
   Group& g = groups_[group];
-  if (--g.references[static_cast<size_t>(id)] > 0) return false;
+  Block& block = At(group, id);
+  if (--block.references > 0) return false;
   in_use_ -= g.stride;
-  g.free.push_back(id);
+  if (block.holder < 0) {
+    g.free.push_back(id);
+    return true;
+  }
+  cached_bytes_ += g.stride;
+  block.cached = cached_.insert(cached_.end(), {group, id});
   return true;
+}
+
+void BlockPool::Release(size_t group, int32_t id) {
+  Group& g = groups_[group];
+  Block& block = At(group, id);
+  block.holder = -1;
+  if (block.references > 0) return;
+  cached_bytes_ -= g.stride;
+  cached_.erase(block.cached);
+  g.free.push_back(id);
 }
 
 }  // namespace tally

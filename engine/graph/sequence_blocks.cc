@@ -48,11 +48,14 @@ std::span<const KvTable> SequenceStore::Tables(int32_t layer) {
 }
 
 // A block with one reference and any contents. There must be room for it.
-int32_t SequenceStore::Take(size_t group) { return pool_->Take(group).id; }
+BlockPool::Taken SequenceStore::Take(size_t group) {
+  while (pool_->MustRelease(group)) Forget(pool_->Oldest().group, pool_->Oldest().id);
+  return pool_->Take(group);
+}
 
 // A block of zeros. A layer's part is cleared when the layer's tables are asked for.
 int32_t SequenceStore::TakeEmpty(size_t group) {
-  const BlockPool::Taken taken = pool_->Take(group);
+  const BlockPool::Taken taken = Take(group);
   if (!taken.zero) {
     for (const size_t l : groups_[group].layers) layers_[l].dirty.push_back(taken.id);
   }
@@ -62,7 +65,7 @@ int32_t SequenceStore::TakeEmpty(size_t group) {
 // A block with the contents of another.
 int32_t SequenceStore::TakeCopy(size_t group, int32_t id) {
   ClearAllNew();
-  const int32_t copy = Take(group);
+  const int32_t copy = Take(group).id;
   const uint8_t* const from = Block(group, id);
   uint8_t* const to = Block(group, copy);
   InPieces(1, groups_[group].bytes, [&](size_t, size_t offset, size_t bytes) { std::memcpy(to + offset, from + offset, bytes); });
@@ -79,12 +82,11 @@ void SequenceStore::Drop(size_t group, int32_t id) {
 Status SequenceStore::Verify() const {
   uint64_t in_use = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
-    std::vector<int32_t> found;  // references, by block
+    std::vector<int32_t> found(static_cast<size_t>(pool_->blocks(g)));  // references, by block
     for (const Sequence& s : sequences_) {
       if (!s.live) continue;
       for (size_t b = s.held[g].first; b < s.held[g].ids.size(); ++b) {
         const size_t id = static_cast<size_t>(s.held[g].ids[b]);
-        found.resize(std::max(found.size(), id + 1));
         ++found[id];
       }
     }
@@ -103,7 +105,7 @@ Status SequenceStore::Verify() const {
     return InternalError(std::to_string(in_use) + " bytes in use, " + std::to_string(pool_->committed()) +
                          " with pages, budget " + std::to_string(pool_->budget()));
   }
-  return {};
+  return VerifyIndex();
 }
 
 }  // namespace tally

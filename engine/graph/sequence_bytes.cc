@@ -96,7 +96,7 @@ Result<int32_t> SequenceStore::Fill(std::span<const uint64_t> first, int64_t len
     while (held.ids.size() < first[g]) Append(g, sequence, -1);
     held.first = held.ids.size();
     while (static_cast<int64_t>(held.ids.size()) < groups_[g].BlocksFor(length)) {
-      Append(g, sequence, Take(g));
+      Append(g, sequence, Take(g).id);
       if (Status status = read({Block(g, held.ids.back()), groups_[g].bytes}); !status.ok()) {
         Free(sequence);
         return status;

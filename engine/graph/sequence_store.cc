@@ -45,6 +45,7 @@ std::vector<SequenceStore::Group> SequenceStore::MakeGroups(std::span<const Stor
   std::vector<Group> groups;
   for (size_t l = 0; l < layers.size(); ++l) {
     const StoreLayer& layer = layers[l];
+    if (layer.bytes == 0) continue;
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&](const Group& g) { return g.window == layer.window && g.positions == layer.positions; });
     if (group == groups.end()) group = groups.insert(group, {.window = layer.window, .positions = layer.positions, .layers = {}});
@@ -72,9 +73,8 @@ uint64_t SequenceStore::BudgetOf(std::span<const Group> groups, const StoreSize&
 Status SequenceStore::CheckGroups(std::span<const Group> groups, const StoreSize& size) {
   const uint64_t budget = BudgetOf(groups, size);
   for (const Group& g : groups) {
-    if (g.bytes == 0 || g.positions < 1 || (g.window > 0 ? kKvBlock % g.positions != 0 : g.positions != kKvBlock)) {
-      return InternalError("a layer with blocks of " + std::to_string(g.positions) + " positions and " + std::to_string(g.bytes) +
-                           " bytes");
+    if (g.positions < 1 || (g.window > 0 ? kKvBlock % g.positions != 0 : g.positions != kKvBlock)) {
+      return InternalError("a layer with blocks of " + std::to_string(g.positions) + " positions");
     }
     if (budget == UINT64_MAX || budget / g.stride > std::numeric_limits<int32_t>::max()) {
       return BadInput("a KV cache of " + std::to_string(size.sequences) + " sequences of " + std::to_string(size.context) +
@@ -110,6 +110,9 @@ Result<std::unique_ptr<SequenceStore>> SequenceStore::Create(std::span<const Sto
   std::vector<uint64_t> strides;
   for (size_t g = 0; g < store->groups_.size(); ++g) {
     strides.push_back(store->groups_[g].stride);
+    store->groups_[g].slot = store->slot_groups_.size();
+    store->slot_groups_.insert(store->slot_groups_.end(), static_cast<size_t>(PrefixIndex::kTokens / store->groups_[g].positions),
+                               g);
     size_t offset = 0;
     for (const size_t l : store->groups_[g].layers) {
       Layer& layer = store->layers_[l];
@@ -120,6 +123,7 @@ Result<std::unique_ptr<SequenceStore>> SequenceStore::Create(std::span<const Sto
       offset += layer.bytes;
     }
   }
+  store->index_ = PrefixIndex(store->slot_groups_.size());
   TALLY_ASSIGN_OR_RETURN(store->pool_, BlockPool::Create(strides, BudgetOf(store->groups_, size)));
   return store;
 }
@@ -222,14 +226,28 @@ Status SequenceStore::NoRoomFor(const std::string& what, uint64_t bytes) const {
                 std::to_string(pool_->available()) + " of " + std::to_string(pool_->budget()) + " are free");
 }
 
-// Makes the last block the sequence's alone.
+// Makes the last block one that can be written from the next position on: it is the sequence's alone, and the index names it for no
+// position beyond.
 void SequenceStore::OwnLast(size_t group, int32_t sequence) {
   const Sequence& s = sequences_[static_cast<size_t>(sequence)];
-  if (!WritesShared(s, group)) return;
-  const std::vector<int32_t>& ids = s.held[group].ids;
-  const int32_t copy = TakeCopy(group, ids.back());
-  Shorten(group, sequence, ids.size() - 1);
-  Append(group, sequence, copy);
+  if (s.length % groups_[group].positions == 0) return;
+  if (WritesShared(s, group)) return CopyLast(group, sequence);
+  const int32_t id = s.held[group].ids.back(), node = pool_->holder(group, id);
+  if (node >= 0 && index_.end(node) > s.length) Forget(group, id);
+}
+
+void SequenceStore::CopyLast(size_t group, int32_t sequence) {
+  const std::vector<int32_t>& ids = sequences_[static_cast<size_t>(sequence)].held[group].ids;
+  Put(group, sequence, ids.size() - 1, TakeCopy(group, ids.back()));
+}
+
+// Another block in place of one that is held; the reference is the caller's.
+void SequenceStore::Put(size_t group, int32_t sequence, size_t at, int32_t id) {
+  const size_t q = static_cast<size_t>(sequence);
+  int32_t& held = sequences_[q].held[group].ids[at];
+  Drop(group, held);
+  held = id;
+  for (const size_t l : groups_[group].layers) layers_[l].pointers[q][at] = Block(group, id) + layers_[l].offset;
 }
 
 Status SequenceStore::Extend(int32_t sequence, int64_t n) {
@@ -280,6 +298,7 @@ Status SequenceStore::Truncate(int32_t sequence, int64_t length) {
   TALLY_RETURN_IF_ERROR(CheckHeld(s, length, "roll back to"));
   for (size_t g = 0; g < groups_.size(); ++g) Shorten(g, sequence, static_cast<size_t>(groups_[g].BlocksFor(length)));
   s.length = length;
+  if (index_.Exists(s.node, s.generation) && index_.end(s.node) > length) s.node = PrefixIndex::kNone;
   return {};
 }
 

@@ -6,20 +6,28 @@
 // blocks are counted by references, and only a block with one reference is written. Groups with a window drop the blocks below the
 // window of the next position, except one, so that a sequence can be rolled back a little.
 //
+// The store remembers which blocks hold which tokens, in use or not, partial last ones too (prefix_index.h). A block that nobody uses
+// stays until its bytes are needed: the least recently used goes first. Of a group without a window, a block is evicted only with
+// what follows it. A block is a function of the tokens up to its end, so sharing changes no bits.
+//
 // Layers that keep a state (recurrent layers) will be window layers of short blocks, each of which carries the state after its last
 // processed position besides the rows of its positions. What that adds: a number of blocks kept for rolling back in StoreLayer (the
 // state before them needs one more); Extend that takes only the blocks that it keeps, and leaves -1 in Held::ids for those between.
-// Convolutions need neither: a window of their length, with rows of inputs.
+// Convolutions need neither: a window of their length, with rows of inputs. The index will name copies of states, each for a position,
+// in slots of their group; Usable, which lowers a length to what every group has, lowers it to the greatest such position.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/status.h"
 #include "engine/graph/block_pool.h"
+#include "engine/graph/prefix_index.h"
 #include "engine/kernels/kv_store/kv_store.h"
 #include "engine/machine/parallel.h"
 
@@ -29,7 +37,7 @@ namespace tally {
 struct StoreLayer {
   int32_t window = 0;            // positions that a query sees, its own included; 0: all
   int32_t positions = kKvBlock;  // of a block: a divisor of kKvBlock, or kKvBlock itself where there is no window
-  size_t bytes = 0;              // of a block
+  size_t bytes = 0;              // of a block; 0: the layer keeps nothing
   std::function<void(uint8_t* block, int64_t from)> clear;  // zeroes the positions of a block from `from` on
 };
 // Keys and values.
@@ -72,6 +80,20 @@ class SequenceStore {
   Status Truncate(int32_t sequence, int64_t length);
   void Free(int32_t sequence);  // an unknown one is ignored
 
+  // The index. Only sequences with equal keys share what they have run.
+  //
+  // From now on the blocks of a sequence's first positions are found by `tokens`, which these positions have run; more of them than the
+  // sequence has are ignored. To be called after each step of a prompt, since the next one drops blocks that a window has left, and
+  // before Free; each time the cost is that of the tokens since the last. A sequence has one key. Blocks of equal contents are kept
+  // once: the sequence's tables may change.
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens);
+  // A new sequence with the most of the first `tokens` that are remembered, maybe none: Length tells. Whole blocks are shared; a
+  // partial last one is copied, or gone on with if nobody else uses it. The caller leaves out the token whose logits it wants.
+  // kNoRoom: `sequences` are live.
+  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens);
+  // The length of such a sequence, if it were made now.
+  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const;
+
   // Writes a sequence as bytes: its length, the blocks that it holds of each group, and these blocks. Equal contents give equal bytes:
   // positions beyond the length are zero. kBadInput: no such sequence; errors of `write`.
   using Sink = std::function<Status(std::span<const uint8_t> bytes)>;
@@ -88,6 +110,8 @@ class SequenceStore {
 
   uint64_t Budget() const { return pool_->budget(); }
   uint64_t BytesInUse() const { return pool_->in_use(); }  // of blocks that sequences hold; a shared one counts once
+  // Of remembered blocks that no sequence holds; they give way to others.
+  uint64_t BytesCached() const { return pool_->cached(); }
   // The most bytes that a sequence of `positions` holds which grows by at most max_batch at a time.
   uint64_t BytesFor(int64_t positions) const;
   // kInternal: what does not add up in the counts. For tests.
@@ -98,6 +122,7 @@ class SequenceStore {
     int32_t window = 0, positions = kKvBlock;
     std::vector<size_t> layers;
     uint64_t bytes = 0, stride = 0;  // of a block in all its layers, and in whole pages
+    size_t slot = 0;                 // of its first block in a node of the index
 
     int64_t BlocksFor(int64_t n) const { return (n + positions - 1) / positions; }
     int64_t FirstNeeded(int64_t length) const;
@@ -121,6 +146,9 @@ class SequenceStore {
     bool live = false;
     int64_t length = 0;
     std::vector<Held> held;  // [group]
+    // The last whole node of the index that stands for its tokens.
+    int32_t root = PrefixIndex::kNone, node = PrefixIndex::kNone;
+    uint64_t generation = 0;
   };
 
   static std::vector<Group> MakeGroups(std::span<const StoreLayer> layers);
@@ -131,7 +159,7 @@ class SequenceStore {
   void InPieces(size_t blocks, size_t bytes, const F& f);
 
   uint8_t* Block(size_t group, int32_t id) const { return pool_->data(group, id); }
-  int32_t Take(size_t group);
+  BlockPool::Taken Take(size_t group);
   int32_t TakeEmpty(size_t group);
   int32_t TakeCopy(size_t group, int32_t id);
   void Drop(size_t group, int32_t id);
@@ -144,6 +172,19 @@ class SequenceStore {
   size_t DroppedBelow(const Sequence& s, size_t group) const;
   bool WritesShared(const Sequence& s, size_t group) const;
   void OwnLast(size_t group, int32_t sequence);
+  void CopyLast(size_t group, int32_t sequence);
+  void Put(size_t group, int32_t sequence, size_t at, int32_t id);
+
+  void Attach(int32_t sequence, int32_t node, int64_t known);
+  void Forget(size_t group, int32_t id);
+  int32_t Named(const PrefixIndex::Path& path, size_t group, int64_t at) const;
+  int64_t Usable(const PrefixIndex::Path& path, int64_t length) const;
+  int64_t FirstNamed(const PrefixIndex::Path& path, size_t group, int64_t length) const;
+  bool Continues(const PrefixIndex::Path& path, size_t group, int64_t length) const;
+  uint64_t BytesToReuse(const PrefixIndex::Path& path, int64_t length) const;
+  int64_t Reusable(const PrefixIndex::Path& path) const;
+  Status VerifyIndex() const;
+
   Result<int32_t> Fill(std::span<const uint64_t> first, int64_t length, const Source& read);
   Status CheckHeld(const Sequence& s, int64_t length, const char* what) const;
   void Append(size_t group, int32_t sequence, int32_t id);
@@ -156,6 +197,8 @@ class SequenceStore {
   std::vector<Layer> layers_;
   std::unique_ptr<BlockPool> pool_;
   std::vector<Sequence> sequences_;  // indexed by id; freed ids are reused
+  PrefixIndex index_;
+  std::vector<size_t> slot_groups_;  // the group of each slot of the index
 };
 
 }  // namespace tally

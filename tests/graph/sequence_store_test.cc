@@ -268,6 +268,25 @@ TEST(SequenceStore, OneBudgetIsSharedByGroups) {
   EXPECT_TRUE(store->Verify().ok());
 }
 
+TEST(SequenceStore, LayersDifferInBlocks) {
+  const std::vector<StoreLayer> layers = {{.window = 3, .positions = 32, .bytes = 100, .clear = {}},
+                                          {.window = 0, .positions = kKvBlock, .bytes = 0, .clear = {}},
+                                          {.window = 0, .positions = kKvBlock, .bytes = 5000, .clear = {}}};
+  auto store = Make(layers, {1024, 2, 64});
+  const int32_t s = *store->NewSequence();
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(store->Extend(s, 20).ok());
+  const size_t q = static_cast<size_t>(s);
+  EXPECT_EQ(store->Tables(0)[q].count, 7);
+  EXPECT_EQ(Present(store->Tables(0)[q]), 3);  // of positions 180 and 199, and one before
+  EXPECT_EQ(store->Tables(1)[q].count, 0);     // it keeps nothing
+  EXPECT_EQ(store->Tables(2)[q].count, 2);
+  EXPECT_TRUE(store->Verify().ok());
+  EXPECT_EQ(SequenceStore::Check(std::vector<StoreLayer>{{.window = 3, .positions = 48, .bytes = 1, .clear = {}}}, {64}).code(),
+            StatusCode::kInternal);
+  EXPECT_EQ(SequenceStore::Check(std::vector<StoreLayer>{{.window = 0, .positions = 32, .bytes = 1, .clear = {}}}, {64}).code(),
+            StatusCode::kInternal);
+}
+
 // Groups fill and empty in turn, by blocks of whole huge pages, of parts and of small pages.
 TEST(SequenceStore, ResidentMemoryStaysWithinTheBudget) {
   constexpr uint64_t kMib = uint64_t{1} << 20, kBudget = 96 * kMib, kSlack = 12 * kMib;
