@@ -38,8 +38,11 @@ struct Steps {
         rows.push_back({text[at], s, at + 1 == text.size()});
       const auto out = stepper->Step(rows);
       EXPECT_TRUE(out.ok()) << out.status().message();
-      if (!out.ok()) return {};
-      logits.assign(out->data, out->data + out->rows * out->cols);
+      if (!out.ok() || !out->failed.empty()) {
+        ADD_FAILURE() << "a step failed";
+        return {};
+      }
+      if (at == text.size()) logits.assign(out->Logits(0).begin(), out->Logits(0).end());
       if (remember) store().Remember(s, "key", std::span(text).first(at));
     }
     return logits;
