@@ -72,7 +72,7 @@ TEST(AnonymousMemory, IsZeroedAlignedAndWritable) {
 }
 
 TEST(AnonymousMemory, ReservedAddressesTakeWhatIsWritten) {
-  constexpr size_t kMib = size_t{1} << 20, kBytes = size_t{1} << 40;  // more than there is
+  constexpr size_t kMib = size_t{1} << 20, kBytes = size_t{1} << 38;  // more than there is
   Result<AnonymousMemory> memory = AnonymousMemory::Reserve(kBytes);
   ASSERT_TRUE(memory.ok()) << memory.status().message();
   const uint64_t before = ResidentBytes();
