@@ -75,8 +75,10 @@ class StepperEngine final : public Engine {
   int64_t Length(int32_t sequence) const override { return stepper_->cache().Length(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override { return stepper_->cache().Truncate(sequence, length); }
   void Free(int32_t sequence) override { stepper_->cache().Free(sequence); }
-  Status Export(int32_t sequence, const KvPool::Sink& write) const override { return stepper_->cache().Export(sequence, write); }
-  Result<int32_t> Import(const KvPool::Source& read) override { return stepper_->cache().Import(read); }
+  Status Export(int32_t sequence, const SequenceStore::Sink& write) const override {
+    return stepper_->cache().Export(sequence, write);
+  }
+  Result<int32_t> Import(const SequenceStore::Source& read) override { return stepper_->cache().Import(read); }
   uint64_t Fingerprint() const override {
     Checksum sum;
     sum.Add(model_->recipe().family);

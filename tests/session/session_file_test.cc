@@ -95,7 +95,7 @@ TEST(Import, RefusesWhatIsNoSequenceOfTheseLayers) {
   const int32_t sequence = *engine.NewSequence();
   for (int i = 0; i < 300; ++i) Step(engine, sequence, 'a');
   const Bytes sound = Exported(engine, sequence);
-  const auto expect = [&](size_t number, uint64_t value, const std::string& message) {  // u64s of the header: kv_bytes.cc
+  const auto expect = [&](size_t number, uint64_t value, const std::string& message) {  // u64s of the header: sequence_bytes.cc
     Bytes bytes = sound;
     std::memcpy(bytes.data() + 8 * number, &value, 8);
     const auto imported = Imported(engine, bytes);
