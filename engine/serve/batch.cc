@@ -169,7 +169,7 @@ class BatchRun {
   Status Settle(Job& job) {
     job.completion->Collect();
     if (!job.completion->ended()) return {};
-    const Status status = job.completion->status();
+    Status status = job.completion->status();
     if (status.code() == StatusCode::kInternal) return status;
     if (!status.ok()) {
       ApiError error = ApiErrorOf(status);
