@@ -2,7 +2,6 @@
 #include "engine/session/generation.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "engine/machine/machine.h"
@@ -18,16 +17,6 @@ std::vector<int32_t> EndTokens(const Model& model) {
   return ends;
 }
 
-// The logits without the end tokens; uses `masked` if there are any.
-std::span<const float> WithoutEnds(std::span<const float> logits, std::span<const int32_t> ends, std::vector<float>& masked) {
-  if (ends.empty()) return logits;
-  masked.assign(logits.begin(), logits.end());
-  for (const int32_t id : ends) {
-    if (id >= 0 && static_cast<size_t>(id) < masked.size()) masked[static_cast<size_t>(id)] = -INFINITY;
-  }
-  return masked;
-}
-
 }  // namespace
 
 Generation::Generation(Engine& engine, int32_t sequence, std::span<const int32_t> prompt, const GenerateOptions& options)
@@ -37,7 +26,9 @@ Generation::Generation(Engine& engine, int32_t sequence, std::span<const int32_t
       options_(options),
       ends_(EndTokens(engine.model())),
       history_(prompt.begin(), prompt.end()),
-      sampler_(options.sampling) {}
+      sampler_(options.sampling) {
+  if (options.ignore_eos && !ends_.empty()) mask_ = MaskWithout(static_cast<size_t>(engine.model().recipe().vocab), ends_);
+}
 
 Status Generation::Check(const Engine& engine, std::span<const int32_t> prompt, const GenerateOptions& options) {
   TALLY_RETURN_IF_ERROR(options.sampling.Validate());
@@ -80,8 +71,11 @@ Result<bool> Generation::Prefill() {
 // The next token, from the logits of the last. A reason: it was the last one, or an end token.
 std::optional<FinishReason> Generation::Draw(const Listener& listener) {
   const std::span<const float> row(logits_.Row(0), static_cast<size_t>(logits_.cols));
-  const std::span<const int32_t> hidden = options_.ignore_eos ? ends_ : std::span<const int32_t>();
-  const int32_t token = sampler_.Sample(WithoutEnds(row, hidden, masked_), history_);
+  const int32_t token = sampler_.Sample(row, history_, mask_);
+  if (token == Sampler::kNoToken) {
+    result_.error = BadInput("no token is left to draw: all tokens of the model end a text, and end tokens are not to be drawn");
+    return FinishReason::kError;
+  }
   if (!options_.ignore_eos && std::find(ends_.begin(), ends_.end(), token) != ends_.end()) {
     result_.end_token = token;
     return FinishReason::kEos;

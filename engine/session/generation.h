@@ -47,7 +47,7 @@ class Generation {
   Mat<const float> logits_;       // of the last token that was run
   std::vector<int32_t> ends_;     // the model's end tokens
   std::vector<int32_t> history_;  // prompt and generated tokens, for the repeat penalty
-  std::vector<float> masked_;     // logits without the end tokens
+  std::vector<uint64_t> mask_;    // of what may be drawn; empty: all
   Sampler sampler_;
   double prefill_begin_ = 0;
 };
