@@ -22,17 +22,20 @@ constexpr size_t kSortLimit = 1024;  // places that are sorted
 constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
 constexpr float kLeastFinite = std::numeric_limits<float>::lowest();
 
-// In lanes that the compiler vectorises. NaN is ignored.
-float Greatest(std::span<const float> logits) {
+// The greatest, or the least, of `start` and the logits, in lanes that the compiler vectorises. NaN is ignored.
+template <bool kGreatest>
+float Extreme(std::span<const float> logits, float start) {
   constexpr size_t kLanes = 16;
+  const auto better = [](float a, float b) { return kGreatest ? a > b : a < b; };  // false for NaN
   float lanes[kLanes];
-  std::fill_n(lanes, kLanes, kNoLogit);
+  std::fill_n(lanes, kLanes, start);
   size_t i = 0;
   for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) lanes[j] = logits[i + j] > lanes[j] ? logits[i + j] : lanes[j];  // false for NaN
+    for (size_t j = 0; j < kLanes; ++j) lanes[j] = better(logits[i + j], lanes[j]) ? logits[i + j] : lanes[j];
   }
-  for (; i < logits.size(); ++i) lanes[0] = logits[i] > lanes[0] ? logits[i] : lanes[0];
-  return *std::max_element(lanes, lanes + kLanes);
+  for (; i < logits.size(); ++i) lanes[0] = better(logits[i], lanes[0]) ? logits[i] : lanes[0];
+  for (const float lane : lanes) start = better(lane, start) ? lane : start;
+  return start;
 }
 
 // The first token with the greatest logit, and that logit; {0, minus infinity} if none is greater than that. Calls
@@ -42,7 +45,7 @@ std::pair<size_t, float> FindGreatest(const MaskedLogits& logits, MaskedLogits::
   size_t best_block = 0;
   float best = kNoLogit;
   for (size_t b = 0; b < logits.blocks(); ++b) {
-    const float greatest = Greatest(logits.MaskedBlock(b, buffer));
+    const float greatest = Extreme<true>(logits.MaskedBlock(b, buffer), kNoLogit);
     each(b, greatest);
     if (greatest > best) best = greatest, best_block = b;
   }
@@ -90,6 +93,13 @@ std::optional<size_t> Candidates::Begin(const MaskedLogits& logits) {
   return first < logits_.size() ? std::optional(first) : std::nullopt;
 }
 
+// No token's logit is lower, but for minus infinity.
+float Candidates::Least() {
+  float least = max_;
+  for (size_t b = 0; b < logits_.blocks(); ++b) least = Extreme<false>(logits_.Block(b, buffer_), least);
+  return least;
+}
+
 // The candidates among the block's word with logits in [low, high], a bit each.
 uint64_t Candidates::Chosen(size_t word, std::span<const float> logits, float low, float high) const {
   const uint64_t allowed = logits_.Allowed(word);
@@ -103,8 +113,9 @@ uint64_t Candidates::Chosen(size_t word, std::span<const float> logits, float lo
   return least & (Within(logits, above, high) | ~behind);
 }
 
-// The candidates of block b with logits in [low, high]. Valid until the next call.
-const Candidates::Few& Candidates::Look(size_t b, float low, float high) {
+// The candidates of block b with logits in [low, high]. Valid until the next call. With `filler`, that logit may stand between them, and
+// offsets are not to be asked for.
+const Candidates::Few& Candidates::Look(size_t b, float low, float high, std::optional<float> filler) {
   constexpr size_t kWord = MaskedLogits::kWord, kWords = kBlock / kWord;
   few_.size = 0;
   if (greatest_[b] < low) return few_;
@@ -122,6 +133,11 @@ const Candidates::Few& Candidates::Look(size_t b, float low, float high) {
   }
   size_t n = 0;
   for (size_t i = 0; i < words; ++i) {
+    if (filler && std::popcount(chosen[i]) > 24 && word_of(i).size() == kWord) {  // one by one takes longer
+      MaskedLogits::Select(word_of(i).data(), chosen[i], *filler, few_.copies.data() + n);
+      n += kWord;
+      continue;
+    }
     for (uint64_t rest = chosen[i]; rest != 0; rest &= rest - 1) {
       const size_t at = i * kWord + static_cast<size_t>(std::countr_zero(rest));
       few_.copies[n] = block[at];
@@ -136,11 +152,7 @@ const Candidates::Few& Candidates::Look(size_t b, float low, float high) {
 void Candidates::KeepTopK(size_t k) {
   if (k == 0 || k >= logits_.size()) return;
   if (k <= kHeapLimit) return KeepBest(k);
-  float least = max_;
-  for (size_t b = 0; b < logits_.blocks(); ++b) {
-    for (const float logit : logits_.Block(b, buffer_)) least = logit < least && logit >= kLeastFinite ? logit : least;
-  }
-  KeepFrom(least);
+  KeepFrom(Least());
   if (const std::optional<Place> last = LastUpTo(k, By::kNumber)) last_ = *last;
 }
 
@@ -193,6 +205,7 @@ void Candidates::KeepTopPAndMinP(double top_p, double log2_min_p) {
   const uint64_t target = std::clamp<uint64_t>(static_cast<uint64_t>(std::ceil(top_p * static_cast<double>(total))), 1, total);
   // Both filters keep the best tokens, so the stricter one alone decides: the last token of top-p is looked for among those of min-p.
   KeepFrom(weights_.LogitAt(log2_min_p));
+  if (total / logits_.size() > kUnitWeight >> 8) KeepFrom(Least());  // they are close together: so are the buckets
   const auto found = [&] {
     const std::optional<Place> last = LastUpTo(target, By::kWeight);
     if (last) last_ = *last;
@@ -211,9 +224,11 @@ void Candidates::KeepTopPAndMinP(double top_p, double log2_min_p) {
 
 uint64_t Candidates::Weigh() {
   sums_.resize(logits_.blocks());
+  const float least = weights_.LeastLogit();
+  const std::optional<float> filler = weights_.Of(least) == 0 ? std::optional(least) : std::nullopt;
   uint64_t total = 0;
   for (size_t b = 0; b < sums_.size(); ++b) {
-    const Few& few = Look(b, last_.logit, max_);
+    const Few& few = Look(b, last_.logit, max_, filler);
     total += sums_[b] = weights_.Sum(few.logits, few.size);
   }
   return total;

@@ -60,7 +60,8 @@ class Candidates {
   std::optional<Place> LastUpTo(uint64_t target, By by);
   std::optional<Place> LastOfEqual(float logit, uint64_t target, By by);
   uint64_t Chosen(size_t word, std::span<const float> logits, float low, float high) const;
-  const Few& Look(size_t b, float low, float high);
+  float Least();
+  const Few& Look(size_t b, float low, float high, std::optional<float> filler = std::nullopt);
 
   MaskedLogits logits_;
   std::vector<int32_t> ids_;       // of logits_, if they are those of the top k; else empty

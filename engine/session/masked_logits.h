@@ -24,8 +24,8 @@ class MaskedLogits {
   MaskedLogits() = default;
   // mask: a bit a token, least significant first, that allows it; words that are missing allow none. No words: all are allowed.
   // penalised: the tokens of the repeat penalty in the same way, [words of the vocabulary]; no words: none.
-  MaskedLogits(std::span<const float> logits, std::span<const uint64_t> mask = {}, std::span<const uint64_t> penalised = {},
-               double penalty = 1)
+  explicit MaskedLogits(std::span<const float> logits, std::span<const uint64_t> mask = {},
+                        std::span<const uint64_t> penalised = {}, double penalty = 1)
       : logits_(logits), mask_(mask), penalised_(penalised), penalty_(penalty) {}
 
   size_t size() const { return logits_.size(); }
@@ -65,13 +65,23 @@ class MaskedLogits {
     for (size_t at = 0; at < block.size(); at += kWord) {
       const uint64_t allowed = Allowed((b * kBlock + at) / kWord);
       if (block.size() - at >= kWord) {
-        Mask32(block.data() + at, static_cast<uint32_t>(allowed), buffer.data() + at);
-        Mask32(block.data() + at + 32, static_cast<uint32_t>(allowed >> 32), buffer.data() + at + 32);
+        Select(block.data() + at, allowed, kNone, buffer.data() + at);
       } else {
         for (size_t i = at; i < block.size(); ++i) buffer[i] = (allowed >> (i - at) & 1) != 0 ? block[i] : kNone;
       }
     }
     return {buffer.data(), block.size()};
+  }
+
+  // out[i] = logits[i] where bit i is set, else `other`; 64 of them. Without branches, so that the compiler vectorises it.
+  static void Select(const float* logits, uint64_t bits, float other, float* out) {
+    for (size_t half = 0; half < kWord; half += 32) {
+      const uint32_t own = static_cast<uint32_t>(bits >> half);
+      for (size_t i = 0; i < 32; ++i) {
+        const float logit = logits[half + i];
+        out[half + i] = (own & kBits[i]) != 0 ? logit : other;
+      }
+    }
   }
 
   static constexpr std::array<uint32_t, 32> kBits = [] {
@@ -83,13 +93,6 @@ class MaskedLogits {
  private:
   static constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-  // Without branches, so that the compiler vectorises it.
-  static void Mask32(const float* logits, uint32_t bits, float* out) {
-    for (size_t i = 0; i < 32; ++i) {
-      const float logit = logits[i];
-      out[i] = (bits & kBits[i]) != 0 ? logit : kNone;
-    }
-  }
   float WithPenalty(float logit) const {
     if (!std::isfinite(logit)) return logit;
     constexpr double kMost = std::numeric_limits<float>::max();

@@ -102,7 +102,8 @@ std::span<const uint64_t> Sampler::Penalised(size_t vocab, std::span<const int32
 
 int32_t Sampler::Sample(std::span<const float> logits, std::span<const int32_t> history, std::span<const uint64_t> mask) {
   Candidates& candidates = *candidates_;
-  const std::optional<size_t> best = candidates.Begin({logits, mask, Penalised(logits.size(), history), config_.repeat_penalty});
+  const std::optional<size_t> best =
+      candidates.Begin(MaskedLogits(logits, mask, Penalised(logits.size(), history), config_.repeat_penalty));
   if (!best) return kNoToken;
   if (config_.temperature == 0 || !std::isfinite(candidates.max())) return static_cast<int32_t>(*best);
   candidates.KeepTopK(static_cast<size_t>(std::max(config_.top_k, 0)));

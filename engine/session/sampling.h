@@ -52,8 +52,8 @@ class Sampler {
   // Temperature 0 gives the argmax, ties to the lower id. NaN counts as minus infinity. If all allowed logits are that, the first
   // allowed token is returned.
   // The same seed, logits, history and mask give the same token on every machine: weights are found by operations that IEEE 754 rounds
-  // correctly, and are integers in units of 2^-40 of the largest, so that sums do not depend on order. A weight is right to 2^-22 of
-  // itself for each power of 2 by which its token is less probable than the best, and a token of less than 2^-41 is never drawn.
+  // correctly, and are integers in units of 2^-40 of the largest, so that sums do not depend on order. Where a token is 2^-n times as
+  // probable as the best, its weight errs by less than (1 + n) 2^-22 of itself; for n > 41 the token is never drawn.
   TALLY_API int32_t Sample(std::span<const float> logits, std::span<const int32_t> history, std::span<const uint64_t> mask = {});
 
  private:
