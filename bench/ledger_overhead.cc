@@ -38,7 +38,7 @@ class Overhead {
     if (path.empty()) {
       TALLY_ASSIGN_OR_RETURN(path, DemoModelPath());
     }
-    LoadOptions load;
+    EngineOptions load;
     load.threads = options_.threads;
     load.context = options_.prefill + options_.tokens + 1;
     TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(path, load));

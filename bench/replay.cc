@@ -59,7 +59,7 @@ class Replayer {
   explicit Replayer(const Options& options) : options_(options), team_(options.threads), flush_(size_t{64} << 20, 1) {}
 
   Status Run() {
-    LoadOptions load;
+    EngineOptions load;
     load.threads = options_.threads;
     load.context = options_.prompt + 1;
     load.max_batch = options_.prompt;

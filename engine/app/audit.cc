@@ -43,11 +43,11 @@ Status RunAudit(const AuditFlags& flags) {
   AuditOptions options;
   options.decode_tokens = flags.decode;
   options.interrupted = Interrupted;
-  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
-  options.mmu = load.guard_slices = flags.mmu;
+  TALLY_ASSIGN_OR_RETURN(const EngineOptions engine, ToEngineOptions(flags.model));
+  options.mmu = flags.mmu;
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {}));
-  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
+  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, engine, {.guard_slices = flags.mmu}));
   TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(flags.prompt, flags.model.model, *loaded.model));
   if (!flags.decode_given) {
     const int64_t room = loaded.engine->context() - static_cast<int64_t>(options.prompt.size());

@@ -108,8 +108,8 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
   if (flags.parallel < 1 || flags.parallel > kMostParallel) {
     return BadInput("--parallel must be 1 to " + std::to_string(kMostParallel) + ", not " + std::to_string(flags.parallel));
   }
-  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
-  load.sequences = static_cast<int32_t>(flags.parallel);
+  TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
+  engine.sequences = static_cast<int32_t>(flags.parallel);
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   // A file of answers is continued, or refused.
   TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", flags.out, path, {flags.requests, flags.chat_template}, true));
@@ -120,10 +120,11 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
     return 0;
   }
   NoteKept(plan);
+  LoadOptions load;
   if (flags.chat_template) {  // what was asked for must not be found wrong request by request
     load.before_weights = [&](const Model& model) { return SideOf(flags, model, false).status(); };
   }
-  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
+  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, engine, std::move(load)));
   const ServedModel served = {.engine = loaded.engine.get(),
                               .name = flags.model.model,
                               .sampling = flags.sampling,
@@ -148,7 +149,7 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
   TALLY_RETURN_IF_ERROR(report.status());
   SaySummary(flags, plan, *report, &loaded);
   TALLY_RETURN_IF_ERROR(recorded);
-  NoteUnusedBlas(loaded.engine->used_blas(), load);
+  NoteUnusedBlas(loaded.engine->used_blas(), engine);
   return report->left > 0 && Interrupted() ? InterruptExitCode() : 0;
 }
 

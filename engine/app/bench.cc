@@ -71,7 +71,7 @@ Result<std::vector<int64_t>> Tokens(const std::string& option, const std::string
   return Numbers<int64_t>(option, list, 1, int64_t{1} << 30);
 }
 
-Result<LoadOptions> ReadFlags(BenchFlags& flags) {
+Result<EngineOptions> ReadFlags(BenchFlags& flags) {
   if (!flags.target.empty()) TALLY_RETURN_IF_ERROR(LimitInstructionSet(flags.target));
   SpeedOptions& speed = flags.speed;
   if (speed.rounds < 1) return BadInput("--repetitions must be 1 or more");
@@ -82,11 +82,11 @@ Result<LoadOptions> ReadFlags(BenchFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(speed.batches, Numbers<int64_t>("--batch", flags.batches, 1, 65536));
   TALLY_ASSIGN_OR_RETURN(speed.threads, Numbers<int>("--threads", flags.threads, 0, 1024));
   speed.kv.clear();
-  LoadOptions load;
+  EngineOptions load;
   for (const std::string& kv : Items(flags.kv)) {
     ModelFlags one = flags.model;
     one.kv = kv;
-    TALLY_ASSIGN_OR_RETURN(load, ToLoadOptions(one));
+    TALLY_ASSIGN_OR_RETURN(load, ToEngineOptions(one));
     if (std::find(speed.kv.begin(), speed.kv.end(), load.kv) != speed.kv.end())
       return BadInput("--kv: " + kv + " is there twice");
     speed.kv.push_back(load.kv);
@@ -146,12 +146,12 @@ Status CheckNeighbours(const BenchFlags& flags) {
 }
 
 // The page shows a run of the grid's first prompt and decode, recorded once everything is measured, under the roofs measured with it.
-Status ReportBench(const BenchFlags& flags, const std::shared_ptr<const Model>& model, const LoadOptions& load,
+Status ReportBench(const BenchFlags& flags, const std::shared_ptr<const Model>& model, const EngineOptions& load,
                    const SpeedReport& speed) {
   const int64_t tokens = flags.speed.prompts.empty() ? 1 : flags.speed.prompts.front();
   const int64_t steps = flags.speed.generate.empty() ? 0 : flags.speed.generate.front();
   const Recipe& recipe = model->recipe();
-  LoadOptions one = load;
+  EngineOptions one = load;
   one.context = recipe.learned_positions ? std::min<int64_t>(tokens + steps, recipe.context) : tokens + steps;
   one.sequences = 1;
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, NewEngine(model, one));
@@ -177,7 +177,7 @@ Status ReportBench(const BenchFlags& flags, const std::shared_ptr<const Model>& 
 }
 
 Result<int> RunBench(BenchFlags& flags) {
-  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ReadFlags(flags));
+  TALLY_ASSIGN_OR_RETURN(EngineOptions load, ReadFlags(flags));
   TALLY_RETURN_IF_ERROR(CheckNeighbours(flags));
   SpeedOptions& speed = flags.speed;
   speed.interrupted = Interrupted;
@@ -190,7 +190,7 @@ Result<int> RunBench(BenchFlags& flags) {
     TALLY_RETURN_IF_ERROR(CheckOutputFile("--report", *flags.report, path, {}, true));
     TALLY_RETURN_IF_ERROR(CheckReportFile(*flags.report));
   }
-  TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load, &run.load));
+  TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load, {}, &run.load));
   run.loaded = model.get();
   TALLY_ASSIGN_OR_RETURN(const auto neighbours, Neighbours(flags));
   for (const auto& neighbour : neighbours) speed.beside.push_back(neighbour.get());
@@ -221,7 +221,7 @@ Result<int> RunBench(BenchFlags& flags) {
 
 int Serve(BenchFlags& flags) {
   const auto loop = [&]() -> Result<std::unique_ptr<SpeedLoop>> {
-    TALLY_ASSIGN_OR_RETURN(LoadOptions load, ReadFlags(flags));
+    TALLY_ASSIGN_OR_RETURN(EngineOptions load, ReadFlags(flags));
     flags.speed.interrupted = Interrupted;
     load = SpeedLoadOptions(load, flags.speed);
     TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load));

@@ -41,7 +41,7 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   if (flags.tokens < -2) {
     return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
   }
-  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const EngineOptions engine, ToEngineOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
   std::unique_ptr<Talk> talk(new Talk(flags));
   TALLY_ASSIGN_OR_RETURN(talk->model_path_, ModelPath(flags.model.model, flags.model.yes));
@@ -51,10 +51,10 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
     TALLY_RETURN_IF_ERROR(LockSession(*flags.session, talk->lock_));
   }
   const double begin = MonotonicSeconds();
+  LoadOptions load;
   load.before_weights = [&](const Model& model) { return talk->FindFormat(request, model); };
-  TALLY_ASSIGN_OR_RETURN(talk->loaded_.model, LoadModelOnly(flags.model.model, load));
-  load.before_weights = nullptr;
-  TALLY_ASSIGN_OR_RETURN(talk->loaded_.engine, NewEngine(talk->loaded_.model, load));
+  TALLY_ASSIGN_OR_RETURN(talk->loaded_.model, LoadModelOnly(flags.model.model, engine, std::move(load)));
+  TALLY_ASSIGN_OR_RETURN(talk->loaded_.engine, NewEngine(talk->loaded_.model, engine));
   talk->loaded_.seconds = MonotonicSeconds() - begin;
   TALLY_ASSIGN_OR_RETURN(talk->conversation_, NewConversation(*talk->loaded_.engine, talk->format_));
   TALLY_RETURN_IF_ERROR(talk->OpenSession(request));

@@ -62,7 +62,7 @@ Result<FitPage> ReadFlags(const FitFlags& flags) {
   }
   ModelFlags threads;
   threads.threads = flags.threads;
-  TALLY_RETURN_IF_ERROR(ToLoadOptions(threads).status());  // their range
+  TALLY_RETURN_IF_ERROR(ToEngineOptions(threads).status());  // their range
   return page;
 }
 

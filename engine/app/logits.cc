@@ -70,7 +70,7 @@ Result<std::vector<int32_t>> ReadTokens(const LogitsFlags& flags, const std::str
 }
 
 Result<int> RunLogits(const LogitsFlags& flags) {
-  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(EngineOptions load, ToEngineOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, ReadTokens(flags, path));
   if (tokens.empty()) return BadInput("the text has no tokens: at least one is needed");

@@ -123,8 +123,8 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   Choices(command.add_option("--kv", flags.kv, "type of the KV cache"), KvTypeChoices())->capture_default_str();
 }
 
-Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
-  LoadOptions options;
+Result<EngineOptions> ToEngineOptions(const ModelFlags& flags) {
+  EngineOptions options;
   if (flags.threads < 0 || flags.threads > kMaxThreads) {
     return BadInput("--threads must be 0 (all cores) to " + std::to_string(kMaxThreads) + ", not " +
                     std::to_string(flags.threads));
@@ -199,7 +199,8 @@ Result<std::string> ModelPath(const std::string& given, bool yes) {
   return std::move(model.path);
 }
 
-Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, LoadOptions options, LoadTime* time) {
+Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, const EngineOptions& engine, LoadOptions options,
+                                                   LoadTime* time) {
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(given));
   InstallInterruptHandlers();  // not earlier: until then Ctrl-C just ends the process
   ProgressBar bar("loading");
@@ -210,7 +211,7 @@ Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, Loa
     return !Interrupted();
   };
   const double begin = MonotonicSeconds();
-  TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModel(path, options));
+  TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModel(path, engine, options));
   if (time != nullptr) *time = {MonotonicSeconds() - begin, stored};
   bar.Wipe();
   if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
@@ -228,17 +229,16 @@ Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, Loa
   return model;
 }
 
-Result<Loaded> Load(const std::string& given, LoadOptions options) {
+Result<Loaded> Load(const std::string& given, const EngineOptions& engine, LoadOptions options) {
   Loaded loaded;
   const double begin = MonotonicSeconds();
-  TALLY_ASSIGN_OR_RETURN(loaded.model, LoadModelOnly(given, options));
-  options.progress = nullptr;
-  TALLY_ASSIGN_OR_RETURN(loaded.engine, NewEngine(loaded.model, options));
+  TALLY_ASSIGN_OR_RETURN(loaded.model, LoadModelOnly(given, engine, std::move(options)));
+  TALLY_ASSIGN_OR_RETURN(loaded.engine, NewEngine(loaded.model, engine));
   loaded.seconds = MonotonicSeconds() - begin;
   return loaded;
 }
 
-void NoteUnusedBlas(bool used, const LoadOptions& options) {
+void NoteUnusedBlas(bool used, const EngineOptions& options) {
   if (options.impl != ImplChoice::kBlas || used) return;
   Note(std::string("note: --impl blas was asked for and OpenBLAS never ran: it multiplies f32 activations only") +
        (options.activations == ActivationMode::kF32 ? "\n" : " (--activations f32)\n"));

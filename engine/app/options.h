@@ -44,7 +44,7 @@ CLI::Option* TextOption(CLI::Option* option);
 std::vector<std::string_view> WeightTypeChoices();  // "F32", "F16", ...
 std::vector<std::string_view> KvTypeChoices();      // "auto", "f32", ...
 // kBadInput names the option and its range.
-Result<LoadOptions> ToLoadOptions(const ModelFlags& flags);
+Result<EngineOptions> ToEngineOptions(const ModelFlags& flags);
 
 // A model and its engine, loaded with a progress bar where that can be seen; stops when interrupted.
 struct Loaded {
@@ -63,12 +63,13 @@ struct LoadTime {
   uint64_t stored_bytes = 0;  // of the weights in the files
 };
 // The model alone. Says on standard error where the context goes beyond what a model with rotary positions was trained on.
-Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, LoadOptions options, LoadTime* time = nullptr);
+Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, const EngineOptions& engine,
+                                                   LoadOptions options = {}, LoadTime* time = nullptr);
 // The same, and an engine.
-Result<Loaded> Load(const std::string& given, LoadOptions options);
+Result<Loaded> Load(const std::string& given, const EngineOptions& engine, LoadOptions options = {});
 
 // Says on standard error where OpenBLAS was asked for and never ran, once everything has.
-void NoteUnusedBlas(bool used, const LoadOptions& options);
+void NoteUnusedBlas(bool used, const EngineOptions& options);
 
 // The whole of a file, or of standard input for "-". kBadInput: also where that is not UTF-8 (CheckUtf8).
 Result<std::string> ReadText(const std::string& path);

@@ -106,7 +106,7 @@ void PrintText(const PerplexityOptions& options, const PerplexityReport& r, std:
 }
 
 Result<int> RunPerplexity(const PerplexityFlags& flags) {
-  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(EngineOptions load, ToEngineOptions(flags.model));
   std::string text;
   if (!flags.file && !flags.tokens_file && InputIsGiven()) {
     TALLY_ASSIGN_OR_RETURN(text, ReadText("-"));

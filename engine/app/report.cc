@@ -56,7 +56,7 @@ Result<ReportData> OfLedger(const std::string& path) {
 
 // The model runs as in an audit: the prompt, then the most likely tokens.
 Result<ReportData> OfModel(const ReportFlags& flags) {
-  TALLY_ASSIGN_OR_RETURN(const LoadOptions load, ToLoadOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const EngineOptions load, ToEngineOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   AuditOptions options;
   options.interrupted = Interrupted;

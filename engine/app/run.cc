@@ -130,7 +130,7 @@ Result<int> RunModel(const RunFlags& flags) {
   TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
   if (flags.tokens < -2)
     return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
-  TALLY_ASSIGN_OR_RETURN(const LoadOptions load, ToLoadOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const EngineOptions load, ToEngineOptions(flags.model));
   // What is wrong with the prompt is said before a model is fetched for it; standard input may first have to answer a question.
   Prompt prompt;
   const bool input = IsFromInput(flags);

@@ -37,7 +37,7 @@ std::string_view BytesOf(std::span<const T> values) {
 
 class StepperEngine final : public Engine {
  public:
-  StepperEngine(std::shared_ptr<const LoadedModel> model, const LoadOptions& options)
+  StepperEngine(std::shared_ptr<const LoadedModel> model, const EngineOptions& options)
       : model_(std::move(model)),
         team_(options.threads),
         options_(MakeStepperOptions(model_->recipe(), options)),
@@ -147,7 +147,7 @@ Result<Mat<const float>> Engine::StepAll(std::span<const BatchRow> rows) {
   return cause;
 }
 
-Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const LoadOptions& options) {
+Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const EngineOptions& options) {
   auto loaded = std::dynamic_pointer_cast<const LoadedModel>(std::move(model));
   if (loaded == nullptr) return InternalError("the model was not made by LoadModel");
   TALLY_RETURN_IF_ERROR(CheckLibraries(options));

@@ -28,19 +28,19 @@ class TALLY_API Engine {
   int64_t context() const { return memory_plan().context; }  // maximum positions of a sequence
   virtual int64_t max_batch() const = 0;                     // maximum rows of one Step
   virtual int64_t max_logit_rows() const = 0;                // maximum rows with want_logits
-  // The number of a new, empty sequence, to be freed with Free. kNoRoom: LoadOptions::sequences are in use.
+  // The number of a new, empty sequence, to be freed with Free. kNoRoom: EngineOptions::sequences are in use.
   virtual Result<int32_t> NewSequence() = 0;
   // A new sequence with the first `length` positions of another. It shares their memory, except for the last length % 128
   // positions, which are copied. Results are the same bits as without sharing. kBadInput: no such sequence, a length it does not
-  // have, positions that a sliding window needs and has already dropped. kNoRoom: LoadOptions::sequences are in use, no room for the
+  // have, positions that a sliding window needs and has already dropped. kNoRoom: EngineOptions::sequences are in use, no room for the
   // copy. Nothing changes on an error.
   virtual Result<int32_t> Fork(int32_t sequence, int64_t length) = 0;
   // A new sequence with all positions of another, in memory of its own: Fork without the sharing. kBadInput: no such sequence.
-  // kNoRoom: LoadOptions::sequences are in use, no room. Nothing changes on an error.
+  // kNoRoom: EngineOptions::sequences are in use, no room. Nothing changes on an error.
   virtual Result<int32_t> Copy(int32_t sequence) = 0;
   // Sequences that begin with what others have run. Only those of equal keys share.
   // A new sequence with the most of the first `tokens` that are remembered, maybe none: Length tells. The caller leaves out the token
-  // whose logits it wants. Results are the same bits as without. kNoRoom: LoadOptions::sequences are in use.
+  // whose logits it wants. Results are the same bits as without. kNoRoom: EngineOptions::sequences are in use.
   virtual Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) = 0;
   // The length of such a sequence, if it were made now.
   virtual int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const = 0;
@@ -57,7 +57,7 @@ class TALLY_API Engine {
   virtual Status Export(int32_t sequence, const std::function<Status(std::span<const uint8_t> bytes)>& write) const = 0;
   // A new sequence out of the bytes of Export; its next steps give the same bits. `read` fills what it is given with the bytes that
   // follow. They must come from an engine of the same Fingerprint() and kv_type(). kBadInput: bytes that Export did not make, more
-  // positions than the context. kNoRoom: LoadOptions::sequences are in use, no room. Errors of `read`. Nothing changes on an error.
+  // positions than the context. kNoRoom: EngineOptions::sequences are in use, no room. Errors of `read`. Nothing changes on an error.
   virtual Result<int32_t> Import(const std::function<Status(std::span<uint8_t> bytes)>& read) = 0;
   virtual uint64_t KvBudget() const = 0;      // bytes of the KV cache of all sequences
   virtual uint64_t KvBytesInUse() const = 0;  // of live sequences; what is shared counts once
@@ -95,9 +95,9 @@ class TALLY_API Engine {
   virtual std::vector<std::string> Explanations() const = 0;  // one line per op: "attn.q matmul: hwy (blas: ...)"
 };
 
-// Any number of engines may share a model, each with its own options (`progress` is not used). The engines keep the model alive.
+// Any number of engines may share a model, each with its own options. The engines keep the model alive.
 // kBadInput: options the model cannot take, more memory or threads than available. kInternal: a model that LoadModel did not make.
 // Not null on success.
-TALLY_API Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const LoadOptions& options);
+TALLY_API Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const EngineOptions& options);
 
 }  // namespace tally

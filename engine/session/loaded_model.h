@@ -85,13 +85,13 @@ Status CheckRunnable(const Recipe& recipe);
 std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec);
 
 // kBadInput: a context that the model cannot have, activations that none of its matrices can take.
-Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const LoadOptions& options);
+Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const EngineOptions& options);
 
 // kBadInput: OpenBLAS is requested and cannot be loaded.
-Status CheckLibraries(const LoadOptions& options);
+Status CheckLibraries(const EngineOptions& options);
 
 // The stepper's options for a model, with the defaults of `options` filled in.
-StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& options);
+StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& options);
 
 // KV, scratch and context of an engine with these options.
 MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads);

@@ -76,7 +76,7 @@ std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec
 }
 
 // Refuses a choice that no part of the model can take.
-Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const LoadOptions& options) {
+Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const EngineOptions& options) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (options.context < 0 || options.context > kMost) {
     return BadInput("the context must be 0 (the model's) to " + std::to_string(kMost) + " positions, not " +
@@ -104,7 +104,7 @@ std::string JoinTypes(std::span<const DType> types) {
   return text;
 }
 
-StepperOptions MakeStepperOptions(const Recipe& recipe, const LoadOptions& options) {
+StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& options) {
   StepperOptions s;
   s.plan.activations = options.activations;
   s.plan.kv = options.kv.value_or(options.activations == ActivationMode::kF32 ? KvType::kF32 : KvType::kF16);
@@ -134,10 +134,10 @@ Status CheckPlan(const MemoryPlan& plan, uint64_t held, const Recipe& recipe, co
   return SequenceStore::Check(KvLayers(recipe, options.plan.kv), options.kv_size());
 }
 
-Status CheckLibraries(const LoadOptions& options) { return options.impl == ImplChoice::kBlas ? LoadOpenBlas() : Status(); }
+Status CheckLibraries(const EngineOptions& options) { return options.impl == ImplChoice::kBlas ? LoadOpenBlas() : Status(); }
 
-Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options) {
-  TALLY_RETURN_IF_ERROR(CheckLibraries(options));
+Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const EngineOptions& engine, const LoadOptions& options) {
+  TALLY_RETURN_IF_ERROR(CheckLibraries(engine));
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
   auto model = std::make_shared<LoadedModel>();
   TALLY_ASSIGN_OR_RETURN(model->spec_, ReadModelSpec(inventory));
@@ -153,11 +153,11 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const Lo
   model->chat_templates_ = ReadChatTemplates(inventory, model->tokenizer_.get());
   if (options.before_weights) TALLY_RETURN_IF_ERROR(options.before_weights(*model));
   std::vector<DType> types = MatrixTypes(inventory, spec);
-  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckOptions(spec.recipe, types, options)));
+  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckOptions(spec.recipe, types, engine)));
 
-  Team team(options.threads);
+  Team team(engine.threads);
   TALLY_RETURN_IF_ERROR(team.status());
-  const StepperOptions stepper = MakeStepperOptions(spec.recipe, options);
+  const StepperOptions stepper = MakeStepperOptions(spec.recipe, engine);
   const uint64_t guard = options.guard_slices ? SystemPageBytes() : 0;
   TALLY_ASSIGN_OR_RETURN(const WeightPlan weight_plan, PlanWeights(inventory, spec, guard));
   const auto planned = [&](Role role, int32_t layer) { return weight_plan.View(role, layer); };

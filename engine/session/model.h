@@ -23,7 +23,7 @@ namespace tally {
 
 class Model;
 
-struct LoadOptions {
+struct EngineOptions {
   int threads = 0;             // 0 or less: all cores available to the process; at most 1024
   int64_t context = 0;         // KV positions of a sequence; 0: min(trained length, 4096)
   int64_t max_batch = 512;     // rows of one Step; clamped to 1 .. context * sequences
@@ -38,17 +38,20 @@ struct LoadOptions {
   // An op is shared among the threads only if that is estimated to save at least this many nanoseconds, since joining threads has
   // a cost, which is high on a busy machine. 0: always share.
   uint64_t share_gain_ns = 20'000;
-  // LoadModel: every tensor and expert slice ends at a page boundary and is followed by an unused page, which takes address space
-  // only; no huge pages. For AuditOptions::mmu. Slower, with the same results.
+};
+
+struct LoadOptions {
+  // Every tensor and expert slice ends at a page boundary and is followed by an unused page, which takes address space only; no huge
+  // pages. For AuditOptions::mmu. Slower, with the same results.
   bool guard_slices = false;
-  std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress = {};  // LoadModel only; false: stop, kInterrupted
-  // LoadModel only: called before it reads the weights, of whose model recipe(), tokenizer() and chat_templates() are there. An error
-  // ends the loading and is its error.
+  std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress = {};  // false: stop, kInterrupted
+  // Called before the weights are read, when recipe(), tokenizer() and chat_templates() are there. An error ends the loading and is its
+  // error.
   std::function<Status(const Model& model)> before_weights = {};
 };
 
 // Bytes of memory of a model and an engine, checked before anything is allocated. LoadModel checks its weights together with an
-// engine of the same options; NewEngine checks its engine together with the weights and the model's other engines.
+// engine of the options that it is given; NewEngine checks its engine together with the weights and the model's other engines.
 struct MemoryPlan {
   uint64_t packed_weights = 0, kv = 0, scratch = 0;  // scratch: activations and logits of a batch, kernel scratch
   uint64_t total() const { return packed_weights + kv + scratch; }
@@ -83,8 +86,9 @@ TALLY_API std::string JoinTypes(std::span<const DType> types);  // "MXFP4 + Q8_0
 TALLY_API Result<std::string> DemoModelPath();
 
 // Reads a GGUF file (any shard of a split one) or a Hugging Face directory, weights included, into memory. The files are not needed
-// afterwards. Not null on success. A tokenizer that cannot be read is no error: see tokenizer_status(). kBadInput: an unreadable or
+// afterwards. `engine`: the threads that read, and the engine that must fit beside the weights. Not null on success. A tokenizer that cannot be read is no error: see tokenizer_status(). kBadInput: an unreadable or
 // malformed file, an unknown family, options that the model cannot take, more memory or threads than available. kInterrupted.
-TALLY_API Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const LoadOptions& options);
+TALLY_API Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const EngineOptions& engine,
+                                                         const LoadOptions& options = {});
 
 }  // namespace tally

@@ -263,7 +263,7 @@ Result<Fit> FitModel(const CountedModel& model, const FitOptions& given, const F
   const auto view = [&](Role role, int32_t layer) { return packed.View(recipe, role, layer); };
   const RopePair rope;  // not needed to measure
   const auto plan = [&](uint64_t context) {
-    LoadOptions load;
+    EngineOptions load;
     load.context = static_cast<int64_t>(context);
     load.sequences = static_cast<int32_t>(options.batch);
     load.kv = options.kv;

@@ -43,7 +43,7 @@ struct FitMachine {
 // What is not given stays unknown; threads are 8 then. kBadInput names the part that is wrong.
 TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
 
-// This machine on `threads` threads (as LoadOptions::threads): memory as it is now, rates as measured in about two seconds. They are
+// This machine on `threads` threads (as EngineOptions::threads): memory as it is now, rates as measured in about two seconds. They are
 // kept in `directory` ("": nowhere) for this boot, number of threads and instruction set: the best of all moments that were measured,
 // KeepBestRates included, as a neighbour's share of a moment is no bound. A kept file that is damaged, or of another boot, is measured
 // anew and replaced.
@@ -56,7 +56,7 @@ TALLY_API std::optional<FitMachine> FindMachine(const std::string& directory, in
 TALLY_API void KeepBestRates(const std::string& directory, const SpeedReport& report);
 
 struct FitOptions {
-  uint64_t context = 0;  // positions of each sequence; 0: as LoadOptions::context
+  uint64_t context = 0;  // positions of each sequence; 0: as EngineOptions::context
   uint64_t prompt = 0;   // positions of a prefill; 0: 512, or the context where that is less
   uint64_t batch = 1;    // sequences
   KvType kv = KvType::kF16;

@@ -22,7 +22,7 @@ struct QuantizeOptions {
   std::string importance = {};  // a GGUF of llama.cpp's imatrix: weights of the columns' errors; empty: none
   // Of a directory's tokenizer: what may be lost (TokenizerLossNames). Our own reader loses nothing but "all".
   std::vector<std::string> tokenizer_loss = {};
-  int threads = 0;                                                               // as LoadOptions::threads
+  int threads = 0;                                                               // as EngineOptions::threads
   bool dry_run = false;                                                          // nothing is written
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress = {};  // false: stop, kInterrupted
 };

@@ -50,7 +50,7 @@ class Grid {
  public:
   explicit Grid(const SpeedOptions& options) : options_(options) {}
 
-  Result<SpeedReport> Measure(const SpeedEngineMaker& maker, const LoadOptions& load) {
+  Result<SpeedReport> Measure(const SpeedEngineMaker& maker, const EngineOptions& load) {
     SpeedReport report;
     TALLY_RETURN_IF_ERROR(MakeEngines(maker, load));
     MakeTasks();
@@ -98,7 +98,7 @@ class Grid {
     return expected_.size() == tasks_.size() ? left : -1;
   }
 
-  Result<SpeedRun*> MakeEngine(const SpeedEngineMaker& maker, LoadOptions load, int threads, std::optional<KvType> kv) {
+  Result<SpeedRun*> MakeEngine(const SpeedEngineMaker& maker, EngineOptions load, int threads, std::optional<KvType> kv) {
     load.threads = threads;
     load.kv = kv;
     TALLY_ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine, maker(load));
@@ -109,8 +109,8 @@ class Grid {
     return &runs_.emplace_back(std::move(engine), options_);
   }
 
-  Status MakeEngines(const SpeedEngineMaker& maker, const LoadOptions& given) {
-    const LoadOptions load = SpeedLoadOptions(given, options_);
+  Status MakeEngines(const SpeedEngineMaker& maker, const EngineOptions& given) {
+    const EngineOptions load = SpeedLoadOptions(given, options_);
     for (const std::optional<KvType>& kv : options_.kv) {
       for (const int threads : options_.threads) {
         TALLY_ASSIGN_OR_RETURN(SpeedRun* const run, MakeEngine(maker, load, threads, kv));
@@ -232,7 +232,7 @@ class Grid {
 
 }  // namespace
 
-LoadOptions SpeedLoadOptions(LoadOptions load, const SpeedOptions& options) {
+EngineOptions SpeedLoadOptions(EngineOptions load, const SpeedOptions& options) {
   const int64_t batch = options.generate.empty() ? 1 : std::max<int64_t>(1, Largest(options.batches));
   std::set<int64_t> depths(options.depths.begin(), options.depths.end());
   depths.erase(0);
@@ -245,13 +245,13 @@ LoadOptions SpeedLoadOptions(LoadOptions load, const SpeedOptions& options) {
   return load;
 }
 
-Result<SpeedReport> MeasureSpeed(const SpeedEngineMaker& maker, const LoadOptions& load, const SpeedOptions& options) {
+Result<SpeedReport> MeasureSpeed(const SpeedEngineMaker& maker, const EngineOptions& load, const SpeedOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckSpeedOptions(options));
   return Grid(options).Measure(maker, load);
 }
 
-Result<SpeedReport> MeasureSpeed(std::shared_ptr<const Model> model, const LoadOptions& load, const SpeedOptions& options) {
-  const SpeedEngineMaker maker = [&](const LoadOptions& wanted) -> Result<std::shared_ptr<Engine>> {
+Result<SpeedReport> MeasureSpeed(std::shared_ptr<const Model> model, const EngineOptions& load, const SpeedOptions& options) {
+  const SpeedEngineMaker maker = [&](const EngineOptions& wanted) -> Result<std::shared_ptr<Engine>> {
     TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, NewEngine(model, wanted));
     return std::shared_ptr<Engine>(std::move(engine));
   };

@@ -45,8 +45,8 @@ struct SpeedOptions {
   std::vector<int64_t> generate = {64};          // decode steps; none: no decode is measured
   std::vector<int64_t> depths = {0};             // tokens that the KV cache of each sequence holds before
   std::vector<int64_t> batches = {1};            // sequences that decode together, one row of a step each
-  std::vector<int> threads = {0};                // as LoadOptions::threads
-  std::vector<std::optional<KvType>> kv = {{}};  // as LoadOptions::kv
+  std::vector<int> threads = {0};                // as EngineOptions::threads
+  std::vector<std::optional<KvType>> kv = {{}};  // as EngineOptions::kv
   std::vector<SpeedNeighbour*> beside = {};      // not owned
   int32_t rounds = 5;                            // each measures every point once, so that points are interleaved
   double roof_seconds = 0.25;                    // seconds per roof, point and round; above 0, at most 3600. Bandwidth may take
@@ -125,11 +125,11 @@ struct SpeedReport {
   bool used_blas = false;
 };
 
-using SpeedEngineMaker = std::function<Result<std::shared_ptr<Engine>>(const LoadOptions&)>;
+using SpeedEngineMaker = std::function<Result<std::shared_ptr<Engine>>(const EngineOptions&)>;
 
 // `load` with the context, sequences and rows of a step that the grid needs, the first of its threads and the first KV type. The
 // context stays where it is given. For LoadModel, which checks memory.
-TALLY_API LoadOptions SpeedLoadOptions(LoadOptions load, const SpeedOptions& options);
+TALLY_API EngineOptions SpeedLoadOptions(EngineOptions load, const SpeedOptions& options);
 
 // Makes an engine for each number of threads and KV type, checks the outputs, fills the caches to each depth (once; measurements
 // fork or copy them) and runs each point once before anything is timed. The checks: on a short prefix, prefill in one piece and token
@@ -139,8 +139,8 @@ TALLY_API LoadOptions SpeedLoadOptions(LoadOptions load, const SpeedOptions& opt
 // with caches full of other data, which matters for models about as small as the caches.
 // kInternal: a check fails. kBadInput: an empty grid, numbers out of range or beyond the context, too little memory for the roofs,
 // errors of the maker, of Step and of the neighbours. kInterrupted.
-TALLY_API Result<SpeedReport> MeasureSpeed(const SpeedEngineMaker& maker, const LoadOptions& load, const SpeedOptions& options);
-TALLY_API Result<SpeedReport> MeasureSpeed(std::shared_ptr<const Model> model, const LoadOptions& load,
+TALLY_API Result<SpeedReport> MeasureSpeed(const SpeedEngineMaker& maker, const EngineOptions& load, const SpeedOptions& options);
+TALLY_API Result<SpeedReport> MeasureSpeed(std::shared_ptr<const Model> model, const EngineOptions& load,
                                            const SpeedOptions& options);
 
 // The steps of the grid's first point, over and over: what a second process does beside a measured one.
@@ -151,7 +151,7 @@ class TALLY_API SpeedLoop {
   virtual Result<double> Run(SpeedWork work, const std::function<bool()>& stop) = 0;
 };
 // Fills the cache and runs both kinds of work once. Errors as MeasureSpeed.
-TALLY_API Result<std::unique_ptr<SpeedLoop>> NewSpeedLoop(std::shared_ptr<const Model> model, const LoadOptions& load,
+TALLY_API Result<std::unique_ptr<SpeedLoop>> NewSpeedLoop(std::shared_ptr<const Model> model, const EngineOptions& load,
                                                           const SpeedOptions& options);
 
 }  // namespace tally

@@ -65,7 +65,7 @@ Result<std::unique_ptr<SpeedNeighbour>> NewBusyLoop() {
   return std::unique_ptr<SpeedNeighbour>(std::make_unique<BusyLoop>(std::move(process)));
 }
 
-Result<std::unique_ptr<SpeedLoop>> NewSpeedLoop(std::shared_ptr<const Model> model, const LoadOptions& load,
+Result<std::unique_ptr<SpeedLoop>> NewSpeedLoop(std::shared_ptr<const Model> model, const EngineOptions& load,
                                                 const SpeedOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckSpeedOptions(options));
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, NewEngine(std::move(model), SpeedLoadOptions(load, options)));

@@ -22,10 +22,8 @@
 namespace tally {
 namespace {
 
-LoadOptions Guarded() {
-  LoadOptions options = SmallOptions();
-  options.guard_slices = true;
-  return options;
+Opened OpenGuarded(const std::string& path, const EngineOptions& options = SmallOptions()) {
+  return Open(path, options, {.guard_slices = true});
 }
 
 AuditOptions Request() {
@@ -56,8 +54,8 @@ const WeightView& ViewOf(const Opened& opened, Role role, int32_t layer) {
 
 uint8_t ReadByte(const uint8_t* p) { return *static_cast<const volatile uint8_t*>(p); }
 
-void ExpectProof(const std::string& path, const LoadOptions& load) {
-  const Opened opened = Open(path, load);
+void ExpectProof(const std::string& path, const EngineOptions& options = SmallOptions()) {
+  const Opened opened = OpenGuarded(path, options);
   ASSERT_NE(opened.engine, nullptr);
   const auto report = Audit(*opened.engine, Request());
   ASSERT_TRUE(report.ok()) << report.status().message();
@@ -94,21 +92,21 @@ TEST_P(PagesOf, TouchedAreThoseCharged) {
   for (const ImplChoice impl : {ImplChoice::kAuto, ImplChoice::kRef, ImplChoice::kBlas}) {
     for (const ActivationMode activations : {ActivationMode::kAuto, ActivationMode::kF32}) {
       SCOPED_TRACE(std::to_string(static_cast<int>(impl)) + " " + std::to_string(static_cast<int>(activations)));
-      LoadOptions load = Guarded();
-      load.impl = impl;
-      load.activations = activations;
-      ExpectProof(GetParam(), load);
+      EngineOptions options = SmallOptions();
+      options.impl = impl;
+      options.activations = activations;
+      ExpectProof(GetParam(), options);
     }
   }
 }
 
 // Vectors of every length that the machine has: it is their tails that would read too far.
 TEST_P(PagesOf, OnEveryTargetToo) {
-  ForEachTarget([] { ExpectProof(GetParam(), Guarded()); });
+  ForEachTarget([] { ExpectProof(GetParam()); });
 }
 
 TEST_P(PagesOf, GuardsChangeNoBit) {
-  const Opened plain = Open(GetParam(), SmallOptions()), guarded = Open(GetParam(), Guarded());
+  const Opened plain = Open(GetParam(), SmallOptions()), guarded = OpenGuarded(GetParam());
   ASSERT_NE(plain.engine, nullptr);
   ASSERT_NE(guarded.engine, nullptr);
   if (SystemPageBytes() == 4096) {
@@ -138,15 +136,14 @@ TEST(PageProofOf, EmbeddingsInPanels) {
     const std::string path = folder / "tied.gguf";
     const auto made = Synthesize("gpt2", path, synth);
     ASSERT_TRUE(made.ok()) << made.status().message();
-    ExpectProof(path, Guarded());
+    ExpectProof(path);
   }
 }
 
 // From a tap, that is from within the step, a byte is read that nobody charges, or a charge is made for what nobody reads.
 TEST(PageProofOf, WhatIsMadeToDifferIsFound) {
   const std::string path = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gptoss/gptoss-a-top4of8-realyarn";
-  const LoadOptions load = Guarded();
-  const Opened opened = Open(path, load);
+  const Opened opened = OpenGuarded(path);
   ASSERT_NE(opened.engine, nullptr);
   AuditOptions options = Request();
   options.prompt = {3};
@@ -217,7 +214,7 @@ TEST(PageProofOf, WhatItNeeds) {
   EXPECT_EQ(refused.status().code(), StatusCode::kBadInput);
   EXPECT_NE(refused.status().message().find("guard_slices"), std::string::npos) << refused.status().message();
 
-  const Opened guarded = Open(path, Guarded());
+  const Opened guarded = OpenGuarded(path);
   ASSERT_NE(guarded.engine, nullptr);
   options.mmu = false;  // guards alone ask for nothing
   const auto without = Audit(*guarded.engine, options);

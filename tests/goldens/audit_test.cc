@@ -33,7 +33,7 @@ class AuditOf : public testing::TestWithParam<std::string> {};
 TEST_P(AuditOf, AllAccountsAgree) {
   for (const KvType kv : {KvType::kF16, KvType::kF32, KvType::kQ8_0}) {
     AuditOptions options;
-    LoadOptions load = SmallOptions();
+    EngineOptions load = SmallOptions();
     load.kv = kv;
     options.prompt = {1, 2, 3, 2, 1, 4, 5, 2, 3, 1, 0};  // in two pieces, some tokens twice
     options.decode_tokens = 5;
@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(All, AuditOf, testing::ValuesIn(CheckpointsOfTheRepo())
 // One step, and its audit with one thing wrong on either side.
 TEST(Audit, FindsWhatDiffers) {
   const std::string path = CheckpointsOfTheRepo().back();  // demo
-  const LoadOptions load = SmallOptions();
+  const EngineOptions load = SmallOptions();
   const Opened opened = Open(path, load);
   ASSERT_NE(opened.engine, nullptr);
   const Inventory inventory = ReadCheckpoint(path).value();

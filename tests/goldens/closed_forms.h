@@ -79,7 +79,7 @@ inline void Step(Engine& engine, std::span<const int32_t> sequences, uint64_t ro
 
 // Prefill, prefill with all logits, decode, and a mixed batch of unequal sequences.
 inline void ExpectEveryChargeHasItsFormula(const std::string& path) {
-  LoadOptions options = SmallOptions();
+  EngineOptions options = SmallOptions();
   options.sequences = 2;
   options.max_batch = 64;
   options.max_logit_rows = 64;

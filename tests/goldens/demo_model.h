@@ -13,7 +13,7 @@ namespace tally {
 inline const std::string kDemo = std::string(TALLY_SOURCE_DIR) + "/models/demo/";
 
 inline Opened OpenDemo(const std::string& path, ActivationMode activations) {
-  LoadOptions options;
+  EngineOptions options;
   options.threads = 2;
   options.context = 1024;
   options.activations = activations;

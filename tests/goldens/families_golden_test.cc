@@ -47,7 +47,7 @@ TEST_P(FamilyTest, LogitsAndGreedyTokensInF32) {
     SCOPED_TRACE(path);
     for (size_t p = 0; p < golden.prompts.size(); ++p) {
       const GoldenPrompt& prompt = golden.prompts[p];
-      LoadOptions options = Exact();
+      EngineOptions options = Exact();
       options.context = static_cast<int64_t>(prompt.ids.size());
       Opened opened = Open(path, options);
       ASSERT_NE(opened.engine, nullptr);
@@ -74,7 +74,7 @@ TEST_P(FamilyTest, BitsDoNotDependOnThreadsCutsOrCompany) {
 TEST_P(FamilyTest, TheReferenceAgrees) {
   GoldenCase golden(GetParam());
   const GoldenPrompt& prompt = golden.prompts[0];
-  LoadOptions options = Exact();
+  EngineOptions options = Exact();
   options.impl = ImplChoice::kRef;
   options.context = static_cast<int64_t>(prompt.ids.size());
   Opened opened = Open(golden.directory, options);

@@ -138,7 +138,7 @@ class Fp8 : public testing::TestWithParam<Fp8Case> {
   }
 
   std::vector<float> LogitsOf(const std::string& path, ActivationMode activations, ImplChoice impl = ImplChoice::kAuto) {
-    LoadOptions options = Exact();
+    EngineOptions options = Exact();
     options.activations = activations;
     options.impl = impl;
     Opened opened = Open(path, options);
@@ -190,9 +190,7 @@ TEST_P(Fp8, BitsDoNotDependOnThreadsCutsOrCompany) {
 }
 
 TEST_P(Fp8, BooksAgree) {
-  LoadOptions load = SmallOptions();
-  load.guard_slices = true;
-  const Opened opened = Open(fp8_, load);
+  const Opened opened = Open(fp8_, SmallOptions(), {.guard_slices = true});
   ASSERT_NE(opened.engine, nullptr);
   AuditOptions options;
   options.prompt = {1, 2, 3, 2, 1, 4, 5, 2, 3, 1, 0};

@@ -121,7 +121,7 @@ TEST_P(GoldenTest, BitsDoNotDependOnThreadsCutsOrCompany) {
 TEST_P(GoldenTest, ReferenceAndOpenBlasToo) {
   GoldenCase golden(GetParam());
   for (ImplChoice impl : {ImplChoice::kRef, ImplChoice::kBlas}) {
-    LoadOptions options = Exact();
+    EngineOptions options = Exact();
     options.impl = impl;
     Opened opened = Open(golden.directory, options);
     ASSERT_NE(opened.engine, nullptr);
@@ -143,7 +143,7 @@ class ReducedPrecision {
   explicit ReducedPrecision(GoldenCase& golden) : golden_(golden) {}
 
   void Check(const std::string& path, ActivationMode activations, const std::string& what) {
-    LoadOptions options = Exact();
+    EngineOptions options = Exact();
     options.activations = activations;
     Opened opened = Open(path, options);
     ASSERT_NE(opened.engine, nullptr);
@@ -228,8 +228,8 @@ class LongTest : public testing::TestWithParam<const char*> {
     }
     return ids;
   }
-  LoadOptions Options() const {
-    LoadOptions options = Exact();
+  EngineOptions Options() const {
+    EngineOptions options = Exact();
     options.threads = 1;  // small steps, and many: threads would only wait
     options.context = kLength;
     return options;
@@ -240,7 +240,7 @@ class LongTest : public testing::TestWithParam<const char*> {
 TEST_P(LongTest, BitsDoNotDependOnCutsCompanyOrRollingBack) {
   for (ActivationMode activations : {ActivationMode::kF32, ActivationMode::kAuto}) {
     SCOPED_TRACE(activations == ActivationMode::kF32 ? "f32" : "auto");
-    LoadOptions options = Options();
+    EngineOptions options = Options();
     options.activations = activations;
     Opened opened = Open(golden_.directory, options);
     ASSERT_NE(opened.engine, nullptr);
@@ -264,7 +264,7 @@ TEST_P(LongTest, BitsDoNotDependOnCutsCompanyOrRollingBack) {
 
 // The scalar reference and Highway, in f32: within the case's tolerance of each other, as both are of the golden on its prompts.
 TEST_P(LongTest, TheReferenceAgrees) {
-  LoadOptions options = Options();
+  EngineOptions options = Options();
   Opened hwy = Open(golden_.directory, options);
   options.impl = ImplChoice::kRef;
   Opened ref = Open(golden_.directory, options);

@@ -18,8 +18,8 @@
 
 namespace tally {
 
-inline LoadOptions Exact() {
-  LoadOptions options;
+inline EngineOptions Exact() {
+  EngineOptions options;
   options.threads = 2;
   options.activations = ActivationMode::kF32;
   options.sequences = 2;
@@ -100,7 +100,7 @@ inline std::vector<float> LogitsBesideAnother(Engine& engine, const std::vector<
 inline void ExpectSameBitsHoweverRun(const std::string& path, const std::vector<int32_t>& ids) {
   for (ActivationMode activations : {ActivationMode::kF32, ActivationMode::kAuto}) {
     SCOPED_TRACE(activations == ActivationMode::kF32 ? "f32" : "auto");
-    LoadOptions options = Exact();
+    EngineOptions options = Exact();
     options.activations = activations;
     options.threads = 1;
     Opened one = Open(path, options);

@@ -117,7 +117,7 @@ class QuantisedTest : public testing::TestWithParam<Case> {
   std::vector<int32_t> ids_;
 
   std::vector<float> LogitsOf(const std::string& path, ActivationMode activations, ImplChoice impl) {
-    LoadOptions options = Exact();
+    EngineOptions options = Exact();
     options.activations = activations;
     options.impl = impl;
     Opened opened = Open(path, options);
@@ -236,7 +236,7 @@ TEST(GateAndUpOfTwoTypes, RunAsTheirValuesSay) {
     });
     EXPECT_GE(model.matrices, 3);
 
-    LoadOptions options = Exact();
+    EngineOptions options = Exact();
     const auto logits = [&](const std::string& file) {
       Opened opened = Open(file, options);
       return opened.engine == nullptr ? std::vector<float>() : Logits(*opened.engine, ids, ids.size());
@@ -254,10 +254,9 @@ TEST(GateAndUpOfTwoTypes, RunAsTheirValuesSay) {
     ExpectSameBitsHoweverRun(model.stored, ids);
 
     for (const ActivationMode activations : {ActivationMode::kAuto, ActivationMode::kF32}) {
-      LoadOptions guarded = SmallOptions();
-      guarded.guard_slices = true;
-      guarded.activations = activations;
-      const Opened opened = Open(model.stored, guarded);
+      EngineOptions small = SmallOptions();
+      small.activations = activations;
+      const Opened opened = Open(model.stored, small, {.guard_slices = true});
       ASSERT_NE(opened.engine, nullptr);
       AuditOptions audit;
       audit.prompt.assign(ids.begin(), ids.begin() + 11);

@@ -165,7 +165,7 @@ std::vector<int32_t> Ids(int32_t vocab) {
 }
 
 std::vector<float> LogitsOf(const std::string& path, ImplChoice impl, ActivationMode activations, double* greatest) {
-  LoadOptions options = Exact();
+  EngineOptions options = Exact();
   options.impl = impl;
   options.activations = activations;
   options.context = 24;

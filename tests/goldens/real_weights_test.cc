@@ -22,7 +22,7 @@ const std::string kWeights = std::string(TALLY_SOURCE_DIR) + "/../shared/weights
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not here"
 
 Opened OpenAs(const std::string& path, ActivationMode activations = ActivationMode::kF32, int64_t context = 0) {
-  LoadOptions options;
+  EngineOptions options;
   options.context = context;
   options.threads = 2;
   options.activations = activations;

@@ -19,7 +19,7 @@ class RecordsOf : public testing::TestWithParam<std::string> {};
 
 // A ledger that is charged with the records alone ends as the engine's own.
 TEST_P(RecordsOf, AddUpToTheLedger) {
-  LoadOptions load = SmallOptions();
+  EngineOptions load = SmallOptions();
   load.sequences = 2;
   const Opened opened = Open(GetParam(), load);
   ASSERT_NE(opened.engine, nullptr);
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(All, RecordsOf, testing::ValuesIn(CheckpointsOfTheRepo(
 
 // A step that ends in NaN is repeated to find where: the repetition is not recorded.
 TEST(Records, HoldEachOpOnce) {
-  LoadOptions load = SmallOptions();
+  EngineOptions load = SmallOptions();
   const Opened opened = Open(CheckpointsOfTheRepo().back(), load);
   ASSERT_NE(opened.engine, nullptr);
   Engine& engine = *opened.engine;

@@ -19,7 +19,7 @@ class TextServed {
   explicit TextServed(int32_t sequences = 4) {
     const std::string path = folder_ / "text.gguf";
     EXPECT_TRUE(TextModel::Write(path).ok());
-    LoadOptions options;
+    EngineOptions options;
     options.threads = 1;
     options.context = 128;
     options.max_batch = 32;

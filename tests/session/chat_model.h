@@ -110,8 +110,8 @@ class TestFormat final : public ChatFormat {
   };
 };
 
-inline LoadOptions ChatOptions(int32_t sequences = 1, KvType kv = KvType::kF16) {
-  LoadOptions options = SmallOptions();
+inline EngineOptions ChatOptions(int32_t sequences = 1, KvType kv = KvType::kF16) {
+  EngineOptions options = SmallOptions();
   options.context = 2048;
   options.max_batch = 64;
   options.sequences = sequences;

@@ -24,8 +24,8 @@ const std::string kBf16Llama = kGoldens + "llama/llama-b-bf16-llama3rope-headdim
 const std::vector<int32_t> kPrompt = {75, 85, 51, 50, 45, 99, 24, 2, 46};
 constexpr int kRounds = 3;
 
-LoadOptions Small(ImplChoice impl = ImplChoice::kAuto) {
-  LoadOptions options;
+EngineOptions Small(ImplChoice impl = ImplChoice::kAuto) {
+  EngineOptions options;
   options.threads = 2;
   options.context = 64;
   options.max_batch = 8;  // the prompt takes two steps
@@ -121,10 +121,10 @@ TEST(Concurrent, ImplementationsSideBySide) {
 
 // Engines of one thread do not wait for those of more, whichever finds the fingerprint.
 TEST(Concurrent, OneFingerprintForAllEngines) {
-  LoadOptions one = Small(), three = Small();
+  EngineOptions one = Small(), three = Small();
   one.threads = 1;
   three.threads = 3;
-  const auto fingerprint = [](const std::shared_ptr<const Model>& model, const LoadOptions& options) {
+  const auto fingerprint = [](const std::shared_ptr<const Model>& model, const EngineOptions& options) {
     const auto engine = NewEngine(model, options);
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     return engine.ok() ? (*engine)->Fingerprint() : 0;

@@ -21,7 +21,7 @@ class Xyz : public testing::Test {
     ASSERT_TRUE(TextModel::Write(folder_ / "m.gguf").ok());
     Use(ChatOptions());
   }
-  void Use(const LoadOptions& options) {
+  void Use(const EngineOptions& options) {
     chat_.reset();
     opened_ = Open(folder_ / "m.gguf", options);
     ASSERT_NE(opened_.engine, nullptr);
@@ -165,7 +165,7 @@ TEST_F(Xyz, AnInterruptedAnswerStaysAsFarAsItCame) {
 }
 
 TEST_F(Xyz, AnInterruptedPromptLeavesTheHistoryAndItsTokens) {
-  LoadOptions small = ChatOptions();
+  EngineOptions small = ChatOptions();
   small.max_batch = 4;
   Use(small);
   TurnOptions options = Greedy(20);
@@ -197,7 +197,7 @@ TEST_F(Xyz, RefusalsChangeNothing) {
 }
 
 TEST_F(Xyz, AFullContextIsSaidAndTheOldestAreForgotten) {
-  LoadOptions small = ChatOptions();
+  EngineOptions small = ChatOptions();
   small.context = 39;
   small.max_batch = 8;
   Use(small);

@@ -17,7 +17,7 @@ const std::string kLlama = kGoldens + "llama/llama-a-f32-gqa-untied/model.gguf";
 const std::string kGptOss = kGoldens + "gptoss/gptoss-a-top4of8-realyarn/model.gguf";
 const std::string kGpt2 = kGoldens + "gpt2/gpt2-a-f32-release-names/model.gguf";
 
-std::shared_ptr<const Model> LoadWith(const std::string& path, const LoadOptions& options) {
+std::shared_ptr<const Model> LoadWith(const std::string& path, const EngineOptions& options) {
   auto model = LoadModel(path, options);
   EXPECT_TRUE(model.ok()) << model.status().message();
   return model.ok() ? *model : nullptr;
@@ -31,7 +31,7 @@ TEST(Engine, ItsPlanIsOfItsOwnOptions) {
   EXPECT_EQ((*same)->context(), 32);
   EXPECT_EQ((*same)->memory_plan().total(), model->memory_plan().total());
 
-  LoadOptions larger = SmallOptions();
+  EngineOptions larger = SmallOptions();
   larger.context = 300;
   larger.sequences = 2;
   auto engine = NewEngine(model, larger);
@@ -50,13 +50,13 @@ TEST(Engine, ItsPlanIsOfItsOwnOptions) {
 TEST(Engine, RefusesWhatTheModelCannotDo) {
   const auto model = LoadWith(kGpt2, SmallOptions());
   ASSERT_NE(model, nullptr);
-  const auto expect = [&](LoadOptions options, const std::string& part) {
+  const auto expect = [&](EngineOptions options, const std::string& part) {
     const auto engine = NewEngine(model, options);
     ASSERT_FALSE(engine.ok());
     EXPECT_EQ(engine.status().code(), StatusCode::kBadInput);
     EXPECT_NE(engine.status().message().find(part), std::string::npos) << engine.status().message();
   };
-  LoadOptions options = SmallOptions();
+  EngineOptions options = SmallOptions();
   options.context = 65;  // it has learned 64
   expect(options, "the model has learned 64");
   options.context = int64_t{1} << 31;
@@ -70,7 +70,7 @@ TEST(Engine, RefusesWhatTheModelCannotDo) {
 
 // Rows of logits are planned for, and no more are given.
 TEST(Engine, RowsOfLogitsAreInThePlan) {
-  LoadOptions options = SmallOptions();
+  EngineOptions options = SmallOptions();
   const auto model = LoadWith(kLlama, options);
   ASSERT_NE(model, nullptr);
   const uint64_t row = 4 * static_cast<uint64_t>(model->recipe().vocab);
@@ -106,7 +106,7 @@ TEST(Engine, RowsOfLogitsAreInThePlan) {
 TEST(Engine, MoreMemoryThanThereIs) {
   const auto model = LoadWith(kLlama, SmallOptions());
   ASSERT_NE(model, nullptr);
-  LoadOptions huge = SmallOptions();
+  EngineOptions huge = SmallOptions();
   huge.context = 2147483647;
   huge.sequences = 64;
   const auto engine = NewEngine(model, huge);
@@ -120,7 +120,7 @@ TEST(Engine, MoreMemoryThanThereIs) {
 TEST(Engine, EnginesOfAModelDoNotPlanTheSameMemory) {
   const auto model = LoadWith(kLlama, SmallOptions());
   ASSERT_NE(model, nullptr);
-  LoadOptions options = SmallOptions();
+  EngineOptions options = SmallOptions();
   const uint64_t bytes_per_block = model->memory_plan().kv;  // of a context of 32
   options.context = static_cast<int64_t>(AvailableMemoryBytes() / 5 * 3 / bytes_per_block) * 128;
   if (options.context > 2147483647) GTEST_SKIP() << "more memory than a sequence of this model can fill";
@@ -139,7 +139,7 @@ TEST(Engine, EnginesOfAModelDoNotPlanTheSameMemory) {
 // the end of a block, in the middle of one, at a length that the first sequence has long left.
 TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
   for (const std::string& path : {kGptOss, kLlama}) {
-    LoadOptions options = SmallOptions();
+    EngineOptions options = SmallOptions();
     options.context = 320;
     options.max_batch = 64;
     options.sequences = 5;
@@ -211,7 +211,7 @@ TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
 TEST(Engine, ACacheInBytesIsSharedBySequences) {
   const auto model = LoadWith(kLlama, SmallOptions());
   ASSERT_NE(model, nullptr);
-  LoadOptions options = SmallOptions();
+  EngineOptions options = SmallOptions();
   const uint64_t block = model->memory_plan().kv;  // of a context of 32
   options.context = 256;
   options.max_batch = 128;

@@ -20,7 +20,7 @@ const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
 
 // A stepper with what it needs.
 struct Steps {
-  Steps(const LoadedModel& model, const LoadOptions& options) : team(2) {
+  Steps(const LoadedModel& model, const EngineOptions& options) : team(2) {
     auto made = model.MakeRope(options.context);
     EXPECT_TRUE(made.ok()) << made.status().message();
     rope = std::move(made).value();
@@ -57,7 +57,7 @@ TEST(Reuse, SharedBeginningsHaveTheBitsOfSeparateRuns) {
   for (const char* name : {"llama/llama-a-f32-gqa-untied/model.gguf", "gptoss/gptoss-a-top4of8-realyarn",
                            "llama4/llama4-a-f32-chunks-temperature", "deepseek_v3/deepseek3-a-f32-groups-mtp"}) {
     SCOPED_TRACE(name);
-    LoadOptions options = SmallOptions();
+    EngineOptions options = SmallOptions();
     options.context = 600;
     options.max_batch = 64;
     options.sequences = 3;

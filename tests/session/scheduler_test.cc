@@ -209,7 +209,7 @@ TEST(Scheduler, CancelledRequestsGiveTheirRoomBack) {
 // The same tokens alone and in company, with requests that come and go, and with a cache that has room for some of them at a time.
 TEST(Scheduler, ARequestGivesTheSameTokensInAnyCompany) {
   for (const char* model : {"gptoss/gptoss-a-top4of8-realyarn", "llama/llama-a-f32-gqa-untied/model.gguf"}) {
-    LoadOptions options;
+    EngineOptions options;
     options.threads = 2;
     options.context = 512;
     options.max_batch = 24;

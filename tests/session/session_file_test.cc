@@ -59,7 +59,7 @@ class CacheTest : public testing::TestWithParam<Cache> {};
 // 300 positions: the windows have given up the first block, and the last one is partial and holds more than is counted.
 TEST_P(CacheTest, ASequenceAsBytesGoesOnWithTheSameBits) {
   const TempFolder folder;
-  const LoadOptions options = ChatOptions(2, GetParam().kv);
+  const EngineOptions options = ChatOptions(2, GetParam().kv);
   const Opened opened = Open(WriteChatModel(folder, GetParam().golden), options);
   ASSERT_NE(opened.engine, nullptr);
   Engine& engine = *opened.engine;
@@ -176,7 +176,7 @@ TEST(Checksum, DoesNotDependOnThePieces) {
 class Saved : public testing::Test {
  protected:
   void SetUp() override { Begin(kFull, ChatOptions()); }
-  void Begin(const char* golden, const LoadOptions& options) {
+  void Begin(const char* golden, const EngineOptions& options) {
     options_ = options;
     chat_.reset();
     opened_ = Open(WriteChatModel(folder_, golden), options);
@@ -189,7 +189,7 @@ class Saved : public testing::Test {
     ASSERT_TRUE(saved.ok()) << saved.message();
   }
   // What loading the file into a conversation of an engine with these options says; it then holds what it held before.
-  std::string Refusal(const std::string& path, const LoadOptions& options, std::shared_ptr<const Model> model = nullptr) {
+  std::string Refusal(const std::string& path, const EngineOptions& options, std::shared_ptr<const Model> model = nullptr) {
     auto engine = NewEngine(model ? model : opened_.model, options);
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     const auto chat = Converse(**engine, format_);
@@ -217,7 +217,7 @@ class Saved : public testing::Test {
   TempFolder folder_;
   const std::string path_ = folder_ / "a.session";
   std::shared_ptr<TestFormat> format_ = std::make_shared<TestFormat>();
-  LoadOptions options_;
+  EngineOptions options_;
   Opened opened_;
   std::unique_ptr<Conversation> chat_;
 };
@@ -316,7 +316,7 @@ TEST_F(Saved, ForeignFilesAreNamed) {
   const auto expect = [&](const std::string& refusal, const std::string& part) {
     EXPECT_NE(refusal.find(part), std::string::npos) << refusal;
   };
-  LoadOptions q8 = options_, small = options_;
+  EngineOptions q8 = options_, small = options_;
   q8.kv = KvType::kQ8_0;
   small.context = 64;
   expect(Refusal(path_, q8), "a session with a KV cache of type f16, and this one is of type q8_0");

@@ -82,7 +82,7 @@ TEST(Stepper, NanNamesTheLayerAndOp) {
   const TempFolder folder;
   const std::string path = WithNan(folder, "blk.1.ffn_down.weight", 0);
   for (ImplChoice impl : {ImplChoice::kAuto, ImplChoice::kRef}) {
-    LoadOptions options = SmallOptions();
+    EngineOptions options = SmallOptions();
     options.impl = impl;
     auto engine = Open(path, options).engine;
     ASSERT_NE(engine, nullptr);
@@ -111,7 +111,7 @@ TEST(Stepper, KeysBeyondTheCachesType) {
     return folder.Write("scaled.gguf", bytes);
   };
   const auto message = [](const std::string& path, KvType kv) {
-    LoadOptions options = SmallOptions();
+    EngineOptions options = SmallOptions();
     options.kv = kv;
     auto engine = Open(path, options).engine;
     EXPECT_NE(engine, nullptr);
@@ -136,7 +136,7 @@ TEST(Stepper, KeysBeyondTheCachesType) {
 // The other sequence is taken back nonetheless.
 TEST(Stepper, ARollbackThatFailsDoesNotHideTheCause) {
   const TempFolder folder;
-  LoadOptions options = SmallOptions();
+  EngineOptions options = SmallOptions();
   options.sequences = 2;
   auto engine = Open(WithNan(folder, "token_embd.weight", 7), options).engine;
   ASSERT_NE(engine, nullptr);
@@ -162,7 +162,7 @@ TEST(Stepper, NanInARowWithoutLogits) {
   const TempFolder folder;
   const std::string path = WithNan(folder, "token_embd.weight", kBad);
   for (ImplChoice impl : {ImplChoice::kAuto, ImplChoice::kRef}) {
-    LoadOptions options = SmallOptions();
+    EngineOptions options = SmallOptions();
     options.impl = impl;
     options.sequences = 2;
     auto engine = Open(path, options).engine;
@@ -200,7 +200,7 @@ TEST(Stepper, NanInARowWithoutLogits) {
 TEST(Stepper, ASequenceFailsAlone) {
   constexpr int32_t kBad = 7;
   const TempFolder folder;
-  LoadOptions options = SmallOptions();
+  EngineOptions options = SmallOptions();
   options.sequences = 4;
   options.max_logit_rows = 4;
   auto engine = Open(WithNan(folder, "token_embd.weight", kBad), options).engine;
@@ -260,7 +260,7 @@ TEST(Stepper, ChargesEachStep) {
 
 // A row that was given is prefill, be it one of a sequence that has begun; a generated one is decode. A step with both is mixed.
 TEST(Stepper, TheCallerSaysThePhase) {
-  LoadOptions options = SmallOptions();
+  EngineOptions options = SmallOptions();
   options.sequences = 2;
   auto engine = Open(kGptOssFolder, options).engine;
   ASSERT_NE(engine, nullptr);

@@ -128,15 +128,15 @@ TEST(SiegeFiles, CutWhileItIsRead) {
   const TempFolder folder;
   const std::string path = Large(folder, 1 << 20);  // 48 MiB
   const uint64_t size = fs::file_size(path);
-  LoadOptions options;
+  EngineOptions options;
   options.threads = 1;
   EXPECT_TRUE(LoadModel(path, options).ok());
   bool cut = false;
-  options.progress = [&](uint64_t, uint64_t) {
+  const auto cut_file = [&](uint64_t, uint64_t) {
     if (!std::exchange(cut, true)) fs::resize_file(path, size - (20 << 20));
     return true;
   };
-  const Status status = LoadModel(path, options).status();
+  const Status status = LoadModel(path, options, {.progress = cut_file}).status();
   EXPECT_TRUE(cut);
   EXPECT_EQ(status.code(), StatusCode::kBadInput);
   EXPECT_EQ(status.message(), path + ": the file has become shorter: it had " + std::to_string(size) +

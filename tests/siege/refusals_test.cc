@@ -29,7 +29,7 @@ int64_t BytesIn(const TempFolder& folder) {
 }
 
 auto Load(const std::string& path) {
-  LoadOptions options;
+  EngineOptions options;
   options.threads = 1;
   return LoadModel(path, options);
 }

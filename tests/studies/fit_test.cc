@@ -242,7 +242,7 @@ TEST(Fit, MemoryIsWhatLoadingPlans) {
     const bool gguf = entry.path().extension() == ".gguf";
     if (!gguf && entry.path().filename() != "config.json") continue;
     const std::string path = gguf ? entry.path().string() : entry.path().parent_path().string();
-    LoadOptions load;
+    EngineOptions load;
     load.threads = 2;
     load.kv = KvType::kF16;
     const auto loaded = LoadModel(path, load);

@@ -22,7 +22,7 @@ const std::string kModel = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gpt2/
 class PerplexityTest : public testing::Test {
  protected:
   void SetUp() override {
-    LoadOptions load;
+    EngineOptions load;
     load.threads = 2;
     load.context = 32;
     load.max_batch = 12;  // windows take several steps

@@ -65,7 +65,7 @@ const std::map<std::string, std::string> kRefused = {
 };
 
 std::vector<float> LogitsOf(const std::string& path, ActivationMode activations = ActivationMode::kF32) {
-  LoadOptions options = Exact();
+  EngineOptions options = Exact();
   options.activations = activations;
   Opened opened = Open(path, options);
   if (opened.engine == nullptr) return {};

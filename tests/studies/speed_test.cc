@@ -31,7 +31,7 @@ struct Measured {
 // On engines that `prepare` has been given.
 Measured Measure(const SpeedOptions& options, const std::function<void(FakeEngine&)>& prepare = nullptr, int64_t context = 64) {
   std::vector<std::shared_ptr<FakeEngine>> engines;
-  const SpeedEngineMaker maker = [&](const LoadOptions&) -> Result<std::shared_ptr<Engine>> {
+  const SpeedEngineMaker maker = [&](const EngineOptions&) -> Result<std::shared_ptr<Engine>> {
     engines.push_back(std::make_shared<FakeEngine>(100, context));
     if (prepare) prepare(*engines.back());
     return std::shared_ptr<Engine>(engines.back());
@@ -201,7 +201,7 @@ TEST(SpeedLoadOptions, HaveRoomForTheGrid) {
   options.depths = {0, 4096, 16384};
   options.batches = {1, 8};
   options.threads = {3};
-  const LoadOptions load = SpeedLoadOptions({}, options);
+  const EngineOptions load = SpeedLoadOptions({}, options);
   EXPECT_EQ(load.context, 16384 + 2048);
   EXPECT_EQ(load.sequences, 8 + 2);
   EXPECT_EQ(load.max_logit_rows, 8);

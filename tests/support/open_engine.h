@@ -18,8 +18,8 @@ struct Opened {
 };
 
 // A short context, and every op shared among the threads, which ops of the goldens' size would not be.
-inline LoadOptions SmallOptions() {
-  LoadOptions options;
+inline EngineOptions SmallOptions() {
+  EngineOptions options;
   options.threads = 2;
   options.context = 32;
   options.max_batch = 8;
@@ -27,8 +27,8 @@ inline LoadOptions SmallOptions() {
   return options;
 }
 
-inline Opened Open(const std::string& path, const LoadOptions& options) {
-  auto model = LoadModel(path, options);
+inline Opened Open(const std::string& path, const EngineOptions& options, const LoadOptions& load = {}) {
+  auto model = LoadModel(path, options, load);
   EXPECT_TRUE(model.ok()) << model.status().message();
   if (!model.ok()) return {};
   auto engine = NewEngine(*model, options);

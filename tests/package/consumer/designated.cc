@@ -23,8 +23,9 @@ int main() {
   TALLY_DESIGNATED(tally::GenerateOptions, max_tokens);
   TALLY_DESIGNATED(tally::GenerateOptions, interrupted);
   TALLY_DESIGNATED(tally::GenerateResult, tokens);
-  TALLY_DESIGNATED(tally::LoadOptions, threads);
-  TALLY_DESIGNATED(tally::LoadOptions, context);
+  TALLY_DESIGNATED(tally::EngineOptions, threads);
+  TALLY_DESIGNATED(tally::EngineOptions, context);
+  TALLY_DESIGNATED(tally::LoadOptions, guard_slices);
   TALLY_DESIGNATED(tally::MemoryPlan, packed_weights);
   TALLY_DESIGNATED(tally::SamplerConfig, repeat_penalty);
   TALLY_DESIGNATED(tally::SamplingOptions, temperature);

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return Fail(tally::BadInput("usage: consumer demo|MODEL TEXT"));
   const tally::Result<std::string> path = argv[1] == std::string("demo") ? tally::DemoModelPath() : std::string(argv[1]);
   if (!path.ok()) return Fail(path.status());
-  tally::LoadOptions options;
+  tally::EngineOptions options;
   options.context = 64;
   const auto model = tally::LoadModel(*path, options);
   if (!model.ok()) return Fail(model.status());
