@@ -1,56 +1,280 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "counters/ledger/ledger.h"
 
+#include <algorithm>
+#include <bit>
+
 namespace tally {
+
+Phase PhaseOf(std::span<const BookedRow> rows) {
+  bool prefill = false, decode = false;
+  for (const BookedRow& row : rows) (row.phase == Phase::kDecode ? decode : prefill) = true;
+  return !decode ? Phase::kPrefill : prefill ? Phase::kMixed : Phase::kDecode;
+}
 
 void Ledger::SetWeights(std::vector<WeightInfo> weights) {
   weights_ = std::move(weights);
+  slices_ = std::make_shared<WeightSlices>(weights_);
+  bills_.clear();
+  closed_.clear();
+  groups_.clear();
+  open_ = billed_ = false;
   Reset();
 }
 
 void Ledger::Reset() {
   for (Op& op : ops_) op.amounts = {};
   counts_ = {};
-  touched_.Reset(weights_);
+  touched_ = TouchSet(*slices_);
+  unbilled_ = {};
   last_ = {};
-  open_ = false;
+  counted_ = false;
 }
 
-uint32_t Ledger::AddOp(std::vector<SiteCost> sites) {
-  ops_.push_back({std::move(sites), {}});
-  return static_cast<uint32_t>(ops_.size() - 1);
+uint32_t Ledger::AddOp(std::vector<SiteCost> sites, bool of_logits, WeightTouches touches, bool chosen) {
+  const uint32_t index = static_cast<uint32_t>(ops_.size());
+  Op& op = ops_.emplace_back();
+  op.sites = std::move(sites);
+  op.of_logits = of_logits;
+  op.chosen = chosen;
+  op.touches = std::move(touches);
+  op.first_entry = static_cast<uint32_t>(entries_.size());
+  for (size_t amount = 0; amount < kAmounts; ++amount) {
+    Cost useful;
+    for (const SiteCost& site : op.sites) {
+      for (const SiteCost::Unit& unit : site.units) {
+        if (unit.amount == static_cast<Amount>(amount)) useful += unit.useful;
+      }
+    }
+    useful.ForEachEntry([&](size_t entry, uint64_t value) {
+      entries_.push_back({static_cast<uint32_t>(amount), static_cast<uint32_t>(entry), value});
+      op.of_rows = op.of_rows || amount > kFirstRowAmount;
+    });
+  }
+  op.end_entry = static_cast<uint32_t>(entries_.size());
+  op.first_unit = static_cast<uint32_t>(units_.size());
+  const WeightSlices::Weight* w = chosen && !op.touches.empty() ? slices_->Find(op.touches[0].id) : nullptr;
+  units_.insert(units_.end(), chosen ? (w != nullptr ? w->slices : 0) : 1, index);
+  for (std::vector<uint64_t>& ran : ran_) ran.resize((units_.size() + 63) / 64);
+  for (BillSlot& slot : bills_) slot.units.resize(ran_[0].size());
+  return index;
 }
 
-void Ledger::BeginStep(const StepRows& rows) {
+uint32_t Ledger::FindGroup(const BookedRow& row) {
+  BillSlot* const slot = IsOpen(row.bill) ? &bills_[static_cast<size_t>(row.bill)] : nullptr;
+  const Phase phase = row.phase == Phase::kDecode ? Phase::kDecode : Phase::kPrefill;
+  // Rows of one request mostly follow each other.
+  for (size_t i = groups_.size(); i > 0; --i) {
+    if (groups_[i - 1].slot == slot && groups_[i - 1].phase == phase) return static_cast<uint32_t>(i - 1);
+  }
+  groups_.push_back({.slot = slot, .phase = phase});
+  billed_ = billed_ || slot != nullptr;
+  return static_cast<uint32_t>(groups_.size() - 1);
+}
+
+void Ledger::BeginStep(std::span<const BookedRow> rows) {
   EndStep();
-  open_ = true;
-  last_ = rows;
+  open_ = counted_ = true;
+  billed_ = false;
+  phase_ = PhaseOf(rows);
+  groups_.clear();
+  for (std::vector<uint32_t>& groups : row_groups_) groups.clear();
+  phase_rows_ = {};
+  for (const BookedRow& row : rows) {
+    const uint32_t g = FindGroup(row);
+    groups_[g].again += row.again ? 1 : 0;
+    for (size_t of = 0; of < (row.logits ? 2u : 1u); ++of) {
+      row_groups_[of].push_back(g);
+      ++groups_[g].rows[of];
+      ++phase_rows_[of][static_cast<size_t>(groups_[g].phase)];
+    }
+  }
+  last_ = {.phase = phase_,
+           .rows = static_cast<uint32_t>(row_groups_[0].size()),
+           .logit_rows = static_cast<uint32_t>(row_groups_[1].size()),
+           .parameters_touched = 0};
   touched_.BeginStep();
-  ++counts_[static_cast<size_t>(rows.phase())].steps;
-  for (size_t p = 0; p < rows.rows.size(); ++p) {
-    counts_[p].rows += rows.rows[p];
-    counts_[p].logit_rows += rows.logit_rows[p];
+  ++counts_[static_cast<size_t>(phase_)].steps;
+  for (size_t p = 0; p < 2; ++p) {
+    counts_[p].rows += phase_rows_[0][p];
+    counts_[p].logit_rows += phase_rows_[1][p];
+  }
+  if (!billed_) return;
+  charged_.clear();
+  each_row_ = for_rows_ = {};
+  for (std::vector<uint64_t>& ran : ran_) std::fill(ran.begin(), ran.end(), 0);
+}
+
+// Row amounts go to the row's phase, what is left to kMixed.
+void Ledger::ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) {
+  const std::array<uint32_t, 2>& rows = phase_rows_[op.of_logits ? 1 : 0];
+  const uint64_t all = uint64_t{rows[0]} + rows[1];
+  std::array<CostAmounts, 2> parts;
+  for (size_t g = 0; g < of_groups.size(); ++g) parts[static_cast<size_t>(groups_[g].phase)] += of_groups[g];
+  CostAmounts once = amounts;
+  for (size_t p = 0; p < 2; ++p) {
+    for (size_t a = 0; a < kFirstRowAmount; ++a) parts[p][a] = 0;
+    // Ops of experts have top_k rows for each row of the step.
+    if (of_groups.empty() && all > 0) parts[p][Amount::kRows] = amounts[Amount::kRows] / all * rows[p];
+    for (size_t a = kFirstRowAmount; a < kAmounts; ++a) once[a] -= parts[p][a];
+    op.amounts[Booked(static_cast<Phase>(p))] += parts[p];
+  }
+  op.amounts[Booked(Phase::kMixed)] += once;
+}
+
+void Ledger::ChargeBills(uint32_t index, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) {
+  const Op& op = ops_[index];
+  const size_t of = op.of_logits ? 1 : 0;
+  Charged left{index, {}};
+  for (size_t a = 0; a <= kFirstRowAmount; ++a) left.amounts[a] = amounts[a];
+  for (const CostAmounts& group : of_groups) left.amounts[kFirstRowAmount] -= group[Amount::kRows];
+  charged_.push_back(left);
+  if (!op.of_rows) return;
+  for (const Entry& e : EntriesOf(op)) {
+    if (of_groups.empty() && e.amount > kFirstRowAmount) for_rows_[of][e.entry] += amounts[e.amount] * e.value;
+    if (e.amount < kFirstRowAmount) continue;
+    for (size_t g = 0; g < of_groups.size(); ++g) groups_[g].cost[e.entry] += of_groups[g][e.amount] * e.value;
+  }
+}
+
+void Ledger::ChooseSlice(uint32_t index, uint32_t slice, std::span<const int32_t> rows) {
+  const Op& op = ops_[index];
+  const size_t unit = op.first_unit + slice;
+  const bool known = unit < units_.size() && units_[unit] == index;
+  for (const int32_t row : rows) {
+    BillSlot* const slot = groups_[row_groups_[0][static_cast<size_t>(row)]].slot;
+    if (slot != nullptr && known) slot->units[unit / 64] |= uint64_t{1} << unit % 64;
+  }
+  if (groups_.size() == 1 || rows.empty()) return;
+  for (const Entry& e : EntriesOf(op)) {
+    if (e.amount != static_cast<size_t>(Amount::kSlices)) continue;
+    const uint64_t share = e.value / rows.size();
+    for (const int32_t row : rows) groups_[row_groups_[0][static_cast<size_t>(row)]].cost[e.entry] += share;
+    for_rows_[op.of_logits ? 1 : 0][e.entry] -= share * rows.size();
+  }
+}
+
+void Ledger::TouchForRow(size_t row, const WeightTouch& touch) {
+  if (BillSlot* const slot = groups_[row_groups_[0][row]].slot) slot->bill.touched.Touch(touch);
+}
+
+void Ledger::BillCharged() {
+  for (const Charged& charged : charged_) {
+    const Op& op = ops_[charged.op];
+    const size_t of = op.of_logits ? 1 : 0;
+    const uint64_t rows = std::max<uint64_t>(1, row_groups_[of].size()), run = charged.amounts[kFirstRowAmount];
+    const uint64_t each = rows == 1 ? run : run / rows;  // ops of experts have top_k rows for each row of the step
+    if (!op.chosen) ran_[of][op.first_unit / 64] |= uint64_t{1} << op.first_unit % 64;
+    for (const Entry& e : EntriesOf(op)) {
+      if (e.amount > kFirstRowAmount) break;
+      if (e.amount < kFirstRowAmount) {
+        for_rows_[of][e.entry] += charged.amounts[e.amount] * e.value;
+      } else {
+        each_row_[of][e.entry] += each * e.value;
+        for_rows_[of][e.entry] += (run - each * rows) * e.value;
+      }
+    }
+  }
+}
+
+void Ledger::DivideAmongRows() {
+  for (size_t of = 0; of < 2; ++of) {
+    const std::vector<uint32_t>& row_groups = row_groups_[of];
+    const uint64_t rows = std::max<uint64_t>(1, row_groups.size());
+    for (size_t entry = 0; entry < Cost::kEntries; ++entry) {
+      const uint64_t all = for_rows_[of][entry], each = each_row_[of][entry] + all / rows;
+      if (all == 0 && each == 0) continue;
+      if (row_groups.empty()) unbilled_.AddEntry(entry, all);
+      for (Group& group : groups_) group.cost[entry] += each * group.rows[of];
+      for (size_t row = 0; row < all % rows; ++row) ++groups_[row_groups[row]].cost[entry];
+    }
+  }
+}
+
+// Adds what is new among the units that the bill's rows touched.
+void Ledger::TouchUnits(BillSlot& slot) const {
+  slot.known.resize(slot.units.size());
+  for (size_t i = 0; i < slot.units.size(); ++i) {
+    for (uint64_t more = slot.units[i] & ~slot.known[i]; more != 0; more &= more - 1) {
+      const size_t unit = 64 * i + static_cast<size_t>(std::countr_zero(more));
+      const Op& op = ops_[units_[unit]];
+      for (WeightTouch t : op.touches) {
+        if (op.chosen) t.slice = static_cast<uint32_t>(unit - op.first_unit);
+        slot.bill.touched.Touch(t);
+      }
+    }
+    slot.known[i] = slot.units[i];
   }
 }
 
 void Ledger::EndStep() {
-  if (open_) counts_[static_cast<size_t>(last_.phase())].parameters_touched += touched_.parameters();
+  if (!open_) return;
   open_ = false;
+  if (counted_) counts_[static_cast<size_t>(phase_)].parameters_touched += touched_.parameters();
+  if (!billed_) return;
+  BillCharged();
+  DivideAmongRows();
+  for (const Group& group : groups_) {
+    BillSlot* const slot = group.slot != nullptr && group.slot->open ? group.slot : nullptr;
+    BillWork* const work = slot != nullptr ? &slot->bill.work[static_cast<size_t>(group.phase)] : nullptr;
+    Cost& useful = work != nullptr ? work->useful : unbilled_;
+    for (size_t entry = 0; entry < Cost::kEntries; ++entry) useful.AddEntry(entry, group.cost[entry]);
+    if (work == nullptr) continue;
+    work->rows += group.rows[0];
+    work->logit_rows += group.rows[1];
+    work->rows_again += group.again;
+    for (size_t of = 0; of < 2; ++of) {
+      for (size_t i = 0; group.rows[of] > 0 && i < ran_[of].size(); ++i) slot->units[i] |= ran_[of][i];
+    }
+    TouchUnits(*slot);
+  }
 }
 
-void Ledger::Charge(Site site, const Cost& useful, const Cost& executed, std::span<const WeightTouch> touches) {
-  if (!open_) BeginStep({});
-  CostAmounts once;
-  once[Amount::kCalls] = 1;
-  Charge(AddOp({{.site = site, .units = {{Amount::kCalls, useful, executed}}}}), last_.phase(), once);
-  for (const WeightTouch& t : touches) Touch(t);
+int32_t Ledger::OpenBill() {
+  if (closed_.empty()) {
+    closed_.push_back(static_cast<int32_t>(bills_.size()));
+    bills_.emplace_back();
+  }
+  const int32_t id = closed_.back();
+  closed_.pop_back();
+  bills_[static_cast<size_t>(id)] = {.open = true, .bill = {.work = {}, .touched = TouchUnion(slices_)}};
+  bills_[static_cast<size_t>(id)].units.resize(ran_[0].size());
+  return id;
+}
+
+const Bill& Ledger::bill(int32_t id) const {
+  static const Bill kEmpty;
+  return IsOpen(id) ? bills_[static_cast<size_t>(id)].bill : kEmpty;
+}
+
+Bill Ledger::CloseBill(int32_t id) {
+  if (!IsOpen(id)) return {};
+  BillSlot& slot = bills_[static_cast<size_t>(id)];
+  slot.open = false;
+  closed_.push_back(id);
+  return std::move(slot.bill);
+}
+
+void Ledger::MarkInVain(int32_t id, Phase phase, uint64_t rows) {
+  if (IsOpen(id)) bills_[static_cast<size_t>(id)].bill.work[phase == Phase::kDecode ? 1 : 0].rows_in_vain += rows;
+}
+
+Cost Ledger::unbilled() const {
+  Cost sum = unbilled_;
+  for (const Op& op : ops_) {
+    for (const Op::Entry& e : op.entries) {
+      for (size_t p = 0; p < kPhases; ++p) sum.AddEntry(e.entry, op.amounts[p][e.amount] * e.value);
+    }
+  }
+  return sum;
 }
 
 template <class Wanted>
 Account Ledger::Sum(Phase p, const Wanted& wanted) const {
   Account sum;
   for (const Op& op : ops_) {
-    const CostAmounts& n = op.amounts[static_cast<size_t>(p)];
+    CostAmounts n = op.amounts[static_cast<size_t>(p)];
+    n += op.amounts[kPhases + static_cast<size_t>(p)];
     for (size_t part = 0; part < op.sites.size(); ++part) {
       if (!wanted(op.sites[part].site)) continue;
       if (part == 0) sum.ops += n[Amount::kCalls];
@@ -71,8 +295,9 @@ Account Ledger::at(Phase p, Site site) const {
 }
 
 StepRecord Ledger::last_step() const {
-  return {
-      .phase = last_.phase(), .rows = last_.all(), .logit_rows = last_.all_logits(), .parameters_touched = touched_.parameters()};
+  StepRecord step = last_;
+  step.parameters_touched = touched_.parameters();
+  return step;
 }
 
 }  // namespace tally

@@ -51,8 +51,7 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
   tokens_.clear();
   kv_rows_.clear();
   logit_rows_.clear();
-  phases_.clear();
-  logit_phases_.clear();
+  booked_.clear();
   extents_.clear();
   if (rows.empty()) return BadInput("a step needs at least one row");
   if (static_cast<int64_t>(rows.size()) > options_.plan.max_batch) {
@@ -70,11 +69,12 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
     if (!cache_->IsLive(row.sequence)) return BadInput("no sequence " + std::to_string(row.sequence));
     auto extent = std::find_if(extents_.begin(), extents_.end(), [&](const Extent& e) { return e.sequence == row.sequence; });
     if (extent == extents_.end()) extent = extents_.insert(extent, {row.sequence, cache_->Length(row.sequence), 0});
-    phases_.push_back(row.generated ? Phase::kDecode : Phase::kPrefill);
-    if (row.want_logits) {
-      logit_rows_.push_back(static_cast<int32_t>(tokens_.size()));
-      logit_phases_.push_back(phases_.back());
-    }
+    if (row.bill != kNoBill && !ledger_.IsOpen(row.bill)) return BadInput("no bill " + std::to_string(row.bill));
+    booked_.push_back({.phase = row.generated ? Phase::kDecode : Phase::kPrefill,
+                       .logits = row.want_logits,
+                       .again = row.again,
+                       .bill = row.bill});
+    if (row.want_logits) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()));
     tokens_.push_back(row.token);
     kv_rows_.push_back({.table = row.sequence, .position = static_cast<int32_t>(extent->before + extent->rows)});
     ++extent->rows;
@@ -125,7 +125,7 @@ Status Stepper::FindNonFinite(bool logits_finite) {
 
 Result<Mat<const float>> Stepper::Step(std::span<const BatchRow> rows) {
   TALLY_RETURN_IF_ERROR(Prepare(rows));
-  executor_.BeginStep({phases_, logit_phases_});
+  executor_.BeginStep(booked_);
   recorded_ops_ = 0;
   recorded_sequences_.clear();
   if (recorder_) {

@@ -68,7 +68,7 @@ class Stepper {
   std::unique_ptr<KvPool> cache_;
   // The current step.
   std::vector<int32_t> tokens_, logit_rows_;
-  std::vector<Phase> phases_, logit_phases_;  // of all rows, and of the rows with logits
+  std::vector<BookedRow> booked_;
   std::vector<KvRow> kv_rows_;
   struct Extent {
     int32_t sequence;

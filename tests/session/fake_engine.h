@@ -73,6 +73,13 @@ class FakeEngine : public Engine {
     model_->recipe_.vocab = vocab;
     model_->plan_.context = context;
     next = [vocab](int32_t token, int64_t) { return (token + 1) % vocab; };
+    Cost cost;
+    cost.AddFlops(WorkClass::kLinear, 1000, Arith::kInt8);
+    cost.AddFlops(WorkClass::kAttention, 10);
+    cost.AddFlops(WorkClass::kNorm, 7);
+    cost.AddBytes(ByteKind::kWeightsPacked, 4000);
+    cost.AddBytes(ByteKind::kKvRead, 96);
+    op_ = ledger_.AddOp({{.site = {-1, Component::kHead}, .units = {{Amount::kRows, cost, cost}}}});
   }
 
   std::function<int32_t(int32_t token, int64_t position)> next;
@@ -124,18 +131,17 @@ class FakeEngine : public Engine {
     logits_.clear();
     int64_t out = 0;
     const int32_t vocab = model_->recipe_.vocab;
-    ledger_.BeginStep(StepRows::Of(stepped.phase, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(wanted)));
+    std::vector<BookedRow> booked;
+    for (const BatchRow& r : rows) {
+      booked.push_back(
+          {.phase = r.generated ? Phase::kDecode : Phase::kPrefill, .logits = r.want_logits, .again = r.again, .bill = r.bill});
+    }
+    ledger_.BeginStep(booked);
+    ledger_.Charge(op_, RowAmounts(rows.size()));
     for (const BatchRow& row : rows) {
       stepped.tokens.push_back(row.token);
       stepped.wanted.push_back(row.want_logits);
       const int64_t position = lengths_.at(row.sequence)++;
-      Cost cost;
-      cost.AddFlops(WorkClass::kLinear, 1000, Arith::kInt8);
-      cost.AddFlops(WorkClass::kAttention, 10);
-      cost.AddFlops(WorkClass::kNorm, 7);
-      cost.AddBytes(ByteKind::kWeightsPacked, 4000);
-      cost.AddBytes(ByteKind::kKvRead, 96);
-      ledger_.Charge({-1, Component::kHead}, cost, cost, {});
       if (!row.want_logits) continue;
       ++out;
       const int32_t best = next(row.token, position);
@@ -164,7 +170,14 @@ class FakeEngine : public Engine {
   std::shared_ptr<FakeModel> model_;
   std::map<int32_t, int64_t> lengths_;
   int32_t last_id_ = -1;
+  static CostAmounts RowAmounts(size_t rows) {
+    CostAmounts n;
+    n[Amount::kCalls] = 1;
+    n[Amount::kRows] = rows;
+    return n;
+  }
   Ledger ledger_;
+  uint32_t op_ = 0;
   std::vector<float> logits_;
   std::function<void(Site, std::string_view, Mat<const float>)> tap_;
 };
