@@ -46,30 +46,31 @@ uint32_t Ledger::AddOp(std::vector<SiteCost> sites, bool of_logits, WeightTouche
         if (unit.amount == static_cast<Amount>(amount)) useful += unit.useful;
       }
     }
+    if (amount == static_cast<size_t>(Amount::kSlices)) op.first_slice_entry = static_cast<uint32_t>(entries_.size());
     useful.ForEachEntry([&](size_t entry, uint64_t value) {
       entries_.push_back({static_cast<uint32_t>(amount), static_cast<uint32_t>(entry), value});
-      op.of_rows = op.of_rows || amount > kFirstRowAmount;
     });
   }
   op.end_entry = static_cast<uint32_t>(entries_.size());
   op.first_unit = static_cast<uint32_t>(units_.size());
   const WeightSlices::Weight* w = chosen && !op.touches.empty() ? slices_->Find(op.touches[0].id) : nullptr;
-  units_.insert(units_.end(), chosen ? (w != nullptr ? w->slices : 0) : 1, index);
-  for (std::vector<uint64_t>& ran : ran_) ran.resize((units_.size() + 63) / 64);
-  for (BillSlot& slot : bills_) slot.units.resize(ran_[0].size());
+  op.slices = w != nullptr ? w->slices : 0;
+  units_.insert(units_.end(), chosen ? op.slices : 1, index);
+  for (BillSlot& slot : bills_) slot.units.resize((units_.size() + 63) / 64);
   return index;
 }
 
 uint32_t Ledger::FindGroup(const BookedRow& row) {
-  BillSlot* const slot = IsOpen(row.bill) ? &bills_[static_cast<size_t>(row.bill)] : nullptr;
+  BillSlot& slot = IsOpen(row.bill) ? bills_[static_cast<size_t>(row.bill)] : nobody_;
   const Phase phase = row.phase == Phase::kDecode ? Phase::kDecode : Phase::kPrefill;
-  // Rows of one request mostly follow each other.
-  for (size_t i = groups_.size(); i > 0; --i) {
-    if (groups_[i - 1].slot == slot && groups_[i - 1].phase == phase) return static_cast<uint32_t>(i - 1);
-  }
-  groups_.push_back({.slot = slot, .phase = phase});
-  billed_ = billed_ || slot != nullptr;
-  return static_cast<uint32_t>(groups_.size() - 1);
+  uint32_t& g = slot.groups[static_cast<size_t>(phase)];
+  if (g < groups_.size() && groups_[g].slot == &slot && groups_[g].phase == phase) return g;
+  g = static_cast<uint32_t>(groups_.size());
+  Group& group = groups_.emplace_back();
+  group.slot = &slot;
+  group.phase = phase;
+  billed_ = billed_ || slot.open;
+  return g;
 }
 
 void Ledger::BeginStep(std::span<const BookedRow> rows) {
@@ -100,9 +101,8 @@ void Ledger::BeginStep(std::span<const BookedRow> rows) {
     counts_[p].logit_rows += phase_rows_[1][p];
   }
   if (!billed_) return;
-  charged_.clear();
-  each_row_ = for_rows_ = {};
-  for (std::vector<uint64_t>& ran : ran_) std::fill(ran.begin(), ran.end(), 0);
+  charges_.clear();
+  for_rows_ = {};
 }
 
 // Row amounts go to the row's phase, what is left to kMixed.
@@ -122,58 +122,82 @@ void Ledger::ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const Cos
   op.amounts[Booked(Phase::kMixed)] += once;
 }
 
-void Ledger::ChargeBills(uint32_t index, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) {
+// Bills the amounts that rows differ in.
+void Ledger::ChargeRows(uint32_t index, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) {
   const Op& op = ops_[index];
-  const size_t of = op.of_logits ? 1 : 0;
-  Charged left{index, {}};
-  for (size_t a = 0; a <= kFirstRowAmount; ++a) left.amounts[a] = amounts[a];
-  for (const CostAmounts& group : of_groups) left.amounts[kFirstRowAmount] -= group[Amount::kRows];
-  charged_.push_back(left);
-  if (!op.of_rows) return;
+  if (!of_groups.empty()) charges_.back().amounts[kFirstRowAmount] = 0;
   for (const Entry& e : EntriesOf(op)) {
-    if (of_groups.empty() && e.amount > kFirstRowAmount) for_rows_[of][e.entry] += amounts[e.amount] * e.value;
+    if (of_groups.empty() && e.amount > kFirstRowAmount) for_rows_[op.of_logits ? 1 : 0][e.entry] += amounts[e.amount] * e.value;
     if (e.amount < kFirstRowAmount) continue;
     for (size_t g = 0; g < of_groups.size(); ++g) groups_[g].cost[e.entry] += of_groups[g][e.amount] * e.value;
   }
 }
 
-void Ledger::ChooseSlice(uint32_t index, uint32_t slice, std::span<const int32_t> rows) {
+void Ledger::ChooseSlices(uint32_t index, std::span<const WeightTouch> touches) {
   const Op& op = ops_[index];
-  const size_t unit = op.first_unit + slice;
-  const bool known = unit < units_.size() && units_[unit] == index;
-  for (const int32_t row : rows) {
-    BillSlot* const slot = groups_[row_groups_[0][static_cast<size_t>(row)]].slot;
-    if (slot != nullptr && known) slot->units[unit / 64] |= uint64_t{1} << unit % 64;
-  }
-  if (groups_.size() == 1 || rows.empty()) return;
-  for (const Entry& e : EntriesOf(op)) {
-    if (e.amount != static_cast<size_t>(Amount::kSlices)) continue;
-    const uint64_t share = e.value / rows.size();
-    for (const int32_t row : rows) groups_[row_groups_[0][static_cast<size_t>(row)]].cost[e.entry] += share;
-    for_rows_[op.of_logits ? 1 : 0][e.entry] -= share * rows.size();
-  }
-}
-
-void Ledger::TouchForRow(size_t row, const WeightTouch& touch) {
-  if (BillSlot* const slot = groups_[row_groups_[0][row]].slot) slot->bill.touched.Touch(touch);
-}
-
-void Ledger::BillCharged() {
-  for (const Charged& charged : charged_) {
-    const Op& op = ops_[charged.op];
-    const size_t of = op.of_logits ? 1 : 0;
-    const uint64_t rows = std::max<uint64_t>(1, row_groups_[of].size()), run = charged.amounts[kFirstRowAmount];
-    const uint64_t each = rows == 1 ? run : run / rows;  // ops of experts have top_k rows for each row of the step
-    if (!op.chosen) ran_[of][op.first_unit / 64] |= uint64_t{1} << op.first_unit % 64;
-    for (const Entry& e : EntriesOf(op)) {
-      if (e.amount > kFirstRowAmount) break;
-      if (e.amount < kFirstRowAmount) {
-        for_rows_[of][e.entry] += charged.amounts[e.amount] * e.value;
-      } else {
-        each_row_[of][e.entry] += each * e.value;
-        for_rows_[of][e.entry] += (run - each * rows) * e.value;
-      }
+  std::span<const Entry> costs = std::span(entries_).subspan(op.first_slice_entry, op.end_entry - op.first_slice_entry);
+  size_t n = 0;
+  while (n < costs.size() && costs[n].amount == static_cast<size_t>(Amount::kSlices)) ++n;
+  costs = groups_.size() > 1 ? costs.first(n) : costs.first(0);
+  Entries shares;  // of one row, for slices that `users` rows chose
+  uint64_t users = 0;
+  for (const WeightTouch& t : touches) {
+    if (t.id != touches[0].id) break;
+    if (t.uses != users) {
+      users = t.uses;
+      for (size_t i = 0; i < costs.size(); ++i) shares[i] = costs[i].value / users;
     }
+    const size_t unit = op.first_unit + t.slice;
+    const uint64_t bit = t.slice < op.slices ? uint64_t{1} << unit % 64 : 0;
+    for (const int32_t row : std::span(t.rows, t.uses)) {
+      Group& group = groups_[row_groups_[0][static_cast<size_t>(row)]];
+      if (bit != 0 && group.slot->open) group.slot->units[unit / 64] |= bit;
+      for (size_t i = 0; i < costs.size(); ++i) group.cost[costs[i].entry] += shares[i];
+    }
+    for (size_t i = 0; i < costs.size(); ++i) for_rows_[op.of_logits ? 1 : 0][costs[i].entry] -= shares[i] * users;
+  }
+}
+
+void Ledger::TouchForRow(size_t row, const WeightTouch& touch) { groups_[row_groups_[0][row]].slot->bill.touched.Touch(touch); }
+
+// Adds a charge to the sums, or takes it back.
+void Ledger::AddCharge(const Charged& charged, bool taken_back) {
+  const Op& op = ops_[charged.op];
+  const size_t of = op.of_logits ? 1 : 0;
+  const uint64_t rows = std::max<uint64_t>(1, sums_.rows[of]), sign = taken_back ? ~uint64_t{0} : 1;
+  const uint64_t run = charged.amounts[kFirstRowAmount], each = run / rows;  // ops of experts have top_k rows for each row
+  for (const Entry& e : EntriesOf(op)) {
+    if (e.amount > kFirstRowAmount) break;
+    const uint64_t value = sign * e.value;
+    if (e.amount < kFirstRowAmount) {
+      sums_.for_rows[of][e.entry] += charged.amounts[e.amount] * value;
+    } else {
+      sums_.each_row[of][e.entry] += each * value;
+      sums_.for_rows[of][e.entry] += (run - each * rows) * value;
+    }
+  }
+}
+
+void Ledger::SumCharges() {
+  const std::array<size_t, 2> rows = {row_groups_[0].size(), row_groups_[1].size()};
+  const auto same_op = [](const Charged& a, const Charged& b) { return a.op == b.op; };
+  if (sums_.rows == rows && std::ranges::equal(charges_, sums_.charges, same_op)) {
+    for (size_t i = 0; i < charges_.size(); ++i) {
+      if (charges_[i].Same(sums_.charges[i])) continue;
+      AddCharge(sums_.charges[i], true);
+      AddCharge(charges_[i], false);
+    }
+    sums_.charges.swap(charges_);
+    return;
+  }
+  sums_.charges.swap(charges_);
+  sums_.rows = rows;
+  sums_.each_row = sums_.for_rows = {};
+  for (std::vector<uint64_t>& units : sums_.units) units.assign((units_.size() + 63) / 64, 0);
+  for (const Charged& charged : sums_.charges) {
+    const Op& op = ops_[charged.op];
+    AddCharge(charged, false);
+    if (!op.chosen) sums_.units[op.of_logits ? 1 : 0][op.first_unit / 64] |= uint64_t{1} << op.first_unit % 64;
   }
 }
 
@@ -182,11 +206,12 @@ void Ledger::DivideAmongRows() {
     const std::vector<uint32_t>& row_groups = row_groups_[of];
     const uint64_t rows = std::max<uint64_t>(1, row_groups.size());
     for (size_t entry = 0; entry < Cost::kEntries; ++entry) {
-      const uint64_t all = for_rows_[of][entry], each = each_row_[of][entry] + all / rows;
-      if (all == 0 && each == 0) continue;
+      const uint64_t all = for_rows_[of][entry] + sums_.for_rows[of][entry], row_cost = sums_.each_row[of][entry];
+      if (all == 0 && row_cost == 0) continue;
+      const uint64_t share = all / rows, remainder = all - share * rows;
       if (row_groups.empty()) unbilled_.AddEntry(entry, all);
-      for (Group& group : groups_) group.cost[entry] += each * group.rows[of];
-      for (size_t row = 0; row < all % rows; ++row) ++groups_[row_groups[row]].cost[entry];
+      for (Group& group : groups_) group.cost[entry] += (row_cost + share) * group.rows[of];
+      for (size_t row = 0; row < remainder; ++row) ++groups_[row_groups[row]].cost[entry];
     }
   }
 }
@@ -212,21 +237,21 @@ void Ledger::EndStep() {
   open_ = false;
   if (counted_) counts_[static_cast<size_t>(phase_)].parameters_touched += touched_.parameters();
   if (!billed_) return;
-  BillCharged();
+  SumCharges();
   DivideAmongRows();
   for (const Group& group : groups_) {
-    BillSlot* const slot = group.slot != nullptr && group.slot->open ? group.slot : nullptr;
-    BillWork* const work = slot != nullptr ? &slot->bill.work[static_cast<size_t>(group.phase)] : nullptr;
-    Cost& useful = work != nullptr ? work->useful : unbilled_;
+    BillSlot& slot = *group.slot;
+    BillWork& work = slot.bill.work[static_cast<size_t>(group.phase)];
+    Cost& useful = slot.open ? work.useful : unbilled_;
     for (size_t entry = 0; entry < Cost::kEntries; ++entry) useful.AddEntry(entry, group.cost[entry]);
-    if (work == nullptr) continue;
-    work->rows += group.rows[0];
-    work->logit_rows += group.rows[1];
-    work->rows_again += group.again;
+    if (!slot.open) continue;
+    work.rows += group.rows[0];
+    work.logit_rows += group.rows[1];
+    work.rows_again += group.again;
     for (size_t of = 0; of < 2; ++of) {
-      for (size_t i = 0; group.rows[of] > 0 && i < ran_[of].size(); ++i) slot->units[i] |= ran_[of][i];
+      for (size_t i = 0; group.rows[of] > 0 && i < sums_.units[of].size(); ++i) slot.units[i] |= sums_.units[of][i];
     }
-    TouchUnits(*slot);
+    TouchUnits(slot);
   }
 }
 
@@ -238,7 +263,7 @@ int32_t Ledger::OpenBill() {
   const int32_t id = closed_.back();
   closed_.pop_back();
   bills_[static_cast<size_t>(id)] = {.open = true, .bill = {.work = {}, .touched = TouchUnion(slices_)}};
-  bills_[static_cast<size_t>(id)].units.resize(ran_[0].size());
+  bills_[static_cast<size_t>(id)].units.resize((units_.size() + 63) / 64);
   return id;
 }
 
@@ -262,7 +287,7 @@ void Ledger::MarkInVain(int32_t id, Phase phase, uint64_t rows) {
 Cost Ledger::unbilled() const {
   Cost sum = unbilled_;
   for (const Op& op : ops_) {
-    for (const Op::Entry& e : op.entries) {
+    for (const Entry& e : EntriesOf(op)) {
       for (size_t p = 0; p < kPhases; ++p) sum.AddEntry(e.entry, op.amounts[p][e.amount] * e.value);
     }
   }

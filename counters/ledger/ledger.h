@@ -80,7 +80,7 @@ class Ledger {
 
   // Adds an op for the ledger's lifetime and returns the index to charge it by. A fused op has a SiteCost for each of its parts.
   // `of_logits`: its rows are the step's rows with logits, not all rows. `touches`: what bills are told that it touched: in every run for
-  // all of its rows, or, with `chosen`, for the rows that ChooseSlice names, in the slice that it names.
+  // all of its rows, or, with `chosen`, for the rows that ChooseSlices names, in the slices that it names.
   TALLY_API uint32_t AddOp(std::vector<SiteCost> sites, bool of_logits = false, WeightTouches touches = {}, bool chosen = false);
   // Charges belong to the step begun last.
   TALLY_API void BeginStep(std::span<const BookedRow> rows);
@@ -95,11 +95,16 @@ class Ledger {
     } else {
       ops_[op].amounts[Booked(phase_)] += amounts;
     }
-    if (billed_) ChargeBills(op, amounts, of_groups);
+    if (!billed_) return;
+    charges_.push_back({op, {amounts[0], amounts[1], amounts[2], amounts[3]}});
+    uint64_t differing = of_groups.size();
+    for (size_t a = kFirstRowAmount + 1; a < kAmounts; ++a) differing |= amounts[a];
+    if (differing != 0) ChargeRows(op, amounts, of_groups);
   }
   void Touch(const WeightTouch& touch) { touched_.Touch(touch); }
-  // With bills, after Charge. `rows` of the step chose one of the op's slices: its cost (Amount::kSlices) is divided by them.
-  TALLY_API void ChooseSlice(uint32_t op, uint32_t slice, std::span<const int32_t> rows);
+  // With bills, after Charge: the rows of the step that chose each slice of the op (WeightTouch::rows). The cost of a slice
+  // (Amount::kSlices) is divided by them. `touches` come weight by weight; all weights of the op have the slices of the first.
+  TALLY_API void ChooseSlices(uint32_t op, std::span<const WeightTouch> touches);
   // With bills: touched for one row of the step, besides the touches that AddOp was given.
   TALLY_API void TouchForRow(size_t row, const WeightTouch& touch);
   TALLY_API void EndStep();
@@ -137,14 +142,13 @@ class Ledger {
   TALLY_API void Reset();
 
  private:
-  struct Op {
-    std::vector<SiteCost> sites;
+  struct alignas(64) Op {
     // Steps without a bill are kept apart: [kPhases * (some row has a bill) + phase].
     std::array<CostAmounts, 2 * kPhases> amounts;
+    std::vector<SiteCost> sites;
     bool of_logits = false, chosen = false;
-    bool of_rows = false;                     // has unit costs of row amounts that rows differ in
-    uint32_t first_entry = 0, end_entry = 0;  // in entries_
-    uint32_t first_unit = 0;                  // in units_: one, or with `chosen` one for each slice
+    uint32_t first_entry = 0, end_entry = 0, first_slice_entry = 0;  // in entries_; of Amount::kSlices
+    uint32_t first_unit = 0, slices = 0;  // in units_: one, or with `chosen` one for each of the slices
     WeightTouches touches;
   };
   // Useful cost of all parts of an op: `value` of `entry` (Cost::ForEachEntry) for one of `amount`.
@@ -155,8 +159,19 @@ class Ledger {
   using Entries = std::array<uint64_t, Cost::kEntries>;
   // What a charge leaves for EndStep to bill: amounts up to kRows.
   struct Charged {
-    uint32_t op = 0;
+    uint64_t op = 0;
     std::array<uint64_t, kFirstRowAmount + 1> amounts{};
+    bool Same(const Charged& o) const {  // amounts; == of arrays is a call
+      return ((amounts[0] ^ o.amounts[0]) | (amounts[1] ^ o.amounts[1]) | (amounts[2] ^ o.amounts[2]) |
+              (amounts[3] ^ o.amounts[3])) == 0;
+    }
+  };
+  // The sums of a step's charges. Index 0: ops of all rows; 1: ops of rows with logits.
+  struct ChargedSums {
+    std::vector<Charged> charges;
+    std::array<size_t, 2> rows{};                   // of the step
+    std::array<Entries, 2> each_row{}, for_rows{};  // of every row; of all together, to be divided among them
+    std::array<std::vector<uint64_t>, 2> units;     // a bit for each of units_ that was touched for all of them
   };
   struct Counts {
     uint64_t steps = 0, rows = 0, logit_rows = 0, parameters_touched = 0;
@@ -165,10 +180,11 @@ class Ledger {
     bool open = false;
     Bill bill = {};
     std::vector<uint64_t> units = {}, known = {};  // a bit for each of units_: touched by its rows; of these, in bill.touched
+    std::array<uint32_t, 2> groups{};              // its group in the step, by phase, if it has one
   };
   // Rows of the step with one bill and phase.
   struct Group {
-    BillSlot* slot = nullptr;  // null: no bill
+    BillSlot* slot = nullptr;  // of bills_, or nobody_
     Phase phase = Phase::kPrefill;
     std::array<uint32_t, 2> rows{};  // all, with logits
     uint32_t again = 0;
@@ -177,8 +193,9 @@ class Ledger {
   size_t Booked(Phase p) const { return (billed_ ? kPhases : 0) + static_cast<size_t>(p); }
   uint32_t FindGroup(const BookedRow& row);
   TALLY_API void ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups);
-  TALLY_API void ChargeBills(uint32_t op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups);
-  void BillCharged();
+  TALLY_API void ChargeRows(uint32_t op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups);
+  void SumCharges();
+  void AddCharge(const Charged& charged, bool taken_back);
   void TouchUnits(BillSlot& slot) const;
   void DivideAmongRows();
   std::span<const Entry> EntriesOf(const Op& op) const {
@@ -194,6 +211,7 @@ class Ledger {
   std::vector<uint32_t> units_;  // the op of each set of weight rows that a run touches together
   std::array<Counts, kPhases> counts_;
   TouchSet touched_;
+  BillSlot nobody_;              // of rows without a bill
   std::deque<BillSlot> bills_;   // groups_ points into it
   std::vector<int32_t> closed_;  // ids of bills that are not open
   Cost unbilled_;                // of steps with bills
@@ -206,10 +224,10 @@ class Ledger {
   // Index 0: all rows; 1: rows with logits.
   std::array<std::vector<uint32_t>, 2> row_groups_;
   std::array<std::array<uint32_t, 2>, 2> phase_rows_{};  // [..][phase]
-  std::array<Entries, 2> each_row_{}, for_rows_{};       // of every row; of all together, to be divided among them
-  // With bills.
-  std::vector<Charged> charged_;
-  std::array<std::vector<uint64_t>, 2> ran_;  // a bit for each of units_ that was touched for all of them
+  // With bills. Most steps have the charges of the step before, so that its sums are theirs.
+  std::vector<Charged> charges_;
+  ChargedSums sums_;
+  std::array<Entries, 2> for_rows_{};  // besides sums_
 };
 
 }  // namespace tally

@@ -218,10 +218,7 @@ class Executor {
     if constexpr (HasRowTouch<Op>) {
       for (size_t i = 0; i < ledger_->row_groups().size(); ++i) ledger_->TouchForRow(i, op.RowTouch(i));
     }
-    if (!slot.chosen) return;
-    for (const WeightTouch& t : touches_) {  // the op's other weights have the slices of the first
-      if (t.id == touches_[0].id) ledger_->ChooseSlice(slot.charged, t.slice, {t.rows, t.uses});
-    }
+    if (slot.chosen) ledger_->ChooseSlices(slot.charged, touches_);
   }
 
   // Calls recorder and tap. Both may read or reset the ledger.

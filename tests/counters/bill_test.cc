@@ -34,6 +34,10 @@ CostAmounts RunOf(uint64_t rows) {
   return n;
 }
 
+WeightTouch Chosen(uint32_t slice, const std::vector<int32_t>& rows) {
+  return {.id = 2, .slice = slice, .row_end = 7, .uses = static_cast<uint32_t>(rows.size()), .rows = rows.data()};
+}
+
 TEST(Bills, TheRemainderGoesToTheFirstRows) {
   Ledger ledger;
   const uint32_t all =
@@ -79,9 +83,8 @@ TEST(Bills, AnExpertIsDividedByTheRowsThatChoseIt) {
   CostAmounts n = RunOf(6);
   n[Amount::kSlices] = 3;
   ledger.Charge(experts, n);
-  ledger.ChooseSlice(experts, 5, std::vector<int32_t>{0, 1, 2});  // 33 each, 1 left
-  ledger.ChooseSlice(experts, 2, std::vector<int32_t>{2});
-  ledger.ChooseSlice(experts, 4, std::vector<int32_t>{1, 2});
+  const std::vector<int32_t> all = {0, 1, 2}, last = {2}, later = {1, 2};
+  ledger.ChooseSlices(experts, std::vector<WeightTouch>{Chosen(5, all), Chosen(2, last), Chosen(4, later)});  // 33 each, 1 left
   ledger.EndStep();
   const auto stored = [&](int32_t bill) { return ledger.bill(bill).at(Phase::kPrefill).useful.Bytes(ByteKind::kWeightsStored); };
   EXPECT_EQ(stored(a), 33u + 1);
@@ -200,7 +203,7 @@ class RowByRow {
       std::vector<int32_t> users;
       for (uint32_t use = 0; use <= Below(5); ++use)
         users.push_back(static_cast<int32_t>(rows[Below(static_cast<uint32_t>(rows.size()))]));
-      ledger_.ChooseSlice(op.index, 0, users);
+      ledger_.ChooseSlices(op.index, std::vector<WeightTouch>{Chosen(0, users)});
       op.units[static_cast<size_t>(Amount::kSlices)].ForEachEntry([&](size_t entry, uint64_t value) {
         const uint64_t share = value / users.size();
         for (const int32_t row : users) cost_[static_cast<size_t>(row)].AddEntry(entry, share);
@@ -343,9 +346,8 @@ TEST(Bills, TouchWhatTheirRowsTouch) {
   ledger.Charge(op, RunOf(3));
   ledger.Charge(head, RunOf(1));
   ledger.Charge(experts, RunOf(4));
-  ledger.ChooseSlice(experts, 9, std::vector<int32_t>{1, 2});
-  ledger.ChooseSlice(experts, 8, std::vector<int32_t>{2});
-  ledger.ChooseSlice(experts, 70, std::vector<int32_t>{0});  // there is none
+  const std::vector<int32_t> later = {1, 2}, last = {2}, first = {0};
+  ledger.ChooseSlices(experts, std::vector<WeightTouch>{Chosen(9, later), Chosen(8, last), Chosen(70, first)});  // there is no 70
   ledger.TouchForRow(0, {.id = 0, .row_begin = 3, .row_end = 4});
   ledger.TouchForRow(0, {.id = 9, .row_end = 7});
   EXPECT_EQ(ledger.last_step().parameters_touched, 0u);  // Touch is apart
