@@ -105,9 +105,10 @@ class Overhead {
     for (std::vector<BatchRow>& rows : steps) {
       for (BatchRow& row : rows) row.bill = books == Books::kBills ? row.bill : kNoBill;
       const double start = Seconds();
-      TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, stepper_->Step(rows));
+      TALLY_ASSIGN_OR_RETURN(const StepOutput out, stepper_->Step(rows));
       seconds += Seconds() - start;
-      now.insert(now.end(), logits.Row(0), logits.Row(0) + logits.rows * logits.cols);
+      if (!out.failed.empty()) return out.failed.front().status;
+      now.insert(now.end(), out.logits.Row(0), out.logits.Row(0) + out.logits.rows * out.logits.cols);
     }
     if (!last_.empty() && (last_.size() != now.size() || std::memcmp(last_.data(), now.data(), now.size() * 4) != 0)) {
       return InternalError("the logits differ with the ledger on and off");

@@ -104,10 +104,10 @@ std::vector<std::string> CannotRun(const Recipe& r) {
   return why;
 }
 
-std::vector<KvLayerSpec> KvLayers(const Recipe& recipe, KvType type) {
-  std::vector<KvLayerSpec> layers;
+std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type) {
+  std::vector<StoreLayer> layers;
   for (const LayerRecipe& l : recipe.layers) {
-    layers.push_back({.window = std::max(l.window, l.chunk), .layout = KvLayoutOf(recipe, type)});
+    layers.push_back(KvStoreLayer(std::max(l.window, l.chunk), KvLayoutOf(recipe, type)));
   }
   return layers;
 }

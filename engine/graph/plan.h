@@ -12,7 +12,7 @@
 
 #include "engine/base/kinds.h"
 #include "engine/base/status.h"
-#include "engine/graph/kv_pool.h"
+#include "engine/graph/sequence_store.h"
 #include "engine/kernels/ops.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/model_spec.h"
@@ -25,8 +25,8 @@ std::vector<std::string> CannotRun(const Recipe& recipe);
 
 ActKind ActKindFor(DType weight, ActivationMode mode);
 
-// The layers of a KV pool for the recipe.
-std::vector<KvLayerSpec> KvLayers(const Recipe& recipe, KvType type);
+// What the recipe's layers keep of a sequence.
+std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type);
 
 struct PlanOptions {
   ActivationMode activations = ActivationMode::kAuto;
