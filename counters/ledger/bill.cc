@@ -25,6 +25,13 @@ void Join(std::vector<Range>& ranges) {
 
 }  // namespace
 
+void TouchUnion::Add(const TouchUnion& other) {
+  if (other.slices_ == nullptr) return;
+  if (slices_ == nullptr) *this = TouchUnion(other.slices_);
+  for (size_t i = 0; i < std::min(whole_.size(), other.whole_.size()); ++i) whole_[i] |= other.whole_[i];
+  for (const Range& range : other.ranges_) AddRange(range);
+}
+
 // Grows with the distinct ranges only: an embedding row that is touched at every step is kept once.
 void TouchUnion::Merge() {
   std::erase_if(ranges_, [&](const Range& range) { return Whole(range.slice); });
@@ -75,14 +82,25 @@ std::vector<RowRange> TouchUnion::ranges(WeightId id, uint32_t slice) const {
   return out;
 }
 
+BillWork& BillWork::operator+=(const BillWork& o) {
+  useful += o.useful;
+  rows += o.rows;
+  logit_rows += o.logit_rows;
+  rows_again += o.rows_again;
+  rows_in_vain += o.rows_in_vain;
+  return *this;
+}
+
 BillWork Bill::total() const {
   BillWork sum = work[0];
-  sum.useful += work[1].useful;
-  sum.rows += work[1].rows;
-  sum.logit_rows += work[1].logit_rows;
-  sum.rows_again += work[1].rows_again;
-  sum.rows_in_vain += work[1].rows_in_vain;
+  sum += work[1];
   return sum;
+}
+
+Bill& Bill::operator+=(const Bill& o) {
+  for (size_t p = 0; p < work.size(); ++p) work[p] += o.work[p];
+  touched.Add(o.touched);
+  return *this;
 }
 
 }  // namespace tally

@@ -35,6 +35,8 @@ class TouchUnion {
       AddRange({static_cast<uint32_t>(slice), t.row_begin, t.row_end});
     }
   }
+  // The union with a set of the same weights.
+  TALLY_API void Add(const TouchUnion& other);
   // All rows of the slice of this number.
   void TouchSlice(size_t slice) { whole_[slice / 64] |= uint64_t{1} << slice % 64; }
 
@@ -70,6 +72,8 @@ struct BillWork {
   uint64_t logit_rows = 0;    // of them: with logits
   uint64_t rows_again = 0;    // of `rows`: ran at a position that had run before (BookedRow::again)
   uint64_t rows_in_vain = 0;  // of `rows`: whose results were dropped (Ledger::MarkInVain)
+
+  TALLY_API BillWork& operator+=(const BillWork& o);
 };
 
 struct Bill {
@@ -79,6 +83,8 @@ struct Bill {
   const BillWork& at(Phase p) const { return work[p == Phase::kDecode ? 1 : 0]; }
   // Both phases.
   TALLY_API BillWork total() const;
+  // Adds another bill of the same ledger: the sums of the work, the union of the weights.
+  TALLY_API Bill& operator+=(const Bill& o);
   // The union over the rows of the bill. Those of several bills do not add up.
   uint64_t parameters_touched() const { return touched.parameters(); }
 };

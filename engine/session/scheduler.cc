@@ -7,7 +7,8 @@
 namespace tally {
 
 Scheduler::~Scheduler() {
-  for (Entry& e : running_) GiveBack(e);
+  for (Entry& e : running_) Drop(e);
+  for (Entry& e : waiting_) Drop(e);
 }
 
 void Scheduler::Add(std::shared_ptr<Request> request, std::optional<int32_t> sequence) {
@@ -29,11 +30,20 @@ void Scheduler::GiveBack(Entry& e) {
   if (e.own) e.sequence.reset();
 }
 
+// It runs no more: the request has its bill.
+void Scheduler::Drop(Entry& e) {
+  GiveBack(e);
+  if (e.bill != kNoBill) e.request->Billed(engine_.ledger().CloseBill(e.bill));
+}
+
 void Scheduler::DropEnded() {
-  std::erase_if(waiting_, [](const Entry& e) { return e.request->ended(); });
+  std::erase_if(waiting_, [&](Entry& e) {
+    if (e.request->ended()) Drop(e);
+    return e.request->ended();
+  });
   const auto ended = [&](Entry& e) {
     if (!e.request->ended()) return false;
-    GiveBack(e);
+    Drop(e);
     is_full_ = false;
     return true;
   };
@@ -52,11 +62,13 @@ void Scheduler::Admit() {
         return;
       } else {
         next.request->End(FinishReason::kError, made.status());
+        Drop(next);
         waiting_.pop_front();
         continue;
       }
     }
     next.request->Begin(engine_.Length(*next.sequence));
+    if (next.bill == kNoBill) next.bill = engine_.ledger().OpenBill();
     running_.push_back(std::move(next));
     waiting_.pop_front();
   }
@@ -109,7 +121,9 @@ void Scheduler::AddRows(Entry& e) {
     rows_.push_back({.token = e.request->tokens()[static_cast<size_t>(p)],
                      .sequence = *e.sequence,
                      .want_logits = logits,
-                     .generated = e.request->IsGenerated(p)});
+                     .generated = e.request->IsGenerated(p),
+                     .bill = e.bill,
+                     .again = e.request->HasRun(p)});
   }
 }
 

@@ -44,6 +44,7 @@ class Scheduler {
     std::shared_ptr<Request> request;
     std::optional<int32_t> sequence;
     bool own = true;    // the sequence is the scheduler's
+    int32_t bill = kNoBill;
     int64_t rows = 0;   // in this step
     size_t logits = 0;  // which of the step's rows with logits is its last, where it wants them
     bool wants_logits = false;
@@ -56,6 +57,7 @@ class Scheduler {
   void Settle(Entry& entry, const StepOutput& out);
   void MakeRoom();
   void GiveBack(Entry& entry);
+  void Drop(Entry& entry);
   void DropEnded();
 
   Engine& engine_;

@@ -134,10 +134,18 @@ Status Stepper::TakeBack(Status cause, const Extent& e) {
 }
 
 Status Stepper::TakeAllBack(Status cause) {
-  for (const Extent& e : extents_) {
+  for (Extent& e : extents_) {
+    e.failed = true;
     if (e.ran) cause = TakeBack(std::move(cause), e);
   }
   return cause;
+}
+
+// Names the rows of failed sequences in their bills.
+void Stepper::MarkInVain() {
+  for (size_t i = 0; i < booked_.size(); ++i) {
+    if (ExtentOf(rows_.kv_rows[i].table).failed) ledger_.MarkInVain(booked_[i].bill, booked_[i].phase, 1);
+  }
 }
 
 // Runs the sequence's rows again, alone, with a tap that checks every output. They are neither charged nor recorded.
@@ -217,8 +225,13 @@ Result<StepOutput> Stepper::Step(std::span<const BatchRow> rows) {
   Result<Mat<const float>> logits = decoder_->Forward(rows_.Batch(), *cache_);
   executor_.EndStep();
   ++recorded_steps_;
-  if (!logits.ok()) return TakeAllBack(logits.status());
+  if (!logits.ok()) {
+    Status status = TakeAllBack(logits.status());
+    MarkInVain();
+    return status;
+  }
   FailBadRows(rows, *logits);
+  if (!failed_.empty()) MarkInVain();
   return Output(rows, *logits);
 }
 

@@ -69,6 +69,7 @@ class Stepper {
   void Fail(Extent& extent, Status status);
   Status TakeBack(Status cause, const Extent& extent);
   Status TakeAllBack(Status cause);
+  void MarkInVain();
   void FailBadRows(std::span<const BatchRow> rows, Mat<const float>& logits);
   Status WhyBad(std::span<const BatchRow> rows, const Extent& extent, std::span<const Decoder::BadRow> bad);
   std::string FirstNonFinite(std::span<const BatchRow> rows, const Extent& extent);

@@ -201,28 +201,26 @@ TEST(Bills, ForksDraftsAndRowsThatRunAgain) {
   EXPECT_EQ(sum, UsefulTotal(ledger));
 }
 
-// A step that fails in its middle, and one whose logits are not finite, are charged: the ledger and the bills have what ran.
-TEST(Bills, HoldTheStepsThatFailed) {
+// Rows that fail are charged like those beside them, whose sequences go on or are taken back with theirs: the bills have what ran.
+TEST(Bills, HoldWhatFailed) {
   const Opened opened = Open(kSharedExperts, CompanyOptions());
   ASSERT_NE(opened.engine, nullptr);
   Engine& engine = *opened.engine;
   Ledger& ledger = engine.ledger();
   const BilledRequest a = RequestOf(engine, 1), b = RequestOf(engine, 2);
-  const auto step = [&] {
-    return engine
-        .Step(std::vector<BatchRow>{{.token = 3, .sequence = b.sequence, .bill = b.bill},
-                                    {.token = 5, .sequence = a.sequence, .want_logits = true, .generated = true, .bill = a.bill},
-                                    {.token = 4, .sequence = b.sequence, .want_logits = true, .bill = b.bill}})
-        .status();
-  };
-  const auto check = [&](uint64_t steps) {
-    for (const BilledRequest* r : {&a, &b}) {
-      EXPECT_EQ(ledger.bill(r->bill).total().rows, (r == &a ? 1 : 2) * steps);
-    }
+  const std::vector<BatchRow> rows = {
+      {.token = 3, .sequence = b.sequence, .bill = b.bill},
+      {.token = 5, .sequence = a.sequence, .want_logits = true, .generated = true, .bill = a.bill},
+      {.token = 4, .sequence = b.sequence, .want_logits = true, .bill = b.bill}};
+  // `steps` have run, and these rows of them in vain.
+  const auto check = [&](uint64_t steps, uint64_t vain_a, uint64_t vain_b) {
+    EXPECT_EQ(ledger.bill(a.bill).at(Phase::kDecode).rows, steps);
+    EXPECT_EQ(ledger.bill(b.bill).at(Phase::kPrefill).rows, 2 * steps);
+    EXPECT_EQ(ledger.bill(a.bill).at(Phase::kDecode).rows_in_vain, vain_a);
+    EXPECT_EQ(ledger.bill(b.bill).at(Phase::kPrefill).rows_in_vain, vain_b);
     Cost sum = ledger.bill(a.bill).total().useful;
     sum += ledger.bill(b.bill).total().useful;
     EXPECT_EQ(sum, UsefulTotal(ledger));
-    return sum.TotalFlops();
   };
   // A tap may write: it is shown the engine's own buffers.
   const auto spoil = [&](Site where, float value) {
@@ -230,19 +228,18 @@ TEST(Bills, HoldTheStepsThatFailed) {
       if (site == where && !out.empty()) const_cast<float*>(out.data)[0] = value;
     });
   };
-  spoil({1, Component::kAttnK}, 1e30F);  // beyond the cache's type
-  EXPECT_FALSE(step().ok());
-  const uint64_t half = check(1);
-  EXPECT_GT(half, 0u);
-  spoil({-1, Component::kOutputNorm}, NAN);
-  EXPECT_FALSE(step().ok());
-  const uint64_t failed = check(2) - half;
-  EXPECT_GT(failed, half);
+  spoil({1, Component::kAttnK}, 1e30F);  // the first row is beyond the cache's type
+  EXPECT_FALSE(engine.StepAll(rows).ok());
+  check(1, 1, 2);
+  spoil({-1, Component::kOutputNorm}, NAN);  // of the first row with logits
+  const Result<StepOutput> out = engine.Step(rows);
+  ASSERT_TRUE(out.ok());
+  ASSERT_EQ(out->failed.size(), 1u);
+  EXPECT_EQ(out->failed[0].sequence, a.sequence);
+  check(2, 2, 2);
   engine.SetTap(nullptr);
-  ASSERT_TRUE(step().ok());
-  EXPECT_EQ(check(3) - half - failed, failed);  // the same positions, run again
-  ledger.MarkInVain(a.bill, Phase::kDecode, 2);
-  EXPECT_EQ(ledger.bill(a.bill).at(Phase::kDecode).rows_in_vain, 2u);
+  ASSERT_TRUE(engine.StepAll(rows).ok());
+  check(3, 2, 2);
 }
 
 TEST(Bills, ARowOfABillThatIsNotOpenIsRefused) {

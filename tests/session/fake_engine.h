@@ -141,11 +141,12 @@ class FakeEngine : public Engine {
     const int32_t vocab = model_->recipe_.vocab;
     std::vector<BookedRow> booked;
     for (const BatchRow& r : rows) {
+      if (Failed(r.sequence)) continue;
       booked.push_back(
           {.phase = r.generated ? Phase::kDecode : Phase::kPrefill, .logits = r.want_logits, .again = r.again, .bill = r.bill});
     }
     ledger_.BeginStep(booked);
-    ledger_.Charge(op_, RowAmounts(rows.size()));
+    ledger_.Charge(op_, RowAmounts(booked.size()));
     for (const BatchRow& row : rows) {
       if (Failed(row.sequence)) {
         if (row.want_logits) logit_rows_.push_back(-1);
