@@ -18,11 +18,14 @@ void Ledger::SetWeights(std::vector<WeightInfo> weights) {
   bills_.clear();
   closed_.clear();
   groups_.clear();
+  alone_ = nullptr;
   open_ = billed_ = false;
   Reset();
+  ClearSums();
 }
 
 void Ledger::Reset() {
+  alone_ != nullptr ? BillAlone() : SumPending();  // of a step in progress
   for (Op& op : ops_) op.amounts = {};
   counts_ = {};
   touched_ = TouchSet(*slices_);
@@ -57,6 +60,7 @@ uint32_t Ledger::AddOp(std::vector<SiteCost> sites, bool of_logits, WeightTouche
   op.slices = w != nullptr ? w->slices : 0;
   units_.insert(units_.end(), chosen ? op.slices : 1, index);
   for (BillSlot& slot : bills_) slot.units.resize((units_.size() + 63) / 64);
+  for (std::vector<uint64_t>& ran : ran_) ran.resize((units_.size() + 63) / 64);
   return index;
 }
 
@@ -77,7 +81,6 @@ void Ledger::BeginStep(std::span<const BookedRow> rows) {
   EndStep();
   open_ = counted_ = true;
   billed_ = false;
-  phase_ = PhaseOf(rows);
   groups_.clear();
   for (std::vector<uint32_t>& groups : row_groups_) groups.clear();
   phase_rows_ = {};
@@ -90,6 +93,11 @@ void Ledger::BeginStep(std::span<const BookedRow> rows) {
       ++phase_rows_[of][static_cast<size_t>(groups_[g].phase)];
     }
   }
+  const Phase phase = PhaseOf(rows);
+  BillSlot* const alone = billed_ && groups_.size() == 1 ? groups_[0].slot : nullptr;
+  if (alone != alone_ || phase != phase_) BillAlone();
+  alone_ = alone;
+  phase_ = phase;
   last_ = {.phase = phase_,
            .rows = static_cast<uint32_t>(row_groups_[0].size()),
            .logit_rows = static_cast<uint32_t>(row_groups_[1].size()),
@@ -100,15 +108,13 @@ void Ledger::BeginStep(std::span<const BookedRow> rows) {
     counts_[p].rows += phase_rows_[0][p];
     counts_[p].logit_rows += phase_rows_[1][p];
   }
-  if (!billed_) return;
-  charges_.clear();
-  for_rows_ = {};
 }
 
-// Row amounts go to the row's phase, what is left to kMixed.
-void Ledger::ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) {
+// Of a step of both phases: row amounts go to the row's phase, what is left to kMixed.
+void Ledger::ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) const {
   const std::array<uint32_t, 2>& rows = phase_rows_[op.of_logits ? 1 : 0];
   const uint64_t all = uint64_t{rows[0]} + rows[1];
+  const size_t booked = billed_ ? kBilled : 0;
   std::array<CostAmounts, 2> parts;
   for (size_t g = 0; g < of_groups.size(); ++g) parts[static_cast<size_t>(groups_[g].phase)] += of_groups[g];
   CostAmounts once = amounts;
@@ -117,20 +123,25 @@ void Ledger::ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const Cos
     // Ops of experts have top_k rows for each row of the step.
     if (of_groups.empty() && all > 0) parts[p][Amount::kRows] = amounts[Amount::kRows] / all * rows[p];
     for (size_t a = kFirstRowAmount; a < kAmounts; ++a) once[a] -= parts[p][a];
-    op.amounts[Booked(static_cast<Phase>(p))] += parts[p];
+    op.amounts[booked + p] += parts[p];
   }
-  op.amounts[Booked(Phase::kMixed)] += once;
+  op.amounts[booked + static_cast<size_t>(Phase::kMixed)] += once;
 }
 
-// Bills the amounts that rows differ in.
-void Ledger::ChargeRows(uint32_t index, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) {
-  const Op& op = ops_[index];
-  if (!of_groups.empty()) charges_.back().amounts[kFirstRowAmount] = 0;
-  for (const Entry& e : EntriesOf(op)) {
-    if (of_groups.empty() && e.amount > kFirstRowAmount) for_rows_[op.of_logits ? 1 : 0][e.entry] += amounts[e.amount] * e.value;
-    if (e.amount < kFirstRowAmount) continue;
-    for (size_t g = 0; g < of_groups.size(); ++g) groups_[g].cost[e.entry] += of_groups[g][e.amount] * e.value;
+void Ledger::ChargeGroups(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) {
+  if (phase_ == Phase::kMixed) ChargeMixed(op, amounts, of_groups);
+  if (!billed_) return;
+  CostAmounts left = amounts;
+  if (!of_groups.empty()) {
+    CostAmounts by_row;
+    for (size_t a = kFirstRowAmount; a < kAmounts; ++a) std::swap(left[a], by_row[a]);
+    if (phase_ != Phase::kMixed) op.amounts[kBilled + static_cast<size_t>(phase_)] += by_row;
+    for (const Entry& e : EntriesOf(op)) {
+      if (e.amount < kFirstRowAmount) continue;
+      for (size_t g = 0; g < of_groups.size(); ++g) groups_[g].cost[e.entry] += of_groups[g][e.amount] * e.value;
+    }
   }
+  op.amounts[kPending] += left;
 }
 
 void Ledger::ChooseSlices(uint32_t index, std::span<const WeightTouch> touches) {
@@ -160,45 +171,33 @@ void Ledger::ChooseSlices(uint32_t index, std::span<const WeightTouch> touches) 
 
 void Ledger::TouchForRow(size_t row, const WeightTouch& touch) { groups_[row_groups_[0][row]].slot->bill.touched.Touch(touch); }
 
-// Adds a charge to the sums, or takes it back.
-void Ledger::AddCharge(const Charged& charged, bool taken_back) {
-  const Op& op = ops_[charged.op];
-  const size_t of = op.of_logits ? 1 : 0;
-  const uint64_t rows = std::max<uint64_t>(1, sums_.rows[of]), sign = taken_back ? ~uint64_t{0} : 1;
-  const uint64_t run = charged.amounts[kFirstRowAmount], each = run / rows;  // ops of experts have top_k rows for each row
-  for (const Entry& e : EntriesOf(op)) {
-    if (e.amount > kFirstRowAmount) break;
-    const uint64_t value = sign * e.value;
-    if (e.amount < kFirstRowAmount) {
-      sums_.for_rows[of][e.entry] += charged.amounts[e.amount] * value;
-    } else {
-      sums_.each_row[of][e.entry] += each * value;
-      sums_.for_rows[of][e.entry] += (run - each * rows) * value;
+// Adds what is pending to the sums.
+void Ledger::SumPending() {
+  for (Op& op : ops_) {
+    CostAmounts& pending = op.amounts[kPending];
+    uint64_t any = 0;
+    for (size_t a = 0; a < kAmounts; ++a) any |= pending[a];
+    if (any == 0) continue;
+    const size_t of = op.of_logits ? 1 : 0;
+    const uint64_t rows = alone_ != nullptr ? 1 : std::max<uint64_t>(1, row_groups_[of].size());
+    const uint64_t run = pending[Amount::kRows], each = run / rows;  // ops of experts have top_k rows for each row of the step
+    for (const Entry& e : EntriesOf(op)) {
+      if (e.amount == kFirstRowAmount) {
+        each_row_[of][e.entry] += each * e.value;
+        for_rows_[of][e.entry] += (run - each * rows) * e.value;
+      } else {
+        for_rows_[of][e.entry] += pending[e.amount] * e.value;
+      }
     }
+    if (!op.chosen) ran_[of][op.first_unit / 64] |= uint64_t{1} << op.first_unit % 64;
+    if (phase_ != Phase::kMixed) op.amounts[kBilled + static_cast<size_t>(phase_)] += pending;
+    pending = {};
   }
 }
 
-void Ledger::SumCharges() {
-  const std::array<size_t, 2> rows = {row_groups_[0].size(), row_groups_[1].size()};
-  const auto same_op = [](const Charged& a, const Charged& b) { return a.op == b.op; };
-  if (sums_.rows == rows && std::ranges::equal(charges_, sums_.charges, same_op)) {
-    for (size_t i = 0; i < charges_.size(); ++i) {
-      if (charges_[i].Same(sums_.charges[i])) continue;
-      AddCharge(sums_.charges[i], true);
-      AddCharge(charges_[i], false);
-    }
-    sums_.charges.swap(charges_);
-    return;
-  }
-  sums_.charges.swap(charges_);
-  sums_.rows = rows;
-  sums_.each_row = sums_.for_rows = {};
-  for (std::vector<uint64_t>& units : sums_.units) units.assign((units_.size() + 63) / 64, 0);
-  for (const Charged& charged : sums_.charges) {
-    const Op& op = ops_[charged.op];
-    AddCharge(charged, false);
-    if (!op.chosen) sums_.units[op.of_logits ? 1 : 0][op.first_unit / 64] |= uint64_t{1} << op.first_unit % 64;
-  }
+void Ledger::ClearSums() {
+  each_row_ = for_rows_ = {};
+  for (std::vector<uint64_t>& ran : ran_) std::fill(ran.begin(), ran.end(), 0);
 }
 
 void Ledger::DivideAmongRows() {
@@ -206,20 +205,21 @@ void Ledger::DivideAmongRows() {
     const std::vector<uint32_t>& row_groups = row_groups_[of];
     const uint64_t rows = std::max<uint64_t>(1, row_groups.size());
     for (size_t entry = 0; entry < Cost::kEntries; ++entry) {
-      const uint64_t all = for_rows_[of][entry] + sums_.for_rows[of][entry], row_cost = sums_.each_row[of][entry];
+      const uint64_t all = for_rows_[of][entry], row_cost = each_row_[of][entry];
       if (all == 0 && row_cost == 0) continue;
       const uint64_t share = all / rows, remainder = all - share * rows;
-      if (row_groups.empty()) unbilled_.AddEntry(entry, all);
+      if (row_groups.empty()) unbilled_.AddEntry(entry, all + row_cost);
       for (Group& group : groups_) group.cost[entry] += (row_cost + share) * group.rows[of];
       for (size_t row = 0; row < remainder; ++row) ++groups_[row_groups[row]].cost[entry];
     }
   }
 }
 
-// Adds what is new among the units that the bill's rows touched.
-void Ledger::TouchUnits(BillSlot& slot) const {
+// Adds the units that ran for all rows, or all rows with logits, and those that rows of the bill chose.
+void Ledger::TouchUnits(BillSlot& slot, bool all, bool logits) const {
   slot.known.resize(slot.units.size());
   for (size_t i = 0; i < slot.units.size(); ++i) {
+    slot.units[i] |= (all ? ran_[0][i] : 0) | (logits ? ran_[1][i] : 0);
     for (uint64_t more = slot.units[i] & ~slot.known[i]; more != 0; more &= more - 1) {
       const size_t unit = 64 * i + static_cast<size_t>(std::countr_zero(more));
       const Op& op = ops_[units_[unit]];
@@ -232,27 +232,43 @@ void Ledger::TouchUnits(BillSlot& slot) const {
   }
 }
 
+// Bills what is pending of steps of one group.
+void Ledger::BillAlone() {
+  if (alone_ == nullptr) return;
+  SumPending();
+  Cost& useful = alone_->open ? alone_->bill.work[static_cast<size_t>(phase_)].useful : unbilled_;
+  for (size_t entry = 0; entry < Cost::kEntries; ++entry) {
+    for (size_t of = 0; of < 2; ++of) useful.AddEntry(entry, each_row_[of][entry] + for_rows_[of][entry]);
+  }
+  if (alone_->open) TouchUnits(*alone_, true, true);
+  ClearSums();
+}
+
+void Ledger::BillGroups() {
+  SumPending();
+  DivideAmongRows();
+  for (const Group& group : groups_) {
+    BillSlot& slot = *group.slot;
+    Cost& useful = slot.open ? slot.bill.work[static_cast<size_t>(group.phase)].useful : unbilled_;
+    for (size_t entry = 0; entry < Cost::kEntries; ++entry) useful.AddEntry(entry, group.cost[entry]);
+    if (slot.open) TouchUnits(slot, group.rows[0] > 0, group.rows[1] > 0);
+  }
+  ClearSums();
+}
+
 void Ledger::EndStep() {
   if (!open_) return;
   open_ = false;
   if (counted_) counts_[static_cast<size_t>(phase_)].parameters_touched += touched_.parameters();
   if (!billed_) return;
-  SumCharges();
-  DivideAmongRows();
   for (const Group& group : groups_) {
-    BillSlot& slot = *group.slot;
-    BillWork& work = slot.bill.work[static_cast<size_t>(group.phase)];
-    Cost& useful = slot.open ? work.useful : unbilled_;
-    for (size_t entry = 0; entry < Cost::kEntries; ++entry) useful.AddEntry(entry, group.cost[entry]);
-    if (!slot.open) continue;
+    if (!group.slot->open) continue;
+    BillWork& work = group.slot->bill.work[static_cast<size_t>(group.phase)];
     work.rows += group.rows[0];
     work.logit_rows += group.rows[1];
     work.rows_again += group.again;
-    for (size_t of = 0; of < 2; ++of) {
-      for (size_t i = 0; group.rows[of] > 0 && i < sums_.units[of].size(); ++i) slot.units[i] |= sums_.units[of][i];
-    }
-    TouchUnits(slot);
   }
+  if (alone_ == nullptr) BillGroups();
 }
 
 int32_t Ledger::OpenBill() {
@@ -267,13 +283,15 @@ int32_t Ledger::OpenBill() {
   return id;
 }
 
-const Bill& Ledger::bill(int32_t id) const {
+const Bill& Ledger::bill(int32_t id) {
   static const Bill kEmpty;
+  BillAlone();
   return IsOpen(id) ? bills_[static_cast<size_t>(id)].bill : kEmpty;
 }
 
 Bill Ledger::CloseBill(int32_t id) {
   if (!IsOpen(id)) return {};
+  BillAlone();
   BillSlot& slot = bills_[static_cast<size_t>(id)];
   slot.open = false;
   closed_.push_back(id);
@@ -299,7 +317,8 @@ Account Ledger::Sum(Phase p, const Wanted& wanted) const {
   Account sum;
   for (const Op& op : ops_) {
     CostAmounts n = op.amounts[static_cast<size_t>(p)];
-    n += op.amounts[kPhases + static_cast<size_t>(p)];
+    n += op.amounts[kBilled + static_cast<size_t>(p)];
+    if (p == phase_ && p != Phase::kMixed) n += op.amounts[kPending];
     for (size_t part = 0; part < op.sites.size(); ++part) {
       if (!wanted(op.sites[part].site)) continue;
       if (part == 0) sum.ops += n[Amount::kCalls];

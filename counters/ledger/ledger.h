@@ -90,16 +90,8 @@ class Ledger {
   bool billed() const { return billed_; }                                  // some row of the step has a bill
   // Charges a run of an op. `of_groups`: the row amounts of each group; empty: those of each row are the same.
   void Charge(uint32_t op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups = {}) {
-    if (phase_ == Phase::kMixed) {
-      ChargeMixed(ops_[op], amounts, of_groups);
-    } else {
-      ops_[op].amounts[Booked(phase_)] += amounts;
-    }
-    if (!billed_) return;
-    charges_.push_back({op, {amounts[0], amounts[1], amounts[2], amounts[3]}});
-    uint64_t differing = of_groups.size();
-    for (size_t a = kFirstRowAmount + 1; a < kAmounts; ++a) differing |= amounts[a];
-    if (differing != 0) ChargeRows(op, amounts, of_groups);
+    if (phase_ == Phase::kMixed || !of_groups.empty()) return ChargeGroups(ops_[op], amounts, of_groups);
+    ops_[op].amounts[billed_ ? kPending : static_cast<size_t>(phase_)] += amounts;
   }
   void Touch(const WeightTouch& touch) { touched_.Touch(touch); }
   // With bills, after Charge: the rows of the step that chose each slice of the op (WeightTouch::rows). The cost of a slice
@@ -116,8 +108,9 @@ class Ledger {
   bool IsOpen(int32_t id) const {
     return id >= 0 && static_cast<size_t>(id) < bills_.size() && bills_[static_cast<size_t>(id)].open;
   }
-  // Charged with the steps that have ended; an empty bill if `id` is not open. Valid until the next call of CloseBill or SetWeights.
-  TALLY_API const Bill& bill(int32_t id) const;
+  // Charged with the steps that have ended, and perhaps with ops of the one in progress; an empty bill if `id` is not open. Valid until
+  // the next call of CloseBill or SetWeights.
+  TALLY_API const Bill& bill(int32_t id);
   // Not during a step that has rows of the bill. An empty bill if `id` is not open.
   TALLY_API Bill CloseBill(int32_t id);
   // The results of so many of the bill's rows were dropped: of tokens that were drafted and not accepted, or of a sequence that failed.
@@ -142,9 +135,10 @@ class Ledger {
   TALLY_API void Reset();
 
  private:
+  // Of Op::amounts: by phase, of steps without a bill; kBilled + phase: of the others; kPending: what is not on bills yet.
+  static constexpr size_t kBilled = kPhases, kPending = 2 * kPhases;
   struct alignas(64) Op {
-    // Steps without a bill are kept apart: [kPhases * (some row has a bill) + phase].
-    std::array<CostAmounts, 2 * kPhases> amounts;
+    std::array<CostAmounts, kPending + 1> amounts;
     std::vector<SiteCost> sites;
     bool of_logits = false, chosen = false;
     uint32_t first_entry = 0, end_entry = 0, first_slice_entry = 0;  // in entries_; of Amount::kSlices
@@ -157,22 +151,6 @@ class Ledger {
     uint64_t value = 0;
   };
   using Entries = std::array<uint64_t, Cost::kEntries>;
-  // What a charge leaves for EndStep to bill: amounts up to kRows.
-  struct Charged {
-    uint64_t op = 0;
-    std::array<uint64_t, kFirstRowAmount + 1> amounts{};
-    bool Same(const Charged& o) const {  // amounts; == of arrays is a call
-      return ((amounts[0] ^ o.amounts[0]) | (amounts[1] ^ o.amounts[1]) | (amounts[2] ^ o.amounts[2]) |
-              (amounts[3] ^ o.amounts[3])) == 0;
-    }
-  };
-  // The sums of a step's charges. Index 0: ops of all rows; 1: ops of rows with logits.
-  struct ChargedSums {
-    std::vector<Charged> charges;
-    std::array<size_t, 2> rows{};                   // of the step
-    std::array<Entries, 2> each_row{}, for_rows{};  // of every row; of all together, to be divided among them
-    std::array<std::vector<uint64_t>, 2> units;     // a bit for each of units_ that was touched for all of them
-  };
   struct Counts {
     uint64_t steps = 0, rows = 0, logit_rows = 0, parameters_touched = 0;
   };
@@ -190,14 +168,15 @@ class Ledger {
     uint32_t again = 0;
     Entries cost{};  // of these rows, without what EndStep divides
   };
-  size_t Booked(Phase p) const { return (billed_ ? kPhases : 0) + static_cast<size_t>(p); }
   uint32_t FindGroup(const BookedRow& row);
-  TALLY_API void ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups);
-  TALLY_API void ChargeRows(uint32_t op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups);
-  void SumCharges();
-  void AddCharge(const Charged& charged, bool taken_back);
-  void TouchUnits(BillSlot& slot) const;
+  TALLY_API void ChargeGroups(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups);
+  void ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) const;
+  void SumPending();
+  void ClearSums();
+  void BillAlone();
+  void BillGroups();
   void DivideAmongRows();
+  void TouchUnits(BillSlot& slot, bool all, bool logits) const;
   std::span<const Entry> EntriesOf(const Op& op) const {
     return std::span(entries_).subspan(op.first_entry, op.end_entry - op.first_entry);
   }
@@ -224,10 +203,11 @@ class Ledger {
   // Index 0: all rows; 1: rows with logits.
   std::array<std::vector<uint32_t>, 2> row_groups_;
   std::array<std::array<uint32_t, 2>, 2> phase_rows_{};  // [..][phase]
-  // With bills. Most steps have the charges of the step before, so that its sums are theirs.
-  std::vector<Charged> charges_;
-  ChargedSums sums_;
-  std::array<Entries, 2> for_rows_{};  // besides sums_
+  // The bill of all rows, if it is one, of one phase. Its amounts stay pending until the bill is read or other rows come.
+  BillSlot* alone_ = nullptr;
+  // Sums of what was pending, of ops of all rows, and of rows with logits.
+  std::array<Entries, 2> each_row_{}, for_rows_{};  // of every row; of all together, to be divided among them
+  std::array<std::vector<uint64_t>, 2> ran_;        // a bit for each of units_ that was touched for all of them
 };
 
 }  // namespace tally

@@ -63,7 +63,7 @@ void ExpectOnce(const Request& request) {
             static_cast<uint64_t>(request.result().prompt_tokens));
   EXPECT_EQ(bill.at(Phase::kDecode).rows - bill.at(Phase::kDecode).rows_again,
             static_cast<uint64_t>(request.result().decode_steps));
-  EXPECT_EQ(bill.total().rows_again > 0, request.preemptions() > 0);
+  EXPECT_TRUE(bill.total().rows_again == 0 || request.preemptions() > 0);
   EXPECT_GT(bill.parameters_touched(), 0u);
 }
 
@@ -72,7 +72,7 @@ TEST(RequestBills, AddUpToTheLedger) {
   {
     const Opened whole = Open(kSharedExperts, options);
     ASSERT_NE(whole.engine, nullptr);
-    options.kv_bytes = whole.engine->memory_plan().kv / 6;
+    options.kv_bytes = whole.engine->memory_plan().kv / 4;
   }
   const Opened opened = Open(kSharedExperts, options);
   ASSERT_NE(opened.engine, nullptr);
@@ -118,14 +118,14 @@ TEST(RequestBills, AddUpToTheLedger) {
   EXPECT_EQ(failed->result().bill.at(Phase::kDecode).rows, static_cast<uint64_t>(failed->result().decode_steps) + 1);
   EXPECT_EQ(failed->result().bill.at(Phase::kPrefill).rows, 5u);
   EXPECT_EQ(cancelled->result().finish, FinishReason::kInterrupted);
-  int64_t preemptions = 0;
+  uint64_t again = 0;
   for (const auto& request : requests) {
     if (request == failed) continue;
     ExpectOnce(*request);
     EXPECT_EQ(request->result().bill.total().rows_in_vain, 0u);
-    preemptions += request->preemptions();
+    again += request->result().bill.total().rows_again;
   }
-  EXPECT_GT(preemptions, 0);
+  EXPECT_GT(again, 0u);
 }
 
 TEST(RequestBills, ASchedulerThatGoesGivesThem) {
