@@ -70,8 +70,13 @@ struct SiteCost {
   std::vector<Unit> units = {};
 };
 
+// May be moved between steps.
 class Ledger {
  public:
+  Ledger() = default;
+  Ledger(Ledger&&) = default;
+  Ledger& operator=(Ledger&&) = default;
+
   // --- the engine's side
 
   // `weights[id]` describes the weight whose views have this id. Resets the ledger and drops all bills.
@@ -191,7 +196,7 @@ class Ledger {
   std::array<Counts, kPhases> counts_;
   TouchSet touched_;
   BillSlot nobody_;              // of rows without a bill
-  std::deque<BillSlot> bills_;   // groups_ points into it
+  std::deque<BillSlot> bills_;   // groups_ and alone_ point into it
   std::vector<int32_t> closed_;  // ids of bills that are not open
   Cost unbilled_;                // of steps with bills
   StepRecord last_;

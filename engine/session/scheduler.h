@@ -43,7 +43,7 @@ class Scheduler {
   struct Entry {
     std::shared_ptr<Request> request;
     std::optional<int32_t> sequence;
-    bool own = true;    // the sequence is the scheduler's
+    bool own = true;  // the sequence is the scheduler's
     int32_t bill = kNoBill;
     int64_t rows = 0;   // in this step
     size_t logits = 0;  // which of the step's rows with logits is its last, where it wants them

@@ -146,7 +146,8 @@ TEST(RequestBills, ASchedulerThatGoesGivesThem) {
 TEST(RequestBills, OneAloneIsChargedWithAll) {
   const Opened opened = Open(kSharedExperts, ManyOptions());
   ASSERT_NE(opened.engine, nullptr);
-  const Result<GenerateResult> result = Generate(*opened.engine, PromptOf(*opened.engine, 40, 1), {.max_tokens = 9, .ignore_eos = true});
+  const Result<GenerateResult> result =
+      Generate(*opened.engine, PromptOf(*opened.engine, 40, 1), {.max_tokens = 9, .ignore_eos = true});
   ASSERT_TRUE(result.ok());
   const Ledger& ledger = opened.engine->ledger();
   EXPECT_EQ(result->bill.total().useful, UsefulTotal(ledger));
