@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What keeping the books costs: the same steps with the ledger on and off, in turn, so that a machine that drifts drifts for both.
-//   ledger_overhead [MODEL.gguf] [--pairs N] [--prefill P] [--tokens T]
-// "Off" charges nothing; an op's amounts are looked at even so, to decide whether threads share it. Prints the median of the pairs'
-// ratios on / off with the middle half of them, for decoding T tokens one after the other and for a prefill of P, and the same for
-// off / off, which is what the machine's noise alone makes of it. Logits of both must be the same bits.
+//   ledger_overhead [MODEL.gguf] [--pairs N] [--prefill P] [--tokens T] [--requests R] [--threads N] [--cpu]
+// "Off" charges nothing; an op's amounts are looked at even so, to decide whether threads share it. "Bills" has a bill for each request
+// besides. Prints the medians of the ratios on / off and bills / off with the middle half of them, and the same for off / off, which is
+// what the machine's noise alone makes of it: for decoding T tokens of one request one after the other, the same of R requests in one
+// batch, and for a prefill of P. Logits must be the same bits.
 //
-// What decodes keeps its ledger on or off from token to token, so a run of them is what is timed: were it switched at every token, the
+// What decodes keeps its ledger as it is from token to token, so a run of them is what is timed: were it switched at every token, the
 // books would also pay for having been out of the caches for two tokens.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,8 +28,11 @@ namespace {
 struct Options {
   std::string model;
   int64_t pairs = 100, prefill = 128, tokens = 64;
-  int threads = 0;
+  int requests = 8, threads = 0;
+  bool cpu = false;
 };
+
+enum class Books { kOff, kOn, kBills };
 
 class Overhead {
  public:
@@ -41,87 +46,123 @@ class Overhead {
     EngineOptions load;
     load.threads = options_.threads;
     load.context = options_.prefill + options_.tokens + 1;
+    load.sequences = options_.requests;
+    load.max_logit_rows = options_.requests;
     TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(path, load));
     const auto& loaded = static_cast<const LoadedModel&>(*model);
     TALLY_ASSIGN_OR_RETURN(rope_, loaded.MakeRope(load.context));
     TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(loaded.Source(rope_), loaded.weights().infos(), team_,
                                                      MakeStepperOptions(loaded.recipe(), load)));
     std::printf("%s, %d threads\n", model->Description().c_str(), team_.threads());
-    TALLY_ASSIGN_OR_RETURN(sequence_, stepper_->cache().NewSequence());
     vocab_ = loaded.recipe().vocab;
-    for (int64_t i = 0; i < options_.prefill; ++i) prompt_.push_back(Row(i, i + 1 == options_.prefill));
-    double ignored = 0;
-    TALLY_RETURN_IF_ERROR(Time({prompt_}, true, 0, ignored));
-    std::vector<std::vector<BatchRow>> tokens;
-    for (int64_t i = 0; i < options_.tokens; ++i) tokens.push_back({Row(options_.prefill + i, true)});
-    TALLY_RETURN_IF_ERROR(Compare("decode", tokens, options_.prefill, options_.pairs));
-    return Compare("prefill", {prompt_}, 0, std::max<int64_t>(5, options_.pairs * options_.tokens / options_.prefill));
+    for (int i = 0; i < options_.requests; ++i) {
+      TALLY_ASSIGN_OR_RETURN(const int32_t sequence, stepper_->cache().NewSequence());
+      requests_.push_back({sequence, stepper_->ledger().OpenBill()});
+      TALLY_RETURN_IF_ERROR(stepper_->Step(Prompt(i)).status());
+    }
+    const int64_t prefills = std::max<int64_t>(5, options_.pairs * options_.tokens / options_.prefill);
+    TALLY_RETURN_IF_ERROR(Compare("decode", Decode(1), options_.prefill, options_.pairs));
+    TALLY_RETURN_IF_ERROR(Compare("batch", Decode(options_.requests), options_.prefill, options_.pairs));
+    return Compare("prefill", {Prompt(0)}, 0, prefills);
   }
 
  private:
-  BatchRow Row(int64_t i, bool logits) const {
-    return {static_cast<int32_t>((i * 7919 + 13) % vocab_), sequence_, logits, !logits || i >= options_.prefill};
+  using Steps = std::vector<std::vector<BatchRow>>;
+  struct Request {
+    int32_t sequence, bill;
+  };
+
+  BatchRow Row(int request, int64_t position, bool logits) const {
+    return {.token = static_cast<int32_t>((position * 7919 + request * 31 + 13) % vocab_),
+            .sequence = requests_[static_cast<size_t>(request)].sequence,
+            .want_logits = logits,
+            .generated = position >= options_.prefill,
+            .bill = requests_[static_cast<size_t>(request)].bill};
+  }
+  std::vector<BatchRow> Prompt(int request) const {
+    std::vector<BatchRow> rows;
+    for (int64_t i = 0; i < options_.prefill; ++i) rows.push_back(Row(request, i, i + 1 == options_.prefill));
+    return rows;
+  }
+  // A row of each of the first `requests` requests a step.
+  Steps Decode(int requests) const {
+    Steps steps(static_cast<size_t>(options_.tokens));
+    for (int64_t i = 0; i < options_.tokens; ++i) {
+      for (int r = 0; r < requests; ++r) steps[static_cast<size_t>(i)].push_back(Row(r, options_.prefill + i, true));
+    }
+    return steps;
   }
 
   // The steps, from `length` positions on.
-  Status Time(const std::vector<std::vector<BatchRow>>& steps, bool ledger, int64_t length, double& seconds) {
-    TALLY_RETURN_IF_ERROR(stepper_->cache().Truncate(sequence_, length));
-    stepper_->executor().SetLedger(ledger ? &stepper_->ledger() : nullptr);
-    std::vector<float> now;
-    now.reserve(static_cast<size_t>(vocab_) * steps.size());
-    seconds = 0;
-    for (const std::vector<BatchRow>& rows : steps) {
-      const auto start = std::chrono::steady_clock::now();
-      TALLY_ASSIGN_OR_RETURN(const StepOutput out, stepper_->Step(rows));
-      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      if (!out.failed.empty()) return out.failed.front().status;
-      now.insert(now.end(), out.logits.Row(0), out.logits.Row(0) + out.logits.cols);
+  Status Time(Steps steps, Books books, int64_t length, double& seconds) {
+    for (const Request& r : requests_) {
+      TALLY_RETURN_IF_ERROR(stepper_->cache().Truncate(r.sequence, std::min(length, stepper_->cache().Length(r.sequence))));
     }
-    if (last_length_ == length && (last_.size() != now.size() || std::memcmp(last_.data(), now.data(), now.size() * 4) != 0)) {
+    stepper_->executor().SetLedger(books != Books::kOff ? &stepper_->ledger() : nullptr);
+    std::vector<float> now;
+    now.reserve(static_cast<size_t>(vocab_) * steps.size() * steps[0].size());
+    seconds = 0;
+    for (std::vector<BatchRow>& rows : steps) {
+      for (BatchRow& row : rows) row.bill = books == Books::kBills ? row.bill : kNoBill;
+      const double start = Seconds();
+      TALLY_ASSIGN_OR_RETURN(const StepOutput out, stepper_->Step(rows));
+      seconds += Seconds() - start;
+      if (!out.failed.empty()) return out.failed.front().status;
+      now.insert(now.end(), out.logits.Row(0), out.logits.Row(0) + out.logits.rows * out.logits.cols);
+    }
+    if (!last_.empty() && (last_.size() != now.size() || std::memcmp(last_.data(), now.data(), now.size() * 4) != 0)) {
       return InternalError("the logits differ with the ledger on and off");
     }
     last_ = std::move(now);
-    last_length_ = length;
     return {};
   }
 
-  Status Compare(const char* what, const std::vector<std::vector<BatchRow>>& steps, int64_t length, int64_t pairs) {
-    std::vector<double> ratios, noise, alone, costs;
-    double on = 0, off = 0, again = 0;
+  double Seconds() const {
+    if (options_.cpu) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
+  static double Median(std::vector<double> v) {
+    std::nth_element(v.begin(), v.begin() + static_cast<int64_t>(v.size() / 2), v.end());
+    return v[v.size() / 2];
+  }
+
+  Status Compare(const char* what, const Steps& steps, int64_t length, int64_t pairs) {
+    last_.clear();
+    std::array<double, 4> times{};  // off, on, bills, off again
+    std::array<std::vector<double>, 4> ratios, costs;
+    std::vector<double> alone;
     std::mt19937 random(1);
-    std::array<size_t, 3> order = {0, 1, 2};
+    std::array<size_t, 4> order = {0, 1, 2, 3};
     for (int64_t i = 0; i < pairs + 2; ++i) {
-      // Three runs in any order: what a run finds in the caches is what the one before left there.
+      // In any order: what a run finds in the caches is what the one before left there.
       std::shuffle(order.begin(), order.end(), random);
-      double* const times[] = {&on, &off, &again};
-      for (const size_t which : order) {
-        TALLY_RETURN_IF_ERROR(Time(steps, which == 0, length, *times[which]));
-      }
+      for (const size_t which : order) TALLY_RETURN_IF_ERROR(Time(steps, static_cast<Books>(which % 3), length, times[which]));
       if (i < 2) continue;  // the first ones warm up
-      ratios.push_back(on / off);
-      costs.push_back(on - off);
-      alone.push_back(off * 1e6 / static_cast<double>(steps.size()));
-      noise.push_back(again / off);
+      for (size_t which = 1; which < 4; ++which) {
+        ratios[which].push_back(times[which] / times[0]);
+        costs[which].push_back(times[which] - times[0]);
+      }
+      alone.push_back(times[0] * 1e6 / static_cast<double>(steps.size()));
     }
-    std::nth_element(alone.begin(), alone.begin() + static_cast<int64_t>(alone.size() / 2), alone.end());
     stepper_->ledger().Reset();
-    TALLY_RETURN_IF_ERROR(Time(steps, true, length, on));
+    TALLY_RETURN_IF_ERROR(Time(steps, Books::kOn, length, times[0]));
     const Phase phase = stepper_->ledger().last_step().phase;
-    const uint64_t ops = stepper_->ledger().total(phase).ops / stepper_->ledger().steps(phase);
-    std::printf("%-8s off        median %.1f us a step of %llu ops\n", what, alone[alone.size() / 2],
-                static_cast<unsigned long long>(ops));
-    Print(what, "on / off", ratios);
-    std::nth_element(costs.begin(), costs.begin() + static_cast<int64_t>(costs.size() / 2), costs.end());
-    std::printf("%-8s the books  median %.0f ns an op\n", what,
-                costs[costs.size() / 2] * 1e9 / static_cast<double>(steps.size()) / static_cast<double>(ops));
-    Print(what, "off / off", noise);
+    const double ops =
+        static_cast<double>(stepper_->ledger().total(phase).ops) / static_cast<double>(stepper_->ledger().steps(phase));
+    const auto per_op = [&](size_t which) { return Median(costs[which]) * 1e9 / static_cast<double>(steps.size()) / ops; };
+    std::printf("%-8s off         median %.1f us a step of %.0f ops and %zu rows\n", what, Median(alone), ops, steps[0].size());
+    Print(what, "on / off", ratios[1]);
+    Print(what, "bills / off", ratios[2]);
+    std::printf("%-8s the books   median %.0f ns an op, with bills %.0f ns\n", what, per_op(1), per_op(2));
+    Print(what, "off / off", ratios[3]);
     return {};
   }
 
   static void Print(const char* what, const char* ratio, std::vector<double> v) {
     std::sort(v.begin(), v.end());
     const auto at = [&](double q) { return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1))]; };
-    std::printf("%-8s %-10s median %.4f   middle half %.4f to %.4f   %zu pairs\n", what, ratio, at(0.5), at(0.25), at(0.75),
+    std::printf("%-8s %-11s median %.4f   middle half %.4f to %.4f   %zu pairs\n", what, ratio, at(0.5), at(0.25), at(0.75),
                 v.size());
   }
 
@@ -129,11 +170,9 @@ class Overhead {
   Team team_;
   RopePair rope_;
   std::unique_ptr<Stepper> stepper_;
-  std::vector<BatchRow> prompt_;
-  int32_t sequence_ = 0;
+  std::vector<Request> requests_;
   int64_t vocab_ = 1;
-  std::vector<float> last_;
-  int64_t last_length_ = -1;  // of last_
+  std::vector<float> last_;  // logits of the last run of these steps
 };
 
 }  // namespace
@@ -146,7 +185,9 @@ int main(int argc, char** argv) {
   app.add_option("--pairs", options.pairs, "runs to compare")->check(CLI::Range(5, 1000000));
   app.add_option("--prefill", options.prefill, "tokens of the prompt")->check(CLI::Range(2, 100000));
   app.add_option("--tokens", options.tokens, "decoded in a run")->check(CLI::Range(1, 10000));
+  app.add_option("--requests", options.requests, "decoded in one batch")->check(CLI::Range(1, 256));
   app.add_option("--threads", options.threads, "0: all cores")->check(CLI::Range(0, 1024));
+  app.add_flag("--cpu", options.cpu, "processor time instead of the clock's: for --threads 1 where other programs run");
   CLI11_PARSE(app, argc, argv);
   const tally::Status status = tally::Overhead(options).Run();
   if (!status.ok()) std::fprintf(stderr, "ledger_overhead: %s\n", status.message().c_str());

@@ -42,7 +42,11 @@ inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
 
 // Only non-zero entries are copied and added, since an op has few of them.
 class Cost {
+  static constexpr size_t kSpecialFrom = kWorkClasses * kAriths, kBytesFrom = kSpecialFrom + kWorkClasses;
+
  public:
+  static constexpr size_t kEntries = kBytesFrom + kByteKinds;
+
   Cost() = default;
   Cost(const Cost& o) { *this = o; }  // NOLINT
   Cost& operator=(const Cost& o) {
@@ -51,9 +55,9 @@ class Cost {
     return *this;
   }
 
-  void AddFlops(WorkClass c, uint64_t n, Arith a = Arith::kF32) { Add(FlopsAt(c, a), n); }
-  void AddSpecial(WorkClass c, uint64_t n) { Add(SpecialAt(c), n); }
-  void AddBytes(ByteKind k, uint64_t n) { Add(BytesAt(k), n); }
+  void AddFlops(WorkClass c, uint64_t n, Arith a = Arith::kF32) { AddEntry(FlopsAt(c, a), n); }
+  void AddSpecial(WorkClass c, uint64_t n) { AddEntry(SpecialAt(c), n); }
+  void AddBytes(ByteKind k, uint64_t n) { AddEntry(BytesAt(k), n); }
 
   // FLOPs exclude `special` (exp, divide, sqrt, ...).
   uint64_t Flops(WorkClass c, Arith a) const { return Get(FlopsAt(c, a)); }
@@ -71,7 +75,18 @@ class Cost {
     return *this;
   }
   void AddTimes(const Cost& o, uint64_t n) {
-    for (uint64_t left = o.used_; left != 0; left &= left - 1) Add(Lowest(left), n * o.values_[Lowest(left)]);
+    for (uint64_t left = o.used_; left != 0; left &= left - 1) AddEntry(Lowest(left), n * o.values_[Lowest(left)]);
+  }
+  // Entries by number, in [0, kEntries), for arithmetic that is the same for all of them. Calls fn(entry, value) for those in use.
+  template <class Fn>
+  void ForEachEntry(const Fn& fn) const {
+    for (uint64_t left = used_; left != 0; left &= left - 1) fn(Lowest(left), values_[Lowest(left)]);
+  }
+  void AddEntry(size_t entry, uint64_t n) {
+    if (n == 0) return;
+    const uint64_t bit = uint64_t{1} << entry;
+    values_[entry] = (used_ & bit) != 0 ? values_[entry] + n : n;
+    used_ |= bit;
   }
   bool operator==(const Cost& o) const {
     if (used_ != o.used_) return false;
@@ -82,8 +97,6 @@ class Cost {
   }
 
  private:
-  static constexpr size_t kSpecialFrom = kWorkClasses * kAriths, kBytesFrom = kSpecialFrom + kWorkClasses;
-  static constexpr size_t kEntries = kBytesFrom + kByteKinds;
   static_assert(kEntries <= 64);
   static constexpr size_t FlopsAt(WorkClass c, Arith a) { return static_cast<size_t>(c) * kAriths + static_cast<size_t>(a); }
   static constexpr size_t SpecialAt(WorkClass c) { return kSpecialFrom + static_cast<size_t>(c); }
@@ -97,12 +110,6 @@ class Cost {
       sum += values_[Lowest(left)];
     }
     return sum;
-  }
-  void Add(size_t at, uint64_t n) {
-    if (n == 0) return;
-    const uint64_t bit = uint64_t{1} << at;
-    values_[at] = (used_ & bit) != 0 ? values_[at] + n : n;
-    used_ |= bit;
   }
 
   uint64_t used_ = 0;                        // bit i set: entry i is non-zero; entries whose bit is clear are unspecified
@@ -120,6 +127,8 @@ struct WeightTouch {
   uint32_t row_begin = 0;
   uint32_t row_end = 0;
   uint32_t uses = 1;  // matrix products: activation rows multiplied by this slice (expert: the tokens routed to it); other ops: 1
+  const int32_t* rows =
+      nullptr;  // [uses]: the rows of the step that chose the slice, until the op's next run; null: all its rows
 };
 using WeightTouches = std::vector<WeightTouch>;
 

@@ -5,17 +5,28 @@
 // multiplies the two. Work is booked by phase, row by row (see Phase). The parameters touched in a step are a set: an expert that
 // two tokens of a batch share, or a tied matrix that is gathered from and multiplied by, counts once.
 //
+// A row may name the bill of the request it is for (bill.h). Its useful work goes to that bill. What a step does once for several rows,
+// above all reading weights, is divided among them:
+//   a slice that the step's data chose (an expert)   by the rows that chose it
+//   ops of the rows with logits (the head)           by rows with logits
+//   all else                                         by rows
+// The last two, and what the first leaves over, are summed by entry of Cost and divided once a step, in whole numbers; the remainder r
+// goes to the first r of these rows, one to each. So the bills and unbilled() together are the useful totals to the integer.
+//
 // Parameters are counted in elements. No call fails. Not to be used by two threads at once.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "counters/cost/cost.h"
 #include "counters/cost/site.h"
+#include "counters/ledger/bill.h"
 #include "counters/ledger/touch_set.h"
 #include "engine/base/export.h"
 
@@ -28,17 +39,18 @@ struct Account {
   uint64_t ops = 0;  // runs of ops with at least one row
 };
 
-// Rows of a step by phase, [prefill, decode]: all rows, and the rows with logits.
-struct StepRows {
-  std::array<uint32_t, 2> rows{}, logit_rows{};
-  static StepRows Of(Phase phase, uint32_t rows, uint32_t logit_rows) {
-    return phase == Phase::kDecode ? StepRows{{0, rows}, {0, logit_rows}} : StepRows{{rows, 0}, {logit_rows, 0}};
-  }
-  uint32_t all() const { return rows[0] + rows[1]; }
-  uint32_t all_logits() const { return logit_rows[0] + logit_rows[1]; }
-  // The phase that once-per-step work is booked under.
-  Phase phase() const { return rows[1] == 0 ? Phase::kPrefill : rows[0] == 0 ? Phase::kDecode : Phase::kMixed; }
+inline constexpr int32_t kNoBill = -1;
+
+// How a row of a step is booked.
+struct BookedRow {
+  Phase phase = Phase::kPrefill;  // kPrefill or kDecode
+  bool logits = false;
+  bool again = false;      // a row at this position has run for the request before: after a preemption, say
+  int32_t bill = kNoBill;  // from Ledger::OpenBill; one that is not open is none
 };
+
+// The phase that the once-per-step work of a step with these rows is booked under. No rows: kPrefill.
+TALLY_API Phase PhaseOf(std::span<const BookedRow> rows);
 
 // One Step() of the engine.
 struct StepRecord {
@@ -58,23 +70,58 @@ struct SiteCost {
   std::vector<Unit> units = {};
 };
 
+// May be moved between steps.
 class Ledger {
  public:
+  Ledger() = default;
+  Ledger(Ledger&&) = default;
+  Ledger& operator=(Ledger&&) = default;
+
   // --- the engine's side
 
-  // `weights[id]` describes the weight whose views have this id. Resets the ledger.
+  // `weights[id]` describes the weight whose views have this id. Resets the ledger and drops all bills.
   TALLY_API void SetWeights(std::vector<WeightInfo> weights);
   const std::vector<WeightInfo>& weights() const { return weights_; }
 
   // Adds an op for the ledger's lifetime and returns the index to charge it by. A fused op has a SiteCost for each of its parts.
-  TALLY_API uint32_t AddOp(std::vector<SiteCost> sites);
+  // `of_logits`: its rows are the step's rows with logits, not all rows. `touches`: what bills are told that it touched: in every run for
+  // all of its rows, or, with `chosen`, for the rows that ChooseSlices names, in the slices that it names.
+  TALLY_API uint32_t AddOp(std::vector<SiteCost> sites, bool of_logits = false, WeightTouches touches = {}, bool chosen = false);
   // Charges belong to the step begun last.
-  TALLY_API void BeginStep(const StepRows& rows);
-  void Charge(uint32_t op, Phase phase, const CostAmounts& amounts) { ops_[op].amounts[static_cast<size_t>(phase)] += amounts; }
+  TALLY_API void BeginStep(std::span<const BookedRow> rows);
+  // The rows of a step by phase and bill. More than one: Charge needs the amounts of each where the op's rows differ.
+  size_t groups() const { return groups_.size(); }
+  std::span<const uint32_t> row_groups() const { return row_groups_[0]; }  // of each row
+  bool billed() const { return billed_; }                                  // some row of the step has a bill
+  // Charges a run of an op. `of_groups`: the row amounts of each group; empty: those of each row are the same.
+  void Charge(uint32_t op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups = {}) {
+    if (phase_ == Phase::kMixed || !of_groups.empty()) return ChargeGroups(ops_[op], amounts, of_groups);
+    ops_[op].amounts[billed_ ? kPending : static_cast<size_t>(phase_)] += amounts;
+  }
   void Touch(const WeightTouch& touch) { touched_.Touch(touch); }
+  // With bills, after Charge: the rows of the step that chose each slice of the op (WeightTouch::rows). The cost of a slice
+  // (Amount::kSlices) is divided by them. `touches` come weight by weight; all weights of the op have the slices of the first.
+  TALLY_API void ChooseSlices(uint32_t op, std::span<const WeightTouch> touches);
+  // With bills: touched for one row of the step, besides the touches that AddOp was given.
+  TALLY_API void TouchForRow(size_t row, const WeightTouch& touch);
   TALLY_API void EndStep();
-  // Adds a one-off op and charges it. Begins an empty step if none is open. Each call adds an op for the ledger's lifetime.
-  TALLY_API void Charge(Site site, const Cost& useful, const Cost& executed, std::span<const WeightTouch> touches);
+
+  // --- bills
+
+  // A new, empty bill. Ids of closed bills are used again.
+  TALLY_API int32_t OpenBill();
+  bool IsOpen(int32_t id) const {
+    return id >= 0 && static_cast<size_t>(id) < bills_.size() && bills_[static_cast<size_t>(id)].open;
+  }
+  // Charged with the steps that have ended, and perhaps with ops of the one in progress; an empty bill if `id` is not open. Valid until
+  // the next call of CloseBill or SetWeights.
+  TALLY_API const Bill& bill(int32_t id);
+  // Not during a step that has rows of the bill. An empty bill if `id` is not open.
+  TALLY_API Bill CloseBill(int32_t id);
+  // The results of so many of the bill's rows were dropped: of tokens that were drafted and not accepted, or of a sequence that failed.
+  TALLY_API void MarkInVain(int32_t id, Phase phase, uint64_t rows);
+  // The useful work of rows without a bill since Reset, as if they had one together.
+  TALLY_API Cost unbilled() const;
 
   // --- the reader's side: sums since Reset; a step in progress counts up to its last finished op
 
@@ -89,26 +136,83 @@ class Ledger {
   TALLY_API StepRecord last_step() const;
   // The weight rows touched in the last step, and in any step.
   const TouchSet& touched() const { return touched_; }
-  // Clears the charges. Ops and the table of weights stay.
+  // Clears the charges. Ops, the table of weights and bills stay: a bill holds all that was done for its request.
   TALLY_API void Reset();
 
  private:
-  struct Op {
+  // Of Op::amounts: by phase, of steps without a bill; kBilled + phase: of the others; kPending: what is not on bills yet.
+  static constexpr size_t kBilled = kPhases, kPending = 2 * kPhases;
+  struct alignas(64) Op {
+    std::array<CostAmounts, kPending + 1> amounts;
     std::vector<SiteCost> sites;
-    std::array<CostAmounts, kPhases> amounts;
+    bool of_logits = false, chosen = false;
+    uint32_t first_entry = 0, end_entry = 0, first_slice_entry = 0;  // in entries_; of Amount::kSlices
+    uint32_t first_unit = 0, slices = 0;  // in units_: one, or with `chosen` one for each of the slices
+    WeightTouches touches;
   };
+  // Useful cost of all parts of an op: `value` of `entry` (Cost::ForEachEntry) for one of `amount`.
+  struct Entry {
+    uint32_t amount = 0, entry = 0;
+    uint64_t value = 0;
+  };
+  using Entries = std::array<uint64_t, Cost::kEntries>;
   struct Counts {
     uint64_t steps = 0, rows = 0, logit_rows = 0, parameters_touched = 0;
   };
+  struct BillSlot {
+    bool open = false;
+    Bill bill = {};
+    std::vector<uint64_t> units = {}, known = {};  // a bit for each of units_: touched by its rows; of these, in bill.touched
+    std::array<uint32_t, 2> groups{};              // its group in the step, by phase, if it has one
+  };
+  // Rows of the step with one bill and phase.
+  struct Group {
+    BillSlot* slot = nullptr;  // of bills_, or nobody_
+    Phase phase = Phase::kPrefill;
+    std::array<uint32_t, 2> rows{};  // all, with logits
+    uint32_t again = 0;
+    Entries cost{};  // of these rows, without what EndStep divides
+  };
+  uint32_t FindGroup(const BookedRow& row);
+  TALLY_API void ChargeGroups(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups);
+  void ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) const;
+  void SumPending();
+  void ClearSums();
+  void BillAlone();
+  void BillGroups();
+  void DivideAmongRows();
+  void TouchUnits(BillSlot& slot, bool all, bool logits) const;
+  std::span<const Entry> EntriesOf(const Op& op) const {
+    return std::span(entries_).subspan(op.first_entry, op.end_entry - op.first_entry);
+  }
   template <class Wanted>
   Account Sum(Phase p, const Wanted& wanted) const;
 
   std::vector<WeightInfo> weights_;
+  std::shared_ptr<const WeightSlices> slices_ = std::make_shared<WeightSlices>();
   std::vector<Op> ops_;
+  std::vector<Entry> entries_;
+  std::vector<uint32_t> units_;  // the op of each set of weight rows that a run touches together
   std::array<Counts, kPhases> counts_;
   TouchSet touched_;
-  StepRows last_;
-  bool open_ = false;
+  BillSlot nobody_;              // of rows without a bill
+  std::deque<BillSlot> bills_;   // groups_ and alone_ point into it
+  std::vector<int32_t> closed_;  // ids of bills that are not open
+  Cost unbilled_;                // of steps with bills
+  StepRecord last_;
+  // The step.
+  Phase phase_ = Phase::kPrefill;
+  bool open_ = false, billed_ = false;
+  bool counted_ = false;  // in counts_: not if Reset came in between
+  std::vector<Group> groups_;
+  // Index 0: all rows; 1: rows with logits.
+  std::array<std::vector<uint32_t>, 2> row_groups_;
+  std::array<std::array<uint32_t, 2>, 2> phase_rows_{};  // [..][phase]
+  // The bill of all rows, if it is one, of one phase. Its amounts stay pending until the bill is read or other rows come.
+  BillSlot* alone_ = nullptr;
+  // Sums of what was pending, of ops of all rows, and of rows with logits.
+  std::array<Entries, 2> each_row_{}, for_rows_{};  // of every row; of all together, to be divided among them
+  std::array<std::vector<uint64_t>, 2> ran_;        // a bit for each of units_ that was touched for all of them
 };
 
 }  // namespace tally

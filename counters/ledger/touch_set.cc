@@ -3,24 +3,15 @@
 
 namespace tally {
 
-void TouchSet::Reset(const std::vector<WeightInfo>& weights) {
-  *this = {};
-  size_t slices = 0;
-  for (const WeightInfo& w : weights) {
-    weights_.push_back({slices, w.slices, w.rows, w.cols});
-    slices += w.slices;
-  }
-  slices_.resize(slices);
-}
-
 void TouchSet::Touch(const WeightTouch& t) {
   if (t.row_begin == t.row_end) return;
-  if (t.id >= weights_.size() || t.slice >= weights_[t.id].slices || t.row_begin > t.row_end || t.row_end > weights_[t.id].rows) {
+  const WeightSlices::Weight* found = weights_.Find(t);
+  if (found == nullptr) {
     ++bad_;
     return;
   }
-  const Weight& w = weights_[t.id];
-  Slice& s = slices_[w.first_slice + t.slice];
+  const WeightSlices::Weight& w = *found;
+  Slice& s = slices_[w.first + t.slice];
   if (s.step != step_) {
     s.step = step_;
     s.rows = s.uses = 0;
@@ -43,9 +34,9 @@ void TouchSet::Touch(const WeightTouch& t) {
 
 uint64_t TouchSet::parameters_ever() const {
   uint64_t sum = 0;
-  for (const Weight& w : weights_) {
+  for (const WeightSlices::Weight& w : weights_.weights()) {
     for (uint32_t i = 0; i < w.slices; ++i) {
-      const Slice& s = slices_[w.first_slice + i];
+      const Slice& s = slices_[w.first + i];
       uint64_t rows = s.whole_ever ? w.rows : 0;
       for (size_t r = 0; r < s.row_steps.size() && !s.whole_ever; ++r) rows += s.row_steps[r] != 0 ? 1 : 0;
       sum += rows * w.cols;
@@ -55,23 +46,27 @@ uint64_t TouchSet::parameters_ever() const {
 }
 
 const TouchSet::Slice* TouchSet::Find(WeightId id, uint32_t slice) const {
-  if (id >= weights_.size() || slice >= weights_[id].slices) return nullptr;
-  const Slice& s = slices_[weights_[id].first_slice + slice];
+  const WeightSlices::Weight* w = weights_.Find(id);
+  if (w == nullptr || slice >= w->slices) return nullptr;
+  const Slice& s = slices_[w->first + slice];
   return s.step == step_ ? &s : nullptr;
 }
 
 uint64_t TouchSet::touched(WeightId id) const {
+  const WeightSlices::Weight* w = weights_.Find(id);
+  if (w == nullptr) return 0;
   uint64_t rows = 0;
-  for (uint32_t i = 0; id < weights_.size() && i < weights_[id].slices; ++i) {
+  for (uint32_t i = 0; i < w->slices; ++i) {
     const Slice* s = Find(id, i);
     rows += s != nullptr ? s->rows : 0;
   }
-  return rows > 0 ? rows * weights_[id].cols : 0;
+  return rows * w->cols;
 }
 
 uint32_t TouchSet::slices(WeightId id) const {
+  const WeightSlices::Weight* w = weights_.Find(id);
   uint32_t n = 0;
-  for (uint32_t i = 0; id < weights_.size() && i < weights_[id].slices; ++i) n += Find(id, i) != nullptr ? 1 : 0;
+  for (uint32_t i = 0; w != nullptr && i < w->slices; ++i) n += Find(id, i) != nullptr ? 1 : 0;
   return n;
 }
 
@@ -83,7 +78,7 @@ uint64_t TouchSet::uses(WeightId id, uint32_t slice) const {
 std::vector<RowRange> TouchSet::ranges(WeightId id, uint32_t slice) const {
   const Slice* s = Find(id, slice);
   if (s == nullptr) return {};
-  if (s->rows == weights_[id].rows) return {{0, s->rows}};
+  if (s->rows == weights_.weights()[id].rows) return {{0, s->rows}};
   std::vector<RowRange> ranges;
   for (uint64_t r = 0; r < s->row_steps.size(); ++r) {
     if (s->row_steps[r] != step_) continue;

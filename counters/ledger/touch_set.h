@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "counters/cost/cost.h"
-#include "counters/cost/site.h"
+#include "counters/ledger/weight_slices.h"
 #include "engine/base/export.h"
 
 namespace tally {
@@ -18,7 +19,8 @@ struct RowRange {
 
 class TouchSet {
  public:
-  TALLY_API void Reset(const std::vector<WeightInfo>& weights);
+  TouchSet() = default;
+  explicit TouchSet(WeightSlices weights) : weights_(std::move(weights)), slices_(weights_.count()) {}
   // Begins a step with an empty set.
   void BeginStep() {
     ++step_;
@@ -37,11 +39,6 @@ class TouchSet {
   TALLY_API std::vector<RowRange> ranges(WeightId id, uint32_t slice) const;  // ascending, disjoint, adjacent ranges merged
 
  private:
-  struct Weight {
-    size_t first_slice = 0;  // in slices_
-    uint32_t slices = 0;
-    uint64_t rows = 0, cols = 0;
-  };
   struct Slice {
     uint64_t step = 0;                // the last step that touched it; rows and uses are of that step
     uint64_t rows = 0, uses = 0;      // distinct rows touched
@@ -50,7 +47,7 @@ class TouchSet {
   };
   const Slice* Find(WeightId id, uint32_t slice) const;  // null: not touched in the step
 
-  std::vector<Weight> weights_;
+  WeightSlices weights_;
   std::vector<Slice> slices_;
   uint64_t step_ = 1;
   uint64_t parameters_ = 0, bad_ = 0;

@@ -19,16 +19,12 @@ size_t Executor::Add(std::vector<Site> sites, bool of_logits) {
   return slots_.size() - 1;
 }
 
-void Executor::BeginStep(const StepPhases& phases) {
+void Executor::BeginStep(std::span<const BookedRow> rows) {
   if (const std::string_view target = HwyTargetName(); target != target_) {
     target_ = target;
     ++version_;
   }
-  StepRows rows;
-  for (const Phase p : phases.rows) ++rows.rows[static_cast<size_t>(p)];
-  for (const Phase p : phases.logit_rows) ++rows.logit_rows[static_cast<size_t>(p)];
-  phase_ = rows.phase();
-  phases_ = phases;
+  phase_ = PhaseOf(rows);
   if (ledger_ != nullptr) ledger_->BeginStep(rows);
 }
 

@@ -4,10 +4,11 @@
 //   every run:                  charge the ledger -> run the tasks on the team -> record -> tap(site, output)
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,12 +24,6 @@
 namespace tally {
 
 inline constexpr uint64_t kShareGainNanoseconds = 20'000;
-
-// The phase, kPrefill or kDecode, of each row of a step.
-struct StepPhases {
-  std::span<const Phase> rows;
-  std::span<const Phase> logit_rows;  // of the rows with logits
-};
 
 // The kernel that runs an op: with kBlas, OpenBLAS if it can; else the first of the op's table that can (kRef: only "ref").
 // passed_over(kernel, why) is called for each kernel considered but not picked; `why` is null if it could have run. Returns null if
@@ -93,16 +88,9 @@ class Executor {
       Show(slot, op, kernel, shared, start);
     return {};
   }
-  // Runs an op that was not declared by Add.
-  template <class Op>
-  Status Run(Site site, const Op& op) {
-    if (single_ == kNone) single_ = Add({site});
-    slots_[single_] = {.sites = {site}};
-    return Run(single_, op, true);
-  }
 
   // Called before and after the ops of a step; they begin and end the ledger's step.
-  void BeginStep(const StepPhases& phases);
+  void BeginStep(std::span<const BookedRow> rows);
   void EndStep() {
     if (ledger_ != nullptr) ledger_->EndStep();
   }
@@ -139,7 +127,6 @@ class Executor {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr size_t kNone = SIZE_MAX;
   static constexpr uint32_t kNotCharged = UINT32_MAX;
   // Unit costs by amount, to decide whether threads share an op.
   struct Estimate {
@@ -154,6 +141,7 @@ class Executor {
     uint32_t charged = kNotCharged;  // index in the ledger
     TaskPlan plan{};
     Estimate estimate{};
+    bool chosen = false;  // the step's data choose its slices
   };
   static uint64_t Nanoseconds(Clock::duration d) {
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(d).count());
@@ -201,33 +189,36 @@ class Executor {
         if (useful != Cost() || executed != Cost()) costs[part].units.push_back({static_cast<Amount>(a), useful, executed});
       }
     }
-    slot.charged = ledger_ != nullptr ? ledger_->AddOp(std::move(costs)) : kNotCharged;
+    WeightTouches touches;
+    op.Touches(touches);
+    slot.chosen = !touches.empty() && touches[0].rows != nullptr;
+    if (slot.chosen) {  // its other slices are alike
+      const uint32_t slice = touches[0].slice;
+      std::erase_if(touches, [slice](const WeightTouch& t) { return t.slice != slice; });
+    }
+    if constexpr (HasRowTouch<Op>) touches.clear();
+    slot.charged =
+        ledger_ != nullptr ? ledger_->AddOp(std::move(costs), slot.of_logits, std::move(touches), slot.chosen) : kNotCharged;
   }
 
   template <class Op>
   void Charge(const Slot& slot, const Op& op, const CostAmounts& amounts) {
+    group_amounts_.clear();
+    if constexpr (HasRowAmounts<Op>) {
+      if (ledger_->groups() > 1) {
+        group_amounts_.resize(ledger_->groups());
+        op.AddRowAmounts(ledger_->row_groups(), group_amounts_);
+      }
+    }
+    ledger_->Charge(slot.charged, amounts, group_amounts_);
     touches_.clear();
     op.Touches(touches_);
     for (const WeightTouch& t : touches_) ledger_->Touch(t);
-    if (phase_ != Phase::kMixed) return ledger_->Charge(slot.charged, phase_, amounts);
-    // Once-per-step amounts go to kMixed; row amounts go to the row's phase.
-    CostAmounts once = amounts;
-    for (const Phase p : {Phase::kPrefill, Phase::kDecode}) {
-      CostAmounts part;
-      if constexpr (HasRowAmounts<Op>) {
-        part = op.Amounts(phases_.rows, p);
-      } else {
-        const std::span<const Phase> of = slot.of_logits ? phases_.logit_rows : phases_.rows;
-        const uint64_t rows = static_cast<uint64_t>(std::count(of.begin(), of.end(), p));
-        part[Amount::kRows] =
-            of.empty() ? 0
-                       : amounts[Amount::kRows] / of.size() * rows;  // ops of experts have top_k rows for each row of the step
-      }
-      for (size_t a = 0; a < kFirstRowAmount; ++a) part[a] = 0;
-      ledger_->Charge(slot.charged, p, part);
+    if (!ledger_->billed()) return;
+    if constexpr (HasRowTouch<Op>) {
+      for (size_t i = 0; i < ledger_->row_groups().size(); ++i) ledger_->TouchForRow(i, op.RowTouch(i));
     }
-    for (size_t a = kFirstRowAmount; a < kAmounts; ++a) once[a] = 0;
-    ledger_->Charge(slot.charged, Phase::kMixed, once);
+    if (slot.chosen) ledger_->ChooseSlices(slot.charged, touches_);
   }
 
   // Calls recorder and tap. Both may read or reset the ledger.
@@ -271,11 +262,9 @@ class Executor {
   Ledger* ledger_;
   Ledger* charged_;  // the ledger of the slots' indices
   std::vector<Slot> slots_;
-  size_t single_ = kNone;  // the slot of ops that were not declared
-  uint64_t version_ = 1;   // incremented when kernels or unit costs may change
+  uint64_t version_ = 1;  // incremented when kernels or unit costs may change
   std::string_view target_ = HwyTargetName();
   Phase phase_ = Phase::kPrefill;  // of the step
-  StepPhases phases_;              // of a mixed step
   Tap tap_;
   Recorder recorder_;
   Clock::time_point recording_since_;
@@ -284,6 +273,7 @@ class Executor {
   bool explain_ = false, used_blas_ = false;
   std::map<std::string, std::string> explanations_;
   WeightTouches touches_;
+  std::vector<CostAmounts> group_amounts_;
   size_t scratch_bytes_ = 0;
   std::vector<AlignedBuffer<uint8_t>> scratch_;
 };

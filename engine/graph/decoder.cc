@@ -49,7 +49,10 @@ void Decoder::GroupByExpert(const RouteOp& op) {
   for (size_t e = 0; e < next_of_expert_.size(); ++e) {
     const int32_t rows = next_of_expert_[e];
     next_of_expert_[e] = begin;
-    if (rows > 0) plan_.groups[groups_++] = {.row_begin = begin, .rows = rows, .slice = static_cast<int64_t>(e)};
+    if (rows > 0) {
+      plan_.groups[groups_++] = {
+          .row_begin = begin, .rows = rows, .slice = static_cast<int64_t>(e), .step_rows = plan_.group_tokens + begin};
+    }
     begin += rows;
   }
   for (int64_t i = 0; i < pairs; ++i) {

@@ -10,14 +10,16 @@
 //   Mat<const float> Output() const;            the output that a tap gets (may be empty)
 //   void Describe(OpDescription&) const;        operands and parameters by name (counters/cost/op_description.h)
 //   static constexpr std::string_view kName;
-// An op whose row amounts depend on the row (attention) also has Amounts(phases, phase), the amounts of the rows of one phase. An
-// op that is charged in parts has kParts, and Useful(amounts, part).
+// An op whose rows differ in their amounts (attention) also has AddRowAmounts(groups, amounts), which adds row i's to
+// amounts[groups[i]]. An op of which each row reads rows of a table has RowTouch(i), the touch of row i. An op that is charged in parts
+// has kParts, and Useful(amounts, part).
 //
 // A kernel computes output tasks [begin, end) of an op. It does not use clocks, the ledger, threads or allocation. Tasks write
 // disjoint outputs and share no reduction, so any split of the tasks gives the same bits. Later tasks (TaskPlan::later) may read what
 // the first ones wrote.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -46,8 +48,12 @@ concept InParts = requires {
   Op::kParts;
 };
 template <class Op>
-concept HasRowAmounts = requires(const Op& op, std::span<const Phase> phases) {
-  op.Amounts(phases, Phase::kDecode);
+concept HasRowAmounts = requires(const Op& op, std::span<const uint32_t> groups, std::span<CostAmounts> amounts) {
+  op.AddRowAmounts(groups, amounts);
+};
+template <class Op>
+concept HasRowTouch = requires(const Op& op) {
+  { op.RowTouch(size_t{0}) } -> std::same_as<WeightTouch>;
 };
 
 template <class Op>

@@ -32,6 +32,20 @@ OrderedJson UsageJson(const ApiUsage& usage, OrderedJson bill) {
           {"tally", std::move(bill)}};
 }
 
+OrderedJson WorkJson(const BillWork& work) {
+  OrderedJson bytes = OrderedJson::object();
+  for (size_t k = 0; k < kByteKindNames.size(); ++k) {
+    bytes[std::string(kByteKindNames[k])] = work.useful.Bytes(static_cast<ByteKind>(k));
+  }
+  return {{"rows", work.rows},
+          {"logit_rows", work.logit_rows},
+          {"rows_again", work.rows_again},
+          {"rows_in_vain", work.rows_in_vain},
+          {"flops", work.useful.TotalFlops()},
+          {"special", work.useful.TotalSpecial()},
+          {"bytes", std::move(bytes)}};
+}
+
 }  // namespace
 
 ApiIds::ApiIds() {
@@ -58,6 +72,7 @@ const char* ApiFinish(const ApiChoice& choice) {
 OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices) {
   int64_t prompt_tokens = 0, decode_steps = 0, preemptions = 0;
   double prompt_seconds = 0, first_token_seconds = 0, generate_seconds = 0;
+  Bill bill;
   for (const std::shared_ptr<Request>& choice : choices) {
     const GenerateResult& r = choice->result();
     prompt_tokens += r.prompt_tokens;
@@ -65,6 +80,7 @@ OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices) {
     preemptions += choice->preemptions();
     prompt_seconds += r.prompt_seconds;
     generate_seconds += r.generate_seconds;
+    bill += r.bill;
     if (r.first_token_seconds > 0 && (first_token_seconds == 0 || r.first_token_seconds < first_token_seconds)) {
       first_token_seconds = r.first_token_seconds;
     }
@@ -74,7 +90,10 @@ OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices) {
           {"preemptions", preemptions},
           {"prompt_seconds", prompt_seconds},
           {"first_token_seconds", first_token_seconds},
-          {"generate_seconds", generate_seconds}};
+          {"generate_seconds", generate_seconds},
+          {"prefill", WorkJson(bill.at(Phase::kPrefill))},
+          {"decode", WorkJson(bill.at(Phase::kDecode))},
+          {"parameters_touched", bill.parameters_touched()}};
 }
 
 OrderedJson AnswerJson(const ApiAnswer& answer, OrderedJson bill) {

@@ -50,7 +50,9 @@ struct ApiAnswer {
 const char* ApiFinish(const ApiChoice& choice);
 
 // What an answer cost, of all its choices together: {"prompt_tokens", "decode_steps", "preemptions", "prompt_seconds",
-// "first_token_seconds", "generate_seconds"}. prompt_tokens are those that ran; first_token_seconds is the least of a choice.
+// "first_token_seconds", "generate_seconds", "prefill", "decode", "parameters_touched"}. prompt_tokens are those that ran;
+// first_token_seconds is the least of a choice; prefill and decode are the work of its Bill: {"rows", "logit_rows", "rows_again",
+// "rows_in_vain", "flops", "special", "bytes": {KIND: n}}.
 OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices);
 
 // An object of chat.completion or text_completion, with the seed; usage has `bill` as "tally".

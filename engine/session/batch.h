@@ -17,6 +17,10 @@ struct BatchRow {
   bool want_logits = false;
   // The token was generated from this sequence's logits, not given. The ledger books the row's work as decode, else as prefill.
   bool generated = false;
+  // The bill that the ledger charges with the row (Ledger::OpenBill); -1: none. `again`: a row at this position has run for the same
+  // request before. The bill counts such rows.
+  int32_t bill = -1;
+  bool again = false;
 };
 
 // Why a sequence did not take part in a step.

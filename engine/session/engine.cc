@@ -138,7 +138,9 @@ Result<Mat<const float>> Engine::StepAll(std::span<const BatchRow> rows) {
   Status cause = out.failed.front().status;
   std::map<int32_t, int64_t> ran;
   for (const BatchRow& row : rows) {
-    if (out.ErrorOf(row.sequence) == nullptr) ++ran[row.sequence];
+    if (out.ErrorOf(row.sequence) != nullptr) continue;
+    ++ran[row.sequence];
+    ledger().MarkInVain(row.bill, row.generated ? Phase::kDecode : Phase::kPrefill, 1);
   }
   for (const auto& [sequence, n] : ran) {
     const Status back = Truncate(sequence, Length(sequence) - n);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "counters/ledger/bill.h"
 #include "engine/base/export.h"
 #include "engine/base/status.h"
 #include "engine/session/engine.h"
@@ -45,6 +46,7 @@ struct GenerateResult {
   double generate_seconds = 0;       // decode steps, sampling included
   FinishReason finish = FinishReason::kLength;
   Status error = {};  // of the failed step, if `finish` is kError; kBadInput without a token that may be drawn
+  Bill bill = {};     // the work of its rows in the ledger
 };
 
 // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context.

@@ -55,9 +55,13 @@ class Request {
   void Ran(int64_t length, int64_t rows);
   // Its sequence was taken away: it will Begin again, and what has run runs again.
   void Preempted() { ++preemptions_; }
+  // A sequence of it ran the token at this position before.
+  bool HasRun(int64_t position) const { return position < ran_; }
   // The logits of the last token, [vocab]: draws the next.
   void Take(std::span<const float> logits);
   void End(FinishReason finish, Status error = {});
+  // Once it has ended and no row of it will run.
+  void Billed(Bill bill) { result_.bill = std::move(bill); }
 
   // --- for its owner
 
@@ -67,7 +71,7 @@ class Request {
   int64_t prompt_reused() const { return held_; }                 // tokens of the prompt that had run before it began
   int64_t prompt_to_run() const { return prompt_size_ - held_; }  // the others
   int64_t preemptions() const { return preemptions_; }
-  // Counts, times and tokens so far; no text.
+  // Counts, times and tokens so far; no text. The bill comes when the scheduler drops the request, in the step that it ends in.
   const GenerateResult& result() const { return result_; }
 
  private:

@@ -19,7 +19,8 @@ int64_t CommonLength(std::span<const int32_t> a, std::span<const int32_t> b) {
 }  // namespace
 
 Scheduler::~Scheduler() {
-  for (Entry& e : running_) GiveBack(e);
+  for (Entry& e : running_) Drop(e);
+  for (Entry& e : waiting_) Drop(e);
 }
 
 void Scheduler::Cancel(const Request& request) {
@@ -39,11 +40,20 @@ void Scheduler::Remember(const Entry& e) {
 
 void Scheduler::GiveBack(Entry& e) { engine_.Free(std::exchange(e.sequence, -1)); }
 
+// It runs no more: the request has its bill.
+void Scheduler::Drop(Entry& e) {
+  GiveBack(e);
+  if (e.bill != kNoBill) e.request->Billed(engine_.ledger().CloseBill(e.bill));
+}
+
 void Scheduler::DropEnded() {
-  std::erase_if(waiting_, [](const Entry& e) { return e.request->ended(); });
+  std::erase_if(waiting_, [&](Entry& e) {
+    if (e.request->ended()) Drop(e);
+    return e.request->ended();
+  });
   const auto ended = [&](Entry& e) {
     if (!e.request->ended()) return false;
-    GiveBack(e);
+    Drop(e);
     is_full_ = false;
     return true;
   };
@@ -102,10 +112,12 @@ void Scheduler::Admit() {
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
     if (!made.ok()) {
       entry.request->End(FinishReason::kError, made.status());
+      Drop(entry);
       continue;
     }
     entry.sequence = *made;
     entry.request->Begin(engine_.Length(*made));
+    if (entry.bill == kNoBill) entry.bill = engine_.ledger().OpenBill();
     running_.push_back(std::move(entry));
   }
 }
@@ -157,7 +169,9 @@ void Scheduler::AddRows(Entry& e) {
     rows_.push_back({.token = e.request->tokens()[static_cast<size_t>(p)],
                      .sequence = e.sequence,
                      .want_logits = logits,
-                     .generated = e.request->IsGenerated(p)});
+                     .generated = e.request->IsGenerated(p),
+                     .bill = e.bill,
+                     .again = e.request->HasRun(p)});
   }
 }
 

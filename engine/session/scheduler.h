@@ -46,9 +46,10 @@ class Scheduler {
  private:
   struct Entry {
     std::shared_ptr<Request> request;
-    int32_t sequence = -1;  // while it runs
-    int64_t rows = 0;       // in this step
-    size_t logits = 0;      // which of the step's rows with logits is its last, where it wants them
+    int32_t sequence = -1;   // while it runs
+    int32_t bill = kNoBill;  // from when it began until it has ended
+    int64_t rows = 0;        // in this step
+    size_t logits = 0;       // which of the step's rows with logits is its last, where it wants them
     bool wants_logits = false;
   };
 
@@ -64,6 +65,7 @@ class Scheduler {
   void Settle(Entry& entry, const StepOutput& out);
   void MakeRoom();
   void GiveBack(Entry& entry);
+  void Drop(Entry& entry);
   void DropEnded();
 
   Engine& engine_;

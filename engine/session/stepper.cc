@@ -79,6 +79,7 @@ Status Stepper::CheckRows(std::span<const BatchRow> rows) {
       return BadInput("token id " + std::to_string(row.token) + " is outside the vocabulary of " + std::to_string(recipe_.vocab));
     }
     if (!cache_->IsLive(row.sequence)) return BadInput("no sequence " + std::to_string(row.sequence));
+    if (row.bill != kNoBill && !ledger_.IsOpen(row.bill)) return BadInput("no bill " + std::to_string(row.bill));
   }
   return {};
 }
@@ -96,8 +97,7 @@ Status Stepper::MakeRoom(const Extent& e) {
 // Checks the rows, makes room for them in the cache and fills the batch.
 Status Stepper::Prepare(std::span<const BatchRow> rows) {
   rows_.Clear();
-  phases_.clear();
-  logit_phases_.clear();
+  booked_.clear();
   extents_.clear();
   failed_.clear();
   TALLY_RETURN_IF_ERROR(CheckRows(rows));
@@ -112,8 +112,10 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
     Extent& e = ExtentOf(row.sequence);
     if (!e.ran) continue;
     rows_.Add(row, e.before + e.rows++);
-    phases_.push_back(row.generated ? Phase::kDecode : Phase::kPrefill);
-    if (row.want_logits) logit_phases_.push_back(phases_.back());
+    booked_.push_back({.phase = row.generated ? Phase::kDecode : Phase::kPrefill,
+                       .logits = row.want_logits,
+                       .again = row.again,
+                       .bill = row.bill});
   }
   return {};
 }
@@ -132,10 +134,18 @@ Status Stepper::TakeBack(Status cause, const Extent& e) {
 }
 
 Status Stepper::TakeAllBack(Status cause) {
-  for (const Extent& e : extents_) {
+  for (Extent& e : extents_) {
+    e.failed = true;
     if (e.ran) cause = TakeBack(std::move(cause), e);
   }
   return cause;
+}
+
+// Names the rows of failed sequences in their bills.
+void Stepper::MarkInVain() {
+  for (size_t i = 0; i < booked_.size(); ++i) {
+    if (ExtentOf(rows_.kv_rows[i].table).failed) ledger_.MarkInVain(booked_[i].bill, booked_[i].phase, 1);
+  }
 }
 
 // Runs the sequence's rows again, alone, with a tap that checks every output. They are neither charged nor recorded.
@@ -204,7 +214,7 @@ StepOutput Stepper::Output(std::span<const BatchRow> rows, Mat<const float> logi
 Result<StepOutput> Stepper::Step(std::span<const BatchRow> rows) {
   TALLY_RETURN_IF_ERROR(Prepare(rows));
   if (rows_.tokens.empty()) return Output(rows, {});
-  executor_.BeginStep({phases_, logit_phases_});
+  executor_.BeginStep(booked_);
   recorded_ops_ = 0;
   recorded_sequences_.clear();
   if (recorder_) {
@@ -215,8 +225,13 @@ Result<StepOutput> Stepper::Step(std::span<const BatchRow> rows) {
   Result<Mat<const float>> logits = decoder_->Forward(rows_.Batch(), *cache_);
   executor_.EndStep();
   ++recorded_steps_;
-  if (!logits.ok()) return TakeAllBack(logits.status());
+  if (!logits.ok()) {
+    Status status = TakeAllBack(logits.status());
+    MarkInVain();
+    return status;
+  }
   FailBadRows(rows, *logits);
+  if (!failed_.empty()) MarkInVain();
   return Output(rows, *logits);
 }
 

@@ -69,6 +69,7 @@ class Stepper {
   void Fail(Extent& extent, Status status);
   Status TakeBack(Status cause, const Extent& extent);
   Status TakeAllBack(Status cause);
+  void MarkInVain();
   void FailBadRows(std::span<const BatchRow> rows, Mat<const float>& logits);
   Status WhyBad(std::span<const BatchRow> rows, const Extent& extent, std::span<const Decoder::BadRow> bad);
   std::string FirstNonFinite(std::span<const BatchRow> rows, const Extent& extent);
@@ -89,8 +90,8 @@ class Stepper {
   std::unique_ptr<SequenceStore> cache_;
   // The current step, without the rows of sequences that had no room.
   Rows rows_;
-  std::vector<Phase> phases_, logit_phases_;  // of all rows, and of the rows with logits
-  std::vector<Extent> extents_;               // of all its sequences
+  std::vector<BookedRow> booked_;
+  std::vector<Extent> extents_;  // of all its sequences
   std::vector<SequenceError> failed_;
   std::vector<int32_t> output_rows_;  // StepOutput::logit_rows
   std::vector<float> kept_logits_;    // while the rows of a failed sequence run again

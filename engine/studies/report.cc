@@ -95,7 +95,7 @@ struct RunReport::Sums {
       if (IsLearned(w)) by_component[Index(w.component)].push_back(w);
     }
     for (size_t c = 0; c < kComponents; ++c) {
-      if (!by_component[c].empty()) touched[c].Reset(info.weights);
+      if (!by_component[c].empty()) touched[c] = TouchSet(WeightSlices(info.weights));
     }
     for (size_t id = 0; id < info.weights.size(); ++id) {
       const WeightInfo& w = info.weights[id];

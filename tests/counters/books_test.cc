@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/counters/recipes.h"
+#include "tests/support/charges.h"
 
 namespace tally::books {
 namespace {
@@ -88,7 +89,7 @@ TEST(CountParameters, GptOss20b) {
   // One token decoded touches what is active with the head, and one row of the embedding.
   Ledger ledger;
   ledger.SetWeights(table);
-  ledger.BeginStep(StepRows::Of(Phase::kDecode, 1, 1));
+  ledger.BeginStep(RowsIn(Phase::kDecode, 1, 1));
   WeightTouches touches;
   for (WeightId id = 0; id < table.size(); ++id) {
     const uint32_t rows = static_cast<uint32_t>(table[id].rows);
@@ -99,7 +100,7 @@ TEST(CountParameters, GptOss20b) {
     else
       for (uint32_t expert : {3u, 9u, 11u, 30u}) touches.push_back({id, expert, 0, rows});
   }
-  ledger.Charge({}, {}, {}, touches);
+  ChargeOnce(ledger, {}, {}, {}, touches);
   ledger.EndStep();
   EXPECT_EQ(ledger.last_step().parameters_touched, 3608310144u);
 }
@@ -135,15 +136,15 @@ Ledger ARun(std::vector<WeightInfo> weights, uint64_t unit) {
   Ledger ledger;
   ledger.SetWeights(std::move(weights));
   for (int step = 0; step < 3; ++step) {
-    ledger.BeginStep(StepRows::Of(step == 0 ? Phase::kPrefill : Phase::kDecode, step == 0 ? 2 : 1, 1));
+    ledger.BeginStep(RowsIn(step == 0 ? Phase::kPrefill : Phase::kDecode, step == 0 ? 2 : 1, 1));
     Cost useful, executed;
     useful.AddFlops(WorkClass::kLinear, 1000 * unit, Arith::kInt8);
     useful.AddFlops(WorkClass::kAttention, (step + 1) * unit);
     useful.AddSpecial(WorkClass::kSoftmax, 7 * unit);
     for (int k = 0; k < kByteKinds; ++k) useful.AddBytes(static_cast<ByteKind>(k), (k + 1) * unit);
     executed.AddFlops(WorkClass::kLinear, 1024 * unit, Arith::kInt8);
-    ledger.Charge({0, Component::kFfnDown}, useful, executed,
-                  std::vector<WeightTouch>{{0, 0, 0, static_cast<uint32_t>(step + 1)}});
+    ChargeOnce(ledger, {0, Component::kFfnDown}, useful, executed,
+               std::vector<WeightTouch>{{0, 0, 0, static_cast<uint32_t>(step + 1)}});
     ledger.EndStep();
   }
   return ledger;
@@ -230,8 +231,8 @@ TEST(RunSummary, NothingDecoded) {
 
 TEST(RunSummary, ADefectIsSaid) {
   Ledger ledger;
-  ledger.BeginStep(StepRows::Of(Phase::kDecode, 1, 1));
-  ledger.Charge({}, {}, {}, std::vector<WeightTouch>{{3, 0, 0, 1}});
+  ledger.BeginStep(RowsIn(Phase::kDecode, 1, 1));
+  ChargeOnce(ledger, {}, {}, {}, std::vector<WeightTouch>{{3, 0, 0, 1}});
   ledger.EndStep();
   const std::string text = RunSummary(MeasureRun(ledger, {}, {}));
   EXPECT_NE(text.find("defect"), std::string::npos) << text;

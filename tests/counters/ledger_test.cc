@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "tests/support/charges.h"
+
 namespace tally {
 namespace {
 
@@ -45,8 +47,8 @@ void Add(const Account& account, Account& sum) {
 }
 
 uint64_t Step(Ledger& ledger, const WeightTouches& touches, Phase phase = Phase::kDecode) {
-  ledger.BeginStep(StepRows::Of(phase, 1, 1));
-  ledger.Charge(kSite, {}, {}, touches);
+  ledger.BeginStep(RowsIn(phase, 1, 1));
+  ChargeOnce(ledger, kSite, {}, {}, touches);
   ledger.EndStep();
   return ledger.last_step().parameters_touched;
 }
@@ -110,8 +112,7 @@ TEST(Ledger, CostsAreAmountsTimesUnits) {
     EXPECT_EQ(ledger.AddOp(op), static_cast<uint32_t>(&op - ops.data()));
   }
   for (int step = 0; step < 50; ++step) {
-    const Phase phase = static_cast<Phase>(below(kPhases));
-    const StepRows rows{{phase != Phase::kDecode ? 1u : 0u, phase != Phase::kPrefill ? 1u : 0u}, {}};
+    const std::vector<BookedRow> rows = RowsIn(below(2) == 0 ? Phase::kPrefill : Phase::kDecode, 1 + below(3), 1);
     ledger.BeginStep(rows);
     plain.BeginStep(rows);
     for (uint32_t n = below(9); n > 0; --n) {
@@ -119,14 +120,14 @@ TEST(Ledger, CostsAreAmountsTimesUnits) {
       CostAmounts amounts;
       for (size_t a = 0; a < kAmounts; ++a) amounts[a] = below(4);
       amounts[Amount::kCalls] = 1;
-      ledger.Charge(op, phase, amounts);
+      ledger.Charge(op, amounts);
       for (const SiteCost& part : ops[op]) {
         Cost useful, executed;
         for (const SiteCost::Unit& unit : part.units) {
           useful.AddTimes(unit.useful, amounts[unit.amount]);
           executed.AddTimes(unit.executed, amounts[unit.amount]);
         }
-        plain.Charge(part.site, useful, executed, {});
+        ChargeOnce(plain, part.site, useful, executed);
       }
     }
   }
@@ -185,7 +186,7 @@ TEST(Ledger, AgainstABruteForceSet) {
   for (int step = 0; step < 400; ++step) {
     std::set<Row> set;
     const Phase phase = below(3) == 0 ? Phase::kPrefill : Phase::kDecode;
-    ledger.BeginStep(StepRows::Of(phase, 1 + below(4), 1));
+    ledger.BeginStep(RowsIn(phase, 1 + below(4), 1));
     for (uint32_t op = below(12); op > 0; --op) {
       WeightTouches touches;
       for (uint32_t n = below(4); n > 0; --n) {
@@ -198,7 +199,7 @@ TEST(Ledger, AgainstABruteForceSet) {
         for (uint32_t r = t.row_begin; r < t.row_end; ++r) set.insert({t.id, t.slice, r});
         touches.push_back(t);
       }
-      ledger.Charge(kSite, {}, {}, touches);
+      ChargeOnce(ledger, kSite, {}, {}, touches);
     }
     ledger.EndStep();
     ever.insert(set.begin(), set.end());
@@ -217,11 +218,11 @@ TEST(Ledger, TotalsAreTheSumOfSites) {
   uint64_t prefill = 0, decode = 0;
   for (uint32_t step = 1; step <= 5; ++step) {
     const Phase phase = step <= 2 ? Phase::kPrefill : Phase::kDecode;
-    ledger.BeginStep(StepRows::Of(phase, step, 1));
+    ledger.BeginStep(RowsIn(phase, step, 1));
     for (int32_t layer = -1; layer < 2; ++layer) {
       const uint64_t n = 100 * step + 10 * (layer + 1);
-      ledger.Charge({layer, Component::kRope}, OneOf(WorkClass::kRope, n), OneOf(WorkClass::kRope, 2 * n), {});
-      ledger.Charge({layer, Component::kHead}, OneOf(WorkClass::kLinear, 1), OneOf(WorkClass::kLinear, 1), {});
+      ChargeOnce(ledger, {layer, Component::kRope}, OneOf(WorkClass::kRope, n), OneOf(WorkClass::kRope, 2 * n));
+      ChargeOnce(ledger, {layer, Component::kHead}, OneOf(WorkClass::kLinear, 1), OneOf(WorkClass::kLinear, 1));
       (phase == Phase::kPrefill ? prefill : decode) += n + 1;
     }
     ledger.EndStep();
@@ -249,8 +250,8 @@ TEST(Ledger, TotalsAreTheSumOfSites) {
 
 TEST(Ledger, LayersBeyondTheWeightTable) {
   Ledger ledger;
-  ledger.BeginStep(StepRows::Of(Phase::kDecode, 1, 1));
-  ledger.Charge({9, Component::kAttention}, OneOf(WorkClass::kAttention, 3), {}, {});
+  ledger.BeginStep(RowsIn(Phase::kDecode, 1, 1));
+  ChargeOnce(ledger, {9, Component::kAttention}, OneOf(WorkClass::kAttention, 3), {});
   ledger.EndStep();
   EXPECT_EQ(ledger.at(Phase::kDecode, {9, Component::kAttention}).useful.TotalFlops(), 3u);
 }
@@ -262,20 +263,20 @@ TEST(Ledger, TheStepUnderWay) {
   CostAmounts once;
   once[Amount::kCalls] = 1;
   for (uint64_t step = 1; step < 5; ++step) {
-    ledger.BeginStep(StepRows::Of(Phase::kDecode, 1, 1));
+    ledger.BeginStep(RowsIn(Phase::kDecode, 1, 1));
     EXPECT_EQ(ledger.last_step().parameters_touched, 0u);
-    ledger.Charge(op, Phase::kDecode, once);
+    ledger.Charge(op, once);
     ledger.Touch({1, 0, 0, 13});
     EXPECT_EQ(ledger.last_step().parameters_touched, 78u);
     EXPECT_EQ(ledger.total(Phase::kDecode).useful.TotalFlops(), 10 * step - 3);
     EXPECT_EQ(ledger.parameters_touched(Phase::kDecode), 84 * (step - 1));  // of steps that have ended
-    ledger.Charge(kSite, OneOf(WorkClass::kLinear, 3), {}, std::vector<WeightTouch>{{3, 0, 0, 1}});
+    ChargeOnce(ledger, kSite, OneOf(WorkClass::kLinear, 3), {}, std::vector<WeightTouch>{{3, 0, 0, 1}});
     EXPECT_EQ(ledger.last_step().parameters_touched, 84u);
     EXPECT_EQ(ledger.touched().touched(3), 6u);
     ledger.EndStep();
     EXPECT_EQ(ledger.last_step().parameters_touched, 84u);
     EXPECT_EQ(ledger.steps(Phase::kDecode), step);
-    ledger.BeginStep(StepRows::Of(Phase::kPrefill, 2, 1));
+    ledger.BeginStep(RowsIn(Phase::kPrefill, 2, 1));
     EXPECT_EQ(ledger.total(Phase::kPrefill).ops, 0u);
     EXPECT_EQ(ledger.total(Phase::kDecode).useful.TotalFlops(), 10 * step);
     ledger.EndStep();
@@ -285,10 +286,10 @@ TEST(Ledger, TheStepUnderWay) {
 
 TEST(Ledger, AStepLeftOpenStaysCharged) {
   Ledger ledger;
-  ledger.BeginStep(StepRows::Of(Phase::kDecode, 1, 1));
-  ledger.Charge(kSite, OneOf(WorkClass::kLinear, 7), {}, {});
-  ledger.BeginStep(StepRows::Of(Phase::kDecode, 1, 1));
-  ledger.Charge(kSite, OneOf(WorkClass::kLinear, 4), {}, {});
+  ledger.BeginStep(RowsIn(Phase::kDecode, 1, 1));
+  ChargeOnce(ledger, kSite, OneOf(WorkClass::kLinear, 7), {});
+  ledger.BeginStep(RowsIn(Phase::kDecode, 1, 1));
+  ChargeOnce(ledger, kSite, OneOf(WorkClass::kLinear, 4), {});
   ledger.EndStep();
   ledger.EndStep();  // nothing open: nothing happens
   EXPECT_EQ(ledger.steps(Phase::kDecode), 2u);

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <vector>
 
+#include "tests/support/charges.h"
+
 namespace tally {
 namespace {
 
@@ -103,24 +105,23 @@ class ExecutorTest : public testing::Test {
     op_.ran = &ran_;
     op_.calls = &calls_;
   }
-  // A step of one op that belongs to no plan.
+  // A step of one op.
   Status Run() {
     Begin(1, 0);
-    Status status = executor_.Run(kHead, op_);
+    Status status = executor_.Run(executor_.Add({kHead}), op_, true);
     executor_.EndStep();
     return status;
   }
   void Begin(size_t prefill, size_t decode) {
-    phases_.assign(prefill, Phase::kPrefill);
-    phases_.insert(phases_.end(), decode, Phase::kDecode);
-    executor_.BeginStep({phases_, {}});
+    std::vector<BookedRow> rows = RowsIn(Phase::kPrefill, prefill, 0);
+    rows.insert(rows.end(), decode, {.phase = Phase::kDecode});
+    executor_.BeginStep(rows);
   }
   uint64_t Flops(Phase p, Site site = kHead) const { return ledger_.at(p, site).useful.Flops(WorkClass::kNorm); }
 
   Team team_;
   Ledger ledger_;
   Executor executor_;
-  std::vector<Phase> phases_;
   std::vector<std::atomic<int>> hits_;
   std::string ran_;
   std::atomic<int> calls_{0};

@@ -189,14 +189,14 @@ TEST(PageProofOf, WhatIsMadeToDifferIsFound) {
   EXPECT_EQ(found.differing, 1u);
 
   const WeightTouch touch{down.id, idle[1], 0, static_cast<uint32_t>(down.rows)};
-  found = spoiled([&] { engine.ledger().Charge({1, Component::kFfnDown}, {}, {}, {&touch, 1}); });
+  found = spoiled([&] { engine.ledger().Touch(touch); });
   EXPECT_EQ(Findings(found), "0 " + idle_slice + "charged 0+" + std::to_string(pages) + "\n");
   EXPECT_GE(found.differing, 1u);  // the sets of parameters differ too
 
   // Both: then the pages agree, and the parameters do not.
   found = spoiled([&] {
     for (uint64_t at = 0; at < slice; at += 64) ReadByte(down.Slice(idle[1]) + at);
-    engine.ledger().Charge({1, Component::kFfnDown}, {}, {}, {&touch, 1});
+    engine.ledger().Touch(touch);
   });
   EXPECT_EQ(Findings(found), "");
   EXPECT_GT(found.differing, 0u);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/goldens/checkpoints.h"
+#include "tests/support/charges.h"
 #include "tests/support/open_engine.h"
 
 namespace tally {
@@ -36,7 +37,7 @@ TEST_P(RecordsOf, AddUpToTheLedger) {
       next_index = 0;
       int64_t rows = 0;
       for (const SequenceRows& s : r.sequences) rows += s.rows;
-      rebuilt.BeginStep(StepRows::Of(r.phase, static_cast<uint32_t>(rows), static_cast<uint32_t>(r.logit_rows)));
+      rebuilt.BeginStep(RowsIn(r.phase, static_cast<size_t>(rows), static_cast<size_t>(r.logit_rows)));
     }
     EXPECT_EQ(r.index, next_index++);
     EXPECT_GE(r.start_nanoseconds, last_end);
@@ -49,7 +50,7 @@ TEST_P(RecordsOf, AddUpToTheLedger) {
         EXPECT_LT(o.weight, rebuilt.weights().size()) << r.op << " " << o.name;
       }
     }
-    rebuilt.Charge(r.site, r.useful, r.executed, r.touches);
+    ChargeOnce(rebuilt, r.site, r.useful, r.executed, r.touches);
     more_parts[static_cast<size_t>(r.phase)] += r.part > 0 ? 1 : 0;
     sequences.assign(r.sequences.begin(), r.sequences.end());
     ++records;

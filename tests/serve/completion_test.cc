@@ -66,6 +66,12 @@ TEST(Completion, Text) {
                                 {"prompt_tokens_details", {{"cached_tokens", 0}}}}));
   EXPECT_EQ(bill["prompt_tokens"], 2);
   EXPECT_EQ(bill["decode_steps"], 2);
+  EXPECT_EQ(bill["prefill"]["rows"], 2);
+  EXPECT_EQ(bill["decode"]["rows"], 2);
+  EXPECT_EQ(bill["decode"]["rows_again"], 0);
+  EXPECT_EQ(bill["decode"]["rows_in_vain"], 0);
+  EXPECT_GT(bill["decode"]["flops"], 0);
+  EXPECT_GT(bill["decode"]["bytes"]["KV read"], 0);
   EXPECT_GT(bill["generate_seconds"], 0);
   EXPECT_GE(bill["prompt_seconds"], 0);
 }

@@ -73,6 +73,13 @@ class FakeEngine : public Engine {
     model_->recipe_.vocab = vocab;
     model_->plan_.context = context;
     next = [vocab](int32_t token, int64_t) { return (token + 1) % vocab; };
+    Cost cost;
+    cost.AddFlops(WorkClass::kLinear, 1000, Arith::kInt8);
+    cost.AddFlops(WorkClass::kAttention, 10);
+    cost.AddFlops(WorkClass::kNorm, 7);
+    cost.AddBytes(ByteKind::kWeightsPacked, 4000);
+    cost.AddBytes(ByteKind::kKvRead, 96);
+    op_ = ledger_.AddOp({{.site = {-1, Component::kHead}, .units = {{Amount::kRows, cost, cost}}}});
   }
 
   std::function<int32_t(int32_t token, int64_t position)> next;
@@ -158,7 +165,14 @@ class FakeEngine : public Engine {
     int32_t out = 0;
     FailSome(rows);
     const int32_t vocab = model_->recipe_.vocab;
-    ledger_.BeginStep(StepRows::Of(stepped.phase, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(wanted)));
+    std::vector<BookedRow> booked;
+    for (const BatchRow& r : rows) {
+      if (Failed(r.sequence)) continue;
+      booked.push_back(
+          {.phase = r.generated ? Phase::kDecode : Phase::kPrefill, .logits = r.want_logits, .again = r.again, .bill = r.bill});
+    }
+    ledger_.BeginStep(booked);
+    ledger_.Charge(op_, RowAmounts(booked.size()));
     for (const BatchRow& row : rows) {
       if (Failed(row.sequence)) {
         if (row.want_logits) logit_rows_.push_back(-1);
@@ -168,13 +182,6 @@ class FakeEngine : public Engine {
       stepped.wanted.push_back(row.want_logits);
       stepped.sequences.push_back(row.sequence);
       const int64_t position = lengths_.at(row.sequence)++;
-      Cost cost;
-      cost.AddFlops(WorkClass::kLinear, 1000, Arith::kInt8);
-      cost.AddFlops(WorkClass::kAttention, 10);
-      cost.AddFlops(WorkClass::kNorm, 7);
-      cost.AddBytes(ByteKind::kWeightsPacked, 4000);
-      cost.AddBytes(ByteKind::kKvRead, 96);
-      ledger_.Charge({-1, Component::kHead}, cost, cost, {});
       if (!row.want_logits) continue;
       logit_rows_.push_back(out++);
       const int32_t best = next(row.token, position);
@@ -203,6 +210,12 @@ class FakeEngine : public Engine {
   bool Failed(int32_t sequence) const {
     return std::any_of(failed_.begin(), failed_.end(), [&](const SequenceError& e) { return e.sequence == sequence; });
   }
+  static CostAmounts RowAmounts(size_t rows) {
+    CostAmounts n;
+    n[Amount::kCalls] = 1;
+    n[Amount::kRows] = rows;
+    return n;
+  }
   void FailSome(std::span<const BatchRow> rows) {
     int64_t used = 0;
     for (const auto& [id, length] : lengths_) used += length;
@@ -229,6 +242,7 @@ class FakeEngine : public Engine {
   int32_t last_id_ = -1;
   std::vector<std::pair<std::string, std::vector<int32_t>>> remembered_;
   Ledger ledger_;
+  uint32_t op_ = 0;
   std::vector<float> logits_;
   std::vector<int32_t> logit_rows_;
   std::vector<SequenceError> failed_;

@@ -12,6 +12,7 @@
 
 #include "engine/kernels/unpack.h"
 #include "engine/machine/page_watch.h"
+#include "tests/support/charges.h"
 #include "tests/weights/everything.h"
 #include "tests/weights/written.h"
 
@@ -37,8 +38,8 @@ class PageProof : public testing::Test {
   // The rows of a step that reads what `read` reads and is charged with `charged`.
   template <class Read>
   std::vector<PageRow> Step(const WeightTouches& charged, const Read& read) {
-    ledger_.BeginStep(StepRows::Of(Phase::kDecode, 1, 1));
-    ledger_.Charge({}, {}, {}, charged);
+    ledger_.BeginStep(RowsIn(Phase::kDecode, 1, 1));
+    ChargeOnce(ledger_, {}, {}, {}, charged);
     ledger_.EndStep();
     EXPECT_TRUE(watch_->Start().ok());
     read();

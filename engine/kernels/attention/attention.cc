@@ -66,6 +66,15 @@ void AddScoreRules(const AttentionOp& op, uint64_t scores, Cost& cost) {
   cost.AddSpecial(WorkClass::kSoftmax, op.softcap != 0 ? scores : 0);
 }
 
+void AddRow(const AttentionOp& op, const KvRow& row, CostAmounts& n) {
+  const PositionRange visible = VisiblePositions(op, row.position);
+  ++n[Amount::kRows];
+  n[Amount::kVisible] += static_cast<uint64_t>(visible.size());
+  n[Amount::kLanes] += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
+  n[Amount::kJoins] += static_cast<uint64_t>(PiecesTouched(visible, kKvBlock)) - 1;
+  n[Amount::kRanges] += static_cast<uint64_t>(PiecesTouched(visible, kRangePositions));
+}
+
 // Merging one block or range: 1 compare, 1 subtract, 1 exp, 3 FLOPs for the sum, 3 dim for the output.
 void AddJoins(uint64_t joins, int64_t dim, Cost& cost) {
   cost.AddFlops(WorkClass::kSoftmax, joins * (5 + 3 * dim));
@@ -74,19 +83,15 @@ void AddJoins(uint64_t joins, int64_t dim, Cost& cost) {
 
 }  // namespace
 
-CostAmounts AttentionOp::Amounts(std::span<const Phase> phases, Phase phase) const {
+CostAmounts AttentionOp::Amounts() const {
   CostAmounts n;
   n[Amount::kCalls] = rows.empty() ? 0 : 1;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (!phases.empty() && phases[i] != phase) continue;
-    const PositionRange visible = VisiblePositions(*this, rows[i].position);
-    ++n[Amount::kRows];
-    n[Amount::kVisible] += static_cast<uint64_t>(visible.size());
-    n[Amount::kLanes] += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
-    n[Amount::kJoins] += static_cast<uint64_t>(PiecesTouched(visible, kKvBlock)) - 1;
-    n[Amount::kRanges] += static_cast<uint64_t>(PiecesTouched(visible, kRangePositions));
-  }
+  for (const KvRow& row : rows) AddRow(*this, row, n);
   return n;
+}
+
+void AttentionOp::AddRowAmounts(std::span<const uint32_t> groups, std::span<CostAmounts> amounts) const {
+  for (size_t i = 0; i < rows.size(); ++i) AddRow(*this, rows[i], amounts[groups[i]]);
 }
 
 Cost AttentionOp::Useful(const CostAmounts& n) const {

@@ -63,9 +63,8 @@ struct AttentionOp {
   // Bytes: v layout.PositionBytes() of KV read per row, even if a tile of rows reads a block once; q read, out written, the sinks
   // read once.
   Cost Useful(const CostAmounts& n) const;
-  CostAmounts Amounts() const { return Amounts({}, {}); }
-  // Amounts of the rows of one phase; of all rows if `phases` is empty. phases[i]: the phase of row i.
-  CostAmounts Amounts(std::span<const Phase> phases, Phase phase) const;
+  CostAmounts Amounts() const;
+  void AddRowAmounts(std::span<const uint32_t> groups, std::span<CostAmounts> amounts) const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;

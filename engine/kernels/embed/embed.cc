@@ -112,12 +112,11 @@ Cost EmbedOp::Useful(const CostAmounts& n) const {
 }
 
 void EmbedOp::Touches(WeightTouches& touches) const {
-  const auto touch = [&](int32_t id) {
+  if (ids.size() == 1) return touches.push_back(RowTouch(0));
+  for (int32_t id : Distinct(ids)) {
     const uint32_t row = static_cast<uint32_t>(id + first_row + table.row_offset);
     touches.push_back({table.id, 0, row, row + 1});
-  };
-  if (ids.size() == 1) return touch(ids[0]);
-  for (int32_t id : Distinct(ids)) touch(id);
+  }
 }
 
 void EmbedOp::Describe(OpDescription& d) const {

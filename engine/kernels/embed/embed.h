@@ -20,6 +20,10 @@ struct EmbedOp {
   CostAmounts Amounts() const;
   Cost Useful(const CostAmounts& n) const;
   void Touches(WeightTouches&) const;  // one row for each distinct id
+  WeightTouch RowTouch(size_t i) const {
+    const uint32_t row = static_cast<uint32_t>(ids[i] + first_row + table.row_offset);
+    return {.id = table.id, .slice = 0, .row_begin = row, .row_end = row + 1};
+  }
   Mat<const float> Output() const { return out; }
   void Describe(OpDescription& d) const;
 };

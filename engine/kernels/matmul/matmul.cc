@@ -81,7 +81,8 @@ void Touch(const WeightView& w, const ActPack& x, WeightTouches& touches) {
   const uint32_t first = static_cast<uint32_t>(w.row_offset);
   const uint32_t rows = w.layout == WeightLayout::kVector ? 1 : static_cast<uint32_t>(w.rows);
   for (const RowGroup& g : x.groups) {
-    if (g.rows > 0) touches.push_back({w.id, static_cast<uint32_t>(g.slice), first, first + rows, static_cast<uint32_t>(g.rows)});
+    if (g.rows == 0) continue;
+    touches.push_back({w.id, static_cast<uint32_t>(g.slice), first, first + rows, static_cast<uint32_t>(g.rows), g.step_rows});
   }
 }
 

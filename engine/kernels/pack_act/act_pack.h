@@ -54,6 +54,7 @@ struct RowGroup {
   int64_t row_begin = 0;
   int64_t rows = 0;
   int64_t slice = 0;
+  const int32_t* step_rows = nullptr;  // [rows]: the step's row of each, if the step's data chose the slice (experts)
 };
 
 // Rows in a full tile.

@@ -73,7 +73,9 @@ int main() {
   TALLY_DESIGNATED(tally::Site, layer);
   TALLY_DESIGNATED(tally::WeightInfo, name);
   TALLY_DESIGNATED(tally::Account, useful);
-  TALLY_DESIGNATED(tally::StepRows, rows);
+  TALLY_DESIGNATED(tally::BookedRow, phase);
+  TALLY_DESIGNATED(tally::BillWork, rows);
+  TALLY_DESIGNATED(tally::Bill, work);
   TALLY_DESIGNATED(tally::StepRecord, phase);
   TALLY_DESIGNATED(tally::SiteCost, site);
   TALLY_DESIGNATED(tally::SequenceRows, sequence);
