@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "engine/base/format.h"
-#include "engine/session/loaded_model.h"
+#include "engine/session/stepper.h"
 
 namespace tally {
 namespace {
@@ -36,7 +36,7 @@ enum class Books { kOff, kOn, kBills };
 
 class Overhead {
  public:
-  explicit Overhead(const Options& options) : options_(options), team_(options.threads) {}
+  explicit Overhead(const Options& options) : options_(options) {}
 
   Status Run() {
     std::string path = options_.model;
@@ -49,14 +49,11 @@ class Overhead {
     load.sequences = options_.requests;
     load.max_logit_rows = options_.requests;
     TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(path, load));
-    const auto& loaded = static_cast<const LoadedModel&>(*model);
-    TALLY_ASSIGN_OR_RETURN(rope_, loaded.MakeRope(load.context));
-    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(loaded.Source(rope_), loaded.weights().infos(), team_,
-                                                     MakeStepperOptions(loaded.recipe(), load)));
-    std::printf("%s, %d threads\n", model->Description().c_str(), team_.threads());
-    vocab_ = loaded.recipe().vocab;
+    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(std::dynamic_pointer_cast<const LoadedModel>(model), load));
+    std::printf("%s, %d threads\n", model->Description().c_str(), stepper_->threads());
+    vocab_ = model->recipe().vocab;
     for (int i = 0; i < options_.requests; ++i) {
-      TALLY_ASSIGN_OR_RETURN(const int32_t sequence, stepper_->cache().NewSequence());
+      TALLY_ASSIGN_OR_RETURN(const int32_t sequence, stepper_->NewSequence());
       requests_.push_back({sequence, stepper_->ledger().OpenBill()});
       TALLY_RETURN_IF_ERROR(stepper_->Step(Prompt(i)).status());
     }
@@ -96,7 +93,7 @@ class Overhead {
   // The steps, from `length` positions on.
   Status Time(Steps steps, Books books, int64_t length, double& seconds) {
     for (const Request& r : requests_) {
-      TALLY_RETURN_IF_ERROR(stepper_->cache().Truncate(r.sequence, std::min(length, stepper_->cache().Length(r.sequence))));
+      TALLY_RETURN_IF_ERROR(stepper_->Truncate(r.sequence, std::min(length, stepper_->Length(r.sequence))));
     }
     stepper_->executor().SetLedger(books != Books::kOff ? &stepper_->ledger() : nullptr);
     std::vector<float> now;
@@ -167,8 +164,6 @@ class Overhead {
   }
 
   const Options& options_;
-  Team team_;
-  RopePair rope_;
   std::unique_ptr<Stepper> stepper_;
   std::vector<Request> requests_;
   int64_t vocab_ = 1;

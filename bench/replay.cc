@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/session/loaded_model.h"
+#include "engine/session/stepper.h"
 
 namespace tally {
 namespace {
@@ -56,7 +56,7 @@ double Difference(const std::vector<float>& a, const std::vector<float>& b) {
 
 class Replayer {
  public:
-  explicit Replayer(const Options& options) : options_(options), team_(options.threads), flush_(size_t{64} << 20, 1) {}
+  explicit Replayer(const Options& options) : options_(options), flush_(size_t{64} << 20, 1) {}
 
   Status Run() {
     EngineOptions load;
@@ -64,10 +64,7 @@ class Replayer {
     load.context = options_.prompt + 1;
     load.max_batch = options_.prompt;
     TALLY_ASSIGN_OR_RETURN(const auto model, LoadModel(options_.model, load));
-    const auto& loaded = static_cast<const LoadedModel&>(*model);
-    TALLY_ASSIGN_OR_RETURN(rope_, loaded.MakeRope(load.context));
-    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(loaded.Source(rope_), loaded.weights().infos(), team_,
-                                                     MakeStepperOptions(loaded.recipe(), load)));
+    TALLY_ASSIGN_OR_RETURN(stepper_, Stepper::Create(std::dynamic_pointer_cast<const LoadedModel>(model), load));
     stepper_->SetRecorder([this](const OpRecord& r) {
       op_ = r.op;
       useful_ = r.useful;
@@ -77,11 +74,11 @@ class Replayer {
       return Time(planned, output, run);
     });
     std::printf("%s, %d threads\n  phase   layer component        op                    us   GFLOP/s     GB/s\n",
-                model->Description().c_str(), team_.threads());
-    TALLY_ASSIGN_OR_RETURN(const int32_t sequence, stepper_->cache().NewSequence());
+                model->Description().c_str(), stepper_->threads());
+    TALLY_ASSIGN_OR_RETURN(const int32_t sequence, stepper_->NewSequence());
     std::vector<BatchRow> rows;
     for (int64_t i = 0; i < options_.prompt; ++i) {
-      rows.push_back({static_cast<int32_t>((i * 7919 + 13) % loaded.recipe().vocab), sequence, i + 1 == options_.prompt});
+      rows.push_back({static_cast<int32_t>((i * 7919 + 13) % model->recipe().vocab), sequence, i + 1 == options_.prompt});
     }
     TALLY_RETURN_IF_ERROR(Step(rows));
     const BatchRow next{.token = 1, .sequence = sequence, .want_logits = true, .generated = true};
@@ -136,10 +133,8 @@ class Replayer {
   }
 
   const Options& options_;
-  Team team_;
   std::vector<uint8_t> flush_;
   uint64_t sink_ = 0;
-  RopePair rope_;
   std::unique_ptr<Stepper> stepper_;
   std::set<std::string> kinds_;
   // Of the last run.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Model that LoadModel makes; internal to the api.
+// The Model that LoadModel makes; internal to the session.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "engine/graph/decoder.h"
-#include "engine/session/engine.h"
-#include "engine/session/stepper.h"
+#include "engine/session/model.h"
+#include "engine/session/stepper_options.h"
 #include "engine/weights/fingerprint.h"
 #include "engine/weights/weights.h"
 
@@ -75,6 +75,21 @@ class LoadedModel final : public Model {
   mutable std::optional<uint64_t> fingerprint_;
 };
 
+// Registers the bytes that an engine plans besides the weights with the model, for the engine's lifetime.
+class PlannedBytes {
+ public:
+  PlannedBytes(const LoadedModel& model, uint64_t bytes)
+      : total_(model.engine_bytes_), bytes_(bytes), others_(total_.fetch_add(bytes)) {}
+  PlannedBytes(const PlannedBytes&) = delete;
+  PlannedBytes& operator=(const PlannedBytes&) = delete;
+  ~PlannedBytes() { total_.fetch_sub(bytes_); }
+  uint64_t others() const { return others_; }  // of the model's other engines, at creation
+
+ private:
+  std::atomic<uint64_t>& total_;
+  uint64_t bytes_, others_;
+};
+
 // Model::notes. `tokenizer` may be null.
 std::vector<std::string> NotesOf(const ModelSpec& spec, const Tokenizer* tokenizer);
 
@@ -89,9 +104,6 @@ Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const En
 
 // kBadInput: OpenBLAS is requested and cannot be loaded.
 Status CheckLibraries(const EngineOptions& options);
-
-// The stepper's options for a model, with the defaults of `options` filled in.
-StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& options);
 
 // KV, scratch and context of an engine with these options.
 MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads);

@@ -4,23 +4,79 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/base/checked.h"
+#include "engine/base/checksum.h"
 #include "engine/base/finite.h"
+#include "engine/base/format.h"
+#include "engine/machine/machine.h"
 
 namespace tally {
+namespace {
 
-Stepper::Stepper(const Recipe& recipe, Team& team, const StepperOptions& options)
-    : recipe_(recipe), options_(options), executor_(team, &ledger_) {
-  executor_.SetImpl(options.plan.impl);
-  executor_.SetShareGain(options.share_gain_ns);
+template <class T>
+std::string_view BytesOf(std::span<const T> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-Result<std::unique_ptr<Stepper>> Stepper::Create(const PlanSource& source, std::vector<WeightInfo> weights, Team& team,
-                                                 const StepperOptions& options) {
-  std::unique_ptr<Stepper> s(new Stepper(source.recipe, team, options));
-  s->ledger_.SetWeights(std::move(weights));
-  TALLY_ASSIGN_OR_RETURN(s->decoder_, Decoder::Create(source, options.plan, s->executor_));
-  TALLY_ASSIGN_OR_RETURN(s->cache_, SequenceStore::Create(KvLayers(source.recipe, options.plan.kv), options.kv_size(), &team));
-  return s;
+}  // namespace
+
+Stepper::Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& options)
+    : model_(std::move(model)),
+      team_(options.threads),
+      recipe_(model_->recipe()),
+      options_(MakeStepperOptions(recipe_, options)),
+      plan_(PlanEngine(model_->Source(rope_), options_, team_.threads())),
+      planned_(*model_, SaturatingAdd(plan_.kv, plan_.scratch)),
+      executor_(team_, &ledger_) {
+  executor_.SetImpl(options_.plan.impl);
+  executor_.SetShareGain(options_.share_gain_ns);
+  ledger_.SetWeights(model_->weights().infos());
+}
+
+Result<std::unique_ptr<Stepper>> Stepper::Create(std::shared_ptr<const LoadedModel> model, const EngineOptions& options) {
+  std::unique_ptr<Stepper> stepper(new Stepper(std::move(model), options));
+  TALLY_RETURN_IF_ERROR(stepper->Start());
+  return stepper;
+}
+
+Status Stepper::Start() {
+  TALLY_RETURN_IF_ERROR(team_.status());
+  TALLY_RETURN_IF_ERROR(CheckMemory());
+  TALLY_ASSIGN_OR_RETURN(rope_, model_->MakeRope(options_.context));
+  TALLY_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->Source(rope_), options_.plan, executor_));
+  TALLY_ASSIGN_OR_RETURN(store_, SequenceStore::Create(KvLayers(recipe_, options_.plan.kv), options_.kv_size(), &team_));
+  return {};
+}
+
+// `held`: the weights, which are in memory, and what other engines have planned. available = held + min(free, resident + free -
+// held): memory that other engines have planned but not yet touched is not free for this one.
+Status Stepper::CheckMemory() {
+  plan_.packed_weights = model_->memory_plan().packed_weights;
+  const uint64_t held = plan_.packed_weights + planned_.others(), free = AvailableMemoryBytes();
+  const uint64_t all = ResidentBytes() + free;
+  plan_.available = held + std::min(free, all > held ? all - held : 0);
+  Status fits = CheckPlan(plan_, held, recipe_, options_);
+  if (fits.ok() || planned_.others() == 0) return fits;
+  return {fits.code(),
+          fits.message() + " (the weights' figure holds what other engines have planned, " + BytesText(planned_.others()) + ")"};
+}
+
+uint64_t Stepper::Fingerprint() const {
+  Checksum sum;
+  sum.Add(recipe_.family);
+  const uint64_t weights = model_->WeightsFingerprint(team_);
+  sum.Add(BytesOf<uint64_t>({&weights, 1}));
+  for (const RopeFrequencies* rope : {&rope_.global, &rope_.local}) {
+    sum.Add(BytesOf<float>(rope->inv_freq));
+    sum.Add(BytesOf<float>({&rope->magnitude, 1}));
+  }
+  return sum.value();
+}
+
+std::vector<std::string> Stepper::Explanations() const {
+  std::vector<std::string> lines;
+  for (const auto& [what, why] : executor_.explanations()) lines.push_back(what + ": " + why);
+  return lines;
 }
 
 void Stepper::SetTap(Executor::Tap tap) {
@@ -61,7 +117,7 @@ void Stepper::Rows::Add(const BatchRow& row, int64_t position) {
 Stepper::Extent& Stepper::ExtentOf(int32_t sequence) {
   const auto found = std::find_if(extents_.begin(), extents_.end(), [&](const Extent& e) { return e.sequence == sequence; });
   if (found != extents_.end()) return *found;
-  return extents_.emplace_back(Extent{.sequence = sequence, .before = cache_->Length(sequence)});
+  return extents_.emplace_back(Extent{.sequence = sequence, .before = store_->Length(sequence)});
 }
 
 Status Stepper::CheckRows(std::span<const BatchRow> rows) {
@@ -78,7 +134,7 @@ Status Stepper::CheckRows(std::span<const BatchRow> rows) {
     if (row.token < 0 || row.token >= recipe_.vocab) {
       return BadInput("token id " + std::to_string(row.token) + " is outside the vocabulary of " + std::to_string(recipe_.vocab));
     }
-    if (!cache_->IsLive(row.sequence)) return BadInput("no sequence " + std::to_string(row.sequence));
+    if (!store_->IsLive(row.sequence)) return BadInput("no sequence " + std::to_string(row.sequence));
     if (row.bill != kNoBill && !ledger_.IsOpen(row.bill)) return BadInput("no bill " + std::to_string(row.bill));
   }
   return {};
@@ -91,7 +147,7 @@ Status Stepper::MakeRoom(const Extent& e) {
   if (e.before + e.rows > limit) {
     return NoRoom("the context is full: " + std::to_string(e.before + e.rows) + " positions, room for " + std::to_string(limit));
   }
-  return cache_->Extend(e.sequence, e.rows);
+  return store_->Extend(e.sequence, e.rows);
 }
 
 // Checks the rows, makes room for them in the cache and fills the batch.
@@ -127,7 +183,7 @@ void Stepper::Fail(Extent& extent, Status status) {
 
 // Truncates the sequence to its length before the step. Returns the cause; if that fails, its error is appended.
 Status Stepper::TakeBack(Status cause, const Extent& e) {
-  const Status truncated = cache_->Truncate(e.sequence, e.before);
+  const Status truncated = store_->Truncate(e.sequence, e.before);
   if (truncated.ok()) return cause;
   return {cause.code(), cause.message() + "; sequence " + std::to_string(e.sequence) +
                             " is not as it was before the step: " + truncated.message()};
@@ -151,7 +207,7 @@ void Stepper::MarkInVain() {
 // Runs the sequence's rows again, alone, with a tap that checks every output. They are neither charged nor recorded.
 std::string Stepper::FirstNonFinite(std::span<const BatchRow> rows, const Extent& e) {
   std::string first;
-  if (!cache_->Extend(e.sequence, e.rows).ok()) return first;
+  if (!store_->Extend(e.sequence, e.rows).ok()) return first;
   Rows again;
   for (const BatchRow& row : rows) {
     if (row.sequence == e.sequence) again.Add(row, e.before + static_cast<int64_t>(again.tokens.size()));
@@ -164,7 +220,7 @@ std::string Stepper::FirstNonFinite(std::span<const BatchRow> rows, const Extent
     first = (site.layer >= 0 ? "layer " + std::to_string(site.layer) + " " : "") + std::string(ComponentName(site.component)) +
             " (" + std::string(op) + ")";
   });
-  const Status ran = decoder_->Forward(again.Batch(), *cache_).status();
+  const Status ran = decoder_->Forward(again.Batch(), *store_).status();
   executor_.SetTap(tap_);
   repeating_ = false;
   executor_.SetLedger(ledger);
@@ -180,7 +236,7 @@ Status Stepper::WhyBad(std::span<const BatchRow> rows, const Extent& e, std::spa
     logits |= b.of_logits;
   }
   Status status = TakeBack(BadInput(std::string(logits ? "logits" : "activations") + " are not finite"), e);
-  if (cache_->Length(e.sequence) != e.before) return status;
+  if (store_->Length(e.sequence) != e.before) return status;
   const std::string place = FirstNonFinite(rows, e);
   return TakeBack(
       BadInput(status.message() + ": NaN or infinity first appears at " + (place.empty() ? "an unknown place" : place)), e);
@@ -212,6 +268,7 @@ StepOutput Stepper::Output(std::span<const BatchRow> rows, Mat<const float> logi
 }
 
 Result<StepOutput> Stepper::Step(std::span<const BatchRow> rows) {
+  const Team::Turn turn(team_);  // engines that are stepped at the same time take turns by step
   TALLY_RETURN_IF_ERROR(Prepare(rows));
   if (rows_.tokens.empty()) return Output(rows, {});
   executor_.BeginStep(booked_);
@@ -222,7 +279,7 @@ Result<StepOutput> Stepper::Step(std::span<const BatchRow> rows) {
       if (e.ran) recorded_sequences_.push_back({e.sequence, e.before, e.rows});
     }
   }
-  Result<Mat<const float>> logits = decoder_->Forward(rows_.Batch(), *cache_);
+  Result<Mat<const float>> logits = decoder_->Forward(rows_.Batch(), *store_);
   executor_.EndStep();
   ++recorded_steps_;
   if (!logits.ok()) {

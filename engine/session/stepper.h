@@ -1,51 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stepper runs batches: it owns the decoder, the KV cache, the executor and the ledger.
+// The engine of a loaded model: its team, decoder, sequence store, executor and ledger.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "counters/ledger/ledger.h"
 #include "engine/exec/executor.h"
 #include "engine/graph/decoder.h"
 #include "engine/graph/sequence_store.h"
-#include "engine/session/batch.h"
+#include "engine/machine/parallel.h"
+#include "engine/session/engine.h"
+#include "engine/session/loaded_model.h"
+#include "engine/session/stepper_options.h"
 
 namespace tally {
 
-struct StepperOptions {
-  PlanOptions plan;
-  uint64_t share_gain_ns = kShareGainNanoseconds;  // Executor::SetShareGain
-  int64_t context = 0;                             // maximum positions of a sequence
-  int32_t sequences = 1;                           // maximum number of live sequences
-  uint64_t kv_bytes = 0;                           // the budget of the KV cache; 0: all sequences at full context
-
-  StoreSize kv_size() const { return {context, sequences, plan.max_batch, kv_bytes}; }
-};
-
-class Stepper {
+class Stepper final : public Engine {
  public:
-  // The team and everything in `source` must outlive the stepper. `weights`: the ledger's table, by WeightView::id.
-  static Result<std::unique_ptr<Stepper>> Create(const PlanSource& source, std::vector<WeightInfo> weights, Team& team,
-                                                 const StepperOptions& options);
+  // Errors as NewEngine, but for those of CheckOptions.
+  static Result<std::unique_ptr<Stepper>> Create(std::shared_ptr<const LoadedModel> model, const EngineOptions& options);
 
-  SequenceStore& cache() { return *cache_; }
-  const SequenceStore& cache() const { return *cache_; }
-  // As Engine::Step.
-  Result<StepOutput> Step(std::span<const BatchRow> rows);
-
-  Ledger& ledger() { return ledger_; }
+  SequenceStore& store() { return *store_; }
   Executor& executor() { return executor_; }
   Decoder& decoder() { return *decoder_; }
-  const Executor& executor() const { return executor_; }
-  void SetTap(Executor::Tap tap);
-  // Called with the record of every op from now on. Null: no more calls.
-  void SetRecorder(Recorder recorder);
+
+  const MemoryPlan& memory_plan() const override { return plan_; }
+  int64_t max_batch() const override { return options_.plan.max_batch; }
+  int64_t max_logit_rows() const override { return options_.plan.max_logit_rows; }
+  Result<int32_t> NewSequence() override { return store_->NewSequence(); }
+  Result<int32_t> Fork(int32_t sequence, int64_t length) override { return store_->Fork(sequence, length); }
+  Result<int32_t> Copy(int32_t sequence) override { return store_->Copy(sequence); }
+  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) override {
+    return store_->NewSequenceFor(key, tokens);
+  }
+  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const override { return store_->Reusable(key, tokens); }
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens) override {
+    store_->Remember(sequence, key, tokens);
+  }
+  int64_t Length(int32_t sequence) const override { return store_->Length(sequence); }
+  Status Truncate(int32_t sequence, int64_t length) override { return store_->Truncate(sequence, length); }
+  void Free(int32_t sequence) override { store_->Free(sequence); }
+  Status Export(int32_t sequence, const SequenceStore::Sink& write) const override { return store_->Export(sequence, write); }
+  Result<int32_t> Import(const SequenceStore::Source& read) override { return store_->Import(read); }
+  uint64_t KvBudget() const override { return store_->Budget(); }
+  uint64_t KvBytesInUse() const override { return store_->BytesInUse(); }
+  uint64_t KvBytesFor(int64_t positions) const override { return store_->BytesFor(positions); }
+  uint64_t Fingerprint() const override;
+  Result<StepOutput> Step(std::span<const BatchRow> rows) override;
+  Ledger& ledger() override { return ledger_; }
+  const Model& model() const override { return *model_; }
+  std::string_view target() const override { return HwyTargetName(); }
+  bool used_blas() const override { return executor_.used_blas(); }
+  KvType kv_type() const override { return options_.plan.kv; }
+  int threads() const override { return team_.threads(); }
+  void SetTap(Executor::Tap tap) override;
+  void SetRecorder(Recorder recorder) override;
+  void EnableExplain() override { executor_.EnableExplain(); }
+  std::vector<std::string> Explanations() const override;
 
  private:
-  Stepper(const Recipe& recipe, Team& team, const StepperOptions& options);
+  Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& options);
   // The rows of a sequence in a step.
   struct Extent {
     int32_t sequence = 0;
@@ -77,8 +96,16 @@ class Stepper {
   Extent& ExtentOf(int32_t sequence);
   void Record(const OpRecord& op);
 
+  Status CheckMemory();
+  Status Start();
+
+  std::shared_ptr<const LoadedModel> model_;
+  mutable Team team_;  // changes nothing of the engine
   const Recipe& recipe_;
   StepperOptions options_;
+  RopePair rope_;
+  MemoryPlan plan_;
+  PlannedBytes planned_;
   Ledger ledger_;
   Executor executor_;
   Executor::Tap tap_;
@@ -87,7 +114,7 @@ class Stepper {
   uint64_t recorded_steps_ = 0, recorded_ops_ = 0;  // steps since the recorder was set; ops of the current step
   std::vector<SequenceRows> recorded_sequences_;
   std::unique_ptr<Decoder> decoder_;
-  std::unique_ptr<SequenceStore> cache_;
+  std::unique_ptr<SequenceStore> store_;
   // The current step, without the rows of sequences that had no room.
   Rows rows_;
   std::vector<BookedRow> booked_;

@@ -38,7 +38,8 @@ std::vector<int32_t> PromptOf(const Engine& engine, size_t tokens, uint32_t seed
 }
 
 std::shared_ptr<Request> RequestToBill(const Engine& engine, std::vector<int32_t> prompt, int64_t tokens) {
-  return std::make_shared<Request>(engine, std::move(prompt), RequestOptions{.max_tokens = tokens, .ignore_eos = true, .prefix_key = ""},
+  return std::make_shared<Request>(engine, std::move(prompt),
+                                   RequestOptions{.max_tokens = tokens, .ignore_eos = true, .prefix_key = ""},
                                    NewTextStream(nullptr, false, {}));
 }
 

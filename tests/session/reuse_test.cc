@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/session/loaded_model.h"
+#include "engine/session/stepper.h"
 #include "tests/support/open_engine.h"
 
 namespace tally {
@@ -18,17 +18,13 @@ using Tokens = std::vector<int32_t>;
 
 const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
 
-// A stepper with what it needs.
 struct Steps {
-  Steps(const LoadedModel& model, const EngineOptions& options) : team(2) {
-    auto made = model.MakeRope(options.context);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    rope = std::move(made).value();
-    auto opened = Stepper::Create(model.Source(rope), model.weights().infos(), team, MakeStepperOptions(model.recipe(), options));
+  Steps(const std::shared_ptr<const Model>& model, const EngineOptions& options) {
+    auto opened = Stepper::Create(std::dynamic_pointer_cast<const LoadedModel>(model), options);
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     stepper = std::move(opened).value();
   }
-  SequenceStore& store() { return stepper->cache(); }
+  SequenceStore& store() { return stepper->store(); }
   // Runs what the sequence lacks of the text, in pieces. The last token's logits.
   std::vector<float> Run(int32_t s, const Tokens& text, size_t piece, bool remember) {
     std::vector<float> logits;
@@ -48,8 +44,6 @@ struct Steps {
     return logits;
   }
 
-  Team team;
-  RopePair rope;
   std::unique_ptr<Stepper> stepper;
 };
 
@@ -63,9 +57,7 @@ TEST(Reuse, SharedBeginningsHaveTheBitsOfSeparateRuns) {
     options.sequences = 3;
     const auto loaded = LoadModel(kGoldens + name, options);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-    const auto* model = dynamic_cast<const LoadedModel*>(loaded->get());
-    ASSERT_NE(model, nullptr);
-    const int32_t vocab = model->recipe().vocab;
+    const int32_t vocab = (*loaded)->recipe().vocab;
     const auto text = [&](int64_t shared, int32_t branch, int64_t n) {
       Tokens tokens;
       for (int64_t i = 0; i < n; ++i)
@@ -75,7 +67,7 @@ TEST(Reuse, SharedBeginningsHaveTheBitsOfSeparateRuns) {
     const std::vector<Tokens> texts = {text(0, 0, 330),  text(300, 1, 340), text(300, 2, 301), text(256, 3, 400),
                                        text(10, 4, 420), text(330, 5, 345), text(70, 6, 500),  text(300, 1, 420),
                                        text(0, 0, 420),  text(70, 6, 520)};
-    Steps apart(*model, options);
+    Steps apart(*loaded, options);
     std::vector<std::vector<float>> expected;
     for (const Tokens& tokens : texts) {
       const auto s = apart.store().NewSequence();
@@ -85,7 +77,7 @@ TEST(Reuse, SharedBeginningsHaveTheBitsOfSeparateRuns) {
     }
     for (const bool small : {false, true}) {
       options.kv_bytes = small ? apart.store().BytesFor(options.context) * 3 / 2 : uint64_t{64} << 20;
-      Steps shared(*model, options);
+      Steps shared(*loaded, options);
       int64_t reused = 0;
       for (size_t i = 0; i < texts.size(); ++i) {
         const auto s = shared.store().NewSequenceFor("key", std::span(texts[i]).first(texts[i].size() - 1));

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine is planned from: its options with their defaults filled in.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/graph/plan.h"
+#include "engine/graph/sequence_store.h"
+#include "engine/session/model.h"
+
+namespace tally {
+
+struct StepperOptions {
+  PlanOptions plan;
+  uint64_t share_gain_ns = kShareGainNanoseconds;  // Executor::SetShareGain
+  int64_t context = 0;                             // maximum positions of a sequence
+  int32_t sequences = 1;                           // maximum number of live sequences
+  uint64_t kv_bytes = 0;                           // the budget of the KV cache; 0: all sequences at full context
+
+  StoreSize kv_size() const { return {context, sequences, plan.max_batch, kv_bytes}; }
+};
+
+// Of an engine for a model.
+StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& options);
+
+}  // namespace tally
