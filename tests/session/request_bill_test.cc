@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "engine/session/output_stream.h"
@@ -37,10 +39,10 @@ std::vector<int32_t> PromptOf(const Engine& engine, size_t tokens, uint32_t seed
   return prompt;
 }
 
-std::shared_ptr<Request> RequestToBill(const Engine& engine, std::vector<int32_t> prompt, int64_t tokens) {
-  return std::make_shared<Request>(engine, std::move(prompt),
-                                   RequestOptions{.max_tokens = tokens, .ignore_eos = true, .prefix_key = ""},
-                                   NewTextStream(nullptr, false, {}));
+std::shared_ptr<Request> RequestToBill(const Engine& engine, std::vector<int32_t> prompt, int64_t tokens,
+                                       std::optional<std::string> prefix_key = {}) {
+  const RequestOptions options = {.max_tokens = tokens, .ignore_eos = true, .prefix_key = std::move(prefix_key)};
+  return std::make_shared<Request>(engine, std::move(prompt), options, NewTextStream(nullptr, false, {}));
 }
 
 uint64_t RowsOf(const Ledger& ledger) { return ledger.rows(Phase::kPrefill) + ledger.rows(Phase::kDecode); }
@@ -88,18 +90,18 @@ TEST(RequestBills, AddUpToTheLedger) {
 
   Scheduler scheduler(engine);
   RequestsToBill requests;
-  const auto add = [&](std::vector<int32_t> prompt, int64_t tokens) {
-    scheduler.Add(requests.emplace_back(RequestToBill(engine, std::move(prompt), tokens)));
+  const auto add = [&](std::vector<int32_t> prompt, int64_t tokens, std::optional<std::string> prefix_key = {}) {
+    scheduler.Add(requests.emplace_back(RequestToBill(engine, std::move(prompt), tokens, std::move(prefix_key))));
   };
   for (uint32_t i = 0; i < 2; ++i) {
     std::vector<int32_t> prompt = shared;
     for (const int32_t token : PromptOf(engine, 5, 2 + i)) prompt.push_back(token);
-    add(prompt, 12);
+    add(prompt, 12, "");
   }
-  add(PromptOf(engine, 90, 4), 30);
+  add(PromptOf(engine, 90, 4), 60);
   add(PromptOf(engine, 3, 5), 60);
-  add(PromptOf(engine, 140, 6), 30);
-  add(PromptOf(engine, 100, 7), 40);
+  add(PromptOf(engine, 110, 6), 60);
+  add(PromptOf(engine, 100, 7), 60);
   const std::shared_ptr<Request> cancelled = requests[3], failed = requests[0];
   for (int i = 0; i < 6; ++i) scheduler.Step();
   // A tap may write: it is shown the engine's own buffers. The first rows are those of the first request that decodes.
