@@ -6,6 +6,8 @@
 // what the machine's noise alone makes of it: for decoding T tokens of one request one after the other, the same of R requests in one
 // batch, and for a prefill of P. Logits must be the same bits.
 //
+// The bars, on / off as bills / off: at most 0.5 % for a model of 1B, 3 % for the bundled one.
+//
 // What decodes keeps its ledger as it is from token to token, so a run of them is what is timed: were it switched at every token, the
 // books would also pay for having been out of the caches for two tokens.
 #include <CLI/CLI.hpp>
