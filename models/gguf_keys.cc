@@ -118,7 +118,7 @@ class Keys {
       Int("expert_shared_feed_forward_length", r_.d_shared);
       Int("expert_shared_count", r_.d_shared / r_.d_expert);
     }
-    const auto sparse = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.sparse; });
+    const auto sparse = std::ranges::find_if(r_.layers, &LayerRecipe::sparse);
     Int(architecture_ == "llama4" ? "interleave_moe_layer_step" : "leading_dense_block_count",
         sparse - r_.layers.begin() + (architecture_ == "llama4" ? 1 : 0));
     if (SigmoidOfAll(r_.routing)) Int("expert_gating_func", 2);

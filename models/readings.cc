@@ -98,6 +98,8 @@ void SetBiases(Recipe& r, bool qkv, bool o) {
   r.o_bias = o;
 }
 
+void SetSparse(LayerRecipe& layer, bool sparse) { layer.feed_forward = sparse ? FeedForward::kSparse : FeedForward::kDense; }
+
 void ReadExperts(Config& c, Recipe& r, std::string_view count_keys, std::string_view width_keys) {
   r.n_experts = c.Int(c.Pick("expert_count", count_keys), 1, kMaxExperts);
   r.top_k = c.Int(c.Pick("expert_used_count", "num_experts_per_tok|experts_per_token"), 1, r.n_experts);
@@ -124,7 +126,7 @@ void ReadQwenSparseLayers(Config& c, Recipe& r) {
   const std::vector<int64_t> dense = c.gguf() ? std::vector<int64_t>() : c.Ints("mlp_only_layers");
   for (int32_t i = 0; i < static_cast<int32_t>(r.layers.size()); ++i) {
     const bool listed = std::ranges::find(dense, i) != dense.end();
-    r.layers[i].sparse = !listed && (i + 1) % step == 0;
+    SetSparse(r.layers[i], !listed && (i + 1) % step == 0);
   }
 }
 
@@ -136,7 +138,7 @@ void ReadSharedExperts(Config& c, ModelSpec& spec) {
   r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
   const int32_t dense = c.Int(c.Pick("leading_dense_block_count", "first_k_dense_replace"), 0, kMaxLayers);
   const int32_t step = c.gguf() ? 1 : c.Int("moe_layer_freq", 1, kMaxLayers, 1);
-  for (int32_t i = dense; i < static_cast<int32_t>(r.layers.size()); ++i) r.layers[i].sparse = i % step == 0;
+  for (int32_t i = dense; i < static_cast<int32_t>(r.layers.size()); ++i) SetSparse(r.layers[i], i % step == 0);
   if (c.gguf()) return;
   r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers, 0);
   for (int32_t i = r.n_layers; c.ok() && i < r.n_layers + r.mtp_layers; ++i) {
@@ -263,7 +265,8 @@ void ReadDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& d) {
     if (r.rope.style == RopeStyle::kNone) r.rope.style = RopeStyle::kRotateHalf;
     c.gguf() ? ReadGgufRope(c, r, d.gguf_yarn_truncates) : ReadHfRope(c, r, d);
   }
-  r.layers.resize(static_cast<size_t>(r.n_layers));
+  const Mixer mixer = r.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention;
+  r.layers.resize(static_cast<size_t>(r.n_layers), {.mixers = mixer});
   const double usual = UsualAttentionScale(r);
   SetAttentionScale(r, c.gguf() && d.gguf_attention_scale ? c.Positive("attention.scale", usual) : usual);
   ReadTying(c, d.tied, r);

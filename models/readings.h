@@ -55,6 +55,8 @@ void ExpectSilu(Config& config);
 ActivationKind ReadGelu(Config& config, std::string_view keys, std::string_view otherwise);
 void SetBiases(Recipe& recipe, bool qkv, bool o);
 
+// The layer's feed-forward: a mixture of experts, or a dense one.
+void SetSparse(LayerRecipe& layer, bool sparse);
 // n_experts, top_k, d_expert; the keys are Hugging Face's.
 void ReadExperts(Config& config, Recipe& recipe, std::string_view count_keys, std::string_view width_keys);
 // A factor of GGUF's keys, of which llama.cpp takes 0 for none: 1.

@@ -28,10 +28,11 @@ using books::WithThousands;
 std::string Title(const CountedModel& m) {
   const Recipe& r = m.count.recipe;
   std::string text = m.name + ": " + r.family + ", V " + WithThousands(uint64_t(r.vocab)) + ", E " + std::to_string(r.d_model) +
-                     ", L " + std::to_string(r.n_layers) + ", H " + std::to_string(r.n_heads) + ", K " +
-                     std::to_string(r.n_kv_heads) + ", D " + std::to_string(r.head_dim);
-  const bool dense = std::any_of(r.layers.begin(), r.layers.end(), [](const LayerRecipe& l) { return !l.sparse; });
-  if (dense) text += ", F " + std::to_string(r.d_ff);
+                     ", L " + std::to_string(r.n_layers);
+  const bool dense = AnyLayer(r, &LayerRecipe::dense);
+  for (const books::SizeSymbol& s : books::LayerSizeSymbols(r)) {
+    if (dense || !s.name.starts_with('F')) text += ", " + s.name + " " + std::to_string(s.value);
+  }
   if (r.n_experts > 0) {
     text += ", X " + std::to_string(r.n_experts) + ", k " + std::to_string(r.top_k) + (dense ? ", F_x " : ", F ") +
             std::to_string(r.d_expert);
@@ -202,7 +203,9 @@ Table ReadingsTable(const Count& c) {
   };
   views("prefill", &books::StepCount::prefill, c.options.batch * c.options.prompt);
   views("decode", &books::StepCount::decode, c.options.batch);
-  const Form a = books::CachedPerPosition(c.recipe), e = books::CachedPerPosition(c.recipe, true);
+  const auto latent =
+      std::ranges::find_if(c.recipe.layers, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kLatentAttention); });
+  const Form a = books::CachedPerPosition(c.recipe, *latent), e = books::CachedPerPosition(c.recipe, *latent, true);
   t.rows.push_back({"KV elements a position and layer", WithThousands(a.value()), WithThousands(e.value()), a.text(), e.text()});
   row("KV bytes a token", [](const books::StepCount& s) { return WithThousands(s.kv_bytes_per_token); });
   row("KV bytes at S" + OfSequences(c), [](const books::StepCount& s) { return WithThousands(s.kv_bytes_at_context); });

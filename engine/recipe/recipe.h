@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/dtype.h"
+#include "engine/base/enum_set.h"
 #include "engine/base/kinds.h"
 
 namespace tally {
@@ -49,12 +51,29 @@ struct LatentAttention {
 // Which rotary embedding a layer uses: Recipe::rope, Recipe::local_rope, or none.
 enum class LayerRope : uint8_t { kGlobal, kLocal, kNone };
 
+// What mixes the positions of a sequence. Latent attention has the dimensions of Recipe::latent.
+enum class Mixer : uint8_t { kAttention, kLatentAttention };
+inline constexpr Mixer kMixers[] = {Mixer::kAttention, Mixer::kLatentAttention};
+
+// What is done with each position alone. kSparse: a mixture of experts.
+enum class FeedForward : uint8_t { kDense, kSparse };
+
+// A layer is a mixer and a feed-forward, either of which may be absent.
 struct LayerRecipe {
   int32_t window = 0;         // key j is visible to query i iff 0 <= i - j < window; 0: all of the past
   int32_t chunk = 0;          // key j is visible to query i iff j <= i and i / chunk = j / chunk (Llama 4); 0: no chunks
-  bool sparse = false;        // mixture of experts instead of the dense feed-forward
   float attention_scale = 0;  // multiplies q.k in this layer; every family sets it
   LayerRope rope = LayerRope::kGlobal;
+  EnumSet<Mixer> mixers = Mixer::kAttention;  // several read the same input, and their outputs are added up
+  EnumSet<FeedForward> feed_forward = FeedForward::kDense;
+  // Sizes of the layer's own; 0: the recipe's.
+  int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0, d_ff = 0;
+  // Attention reads the keys and values of this earlier layer, and has none of its own; -1: it has its own.
+  int32_t cache_of = -1;
+
+  bool attends() const { return mixers.has(Mixer::kAttention) || mixers.has(Mixer::kLatentAttention); }
+  bool dense() const { return feed_forward.has(FeedForward::kDense); }
+  bool sparse() const { return feed_forward.has(FeedForward::kSparse); }
   bool operator==(const LayerRecipe&) const = default;
 };
 
@@ -133,6 +152,25 @@ struct Recipe {
 
   bool operator==(const Recipe&) const = default;
 };
+
+// The sizes of a layer: its own, or the recipe's.
+struct LayerSizes {
+  int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0, d_ff = 0;
+};
+inline LayerSizes SizesOf(const Recipe& r, const LayerRecipe& l) {
+  const auto either = [](int32_t own, int32_t common) { return own > 0 ? own : common; };
+  return {either(l.n_heads, r.n_heads), either(l.n_kv_heads, r.n_kv_heads), either(l.head_dim, r.head_dim),
+          either(l.d_ff, r.d_ff)};
+}
+
+// True if some layer has the property, a predicate or a member of LayerRecipe.
+template <class Property>
+bool AnyLayer(const Recipe& r, Property property) {
+  for (const LayerRecipe& l : r.layers) {
+    if (std::invoke(property, l)) return true;
+  }
+  return false;
+}
 
 // A part of a model that a recipe leaves out, as nothing runs it: a vision tower, layers for multi-token prediction, a stored copy of
 // a tied head.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/studies/run_info.h"
 
+#include <algorithm>
 #include <ctime>
 #include <map>
 #include <utility>
@@ -48,23 +49,26 @@ void AddStepForms(const books::Count& count, std::vector<ReportForm>& forms) {
 }
 
 std::vector<ReportSymbol> SymbolsOf(const Recipe& r, uint64_t context) {
-  const std::pair<ReportSymbol, int64_t> all[] = {{{"V", "vocabulary"}, r.vocab},
-                                                  {{"E", "width of the model"}, r.d_model},
-                                                  {{"L", "layers"}, r.n_layers},
-                                                  {{"H", "query heads"}, r.n_heads},
-                                                  {{"K", "key-value heads"}, r.n_kv_heads},
-                                                  {{"D", "elements of a head"}, r.head_dim},
-                                                  {{"F", "width of the feed-forward"}, r.d_ff > 0 ? r.d_ff : r.d_expert},
-                                                  {{"F_x", "width of an expert"}, r.d_ff > 0 ? r.d_expert : 0},
-                                                  {{"F_s", "width of the shared experts"}, r.d_shared},
-                                                  {{"X", "experts of a layer"}, r.n_experts},
-                                                  {{"k", "experts that a token uses"}, r.n_experts > 0 ? r.top_k : 0},
-                                                  {{"T", "trained context"}, r.context},
-                                                  {{"S", "positions that a decode token sees"}, static_cast<int64_t>(context)}};
   std::vector<ReportSymbol> symbols;
-  for (const auto& [symbol, value] : all) {
-    if (value > 0) symbols.push_back({symbol.name, symbol.meaning, Positive(value)});
+  const auto add = [&](std::string name, std::string meaning, int64_t value) {
+    if (value > 0) symbols.push_back({std::move(name), std::move(meaning), Positive(value)});
+  };
+  add("V", "vocabulary", r.vocab);
+  add("E", "width of the model", r.d_model);
+  add("L", "layers", r.n_layers);
+  const bool dense = AnyLayer(r, &LayerRecipe::dense);
+  static const std::map<char, std::string> kSizes = {
+      {'H', "query heads"}, {'K', "key-value heads"}, {'D', "elements of a head"}, {'F', "width of the feed-forward"}};
+  for (const books::SizeSymbol& s : books::LayerSizeSymbols(r)) {
+    const std::string other = s.name.size() > 1 ? " of other layers" : "";
+    if (dense || s.name.front() != 'F') add(s.name, kSizes.at(s.name.front()) + other, static_cast<int64_t>(s.value));
   }
+  add(dense ? "F_x" : "F", dense ? "width of an expert" : "width of the feed-forward", r.d_expert);
+  add("F_s", "width of the shared experts", r.d_shared);
+  add("X", "experts of a layer", r.n_experts);
+  add("k", "experts that a token uses", r.n_experts > 0 ? r.top_k : 0);
+  add("T", "trained context", r.context);
+  add("S", "positions that a decode token sees", static_cast<int64_t>(context));
   return symbols;
 }
 
@@ -84,7 +88,7 @@ RunInfo DescribeRun(Engine& engine, const std::string& command, const std::strin
   info.threads = engine.threads();
   info.kv = kKvTypeNames[static_cast<size_t>(engine.kv_type())];
   info.context = Positive(engine.context());
-  info.n_layers = Positive(recipe.n_layers);
+  info.n_layers = Positive(std::ranges::count_if(recipe.layers, &LayerRecipe::attends));
   info.n_heads = Positive(recipe.n_heads);
   info.head_dim = Positive(recipe.head_dim);
   info.n_experts = Positive(recipe.n_experts);

@@ -108,6 +108,7 @@ TEST(Count, PartsEvaluateToTheirValues) {
   for (size_t i = 0; i < gemma.layers.size(); ++i) gemma.layers[i].window = i % 6 == 5 ? 0 : 1024;
   Recipe partial = DeepSeekV3();  // GLM-4.5 turns half of each head
   partial.latent = {};
+  for (LayerRecipe& layer : partial.layers) layer.mixers = Mixer::kAttention;
   partial.head_dim = 128;
   for (const Recipe& r : {GptOss(24, 32), Gpt2(12, 768, 12), DeepSeekV3(), gemma, partial}) {
     for (const CountOptions& o : {CountOptions{}, CountOptions{.prompt = 3000, .context = 5000, .batch = 3},

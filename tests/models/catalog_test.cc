@@ -172,7 +172,7 @@ TEST(Catalog, RecipesAreWhole) {
     EXPECT_LE(r.top_k, r.n_experts);
     for (const LayerRecipe& layer : r.layers) {
       EXPECT_GT(layer.attention_scale, 0);
-      EXPECT_GT(layer.sparse ? r.d_expert : r.d_ff, 0);
+      EXPECT_GT(layer.sparse() ? r.d_expert : r.d_ff, 0);
     }
     EXPECT_EQ(model.expert_type != model.type, r.family == "gpt-oss");
   }
@@ -188,7 +188,7 @@ TEST(Catalog, WindowsScalesAndTypes) {
   EXPECT_EQ(MustFind("Gemma-3-1B").recipe.layers[0].window, 512);
   const Recipe v3 = MustFind("DeepSeek-V3").recipe;
   EXPECT_FLOAT_EQ(v3.attention_scale, 0.13523377f);  // (0.1 ln 40 + 1)^2 / sqrt(192)
-  for (int i = 0; i < v3.n_layers; ++i) EXPECT_EQ(v3.layers[i].sparse, i >= 3) << i;
+  for (int i = 0; i < v3.n_layers; ++i) EXPECT_EQ(v3.layers[i].sparse(), i >= 3) << i;
   EXPECT_EQ(v3.mtp_layers, 1);
   EXPECT_EQ(MustFind("GLM-4.5-Air").recipe.rope.dim, 64);
   EXPECT_EQ(MustFind("gpt2").type, DType::kF32);
