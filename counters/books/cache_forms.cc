@@ -46,10 +46,26 @@ uint64_t CachedPositions(const LayerRecipe& l, uint64_t context) {
   return seen > 0 ? std::min(context, Unsigned(seen)) : context;
 }
 
+Form StateElements(const Recipe& recipe) {
+  const Symbols s(recipe);
+  uint64_t layers = 0;
+  for (const LayerRecipe& l : recipe.layers) layers += l.mixers.has(Mixer::kShortConv) ? 1 : 0;
+  return layers > 0 ? Form(layers) * ((s.J - 1) * s.E) : Form();
+}
+
 std::vector<CacheForm> CacheForms(const Recipe& recipe, const Workload& work, const KvStorage& storage) {
   std::vector<CacheForm> forms;
   for (int32_t i = 0; i < static_cast<int32_t>(recipe.layers.size()); ++i) {
     const LayerRecipe& l = recipe.layers[static_cast<size_t>(i)];
+    if (l.mixers.has(Mixer::kShortConv)) {
+      const Form row = Form::Symbol("E", Unsigned(recipe.d_model)) * Form(sizeof(float));
+      CacheForm f;
+      f.layer = i;
+      f.reads = f.writes = Component::kShortConv;
+      f.read = Form::Symbol("visible", VisibleIn({.window = recipe.conv_taps}, work)) * row;
+      f.written = Form::Symbol("B", work.sequences) * Form::Symbol("P", work.rows) * row;
+      forms.push_back(std::move(f));
+    }
     if (!l.attends()) continue;
     CacheForm f;
     f.layer = i;

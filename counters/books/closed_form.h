@@ -10,6 +10,8 @@
 //   D_r   rotated dimensions, if not D     k     experts per token
 //   D_l   the same of local rope           L     layers
 // H, K, D and F are a layer's own; where layers differ, the second value is H_2, the third H_3.
+// Short convolution
+//   J     taps: positions that it sees
 // Latent attention
 //   R_q   rank of the queries              D_n   dimensions of a query head without rope
 //   R_kv  rank of keys and values          D_r   dimensions of a query head with rope
@@ -94,6 +96,8 @@ TALLY_API Form CachedBytesPerPosition(const Recipe& recipe, const LayerRecipe& l
 // Positions of a sequence of `context` positions that a layer's window still needs.
 TALLY_API uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context);
 
+// Elements, f32, that the layers' convolutions have to know of a sequence for its next position: (J - 1) E a layer.
+TALLY_API Form StateElements(const Recipe& recipe);
 // What a step reads of a cache and writes into it, in bytes, and the sites that are charged.
 struct CacheForm {
   int32_t layer = -1;

@@ -29,6 +29,9 @@ Part PartOf(const WorkForm& f) {
     case Component::kSharedGateUp:
     case Component::kSharedDown:
     case Component::kSharedSigmoid: return Part::kFeedForward;
+    case Component::kConvIn:
+    case Component::kShortConv:
+    case Component::kConvOut: return Part::kConvolution;
     default: return Part::kProjections;
   }
 }
@@ -122,6 +125,12 @@ bool CountSteps(const Recipe& recipe, const CountOptions& options, bool expanded
   c.kv_bytes_per_token = c.kv_elements_per_token.value() * options.kv_element_bytes;
   cached = cached * options.batch * options.kv_element_bytes;
   c.kv_bytes_at_context = cached.value();
+  c.state_elements = StateElements(recipe);
+  c.state_bytes = c.state_elements.value() * sizeof(float);
+  const auto convolves = [](const LayerRecipe& l) { return l.mixers.has(Mixer::kShortConv); };
+  const uint64_t layers_with = static_cast<uint64_t>(std::ranges::count_if(recipe.layers, convolves));
+  c.conv_written = layers_with * static_cast<uint64_t>(recipe.d_model) * sizeof(float);
+  c.conv_read = c.conv_written * static_cast<uint64_t>(std::max(recipe.conv_taps, 0));
 
   const uint64_t B = options.batch, P = options.prompt;
   c.prefill = CountFlops(recipe, {B, P, P, P, expanded});
@@ -166,7 +175,7 @@ double UniformExperts(double experts, double top_k, double rows) { return expert
 
 std::string_view PartName(Part part) {
   static constexpr std::array<std::string_view, kParts> kNames = {
-      "attention projections", "attention",     "feed-forward",     "router", "head", "norms", "softmax", "rope",
+      "attention projections", "attention",     "short convolution", "feed-forward", "router", "head", "norms", "softmax", "rope",
       "activations",           "top-k routing", "residual and bias"};
   return kNames[static_cast<size_t>(part)];
 }
@@ -231,9 +240,10 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   c.weight_bytes_per_token = one.most;
   c.prefill_traffic = Traffic(c, bytes, options.batch * options.prompt, options.prompt);
   c.decode_traffic = Traffic(c, bytes, options.batch, 1);
-  const double kv_written = static_cast<double>(c.kv_bytes_per_token) * static_cast<double>(options.batch);
+  const double kv_written = static_cast<double>(c.kv_bytes_per_token + c.conv_written) * static_cast<double>(options.batch);
+  const double conv_read = static_cast<double>(c.conv_read) * static_cast<double>(options.batch);
   c.decode_intensity = static_cast<double>(c.decode.total[2]) /
-                       (c.decode_traffic.uniform + static_cast<double>(c.kv_bytes_at_context) + kv_written);
+                       (c.decode_traffic.uniform + static_cast<double>(c.kv_bytes_at_context) + conv_read + kv_written);
   c.prefill_intensity = static_cast<double>(c.prefill_last.total[2]) /
                         (c.prefill_traffic.uniform + kv_written * static_cast<double>(options.prompt));
 

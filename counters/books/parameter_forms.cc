@@ -102,6 +102,10 @@ class Parameters {
     switch (mixer) {
       case Mixer::kAttention: Projections(l.cache_of < 0); return Attended(at_.D);
       case Mixer::kLatentAttention: LatentProjections(); return Attended(s_.Dv);
+      case Mixer::kShortConv:
+        Matrix("shortconv.in_proj", Component::kConvIn, 3 * s_.E, s_.E);
+        Add("shortconv.conv", Component::kShortConv, true, s_.J, s_.J, 1, s_.E);
+        return Matrix("shortconv.out_proj", Component::kConvOut, s_.E, s_.E);
     }
   }
 

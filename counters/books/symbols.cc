@@ -58,6 +58,7 @@ Symbols::Symbols(const Recipe& r)
       Dn(Form::Symbol("D_n", Unsigned(r.latent.nope_dim))),
       Dr(Form::Symbol("D_r", Unsigned(r.latent.rope_dim))),
       Dv(Form::Symbol("D_v", Unsigned(r.latent.v_dim))),
+      J(Form::Symbol("J", Unsigned(r.conv_taps))),
       r_(r) {}
 
 LayerSymbols Symbols::Of(const LayerRecipe& layer) const {

@@ -13,7 +13,7 @@ struct LayerSymbols {
 };
 
 struct Symbols {
-  Form V, E, X, k, T, Fx, Fs, Rq, Rkv, Dn, Dr, Dv;
+  Form V, E, X, k, T, Fx, Fs, Rq, Rkv, Dn, Dr, Dv, J;
 
   explicit Symbols(const Recipe& r);
   LayerSymbols Of(const LayerRecipe& layer) const;

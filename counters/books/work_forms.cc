@@ -120,6 +120,14 @@ class Work {
         Linear(Component::kAttnOutput, N_, at_.H * s_.Dv, s_.E, r_.o_bias);
         return Component::kAttnOutput;
       }
+      // B x, J multiply-adds an element, those of positions before the first included, and C times that.
+      case Mixer::kShortConv: {
+        Linear(Component::kConvIn, N_, s_.E, 3 * s_.E, false);
+        Add(Component::kShortConv, WorkClass::kActivation, 2 * (N_ * s_.E));
+        Linear(Component::kShortConv, N_, s_.J, s_.E, false);
+        Linear(Component::kConvOut, N_, s_.E, s_.E, false);
+        return Component::kConvOut;
+      }
     }
     return {};
   }
@@ -290,7 +298,7 @@ class Work {
       special = 2 * over;
     }
     if (Renormed(r_.routing)) {
-      chosen += k - 1;
+      chosen += r_.route_sum_eps != 0 ? k : k - 1;
       special += k;
     }
     Add(Component::kRouter, WorkClass::kRouter, N_ * chosen, N_ * special);

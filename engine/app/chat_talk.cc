@@ -18,10 +18,8 @@
 namespace tally::app {
 namespace {
 
-// Of the engine: where windows drop positions a conversation keeps a second one, to go back to where an answer began.
-int32_t SequencesFor(const Recipe& recipe) {
-  return std::ranges::any_of(recipe.layers, [](const auto& layer) { return layer.window > 0; }) ? 2 : 1;
-}
+// Of the engine: where layers forget positions a conversation keeps a second one, to go back to where an answer began.
+int32_t SequencesFor(const Recipe& recipe) { return AnyLayer(recipe, &LayerRecipe::forgets) ? 2 : 1; }
 
 bool IsSystem(const ChatMessage& message) { return message.role == "system"; }
 

@@ -51,6 +51,7 @@ class Rows {
     op.out.rows = n_ * op.weights.cols;
   }
   void operator()(TemperatureOp& op) const { Set(op.positions, op.out); }
+  void operator()(CausalConvOp& op) const { Set(op.gate, op.rows, op.out); }
 
  private:
   template <class... Views>

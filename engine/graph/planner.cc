@@ -47,6 +47,7 @@ void Planner::Buffers() {
   if (OwnOutput()) block_out_ = Floats(E);
   AttentionBuffers();
   LatentBuffers();
+  ConvBuffers();
   if (partial_floats_ > 0) partials_.data = arena_.Take<float>(partial_floats_);
   hidden_ = Floats(hidden);
   if (sparse) {
@@ -79,6 +80,7 @@ std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type) {
           if (l.cache_of < 0) caches.push_back({i, mixer, {.window = seen, .layout = AttentionLayout(r, l, type)}});
           break;
         case Mixer::kLatentAttention: caches.push_back({i, mixer, {.window = seen, .layout = LatentLayout(r, type)}}); break;
+        case Mixer::kShortConv: caches.push_back({i, mixer, {.window = r.conv_taps, .layout = ConvLayout(r)}}); break;
       }
     }
   }
@@ -86,7 +88,7 @@ std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type) {
 }
 
 int32_t Planner::CacheOf(Mixer mixer) const {
-  const int32_t of = layer().cache_of < 0 ? layer_ : layer().cache_of;
+  const int32_t of = mixer == Mixer::kAttention && layer().cache_of >= 0 ? layer().cache_of : layer_;
   const auto at = std::ranges::find_if(caches_, [&](const LayerCache& c) { return c.layer == of && c.mixer == mixer; });
   return static_cast<int32_t>(at - caches_.begin());
 }
@@ -204,7 +206,7 @@ void Planner::Layer() {
     for (const Mixer mixer : kMixers) {
       if (l.mixers.has(mixer)) Mix(mixer, r_.pre_norms ? normed_ : plan_.x);
     }
-    AddOutput(Role::kAttnPostNorm, Role::kO);
+    AddOutput(Role::kAttnPostNorm, l.mixers.has(Mixer::kShortConv) ? Role::kConvOut : Role::kO);
   }
   if (l.feed_forward.empty()) return;
   if (r_.pre_norms && r_.residual == Residual::kSequential) Norm(Role::kFfnNorm, plan_.x, ffn_in);
@@ -217,6 +219,7 @@ void Planner::Mix(Mixer mixer, Mat<const float> in) {
   switch (mixer) {
     case Mixer::kAttention: return Attention(in);
     case Mixer::kLatentAttention: return LatentAttention(in);
+    case Mixer::kShortConv: return ShortConv(in);
   }
 }
 
@@ -279,6 +282,7 @@ void Planner::SparseFeedForward(Mat<const float> in) {
                              .kept_groups = r_.kept_groups,
                              .group_best = r_.group_best,
                              .scale = r_.route_scale,
+                             .sum_eps = r_.route_sum_eps,
                              .experts = route_experts_,
                              .weights = route_weights_});
   const Mat<float> hidden(hidden_.data, routed, r_.d_expert);

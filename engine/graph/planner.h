@@ -36,6 +36,8 @@ class Arena {
 KvLayout AttentionLayout(const Recipe& recipe, const LayerRecipe& layer, KvType type);
 // Of latent attention: one head, whose value is a part of its key.
 KvLayout LatentLayout(const Recipe& recipe, KvType type);
+// Of a short convolution: rows of f32, whatever the type of keys and values.
+KvLayout ConvLayout(const Recipe& recipe);
 
 // What a mixer of a layer keeps of earlier positions.
 struct LayerCache {
@@ -115,6 +117,10 @@ class Planner {
   void LatentAttention(Mat<const float> in);
   void ProjectHeads(Role role, const Heads& in, const Heads& out);
 
+  // planner_conv.cc
+  void ConvBuffers();
+  void ShortConv(Mat<const float> in);
+
   const LayerRecipe& layer() const { return r_.layers[static_cast<size_t>(layer_)]; }
   LayerSizes sizes() const { return SizesOf(r_, layer()); }
   // The cache of this layer's mixer, or of the layer that it reads; an index of KvLayers.
@@ -171,6 +177,9 @@ class Planner {
     Mat<float> attended;   // [n, H R_kv]
     Mat<float> values;     // [n, H D_v]
   } latent_;
+  struct {
+    Mat<float> in, out;  // [n, 3 E], [n, E]
+  } conv_;
   AttentionPartials partials_;  // of the op that runs; without data until all layers have asked for room
   uint64_t partial_floats_ = 0;
   Mat<int32_t> route_experts_;

@@ -33,6 +33,7 @@ Status CheckFactors(const Recipe& r) {
                                                     {"residual_scale", r.residual_scale},
                                                     {"logit_scale", r.logit_scale},
                                                     {"route_scale", r.route_scale}};
+  if (!(r.route_sum_eps >= 0)) return BadInput("route_sum_eps is " + std::to_string(r.route_sum_eps));
   for (const auto& [name, value] : positive) {
     if (!std::isfinite(value) || !(value > 0)) {
       return BadInput(std::string(name) + " is " + std::to_string(value) + "; expected a positive finite number");
@@ -120,6 +121,10 @@ Status CheckAttention(const Recipe& r) {
     }
     TALLY_RETURN_IF_ERROR(CheckShared(r, i));
   }
+  const bool convolves = AnyLayer(r, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kShortConv); });
+  if (convolves && (r.conv_taps < 1 || r.conv_taps > kMaxTaps)) {
+    return BadInput("short convolutions need 1 to " + Text(kMaxTaps) + " taps; conv_taps is " + Text(r.conv_taps));
+  }
   if (r.local_rope.freq_factors) return BadInput("the local rope has no stored frequency factors");
   return CheckLatent(r);
 }
@@ -161,7 +166,8 @@ Status CheckSize(const Recipe& r) {
   }
   const double width = r.d_model, heads = double{1} * most.n_heads * std::max(most.head_dim, r.latent.nope_dim + r.latent.v_dim);
   const double latent = double{1} * r.latent.q_rank + r.latent.kv_rank;
-  const double layer = 4 * width * heads + latent * (width + heads) +
+  const double conv = r.conv_taps > 0 ? 4 * width * width : 0;
+  const double layer = 4 * width * heads + conv + latent * (width + heads) +
                        3 * width * (double{1} * most.d_ff + double{1} * r.n_experts * r.d_expert + r.d_shared);
   const double all =
       (double{1} * r.n_layers + r.mtp_layers) * layer + 2 * width * r.vocab + (r.learned_positions ? width * r.context : 0);

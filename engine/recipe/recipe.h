@@ -52,8 +52,9 @@ struct LatentAttention {
 enum class LayerRope : uint8_t { kGlobal, kLocal, kNone };
 
 // What mixes the positions of a sequence. Latent attention has the dimensions of Recipe::latent.
-enum class Mixer : uint8_t { kAttention, kLatentAttention };
-inline constexpr Mixer kMixers[] = {Mixer::kAttention, Mixer::kLatentAttention};
+// kShortConv: a gated convolution over the last positions (LFM2).
+enum class Mixer : uint8_t { kAttention, kLatentAttention, kShortConv };
+inline constexpr Mixer kMixers[] = {Mixer::kAttention, Mixer::kLatentAttention, Mixer::kShortConv};
 
 // What is done with each position alone. kSparse: a mixture of experts.
 enum class FeedForward : uint8_t { kDense, kSparse };
@@ -71,6 +72,8 @@ struct LayerRecipe {
   // Attention reads the keys and values of this earlier layer, and has none of its own; -1: it has its own.
   int32_t cache_of = -1;
 
+  // Only the last positions matter to the layer: what it keeps of earlier ones is given up.
+  bool forgets() const { return window > 0 || chunk > 0 || mixers.has(Mixer::kShortConv); }
   bool attends() const { return mixers.has(Mixer::kAttention) || mixers.has(Mixer::kLatentAttention); }
   bool dense() const { return feed_forward.has(FeedForward::kDense); }
   bool sparse() const { return feed_forward.has(FeedForward::kSparse); }
@@ -121,6 +124,8 @@ struct Recipe {
   bool sinks = false;         // one learned logit per query head inside the softmax
   float attention_scale = 0;  // the default; a layer uses LayerRecipe::attention_scale
 
+  int32_t conv_taps = 0;  // positions that a short convolution sees, its own included
+
   bool gated_ffn = true;  // down(act(gate x) * up x) instead of down(act(up x))
   ActivationKind activation = ActivationKind::kSilu;
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;  // kSwigluOai: g = min(g, limit), u clamped, g*sigmoid(alpha g)*(u+1)
@@ -131,6 +136,7 @@ struct Recipe {
   int32_t d_expert = 0;   // width of an expert
   RoutingRule routing = RoutingRule::kTopKThenSoftmax;
   float route_scale = 1;                // multiplies the experts' weights
+  float route_sum_eps = 0;              // joins the sum that the weights are divided by (LFM2)
   bool weighted_expert_inputs = false;  // the weights multiply the experts' inputs, not their outputs (Llama 4)
   // Experts are chosen from the `kept_groups` best of `expert_groups` equal groups; a group is as good as the sum of its
   // `group_best` best experts (DeepSeek-V2 and -V3).

@@ -8,10 +8,17 @@ namespace {
 
 using Kind = WeightInfo::Kind;
 
-enum class Form : uint8_t { Matrix, Vector, Experts, Heads };
+enum class Form : uint8_t { Matrix, Vector, Experts, Heads, Taps };
 
 constexpr RoleFacts Facts(std::string_view name, Component component, Kind kind, Form form, bool bias, bool biased) {
-  return {name, component, kind, bias || form == Form::Vector, form == Form::Experts, form == Form::Heads, biased};
+  return {name,
+          component,
+          kind,
+          bias || form == Form::Vector || form == Form::Taps,
+          form == Form::Experts,
+          form == Form::Heads,
+          form == Form::Taps,
+          biased};
 }
 
 // In the order of enum Role.
@@ -38,7 +45,8 @@ Row RowOf(const Recipe& r, Role role, int32_t layer) {
   const LayerSizes s = SizesOf(r, l);
   const bool sparse = l.sparse(), dense = l.dense(), mixes = !l.mixers.empty(), feeds = !l.feed_forward.empty();
   const bool latent = l.mixers.has(Mixer::kLatentAttention), heads = l.mixers.has(Mixer::kAttention), attends = latent || heads;
-  const bool split = heads && !r.fused_qkv, own_kv = l.cache_of < 0, shared = sparse && r.d_shared > 0;
+  const bool conv = l.mixers.has(Mixer::kShortConv), split = heads && !r.fused_qkv, own_kv = l.cache_of < 0,
+             shared = sparse && r.d_shared > 0;
   const bool biased_norm = r.norm == NormKind::kLayer && r.norm_bias;
   const bool qk_norm = r.qk_norm != QkNormKind::kNone && r.qk_norm != QkNormKind::kUnweighted;
   const bool whole = r.qk_norm == QkNormKind::kWhole, each = r.qk_norm == QkNormKind::kEachHead;
@@ -74,6 +82,7 @@ std::vector<uint64_t> RoleShape(const Recipe& recipe, Role role, int32_t layer) 
   std::vector<uint64_t> shape;
   if (facts.experts) shape.push_back(static_cast<uint64_t>(recipe.n_experts));
   if (facts.heads) shape.push_back(static_cast<uint64_t>(recipe.n_heads));
+  if (facts.taps) shape.push_back(static_cast<uint64_t>(recipe.conv_taps));
   if (!facts.vector) shape.push_back(row.rows);
   shape.push_back(row.cols);
   return shape;

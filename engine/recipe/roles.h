@@ -26,6 +26,7 @@ struct RoleFacts {
   bool vector;   // 1-D (or [experts, n]): packed as f32
   bool experts;  // the first dimension counts experts
   bool heads;    // the first dimension counts query heads
+  bool taps;     // the first dimension counts the taps of a convolution, the oldest position's first
   bool biased;   // BiasOf(role) is the role of its bias
 };
 

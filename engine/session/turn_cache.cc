@@ -13,9 +13,7 @@ size_t CommonLength(std::span<const int32_t> a, std::span<const int32_t> b) {
 
 }  // namespace
 
-TurnCache::TurnCache(Engine& engine)
-    : engine_(engine),
-      has_windows_(std::ranges::any_of(engine.model().recipe().layers, [](const auto& l) { return l.window > 0; })) {}
+TurnCache::TurnCache(Engine& engine) : engine_(engine), has_windows_(AnyLayer(engine.model().recipe(), &LayerRecipe::forgets)) {}
 
 Result<int64_t> TurnCache::Begin(std::span<const int32_t> prompt) {
   for (std::optional<Kept>* kept : {&last_, &answer_}) {

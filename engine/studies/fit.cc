@@ -245,6 +245,8 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
     written += l.cache_of < 0 ? position : 0;
     seen += static_cast<double>(books::CachedPositions(l, options.context)) * position;
   }
+  written += static_cast<double>(count.conv_written);
+  seen += static_cast<double>(count.conv_read);
   Fit fit;
   fit.context = options.context;
   fit.prompt = options.prompt;

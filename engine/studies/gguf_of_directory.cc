@@ -61,7 +61,7 @@ Status GgufOfDirectory::SetTypes() {
     const bool computed = FactsOf(made.role).kind == WeightInfo::Kind::kBuffer;
     const TensorBinding* const b = computed ? nullptr : SourceOf(made);
     if (b == nullptr && !computed) return InternalError("the directory has nothing for " + WeightName(made.role, made.layer));
-    if (b != nullptr && (b->shape != made.shape || made.storage != Storage::kPlain)) {
+    if (b != nullptr && (b->shape != made.shape || (made.storage != Storage::kPlain && made.storage != Storage::kTaps))) {
       return InternalError("GGUF stores " + WeightName(made.role, made.layer) + " otherwise");
     }
     t.dtype = StoredAsF32(made) ? DType::kF32 : b->type(source_.Find(b->names[0])->dtype);
@@ -173,6 +173,10 @@ void GgufOfDirectory::PutVector(const Part& part) {
                  stored = values_.size() / slices;
   for (uint64_t s = 0; s < slices; ++s) {
     const float* const from = part.view.Vector(static_cast<int64_t>(s));
+    if (b.storage == Storage::kTaps) {
+      for (uint64_t i = 0; i < n; ++i) values_[i * slices + s] = from[i];
+      continue;
+    }
     for (uint64_t i = 0; i < n; ++i) values_[s * stored + b.rows.Stored(i)] = from[RotatedRow(b, i)];
   }
 }

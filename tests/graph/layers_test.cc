@@ -233,6 +233,31 @@ TEST(Layers, BlocksWithOutputsOfTheirOwn) {
   ExpectAllOfIt(normed);
 }
 
+// Layers of a short convolution alone, of one without a feed-forward, and of one beside attention on the same normed input.
+Recipe ConvRecipe() {
+  Recipe r = MixedRecipe();
+  r.conv_taps = 3;
+  LayerRecipe conv = {.mixers = Mixer::kShortConv};
+  LayerRecipe conv_only = conv, both = r.layers[1];
+  conv_only.feed_forward = {};
+  both.mixers = {Mixer::kAttention, Mixer::kShortConv};
+  r.layers = {conv, r.layers[0], both, conv_only, conv};
+  r.n_layers = static_cast<int32_t>(r.layers.size());
+  return r;
+}
+
+TEST(Layers, ConvolutionsAloneAndBesideAttention) {
+  Recipe r = ConvRecipe();
+  ExpectAllOfIt(r);
+  r.residual_scale = 0.5f;
+  ExpectAllOfIt(r);
+  r.residual_scale = 1;
+  r.conv_taps = 5;
+  ExpectAllOfIt(r);
+  r.post_norms = true;
+  ExpectAllOfIt(r);
+}
+
 // One cache for each layer that keeps keys and values; those of the other layers' are not doubled.
 TEST(Layers, CachesAreNumberedApartFromLayers) {
   const std::vector<KvLayerSpec> caches = KvLayers(MixedRecipe(), KvType::kF16);
