@@ -20,7 +20,7 @@ class Keys {
     Int("feed_forward_length", r_.d_ff > 0 ? r_.d_ff : r_.d_expert);
     Int("vocab_size", r_.vocab);
     Int("attention.head_count", r_.n_heads);
-    Int("attention.head_count_kv", latent ? 1 : r_.n_kv_heads);
+    latent ? Int("attention.head_count_kv", 1) : KvHeads();
     const std::string_view eps = r_.norm == NormKind::kLayer ? "layer_norm_epsilon" : "layer_norm_rms_epsilon";
     Float("attention." + std::string(eps), static_cast<double>(r_.norm_eps));
     latent ? Latent() : Heads();
@@ -28,6 +28,7 @@ class Keys {
     Windows();
     Scales();
     if (r_.n_experts > 0) Experts();
+    if (r_.conv_taps > 0) Int("shortconv.l_cache", r_.conv_taps);
     if (r_.residual == Residual::kSequential && architecture_ == "gptneox") Set("use_parallel_residual", false);
     return std::move(keys_);
   }
@@ -38,6 +39,14 @@ class Keys {
   void Float(const std::string& key, double value) { Set(key, value); }
   void FloatUnless(const std::string& key, float value, float usual) {
     if (value != usual) Float(key, static_cast<double>(value));
+  }
+
+  // A list where layers differ; 0: a layer without attention.
+  void KvHeads() {
+    std::vector<int64_t> of;
+    for (const LayerRecipe& l : r_.layers) of.push_back(l.attends() ? SizesOf(r_, l).n_kv_heads : 0);
+    std::ranges::count(of, int64_t{r_.n_kv_heads}) == std::ssize(of) ? Int("attention.head_count_kv", r_.n_kv_heads)
+                                                                     : Set("attention.head_count_kv", std::move(of));
   }
 
   void Heads() {
@@ -92,7 +101,7 @@ class Keys {
     const auto windowed = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window > 0; });
     if (windowed == r_.layers.end()) return;
     Int("attention.sliding_window", windowed->window);
-    const auto full = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window == 0; });
+    const auto full = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.attends() && l.window == 0; });
     if (full != r_.layers.end()) Int("attention.sliding_window_pattern", full - r_.layers.begin() + 1);
   }
 

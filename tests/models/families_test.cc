@@ -121,7 +121,6 @@ TEST(Registry, UnsupportedLayersAreNamed) {
           {"rwkv", "rwkv7", "qwen3_next", "minimax_text_01", "minimax", "kimi_linear"},
           {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "qwen3next", "kimi-linear"});
   refused("recurrent", {"RecurrentGemmaForCausalLM"}, {"recurrent_gemma"}, {});
-  refused("convolution", {"Lfm2ForCausalLM", "Lfm2MoeForCausalLM"}, {"lfm2"}, {"lfm2", "lfm2moe"});
   ExpectBadInput(
       With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector<std::string>{"MiniMaxM2ForCausalLM"}),
       {"known: "});
