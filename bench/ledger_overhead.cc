@@ -72,9 +72,10 @@ class Overhead {
     seconds = 0;
     for (const std::vector<BatchRow>& rows : steps) {
       const auto start = std::chrono::steady_clock::now();
-      TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, stepper_->Step(rows));
+      TALLY_ASSIGN_OR_RETURN(const StepOutput out, stepper_->Step(rows));
       seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      now.insert(now.end(), logits.Row(0), logits.Row(0) + logits.cols);
+      if (!out.failed.empty()) return out.failed.front().status;
+      now.insert(now.end(), out.logits.Row(0), out.logits.Row(0) + out.logits.cols);
     }
     if (last_length_ == length && (last_.size() != now.size() || std::memcmp(last_.data(), now.data(), now.size() * 4) != 0)) {
       return InternalError("the logits differ with the ledger on and off");

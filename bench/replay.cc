@@ -83,12 +83,16 @@ class Replayer {
     for (int64_t i = 0; i < options_.prompt; ++i) {
       rows.push_back({static_cast<int32_t>((i * 7919 + 13) % loaded.recipe().vocab), sequence, i + 1 == options_.prompt});
     }
-    TALLY_RETURN_IF_ERROR(stepper_->Step(rows).status());
+    TALLY_RETURN_IF_ERROR(Step(rows));
     const BatchRow next{.token = 1, .sequence = sequence, .want_logits = true, .generated = true};
-    return stepper_->Step({&next, 1}).status();
+    return Step({&next, 1});
   }
 
  private:
+  Status Step(std::span<const BatchRow> rows) {
+    TALLY_ASSIGN_OR_RETURN(const StepOutput out, stepper_->Step(rows));
+    return out.failed.empty() ? Status() : out.failed.front().status;
+  }
   bool Wanted(const PlannedOp& planned, std::string_view phase) {
     const Site site = planned.sites[0];
     if (!options_.op.empty() && op_ != options_.op) return false;

@@ -45,13 +45,16 @@ function(tally_node)
   endif()
 endfunction()
 
-# tally_tests(PROGRAM kernels_tests [COMPUTES] [STARTS_TALLY] [FAST name...] [GOLDENS name...] [SLOW name...] SOURCES file... DEPS target...):
+# tally_tests(PROGRAM kernels_tests [COMPUTES] [STARTS_TALLY] [PLAIN] [FAST name...] [GOLDENS name...] [SLOW name...] SOURCES file... DEPS target...):
 # one program of several <name>_test.cc, each of which is a test of ctest's of that name and group. COMPUTES: what they compare with takes
-# time, so that it is worth optimising. STARTS_TALLY: they start the command.
+# time, so that it is worth optimising. STARTS_TALLY: they start the command. PLAIN: sanitizers would find nothing in them.
+# Label `sanitized`: what .ci/run runs with the address sanitizer too: the fast tests of the library, and whole models.
 function(tally_tests)
-  cmake_parse_arguments(T "COMPUTES;STARTS_TALLY" "PROGRAM" "FAST;GOLDENS;SLOW;SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(T "COMPUTES;STARTS_TALLY;PLAIN" "PROGRAM" "FAST;GOLDENS;SLOW;SOURCES;DEPS" ${ARGN})
   set(threads parallel concurrent golden)  # what threads meet in: the team, engines side by side, whole models
+  set(models golden families_golden checkpoint loaders_goldens)
   set(files)
+  set(sanitized OFF)
   foreach(group FAST GOLDENS SLOW)
     foreach(name ${T_${group}})
       # Every other test is one caller on one thread or the team's.
@@ -61,8 +64,15 @@ function(tally_tests)
       list(APPEND files ${name}_test.cc)
       add_test(NAME ${name} COMMAND ${T_PROGRAM} --file=${name}_test.cc)
       # Tests run beside one another: a team that spins while it waits would take the cores from the next test.
-      string(TOLOWER ${group} label)
-      set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 600 ENVIRONMENT OMP_WAIT_POLICY=passive)
+      string(TOLOWER ${group} labels)
+      if(NOT T_STARTS_TALLY AND NOT T_PLAIN AND (group STREQUAL FAST OR name IN_LIST models))
+        list(APPEND labels sanitized)
+        set(sanitized ON)
+      endif()
+      set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 600 ENVIRONMENT OMP_WAIT_POLICY=passive)
+      if(group STREQUAL SLOW)
+        set_tests_properties(${name} PROPERTIES COST 100)  # begins early
+      endif()
     endforeach()
   endforeach()
   if(NOT files)
@@ -83,7 +93,8 @@ function(tally_tests)
   if(T_STARTS_TALLY)
     target_compile_definitions(${T_PROGRAM} PRIVATE TALLY_BINARY="$<TARGET_FILE:tally>")
     add_dependencies(${T_PROGRAM} tally)
-  elseif(T_FAST OR T_GOLDENS)
+  endif()
+  if(sanitized)
     add_dependencies(library_tests ${T_PROGRAM})
   endif()
 endfunction()

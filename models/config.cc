@@ -54,7 +54,7 @@ Config::Config(const Inventory& inventory, std::string architecture)
     : inventory_(inventory), architecture_(std::move(architecture)), prefix_(gguf() ? architecture_ + "." : "") {}
 
 void Config::Fail(std::string what) {
-  if (status_.ok()) status_ = BadInput(inventory_.metadata.source + ": " + std::move(what));
+  if (status_.ok()) status_ = BadInput(inventory_.metadata.source + ": " + Printable(what));  // it may hold keys of the file
 }
 
 void Config::Unsupported(std::string_view key, std::string what) {

@@ -115,7 +115,7 @@ void RefuseUnread(Config& c, const std::string& p, const std::string& type) {
     if (IsShared(key) || !c.Unread(p + key)) continue;
     const std::string with = "rope_type " + Quote(type);
     if (type == "default" || type == "none" || key == "type") {
-      if (key != "type" || c.String(p + key, "") != type) c.Note("its " + p + key + " is not used with " + with);
+      if (key != "type" || c.String(p + key, "") != type) c.Note("its " + p + Printable(key) + " is not used with " + with);
     } else {
       c.Unsupported(p + key, "with " + with);
     }

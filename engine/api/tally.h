@@ -7,8 +7,8 @@
 //
 // Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations
 // passes through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are
-// kBadInput with one line that says what was expected. kInternal is a defect of the library. kInterrupted means that a callback
-// asked to stop.
+// kBadInput with one line that says what was expected; kNoRoom what more memory, a longer context or others' end would allow. kInternal is a
+// defect of the library. kInterrupted means that a callback asked to stop.
 //
 // Ownership: values and smart pointers belong to the caller. References, spans and views belong to the object that returned them;
 // each function says how long they are valid. Null callbacks are not called. Callbacks run on the calling thread, between ops,

@@ -171,8 +171,8 @@ Status Talk::Say(const std::vector<ChatMessage>& messages) {
       last.turn = std::move(*turn);
       break;
     }
-    if (!conversation_->ContextIsFull()) return turn.status();
-    if (!on_full_context) return BadInput(turn.status().message() + ": -c N makes the context larger");
+    if (turn.status().code() != StatusCode::kNoRoom) return turn.status();
+    if (!on_full_context) return NoRoom(turn.status().message() + ": -c N makes the context larger");
     if (!MadeRoom()) return Status(StatusCode::kInterrupted, "the message was dropped");
   }
   Engine& engine = *loaded_.engine;

@@ -102,7 +102,8 @@ std::optional<std::string> Together(const Members& members) {
 // The text of a call from the value of its last member on, which `rest` goes on. Some models write an object between quotes and escape
 // nothing in it: then the object.
 std::string BrokenArguments(std::string_view value, std::string_view rest, bool ended) {
-  std::string_view text(value.data(), static_cast<size_t>(rest.data() + rest.size() - value.data()));
+  std::string_view text = rest;  // where the value is missing
+  if (!value.empty()) text = {value.data(), static_cast<size_t>(rest.data() + rest.size() - value.data())};
   if (ended && text.ends_with('}')) text = Trimmed(text.substr(0, text.size() - 1));
   if (text.size() > 2 && text.starts_with('"') && text.ends_with('"')) {
     const std::string_view inner = text.substr(1, text.size() - 2);

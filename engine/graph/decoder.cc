@@ -27,35 +27,13 @@ float KvLimit(KvType type) {
   return std::numeric_limits<float>::infinity();
 }
 
-// kBadInput: a key or value that the cache would keep as infinity. Nothing later would show it: an infinite key may only give its position
-// the weight 0.
-Status CheckKvRange(const KvStoreOp& op, Site site) {
-  if (op.layout.type == KvType::kF32) return {};
-  const float limit = KvLimit(op.layout.type);
-  for (const auto& [what, m] : {std::pair{"key", op.k}, {"value", op.v}}) {
-    if (AllBelow(m, limit)) continue;
-    float most = 0;
-    for (int64_t r = 0; r < m.rows; ++r) {
-      for (int64_t c = 0; c < m.cols; ++c) {
-        const float x = m.Row(r)[c];
-        if (std::isfinite(x) && std::fabs(x) > std::fabs(most)) most = x;
-      }
-    }
-    char number[32];
-    std::snprintf(number, sizeof number, "%.6g", static_cast<double>(most));
-    return BadInput("layer " + std::to_string(site.layer) + ": a " + what + " of " + number + " is too large for a KV cache of " +
-                    std::string(kKvTypeNames[static_cast<size_t>(op.layout.type)]) + ": " +
-                    (op.layout.type == KvType::kBF16 ? "--kv f32" : "--kv bf16") + " has room for it");
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const PlanSource& source, const PlanOptions& options, Executor& executor) {
   std::unique_ptr<Decoder> d(new Decoder(options, executor));
   TALLY_RETURN_IF_ERROR(MakePlan(source, options, d->plan_));
   for (const PlannedOp& op : d->plan_.ops) d->slots_.push_back(executor.Add(op.sites, op.rows == RowsOf::kLogits));
+  d->bad_rows_.reserve(static_cast<size_t>(options.max_batch));
   d->next_of_expert_.resize(static_cast<size_t>(std::max(source.recipe.n_experts, 0)));
   return d;
 }
@@ -98,13 +76,56 @@ void Decoder::MoveUp(std::span<const int32_t> logit_rows) {
   }
 }
 
+void Decoder::AddBad(BadRow bad) {
+  const auto same = std::find_if(bad_rows_.begin(), bad_rows_.end(), [&](const BadRow& b) { return b.row == bad.row; });
+  if (same == bad_rows_.end()) return bad_rows_.push_back(std::move(bad));
+  same->of_logits |= bad.of_logits;
+}
+
+// Finds keys and values that the cache would keep as infinity. Nothing later would show them: an infinite key may only give its position
+// the weight 0.
+void Decoder::CheckKvRange(const KvStoreOp& op, Site site) {
+  if (op.layout.type == KvType::kF32) return;
+  const float limit = KvLimit(op.layout.type);
+  for (const auto& [what, m] : {std::pair{"key", op.k}, {"value", op.v}}) {
+    if (AllBelow(m, limit)) continue;
+    for (int64_t r = 0; r < m.rows; ++r) {
+      if (AllBelow(m.Rows(r, 1), limit)) continue;
+      float most = 0;
+      for (int64_t c = 0; c < m.cols; ++c) {
+        const float x = m.Row(r)[c];
+        if (std::isfinite(x) && std::fabs(x) > std::fabs(most)) most = x;
+      }
+      char number[32];
+      std::snprintf(number, sizeof number, "%.6g", static_cast<double>(most));
+      AddBad({.row = static_cast<int32_t>(r),
+              .why = "layer " + std::to_string(site.layer) + ": a " + what + " of " + number +
+                     " is too large for a KV cache of " + std::string(kKvTypeNames[static_cast<size_t>(op.layout.type)]) + ": " +
+                     (op.layout.type == KvType::kBF16 ? "--kv f32" : "--kv bf16") + " has room for it"});
+    }
+  }
+}
+
+// Of row i of m, or, for logits, of row logit_rows[i] of the batch.
+void Decoder::CheckFinite(Mat<const float> m, std::span<const int32_t> logit_rows) {
+  if (AllFinite(m)) return;
+  for (int64_t r = 0; r < m.rows; ++r) {
+    if (AllFinite(m.Rows(r, 1))) continue;
+    if (logit_rows.empty()) {
+      AddBad({.row = static_cast<int32_t>(r)});
+    } else {
+      AddBad({.row = logit_rows[static_cast<size_t>(r)], .of_logits = true});
+    }
+  }
+}
+
 Status Decoder::Run(size_t index, int64_t rows, bool reshaped, const KvPool& cache) {
   PlannedOp& planned = plan_.ops[index];
   if (reshaped) Reshape(plan_, rows, groups_, planned);
   return std::visit(
       [&](auto& op) -> Status {
         if constexpr (requires { op.tables; }) op.tables = cache.Tables(planned.cache);
-        if constexpr (std::is_same_v<decltype(op), KvStoreOp&>) TALLY_RETURN_IF_ERROR(CheckKvRange(op, planned.sites[0]));
+        if constexpr (std::is_same_v<decltype(op), KvStoreOp&>) CheckKvRange(op, planned.sites[0]);
         const auto run = [&] { return executor_.Run(slots_[index], op, reshaped); };
         TALLY_RETURN_IF_ERROR(around_ ? around_(planned, op.Output(), run) : run());
         if constexpr (std::is_same_v<decltype(op), RouteOp&>) GroupByExpert(op);
@@ -126,17 +147,20 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, const KvPool& 
   // With several rows, groups and tables can change from step to step, so shapes are checked every time.
   const bool reshaped = n > 1 || rows_ != n, head_reshaped = logits > 1 || logit_rows_ != logits;
   if (reshaped) GroupByHead(n);
+  bad_rows_.clear();
   rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};
   for (size_t i = 0; i < plan_.head; ++i) TALLY_RETURN_IF_ERROR(Run(i, n, reshaped, cache));
   rows_ = n;
-  finite_ = logits == n || AllFinite(Mat<const float>(plan_.x.Rows(0, n)));
+  // Rows without logits are checked too: their keys and values are stored and would fail in a later step.
+  if (logits < n) CheckFinite(plan_.x.Rows(0, n), {});
   if (logits > 0) {
     MoveUp(batch.logit_rows);
     logit_rows_ = 0;
     plan_.whole.rows = logits;
     for (size_t i = plan_.head; i < plan_.ops.size(); ++i) TALLY_RETURN_IF_ERROR(Run(i, logits, head_reshaped, cache));
     logit_rows_ = logits;
+    CheckFinite(plan_.logits.Rows(0, logits), batch.logit_rows);
   }
   return Mat<const float>(plan_.logits.Rows(0, logits));
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/exec/executor.h"
@@ -28,8 +29,13 @@ class Decoder {
   // Returns logits [logit_rows, vocab], at most max_logit_rows of them, valid until the next call. The cache must have room for
   // every position of the batch.
   Result<Mat<const float>> Forward(const StepBatch& batch, const KvPool& cache);
-  // False if the last Forward had rows without logits and the last layer's output was not finite in some row.
-  bool finite() const { return finite_; }
+  // The rows of the last Forward that failed, each at most once, in no order. They spoil no other row.
+  struct BadRow {
+    int32_t row = 0;
+    bool of_logits = false;  // its logits are not finite; else its output of the last layer, where `why` is empty
+    std::string why = {};    // a key or value that the cache's type has no room for
+  };
+  std::span<const BadRow> bad_rows() const { return bad_rows_; }
   // Called in place of each run of an op; `run` runs it, and may be called several times (by a benchmark). `output`: the op's
   // output.
   using Around = std::function<Status(const PlannedOp&, Mat<const float> output, const std::function<Status()>& run)>;
@@ -41,6 +47,9 @@ class Decoder {
   void GroupByExpert(const RouteOp& op);
   void GroupByHead(int64_t n);
   void MoveUp(std::span<const int32_t> logit_rows);
+  void CheckKvRange(const KvStoreOp& op, Site site);
+  void CheckFinite(Mat<const float> m, std::span<const int32_t> logit_rows);
+  void AddBad(BadRow bad);
 
   PlanOptions options_;
   Executor& executor_;
@@ -49,7 +58,7 @@ class Decoder {
   int64_t rows_ = 0, logit_rows_ = 0;  // rows that the ops are shaped for
   int64_t groups_ = 0;                 // experts chosen by the last router
   std::vector<int32_t> next_of_expert_;
-  bool finite_ = true;
+  std::vector<BadRow> bad_rows_;
   Around around_;
 };
 

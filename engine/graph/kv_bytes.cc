@@ -100,8 +100,8 @@ Result<int32_t> KvPool::Fill(std::span<const uint64_t> first, int64_t length, co
   for (size_t g = 0; g < groups_.size(); ++g) {
     const int64_t needed = blocks - static_cast<int64_t>(first[g]);
     if (groups_[g].available() >= needed) continue;
-    return BadInput("the KV cache is full: " + std::to_string(length) + " positions need " + std::to_string(needed) +
-                    " blocks, and " + std::to_string(groups_[g].available()) + " are free");
+    return NoRoom("the KV cache is full: " + std::to_string(length) + " positions need " + std::to_string(needed) +
+                  " blocks, and " + std::to_string(groups_[g].available()) + " are free");
   }
   TALLY_ASSIGN_OR_RETURN(const int32_t sequence, NewSequence());
   Sequence& s = sequences_[static_cast<size_t>(sequence)];

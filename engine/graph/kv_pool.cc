@@ -138,7 +138,7 @@ Result<int32_t> KvPool::NewSequence() {
   size_t id = 0;
   while (id < sequences_.size() && sequences_[id].live) ++id;
   if (id >= static_cast<size_t>(size_.sequences)) {
-    return BadInput("all " + std::to_string(size_.sequences) + " sequences that the KV cache has room for are in use");
+    return NoRoom("all " + std::to_string(size_.sequences) + " sequences that the KV cache has room for are in use");
   }
   if (id == sequences_.size()) {
     sequences_.emplace_back();
@@ -202,8 +202,8 @@ Status KvPool::Extend(int32_t sequence, int64_t n) {
   if (n < 0) return InternalError("cannot extend a sequence by " + std::to_string(n) + " positions");
   Sequence& s = sequences_[static_cast<size_t>(sequence)];
   if (n > size_.context - s.length) {
-    return BadInput("the context is full: " + std::to_string(s.length + n) + " positions, room for " +
-                    std::to_string(size_.context));
+    return NoRoom("the context is full: " + std::to_string(s.length + n) + " positions, room for " +
+                  std::to_string(size_.context));
   }
   if (n == 0) return {};
   // Every group is asked before anything is given back or taken, so that a refusal leaves all as it was.
@@ -220,7 +220,7 @@ Status KvPool::Extend(int32_t sequence, int64_t n) {
     fit = std::min(fit, std::max<int64_t>(0, (static_cast<int64_t>(held.ids.size()) + blocks) * kKvBlock - s.length));
   }
   if (n > fit) {
-    return BadInput("the KV cache is full: room for " + std::to_string(fit) + " more positions of this sequence");
+    return NoRoom("the KV cache is full: room for " + std::to_string(fit) + " more positions of this sequence");
   }
   const size_t blocks = static_cast<size_t>(BlocksFor(s.length + n));
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -272,8 +272,8 @@ Result<int32_t> KvPool::Fork(int32_t sequence, int64_t length) {
   TALLY_RETURN_IF_ERROR(CheckHeld(sequences_[static_cast<size_t>(sequence)], length, "fork the first"));
   const bool partial = length % kKvBlock != 0;
   if (partial && std::any_of(groups_.begin(), groups_.end(), [](const Group& g) { return g.available() < 1; })) {
-    return BadInput("the KV cache is full: a fork at " + std::to_string(length) +
-                    " positions needs a block for its copy of the last " + std::to_string(length % kKvBlock));
+    return NoRoom("the KV cache is full: a fork at " + std::to_string(length) +
+                  " positions needs a block for its copy of the last " + std::to_string(length % kKvBlock));
   }
   TALLY_ASSIGN_OR_RETURN(const int32_t fork, NewSequence());
   const Sequence& from = sequences_[static_cast<size_t>(sequence)];  // not before NewSequence, which moves them
@@ -301,8 +301,8 @@ Result<int32_t> KvPool::Copy(int32_t sequence) {
     const Held& held = sequences_[static_cast<size_t>(sequence)].held[g];
     const int64_t needed = static_cast<int64_t>(held.ids.size() - held.first);
     if (groups_[g].available() >= needed) continue;
-    return BadInput("the KV cache is full: a copy of " + std::to_string(length) + " positions needs " + std::to_string(needed) +
-                    " blocks, and " + std::to_string(groups_[g].available()) + " are free");
+    return NoRoom("the KV cache is full: a copy of " + std::to_string(length) + " positions needs " + std::to_string(needed) +
+                  " blocks, and " + std::to_string(groups_[g].available()) + " are free");
   }
   TALLY_ASSIGN_OR_RETURN(const int32_t copy, NewSequence());
   const Sequence& from = sequences_[static_cast<size_t>(sequence)];  // not before NewSequence, which moves them

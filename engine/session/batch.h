@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The input of Engine::Step.
+// The input and the output of Engine::Step.
 #pragma once
 
 #include <cstdint>
+#include <span>
+
+#include "engine/base/mat.h"
+#include "engine/base/status.h"
 
 namespace tally {
 
@@ -13,6 +17,34 @@ struct BatchRow {
   bool want_logits = false;
   // The token was generated from this sequence's logits, not given. The ledger books the row's work as decode, else as prefill.
   bool generated = false;
+};
+
+// Why a sequence did not take part in a step.
+struct SequenceError {
+  int32_t sequence = 0;
+  Status status = {};
+};
+
+// What a step gives. All of it is valid until the next step.
+struct StepOutput {
+  Mat<const float> logits = {};  // [logit rows of the sequences that went on, vocab]
+  std::span<const int32_t> logit_rows =
+      {};  // of each row with want_logits, in order: its row of `logits`; -1: its sequence failed
+  std::span<const SequenceError> failed =
+      {};  // these are as before the step, but for positions that a sliding window has dropped
+
+  // The logits of the i-th row with want_logits, [vocab]; empty: its sequence failed.
+  std::span<const float> Logits(size_t i) const {
+    if (logit_rows[i] < 0) return {};
+    return {logits.Row(logit_rows[i]), static_cast<size_t>(logits.cols)};
+  }
+  // Null: the sequence went on.
+  const Status* ErrorOf(int32_t sequence) const {
+    for (const SequenceError& e : failed) {
+      if (e.sequence == sequence) return &e.status;
+    }
+    return nullptr;
+  }
 };
 
 }  // namespace tally

@@ -47,11 +47,9 @@ class TALLY_API Conversation {
   // Adds `messages` (a user's, or results of tools; none: the history ends with them) to the history, runs the prompt and generates the
   // assistant's answer, which is added too, as far as it came. Where the prompt was interrupted (`finish` is kInterrupted and there are
   // no tokens), the history is as before, as on errors.
-  // kBadInput: what the format refuses; a sampling option out of range; a prompt that leaves no room in the context (ContextIsFull() is
-  // then true); errors of Step in the prompt. An error of a later Step ends the answer, as in Generate.
+  // kNoRoom: the prompt leaves no room in the context. kBadInput: what the format refuses; a sampling option out of range; errors of Step in
+  // the prompt. An error of a later Step ends the answer, as in Generate.
   virtual Result<Turn> Say(std::vector<ChatMessage> messages, const TurnOptions& options) = 0;
-  // True after a Say that failed because the prompt has no room in the context.
-  virtual bool ContextIsFull() const = 0;
 
   // Forgets the last user message and what came after it; false: there is none.
   virtual bool Undo() = 0;

@@ -2,6 +2,8 @@
 // NewEngine: a stepper over a loaded model, with its own team.
 #include <algorithm>
 #include <array>
+#include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -85,7 +87,7 @@ class StepperEngine final : public Engine {
     }
     return sum.value();
   }
-  Result<Mat<const float>> Step(std::span<const BatchRow> rows) override {
+  Result<StepOutput> Step(std::span<const BatchRow> rows) override {
     const Team::Turn turn(team_);  // engines that are stepped at the same time take turns by step
     return stepper_->Step(rows);
   }
@@ -128,6 +130,21 @@ class StepperEngine final : public Engine {
 };
 
 }  // namespace
+
+Result<Mat<const float>> Engine::StepAll(std::span<const BatchRow> rows) {
+  TALLY_ASSIGN_OR_RETURN(const StepOutput out, Step(rows));
+  if (out.failed.empty()) return out.logits;
+  Status cause = out.failed.front().status;
+  std::map<int32_t, int64_t> ran;
+  for (const BatchRow& row : rows) {
+    if (out.ErrorOf(row.sequence) == nullptr) ++ran[row.sequence];
+  }
+  for (const auto& [sequence, n] : ran) {
+    const Status back = Truncate(sequence, Length(sequence) - n);
+    if (!back.ok()) cause = {cause.code(), cause.message() + "; sequence " + std::to_string(sequence) + ": " + back.message()};
+  }
+  return cause;
+}
 
 Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const LoadOptions& options) {
   auto loaded = std::dynamic_pointer_cast<const LoadedModel>(std::move(model));

@@ -28,15 +28,15 @@ class TALLY_API Engine {
   int64_t context() const { return memory_plan().context; }  // maximum positions of a sequence
   virtual int64_t max_batch() const = 0;                     // maximum rows of one Step
   virtual int64_t max_logit_rows() const = 0;                // maximum rows with want_logits
-  // The number of a new, empty sequence, to be freed with Free. kBadInput: LoadOptions::sequences are in use already.
+  // The number of a new, empty sequence, to be freed with Free. kNoRoom: LoadOptions::sequences are in use.
   virtual Result<int32_t> NewSequence() = 0;
   // A new sequence with the first `length` positions of another. It shares their memory, except for the last length % 128
   // positions, which are copied. Results are the same bits as without sharing. kBadInput: no such sequence, a length it does not
-  // have, positions that a sliding window needs and has already dropped, LoadOptions::sequences are in use, no room for the copy.
-  // Nothing changes on an error.
+  // have, positions that a sliding window needs and has already dropped. kNoRoom: LoadOptions::sequences are in use, no room for the
+  // copy. Nothing changes on an error.
   virtual Result<int32_t> Fork(int32_t sequence, int64_t length) = 0;
-  // A new sequence with all positions of another, in memory of its own: Fork without the sharing. kBadInput: no such sequence,
-  // LoadOptions::sequences are in use, no room. Nothing changes on an error.
+  // A new sequence with all positions of another, in memory of its own: Fork without the sharing. kBadInput: no such sequence.
+  // kNoRoom: LoadOptions::sequences are in use, no room. Nothing changes on an error.
   virtual Result<int32_t> Copy(int32_t sequence) = 0;
   virtual int64_t Length(int32_t sequence) const = 0;  // positions; 0 if there is no such sequence
   // Keeps the first `length` positions. kBadInput: no such sequence, a length it does not have, positions that a sliding window
@@ -48,17 +48,22 @@ class TALLY_API Engine {
   virtual Status Export(int32_t sequence, const std::function<Status(std::span<const uint8_t> bytes)>& write) const = 0;
   // A new sequence out of the bytes of Export; its next steps give the same bits. `read` fills what it is given with the bytes that
   // follow. They must come from an engine of the same Fingerprint() and kv_type(). kBadInput: bytes that Export did not make, more
-  // positions than the context, LoadOptions::sequences are in use, no room; errors of `read`. Nothing changes on an error.
+  // positions than the context. kNoRoom: LoadOptions::sequences are in use, no room. Errors of `read`. Nothing changes on an error.
   virtual Result<int32_t> Import(const std::function<Status(std::span<uint8_t> bytes)>& read) = 0;
   // What a KV cache depends on besides its type: a hash of the weights' shapes, types and a sample of their bytes, and of the
   // frequencies of the rotary embedding. Looks at some pages of every weight. The same on every machine.
   virtual uint64_t Fingerprint() const = 0;
-  // Runs 1 to max_batch rows, any mix of sequences; the rows of a sequence are in order, from its length on. Returns the logits
-  // of the rows with want_logits (at most max_logit_rows) in row order: [rows with want_logits, vocab], f32, valid until the next
-  // Step. kBadInput: too many rows, a token beyond the vocabulary, no such sequence, a full context or cache, not enough memory,
-  // logits that are NaN or infinite (names layer and op), keys or values beyond the KV type. Rows without logits need a finite output
-  // of the last layer. After an error the sequences are as before the call, except for positions that a sliding window has dropped.
-  virtual Result<Mat<const float>> Step(std::span<const BatchRow> rows) = 0;
+  // Runs 1 to max_batch rows, any mix of sequences; the rows of a sequence are in order, from its length on. Returns the logits of the
+  // rows with want_logits (at most max_logit_rows).
+  // A sequence fails alone, and the others go on with the bits that they have without it. kNoRoom: its context or the cache is full.
+  // kBadInput: its logits, or a row's output of the last layer, are NaN or infinite (names layer and op); a key or value is beyond the KV
+  // type.
+  // Errors of the whole step, after which all sequences are as before but for positions that a sliding window has dropped. kBadInput:
+  // no rows or too many, a token beyond the vocabulary, no such sequence, not enough memory.
+  virtual Result<StepOutput> Step(std::span<const BatchRow> rows) = 0;
+  // Step for rows that stand or fall together: the first sequence's error is the step's, and all sequences are as before. Logits
+  // [rows with want_logits, vocab] in row order, valid until the next step.
+  Result<Mat<const float>> StepAll(std::span<const BatchRow> rows);
   virtual Ledger& ledger() = 0;  // sums over every Step since creation or Reset; lives as long as the engine
   virtual const Model& model() const = 0;
   virtual std::string_view target() const = 0;  // the instruction set of the kernels, "AVX3_ZEN4"

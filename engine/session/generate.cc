@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/session/generate.h"
-#include "engine/session/generation.h"
-#include "engine/session/scoped_sequence.h"
-#include "engine/session/stop_filter.h"
+#include "engine/session/output_stream.h"
+#include "engine/session/run_alone.h"
 
 namespace tally {
 namespace {
@@ -23,45 +23,6 @@ Status CheckStops(const Model& model, const GenerateOptions& options) {
 bool BeginsText(const Tokenizer* tokenizer, std::span<const int32_t> prompt) {
   return tokenizer != nullptr && std::all_of(prompt.begin(), prompt.end(), [&](int32_t id) { return tokenizer->IsControl(id); });
 }
-
-// The text of a generation: tokens -> whole characters -> cut before a stop string -> the listener.
-class TextStream {
- public:
-  TextStream(const Tokenizer* tokenizer, bool at_start, const GenerateOptions& options)
-      : options_(options), stops_(options.stop) {
-    if (tokenizer != nullptr) decoder_.emplace(*tokenizer, at_start);
-  }
-  // A reason: the listener or a stop string ended the generation.
-  std::optional<FinishReason> Push(int32_t token) {
-    const std::string piece = decoder_ ? stops_.Push(decoder_->Push(token)) : std::string();
-    text_ += piece;
-    if (options_.on_token && !options_.on_token(piece, token)) {
-      listening_ = false;
-      return FinishReason::kInterrupted;
-    }
-    if (stops_.stopped()) return FinishReason::kStop;
-    return std::nullopt;
-  }
-  // Adds the text held back, even if the listener stopped. The reason for which the generation ended, `finish` until now.
-  FinishReason Finish(FinishReason finish) {
-    if (!decoder_ || stops_.stopped()) return finish;
-    std::string piece = stops_.Push(decoder_->Finish());
-    const bool stopped = stops_.stopped();
-    if (!stopped) piece += stops_.Finish();
-    text_ += piece;
-    if (!listening_) return finish;
-    if (!piece.empty() && options_.on_token && !options_.on_token(piece, -1)) return FinishReason::kInterrupted;
-    return stopped ? FinishReason::kStop : finish;
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  const GenerateOptions& options_;
-  StopFilter stops_;
-  std::optional<StreamingDecoder> decoder_;
-  std::string text_;
-  bool listening_ = true;  // false after the listener returned false
-};
 
 }  // namespace
 
@@ -83,18 +44,24 @@ Status CheckTokens(const Engine& engine, std::span<const int32_t> tokens) {
 
 Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt, const GenerateOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckStops(engine.model(), options));
-  TALLY_RETURN_IF_ERROR(Generation::Check(engine, prompt, options));
-  TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine));
-  Generation generation(engine, sequence.id(), prompt, options);
-  TALLY_ASSIGN_OR_RETURN(const bool ready, generation.Prefill());
-  if (!ready) return std::move(generation.result());
+  const RequestOptions of_request = {
+      .max_tokens = options.max_tokens, .sampling = options.sampling, .ignore_eos = options.ignore_eos};
+  TALLY_RETURN_IF_ERROR(Request::Check(engine, prompt, of_request));
   const Tokenizer* tokenizer = engine.model().tokenizer();
-  TextStream text(tokenizer, BeginsText(tokenizer, prompt), options);
-  generation.Decode([&](int32_t token) { return text.Push(token); });
-  GenerateResult result = std::move(generation.result());
-  const FinishReason finish = text.Finish(result.finish);
-  if (result.error.ok()) result.finish = finish;
-  result.text = text.text();
+  const auto request = std::make_shared<Request>(engine, std::vector<int32_t>(prompt.begin(), prompt.end()), of_request,
+                                                 NewTextStream(tokenizer, BeginsText(tokenizer, prompt), options.stop));
+  std::string text;
+  bool listening = true;
+  const auto listen = [&](const RequestEvent& event) {
+    std::string piece;
+    for (const OutputPart& part : event.parts) piece += part.text;
+    text += piece;
+    if (listening && options.on_token) listening = options.on_token(piece, event.token);
+    return listening;
+  };
+  TALLY_ASSIGN_OR_RETURN(GenerateResult result,
+                         RunAlone(engine, request, std::nullopt, options.prompt_progress, options.interrupted, listen));
+  result.text = std::move(text);
   return result;
 }
 

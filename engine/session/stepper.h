@@ -33,11 +33,8 @@ class Stepper {
 
   KvPool& cache() { return *cache_; }
   const KvPool& cache() const { return *cache_; }
-  // Runs the rows, any mix of sequences; the rows of a sequence follow its current length. Returns logits in row order: [rows with
-  // want_logits, vocab], valid until the next Step. Errors leave the sequences as they were. kBadInput: a token beyond the
-  // vocabulary, an unknown sequence, no room, more than max_logit_rows rows with logits, logits that are not finite (names layer
-  // and op), a key or value that the KV cache's type has no room for (names the layer, and a type that has).
-  Result<Mat<const float>> Step(std::span<const BatchRow> rows);
+  // As Engine::Step.
+  Result<StepOutput> Step(std::span<const BatchRow> rows);
 
   Ledger& ledger() { return ledger_; }
   Executor& executor() { return executor_; }
@@ -49,11 +46,35 @@ class Stepper {
 
  private:
   Stepper(const Recipe& recipe, Team& team, const StepperOptions& options);
+  // The rows of a sequence in a step.
+  struct Extent {
+    int32_t sequence = 0;
+    int64_t before = 0;  // its length before the step
+    int64_t rows = 0;
+    bool ran = false;  // there was room for them
+    bool failed = false;
+  };
+  // A batch for the decoder.
+  struct Rows {
+    std::vector<int32_t> tokens, logit_rows;
+    std::vector<KvRow> kv_rows;
+    void Clear();
+    void Add(const BatchRow& row, int64_t position);
+    StepBatch Batch() const { return {tokens, kv_rows, logit_rows}; }
+  };
+
   Status Prepare(std::span<const BatchRow> rows);
-  Status Rollback(const Status& cause);
-  Status FindNonFinite(bool logits_finite);
+  Status CheckRows(std::span<const BatchRow> rows);
+  Status MakeRoom(const Extent& extent);
+  void Fail(Extent& extent, Status status);
+  Status TakeBack(Status cause, const Extent& extent);
+  Status TakeAllBack(Status cause);
+  void FailBadRows(std::span<const BatchRow> rows, Mat<const float>& logits);
+  Status WhyBad(std::span<const BatchRow> rows, const Extent& extent, std::span<const Decoder::BadRow> bad);
+  std::string FirstNonFinite(std::span<const BatchRow> rows, const Extent& extent);
+  StepOutput Output(std::span<const BatchRow> rows, Mat<const float> logits);
+  Extent& ExtentOf(int32_t sequence);
   void Record(const OpRecord& op);
-  StepBatch Batch() const { return {tokens_, kv_rows_, logit_rows_}; }
 
   const Recipe& recipe_;
   StepperOptions options_;
@@ -61,21 +82,18 @@ class Stepper {
   Executor executor_;
   Executor::Tap tap_;
   Recorder recorder_;
-  bool repeating_ = false;                          // repeats a step to find the first op whose output is not finite
+  bool repeating_ = false;                          // runs rows again to find the first op whose output is not finite
   uint64_t recorded_steps_ = 0, recorded_ops_ = 0;  // steps since the recorder was set; ops of the current step
   std::vector<SequenceRows> recorded_sequences_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<KvPool> cache_;
-  // The current step.
-  std::vector<int32_t> tokens_, logit_rows_;
+  // The current step, without the rows of sequences that had no room.
+  Rows rows_;
   std::vector<Phase> phases_, logit_phases_;  // of all rows, and of the rows with logits
-  std::vector<KvRow> kv_rows_;
-  struct Extent {
-    int32_t sequence;
-    int64_t before;
-    int64_t rows;
-  };
-  std::vector<Extent> extents_;
+  std::vector<Extent> extents_;               // of all its sequences
+  std::vector<SequenceError> failed_;
+  std::vector<int32_t> output_rows_;  // StepOutput::logit_rows
+  std::vector<float> kept_logits_;    // while the rows of a failed sequence run again
 };
 
 }  // namespace tally

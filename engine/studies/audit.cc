@@ -104,7 +104,7 @@ class Auditor {
     rows.back().want_logits = logits;
     engine_.ledger().Reset();
     if (watch_ != nullptr) TALLY_RETURN_IF_ERROR(watch_->Start());
-    Result<Mat<const float>> stepped = engine_.Step(rows);
+    Result<Mat<const float>> stepped = engine_.StepAll(rows);
     std::vector<bool> touched;
     if (watch_ != nullptr) {
       TALLY_ASSIGN_OR_RETURN(touched, watch_->Stop());

@@ -35,7 +35,7 @@ Status RunLogits(Engine& engine, std::span<const int32_t> tokens, const LogitsCa
       rows.push_back({token, sequence.id(), true});
     }
     if (callbacks.begin_step) callbacks.begin_step();
-    TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, engine.Step(rows));
+    TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, engine.StepAll(rows));
     TALLY_RETURN_IF_ERROR(callbacks.take(static_cast<int64_t>(first), logits));
   }
   return {};

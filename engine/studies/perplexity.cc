@@ -149,7 +149,7 @@ class Measurement {
         const int32_t token = row < lead_ ? options_.bos : tokens_[static_cast<size_t>(begin + row - lead_)];
         batch.push_back({token, sequence.id(), scores});
       }
-      TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, engine_.Step(batch));
+      TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, engine_.StepAll(batch));
       if (wanted > 0) TALLY_RETURN_IF_ERROR(Take(std::max(target, first), logits));
     }
     return {};

@@ -67,7 +67,7 @@ Result<std::span<const float>> SpeedRun::Push(int32_t sequence, int64_t stream, 
     for (int64_t i = 0; i < n; ++i) rows_.push_back({Token(stream, position + i), sequence});
     position += n;
     rows_.back().want_logits = position == end;
-    TALLY_ASSIGN_OR_RETURN(logits, engine_->Step(rows_));
+    TALLY_ASSIGN_OR_RETURN(logits, engine_->StepAll(rows_));
     rows_done_ += rows_.size();
     if (on_piece) on_piece(n);
   }
@@ -122,7 +122,7 @@ Status SpeedRun::CheckBatch(int64_t prefix, int64_t batch) {
     for (int64_t b = 0; b < batch; ++b) {
       rows_.push_back({Token(b, before), sequences[static_cast<size_t>(b)].id(), true, true});
     }
-    TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, engine_->Step(rows_));
+    TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, engine_->StepAll(rows_));
     for (int64_t b = 0; b < batch; ++b) {
       together[static_cast<size_t>(b)].assign(logits.Row(b), logits.Row(b) + logits.cols);
     }
@@ -211,7 +211,7 @@ Result<DecodeSample> SpeedRun::Decode(int64_t steps, int64_t depth, int64_t batc
       for (int64_t b = 0; b < batch; ++b) {
         rows_.push_back({Token(b + 1, depth + step), sequences[static_cast<size_t>(b)].id(), true, true});
       }
-      TALLY_ASSIGN_OR_RETURN(logits, engine_->Step(rows_));
+      TALLY_ASSIGN_OR_RETURN(logits, engine_->StepAll(rows_));
       rows_done_ += rows_.size();
       for (int64_t b = 0; b < batch; ++b) chosen_ ^= Best(logits, b);
     }

@@ -186,6 +186,18 @@ std::string Pushed(OutputParser& parser, std::string_view text) {
   return shown;
 }
 
+// A key that holds the arguments and has no value: what follows it stays.
+TEST(ToolFormats, ArgumentsWithoutAValue) {
+  for (const char* body :
+       {"{\"name\": \"f\", \"arguments\"", "{\"name\": \"f\", \"arguments\":", "{\"name\": \"f\", \"arguments\": ]x",
+        "{\"name\": \"f\", \"arguments\" x}", "{\"name\": \"f\", \"arguments\":, \"x\": 1}"}) {
+    const std::string output = std::string("<tool_call>") + body + "</tool_call>";
+    const Parsed whole = Parse("<tool_call>", "", {{output}});
+    ASSERT_EQ(whole.answer.calls.size(), 1u) << body;
+    EXPECT_EQ(Parse("<tool_call>", "", Bytes(output)).answer.calls, whole.answer.calls) << body;
+  }
+}
+
 // What stands on both sides of a call does not grow together.
 TEST(ToolFormats, ContentGoesOnBehindACall) {
   constexpr std::string_view kCall = "<tool_call>{\"name\": \"f\"}</tool_call>";

@@ -116,8 +116,8 @@ TEST_P(PagesOf, GuardsChangeNoBit) {
   }
   const int32_t a = plain.engine->NewSequence().value(), b = guarded.engine->NewSequence().value();
   for (int32_t token = 0; token < 6; ++token) {
-    const auto x = plain.engine->Step(std::vector<BatchRow>{{token, a, false}, {token + 1, a, true}});
-    const auto y = guarded.engine->Step(std::vector<BatchRow>{{token, b, false}, {token + 1, b, true}});
+    const auto x = plain.engine->StepAll(std::vector<BatchRow>{{token, a, false}, {token + 1, a, true}});
+    const auto y = guarded.engine->StepAll(std::vector<BatchRow>{{token, b, false}, {token + 1, b, true}});
     ASSERT_TRUE(x.ok() && y.ok());
     ASSERT_EQ(x->cols, y->cols);
     EXPECT_EQ(std::memcmp(x->data, y->data, static_cast<size_t>(x->cols) * sizeof(float)), 0);

@@ -70,7 +70,7 @@ TEST(Audit, FindsWhatDiffers) {
   ASSERT_EQ(types.size(), table.size());
   const int32_t sequence = opened.engine->NewSequence().value();
   const std::vector<BatchRow> rows = {{3, sequence, false}, {4, sequence, false}, {3, sequence, true}};
-  ASSERT_TRUE(opened.engine->Step(rows).ok());
+  ASSERT_TRUE(opened.engine->StepAll(rows).ok());
   const Ledger& ledger = opened.engine->ledger();
   const books::StepFacts facts{
       .work = {.sequences = 1, .rows = 3, .context = 3, .logit_rows = 1}, .distinct_tokens = 2, .distinct_positions = 3};
@@ -130,7 +130,7 @@ TEST(Audit, EveryOffByOneIsFound) {
     const std::vector<DType> types = books::WeightTypes(inventory, spec);
     const int32_t sequence = opened.engine->NewSequence().value();
     const std::vector<BatchRow> rows = {{1, sequence, false}, {2, sequence, true}};
-    ASSERT_TRUE(opened.engine->Step(rows).ok());
+    ASSERT_TRUE(opened.engine->StepAll(rows).ok());
     Ledger& ledger = opened.engine->ledger();
     const books::StepFacts facts{
         .work = {.sequences = 1, .rows = 2, .context = 2, .logit_rows = 1}, .distinct_tokens = 2, .distinct_positions = 2};

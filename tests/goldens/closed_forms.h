@@ -73,7 +73,7 @@ inline void Step(Engine& engine, std::span<const int32_t> sequences, uint64_t ro
       batch.push_back({token, sequence, all_logits || i + 1 == rows, generated});
     }
   }
-  const auto logits = engine.Step(batch);
+  const auto logits = engine.StepAll(batch);
   ASSERT_TRUE(logits.ok()) << logits.status().message();
 }
 
@@ -106,7 +106,7 @@ inline void ExpectEveryChargeHasItsFormula(const std::string& path) {
   std::vector<BatchRow> batch(4, {.token = 1, .sequence = sequences[0]});
   batch.insert(batch.begin() + 2, {.token = 2, .sequence = sequences[1], .want_logits = true, .generated = true});
   batch.back().want_logits = true;
-  const auto logits = engine.Step(batch);
+  const auto logits = engine.StepAll(batch);
   ASSERT_TRUE(logits.ok()) << logits.status().message();
   const Ledger& ledger = engine.ledger();
   ExpectSame(Charged(ledger, Phase::kPrefill, recipe.n_layers),

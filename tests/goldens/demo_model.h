@@ -30,7 +30,7 @@ void ForEachLogits(Engine& engine, const std::vector<int32_t>& ids, const Use& u
   for (size_t at = 0; at < ids.size(); at += most) {
     std::vector<BatchRow> rows;
     for (size_t i = at; i < std::min(ids.size(), at + most); ++i) rows.push_back({ids[i], *sequence, true});
-    const auto logits = engine.Step(rows);
+    const auto logits = engine.StepAll(rows);
     ASSERT_TRUE(logits.ok()) << logits.status().message();
     use(at, *logits);
   }

@@ -34,7 +34,7 @@ inline std::vector<float> Continue(Engine& engine, int32_t sequence, std::span<c
   for (size_t at = 0; at < ids.size(); at += piece) {
     std::vector<BatchRow> rows;
     for (size_t i = at; i < std::min(ids.size(), at + piece); ++i) rows.push_back({ids[i], sequence, true});
-    auto logits = engine.Step(rows);
+    auto logits = engine.StepAll(rows);
     EXPECT_TRUE(logits.ok()) << logits.status().message();
     if (!logits.ok()) break;
     all.insert(all.end(), logits->data, logits->data + logits->rows * logits->cols);
@@ -84,7 +84,7 @@ inline std::vector<float> LogitsBesideAnother(Engine& engine, const std::vector<
     std::vector<BatchRow> rows;
     if (i >= 3) rows.push_back({ids[i - 3], *b, true});
     rows.push_back({ids[i], *a, true});
-    auto logits = engine.Step(rows);
+    auto logits = engine.StepAll(rows);
     EXPECT_TRUE(logits.ok()) << logits.status().message();
     if (!logits.ok()) break;
     const float* row = logits->Row(logits->rows - 1);

@@ -130,7 +130,7 @@ TEST(RealWeights, GptNanoSort) {
     ASSERT_TRUE(sequence.ok());
     std::vector<BatchRow> rows;
     for (int32_t token : expected["idx"][i]) rows.push_back({token, *sequence, true});
-    auto logits = opened.engine->Step(rows);
+    auto logits = opened.engine->StepAll(rows);
     ASSERT_TRUE(logits.ok()) << logits.status().message();
     for (int64_t t = 0; t < logits->rows; ++t) {
       for (int64_t v = 0; v < logits->cols; ++v) {

@@ -55,7 +55,7 @@ TEST_P(RecordsOf, AddUpToTheLedger) {
     ++records;
   });
   const auto step = [&](const std::vector<BatchRow>& rows) {
-    const auto logits = engine.Step(rows);
+    const auto logits = engine.StepAll(rows);
     ASSERT_TRUE(logits.ok()) << logits.status().message();
     rebuilt.EndStep();
   };
@@ -98,7 +98,7 @@ TEST_P(RecordsOf, AddUpToTheLedger) {
   }
   const uint64_t recorded = records;
   engine.SetRecorder(nullptr);
-  ASSERT_TRUE(engine.Step(std::vector<BatchRow>{{5, a, true, true}}).ok());
+  ASSERT_TRUE(engine.StepAll(std::vector<BatchRow>{{5, a, true, true}}).ok());
   EXPECT_EQ(records, recorded) << "no recorder, no records";
 
   EXPECT_EQ(ledger.steps(Phase::kDecode), 10u);
@@ -115,13 +115,13 @@ TEST(Records, HoldEachOpOnce) {
   const int32_t s = engine.NewSequence().value();
   uint64_t plain = 0, failed = 0;
   engine.SetRecorder([&](const OpRecord&) { ++plain; });
-  ASSERT_TRUE(engine.Step(std::vector<BatchRow>{{1, s, true, false}}).ok());
+  ASSERT_TRUE(engine.StepAll(std::vector<BatchRow>{{1, s, true, false}}).ok());
   engine.SetRecorder([&](const OpRecord&) { ++failed; });
   // A tap may write: it is shown the engine's own buffers.
   engine.SetTap([](Site site, std::string_view, Mat<const float> out) {
     if (site.component == Component::kOutputNorm && !out.empty()) const_cast<float*>(out.data)[0] = NAN;
   });
-  EXPECT_FALSE(engine.Step(std::vector<BatchRow>{{1, s, true, false}}).ok());
+  EXPECT_FALSE(engine.StepAll(std::vector<BatchRow>{{1, s, true, false}}).ok());
   EXPECT_EQ(failed, plain);
 }
 

@@ -124,7 +124,7 @@ TEST(KvPool, AFullPoolSaysWhatFitsAndKeepsItsBlocks) {
   const uint64_t bytes = cache->BytesAllocated();
   const Status full = cache->Extend(*s, 2000);
   ASSERT_FALSE(full.ok());
-  EXPECT_EQ(full.code(), StatusCode::kBadInput);
+  EXPECT_EQ(full.code(), StatusCode::kNoRoom);
   const KvTable after = cache->Tables(1)[static_cast<size_t>(*s)];
   EXPECT_EQ(std::vector<uint8_t*>(after.blocks, after.blocks + after.count), before);
   EXPECT_EQ(cache->BytesAllocated(), bytes);
@@ -367,7 +367,7 @@ TEST(KvPool, RandomForksKeepWhatWasStored) {
       }
     }
     if (!status.ok()) {
-      ASSERT_EQ(status.code(), StatusCode::kBadInput) << status.message();
+      ASSERT_TRUE(status.code() == StatusCode::kNoRoom || status.code() == StatusCode::kBadInput) << status.message();
       ASSERT_EQ(m.Blocks(), before) << status.message();
       ASSERT_EQ(m.pool().BytesAllocated(), bytes);
       full += status.message().find("the KV cache is full") != std::string::npos ? 1 : 0;

@@ -88,7 +88,7 @@ for compiler in g++ clang++; do
     continue
   fi
   used=$((used + 1))
-  headers "$compiler"
+  [ $used -gt 1 ] || headers "$compiler"  # the consumer includes them all with each
   readme "$compiler"
   for static in OFF ON; do
     folder=$work/$compiler-$static

@@ -83,7 +83,9 @@ TEST(Engine, RowsOfLogitsAreInThePlan) {
     if (!engine.ok()) return uint64_t{0};
     EXPECT_EQ((*engine)->max_logit_rows(), expected);
     auto sequence = (*engine)->NewSequence();
-    auto step = [&](int64_t n) { return (*engine)->Step(std::vector<BatchRow>(static_cast<size_t>(n), {1, *sequence, true})); };
+    auto step = [&](int64_t n) {
+      return (*engine)->StepAll(std::vector<BatchRow>(static_cast<size_t>(n), {1, *sequence, true}));
+    };
     EXPECT_TRUE(step(expected).ok());
     if (expected < 8) {
       EXPECT_EQ(step(expected + 1).status().code(), StatusCode::kBadInput);
@@ -152,7 +154,7 @@ TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
     const auto logits = [&](Engine& engine, int32_t s, std::vector<BatchRow> rows) {
       for (BatchRow& row : rows) row.sequence = s;
       rows.back().want_logits = true;
-      auto out = engine.Step(rows);
+      auto out = engine.StepAll(rows);
       EXPECT_TRUE(out.ok()) << out.status().message();
       return out.ok() ? std::vector<float>(out->data, out->data + out->cols) : std::vector<float>();
     };
@@ -182,8 +184,8 @@ TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
     const auto copy = engine.Copy(*first);
     ASSERT_TRUE(copy.ok()) << copy.status().message();
     branches.push_back({*copy, kPrompt});
-    EXPECT_EQ(engine.Fork(*first, 1).status().code(), StatusCode::kBadInput);  // all sequences are in use
-    EXPECT_EQ(engine.Copy(*first).status().code(), StatusCode::kBadInput);
+    EXPECT_EQ(engine.Fork(*first, 1).status().code(), StatusCode::kNoRoom);  // all sequences are in use
+    EXPECT_EQ(engine.Copy(*first).status().code(), StatusCode::kNoRoom);
     // The first rolls back into what the others share.
     ASSERT_TRUE(engine.Truncate(*first, 100).ok());
     branches[0].length = 100;
@@ -222,15 +224,15 @@ TEST(Engine, ACacheInBytesIsSharedBySequences) {
   std::vector<int32_t> s;
   for (int i = 0; i < 4; ++i) s.push_back(*(*engine)->NewSequence());
   const auto step = [&](int32_t sequence, int64_t n) {
-    return (*engine)->Step(std::vector<BatchRow>(static_cast<size_t>(n), {5, sequence})).status();
+    return (*engine)->StepAll(std::vector<BatchRow>(static_cast<size_t>(n), {5, sequence})).status();
   };
   ASSERT_TRUE(step(s[0], 128).ok());
   ASSERT_TRUE(step(s[0], 1).ok());
   ASSERT_TRUE(step(s[1], 100).ok());
   const Status full = step(s[2], 1);
-  EXPECT_EQ(full.code(), StatusCode::kBadInput);
+  EXPECT_EQ(full.code(), StatusCode::kNoRoom);
   EXPECT_EQ(full.message(), "the KV cache is full: room for 0 more positions of this sequence");
-  EXPECT_EQ((*engine)->Fork(s[0], 129).status().code(), StatusCode::kBadInput);
+  EXPECT_EQ((*engine)->Fork(s[0], 129).status().code(), StatusCode::kNoRoom);
   EXPECT_TRUE(step(s[1], 28).ok());  // in the block that it has
   EXPECT_FALSE(step(s[1], 1).ok());
   EXPECT_EQ((*engine)->Length(s[1]), 128);
@@ -238,11 +240,18 @@ TEST(Engine, ACacheInBytesIsSharedBySequences) {
   EXPECT_TRUE((*engine)->Fork(s[0], 128).ok());  // whole blocks take no room
   (*engine)->Free(s[1]);
   EXPECT_TRUE(step(s[2], 1).ok());
-  // A step of several sequences is refused as one.
-  const auto both = (*engine)->Step(std::vector<BatchRow>{{5, s[2]}, {5, s[0]}, {5, 3}});
-  EXPECT_EQ(both.status().message(), full.message());
+  // Of several sequences those that have room go on, unless they are to stand or fall together.
+  const std::vector<BatchRow> rows = {{5, s[2]}, {5, s[0]}, {5, 3}};
+  EXPECT_EQ((*engine)->StepAll(rows).status().message(), full.message());
   EXPECT_EQ((*engine)->Length(s[2]), 1);
   EXPECT_EQ((*engine)->Length(s[0]), 129);
+  const auto some = (*engine)->Step(rows);
+  ASSERT_TRUE(some.ok());
+  ASSERT_EQ(some->failed.size(), 1u);
+  EXPECT_EQ(some->failed[0].sequence, 3);
+  EXPECT_EQ(some->failed[0].status.code(), StatusCode::kNoRoom);
+  EXPECT_EQ((*engine)->Length(s[2]), 2);
+  EXPECT_EQ((*engine)->Length(s[0]), 130);
 
   options.kv_bytes = block - 1;
   for (const Status& small : {NewEngine(model, options).status(), LoadModel(kLlama, options).status()}) {

@@ -80,10 +80,14 @@ class FakeEngine : public Engine {
   std::function<float(size_t row)> noise;  // added to a step's rows, to spoil them
   int64_t batch = 8;
   int64_t logit_rows = 8;
-  int fail_at = -1;  // the step that fails
+  size_t sequences = 100;
+  int64_t room = 1 << 20;      // positions of all sequences together
+  int fail_at = -1;            // the step that fails
+  int32_t spoiled_token = -1;  // its sequence fails
   struct Stepped {
     std::vector<int32_t> tokens;
     std::vector<bool> wanted;
+    std::vector<int32_t> sequences;
     Phase phase;
   };
   std::vector<Stepped> steps;
@@ -93,6 +97,7 @@ class FakeEngine : public Engine {
   KvType kv_type() const override { return KvType::kF16; }
   int64_t max_logit_rows() const override { return logit_rows; }
   Result<int32_t> NewSequence() override {
+    if (lengths_.size() >= sequences) return NoRoom("all sequences are in use");
     lengths_[++last_id_] = 0;
     return last_id_;
   }
@@ -112,7 +117,7 @@ class FakeEngine : public Engine {
   uint64_t Fingerprint() const override { return 0; }
   size_t live_sequences() const { return lengths_.size(); }
 
-  Result<Mat<const float>> Step(std::span<const BatchRow> rows) override {
+  Result<StepOutput> Step(std::span<const BatchRow> rows) override {
     if (on_step) on_step();
     if (fail_at == static_cast<int>(steps.size())) return InternalError("broken on purpose");
     if (static_cast<int64_t>(rows.size()) > batch) return InternalError("too many rows");
@@ -122,12 +127,20 @@ class FakeEngine : public Engine {
     Stepped stepped;
     stepped.phase = decode ? Phase::kDecode : Phase::kPrefill;
     logits_.clear();
-    int64_t out = 0;
+    logit_rows_.clear();
+    failed_.clear();
+    int32_t out = 0;
+    FailSome(rows);
     const int32_t vocab = model_->recipe_.vocab;
     ledger_.BeginStep(StepRows::Of(stepped.phase, static_cast<uint32_t>(rows.size()), static_cast<uint32_t>(wanted)));
     for (const BatchRow& row : rows) {
+      if (Failed(row.sequence)) {
+        if (row.want_logits) logit_rows_.push_back(-1);
+        continue;
+      }
       stepped.tokens.push_back(row.token);
       stepped.wanted.push_back(row.want_logits);
+      stepped.sequences.push_back(row.sequence);
       const int64_t position = lengths_.at(row.sequence)++;
       Cost cost;
       cost.AddFlops(WorkClass::kLinear, 1000, Arith::kInt8);
@@ -137,7 +150,7 @@ class FakeEngine : public Engine {
       cost.AddBytes(ByteKind::kKvRead, 96);
       ledger_.Charge({-1, Component::kHead}, cost, cost, {});
       if (!row.want_logits) continue;
-      ++out;
+      logit_rows_.push_back(out++);
       const int32_t best = next(row.token, position);
       for (int32_t id = 0; id < vocab; ++id) {
         logits_.push_back((id == best ? 20.0f : -static_cast<float>(std::abs(id - best))) + (noise ? noise(rows.size()) : 0.0f));
@@ -147,7 +160,7 @@ class FakeEngine : public Engine {
     steps.push_back(std::move(stepped));
     const Mat<const float> logits(logits_.data(), out, vocab);
     if (tap_) tap_({-1, Component::kHead}, "matmul", logits);
-    return logits;
+    return StepOutput{.logits = logits, .logit_rows = logit_rows_, .failed = failed_};
   }
   Ledger& ledger() override { return ledger_; }
   const Model& model() const override { return *model_; }
@@ -161,11 +174,37 @@ class FakeEngine : public Engine {
   std::vector<std::string> Explanations() const override { return {}; }
 
  private:
+  bool Failed(int32_t sequence) const {
+    return std::any_of(failed_.begin(), failed_.end(), [&](const SequenceError& e) { return e.sequence == sequence; });
+  }
+  void FailSome(std::span<const BatchRow> rows) {
+    int64_t used = 0;
+    for (const auto& [id, length] : lengths_) used += length;
+    for (const BatchRow& row : rows) {
+      if (row.token == spoiled_token && !Failed(row.sequence)) failed_.push_back({row.sequence, BadInput("spoiled")});
+    }
+    for (size_t i = 0; i < rows.size();) {  // the rows of a sequence stand together
+      size_t end = i;
+      while (end < rows.size() && rows[end].sequence == rows[i].sequence) ++end;
+      const int64_t n = static_cast<int64_t>(end - i);
+      if (!Failed(rows[i].sequence)) {
+        if (used + n > room) {
+          failed_.push_back({rows[i].sequence, NoRoom("the cache is full")});
+        } else {
+          used += n;
+        }
+      }
+      i = end;
+    }
+  }
+
   std::shared_ptr<FakeModel> model_;
   std::map<int32_t, int64_t> lengths_;
   int32_t last_id_ = -1;
   Ledger ledger_;
   std::vector<float> logits_;
+  std::vector<int32_t> logit_rows_;
+  std::vector<SequenceError> failed_;
   std::function<void(Site, std::string_view, Mat<const float>)> tap_;
 };
 

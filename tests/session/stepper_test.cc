@@ -23,24 +23,24 @@ TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence();
   ASSERT_TRUE(s.ok());
-  auto expect = [&](std::vector<BatchRow> rows, const std::string& message) {
+  auto expect = [&](std::vector<BatchRow> rows, const std::string& message, StatusCode code = StatusCode::kBadInput) {
     const int64_t before = engine->Length(*s);
-    auto result = engine->Step(rows);
+    auto result = engine->StepAll(rows);
     ASSERT_FALSE(result.ok());
-    EXPECT_EQ(result.status().code(), StatusCode::kBadInput);
+    EXPECT_EQ(result.status().code(), code);
     EXPECT_NE(result.status().message().find(message), std::string::npos) << result.status().message();
     EXPECT_EQ(engine->Length(*s), before);
   };
-  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{1, *s, false}, {2, *s, true}}).ok());
+  ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{1, *s, false}, {2, *s, true}}).ok());
   expect({}, "at least one row");
   expect({{-1, *s, true}}, "token id -1 is outside the vocabulary");
   expect({{1 << 20, *s, true}}, "outside the vocabulary");
   expect({{1, 7, true}}, "no sequence 7");
   expect(std::vector<BatchRow>(9, {1, *s, false}), "at most 8");
   expect(std::vector<BatchRow>(2, {1, *s, true}), "a step that wants the logits of 2 rows: at most 1 (max_logit_rows)");
-  for (int i = 0; i < 5; ++i) ASSERT_TRUE(engine->Step(std::vector<BatchRow>(6, {1, *s, false})).ok());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>(6, {1, *s, false})).ok());
   EXPECT_EQ(engine->Length(*s), 32);
-  expect({{1, *s, true}}, "the context is full");
+  expect({{1, *s, true}}, "the context is full", StatusCode::kNoRoom);
   EXPECT_FALSE(engine->NewSequence().ok());  // room for one
   engine->Free(*s);
   EXPECT_TRUE(engine->NewSequence().ok());
@@ -52,7 +52,7 @@ TEST(Stepper, TruncatedSequencesGoOnWithTheSameBits) {
   auto s = engine->NewSequence();
   ASSERT_TRUE(s.ok());
   auto step = [&](int32_t token) {
-    auto logits = engine->Step(std::vector<BatchRow>{{token, *s, true}});
+    auto logits = engine->StepAll(std::vector<BatchRow>{{token, *s, true}});
     EXPECT_TRUE(logits.ok()) << logits.status().message();
     return std::vector<float>(logits->data, logits->data + logits->cols);
   };
@@ -87,7 +87,7 @@ TEST(Stepper, NanNamesTheLayerAndOp) {
     auto engine = Open(path, options).engine;
     ASSERT_NE(engine, nullptr);
     auto s = engine->NewSequence();
-    auto result = engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, true}});
+    auto result = engine->StepAll(std::vector<BatchRow>{{3, *s, false}, {4, *s, true}});
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.status().message(), "logits are not finite: NaN or infinity first appears at layer 1 ffn.down (matmul)");
     EXPECT_EQ(engine->Length(*s), 0);
@@ -117,7 +117,7 @@ TEST(Stepper, KeysBeyondTheCachesType) {
     EXPECT_NE(engine, nullptr);
     if (engine == nullptr) return std::string();
     auto s = engine->NewSequence();
-    const auto result = engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, true}});
+    const auto result = engine->StepAll(std::vector<BatchRow>{{3, *s, false}, {4, *s, true}});
     EXPECT_EQ(engine->Length(*s), result.ok() ? 2 : 0);
     return result.status().message();
   };
@@ -142,17 +142,15 @@ TEST(Stepper, ARollbackThatFailsDoesNotHideTheCause) {
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence(), other = engine->NewSequence();
   ASSERT_TRUE(s.ok() && other.ok());
-  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{1, *s}, {2, *s}}).ok());
+  ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{1, *s}, {2, *s}}).ok());
   engine->SetTap([&](Site, std::string_view, Mat<const float>) {
     EXPECT_TRUE(engine->Truncate(*s, std::min<int64_t>(1, engine->Length(*s))).ok());
   });
-  const auto failed = engine->Step(std::vector<BatchRow>{{7, *s}, {4, *other}});
+  const auto failed = engine->StepAll(std::vector<BatchRow>{{7, *s}, {4, *other}});
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.status().code(), StatusCode::kBadInput);
-  EXPECT_EQ(
-      failed.status().message(),
-      "activations are not finite: NaN or infinity first appears at embedding (embed); sequence 0 is not as it was before the "
-      "step: cannot keep 2 of 1 positions");
+  EXPECT_EQ(failed.status().message(),
+            "activations are not finite; sequence 0 is not as it was before the step: cannot keep 2 of 1 positions");
   EXPECT_EQ(engine->Length(*s), 1);
   EXPECT_EQ(engine->Length(*other), 0);
 }
@@ -171,9 +169,9 @@ TEST(Stepper, NanInARowWithoutLogits) {
     ASSERT_NE(engine, nullptr);
     auto s = engine->NewSequence(), other = engine->NewSequence();
     ASSERT_TRUE(s.ok() && other.ok());
-    ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{1, *s}, {2, *s}}).ok());
+    ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{1, *s}, {2, *s}}).ok());
     auto refused = [&](std::vector<BatchRow> rows, const std::string& what) {
-      auto result = engine->Step(rows);
+      auto result = engine->StepAll(rows);
       ASSERT_FALSE(result.ok());
       EXPECT_EQ(result.status().code(), StatusCode::kBadInput);
       EXPECT_EQ(result.status().message(), what + " are not finite: NaN or infinity first appears at embedding (embed)");
@@ -188,7 +186,7 @@ TEST(Stepper, NanInARowWithoutLogits) {
 
     // What the refused rows wrote beyond the end is not seen: the same bits as in a sequence that never met it.
     auto last = [&](std::vector<BatchRow> rows) {
-      auto logits = engine->Step(rows);
+      auto logits = engine->StepAll(rows);
       EXPECT_TRUE(logits.ok()) << logits.status().message();
       return logits.ok() ? std::vector<float>(logits->data, logits->data + logits->cols) : std::vector<float>();
     };
@@ -198,18 +196,55 @@ TEST(Stepper, NanInARowWithoutLogits) {
   }
 }
 
+// A sequence fails alone: the others' logits have the bits that they have without it, whatever order they stand in.
+TEST(Stepper, ASequenceFailsAlone) {
+  constexpr int32_t kBad = 7;
+  const TempFolder folder;
+  LoadOptions options = SmallOptions();
+  options.sequences = 4;
+  options.max_logit_rows = 4;
+  auto engine = Open(WithNan(folder, "token_embd.weight", kBad), options).engine;
+  ASSERT_NE(engine, nullptr);
+  int32_t s[4];
+  for (int32_t& id : s) id = *engine->NewSequence();
+  const auto copy = [](std::span<const float> row) { return std::vector<float>(row.begin(), row.end()); };
+  std::vector<std::vector<float>> alone;
+  for (const std::vector<BatchRow>& rows : {std::vector<BatchRow>{{3, s[0], true}}, {{4, s[1]}, {5, s[1], true}}}) {
+    const auto logits = engine->StepAll(rows);
+    ASSERT_TRUE(logits.ok());
+    alone.push_back(copy({logits->Row(0), static_cast<size_t>(logits->cols)}));
+  }
+  for (const int32_t id : {s[0], s[1]}) ASSERT_TRUE(engine->Truncate(id, 0).ok());
+  const auto out = engine->Step(
+      std::vector<BatchRow>{{kBad, s[2], true}, {3, s[0], true}, {4, s[1]}, {2, s[3]}, {kBad, s[3]}, {5, s[1], true}});
+  ASSERT_TRUE(out.ok()) << out.status().message();
+  ASSERT_EQ(out->logit_rows.size(), 3u);
+  EXPECT_TRUE(out->Logits(0).empty());
+  EXPECT_EQ(copy(out->Logits(1)), alone[0]);
+  EXPECT_EQ(copy(out->Logits(2)), alone[1]);
+  ASSERT_EQ(out->failed.size(), 2u);
+  ASSERT_NE(out->ErrorOf(s[2]), nullptr);
+  ASSERT_NE(out->ErrorOf(s[3]), nullptr);
+  EXPECT_EQ(out->ErrorOf(s[2])->message(), "logits are not finite: NaN or infinity first appears at embedding (embed)");
+  EXPECT_EQ(out->ErrorOf(s[3])->message(), "activations are not finite: NaN or infinity first appears at embedding (embed)");
+  EXPECT_EQ(engine->Length(s[0]), 1);
+  EXPECT_EQ(engine->Length(s[1]), 2);
+  EXPECT_EQ(engine->Length(s[2]), 0);
+  EXPECT_EQ(engine->Length(s[3]), 0);
+}
+
 // The ledger's step: a decode of one token touches what a token touches, a prefill the union.
 TEST(Stepper, ChargesEachStep) {
   auto engine = Open(kGptOssFolder, SmallOptions()).engine;
   ASSERT_NE(engine, nullptr);
   auto s = engine->NewSequence();
-  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{3, *s, false}, {4, *s, false}, {5, *s, true}}).ok());
+  ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{3, *s, false}, {4, *s, false}, {5, *s, true}}).ok());
   Ledger& ledger = engine->ledger();
   EXPECT_EQ(ledger.last_step().phase, Phase::kPrefill);
   EXPECT_EQ(ledger.last_step().rows, 3u);
   EXPECT_EQ(ledger.last_step().logit_rows, 1u);
   const uint64_t prefill = ledger.last_step().parameters_touched;
-  ASSERT_TRUE(engine->Step(std::vector<BatchRow>{{6, *s, true, true}}).ok());
+  ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{6, *s, true, true}}).ok());
   const StepRecord decode = ledger.last_step();
   EXPECT_EQ(decode.phase, Phase::kDecode);
   // active(head) and the one row of the embedding that was read.
@@ -232,7 +267,7 @@ TEST(Stepper, TheCallerSaysThePhase) {
   auto s = engine->NewSequence(), other = engine->NewSequence();
   ASSERT_TRUE(s.ok() && other.ok());
   auto phase = [&](std::vector<BatchRow> rows) {
-    auto result = engine->Step(rows);
+    auto result = engine->StepAll(rows);
     EXPECT_TRUE(result.ok()) << result.status().message();
     return engine->ledger().last_step().phase;
   };

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/session/request.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "engine/machine/machine.h"
+
+namespace tally {
+namespace {
+
+std::vector<int32_t> EndTokens(const Model& model) {
+  std::vector<int32_t> ends = model.recipe().eos_tokens;
+  if (model.tokenizer() != nullptr) {
+    for (const int32_t id : model.tokenizer()->eos()) ends.push_back(id);
+  }
+  return ends;
+}
+
+// The logits without the end tokens; uses `masked` if there are any.
+std::span<const float> WithoutEnds(std::span<const float> logits, std::span<const int32_t> ends, std::vector<float>& masked) {
+  if (ends.empty()) return logits;
+  masked.assign(logits.begin(), logits.end());
+  for (const int32_t id : ends) {
+    if (id >= 0 && static_cast<size_t>(id) < masked.size()) masked[static_cast<size_t>(id)] = -INFINITY;
+  }
+  return masked;
+}
+
+}  // namespace
+
+Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, const RequestOptions& options) {
+  TALLY_RETURN_IF_ERROR(options.sampling.Validate());
+  if (options.max_tokens < -1) {
+    return BadInput("the number of tokens to generate must be 0 or more, or -1 (until the context is full), not " +
+                    std::to_string(options.max_tokens));
+  }
+  return CheckTokens(engine, prompt);
+}
+
+Request::Request(const Engine& engine, std::vector<int32_t> prompt, const RequestOptions& options,
+                 std::unique_ptr<OutputStream> output)
+    : options_(options),
+      prompt_size_(static_cast<int64_t>(prompt.size())),
+      context_(engine.context()),
+      tokens_(std::move(prompt)),
+      ends_(EndTokens(engine.model())),
+      sampler_(options.sampling),
+      output_(std::move(output)) {}
+
+void Request::Begin(int64_t held) {
+  if (begin_ != 0) return;
+  begin_ = MonotonicSeconds();
+  held_ = held;
+  ran_ = held;
+}
+
+void Request::Ran(int64_t length, int64_t rows) {
+  const int64_t fresh = std::max<int64_t>(0, length - std::max(ran_, length - rows));  // not run before
+  const int64_t prompt = std::clamp<int64_t>(prompt_size_ - (length - fresh), 0, fresh);
+  ran_ = std::max(ran_, length);
+  result_.prompt_tokens += prompt;
+  result_.decode_steps += fresh - prompt;
+  const double now = MonotonicSeconds();
+  if (decode_begin_ == 0) {
+    result_.prompt_seconds = now - begin_;
+    if (length >= prompt_size_) decode_begin_ = now;
+  }
+  if (length >= prompt_size_ && options_.max_tokens == 0) End(FinishReason::kLength);
+}
+
+void Request::Take(std::span<const float> logits) {
+  if (ended_) return;
+  const std::span<const int32_t> hidden = options_.ignore_eos ? ends_ : std::span<const int32_t>();
+  const int32_t token = sampler_.Sample(WithoutEnds(logits, hidden, masked_), tokens_);
+  if (!options_.ignore_eos && std::find(ends_.begin(), ends_.end(), token) != ends_.end()) {
+    result_.end_token = token;
+    return End(FinishReason::kEos);
+  }
+  if (result_.tokens.empty()) result_.first_token_seconds = MonotonicSeconds() - begin_;
+  result_.tokens.push_back(token);
+  tokens_.push_back(token);
+  RequestEvent event{.token = token};
+  output_->Push(token, &event.parts);
+  events_.push_back(std::move(event));
+  if (output_->stopped()) return End(FinishReason::kStop);
+  if (static_cast<int64_t>(result_.tokens.size()) == options_.max_tokens) return End(FinishReason::kLength);
+  if (static_cast<int64_t>(tokens_.size()) > context_) return End(FinishReason::kContextFull);
+}
+
+void Request::End(FinishReason finish, Status error) {
+  if (ended_) return;
+  ended_ = true;
+  RequestEvent event;
+  output_->Finish(result_.end_token, &event.parts);
+  if (!event.parts.empty()) events_.push_back(std::move(event));
+  result_.finish = error.ok() && output_->stopped() ? FinishReason::kStop : finish;
+  result_.error = std::move(error);
+  if (decode_begin_ != 0) result_.generate_seconds = MonotonicSeconds() - decode_begin_;
+}
+
+}  // namespace tally

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request: the answer to a prompt, as a state machine. It says which tokens are to run, draws the next one from the logits of the last,
+// and gives what comes of them as events. It runs nothing and waits for nobody: a scheduler does (scheduler.h).
+//
+// The same request gives the same tokens alone and in company: what is drawn depends on its seed and logits alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/chat/output.h"
+#include "engine/session/engine.h"
+#include "engine/session/generate.h"
+#include "engine/session/output_stream.h"
+
+namespace tally {
+
+struct RequestOptions {
+  int64_t max_tokens = -1;  // -1: until the context is full
+  SamplingOptions sampling = {};
+  bool ignore_eos = false;  // end tokens are never drawn
+};
+
+// What came of one token.
+struct RequestEvent {
+  int32_t token = -1;                  // drawn, end tokens excepted; -1: only what was held back until the end
+  std::vector<OutputPart> parts = {};  // that became certain with it
+};
+
+class Request {
+ public:
+  // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context; an option out of range.
+  static Status Check(const Engine& engine, std::span<const int32_t> prompt, const RequestOptions& options);
+  // For what Check passes. The model must outlive the request.
+  Request(const Engine& engine, std::vector<int32_t> prompt, const RequestOptions& options, std::unique_ptr<OutputStream> output);
+
+  // --- for the scheduler
+
+  // All that is to run, in order: the prompt and the tokens that were drawn. The request ends before it draws one that could not run.
+  std::span<const int32_t> tokens() const { return tokens_; }
+  bool IsGenerated(int64_t position) const { return position >= prompt_size_; }
+  bool WantsLogits(int64_t position) const {
+    return position + 1 == static_cast<int64_t>(tokens_.size()) && options_.max_tokens != 0;
+  }
+  // It starts to run on a sequence that holds the first `held` tokens.
+  void Begin(int64_t held);
+  // The sequence has run `length` tokens, the last `rows` of them in this step.
+  void Ran(int64_t length, int64_t rows);
+  // Its sequence was taken away: it will Begin again, and what has run runs again.
+  void Preempted() { ++preemptions_; }
+  // The logits of the last token, [vocab]: draws the next.
+  void Take(std::span<const float> logits);
+  void End(FinishReason finish, Status error = {});
+
+  // --- for its owner
+
+  bool ended() const { return ended_; }
+  // The events since the last call, in order.
+  std::vector<RequestEvent> TakeEvents() { return std::exchange(events_, {}); }
+  int64_t prompt_to_run() const { return prompt_size_ - held_; }  // of the prompt, when it began
+  int64_t preemptions() const { return preemptions_; }
+  // Counts, times and tokens so far; no text.
+  const GenerateResult& result() const { return result_; }
+
+ private:
+  const RequestOptions options_;
+  const int64_t prompt_size_, context_;
+  std::vector<int32_t> tokens_;
+  std::vector<int32_t> ends_;  // the model's end tokens
+  std::vector<float> masked_;  // logits without the end tokens
+  Sampler sampler_;
+  std::unique_ptr<OutputStream> output_;
+  GenerateResult result_;
+  std::vector<RequestEvent> events_;
+  int64_t held_ = 0;  // tokens that its first sequence held
+  int64_t ran_ = 0;   // the most tokens that a sequence of it has run
+  int64_t preemptions_ = 0;
+  double begin_ = 0, decode_begin_ = 0;  // seconds of the clock; 0: not yet
+  bool ended_ = false;
+};
+
+}  // namespace tally

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/session/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/session/fake_engine.h"
+#include "tests/support/goldens.h"
+#include "tests/support/open_engine.h"
+
+namespace tally {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+std::shared_ptr<Request> NewRequest(const Engine& engine, Tokens prompt, const RequestOptions& options) {
+  EXPECT_TRUE(Request::Check(engine, prompt, options).ok());
+  return std::make_shared<Request>(engine, std::move(prompt), options, NewTextStream(nullptr, false, {}));
+}
+
+RequestOptions GreedyTokens(int64_t n) {
+  RequestOptions options{.max_tokens = n};
+  options.sampling.temperature = 0;
+  return options;
+}
+
+void RunAll(Scheduler& scheduler) {
+  for (int i = 0; i < 10000 && !scheduler.idle(); ++i) scheduler.Step();
+  EXPECT_TRUE(scheduler.idle());
+}
+
+TEST(Scheduler, DecodesFirstAndSharesTheRestAmongPrompts) {
+  FakeEngine engine(100);
+  Scheduler scheduler(engine);
+  const auto decodes = NewRequest(engine, {5}, GreedyTokens(20));
+  scheduler.Add(decodes);
+  scheduler.Step();
+  scheduler.Add(NewRequest(engine, Tokens(30, 1), GreedyTokens(1)));
+  scheduler.Add(NewRequest(engine, Tokens(30, 2), GreedyTokens(1)));
+  scheduler.Add(NewRequest(engine, Tokens(2, 3), GreedyTokens(1)));
+  scheduler.Step();
+  const FakeEngine::Stepped& step = engine.steps.back();  // 8 rows
+  std::map<int32_t, int> rows;
+  for (const int32_t s : step.sequences) ++rows[s];
+  EXPECT_EQ(step.tokens.front(), 6);
+  EXPECT_EQ(rows[step.sequences.front()], 1);
+  ASSERT_EQ(rows.size(), 4u);
+  for (const auto& [sequence, n] : rows) EXPECT_LE(n, 3) << sequence;
+  EXPECT_EQ(step.tokens.size(), 8u);
+  RunAll(scheduler);
+  EXPECT_EQ(decodes->result().tokens.size(), 20u);
+  EXPECT_EQ(engine.live_sequences(), 0u);
+}
+
+// More requests that decode than a step has rows for: each has its turn.
+TEST(Scheduler, AFullStepLeavesNobodyOutForLong) {
+  FakeEngine engine(100);
+  engine.batch = 3;
+  engine.logit_rows = 8;
+  Scheduler scheduler(engine);
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int32_t i = 0; i < 8; ++i) scheduler.Add(requests.emplace_back(NewRequest(engine, {i}, GreedyTokens(20))));
+  for (int i = 0; i < 40; ++i) scheduler.Step();
+  for (const auto& r : requests) EXPECT_GE(r->result().tokens.size(), 14u);
+  RunAll(scheduler);
+  for (const auto& r : requests) EXPECT_EQ(r->result().tokens.size(), 20u);
+}
+
+TEST(Scheduler, OneFailsAlone) {
+  FakeEngine engine(100);
+  engine.spoiled_token = 50;
+  Scheduler scheduler(engine);
+  const auto bad = NewRequest(engine, {46}, GreedyTokens(20)), good = NewRequest(engine, {20}, GreedyTokens(20));
+  scheduler.Add(bad);
+  scheduler.Add(good);
+  RunAll(scheduler);
+  EXPECT_EQ(bad->result().finish, FinishReason::kError);
+  EXPECT_EQ(bad->result().error.message(), "spoiled");
+  EXPECT_EQ(bad->result().tokens, (Tokens{47, 48, 49, 50}));
+  EXPECT_EQ(good->result().finish, FinishReason::kLength);
+  EXPECT_EQ(good->result().tokens.size(), 20u);
+  EXPECT_EQ(engine.live_sequences(), 0u);
+}
+
+TEST(Scheduler, TheYoungestIsPreemptedAndGoesOn) {
+  FakeEngine engine(1000, 200);
+  engine.room = 40;
+  Scheduler scheduler(engine);
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int32_t i = 0; i < 3; ++i) scheduler.Add(requests.emplace_back(NewRequest(engine, Tokens(5, i * 100), GreedyTokens(20))));
+  RunAll(scheduler);
+  for (int32_t i = 0; i < 3; ++i) {
+    const GenerateResult& result = requests[static_cast<size_t>(i)]->result();
+    EXPECT_EQ(result.finish, FinishReason::kLength) << result.error.message();
+    EXPECT_EQ(result.prompt_tokens, 5);
+    EXPECT_EQ(result.decode_steps, 19);
+    Tokens want;
+    for (int32_t t = 1; t <= 20; ++t) want.push_back(i * 100 + t);
+    EXPECT_EQ(result.tokens, want);
+  }
+  EXPECT_EQ(requests[0]->preemptions(), 0);
+  EXPECT_GT(requests[2]->preemptions(), 0);
+  EXPECT_EQ(engine.live_sequences(), 0u);
+}
+
+TEST(Scheduler, WhatNeverFitsEndsWithItsError) {
+  FakeEngine engine(100, 200);
+  engine.room = 10;
+  Scheduler scheduler(engine);
+  const auto large = NewRequest(engine, Tokens(20, 1), GreedyTokens(2)), small = NewRequest(engine, {7}, GreedyTokens(3));
+  scheduler.Add(large);
+  scheduler.Add(small);
+  RunAll(scheduler);
+  EXPECT_EQ(large->result().error.code(), StatusCode::kNoRoom);
+  EXPECT_EQ(small->result().tokens, (Tokens{8, 9, 10}));
+}
+
+TEST(Scheduler, CancelledRequestsGiveTheirRoomBack) {
+  FakeEngine engine(100);
+  engine.sequences = 1;
+  Scheduler scheduler(engine);
+  const auto first = NewRequest(engine, {1}, GreedyTokens(50)), waits = NewRequest(engine, {2}, GreedyTokens(2)),
+             never = NewRequest(engine, {3}, GreedyTokens(2));
+  scheduler.Add(first);
+  scheduler.Add(waits);
+  scheduler.Add(never);
+  scheduler.Step();
+  EXPECT_EQ(scheduler.waiting(), 2u);
+  scheduler.Cancel(*never);
+  scheduler.Cancel(*first);
+  EXPECT_EQ(first->result().finish, FinishReason::kInterrupted);
+  EXPECT_EQ(never->result().finish, FinishReason::kInterrupted);
+  RunAll(scheduler);
+  EXPECT_EQ(waits->result().finish, FinishReason::kLength);
+  EXPECT_EQ(engine.live_sequences(), 0u);
+}
+
+// The same tokens alone and in company, with requests that come and go, and with a cache that has room for some of them at a time.
+TEST(Scheduler, ARequestGivesTheSameTokensInAnyCompany) {
+  for (const char* model : {"gptoss/gptoss-a-top4of8-realyarn", "llama/llama-a-f32-gqa-untied/model.gguf"}) {
+    LoadOptions options;
+    options.threads = 2;
+    options.context = 512;
+    options.max_batch = 24;
+    options.sequences = 6;
+    options.max_logit_rows = 6;
+    auto opened = Open(kGoldens + model, options);
+    ASSERT_NE(opened.engine, nullptr);
+    Engine& engine = *opened.engine;
+    const int32_t vocab = engine.model().recipe().vocab;
+    std::mt19937 random(7);
+    std::vector<std::pair<Tokens, RequestOptions>> all;
+    for (uint64_t i = 0; i < 8; ++i) {
+      Tokens prompt(1 + random() % 150);
+      for (int32_t& t : prompt) t = static_cast<int32_t>(random() % static_cast<uint32_t>(vocab));
+      RequestOptions one{.max_tokens = static_cast<int64_t>(5 + random() % 30), .ignore_eos = true};
+      one.sampling.seed = i;
+      all.emplace_back(std::move(prompt), one);
+    }
+    std::vector<Tokens> alone;
+    for (const auto& [prompt, one] : all) {
+      Scheduler scheduler(engine);
+      const auto request = NewRequest(engine, prompt, one);
+      scheduler.Add(request);
+      RunAll(scheduler);
+      alone.push_back(request->result().tokens);
+      EXPECT_EQ(static_cast<int64_t>(alone.back().size()), one.max_tokens);
+    }
+    const auto in_company = [&](Engine& shared) {
+      Scheduler scheduler(shared);
+      std::vector<std::shared_ptr<Request>> requests;
+      for (const auto& [prompt, one] : all) {
+        scheduler.Add(requests.emplace_back(NewRequest(shared, prompt, one)));
+        for (uint32_t n = random() % 4; n > 0; --n) scheduler.Step();
+      }
+      RunAll(scheduler);
+      int64_t preemptions = 0;
+      for (size_t i = 0; i < requests.size(); ++i) {
+        EXPECT_EQ(requests[i]->result().tokens, alone[i]) << model << ", request " << i;
+        preemptions += requests[i]->preemptions();
+      }
+      return preemptions;
+    };
+    EXPECT_EQ(in_company(engine), 0);
+    options.kv_bytes = engine.memory_plan().kv / 6;  // one sequence of full context, or three of 128 positions
+    auto tight = Open(kGoldens + model, options);
+    ASSERT_NE(tight.engine, nullptr);
+    EXPECT_GT(in_company(*tight.engine), 0) << model;
+  }
+}
+
+}  // namespace
+}  // namespace tally
