@@ -53,7 +53,7 @@ std::string NumberText(double x) {
 Config::Config(const Inventory& inventory, std::string architecture)
     : inventory_(inventory), architecture_(std::move(architecture)), prefix_(gguf() ? architecture_ + "." : "") {}
 
-void Config::Fail(std::string what) {
+void Config::Fail(std::string_view what) {
   if (status_.ok()) status_ = BadInput(inventory_.metadata.source + ": " + Printable(what));  // it may hold keys of the file
 }
 

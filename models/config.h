@@ -65,7 +65,7 @@ class Config {
   const MetaValue* Find(std::string_view keys) const { return inventory_.metadata.Find(Present(keys)); }
 
   // Keeps the first error. Fail: "FILE: WHAT"; Unsupported: "FILE: KEY WHAT is not supported".
-  void Fail(std::string what);
+  void Fail(std::string_view what);
   void Unsupported(std::string_view key, std::string what);
 
   // Something that is read otherwise than the files say, and that its user is told. One clause.

@@ -16,9 +16,10 @@
 //
 // Threads: a Model and its Tokenizer do not change after loading, so any number of threads may use them at once. An Engine and its
 // Conversations belong to one caller at a time. Different engines may run at the same time, on one model or several; results are the
-// same bits as alone. Each engine runs its ops on LoadOptions::threads threads. The runtime keeps them for the calling thread, and
-// all engines that it calls share them; callers that run at the same time compete for the cores. After fork() the child must not use
-// objects of its parent.
+// same bits as alone. An engine runs its ops on LoadOptions::threads threads: the caller of the function, and helpers that all engines of
+// the process share. Helpers are started when an engine or a model first asks for that many, and last as long as the process. They serve
+// one step at a time: engines of several threads that are stepped at the same time take turns by step, in the order in which they came;
+// engines of one thread use no helpers and wait for nobody. After fork() the child must not use objects of its parent.
 #pragma once
 
 #include "engine/chat/chat_format.h"

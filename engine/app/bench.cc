@@ -113,6 +113,7 @@ std::vector<std::string> SecondProcessArguments(const BenchFlags& flags) {
       "--threads",     std::to_string(all ? 0 : *std::max_element(threads.begin(), threads.end())),
       "--kv",          first(flags.kv),
       "--ctx",         std::to_string(flags.model.context),
+      "--kv-bytes",    flags.model.kv_bytes,
       "--activations", flags.model.activations,
       "--impl",        flags.model.impl,
       "--seed",        std::to_string(flags.speed.seed),

@@ -72,11 +72,7 @@ void AddChatFlags(CLI::App& command, ChatFlags& flags) {
   CLI::Option* const system =
       TextOption(command.add_option("--system", flags.system, "system prompt: what holds for the whole conversation"));
   command.add_option("--system-file", flags.system_file, "file with the system prompt")->type_name(kFileType)->excludes(system);
-  command
-      .add_option("--chat-template", flags.chat_template,
-                  "how a conversation is written for the model, a file of Jinja or one of " + ChatTemplateNames() +
-                      " (else the checkpoint's own)")
-      ->type_name(kFileType);
+  AddChatTemplate(command, flags.chat_template);
   TextOption(command.add_option("--template-vars", flags.template_vars, "further variables of the template, as a JSON object"))
       ->type_name("JSON");
   Choices(command.add_option("--reasoning-effort", flags.effort, "how much to think, for models that know it"),
@@ -123,18 +119,30 @@ Result<std::optional<std::string>> FirstMessage(const ChatFlags& flags) {
   return GivenInput();
 }
 
-Result<ChatTemplateSource> FindTemplate(const ChatFlags& flags, const Model& model, bool tools) {
-  if (!flags.chat_template) {
+void AddChatTemplate(CLI::App& command, std::optional<std::string>& chat_template) {
+  command
+      .add_option("--chat-template", chat_template,
+                  "how a conversation is written for the model, a file of Jinja or one of " + ChatTemplateNames() +
+                      " (else the checkpoint's own)")
+      ->type_name(kFileType);
+}
+
+bool IsTemplateFile(const std::optional<std::string>& chat_template) {
+  return chat_template && FindChatTemplate(*chat_template) == nullptr;
+}
+
+Result<ChatTemplateSource> FindTemplate(const std::optional<std::string>& chat_template, const std::string& name,
+                                        const Model& model, bool tools) {
+  if (!chat_template) {
     TALLY_RETURN_IF_ERROR(model.chat_templates().status());
     const std::vector<ChatTemplateSource>& found = *model.chat_templates();
     if (found.empty()) {
-      return BadInput(flags.model.model + ": the model has no chat template: give --chat-template FILE|NAME (" +
-                      ChatTemplateNames() + ")");
+      return BadInput(name + ": the model has no chat template: give --chat-template FILE|NAME (" + ChatTemplateNames() + ")");
     }
     const auto for_tools = std::ranges::find(found, "tool_use", &ChatTemplateSource::name);  // as transformers names it
     return tools && for_tools != found.end() ? *for_tools : found.front();
   }
-  const std::string& given = *flags.chat_template;
+  const std::string& given = *chat_template;
   ChatTemplateSource source = {.special_tokens = SpecialTokens(model)};
   std::error_code ignored;
   if (const NamedTemplate* const named = FindChatTemplate(given); named != nullptr) {

@@ -38,8 +38,13 @@ Result<ChatRequest> RequestOf(const ChatFlags& flags);
 // The first message, where an option gives one, or standard input that is no terminal, which is read for it. kBadInput: several.
 Result<std::optional<std::string>> FirstMessage(const ChatFlags& flags);
 
-// What --chat-template names; without it the checkpoint's own, or of several the one for tools where the request has some.
-// kBadInput: there is none, and no other is taken in its place.
-Result<ChatTemplateSource> FindTemplate(const ChatFlags& flags, const Model& model, bool tools);
+// --chat-template
+void AddChatTemplate(CLI::App& command, std::optional<std::string>& chat_template);
+// What --chat-template names; without it the checkpoint's own, or of several the one for tools where the request has some. `name`: of the
+// model, in messages. kBadInput: there is none, and no other is taken in its place.
+Result<ChatTemplateSource> FindTemplate(const std::optional<std::string>& chat_template, const std::string& name,
+                                        const Model& model, bool tools);
+// Whether --chat-template names a file, which is run as it is.
+bool IsTemplateFile(const std::optional<std::string>& chat_template);
 
 }  // namespace tally::app

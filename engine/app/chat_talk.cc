@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "engine/app/chat_templates.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/kept_bench.h"
@@ -72,9 +71,8 @@ Status Talk::FindFormat(ChatRequest request, const Model& model) {
   if (model.tokenizer() == nullptr) {
     return BadInput(flags_.model.model + ": the model has no tokenizer, and no conversation without");
   }
-  TALLY_ASSIGN_OR_RETURN(source_, FindTemplate(flags_, model, !request.tools.empty()));
-  const bool from_file = flags_.chat_template && FindChatTemplate(*flags_.chat_template) == nullptr;  // which is run as it is
-  TALLY_ASSIGN_OR_RETURN(format_, MakeChatFormat(source_, /*native=*/!from_file));
+  TALLY_ASSIGN_OR_RETURN(source_, FindTemplate(flags_.chat_template, flags_.model.model, model, !request.tools.empty()));
+  TALLY_ASSIGN_OR_RETURN(format_, MakeChatFormat(source_, /*native=*/!IsTemplateFile(flags_.chat_template)));
   // A template that cannot work must not wait for the first message. With a session it is tried when that is read, with its variables.
   if (SessionIsThere()) return {};
   request.messages.push_back({.role = "user", .content = "Hello"});

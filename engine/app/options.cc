@@ -106,6 +106,9 @@ std::vector<std::string_view> KvTypeChoices() {
 void AddSharedModelFlags(CLI::App& command, ModelFlags& flags) {
   AddModel(command, flags.model);
   AddNumber(command, "-c,--ctx,--ctx-size", flags.context, "context length in tokens (0: the trained one, at most 4096)");
+  command.add_option("--kv-bytes", flags.kv_bytes, "memory of the KV cache, as in 2GiB or 500M (0: what the context takes)")
+      ->type_name("SIZE")
+      ->capture_default_str();
   Choices(command.add_option("--activations", flags.activations, "type of the activations"), NamesOf(kActivations))
       ->capture_default_str();
   AddYes(command, flags.yes);
@@ -133,6 +136,10 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
                     std::to_string(flags.context));
   }
   options.context = flags.context;
+  if (flags.kv_bytes != "0") {
+    options.kv_bytes = static_cast<uint64_t>(ParseAmount(flags.kv_bytes, {"B"}));
+    if (options.kv_bytes == 0) return BadInput("--kv-bytes: " + Quote(flags.kv_bytes) + " is not a size such as 2GiB, 500M or 0");
+  }
   TALLY_RETURN_IF_ERROR(Choose("--activations", flags.activations, kActivations, options.activations));
   std::vector<std::pair<std::string_view, std::optional<KvType>>> kv = {{"auto", std::nullopt}};
   for (size_t i = 0; i < kKvTypeNames.size(); ++i) kv.emplace_back(kKvTypeNames[i], static_cast<KvType>(i));
@@ -141,13 +148,17 @@ Result<LoadOptions> ToLoadOptions(const ModelFlags& flags) {
   return options;
 }
 
-void AddSampling(CLI::App& command, SamplingOptions& sampling, bool& seed_drawn) {
+void AddSamplingSteps(CLI::App& command, SamplingOptions& sampling) {
   AddNumber(command, "--temp,--temperature", sampling.temperature, "temperature (0: greedy)");
   AddNumber(command, "--top-k", sampling.top_k, "sample among the k most probable (0 or -1: all)");
   AddNumber(command, "--top-p", sampling.top_p, "sample among the fewest that reach this probability (1: all)");
   AddNumber(command, "--min-p", sampling.min_p, "least probability, as a part of the greatest (0: off)");
   AddNumber(command, "--repeat-penalty", sampling.repeat_penalty, "penalty on recent tokens (1: off)");
   AddNumber(command, "--repeat-last-n", sampling.repeat_last_n, "how many tokens are recent (-1: all)");
+}
+
+void AddSampling(CLI::App& command, SamplingOptions& sampling, bool& seed_drawn) {
+  AddSamplingSteps(command, sampling);
   AddSeed(command, sampling.seed, seed_drawn);
 }
 

@@ -23,15 +23,17 @@ namespace tally::app {
 struct ModelFlags {
   std::string model = "demo";
   int64_t threads = 0, context = 0;
-  std::string activations = "auto", kv = "auto", impl = "auto";
+  std::string activations = "auto", kv = "auto", kv_bytes = "0", impl = "auto";
   bool yes = false;
 };
 void AddModel(CLI::App& command, std::string& model);  // [MODEL] or -m MODEL; what it holds is the default
-// [MODEL] -m -c --ctx --activations --impl --yes
+// [MODEL] -m -c --ctx --kv-bytes --activations --impl --yes
 void AddSharedModelFlags(CLI::App& command, ModelFlags& flags);
 // These, and -t --threads --kv
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
-// --temp and what else decides how tokens are drawn. `seed_drawn`: --seed -1 was given.
+// --temp and what else decides how tokens are drawn, but for the seed
+void AddSamplingSteps(CLI::App& command, SamplingOptions& sampling);
+// These, and -s --seed. `seed_drawn`: --seed -1 was given.
 void AddSampling(CLI::App& command, SamplingOptions& sampling, bool& seed_drawn);
 inline constexpr const char* kSamplingNote =
     "Sampling takes these steps in this order: repeat penalty, top-k, temperature, top-p, min-p, draw.";

@@ -2,6 +2,10 @@
 #include "engine/base/format.h"
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <system_error>
 
 namespace tally {
 namespace {
@@ -23,6 +27,15 @@ void AppendEscaped(char c, std::string* out) {
     case '\r': *out += 'r'; return;
     default: *out += 'x', *out += kHex[b >> 4], *out += kHex[b & 15];
   }
+}
+
+bool DropSuffix(std::string_view& text, std::string_view suffix) {
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  if (text.size() < suffix.size() || !std::ranges::equal(text.substr(text.size() - suffix.size()), suffix, same)) return false;
+  text.remove_suffix(suffix.size());
+  return true;
 }
 
 __extension__ using Wide = unsigned __int128;
@@ -98,6 +111,24 @@ std::string BytesText(uint64_t bytes, Rounding rounding) {
     const uint64_t hundredths = Hundredths(bytes, unit, rounding);
     if (hundredths < 1024 * 100 || unit == 6) return WithUnit(hundredths, kUnits[unit]);
   }
+}
+
+double ParseAmount(std::string_view text, std::initializer_list<std::string_view> suffixes) {
+  for (const std::string_view suffix : suffixes) DropSuffix(text, suffix);
+  const bool binary = DropSuffix(text, "i");
+  double unit = 1;
+  const double thousand = binary ? 1024 : 1000;
+  const bool has_unit = DropSuffix(text, "K")   ? (unit = thousand, true)
+                        : DropSuffix(text, "M") ? (unit = thousand * thousand, true)
+                        : DropSuffix(text, "G") ? (unit = std::pow(thousand, 3), true)
+                        : DropSuffix(text, "T") ? (unit = std::pow(thousand, 4), true)
+                                                : false;
+  if (binary && !has_unit) return 0;
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number) || number <= 0) return 0;
+  return number * unit < 1e18 ? number * unit : 0;
 }
 
 std::string GibText(uint64_t bytes, Rounding rounding) { return WithUnit(Hundredths(bytes, 3, rounding), "GiB"); }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,10 @@ enum class Rounding : uint8_t { kNearest, kUp, kDown };
 
 // 1234567890 -> "1.15 GiB", 17 -> "17 bytes": in the largest binary unit that leaves at least 1.
 std::string BytesText(uint64_t bytes, Rounding rounding = Rounding::kNearest);
+// The reverse: a number with a unit, K, M, G or T of 1,000 or Ki, Mi, Gi or Ti of 1,024, whatever the case, and one or several of `suffixes`
+// in their order from the end: {"/s", "B"} for "50GB/s". 0: it is none, or not positive.
+double ParseAmount(std::string_view text, std::initializer_list<std::string_view> suffixes);
+
 // Always in GiB, for figures that are to be added up by eye.
 std::string GibText(uint64_t bytes, Rounding rounding = Rounding::kNearest);
 

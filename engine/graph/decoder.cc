@@ -119,7 +119,7 @@ void Decoder::CheckFinite(Mat<const float> m, std::span<const int32_t> logit_row
   }
 }
 
-Status Decoder::Run(size_t index, int64_t rows, bool reshaped, const KvPool& cache) {
+Status Decoder::Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache) {
   PlannedOp& planned = plan_.ops[index];
   if (reshaped) Reshape(plan_, rows, groups_, planned);
   return std::visit(
@@ -134,7 +134,7 @@ Status Decoder::Run(size_t index, int64_t rows, bool reshaped, const KvPool& cac
       planned.op);
 }
 
-Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, const KvPool& cache) {
+Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore& cache) {
   const int64_t n = static_cast<int64_t>(batch.tokens.size()), logits = static_cast<int64_t>(batch.logit_rows.size());
   if (n == 0 || n > options_.max_batch || logits > options_.max_logit_rows) {
     return InternalError("a batch of " + std::to_string(n) + " rows, " + std::to_string(logits) + " of them with logits");

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/exec/executor.h"
-#include "engine/graph/kv_pool.h"
 #include "engine/graph/plan.h"
+#include "engine/graph/sequence_store.h"
 
 namespace tally {
 
@@ -28,7 +28,7 @@ class Decoder {
 
   // Returns logits [logit_rows, vocab], at most max_logit_rows of them, valid until the next call. The cache must have room for
   // every position of the batch.
-  Result<Mat<const float>> Forward(const StepBatch& batch, const KvPool& cache);
+  Result<Mat<const float>> Forward(const StepBatch& batch, SequenceStore& cache);
   // The rows of the last Forward that failed, each at most once, in no order. They spoil no other row.
   struct BadRow {
     int32_t row = 0;
@@ -43,7 +43,7 @@ class Decoder {
 
  private:
   Decoder(const PlanOptions& options, Executor& executor) : options_(options), executor_(executor) {}
-  Status Run(size_t index, int64_t rows, bool reshaped, const KvPool& cache);
+  Status Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache);
   void GroupByExpert(const RouteOp& op);
   void GroupByHead(int64_t n);
   void MoveUp(std::span<const int32_t> logit_rows);

@@ -112,10 +112,10 @@ std::vector<std::string> CannotRun(const Recipe& r) {
   return why;
 }
 
-std::vector<KvLayerSpec> KvLayers(const Recipe& recipe, KvType type) {
-  std::vector<KvLayerSpec> caches;
-  for (const LayerCache& c : LayerCaches(recipe, type)) caches.push_back(c.spec);
-  return caches;
+std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type) {
+  std::vector<StoreLayer> layers;
+  for (const LayerCache& c : LayerCaches(recipe, type)) layers.push_back(KvStoreLayer(c.window, c.layout));
+  return layers;
 }
 
 ActKind ActKindFor(DType weight, ActivationMode mode) {

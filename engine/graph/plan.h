@@ -12,7 +12,7 @@
 
 #include "engine/base/kinds.h"
 #include "engine/base/status.h"
-#include "engine/graph/kv_pool.h"
+#include "engine/graph/sequence_store.h"
 #include "engine/kernels/ops.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/model_spec.h"
@@ -25,9 +25,9 @@ std::vector<std::string> CannotRun(const Recipe& recipe);
 
 ActKind ActKindFor(DType weight, ActivationMode mode);
 
-// The caches that a KV pool holds for the recipe, one for each mixer that keeps something of earlier positions, in the order of layers
-// and mixers. A layer that reads another's has none, and one may have several.
-std::vector<KvLayerSpec> KvLayers(const Recipe& recipe, KvType type);
+// What the store holds for the recipe: a layer of it for each mixer that keeps something of earlier positions, in the order of layers and
+// mixers. A layer that reads another's has none, and one may have several.
+std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type);
 
 struct PlanOptions {
   ActivationMode activations = ActivationMode::kAuto;

@@ -77,10 +77,10 @@ std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type) {
       if (!l.mixers.has(mixer)) continue;
       switch (mixer) {
         case Mixer::kAttention:
-          if (l.cache_of < 0) caches.push_back({i, mixer, {.window = seen, .layout = AttentionLayout(r, l, type)}});
+          if (l.cache_of < 0) caches.push_back({i, mixer, seen, AttentionLayout(r, l, type)});
           break;
-        case Mixer::kLatentAttention: caches.push_back({i, mixer, {.window = seen, .layout = LatentLayout(r, type)}}); break;
-        case Mixer::kShortConv: caches.push_back({i, mixer, {.window = r.conv_taps, .layout = ConvLayout(r)}}); break;
+        case Mixer::kLatentAttention: caches.push_back({i, mixer, seen, LatentLayout(r, type)}); break;
+        case Mixer::kShortConv: caches.push_back({i, mixer, r.conv_taps, ConvLayout(r)}); break;
       }
     }
   }

@@ -43,7 +43,8 @@ KvLayout ConvLayout(const Recipe& recipe);
 struct LayerCache {
   int32_t layer = 0;
   Mixer mixer{};
-  KvLayerSpec spec;
+  int32_t window = 0;  // positions that a query sees, its own included; 0: all
+  KvLayout layout;
 };
 // In the order of KvLayers.
 std::vector<LayerCache> LayerCaches(const Recipe& recipe, KvType type);

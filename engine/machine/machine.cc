@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -244,24 +245,23 @@ int TerminalWidth(Stream stream, int fallback) {
   return size.ws_col;
 }
 
-Result<AnonymousMemory> AnonymousMemory::Allocate(size_t bytes, bool huge) {
+// `flags`: of mmap, besides those of all anonymous memory.
+Result<AnonymousMemory> AnonymousMemory::Map(size_t bytes, size_t align, int flags) {
   AnonymousMemory memory;
   if (bytes == 0) return memory;
-  constexpr size_t kHugePage = size_t{2} << 20;
   const auto no_memory = [&] {
     return BadInput("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" +
                     std::generic_category().message(errno) + ")");
   };
   const size_t page = SystemPageBytes();
-  const size_t align = huge ? std::max(kHugePage, page) : page;
   if (bytes > SIZE_MAX / 2) {
     errno = ENOMEM;
     return no_memory();
   }
-  // Only whole aligned 2 MiB ranges can become huge pages: map more than needed and give the ends back.
+  // Map more than needed and give the ends back.
   const size_t length = (bytes + page - 1) / page * page;
   const size_t mapped = length + (align - page);
-  void* p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   if (p == MAP_FAILED) return no_memory();
   uint8_t* const begin = static_cast<uint8_t*>(p);
   const size_t head = (align - reinterpret_cast<uintptr_t>(begin) % align) % align;
@@ -270,8 +270,31 @@ Result<AnonymousMemory> AnonymousMemory::Allocate(size_t bytes, bool huge) {
   if (tail > 0) munmap(begin + head + length, tail);
   memory.data_ = begin + head;
   memory.size_ = bytes;
-  if (huge) (void)madvise(memory.data_, length, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
   return memory;
+}
+
+Result<AnonymousMemory> AnonymousMemory::Allocate(size_t bytes, bool huge) {
+  // Only whole aligned ranges can become huge pages.
+  TALLY_ASSIGN_OR_RETURN(AnonymousMemory memory,
+                         Map(bytes, huge ? std::max(kHugePageBytes, SystemPageBytes()) : SystemPageBytes(), 0));
+  if (huge) memory.AllowHugePages(0, bytes);
+  return memory;
+}
+
+Result<AnonymousMemory> AnonymousMemory::Reserve(size_t bytes) {
+  TALLY_ASSIGN_OR_RETURN(AnonymousMemory memory, Map(bytes, std::max(kHugePageBytes, SystemPageBytes()), MAP_NORESERVE));
+  memory.RefuseHugePages();
+  return memory;
+}
+
+// Huge pages are a wish: kernels without them refuse it, and need not be told.
+void AnonymousMemory::AllowHugePages(size_t offset, size_t bytes) {
+  if (bytes > 0) (void)madvise(data_ + offset, bytes, MADV_HUGEPAGE);
+}
+
+void AnonymousMemory::Return(size_t offset, size_t bytes) {
+  if (madvise(data_ + offset, bytes, MADV_DONTNEED) != 0) std::memset(data_ + offset, 0, bytes);  // locked memory stays
+  (void)madvise(data_ + offset, bytes, MADV_NOHUGEPAGE);
 }
 
 void AnonymousMemory::RefuseHugePages() {

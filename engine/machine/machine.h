@@ -24,12 +24,20 @@ enum class Stream : uint8_t { kOutput, kError };
 bool IsTerminal(Stream stream);
 int TerminalWidth(Stream stream, int fallback);  // columns; `fallback` where the stream is no terminal
 
+inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+
 // Anonymous, zero-filled, page-aligned memory, with transparent huge pages asked for where `huge`.
 class AnonymousMemory {
  public:
   AnonymousMemory() = default;
   static Result<AnonymousMemory> Allocate(size_t bytes, bool huge);
   void RefuseHugePages();  // whatever the system does by itself; before the memory is used
+  // Addresses for huge pages to begin at, whose pages take memory when they are first written and are promised to nobody before. Huge
+  // pages are refused until AllowHugePages. The ranges of both functions are whole pages.
+  static Result<AnonymousMemory> Reserve(size_t bytes);
+  void AllowHugePages(size_t offset, size_t bytes);
+  // Gives the memory of a range back to the system; it reads as zero, and huge pages are refused again.
+  void Return(size_t offset, size_t bytes);
   AnonymousMemory(AnonymousMemory&& o) noexcept;
   AnonymousMemory& operator=(AnonymousMemory&& o) noexcept;
   ~AnonymousMemory();
@@ -37,6 +45,8 @@ class AnonymousMemory {
   size_t size() const { return size_; }
 
  private:
+  static Result<AnonymousMemory> Map(size_t bytes, size_t align, int flags);
+
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NewEngine: a stepper over a loaded model, with its own team.
 #include <algorithm>
-#include <array>
 #include <map>
 #include <string>
 #include <string_view>
@@ -32,21 +31,8 @@ class Planned {
 };
 
 template <class T>
-void AddValues(std::span<const T> values, Checksum* sum) {
-  sum->Add({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
-}
-
-// A weight's type and shape, and four pieces of each of its slices.
-void AddSample(const WeightView& weight, Checksum* sum) {
-  const std::array<int64_t, 4> shape = {static_cast<int64_t>(weight.dtype), weight.slices, weight.rows, weight.cols};
-  AddValues<int64_t>(shape, sum);
-  const size_t bytes = weight.layout == WeightLayout::kVector     ? static_cast<size_t>(weight.cols) * sizeof(float)
-                       : weight.layout == WeightLayout::kRowMajor ? static_cast<size_t>(weight.rows) * weight.panel_stride
-                                                                  : static_cast<size_t>(weight.panels()) * weight.panel_stride;
-  const size_t piece = std::min<size_t>(bytes, 64);
-  for (int64_t s = 0; s < weight.slices; ++s) {
-    for (size_t i = 0; i < 4; ++i) AddValues<uint8_t>({weight.Slice(s) + (bytes - piece) / 3 * i, piece}, sum);
-  }
+std::string_view BytesOf(std::span<const T> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
 class StepperEngine final : public Engine {
@@ -75,15 +61,18 @@ class StepperEngine final : public Engine {
   int64_t Length(int32_t sequence) const override { return stepper_->cache().Length(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override { return stepper_->cache().Truncate(sequence, length); }
   void Free(int32_t sequence) override { stepper_->cache().Free(sequence); }
-  Status Export(int32_t sequence, const KvPool::Sink& write) const override { return stepper_->cache().Export(sequence, write); }
-  Result<int32_t> Import(const KvPool::Source& read) override { return stepper_->cache().Import(read); }
+  Status Export(int32_t sequence, const SequenceStore::Sink& write) const override {
+    return stepper_->cache().Export(sequence, write);
+  }
+  Result<int32_t> Import(const SequenceStore::Source& read) override { return stepper_->cache().Import(read); }
   uint64_t Fingerprint() const override {
     Checksum sum;
     sum.Add(model_->recipe().family);
-    for (const WeightView& weight : model_->weights().views()) AddSample(weight, &sum);
+    const uint64_t weights = model_->WeightsFingerprint(team_);
+    sum.Add(BytesOf<uint64_t>({&weights, 1}));
     for (const RopeFrequencies* rope : {&rope_.global, &rope_.local}) {
-      AddValues<float>(rope->inv_freq, &sum);
-      AddValues<float>({&rope->magnitude, 1}, &sum);
+      sum.Add(BytesOf<float>(rope->inv_freq));
+      sum.Add(BytesOf<float>({&rope->magnitude, 1}));
     }
     return sum.value();
   }
@@ -121,7 +110,7 @@ class StepperEngine final : public Engine {
   }
 
   std::shared_ptr<const LoadedModel> model_;
-  Team team_;
+  mutable Team team_;  // changes nothing of the engine
   StepperOptions options_;
   RopePair rope_;
   MemoryPlan plan_;

@@ -50,8 +50,9 @@ class TALLY_API Engine {
   // follow. They must come from an engine of the same Fingerprint() and kv_type(). kBadInput: bytes that Export did not make, more
   // positions than the context. kNoRoom: LoadOptions::sequences are in use, no room. Errors of `read`. Nothing changes on an error.
   virtual Result<int32_t> Import(const std::function<Status(std::span<uint8_t> bytes)>& read) = 0;
-  // What a KV cache depends on besides its type: a hash of the weights' shapes, types and a sample of their bytes, and of the
-  // frequencies of the rotary embedding. Looks at some pages of every weight. The same on every machine.
+  // What a KV cache depends on besides its type: a checksum of the family's name, of all weights (shapes, types, every byte) and of the
+  // frequencies of the rotary embedding. The first call for a model reads all weights, on the engine's threads; the model keeps what it
+  // found. The same on every machine.
   virtual uint64_t Fingerprint() const = 0;
   // Runs 1 to max_batch rows, any mix of sequences; the rows of a sequence are in order, from its length on. Returns the logits of the
   // rows with want_logits (at most max_logit_rows).

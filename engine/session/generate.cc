@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,11 +16,6 @@ Status CheckStops(const Model& model, const GenerateOptions& options) {
   if (options.stop.empty() || model.tokenizer() != nullptr) return {};
   TALLY_RETURN_IF_ERROR(model.tokenizer_status());
   return BadInput("stop strings need a tokenizer, and this model has none");
-}
-
-// True if the first generated token begins the text: the prompt has only control tokens, such as a start token.
-bool BeginsText(const Tokenizer* tokenizer, std::span<const int32_t> prompt) {
-  return tokenizer != nullptr && std::all_of(prompt.begin(), prompt.end(), [&](int32_t id) { return tokenizer->IsControl(id); });
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ struct GenerateResult {
   double first_token_seconds = 0;    // from the beginning of the prefill until the first token was chosen; 0: none was
   double generate_seconds = 0;       // decode steps, sampling included
   FinishReason finish = FinishReason::kLength;
-  Status error = {};  // of the failed step, if `finish` is kError
+  Status error = {};  // of the failed step, if `finish` is kError; kBadInput without a token that may be drawn
 };
 
 // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context.

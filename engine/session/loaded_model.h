@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "engine/graph/decoder.h"
 #include "engine/session/engine.h"
 #include "engine/session/stepper.h"
+#include "engine/weights/fingerprint.h"
 #include "engine/weights/weights.h"
 
 namespace tally {
@@ -44,6 +47,13 @@ class LoadedModel final : public Model {
     TALLY_ASSIGN_OR_RETURN(rope.local, MakeRopeFrequencies(spec_.recipe.local_rope, {}, context));
     return rope;
   }
+  // Of all weights (engine/weights/fingerprint.h). Found by the first call, on its team; later calls return at once. Any thread.
+  uint64_t WeightsFingerprint(Team& team) const {
+    const Team::Turn turn(team);  // before the lock: a thread that has the turn may come to wait for it
+    const std::lock_guard lock(fingerprint_mutex_);
+    if (!fingerprint_) fingerprint_ = FingerprintOf(weights_, team);
+    return *fingerprint_;
+  }
 
   ModelSpec spec_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -59,6 +69,10 @@ class LoadedModel final : public Model {
   std::vector<DType> matrix_types_;
   std::string description_;
   mutable std::atomic<uint64_t> engine_bytes_{0};  // KV and scratch planned by its living engines
+
+ private:
+  mutable std::mutex fingerprint_mutex_;
+  mutable std::optional<uint64_t> fingerprint_;
 };
 
 // Model::notes. `tokenizer` may be null.

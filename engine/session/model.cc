@@ -28,9 +28,9 @@ constexpr int64_t kDefaultContext = 4096;
 
 KvBytesFn KvBytes(const Recipe& recipe, const StepperOptions& options) {
   return [&](int64_t positions) {
-    KvPoolSize size = options.kv_size();
+    StoreSize size = options.kv_size();
     if (size.bytes == 0) size.context = positions;  // a size given in bytes does not depend on the context
-    return KvPool::PlanBytes(KvLayers(recipe, options.plan.kv), size);
+    return SequenceStore::PlanBytes(KvLayers(recipe, options.plan.kv), size);
   };
 }
 
@@ -131,7 +131,7 @@ MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, i
 
 Status CheckPlan(const MemoryPlan& plan, uint64_t held, const Recipe& recipe, const StepperOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckMemoryPlan(held, KvBytes(recipe, options), plan.scratch, plan.available, plan.context));
-  return KvPool::Check(KvLayers(recipe, options.plan.kv), options.kv_size());
+  return SequenceStore::Check(KvLayers(recipe, options.plan.kv), options.kv_size());
 }
 
 Status CheckLibraries(const LoadOptions& options) { return options.impl == ImplChoice::kBlas ? LoadOpenBlas() : Status(); }

@@ -29,8 +29,8 @@ struct LoadOptions {
   int64_t max_batch = 512;     // rows of one Step; clamped to 1 .. context * sequences
   int64_t max_logit_rows = 0;  // rows of one Step with want_logits; 0: one for each sequence
   int32_t sequences = 1;       // maximum number of live sequences; at least 1
-  // Size of the KV pool in bytes, shared by all sequences. A Step or Fork that does not fit is refused. 0: full context for all.
-  // Layers of different windows have separate parts, in proportion to the needs of a full-context sequence.
+  // The most bytes of the KV cache, one budget of all sequences and layers. A Step or Fork that does not fit is refused. 0: full context
+  // for all.
   uint64_t kv_bytes = 0;
   ActivationMode activations = ActivationMode::kAuto;  // by weight type
   std::optional<KvType> kv = {};                       // none: f16, or f32 if activations are kF32

@@ -109,6 +109,10 @@ class AnswerStream final : public OutputStream {
 
 }  // namespace
 
+bool BeginsText(const Tokenizer* tokenizer, std::span<const int32_t> prompt) {
+  return tokenizer != nullptr && std::all_of(prompt.begin(), prompt.end(), [&](int32_t id) { return tokenizer->IsControl(id); });
+}
+
 std::unique_ptr<OutputStream> NewTextStream(const Tokenizer* tokenizer, bool at_start, const std::vector<std::string>& stop) {
   return std::make_unique<TextStream>(tokenizer, at_start, stop);
 }

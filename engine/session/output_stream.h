@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ class OutputStream {
   virtual void Finish(int32_t end_token, std::vector<OutputPart>* parts) = 0;
   virtual bool stopped() const = 0;  // a stop string came
 };
+
+// True if the token after `prompt` begins a text: the prompt has only control tokens, such as a start token. `tokenizer` may be null.
+bool BeginsText(const Tokenizer* tokenizer, std::span<const int32_t> prompt);
 
 // Plain text, as content. `tokenizer` may be null: no parts. `at_start`: the first token begins the text.
 std::unique_ptr<OutputStream> NewTextStream(const Tokenizer* tokenizer, bool at_start, const std::vector<std::string>& stop);

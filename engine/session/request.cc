@@ -2,7 +2,6 @@
 #include "engine/session/request.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -17,16 +16,6 @@ std::vector<int32_t> EndTokens(const Model& model) {
     for (const int32_t id : model.tokenizer()->eos()) ends.push_back(id);
   }
   return ends;
-}
-
-// The logits without the end tokens; uses `masked` if there are any.
-std::span<const float> WithoutEnds(std::span<const float> logits, std::span<const int32_t> ends, std::vector<float>& masked) {
-  if (ends.empty()) return logits;
-  masked.assign(logits.begin(), logits.end());
-  for (const int32_t id : ends) {
-    if (id >= 0 && static_cast<size_t>(id) < masked.size()) masked[static_cast<size_t>(id)] = -INFINITY;
-  }
-  return masked;
 }
 
 }  // namespace
@@ -48,7 +37,9 @@ Request::Request(const Engine& engine, std::vector<int32_t> prompt, const Reques
       tokens_(std::move(prompt)),
       ends_(EndTokens(engine.model())),
       sampler_(options.sampling),
-      output_(std::move(output)) {}
+      output_(std::move(output)) {
+  if (options.ignore_eos && !ends_.empty()) mask_ = MaskWithout(static_cast<size_t>(engine.model().recipe().vocab), ends_);
+}
 
 void Request::Begin(int64_t held) {
   if (begin_ != 0) return;
@@ -73,8 +64,11 @@ void Request::Ran(int64_t length, int64_t rows) {
 
 void Request::Take(std::span<const float> logits) {
   if (ended_) return;
-  const std::span<const int32_t> hidden = options_.ignore_eos ? ends_ : std::span<const int32_t>();
-  const int32_t token = sampler_.Sample(WithoutEnds(logits, hidden, masked_), tokens_);
+  const int32_t token = sampler_.Sample(logits, tokens_, mask_);
+  if (token == Sampler::kNoToken) {
+    return End(FinishReason::kError,
+               BadInput("no token is left to draw: all tokens of the model end a text, and end tokens are not to be drawn"));
+  }
   if (!options_.ignore_eos && std::find(ends_.begin(), ends_.end(), token) != ends_.end()) {
     result_.end_token = token;
     return End(FinishReason::kEos);

@@ -69,8 +69,8 @@ class Request {
   const RequestOptions options_;
   const int64_t prompt_size_, context_;
   std::vector<int32_t> tokens_;
-  std::vector<int32_t> ends_;  // the model's end tokens
-  std::vector<float> masked_;  // logits without the end tokens
+  std::vector<int32_t> ends_;   // the model's end tokens
+  std::vector<uint64_t> mask_;  // of what may be drawn; empty: all
   Sampler sampler_;
   std::unique_ptr<OutputStream> output_;
   GenerateResult result_;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling from logits: repeat penalty, top-k, temperature, top-p, min-p. Each filter is a selection in O(vocab) expected time; the
-// vocabulary is not sorted.
+// Sampling from logits: repeat penalty, top-k, temperature, top-p, min-p, under a mask. The vocabulary is neither sorted nor copied:
+// each filter finds the last token that it keeps, in a few passes over the logits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,6 +13,8 @@
 #include "engine/base/status.h"
 
 namespace tally {
+
+class Candidates;
 
 // The filters are applied in this order. Each keeps the most probable tokens; of equal ones, the lower id.
 struct SamplerConfig {
@@ -28,37 +32,40 @@ struct SamplerConfig {
   TALLY_API Status Validate() const;
 };
 
+// A mask of `vocab` tokens, as Sampler::Sample takes it, which allows all but `hidden`; ids outside the vocabulary are ignored.
+TALLY_API std::vector<uint64_t> MaskWithout(size_t vocab, std::span<const int32_t> hidden);
+
 // Random state and scratch of one sequence. Not to be used by two threads at once.
 class Sampler {
  public:
+  static constexpr int32_t kNoToken = -1;
+
   // `config` must be valid.
   TALLY_API explicit Sampler(const SamplerConfig& config);
+  TALLY_API Sampler(Sampler&& other) noexcept;
+  TALLY_API Sampler& operator=(Sampler&& other) noexcept;
+  TALLY_API ~Sampler();
   // The next token, from `logits` [vocab], not empty. `history`: the tokens so far, prompt included, for the repeat penalty.
-  // Temperature 0 gives the argmax, ties to the lower id. NaN counts as minus infinity.
-  // The same seed, logits and history give the same token on every machine: exp uses only operations that IEEE 754 rounds
-  // correctly, and weights are integers in units of 2^-40 of the largest, so sums do not depend on order.
-  TALLY_API int32_t Sample(std::span<const float> logits, std::span<const int32_t> history);
+  // `mask` [(vocab + 63) / 64]: bit i % 64 of word i / 64 allows token i; words that are missing allow none, an empty mask allows all.
+  // A mask gives the same token as logits of minus infinity in place of those that it forbids, and never a forbidden one. kNoToken if it
+  // allows none; no random number is used then.
+  // Temperature 0 gives the argmax, ties to the lower id. NaN counts as minus infinity. If all allowed logits are that, the first
+  // allowed token is returned.
+  // The same seed, logits, history and mask give the same token on every machine: weights are found by operations that IEEE 754 rounds
+  // correctly, and are integers in units of 2^-40 of the largest, so that sums do not depend on order. Where a token is 2^-n times as
+  // probable as the best, its weight errs by less than (1 + n) 2^-22 of itself; for n > 41 the token is never drawn.
+  TALLY_API int32_t Sample(std::span<const float> logits, std::span<const int32_t> history, std::span<const uint64_t> mask = {});
 
  private:
-  struct Candidate {
-    float logit;
-    int32_t id;
-    uint64_t weight;  // exp((logit - max) / temperature) in units of 2^-40
-  };
-  static bool Above(const Candidate& a, const Candidate& b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); }
-  std::span<const float> Penalise(std::span<const float> logits, std::span<const int32_t> history);
-  void KeepTopK(std::span<const float> logits, size_t k);
-  void Weigh(float max);
-  void KeepTopP();
-  void KeepMinP();
+  std::span<const uint64_t> Penalised(size_t vocab, std::span<const int32_t> history);
   uint64_t Next();                 // xoshiro256**
   uint64_t NextBelow(uint64_t n);  // uniform in [0, n)
 
   SamplerConfig config_;
+  double log2_min_p_ = 0;
   uint64_t state_[4];
-  std::vector<float> penalised_;
-  std::vector<Candidate> candidates_;  // by ascending id
-  std::vector<Candidate> selection_;   // scratch of the selections
+  std::vector<uint64_t> penalised_;  // a bit a token
+  std::unique_ptr<Candidates> candidates_;
 };
 
 // The argmax of `logits` [vocab], ties to the lower id. NaN counts as minus infinity. 0 if `logits` is empty.

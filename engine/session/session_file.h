@@ -7,7 +7,8 @@
 //   cache    what Engine::Export wrote; nothing without tokens
 //   u64      Checksum of all bytes before it
 //
-// Numbers are little-endian. The cache is the memory layout of its type: whoever changes that layout raises kSessionVersion.
+// Numbers are little-endian. The cache is the memory layout of its type: whoever changes that layout, or what Engine::Fingerprint is made
+// of, raises kSessionVersion.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@
 
 namespace tally {
 
-inline constexpr uint32_t kSessionVersion = 1;
+inline constexpr uint32_t kSessionVersion = 2;
 
 struct SessionHeader {
   char magic[8] = {'T', 'A', 'L', 'L', 'Y', 'S', 'E', 'S'};

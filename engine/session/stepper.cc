@@ -19,7 +19,7 @@ Result<std::unique_ptr<Stepper>> Stepper::Create(const PlanSource& source, std::
   std::unique_ptr<Stepper> s(new Stepper(source.recipe, team, options));
   s->ledger_.SetWeights(std::move(weights));
   TALLY_ASSIGN_OR_RETURN(s->decoder_, Decoder::Create(source, options.plan, s->executor_));
-  TALLY_ASSIGN_OR_RETURN(s->cache_, KvPool::Create(KvLayers(source.recipe, options.plan.kv), options.kv_size()));
+  TALLY_ASSIGN_OR_RETURN(s->cache_, SequenceStore::Create(KvLayers(source.recipe, options.plan.kv), options.kv_size(), &team));
   return s;
 }
 

@@ -10,7 +10,7 @@
 #include "counters/ledger/ledger.h"
 #include "engine/exec/executor.h"
 #include "engine/graph/decoder.h"
-#include "engine/graph/kv_pool.h"
+#include "engine/graph/sequence_store.h"
 #include "engine/session/batch.h"
 
 namespace tally {
@@ -20,9 +20,9 @@ struct StepperOptions {
   uint64_t share_gain_ns = kShareGainNanoseconds;  // Executor::SetShareGain
   int64_t context = 0;                             // maximum positions of a sequence
   int32_t sequences = 1;                           // maximum number of live sequences
-  uint64_t kv_bytes = 0;                           // of the KV pool; 0: all sequences at full context
+  uint64_t kv_bytes = 0;                           // the budget of the KV cache; 0: all sequences at full context
 
-  KvPoolSize kv_size() const { return {context, sequences, plan.max_batch, kv_bytes}; }
+  StoreSize kv_size() const { return {context, sequences, plan.max_batch, kv_bytes}; }
 };
 
 class Stepper {
@@ -31,8 +31,8 @@ class Stepper {
   static Result<std::unique_ptr<Stepper>> Create(const PlanSource& source, std::vector<WeightInfo> weights, Team& team,
                                                  const StepperOptions& options);
 
-  KvPool& cache() { return *cache_; }
-  const KvPool& cache() const { return *cache_; }
+  SequenceStore& cache() { return *cache_; }
+  const SequenceStore& cache() const { return *cache_; }
   // As Engine::Step.
   Result<StepOutput> Step(std::span<const BatchRow> rows);
 
@@ -86,7 +86,7 @@ class Stepper {
   uint64_t recorded_steps_ = 0, recorded_ops_ = 0;  // steps since the recorder was set; ops of the current step
   std::vector<SequenceRows> recorded_sequences_;
   std::unique_ptr<Decoder> decoder_;
-  std::unique_ptr<KvPool> cache_;
+  std::unique_ptr<SequenceStore> cache_;
   // The current step, without the rows of sequences that had no room.
   Rows rows_;
   std::vector<Phase> phases_, logit_phases_;  // of all rows, and of the rows with logits

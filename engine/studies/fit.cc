@@ -280,8 +280,8 @@ Result<Fit> FitModel(const CountedModel& model, const FitOptions& given, const F
   fit.fits = needed <= machine.available;
   const uint64_t limit = std::max({fit.trained, options.context});
   const KvBytesFn kv = [&](int64_t positions) {
-    KvPoolSize size{positions, static_cast<int32_t>(options.batch), 512, 0};
-    return KvPool::PlanBytes(KvLayers(recipe, options.kv), size);
+    StoreSize size{positions, static_cast<int32_t>(options.batch), 512, 0};
+    return SequenceStore::PlanBytes(KvLayers(recipe, options.kv), size);
   };
   const uint64_t scratch = plan(limit).scratch;  // an upper bound for shorter ones
   fit.longest = static_cast<uint64_t>(LongestContext(packed.bytes, kv, scratch, machine.available, static_cast<int64_t>(limit)));

@@ -2,7 +2,6 @@
 // The machines of fit.h: described in words, or measured and kept.
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -24,34 +23,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kLeastAmount = 1e5;  // of bytes, or of what is done in a second: "ram=16" lacks its unit
 
-bool Drop(std::string_view& text, std::string_view suffix) {
-  const auto same = [](char a, char b) {
-    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
-  };
-  if (text.size() < suffix.size() || !std::ranges::equal(text.substr(text.size() - suffix.size()), suffix, same)) return false;
-  text.remove_suffix(suffix.size());
-  return true;
-}
-
-// A number with a unit of which `suffixes` may be the end: 0 where it is none, or not a positive one.
-double Amount(std::string_view text, std::initializer_list<std::string_view> suffixes) {
-  for (const std::string_view suffix : suffixes) Drop(text, suffix);
-  const bool binary = Drop(text, "i");
-  double unit = 1;
-  const double thousand = binary ? 1024 : 1000;
-  const bool has_unit = Drop(text, "K")   ? (unit = thousand, true)
-                        : Drop(text, "M") ? (unit = thousand * thousand, true)
-                        : Drop(text, "G") ? (unit = std::pow(thousand, 3), true)
-                        : Drop(text, "T") ? (unit = std::pow(thousand, 4), true)
-                                          : false;
-  if (binary && !has_unit) return 0;
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number) || number <= 0) return 0;
-  return number * unit < 1e18 ? number * unit : 0;
-}
-
 std::optional<size_t> UnitNamed(std::string_view key) {
   for (const FitUnit unit : {FitUnit::kF32, FitUnit::kBF16, FitUnit::kInt8}) {
     if (kFitUnitNames[static_cast<size_t>(unit)] == key) return static_cast<size_t>(unit);
@@ -64,13 +35,13 @@ Status SetPart(std::string_view key, std::string_view value, FitMachine& m) {
     return BadInput("--machine: " + std::string(key) + "=" + Printable(value, 40) + " is not " + wanted);
   };
   if (key == "ram") {
-    const double bytes = Amount(value, {"B"});
+    const double bytes = ParseAmount(value, {"B"});
     if (bytes < kLeastAmount) return wrong("a size such as 16GiB");
     m.total = m.available = static_cast<uint64_t>(bytes);
     return {};
   }
   if (key == "read") {
-    m.read = Amount(value, {"/s", "B"});
+    m.read = ParseAmount(value, {"/s", "B"});
     return m.read >= kLeastAmount ? Status() : wrong("a rate such as 50GB/s");
   }
   if (key == "threads") {
@@ -92,7 +63,7 @@ Status SetPart(std::string_view key, std::string_view value, FitMachine& m) {
     m.bf16_dots = false;
     return {};
   }
-  m.peaks[*unit] = Amount(value, {"/s", "FLOP", "OP"});
+  m.peaks[*unit] = ParseAmount(value, {"/s", "FLOP", "OP"});
   if (m.peaks[*unit] < kLeastAmount) return wrong("a number of operations a second such as 500G");
   if (key == "int8") m.peaks[static_cast<size_t>(FitUnit::kNarrow)] = m.peaks[*unit];
   return {};

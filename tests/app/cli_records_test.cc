@@ -22,13 +22,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 std::vector<std::string> Lines(const std::string& path) {
   std::vector<std::string> lines;
   std::istringstream file(ReadAll(path));

@@ -71,6 +71,18 @@ TEST(ShapeText, Shapes) {
   EXPECT_EQ(ShapeText(std::vector<uint64_t>{64, 172, UINT64_MAX}), "[64, 172, 18446744073709551615]");
 }
 
+TEST(ParseAmount, NumbersWithUnits) {
+  EXPECT_EQ(ParseAmount("16GiB", {"B"}), 16.0 * (1 << 30));
+  EXPECT_EQ(ParseAmount("500M", {"B"}), 5e8);
+  EXPECT_EQ(ParseAmount("1.5 kb", {"B"}), 1500);
+  EXPECT_EQ(ParseAmount("4096", {"B"}), 4096);
+  EXPECT_EQ(ParseAmount("50GB/s", {"/s", "B"}), 5e10);
+  EXPECT_EQ(ParseAmount("2Ti", {}), 0x1p41);
+  for (const char* none : {"", "0", "-1", "GiB", "2 stone", "1e3", "1i", "0x10", "nan", "2000000T", "1 2"}) {
+    EXPECT_EQ(ParseAmount(none, {"B"}), 0) << none;
+  }
+}
+
 TEST(BytesText, TheLargestUnitThatFits) {
   EXPECT_EQ(BytesText(0), "0 bytes");
   EXPECT_EQ(BytesText(1), "1 byte");

@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "engine/base/checksum.h"
-#include "engine/graph/kv_pool.h"
+#include "engine/graph/sequence_store.h"
 #include "engine/session/session_file.h"
 #include "engine/session/session_json.h"
 #include "tests/fuzz/harness.h"
@@ -25,26 +25,26 @@ class CacheEngine final : public FakeEngine {
  public:
   CacheEngine() : FakeEngine(kVocab, kContext) {
     constexpr KvLayout kLayout = {.type = KvType::kF16, .kv_heads = 1, .k_dim = 16};
-    constexpr std::array<KvLayerSpec, 2> kLayers = {{{.window = 0, .layout = kLayout}, {.window = 8, .layout = kLayout}}};
-    Result<std::unique_ptr<KvPool>> pool = KvPool::Create(kLayers, {.context = kContext, .sequences = 2, .max_batch = 8});
-    Require(pool.ok(), "no pool");
-    pool_ = std::move(pool).value();
+    const std::array<StoreLayer, 2> layers = {KvStoreLayer(0, kLayout), KvStoreLayer(8, kLayout)};
+    auto store = SequenceStore::Create(layers, {.context = kContext, .sequences = 2, .max_batch = 8}, /*team=*/nullptr);
+    Require(store.ok(), "no store");
+    store_ = std::move(store).value();
   }
-  int64_t Length(int32_t sequence) const override { return pool_->Length(sequence); }
-  void Free(int32_t sequence) override { pool_->Free(sequence); }
-  Status Export(int32_t sequence, const KvPool::Sink& write) const override { return pool_->Export(sequence, write); }
-  Result<int32_t> Import(const KvPool::Source& read) override { return pool_->Import(read); }
+  int64_t Length(int32_t sequence) const override { return store_->Length(sequence); }
+  void Free(int32_t sequence) override { store_->Free(sequence); }
+  Status Export(int32_t sequence, const SequenceStore::Sink& write) const override { return store_->Export(sequence, write); }
+  Result<int32_t> Import(const SequenceStore::Source& read) override { return store_->Import(read); }
 
   // Of `length` positions.
   int32_t Made(size_t length) {
-    const Result<int32_t> sequence = pool_->NewSequence();
+    const Result<int32_t> sequence = store_->NewSequence();
     Require(sequence.ok(), "no sequence");
-    for (size_t i = 0; i < length; ++i) Require(pool_->Extend(*sequence, 1).ok(), "no room");
+    for (size_t i = 0; i < length; ++i) Require(store_->Extend(*sequence, 1).ok(), "no room");
     return *sequence;
   }
 
  private:
-  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<SequenceStore> store_;
 };
 
 CacheEngine& Engine() {

@@ -113,7 +113,7 @@ class Runner {
     PlanOptions options{.kv = KvType::kF32, .impl = impl, .max_batch = 24, .max_logit_rows = 24, .context = 64};
     source_ = std::make_unique<PlanSource>(PlanSource{recipe_, weight, global_, local_});
     decoder_ = Decoder::Create(*source_, options, executor_).value();
-    cache_ = KvPool::Create(KvLayers(recipe_, options.kv), {.context = 64, .sequences = 1, .max_batch = 24}).value();
+    cache_ = SequenceStore::Create(KvLayers(recipe_, options.kv), {.context = 64, .sequences = 1, .max_batch = 24}, nullptr).value();
     EXPECT_EQ(cache_->NewSequence().value(), 0);
   }
   // Logits of so many more positions.
@@ -147,7 +147,7 @@ class Runner {
   RopeFrequencies global_, local_;
   std::unique_ptr<PlanSource> source_;
   std::unique_ptr<Decoder> decoder_;
-  std::unique_ptr<KvPool> cache_;
+  std::unique_ptr<SequenceStore> cache_;
 };
 
 using Site3 = std::tuple<int32_t, Component, WorkClass>;
@@ -258,15 +258,19 @@ TEST(Layers, ConvolutionsAloneAndBesideAttention) {
   ExpectAllOfIt(r);
 }
 
-// One cache for each layer that keeps keys and values; those of the other layers' are not doubled.
+// One layer of the store for each mixer that keeps rows; layers that read another's have none.
 TEST(Layers, CachesAreNumberedApartFromLayers) {
-  const std::vector<KvLayerSpec> caches = KvLayers(MixedRecipe(), KvType::kF16);
-  ASSERT_EQ(caches.size(), 3u);
-  EXPECT_EQ(caches[0].window, 5);
-  EXPECT_EQ(caches[0].layout.k_dim, 8);
-  EXPECT_EQ(caches[1].window, 0);
-  EXPECT_EQ(caches[1].layout.kv_heads, 1);
-  EXPECT_EQ(caches[1].layout.k_dim, 16);
+  const auto kept = [](const Recipe& r) {
+    std::vector<std::pair<int32_t, size_t>> layers;  // window and bytes of a block
+    for (const StoreLayer& l : KvLayers(r, KvType::kF16)) layers.emplace_back(l.window, l.bytes);
+    return layers;
+  };
+  const size_t narrow = KvLayout{.type = KvType::kF16, .kv_heads = 2, .k_dim = 8}.BlockBytes();
+  const size_t wide = KvLayout{.type = KvType::kF16, .kv_heads = 1, .k_dim = 16}.BlockBytes();
+  const size_t rows = kKvBlock * 32 * sizeof(float);  // f32, whatever the type of keys and values
+  using Kept = std::vector<std::pair<int32_t, size_t>>;
+  EXPECT_EQ(kept(MixedRecipe()), (Kept{{5, narrow}, {0, wide}, {0, wide}}));
+  EXPECT_EQ(kept(ConvRecipe()), (Kept{{3, rows}, {5, narrow}, {0, wide}, {3, rows}, {3, rows}, {3, rows}}));
 }
 
 TEST(Layers, SymbolsAreOfTheirKind) {

@@ -44,7 +44,8 @@ inline const Arrows& DirectArrows() {
       {"studies", {"session", "catalog", "page"}},
       {"hub", {"base", "loaders"}},
       {"api", {"studies", "hub"}},
-      {"app", {"api", "machine", "base"}},
+      {"serve", {"api"}},
+      {"app", {"api", "serve", "machine", "base"}},
   };
   return arrows;
 }

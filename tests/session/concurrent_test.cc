@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/api/tally.h"
@@ -116,6 +117,26 @@ TEST(Concurrent, ImplementationsSideBySide) {
   const Seen hwy = RunAlone(model), blas = RunAlone(model, ImplChoice::kBlas), ref = RunAlone(model, ImplChoice::kRef);
   Both([&] { EXPECT_EQ(RunAlone(model, ImplChoice::kBlas), blas); }, [&] { EXPECT_EQ(RunAlone(model), hwy); });
   Both([&] { EXPECT_EQ(RunAlone(model, ImplChoice::kBlas), blas); }, [&] { EXPECT_EQ(RunAlone(model, ImplChoice::kRef), ref); });
+}
+
+// Engines of one thread do not wait for those of more, whichever finds the fingerprint.
+TEST(Concurrent, OneFingerprintForAllEngines) {
+  LoadOptions one = Small(), three = Small();
+  one.threads = 1;
+  three.threads = 3;
+  const auto fingerprint = [](const std::shared_ptr<const Model>& model, const LoadOptions& options) {
+    const auto engine = NewEngine(model, options);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    return engine.ok() ? (*engine)->Fingerprint() : 0;
+  };
+  const uint64_t alone = fingerprint(LoadShared(kGptOssFile), one);
+  EXPECT_NE(alone, fingerprint(LoadShared(kBf16Llama), one));
+  for (const auto& [first, second] : {std::pair(one, three), {three, three}}) {
+    const auto model = LoadShared(kGptOssFile);
+    ASSERT_NE(model, nullptr);
+    Both([&, options = first] { EXPECT_EQ(fingerprint(model, options), alone); },
+         [&, options = second] { EXPECT_EQ(fingerprint(model, options), alone); });
+  }
 }
 
 TEST(Concurrent, AnEngineMayGoFromThreadToThread) {

@@ -100,6 +100,18 @@ TEST(Generate, IgnoredEndTokensAreNeverDrawn) {
   }
 }
 
+TEST(Generate, FailsWhereAllTokensAreHidden) {
+  FakeEngine engine(3);
+  engine.fake_model().recipe_.eos_tokens = {0, 1, 2};
+  GenerateOptions options = Greedy(5);
+  options.ignore_eos = true;
+  const auto result = Generate(engine, Ids{1}, options);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->finish, FinishReason::kError);
+  EXPECT_EQ(result->error.code(), StatusCode::kBadInput);
+  EXPECT_TRUE(result->tokens.empty());
+}
+
 TEST(Generate, FillsTheContextExactly) {
   FakeEngine engine(100, 10);
   const auto result = Generate(engine, Ids{0, 1, 2}, Greedy(-1));

@@ -4,12 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
+
+#include "engine/base/mix.h"
+#include "engine/session/token_weights.h"
 
 namespace tally {
 namespace {
@@ -260,7 +265,7 @@ TEST(Sampler, TheSeedDecides) {
 }
 
 // The first draws of the generator, from the definitions of splitmix64 and xoshiro256** evaluated by hand in Python: with 1,000
-// equal tokens of weight 2^40 the token is (draw mod 1000 * 2^40) / 2^40. The same on every machine.
+// equal tokens of weight 2^40 the token is draw * 1000 / 2^64. The same on every machine.
 TEST(Sampler, TheGeneratorIsThePublishedOne) {
   const std::vector<float> logits(1000, 0.0f);
   auto first = [&](uint64_t seed) {
@@ -269,8 +274,8 @@ TEST(Sampler, TheGeneratorIsThePublishedOne) {
     for (int i = 0; i < 5; ++i) out.push_back(sampler.Sample(logits, {}));
     return out;
   };
-  EXPECT_EQ(first(0), (std::vector<int32_t>{519, 567, 388, 204, 645}));
-  EXPECT_EQ(first(42), (std::vector<int32_t>{987, 233, 235, 773, 708}));
+  EXPECT_EQ(first(0), (std::vector<int32_t>{601, 747, 103, 416, 732}));
+  EXPECT_EQ(first(42), (std::vector<int32_t>{83, 378, 680, 924, 991}));
 }
 
 // Selections against a full sort, for every way through them (heap, selection over all, none), with many ties.
@@ -307,6 +312,241 @@ TEST(Sampler, LargeVocabularyAgainstAFullSort) {
       }
     }
   }
+}
+
+// The sampler as its header says it, with copies and a full sort.
+class PlainSampler {
+ public:
+  explicit PlainSampler(const SamplerConfig& config) : config_(config) {
+    for (uint64_t i = 0; i < 4; ++i) state_[i] = SplitMix64(config.seed + i * kSplitMix64Step);
+  }
+  int32_t Sample(std::vector<float> logits, const std::vector<int32_t>& history) {
+    for (float& x : logits) x = std::isnan(x) ? -std::numeric_limits<float>::infinity() : x;
+    Penalise(logits, history);
+    const std::vector<int32_t> order = Order(logits);
+    const auto logit = [&](size_t place) { return logits[static_cast<size_t>(order[place])]; };
+    if (config_.temperature == 0 || !std::isfinite(logit(0))) return order[0];
+    size_t kept = config_.top_k > 0 ? std::min(logits.size(), static_cast<size_t>(config_.top_k)) : logits.size();
+    const TokenWeights weights(logit(0), config_.temperature);
+    const auto weight_of = [&](float x) { return x >= weights.LeastLogit() ? weights.Of(x) : 0; };
+    const auto sum = [&](size_t n) {
+      uint64_t all = 0;
+      for (size_t i = 0; i < n; ++i) all += weight_of(logit(i));
+      return all;
+    };
+    if (config_.top_p < 1) {
+      const uint64_t target = static_cast<uint64_t>(std::max(1.0, std::ceil(config_.top_p * static_cast<double>(sum(kept)))));
+      uint64_t before = 0;
+      size_t n = 0;
+      while (n < kept && before < target) before += weight_of(logit(n++));
+      kept = n;
+    }
+    if (config_.min_p > 0) {
+      while (logit(kept - 1) < weights.LogitAt(ExactLog2(config_.min_p))) --kept;
+    }
+    uint64_t draw = Below(sum(kept));
+    std::vector<int32_t> ids(order.begin(), order.begin() + static_cast<ptrdiff_t>(kept));
+    std::sort(ids.begin(), ids.end());
+    for (const int32_t id : ids) {
+      const uint64_t weight = weight_of(logits[static_cast<size_t>(id)]);
+      if (draw < weight) return id;
+      draw -= weight;
+    }
+    return -2;
+  }
+
+ private:
+  void Penalise(std::vector<float>& logits, const std::vector<int32_t>& history) const {
+    if (config_.repeat_penalty == 1) return;
+    const size_t n = history.size();
+    const size_t last = config_.repeat_last_n < 0 ? n : std::min(n, static_cast<size_t>(config_.repeat_last_n));
+    for (const int32_t id : std::set<int32_t>(history.end() - static_cast<ptrdiff_t>(last), history.end())) {
+      if (id < 0 || static_cast<size_t>(id) >= logits.size()) continue;
+      float& logit = logits[static_cast<size_t>(id)];
+      if (!std::isfinite(logit)) continue;
+      const double penalised = logit > 0 ? logit / config_.repeat_penalty : logit * config_.repeat_penalty;
+      constexpr double kMost = std::numeric_limits<float>::max();
+      logit = static_cast<float>(std::clamp(penalised, -kMost, kMost));
+    }
+  }
+  uint64_t Next() {
+    const uint64_t result = std::rotl(state_[1] * 5, 7) * 9, shifted = state_[1] << 17;
+    state_[2] ^= state_[0];
+    state_[3] ^= state_[1];
+    state_[1] ^= state_[2];
+    state_[0] ^= state_[3];
+    state_[2] ^= shifted;
+    state_[3] = std::rotl(state_[3], 45);
+    return result;
+  }
+  uint64_t Below(uint64_t n) {
+    __extension__ using Wide = unsigned __int128;
+    for (;;) {
+      const Wide product = Wide{Next()} * n;
+      if (static_cast<uint64_t>(product) >= (0 - n) % n) return static_cast<uint64_t>(product >> 64);
+    }
+  }
+
+  SamplerConfig config_;
+  uint64_t state_[4];
+};
+
+// A vocabulary of any length with logits of any shape: spread, with many ties, all equal but few, NaN and infinities among them.
+std::vector<float> AnyLogits(std::mt19937& rng) {
+  const size_t vocab = rng() % 4 == 0 ? 1 + rng() % 20 : rng() % 8 == 0 ? 1 + rng() % 30000 : 1 + rng() % 3000;
+  std::vector<float> logits(vocab);
+  std::normal_distribution<float> normal(0, std::exp2(static_cast<float>(rng() % 8) - 2));
+  const float step = rng() % 3 == 0 ? 0.5f : 0.0f, noise = rng() % 4 == 0 ? 0.0f : 1.0f;
+  const float middle = static_cast<float>(static_cast<int>(rng() % 41) - 20);
+  for (float& x : logits) {
+    x = middle + noise * normal(rng);
+    if (step > 0) x = std::round(x / step) * step;
+  }
+  const float odd[] = {0.0f, -0.0f, std::nanf(""), -std::numeric_limits<float>::infinity(), 30, middle};
+  if (rng() % 2 == 0) {
+    for (size_t i = 0; i < 1 + vocab / 50; ++i) logits[rng() % vocab] = odd[rng() % 6];
+  }
+  return logits;
+}
+
+SamplerConfig AnyConfig(std::mt19937& rng) {
+  const auto one_of = [&](std::initializer_list<double> values) { return values.begin()[rng() % values.size()]; };
+  SamplerConfig c;
+  c.repeat_penalty = one_of({1, 1, 1.1, 0.8, 1e300});
+  c.repeat_last_n = static_cast<int32_t>(one_of({-1, 0, 3, 64}));
+  c.top_k = static_cast<int32_t>(one_of({-1, 0, 0, 1, 2, 40, 600, 2048, 2049, 10000}));
+  c.temperature = one_of({0, 0.01, 0.8, 1, 1, 3, 1e30});
+  c.top_p = one_of({0, 0.1, 0.5, 0.95, 0.95, 0.999999, 1, 1});
+  c.min_p = one_of({0, 0, 0, 1e-6, 0.05, 0.05, 0.5, 1});
+  c.seed = rng();
+  return c;
+}
+
+std::vector<int32_t> AnyHistory(std::mt19937& rng, size_t vocab) {
+  std::vector<int32_t> history(rng() % 100);
+  for (int32_t& id : history) id = static_cast<int32_t>(rng() % (vocab + 2)) - 1;
+  return history;
+}
+
+TEST(Sampler, DrawsWhatAPlainOneDraws) {
+  std::mt19937 rng(20251126);
+  for (int pass = 0; pass < 250; ++pass) {
+    const SamplerConfig config = AnyConfig(rng);
+    Sampler sampler(config);
+    PlainSampler plain(config);
+    for (int i = 0; i < 4; ++i) {
+      const std::vector<float> logits = AnyLogits(rng);
+      const std::vector<int32_t> history = AnyHistory(rng, logits.size());
+      ASSERT_EQ(sampler.Sample(logits, history), plain.Sample(logits, history))
+          << "pass " << pass << ", " << logits.size() << " logits, top-k " << config.top_k << ", top-p " << config.top_p
+          << ", min-p " << config.min_p << ", temperature " << config.temperature << ", penalty " << config.repeat_penalty;
+    }
+  }
+}
+
+TEST(Sampler, AMaskIsLogitsOfMinusInfinity) {
+  std::mt19937 rng(77);
+  for (int pass = 0; pass < 250; ++pass) {
+    const SamplerConfig config = AnyConfig(rng);
+    Sampler masked(config), copied(config);
+    for (int i = 0; i < 4; ++i) {
+      std::vector<float> logits = AnyLogits(rng);
+      const size_t vocab = logits.size();
+      std::vector<uint64_t> mask((vocab + 63) / 64);
+      const auto kind = rng() % 4;  // most, half, few, or whole words
+      for (uint64_t& word : mask) {
+        const auto half = [&] { return static_cast<uint64_t>(rng()) << 32 | rng(); };
+        word = kind == 0   ? half() | half() | half()
+               : kind == 1 ? half()
+               : kind == 2 ? half() & half() & half() & half()
+                           : rng() % 2 - 1;
+      }
+      std::vector<float> copy = logits;
+      size_t first = vocab;
+      for (size_t id = vocab; id-- > 0;) {
+        if ((mask[id / 64] >> id % 64 & 1) == 0) {
+          copy[id] = -std::numeric_limits<float>::infinity();
+        } else {
+          first = id;
+        }
+      }
+      const std::vector<int32_t> history = AnyHistory(rng, vocab);
+      const bool none =
+          std::none_of(copy.begin(), copy.end(), [](float x) { return x > -std::numeric_limits<float>::infinity(); });
+      const int32_t token = masked.Sample(logits, history, mask);
+      if (!none) {
+        ASSERT_EQ(token, copied.Sample(copy, history)) << "pass " << pass << ", " << vocab << " logits";
+      } else {
+        ASSERT_EQ(token, first == vocab ? Sampler::kNoToken : static_cast<int32_t>(first)) << "pass " << pass;
+      }
+    }
+  }
+}
+
+TEST(Sampler, WhatAMaskForbidsIsNeverReturned) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const double temperature : {0.0, 1.0}) {
+    SamplerConfig config = Plain(3);
+    config.temperature = temperature;
+    Sampler sampler(config), other(config);
+    const std::vector<float> logits = {inf, 1, -inf, std::nanf("")};
+    const auto with = [&](std::vector<uint64_t> mask) { return sampler.Sample(logits, {}, mask); };
+    EXPECT_EQ(with({0}), Sampler::kNoToken);
+    EXPECT_EQ(with({~uint64_t{15}}), Sampler::kNoToken);  // bits behind the vocabulary
+    EXPECT_EQ(with({2}), 1);
+    EXPECT_EQ(with({4}), 2);
+    EXPECT_EQ(with({8}), 3);
+    EXPECT_EQ(with({12}), 2);
+    EXPECT_EQ(with({15}), 0);
+    EXPECT_EQ(with({}), 0);
+    const std::vector<float> many(130, 0.0f);  // missing words allow nothing
+    for (int i = 0; i < 100; ++i) EXPECT_LT(sampler.Sample(many, {}, std::vector<uint64_t>{~uint64_t{0}}), 64);
+    if (temperature == 0) continue;
+    other.Sample(logits, {}, std::vector<uint64_t>{2});  // a draw of one token
+    for (int i = 0; i < 100; ++i) other.Sample(many, {}, std::vector<uint64_t>{~uint64_t{0}});
+    EXPECT_EQ(other.Sample(many, {}), sampler.Sample(many, {}));  // no random number was used for the others
+  }
+}
+
+TEST(Sampler, MaskWithout) {
+  EXPECT_EQ(MaskWithout(70, std::vector<int32_t>{0, 69, 65, 65, -1, 70, 1000}),
+            (std::vector<uint64_t>{~uint64_t{1}, ~(uint64_t{1} << 5 | uint64_t{1} << 1)}));
+}
+
+TEST(TokenWeights, ArePowersOfTwo) {
+  std::mt19937 rng(1);
+  std::uniform_real_distribution<double> log2_weight(-41, 0), any_temperature(0.05, 20);
+  constexpr double kLog2E = 1.4426950408889634;
+  for (int i = 0; i < 200000; ++i) {
+    const double temperature = any_temperature(rng);
+    const float max = static_cast<float>(log2_weight(rng) + 20),
+                logit = static_cast<float>(max + log2_weight(rng) / kLog2E * temperature);
+    const TokenWeights weights(max, temperature);
+    const double y = (static_cast<double>(logit) - max) / temperature * kLog2E, exact = std::exp2(y + 40);
+    ASSERT_NEAR(static_cast<double>(weights.Of(logit)), exact, 0.51 + exact * (1 - y) * 0x1p-22) << logit << " of " << max;
+    ASSERT_GE(logit, weights.LeastLogit());
+  }
+  const TokenWeights weights(3, 0.7);
+  EXPECT_EQ(weights.Of(3), kUnitWeight);
+  EXPECT_EQ(weights.Of(weights.LeastLogit()), 0u);
+  EXPECT_EQ(weights.LogitAt(0), 3.0f);
+  // Temperatures and logits as large and small as they can be: equal to the best, or something in between, never an odd number.
+  constexpr float kMost = std::numeric_limits<float>::max();
+  for (const double temperature : {5e-324, 1e-300, 1e-30, 1e30, 1e38, 1e40, 1.7e308}) {
+    for (const float max : {-kMost, -1.0f, 0.0f, 1e-45f, 1.0f, kMost}) {
+      const TokenWeights extreme(max, temperature);
+      const float least = extreme.LeastLogit();
+      ASSERT_TRUE(std::isfinite(least) && least <= max);
+      EXPECT_EQ(extreme.Of(max), kUnitWeight);
+      EXPECT_LE(extreme.Of(least), kUnitWeight);
+    }
+  }
+}
+
+TEST(TokenWeights, ExactLog2) {
+  for (double x = 1e-320; x < 1e300; x *= 1.0037)
+    ASSERT_NEAR(ExactLog2(x), std::log2(x), 1e-15 + std::abs(std::log2(x)) * 4e-16) << x;
+  for (int k = -1070; k < 1000; ++k) ASSERT_EQ(ExactLog2(std::ldexp(1.0, k)), k);
 }
 
 TEST(SamplerConfig, Validation) {

@@ -95,7 +95,7 @@ TEST(Import, RefusesWhatIsNoSequenceOfTheseLayers) {
   const int32_t sequence = *engine.NewSequence();
   for (int i = 0; i < 300; ++i) Step(engine, sequence, 'a');
   const Bytes sound = Exported(engine, sequence);
-  const auto expect = [&](size_t number, uint64_t value, const std::string& message) {  // u64s of the header: kv_bytes.cc
+  const auto expect = [&](size_t number, uint64_t value, const std::string& message) {  // u64s of the header: sequence_bytes.cc
     Bytes bytes = sound;
     std::memcpy(bytes.data() + 8 * number, &value, 8);
     const auto imported = Imported(engine, bytes);
@@ -325,7 +325,26 @@ TEST_F(Saved, ForeignFilesAreNamed) {
   const auto twin = LoadModel(WriteChatModel(folder_, kFull, 2), options_);
   ASSERT_TRUE(twin.ok());
   expect(Refusal(path_, options_, *twin), "a session with another model than llama, ");
-  expect(Refusal(Forged(8, 2, 4)), "a session file of version 2; this program reads version 1");
+  expect(Refusal(Forged(8, 1, 4)), "a session file of version 1; this program reads version 2");
+}
+
+// The model's file is edited in one place, and loaded again.
+TEST_F(Saved, OneChangedBitOfAWeightIsAnotherModel) {
+  const std::string path = WriteChatModel(folder_, kFull), file = ReadAll(path);
+  const auto inventory = ReadGguf(path);
+  ASSERT_TRUE(inventory.ok()) << inventory.status().message();
+  for (const char* name : {"token_embd.weight", "blk.0.attn_norm.weight", "blk.1.attn_k.weight", "blk.0.ffn_down.weight"}) {
+    const StoredTensor* tensor = inventory->Find(name);
+    ASSERT_NE(tensor, nullptr) << name;
+    std::string edited = file;
+    edited[tensor->offset + tensor->bytes / 8 * 4] ^= 1;
+    const auto other = LoadModel(folder_.Write("edited.gguf", edited), options_);
+    ASSERT_TRUE(other.ok()) << other.status().message();
+    EXPECT_NE(Refusal(path_, options_, *other).find("a session with another model than llama, "), std::string::npos) << name;
+  }
+  const auto same = LoadModel(folder_.Write("copy.gguf", file), options_);
+  ASSERT_TRUE(same.ok()) << same.status().message();
+  EXPECT_EQ((*NewEngine(*same, options_))->Fingerprint(), opened_.engine->Fingerprint());
 }
 
 // Files whose checksums are right: only somebody who means to makes them.

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// tally batch: answers a file of requests, many at once.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/api/tally.h"
+#include "engine/app/chat_options.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+#include "engine/app/json.h"
+#include "engine/app/numbers.h"
+#include "engine/app/options.h"
+#include "engine/app/output_files.h"
+#include "engine/app/record_files.h"
+#include "engine/app/syntax.h"
+#include "engine/base/format.h"
+#include "engine/serve/batch.h"
+
+namespace tally::app {
+namespace {
+
+constexpr int64_t kMostParallel = 1024;
+
+struct BatchFlags {
+  ModelFlags model;
+  RecordFlags records;
+  std::string requests, out;
+  std::optional<std::string> chat_template;
+  int64_t parallel = 8, tokens = -1;
+  SamplingOptions sampling;
+  bool special = false, json = false;
+};
+
+std::string Thousands(int64_t n) { return books::WithThousands(static_cast<uint64_t>(n)); }
+std::string Counted(uint64_t n, const char* what) { return books::WithThousands(n) + " " + what + (n == 1 ? "" : "s"); }
+std::string Rate(double tokens, double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f tokens/s", seconds > 0 ? tokens / seconds : 0);
+  return text;
+}
+
+Result<ChatSide> SideOf(const BatchFlags& flags, const Model& model, bool tools) {
+  TALLY_ASSIGN_OR_RETURN(const ChatTemplateSource source, FindTemplate(flags.chat_template, flags.model.model, model, tools));
+  return MakeChatSide(source, /*native=*/!IsTemplateFile(flags.chat_template));
+}
+
+void NoteKept(const BatchPlan& plan) {
+  std::string text;
+  if (plan.kept > 0) text = Counted(plan.kept, "answer") + " of " + books::WithThousands(plan.total) + " there already";
+  if (plan.torn_bytes > 0) {
+    text +=
+        (text.empty() ? "" : "; ") + std::string("an answer that was cut short is dropped (") + BytesText(plan.torn_bytes) + ")";
+  }
+  if (!text.empty()) Note(Printable(plan.answers) + ": " + text + "\n");
+}
+
+Json SummaryJson(const BatchFlags& flags, const BatchPlan& plan, const BatchReport& report, const Loaded* loaded) {
+  const ApiUsage& usage = report.usage;
+  Json document = {{"model", flags.model.model},
+                   {"requests", plan.total},
+                   {"kept", plan.kept},
+                   {"answers", report.answered},
+                   {"errors", report.refused},
+                   {"left", report.left},
+                   {"prompt_tokens", usage.prompt_tokens},
+                   {"cached_tokens", usage.cached_tokens},
+                   {"completion_tokens", usage.completion_tokens},
+                   {"seconds", report.seconds}};
+  if (loaded == nullptr) return document;
+  const Engine& engine = *loaded->engine;
+  document["completion_tokens_per_second"] =
+      report.seconds > 0 ? static_cast<double>(usage.completion_tokens) / report.seconds : 0.0;
+  document["load_seconds"] = loaded->seconds;
+  document["description"] = engine.model().Description();
+  document["parallel"] = flags.parallel;
+  document["threads"] = engine.threads();
+  document["target"] = engine.target();
+  document["context"] = engine.context();
+  document["memory_bytes"] = MemoryJson(engine);
+  return document;
+}
+
+void SaySummary(const BatchFlags& flags, const BatchPlan& plan, const BatchReport& report, const Loaded* loaded) {
+  if (flags.json) return PrintJson(SummaryJson(flags, plan, report, loaded));
+  std::string text = Counted(plan.total, "request") + ": ";
+  if (plan.kept > 0) text += books::WithThousands(plan.kept) + " answered before, ";
+  text += Counted(report.answered, "answer") + ", " + Counted(report.refused, "error");
+  if (report.left > 0) text += ", " + books::WithThousands(report.left) + " left: the same command goes on";
+  const ApiUsage& usage = report.usage;
+  if (report.answered > 0) {
+    text += "\nprompts " + Thousands(usage.prompt_tokens) + " tokens" +
+            (usage.cached_tokens > 0 ? " (" + Thousands(usage.cached_tokens) + " cached)" : "") + ", answers " +
+            Thousands(usage.completion_tokens) + ", " + Rate(static_cast<double>(usage.completion_tokens), report.seconds);
+  }
+  Note(text + "\n");
+}
+
+Result<int> RunBatchFile(const BatchFlags& flags) {
+  TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
+  if (flags.tokens < -2) {
+    return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
+  }
+  if (flags.parallel < 1 || flags.parallel > kMostParallel) {
+    return BadInput("--parallel must be 1 to " + std::to_string(kMostParallel) + ", not " + std::to_string(flags.parallel));
+  }
+  TALLY_ASSIGN_OR_RETURN(LoadOptions load, ToLoadOptions(flags.model));
+  load.sequences = static_cast<int32_t>(flags.parallel);
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
+  // A file of answers is continued, or refused.
+  TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", flags.out, path, {flags.requests, flags.chat_template}, true));
+  TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.requests, flags.chat_template, flags.out}));
+  TALLY_ASSIGN_OR_RETURN(const BatchPlan plan, PlanBatch(flags.requests, flags.out, flags.records.force, {}));
+  if (plan.left() == 0 && plan.kept > 0 && plan.torn_bytes == 0) {
+    SaySummary(flags, plan, {}, nullptr);
+    return 0;
+  }
+  NoteKept(plan);
+  if (flags.chat_template) {  // what was asked for must not be found wrong request by request
+    load.before_weights = [&](const Model& model) { return SideOf(flags, model, false).status(); };
+  }
+  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
+  const ServedModel served = {.engine = loaded.engine.get(),
+                              .name = flags.model.model,
+                              .sampling = flags.sampling,
+                              .max_tokens = flags.tokens < 0 ? -1 : flags.tokens,
+                              .parse_special = flags.special,
+                              .chat = SideOf(flags, *loaded.model, false),
+                              .tool_chat = SideOf(flags, *loaded.model, true)};
+  BatchOptions options = {.interrupted = Interrupted};
+  ProgressBar bar("batch");
+  if (CanMoveCursor(Stream::kError)) {
+    options.progress = [&](const BatchProgress& p) {
+      bar.Show(p.done, p.total,
+               std::to_string(p.done) + " of " + Counted(p.total, "request") + ", " +
+                   Rate(static_cast<double>(p.generated_tokens), p.seconds));
+    };
+  }
+  RecordFiles records;
+  TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records, "batch", flags.model.model));
+  const Result<BatchReport> report = RunBatch(served, plan, options);
+  bar.Wipe();
+  const Status recorded = records.Close();
+  TALLY_RETURN_IF_ERROR(report.status());
+  SaySummary(flags, plan, *report, &loaded);
+  TALLY_RETURN_IF_ERROR(recorded);
+  NoteUnusedBlas(loaded.engine->used_blas(), load);
+  return report->left > 0 && Interrupted() ? InterruptExitCode() : 0;
+}
+
+}  // namespace
+
+Action AddBatch(CLI::App& app) {
+  auto flags = std::make_shared<BatchFlags>();
+  CLI::App* c = app.add_subcommand("batch", "Answer a file of OpenAI requests, many at once");
+  AddModelFlags(*c, flags->model);
+  c->add_option("REQUESTS", flags->requests,
+                "file with a request a line, as OpenAI's batches have them: custom_id, method, url (/v1/chat/completions or "
+                "/v1/completions), body")
+      ->type_name(kFileType)
+      ->required();
+  c->add_option("-o,--out", flags->out,
+                "file for the answers, a line each, in the order of the requests; where it has some of them, the rest is added")
+      ->type_name(kFileType)
+      ->required();
+  AddNumber(*c, "--parallel", flags->parallel, "most answers that are generated at once");
+  AddChatTemplate(*c, flags->chat_template);
+  c->add_flag("--special", flags->special, "special tokens spelled out in prompts of /v1/completions become tokens");
+  AddNumber(*c, "-n,--tokens", flags->tokens,
+            "most tokens of an answer whose request does not say (-1 or -2: until the context is full)");
+  AddSamplingSteps(*c, flags->sampling);
+  AddRecordFlags(*c, flags->records);
+  c->add_flag("--json", flags->json, "one JSON document on standard output, at the end");
+  c->footer(
+      "What a request leaves out is taken from the options; a seed that it leaves out is drawn, and stands in its answer. A "
+      "request that "
+      "cannot be answered has an error in its answer's place, and the others go on. --force begins a file of answers anew.");
+  AddExamples(*c, {"tally batch demo docs/requests.jsonl -o /tmp/answers.jsonl",
+                   "tally batch demo docs/requests.jsonl -o /tmp/greedy.jsonl --parallel 2 --temp 0 --json"});
+  return [flags] {
+    const Result<int> code = RunBatchFile(*flags);
+    return code.ok() ? *code : Report(code.status());
+  };
+}
+
+}  // namespace tally::app

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequences that begin as others did: what the store's index remembers and finds, and how it forgets.
+#include <algorithm>
+#include <string>
+
+#include "engine/graph/sequence_store.h"
+
+namespace tally {
+
+void SequenceStore::Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens) {
+  if (!IsLive(sequence)) return;
+  Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  tokens = tokens.first(std::min(tokens.size(), static_cast<size_t>(s.length)));
+  if (tokens.empty()) return;
+  const int32_t root = index_.Root(key);
+  int32_t node = s.root == root && index_.Exists(s.node, s.generation) ? s.node : root;
+  if (index_.end(node) > static_cast<int64_t>(tokens.size())) node = root;
+  int32_t last = node;
+  for (size_t at = static_cast<size_t>(index_.end(node)); at < tokens.size(); at += PrefixIndex::kTokens) {
+    const std::span<const int32_t> piece = tokens.subspan(at, std::min<size_t>(PrefixIndex::kTokens, tokens.size() - at));
+    const PrefixIndex::Entry entry = index_.Enter(node, piece);
+    if (entry.node == PrefixIndex::kNone) break;
+    Attach(sequence, entry.node, entry.known);
+    last = entry.node;
+    if (piece.size() == PrefixIndex::kTokens) node = last;
+  }
+  s.root = root;
+  s.node = node;
+  s.generation = index_.generation(node);
+  index_.Prune(last);
+}
+
+// The node names the sequence's blocks where it has none, or ones that hold less than its tokens. Where it names a block of the same
+// tokens already, the sequence takes that one, so that a sequence that holds the block of a node holds those of the nodes above.
+void SequenceStore::Attach(int32_t sequence, int32_t node, int64_t known) {
+  const Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  const int64_t begin = index_.begin(node), tokens = index_.end(node) - begin;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int64_t positions = groups_[g].positions;
+    for (int64_t i = 0; i * positions < tokens; ++i) {
+      const size_t at = static_cast<size_t>(begin / positions + i), slot = groups_[g].slot + static_cast<size_t>(i);
+      const int32_t own = s.held[g].ids[at], named = index_.block(node, slot);
+      if (own == named) continue;
+      const bool complete = (i + 1) * positions <= tokens;
+      if (named >= 0 && known >= std::min((i + 1) * positions, tokens)) {
+        if (own < 0 || !complete) continue;
+        pool_->Share(g, named);
+        Put(g, sequence, at, named);
+        continue;
+      }
+      if (named >= 0) {
+        index_.SetBlock(node, slot, PrefixIndex::kNone);
+        pool_->Release(g, named);
+      }
+      if (own >= 0 && pool_->holder(g, own) < 0) {
+        index_.SetBlock(node, slot, own);
+        pool_->Hold(g, own, node);
+      }
+    }
+  }
+}
+
+// Block `at` of a group, along the path.
+int32_t SequenceStore::Named(const PrefixIndex::Path& path, size_t group, int64_t at) const {
+  const int64_t in_node = PrefixIndex::kTokens / groups_[group].positions;
+  return index_.block(path.nodes[static_cast<size_t>(at / in_node)], groups_[group].slot + static_cast<size_t>(at % in_node));
+}
+
+// The most of the first `length` tokens for which every group has what the next position needs.
+int64_t SequenceStore::Usable(const PrefixIndex::Path& path, int64_t length) const {
+  for (bool lowered = true; lowered;) {
+    lowered = false;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const Group& group = groups_[g];
+      for (int64_t b = group.BlocksFor(length) - 1; b >= group.FirstNeeded(length); --b) {
+        if (Named(path, g, b) >= 0) continue;
+        length = b * group.positions;  // any more would need this block, too
+        lowered = true;
+      }
+    }
+  }
+  return length;
+}
+
+// The first of the blocks that a sequence of `length` along the path is to hold.
+int64_t SequenceStore::FirstNamed(const PrefixIndex::Path& path, size_t group, int64_t length) const {
+  int64_t first = groups_[group].BlocksFor(length);
+  while (first > groups_[group].FirstKept(length) && Named(path, group, first - 1) >= 0) --first;
+  return first;
+}
+
+// Whether the block in which `length` lies can be written by a sequence of that length: nobody holds it, and the index names it for no
+// more positions.
+bool SequenceStore::Continues(const PrefixIndex::Path& path, size_t group, int64_t length) const {
+  const int32_t id = Named(path, group, groups_[group].BlocksFor(length) - 1);
+  const int32_t node = path.nodes[static_cast<size_t>((length - 1) / PrefixIndex::kTokens)];
+  return pool_->references(group, id) == 0 && index_.end(node) == length;
+}
+
+// Bytes that a sequence of `length` along the path takes.
+uint64_t SequenceStore::BytesToReuse(const PrefixIndex::Path& path, int64_t length) const {
+  uint64_t bytes = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (int64_t b = FirstNamed(path, g, length); b < groups_[g].BlocksFor(length); ++b) {
+      bytes += pool_->references(g, Named(path, g, b)) == 0 ? groups_[g].stride : 0;
+    }
+    if (length % groups_[g].positions != 0 && !Continues(path, g, length)) bytes += groups_[g].stride;
+  }
+  return bytes;
+}
+
+int64_t SequenceStore::Reusable(const PrefixIndex::Path& path) const {
+  int64_t length = Usable(path, path.length);
+  if (BytesToReuse(path, length) <= pool_->available()) return length;
+  // Without copies there is room: what is shared has its bytes already.
+  do {
+    length = Usable(path, length / PrefixIndex::kTokens * PrefixIndex::kTokens);
+  } while (length % PrefixIndex::kTokens != 0);
+  return length;
+}
+
+int64_t SequenceStore::Reusable(std::string_view key, std::span<const int32_t> tokens) const {
+  return Reusable(index_.Find(key, tokens.first(std::min(tokens.size(), static_cast<size_t>(size_.context)))));
+}
+
+Result<int32_t> SequenceStore::NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) {
+  TALLY_ASSIGN_OR_RETURN(const int32_t sequence, NewSequence());
+  const PrefixIndex::Path path = index_.Find(key, tokens.first(std::min(tokens.size(), static_cast<size_t>(size_.context))));
+  const int64_t length = Reusable(path);
+  std::vector<bool> copied(groups_.size());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    copied[g] = length % groups_[g].positions != 0 && !Continues(path, g, length);
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {  // all are held before one is copied, which may evict others
+    Held& held = sequences_[static_cast<size_t>(sequence)].held[g];
+    const int64_t first = FirstNamed(path, g, length);
+    for (int64_t b = 0; b < groups_[g].BlocksFor(length); ++b) {
+      const int32_t id = b < first ? -1 : Named(path, g, b);
+      if (id >= 0) pool_->Share(g, id);
+      Append(g, sequence, id);
+    }
+    held.first = static_cast<size_t>(first);
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (copied[g]) CopyLast(g, sequence);
+  }
+  sequences_[static_cast<size_t>(sequence)].length = length;
+  return sequence;
+}
+
+// The index names the block no longer, nor what follows it in the chain if its group has no window.
+void SequenceStore::Forget(size_t group, int32_t id) {
+  const int32_t node = pool_->holder(group, id);
+  if (groups_[group].window == 0) {
+    index_.Remove(node, [&](size_t slot, int32_t named) { pool_->Release(slot_groups_[slot], named); });
+    return;
+  }
+  size_t slot = groups_[group].slot;
+  while (index_.block(node, slot) != id) ++slot;
+  index_.SetBlock(node, slot, PrefixIndex::kNone);
+  pool_->Release(group, id);
+  index_.Prune(node);
+}
+
+Status SequenceStore::VerifyIndex() const {
+  TALLY_RETURN_IF_ERROR(index_.Verify());
+  Status status;
+  std::vector<size_t> named(groups_.size());
+  index_.ForEach([&](int32_t node) {
+    for (size_t slot = 0; slot < slot_groups_.size(); ++slot) {
+      const size_t g = slot_groups_[slot];
+      const int32_t id = index_.block(node, slot);
+      named[g] += id >= 0 ? 1 : 0;
+      const std::string name = "node " + std::to_string(node) + ", slot " + std::to_string(slot);
+      if (id >= 0 && pool_->holder(g, id) != node) status = InternalError(name + " names a block of another node");
+      // Chains are evicted from their end.
+      const int64_t first = index_.begin(node) + static_cast<int64_t>(slot - groups_[g].slot) * groups_[g].positions;
+      if (id < 0 && groups_[g].window == 0 && first < index_.end(node)) status = InternalError(name + " lacks a block");
+    }
+  });
+  TALLY_RETURN_IF_ERROR(std::move(status));
+  uint64_t cached = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    size_t held = 0;
+    for (int32_t id = 0; id < pool_->blocks(g); ++id) {
+      const bool has_holder = pool_->holder(g, id) >= 0;
+      held += has_holder ? 1 : 0;
+      cached += has_holder && pool_->references(g, id) == 0 ? groups_[g].stride : 0;
+    }
+    if (held != named[g]) {
+      return InternalError("group " + std::to_string(g) + ": " + std::to_string(held) + " blocks with a node, nodes name " +
+                           std::to_string(named[g]));
+    }
+  }
+  if (cached != pool_->cached()) {
+    return InternalError(std::to_string(pool_->cached()) + " bytes counted as cached, " + std::to_string(cached) + " are");
+  }
+  return {};
+}
+
+}  // namespace tally

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/graph/sequence_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "engine/base/checked.h"
+
+namespace tally {
+namespace {
+
+std::string Unknown(int32_t sequence) { return "no sequence " + std::to_string(sequence); }
+
+}  // namespace
+
+StoreLayer KvStoreLayer(int32_t window, const KvLayout& layout) {
+  StoreLayer layer{.window = window, .positions = kKvBlock, .bytes = layout.BlockBytes(), .clear = {}};
+  layer.clear = [layout](uint8_t* block, int64_t from) {
+    const std::vector<float> zeros(static_cast<size_t>(std::max(layout.k_dim, layout.v_dim)));
+    for (int64_t head = 0; head < layout.kv_heads; ++head) {
+      for (int64_t lane = from; lane < kKvBlock; ++lane) layout.Store(block, head, lane, zeros.data(), zeros.data());
+    }
+  };
+  return layer;
+}
+
+// The first block that the next position of a sequence of `length` sees; it sees positions from length - window + 1 on.
+int64_t SequenceStore::Group::FirstNeeded(int64_t length) const {
+  return window > 0 ? std::max<int64_t>(0, length - window + 1) / positions : 0;
+}
+
+// The first block that is kept: one more than is needed, for rolling back.
+int64_t SequenceStore::Group::FirstKept(int64_t length) const { return std::max<int64_t>(0, FirstNeeded(length) - 1); }
+
+// The most blocks that a sequence of `length` holds: its window, the block kept for rolling back and the positions of a batch, wherever
+// they begin in a block.
+int64_t SequenceStore::Group::Needs(int64_t length, int64_t max_batch) const {
+  const int64_t whole = BlocksFor(length);
+  return window > 0 ? std::min(whole, BlocksFor(int64_t{window} + positions + max_batch) + 1) : whole;
+}
+
+std::vector<SequenceStore::Group> SequenceStore::MakeGroups(std::span<const StoreLayer> layers) {
+  std::vector<Group> groups;
+  for (size_t l = 0; l < layers.size(); ++l) {
+    const StoreLayer& layer = layers[l];
+    if (layer.bytes == 0) continue;
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const Group& g) { return g.window == layer.window && g.positions == layer.positions; });
+    if (group == groups.end()) group = groups.insert(group, {.window = layer.window, .positions = layer.positions, .layers = {}});
+    group->layers.push_back(l);
+    group->bytes = SaturatingAdd(group->bytes, layer.bytes);
+  }
+  for (Group& g : groups) g.stride = BlockPool::Stride(g.bytes);
+  return groups;
+}
+
+uint64_t SequenceStore::BytesFor(std::span<const Group> groups, int64_t positions, int64_t max_batch) {
+  uint64_t bytes = 0;
+  for (const Group& g : groups) {
+    bytes = SaturatingAdd(bytes, SaturatingMul(static_cast<uint64_t>(g.Needs(positions, max_batch)), g.stride));
+  }
+  return bytes;
+}
+
+uint64_t SequenceStore::BudgetOf(std::span<const Group> groups, const StoreSize& size) {
+  const uint64_t page = SystemPageBytes();
+  if (size.bytes != 0) return size.bytes / page * page;
+  return SaturatingMul(BytesFor(groups, size.context, size.max_batch), static_cast<uint64_t>(size.sequences));
+}
+
+Status SequenceStore::CheckGroups(std::span<const Group> groups, const StoreSize& size) {
+  const uint64_t budget = BudgetOf(groups, size);
+  for (const Group& g : groups) {
+    if (g.positions < 1 || (g.window > 0 ? kKvBlock % g.positions != 0 : g.positions != kKvBlock)) {
+      return InternalError("a layer with blocks of " + std::to_string(g.positions) + " positions");
+    }
+    if (budget == UINT64_MAX || budget / g.stride > std::numeric_limits<int32_t>::max()) {
+      return BadInput("a KV cache of " + std::to_string(size.sequences) + " sequences of " + std::to_string(size.context) +
+                      " positions" + (size.bytes > 0 ? " in " + std::to_string(size.bytes) + " bytes" : "") +
+                      " is more than any machine has room for");
+    }
+  }
+  const int64_t batch = std::min(size.max_batch, size.context);
+  const uint64_t least = BytesFor(groups, batch, batch);
+  if (budget >= least) return {};
+  return BadInput("a KV cache of " + std::to_string(size.bytes) + " bytes has no room for one batch of " + std::to_string(batch) +
+                  " positions: expected at least " + std::to_string(least) + " bytes");
+}
+
+Status SequenceStore::Check(std::span<const StoreLayer> layers, const StoreSize& size) {
+  return CheckGroups(MakeGroups(layers), size);
+}
+
+uint64_t SequenceStore::PlanBytes(std::span<const StoreLayer> layers, const StoreSize& size) {
+  return BudgetOf(MakeGroups(layers), size);
+}
+
+uint64_t SequenceStore::BytesFor(int64_t positions) const { return BytesFor(groups_, positions, size_.max_batch); }
+
+Result<std::unique_ptr<SequenceStore>> SequenceStore::Create(std::span<const StoreLayer> layers, const StoreSize& size,
+                                                             Team* team) {
+  auto store = std::make_unique<SequenceStore>();
+  store->size_ = size;
+  store->team_ = team;
+  store->groups_ = MakeGroups(layers);
+  TALLY_RETURN_IF_ERROR(CheckGroups(store->groups_, size));
+  store->layers_.resize(layers.size());
+  std::vector<uint64_t> strides;
+  for (size_t g = 0; g < store->groups_.size(); ++g) {
+    strides.push_back(store->groups_[g].stride);
+    store->groups_[g].slot = store->slot_groups_.size();
+    store->slot_groups_.insert(store->slot_groups_.end(), static_cast<size_t>(PrefixIndex::kTokens / store->groups_[g].positions),
+                               g);
+    size_t offset = 0;
+    for (const size_t l : store->groups_[g].layers) {
+      Layer& layer = store->layers_[l];
+      layer.group = g;
+      layer.bytes = layers[l].bytes;
+      layer.offset = offset;
+      layer.clear = layers[l].clear;
+      offset += layer.bytes;
+    }
+  }
+  store->index_ = PrefixIndex(store->slot_groups_.size());
+  TALLY_ASSIGN_OR_RETURN(store->pool_, BlockPool::Create(strides, BudgetOf(store->groups_, size)));
+  return store;
+}
+
+Result<int32_t> SequenceStore::NewSequence() {
+  size_t id = 0;
+  while (id < sequences_.size() && sequences_[id].live) ++id;
+  if (id >= static_cast<size_t>(size_.sequences)) {
+    return NoRoom("all " + std::to_string(size_.sequences) + " sequences that the KV cache has room for are in use");
+  }
+  if (id == sequences_.size()) {
+    sequences_.emplace_back();
+    for (Layer& layer : layers_) {
+      layer.pointers.emplace_back();
+      layer.tables.emplace_back();
+    }
+  }
+  sequences_[id] = {.live = true, .length = 0, .held = std::vector<Held>(groups_.size())};
+  return static_cast<int32_t>(id);
+}
+
+bool SequenceStore::IsLive(int32_t sequence) const {
+  return sequence >= 0 && static_cast<size_t>(sequence) < sequences_.size() && sequences_[static_cast<size_t>(sequence)].live;
+}
+
+int64_t SequenceStore::Length(int32_t sequence) const {
+  return IsLive(sequence) ? sequences_[static_cast<size_t>(sequence)].length : 0;
+}
+
+// The next block of a sequence's group; the reference is the caller's. Tables follow, of this block only.
+void SequenceStore::Append(size_t group, int32_t sequence, int32_t id) {
+  const size_t q = static_cast<size_t>(sequence);
+  sequences_[q].held[group].ids.push_back(id);
+  for (const size_t l : groups_[group].layers) {
+    Layer& layer = layers_[l];
+    std::vector<uint8_t*>& pointers = layer.pointers[q];
+    pointers.push_back(id < 0 ? nullptr : Block(group, id) + layer.offset);
+    layer.tables[q] = {.blocks = pointers.data(), .count = static_cast<int64_t>(pointers.size())};
+  }
+}
+
+// Blocks [first, below) are not needed any more.
+void SequenceStore::DropBelow(size_t group, int32_t sequence, size_t below) {
+  const size_t q = static_cast<size_t>(sequence);
+  Held& held = sequences_[q].held[group];
+  for (; held.first < below; ++held.first) {
+    int32_t& id = held.ids[held.first];
+    Drop(group, id);
+    id = -1;
+    for (const size_t l : groups_[group].layers) layers_[l].pointers[q][held.first] = nullptr;
+  }
+}
+
+// Keeps the first `blocks` blocks.
+void SequenceStore::Shorten(size_t group, int32_t sequence, size_t blocks) {
+  const size_t q = static_cast<size_t>(sequence);
+  Held& held = sequences_[q].held[group];
+  if (blocks >= held.ids.size()) return;
+  for (size_t b = held.ids.size(); b > std::max(held.first, blocks); --b) Drop(group, held.ids[b - 1]);
+  held.ids.resize(blocks);
+  held.first = std::min(held.first, blocks);
+  for (const size_t l : groups_[group].layers) {
+    layers_[l].pointers[q].resize(blocks);
+    layers_[l].tables[q].count = static_cast<int64_t>(blocks);
+  }
+}
+
+// Blocks of a group that Extend drops first: those below this one.
+size_t SequenceStore::DroppedBelow(const Sequence& s, size_t group) const {
+  return static_cast<size_t>(std::min(groups_[group].FirstKept(s.length), static_cast<int64_t>(s.held[group].ids.size())));
+}
+
+// Whether the next position would be written into a block that others hold too: one left partial by Truncate.
+bool SequenceStore::WritesShared(const Sequence& s, size_t group) const {
+  return s.length % groups_[group].positions != 0 && pool_->references(group, s.held[group].ids.back()) > 1;
+}
+
+// Bytes that Extend takes, and those that it frees before.
+uint64_t SequenceStore::BytesToExtend(const Sequence& s, int64_t n) const {
+  uint64_t bytes = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int64_t more = groups_[g].BlocksFor(s.length + n) - static_cast<int64_t>(s.held[g].ids.size());
+    bytes += static_cast<uint64_t>(more + (WritesShared(s, g) ? 1 : 0)) * groups_[g].stride;
+  }
+  return bytes;
+}
+
+uint64_t SequenceStore::BytesToDrop(const Sequence& s) const {
+  uint64_t bytes = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t b = s.held[g].first; b < DroppedBelow(s, g); ++b) {
+      bytes += pool_->references(g, s.held[g].ids[b]) == 1 ? groups_[g].stride : 0;
+    }
+  }
+  return bytes;
+}
+
+Status SequenceStore::NoRoomFor(const std::string& what, uint64_t bytes) const {
+  return NoRoom("the KV cache is full: " + what + " needs " + std::to_string(bytes) + " bytes, and " +
+                std::to_string(pool_->available()) + " of " + std::to_string(pool_->budget()) + " are free");
+}
+
+// Makes the last block one that can be written from the next position on: it is the sequence's alone, and the index names it for no
+// position beyond.
+void SequenceStore::OwnLast(size_t group, int32_t sequence) {
+  const Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  if (s.length % groups_[group].positions == 0) return;
+  if (WritesShared(s, group)) return CopyLast(group, sequence);
+  const int32_t id = s.held[group].ids.back(), node = pool_->holder(group, id);
+  if (node >= 0 && index_.end(node) > s.length) Forget(group, id);
+}
+
+void SequenceStore::CopyLast(size_t group, int32_t sequence) {
+  const std::vector<int32_t>& ids = sequences_[static_cast<size_t>(sequence)].held[group].ids;
+  Put(group, sequence, ids.size() - 1, TakeCopy(group, ids.back()));
+}
+
+// Another block in place of one that is held; the reference is the caller's.
+void SequenceStore::Put(size_t group, int32_t sequence, size_t at, int32_t id) {
+  const size_t q = static_cast<size_t>(sequence);
+  int32_t& held = sequences_[q].held[group].ids[at];
+  Drop(group, held);
+  held = id;
+  for (const size_t l : groups_[group].layers) layers_[l].pointers[q][at] = Block(group, id) + layers_[l].offset;
+}
+
+Status SequenceStore::Extend(int32_t sequence, int64_t n) {
+  if (!IsLive(sequence)) return BadInput(Unknown(sequence));
+  if (n < 0) return BadInput("cannot extend a sequence by " + std::to_string(n) + " positions");
+  Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  if (n > size_.context - s.length) {
+    return NoRoom("the context is full: " + std::to_string(s.length + n) + " positions, room for " +
+                  std::to_string(size_.context));
+  }
+  if (n == 0) return {};
+  const uint64_t room = pool_->available() + BytesToDrop(s);
+  if (BytesToExtend(s, n) > room) {
+    int64_t fit = 0;
+    for (int64_t too_many = n; too_many - fit > 1;) {
+      const int64_t middle = fit + (too_many - fit) / 2;
+      (BytesToExtend(s, middle) <= room ? fit : too_many) = middle;
+    }
+    return NoRoom("the KV cache is full: room for " + std::to_string(fit) + " more positions of this sequence");
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) DropBelow(g, sequence, DroppedBelow(s, g));
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    OwnLast(g, sequence);
+    const size_t blocks = static_cast<size_t>(groups_[g].BlocksFor(s.length + n));
+    while (s.held[g].ids.size() < blocks) Append(g, sequence, TakeEmpty(g));
+  }
+  s.length += n;
+  return {};
+}
+
+// Checks that after cutting to `length` no window layer lacks a block.
+Status SequenceStore::CheckHeld(const Sequence& s, int64_t length, const char* what) const {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int64_t needed = groups_[g].FirstNeeded(length);
+    if (needed >= groups_[g].BlocksFor(length) || static_cast<int64_t>(s.held[g].first) <= needed) continue;
+    return BadInput(std::string("cannot ") + what + " " + std::to_string(length) + " positions: a layer with a window of " +
+                    std::to_string(groups_[g].window) + " has given up what it needs");
+  }
+  return {};
+}
+
+Status SequenceStore::Truncate(int32_t sequence, int64_t length) {
+  if (!IsLive(sequence)) return BadInput(Unknown(sequence));
+  Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  if (length < 0 || length > s.length) {
+    return BadInput("cannot keep " + std::to_string(length) + " of " + std::to_string(s.length) + " positions");
+  }
+  TALLY_RETURN_IF_ERROR(CheckHeld(s, length, "roll back to"));
+  for (size_t g = 0; g < groups_.size(); ++g) Shorten(g, sequence, static_cast<size_t>(groups_[g].BlocksFor(length)));
+  s.length = length;
+  if (index_.Exists(s.node, s.generation) && index_.end(s.node) > length) s.node = PrefixIndex::kNone;
+  return {};
+}
+
+Result<int32_t> SequenceStore::Fork(int32_t sequence, int64_t length) {
+  if (!IsLive(sequence)) return BadInput(Unknown(sequence));
+  const int64_t had = Length(sequence);
+  if (length < 0 || length > had) {
+    return BadInput("cannot fork " + std::to_string(length) + " of " + std::to_string(had) + " positions");
+  }
+  TALLY_RETURN_IF_ERROR(CheckHeld(sequences_[static_cast<size_t>(sequence)], length, "fork the first"));
+  uint64_t copied = 0;
+  for (const Group& g : groups_) copied += length % g.positions != 0 ? g.stride : 0;
+  if (copied > pool_->available()) return NoRoomFor("a fork at " + std::to_string(length) + " positions", copied);
+  TALLY_ASSIGN_OR_RETURN(const int32_t fork, NewSequence());
+  const Sequence& from = sequences_[static_cast<size_t>(sequence)];  // not before NewSequence, which moves them
+  Sequence& to = sequences_[static_cast<size_t>(fork)];
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const std::vector<int32_t>& ids = from.held[g].ids;
+    const size_t whole = static_cast<size_t>(length / groups_[g].positions);
+    for (size_t b = 0; b < whole; ++b) {
+      if (ids[b] >= 0) pool_->Share(g, ids[b]);
+      Append(g, fork, ids[b]);
+    }
+    to.held[g].first = std::min(from.held[g].first, whole);
+    if (length % groups_[g].positions != 0) Append(g, fork, TakeCopy(g, ids[whole]));
+  }
+  to.length = length;
+  return fork;
+}
+
+Result<int32_t> SequenceStore::Copy(int32_t sequence) {
+  if (!IsLive(sequence)) return BadInput(Unknown(sequence));
+  const int64_t length = Length(sequence);
+  uint64_t copied = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const Held& held = sequences_[static_cast<size_t>(sequence)].held[g];
+    copied += (held.ids.size() - held.first) * groups_[g].stride;
+  }
+  if (copied > pool_->available()) return NoRoomFor("a copy of " + std::to_string(length) + " positions", copied);
+  TALLY_ASSIGN_OR_RETURN(const int32_t copy, NewSequence());
+  const Sequence& from = sequences_[static_cast<size_t>(sequence)];  // not before NewSequence, which moves them
+  Sequence& to = sequences_[static_cast<size_t>(copy)];
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (const int32_t id : from.held[g].ids) Append(g, copy, id < 0 ? id : TakeCopy(g, id));
+    to.held[g].first = from.held[g].first;
+  }
+  to.length = length;
+  return copy;
+}
+
+void SequenceStore::Free(int32_t sequence) {
+  if (!IsLive(sequence)) return;
+  Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  for (size_t g = 0; g < groups_.size(); ++g) Shorten(g, sequence, 0);
+  s.live = false;
+  s.length = 0;
+}
+
+}  // namespace tally

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of sequences: blocks of positions, and for each sequence and layer a table of its blocks.
+//
+// Layers with the same window and block length form a group. A block id of a group stands for one block in each of its layers, which
+// lie side by side in whole pages. All groups share one budget of bytes (block_pool.h). Several sequences may share a block (Fork);
+// blocks are counted by references, and only a block with one reference is written. Groups with a window drop the blocks below the
+// window of the next position, except one, so that a sequence can be rolled back a little.
+//
+// The store remembers which blocks hold which tokens, in use or not, partial last ones too (prefix_index.h). A block that nobody uses
+// stays until its bytes are needed: the least recently used goes first. Of a group without a window, a block is evicted only with
+// what follows it. A block is a function of the tokens up to its end, so sharing changes no bits.
+//
+// Layers that keep a state (recurrent layers) will be window layers of short blocks, each of which carries the state after its last
+// processed position besides the rows of its positions. What that adds: a number of blocks kept for rolling back in StoreLayer (the
+// state before them needs one more); Extend that takes only the blocks that it keeps, and leaves -1 in Held::ids for those between.
+// Convolutions need neither: a window of their length, with rows of inputs. The index will name copies of states, each for a position,
+// in slots of their group; Usable, which lowers a length to what every group has, lowers it to the greatest such position.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/graph/block_pool.h"
+#include "engine/graph/prefix_index.h"
+#include "engine/kernels/kv_store/kv_store.h"
+#include "engine/machine/parallel.h"
+
+namespace tally {
+
+// What a layer keeps of a sequence.
+struct StoreLayer {
+  int32_t window = 0;            // positions that a query sees, its own included; 0: all
+  int32_t positions = kKvBlock;  // of a block: a divisor of kKvBlock, or kKvBlock itself where there is no window
+  size_t bytes = 0;              // of a block; 0: the layer keeps nothing
+  std::function<void(uint8_t* block, int64_t from)> clear;  // zeroes the positions of a block from `from` on
+};
+// Keys and values.
+StoreLayer KvStoreLayer(int32_t window, const KvLayout& layout);
+
+struct StoreSize {
+  int64_t context = 0;    // maximum positions of a sequence
+  int32_t sequences = 1;  // maximum number of live sequences
+  int64_t max_batch = 1;  // maximum positions of one Extend
+  uint64_t bytes = 0;     // the budget, rounded down to whole pages; 0: all sequences at full context
+};
+
+class SequenceStore {
+ public:
+  // kBadInput: more than the address space, or too few bytes for a sequence's first max_batch positions (names both sizes).
+  static Status Check(std::span<const StoreLayer> layers, const StoreSize& size);
+  // The budget in bytes: the most memory that blocks take. UINT64_MAX on overflow.
+  static uint64_t PlanBytes(std::span<const StoreLayer> layers, const StoreSize& size);
+  // kBadInput: as Check, or no memory. `team` clears and copies blocks, and must outlive the store; null: the caller does.
+  static Result<std::unique_ptr<SequenceStore>> Create(std::span<const StoreLayer> layers, const StoreSize& size, Team* team);
+
+  // Errors: kNoRoom where there are no bytes, no sequence or no positions left now; kBadInput for what can never be done. Nothing
+  // changes on an error.
+
+  Result<int32_t> NewSequence();  // empty. kNoRoom: `sequences` are live
+  // A new sequence with the first `length` positions of another. Whole blocks are shared, a partial last one is copied.
+  // kBadInput: no such sequence, a length it does not have, positions that a window layer needs and has dropped. kNoRoom: `sequences`
+  // are live, no room for the copy.
+  Result<int32_t> Fork(int32_t sequence, int64_t length);
+  // A new sequence with all positions of another, in blocks of its own. kBadInput: no such sequence. kNoRoom: `sequences` are live,
+  // too few bytes.
+  Result<int32_t> Copy(int32_t sequence);
+  bool IsLive(int32_t sequence) const;
+  int64_t Length(int32_t sequence) const;  // positions; 0 for a sequence that is not live
+  // Makes room for `n` more positions, in blocks that no other sequence has; new blocks are zero. kNoRoom: beyond the context, or too
+  // few bytes.
+  Status Extend(int32_t sequence, int64_t n);
+  // Keeps the first `length` positions. kBadInput: no such sequence, more than there are, or positions that a window layer needs
+  // and has dropped. Truncating to the length before the last Extend always succeeds.
+  Status Truncate(int32_t sequence, int64_t length);
+  void Free(int32_t sequence);  // an unknown one is ignored
+
+  // The index. Only sequences with equal keys share what they have run.
+  //
+  // From now on the blocks of a sequence's first positions are found by `tokens`, which these positions have run; more of them than the
+  // sequence has are ignored. To be called after each step of a prompt, since the next one drops blocks that a window has left, and
+  // before Free; each time the cost is that of the tokens since the last. A sequence has one key. Blocks of equal contents are kept
+  // once: the sequence's tables may change.
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens);
+  // A new sequence with the most of the first `tokens` that are remembered, maybe none: Length tells. Whole blocks are shared; a
+  // partial last one is copied, or gone on with if nobody else uses it. The caller leaves out the token whose logits it wants.
+  // kNoRoom: `sequences` are live.
+  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens);
+  // The length of such a sequence, if it were made now.
+  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const;
+
+  // Writes a sequence as bytes: its length, the blocks that it holds of each group, and these blocks. Equal contents give equal bytes:
+  // positions beyond the length are zero. kBadInput: no such sequence; errors of `write`.
+  using Sink = std::function<Status(std::span<const uint8_t> bytes)>;
+  Status Export(int32_t sequence, const Sink& write);
+  // A new sequence out of the bytes of Export, by a store of the same layers. `read` fills what it is given with the bytes that
+  // follow. kBadInput: bytes of other layers or none of Export's, more positions than the context; errors of `read`. kNoRoom:
+  // `sequences` are live, too few bytes.
+  using Source = std::function<Status(std::span<uint8_t> bytes)>;
+  Result<int32_t> Import(const Source& read);
+
+  // The tables of a layer, indexed by sequence id; valid until the next call that changes a sequence. Blocks that are new to the layer
+  // are cleared now, by the team.
+  std::span<const KvTable> Tables(int32_t layer);
+
+  uint64_t Budget() const { return pool_->budget(); }
+  uint64_t BytesInUse() const { return pool_->in_use(); }  // of blocks that sequences hold; a shared one counts once
+  // Of remembered blocks that no sequence holds; they give way to others.
+  uint64_t BytesCached() const { return pool_->cached(); }
+  // The most bytes that a sequence of `positions` holds which grows by at most max_batch at a time.
+  uint64_t BytesFor(int64_t positions) const;
+  // kInternal: what does not add up in the counts. For tests.
+  Status Verify() const;
+
+ private:
+  struct Group {
+    int32_t window = 0, positions = kKvBlock;
+    std::vector<size_t> layers;
+    uint64_t bytes = 0, stride = 0;  // of a block in all its layers, and in whole pages
+    size_t slot = 0;                 // of its first block in a node of the index
+
+    int64_t BlocksFor(int64_t n) const { return (n + positions - 1) / positions; }
+    int64_t FirstNeeded(int64_t length) const;
+    int64_t FirstKept(int64_t length) const;
+    int64_t Needs(int64_t length, int64_t max_batch) const;
+  };
+  struct Layer {
+    size_t bytes = 0, offset = 0;  // of its block, within the group's
+    size_t group = 0;
+    std::function<void(uint8_t*, int64_t)> clear;
+    std::vector<std::vector<uint8_t*>> pointers;  // [sequence][block], null where none is held
+    std::vector<KvTable> tables;                  // [sequence]
+    std::vector<int32_t> dirty;                   // blocks that are to be cleared; they have references
+  };
+  // A sequence's blocks of a group: [first, ids.size()) are held, those below are dropped.
+  struct Held {
+    size_t first = 0;
+    std::vector<int32_t> ids;
+  };
+  struct Sequence {
+    bool live = false;
+    int64_t length = 0;
+    std::vector<Held> held;  // [group]
+    // The last whole node of the index that stands for its tokens.
+    int32_t root = PrefixIndex::kNone, node = PrefixIndex::kNone;
+    uint64_t generation = 0;
+  };
+
+  static std::vector<Group> MakeGroups(std::span<const StoreLayer> layers);
+  static uint64_t BytesFor(std::span<const Group> groups, int64_t positions, int64_t max_batch);
+  static uint64_t BudgetOf(std::span<const Group> groups, const StoreSize& size);
+  static Status CheckGroups(std::span<const Group> groups, const StoreSize& size);
+  template <class F>
+  void InPieces(size_t blocks, size_t bytes, const F& f);
+
+  uint8_t* Block(size_t group, int32_t id) const { return pool_->data(group, id); }
+  BlockPool::Taken Take(size_t group);
+  int32_t TakeEmpty(size_t group);
+  int32_t TakeCopy(size_t group, int32_t id);
+  void Drop(size_t group, int32_t id);
+  void ClearNew(Layer& layer);
+  void ClearAllNew();
+
+  Status NoRoomFor(const std::string& what, uint64_t bytes) const;
+  uint64_t BytesToExtend(const Sequence& s, int64_t n) const;
+  uint64_t BytesToDrop(const Sequence& s) const;
+  size_t DroppedBelow(const Sequence& s, size_t group) const;
+  bool WritesShared(const Sequence& s, size_t group) const;
+  void OwnLast(size_t group, int32_t sequence);
+  void CopyLast(size_t group, int32_t sequence);
+  void Put(size_t group, int32_t sequence, size_t at, int32_t id);
+
+  void Attach(int32_t sequence, int32_t node, int64_t known);
+  void Forget(size_t group, int32_t id);
+  int32_t Named(const PrefixIndex::Path& path, size_t group, int64_t at) const;
+  int64_t Usable(const PrefixIndex::Path& path, int64_t length) const;
+  int64_t FirstNamed(const PrefixIndex::Path& path, size_t group, int64_t length) const;
+  bool Continues(const PrefixIndex::Path& path, size_t group, int64_t length) const;
+  uint64_t BytesToReuse(const PrefixIndex::Path& path, int64_t length) const;
+  int64_t Reusable(const PrefixIndex::Path& path) const;
+  Status VerifyIndex() const;
+
+  Result<int32_t> Fill(std::span<const uint64_t> first, int64_t length, const Source& read);
+  Status CheckHeld(const Sequence& s, int64_t length, const char* what) const;
+  void Append(size_t group, int32_t sequence, int32_t id);
+  void DropBelow(size_t group, int32_t sequence, size_t below);
+  void Shorten(size_t group, int32_t sequence, size_t blocks);
+
+  StoreSize size_;
+  Team* team_ = nullptr;
+  std::vector<Group> groups_;
+  std::vector<Layer> layers_;
+  std::unique_ptr<BlockPool> pool_;
+  std::vector<Sequence> sequences_;  // indexed by id; freed ids are reused
+  PrefixIndex index_;
+  std::vector<size_t> slot_groups_;  // the group of each slot of the index
+};
+
+}  // namespace tally

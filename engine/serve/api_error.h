@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors as OpenAI's API has them (https://platform.openai.com/docs/guides/error-codes).
+#pragma once
+
+#include <string>
+
+#include "engine/base/status.h"
+#include "engine/chat/limited_json.h"
+
+namespace tally {
+
+struct ApiError {
+  int status = 400;          // of HTTP
+  std::string message = {};  // one line
+  std::string type = "invalid_request_error";
+  std::string param = {};  // the field of the body, "messages[2].content"; empty: none
+  std::string code = {};   // "unknown_parameter"; empty: none
+};
+
+// What was asked for cannot be honoured: 400. No room: 503. A defect: 500.
+ApiError ApiErrorOf(const Status& status);
+
+// {"error": {"message", "type", "param", "code"}}
+OrderedJson ErrorJson(const ApiError& error);
+
+}  // namespace tally

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/serve/api_request.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "engine/serve/api_messages.h"
+#include "engine/serve/api_object.h"
+
+namespace tally {
+namespace {
+
+constexpr size_t kMostStops = 4, kLongestStop = 1024;  // strings, bytes
+constexpr int64_t kMostTokens = INT32_MAX;
+
+// A field that is taken only where it asks for nothing.
+struct Refused {
+  const char* name;
+  bool (*asks_nothing)(const OrderedJson& value);
+  const char* why;
+};
+
+bool Never(const OrderedJson&) { return false; }
+bool IsFalse(const OrderedJson& v) { return v == false; }
+bool IsTrue(const OrderedJson& v) { return v == true; }
+bool IsZero(const OrderedJson& v) { return v == 0; }
+bool IsOne(const OrderedJson& v) { return v == 1; }
+bool IsEmpty(const OrderedJson& v) { return v.empty() || v == ""; }
+bool IsTextFormat(const OrderedJson& v) { return v == OrderedJson::object({{"type", "text"}}); }
+bool IsTextAlone(const OrderedJson& v) { return v == OrderedJson::array({"text"}); }
+
+constexpr Refused kRefused[] = {
+    {"logprobs", IsFalse, "log probabilities are not given"},
+    {"top_logprobs", IsZero, "log probabilities are not given"},
+    {"logit_bias", IsEmpty, "logits are not changed by token"},
+    {"response_format", IsTextFormat, "answers are not held to a format other than {\"type\": \"text\"}"},
+    {"frequency_penalty", IsZero, "repeat_penalty is"},
+    {"presence_penalty", IsZero, "repeat_penalty is"},
+    {"best_of", IsOne, "n gives several answers"},
+    {"echo", IsFalse, "answers begin after the prompt"},
+    {"suffix", IsEmpty, "text is not filled in before another"},
+    {"store", IsFalse, "answers are not kept"},
+    {"parallel_tool_calls", IsTrue, "the number of calls in an answer is the model's choice"},
+    {"modalities", IsTextAlone, "answers are text"},
+    {"audio", Never, "answers are text"},
+    {"prediction", Never, "there is no speculation with a given text"},
+    {"web_search_options", Never, "there is no search"},
+    {"functions", Never, "tools is"},
+    {"function_call", Never, "tool_choice is"},
+};
+
+void RefuseUnsupported(ApiObject& body) {
+  for (const Refused& field : kRefused) {
+    const OrderedJson* const value = body.Take(field.name);
+    if (value == nullptr || field.asks_nothing(*value)) continue;
+    body.Fail(field.name, std::string("is not supported: ") + field.why, "unsupported_parameter");
+  }
+  body.Ignore({"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"});
+}
+
+void ReadSampling(ApiObject& body, ApiRequest* request) {
+  request->temperature = body.Number("temperature", 0);
+  request->top_p = body.Number("top_p", 0, 1);
+  request->min_p = body.Number("min_p", 0, 1);
+  if (const auto k = body.Whole("top_k", -1, INT32_MAX)) request->top_k = static_cast<int32_t>(*k);
+  if (const auto last = body.Whole("repeat_last_n", -1, INT32_MAX)) request->repeat_last_n = static_cast<int32_t>(*last);
+  constexpr double kLeast = 1e-6;
+  request->repeat_penalty = body.Number("repeat_penalty", kLeast);
+  if (const std::optional<double> penalty = body.Number("repetition_penalty", kLeast)) {
+    if (request->repeat_penalty) body.Fail("repetition_penalty", "and repeat_penalty are two names of one field");
+    request->repeat_penalty = penalty;
+    // vLLM's is a penalty on all tokens so far, llama.cpp's on the last ones.
+    if (!request->repeat_last_n) request->repeat_last_n = -1;
+  }
+  request->ignore_eos = body.Flag("ignore_eos").value_or(false);
+}
+
+// -1 stands for one that is drawn, as everywhere here.
+void ReadSeed(ApiObject& body, ApiRequest* request) {
+  const OrderedJson* const seed = body.Take("seed");
+  if (seed == nullptr) return;
+  if (seed->is_number_unsigned()) {
+    request->seed = seed->get<uint64_t>();
+  } else if (!seed->is_number_integer() || seed->get<int64_t>() != -1) {
+    body.Fail("seed", "must be a whole number from 0 to 18446744073709551615, or -1: one is drawn");
+  }
+}
+
+void ReadStop(ApiObject& body, ApiRequest* request) {
+  const OrderedJson* const stop = body.Take("stop");
+  if (stop == nullptr) return;
+  const OrderedJson list = stop->is_array() ? *stop : OrderedJson::array({*stop});
+  if (list.size() > kMostStops) body.Fail("stop", "must be at most " + std::to_string(kMostStops) + " strings");
+  for (const OrderedJson& text : list) {
+    if (!text.is_string()) return body.Fail("stop", "must be a string or an array of strings", "invalid_type");
+    request->stop.push_back(text.get<std::string>());
+    if (request->stop.back().size() > kLongestStop) {
+      body.Fail("stop", "must be strings of at most " + std::to_string(kLongestStop) + " bytes");
+    }
+  }
+}
+
+void ReadLength(ApiObject& body, ApiRequest* request) {
+  request->max_tokens = body.Whole("max_tokens", 0, kMostTokens);
+  const std::optional<int64_t> completion = body.Whole("max_completion_tokens", 0, kMostTokens);
+  if (completion && request->max_tokens && *completion != *request->max_tokens) {
+    body.Fail("max_completion_tokens", "and max_tokens are two names of one field");
+  }
+  if (completion) request->max_tokens = completion;
+}
+
+void ReadStream(ApiObject& body, ApiRequest* request) {
+  request->stream = body.Flag("stream").value_or(false);
+  if (const OrderedJson* const json = body.Object("stream_options")) {
+    ApiObject options(*json, "stream_options", body.error());
+    request->stream_usage = options.Flag("include_usage").value_or(false);
+    options.Ignore({"include_obfuscation"});
+    options.End();
+  }
+}
+
+// Of an array that is not empty; none where `list` holds something else too.
+std::optional<std::vector<int32_t>> TokensOf(const OrderedJson& list) {
+  std::vector<int32_t> tokens;
+  tokens.reserve(list.size());
+  for (const OrderedJson& id : list) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(INT32_MAX)) return std::nullopt;
+    tokens.push_back(id.get<int32_t>());
+  }
+  return tokens;
+}
+
+void ReadPrompts(ApiObject& body, ApiRequest* request) {
+  const OrderedJson* const prompt = body.Take("prompt");
+  if (prompt == nullptr) return body.Fail("prompt", "is missing", "missing_required_parameter");
+  const char* const wanted = "must be a string, an array of token ids, or an array of such prompts";
+  const auto add = [&](const OrderedJson& one) {
+    ApiPrompt& read = request->prompts.emplace_back();
+    if (one.is_string()) {
+      read.text = one.get<std::string>();
+    } else if (one.is_array() && !one.empty()) {
+      read.tokens = TokensOf(one);
+      if (!read.tokens) body.Fail("prompt", wanted, "invalid_type");
+    } else {
+      body.Fail("prompt", wanted, "invalid_type");
+    }
+  };
+  if (prompt->is_string() || (prompt->is_array() && !prompt->empty() && prompt->front().is_number())) return add(*prompt);
+  if (!prompt->is_array() || prompt->empty()) return body.Fail("prompt", wanted, "invalid_type");
+  if (prompt->size() > static_cast<size_t>(kMostApiChoices)) {
+    return body.Fail("prompt", "has more than " + std::to_string(kMostApiChoices) + " prompts");
+  }
+  for (const OrderedJson& one : *prompt) add(one);
+}
+
+}  // namespace
+
+std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path) {
+  if (path == "/v1/chat/completions") return ApiEndpoint::kChat;
+  if (path == "/v1/completions") return ApiEndpoint::kCompletions;
+  return std::nullopt;
+}
+
+std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson& json, ApiRequest* request) {
+  std::optional<ApiError> error;
+  ApiObject body(json, "", &error);
+  *request = {};
+  request->endpoint = endpoint;
+  request->model = body.Text("model").value_or("");
+  RefuseUnsupported(body);
+  ReadSampling(body, request);
+  ReadSeed(body, request);
+  ReadStop(body, request);
+  ReadLength(body, request);
+  ReadStream(body, request);
+  if (const auto n = body.Whole("n", 1, 128)) request->n = *n;
+  if (endpoint == ApiEndpoint::kChat) {
+    ReadApiChat(body, &request->chat);
+  } else {
+    ReadPrompts(body, request);
+  }
+  const int64_t prompts = static_cast<int64_t>(request->prompts.size());
+  if (prompts * request->n > kMostApiChoices) {
+    body.Fail("n", "gives more than " + std::to_string(kMostApiChoices) + " choices of all prompts together");
+  }
+  body.End();
+  return error;
+}
+
+}  // namespace tally

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bodies of OpenAI's /v1/chat/completions and /v1/completions, read into what an engine's requests need
+// (https://platform.openai.com/docs/api-reference/chat/create, .../completions/create).
+//
+// What is not supported is refused by name, and so is a field that is not known. Only what changes no answer is ignored: user, metadata,
+// service_tier, safety_identifier, prompt_cache_key. Fields of llama.cpp's and vLLM's servers are taken too: top_k, min_p,
+// repeat_penalty or repetition_penalty, repeat_last_n, ignore_eos, chat_template_kwargs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/chat/message.h"
+#include "engine/serve/api_error.h"
+
+namespace tally {
+
+enum class ApiEndpoint : uint8_t { kChat, kCompletions };
+// Of "/v1/chat/completions" and "/v1/completions"; none: of another path.
+std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path);
+
+// Text, or token ids.
+struct ApiPrompt {
+  std::string text = {};
+  std::optional<std::vector<int32_t>> tokens = {};
+};
+
+// Where a field was absent or null there is no value, and the server's own holds.
+struct ApiRequest {
+  ApiEndpoint endpoint = ApiEndpoint::kChat;
+  std::string model = {};
+  ChatRequest chat = {};                // kChat; `now` is for the server to set
+  std::vector<ApiPrompt> prompts = {};  // kCompletions: at least one
+  int64_t n = 1;                        // choices of each prompt
+  std::optional<int64_t> max_tokens = {};
+  std::vector<std::string> stop = {};
+  std::optional<uint64_t> seed = {};  // choice i takes seed + i
+  std::optional<double> temperature = {}, top_p = {}, min_p = {}, repeat_penalty = {};
+  std::optional<int32_t> top_k = {}, repeat_last_n = {};
+  bool ignore_eos = false;
+  bool stream = false, stream_usage = false;
+};
+
+inline constexpr int64_t kMostApiChoices = 1024;  // of all prompts of a body together
+
+// The error of a body that is refused; `*request` is then of no use.
+[[nodiscard]] std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson& body, ApiRequest* request);
+
+}  // namespace tally

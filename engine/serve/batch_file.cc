@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/serve/batch_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "engine/base/format.h"
+#include "engine/base/hash.h"
+#include "engine/serve/api_object.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLongestAnswerLine = size_t{256} << 20;  // bytes
+constexpr JsonLimits kLineLimits = {.values = kOrderedJsonLimits.values, .members = kOrderedJsonLimits.members, .object = true};
+
+// The text of one member of an object, without the object.
+class MemberFinder final : public JsonHandler {
+ public:
+  explicit MemberFinder(std::string_view name) : name_(name) {}
+  Status Key(std::string key) override {
+    here_ = depth_ == 1 && key == name_;
+    there_ = there_ || here_;
+    return {};
+  }
+  Status Scalar(JsonScalar value) override {
+    if (here_ && depth_ == 1 && std::holds_alternative<std::string>(value)) text_ = std::move(std::get<std::string>(value));
+    here_ = false;
+    return {};
+  }
+  Status Begin(bool) override {
+    here_ = false;
+    ++depth_;
+    return {};
+  }
+  Status End() override {
+    --depth_;
+    return {};
+  }
+  bool there() const { return there_; }
+  const std::optional<std::string>& text() const { return text_; }
+
+ private:
+  const std::string_view name_;
+  int depth_ = 0;
+  bool here_ = false, there_ = false;
+  std::optional<std::string> text_;
+};
+
+std::string LinePlace(const std::string& path, uint64_t number) { return Printable(path) + ":" + std::to_string(number); }
+
+// As ReadBatchRequest finds it.
+std::optional<std::string> CustomIdOf(const TextLine& line) {
+  MemberFinder finder("custom_id");
+  if (line.cut || !ParseJson("", line.text, kLineLimits, finder).ok() || !finder.text() || finder.text()->empty()) {
+    return std::nullopt;
+  }
+  return finder.text();
+}
+
+std::string IdText(const std::optional<std::string>& id) { return id ? Quote(*id) : "none"; }
+
+struct NamedLine {
+  uint64_t number = 0;
+  std::optional<std::string> custom_id = {};
+};
+
+// The requests of a file, by their names.
+class RequestLines {
+ public:
+  static Result<RequestLines> Open(const std::string& path, const std::function<bool()>& interrupted) {
+    TALLY_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path, kLongestBatchLine));
+    return RequestLines(std::move(reader), interrupted);
+  }
+  // None: there are no more.
+  Result<std::optional<NamedLine>> Next() {
+    for (;;) {
+      if (interrupted_ && interrupted_()) return Status(StatusCode::kInterrupted, "interrupted");
+      TALLY_ASSIGN_OR_RETURN(const std::optional<TextLine> line, reader_.Next());
+      if (!line) return std::optional<NamedLine>();
+      if (!IsBlank(*line)) return std::optional(NamedLine{line->number, CustomIdOf(*line)});
+    }
+  }
+
+ private:
+  RequestLines(LineReader reader, std::function<bool()> interrupted)
+      : reader_(std::move(reader)), interrupted_(std::move(interrupted)) {}
+  LineReader reader_;
+  std::function<bool()> interrupted_;
+};
+
+// An id of every request takes eight bytes, whatever its length.
+class IdSet {
+ public:
+  void Add(const std::string& id) { hashes_.push_back(hash_(id)); }
+  // Ids of which there may be two.
+  std::vector<uint64_t> Suspects() {
+    std::sort(hashes_.begin(), hashes_.end());
+    std::vector<uint64_t> suspects;
+    for (size_t i = 1; i < hashes_.size(); ++i) {
+      if (hashes_[i] == hashes_[i - 1] && (suspects.empty() || suspects.back() != hashes_[i])) suspects.push_back(hashes_[i]);
+    }
+    return suspects;
+  }
+  uint64_t HashOf(const std::string& id) const { return hash_(id); }
+
+ private:
+  StringHash hash_;
+  std::vector<uint64_t> hashes_;
+};
+
+// Counts the requests. kBadInput: two have one id.
+Status CheckIds(const std::string& path, const std::function<bool()>& interrupted, uint64_t* total) {
+  IdSet ids;
+  TALLY_ASSIGN_OR_RETURN(RequestLines lines, RequestLines::Open(path, interrupted));
+  for (;;) {
+    TALLY_ASSIGN_OR_RETURN(const std::optional<NamedLine> line, lines.Next());
+    if (!line) break;
+    ++*total;
+    if (line->custom_id) ids.Add(*line->custom_id);
+  }
+  const std::vector<uint64_t> suspects = ids.Suspects();
+  if (suspects.empty()) return {};
+  StringMap<uint64_t> seen;
+  TALLY_ASSIGN_OR_RETURN(lines, RequestLines::Open(path, interrupted));
+  for (;;) {
+    TALLY_ASSIGN_OR_RETURN(const std::optional<NamedLine> line, lines.Next());
+    if (!line) return {};
+    if (!line->custom_id || !std::binary_search(suspects.begin(), suspects.end(), ids.HashOf(*line->custom_id))) continue;
+    const auto [first, is_new] = seen.try_emplace(*line->custom_id, line->number);
+    if (is_new) continue;
+    return BadInput(LinePlace(path, line->number) + ": the custom_id " + Quote(*line->custom_id) + " is that of line " +
+                    std::to_string(first->second) + " too: answers are told apart by it");
+  }
+}
+
+// The custom_id of an answer. kBadInput: the line is none, or was not written to its end.
+Result<std::optional<std::string>> AnsweredId(const TextLine& line) {
+  if (!line.ended || line.cut) return BadInput("it has no end");
+  MemberFinder finder("custom_id");
+  TALLY_RETURN_IF_ERROR(ParseJson("", line.text, {.object = true}, finder));
+  if (!finder.there()) return BadInput("no custom_id");
+  return finder.text();
+}
+
+// Whether a text may be the beginning of BatchAnswer: a file of something else is nobody's torn line.
+bool MayBeginAnswer(std::string_view text) {
+  constexpr std::string_view kStart = R"({"id":"batch_req_)";
+  return text.starts_with(kStart) || kStart.starts_with(text);
+}
+
+// Answers of the plan's file, held against its requests.
+Status FindKept(const std::function<bool()>& interrupted, BatchPlan* plan) {
+  const auto refuse = [&](uint64_t number, const std::string& why) {
+    return BadInput(LinePlace(plan->answers, number) + ": " + why + ": this is no file of answers to " + Quote(plan->requests) +
+                    " that could be continued (--force replaces it)");
+  };
+  TALLY_ASSIGN_OR_RETURN(RequestLines requests, RequestLines::Open(plan->requests, interrupted));
+  TALLY_ASSIGN_OR_RETURN(LineReader answers, LineReader::Open(plan->answers, kLongestAnswerLine));
+  TALLY_ASSIGN_OR_RETURN(std::optional<TextLine> next, answers.Next());
+  while (next) {
+    const TextLine line = std::move(*next);
+    TALLY_ASSIGN_OR_RETURN(next, answers.Next());
+    const Result<std::optional<std::string>> answered = AnsweredId(line);
+    if (!answered.ok()) {
+      const bool last = !next && !line.cut;
+      if (!last || (plan->kept == 0 && !MayBeginAnswer(line.text))) return refuse(line.number, "no answer");
+      plan->torn_bytes = line.end - plan->kept_bytes;
+      return {};
+    }
+    TALLY_ASSIGN_OR_RETURN(const std::optional<NamedLine> request, requests.Next());
+    if (!request) return refuse(line.number, "an answer more than there are requests");
+    if (*answered != request->custom_id) {
+      return refuse(line.number, "its custom_id is " + IdText(*answered) + ", expected " + IdText(request->custom_id));
+    }
+    ++plan->kept;
+    plan->kept_bytes = line.end;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool IsBlank(const TextLine& line) { return line.text.find_first_not_of(" \t\r") == line.text.npos; }
+
+BatchRequest ReadBatchRequest(const TextLine& line) {
+  BatchRequest read;
+  const std::string place = "line " + std::to_string(line.number);
+  if (line.cut) {
+    read.error = ApiError{.message = place + ": longer than " + BytesText(kLongestBatchLine), .code = "invalid_line"};
+    return read;
+  }
+  const Result<OrderedJson> json = ReadJson<OrderedJson>(place, line.text, kLineLimits);
+  if (!json.ok()) {
+    read.error = ApiError{.message = json.status().message(), .code = "invalid_json_line"};
+    return read;
+  }
+  ApiObject object(*json, "", &read.error);
+  read.custom_id = object.Text("custom_id");
+  if (read.custom_id && read.custom_id->empty()) read.custom_id.reset();
+  if (!read.custom_id)
+    object.Fail("custom_id", "is missing: a text by which the answer is told apart", "missing_required_parameter");
+  if (object.Text("method").value_or("POST") != "POST") object.Fail("method", "must be POST");
+  const std::optional<ApiEndpoint> endpoint = ApiEndpointOf(object.Text("url").value_or(""));
+  if (!endpoint) object.Fail("url", "must be /v1/chat/completions or /v1/completions", "invalid_url");
+  const OrderedJson* const body = object.Object("body");
+  if (body == nullptr) object.Fail("body", "is missing", "missing_required_parameter");
+  object.End();
+  if (read.error) return read;
+  read.error = ParseApiRequest(*endpoint, *body, &read.request);
+  if (!read.error && read.request.stream) {
+    read.error = ApiError{.message = "stream is not supported in a batch: an answer is one line",
+                          .param = "stream",
+                          .code = "unsupported_parameter"};
+  }
+  return read;
+}
+
+std::string BatchAnswer(const std::optional<std::string>& custom_id, int status, OrderedJson body, const std::string& id,
+                        const std::string& request_id) {
+  const OrderedJson line = {{"id", id},
+                            {"custom_id", custom_id ? OrderedJson(*custom_id) : OrderedJson()},
+                            {"response", {{"status_code", status}, {"request_id", request_id}, {"body", std::move(body)}}},
+                            {"error", nullptr}};
+  return line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+Result<BatchPlan> PlanBatch(const std::string& requests, const std::string& answers, bool anew,
+                            const std::function<bool()>& interrupted) {
+  BatchPlan plan = {.requests = requests, .answers = answers, .anew = anew};
+  std::error_code none;
+  if (fs::exists(requests, none) && !fs::is_regular_file(requests, none)) {
+    return BadInput(Quote(requests) + " is no regular file: requests are read twice");
+  }
+  TALLY_RETURN_IF_ERROR(CheckIds(requests, interrupted, &plan.total));
+  if (!anew && fs::is_regular_file(answers, none)) TALLY_RETURN_IF_ERROR(FindKept(interrupted, &plan));
+  return plan;
+}
+
+}  // namespace tally

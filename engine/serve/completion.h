@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A body on its way to its answer: the requests that an engine is to run for it, and what comes of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/chat/chat_format.h"
+#include "engine/serve/api_answer.h"
+#include "engine/serve/api_request.h"
+#include "engine/session/request.h"
+
+namespace tally {
+
+// How a model is talked to.
+struct ChatSide {
+  std::shared_ptr<const ChatFormat> format;
+  std::vector<std::string> stop;  // an answer ends before any of these, besides those of the body
+};
+// kBadInput: a template that cannot be read. `native`: as MakeChatFormat has it.
+Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native);
+
+// What bodies are answered with.
+struct ServedModel {
+  Engine* engine = nullptr;
+  std::string name = {};          // as answers have it
+  SamplingOptions sampling = {};  // of fields that a body leaves out; but for the seed, which is drawn
+  int64_t max_tokens = -1;        // the same; -1: until the context is full
+  bool parse_special = false;     // special tokens spelled out in a text prompt become tokens
+  Result<ChatSide> chat = BadInput("the model has no chat template");  // an error: chats are answered with it
+  Result<ChatSide> tool_chat = chat;                                   // of chats with tools
+};
+
+class Completion {
+ public:
+  // The error of a body that cannot be answered: no template, no tokenizer, what the template refuses, more tokens than the
+  // context, tools that the template leaves out. `ids` gives the answer's id. The model must outlive the completion.
+  [[nodiscard]] static std::optional<ApiError> Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
+                                                    std::unique_ptr<Completion>* made);
+
+  // To be run, in any order and company: choice by choice, prompt by prompt.
+  std::span<const std::shared_ptr<Request>> requests() const { return requests_; }
+  // Takes the events that have come.
+  void Collect();
+  bool ended() const;
+  // Of the first request that failed; ok: none did.
+  Status status() const;
+  // Tokens so far.
+  ApiUsage usage() const;
+  // Of a completion that has ended without an error.
+  OrderedJson Answer() const;
+
+ private:
+  Completion() = default;
+  std::optional<ApiError> AddChat(const ServedModel& model, const ApiRequest& request);
+  std::optional<ApiError> AddPrompts(const ServedModel& model, const ApiRequest& request);
+  template <class NewStream>
+  std::optional<ApiError> AddChoices(const ServedModel& model, const ApiRequest& request, std::vector<int32_t> tokens,
+                                     const NewStream& new_stream);
+
+  ApiAnswer answer_;
+  std::vector<std::shared_ptr<Request>> requests_;
+  std::vector<int64_t> prompt_tokens_;  // of each prompt
+  int64_t n_ = 1;                       // requests of a prompt
+};
+
+}  // namespace tally

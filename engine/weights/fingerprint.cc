@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/weights/fingerprint.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "engine/base/checksum.h"
+
+namespace tally {
+namespace {
+
+constexpr size_t kPieceBytes = size_t{1} << 20;  // of a slice; a task
+
+template <class T>
+void AddValues(std::span<const T> values, Checksum* sum) {
+  sum->Add({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+}
+
+}  // namespace
+
+uint64_t FingerprintOf(const PackedWeights& weights, Team& team) {
+  Checksum sum;
+  std::vector<std::span<const uint8_t>> pieces;
+  for (const WeightView& w : weights.views()) {
+    const std::array<int64_t, 5> shape = {static_cast<int64_t>(w.dtype), static_cast<int64_t>(w.layout), w.slices, w.rows,
+                                          w.cols};
+    AddValues<int64_t>(shape, &sum);
+    const size_t bytes = static_cast<size_t>(weights.infos()[w.id].packed_bytes) / static_cast<size_t>(w.slices);
+    for (int64_t s = 0; s < w.slices; ++s) {
+      for (size_t at = 0; at < bytes; at += kPieceBytes) pieces.push_back({w.Slice(s) + at, std::min(kPieceBytes, bytes - at)});
+    }
+  }
+  std::vector<uint64_t> sums(pieces.size());
+  auto task = [&](int, int64_t begin, int64_t end) {
+    for (size_t i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) sums[i] = BlockChecksum(pieces[i]);
+  };
+  team.Run(static_cast<int64_t>(pieces.size()), 1, task);
+  AddValues<uint64_t>(sums, &sum);
+  return sum.value();
+}
+
+}  // namespace tally

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/serve/completion.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/session/scheduler.h"
+#include "tests/serve/text_served.h"
+#include "tests/session/fake_engine.h"
+
+namespace tally {
+namespace {
+
+using enum ApiEndpoint;
+
+std::optional<ApiError> Make(const ServedModel& model, ApiEndpoint endpoint, const std::string& body,
+                             std::unique_ptr<Completion>* made) {
+  static ApiIds ids;
+  ApiRequest request;
+  std::optional<ApiError> error = ParseApiRequest(endpoint, OrderedJson::parse(body), &request);
+  EXPECT_FALSE(error.has_value()) << body << error->message;
+  return error ? error : Completion::Make(model, request, ids, made);
+}
+
+OrderedJson Answered(const ServedModel& model, ApiEndpoint endpoint, const std::string& body) {
+  std::unique_ptr<Completion> completion;
+  const std::optional<ApiError> error = Make(model, endpoint, body, &completion);
+  EXPECT_FALSE(error.has_value()) << error->message;
+  if (error) return ErrorJson(*error);
+  Scheduler scheduler(*model.engine);
+  for (const auto& request : completion->requests()) scheduler.Add(request);
+  for (int i = 0; i < 10000 && !completion->ended(); ++i) scheduler.Step();
+  completion->Collect();
+  EXPECT_TRUE(completion->ended());
+  EXPECT_TRUE(completion->status().ok()) << completion->status().message();
+  return completion->Answer();
+}
+
+ApiError Refused(const ServedModel& model, ApiEndpoint endpoint, const std::string& body) {
+  std::unique_ptr<Completion> completion;
+  const std::optional<ApiError> error = Make(model, endpoint, body, &completion);
+  EXPECT_TRUE(error.has_value()) << body;
+  EXPECT_EQ(completion, nullptr);
+  return error.value_or(ApiError{});
+}
+
+TEST(Completion, Text) {
+  const TextServed served;
+  const OrderedJson a = Answered(served.model, kCompletions, R"({"prompt": "x", "seed": 5})");
+  EXPECT_TRUE(a["id"].get<std::string>().starts_with("cmpl-")) << a;
+  EXPECT_EQ(a["object"], "text_completion");
+  EXPECT_GT(a["created"], 1'000'000'000);
+  EXPECT_EQ(a["model"], "text");
+  EXPECT_EQ(a["seed"], 5);
+  ASSERT_EQ(a["choices"].size(), 1u);
+  EXPECT_EQ(a["choices"][0], OrderedJson({{"index", 0}, {"text", "yz"}, {"logprobs", nullptr}, {"finish_reason", "stop"}}));
+  OrderedJson usage = a["usage"];
+  const OrderedJson bill = usage["tally"];
+  usage.erase("tally");
+  EXPECT_EQ(usage, OrderedJson({{"prompt_tokens", 2},  // with <|begin|>
+                                {"completion_tokens", 2},
+                                {"total_tokens", 4},
+                                {"prompt_tokens_details", {{"cached_tokens", 0}}}}));
+  EXPECT_EQ(bill["prompt_tokens"], 2);
+  EXPECT_EQ(bill["decode_steps"], 2);
+  EXPECT_GT(bill["generate_seconds"], 0);
+  EXPECT_GE(bill["prompt_seconds"], 0);
+}
+
+TEST(Completion, WhereItEnds) {
+  const TextServed served;
+  const auto end_of = [&](const std::string& fields) {
+    const OrderedJson a = Answered(served.model, kCompletions, R"({"prompt": "t", )" + fields + "}");
+    return a["choices"][0]["text"].get<std::string>() + " " + a["choices"][0]["finish_reason"].get<std::string>();
+  };
+  EXPECT_EQ(end_of(R"("max_tokens": 2)"), "uv length");
+  EXPECT_EQ(end_of(R"("max_tokens": 0)"), " length");
+  EXPECT_EQ(end_of(R"("stop": "x")"), "uvw stop");
+  EXPECT_EQ(end_of(R"("stop": ["none", "wx"])"), "uv stop");
+  EXPECT_EQ(end_of(R"("ignore_eos": true, "max_tokens": 8)"), "uvwxyz a length");
+  const OrderedJson full = Answered(served.model, kCompletions, R"({"prompt": "t", "ignore_eos": true})");
+  EXPECT_EQ(full["choices"][0]["finish_reason"], "length") << "the context is full";
+  EXPECT_EQ(full["usage"]["total_tokens"], 129);
+}
+
+TEST(Completion, SeveralPromptsAndChoices) {
+  const TextServed served;
+  const OrderedJson a = Answered(served.model, kCompletions,
+                                 R"({"prompt": ["w", [119, 120]], "n": 2, "temperature": 60, "max_tokens": 12, "seed": 7})");
+  ASSERT_EQ(a["choices"].size(), 4u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(a["choices"][i]["index"], i);
+  EXPECT_EQ(a["usage"]["prompt_tokens"], 4) << "each prompt once";
+  // A choice is what its seed gives alone.
+  const auto alone = [&](const std::string& prompt, int seed) {
+    return Answered(served.model, kCompletions,
+                    R"({"temperature": 60, "max_tokens": 12, "prompt": )" + prompt + R"(, "seed": )" + std::to_string(seed) + "}")
+        .at("choices")
+        .at(0)
+        .at("text");
+  };
+  EXPECT_EQ(a["choices"][0]["text"], alone(R"("w")", 7));
+  EXPECT_EQ(a["choices"][1]["text"], alone(R"("w")", 8));
+  EXPECT_EQ(a["choices"][3]["text"], alone("[119, 120]", 8));
+  EXPECT_NE(a["choices"][0]["text"], a["choices"][1]["text"]);
+}
+
+// A seed that was drawn gives the same answer where it is given.
+TEST(Completion, DrawnSeeds) {
+  const TextServed served;
+  const std::string body = R"({"prompt": "a", "temperature": 60, "max_tokens": 20)";
+  const OrderedJson first = Answered(served.model, kCompletions, body + "}"),
+                    other = Answered(served.model, kCompletions, body + "}");
+  EXPECT_NE(first["seed"], other["seed"]);
+  EXPECT_NE(first["id"], other["id"]);
+  EXPECT_EQ(Answered(served.model, kCompletions, body + R"(, "seed": )" + first["seed"].dump() + "}")["choices"],
+            first["choices"]);
+}
+
+TEST(Completion, Chat) {
+  TextServed served;
+  const OrderedJson a = Answered(served.model, kChat, R"({"messages": [{"role": "user", "content": "Hi"}]})");
+  EXPECT_TRUE(a["id"].get<std::string>().starts_with("chatcmpl-")) << a;
+  EXPECT_EQ(a["object"], "chat.completion");
+  EXPECT_EQ(a["choices"][0], OrderedJson({{"index", 0},
+                                          {"message", {{"role", "assistant"}, {"content", "xyz"}, {"refusal", nullptr}}},
+                                          {"logprobs", nullptr},
+                                          {"finish_reason", "stop"}}));
+  EXPECT_EQ(a["usage"]["prompt_tokens"], 3);
+  // A special token in a message is text.
+  const OrderedJson spelled = Answered(served.model, kChat, R"({"messages": [{"role": "user", "content": "<|turn|>"}]})");
+  EXPECT_EQ(spelled["usage"]["prompt_tokens"], 1 + static_cast<int>(std::string("<|turn|>").size()));
+  // The template's stop strings, and the body's.
+  served.model.chat->stop = {"z"};
+  EXPECT_EQ(
+      Answered(served.model, kChat, R"({"messages": [{"role": "user", "content": "Hi"}]})")["choices"][0]["message"]["content"],
+      "xy");
+  EXPECT_EQ(Answered(served.model, kChat,
+                     R"({"messages": [{"role": "user", "content": "Hi"}], "stop": "y"})")["choices"][0]["message"]["content"],
+            "x");
+}
+
+TEST(Completion, SpecialTokensInPromptsOfText) {
+  TextServed served;
+  const std::string body = R"({"prompt": "<|turn|>", "max_tokens": 3})";
+  EXPECT_EQ(Answered(served.model, kCompletions, body)["choices"][0]["text"], "abc");
+  served.model.parse_special = true;
+  EXPECT_EQ(Answered(served.model, kCompletions, body)["choices"][0]["text"], "xyz");
+}
+
+TEST(Completion, WhatCannotBeAnswered) {
+  TextServed served;
+  const std::string chat = R"({"messages": [{"role": "user", "content": "Hi"}]})";
+  const ApiError tools =
+      Refused(served.model, kChat,
+              R"({"messages": [{"role": "user", "content": "Hi"}], "tools": [{"type": "function", "function": {"name": "f"}}]})");
+  EXPECT_EQ(tools.param, "tools");
+  const ApiError longer = Refused(served.model, kCompletions, R"({"prompt": ")" + std::string(128, '.') + R"("})");
+  EXPECT_EQ(longer.code, "context_length_exceeded");
+  EXPECT_NE(longer.message.find("129 tokens"), std::string::npos) << longer.message;
+  const ApiError vocabulary = Refused(served.model, kCompletions, R"({"prompt": [1, 300]})");
+  EXPECT_NE(vocabulary.message.find("300"), std::string::npos) << vocabulary.message;
+  served.model.chat = BadInput("text: the model has no chat template");
+  EXPECT_EQ(Refused(served.model, kChat, chat).message, "text: the model has no chat template");
+  auto refusing = MakeChatSide({.text = "{{ raise_exception('never') }}"}, true);
+  ASSERT_TRUE(refusing.ok());
+  served.model.chat = refusing;
+  EXPECT_NE(Refused(served.model, kChat, chat).message.find("never"), std::string::npos);
+}
+
+TEST(Completion, WithoutATokenizer) {
+  FakeEngine engine(100);
+  ServedModel model;
+  model.engine = &engine;
+  model.sampling.temperature = 0;
+  const OrderedJson a = Answered(model, kCompletions, R"({"prompt": [5, 6], "max_tokens": 3})");
+  EXPECT_EQ(a["choices"][0]["token_ids"], OrderedJson({7, 8, 9}));
+  EXPECT_EQ(a["choices"][0]["text"], "");
+  for (const char* body : {R"({"prompt": "a"})", R"({"prompt": [1], "stop": "a"})"}) {
+    EXPECT_NE(Refused(model, kCompletions, body).message.find("tokenizer"), std::string::npos);
+  }
+  EXPECT_NE(Refused(model, kChat, R"({"messages": [{"role": "user", "content": "Hi"}]})").message.find("tokenizer"),
+            std::string::npos);
+}
+
+TEST(Completion, Finishes) {
+  GenerateResult result;
+  const auto finish = [&](FinishReason reason, std::vector<ToolCall> calls) {
+    result.finish = reason;
+    return std::string(ApiFinish({.answer = {.calls = std::move(calls)}, .result = &result}));
+  };
+  EXPECT_EQ(finish(FinishReason::kEos, {}), "stop");
+  EXPECT_EQ(finish(FinishReason::kStop, {}), "stop");
+  EXPECT_EQ(finish(FinishReason::kLength, {}), "length");
+  EXPECT_EQ(finish(FinishReason::kContextFull, {}), "length");
+  EXPECT_EQ(finish(FinishReason::kEos, {{"1", "f", "{}"}}), "tool_calls");
+  EXPECT_EQ(finish(FinishReason::kLength, {{"1", "f", "{}"}}), "length");
+}
+
+TEST(Completion, IdsAreTheirOwn) {
+  ApiIds ids, others;
+  std::set<std::string> seen;
+  for (int i = 0; i < 1000; ++i) {
+    seen.insert(ids.Next("a-"));
+    seen.insert(others.Next("a-"));
+  }
+  EXPECT_EQ(seen.size(), 2000u);
+  EXPECT_EQ(seen.begin()->size(), 26u);
+}
+
+}  // namespace
+}  // namespace tally
