@@ -17,10 +17,13 @@ class Keys {
     Int("block_count", r_.n_layers);
     Int("context_length", r_.context);
     Int("embedding_length", r_.d_model);
-    Int("feed_forward_length", r_.d_ff > 0 ? r_.d_ff : r_.d_expert);
+    const int32_t width = r_.d_ff > 0 ? r_.d_ff : r_.d_expert;
+    OfLayers("feed_forward_length", width, [&](const LayerRecipe& l) { return l.dense() ? SizesOf(r_, l).d_ff : width; });
     Int("vocab_size", r_.vocab);
-    Int("attention.head_count", r_.n_heads);
-    latent ? Int("attention.head_count_kv", 1) : KvHeads();
+    OfLayers("attention.head_count", r_.n_heads, [&](const LayerRecipe& l) { return SizesOf(r_, l).n_heads; });
+    OfLayers("attention.head_count_kv", latent ? 1 : r_.n_kv_heads, [&](const LayerRecipe& l) {
+      return latent ? 1 : l.attends() ? SizesOf(r_, l).n_kv_heads : 0;  // 0: a layer without attention
+    });
     const std::string_view eps = r_.norm == NormKind::kLayer ? "layer_norm_epsilon" : "layer_norm_rms_epsilon";
     Float("attention." + std::string(eps), static_cast<double>(r_.norm_eps));
     latent ? Latent() : Heads();
@@ -41,12 +44,12 @@ class Keys {
     if (value != usual) Float(key, static_cast<double>(value));
   }
 
-  // A list where layers differ; 0: a layer without attention.
-  void KvHeads() {
+  // A size that layers may have of their own: a list where one differs from the recipe's.
+  template <class SizeOf>
+  void OfLayers(const std::string& key, int64_t common, const SizeOf& size_of) {
     std::vector<int64_t> of;
-    for (const LayerRecipe& l : r_.layers) of.push_back(l.attends() ? SizesOf(r_, l).n_kv_heads : 0);
-    std::ranges::count(of, int64_t{r_.n_kv_heads}) == std::ssize(of) ? Int("attention.head_count_kv", r_.n_kv_heads)
-                                                                     : Set("attention.head_count_kv", std::move(of));
+    for (const LayerRecipe& l : r_.layers) of.push_back(size_of(l));
+    std::ranges::count(of, common) == std::ssize(of) ? Int(key, common) : Set(key, std::move(of));
   }
 
   void Heads() {

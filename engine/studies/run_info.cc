@@ -91,9 +91,10 @@ RunInfo DescribeRun(Engine& engine, const std::string& command, const std::strin
   info.threads = engine.threads();
   info.kv = kKvTypeNames[static_cast<size_t>(engine.kv_type())];
   info.context = Positive(engine.context());
-  info.n_layers = Positive(std::ranges::count_if(recipe.layers, &LayerRecipe::attends));
-  info.n_heads = Positive(recipe.n_heads);
-  info.head_dim = Positive(recipe.head_dim);
+  for (const LayerRecipe& l : recipe.layers) {
+    const LayerSizes s = SizesOf(recipe, l);
+    if (l.attends()) info.attention_width += Positive(int64_t{s.n_heads} * s.head_dim);
+  }
   info.n_experts = Positive(recipe.n_experts);
   info.top_k = recipe.n_experts > 0 ? Positive(recipe.top_k) : 0;
   info.not_run = engine.model().not_run().parameters;

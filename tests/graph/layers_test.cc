@@ -113,7 +113,8 @@ class Runner {
     PlanOptions options{.kv = KvType::kF32, .impl = impl, .max_batch = 24, .max_logit_rows = 24, .context = 64};
     source_ = std::make_unique<PlanSource>(PlanSource{recipe_, weight, global_, local_});
     decoder_ = Decoder::Create(*source_, options, executor_).value();
-    cache_ = SequenceStore::Create(KvLayers(recipe_, options.kv), {.context = 64, .sequences = 1, .max_batch = 24}, nullptr).value();
+    cache_ =
+        SequenceStore::Create(KvLayers(recipe_, options.kv), {.context = 64, .sequences = 1, .max_batch = 24}, nullptr).value();
     EXPECT_EQ(cache_->NewSequence().value(), 0);
   }
   // Logits of so many more positions.

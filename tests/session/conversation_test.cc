@@ -308,7 +308,8 @@ INSTANTIATE_TEST_SUITE_P(Models, ReuseTest,
                                          Reuse{"Window", kWindow, 1, 0, Found::kAll},
                                          Reuse{"WindowThinking", kWindow, 2, 290, Found::kPrompt},
                                          Reuse{"WindowThinkingWithoutAFork", kWindow, 1, 290, Found::kNothing},
-                                         Reuse{"Latent", kLatent, 1, 0, Found::kAll}),
+                                         Reuse{"Latent", kLatent, 1, 0, Found::kAll}, Reuse{"Conv", kConv, 1, 0, Found::kAll},
+                                         Reuse{"ConvThinking", kConv, 2, 290, Found::kPrompt}),
                          [](const auto& p) { return p.param.name; });
 
 }  // namespace

@@ -76,7 +76,7 @@ void Renormalise(float* v, int64_t n, float eps) {
   const D d;
   V sums = hn::Zero(d);
   ForLanes(d, n, [&](auto tail, int64_t i, size_t count) HWY_ATTR { sums = hn::Add(sums, LoadLanes(tail, d, v + i, count)); });
-  const V sum = hn::Set(d, eps != 0 ? hn::ReduceSum(d, sums) + eps : hn::ReduceSum(d, sums));
+  const V sum = hn::Set(d, hn::ReduceSum(d, sums) + eps);
   ForLanes(d, n, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
     StoreLanes(tail, hn::Div(LoadLanes(tail, d, v + i, count), sum), d, v + i, count);
   });
