@@ -17,9 +17,6 @@
 namespace tally::app {
 namespace {
 
-// Of the engine: where layers forget positions a conversation keeps a second one, to go back to where an answer began.
-int32_t SequencesFor(const Recipe& recipe) { return AnyLayer(recipe, &LayerRecipe::forgets) ? 2 : 1; }
-
 bool IsSystem(const ChatMessage& message) { return message.role == "system"; }
 
 // The last message of a user; the end where there is none.
@@ -57,7 +54,6 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   load.before_weights = [&](const Model& model) { return talk->FindFormat(request, model); };
   TALLY_ASSIGN_OR_RETURN(talk->loaded_.model, LoadModelOnly(flags.model.model, load));
   load.before_weights = nullptr;
-  load.sequences = SequencesFor(talk->model().recipe());
   TALLY_ASSIGN_OR_RETURN(talk->loaded_.engine, NewEngine(talk->loaded_.model, load));
   talk->loaded_.seconds = MonotonicSeconds() - begin;
   TALLY_ASSIGN_OR_RETURN(talk->conversation_, NewConversation(*talk->loaded_.engine, talk->format_));

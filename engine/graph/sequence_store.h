@@ -83,8 +83,7 @@ class SequenceStore {
   // The index. Only sequences with equal keys share what they have run.
   //
   // From now on the blocks of a sequence's first positions are found by `tokens`, which these positions have run; more of them than the
-  // sequence has are ignored. To be called after each step of a prompt, since the next one drops blocks that a window has left, and
-  // before Free; each time the cost is that of the tokens since the last. A sequence has one key. Blocks of equal contents are kept
+  // sequence has are ignored. To be called after each step, since the next one drops blocks that a window has left; each time the cost is that of the tokens since the last. A sequence has one key. Blocks of equal contents are kept
   // once: the sequence's tables may change.
   void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens);
   // A new sequence with the most of the first `tokens` that are remembered, maybe none: Length tells. Whole blocks are shared; a

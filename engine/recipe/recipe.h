@@ -72,8 +72,6 @@ struct LayerRecipe {
   // Attention reads the keys and values of this earlier layer, and has none of its own; -1: it has its own.
   int32_t cache_of = -1;
 
-  // Only the last positions matter to the layer: what it keeps of earlier ones is given up.
-  bool forgets() const { return window > 0 || chunk > 0 || mixers.has(Mixer::kShortConv); }
   bool attends() const { return mixers.has(Mixer::kAttention) || mixers.has(Mixer::kLatentAttention); }
   bool dense() const { return feed_forward.has(FeedForward::kDense); }
   bool sparse() const { return feed_forward.has(FeedForward::kSparse); }

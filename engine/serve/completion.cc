@@ -16,8 +16,10 @@ namespace {
 uint64_t DrawSeed() { return std::random_device{}(); }
 
 RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, uint64_t seed) {
-  RequestOptions options = {
-      .max_tokens = request.max_tokens.value_or(model.max_tokens), .sampling = model.sampling, .ignore_eos = request.ignore_eos};
+  RequestOptions options = {.max_tokens = request.max_tokens.value_or(model.max_tokens),
+                            .sampling = model.sampling,
+                            .ignore_eos = request.ignore_eos,
+                            .prefix_key = std::string()};
   SamplingOptions& s = options.sampling;
   s.temperature = request.temperature.value_or(s.temperature);
   s.top_p = request.top_p.value_or(s.top_p);
@@ -169,7 +171,7 @@ ApiUsage Completion::usage() const {
   for (size_t p = 0; p < prompt_tokens_.size(); ++p) {
     const size_t first = p * static_cast<size_t>(n_);
     usage.prompt_tokens += prompt_tokens_[p];
-    usage.cached_tokens += prompt_tokens_[p] - requests_[first]->prompt_to_run();
+    usage.cached_tokens += requests_[first]->prompt_reused();
   }
   for (const std::shared_ptr<Request>& request : requests_) {
     usage.completion_tokens += static_cast<int64_t>(request->result().tokens.size());

@@ -3,17 +3,18 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "engine/session/output_stream.h"
 #include "engine/session/run_alone.h"
+#include "engine/session/scoped_sequence.h"
 #include "engine/session/session_file.h"
-#include "engine/session/turn_cache.h"
 
 namespace tally {
 namespace {
+
+constexpr std::string_view kPrefixKey;  // all conversations share, and with them who else has this key
 
 bool BeginsConversation(const ChatMessage& message) { return message.role == "system" || message.role == "developer"; }
 bool OfUser(const ChatMessage& message) { return message.role == "user"; }
@@ -27,7 +28,7 @@ struct Prompt {
 class FormattedConversation final : public Conversation {
  public:
   FormattedConversation(Engine& engine, std::shared_ptr<const ChatFormat> format)
-      : engine_(engine), tokenizer_(*engine.model().tokenizer()), format_(std::move(format)), cache_(engine) {}
+      : engine_(engine), tokenizer_(*engine.model().tokenizer()), format_(std::move(format)) {}
 
   const std::vector<ChatMessage>& messages() const override { return messages_; }
   void SetMessages(std::vector<ChatMessage> messages) override { messages_ = std::move(messages); }
@@ -36,7 +37,7 @@ class FormattedConversation final : public Conversation {
   bool Undo() override;
   void Reset() override { messages_.erase(AfterBeginning(), messages_.end()); }
   Result<bool> ForgetOldest() override;
-  int64_t tokens() const override { return static_cast<int64_t>(cache_.tokens().size()); }
+  int64_t tokens() const override { return engine_.Reusable(kPrefixKey, ran_); }
   Status Save(const std::string& path) const override;
   Status SaveMessages(const std::string& path) const override {
     return WriteSession(path, {messages_, settings_}, engine_, /*sequence=*/-1);
@@ -55,7 +56,7 @@ class FormattedConversation final : public Conversation {
   Engine& engine_;
   const Tokenizer& tokenizer_;
   std::shared_ptr<const ChatFormat> format_;
-  TurnCache cache_;
+  std::vector<int32_t> ran_;  // by the last turn, what its prompt began with included
   std::vector<ChatMessage> messages_;
   ChatRequest settings_;  // without messages
 };
@@ -102,30 +103,23 @@ std::set<std::string> FormattedConversation::CallIds() const {
 
 // Runs the prompt and the answer. The history is the caller's.
 Result<Turn> FormattedConversation::Answer(const Prompt& prompt, const TurnOptions& options) {
-  const RequestOptions of_request = {.max_tokens = options.max_tokens, .sampling = options.sampling};
+  const RequestOptions of_request = {
+      .max_tokens = options.max_tokens, .sampling = options.sampling, .prefix_key = std::string(kPrefixKey)};
   TALLY_RETURN_IF_ERROR(Request::Check(engine_, prompt.tokens, of_request));
   Turn turn;
-  TALLY_ASSIGN_OR_RETURN(turn.reused_tokens, cache_.Begin(prompt.tokens));
   const auto request = std::make_shared<Request>(
       engine_, prompt.tokens, of_request,
       NewAnswerStream(tokenizer_, format_->NewParser(prompt.text, settings_.tools), options.stop, CallIds()));
-  const auto progress = [&](int64_t done, int64_t total) {
-    if (done == total) {
-      cache_.SetTokens(prompt.tokens);
-      cache_.BeginAnswer();
-    }
-    if (options.prompt_progress) options.prompt_progress(done, total);
-  };
   bool listening = true;
   const auto listen = [&](const RequestEvent& event) {
     turn.answer.Add(event.parts);
     if (listening && options.on_parts && !event.parts.empty()) listening = options.on_parts(event.parts);
     return listening;
   };
-  Result<GenerateResult> generated = RunAlone(engine_, request, cache_.sequence(), progress, options.interrupted, listen);
-  const std::span<const int32_t> tokens = request->tokens();
-  cache_.SetTokens({tokens.begin(), tokens.end()});
+  Result<GenerateResult> generated = RunAlone(engine_, request, options.prompt_progress, options.interrupted, listen);
+  ran_.assign(request->tokens().begin(), request->tokens().end());
   TALLY_ASSIGN_OR_RETURN(turn.generated, std::move(generated));
+  turn.reused_tokens = request->prompt_reused();
   return turn;
 }
 
@@ -157,21 +151,21 @@ Status FormattedConversation::Save(const std::string& path) const {
   std::vector<ChatMessage> next = messages_;
   next.push_back({.role = "user", .content = "?"});
   const Result<Prompt> prompt = Render(next, false);
-  const std::optional<TurnCache::Run> run = cache_.Worth(prompt.ok() ? prompt->tokens : std::vector<int32_t>());
-  const std::span<const int32_t> tokens = run ? run->tokens : std::span<const int32_t>();
-  const SessionState state = {messages_, settings_, {tokens.begin(), tokens.end()}};
-  return WriteSession(path, state, engine_, tokens.empty() ? -1 : run->sequence);
+  std::vector<int32_t> tokens = prompt.ok() ? prompt->tokens : ran_;
+  TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::For(engine_, kPrefixKey, tokens));
+  tokens.resize(static_cast<size_t>(engine_.Length(sequence.id())));
+  return WriteSession(path, {messages_, settings_, std::move(tokens)}, engine_, sequence.id());
 }
 
 Status FormattedConversation::Load(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const SessionFile file, SessionFile::Open(path, engine_));
   const SessionState& state = file.state();
-  // What was in the cache makes room. It is run again, should the file's not fit.
-  cache_.Clear();
   if (!state.tokens.empty()) {
-    TALLY_ASSIGN_OR_RETURN(const int32_t sequence, file.ImportCache(engine_));
-    cache_.Adopt(sequence, state.tokens);
+    TALLY_ASSIGN_OR_RETURN(const int32_t imported, file.ImportCache(engine_));
+    const ScopedSequence sequence = ScopedSequence::Own(engine_, imported);
+    engine_.Remember(sequence.id(), kPrefixKey, state.tokens);
   }
+  ran_ = state.tokens;
   messages_ = state.messages;
   settings_ = state.settings;
   return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversation with a model: its history, the prompt of each turn, the answer taken apart as it comes, and the KV cache, of which
-// a turn reuses what its prompt has in common with what has run.
+// A conversation with a model: its history, the prompt of each turn, and the answer taken apart as it comes. A turn reuses what its
+// prompt has in common with what conversations of the engine have run, as far as the KV cache still has it.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,7 @@ class TALLY_API Conversation {
   // the context. False: nothing is left to forget. Errors are the format's.
   virtual Result<bool> ForgetOldest() = 0;
 
-  virtual int64_t tokens() const = 0;  // positions in the KV cache
+  virtual int64_t tokens() const = 0;  // of the last turn, its prompt included, in the KV cache
 
   // A session file: messages, settings, tokens and KV cache, with the format's version, the model's identity and a checksum
   // (session_file.h). Save replaces a session file in one step and refuses to replace any other. SaveMessages leaves the tokens and the
@@ -71,10 +71,7 @@ class TALLY_API Conversation {
   virtual Status Load(const std::string& path) = 0;
 };
 
-// `engine` must outlive the conversation, which holds one of its sequences from the first turn on, and with a model that has windows
-// a second one where LoadOptions::sequences allows: a fork of where the last answer began. A format that drops the thinking from
-// history makes the next turn go on from there, and a window may keep the first sequence from being rolled back. Without the fork
-// the prompt is run again then, with the same answer.
+// `engine` must outlive the conversation, which takes one of its sequences during a turn.
 // kBadInput: a model without a tokenizer.
 TALLY_API Result<std::unique_ptr<Conversation>> NewConversation(Engine& engine, std::shared_ptr<const ChatFormat> format);
 

@@ -58,6 +58,15 @@ class StepperEngine final : public Engine {
   Result<int32_t> NewSequence() override { return stepper_->cache().NewSequence(); }
   Result<int32_t> Fork(int32_t sequence, int64_t length) override { return stepper_->cache().Fork(sequence, length); }
   Result<int32_t> Copy(int32_t sequence) override { return stepper_->cache().Copy(sequence); }
+  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) override {
+    return stepper_->cache().NewSequenceFor(key, tokens);
+  }
+  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const override {
+    return stepper_->cache().Reusable(key, tokens);
+  }
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens) override {
+    stepper_->cache().Remember(sequence, key, tokens);
+  }
   int64_t Length(int32_t sequence) const override { return stepper_->cache().Length(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override { return stepper_->cache().Truncate(sequence, length); }
   void Free(int32_t sequence) override { stepper_->cache().Free(sequence); }
@@ -65,6 +74,9 @@ class StepperEngine final : public Engine {
     return stepper_->cache().Export(sequence, write);
   }
   Result<int32_t> Import(const SequenceStore::Source& read) override { return stepper_->cache().Import(read); }
+  uint64_t KvBudget() const override { return stepper_->cache().Budget(); }
+  uint64_t KvBytesInUse() const override { return stepper_->cache().BytesInUse(); }
+  uint64_t KvBytesFor(int64_t positions) const override { return stepper_->cache().BytesFor(positions); }
   uint64_t Fingerprint() const override {
     Checksum sum;
     sum.Add(model_->recipe().family);

@@ -38,6 +38,15 @@ class TALLY_API Engine {
   // A new sequence with all positions of another, in memory of its own: Fork without the sharing. kBadInput: no such sequence.
   // kNoRoom: LoadOptions::sequences are in use, no room. Nothing changes on an error.
   virtual Result<int32_t> Copy(int32_t sequence) = 0;
+  // Sequences that begin with what others have run. Only those of equal keys share.
+  // A new sequence with the most of the first `tokens` that are remembered, maybe none: Length tells. The caller leaves out the token
+  // whose logits it wants. Results are the same bits as without. kNoRoom: LoadOptions::sequences are in use.
+  virtual Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) = 0;
+  // The length of such a sequence, if it were made now.
+  virtual int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const = 0;
+  // From now on the positions of the sequence, which have run `tokens`, are found, until others need their memory; also after Free.
+  // To be called after each step: the next one drops what a window has left. A sequence has one key.
+  virtual void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens) = 0;
   virtual int64_t Length(int32_t sequence) const = 0;  // positions; 0 if there is no such sequence
   // Keeps the first `length` positions. kBadInput: no such sequence, a length it does not have, positions that a sliding window
   // has already dropped.
@@ -50,6 +59,10 @@ class TALLY_API Engine {
   // follow. They must come from an engine of the same Fingerprint() and kv_type(). kBadInput: bytes that Export did not make, more
   // positions than the context. kNoRoom: LoadOptions::sequences are in use, no room. Errors of `read`. Nothing changes on an error.
   virtual Result<int32_t> Import(const std::function<Status(std::span<uint8_t> bytes)>& read) = 0;
+  virtual uint64_t KvBudget() const = 0;      // bytes of the KV cache of all sequences
+  virtual uint64_t KvBytesInUse() const = 0;  // of live sequences; what is shared counts once
+  // The most bytes that a sequence of `positions` takes.
+  virtual uint64_t KvBytesFor(int64_t positions) const = 0;
   // What a KV cache depends on besides its type: a checksum of the family's name, of all weights (shapes, types, every byte) and of the
   // frequencies of the rotary embedding. The first call for a model reads all weights, on the engine's threads; the model keeps what it
   // found. The same on every machine.

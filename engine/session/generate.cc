@@ -53,8 +53,7 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
     if (listening && options.on_token) listening = options.on_token(piece, event.token);
     return listening;
   };
-  TALLY_ASSIGN_OR_RETURN(GenerateResult result,
-                         RunAlone(engine, request, std::nullopt, options.prompt_progress, options.interrupted, listen));
+  TALLY_ASSIGN_OR_RETURN(GenerateResult result, RunAlone(engine, request, options.prompt_progress, options.interrupted, listen));
   result.text = std::move(text);
   return result;
 }

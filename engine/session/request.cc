@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
 namespace tally {
@@ -18,6 +19,18 @@ std::vector<int32_t> EndTokens(const Model& model) {
   return ends;
 }
 
+// The most positions that a sequence can come to: the context, or what the KV cache holds of one sequence alone.
+int64_t MostPositions(const Engine& engine) {
+  int64_t fit = engine.context();
+  if (engine.KvBytesFor(fit) <= engine.KvBudget()) return fit;
+  int64_t too_many = std::exchange(fit, 0);
+  while (too_many - fit > 1) {
+    const int64_t middle = fit + (too_many - fit) / 2;
+    (engine.KvBytesFor(middle) <= engine.KvBudget() ? fit : too_many) = middle;
+  }
+  return fit;
+}
+
 }  // namespace
 
 Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, const RequestOptions& options) {
@@ -26,14 +39,17 @@ Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, con
     return BadInput("the number of tokens to generate must be 0 or more, or -1 (until the context is full), not " +
                     std::to_string(options.max_tokens));
   }
-  return CheckTokens(engine, prompt);
+  TALLY_RETURN_IF_ERROR(CheckTokens(engine, prompt));
+  if (static_cast<int64_t>(prompt.size()) <= MostPositions(engine)) return {};
+  return BadInput("the prompt has " + std::to_string(prompt.size()) + " tokens, and the KV cache of " +
+                  BytesText(engine.KvBudget()) + " holds " + std::to_string(MostPositions(engine)));
 }
 
 Request::Request(const Engine& engine, std::vector<int32_t> prompt, const RequestOptions& options,
                  std::unique_ptr<OutputStream> output)
     : options_(options),
       prompt_size_(static_cast<int64_t>(prompt.size())),
-      context_(engine.context()),
+      context_(MostPositions(engine)),
       tokens_(std::move(prompt)),
       ends_(EndTokens(engine.model())),
       sampler_(options.sampling),

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/chat/output.h"
@@ -22,6 +23,8 @@ struct RequestOptions {
   int64_t max_tokens = -1;  // -1: until the context is full
   SamplingOptions sampling = {};
   bool ignore_eos = false;  // end tokens are never drawn
+  // Requests of equal keys run what their tokens begin with in common once; none: this one shares with nobody.
+  std::optional<std::string> prefix_key = {};
 };
 
 // What came of one token.
@@ -32,13 +35,14 @@ struct RequestEvent {
 
 class Request {
  public:
-  // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context; an option out of range.
+  // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context or than its KV cache holds; an option out of range.
   static Status Check(const Engine& engine, std::span<const int32_t> prompt, const RequestOptions& options);
   // For what Check passes. The model must outlive the request.
   Request(const Engine& engine, std::vector<int32_t> prompt, const RequestOptions& options, std::unique_ptr<OutputStream> output);
 
   // --- for the scheduler
 
+  const std::optional<std::string>& prefix_key() const { return options_.prefix_key; }
   // All that is to run, in order: the prompt and the tokens that were drawn. The request ends before it draws one that could not run.
   std::span<const int32_t> tokens() const { return tokens_; }
   bool IsGenerated(int64_t position) const { return position >= prompt_size_; }
@@ -60,14 +64,16 @@ class Request {
   bool ended() const { return ended_; }
   // The events since the last call, in order.
   std::vector<RequestEvent> TakeEvents() { return std::exchange(events_, {}); }
-  int64_t prompt_to_run() const { return prompt_size_ - held_; }  // of the prompt, when it began
+  int64_t prompt_reused() const { return held_; }                 // tokens of the prompt that had run before it began
+  int64_t prompt_to_run() const { return prompt_size_ - held_; }  // the others
   int64_t preemptions() const { return preemptions_; }
   // Counts, times and tokens so far; no text.
   const GenerateResult& result() const { return result_; }
 
  private:
   const RequestOptions options_;
-  const int64_t prompt_size_, context_;
+  const int64_t prompt_size_;
+  const int64_t context_;  // positions that it may come to
   std::vector<int32_t> tokens_;
   std::vector<int32_t> ends_;   // the model's end tokens
   std::vector<uint64_t> mask_;  // of what may be drawn; empty: all

@@ -5,14 +5,14 @@
 
 namespace tally {
 
-Result<GenerateResult> RunAlone(Engine& engine, const std::shared_ptr<Request>& request, std::optional<int32_t> sequence,
+Result<GenerateResult> RunAlone(Engine& engine, const std::shared_ptr<Request>& request,
                                 const std::function<void(int64_t done, int64_t total)>& progress,
                                 const std::function<bool()>& interrupted,
                                 const std::function<bool(const RequestEvent&)>& listen) {
   Scheduler scheduler(engine);
-  const int64_t held = sequence ? engine.Length(*sequence) : 0;
-  const int64_t prompt = static_cast<int64_t>(request->tokens().size()) - held;
-  scheduler.Add(request, sequence);
+  scheduler.Add(request);
+  scheduler.Admit();
+  const int64_t prompt = request->prompt_to_run();
   if (progress) progress(0, prompt);
   bool listening = true;
   for (int64_t done = 0; !scheduler.idle();) {

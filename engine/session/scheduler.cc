@@ -5,13 +5,21 @@
 #include <utility>
 
 namespace tally {
+namespace {
+
+constexpr int64_t kWorthWaiting = 128;  // tokens that two requests begin with
+
+std::span<const int32_t> WithoutLast(std::span<const int32_t> tokens) { return tokens.first(tokens.size() - 1); }
+
+// Tokens that both begin with.
+int64_t CommonLength(std::span<const int32_t> a, std::span<const int32_t> b) {
+  return std::ranges::mismatch(a, b).in1 - a.begin();
+}
+
+}  // namespace
 
 Scheduler::~Scheduler() {
   for (Entry& e : running_) GiveBack(e);
-}
-
-void Scheduler::Add(std::shared_ptr<Request> request, std::optional<int32_t> sequence) {
-  waiting_.push_back({.request = std::move(request), .sequence = sequence, .own = !sequence.has_value()});
 }
 
 void Scheduler::Cancel(const Request& request) {
@@ -24,10 +32,12 @@ void Scheduler::Cancel(const Request& request) {
   DropEnded();
 }
 
-void Scheduler::GiveBack(Entry& e) {
-  if (e.own && e.sequence) engine_.Free(*e.sequence);
-  if (e.own) e.sequence.reset();
+void Scheduler::Remember(const Entry& e) {
+  if (!e.request->prefix_key()) return;
+  engine_.Remember(e.sequence, *e.request->prefix_key(), e.request->tokens());
 }
+
+void Scheduler::GiveBack(Entry& e) { engine_.Free(std::exchange(e.sequence, -1)); }
 
 void Scheduler::DropEnded() {
   std::erase_if(waiting_, [](const Entry& e) { return e.request->ended(); });
@@ -40,30 +50,68 @@ void Scheduler::DropEnded() {
   std::erase_if(running_, ended);
 }
 
-// Begins requests that wait, in their order.
+bool Scheduler::MayAdmit() const {
+  return (!is_full_ || running_.empty()) && static_cast<int64_t>(running_.size()) < engine_.max_logit_rows();
+}
+
+// Whether a running request is about to run tokens that this one begins with, enough of them to be worth waiting for.
+bool Scheduler::WaitsForPrefix(const Request& request) const {
+  if (!request.prefix_key() || running_.empty()) return false;
+  const std::span<const int32_t> tokens = WithoutLast(request.tokens());
+  const int64_t there = engine_.Reusable(*request.prefix_key(), tokens);
+  return std::ranges::any_of(running_, [&](const Entry& e) {
+    if (e.request->prefix_key() != request.prefix_key()) return false;
+    const int64_t common = CommonLength(e.request->tokens(), tokens);
+    return common >= kWorthWaiting && common > there && engine_.Length(e.sequence) < common;
+  });
+}
+
+Result<int32_t> Scheduler::MakeSequence(const Request& request) {
+  if (!request.prefix_key()) return engine_.NewSequence();
+  return engine_.NewSequenceFor(*request.prefix_key(), WithoutLast(request.tokens()));
+}
+
+// Bytes that a sequence takes until it has run the request's tokens, besides those that it has.
+uint64_t Scheduler::BytesToCome(const Request& request, int32_t sequence) const {
+  const uint64_t now = engine_.KvBytesFor(engine_.Length(sequence));
+  return std::max(now, engine_.KvBytesFor(static_cast<int64_t>(request.tokens().size()))) - now;
+}
+
+// Whether the request can run its tokens on `sequence` beside those that run.
+bool Scheduler::HasRoom(const Request& request, int32_t sequence) const {
+  uint64_t bytes = engine_.KvBytesInUse() + BytesToCome(request, sequence);
+  for (const Entry& e : running_) bytes += BytesToCome(*e.request, e.sequence);
+  return bytes <= engine_.KvBudget();
+}
+
 void Scheduler::Admit() {
-  while (!waiting_.empty() && !is_full_ && static_cast<int64_t>(running_.size()) < engine_.max_logit_rows()) {
-    Entry& next = waiting_.front();
-    if (!next.sequence) {
-      Result<int32_t> made = engine_.NewSequence();
-      if (made.ok()) {
-        next.sequence = *made;
-      } else if (made.status().code() == StatusCode::kNoRoom && !running_.empty()) {
-        return;
-      } else {
-        next.request->End(FinishReason::kError, made.status());
-        waiting_.pop_front();
-        continue;
-      }
+  for (size_t i = 0; i < waiting_.size() && MayAdmit();) {
+    Entry& next = waiting_[i];
+    if (WaitsForPrefix(*next.request)) {  // those behind it do not
+      if (++i == static_cast<size_t>(engine_.max_logit_rows())) return;
+      continue;
     }
-    next.request->Begin(engine_.Length(*next.sequence));
-    running_.push_back(std::move(next));
-    waiting_.pop_front();
+    const Result<int32_t> made = MakeSequence(*next.request);
+    if (made.ok() && !running_.empty() && !HasRoom(*next.request, *made)) {
+      engine_.Free(*made);
+      is_full_ = true;
+      return;
+    }
+    if (!made.ok() && made.status().code() == StatusCode::kNoRoom && !running_.empty()) return;
+    Entry entry = std::move(next);
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!made.ok()) {
+      entry.request->End(FinishReason::kError, made.status());
+      continue;
+    }
+    entry.sequence = *made;
+    entry.request->Begin(engine_.Length(*made));
+    running_.push_back(std::move(entry));
   }
 }
 
 int64_t Scheduler::Left(const Entry& e) const {
-  return static_cast<int64_t>(e.request->tokens().size()) - engine_.Length(*e.sequence);
+  return static_cast<int64_t>(e.request->tokens().size()) - engine_.Length(e.sequence);
 }
 
 // Sets the rows of every running request in this step.
@@ -98,7 +146,7 @@ void Scheduler::Share() {
 }
 
 void Scheduler::AddRows(Entry& e) {
-  const int64_t length = engine_.Length(*e.sequence);
+  const int64_t length = engine_.Length(e.sequence);
   e.wants_logits = false;
   for (int64_t p = length; p < length + e.rows; ++p) {
     const bool logits = e.request->WantsLogits(p);
@@ -107,7 +155,7 @@ void Scheduler::AddRows(Entry& e) {
       e.logits = logit_rows_++;
     }
     rows_.push_back({.token = e.request->tokens()[static_cast<size_t>(p)],
-                     .sequence = *e.sequence,
+                     .sequence = e.sequence,
                      .want_logits = logits,
                      .generated = e.request->IsGenerated(p)});
   }
@@ -116,14 +164,15 @@ void Scheduler::AddRows(Entry& e) {
 // Tells the request what the step gave it.
 void Scheduler::Settle(Entry& e, const StepOutput& out) {
   if (e.rows == 0) return;
-  e.request->Ran(engine_.Length(*e.sequence), e.rows);
+  const int64_t length = engine_.Length(e.sequence);
+  Remember(e);
+  e.request->Ran(length, e.rows);
   if (e.wants_logits) e.request->Take(out.Logits(e.logits));
 }
 
 // A running request found no room: the one that began last makes some.
 void Scheduler::MakeRoom() {
-  const auto last = std::find_if(running_.rbegin(), running_.rend(), [](const Entry& e) { return e.own && !e.request->ended(); });
-  if (last == running_.rend()) return;
+  const auto last = std::find_if(running_.rbegin(), running_.rend(), [](const Entry& e) { return !e.request->ended(); });
   GiveBack(*last);
   last->request->Preempted();
   waiting_.push_front(std::move(*last));
@@ -145,7 +194,7 @@ void Scheduler::Step() {
   }
   bool full = false;
   for (Entry& e : running_) {
-    const Status* const error = e.rows > 0 ? out->ErrorOf(*e.sequence) : nullptr;
+    const Status* const error = e.rows > 0 ? out->ErrorOf(e.sequence) : nullptr;
     if (error == nullptr) {
       Settle(e, *out);
     } else if (error->code() == StatusCode::kNoRoom && running_.size() > 1) {

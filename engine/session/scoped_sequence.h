@@ -2,6 +2,9 @@
 // A sequence that is freed when it goes out of scope.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "engine/session/engine.h"
@@ -12,6 +15,11 @@ class ScopedSequence {
  public:
   static Result<ScopedSequence> New(Engine& engine) {
     TALLY_ASSIGN_OR_RETURN(const int32_t id, engine.NewSequence());
+    return ScopedSequence(engine, id);
+  }
+  // One that begins with what is remembered of `tokens` (Engine::NewSequenceFor).
+  static Result<ScopedSequence> For(Engine& engine, std::string_view key, std::span<const int32_t> tokens) {
+    TALLY_ASSIGN_OR_RETURN(const int32_t id, engine.NewSequenceFor(key, tokens));
     return ScopedSequence(engine, id);
   }
   // One that the engine has made.

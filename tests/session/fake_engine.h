@@ -106,6 +106,24 @@ class FakeEngine : public Engine {
     return last_id_;
   }
   Result<int32_t> Copy(int32_t sequence) override { return Fork(sequence, lengths_.at(sequence)); }
+  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) override {
+    const int64_t length = Reusable(key, tokens);
+    TALLY_ASSIGN_OR_RETURN(const int32_t sequence, NewSequence());
+    lengths_[sequence] = length;
+    return sequence;
+  }
+  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const override {
+    int64_t most = 0;
+    for (const auto& [of, text] : remembered_) {
+      const auto common = std::mismatch(text.begin(), text.end(), tokens.begin(), tokens.end()).first - text.begin();
+      if (of == key) most = std::max<int64_t>(most, common);
+    }
+    return most;
+  }
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens) override {
+    const size_t ran = std::min(tokens.size(), static_cast<size_t>(lengths_.at(sequence)));
+    remembered_.push_back({std::string(key), {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(ran)}});
+  }
   int64_t Length(int32_t sequence) const override { return lengths_.at(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override {
     lengths_.at(sequence) = length;
@@ -114,6 +132,14 @@ class FakeEngine : public Engine {
   void Free(int32_t sequence) override { lengths_.erase(sequence); }
   Status Export(int32_t, const std::function<Status(std::span<const uint8_t>)>&) const override { return BadInput("not needed"); }
   Result<int32_t> Import(const std::function<Status(std::span<uint8_t>)>&) override { return BadInput("not needed"); }
+  // A position takes a byte.
+  uint64_t KvBudget() const override { return static_cast<uint64_t>(room); }
+  uint64_t KvBytesInUse() const override {
+    uint64_t bytes = 0;
+    for (const auto& [id, length] : lengths_) bytes += static_cast<uint64_t>(length);
+    return bytes;
+  }
+  uint64_t KvBytesFor(int64_t positions) const override { return static_cast<uint64_t>(positions); }
   uint64_t Fingerprint() const override { return 0; }
   size_t live_sequences() const { return lengths_.size(); }
 
@@ -201,6 +227,7 @@ class FakeEngine : public Engine {
   std::shared_ptr<FakeModel> model_;
   std::map<int32_t, int64_t> lengths_;
   int32_t last_id_ = -1;
+  std::vector<std::pair<std::string, std::vector<int32_t>>> remembered_;
   Ledger ledger_;
   std::vector<float> logits_;
   std::vector<int32_t> logit_rows_;

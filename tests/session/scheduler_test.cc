@@ -108,16 +108,82 @@ TEST(Scheduler, TheYoungestIsPreemptedAndGoesOn) {
   EXPECT_EQ(engine.live_sequences(), 0u);
 }
 
-TEST(Scheduler, WhatNeverFitsEndsWithItsError) {
+TEST(Scheduler, WhatNeverFitsIsRefusedOrEndsWhereTheCacheDoes) {
   FakeEngine engine(100, 200);
   engine.room = 10;
+  EXPECT_EQ(Request::Check(engine, Tokens(11, 1), GreedyTokens(2)).message(),
+            "the prompt has 11 tokens, and the KV cache of 10 bytes holds 10");
   Scheduler scheduler(engine);
-  const auto large = NewRequest(engine, Tokens(20, 1), GreedyTokens(2)), small = NewRequest(engine, {7}, GreedyTokens(3));
-  scheduler.Add(large);
+  const auto long_one = NewRequest(engine, Tokens(8, 1), GreedyTokens(20)), small = NewRequest(engine, {7}, GreedyTokens(3));
+  scheduler.Add(long_one);
   scheduler.Add(small);
   RunAll(scheduler);
-  EXPECT_EQ(large->result().error.code(), StatusCode::kNoRoom);
+  EXPECT_EQ(long_one->result().finish, FinishReason::kContextFull);
+  EXPECT_EQ(long_one->result().tokens, (Tokens{2, 3, 4}));  // the last is not run
   EXPECT_EQ(small->result().tokens, (Tokens{8, 9, 10}));
+}
+
+// What does not fit beside those that run waits, and so do those behind it.
+TEST(Scheduler, NobodyIsTakenInWhoHasNoRoom) {
+  FakeEngine engine(100, 200);
+  engine.room = 60;
+  Scheduler scheduler(engine);
+  const auto first = NewRequest(engine, Tokens(40, 1), GreedyTokens(5)),
+             second = NewRequest(engine, Tokens(30, 2), GreedyTokens(5)),
+             third = NewRequest(engine, Tokens(2, 3), GreedyTokens(5));
+  for (const auto& request : {first, second, third}) scheduler.Add(request);
+  scheduler.Step();
+  EXPECT_EQ(scheduler.running(), 1u);
+  while (!first->ended()) {
+    EXPECT_EQ(scheduler.waiting(), 2u);
+    scheduler.Step();
+  }
+  RunAll(scheduler);
+  for (const auto& request : {first, second, third}) EXPECT_EQ(request->preemptions(), 0);
+}
+
+// Of requests that begin alike one runs the beginning, whether the others come with it or later; others do not wait with them.
+TEST(Scheduler, ACommonBeginningRunsOnce) {
+  FakeEngine engine(100, 2000);
+  engine.batch = 64;
+  Scheduler scheduler(engine);
+  RequestOptions options = GreedyTokens(3);
+  options.prefix_key = "a";
+  const auto ending = [](int32_t last) {
+    Tokens tokens(400, 1);
+    tokens.push_back(last);
+    return tokens;
+  };
+  const auto first = NewRequest(engine, ending(5), options), twin = NewRequest(engine, ending(6), options),
+             other = NewRequest(engine, Tokens(200, 2), options);
+  options.prefix_key = "b";
+  const auto of_another_key = NewRequest(engine, ending(7), options);
+  for (const auto& request : {first, twin, other, of_another_key}) scheduler.Add(request);
+  scheduler.Step();
+  EXPECT_EQ(scheduler.running(), 3u);
+  EXPECT_EQ(scheduler.waiting(), 1u);
+  RunAll(scheduler);
+  EXPECT_EQ(first->prompt_reused(), 0);
+  EXPECT_EQ(twin->prompt_reused(), 400);
+  EXPECT_EQ(twin->result().prompt_tokens, 1);
+  EXPECT_EQ(other->prompt_reused(), 0);
+  EXPECT_EQ(of_another_key->prompt_reused(), 0);
+  options.prefix_key = "a";
+  const auto later = NewRequest(engine, ending(5), options);
+  scheduler.Add(later);
+  RunAll(scheduler);
+  EXPECT_EQ(later->prompt_reused(), 400);  // the last token's logits are wanted
+  EXPECT_EQ(later->result().tokens, first->result().tokens);
+  // Who runs the beginning may be cancelled: another does.
+  const auto gone = NewRequest(engine, Tokens(300, 9), options), stays = NewRequest(engine, Tokens(301, 9), options);
+  scheduler.Add(gone);
+  scheduler.Add(stays);
+  scheduler.Step();
+  EXPECT_EQ(scheduler.waiting(), 1u);
+  scheduler.Cancel(*gone);
+  RunAll(scheduler);
+  EXPECT_EQ(stays->prompt_reused(), 64);
+  EXPECT_EQ(stays->result().finish, FinishReason::kLength);
 }
 
 TEST(Scheduler, CancelledRequestsGiveTheirRoomBack) {
@@ -156,8 +222,11 @@ TEST(Scheduler, ARequestGivesTheSameTokensInAnyCompany) {
     std::mt19937 random(7);
     std::vector<std::pair<Tokens, RequestOptions>> all;
     for (uint64_t i = 0; i < 8; ++i) {
-      Tokens prompt(1 + random() % 150);
-      for (int32_t& t : prompt) t = static_cast<int32_t>(random() % static_cast<uint32_t>(vocab));
+      // Some begin alike, so that those with a key share.
+      Tokens prompt(1 + random() % 250);
+      const size_t alike = i % 2 == 0 ? 0 : std::min(prompt.size(), 100 + random() % 100);
+      for (size_t t = 0; t < prompt.size(); ++t)
+        prompt[t] = static_cast<int32_t>((t < alike ? t * t + 3 * t : random()) % static_cast<uint32_t>(vocab));
       RequestOptions one{.max_tokens = static_cast<int64_t>(5 + random() % 30), .ignore_eos = true};
       one.sampling.seed = i;
       all.emplace_back(std::move(prompt), one);
@@ -171,6 +240,8 @@ TEST(Scheduler, ARequestGivesTheSameTokensInAnyCompany) {
       alone.push_back(request->result().tokens);
       EXPECT_EQ(static_cast<int64_t>(alone.back().size()), one.max_tokens);
     }
+    for (auto& [prompt, one] : all) one.prefix_key = "";
+    int64_t reused = 0;
     const auto in_company = [&](Engine& shared) {
       Scheduler scheduler(shared);
       std::vector<std::shared_ptr<Request>> requests;
@@ -183,10 +254,12 @@ TEST(Scheduler, ARequestGivesTheSameTokensInAnyCompany) {
       for (size_t i = 0; i < requests.size(); ++i) {
         EXPECT_EQ(requests[i]->result().tokens, alone[i]) << model << ", request " << i;
         preemptions += requests[i]->preemptions();
+        reused += requests[i]->prompt_reused();
       }
       return preemptions;
     };
     EXPECT_EQ(in_company(engine), 0);
+    EXPECT_GT(reused, 200);
     options.kv_bytes = engine.memory_plan().kv / 6;  // one sequence of full context, or three of 128 positions
     auto tight = Open(kGoldens + model, options);
     ASSERT_NE(tight.engine, nullptr);

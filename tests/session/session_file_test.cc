@@ -248,11 +248,11 @@ TEST_F(Saved, GoesOnAsIfNothingHadHappened) {
 
 // Windows cannot go back to where a long answer began, whose thinking the next prompt leaves out: what is saved ends there.
 TEST_F(Saved, WhatIsSavedIsOfUseWhereThinkingIsDropped) {
-  Begin(kWindow, ChatOptions(2));
+  Begin(kWindow, ChatOptions());
   format_->reasoning = 290;
   const auto turn = chat_->Say({User("no")}, Greedy(300));
   ASSERT_TRUE(turn.ok() && chat_->Save(path_).ok());
-  const auto engine = NewEngine(opened_.model, ChatOptions(2));
+  const auto engine = NewEngine(opened_.model, ChatOptions());
   ASSERT_TRUE(engine.ok());
   const auto loaded = Converse(**engine, format_);
   ASSERT_TRUE(loaded->Load(path_).ok());
