@@ -170,6 +170,16 @@ const RoleName* FindName(const Inventory& inventory, std::span<const RoleName> o
   return nullptr;
 }
 
+// The recipe of a model all of whose layers have this layer's sizes.
+Recipe OfLayer(Recipe r, int32_t layer) {
+  const LayerSizes s = SizesOf(r, r.layers[static_cast<size_t>(layer)]);
+  r.n_heads = s.n_heads;
+  r.n_kv_heads = s.n_kv_heads;
+  r.head_dim = s.head_dim;
+  r.d_ff = s.d_ff;
+  return r;
+}
+
 std::string NameOf(const RoleName* name, std::string_view prefix, Role role, int32_t layer) {
   return name == nullptr ? GgufName(role, layer) : ExpandName(name->name, layer, prefix);
 }
@@ -191,9 +201,10 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
       b.role = static_cast<Role>(i);
       b.layer = layer;
       if (!HasRole(r, b.role, layer)) continue;
-      b.shape = RoleShape(r, b.role);
+      b.shape = RoleShape(r, b.role, layer);
       if (r.qk_norm == QkNormKind::kEachHead && (b.role == Role::kQNorm || b.role == Role::kKNorm)) {
-        b.stored_heads = static_cast<uint64_t>(b.role == Role::kQNorm ? r.n_heads : r.n_kv_heads);
+        const LayerSizes sizes = SizesOf(r, r.layers[static_cast<size_t>(layer)]);
+        b.stored_heads = static_cast<uint64_t>(b.role == Role::kQNorm ? sizes.n_heads : sizes.n_kv_heads);
       }
       const RoleName* n = FindName(inventory, own, prefix, b.role, layer, made_with);
       if (n == nullptr && !gguf) return InternalError("family " + r.family + " has no name for " + WeightName(b.role, layer));
@@ -210,7 +221,7 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
       if (n != nullptr) {
         b.storage = n->storage;
         b.split = n->split;
-        if (n->rows != nullptr) b.rows = n->rows(r);
+        if (n->rows != nullptr) b.rows = n->rows(layer >= 0 ? OfLayer(r, layer) : r);
       }
       b.names = b.split ? std::vector<std::string>{name + "_blocks", name + "_scales"} : std::vector<std::string>{name};
       if (n != nullptr && n->name.find('*') != n->name.npos) {

@@ -17,10 +17,13 @@ class Keys {
     Int("block_count", r_.n_layers);
     Int("context_length", r_.context);
     Int("embedding_length", r_.d_model);
-    Int("feed_forward_length", r_.d_ff > 0 ? r_.d_ff : r_.d_expert);
+    const int32_t width = r_.d_ff > 0 ? r_.d_ff : r_.d_expert;
+    OfLayers("feed_forward_length", width, [&](const LayerRecipe& l) { return l.dense() ? SizesOf(r_, l).d_ff : width; });
     Int("vocab_size", r_.vocab);
-    Int("attention.head_count", r_.n_heads);
-    Int("attention.head_count_kv", latent ? 1 : r_.n_kv_heads);
+    OfLayers("attention.head_count", r_.n_heads, [&](const LayerRecipe& l) { return SizesOf(r_, l).n_heads; });
+    OfLayers("attention.head_count_kv", latent ? 1 : r_.n_kv_heads, [&](const LayerRecipe& l) {
+      return latent ? 1 : l.attends() ? SizesOf(r_, l).n_kv_heads : 0;  // 0: a layer without attention
+    });
     const std::string_view eps = r_.norm == NormKind::kLayer ? "layer_norm_epsilon" : "layer_norm_rms_epsilon";
     Float("attention." + std::string(eps), static_cast<double>(r_.norm_eps));
     latent ? Latent() : Heads();
@@ -28,6 +31,7 @@ class Keys {
     Windows();
     Scales();
     if (r_.n_experts > 0) Experts();
+    if (r_.conv_taps > 0) Int("shortconv.l_cache", r_.conv_taps);
     if (r_.residual == Residual::kSequential && architecture_ == "gptneox") Set("use_parallel_residual", false);
     return std::move(keys_);
   }
@@ -38,6 +42,14 @@ class Keys {
   void Float(const std::string& key, double value) { Set(key, value); }
   void FloatUnless(const std::string& key, float value, float usual) {
     if (value != usual) Float(key, static_cast<double>(value));
+  }
+
+  // A size that layers may have of their own: a list where one differs from the recipe's.
+  template <class SizeOf>
+  void OfLayers(const std::string& key, int64_t common, const SizeOf& size_of) {
+    std::vector<int64_t> of;
+    for (const LayerRecipe& l : r_.layers) of.push_back(size_of(l));
+    std::ranges::count(of, common) == std::ssize(of) ? Int(key, common) : Set(key, std::move(of));
   }
 
   void Heads() {
@@ -92,7 +104,7 @@ class Keys {
     const auto windowed = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window > 0; });
     if (windowed == r_.layers.end()) return;
     Int("attention.sliding_window", windowed->window);
-    const auto full = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window == 0; });
+    const auto full = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.attends() && l.window == 0; });
     if (full != r_.layers.end()) Int("attention.sliding_window_pattern", full - r_.layers.begin() + 1);
   }
 
@@ -118,7 +130,7 @@ class Keys {
       Int("expert_shared_feed_forward_length", r_.d_shared);
       Int("expert_shared_count", r_.d_shared / r_.d_expert);
     }
-    const auto sparse = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.sparse; });
+    const auto sparse = std::ranges::find_if(r_.layers, &LayerRecipe::sparse);
     Int(architecture_ == "llama4" ? "interleave_moe_layer_step" : "leading_dense_block_count",
         sparse - r_.layers.begin() + (architecture_ == "llama4" ? 1 : 0));
     if (SigmoidOfAll(r_.routing)) Int("expert_gating_func", 2);

@@ -64,7 +64,7 @@ void Read(Config& c, ModelSpec& spec) {
   // Where no layer_types say which layers have the window, even ones do.
   const int32_t window =
       c.gguf() ? c.Int("attention.sliding_window", 1, kMaxContext) : c.Int("sliding_window", 1, kMaxContext, 128);
-  for (LayerRecipe& layer : r.layers) layer.sparse = true;
+  for (LayerRecipe& layer : r.layers) layer.feed_forward = FeedForward::kSparse;
   if (c.gguf()) return ReadWindowPattern(c, r, "attention.sliding_window_pattern", window, 2);
   SetWindows(r, window, 2);
   ReadHfLayerTypes(c, r, window);

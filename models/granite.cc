@@ -33,7 +33,7 @@ void ReadMixture(Config& c, Recipe& r) {
   const bool shared = c.gguf() || c.Is({"GraniteMoeSharedForCausalLM", "granitemoeshared"});
   const std::string_view key = c.Pick("expert_shared_feed_forward_length", "shared_intermediate_size");
   r.d_shared = shared ? c.Int(key, 0, kMaxWidth, 0) : 0;
-  for (LayerRecipe& layer : r.layers) layer.sparse = true;
+  for (LayerRecipe& layer : r.layers) layer.feed_forward = FeedForward::kSparse;
 }
 
 void Read(Config& c, ModelSpec& spec) {

@@ -37,7 +37,10 @@ void Read(Config& c, ModelSpec& spec) {
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
   const int32_t window = ReadWindow(c, mistral, mixtral);
-  for (LayerRecipe& layer : r.layers) layer.window = window, layer.sparse = mixtral;
+  for (LayerRecipe& layer : r.layers) {
+    layer.window = window;
+    SetSparse(layer, mixtral);
+  }
   if (mixtral) {
     r.family = "mixtral";
     ReadExperts(c, r, "num_local_experts|num_experts", "intermediate_size");

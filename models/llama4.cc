@@ -58,7 +58,7 @@ void ReadMixture(Config& c, Recipe& r) {
   const bool told = c.Has("moe_layers");
   const std::vector<int64_t> listed = c.Ints("moe_layers");
   for (int32_t i = 0; i < static_cast<int32_t>(r.layers.size()); ++i) {
-    r.layers[i].sparse = told ? std::ranges::find(listed, i) != listed.end() : (i + 1) % step == 0;
+    SetSparse(r.layers[i], told ? std::ranges::find(listed, i) != listed.end() : (i + 1) % step == 0);
   }
 }
 

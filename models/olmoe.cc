@@ -16,7 +16,7 @@ void Read(Config& c, ModelSpec& spec) {
   ReadExperts(c, r, "num_experts", "intermediate_size");
   r.routing = SoftmaxRule(c, false);
   r.qk_norm = QkNormKind::kWhole;
-  for (LayerRecipe& layer : r.layers) layer.sparse = true;
+  for (LayerRecipe& layer : r.layers) layer.feed_forward = FeedForward::kSparse;
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   constexpr std::string_view kClip = "attention.clamp_kqv|clip_qkv";

@@ -76,7 +76,16 @@ void SetAttentionScale(Recipe& r, double scale) {
 double UsualAttentionScale(const Recipe& r) { return 1.0 / std::sqrt(static_cast<double>(r.head_dim)); }
 
 void ReadFeedForwardWidth(Config& c, Recipe& r) {
-  r.d_ff = c.Int(c.Pick("feed_forward_length", "intermediate_size"), 1, kMaxWidth);
+  if (!c.gguf()) {
+    r.d_ff = c.Int("intermediate_size", 1, kMaxWidth);
+    return;
+  }
+  const std::vector<int32_t> of = ReadOfLayers(c, r, "feed_forward_length", kMaxWidth);
+  r.d_ff = of.front();
+  for (size_t i = 0; i < r.layers.size() && c.ok(); ++i) {
+    if (of[i] == 0) c.Fail("feed_forward_length has 0 for layer " + std::to_string(i));
+    r.layers[i].d_ff = of[i] == r.d_ff ? 0 : of[i];
+  }
 }
 
 void ExpectSilu(Config& c) {
@@ -97,6 +106,30 @@ void SetBiases(Recipe& r, bool qkv, bool o) {
   r.q_bias = r.k_bias = r.v_bias = qkv;
   r.o_bias = o;
 }
+
+std::vector<int32_t> ReadOfLayers(Config& c, const Recipe& r, std::string_view keys, int64_t max, int32_t otherwise) {
+  std::vector<int32_t> of(static_cast<size_t>(c.ok() ? r.n_layers : 1), 1);
+  const MetaValue* const value = c.Find(keys);
+  const auto* const list = value != nullptr ? std::get_if<std::vector<int64_t>>(value) : nullptr;
+  if (!c.ok() || list == nullptr) {
+    std::ranges::fill(of, otherwise >= 0 ? c.Int(keys, 1, max, otherwise) : c.Int(keys, 1, max));
+    return of;
+  }
+  const std::string key(keys.substr(0, keys.find('|')));
+  if (list->size() != of.size()) {
+    c.Fail(key + " lists " + std::to_string(list->size()) + " layers of " + std::to_string(of.size()));
+    return of;
+  }
+  for (size_t i = 0; i < of.size(); ++i) {
+    const int64_t n = (*list)[i];
+    if (n < 0 || n > max)
+      c.Fail(key + " has " + std::to_string(n) + " for layer " + std::to_string(i) + "; expected 0 to " + std::to_string(max));
+    of[i] = c.ok() ? static_cast<int32_t>(n) : 1;
+  }
+  return of;
+}
+
+void SetSparse(LayerRecipe& layer, bool sparse) { layer.feed_forward = sparse ? FeedForward::kSparse : FeedForward::kDense; }
 
 void ReadExperts(Config& c, Recipe& r, std::string_view count_keys, std::string_view width_keys) {
   r.n_experts = c.Int(c.Pick("expert_count", count_keys), 1, kMaxExperts);
@@ -124,7 +157,7 @@ void ReadQwenSparseLayers(Config& c, Recipe& r) {
   const std::vector<int64_t> dense = c.gguf() ? std::vector<int64_t>() : c.Ints("mlp_only_layers");
   for (int32_t i = 0; i < static_cast<int32_t>(r.layers.size()); ++i) {
     const bool listed = std::ranges::find(dense, i) != dense.end();
-    r.layers[i].sparse = !listed && (i + 1) % step == 0;
+    SetSparse(r.layers[i], !listed && (i + 1) % step == 0);
   }
 }
 
@@ -136,7 +169,7 @@ void ReadSharedExperts(Config& c, ModelSpec& spec) {
   r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
   const int32_t dense = c.Int(c.Pick("leading_dense_block_count", "first_k_dense_replace"), 0, kMaxLayers);
   const int32_t step = c.gguf() ? 1 : c.Int("moe_layer_freq", 1, kMaxLayers, 1);
-  for (int32_t i = dense; i < static_cast<int32_t>(r.layers.size()); ++i) r.layers[i].sparse = i % step == 0;
+  for (int32_t i = dense; i < static_cast<int32_t>(r.layers.size()); ++i) SetSparse(r.layers[i], i % step == 0);
   if (c.gguf()) return;
   r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers, 0);
   for (int32_t i = r.n_layers; c.ok() && i < r.n_layers + r.mtp_layers; ++i) {
@@ -213,13 +246,25 @@ int32_t IntOr(Config& c, std::string_view key, int64_t max, int32_t otherwise) {
   return otherwise > 0 && !c.gguf() ? c.Int(key, 1, max, otherwise) : c.Int(key, 1, max);
 }
 
+// The first number that is not 0, of those that GGUF has for each layer.
+int32_t FirstOf(Config& c, const Recipe& r, std::string_view key, int64_t max, const DecoderDefaults& d, int32_t otherwise = -1) {
+  const std::vector<int32_t> of = ReadOfLayers(c, r, key, max, otherwise);
+  const auto none = std::ranges::find(of, 0), some = std::ranges::find_if(of, [](int32_t n) { return n > 0; });
+  if (some == of.end() || (none != of.end() && !d.gguf_absent_heads)) {
+    c.Fail(std::string(key) + " has 0 for layer " + std::to_string(none - of.begin()));
+  }
+  return c.ok() ? *some : 1;
+}
+
 // What latent attention says of heads and rope, or else the keys.
 void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
-  r.n_heads = IntOr(c, c.Pick("attention.head_count", d.hf_heads), kMaxHeads, d.n_heads);
+  const std::string_view heads_key = c.Pick("attention.head_count", d.hf_heads);
+  r.n_heads = c.gguf() ? FirstOf(c, r, heads_key, kMaxHeads, d) : IntOr(c, heads_key, kMaxHeads, d.n_heads);
   const std::string_view kv_key = c.Pick("attention.head_count_kv", "num_key_value_heads"),
                          dim_key = c.Pick("attention.key_length", "head_dim");
   const bool shared = d.n_kv_heads > 0 && !c.gguf() && !c.IsNull(kv_key);  // null: as many as there are heads
-  r.n_kv_heads = c.Int(kv_key, 1, kMaxHeads, shared ? d.n_kv_heads : r.n_heads);
+  const int32_t usual_kv = shared ? d.n_kv_heads : r.n_heads;
+  r.n_kv_heads = c.gguf() ? FirstOf(c, r, kv_key, kMaxHeads, d, usual_kv) : c.Int(kv_key, 1, kMaxHeads, usual_kv);
   if (r.latent.kv_rank > 0) {  // the latent is shared by all, whatever num_key_value_heads says
     r.n_kv_heads = r.n_heads;  // before they are compressed
     r.head_dim = r.latent.nope_dim + r.latent.rope_dim;
@@ -249,6 +294,16 @@ void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
   r.rope.dim = c.ok() ? std::max(1, static_cast<int32_t>(r.head_dim * rotated)) : 1;
 }
 
+// Sizes that GGUF lists for each layer, where they differ from the recipe's.
+void ReadOwnHeads(Config& c, Recipe& r) {
+  const auto read = [&](std::string_view key, int32_t Recipe::*common, int32_t LayerRecipe::*own) {
+    const std::vector<int32_t> of = ReadOfLayers(c, r, key, kMaxHeads, r.*common);
+    for (size_t i = 0; i < r.layers.size() && c.ok(); ++i) r.layers[i].*own = of[i] == r.*common ? 0 : of[i];
+  };
+  read("attention.head_count", &Recipe::n_heads, &LayerRecipe::n_heads);
+  if (r.latent.kv_rank == 0) read("attention.head_count_kv", &Recipe::n_kv_heads, &LayerRecipe::n_kv_heads);
+}
+
 }  // namespace
 
 void ReadDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& d) {
@@ -263,7 +318,9 @@ void ReadDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& d) {
     if (r.rope.style == RopeStyle::kNone) r.rope.style = RopeStyle::kRotateHalf;
     c.gguf() ? ReadGgufRope(c, r, d.gguf_yarn_truncates) : ReadHfRope(c, r, d);
   }
-  r.layers.resize(static_cast<size_t>(r.n_layers));
+  const Mixer mixer = r.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention;
+  r.layers.resize(static_cast<size_t>(r.n_layers), {.mixers = mixer});
+  if (c.gguf()) ReadOwnHeads(c, r);
   const double usual = UsualAttentionScale(r);
   SetAttentionScale(r, c.gguf() && d.gguf_attention_scale ? c.Positive("attention.scale", usual) : usual);
   ReadTying(c, d.tied, r);

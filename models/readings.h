@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <string_view>
+#include <vector>
 
 #include "engine/recipe/model_spec.h"
 #include "models/config.h"
@@ -34,8 +35,9 @@ struct DecoderDefaults {  // Hugging Face: defaults of the published configurati
   bool gguf_attention_scale = false;  // GGUF: attention.scale, where it stands, is the factor of q.k
   // Keys of norm_eps. Models with LayerNorm: "layer_norm_eps" and "attention.layer_norm_epsilon".
   std::string_view hf_eps = "rms_norm_eps", gguf_eps = "attention.layer_norm_rms_epsilon";
-  bool rope = true;             // false: positions do not rotate, and no key of rope is read
-  double original_context = 0;  // default of longrope's original_max_position_embeddings; 0: the context
+  bool gguf_absent_heads = false;  // GGUF: 0 heads is a layer without attention, and no error
+  bool rope = true;                // false: positions do not rotate, and no key of rope is read
+  double original_context = 0;     // default of longrope's original_max_position_embeddings; 0: the context
   // Hugging Face's keys of layers, width, heads and context.
   std::string_view hf_layers = "num_hidden_layers", hf_width = "hidden_size", hf_heads = "num_attention_heads",
                    hf_context = "max_position_embeddings";
@@ -55,6 +57,11 @@ void ExpectSilu(Config& config);
 ActivationKind ReadGelu(Config& config, std::string_view keys, std::string_view otherwise);
 void SetBiases(Recipe& recipe, bool qkv, bool o);
 
+// A number of each layer, from 0: GGUF's key has a list, or one for all. `otherwise`: without the key; -1: it is required.
+std::vector<int32_t> ReadOfLayers(Config& config, const Recipe& recipe, std::string_view keys, int64_t max,
+                                  int32_t otherwise = -1);
+// The layer's feed-forward: a mixture of experts, or a dense one.
+void SetSparse(LayerRecipe& layer, bool sparse);
 // n_experts, top_k, d_expert; the keys are Hugging Face's.
 void ReadExperts(Config& config, Recipe& recipe, std::string_view count_keys, std::string_view width_keys);
 // A factor of GGUF's keys, of which llama.cpp takes 0 for none: 1.

@@ -42,6 +42,7 @@ namespace tally {
   F(kInternLm2Family)     \
   F(kMiniCpmFamily)       \
   F(kStarcoder2Family)    \
+  F(kLfm2Family)          \
   F(kCs336Family)         \
   F(kMiniGptFamily)
 

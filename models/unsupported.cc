@@ -9,7 +9,7 @@ namespace tally {
 namespace {
 
 constexpr std::string_view kStateSpace = "state-space layers", kLinearAttention = "linear-attention layers",
-                           kRecurrent = "recurrent layers", kConvolutions = "convolution layers";
+                           kRecurrent = "recurrent layers";
 
 // In lower case, letters and digits only, without "forcausallm" and the like. '*': whatever follows.
 struct Unsupported {
@@ -39,7 +39,6 @@ constexpr Unsupported kUnsupported[] = {
     {"bailingmoelinear*", kLinearAttention},
     {"recurrentgemma", kRecurrent},
     {"xlstm", kRecurrent},
-    {"lfm2*", kConvolutions},
 };
 
 }  // namespace

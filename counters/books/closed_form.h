@@ -9,6 +9,9 @@
 //   D     head_dim                         X     experts
 //   D_r   rotated dimensions, if not D     k     experts per token
 //   D_l   the same of local rope           L     layers
+// H, K, D and F are a layer's own; where layers differ, the second value is H_2, the third H_3.
+// Short convolution
+//   J     taps: positions that it sees
 // Latent attention
 //   R_q   rank of the queries              D_n   dimensions of a query head without rope
 //   R_kv  rank of keys and values          D_r   dimensions of a query head with rope
@@ -79,10 +82,9 @@ struct WorkForm {
 // In the order of a forward pass, without layers for multi-token prediction.
 TALLY_API std::vector<WorkForm> WorkForms(const Recipe& recipe, const Workload& work);
 
-// FLOPs of class attention for one visible position of one row: 4 H D; latent attention, as run: 2 H (2 R_kv + D_r).
-TALLY_API Form FlopsPerVisible(const Recipe& recipe);
-// Elements that a layer's cache holds for one position: 2 K D; latent attention: R_kv + D_r, expanded H (D_n + D_r + D_v).
-TALLY_API Form CachedPerPosition(const Recipe& recipe, bool expanded = false);
+// Elements that a layer's attention has in its cache, or reads in another layer's, for one position: 2 K D; latent attention:
+// R_kv + D_r, expanded H (D_n + D_r + D_v); 0 without attention.
+TALLY_API Form CachedPerPosition(const Recipe& recipe, const LayerRecipe& layer, bool expanded = false);
 // How a cache stores an element of a head's key or value, and each block of them.
 struct KvStorage {
   uint64_t element_bytes = 2;  // f16
@@ -90,8 +92,28 @@ struct KvStorage {
   uint64_t scale_bytes = 0;
 };
 // Bytes of the same elements, as run: those of the elements, and a scale for each block of a head's key (value), begun blocks included.
-TALLY_API Form CachedBytesPerPosition(const Recipe& recipe, const KvStorage& storage);
+TALLY_API Form CachedBytesPerPosition(const Recipe& recipe, const LayerRecipe& layer, const KvStorage& storage);
 // Positions of a sequence of `context` positions that a layer's window still needs.
 TALLY_API uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context);
+
+// Elements, f32, that the layers' convolutions have to know of a sequence for its next position: (J - 1) E a layer.
+TALLY_API Form StateElements(const Recipe& recipe);
+// What a step reads of a cache and writes into it, in bytes, and the sites that are charged.
+struct CacheForm {
+  int32_t layer = -1;
+  Component reads{}, writes{};
+  Form read = {};
+  Form written = {};  // 0 where the cache is another layer's
+};
+// In the order of a forward pass.
+TALLY_API std::vector<CacheForm> CacheForms(const Recipe& recipe, const Workload& work, const KvStorage& storage);
+
+// The sizes of layers and their symbols: H, K, D and F. Where layers differ, the second value in the order of layers is H_2, the third
+// H_3 and so on.
+struct SizeSymbol {
+  std::string name = {};
+  uint64_t value = 0;
+};
+TALLY_API std::vector<SizeSymbol> LayerSizeSymbols(const Recipe& recipe);
 
 }  // namespace tally::books

@@ -29,6 +29,9 @@ Part PartOf(const WorkForm& f) {
     case Component::kSharedGateUp:
     case Component::kSharedDown:
     case Component::kSharedSigmoid: return Part::kFeedForward;
+    case Component::kConvIn:
+    case Component::kShortConv:
+    case Component::kConvOut: return Part::kConvolution;
     default: return Part::kProjections;
   }
 }
@@ -40,14 +43,8 @@ const Form& View(const WorkForm& f, FlopsView view) {
   return view == FlopsView::kFullSquare ? f.full_square : f.flops;
 }
 
-// The sum of one form over the sites of a part. Equal layers become a product.
-template <class Get>
-Form SumLayers(const std::vector<WorkForm>& sites, Part part, int32_t n_layers, const Get& get) {
-  Form outside;
-  std::map<int32_t, Form> layers;
-  for (const WorkForm& f : sites) {
-    if (PartOf(f) == part) (f.layer < 0 ? outside : layers[f.layer]) += get(f);
-  }
+// The sum of the layers' forms: equal ones become a product.
+Form SumKinds(const std::map<int32_t, Form>& layers, int32_t n_layers) {
   std::vector<std::pair<Form, uint64_t>> kinds;  // of layer, and how many
   for (const auto& entry : layers) {
     const Form& form = entry.second;
@@ -60,7 +57,18 @@ Form SumLayers(const std::vector<WorkForm>& sites, Part part, int32_t n_layers, 
   for (const auto& [form, n] : kinds) {
     sum += (n == static_cast<uint64_t>(n_layers) ? Form::Symbol("L", n) : Form(n)) * form;
   }
-  return sum + outside;
+  return sum;
+}
+
+// The sum of one form over the sites of a part.
+template <class Get>
+Form SumSites(const std::vector<WorkForm>& sites, Part part, int32_t n_layers, const Get& get) {
+  Form outside;
+  std::map<int32_t, Form> layers;
+  for (const WorkForm& f : sites) {
+    if (PartOf(f) == part) (f.layer < 0 ? outside : layers[f.layer]) += get(f);
+  }
+  return SumKinds(layers, n_layers) + outside;
 }
 
 FlopsCount CountFlops(const Recipe& recipe, const Workload& workload) {
@@ -72,11 +80,11 @@ FlopsCount CountFlops(const Recipe& recipe, const Workload& workload) {
     FlopsRow row;
     row.part = part;
     for (int v = 0; v < kFlopsViews; ++v) {
-      row.flops[static_cast<size_t>(v)] = SumLayers(count.sites, part, recipe.n_layers, [&](const WorkForm& f) -> const Form& {
+      row.flops[static_cast<size_t>(v)] = SumSites(count.sites, part, recipe.n_layers, [&](const WorkForm& f) -> const Form& {
         return View(f, static_cast<FlopsView>(v));
       });
     }
-    row.special = SumLayers(count.sites, part, recipe.n_layers, [](const WorkForm& f) -> const Form& { return f.special; });
+    row.special = SumSites(count.sites, part, recipe.n_layers, [](const WorkForm& f) -> const Form& { return f.special; });
     if (row.flops[2].text() != "0" || row.special.text() != "0") count.rows.push_back(std::move(row));
   }
   return count;
@@ -105,13 +113,24 @@ bool Finish(FlopsCount& count) {
 
 // False if a figure does not fit.
 bool CountSteps(const Recipe& recipe, const CountOptions& options, bool expanded, StepCount& c) {
-  const Form per_layer = CachedPerPosition(recipe, expanded);
-  c.kv_elements_per_token = Form::Symbol("L", static_cast<uint64_t>(std::max(recipe.n_layers, 0))) * per_layer;
+  std::map<int32_t, Form> layers;
+  Form cached;  // elements of a sequence
+  for (const LayerRecipe& l : recipe.layers) {
+    if (l.cache_of >= 0) continue;
+    const Form per_position = CachedPerPosition(recipe, l, expanded);
+    layers.emplace(static_cast<int32_t>(layers.size()), per_position);
+    cached += Form(CachedPositions(l, options.context)) * per_position;
+  }
+  c.kv_elements_per_token = SumKinds(layers, recipe.n_layers);
   c.kv_bytes_per_token = c.kv_elements_per_token.value() * options.kv_element_bytes;
-  Form cached;  // positions over all layers and sequences
-  for (const LayerRecipe& l : recipe.layers) cached += CachedPositions(l, options.context);
-  cached = cached * options.batch * per_layer * options.kv_element_bytes;
+  cached = cached * options.batch * options.kv_element_bytes;
   c.kv_bytes_at_context = cached.value();
+  c.state_elements = StateElements(recipe);
+  c.state_bytes = c.state_elements.value() * sizeof(float);
+  const auto convolves = [](const LayerRecipe& l) { return l.mixers.has(Mixer::kShortConv); };
+  const uint64_t layers_with = static_cast<uint64_t>(std::ranges::count_if(recipe.layers, convolves));
+  c.conv_written = layers_with * static_cast<uint64_t>(recipe.d_model) * sizeof(float);
+  c.conv_read = c.conv_written * static_cast<uint64_t>(std::max(recipe.conv_taps, 0));
 
   const uint64_t B = options.batch, P = options.prompt;
   c.prefill = CountFlops(recipe, {B, P, P, P, expanded});
@@ -156,7 +175,7 @@ double UniformExperts(double experts, double top_k, double rows) { return expert
 
 std::string_view PartName(Part part) {
   static constexpr std::array<std::string_view, kParts> kNames = {
-      "attention projections", "attention",     "feed-forward",     "router", "head", "norms", "softmax", "rope",
+      "attention projections", "attention",     "short convolution", "feed-forward", "router", "head", "norms", "softmax", "rope",
       "activations",           "top-k routing", "residual and bias"};
   return kNames[static_cast<size_t>(part)];
 }
@@ -221,9 +240,10 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   c.weight_bytes_per_token = one.most;
   c.prefill_traffic = Traffic(c, bytes, options.batch * options.prompt, options.prompt);
   c.decode_traffic = Traffic(c, bytes, options.batch, 1);
-  const double kv_written = static_cast<double>(c.kv_bytes_per_token) * static_cast<double>(options.batch);
+  const double kv_written = static_cast<double>(c.kv_bytes_per_token + c.conv_written) * static_cast<double>(options.batch);
+  const double conv_read = static_cast<double>(c.conv_read) * static_cast<double>(options.batch);
   c.decode_intensity = static_cast<double>(c.decode.total[2]) /
-                       (c.decode_traffic.uniform + static_cast<double>(c.kv_bytes_at_context) + kv_written);
+                       (c.decode_traffic.uniform + static_cast<double>(c.kv_bytes_at_context) + conv_read + kv_written);
   c.prefill_intensity = static_cast<double>(c.prefill_last.total[2]) /
                         (c.prefill_traffic.uniform + kv_written * static_cast<double>(options.prompt));
 

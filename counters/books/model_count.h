@@ -41,6 +41,7 @@ struct CountOptions {
 enum class Part : uint8_t {
   kProjections,
   kAttention,
+  kConvolution,  // with the matrices before and after it
   kFeedForward,
   kRouter,
   kHead,
@@ -51,7 +52,7 @@ enum class Part : uint8_t {
   kChoice,
   kResidualBias
 };
-inline constexpr int kParts = 11;
+inline constexpr int kParts = 12;
 TALLY_API std::string_view PartName(Part part);  // "attention projections"; static
 
 // Three ways to count the FLOPs of a step.
@@ -91,9 +92,13 @@ struct StepCount {
   Form kv_elements_per_token = {};  // cached per token, all layers
   uint64_t kv_bytes_per_token = 0;
   uint64_t kv_bytes_at_context = 0;  // B sequences of S positions, window layers capped
-  FlopsCount prefill = {};           // B sequences of P positions, the head at all positions
-  FlopsCount prefill_last = {};      // the same, the head at the last position of each sequence only
-  FlopsCount decode = {};            // one token in each of B sequences, at position S - 1
+  Form state_elements = {};          // of a sequence, whatever its length (StateElements)
+  uint64_t state_bytes = 0;          // the same in f32
+  // Bytes that the convolutions of a row read of their caches, and write.
+  uint64_t conv_read = 0, conv_written = 0;
+  FlopsCount prefill = {};       // B sequences of P positions, the head at all positions
+  FlopsCount prefill_last = {};  // the same, the head at the last position of each sequence only
+  FlopsCount decode = {};        // one token in each of B sequences, at position S - 1
 };
 
 // The steps are those of what runs.

@@ -35,13 +35,15 @@ void Add(ParameterCounts& counts, WeightInfo::Kind kind, uint64_t all, uint64_t 
 enum ParameterPart : uint8_t {
   kEmbeddingPart,
   kAttentionPart,
+  kConvolutionPart,
   kFeedForwardPart,
   kExpertsPart,
   kRouterPart,
   kNormsPart,
   kHeadPart
 };
-constexpr std::string_view kPartNames[] = {"embedding", "attention", "feed-forward", "experts", "router", "norms", "head"};
+constexpr std::string_view kPartNames[] = {"embedding", "attention", "convolution", "feed-forward",
+                                           "experts",   "router",    "norms",       "head"};
 
 }  // namespace
 
@@ -124,6 +126,9 @@ size_t ParameterPartOf(Component component, bool expert) {
     case Component::kSharedDown:
     case Component::kSharedSigmoid: return kFeedForwardPart;
     case Component::kRouter: return kRouterPart;
+    case Component::kConvIn:
+    case Component::kShortConv:
+    case Component::kConvOut: return kConvolutionPart;
     case Component::kAttnNorm:
     case Component::kAttnPostNorm:
     case Component::kFfnNorm:

@@ -158,16 +158,10 @@ class StepAudit {
   }
 
   void Cache() {
-    const Form per = CachedBytesPerPosition(recipe_, facts_.kv);
-    const Form n = Form::Symbol("B", facts_.work.sequences) * Form::Symbol("P", facts_.work.rows);
-    std::map<int32_t, Form> visible;
-    for (const WorkForm& f : WorkForms(recipe_, facts_.work)) {
-      if (f.work_class != WorkClass::kAttention) continue;
-      const uint64_t positions = f.flops.value() / FlopsPerVisible(recipe_).value();
-      Row(AuditAccount::kKvRead, f.layer, Component::kAttention, Form::Symbol("visible", positions) * per, std::nullopt,
-          Charged(f.layer, Component::kAttention).Bytes(ByteKind::kKvRead));
-      Row(AuditAccount::kKvWritten, f.layer, Component::kKvStore, n * per, std::nullopt,
-          Charged(f.layer, Component::kKvStore).Bytes(ByteKind::kKvWritten));
+    for (const CacheForm& f : CacheForms(recipe_, facts_.work, facts_.kv)) {
+      Row(AuditAccount::kKvRead, f.layer, f.reads, f.read, std::nullopt, Charged(f.layer, f.reads).Bytes(ByteKind::kKvRead));
+      Row(AuditAccount::kKvWritten, f.layer, f.writes, f.written, std::nullopt,
+          Charged(f.layer, f.writes).Bytes(ByteKind::kKvWritten));
     }
   }
 

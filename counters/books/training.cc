@@ -29,8 +29,13 @@ Result<TrainingCount> CountTraining(const Count& count) {
   t.update_special = times(2, N);
   t.kaplan = times(6, count.parameters.active_none);
   const Recipe& r = count.recipe;
-  const uint64_t width = times(static_cast<uint64_t>(std::max(r.n_heads, 0)), static_cast<uint64_t>(std::max(r.head_dim, 0)));
-  const uint64_t attention = times(times(12, static_cast<uint64_t>(std::max(r.n_layers, 0))), times(width, t.positions));
+  uint64_t width = 0;  // of the queries of all layers: L H D where all attend
+  for (const LayerRecipe& l : r.layers) {
+    const LayerSizes s = SizesOf(r, l);
+    const uint64_t own = times(static_cast<uint64_t>(std::max(s.n_heads, 0)), static_cast<uint64_t>(std::max(s.head_dim, 0)));
+    fits = fits && !__builtin_add_overflow(width, l.attends() ? own : 0, &width);
+  }
+  const uint64_t attention = times(12, times(width, t.positions));
   t.palm = times(6, count.parameters.active_all) + attention;
   if (!fits || t.palm < attention) return BadInput("these counts do not fit 64 bits: the prompt or the batch is too large");
   return t;

@@ -6,12 +6,22 @@
 namespace tally {
 
 std::string_view ComponentName(Component c) {
-  static constexpr std::array<std::string_view, kComponents> kNames = {
-      "embedding",      "position embedding", "attn.norm",   "attn.qkv", "attn.q",        "attn.k",
-      "attn.v",         "attn.q_norm",        "attn.k_norm", "rope",     "kv store",      "attention",
-      "attn.output",    "attn.post_norm",     "ffn.norm",    "router",   "ffn.gate_up",   "ffn.down",
-      "moe.combine",    "ffn.post_norm",      "output.norm", "head",     "logits",        "attn.kv",
-      "shared.gate_up", "shared.down",        "shared.gate", "mtp",      "embedding.norm"};
+  static constexpr std::array<std::string_view, kComponents> kNames = {"embedding",      "position embedding",
+                                                                       "attn.norm",      "attn.qkv",
+                                                                       "attn.q",         "attn.k",
+                                                                       "attn.v",         "attn.q_norm",
+                                                                       "attn.k_norm",    "rope",
+                                                                       "kv store",       "attention",
+                                                                       "attn.output",    "attn.post_norm",
+                                                                       "ffn.norm",       "router",
+                                                                       "ffn.gate_up",    "ffn.down",
+                                                                       "moe.combine",    "ffn.post_norm",
+                                                                       "output.norm",    "head",
+                                                                       "logits",         "attn.kv",
+                                                                       "shared.gate_up", "shared.down",
+                                                                       "shared.gate",    "mtp",
+                                                                       "embedding.norm", "conv.in",
+                                                                       "conv",           "conv.out"};
   return kNames[static_cast<int>(c)];
 }
 

@@ -47,9 +47,12 @@ enum class Component : uint8_t {
   kSharedDown,
   kSharedSigmoid,
   kPrediction,  // multi-token prediction: tensors that ordinary layers do not have
-  kEmbeddingNorm
+  kEmbeddingNorm,
+  kConvIn,     // short convolution: the matrix that makes its gates and input
+  kShortConv,  // the convolution, its gates and its cache
+  kConvOut
 };
-inline constexpr int kComponents = 29;
+inline constexpr int kComponents = 32;
 // "attn.q"; static.
 TALLY_API std::string_view ComponentName(Component c);
 

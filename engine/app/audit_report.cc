@@ -158,7 +158,7 @@ std::string Plot(const AuditReport& report, const Recipe& recipe, size_t width, 
     Bar b{std::move(label), std::vector<uint64_t>(names.size())};
     for (const AuditRow& r : rows) {
       if (r.account != account) continue;
-      const bool sparse = r.layer >= 0 && recipe.layers[static_cast<size_t>(r.layer)].sparse;
+      const bool sparse = r.layer >= 0 && recipe.layers[static_cast<size_t>(r.layer)].sparse();
       b.values[PartOf(r.component, sparse)] +=
           account == books::AuditAccount::kStored ? r.inventory.value_or(0) : r.ledger.value_or(0);
     }
@@ -203,7 +203,9 @@ HeadTotals HeadTotalsOf(const Model& model) {
 }
 
 std::string LatentText(const Recipe& recipe) {
-  const books::Form run = books::CachedPerPosition(recipe), published = books::CachedPerPosition(recipe, true);
+  const auto latent =
+      std::ranges::find_if(recipe.layers, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kLatentAttention); });
+  const books::Form run = books::CachedPerPosition(recipe, *latent), published = books::CachedPerPosition(recipe, *latent, true);
   return "latent attention is run absorbed: " + run.text() + " = " + WithThousands(run.value()) +
          " elements cached a position and layer; expanded, as published: " + published.text() + " = " +
          WithThousands(published.value());

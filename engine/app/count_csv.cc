@@ -90,6 +90,7 @@ void AddBytes(const CountedModel& m, CsvLines& out) {
   row("weights read by a decode step of one token", c.weight_bytes_per_token);
   row("KV a token", c.kv_bytes_per_token);
   row("KV at the context", c.kv_bytes_at_context);
+  if (c.state_bytes > 0) row("state of a sequence", c.state_bytes);
 }
 
 void AddFlops(std::string_view table, const FlopsCount& f, const FlopsCount* last, CsvLines& out) {

@@ -28,16 +28,18 @@ using books::WithThousands;
 std::string Title(const CountedModel& m) {
   const Recipe& r = m.count.recipe;
   std::string text = m.name + ": " + r.family + ", V " + WithThousands(uint64_t(r.vocab)) + ", E " + std::to_string(r.d_model) +
-                     ", L " + std::to_string(r.n_layers) + ", H " + std::to_string(r.n_heads) + ", K " +
-                     std::to_string(r.n_kv_heads) + ", D " + std::to_string(r.head_dim);
-  const bool dense = std::any_of(r.layers.begin(), r.layers.end(), [](const LayerRecipe& l) { return !l.sparse; });
-  if (dense) text += ", F " + std::to_string(r.d_ff);
+                     ", L " + std::to_string(r.n_layers);
+  const bool dense = AnyLayer(r, &LayerRecipe::dense);
+  for (const books::SizeSymbol& s : books::LayerSizeSymbols(r)) {
+    if (dense || !s.name.starts_with('F')) text += ", " + s.name + " " + std::to_string(s.value);
+  }
   if (r.n_experts > 0) {
     text += ", X " + std::to_string(r.n_experts) + ", k " + std::to_string(r.top_k) + (dense ? ", F_x " : ", F ") +
             std::to_string(r.d_expert);
   }
   if (r.d_shared > 0) text += ", F_s " + std::to_string(r.d_shared);
   if (r.latent.kv_rank == 0 && r.rope.dim > 0 && r.rope.dim != r.head_dim) text += ", D_r " + std::to_string(r.rope.dim);
+  if (r.conv_taps > 0) text += ", J " + std::to_string(r.conv_taps);
   if (r.learned_positions) text += ", T " + std::to_string(r.context);
   int32_t window = 0;
   for (const LayerRecipe& l : r.layers) window = std::max(window, l.window);
@@ -126,6 +128,7 @@ Table MemoryTable(const CountedModel& m) {
   row("read by a decode step of one token", c.weight_bytes_per_token);
   row("KV a token: " + (c.kv_elements_per_token * Form(c.options.kv_element_bytes)).text(), c.kv_bytes_per_token);
   row("KV at " + WithThousands(c.options.context) + " positions" + OfSequences(c), c.kv_bytes_at_context);
+  if (c.state_bytes > 0) row("state of a sequence: " + (c.state_elements * Form(sizeof(float))).text(), c.state_bytes);
   return t;
 }
 
@@ -202,7 +205,9 @@ Table ReadingsTable(const Count& c) {
   };
   views("prefill", &books::StepCount::prefill, c.options.batch * c.options.prompt);
   views("decode", &books::StepCount::decode, c.options.batch);
-  const Form a = books::CachedPerPosition(c.recipe), e = books::CachedPerPosition(c.recipe, true);
+  const auto latent =
+      std::ranges::find_if(c.recipe.layers, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kLatentAttention); });
+  const Form a = books::CachedPerPosition(c.recipe, *latent), e = books::CachedPerPosition(c.recipe, *latent, true);
   t.rows.push_back({"KV elements a position and layer", WithThousands(a.value()), WithThousands(e.value()), a.text(), e.text()});
   row("KV bytes a token", [](const books::StepCount& s) { return WithThousands(s.kv_bytes_per_token); });
   row("KV bytes at S" + OfSequences(c), [](const books::StepCount& s) { return WithThousands(s.kv_bytes_at_context); });
@@ -303,6 +308,7 @@ Table Columns(std::span<const CountedModel> models) {
   number("B, sequences", [](const Count& c) { return c.options.batch > 1 ? c.options.batch : 0; });
   row("S", [](const CountedModel& m) { return WithThousands(m.count.options.context); });
   number("KV bytes at S", [](const Count& c) { return c.kv_bytes_at_context; });
+  number("state bytes a sequence", [](const Count& c) { return c.state_bytes; });
   row("P", [](const CountedModel& m) { return WithThousands(m.count.options.prompt); });
   for (size_t v = 0; v < books::kFlopsViews; ++v) {
     const std::string view(FlopsViewName(static_cast<FlopsView>(v)));
@@ -430,6 +436,7 @@ Json OneDocument(const CountedModel& m) {
                        {"weights_read", {{"prefill", TrafficJson(c.prefill_traffic)}, {"decode", TrafficJson(c.decode_traffic)}}},
                        {"kv_per_token", c.kv_bytes_per_token},
                        {"kv_at_context", c.kv_bytes_at_context},
+                       {"state_per_sequence", c.state_bytes},
                        {"kv_element", c.options.kv_element_bytes}};
   document["flops_per_byte"] = {{"prefill", c.prefill_intensity}, {"decode", c.decode_intensity}};
   if (c.expanded) {

@@ -3,10 +3,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "engine/api/tally.h"
 #include "engine/app/commands.h"
@@ -95,15 +98,38 @@ std::string Pad(std::string text, size_t width) {
   return text;
 }
 
+std::string HeadsText(const LayerSizes& s) {
+  std::string out = std::to_string(s.n_heads) + " heads of " + std::to_string(s.head_dim);
+  if (s.n_kv_heads != s.n_heads) out += " (" + std::to_string(s.n_kv_heads) + " for keys and values)";
+  return out;
+}
+
+// The different texts of the layers that have what is described, in their order.
+template <class Has, class Text>
+std::string OfLayers(const Recipe& r, const Has& has, const Text& text) {
+  std::vector<std::string> kinds;
+  for (const LayerRecipe& l : r.layers) {
+    std::string kind = text(SizesOf(r, l));
+    if (std::invoke(has, l) && std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(std::move(kind));
+  }
+  std::string out;
+  for (const std::string& kind : kinds) out += (out.empty() ? "" : " or ") + kind;
+  return out;
+}
+
 std::string RecipeText(const Recipe& r) {
-  std::string out = r.family + ": " + std::to_string(r.n_layers) + " layers, width " + std::to_string(r.d_model) + ", " +
-                    std::to_string(r.n_heads) + " heads of " + std::to_string(r.head_dim);
-  if (r.n_kv_heads != r.n_heads) out += " (" + std::to_string(r.n_kv_heads) + " for keys and values)";
+  std::string out = r.family + ": " + std::to_string(r.n_layers) + " layers";
+  const auto convolves = [](const LayerRecipe& l) { return l.mixers.has(Mixer::kShortConv); };
+  if (const auto n = std::ranges::count_if(r.layers, convolves); n > 0) {
+    out += " (" + std::to_string(n) + " with a short convolution of " + std::to_string(r.conv_taps) + " positions)";
+  }
+  out += ", width " + std::to_string(r.d_model);
+  if (AnyLayer(r, &LayerRecipe::attends)) out += ", " + OfLayers(r, &LayerRecipe::attends, HeadsText);
   if (r.n_experts > 0) {
     out += ", " + std::to_string(r.n_experts) + " experts of " + std::to_string(r.d_expert) + ", " + std::to_string(r.top_k) +
            " active";
-  } else {
-    out += ", feed-forward " + std::to_string(r.d_ff);
+  } else if (AnyLayer(r, &LayerRecipe::dense)) {
+    out += ", feed-forward " + OfLayers(r, &LayerRecipe::dense, [](const LayerSizes& s) { return std::to_string(s.d_ff); });
   }
   return out + ", vocabulary " + std::to_string(r.vocab) + ", context " + std::to_string(r.context);
 }

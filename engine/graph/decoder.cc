@@ -127,7 +127,7 @@ Status Decoder::Run(size_t index, int64_t rows, bool reshaped, SequenceStore& ca
   if (reshaped) Reshape(plan_, rows, groups_, planned);
   return std::visit(
       [&](auto& op) -> Status {
-        if constexpr (requires { op.tables; }) op.tables = cache.Tables(planned.sites[0].layer);
+        if constexpr (requires { op.tables; }) op.tables = cache.Tables(planned.cache);
         if constexpr (std::is_same_v<decltype(op), KvStoreOp&>) CheckKvRange(op, planned.sites[0]);
         const auto run = [&] { return executor_.Run(slots_[index], op, reshaped); };
         TALLY_RETURN_IF_ERROR(around_ ? around_(planned, op.Output(), run) : run());

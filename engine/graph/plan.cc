@@ -16,13 +16,14 @@ constexpr int64_t kMostRows = int64_t{1} << 40;  // of a batch that is worth mea
 // Sets an op's rows; one overload for each op.
 class Rows {
  public:
-  Rows(const Plan& plan, RowsOf rows, int64_t n, int64_t groups) : plan_(plan), rows_(rows), n_(n), groups_(groups) {}
+  Rows(const Plan& plan, RowsOf rows, RowsOf input_rows, int64_t n, int64_t groups)
+      : plan_(plan), rows_(rows), input_rows_(input_rows), n_(n), groups_(groups) {}
 
   void operator()(EmbedOp& op) const { Set(op.ids, op.out); }
   void operator()(NormOp& op) const { Set(op.x, op.out); }
   void operator()(PackActOp& op) const {
     Set(op.pack);
-    op.x.rows = !op.row_index.empty() && op.row_index.data() == plan_.group_tokens ? n_ : op.pack.rows;
+    op.x.rows = Count(input_rows_);
     if (!op.row_index.empty()) op.row_index = {op.row_index.data(), static_cast<size_t>(op.pack.rows)};
   }
   void operator()(MatMulOp& op) const {
@@ -44,12 +45,13 @@ class Rows {
     op.y.rows = n_ * op.weights.cols;
   }
   void operator()(GatedAddOp& op) const { Set(op.y, op.gate, op.out); }
-  void operator()(ElementwiseOp& op) const { op.x.rows = op.up.rows = rows_ == RowsOf::kRouted ? Routed() : n_; }
+  void operator()(ElementwiseOp& op) const { op.x.rows = op.up.rows = Count(rows_); }
   void operator()(ScaleRowsOp& op) const {
     Set(op.x, op.weights);
     op.out.rows = n_ * op.weights.cols;
   }
   void operator()(TemperatureOp& op) const { Set(op.positions, op.out); }
+  void operator()(CausalConvOp& op) const { Set(op.gate, op.rows, op.out); }
 
  private:
   template <class... Views>
@@ -65,26 +67,26 @@ class Rows {
     s = {s.data(), static_cast<size_t>(n_)};
   }
   void SetOne(ActPack& pack) const {
-    if (rows_ == RowsOf::kHeads) {
-      pack.groups = {plan_.head_groups, static_cast<size_t>(plan_.heads)};
-      pack.rows = n_ * plan_.heads;
-      return;
-    }
-    if (rows_ != RowsOf::kRouted) {
-      pack.rows = n_;
-      return;
-    }
-    pack.groups = {plan_.groups, static_cast<size_t>(groups_)};
-    pack.rows = Routed();
+    if (rows_ == RowsOf::kHeads) pack.groups = {plan_.head_groups, static_cast<size_t>(plan_.heads)};
+    if (rows_ == RowsOf::kRouted) pack.groups = {plan_.groups, static_cast<size_t>(groups_)};
+    pack.rows = Count(rows_);
   }
-  int64_t Routed() const {
-    int64_t rows = 0;
-    for (int64_t g = 0; g < groups_; ++g) rows += plan_.groups[g].rows;
-    return rows;
+  int64_t Count(RowsOf rows) const {
+    switch (rows) {
+      case RowsOf::kBatch:
+      case RowsOf::kLogits: break;
+      case RowsOf::kHeads: return n_ * plan_.heads;
+      case RowsOf::kRouted: {
+        int64_t routed = 0;
+        for (int64_t g = 0; g < groups_; ++g) routed += plan_.groups[g].rows;
+        return routed;
+      }
+    }
+    return n_;
   }
 
   const Plan& plan_;
-  RowsOf rows_;
+  RowsOf rows_, input_rows_;
   int64_t n_, groups_;
 };
 
@@ -92,23 +94,27 @@ class Rows {
 
 std::vector<std::string> CannotRun(const Recipe& r) {
   std::vector<std::string> why;
-  const bool sparse = std::any_of(r.layers.begin(), r.layers.end(), [](const LayerRecipe& l) { return l.sparse; });
-  if (sparse && !r.gated_ffn) why.emplace_back("experts without a gate");
+  if (AnyLayer(r, &LayerRecipe::sparse) && !r.gated_ffn) why.emplace_back("experts without a gate");
   if (r.norm == NormKind::kLayer && r.post_norms) why.emplace_back("LayerNorm after attention and feed-forward");
   if (r.post_norms && r.residual_scale != 1) why.emplace_back("a residual scale with norms after the blocks");
   if (r.residual != Residual::kSequential && (r.post_norms || !r.pre_norms))
     why.emplace_back("parallel blocks with norms after them");
-  if (std::any_of(r.layers.begin(), r.layers.end(), [](const LayerRecipe& l) { return !(l.attention_scale > 0); })) {
+  if (AnyLayer(r, [](const LayerRecipe& l) { return l.attends() && !(l.attention_scale > 0); })) {
     why.emplace_back("attention without a scale");
   }
+  if (AnyLayer(r, [](const LayerRecipe& l) { return l.feed_forward.size() > 1; })) {
+    why.emplace_back("a dense and a sparse feed-forward in one layer");
+  }
+  const auto half = [](const LayerRecipe& l) { return l.mixers.empty() || l.feed_forward.empty(); };
+  if (r.residual != Residual::kSequential && AnyLayer(r, half)) why.emplace_back("parallel blocks of which one is absent");
+  const auto other_heads = [&](const LayerRecipe& l) { return l.attends() && SizesOf(r, l).n_heads != r.n_heads; };
+  if (r.alibi_bias > 0 && AnyLayer(r, other_heads)) why.emplace_back("ALiBi with heads that differ from layer to layer");
   return why;
 }
 
 std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type) {
   std::vector<StoreLayer> layers;
-  for (const LayerRecipe& l : recipe.layers) {
-    layers.push_back(KvStoreLayer(std::max(l.window, l.chunk), KvLayoutOf(recipe, type)));
-  }
+  for (const LayerCache& c : LayerCaches(recipe, type)) layers.push_back(KvStoreLayer(c.window, c.layout));
   return layers;
 }
 
@@ -119,7 +125,9 @@ ActKind ActKindFor(DType weight, ActivationMode mode) {
   return preferred;
 }
 
-void Reshape(const Plan& plan, int64_t n, int64_t groups, PlannedOp& op) { std::visit(Rows(plan, op.rows, n, groups), op.op); }
+void Reshape(const Plan& plan, int64_t n, int64_t groups, PlannedOp& op) {
+  std::visit(Rows(plan, op.rows, op.input_rows, n, groups), op.op);
+}
 
 Status MakePlan(const PlanSource& source, const PlanOptions& options, Plan& plan) {
   Arena measured;

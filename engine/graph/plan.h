@@ -25,7 +25,8 @@ std::vector<std::string> CannotRun(const Recipe& recipe);
 
 ActKind ActKindFor(DType weight, ActivationMode mode);
 
-// What the recipe's layers keep of a sequence.
+// What the store holds for the recipe: a layer of it for each mixer that keeps something of earlier positions, in the order of layers and
+// mixers. A layer that reads another's has none, and one may have several.
 std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type);
 
 struct PlanOptions {
@@ -59,6 +60,8 @@ struct PlannedOp {
   std::vector<Site> sites;  // one for each part that is charged
   RowsOf rows = RowsOf::kBatch;
   AnyOp op;
+  RowsOf input_rows = rows;  // the rows of the input that it gathers its own from (PackActOp)
+  int32_t cache = -1;        // the cache that it reads or writes, an index of KvLayers
 };
 
 struct Plan {
@@ -79,7 +82,6 @@ struct Plan {
   Mat<float> logits;                // [max_logit_rows, vocab]
   RowGroup whole;                   // the group of ops that are not routed
   std::vector<float> slopes;        // ALiBi's, [n_heads], or empty
-  AttentionPartials partials;       // of the op that runs
   AnonymousMemory memory;
 
   Plan() = default;

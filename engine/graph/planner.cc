@@ -6,11 +6,6 @@
 #include "engine/recipe/alibi.h"
 
 namespace tally {
-namespace {
-
-int64_t Width(int32_t heads, int32_t head_dim) { return int64_t{heads} * head_dim; }
-
-}  // namespace
 
 void Planner::Make() {
   plan_.ops.clear();
@@ -34,12 +29,11 @@ Mat<float> Planner::Floats(int64_t cols, int64_t rows_each) {
 }
 
 void Planner::Buffers() {
-  const int64_t q = Width(r_.n_heads, r_.head_dim), kv = Width(r_.n_kv_heads, r_.head_dim), E = r_.d_model;
-  const bool sparse = std::any_of(r_.layers.begin(), r_.layers.end(), [](const LayerRecipe& l) { return l.sparse; });
-  const bool dense = std::any_of(r_.layers.begin(), r_.layers.end(), [](const LayerRecipe& l) { return !l.sparse; });
-  const int64_t k = sparse ? r_.top_k : 0, qkv = q + (r_.fused_qkv ? 2 * kv : 0);
-  const int64_t hidden =
-      std::max({dense ? int64_t{r_.d_ff} : 0, sparse ? int64_t{r_.top_k} * r_.d_expert : 0, int64_t{r_.d_shared}, int64_t{1}});
+  const int64_t E = r_.d_model;
+  const bool sparse = AnyLayer(r_, &LayerRecipe::sparse);
+  const int64_t k = sparse ? r_.top_k : 0;
+  int64_t hidden = std::max({sparse ? int64_t{r_.top_k} * r_.d_expert : 0, int64_t{r_.d_shared}, int64_t{1}});
+  for (const LayerRecipe& l : r_.layers) hidden = std::max(hidden, l.dense() ? int64_t{SizesOf(r_, l).d_ff} : 0);
   const uint64_t n = static_cast<uint64_t>(n_), routed = SaturatingMul(n, static_cast<uint64_t>(k));
   plan_.tokens = arena_.Take<int32_t>(n);
   plan_.positions = arena_.Take<int32_t>(n);
@@ -51,14 +45,10 @@ void Planner::Buffers() {
   normed_ = Floats(E);
   if (r_.residual == Residual::kParallel) ffn_normed_ = Floats(E);
   if (OwnOutput()) block_out_ = Floats(E);
-  qkv_ = Floats(qkv);
-  if (!r_.fused_qkv && !Latent()) {
-    k_ = Floats(kv);
-    v_ = Floats(kv);
-  }
-  attended_ = Floats(Latent() ? Width(r_.n_heads, r_.latent.v_dim) : q);
-  if (Latent()) LatentBuffers();
-  Partials();
+  AttentionBuffers();
+  LatentBuffers();
+  ConvBuffers();
+  if (partial_floats_ > 0) partials_.data = arena_.Take<float>(partial_floats_);
   hidden_ = Floats(hidden);
   if (sparse) {
     expert_out_ = Floats(E, k);
@@ -72,23 +62,35 @@ void Planner::Buffers() {
     shared_gate_ = Floats(1);
   }
   // f32 packs are the largest: one row of the widest input, or one for each slot of an expert's inputs.
-  const int64_t of_heads = Width(r_.n_heads, std::max(r_.latent.kv_rank, r_.latent.v_dim));
-  const int64_t widest = std::max({E, q, hidden, k * E, of_heads, int64_t{r_.latent.q_rank}});
-  pack_ = arena_.Take<uint8_t>(SaturatingAdd(SaturatingMul(n, 4 * RoundUp(static_cast<uint64_t>(widest), 2)), 64));
+  Widest(std::max({E, hidden, k * E}));
+  pack_ = arena_.Take<uint8_t>(SaturatingAdd(SaturatingMul(n, 4 * RoundUp(static_cast<uint64_t>(widest_), 2)), 64));
   const uint64_t logits = SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows), static_cast<uint64_t>(r_.vocab));
   plan_.logits = {arena_.Take<float>(logits), options_.max_logit_rows, r_.vocab};
 }
 
-void Planner::LatentBuffers() {
-  const struct LatentAttention& l = r_.latent;
-  const uint64_t rows = SaturatingMul(static_cast<uint64_t>(n_), static_cast<uint64_t>(r_.n_heads));
-  plan_.heads = r_.n_heads;
-  plan_.head_groups = arena_.Take<RowGroup>(static_cast<uint64_t>(r_.n_heads));
-  plan_.head_rows = arena_.Take<int32_t>(rows);
-  k_ = Floats(l.kv_rank + l.rope_dim);
-  q_low_ = Floats(l.q_rank);
-  latent_q_ = Floats(Width(r_.n_heads, l.kv_rank + l.rope_dim));
-  latent_out_ = Floats(Width(r_.n_heads, l.kv_rank));
+std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type) {
+  std::vector<LayerCache> caches;
+  for (int32_t i = 0; i < static_cast<int32_t>(r.layers.size()); ++i) {
+    const LayerRecipe& l = r.layers[static_cast<size_t>(i)];
+    const int32_t seen = std::max(l.window, l.chunk);
+    for (const Mixer mixer : kMixers) {
+      if (!l.mixers.has(mixer)) continue;
+      switch (mixer) {
+        case Mixer::kAttention:
+          if (l.cache_of < 0) caches.push_back({i, mixer, seen, AttentionLayout(r, l, type)});
+          break;
+        case Mixer::kLatentAttention: caches.push_back({i, mixer, seen, LatentLayout(r, type)}); break;
+        case Mixer::kShortConv: caches.push_back({i, mixer, r.conv_taps, ConvLayout(r)}); break;
+      }
+    }
+  }
+  return caches;
+}
+
+int32_t Planner::CacheOf(Mixer mixer) const {
+  const int32_t of = mixer == Mixer::kAttention && layer().cache_of >= 0 ? layer().cache_of : layer_;
+  const auto at = std::ranges::find_if(caches_, [&](const LayerCache& c) { return c.layer == of && c.mixer == mixer; });
+  return static_cast<int32_t>(at - caches_.begin());
 }
 
 void Planner::Norm(Role role, Mat<const float> in, Mat<float> out) {
@@ -105,8 +107,9 @@ void Planner::AddOutput(Role norm, Role last) {
   if (!OwnOutput()) return;
   if (!r_.post_norms) {
     const Site site{layer_, FactsOf(last).component};
-    plan_.ops.push_back(
-        {{site, site}, rows_, GatedAddOp{.y = block_out_, .gate = {}, .scale = r_.residual_scale, .out = plan_.x}});
+    plan_.ops.push_back({.sites = {site, site},
+                         .rows = rows_,
+                         .op = GatedAddOp{.y = block_out_, .gate = {}, .scale = r_.residual_scale, .out = plan_.x}});
     return;
   }
   Add(norm, NormOp{.kind = NormKind::kRms,
@@ -146,9 +149,15 @@ void Planner::Project(Role role, Mat<const float> in, Mat<float> out, const Proj
                      .work_class = role == Role::kRouter ? WorkClass::kRouter : WorkClass::kLinear});
 }
 
-// The last matrix of a block: into the residual stream, or into the block's output.
+Planner::Destination Planner::Out() {
+  if (!OwnOutput()) return {plan_.x, true};
+  return {block_out_, std::exchange(block_has_output_, true)};
+}
+
+// The last matrix of a mixer or a feed-forward.
 void Planner::ProjectOut(Role role, Mat<const float> in) {
-  Project(role, in, OwnOutput() ? block_out_ : plan_.x, {.add_to_out = !OwnOutput()});
+  const Destination to = Out();
+  Project(role, in, to.out, {.add_to_out = to.add});
 }
 
 void Planner::Embed() {
@@ -164,7 +173,7 @@ void Planner::Embed() {
   }
   if (r_.embedding_norm) Norm(Role::kEmbeddingNorm, plan_.x, plan_.x);
   const auto used = [&](LayerRope which) {
-    return std::any_of(r_.layers.begin(), r_.layers.end(), [&](const LayerRecipe& l) { return l.rope == which; });
+    return AnyLayer(r_, [&](const LayerRecipe& l) { return l.attends() && l.rope == which; });
   };
   if (used(LayerRope::kGlobal)) Turns(r_.rope, source_.rope, turns_[0]);
   if (used(LayerRope::kLocal)) Turns(r_.local_rope, source_.local_rope, turns_[1]);
@@ -188,24 +197,34 @@ void Planner::Turns(const Rope& rope, const RopeFrequencies& frequencies, RopeTu
 }
 
 void Planner::Layer() {
-  const bool sparse = layer().sparse;
+  const LayerRecipe& l = layer();
   const Mat<float> ffn_in = !r_.pre_norms ? plan_.x : r_.residual == Residual::kParallel ? ffn_normed_ : normed_;
-  if (r_.pre_norms) Norm(Role::kAttnNorm, plan_.x, normed_);
-  if (r_.residual == Residual::kParallel) Norm(Role::kFfnNorm, plan_.x, ffn_in);
-  const Mat<float> in = r_.pre_norms ? normed_ : plan_.x;
-  Latent() ? LatentAttention(in) : Attention(in);
-  AddOutput(Role::kAttnPostNorm, Role::kO);
-  if (r_.pre_norms && r_.residual == Residual::kSequential) Norm(Role::kFfnNorm, plan_.x, ffn_in);
-  if (sparse) {
-    SparseFeedForward(ffn_in);
-  } else {
-    DenseFeedForward(ffn_in);
+  if (!l.mixers.empty()) {
+    if (r_.pre_norms) Norm(Role::kAttnNorm, plan_.x, normed_);
+    if (r_.residual == Residual::kParallel) Norm(Role::kFfnNorm, plan_.x, ffn_in);
+    block_has_output_ = false;
+    for (const Mixer mixer : kMixers) {
+      if (l.mixers.has(mixer)) Mix(mixer, r_.pre_norms ? normed_ : plan_.x);
+    }
+    AddOutput(Role::kAttnPostNorm, l.mixers.has(Mixer::kShortConv) ? Role::kConvOut : Role::kO);
   }
-  AddOutput(Role::kFfnPostNorm, sparse ? Role::kExpertDown : Role::kDown);
+  if (l.feed_forward.empty()) return;
+  if (r_.pre_norms && r_.residual == Residual::kSequential) Norm(Role::kFfnNorm, plan_.x, ffn_in);
+  block_has_output_ = false;
+  l.sparse() ? SparseFeedForward(ffn_in) : DenseFeedForward(ffn_in);
+  AddOutput(Role::kFfnPostNorm, l.sparse() ? Role::kExpertDown : Role::kDown);
+}
+
+void Planner::Mix(Mixer mixer, Mat<const float> in) {
+  switch (mixer) {
+    case Mixer::kAttention: return Attention(in);
+    case Mixer::kLatentAttention: return LatentAttention(in);
+    case Mixer::kShortConv: return ShortConv(in);
+  }
 }
 
 void Planner::DenseFeedForward(Mat<const float> in) {
-  const Mat<float> hidden(hidden_.data, n_, r_.d_ff);
+  const Mat<float> hidden = First(hidden_, sizes().d_ff);
   if (r_.gated_ffn) {
     Gated(Role::kGate, Role::kUp, in, hidden);
   } else {
@@ -214,9 +233,9 @@ void Planner::DenseFeedForward(Mat<const float> in) {
   ProjectOut(Role::kDown, hidden);
 }
 
-// One op for two matrices of one type; else one for each, and one for act(gate) * up. `index`: of experts' rows, as of PackRouted.
-void Planner::Gated(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index) {
-  const auto pack = [&](Role role) { return rows_ == RowsOf::kRouted ? PackRouted(role, in, index) : Pack(role, in); };
+// One op for two matrices of one type; else one for each, and one for act(gate) * up. `index`, `of`: of experts' rows, as of PackRouted.
+void Planner::Gated(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index, RowsOf of) {
+  const auto pack = [&](Role role) { return rows_ == RowsOf::kRouted ? PackRouted(role, in, index, of) : Pack(role, in); };
   ActPack x = pack(gate);
   if (Get(gate).dtype == Get(up).dtype) {
     return Add(gate, GatedMatMulOp{.x = x,
@@ -241,11 +260,13 @@ void Planner::Gated(Role gate, Role up, Mat<const float> in, Mat<float> hidden, 
                           .swiglu_limit = r_.swiglu_limit});
 }
 
-// Packs rows for the experts' matrix of a role: row i of the pack is row index[i] of `in`, or its own row where there is no index.
-ActPack Planner::PackRouted(Role role, Mat<const float> in, const int32_t* index) {
+// Packs rows for the experts' matrix of a role: row i of the pack is row index[i] of `in`, or its own row where there is no index. `of`:
+// the rows that `in` has.
+ActPack Planner::PackRouted(Role role, Mat<const float> in, const int32_t* index, RowsOf of) {
   const int64_t routed = n_ * r_.top_k;
   const ActPack pack{.format = FormatFor(role), .rows = routed, .cols = in.cols, .data = pack_, .groups = {plan_.groups, 0}};
   Add(role, PackActOp{.x = in, .row_index = {index, index != nullptr ? static_cast<size_t>(routed) : 0}, .pack = pack});
+  plan_.ops.back().input_rows = of;
   return pack;
 }
 
@@ -261,6 +282,7 @@ void Planner::SparseFeedForward(Mat<const float> in) {
                              .kept_groups = r_.kept_groups,
                              .group_best = r_.group_best,
                              .scale = r_.route_scale,
+                             .sum_eps = r_.route_sum_eps,
                              .experts = route_experts_,
                              .weights = route_weights_});
   const Mat<float> hidden(hidden_.data, routed, r_.d_expert);
@@ -269,22 +291,22 @@ void Planner::SparseFeedForward(Mat<const float> in) {
   }
   rows_ = RowsOf::kRouted;
   const bool weighted = r_.weighted_expert_inputs;
-  Gated(Role::kExpertGate, Role::kExpertUp, weighted ? expert_in_ : in, hidden,
-        weighted ? plan_.group_slots : plan_.group_tokens);
-  const ActPack pack = PackRouted(Role::kExpertDown, hidden, nullptr);
+  Gated(Role::kExpertGate, Role::kExpertUp, weighted ? expert_in_ : in, hidden, weighted ? plan_.group_slots : plan_.group_tokens,
+        weighted ? RowsOf::kRouted : RowsOf::kBatch);
+  const ActPack pack = PackRouted(Role::kExpertDown, hidden, nullptr, RowsOf::kRouted);
   Add(Role::kExpertDown, MatMulOp{.x = pack,
                                   .w = Get(Role::kExpertDown),
                                   .bias = GetBias(Role::kExpertDown),
                                   .out = expert_out_,
                                   .out_row = {plan_.group_slots, static_cast<size_t>(routed)}});
   rows_ = RowsOf::kBatch;
-  const Mat<float> out = OwnOutput() ? block_out_ : plan_.x;
+  const Destination to = Out();
   Add(Component::kMoeCombine, MoeCombineOp{.y = expert_out_,
                                            .weights = route_weights_,
                                            .weighted = !r_.weighted_expert_inputs,
-                                           .add_to_out = !OwnOutput(),
-                                           .out = out});
-  if (r_.d_shared > 0) SharedExperts(in, out);
+                                           .add_to_out = to.add,
+                                           .out = to.out});
+  if (r_.d_shared > 0) SharedExperts(in, to.out);
 }
 
 // Added to `out`, through their gate where they have one.
@@ -294,9 +316,9 @@ void Planner::SharedExperts(Mat<const float> in, Mat<float> out) {
   if (!r_.shared_gate) return Project(Role::kSharedExpertDown, hidden, out, {.add_to_out = true});
   Project(Role::kSharedExpertDown, hidden, shared_out_);
   Project(Role::kSharedExpertSigmoid, in, shared_gate_);
-  plan_.ops.push_back({{{layer_, Component::kSharedSigmoid}, {layer_, Component::kSharedDown}},
-                       rows_,
-                       GatedAddOp{.y = shared_out_, .gate = shared_gate_, .out = out}});
+  plan_.ops.push_back({.sites = {{layer_, Component::kSharedSigmoid}, {layer_, Component::kSharedDown}},
+                       .rows = rows_,
+                       .op = GatedAddOp{.y = shared_out_, .gate = shared_gate_, .out = out}});
 }
 
 }  // namespace tally

@@ -2,9 +2,12 @@
 // Internal to graph/: compiles a recipe and its weights into the ops of a plan.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "engine/base/checked.h"
 #include "engine/graph/plan.h"
@@ -29,13 +32,33 @@ class Arena {
   uint64_t used_ = 0;
 };
 
-// The layout of a layer's cache. Latent attention: one head, whose value is a part of its key.
-KvLayout KvLayoutOf(const Recipe& recipe, KvType type);
+// The layout of the cache of a layer's attention.
+KvLayout AttentionLayout(const Recipe& recipe, const LayerRecipe& layer, KvType type);
+// Of latent attention: one head, whose value is a part of its key.
+KvLayout LatentLayout(const Recipe& recipe, KvType type);
+// Of a short convolution: rows of f32, whatever the type of keys and values.
+KvLayout ConvLayout(const Recipe& recipe);
+
+// What a mixer of a layer keeps of earlier positions.
+struct LayerCache {
+  int32_t layer = 0;
+  Mixer mixer{};
+  int32_t window = 0;  // positions that a query sees, its own included; 0: all
+  KvLayout layout;
+};
+// In the order of KvLayers.
+std::vector<LayerCache> LayerCaches(const Recipe& recipe, KvType type);
 
 class Planner {
  public:
   Planner(const PlanSource& source, const PlanOptions& options, Arena& arena, Plan& plan)
-      : r_(source.recipe), source_(source), options_(options), arena_(arena), plan_(plan), n_(options.max_batch) {}
+      : r_(source.recipe),
+        source_(source),
+        options_(options),
+        arena_(arena),
+        plan_(plan),
+        n_(options.max_batch),
+        caches_(LayerCaches(r_, options.kv)) {}
 
   void Make();
 
@@ -60,10 +83,10 @@ class Planner {
   // planner.cc
   Mat<float> Floats(int64_t cols, int64_t rows_each = 1);
   void Buffers();
-  void LatentBuffers();
   void Embed();
   void Turns(const Rope& rope, const RopeFrequencies& frequencies, RopeTurns& turns);
   void Layer();
+  void Mix(Mixer mixer, Mat<const float> in);
   void Norm(Role role, Mat<const float> in, Mat<float> out);
   void AddOutput(Role norm, Role last);
   ActFormat FormatFor(Role role) const;
@@ -74,32 +97,53 @@ class Planner {
   void DenseFeedForward(Mat<const float> in);
   void SparseFeedForward(Mat<const float> in);
   void SharedExperts(Mat<const float> in, Mat<float> out);
-  void Gated(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index = nullptr);
-  ActPack PackRouted(Role role, Mat<const float> in, const int32_t* index);
+  void Gated(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index = nullptr,
+             RowsOf of = RowsOf::kBatch);
+  ActPack PackRouted(Role role, Mat<const float> in, const int32_t* index, RowsOf of);
+
+  // What every mixer's file has: the buffers that all layers of its kind share, and the block. The block's last matrix is ProjectOut's.
 
   // planner_attention.cc
+  void AttentionBuffers();
   void Attention(Mat<const float> in);
-  void LatentAttention(Mat<const float> in);
-  void Attend(Mat<const float> q, Mat<const float> k, Mat<const float> v, Mat<float> out);
-  void Partials();
+  void StoreKv(Mixer mixer, Mat<const float> k, Mat<const float> v, const KvLayout& layout);
+  void Attend(Mixer mixer, Mat<const float> q, Mat<float> out, int64_t heads, const KvLayout& layout);
+  void Partials(int64_t heads, int64_t v_dim);
   void QkNorms(Mat<float> q, Mat<float> k);
   void QkNorm(Role role, Mat<float> x, int64_t groups);
   void Rotate(const Heads& x, int64_t heads, const Heads* out = nullptr);
+
+  // planner_latent.cc
+  void LatentBuffers();
+  void LatentAttention(Mat<const float> in);
   void ProjectHeads(Role role, const Heads& in, const Heads& out);
 
+  // planner_conv.cc
+  void ConvBuffers();
+  void ShortConv(Mat<const float> in);
+
   const LayerRecipe& layer() const { return r_.layers[static_cast<size_t>(layer_)]; }
-  bool Latent() const { return r_.latent.kv_rank > 0; }
+  LayerSizes sizes() const { return SizesOf(r_, layer()); }
+  // The cache of this layer's mixer, or of the layer that it reads; an index of KvLayers.
+  int32_t CacheOf(Mixer mixer) const;
   const Rope& LayersRope() const { return layer().rope == LayerRope::kLocal ? r_.local_rope : r_.rope; }
   bool Rotates() const { return layer().rope != LayerRope::kNone && LayersRope().style != RopeStyle::kNone; }
   // A block has an output of its own, which AddOutput brings into the residual stream.
   bool OwnOutput() const { return r_.post_norms || r_.residual_scale != 1; }
+  // Where a block's last op leaves what the block gives: added to the residual stream, or in the block's output, to which the second
+  // and later parts of a block are added.
+  struct Destination {
+    Mat<float> out;
+    bool add = false;
+  };
+  Destination Out();
 
   WeightView Get(Role role) const { return source_.weight(role, layer_); }
   WeightView GetBias(Role role) const { return FactsOf(role).biased ? Get(BiasOf(role)) : WeightView(); }
 
   template <class Op>
   void Add(Component component, Op op) {
-    plan_.ops.push_back({{Site{layer_, component}}, rows_, std::move(op)});
+    plan_.ops.push_back({.sites = {Site{layer_, component}}, .rows = rows_, .op = std::move(op)});
   }
   // Charged where the role's weight is.
   template <class Op>
@@ -113,12 +157,32 @@ class Planner {
   Arena& arena_;
   Plan& plan_;
   const int64_t n_;  // max_batch
+  const std::vector<LayerCache> caches_;
   int32_t layer_ = -1;
   RowsOf rows_ = RowsOf::kBatch;
+  bool block_has_output_ = false;
 
-  Mat<float> normed_, ffn_normed_, block_out_, qkv_, k_, v_, attended_, hidden_, up_, expert_in_, expert_out_, router_,
+  // The first columns of a buffer, packed: layers differ in width, and their rows follow one another.
+  Mat<float> First(Mat<float> buffer, int64_t cols) const { return {buffer.data, n_, cols}; }
+  // A pack has room for such an input of a matrix.
+  void Widest(int64_t cols) { widest_ = std::max(widest_, cols); }
+  std::span<const KvRow> Rows() const { return {plan_.kv_rows, static_cast<size_t>(n_)}; }
+
+  int64_t widest_ = 0;
+  Mat<float> normed_, ffn_normed_, block_out_, q_, k_, v_, attended_, hidden_, up_, expert_in_, expert_out_, router_,
       route_weights_, shared_out_, shared_gate_, temperature_;
-  Mat<float> q_low_, latent_q_, latent_out_;  // latent attention: [n, R_q], [n, H (R_kv + D_r)], [n, H R_kv]
+  struct {
+    Mat<float> q, q_low;   // [n, H (D_n + D_r)], [n, R_q]
+    Mat<float> key;        // [n, R_kv + D_r]
+    Mat<float> q_of_keys;  // [n, H (R_kv + D_r)]: the queries for the compressed keys
+    Mat<float> attended;   // [n, H R_kv]
+    Mat<float> values;     // [n, H D_v]
+  } latent_;
+  struct {
+    Mat<float> in, out;  // [n, 3 E], [n, E]
+  } conv_;
+  AttentionPartials partials_;  // of the op that runs; without data until all layers have asked for room
+  uint64_t partial_floats_ = 0;
   Mat<int32_t> route_experts_;
   RopeTurns turns_[2];  // of Recipe::rope and local_rope
   uint8_t* pack_ = nullptr;

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "engine/kernels/attention/attention.h"
+#include "engine/kernels/causal_conv/causal_conv.h"
 #include "engine/kernels/elementwise/elementwise.h"
 #include "engine/kernels/embed/embed.h"
 #include "engine/kernels/gated_add/gated_add.h"

@@ -33,6 +33,7 @@ Status CheckFactors(const Recipe& r) {
                                                     {"residual_scale", r.residual_scale},
                                                     {"logit_scale", r.logit_scale},
                                                     {"route_scale", r.route_scale}};
+  if (!(r.route_sum_eps >= 0)) return BadInput("route_sum_eps is " + std::to_string(r.route_sum_eps));
   for (const auto& [name, value] : positive) {
     if (!std::isfinite(value) || !(value > 0)) {
       return BadInput(std::string(name) + " is " + std::to_string(value) + "; expected a positive finite number");
@@ -46,6 +47,9 @@ Status CheckFactors(const Recipe& r) {
 
 Status CheckLatent(const Recipe& r) {
   const LatentAttention& l = r.latent;
+  const bool latent = AnyLayer(r, [](const LayerRecipe& x) { return x.mixers.has(Mixer::kLatentAttention); });
+  if (latent != (l.kv_rank > 0))
+    return BadInput("kv_rank is " + Text(l.kv_rank) + ", and it is layers of latent attention that have one");
   if (l.kv_rank == 0) return l.q_rank > 0 ? BadInput("q_rank is for latent attention, and there is no kv_rank") : Status();
   if (l.nope_dim < 1 || l.rope_dim < 1 || l.v_dim < 1) {
     return BadInput("latent attention needs nope_dim, rope_dim and v_dim of at least 1; they are " + Text(l.nope_dim) + ", " +
@@ -60,35 +64,76 @@ Status CheckLatent(const Recipe& r) {
   return {};
 }
 
+// What a layer's attention has of heads.
+Status CheckHeads(const LayerSizes& s) {
+  if (s.n_kv_heads < 1 || s.n_heads % s.n_kv_heads != 0) {
+    return BadInput(Text(s.n_heads) + " attention heads cannot share " + Text(s.n_kv_heads) + " key-value heads evenly");
+  }
+  if (int64_t{s.n_heads} * s.head_dim > kMaxWidth) {
+    return BadInput(Text(s.n_heads) + " attention heads of " + Text(s.head_dim) + " are wider than " + Text(kMaxWidth));
+  }
+  return {};
+}
+
+Status CheckRope(const Rope& rope, int32_t head_dim) {
+  if (rope.style == RopeStyle::kNone || (rope.dim >= 2 && rope.dim % 2 == 0 && rope.dim <= head_dim)) return {};
+  return BadInput("rope turns " + Text(rope.dim) + " of a head's " + Text(head_dim) +
+                  " dimensions; expected an even number, at most all");
+}
+
+// The cache of an earlier layer that a layer's attention reads.
+Status CheckShared(const Recipe& r, size_t layer) {
+  const LayerRecipe& l = r.layers[layer];
+  const auto bad = [&](const std::string& what) { return BadInput("layer " + std::to_string(layer) + " " + what); };
+  if (l.cache_of < 0) return l.cache_of == -1 ? Status() : bad("reads the cache of layer " + Text(l.cache_of));
+  const std::string source = "layer " + Text(l.cache_of);
+  if (static_cast<size_t>(l.cache_of) >= layer) return bad("reads the cache of " + source + ", which is no earlier one");
+  const LayerRecipe& from = r.layers[static_cast<size_t>(l.cache_of)];
+  const LayerSizes own = SizesOf(r, l), of = SizesOf(r, from);
+  if (l.mixers.has(Mixer::kLatentAttention) || !l.mixers.has(Mixer::kAttention) || r.fused_qkv) {
+    return bad("reads the cache of another, and its own queries are not made by a matrix alone");
+  }
+  if (!from.mixers.has(Mixer::kAttention) || from.cache_of >= 0) return bad("reads the cache of " + source + ", which has none");
+  if (own.n_kv_heads != of.n_kv_heads || own.head_dim != of.head_dim) return bad("has other key-value heads than " + source);
+  if (l.chunk != from.chunk || (from.window > 0 && (l.window == 0 || l.window > from.window))) {
+    return bad("sees positions that the cache of " + source + " does not keep");
+  }
+  return {};
+}
+
 Status CheckAttention(const Recipe& r) {
-  if (r.n_kv_heads < 1 || r.n_heads % r.n_kv_heads != 0) {
-    return BadInput(Text(r.n_heads) + " attention heads cannot share " + Text(r.n_kv_heads) + " key-value heads evenly");
-  }
-  if (int64_t{r.n_heads} * r.head_dim > kMaxWidth) {
-    return BadInput(Text(r.n_heads) + " attention heads of " + Text(r.head_dim) + " are wider than " + Text(kMaxWidth));
-  }
+  TALLY_RETURN_IF_ERROR(CheckHeads(SizesOf(r, {})));
   if (r.fused_qkv && (r.q_bias != r.k_bias || r.q_bias != r.v_bias)) {
     return BadInput("q, k and v are one matrix here, with one bias or none (q_bias, k_bias and v_bias)");
   }
-  for (const Rope& rope : {r.rope, r.local_rope}) {
-    if (rope.style == RopeStyle::kNone || (rope.dim >= 2 && rope.dim % 2 == 0 && rope.dim <= r.head_dim)) continue;
-    return BadInput("rope turns " + Text(rope.dim) + " of a head's " + Text(r.head_dim) +
-                    " dimensions; expected an even number, at most all");
-  }
-  for (const LayerRecipe& l : r.layers) {
+  for (size_t i = 0; i < r.layers.size(); ++i) {
+    const LayerRecipe& l = r.layers[i];
+    const bool own = l.n_heads != 0 || l.n_kv_heads != 0 || l.head_dim != 0;
+    if (l.n_heads < 0 || l.n_kv_heads < 0 || l.head_dim < 0 || l.d_ff < 0) return BadInput("a layer has a negative size");
+    if (own && l.mixers.has(Mixer::kLatentAttention)) return BadInput("latent attention has the same heads in all layers");
+    if (own) TALLY_RETURN_IF_ERROR(CheckHeads(SizesOf(r, l)));
     if (l.window > 0 && l.chunk > 0) return BadInput("a layer has a window and chunks");
     if (l.rope == LayerRope::kLocal && r.local_rope.style == RopeStyle::kNone) {
       return BadInput("a layer has the local rope, and there is none");
     }
+    if (l.attends() && l.rope != LayerRope::kNone) {
+      TALLY_RETURN_IF_ERROR(CheckRope(l.rope == LayerRope::kLocal ? r.local_rope : r.rope, SizesOf(r, l).head_dim));
+    }
+    TALLY_RETURN_IF_ERROR(CheckShared(r, i));
+  }
+  const bool convolves = AnyLayer(r, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kShortConv); });
+  if (convolves && (r.conv_taps < 1 || r.conv_taps > kMaxTaps)) {
+    return BadInput("short convolutions need 1 to " + Text(kMaxTaps) + " taps; conv_taps is " + Text(r.conv_taps));
   }
   if (r.local_rope.freq_factors) return BadInput("the local rope has no stored frequency factors");
   return CheckLatent(r);
 }
 
 Status CheckFeedForward(const Recipe& r) {
-  const bool sparse = std::any_of(r.layers.begin(), r.layers.end(), [](const LayerRecipe& l) { return l.sparse; });
-  const bool dense = std::any_of(r.layers.begin(), r.layers.end(), [](const LayerRecipe& l) { return !l.sparse; });
-  if (dense && r.d_ff < 1) return BadInput("the dense layers have no width: d_ff is " + Text(r.d_ff));
+  const bool sparse = AnyLayer(r, &LayerRecipe::sparse);
+  for (const LayerRecipe& l : r.layers) {
+    if (l.dense() && SizesOf(r, l).d_ff < 1) return BadInput("the dense layers have no width: d_ff is " + Text(r.d_ff));
+  }
   if (sparse && r.d_expert < 1) return BadInput("the experts have no width: d_expert is " + Text(r.d_expert));
   if (sparse && (r.top_k < 1 || r.top_k > r.n_experts)) {
     return BadInput("top_k is " + Text(r.top_k) + "; expected 1 to the number of experts, " + Text(r.n_experts));
@@ -112,10 +157,18 @@ Status CheckFeedForward(const Recipe& r) {
 // In double, whose rounding does not matter here: the largest published models have 10^12.
 Status CheckSize(const Recipe& r) {
   constexpr double kMost = 1e15;
-  const double width = r.d_model, heads = double{1} * r.n_heads * std::max(r.head_dim, r.latent.nope_dim + r.latent.v_dim);
+  LayerSizes most = SizesOf(r, {});
+  for (const LayerRecipe& l : r.layers) {
+    const LayerSizes s = SizesOf(r, l);
+    most.n_heads = std::max(most.n_heads, s.n_heads);
+    most.head_dim = std::max(most.head_dim, s.head_dim);
+    most.d_ff = std::max(most.d_ff, s.d_ff);
+  }
+  const double width = r.d_model, heads = double{1} * most.n_heads * std::max(most.head_dim, r.latent.nope_dim + r.latent.v_dim);
   const double latent = double{1} * r.latent.q_rank + r.latent.kv_rank;
-  const double layer = 4 * width * heads + latent * (width + heads) +
-                       3 * width * (double{1} * r.d_ff + double{1} * r.n_experts * r.d_expert + r.d_shared);
+  const double conv = r.conv_taps > 0 ? 4 * width * width : 0;
+  const double layer = 4 * width * heads + conv + latent * (width + heads) +
+                       3 * width * (double{1} * most.d_ff + double{1} * r.n_experts * r.d_expert + r.d_shared);
   const double all =
       (double{1} * r.n_layers + r.mtp_layers) * layer + 2 * width * r.vocab + (r.learned_positions ? width * r.context : 0);
   if (all > kMost) return BadInput("the model would have more than 10^15 parameters");

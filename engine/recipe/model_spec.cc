@@ -33,6 +33,8 @@ bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wan
 
 std::vector<uint64_t> TensorBinding::StoredShape(uint64_t stored_rows) const {
   if (stored_heads > 0) return {stored_heads, shape[0] / stored_heads};
+  if (storage == Storage::kTaps) return {shape[1], shape[0]};
+  if (storage == Storage::kConv1d) return {shape[1], 1, shape[0]};
   std::vector<uint64_t> stored = shape;
   if (storage == Storage::kPlain || storage == Storage::kPlusOne) {
     stored[row_dimension()] = stored_rows;

@@ -20,6 +20,8 @@ enum class Storage : uint8_t {
   kTransposed,       // [in, out] (GPT-2's Conv1D)
   kTransposedHeads,  // each slice [in, out], from the stored rows that the row map takes. Quantised rows are widened to F32.
   kPlusOne,          // a vector w; the engine uses 1 + w, computed in f32 (Gemma's norms)
+  kTaps,             // the taps of a convolution, vectors [taps, n], as [n, taps]
+  kConv1d,           // the same as [n, 1, taps] (torch's Conv1d)
 };
 
 // The rows (of a vector: elements; of kTransposed: columns) of a stored slice that a binding takes. Row r of the binding (of

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/dtype.h"
+#include "engine/base/enum_set.h"
 #include "engine/base/kinds.h"
 
 namespace tally {
@@ -49,12 +51,30 @@ struct LatentAttention {
 // Which rotary embedding a layer uses: Recipe::rope, Recipe::local_rope, or none.
 enum class LayerRope : uint8_t { kGlobal, kLocal, kNone };
 
+// What mixes the positions of a sequence. Latent attention has the dimensions of Recipe::latent.
+// kShortConv: a gated convolution over the last positions (LFM2).
+enum class Mixer : uint8_t { kAttention, kLatentAttention, kShortConv };
+inline constexpr Mixer kMixers[] = {Mixer::kAttention, Mixer::kLatentAttention, Mixer::kShortConv};
+
+// What is done with each position alone. kSparse: a mixture of experts.
+enum class FeedForward : uint8_t { kDense, kSparse };
+
+// A layer is a mixer and a feed-forward, either of which may be absent.
 struct LayerRecipe {
   int32_t window = 0;         // key j is visible to query i iff 0 <= i - j < window; 0: all of the past
   int32_t chunk = 0;          // key j is visible to query i iff j <= i and i / chunk = j / chunk (Llama 4); 0: no chunks
-  bool sparse = false;        // mixture of experts instead of the dense feed-forward
   float attention_scale = 0;  // multiplies q.k in this layer; every family sets it
   LayerRope rope = LayerRope::kGlobal;
+  EnumSet<Mixer> mixers = Mixer::kAttention;  // several read the same input, and their outputs are added up
+  EnumSet<FeedForward> feed_forward = FeedForward::kDense;
+  // Sizes of the layer's own; 0: the recipe's.
+  int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0, d_ff = 0;
+  // Attention reads the keys and values of this earlier layer, and has none of its own; -1: it has its own.
+  int32_t cache_of = -1;
+
+  bool attends() const { return mixers.has(Mixer::kAttention) || mixers.has(Mixer::kLatentAttention); }
+  bool dense() const { return feed_forward.has(FeedForward::kDense); }
+  bool sparse() const { return feed_forward.has(FeedForward::kSparse); }
   bool operator==(const LayerRecipe&) const = default;
 };
 
@@ -102,6 +122,8 @@ struct Recipe {
   bool sinks = false;         // one learned logit per query head inside the softmax
   float attention_scale = 0;  // the default; a layer uses LayerRecipe::attention_scale
 
+  int32_t conv_taps = 0;  // positions that a short convolution sees, its own included
+
   bool gated_ffn = true;  // down(act(gate x) * up x) instead of down(act(up x))
   ActivationKind activation = ActivationKind::kSilu;
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;  // kSwigluOai: g = min(g, limit), u clamped, g*sigmoid(alpha g)*(u+1)
@@ -112,6 +134,7 @@ struct Recipe {
   int32_t d_expert = 0;   // width of an expert
   RoutingRule routing = RoutingRule::kTopKThenSoftmax;
   float route_scale = 1;                // multiplies the experts' weights
+  float route_sum_eps = 0;              // joins the sum that the weights are divided by (LFM2)
   bool weighted_expert_inputs = false;  // the weights multiply the experts' inputs, not their outputs (Llama 4)
   // Experts are chosen from the `kept_groups` best of `expert_groups` equal groups; a group is as good as the sum of its
   // `group_best` best experts (DeepSeek-V2 and -V3).
@@ -133,6 +156,25 @@ struct Recipe {
 
   bool operator==(const Recipe&) const = default;
 };
+
+// The sizes of a layer: its own, or the recipe's.
+struct LayerSizes {
+  int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0, d_ff = 0;
+};
+inline LayerSizes SizesOf(const Recipe& r, const LayerRecipe& l) {
+  const auto either = [](int32_t own, int32_t common) { return own > 0 ? own : common; };
+  return {either(l.n_heads, r.n_heads), either(l.n_kv_heads, r.n_kv_heads), either(l.head_dim, r.head_dim),
+          either(l.d_ff, r.d_ff)};
+}
+
+// True if some layer has the property, a predicate or a member of LayerRecipe.
+template <class Property>
+bool AnyLayer(const Recipe& r, Property property) {
+  for (const LayerRecipe& l : r.layers) {
+    if (std::invoke(property, l)) return true;
+  }
+  return false;
+}
 
 // A part of a model that a recipe leaves out, as nothing runs it: a vision tower, layers for multi-token prediction, a stored copy of
 // a tied head.

@@ -8,10 +8,17 @@ namespace {
 
 using Kind = WeightInfo::Kind;
 
-enum class Form : uint8_t { Matrix, Vector, Experts, Heads };
+enum class Form : uint8_t { Matrix, Vector, Experts, Heads, Taps };
 
 constexpr RoleFacts Facts(std::string_view name, Component component, Kind kind, Form form, bool bias, bool biased) {
-  return {name, component, kind, bias || form == Form::Vector, form == Form::Experts, form == Form::Heads, biased};
+  return {name,
+          component,
+          kind,
+          bias || form == Form::Vector || form == Form::Taps,
+          form == Form::Experts,
+          form == Form::Heads,
+          form == Form::Taps,
+          biased};
 }
 
 // In the order of enum Role.
@@ -34,15 +41,19 @@ struct Row {
 Row RowOf(const Recipe& r, Role role, int32_t layer) {
   enum class Place : bool { Model, Layer };
   const Place at = layer >= 0 ? Place::Layer : Place::Model;
-  const bool sparse = layer >= 0 && r.layers[static_cast<size_t>(layer)].sparse, dense = !sparse;
-  const bool shared = sparse && r.d_shared > 0, latent = r.latent.kv_rank > 0, split = !r.fused_qkv;
+  const LayerRecipe l = layer >= 0 ? r.layers[static_cast<size_t>(layer)] : LayerRecipe();
+  const LayerSizes s = SizesOf(r, l);
+  const bool sparse = l.sparse(), dense = l.dense(), mixes = !l.mixers.empty(), feeds = !l.feed_forward.empty();
+  const bool latent = l.mixers.has(Mixer::kLatentAttention), heads = l.mixers.has(Mixer::kAttention), attends = latent || heads;
+  const bool conv = l.mixers.has(Mixer::kShortConv), split = heads && !r.fused_qkv, own_kv = l.cache_of < 0,
+             shared = sparse && r.d_shared > 0;
   const bool biased_norm = r.norm == NormKind::kLayer && r.norm_bias;
   const bool qk_norm = r.qk_norm != QkNormKind::kNone && r.qk_norm != QkNormKind::kUnweighted;
   const bool whole = r.qk_norm == QkNormKind::kWhole, each = r.qk_norm == QkNormKind::kEachHead;
   const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
-  const uint64_t V = u(r.vocab), T = u(r.context) + u(r.first_position), E = u(r.d_model), H = u(r.n_heads), D = u(r.head_dim);
-  const uint64_t Q = H * D, KV = u(r.n_kv_heads) * D, A = H * (latent ? u(r.latent.v_dim) : D);
-  const uint64_t F = u(r.d_ff), X = u(r.n_experts), Fx = u(r.d_expert), Fs = u(r.d_shared);
+  const uint64_t V = u(r.vocab), T = u(r.context) + u(r.first_position), E = u(r.d_model), H = u(s.n_heads), D = u(s.head_dim);
+  const uint64_t Q = H * D, KV = u(s.n_kv_heads) * D, A = H * (latent ? u(r.latent.v_dim) : D);
+  const uint64_t F = u(s.d_ff), X = u(r.n_experts), Fx = u(r.d_expert), Fs = u(r.d_shared);
   const uint64_t Rq = u(r.latent.q_rank), Rkv = u(r.latent.kv_rank), Dn = u(r.latent.nope_dim), Dr = u(r.latent.rope_dim),
                  Dv = u(r.latent.v_dim);
   const uint64_t Rope = u(r.rope.dim / 2);
@@ -65,12 +76,13 @@ const RoleFacts& FactsOf(Role role) { return kFacts[static_cast<size_t>(role)]; 
 
 bool HasRole(const Recipe& recipe, Role role, int32_t layer) { return RowOf(recipe, role, layer).present; }
 
-std::vector<uint64_t> RoleShape(const Recipe& recipe, Role role) {
+std::vector<uint64_t> RoleShape(const Recipe& recipe, Role role, int32_t layer) {
   const RoleFacts& facts = FactsOf(role);
-  const Row row = RowOf(recipe, role, -1);
+  const Row row = RowOf(recipe, role, layer);
   std::vector<uint64_t> shape;
   if (facts.experts) shape.push_back(static_cast<uint64_t>(recipe.n_experts));
   if (facts.heads) shape.push_back(static_cast<uint64_t>(recipe.n_heads));
+  if (facts.taps) shape.push_back(static_cast<uint64_t>(recipe.conv_taps));
   if (!facts.vector) shape.push_back(row.rows);
   shape.push_back(row.cols);
   return shape;

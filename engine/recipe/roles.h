@@ -26,6 +26,7 @@ struct RoleFacts {
   bool vector;   // 1-D (or [experts, n]): packed as f32
   bool experts;  // the first dimension counts experts
   bool heads;    // the first dimension counts query heads
+  bool taps;     // the first dimension counts the taps of a convolution, the oldest position's first
   bool biased;   // BiasOf(role) is the role of its bias
 };
 
@@ -36,7 +37,7 @@ inline Role BiasOf(Role role) { return static_cast<Role>(static_cast<int>(role) 
 // True if the model has this role in this layer (-1: outside the layers).
 bool HasRole(const Recipe& recipe, Role role, int32_t layer);
 // Shape in the engine's layout: matrices [out, in], vectors [n]; experts: the number of experts first.
-std::vector<uint64_t> RoleShape(const Recipe& recipe, Role role);
+std::vector<uint64_t> RoleShape(const Recipe& recipe, Role role, int32_t layer);
 
 // "blk.3.ffn_gate_exps"; layer -1: "token_embd".
 std::string WeightName(Role role, int32_t layer);

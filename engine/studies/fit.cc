@@ -42,8 +42,8 @@ struct PackedViews {
   }
 };
 
-WeightView Packed(const Recipe& recipe, Role role, DType type) {
-  const std::vector<uint64_t> shape = RoleShape(recipe, role);
+WeightView Packed(const Recipe& recipe, Role role, int32_t layer, DType type) {
+  const std::vector<uint64_t> shape = RoleShape(recipe, role, layer);
   const bool vector = FactsOf(role).vector;
   const size_t own_rank = vector ? 1 : 2;
   WeightView view;
@@ -92,7 +92,7 @@ Result<PackedViews> PackedOf(const CountedModel& model) {
       if (!HasRole(recipe, r, layer)) continue;
       const auto type = types.find(WeightName(r, layer));
       if (type == types.end()) return InternalError(WeightName(r, layer) + " is no tensor of the closed forms");
-      const WeightView view = Packed(recipe, r, type->second);
+      const WeightView view = Packed(recipe, r, layer, type->second);
       packed.bytes = SaturatingAdd(packed.bytes, SaturatingMul(static_cast<uint64_t>(view.slices), view.slice_stride));
       packed.views[{r, layer}] = view;
     }
@@ -239,18 +239,20 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
   TALLY_ASSIGN_OR_RETURN(const FitOptions options, WithDefaults(model.count.recipe, given));
   TALLY_ASSIGN_OR_RETURN(const books::Count count, CountSteps(model, options));
   const double B = static_cast<double>(options.batch), P = static_cast<double>(options.prompt);
-  const double position = static_cast<double>((books::CachedBytesPerPosition(count.recipe, StorageOf(options.kv)) *
-                                               books::Form(static_cast<uint64_t>(count.recipe.layers.size())))
-                                                  .value());
-  const double layer = position / static_cast<double>(count.recipe.layers.size());
-  double seen = 0;  // positions, of all layers
-  for (const LayerRecipe& l : count.recipe.layers) seen += static_cast<double>(books::CachedPositions(l, options.context));
+  double written = 0, seen = 0;  // bytes of a position, and of those that the next one sees, in all layers
+  for (const LayerRecipe& l : count.recipe.layers) {
+    const double position = static_cast<double>(books::CachedBytesPerPosition(count.recipe, l, StorageOf(options.kv)).value());
+    written += l.cache_of < 0 ? position : 0;
+    seen += static_cast<double>(books::CachedPositions(l, options.context)) * position;
+  }
+  written += static_cast<double>(count.conv_written);
+  seen += static_cast<double>(count.conv_read);
   Fit fit;
   fit.context = options.context;
   fit.prompt = options.prompt;
-  fit.prefill = BoundOf(options.batch * options.prompt, count.prefill_traffic.uniform + B * P * position,
+  fit.prefill = BoundOf(options.batch * options.prompt, count.prefill_traffic.uniform + B * P * written,
                         WorkOf(model, count.prefill_last, options.kv), machine);
-  fit.decode = BoundOf(options.batch, count.decode_traffic.uniform + B * (seen * layer + position),
+  fit.decode = BoundOf(options.batch, count.decode_traffic.uniform + B * (seen + written),
                        WorkOf(model, count.decode, options.kv), machine);
   return fit;
 }

@@ -61,7 +61,7 @@ Status GgufOfDirectory::SetTypes() {
     const bool computed = FactsOf(made.role).kind == WeightInfo::Kind::kBuffer;
     const TensorBinding* const b = computed ? nullptr : SourceOf(made);
     if (b == nullptr && !computed) return InternalError("the directory has nothing for " + WeightName(made.role, made.layer));
-    if (b != nullptr && (b->shape != made.shape || made.storage != Storage::kPlain)) {
+    if (b != nullptr && (b->shape != made.shape || (made.storage != Storage::kPlain && made.storage != Storage::kTaps))) {
       return InternalError("GGUF stores " + WeightName(made.role, made.layer) + " otherwise");
     }
     t.dtype = StoredAsF32(made) ? DType::kF32 : b->type(source_.Find(b->names[0])->dtype);
@@ -134,15 +134,18 @@ void GgufOfDirectory::SetTemplates() {
 }
 
 // The row of the directory's weight for row `row` of the file's: rope turns neighbours in the one and halves of a head in the other.
-uint64_t GgufOfDirectory::RotatedRow(Role role, uint64_t row) const {
+uint64_t GgufOfDirectory::RotatedRow(const TensorBinding& b, uint64_t row) const {
   const Recipe& r = spec_.recipe;
   const RopeStyle from = r.rope.style, to = made_.spec.recipe.rope.style;
   if (from == to || from == RopeStyle::kNone || to == RopeStyle::kNone) return row;
-  const bool latent = r.latent.kv_rank > 0;
+  const LayerRecipe layer = b.layer >= 0 ? r.layers[static_cast<size_t>(b.layer)] : LayerRecipe();
+  const LayerSizes sizes = SizesOf(r, layer);
+  const bool latent = layer.mixers.has(Mixer::kLatentAttention);
   const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
   const uint64_t dim = u(r.rope.dim), half = dim / 2;
-  uint64_t head = latent ? u(r.latent.nope_dim + r.latent.rope_dim) : u(r.head_dim), first = latent ? u(r.latent.nope_dim) : 0;
-  switch (role) {
+  uint64_t head = latent ? u(r.latent.nope_dim + r.latent.rope_dim) : u(sizes.head_dim),
+           first = latent ? u(r.latent.nope_dim) : 0;
+  switch (b.role) {
     case Role::kQ:
     case Role::kK:
     case Role::kQBias:
@@ -153,7 +156,7 @@ uint64_t GgufOfDirectory::RotatedRow(Role role, uint64_t row) const {
     case Role::kKvA: head = u(r.latent.kv_rank + r.latent.rope_dim), first = u(r.latent.kv_rank); break;
     case Role::kQkv:
     case Role::kQkvBias:
-      if (row >= u(r.n_heads + r.n_kv_heads) * head) return row;  // values
+      if (row >= u(sizes.n_heads + sizes.n_kv_heads) * head) return row;  // values
       break;
     default: return row;
   }
@@ -170,7 +173,11 @@ void GgufOfDirectory::PutVector(const Part& part) {
                  stored = values_.size() / slices;
   for (uint64_t s = 0; s < slices; ++s) {
     const float* const from = part.view.Vector(static_cast<int64_t>(s));
-    for (uint64_t i = 0; i < n; ++i) values_[s * stored + b.rows.Stored(i)] = from[RotatedRow(b.role, i)];
+    if (b.storage == Storage::kTaps) {
+      for (uint64_t i = 0; i < n; ++i) values_[i * slices + s] = from[i];
+      continue;
+    }
+    for (uint64_t i = 0; i < n; ++i) values_[s * stored + b.rows.Stored(i)] = from[RotatedRow(b, i)];
   }
 }
 
@@ -206,7 +213,7 @@ Status GgufOfDirectory::Load(size_t tensor, Team& team) {
       continue;
     }
     rows_.resize(b.StoredRows(t.shape));
-    for (uint64_t r = 0; r < static_cast<uint64_t>(part.view.rows); ++r) rows_[b.rows.Stored(r)] = {i, RotatedRow(b.role, r)};
+    for (uint64_t r = 0; r < static_cast<uint64_t>(part.view.rows); ++r) rows_[b.rows.Stored(r)] = {i, RotatedRow(b, r)};
   }
   return {};
 }

@@ -47,7 +47,7 @@ class GgufOfDirectory {
   Status SetTokenizer(const std::vector<std::string>& allowed);
   void SetTemplates();
   const TensorBinding* SourceOf(const TensorBinding& made) const;
-  uint64_t RotatedRow(Role role, uint64_t row) const;
+  uint64_t RotatedRow(const TensorBinding& binding, uint64_t row) const;
   void PutVector(const Part& part);
 
   Inventory source_;

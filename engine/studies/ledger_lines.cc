@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kLedgerVersion = 1;  // raised where a field changes its meaning or goes; new fields may come without
+constexpr int kLedgerVersion = 2;  // raised where a field changes its meaning or goes; new fields may come without
 constexpr std::array<std::string_view, 6> kWeightKinds = {"embedding", "position", "head", "tied embedding and head",
                                                           "block",     "buffer"};  // by WeightInfo::Kind
 
@@ -74,9 +74,7 @@ Json RunJson(const RunInfo& i) {
               {"threads", i.threads},
               {"kv", i.kv},
               {"context", i.context},
-              {"layers", i.n_layers},
-              {"heads", i.n_heads},
-              {"head_dim", i.head_dim},
+              {"attention_width", i.attention_width},
               {"experts", i.n_experts},
               {"top_k", i.top_k},
               {"not_run", {{"parameters", i.not_run}, {"names", i.not_run_names}}},
@@ -269,9 +267,7 @@ RunInfo ReadRun(const Json& j, Status& status) {
   i.threads = static_cast<int32_t>(f.Number("threads", 1 << 20));
   i.kv = f.Text("kv");
   i.context = f.Number("context", kMaxPositions);
-  i.n_layers = f.Number("layers", 1 << 20);
-  i.n_heads = f.Number("heads", 1 << 20);
-  i.head_dim = f.Number("head_dim", 1 << 20);
+  i.attention_width = f.Number("attention_width", uint64_t{1} << 40);
   i.n_experts = f.Number("experts", kMaxSlices);
   i.top_k = f.Number("top_k", i.n_experts);
   const Fields not_run(f.Object("not_run"), status);

@@ -36,7 +36,7 @@ bool MoreBits(int64_t i, int64_t n) { return i < n / 8 || i >= 7 * n / 8 || (i -
 
 DType ValueType(const QuantPreset& preset, const QuantModel& m, int64_t i) {
   DType type = preset.type;
-  const bool grouped = m.heads / std::max<int64_t>(1, m.kv_heads) >= 4;
+  const bool grouped = m.kv_heads > 0 && m.heads / m.kv_heads >= 4;
   switch (preset.kind) {
     case K::kQ2_K: type = grouped ? DType::kQ4_K : DType::kQ3_K; break;
     case K::kQ3_K_M: type = i < 2 ? DType::kQ5_K : DType::kQ4_K; break;
@@ -168,7 +168,8 @@ Result<QuantModel> QuantModelOf(const Inventory& inventory) {
 bool MayQuantise(const StoredTensor& t) {
   const std::string_view name = t.name;
   if (t.shape.size() < 2 || !name.ends_with("weight")) return false;
-  for (const char* part : {"_norm.weight", "ffn_gate_inp", "position_embd", "token_types", "rel_pos", "patch_embd", "conv1d"}) {
+  for (const char* part :
+       {"_norm.weight", "ffn_gate_inp", "position_embd", "token_types", "rel_pos", "patch_embd", "conv1d", "shortconv.conv"}) {
     if (Has(name, part)) return false;
   }
   return true;

@@ -189,8 +189,7 @@ struct RunReport::Sums {
       sums.all.useful_units[u] += whole.useful_units[u];
       sums.all.executed_units[u] += whole.executed_units[u];
     }
-    const double attention = 4.0 * static_cast<double>(info.n_layers) * static_cast<double>(info.n_heads) *
-                             static_cast<double>(info.head_dim) * static_cast<double>(step.context);
+    const double attention = 4.0 * static_cast<double>(info.attention_width) * static_cast<double>(step.context);
     sums.attention_flops += static_cast<double>(step.rows) * attention;
     steps.push_back(std::move(step));
   }

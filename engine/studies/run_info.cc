@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/studies/run_info.h"
 
+#include <algorithm>
 #include <ctime>
 #include <map>
 #include <utility>
@@ -45,26 +46,32 @@ void AddStepForms(const books::Count& count, std::vector<ReportForm>& forms) {
   }
   const Form& kv = count.kv_elements_per_token;
   forms.push_back({"KV cache", "elements a position", kv.text(), kv.value(), 1});
+  const Form& state = count.state_elements;
+  if (state.value() > 0) forms.push_back({"KV cache", "elements of a sequence's convolutions", state.text(), state.value(), 1});
 }
 
 std::vector<ReportSymbol> SymbolsOf(const Recipe& r, uint64_t context) {
-  const std::pair<ReportSymbol, int64_t> all[] = {{{"V", "vocabulary"}, r.vocab},
-                                                  {{"E", "width of the model"}, r.d_model},
-                                                  {{"L", "layers"}, r.n_layers},
-                                                  {{"H", "query heads"}, r.n_heads},
-                                                  {{"K", "key-value heads"}, r.n_kv_heads},
-                                                  {{"D", "elements of a head"}, r.head_dim},
-                                                  {{"F", "width of the feed-forward"}, r.d_ff > 0 ? r.d_ff : r.d_expert},
-                                                  {{"F_x", "width of an expert"}, r.d_ff > 0 ? r.d_expert : 0},
-                                                  {{"F_s", "width of the shared experts"}, r.d_shared},
-                                                  {{"X", "experts of a layer"}, r.n_experts},
-                                                  {{"k", "experts that a token uses"}, r.n_experts > 0 ? r.top_k : 0},
-                                                  {{"T", "trained context"}, r.context},
-                                                  {{"S", "positions that a decode token sees"}, static_cast<int64_t>(context)}};
   std::vector<ReportSymbol> symbols;
-  for (const auto& [symbol, value] : all) {
-    if (value > 0) symbols.push_back({symbol.name, symbol.meaning, Positive(value)});
+  const auto add = [&](std::string name, std::string meaning, int64_t value) {
+    if (value > 0) symbols.push_back({std::move(name), std::move(meaning), Positive(value)});
+  };
+  add("V", "vocabulary", r.vocab);
+  add("E", "width of the model", r.d_model);
+  add("L", "layers", r.n_layers);
+  const bool dense = AnyLayer(r, &LayerRecipe::dense);
+  static const std::map<char, std::string> kSizes = {
+      {'H', "query heads"}, {'K', "key-value heads"}, {'D', "elements of a head"}, {'F', "width of the feed-forward"}};
+  for (const books::SizeSymbol& s : books::LayerSizeSymbols(r)) {
+    const std::string other = s.name.size() > 1 ? " of other layers" : "";
+    if (dense || s.name.front() != 'F') add(s.name, kSizes.at(s.name.front()) + other, static_cast<int64_t>(s.value));
   }
+  add(dense ? "F_x" : "F", dense ? "width of an expert" : "width of the feed-forward", r.d_expert);
+  add("F_s", "width of the shared experts", r.d_shared);
+  add("X", "experts of a layer", r.n_experts);
+  add("k", "experts that a token uses", r.n_experts > 0 ? r.top_k : 0);
+  add("J", "taps of a short convolution", r.conv_taps);
+  add("T", "trained context", r.context);
+  add("S", "positions that a decode token sees", static_cast<int64_t>(context));
   return symbols;
 }
 
@@ -84,9 +91,10 @@ RunInfo DescribeRun(Engine& engine, const std::string& command, const std::strin
   info.threads = engine.threads();
   info.kv = kKvTypeNames[static_cast<size_t>(engine.kv_type())];
   info.context = Positive(engine.context());
-  info.n_layers = Positive(recipe.n_layers);
-  info.n_heads = Positive(recipe.n_heads);
-  info.head_dim = Positive(recipe.head_dim);
+  for (const LayerRecipe& l : recipe.layers) {
+    const LayerSizes s = SizesOf(recipe, l);
+    if (l.attends()) info.attention_width += Positive(int64_t{s.n_heads} * s.head_dim);
+  }
   info.n_experts = Positive(recipe.n_experts);
   info.top_k = recipe.n_experts > 0 ? Positive(recipe.top_k) : 0;
   info.not_run = engine.model().not_run().parameters;

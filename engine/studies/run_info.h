@@ -28,9 +28,10 @@ struct RunInfo {
   std::string machine = {};      // processor
   std::string target = {};       // instruction set of the kernels
   int32_t threads = 0;
-  std::string kv = {};   // type of the KV cache
-  uint64_t context = 0;  // positions that a sequence may have
-  uint64_t n_layers = 0, n_heads = 0, head_dim = 0, n_experts = 0, top_k = 0;
+  std::string kv = {};           // type of the KV cache
+  uint64_t context = 0;          // positions that a sequence may have
+  uint64_t attention_width = 0;  // H D, the elements of a layer's queries, added up over the layers that attend
+  uint64_t n_experts = 0, top_k = 0;
   uint64_t not_run = 0;  // parameters that are stored and not run
   std::string not_run_names = {};
   std::vector<WeightInfo> weights = {};  // the ledger's table; touches of records are indices into it

@@ -44,7 +44,9 @@ struct Job {
 uint64_t StoredRowBytes(const PlannedWeight& w) { return *StoredBytes(w.stored_dtype(), w.stored_outputs()); }
 
 // Stored rows that are read for each row of the weight.
-uint64_t RowsRead(const PlannedWeight& w) { return w.striped() ? w.rows.step : 1; }
+uint64_t RowsRead(const PlannedWeight& w) {
+  return w.taps() ? static_cast<uint64_t>(w.view.slices) : w.striped() ? w.rows.step : 1;
+}
 
 // Reads and packs items; any thread, each with a staging buffer of its own.
 class ItemLoader {
@@ -104,7 +106,7 @@ class ItemLoader {
   static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) { return *w.sources[Stacked(w) ? slice : 0]; }
   // Byte offset of the slice in its tensor.
   static uint64_t Base(const PlannedWeight& w, int64_t slice) {
-    return Stacked(w) ? 0 : w.sources[0]->bytes / static_cast<uint64_t>(w.view.slices) * static_cast<uint64_t>(slice);
+    return Stacked(w) || w.taps() ? 0 : w.sources[0]->bytes / static_cast<uint64_t>(w.view.slices) * static_cast<uint64_t>(slice);
   }
   uint8_t* Slice(const PlannedWeight& w, int64_t slice) const {
     return arena_ + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
@@ -292,8 +294,8 @@ class ItemLoader {
       TALLY_RETURN_IF_ERROR(ReadRows(w, source, Base(w, slice), i, n, element, 0, element, staging));
       for (const PlannedWeight* to : job.weights) {
         float* const values = reinterpret_cast<float*>(Slice(*to, slice)) + i;
-        WidenToF32(source.dtype, static_cast<int64_t>(n), static_cast<int64_t>(step),
-                   staging + (to->striped() ? to->rows.first : 0) * element, values);
+        const uint64_t first = to->taps() ? static_cast<uint64_t>(slice) : to->striped() ? to->rows.first : 0;
+        WidenToF32(source.dtype, static_cast<int64_t>(n), static_cast<int64_t>(step), staging + first * element, values);
         if (to->storage == Storage::kPlusOne) std::for_each(values, values + n, [](float& x) { x += 1; });
         TALLY_RETURN_IF_ERROR(CheckFinite(source, {values, n}));
       }

@@ -37,6 +37,8 @@ struct PlannedWeight {
   bool striped() const { return rows.block == 1 && rows.first < rows.step; }
   bool vector() const { return view.layout == WeightLayout::kVector; }
   bool transposed() const { return storage == Storage::kTransposed || storage == Storage::kTransposedHeads; }
+  // Slice k has every slices-th element from k.
+  bool taps() const { return storage == Storage::kTaps || storage == Storage::kConv1d; }
   bool striped_outputs() const { return striped() && storage == Storage::kTransposed; }  // every rows.step-th column
   uint64_t stored_outputs() const {  // of a transposed weight: elements of a stored row
     return storage == Storage::kTransposed ? stored_rows : static_cast<uint64_t>(view.rows);

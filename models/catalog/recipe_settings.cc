@@ -77,7 +77,7 @@ Status BadValue(std::string_view key, std::string_view value, const std::string&
 std::string Text(int64_t n) { return std::to_string(n); }
 
 int32_t LeadingDense(const Recipe& r) {
-  const auto sparse = std::find_if(r.layers.begin(), r.layers.end(), [](const LayerRecipe& l) { return l.sparse; });
+  const auto sparse = std::ranges::find_if(r.layers, &LayerRecipe::sparse);
   return sparse == r.layers.end() ? 0 : static_cast<int32_t>(sparse - r.layers.begin());
 }
 
@@ -121,8 +121,7 @@ class Change {
     TALLY_RETURN_IF_ERROR(FollowHeads());
     TALLY_RETURN_IF_ERROR(FollowExperts());
     TALLY_RETURN_IF_ERROR(FollowLayers());
-    if (std::none_of(r_.layers.begin(), r_.layers.end(), [](const LayerRecipe& l) { return !l.sparse; }) &&
-        (Named("d_ff") || r_.ffn_bias != old_.ffn_bias)) {
+    if (!AnyLayer(r_, &LayerRecipe::dense) && (Named("d_ff") || r_.ffn_bias != old_.ffn_bias)) {
       return BadInput("d_ff and ffn_bias are for dense layers, and there are none; set d_expert, expert_bias or dense_layers");
     }
     TALLY_RETURN_IF_ERROR(CheckRecipe(r_));
@@ -214,22 +213,23 @@ class Change {
       return BadInput("of " + Text(r_.n_layers) + " layers, " + Text(dense_layers_) + " dense ones leave none for the experts");
     }
     const size_t first = static_cast<size_t>(LeadingDense(old_));
-    const size_t attention = Period(old, 0, [](const LayerRecipe& a, const LayerRecipe& b) {
-      return a.window == b.window && a.attention_scale == b.attention_scale && a.rope == b.rope;
+    const size_t kinds = Period(old, 0, [](LayerRecipe a, const LayerRecipe& b) {
+      a.feed_forward = b.feed_forward;
+      return a == b;
     });
-    const size_t sparse = Period(old, first, [](const LayerRecipe& a, const LayerRecipe& b) { return a.sparse == b.sparse; });
+    const size_t sparse =
+        Period(old, first, [](const LayerRecipe& a, const LayerRecipe& b) { return a.feed_forward == b.feed_forward; });
     const bool windowed = std::any_of(old.begin(), old.end(), [](const LayerRecipe& l) { return l.window > 0; });
     const size_t dense = static_cast<size_t>(dense_layers_);
     r_.layers.resize(static_cast<size_t>(r_.n_layers));
     for (size_t i = 0; i < r_.layers.size(); ++i) {
       LayerRecipe& layer = r_.layers[i];
-      layer = i < old.size() ? old[i] : old[i % attention];
+      layer = i < old.size() ? old[i] : old[i % kinds];
       if (Named("window") && (!windowed || layer.window > 0)) layer.window = window_;
       if (layer.attention_scale == old_.attention_scale) layer.attention_scale = r_.attention_scale;
-      if (r_.n_experts == 0 || i < dense)
-        layer.sparse = false;
-      else
-        layer.sparse = old_.n_experts == 0 || old[first + (i - dense) % sparse].sparse;
+      if (layer.feed_forward.empty()) continue;
+      const bool experts = old_.n_experts == 0 || old[first + (i - dense) % sparse].sparse();
+      layer.feed_forward = r_.n_experts > 0 && i >= dense && experts ? FeedForward::kSparse : FeedForward::kDense;
     }
     return {};
   }

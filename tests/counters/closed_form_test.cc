@@ -210,9 +210,10 @@ TEST(ClosedForm, RopesByLayerAndScaledEmbeddings) {
 }
 
 TEST(ClosedForm, CachedElements) {
-  EXPECT_EQ(CachedPerPosition(GptOss(24, 32)).value(), 1024u);
-  EXPECT_EQ(CachedPerPosition(GptOss(24, 32)).text(), "2 K D");
-  EXPECT_EQ(CachedPerPosition(DeepSeekV3()).value(), 576u);
+  const auto first = [](const Recipe& r) { return CachedPerPosition(r, r.layers[0]); };
+  EXPECT_EQ(first(GptOss(24, 32)).value(), 1024u);
+  EXPECT_EQ(first(GptOss(24, 32)).text(), "2 K D");
+  EXPECT_EQ(first(DeepSeekV3()).value(), 576u);
   EXPECT_EQ(CachedPositions({.window = 128}, 1000), 128u);
   EXPECT_EQ(CachedPositions({.window = 128}, 100), 100u);
   EXPECT_EQ(CachedPositions({}, 1000), 1000u);

@@ -55,6 +55,23 @@ TEST(Count, WindowsCapTheCache) {
   EXPECT_EQ(c.prefill.workload.rows, 1024u);
 }
 
+// LFM2-1.2B: 10 of 16 layers have a convolution of 3 positions, and nothing a token.
+TEST(Count, ConvolutionsKeepTheirLastRows) {
+  Recipe r = Decoder(16, 2048, 32, 8, 64, 8192, 65536, true);
+  r.conv_taps = 3;
+  for (size_t i = 0; i < 16; ++i) {
+    if (i != 2 && i != 5 && i != 8 && i != 10 && i != 12 && i != 14) r.layers[i].mixers = Mixer::kShortConv;
+  }
+  const Count c = MustCount(r, {.context = 8192});
+  EXPECT_EQ(c.kv_elements_per_token.text(), "12 K D");
+  EXPECT_EQ(c.kv_bytes_per_token, 6u * 1024 * 2);
+  EXPECT_EQ(c.kv_bytes_at_context, 8192u * 6 * 1024 * 2);
+  EXPECT_EQ(c.state_elements.text(), "10 (J - 1) E");
+  EXPECT_EQ(c.state_bytes, 10u * 2 * 2048 * 4);
+  EXPECT_EQ(c.conv_written, 10u * 2048 * 4);
+  EXPECT_EQ(c.conv_read, 3u * 10 * 2048 * 4);
+}
+
 TEST(Count, ExpertsThatABatchShares) {
   const Recipe r = GptOss(24, 32);
   const Count c = MustCount(r, {.batch = 8, .type = DType::kMXFP4});
@@ -108,6 +125,7 @@ TEST(Count, PartsEvaluateToTheirValues) {
   for (size_t i = 0; i < gemma.layers.size(); ++i) gemma.layers[i].window = i % 6 == 5 ? 0 : 1024;
   Recipe partial = DeepSeekV3();  // GLM-4.5 turns half of each head
   partial.latent = {};
+  for (LayerRecipe& layer : partial.layers) layer.mixers = Mixer::kAttention;
   partial.head_dim = 128;
   for (const Recipe& r : {GptOss(24, 32), Gpt2(12, 768, 12), DeepSeekV3(), gemma, partial}) {
     for (const CountOptions& o : {CountOptions{}, CountOptions{.prompt = 3000, .context = 5000, .batch = 3},

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "counters/books/closed_form.h"
 #include "engine/recipe/recipe.h"
 
 namespace tally::books {
@@ -43,7 +44,7 @@ inline Recipe Sparse(Recipe r, int32_t experts, int32_t top_k, int32_t width) {
   r.top_k = top_k;
   r.d_expert = width;
   r.d_ff = 0;
-  for (LayerRecipe& layer : r.layers) layer.sparse = true;
+  for (LayerRecipe& layer : r.layers) layer.feed_forward = FeedForward::kSparse;
   return r;
 }
 
@@ -59,13 +60,14 @@ inline Recipe GptOss(int32_t layers, int32_t experts) {
 inline Recipe DeepSeekV3() {
   Recipe r = Sparse(Decoder(61, 7168, 128, 128, 192, 0, 129280, false), 256, 8, 2048);
   r.latent = {.kv_rank = 512, .q_rank = 1536, .nope_dim = 128, .rope_dim = 64, .v_dim = 128};
+  for (LayerRecipe& layer : r.layers) layer.mixers = Mixer::kLatentAttention;
   r.rope.dim = 64;
   r.d_ff = 18432;
   r.d_shared = 2048;
   r.router_bias = true;
   r.routing = RoutingRule::kSigmoidThenTopKRenormed;
   r.mtp_layers = 1;
-  for (size_t i = 0; i < 3; ++i) r.layers[i].sparse = false;
+  for (size_t i = 0; i < 3; ++i) r.layers[i].feed_forward = FeedForward::kDense;
   return r;
 }
 
@@ -90,8 +92,10 @@ inline std::map<std::string, uint64_t> SymbolsOf(const Recipe& r) {
                                              {"D_r", u(r.latent.rope_dim)},
                                              {"D_v", u(r.latent.v_dim)}};
   if (r.local_rope.style != RopeStyle::kNone) symbols["D_l"] = u(r.local_rope.dim);
+  for (const SizeSymbol& s : LayerSizeSymbols(r)) symbols[s.name] = s.value;
+  if (r.conv_taps > 0) symbols["J"] = u(r.conv_taps);
   bool dense = false;
-  for (const LayerRecipe& l : r.layers) dense = dense || !l.sparse;
+  for (const LayerRecipe& l : r.layers) dense = dense || l.dense();
   if (!dense) symbols["F"] = u(r.d_expert);
   if (r.latent.kv_rank == 0) symbols["D_r"] = u(r.rope.dim);
   for (const LayerRecipe& l : r.layers) {

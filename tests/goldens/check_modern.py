@@ -65,6 +65,8 @@ def unsaid(c):
         return dict(latent_eps=1e-6, rope_magnitude=(1 + 0.1 * s["mscale"] * log) / (1 + 0.1 * s["mscale_all_dim"] * log))
     if kind == "cohere2":
         return dict(slides=[t == "sliding_attention" for t in c["layer_types"]])
+    if kind == "lfm2_moe":
+        return dict(renormalise=c["norm_topk_prob"], scale=c["routed_scaling_factor"])
     if kind == "smollm3":
         return dict(without_rope_every=c["no_rope_layer_interval"], window=c["sliding_window"])
     if kind == "llama4_text":

@@ -60,7 +60,7 @@ def read_checkpoint(directory):
         return json.load(f), tensors
 
 
-U32, F32, BOOL, STRING = 4, 6, 7, 8
+U32, I32, F32, BOOL, STRING, I32_ARRAY = 4, 5, 6, 7, 8, 9  # GGUF knows arrays of all types; these are of I32
 GGML_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "mxfp4": 39}
 ALIGNMENT = 32
 
@@ -76,7 +76,10 @@ class GgufWriter:
         def text(b):
             return struct.pack("<Q", len(b)) + b
 
-        body = text(value.encode()) if kind == STRING else struct.pack({U32: "<I", F32: "<f", BOOL: "<?"}[kind], value)
+        if kind == I32_ARRAY:
+            body = struct.pack(f"<IQ{len(value)}i", I32, len(value), *value)
+        else:
+            body = text(value.encode()) if kind == STRING else struct.pack({U32: "<I", F32: "<f", BOOL: "<?"}[kind], value)
         self.keys.append(text(key.encode()) + struct.pack("<I", kind) + body)
 
     def u32(self, key, value):
@@ -136,7 +139,11 @@ def read_gguf(path):
     keys = {}
     for _ in range(n_keys):
         name, kind = take_text(), take("I")
-        keys[name] = take_text() if kind == 8 else take({4: "I", 6: "f", 7: "?"}[kind])
+        if kind == I32_ARRAY:
+            _, n = take("I"), take("Q")
+            keys[name] = [take("i") for _ in range(n)]
+        else:
+            keys[name] = take_text() if kind == 8 else take({4: "I", 6: "f", 7: "?"}[kind])
     infos = []
     for _ in range(n_tensors):
         name, n_dims = take_text(), take("I")

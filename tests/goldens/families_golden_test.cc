@@ -110,6 +110,7 @@ TEST(FamilyGoldens, WhichHaveNoGguf) {
       "qwen3_fp8/qwen3-fp8-a-blocks",
       "llama4/llama4-a-f32-chunks-temperature",
       "llama4/llama4-c-f32-noqknorm-lists",
+      "lfm2_moe/lfm2moe-b-f32-nobias-norenorm",
   };
   std::set<std::string> none;
   for (const std::string& name : Cases()) {

@@ -75,7 +75,7 @@ TEST_P(GoldenTest, HiddenStatesExpertsAndWeights) {
       std::vector<std::vector<int32_t>> experts(static_cast<size_t>(recipe.n_layers));
       opened.engine->SetTap([&](Site site, std::string_view op, Mat<const float> out) {
         const std::string layer = std::to_string(site.layer);
-        const bool sparse = site.layer >= 0 && recipe.layers[static_cast<size_t>(site.layer)].sparse;
+        const bool sparse = site.layer >= 0 && recipe.layers[static_cast<size_t>(site.layer)].sparse();
         const bool last_of_layer = recipe.post_norms              ? site.component == Component::kFfnPostNorm
                                    : sparse && recipe.shared_gate ? op == "gated_add"
                                    : sparse                       ? site.component == Component::kMoeCombine
@@ -103,7 +103,7 @@ TEST_P(GoldenTest, HiddenStatesExpertsAndWeights) {
       });
       Logits(*opened.engine, golden.prompts[p].ids, golden.prompts[p].ids.size());
       int expected = 2;
-      for (const LayerRecipe& l : recipe.layers) expected += l.sparse ? 5 : 2;
+      for (const LayerRecipe& l : recipe.layers) expected += l.sparse() ? 5 : 2;
       EXPECT_EQ(checked, expected);
     }
   }

@@ -212,10 +212,47 @@ def llama4_shapes(c, o):
         yield from swiglu_shapes(b + "shared_expert.", width, inner)
 
 
+def lfm2_shapes(c, o):
+    width, d, taps = c["hidden_size"], reference.head_dim(c), c["conv_L_cache"]
+    dense = c.get("num_dense_layers", c["num_hidden_layers"])
+
+    def network(b, inner):
+        for name, inputs, out in (("w1", width, inner), ("w3", width, inner), ("w2", inner, width)):
+            yield f"{b}{name}.weight", (out, inputs), n(1.8 if name != "w2" else 2.5, inputs)
+
+    yield "model.embed_tokens.weight", (c["vocab_size"], width), ("n", o.get("emb", 1.0))
+    yield "model.embedding_norm.weight", (width,), ("norm", o.get("out", 1.0))
+    if not c.get("tie_word_embeddings", True):
+        yield "lm_head.weight", (c["vocab_size"], width), n(o.get("head", 2.5), width)
+    for i, attends in enumerate(modern_reference.lfm2_attends(c)):
+        b = f"model.layers.{i}."
+        yield b + "operator_norm.weight", (width,), NORM
+        yield b + "ffn_norm.weight", (width,), NORM
+        if attends:
+            q, kv = c["num_attention_heads"] * d, c["num_key_value_heads"] * d
+            for name, inputs, out in (("q_proj", width, q), ("k_proj", width, kv), ("v_proj", width, kv), ("out_proj", q, width)):
+                yield f"{b}self_attn.{name}.weight", (out, inputs), n(1.8, inputs)
+            yield b + "self_attn.q_layernorm.weight", (d,), ("norm", 1.4)
+            yield b + "self_attn.k_layernorm.weight", (d,), ("norm", 1.4)
+        else:
+            yield b + "conv.in_proj.weight", (3 * width, width), n(1.2, width)
+            yield b + "conv.conv.weight", (width, 1, taps), n(1.4, taps)
+            yield b + "conv.out_proj.weight", (width, width), n(1.8, width)
+        b += "feed_forward."
+        if i < dense:
+            yield from network(b, modern_reference.lfm2_width(c) if c["model_type"] == "lfm2" else c["intermediate_size"])
+            continue
+        yield b + "gate.weight", (c["num_experts"], width), n(o.get("router", 1.5), width)
+        if c["use_expert_bias"]:
+            yield b + "expert_bias", (c["num_experts"],), ("gnorm", 0.6, 0.2)
+        for e in range(c["num_experts"]):
+            yield from network(f"{b}experts.{e}.", c["moe_intermediate_size"])
+
+
 SHAPES = {"deepseek_v1": deepseek_shapes, "deepseek_v2": deepseek_shapes, "deepseek_v3": deepseek_shapes,
           "glm4_moe": deepseek_shapes, "glm4": glm_shapes, "cohere": cohere_shapes, "cohere2": cohere_shapes,
           "granite": granite_shapes, "granitemoe": granite_shapes, "granitemoeshared": granite_shapes, "olmo2": olmo_shapes,
-          "olmoe": olmo_shapes, "smollm3": smollm3_shapes, "llama4": llama4_shapes}
+          "olmoe": olmo_shapes, "smollm3": smollm3_shapes, "llama4": llama4_shapes, "lfm2": lfm2_shapes, "lfm2_moe": lfm2_shapes}
 
 # Configs, with the keys that published ones have.
 
@@ -336,6 +373,26 @@ def llama4_config(**k):
         router_jitter_noise=0.0, use_qk_norm=True), **k})
 
 
+def lfm2_config(**k):
+    """The keys of LFM2-1.2B at its publication."""
+    c = config("Lfm2ForCausalLM", "lfm2", **{**dict(
+        attention_bias="absent", attention_dropout="absent", hidden_act="absent", rms_norm_eps="absent",
+        tie_word_embeddings="absent", block_auto_adjust_ff_dim=True, block_ffn_dim_multiplier=1.0, block_multiple_of=8, conv_L_cache=3,
+        conv_bias=False, full_attn_idxs=[1, 3], hidden_size=24, intermediate_size=41, norm_eps=1e-05, num_attention_heads=4,
+        num_hidden_layers=5, num_key_value_heads=2, rope_theta=1000000.0, tie_embedding=True), **k})
+    return {key: v for key, v in c.items() if v != "absent"}
+
+
+def lfm2_moe_config(**k):
+    c = lfm2_config(**{**dict(
+        architectures=["Lfm2MoeForCausalLM"], model_type="lfm2_moe", block_auto_adjust_ff_dim="absent",
+        block_ffn_dim_multiplier="absent", block_multiple_of="absent", full_attn_idxs="absent", intermediate_size=29,
+        layer_types=["conv", "conv", "full_attention", "conv"], moe_intermediate_size=7, norm_topk_prob=True, num_dense_layers=1,
+        num_experts=6, num_experts_per_tok=3, num_hidden_layers=4, routed_scaling_factor=1.0, tie_embedding="absent",
+        use_expert_bias=True), **k})
+    return {key: v for key, v in c.items() if v != "absent"}
+
+
 CASES = [  # name, family (the folder), stored type, config, options of the shapes
     ("deepseek1-a-f32-top3of6-shared", "deepseek_v1", "f32", deepseek_v1_config(), {}),
     ("deepseek1-b-f32-renorm-freq2-gqa", "deepseek_v1", "f32", deepseek_v1_config(
@@ -402,6 +459,16 @@ CASES = [  # name, family (the folder), stored type, config, options of the shap
     ("llama4-c-f32-noqknorm-lists", "llama4", "f32", llama4_config(
         attention_bias=True, attention_chunk_size=7, floor_scale=3, moe_layers=[1], no_rope_layers=[0, 1, 1], num_hidden_layers=3,
         use_qk_norm=False, rms_norm_eps=1e-03, rope_theta=10000.0, tie_word_embeddings=True, vocab_size=67), {"emb": 0.5}),
+    ("lfm2-a-f32-tied", "lfm2", "f32", lfm2_config(), {"emb": 0.5}),
+    ("lfm2-b-bf16-taps4-untied", "lfm2", "bf16", lfm2_config(
+        block_auto_adjust_ff_dim=False, conv_L_cache=4, full_attn_idxs=[2], hidden_size=32, intermediate_size=31, norm_eps=1e-03,
+        num_hidden_layers=3, num_key_value_heads=1, rope_theta=10000.0, tie_embedding=False, tie_word_embeddings=False, vocab_size=67),
+     {}),
+    ("lfm2moe-a-f32-top3of6", "lfm2_moe", "f32", lfm2_moe_config(), {"emb": 0.5}),
+    ("lfm2moe-b-f32-nobias-norenorm", "lfm2_moe", "f32", lfm2_moe_config(
+        conv_L_cache=2, layer_types=["full_attention", "conv", "conv"], norm_eps=1e-03, norm_topk_prob=False, num_dense_layers=0,
+        num_experts=5, num_experts_per_tok=2, num_hidden_layers=3, num_key_value_heads=4, routed_scaling_factor=1.7,
+        tie_word_embeddings=False, use_expert_bias=False, vocab_size=67), {}),
 ]
 
 # Running a checkpoint, and choosing the seed: greedy tokens and experts must not hang on rounding, not even on that of an f16 cache or,
@@ -414,7 +481,7 @@ def checkpoint(case, seed):
     for tensor, t in weights.items():
         if "latent" in o and tensor.endswith("kv_a_proj_with_mqa.weight"):  # so small that the epsilon of its norm shows
             t[:c["kv_lora_rank"]] *= o["latent"]
-        if tensor.endswith("e_score_correction_bias"):
+        if tensor.endswith(("e_score_correction_bias", "expert_bias")):
             weights[tensor] = t.float()
     return weights
 

@@ -16,14 +16,14 @@ import sys
 import torch
 
 import modern_reference
-from checkpoint_io import STRING, GgufWriter, read_checkpoint
+from checkpoint_io import I32_ARRAY, STRING, GgufWriter, read_checkpoint
 from make_gguf import permute
 from reference import head_dim, inverse_frequencies
 
 ARCHITECTURES = {"deepseek": "deepseek", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm": "chatglm", "glm4": "glm4",
                  "glm4_moe": "glm4moe", "cohere": "command-r", "cohere2": "cohere2", "granite": "granite",
                  "granitemoe": "granitemoe", "granitemoeshared": "granitemoe", "olmo2": "olmo2", "olmoe": "olmoe",
-                 "smollm3": "smollm3", "llama4_text": "llama4"}
+                 "smollm3": "smollm3", "llama4_text": "llama4", "lfm2": "lfm2", "lfm2_moe": "lfm2moe"}
 HALVES_PERMUTED = ("deepseek", "granite", "granitemoe", "smollm3")  # rope of halves in the directory, of adjacent pairs in GGUF
 
 
@@ -71,6 +71,8 @@ def inexpressible(c):
             return "layers without rope are not each fourth, or there is no QK norm"
         if c.get("moe_layers") is not None or c.get("layer_types"):
             return "moe_layers or layer_types in llama4"
+    if kind == "lfm2_moe" and (not c["norm_topk_prob"] or c["routed_scaling_factor"] != 1):
+        return "norm_topk_prob or routed_scaling_factor in lfm2moe"
     return None
 
 
@@ -82,9 +84,13 @@ def decoder_keys(c, w):
     w.u32("block_count", c["num_hidden_layers"] + (c.get("num_nextn_predict_layers", 0) if w.architecture == "glm4moe" else 0))
     w.u32("context_length", c["max_position_embeddings"])
     w.u32("embedding_length", c["hidden_size"])
-    w.u32("feed_forward_length", c["intermediate_size_mlp"] if w.architecture == "llama4" else c["intermediate_size"])
+    width = c["intermediate_size_mlp"] if w.architecture == "llama4" else c["intermediate_size"]
+    w.u32("feed_forward_length", modern_reference.lfm2_width(c) if w.architecture == "lfm2" else width)
     w.u32("attention.head_count", c["num_attention_heads"])
-    if "kv_lora_rank" not in c:
+    if w.architecture.startswith("lfm2"):  # 0: a layer that convolves
+        w.put(f"{w.architecture}.attention.head_count_kv", I32_ARRAY,
+              [c["num_key_value_heads"] if attends else 0 for attends in modern_reference.lfm2_attends(c)])
+    elif "kv_lora_rank" not in c:
         w.u32("attention.head_count_kv", c["num_key_value_heads"])
     scaling = c.get("rope_scaling")
     if scaling and scaling.get("rope_type") == "llama3":  # a tensor of divisors instead of keys
@@ -100,6 +106,8 @@ def decoder_keys(c, w):
     w.f32("rope.freq_base", c["rope_theta"])
     if "rms_norm_eps" in c:
         w.f32("attention.layer_norm_rms_epsilon", c["rms_norm_eps"])
+    if "norm_eps" in c:
+        w.f32("attention.layer_norm_rms_epsilon", c["norm_eps"])
     if "layer_norm_eps" in c:
         w.f32("attention.layer_norm_epsilon", c["layer_norm_eps"])
     experts = c.get("num_local_experts") or c.get("num_experts") or c.get("n_routed_experts")
@@ -224,10 +232,18 @@ def chatglm_keys(c, w, kv_b):
     w.f32("rope.freq_base", 10000)
 
 
+def lfm2_keys(c, w, kv_b):
+    w.u32("shortconv.l_cache", c["conv_L_cache"])
+    if w.architecture == "lfm2moe":
+        w.u32("expert_feed_forward_length", c["moe_intermediate_size"])
+        w.u32("leading_dense_block_count", c["num_dense_layers"])
+        w.u32("expert_gating_func", 2)
+
+
 KEYS = {"deepseek": deepseek_keys, "deepseek2": deepseek2_keys, "glm4moe": glm4moe_keys, "glm4": glm4_keys, "chatglm": chatglm_keys,
         "command-r": command_r_keys, "cohere2": cohere2_keys, "granite": granite_keys, "granitemoe": granite_keys,
-        "smollm3": smollm3_keys, "llama4": llama4_keys}
-WITH_VOCABULARY_SIZE = ("deepseek", "deepseek2", "cohere2", "granite", "granitemoe", "smollm3", "llama4")
+        "smollm3": smollm3_keys, "llama4": llama4_keys, "lfm2": lfm2_keys, "lfm2moe": lfm2_keys}
+WITH_VOCABULARY_SIZE = ("deepseek", "deepseek2", "cohere2", "granite", "granitemoe", "smollm3", "llama4", "lfm2", "lfm2moe")
 
 # Tensors. Names of a layer, without suffix.
 
@@ -245,6 +261,10 @@ NAMES = {
     "shared_mlp.output_linear": "ffn_down_shexp", "feed_forward.router": "ffn_gate_inp", "feed_forward.gate_proj": "ffn_gate",
     "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down", "feed_forward.shared_expert.gate_proj": "ffn_gate_shexp",
     "feed_forward.shared_expert.up_proj": "ffn_up_shexp", "feed_forward.shared_expert.down_proj": "ffn_down_shexp",
+    "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
+    "self_attn.k_layernorm": "attn_k_norm", "conv.in_proj": "shortconv.in_proj", "conv.out_proj": "shortconv.out_proj",
+    "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down", "feed_forward.gate": "ffn_gate_inp",
+    "feed_forward.expert_bias": "exp_probs_b.bias",
     "enorm": "nextn.enorm", "hnorm": "nextn.hnorm", "eh_proj": "nextn.eh_proj", "shared_head.norm": "nextn.shared_head_norm",
     "shared_head.head": "nextn.shared_head_head", "embed_tokens": "nextn.embed_tokens"}
 NORM_AFTER = {"olmo2": "post_attention_norm", "glm4moe": "post_attention_norm"}  # post_attention_layernorm
@@ -263,6 +283,8 @@ def layer_tensors(c, architecture, name, t, kv_b):
     if name == "self_attn.kv_b_proj.weight" and not kv_b:
         k, v = t.view(c["num_attention_heads"], -1, c["kv_lora_rank"]).split([c["qk_nope_head_dim"], c["v_head_dim"]], 1)
         return [("attn_k_b.weight", k.transpose(1, 2)), ("attn_v_b.weight", v)]
+    if name == "conv.conv.weight":
+        return [("shortconv.conv.weight", t.squeeze(1).float())]
     stem, _, suffix = name.rpartition(".")
     if name in NAMES:
         return [(NAMES[name], t.float())]
@@ -285,7 +307,10 @@ def convert(c, tensors, path, kv_b=False):
         decoder_keys(c, w)
     KEYS.get(w.architecture, lambda *_: None)(c, w, kv_b)
     w.add("token_embd.weight", tensors["model.embed_tokens.weight"])
-    w.add("output_norm.weight", tensors["model.norm.weight"])
+    if w.architecture.startswith("lfm2"):
+        w.add("token_embd_norm.weight", tensors["model.embedding_norm.weight"].float())
+    else:
+        w.add("output_norm.weight", tensors["model.norm.weight"])
     if "lm_head.weight" in tensors:
         w.add("output.weight", tensors["lm_head.weight"])
     layers = c["num_hidden_layers"] + (c.get("num_nextn_predict_layers", 0) if w.architecture == "glm4moe" else 0)
@@ -295,9 +320,10 @@ def convert(c, tensors, path, kv_b=False):
             if not name.startswith(b):
                 continue
             name = name.removeprefix(b)
-            if name.startswith("mlp.experts."):
+            if name.startswith(("mlp.experts.", "feed_forward.experts.")) and name.split(".")[2].isdigit():
                 expert, matrix = name.split(".")[2:4]
-                experts.setdefault(matrix.removesuffix("_proj"), {})[int(expert)] = t
+                matrix = {"w1": "gate", "w3": "up", "w2": "down"}.get(matrix, matrix.removesuffix("_proj"))
+                experts.setdefault(matrix, {})[int(expert)] = t
                 continue
             for theirs, value in layer_tensors(c, w.architecture, name, t, kv_b):
                 w.add(f"blk.{i}.{theirs}", value)

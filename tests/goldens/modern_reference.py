@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reference models of DeepSeek (MoE, V2, V3), GLM (GLM-4, GLM-4-0414, GLM-4.5), Cohere (Command-R, Command-R7B), Granite (dense, MoE, MoE
-with shared experts), OLMo 2, OLMoE, SmolLM3 and Llama 4 (text) in plain torch, one function a family, written from the published code.
+with shared experts), OLMo 2, OLMoE, SmolLM3, Llama 4 (text), LFM2 and LFM2-MoE in plain torch, one function a family, written from the
+published code.
 
     forward(config, params, ids, trace) -> logits [T, vocabulary]
 
@@ -530,11 +531,84 @@ def llama4_forward(c, p, ids, trace):
     return head(c, p, rms_norm(x, p("model.norm.weight"), eps))
 
 
+# LFM2 and LFM2-MoE: transformers' modeling_lfm2.py and modeling_lfm2_moe.py.
+
+
+def lfm2_width(c):
+    """The feed-forward's width of LFM2: two thirds of the config's, times a multiplier, rounded up to a multiple."""
+    width = c["intermediate_size"]
+    if not c.get("block_auto_adjust_ff_dim", True):
+        return width
+    width = int(2 * width / 3)
+    if c.get("block_ffn_dim_multiplier") is not None:
+        width = int(c["block_ffn_dim_multiplier"] * width)
+    step = c.get("block_multiple_of", 256)
+    return step * ((width + step - 1) // step)
+
+
+def short_conv(layer, x):
+    """C conv(B x), the convolution over the last positions of each channel; zeros before the first."""
+    b, gate, x = layer.linear("conv.in_proj", x).chunk(3, -1)
+    taps = layer("conv.conv.weight")[:, 0]  # [H, taps], the oldest position's first
+    n, count = len(x), taps.shape[-1]
+    rows = torch.cat([torch.zeros_like(x)[:1].expand(count - 1, -1), b * x])
+    mixed = sum(rows[k:k + n] * taps[:, k] for k in range(count))
+    return layer.linear("conv.out_proj", gate * mixed)
+
+
+def lfm2_mlp(layer, prefix, x):
+    return layer.linear(prefix + "w2", silu(layer.linear(prefix + "w1", x)) * layer.linear(prefix + "w3", x))
+
+
+def lfm2_experts(c, layer, t, trace):
+    """The bias enters the choice alone; 1e-6 joins the sum that the weights are divided by."""
+    scores = torch.sigmoid(linear(t, layer("feed_forward.gate.weight")))
+    choice = scores + layer("feed_forward.expert_bias") if c.get("use_expert_bias", True) else scores
+    chosen = trace.chosen(choice, c["num_experts_per_tok"])
+    weights = scores.gather(1, chosen)
+    if c.get("norm_topk_prob", True):
+        weights = weights / (weights.sum(-1, keepdim=True) + 1e-6)
+    weights = weights * c.get("routed_scaling_factor", 1.0)
+    trace.experts.append(chosen)
+    out = torch.zeros_like(t)
+    for e in range(c["num_experts"]):
+        token, slot = torch.where(chosen == e)
+        out.index_add_(0, token, lfm2_mlp(layer, f"feed_forward.experts.{e}.", t[token]) * weights[token, slot, None])
+    return out
+
+
+def lfm2_attends(c):
+    """Whether each layer attends; the others convolve."""
+    if c.get("layer_types"):
+        return [t == "full_attention" for t in c["layer_types"]]
+    return [i in c["full_attn_idxs"] for i in range(c["num_hidden_layers"])]
+
+
+def lfm2_forward(c, p, ids, trace):
+    n, d, eps = len(ids), head_dim(c), c["norm_eps"]
+    tables = rope_tables(n, d, c.get("rope_theta", 1000000.0), None, p.dtype)
+    dense = c.get("num_dense_layers", c["num_hidden_layers"])
+    x = p("model.embed_tokens.weight")[ids]
+    for i, attends in enumerate(lfm2_attends(c)):
+        layer = Layer(p, i)
+        t = rms_norm(x, layer("operator_norm.weight"), eps)
+        if attends:
+            q, k, v = qkv(c, layer, t)
+            q, k = head_norm(q, layer("self_attn.q_layernorm.weight"), eps), head_norm(k, layer("self_attn.k_layernorm.weight"), eps)
+            attended = attend(rope_half(q, tables), rope_half(k, tables), v, d ** -0.5, causal(n))
+            x = x + layer.linear("self_attn.out_proj", attended)
+        else:
+            x = x + short_conv(layer, t)
+        t = rms_norm(x, layer("ffn_norm.weight"), eps)
+        x = x + (lfm2_mlp(layer, "feed_forward.", t) if i < dense else lfm2_experts(c, layer, t, trace))
+    return head(c, p, rms_norm(x, p("model.embedding_norm.weight"), eps), True)
+
+
 FORWARD = {"deepseek": deepseek_v1_forward, "deepseek_v2": deepseek_latent_forward("v2_routing"),
            "deepseek_v3": deepseek_latent_forward("sigmoid_routing"), "glm": glm_forward, "glm4": glm_forward,
            "glm4_moe": glm4_moe_forward, "cohere": cohere_forward, "cohere2": cohere_forward, "granite": granite_forward,
            "granitemoe": granite_forward, "granitemoeshared": granite_forward, "olmo2": olmo_forward, "olmoe": olmo_forward,
-           "smollm3": smollm3_forward, "llama4_text": llama4_forward}
+           "smollm3": smollm3_forward, "llama4_text": llama4_forward, "lfm2": lfm2_forward, "lfm2_moe": lfm2_forward}
 
 
 def forward(c, p, ids, trace=None):

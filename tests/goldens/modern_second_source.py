@@ -2,7 +2,7 @@
 """Second source of make_modern.py's cases: the same models from their GGUF form, in numpy, float64, token by token with a cache.
 
 Written from llama.cpp's graphs (src/models/{deepseek,deepseek2,chatglm,glm4,glm4-moe,command-r,cohere2-iswa,granite,olmo2,olmoe,smollm3,
-llama4}.cpp, build_moe_ffn, ggml's rope) and its converter, not from modern_reference.py, and sharing no code with it. Latent attention
+llama4,lfm2}.cpp, build_moe_ffn, ggml's rope) and its converter, not from modern_reference.py, and sharing no code with it. Latent attention
 runs in its absorbed form where the file has attn_k_b. Meant differences from llama.cpp: with the softmax a group of experts is judged by
 its best expert (DeepSeek-V2's published code), not by its two best.
 """
@@ -60,7 +60,7 @@ def adjacent_rope(x, position, n_rot, base, divisors=None, frequencies=None):
     return out
 
 
-def moe(m, layer, x, gating, renormalise, scale=1.0, weigh_input=False):
+def moe(m, layer, x, gating, renormalise, scale=1.0, weigh_input=False, least=0.0):
     """build_moe_ffn. Scores of all experts; a bias for the choice alone; groups; the chosen by falling score."""
     t = m.tensors
     logits = t[f"blk.{layer}.ffn_gate_inp.weight"] @ x
@@ -77,7 +77,7 @@ def moe(m, layer, x, gating, renormalise, scale=1.0, weigh_input=False):
     chosen = np.argsort(-choice)[:m.key("expert_used_count")]
     weights = scores[chosen]
     if renormalise:
-        weights = weights / weights.sum()
+        weights = weights / (weights.sum() + least)
     gate, up, down = (t[f"blk.{layer}.ffn_{name}_exps.weight"] for name in ("gate", "up", "down"))
     out = np.zeros_like(x)
     for e, w in zip(chosen, weights * scale):
@@ -281,9 +281,40 @@ def llama4(m, token, position):
     return m.logits(m.rms(x, "output_norm.weight"))
 
 
+def shortconv(m, layer, x):
+    """build_shortconv_block, ggml_ssm_conv: the state is the last columns of b * x."""
+    b, c, x = np.split(m.linear(layer, "shortconv.in_proj", x), 3)
+    kernel = m.tensors[f"blk.{layer}.shortconv.conv.weight"]  # [width, taps]
+    columns = m.cache[layer][0]
+    columns.append(b * x)
+    out = np.zeros_like(x)
+    for back, column in enumerate(reversed(columns[-kernel.shape[1]:])):
+        out += kernel[:, kernel.shape[1] - 1 - back] * column
+    return m.linear(layer, "shortconv.out_proj", c * out)
+
+
+def lfm2(m, token, position):
+    x = m.tensors["token_embd.weight"][token]
+    for i in range(m.count):
+        h = m.rms_of(i, "attn_norm", x)
+        if m.kv_heads[i] > 0:
+            q, k, v = m.qkv(i, h)
+            q, k = m.rms_of(i, "attn_q_norm", q), m.rms_of(i, "attn_k_norm", k)
+            q, k = neox_rope(q, position, m.d, m.base), neox_rope(k, position, m.d, m.base)
+            x = x + m.linear(i, "attn_output", m.attention(i, q, k, v, m.d ** -0.5))
+        else:
+            x = x + shortconv(m, i, h)
+        h = m.rms_of(i, "ffn_norm", x)
+        if m.has(i, "ffn_gate.weight"):
+            x = x + m.ffn(i, h)
+        else:
+            x = x + moe(m, i, h, "sigmoid", m.unsaid.get("renormalise", True), m.unsaid.get("scale", 1.0), least=1e-6)
+    return m.logits(m.rms(x, "token_embd_norm.weight"))
+
+
 GRAPHS = {"deepseek": deepseek, "deepseek2": deepseek2, "chatglm": glm4, "glm4": glm4, "glm4moe": glm4moe, "command-r": cohere,
           "cohere2": cohere, "granite": granite, "granitemoe": granite, "olmo2": olmo2, "olmoe": olmoe, "smollm3": smollm3,
-          "llama4": llama4}
+          "llama4": llama4, "lfm2": lfm2, "lfm2moe": lfm2}
 
 
 def run(keys, tensors, ids, **unsaid):

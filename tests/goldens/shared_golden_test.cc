@@ -69,6 +69,32 @@ TEST(Shared, FixturesOfTransformers) {
   }
 }
 
+// Of shared/fixtures-llamacpp, what runs. The reference keeps K and V in f16.
+const std::vector<std::string> kOfLlamaCpp = {"lfm2-dense"};
+
+TEST(Shared, FixturesOfLlamaCpp) {
+  const std::string fixtures = kShared + "fixtures-llamacpp/";
+  if (!fs::exists(fixtures)) GTEST_SKIP() << fixtures << " is absent";
+  std::vector<int32_t> ids;
+  std::ifstream tokens(fixtures + "tokens.txt");
+  for (std::string id; std::getline(tokens, id, ',');) ids.push_back(std::stoi(id));
+  for (const std::string& name : kOfLlamaCpp) {
+    SCOPED_TRACE(name);
+    EngineOptions options = Exact();
+    options.context = static_cast<int64_t>(ids.size());
+    Opened opened = Open(fixtures + name + ".gguf", options);
+    if (opened.engine == nullptr) continue;
+    const std::vector<float> got = Logits(*opened.engine, ids, ids.size());
+    std::vector<float> want(got.size());
+    std::ifstream file(fixtures + name + ".logits.f32", std::ios::binary);
+    ASSERT_TRUE(file.read(reinterpret_cast<char*>(want.data()), static_cast<std::streamsize>(want.size() * sizeof(float))));
+    const Mat<const float> all(want.data(), 1, static_cast<int64_t>(want.size()));
+    const double difference = MaxDifference({got.data(), 1, all.cols}, all);
+    std::printf("%s: greatest difference %.1e of %.2f\n", name.c_str(), difference, MaxAbs(all));
+    EXPECT_LE(difference, 1e-3 * MaxAbs(all));
+  }
+}
+
 TEST(Shared, Goldens) {
   const std::string goldens = kShared + "goldens";
   if (!fs::exists(goldens)) GTEST_SKIP() << goldens << " is absent";

@@ -89,6 +89,7 @@ TEST(MakePlan, NormsOfQueriesAndKeysAreRmsInAnyModel) {
 // The packed input of each matrix lies in the plan's memory for packs, which the logits follow.
 TEST(MakePlan, PacksHaveRoomWhateverIsWidest) {
   Recipe latent = SmallRecipe();
+  for (LayerRecipe& layer : latent.layers) layer.mixers = Mixer::kLatentAttention;
   latent.latent = {.kv_rank = 8, .q_rank = 4096, .nope_dim = 2, .rope_dim = 2, .v_dim = 6};
   latent.rope = {.style = RopeStyle::kAdjacentPair, .dim = 2, .scaling = {}};
   Recipe compressed = latent;
@@ -98,7 +99,7 @@ TEST(MakePlan, PacksHaveRoomWhateverIsWidest) {
   sparse.top_k = 3;
   sparse.d_expert = 5;
   sparse.d_shared = 96;
-  for (LayerRecipe& layer : sparse.layers) layer.sparse = true;
+  for (LayerRecipe& layer : sparse.layers) layer.feed_forward = FeedForward::kSparse;
   for (const Recipe& r : {SmallRecipe(), latent, compressed, sparse}) {
     const RopeFrequencies two{.inv_freq = {1}}, none;
     Plan plan;

@@ -16,6 +16,8 @@
 #include "engine/base/aligned.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_ref.h"
+#include "engine/kernels/causal_conv/causal_conv.h"
+#include "engine/kernels/causal_conv/causal_conv_ref.h"
 #include "engine/kernels/elementwise/elementwise.h"
 #include "engine/kernels/elementwise/elementwise_ref.h"
 #include "engine/kernels/embed/embed.h"
@@ -117,6 +119,7 @@ class Sweep {
       }
     }
     Attentions();
+    Convolutions();
     return compared_;
   }
 
@@ -337,6 +340,7 @@ class Sweep {
           op.kept_groups = 3;
           op.group_best = SoftmaxOfAll(rule) ? 1 : 2;
           op.scale = 2.5f;
+          op.sum_eps = 1e-6f;
         }
         if (SigmoidOfAll(rule) && experts != 4) op.bias = m.Vector(1, experts, 2);
         std::vector<uint8_t> scratch(RouteScratchBytes(op));
@@ -622,6 +626,37 @@ class Sweep {
       Counted stored;
       stored.at(ByteKind::kKvWritten) = static_cast<uint64_t>(n) * position;
       Compare(name, store, stored);
+    }
+  }
+
+  void Convolutions() {
+    const std::vector<KvRow> rows = {{0, 0}, {0, 1}, {0, 127}, {0, 128}, {1, 5}};
+    for (const auto& [taps, d] : {std::array<int64_t, 2>{1, 5}, {3, 20}, {4, 33}}) {
+      if (stopped_) return;
+      Memory& m = NewMemory();
+      CausalConvOp op;
+      op.layout = {KvType::kF32, 1, d, d, true};
+      std::vector<uint8_t*> blocks;
+      for (int i = 0; i < 4; ++i) blocks.push_back(m.Bytes(op.layout.BlockBytes()));
+      const std::vector<KvTable> tables = {{blocks.data(), 2}, {blocks.data() + 2, 2}};
+      const int64_t n = static_cast<int64_t>(rows.size());
+      op.gate = m.Matrix(n, d);
+      op.taps = m.Vector(taps, d, 2);
+      op.rows = rows;
+      op.tables = tables;
+      op.out = m.Matrix(n, d);
+      Counted c;
+      c.at(WorkClass::kLinear) = CountOf([&] { CausalConvRef<Counting, float>(op, 0, n); });
+      c.at(WorkClass::kActivation) = CountOf([&] { CausalConvRef<float, Counting>(op, 0, n); });
+      for (const KvRow& row : rows)
+        c.at(ByteKind::kKvRead) += static_cast<uint64_t>(std::min<int64_t>(row.position + 1, taps) * d * 4);
+      AddWeight(op.taps, static_cast<uint64_t>(taps), c);
+      Compare(std::to_string(taps) + " taps of " + std::to_string(d), op, c);
+      for (size_t some = 0; some <= rows.size() && check_linear_; ++some) {
+        CausalConvOp other = op;
+        other.rows = std::span(rows).first(some);
+        CheckLinear("other rows", other);
+      }
     }
   }
 

@@ -54,6 +54,8 @@ constexpr Expected kExpected[] = {
     {"SmolLM3-3B", {3075098624, 3075098624, 3075098624, 2812430336}},
     {"Granite-3.0-1B-A400M", {1334628352, 428658688, 428658688, 378323968}},
     {"Granite-3.1-8B", {8170848256, 8170848256, 8170848256, 7969509376}},
+    {"LFM2-1.2B", {1170340608, 1170340608, 1170340608, 1036122880}},
+    {"LFM2-8B-A1B", {8339930560, 1557740992, 1557740992, 1423523264}},
     {"OPT-125M", {125239296, 125239296, 123664896, 85056000}},
     {"OPT-1.3B", {1315758080, 1315758080, 1311559680, 1208602624}},
     {"OPT-6.7B", {6658473984, 6658473984, 6650077184, 6444163072}},
@@ -172,7 +174,8 @@ TEST(Catalog, RecipesAreWhole) {
     EXPECT_LE(r.top_k, r.n_experts);
     for (const LayerRecipe& layer : r.layers) {
       EXPECT_GT(layer.attention_scale, 0);
-      EXPECT_GT(layer.sparse ? r.d_expert : r.d_ff, 0);
+      EXPECT_FALSE(layer.mixers.empty());
+      EXPECT_GT(layer.sparse() ? r.d_expert : r.d_ff, 0);
     }
     EXPECT_EQ(model.expert_type != model.type, r.family == "gpt-oss");
   }
@@ -188,7 +191,7 @@ TEST(Catalog, WindowsScalesAndTypes) {
   EXPECT_EQ(MustFind("Gemma-3-1B").recipe.layers[0].window, 512);
   const Recipe v3 = MustFind("DeepSeek-V3").recipe;
   EXPECT_FLOAT_EQ(v3.attention_scale, 0.13523377f);  // (0.1 ln 40 + 1)^2 / sqrt(192)
-  for (int i = 0; i < v3.n_layers; ++i) EXPECT_EQ(v3.layers[i].sparse, i >= 3) << i;
+  for (int i = 0; i < v3.n_layers; ++i) EXPECT_EQ(v3.layers[i].sparse(), i >= 3) << i;
   EXPECT_EQ(v3.mtp_layers, 1);
   EXPECT_EQ(MustFind("GLM-4.5-Air").recipe.rope.dim, 64);
   EXPECT_EQ(MustFind("gpt2").type, DType::kF32);

@@ -125,11 +125,11 @@ TEST_F(ConfigsTest, WindowsAndSparseLayers) {
   for (const LayerRecipe& layer : mixtral.layers) EXPECT_EQ(layer.window, 4096);
   const std::string moe = JsonOf("Qwen3-30B-A3B");
   const Recipe some = *Read(With(moe, R"("mlp_only_layers": [])", R"("mlp_only_layers": [0, 3])"));
-  for (int i = 0; i < 48; ++i) EXPECT_EQ(some.layers[i].sparse, i != 0 && i != 3) << i;
+  for (int i = 0; i < 48; ++i) EXPECT_EQ(some.layers[i].sparse(), i != 0 && i != 3) << i;
   const Recipe half = *Read(With(moe, R"("decoder_sparse_step": 1)", R"("decoder_sparse_step": 2)"));
-  for (int i = 0; i < 48; ++i) EXPECT_EQ(half.layers[i].sparse, i % 2 == 1) << i;
+  for (int i = 0; i < 48; ++i) EXPECT_EQ(half.layers[i].sparse(), i % 2 == 1) << i;
   const Recipe third = *Read(With(JsonOf("DeepSeek-V2"), R"("moe_layer_freq": 1)", R"("moe_layer_freq": 3)"));
-  for (int i = 0; i < 60; ++i) EXPECT_EQ(third.layers[i].sparse, i >= 1 && i % 3 == 0) << i;
+  for (int i = 0; i < 60; ++i) EXPECT_EQ(third.layers[i].sparse(), i >= 1 && i % 3 == 0) << i;
   // transformers 5 writes rope_parameters, for each kind of layer, instead.
   const Recipe gemma =
       *Read(With(JsonOf("Gemma-3-4B"), R"("rope_scaling": {"factor": 8.0, "rope_type": "linear"})",

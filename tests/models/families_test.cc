@@ -121,7 +121,6 @@ TEST(Registry, UnsupportedLayersAreNamed) {
           {"rwkv", "rwkv7", "qwen3_next", "minimax_text_01", "minimax", "kimi_linear"},
           {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "qwen3next", "kimi-linear"});
   refused("recurrent", {"RecurrentGemmaForCausalLM"}, {"recurrent_gemma"}, {});
-  refused("convolution", {"Lfm2ForCausalLM", "Lfm2MoeForCausalLM"}, {"lfm2"}, {"lfm2", "lfm2moe"});
   ExpectBadInput(
       With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector<std::string>{"MiniMaxM2ForCausalLM"}),
       {"known: "});
@@ -463,7 +462,7 @@ TEST(GptOss, HuggingFace) {
   EXPECT_EQ(r.layers[0].window, 8);
   EXPECT_EQ(r.layers[1].window, 0);
   EXPECT_EQ(r.layers[2].window, 8);
-  EXPECT_TRUE(r.layers[0].sparse && r.layers[1].sparse);
+  EXPECT_TRUE(r.layers[0].sparse() && r.layers[1].sparse());
   EXPECT_EQ(r.rope.style, RopeStyle::kRotateHalf);
   EXPECT_EQ(r.rope.scaling.kind, RopeScalingKind::kYarn);
   EXPECT_FALSE(r.rope.scaling.truncate);
@@ -534,9 +533,9 @@ TEST(Qwen2Moe, BothFormats) {
     EXPECT_EQ(r.d_expert, 5);
     EXPECT_TRUE(r.shared_gate && r.q_bias && r.k_bias && r.v_bias && !r.o_bias);
     EXPECT_EQ(r.routing, RoutingRule::kSoftmaxThenTopK);
-    EXPECT_TRUE(r.layers[1].sparse);
+    EXPECT_TRUE(r.layers[1].sparse());
   }
-  EXPECT_FALSE(hf.recipe.layers[0].sparse);
+  EXPECT_FALSE(hf.recipe.layers[0].sparse());
   EXPECT_EQ(Bound(hf, Role::kExpertDown, 1)->names, (std::vector<std::string>{"model.layers.1.mlp.experts.0.down_proj.weight",
                                                                               "model.layers.1.mlp.experts.1.down_proj.weight",
                                                                               "model.layers.1.mlp.experts.2.down_proj.weight"}));
@@ -772,7 +771,7 @@ TEST(Goldens, FormatsAgree) {
     EXPECT_DOUBLE_EQ(hf.rope.scaling.attention_factor, gguf.rope.scaling.attention_factor);
     for (int32_t i = 0; i < hf.n_layers; ++i) {
       EXPECT_EQ(hf.layers[i].window, gguf.layers[i].window);
-      EXPECT_EQ(hf.layers[i].sparse, gguf.layers[i].sparse);
+      EXPECT_EQ(hf.layers[i].sparse(), gguf.layers[i].sparse());
       EXPECT_EQ(hf.layers[i].attention_scale, gguf.layers[i].attention_scale);
     }
   }

@@ -77,7 +77,7 @@ TEST(RecipeSettings, OnePublishedModelIsAnotherChanged) {
     ASSERT_EQ(changed.layers.size(), expected.layers.size());
     for (size_t i = 0; i < changed.layers.size(); ++i) {
       EXPECT_EQ(changed.layers[i].window, expected.layers[i].window) << i;
-      EXPECT_EQ(changed.layers[i].sparse, expected.layers[i].sparse) << i;
+      EXPECT_EQ(changed.layers[i].sparse(), expected.layers[i].sparse()) << i;
       EXPECT_EQ(changed.layers[i].attention_scale, expected.layers[i].attention_scale) << i;
     }
   }
@@ -126,13 +126,14 @@ TEST(RecipeSettings, SparseLayersKeepTheirPattern) {
     SCOPED_TRACE(settings.empty() ? "as it is" : settings.front());
     const Recipe r = Changed(name, settings);
     ASSERT_EQ(r.layers.size(), static_cast<size_t>(layers));
-    for (int i = 0; i < layers; ++i) EXPECT_EQ(r.layers[i].sparse, i >= dense) << i;
+    for (int i = 0; i < layers; ++i) EXPECT_EQ(r.layers[i].sparse(), i >= dense) << i;
   }
   Recipe every_other = Base("Qwen3-30B-A3B");
-  for (size_t i = 0; i < every_other.layers.size(); ++i) every_other.layers[i].sparse = i % 2 == 1;
+  for (size_t i = 0; i < every_other.layers.size(); ++i)
+    every_other.layers[i].feed_forward = i % 2 == 1 ? FeedForward::kSparse : FeedForward::kDense;
   const Result<Recipe> longer = ChangeRecipe(every_other, Settings{"n_layers=51"});
   ASSERT_TRUE(longer.ok()) << longer.status().message();
-  for (size_t i = 0; i < 51; ++i) EXPECT_EQ(longer->layers[i].sparse, i % 2 == 1) << i;
+  for (size_t i = 0; i < 51; ++i) EXPECT_EQ(longer->layers[i].sparse(), i % 2 == 1) << i;
 }
 
 TEST(RecipeSettings, BadOnesSayWhatWasExpected) {

@@ -24,7 +24,7 @@ std::map<std::string, Facts> OfTable(const Recipe& r) {
     for (int i = 0; i < kRoles; ++i) {
       const Role role = static_cast<Role>(i);
       if (role == Role::kRopeFactors || !HasRole(r, role, layer)) continue;
-      const WeightInfo w = WeightInfoOf({.role = role, .layer = layer, .names = {}, .shape = RoleShape(r, role)}, r);
+      const WeightInfo w = WeightInfoOf({.role = role, .layer = layer, .names = {}, .shape = RoleShape(r, role, layer)}, r);
       EXPECT_TRUE(tensors.emplace(w.name, Facts(w.component, w.kind, w.slices, w.rows, w.cols)).second) << w.name;
     }
   }

@@ -21,10 +21,11 @@
 
 namespace tally {
 
-// Full attention, a window of 8 positions in two of three layers, and latent attention.
+// Full attention, a window of 8 positions in two of three layers, latent attention, and short convolutions of 4 positions.
 inline constexpr const char* kFull = "llama/llama-a-f32-gqa-untied";
 inline constexpr const char* kWindow = "gptoss/gptoss-a-top4of8-realyarn";
 inline constexpr const char* kLatent = "deepseek_v2/deepseek2-b-f32-qlora-groups";
+inline constexpr const char* kConv = "lfm2/lfm2-b-bf16-taps4-untied";
 
 // A network of the shape of that golden, with TextModel's tokenizer. It draws the letters c to z: of others all logits are 0. So
 // answers, rendered again, are the tokens that were drawn.

@@ -305,7 +305,8 @@ INSTANTIATE_TEST_SUITE_P(Models, ReuseTest,
                                          Reuse{"FullThinking", kFull, 1, 290, Found::kPrompt},
                                          Reuse{"Window", kWindow, 1, 0, Found::kAll},
                                          Reuse{"WindowThinking", kWindow, 1, 290, Found::kPrompt},
-                                         Reuse{"Latent", kLatent, 1, 0, Found::kAll}),
+                                         Reuse{"Latent", kLatent, 1, 0, Found::kAll}, Reuse{"Conv", kConv, 1, 0, Found::kAll},
+                                         Reuse{"ConvThinking", kConv, 1, 290, Found::kPrompt}),
                          [](const auto& p) { return p.param.name; });
 
 }  // namespace

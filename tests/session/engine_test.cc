@@ -15,6 +15,7 @@ namespace {
 
 const std::string kLlama = kGoldens + "llama/llama-a-f32-gqa-untied/model.gguf";
 const std::string kGptOss = kGoldens + "gptoss/gptoss-a-top4of8-realyarn/model.gguf";
+const std::string kLfm2 = kGoldens + "lfm2/lfm2-a-f32-tied/model.gguf";
 const std::string kGpt2 = kGoldens + "gpt2/gpt2-a-f32-release-names/model.gguf";
 
 std::shared_ptr<const Model> LoadWith(const std::string& path, const EngineOptions& options) {
@@ -138,7 +139,7 @@ TEST(Engine, EnginesOfAModelDoNotPlanTheSameMemory) {
 // Branches of a prompt have the bits of sequences that never met, wherever they part and whatever the other does: in windows, at
 // the end of a block, in the middle of one, at a length that the first sequence has long left.
 TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
-  for (const std::string& path : {kGptOss, kLlama}) {
+  for (const std::string& path : {kGptOss, kLlama, kLfm2}) {
     EngineOptions options = SmallOptions();
     options.context = 320;
     options.max_batch = 64;

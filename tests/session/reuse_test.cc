@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences that begin with what others have run have the bits of those that ran it themselves: windows, chunks, latent attention, and
-// a cache so small that blocks are evicted and used again.
+// Sequences that begin with what others have run have the bits of those that ran it themselves: windows, chunks, latent attention,
+// convolutions, and a cache so small that blocks are evicted and used again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,8 +48,9 @@ struct Steps {
 };
 
 TEST(Reuse, SharedBeginningsHaveTheBitsOfSeparateRuns) {
-  for (const char* name : {"llama/llama-a-f32-gqa-untied/model.gguf", "gptoss/gptoss-a-top4of8-realyarn",
-                           "llama4/llama4-a-f32-chunks-temperature", "deepseek_v3/deepseek3-a-f32-groups-mtp"}) {
+  for (const char* name :
+       {"llama/llama-a-f32-gqa-untied/model.gguf", "gptoss/gptoss-a-top4of8-realyarn", "llama4/llama4-a-f32-chunks-temperature",
+        "deepseek_v3/deepseek3-a-f32-groups-mtp", "lfm2_moe/lfm2moe-a-f32-top3of6/model.gguf"}) {
     SCOPED_TRACE(name);
     EngineOptions options = SmallOptions();
     options.context = 600;

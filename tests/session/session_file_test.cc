@@ -85,7 +85,8 @@ TEST_P(CacheTest, ASequenceAsBytesGoesOnWithTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Models, CacheTest,
                          testing::Values(Cache{kFull, KvType::kF16}, Cache{kFull, KvType::kQ8_0}, Cache{kFull, KvType::kF32},
                                          Cache{kFull, KvType::kBF16}, Cache{kWindow, KvType::kF16}, Cache{kWindow, KvType::kQ8_0},
-                                         Cache{kLatent, KvType::kF16}, Cache{kLatent, KvType::kF32}));
+                                         Cache{kLatent, KvType::kF16}, Cache{kLatent, KvType::kF32}, Cache{kConv, KvType::kF16},
+                                         Cache{kConv, KvType::kQ8_0}));
 
 TEST(Import, RefusesWhatIsNoSequenceOfTheseLayers) {
   const TempFolder folder;

@@ -17,6 +17,7 @@ namespace {
 
 const std::string kF32Llama = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/llama/llama-a-f32-gqa-untied/model.gguf";
 const std::string kGptOssFolder = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/gptoss/gptoss-a-top4of8-realyarn";
+const std::string kLfm2Folder = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/lfm2/lfm2-a-f32-tied";
 
 TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
   auto engine = Open(kF32Llama, SmallOptions()).engine;
@@ -47,20 +48,30 @@ TEST(Stepper, BadRequestsAreOneLineAndChangeNothing) {
 }
 
 TEST(Stepper, TruncatedSequencesGoOnWithTheSameBits) {
-  auto engine = Open(kGptOssFolder, SmallOptions()).engine;
-  ASSERT_NE(engine, nullptr);
-  auto s = engine->NewSequence();
-  ASSERT_TRUE(s.ok());
-  auto step = [&](int32_t token) {
-    auto logits = engine->StepAll(std::vector<BatchRow>{{token, *s, true}});
-    EXPECT_TRUE(logits.ok()) << logits.status().message();
-    return std::vector<float>(logits->data, logits->data + logits->cols);
-  };
-  std::vector<std::vector<float>> first;
-  for (int32_t t = 0; t < 20; ++t) first.push_back(step(t + 3));
-  ASSERT_TRUE(engine->Truncate(*s, 9).ok());
-  for (int32_t t = 9; t < 20; ++t) EXPECT_EQ(step(t + 3), first[static_cast<size_t>(t)]) << "position " << t;
-  EXPECT_FALSE(engine->Truncate(*s, 21).ok());
+  for (const std::string& path : {kGptOssFolder, kLfm2Folder}) {
+    SCOPED_TRACE(path);
+    EngineOptions options = SmallOptions();
+    options.context = 150;
+    auto engine = Open(path, options).engine;
+    ASSERT_NE(engine, nullptr);
+    auto s = engine->NewSequence();
+    ASSERT_TRUE(s.ok());
+    auto step = [&](int32_t token) {
+      auto logits = engine->StepAll(std::vector<BatchRow>{{token, *s, true}});
+      EXPECT_TRUE(logits.ok()) << logits.status().message();
+      return std::vector<float>(logits->data, logits->data + logits->cols);
+    };
+    const auto token = [](int32_t position) { return position % 17 + 3; };
+    std::vector<std::vector<float>> first;
+    for (int32_t t = 0; t < 140; ++t) first.push_back(step(token(t)));
+    for (const int32_t length :
+         {130, 129, 128, 127, 9, 1}) {  // about the border of a block, whose first rows see the block before
+      ASSERT_TRUE(engine->Truncate(*s, length).ok());
+      for (int32_t t = length; t < 140; ++t)
+        EXPECT_EQ(step(token(t)), first[static_cast<size_t>(t)]) << length << ", position " << t;
+    }
+    EXPECT_FALSE(engine->Truncate(*s, 141).ok());
+  }
 }
 
 // kF32Llama with a NaN in row `row` of a matrix, written to the folder; empty, and the test failed, where that cannot be.

@@ -41,6 +41,7 @@ const std::map<std::string, std::string> kRefused = {
     {"gptneo-b-bf16-window3", "no architecture for gpt-neo"},
     {"gptoss-b-top3of5-shortyarn-3blocks", "all of the configuration"},
     {"internlm2-b-bf16-bias-dynamic", "the scaling of rope"},
+    {"lfm2moe-b-f32-nobias-norenorm", "all of the configuration"},
     {"llama4-a-f32-chunks-temperature", "the kinds of layers"},
     {"llama4-c-f32-noqknorm-lists", "the kinds of layers"},
     {"mini-gpt-a-f32", "no architecture for mini-gpt"},

@@ -207,7 +207,7 @@ TEST(Report, BadLedgersAreRefusedByLine) {
   refused("hello\n", "line 1: not a line of --ledger: not valid JSON");
   refused("[1]\n", "expected a JSON object");
   refused("{\"vocab_size\": 5}\n", "'version' is not");
-  refused(changed("\"version\":1", "\"version\":2"), "a ledger of version 2");
+  refused(changed("\"version\":2", "\"version\":1"), "a ledger of version 1");
   refused(changed("\"phase\":\"prefill\"", "\"phase\":\"verify\""), "'phase' is not a name that is known");
   refused(changed("\"position\":0", "\"position\":-1"), "'position' is not a whole number");
   refused(changed("\"experts\":false,\"shape\":[1,", "\"experts\":false,\"shape\":[99999999999,"),

@@ -67,7 +67,8 @@ inline std::vector<float> ExpectedValues(const Inventory& inventory, const Tenso
         const uint64_t at = b.storage == Storage::kTransposed        ? k * width + row
                             : b.storage == Storage::kTransposedHeads ? b.rows.Stored(k) * width + r
                                                                      : row * cols + k;
-        const float value = stored[s * slice_elements + at];
+        const bool taps = b.storage == Storage::kTaps || b.storage == Storage::kConv1d;  // [n, taps]
+        const float value = stored[taps ? r * slices + s : s * slice_elements + at];
         out.push_back(b.storage == Storage::kPlusOne ? 1 + value : value);
       }
     }

@@ -31,7 +31,7 @@ Cost RouteCost(const RouteOp& op, const CostAmounts& amounts, uint64_t choosing,
     cost.AddBytes(ByteKind::kWeightsPacked, amounts[Amount::kCalls] * experts * 4);
   }
   if (Renormed(op.rule)) {
-    cost.AddFlops(WorkClass::kRouter, n * (k - 1));
+    cost.AddFlops(WorkClass::kRouter, n * (k - (op.sum_eps != 0 ? 0 : 1)));
     cost.AddSpecial(WorkClass::kRouter, n * k);
   }
   if (op.scale != 1) cost.AddFlops(WorkClass::kRouter, n * k);
@@ -81,7 +81,7 @@ Status RouteOp::Validate() const {
                          std::to_string(groups) + " groups");
   }
   if (SoftmaxOfAll(rule) && group_best > 1) return InternalError("groups are chosen by one probability each");
-  if (!std::isfinite(scale)) return InternalError("routing with a scale that is not a number");
+  if (!std::isfinite(scale) || !(sum_eps >= 0)) return InternalError("routing with a scale that is not a number");
   if (!bias.empty() && (!SigmoidOfAll(rule) || bias.layout != WeightLayout::kVector || bias.cols != logits.cols)) {
     return InternalError("the choice of experts has no bias, or not one for each");
   }

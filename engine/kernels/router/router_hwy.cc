@@ -71,12 +71,12 @@ void Softmax(const float* x, int64_t n, float greatest, float* out) {
   });
 }
 
-// Divides by the sum.
-void Renormalise(float* v, int64_t n) {
+// Divides by the sum, which `eps` joins.
+void Renormalise(float* v, int64_t n, float eps) {
   const D d;
   V sums = hn::Zero(d);
   ForLanes(d, n, [&](auto tail, int64_t i, size_t count) HWY_ATTR { sums = hn::Add(sums, LoadLanes(tail, d, v + i, count)); });
-  const V sum = hn::Set(d, hn::ReduceSum(d, sums));
+  const V sum = hn::Set(d, hn::ReduceSum(d, sums) + eps);
   ForLanes(d, n, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
     StoreLanes(tail, hn::Div(LoadLanes(tail, d, v + i, count), sum), d, v + i, count);
   });
@@ -156,7 +156,7 @@ void RunRoute(const RouteOp& op, int64_t begin, int64_t end, std::span<uint8_t> 
         StoreLanes(tail, Sigmoid(d, LoadLanes(tail, d, weights + i, count)), d, weights + i, count);
       });
     }
-    if (Renormed(op.rule)) Renormalise(weights, k);
+    if (Renormed(op.rule)) Renormalise(weights, k, op.sum_eps);
     if (op.scale != 1) {
       ForLanes(d, k, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
         StoreLanes(tail, hn::Mul(LoadLanes(tail, d, weights + i, count), hn::Set(d, op.scale)), d, weights + i, count);

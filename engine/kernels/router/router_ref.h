@@ -115,6 +115,7 @@ void RouteRef(const RouteOp& op, int64_t begin, int64_t end, std::span<uint8_t> 
     if (Renormed(op.rule)) {
       S sum(weights[0]);
       for (int64_t s = 1; s < k; ++s) sum = sum + S(weights[s]);
+      if (op.sum_eps != 0) sum = sum + S(op.sum_eps);
       for (int64_t s = 0; s < k; ++s) weights[s] = ToF32(S(weights[s]) / sum);
     }
     if (op.scale != 1) {

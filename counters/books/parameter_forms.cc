@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "counters/books/closed_form.h"
+#include "counters/books/symbols.h"
+
+namespace tally::books {
+namespace {
+
+class Parameters {
+ public:
+  explicit Parameters(const Recipe& r) : r_(r), s_(r) {}
+
+  std::vector<ParameterForm> Take() {
+    using Kind = WeightInfo::Kind;
+    kind_ = r_.tied_head ? Kind::kTiedEmbeddingHead : Kind::kEmbedding;
+    Matrix("token_embd", Component::kEmbedding, s_.V, s_.E);
+    if (!r_.tied_head) out_.back().touched = s_.E;
+    kind_ = Kind::kBlock;
+    if (r_.embedding_norm) Norm("token_embd_norm", Component::kEmbeddingNorm, s_.E);
+    if (r_.learned_positions) {
+      kind_ = Kind::kPosition;
+      Matrix("position_embd", Component::kPositionEmbedding, s_.T, s_.E);
+      out_.back().touched = s_.E;
+    }
+    kind_ = Kind::kBlock;
+    for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layers[static_cast<size_t>(layer_)]);
+    layer_ = -1;
+    Norm("output_norm", Component::kOutputNorm, s_.E);
+    kind_ = Kind::kHead;
+    if (!r_.tied_head) Matrix("output", Component::kHead, s_.V, s_.E);
+    if (r_.head_bias) Vector("output.bias", Component::kHead, s_.V);
+    kind_ = Kind::kBlock;
+    prediction_ = true;
+    for (layer_ = r_.n_layers; layer_ < r_.n_layers + r_.mtp_layers; ++layer_) {
+      // Two norms, a matrix on [hidden state; next token's embedding], a layer, a norm before the shared head.
+      Norm("nextn.enorm", Component::kPrediction, s_.E);
+      Norm("nextn.hnorm", Component::kPrediction, s_.E);
+      Matrix("nextn.eh_proj", Component::kPrediction, s_.E, 2 * s_.E);
+      Layer({.mixers = r_.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention,
+             .feed_forward = r_.n_experts > 0 ? FeedForward::kSparse : FeedForward::kDense});
+      Norm("nextn.shared_head_norm", Component::kPrediction, s_.E);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void Add(std::string name, Component component, bool vector, const Form& slices, const Form& used, const Form& rows,
+           const Form& cols) {
+    ParameterForm p;
+    p.name = std::move(name);
+    p.layer = layer_;
+    p.component = component;
+    p.kind = kind_;
+    p.prediction = prediction_;
+    p.vector = vector;
+    p.slices = slices.value();
+    p.rows = rows.value();
+    p.cols = cols.value();
+    p.slice = rows * cols;
+    p.count = slices * rows * cols;
+    p.active = used * rows * cols;
+    p.touched = p.active;
+    out_.push_back(std::move(p));
+  }
+  void Matrix(std::string name, Component component, const Form& rows, const Form& cols) {
+    Add(std::move(name), component, false, 1, 1, rows, cols);
+  }
+  void Vector(std::string name, Component component, const Form& cols) { Add(std::move(name), component, true, 1, 1, 1, cols); }
+  void Projection(const std::string& name, Component component, const Form& rows, const Form& cols, bool bias) {
+    Matrix(name, component, rows, cols);
+    if (bias) Vector(name + ".bias", component, rows);
+  }
+  void Experts(const std::string& name, Component component, const Form& rows, const Form& cols, bool bias) {
+    Add(name, component, false, s_.X, s_.k, rows, cols);
+    out_.back().expert = true;
+    if (!bias) return;
+    Add(name + ".bias", component, true, s_.X, s_.k, 1, rows);
+    out_.back().expert = true;
+  }
+  void Norm(const std::string& name, Component component, const Form& cols) {
+    Vector(name, component, cols);
+    if (r_.norm == NormKind::kLayer && r_.norm_bias) Vector(name + ".bias", component, cols);
+  }
+  void RmsNorm(const std::string& name, Component component, const Form& cols) { Vector(name, component, cols); }
+
+  void Layer(const LayerRecipe& l) {
+    at_ = s_.Of(l);
+    if (r_.pre_norms && !l.mixers.empty()) Norm("attn_norm", Component::kAttnNorm, s_.E);
+    for (const Mixer mixer : kMixers) {
+      if (l.mixers.has(mixer)) Mix(mixer, l);
+    }
+    if (r_.post_norms && !l.mixers.empty()) Norm("post_attention_norm", Component::kAttnPostNorm, s_.E);
+    if (l.feed_forward.empty()) return;
+    if (r_.pre_norms && r_.residual != Residual::kParallelOneNorm) Norm("ffn_norm", Component::kFfnNorm, s_.E);
+    if (l.sparse()) SparseNetworks();
+    if (l.dense()) Network("ffn", "", at_.F, r_.ffn_bias, Component::kFfnGateUp, Component::kFfnDown);
+    if (r_.post_norms) Norm("post_ffw_norm", Component::kFfnPostNorm, s_.E);
+  }
+
+  void Mix(Mixer mixer, const LayerRecipe& l) {
+    switch (mixer) {
+      case Mixer::kAttention: Projections(l.cache_of < 0); return Attended(at_.D);
+      case Mixer::kLatentAttention: LatentProjections(); return Attended(s_.Dv);
+      case Mixer::kShortConv:
+        Matrix("shortconv.in_proj", Component::kConvIn, 3 * s_.E, s_.E);
+        Add("shortconv.conv", Component::kShortConv, true, s_.J, s_.J, 1, s_.E);
+        return Matrix("shortconv.out_proj", Component::kConvOut, s_.E, s_.E);
+    }
+  }
+
+  // `value_dim`: elements of a head's value.
+  void Attended(const Form& value_dim) {
+    if (r_.sinks) Vector("attn_sinks", Component::kAttention, at_.H);
+    Projection("attn_output", Component::kAttnOutput, s_.E, at_.H * value_dim, r_.o_bias);
+  }
+
+  // `own_kv`: keys and values are not another layer's.
+  void Projections(bool own_kv) {
+    const Form q = at_.H * at_.D, kv = at_.K * at_.D;
+    if (r_.fused_qkv) {
+      Projection("attn_qkv", Component::kAttnQkv, (at_.H + 2 * at_.K) * at_.D, s_.E, r_.q_bias);
+    } else {
+      Projection("attn_q", Component::kAttnQ, q, s_.E, r_.q_bias);
+      if (own_kv) Projection("attn_k", Component::kAttnK, kv, s_.E, r_.k_bias);
+      if (own_kv) Projection("attn_v", Component::kAttnV, kv, s_.E, r_.v_bias);
+    }
+    if (r_.qk_norm == QkNormKind::kNone || r_.qk_norm == QkNormKind::kUnweighted) return;
+    const bool all = r_.qk_norm != QkNormKind::kHead;
+    RmsNorm("attn_q_norm", Component::kAttnQNorm, all ? q : at_.D);
+    if (own_kv) RmsNorm("attn_k_norm", Component::kAttnKNorm, all ? kv : at_.D);
+  }
+
+  void LatentProjections() {
+    const Form q_rows = at_.H * (s_.Dn + s_.Dr);
+    if (r_.latent.q_rank > 0) {
+      Matrix("attn_q_a", Component::kAttnQ, s_.Rq, s_.E);
+      RmsNorm("attn_q_a_norm", Component::kAttnQNorm, s_.Rq);
+      Matrix("attn_q_b", Component::kAttnQ, q_rows, s_.Rq);
+    } else {
+      Projection("attn_q", Component::kAttnQ, q_rows, s_.E, r_.q_bias);
+    }
+    Matrix("attn_kv_a_mqa", Component::kAttnKv, s_.Rkv + s_.Dr, s_.E);
+    RmsNorm("attn_kv_a_norm", Component::kAttnKNorm, s_.Rkv);
+    Add("attn_k_b", Component::kAttnKv, false, at_.H, at_.H, s_.Rkv, s_.Dn);
+    Add("attn_v_b", Component::kAttnKv, false, at_.H, at_.H, s_.Dv, s_.Rkv);
+  }
+
+  void Network(const std::string& stem, const std::string& tail, const Form& width, bool bias, Component in, Component out) {
+    if (r_.gated_ffn) Projection(stem + "_gate" + tail, in, width, s_.E, bias);
+    Projection(stem + "_up" + tail, in, width, s_.E, bias);
+    Projection(stem + "_down" + tail, out, s_.E, width, bias);
+  }
+
+  void SparseNetworks() {
+    Projection("ffn_gate_inp", Component::kRouter, s_.X, s_.E, r_.router_bias);
+    if (r_.gated_ffn) Experts("ffn_gate_exps", Component::kFfnGateUp, s_.Fx, s_.E, r_.expert_bias);
+    Experts("ffn_up_exps", Component::kFfnGateUp, s_.Fx, s_.E, r_.expert_bias);
+    Experts("ffn_down_exps", Component::kFfnDown, s_.E, s_.Fx, r_.expert_bias);
+    if (r_.d_shared == 0) return;
+    Network("ffn", "_shexp", s_.Fs, r_.expert_bias, Component::kSharedGateUp, Component::kSharedDown);
+    if (r_.shared_gate) Vector("ffn_gate_inp_shexp", Component::kSharedSigmoid, s_.E);
+  }
+
+  const Recipe& r_;
+  const Symbols s_;
+  LayerSymbols at_;  // of the layer at hand
+  int32_t layer_ = -1;
+  WeightInfo::Kind kind_ = WeightInfo::Kind::kBlock;
+  bool prediction_ = false;
+  std::vector<ParameterForm> out_;
+};
+
+}  // namespace
+
+std::vector<ParameterForm> ParameterForms(const Recipe& recipe) { return Parameters(recipe).Take(); }
+
+}  // namespace tally::books

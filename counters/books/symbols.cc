@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "counters/books/symbols.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "counters/books/closed_form.h"
+
+namespace tally::books {
+namespace {
+
+struct SizeOfLayers {
+  const char* name;
+  int32_t LayerSizes::*size;
+  bool (LayerRecipe::*has)() const;
+};
+constexpr SizeOfLayers kSizes[] = {{"H", &LayerSizes::n_heads, &LayerRecipe::attends},
+                                   {"K", &LayerSizes::n_kv_heads, &LayerRecipe::attends},
+                                   {"D", &LayerSizes::head_dim, &LayerRecipe::attends},
+                                   {"F", &LayerSizes::d_ff, &LayerRecipe::dense}};
+
+// The different values among the layers that have the size, in their order; the recipe's where no layer has it.
+std::vector<int32_t> ValuesOf(const Recipe& r, const SizeOfLayers& s) {
+  std::vector<int32_t> values;
+  for (const LayerRecipe& l : r.layers) {
+    const int32_t value = SizesOf(r, l).*s.size;
+    if ((l.*s.has)() && std::ranges::find(values, value) == values.end()) values.push_back(value);
+  }
+  if (values.empty()) values.push_back(SizesOf(r, {}).*s.size);
+  return values;
+}
+
+std::string NameOf(const SizeOfLayers& s, size_t index) {
+  return index == 0 ? s.name : s.name + ("_" + std::to_string(index + 1));
+}
+
+Form SymbolOf(const Recipe& r, const SizeOfLayers& s, int32_t value) {
+  const std::vector<int32_t> values = ValuesOf(r, s);
+  const auto at = std::ranges::find(values, value);
+  return Form::Symbol(NameOf(s, at == values.end() ? 0 : static_cast<size_t>(at - values.begin())), Unsigned(value));
+}
+
+}  // namespace
+
+uint64_t Unsigned(int32_t n) { return n > 0 ? static_cast<uint64_t>(n) : 0; }
+
+Symbols::Symbols(const Recipe& r)
+    : V(Form::Symbol("V", Unsigned(r.vocab))),
+      E(Form::Symbol("E", Unsigned(r.d_model))),
+      X(Form::Symbol("X", Unsigned(r.n_experts))),
+      k(Form::Symbol("k", Unsigned(r.top_k))),
+      T(Form::Symbol("T", Unsigned(r.context) + Unsigned(r.first_position))),
+      Fx(Form::Symbol(AnyLayer(r, &LayerRecipe::dense) ? "F_x" : "F", Unsigned(r.d_expert))),
+      Fs(Form::Symbol("F_s", Unsigned(r.d_shared))),
+      Rq(Form::Symbol("R_q", Unsigned(r.latent.q_rank))),
+      Rkv(Form::Symbol("R_kv", Unsigned(r.latent.kv_rank))),
+      Dn(Form::Symbol("D_n", Unsigned(r.latent.nope_dim))),
+      Dr(Form::Symbol("D_r", Unsigned(r.latent.rope_dim))),
+      Dv(Form::Symbol("D_v", Unsigned(r.latent.v_dim))),
+      J(Form::Symbol("J", Unsigned(r.conv_taps))),
+      r_(r) {}
+
+LayerSymbols Symbols::Of(const LayerRecipe& layer) const {
+  const LayerSizes s = SizesOf(r_, layer);
+  const auto symbol = [&](const SizeOfLayers& size) { return SymbolOf(r_, size, s.*size.size); };
+  return {symbol(kSizes[0]), symbol(kSizes[1]), symbol(kSizes[2]), symbol(kSizes[3])};
+}
+
+std::vector<SizeSymbol> LayerSizeSymbols(const Recipe& r) {
+  std::vector<SizeSymbol> symbols;
+  for (const SizeOfLayers& s : kSizes) {
+    const std::vector<int32_t> values = ValuesOf(r, s);
+    for (size_t i = 0; i < values.size(); ++i) symbols.push_back({NameOf(s, i), Unsigned(values[i])});
+  }
+  return symbols;
+}
+
+}  // namespace tally::books

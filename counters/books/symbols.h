@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Internal to books/: the symbols of the closed forms (closed_form.h), with a recipe's values.
+#pragma once
+
+#include "counters/books/form.h"
+#include "engine/recipe/recipe.h"
+
+namespace tally::books {
+
+// Of a layer.
+struct LayerSymbols {
+  Form H, K, D, F;
+};
+
+struct Symbols {
+  Form V, E, X, k, T, Fx, Fs, Rq, Rkv, Dn, Dr, Dv, J;
+
+  explicit Symbols(const Recipe& r);
+  LayerSymbols Of(const LayerRecipe& layer) const;
+
+ private:
+  const Recipe& r_;
+};
+
+uint64_t Unsigned(int32_t n);  // 0 of a negative number
+
+}  // namespace tally::books

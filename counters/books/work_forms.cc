@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "counters/books/closed_form.h"
+#include "counters/books/symbols.h"
+
+namespace tally::books {
+namespace {
+
+// Cost of an activation per element; exp, divide, erf and tanh are special (cost.h).
+struct ActivationForm {
+  uint64_t flops, special;
+};
+ActivationForm ActivationOf(ActivationKind kind, bool gated) {
+  ActivationForm a{0, 0};
+  switch (kind) {
+    case ActivationKind::kNone: break;
+    case ActivationKind::kSilu: a = {1, 2}; break;      // x / (1 + exp(-x))
+    case ActivationKind::kGeluTanh: a = {8, 1}; break;  // 0.5 x (1 + tanh(c (x + d x^3)))
+    case ActivationKind::kGeluErf: a = {4, 1}; break;   // 0.5 x (1 + erf(x c))
+    case ActivationKind::kRelu: a = {1, 0}; break;      // max
+    case ActivationKind::kSwigluOai: return {7, 2};     // min; max, min; alpha g, 1 + exp; u + 1, product
+  }
+  if (gated) ++a.flops;
+  return a;
+}
+
+class Work {
+ public:
+  Work(const Recipe& r, const Workload& w) : r_(r), s_(r), w_(w) {
+    B_ = w.sequences == 1 ? Form(1) : Form::Symbol("B", w.sequences);
+    P_ = w.rows == 1 ? Form(1) : Form::Symbol("P", w.rows);
+    S_ = w.context == w.rows ? P_ : Form::Symbol("S", w.context);
+    N_ = B_ * P_;
+    logits_ = B_ * (w.logit_rows == w.rows ? P_ : Form(w.logit_rows));
+  }
+
+  std::vector<WorkForm> Take() {
+    if (r_.embedding_scale != 1) Add(Component::kEmbedding, WorkClass::kResidualBias, N_ * s_.E);
+    if (r_.learned_positions) Add(Component::kPositionEmbedding, WorkClass::kResidualBias, N_ * s_.E);
+    if (r_.embedding_norm) Norm(Component::kEmbeddingNorm, N_, s_.E);
+    // One table per rope in use. Per rotated pair: the angle, its cosine and sine, both multiplied by YaRN's magnitude.
+    for (const LayerRope rope : {LayerRope::kGlobal, LayerRope::kLocal}) {
+      const auto turns = [&](const LayerRecipe& l) { return l.attends() && l.rope == rope; };
+      const auto first = std::ranges::find_if(r_.layers, turns);
+      if (first == r_.layers.end()) continue;
+      const Form half = N_ * RopeDim(*first).Half();
+      Add(Component::kRope, WorkClass::kRope, 3 * half, 2 * half);
+    }
+    // Attention temperature, once a step: two adds, a multiply, an add; special: divide, log.
+    if (r_.temperature_scale != 0 && AnyLayer(r_, Unturned)) Add(Component::kAttention, WorkClass::kSoftmax, 4 * N_, 2 * N_);
+    for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layers[static_cast<size_t>(layer_)]);
+    layer_ = -1;
+    Norm(Component::kOutputNorm, logits_, s_.E);
+    Linear(Component::kHead, logits_, s_.E, s_.V, r_.head_bias);
+    // Scale: a multiply. Soft cap: two multiplies; special: tanh.
+    const uint64_t scaled = r_.logit_scale != 1 ? 1 : 0, capped = r_.logit_softcap != 0 ? 1 : 0;
+    Add(Component::kLogits, WorkClass::kActivation, (scaled + 2 * capped) * (logits_ * s_.V), capped * (logits_ * s_.V));
+    return std::move(out_);
+  }
+
+ private:
+  static bool Unturned(const LayerRecipe& l) { return l.attends() && l.rope == LayerRope::kNone; }
+  // Rotated dimensions of a head; 0 without rope.
+  Form RopeDim(const LayerRecipe& l) const {
+    const Rope& rope = l.rope == LayerRope::kLocal ? r_.local_rope : r_.rope;
+    if (l.rope == LayerRope::kNone || rope.style == RopeStyle::kNone) return {};
+    if (rope.dim == SizesOf(r_, l).head_dim) return s_.Of(l).D;
+    return Form::Symbol(rope.dim == r_.rope.dim ? "D_r" : "D_l", Unsigned(rope.dim));
+  }
+
+  void Layer(const LayerRecipe& l) {
+    at_ = s_.Of(l);
+    const bool own = r_.post_norms || r_.residual_scale != 1;  // a block has an output of its own
+    if (!l.mixers.empty()) {
+      if (r_.pre_norms) Norm(Component::kAttnNorm, N_, s_.E);
+      bool first = true;
+      Component last{};
+      for (const Mixer mixer : kMixers) {
+        if (!l.mixers.has(mixer)) continue;
+        last = Mix(mixer, l);
+        if (!own || !first) Add(last, WorkClass::kResidualBias, N_ * s_.E);
+        first = false;
+      }
+      if (own) Residual(r_.post_norms ? Component::kAttnPostNorm : last);
+      if (r_.post_norms) Norm(Component::kAttnPostNorm, N_, s_.E);
+    }
+    if (l.feed_forward.empty()) return;
+    if (r_.pre_norms && r_.residual != Residual::kParallelOneNorm) Norm(Component::kFfnNorm, N_, s_.E);
+    if (l.sparse()) {
+      Sparse();
+    } else {
+      Network(Component::kFfnGateUp, Component::kFfnDown, N_, at_.F, r_.ffn_bias);
+      Residual(r_.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
+    }
+    if (r_.post_norms) Norm(Component::kFfnPostNorm, N_, s_.E);
+  }
+
+  // Gives the component of the mixer's last matrix.
+  Component Mix(Mixer mixer, const LayerRecipe& l) {
+    switch (mixer) {
+      case Mixer::kAttention: {
+        Projections(l);
+        if (r_.temperature_scale != 0 && Unturned(l)) {
+          Add(Component::kAttention, WorkClass::kResidualBias, N_ * at_.H * at_.D);
+        }
+        Attention(l, at_.D, at_.D);
+        Linear(Component::kAttnOutput, N_, at_.H * at_.D, s_.E, r_.o_bias);
+        return Component::kAttnOutput;
+      }
+      case Mixer::kLatentAttention: {  // run absorbed: all heads share the compressed key, of which the value is a part
+        LatentProjections(l);
+        if (w_.expanded) {
+          Attention(l, s_.Dn + s_.Dr, s_.Dv);
+        } else {
+          Attention(l, s_.Rkv + s_.Dr, s_.Rkv);
+          Linear(Component::kAttnKv, N_ * at_.H, s_.Rkv, s_.Dv, false);  // each head's value
+        }
+        Linear(Component::kAttnOutput, N_, at_.H * s_.Dv, s_.E, r_.o_bias);
+        return Component::kAttnOutput;
+      }
+      // B x, J multiply-adds an element, those of positions before the first included, and C times that.
+      case Mixer::kShortConv: {
+        Linear(Component::kConvIn, N_, s_.E, 3 * s_.E, false);
+        Add(Component::kShortConv, WorkClass::kActivation, 2 * (N_ * s_.E));
+        Linear(Component::kShortConv, N_, s_.J, s_.E, false);
+        Linear(Component::kConvOut, N_, s_.E, s_.E, false);
+        return Component::kConvOut;
+      }
+    }
+    return {};
+  }
+
+  void Add(Component component, WorkClass work_class, const Form& flops, const Form& special = {}, bool matmul = false) {
+    if (flops.value() == 0 && special.value() == 0 && !flops.overflow()) return;
+    WorkForm f;
+    f.layer = layer_;
+    f.component = component;
+    f.work_class = work_class;
+    f.matmul = matmul;
+    f.flops = flops;
+    f.special = special;
+    if (matmul) f.full_square = flops;
+    out_.push_back(std::move(f));
+  }
+
+  // `in` multiplies and `in` adds for each output. The bias is a residual/bias add.
+  void Linear(Component component, const Form& rows, const Form& in, const Form& out, bool bias,
+              WorkClass work_class = WorkClass::kLinear) {
+    Add(component, work_class, 2 * rows * out * in, {}, true);
+    if (bias) Add(component, WorkClass::kResidualBias, rows * out);
+  }
+  // An add, and a multiply by a scale.
+  void Residual(Component component) { Add(component, WorkClass::kResidualBias, (r_.residual_scale != 1 ? 2 : 1) * (N_ * s_.E)); }
+
+  // Per element, RMS: square, add, two multiplies (1/rms, weight). LayerNorm: also an add for the mean, a subtract, the bias.
+  // Per vector, RMS: eps; special: divide, rsqrt. LayerNorm: also the divide for the mean.
+  void RmsNorm(Component component, const Form& vectors, const Form& dim) {
+    Add(component, WorkClass::kNorm, vectors * (4 * dim + 1), 2 * vectors);
+  }
+  void Norm(Component component, const Form& vectors, const Form& dim) {
+    if (r_.norm == NormKind::kRms) return RmsNorm(component, vectors, dim);
+    Add(component, WorkClass::kNorm, vectors * ((r_.norm_bias ? 7 : 6) * dim + 1), 3 * vectors);
+  }
+  // Norms of `heads` heads, before or after rope.
+  void QkNorm(Component component, const Form& heads) {
+    const Form& D = at_.D;
+    switch (r_.qk_norm) {
+      case QkNormKind::kNone: break;
+      case QkNormKind::kHead: RmsNorm(component, N_ * heads, D); break;
+      case QkNormKind::kWhole: RmsNorm(component, N_, heads * D); break;
+      case QkNormKind::kEachHead: Add(component, WorkClass::kNorm, N_ * heads * (6 * D + 1), 3 * (N_ * heads)); break;
+      case QkNormKind::kUnweighted: Add(component, WorkClass::kNorm, N_ * heads * (3 * D + 1), 2 * (N_ * heads)); break;
+    }
+  }
+
+  void Projections(const LayerRecipe& l) {
+    const Form &H = at_.H, &K = at_.K, &D = at_.D;
+    const bool own_kv = l.cache_of < 0;
+    if (r_.fused_qkv) {
+      Linear(Component::kAttnQkv, N_, s_.E, (H + 2 * K) * D, r_.q_bias);
+    } else {
+      Linear(Component::kAttnQ, N_, s_.E, H * D, r_.q_bias);
+      if (own_kv) Linear(Component::kAttnK, N_, s_.E, K * D, r_.k_bias);
+      if (own_kv) Linear(Component::kAttnV, N_, s_.E, K * D, r_.v_bias);
+    }
+    if (r_.qk_norm != QkNormKind::kUnweighted || l.rope != LayerRope::kNone) {
+      QkNorm(Component::kAttnQNorm, H);
+      if (own_kv) QkNorm(Component::kAttnKNorm, K);
+    }
+    if (r_.qkv_limit != 0) {  // a min and a max of each element
+      const auto limit = [&](Component component, const Form& heads) {
+        Add(component, WorkClass::kActivation, 2 * N_ * heads * D);
+      };
+      if (r_.fused_qkv) {
+        limit(Component::kAttnQkv, H + 2 * K);
+      } else {
+        limit(Component::kAttnQ, H);
+        if (own_kv) limit(Component::kAttnK, K);
+        if (own_kv) limit(Component::kAttnV, K);
+      }
+    }
+    Rotate(l, own_kv ? H + K : H);
+  }
+
+  void LatentProjections(const LayerRecipe& l) {
+    const Form& H = at_.H;
+    const Form q_rows = H * (s_.Dn + s_.Dr);
+    if (r_.latent.q_rank > 0) {
+      Linear(Component::kAttnQ, N_, s_.E, s_.Rq, false);
+      RmsNorm(Component::kAttnQNorm, N_, s_.Rq);
+      Linear(Component::kAttnQ, N_, s_.Rq, q_rows, false);
+    } else {
+      Linear(Component::kAttnQ, N_, s_.E, q_rows, r_.q_bias);
+    }
+    Linear(Component::kAttnKv, N_, s_.E, s_.Rkv + s_.Dr, false);
+    RmsNorm(Component::kAttnKNorm, N_, s_.Rkv);
+    if (w_.expanded) {
+      Linear(Component::kAttnKv, N_, s_.Rkv, H * (s_.Dn + s_.Dv), false);  // keys and values of all heads
+    } else {
+      Linear(Component::kAttnKv, N_ * H, s_.Dn, s_.Rkv, false);  // each head's query for the compressed keys
+    }
+    Rotate(l, H + 1);
+  }
+
+  // Per rotated pair: two multiplies and two multiply-adds.
+  void Rotate(const LayerRecipe& l, const Form& heads) {
+    Add(Component::kRope, WorkClass::kRope, N_ * heads * (6 * RopeDim(l)).Half());
+  }
+
+  // Twice the sum of the positions that each of a sequence's rows sees: min(position + 1, window), or position % chunk + 1.
+  Form TwiceVisible(const LayerRecipe& l) const {
+    const uint64_t begin = w_.context - w_.rows, limit = Unsigned(l.window);
+    const int32_t window = l.window;
+    if (l.chunk > 0 && w_.context > Unsigned(l.chunk)) {
+      if (w_.rows == 1) return 2 * Form::Symbol("S_c", begin % Unsigned(l.chunk) + 1);
+      const Form C = Form::Symbol("C", Unsigned(l.chunk));
+      const auto of_first = [&](uint64_t n) {  // of positions [0, n)
+        const uint64_t rest = n % Unsigned(l.chunk);
+        return n / Unsigned(l.chunk) * (C * (C + 1)) + Form(rest * (rest + 1));
+      };
+      return of_first(w_.context) - of_first(begin);
+    }
+    const Form W = Form::Symbol("W", limit);
+    if (window == 0 || w_.context <= limit) {
+      if (w_.rows == 1) return 2 * S_;
+      return begin == 0 ? P_ * (P_ + 1) : P_ * (2 * S_ - P_ + 1);
+    }
+    if (begin + 1 >= limit) return 2 * P_ * W;
+    const Form grown = W * (W + 1), rest = 2 * (S_ - W) * W;
+    return begin == 0 ? grown + rest : grown - (S_ - P_) * (S_ - P_ + 1) + rest;
+  }
+
+  // `key`, `value`: elements of a head's key and value as attention sees them.
+  void Attention(const LayerRecipe& l, const Form& key, const Form& value) {
+    const Form twice = TwiceVisible(l), heads = B_ * at_.H;
+    const Form scores = (heads * twice).Half();  // query heads times visible keys
+    Add(Component::kAttention, WorkClass::kAttention, heads * twice * (key + value), {}, true);
+    out_.back().full_square = 2 * B_ * P_ * S_ * at_.H * (key + value);
+    // Per score: scale, maximum, subtract, add; special: exp. Per output: divide. A sink is one more score, without the scale.
+    // Soft cap: two multiplies; special: tanh. ALiBi: a multiply-add.
+    const Form sunk = r_.sinks ? N_ * at_.H : Form(0);
+    const uint64_t capped = r_.attention_softcap != 0 ? 1 : 0, biased = r_.alibi_bias > 0 ? 1 : 0;
+    Add(Component::kAttention, WorkClass::kSoftmax, (4 + 2 * capped + 2 * biased) * scores + 3 * sunk,
+        (1 + capped) * scores + N_ * at_.H * value + sunk);
+  }
+
+  void Network(Component in, Component out, const Form& rows, const Form& width, bool bias) {
+    const ActivationForm a = ActivationOf(r_.activation, r_.gated_ffn);
+    const Form matrices = r_.gated_ffn ? 2 : 1;
+    Add(in, WorkClass::kLinear, 2 * matrices * rows * width * s_.E, {}, true);
+    if (bias) Add(in, WorkClass::kResidualBias, matrices * rows * width);
+    Add(in, WorkClass::kActivation, a.flops * (rows * width), a.special * (rows * width));
+    Linear(out, rows, width, s_.E, bias);
+  }
+
+  void Sparse() {
+    const Form& X = s_.X;
+    const Form& k = s_.k;
+    const bool sigmoid = SigmoidOfAll(r_.routing), one_by_one = r_.routing == RoutingRule::kTopKThenSigmoid;
+    Linear(Component::kRouter, N_, s_.E, X, r_.router_bias && !sigmoid, WorkClass::kRouter);
+    // The choice takes k X compares. Softmax, per value of k or X: maximum, subtract, add; special: exp, divide. Sigmoid, per
+    // value of X: add, and the bias for the choice; special: exp, divide.
+    // Groups: their scores take a compare for each of the best of each expert, and adds; kept_groups compares of each.
+    Form chosen = k * X, special;
+    if (r_.expert_groups > 1) {
+      const uint64_t groups = Unsigned(r_.expert_groups), best = Unsigned(r_.group_best);
+      chosen += best * X + Form(Unsigned(r_.kept_groups) * groups + (best - 1) * groups);
+    }
+    if (r_.route_scale != 1) chosen += k;
+    if (sigmoid || one_by_one) {
+      chosen += (one_by_one ? k : X) + (sigmoid && r_.router_bias ? X : Form(0));
+      special = 2 * (one_by_one ? k : X);
+    } else {
+      const Form& over = r_.routing == RoutingRule::kTopKThenSoftmax ? k : X;
+      chosen += 3 * over;
+      special = 2 * over;
+    }
+    if (Renormed(r_.routing)) {
+      chosen += r_.route_sum_eps != 0 ? k : k - 1;
+      special += k;
+    }
+    Add(Component::kRouter, WorkClass::kRouter, N_ * chosen, N_ * special);
+    Network(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Fx, r_.expert_bias);
+    // The weighted sum of the experts' outputs, added to the residual.
+    const bool own = r_.post_norms || r_.residual_scale != 1;  // the block has an output of its own
+    // Weights multiply the experts' outputs or inputs: 2 k either way.
+    Add(Component::kMoeCombine, WorkClass::kResidualBias, N_ * s_.E * (own ? 2 * k : 2 * k + 1));
+    if (own) Residual(r_.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
+    if (r_.d_shared == 0) return;
+    Network(Component::kSharedGateUp, Component::kSharedDown, N_, s_.Fs, r_.expert_bias);
+    Add(Component::kSharedDown, WorkClass::kResidualBias, N_ * s_.E);
+    if (!r_.shared_gate) return;
+    Linear(Component::kSharedSigmoid, N_, s_.E, 1, false);
+    Add(Component::kSharedSigmoid, WorkClass::kActivation, N_ * (s_.E + 1), 2 * N_);
+  }
+
+  const Recipe& r_;
+  const Symbols s_;
+  LayerSymbols at_;  // of the layer at hand
+  const Workload w_;
+  Form B_, P_, S_, N_, logits_;
+  int32_t layer_ = -1;
+  std::vector<WorkForm> out_;
+};
+
+}  // namespace
+
+std::vector<WorkForm> WorkForms(const Recipe& recipe, const Workload& work) { return Work(recipe, work).Take(); }
+
+}  // namespace tally::books

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The block of latent attention, absorbed (DeepSeek-V2, section 2.1.2): a head's query is brought to the compressed keys by its part of
+// W^UK, so that all heads attend over one compressed key, and what a head attended to is brought to its value by its part of W^UV.
+#include <algorithm>
+
+#include "engine/graph/planner.h"
+
+namespace tally {
+
+KvLayout LatentLayout(const Recipe& r, KvType type) {
+  const int64_t rank = r.latent.kv_rank;
+  return {.type = type, .kv_heads = 1, .k_dim = rank + r.latent.rope_dim, .v_dim = rank, .shared = true};
+}
+
+void Planner::LatentBuffers() {
+  if (!AnyLayer(r_, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kLatentAttention); })) return;
+  const struct LatentAttention& l = r_.latent;
+  const int64_t H = r_.n_heads;
+  const uint64_t rows = SaturatingMul(static_cast<uint64_t>(n_), static_cast<uint64_t>(H));
+  plan_.heads = H;
+  plan_.head_groups = arena_.Take<RowGroup>(static_cast<uint64_t>(H));
+  plan_.head_rows = arena_.Take<int32_t>(rows);
+  latent_.q = Floats(H * r_.head_dim);
+  latent_.q_low = Floats(l.q_rank);
+  latent_.key = Floats(l.kv_rank + l.rope_dim);
+  latent_.q_of_keys = Floats(H * (l.kv_rank + l.rope_dim));
+  latent_.attended = Floats(H * l.kv_rank);
+  latent_.values = Floats(H * l.v_dim);
+  Partials(H, LatentLayout(r_, options_.kv).v_dim);
+  Widest(std::max({H * r_.head_dim, H * std::max(l.kv_rank, l.v_dim), int64_t{l.q_rank}}));
+}
+
+void Planner::LatentAttention(Mat<const float> in) {
+  const int64_t H = r_.n_heads, D = r_.head_dim, rank = r_.latent.kv_rank, Dr = r_.latent.rope_dim, Dn = r_.latent.nope_dim;
+  const Mat<float>&q = latent_.q, &key = latent_.key, &q_of_keys = latent_.q_of_keys;
+  SharedPack shared;
+  if (r_.latent.q_rank > 0) {
+    Project(Role::kQA, in, latent_.q_low, {.shared = &shared});
+    Project(Role::kKvA, in, key, {.shared = &shared});
+    QkNorm(Role::kQANorm, latent_.q_low, 1);
+    Project(Role::kQB, latent_.q_low, q);
+  } else {
+    Project(Role::kQ, in, q, {.shared = &shared});
+    Project(Role::kKvA, in, key, {.shared = &shared});
+  }
+  QkNorm(Role::kKvANorm, key.Cols(0, rank), 1);
+  const Heads rotated = {q_of_keys.Cols(rank, q_of_keys.cols - rank), rank + Dr, Dr};
+  Rotate({q.Cols(Dn, q.cols - Dn), D, Dr}, H, &rotated);
+  Rotate({key.Cols(rank, Dr), Dr, Dr}, 1);
+  ProjectHeads(Role::kKB, {q, D, Dn}, {q_of_keys, rank + Dr, rank});
+  const KvLayout layout = LatentLayout(r_, options_.kv);
+  StoreKv(Mixer::kLatentAttention, key, {}, layout);
+  Attend(Mixer::kLatentAttention, q_of_keys, latent_.attended, H, layout);
+  ProjectHeads(Role::kVB, {latent_.attended, rank, rank}, {latent_.values, r_.latent.v_dim, r_.latent.v_dim});
+  ProjectOut(Role::kO, latent_.values);
+}
+
+// Each head's part of `in` times its slice of the role's weight, into its part of `out`.
+void Planner::ProjectHeads(Role role, const Heads& in, const Heads& out) {
+  const int64_t rows = n_ * r_.n_heads;
+  const std::span<const int32_t> index(plan_.head_rows, static_cast<size_t>(rows));
+  const Mat<float> from(in.m.data, rows, in.dim, in.stride), to(out.m.data, rows, out.dim, out.stride);
+  rows_ = RowsOf::kHeads;
+  const ActPack pack{.format = FormatFor(role), .rows = rows, .cols = in.dim, .data = pack_, .groups = {plan_.head_groups, 0}};
+  Add(role, PackActOp{.x = from, .row_index = index, .pack = pack});
+  Add(role, MatMulOp{.x = pack, .w = Get(role), .bias = {}, .out = to, .out_row = index});
+  rows_ = RowsOf::kBatch;
+}
+
+}  // namespace tally
