@@ -128,9 +128,9 @@ class Runner {
       kv_rows.push_back({0, before + i});
     }
     EXPECT_TRUE(cache_->Extend(0, rows).ok());
-    const std::vector<Phase> phases(static_cast<size_t>(rows), Phase::kPrefill);
+    const std::vector<BookedRow> booked(static_cast<size_t>(rows), {.phase = Phase::kPrefill, .logits = true});
     ledger_.Reset();
-    executor_.BeginStep({phases, phases});
+    executor_.BeginStep(booked);
     const auto logits = decoder_->Forward({tokens, kv_rows, logit_rows}, *cache_);
     executor_.EndStep();
     EXPECT_TRUE(logits.ok()) << logits.status().message();
