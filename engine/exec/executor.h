@@ -110,7 +110,6 @@ class Executor {
     choice_ = choice;
     ++version_;
   }
-  ImplChoice impl() const { return choice_; }
   Phase phase() const { return phase_; }  // the phase of once-per-step work
   // An op is shared only if the team is estimated to save at least this many nanoseconds; else it runs on the calling thread.
   // Waking and joining the team takes microseconds, or milliseconds if another program uses one of the cores. 0: always share.

@@ -203,10 +203,11 @@ void Planner::Layer() {
     if (r_.pre_norms) Norm(Role::kAttnNorm, plan_.x, normed_);
     if (r_.residual == Residual::kParallel) Norm(Role::kFfnNorm, plan_.x, ffn_in);
     block_has_output_ = false;
+    Role last{};
     for (const Mixer mixer : kMixers) {
-      if (l.mixers.has(mixer)) Mix(mixer, r_.pre_norms ? normed_ : plan_.x);
+      if (l.mixers.has(mixer)) last = Mix(mixer, r_.pre_norms ? normed_ : plan_.x);
     }
-    AddOutput(Role::kAttnPostNorm, l.mixers.has(Mixer::kShortConv) ? Role::kConvOut : Role::kO);
+    AddOutput(Role::kAttnPostNorm, last);
   }
   if (l.feed_forward.empty()) return;
   if (r_.pre_norms && r_.residual == Residual::kSequential) Norm(Role::kFfnNorm, plan_.x, ffn_in);
@@ -215,12 +216,14 @@ void Planner::Layer() {
   AddOutput(Role::kFfnPostNorm, l.sparse() ? Role::kExpertDown : Role::kDown);
 }
 
-void Planner::Mix(Mixer mixer, Mat<const float> in) {
+// Returns its last matrix.
+Role Planner::Mix(Mixer mixer, Mat<const float> in) {
   switch (mixer) {
-    case Mixer::kAttention: return Attention(in);
-    case Mixer::kLatentAttention: return LatentAttention(in);
-    case Mixer::kShortConv: return ShortConv(in);
+    case Mixer::kAttention: Attention(in); break;
+    case Mixer::kLatentAttention: LatentAttention(in); break;
+    case Mixer::kShortConv: ShortConv(in); return Role::kConvOut;
   }
+  return Role::kO;
 }
 
 void Planner::DenseFeedForward(Mat<const float> in) {

@@ -86,7 +86,7 @@ class Planner {
   void Embed();
   void Turns(const Rope& rope, const RopeFrequencies& frequencies, RopeTurns& turns);
   void Layer();
-  void Mix(Mixer mixer, Mat<const float> in);
+  Role Mix(Mixer mixer, Mat<const float> in);
   void Norm(Role role, Mat<const float> in, Mat<float> out);
   void AddOutput(Role norm, Role last);
   ActFormat FormatFor(Role role) const;

@@ -2,7 +2,6 @@
 #include "engine/graph/sequence_store.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <string>
 

@@ -10,11 +10,7 @@
 // stays until its bytes are needed: the least recently used goes first. Of a group without a window, a block is evicted only with
 // what follows it. A block is a function of the tokens up to its end, so sharing changes no bits.
 //
-// Layers that keep a state (recurrent layers) will be window layers of short blocks, each of which carries the state after its last
-// processed position besides the rows of its positions. What that adds: a number of blocks kept for rolling back in StoreLayer (the
-// state before them needs one more); Extend that takes only the blocks that it keeps, and leaves -1 in Held::ids for those between.
-// Convolutions need neither: a window of their length, with rows of inputs. The index will name copies of states, each for a position,
-// in slots of their group; Usable, which lowers a length to what every group has, lowers it to the greatest such position.
+// A convolution is a layer with a window of its taps, whose rows are its inputs. Layers with a recurrent state are not supported.
 #pragma once
 
 #include <cstdint>
@@ -83,8 +79,8 @@ class SequenceStore {
   // The index. Only sequences with equal keys share what they have run.
   //
   // From now on the blocks of a sequence's first positions are found by `tokens`, which these positions have run; more of them than the
-  // sequence has are ignored. To be called after each step, since the next one drops blocks that a window has left; each time the cost is that of the tokens since the last. A sequence has one key. Blocks of equal contents are kept
-  // once: the sequence's tables may change.
+  // sequence has are ignored. To be called after each step, since the next one drops blocks that a window has left; it costs what the tokens
+  // since the last call do. A sequence has one key. Blocks of equal contents are kept once: the sequence's tables may change.
   void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens);
   // A new sequence with the most of the first `tokens` that are remembered, maybe none: Length tells. Whole blocks are shared; a
   // partial last one is copied, or gone on with if nobody else uses it. The caller leaves out the token whose logits it wants.

@@ -14,8 +14,6 @@
 namespace tally {
 namespace {
 
-constexpr std::string_view kPrefixKey;  // all conversations share, and with them who else has this key
-
 bool BeginsConversation(const ChatMessage& message) { return message.role == "system" || message.role == "developer"; }
 bool OfUser(const ChatMessage& message) { return message.role == "user"; }
 
@@ -27,8 +25,11 @@ struct Prompt {
 
 class FormattedConversation final : public Conversation {
  public:
-  FormattedConversation(Engine& engine, std::shared_ptr<const ChatFormat> format)
-      : engine_(engine), tokenizer_(*engine.model().tokenizer()), format_(std::move(format)) {}
+  FormattedConversation(Engine& engine, std::shared_ptr<const ChatFormat> format, std::string prefix_key)
+      : engine_(engine),
+        tokenizer_(*engine.model().tokenizer()),
+        format_(std::move(format)),
+        prefix_key_(std::move(prefix_key)) {}
 
   const std::vector<ChatMessage>& messages() const override { return messages_; }
   void SetMessages(std::vector<ChatMessage> messages) override { messages_ = std::move(messages); }
@@ -37,7 +38,7 @@ class FormattedConversation final : public Conversation {
   bool Undo() override;
   void Reset() override { messages_.erase(AfterBeginning(), messages_.end()); }
   Result<bool> ForgetOldest() override;
-  int64_t tokens() const override { return engine_.Reusable(kPrefixKey, ran_); }
+  int64_t tokens() const override { return engine_.Reusable(prefix_key_, ran_); }
   Status Save(const std::string& path) const override;
   Status SaveMessages(const std::string& path) const override {
     return WriteSession(path, {messages_, settings_}, engine_, /*sequence=*/-1);
@@ -56,6 +57,7 @@ class FormattedConversation final : public Conversation {
   Engine& engine_;
   const Tokenizer& tokenizer_;
   std::shared_ptr<const ChatFormat> format_;
+  const std::string prefix_key_;
   std::vector<int32_t> ran_;  // by the last turn, what its prompt began with included
   std::vector<ChatMessage> messages_;
   ChatRequest settings_;  // without messages
@@ -77,9 +79,11 @@ Result<Turn> FormattedConversation::Say(std::vector<ChatMessage> messages, const
   std::vector<ChatMessage> all = messages_;
   std::move(messages.begin(), messages.end(), std::back_inserter(all));
   TALLY_ASSIGN_OR_RETURN(const Prompt prompt, Render(all, true));
-  if (static_cast<int64_t>(prompt.tokens.size()) >= engine_.context()) {
-    return NoRoom("the conversation has " + std::to_string(prompt.tokens.size()) + " tokens, and the context of " +
-                  std::to_string(engine_.context()) + " has no room for an answer");
+  const int64_t most = engine_.MostPositions();
+  if (static_cast<int64_t>(prompt.tokens.size()) >= most) {
+    return NoRoom("the conversation has " + std::to_string(prompt.tokens.size()) + " tokens, and the " +
+                  (most < engine_.context() ? "KV cache's " : "context of ") + std::to_string(most) +
+                  " has no room for an answer");
   }
   TALLY_ASSIGN_OR_RETURN(Turn turn, Answer(prompt, options));
   if (turn.generated.finish == FinishReason::kInterrupted && turn.generated.tokens.empty()) return turn;  // in the prompt
@@ -103,8 +107,7 @@ std::set<std::string> FormattedConversation::CallIds() const {
 
 // Runs the prompt and the answer. The history is the caller's.
 Result<Turn> FormattedConversation::Answer(const Prompt& prompt, const TurnOptions& options) {
-  const RequestOptions of_request = {
-      .max_tokens = options.max_tokens, .sampling = options.sampling, .prefix_key = std::string(kPrefixKey)};
+  const RequestOptions of_request = {.max_tokens = options.max_tokens, .sampling = options.sampling, .prefix_key = prefix_key_};
   TALLY_RETURN_IF_ERROR(Request::Check(engine_, prompt.tokens, of_request));
   Turn turn;
   const auto request = std::make_shared<Request>(
@@ -140,7 +143,7 @@ Result<bool> FormattedConversation::ForgetOldest() {
     forgot = true;
     if (rest.begin() + begin == rest.end()) break;
     TALLY_ASSIGN_OR_RETURN(const Prompt prompt, Render(rest, false));
-    if (static_cast<int64_t>(prompt.tokens.size()) <= engine_.context() / 2) break;
+    if (static_cast<int64_t>(prompt.tokens.size()) <= engine_.MostPositions() / 2) break;
   }
   messages_ = std::move(rest);
   return forgot;
@@ -152,7 +155,7 @@ Status FormattedConversation::Save(const std::string& path) const {
   next.push_back({.role = "user", .content = "?"});
   const Result<Prompt> prompt = Render(next, false);
   std::vector<int32_t> tokens = prompt.ok() ? prompt->tokens : ran_;
-  TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::For(engine_, kPrefixKey, tokens));
+  TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::For(engine_, prefix_key_, tokens));
   tokens.resize(static_cast<size_t>(engine_.Length(sequence.id())));
   return WriteSession(path, {messages_, settings_, std::move(tokens)}, engine_, sequence.id());
 }
@@ -163,7 +166,7 @@ Status FormattedConversation::Load(const std::string& path) {
   if (!state.tokens.empty()) {
     TALLY_ASSIGN_OR_RETURN(const int32_t imported, file.ImportCache(engine_));
     const ScopedSequence sequence = ScopedSequence::Own(engine_, imported);
-    engine_.Remember(sequence.id(), kPrefixKey, state.tokens);
+    engine_.Remember(sequence.id(), prefix_key_, state.tokens);
   }
   ran_ = state.tokens;
   messages_ = state.messages;
@@ -173,12 +176,13 @@ Status FormattedConversation::Load(const std::string& path) {
 
 }  // namespace
 
-Result<std::unique_ptr<Conversation>> NewConversation(Engine& engine, std::shared_ptr<const ChatFormat> format) {
+Result<std::unique_ptr<Conversation>> NewConversation(Engine& engine, std::shared_ptr<const ChatFormat> format,
+                                                      std::string prefix_key) {
   if (engine.model().tokenizer() == nullptr) {
     TALLY_RETURN_IF_ERROR(engine.model().tokenizer_status());
     return BadInput("a conversation needs a tokenizer, and this model has none");
   }
-  return std::unique_ptr<Conversation>(std::make_unique<FormattedConversation>(engine, std::move(format)));
+  return std::unique_ptr<Conversation>(std::make_unique<FormattedConversation>(engine, std::move(format), std::move(prefix_key)));
 }
 
 }  // namespace tally

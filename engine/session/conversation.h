@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A conversation with a model: its history, the prompt of each turn, and the answer taken apart as it comes. A turn reuses what its
-// prompt has in common with what conversations of the engine have run, as far as the KV cache still has it.
+// prompt has in common with what others of its key have run on the engine, as far as the KV cache still has it.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class TALLY_API Conversation {
   // Adds `messages` (a user's, or results of tools; none: the history ends with them) to the history, runs the prompt and generates the
   // assistant's answer, which is added too, as far as it came. Where the prompt was interrupted (`finish` is kInterrupted and there are
   // no tokens), the history is as before, as on errors.
-  // kNoRoom: the prompt leaves no room in the context. kBadInput: what the format refuses; a sampling option out of range; errors of Step in
+  // kNoRoom: the prompt leaves no room in the context or the KV cache; no sequence or memory is left. kBadInput: what the format refuses; a sampling option out of range; errors of Step in
   // the prompt. An error of a later Step ends the answer, as in Generate.
   virtual Result<Turn> Say(std::vector<ChatMessage> messages, const TurnOptions& options) = 0;
 
@@ -56,7 +56,7 @@ class TALLY_API Conversation {
   // Forgets all messages but the system's and developer's at the beginning.
   virtual void Reset() = 0;
   // Forgets the first user message after those of Reset and what came before the next, and so on until the rest takes at most half of
-  // the context. False: nothing is left to forget. Errors are the format's.
+  // Engine::MostPositions. False: nothing is left to forget. Errors are the format's.
   virtual Result<bool> ForgetOldest() = 0;
 
   virtual int64_t tokens() const = 0;  // of the last turn, its prompt included, in the KV cache
@@ -65,14 +65,16 @@ class TALLY_API Conversation {
   // (session_file.h). Save replaces a session file in one step and refuses to replace any other. SaveMessages leaves the tokens and the
   // cache out: a small file, after which the next turn runs the whole prompt. After Load the next turn gives the same bits as without,
   // by an engine of the same options and instruction set. kBadInput: no session file, damaged, of another version, model or KV type,
-  // longer than the context; messages and settings are as before.
+  // longer than the context; messages and settings are as before. kNoRoom: no sequence or memory is left for the cache.
   virtual Status Save(const std::string& path) const = 0;
   virtual Status SaveMessages(const std::string& path) const = 0;
   virtual Status Load(const std::string& path) = 0;
 };
 
-// `engine` must outlive the conversation, which takes one of its sequences during a turn.
+// `engine` must outlive the conversation, which takes one of its sequences during a turn. `prefix_key`: conversations and requests of the
+// same key share what they begin with (RequestOptions), which the time of an answer tells.
 // kBadInput: a model without a tokenizer.
-TALLY_API Result<std::unique_ptr<Conversation>> NewConversation(Engine& engine, std::shared_ptr<const ChatFormat> format);
+TALLY_API Result<std::unique_ptr<Conversation>> NewConversation(Engine& engine, std::shared_ptr<const ChatFormat> format,
+                                                                std::string prefix_key = {});
 
 }  // namespace tally

@@ -10,6 +10,17 @@
 
 namespace tally {
 
+int64_t Engine::MostPositions() const {
+  int64_t fit = context();
+  if (KvBytesFor(fit) <= KvBudget()) return fit;
+  int64_t too_many = std::exchange(fit, 0);
+  while (too_many - fit > 1) {
+    const int64_t middle = fit + (too_many - fit) / 2;
+    (KvBytesFor(middle) <= KvBudget() ? fit : too_many) = middle;
+  }
+  return fit;
+}
+
 Result<Mat<const float>> Engine::StepAll(std::span<const BatchRow> rows) {
   TALLY_ASSIGN_OR_RETURN(const StepOutput out, Step(rows));
   if (out.failed.empty()) return out.logits;

@@ -38,11 +38,10 @@ class TALLY_API Engine {
   // A new sequence with all positions of another, in memory of its own: Fork without the sharing. kBadInput: no such sequence.
   // kNoRoom: EngineOptions::sequences are in use, no room. Nothing changes on an error.
   virtual Result<int32_t> Copy(int32_t sequence) = 0;
-  // Sequences that begin with what others have run. Only those of equal keys share.
-  // A new sequence with the most of the first `tokens` that are remembered, maybe none: Length tells. The caller leaves out the token
-  // whose logits it wants. Results are the same bits as without. kNoRoom: EngineOptions::sequences are in use.
+  // A new sequence with as many of the first `tokens` as are remembered for this key, maybe none: Length tells. The caller leaves out
+  // the token whose logits it wants. Results are the same bits as without. kNoRoom: EngineOptions::sequences are in use.
   virtual Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) = 0;
-  // The length of such a sequence, if it were made now.
+  // The length of such a sequence, were it made now.
   virtual int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const = 0;
   // From now on the positions of the sequence, which have run `tokens`, are found, until others need their memory; also after Free.
   // To be called after each step: the next one drops what a window has left. A sequence has one key.
@@ -63,6 +62,8 @@ class TALLY_API Engine {
   virtual uint64_t KvBytesInUse() const = 0;  // of live sequences; what is shared counts once
   // The most bytes that a sequence of `positions` takes.
   virtual uint64_t KvBytesFor(int64_t positions) const = 0;
+  // The most positions that a sequence can have: the context, or what the KV cache holds of one sequence alone.
+  int64_t MostPositions() const;
   // What a KV cache depends on besides its type: a checksum of the family's name, of all weights (shapes, types, every byte) and of the
   // frequencies of the rotary embedding. The first call for a model reads all weights, on the engine's threads; the model keeps what it
   // found. The same on every machine.
@@ -73,7 +74,7 @@ class TALLY_API Engine {
   // kBadInput: its logits, or a row's output of the last layer, are NaN or infinite (names layer and op); a key or value is beyond the KV
   // type.
   // Errors of the whole step, after which all sequences are as before but for positions that a sliding window has dropped. kBadInput:
-  // no rows or too many, a token beyond the vocabulary, no such sequence, not enough memory.
+  // no rows or too many, a token beyond the vocabulary, no such sequence or bill, not enough memory.
   virtual Result<StepOutput> Step(std::span<const BatchRow> rows) = 0;
   // Step for rows that stand or fall together: the first sequence's error is the step's, and all sequences are as before. Logits
   // [rows with want_logits, vocab] in row order, valid until the next step.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

@@ -2,7 +2,6 @@
 #include "engine/session/output_stream.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <utility>
 

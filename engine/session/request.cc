@@ -19,18 +19,6 @@ std::vector<int32_t> EndTokens(const Model& model) {
   return ends;
 }
 
-// The most positions that a sequence can come to: the context, or what the KV cache holds of one sequence alone.
-int64_t MostPositions(const Engine& engine) {
-  int64_t fit = engine.context();
-  if (engine.KvBytesFor(fit) <= engine.KvBudget()) return fit;
-  int64_t too_many = std::exchange(fit, 0);
-  while (too_many - fit > 1) {
-    const int64_t middle = fit + (too_many - fit) / 2;
-    (engine.KvBytesFor(middle) <= engine.KvBudget() ? fit : too_many) = middle;
-  }
-  return fit;
-}
-
 }  // namespace
 
 Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, const RequestOptions& options) {
@@ -40,16 +28,16 @@ Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, con
                     std::to_string(options.max_tokens));
   }
   TALLY_RETURN_IF_ERROR(CheckTokens(engine, prompt));
-  if (static_cast<int64_t>(prompt.size()) <= MostPositions(engine)) return {};
+  if (static_cast<int64_t>(prompt.size()) <= engine.MostPositions()) return {};
   return BadInput("the prompt has " + std::to_string(prompt.size()) + " tokens, and the KV cache of " +
-                  BytesText(engine.KvBudget()) + " holds " + std::to_string(MostPositions(engine)));
+                  BytesText(engine.KvBudget()) + " holds " + std::to_string(engine.MostPositions()));
 }
 
 Request::Request(const Engine& engine, std::vector<int32_t> prompt, const RequestOptions& options,
                  std::unique_ptr<OutputStream> output)
     : options_(options),
       prompt_size_(static_cast<int64_t>(prompt.size())),
-      context_(MostPositions(engine)),
+      context_(engine.MostPositions()),
       tokens_(std::move(prompt)),
       ends_(EndTokens(engine.model())),
       sampler_(options.sampling),

@@ -19,8 +19,9 @@ int64_t CommonLength(std::span<const int32_t> a, std::span<const int32_t> b) {
 }  // namespace
 
 Scheduler::~Scheduler() {
-  for (Entry& e : running_) Drop(e);
-  for (Entry& e : waiting_) Drop(e);
+  for (Entry& e : running_) e.request->End(FinishReason::kInterrupted);
+  for (Entry& e : waiting_) e.request->End(FinishReason::kInterrupted);
+  DropEnded();
 }
 
 void Scheduler::Cancel(const Request& request) {
@@ -47,16 +48,13 @@ void Scheduler::Drop(Entry& e) {
 }
 
 void Scheduler::DropEnded() {
-  std::erase_if(waiting_, [&](Entry& e) {
-    if (e.request->ended()) Drop(e);
-    return e.request->ended();
-  });
   const auto ended = [&](Entry& e) {
     if (!e.request->ended()) return false;
     Drop(e);
     is_full_ = false;
     return true;
   };
+  std::erase_if(waiting_, ended);
   std::erase_if(running_, ended);
 }
 
@@ -64,13 +62,13 @@ bool Scheduler::MayAdmit() const {
   return (!is_full_ || running_.empty()) && static_cast<int64_t>(running_.size()) < engine_.max_logit_rows();
 }
 
-// Whether a running request is about to run tokens that this one begins with, enough of them to be worth waiting for.
+// Whether a running request has yet to run, in its prompt, tokens that this one begins with, and they have enough in common.
 bool Scheduler::WaitsForPrefix(const Request& request) const {
   if (!request.prefix_key() || running_.empty()) return false;
   const std::span<const int32_t> tokens = WithoutLast(request.tokens());
   const int64_t there = engine_.Reusable(*request.prefix_key(), tokens);
   return std::ranges::any_of(running_, [&](const Entry& e) {
-    if (e.request->prefix_key() != request.prefix_key()) return false;
+    if (Left(e) <= 1 || e.request->prefix_key() != request.prefix_key()) return false;
     const int64_t common = CommonLength(e.request->tokens(), tokens);
     return common >= kWorthWaiting && common > there && engine_.Length(e.sequence) < common;
   });
@@ -184,13 +182,12 @@ void Scheduler::Settle(Entry& e, const StepOutput& out) {
   if (e.wants_logits) e.request->Take(out.Logits(e.logits));
 }
 
-// A running request found no room: the one that began last makes some.
-void Scheduler::MakeRoom() {
-  const auto last = std::find_if(running_.rbegin(), running_.rend(), [](const Entry& e) { return !e.request->ended(); });
-  GiveBack(*last);
-  last->request->Preempted();
-  waiting_.push_front(std::move(*last));
-  running_.erase(std::next(last).base());
+// The request that began last gives its sequence back, and is the next to begin.
+void Scheduler::PreemptYoungest() {
+  GiveBack(running_.back());
+  running_.back().request->Preempted();
+  waiting_.push_front(std::move(running_.back()));
+  running_.pop_back();
   is_full_ = true;
 }
 
@@ -217,8 +214,9 @@ void Scheduler::Step() {
       e.request->End(FinishReason::kError, *error);
     }
   }
+  const size_t ran = running_.size();
   DropEnded();
-  if (full && !running_.empty()) MakeRoom();
+  if (full && running_.size() == ran) PreemptYoungest();  // none that ended made room
 }
 
 }  // namespace tally

@@ -27,9 +27,10 @@ class Scheduler {
   explicit Scheduler(Engine& engine) : engine_(engine) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
+  // Requests that have not ended end with kInterrupted.
   ~Scheduler();
 
-  // A request waits until there is room.
+  // A request waits until there is room; not for what others hold of the engine, once none of the scheduler's runs.
   void Add(std::shared_ptr<Request> request) { waiting_.push_back({.request = std::move(request)}); }
   // Ends the request with kInterrupted, unless it has ended. One that was not added is ignored.
   void Cancel(const Request& request);
@@ -63,7 +64,7 @@ class Scheduler {
   void Share();
   void AddRows(Entry& entry);
   void Settle(Entry& entry, const StepOutput& out);
-  void MakeRoom();
+  void PreemptYoungest();
   void GiveBack(Entry& entry);
   void Drop(Entry& entry);
   void DropEnded();

@@ -204,6 +204,7 @@ Result<int32_t> SessionFile::ImportCache(Engine& engine) const {
     const uint64_t from = std::exchange(at, at + bytes.size());
     return file_.ReadAt(from, bytes);
   });
+  if (!sequence.ok() && sequence.status().code() == StatusCode::kNoRoom) return sequence.status();
   if (!sequence.ok()) return Refusal(sequence.status().message());
   if (at == end && engine.Length(*sequence) == static_cast<int64_t>(state_.tokens.size())) return sequence;
   engine.Free(*sequence);

@@ -45,6 +45,7 @@ Status Stepper::Start() {
   TALLY_ASSIGN_OR_RETURN(rope_, model_->MakeRope(options_.context));
   TALLY_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->Source(rope_), options_.plan, executor_));
   TALLY_ASSIGN_OR_RETURN(store_, SequenceStore::Create(KvLayers(recipe_, options_.plan.kv), options_.kv_size(), &team_));
+  extent_of_.assign(static_cast<size_t>(options_.sequences), -1);
   return {};
 }
 
@@ -115,8 +116,9 @@ void Stepper::Rows::Add(const BatchRow& row, int64_t position) {
 }
 
 Stepper::Extent& Stepper::ExtentOf(int32_t sequence) {
-  const auto found = std::find_if(extents_.begin(), extents_.end(), [&](const Extent& e) { return e.sequence == sequence; });
-  if (found != extents_.end()) return *found;
+  int32_t& at = extent_of_[static_cast<size_t>(sequence)];
+  if (at >= 0) return extents_[static_cast<size_t>(at)];
+  at = static_cast<int32_t>(extents_.size());
   return extents_.emplace_back(Extent{.sequence = sequence, .before = store_->Length(sequence)});
 }
 
@@ -154,6 +156,7 @@ Status Stepper::MakeRoom(const Extent& e) {
 Status Stepper::Prepare(std::span<const BatchRow> rows) {
   rows_.Clear();
   booked_.clear();
+  for (const Extent& e : extents_) extent_of_[static_cast<size_t>(e.sequence)] = -1;
   extents_.clear();
   failed_.clear();
   TALLY_RETURN_IF_ERROR(CheckRows(rows));

@@ -118,7 +118,8 @@ class Stepper final : public Engine {
   // The current step, without the rows of sequences that had no room.
   Rows rows_;
   std::vector<BookedRow> booked_;
-  std::vector<Extent> extents_;  // of all its sequences
+  std::vector<Extent> extents_;     // of all its sequences
+  std::vector<int32_t> extent_of_;  // by sequence: its place in extents_; -1: none
   std::vector<SequenceError> failed_;
   std::vector<int32_t> output_rows_;  // StepOutput::logit_rows
   std::vector<float> kept_logits_;    // while the rows of a failed sequence run again

@@ -153,9 +153,10 @@ TEST(CausalConv, CostsByHand) {
   EXPECT_EQ(cost.Flops(WorkClass::kActivation), 3u * 5);
   EXPECT_EQ(cost.Bytes(ByteKind::kKvRead), (1u + 2 + 3) * 5 * 4);
   EXPECT_EQ(cost.Bytes(ByteKind::kWeightsPacked), 3u * 5 * 4);
-  const std::vector<Phase> phases = {Phase::kPrefill, Phase::kDecode, Phase::kDecode};
-  EXPECT_EQ(op.Amounts(phases, Phase::kDecode)[Amount::kVisible], 5u);
-  EXPECT_EQ(op.Amounts(phases, Phase::kPrefill)[Amount::kRows], 1u);
+  std::vector<CostAmounts> amounts(2);
+  op.AddRowAmounts(std::vector<uint32_t>{0, 1, 1}, amounts);
+  EXPECT_EQ(amounts[1][Amount::kVisible], 5u);
+  EXPECT_EQ(amounts[0][Amount::kRows], 1u);
   ForEachTarget([&] { ExpectAtLeast(TotalExecuted(KernelNamed<CausalConvOp>("hwy"), op), TotalUseful(op)); });
   WeightTouches touches;
   op.Touches(touches);

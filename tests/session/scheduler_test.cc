@@ -142,6 +142,41 @@ TEST(Scheduler, NobodyIsTakenInWhoHasNoRoom) {
   for (const auto& request : {first, second, third}) EXPECT_EQ(request->preemptions(), 0);
 }
 
+TEST(Scheduler, WhoWaitsForRoomMayBeCancelled) {
+  FakeEngine engine(100, 200);
+  engine.room = 60;
+  const auto first = NewRequest(engine, Tokens(40, 1), GreedyTokens(10)),
+             large = NewRequest(engine, Tokens(30, 2), GreedyTokens(5)),
+             small = NewRequest(engine, Tokens(2, 3), GreedyTokens(5));
+  {
+    Scheduler scheduler(engine);
+    for (const auto& request : {first, large, small}) scheduler.Add(request);
+    scheduler.Step();
+    EXPECT_EQ(scheduler.waiting(), 2u);
+    scheduler.Cancel(*large);
+    scheduler.Step();
+    EXPECT_EQ(scheduler.running(), 2u);
+  }
+  EXPECT_EQ(first->result().finish, FinishReason::kInterrupted);  // by the scheduler's end
+  EXPECT_TRUE(small->ended());
+  EXPECT_EQ(engine.live_sequences(), 0u);
+}
+
+// A request that ends makes room for one that had none in the same step.
+TEST(Scheduler, NobodyIsPreemptedWhereOneEnds) {
+  FakeEngine engine(100, 200);
+  engine.room = 12;
+  Scheduler scheduler(engine);
+  const auto ends = NewRequest(engine, Tokens(4, 1), GreedyTokens(3)),
+             goes_on = NewRequest(engine, Tokens(4, 2), GreedyTokens(6));
+  scheduler.Add(ends);
+  scheduler.Add(goes_on);
+  RunAll(scheduler);
+  EXPECT_EQ(ends->result().tokens.size(), 3u);
+  EXPECT_EQ(goes_on->result().tokens.size(), 6u);
+  EXPECT_EQ(goes_on->preemptions(), 0);
+}
+
 // Of requests that begin alike one runs the beginning, whether the others come with it or later; others do not wait with them.
 TEST(Scheduler, ACommonBeginningRunsOnce) {
   FakeEngine engine(100, 2000);

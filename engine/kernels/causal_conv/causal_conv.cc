@@ -34,6 +34,11 @@ Cost CausalConvCost(const CausalConvOp& op, const CostAmounts& n, uint64_t d) {
 const char* Always(const CausalConvOp&) { return nullptr; }
 TaskPlan Plan(const CausalConvOp& op, int) { return {op.out.rows, 0, 0}; }
 
+void AddRow(const CausalConvOp& op, const KvRow& row, CostAmounts& n) {
+  ++n[Amount::kRows];
+  n[Amount::kVisible] += static_cast<uint64_t>(row.position + 1 - FirstSeen(op, row.position));
+}
+
 }  // namespace
 
 const float* CachedRow(const CausalConvOp& op, int64_t t, int64_t back) {
@@ -65,15 +70,15 @@ Status CausalConvOp::Validate() const {
   return {};
 }
 
-CostAmounts CausalConvOp::Amounts(std::span<const Phase> phases, Phase phase) const {
+CostAmounts CausalConvOp::Amounts() const {
   CostAmounts n;
   n[Amount::kCalls] = rows.empty() ? 0 : 1;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (!phases.empty() && phases[i] != phase) continue;
-    ++n[Amount::kRows];
-    n[Amount::kVisible] += static_cast<uint64_t>(rows[i].position + 1 - FirstSeen(*this, rows[i].position));
-  }
+  for (const KvRow& row : rows) AddRow(*this, row, n);
   return n;
+}
+
+void CausalConvOp::AddRowAmounts(std::span<const uint32_t> groups, std::span<CostAmounts> amounts) const {
+  for (size_t i = 0; i < rows.size(); ++i) AddRow(*this, rows[i], amounts[groups[i]]);
 }
 
 Cost CausalConvOp::Useful(const CostAmounts& n) const { return CausalConvCost(*this, n, static_cast<uint64_t>(out.cols)); }

@@ -21,9 +21,8 @@ struct CausalConvOp {
   std::span<const KvTable> tables;
   Mat<float> out;  // [n, d]
   Status Validate() const;
-  CostAmounts Amounts() const { return Amounts({}, {}); }
-  // Amounts of the rows of one phase; of all rows if `phases` is empty. kVisible: the cached rows that a row reads.
-  CostAmounts Amounts(std::span<const Phase> phases, Phase phase) const;
+  CostAmounts Amounts() const;  // kVisible: the cached rows that a row reads
+  void AddRowAmounts(std::span<const uint32_t> groups, std::span<CostAmounts> amounts) const;
   // Per row: class linear, a multiply-add for each tap and element, those of positions before the first included, as the published code
   // pads with zeros; class activation, the gate's product. Bytes: visible rows of KV read; the taps read once.
   Cost Useful(const CostAmounts& n) const;
