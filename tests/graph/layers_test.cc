@@ -219,7 +219,8 @@ void ExpectAllOfIt(const Recipe& r) {
 
   uint64_t parameters = 0, of_roles = 0;
   for (const books::ParameterForm& p : books::ParameterForms(r)) parameters += p.count.value();
-  for (const WeightInfo& w : RandomWeights(r).infos()) of_roles += w.parameters();
+  const RandomWeights weights(r);
+  for (const WeightInfo& w : weights.infos()) of_roles += w.parameters();
   EXPECT_EQ(parameters, of_roles);
 }
 
