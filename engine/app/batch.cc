@@ -18,6 +18,7 @@
 #include "engine/app/output_files.h"
 #include "engine/app/record_files.h"
 #include "engine/app/syntax.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/serve/batch.h"
 
@@ -36,8 +37,6 @@ struct BatchFlags {
   bool special = false, json = false;
 };
 
-std::string Thousands(int64_t n) { return books::WithThousands(static_cast<uint64_t>(n)); }
-std::string Counted(uint64_t n, const char* what) { return books::WithThousands(n) + " " + what + (n == 1 ? "" : "s"); }
 std::string Rate(double tokens, double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f tokens/s", seconds > 0 ? tokens / seconds : 0);
@@ -51,7 +50,8 @@ Result<ChatSide> SideOf(const BatchFlags& flags, const Model& model, bool tools)
 
 void NoteKept(const BatchPlan& plan) {
   std::string text;
-  if (plan.kept > 0) text = Counted(plan.kept, "answer") + " of " + books::WithThousands(plan.total) + " there already";
+  if (plan.kept > 0)
+    text = Counted(static_cast<int64_t>(plan.kept), "answer") + " of " + books::WithThousands(plan.total) + " there already";
   if (plan.torn_bytes > 0) {
     text +=
         (text.empty() ? "" : "; ") + std::string("an answer that was cut short is dropped (") + BytesText(plan.torn_bytes) + ")";
@@ -87,9 +87,10 @@ Json SummaryJson(const BatchFlags& flags, const BatchPlan& plan, const BatchRepo
 
 void SaySummary(const BatchFlags& flags, const BatchPlan& plan, const BatchReport& report, const Loaded* loaded) {
   if (flags.json) return PrintJson(SummaryJson(flags, plan, report, loaded));
-  std::string text = Counted(plan.total, "request") + ": ";
+  std::string text = Counted(static_cast<int64_t>(plan.total), "request") + ": ";
   if (plan.kept > 0) text += books::WithThousands(plan.kept) + " answered before, ";
-  text += Counted(report.answered, "answer") + ", " + Counted(report.refused, "error");
+  text +=
+      Counted(static_cast<int64_t>(report.answered), "answer") + ", " + Counted(static_cast<int64_t>(report.refused), "error");
   if (report.left > 0) text += ", " + books::WithThousands(report.left) + " left: the same command goes on";
   const ApiUsage& usage = report.usage;
   if (report.answered > 0) {
@@ -137,7 +138,7 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
   if (CanMoveCursor(Stream::kError)) {
     options.progress = [&](const BatchProgress& p) {
       bar.Show(p.done, p.total,
-               std::to_string(p.done) + " of " + Counted(p.total, "request") + ", " +
+               std::to_string(p.done) + " of " + Counted(static_cast<int64_t>(p.total), "request") + ", " +
                    Rate(static_cast<double>(p.generated_tokens), p.seconds));
     };
   }

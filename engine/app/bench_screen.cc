@@ -19,10 +19,6 @@ namespace {
 using books::WithThousands;
 using Words = std::vector<std::string>;
 
-std::string Counted(int64_t n, const char* what) {
-  return WithThousands(static_cast<uint64_t>(n)) + " " + what + (n == 1 ? "" : "s");
-}
-
 std::string Described(const std::string& label, const std::string& text) { return Paragraph(label, text, kPlainWidth); }
 
 // What tells points of a grid apart.

@@ -27,8 +27,6 @@
 namespace tally::app {
 namespace {
 
-std::string Thousands(int64_t n) { return books::WithThousands(static_cast<uint64_t>(n)); }
-
 Status SayAsUser(Talk& talk, std::string text) { return talk.Say({{.role = "user", .content = std::move(text)}}); }
 
 // One message and its answer.

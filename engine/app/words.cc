@@ -5,6 +5,7 @@
 #include <cctype>
 #include <utility>
 
+#include "counters/books/books.h"
 #include "engine/app/table.h"
 
 namespace tally::app {
@@ -98,6 +99,10 @@ std::string Scaled(double x, std::string_view unit) {
   }
   return Fixed(x, 0) + " " + std::string(unit);
 }
+
+std::string Thousands(int64_t n) { return books::WithThousands(static_cast<uint64_t>(n)); }
+
+std::string Counted(int64_t n, const char* what) { return Thousands(n) + " " + what + (n == 1 ? "" : "s"); }
 
 std::string Share(uint64_t part, uint64_t whole) {
   if (whole == 0) return "";

@@ -31,6 +31,11 @@ std::string TailOf(const std::string& text, size_t most);
 // Three or four digits and a decimal prefix: "3.71 GB", "250 G", "36.86 kB", "12 B".
 std::string Scaled(double x, std::string_view unit);
 
+// "1,234"
+std::string Thousands(int64_t n);
+// "1,234 tokens", "1 token"
+std::string Counted(int64_t n, const char* what);
+
 // "27.10 %"; "<0.01 %" of a part that is not 0; empty where there is no whole.
 std::string Share(uint64_t part, uint64_t whole);
 
