@@ -5,7 +5,7 @@
 #include <cctype>
 #include <utility>
 
-#include "counters/books/books.h"
+#include "engine/api/tally.h"
 #include "engine/app/table.h"
 
 namespace tally::app {
