@@ -24,21 +24,32 @@ enum class WorkClass : uint8_t {
   kResidualBias,
   kQuantize,
   kSampling,
-  kCommunication
+  kCommunication,
+  kRecurrence  // products with the state of a recurrent layer
 };
-inline constexpr int kWorkClasses = 11;
+inline constexpr int kWorkClasses = 12;
 inline constexpr std::array<std::string_view, kWorkClasses> kWorkClassNames = {
-    "linear", "attention",     "norm",     "softmax",  "rope",         "activation",
-    "router", "residual/bias", "quantise", "sampling", "communication"};
+    "linear", "attention",     "norm",     "softmax",  "rope",          "activation",
+    "router", "residual/bias", "quantise", "sampling", "communication", "recurrence"};
 
 enum class Arith : uint8_t { kF32, kBF16, kInt8 };
 inline constexpr int kAriths = 3;
 inline constexpr std::array<std::string_view, kAriths> kArithNames = {"f32", "bf16", "int8"};
 
-enum class ByteKind : uint8_t { kWeightsStored, kWeightsPacked, kKvRead, kKvWritten, kActivationsRead, kActivationsWritten };
-inline constexpr int kByteKinds = 6;
+enum class ByteKind : uint8_t {
+  kWeightsStored,
+  kWeightsPacked,
+  kKvRead,
+  kKvWritten,
+  kActivationsRead,
+  kActivationsWritten,
+  kStateRead,  // of recurrent layers
+  kStateWritten
+};
+inline constexpr int kByteKinds = 8;
 inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
-    "weights stored", "weights packed", "KV read", "KV written", "activations read", "activations written"};
+    "weights stored",   "weights packed",      "KV read",    "KV written",
+    "activations read", "activations written", "state read", "state written"};
 
 // Only non-zero entries are copied and added, since an op has few of them.
 class Cost {
@@ -140,12 +151,14 @@ enum class Amount : uint8_t {
   kPanels,  // embedding table: distinct panels read; row-major table: distinct rows
   // Sums over rows.
   kRows,
-  kVisible,  // attention: positions that a row sees
-  kLanes,    // attention: positions in groups of 16 with at least one visible position
-  kJoins,    // attention: blocks of positions after the first one of a row
-  kRanges,   // attention: ranges of blocks of which a row sees some positions
+  kVisible,   // attention: positions that a row sees
+  kLanes,     // attention: positions in groups of 16 with at least one visible position
+  kJoins,     // attention: blocks of positions after the first one of a row
+  kRanges,    // attention: ranges of blocks of which a row sees some positions
+  kRuns,      // recurrent layers: sequences in the step; the first row of a sequence counts 1
+  kReplayed,  // recurrent layers: earlier positions that a run does again; with its first row
 };
-inline constexpr size_t kAmounts = 8;
+inline constexpr size_t kAmounts = 10;
 inline constexpr size_t kFirstRowAmount = static_cast<size_t>(Amount::kRows);
 
 class CostAmounts {

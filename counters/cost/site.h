@@ -49,10 +49,21 @@ enum class Component : uint8_t {
   kPrediction,  // multi-token prediction: tensors that ordinary layers do not have
   kEmbeddingNorm,
   kConvIn,     // short convolution: the matrix that makes its gates and input
-  kShortConv,  // the convolution, its gates and its cache
-  kConvOut
+  kShortConv,  // the convolution, its gates and its state
+  kConvOut,
+  // Recurrent mixers (gated delta rule, Mamba-2).
+  kRecurrentIn,     // the matrices that make what the convolution and the recurrence read
+  kRecurrentGate,   // the matrix of the output's gate, where it is one of its own
+  kRecurrentRates,  // decay and step size: their matrices, biases and functions
+  kRecurrentConv,
+  kRecurrence,  // the state's update and products
+  kRecurrentNorm,
+  kRecurrentOut,
+  kAttnGate,   // a gate of attention's output: its matrix and the product
+  kLatentIn,   // experts that work in a smaller space: the matrix into it
+  kLatentOut,  // and out of it
 };
-inline constexpr int kComponents = 32;
+inline constexpr int kComponents = 42;
 // "attn.q"; static.
 TALLY_API std::string_view ComponentName(Component c);
 

@@ -9,11 +9,12 @@
 namespace tally {
 
 // Names stand in the order of the values, for records and reports.
-enum class NormKind : uint8_t { kRms, kLayer };
-inline constexpr std::array<std::string_view, 2> kNormKindNames = {"rms", "layer"};
-enum class ActivationKind : uint8_t { kNone, kGeluTanh, kGeluErf, kSilu, kSwigluOai, kRelu };
-inline constexpr std::array<std::string_view, 6> kActivationKindNames = {"none", "gelu_tanh",  "gelu_erf",
-                                                                         "silu", "swiglu_oai", "relu"};
+enum class NormKind : uint8_t { kRms, kLayer, kL2 };
+inline constexpr std::array<std::string_view, 3> kNormKindNames = {"rms", "layer", "l2"};
+// kRelu2: relu(x)^2 (Nemotron).
+enum class ActivationKind : uint8_t { kNone, kGeluTanh, kGeluErf, kSilu, kSwigluOai, kRelu, kRelu2, kSigmoid };
+inline constexpr std::array<std::string_view, 8> kActivationKindNames = {"none",       "gelu_tanh", "gelu_erf", "silu",
+                                                                         "swiglu_oai", "relu",      "relu2",    "sigmoid"};
 enum class RopeStyle : uint8_t { kNone, kRotateHalf, kAdjacentPair };
 inline constexpr std::array<std::string_view, 3> kRopeStyleNames = {"none", "rotate_half", "adjacent_pair"};
 // kDynamic (dynamic NTK) and kLongRope choose the frequencies by the context that an engine is made for.

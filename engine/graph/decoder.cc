@@ -70,6 +70,32 @@ void Decoder::GroupByHead(int64_t n) {
   }
 }
 
+// The rows of a batch of n by sequence, for recurrent layers.
+void Decoder::GroupBySequence(int64_t n) {
+  plan_.runs = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const KvRow& row = plan_.kv_rows[i];
+    if (row.table >= static_cast<int32_t>(run_of_.size())) run_of_.resize(static_cast<size_t>(row.table) + 1, -1);
+    int32_t& run = run_of_[static_cast<size_t>(row.table)];
+    if (run < 0) {
+      run = static_cast<int32_t>(plan_.runs++);
+      plan_.state_runs[run] = {.table = row.table, .position = row.position};
+    }
+    ++plan_.state_runs[run].rows;
+  }
+  int32_t begin = 0;
+  for (int64_t r = 0; r < plan_.runs; ++r) {
+    StateRun& run = plan_.state_runs[r];
+    run.begin = begin;
+    begin += std::exchange(run.rows, 0);
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    StateRun& run = plan_.state_runs[run_of_[static_cast<size_t>(plan_.kv_rows[i].table)]];
+    plan_.state_order[run.begin + run.rows++] = static_cast<int32_t>(i);
+  }
+  for (int64_t r = 0; r < plan_.runs; ++r) run_of_[static_cast<size_t>(plan_.state_runs[r].table)] = -1;
+}
+
 // Moves the rows with logits to the front of x, in place.
 void Decoder::MoveUp(std::span<const int32_t> logit_rows) {
   const Mat<float>& x = plan_.x;
@@ -128,6 +154,7 @@ Status Decoder::Run(size_t index, int64_t rows, bool reshaped, SequenceStore& ca
   return std::visit(
       [&](auto& op) -> Status {
         if constexpr (requires { op.tables; }) op.tables = cache.Tables(planned.cache);
+        if constexpr (requires { op.states; }) op.states = cache.States(planned.cache);
         if constexpr (std::is_same_v<decltype(op), KvStoreOp&>) CheckKvRange(op, planned.sites[0]);
         const auto run = [&] { return executor_.Run(slots_[index], op, reshaped); };
         TALLY_RETURN_IF_ERROR(around_ ? around_(planned, op.Output(), run) : run());
@@ -150,6 +177,7 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
   // With several rows, groups and tables can change from step to step, so shapes are checked every time.
   const bool reshaped = n > 1 || rows_ != n, head_reshaped = logits > 1 || logit_rows_ != logits;
   if (reshaped) GroupByHead(n);
+  GroupBySequence(n);
   bad_rows_.clear();
   rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};

@@ -46,6 +46,7 @@ class Decoder {
   Status Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache);
   void GroupByExpert(const RouteOp& op);
   void GroupByHead(int64_t n);
+  void GroupBySequence(int64_t n);
   void MoveUp(std::span<const int32_t> logit_rows);
   void CheckKvRange(const KvStoreOp& op, Site site);
   void CheckFinite(Mat<const float> m, std::span<const int32_t> logit_rows);
@@ -58,6 +59,7 @@ class Decoder {
   int64_t rows_ = 0, logit_rows_ = 0;  // rows that the ops are shaped for
   int64_t groups_ = 0;                 // experts chosen by the last router
   std::vector<int32_t> next_of_expert_;
+  std::vector<int32_t> run_of_;  // by sequence: its run in this step
   std::vector<BadRow> bad_rows_;
   Around around_;
 };

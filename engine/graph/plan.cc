@@ -51,7 +51,10 @@ class Rows {
     op.out.rows = n_ * op.weights.cols;
   }
   void operator()(TemperatureOp& op) const { Set(op.positions, op.out); }
-  void operator()(CausalConvOp& op) const { Set(op.gate, op.rows, op.out); }
+  void operator()(CausalConvOp& op) const {
+    Set(op.x, op.runs, op.out);
+    op.gate.rows = op.gate.empty() ? 0 : n_;
+  }
 
  private:
   template <class... Views>
@@ -65,6 +68,9 @@ class Rows {
   template <class T>
   void SetOne(std::span<T>& s) const {
     s = {s.data(), static_cast<size_t>(n_)};
+  }
+  void SetOne(StateRuns& runs) const {
+    runs = {{plan_.state_runs, static_cast<size_t>(plan_.runs)}, {plan_.state_order, static_cast<size_t>(n_)}};
   }
   void SetOne(ActPack& pack) const {
     if (rows_ == RowsOf::kHeads) pack.groups = {plan_.head_groups, static_cast<size_t>(plan_.heads)};
@@ -114,7 +120,9 @@ std::vector<std::string> CannotRun(const Recipe& r) {
 
 std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type) {
   std::vector<StoreLayer> layers;
-  for (const LayerCache& c : LayerCaches(recipe, type)) layers.push_back(KvStoreLayer(c.window, c.layout));
+  for (const LayerCache& c : LayerCaches(recipe, type)) {
+    layers.push_back(c.recurrent ? StateStoreLayer(c.state) : KvStoreLayer(c.window, c.layout));
+  }
   return layers;
 }
 

@@ -71,6 +71,10 @@ struct Plan {
   // The step's arrays, [max_batch]; group_tokens and group_slots [max_batch * top_k]. Ops have spans of them.
   int32_t *tokens = nullptr, *positions = nullptr;
   KvRow* kv_rows = nullptr;
+  // The rows by sequence, for recurrent layers; set when the number of rows changes or there are several.
+  StateRun* state_runs = nullptr;
+  int64_t runs = 0;
+  int32_t* state_order = nullptr;
   RowGroup* groups = nullptr;  // [n_experts]
   int32_t *group_tokens = nullptr, *group_slots = nullptr;
   // Latent attention, set when the number of rows changes. Rows are grouped by head: row h n + t is row t, head h, which is row t H + h

@@ -38,6 +38,8 @@ void Planner::Buffers() {
   plan_.tokens = arena_.Take<int32_t>(n);
   plan_.positions = arena_.Take<int32_t>(n);
   plan_.kv_rows = arena_.Take<KvRow>(n);
+  plan_.state_runs = arena_.Take<StateRun>(n);
+  plan_.state_order = arena_.Take<int32_t>(n);
   plan_.groups = arena_.Take<RowGroup>(static_cast<uint64_t>(std::max(r_.n_experts, 0)));
   plan_.group_tokens = arena_.Take<int32_t>(routed);
   plan_.group_slots = arena_.Take<int32_t>(routed);
@@ -77,14 +79,27 @@ std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type) {
       if (!l.mixers.has(mixer)) continue;
       switch (mixer) {
         case Mixer::kAttention:
-          if (l.cache_of < 0) caches.push_back({i, mixer, seen, AttentionLayout(r, l, type)});
+          if (l.cache_of < 0) caches.push_back({i, mixer, seen, AttentionLayout(r, l, type), {}});
           break;
-        case Mixer::kLatentAttention: caches.push_back({i, mixer, seen, LatentLayout(r, type)}); break;
-        case Mixer::kShortConv: caches.push_back({i, mixer, r.conv_taps, ConvLayout(r)}); break;
+        case Mixer::kLatentAttention: caches.push_back({i, mixer, seen, LatentLayout(r, type), {}}); break;
+        case Mixer::kShortConv:
+          caches.push_back({.layer = i, .mixer = mixer, .layout = {}, .state = RecurrentLayout(r, mixer), .recurrent = true});
+          break;
       }
     }
   }
   return caches;
+}
+
+StateLayout RecurrentLayout(const Recipe& r, Mixer mixer) {
+  switch (mixer) {
+    case Mixer::kAttention:
+    case Mixer::kLatentAttention: break;
+    case Mixer::kShortConv: return {.taps = r.conv_taps, .channels = r.d_model};
+    case Mixer::kDeltaRule:
+    case Mixer::kMamba2: break;  // TODO
+  }
+  return {};
 }
 
 int32_t Planner::CacheOf(Mixer mixer) const {

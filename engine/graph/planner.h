@@ -36,15 +36,17 @@ class Arena {
 KvLayout AttentionLayout(const Recipe& recipe, const LayerRecipe& layer, KvType type);
 // Of latent attention: one head, whose value is a part of its key.
 KvLayout LatentLayout(const Recipe& recipe, KvType type);
-// Of a short convolution: rows of f32, whatever the type of keys and values.
-KvLayout ConvLayout(const Recipe& recipe);
+// Of a recurrent mixer; f32, whatever the type of keys and values.
+StateLayout RecurrentLayout(const Recipe& recipe, Mixer mixer);
 
 // What a mixer of a layer keeps of earlier positions.
 struct LayerCache {
   int32_t layer = 0;
   Mixer mixer{};
   int32_t window = 0;  // positions that a query sees, its own included; 0: all
-  KvLayout layout;
+  KvLayout layout;     // of attention
+  StateLayout state;   // of a recurrent mixer
+  bool recurrent = false;
 };
 // In the order of KvLayers.
 std::vector<LayerCache> LayerCaches(const Recipe& recipe, KvType type);
@@ -167,6 +169,7 @@ class Planner {
   // A pack has room for such an input of a matrix.
   void Widest(int64_t cols) { widest_ = std::max(widest_, cols); }
   std::span<const KvRow> Rows() const { return {plan_.kv_rows, static_cast<size_t>(n_)}; }
+  StateRuns Runs() const { return {{plan_.state_runs, static_cast<size_t>(n_)}, {plan_.state_order, static_cast<size_t>(n_)}}; }
 
   int64_t widest_ = 0;
   Mat<float> normed_, ffn_normed_, block_out_, q_, k_, v_, attended_, hidden_, up_, expert_in_, expert_out_, router_,

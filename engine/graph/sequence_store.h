@@ -10,7 +10,10 @@
 // stays until its bytes are needed: the least recently used goes first. Of a group without a window, a block is evicted only with
 // what follows it. A block is a function of the tokens up to its end, so sharing changes no bits.
 //
-// A convolution is a layer with a window of its taps, whose rows are its inputs. Layers with a recurrent state are not supported.
+// A recurrent layer keeps states of a sequence (kernels/state/state.h): the running one, which a step moves on in place, and earlier
+// ones to go back to, with the rows from which the positions in between are done again. All recurrent layers stand at the same
+// positions, so that a block id stands for a state, or for rows, in all of them. The index holds states only: at positions that the
+// caller asks for.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +27,7 @@
 #include "engine/base/status.h"
 #include "engine/graph/block_pool.h"
 #include "engine/graph/prefix_index.h"
-#include "engine/kernels/kv_store/kv_store.h"
+#include "engine/kernels/state/state.h"
 #include "engine/machine/parallel.h"
 
 namespace tally {
@@ -34,10 +37,12 @@ struct StoreLayer {
   int32_t window = 0;            // positions that a query sees, its own included; 0: all
   int32_t positions = kKvBlock;  // of a block: a divisor of kKvBlock, or kKvBlock itself where there is no window
   size_t bytes = 0;              // of a block; 0: the layer keeps nothing
+  size_t state_bytes = 0;        // of a recurrent layer's state, whose blocks of rows have kStateRows positions; 0: it is none
   std::function<void(uint8_t* block, int64_t from)> clear;  // zeroes the positions of a block from `from` on
 };
 // Keys and values.
 StoreLayer KvStoreLayer(int32_t window, const KvLayout& layout);
+StoreLayer StateStoreLayer(const StateLayout& layout);
 
 struct StoreSize {
   int64_t context = 0;    // maximum positions of a sequence
@@ -102,6 +107,8 @@ class SequenceStore {
   // The tables of a layer, indexed by sequence id; valid until the next call that changes a sequence. Blocks that are new to the layer
   // are cleared now, by the team.
   std::span<const KvTable> Tables(int32_t layer);
+  // The same of a recurrent layer, for the step that follows the last Extend.
+  std::span<const StateTable> States(int32_t layer) const;
 
   uint64_t Budget() const { return pool_->budget(); }
   uint64_t BytesInUse() const { return pool_->in_use(); }  // of blocks that sequences hold; a shared one counts once

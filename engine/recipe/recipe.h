@@ -2,8 +2,10 @@
 // The recipe: a model as data for the graph, the memory plan and the closed forms.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,9 +54,34 @@ struct LatentAttention {
 enum class LayerRope : uint8_t { kGlobal, kLocal, kNone };
 
 // What mixes the positions of a sequence. Latent attention has the dimensions of Recipe::latent.
-// kShortConv: a gated convolution over the last positions (LFM2).
-enum class Mixer : uint8_t { kAttention, kLatentAttention, kShortConv };
-inline constexpr Mixer kMixers[] = {Mixer::kAttention, Mixer::kLatentAttention, Mixer::kShortConv};
+// kShortConv: a gated convolution over the last positions (LFM2). kDeltaRule: a gated delta net (Qwen3-Next). kMamba2: Mamba-2. The
+// last three are recurrent: they keep a state of a sequence, not its positions.
+enum class Mixer : uint8_t { kAttention, kLatentAttention, kShortConv, kDeltaRule, kMamba2 };
+inline constexpr Mixer kMixers[] = {Mixer::kAttention, Mixer::kLatentAttention, Mixer::kShortConv, Mixer::kDeltaRule,
+                                    Mixer::kMamba2};
+
+// Gated delta rule (Yang et al. 2024). Queries, keys and values go through a convolution and SiLU; queries and keys are normalised.
+struct DeltaRule {
+  int32_t key_heads = 0, value_heads = 0;  // 0: no layer has it
+  int32_t key_dim = 0, value_dim = 0;      // of a head
+  bool tiled = false;                      // value head h has key head h mod key_heads, else h / (value_heads / key_heads)
+  float unit_eps = 1e-6f;                  // joins the sum of squares that queries and keys are normalised with
+  bool operator==(const DeltaRule&) const = default;
+};
+
+// Mamba-2 (Dao & Gu 2024). The input, B and C go through a convolution and SiLU.
+struct Mamba2 {
+  int32_t heads = 0, head_dim = 0;  // 0: no layer has it
+  int32_t groups = 1, state_dim = 0;
+  bool conv_bias = true;
+  float least_step = 0, most_step = std::numeric_limits<float>::infinity();
+  bool norm = true;         // false: the output is only gated (Falcon-H1)
+  int32_t norm_groups = 1;  // vectors that the output is normalised as
+  bool norm_first = false;  // norm(y) silu(z), else norm(y silu(z))
+  // Falcon-H1 scales parts of what the input matrix gives: z, x, B, C and the steps.
+  std::array<float, 5> multipliers = {1, 1, 1, 1, 1};
+  bool operator==(const Mamba2&) const = default;
+};
 
 // What is done with each position alone. kSparse: a mixture of experts.
 enum class FeedForward : uint8_t { kDense, kSparse };
@@ -72,6 +99,7 @@ struct LayerRecipe {
   // Attention reads the keys and values of this earlier layer, and has none of its own; -1: it has its own.
   int32_t cache_of = -1;
 
+  bool recurrent() const { return mixers.has(Mixer::kShortConv) || mixers.has(Mixer::kDeltaRule) || mixers.has(Mixer::kMamba2); }
   bool attends() const { return mixers.has(Mixer::kAttention) || mixers.has(Mixer::kLatentAttention); }
   bool dense() const { return feed_forward.has(FeedForward::kDense); }
   bool sparse() const { return feed_forward.has(FeedForward::kSparse); }
@@ -122,7 +150,11 @@ struct Recipe {
   bool sinks = false;         // one learned logit per query head inside the softmax
   float attention_scale = 0;  // the default; a layer uses LayerRecipe::attention_scale
 
-  int32_t conv_taps = 0;  // positions that a short convolution sees, its own included
+  bool attention_gate = false;  // attention's output is multiplied by sigmoid(W x), element by element (Qwen3-Next)
+
+  int32_t conv_taps = 0;  // positions that the convolution of a recurrent mixer sees, its own included
+  DeltaRule delta = {};
+  Mamba2 mamba = {};
 
   bool gated_ffn = true;  // down(act(gate x) * up x) instead of down(act(up x))
   ActivationKind activation = ActivationKind::kSilu;
@@ -141,6 +173,8 @@ struct Recipe {
   int32_t expert_groups = 1, kept_groups = 1, group_best = 1;
   bool router_bias = false;  // with sigmoids of all experts: only the choice sees it
   bool expert_bias = false;
+  int32_t expert_space =
+      0;  // experts work on a projection of so many elements, and their sum is projected back (Nemotron 3 Super); 0: not
   int32_t d_shared = 0;      // width of the shared experts together, which every token uses; 0: none
   bool shared_gate = false;  // the shared experts' output is multiplied by sigmoid(w x)
   int32_t mtp_layers = 0;    // multi-token-prediction layers; counted apart, not run
