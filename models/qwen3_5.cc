@@ -37,8 +37,8 @@ void AddVision(const Config& c, ModelSpec& spec) {
   const uint64_t W = *width, frames = number("temporal_patch_size").value_or(2), channels = number("in_channels").value_or(3);
   const uint64_t merge = number("spatial_merge_size").value_or(2), merged = W * merge * merge;
   const VisionEncoder v{W, *d_ff, *layers, channels * frames * *patch * *patch, *positions};
-  spec.parts_not_run.push_back({"visual", (v.patch + 1 + v.patches) * W + v.LayerParameters() + 2 * W + merged * (merged + 1) +
-                                              (merged + 1) * *out});
+  spec.parts_not_run.push_back(
+      {"visual", (v.patch + 1 + v.patches) * W + v.LayerParameters() + 2 * W + merged * (merged + 1) + (merged + 1) * *out});
 }
 
 // Frequencies of rope that M-RoPE's sections have; 0: there are none.
@@ -50,8 +50,10 @@ int64_t ReadSections(Config& c) {
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  const bool parts = c.gguf() || c.Is({"Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration", "qwen3_5", "qwen3_5_moe"});
-  const bool mixture = c.Is({"qwen35moe", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM", "qwen3_5_moe", "qwen3_5_moe_text"});
+  const bool parts =
+      c.gguf() || c.Is({"Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration", "qwen3_5", "qwen3_5_moe"});
+  const bool mixture =
+      c.Is({"qwen35moe", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM", "qwen3_5_moe", "qwen3_5_moe_text"});
   const bool vision = parts && !c.gguf() && c.inventory().tensors.empty();
   if (vision) AddVision(c, spec);
   if (parts) EnterTextModel(c, spec, {"visual."});

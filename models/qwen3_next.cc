@@ -14,18 +14,18 @@ constexpr std::string_view kGguf[] = {"qwen3next"};
 constexpr std::string_view kHf[] = {"Qwen3NextForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"qwen3_next"};
 
-#define TALLY_QKVZ(name)                                            \
-  {Role::kDeltaQ, name, Storage::kPlain, DeltaQOfGroups},           \
-      {Role::kDeltaK, name, Storage::kPlain, DeltaKOfGroups},       \
-      {Role::kDeltaV, name, Storage::kPlain, DeltaVOfGroups}, {     \
-    Role::kDeltaGate, name, Storage::kPlain, DeltaGateOfGroups      \
+#define TALLY_QKVZ(name)                                                                                          \
+  {Role::kDeltaQ, name, Storage::kPlain, DeltaQOfGroups}, {Role::kDeltaK, name, Storage::kPlain, DeltaKOfGroups}, \
+      {Role::kDeltaV, name, Storage::kPlain, DeltaVOfGroups}, {                                                   \
+    Role::kDeltaGate, name, Storage::kPlain, DeltaGateOfGroups                                                    \
   }
 constexpr RoleName kGgufNames[] = {TALLY_DELTA_GGUF,
                                    {Role::kDeltaGate, "blk.#.attn_gate.weight"},
                                    TALLY_QKVZ("blk.#.ssm_in.weight"),
                                    {Role::kDeltaBeta, "blk.#.ssm_ba.weight", Storage::kPlain, DeltaBetaOfGroups},
                                    {Role::kDeltaAlpha, "blk.#.ssm_ba.weight", Storage::kPlain, DeltaAlphaOfGroups}};
-constexpr RoleName kHfNames[] = {TALLY_DELTA_HF, TALLY_QKVZ(TALLY_DELTA_NET "in_proj_qkvz.weight"),
+constexpr RoleName kHfNames[] = {TALLY_DELTA_HF,
+                                 TALLY_QKVZ(TALLY_DELTA_NET "in_proj_qkvz.weight"),
                                  {Role::kDeltaBeta, TALLY_DELTA_NET "in_proj_ba.weight", Storage::kPlain, DeltaBetaOfGroups},
                                  {Role::kDeltaAlpha, TALLY_DELTA_NET "in_proj_ba.weight", Storage::kPlain, DeltaAlphaOfGroups}};
 #undef TALLY_QKVZ

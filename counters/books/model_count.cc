@@ -178,10 +178,21 @@ Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: the prom
 double UniformExperts(double experts, double top_k, double rows) { return experts * (1 - std::pow(1 - top_k / experts, rows)); }
 
 std::string_view PartName(Part part) {
-  static constexpr std::array<std::string_view, kParts> kNames = {
-      "attention projections", "recurrent projections", "attention", "convolution", "recurrence",
-      "feed-forward",          "router",                "head",      "norms",       "softmax",
-      "rope",                  "activations",           "top-k routing", "residual and bias", "decay of states"};
+  static constexpr std::array<std::string_view, kParts> kNames = {"attention projections",
+                                                                  "recurrent projections",
+                                                                  "attention",
+                                                                  "convolution",
+                                                                  "recurrence",
+                                                                  "feed-forward",
+                                                                  "router",
+                                                                  "head",
+                                                                  "norms",
+                                                                  "softmax",
+                                                                  "rope",
+                                                                  "activations",
+                                                                  "top-k routing",
+                                                                  "residual and bias",
+                                                                  "decay of states"};
   return kNames[static_cast<size_t>(part)];
 }
 

@@ -97,9 +97,9 @@ struct StepCount {
   uint64_t kv_bytes_at_context = 0;  // B sequences of S positions, window layers capped
   Form state_elements = {};          // of a sequence, whatever its length (StateElements)
   uint64_t state_bytes = 0;          // the same in f32: what a step reads of a sequence, and what it writes
-  FlopsCount prefill = {};       // B sequences of P positions, the head at all positions
-  FlopsCount prefill_last = {};  // the same, the head at the last position of each sequence only
-  FlopsCount decode = {};        // one token in each of B sequences, at position S - 1
+  FlopsCount prefill = {};           // B sequences of P positions, the head at all positions
+  FlopsCount prefill_last = {};      // the same, the head at the last position of each sequence only
+  FlopsCount decode = {};            // one token in each of B sequences, at position S - 1
 };
 
 // The steps are those of what runs.

@@ -10,7 +10,7 @@ namespace tally::books {
 namespace {
 
 constexpr int kByteRows[] = {static_cast<int>(ByteKind::kWeightsStored), static_cast<int>(ByteKind::kWeightsPacked),
-                             static_cast<int>(ByteKind::kKvRead),        static_cast<int>(ByteKind::kKvWritten)};
+                             static_cast<int>(ByteKind::kKvRead), static_cast<int>(ByteKind::kKvWritten)};
 // Of models with recurrent layers.
 constexpr int kStateRows[] = {static_cast<int>(ByteKind::kStateRead), static_cast<int>(ByteKind::kStateWritten)};
 
@@ -165,7 +165,8 @@ std::string RunSummary(const RunFigures& f) {
     if (states) row(k);
   }
   if (f.decode_gigabytes_per_second > 0) {
-    Print(out, "  %-28s%20.2f GB/s\n", states ? "packed weights, KV, states" : "packed weights and KV", f.decode_gigabytes_per_second);
+    Print(out, "  %-28s%20.2f GB/s\n", states ? "packed weights, KV, states" : "packed weights and KV",
+          f.decode_gigabytes_per_second);
   }
   return out;
 }

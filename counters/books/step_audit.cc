@@ -218,9 +218,8 @@ class StepAudit {
 
 std::string_view AccountName(AuditAccount account) {
   static constexpr std::array<std::string_view, kAuditAccounts> kNames = {
-      "parameters stored", "parameters touched", "touched, all",     "expert rows",      "FLOPs",
-      "special",           "weight bytes",       "KV bytes read",    "KV bytes written", "state bytes read",
-      "state bytes written"};
+      "parameters stored", "parameters touched", "touched, all",     "expert rows",        "FLOPs", "special", "weight bytes",
+      "KV bytes read",     "KV bytes written",   "state bytes read", "state bytes written"};
   return kNames[static_cast<size_t>(account)];
 }
 

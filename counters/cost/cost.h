@@ -52,8 +52,8 @@ inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
     "activations read", "activations written", "state read", "state written"};
 
 // What a step moves between memory and the cores, without activations.
-inline constexpr std::array kMovedBytes = {ByteKind::kWeightsPacked, ByteKind::kKvRead, ByteKind::kKvWritten, ByteKind::kStateRead,
-                                           ByteKind::kStateWritten};
+inline constexpr std::array kMovedBytes = {ByteKind::kWeightsPacked, ByteKind::kKvRead, ByteKind::kKvWritten,
+                                           ByteKind::kStateRead, ByteKind::kStateWritten};
 
 // Only non-zero entries are copied and added, since an op has few of them.
 class Cost {

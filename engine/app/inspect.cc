@@ -128,9 +128,9 @@ std::string OfLayers(const Recipe& r, const Has& has, const Text& text) {
 
 std::string RecipeText(const Recipe& r) {
   std::string out = r.family + ": " + std::to_string(r.n_layers) + " layers";
-  for (const auto& [mixer, name] : {std::pair{Mixer::kShortConv, "a short convolution of " + std::to_string(r.conv_taps) + " positions"},
-                                    std::pair{Mixer::kDeltaRule, DeltaText(r.delta)},
-                                    std::pair{Mixer::kMamba2, MambaText(r.mamba)}}) {
+  for (const auto& [mixer, name] :
+       {std::pair{Mixer::kShortConv, "a short convolution of " + std::to_string(r.conv_taps) + " positions"},
+        std::pair{Mixer::kDeltaRule, DeltaText(r.delta)}, std::pair{Mixer::kMamba2, MambaText(r.mamba)}}) {
     const auto has = [mixer = mixer](const LayerRecipe& l) { return l.mixers.has(mixer); };
     if (const auto n = std::ranges::count_if(r.layers, has); n > 0) out += " (" + std::to_string(n) + " with " + name + ")";
   }

@@ -277,8 +277,7 @@ void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> 
   if (!r_.gated_ffn) {
     const ActPack of_up = pack(up);
     return Add(
-        up, MatMulOp{
-                .x = of_up, .w = Get(up), .bias = GetBias(up), .activation = r_.activation, .out = hidden, .out_row = {}});
+        up, MatMulOp{.x = of_up, .w = Get(up), .bias = GetBias(up), .activation = r_.activation, .out = hidden, .out_row = {}});
   }
   ActPack x = pack(gate);
   if (Get(gate).dtype == Get(up).dtype) {

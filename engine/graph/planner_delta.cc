@@ -48,11 +48,9 @@ void Planner::DeltaNet(Mat<const float> in) {
     Add(Component::kRecurrentNorm,
         NormOp{.kind = NormKind::kL2, .x = x, .groups = d.key_heads, .weight = {}, .bias = {}, .eps = d.unit_eps, .out = x});
   }
-  Add(Component::kRecurrentRates, RatesOp{.x = delta_.step,
-                                          .bias = Get(Role::kSsmStepBias),
-                                          .a = Get(Role::kSsmA),
-                                          .beta = delta_.beta,
-                                          .decay = delta_.decay});
+  Add(Component::kRecurrentRates,
+      RatesOp{
+          .x = delta_.step, .bias = Get(Role::kSsmStepBias), .a = Get(Role::kSsmA), .beta = delta_.beta, .decay = delta_.decay});
   Add(Component::kRecurrence, DeltaRuleOp{.q = q,
                                           .k = k,
                                           .v = v,

@@ -19,8 +19,8 @@ namespace {
 using Units = std::array<uint64_t, kFitUnits>;
 
 // What an op reads and writes in memory: all but the weights' bytes in the file.
-constexpr ByteKind kTraffic[] = {ByteKind::kWeightsPacked, ByteKind::kKvRead,          ByteKind::kKvWritten,
-                                 ByteKind::kStateRead,     ByteKind::kStateWritten,    ByteKind::kActivationsRead,
+constexpr ByteKind kTraffic[] = {ByteKind::kWeightsPacked,     ByteKind::kKvRead,       ByteKind::kKvWritten,
+                                 ByteKind::kStateRead,         ByteKind::kStateWritten, ByteKind::kActivationsRead,
                                  ByteKind::kActivationsWritten};
 
 template <size_t N>

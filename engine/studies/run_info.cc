@@ -69,7 +69,8 @@ std::vector<ReportSymbol> SymbolsOf(const Recipe& r, uint64_t context) {
   add("F_s", "width of the shared experts", r.d_shared);
   add("X", "experts of a layer", r.n_experts);
   add("k", "experts that a token uses", r.n_experts > 0 ? r.top_k : 0);
-  for (const books::SizeSymbol& s : books::RecurrentSymbols(r)) add(s.name, std::string(s.meaning), static_cast<int64_t>(s.value));
+  for (const books::SizeSymbol& s : books::RecurrentSymbols(r))
+    add(s.name, std::string(s.meaning), static_cast<int64_t>(s.value));
   add("T", "trained context", r.context);
   add("S", "positions that a decode token sees", static_cast<int64_t>(context));
   return symbols;
