@@ -27,8 +27,8 @@ std::vector<bool> ReadRecurrent(Config& c, const Recipe& r) {
       if (type != "linear_attention" && type != "full_attention") c.Unsupported("layer_types", Quote(type));
     }
   }
-  const int32_t interval = c.Int("full_attention_interval", 1, kMaxLayers, 4);
   if (recurrent.empty()) {
+    const int32_t interval = c.Int("full_attention_interval", 1, kMaxLayers, 4);
     for (size_t i = 0; i < n; ++i) recurrent.push_back((i + 1) % static_cast<size_t>(interval) != 0);
   }
   if (recurrent.size() != n) {

@@ -18,11 +18,15 @@ class Keys {
     Int("context_length", r_.context);
     Int("embedding_length", r_.d_model);
     const int32_t width = r_.d_ff > 0 ? r_.d_ff : r_.d_expert;
-    OfLayers("feed_forward_length", width, [&](const LayerRecipe& l) { return l.dense() ? SizesOf(r_, l).d_ff : width; });
+    // 0: a layer without one.
+    OfLayers("feed_forward_length", width, [&](const LayerRecipe& l) {
+      return l.feed_forward.empty() ? 0 : l.dense() ? SizesOf(r_, l).d_ff : width;
+    });
     Int("vocab_size", r_.vocab);
     OfLayers("attention.head_count", r_.n_heads, [&](const LayerRecipe& l) { return SizesOf(r_, l).n_heads; });
     OfLayers("attention.head_count_kv", latent ? 1 : r_.n_kv_heads, [&](const LayerRecipe& l) {
-      return latent ? 1 : l.attends() ? SizesOf(r_, l).n_kv_heads : 0;  // 0: a layer without attention
+      if (latent || r_.delta.value_heads > 0) return latent ? 1 : r_.n_kv_heads;
+      return l.attends() ? SizesOf(r_, l).n_kv_heads : 0;  // 0: a layer without attention
     });
     const std::string_view eps = r_.norm == NormKind::kLayer ? "layer_norm_epsilon" : "layer_norm_rms_epsilon";
     Float("attention." + std::string(eps), static_cast<double>(r_.norm_eps));
@@ -31,7 +35,7 @@ class Keys {
     Windows();
     Scales();
     if (r_.n_experts > 0) Experts();
-    if (r_.conv_taps > 0) Int("shortconv.l_cache", r_.conv_taps);
+    Recurrent();
     if (r_.residual == Residual::kSequential && architecture_ == "gptneox") Set("use_parallel_residual", false);
     return std::move(keys_);
   }
@@ -68,11 +72,40 @@ class Keys {
     Int("attention.value_length_mla", l.v_dim);
   }
 
+  void Recurrent() {
+    const DeltaRule& d = r_.delta;
+    const Mamba2& m = r_.mamba;
+    if (r_.conv_taps == 0) return;
+    if (d.value_heads == 0 && m.heads == 0) return Int("shortconv.l_cache", r_.conv_taps);
+    Int("ssm.conv_kernel", r_.conv_taps);
+    Int("ssm.inner_size", m.heads > 0 ? m.heads * m.head_dim : d.value_heads * d.value_dim);
+    Int("ssm.state_size", m.heads > 0 ? m.state_dim : d.key_dim);
+    Int("ssm.time_step_rank", m.heads > 0 ? m.heads : d.value_heads);
+    Int("ssm.group_count", m.heads > 0 ? m.groups : d.key_heads);
+    if (d.value_heads == 0) return;
+    std::vector<bool> recurrent;
+    for (const LayerRecipe& l : r_.layers) recurrent.push_back(l.recurrent());
+    const auto attends = std::ranges::find(recurrent, false);
+    const std::ptrdiff_t interval = attends - recurrent.begin() + 1;
+    bool regular = attends != recurrent.end();
+    for (size_t i = 0; i < recurrent.size(); ++i) {
+      regular = regular && recurrent[i] == ((i + 1) % static_cast<size_t>(interval) != 0);
+    }
+    regular ? Int("full_attention_interval", interval) : Set("attention.recurrent_layers", std::move(recurrent));
+    // Required, and without effect on text. The published models' where they fit.
+    const int64_t pairs = r_.rope.dim / 2;
+    if (architecture_.starts_with("qwen35")) {
+      Set("rope.dimension_sections", pairs == 32 ? std::vector<int64_t>{11, 11, 10, 0} : std::vector<int64_t>{pairs, 0, 0, 0});
+    }
+  }
+
   void RopeKeys() {
     const RopeScaling& s = r_.rope.scaling;
     Int("rope.dimension_count", r_.rope.dim);
     Float("rope.freq_base", r_.rope.theta);
     if (r_.local_rope.style != RopeStyle::kNone) Float("rope.freq_base_swa", r_.local_rope.theta);
+    const bool turns = AnyLayer(r_, [](const LayerRecipe& l) { return l.attends() && l.rope != LayerRope::kNone; });
+    if (architecture_.starts_with("granite") && !turns) Set("rope.scaling.finetuned", false);
     if (s.kind == RopeScalingKind::kLinear) {
       Set("rope.scaling.type", std::string("linear"));
       Float("rope.scaling.factor", s.factor);
@@ -126,6 +159,7 @@ class Keys {
     Int("expert_count", r_.n_experts);
     Int("expert_used_count", r_.top_k);
     Int("expert_feed_forward_length", r_.d_expert);
+    if (r_.expert_space > 0) Int("moe_latent_size", r_.expert_space);
     if (r_.d_shared > 0) {
       Int("expert_shared_feed_forward_length", r_.d_shared);
       Int("expert_shared_count", r_.d_shared / r_.d_expert);

@@ -121,6 +121,7 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types)
   std::string why;
   bool unread = true;  // what `why` says is that no architecture's keys can be read back
   for (const std::string_view architecture : family->gguf_architectures) {
+    spec.recipe.delta.tiled = architecture.starts_with("qwen35");
     MadeCheckpoint made;
     made.inventory.path = made.inventory.metadata.source = source;
     made.inventory.metadata.Set("general.architecture", std::string(architecture));

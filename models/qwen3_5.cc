@@ -74,7 +74,7 @@ void Read(Config& c, ModelSpec& spec) {
   if (c.gguf()) {
     ReadGgufPredictionLayers(c, spec);
   } else {
-    r.mtp_layers = c.Int("mtp_num_hidden_layers", 0, kMaxLayers, 0);
+    if (c.Has("mtp_num_hidden_layers")) r.mtp_layers = c.Int("mtp_num_hidden_layers", 0, kMaxLayers);
     AddNotRun(c, spec, "mtp.");
   }
   if (!mixture) return ReadFeedForwardWidth(c, r);

@@ -318,9 +318,9 @@ void ReadOwnHeads(Config& c, Recipe& r) {
 
 void ReadDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& d) {
   Recipe& r = spec.recipe;
-  r.n_layers = c.Int(c.Pick("block_count", d.hf_layers), 1, kMaxLayers);
+  r.n_layers = d.n_layers > 0 && !c.gguf() ? d.n_layers : c.Int(c.Pick("block_count", d.hf_layers), 1, kMaxLayers);
   r.d_model = c.Int(c.Pick("embedding_length", d.hf_width), 1, kMaxWidth);
-  ReadHeads(c, r, d);
+  if (d.attention) ReadHeads(c, r, d);
   r.context = IntOr(c, c.Pick("context_length", d.hf_context), kMaxContext, d.context);
   r.norm_eps = static_cast<float>(c.gguf() ? c.Positive(d.gguf_eps) : c.Positive(d.hf_eps, d.norm_eps));
   r.vocab = c.gguf() ? GgufVocabulary(c) : IntOr(c, "vocab_size", kMaxVocab, d.vocab);
@@ -330,6 +330,7 @@ void ReadDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& d) {
   }
   const Mixer mixer = r.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention;
   r.layers.resize(static_cast<size_t>(r.n_layers), {.mixers = mixer});
+  if (!d.attention) return ReadTying(c, d.tied, r);
   if (c.gguf()) ReadOwnHeads(c, r);
   const double usual = UsualAttentionScale(r);
   SetAttentionScale(r, c.gguf() && d.gguf_attention_scale ? c.Positive("attention.scale", usual) : usual);

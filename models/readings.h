@@ -28,6 +28,7 @@ struct DecoderDefaults {  // Hugging Face: defaults of the published configurati
   int32_t n_kv_heads = 0;  // 0, or null in the config: the same as n_heads
   int32_t head_dim = 0;    // 0: hidden_size / num_attention_heads
   int32_t n_heads = 0, context = 0, vocab = 0;
+  int32_t n_layers = 0;  // not 0: what Hugging Face's configuration lists, whatever the key says
   double rope_theta = 10000;
   double rotated = 0;  // default of partial_rotary_factor; 0: rope rotates the whole head, and the key is not supported
   bool tied = false;
@@ -36,6 +37,7 @@ struct DecoderDefaults {  // Hugging Face: defaults of the published configurati
   // Keys of norm_eps. Models with LayerNorm: "layer_norm_eps" and "attention.layer_norm_epsilon".
   std::string_view hf_eps = "rms_norm_eps", gguf_eps = "attention.layer_norm_rms_epsilon";
   bool gguf_absent_heads = false;  // GGUF: 0 heads is a layer without attention, and no error
+  bool attention = true;           // false: no layer attends, and no key of heads is read; nor one of rope
   bool rope = true;                // false: positions do not rotate, and no key of rope is read
   double original_context = 0;     // default of longrope's original_max_position_embeddings; 0: the context
   // Hugging Face's keys of layers, width, heads and context.

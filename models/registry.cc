@@ -45,6 +45,9 @@ namespace tally {
   F(kMiniCpmFamily)       \
   F(kStarcoder2Family)    \
   F(kLfm2Family)          \
+  F(kMamba2Family)        \
+  F(kNemotronHFamily)     \
+  F(kGraniteHybridFamily) \
   F(kCs336Family)         \
   F(kMiniGptFamily)
 

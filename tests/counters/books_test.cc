@@ -174,7 +174,7 @@ TEST(MeasureRun, Figures) {
   EXPECT_DOUBLE_EQ(f.all.useful, 100250);
   EXPECT_DOUBLE_EQ(f.all.special, 700);
   EXPECT_DOUBLE_EQ(f.bytes_per_token[static_cast<int>(ByteKind::kKvRead)], 300);
-  EXPECT_DOUBLE_EQ(f.decode_gigabytes_per_second, 2 * (200 + 300 + 400) / 0.25 / 1e9);
+  EXPECT_DOUBLE_EQ(f.decode_gigabytes_per_second, 2 * (200 + 300 + 400 + 700 + 800) / 0.25 / 1e9);
   EXPECT_DOUBLE_EQ(f.touched_per_decode_step, (8 + 12) / 2.0);
   EXPECT_EQ(f.touched_in_run, 12u);
   EXPECT_TRUE(f.tied);

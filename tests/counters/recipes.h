@@ -93,7 +93,7 @@ inline std::map<std::string, uint64_t> SymbolsOf(const Recipe& r) {
                                              {"D_v", u(r.latent.v_dim)}};
   if (r.local_rope.style != RopeStyle::kNone) symbols["D_l"] = u(r.local_rope.dim);
   for (const SizeSymbol& s : LayerSizeSymbols(r)) symbols[s.name] = s.value;
-  if (r.conv_taps > 0) symbols["J"] = u(r.conv_taps);
+  for (const SizeSymbol& s : RecurrentSymbols(r)) symbols[s.name] = s.value;
   bool dense = false;
   for (const LayerRecipe& l : r.layers) dense = dense || l.dense();
   if (!dense) symbols["F"] = u(r.d_expert);
