@@ -20,6 +20,8 @@ ActivationForm ActivationOf(ActivationKind kind, bool gated) {
     case ActivationKind::kGeluTanh: a = {8, 1}; break;  // 0.5 x (1 + tanh(c (x + d x^3)))
     case ActivationKind::kGeluErf: a = {4, 1}; break;   // 0.5 x (1 + erf(x c))
     case ActivationKind::kRelu: a = {1, 0}; break;      // max
+    case ActivationKind::kRelu2: a = {2, 0}; break;     // max, its square
+    case ActivationKind::kSigmoid: a = {1, 2}; break;   // 1 / (1 + exp(-x))
     case ActivationKind::kSwigluOai: return {7, 2};     // min; max, min; alpha g, 1 + exp; u + 1, product
   }
   if (gated) ++a.flops;

@@ -146,6 +146,12 @@ HWY_INLINE V Silu(D d, V x) {
 }
 
 template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Relu2(D d, V x) {
+  const V positive = MaxKeepNaN(x, hn::Zero(d));
+  return hn::Mul(positive, positive);
+}
+
+template <class D, class V = hn::Vec<D>>
 HWY_INLINE V GeluTanh(D d, V x) {
   const V cubic = hn::Mul(hn::Mul(hn::Set(d, kGeluCubic), x), x);
   const V inner = hn::Mul(hn::Set(d, kSqrt2OverPi), hn::MulAdd(cubic, x, x));
@@ -174,6 +180,8 @@ HWY_INLINE V Activate(D d, ActivationKind kind, V x) {
     case ActivationKind::kGeluErf: return GeluErf(d, x);
     case ActivationKind::kSilu: return Silu(d, x);
     case ActivationKind::kRelu: return MaxKeepNaN(x, hn::Zero(d));
+    case ActivationKind::kRelu2: return Relu2(d, x);
+    case ActivationKind::kSigmoid: return Sigmoid(d, x);
     case ActivationKind::kNone:
     case ActivationKind::kSwigluOai: break;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scalar activation functions, the reference for engine/kernels/math-inl.h. Templates over the scalar type (scalar.h).
-// Sources: SiLU (Elfwing et al. 2017), GELU exact and by tanh (Hendrycks & Gimpel 2016), clamped SwiGLU (openai/gpt-oss).
+// Sources: SiLU (Elfwing et al. 2017), GELU exact and by tanh (Hendrycks & Gimpel 2016), clamped SwiGLU (openai/gpt-oss),
+// squared ReLU (So et al. 2021).
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,13 @@ S Sigmoid(S x) {
 template <class S>
 S Silu(S x) {
   return x / (S(1.0f) + Exp(-x));
+}
+
+// max(x, 0)^2
+template <class S>
+S Relu2(S x) {
+  const S positive = Max(x, S(0.0f));
+  return positive * positive;
 }
 
 // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
@@ -54,6 +62,8 @@ S Activate(ActivationKind kind, S x) {
     case ActivationKind::kGeluErf: return GeluErf(x);
     case ActivationKind::kSilu: return Silu(x);
     case ActivationKind::kRelu: return Max(x, S(0.0f));
+    case ActivationKind::kRelu2: return Relu2(x);
+    case ActivationKind::kSigmoid: return Sigmoid(x);
     case ActivationKind::kNone:
     case ActivationKind::kSwigluOai: break;
   }
@@ -76,8 +86,10 @@ constexpr ElementCost ActivateCost(ActivationKind kind) {
   switch (kind) {
     case ActivationKind::kGeluTanh: return {8, 1};
     case ActivationKind::kGeluErf: return {4, 1};
-    case ActivationKind::kSilu: return {1, 2};
+    case ActivationKind::kSilu:
+    case ActivationKind::kSigmoid: return {1, 2};
     case ActivationKind::kRelu: return {1, 0};
+    case ActivationKind::kRelu2: return {2, 0};
     case ActivationKind::kNone:
     case ActivationKind::kSwigluOai: break;
   }

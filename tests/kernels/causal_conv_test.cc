@@ -9,104 +9,94 @@
 
 #include "engine/kernels/causal_conv/causal_conv_ref.h"
 #include "tests/kernels/harness.h"
+#include "tests/kernels/states.h"
 
 namespace tally {
 namespace {
 
-// Sequences whose rows are in blocks. A block ends at an inaccessible page and begins as NaNs: a row that should not be read shows.
-class Sequences {
- public:
-  Sequences(int64_t d, const std::vector<int64_t>& lengths, Random& random) : layout_{KvType::kF32, 1, d, d, true} {
-    for (size_t s = 0; s < lengths.size(); ++s) {
-      std::vector<uint8_t*>& blocks = pointers_.emplace_back();
-      for (int64_t p = 0; p < lengths[s]; p += kKvBlock) {
-        blocks_.push_back(std::make_unique<EdgeArray<uint8_t>>(layout_.BlockBytes()));
-        std::memset(blocks_.back()->data(), 0xFF, blocks_.back()->size());
-        blocks.push_back(blocks_.back()->data());
-      }
-      values_.emplace_back(static_cast<size_t>(lengths[s] * d));
-      random.Fill(values_[s].data(), lengths[s] * d);
-    }
-    for (const auto& p : pointers_) tables_.push_back({p.data(), static_cast<int64_t>(p.size())});
-  }
-  const KvLayout& layout() const { return layout_; }
-  std::span<const KvTable> tables() const { return tables_; }
-  // Positions [0, end) of a sequence, as KvStoreOp stores them.
-  void Store(int32_t s, int64_t end) {
-    std::vector<KvRow> rows;
-    for (int64_t p = 0; p < end; ++p) rows.push_back({s, static_cast<int32_t>(p)});
-    KvStoreOp op;
-    op.k = {values_[static_cast<size_t>(s)].data(), end, layout_.k_dim};
-    op.layout = layout_;
-    op.rows = rows;
-    op.tables = tables_;
-    ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
-    RunShuffled(KernelNamed<KvStoreOp>("hwy"), op, 3);
-  }
-  double At(int32_t s, int64_t p, int64_t i) const {
-    return p < 0 ? 0 : static_cast<double>(values_[static_cast<size_t>(s)][static_cast<size_t>(p * layout_.k_dim + i)]);
-  }
-  uint8_t** blocks(size_t s) { return pointers_[s].data(); }
+using Sequences = StateSequences<CausalConvOp>;
 
- private:
-  KvLayout layout_;
-  std::vector<std::unique_ptr<EdgeArray<uint8_t>>> blocks_;
-  std::vector<std::vector<uint8_t*>> pointers_;
-  std::vector<std::vector<float>> values_;
-  std::vector<KvTable> tables_;
+// A convolution's weights, and sequences of random inputs.
+struct ConvCase {
+  int64_t taps, d;
+  bool gated;
+  EdgeArray<float> weights, bias;
+  CausalConvOp op;
+  uint64_t seed;
+
+  ConvCase(int64_t n_taps, int64_t channels, bool silu, bool with_bias, bool with_gate, Random& random)
+      : taps(n_taps),
+        d(channels),
+        gated(with_gate),
+        weights(static_cast<size_t>(n_taps * channels)),
+        bias(static_cast<size_t>(channels)),
+        seed(random.Bits()) {
+    random.Fill(weights.data(), taps * d);
+    random.Fill(bias.data(), d);
+    op.taps = VectorView(weights.data(), d);
+    op.taps.slices = taps;
+    if (with_bias) op.bias = VectorView(bias.data(), d);
+    op.activation = silu ? ActivationKind::kSilu : ActivationKind::kNone;
+    op.layout = {.recurrence = 16, .replay = 32, .taps = taps, .channels = d};
+  }
+  std::unique_ptr<Sequences> Make(int64_t sequences, int64_t positions) const {
+    std::vector<std::pair<Sequences::Input, int64_t>> inputs = {{&CausalConvOp::x, d}};
+    if (gated) inputs.emplace_back(&CausalConvOp::gate, d);
+    auto s = std::make_unique<Sequences>(op, inputs, d, sequences, positions);
+    Random random(seed);
+    for (const auto& [member, cols] : inputs) {
+      for (int64_t r = 0; r < sequences * positions; ++r) random.Fill(s->input(member).Row(r), cols);
+    }
+    return s;
+  }
 };
 
-WeightView Taps(const float* data, int64_t taps, int64_t d) {
-  WeightView w = VectorView(data, d);
-  w.slices = taps;
-  return w;
-}
-
-CausalConvOp Op(const Sequences& s, Mat<const float> gate, const WeightView& taps, std::span<const KvRow> rows, Mat<float> out) {
-  CausalConvOp op;
-  op.gate = gate;
-  op.taps = taps;
-  op.layout = s.layout();
-  op.rows = rows;
-  op.tables = s.tables();
-  op.out = out;
-  return op;
-}
+// The formula in f64 for element (position, i) of a sequence, and what may be lost.
+struct Expected {
+  double value, allowed;
+  Expected(const ConvCase& c, const Sequences& s, int64_t first_row, int64_t position, int64_t i) {
+    double sum = 0, most = 0;
+    for (int64_t k = 0; k < c.taps; ++k) {
+      const int64_t p = position - c.taps + 1 + k;
+      if (p < 0) continue;
+      const double product = static_cast<double>(c.weights[static_cast<size_t>(k * c.d + i)]) *
+                             static_cast<double>(s.input(&CausalConvOp::x).Row(first_row + p)[i]);
+      sum += product;
+      most += std::fabs(product);
+    }
+    if (!c.op.bias.empty()) {
+      sum += static_cast<double>(c.bias[static_cast<size_t>(i)]);
+      most += std::fabs(static_cast<double>(c.bias[static_cast<size_t>(i)]));
+    }
+    allowed = CausalConvTolerance(c.taps) * most;
+    value = sum;
+    if (c.op.activation == ActivationKind::kSilu) {
+      value = sum / (1 + std::exp(-sum));
+      allowed = 1.1 * allowed + 0x1p-21 * std::fabs(value);
+    }
+    if (!c.gated) return;
+    const double gate = static_cast<double>(s.input(&CausalConvOp::gate).Row(first_row + position)[i]);
+    value *= gate;
+    allowed *= std::fabs(gate);
+  }
+};
 
 TEST(CausalConv, EveryTargetAgreesWithTheFormula) {
   ForEachTarget([] {
     Random random(81);
     SCOPED_TRACE(random.Trace());
-    for (int64_t d = 1; d <= 200; d += d < 40 ? 1 : 23) {
-      for (const int64_t taps : {1, 3, 4}) {
-        Sequences s(d, {140, 3}, random);
-        s.Store(0, 140);
-        s.Store(1, 3);
-        const std::vector<KvRow> rows = {{0, 0}, {1, 2}, {0, 1}, {0, 127}, {0, 128}, {0, 129}, {1, 0}, {0, 139}};
-        const int64_t n = static_cast<int64_t>(rows.size()), gap = random.Between(0, 4);
-        EdgeMat<float> gate(n, d, gap), got(n, d, gap), want(n, d);
-        EdgeArray<float> weights(static_cast<size_t>(taps * d));
-        gate.Fill(random);
-        random.Fill(weights.data(), taps * d);
-        CausalConvOp op = Op(s, gate.view(), Taps(weights.data(), taps, d), rows, got.view());
-        ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
-        RunShuffled(KernelNamed<CausalConvOp>("hwy"), op, random.Bits());
-        got.ExpectGapsUntouched();
-        op.out = want.view();
-        RunShuffled(KernelNamed<CausalConvOp>("ref"), op, random.Bits());
-        for (int64_t r = 0; r < n; ++r) {
+    constexpr int64_t kPositions = 12;
+    for (int64_t d = 1; d <= 700; d += d < 40 ? 1 : d < 200 ? 23 : 157) {
+      for (const int64_t taps : {1, 2, 3, 4}) {
+        const ConvCase c(taps, d, taps == 4, d % 2 == 0, d % 3 != 0, random);
+        const auto got = c.Make(2, kPositions), want = c.Make(2, kPositions);
+        got->Run("hwy", 5, random.Bits());
+        want->Run("ref", 5, random.Bits());
+        for (int64_t r = 0; r < 2 * kPositions; ++r) {
           for (int64_t i = 0; i < d; ++i) {
-            double sum = 0, most = 0;
-            for (int64_t k = 0; k < taps; ++k) {
-              const KvRow& row = rows[static_cast<size_t>(r)];
-              const double product =
-                  static_cast<double>(weights[static_cast<size_t>(k * d + i)]) * s.At(row.table, row.position - taps + 1 + k, i);
-              sum += product;
-              most += std::fabs(product);
-            }
-            const double g = static_cast<double>(gate.Row(r)[i]), allowed = CausalConvTolerance(taps) * std::fabs(g) * most;
-            ASSERT_NEAR(static_cast<double>(want.Row(r)[i]), g * sum, allowed) << "row " << r << ", column " << i;
-            ASSERT_NEAR(static_cast<double>(got.Row(r)[i]), static_cast<double>(want.Row(r)[i]), allowed);
+            const Expected e(c, *want, r / kPositions * kPositions, r % kPositions, i);
+            ASSERT_NEAR(static_cast<double>(want->out().Row(r)[i]), e.value, e.allowed) << "row " << r << ", column " << i;
+            ASSERT_NEAR(static_cast<double>(got->out().Row(r)[i]), static_cast<double>(want->out().Row(r)[i]), 2 * e.allowed);
           }
         }
         if (testing::Test::HasFatalFailure()) return;
@@ -115,72 +105,126 @@ TEST(CausalConv, EveryTargetAgreesWithTheFormula) {
   });
 }
 
-// One row after another, or all of a prompt at once, in company or alone.
 TEST(CausalConv, BitsDoNotDependOnTheCut) {
   ForEachTarget([] {
     Random random(82);
     SCOPED_TRACE(random.Trace());
-    constexpr int64_t kD = 37, kLength = 133, kTaps = 3;
-    Sequences s(kD, {kLength, kLength}, random);
-    s.Store(0, kLength);
-    s.Store(1, kLength);
-    EdgeArray<float> weights(kTaps * kD);
-    random.Fill(weights.data(), kTaps * kD);
-    std::vector<KvRow> rows;
-    for (int32_t p = 0; p < kLength; ++p) rows.push_back({p % 3 == 0 ? 1 : 0, p});
-    EdgeMat<float> gate(kLength, kD), whole(kLength, kD), one(1, kD);
-    gate.Fill(random);
-    const WeightView taps = Taps(weights.data(), kTaps, kD);
-    RunShuffled(KernelNamed<CausalConvOp>("hwy"), Op(s, gate.view(), taps, rows, whole.view()), random.Bits());
-    for (int64_t p = 0; p < kLength; ++p) {
-      const Mat<const float> own(gate.Row(p), 1, kD);
-      const std::span<const KvRow> row(&rows[static_cast<size_t>(p)], 1);
-      RunShuffled(KernelNamed<CausalConvOp>("hwy"), Op(s, own, taps, row, one.view()), random.Bits());
-      ExpectSameBits(one.view(), Mat<const float>(whole.Row(p), 1, kD));
+    for (const int64_t taps : {1, 3, 4, 16}) {
+      for (const int64_t d : {5, 37, 300}) {
+        SCOPED_TRACE(std::to_string(taps) + " taps of " + std::to_string(d));
+        const ConvCase c(taps, d, d != 5, true, d == 37, random);
+        // The recurrence's part is not the convolution's: it stays as it was.
+        ExpectBitsDoNotDependOnTheCut([&] { return c.Make(2, 75); }, random);
+        if (testing::Test::HasFatalFailure()) return;
+      }
     }
   });
 }
 
+TEST(CausalConv, KeepsInputsInRowsAndTails) {
+  Random random(85);
+  const ConvCase c(4, 70, true, false, false, random);
+  const auto s = c.Make(1, 40);
+  const StepPart part{.sequence = 0, .rows = 40, .mid_at = 2};
+  s->Step("hwy", {&part, 1}, 1);
+  const Mat<float> x = s->input(&CausalConvOp::x);
+  const auto tail = [&](const Sequences::Known& known, int64_t k) {
+    return reinterpret_cast<const float*>(known.state) + c.op.layout.recurrence + k * c.d;
+  };
+  for (int64_t i = 0; i < c.d; ++i) {
+    for (int64_t k = 0; k < 3; ++k) {
+      ASSERT_EQ(tail(s->last(0), k)[i], x.Row(37 + k)[i]);
+      ASSERT_EQ(tail(s->mid(0), k)[i], k == 0 ? 0 : x.Row(k - 1)[i]);  // positions -1, 0, 1
+    }
+    for (int64_t p = 0; p < 40; ++p) {
+      const float* const row = reinterpret_cast<const float*>(s->block(0, p / 32)) + p % 32 * c.op.layout.row_floats();
+      ASSERT_EQ(row[i], x.Row(p)[i]);
+    }
+  }
+}
+
 TEST(CausalConv, CostsByHand) {
-  Random random(83);
-  Sequences s(5, {200}, random);
-  EdgeArray<float> weights(15);
-  EdgeMat<float> gate(3, 5), out(3, 5);
-  const std::vector<KvRow> rows = {{0, 0}, {0, 1}, {0, 130}};
-  CausalConvOp op = Op(s, gate.view(), Taps(weights.data(), 3, 5), rows, out.view());
+  EdgeArray<float> weights(15), bias(5);
+  EdgeMat<float> x(3, 5), gate(3, 5), out(3, 5);
+  const std::vector<StateRun> runs = {{0, 0, 0, 2}, {1, 130, 2, 1}};
+  const std::vector<int32_t> order = {0, 2, 1};
+  CausalConvOp op;
+  op.x = x.view();
+  op.taps = VectorView(weights.data(), 5);
+  op.taps.slices = 3;
+  op.bias = VectorView(bias.data(), 5, 1);
+  op.activation = ActivationKind::kSilu;
+  op.gate = gate.view();
+  op.layout = {.taps = 3, .channels = 5};
+  op.runs = {runs, order};
+  op.out = out.view();
   const Cost cost = TotalUseful(op);
   EXPECT_EQ(cost.Flops(WorkClass::kLinear), 3u * 2 * 3 * 5);
-  EXPECT_EQ(cost.Flops(WorkClass::kActivation), 3u * 5);
-  EXPECT_EQ(cost.Bytes(ByteKind::kKvRead), (1u + 2 + 3) * 5 * 4);
-  EXPECT_EQ(cost.Bytes(ByteKind::kWeightsPacked), 3u * 5 * 4);
+  EXPECT_EQ(cost.Flops(WorkClass::kResidualBias), 3u * 5);
+  EXPECT_EQ(cost.Flops(WorkClass::kActivation), 3u * 2 * 5);
+  EXPECT_EQ(cost.Special(WorkClass::kActivation), 3u * 2 * 5);
+  EXPECT_EQ(cost.Bytes(ByteKind::kStateRead), 2u * 2 * 5 * 4);
+  EXPECT_EQ(cost.Bytes(ByteKind::kStateWritten), 2u * 2 * 5 * 4);
+  EXPECT_EQ(cost.Bytes(ByteKind::kWeightsPacked), 4u * 5 * 4);
   std::vector<CostAmounts> amounts(2);
   op.AddRowAmounts(std::vector<uint32_t>{0, 1, 1}, amounts);
-  EXPECT_EQ(amounts[1][Amount::kVisible], 5u);
   EXPECT_EQ(amounts[0][Amount::kRows], 1u);
+  EXPECT_EQ(amounts[1][Amount::kRows], 2u);
+  EXPECT_EQ(amounts[0][Amount::kRuns], 1u);
+  EXPECT_EQ(amounts[1][Amount::kRuns], 1u);
   ForEachTarget([&] { ExpectAtLeast(TotalExecuted(KernelNamed<CausalConvOp>("hwy"), op), TotalUseful(op)); });
   WeightTouches touches;
   op.Touches(touches);
-  EXPECT_EQ(touches.size(), 3u);
+  EXPECT_EQ(touches.size(), 4u);
 }
 
 TEST(CausalConv, RefusesWhatItCannotRead) {
-  Random random(84);
-  Sequences s(5, {200}, random);
   EdgeArray<float> weights(15);
-  EdgeMat<float> gate(1, 5), out(1, 5);
-  const std::vector<KvRow> rows = {{0, 129}};
-  const CausalConvOp op = Op(s, gate.view(), Taps(weights.data(), 3, 5), rows, out.view());
+  EdgeMat<float> x(2, 5), out(2, 5);
+  const StateLayout layout{.recurrence = 0, .replay = 16, .taps = 3, .channels = 5};
+  EdgeArray<uint8_t> from(layout.state_bytes()), to(layout.state_bytes()), rows(layout.rows_bytes());
+  std::vector<uint8_t*> blocks = {rows.data(), nullptr};
+  StateTable table{.from = from.data(), .at = 32, .to = to.data(), .rows = blocks.data(), .count = 2};
+  StateRun run{0, 33, 0, 2};
+  std::vector<int32_t> order = {1, 0};
+  CausalConvOp op;
+  op.x = x.view();
+  op.taps = VectorView(weights.data(), 5);
+  op.taps.slices = 3;
+  op.layout = layout;
+  op.runs = {{&run, 1}, order};
+  op.states = {&table, 1};
+  op.out = out.view();
+  EXPECT_FALSE(op.Validate().ok());  // position 32 is in a block that is not kept
+  run.position = 32;
+  EXPECT_TRUE(op.Validate().ok()) << op.Validate().message();
+  table.to = from.data();
   EXPECT_TRUE(op.Validate().ok());
-  CausalConvOp half = op;
-  half.layout.type = KvType::kF16;
-  EXPECT_FALSE(half.Validate().ok());
-  CausalConvOp narrow = op;
-  narrow.taps.cols = 4;
-  EXPECT_FALSE(narrow.Validate().ok());
-  s.blocks(0)[0] = nullptr;  // positions 127 and 128 are not in one block
+  table.at = 31;
+  EXPECT_FALSE(op.Validate().ok());  // from which position 31 would be done again
+  table.to = to.data();
+  EXPECT_TRUE(op.Validate().ok());
+  table.from = nullptr;
   EXPECT_FALSE(op.Validate().ok());
-  const std::vector<KvRow> later = {{0, 130}};
-  EXPECT_TRUE(Op(s, gate.view(), op.taps, later, out.view()).Validate().ok());
+  table.from = from.data();
+  table.mid = from.data();
+  table.mid_at = 34;
+  EXPECT_FALSE(op.Validate().ok());  // not within the step
+  table.mid_at = 33;
+  EXPECT_TRUE(op.Validate().ok());
+  for (const std::vector<int32_t>& wrong : {std::vector<int32_t>{0, 0}, {0, 2}, {0}}) {
+    op.runs.order = wrong;
+    EXPECT_FALSE(op.Validate().ok());
+  }
+  op.runs.order = order;
+  run.rows = 1;
+  EXPECT_FALSE(op.Validate().ok());
+  run.rows = 2;
+  op.layout.taps = 4;
+  EXPECT_FALSE(op.Validate().ok());
+  op.layout.taps = 3;
+  op.activation = ActivationKind::kRelu;
+  EXPECT_FALSE(op.Validate().ok());
 }
 
 }  // namespace

@@ -1,111 +1,114 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/causal_conv/causal_conv.h"
 
-#include <algorithm>
 #include <string>
 
 #include "engine/kernels/causal_conv/causal_conv_ref.h"
 #include "engine/kernels/describe.h"
-#include "engine/kernels/kv_store/kv_rows.h"
-#include "engine/kernels/kv_store/kv_shared-inl.h"
 #include "engine/kernels/target.h"
 #include "engine/kernels/validate.h"
 
 namespace tally {
 namespace {
 
-// Positions from `p - taps + 1`, or from the first, to p.
-int64_t FirstSeen(const CausalConvOp& op, int64_t position) { return std::max<int64_t>(0, position - op.taps.slices + 1); }
-
-// `d`: columns the kernel processes, padding included.
+// `d`: channels the kernel processes, padding included.
 Cost CausalConvCost(const CausalConvOp& op, const CostAmounts& n, uint64_t d) {
   Cost cost;
-  const uint64_t rows = n[Amount::kRows], taps = static_cast<uint64_t>(op.taps.slices), row_bytes = 4 * op.out.cols;
+  const uint64_t rows = n[Amount::kRows], taps = static_cast<uint64_t>(op.layout.taps), row_bytes = 4 * op.x.cols;
+  const uint64_t tails = n[Amount::kRuns] * static_cast<uint64_t>(op.layout.tail()) * row_bytes;
+  const ElementCost activation = ActivateCost(op.activation);
   cost.AddFlops(WorkClass::kLinear, 2 * rows * taps * d);
-  cost.AddFlops(WorkClass::kActivation, rows * d);
+  cost.AddFlops(WorkClass::kActivation, rows * d * (activation.flops + (op.gate.empty() ? 0 : 1)));
+  cost.AddSpecial(WorkClass::kActivation, rows * d * activation.special);
   cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kCalls] * taps * op.taps.stored_row_bytes);
   cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kCalls] * taps * row_bytes);
-  cost.AddBytes(ByteKind::kKvRead, n[Amount::kVisible] * op.layout.PositionBytes());
-  cost.AddBytes(ByteKind::kActivationsRead, rows * row_bytes);
+  if (!op.bias.empty()) {
+    cost.AddFlops(WorkClass::kResidualBias, rows * d);
+    cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kCalls] * op.bias.stored_row_bytes);
+    cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kCalls] * row_bytes);
+  }
+  cost.AddBytes(ByteKind::kStateRead, tails);
+  cost.AddBytes(ByteKind::kStateWritten, tails);
+  cost.AddBytes(ByteKind::kActivationsRead, rows * row_bytes * (op.gate.empty() ? 1 : 2));
   cost.AddBytes(ByteKind::kActivationsWritten, rows * row_bytes);
   return cost;
 }
 
-const char* Always(const CausalConvOp&) { return nullptr; }
-TaskPlan Plan(const CausalConvOp& op, int) { return {op.out.rows, 0, 0}; }
+// As if all rows were kept.
+Cost WithRows(const CausalConvOp& op, const CostAmounts& n, Cost cost) {
+  cost.AddBytes(ByteKind::kStateWritten, n[Amount::kRows] * 4 * static_cast<uint64_t>(op.x.cols));
+  return cost;
+}
 
-void AddRow(const CausalConvOp& op, const KvRow& row, CostAmounts& n) {
-  ++n[Amount::kRows];
-  n[Amount::kVisible] += static_cast<uint64_t>(row.position + 1 - FirstSeen(op, row.position));
+const char* Always(const CausalConvOp&) { return nullptr; }
+TaskPlan Plan(const CausalConvOp& op, int) {
+  const int64_t tasks = op.x.rows > 0 ? (op.x.cols + kConvTask - 1) / kConvTask : 0;
+  return {tasks, 0, static_cast<size_t>(ConvInputs::kScratch) * sizeof(float)};
+}
+
+Status CheckVectors(const char* name, const WeightView& w, int64_t slices, int64_t cols) {
+  if (w.layout == WeightLayout::kVector && w.dtype == DType::kF32 && w.slices == slices && w.cols == cols) return {};
+  return InternalError(std::string("a convolution needs ") + name + " of " + std::to_string(slices) + " vectors of " +
+                       std::to_string(cols) + " F32");
 }
 
 }  // namespace
 
-const float* CachedRow(const CausalConvOp& op, int64_t t, int64_t back) {
-  const KvRow& row = op.rows[static_cast<size_t>(t)];
-  const int64_t position = row.position - back;
-  if (position < 0) return nullptr;
-  const uint8_t* block = op.tables[static_cast<size_t>(row.table)].blocks[position / kKvBlock];
-  return reinterpret_cast<const float*>(block + KvSharedF32::KeyAt(op.layout, position % kKvBlock, 0));
-}
-
 Status CausalConvOp::Validate() const {
-  if (layout.type != KvType::kF32 || !layout.shared || layout.kv_heads != 1 || layout.k_dim != out.cols) {
-    return InternalError("a convolution reads rows of f32, of one head as wide as its output");
+  if (layout.channels != x.cols) {
+    return InternalError("a convolution of " + std::to_string(x.cols) + " channels has states of " +
+                         std::to_string(layout.channels));
   }
-  if (taps.layout != WeightLayout::kVector || taps.dtype != DType::kF32 || taps.cols != out.cols || taps.slices < 1 ||
-      taps.slices > kMostTaps) {
-    return InternalError("a convolution needs 1 to " + std::to_string(kMostTaps) + " taps of " + std::to_string(out.cols) +
-                         " F32");
+  if (layout.taps < 1 || layout.taps > kMostTaps) {
+    return InternalError("a convolution needs 1 to " + std::to_string(kMostTaps) + " taps");
   }
-  const int64_t n = static_cast<int64_t>(rows.size());
-  TALLY_RETURN_IF_ERROR(CheckShape("convolution's gate", gate, n, out.cols));
-  TALLY_RETURN_IF_ERROR(CheckShape("convolution's output", out, n, out.cols));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
-    for (int64_t b = FirstSeen(*this, rows[i].position) / kKvBlock; b <= rows[i].position / kKvBlock; ++b) {
-      if (tables[static_cast<size_t>(rows[i].table)].blocks[b] == nullptr) return MissingBlock(i, b);
-    }
+  TALLY_RETURN_IF_ERROR(CheckVectors("taps", taps, layout.taps, x.cols));
+  if (!bias.empty()) TALLY_RETURN_IF_ERROR(CheckVectors("a bias", bias, 1, x.cols));
+  if (activation != ActivationKind::kNone && activation != ActivationKind::kSilu) {
+    return InternalError("a convolution is followed by SiLU or nothing");
   }
-  return {};
+  TALLY_RETURN_IF_ERROR(CheckShape("convolution's input", x, x.rows, x.cols));
+  if (!gate.empty()) TALLY_RETURN_IF_ERROR(CheckShape("convolution's gate", gate, x.rows, x.cols));
+  TALLY_RETURN_IF_ERROR(CheckShape("convolution's output", out, x.rows, x.cols));
+  if (out.data == x.data) return InternalError("a convolution does not run in place");
+  return CheckRuns(layout, runs, states, x.rows, EarlierRows::kTail);
 }
 
-CostAmounts CausalConvOp::Amounts() const {
-  CostAmounts n;
-  n[Amount::kCalls] = rows.empty() ? 0 : 1;
-  for (const KvRow& row : rows) AddRow(*this, row, n);
-  return n;
-}
+CostAmounts CausalConvOp::Amounts() const { return StateAmounts(runs, states, false); }
 
 void CausalConvOp::AddRowAmounts(std::span<const uint32_t> groups, std::span<CostAmounts> amounts) const {
-  for (size_t i = 0; i < rows.size(); ++i) AddRow(*this, rows[i], amounts[groups[i]]);
+  AddStateRowAmounts(runs, states, false, groups, amounts);
 }
 
-Cost CausalConvOp::Useful(const CostAmounts& n) const { return CausalConvCost(*this, n, static_cast<uint64_t>(out.cols)); }
+Cost CausalConvOp::Useful(const CostAmounts& n) const { return CausalConvCost(*this, n, static_cast<uint64_t>(x.cols)); }
 
 void CausalConvOp::Touches(WeightTouches& touches) const {
-  if (rows.empty()) return;
+  if (x.rows == 0) return;
   for (uint32_t k = 0; k < static_cast<uint32_t>(taps.slices); ++k) touches.push_back({taps.id, k, 0, 1});
+  if (!bias.empty()) touches.push_back({bias.id, 0, 0, 1});
 }
 
 void CausalConvOp::Describe(OpDescription& d) const {
-  d.Add("gate", kIn, "f32", Shape(gate));
+  d.Add("x", kIn, "f32", Shape(x));
   DescribeWeight("taps", taps, d);
-  d.Add("cache", OperandRole::kCache, NameOf(kKvTypeNames, layout.type), {layout.kv_heads, layout.k_dim, layout.v_dim});
+  DescribeWeight("bias", bias, d);
+  if (!gate.empty()) d.Add("gate", kIn, "f32", Shape(gate));
+  d.Add("state", OperandRole::kCache, "f32", {layout.tail(), layout.channels});
   d.Add("out", kOut, "f32", Shape(out));
-  DescribeRows(rows, d);
+  d.Set("activation", NameOf(kActivationKindNames, activation));
+  DescribeRuns(runs, states, d);
 }
 
 template <>
 std::span<const Kernel<CausalConvOp>> Kernels<CausalConvOp>() {
   static constexpr Kernel<CausalConvOp> kKernels[] = {
       {"hwy", Always, Plan, RunCausalConvHwy,
-       [](const CausalConvOp& op, const CostAmounts& n) { return CausalConvCost(op, n, HwyPadded(op.out.cols)); }},
+       [](const CausalConvOp& op, const CostAmounts& n) { return WithRows(op, n, CausalConvCost(op, n, HwyPadded(op.x.cols))); }},
       {"ref", Always, Plan,
-       [](const CausalConvOp& op, int64_t begin, int64_t end, std::span<uint8_t>) {
-         CausalConvRef<float, float>(op, begin, end);
+       [](const CausalConvOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+         CausalConvRef<float, float, float>(op, begin, end, scratch);
        },
-       [](const CausalConvOp& op, const CostAmounts& n) { return op.Useful(n); }}};
+       [](const CausalConvOp& op, const CostAmounts& n) { return WithRows(op, n, op.Useful(n)); }}};
   return kKernels;
 }
 
