@@ -115,6 +115,7 @@ Result<int32_t> SequenceStore::Fill(std::span<const uint64_t> first, int64_t len
     Held& held = s.held[g];
     while (held.ids.size() < first[g]) Append(g, sequence, -1);
     held.first = held.ids.size();
+    if (groups_[g].rows) held.first = std::min(held.first, static_cast<size_t>(length / groups_[g].positions));
     while (static_cast<int64_t>(held.ids.size()) < groups_[g].BlocksFor(length)) {
       Append(g, sequence, Take(g).id);
       if (Status status = read({Block(g, held.ids.back()), groups_[g].bytes}); !status.ok()) {

@@ -155,7 +155,7 @@ Result<int32_t> SequenceStore::NewSequenceFor(std::string_view key, std::span<co
       if (id >= 0) pool_->Share(g, id);
       Append(g, sequence, id);
     }
-    held.first = static_cast<size_t>(first);
+    held.first = static_cast<size_t>(groups_[g].rows ? length / groups_[g].positions : first);
   }
   Sequence& s = sequences_[static_cast<size_t>(sequence)];
   if (recurrent() && length > 0) {
