@@ -180,6 +180,22 @@ Recipe OfLayer(Recipe r, int32_t layer) {
   return r;
 }
 
+// TensorBinding::stored_heads. GGUF has what Mamba-2 keeps a number of for each head as [heads, 1], and its norm as [groups, n].
+uint64_t StoredHeads(const Recipe& r, Role role, int32_t layer, bool gguf) {
+  if (layer < 0) return 0;
+  const LayerRecipe& l = r.layers[static_cast<size_t>(layer)];
+  int32_t heads = 0;
+  if (r.qk_norm == QkNormKind::kEachHead) {
+    if (role == Role::kQNorm) heads = SizesOf(r, l).n_heads;
+    if (role == Role::kKNorm) heads = SizesOf(r, l).n_kv_heads;
+  }
+  if (gguf && l.mixers.has(Mixer::kMamba2)) {
+    if (role == Role::kSsmA || role == Role::kSsmD) heads = r.mamba.heads;
+    if (role == Role::kSsmNorm) heads = r.mamba.norm_groups;
+  }
+  return static_cast<uint64_t>(heads);
+}
+
 std::string NameOf(const RoleName* name, std::string_view prefix, Role role, int32_t layer) {
   return name == nullptr ? GgufName(role, layer) : ExpandName(name->name, layer, prefix);
 }
@@ -202,10 +218,7 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
       b.layer = layer;
       if (!HasRole(r, b.role, layer)) continue;
       b.shape = RoleShape(r, b.role, layer);
-      if (r.qk_norm == QkNormKind::kEachHead && (b.role == Role::kQNorm || b.role == Role::kKNorm)) {
-        const LayerSizes sizes = SizesOf(r, r.layers[static_cast<size_t>(layer)]);
-        b.stored_heads = static_cast<uint64_t>(b.role == Role::kQNorm ? sizes.n_heads : sizes.n_kv_heads);
-      }
+      b.stored_heads = StoredHeads(r, b.role, layer, gguf);
       const RoleName* n = FindName(inventory, own, prefix, b.role, layer, made_with);
       if (n == nullptr && !gguf) return InternalError("family " + r.family + " has no name for " + WeightName(b.role, layer));
       std::string name = NameOf(n, prefix, b.role, layer);

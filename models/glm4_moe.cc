@@ -2,8 +2,6 @@
 // GLM-4.5 (Zhipu 2025): partial rope, biases of q, k and v, in the largest RMSNorm of each head's query and key; routing by
 // sigmoids with a bias that only the choice sees, a shared expert, dense layers first, layers for multi-token prediction, which
 // are not run. GGUF counts those layers among the blocks.
-#include <algorithm>
-
 #include "models/family.h"
 
 namespace tally {
@@ -33,23 +31,12 @@ void ReadRouting(Config& c, Recipe& r) {
   if (c.gguf() && c.Int("expert_gating_func", 0, 255, kSigmoid) != kSigmoid) c.Unsupported("expert_gating_func", "other than 2");
 }
 
-// The last blocks of a GGUF file are for multi-token prediction.
-void ReadPredictionLayers(Config& c, ModelSpec& spec) {
-  Recipe& r = spec.recipe;
-  const int32_t blocks = r.n_layers;
-  r.mtp_layers = c.Int("nextn_predict_layers", 0, std::max(0, blocks - 1), 0);
-  if (!c.ok()) return;
-  r.n_layers = blocks - r.mtp_layers;
-  r.layers.resize(static_cast<size_t>(r.n_layers));
-  for (int32_t i = r.n_layers; i < blocks; ++i) AddNotRun(c, spec, "blk." + std::to_string(i) + ".");
-}
-
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .n_kv_heads = 8, .n_heads = 96, .context = 131072, .vocab = 151552, .rotated = 0.5});
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);
-  if (c.gguf()) ReadPredictionLayers(c, spec);
+  if (c.gguf()) ReadGgufPredictionLayers(c, spec);
   ReadRouting(c, r);
   const bool qk_norm = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQNorm) : c.Bool("use_qk_norm", false);
   if (qk_norm) r.qk_norm = QkNormKind::kHead;

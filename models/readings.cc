@@ -177,6 +177,16 @@ void ReadSharedExperts(Config& c, ModelSpec& spec) {
   }
 }
 
+void ReadGgufPredictionLayers(Config& c, ModelSpec& spec) {
+  Recipe& r = spec.recipe;
+  const int32_t blocks = r.n_layers;
+  r.mtp_layers = c.Int("nextn_predict_layers", 0, std::max(0, blocks - 1), 0);
+  if (!c.ok()) return;
+  r.n_layers = blocks - r.mtp_layers;
+  r.layers.resize(static_cast<size_t>(r.n_layers));
+  for (int32_t i = r.n_layers; i < blocks; ++i) AddNotRun(c, spec, "blk." + std::to_string(i) + ".");
+}
+
 void FindPrefix(Config& c, std::string_view prefix) {
   const auto has = [&](const StoredTensor& t) { return t.name.starts_with(prefix); };
   if (!c.gguf() && std::ranges::any_of(c.inventory().tensors, has)) c.tensor_prefix = prefix;

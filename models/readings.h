@@ -83,6 +83,9 @@ void ReadQwenSparseLayers(Config& config, Recipe& recipe);
 // Hugging Face, DeepSeek and GLM: routed and shared experts, dense layers first, layers for multi-token prediction.
 void ReadSharedExperts(Config& config, ModelSpec& spec);
 
+// GGUF: the last blocks are for multi-token prediction. They leave the recipe's layers.
+void ReadGgufPredictionLayers(Config& config, ModelSpec& spec);
+
 // Hugging Face: `prefix` is what '~' stands for in names of tensors, if some tensor's name begins with it.
 void FindPrefix(Config& config, std::string_view prefix);
 // Lists stored weights that are not run: all names with this prefix, which ends in '.'.

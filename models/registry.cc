@@ -26,6 +26,8 @@ namespace tally {
   F(kQwen2Family)         \
   F(kQwen2MoeFamily)      \
   F(kQwen3Family)         \
+  F(kQwen3NextFamily)     \
+  F(kQwen35Family)        \
   F(kGemmaFamily)         \
   F(kGemma2Family)        \
   F(kGemma3Family)        \

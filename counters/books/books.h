@@ -78,7 +78,7 @@ struct RunFigures {
   std::array<Work, kWorkClasses> work{};             // by WorkClass
   Work all = {};                                     // their sum
   std::array<double, kByteKinds> bytes_per_token{};  // by ByteKind, useful
-  // Packed weights, KV read and KV written, divided by generate_seconds. 1 GB = 10^9 bytes.
+  // Packed weights, KV and states read and written, divided by generate_seconds. 1 GB = 10^9 bytes.
   double decode_gigabytes_per_second = 0;
 
   ParameterCounts parameters = {};

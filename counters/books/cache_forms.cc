@@ -46,26 +46,42 @@ uint64_t CachedPositions(const LayerRecipe& l, uint64_t context) {
   return seen > 0 ? std::min(context, Unsigned(seen)) : context;
 }
 
+namespace {
+
+constexpr Mixer kRecurrent[] = {Mixer::kShortConv, Mixer::kDeltaRule, Mixer::kMamba2};
+
+}  // namespace
+
 Form StateElements(const Recipe& recipe) {
   const Symbols s(recipe);
-  uint64_t layers = 0;
-  for (const LayerRecipe& l : recipe.layers) layers += l.mixers.has(Mixer::kShortConv) ? 1 : 0;
-  return layers > 0 ? Form(layers) * ((s.J - 1) * s.E) : Form();
+  Form all;
+  for (const Mixer mixer : kRecurrent) {
+    uint64_t layers = 0;
+    for (const LayerRecipe& l : recipe.layers) layers += l.mixers.has(mixer) ? 1 : 0;
+    if (layers > 0) all += Form(layers) * (s.StateOf(mixer) + (s.J - 1) * s.Channels(mixer));
+  }
+  return all;
+}
+
+std::vector<StateForm> StateForms(const Recipe& recipe, const Workload& work) {
+  const Symbols s(recipe);
+  const Form floats = Form::Symbol("B", work.sequences) * Form(sizeof(float));
+  std::vector<StateForm> forms;
+  for (int32_t i = 0; i < static_cast<int32_t>(recipe.layers.size()); ++i) {
+    for (const Mixer mixer : kRecurrent) {
+      if (!recipe.layers[static_cast<size_t>(i)].mixers.has(mixer)) continue;
+      const Component conv = mixer == Mixer::kShortConv ? Component::kShortConv : Component::kRecurrentConv;
+      forms.push_back({i, conv, floats * ((s.J - 1) * s.Channels(mixer))});
+      if (mixer != Mixer::kShortConv) forms.push_back({i, Component::kRecurrence, floats * s.StateOf(mixer)});
+    }
+  }
+  return forms;
 }
 
 std::vector<CacheForm> CacheForms(const Recipe& recipe, const Workload& work, const KvStorage& storage) {
   std::vector<CacheForm> forms;
   for (int32_t i = 0; i < static_cast<int32_t>(recipe.layers.size()); ++i) {
     const LayerRecipe& l = recipe.layers[static_cast<size_t>(i)];
-    if (l.mixers.has(Mixer::kShortConv)) {
-      const Form row = Form::Symbol("E", Unsigned(recipe.d_model)) * Form(sizeof(float));
-      CacheForm f;
-      f.layer = i;
-      f.reads = f.writes = Component::kShortConv;
-      f.read = Form::Symbol("visible", VisibleIn({.window = recipe.conv_taps}, work)) * row;
-      f.written = Form::Symbol("B", work.sequences) * Form::Symbol("P", work.rows) * row;
-      forms.push_back(std::move(f));
-    }
     if (!l.attends()) continue;
     CacheForm f;
     f.layer = i;

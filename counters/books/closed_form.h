@@ -10,8 +10,16 @@
 //   D_r   rotated dimensions, if not D     k     experts per token
 //   D_l   the same of local rope           L     layers
 // H, K, D and F are a layer's own; where layers differ, the second value is H_2, the third H_3.
-// Short convolution
+// Convolutions
 //   J     taps: positions that it sees
+// Gated delta rule
+//   H_k   key heads                        N_k   elements of a key
+//   H_v   value heads                      N_v   elements of a value
+// Mamba-2
+//   H_m   heads                            G     groups of heads with one B and C
+//   D_m   elements of a head               N     elements of B and of C
+// Experts in a space of their own
+//   E_x   its width
 // Latent attention
 //   R_q   rank of the queries              D_n   dimensions of a query head without rope
 //   R_kv  rank of keys and values          D_r   dimensions of a query head with rope
@@ -27,6 +35,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "counters/books/form.h"
@@ -73,7 +82,9 @@ struct WorkForm {
   int32_t layer = -1;
   Component component = Component::kEmbedding;
   WorkClass work_class = WorkClass::kLinear;
-  bool matmul = false;  // a matrix product: a weight times activations, QK^T or PV
+  // A matrix product: a weight times activations, QK^T, PV; of a recurrence what reads its state by a vector, and what a product of two
+  // vectors adds to it.
+  bool matmul = false;
   Form flops = {};
   Form special = {};
   Form full_square = {};  // FLOPs of a product without causal mask and window: each row against all `context` positions
@@ -96,8 +107,17 @@ TALLY_API Form CachedBytesPerPosition(const Recipe& recipe, const LayerRecipe& l
 // Positions of a sequence of `context` positions that a layer's window still needs.
 TALLY_API uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context);
 
-// Elements, f32, that the layers' convolutions have to know of a sequence for its next position: (J - 1) E a layer.
+// Elements, f32, that the layers' recurrent mixers have to know of a sequence for its next position: the state of the recurrence, and the
+// J - 1 last inputs of each channel of the convolution.
 TALLY_API Form StateElements(const Recipe& recipe);
+// Bytes of a state that a step reads, and that it writes: of each sequence once, whatever its rows.
+struct StateForm {
+  int32_t layer = -1;
+  Component component{};
+  Form bytes = {};
+};
+// In the order of a forward pass.
+TALLY_API std::vector<StateForm> StateForms(const Recipe& recipe, const Workload& work);
 // What a step reads of a cache and writes into it, in bytes, and the sites that are charged.
 struct CacheForm {
   int32_t layer = -1;
@@ -113,7 +133,10 @@ TALLY_API std::vector<CacheForm> CacheForms(const Recipe& recipe, const Workload
 struct SizeSymbol {
   std::string name = {};
   uint64_t value = 0;
+  std::string_view meaning = {};  // of RecurrentSymbols
 };
 TALLY_API std::vector<SizeSymbol> LayerSizeSymbols(const Recipe& recipe);
+// The symbols of recurrent layers and of experts in a space of their own that the recipe has.
+TALLY_API std::vector<SizeSymbol> RecurrentSymbols(const Recipe& recipe);
 
 }  // namespace tally::books

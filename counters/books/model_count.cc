@@ -19,6 +19,7 @@ Part PartOf(const WorkForm& f) {
     case WorkClass::kRope: return Part::kRope;
     case WorkClass::kActivation: return Part::kActivation;
     case WorkClass::kRouter: return f.matmul ? Part::kRouter : Part::kChoice;
+    case WorkClass::kRecurrence: return f.matmul ? Part::kRecurrence : Part::kStateWork;
     case WorkClass::kLinear: break;
     default: return Part::kResidualBias;
   }
@@ -28,10 +29,17 @@ Part PartOf(const WorkForm& f) {
     case Component::kFfnDown:
     case Component::kSharedGateUp:
     case Component::kSharedDown:
-    case Component::kSharedSigmoid: return Part::kFeedForward;
+    case Component::kSharedSigmoid:
+    case Component::kLatentIn:
+    case Component::kLatentOut: return Part::kFeedForward;
     case Component::kConvIn:
     case Component::kShortConv:
-    case Component::kConvOut: return Part::kConvolution;
+    case Component::kConvOut:
+    case Component::kRecurrentConv: return Part::kConvolution;
+    case Component::kRecurrentIn:
+    case Component::kRecurrentGate:
+    case Component::kRecurrentRates:
+    case Component::kRecurrentOut: return Part::kRecurrentProjections;
     default: return Part::kProjections;
   }
 }
@@ -127,10 +135,6 @@ bool CountSteps(const Recipe& recipe, const CountOptions& options, bool expanded
   c.kv_bytes_at_context = cached.value();
   c.state_elements = StateElements(recipe);
   c.state_bytes = c.state_elements.value() * sizeof(float);
-  const auto convolves = [](const LayerRecipe& l) { return l.mixers.has(Mixer::kShortConv); };
-  const uint64_t layers_with = static_cast<uint64_t>(std::ranges::count_if(recipe.layers, convolves));
-  c.conv_written = layers_with * static_cast<uint64_t>(recipe.d_model) * sizeof(float);
-  c.conv_read = c.conv_written * static_cast<uint64_t>(std::max(recipe.conv_taps, 0));
 
   const uint64_t B = options.batch, P = options.prompt;
   c.prefill = CountFlops(recipe, {B, P, P, P, expanded});
@@ -174,9 +178,21 @@ Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: the prom
 double UniformExperts(double experts, double top_k, double rows) { return experts * (1 - std::pow(1 - top_k / experts, rows)); }
 
 std::string_view PartName(Part part) {
-  static constexpr std::array<std::string_view, kParts> kNames = {
-      "attention projections", "attention",     "short convolution", "feed-forward", "router", "head", "norms", "softmax", "rope",
-      "activations",           "top-k routing", "residual and bias"};
+  static constexpr std::array<std::string_view, kParts> kNames = {"attention projections",
+                                                                  "recurrent projections",
+                                                                  "attention",
+                                                                  "convolution",
+                                                                  "recurrence",
+                                                                  "feed-forward",
+                                                                  "router",
+                                                                  "head",
+                                                                  "norms",
+                                                                  "softmax",
+                                                                  "rope",
+                                                                  "activations",
+                                                                  "top-k routing",
+                                                                  "residual and bias",
+                                                                  "decay of states"};
   return kNames[static_cast<size_t>(part)];
 }
 
@@ -240,12 +256,12 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   c.weight_bytes_per_token = one.most;
   c.prefill_traffic = Traffic(c, bytes, options.batch * options.prompt, options.prompt);
   c.decode_traffic = Traffic(c, bytes, options.batch, 1);
-  const double kv_written = static_cast<double>(c.kv_bytes_per_token + c.conv_written) * static_cast<double>(options.batch);
-  const double conv_read = static_cast<double>(c.conv_read) * static_cast<double>(options.batch);
+  const double kv_written = static_cast<double>(c.kv_bytes_per_token) * static_cast<double>(options.batch);
+  const double states = 2 * static_cast<double>(c.state_bytes) * static_cast<double>(options.batch);
   c.decode_intensity = static_cast<double>(c.decode.total[2]) /
-                       (c.decode_traffic.uniform + static_cast<double>(c.kv_bytes_at_context) + conv_read + kv_written);
+                       (c.decode_traffic.uniform + static_cast<double>(c.kv_bytes_at_context) + states + kv_written);
   c.prefill_intensity = static_cast<double>(c.prefill_last.total[2]) /
-                        (c.prefill_traffic.uniform + kv_written * static_cast<double>(options.prompt));
+                        (c.prefill_traffic.uniform + states + kv_written * static_cast<double>(options.prompt));
 
   for (const auto& [n, what] : {std::pair{options.prompt, "a prompt of "}, std::pair{options.context, "a context of "}}) {
     if (trained > 0 && n > trained && (own_context || c.warnings.empty())) {

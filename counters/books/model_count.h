@@ -40,8 +40,10 @@ struct CountOptions {
 // Matrix products by purpose, other work by class.
 enum class Part : uint8_t {
   kProjections,
+  kRecurrentProjections,
   kAttention,
-  kConvolution,  // with the matrices before and after it
+  kConvolution,  // of LFM2 with the matrices before and after it
+  kRecurrence,   // products with the state
   kFeedForward,
   kRouter,
   kHead,
@@ -50,9 +52,10 @@ enum class Part : uint8_t {
   kRope,
   kActivation,
   kChoice,
-  kResidualBias
+  kResidualBias,
+  kStateWork  // of a recurrence what is no product
 };
-inline constexpr int kParts = 12;
+inline constexpr int kParts = 15;
 TALLY_API std::string_view PartName(Part part);  // "attention projections"; static
 
 // Three ways to count the FLOPs of a step.
@@ -93,12 +96,10 @@ struct StepCount {
   uint64_t kv_bytes_per_token = 0;
   uint64_t kv_bytes_at_context = 0;  // B sequences of S positions, window layers capped
   Form state_elements = {};          // of a sequence, whatever its length (StateElements)
-  uint64_t state_bytes = 0;          // the same in f32
-  // Bytes that the convolutions of a row read of their caches, and write.
-  uint64_t conv_read = 0, conv_written = 0;
-  FlopsCount prefill = {};       // B sequences of P positions, the head at all positions
-  FlopsCount prefill_last = {};  // the same, the head at the last position of each sequence only
-  FlopsCount decode = {};        // one token in each of B sequences, at position S - 1
+  uint64_t state_bytes = 0;          // the same in f32: what a step reads of a sequence, and what it writes
+  FlopsCount prefill = {};           // B sequences of P positions, the head at all positions
+  FlopsCount prefill_last = {};      // the same, the head at the last position of each sequence only
+  FlopsCount decode = {};            // one token in each of B sequences, at position S - 1
 };
 
 // The steps are those of what runs.
@@ -119,7 +120,8 @@ struct Count : StepCount {
   std::optional<StepCount> expanded = {};
   WeightTraffic prefill_traffic = {}, decode_traffic = {};
   // FLOPs (FlopsView::kEverything) per byte, with uniform routing.
-  // Decode: FLOPs / (weight bytes + KV read + KV written). Prefill: FLOPs of prefill_last / (weight bytes + KV written).
+  // Decode: FLOPs / (weight bytes + KV and states read and written). Prefill: FLOPs of prefill_last / (weight bytes + KV written + states
+  // read and written).
   double prefill_intensity = 0, decode_intensity = 0;
   CountOptions options = {};  // with the defaults filled in
   std::vector<std::string> warnings = {};

@@ -100,13 +100,43 @@ class Parameters {
 
   void Mix(Mixer mixer, const LayerRecipe& l) {
     switch (mixer) {
-      case Mixer::kAttention: Projections(l.cache_of < 0); return Attended(at_.D);
+      case Mixer::kAttention:
+        Projections(l.cache_of < 0);
+        if (r_.attention_gate) Matrix("attn_q_gate", Component::kAttnGate, at_.H * at_.D, s_.E);
+        return Attended(at_.D);
       case Mixer::kLatentAttention: LatentProjections(); return Attended(s_.Dv);
       case Mixer::kShortConv:
         Matrix("shortconv.in_proj", Component::kConvIn, 3 * s_.E, s_.E);
         Add("shortconv.conv", Component::kShortConv, true, s_.J, s_.J, 1, s_.E);
         return Matrix("shortconv.out_proj", Component::kConvOut, s_.E, s_.E);
+      case Mixer::kDeltaRule:
+        Matrix("delta_q", Component::kRecurrentIn, s_.Hk * s_.Nk, s_.E);
+        Matrix("delta_k", Component::kRecurrentIn, s_.Hk * s_.Nk, s_.E);
+        Matrix("delta_v", Component::kRecurrentIn, s_.Hv * s_.Nv, s_.E);
+        Matrix("attn_gate", Component::kRecurrentGate, s_.Hv * s_.Nv, s_.E);
+        Matrix("ssm_beta", Component::kRecurrentRates, s_.Hv, s_.E);
+        Matrix("ssm_alpha", Component::kRecurrentRates, s_.Hv, s_.E);
+        Recurrence(mixer, s_.Hv);
+        RmsNorm("ssm_norm", Component::kRecurrentNorm, s_.Nv);
+        return Matrix("ssm_out", Component::kRecurrentOut, s_.E, s_.Hv * s_.Nv);
+      case Mixer::kMamba2: {
+        const Form inner = s_.Hm * s_.Dm;
+        Matrix("ssm_in", Component::kRecurrentIn, 2 * inner + 2 * s_.G * s_.N + s_.Hm, s_.E);
+        Recurrence(mixer, s_.Hm);
+        Vector("ssm_d", Component::kRecurrence, s_.Hm);
+        if (r_.mamba.norm) RmsNorm("ssm_norm", Component::kRecurrentNorm, inner);
+        return Matrix("ssm_out", Component::kRecurrentOut, s_.E, inner);
+      }
     }
+  }
+
+  // The convolution, and the rates of so many heads.
+  void Recurrence(Mixer mixer, const Form& heads) {
+    const Form channels = s_.Channels(mixer);
+    Add("ssm_conv1d", Component::kRecurrentConv, true, s_.J, s_.J, 1, channels);
+    if (mixer == Mixer::kMamba2 && r_.mamba.conv_bias) Vector("ssm_conv1d.bias", Component::kRecurrentConv, channels);
+    Vector("ssm_dt.bias", Component::kRecurrentRates, heads);
+    Vector("ssm_a", Component::kRecurrentRates, heads);
   }
 
   // `value_dim`: elements of a head's value.
@@ -154,9 +184,11 @@ class Parameters {
 
   void SparseNetworks() {
     Projection("ffn_gate_inp", Component::kRouter, s_.X, s_.E, r_.router_bias);
-    if (r_.gated_ffn) Experts("ffn_gate_exps", Component::kFfnGateUp, s_.Fx, s_.E, r_.expert_bias);
-    Experts("ffn_up_exps", Component::kFfnGateUp, s_.Fx, s_.E, r_.expert_bias);
-    Experts("ffn_down_exps", Component::kFfnDown, s_.E, s_.Fx, r_.expert_bias);
+    if (r_.expert_space > 0) Matrix("ffn_latent_down", Component::kLatentIn, s_.Ex, s_.E);
+    if (r_.gated_ffn) Experts("ffn_gate_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, r_.expert_bias);
+    Experts("ffn_up_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, r_.expert_bias);
+    Experts("ffn_down_exps", Component::kFfnDown, s_.Ex, s_.Fx, r_.expert_bias);
+    if (r_.expert_space > 0) Matrix("ffn_latent_up", Component::kLatentOut, s_.E, s_.Ex);
     if (r_.d_shared == 0) return;
     Network("ffn", "_shexp", s_.Fs, r_.expert_bias, Component::kSharedGateUp, Component::kSharedDown);
     if (r_.shared_gate) Vector("ffn_gate_inp_shexp", Component::kSharedSigmoid, s_.E);

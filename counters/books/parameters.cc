@@ -36,13 +36,14 @@ enum ParameterPart : uint8_t {
   kEmbeddingPart,
   kAttentionPart,
   kConvolutionPart,
+  kRecurrentPart,
   kFeedForwardPart,
   kExpertsPart,
   kRouterPart,
   kNormsPart,
   kHeadPart
 };
-constexpr std::string_view kPartNames[] = {"embedding", "attention", "convolution", "feed-forward",
+constexpr std::string_view kPartNames[] = {"embedding", "attention", "convolution", "recurrent", "feed-forward",
                                            "experts",   "router",    "norms",       "head"};
 
 }  // namespace
@@ -124,11 +125,20 @@ size_t ParameterPartOf(Component component, bool expert) {
     case Component::kFfnDown: return expert ? kExpertsPart : kFeedForwardPart;
     case Component::kSharedGateUp:
     case Component::kSharedDown:
-    case Component::kSharedSigmoid: return kFeedForwardPart;
+    case Component::kSharedSigmoid:
+    case Component::kLatentIn:
+    case Component::kLatentOut: return kFeedForwardPart;
     case Component::kRouter: return kRouterPart;
     case Component::kConvIn:
     case Component::kShortConv:
     case Component::kConvOut: return kConvolutionPart;
+    case Component::kRecurrentIn:
+    case Component::kRecurrentGate:
+    case Component::kRecurrentRates:
+    case Component::kRecurrentConv:
+    case Component::kRecurrence:
+    case Component::kRecurrentNorm:
+    case Component::kRecurrentOut: return kRecurrentPart;
     case Component::kAttnNorm:
     case Component::kAttnPostNorm:
     case Component::kFfnNorm:

@@ -11,6 +11,8 @@ namespace {
 
 constexpr int kByteRows[] = {static_cast<int>(ByteKind::kWeightsStored), static_cast<int>(ByteKind::kWeightsPacked),
                              static_cast<int>(ByteKind::kKvRead), static_cast<int>(ByteKind::kKvWritten)};
+// Of models with recurrent layers.
+constexpr int kStateRows[] = {static_cast<int>(ByteKind::kStateRead), static_cast<int>(ByteKind::kStateWritten)};
 
 uint64_t NotNegative(int64_t n) { return n > 0 ? static_cast<uint64_t>(n) : 0; }
 
@@ -94,8 +96,7 @@ RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, c
   }
   for (int k = 0; k < kByteKinds; ++k)
     f.bytes_per_token[k] = static_cast<double>(decode.useful.Bytes(static_cast<ByteKind>(k))) / tokens;
-  const uint64_t moved = decode.useful.Bytes(ByteKind::kWeightsPacked) + decode.useful.Bytes(ByteKind::kKvRead) +
-                         decode.useful.Bytes(ByteKind::kKvWritten);
+  const uint64_t moved = decode.useful.MovedBytes();
   f.decode_gigabytes_per_second = PerSecond(static_cast<double>(moved), input.generate_seconds) / 1e9;
 
   f.parameters = parameters;
@@ -155,11 +156,17 @@ std::string RunSummary(const RunFigures& f) {
   out += "  special: exp, divide, sqrt and their like, counted beside the FLOPs\n";
 
   Print(out, "\nper generated token, bytes\n");
-  for (const int k : kByteRows) {
+  const auto row = [&](int k) {
     Print(out, "  %-28s%20s\n", std::string(kByteKindNames[k]).c_str(), WithThousands(f.bytes_per_token[k]).c_str());
+  };
+  const bool states = f.bytes_per_token[kStateRows[0]] > 0;
+  for (const int k : kByteRows) row(k);
+  for (const int k : kStateRows) {
+    if (states) row(k);
   }
   if (f.decode_gigabytes_per_second > 0) {
-    Print(out, "  %-28s%20.2f GB/s\n", "packed weights and KV", f.decode_gigabytes_per_second);
+    Print(out, "  %-28s%20.2f GB/s\n", states ? "packed weights, KV, states" : "packed weights and KV",
+          f.decode_gigabytes_per_second);
   }
   return out;
 }

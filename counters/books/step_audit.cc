@@ -163,6 +163,11 @@ class StepAudit {
       Row(AuditAccount::kKvWritten, f.layer, f.writes, f.written, std::nullopt,
           Charged(f.layer, f.writes).Bytes(ByteKind::kKvWritten));
     }
+    for (const StateForm& f : StateForms(recipe_, facts_.work)) {
+      const Cost charged = Charged(f.layer, f.component);
+      Row(AuditAccount::kStateRead, f.layer, f.component, f.bytes, std::nullopt, charged.Bytes(ByteKind::kStateRead));
+      Row(AuditAccount::kStateWritten, f.layer, f.component, f.bytes, std::nullopt, charged.Bytes(ByteKind::kStateWritten));
+    }
   }
 
   // Charges that no closed form expects, and touches of rows that do not exist.
@@ -180,6 +185,8 @@ class StepAudit {
         Stray(AuditAccount::kWeightBytes, layer, component, charged.Bytes(ByteKind::kWeightsStored));
         Stray(AuditAccount::kKvRead, layer, component, charged.Bytes(ByteKind::kKvRead));
         Stray(AuditAccount::kKvWritten, layer, component, charged.Bytes(ByteKind::kKvWritten));
+        Stray(AuditAccount::kStateRead, layer, component, charged.Bytes(ByteKind::kStateRead));
+        Stray(AuditAccount::kStateWritten, layer, component, charged.Bytes(ByteKind::kStateWritten));
       }
     }
     uint64_t expected = 0;
@@ -211,8 +218,8 @@ class StepAudit {
 
 std::string_view AccountName(AuditAccount account) {
   static constexpr std::array<std::string_view, kAuditAccounts> kNames = {
-      "parameters stored", "parameters touched", "touched, all",  "expert rows",     "FLOPs",
-      "special",           "weight bytes",       "KV bytes read", "KV bytes written"};
+      "parameters stored", "parameters touched", "touched, all",     "expert rows",        "FLOPs", "special", "weight bytes",
+      "KV bytes read",     "KV bytes written",   "state bytes read", "state bytes written"};
   return kNames[static_cast<size_t>(account)];
 }
 

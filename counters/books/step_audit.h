@@ -26,9 +26,11 @@ enum class AuditAccount : uint8_t {
   kSpecial,
   kWeightBytes,  // as stored
   kKvRead,
-  kKvWritten
+  kKvWritten,
+  kStateRead,
+  kStateWritten
 };
-inline constexpr int kAuditAccounts = 9;
+inline constexpr int kAuditAccounts = 11;
 // "parameters stored", "KV bytes read"; static.
 TALLY_API std::string_view AccountName(AuditAccount account);
 

@@ -59,12 +59,55 @@ Symbols::Symbols(const Recipe& r)
       Dr(Form::Symbol("D_r", Unsigned(r.latent.rope_dim))),
       Dv(Form::Symbol("D_v", Unsigned(r.latent.v_dim))),
       J(Form::Symbol("J", Unsigned(r.conv_taps))),
+      Hk(Form::Symbol("H_k", Unsigned(r.delta.key_heads))),
+      Hv(Form::Symbol("H_v", Unsigned(r.delta.value_heads))),
+      Nk(Form::Symbol("N_k", Unsigned(r.delta.key_dim))),
+      Nv(Form::Symbol("N_v", Unsigned(r.delta.value_dim))),
+      Hm(Form::Symbol("H_m", Unsigned(r.mamba.heads))),
+      Dm(Form::Symbol("D_m", Unsigned(r.mamba.head_dim))),
+      G(Form::Symbol("G", Unsigned(r.mamba.groups))),
+      N(Form::Symbol("N", Unsigned(r.mamba.state_dim))),
+      Ex(r.expert_space > 0 ? Form::Symbol("E_x", Unsigned(r.expert_space)) : E),
       r_(r) {}
 
 LayerSymbols Symbols::Of(const LayerRecipe& layer) const {
   const LayerSizes s = SizesOf(r_, layer);
   const auto symbol = [&](const SizeOfLayers& size) { return SymbolOf(r_, size, s.*size.size); };
   return {symbol(kSizes[0]), symbol(kSizes[1]), symbol(kSizes[2]), symbol(kSizes[3])};
+}
+
+Form Symbols::Channels(Mixer mixer) const {
+  switch (mixer) {
+    case Mixer::kShortConv: return E;
+    case Mixer::kDeltaRule: return 2 * Hk * Nk + Hv * Nv;
+    case Mixer::kMamba2: return Hm * Dm + 2 * G * N;
+    case Mixer::kAttention:
+    case Mixer::kLatentAttention: break;
+  }
+  return {};
+}
+
+Form Symbols::StateOf(Mixer mixer) const {
+  if (mixer == Mixer::kDeltaRule) return Hv * Nk * Nv;
+  return mixer == Mixer::kMamba2 ? Hm * N * Dm : Form();
+}
+
+std::vector<SizeSymbol> RecurrentSymbols(const Recipe& r) {
+  const SizeSymbol all[] = {{"J", Unsigned(r.conv_taps), "taps of a convolution"},
+                            {"H_k", Unsigned(r.delta.key_heads), "key heads of the delta rule"},
+                            {"H_v", Unsigned(r.delta.value_heads), "value heads of the delta rule"},
+                            {"N_k", Unsigned(r.delta.key_dim), "elements of its keys"},
+                            {"N_v", Unsigned(r.delta.value_dim), "elements of its values"},
+                            {"H_m", Unsigned(r.mamba.heads), "heads of Mamba-2"},
+                            {"D_m", Unsigned(r.mamba.head_dim), "elements of such a head"},
+                            {"G", r.mamba.heads > 0 ? Unsigned(r.mamba.groups) : 0, "groups of heads with one B and C"},
+                            {"N", Unsigned(r.mamba.state_dim), "elements of B and of C"},
+                            {"E_x", Unsigned(r.expert_space), "width of what experts work on"}};
+  std::vector<SizeSymbol> symbols;
+  for (const SizeSymbol& s : all) {
+    if (s.value > 0) symbols.push_back(s);
+  }
+  return symbols;
 }
 
 std::vector<SizeSymbol> LayerSizeSymbols(const Recipe& r) {

@@ -14,9 +14,15 @@ struct LayerSymbols {
 
 struct Symbols {
   Form V, E, X, k, T, Fx, Fs, Rq, Rkv, Dn, Dr, Dv, J;
+  Form Hk, Hv, Nk, Nv;  // gated delta rule
+  Form Hm, Dm, G, N;    // Mamba-2
+  Form Ex;              // what experts work on: E_x, or E
 
   explicit Symbols(const Recipe& r);
   LayerSymbols Of(const LayerRecipe& layer) const;
+  // Channels of the convolution of a recurrent mixer, and elements of its recurrence's state; 0 of others.
+  Form Channels(Mixer mixer) const;
+  Form StateOf(Mixer mixer) const;
 
  private:
   const Recipe& r_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "counters/books/closed_form.h"
@@ -93,7 +94,7 @@ class Work {
     if (l.sparse()) {
       Sparse();
     } else {
-      Network(Component::kFfnGateUp, Component::kFfnDown, N_, at_.F, r_.ffn_bias);
+      Network(Component::kFfnGateUp, Component::kFfnDown, N_, s_.E, at_.F, r_.ffn_bias);
       Residual(r_.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
     }
     if (r_.post_norms) Norm(Component::kFfnPostNorm, N_, s_.E);
@@ -108,6 +109,10 @@ class Work {
           Add(Component::kAttention, WorkClass::kResidualBias, N_ * at_.H * at_.D);
         }
         Attention(l, at_.D, at_.D);
+        if (r_.attention_gate) {
+          Linear(Component::kAttnGate, N_, s_.E, at_.H * at_.D, false);
+          Activate(Component::kAttnGate, ActivationKind::kSigmoid, N_ * at_.H * at_.D);
+        }
         Linear(Component::kAttnOutput, N_, at_.H * at_.D, s_.E, r_.o_bias);
         return Component::kAttnOutput;
       }
@@ -130,8 +135,70 @@ class Work {
         Linear(Component::kConvOut, N_, s_.E, s_.E, false);
         return Component::kConvOut;
       }
+      case Mixer::kDeltaRule: DeltaRule(); return Component::kRecurrentOut;
+      case Mixer::kMamba2: Mamba(); return Component::kRecurrentOut;
     }
     return {};
+  }
+
+  // Of each element: an activation, and the product with what it gates.
+  void Activate(Component component, ActivationKind kind, const Form& elements) {
+    const ActivationForm a = ActivationOf(kind, true);
+    Add(component, WorkClass::kActivation, a.flops * elements, a.special * elements);
+  }
+
+  // The convolution of a recurrent mixer and its SiLU. Zeros before the first position are multiplied too.
+  void Convolve(Mixer mixer, bool bias) {
+    const Form channels = s_.Channels(mixer);
+    const ActivationForm silu = ActivationOf(ActivationKind::kSilu, false);
+    Linear(Component::kRecurrentConv, N_, s_.J, channels, bias);
+    Add(Component::kRecurrentConv, WorkClass::kActivation, silu.flops * (N_ * channels), silu.special * (N_ * channels));
+  }
+
+  // Per head: the step's bias; log(1 + exp(x)), then exp(A step), with the compares of its limits; beta is a sigmoid.
+  void Rates(const Form& heads, uint64_t limits, bool beta) {
+    Add(Component::kRecurrentRates, WorkClass::kResidualBias, N_ * heads);
+    Add(Component::kRecurrentRates, WorkClass::kActivation, (2 + limits + (beta ? 1 : 0)) * (N_ * heads),
+        (beta ? 5 : 3) * (N_ * heads));
+  }
+
+  // Per value head, with S [N_k, N_v]: S^T k and S^T q, and k u^T added to S; the decay of S; the query's scale and k.q; u = beta (v - w
+  // S^T k) and the output w S^T q + (k.q) u.
+  void DeltaRule() {
+    const Form &Hk = s_.Hk, &Hv = s_.Hv, &Nk = s_.Nk, &Nv = s_.Nv;
+    Linear(Component::kRecurrentIn, N_, s_.E, s_.Channels(Mixer::kDeltaRule), false);
+    Linear(Component::kRecurrentGate, N_, s_.E, Hv * Nv, false);
+    Linear(Component::kRecurrentRates, N_, s_.E, 2 * Hv, false);
+    Convolve(Mixer::kDeltaRule, false);
+    // Keys and queries of length 1. Per element: square, add, multiply. Per vector: eps; special: rsqrt.
+    Add(Component::kRecurrentNorm, WorkClass::kNorm, 2 * N_ * Hk * (3 * Nk + 1), 2 * N_ * Hk);
+    Rates(Hv, 0, true);
+    Add(Component::kRecurrence, WorkClass::kRecurrence, 6 * N_ * Hv * Nk * Nv, {}, true);
+    Add(Component::kRecurrence, WorkClass::kRecurrence, N_ * Hv * (Nk * Nv + 3 * Nk + 6 * Nv));
+    RmsNorm(Component::kRecurrentNorm, N_ * Hv, Nv);
+    Activate(Component::kRecurrentNorm, ActivationKind::kSilu, N_ * Hv * Nv);
+    Linear(Component::kRecurrentOut, N_, Hv * Nv, s_.E, false);
+  }
+
+  // Per head, with S [N, D_m]: S^T C, and B (step x)^T added to S; the decay of S; step x, and D x added to the output.
+  void Mamba() {
+    const Mamba2& m = r_.mamba;
+    const Form &Hm = s_.Hm, &Dm = s_.Dm, &N = s_.N, groups = s_.G * N;
+    Linear(Component::kRecurrentIn, N_, s_.E, 2 * Hm * Dm + 2 * groups + Hm, false);
+    const Form parts[] = {Hm * Dm, Hm * Dm, groups, groups, Hm};
+    for (size_t i = 0; i < m.multipliers.size(); ++i) {
+      if (m.multipliers[i] != 1) Add(Component::kRecurrentIn, WorkClass::kActivation, N_ * parts[i]);
+    }
+    Convolve(Mixer::kMamba2, m.conv_bias);
+    Rates(Hm, (m.least_step > 0 ? 1 : 0) + (std::isfinite(m.most_step) ? 1 : 0), false);
+    Add(Component::kRecurrence, WorkClass::kRecurrence, 4 * N_ * Hm * N * Dm, {}, true);
+    Add(Component::kRecurrence, WorkClass::kRecurrence, N_ * Hm * (N * Dm + 3 * Dm));
+    if (m.norm) {
+      const Form vectors = Form(Unsigned(m.norm_groups));
+      Add(Component::kRecurrentNorm, WorkClass::kNorm, N_ * (4 * Hm * Dm + vectors), 2 * N_ * vectors);
+    }
+    Activate(Component::kRecurrentNorm, ActivationKind::kSilu, N_ * Hm * Dm);
+    Linear(Component::kRecurrentOut, N_, Hm * Dm, s_.E, false);
   }
 
   void Add(Component component, WorkClass work_class, const Form& flops, const Form& special = {}, bool matmul = false) {
@@ -268,13 +335,14 @@ class Work {
         (1 + capped) * scores + N_ * at_.H * value + sunk);
   }
 
-  void Network(Component in, Component out, const Form& rows, const Form& width, bool bias) {
+  // `space`: the width of what it reads and gives.
+  void Network(Component in, Component out, const Form& rows, const Form& space, const Form& width, bool bias) {
     const ActivationForm a = ActivationOf(r_.activation, r_.gated_ffn);
     const Form matrices = r_.gated_ffn ? 2 : 1;
-    Add(in, WorkClass::kLinear, 2 * matrices * rows * width * s_.E, {}, true);
+    Add(in, WorkClass::kLinear, 2 * matrices * rows * width * space, {}, true);
     if (bias) Add(in, WorkClass::kResidualBias, matrices * rows * width);
     Add(in, WorkClass::kActivation, a.flops * (rows * width), a.special * (rows * width));
-    Linear(out, rows, width, s_.E, bias);
+    Linear(out, rows, width, space, bias);
   }
 
   void Sparse() {
@@ -304,14 +372,18 @@ class Work {
       special += k;
     }
     Add(Component::kRouter, WorkClass::kRouter, N_ * chosen, N_ * special);
-    Network(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Fx, r_.expert_bias);
-    // The weighted sum of the experts' outputs, added to the residual.
+    if (r_.expert_space > 0) Linear(Component::kLatentIn, N_, s_.E, s_.Ex, false);
+    Network(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Ex, s_.Fx, r_.expert_bias);
+    // The weighted sum of the experts' outputs, added to the residual; from a space of their own it is brought back first.
     const bool own = r_.post_norms || r_.residual_scale != 1;  // the block has an output of its own
+    const bool latent = r_.expert_space > 0;
     // Weights multiply the experts' outputs or inputs: 2 k either way.
-    Add(Component::kMoeCombine, WorkClass::kResidualBias, N_ * s_.E * (own ? 2 * k : 2 * k + 1));
+    Add(Component::kMoeCombine, WorkClass::kResidualBias, N_ * s_.Ex * (own || latent ? 2 * k : 2 * k + 1));
+    if (latent) Linear(Component::kLatentOut, N_, s_.Ex, s_.E, false);
+    if (latent && !own) Add(Component::kLatentOut, WorkClass::kResidualBias, N_ * s_.E);
     if (own) Residual(r_.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
     if (r_.d_shared == 0) return;
-    Network(Component::kSharedGateUp, Component::kSharedDown, N_, s_.Fs, r_.expert_bias);
+    Network(Component::kSharedGateUp, Component::kSharedDown, N_, s_.E, s_.Fs, r_.expert_bias);
     Add(Component::kSharedDown, WorkClass::kResidualBias, N_ * s_.E);
     if (!r_.shared_gate) return;
     Linear(Component::kSharedSigmoid, N_, s_.E, 1, false);

@@ -51,6 +51,10 @@ inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
     "weights stored",   "weights packed",      "KV read",    "KV written",
     "activations read", "activations written", "state read", "state written"};
 
+// What a step moves between memory and the cores, without activations.
+inline constexpr std::array kMovedBytes = {ByteKind::kWeightsPacked, ByteKind::kKvRead, ByteKind::kKvWritten,
+                                           ByteKind::kStateRead, ByteKind::kStateWritten};
+
 // Only non-zero entries are copied and added, since an op has few of them.
 class Cost {
   static constexpr size_t kSpecialFrom = kWorkClasses * kAriths, kBytesFrom = kSpecialFrom + kWorkClasses;
@@ -75,6 +79,11 @@ class Cost {
   uint64_t Flops(WorkClass c) const { return Sum(FlopsAt(c, Arith::kF32), kAriths); }
   uint64_t Special(WorkClass c) const { return Get(SpecialAt(c)); }
   uint64_t Bytes(ByteKind k) const { return Get(BytesAt(k)); }
+  uint64_t MovedBytes() const {
+    uint64_t sum = 0;
+    for (const ByteKind k : kMovedBytes) sum += Bytes(k);
+    return sum;
+  }
   uint64_t TotalFlops() const { return Sum(0, kSpecialFrom); }
   uint64_t TotalSpecial() const { return Sum(kSpecialFrom, kWorkClasses); }
   uint64_t TotalBytes() const { return Sum(kBytesFrom, kByteKinds); }

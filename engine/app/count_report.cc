@@ -39,7 +39,7 @@ std::string Title(const CountedModel& m) {
   }
   if (r.d_shared > 0) text += ", F_s " + std::to_string(r.d_shared);
   if (r.latent.kv_rank == 0 && r.rope.dim > 0 && r.rope.dim != r.head_dim) text += ", D_r " + std::to_string(r.rope.dim);
-  if (r.conv_taps > 0) text += ", J " + std::to_string(r.conv_taps);
+  for (const books::SizeSymbol& s : books::RecurrentSymbols(r)) text += ", " + s.name + " " + std::to_string(s.value);
   if (r.learned_positions) text += ", T " + std::to_string(r.context);
   int32_t window = 0;
   for (const LayerRecipe& l : r.layers) window = std::max(window, l.window);

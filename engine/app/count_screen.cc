@@ -143,7 +143,7 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
   std::string kv = WithThousands(c.kv_bytes_per_token) + " bytes a token, " + BothUnits(c.kv_bytes_at_context) + " at " +
                    WithThousands(c.options.context) + " positions";
   if (c.options.batch > 1) kv += " of " + WithThousands(c.options.batch) + " sequences";
-  if (c.state_bytes > 0) kv += "; convolutions " + WithThousands(c.state_bytes) + " a sequence";
+  if (c.state_bytes > 0) kv += "; states " + WithThousands(c.state_bytes) + " a sequence";
   if (c.expanded) kv += "; expanded, as published, " + WithThousands(c.expanded->kv_bytes_per_token) + " a token";
   return Paragraph("  weights", weights, width, kWordsFrom) + Paragraph("  KV, f16", kv, width, kWordsFrom);
 }
@@ -151,21 +151,23 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
 // Of one token, as a mean.
 struct TokenCost {
   std::array<double, books::kFlopsViews> flops = {};
-  double bytes = 0;  // of weights, experts chosen uniformly, and of KV read and written
+  double bytes = 0;  // of weights, experts chosen uniformly, and of KV and states read and written
 };
+// Bytes of states that a step reads and writes.
+double StateTraffic(const Count& c) { return 2 * static_cast<double>(c.options.batch) * static_cast<double>(c.state_bytes); }
 TokenCost PrefillCost(const Count& c) {
   const double tokens = static_cast<double>(c.options.batch) * static_cast<double>(c.options.prompt);
   TokenCost cost;
   for (size_t v = 0; v < cost.flops.size(); ++v) cost.flops[v] = static_cast<double>(c.prefill.total[v]) / tokens;
-  cost.bytes = c.prefill_traffic.uniform / tokens + static_cast<double>(c.kv_bytes_per_token + c.conv_written);
+  cost.bytes = (c.prefill_traffic.uniform + StateTraffic(c)) / tokens + static_cast<double>(c.kv_bytes_per_token);
   return cost;
 }
 TokenCost DecodeCost(const Count& c) {
   const double tokens = static_cast<double>(c.options.batch);
   TokenCost cost;
   for (size_t v = 0; v < cost.flops.size(); ++v) cost.flops[v] = static_cast<double>(c.decode.total[v]) / tokens;
-  cost.bytes = (c.decode_traffic.uniform + static_cast<double>(c.kv_bytes_at_context)) / tokens +
-               static_cast<double>(c.kv_bytes_per_token + c.conv_read + c.conv_written);
+  cost.bytes = (c.decode_traffic.uniform + StateTraffic(c) + static_cast<double>(c.kv_bytes_at_context)) / tokens +
+               static_cast<double>(c.kv_bytes_per_token);
   return cost;
 }
 

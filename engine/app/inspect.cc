@@ -104,6 +104,15 @@ std::string HeadsText(const LayerSizes& s) {
   return out;
 }
 
+std::string DeltaText(const DeltaRule& d) {
+  return "a gated delta rule, " + std::to_string(d.value_heads) + " states of " + std::to_string(d.key_dim) + " x " +
+         std::to_string(d.value_dim);
+}
+
+std::string MambaText(const Mamba2& m) {
+  return "Mamba-2, " + std::to_string(m.heads) + " states of " + std::to_string(m.state_dim) + " x " + std::to_string(m.head_dim);
+}
+
 // The different texts of the layers that have what is described, in their order.
 template <class Has, class Text>
 std::string OfLayers(const Recipe& r, const Has& has, const Text& text) {
@@ -119,9 +128,11 @@ std::string OfLayers(const Recipe& r, const Has& has, const Text& text) {
 
 std::string RecipeText(const Recipe& r) {
   std::string out = r.family + ": " + std::to_string(r.n_layers) + " layers";
-  const auto convolves = [](const LayerRecipe& l) { return l.mixers.has(Mixer::kShortConv); };
-  if (const auto n = std::ranges::count_if(r.layers, convolves); n > 0) {
-    out += " (" + std::to_string(n) + " with a short convolution of " + std::to_string(r.conv_taps) + " positions)";
+  for (const auto& [mixer, name] :
+       {std::pair{Mixer::kShortConv, "a short convolution of " + std::to_string(r.conv_taps) + " positions"},
+        std::pair{Mixer::kDeltaRule, DeltaText(r.delta)}, std::pair{Mixer::kMamba2, MambaText(r.mamba)}}) {
+    const auto has = [mixer = mixer](const LayerRecipe& l) { return l.mixers.has(mixer); };
+    if (const auto n = std::ranges::count_if(r.layers, has); n > 0) out += " (" + std::to_string(n) + " with " + name + ")";
   }
   out += ", width " + std::to_string(r.d_model);
   if (AnyLayer(r, &LayerRecipe::attends)) out += ", " + OfLayers(r, &LayerRecipe::attends, HeadsText);

@@ -114,6 +114,8 @@ Json RunJson(const RunFlags& flags, const Engine& engine, const GenerateResult& 
           {"stored_weight_bytes_per_token", bytes(ByteKind::kWeightsStored)},
           {"kv_bytes_read_per_token", bytes(ByteKind::kKvRead)},
           {"kv_bytes_written_per_token", bytes(ByteKind::kKvWritten)},
+          {"state_bytes_read_per_token", bytes(ByteKind::kStateRead)},
+          {"state_bytes_written_per_token", bytes(ByteKind::kStateWritten)},
           {"bytes_per_token", Number(MovedBytesPerToken(f))},
           {"decode_gigabytes_per_second", f.decode_gigabytes_per_second},
           {"read_bytes_per_second", OrNull(books.read_bandwidth)},

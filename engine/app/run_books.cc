@@ -74,8 +74,7 @@ const char* FinishName(FinishReason reason) {
 
 double MovedBytesPerToken(const books::RunFigures& f) {
   double bytes = 0;
-  for (const ByteKind kind : {ByteKind::kWeightsPacked, ByteKind::kKvRead, ByteKind::kKvWritten})
-    bytes += f.bytes_per_token[static_cast<size_t>(kind)];
+  for (const ByteKind kind : kMovedBytes) bytes += f.bytes_per_token[static_cast<size_t>(kind)];
   return bytes;
 }
 

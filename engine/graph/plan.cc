@@ -55,6 +55,13 @@ class Rows {
     Set(op.x, op.runs, op.out);
     op.gate.rows = op.gate.empty() ? 0 : n_;
   }
+  void operator()(RatesOp& op) const {
+    Set(op.x, op.decay);
+    op.beta.rows = op.beta.empty() ? 0 : n_;
+  }
+  void operator()(DeltaRuleOp& op) const { Set(op.q, op.k, op.v, op.decay, op.beta, op.runs, op.out); }
+  void operator()(SsmScanOp& op) const { Set(op.x, op.b, op.c, op.step, op.decay, op.runs, op.out); }
+  void operator()(GatedNormOp& op) const { Set(op.x, op.gate, op.out); }
 
  private:
   template <class... Views>
@@ -100,7 +107,6 @@ class Rows {
 
 std::vector<std::string> CannotRun(const Recipe& r) {
   std::vector<std::string> why;
-  if (AnyLayer(r, &LayerRecipe::sparse) && !r.gated_ffn) why.emplace_back("experts without a gate");
   if (r.norm == NormKind::kLayer && r.post_norms) why.emplace_back("LayerNorm after attention and feed-forward");
   if (r.post_norms && r.residual_scale != 1) why.emplace_back("a residual scale with norms after the blocks");
   if (r.residual != Residual::kSequential && (r.post_norms || !r.pre_norms))

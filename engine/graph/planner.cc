@@ -50,11 +50,18 @@ void Planner::Buffers() {
   AttentionBuffers();
   LatentBuffers();
   ConvBuffers();
+  DeltaBuffers();
+  MambaBuffers();
   if (partial_floats_ > 0) partials_.data = arena_.Take<float>(partial_floats_);
   hidden_ = Floats(hidden);
   if (sparse) {
-    expert_out_ = Floats(E, k);
-    if (r_.weighted_expert_inputs) expert_in_ = Floats(E, k);
+    const int64_t space = r_.expert_space > 0 ? r_.expert_space : E;
+    if (r_.expert_space > 0) {
+      latent_in_ = Floats(space);
+      latent_out_ = Floats(space);
+    }
+    expert_out_ = Floats(space, k);
+    if (r_.weighted_expert_inputs) expert_in_ = Floats(space, k);
     router_ = Floats(r_.n_experts);
     route_weights_ = Floats(k);
     route_experts_ = {arena_.Take<int32_t>(routed), n_, k};
@@ -64,7 +71,7 @@ void Planner::Buffers() {
     shared_gate_ = Floats(1);
   }
   // f32 packs are the largest: one row of the widest input, or one for each slot of an expert's inputs.
-  Widest(std::max({E, hidden, k * E}));
+  Widest(std::max({E, hidden, k * std::max<int64_t>(E, r_.expert_space)}));
   pack_ = arena_.Take<uint8_t>(SaturatingAdd(SaturatingMul(n, 4 * RoundUp(static_cast<uint64_t>(widest_), 2)), 64));
   const uint64_t logits = SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows), static_cast<uint64_t>(r_.vocab));
   plan_.logits = {arena_.Take<float>(logits), options_.max_logit_rows, r_.vocab};
@@ -83,6 +90,8 @@ std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type) {
           break;
         case Mixer::kLatentAttention: caches.push_back({i, mixer, seen, LatentLayout(r, type), {}}); break;
         case Mixer::kShortConv:
+        case Mixer::kDeltaRule:
+        case Mixer::kMamba2:
           caches.push_back({.layer = i, .mixer = mixer, .layout = {}, .state = RecurrentLayout(r, mixer), .recurrent = true});
           break;
       }
@@ -96,8 +105,20 @@ StateLayout RecurrentLayout(const Recipe& r, Mixer mixer) {
     case Mixer::kAttention:
     case Mixer::kLatentAttention: break;
     case Mixer::kShortConv: return {.taps = r.conv_taps, .channels = r.d_model};
-    case Mixer::kDeltaRule:
-    case Mixer::kMamba2: break;  // TODO
+    case Mixer::kDeltaRule: {
+      const DeltaRule& d = r.delta;
+      return {.recurrence = DeltaRuleOp::StateOf(d.value_heads, d.key_dim, d.value_dim),
+              .replay = DeltaRuleOp::ReplayOf(d.key_heads, d.value_heads, d.key_dim, d.value_dim),
+              .taps = r.conv_taps,
+              .channels = 2 * int64_t{d.key_heads} * d.key_dim + int64_t{d.value_heads} * d.value_dim};
+    }
+    case Mixer::kMamba2: {
+      const Mamba2& m = r.mamba;
+      return {.recurrence = SsmScanOp::StateOf(m.heads, m.state_dim, m.head_dim),
+              .replay = SsmScanOp::ReplayOf(m.heads, m.groups, m.state_dim, m.head_dim),
+              .taps = r.conv_taps,
+              .channels = int64_t{m.heads} * m.head_dim + 2 * int64_t{m.groups} * m.state_dim};
+    }
   }
   return {};
 }
@@ -237,23 +258,27 @@ Role Planner::Mix(Mixer mixer, Mat<const float> in) {
     case Mixer::kAttention: Attention(in); break;
     case Mixer::kLatentAttention: LatentAttention(in); break;
     case Mixer::kShortConv: ShortConv(in); return Role::kConvOut;
+    case Mixer::kDeltaRule: DeltaNet(in); return Role::kSsmOut;
+    case Mixer::kMamba2: Mamba(in); return Role::kSsmOut;
   }
   return Role::kO;
 }
 
 void Planner::DenseFeedForward(Mat<const float> in) {
   const Mat<float> hidden = First(hidden_, sizes().d_ff);
-  if (r_.gated_ffn) {
-    Gated(Role::kGate, Role::kUp, in, hidden);
-  } else {
-    Project(Role::kUp, in, hidden, {.activation = r_.activation});
-  }
+  FirstMatrices(Role::kGate, Role::kUp, in, hidden);
   ProjectOut(Role::kDown, hidden);
 }
 
-// One op for two matrices of one type; else one for each, and one for act(gate) * up. `index`, `of`: of experts' rows, as of PackRouted.
-void Planner::Gated(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index, RowsOf of) {
+// What the last matrix of a feed-forward reads. One op for two matrices of one type; else one for each, and one for act(gate) * up. Without
+// gates act(up). `index`, `of`: of experts' rows, as of PackRouted.
+void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index, RowsOf of) {
   const auto pack = [&](Role role) { return rows_ == RowsOf::kRouted ? PackRouted(role, in, index, of) : Pack(role, in); };
+  if (!r_.gated_ffn) {
+    const ActPack of_up = pack(up);
+    return Add(
+        up, MatMulOp{.x = of_up, .w = Get(up), .bias = GetBias(up), .activation = r_.activation, .out = hidden, .out_row = {}});
+  }
   ActPack x = pack(gate);
   if (Get(gate).dtype == Get(up).dtype) {
     return Add(gate, GatedMatMulOp{.x = x,
@@ -304,13 +329,16 @@ void Planner::SparseFeedForward(Mat<const float> in) {
                              .experts = route_experts_,
                              .weights = route_weights_});
   const Mat<float> hidden(hidden_.data, routed, r_.d_expert);
+  const bool latent = r_.expert_space > 0;
+  if (latent) Project(Role::kLatentIn, in, latent_in_);
+  const Mat<const float> x = latent ? latent_in_ : in;
   if (r_.weighted_expert_inputs) {
-    Add(Component::kMoeCombine, ScaleRowsOp{.x = in, .weights = route_weights_, .out = expert_in_});
+    Add(Component::kMoeCombine, ScaleRowsOp{.x = x, .weights = route_weights_, .out = expert_in_});
   }
   rows_ = RowsOf::kRouted;
   const bool weighted = r_.weighted_expert_inputs;
-  Gated(Role::kExpertGate, Role::kExpertUp, weighted ? expert_in_ : in, hidden, weighted ? plan_.group_slots : plan_.group_tokens,
-        weighted ? RowsOf::kRouted : RowsOf::kBatch);
+  FirstMatrices(Role::kExpertGate, Role::kExpertUp, weighted ? expert_in_ : x, hidden,
+                weighted ? plan_.group_slots : plan_.group_tokens, weighted ? RowsOf::kRouted : RowsOf::kBatch);
   const ActPack pack = PackRouted(Role::kExpertDown, hidden, nullptr, RowsOf::kRouted);
   Add(Role::kExpertDown, MatMulOp{.x = pack,
                                   .w = Get(Role::kExpertDown),
@@ -318,19 +346,20 @@ void Planner::SparseFeedForward(Mat<const float> in) {
                                   .out = expert_out_,
                                   .out_row = {plan_.group_slots, static_cast<size_t>(routed)}});
   rows_ = RowsOf::kBatch;
-  const Destination to = Out();
+  const Destination to = latent ? Destination{latent_out_, false} : Out();
   Add(Component::kMoeCombine, MoeCombineOp{.y = expert_out_,
                                            .weights = route_weights_,
                                            .weighted = !r_.weighted_expert_inputs,
                                            .add_to_out = to.add,
                                            .out = to.out});
-  if (r_.d_shared > 0) SharedExperts(in, to.out);
+  if (latent) ProjectOut(Role::kLatentOut, latent_out_);
+  if (r_.d_shared > 0) SharedExperts(in, OwnOutput() ? block_out_ : plan_.x);
 }
 
 // Added to `out`, through their gate where they have one.
 void Planner::SharedExperts(Mat<const float> in, Mat<float> out) {
   const Mat<float> hidden(hidden_.data, n_, r_.d_shared);
-  Gated(Role::kSharedExpertGate, Role::kSharedExpertUp, in, hidden);
+  FirstMatrices(Role::kSharedExpertGate, Role::kSharedExpertUp, in, hidden);
   if (!r_.shared_gate) return Project(Role::kSharedExpertDown, hidden, out, {.add_to_out = true});
   Project(Role::kSharedExpertDown, hidden, shared_out_);
   Project(Role::kSharedExpertSigmoid, in, shared_gate_);

@@ -99,8 +99,8 @@ class Planner {
   void DenseFeedForward(Mat<const float> in);
   void SparseFeedForward(Mat<const float> in);
   void SharedExperts(Mat<const float> in, Mat<float> out);
-  void Gated(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index = nullptr,
-             RowsOf of = RowsOf::kBatch);
+  void FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index = nullptr,
+                     RowsOf of = RowsOf::kBatch);
   ActPack PackRouted(Role role, Mat<const float> in, const int32_t* index, RowsOf of);
 
   // What every mixer's file has: the buffers that all layers of its kind share, and the block. The block's last matrix is ProjectOut's.
@@ -123,6 +123,14 @@ class Planner {
   // planner_conv.cc
   void ConvBuffers();
   void ShortConv(Mat<const float> in);
+
+  // planner_delta.cc
+  void DeltaBuffers();
+  void DeltaNet(Mat<const float> in);
+
+  // planner_mamba.cc
+  void MambaBuffers();
+  void Mamba(Mat<const float> in);
 
   const LayerRecipe& layer() const { return r_.layers[static_cast<size_t>(layer_)]; }
   LayerSizes sizes() const { return SizesOf(r_, layer()); }
@@ -173,7 +181,7 @@ class Planner {
 
   int64_t widest_ = 0;
   Mat<float> normed_, ffn_normed_, block_out_, q_, k_, v_, attended_, hidden_, up_, expert_in_, expert_out_, router_,
-      route_weights_, shared_out_, shared_gate_, temperature_;
+      route_weights_, shared_out_, shared_gate_, temperature_, attn_gate_, latent_in_, latent_out_;
   struct {
     Mat<float> q, q_low;   // [n, H (D_n + D_r)], [n, R_q]
     Mat<float> key;        // [n, R_kv + D_r]
@@ -184,6 +192,17 @@ class Planner {
   struct {
     Mat<float> in, out;  // [n, 3 E], [n, E]
   } conv_;
+  struct {
+    Mat<float> in, qkv;            // [n, channels]: before and after the convolution
+    Mat<float> gate, out;          // [n, H_v N_v]
+    Mat<float> step, beta, decay;  // [n, H_v]
+  } delta_;
+  struct {
+    Mat<float> in;     // [n, H D + channels + H]: z, what is convolved, steps
+    Mat<float> xbc;    // [n, channels], after the convolution
+    Mat<float> decay;  // [n, H]
+    Mat<float> out;    // [n, H D]
+  } mamba_;
   AttentionPartials partials_;  // of the op that runs; without data until all layers have asked for room
   uint64_t partial_floats_ = 0;
   Mat<int32_t> route_experts_;

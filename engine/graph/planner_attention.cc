@@ -36,6 +36,7 @@ void Planner::AttentionBuffers() {
     v_ = Floats(kv);
   }
   attended_ = Floats(q);
+  if (r_.attention_gate) attn_gate_ = Floats(q);
   Widest(q);
 }
 
@@ -60,6 +61,8 @@ void Planner::Attention(Mat<const float> in) {
       Project(Role::kV, in, v, {.shared = &shared});
     }
   }
+  const Mat<float> gate = First(attn_gate_, q_cols);
+  if (r_.attention_gate) Project(Role::kAttnGate, in, gate, {.shared = &shared});
   if (r_.qk_norm != QkNormKind::kUnweighted) QkNorms(q, k);
   if (r_.qkv_limit != 0) {
     Add(r_.fused_qkv ? Role::kQkv : Role::kQ, ElementwiseOp{.x = q, .limit = r_.qkv_limit});
@@ -78,7 +81,9 @@ void Planner::Attention(Mat<const float> in) {
   if (own_kv) StoreKv(Mixer::kAttention, k, v, layout);
   const Mat<float> attended = First(attended_, q_cols);
   Attend(Mixer::kAttention, q, attended, s.n_heads, layout);
-  ProjectOut(Role::kO, attended);
+  if (!r_.attention_gate) return ProjectOut(Role::kO, attended);
+  Add(Role::kAttnGate, ElementwiseOp{.x = gate, .up = attended, .activation = ActivationKind::kSigmoid});
+  ProjectOut(Role::kO, gate);
 }
 
 void Planner::StoreKv(Mixer mixer, Mat<const float> k, Mat<const float> v, const KvLayout& layout) {

@@ -20,8 +20,11 @@ uint64_t BytesOf(const ReportData& run, const ReportWork& work, std::string_view
 }
 
 uint64_t WeightBytes(const ReportData& run, const ReportWork& work) { return BytesOf(run, work, "weights packed"); }
+// Keys and values, and the states of recurrent layers.
 uint64_t KvBytes(const ReportData& run, const ReportWork& work) {
-  return BytesOf(run, work, "KV read") + BytesOf(run, work, "KV written");
+  uint64_t bytes = 0;
+  for (const char* kind : {"KV read", "KV written", "state read", "state written"}) bytes += BytesOf(run, work, kind);
+  return bytes;
 }
 
 double StepSeconds(const ReportStep& step) { return Seconds(step.all.ns); }

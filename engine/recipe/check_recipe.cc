@@ -11,8 +11,12 @@ namespace {
 std::string Text(int64_t n) { return std::to_string(n); }
 
 Status CheckDimensions(const Recipe& r) {
-  const std::pair<const char*, int64_t> positive[] = {
-      {"n_layers", r.n_layers}, {"d_model", r.d_model}, {"n_heads", r.n_heads}, {"head_dim", r.head_dim}, {"vocab", r.vocab}};
+  const bool attends = r.layers.empty() || AnyLayer(r, &LayerRecipe::attends);
+  const std::pair<const char*, int64_t> positive[] = {{"n_layers", r.n_layers},
+                                                      {"d_model", r.d_model},
+                                                      {"n_heads", attends ? r.n_heads : 1},
+                                                      {"head_dim", attends ? r.head_dim : 1},
+                                                      {"vocab", r.vocab}};
   for (const auto& [name, value] : positive) {
     if (value < 1) return BadInput(std::string(name) + " is " + Text(value) + "; expected at least 1");
   }
@@ -101,8 +105,55 @@ Status CheckShared(const Recipe& r, size_t layer) {
   return {};
 }
 
+Status CheckDeltaRule(const DeltaRule& d) {
+  if (d.key_heads < 1 || d.value_heads < 1 || d.key_dim < 1 || d.value_dim < 1 || d.value_heads % d.key_heads != 0) {
+    return BadInput("the delta rule cannot share " + Text(d.key_heads) + " key heads of " + Text(d.key_dim) + " among " +
+                    Text(d.value_heads) + " value heads of " + Text(d.value_dim));
+  }
+  if (int64_t{d.value_heads} * std::max(d.key_dim, d.value_dim) > kMaxWidth) {
+    return BadInput(Text(d.value_heads) + " value heads of " + Text(d.key_dim) + " x " + Text(d.value_dim) + " are wider than " +
+                    Text(kMaxWidth));
+  }
+  return d.unit_eps > 0 ? Status() : BadInput("unit_eps is " + std::to_string(d.unit_eps));
+}
+
+Status CheckMamba2(const Mamba2& m) {
+  if (m.heads < 1 || m.head_dim < 1 || m.groups < 1 || m.state_dim < 1 || m.heads % m.groups != 0) {
+    return BadInput("Mamba-2 cannot share " + Text(m.groups) + " groups of " + Text(m.state_dim) + " among " + Text(m.heads) +
+                    " heads of " + Text(m.head_dim));
+  }
+  const int64_t inner = int64_t{m.heads} * m.head_dim;
+  if (std::max(inner, int64_t{m.heads} * m.state_dim) > kMaxWidth) {
+    return BadInput(Text(m.heads) + " heads of " + Text(m.state_dim) + " x " + Text(m.head_dim) + " are wider than " +
+                    Text(kMaxWidth));
+  }
+  if (m.norm_groups < 1 || inner % m.norm_groups != 0) {
+    return BadInput("an output of " + Text(inner) + " cannot be normalised as " + Text(m.norm_groups) + " vectors");
+  }
+  if (!(m.least_step >= 0) || !(m.most_step > m.least_step)) {
+    return BadInput("steps are limited to " + std::to_string(m.least_step) + " to " + std::to_string(m.most_step));
+  }
+  for (const float factor : m.multipliers) {
+    if (!std::isfinite(factor)) return BadInput("a multiplier of Mamba-2 is " + std::to_string(factor));
+  }
+  return {};
+}
+
+Status CheckRecurrent(const Recipe& r) {
+  const auto any = [&](Mixer mixer) { return AnyLayer(r, [&](const LayerRecipe& l) { return l.mixers.has(mixer); }); };
+  if (any(Mixer::kDeltaRule)) TALLY_RETURN_IF_ERROR(CheckDeltaRule(r.delta));
+  if (any(Mixer::kMamba2)) TALLY_RETURN_IF_ERROR(CheckMamba2(r.mamba));
+  if (AnyLayer(r, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kDeltaRule) && l.mixers.has(Mixer::kMamba2); })) {
+    return BadInput("a layer has the delta rule and Mamba-2");
+  }
+  if (AnyLayer(r, &LayerRecipe::recurrent) && (r.conv_taps < 1 || r.conv_taps > kMaxTaps)) {
+    return BadInput("convolutions need 1 to " + Text(kMaxTaps) + " taps; conv_taps is " + Text(r.conv_taps));
+  }
+  return {};
+}
+
 Status CheckAttention(const Recipe& r) {
-  TALLY_RETURN_IF_ERROR(CheckHeads(SizesOf(r, {})));
+  if (AnyLayer(r, &LayerRecipe::attends)) TALLY_RETURN_IF_ERROR(CheckHeads(SizesOf(r, {})));
   if (r.fused_qkv && (r.q_bias != r.k_bias || r.q_bias != r.v_bias)) {
     return BadInput("q, k and v are one matrix here, with one bias or none (q_bias, k_bias and v_bias)");
   }
@@ -121,10 +172,7 @@ Status CheckAttention(const Recipe& r) {
     }
     TALLY_RETURN_IF_ERROR(CheckShared(r, i));
   }
-  const bool convolves = AnyLayer(r, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kShortConv); });
-  if (convolves && (r.conv_taps < 1 || r.conv_taps > kMaxTaps)) {
-    return BadInput("short convolutions need 1 to " + Text(kMaxTaps) + " taps; conv_taps is " + Text(r.conv_taps));
-  }
+  if (r.attention_gate && r.latent.kv_rank > 0) return BadInput("attention_gate is not for latent attention");
   if (r.local_rope.freq_factors) return BadInput("the local rope has no stored frequency factors");
   return CheckLatent(r);
 }
@@ -135,6 +183,7 @@ Status CheckFeedForward(const Recipe& r) {
     if (l.dense() && SizesOf(r, l).d_ff < 1) return BadInput("the dense layers have no width: d_ff is " + Text(r.d_ff));
   }
   if (sparse && r.d_expert < 1) return BadInput("the experts have no width: d_expert is " + Text(r.d_expert));
+  if (r.expert_space < 0 || r.expert_space > kMaxWidth) return BadInput("expert_space is " + Text(r.expert_space));
   if (sparse && (r.top_k < 1 || r.top_k > r.n_experts)) {
     return BadInput("top_k is " + Text(r.top_k) + "; expected 1 to the number of experts, " + Text(r.n_experts));
   }
@@ -167,7 +216,9 @@ Status CheckSize(const Recipe& r) {
   const double width = r.d_model, heads = double{1} * most.n_heads * std::max(most.head_dim, r.latent.nope_dim + r.latent.v_dim);
   const double latent = double{1} * r.latent.q_rank + r.latent.kv_rank;
   const double conv = r.conv_taps > 0 ? 4 * width * width : 0;
-  const double layer = 4 * width * heads + conv + latent * (width + heads) +
+  const double delta = double{1} * r.delta.value_heads * (2.0 * r.delta.key_dim + 3.0 * r.delta.value_dim + 2);
+  const double mamba = double{1} * r.mamba.heads * (3.0 * r.mamba.head_dim + 2.0 * r.mamba.state_dim + 1);
+  const double layer = 4 * width * heads + conv + width * (delta + mamba + 2.0 * r.expert_space) + latent * (width + heads) +
                        3 * width * (double{1} * most.d_ff + double{1} * r.n_experts * r.d_expert + r.d_shared);
   const double all =
       (double{1} * r.n_layers + r.mtp_layers) * layer + 2 * width * r.vocab + (r.learned_positions ? width * r.context : 0);
@@ -181,6 +232,7 @@ Status CheckRecipe(const Recipe& recipe) {
   TALLY_RETURN_IF_ERROR(CheckDimensions(recipe));
   TALLY_RETURN_IF_ERROR(CheckFactors(recipe));
   TALLY_RETURN_IF_ERROR(CheckAttention(recipe));
+  TALLY_RETURN_IF_ERROR(CheckRecurrent(recipe));
   TALLY_RETURN_IF_ERROR(CheckFeedForward(recipe));
   return CheckSize(recipe);
 }

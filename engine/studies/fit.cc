@@ -245,14 +245,13 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
     written += l.cache_of < 0 ? position : 0;
     seen += static_cast<double>(books::CachedPositions(l, options.context)) * position;
   }
-  written += static_cast<double>(count.conv_written);
-  seen += static_cast<double>(count.conv_read);
+  const double states = 2 * B * static_cast<double>(count.state_bytes);  // read and written once a step
   Fit fit;
   fit.context = options.context;
   fit.prompt = options.prompt;
-  fit.prefill = BoundOf(options.batch * options.prompt, count.prefill_traffic.uniform + B * P * written,
+  fit.prefill = BoundOf(options.batch * options.prompt, count.prefill_traffic.uniform + states + B * P * written,
                         WorkOf(model, count.prefill_last, options.kv), machine);
-  fit.decode = BoundOf(options.batch, count.decode_traffic.uniform + B * (seen + written),
+  fit.decode = BoundOf(options.batch, count.decode_traffic.uniform + states + B * (seen + written),
                        WorkOf(model, count.decode, options.kv), machine);
   return fit;
 }

@@ -18,9 +18,9 @@ namespace {
 
 using Units = std::array<uint64_t, kFitUnits>;
 
-constexpr ByteKind kMoved[] = {ByteKind::kWeightsPacked, ByteKind::kKvRead, ByteKind::kKvWritten};
 // What an op reads and writes in memory: all but the weights' bytes in the file.
-constexpr ByteKind kTraffic[] = {ByteKind::kWeightsPacked, ByteKind::kKvRead, ByteKind::kKvWritten, ByteKind::kActivationsRead,
+constexpr ByteKind kTraffic[] = {ByteKind::kWeightsPacked,     ByteKind::kKvRead,       ByteKind::kKvWritten,
+                                 ByteKind::kStateRead,         ByteKind::kStateWritten, ByteKind::kActivationsRead,
                                  ByteKind::kActivationsWritten};
 
 template <size_t N>
@@ -348,7 +348,7 @@ class RunReport::Writer {
     MetricInput in;
     in.phase = kPhaseNames[p];
     in.seconds = static_cast<double>(sums.all.ns) / 1e9;
-    in.moved = BytesOf(sums.all.useful, kMoved);
+    in.moved = sums.all.useful.MovedBytes();
     if (d_.has_parameters) {
       const uint64_t kv = in.moved - sums.all.useful.Bytes(ByteKind::kWeightsPacked);
       in.dense = s_.packed * sums.steps + kv;

@@ -47,7 +47,7 @@ void AddStepForms(const books::Count& count, std::vector<ReportForm>& forms) {
   const Form& kv = count.kv_elements_per_token;
   forms.push_back({"KV cache", "elements a position", kv.text(), kv.value(), 1});
   const Form& state = count.state_elements;
-  if (state.value() > 0) forms.push_back({"KV cache", "elements of a sequence's convolutions", state.text(), state.value(), 1});
+  if (state.value() > 0) forms.push_back({"KV cache", "elements of a sequence's states", state.text(), state.value(), 1});
 }
 
 std::vector<ReportSymbol> SymbolsOf(const Recipe& r, uint64_t context) {
@@ -69,7 +69,8 @@ std::vector<ReportSymbol> SymbolsOf(const Recipe& r, uint64_t context) {
   add("F_s", "width of the shared experts", r.d_shared);
   add("X", "experts of a layer", r.n_experts);
   add("k", "experts that a token uses", r.n_experts > 0 ? r.top_k : 0);
-  add("J", "taps of a short convolution", r.conv_taps);
+  for (const books::SizeSymbol& s : books::RecurrentSymbols(r))
+    add(s.name, std::string(s.meaning), static_cast<int64_t>(s.value));
   add("T", "trained context", r.context);
   add("S", "positions that a decode token sees", static_cast<int64_t>(context));
   return symbols;

@@ -34,10 +34,7 @@ uint32_t Best(const Mat<const float>& logits, int64_t row) {
   return static_cast<uint32_t>(Argmax({logits.Row(row), static_cast<size_t>(logits.cols)}));
 }
 
-double StepBytes(const Cost& cost) {
-  return static_cast<double>(cost.Bytes(ByteKind::kWeightsPacked) + cost.Bytes(ByteKind::kKvRead) +
-                             cost.Bytes(ByteKind::kKvWritten));
-}
+double StepBytes(const Cost& cost) { return static_cast<double>(cost.MovedBytes()); }
 
 }  // namespace
 

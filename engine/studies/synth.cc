@@ -52,6 +52,10 @@ Filling FillingOf(const TensorBinding& b, const StoredTensor& t, const Recipe& p
       break;
     case Role::kPositionEmbedding: f.deviation *= 0.5f; break;
     case Role::kSinks: f.deviation = 1; break;
+    case Role::kSsmA:  // -1, so that states decay
+      f.fill = Fill::kValue;
+      f.value = b.storage == Storage::kMinusExp ? 0 : -1;
+      break;
     case Role::kRopeFactors:
     case Role::kRopeShortFactors:
     case Role::kRopeLongFactors:

@@ -69,7 +69,7 @@ inline std::vector<float> ExpectedValues(const Inventory& inventory, const Tenso
                                                                      : row * cols + k;
         const bool taps = b.storage == Storage::kTaps || b.storage == Storage::kConv1d;  // [n, taps]
         const float value = stored[taps ? r * slices + s : s * slice_elements + at];
-        out.push_back(b.storage == Storage::kPlusOne ? 1 + value : value);
+        out.push_back(b.storage == Storage::kPlusOne ? 1 + value : b.storage == Storage::kMinusExp ? -std::exp(value) : value);
       }
     }
   }

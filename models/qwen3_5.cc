@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen3.5 (Qwen team 2026): gated delta nets, every fourth layer gated attention with partial rope, dense or with a mixture of experts
+// beside a shared one; the files of Qwen3.6 and Qwen3.8 are the same. Norms multiply by 1 + w: Hugging Face stores w, GGUF 1 + w, but for
+// the delta nets' own. GGUF has the value heads in another order: head h has key head h mod key_heads. The sections of M-RoPE differ
+// for images only. The vision tower and the layers for multi-token prediction are not run; GGUF counts the latter among the blocks.
+#include <numeric>
+
+#include "models/delta_net.h"
+#include "models/family.h"
+#include "models/gate_up_rows.h"
+#include "models/vision.h"
+
+namespace tally {
+namespace {
+
+constexpr std::string_view kGguf[] = {"qwen35", "qwen35moe"};
+constexpr std::string_view kHf[] = {"Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM", "Qwen3_5MoeForConditionalGeneration",
+                                    "Qwen3_5MoeForCausalLM"};
+constexpr std::string_view kHfTypes[] = {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"};
+
+constexpr RoleName kGgufNames[] = {TALLY_DELTA_GGUF};
+constexpr RoleName kHfNames[] = {TALLY_DELTA_HF,
+                                 {Role::kDeltaQ, TALLY_DELTA_NET "in_proj_qkv.weight", Storage::kPlain, DeltaQInTurn},
+                                 {Role::kDeltaK, TALLY_DELTA_NET "in_proj_qkv.weight", Storage::kPlain, DeltaKInTurn},
+                                 {Role::kDeltaV, TALLY_DELTA_NET "in_proj_qkv.weight", Storage::kPlain, DeltaVInTurn},
+                                 {Role::kDeltaGate, TALLY_DELTA_NET "in_proj_z.weight"},
+                                 {Role::kDeltaBeta, TALLY_DELTA_NET "in_proj_b.weight"},
+                                 {Role::kDeltaAlpha, TALLY_DELTA_NET "in_proj_a.weight"}};
+
+// A vision transformer over patches of several frames, with a matrix and a bias for the patches, learned positions, and a merger of a norm and
+// two matrices (Qwen3_5VisionModel of transformers).
+void AddVision(const Config& c, ModelSpec& spec) {
+  const auto number = [&](const char* key) { return VisionNumber(c, key); };
+  const auto width = number("hidden_size"), d_ff = number("intermediate_size"), layers = number("depth"),
+             patch = number("patch_size"), out = number("out_hidden_size"), positions = number("num_position_embeddings");
+  if (!width || !d_ff || !layers || !patch || !out || !positions) return spec.parts_not_run.push_back({"visual", std::nullopt});
+  const uint64_t W = *width, frames = number("temporal_patch_size").value_or(2), channels = number("in_channels").value_or(3);
+  const uint64_t merge = number("spatial_merge_size").value_or(2), merged = W * merge * merge;
+  const VisionEncoder v{W, *d_ff, *layers, channels * frames * *patch * *patch, *positions};
+  spec.parts_not_run.push_back(
+      {"visual", (v.patch + 1 + v.patches) * W + v.LayerParameters() + 2 * W + merged * (merged + 1) + (merged + 1) * *out});
+}
+
+// Frequencies of rope that M-RoPE's sections have; 0: there are none.
+int64_t ReadSections(Config& c) {
+  c.Bool("rope_parameters.mrope_interleaved", true);
+  const std::vector<int64_t> sections = c.Ints(c.Pick("rope.dimension_sections", "rope_parameters.mrope_section"));
+  return std::accumulate(sections.begin(), sections.end(), int64_t{0});
+}
+
+void Read(Config& c, ModelSpec& spec) {
+  Recipe& r = spec.recipe;
+  const bool parts =
+      c.gguf() || c.Is({"Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration", "qwen3_5", "qwen3_5_moe"});
+  const bool mixture =
+      c.Is({"qwen35moe", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM", "qwen3_5_moe", "qwen3_5_moe_text"});
+  const bool vision = parts && !c.gguf() && c.inventory().tensors.empty();
+  if (vision) AddVision(c, spec);
+  if (parts) EnterTextModel(c, spec, {"visual."});
+  r.rope.style = RopeStyle::kRotateHalf;
+  const int64_t sections = ReadSections(c);
+  ReadDecoder(c, spec,
+              {.norm_eps = 1e-6,
+               .n_kv_heads = mixture ? 2 : 4,
+               .head_dim = 256,
+               .n_heads = 16,
+               .context = 32768,
+               .vocab = 248320,
+               .rotated = 0.25,
+               .gguf_absent_heads = true});
+  if (sections != 0 && sections < r.rope.dim / 2) c.Fail("the sections of M-RoPE leave frequencies of rope out");
+  ReadDeltaNet(c, r);
+  r.delta.tiled = c.gguf();
+  if (c.gguf()) {
+    ReadGgufPredictionLayers(c, spec);
+  } else {
+    r.mtp_layers = c.Int("mtp_num_hidden_layers", 0, kMaxLayers, 0);
+    AddNotRun(c, spec, "mtp.");
+  }
+  if (!mixture) return ReadFeedForwardWidth(c, r);
+  r.family = "qwen3.5-moe";
+  ReadDeltaNetExperts(c, r);
+}
+
+}  // namespace
+
+extern constinit const Family kQwen35Family = {"qwen3.5", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+
+}  // namespace tally
