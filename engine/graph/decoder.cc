@@ -177,7 +177,7 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
   // With several rows, groups and tables can change from step to step, so shapes are checked every time.
   const bool reshaped = n > 1 || rows_ != n, head_reshaped = logits > 1 || logit_rows_ != logits;
   if (reshaped) GroupByHead(n);
-  GroupBySequence(n);
+  if (plan_.recurrent) GroupBySequence(n);
   bad_rows_.clear();
   rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};

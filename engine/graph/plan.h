@@ -71,7 +71,8 @@ struct Plan {
   // The step's arrays, [max_batch]; group_tokens and group_slots [max_batch * top_k]. Ops have spans of them.
   int32_t *tokens = nullptr, *positions = nullptr;
   KvRow* kv_rows = nullptr;
-  // The rows by sequence, for recurrent layers; set when the number of rows changes or there are several.
+  // The rows by sequence, of a model with recurrent layers.
+  bool recurrent = false;
   StateRun* state_runs = nullptr;
   int64_t runs = 0;
   int32_t* state_order = nullptr;

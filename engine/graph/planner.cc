@@ -38,6 +38,7 @@ void Planner::Buffers() {
   plan_.tokens = arena_.Take<int32_t>(n);
   plan_.positions = arena_.Take<int32_t>(n);
   plan_.kv_rows = arena_.Take<KvRow>(n);
+  plan_.recurrent = AnyLayer(r_, &LayerRecipe::recurrent);
   plan_.state_runs = arena_.Take<StateRun>(n);
   plan_.state_order = arena_.Take<int32_t>(n);
   plan_.groups = arena_.Take<RowGroup>(static_cast<uint64_t>(std::max(r_.n_experts, 0)));

@@ -23,6 +23,7 @@ int32_t PrefixIndex::New(int32_t parent, std::span<const int32_t> tokens) {
                                        .generation = ++generation_,
                                        .tokens = {tokens.begin(), tokens.end()},
                                        .blocks = std::vector<int32_t>(slots_, kNone),
+                                       .states = {},
                                        .children = {},
                                        .key = {}};
   if (parent != kNone) nodes_[static_cast<size_t>(node)].tokens.reserve(kTokens);  // it may grow token by token
@@ -57,20 +58,35 @@ int64_t PrefixIndex::Common(int32_t node, std::span<const int32_t> tokens) const
 
 bool PrefixIndex::Complete(int32_t node) const { return std::ranges::find(At(node).blocks, kNone) == At(node).blocks.end(); }
 
+// Calls visit(child) for children beside the tokens' place, those that agree for longest first, to either side until it says false.
+template <class Visit>
+void PrefixIndex::Beside(const Node& parent, std::span<const int32_t> tokens, const Visit& visit) const {
+  const size_t place = Place(parent, tokens), last = std::min(parent.children.size(), place + kMostTried);
+  for (size_t i = place; i < last && visit(parent.children[i]);) ++i;
+  for (size_t i = place; i + kMostTried > place && i > 0 && visit(parent.children[i - 1]);) --i;
+}
+
 // The child that agrees with the tokens for longest, and for how long; of several one that names all its blocks.
 PrefixIndex::Entry PrefixIndex::Best(const Node& parent, std::span<const int32_t> tokens) const {
   Entry best;
-  // Those that agree for longest are beside the tokens' place.
-  const auto consider = [&](int32_t child) {
+  Beside(parent, tokens, [&](int32_t child) {
     const int64_t common = Common(child, tokens);
     if (common < best.known || common == 0) return false;
     if (common > best.known || !Complete(best.node)) best = {child, common};
-    return true;
-  };
-  const size_t place = Place(parent, tokens), last = std::min(parent.children.size(), place + kMostTried);
-  for (size_t i = place; i < last && consider(parent.children[i]) && !Complete(best.node);) ++i;
-  for (size_t i = place; i + kMostTried > place && i > 0 && consider(parent.children[i - 1]) && !Complete(best.node);) --i;
+    return !Complete(best.node);
+  });
   return best;
+}
+
+// The states of children after some of the tokens.
+void PrefixIndex::AddStates(const Node& parent, std::span<const int32_t> tokens, std::vector<State>& states) const {
+  Beside(parent, tokens, [&](int32_t child) {
+    const int64_t common = Common(child, tokens);
+    for (const State& state : At(child).states) {
+      if (state.at - At(child).begin <= common) states.push_back(state);
+    }
+    return common > 0;
+  });
 }
 
 PrefixIndex::Path PrefixIndex::Find(std::string_view key, std::span<const int32_t> tokens) const {
@@ -78,14 +94,17 @@ PrefixIndex::Path PrefixIndex::Find(std::string_view key, std::span<const int32_
   const auto root = roots_.find(key);
   if (root == roots_.end()) return path;
   for (int32_t node = root->second; !tokens.empty();) {
-    const Entry next = Best(At(node), tokens.first(std::min<size_t>(tokens.size(), kTokens)));
+    const std::span<const int32_t> piece = tokens.first(std::min<size_t>(tokens.size(), kTokens));
+    const Entry next = Best(At(node), piece);
     if (next.known == 0) break;
+    AddStates(At(node), piece, path.states);
     path.nodes.push_back(next.node);
     path.length += next.known;
     if (next.known < kTokens) break;
     tokens = tokens.subspan(kTokens);
     node = next.node;
   }
+  std::ranges::sort(path.states, {}, &State::at);
   return path;
 }
 
@@ -119,7 +138,12 @@ PrefixIndex::Entry PrefixIndex::Enter(int32_t parent, std::span<const int32_t> t
   return {child, 0};
 }
 
-void PrefixIndex::Remove(int32_t node, const std::function<void(size_t slot, int32_t id)>& drop) {
+void PrefixIndex::RemoveState(int32_t node, int32_t id) {
+  std::erase_if(nodes_[static_cast<size_t>(node)].states, [id](const State& state) { return state.id == id; });
+}
+
+void PrefixIndex::Remove(int32_t node, const std::function<void(size_t slot, int32_t id)>& drop,
+                         const std::function<void(int32_t id)>& drop_state) {
   const int32_t parent = At(node).parent;
   std::vector<int32_t> below = {node};
   for (size_t i = 0; i < below.size(); ++i) {
@@ -129,13 +153,14 @@ void PrefixIndex::Remove(int32_t node, const std::function<void(size_t slot, int
     for (size_t slot = 0; slot < slots_; ++slot) {
       if (const int32_t id = block(below.back(), slot); id != kNone) drop(slot, id);
     }
+    for (const State& state : At(below.back()).states) drop_state(state.id);
     Delete(below.back());
   }
   if (parent != kNone) Prune(parent);
 }
 
 void PrefixIndex::Prune(int32_t node) {
-  while (node != kNone && At(node).children.empty() &&
+  while (node != kNone && At(node).children.empty() && At(node).states.empty() &&
          std::ranges::all_of(At(node).blocks, [](int32_t id) { return id == kNone; })) {
     const int32_t parent = At(node).parent;
     Delete(node);
@@ -160,6 +185,12 @@ Status PrefixIndex::Verify() const {
     }
     if (!node.children.empty() && node.parent != kNone && node.tokens.size() != kTokens) {
       return InternalError(name + " is not full and has children");
+    }
+    for (const State& state : node.states) {
+      if (state.at <= node.begin || state.at > end(static_cast<int32_t>(i))) return InternalError(name + " has a state elsewhere");
+      if (std::ranges::count_if(node.states, [&](const State& other) { return other.at == state.at; }) > 1) {
+        return InternalError(name + " has two states at one position");
+      }
     }
     for (size_t c = 0; c < node.children.size(); ++c) {
       const Node& child = At(node.children[c]);

@@ -3,7 +3,8 @@
 //
 // A node stands for kTokens tokens that follow those of its parent, or for fewer, and then it has no children. The tokens of no node
 // begin with those of a sibling. Tokens are compared, never hashed. A node names one block for each slot, or none: slots are groups of
-// layers, and the blocks of a group within kTokens positions. The index owns no blocks.
+// layers, and the blocks of a group within kTokens positions. It also names states: what recurrent layers know after some of its
+// tokens, at most one for each position. The index owns neither blocks nor states.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +27,16 @@ class PrefixIndex {
 
   explicit PrefixIndex(size_t slots = 0) : slots_(slots) {}
 
+  struct State {
+    int64_t at = 0;  // positions
+    int32_t id = kNone;
+  };
   // What is known of the beginning of `tokens`: `length` of them, the tokens of `nodes` in order, of the last maybe its first ones only.
+  // `states`: all that are known after some of `tokens`, ascending; a few may be left out where many nodes begin alike.
   struct Path {
     std::vector<int32_t> nodes;
     int64_t length = 0;
+    std::vector<State> states;
   };
   Path Find(std::string_view key, std::span<const int32_t> tokens) const;
 
@@ -53,9 +60,16 @@ class PrefixIndex {
     return node >= 0 && static_cast<size_t>(node) < nodes_.size() && At(node).generation == generation;
   }
 
-  // Removes a node and all below it, and calls `drop` for the blocks that they name. Then as Prune, of its parent.
-  void Remove(int32_t node, const std::function<void(size_t slot, int32_t id)>& drop);
-  // Removes a node that has neither blocks nor children, then its parent if that is now the same, and so on.
+  // The node's tokens include position at - 1, and it has no state there.
+  void AddState(int32_t node, int64_t at, int32_t id) { nodes_[static_cast<size_t>(node)].states.push_back({at, id}); }
+  void RemoveState(int32_t node, int32_t id);
+  std::span<const State> states(int32_t node) const { return At(node).states; }
+
+  // Removes a node and all below it, and calls `drop` for the blocks that they name and `drop_state` for the states. Then as Prune, of
+  // its parent.
+  void Remove(int32_t node, const std::function<void(size_t slot, int32_t id)>& drop,
+              const std::function<void(int32_t id)>& drop_state);
+  // Removes a node that has neither blocks, states nor children, then its parent if that is now the same, and so on.
   void Prune(int32_t node);
 
   size_t nodes() const { return nodes_.size() - free_.size(); }
@@ -69,6 +83,7 @@ class PrefixIndex {
     int64_t begin = 0;
     uint64_t generation = 0;  // 0: no node
     std::vector<int32_t> tokens, blocks;
+    std::vector<State> states;
     std::vector<int32_t> children;  // by their tokens, in lexicographic order
     std::string key;                // of a root
   };
@@ -77,7 +92,10 @@ class PrefixIndex {
   void Delete(int32_t node);
   size_t Place(const Node& parent, std::span<const int32_t> tokens) const;
   int64_t Common(int32_t node, std::span<const int32_t> tokens) const;
+  template <class Visit>
+  void Beside(const Node& parent, std::span<const int32_t> tokens, const Visit& visit) const;
   Entry Best(const Node& parent, std::span<const int32_t> tokens) const;
+  void AddStates(const Node& parent, std::span<const int32_t> tokens, std::vector<State>& states) const;
   bool Complete(int32_t node) const;
 
   size_t slots_;

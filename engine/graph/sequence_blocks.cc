@@ -68,12 +68,12 @@ int32_t SequenceStore::TakeCopy(size_t group, int32_t id) {
   const int32_t copy = Take(group).id;
   const uint8_t* const from = Block(group, id);
   uint8_t* const to = Block(group, copy);
-  InPieces(1, groups_[group].bytes, [&](size_t, size_t offset, size_t bytes) { std::memcpy(to + offset, from + offset, bytes); });
+  InPieces(1, group == state_group() ? state_bytes_ : groups_[group].bytes, [&](size_t, size_t offset, size_t bytes) { std::memcpy(to + offset, from + offset, bytes); });
   return copy;
 }
 
 void SequenceStore::Drop(size_t group, int32_t id) {
-  if (!pool_->Drop(group, id)) return;
+  if (!pool_->Drop(group, id) || group == state_group()) return;
   for (const size_t l : groups_[group].layers) {  // after a step that failed before this layer
     if (!layers_[l].dirty.empty()) std::erase(layers_[l].dirty, id);
   }
@@ -81,13 +81,29 @@ void SequenceStore::Drop(size_t group, int32_t id) {
 
 Status SequenceStore::Verify() const {
   uint64_t in_use = 0;
+  if (recurrent()) {
+    std::vector<int32_t> found(static_cast<size_t>(pool_->blocks(state_group())));
+    for (const Sequence& s : sequences_) {
+      if (s.live && (StatesAt(s, s.length) != s.states.size() || s.states.empty())) {
+        return InternalError("a sequence of " + std::to_string(s.length) + " positions has no state to go on from");
+      }
+      for (const State& state : s.states) {
+        if (state.id >= 0) ++found[static_cast<size_t>(state.id)];
+      }
+    }
+    for (size_t id = 0; id < found.size(); ++id) {
+      in_use += found[id] > 0 ? state_stride_ : 0;
+      if (pool_->references(state_group(), static_cast<int32_t>(id)) == found[id]) continue;
+      return InternalError("state " + std::to_string(id) + ": references do not add up");
+    }
+  }
   for (size_t g = 0; g < groups_.size(); ++g) {
     std::vector<int32_t> found(static_cast<size_t>(pool_->blocks(g)));  // references, by block
     for (const Sequence& s : sequences_) {
       if (!s.live) continue;
       for (size_t b = s.held[g].first; b < s.held[g].ids.size(); ++b) {
-        const size_t id = static_cast<size_t>(s.held[g].ids[b]);
-        ++found[id];
+        if (s.held[g].ids[b] >= 0) ++found[static_cast<size_t>(s.held[g].ids[b])];
+        if (s.held[g].ids[b] < 0 && !groups_[g].rows) return InternalError("a sequence lacks a block");
       }
     }
     for (size_t id = 0; id < found.size(); ++id) {

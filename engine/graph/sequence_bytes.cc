@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sequence of the store as bytes: Export and Import.
 //
-//   u64 length, u64 number of groups
+//   u64 length, u64 number of groups, u64 bytes of a state, u64 positions that it is after (0: there is none)
 //   for each group: u64 window, u64 bytes of a block in all its layers, u64 number of the first block held
 //   for each group: the blocks from the first held to the last
+//   the state
+//
+// Rows of recurrent layers are written from the state on. Of windows, those that are held.
 //
 // Numbers and blocks are as in memory, which is little-endian wherever Tally runs.
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <string>
 
 #include "engine/graph/sequence_store.h"
@@ -33,34 +37,45 @@ Status SequenceStore::Export(int32_t sequence, const Sink& write) {
   if (!IsLive(sequence)) return BadInput("no sequence " + std::to_string(sequence));
   ClearAllNew();
   const Sequence& s = sequences_[static_cast<size_t>(sequence)];
-  std::vector<uint64_t> header = {static_cast<uint64_t>(s.length), groups_.size()};
+  const State state = recurrent() ? s.states.back() : State();
+  const auto first = [&](size_t g) {
+    if (!groups_[g].rows) return s.held[g].first;
+    return static_cast<size_t>(state.at < s.length ? state.at / kStateRows : groups_[g].BlocksFor(s.length));
+  };
+  std::vector<uint64_t> header = {static_cast<uint64_t>(s.length), groups_.size(), state_bytes_,
+                                  static_cast<uint64_t>(state.at)};
   for (size_t g = 0; g < groups_.size(); ++g) {
-    header.insert(header.end(), {static_cast<uint64_t>(groups_[g].window), groups_[g].bytes, s.held[g].first});
+    header.insert(header.end(), {static_cast<uint64_t>(groups_[g].window), groups_[g].bytes, first(g)});
   }
   TALLY_RETURN_IF_ERROR(write(BytesOf(header)));
   for (size_t g = 0; g < groups_.size(); ++g) {
     const Group& group = groups_[g];
     const Held& held = s.held[g];
     const size_t whole = static_cast<size_t>(s.length / group.positions);
-    for (size_t b = held.first; b < held.ids.size(); ++b) {
+    for (size_t b = first(g); b < held.ids.size(); ++b) {
       const std::span<const uint8_t> block(Block(g, held.ids[b]), group.bytes);
-      if (b < whole) {
+      const size_t foreign = group.rows && b == first(g) ? static_cast<size_t>(state.at % kStateRows) : 0;  // rows before the state
+      if (b < whole && foreign == 0) {
         TALLY_RETURN_IF_ERROR(write(block));
         continue;
       }
-      std::vector<uint8_t> last(block.begin(), block.end());
-      for (const size_t l : group.layers) layers_[l].clear(last.data() + layers_[l].offset, s.length % group.positions);
-      TALLY_RETURN_IF_ERROR(write(last));
+      std::vector<uint8_t> part(block.begin(), block.end());
+      for (const size_t l : group.layers) {
+        uint8_t* const of_layer = part.data() + layers_[l].offset;
+        if (b >= whole) layers_[l].clear(of_layer, s.length % group.positions);
+        std::memset(of_layer, 0, foreign * (layers_[l].bytes / kStateRows));
+      }
+      TALLY_RETURN_IF_ERROR(write(part));
     }
   }
-  return {};
+  return state.id < 0 ? Status() : write({StateOf(state.id), state_bytes_});
 }
 
 Result<int32_t> SequenceStore::Import(const Source& read) {
-  std::array<uint64_t, 2> start;
+  std::array<uint64_t, 4> start;
   TALLY_RETURN_IF_ERROR(read(WritableBytesOf(start)));
-  const auto [length, n_groups] = start;
-  if (n_groups != groups_.size()) return BadInput("a KV cache of other layers");
+  const auto [length, n_groups, state_bytes, state_at] = start;
+  if (n_groups != groups_.size() || state_bytes != state_bytes_) return BadInput("a KV cache of other layers");
   if (length > static_cast<uint64_t>(size_.context)) {
     return BadInput("a KV cache of " + std::to_string(length) + " positions, and the context has room for " +
                     std::to_string(size_.context));
@@ -73,18 +88,23 @@ Result<int32_t> SequenceStore::Import(const Source& read) {
     if (window != static_cast<uint64_t>(group.window) || bytes != group.bytes) return BadInput("a KV cache of other layers");
     // What a sequence of this length may lack: CheckHeld.
     const int64_t needed =
-        std::min(group.FirstNeeded(static_cast<int64_t>(length)), group.BlocksFor(static_cast<int64_t>(length)));
+        group.rows ? (state_at < length ? static_cast<int64_t>(state_at) / kStateRows : group.BlocksFor(static_cast<int64_t>(length)))
+                   : std::min(group.FirstNeeded(static_cast<int64_t>(length)), group.BlocksFor(static_cast<int64_t>(length)));
+    if (group.rows && held != static_cast<uint64_t>(needed)) return BadInput("a KV cache without the rows that its state needs");
     if (held > static_cast<uint64_t>(needed)) {
       return BadInput("a KV cache without the positions that a layer with a window of " + std::to_string(window) + " needs");
     }
     first.push_back(held);
   }
-  return Fill(first, static_cast<int64_t>(length), read);
+  if (state_at > length || (state_at > 0 && !recurrent())) {
+    return BadInput("a KV cache of " + std::to_string(length) + " positions with a state after " + std::to_string(state_at));
+  }
+  return Fill(first, static_cast<int64_t>(length), static_cast<int64_t>(state_at), read);
 }
 
 // A new sequence that holds the blocks from `first` [group] on, with the bytes of `read`.
-Result<int32_t> SequenceStore::Fill(std::span<const uint64_t> first, int64_t length, const Source& read) {
-  uint64_t bytes = 0;
+Result<int32_t> SequenceStore::Fill(std::span<const uint64_t> first, int64_t length, int64_t state_at, const Source& read) {
+  uint64_t bytes = state_at > 0 ? state_stride_ : 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     bytes += (static_cast<uint64_t>(groups_[g].BlocksFor(length)) - first[g]) * groups_[g].stride;
   }
@@ -95,6 +115,7 @@ Result<int32_t> SequenceStore::Fill(std::span<const uint64_t> first, int64_t len
     Held& held = s.held[g];
     while (held.ids.size() < first[g]) Append(g, sequence, -1);
     held.first = held.ids.size();
+    if (groups_[g].rows) held.first = std::min(held.first, static_cast<size_t>(length / groups_[g].positions));
     while (static_cast<int64_t>(held.ids.size()) < groups_[g].BlocksFor(length)) {
       Append(g, sequence, Take(g).id);
       if (Status status = read({Block(g, held.ids.back()), groups_[g].bytes}); !status.ok()) {
@@ -104,6 +125,15 @@ Result<int32_t> SequenceStore::Fill(std::span<const uint64_t> first, int64_t len
     }
   }
   s.length = length;
+  if (!recurrent()) return sequence;
+  s.rows_from = s.rows_from_before = state_at;
+  s.before = length;
+  if (state_at == 0) return sequence;
+  s.states = {{state_at, Take(state_group()).id}};
+  if (Status status = read({StateOf(s.states[0].id), state_bytes_}); !status.ok()) {
+    Free(sequence);
+    return status;
+  }
   return sequence;
 }
 

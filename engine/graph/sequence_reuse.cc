@@ -7,8 +7,8 @@
 
 namespace tally {
 
-void SequenceStore::Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens) {
-  if (!IsLive(sequence)) return;
+void SequenceStore::Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, bool state) {
+  if (!IsLive(sequence) || (slot_groups_.empty() && !state)) return;
   Sequence& s = sequences_[static_cast<size_t>(sequence)];
   tokens = tokens.first(std::min(tokens.size(), static_cast<size_t>(s.length)));
   if (tokens.empty()) return;
@@ -27,6 +27,7 @@ void SequenceStore::Remember(int32_t sequence, std::string_view key, std::span<c
   s.root = root;
   s.node = node;
   s.generation = index_.generation(node);
+  if (recurrent() && state) RememberStates(s, key, tokens);
   index_.Prune(last);
 }
 
@@ -36,6 +37,7 @@ void SequenceStore::Attach(int32_t sequence, int32_t node, int64_t known) {
   const Sequence& s = sequences_[static_cast<size_t>(sequence)];
   const int64_t begin = index_.begin(node), tokens = index_.end(node) - begin;
   for (size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].rows) continue;
     const int64_t positions = groups_[g].positions;
     for (int64_t i = 0; i * positions < tokens; ++i) {
       const size_t at = static_cast<size_t>(begin / positions + i), slot = groups_[g].slot + static_cast<size_t>(i);
@@ -72,6 +74,7 @@ int64_t SequenceStore::Usable(const PrefixIndex::Path& path, int64_t length) con
     lowered = false;
     for (size_t g = 0; g < groups_.size(); ++g) {
       const Group& group = groups_[g];
+      if (group.rows) continue;
       for (int64_t b = group.BlocksFor(length) - 1; b >= group.FirstNeeded(length); --b) {
         if (Named(path, g, b) >= 0) continue;
         length = b * group.positions;  // any more would need this block, too
@@ -100,7 +103,9 @@ bool SequenceStore::Continues(const PrefixIndex::Path& path, size_t group, int64
 // Bytes that a sequence of `length` along the path takes.
 uint64_t SequenceStore::BytesToReuse(const PrefixIndex::Path& path, int64_t length) const {
   uint64_t bytes = 0;
+  if (recurrent() && length > 0) bytes += pool_->references(state_group(), StateAt(path, length)) == 0 ? state_stride_ : 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].rows) continue;
     for (int64_t b = FirstNamed(path, g, length); b < groups_[g].BlocksFor(length); ++b) {
       bytes += pool_->references(g, Named(path, g, b)) == 0 ? groups_[g].stride : 0;
     }
@@ -109,7 +114,18 @@ uint64_t SequenceStore::BytesToReuse(const PrefixIndex::Path& path, int64_t leng
   return bytes;
 }
 
+int32_t SequenceStore::StateAt(const PrefixIndex::Path& path, int64_t at) {
+  return std::ranges::find_if(path.states, [&](const PrefixIndex::State& state) { return state.at == at; })->id;
+}
+
 int64_t SequenceStore::Reusable(const PrefixIndex::Path& path) const {
+  if (recurrent()) {
+    for (size_t i = path.states.size(); i > 0; --i) {
+      const int64_t at = path.states[i - 1].at;
+      if (Usable(path, at) == at && BytesToReuse(path, at) <= pool_->available()) return at;
+    }
+    return 0;
+  }
   int64_t length = Usable(path, path.length);
   if (BytesToReuse(path, length) <= pool_->available()) return length;
   // Without copies there is room: what is shared has its bytes already.
@@ -129,31 +145,43 @@ Result<int32_t> SequenceStore::NewSequenceFor(std::string_view key, std::span<co
   const int64_t length = Reusable(path);
   std::vector<bool> copied(groups_.size());
   for (size_t g = 0; g < groups_.size(); ++g) {
-    copied[g] = length % groups_[g].positions != 0 && !Continues(path, g, length);
+    copied[g] = !groups_[g].rows && length % groups_[g].positions != 0 && !Continues(path, g, length);
   }
   for (size_t g = 0; g < groups_.size(); ++g) {  // all are held before one is copied, which may evict others
     Held& held = sequences_[static_cast<size_t>(sequence)].held[g];
-    const int64_t first = FirstNamed(path, g, length);
+    const int64_t first = groups_[g].rows ? groups_[g].BlocksFor(length) : FirstNamed(path, g, length);
     for (int64_t b = 0; b < groups_[g].BlocksFor(length); ++b) {
       const int32_t id = b < first ? -1 : Named(path, g, b);
       if (id >= 0) pool_->Share(g, id);
       Append(g, sequence, id);
     }
-    held.first = static_cast<size_t>(first);
+    held.first = static_cast<size_t>(groups_[g].rows ? length / groups_[g].positions : first);
+  }
+  Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  if (recurrent() && length > 0) {
+    s.states = {{length, StateAt(path, length)}};
+    pool_->Share(state_group(), s.states[0].id);
+    s.rows_from = s.rows_from_before = s.before = length;
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (copied[g]) CopyLast(g, sequence);
   }
-  sequences_[static_cast<size_t>(sequence)].length = length;
+  s.length = length;
   return sequence;
 }
 
 // The index names the block no longer, nor what follows it in the chain if its group has no window.
 void SequenceStore::Forget(size_t group, int32_t id) {
   const int32_t node = pool_->holder(group, id);
+  if (group == state_group()) {
+    index_.RemoveState(node, id);
+    pool_->Release(group, id);
+    return index_.Prune(node);
+  }
   if (groups_[group].window == 0) {
-    index_.Remove(node, [&](size_t slot, int32_t named) { pool_->Release(slot_groups_[slot], named); });
-    return;
+    return index_.Remove(
+        node, [&](size_t slot, int32_t named) { pool_->Release(slot_groups_[slot], named); },
+        [&](int32_t state) { pool_->Release(state_group(), state); });
   }
   size_t slot = groups_[group].slot;
   while (index_.block(node, slot) != id) ++slot;
@@ -165,8 +193,12 @@ void SequenceStore::Forget(size_t group, int32_t id) {
 Status SequenceStore::VerifyIndex() const {
   TALLY_RETURN_IF_ERROR(index_.Verify());
   Status status;
-  std::vector<size_t> named(groups_.size());
+  std::vector<size_t> named(groups_.size() + 1);
   index_.ForEach([&](int32_t node) {
+    for (const PrefixIndex::State& state : index_.states(node)) {
+      ++named[state_group()];
+      if (pool_->holder(state_group(), state.id) != node) status = InternalError("a state is held by another node");
+    }
     for (size_t slot = 0; slot < slot_groups_.size(); ++slot) {
       const size_t g = slot_groups_[slot];
       const int32_t id = index_.block(node, slot);
@@ -180,12 +212,12 @@ Status SequenceStore::VerifyIndex() const {
   });
   TALLY_RETURN_IF_ERROR(std::move(status));
   uint64_t cached = 0;
-  for (size_t g = 0; g < groups_.size(); ++g) {
+  for (size_t g = 0; g < groups_.size() + (recurrent() ? 1 : 0); ++g) {
     size_t held = 0;
     for (int32_t id = 0; id < pool_->blocks(g); ++id) {
       const bool has_holder = pool_->holder(g, id) >= 0;
       held += has_holder ? 1 : 0;
-      cached += has_holder && pool_->references(g, id) == 0 ? groups_[g].stride : 0;
+      cached += has_holder && pool_->references(g, id) == 0 ? pool_->stride(g) : 0;
     }
     if (held != named[g]) {
       return InternalError("group " + std::to_string(g) + ": " + std::to_string(held) + " blocks with a node, nodes name " +

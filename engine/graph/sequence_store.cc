@@ -2,6 +2,7 @@
 #include "engine/graph/sequence_store.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <string>
 
@@ -25,6 +26,15 @@ StoreLayer KvStoreLayer(int32_t window, const KvLayout& layout) {
   return layer;
 }
 
+StoreLayer StateStoreLayer(const StateLayout& layout) {
+  StoreLayer layer{.positions = kStateRows, .bytes = layout.rows_bytes(), .state_bytes = layout.state_bytes(), .clear = {}};
+  layer.clear = [layout](uint8_t* block, int64_t from) {
+    const size_t row = static_cast<size_t>(layout.row_floats()) * sizeof(float);
+    std::memset(block + static_cast<size_t>(from) * row, 0, static_cast<size_t>(kStateRows - from) * row);
+  };
+  return layer;
+}
+
 // The first block that the next position of a sequence of `length` sees; it sees positions from length - window + 1 on.
 int64_t SequenceStore::Group::FirstNeeded(int64_t length) const {
   return window > 0 ? std::max<int64_t>(0, length - window + 1) / positions : 0;
@@ -37,42 +47,52 @@ int64_t SequenceStore::Group::FirstKept(int64_t length) const { return std::max<
 // they begin in a block.
 int64_t SequenceStore::Group::Needs(int64_t length, int64_t max_batch) const {
   const int64_t whole = BlocksFor(length);
+  if (rows) return std::min<int64_t>(whole, 3);  // those of the last states, wherever the first is in a block
   return window > 0 ? std::min(whole, BlocksFor(int64_t{window} + positions + max_batch) + 1) : whole;
 }
 
-std::vector<SequenceStore::Group> SequenceStore::MakeGroups(std::span<const StoreLayer> layers) {
-  std::vector<Group> groups;
+SequenceStore::Groups SequenceStore::MakeGroups(std::span<const StoreLayer> layers) {
+  Groups all;
+  std::vector<Group>& groups = all.groups;
   for (size_t l = 0; l < layers.size(); ++l) {
     const StoreLayer& layer = layers[l];
     if (layer.bytes == 0) continue;
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const Group& g) { return g.window == layer.window && g.positions == layer.positions; });
-    if (group == groups.end()) group = groups.insert(group, {.window = layer.window, .positions = layer.positions, .layers = {}});
+    const bool rows = layer.state_bytes > 0;
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+      return g.window == layer.window && g.positions == layer.positions && g.rows == rows;
+    });
+    if (group == groups.end()) {
+      group = groups.insert(group, {.window = layer.window, .positions = layer.positions, .rows = rows, .layers = {}});
+    }
     group->layers.push_back(l);
+    all.state_bytes = SaturatingAdd(all.state_bytes, layer.state_bytes);
     group->bytes = SaturatingAdd(group->bytes, layer.bytes);
   }
   for (Group& g : groups) g.stride = BlockPool::Stride(g.bytes);
-  return groups;
+  if (all.state_bytes > 0) all.state_stride = BlockPool::Stride(all.state_bytes);
+  return all;
 }
 
-uint64_t SequenceStore::BytesFor(std::span<const Group> groups, int64_t positions, int64_t max_batch) {
-  uint64_t bytes = 0;
-  for (const Group& g : groups) {
+uint64_t SequenceStore::BytesFor(const Groups& all, int64_t positions, int64_t max_batch) {
+  // The running state, and those at the ends of the last one or two whole blocks of rows.
+  const uint64_t states = positions > 0 ? static_cast<uint64_t>(std::min<int64_t>(3, 1 + positions / kStateRows)) : 0;
+  uint64_t bytes = SaturatingMul(states, all.state_stride);
+  for (const Group& g : all.groups) {
     bytes = SaturatingAdd(bytes, SaturatingMul(static_cast<uint64_t>(g.Needs(positions, max_batch)), g.stride));
   }
   return bytes;
 }
 
-uint64_t SequenceStore::BudgetOf(std::span<const Group> groups, const StoreSize& size) {
+uint64_t SequenceStore::BudgetOf(const Groups& all, const StoreSize& size) {
   const uint64_t page = SystemPageBytes();
   if (size.bytes != 0) return size.bytes / page * page;
-  return SaturatingMul(BytesFor(groups, size.context, size.max_batch), static_cast<uint64_t>(size.sequences));
+  return SaturatingMul(BytesFor(all, size.context, size.max_batch), static_cast<uint64_t>(size.sequences));
 }
 
-Status SequenceStore::CheckGroups(std::span<const Group> groups, const StoreSize& size) {
-  const uint64_t budget = BudgetOf(groups, size);
-  for (const Group& g : groups) {
-    if (g.positions < 1 || (g.window > 0 ? kKvBlock % g.positions != 0 : g.positions != kKvBlock)) {
+Status SequenceStore::CheckGroups(const Groups& all, const StoreSize& size) {
+  const uint64_t budget = BudgetOf(all, size);
+  for (const Group& g : all.groups) {
+    if (g.positions < 1 || (g.window > 0 || g.rows ? kKvBlock % g.positions != 0 : g.positions != kKvBlock)) {
       return InternalError("a layer with blocks of " + std::to_string(g.positions) + " positions");
     }
     if (budget == UINT64_MAX || budget / g.stride > std::numeric_limits<int32_t>::max()) {
@@ -82,7 +102,7 @@ Status SequenceStore::CheckGroups(std::span<const Group> groups, const StoreSize
     }
   }
   const int64_t batch = std::min(size.max_batch, size.context);
-  const uint64_t least = BytesFor(groups, batch, batch);
+  const uint64_t least = BytesFor(all, batch, batch);
   if (budget >= least) return {};
   return BadInput("a KV cache of " + std::to_string(size.bytes) + " bytes has no room for one batch of " + std::to_string(batch) +
                   " positions: expected at least " + std::to_string(least) + " bytes");
@@ -96,23 +116,30 @@ uint64_t SequenceStore::PlanBytes(std::span<const StoreLayer> layers, const Stor
   return BudgetOf(MakeGroups(layers), size);
 }
 
-uint64_t SequenceStore::BytesFor(int64_t positions) const { return BytesFor(groups_, positions, size_.max_batch); }
+uint64_t SequenceStore::BytesFor(int64_t positions) const {
+  return BytesFor({groups_, state_bytes_, state_stride_}, positions, size_.max_batch);
+}
 
 Result<std::unique_ptr<SequenceStore>> SequenceStore::Create(std::span<const StoreLayer> layers, const StoreSize& size,
                                                              Team* team) {
   auto store = std::make_unique<SequenceStore>();
   store->size_ = size;
   store->team_ = team;
-  store->groups_ = MakeGroups(layers);
-  TALLY_RETURN_IF_ERROR(CheckGroups(store->groups_, size));
+  const Groups all = MakeGroups(layers);
+  TALLY_RETURN_IF_ERROR(CheckGroups(all, size));
+  store->groups_ = all.groups;
+  store->state_bytes_ = all.state_bytes;
+  store->state_stride_ = all.state_stride;
   store->layers_.resize(layers.size());
   std::vector<uint64_t> strides;
   for (size_t g = 0; g < store->groups_.size(); ++g) {
     strides.push_back(store->groups_[g].stride);
     store->groups_[g].slot = store->slot_groups_.size();
-    store->slot_groups_.insert(store->slot_groups_.end(), static_cast<size_t>(PrefixIndex::kTokens / store->groups_[g].positions),
-                               g);
-    size_t offset = 0;
+    if (!store->groups_[g].rows) {
+      store->slot_groups_.insert(store->slot_groups_.end(),
+                                 static_cast<size_t>(PrefixIndex::kTokens / store->groups_[g].positions), g);
+    }
+    size_t offset = 0, state_offset = 0;
     for (const size_t l : store->groups_[g].layers) {
       Layer& layer = store->layers_[l];
       layer.group = g;
@@ -120,10 +147,13 @@ Result<std::unique_ptr<SequenceStore>> SequenceStore::Create(std::span<const Sto
       layer.offset = offset;
       layer.clear = layers[l].clear;
       offset += layer.bytes;
+      layer.state_offset = state_offset;
+      state_offset += layers[l].state_bytes;
     }
   }
+  if (store->recurrent()) strides.push_back(store->state_stride_);
   store->index_ = PrefixIndex(store->slot_groups_.size());
-  TALLY_ASSIGN_OR_RETURN(store->pool_, BlockPool::Create(strides, BudgetOf(store->groups_, size)));
+  TALLY_ASSIGN_OR_RETURN(store->pool_, BlockPool::Create(strides, BudgetOf(all, size)));
   return store;
 }
 
@@ -138,9 +168,11 @@ Result<int32_t> SequenceStore::NewSequence() {
     for (Layer& layer : layers_) {
       layer.pointers.emplace_back();
       layer.tables.emplace_back();
+      layer.states.emplace_back();
     }
   }
-  sequences_[id] = {.live = true, .length = 0, .held = std::vector<Held>(groups_.size())};
+  sequences_[id] = {.live = true, .length = 0, .held = std::vector<Held>(groups_.size()), .states = {}};
+  if (recurrent()) sequences_[id].states.push_back({});
   return static_cast<int32_t>(id);
 }
 
@@ -170,7 +202,7 @@ void SequenceStore::DropBelow(size_t group, int32_t sequence, size_t below) {
   Held& held = sequences_[q].held[group];
   for (; held.first < below; ++held.first) {
     int32_t& id = held.ids[held.first];
-    Drop(group, id);
+    if (id >= 0) Drop(group, id);
     id = -1;
     for (const size_t l : groups_[group].layers) layers_[l].pointers[q][held.first] = nullptr;
   }
@@ -181,7 +213,9 @@ void SequenceStore::Shorten(size_t group, int32_t sequence, size_t blocks) {
   const size_t q = static_cast<size_t>(sequence);
   Held& held = sequences_[q].held[group];
   if (blocks >= held.ids.size()) return;
-  for (size_t b = held.ids.size(); b > std::max(held.first, blocks); --b) Drop(group, held.ids[b - 1]);
+  for (size_t b = held.ids.size(); b > std::max(held.first, blocks); --b) {
+    if (held.ids[b - 1] >= 0) Drop(group, held.ids[b - 1]);
+  }
   held.ids.resize(blocks);
   held.first = std::min(held.first, blocks);
   for (const size_t l : groups_[group].layers) {
@@ -191,33 +225,51 @@ void SequenceStore::Shorten(size_t group, int32_t sequence, size_t blocks) {
 }
 
 // Blocks of a group that Extend drops first: those below this one.
-size_t SequenceStore::DroppedBelow(const Sequence& s, size_t group) const {
-  return static_cast<size_t>(std::min(groups_[group].FirstKept(s.length), static_cast<int64_t>(s.held[group].ids.size())));
+size_t SequenceStore::DroppedBelow(const Sequence& s, size_t group, const StatePlan& plan) const {
+  const Group& g = groups_[group];
+  const int64_t kept = g.rows ? plan.rows_from / g.positions : g.FirstKept(s.length);
+  return static_cast<size_t>(std::min(kept, static_cast<int64_t>(s.held[group].ids.size())));
 }
 
 // Whether the next position would be written into a block that others hold too: one left partial by Truncate.
 bool SequenceStore::WritesShared(const Sequence& s, size_t group) const {
-  return s.length % groups_[group].positions != 0 && pool_->references(group, s.held[group].ids.back()) > 1;
+  if (s.length % groups_[group].positions == 0) return false;
+  const int32_t id = s.held[group].ids.back();
+  return id >= 0 && pool_->references(group, id) > 1;
 }
 
 // Bytes that Extend takes, and those that it frees before.
-uint64_t SequenceStore::BytesToExtend(const Sequence& s, int64_t n) const {
-  uint64_t bytes = 0;
+uint64_t SequenceStore::BytesToExtend(const Sequence& s, int64_t n, const StatePlan& plan) const {
+  uint64_t bytes = recurrent() ? ((plan.in_place ? 0u : 1u) + (plan.mid_at > 0 ? 1u : 0u)) * state_stride_ : 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].rows) {
+      bytes += RowBlocksToTake(s, g, n, plan) * groups_[g].stride;
+      continue;
+    }
     const int64_t more = groups_[g].BlocksFor(s.length + n) - static_cast<int64_t>(s.held[g].ids.size());
     bytes += static_cast<uint64_t>(more + (WritesShared(s, g) ? 1 : 0)) * groups_[g].stride;
   }
   return bytes;
 }
 
-uint64_t SequenceStore::BytesToDrop(const Sequence& s) const {
+uint64_t SequenceStore::BytesToDrop(const Sequence& s, const StatePlan& plan) const {
   uint64_t bytes = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
-    for (size_t b = s.held[g].first; b < DroppedBelow(s, g); ++b) {
-      bytes += pool_->references(g, s.held[g].ids[b]) == 1 ? groups_[g].stride : 0;
+    for (size_t b = s.held[g].first; b < DroppedBelow(s, g, plan); ++b) {
+      const int32_t id = s.held[g].ids[b];
+      bytes += id >= 0 && pool_->references(g, id) == 1 ? groups_[g].stride : 0;
     }
   }
+  for (const State& state : s.states) {
+    const bool kept = std::ranges::any_of(plan.kept, [&](const State& k) { return k.at == state.at; });
+    bytes += !kept && state.id >= 0 && pool_->references(state_group(), state.id) == 1 ? state_stride_ : 0;
+  }
   return bytes;
+}
+
+bool SequenceStore::FitsToExtend(const Sequence& s, int64_t n) const {
+  const StatePlan plan = PlanStates(s, n);
+  return BytesToExtend(s, n, plan) <= pool_->available() + BytesToDrop(s, plan);
 }
 
 Status SequenceStore::NoRoomFor(const std::string& what, uint64_t bytes) const {
@@ -231,7 +283,7 @@ void SequenceStore::OwnLast(size_t group, int32_t sequence) {
   const Sequence& s = sequences_[static_cast<size_t>(sequence)];
   if (s.length % groups_[group].positions == 0) return;
   if (WritesShared(s, group)) return CopyLast(group, sequence);
-  const int32_t id = s.held[group].ids.back(), node = pool_->holder(group, id);
+  const int32_t id = s.held[group].ids.back(), node = id < 0 ? -1 : pool_->holder(group, id);
   if (node >= 0 && index_.end(node) > s.length) Forget(group, id);
 }
 
@@ -240,11 +292,11 @@ void SequenceStore::CopyLast(size_t group, int32_t sequence) {
   Put(group, sequence, ids.size() - 1, TakeCopy(group, ids.back()));
 }
 
-// Another block in place of one that is held; the reference is the caller's.
+// Another block in place of one that is held, or of none; the reference is the caller's.
 void SequenceStore::Put(size_t group, int32_t sequence, size_t at, int32_t id) {
   const size_t q = static_cast<size_t>(sequence);
   int32_t& held = sequences_[q].held[group].ids[at];
-  Drop(group, held);
+  if (held >= 0) Drop(group, held);
   held = id;
   for (const size_t l : groups_[group].layers) layers_[l].pointers[q][at] = Block(group, id) + layers_[l].offset;
 }
@@ -258,17 +310,22 @@ Status SequenceStore::Extend(int32_t sequence, int64_t n) {
                   std::to_string(size_.context));
   }
   if (n == 0) return {};
-  const uint64_t room = pool_->available() + BytesToDrop(s);
-  if (BytesToExtend(s, n) > room) {
+  if (!FitsToExtend(s, n)) {
     int64_t fit = 0;
     for (int64_t too_many = n; too_many - fit > 1;) {
       const int64_t middle = fit + (too_many - fit) / 2;
-      (BytesToExtend(s, middle) <= room ? fit : too_many) = middle;
+      (FitsToExtend(s, middle) ? fit : too_many) = middle;
     }
     return NoRoom("the KV cache is full: room for " + std::to_string(fit) + " more positions of this sequence");
   }
-  for (size_t g = 0; g < groups_.size(); ++g) DropBelow(g, sequence, DroppedBelow(s, g));
+  const StatePlan plan = PlanStates(s, n);
+  for (size_t g = 0; g < groups_.size(); ++g) DropBelow(g, sequence, DroppedBelow(s, g, plan));
+  if (recurrent()) ExtendStates(sequence, n, plan);
   for (size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].rows) {
+      ExtendRows(g, sequence, n, plan);
+      continue;
+    }
     OwnLast(g, sequence);
     const size_t blocks = static_cast<size_t>(groups_[g].BlocksFor(s.length + n));
     while (s.held[g].ids.size() < blocks) Append(g, sequence, TakeEmpty(g));
@@ -277,9 +334,14 @@ Status SequenceStore::Extend(int32_t sequence, int64_t n) {
   return {};
 }
 
-// Checks that after cutting to `length` no window layer lacks a block.
+// Checks that after cutting to `length` no window layer lacks a block, and recurrent layers have a state to go on from.
 Status SequenceStore::CheckHeld(const Sequence& s, int64_t length, const char* what) const {
+  if (recurrent() && StatesAt(s, length) == 0) {
+    return BadInput(std::string("cannot ") + what + " " + std::to_string(length) +
+                    " positions: the recurrent layers have given up what they need");
+  }
   for (size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].rows) continue;
     const int64_t needed = groups_[g].FirstNeeded(length);
     if (needed >= groups_[g].BlocksFor(length) || static_cast<int64_t>(s.held[g].first) <= needed) continue;
     return BadInput(std::string("cannot ") + what + " " + std::to_string(length) + " positions: a layer with a window of " +
@@ -297,6 +359,12 @@ Status SequenceStore::Truncate(int32_t sequence, int64_t length) {
   TALLY_RETURN_IF_ERROR(CheckHeld(s, length, "roll back to"));
   for (size_t g = 0; g < groups_.size(); ++g) Shorten(g, sequence, static_cast<size_t>(groups_[g].BlocksFor(length)));
   s.length = length;
+  if (recurrent()) {
+    DropStates(s, StatesAt(s, length));
+    s.rows_from = std::min(s.RowsFrom(length), length);
+    s.before = length;
+    s.rows_from_before = s.rows_from;
+  }
   if (index_.Exists(s.node, s.generation) && index_.end(s.node) > length) s.node = PrefixIndex::kNone;
   return {};
 }
@@ -309,7 +377,11 @@ Result<int32_t> SequenceStore::Fork(int32_t sequence, int64_t length) {
   }
   TALLY_RETURN_IF_ERROR(CheckHeld(sequences_[static_cast<size_t>(sequence)], length, "fork the first"));
   uint64_t copied = 0;
-  for (const Group& g : groups_) copied += length % g.positions != 0 ? g.stride : 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (length % groups_[g].positions == 0) continue;
+    const std::vector<int32_t>& ids = sequences_[static_cast<size_t>(sequence)].held[g].ids;
+    copied += ids[static_cast<size_t>(length / groups_[g].positions)] >= 0 ? groups_[g].stride : 0;
+  }
   if (copied > pool_->available()) return NoRoomFor("a fork at " + std::to_string(length) + " positions", copied);
   TALLY_ASSIGN_OR_RETURN(const int32_t fork, NewSequence());
   const Sequence& from = sequences_[static_cast<size_t>(sequence)];  // not before NewSequence, which moves them
@@ -322,9 +394,15 @@ Result<int32_t> SequenceStore::Fork(int32_t sequence, int64_t length) {
       Append(g, fork, ids[b]);
     }
     to.held[g].first = std::min(from.held[g].first, whole);
-    if (length % groups_[g].positions != 0) Append(g, fork, TakeCopy(g, ids[whole]));
+    if (length % groups_[g].positions != 0) Append(g, fork, ids[whole] < 0 ? -1 : TakeCopy(g, ids[whole]));
   }
   to.length = length;
+  to.states = {from.states.begin(), from.states.begin() + static_cast<std::ptrdiff_t>(StatesAt(from, length))};
+  to.rows_from = to.rows_from_before = std::min(from.RowsFrom(length), length);
+  to.before = length;
+  for (const State& state : to.states) {
+    if (state.id >= 0) pool_->Share(state_group(), state.id);
+  }
   return fork;
 }
 
@@ -334,8 +412,9 @@ Result<int32_t> SequenceStore::Copy(int32_t sequence) {
   uint64_t copied = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const Held& held = sequences_[static_cast<size_t>(sequence)].held[g];
-    copied += (held.ids.size() - held.first) * groups_[g].stride;
+    for (size_t b = held.first; b < held.ids.size(); ++b) copied += held.ids[b] >= 0 ? groups_[g].stride : 0;
   }
+  for (const State& state : sequences_[static_cast<size_t>(sequence)].states) copied += state.id >= 0 ? state_stride_ : 0;
   if (copied > pool_->available()) return NoRoomFor("a copy of " + std::to_string(length) + " positions", copied);
   TALLY_ASSIGN_OR_RETURN(const int32_t copy, NewSequence());
   const Sequence& from = sequences_[static_cast<size_t>(sequence)];  // not before NewSequence, which moves them
@@ -345,6 +424,10 @@ Result<int32_t> SequenceStore::Copy(int32_t sequence) {
     to.held[g].first = from.held[g].first;
   }
   to.length = length;
+  to.states = from.states;
+  to.rows_from = to.rows_from_before = from.rows_from;
+  to.before = length;
+  for (State& state : to.states) state.id = state.id < 0 ? -1 : TakeCopy(state_group(), state.id);
   return copy;
 }
 
@@ -352,6 +435,7 @@ void SequenceStore::Free(int32_t sequence) {
   if (!IsLive(sequence)) return;
   Sequence& s = sequences_[static_cast<size_t>(sequence)];
   for (size_t g = 0; g < groups_.size(); ++g) Shorten(g, sequence, 0);
+  DropStates(s, 0);
   s.live = false;
   s.length = 0;
 }

@@ -76,8 +76,9 @@ class SequenceStore {
   // Makes room for `n` more positions, in blocks that no other sequence has; new blocks are zero. kNoRoom: beyond the context, or too
   // few bytes.
   Status Extend(int32_t sequence, int64_t n);
-  // Keeps the first `length` positions. kBadInput: no such sequence, more than there are, or positions that a window layer needs
-  // and has dropped. Truncating to the length before the last Extend always succeeds.
+  // Keeps the first `length` positions. kBadInput: no such sequence, more than there are, or positions that a window layer or a recurrent
+  // one needs and has dropped. Truncating to the length before the last Extend always succeeds. Recurrent layers: so does any length
+  // from the last whole kStateRows positions on, and from those before where steps were short.
   Status Truncate(int32_t sequence, int64_t length);
   void Free(int32_t sequence);  // an unknown one is ignored
 
@@ -86,7 +87,9 @@ class SequenceStore {
   // From now on the blocks of a sequence's first positions are found by `tokens`, which these positions have run; more of them than the
   // sequence has are ignored. To be called after each step, since the next one drops blocks that a window has left; it costs what the tokens
   // since the last call do. A sequence has one key. Blocks of equal contents are kept once: the sequence's tables may change.
-  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens);
+  // `state`: recurrent layers' states at this length and before the last positions are kept too. Without recurrent layers, every length
+  // is found again; with them, those of states.
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, bool state);
   // A new sequence with the most of the first `tokens` that are remembered, maybe none: Length tells. Whole blocks are shared; a
   // partial last one is copied, or gone on with if nobody else uses it. The caller leaves out the token whose logits it wants.
   // kNoRoom: `sequences` are live.
@@ -120,8 +123,10 @@ class SequenceStore {
   Status Verify() const;
 
  private:
+  // A group of layers. Recurrent layers have one for their rows, in which a sequence may lack blocks between those that it has.
   struct Group {
     int32_t window = 0, positions = kKvBlock;
+    bool rows = false;
     std::vector<size_t> layers;
     uint64_t bytes = 0, stride = 0;  // of a block in all its layers, and in whole pages
     size_t slot = 0;                 // of its first block in a node of the index
@@ -131,12 +136,18 @@ class SequenceStore {
     int64_t FirstKept(int64_t length) const;
     int64_t Needs(int64_t length, int64_t max_batch) const;
   };
+  struct Groups {
+    std::vector<Group> groups;
+    uint64_t state_bytes = 0, state_stride = 0;  // of a state of all recurrent layers, and in whole pages; 0: there are none
+  };
   struct Layer {
     size_t bytes = 0, offset = 0;  // of its block, within the group's
+    size_t state_offset = 0;       // of its state, within all layers'
     size_t group = 0;
     std::function<void(uint8_t*, int64_t)> clear;
     std::vector<std::vector<uint8_t*>> pointers;  // [sequence][block], null where none is held
     std::vector<KvTable> tables;                  // [sequence]
+    std::vector<StateTable> states;               // [sequence]
     std::vector<int32_t> dirty;                   // blocks that are to be cleared; they have references
   };
   // A sequence's blocks of a group: [first, ids.size()) are held, those below are dropped.
@@ -144,19 +155,39 @@ class SequenceStore {
     size_t first = 0;
     std::vector<int32_t> ids;
   };
+  // What the recurrent layers know after `at` positions. id -1: zeros, before the first.
+  struct State {
+    int64_t at = 0;
+    int32_t id = -1;
+  };
   struct Sequence {
     bool live = false;
     int64_t length = 0;
     std::vector<Held> held;  // [group]
+    // Recurrent layers. Ascending; the last is the running one, or earlier than `length` after Truncate. One can be gone on from if it
+    // is at `length`, or at rows_from or beyond: the rows of [rows_from, length) are kept.
+    std::vector<State> states;
+    int64_t rows_from = 0;
+    int64_t before = 0, rows_from_before = 0;  // `length` and rows_from before the last Extend: up to there, these rows are kept
+    int64_t RowsFrom(int64_t at) const { return at <= before ? rows_from_before : rows_from; }  // cut to `at`
     // The last whole node of the index that stands for its tokens.
     int32_t root = PrefixIndex::kNone, node = PrefixIndex::kNone;
     uint64_t generation = 0;
   };
 
-  static std::vector<Group> MakeGroups(std::span<const StoreLayer> layers);
-  static uint64_t BytesFor(std::span<const Group> groups, int64_t positions, int64_t max_batch);
-  static uint64_t BudgetOf(std::span<const Group> groups, const StoreSize& size);
-  static Status CheckGroups(std::span<const Group> groups, const StoreSize& size);
+  // What an Extend does with states and rows.
+  struct StatePlan {
+    std::vector<State> kept;     // of the sequence's
+    int64_t rows_from = 0;       // rows that are kept of those that there are
+    bool in_place = false;       // the running state moves on where it is
+    int64_t mid_at = 0;          // where a state is kept on the way; 0: none
+    int64_t rows_from_then = 0;  // rows_from after the step
+  };
+
+  static Groups MakeGroups(std::span<const StoreLayer> layers);
+  static uint64_t BytesFor(const Groups& g, int64_t positions, int64_t max_batch);
+  static uint64_t BudgetOf(const Groups& g, const StoreSize& size);
+  static Status CheckGroups(const Groups& g, const StoreSize& size);
   template <class F>
   void InPieces(size_t blocks, size_t bytes, const F& f);
 
@@ -168,10 +199,22 @@ class SequenceStore {
   void ClearNew(Layer& layer);
   void ClearAllNew();
 
+  bool recurrent() const { return state_stride_ > 0; }
+  size_t state_group() const { return groups_.size(); }  // the pool's
+  uint8_t* StateOf(int32_t id) const { return Block(state_group(), id); }
+  StatePlan PlanStates(const Sequence& s, int64_t n) const;
+  uint64_t RowBlocksToTake(const Sequence& s, size_t group, int64_t n, const StatePlan& plan) const;
+  void ExtendRows(size_t group, int32_t sequence, int64_t n, const StatePlan& plan);
+  void ExtendStates(int32_t sequence, int64_t n, const StatePlan& plan);
+  void DropStates(Sequence& s, size_t kept);
+  static size_t StatesAt(const Sequence& s, int64_t length);
+  void RememberStates(const Sequence& s, std::string_view key, std::span<const int32_t> tokens);
+
   Status NoRoomFor(const std::string& what, uint64_t bytes) const;
-  uint64_t BytesToExtend(const Sequence& s, int64_t n) const;
-  uint64_t BytesToDrop(const Sequence& s) const;
-  size_t DroppedBelow(const Sequence& s, size_t group) const;
+  uint64_t BytesToExtend(const Sequence& s, int64_t n, const StatePlan& plan) const;
+  uint64_t BytesToDrop(const Sequence& s, const StatePlan& plan) const;
+  bool FitsToExtend(const Sequence& s, int64_t n) const;
+  size_t DroppedBelow(const Sequence& s, size_t group, const StatePlan& plan) const;
   bool WritesShared(const Sequence& s, size_t group) const;
   void OwnLast(size_t group, int32_t sequence);
   void CopyLast(size_t group, int32_t sequence);
@@ -185,9 +228,10 @@ class SequenceStore {
   bool Continues(const PrefixIndex::Path& path, size_t group, int64_t length) const;
   uint64_t BytesToReuse(const PrefixIndex::Path& path, int64_t length) const;
   int64_t Reusable(const PrefixIndex::Path& path) const;
+  static int32_t StateAt(const PrefixIndex::Path& path, int64_t at);
   Status VerifyIndex() const;
 
-  Result<int32_t> Fill(std::span<const uint64_t> first, int64_t length, const Source& read);
+  Result<int32_t> Fill(std::span<const uint64_t> first, int64_t length, int64_t state_at, const Source& read);
   Status CheckHeld(const Sequence& s, int64_t length, const char* what) const;
   void Append(size_t group, int32_t sequence, int32_t id);
   void DropBelow(size_t group, int32_t sequence, size_t below);
@@ -196,6 +240,7 @@ class SequenceStore {
   StoreSize size_;
   Team* team_ = nullptr;
   std::vector<Group> groups_;
+  uint64_t state_bytes_ = 0, state_stride_ = 0;
   std::vector<Layer> layers_;
   std::unique_ptr<BlockPool> pool_;
   std::vector<Sequence> sequences_;  // indexed by id; freed ids are reused

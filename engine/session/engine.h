@@ -32,7 +32,7 @@ class TALLY_API Engine {
   virtual Result<int32_t> NewSequence() = 0;
   // A new sequence with the first `length` positions of another. It shares their memory, except for the last length % 128
   // positions, which are copied. Results are the same bits as without sharing. kBadInput: no such sequence, a length it does not
-  // have, positions that a sliding window needs and has already dropped. kNoRoom: EngineOptions::sequences are in use, no room for the
+  // have, positions that a sliding window or a recurrent layer needs and has already dropped. kNoRoom: EngineOptions::sequences are in use, no room for the
   // copy. Nothing changes on an error.
   virtual Result<int32_t> Fork(int32_t sequence, int64_t length) = 0;
   // A new sequence with all positions of another, in memory of its own: Fork without the sharing. kBadInput: no such sequence.
@@ -44,11 +44,12 @@ class TALLY_API Engine {
   // The length of such a sequence, were it made now.
   virtual int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const = 0;
   // From now on the positions of the sequence, which have run `tokens`, are found, until others need their memory; also after Free.
-  // To be called after each step: the next one drops what a window has left. A sequence has one key.
-  virtual void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens) = 0;
+  // To be called after each step: the next one drops what a window has left. A sequence has one key. Of a model with recurrent layers,
+  // only positions that have a state are found: with `state`, the sequence's last one and one shortly before.
+  virtual void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, bool state) = 0;
   virtual int64_t Length(int32_t sequence) const = 0;  // positions; 0 if there is no such sequence
   // Keeps the first `length` positions. kBadInput: no such sequence, a length it does not have, positions that a sliding window
-  // has already dropped.
+  // has already dropped, a state that recurrent layers have given up: they can go back over the last steps, some 32 positions.
   virtual Status Truncate(int32_t sequence, int64_t length) = 0;
   virtual void Free(int32_t sequence) = 0;  // an unknown one is ignored
   // Writes a sequence's KV cache as bytes, block by block: `write` gets what follows, valid during the call. kBadInput: no such

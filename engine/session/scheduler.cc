@@ -8,6 +8,7 @@ namespace tally {
 namespace {
 
 constexpr int64_t kWorthWaiting = 128;  // tokens that two requests begin with
+constexpr int64_t kStateEvery = 1024;   // positions at whose multiples recurrent layers' states are remembered
 
 std::span<const int32_t> WithoutLast(std::span<const int32_t> tokens) { return tokens.first(tokens.size() - 1); }
 
@@ -34,12 +35,21 @@ void Scheduler::Cancel(const Request& request) {
   DropEnded();
 }
 
-void Scheduler::Remember(const Entry& e) {
+void Scheduler::Remember(const Entry& e, bool state) {
   if (!e.request->prefix_key()) return;
-  engine_.Remember(e.sequence, *e.request->prefix_key(), e.request->tokens());
+  engine_.Remember(e.sequence, *e.request->prefix_key(), e.request->tokens(), state);
 }
 
-void Scheduler::GiveBack(Entry& e) { engine_.Free(std::exchange(e.sequence, -1)); }
+// Whether others may want to begin where the sequence is: at the prompt's end, and here and there in a long one.
+bool Scheduler::KeepsState(const Entry& e) const {
+  const int64_t length = engine_.Length(e.sequence);
+  return recurrent_ && (length % kStateEvery == 0 || (e.request->IsGenerated(length) && !e.request->IsGenerated(length - 1)));
+}
+
+void Scheduler::GiveBack(Entry& e) {
+  if (recurrent_ && e.sequence >= 0) Remember(e, true);
+  engine_.Free(std::exchange(e.sequence, -1));
+}
 
 // It runs no more: the request has its bill.
 void Scheduler::Drop(Entry& e) {
@@ -124,6 +134,12 @@ int64_t Scheduler::Left(const Entry& e) const {
   return static_cast<int64_t>(e.request->tokens().size()) - engine_.Length(e.sequence);
 }
 
+// Of one step: of a recurrent model, up to the next position whose state is remembered.
+int64_t Scheduler::MostRows(const Entry& e) const {
+  const int64_t left = Left(e);
+  return recurrent_ ? std::min(left, kStateEvery - engine_.Length(e.sequence) % kStateEvery) : left;
+}
+
 // Sets the rows of every running request in this step.
 void Scheduler::Share() {
   int64_t room = engine_.max_batch();
@@ -144,11 +160,11 @@ void Scheduler::Share() {
   // Equal shares; what a short prompt leaves goes to the others.
   for (size_t i = 0; i < prompts.size() && room > 0; ++i) {
     const int64_t others = static_cast<int64_t>(prompts.size() - i);
-    prompts[i]->rows = std::min(Left(*prompts[i]), std::max<int64_t>(1, room / others));
+    prompts[i]->rows = std::min(MostRows(*prompts[i]), std::max<int64_t>(1, room / others));
     room -= prompts[i]->rows;
   }
   for (size_t i = 0; i < prompts.size() && room > 0; ++i) {
-    const int64_t more = std::min(Left(*prompts[i]) - prompts[i]->rows, room);
+    const int64_t more = std::min(MostRows(*prompts[i]) - prompts[i]->rows, room);
     prompts[i]->rows += more;
     room -= more;
   }
@@ -177,7 +193,7 @@ void Scheduler::AddRows(Entry& e) {
 void Scheduler::Settle(Entry& e, const StepOutput& out) {
   if (e.rows == 0) return;
   const int64_t length = engine_.Length(e.sequence);
-  Remember(e);
+  Remember(e, KeepsState(e));
   e.request->Ran(length, e.rows);
   if (e.wants_logits) e.request->Take(out.Logits(e.logits));
 }

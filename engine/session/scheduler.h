@@ -24,7 +24,8 @@ namespace tally {
 class Scheduler {
  public:
   // `engine` must outlive the scheduler.
-  explicit Scheduler(Engine& engine) : engine_(engine) {}
+  explicit Scheduler(Engine& engine)
+      : engine_(engine), recurrent_(AnyLayer(engine.model().recipe(), &LayerRecipe::recurrent)) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
   // Requests that have not ended end with kInterrupted.
@@ -59,7 +60,9 @@ class Scheduler {
   Result<int32_t> MakeSequence(const Request& request);
   uint64_t BytesToCome(const Request& request, int32_t sequence) const;
   bool HasRoom(const Request& request, int32_t sequence) const;
-  void Remember(const Entry& entry);
+  void Remember(const Entry& entry, bool state);
+  bool KeepsState(const Entry& entry) const;
+  int64_t MostRows(const Entry& entry) const;
   int64_t Left(const Entry& entry) const;  // tokens that have not run
   void Share();
   void AddRows(Entry& entry);
@@ -70,6 +73,7 @@ class Scheduler {
   void DropEnded();
 
   Engine& engine_;
+  const bool recurrent_;  // the model has recurrent layers
   std::deque<Entry> waiting_;
   std::vector<Entry> running_;  // in the order in which they began
   std::vector<BatchRow> rows_;

@@ -39,8 +39,8 @@ class Stepper final : public Engine {
     return store_->NewSequenceFor(key, tokens);
   }
   int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const override { return store_->Reusable(key, tokens); }
-  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens) override {
-    store_->Remember(sequence, key, tokens);
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, bool state) override {
+    store_->Remember(sequence, key, tokens, state);
   }
   int64_t Length(int32_t sequence) const override { return store_->Length(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override { return store_->Truncate(sequence, length); }

@@ -89,6 +89,34 @@ TEST(PrefixIndex, PrefersWhatIsWhole) {
   }
 }
 
+// States are found after tokens that nodes beside the best one begin with, too.
+TEST(PrefixIndex, FindsStates) {
+  PrefixIndex index(0);
+  Tokens text(200, 1);
+  const int32_t node = EnterAll(index, "key", text);
+  index.AddState(node, 150, 3);
+  index.AddState(index.parent(node), 128, 4);
+  text[160] = 2;
+  const int32_t other = EnterAll(index, "key", text);
+  ASSERT_NE(other, node);
+  index.AddState(other, 200, 5);
+  const auto found = [&](size_t n) {
+    std::vector<int32_t> ids;
+    for (const PrefixIndex::State& state : index.Find("key", std::span(text).first(n)).states) ids.push_back(state.id);
+    return ids;
+  };
+  EXPECT_EQ(found(200), (std::vector<int32_t>{4, 3, 5}));
+  EXPECT_EQ(found(199), (std::vector<int32_t>{4, 3}));
+  EXPECT_EQ(found(149), std::vector<int32_t>{4});
+  EXPECT_TRUE(index.Verify().ok());
+  index.RemoveState(node, 3);
+  index.Prune(node);
+  EXPECT_EQ(found(199), std::vector<int32_t>{4});
+  index.RemoveState(other, 5);
+  index.Prune(other);
+  EXPECT_EQ(found(200), std::vector<int32_t>{4});
+}
+
 TEST(PrefixIndex, RemovesChainsAndWhatIsEmpty) {
   PrefixIndex index(1);
   Tokens text(300, 1);
@@ -100,16 +128,22 @@ TEST(PrefixIndex, RemovesChainsAndWhatIsEmpty) {
   EXPECT_TRUE(index.Exists(last, generation));
   int dropped = 0;
   const auto drop = [&](size_t, int32_t) { ++dropped; };
-  index.Remove(index.parent(branch), drop);
+  std::vector<int32_t> states;
+  const auto drop_state = [&](int32_t id) { states.push_back(id); };
+  index.AddState(branch, 290, 7);
+  index.AddState(last, 300, 8);
+  index.Remove(index.parent(branch), drop, drop_state);
   EXPECT_EQ(dropped, 2);
+  EXPECT_EQ(states, std::vector<int32_t>{7});
   EXPECT_EQ(index.Find("key", text).length, 200);
   const int32_t middle = index.parent(last), first = index.parent(middle);
   index.SetBlock(first, 0, PrefixIndex::kNone);
   index.SetBlock(middle, 0, PrefixIndex::kNone);
   index.Prune(middle);
   EXPECT_EQ(index.nodes(), 4u);  // what has children stays
-  index.Remove(last, drop);
+  index.Remove(last, drop, drop_state);
   EXPECT_EQ(dropped, 3);
+  EXPECT_EQ(states.back(), 8);
   EXPECT_EQ(index.nodes(), 0u);
   EXPECT_FALSE(index.Exists(last, generation));
   EXPECT_EQ(index.Find("key", text).length, 0);

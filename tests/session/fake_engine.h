@@ -127,7 +127,7 @@ class FakeEngine : public Engine {
     }
     return most;
   }
-  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens) override {
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, bool) override {
     const size_t ran = std::min(tokens.size(), static_cast<size_t>(lengths_.at(sequence)));
     remembered_.push_back({std::string(key), {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(ran)}});
   }
