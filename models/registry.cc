@@ -48,6 +48,7 @@ namespace tally {
   F(kMamba2Family)        \
   F(kNemotronHFamily)     \
   F(kGraniteHybridFamily) \
+  F(kFalconH1Family)      \
   F(kCs336Family)         \
   F(kMiniGptFamily)
 

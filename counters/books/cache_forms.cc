@@ -48,6 +48,13 @@ uint64_t CachedPositions(const LayerRecipe& l, uint64_t context) {
 
 namespace {
 
+// A recurrence's state is stored as whole groups of 16 elements.
+Form Stored(const Form& state) {
+  constexpr uint64_t kGroup = 16;
+  const uint64_t n = state.value(), rest = n % kGroup;
+  return rest == 0 ? state : Form::Symbol("padded(" + state.text() + ")", n + kGroup - rest);
+}
+
 constexpr Mixer kRecurrent[] = {Mixer::kShortConv, Mixer::kDeltaRule, Mixer::kMamba2};
 
 }  // namespace
@@ -72,7 +79,7 @@ std::vector<StateForm> StateForms(const Recipe& recipe, const Workload& work) {
       if (!recipe.layers[static_cast<size_t>(i)].mixers.has(mixer)) continue;
       const Component conv = mixer == Mixer::kShortConv ? Component::kShortConv : Component::kRecurrentConv;
       forms.push_back({i, conv, floats * ((s.J - 1) * s.Channels(mixer))});
-      if (mixer != Mixer::kShortConv) forms.push_back({i, Component::kRecurrence, floats * s.StateOf(mixer)});
+      if (mixer != Mixer::kShortConv) forms.push_back({i, Component::kRecurrence, floats * Stored(s.StateOf(mixer))});
     }
   }
   return forms;

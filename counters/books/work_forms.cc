@@ -109,6 +109,7 @@ class Work {
           Add(Component::kAttention, WorkClass::kResidualBias, N_ * at_.H * at_.D);
         }
         Attention(l, at_.D, at_.D);
+        Scaled(Component::kAttnOutput, r_.scales.attention, N_ * at_.H * at_.D);
         if (r_.attention_gate) {
           Linear(Component::kAttnGate, N_, s_.E, at_.H * at_.D, false);
           Activate(Component::kAttnGate, ActivationKind::kSigmoid, N_ * at_.H * at_.D);
@@ -139,6 +140,11 @@ class Work {
       case Mixer::kMamba2: Mamba(); return Component::kRecurrentOut;
     }
     return {};
+  }
+
+  // A multiply of each element that the last matrix of a part reads, or that its gate gives.
+  void Scaled(Component component, float factor, const Form& elements) {
+    if (factor != 1) Add(component, WorkClass::kActivation, elements);
   }
 
   // Of each element: an activation, and the product with what it gates.
@@ -198,6 +204,7 @@ class Work {
       Add(Component::kRecurrentNorm, WorkClass::kNorm, N_ * (4 * Hm * Dm + vectors), 2 * N_ * vectors);
     }
     Activate(Component::kRecurrentNorm, ActivationKind::kSilu, N_ * Hm * Dm);
+    Scaled(Component::kRecurrentOut, r_.scales.mamba, N_ * Hm * Dm);
     Linear(Component::kRecurrentOut, N_, Hm * Dm, s_.E, false);
   }
 
@@ -342,6 +349,8 @@ class Work {
     Add(in, WorkClass::kLinear, 2 * matrices * rows * width * space, {}, true);
     if (bias) Add(in, WorkClass::kResidualBias, matrices * rows * width);
     Add(in, WorkClass::kActivation, a.flops * (rows * width), a.special * (rows * width));
+    Scaled(in, r_.scales.gate, rows * width);
+    Scaled(out, r_.scales.down, rows * width);
     Linear(out, rows, width, space, bias);
   }
 

@@ -197,6 +197,11 @@ void Planner::ProjectOut(Role role, Mat<const float> in) {
   Project(role, in, to.out, {.add_to_out = to.add});
 }
 
+// What the role's matrix reads.
+void Planner::Scale(Role role, Mat<float> x, float factor) {
+  if (factor != 1) Add(role, ElementwiseOp{.x = x, .scale = factor});
+}
+
 void Planner::Embed() {
   const size_t n = static_cast<size_t>(n_);
   Add(Role::kTokenEmbedding,
@@ -268,6 +273,7 @@ Role Planner::Mix(Mixer mixer, Mat<const float> in) {
 void Planner::DenseFeedForward(Mat<const float> in) {
   const Mat<float> hidden = First(hidden_, sizes().d_ff);
   FirstMatrices(Role::kGate, Role::kUp, in, hidden);
+  Scale(Role::kDown, hidden, r_.scales.down);
   ProjectOut(Role::kDown, hidden);
 }
 
@@ -281,7 +287,7 @@ void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> 
         up, MatMulOp{.x = of_up, .w = Get(up), .bias = GetBias(up), .activation = r_.activation, .out = hidden, .out_row = {}});
   }
   ActPack x = pack(gate);
-  if (Get(gate).dtype == Get(up).dtype) {
+  if (Get(gate).dtype == Get(up).dtype && r_.scales.gate == 1) {
     return Add(gate, GatedMatMulOp{.x = x,
                                    .gate = Get(gate),
                                    .up = Get(up),
@@ -298,6 +304,7 @@ void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> 
   if (!(x.format == FormatFor(up))) x = pack(up);
   Add(up, MatMulOp{.x = x, .w = Get(up), .bias = GetBias(up), .out = of_up, .out_row = {}});
   Add(gate, ElementwiseOp{.x = hidden,
+                          .scale = r_.scales.gate,
                           .up = of_up,
                           .activation = r_.activation,
                           .swiglu_alpha = r_.swiglu_alpha,
@@ -340,6 +347,7 @@ void Planner::SparseFeedForward(Mat<const float> in) {
   const bool weighted = r_.weighted_expert_inputs;
   FirstMatrices(Role::kExpertGate, Role::kExpertUp, weighted ? expert_in_ : x, hidden,
                 weighted ? plan_.group_slots : plan_.group_tokens, weighted ? RowsOf::kRouted : RowsOf::kBatch);
+  Scale(Role::kExpertDown, hidden, r_.scales.down);
   const ActPack pack = PackRouted(Role::kExpertDown, hidden, nullptr, RowsOf::kRouted);
   Add(Role::kExpertDown, MatMulOp{.x = pack,
                                   .w = Get(Role::kExpertDown),
@@ -361,6 +369,7 @@ void Planner::SparseFeedForward(Mat<const float> in) {
 void Planner::SharedExperts(Mat<const float> in, Mat<float> out) {
   const Mat<float> hidden(hidden_.data, n_, r_.d_shared);
   FirstMatrices(Role::kSharedExpertGate, Role::kSharedExpertUp, in, hidden);
+  Scale(Role::kSharedExpertDown, hidden, r_.scales.down);
   if (!r_.shared_gate) return Project(Role::kSharedExpertDown, hidden, out, {.add_to_out = true});
   Project(Role::kSharedExpertDown, hidden, shared_out_);
   Project(Role::kSharedExpertSigmoid, in, shared_gate_);

@@ -96,6 +96,7 @@ class Planner {
   void Project(Role role, Mat<const float> in, Mat<float> out) { Project(role, in, out, {}); }
   void Project(Role role, Mat<const float> in, Mat<float> out, const Projection& p);
   void ProjectOut(Role role, Mat<const float> in);
+  void Scale(Role role, Mat<float> x, float factor);
   void DenseFeedForward(Mat<const float> in);
   void SparseFeedForward(Mat<const float> in);
   void SharedExperts(Mat<const float> in, Mat<float> out);

@@ -81,6 +81,7 @@ void Planner::Attention(Mat<const float> in) {
   if (own_kv) StoreKv(Mixer::kAttention, k, v, layout);
   const Mat<float> attended = First(attended_, q_cols);
   Attend(Mixer::kAttention, q, attended, s.n_heads, layout);
+  Scale(Role::kO, attended, r_.scales.attention);
   if (!r_.attention_gate) return ProjectOut(Role::kO, attended);
   Add(Role::kAttnGate, ElementwiseOp{.x = gate, .up = attended, .activation = ActivationKind::kSigmoid});
   ProjectOut(Role::kO, gate);

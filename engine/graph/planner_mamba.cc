@@ -65,9 +65,11 @@ void Planner::Mamba(Mat<const float> in) {
                                     .gate_first = !m.norm_first,
                                     .eps = r_.norm_eps,
                                     .out = mamba_.out});
+    Scale(Role::kSsmOut, mamba_.out, r_.scales.mamba);
     return ProjectOut(Role::kSsmOut, mamba_.out);
   }
   Add(Component::kRecurrentNorm, ElementwiseOp{.x = z, .up = mamba_.out, .activation = ActivationKind::kSilu});
+  Scale(Role::kSsmOut, z, r_.scales.mamba);
   ProjectOut(Role::kSsmOut, z);
 }
 

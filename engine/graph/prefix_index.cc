@@ -187,7 +187,8 @@ Status PrefixIndex::Verify() const {
       return InternalError(name + " is not full and has children");
     }
     for (const State& state : node.states) {
-      if (state.at <= node.begin || state.at > end(static_cast<int32_t>(i))) return InternalError(name + " has a state elsewhere");
+      if (state.at <= node.begin || state.at > end(static_cast<int32_t>(i)))
+        return InternalError(name + " has a state elsewhere");
       if (std::ranges::count_if(node.states, [&](const State& other) { return other.at == state.at; }) > 1) {
         return InternalError(name + " has two states at one position");
       }

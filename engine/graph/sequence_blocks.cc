@@ -68,7 +68,8 @@ int32_t SequenceStore::TakeCopy(size_t group, int32_t id) {
   const int32_t copy = Take(group).id;
   const uint8_t* const from = Block(group, id);
   uint8_t* const to = Block(group, copy);
-  InPieces(1, group == state_group() ? state_bytes_ : groups_[group].bytes, [&](size_t, size_t offset, size_t bytes) { std::memcpy(to + offset, from + offset, bytes); });
+  InPieces(1, group == state_group() ? state_bytes_ : groups_[group].bytes,
+           [&](size_t, size_t offset, size_t bytes) { std::memcpy(to + offset, from + offset, bytes); });
   return copy;
 }
 

@@ -42,8 +42,7 @@ Status SequenceStore::Export(int32_t sequence, const Sink& write) {
     if (!groups_[g].rows) return s.held[g].first;
     return static_cast<size_t>(state.at < s.length ? state.at / kStateRows : groups_[g].BlocksFor(s.length));
   };
-  std::vector<uint64_t> header = {static_cast<uint64_t>(s.length), groups_.size(), state_bytes_,
-                                  static_cast<uint64_t>(state.at)};
+  std::vector<uint64_t> header = {static_cast<uint64_t>(s.length), groups_.size(), state_bytes_, static_cast<uint64_t>(state.at)};
   for (size_t g = 0; g < groups_.size(); ++g) {
     header.insert(header.end(), {static_cast<uint64_t>(groups_[g].window), groups_[g].bytes, first(g)});
   }
@@ -54,7 +53,8 @@ Status SequenceStore::Export(int32_t sequence, const Sink& write) {
     const size_t whole = static_cast<size_t>(s.length / group.positions);
     for (size_t b = first(g); b < held.ids.size(); ++b) {
       const std::span<const uint8_t> block(Block(g, held.ids[b]), group.bytes);
-      const size_t foreign = group.rows && b == first(g) ? static_cast<size_t>(state.at % kStateRows) : 0;  // rows before the state
+      const size_t foreign =
+          group.rows && b == first(g) ? static_cast<size_t>(state.at % kStateRows) : 0;  // rows before the state
       if (b < whole && foreign == 0) {
         TALLY_RETURN_IF_ERROR(write(block));
         continue;
@@ -88,8 +88,9 @@ Result<int32_t> SequenceStore::Import(const Source& read) {
     if (window != static_cast<uint64_t>(group.window) || bytes != group.bytes) return BadInput("a KV cache of other layers");
     // What a sequence of this length may lack: CheckHeld.
     const int64_t needed =
-        group.rows ? (state_at < length ? static_cast<int64_t>(state_at) / kStateRows : group.BlocksFor(static_cast<int64_t>(length)))
-                   : std::min(group.FirstNeeded(static_cast<int64_t>(length)), group.BlocksFor(static_cast<int64_t>(length)));
+        group.rows
+            ? (state_at < length ? static_cast<int64_t>(state_at) / kStateRows : group.BlocksFor(static_cast<int64_t>(length)))
+            : std::min(group.FirstNeeded(static_cast<int64_t>(length)), group.BlocksFor(static_cast<int64_t>(length)));
     if (group.rows && held != static_cast<uint64_t>(needed)) return BadInput("a KV cache without the rows that its state needs");
     if (held > static_cast<uint64_t>(needed)) {
       return BadInput("a KV cache without the positions that a layer with a window of " + std::to_string(window) + " needs");

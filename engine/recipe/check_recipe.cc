@@ -32,11 +32,10 @@ Status CheckDimensions(const Recipe& r) {
 
 // Factors that a family computes may leave the range of a float.
 Status CheckFactors(const Recipe& r) {
-  const std::pair<const char*, float> positive[] = {{"norm_eps", r.norm_eps},
-                                                    {"embedding_scale", r.embedding_scale},
-                                                    {"residual_scale", r.residual_scale},
-                                                    {"logit_scale", r.logit_scale},
-                                                    {"route_scale", r.route_scale}};
+  const std::pair<const char*, float> positive[] = {
+      {"norm_eps", r.norm_eps},         {"embedding_scale", r.embedding_scale}, {"residual_scale", r.residual_scale},
+      {"logit_scale", r.logit_scale},   {"route_scale", r.route_scale},         {"scales.attention", r.scales.attention},
+      {"scales.mamba", r.scales.mamba}, {"scales.gate", r.scales.gate},         {"scales.down", r.scales.down}};
   if (!(r.route_sum_eps >= 0)) return BadInput("route_sum_eps is " + std::to_string(r.route_sum_eps));
   for (const auto& [name, value] : positive) {
     if (!std::isfinite(value) || !(value > 0)) {
@@ -198,6 +197,7 @@ Status CheckFeedForward(const Recipe& r) {
   }
   if (r.shared_gate && r.d_shared < 1)
     return BadInput("shared_gate is for shared experts, and there are none: d_shared is " + Text(r.d_shared));
+  if (!r.gated_ffn && r.scales.gate != 1) return BadInput("scales.gate is for a feed-forward with a gate");
   if (!r.gated_ffn && r.activation == ActivationKind::kSwigluOai) return BadInput("gated: this model's activation has a gate");
   if (r.activation == ActivationKind::kNone) return BadInput("the feed-forward has no activation");
   return {};

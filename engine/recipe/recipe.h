@@ -83,6 +83,13 @@ struct Mamba2 {
   bool operator==(const Mamba2&) const = default;
 };
 
+// Factors within a layer (Falcon-H1): of what the last matrix of attention, of Mamba-2 and of the feed-forward reads, and of the gate
+// before its activation.
+struct PartScales {
+  float attention = 1, mamba = 1, gate = 1, down = 1;
+  bool operator==(const PartScales&) const = default;
+};
+
 // What is done with each position alone. kSparse: a mixture of experts.
 enum class FeedForward : uint8_t { kDense, kSparse };
 
@@ -155,6 +162,8 @@ struct Recipe {
   int32_t conv_taps = 0;  // positions that the convolution of a recurrent mixer sees, its own included
   DeltaRule delta = {};
   Mamba2 mamba = {};
+
+  PartScales scales = {};
 
   bool gated_ffn = true;  // down(act(gate x) * up x) instead of down(act(up x))
   ActivationKind activation = ActivationKind::kSilu;
