@@ -55,6 +55,13 @@ class Rows {
     Set(op.x, op.runs, op.out);
     op.gate.rows = op.gate.empty() ? 0 : n_;
   }
+  void operator()(RatesOp& op) const {
+    Set(op.x, op.decay);
+    op.beta.rows = op.beta.empty() ? 0 : n_;
+  }
+  void operator()(DeltaRuleOp& op) const { Set(op.q, op.k, op.v, op.decay, op.beta, op.runs, op.out); }
+  void operator()(SsmScanOp& op) const { Set(op.x, op.b, op.c, op.step, op.decay, op.runs, op.out); }
+  void operator()(GatedNormOp& op) const { Set(op.x, op.gate, op.out); }
 
  private:
   template <class... Views>
