@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <deque>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/aligned.h"
@@ -28,16 +28,18 @@ double Median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-// Operands of an op, filled at random.
+// Operands of an op, filled at random; on huge pages, as an engine's are.
 class Operands {
  public:
   explicit Operands(uint32_t seed) : rng_(seed) {}
   Mat<float> Uniform(int64_t rows, int64_t cols, float lo, float hi) {
-    auto& buffer = buffers_.emplace_back();
-    if (!buffer.Resize(static_cast<size_t>(rows * cols))) std::abort();
+    auto memory = AnonymousMemory::Allocate(static_cast<size_t>(rows * cols) * sizeof(float), true);
+    if (!memory.ok()) std::abort();
+    float* const data = reinterpret_cast<float*>(memory->data());
+    buffers_.push_back(std::move(*memory));
     std::uniform_real_distribution<float> next(lo, hi);
-    for (size_t i = 0; i < buffer.size(); ++i) buffer[i] = next(rng_);
-    return {buffer.data(), rows, cols};
+    for (int64_t i = 0; i < rows * cols; ++i) data[i] = next(rng_);
+    return {data, rows, cols};
   }
   WeightView Vectors(int64_t slices, int64_t cols, float lo, float hi) {
     WeightView w;
@@ -52,7 +54,7 @@ class Operands {
 
  private:
   std::mt19937 rng_;
-  std::deque<AlignedBuffer<float>> buffers_;
+  std::vector<AnonymousMemory> buffers_;
 };
 
 // Gated delta net of Qwen3.5 and Qwen3-Next: 16 key heads and 32 value heads of 128.

@@ -12,6 +12,9 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "engine/session/stepper.h"
@@ -37,11 +40,45 @@ std::vector<float> Copied(Mat<const float> m) {
   return values;
 }
 
-void Restore(const std::vector<float>& values, Mat<const float> m) {
-  for (int64_t r = 0; r < m.rows; ++r) {
-    std::memcpy(const_cast<float*>(m.Row(r)), values.data() + r * m.cols, static_cast<size_t>(m.cols) * sizeof(float));
+// The memory that a run of an op changes, as it was before: its output, rates in place, and of recurrent layers states and rows.
+class Before {
+ public:
+  Before(const PlannedOp& planned, Mat<const float> output) {
+    Keep(output);
+    std::visit([this](const auto& op) { KeepOthers(op); }, planned.op);
   }
-}
+  void Restore() const {
+    for (const auto& [at, bytes] : kept_) std::memcpy(at, bytes.data(), bytes.size());
+  }
+
+ private:
+  void Keep(Mat<const float> m) {
+    for (int64_t r = 0; r < m.rows; ++r)
+      Keep(reinterpret_cast<const uint8_t*>(m.Row(r)), static_cast<size_t>(m.cols) * sizeof(float));
+  }
+  void Keep(const uint8_t* p, size_t bytes) {
+    if (p != nullptr) kept_.emplace_back(const_cast<uint8_t*>(p), std::vector<uint8_t>(p, p + bytes));
+  }
+  template <class Op>
+  void KeepOthers(const Op& op) {
+    if constexpr (std::is_same_v<Op, RatesOp>) {
+      Keep(op.x);
+      if (!op.beta.empty()) Keep(op.beta);
+    }
+    if constexpr (requires { op.states; }) {
+      for (const StateRun& run : op.runs.runs) {
+        const StateTable& table = op.states[static_cast<size_t>(run.table)];
+        Keep(table.to, op.layout.state_bytes());
+        Keep(table.mid, op.layout.state_bytes());
+        for (int64_t b = run.position / kStateRows; b * kStateRows < run.position + run.rows; ++b) {
+          Keep(table.rows[b], op.layout.rows_bytes());
+        }
+      }
+    }
+  }
+
+  std::vector<std::pair<uint8_t*, std::vector<uint8_t>>> kept_;
+};
 
 // The largest difference over the largest value.
 double Difference(const std::vector<float>& a, const std::vector<float>& b) {
@@ -101,27 +138,25 @@ class Replayer {
   }
 
   Status Time(const PlannedOp& planned, Mat<const float> output, const std::function<Status()>& run) {
-    const std::vector<float> before = Copied(output);
+    const Before before(planned, output);
     TALLY_RETURN_IF_ERROR(run());
     const Executor& executor = stepper_->executor();
     const std::string_view phase = kPhaseNames[static_cast<size_t>(executor.phase())];
     if (!Wanted(planned, phase)) return {};
     const std::vector<float> after = Copied(output);
     const std::string at = std::string(ComponentName(planned.sites[0].component)) + " " + std::string(op_);
-    const auto again = [&] {
-      Restore(before, output);
-      return run();
-    };
+    before.Restore();
     stepper_->executor().SetImpl(ImplChoice::kRef);
-    TALLY_RETURN_IF_ERROR(again());
+    TALLY_RETURN_IF_ERROR(run());
     stepper_->executor().SetImpl(ImplChoice::kAuto);
     if (const double difference = Difference(after, Copied(output)); !(difference <= 1e-3)) {
       return InternalError(at + ": its result is " + std::to_string(difference) + " from the reference's");
     }
     std::vector<double> times;
     for (int i = 0; i < options_.repetitions; ++i) {
+      before.Restore();
       sink_ += std::accumulate(flush_.begin(), flush_.end(), uint64_t{0});
-      TALLY_RETURN_IF_ERROR(again());
+      TALLY_RETURN_IF_ERROR(run());
       times.push_back(static_cast<double>(nanoseconds_));
     }
     const double ns = std::max(1.0, Median(times));

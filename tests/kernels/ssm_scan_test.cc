@@ -102,6 +102,7 @@ TEST(SsmScan, EveryTargetAgreesWithTheFormulas) {
       const auto got = c.Make(2, kRows), want = c.Make(2, kRows);
       got->Run("hwy", 23, 1);
       want->Run("ref", 23, 1);
+      if (HwyTargetName().starts_with("AVX")) ExpectSameBits(got->out(), want->out());  // with FMA
       for (int64_t s = 0; s < 2; ++s) {
         const std::vector<double> exact = ScanFormulas(c, *want, s * kRows, kRows);
         double most = 0;
