@@ -78,6 +78,20 @@ void Shrink(OrderedJson& config) {
                                                     {"sliding_window", 5},
                                                     {"window_size", 5},
                                                     {"max_window_layers", 2},
+                                                    {"linear_num_key_heads", 2},
+                                                    {"linear_num_value_heads", 4},
+                                                    {"linear_key_head_dim", 8},
+                                                    {"linear_value_head_dim", 24},
+                                                    {"mamba_num_heads", 4},
+                                                    {"mamba_n_heads", 4},
+                                                    {"mamba_head_dim", 24},
+                                                    {"mamba_d_head", 32},
+                                                    {"mamba_d_ssm", 128},
+                                                    {"mamba_d_state", 12},
+                                                    {"ssm_state_size", 12},
+                                                    {"state_size", 12},
+                                                    {"n_groups", 2},
+                                                    {"moe_shared_expert_intermediate_size", 64},
                                                     {"vocab_size", 101}};
   const auto number = [&](const char* key, int otherwise) {
     return config.contains(key) && config[key].is_number_integer() ? config[key].get<int>() : otherwise;
@@ -97,10 +111,15 @@ void Shrink(OrderedJson& config) {
     if (value.is_object()) {
       for (auto& [part, inner] : value.items()) {
         if (part == "original_max_position_embeddings") inner = 16;
-        if (inner.is_array()) inner.erase(inner.begin() + rotated / 2, inner.end());  // longrope's factors
+        if (inner.is_array() && inner.size() > static_cast<size_t>(rotated / 2)) {  // longrope's factors
+          inner.erase(inner.begin() + rotated / 2, inner.end());
+        }
       }
     }
     if (value.is_array() && value.size() == static_cast<size_t>(layers)) value.erase(value.begin() + kLayers, value.end());
+  }
+  if (config.contains("hybrid_override_pattern")) {
+    config["hybrid_override_pattern"] = config["hybrid_override_pattern"].get<std::string>().substr(0, kLayers);
   }
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id"}) config.erase(key);
 }
