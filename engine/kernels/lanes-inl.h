@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -49,6 +50,11 @@ template <bool kTail, class D>
 HWY_INLINE hn::Vec<D> ZeroBeyond(std::bool_constant<kTail>, D d, hn::Vec<D> v, size_t count) {
   if constexpr (kTail) return hn::IfThenElseZero(hn::FirstN(d, count), v);
   return v;
+}
+
+// Rows of activations lie kilobytes apart, which no hardware prefetcher follows.
+HWY_INLINE void PrefetchFloats(const float* p, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) hwy::Prefetch(p + i);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -6,16 +6,20 @@
 
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/causal_conv/causal_conv.h"
+#include "engine/kernels/delta_rule/delta_rule.h"
 #include "engine/kernels/elementwise/elementwise.h"
 #include "engine/kernels/embed/embed.h"
 #include "engine/kernels/gated_add/gated_add.h"
+#include "engine/kernels/gated_norm/gated_norm.h"
 #include "engine/kernels/kv_store/kv_store.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/norm/norm.h"
 #include "engine/kernels/pack_act/pack_act.h"
+#include "engine/kernels/rates/rates.h"
 #include "engine/kernels/rope/rope.h"
 #include "engine/kernels/router/router.h"
 #include "engine/kernels/scale_rows/scale_rows.h"
+#include "engine/kernels/ssm_scan/ssm_scan.h"
 
 namespace tally {
 

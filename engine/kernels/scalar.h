@@ -3,7 +3,7 @@
 // that a type that counts its operations is found by argument-dependent look-up.
 //
 // S has construction from float, + - * /, < and >, negation, and the functions below. Counting: + - * < > 1, Fma 2, Max and Min
-// 1; Exp Tanh Erf Sqrt Rsqrt Log Sin Cos and / one special each; negation, Abs and ToF32 0.
+// 1; Exp Tanh Erf Sqrt Rsqrt Log Sin Cos and / one special each; Log1p, log(1 + x), 1 and one special; negation, Abs and ToF32 0.
 #pragma once
 
 #include <cmath>
@@ -17,6 +17,7 @@ inline float Exp(float x) { return std::exp(x); }
 inline float Tanh(float x) { return std::tanh(x); }
 inline float Erf(float x) { return std::erf(x); }
 inline float Log(float x) { return std::log(x); }
+inline float Log1p(float x) { return std::log1p(x); }
 inline float Sin(float x) { return std::sin(x); }
 inline float Cos(float x) { return std::cos(x); }
 inline float Abs(float x) { return std::fabs(x); }

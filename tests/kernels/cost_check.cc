@@ -61,8 +61,9 @@ class Sweep : public CostSweep {
 
  private:
   void Norms() {
-    for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    for (const NormKind kind : {NormKind::kRms, NormKind::kLayer, NormKind::kL2}) {
       for (const bool biased : {false, true}) {  // or, of RMS, added to out
+        if (biased && kind == NormKind::kL2) continue;
         const bool added = biased && kind == NormKind::kRms;
         for (const auto& [rows, groups, cols] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 10}, {5, 1, 64}, {0, 1, 8}}) {
           Memory& m = NewMemory();
@@ -71,7 +72,7 @@ class Sweep : public CostSweep {
           op.x = m.Matrix(rows, groups * cols);
           op.out = m.Matrix(rows, groups * cols);
           op.groups = groups;
-          op.weight = m.Vector(1, cols, 2);
+          if (kind != NormKind::kL2) op.weight = m.Vector(1, cols, 2);
           if (biased && !added) op.bias = m.Vector(1, cols, 4);
           Counted c;
           c.at(WorkClass::kNorm) = CountOf([&] { NormRef<Counting>(op, 0, op.x.rows * op.groups); });
@@ -116,7 +117,8 @@ class Sweep : public CostSweep {
         Compare("", op, c);
       }
     }
-    for (const ActivationKind kind : {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai}) {
+    for (const ActivationKind kind :
+         {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai, ActivationKind::kSigmoid}) {
       Memory& m = NewMemory();
       const ElementwiseOp op{.x = m.Matrix(3, 40), .up = m.Matrix(3, 40), .activation = kind};
       Counted c;
@@ -346,8 +348,8 @@ class Sweep : public CostSweep {
       Compare(name + " biased, added", op, added);
       op.bias = {};
       op.add_to_out = false;
-      for (const ActivationKind a :
-           {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSilu, ActivationKind::kRelu}) {
+      for (const ActivationKind a : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSilu,
+                                     ActivationKind::kRelu, ActivationKind::kRelu2}) {
         op.activation = a;
         Counted c = base;
         c.at(WorkClass::kActivation) = count(op) - products;

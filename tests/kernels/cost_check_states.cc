@@ -7,6 +7,14 @@
 
 #include "engine/kernels/causal_conv/causal_conv.h"
 #include "engine/kernels/causal_conv/causal_conv_ref.h"
+#include "engine/kernels/delta_rule/delta_rule.h"
+#include "engine/kernels/delta_rule/delta_rule_ref.h"
+#include "engine/kernels/gated_norm/gated_norm.h"
+#include "engine/kernels/gated_norm/gated_norm_ref.h"
+#include "engine/kernels/rates/rates.h"
+#include "engine/kernels/rates/rates_ref.h"
+#include "engine/kernels/ssm_scan/ssm_scan.h"
+#include "engine/kernels/ssm_scan/ssm_scan_ref.h"
 #include "tests/kernels/cost_check.h"
 #include "tests/kernels/cost_sweep.h"
 #include "tests/support/counting_scalar.h"
@@ -18,7 +26,13 @@ class StateSweep : public CostSweep {
  public:
   using CostSweep::CostSweep;
 
-  void Run() { Convolutions(); }
+  void Run() {
+    Convolutions();
+    Rates();
+    DeltaRules();
+    SsmScans();
+    GatedNorms();
+  }
 
  private:
   // Three sequences of a step of 6 rows: a new one; one whose last positions are done again; one that goes on in place.
@@ -83,6 +97,123 @@ class StateSweep : public CostSweep {
         AddWeight(op.bias, 1, c);
         Compare(std::to_string(taps) + " taps of " + std::to_string(d) + (all ? ", all" : ""), op, c);
         CheckOtherRuns(step, op);
+      }
+    }
+  }
+
+  void Rates() {
+    for (const auto& [rows, heads] : {std::array<int64_t, 2>{1, 1}, {3, 20}, {0, 4}}) {
+      for (const bool all : {false, true}) {  // with bounds and beta
+        if (stopped_) return;
+        Memory& m = NewMemory();
+        RatesOp op;
+        op.x = m.Matrix(rows, heads);
+        op.bias = m.Vector(1, heads, 4);
+        op.a = m.Vector(1, heads, 2);
+        op.decay = m.Matrix(rows, heads);
+        if (all) {
+          op.least = 0.001f;
+          op.most = 0.1f;
+          op.beta = m.Matrix(rows, heads);
+        }
+        Counted c;
+        c.at(WorkClass::kResidualBias) = CountOf([&] { RatesRef<Counting, float>(op, 0, rows); });
+        c.at(WorkClass::kActivation) = CountOf([&] { RatesRef<float, Counting>(op, 0, rows); });
+        if (rows > 0) {
+          AddWeight(op.bias, 1, c);
+          AddWeight(op.a, 1, c);
+        }
+        Compare(std::to_string(heads) + (all ? ", all" : ""), op, c);
+      }
+    }
+  }
+
+  void DeltaRules() {
+    struct Shape {
+      int64_t key_heads, value_heads, k_dim, v_dim;
+      bool tiled;
+    };
+    for (const Shape& s : {Shape{1, 1, 1, 1, false}, {2, 4, 8, 20, false}, {2, 6, 16, 70, true}}) {
+      if (stopped_) return;
+      Memory& m = NewMemory();
+      DeltaRuleOp op;
+      op.key_heads = s.key_heads;
+      op.value_heads = s.value_heads;
+      op.tiled = s.tiled;
+      op.layout.recurrence = DeltaRuleOp::StateOf(s.value_heads, s.k_dim, s.v_dim);
+      op.layout.replay = DeltaRuleOp::ReplayOf(s.key_heads, s.value_heads, s.k_dim, s.v_dim);
+      const Step step(m, op.layout);
+      op.q = m.Matrix(Step::kRows, s.key_heads * s.k_dim);
+      op.k = m.Matrix(Step::kRows, s.key_heads * s.k_dim);
+      op.v = m.Matrix(Step::kRows, s.value_heads * s.v_dim);
+      op.decay = m.Matrix(Step::kRows, s.value_heads);
+      op.beta = m.Matrix(Step::kRows, s.value_heads);
+      op.out = m.Matrix(Step::kRows, s.value_heads * s.v_dim);
+      op.runs = step.View();
+      op.states = step.tables;
+      Counted c;
+      c.at(WorkClass::kRecurrence) = CountOf([&] { DeltaRuleRef<Counting, float>(op, 0, TilesOf(op).tasks(op.runs)); });
+      c.at(ByteKind::kStateRead) = c.at(ByteKind::kStateWritten) = 3 * 4 * static_cast<uint64_t>(op.layout.recurrence);
+      const std::string name =
+          std::to_string(s.value_heads) + " heads of " + std::to_string(s.k_dim) + " x " + std::to_string(s.v_dim);
+      Compare(name, op, c);
+      CheckOtherRuns(step, op);
+    }
+  }
+
+  void SsmScans() {
+    struct Shape {
+      int64_t heads, groups, state_dim, head_dim;
+    };
+    for (const Shape& s : {Shape{1, 1, 1, 1}, {4, 2, 8, 20}, {4, 1, 16, 70}}) {
+      for (const bool skips : {false, true}) {
+        if (stopped_) return;
+        Memory& m = NewMemory();
+        SsmScanOp op;
+        op.heads = s.heads;
+        op.groups = s.groups;
+        op.layout.recurrence = SsmScanOp::StateOf(s.heads, s.state_dim, s.head_dim);
+        op.layout.replay = SsmScanOp::ReplayOf(s.heads, s.groups, s.state_dim, s.head_dim);
+        const Step step(m, op.layout);
+        op.x = m.Matrix(Step::kRows, s.heads * s.head_dim);
+        op.b = m.Matrix(Step::kRows, s.groups * s.state_dim);
+        op.c = m.Matrix(Step::kRows, s.groups * s.state_dim);
+        op.step = m.Matrix(Step::kRows, s.heads);
+        op.decay = m.Matrix(Step::kRows, s.heads);
+        op.out = m.Matrix(Step::kRows, s.heads * s.head_dim);
+        if (skips) op.skip = m.Vector(1, s.heads, 2);
+        op.runs = step.View();
+        op.states = step.tables;
+        Counted c;
+        c.at(WorkClass::kRecurrence) = CountOf([&] { SsmScanRef<Counting, float>(op, 0, TilesOf(op).tasks(op.runs)); });
+        c.at(ByteKind::kStateRead) = c.at(ByteKind::kStateWritten) = 3 * 4 * static_cast<uint64_t>(op.layout.recurrence);
+        AddWeight(op.skip, 1, c);
+        const std::string name =
+            std::to_string(s.heads) + " heads of " + std::to_string(s.state_dim) + " x " + std::to_string(s.head_dim);
+        Compare(name + (skips ? ", skips" : ""), op, c);
+        CheckOtherRuns(step, op);
+      }
+    }
+  }
+
+  void GatedNorms() {
+    for (const auto& [rows, groups, k] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 10}, {5, 1, 64}, {0, 1, 8}}) {
+      for (const bool first : {false, true}) {
+        if (stopped_) return;
+        Memory& m = NewMemory();
+        GatedNormOp op;
+        op.x = m.Matrix(rows, groups * k);
+        op.gate = m.Matrix(rows, groups * k);
+        op.out = m.Matrix(rows, groups * k);
+        op.groups = groups;
+        op.weight = m.Vector(1, first ? groups * k : k, 2);
+        op.gate_first = first;
+        op.activation = first ? ActivationKind::kSilu : ActivationKind::kSigmoid;
+        Counted c;
+        c.at(WorkClass::kNorm) = CountOf([&] { GatedNormRef<Counting, float>(op, 0, rows * groups); });
+        c.at(WorkClass::kActivation) = CountOf([&] { GatedNormRef<float, Counting>(op, 0, rows * groups); });
+        if (rows > 0) AddWeight(op.weight, 1, c);
+        Compare(first ? "gate first" : "norm first", op, c);
       }
     }
   }

@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // out[i] = f(a[i]), or f(a[i], b[i]) for `gated`; n a multiple of 16 lanes.
-enum Function { kExp, kTanh, kErf, kSigmoid, kSilu, kGeluTanh, kGeluErf, kGated };
+enum Function { kExp, kTanh, kErf, kSigmoid, kSilu, kGeluTanh, kGeluErf, kRelu2, kGated };
 
 void Evaluate(int function, const float* a, const float* b, size_t n, float* out) {
   const hn::CappedTag<float, 16> d;
@@ -28,10 +28,11 @@ void Evaluate(int function, const float* a, const float* b, size_t n, float* out
       case kExp: y = Exp(d, x); break;
       case kTanh: y = Tanh(d, x); break;
       case kErf: y = Erf(d, x); break;
-      case kSigmoid: y = Sigmoid(d, x); break;
+      case kSigmoid: y = Activate(d, ActivationKind::kSigmoid, x); break;
       case kSilu: y = Activate(d, ActivationKind::kSilu, x); break;
       case kGeluTanh: y = Activate(d, ActivationKind::kGeluTanh, x); break;
       case kGeluErf: y = Activate(d, ActivationKind::kGeluErf, x); break;
+      case kRelu2: y = Activate(d, ActivationKind::kRelu2, x); break;
       case kGated: y = ActivateGated(d, ActivationKind::kSwigluOai, x, hn::LoadU(d, b + i), 1.702f, 7.0f); break;
     }
     hn::StoreU(y, d, out + i);
@@ -50,7 +51,7 @@ namespace tally {
 namespace {
 
 HWY_EXPORT(Evaluate);
-enum Function { kExp, kTanh, kErf, kSigmoid, kSilu, kGeluTanh, kGeluErf, kGated };
+enum Function { kExp, kTanh, kErf, kSigmoid, kSilu, kGeluTanh, kGeluErf, kRelu2, kGated };
 
 // Every 16381st bit pattern (a prime: all exponents, signs, subnormals), and a sweep of [-110, 110].
 std::vector<float> Arguments() {
@@ -155,6 +156,11 @@ TEST(VectorMath, Activations) {
       return relative(y, 0.5 * v * std::erfc(-v * M_SQRT1_2), std::fabs(v));
     });
     EXPECT_LE(w.error, 2e-7) << "at " << w.at;
+    w = Measure("relu2", kRelu2, args, [&](float x, float y) {
+      const float positive = x < 0 ? 0 : x;
+      return relative(y, positive * positive, 1);  // one rounding: the same bits
+    });
+    EXPECT_EQ(w.error, 0) << "at " << w.at;
   });
 }
 
@@ -195,13 +201,15 @@ TEST(ScalarMath, ActivationsAreThoseOfTheDefinitions) {
       EXPECT_NEAR(tally::Silu(x), v * sigmoid, 3e-7 * std::fabs(v * sigmoid) + 1e-44) << x;
     }
     EXPECT_NEAR(tally::GeluTanh(x), v * TrueSigmoid(2 * u), 2e-7 * std::fabs(v) + 1e-44) << x;
+    EXPECT_NEAR(tally::Activate(ActivationKind::kSigmoid, x), sigmoid, 3e-7 * sigmoid + 3e-39) << x;
+    EXPECT_EQ(tally::Activate(ActivationKind::kRelu2, x), x > 0 ? x * x : 0) << x;
     EXPECT_NEAR(tally::GeluErf(x), 0.5 * v * std::erfc(-v * M_SQRT1_2), 2e-7 * std::fabs(v) + 1e-44) << x;
   }
 }
 
 TEST(ScalarMath, CountsWhatItSays) {
   using K = ActivationKind;
-  for (K kind : {K::kNone, K::kGeluTanh, K::kGeluErf, K::kSilu, K::kSwigluOai}) {
+  for (K kind : {K::kNone, K::kGeluTanh, K::kGeluErf, K::kSilu, K::kSwigluOai, K::kRelu, K::kRelu2, K::kSigmoid}) {
     const OpCounts gate = CountOf([&] { (void)Activate(kind, Counting(0.3f)); });
     EXPECT_EQ((ElementCost{gate.flops, gate.special}), ActivateCost(kind)) << static_cast<int>(kind);
     const OpCounts both =

@@ -29,15 +29,15 @@ struct NormCase {
     op.groups = groups;
     op.x = x.view();
     op.out = want.view();
-    op.weight = VectorView(weight.data(), k, 3);
+    if (kind != NormKind::kL2) op.weight = VectorView(weight.data(), k, 3);
     if (with_bias) op.bias = VectorView(bias.data(), k, 4);
   }
 
   // The tolerance of norm_ref.h for element (r, c); the statistics of a vector are taken at its first
   // element.
   double Tolerance(int64_t r, int64_t c, double y) {
-    const int64_t k = op.weight.cols, start = c / k * k;
-    if (op.kind == NormKind::kRms) return NormTolerance(k) * std::fabs(y);
+    const int64_t k = op.vector_size(), start = c / k * k;
+    if (op.kind != NormKind::kLayer) return NormTolerance(k) * std::fabs(y);
     if (r != row_ || start != start_) TakeStatistics(row_ = r, start_ = start);
     const size_t at = static_cast<size_t>(c - start);
     return NormTolerance(k) * (std::fabs(weight[at]) * (1 + greatest_over_sd_) + std::fabs(y) + std::fabs(bias[at]));
@@ -70,8 +70,8 @@ TEST(Norm, HighwayAgreesWithTheReference) {
     Random random(41);
     SCOPED_TRACE(random.Trace());
     for (int64_t k : Lengths()) {
-      for (int variant = 0; variant < 3; ++variant) {
-        const NormKind kind = variant == 0 ? NormKind::kRms : NormKind::kLayer;
+      for (int variant = 0; variant < 4; ++variant) {
+        const NormKind kind = variant == 0 ? NormKind::kRms : variant == 3 ? NormKind::kL2 : NormKind::kLayer;
         const int64_t rows = random.Between(1, 4), groups = random.Between(1, 3);
         SCOPED_TRACE("k " + std::to_string(k) + ", variant " + std::to_string(variant) + ", rows " + std::to_string(rows) +
                      ", groups " + std::to_string(groups));
@@ -114,9 +114,33 @@ TEST(Norm, ReferenceAgreesWithDoublePrecision) {
   }
 }
 
+TEST(Norm, L2DividesByTheLength) {
+  Random random(46);
+  SCOPED_TRACE(random.Trace());
+  NormCase c(random, NormKind::kL2, 2, 3, 128, false, 0, 0);
+  c.op.eps = 1e-6f;
+  for (int64_t i = 0; i < 128; ++i) c.x.Row(1)[i] *= 1e-4f;  // eps is added to the sum, not to the mean
+  ForEachTarget([&] {
+    for (const char* kernel : {"ref", "hwy"}) {
+      RunShuffled(KernelNamed<NormOp>(kernel), c.op, random.Bits());
+      for (int64_t r = 0; r < 2; ++r) {
+        for (int64_t g = 0; g < 3; ++g) {
+          const float* const x = c.x.Row(r) + g * 128;
+          double squares = c.op.eps;
+          for (int64_t i = 0; i < 128; ++i) squares += static_cast<double>(x[i]) * x[i];
+          for (int64_t i = 0; i < 128; ++i) {
+            const double y = x[i] / std::sqrt(squares);
+            ASSERT_NEAR(c.want.Row(r)[g * 128 + i], y, NormTolerance(128) * std::fabs(y));
+          }
+        }
+      }
+    }
+  });
+}
+
 TEST(Norm, ZerosStayFiniteAndNanStaysInItsRow) {
   ForEachTarget([] {
-    for (NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    for (NormKind kind : {NormKind::kRms, NormKind::kL2, NormKind::kLayer}) {
       Random random(43);
       NormCase c(random, kind, 3, 1, 19, kind == NormKind::kLayer, 0, 0);
       for (int64_t i = 0; i < 19; ++i) c.x.Row(0)[i] = 0;
@@ -153,15 +177,17 @@ TEST(Norm, UsefulByHandAndByCounting) {
   EXPECT_EQ(TotalUseful(layer.op).Flops(WorkClass::kNorm), 71u);
   EXPECT_EQ(TotalUseful(layer.op).Special(WorkClass::kNorm), 3u);
   EXPECT_EQ(TotalUseful(layer.op).Bytes(ByteKind::kWeightsStored), 80u);
-  NormCase plain(random, NormKind::kLayer, 1, 1, 10, false, 0, 0);
+  NormCase plain(random, NormKind::kLayer, 1, 1, 10, false, 0, 0), l2(random, NormKind::kL2, 2, 3, 10, false, 0, 0);
+  EXPECT_EQ(TotalUseful(l2.op).Flops(WorkClass::kNorm), 6u * 31);
+  EXPECT_EQ(TotalUseful(l2.op).Special(WorkClass::kNorm), 6u);
 
-  for (const NormCase* c : {&rms, &layer, &plain}) {
+  for (const NormCase* c : {&rms, &layer, &plain, &l2}) {
     const OpCounts counts = CountOf([&] { NormRef<Counting>(c->op, 0, c->op.x.rows * c->op.groups); });
     EXPECT_EQ(counts.flops, TotalUseful(c->op).TotalFlops());
     EXPECT_EQ(counts.special, TotalUseful(c->op).TotalSpecial());
   }
   ForEachTarget([&] {
-    for (const NormCase* c : {&rms, &layer, &plain}) {
+    for (const NormCase* c : {&rms, &layer, &plain, &l2}) {
       for (const Kernel<NormOp>& k : Kernels<NormOp>()) ExpectAtLeast(TotalExecuted(k, c->op), TotalUseful(c->op));
     }
     NormCase whole(random, NormKind::kRms, 1, 1, 64, false, 0, 0);  // nothing masked: equal
@@ -191,6 +217,10 @@ TEST(Norm, ValidateNamesWhatIsWrong) {
   op = good.op;
   op.weight = {};
   op.kind = NormKind::kLayer;
+  EXPECT_FALSE(op.Validate().ok());
+  op.kind = NormKind::kL2;
+  EXPECT_TRUE(op.Validate().ok());
+  op.weight = good.op.weight;
   EXPECT_FALSE(op.Validate().ok());
 }
 

@@ -47,6 +47,10 @@ struct Counting {
   friend Counting Tanh(Counting x) { return Special(std::tanh(x.value)); }
   friend Counting Erf(Counting x) { return Special(std::erf(x.value)); }
   friend Counting Log(Counting x) { return Special(std::log(x.value)); }
+  friend Counting Log1p(Counting x) {
+    ++count.flops;
+    return Special(std::log1p(x.value));
+  }
   friend Counting Sin(Counting x) { return Special(std::sin(x.value)); }
   friend Counting Cos(Counting x) { return Special(std::cos(x.value)); }
   friend float ToF32(Counting x) { return x.value; }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -13,7 +12,7 @@
 namespace tally {
 
 // A task is kConvTask channels; a kernel takes up to kConvChannels of neighbouring tasks at a time.
-inline constexpr int64_t kConvTask = 64, kConvChannels = 256;
+inline constexpr int64_t kConvTask = 64, kConvChannels = 512;
 
 // Inputs from before the run are copied first, since the tail of `to` may lie where that of `from` does.
 class ConvInputs {
@@ -30,12 +29,7 @@ class ConvInputs {
         earlier_(earlier) {
     for (int64_t i = first_; i < run.position; ++i) {
       float* const to = earlier + (i - first_) * channels;
-      const float* from = nullptr;
-      if (i >= table_.at) {
-        from = StateRow(op.layout, table_, i);
-      } else if (table_.from != nullptr) {
-        from = StateTail(op.layout, table_.from) + (i - table_.at + op.layout.tail()) * op.layout.channels;
-      }
+      const float* const from = Earlier(i);
       if (from != nullptr) {
         Copy(from + channel, to);
       } else {
@@ -44,19 +38,18 @@ class ConvInputs {
     }
   }
 
+  // Where the inputs of a position before the run are, of all channels; null: zeros.
+  const float* Earlier(int64_t position) const {
+    if (position >= table_.at) return StateRow(op_.layout, table_, position);
+    if (table_.from == nullptr) return nullptr;
+    return StateTail(op_.layout, table_.from) + (position - table_.at + op_.layout.tail()) * op_.layout.channels;
+  }
   int64_t Row(int64_t t) const { return op_.runs.order[static_cast<size_t>(run_.begin + t)]; }  // of the run's row t
   // The input of a position from taps - 1 before the run's first.
   const float* At(int64_t position) const {
     if (position < run_.position) return earlier_ + (position - first_) * channels_;
     return op_.x.Row(Row(position - run_.position)) + channel_;
   }
-  // The inputs that row t multiplies, the oldest first.
-  std::array<const float*, CausalConvOp::kMostTaps> Window(int64_t t) const {
-    std::array<const float*, CausalConvOp::kMostTaps> window{};
-    for (int64_t k = 0; k < op_.layout.taps; ++k) window[static_cast<size_t>(k)] = At(first_ + t + k);
-    return window;
-  }
-
   void KeepRow(int64_t t) const {
     float* const row = StateRow(op_.layout, table_, run_.position + t);
     if (row != nullptr) Copy(At(run_.position + t), row + channel_);

@@ -25,11 +25,11 @@ void CausalConvRef(const CausalConvOp& op, int64_t begin, int64_t end, std::span
   float* const earlier = reinterpret_cast<float*>(scratch.data());
   ForConvPieces(op, begin, end, earlier, [&](const ConvInputs& inputs, int64_t c, int64_t channels, const StateRun& run) {
     for (int64_t t = 0; t < run.rows; ++t) {
-      const auto window = inputs.Window(t);
+      const int64_t oldest = run.position + t - op.layout.tail();
       for (int64_t i = 0; i < channels; ++i) {
         S sum(0.0f);
         for (int64_t k = 0; k < op.layout.taps; ++k) {
-          sum = Fma(S(op.taps.Vector(k)[c + i]), S(window[static_cast<size_t>(k)][i]), sum);
+          sum = Fma(S(op.taps.Vector(k)[c + i]), S(inputs.At(oldest + k)[i]), sum);
         }
         float y = ToF32(sum);
         if (!op.bias.empty()) y = ToF32(B(y) + B(op.bias.Vector()[c + i]));

@@ -22,7 +22,7 @@ struct MatMulOp {
   ActPack x;                                          // [n, K], one group or one per expert
   WeightView w;                                       // [slices, N, K], kPanel16
   WeightView bias;                                    // [slices, N] f32 or empty
-  ActivationKind activation = ActivationKind::kNone;  // kNone, kGeluTanh, kGeluErf, kSilu
+  ActivationKind activation = ActivationKind::kNone;  // any but kSwigluOai
   bool add_to_out = false;                            // out += instead of out =; not together with an activation
   Mat<float> out;                                     // [>= n, N]
   std::span<const int32_t> out_row;                   // [n]: the row of out for pack row i; empty: row i

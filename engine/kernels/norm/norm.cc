@@ -18,6 +18,9 @@ Cost NormCost(const NormOp& op, const CostAmounts& n, uint64_t k) {
   if (op.kind == NormKind::kRms) {
     cost.AddFlops(WorkClass::kNorm, vectors * ((op.weight.empty() ? 3 : 4) * k + 1));  // sum of squares 2, scaling 2; eps
     cost.AddSpecial(WorkClass::kNorm, vectors * 2);                                    // divide, rsqrt
+  } else if (op.kind == NormKind::kL2) {
+    cost.AddFlops(WorkClass::kNorm, vectors * (3 * k + 1));  // sum of squares 2, scaling 1; eps
+    cost.AddSpecial(WorkClass::kNorm, vectors);              // rsqrt
   } else {
     // sum 1, centring 1, sum of squares 2, scaling 2, bias 1; eps
     cost.AddFlops(WorkClass::kNorm, vectors * ((op.bias.empty() ? 6 : 7) * k + 1));
@@ -48,11 +51,12 @@ TaskPlan Plan(const NormOp& op, int) { return {op.x.rows * op.groups, 0, 0}; }
 
 Status NormOp::Validate() const {
   if (groups <= 0 || x.cols <= 0 || x.cols % groups != 0) return InternalError("norm needs vectors");
-  if (weight.empty() && kind != NormKind::kRms) return InternalError("a LayerNorm needs a weight");
+  if (weight.empty() && kind == NormKind::kLayer) return InternalError("a LayerNorm needs a weight");
+  if (!weight.empty() && kind == NormKind::kL2) return InternalError("an L2 norm has no weight");
   const int64_t k = vector_size();
   if (!weight.empty()) TALLY_RETURN_IF_ERROR(CheckVector("norm weight", weight, weight.cols == groups * k ? groups * k : k));
   if (!bias.empty()) {
-    if (kind != NormKind::kLayer) return InternalError("an RMS norm has no bias");
+    if (kind != NormKind::kLayer) return InternalError("only a LayerNorm has a bias");
     TALLY_RETURN_IF_ERROR(CheckVector("norm bias", bias, k));
   }
   if (add_to_out && (kind != NormKind::kRms || out.data == x.data))

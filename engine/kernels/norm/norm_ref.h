@@ -4,9 +4,9 @@
 // Tolerance of the Highway kernel, u = 2^-24. The two add the K terms of a sum in different orders; the rounding errors of such
 // sums grow as sqrt(K) u in practice (Higham & Mary 2019). A lost or doubled element of ordinary data changes the result by
 // 1/(2K), which exceeds the tolerance up to K = 15,000.
-//   RMSNorm    |y - y'| <= NormTolerance(K) |y|
-//   LayerNorm  |y - y'| <= NormTolerance(K) (|w| (1 + max|x| / sd) + |y| + |b|)
-//              max and standard deviation of the vector, since the rounding of the mean affects every element
+//   RMSNorm, L2  |y - y'| <= NormTolerance(K) |y|
+//   LayerNorm    |y - y'| <= NormTolerance(K) (|w| (1 + max|x| / sd) + |y| + |b|)
+//                max and standard deviation of the vector, since the rounding of the mean affects every element
 #pragma once
 
 #include <cmath>
@@ -19,11 +19,13 @@ namespace tally {
 
 inline double NormTolerance(int64_t k) { return (4 * std::sqrt(static_cast<double>(k)) + 8) * 0x1p-24; }
 
+// kRms, kL2
 template <class S>
-void RmsNormVector(const float* x, const float* w, int64_t k, float eps, bool add, float* out) {
+void RmsNormVector(NormKind kind, const float* x, const float* w, int64_t k, float eps, bool add, float* out) {
   S sum(0.0f);
   for (int64_t i = 0; i < k; ++i) sum = Fma(S(x[i]), S(x[i]), sum);
-  const S inverse = Rsqrt(sum / S(static_cast<float>(k)) + S(eps));
+  if (kind == NormKind::kRms) sum = sum / S(static_cast<float>(k));
+  const S inverse = Rsqrt(sum + S(eps));
   for (int64_t i = 0; i < k; ++i) {
     const S scaled = S(x[i]) * inverse, y = w != nullptr ? scaled * S(w[i]) : scaled;
     out[i] = ToF32(add ? S(out[i]) + y : y);
@@ -57,8 +59,8 @@ void NormRef(const NormOp& op, int64_t begin, int64_t end) {
     const float* w = op.WeightsAt(at);
     const float* x = op.x.Row(row) + at;
     float* out = op.out.Row(row) + at;
-    if (op.kind == NormKind::kRms) {
-      RmsNormVector<S>(x, w, k, op.eps, op.add_to_out, out);
+    if (op.kind != NormKind::kLayer) {
+      RmsNormVector<S>(op.kind, x, w, k, op.eps, op.add_to_out, out);
     } else {
       LayerNormVector<S>(x, w, b, k, op.eps, out);
     }
