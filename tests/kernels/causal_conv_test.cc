@@ -14,7 +14,7 @@
 namespace tally {
 namespace {
 
-using Sequences = StateSequences<CausalConvOp>;
+using ConvSequences = StateSequences<CausalConvOp>;
 
 // A convolution's weights, and sequences of random inputs.
 struct ConvCase {
@@ -39,10 +39,10 @@ struct ConvCase {
     op.activation = silu ? ActivationKind::kSilu : ActivationKind::kNone;
     op.layout = {.recurrence = 16, .replay = 32, .taps = taps, .channels = d};
   }
-  std::unique_ptr<Sequences> Make(int64_t sequences, int64_t positions) const {
-    std::vector<std::pair<Sequences::Input, int64_t>> inputs = {{&CausalConvOp::x, d}};
+  std::unique_ptr<ConvSequences> Make(int64_t sequences, int64_t positions) const {
+    std::vector<std::pair<ConvSequences::Input, int64_t>> inputs = {{&CausalConvOp::x, d}};
     if (gated) inputs.emplace_back(&CausalConvOp::gate, d);
-    auto s = std::make_unique<Sequences>(op, inputs, d, sequences, positions);
+    auto s = std::make_unique<ConvSequences>(op, inputs, d, sequences, positions);
     Random random(seed);
     for (const auto& [member, cols] : inputs) {
       for (int64_t r = 0; r < sequences * positions; ++r) random.Fill(s->input(member).Row(r), cols);
@@ -52,9 +52,9 @@ struct ConvCase {
 };
 
 // The formula in f64 for element (position, i) of a sequence, and what may be lost.
-struct Expected {
+struct ConvExpected {
   double value, allowed;
-  Expected(const ConvCase& c, const Sequences& s, int64_t first_row, int64_t position, int64_t i) {
+  ConvExpected(const ConvCase& c, const ConvSequences& s, int64_t first_row, int64_t position, int64_t i) {
     double sum = 0, most = 0;
     for (int64_t k = 0; k < c.taps; ++k) {
       const int64_t p = position - c.taps + 1 + k;
@@ -94,7 +94,7 @@ TEST(CausalConv, EveryTargetAgreesWithTheFormula) {
         want->Run("ref", 5, random.Bits());
         for (int64_t r = 0; r < 2 * kPositions; ++r) {
           for (int64_t i = 0; i < d; ++i) {
-            const Expected e(c, *want, r / kPositions * kPositions, r % kPositions, i);
+            const ConvExpected e(c, *want, r / kPositions * kPositions, r % kPositions, i);
             ASSERT_NEAR(static_cast<double>(want->out().Row(r)[i]), e.value, e.allowed) << "row " << r << ", column " << i;
             ASSERT_NEAR(static_cast<double>(got->out().Row(r)[i]), static_cast<double>(want->out().Row(r)[i]), 2 * e.allowed);
           }
@@ -128,7 +128,7 @@ TEST(CausalConv, KeepsInputsInRowsAndTails) {
   const StepPart part{.sequence = 0, .rows = 40, .mid_at = 2};
   s->Step("hwy", {&part, 1}, 1);
   const Mat<float> x = s->input(&CausalConvOp::x);
-  const auto tail = [&](const Sequences::Known& known, int64_t k) {
+  const auto tail = [&](const ConvSequences::Known& known, int64_t k) {
     return reinterpret_cast<const float*>(known.state) + c.op.layout.recurrence + k * c.d;
   };
   for (int64_t i = 0; i < c.d; ++i) {

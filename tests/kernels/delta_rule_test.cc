@@ -14,14 +14,14 @@
 namespace tally {
 namespace {
 
-using Sequences = StateSequences<DeltaRuleOp>;
+using DeltaSequences = StateSequences<DeltaRuleOp>;
 
-enum class Decays : uint8_t { kOrdinary, kStrong };
+enum class DeltaDecays : uint8_t { kOrdinary, kStrong };
 
 struct DeltaCase {
   int64_t key_heads, value_heads, k_dim, v_dim;
   bool tiled = false;
-  Decays decays = Decays::kOrdinary;
+  DeltaDecays decays = DeltaDecays::kOrdinary;
   uint64_t seed = 1;
 
   DeltaRuleOp Op() const {
@@ -34,17 +34,18 @@ struct DeltaCase {
                  .replay = DeltaRuleOp::ReplayOf(key_heads, value_heads, k_dim, v_dim)};
     return op;
   }
-  std::unique_ptr<Sequences> Make(int64_t sequences, int64_t positions) const {
-    auto s = std::make_unique<Sequences>(Op(),
-                                         std::vector<std::pair<Sequences::Input, int64_t>>{{&DeltaRuleOp::q, key_heads * k_dim},
-                                                                                           {&DeltaRuleOp::k, key_heads * k_dim},
-                                                                                           {&DeltaRuleOp::v, value_heads * v_dim},
-                                                                                           {&DeltaRuleOp::decay, value_heads},
-                                                                                           {&DeltaRuleOp::beta, value_heads}},
-                                         value_heads * v_dim, sequences, positions);
+  std::unique_ptr<DeltaSequences> Make(int64_t sequences, int64_t positions) const {
+    auto s = std::make_unique<DeltaSequences>(
+        Op(),
+        std::vector<std::pair<DeltaSequences::Input, int64_t>>{{&DeltaRuleOp::q, key_heads * k_dim},
+                                                               {&DeltaRuleOp::k, key_heads * k_dim},
+                                                               {&DeltaRuleOp::v, value_heads * v_dim},
+                                                               {&DeltaRuleOp::decay, value_heads},
+                                                               {&DeltaRuleOp::beta, value_heads}},
+        value_heads * v_dim, sequences, positions);
     Random random(seed);
     for (int64_t r = 0; r < sequences * positions; ++r) {
-      for (const Sequences::Input member : {&DeltaRuleOp::q, &DeltaRuleOp::k}) {
+      for (const DeltaSequences::Input member : {&DeltaRuleOp::q, &DeltaRuleOp::k}) {
         for (int64_t h = 0; h < key_heads; ++h) {
           float* const x = s->input(member).Row(r) + h * k_dim;
           random.Fill(x, k_dim);
@@ -55,7 +56,7 @@ struct DeltaCase {
       }
       random.Fill(s->input(&DeltaRuleOp::v).Row(r), value_heads * v_dim);
       for (int64_t h = 0; h < value_heads; ++h) {
-        const float log = decays == Decays::kOrdinary ? random.Uniform(-0.5f, 0) : random.Uniform(-70, 0);
+        const float log = decays == DeltaDecays::kOrdinary ? random.Uniform(-0.5f, 0) : random.Uniform(-70, 0);
         s->input(&DeltaRuleOp::decay).Row(r)[h] = log < -60 ? 0 : std::exp(log);
         s->input(&DeltaRuleOp::beta).Row(r)[h] = random.Uniform(0, 1);
       }
@@ -64,17 +65,18 @@ struct DeltaCase {
   }
 };
 
-constexpr DeltaCase kCases[] = {{.key_heads = 2, .value_heads = 4, .k_dim = 16, .v_dim = 20},
-                                {.key_heads = 2, .value_heads = 6, .k_dim = 8, .v_dim = 8, .tiled = true},
-                                {.key_heads = 1, .value_heads = 1, .k_dim = 1, .v_dim = 1},
-                                {.key_heads = 3, .value_heads = 3, .k_dim = 37, .v_dim = 101},
-                                {.key_heads = 1, .value_heads = 2, .k_dim = 128, .v_dim = 128, .decays = Decays::kStrong}};
+constexpr DeltaCase kDeltaCases[] = {
+    {.key_heads = 2, .value_heads = 4, .k_dim = 16, .v_dim = 20},
+    {.key_heads = 2, .value_heads = 6, .k_dim = 8, .v_dim = 8, .tiled = true},
+    {.key_heads = 1, .value_heads = 1, .k_dim = 1, .v_dim = 1},
+    {.key_heads = 3, .value_heads = 3, .k_dim = 37, .v_dim = 101},
+    {.key_heads = 1, .value_heads = 2, .k_dim = 128, .v_dim = 128, .decays = DeltaDecays::kStrong}};
 
 // The formulas in f64, of one sequence: [rows, value_heads V].
-std::vector<double> Formulas(const DeltaCase& c, const Sequences& s, int64_t first_row, int64_t rows) {
+std::vector<double> DeltaFormulas(const DeltaCase& c, const DeltaSequences& s, int64_t first_row, int64_t rows) {
   const DeltaRuleOp op = c.Op();
   std::vector<double> out(static_cast<size_t>(rows * c.value_heads * c.v_dim));
-  const auto at = [&](Sequences::Input member, int64_t t, int64_t i) {
+  const auto at = [&](DeltaSequences::Input member, int64_t t, int64_t i) {
     return static_cast<double>(s.input(member).Row(first_row + t)[i]);
   };
   for (int64_t h = 0; h < c.value_heads; ++h) {
@@ -104,13 +106,13 @@ std::vector<double> Formulas(const DeltaCase& c, const Sequences& s, int64_t fir
 TEST(DeltaRule, EveryTargetAgreesWithTheFormulas) {
   constexpr int64_t kRows = 50;
   ForEachTarget([] {
-    for (const DeltaCase& c : kCases) {
+    for (const DeltaCase& c : kDeltaCases) {
       SCOPED_TRACE(std::to_string(c.value_heads) + " heads of " + std::to_string(c.k_dim) + " x " + std::to_string(c.v_dim));
       const auto got = c.Make(2, kRows), want = c.Make(2, kRows);
       got->Run("hwy", 23, 1);
       want->Run("ref", 23, 1);
       for (int64_t s = 0; s < 2; ++s) {
-        const std::vector<double> exact = Formulas(c, *want, s * kRows, kRows);
+        const std::vector<double> exact = DeltaFormulas(c, *want, s * kRows, kRows);
         double most = 0;
         for (const double x : exact) most = std::max(most, std::fabs(x));
         const double allowed = DeltaRuleTolerance(c.k_dim, kRows) * most;
@@ -130,7 +132,7 @@ TEST(DeltaRule, BitsDoNotDependOnTheCut) {
   ForEachTarget([] {
     Random random(101);
     SCOPED_TRACE(random.Trace());
-    for (const DeltaCase& c : kCases) {
+    for (const DeltaCase& c : kDeltaCases) {
       SCOPED_TRACE(std::to_string(c.value_heads) + " heads of " + std::to_string(c.k_dim) + " x " + std::to_string(c.v_dim));
       ExpectBitsDoNotDependOnTheCut([&] { return c.Make(2, 75); }, random);
       if (testing::Test::HasFatalFailure()) return;
@@ -140,7 +142,7 @@ TEST(DeltaRule, BitsDoNotDependOnTheCut) {
 
 TEST(DeltaRule, StrongDecaysLeaveNoSubnormals) {
   ForEachTarget([] {
-    DeltaCase c = kCases[4];
+    DeltaCase c = kDeltaCases[4];
     for (const uint64_t seed : {1, 2, 3}) {
       c.seed = seed;
       const auto s = c.Make(1, 40);
@@ -161,7 +163,7 @@ TEST(DeltaRule, RowsAndStatesAreLaidOutAsTheHeaderSays) {
     s->Step("hwy", {&part, 1}, 1);
     const float* const row = reinterpret_cast<const float*>(s->block(0, 0));
     const float* const state = reinterpret_cast<const float*>(s->last(0).state);
-    const auto at = [&](Sequences::Input member, int64_t i) { return s->input(member).Row(0)[i]; };
+    const auto at = [&](DeltaSequences::Input member, int64_t i) { return s->input(member).Row(0)[i]; };
     for (int64_t i = 0; i < 2 * 5; ++i) ASSERT_EQ(row[i], at(&DeltaRuleOp::k, i));
     for (int64_t h = 0; h < 4; ++h) {
       const int64_t kh = tiled ? h % 2 : h / 2;

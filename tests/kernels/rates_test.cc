@@ -42,9 +42,12 @@ void ExpectRates(const RatesCase& c, const EdgeMat<float>& x, const EdgeMat<floa
   s = std::min(s, static_cast<double>(c.op.most));
   ASSERT_NEAR(static_cast<double>(c.x.Row(r)[h]), s, kRatesTolerance * s) << y;
   const double exponent = static_cast<double>(c.a[static_cast<size_t>(h)]) * s, got = static_cast<double>(c.decay.Row(r)[h]);
-  if (exponent < -60.001) ASSERT_EQ(got, 0);
-  if (exponent > -59.999)
+  if (exponent < -60.001) {
+    ASSERT_EQ(got, 0);
+  }
+  if (exponent > -59.999) {
     ASSERT_NEAR(got, std::exp(exponent), kRatesTolerance * (std::fabs(exponent) + 0.5) * std::exp(exponent));
+  }
   const double b = 1 / (1 + std::exp(-static_cast<double>(beta.Row(r)[h])));
   ASSERT_NEAR(static_cast<double>(c.beta.Row(r)[h]), b, kRatesTolerance * b);
 }

@@ -14,7 +14,7 @@
 namespace tally {
 namespace {
 
-using Sequences = StateSequences<SsmScanOp>;
+using ScanSequences = StateSequences<SsmScanOp>;
 
 struct ScanCase {
   int64_t heads, groups, state_dim, head_dim;
@@ -32,14 +32,15 @@ struct ScanCase {
                  .replay = SsmScanOp::ReplayOf(heads, groups, state_dim, head_dim)};
     return op;
   }
-  std::unique_ptr<Sequences> Make(int64_t sequences, int64_t positions) const {
-    auto s = std::make_unique<Sequences>(Op(),
-                                         std::vector<std::pair<Sequences::Input, int64_t>>{{&SsmScanOp::x, heads * head_dim},
-                                                                                           {&SsmScanOp::b, groups * state_dim},
-                                                                                           {&SsmScanOp::c, groups * state_dim},
-                                                                                           {&SsmScanOp::step, heads},
-                                                                                           {&SsmScanOp::decay, heads}},
-                                         heads * head_dim, sequences, positions);
+  std::unique_ptr<ScanSequences> Make(int64_t sequences, int64_t positions) const {
+    auto s =
+        std::make_unique<ScanSequences>(Op(),
+                                        std::vector<std::pair<ScanSequences::Input, int64_t>>{{&SsmScanOp::x, heads * head_dim},
+                                                                                              {&SsmScanOp::b, groups * state_dim},
+                                                                                              {&SsmScanOp::c, groups * state_dim},
+                                                                                              {&SsmScanOp::step, heads},
+                                                                                              {&SsmScanOp::decay, heads}},
+                                        heads * head_dim, sequences, positions);
     Random random(seed + 1);
     for (int64_t r = 0; r < sequences * positions; ++r) {
       random.Fill(s->input(&SsmScanOp::x).Row(r), heads * head_dim);
@@ -55,7 +56,7 @@ struct ScanCase {
   }
 };
 
-const std::vector<ScanCase>& Cases() {
+const std::vector<ScanCase>& ScanCases() {
   static const std::vector<ScanCase> cases = {{.heads = 4, .groups = 2, .state_dim = 16, .head_dim = 20},
                                               {.heads = 2, .groups = 1, .state_dim = 8, .head_dim = 8, .skips = false},
                                               {.heads = 1, .groups = 1, .state_dim = 1, .head_dim = 1},
@@ -64,14 +65,14 @@ const std::vector<ScanCase>& Cases() {
   return cases;
 }
 
-std::string Name(const ScanCase& c) {
+std::string NameOfCase(const ScanCase& c) {
   return std::to_string(c.heads) + " heads of " + std::to_string(c.state_dim) + " x " + std::to_string(c.head_dim);
 }
 
 // The formulas in f64, of one sequence: [rows, heads P].
-std::vector<double> Formulas(const ScanCase& c, const Sequences& s, int64_t first_row, int64_t rows) {
+std::vector<double> ScanFormulas(const ScanCase& c, const ScanSequences& s, int64_t first_row, int64_t rows) {
   std::vector<double> out(static_cast<size_t>(rows * c.heads * c.head_dim));
-  const auto at = [&](Sequences::Input member, int64_t t, int64_t i) {
+  const auto at = [&](ScanSequences::Input member, int64_t t, int64_t i) {
     return static_cast<double>(s.input(member).Row(first_row + t)[i]);
   };
   for (int64_t h = 0; h < c.heads; ++h) {
@@ -96,13 +97,13 @@ std::vector<double> Formulas(const ScanCase& c, const Sequences& s, int64_t firs
 TEST(SsmScan, EveryTargetAgreesWithTheFormulas) {
   constexpr int64_t kRows = 50;
   ForEachTarget([] {
-    for (const ScanCase& c : Cases()) {
-      SCOPED_TRACE(Name(c));
+    for (const ScanCase& c : ScanCases()) {
+      SCOPED_TRACE(NameOfCase(c));
       const auto got = c.Make(2, kRows), want = c.Make(2, kRows);
       got->Run("hwy", 23, 1);
       want->Run("ref", 23, 1);
       for (int64_t s = 0; s < 2; ++s) {
-        const std::vector<double> exact = Formulas(c, *want, s * kRows, kRows);
+        const std::vector<double> exact = ScanFormulas(c, *want, s * kRows, kRows);
         double most = 0;
         for (const double x : exact) most = std::max(most, std::fabs(x));
         const double allowed = SsmScanTolerance(c.state_dim, kRows) * most;
@@ -122,8 +123,8 @@ TEST(SsmScan, BitsDoNotDependOnTheCut) {
   ForEachTarget([] {
     Random random(111);
     SCOPED_TRACE(random.Trace());
-    for (const ScanCase& c : Cases()) {
-      SCOPED_TRACE(Name(c));
+    for (const ScanCase& c : ScanCases()) {
+      SCOPED_TRACE(NameOfCase(c));
       ExpectBitsDoNotDependOnTheCut([&] { return c.Make(2, 75); }, random);
       if (testing::Test::HasFatalFailure()) return;
     }
@@ -132,7 +133,7 @@ TEST(SsmScan, BitsDoNotDependOnTheCut) {
 
 TEST(SsmScan, StrongDecaysLeaveNoSubnormals) {
   ForEachTarget([] {
-    const auto s = Cases()[4].Make(1, 40);
+    const auto s = ScanCases()[4].Make(1, 40);
     s->Run("hwy", 40, 1);
     s->ExpectFiniteState(0);
   });
@@ -145,7 +146,7 @@ TEST(SsmScan, RowsAndStatesAreLaidOutAsTheHeaderSays) {
   s->Step("hwy", {&part, 1}, 1);
   const float* const row = reinterpret_cast<const float*>(s->block(0, 0));
   const float* const state = reinterpret_cast<const float*>(s->last(0).state);
-  const auto at = [&](Sequences::Input member, int64_t i) { return s->input(member).Row(0)[i]; };
+  const auto at = [&](ScanSequences::Input member, int64_t i) { return s->input(member).Row(0)[i]; };
   for (int64_t i = 0; i < 2 * 5; ++i) ASSERT_EQ(row[i], at(&SsmScanOp::b, i));
   for (int64_t h = 0; h < 4; ++h) {
     ASSERT_EQ(row[2 * 5 + 4 * 67 + h], at(&SsmScanOp::decay, h));
