@@ -56,7 +56,8 @@ TEST(Shared, FixturesOfTransformers) {
       EXPECT_EQ(at, got.size());
     }
     std::printf("%s: greatest difference %.1e of %.2f\n", folder.c_str() + folder.rfind('/') + 1, difference, greatest);
-    EXPECT_LE(difference, 1e-5 * greatest);
+    // transformers computes the decays of gated delta nets in f32, whatever the rest is.
+    EXPECT_LE(difference, (folder.ends_with("qwen3_5") ? 2e-5 : 1e-5) * greatest);
   }
 }
 
