@@ -16,22 +16,15 @@ struct Unsupported {
   std::string_view name, layers;
 };
 constexpr Unsupported kUnsupported[] = {
-    {"mamba*", kStateSpace},
+    {"mamba", kStateSpace},
     {"falconmamba", kStateSpace},
-    {"falconh1", kStateSpace},
     {"jamba*", kStateSpace},
-    {"bamba*", kStateSpace},
     {"zamba*", kStateSpace},
-    {"nemotronh*", kStateSpace},
-    {"granitehybrid", kStateSpace},
-    {"granitemoehybrid", kStateSpace},
     {"plamo2", kStateSpace},
     {"hymba", kStateSpace},
     {"phi4flash", kStateSpace},
     {"rwkv*", kLinearAttention},
     {"arwkv*", kLinearAttention},
-    {"qwen3next", kLinearAttention},
-    {"qwen35*", kLinearAttention},
     {"minimax", kLinearAttention},
     {"minimaxtext01", kLinearAttention},
     {"minimaxm1*", kLinearAttention},

@@ -166,6 +166,32 @@ uint64_t GgufOfDirectory::RotatedRow(const TensorBinding& b, uint64_t row) const
   return base + (at < half ? 2 * at : 2 * (at - half) + 1);
 }
 
+// An element of value heads of this width in the directory's order; `element`: in the file's, whose heads with one key head are apart.
+uint64_t GgufOfDirectory::OfTiled(uint64_t element, int32_t width) const {
+  const DeltaRule& d = spec_.recipe.delta;
+  if (d.tiled == made_.spec.recipe.delta.tiled) return element;
+  const uint64_t w = static_cast<uint64_t>(width), keys = static_cast<uint64_t>(d.key_heads), head = element / w;
+  return (head % keys * (static_cast<uint64_t>(d.value_heads) / keys) + head / keys) * w + element % w;
+}
+
+// The row of the directory's weight (of a vector: the element) for row `row` of the file's.
+uint64_t GgufOfDirectory::SourceRow(const TensorBinding& b, uint64_t row) const {
+  const DeltaRule& d = spec_.recipe.delta;
+  const bool delta = b.layer >= 0 && spec_.recipe.layers[static_cast<size_t>(b.layer)].mixers.has(Mixer::kDeltaRule);
+  if (!delta) return RotatedRow(b, row);
+  const uint64_t keys = 2 * static_cast<uint64_t>(d.key_heads) * static_cast<uint64_t>(d.key_dim);
+  switch (b.role) {
+    case Role::kDeltaV:
+    case Role::kDeltaGate: return OfTiled(row, d.value_dim);
+    case Role::kDeltaBeta:
+    case Role::kDeltaAlpha:
+    case Role::kSsmStepBias:
+    case Role::kSsmA: return OfTiled(row, 1);
+    case Role::kSsmConv: return row < keys ? row : keys + OfTiled(row - keys, d.value_dim);
+    default: return row;
+  }
+}
+
 // All slices' elements, where the stored vector has them.
 void GgufOfDirectory::PutVector(const Part& part) {
   const TensorBinding& b = *part.binding;
@@ -174,10 +200,10 @@ void GgufOfDirectory::PutVector(const Part& part) {
   for (uint64_t s = 0; s < slices; ++s) {
     const float* const from = part.view.Vector(static_cast<int64_t>(s));
     if (b.storage == Storage::kTaps) {
-      for (uint64_t i = 0; i < n; ++i) values_[i * slices + s] = from[i];
+      for (uint64_t i = 0; i < n; ++i) values_[i * slices + s] = from[SourceRow(b, i)];
       continue;
     }
-    for (uint64_t i = 0; i < n; ++i) values_[s * stored + b.rows.Stored(i)] = from[RotatedRow(b, i)];
+    for (uint64_t i = 0; i < n; ++i) values_[s * stored + b.rows.Stored(i)] = from[SourceRow(b, i)];
   }
 }
 
@@ -213,7 +239,7 @@ Status GgufOfDirectory::Load(size_t tensor, Team& team) {
       continue;
     }
     rows_.resize(b.StoredRows(t.shape));
-    for (uint64_t r = 0; r < static_cast<uint64_t>(part.view.rows); ++r) rows_[b.rows.Stored(r)] = {i, RotatedRow(b, r)};
+    for (uint64_t r = 0; r < static_cast<uint64_t>(part.view.rows); ++r) rows_[b.rows.Stored(r)] = {i, SourceRow(b, r)};
   }
   return {};
 }
@@ -225,6 +251,10 @@ void GgufOfDirectory::Row(uint64_t row, float* out) const {
   }
   const auto& [part, from] = rows_[row % rows_.size()];
   UnpackRow(parts_[part].view, static_cast<int64_t>(row / rows_.size()), static_cast<int64_t>(from), out);
+  const DeltaRule& d = spec_.recipe.delta;
+  if (parts_[part].binding->role != Role::kSsmOut || d.tiled == made_.spec.recipe.delta.tiled) return;
+  const std::vector<float> columns(out, out + cols_);
+  for (uint64_t i = 0; i < cols_; ++i) out[i] = columns[OfTiled(i, d.value_dim)];
 }
 
 }  // namespace tally

@@ -47,7 +47,9 @@ class GgufOfDirectory {
   Status SetTokenizer(const std::vector<std::string>& allowed);
   void SetTemplates();
   const TensorBinding* SourceOf(const TensorBinding& made) const;
+  uint64_t SourceRow(const TensorBinding& binding, uint64_t row) const;
   uint64_t RotatedRow(const TensorBinding& binding, uint64_t row) const;
+  uint64_t OfTiled(uint64_t element, int32_t width) const;
   void PutVector(const Part& part);
 
   Inventory source_;

@@ -78,6 +78,20 @@ void Shrink(OrderedJson& config) {
                                                     {"sliding_window", 5},
                                                     {"window_size", 5},
                                                     {"max_window_layers", 2},
+                                                    {"linear_num_key_heads", 2},
+                                                    {"linear_num_value_heads", 4},
+                                                    {"linear_key_head_dim", 8},
+                                                    {"linear_value_head_dim", 24},
+                                                    {"mamba_num_heads", 4},
+                                                    {"mamba_n_heads", 4},
+                                                    {"mamba_head_dim", 24},
+                                                    {"mamba_d_head", 32},
+                                                    {"mamba_d_ssm", 128},
+                                                    {"mamba_d_state", 12},
+                                                    {"ssm_state_size", 12},
+                                                    {"state_size", 12},
+                                                    {"n_groups", 2},
+                                                    {"moe_shared_expert_intermediate_size", 64},
                                                     {"vocab_size", 101}};
   const auto number = [&](const char* key, int otherwise) {
     return config.contains(key) && config[key].is_number_integer() ? config[key].get<int>() : otherwise;
@@ -97,10 +111,15 @@ void Shrink(OrderedJson& config) {
     if (value.is_object()) {
       for (auto& [part, inner] : value.items()) {
         if (part == "original_max_position_embeddings") inner = 16;
-        if (inner.is_array()) inner.erase(inner.begin() + rotated / 2, inner.end());  // longrope's factors
+        if (inner.is_array() && inner.size() > static_cast<size_t>(rotated / 2)) {  // longrope's factors
+          inner.erase(inner.begin() + rotated / 2, inner.end());
+        }
       }
     }
     if (value.is_array() && value.size() == static_cast<size_t>(layers)) value.erase(value.begin() + kLayers, value.end());
+  }
+  if (config.contains("hybrid_override_pattern")) {
+    config["hybrid_override_pattern"] = config["hybrid_override_pattern"].get<std::string>().substr(0, kLayers);
   }
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id"}) config.erase(key);
 }
@@ -182,7 +201,8 @@ double Difference(const std::vector<float>& a, const std::vector<float>& b) {
   return MaxDifference({a.data(), 1, static_cast<int64_t>(a.size())}, {b.data(), 1, static_cast<int64_t>(b.size())});
 }
 
-void ExpectHonest(const std::string& path) {
+// `tolerance`: of the reference against Highway, as a share of the greatest logit.
+void ExpectHonest(const std::string& path, double tolerance = 1e-5) {
   const auto inventory = ReadCheckpoint(path);
   ASSERT_TRUE(inventory.ok()) << inventory.status().message();
   const auto spec = ReadModelSpec(*inventory);  // every row of every tensor is claimed once
@@ -193,7 +213,7 @@ void ExpectHonest(const std::string& path) {
   const std::vector<float> highway = LogitsOf(path, ImplChoice::kAuto, ActivationMode::kF32, &greatest);
   ASSERT_FALSE(reference.empty());
   EXPECT_GT(greatest, 0);
-  EXPECT_LE(Difference(reference, highway), 1e-5 * greatest);
+  EXPECT_LE(Difference(reference, highway), tolerance * greatest);
 
   closed_forms::ExpectEveryChargeHasItsFormula(path);
   const Opened opened = Open(path, SmallOptions());
@@ -208,7 +228,8 @@ void ExpectHonest(const std::string& path) {
   EXPECT_GT(report->compared, 50u);
 }
 
-TEST_P(RandomFamily, DirectoryInF32) { ExpectHonest(Make("made", DType::kF32)); }
+// Qwen3.5-4B: see Int8Bound.
+TEST_P(RandomFamily, DirectoryInF32) { ExpectHonest(Make("made", DType::kF32), GetParam() == "Qwen3.5-4B" ? 3e-5 : 1e-5); }
 
 double Rms(const std::vector<float>& x) {
   double sum = 0;
@@ -223,11 +244,14 @@ TEST_P(RandomFamily, GgufInQ8) {
 
 // How far int8 may be from the values, as a share of the logits. A product's int8 activations are some 0.5 % off, and six layers of
 // random weights add up thirty products. Latent attention has three more in a row for keys and queries; DeepSeek-V2 multiplies what
-// the experts give by 16; a short convolution multiplies three outputs of one matrix by one another.
+// the experts give by 16; a short convolution multiplies three outputs of one matrix by one another. A gated delta net normalises what k.q
+// multiplies, and random k and q are often nearly orthogonal: a sign that turns is a head's whole output.
 double Int8Bound(const std::string& name) {
   static const std::map<std::string, double> kMore = {
-      {"OLMo-2-7B", 0.025},  {"Command-R7B", 0.025}, {"Gemma-3-12B", 0.025}, {"Gemma-3-27B", 0.025}, {"DeepSeek-V2-Lite", 0.03},
-      {"DeepSeek-V3", 0.03}, {"Kimi-K2", 0.03},      {"DeepSeek-V2", 0.05},  {"LFM2-1.2B", 0.045},   {"LFM2-8B-A1B", 0.045}};
+      {"OLMo-2-7B", 0.025},       {"Command-R7B", 0.025}, {"Gemma-3-12B", 0.025},     {"Gemma-3-27B", 0.025},
+      {"DeepSeek-V2-Lite", 0.03}, {"DeepSeek-V3", 0.03},  {"Kimi-K2", 0.03},          {"DeepSeek-V2", 0.05},
+      {"LFM2-1.2B", 0.045},       {"LFM2-8B-A1B", 0.045}, {"Qwen3-Coder-Next", 0.06}, {"Qwen3.5-4B", 0.13},
+      {"Qwen3.6-35B-A3B", 0.06}};
   const auto more = kMore.find(name);
   return more == kMore.end() ? 0.02 : more->second;
 }

@@ -30,9 +30,6 @@ std::vector<std::string> FoldersWith(const std::string& file, const std::string&
   return found;
 }
 
-// Fixtures of families that are refused, by name, until they run: then this fails and they leave the list.
-const std::vector<std::string> kRefused = {"mamba2", "nemotronh", "qwen3_5"};
-
 TEST(Shared, FixturesOfTransformers) {
   const std::string fixtures = kShared + "fixtures-hf";
   if (!fs::exists(fixtures)) GTEST_SKIP() << fixtures << " is absent";
@@ -40,12 +37,6 @@ TEST(Shared, FixturesOfTransformers) {
   EXPECT_GE(folders.size(), 26u);
   for (const std::string& folder : folders) {
     SCOPED_TRACE(folder);
-    if (std::ranges::count(kRefused, fs::path(folder).filename().string()) > 0) {
-      const auto model = LoadModel(folder, Exact());
-      ASSERT_FALSE(model.ok());
-      EXPECT_NE(model.status().message().find("not supported"), std::string::npos) << model.status().message();
-      continue;
-    }
     std::ifstream file(folder + "/logits.json");
     const nlohmann::json json = nlohmann::json::parse(file);
     Opened opened = Open(folder, Exact());
@@ -65,12 +56,13 @@ TEST(Shared, FixturesOfTransformers) {
       EXPECT_EQ(at, got.size());
     }
     std::printf("%s: greatest difference %.1e of %.2f\n", folder.c_str() + folder.rfind('/') + 1, difference, greatest);
-    EXPECT_LE(difference, 1e-5 * greatest);
+    // transformers computes the decays of gated delta nets in f32, whatever the rest is.
+    EXPECT_LE(difference, (folder.ends_with("qwen3_5") ? 2e-5 : 1e-5) * greatest);
   }
 }
 
 // Of shared/fixtures-llamacpp, what runs. The reference keeps K and V in f16.
-const std::vector<std::string> kOfLlamaCpp = {"lfm2-dense"};
+const std::vector<std::string> kOfLlamaCpp = {"lfm2-dense", "mamba2-dense", "nemotron_h_moe-dense", "qwen35-dense"};
 
 TEST(Shared, FixturesOfLlamaCpp) {
   const std::string fixtures = kShared + "fixtures-llamacpp/";

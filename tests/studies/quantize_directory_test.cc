@@ -58,11 +58,8 @@ const std::map<std::string, std::string> kRefused = {
     {"gptbigcode", "all of the configuration"},
     {"gptj", "no architecture for gpt-j"},
     {"gptneo", "no architecture for gpt-neo"},
-    {"mamba2", "not supported"},
-    {"nemotronh", "not supported"},
     {"olmoe", "all of the configuration"},
     {"opt", "no architecture for opt"},
-    {"qwen3_5", "not supported"},
 };
 
 std::vector<float> LogitsOf(const std::string& path, ActivationMode activations = ActivationMode::kF32) {
