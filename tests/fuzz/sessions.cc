@@ -20,12 +20,13 @@ namespace {
 constexpr int32_t kVocab = 100;
 constexpr int64_t kContext = 300;
 
-// With a cache of two small layers, one of them with a window.
+// With a cache of three small layers, one of them with a window, one recurrent.
 class CacheEngine final : public FakeEngine {
  public:
   CacheEngine() : FakeEngine(kVocab, kContext) {
     constexpr KvLayout kLayout = {.type = KvType::kF16, .kv_heads = 1, .k_dim = 16};
-    const std::array<StoreLayer, 2> layers = {KvStoreLayer(0, kLayout), KvStoreLayer(8, kLayout)};
+    const std::array<StoreLayer, 3> layers = {KvStoreLayer(0, kLayout), KvStoreLayer(8, kLayout),
+                                              StateStoreLayer({.recurrence = 16, .replay = 16, .taps = 3, .channels = 4})};
     auto store = SequenceStore::Create(layers, {.context = kContext, .sequences = 2, .max_batch = 8}, /*team=*/nullptr);
     Require(store.ok(), "no store");
     store_ = std::move(store).value();
