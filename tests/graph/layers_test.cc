@@ -260,7 +260,7 @@ TEST(Layers, ConvolutionsAloneAndBesideAttention) {
   ExpectAllOfIt(r);
 }
 
-// One layer of the store for each mixer that keeps rows; layers that read another's have none.
+// One layer of the store for each mixer that keeps something; layers that read another's have none.
 TEST(Layers, CachesAreNumberedApartFromLayers) {
   const auto kept = [](const Recipe& r) {
     std::vector<std::pair<int32_t, size_t>> layers;  // window and bytes of a block
@@ -269,10 +269,10 @@ TEST(Layers, CachesAreNumberedApartFromLayers) {
   };
   const size_t narrow = KvLayout{.type = KvType::kF16, .kv_heads = 2, .k_dim = 8}.BlockBytes();
   const size_t wide = KvLayout{.type = KvType::kF16, .kv_heads = 1, .k_dim = 16}.BlockBytes();
-  const size_t rows = kKvBlock * 32 * sizeof(float);  // f32, whatever the type of keys and values
+  const size_t rows = kStateRows * 32 * sizeof(float);  // f32, whatever the type of keys and values
   using Kept = std::vector<std::pair<int32_t, size_t>>;
   EXPECT_EQ(kept(MixedRecipe()), (Kept{{5, narrow}, {0, wide}, {0, wide}}));
-  EXPECT_EQ(kept(ConvRecipe()), (Kept{{3, rows}, {5, narrow}, {0, wide}, {3, rows}, {3, rows}, {3, rows}}));
+  EXPECT_EQ(kept(ConvRecipe()), (Kept{{0, rows}, {5, narrow}, {0, wide}, {0, rows}, {0, rows}, {0, rows}}));
 }
 
 TEST(Layers, SymbolsAreOfTheirKind) {
