@@ -24,7 +24,7 @@
 
 namespace tally {
 
-inline constexpr uint32_t kSessionVersion = 2;
+inline constexpr uint32_t kSessionVersion = 3;
 
 struct SessionHeader {
   char magic[8] = {'T', 'A', 'L', 'L', 'Y', 'S', 'E', 'S'};

@@ -150,6 +150,9 @@ Result<std::string> Smaller(std::string_view text, const Recipe& r, const SynthO
     if (options.layers > 0 && (key == "num_hidden_layers" || key == "n_layer" || key == "n_layers" || key == "num_layers")) {
       value = options.layers;
     }
+    if (options.layers > 0 && key == "hybrid_override_pattern" && value.is_string()) {  // a letter a layer
+      value = value.get<std::string>().substr(0, static_cast<size_t>(options.layers));
+    }
     if (options.layers > 0 && value.is_array() && value.size() == layers) {  // an element a layer
       value.erase(value.begin() + options.layers, value.end());
     }

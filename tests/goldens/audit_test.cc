@@ -144,18 +144,20 @@ TEST(Audit, EveryOffByOneIsFound) {
       for (const uint64_t change : {uint64_t{1}, ~uint64_t{0}}) {  // one more; one less, as unsigned numbers wrap
         Cost cost, undo;
         using enum books::AuditAccount;
+        static const std::map<books::AuditAccount, ByteKind> kBytesOf = {{kWeightBytes, ByteKind::kWeightsStored},
+                                                                         {kKvRead, ByteKind::kKvRead},
+                                                                         {kKvWritten, ByteKind::kKvWritten},
+                                                                         {kStateRead, ByteKind::kStateRead},
+                                                                         {kStateWritten, ByteKind::kStateWritten}};
         if (row.account == kFlops) {
           cost.AddFlops(row.work_class, change);
           undo.AddFlops(row.work_class, -change);
         } else if (row.account == kSpecial) {
           cost.AddSpecial(row.work_class, change);
           undo.AddSpecial(row.work_class, -change);
-        } else if (row.account == kWeightBytes || row.account == kKvRead || row.account == kKvWritten) {
-          const ByteKind kind = row.account == kWeightBytes ? ByteKind::kWeightsStored
-                                : row.account == kKvRead    ? ByteKind::kKvRead
-                                                            : ByteKind::kKvWritten;
-          cost.AddBytes(kind, change);
-          undo.AddBytes(kind, -change);
+        } else if (const auto kind = kBytesOf.find(row.account); kind != kBytesOf.end()) {
+          cost.AddBytes(kind->second, change);
+          undo.AddBytes(kind->second, -change);
         } else {
           continue;
         }

@@ -189,6 +189,15 @@ void ExpectTheClosedForms(const Ledger& ledger, const Recipe& r, const books::Wo
     EXPECT_EQ(ledger.at(Phase::kPrefill, {f.layer, f.reads}).useful.Bytes(ByteKind::kKvRead), f.read.value()) << f.layer;
     EXPECT_EQ(ledger.at(Phase::kPrefill, {f.layer, f.writes}).useful.Bytes(ByteKind::kKvWritten), f.written.value()) << f.layer;
   }
+  uint64_t states = 0;
+  for (const books::StateForm& f : books::StateForms(r, work)) {
+    states += f.bytes.value();
+    const Cost charged = ledger.at(Phase::kPrefill, {f.layer, f.component}).useful;
+    EXPECT_EQ(charged.Bytes(ByteKind::kStateRead), f.bytes.value()) << f.layer;
+    EXPECT_EQ(charged.Bytes(ByteKind::kStateWritten), f.bytes.value()) << f.layer;
+  }
+  EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Bytes(ByteKind::kStateRead), states);
+  EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Bytes(ByteKind::kStateWritten), states);
   EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Bytes(ByteKind::kKvRead), read);
   EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Bytes(ByteKind::kKvWritten), written);
 }

@@ -107,10 +107,12 @@ TEST(Import, RefusesWhatIsNoSequenceOfTheseLayers) {
   expect(0, UINT64_MAX, "a KV cache of 18446744073709551615 positions, and the context has room for 2048");
   expect(0, 385, "no more bytes");
   expect(1, 1, "a KV cache of other layers");
-  expect(2, 9, "a KV cache of other layers");
-  expect(3, 64, "a KV cache of other layers");
-  expect(4, 3, "a KV cache without the positions that a layer with a window of 8 needs");
-  expect(7, 1, "a KV cache without the positions that a layer with a window of 0 needs");
+  expect(2, 64, "a KV cache of other layers");
+  expect(3, 64, "a KV cache of 300 positions with a state after 64");
+  expect(4, 9, "a KV cache of other layers");
+  expect(5, 64, "a KV cache of other layers");
+  expect(6, 3, "a KV cache without the positions that a layer with a window of 8 needs");
+  expect(9, 1, "a KV cache without the positions that a layer with a window of 0 needs");
   for (size_t bytes = 0; bytes < sound.size(); bytes += 1 + bytes / 3) {
     EXPECT_EQ(Imported(engine, {sound.begin(), sound.begin() + static_cast<std::ptrdiff_t>(bytes)}).status().message(),
               "no more bytes");
@@ -326,7 +328,7 @@ TEST_F(Saved, ForeignFilesAreNamed) {
   const auto twin = LoadModel(WriteChatModel(folder_, kFull, 2), options_);
   ASSERT_TRUE(twin.ok());
   expect(Refusal(path_, options_, *twin), "a session with another model than llama, ");
-  expect(Refusal(Forged(8, 1, 4)), "a session file of version 1; this program reads version 2");
+  expect(Refusal(Forged(8, 1, 4)), "a session file of version 1; this program reads version 3");
 }
 
 // The model's file is edited in one place, and loaded again.

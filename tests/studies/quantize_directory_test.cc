@@ -72,11 +72,12 @@ std::vector<float> LogitsOf(const std::string& path, ActivationMode activations 
   return Logits(*opened.engine, ids, 5);
 }
 
-// Sums of q and k are in another order where GGUF's rope turns other rows; factors of frequencies are rounded to f32.
+// Sums of q and k are in another order where GGUF's rope turns other rows, and those over the value heads of a delta net where it has
+// them in another order; factors of frequencies are rounded to f32.
 bool SumsDiffer(const std::string& directory, const std::string& gguf) {
   const Recipe a = ReadModelSpec(ReadHuggingFace(directory).value()).value().recipe,
                b = ReadModelSpec(ReadGguf(gguf).value()).value().recipe;
-  return a.rope.style != b.rope.style || a.rope.scaling.kind == RopeScalingKind::kLongRope;
+  return a.rope.style != b.rope.style || a.delta.tiled != b.delta.tiled || a.rope.scaling.kind == RopeScalingKind::kLongRope;
 }
 
 void ExpectLogitsOf(const std::string& directory, const std::string& gguf) {

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// How models with recurrent layers are read: which layer is what, the order of heads, rows of tensors that hold several matrices, factors.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "loaders/loaders.h"
+#include "models/catalog/catalog.h"
+#include "models/family.h"
+#include "models/made_checkpoint.h"
+#include "tests/models/spec_tools.h"
+
+namespace tally {
+namespace {
+
+using synthetic::Bound;
+using synthetic::ExpectBadInput;
+using synthetic::MustRead;
+using synthetic::With;
+using synthetic::Without;
+
+// A published model as a checkpoint without bytes.
+MadeCheckpoint Made(const char* name, bool gguf) {
+  const Inventory config = ReadConfigText(PublishedConfig(name), name).value();
+  auto made = gguf ? MakeGguf(config, {}) : MakeHuggingFace(config, {});
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return made.ok() ? std::move(made).value() : MadeCheckpoint{};
+}
+
+TEST(Hybrids, DeltaNetsOfEveryFormat) {
+  for (const char* name : {"Qwen3.5-4B", "Qwen3.6-35B-A3B", "Qwen3-Coder-Next"}) {
+    SCOPED_TRACE(name);
+    const Recipe hf = Made(name, false).spec.recipe, gguf = Made(name, true).spec.recipe;
+    EXPECT_EQ(hf.layers, gguf.layers);
+    EXPECT_TRUE(hf.layers[2].mixers == Mixer::kDeltaRule && hf.layers[3].mixers == Mixer::kAttention);
+    EXPECT_TRUE(hf.attention_gate && gguf.attention_gate);
+    EXPECT_EQ(hf.rope.dim, 64);
+    EXPECT_FALSE(hf.delta.tiled);
+    EXPECT_EQ(gguf.delta.tiled, std::string_view(name) != "Qwen3-Coder-Next");
+  }
+}
+
+TEST(Hybrids, RowsOfDeltaNets) {
+  const ModelSpec next = Made("Qwen3-Coder-Next", false).spec, small = Made("Qwen3.5-4B", false).spec;
+  // A key head's query, key, and the values and gates of two value heads, of 128 each.
+  EXPECT_EQ(Bound(next, Role::kDeltaQ, 0)->rows, (RowMap{0, 128, 768}));
+  EXPECT_EQ(Bound(next, Role::kDeltaK, 0)->rows, (RowMap{128, 128, 768}));
+  EXPECT_EQ(Bound(next, Role::kDeltaV, 0)->rows, (RowMap{256, 256, 768}));
+  EXPECT_EQ(Bound(next, Role::kDeltaGate, 0)->rows, (RowMap{512, 256, 768}));
+  EXPECT_EQ(Bound(next, Role::kDeltaAlpha, 0)->rows, (RowMap{2, 2, 4}));
+  EXPECT_EQ(Bound(small, Role::kDeltaV, 0)->rows, (RowMap{4096, 4096, 4096}));
+  EXPECT_EQ(Bound(small, Role::kAttnGate, 3)->rows, (RowMap{256, 256, 512}));
+  EXPECT_EQ(Bound(small, Role::kSsmA, 0)->storage, Storage::kMinusExp);
+  EXPECT_EQ(Bound(small, Role::kAttnNorm, 0)->storage, Storage::kPlusOne);
+  EXPECT_EQ(Bound(small, Role::kSsmNorm, 0)->storage, Storage::kPlain);
+}
+
+TEST(Hybrids, WhichLayersAttend) {
+  const Inventory gguf = Made("Qwen3.5-4B", true).inventory, hf = Made("Qwen3.5-4B", false).inventory;
+  const std::string list = "qwen35.attention.recurrent_layers", types = "text_config.layer_types";
+  std::vector<bool> flags;
+  std::vector<int64_t> numbers;
+  std::vector<std::string> names;
+  for (int i = 0; i < 32; ++i) {
+    flags.push_back(i % 4 != 3);
+    numbers.push_back(i % 4 != 3);
+    names.emplace_back(i % 4 != 3 ? "linear_attention" : "full_attention");
+  }
+  EXPECT_EQ(MustRead(With(gguf, list, flags)).recipe, MustRead(gguf).recipe);
+  EXPECT_EQ(MustRead(With(gguf, list, numbers)).recipe, MustRead(gguf).recipe);
+  EXPECT_EQ(MustRead(With(hf, types, names)).recipe, MustRead(hf).recipe);
+  flags.pop_back();
+  ExpectBadInput(With(gguf, list, flags), {"attention.recurrent_layers lists 31 layers of 32"});
+  names.back() = "sliding_attention";
+  ExpectBadInput(With(hf, types, names), {"layer_types 'sliding_attention' is not supported"});
+  ExpectBadInput(With(hf, "text_config.attn_output_gate", false), {"attn_output_gate false is not supported"});
+  ExpectBadInput(With(hf, "text_config.rope_parameters.mrope_section", std::vector<int64_t>{1, 1, 1}), {"sections of M-RoPE"});
+}
+
+TEST(Hybrids, LayersOfNemotron) {
+  const MadeCheckpoint hf = Made("Nemotron-3-Nano", false), gguf = Made("Nemotron-3-Nano", true);
+  const Recipe& r = hf.spec.recipe;
+  EXPECT_EQ(r.layers, gguf.spec.recipe.layers);
+  EXPECT_EQ(r.family, "nemotron-h-moe");
+  EXPECT_TRUE(r.layers[0].mixers == Mixer::kMamba2 && r.layers[0].feed_forward.empty());
+  EXPECT_TRUE(r.layers[1].mixers.empty() && r.layers[1].sparse());
+  EXPECT_TRUE(r.layers[5].mixers == Mixer::kAttention && r.layers[5].feed_forward.empty());
+  EXPECT_TRUE(!r.gated_ffn && r.activation == ActivationKind::kRelu2);
+  EXPECT_EQ(r.mamba.norm_groups, 8);
+  EXPECT_EQ(Bound(gguf.spec, Role::kSsmNorm, 0)->StoredShape(0), (std::vector<uint64_t>{8, 512}));
+  EXPECT_EQ(Bound(gguf.spec, Role::kSsmA, 0)->StoredShape(0), (std::vector<uint64_t>{64, 1}));
+  ExpectBadInput(With(hf.inventory, "hybrid_override_pattern", std::string("MX")),
+                 {"hybrid_override_pattern 'X' is not supported"});
+  ExpectBadInput(With(hf.inventory, "mlp_hidden_act", std::string("silu")), {"mlp_hidden_act 'silu' is not supported"});
+}
+
+TEST(Hybrids, FactorsOfFalconH1) {
+  const Recipe r = Made("Falcon-H1-0.5B", false).spec.recipe;
+  EXPECT_TRUE(r.layers[0].mixers.has(Mixer::kAttention) && r.layers[0].mixers.has(Mixer::kMamba2));
+  EXPECT_FLOAT_EQ(r.layers[0].attention_scale, 0.390625f / 8);
+  EXPECT_FLOAT_EQ(r.mamba.multipliers[1], 1.25f * 0.25f);
+  EXPECT_FLOAT_EQ(r.scales.attention, 0.9375f);
+  EXPECT_FLOAT_EQ(r.scales.down, 0.5859375f);
+  EXPECT_FALSE(r.mamba.norm);
+}
+
+TEST(Hybrids, StepsAreLimited) {
+  const Inventory hf = Made("Codestral-Mamba-7B", false).inventory;
+  const Recipe usual = MustRead(hf).recipe;
+  EXPECT_EQ(usual.mamba.least_step, 0);
+  EXPECT_TRUE(std::isinf(usual.mamba.most_step));
+  const Recipe r = MustRead(With(hf, "time_step_limit", std::vector<double>{0.001, 0.1})).recipe;
+  EXPECT_FLOAT_EQ(r.mamba.least_step, 0.001f);
+  EXPECT_FLOAT_EQ(r.mamba.most_step, 0.1f);
+  ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1, 0.001}), {"steps are limited"});
+}
+
+}  // namespace
+}  // namespace tally
