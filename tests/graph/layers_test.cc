@@ -192,9 +192,9 @@ void ExpectTheClosedForms(const Ledger& ledger, const Recipe& r, const books::Wo
   uint64_t states = 0;
   for (const books::StateForm& f : books::StateForms(r, work)) {
     states += f.bytes.value();
-    const Cost charged = ledger.at(Phase::kPrefill, {f.layer, f.component}).useful;
-    EXPECT_EQ(charged.Bytes(ByteKind::kStateRead), f.bytes.value()) << f.layer;
-    EXPECT_EQ(charged.Bytes(ByteKind::kStateWritten), f.bytes.value()) << f.layer;
+    const Cost moved = ledger.at(Phase::kPrefill, {f.layer, f.component}).useful;
+    EXPECT_EQ(moved.Bytes(ByteKind::kStateRead), f.bytes.value()) << f.layer;
+    EXPECT_EQ(moved.Bytes(ByteKind::kStateWritten), f.bytes.value()) << f.layer;
   }
   EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Bytes(ByteKind::kStateRead), states);
   EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Bytes(ByteKind::kStateWritten), states);
