@@ -160,10 +160,10 @@ enum class Amount : uint8_t {
   kPanels,  // embedding table: distinct panels read; row-major table: distinct rows
   // Sums over rows.
   kRows,
-  kVisible,   // attention: positions that a row sees
-  kLanes,     // attention: positions in groups of 16 with at least one visible position
-  kJoins,     // attention: blocks of positions after the first one of a row
-  kRanges,    // attention: ranges of blocks of which a row sees some positions
+  kVisible,  // attention: positions that a row sees
+  kLanes,    // attention: positions in groups of 16 with at least one visible position
+  kJoins,    // attention: blocks of positions after the first one of a row
+  kRanges,   // attention: ranges of blocks of which a row sees some positions
   // Recurrent layers, in places that they have no other use for.
   kRuns = kLanes,     // sequences in the step; the first row of a sequence counts 1
   kReplayed = kJoins  // earlier positions that a run does again; with its first row

@@ -24,8 +24,7 @@ namespace tally {
 class Scheduler {
  public:
   // `engine` must outlive the scheduler.
-  explicit Scheduler(Engine& engine)
-      : engine_(engine), recurrent_(AnyLayer(engine.model().recipe(), &LayerRecipe::recurrent)) {}
+  explicit Scheduler(Engine& engine) : engine_(engine), recurrent_(AnyLayer(engine.model().recipe(), &LayerRecipe::recurrent)) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
   // Requests that have not ended end with kInterrupted.

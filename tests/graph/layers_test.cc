@@ -192,9 +192,15 @@ void ExpectTheClosedForms(const Ledger& ledger, const Recipe& r, const books::Wo
   uint64_t states = 0;
   for (const books::StateForm& f : books::StateForms(r, work)) {
     states += f.bytes.value();
+<<<<<<< HEAD
     const Cost of_state = ledger.at(Phase::kPrefill, {f.layer, f.component}).useful;
     EXPECT_EQ(of_state.Bytes(ByteKind::kStateRead), f.bytes.value()) << f.layer;
     EXPECT_EQ(of_state.Bytes(ByteKind::kStateWritten), f.bytes.value()) << f.layer;
+=======
+    const Cost moved = ledger.at(Phase::kPrefill, {f.layer, f.component}).useful;
+    EXPECT_EQ(moved.Bytes(ByteKind::kStateRead), f.bytes.value()) << f.layer;
+    EXPECT_EQ(moved.Bytes(ByteKind::kStateWritten), f.bytes.value()) << f.layer;
+>>>>>>> hybrid-models
   }
   EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Bytes(ByteKind::kStateRead), states);
   EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Bytes(ByteKind::kStateWritten), states);

@@ -499,8 +499,7 @@ TEST(SequenceReuse, RandomUseIsThatOfSequencesThatShareNothing) {
           }
         } else if (what < 21) {
           m.store().Remember(s, keys[s],
-                             std::span(tokens).first(random() % 4 == 0 ? random() % (tokens.size() + 1) : tokens.size()),
-                             true);
+                             std::span(tokens).first(random() % 4 == 0 ? random() % (tokens.size() + 1) : tokens.size()), true);
         } else {
           // As a text goes on, or otherwise.
           const Tokens& text = texts[random() % texts.size()];
