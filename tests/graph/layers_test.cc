@@ -192,15 +192,9 @@ void ExpectTheClosedForms(const Ledger& ledger, const Recipe& r, const books::Wo
   uint64_t states = 0;
   for (const books::StateForm& f : books::StateForms(r, work)) {
     states += f.bytes.value();
-<<<<<<< HEAD
-    const Cost of_state = ledger.at(Phase::kPrefill, {f.layer, f.component}).useful;
-    EXPECT_EQ(of_state.Bytes(ByteKind::kStateRead), f.bytes.value()) << f.layer;
-    EXPECT_EQ(of_state.Bytes(ByteKind::kStateWritten), f.bytes.value()) << f.layer;
-=======
     const Cost moved = ledger.at(Phase::kPrefill, {f.layer, f.component}).useful;
     EXPECT_EQ(moved.Bytes(ByteKind::kStateRead), f.bytes.value()) << f.layer;
     EXPECT_EQ(moved.Bytes(ByteKind::kStateWritten), f.bytes.value()) << f.layer;
->>>>>>> hybrid-models
   }
   EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Bytes(ByteKind::kStateRead), states);
   EXPECT_EQ(ledger.total(Phase::kPrefill).useful.Bytes(ByteKind::kStateWritten), states);
@@ -288,9 +282,6 @@ TEST(Layers, CachesAreNumberedApartFromLayers) {
   using Kept = std::vector<std::pair<int32_t, size_t>>;
   EXPECT_EQ(kept(MixedRecipe()), (Kept{{5, narrow}, {0, wide}, {0, wide}}));
   EXPECT_EQ(kept(ConvRecipe()), (Kept{{0, rows}, {5, narrow}, {0, wide}, {0, rows}, {0, rows}, {0, rows}}));
-  for (const StoreLayer& l : KvLayers(ConvRecipe(), KvType::kF16)) {
-    EXPECT_EQ(l.state_bytes, l.bytes == rows ? 2 * 32 * sizeof(float) : 0u);  // the last two inputs
-  }
 }
 
 TEST(Layers, SymbolsAreOfTheirKind) {
