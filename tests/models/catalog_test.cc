@@ -175,17 +175,18 @@ TEST(Catalog, RecipesAreWhole) {
     EXPECT_FALSE(model.claim.source.empty());
     EXPECT_FALSE(r.family.empty());
     ASSERT_EQ(r.layers.size(), static_cast<size_t>(r.n_layers));
-    EXPECT_EQ(r.n_heads % r.n_kv_heads, 0);
+    const bool attends = AnyLayer(r, &LayerRecipe::attends), recurrent = AnyLayer(r, &LayerRecipe::recurrent);
+    EXPECT_TRUE(!attends || r.n_heads % r.n_kv_heads == 0);
     EXPECT_GT(r.context, 0);
-    EXPECT_EQ(r.learned_positions || r.alibi_bias > 0, r.rope.style == RopeStyle::kNone);
+    EXPECT_TRUE(recurrent || (r.learned_positions || r.alibi_bias > 0) == (r.rope.style == RopeStyle::kNone));
     EXPECT_EQ(r.rope.dim > 0, r.rope.style != RopeStyle::kNone);
     EXPECT_EQ(r.rope.dim % 2, 0);
     EXPECT_LE(r.rope.dim, r.head_dim);
     EXPECT_LE(r.top_k, r.n_experts);
     for (const LayerRecipe& layer : r.layers) {
-      EXPECT_GT(layer.attention_scale, 0);
-      EXPECT_FALSE(layer.mixers.empty());
-      EXPECT_GT(layer.sparse() ? r.d_expert : r.d_ff, 0);
+      EXPECT_TRUE(!layer.attends() || layer.attention_scale > 0);
+      EXPECT_TRUE(recurrent || (!layer.mixers.empty() && !layer.feed_forward.empty()));
+      EXPECT_TRUE(layer.feed_forward.empty() || (layer.sparse() ? r.d_expert : r.d_ff) > 0);
     }
     EXPECT_EQ(model.expert_type != model.type, r.family == "gpt-oss");
   }

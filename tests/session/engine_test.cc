@@ -184,7 +184,7 @@ TEST(Engine, ForksHaveTheBitsOfSeparateRuns) {
     const auto copy = engine.Copy(*first);
     ASSERT_TRUE(copy.ok()) << copy.status().message();
     branches.push_back({*copy, kPrompt});
-    EXPECT_EQ(engine.Fork(*first, 1).status().code(), StatusCode::kNoRoom);  // all sequences are in use
+    EXPECT_EQ(engine.Fork(*first, kPrompt).status().code(), StatusCode::kNoRoom);  // all sequences are in use
     EXPECT_EQ(engine.Copy(*first).status().code(), StatusCode::kNoRoom);
     // The first rolls back into what the others share.
     ASSERT_TRUE(engine.Truncate(*first, 100).ok());

@@ -88,7 +88,9 @@ TEST(Reuse, SharedBeginningsHaveTheBitsOfSeparateRuns) {
         shared.store().Free(*s);
         EXPECT_TRUE(shared.store().Verify().ok());
       }
-      EXPECT_GT(reused, small ? 300 : 300 + 300 + 256 + 10 + 330 + 70 + 340 + 330 + 500 - 1) << small;
+      // Recurrent layers begin where a step or most of one has ended.
+      const int64_t lost = AnyLayer((*loaded)->recipe(), &LayerRecipe::recurrent) ? 64 : 0;
+      EXPECT_GT(reused, small ? 300 : 300 + 300 + 256 + 10 + 330 + 70 + 340 + 330 + 500 - 1 - lost) << small;
     }
   }
 }

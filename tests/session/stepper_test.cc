@@ -64,8 +64,13 @@ TEST(Stepper, TruncatedSequencesGoOnWithTheSameBits) {
     const auto token = [](int32_t position) { return position % 17 + 3; };
     std::vector<std::vector<float>> first;
     for (int32_t t = 0; t < 140; ++t) first.push_back(step(token(t)));
-    for (const int32_t length :
-         {130, 129, 128, 127, 9, 1}) {  // about the border of a block, whose first rows see the block before
+    // About the border of a block, whose first rows see the block before. Recurrent layers cannot come back from so far as 9.
+    const bool recurrent = AnyLayer(engine->model().recipe(), &LayerRecipe::recurrent);
+    for (const int32_t length : {130, 129, 128, 127, recurrent ? 108 : 9, recurrent ? 97 : 1}) {
+      if (recurrent) {
+        EXPECT_FALSE(engine->Truncate(*s, 9).ok());
+        EXPECT_EQ(engine->Length(*s), 140);
+      }
       ASSERT_TRUE(engine->Truncate(*s, length).ok());
       for (int32_t t = length; t < 140; ++t)
         EXPECT_EQ(step(token(t)), first[static_cast<size_t>(t)]) << length << ", position " << t;
