@@ -272,6 +272,110 @@ TEST_P(RandomFamily, Int8StaysNearTheValues) {
   EXPECT_LE(share, Int8Bound(GetParam()));
 }
 
+// One model whose sequences are run in all ways.
+class Recurrent {
+ public:
+  Recurrent(const std::shared_ptr<const Model>& model, int threads) {
+    EngineOptions options = Exact();
+    options.threads = threads;
+    options.context = 200;
+    options.max_batch = 64;
+    options.max_logit_rows = 4;
+    options.sequences = 4;
+    options.share_gain_ns = 0;
+    auto engine = NewEngine(model, options);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    if (engine.ok()) engine_ = std::move(engine).value();
+  }
+  Engine& engine() { return *engine_; }
+  // Runs the text from the sequence's length on, up to `end`, in pieces. The last row's logits.
+  std::vector<float> Run(int32_t s, std::span<const int32_t> text, size_t end, size_t piece) {
+    std::vector<float> logits;
+    for (size_t at = static_cast<size_t>(engine_->Length(s)); at < end;) {
+      std::vector<BatchRow> rows;
+      for (const size_t to = std::min(end, at + piece); at < to; ++at) rows.push_back({text[at], s, false});
+      rows.back().want_logits = true;
+      const auto out = engine_->StepAll(rows);
+      EXPECT_TRUE(out.ok()) << out.status().message();
+      if (!out.ok()) return {};
+      logits.assign(out->Row(0), out->Row(0) + out->cols);
+    }
+    return logits;
+  }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+};
+
+// The bits of a recurrent model do not depend on the cut of a prompt, on threads and company, nor on how a sequence came to be: rolled
+// back within a block and over its border, forked, taken from a file, begun where another was.
+class RecurrentFamily : public RandomFamily {};
+
+TEST_P(RecurrentFamily, KeepsItsBits) {
+  const std::string path = Make("made", DType::kF32);
+  const auto model = LoadModel(path, Exact());
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < 150; ++i) text.push_back((i * i * 7 + 3 * i + 1) % (*model)->recipe().vocab);
+  const size_t n = 140;
+  Recurrent one(*model, 1), two(*model, 2);
+  Engine& engine = two.engine();
+  const int32_t alone = one.engine().NewSequence().value();
+  const std::vector<float> at_100 = one.Run(alone, text, 100, 1), wanted = one.Run(alone, text, n, 1);
+
+  const int32_t long_steps = engine.NewSequence().value(), s = engine.NewSequence().value();
+  EXPECT_EQ(two.Run(long_steps, text, 100, 64), at_100);
+  EXPECT_EQ(two.Run(long_steps, text, n, 40), wanted);
+  EXPECT_TRUE(engine.Truncate(long_steps, 100).ok());  // before the last step
+  EXPECT_EQ(two.Run(long_steps, text, n, 37), wanted);
+  engine.Free(long_steps);
+  two.Run(s, text, 50, 50);
+  EXPECT_EQ(two.Run(s, text, n, 1), wanted);
+  for (const int64_t length : {int64_t{139}, int64_t{129}, int64_t{128}, int64_t{127}, int64_t{108}}) {
+    ASSERT_TRUE(engine.Truncate(s, length).ok()) << length;
+    EXPECT_EQ(two.Run(s, text, n, static_cast<size_t>(length) % 5 + 1), wanted) << length;
+  }
+  // A fork in the middle of a block, rows of both in turn in the same steps.
+  const int32_t fork = engine.Fork(s, 131).value();
+  ASSERT_TRUE(engine.Truncate(s, 131).ok());
+  std::vector<float> last;
+  for (size_t at = 131; at < n; at += 3) {
+    std::vector<BatchRow> rows;
+    for (size_t i = at; i < at + 3; ++i) {
+      rows.push_back({text[i], s, i + 1 == at + 3});
+      rows.push_back({text[i] / 2, fork, i + 1 == at + 3});
+    }
+    const auto out = engine.StepAll(rows);
+    ASSERT_TRUE(out.ok()) << out.status().message();
+    last.assign(out->Row(0), out->Row(0) + out->cols);
+  }
+  EXPECT_EQ(last, wanted);
+  // As bytes, and as what others begin with.
+  std::vector<uint8_t> bytes;
+  ASSERT_TRUE(engine.Truncate(s, 133).ok());
+  ASSERT_TRUE(engine
+                  .Export(s,
+                          [&](std::span<const uint8_t> out) {
+                            bytes.insert(bytes.end(), out.begin(), out.end());
+                            return Status();
+                          })
+                  .ok());
+  size_t read = 0;
+  const auto copy = one.engine().Import([&](std::span<uint8_t> in) {
+    std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(read), in.size(), in.begin());
+    read += in.size();
+    return Status();
+  });
+  ASSERT_TRUE(copy.ok()) << copy.status().message();
+  EXPECT_EQ(one.Run(*copy, text, n, 2), wanted);
+  two.Run(s, text, 136, 1);
+  engine.Remember(s, "key", text, /*state=*/true);
+  engine.Free(s);
+  const int32_t reused = engine.NewSequenceFor("key", std::span(text).first(n - 1)).value();
+  EXPECT_EQ(engine.Length(reused), 136);
+  EXPECT_EQ(two.Run(reused, text, n, 3), wanted);
+}
+
 std::string ModelName(const testing::TestParamInfo<std::string>& model) {
   std::string name = model.param;
   std::ranges::replace_if(
@@ -279,6 +383,16 @@ std::string ModelName(const testing::TestParamInfo<std::string>& model) {
   return name;
 }
 INSTANTIATE_TEST_SUITE_P(All, RandomFamily, testing::ValuesIn(Names()), ModelName);
+
+std::vector<std::string> RecurrentNames() {
+  std::vector<std::string> names = Names();
+  std::erase_if(names, [](const std::string& name) {
+    return !AnyLayer(ReadModelSpec(ReadConfigText(SmallConfig(name).dump(), name).value()).value().recipe,
+                     &LayerRecipe::recurrent);
+  });
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(All, RecurrentFamily, testing::ValuesIn(RecurrentNames()), ModelName);
 
 // Old GGUF files have the matrix of keys and values whole. The keys' part, which latent attention needs transposed by head, is F32 in
 // memory where it is quantised, and the audit says so.
