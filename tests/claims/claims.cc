@@ -381,6 +381,11 @@ std::string ClaimsPage() {
       "|\n" +
       MoeCapRows() + "\nBoth without embedding, head, router, norms and biases, as that code counts.\n";
   page +=
+      "\n## Models with recurrent layers\n\n"
+      "Figures in dispute, recomputed by their rule where they have one, beside the count.\n\n"
+      "| model | claim | claimed | counted | convention |\n| --- | --- | ---: | ---: | --- |\n" +
+      HybridClaimRows();
+  page +=
       "\n## Published figures of the built-in models\n\n"
       "Under each convention that could be meant, those under which the printed figure holds: to the nearest (rounded), with "
       "digits\n"

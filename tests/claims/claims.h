@@ -6,6 +6,7 @@
 // Mini-GPT); of them only the numbers are here.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,15 @@ struct CourseClaim {
 };
 
 std::vector<CourseClaim> CourseClaims();
+
+// A disputed figure of a model with recurrent layers.
+struct HybridClaim {
+  std::string model, claim;
+  uint64_t claimed = 0, counted = 0;
+  std::string convention;  // of what is counted
+};
+std::vector<HybridClaim> HybridClaims();
+std::string HybridClaimRows();
 
 // docs/claims.md: the claims above, and the published figures of every built-in model under every convention that could be meant.
 std::string ClaimsPage();

@@ -61,5 +61,19 @@ TEST(Claims, WhatIsCountedIsWhatTheTextSays) {
   EXPECT_EQ(ours["004 GPT-2 small: the same formula"], "123,616,512");
 }
 
+// The figures that were derived by hand from configurations (Megatron-LM's too), and the one that llmfit prints.
+TEST(Claims, DisputedFiguresOfHybrids) {
+  std::map<std::string, std::pair<uint64_t, uint64_t>> figures;
+  for (const HybridClaim& c : HybridClaims()) figures[c.model + ", " + c.claim.substr(0, 8)] = {c.claimed, c.counted};
+  using Pair = std::pair<uint64_t, uint64_t>;
+  EXPECT_EQ(figures["Qwen3-Coder-Next, active p"], (Pair{5'462'052'994, 3'252'599'552}));
+  EXPECT_EQ(figures["Nemotron-3-Nano, 3.2B act"].second, 3'227'754'816u);
+  EXPECT_EQ(figures["Nemotron-3-Nano, 3.6B act"].second, 3'580'076'352u);
+  EXPECT_EQ(figures["Nemotron-3-Nano, A3B (its"].second, 2'875'433'280u);
+  EXPECT_EQ(figures["Qwen3.6-35B-A3B, bytes of"], (Pair{81'920, 20'480}));
+  EXPECT_EQ(figures["Nemotron-3-Nano, FLOPs a "], (Pair{2'255'339'520, 1'780'531'200}));
+  EXPECT_EQ(figures["Qwen3.6-35B-A3B, FLOPs a "].first, 125'829'120u);
+}
+
 }  // namespace
 }  // namespace tally
