@@ -117,8 +117,8 @@ class StateSweep : public CostSweep {
           op.beta = m.Matrix(rows, heads);
         }
         Counted c;
-        c.at(WorkClass::kResidualBias) = CountOf([&] { RatesRef<Counting, float>(op, 0, rows); });
-        c.at(WorkClass::kActivation) = CountOf([&] { RatesRef<float, Counting>(op, 0, rows); });
+        c.at(WorkClass::kResidualBias) = CountOf([&] { RatesRef<Counting, float>(op, 0, op.x.rows); });
+        c.at(WorkClass::kActivation) = CountOf([&] { RatesRef<float, Counting>(op, 0, op.x.rows); });
         if (rows > 0) {
           AddWeight(op.bias, 1, c);
           AddWeight(op.a, 1, c);
@@ -210,8 +210,8 @@ class StateSweep : public CostSweep {
         op.gate_first = first;
         op.activation = first ? ActivationKind::kSilu : ActivationKind::kSigmoid;
         Counted c;
-        c.at(WorkClass::kNorm) = CountOf([&] { GatedNormRef<Counting, float>(op, 0, rows * groups); });
-        c.at(WorkClass::kActivation) = CountOf([&] { GatedNormRef<float, Counting>(op, 0, rows * groups); });
+        c.at(WorkClass::kNorm) = CountOf([&] { GatedNormRef<Counting, float>(op, 0, op.x.rows * op.groups); });
+        c.at(WorkClass::kActivation) = CountOf([&] { GatedNormRef<float, Counting>(op, 0, op.x.rows * op.groups); });
         if (rows > 0) AddWeight(op.weight, 1, c);
         Compare(first ? "gate first" : "norm first", op, c);
       }
