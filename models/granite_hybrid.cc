@@ -54,7 +54,11 @@ std::vector<bool> ReadAttends(Config& c, const Recipe& r, bool bamba) {
   } else if (bamba) {
     attends.resize(r.layers.size());
     for (const int64_t layer : c.Ints("attn_layer_indices")) {
-      if (layer >= 0 && layer < r.n_layers) attends[static_cast<size_t>(layer)] = true;
+      if (layer < 0 || layer >= r.n_layers) {
+        c.Fail("attn_layer_indices names layer " + std::to_string(layer) + " of " + std::to_string(r.n_layers));
+        break;
+      }
+      attends[static_cast<size_t>(layer)] = true;
     }
   } else {
     for (const std::string& type : c.Strings("layer_types")) {

@@ -10,11 +10,17 @@ namespace {
 
 // The limits of the steps, the upper one often infinite.
 void ReadLimits(Config& c, Mamba2& m) {
-  const MetaValue* const value = c.gguf() ? nullptr : c.Find("time_step_limit|mamba_dt_limit");
-  const auto* const limits = value != nullptr ? std::get_if<std::vector<double>>(value) : nullptr;
-  if (limits == nullptr || limits->size() != 2) return;
-  m.least_step = static_cast<float>((*limits)[0]);
-  m.most_step = static_cast<float>((*limits)[1]);
+  constexpr std::string_view kKeys = "time_step_limit|mamba_dt_limit";
+  const MetaValue* const value = c.gguf() || c.IsNull(kKeys) ? nullptr : c.Find(kKeys);
+  if (value == nullptr) return;
+  std::vector<double> limits;
+  if (const auto* whole = std::get_if<std::vector<int64_t>>(value)) limits.assign(whole->begin(), whole->end());
+  if (const auto* given = std::get_if<std::vector<double>>(value)) limits = *given;
+  if (limits.size() != 2 || !(limits[0] >= 0) || !(limits[1] >= limits[0])) {
+    return c.Fail("time_step_limit is no pair of a least and a most step");
+  }
+  m.least_step = static_cast<float>(limits[0]);
+  m.most_step = static_cast<float>(limits[1]);
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 // beside a shared one; the files of Qwen3.6 and Qwen3.8 are the same. Norms multiply by 1 + w: Hugging Face stores w, GGUF 1 + w, but for
 // the delta nets' own. GGUF has the value heads in another order: head h has key head h mod key_heads. The sections of M-RoPE differ
 // for images only. The vision tower and the layers for multi-token prediction are not run; GGUF counts the latter among the blocks.
-#include <numeric>
-
 #include "models/delta_net.h"
 #include "models/family.h"
 #include "models/gate_up_rows.h"
@@ -44,8 +42,12 @@ void AddVision(const Config& c, ModelSpec& spec) {
 // Frequencies of rope that M-RoPE's sections have; 0: there are none.
 int64_t ReadSections(Config& c) {
   c.Bool("rope_parameters.mrope_interleaved", true);
-  const std::vector<int64_t> sections = c.Ints(c.Pick("rope.dimension_sections", "rope_parameters.mrope_section"));
-  return std::accumulate(sections.begin(), sections.end(), int64_t{0});
+  int64_t sum = 0;
+  for (const int64_t section : c.Ints(c.Pick("rope.dimension_sections", "rope_parameters.mrope_section"))) {
+    if (section < 0 || section > kMaxWidth) c.Fail("a section of M-RoPE is " + std::to_string(section));
+    sum += c.ok() ? section : 0;
+  }
+  return sum;
 }
 
 void Read(Config& c, ModelSpec& spec) {

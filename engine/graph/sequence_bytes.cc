@@ -97,7 +97,8 @@ Result<int32_t> SequenceStore::Import(const Source& read) {
     }
     first.push_back(held);
   }
-  if (state_at > length || (state_at > 0 && !recurrent())) {
+  // Rows lead from the state to the end: an export has at most two blocks of them.
+  if (state_at > length || (state_at > 0 && !recurrent()) || (recurrent() && length - state_at >= 2 * kStateRows)) {
     return BadInput("a KV cache of " + std::to_string(length) + " positions with a state after " + std::to_string(state_at));
   }
   return Fill(first, static_cast<int64_t>(length), static_cast<int64_t>(state_at), read);

@@ -7,8 +7,8 @@
 
 namespace tally {
 
-void SequenceStore::Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, bool state) {
-  if (!IsLive(sequence) || (slot_groups_.empty() && !state)) return;
+void SequenceStore::Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states) {
+  if (!IsLive(sequence) || (slot_groups_.empty() && states == 0)) return;
   Sequence& s = sequences_[static_cast<size_t>(sequence)];
   tokens = tokens.first(std::min(tokens.size(), static_cast<size_t>(s.length)));
   if (tokens.empty()) return;
@@ -27,7 +27,7 @@ void SequenceStore::Remember(int32_t sequence, std::string_view key, std::span<c
   s.root = root;
   s.node = node;
   s.generation = index_.generation(node);
-  if (recurrent() && state) RememberStates(s, key, tokens);
+  if (recurrent()) RememberStates(s, key, tokens, states);
   index_.Prune(last);
 }
 

@@ -2,8 +2,8 @@
 // The states and rows that a store keeps of a sequence for recurrent layers.
 //
 // A step goes on from the last state. It moves it on in place if the sequence can still come back: from an earlier state, by the rows
-// since. States at multiples of kStateRows stay as such, the last two blocks of rows with them. A long step leaves one state behind on
-// its way, and no rows before it.
+// since. States at multiples of kStateRows stay, and rows from the first of them on. A long step stores one state between its ends, and
+// rows from there on. With all that a sequence has at most three states.
 #include <algorithm>
 
 #include "engine/graph/sequence_store.h"
@@ -40,20 +40,22 @@ SequenceStore::StatePlan SequenceStore::PlanStates(const Sequence& s, int64_t n)
   if (!recurrent()) return plan;
   const int64_t end = s.length + n;
   const State last = s.states.back();
-  // Two blocks of rows lead up to the end.
+  // The rows that are kept begin at most two blocks before the end.
   const int64_t first = (end + kStateRows - 1) / kStateRows * kStateRows - 2 * kStateRows;
   const auto before_last = std::span(s.states).first(s.states.size() - 1);
   const auto useful = [&](const State& state) { return state.at >= std::max(s.rows_from, first); };
   const bool whole = std::ranges::any_of(before_last, [&](const State& x) { return useful(x) && x.at % kStateRows == 0; });
-  for (const State& state : before_last) {
-    if (useful(state) && (!whole || state.at % kStateRows == 0)) plan.kept.push_back(state);
-  }
-  plan.kept.push_back(last);
-  plan.rows_from = std::max(s.rows_from, plan.kept.front().at);
-  plan.in_place = plan.kept.size() > 1 && last.at == s.length && last.at % kStateRows != 0 &&
-                  pool_->references(state_group(), last.id) == 1 && pool_->holder(state_group(), last.id) < 0;
   const int64_t mid = (end - kBeforeEnd) / kStateRows * kStateRows;
   plan.mid_at = mid > s.length ? mid : 0;
+  for (const State& state : before_last) {
+    if (plan.mid_at > 0 && last.at == s.length) break;  // the last one alone is enough to come back to
+    if (useful(state) && (whole ? state.at % kStateRows == 0 : plan.kept.empty())) plan.kept.push_back(state);
+  }
+  const bool alone = last.id >= 0 && pool_->references(state_group(), last.id) == 1 && pool_->holder(state_group(), last.id) < 0;
+  plan.in_place = !plan.kept.empty() && last.at == s.length && last.at % kStateRows != 0 && alone;
+  if (!plan.in_place && plan.kept.size() > 1) plan.kept.erase(plan.kept.begin());
+  plan.kept.push_back(last);
+  plan.rows_from = std::max(s.rows_from, plan.kept.front().at);
   plan.rows_from_then = plan.mid_at > 0 && plan.rows_from < first ? plan.mid_at : plan.rows_from;
   return plan;
 }
@@ -116,10 +118,10 @@ void SequenceStore::ExtendStates(int32_t sequence, int64_t n, const StatePlan& p
   }
 }
 
-// The index finds the running state and the one before it from now on, where the sequence has run `tokens` to its end.
-void SequenceStore::RememberStates(const Sequence& s, std::string_view key, std::span<const int32_t> tokens) {
-  size_t kept = 0;
-  for (size_t i = s.states.size(); i > 0 && kept < 2; --i) {
+// The index finds the last `states` of the sequence's states from now on, of those within `tokens`.
+void SequenceStore::RememberStates(const Sequence& s, std::string_view key, std::span<const int32_t> tokens, int32_t states) {
+  int32_t kept = 0;
+  for (size_t i = s.states.size(); i > 0 && kept < states; --i) {
     const State& state = s.states[i - 1];
     if (state.id < 0 || state.at > static_cast<int64_t>(tokens.size())) continue;
     ++kept;

@@ -74,8 +74,8 @@ SequenceStore::Groups SequenceStore::MakeGroups(std::span<const StoreLayer> laye
 }
 
 uint64_t SequenceStore::BytesFor(const Groups& all, int64_t positions, int64_t max_batch) {
-  // The running state, and those at the ends of the last one or two whole blocks of rows.
-  const uint64_t states = positions > 0 ? static_cast<uint64_t>(std::min<int64_t>(3, 1 + positions / kStateRows)) : 0;
+  // The running state and two to come back to.
+  const uint64_t states = static_cast<uint64_t>(positions <= 1 ? positions : std::min<int64_t>(3, 2 + positions / kStateRows));
   uint64_t bytes = SaturatingMul(states, all.state_stride);
   for (const Group& g : all.groups) {
     bytes = SaturatingAdd(bytes, SaturatingMul(static_cast<uint64_t>(g.Needs(positions, max_batch)), g.stride));
@@ -95,7 +95,8 @@ Status SequenceStore::CheckGroups(const Groups& all, const StoreSize& size) {
     if (g.positions < 1 || (g.window > 0 || g.rows ? kKvBlock % g.positions != 0 : g.positions != kKvBlock)) {
       return InternalError("a layer with blocks of " + std::to_string(g.positions) + " positions");
     }
-    if (budget == UINT64_MAX || budget / g.stride > std::numeric_limits<int32_t>::max()) {
+    const uint64_t least_stride = all.state_stride > 0 ? std::min(g.stride, all.state_stride) : g.stride;
+    if (budget == UINT64_MAX || budget / least_stride > std::numeric_limits<int32_t>::max()) {
       return BadInput("a KV cache of " + std::to_string(size.sequences) + " sequences of " + std::to_string(size.context) +
                       " positions" + (size.bytes > 0 ? " in " + std::to_string(size.bytes) + " bytes" : "") +
                       " is more than any machine has room for");
@@ -270,6 +271,17 @@ uint64_t SequenceStore::BytesToDrop(const Sequence& s, const StatePlan& plan) co
 bool SequenceStore::FitsToExtend(const Sequence& s, int64_t n) const {
   const StatePlan plan = PlanStates(s, n);
   return BytesToExtend(s, n, plan) <= pool_->available() + BytesToDrop(s, plan);
+}
+
+uint64_t SequenceStore::BytesHeld(int32_t sequence) const {
+  if (!IsLive(sequence)) return 0;
+  const Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  uint64_t bytes = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t b = s.held[g].first; b < s.held[g].ids.size(); ++b) bytes += s.held[g].ids[b] >= 0 ? groups_[g].stride : 0;
+  }
+  for (const State& state : s.states) bytes += state.id >= 0 ? state_stride_ : 0;
+  return bytes;
 }
 
 Status SequenceStore::NoRoomFor(const std::string& what, uint64_t bytes) const {

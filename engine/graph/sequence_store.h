@@ -37,7 +37,7 @@ struct StoreLayer {
   int32_t window = 0;            // positions that a query sees, its own included; 0: all
   int32_t positions = kKvBlock;  // of a block: a divisor of kKvBlock, or kKvBlock itself where there is no window
   size_t bytes = 0;              // of a block; 0: the layer keeps nothing
-  size_t state_bytes = 0;        // of a recurrent layer's state, whose blocks of rows have kStateRows positions; 0: it is none
+  size_t state_bytes = 0;  // of a recurrent layer's state, whose blocks of rows have kStateRows positions; 0: it is not recurrent
   std::function<void(uint8_t* block, int64_t from)> clear;  // zeroes the positions of a block from `from` on
 };
 // Keys and values.
@@ -87,9 +87,9 @@ class SequenceStore {
   // From now on the blocks of a sequence's first positions are found by `tokens`, which these positions have run; more of them than the
   // sequence has are ignored. To be called after each step, since the next one drops blocks that a window has left; it costs what the tokens
   // since the last call do. A sequence has one key. Blocks of equal contents are kept once: the sequence's tables may change.
-  // `state`: recurrent layers' states at this length and before the last positions are kept too. Without recurrent layers, every length
-  // is found again; with them, those of states.
-  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, bool state);
+  // `states`: how many of the recurrent layers' states are found from now on: the last one, and the one before. Without recurrent layers
+  // every length is found again; with them, those of states.
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states);
   // A new sequence with the most of the first `tokens` that are remembered, maybe none: Length tells. Whole blocks are shared; a
   // partial last one is copied, or gone on with if nobody else uses it. The caller leaves out the token whose logits it wants.
   // kNoRoom: `sequences` are live.
@@ -114,6 +114,8 @@ class SequenceStore {
   std::span<const StateTable> States(int32_t layer) const;
 
   uint64_t Budget() const { return pool_->budget(); }
+  // Of the blocks and states that a sequence holds, shared ones too.
+  uint64_t BytesHeld(int32_t sequence) const;
   uint64_t BytesInUse() const { return pool_->in_use(); }  // of blocks that sequences hold; a shared one counts once
   // Of remembered blocks that no sequence holds; they give way to others.
   uint64_t BytesCached() const { return pool_->cached(); }
@@ -168,7 +170,7 @@ class SequenceStore {
     // is at `length`, or at rows_from or beyond: the rows of [rows_from, length) are kept.
     std::vector<State> states;
     int64_t rows_from = 0;
-    int64_t before = 0, rows_from_before = 0;  // `length` and rows_from before the last Extend: up to there, these rows are kept
+    int64_t before = 0, rows_from_before = 0;  // the rows of [rows_from_before, before) are kept as well, until the next Extend
     int64_t RowsFrom(int64_t at) const { return at <= before ? rows_from_before : rows_from; }  // cut to `at`
     // The last whole node of the index that stands for its tokens.
     int32_t root = PrefixIndex::kNone, node = PrefixIndex::kNone;
@@ -208,7 +210,7 @@ class SequenceStore {
   void ExtendStates(int32_t sequence, int64_t n, const StatePlan& plan);
   void DropStates(Sequence& s, size_t kept);
   static size_t StatesAt(const Sequence& s, int64_t length);
-  void RememberStates(const Sequence& s, std::string_view key, std::span<const int32_t> tokens);
+  void RememberStates(const Sequence& s, std::string_view key, std::span<const int32_t> tokens, int32_t states);
 
   Status NoRoomFor(const std::string& what, uint64_t bytes) const;
   uint64_t BytesToExtend(const Sequence& s, int64_t n, const StatePlan& plan) const;

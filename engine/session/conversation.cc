@@ -166,7 +166,7 @@ Status FormattedConversation::Load(const std::string& path) {
   if (!state.tokens.empty()) {
     TALLY_ASSIGN_OR_RETURN(const int32_t imported, file.ImportCache(engine_));
     const ScopedSequence sequence = ScopedSequence::Own(engine_, imported);
-    engine_.Remember(sequence.id(), prefix_key_, state.tokens, /*state=*/true);
+    engine_.Remember(sequence.id(), prefix_key_, state.tokens, /*states=*/1);
   }
   ran_ = state.tokens;
   messages_ = state.messages;

@@ -45,8 +45,8 @@ class TALLY_API Engine {
   virtual int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const = 0;
   // From now on the positions of the sequence, which have run `tokens`, are found, until others need their memory; also after Free.
   // To be called after each step: the next one drops what a window has left. A sequence has one key. Of a model with recurrent layers,
-  // only positions that have a state are found: with `state`, the sequence's last one and one shortly before.
-  virtual void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, bool state) = 0;
+  // only positions that have a state are found: the last `states` (0 to 2) of those that the sequence has.
+  virtual void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states) = 0;
   virtual int64_t Length(int32_t sequence) const = 0;  // positions; 0 if there is no such sequence
   // Keeps the first `length` positions. kBadInput: no such sequence, a length it does not have, positions that a sliding window
   // has already dropped, a state that recurrent layers have given up: they can go back over the last steps, some 32 positions.
@@ -59,8 +59,9 @@ class TALLY_API Engine {
   // follow. They must come from an engine of the same Fingerprint() and kv_type(). kBadInput: bytes that Export did not make, more
   // positions than the context. kNoRoom: EngineOptions::sequences are in use, no room. Errors of `read`. Nothing changes on an error.
   virtual Result<int32_t> Import(const std::function<Status(std::span<uint8_t> bytes)>& read) = 0;
-  virtual uint64_t KvBudget() const = 0;      // bytes of the KV cache of all sequences
-  virtual uint64_t KvBytesInUse() const = 0;  // of live sequences; what is shared counts once
+  virtual uint64_t KvBudget() const = 0;                   // bytes of the KV cache of all sequences
+  virtual uint64_t KvBytesInUse() const = 0;               // of live sequences; what is shared counts once
+  virtual uint64_t KvBytesOf(int32_t sequence) const = 0;  // of one sequence, with what it shares
   // The most bytes that a sequence of `positions` takes.
   virtual uint64_t KvBytesFor(int64_t positions) const = 0;
   // The most positions that a sequence can have: the context, or what the KV cache holds of one sequence alone.
@@ -74,7 +75,8 @@ class TALLY_API Engine {
   // A sequence fails alone, and the others go on with the bits that they have without it. kNoRoom: its context or the cache is full.
   // kBadInput: its logits, or a row's output of the last layer, are NaN or infinite (names layer and op); a key or value is beyond the KV
   // type.
-  // Errors of the whole step, after which all sequences are as before but for positions that a sliding window has dropped. kBadInput:
+  // Errors of the whole step, after which all sequences are as before, but that windows and recurrent layers may have dropped what they would
+  // roll back to. kBadInput:
   // no rows or too many, a token beyond the vocabulary, no such sequence or bill, not enough memory.
   virtual Result<StepOutput> Step(std::span<const BatchRow> rows) = 0;
   // Step for rows that stand or fall together: the first sequence's error is the step's, and all sequences are as before. Logits

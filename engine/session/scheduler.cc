@@ -35,19 +35,22 @@ void Scheduler::Cancel(const Request& request) {
   DropEnded();
 }
 
-void Scheduler::Remember(const Entry& e, bool state) {
+void Scheduler::Remember(const Entry& e, int32_t states) {
   if (!e.request->prefix_key()) return;
-  engine_.Remember(e.sequence, *e.request->prefix_key(), e.request->tokens(), state);
+  engine_.Remember(e.sequence, *e.request->prefix_key(), e.request->tokens(), states);
 }
 
-// Whether others may want to begin where the sequence is: at the prompt's end, and here and there in a long one.
-bool Scheduler::KeepsState(const Entry& e) const {
+// Of recurrent layers, for others to begin where the sequence is: here and there in a long prompt, and at its end, where the state before
+// the last one is kept too: in a conversation's next turn the prompt may end otherwise.
+int32_t Scheduler::StatesToKeep(const Entry& e) const {
   const int64_t length = engine_.Length(e.sequence);
-  return recurrent_ && (length % kStateEvery == 0 || (e.request->IsGenerated(length) && !e.request->IsGenerated(length - 1)));
+  if (!recurrent_) return 0;
+  if (e.request->IsGenerated(length) && !e.request->IsGenerated(length - 1)) return 2;
+  return length % kStateEvery == 0 ? 1 : 0;
 }
 
 void Scheduler::GiveBack(Entry& e) {
-  if (recurrent_ && e.sequence >= 0) Remember(e, true);
+  if (recurrent_ && e.sequence >= 0) Remember(e, 1);
   engine_.Free(std::exchange(e.sequence, -1));
 }
 
@@ -79,7 +82,9 @@ bool Scheduler::WaitsForPrefix(const Request& request) const {
   const int64_t there = engine_.Reusable(*request.prefix_key(), tokens);
   return std::ranges::any_of(running_, [&](const Entry& e) {
     if (Left(e) <= 1 || e.request->prefix_key() != request.prefix_key()) return false;
-    const int64_t common = CommonLength(e.request->tokens(), tokens);
+    int64_t common = CommonLength(e.request->tokens(), tokens);
+    // Recurrent layers leave a state at the prompt's end, and where StatesToKeep says.
+    if (recurrent_ && common < static_cast<int64_t>(e.request->tokens().size())) common -= common % kStateEvery;
     return common >= kWorthWaiting && common > there && engine_.Length(e.sequence) < common;
   });
 }
@@ -91,7 +96,7 @@ Result<int32_t> Scheduler::MakeSequence(const Request& request) {
 
 // Bytes that a sequence takes until it has run the request's tokens, besides those that it has.
 uint64_t Scheduler::BytesToCome(const Request& request, int32_t sequence) const {
-  const uint64_t now = engine_.KvBytesFor(engine_.Length(sequence));
+  const uint64_t now = engine_.KvBytesOf(sequence);
   return std::max(now, engine_.KvBytesFor(static_cast<int64_t>(request.tokens().size()))) - now;
 }
 
@@ -134,10 +139,10 @@ int64_t Scheduler::Left(const Entry& e) const {
   return static_cast<int64_t>(e.request->tokens().size()) - engine_.Length(e.sequence);
 }
 
-// Of one step: of a recurrent model, up to the next position whose state is remembered.
+// Of one step: of a recurrent model, up to the next position whose state others may begin from.
 int64_t Scheduler::MostRows(const Entry& e) const {
   const int64_t left = Left(e);
-  return recurrent_ ? std::min(left, kStateEvery - engine_.Length(e.sequence) % kStateEvery) : left;
+  return recurrent_ && e.request->prefix_key() ? std::min(left, kStateEvery - engine_.Length(e.sequence) % kStateEvery) : left;
 }
 
 // Sets the rows of every running request in this step.
@@ -193,7 +198,7 @@ void Scheduler::AddRows(Entry& e) {
 void Scheduler::Settle(Entry& e, const StepOutput& out) {
   if (e.rows == 0) return;
   const int64_t length = engine_.Length(e.sequence);
-  Remember(e, KeepsState(e));
+  Remember(e, StatesToKeep(e));
   e.request->Ran(length, e.rows);
   if (e.wants_logits) e.request->Take(out.Logits(e.logits));
 }

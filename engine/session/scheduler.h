@@ -59,8 +59,8 @@ class Scheduler {
   Result<int32_t> MakeSequence(const Request& request);
   uint64_t BytesToCome(const Request& request, int32_t sequence) const;
   bool HasRoom(const Request& request, int32_t sequence) const;
-  void Remember(const Entry& entry, bool state);
-  bool KeepsState(const Entry& entry) const;
+  void Remember(const Entry& entry, int32_t states);
+  int32_t StatesToKeep(const Entry& entry) const;
   int64_t MostRows(const Entry& entry) const;
   int64_t Left(const Entry& entry) const;  // tokens that have not run
   void Share();

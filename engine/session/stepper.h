@@ -39,8 +39,8 @@ class Stepper final : public Engine {
     return store_->NewSequenceFor(key, tokens);
   }
   int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const override { return store_->Reusable(key, tokens); }
-  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, bool state) override {
-    store_->Remember(sequence, key, tokens, state);
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states) override {
+    store_->Remember(sequence, key, tokens, states);
   }
   int64_t Length(int32_t sequence) const override { return store_->Length(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override { return store_->Truncate(sequence, length); }
@@ -49,6 +49,7 @@ class Stepper final : public Engine {
   Result<int32_t> Import(const SequenceStore::Source& read) override { return store_->Import(read); }
   uint64_t KvBudget() const override { return store_->Budget(); }
   uint64_t KvBytesInUse() const override { return store_->BytesInUse(); }
+  uint64_t KvBytesOf(int32_t sequence) const override { return store_->BytesHeld(sequence); }
   uint64_t KvBytesFor(int64_t positions) const override { return store_->BytesFor(positions); }
   uint64_t Fingerprint() const override;
   Result<StepOutput> Step(std::span<const BatchRow> rows) override;

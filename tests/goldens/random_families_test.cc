@@ -369,7 +369,7 @@ TEST_P(RecurrentFamily, KeepsItsBits) {
   ASSERT_TRUE(copy.ok()) << copy.status().message();
   EXPECT_EQ(one.Run(*copy, text, n, 2), wanted);
   two.Run(s, text, 136, 1);
-  engine.Remember(s, "key", text, /*state=*/true);
+  engine.Remember(s, "key", text, 2);
   engine.Free(s);
   const int32_t reused = engine.NewSequenceFor("key", std::span(text).first(n - 1)).value();
   EXPECT_EQ(engine.Length(reused), 136);

@@ -96,7 +96,7 @@ class Shared {
     for (size_t at = static_cast<size_t>(store_->Length(s)); at < text.size(); at += piece) {
       const Status status = Extend(s, std::span(text).subspan(at, std::min(piece, text.size() - at)));
       ASSERT_TRUE(status.ok()) << status.message();
-      store_->Remember(s, key, sequences_[s], true);
+      store_->Remember(s, key, sequences_[s], 2);
     }
   }
   // For all but the last token.
@@ -257,8 +257,8 @@ TEST(SequenceReuse, EqualBlocksAreKeptOnce) {
   ASSERT_TRUE(m.Extend(one, text).ok());
   ASSERT_TRUE(m.Extend(two, text).ok());
   EXPECT_EQ(m.store().BytesInUse(), 6 * m.stride());
-  m.store().Remember(one, "", text, true);
-  m.store().Remember(two, "", text, true);
+  m.store().Remember(one, "", text, 2);
+  m.store().Remember(two, "", text, 2);
   EXPECT_EQ(m.store().BytesInUse(), 4 * m.stride());  // of the partial ones each has its own
   ASSERT_NO_FATAL_FAILURE(m.CheckAll());
 }
@@ -342,7 +342,7 @@ TEST(SequenceReuse, RollingBackBelowWhatIsRemembered) {
   EXPECT_LT(m.store().Reusable("", text), 230);
   const int32_t found = *m.New("", text);
   ASSERT_NO_FATAL_FAILURE(m.CheckAll());
-  m.store().Remember(s, "", m.sequences()[s], true);
+  m.store().Remember(s, "", m.sequences()[s], 2);
   EXPECT_EQ(m.store().Reusable("", other), 250);
   // Held by another, it is copied instead.
   m.Run(found, "", text);
@@ -360,14 +360,14 @@ TEST(SequenceReuse, StatesAreFoundWhereTheyWereKept) {
   const Tokens prompt = Text(1000);
   const int32_t s = *m.store().NewSequence();
   ASSERT_TRUE(m.Extend(s, std::span(prompt).first(512)).ok());
-  m.store().Remember(s, "", m.sequences()[s], true);
+  m.store().Remember(s, "", m.sequences()[s], 2);
   ASSERT_TRUE(m.Extend(s, std::span(prompt).subspan(512)).ok());
-  m.store().Remember(s, "", m.sequences()[s], true);
+  m.store().Remember(s, "", m.sequences()[s], 2);
   for (int32_t token = 0; token < 100; ++token) {
     ASSERT_TRUE(m.Extend(s, std::vector{token}).ok());
-    m.store().Remember(s, "", m.sequences()[s], false);
+    m.store().Remember(s, "", m.sequences()[s], 0);
   }
-  m.store().Remember(s, "", m.sequences()[s], true);
+  m.store().Remember(s, "", m.sequences()[s], 2);
   const Tokens whole = m.sequences()[s];
   EXPECT_EQ(m.store().Reusable("", whole), 1100);
   EXPECT_EQ(m.store().Reusable("", std::span(whole).first(1099)), 1088);  // the state before the running one
@@ -458,7 +458,7 @@ TEST(SequenceReuse, RandomUseIsThatOfSequencesThatShareNothing) {
         Tokens& tokens = picked->second;
         const int64_t length = static_cast<int64_t>(tokens.size());
         if (what < 9) {
-          if (random() % 2 == 0) m.store().Remember(s, keys[s], tokens, true);
+          if (random() % 2 == 0) m.store().Remember(s, keys[s], tokens, 2);
           m.Free(s);
           s = -1;
         } else if (what < 11) {
@@ -510,7 +510,7 @@ TEST(SequenceReuse, RandomUseIsThatOfSequencesThatShareNothing) {
           }
           if (random() % 16 == 0) status = m.FailToExtend(s, static_cast<int64_t>(more.size()));
           if (status.ok()) status = m.Extend(s, more);
-          if (status.ok() && random() % 2 == 0) m.store().Remember(s, keys[s], tokens, true);
+          if (status.ok() && random() % 2 == 0) m.store().Remember(s, keys[s], tokens, 2);
         }
       }
       if (!status.ok()) {

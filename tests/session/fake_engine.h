@@ -127,7 +127,7 @@ class FakeEngine : public Engine {
     }
     return most;
   }
-  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, bool) override {
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t) override {
     const size_t ran = std::min(tokens.size(), static_cast<size_t>(lengths_.at(sequence)));
     remembered_.push_back({std::string(key), {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(ran)}});
   }
@@ -146,6 +146,7 @@ class FakeEngine : public Engine {
     for (const auto& [id, length] : lengths_) bytes += static_cast<uint64_t>(length);
     return bytes;
   }
+  uint64_t KvBytesOf(int32_t sequence) const override { return static_cast<uint64_t>(Length(sequence)); }
   uint64_t KvBytesFor(int64_t positions) const override { return static_cast<uint64_t>(positions); }
   uint64_t Fingerprint() const override { return 0; }
   size_t live_sequences() const { return lengths_.size(); }

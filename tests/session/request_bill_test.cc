@@ -86,7 +86,7 @@ TEST(RequestBills, AddUpToTheLedger) {
   std::vector<BatchRow> rows;
   for (const int32_t token : shared) rows.push_back({.token = token, .sequence = parent});
   ASSERT_TRUE(engine.Step(rows).ok());
-  engine.Remember(parent, "", shared, true);
+  engine.Remember(parent, "", shared, 2);
 
   Scheduler scheduler(engine);
   RequestsToBill requests;

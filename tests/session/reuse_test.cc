@@ -39,7 +39,7 @@ struct Steps {
         return {};
       }
       if (at == text.size()) logits.assign(out->Logits(0).begin(), out->Logits(0).end());
-      if (remember) store().Remember(s, "key", std::span(text).first(at), true);
+      if (remember) store().Remember(s, "key", std::span(text).first(at), 2);
     }
     return logits;
   }
