@@ -114,7 +114,9 @@ TEST(Hybrids, StepsAreLimited) {
   const Recipe r = MustRead(With(hf, "time_step_limit", std::vector<double>{0.001, 0.1})).recipe;
   EXPECT_FLOAT_EQ(r.mamba.least_step, 0.001f);
   EXPECT_FLOAT_EQ(r.mamba.most_step, 0.1f);
+  EXPECT_EQ(MustRead(With(hf, "time_step_limit", std::vector<int64_t>{0, 100})).recipe.mamba.most_step, 100);
   ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1, 0.001}), {"steps are limited"});
+  ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1}), {"time_step_limit"});
 }
 
 }  // namespace
