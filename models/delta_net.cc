@@ -52,7 +52,7 @@ void ReadDeltaNet(Config& c, Recipe& r) {
     const int32_t inner = c.Int("ssm.inner_size", 1, kMaxWidth);
     d.value_dim = inner / d.value_heads;
     if (c.ok() && inner % d.value_heads != 0) c.Fail("ssm.inner_size cannot be divided among ssm.time_step_rank heads");
-    d.unit_eps = r.norm_eps;
+    d.l2_norm_eps = r.norm_eps;
     r.conv_taps = c.Int("ssm.conv_kernel", 1, kMaxTaps);
   } else {
     d.key_heads = c.Int("linear_num_key_heads", 1, kMaxHeads, 16);

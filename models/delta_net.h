@@ -106,7 +106,7 @@ inline RowMap DeltaAlphaOfGroups(const Recipe& r) {
   {Role::kQNorm, TALLY_DELTA_LAYER "self_attn.q_norm.weight", Storage::kPlusOne},                               \
   {Role::kKNorm, TALLY_DELTA_LAYER "self_attn.k_norm.weight", Storage::kPlusOne},                               \
   {Role::kSsmConv, TALLY_DELTA_NET "conv1d.weight", Storage::kConv1d},                                          \
-  {Role::kSsmStepBias, TALLY_DELTA_NET "dt_bias"},                                                              \
+  {Role::kSsmDtBias, TALLY_DELTA_NET "dt_bias"},                                                              \
   {Role::kSsmA, TALLY_DELTA_NET "A_log", Storage::kMinusExp},                                                   \
   {Role::kSsmNorm, TALLY_DELTA_NET "norm.weight"},                                                              \
   {Role::kSsmOut, TALLY_DELTA_NET "out_proj.weight"},                                                           \

@@ -159,7 +159,7 @@ class Keys {
     Int("expert_count", r_.n_experts);
     Int("expert_used_count", r_.top_k);
     Int("expert_feed_forward_length", r_.d_expert);
-    if (r_.expert_space > 0) Int("moe_latent_size", r_.expert_space);
+    if (r_.expert_latent > 0) Int("moe_latent_size", r_.expert_latent);
     if (r_.d_shared > 0) {
       Int("expert_shared_feed_forward_length", r_.d_shared);
       Int("expert_shared_count", r_.d_shared / r_.d_expert);

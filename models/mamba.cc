@@ -17,8 +17,8 @@ void ReadLimits(Config& c, Mamba2& m) {
   if (const auto* whole = std::get_if<std::vector<int64_t>>(value)) limits.assign(whole->begin(), whole->end());
   if (const auto* given = std::get_if<std::vector<double>>(value)) limits = *given;
   if (limits.size() != 2) return c.Fail("time_step_limit is no pair of numbers");
-  m.least_step = static_cast<float>(limits[0]);
-  m.most_step = static_cast<float>(limits[1]);
+  m.dt_min = static_cast<float>(limits[0]);
+  m.dt_max = static_cast<float>(limits[1]);
 }
 
 }  // namespace

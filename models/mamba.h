@@ -32,7 +32,7 @@ void ReadMamba2(Config& config, Recipe& recipe, const Mamba2Keys& keys);
   {Role::kSsmIn, mixer "in_proj.weight"},                        \
   {Role::kSsmConv, mixer "conv1d.weight", Storage::kConv1d},     \
   {Role::kSsmConvBias, mixer "conv1d.bias"},                     \
-  {Role::kSsmStepBias, mixer "dt_bias"},                         \
+  {Role::kSsmDtBias, mixer "dt_bias"},                         \
   {Role::kSsmA, mixer "A_log", Storage::kMinusExp},              \
   {Role::kSsmD, mixer "D"},                                      \
   {Role::kSsmNorm, mixer "norm.weight"},                         \

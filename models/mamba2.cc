@@ -22,15 +22,14 @@ constexpr int32_t kContext = 1 << 20;  // where a configuration has none; llama.
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  const bool has_context = c.gguf() || c.Has("max_position_embeddings");
   ReadDecoder(c, spec,
               {.norm_eps = 1e-5,
+               .context = kContext,
                .vocab = 32768,
                .hf_eps = "layer_norm_epsilon",
                .attention = false,
                .rope = false,
-               .hf_context = has_context ? "max_position_embeddings" : "num_hidden_layers"});
-  if (!has_context) r.context = kContext;
+               .hf_context = c.Has("max_position_embeddings") ? "max_position_embeddings" : ""});
   for (LayerRecipe& layer : r.layers) {
     layer.mixers = Mixer::kMamba2;
     layer.feed_forward = {};

@@ -81,7 +81,7 @@ void ReadMixture(Config& c, Recipe& r) {
   ReadExperts(c, r, "n_routed_experts|num_local_experts", "moe_intermediate_size");
   r.d_shared = c.Int(c.Pick("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"), 0, kMaxWidth, 0);
   const bool latent = c.gguf() ? c.Has("moe_latent_size") : c.Has("moe_latent_size") && !c.IsNull("moe_latent_size");
-  if (latent) r.expert_space = c.Int("moe_latent_size", 1, kMaxWidth);
+  if (latent) r.expert_latent = c.Int("moe_latent_size", 1, kMaxWidth);
   const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), true);
   r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
   r.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");

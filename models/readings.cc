@@ -321,7 +321,8 @@ void ReadDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& d) {
   r.n_layers = d.n_layers > 0 && !c.gguf() ? d.n_layers : c.Int(c.Pick("block_count", d.hf_layers), 1, kMaxLayers);
   r.d_model = c.Int(c.Pick("embedding_length", d.hf_width), 1, kMaxWidth);
   if (d.attention) ReadHeads(c, r, d);
-  r.context = IntOr(c, c.Pick("context_length", d.hf_context), kMaxContext, d.context);
+  r.context =
+      !c.gguf() && d.hf_context.empty() ? d.context : IntOr(c, c.Pick("context_length", d.hf_context), kMaxContext, d.context);
   r.norm_eps = static_cast<float>(c.gguf() ? c.Positive(d.gguf_eps) : c.Positive(d.hf_eps, d.norm_eps));
   r.vocab = c.gguf() ? GgufVocabulary(c) : IntOr(c, "vocab_size", kMaxVocab, d.vocab);
   if (d.rope) {

@@ -40,7 +40,7 @@ struct DecoderDefaults {  // Hugging Face: defaults of the published configurati
   bool attention = true;           // false: no layer attends, and no key of heads is read; nor one of rope
   bool rope = true;                // false: positions do not rotate, and no key of rope is read
   double original_context = 0;     // default of longrope's original_max_position_embeddings; 0: the context
-  // Hugging Face's keys of layers, width, heads and context.
+  // Hugging Face's keys of layers, width, heads and context. No key of the context: it is the default.
   std::string_view hf_layers = "num_hidden_layers", hf_width = "hidden_size", hf_heads = "num_attention_heads",
                    hf_context = "max_position_embeddings";
 };

@@ -192,7 +192,7 @@ std::string_view PartName(Part part) {
                                                                   "activations",
                                                                   "top-k routing",
                                                                   "residual and bias",
-                                                                  "decay of states"};
+                                                                  "recurrence, elementwise"};
   return kNames[static_cast<size_t>(part)];
 }
 

@@ -184,11 +184,11 @@ class Parameters {
 
   void SparseNetworks() {
     Projection("ffn_gate_inp", Component::kRouter, s_.X, s_.E, r_.router_bias);
-    if (r_.expert_space > 0) Matrix("ffn_latent_down", Component::kLatentIn, s_.Ex, s_.E);
+    if (r_.expert_latent > 0) Matrix("ffn_latent_down", Component::kLatentIn, s_.Ex, s_.E);
     if (r_.gated_ffn) Experts("ffn_gate_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, r_.expert_bias);
     Experts("ffn_up_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, r_.expert_bias);
     Experts("ffn_down_exps", Component::kFfnDown, s_.Ex, s_.Fx, r_.expert_bias);
-    if (r_.expert_space > 0) Matrix("ffn_latent_up", Component::kLatentOut, s_.E, s_.Ex);
+    if (r_.expert_latent > 0) Matrix("ffn_latent_up", Component::kLatentOut, s_.E, s_.Ex);
     if (r_.d_shared == 0) return;
     Network("ffn", "_shexp", s_.Fs, r_.expert_bias, Component::kSharedGateUp, Component::kSharedDown);
     if (r_.shared_gate) Vector("ffn_gate_inp_shexp", Component::kSharedSigmoid, s_.E);

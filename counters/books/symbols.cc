@@ -67,7 +67,7 @@ Symbols::Symbols(const Recipe& r)
       Dm(Form::Symbol("D_m", Unsigned(r.mamba.head_dim))),
       G(Form::Symbol("G", Unsigned(r.mamba.groups))),
       N(Form::Symbol("N", Unsigned(r.mamba.state_dim))),
-      Ex(r.expert_space > 0 ? Form::Symbol("E_x", Unsigned(r.expert_space)) : E),
+      Ex(r.expert_latent > 0 ? Form::Symbol("E_x", Unsigned(r.expert_latent)) : E),
       r_(r) {}
 
 LayerSymbols Symbols::Of(const LayerRecipe& layer) const {
@@ -102,7 +102,7 @@ std::vector<SizeSymbol> RecurrentSymbols(const Recipe& r) {
                             {"D_m", Unsigned(r.mamba.head_dim), "elements of such a head"},
                             {"G", r.mamba.heads > 0 ? Unsigned(r.mamba.groups) : 0, "groups of heads with one B and C"},
                             {"N", Unsigned(r.mamba.state_dim), "elements of B and of C"},
-                            {"E_x", Unsigned(r.expert_space), "width of what experts work on"}};
+                            {"E_x", Unsigned(r.expert_latent), "width of what experts work on"}};
   std::vector<SizeSymbol> symbols;
   for (const SizeSymbol& s : all) {
     if (s.value > 0) symbols.push_back(s);

@@ -196,7 +196,7 @@ class Work {
       if (m.multipliers[i] != 1) Add(Component::kRecurrentIn, WorkClass::kActivation, N_ * parts[i]);
     }
     Convolve(Mixer::kMamba2, m.conv_bias);
-    Rates(Hm, (m.least_step > 0 ? 1 : 0) + (std::isfinite(m.most_step) ? 1 : 0), false);
+    Rates(Hm, (m.dt_min > 0 ? 1 : 0) + (std::isfinite(m.dt_max) ? 1 : 0), false);
     Add(Component::kRecurrence, WorkClass::kRecurrence, 4 * N_ * Hm * N * Dm, {}, true);
     Add(Component::kRecurrence, WorkClass::kRecurrence, N_ * Hm * (N * Dm + 3 * Dm));
     if (m.norm) {
@@ -381,11 +381,11 @@ class Work {
       special += k;
     }
     Add(Component::kRouter, WorkClass::kRouter, N_ * chosen, N_ * special);
-    if (r_.expert_space > 0) Linear(Component::kLatentIn, N_, s_.E, s_.Ex, false);
+    if (r_.expert_latent > 0) Linear(Component::kLatentIn, N_, s_.E, s_.Ex, false);
     Network(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Ex, s_.Fx, r_.expert_bias);
     // The weighted sum of the experts' outputs, added to the residual; from a space of their own it is brought back first.
     const bool own = r_.post_norms || r_.residual_scale != 1;  // the block has an output of its own
-    const bool latent = r_.expert_space > 0;
+    const bool latent = r_.expert_latent > 0;
     // Weights multiply the experts' outputs or inputs: 2 k either way.
     Add(Component::kMoeCombine, WorkClass::kResidualBias, N_ * s_.Ex * (own || latent ? 2 * k : 2 * k + 1));
     if (latent) Linear(Component::kLatentOut, N_, s_.Ex, s_.E, false);

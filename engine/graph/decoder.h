@@ -29,7 +29,7 @@ class Decoder {
   // Returns logits [logit_rows, vocab], at most max_logit_rows of them, valid until the next call. The cache must have room for
   // every position of the batch.
   Result<Mat<const float>> Forward(const StepBatch& batch, SequenceStore& cache);
-  // The rows of the last Forward that failed, each at most once, in no order. They spoil no other row.
+  // The rows of the last Forward that failed, each at most once, in no order. They spoil no other sequence.
   struct BadRow {
     int32_t row = 0;
     bool of_logits = false;  // its logits are not finite; else its output of the last layer, where `why` is empty

@@ -56,8 +56,8 @@ void Planner::Buffers() {
   if (partial_floats_ > 0) partials_.data = arena_.Take<float>(partial_floats_);
   hidden_ = Floats(hidden);
   if (sparse) {
-    const int64_t space = r_.expert_space > 0 ? r_.expert_space : E;
-    if (r_.expert_space > 0) {
+    const int64_t space = r_.expert_latent > 0 ? r_.expert_latent : E;
+    if (r_.expert_latent > 0) {
       latent_in_ = Floats(space);
       latent_out_ = Floats(space);
     }
@@ -72,7 +72,7 @@ void Planner::Buffers() {
     shared_gate_ = Floats(1);
   }
   // f32 packs are the largest: one row of the widest input, or one for each slot of an expert's inputs.
-  Widest(std::max({E, hidden, k * std::max<int64_t>(E, r_.expert_space)}));
+  Widest(std::max({E, hidden, k * std::max<int64_t>(E, r_.expert_latent)}));
   pack_ = arena_.Take<uint8_t>(SaturatingAdd(SaturatingMul(n, 4 * RoundUp(static_cast<uint64_t>(widest_), 2)), 64));
   const uint64_t logits = SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows), static_cast<uint64_t>(r_.vocab));
   plan_.logits = {arena_.Take<float>(logits), options_.max_logit_rows, r_.vocab};
@@ -337,7 +337,7 @@ void Planner::SparseFeedForward(Mat<const float> in) {
                              .experts = route_experts_,
                              .weights = route_weights_});
   const Mat<float> hidden(hidden_.data, routed, r_.d_expert);
-  const bool latent = r_.expert_space > 0;
+  const bool latent = r_.expert_latent > 0;
   if (latent) Project(Role::kLatentIn, in, latent_in_);
   const Mat<const float> x = latent ? latent_in_ : in;
   if (r_.weighted_expert_inputs) {

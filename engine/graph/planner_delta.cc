@@ -46,11 +46,11 @@ void Planner::DeltaNet(Mat<const float> in) {
   const Mat<float> q = delta_.qkv.Cols(0, keys), k = delta_.qkv.Cols(keys, keys), v = delta_.qkv.Cols(2 * keys, values);
   for (const Mat<float>& x : {q, k}) {
     Add(Component::kRecurrentNorm,
-        NormOp{.kind = NormKind::kL2, .x = x, .groups = d.key_heads, .weight = {}, .bias = {}, .eps = d.unit_eps, .out = x});
+        NormOp{.kind = NormKind::kL2, .x = x, .groups = d.key_heads, .weight = {}, .bias = {}, .eps = d.l2_norm_eps, .out = x});
   }
   Add(Component::kRecurrentRates,
       RatesOp{
-          .x = delta_.step, .bias = Get(Role::kSsmStepBias), .a = Get(Role::kSsmA), .beta = delta_.beta, .decay = delta_.decay});
+          .x = delta_.step, .bias = Get(Role::kSsmDtBias), .a = Get(Role::kSsmA), .beta = delta_.beta, .decay = delta_.decay});
   Add(Component::kRecurrence, DeltaRuleOp{.q = q,
                                           .k = k,
                                           .v = v,

@@ -39,10 +39,10 @@ void Planner::Mamba(Mat<const float> in) {
                                    .out = mamba_.xbc});
   plan_.ops.back().cache = CacheOf(Mixer::kMamba2);
   Add(Component::kRecurrentRates, RatesOp{.x = step,
-                                          .bias = Get(Role::kSsmStepBias),
+                                          .bias = Get(Role::kSsmDtBias),
                                           .a = Get(Role::kSsmA),
-                                          .least = m.least_step,
-                                          .most = m.most_step,
+                                          .least = m.dt_min,
+                                          .most = m.dt_max,
                                           .decay = mamba_.decay});
   Add(Component::kRecurrence, SsmScanOp{.x = mamba_.xbc.Cols(0, inner),
                                         .b = mamba_.xbc.Cols(inner, of_b),

@@ -113,7 +113,7 @@ Status CheckDeltaRule(const DeltaRule& d) {
     return BadInput(Text(d.value_heads) + " value heads of " + Text(d.key_dim) + " x " + Text(d.value_dim) + " are wider than " +
                     Text(kMaxWidth));
   }
-  return d.unit_eps > 0 ? Status() : BadInput("unit_eps is " + std::to_string(d.unit_eps));
+  return d.l2_norm_eps > 0 ? Status() : BadInput("l2_norm_eps is " + std::to_string(d.l2_norm_eps));
 }
 
 Status CheckMamba2(const Mamba2& m) {
@@ -129,8 +129,8 @@ Status CheckMamba2(const Mamba2& m) {
   if (m.norm_groups < 1 || inner % m.norm_groups != 0) {
     return BadInput("an output of " + Text(inner) + " cannot be normalised as " + Text(m.norm_groups) + " vectors");
   }
-  if (!(m.least_step >= 0) || !(m.most_step > m.least_step)) {
-    return BadInput("steps are limited to " + std::to_string(m.least_step) + " to " + std::to_string(m.most_step));
+  if (!(m.dt_min >= 0) || !(m.dt_max > m.dt_min)) {
+    return BadInput("steps are limited to " + std::to_string(m.dt_min) + " to " + std::to_string(m.dt_max));
   }
   for (const float factor : m.multipliers) {
     if (!std::isfinite(factor)) return BadInput("a multiplier of Mamba-2 is " + std::to_string(factor));
@@ -182,7 +182,7 @@ Status CheckFeedForward(const Recipe& r) {
     if (l.dense() && SizesOf(r, l).d_ff < 1) return BadInput("the dense layers have no width: d_ff is " + Text(r.d_ff));
   }
   if (sparse && r.d_expert < 1) return BadInput("the experts have no width: d_expert is " + Text(r.d_expert));
-  if (r.expert_space < 0 || r.expert_space > kMaxWidth) return BadInput("expert_space is " + Text(r.expert_space));
+  if (r.expert_latent < 0 || r.expert_latent > kMaxWidth) return BadInput("expert_latent is " + Text(r.expert_latent));
   if (sparse && (r.top_k < 1 || r.top_k > r.n_experts)) {
     return BadInput("top_k is " + Text(r.top_k) + "; expected 1 to the number of experts, " + Text(r.n_experts));
   }
@@ -218,7 +218,7 @@ Status CheckSize(const Recipe& r) {
   const double conv = r.conv_taps > 0 ? 4 * width * width : 0;
   const double delta = double{1} * r.delta.value_heads * (2.0 * r.delta.key_dim + 3.0 * r.delta.value_dim + 2);
   const double mamba = double{1} * r.mamba.heads * (3.0 * r.mamba.head_dim + 2.0 * r.mamba.state_dim + 1);
-  const double layer = 4 * width * heads + conv + width * (delta + mamba + 2.0 * r.expert_space) + latent * (width + heads) +
+  const double layer = 4 * width * heads + conv + width * (delta + mamba + 2.0 * r.expert_latent) + latent * (width + heads) +
                        3 * width * (double{1} * most.d_ff + double{1} * r.n_experts * r.d_expert + r.d_shared);
   const double all =
       (double{1} * r.n_layers + r.mtp_layers) * layer + 2 * width * r.vocab + (r.learned_positions ? width * r.context : 0);

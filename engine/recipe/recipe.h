@@ -65,7 +65,7 @@ struct DeltaRule {
   int32_t key_heads = 0, value_heads = 0;  // 0: no layer has it
   int32_t key_dim = 0, value_dim = 0;      // of a head
   bool tiled = false;                      // value head h has key head h mod key_heads, else h / (value_heads / key_heads)
-  float unit_eps = 1e-6f;                  // joins the sum of squares that queries and keys are normalised with
+  float l2_norm_eps = 1e-6f;               // joins the sum of squares that queries and keys are normalised with
   bool operator==(const DeltaRule&) const = default;
 };
 
@@ -74,7 +74,7 @@ struct Mamba2 {
   int32_t heads = 0, head_dim = 0;  // 0: no layer has it
   int32_t groups = 1, state_dim = 0;
   bool conv_bias = true;
-  float least_step = 0, most_step = std::numeric_limits<float>::infinity();
+  float dt_min = 0, dt_max = std::numeric_limits<float>::infinity();
   bool norm = true;         // false: the output is only gated (Falcon-H1)
   int32_t norm_groups = 1;  // vectors that the output is normalised as
   bool norm_first = false;  // norm(y) silu(z), else norm(y silu(z))
@@ -182,7 +182,7 @@ struct Recipe {
   int32_t expert_groups = 1, kept_groups = 1, group_best = 1;
   bool router_bias = false;  // with sigmoids of all experts: only the choice sees it
   bool expert_bias = false;
-  int32_t expert_space =
+  int32_t expert_latent =
       0;  // experts work on a projection of so many elements, and their sum is projected back (Nemotron 3 Super); 0: not
   int32_t d_shared = 0;      // width of the shared experts together, which every token uses; 0: none
   bool shared_gate = false;  // the shared experts' output is multiplied by sigmoid(w x)

@@ -32,8 +32,8 @@ class TALLY_API Engine {
   virtual Result<int32_t> NewSequence() = 0;
   // A new sequence with the first `length` positions of another. It shares their memory, except for the last length % 128
   // positions, which are copied. Results are the same bits as without sharing. kBadInput: no such sequence, a length it does not
-  // have, positions that a sliding window or a recurrent layer needs and has already dropped. kNoRoom: EngineOptions::sequences are in use, no room for the
-  // copy. Nothing changes on an error.
+  // have, positions that a sliding window or a recurrent layer needs and has already dropped. kNoRoom: EngineOptions::sequences are
+  // in use, no room for the copy. Nothing changes on an error.
   virtual Result<int32_t> Fork(int32_t sequence, int64_t length) = 0;
   // A new sequence with all positions of another, in memory of its own: Fork without the sharing. kBadInput: no such sequence.
   // kNoRoom: EngineOptions::sequences are in use, no room. Nothing changes on an error.
@@ -75,8 +75,8 @@ class TALLY_API Engine {
   // A sequence fails alone, and the others go on with the bits that they have without it. kNoRoom: its context or the cache is full.
   // kBadInput: its logits, or a row's output of the last layer, are NaN or infinite (names layer and op); a key or value is beyond the KV
   // type.
-  // Errors of the whole step, after which all sequences are as before, but that windows and recurrent layers may have dropped what they would
-  // roll back to. kBadInput:
+  // Errors of the whole step, after which all sequences are as before, but that windows and recurrent layers may have dropped what
+  // they could have rolled back to. kBadInput:
   // no rows or too many, a token beyond the vocabulary, no such sequence or bill, not enough memory.
   virtual Result<StepOutput> Step(std::span<const BatchRow> rows) = 0;
   // Step for rows that stand or fall together: the first sequence's error is the step's, and all sequences are as before. Logits

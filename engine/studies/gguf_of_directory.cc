@@ -185,7 +185,7 @@ uint64_t GgufOfDirectory::SourceRow(const TensorBinding& b, uint64_t row) const 
     case Role::kDeltaGate: return OfTiled(row, d.value_dim);
     case Role::kDeltaBeta:
     case Role::kDeltaAlpha:
-    case Role::kSsmStepBias:
+    case Role::kSsmDtBias:
     case Role::kSsmA: return OfTiled(row, 1);
     case Role::kSsmConv: return row < keys ? row : keys + OfTiled(row - keys, d.value_dim);
     default: return row;

@@ -109,12 +109,12 @@ TEST(Hybrids, FactorsOfFalconH1) {
 TEST(Hybrids, StepsAreLimited) {
   const Inventory hf = Made("Codestral-Mamba-7B", false).inventory;
   const Recipe usual = MustRead(hf).recipe;
-  EXPECT_EQ(usual.mamba.least_step, 0);
-  EXPECT_TRUE(std::isinf(usual.mamba.most_step));
+  EXPECT_EQ(usual.mamba.dt_min, 0);
+  EXPECT_TRUE(std::isinf(usual.mamba.dt_max));
   const Recipe r = MustRead(With(hf, "time_step_limit", std::vector<double>{0.001, 0.1})).recipe;
-  EXPECT_FLOAT_EQ(r.mamba.least_step, 0.001f);
-  EXPECT_FLOAT_EQ(r.mamba.most_step, 0.1f);
-  EXPECT_EQ(MustRead(With(hf, "time_step_limit", std::vector<int64_t>{0, 100})).recipe.mamba.most_step, 100);
+  EXPECT_FLOAT_EQ(r.mamba.dt_min, 0.001f);
+  EXPECT_FLOAT_EQ(r.mamba.dt_max, 0.1f);
+  EXPECT_EQ(MustRead(With(hf, "time_step_limit", std::vector<int64_t>{0, 100})).recipe.mamba.dt_max, 100);
   ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1, 0.001}), {"steps are limited"});
   ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1}), {"time_step_limit"});
 }

@@ -29,12 +29,10 @@ Cost DeltaRuleCost(const DeltaRuleOp& op, const CostAmounts& n, uint64_t v) {
   return cost;
 }
 
-// Positions that are done again, and rows, as if all were kept. What `mid` takes is not in the amounts.
+// With the positions that are done again, and rows.
 Cost WithRows(const DeltaRuleOp& op, const CostAmounts& n, uint64_t v, Cost cost) {
-  const uint64_t row = static_cast<uint64_t>(op.layout.replay) * 4, replayed = n[Amount::kReplayed];
-  cost.AddFlops(WorkClass::kRecurrence, replayed * static_cast<uint64_t>(op.value_heads * op.k_dim()) * 3 * v);
-  cost.AddBytes(ByteKind::kStateRead, replayed * row);
-  cost.AddBytes(ByteKind::kStateWritten, n[Amount::kRows] * row);
+  cost.AddFlops(WorkClass::kRecurrence, n[Amount::kReplayed] * static_cast<uint64_t>(op.value_heads * op.k_dim()) * 3 * v);
+  AddReplayBytes(op.layout, n, cost);
   return cost;
 }
 

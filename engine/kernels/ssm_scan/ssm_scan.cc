@@ -33,13 +33,11 @@ Cost SsmScanCost(const SsmScanOp& op, const CostAmounts& n, uint64_t p) {
   return cost;
 }
 
-// Positions that are done again, and rows, as if all were kept. What `mid` takes is not in the amounts.
+// With the positions that are done again, and rows.
 Cost WithRows(const SsmScanOp& op, const CostAmounts& n, uint64_t p) {
   Cost cost = SsmScanCost(op, n, p);
-  const uint64_t row = static_cast<uint64_t>(op.layout.replay) * 4, replayed = n[Amount::kReplayed];
-  cost.AddFlops(WorkClass::kRecurrence, replayed * static_cast<uint64_t>(op.heads * op.state_dim()) * 3 * p);
-  cost.AddBytes(ByteKind::kStateRead, replayed * row);
-  cost.AddBytes(ByteKind::kStateWritten, n[Amount::kRows] * row);
+  cost.AddFlops(WorkClass::kRecurrence, n[Amount::kReplayed] * static_cast<uint64_t>(op.heads * op.state_dim()) * 3 * p);
+  AddReplayBytes(op.layout, n, cost);
   return cost;
 }
 

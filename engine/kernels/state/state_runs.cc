@@ -83,6 +83,12 @@ void AddStateRowAmounts(const StateRuns& runs, std::span<const StateTable> state
   }
 }
 
+void AddReplayBytes(const StateLayout& layout, const CostAmounts& n, Cost& cost) {
+  const uint64_t row = static_cast<uint64_t>(layout.replay) * sizeof(float);
+  cost.AddBytes(ByteKind::kStateRead, n[Amount::kReplayed] * row);
+  cost.AddBytes(ByteKind::kStateWritten, n[Amount::kRows] * row);
+}
+
 void DescribeRuns(const StateRuns& runs, std::span<const StateTable> states, OpDescription& d) {
   std::vector<int64_t> list;
   for (const StateRun& run : runs.runs) {

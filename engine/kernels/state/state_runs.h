@@ -27,6 +27,10 @@ CostAmounts StateAmounts(const StateRuns& runs, std::span<const StateTable> stat
 void AddStateRowAmounts(const StateRuns& runs, std::span<const StateTable> states, bool replay, std::span<const uint32_t> groups,
                         std::span<CostAmounts> amounts);
 
+// What a recurrence executes beside useful work: it reads the rows that positions are done again from, and writes those of the step, as if
+// all were kept. What `mid` takes is not in the amounts.
+void AddReplayBytes(const StateLayout& layout, const CostAmounts& n, Cost& cost);
+
 // [table, position, rows, positions that are done again] of each run, one after another; and the order of the rows.
 void DescribeRuns(const StateRuns& runs, std::span<const StateTable> states, OpDescription& d);
 
