@@ -33,9 +33,11 @@ extern const Target kHarmonyOutput;  // pieces of an answer in harmony
 extern const Target kHarmonyPrompt;  // a tool, variables and messages, rendered as harmony
 extern const Target kAnswers;        // output of models in every format of calls and thinking
 extern const Target kSession;        // session files
+extern const Target kRequestBody;    // bodies of the server's endpoints
 
-inline constexpr const Target* kTargets[] = {
-    &kGguf,    &kGgufSplit, &kSafetensors, &kHuggingFace, &kCountedConfig, &kTokenizerGguf, &kTokenizerJson, &kRanks,  &kText,
-    &kPattern, &kNpy,       &kJinja,       &kTokenList,   &kHarmonyOutput, &kHarmonyPrompt, &kAnswers,       &kSession};
+inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors, &kHuggingFace,   &kCountedConfig,
+                                             &kTokenizerGguf, &kTokenizerJson, &kRanks,       &kText,          &kPattern,
+                                             &kNpy,           &kJinja,         &kTokenList,   &kHarmonyOutput, &kHarmonyPrompt,
+                                             &kAnswers,       &kSession,       &kRequestBody};
 
 }  // namespace tally::fuzz

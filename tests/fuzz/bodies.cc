@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bodies of OpenAI's endpoints: read, or refused with an error that a client can be sent.
+#include "engine/chat/limited_json.h"
+#include "engine/serve/api_request.h"
+#include "tests/fuzz/harness.h"
+#include "tests/fuzz/targets.h"
+
+namespace tally::fuzz {
+namespace {
+
+void RunRequestBody(std::string_view input) {
+  const Result<OrderedJson> body = ParseLimitedJson(std::string(input), "body");
+  if (!body.ok()) return RequireOneLine(body.status());
+  for (const ApiEndpoint endpoint : {ApiEndpoint::kChat, ApiEndpoint::kCompletions}) {
+    ApiRequest request;
+    if (const std::optional<ApiError> error = ParseApiRequest(endpoint, *body, &request)) {
+      Require(error->status >= 400 && error->status < 500, "a bad body is the client's error");
+      RequireOneLine(BadInput(error->message));
+      Require(ErrorJson(*error).dump().size() < 16384, "an error much longer than a line");
+      continue;
+    }
+    Require(request.n >= 1 && request.n * static_cast<int64_t>(request.prompts.size()) <= kMostApiChoices, "too many choices");
+    Require(request.stop.size() <= 4, "too many stop strings");
+    Require(!request.max_tokens || *request.max_tokens >= 0, "tokens below 0");
+    if (endpoint == ApiEndpoint::kChat) Require(!request.chat.messages.empty(), "a chat of no messages");
+    if (endpoint == ApiEndpoint::kCompletions) Require(!request.prompts.empty(), "a completion of no prompt");
+    for (const ApiPrompt& prompt : request.prompts) {
+      if (!prompt.tokens) continue;
+      for (const int32_t id : *prompt.tokens) Require(id >= 0, "a token id below 0");
+    }
+  }
+}
+
+std::vector<std::string> RequestBodySeeds() {
+  return {
+      R"({"model": "m", "messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "name": "a", "content":
+      [{"type": "text", "text": "2+2?"}]}, {"role": "assistant", "content": null, "reasoning_content": "sum", "tool_calls":
+      [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]}, {"role": "tool",
+      "tool_call_id": "c1", "content": "4"}], "tools": [{"type": "function", "function": {"name": "f", "strict": true,
+      "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}}], "tool_choice": "auto", "n": 2, "seed": -1,
+      "reasoning_effort": "low", "stop": ["\n", "END"], "stream": true, "stream_options": {"include_usage": true},
+      "chat_template_kwargs": {"x": [1, 2.5, false]}, "max_completion_tokens": 5, "temperature": 0.5, "top_p": 1})",
+      R"({"prompt": ["a", [1, 2, 3], "b"], "n": 3, "max_tokens": 0, "top_k": 40, "min_p": 0.1, "repetition_penalty": 1.1,
+      "seed": 18446744073709551615, "stop": "x", "echo": false, "user": "u", "ignore_eos": true, "logit_bias": {}})",
+      R"({"prompt": [1, 2, 3], "logprobs": 5, "suffix": null})",
+      R"({"messages": [{"role": "user", "content": "\ud800 \u0000 é"}], "response_format": {"type": "json_object"}})",
+  };
+}
+
+}  // namespace
+
+const Target kRequestBody = {"request_body", RunRequestBody, RequestBodySeeds};
+
+}  // namespace tally::fuzz
