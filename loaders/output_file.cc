@@ -127,10 +127,10 @@ Status OutputFile::Append(std::string_view bytes) {
   return {};
 }
 
-Status OutputFile::Commit() {
+Status OutputFile::Commit(bool durable) {
   TALLY_RETURN_IF_ERROR(Flush());
   // Some file systems report a full disk only now, or when the file is closed.
-  if (const int error = SyncFile(fd_); error != 0) return Failed("cannot be written", error);
+  if (const int error = durable ? SyncFile(fd_) : 0; error != 0) return Failed("cannot be written", error);
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return Failed("cannot be closed", errno);
   if (::rename(partial_.c_str(), path_.c_str()) != 0) return Failed("cannot be given its name", errno);
   partial_.clear();

@@ -12,7 +12,7 @@
 
 namespace tally::internal {
 
-// Writes "NAME.partial-PID-N" beside the target through one buffer; Commit flushes it to the disk and renames it.
+// Writes "NAME.partial-PID-N" beside the target through one buffer; Commit renames it.
 // Destroyed without a successful Commit, it removes the partial file.
 class OutputFile {
  public:
@@ -28,7 +28,8 @@ class OutputFile {
   // The next n <= kBufferBytes bytes of the file, for the caller to fill before the next call.
   Result<std::span<uint8_t>> Reserve(size_t n);
   Status Append(std::string_view bytes);
-  Status Commit();
+  // `durable`: it is on the disk when this returns; else a crash of the system may leave it cut short.
+  Status Commit(bool durable = true);
   uint64_t position() const { return written_ + used_; }
 
  private:

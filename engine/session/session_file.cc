@@ -56,9 +56,9 @@ class SummedFile {
     sum_.Add(bytes);
     return file_.Append(bytes);
   }
-  Status Finish() {
+  Status Finish(bool durable) {
     TALLY_RETURN_IF_ERROR(file_.Append(BytesOf(sum_.value())));
-    return file_.Commit();
+    return file_.Commit(durable);
   }
 
  private:
@@ -80,7 +80,7 @@ Status CheckMayReplace(const std::string& path) {
 
 }  // namespace
 
-Status WriteSession(const std::string& path, const SessionState& state, const Engine& engine, int32_t sequence) {
+Status WriteSession(const std::string& path, const SessionState& state, const Engine& engine, int32_t sequence, bool durable) {
   TALLY_RETURN_IF_ERROR(CheckMayReplace(path));
   const std::string history = SessionJson(state.messages, state.settings);
   if (history.size() > kMostHistoryBytes) {
@@ -111,14 +111,22 @@ Status WriteSession(const std::string& path, const SessionState& state, const En
       return file.Append({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     }));
   }
-  return file.Finish();
+  return file.Finish(durable);
 }
 
 Result<SessionFile> SessionFile::Open(const std::string& path, const Engine& engine) {
   TALLY_ASSIGN_OR_RETURN(FileReader reader, FileReader::Open(path));
   SessionFile file(std::move(reader));
   TALLY_RETURN_IF_ERROR(file.CheckHeader(engine));
-  TALLY_RETURN_IF_ERROR(file.CheckBytes());
+  TALLY_RETURN_IF_ERROR(file.Check());
+  TALLY_RETURN_IF_ERROR(file.ReadState(engine));
+  return file;
+}
+
+Result<SessionFile> SessionFile::Peek(const std::string& path, const Engine& engine) {
+  TALLY_ASSIGN_OR_RETURN(FileReader reader, FileReader::Open(path));
+  SessionFile file(std::move(reader));
+  TALLY_RETURN_IF_ERROR(file.CheckHeader(engine));
   TALLY_RETURN_IF_ERROR(file.ReadState(engine));
   return file;
 }
@@ -161,7 +169,7 @@ Status SessionFile::CheckHeader(const Engine& engine) {
   return {};
 }
 
-Status SessionFile::CheckBytes() const {
+Status SessionFile::Check() const {
   const uint64_t end = file_.size() - sizeof(uint64_t);
   std::vector<uint8_t> piece(static_cast<size_t>(std::min<uint64_t>(end, kPieceBytes)));
   Checksum sum;

@@ -47,9 +47,11 @@ struct SessionState {
 };
 
 // Replaces a session file, or an empty one, in one step, or makes one, for its owner alone. `sequence` has run the state's tokens and
-// nothing else; it is not looked at if there are none.
+// nothing else; it is not looked at if there are none. `durable`: the file is on the disk when this returns; else a crash of the system
+// may leave one that is damaged, which Open finds.
 // kBadInput: the file cannot be written, or is another kind of file.
-Status WriteSession(const std::string& path, const SessionState& state, const Engine& engine, int32_t sequence);
+Status WriteSession(const std::string& path, const SessionState& state, const Engine& engine, int32_t sequence,
+                    bool durable = true);
 
 // A session file that has been checked as a whole, and its KV cache still in the file.
 class SessionFile {
@@ -57,8 +59,12 @@ class SessionFile {
   // kBadInput names the file: it cannot be read, is no session file, cut short or damaged, of another version, model or KV type,
   // longer than the context.
   static Result<SessionFile> Open(const std::string& path, const Engine& engine);
+  // The same without the checksum of all bytes, which Check looks at: the state may be damaged.
+  static Result<SessionFile> Peek(const std::string& path, const Engine& engine);
+  Status Check() const;
 
   const SessionState& state() const { return state_; }
+  uint64_t bytes() const { return file_.size(); }
   // A new sequence of `engine`, that of Open, which has run the state's tokens. kBadInput: as Engine::Import.
   Result<int32_t> ImportCache(Engine& engine) const;
 
@@ -66,7 +72,6 @@ class SessionFile {
   explicit SessionFile(FileReader file) : file_(std::move(file)) {}
   Status Refusal(const std::string& why) const;
   Status CheckHeader(const Engine& engine);
-  Status CheckBytes() const;
   Status ReadState(const Engine& engine);
 
   FileReader file_;

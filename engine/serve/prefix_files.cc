@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/serve/prefix_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "engine/base/checksum.h"
+#include "engine/base/format.h"
+#include "engine/session/scoped_sequence.h"
+#include "engine/session/session_file.h"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnding = ".prefix";
+constexpr int64_t kLeastTokens = 128;  // fewer run in no time
+constexpr size_t kMostKept = 64;       // conversations that wait to be written
+
+// 16 hexadecimal digits.
+std::string SumOf(std::string_view bytes) {
+  Checksum sum;
+  sum.Add(bytes);
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(sum.value()));
+  return digits;
+}
+std::string SumOf(std::span<const int32_t> tokens) {
+  return SumOf(std::string_view(reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()));
+}
+
+bool BeginsWith(std::span<const int32_t> tokens, std::span<const int32_t> first) {
+  return tokens.size() >= first.size() && std::equal(first.begin(), first.end(), tokens.begin());
+}
+
+int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+bool NeedsWhole(const Recipe& recipe) {
+  return AnyLayer(recipe, &LayerRecipe::recurrent) ||
+         std::ranges::any_of(recipe.layers, [](const LayerRecipe& layer) { return layer.window > 0 || layer.chunk > 0; });
+}
+
+}  // namespace
+
+PrefixFiles::PrefixFiles(Engine& engine, std::string folder, uint64_t most_bytes, Warn warn)
+    : engine_(engine),
+      folder_(std::move(folder)),
+      most_bytes_(most_bytes),
+      warn_(std::move(warn)),
+      whole_(NeedsWhole(engine.model().recipe())) {}
+
+Result<std::unique_ptr<PrefixFiles>> PrefixFiles::Open(Engine& engine, const std::string& folder, uint64_t most_bytes,
+                                                       Warn warn) {
+  std::error_code error;
+  fs::create_directories(fs::path(folder).parent_path(), error);
+  constexpr mode_t kOwnerOnly = 0700;
+  if (::mkdir(folder.c_str(), kOwnerOnly) != 0 && errno != EEXIST) {
+    return BadInput(Printable(folder) + ": cannot be made: " + std::strerror(errno));
+  }
+  std::unique_ptr<PrefixFiles> files(new PrefixFiles(engine, folder, most_bytes, std::move(warn)));
+  constexpr unsigned kOwnerFile = 0600;
+  const int locked = files->lock_.Take(folder + "/lock", kOwnerFile, FileLock::After::kKeep);
+  if (locked == EWOULDBLOCK) return BadInput(Printable(folder) + ": another server uses this folder");
+  if (locked != 0 && !NoFileLocks(locked)) return BadInput(Printable(folder) + ": cannot be written: " + std::strerror(locked));
+  TALLY_RETURN_IF_ERROR(files->ReadFolder());
+  return files;
+}
+
+Status PrefixFiles::ReadFolder() {
+  std::error_code error;
+  fs::directory_iterator entries(folder_, error);
+  if (error) return BadInput(Printable(folder_) + ": cannot be read: " + error.message());
+  for (; entries != fs::directory_iterator(); entries.increment(error)) {
+    if (error) return BadInput(Printable(folder_) + ": cannot be read: " + error.message());
+    File file = {.name = entries->path().filename().string(), .key = {}};
+    struct stat about = {};
+    if (!file.name.ends_with(kEnding) || ::lstat(PathOf(file).c_str(), &about) != 0 || !S_ISREG(about.st_mode)) continue;
+    file.key = file.name.substr(0, file.name.find('-'));
+    file.bytes = static_cast<uint64_t>(about.st_size);
+    file.used = int64_t{about.st_mtim.tv_sec} * 1'000'000'000 + about.st_mtim.tv_nsec;
+    Result<SessionFile> session = SessionFile::Peek(PathOf(file), engine_);
+    if (!session.ok()) {
+      warn_(session.status().message() + "; it is passed over");
+      others_.push_back(std::move(file));
+      continue;
+    }
+    file.tokens = session->state().tokens;
+    files_.push_back(std::move(file));
+  }
+  MakeRoom(0);
+  return {};
+}
+
+// How many of the tokens a request that begins with them need not run.
+int64_t PrefixFiles::Usable(const File& file, std::span<const int32_t> tokens) const {
+  const auto end = std::mismatch(file.tokens.begin(), file.tokens.end(), tokens.begin(), tokens.end()).first;
+  if (whole_ && end != file.tokens.end()) return 0;
+  return end - file.tokens.begin();
+}
+
+void PrefixFiles::Load(std::string_view key, std::span<const int32_t> tokens) {
+  const std::string sum = SumOf(key);
+  const int64_t known = engine_.Reusable(key, tokens);
+  while (true) {
+    size_t best = files_.size();
+    int64_t most = known + kLeastTokens - 1;
+    for (size_t i = 0; i < files_.size(); ++i) {
+      const int64_t usable = files_[i].key == sum ? Usable(files_[i], tokens) : 0;
+      if (usable <= most) continue;
+      best = i;
+      most = usable;
+    }
+    if (best == files_.size()) return;
+    File& file = files_[best];
+    const auto read = [&]() -> Status {
+      TALLY_ASSIGN_OR_RETURN(const SessionFile session, SessionFile::Open(PathOf(file), engine_));
+      if (session.state().tokens != file.tokens) return BadInput(Printable(PathOf(file)) + ": was changed by others");
+      TALLY_ASSIGN_OR_RETURN(const int32_t imported, session.ImportCache(engine_));
+      const ScopedSequence sequence = ScopedSequence::Own(engine_, imported);
+      engine_.Remember(sequence.id(), key, file.tokens, /*states=*/1);
+      return {};
+    };
+    const Status status = read();
+    if (status.ok()) return Touch(file);
+    if (status.code() == StatusCode::kNoRoom) return;
+    warn_(status.message() + "; it is removed");
+    Remove(files_, best);
+  }
+}
+
+void PrefixFiles::Keep(std::string key, std::vector<int32_t> tokens) {
+  std::erase_if(kept_, [&](const Kept& kept) { return kept.key == key && BeginsWith(tokens, kept.tokens); });
+  if (kept_.size() == kMostKept) kept_.pop_front();
+  kept_.push_back({std::move(key), std::move(tokens)});
+}
+
+void PrefixFiles::WriteOne() {
+  if (kept_.empty()) return;
+  const Kept kept = std::move(kept_.front());
+  kept_.pop_front();
+  std::vector<int32_t> tokens = kept.tokens;
+  const Result<ScopedSequence> sequence = ScopedSequence::For(engine_, kept.key, tokens);
+  if (!sequence.ok()) return;  // all sequences are in use: the next turn runs it again
+  tokens.resize(static_cast<size_t>(engine_.Length(sequence->id())));
+  if (static_cast<int64_t>(tokens.size()) < kLeastTokens) return;
+  File file = {.name = {}, .key = SumOf(std::string_view(kept.key)), .tokens = tokens, .bytes = 0, .used = Now()};
+  for (File& there : files_) {
+    if (there.key == file.key && (whole_ ? there.tokens == tokens : BeginsWith(there.tokens, tokens))) return Touch(there);
+  }
+  // Cleared for the new one, or not written: a folder that is too small for one holds none.
+  if (!MakeRoom(engine_.KvBytesOf(sequence->id()))) return;
+  file.name = file.key + "-" + SumOf(std::span<const int32_t>(tokens)) + std::string(kEnding);
+  const Status status = WriteSession(PathOf(file), {.messages = {}, .settings = {}, .tokens = tokens}, engine_, sequence->id(),
+                                     /*durable=*/false);
+  if (!status.ok()) return warn_(status.message());
+  std::error_code error;
+  file.bytes = fs::file_size(PathOf(file), error);
+  for (size_t i = files_.size(); i-- > 0;) {
+    if (files_[i].key == file.key && BeginsWith(tokens, files_[i].tokens)) Remove(files_, i);
+  }
+  files_.push_back(std::move(file));
+  MakeRoom(0);
+}
+
+uint64_t PrefixFiles::bytes() const {
+  uint64_t bytes = 0;
+  for (const File& file : files_) bytes += file.bytes;
+  for (const File& file : others_) bytes += file.bytes;
+  return bytes;
+}
+
+void PrefixFiles::Remove(std::vector<File>& files, size_t i) {
+  std::error_code ignored;
+  fs::remove(PathOf(files[i]), ignored);
+  files.erase(files.begin() + static_cast<std::ptrdiff_t>(i));
+}
+
+// Removes the files that were used least recently until so many bytes more are within the bound. False: they alone are beyond it.
+bool PrefixFiles::MakeRoom(uint64_t bytes) {
+  if (bytes > most_bytes_) return false;
+  while (this->bytes() > most_bytes_ - bytes) {
+    const auto older = [](const File& a, const File& b) { return a.used < b.used; };
+    const auto mine = std::ranges::min_element(files_, older), other = std::ranges::min_element(others_, older);
+    const bool from_mine = other == others_.end() || (mine != files_.end() && older(*mine, *other));
+    Remove(from_mine ? files_ : others_, static_cast<size_t>(from_mine ? mine - files_.begin() : other - others_.begin()));
+  }
+  return true;
+}
+
+void PrefixFiles::Touch(File& file) {
+  file.used = Now();
+  (void)::utimensat(AT_FDCWD, PathOf(file).c_str(), nullptr, 0);  // the order of files after a restart, no more
+}
+
+}  // namespace tally

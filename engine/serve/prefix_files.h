@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What conversations have run, in a folder, so that they go on after a restart without running it again: session files without messages
+// (engine/session/session_file.h), of which each holds tokens and their KV cache.
+//
+// A file is read when a request begins with its tokens, and written when there is time. It is used for requests of its prefix key only.
+// Files of other models are left alone until their bytes are needed.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/file_lock.h"
+#include "engine/base/status.h"
+#include "engine/session/engine.h"
+
+namespace tally {
+
+// Not to be used by two threads at once.
+class PrefixFiles {
+ public:
+  using Warn = std::function<void(const std::string& line)>;
+
+  // Makes the folder, for its owner alone, where it is missing. `warn` gets a line for each file that is of no use, now and later: those
+  // that are damaged are removed. The engine must outlive this. kBadInput: the folder cannot be made or read, or another process uses it.
+  static Result<std::unique_ptr<PrefixFiles>> Open(Engine& engine, const std::string& folder, uint64_t most_bytes, Warn warn);
+
+  // Reads what the files know of `tokens` and the engine does not remember, so that it does.
+  void Load(std::string_view key, std::span<const int32_t> tokens);
+  // To be written: of these tokens as many as the engine remembers then, where they are enough to be worth a file.
+  void Keep(std::string key, std::vector<int32_t> tokens);
+  bool idle() const { return kept_.empty(); }  // nothing is to be written
+  // Writes one of those. Files that it makes needless, and the oldest where all take more than `most_bytes`, are removed.
+  void WriteOne();
+
+  size_t files() const { return files_.size(); }  // that this model can use
+  uint64_t bytes() const;                         // of all files
+
+ private:
+  struct File {
+    std::string name, key;  // of the file; what stands for the key in its name
+    std::vector<int32_t> tokens = {};
+    uint64_t bytes = 0;
+    int64_t used = 0;  // nanoseconds since 1970
+  };
+  struct Kept {
+    std::string key;
+    std::vector<int32_t> tokens;
+  };
+
+  PrefixFiles(Engine& engine, std::string folder, uint64_t most_bytes, Warn warn);
+  Status ReadFolder();
+  std::string PathOf(const File& file) const { return folder_ + "/" + file.name; }
+  int64_t Usable(const File& file, std::span<const int32_t> tokens) const;
+  void Remove(std::vector<File>& files, size_t i);
+  bool MakeRoom(uint64_t bytes);
+  void Touch(File& file);
+
+  Engine& engine_;
+  const std::string folder_;
+  const uint64_t most_bytes_;
+  const Warn warn_;
+  const bool whole_;  // a file serves only requests that begin with all of its tokens
+  FileLock lock_;
+  std::vector<File> files_, others_;  // of this model; of others
+  std::deque<Kept> kept_;
+};
+
+}  // namespace tally

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prefixes on disk: another engine goes on with the same bits and runs what is new, and files of no use do no harm.
+#include "engine/serve/prefix_files.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/session/run_alone.h"
+#include "tests/session/chat_model.h"
+
+namespace tally {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+constexpr uint64_t kMuch = uint64_t{1} << 30;
+
+Tokens Letters(size_t n, uint64_t seed) {
+  Tokens tokens;
+  for (size_t i = 0; i < n; ++i) tokens.push_back(static_cast<int32_t>('a' + (i * i + seed * (i + 3)) % 26));
+  return tokens;
+}
+
+struct Ran {
+  Tokens tokens;  // prompt and answer
+  int64_t reused = 0;
+};
+
+// A greedy answer of 8 tokens, remembered under "key".
+Ran Answer(Engine& engine, const Tokens& prompt) {
+  const RequestOptions options = {.max_tokens = 8, .sampling = {.temperature = 0}, .prefix_key = "key"};
+  const auto request = std::make_shared<Request>(engine, prompt, options, NewTextStream(nullptr, false, {}));
+  const auto result = RunAlone(engine, request, {}, {}, [](const RequestEvent&) { return true; });
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return {Tokens(request->tokens().begin(), request->tokens().end()), request->prompt_reused()};
+}
+
+std::vector<std::string> FilesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".prefix") names.push_back(entry.path().string());
+  }
+  return names;
+}
+
+class PrefixFilesTest : public testing::TestWithParam<const char*> {
+ protected:
+  std::unique_ptr<Engine> NewOne() {
+    auto engine = NewEngine(opened_.model, options_);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    return std::move(engine).value();
+  }
+  std::unique_ptr<PrefixFiles> Files(Engine& engine, uint64_t most = kMuch) {
+    auto files =
+        PrefixFiles::Open(engine, folder_ / "cache", most, [this](const std::string& line) { warnings_.push_back(line); });
+    EXPECT_TRUE(files.ok()) << files.status().message();
+    return files.ok() ? std::move(files).value() : nullptr;
+  }
+
+  const TempFolder folder_;
+  const EngineOptions options_ = ChatOptions(4);
+  const Opened opened_ = Open(WriteChatModel(folder_, GetParam()), options_);
+  std::vector<std::string> warnings_;
+};
+
+TEST_P(PrefixFilesTest, AConversationGoesOnAfterARestart) {
+  const Tokens prompt = Letters(400, 1);
+  Tokens next;
+  {
+    const auto engine = NewOne();
+    const auto files = Files(*engine);
+    files->Load("key", prompt);
+    next = Answer(*engine, prompt).tokens;
+    files->Keep("key", prompt);
+    EXPECT_FALSE(files->idle());
+    files->WriteOne();
+    EXPECT_TRUE(files->idle());
+    EXPECT_EQ(files->files(), 1u);
+    EXPECT_EQ(PrefixFiles::Open(*engine, folder_ / "cache", kMuch, {}).status().code(), StatusCode::kBadInput) << "two at once";
+  }
+  for (const std::string& name : FilesIn(folder_ / "cache")) {
+    struct stat about = {};
+    ASSERT_EQ(::stat(name.c_str(), &about), 0);
+    EXPECT_EQ(about.st_mode & 0777, 0600u);
+  }
+  const Tokens more = Letters(20, 7);
+  next.insert(next.end(), more.begin(), more.end());
+  const auto fresh = NewOne();
+  const Ran expected = Answer(*fresh, next);
+
+  const auto engine = NewOne();
+  const auto files = Files(*engine);
+  files->Load("other", next);
+  EXPECT_EQ(engine->Reusable("other", next), 0) << "another key's";
+  files->Load("key", next);
+  const Ran ran = Answer(*engine, next);
+  EXPECT_EQ(ran.tokens, expected.tokens);
+  EXPECT_GE(ran.reused, 320);
+  EXPECT_LE(ran.reused, 400);
+  EXPECT_EQ(engine->KvBytesInUse(), 0u);
+  // The longer conversation takes the place of the shorter one.
+  files->Keep("key", ran.tokens);
+  files->WriteOne();
+  EXPECT_EQ(FilesIn(folder_ / "cache").size(), 1u);
+  EXPECT_EQ(files->bytes(), std::filesystem::file_size(FilesIn(folder_ / "cache")[0]));
+  EXPECT_TRUE(warnings_.empty()) << warnings_[0];
+}
+
+TEST_P(PrefixFilesTest, ADamagedFileIsPassedOver) {
+  const Tokens prompt = Letters(300, 2);
+  {
+    const auto engine = NewOne();
+    const auto files = Files(*engine);
+    Answer(*engine, prompt);
+    files->Keep("key", prompt);
+    files->WriteOne();
+  }
+  const std::string name = FilesIn(folder_ / "cache").at(0);
+  {
+    std::fstream file(name, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-100, std::ios::end);
+    file.put('x');
+    file.put('y');
+  }
+  std::ofstream(folder_ / "cache/cut-short.prefix") << "TALLYSES";
+  const auto engine = NewOne();
+  const auto files = Files(*engine);
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_NE(warnings_[0].find("cut short"), std::string::npos) << warnings_[0];
+  files->Load("key", prompt);
+  ASSERT_EQ(warnings_.size(), 2u);
+  EXPECT_NE(warnings_[1].find("checksum"), std::string::npos) << warnings_[1];
+  EXPECT_EQ(files->files(), 0u);
+  EXPECT_FALSE(std::filesystem::exists(name));
+  EXPECT_EQ(Answer(*engine, prompt).reused, 0);
+}
+
+TEST_P(PrefixFilesTest, TheOldestGoWhereAllTakeTooMuch) {
+  const auto engine = NewOne();
+  uint64_t one = 0;
+  {
+    const auto files = Files(*engine);
+    Answer(*engine, Letters(300, 3));
+    files->Keep("key", Letters(300, 3));
+    files->WriteOne();
+    one = files->bytes();
+  }
+  const uint64_t most = 3 * one + one / 2;
+  const auto files = Files(*engine, most);
+  for (uint64_t seed = 4; seed < 9; ++seed) {
+    Answer(*engine, Letters(300, seed));
+    files->Keep("key", Letters(300, seed));
+    files->WriteOne();
+    EXPECT_LE(files->bytes(), most);
+  }
+  EXPECT_GE(files->files(), 2u);
+  const auto other = NewOne();
+  const auto small = PrefixFiles::Open(*other, folder_ / "small", one / 2, [](const std::string&) {});
+  ASSERT_TRUE(small.ok());
+  Answer(*other, Letters(300, 3));
+  (*small)->Keep("key", Letters(300, 3));
+  (*small)->WriteOne();
+  EXPECT_EQ((*small)->files(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, PrefixFilesTest, testing::Values(kFull, kWindow, kLatent, kConv), [](const auto& param) {
+  return std::string(param.param).substr(0, std::string(param.param).find('/'));
+});
+
+}  // namespace
+}  // namespace tally
