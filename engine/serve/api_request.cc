@@ -138,6 +138,7 @@ void ReadLength(ApiObject& body, ApiRequest* request) {
 void ReadLogprobs(ApiObject& body, ApiRequest* request) {
   const OrderedJson* const flag = body.Take("logprobs");
   if (request->endpoint == ApiEndpoint::kCompletions) {
+    Refuse(body, {"top_logprobs", IsZero, "logprobs is the number"});
     if (flag == nullptr || *flag == false) return;
     if (!flag->is_number_integer() || *flag < 0 || *flag > kMostTextLogprobs) {
       return body.Fail("logprobs", "must be a whole number from 0 to " + std::to_string(kMostTextLogprobs));

@@ -359,7 +359,9 @@ Status Daemon::Begin(Listener listener) {
 void Daemon::StopAccepting() {
   if (daemon_ == nullptr || !accepting_.exchange(false)) return;
   const MHD_socket fd = MHD_quiesce_daemon(daemon_);
-  if (fd != MHD_INVALID_SOCKET) ::close(fd);
+  if (fd == MHD_INVALID_SOCKET) return;
+  ::shutdown(fd, SHUT_RDWR);  // at once: MHD's thread may be waiting on it
+  ::close(fd);
 }
 
 void Daemon::Stop(double seconds) {

@@ -85,7 +85,12 @@ class Listener {
   // or not allowed.
   static Result<Listener> Open(const std::string& host, uint16_t port);
   Listener(Listener&& other) noexcept : fd_(std::exchange(other.fd_, -1)), address_(std::move(other.address_)), port_(other.port_) {}
-  Listener& operator=(Listener&& other) = delete;
+  Listener& operator=(Listener&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    address_.swap(other.address_);
+    port_ = other.port_;
+    return *this;
+  }
   ~Listener();
   const std::string& address() const { return address_; }  // "127.0.0.1"
   uint16_t port() const { return port_; }
