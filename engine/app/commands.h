@@ -18,6 +18,7 @@ using Action = std::function<int()>;
 Action AddRun(CLI::App& app);
 Action AddChat(CLI::App& app);
 Action AddBatch(CLI::App& app);
+Action AddServe(CLI::App& app);
 Action AddLogits(CLI::App& app);
 Action AddTokenize(CLI::App& app);
 Action AddInspect(CLI::App& app);

@@ -44,7 +44,7 @@ int Main(int argc, char** argv) {
   std::string names;
   using Add = Action (*)(CLI::App&);
   const std::pair<const char*, Add> kAll[] = {
-      {"run", AddRun},       {"chat", AddChat},         {"batch", AddBatch},           {"count", AddCount},
+      {"run", AddRun},       {"chat", AddChat},         {"batch", AddBatch},           {"serve", AddServe},           {"count", AddCount},
       {"fit", AddFit},       {"audit", AddAudit},       {"bench", AddBench},           {"report", AddReport},
       {"pull", AddPull},     {"inspect", AddInspect},   {"perplexity", AddPerplexity}, {"quantize", AddQuantize},
       {"logits", AddLogits}, {"tokenize", AddTokenize}, {"synth", AddSynth},           {"completion", AddCompletion},

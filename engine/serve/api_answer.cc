@@ -11,10 +11,6 @@
 namespace tally {
 namespace {
 
-OrderedJson CallJson(const ToolCall& call) {
-  return {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
-}
-
 // Thinking stands under both names that clients read.
 OrderedJson MessageJson(const ChatAnswer& answer) {
   OrderedJson message = {{"role", "assistant"}, {"content", answer.content}, {"refusal", nullptr}};
@@ -24,18 +20,14 @@ OrderedJson MessageJson(const ChatAnswer& answer) {
   return message;
 }
 
-OrderedJson UsageJson(const ApiUsage& usage, OrderedJson bill) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"tally", std::move(bill)}};
-}
-
 OrderedJson WorkJson(const BillWork& work) {
-  OrderedJson bytes = OrderedJson::object();
+  OrderedJson bytes = OrderedJson::object(), classes = OrderedJson::object();
   for (size_t k = 0; k < kByteKindNames.size(); ++k) {
     bytes[std::string(kByteKindNames[k])] = work.useful.Bytes(static_cast<ByteKind>(k));
+  }
+  for (size_t c = 0; c < kWorkClassNames.size(); ++c) {
+    const uint64_t flops = work.useful.Flops(static_cast<WorkClass>(c));
+    if (flops > 0) classes[std::string(kWorkClassNames[c])] = flops;
   }
   return {{"rows", work.rows},
           {"logit_rows", work.logit_rows},
@@ -43,10 +35,74 @@ OrderedJson WorkJson(const BillWork& work) {
           {"rows_in_vain", work.rows_in_vain},
           {"flops", work.useful.TotalFlops()},
           {"special", work.useful.TotalSpecial()},
-          {"bytes", std::move(bytes)}};
+          {"bytes", std::move(bytes)},
+          {"flops_by_class", std::move(classes)}};
+}
+
+// JSON has no infinity.
+double Finite(double logprob) { return std::max(logprob, -9999.0); }
+
+OrderedJson BytesJson(const std::string& bytes) {
+  OrderedJson list = OrderedJson::array();
+  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
+  return list;
+}
+
+OrderedJson LogprobJson(const std::string& bytes, double logprob) {
+  return {{"token", bytes}, {"logprob", Finite(logprob)}, {"bytes", BytesJson(bytes)}};
 }
 
 }  // namespace
+
+OrderedJson CallJson(const ToolCall& call) {
+  return {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+}
+
+OrderedJson UsageJson(const ApiUsage& usage, OrderedJson bill) {
+  OrderedJson json = {{"prompt_tokens", usage.prompt_tokens},
+                      {"completion_tokens", usage.completion_tokens},
+                      {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+                      {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+                      {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
+  if (!bill.is_null()) json["tally"] = std::move(bill);
+  return json;
+}
+
+OrderedJson ChatLogprobsList(std::span<const ApiLogprob> logprobs) {
+  OrderedJson content = OrderedJson::array();
+  for (const ApiLogprob& token : logprobs) {
+    OrderedJson& json = content.emplace_back(LogprobJson(token.bytes, token.logprob));
+    json["top_logprobs"] = OrderedJson::array();
+    for (const auto& [bytes, logprob] : token.top) json["top_logprobs"].push_back(LogprobJson(bytes, logprob));
+  }
+  return content;
+}
+
+OrderedJson ChatLogprobsJson(std::span<const ApiLogprob> logprobs) {
+  return {{"content", ChatLogprobsList(logprobs)}, {"refusal", nullptr}};
+}
+
+int64_t Characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+}
+
+OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offset) {
+  OrderedJson tokens = OrderedJson::array(), values = tokens, tops = tokens, offsets = tokens;
+  for (const ApiLogprob& token : logprobs) {
+    tokens.push_back(token.bytes);
+    values.push_back(Finite(token.logprob));
+    OrderedJson& top = tops.emplace_back(OrderedJson::object());
+    for (const auto& [bytes, logprob] : token.top) top[bytes] = Finite(logprob);
+    offsets.push_back(offset);
+    offset += Characters(token.bytes);
+  }
+  return {{"tokens", std::move(tokens)},
+          {"token_logprobs", std::move(values)},
+          {"top_logprobs", std::move(tops)},
+          {"text_offset", std::move(offsets)}};
+}
+
+std::string JsonLine(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
 
 ApiIds::ApiIds() {
   std::random_device device;
@@ -54,7 +110,7 @@ ApiIds::ApiIds() {
 }
 
 std::string ApiIds::Next(const char* prefix) {
-  const uint64_t n = next_++;
+  const uint64_t n = next_.fetch_add(1, std::memory_order_relaxed);
   char digits[40];
   std::snprintf(digits, sizeof digits, "%016llx%08llx", static_cast<unsigned long long>(key_),
                 static_cast<unsigned long long>(SplitMix64(key_ ^ n) & 0xffffffffu));
@@ -107,7 +163,9 @@ OrderedJson AnswerJson(const ApiAnswer& answer, OrderedJson bill) {
       json["text"] = choice.answer.content;
     }
     if (answer.token_ids) json["token_ids"] = choice.result->tokens;
-    json["logprobs"] = nullptr;
+    json["logprobs"] = !answer.logprobs ? OrderedJson()
+                       : chat           ? ChatLogprobsJson(choice.logprobs)
+                                        : TextLogprobsJson(choice.logprobs);
     json["finish_reason"] = ApiFinish(choice);
     choices.push_back(std::move(json));
   }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answers of /v1/chat/completions and /v1/completions as JSON (https://platform.openai.com/docs/api-reference/chat/object,
-// .../completions/object).
+// .../completions/object), and what answers of all endpoints have in common.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/chat/output.h"
@@ -15,25 +18,35 @@
 
 namespace tally {
 
-// Ids that nobody else draws: "PREFIX" and 24 hexadecimal digits.
+// Ids that nobody else draws: "PREFIX" and 24 hexadecimal digits. Any number of threads may draw at once.
 class ApiIds {
  public:
   ApiIds();
   std::string Next(const char* prefix);
 
  private:
-  uint64_t key_, next_ = 0;
+  uint64_t key_;
+  std::atomic<uint64_t> next_{0};
+};
+
+// A token that was drawn, by its bytes.
+struct ApiLogprob {
+  std::string bytes = {};
+  double logprob = 0;
+  std::vector<std::pair<std::string, double>> top = {};
 };
 
 struct ApiChoice {
   ChatAnswer answer = {};
   const GenerateResult* result = nullptr;
+  std::vector<ApiLogprob> logprobs = {};  // of all tokens, where they were asked for
 };
 
 struct ApiUsage {
   int64_t prompt_tokens = 0;      // of all prompts, each once
   int64_t cached_tokens = 0;      // of these that did not have to run
   int64_t completion_tokens = 0;  // of all choices
+  int64_t reasoning_tokens = 0;   // of these: with which thinking came
 };
 
 struct ApiAnswer {
@@ -43,6 +56,7 @@ struct ApiAnswer {
   uint64_t seed = 0;    // of the first choice
   std::vector<ApiChoice> choices = {};
   bool token_ids = false;  // choices have their tokens: there is no text
+  bool logprobs = false;   // they were asked for
   ApiUsage usage = {};
 };
 
@@ -52,10 +66,24 @@ const char* ApiFinish(const ApiChoice& choice);
 // What an answer cost, of all its choices together: {"prompt_tokens", "decode_steps", "preemptions", "prompt_seconds",
 // "first_token_seconds", "generate_seconds", "prefill", "decode", "parameters_touched"}. prompt_tokens are those that ran;
 // first_token_seconds is the least of a choice; prefill and decode are the work of its Bill: {"rows", "logit_rows", "rows_again",
-// "rows_in_vain", "flops", "special", "bytes": {KIND: n}}.
+// "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}.
 OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices);
+
+// `bill` stands in it as "tally" where it is not null.
+OrderedJson UsageJson(const ApiUsage& usage, OrderedJson bill);
+// {"id", "type", "function": {"name", "arguments"}}
+OrderedJson CallJson(const ToolCall& call);
+// Of a chat: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal": null}. Of a text: {"tokens", "token_logprobs",
+// "top_logprobs", "text_offset"}, whose first token begins at `offset` characters.
+OrderedJson ChatLogprobsJson(std::span<const ApiLogprob> logprobs);
+OrderedJson ChatLogprobsList(std::span<const ApiLogprob> logprobs);
+OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offset = 0);
+int64_t Characters(std::string_view text);
 
 // An object of chat.completion or text_completion, with the seed; usage has `bill` as "tally".
 OrderedJson AnswerJson(const ApiAnswer& answer, OrderedJson bill);
+
+// One line. Bytes that are not UTF-8 become U+FFFD.
+std::string JsonLine(const OrderedJson& json);
 
 }  // namespace tally

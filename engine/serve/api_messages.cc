@@ -113,16 +113,6 @@ ChatMessage ReadApiMessage(const OrderedJson& json, const std::string& where, st
   return message;
 }
 
-// A result names its call by id; templates also want the function's name.
-void NameResults(std::vector<ChatMessage>* messages) {
-  StringMap<std::string> functions;  // by call
-  for (ChatMessage& message : *messages) {
-    for (const ToolCall& call : message.tool_calls) functions.insert_or_assign(call.id, call.name);
-    if (message.role != "tool" || !message.name.empty()) continue;
-    if (const auto called = functions.find(message.tool_call_id); called != functions.end()) message.name = called->second;
-  }
-}
-
 void ReadTools(ApiObject& body, ChatRequest* chat) {
   const OrderedJson* const tools = body.Array("tools");
   for (size_t i = 0; tools != nullptr && i < tools->size() && body.ok(); ++i) {
@@ -145,22 +135,10 @@ void ReadTools(ApiObject& body, ChatRequest* chat) {
     of.End();
     if (body.ok()) chat->tools.push_back((*tools)[i].dump());
   }
-  const OrderedJson* const choice = body.Take("tool_choice");
-  if (choice == nullptr) return;
-  if (choice->is_object()) {
-    body.Fail("tool_choice", "names a function: calls cannot be forced; \"auto\" and \"none\" are supported",
-              "unsupported_value");
-  } else if (*choice == "none") {
-    chat->tools.clear();
-  } else if (*choice == "required") {
-    body.Fail("tool_choice", "is \"required\": calls cannot be forced; \"auto\" and \"none\" are supported", "unsupported_value");
-  } else if (*choice != "auto") {
-    body.Fail("tool_choice", "must be \"auto\" or \"none\"");
-  }
 }
 
 void ReadVariables(ApiObject& body, ChatRequest* chat) {
-  if (const std::optional<std::string> effort = body.Text("reasoning_effort")) chat->reasoning_effort = *effort;
+  ReadEffort(body, "reasoning_effort", chat);
   const OrderedJson* const variables = body.Object("chat_template_kwargs");
   if (variables != nullptr) {
     for (const auto& [name, value] : variables->items()) {
@@ -182,6 +160,40 @@ void ReadVariables(ApiObject& body, ChatRequest* chat) {
 
 }  // namespace
 
+// A result names its call by id; templates also want the function's name.
+void NameResults(std::vector<ChatMessage>* messages) {
+  StringMap<std::string> functions;  // by call
+  for (ChatMessage& message : *messages) {
+    for (const ToolCall& call : message.tool_calls) functions.insert_or_assign(call.id, call.name);
+    if (message.role != "tool" || !message.name.empty()) continue;
+    if (const auto called = functions.find(message.tool_call_id); called != functions.end()) message.name = called->second;
+  }
+}
+
+void ReadToolChoice(ApiObject& body, ChatRequest* chat) {
+  const OrderedJson* const choice = body.Take("tool_choice");
+  if (choice == nullptr) return;
+  if (choice->is_object()) {
+    body.Fail("tool_choice", "names a function: calls cannot be forced; \"auto\" and \"none\" are supported",
+              "unsupported_value");
+  } else if (*choice == "none") {
+    chat->tools.clear();
+  } else if (*choice == "required") {
+    body.Fail("tool_choice", "is \"required\": calls cannot be forced; \"auto\" and \"none\" are supported", "unsupported_value");
+  } else if (*choice != "auto") {
+    body.Fail("tool_choice", "must be \"auto\" or \"none\"");
+  }
+}
+
+void ReadEffort(ApiObject& object, const char* name, ChatRequest* chat) {
+  const std::optional<std::string> effort = object.Text(name);
+  if (!effort) return;
+  chat->reasoning_effort = *effort;
+  if (!IsOneOf(kEfforts, *effort)) {
+    object.Fail(name, "must be low, medium or high, not " + Quote(*effort), "unsupported_value");
+  }
+}
+
 void ReadApiChat(ApiObject& body, ChatRequest* chat) {
   const OrderedJson* const messages = body.Array("messages");
   if (messages == nullptr || messages->empty()) {
@@ -193,6 +205,7 @@ void ReadApiChat(ApiObject& body, ChatRequest* chat) {
   }
   NameResults(&chat->messages);
   ReadTools(body, chat);
+  ReadToolChoice(body, chat);
   ReadVariables(body, chat);
 }
 

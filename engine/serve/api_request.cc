@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/serve/api_request.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <string>
 #include <utility>
 
+#include "engine/base/format.h"
 #include "engine/serve/api_messages.h"
 #include "engine/serve/api_object.h"
 
@@ -13,6 +16,9 @@ namespace {
 
 constexpr size_t kMostStops = 4, kLongestStop = 1024;  // strings, bytes
 constexpr int64_t kMostTokens = INT32_MAX;
+constexpr int64_t kMostTextLogprobs = 5, kMostChatLogprobs = 20;
+constexpr size_t kMostBiases = 1024;
+constexpr double kMostBias = 100;
 
 // A field that is taken only where it asks for nothing.
 struct Refused {
@@ -27,14 +33,14 @@ bool IsTrue(const OrderedJson& v) { return v == true; }
 bool IsZero(const OrderedJson& v) { return v == 0; }
 bool IsOne(const OrderedJson& v) { return v == 1; }
 bool IsEmpty(const OrderedJson& v) { return v.empty() || v == ""; }
+bool IsDisabled(const OrderedJson& v) { return v == "disabled"; }
 bool IsTextFormat(const OrderedJson& v) { return v == OrderedJson::object({{"type", "text"}}); }
 bool IsTextAlone(const OrderedJson& v) { return v == OrderedJson::array({"text"}); }
 
+constexpr const char* kOnlyText = "answers are not held to a format other than {\"type\": \"text\"}";
+
 constexpr Refused kRefused[] = {
-    {"logprobs", IsFalse, "log probabilities are not given"},
-    {"top_logprobs", IsZero, "log probabilities are not given"},
-    {"logit_bias", IsEmpty, "logits are not changed by token"},
-    {"response_format", IsTextFormat, "answers are not held to a format other than {\"type\": \"text\"}"},
+    {"response_format", IsTextFormat, kOnlyText},
     {"frequency_penalty", IsZero, "repeat_penalty is"},
     {"presence_penalty", IsZero, "repeat_penalty is"},
     {"best_of", IsOne, "n gives several answers"},
@@ -50,11 +56,25 @@ constexpr Refused kRefused[] = {
     {"function_call", Never, "tool_choice is"},
 };
 
-void RefuseUnsupported(ApiObject& body) {
-  for (const Refused& field : kRefused) {
-    const OrderedJson* const value = body.Take(field.name);
-    if (value == nullptr || field.asks_nothing(*value)) continue;
-    body.Fail(field.name, std::string("is not supported: ") + field.why, "unsupported_parameter");
+// Of /v1/responses alone.
+constexpr Refused kRefusedResponses[] = {
+    {"previous_response_id", Never, "answers are not kept: send the conversation as input"},
+    {"conversation", Never, "conversations are not kept: send the conversation as input"},
+    {"background", IsFalse, "answers are not kept"},
+    {"prompt", Never, "no prompts are kept here"},
+    {"truncation", IsDisabled, "input that is too long is an error"},
+};
+
+void Refuse(ApiObject& object, const Refused& field) {
+  const OrderedJson* const value = object.Take(field.name);
+  if (value == nullptr || field.asks_nothing(*value)) return;
+  object.Fail(field.name, std::string("is not supported: ") + field.why, "unsupported_parameter");
+}
+
+void RefuseUnsupported(ApiEndpoint endpoint, ApiObject& body) {
+  for (const Refused& field : kRefused) Refuse(body, field);
+  for (const Refused& field : kRefusedResponses) {
+    if (endpoint == ApiEndpoint::kResponses) Refuse(body, field);
   }
   body.Ignore({"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"});
 }
@@ -102,12 +122,95 @@ void ReadStop(ApiObject& body, ApiRequest* request) {
 }
 
 void ReadLength(ApiObject& body, ApiRequest* request) {
+  if (request->endpoint == ApiEndpoint::kResponses) {
+    request->max_tokens = body.Whole("max_output_tokens", 0, kMostTokens);
+    return;
+  }
   request->max_tokens = body.Whole("max_tokens", 0, kMostTokens);
   const std::optional<int64_t> completion = body.Whole("max_completion_tokens", 0, kMostTokens);
   if (completion && request->max_tokens && *completion != *request->max_tokens) {
     body.Fail("max_completion_tokens", "and max_tokens are two names of one field");
   }
   if (completion) request->max_tokens = completion;
+}
+
+// A chat's is a flag, with the number beside it; a completion's is the number.
+void ReadLogprobs(ApiObject& body, ApiRequest* request) {
+  const OrderedJson* const flag = body.Take("logprobs");
+  if (request->endpoint == ApiEndpoint::kCompletions) {
+    Refuse(body, {"top_logprobs", IsZero, "logprobs is the number"});
+    if (flag == nullptr || *flag == false) return;
+    if (!flag->is_number_integer() || *flag < 0 || *flag > kMostTextLogprobs) {
+      return body.Fail("logprobs", "must be a whole number from 0 to " + std::to_string(kMostTextLogprobs));
+    }
+    request->top_logprobs = flag->get<int32_t>();
+    return;
+  }
+  if (flag != nullptr && !flag->is_boolean()) return body.Fail("logprobs", "must be true or false", "invalid_type");
+  if (flag != nullptr && *flag == true) request->top_logprobs = 0;
+  const std::optional<int64_t> top = body.Whole("top_logprobs", 0, kMostChatLogprobs);
+  if (!top || (*top == 0 && request->top_logprobs < 0)) return;
+  if (request->endpoint == ApiEndpoint::kChat && request->top_logprobs < 0) {
+    return body.Fail("top_logprobs", "needs logprobs to be true");
+  }
+  request->top_logprobs = static_cast<int32_t>(*top);
+}
+
+void ReadBias(ApiObject& body, ApiRequest* request) {
+  const OrderedJson* const biases = body.Object("logit_bias");
+  if (biases == nullptr) return;
+  if (biases->size() > kMostBiases) {
+    return body.Fail("logit_bias", "has more than " + std::to_string(kMostBiases) + " tokens");
+  }
+  for (const auto& [name, value] : biases->items()) {
+    int32_t token = 0;
+    const char* const end = name.data() + name.size();
+    const auto [at, error] = std::from_chars(name.data(), end, token);
+    if (error != std::errc() || at != end || token < 0) return body.Fail("logit_bias", "must be an object of token ids");
+    if (!value.is_number() || !(std::fabs(value.get<double>()) <= kMostBias)) {
+      return body.Fail("logit_bias", "must have numbers from -100 to 100");
+    }
+    request->logit_bias.emplace_back(token, value.get<float>());
+  }
+}
+
+void ReadTextFormat(ApiObject& body) {
+  const OrderedJson* const json = body.Object("text");
+  if (json == nullptr) return;
+  ApiObject text(*json, "text", body.error());
+  Refuse(text, {"format", IsTextFormat, kOnlyText});
+  text.Ignore({"verbosity"});
+  text.End();
+}
+
+void ReadInclude(ApiObject& body, ApiRequest* request) {
+  const OrderedJson* const list = body.Array("include");
+  if (list == nullptr) return;
+  for (const OrderedJson& what : *list) {
+    if (what == "message.output_text.logprobs") {
+      request->top_logprobs = std::max(request->top_logprobs, 0);
+    } else if (what != "reasoning.encrypted_content") {  // thinking stands in the answer in clear
+      body.Fail("include", "has " + Printable(what.dump(), 80) + ", which is not supported", "unsupported_value");
+    }
+  }
+}
+
+// What stands in the answer as it was sent.
+constexpr std::string_view kEchoed[] = {"instructions", "max_output_tokens", "metadata", "parallel_tool_calls",
+                                        "reasoning",    "temperature",       "text",     "tool_choice",
+                                        "tools",        "top_logprobs",      "top_p",    "truncation",
+                                        "user"};
+
+void ReadResponses(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
+  ReadTextFormat(body);
+  ReadInclude(body, request);
+  body.Ignore({"max_tool_calls"});
+  ReadApiResponses(body, &request->chat);
+  if (!body.ok()) return;
+  request->echo = OrderedJson::object();
+  for (const std::string_view name : kEchoed) {
+    if (const auto at = json.find(name); at != json.end()) request->echo[std::string(name)] = *at;
+  }
 }
 
 void ReadStream(ApiObject& body, ApiRequest* request) {
@@ -159,6 +262,7 @@ void ReadPrompts(ApiObject& body, ApiRequest* request) {
 std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path) {
   if (path == "/v1/chat/completions") return ApiEndpoint::kChat;
   if (path == "/v1/completions") return ApiEndpoint::kCompletions;
+  if (path == "/v1/responses") return ApiEndpoint::kResponses;
   return std::nullopt;
 }
 
@@ -168,17 +272,20 @@ std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson&
   *request = {};
   request->endpoint = endpoint;
   request->model = body.Text("model").value_or("");
-  RefuseUnsupported(body);
+  RefuseUnsupported(endpoint, body);
   ReadSampling(body, request);
   ReadSeed(body, request);
   ReadStop(body, request);
   ReadLength(body, request);
+  ReadLogprobs(body, request);
+  ReadBias(body, request);
   ReadStream(body, request);
-  if (const auto n = body.Whole("n", 1, 128)) request->n = *n;
-  if (endpoint == ApiEndpoint::kChat) {
-    ReadApiChat(body, &request->chat);
-  } else {
-    ReadPrompts(body, request);
+  request->tally = body.Flag("tally");
+  if (endpoint != ApiEndpoint::kResponses) request->n = body.Whole("n", 1, 128).value_or(1);
+  switch (endpoint) {
+    case ApiEndpoint::kChat: ReadApiChat(body, &request->chat); break;
+    case ApiEndpoint::kCompletions: ReadPrompts(body, request); break;
+    case ApiEndpoint::kResponses: ReadResponses(body, json, request); break;
   }
   const int64_t prompts = static_cast<int64_t>(request->prompts.size());
   if (prompts * request->n > kMostApiChoices) {

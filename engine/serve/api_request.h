@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bodies of OpenAI's /v1/chat/completions and /v1/completions, read into what an engine's requests need
-// (https://platform.openai.com/docs/api-reference/chat/create, .../completions/create).
+// The bodies of OpenAI's /v1/chat/completions, /v1/completions and /v1/responses, read into what an engine's requests need
+// (https://platform.openai.com/docs/api-reference/chat/create, .../completions/create, .../responses/create).
 //
 // What is not supported is refused by name, and so is a field that is not known. Only what changes no answer is ignored: user, metadata,
 // service_tier, safety_identifier, prompt_cache_key. Fields of llama.cpp's and vLLM's servers are taken too: top_k, min_p,
-// repeat_penalty or repetition_penalty, repeat_last_n, ignore_eos, chat_template_kwargs.
+// repeat_penalty or repetition_penalty, repeat_last_n, ignore_eos, chat_template_kwargs. One field is ours: tally, whether the answer's usage
+// says what it cost.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/chat/message.h"
@@ -18,8 +20,8 @@
 
 namespace tally {
 
-enum class ApiEndpoint : uint8_t { kChat, kCompletions };
-// Of "/v1/chat/completions" and "/v1/completions"; none: of another path.
+enum class ApiEndpoint : uint8_t { kChat, kCompletions, kResponses };
+// Of "/v1/chat/completions", "/v1/completions" and "/v1/responses"; none: of another path.
 std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path);
 
 // Text, or token ids.
@@ -32,7 +34,7 @@ struct ApiPrompt {
 struct ApiRequest {
   ApiEndpoint endpoint = ApiEndpoint::kChat;
   std::string model = {};
-  ChatRequest chat = {};                // kChat; `now` is for the server to set
+  ChatRequest chat = {};                // not of kCompletions; `now` is for the server to set
   std::vector<ApiPrompt> prompts = {};  // kCompletions: at least one
   int64_t n = 1;                        // choices of each prompt
   std::optional<int64_t> max_tokens = {};
@@ -41,7 +43,13 @@ struct ApiRequest {
   std::optional<double> temperature = {}, top_p = {}, min_p = {}, repeat_penalty = {};
   std::optional<int32_t> top_k = {}, repeat_last_n = {};
   bool ignore_eos = false;
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
+  int32_t top_logprobs = -1;  // -1: no log probabilities; else so many beside each token's
   bool stream = false, stream_usage = false;
+  std::optional<bool> tally = {};  // the bill stands in the answer's usage
+  OrderedJson echo = {};           // kResponses: fields of the body that stand in its answer
+  // For the server to set: prefixes are shared among requests of equal keys.
+  std::string prefix_key = {};
 };
 
 inline constexpr int64_t kMostApiChoices = 1024;  // of all prompts of a body together

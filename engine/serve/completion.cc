@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 #include <random>
 #include <set>
+#include <string_view>
 #include <utility>
 
+#include "engine/serve/api_responses.h"
 #include "engine/session/output_stream.h"
 
 namespace tally {
@@ -19,7 +22,9 @@ RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, ui
   RequestOptions options = {.max_tokens = request.max_tokens.value_or(model.max_tokens),
                             .sampling = model.sampling,
                             .ignore_eos = request.ignore_eos,
-                            .prefix_key = std::string()};
+                            .logit_bias = request.logit_bias,
+                            .top_logprobs = request.top_logprobs,
+                            .prefix_key = request.prefix_key};
   SamplingOptions& s = options.sampling;
   s.temperature = request.temperature.value_or(s.temperature);
   s.top_p = request.top_p.value_or(s.top_p);
@@ -40,6 +45,24 @@ std::set<std::string> CallIdsOf(const ChatRequest& chat) {
   return ids;
 }
 
+const char* IdPrefix(ApiEndpoint endpoint) {
+  switch (endpoint) {
+    case ApiEndpoint::kChat: return "chatcmpl-";
+    case ApiEndpoint::kCompletions: return "cmpl-";
+    case ApiEndpoint::kResponses: break;
+  }
+  return "resp_";
+}
+
+const char* PromptField(ApiEndpoint endpoint) {
+  switch (endpoint) {
+    case ApiEndpoint::kChat: return "messages";
+    case ApiEndpoint::kCompletions: return "prompt";
+    case ApiEndpoint::kResponses: break;
+  }
+  return "input";
+}
+
 Status CheckTokenizer(const Model& model, const std::string& what) {
   TALLY_RETURN_IF_ERROR(model.tokenizer_status());
   return model.tokenizer() != nullptr ? Status() : BadInput(what + " needs a tokenizer, and this model has none");
@@ -55,15 +78,19 @@ Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native) {
 std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
                                          std::unique_ptr<Completion>* made) {
   std::unique_ptr<Completion> completion(new Completion);
-  const bool chat = request.endpoint == ApiEndpoint::kChat;
+  const bool text = request.endpoint == ApiEndpoint::kCompletions;
   completion->n_ = request.n;
+  completion->tokenizer_ = model.engine->model().tokenizer();
+  completion->tally_ = request.tally.value_or(model.tally);
+  completion->echo_ = request.echo;
   completion->answer_ = {.endpoint = request.endpoint,
-                         .id = ids.Next(chat ? "chatcmpl-" : "cmpl-"),
+                         .id = ids.Next(IdPrefix(request.endpoint)),
                          .model = model.name,
                          .created = std::time(nullptr),
                          .seed = request.seed ? *request.seed : DrawSeed(),
-                         .token_ids = model.engine->model().tokenizer() == nullptr};
-  std::optional<ApiError> error = chat ? completion->AddChat(model, request) : completion->AddPrompts(model, request);
+                         .token_ids = model.engine->model().tokenizer() == nullptr,
+                         .logprobs = request.top_logprobs >= 0};
+  std::optional<ApiError> error = text ? completion->AddPrompts(model, request) : completion->AddChat(model, request);
   if (!error) *made = std::move(completion);
   return error;
 }
@@ -75,7 +102,7 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
   if (size > context) {
     return ApiError{
         .message = "the prompt has " + std::to_string(size) + " tokens, and the context room for " + std::to_string(context),
-        .param = request.endpoint == ApiEndpoint::kChat ? "messages" : "prompt",
+        .param = PromptField(request.endpoint),
         .code = "context_length_exceeded"};
   }
   for (int64_t i = 0; i < request.n; ++i) {
@@ -90,19 +117,14 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
   return std::nullopt;
 }
 
-std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiRequest& request) {
+std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered) {
   const Model& loaded = model.engine->model();
   if (const Status status = CheckTokenizer(loaded, "a chat"); !status.ok()) return ApiErrorOf(status);
-  ChatRequest chat = request.chat;
-  chat.now = answer_.created;
   const Result<ChatSide>& side = chat.tools.empty() ? model.chat : model.tool_chat;
   if (!side.ok()) return ApiErrorOf(side.status());
-  const Result<std::vector<PromptSegment>> segments = side->format->Render(chat);
-  if (!segments.ok()) {
-    ApiError error = ApiErrorOf(segments.status());
-    error.param = "messages";
-    return error;
-  }
+  rendered->side = &*side;
+  Result<std::vector<PromptSegment>> segments = side->format->Render(chat);
+  if (!segments.ok()) return ApiErrorOf(segments.status());
   if (!chat.tools.empty()) {
     for (const LeftOut& left_out : side->format->FindLeftOut(chat)) {
       if (left_out.what != LeftOut::What::kTool) continue;
@@ -115,12 +137,25 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   for (const PromptSegment& segment : *segments) texts.push_back({segment.text, segment.control});
   Result<std::vector<int32_t>> tokens = loaded.tokenizer()->EncodeSegments(texts);
   if (!tokens.ok()) return ApiErrorOf(tokens.status());
-  std::vector<std::string> stop = side->stop;
+  rendered->tokens = std::move(*tokens);
+  rendered->segments = std::move(*segments);
+  return std::nullopt;
+}
+
+std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiRequest& request) {
+  ChatRequest chat = request.chat;
+  chat.now = answer_.created;
+  RenderedChat rendered;
+  if (std::optional<ApiError> error = RenderApiChat(model, chat, &rendered)) {
+    if (error->param.empty()) error->param = PromptField(request.endpoint);
+    return error;
+  }
+  std::vector<std::string> stop = rendered.side->stop;
   stop.insert(stop.end(), request.stop.begin(), request.stop.end());
-  const std::string prompt = JoinSegments(*segments);
+  const std::string prompt = JoinSegments(rendered.segments);
   const std::set<std::string> call_ids = CallIdsOf(chat);
-  return AddChoices(model, request, std::move(*tokens), [&] {
-    return NewAnswerStream(*loaded.tokenizer(), side->format->NewParser(prompt, chat.tools), stop, call_ids);
+  return AddChoices(model, request, std::move(rendered.tokens), [&] {
+    return NewAnswerStream(*tokenizer_, rendered.side->format->NewParser(prompt, chat.tools), stop, call_ids);
   });
 }
 
@@ -149,10 +184,48 @@ std::optional<ApiError> Completion::AddPrompts(const ServedModel& model, const A
   return std::nullopt;
 }
 
-void Completion::Collect() {
+// A control token by its spelling.
+ApiLogprob Completion::Named(const RequestEvent& event) const {
+  const auto bytes = [&](int32_t token) {
+    if (tokenizer_ == nullptr) return std::to_string(token);
+    return tokenizer_->IsControl(token) ? tokenizer_->ControlText(token) : tokenizer_->TokenBytes(token);
+  };
+  ApiLogprob named{.bytes = bytes(event.token), .logprob = event.logprobs.logprob};
+  for (const TokenLogprob& top : event.logprobs.top) named.top.emplace_back(bytes(top.token), top.logprob);
+  return named;
+}
+
+std::vector<ApiDelta> Completion::Collect() {
+  told_ended_.resize(requests_.size());
+  std::vector<ApiDelta> deltas;
   for (size_t i = 0; i < requests_.size(); ++i) {
-    for (const RequestEvent& event : requests_[i]->TakeEvents()) answer_.choices[i].answer.Add(event.parts);
+    Request& request = *requests_[i];
+    std::vector<RequestEvent> events = request.TakeEvents();
+    const bool ended = request.ended() && !told_ended_[i];
+    if (events.empty() && !ended) continue;
+    told_ended_[i] = request.ended();
+    ApiDelta& delta = deltas.emplace_back(ApiDelta{.choice = i, .ended = ended});
+    for (RequestEvent& event : events) {
+      if (event.token >= 0) ++delta.tokens;
+      if (event.token >= 0 && answer_.logprobs) delta.logprobs.push_back(Named(event));
+      if (std::ranges::any_of(event.parts, [](const OutputPart& p) { return p.kind == OutputPart::Kind::kReasoning; })) {
+        ++reasoning_tokens_;
+      }
+      std::ranges::move(event.parts, std::back_inserter(delta.parts));
+    }
+    ApiChoice& choice = answer_.choices[i];
+    choice.answer.Add(delta.parts);
+    choice.logprobs.insert(choice.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+    if (answer_.endpoint != ApiEndpoint::kResponses) continue;
+    for (const OutputPart& part : delta.parts) {
+      if (parts_.empty() || parts_.back().kind != part.kind || parts_.back().call || part.call) {
+        parts_.push_back(part);
+      } else {
+        parts_.back().text += part.text;
+      }
+    }
   }
+  return deltas;
 }
 
 bool Completion::ended() const {
@@ -167,7 +240,7 @@ Status Completion::status() const {
 }
 
 ApiUsage Completion::usage() const {
-  ApiUsage usage;
+  ApiUsage usage{.reasoning_tokens = reasoning_tokens_};
   for (size_t p = 0; p < prompt_tokens_.size(); ++p) {
     const size_t first = p * static_cast<size_t>(n_);
     usage.prompt_tokens += prompt_tokens_[p];
@@ -179,10 +252,17 @@ ApiUsage Completion::usage() const {
   return usage;
 }
 
+OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(requests_) : OrderedJson(); }
+
 OrderedJson Completion::Answer() const {
   ApiAnswer answer = answer_;
   answer.usage = usage();
-  return AnswerJson(answer, BillJson(requests_));
+  if (answer.endpoint != ApiEndpoint::kResponses) return AnswerJson(answer, BillJson());
+  ResponseOutput output(answer.id);
+  const char* const status = ResponseStatus(answer);
+  output.Add(parts_, nullptr);
+  output.Finish(std::string_view(status) == "completed", answer.choices.front().logprobs, nullptr);
+  return ResponseJson(answer, echo_, output.items(), status, BillJson());
 }
 
 }  // namespace tally

@@ -24,33 +24,57 @@ struct ChatSide {
 // kBadInput: a template that cannot be read. `native`: as MakeChatFormat has it.
 Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native);
 
-// What bodies are answered with.
+// What bodies are answered with. Does not change: any number of threads may use one at once.
 struct ServedModel {
   Engine* engine = nullptr;
   std::string name = {};          // as answers have it
   SamplingOptions sampling = {};  // of fields that a body leaves out; but for the seed, which is drawn
   int64_t max_tokens = -1;        // the same; -1: until the context is full
   bool parse_special = false;     // special tokens spelled out in a text prompt become tokens
+  bool tally = true;              // answers have their bills, unless the body says otherwise
   Result<ChatSide> chat = BadInput("the model has no chat template");  // an error: chats are answered with it
   Result<ChatSide> tool_chat = chat;                                   // of chats with tools
+};
+
+// The prompt of a chat, rendered. The error of a body that cannot be answered.
+struct RenderedChat {
+  const ChatSide* side = nullptr;  // of the model
+  std::vector<PromptSegment> segments = {};
+  std::vector<int32_t> tokens = {};
+};
+[[nodiscard]] std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered);
+
+// What came of a choice since the last time.
+struct ApiDelta {
+  size_t choice = 0;
+  std::vector<OutputPart> parts = {};
+  std::vector<ApiLogprob> logprobs = {};
+  int64_t tokens = 0;  // drawn
+  bool ended = false;  // nothing more comes
 };
 
 class Completion {
  public:
   // The error of a body that cannot be answered: no template, no tokenizer, what the template refuses, more tokens than the
-  // context, tools that the template leaves out. `ids` gives the answer's id. The model must outlive the completion.
+  // context, tools that the template leaves out. `ids` gives the answer's id. The model must outlive the completion. Does not run the
+  // engine: may be called while another thread steps it.
   [[nodiscard]] static std::optional<ApiError> Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
                                                     std::unique_ptr<Completion>* made);
 
   // To be run, in any order and company: choice by choice, prompt by prompt.
   std::span<const std::shared_ptr<Request>> requests() const { return requests_; }
-  // Takes the events that have come.
-  void Collect();
+  // Takes the events that have come. A choice without any is left out.
+  std::vector<ApiDelta> Collect();
   bool ended() const;
   // Of the first request that failed; ok: none did.
   Status status() const;
+  // Id, model and the like, and the choices so far; no usage.
+  const ApiAnswer& answer() const { return answer_; }
+  const OrderedJson& echo() const { return echo_; }  // kResponses
   // Tokens so far.
   ApiUsage usage() const;
+  // Once all have ended: null where none was asked for.
+  OrderedJson BillJson() const;
   // Of a completion that has ended without an error.
   OrderedJson Answer() const;
 
@@ -61,11 +85,19 @@ class Completion {
   template <class NewStream>
   std::optional<ApiError> AddChoices(const ServedModel& model, const ApiRequest& request, std::vector<int32_t> tokens,
                                      const NewStream& new_stream);
+  ApiLogprob Named(const RequestEvent& event) const;
 
   ApiAnswer answer_;
+  const Tokenizer* tokenizer_ = nullptr;
   std::vector<std::shared_ptr<Request>> requests_;
+  std::vector<bool> told_ended_;        // of each request
   std::vector<int64_t> prompt_tokens_;  // of each prompt
   int64_t n_ = 1;                       // requests of a prompt
+  int64_t reasoning_tokens_ = 0;
+  bool tally_ = false;
+  // kResponses: all parts in order, neighbours of one kind joined; and what stands in the answer as it was sent.
+  std::vector<OutputPart> parts_;
+  OrderedJson echo_;
 };
 
 }  // namespace tally

@@ -28,6 +28,12 @@ Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, con
                     std::to_string(options.max_tokens));
   }
   TALLY_RETURN_IF_ERROR(CheckTokens(engine, prompt));
+  const int32_t vocab = engine.model().recipe().vocab;
+  for (const auto& [token, bias] : options.logit_bias) {
+    if (token < 0 || token >= vocab) {
+      return BadInput("a bias is of token " + std::to_string(token) + ", and the vocabulary has " + std::to_string(vocab));
+    }
+  }
   if (static_cast<int64_t>(prompt.size()) <= engine.MostPositions()) return {};
   return BadInput("the prompt has " + std::to_string(prompt.size()) + " tokens, and the KV cache of " +
                   BytesText(engine.KvBudget()) + " holds " + std::to_string(engine.MostPositions()));
@@ -66,9 +72,16 @@ void Request::Ran(int64_t length, int64_t rows) {
   if (length >= prompt_size_ && options_.max_tokens == 0) End(FinishReason::kLength);
 }
 
+std::span<const float> Request::Biased(std::span<const float> logits) {
+  if (options_.logit_bias.empty()) return logits;
+  biased_.assign(logits.begin(), logits.end());
+  for (const auto& [token, bias] : options_.logit_bias) biased_[static_cast<size_t>(token)] += bias;
+  return biased_;
+}
+
 void Request::Take(std::span<const float> logits) {
   if (ended_) return;
-  const int32_t token = sampler_.Sample(logits, tokens_, mask_);
+  const int32_t token = sampler_.Sample(Biased(logits), tokens_, mask_);
   if (token == Sampler::kNoToken) {
     return End(FinishReason::kError,
                BadInput("no token is left to draw: all tokens of the model end a text, and end tokens are not to be drawn"));
@@ -81,6 +94,7 @@ void Request::Take(std::span<const float> logits) {
   result_.tokens.push_back(token);
   tokens_.push_back(token);
   RequestEvent event{.token = token};
+  if (wants_logprobs()) event.logprobs = LogprobsOf(logits, token, options_.top_logprobs);
   output_->Push(token, &event.parts);
   events_.push_back(std::move(event));
   if (output_->stopped()) return End(FinishReason::kStop);

@@ -16,6 +16,7 @@
 #include "engine/chat/output.h"
 #include "engine/session/engine.h"
 #include "engine/session/generate.h"
+#include "engine/session/logprobs.h"
 #include "engine/session/output_stream.h"
 
 namespace tally {
@@ -24,6 +25,9 @@ struct RequestOptions {
   int64_t max_tokens = -1;  // -1: until the context is full
   SamplingOptions sampling = {};
   bool ignore_eos = false;  // end tokens are never drawn
+  // Added to the logits of these tokens before they are sampled from.
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
+  int32_t top_logprobs = -1;  // each token has its log probability, and so many of the most probable ones; -1: none at all
   // Requests of equal keys run what their tokens begin with in common once; none: this one shares with nobody.
   std::optional<std::string> prefix_key = {};
 };
@@ -32,11 +36,13 @@ struct RequestOptions {
 struct RequestEvent {
   int32_t token = -1;                  // drawn, end tokens excepted; -1: only what was held back until the end
   std::vector<OutputPart> parts = {};  // that became certain with it
+  TokenLogprobs logprobs = {};         // of the token, where they were asked for
 };
 
 class Request {
  public:
-  // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context or than its KV cache holds; an option out of range.
+  // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context or than its KV cache holds; a
+  // bias of a token beyond the vocabulary; an option out of range.
   static Status Check(const Engine& engine, std::span<const int32_t> prompt, const RequestOptions& options);
   // For what Check passes. The model must outlive the request.
   Request(const Engine& engine, std::vector<int32_t> prompt, const RequestOptions& options, std::unique_ptr<OutputStream> output);
@@ -69,6 +75,7 @@ class Request {
   bool ended() const { return ended_; }
   // The events since the last call, in order.
   std::vector<RequestEvent> TakeEvents() { return std::exchange(events_, {}); }
+  bool wants_logprobs() const { return options_.top_logprobs >= 0; }
   int64_t prompt_reused() const { return held_; }                 // tokens of the prompt that had run before it began
   int64_t prompt_to_run() const { return prompt_size_ - held_; }  // the others
   int64_t preemptions() const { return preemptions_; }
@@ -76,12 +83,15 @@ class Request {
   const GenerateResult& result() const { return result_; }
 
  private:
+  std::span<const float> Biased(std::span<const float> logits);
+
   const RequestOptions options_;
   const int64_t prompt_size_;
   const int64_t context_;  // positions that it may come to
   std::vector<int32_t> tokens_;
   std::vector<int32_t> ends_;   // the model's end tokens
   std::vector<uint64_t> mask_;  // of what may be drawn; empty: all
+  std::vector<float> biased_;   // logits, where there is a bias
   Sampler sampler_;
   std::unique_ptr<OutputStream> output_;
   GenerateResult result_;

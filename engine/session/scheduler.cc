@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/machine/machine.h"
+
 namespace tally {
 namespace {
 
 constexpr int64_t kWorthWaiting = 128;  // tokens that two requests begin with
+constexpr double kAloneTimes = 4;       // a step of prompts alone may last so many times as long
 constexpr int64_t kStateEvery = 1024;   // positions at whose multiples recurrent layers' states are remembered
 
 std::span<const int32_t> WithoutLast(std::span<const int32_t> tokens) { return tokens.first(tokens.size() - 1); }
@@ -162,6 +165,12 @@ void Scheduler::Share() {
       past = first_ + i + 1;
     }
   }
+  decode_rows_ = engine_.max_batch() - room;
+  const int64_t rest = room;  // of the engine's batch
+  if (options_.step_seconds > 0) {
+    room = std::min(room, clock_.MostRows(decode_rows_, options_.step_seconds * (decode_rows_ > 0 ? 1 : kAloneTimes)));
+  }
+  const int64_t left_out = rest - room;
   // Equal shares; what a short prompt leaves goes to the others.
   for (size_t i = 0; i < prompts.size() && room > 0; ++i) {
     const int64_t others = static_cast<int64_t>(prompts.size() - i);
@@ -173,7 +182,7 @@ void Scheduler::Share() {
     prompts[i]->rows += more;
     room -= more;
   }
-  first_ = room > 0 || n == 0 ? 0 : past % n;
+  first_ = room + left_out > 0 || n == 0 ? 0 : past % n;
 }
 
 void Scheduler::AddRows(Entry& e) {
@@ -219,7 +228,9 @@ void Scheduler::Step() {
   rows_.clear();
   logit_rows_ = 0;
   for (Entry& e : running_) AddRows(e);
+  const double begin = MonotonicSeconds();
   const Result<StepOutput> out = engine_.Step(rows_);
+  clock_.Add(static_cast<int64_t>(rows_.size()) - decode_rows_, decode_rows_, MonotonicSeconds() - begin);
   if (!out.ok()) {
     for (Entry& e : running_) e.request->End(FinishReason::kError, out.status());
     return DropEnded();

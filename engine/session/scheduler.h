@@ -17,14 +17,22 @@
 
 #include "engine/session/engine.h"
 #include "engine/session/request.h"
+#include "engine/session/step_clock.h"
 
 namespace tally {
+
+struct SchedulerOptions {
+  // A step that has rows of prompts lasts about so many seconds at most where other requests decode, and four times as long where none
+  // does: pieces of prompts are sized by the time of past steps. 0: pieces are as large as the engine takes. Results are the same bits.
+  double step_seconds = 0;
+};
 
 // Not to be used by two threads at once.
 class Scheduler {
  public:
   // `engine` must outlive the scheduler.
-  explicit Scheduler(Engine& engine) : engine_(engine), recurrent_(AnyLayer(engine.model().recipe(), &LayerRecipe::recurrent)) {}
+  explicit Scheduler(Engine& engine, const SchedulerOptions& options = {})
+      : engine_(engine), options_(options), recurrent_(AnyLayer(engine.model().recipe(), &LayerRecipe::recurrent)) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
   // Requests that have not ended end with kInterrupted.
@@ -72,10 +80,13 @@ class Scheduler {
   void DropEnded();
 
   Engine& engine_;
+  const SchedulerOptions options_;
   const bool recurrent_;  // the model has recurrent layers
   std::deque<Entry> waiting_;
   std::vector<Entry> running_;  // in the order in which they began
+  StepClock clock_;
   std::vector<BatchRow> rows_;
+  int64_t decode_rows_ = 0;  // of the step
   size_t logit_rows_ = 0;
   size_t first_ = 0;      // of running_: where a step that cannot take all begins
   bool is_full_ = false;  // there was no room for a request, and none that ran has ended since

@@ -67,6 +67,46 @@ TEST(ApiRequest, Fields) {
   EXPECT_FALSE(Completions(R"("seed": -1)").seed.has_value());
 }
 
+TEST(ApiRequest, LogitsAndBills) {
+  EXPECT_EQ(Completions("").top_logprobs, -1);
+  EXPECT_FALSE(Completions("").tally.has_value());
+  const ApiRequest text = Completions(R"("logprobs": 3, "logit_bias": {"7": -100, "8": 0.5}, "tally": false)");
+  EXPECT_EQ(text.top_logprobs, 3);
+  EXPECT_EQ(text.logit_bias, (std::vector<std::pair<int32_t, float>>{{7, -100.0f}, {8, 0.5f}}));
+  EXPECT_EQ(text.tally, false);
+  EXPECT_EQ(Parsed(kChat, Body(kChat, R"("logprobs": true)")).top_logprobs, 0);
+  EXPECT_EQ(Parsed(kChat, Body(kChat, R"("logprobs": true, "top_logprobs": 20)")).top_logprobs, 20);
+}
+
+// The items of a turn of the assistant are one message.
+TEST(ApiRequest, Responses) {
+  const ApiRequest r = Parsed(kResponses, OrderedJson::parse(R"({"instructions": "Be brief.", "max_output_tokens": 9, "store": false,
+    "reasoning": {"effort": "low", "summary": "auto"}, "include": ["reasoning.encrypted_content"], "input": [
+      {"role": "user", "content": "Weather?"},
+      {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Ask."}]},
+      {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}", "status": "completed"},
+      {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
+      {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Sunny.", "annotations": []}]},
+      {"role": "assistant", "content": "Truly."},
+      {"role": "user", "content": [{"type": "input_text", "text": "Thanks"}]}],
+    "tools": [{"type": "function", "name": "weather", "description": "d", "parameters": {"type": "object"}, "strict": true}]})"));
+  const std::vector<ChatMessage> expected = {
+      {.role = "system", .content = "Be brief."},
+      {.role = "user", .content = "Weather?"},
+      {.role = "assistant", .reasoning = "Ask.", .tool_calls = {{"c1", "weather", "{}"}}},
+      {.role = "tool", .content = "sunny", .tool_call_id = "c1", .name = "weather"},
+      {.role = "assistant", .content = "Sunny."},
+      {.role = "assistant", .content = "Truly."},
+      {.role = "user", .content = "Thanks"}};
+  EXPECT_EQ(r.chat.messages, expected);
+  EXPECT_EQ(r.chat.reasoning_effort, "low");
+  EXPECT_EQ(r.max_tokens, 9);
+  ASSERT_EQ(r.chat.tools.size(), 1u);
+  EXPECT_EQ(r.chat.tools[0],
+            R"({"type":"function","function":{"name":"weather","description":"d","parameters":{"type":"object"}}})");
+  EXPECT_EQ(r.echo["instructions"], "Be brief.");
+}
+
 TEST(ApiRequest, Prompts) {
   const auto prompts = [](const char* text) { return Parsed(kCompletions, {{"prompt", OrderedJson::parse(text)}}).prompts; };
   EXPECT_EQ(prompts("\"\"").size(), 1u);
@@ -99,10 +139,16 @@ struct Refusal {
 
 TEST(ApiRequest, RefusalsNameTheField) {
   const Refusal refusals[] = {
-      {kChat, R"("logprobs": true)", "logprobs", "unsupported_parameter", "log probabilities"},
-      {kCompletions, R"("logprobs": 0)", "logprobs", "unsupported_parameter", ""},
-      {kChat, R"("top_logprobs": 3)", "top_logprobs", "unsupported_parameter", ""},
-      {kChat, R"("logit_bias": {"5": 1})", "logit_bias", "unsupported_parameter", ""},
+      {kChat, R"("logprobs": 1)", "logprobs", "invalid_type", "true or false"},
+      {kCompletions, R"("logprobs": 6)", "logprobs", "invalid_value", "from 0 to 5"},
+      {kCompletions, R"("logprobs": true)", "logprobs", "invalid_value", ""},
+      {kCompletions, R"("top_logprobs": 2)", "top_logprobs", "unsupported_parameter", "logprobs is"},
+      {kChat, R"("top_logprobs": 3)", "top_logprobs", "invalid_value", "needs logprobs"},
+      {kChat, R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "invalid_value", "from 0 to 20"},
+      {kChat, R"("logit_bias": {"5": 101})", "logit_bias", "invalid_value", "-100 to 100"},
+      {kChat, R"("logit_bias": {"a": 1})", "logit_bias", "invalid_value", "token ids"},
+      {kChat, R"("logit_bias": {"5 ": 1})", "logit_bias", "invalid_value", "token ids"},
+      {kChat, R"("tally": 1)", "tally", "invalid_type", ""},
       {kChat, R"("response_format": {"type": "json_object"})", "response_format", "unsupported_parameter", ""},
       {kChat, R"("frequency_penalty": 0.5)", "frequency_penalty", "unsupported_parameter", "repeat_penalty"},
       {kChat, R"("presence_penalty": -1)", "presence_penalty", "unsupported_parameter", ""},

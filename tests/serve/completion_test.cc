@@ -63,7 +63,8 @@ TEST(Completion, Text) {
   EXPECT_EQ(usage, OrderedJson({{"prompt_tokens", 2},  // with <|begin|>
                                 {"completion_tokens", 2},
                                 {"total_tokens", 4},
-                                {"prompt_tokens_details", {{"cached_tokens", 0}}}}));
+                                {"prompt_tokens_details", {{"cached_tokens", 0}}},
+                                {"completion_tokens_details", {{"reasoning_tokens", 0}}}}));
   EXPECT_EQ(bill["prompt_tokens"], 2);
   EXPECT_EQ(bill["decode_steps"], 2);
   EXPECT_EQ(bill["prefill"]["rows"], 2);

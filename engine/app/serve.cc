@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// tally serve: a model behind OpenAI's API over HTTP.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine/api/tally.h"
+#include "engine/app/chat_options.h"
+#include "engine/app/commands.h"
+#include "engine/app/console.h"
+#include "engine/app/interrupt.h"
+#include "engine/app/json.h"
+#include "engine/app/numbers.h"
+#include "engine/app/options.h"
+#include "engine/app/syntax.h"
+#include "engine/app/words.h"
+#include "engine/base/format.h"
+#include "engine/serve/api_server.h"
+
+namespace tally::app {
+namespace {
+
+constexpr int64_t kMostParallel = 1024;
+constexpr useconds_t kLookEvery = 50'000;  // microseconds between looks for a signal
+
+struct ServeFlags {
+  ModelFlags model;
+  std::string host = "127.0.0.1", name;
+  std::optional<std::string> chat_template, key_file;
+  std::vector<std::string> hosts, origins;
+  uint16_t port = 8080;
+  int64_t parallel = 4, tokens = -1, queue = 256, connections = 256;
+  double deadline = 0, grace = 10, step = 0.2;
+  SamplingOptions sampling;
+  bool special = false, metrics = false, insecure = false, json = false;
+};
+
+Status CheckRange(const char* option, double value, double least, double most) {
+  if (value >= least && value <= most) return {};
+  const auto text = [](double x) { return Number(x).dump(); };
+  return BadInput(std::string(option) + " must be " + text(least) + " to " + text(most) + ", not " + text(value));
+}
+
+Status CheckFlags(const ServeFlags& flags) {
+  TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
+  if (flags.tokens < -2) {
+    return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
+  }
+  TALLY_RETURN_IF_ERROR(CheckRange("--parallel", static_cast<double>(flags.parallel), 1, kMostParallel));
+  TALLY_RETURN_IF_ERROR(CheckRange("--queue", static_cast<double>(flags.queue), 1, 65536));
+  TALLY_RETURN_IF_ERROR(CheckRange("--connections", static_cast<double>(flags.connections), 1, 4096));
+  TALLY_RETURN_IF_ERROR(CheckRange("--deadline", flags.deadline, 0, 1e6));
+  TALLY_RETURN_IF_ERROR(CheckRange("--grace", flags.grace, 0, 1e6));
+  return CheckRange("--step-seconds", flags.step, 0, 60);
+}
+
+Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
+  ApiServerOptions options = {.hosts = flags.hosts, .origins = flags.origins, .insecure = flags.insecure, .metrics = flags.metrics};
+  if (flags.key_file) {
+    TALLY_ASSIGN_OR_RETURN(const std::string text, ReadText(*flags.key_file));
+    TALLY_ASSIGN_OR_RETURN(options.keys, ReadKeys(Printable(*flags.key_file), text));
+  }
+  options.http.connections = static_cast<uint32_t>(flags.connections);
+  options.http.connections_per_address = std::max<uint32_t>(1, options.http.connections / 2);
+  options.loop.most_waiting = static_cast<size_t>(flags.queue);
+  options.loop.most_waiting_of_client = std::max<size_t>(1, options.loop.most_waiting / 2);
+  options.loop.deadline_seconds = flags.deadline;
+  options.loop.step_seconds = flags.step;
+  return options;
+}
+
+Result<ChatSide> SideOf(const ServeFlags& flags, const Model& model, bool tools) {
+  TALLY_ASSIGN_OR_RETURN(const ChatTemplateSource source, FindTemplate(flags.chat_template, flags.model.model, model, tools));
+  return MakeChatSide(source, /*native=*/!IsTemplateFile(flags.chat_template));
+}
+
+// A path is nobody's business: its last part is the model's name.
+std::string NameOf(const ServeFlags& flags, const std::string& path) {
+  if (!flags.name.empty()) return flags.name;
+  std::error_code ignored;
+  if (!std::filesystem::exists(flags.model.model, ignored)) return flags.model.model;
+  const std::filesystem::path shown = std::filesystem::path(path).lexically_normal();
+  return shown.has_filename() ? shown.filename().string() : shown.parent_path().filename().string();
+}
+
+std::string UrlOf(const ServeFlags& flags, const Listener& listener) {
+  const bool v6 = listener.address().find(':') != std::string::npos;
+  const std::string host = flags.host == "localhost" ? flags.host : v6 ? "[" + listener.address() + "]" : listener.address();
+  return "http://" + host + ":" + std::to_string(listener.port());
+}
+
+Result<int> Serve(const ServeFlags& flags) {
+  TALLY_RETURN_IF_ERROR(CheckFlags(flags));
+  TALLY_ASSIGN_OR_RETURN(const ApiServerOptions options, OptionsOf(flags));
+  TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
+  engine.sequences = static_cast<int32_t>(flags.parallel);
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
+  // Before the weights: whether it can be had is known at once.
+  TALLY_ASSIGN_OR_RETURN(Listener listener, Listener::Open(flags.host, flags.port));
+  TALLY_RETURN_IF_ERROR(CheckExposure(listener, !options.keys.empty(), options.insecure));
+  const std::string url = UrlOf(flags, listener);
+  LoadOptions load;
+  if (flags.chat_template) {  // what was asked for must not be found wrong request by request
+    load.before_weights = [&](const Model& model) { return SideOf(flags, model, false).status(); };
+  }
+  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, engine, std::move(load)));
+  const ServedModel served = {.engine = loaded.engine.get(),
+                              .name = NameOf(flags, path),
+                              .sampling = flags.sampling,
+                              .max_tokens = flags.tokens < 0 ? -1 : flags.tokens,
+                              .parse_special = flags.special,
+                              .chat = SideOf(flags, *loaded.model, false),
+                              .tool_chat = SideOf(flags, *loaded.model, true)};
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server, ApiServer::Start(served, std::move(listener), options));
+  if (!served.chat.ok()) Note("note: chats are refused: " + served.chat.status().message() + "\n");
+  Note("serving " + Printable(served.name) + " at " + url + "/v1: Ctrl-C ends it\n");
+  if (flags.json) {
+    PrintJson({{"url", url},
+               {"port", server->port()},
+               {"model", served.name},
+               {"description", loaded.model->Description()},
+               {"parallel", flags.parallel},
+               {"context", loaded.engine->context()},
+               {"threads", loaded.engine->threads()},
+               {"target", loaded.engine->target()},
+               {"load_seconds", loaded.seconds},
+               {"memory_bytes", MemoryJson(*loaded.engine)}});
+    TALLY_RETURN_IF_ERROR(FlushOutput());
+  }
+  while (!Interrupted()) ::usleep(kLookEvery);
+  Note("finishing what runs; once more ends it at once\n");
+  const size_t cut = server->Stop(flags.grace);
+  if (cut == 0) return 0;
+  Note(Counted(static_cast<int64_t>(cut), "request") + " could not be finished\n");
+  return InterruptExitCode();
+}
+
+}  // namespace
+
+Action AddServe(CLI::App& app) {
+  auto flags = std::make_shared<ServeFlags>();
+  CLI::App* c = app.add_subcommand("serve", "Answer OpenAI's API over HTTP, with the cost of every request");
+  AddModelFlags(*c, flags->model);
+  c->add_option("--host", flags->host, "address to listen on; others than this machine's own want --api-key-file")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
+  AddNumber(*c, "--port", flags->port, "port to listen on (0: any that is free)");
+  AddNumber(*c, "--parallel", flags->parallel, "most answers that are generated at once");
+  c->add_option("--alias", flags->name, "the model's name in answers (default: its file's name)");
+  AddChatTemplate(*c, flags->chat_template);
+  c->add_option("--api-key-file", flags->key_file, "file of keys, one a line, of which every request must have one")
+      ->type_name(kFileType);
+  c->add_option("--allow-host", flags->hosts, "a name by which clients reach the server (several times: several)");
+  c->add_option("--allow-origin", flags->origins, "an origin whose pages may ask, as in https://chat.example.com");
+  c->add_flag("--insecure", flags->insecure, "listen for other machines without a key");
+  c->add_flag("--metrics", flags->metrics, "answer /metrics, for Prometheus");
+  AddNumber(*c, "--queue", flags->queue, "most answers that wait for their turn; a client has at most half of it");
+  AddNumber(*c, "--connections", flags->connections, "most connections; an address has at most half of them");
+  AddNumber(*c, "--deadline", flags->deadline, "seconds within which an answer must be done (0: any)");
+  AddNumber(*c, "--grace", flags->grace, "seconds for answers in progress when the server is told to end");
+  AddNumber(*c, "--step-seconds", flags->step,
+            "about how long a prompt may keep the tokens of others waiting (0: prompts run in the largest pieces)");
+  c->add_flag("--special", flags->special, "special tokens spelled out in prompts of /v1/completions become tokens");
+  AddNumber(*c, "-n,--tokens", flags->tokens,
+            "most tokens of an answer whose request does not say (-1 or -2: until the context is full)");
+  AddSamplingSteps(*c, flags->sampling);
+  c->add_flag("--json", flags->json, "one JSON document on standard output, when the server answers");
+  c->footer(
+      "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, /detokenize, /apply-template, /health, "
+      "/metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or \"tally\": true in the body, adds to an "
+      "answer's usage what it cost.");
+  AddExamples(*c, {"tally serve demo --port 8080", "tally serve demo --host 0.0.0.0 --api-key-file keys.txt --parallel 8 --metrics"});
+  return [flags] {
+    const Result<int> code = Serve(*flags);
+    return code.ok() ? *code : Report(code.status());
+  };
+}
+
+}  // namespace tally::app

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conversation of /v1/responses: items, of which several may make one message
+// (https://platform.openai.com/docs/api-reference/responses/create#responses_create-input).
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/format.h"
+#include "engine/serve/api_messages.h"
+
+namespace tally {
+namespace {
+
+// Text, or parts of text joined by line feeds.
+std::string ReadItemText(const OrderedJson& content, const std::string& place, std::optional<ApiError>* error) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  if (!content.is_array() && !error->has_value()) {
+    *error = ApiError{.message = place + " must be a string or an array of parts of text", .param = place, .code = "invalid_type"};
+  }
+  for (size_t i = 0; content.is_array() && i < content.size() && !error->has_value(); ++i) {
+    ApiObject part(content[i], ElementPlace(place, i), error);
+    const std::string type = part.Text("type").value_or("");
+    const bool refusal = type == "refusal";
+    if (!refusal && type != "input_text" && type != "output_text" && type != "text" && type != "reasoning_text") {
+      part.Fail("type", "is " + Quote(type) + ": only parts of text are supported (no images, audio or files)",
+                "unsupported_value");
+    }
+    const std::optional<std::string> piece = part.Text(refusal ? "refusal" : "text");
+    if (!piece) part.Fail(refusal ? "refusal" : "text", "is missing", "missing_required_parameter");
+    part.Ignore({"annotations", "logprobs"});
+    part.End();
+    if (i > 0) text += '\n';
+    text += piece.value_or("");
+  }
+  return text;
+}
+
+class Input {
+ public:
+  Input(std::vector<ChatMessage>* messages, std::optional<ApiError>* error) : messages_(messages), error_(error) {}
+
+  void Add(const OrderedJson& json, const std::string& place) {
+    ApiObject item(json, place, error_);
+    const std::string type = item.Text("type").value_or("message");
+    item.Ignore({"id", "status"});
+    if (type == "message") {
+      AddMessage(item);
+    } else if (type == "reasoning") {
+      if (const OrderedJson* const content = item.Take("content")) {
+        Assistant().reasoning += ReadItemText(*content, item.Place("content"), error_);
+      }
+      item.Ignore({"summary", "encrypted_content"});
+    } else if (type == "function_call") {
+      ToolCall call{.id = item.Text("call_id").value_or(""), .name = item.Text("name").value_or("")};
+      if (call.id.empty()) item.Fail("call_id", "is missing", "missing_required_parameter");
+      if (call.name.empty()) item.Fail("name", "is missing", "missing_required_parameter");
+      call.arguments = item.Text("arguments").value_or("");
+      Assistant().tool_calls.push_back(std::move(call));
+    } else if (type == "function_call_output") {
+      ChatMessage message{.role = "tool"};
+      message.tool_call_id = item.Text("call_id").value_or("");
+      if (message.tool_call_id.empty()) item.Fail("call_id", "is missing", "missing_required_parameter");
+      if (const OrderedJson* const output = item.Take("output")) {
+        message.content = ReadItemText(*output, item.Place("output"), error_);
+      } else {
+        item.Fail("output", "is missing", "missing_required_parameter");
+      }
+      Push(std::move(message));
+    } else {
+      item.Fail("type", "is " + Quote(type) + ": expected message, reasoning, function_call or function_call_output",
+                "unsupported_value");
+    }
+    item.End();
+  }
+
+  void Push(ChatMessage message) {
+    open_ = false;
+    messages_->push_back(std::move(message));
+  }
+
+ private:
+  // The message of the assistant's turn: its thinking, then its text, then its calls.
+  ChatMessage& Assistant() {
+    if (!open_) messages_->push_back({.role = "assistant"});
+    open_ = true;
+    return messages_->back();
+  }
+  void AddMessage(ApiObject& item) {
+    const std::string role = item.Text("role").value_or("");
+    const OrderedJson* const content = item.Take("content");
+    if (content == nullptr) return item.Fail("content", "is missing", "missing_required_parameter");
+    std::string text = ReadItemText(*content, item.Place("content"), error_);
+    if (role == "assistant") {
+      ChatMessage& turn = Assistant();
+      if (!turn.tool_calls.empty() || !turn.content.empty()) {  // the next turn
+        open_ = false;
+        Assistant().content = std::move(text);
+      } else {
+        turn.content = std::move(text);
+      }
+    } else if (role == "user" || role == "system" || role == "developer") {
+      Push({.role = role, .content = std::move(text)});
+    } else {
+      item.Fail("role", "is " + Quote(role) + ": expected user, assistant, system or developer");
+    }
+    item.Ignore({"phase"});
+  }
+
+  std::vector<ChatMessage>* const messages_;
+  std::optional<ApiError>* const error_;
+  bool open_ = false;  // the last message is the assistant's, and more of its turn may come
+};
+
+// {"type": "function", "name", "description", "parameters", "strict"}, as templates want it: within "function".
+void ReadFunctions(ApiObject& body, ChatRequest* chat) {
+  const OrderedJson* const tools = body.Array("tools");
+  for (size_t i = 0; tools != nullptr && i < tools->size() && body.ok(); ++i) {
+    ApiObject tool((*tools)[i], ElementPlace("tools", i), body.error());
+    if (const std::string type = tool.Text("type").value_or(""); type != "function") {
+      tool.Fail("type", "is " + Quote(type) + ": only \"function\" is supported", "unsupported_value");
+    }
+    OrderedJson function = OrderedJson::object();
+    if (const std::optional<std::string> name = tool.Text("name")) function["name"] = *name;
+    if (!function.contains("name")) tool.Fail("name", "is missing", "missing_required_parameter");
+    if (const std::optional<std::string> text = tool.Text("description")) function["description"] = *text;
+    if (const OrderedJson* const parameters = tool.Object("parameters")) function["parameters"] = *parameters;
+    (void)tool.Flag("strict");  // the model is asked, not held to it
+    tool.End();
+    if (body.ok()) chat->tools.push_back(OrderedJson{{"type", "function"}, {"function", std::move(function)}}.dump());
+  }
+}
+
+}  // namespace
+
+void ReadApiResponses(ApiObject& body, ChatRequest* chat) {
+  Input input(&chat->messages, body.error());
+  if (const std::optional<std::string> instructions = body.Text("instructions")) {
+    input.Push({.role = "system", .content = *instructions});
+  }
+  const OrderedJson* const given = body.Take("input");
+  if (given == nullptr) {
+    body.Fail("input", "is missing", "missing_required_parameter");
+  } else if (given->is_string()) {
+    input.Push({.role = "user", .content = given->get<std::string>()});
+  } else if (!given->is_array() || given->empty()) {
+    body.Fail("input", "must be a string, or an array of items that is not empty", "invalid_type");
+  } else {
+    for (size_t i = 0; i < given->size() && body.ok(); ++i) input.Add((*given)[i], ElementPlace("input", i));
+  }
+  NameResults(&chat->messages);
+  ReadFunctions(body, chat);
+  ReadToolChoice(body, chat);
+  if (const OrderedJson* const json = body.Object("reasoning")) {
+    ApiObject reasoning(*json, "reasoning", body.error());
+    ReadEffort(reasoning, "effort", chat);
+    reasoning.Ignore({"summary", "generate_summary"});  // thinking is given whole
+    reasoning.End();
+  }
+}
+
+}  // namespace tally

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/serve/api_server.h"
+
+#include <algorithm>
+#include <ctime>
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/format.h"
+#include "engine/machine/machine.h"
+#include "engine/serve/api_messages.h"
+#include "engine/serve/api_object.h"
+#include "engine/serve/api_stream.h"
+#include "engine/serve/metrics.h"
+#include "engine/serve/work_queue.h"
+
+namespace tally {
+namespace {
+
+constexpr int kWorkers = 2;
+constexpr size_t kMostWork = 256;    // bodies that wait to be parsed
+constexpr double kFlushSeconds = 2;  // until what has been answered is read, when the server stops
+constexpr size_t kMostTokenText = size_t{4} << 20;
+
+using Exchange = std::shared_ptr<HttpExchange>;
+
+ApiError TooMuch() {
+  return {.status = 503, .message = "too many requests at once: try again later", .type = "server_error", .code = "overloaded"};
+}
+
+// What is asked for by a path.
+enum class Route : uint8_t { kNone, kRoot, kHealth, kMetrics, kModels, kModel, kComplete, kTokenize, kDetokenize, kTemplate };
+constexpr std::string_view kModelsPath = "/v1/models";
+
+struct Target {
+  Route route = Route::kNone;
+  const char* method = "GET";
+  ApiEndpoint endpoint = ApiEndpoint::kChat;
+  std::string_view path = "other";  // as metrics have it
+};
+
+Target TargetOf(std::string_view path) {
+  if (const std::optional<ApiEndpoint> endpoint = ApiEndpointOf(path)) {
+    constexpr std::string_view kPaths[] = {"/v1/chat/completions", "/v1/completions", "/v1/responses"};
+    return {Route::kComplete, "POST", *endpoint, *std::ranges::find(kPaths, path)};
+  }
+  constexpr Target kTargets[] = {{Route::kRoot, "GET", {}, "/"},
+                                 {Route::kHealth, "GET", {}, "/health"},
+                                 {Route::kMetrics, "GET", {}, "/metrics"},
+                                 {Route::kModels, "GET", {}, kModelsPath},
+                                 {Route::kTokenize, "POST", {}, "/tokenize"},
+                                 {Route::kDetokenize, "POST", {}, "/detokenize"},
+                                 {Route::kTemplate, "POST", {}, "/apply-template"}};
+  for (const Target& target : kTargets) {
+    if (target.path == path) return target;
+  }
+  if (path.starts_with(kModelsPath) && path.substr(kModelsPath.size()).starts_with('/')) {
+    return {Route::kModel, "GET", {}, "/v1/models/NAME"};
+  }
+  return {};
+}
+
+class ModelServer final : public ApiServer {
+ public:
+  ModelServer(const ServedModel& model, const ApiServerOptions& options, const Listener& listener)
+      : model_(WithoutBills(model)),
+        options_(options),
+        access_({.keys = options.keys, .hosts = options.hosts, .origins = options.origins, .loopback = listener.loopback()}),
+        port_(listener.port()),
+        started_(std::time(nullptr)),
+        work_(kMostWork),
+        loop_(*model.engine, options.loop, metrics_) {}
+  ~ModelServer() override { Stop(0); }
+
+  Status Begin(Listener listener) {
+    TALLY_RETURN_IF_ERROR(loop_.Start());
+    TALLY_RETURN_IF_ERROR(work_.Start(kWorkers));
+    HttpHandlers handlers = {.admit = [this](const HttpRequest& head) { return Admit(head); },
+                             .request = [this](Exchange exchange) { Handle(std::move(exchange)); },
+                             .refuse = [](int status, const std::string& message) {
+                               return JsonAnswer(status, ErrorJson({.status = status,
+                                                                    .message = message,
+                                                                    .type = status >= 500 ? "server_error" : "invalid_request_error"}));
+                             }};
+    TALLY_ASSIGN_OR_RETURN(http_, HttpServer::Start(std::move(listener), options_.http, std::move(handlers)));
+    return {};
+  }
+  uint16_t port() const override { return port_; }
+
+  size_t Stop(double seconds) override {
+    stopping_ = true;
+    if (http_ != nullptr) http_->StopAccepting();
+    loop_.Stop(seconds);
+    work_.Stop();
+    if (http_ != nullptr) http_->Stop(std::min(seconds, kFlushSeconds));
+    return loop_.cut();
+  }
+
+ private:
+  static ServedModel WithoutBills(ServedModel model) {
+    model.tally = false;
+    return model;
+  }
+  static HttpAnswer JsonAnswer(int status, const OrderedJson& body) {
+    HttpAnswer answer{.status = status, .headers = {{"Content-Type", "application/json"}}, .body = JsonLine(body)};
+    if (status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+    if (status == 429 || status == 503) answer.headers.emplace_back("Retry-After", "1");
+    return answer;
+  }
+
+  // --- the HTTP thread
+
+  std::optional<HttpAnswer> Admit(const HttpRequest& head) {
+    const AccessRules::Decision decision = access_.Check(head);
+    const Target target = TargetOf(head.path);
+    if (decision.error) return Refused(head, target, *decision.error);
+    const HttpHeaders cors = access_.CorsHeaders(head);
+    if (head.method == "OPTIONS") return Counted(target, {.status = 204, .headers = cors});
+    if (target.route == Route::kNone || (target.route == Route::kMetrics && !options_.metrics)) {
+      return Refused(head, target,
+                     {.status = 404,
+                      .message = target.route == Route::kMetrics ? "/metrics is off: tally serve --metrics"
+                                                                 : Quote(head.path) + " is nothing that is served here",
+                      .code = "not_found"});
+    }
+    if (head.method != target.method && !(head.method == "HEAD" && std::string_view(target.method) == "GET")) {
+      return Refused(head, target, {.status = 405, .message = head.path + " wants " + target.method, .code = "method_not_allowed"});
+    }
+    return std::nullopt;
+  }
+  HttpAnswer Refused(const HttpRequest& head, const Target& target, const ApiError& error) {
+    HttpAnswer answer = JsonAnswer(error.status, ErrorJson(error));
+    for (auto& header : access_.CorsHeaders(head)) answer.headers.push_back(std::move(header));
+    return Counted(target, std::move(answer));
+  }
+  HttpAnswer Counted(const Target& target, HttpAnswer answer) {
+    metrics_.CountRequest(target.path, answer.status);
+    return answer;
+  }
+
+  void Handle(Exchange exchange) {
+    const Target target = TargetOf(exchange->request().path);
+    switch (target.route) {
+      case Route::kHealth:
+        return Answer(*exchange, target, stopping_ ? 503 : 200, {{"status", stopping_ ? "shutting down" : "ok"}});
+      case Route::kRoot: {
+        HttpAnswer answer{.headers = {{"Content-Type", "text/plain; charset=utf-8"}},
+                          .body = "tally serves " + Printable(model_.name) + " at /v1/chat/completions\n"};
+        return Answer(*exchange, target, std::move(answer));
+      }
+      case Route::kModels:
+        return Answer(*exchange, target, 200, {{"object", "list"}, {"data", OrderedJson::array({ModelJson()})}});
+      case Route::kModel: {
+        if (exchange->request().path.substr(kModelsPath.size() + 1) == model_.name) return Answer(*exchange, target, 200, ModelJson());
+        return Fail(*exchange, target,
+                    {.status = 404, .message = "there is no such model; " + Quote(model_.name) + " is served", .code = "model_not_found"});
+      }
+      case Route::kMetrics: return HandleMetrics(std::move(exchange), target);
+      default: break;
+    }
+    if (stopping_) {
+      return Fail(*exchange, target, {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"});
+    }
+    if (!work_.Add([this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
+  }
+
+  void HandleMetrics(Exchange exchange, const Target& target) {
+    const bool called = loop_.Call([this, exchange, target](Engine& engine, const LoopState& state) {
+      HttpAnswer answer{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}};
+      answer.body = metrics_.Text() + EngineMetrics(engine, state);
+      Answer(*exchange, target, std::move(answer));
+    });
+    if (!called) Fail(*exchange, target, {.status = 503, .message = "the server is shutting down", .type = "server_error"});
+  }
+
+  OrderedJson ModelJson() const {
+    const Model& model = model_.engine->model();
+    return {{"id", model_.name},
+            {"object", "model"},
+            {"created", started_},
+            {"owned_by", "tally"},
+            {"max_model_len", model_.engine->context()},
+            {"description", model.Description()}};
+  }
+
+  // --- any thread
+
+  void Answer(HttpExchange& exchange, const Target& target, HttpAnswer answer) {
+    for (auto& header : access_.CorsHeaders(exchange.request())) answer.headers.push_back(std::move(header));
+    metrics_.CountRequest(target.path, answer.status);
+    exchange.Answer(std::move(answer));
+  }
+  void Answer(HttpExchange& exchange, const Target& target, int status, const OrderedJson& body) {
+    Answer(exchange, target, JsonAnswer(status, body));
+  }
+  void Fail(HttpExchange& exchange, const Target& target, const ApiError& error) {
+    Answer(exchange, target, error.status, ErrorJson(error));
+  }
+
+  // --- the workers
+
+  void Work(const Exchange& exchange, const Target& target) {
+    std::optional<ApiError> error;
+    try {
+      if (!exchange->left()) error = TryWork(exchange, target);
+    } catch (const std::exception&) {
+      error = ApiError{.status = 503, .message = "not enough memory for this request", .type = "server_error", .code = "no_room"};
+    }
+    if (error) Fail(*exchange, target, *error);
+  }
+
+  std::optional<ApiError> TryWork(const Exchange& exchange, const Target& target) {
+    HttpRequest& request = exchange->request();
+    const std::string body = std::move(request.body);
+    Result<OrderedJson> json = ReadJson<OrderedJson>("the body", body, BodyLimits());
+    if (!json.ok()) return ApiError{.message = json.status().message(), .code = "invalid_json"};
+    switch (target.route) {
+      case Route::kComplete: return Complete(exchange, target, *json);
+      case Route::kTokenize: return Tokenize(exchange, target, *json);
+      case Route::kDetokenize: return Detokenize(exchange, target, *json);
+      default: return ApplyTemplate(exchange, target, *json);
+    }
+  }
+  static JsonLimits BodyLimits() {
+    JsonLimits limits = kOrderedJsonLimits;
+    limits.object = true;
+    return limits;
+  }
+
+  std::optional<ApiError> Complete(const Exchange& exchange, const Target& target, const OrderedJson& json) {
+    ApiRequest request;
+    if (std::optional<ApiError> error = ParseApiRequest(target.endpoint, json, &request)) return error;
+    const HttpRequest& head = exchange->request();
+    if (const auto asked = FindHeader(head.headers, "x-tally"); asked && !request.tally) {
+      if (*asked != "0" && *asked != "1") return ApiError{.message = "X-Tally must be 0 or 1", .param = "X-Tally", .code = "invalid_value"};
+      request.tally = *asked == "1";
+    }
+    const std::string key = access_.Check(head).client;
+    request.prefix_key = key;
+    auto served = std::make_unique<ServedRequest>();
+    if (std::optional<ApiError> error = Completion::Make(model_, request, ids_, &served->completion)) return error;
+    served->exchange = exchange;
+    if (request.stream) served->stream = NewApiStream(request);
+    served->client = key.empty() ? head.address : key;
+    served->headers = access_.CorsHeaders(head);
+    served->arrived = head.arrived;
+    served->answered = [this, path = target.path](int status) { metrics_.CountRequest(path, status); };
+    return loop_.Add(served);
+  }
+
+  std::optional<ApiError> CheckTokenizer() const {
+    const Model& model = model_.engine->model();
+    if (!model.tokenizer_status().ok()) return ApiErrorOf(model.tokenizer_status());
+    if (model.tokenizer() == nullptr) return ApiError{.message = "this model has no tokenizer"};
+    return std::nullopt;
+  }
+
+  std::optional<ApiError> Tokenize(const Exchange& exchange, const Target& target, const OrderedJson& json) {
+    if (std::optional<ApiError> error = CheckTokenizer()) return error;
+    std::optional<ApiError> error;
+    ApiObject body(json, "", &error);
+    const std::optional<std::string> content = body.Text("content");
+    if (!content) body.Fail("content", "is missing", "missing_required_parameter");
+    const bool add = body.Flag("add_special").value_or(false), parse = body.Flag("parse_special").value_or(true);
+    const bool pieces = body.Flag("with_pieces").value_or(false);
+    body.Ignore({"model"});
+    body.End();
+    if (error) return error;
+    const Tokenizer& tokenizer = *model_.engine->model().tokenizer();
+    const Result<std::vector<int32_t>> tokens = tokenizer.Encode(*content, {.add_special = add, .parse_special = parse});
+    if (!tokens.ok()) return ApiErrorOf(tokens.status());
+    OrderedJson list = OrderedJson::array();
+    for (const int32_t id : *tokens) {
+      if (!pieces) {
+        list.push_back(id);
+      } else {
+        list.push_back({{"id", id}, {"piece", tokenizer.IsControl(id) ? tokenizer.ControlText(id) : tokenizer.TokenBytes(id)}});
+      }
+    }
+    Answer(*exchange, target, 200, {{"tokens", std::move(list)}});
+    return std::nullopt;
+  }
+
+  std::optional<ApiError> Detokenize(const Exchange& exchange, const Target& target, const OrderedJson& json) {
+    if (std::optional<ApiError> error = CheckTokenizer()) return error;
+    std::optional<ApiError> error;
+    ApiObject body(json, "", &error);
+    const OrderedJson* const list = body.Array("tokens");
+    if (list == nullptr) body.Fail("tokens", "is missing", "missing_required_parameter");
+    body.Ignore({"model"});
+    body.End();
+    if (error) return error;
+    const Tokenizer& tokenizer = *model_.engine->model().tokenizer();
+    std::vector<int32_t> tokens;
+    std::string content;
+    for (const OrderedJson& id : *list) {
+      if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(tokenizer.vocab_size())) {
+        body.Fail("tokens", "must be token ids from 0 to " + std::to_string(tokenizer.vocab_size() - 1));
+        return error;
+      }
+      tokens.push_back(id.get<int32_t>());
+    }
+    content = tokenizer.Decode(tokens);
+    if (content.size() > kMostTokenText) return ApiError{.message = "the text would be longer than " + BytesText(kMostTokenText)};
+    Answer(*exchange, target, 200, {{"content", std::move(content)}});
+    return std::nullopt;
+  }
+
+  std::optional<ApiError> ApplyTemplate(const Exchange& exchange, const Target& target, const OrderedJson& json) {
+    ApiRequest request;
+    if (std::optional<ApiError> error = ParseApiRequest(ApiEndpoint::kChat, json, &request)) return error;
+    request.chat.now = std::time(nullptr);
+    RenderedChat rendered;
+    if (std::optional<ApiError> error = RenderApiChat(model_, request.chat, &rendered)) return error;
+    Answer(*exchange, target, 200,
+           {{"prompt", JoinSegments(rendered.segments)}, {"prompt_tokens", rendered.tokens.size()}});
+    return std::nullopt;
+  }
+
+  const ServedModel model_;
+  const ApiServerOptions options_;
+  const AccessRules access_;
+  const uint16_t port_;
+  const int64_t started_;  // seconds since 1970
+  ApiIds ids_;
+  Metrics metrics_;
+  std::atomic<bool> stopping_{false};
+  WorkQueue work_;
+  EngineLoop loop_;
+  std::unique_ptr<HttpServer> http_;
+};
+
+}  // namespace
+
+Status CheckExposure(const Listener& listener, bool has_keys, bool insecure) {
+  if (listener.loopback() || has_keys || insecure) return {};
+  return BadInput("at " + listener.address() + " others than this machine reach the server: give it keys (--api-key-file), or say " +
+                  "--insecure");
+}
+
+Result<std::unique_ptr<ApiServer>> ApiServer::Start(const ServedModel& model, Listener listener, const ApiServerOptions& options) {
+  TALLY_RETURN_IF_ERROR(CheckExposure(listener, !options.keys.empty(), options.insecure));
+  auto server = std::make_unique<ModelServer>(model, options, listener);
+  TALLY_RETURN_IF_ERROR(server->Begin(std::move(listener)));
+  return std::unique_ptr<ApiServer>(std::move(server));
+}
+
+}  // namespace tally

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model behind OpenAI's API over HTTP.
+//
+// Three kinds of threads: one reads and writes the connections; a few parse bodies, render templates and tokenize; one steps the engine.
+//
+//   POST /v1/chat/completions, /v1/completions, /v1/responses      api_request.h
+//   GET  /v1/models, /v1/models/NAME
+//   POST /tokenize        {"content": TEXT, "add_special": false, "parse_special": true} -> {"tokens": [ID]}
+//   POST /detokenize      {"tokens": [ID]} -> {"content": TEXT}
+//   POST /apply-template  a body of /v1/chat/completions -> {"prompt": TEXT}
+//   GET  /health          {"status": "ok"}; 503 while the server shuts down
+//   GET  /metrics         metrics.h, where it is asked for
+//
+// Answers have a bill in their usage where the body says "tally": true, or a header X-Tally: 1.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/serve/access_rules.h"
+#include "engine/serve/completion.h"
+#include "engine/serve/engine_loop.h"
+#include "engine/serve/http_server.h"
+
+namespace tally {
+
+struct ApiServerOptions {
+  std::vector<std::string> keys = {}, hosts = {}, origins = {};  // AccessOptions
+  bool insecure = false;  // others than this machine may reach it without a key
+  bool metrics = false;   // GET /metrics is answered
+  HttpLimits http = {};
+  LoopOptions loop = {};
+};
+
+class ApiServer {
+ public:
+  // Begins to answer. `model` (whose `tally` is not asked) must outlive the server, and its engine is the server's until it has stopped.
+  // kBadInput: `listener` is reachable for others, and there is no key; the system refuses what the server takes.
+  static Result<std::unique_ptr<ApiServer>> Start(const ServedModel& model, Listener listener, const ApiServerOptions& options);
+  virtual ~ApiServer() = default;  // as Stop(0)
+  virtual uint16_t port() const = 0;
+  // Accepts nothing more, finishes the requests that it has for at most so many seconds, and ends the others with an error. The number
+  // of these.
+  virtual size_t Stop(double seconds) = 0;
+};
+
+// Why a server that listens there without a key would not be started.
+Status CheckExposure(const Listener& listener, bool has_keys, bool insecure);
+
+}  // namespace tally

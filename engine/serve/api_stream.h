@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// An answer as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), as OpenAI's endpoints stream it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/serve/completion.h"
+
+namespace tally {
+
+// The events of one answer, as text to be sent. After End or Fail nothing comes.
+class ApiStream {
+ public:
+  virtual ~ApiStream() = default;
+  virtual std::string Begin(const Completion& completion) = 0;
+  // The completion has collected `delta`.
+  virtual std::string Add(const Completion& completion, const ApiDelta& delta) = 0;
+  // All choices have ended without an error. A chat's and a completion's last event is [DONE]; usage comes before it, where it or the bill was
+  // asked for.
+  virtual std::string End(const Completion& completion) = 0;
+  virtual std::string Fail(const ApiError& error) = 0;
+};
+std::unique_ptr<ApiStream> NewApiStream(const ApiRequest& request);
+
+}  // namespace tally

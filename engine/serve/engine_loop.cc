@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/serve/engine_loop.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "engine/machine/machine.h"
+
+namespace tally {
+namespace {
+
+constexpr size_t kAhead = 1;  // choices that the scheduler has waiting, so that none is missing where one ends
+constexpr const char* kStopping = "the server is shutting down";
+
+ApiError Unavailable(const std::string& message, const char* code) {
+  return {.status = 503, .message = message, .type = "server_error", .code = code};
+}
+
+HttpAnswer JsonAnswer(int status, const OrderedJson& body, HttpHeaders headers) {
+  headers.emplace_back("Content-Type", "application/json");
+  if (status == 503 || status == 429) headers.emplace_back("Retry-After", "1");
+  return {.status = status, .headers = std::move(headers), .body = JsonLine(body)};
+}
+
+}  // namespace
+
+struct EngineLoop::Active {
+  std::unique_ptr<ServedRequest> served;
+  std::vector<double> last_token;  // of each choice: when it came; 0: none has
+  bool first_token = false;        // has come
+  bool ended = false;
+};
+
+EngineLoop::EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics)
+    : engine_(engine), options_(options), metrics_(metrics), scheduler_(engine, {.step_seconds = options.step_seconds}) {}
+
+EngineLoop::~EngineLoop() { Stop(0); }
+
+Status EngineLoop::Start() {
+  if (thread_.Start([this] { Run(); })) return {};
+  return BadInput("the server cannot start: the system refuses it a thread");
+}
+
+std::optional<ApiError> EngineLoop::Add(std::unique_ptr<ServedRequest>& request) {
+  const size_t n = request->completion->requests().size();
+  const std::lock_guard lock(mutex_);
+  if (stopping_ || ended_) return Unavailable(kStopping, "shutting_down");
+  if (waiting_ > 0 && waiting_ + n > options_.most_waiting) {
+    return Unavailable("too many requests wait here: try again later", "overloaded");
+  }
+  const auto client = clients_.find(request->client);
+  const size_t own = client != clients_.end() ? client->second.size() : 0;
+  if (own > 0 && own + n > options_.most_waiting_of_client) {
+    return ApiError{.status = 429,
+                    .message = "too many of your requests wait here: try again later",
+                    .type = "rate_limit_error",
+                    .code = "rate_limit_exceeded"};
+  }
+  if (own == 0) turns_.push_back(request->client);
+  Client& queue = clients_[request->client];
+  for (const std::shared_ptr<Request>& choice : request->completion->requests()) queue.push_back(choice);
+  waiting_ += n;
+  arrivals_.push_back(std::move(request));
+  wake_.notify_all();
+  return std::nullopt;
+}
+
+bool EngineLoop::Call(std::function<void(Engine&, const LoopState&)> call) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return false;
+  calls_.push_back(std::move(call));
+  wake_.notify_all();
+  return true;
+}
+
+void EngineLoop::Stop(double seconds) {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_at_ = stopping_ ? std::min(stop_at_, MonotonicSeconds() + seconds) : MonotonicSeconds() + seconds;
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  thread_.Join();
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+}
+
+LoopState EngineLoop::State() const {
+  return {.waiting = waiting_ + scheduler_.waiting(), .running = scheduler_.running()};
+}
+
+// Waits for something to do, and takes it. False: the loop ends.
+bool EngineLoop::TakeArrivals() {
+  std::vector<std::unique_ptr<ServedRequest>> arrivals;
+  std::vector<std::function<void(Engine&, const LoopState&)>> calls;
+  LoopState state;
+  {
+    std::unique_lock lock(mutex_);
+    const auto idle = [&] { return active_.empty() && arrivals_.empty() && calls_.empty(); };
+    wake_.wait(lock, [&] { return !idle() || stopping_; });
+    if (stopping_ && (idle() || MonotonicSeconds() >= stop_at_)) {
+      ended_ = true;
+      cut_ = arrivals_.size() + active_.size();
+    }
+    arrivals.swap(arrivals_);
+    calls.swap(calls_);
+    state = State();
+  }
+  for (const auto& call : calls) call(engine_, state);
+  for (std::unique_ptr<ServedRequest>& served : arrivals) {
+    auto active = std::make_unique<Active>();
+    active->last_token.resize(served->completion->requests().size());
+    active->served = std::move(served);
+    active_.push_back(std::move(active));
+    ServedRequest& begun = *active_.back()->served;
+    if (begun.stream == nullptr) continue;
+    HttpHeaders headers = begun.headers;
+    headers.emplace_back("Content-Type", "text/event-stream");
+    headers.emplace_back("Cache-Control", "no-cache");
+    headers.emplace_back("X-Accel-Buffering", "no");
+    begun.exchange->Begin({.headers = std::move(headers), .body = begun.stream->Begin(*begun.completion)});
+  }
+  const std::lock_guard lock(mutex_);
+  return !ended_;
+}
+
+// Hands the scheduler as many choices as can run, client by client.
+void EngineLoop::Feed() {
+  const std::lock_guard lock(mutex_);
+  while (!turns_.empty() && scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + kAhead) {
+    const std::string client = std::move(turns_.front());
+    turns_.pop_front();
+    const auto queue = clients_.find(client);
+    std::shared_ptr<Request> next = std::move(queue->second.front());
+    queue->second.pop_front();
+    --waiting_;
+    if (queue->second.empty()) {
+      clients_.erase(queue);
+    } else {
+      turns_.push_back(client);
+    }
+    if (!next->ended()) scheduler_.Add(std::move(next));
+  }
+}
+
+// Takes what has not run of it out of the queues, and ends the rest.
+void EngineLoop::Cancel(Active& active) {
+  const std::span<const std::shared_ptr<Request>> choices = active.served->completion->requests();
+  for (const std::shared_ptr<Request>& choice : choices) {
+    scheduler_.Cancel(*choice);
+    choice->End(FinishReason::kInterrupted);
+  }
+  const std::lock_guard lock(mutex_);
+  const auto queue = clients_.find(active.served->client);
+  if (queue == clients_.end()) return;
+  waiting_ -= std::erase_if(queue->second, [](const std::shared_ptr<Request>& choice) { return choice->ended(); });
+  if (!queue->second.empty()) return;
+  std::erase(turns_, queue->first);
+  clients_.erase(queue);
+}
+
+void EngineLoop::End(Active& active, int status) {
+  active.ended = true;
+  metrics_.CountUsage(active.served->completion->usage());
+  if (active.served->answered) active.served->answered(status);
+  active.served->exchange.reset();
+}
+
+void EngineLoop::Fail(Active& active, const ApiError& error) {
+  Cancel(active);
+  ServedRequest& served = *active.served;
+  if (served.stream != nullptr) {
+    served.exchange->Write(served.stream->Fail(error));
+    served.exchange->End(/*whole=*/true);
+  } else {
+    served.exchange->Answer(JsonAnswer(error.status, ErrorJson(error), served.headers));
+  }
+  End(active, error.status);
+}
+
+void EngineLoop::DropDeparted() {
+  const double now = MonotonicSeconds();
+  for (const std::unique_ptr<Active>& active : active_) {
+    if (active->served->exchange->left()) {
+      Cancel(*active);
+      metrics_.CountCancelled();
+      End(*active, 499);  // nobody reads it
+    } else if (options_.deadline_seconds > 0 && now > active->served->arrived + options_.deadline_seconds) {
+      Fail(*active, {.status = 504,
+                     .message = "the request was not done within its time",
+                     .type = "server_error",
+                     .code = "deadline_exceeded"});
+    }
+  }
+  std::erase_if(active_, [](const std::unique_ptr<Active>& active) { return active->ended; });
+}
+
+// Hands its client what has come of a request.
+void EngineLoop::Progress(Active& active) {
+  ServedRequest& served = *active.served;
+  Completion& completion = *served.completion;
+  const std::vector<ApiDelta> deltas = completion.Collect();
+  const double now = deltas.empty() ? 0 : MonotonicSeconds();
+  std::string events;
+  for (const ApiDelta& delta : deltas) {
+    double& last = active.last_token[delta.choice];
+    if (delta.tokens > 0 && last > 0) metrics_.CountTokens(delta.tokens, now - last);
+    if (delta.tokens > 0 && !std::exchange(active.first_token, true)) metrics_.CountFirstToken(now - served.arrived);
+    if (delta.tokens > 0) last = now;
+    if (served.stream != nullptr) events += served.stream->Add(completion, delta);
+  }
+  if (!completion.ended()) {
+    if (!events.empty()) served.exchange->Write(events);
+    return;
+  }
+  if (const Status status = completion.status(); !status.ok()) {
+    if (!events.empty()) served.exchange->Write(events);
+    ApiError error = ApiErrorOf(status);
+    // The request was sound.
+    if (status.code() == StatusCode::kBadInput) error = {.status = 500, .message = status.message(), .type = "server_error"};
+    return Fail(active, error);
+  }
+  if (served.stream != nullptr) {
+    served.exchange->Write(events + served.stream->End(completion));
+    served.exchange->End(/*whole=*/true);
+  } else {
+    served.exchange->Answer(JsonAnswer(200, completion.Answer(), served.headers));
+  }
+  End(active, 200);
+}
+
+void EngineLoop::Deliver() {
+  for (const std::unique_ptr<Active>& active : active_) Progress(*active);
+  std::erase_if(active_, [](const std::unique_ptr<Active>& active) { return active->ended; });
+}
+
+void EngineLoop::Run() {
+  while (TakeArrivals()) {
+    try {
+      DropDeparted();
+      Feed();
+      scheduler_.Step();
+      Deliver();
+    } catch (const std::bad_alloc&) {
+      for (const std::unique_ptr<Active>& active : active_) {
+        if (!active->ended) Fail(*active, Unavailable("not enough memory", "no_room"));
+      }
+      active_.clear();
+    }
+  }
+  for (const std::unique_ptr<Active>& active : active_) Fail(*active, Unavailable(kStopping, "shutting_down"));
+  active_.clear();
+}
+
+}  // namespace tally

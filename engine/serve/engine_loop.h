@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one thread that steps the engine for all requests of a server. Other threads hand it requests; it hands their clients what comes.
+//
+// Choices wait in a queue for each client, and clients take turns.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/serve/api_stream.h"
+#include "engine/serve/completion.h"
+#include "engine/serve/http_server.h"
+#include "engine/serve/metrics.h"
+#include "engine/serve/service_thread.h"
+#include "engine/session/scheduler.h"
+
+namespace tally {
+
+struct LoopOptions {
+  size_t most_waiting = 256;            // choices of all clients
+  size_t most_waiting_of_client = 128;  // choices; a request that finds nothing waiting is taken whatever the number of its choices
+  double deadline_seconds = 0;          // from a request's arrival to the end of its answer; 0: none
+  double step_seconds = 0.2;            // SchedulerOptions::step_seconds
+};
+
+// A request that is to be answered.
+struct ServedRequest {
+  std::shared_ptr<HttpExchange> exchange;
+  std::unique_ptr<Completion> completion;
+  std::unique_ptr<ApiStream> stream;  // null: the answer is whole
+  std::string client;                 // whose queue it waits in
+  HttpHeaders headers = {};           // of the answer
+  double arrived = 0;                 // MonotonicSeconds()
+  // Called with the status once it has been answered.
+  std::function<void(int status)> answered = {};
+};
+
+class EngineLoop {
+ public:
+  // `engine` and `metrics` must outlive the loop.
+  EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics);
+  ~EngineLoop();  // as Stop(0)
+  // kBadInput: the system has no thread left.
+  Status Start();
+
+  // --- any thread
+
+  // An error, and the request stays the caller's: 429 this client has enough waiting, 503 all have, or the server ends.
+  [[nodiscard]] std::optional<ApiError> Add(std::unique_ptr<ServedRequest>& request);
+  // `call` runs on the engine's thread, between two steps. False: the loop has ended.
+  bool Call(std::function<void(Engine& engine, const LoopState& state)> call);
+  // Takes no further request, finishes those that it has for at most so many seconds, and ends the others with an error that says so.
+  void Stop(double seconds);
+  size_t cut() const { return cut_; }  // requests that Stop has ended
+
+ private:
+  struct Active;
+  using Client = std::deque<std::shared_ptr<Request>>;
+
+  void Run();
+  bool TakeArrivals();
+  void Feed();
+  void DropDeparted();
+  void Deliver();
+  void Progress(Active& active);
+  void Fail(Active& active, const ApiError& error);
+  void End(Active& active, int status);
+  void Cancel(Active& active);
+  LoopState State() const;
+
+  Engine& engine_;
+  const LoopOptions options_;
+  Metrics& metrics_;
+  Scheduler scheduler_;
+  std::vector<std::unique_ptr<Active>> active_;
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable wake_;
+  std::vector<std::unique_ptr<ServedRequest>> arrivals_;
+  std::vector<std::function<void(Engine&, const LoopState&)>> calls_;
+  std::map<std::string, Client, std::less<>> clients_;  // choices that wait; of no empty queue
+  std::deque<std::string> turns_;                       // clients that have some, the next one first
+  size_t waiting_ = 0;                                  // choices of all clients
+  bool stopping_ = false, ended_ = false;
+  double stop_at_ = 0;
+
+  size_t cut_ = 0;
+  ServiceThread thread_;
+};
+
+}  // namespace tally

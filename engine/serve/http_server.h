@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// HTTP/1.1 (RFC 9110, RFC 9112) through libmicrohttpd: whole requests go to a handler, and answers come from any thread, whole or piece by
+// piece. Every size, number and time that a client could stretch has a limit.
+//
+// One thread does all reading and writing. A request whose handler has not answered yet costs it nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace tally {
+
+struct HttpLimits {
+  uint32_t connections = 256;               // at once; further ones wait in the system's queue
+  uint32_t connections_per_address = 128;   // further ones are closed
+  size_t header_bytes = size_t{32} << 10;   // of a request's line and headers; beyond: 431
+  size_t body_bytes = size_t{8} << 20;      // of a request; beyond: 413
+  size_t bodies_bytes = size_t{128} << 20;  // of all requests together that have not been answered; beyond: 503
+  uint32_t request_seconds = 60;            // a connection that has brought no whole request for so long is closed
+  uint32_t write_seconds = 30;              // a client that takes nothing of its answer for so long has left
+  size_t unread_bytes = size_t{4} << 20;    // of a streamed answer; a client that leaves more unread has left
+};
+
+// Names in small letters.
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+// The value of the first header of that name; none: there is none.
+std::optional<std::string_view> FindHeader(const HttpHeaders& headers, std::string_view name);
+
+std::string AsciiLower(std::string_view text);
+
+struct HttpRequest {
+  std::string method = {}, path = {};  // path: without the query
+  HttpHeaders headers = {};
+  std::string body = {};
+  std::string address = {};  // of the client, without its port
+  double arrived = 0;        // MonotonicSeconds() when its headers had come
+};
+
+struct HttpAnswer {
+  int status = 200;
+  HttpHeaders headers = {};  // besides those of HTTP itself
+  std::string body = {};
+};
+
+// A request on its way to its answer. May be used by several threads at once. One that is dropped without an answer is answered 500.
+class HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+  // The body may be moved out by whoever has the exchange first.
+  virtual HttpRequest& request() = 0;
+  // The first answer counts, and after Begin none.
+  virtual void Answer(HttpAnswer answer) = 0;
+  // A streamed answer: Begin (whose body goes out first), Write as often as there is something, End. `whole` false: the connection is
+  // cut, so that the client sees that something is missing.
+  virtual void Begin(HttpAnswer head) = 0;
+  virtual void Write(std::string_view bytes) = 0;
+  virtual void End(bool whole) = 0;
+  // The client has closed its side or reads too slowly: nobody reads an answer. A client that half-closes its connection before
+  // it has its answer has left too.
+  virtual bool left() const = 0;
+};
+
+struct HttpHandlers {
+  // Of a request whose body is to come. An answer refuses it: the body is dropped. Called on the server's thread, as `request` is: both
+  // must return soon.
+  std::function<std::optional<HttpAnswer>(const HttpRequest& head)> admit = {};
+  std::function<void(std::shared_ptr<HttpExchange> exchange)> request = {};
+  // The answer where the server itself refuses: 413, 503.
+  std::function<HttpAnswer(int status, const std::string& message)> refuse = {};
+};
+
+// A socket that listens, closed with the object.
+class Listener {
+ public:
+  // `host`: a name or an address, "127.0.0.1", "::1", "0.0.0.0". Port 0: any that is free. kBadInput: no such host, a port that is in use
+  // or not allowed.
+  static Result<Listener> Open(const std::string& host, uint16_t port);
+  Listener(Listener&& other) noexcept : fd_(std::exchange(other.fd_, -1)), address_(std::move(other.address_)), port_(other.port_) {}
+  Listener& operator=(Listener&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    address_.swap(other.address_);
+    port_ = other.port_;
+    return *this;
+  }
+  ~Listener();
+  const std::string& address() const { return address_; }  // "127.0.0.1"
+  uint16_t port() const { return port_; }
+  bool loopback() const;  // only programs of this machine reach it
+  int fd() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  Listener() = default;
+  int fd_ = -1;
+  std::string address_;
+  uint16_t port_ = 0;
+};
+// Of an address, not a name: 127.0.0.0/8 or ::1.
+bool IsLoopback(const std::string& address);
+
+class HttpServer {
+ public:
+  // Begins to accept. kBadInput: the system refuses what it takes.
+  static Result<std::unique_ptr<HttpServer>> Start(Listener listener, const HttpLimits& limits, HttpHandlers handlers);
+  virtual ~HttpServer() = default;  // as Stop(0)
+  // Accepts no more connections; those that are there go on.
+  virtual void StopAccepting() = 0;
+  // Waits, at most so many seconds, until answers that have been given are read, then closes all connections. No handler is called after it
+  // returns.
+  virtual void Stop(double seconds) = 0;
+  virtual size_t connections() const = 0;
+};
+
+}  // namespace tally

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/serve/metrics.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace tally {
+namespace {
+
+std::string Number(double x) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", x);
+  std::string shortest = text;
+  std::snprintf(text, sizeof text, "%g", x);
+  return std::stod(text) == x ? text : shortest;
+}
+
+void Describe(std::string_view name, std::string_view type, std::string_view help, std::string* text) {
+  *text += "# HELP " + std::string(name) + " " + std::string(help) + "\n# TYPE " + std::string(name) + " " + std::string(type) + "\n";
+}
+
+void Value(std::string_view name, const std::string& labels, const std::string& value, std::string* text) {
+  *text += std::string(name) + (labels.empty() ? "" : "{" + labels + "}") + " " + value + "\n";
+}
+
+void One(std::string_view name, std::string_view type, std::string_view help, uint64_t value, std::string* text) {
+  Describe(name, type, help, text);
+  Value(name, "", std::to_string(value), text);
+}
+
+std::string Label(std::string_view name, std::string_view value) { return std::string(name) + "=\"" + std::string(value) + "\""; }
+
+constexpr std::array<Phase, 3> kAllPhases = {Phase::kPrefill, Phase::kDecode, Phase::kMixed};
+
+}  // namespace
+
+void Histogram::Add(double seconds) {
+  const auto at = std::lower_bound(kBounds.begin(), kBounds.end(), seconds) - kBounds.begin();
+  ++counts_[static_cast<size_t>(at)];
+  sum_ += seconds;
+}
+
+void Histogram::Write(std::string_view name, std::string_view help, std::string* text) const {
+  Describe(name, "histogram", help, text);
+  uint64_t sum = 0;
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    sum += counts_[i];
+    Value(std::string(name) + "_bucket", Label("le", i < kBounds.size() ? Number(kBounds[i]) : "+Inf"), std::to_string(sum), text);
+  }
+  Value(std::string(name) + "_sum", "", Number(sum_), text);
+  Value(std::string(name) + "_count", "", std::to_string(sum), text);
+}
+
+void Metrics::CountRequest(std::string_view path, int status) {
+  const std::lock_guard lock(mutex_);
+  ++requests_[{std::string(path), status}];
+}
+
+void Metrics::CountFirstToken(double seconds) {
+  const std::lock_guard lock(mutex_);
+  first_token_.Add(seconds);
+}
+
+void Metrics::CountTokens(int64_t n, double seconds) {
+  const std::lock_guard lock(mutex_);
+  for (int64_t i = 0; i < n; ++i) token_.Add(seconds / static_cast<double>(n));
+}
+
+void Metrics::CountUsage(const ApiUsage& usage) {
+  const std::lock_guard lock(mutex_);
+  usage_.prompt_tokens += usage.prompt_tokens;
+  usage_.cached_tokens += usage.cached_tokens;
+  usage_.completion_tokens += usage.completion_tokens;
+}
+
+void Metrics::CountCancelled() {
+  const std::lock_guard lock(mutex_);
+  ++cancelled_;
+}
+
+std::string Metrics::Text() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  Describe("tally_requests_total", "counter", "Requests by path and status of HTTP.", &text);
+  for (const auto& [what, n] : requests_) {
+    Value("tally_requests_total", Label("path", what.first) + "," + Label("status", std::to_string(what.second)), std::to_string(n),
+          &text);
+  }
+  One("tally_requests_cancelled_total", "counter", "Requests whose client left before it had its answer.", cancelled_, &text);
+  One("tally_prompt_tokens_total", "counter", "Tokens of prompts, cached ones included.",
+      static_cast<uint64_t>(usage_.prompt_tokens), &text);
+  One("tally_cached_tokens_total", "counter", "Tokens of prompts that did not have to run.",
+      static_cast<uint64_t>(usage_.cached_tokens), &text);
+  One("tally_completion_tokens_total", "counter", "Tokens that were generated.", static_cast<uint64_t>(usage_.completion_tokens),
+      &text);
+  first_token_.Write("tally_time_to_first_token_seconds", "From a request's arrival to its first token.", &text);
+  token_.Write("tally_time_per_token_seconds", "From a token to the next one of its answer.", &text);
+  return text;
+}
+
+std::string EngineMetrics(Engine& engine, const LoopState& state) {
+  std::string text;
+  One("tally_requests_running", "gauge", "Choices that run.", state.running, &text);
+  One("tally_requests_waiting", "gauge", "Choices that wait for room.", state.waiting, &text);
+  One("tally_kv_bytes", "gauge", "Bytes of the KV cache that live sequences hold.", engine.KvBytesInUse(), &text);
+  One("tally_kv_budget_bytes", "gauge", "Bytes that the KV cache may take.", engine.KvBudget(), &text);
+  const Ledger& ledger = engine.ledger();
+  std::array<Account, kAllPhases.size()> accounts;
+  for (size_t p = 0; p < accounts.size(); ++p) accounts[p] = ledger.total(kAllPhases[p]);
+  const auto by_phase = [&](const char* name, const char* help, const auto& value) {
+    Describe(name, "counter", help, &text);
+    for (size_t p = 0; p < accounts.size(); ++p) {
+      Value(name, Label("phase", kPhaseNames[static_cast<size_t>(kAllPhases[p])]), std::to_string(value(kAllPhases[p], accounts[p])),
+            &text);
+    }
+  };
+  by_phase("tally_steps_total", "Steps of the engine.", [&](Phase p, const Account&) { return ledger.steps(p); });
+  by_phase("tally_rows_total", "Rows that ran.", [&](Phase p, const Account&) { return ledger.rows(p); });
+  by_phase("tally_flops_total", "Useful floating-point operations.", [](Phase, const Account& a) { return a.useful.TotalFlops(); });
+  by_phase("tally_parameters_touched_total", "Parameters touched, summed over steps.",
+           [&](Phase p, const Account&) { return ledger.parameters_touched(p); });
+  Describe("tally_bytes_total", "counter", "Bytes moved, by kind.", &text);
+  for (size_t k = 0; k < kByteKindNames.size(); ++k) {
+    uint64_t bytes = 0;
+    for (const Account& a : accounts) bytes += a.useful.Bytes(static_cast<ByteKind>(k));
+    Value("tally_bytes_total", Label("kind", kByteKindNames[k]), std::to_string(bytes), &text);
+  }
+  return text;
+}
+
+}  // namespace tally

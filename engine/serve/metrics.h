@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures of a server for Prometheus (https://prometheus.io/docs/instrumenting/exposition_formats/, text format 0.0.4).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "engine/serve/api_answer.h"
+
+namespace tally {
+
+// Seconds, in buckets. Not for several threads.
+class Histogram {
+ public:
+  static constexpr std::array<double, 16> kBounds = {.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120};
+  void Add(double seconds);
+  void Write(std::string_view name, std::string_view help, std::string* text) const;
+
+ private:
+  std::array<uint64_t, kBounds.size() + 1> counts_{};
+  double sum_ = 0;
+};
+
+// Any number of threads may count at once.
+class Metrics {
+ public:
+  // A request has been answered: `path` is one that the server knows.
+  void CountRequest(std::string_view path, int status);
+  void CountFirstToken(double seconds);  // since the request came
+  void CountTokens(int64_t n, double seconds);  // after the first of a choice; since the one before them
+  void CountUsage(const ApiUsage& usage);
+  void CountCancelled();
+  // The figures so far; those of the engine are appended by EngineMetrics.
+  std::string Text() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, int>, uint64_t> requests_;
+  Histogram first_token_, token_;
+  ApiUsage usage_;
+  uint64_t cancelled_ = 0;
+};
+
+struct LoopState {
+  size_t waiting = 0, running = 0;  // choices
+};
+// Of the engine and its ledger; on the thread that steps it.
+std::string EngineMetrics(Engine& engine, const LoopState& state);
+
+}  // namespace tally

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Log probabilities of tokens, as the model gives them: before bias, penalties, temperature and filters. Natural logarithms.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tally {
+
+struct TokenLogprob {
+  int32_t token = -1;
+  double logprob = 0;  // minus infinity where the logit is that, or NaN
+};
+
+struct TokenLogprobs {
+  double logprob = 0;                  // of the token itself
+  std::vector<TokenLogprob> top = {};  // the most probable tokens, the best first; of equal ones the lower id
+};
+
+// Of a token of `logits` [vocab], with the `n` best beside it.
+TokenLogprobs LogprobsOf(std::span<const float> logits, int32_t token, int32_t n);
+
+}  // namespace tally

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many clients at once: fairness, bounds, those that leave, deadlines, the end; and that the bills of all are the ledger.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/serve/served_api.h"
+#include "tests/session/fake_engine.h"
+#include "tests/support/open_engine.h"
+
+namespace tally {
+namespace {
+
+// An engine of scripted tokens, whose steps take as long as the test wants.
+class Scripted {
+ public:
+  explicit Scripted(int64_t at_once = 2, LoopOptions loop = {}, std::vector<std::string> keys = {}) : engine(100, 100'000) {
+    engine.logit_rows = at_once;
+    engine.on_step = [this] {
+      while (held) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(step_milliseconds));
+    };
+    model.engine = &engine;
+    model.name = "scripted";
+    model.sampling.temperature = 0;
+    api = std::make_unique<ServedApi>(model, ApiServerOptions{.keys = std::move(keys), .loop = loop});
+  }
+  ~Scripted() { held = false; }
+
+  FakeEngine engine;
+  ServedModel model;
+  std::atomic<bool> held{false};
+  std::atomic<int> step_milliseconds{0};
+  std::unique_ptr<ServedApi> api;
+};
+
+OrderedJson Tokens(int n) { return {{"prompt", {1, 2}}, {"max_tokens", n}}; }
+
+TEST(Serving, TokensWithoutATokenizer) {
+  const Scripted s;
+  EXPECT_EQ(s.api->Ask("/v1/completions", Tokens(3))["choices"][0]["token_ids"], OrderedJson({3, 4, 5}));
+  std::vector<int> streamed;
+  for (const OrderedJson& chunk : s.api->Stream("/v1/completions", Tokens(5))) {
+    for (const OrderedJson& id : chunk["choices"][0].value("token_ids", OrderedJson::array())) streamed.push_back(id);
+  }
+  EXPECT_EQ(streamed, (std::vector<int>{3, 4, 5, 6, 7}));
+}
+
+TEST(Serving, ClientsThatLeaveAreNotServedOn) {
+  Scripted s;
+  s.step_milliseconds = 2;
+  for (const bool stream : {false, true}) {
+    TestClient client(s.api->port);
+    OrderedJson body = Tokens(50'000);
+    body["stream"] = stream;
+    ASSERT_TRUE(client.Ask("POST", "/v1/completions", body.dump()));
+    EXPECT_TRUE(s.api->Becomes([&] { return s.api->Metric("tally_requests_running") == 1; }));
+    client.Close();
+    EXPECT_TRUE(s.api->Becomes([&] { return s.api->Metric("tally_requests_running") == 0; })) << stream;
+  }
+  EXPECT_EQ(s.api->Metric("tally_requests_cancelled_total"), 2u);
+  EXPECT_EQ(s.api->Ask("/v1/completions", Tokens(3))["status"], 200);
+}
+
+// What waits is bounded, for one client and for all; who is refused is told when to come again.
+TEST(Serving, QueuesAreBounded) {
+  const std::string one = "first-key-0123456789", two = "second-key-012345678";
+  Scripted s(1, {.most_waiting = 6, .most_waiting_of_client = 3}, {one, two});
+  s.held = true;
+  std::vector<std::unique_ptr<TestClient>> clients;
+  const auto ask = [&](const std::string& key) {
+    clients.push_back(std::make_unique<TestClient>(s.api->port));
+    EXPECT_TRUE(clients.back()->Ask("POST", "/v1/completions", Tokens(2).dump(), "Authorization: Bearer " + key + "\r\n"));
+    return clients.back().get();
+  };
+  // Some of them run, or are about to; the rest wait.
+  HttpReply refused;
+  for (int i = 0; i < 20 && refused.status == 0; ++i) {
+    TestClient* const client = ask(one);
+    if (client->Readable(0.1)) refused = client->Read();
+  }
+  EXPECT_EQ(refused.status, 429) << refused.body;
+  EXPECT_EQ(refused.headers["retry-after"], "1");
+  clients.pop_back();
+  TestClient* const other = ask(two);
+  EXPECT_FALSE(other->Readable(0.1)) << "another client is not refused";
+  s.held = false;
+  for (const auto& client : clients) EXPECT_EQ(client->Read().status, 200);
+}
+
+// A client that asks for much does not keep the others waiting.
+TEST(Serving, ClientsTakeTurns) {
+  const std::string one = "first-key-0123456789", two = "second-key-012345678";
+  Scripted s(1, {}, {one, two});
+  s.held = true;
+  std::mutex mutex;
+  std::vector<std::string> ended;
+  std::vector<std::thread> threads;
+  const auto ask = [&](const std::string& key) {
+    threads.emplace_back([&, key] {
+      EXPECT_EQ(s.api->Ask("/v1/completions", Tokens(20), "Authorization: Bearer " + key + "\r\n")["status"], 200);
+      const std::lock_guard lock(mutex);
+      ended.push_back(key);
+    });
+  };
+  for (int i = 0; i < 8; ++i) ask(one);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // all of them wait
+  ask(two);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  s.step_milliseconds = 1;
+  s.held = false;
+  for (std::thread& thread : threads) thread.join();
+  const auto place = std::find(ended.begin(), ended.end(), two) - ended.begin();
+  EXPECT_LE(place, 4) << "of 9";
+}
+
+TEST(Serving, Deadlines) {
+  Scripted s(1, {.deadline_seconds = 0.3});
+  s.step_milliseconds = 5;
+  const OrderedJson whole = s.api->Ask("/v1/completions", Tokens(10'000));
+  EXPECT_EQ(whole["status"], 504);
+  EXPECT_EQ(whole["error"]["code"], "deadline_exceeded");
+  const std::vector<OrderedJson> events = s.api->Stream("/v1/completions", Tokens(10'000));
+  EXPECT_GT(events.size(), 5u);
+  EXPECT_EQ(events.back()["error"]["code"], "deadline_exceeded");
+  EXPECT_FALSE(s.api->done);
+  EXPECT_EQ(s.api->Ask("/v1/completions", Tokens(3))["status"], 200);
+}
+
+// What can be finished within the time is; the rest is told.
+TEST(Serving, TheEnd) {
+  Scripted s(4);
+  s.step_milliseconds = 5;
+  TestClient quick(s.api->port), slow(s.api->port), waits(s.api->port);
+  OrderedJson endless = Tokens(90'000);
+  endless["stream"] = true;
+  ASSERT_TRUE(quick.Ask("POST", "/v1/completions", Tokens(40).dump()) && slow.Ask("POST", "/v1/completions", endless.dump()) &&
+              waits.Ask("POST", "/v1/completions", Tokens(90'000).dump()));
+  EXPECT_TRUE(s.api->Becomes([&] { return s.api->Metric("tally_requests_running") == 3; }));
+  TestClient late(s.api->port);
+  EXPECT_EQ(late.Get("/health").status, 200);
+  size_t cut = 0;
+  std::thread stop([&] { cut = s.api->server->Stop(0.7); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(late.Get("/health").status, 503);
+  EXPECT_EQ(late.Post("/v1/completions", Tokens(1).dump()).status, 0) << "the connection was closed after the last answer";
+  EXPECT_EQ(quick.Read().status, 200);
+  const HttpReply streamed = slow.Read(), whole = waits.Read();
+  stop.join();
+  EXPECT_EQ(cut, 2u);
+  EXPECT_EQ(whole.status, 503);
+  EXPECT_TRUE(streamed.whole);
+  EXPECT_NE(EventsOf(streamed.body).back().find("shutting_down"), std::string::npos) << EventsOf(streamed.body).back();
+}
+
+// A step that fails: those who wait are told, and the next request is served.
+TEST(Serving, DefectsEndRequestsNotTheServer) {
+  Scripted s;
+  s.engine.fail_at = 2;
+  EXPECT_EQ(s.api->Ask("/v1/completions", Tokens(10))["status"], 500);
+  s.engine.fail_at = -1;
+  EXPECT_EQ(s.api->Ask("/v1/completions", Tokens(3))["status"], 200);
+}
+
+class Demo : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Result<std::string> path = DemoModelPath();
+    ASSERT_TRUE(path.ok());
+    EngineOptions options;
+    options.threads = 1;
+    options.context = 512;
+    options.sequences = 4;
+    opened_ = Open(*path, options);
+    model_.engine = opened_.engine.get();
+    model_.name = "demo";
+    for (const ChatTemplateSource& source : *opened_.model->chat_templates()) model_.chat = MakeChatSide(source, true);
+  }
+  // What a stream of a chat said.
+  static std::string Said(const ServedApi& api, const OrderedJson& body) {
+    std::string said;
+    for (const OrderedJson& chunk : api.Stream("/v1/completions", body)) said += chunk["choices"][0]["text"];
+    return said;
+  }
+
+  Opened opened_;
+  ServedModel model_;
+};
+
+TEST_F(Demo, TheSameAloneAndInCompany) {
+  const ServedApi api(model_);
+  const auto body = [](int i) {
+    return OrderedJson{{"prompt", i % 3 == 0 ? std::string(400, 'a') + "ROMEO:" : "ROMEO:"}, {"seed", i}, {"max_tokens", 40}};
+  };
+  constexpr int kClients = 8;
+  std::vector<std::string> together(kClients);
+  std::vector<std::thread> threads;
+  threads.reserve(kClients);
+  for (int i = 0; i < kClients; ++i) threads.emplace_back([&, i] { together[static_cast<size_t>(i)] = Said(api, body(i)); });
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kClients; ++i) {
+    EXPECT_FALSE(together[static_cast<size_t>(i)].empty());
+    EXPECT_EQ(together[static_cast<size_t>(i)], Said(api, body(i))) << i;
+  }
+}
+
+// Sums of bills are the ledger's, to the integer: FLOPs, rows and bytes of every kind.
+TEST_F(Demo, BillsAreTheLedger) {
+  const ServedApi api(model_);
+  std::mutex mutex;
+  std::map<std::string, uint64_t> billed;
+  const auto add = [&](const OrderedJson& bill) {
+    const std::lock_guard lock(mutex);
+    for (const char* phase : {"prefill", "decode"}) {
+      const OrderedJson& work = bill.at(phase);
+      billed["tally_flops_total"] += work.at("flops").get<uint64_t>();
+      billed["tally_rows_total"] += work.at("rows").get<uint64_t>();
+      for (const auto& [kind, n] : work.at("bytes").items()) billed["tally_bytes_total{kind=\"" + kind + "\"}"] += n.get<uint64_t>();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 9; ++i) {
+    threads.emplace_back([&, i] {
+      const OrderedJson body = {{"prompt", std::string(static_cast<size_t>(i) * 20 + 1, 'b')}, {"seed", i}, {"n", 1 + i % 3},
+                                {"max_tokens", 10 + i}, {"ignore_eos", true}};
+      if (i % 2 == 0) {
+        add(api.Ask("/v1/completions", body, "X-Tally: 1\r\n").at("usage").at("tally"));
+      } else {
+        add(api.Stream("/v1/completions", body, "X-Tally: 1\r\n").back().at("usage").at("tally"));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_GT(billed["tally_flops_total"], 0u);
+  for (const auto& [name, sum] : billed) {
+    uint64_t ledger = 0;
+    if (name.find('{') != name.npos) {
+      ledger = api.Metric(name);
+    } else {
+      for (const char* phase : {"prefill", "decode", "mixed"}) ledger += api.Metric(name + "{phase=\"" + phase + "\"}");
+    }
+    EXPECT_EQ(sum, ledger) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tally
