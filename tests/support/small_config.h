@@ -15,7 +15,8 @@ namespace tally {
 using OrderedJson = nlohmann::ordered_json;
 
 // No published model of the catalogue.
-inline constexpr const char* kCs336 = R"({"model_type": "cs336", "vocab_size": 101, "context_length": 64, "d_model": 64, "num_layers": 2,
+inline constexpr const char* kCs336 =
+    R"({"model_type": "cs336", "vocab_size": 101, "context_length": 64, "d_model": 64, "num_layers": 2,
                                    "num_heads": 4, "d_ff": 96, "rope_theta": 10000.0})";
 
 inline constexpr int kLayers = 6, kWidth = 64, kHeads = 4, kHeadDim = 16, kContext = 64;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// usage: node logits.mjs FILE.gguf ID,ID... OUT
-// Writes llama.cpp's logits after each token, float32 [ids, vocabulary], to OUT. The prompt is one batch, K and V are stored in f32.
-// node-llama-cpp brings the library prebuilt.
+// usage: node logits.mjs ID,ID... FILE.gguf...
+// Writes llama.cpp's logits after each token to FILE.gguf.logits, float32 [ids, vocabulary], or why there are none to FILE.gguf.error. The
+// prompt is one batch, K and V are stored in f32. node-llama-cpp brings the library prebuilt.
 import {writeFileSync} from "node:fs";
 import {getLlama, LlamaLogLevel} from "node-llama-cpp";
 
-const [file, list, out] = process.argv.slice(2);
+const [list, ...files] = process.argv.slice(2);
 const ids = list.split(",").map(Number);
+let said = [];
 const llama = await getLlama({
-  gpu: false, build: "never", skipDownload: true, logLevel: LlamaLogLevel.error, logger: (level, message) => console.error(message.trim())
+  gpu: false, build: "never", skipDownload: true, logLevel: LlamaLogLevel.error, logger: (level, message) => said.push(message.trim())
 });
-try {
+
+async function logitsOf(file) {
   const model = await llama.loadModel({modelPath: file, useMmap: false});
   const context = await model.createContext({
     contextSize: ids.length + 8, batchSize: ids.length, threads: 1, flashAttention: false, swaFullCache: true,
@@ -21,9 +23,17 @@ try {
   const vocabulary = rows[0].next.logits.size;
   const logits = new Float32Array(ids.length * vocabulary);
   rows.forEach((row, i) => row.next.logits.forEach((logit, token) => logits[i * vocabulary + token] = logit));
-  writeFileSync(out, logits);
-  process.exit(0);  // the library's own threads would keep the process alive
-} catch (error) {
-  console.error(error.message);
-  setTimeout(() => process.exit(1), 100);  // what the library says comes by the event loop
+  await model.dispose();
+  return logits;
 }
+
+for (const file of files) {
+  said = [];
+  try {
+    writeFileSync(file + ".logits", await logitsOf(file));
+  } catch (error) {
+    await new Promise((resolve) => setTimeout(resolve, 100));  // what the library says comes by the event loop
+    writeFileSync(file + ".error", [...said, error.message].join("\n"));
+  }
+}
+process.exit(0);  // the library's own threads would keep the process alive
