@@ -109,6 +109,13 @@ TEST(Hybrids, FactorsOfFalconH1) {
   EXPECT_FALSE(r.mamba.norm);
 }
 
+// A file of either format is the same model.
+TEST(Hybrids, GroupsOfMamba2) {
+  const MadeCheckpoint hf = Made("Codestral-Mamba-7B", false), gguf = Made("Codestral-Mamba-7B", true);
+  EXPECT_EQ(hf.spec.recipe, gguf.spec.recipe);
+  EXPECT_EQ(hf.spec.recipe.mamba.norm_groups, 8);
+}
+
 TEST(Hybrids, StepsAreLimited) {
   const Inventory hf = Made("Codestral-Mamba-7B", false).inventory;
   const Recipe usual = MustRead(hf).recipe;
