@@ -28,15 +28,17 @@ class Keys {
       if (latent || r_.delta.value_heads > 0) return latent ? 1 : r_.n_kv_heads;
       return l.attends() ? SizesOf(r_, l).n_kv_heads : 0;  // 0: a layer without attention
     });
-    const std::string_view eps = r_.norm == NormKind::kLayer ? "layer_norm_epsilon" : "layer_norm_rms_epsilon";
-    Float("attention." + std::string(eps), static_cast<double>(r_.norm_eps));
+    // llama.cpp needs the LayerNorm's of Nemotron too.
+    const bool layer_norm = r_.norm == NormKind::kLayer, both = architecture_.starts_with("nemotron_h");
+    if (layer_norm || both) Float("attention.layer_norm_epsilon", static_cast<double>(r_.norm_eps));
+    if (!layer_norm || both) Float("attention.layer_norm_rms_epsilon", static_cast<double>(r_.norm_eps));
     latent ? Latent() : Heads();
     if (r_.rope.style != RopeStyle::kNone) RopeKeys();
     Windows();
     Scales();
     if (r_.n_experts > 0) Experts();
     Recurrent();
-    if (r_.residual == Residual::kSequential && architecture_ == "gptneox") Set("use_parallel_residual", false);
+    if (architecture_ == "gptneox") Set("use_parallel_residual", r_.residual != Residual::kSequential);
     return std::move(keys_);
   }
 
@@ -92,10 +94,10 @@ class Keys {
       regular = regular && recurrent[i] == ((i + 1) % static_cast<size_t>(interval) != 0);
     }
     regular ? Int("full_attention_interval", interval) : Set("attention.recurrent_layers", std::move(recurrent));
-    // Required, and without effect on text. The published models' where they fit.
-    const int64_t pairs = r_.rope.dim / 2;
-    if (architecture_.starts_with("qwen35")) {
-      Set("rope.dimension_sections", pairs == 32 ? std::vector<int64_t>{11, 11, 10, 0} : std::vector<int64_t>{pairs, 0, 0, 0});
+    // Required. Of the pairs of an interleaved rope each third is of a section; a pair that no section has is not turned. Without effect on
+    // text where all are.
+    if (const int64_t pairs = r_.rope.dim / 2; architecture_.starts_with("qwen35")) {
+      Set("rope.dimension_sections", std::vector<int64_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});
     }
   }
 
@@ -110,7 +112,7 @@ class Keys {
       Set("rope.scaling.type", std::string("linear"));
       Float("rope.scaling.factor", s.factor);
     } else if (s.kind == RopeScalingKind::kLongRope) {
-      Float("rope.scaling.original_context_length", s.original_context);
+      Int("rope.scaling.original_context_length", static_cast<int64_t>(s.original_context));
       Float("rope.scaling.attn_factor", s.attention_factor);
     } else if (s.kind == RopeScalingKind::kYarn) {
       Set("rope.scaling.type", std::string("yarn"));

@@ -34,6 +34,25 @@ void AddTensors(const ModelSpec& spec, const MadeTypes& types, MadeCheckpoint& m
   inventory.BuildIndex();
 }
 
+// Of an architecture and the same with "moe" at its end one is for models without experts, the other for those with experts.
+bool IsOfOthers(std::string_view architecture, const Family& family, bool experts) {
+  const auto with_experts = [](std::string_view shorter, std::string_view longer) {
+    return longer.size() > shorter.size() && longer.starts_with(shorter) && longer.ends_with("moe");
+  };
+  return std::ranges::any_of(family.gguf_architectures, [&](std::string_view other) {
+    return experts ? with_experts(architecture, other) : with_experts(other, architecture);
+  });
+}
+
+// A norm of Falcon's that stands alone has the name that the feed-forward's has beside another.
+void NameOnlyNorm(Inventory& inventory) {
+  constexpr std::string_view kSecond = ".attn_norm_2.";
+  for (StoredTensor& t : inventory.tensors) {
+    if (const size_t at = t.name.find(kSecond); at != t.name.npos) t.name.replace(at, kSecond.size(), ".attn_norm.");
+  }
+  inventory.BuildIndex();
+}
+
 // Of numbers that GGUF stores as f32, or that are computed from such: `b` becomes `a` where they differ by rounding.
 template <class T>
 void Round(T a, T& b) {
@@ -121,6 +140,7 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types)
   std::string why;
   bool unread = true;  // what `why` says is that no architecture's keys can be read back
   for (const std::string_view architecture : family->gguf_architectures) {
+    if (IsOfOthers(architecture, *family, spec.recipe.n_experts > 0)) continue;
     spec.recipe.delta.tiled = architecture.starts_with("qwen35");
     MadeCheckpoint made;
     made.inventory.path = made.inventory.metadata.source = source;
@@ -130,6 +150,7 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types)
     wanted.recipe = spec.recipe;
     TALLY_RETURN_IF_ERROR(BindRoles(made.inventory, family->gguf_names, "", wanted, types.expert_type));
     AddTensors(wanted, types, made);
+    if (architecture == "falcon" && wanted.recipe.residual == Residual::kParallelOneNorm) NameOnlyNorm(made.inventory);
     Result<ModelSpec> read = ReadModelSpec(made.inventory);
     std::string difference = read.ok() ? Difference(spec.recipe, read->recipe) : read.status().message();
     if (difference.starts_with(source + ": ")) difference.erase(0, source.size() + 2);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mamba-2 (Dao & Gu 2024): layers of a norm and a recurrence, without attention and feed-forwards. With several groups transformers
-// normalises the output of a layer as a whole, llama.cpp, and with it GGUF, by group. Defaults are those of transformers.
+// Mamba-2 (Dao & Gu 2024): layers of a norm and a recurrence, without attention and feed-forwards. With several groups the output of a
+// layer is normalised by group, as in the authors' code (mamba_ssm), with which Codestral was trained, and in llama.cpp; transformers
+// normalises it as a whole. Defaults are those of transformers.
 #include "models/family.h"
 #include "models/mamba.h"
 
@@ -45,6 +46,7 @@ void Read(Config& c, ModelSpec& spec) {
               .dim = 64,
               .n_state = 128,
               .n_groups = 8});
+  r.mamba.norm_groups = r.mamba.groups;
   c.ExpectBool("rms_norm", true);
   c.ExpectText("hidden_act", "silu");
 }

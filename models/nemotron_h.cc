@@ -109,6 +109,7 @@ void Read(Config& c, ModelSpec& spec) {
                .vocab = 131072,
                .n_layers = static_cast<int32_t>(std::min(kinds.size(), static_cast<size_t>(kMaxLayers))),
                .hf_eps = "layer_norm_epsilon",
+               .gguf_eps = "attention.layer_norm_rms_epsilon|attention.layer_norm_epsilon",
                .gguf_absent_heads = true,
                .rope = false});
   r.gated_ffn = false;

@@ -3,6 +3,8 @@
 // beside a shared one; the files of Qwen3.6 and Qwen3.8 are the same. Norms multiply by 1 + w: Hugging Face stores w, GGUF 1 + w, but for
 // the delta nets' own. GGUF has the value heads in another order: head h has key head h mod key_heads. The sections of M-RoPE differ
 // for images only. The vision tower and the layers for multi-token prediction are not run; GGUF counts the latter among the blocks.
+#include <numeric>
+
 #include "models/delta_net.h"
 #include "models/family.h"
 #include "models/gate_up_rows.h"
@@ -39,15 +41,23 @@ void AddVision(const Config& c, ModelSpec& spec) {
       {"visual", (v.patch + 1 + v.patches) * W + v.LayerParameters() + 2 * W + merged * (merged + 1) + (merged + 1) * *out});
 }
 
-// Frequencies of rope that M-RoPE's sections have; 0: there are none.
-int64_t ReadSections(Config& c) {
+// The sections of M-RoPE: how many pairs of dimensions turn with the time, the height and the width; text has one position for all three.
+std::vector<int64_t> ReadSections(Config& c) {
   c.Bool("rope_parameters.mrope_interleaved", true);
-  int64_t sum = 0;
-  for (const int64_t section : c.Ints(c.Pick("rope.dimension_sections", "rope_parameters.mrope_section"))) {
+  std::vector<int64_t> sections = c.Ints(c.Pick("rope.dimension_sections", "rope_parameters.mrope_section"));
+  for (const int64_t section : sections) {
     if (section < 0 || section > kMaxWidth) c.Fail("a section of M-RoPE is " + std::to_string(section));
-    sum += c.ok() ? section : 0;
   }
-  return sum;
+  return sections;
+}
+
+// Sections take every third pair. llama.cpp does not turn the pairs that are left, transformers turns them with the time.
+void CheckSections(Config& c, std::vector<int64_t> sections, int64_t pairs) {
+  if (sections.empty() || !c.ok()) return;
+  bool whole = std::accumulate(sections.begin(), sections.end(), int64_t{0}) >= pairs;
+  sections.resize(3);
+  for (int64_t i = 0; c.gguf() && i < 3; ++i) whole = whole && sections[static_cast<size_t>(i)] >= (pairs + 2 - i) / 3;
+  if (!whole) c.Fail("the sections of M-RoPE leave frequencies of rope out");
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -60,7 +70,7 @@ void Read(Config& c, ModelSpec& spec) {
   if (vision) AddVision(c, spec);
   if (parts) EnterTextModel(c, spec, {"visual."});
   r.rope.style = RopeStyle::kRotateHalf;
-  const int64_t sections = ReadSections(c);
+  const std::vector<int64_t> sections = ReadSections(c);
   ReadDecoder(c, spec,
               {.norm_eps = 1e-6,
                .n_kv_heads = mixture ? 2 : 4,
@@ -70,7 +80,7 @@ void Read(Config& c, ModelSpec& spec) {
                .vocab = 248320,
                .rotated = 0.25,
                .gguf_absent_heads = true});
-  if (sections != 0 && sections < r.rope.dim / 2) c.Fail("the sections of M-RoPE leave frequencies of rope out");
+  CheckSections(c, sections, r.rope.dim / 2);
   ReadDeltaNet(c, r);
   r.delta.tiled = c.gguf();
   if (c.gguf()) {

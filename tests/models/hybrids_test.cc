@@ -77,6 +77,9 @@ TEST(Hybrids, WhichLayersAttend) {
   ExpectBadInput(With(hf, types, names), {"layer_types 'sliding_attention' is not supported"});
   ExpectBadInput(With(hf, "text_config.attn_output_gate", false), {"attn_output_gate false is not supported"});
   ExpectBadInput(With(hf, "text_config.rope_parameters.mrope_section", std::vector<int64_t>{1, 1, 1}), {"sections of M-RoPE"});
+  EXPECT_EQ(MustRead(With(hf, "text_config.rope_parameters.mrope_section", std::vector<int64_t>{32, 0, 0})).recipe,
+            MustRead(hf).recipe);
+  ExpectBadInput(With(gguf, "qwen35.rope.dimension_sections", std::vector<int64_t>{32, 0, 0, 0}), {"sections of M-RoPE"});
 }
 
 TEST(Hybrids, LayersOfNemotron) {
@@ -106,6 +109,13 @@ TEST(Hybrids, FactorsOfFalconH1) {
   EXPECT_FALSE(r.mamba.norm);
 }
 
+// A file of either format is the same model.
+TEST(Hybrids, GroupsOfMamba2) {
+  const MadeCheckpoint hf = Made("Codestral-Mamba-7B", false), gguf = Made("Codestral-Mamba-7B", true);
+  EXPECT_EQ(hf.spec.recipe, gguf.spec.recipe);
+  EXPECT_EQ(hf.spec.recipe.mamba.norm_groups, 8);
+}
+
 TEST(Hybrids, StepsAreLimited) {
   const Inventory hf = Made("Codestral-Mamba-7B", false).inventory;
   const Recipe usual = MustRead(hf).recipe;
@@ -117,6 +127,28 @@ TEST(Hybrids, StepsAreLimited) {
   EXPECT_EQ(MustRead(With(hf, "time_step_limit", std::vector<int64_t>{0, 100})).recipe.mamba.dt_max, 100);
   ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1, 0.001}), {"steps are limited"});
   ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1}), {"time_step_limit"});
+}
+
+// llama.cpp does not load a file without these keys, types and names, or turns other pairs.
+TEST(Hybrids, GgufFilesAreAsLlamaCppNeedsThem) {
+  const Inventory nemotron = Made("Nemotron-3-Nano", true).inventory, pythia = Made("Pythia-1.4B", true).inventory;
+  EXPECT_EQ(nemotron.metadata.GetString("general.architecture").value(), "nemotron_h_moe");
+  const std::string eps = "nemotron_h_moe.attention.layer_norm_epsilon", rms = "nemotron_h_moe.attention.layer_norm_rms_epsilon";
+  EXPECT_TRUE(nemotron.metadata.Find(eps) != nullptr && nemotron.metadata.Find(rms) != nullptr);
+  EXPECT_EQ(MustRead(Without(nemotron, rms)).recipe, MustRead(nemotron).recipe);
+  const MetaValue* const parallel = pythia.metadata.Find("gptneox.use_parallel_residual");
+  ASSERT_NE(parallel, nullptr);
+  EXPECT_EQ(*parallel, MetaValue(true));
+  const Inventory phi = Made("Phi-4-mini", true).inventory, qwen = Made("Qwen3.5-4B", true).inventory;
+  const MetaValue* const context = phi.metadata.Find("phi3.rope.scaling.original_context_length");
+  ASSERT_NE(context, nullptr);
+  EXPECT_EQ(*context, MetaValue(int64_t{4096}));
+  const Inventory falcon = Made("Falcon-7B", true).inventory;
+  EXPECT_NE(falcon.Find("blk.0.attn_norm.weight"), nullptr);
+  EXPECT_EQ(falcon.Find("blk.0.attn_norm_2.weight"), nullptr);
+  const MetaValue* const sections = qwen.metadata.Find("qwen35.rope.dimension_sections");
+  ASSERT_NE(sections, nullptr);
+  EXPECT_EQ(*sections, MetaValue(std::vector<int64_t>{11, 11, 10, 0}));
 }
 
 }  // namespace

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logits of every family beside those of llama.cpp: a small GGUF file in F32 with random weights, the same ids, every position. llama.cpp
+// is npm's node-llama-cpp's (llama_cpp/package.json pins it). Prints a table of the greatest differences, as shares of the greatest logit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/studies/synth.h"
+#include "loaders/loaders.h"
+#include "models/family.h"
+#include "tests/goldens/logits.h"
+#include "tests/support/npm.h"
+#include "tests/support/small_config.h"
+#include "tests/support/temp_folder.h"
+
+namespace tally {
+namespace {
+
+const std::string kSources = TALLY_SOURCE_DIR "/tests/peers/llama_cpp";
+const std::string kInstalled = TALLY_LLAMA_CPP_DIR;
+const std::string kVocabulary = TALLY_SOURCE_DIR "/models/demo/demo.gguf";
+
+// More than a chunk of every chunked form of a recurrence (64), than the windows (5) and than the context of scaled ropes (16).
+constexpr int32_t kTokens = 100;
+constexpr int kPositions = 128, kWords = 1024;
+
+enum class Outcome : uint8_t {
+  kSame,     // the logits agree
+  kOther,    // llama.cpp computes something else than the published model: `why` says what
+  kRefused,  // llama.cpp does not load the file: `why` is part of its error
+};
+
+struct Case {
+  const char* architecture;
+  const char* model;     // of the catalogue
+  const char* variant;   // "": as published, but for the sizes
+  const char* settings;  // a JSON merge patch of its small configuration
+  const char* keys;      // keys of the GGUF file that are set afterwards; a JSON object
+  Outcome outcome = Outcome::kSame;
+  const char* why = "";
+};
+
+constexpr const char* kNoWindow = R"({"sliding_window": null})";
+// llama.cpp has heads of one size for keys and values.
+constexpr const char* kEqualHeads = R"({"linear_key_head_dim": 16, "linear_value_head_dim": 16, "head_dim": 64})";
+// Converters multiply the weights by these factors, and GGUF has no keys for them.
+#define TALLY_NO_FACTORS                                                                                               \
+  R"("attention_in_multiplier": 1, "attention_out_multiplier": 1, "embedding_multiplier": 1, "key_multiplier": 1,)"    \
+  R"("lm_head_multiplier": 1, "mlp_multipliers": [1, 1], "ssm_in_multiplier": 1, "ssm_multipliers": [1, 1, 1, 1, 1],)" \
+  R"("ssm_out_multiplier": 1)"
+constexpr const char* kFourValueHeads =
+    R"({"linear_key_head_dim": 16, "linear_value_head_dim": 16, "head_dim": 64, "linear_num_value_heads": 8})";
+constexpr const char* kBamba = R"({"architectures": ["BambaForCausalLM"], "model_type": "bamba", "layer_types": null,
+    "attn_layer_indices": [2, 5], "attention_multiplier": null, "embedding_multiplier": null, "residual_multiplier": null,
+    "logits_scaling": null, "num_local_experts": null, "shared_intermediate_size": null, "position_embedding_type": null,
+    "intermediate_size": 96, "tie_word_embeddings": false})";
+constexpr const char *kUnknown = "unknown model architecture", *kUnsupported = "unsupported model architecture";
+
+const Case kCases[] = {
+    {"bloom", "BLOOM-560M", "", "{}", "{}"},
+    {"chatglm", "GLM-4-9B", "", "{}", "{}"},
+    {"cohere2", "Command-R7B", "", "{}", "{}"},
+    {"command-r", "Command-R", "", "{}", "{}"},
+    {"deepseek", "DeepSeekMoE-16B", "", "{}", "{}"},
+    // llama.cpp knows models without a compressed query by their 27 layers.
+    {"deepseek2", "DeepSeek-V2-Lite", "", R"({"num_hidden_layers": 27})", "{}"},
+    {"deepseek2", "DeepSeek-V2", "one group", R"({"n_group": 1, "topk_group": 1})", "{}"},
+    {"deepseek2", "DeepSeek-V2", "", "{}", "{}", Outcome::kOther,
+     "groups of experts are judged by their two best, as V3's; V2's published code takes the best"},
+    {"deepseek2", "DeepSeek-V3", "", "{}", "{}"},
+    {"deepseek2", "Kimi-K2", "", "{}", "{}"},
+    {"falcon", "Falcon-7B", "", "{}", "{}"},
+    {"falcon", "Falcon-40B", "", "{}", "{}"},
+    {"falcon-h1", "Falcon-H1-0.5B", "", "{" TALLY_NO_FACTORS "}", "{}"},
+    {"falcon-h1", "Falcon-H1-0.5B", "norm in 2 groups",
+     R"({"mamba_rms_norm": true, "mamba_norm_before_gate": false, "mamba_n_groups": 2,)" TALLY_NO_FACTORS "}", "{}"},
+    {"gemma", "Gemma-2B", "", "{}", "{}"},
+    {"gemma2", "Gemma-2-9B", "", "{}", "{}"},
+    {"gemma3", "Gemma-3-1B", "", "{}", "{}"},
+    {"gemma3", "Gemma-3-4B", "", "{}", "{}"},
+    {"glm4", "GLM-4-9B-0414", "", "{}", "{}"},
+    {"glm4moe", "GLM-4.5", "", "{}", "{}"},
+    {"gpt-oss", "gpt-oss-20b", "", R"({"quantization_config": null})", "{}"},
+    {"gpt2", "gpt2", "", "{}", "{}"},
+    {"gptneox", "Pythia-1.4B", "", "{}", "{}"},
+    {"gptneox", "Pythia-1.4B", "sequential", R"({"use_parallel_residual": false})", "{}"},
+    {"granite", "Granite-3.1-8B", "", "{}", "{}"},
+    {"granitehybrid", "Granite-4.0-H-Tiny", "", R"({"attention_multiplier": 0.2})", "{}"},
+    {"granitehybrid", "Granite-4.0-H-Tiny", "dense", R"({"attention_multiplier": 0.2, "num_local_experts": 0})", "{}"},
+    {"granitehybrid", "Granite-4.0-H-Tiny", "2 groups", R"({"mamba_d_state": 24})",
+     R"({"granitehybrid.ssm.group_count": 2, "granitehybrid.ssm.state_size": 12})"},
+    {"granitehybrid", "Granite-4.0-H-Tiny", "as Bamba", kBamba, "{}"},
+    {"granitemoe", "Granite-3.0-1B-A400M", "", "{}", "{}"},
+    {"internlm2", "InternLM2.5-7B", "no scaling", R"({"rope_scaling": null})", "{}"},
+    {"lfm2", "LFM2-1.2B", "", "{}", "{}"},
+    {"lfm2moe", "LFM2-8B-A1B", "", "{}", "{}"},
+    {"llama", "Llama-2-7B", "", "{}", "{}"},
+    {"llama", "Llama-3.1-8B", "", "{}", "{}"},
+    {"llama", "Mixtral-8x7B", "", "{}", "{}"},
+    {"llama", "Mistral-7B-v0.1", "no window", kNoWindow, "{}"},
+    {"llama", "Mistral-7B-v0.1", "", "{}", "{}", Outcome::kOther, "the window of attention is not applied"},
+    {"llama4", "Llama-4-Scout", "", "{}", "{}"},
+    {"mamba2", "Codestral-Mamba-7B", "", R"({"num_heads": 8})", "{}"},
+    {"mamba2", "Codestral-Mamba-7B", "1 group", R"({"num_heads": 8, "n_groups": 1})", "{}"},
+    {"minicpm", "MiniCPM-2B", "", "{}", "{}"},
+    {"mpt", "MPT-7B", "", "{}", "{}"},
+    {"nemotron_h", "Nemotron-3-Nano", "dense", R"({"hybrid_override_pattern": "M-M*M-", "n_routed_experts": null})", "{}"},
+    {"nemotron_h_moe", "Nemotron-3-Nano", "", "{}", "{}"},
+    {"nemotron_h_moe", "Nemotron-3-Nano", "latent experts", R"({"moe_latent_size": 32})", "{}"},
+    {"olmo2", "OLMo-2-7B", "", "{}", "{}"},
+    {"olmoe", "OLMoE-1B-7B", "", "{}", "{}"},
+    {"phi2", "Phi-2", "", "{}", "{}"},
+    {"phi3", "Phi-3-mini-4k", "no window", kNoWindow, "{}"},
+    {"phi3", "Phi-3-mini-4k", "", "{}", "{}", Outcome::kOther, "the window of attention is not applied"},
+    {"phi3", "Phi-4-mini", "no window", kNoWindow, "{}"},
+    {"qwen2", "Qwen2-7B", "", "{}", "{}"},
+    {"qwen2moe", "Qwen1.5-MoE-A2.7B", "", "{}", "{}"},
+    {"qwen3", "Qwen3-4B", "", "{}", "{}"},
+    {"qwen35", "Qwen3.5-4B", "", kEqualHeads, "{}"},
+    {"qwen35moe", "Qwen3.6-35B-A3B", "", kFourValueHeads, "{}"},
+    {"qwen3moe", "Qwen3-30B-A3B", "", "{}", "{}"},
+    {"qwen3next", "Qwen3-Coder-Next", "", kEqualHeads, "{}"},
+    {"smollm3", "SmolLM3-3B", "", "{}", "{}"},
+    {"starcoder", "StarCoder", "", "{}", "{}"},
+    {"starcoder2", "StarCoder2-3B", "no window", kNoWindow, "{}"},
+    // Families that llama.cpp does not run: another model's file with their names.
+    {"gpt-neo", "TinyLlama-1.1B", "", "{}", R"({"general.architecture": "gpt-neo"})", Outcome::kRefused, kUnknown},
+    {"gpt-j", "TinyLlama-1.1B", "", "{}", R"({"general.architecture": "gptj"})", Outcome::kRefused, kUnsupported},
+    {"opt", "TinyLlama-1.1B", "", "{}", R"({"general.architecture": "opt"})", Outcome::kRefused, kUnknown},
+    {"cs336", "TinyLlama-1.1B", "", "{}", R"({"general.architecture": "cs336"})", Outcome::kRefused, kUnknown},
+    {"mini-gpt", "TinyLlama-1.1B", "", "{}", R"({"general.architecture": "mini-gpt"})", Outcome::kRefused, kUnknown},
+};
+#undef TALLY_NO_FACTORS
+
+std::string NameOf(const Case& c) { return std::string(c.model) + (*c.variant == '\0' ? "" : ", ") + c.variant; }
+
+// Values of a tensor at which a slip in an order, a sign or a factor shows, where synth has one number or little noise. False: synth's
+// will do.
+bool FillVector(const std::string& name, std::mt19937& random, std::vector<float>& values) {
+  const auto has = [&](const char* part) { return name.find(part) != name.npos; };
+  const auto between = [&](double from, double to) { return std::uniform_real_distribution<double>(from, to)(random); };
+  for (float& v : values) {
+    if (has("ssm_a") && !has("alpha")) {
+      v = static_cast<float>(-std::exp(between(0, std::log(16))));  // as Mamba-2 is initialised
+    } else if (has("ssm_dt.bias")) {                                // the softplus of it is a step
+      v = static_cast<float>(std::log(std::expm1(std::exp(between(std::log(0.001), std::log(0.1))))));
+    } else if (has("norm") || has("ssm_d")) {
+      v = static_cast<float>(name.ends_with(".bias") ? between(-0.3, 0.3) : between(0.5, 1.5));
+    } else if (name.ends_with(".bias")) {
+      v = static_cast<float>(between(-0.3, 0.3));
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The file with other vectors and keys. Groups of Mamba-2 are rows of its norm.
+Status Rewrite(const std::string& from, const OrderedJson& keys, const std::string& to) {
+  TALLY_ASSIGN_OR_RETURN(const Inventory made, ReadGguf(from));
+  TALLY_ASSIGN_OR_RETURN(const FileReader reader, FileReader::Open(from));
+  GgufWriter writer;
+  for (const auto& [key, value] : made.metadata.values()) {
+    if (!keys.contains(key)) {
+      writer.Set(key, value);
+    } else if (keys[key].is_string()) {
+      writer.Set(key, keys[key].get<std::string>());
+    } else {
+      writer.Set(key, keys[key].get<int64_t>());
+    }
+  }
+  uint64_t groups = 0;
+  for (const auto& [key, value] : keys.items()) {
+    if (key.ends_with(".group_count")) groups = value.get<uint64_t>();
+  }
+  for (const StoredTensor& t : made.tensors) {
+    const bool split = groups > 0 && t.name.ends_with(".ssm_norm.weight");
+    writer.AddTensor(t.name, t.dtype, split ? std::vector<uint64_t>{groups, t.elements() / groups} : t.shape);
+  }
+  std::vector<std::vector<float>> vectors(made.tensors.size());
+  std::mt19937 random(1);
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    std::vector<float> values(made.tensors[i].elements());
+    if (made.tensors[i].dtype == DType::kF32 && FillVector(made.tensors[i].name, random, values)) vectors[i] = std::move(values);
+  }
+  Status read;
+  const Status written = writer.Write(to, [&](size_t i, uint64_t offset, std::span<uint8_t> piece) {
+    if (!vectors[i].empty()) {
+      std::memcpy(piece.data(), reinterpret_cast<const uint8_t*>(vectors[i].data()) + offset, piece.size());
+    } else if (Status s = reader.ReadAt(made.tensors[i].offset + offset, piece); !s.ok()) {
+      read = std::move(s);
+    }
+  });
+  return read.ok() ? written : read;
+}
+
+std::vector<int32_t> Ids() {
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < kTokens; ++i) ids.push_back((i * i * 7 + i * 31 + 3) % (kWords - 1));
+  return ids;
+}
+
+// Writes the file of the case.
+void Make(const Case& c, const TempFolder& folder, const std::string& path) {
+  OrderedJson config = SmallConfig(c.model);
+  OrderedJson& text = config.contains("text_config") ? config["text_config"] : config;
+  text["vocab_size"] = kWords;
+  for (const char* key : {"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"}) {
+    if (text.contains(key)) text[key] = kPositions;
+  }
+  text.merge_patch(OrderedJson::parse(c.settings));
+  SynthOptions options;
+  options.type = DType::kF32;
+  options.vocab_from = kVocabulary;
+  const auto made = Synthesize(folder.Write("config.json", config.dump()), folder / "synth.gguf", options);
+  ASSERT_TRUE(made.ok()) << NameOf(c) << ": " << made.status().message();
+  const Status status = Rewrite(folder / "synth.gguf", OrderedJson::parse(c.keys), path);
+  ASSERT_TRUE(status.ok()) << NameOf(c) << ": " << status.message();
+}
+
+// One process of the peer's runs all files, since its start takes longer than they do.
+class LlamaCpp : public testing::TestWithParam<size_t> {
+ protected:
+  static void SetUpTestSuite() {
+    missing_ = new std::string(InstallNpm(kSources, kInstalled, {"logits.mjs"}));
+    folder_ = new TempFolder;
+    if (!missing_->empty()) return;
+    std::string list;
+    for (const int32_t id : Ids()) list += (list.empty() ? "" : ",") + std::to_string(id);
+    std::vector<std::string> files;
+    const testing::TestSuite& suite = *testing::UnitTest::GetInstance()->current_test_suite();
+    for (int i = 0; i < suite.total_test_count(); ++i) {
+      if (!suite.GetTestInfo(i)->should_run()) continue;
+      files.push_back(FileOf(kCases[i]));
+      Make(kCases[i], *folder_, files.back());
+    }
+    // The library may abort: the others are run without the file that it was at.
+    while (!files.empty()) {
+      std::string command = "cd '" + folder_->path() + "' && node '" + kInstalled + "/logits.mjs' " + list;
+      for (const std::string& file : files) command += " '" + file + "'";
+      const int code = Shell(command + " >log 2>&1");
+      std::erase_if(files, [](const std::string& f) { return Exists(f + ".logits") || Exists(f + ".error"); });
+      if (files.empty()) break;
+      std::ofstream(files[0] + ".error") << "it ended with " << code << ": " << ReadAll(*folder_ / "log");
+      files.erase(files.begin());
+    }
+  }
+  static void TearDownTestSuite() {
+    for (const std::string& row : *rows_) std::printf("%s\n", row.c_str());
+    rows_->clear();
+    delete missing_;
+    delete folder_;
+  }
+  static void Row(const Case& c, const std::string& result) {
+    rows_->push_back("| " + std::string(c.architecture) + " | " + NameOf(c) + " | " + result + " |");
+  }
+  static std::string FileOf(const Case& c) { return *folder_ / (std::to_string(&c - kCases) + ".gguf"); }
+  static bool Exists(const std::string& path) { return std::filesystem::exists(path); }
+
+  static std::string* missing_;
+  static TempFolder* folder_;
+  static std::vector<std::string>* rows_;
+};
+std::string* LlamaCpp::missing_ = nullptr;
+TempFolder* LlamaCpp::folder_ = nullptr;
+std::vector<std::string>* LlamaCpp::rows_ = new std::vector<std::string>;
+
+TEST_P(LlamaCpp, Logits) {
+  if (!missing_->empty()) GTEST_SKIP() << *missing_;
+  const Case& c = kCases[GetParam()];
+  const std::string path = FileOf(c), error = Exists(path + ".error") ? ReadAll(path + ".error") : "";
+  if (c.outcome == Outcome::kRefused) {
+    Row(c, "llama.cpp: " + error.substr(0, error.find('\n')));
+    EXPECT_NE(error.find(c.why), error.npos) << error;
+    return;
+  }
+  ASSERT_EQ(error, "");
+
+  EngineOptions exact = Exact();
+  exact.context = kPositions;
+  exact.max_batch = exact.max_logit_rows = kTokens;
+  const Opened opened = Open(path, exact);
+  ASSERT_NE(opened.engine, nullptr);
+  const std::vector<float> ours = Logits(*opened.engine, Ids(), kTokens);
+  std::vector<float> theirs(ours.size());
+  const std::string bytes = ReadAll(path + ".logits");
+  ASSERT_EQ(bytes.size(), ours.size() * sizeof(float));
+  std::memcpy(theirs.data(), bytes.data(), bytes.size());
+
+  double greatest = 0, most = 0, sum = 0, squares = 0;
+  size_t position = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const double a = static_cast<double>(ours[i]), b = static_cast<double>(theirs[i]);
+    greatest = std::max(greatest, std::fabs(b));
+    sum += b;
+    squares += b * b;
+    if (!(std::fabs(a - b) <= most)) most = std::fabs(a - b), position = i / kWords;
+  }
+  const double n = static_cast<double>(ours.size()), spread = std::sqrt(squares / n - sum / n * (sum / n));
+  EXPECT_GT(spread, greatest / 10) << "the logits say little";
+  EXPECT_EQ(ReadGguf(path)->metadata.GetString("general.architecture").value().value_or(""), c.architecture);
+  // llama.cpp looks GELU up in a table of f16 values.
+  const ActivationKind activation = opened.model->recipe().activation;
+  const bool table = activation == ActivationKind::kGeluErf || activation == ActivationKind::kGeluTanh;
+  const double apart = most / greatest, bar = table ? 1e-3 : 3e-5;
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), "%.1e", apart);
+  Row(c, std::string(text.data()) + (c.outcome == Outcome::kOther ? ", llama.cpp: " + std::string(c.why) : ""));
+  if (c.outcome == Outcome::kSame) {
+    EXPECT_LE(apart, bar) << "most at position " << position;
+  } else {
+    EXPECT_GT(apart, 1e-2) << "llama.cpp agrees now: " << c.why;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LlamaCpp, testing::Range(size_t{0}, std::size(kCases)),
+                         [](const testing::TestParamInfo<size_t>& c) {
+                           std::string name = kCases[c.param].architecture + ("_" + NameOf(kCases[c.param]));
+                           std::erase_if(name, [](char letter) { return letter == ' ' || letter == ','; });
+                           std::ranges::replace_if(
+                               name, [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) == 0; }, '_');
+                           return name;
+                         });
+
+TEST(LlamaCppTable, HasEveryFamily) {
+  std::set<std::string> rows, wanted;
+  for (const Case& c : kCases) rows.insert(c.architecture);
+  for (const Family* family : Families()) {
+    wanted.insert(family->gguf_architectures.begin(), family->gguf_architectures.end());
+    if (family->gguf_architectures.empty()) wanted.emplace(family->name);
+  }
+  EXPECT_EQ(rows, wanted);
+}
+
+}  // namespace
+}  // namespace tally

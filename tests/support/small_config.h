@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The published configurations of the catalogue with small sizes.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "models/catalog/catalog.h"
+
+namespace tally {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// No published model of the catalogue.
+inline constexpr const char* kCs336 =
+    R"({"model_type": "cs336", "vocab_size": 101, "context_length": 64, "d_model": 64, "num_layers": 2,
+                                   "num_heads": 4, "d_ff": 96, "rope_theta": 10000.0})";
+
+inline constexpr int kLayers = 6, kWidth = 64, kHeads = 4, kHeadDim = 16, kContext = 64;
+
+// The sizes of a published configuration made small; what it says besides stays.
+inline void Shrink(OrderedJson& config) {
+  static const std::map<std::string, int> kSizes = {{"hidden_size", kWidth},
+                                                    {"n_embd", kWidth},
+                                                    {"n_embed", kWidth},
+                                                    {"d_model", kWidth},
+                                                    {"word_embed_proj_dim", kWidth},
+                                                    {"num_hidden_layers", kLayers},
+                                                    {"n_layer", kLayers},
+                                                    {"n_layers", kLayers},
+                                                    {"num_layers", kLayers},
+                                                    {"num_attention_heads", kHeads},
+                                                    {"n_head", kHeads},
+                                                    {"n_heads", kHeads},
+                                                    {"num_heads", kHeads},
+                                                    {"head_dim", kHeadDim},
+                                                    {"query_pre_attn_scalar", kHeadDim},
+                                                    {"rotary_dim", 8},
+                                                    {"intermediate_size", 96},
+                                                    {"intermediate_size_mlp", 160},
+                                                    {"ffn_dim", 96},
+                                                    {"n_inner", 96},
+                                                    {"moe_intermediate_size", 32},
+                                                    {"shared_expert_intermediate_size", 64},
+                                                    {"shared_intermediate_size", 64},
+                                                    {"num_experts", 16},
+                                                    {"num_local_experts", 16},
+                                                    {"n_routed_experts", 16},
+                                                    {"qk_nope_head_dim", 32},
+                                                    {"qk_rope_head_dim", 8},
+                                                    {"v_head_dim", 32},
+                                                    {"kv_lora_rank", 32},
+                                                    {"q_lora_rank", 64},
+                                                    {"max_position_embeddings", kContext},
+                                                    {"n_positions", kContext},
+                                                    {"n_ctx", kContext},
+                                                    {"max_seq_len", kContext},
+                                                    {"seq_length", kContext},
+                                                    {"original_max_position_embeddings", 16},
+                                                    {"initial_context_length", 16},
+                                                    {"sliding_window", 5},
+                                                    {"window_size", 5},
+                                                    {"max_window_layers", 2},
+                                                    {"linear_num_key_heads", 2},
+                                                    {"linear_num_value_heads", 4},
+                                                    {"linear_key_head_dim", 8},
+                                                    {"linear_value_head_dim", 24},
+                                                    {"mamba_num_heads", 4},
+                                                    {"mamba_n_heads", 4},
+                                                    {"mamba_head_dim", 24},
+                                                    {"mamba_d_head", 32},
+                                                    {"mamba_d_ssm", 128},
+                                                    {"mamba_d_state", 12},
+                                                    {"ssm_state_size", 12},
+                                                    {"state_size", 12},
+                                                    {"n_groups", 2},
+                                                    {"moe_shared_expert_intermediate_size", 64},
+                                                    {"vocab_size", 101}};
+  const auto number = [&](const char* key, int otherwise) {
+    return config.contains(key) && config[key].is_number_integer() ? config[key].get<int>() : otherwise;
+  };
+  const int layers = number("num_hidden_layers", number("n_layer", number("num_layers", number("n_layers", 0))));
+  const int heads = number("num_attention_heads", number("n_head", number("num_heads", number("n_heads", 0))));
+  const int rotated = static_cast<int>(kHeadDim * config.value("partial_rotary_factor", 1.0));
+  for (const char* key : {"num_key_value_heads", "num_kv_heads"}) {
+    if (const int n = number(key, 0); n > 0) config[key] = n == heads ? kHeads : std::min(n, 2);
+  }
+  for (const char* key : {"num_experts_per_tok", "experts_per_token"}) {
+    if (const int n = number(key, 0); n > 0) config[key] = std::min(n, 4);
+  }
+  if (number("n_group", 1) > 1) config["n_group"] = 4, config["topk_group"] = 2;
+  for (auto& [key, value] : config.items()) {
+    if (const auto size = kSizes.find(key); size != kSizes.end() && value.is_number_integer()) value = size->second;
+    if (value.is_object()) {
+      for (auto& [part, inner] : value.items()) {
+        if (part == "original_max_position_embeddings") inner = 16;
+        if (inner.is_array() && inner.size() > static_cast<size_t>(rotated / 2)) {  // longrope's factors
+          inner.erase(inner.begin() + rotated / 2, inner.end());
+        }
+      }
+    }
+    if (value.is_array() && value.size() == static_cast<size_t>(layers)) value.erase(value.begin() + kLayers, value.end());
+  }
+  if (config.contains("hybrid_override_pattern")) {
+    config["hybrid_override_pattern"] = config["hybrid_override_pattern"].get<std::string>().substr(0, kLayers);
+  }
+  for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id"}) config.erase(key);
+}
+
+// `every_expert`: each token uses all of four experts.
+inline OrderedJson SmallConfig(const std::string& name, bool every_expert = false) {
+  OrderedJson config = OrderedJson::parse(name == "cs336" ? std::string_view(kCs336) : PublishedConfig(name));
+  OrderedJson& text = config.contains("text_config") ? config["text_config"] : config;
+  if (name != "cs336") Shrink(text);
+  if (!every_expert) return config;
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "experts_per_token"}) {
+    if (text.contains(key)) text[key] = 4;
+  }
+  for (const char* key : {"n_group", "topk_group"}) {
+    if (text.contains(key)) text[key] = 1;
+  }
+  return config;
+}
+
+}  // namespace tally
