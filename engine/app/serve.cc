@@ -32,7 +32,8 @@ constexpr useconds_t kLookEvery = 50'000;  // microseconds between looks for a s
 struct ServeFlags {
   ModelFlags model;
   std::string host = "127.0.0.1", name;
-  std::optional<std::string> chat_template, key_file;
+  std::optional<std::string> chat_template, key_file, cache_folder;
+  std::string cache_bytes = "4GiB";
   std::vector<std::string> hosts, origins;
   uint16_t port = 8080;
   int64_t parallel = 4, tokens = -1, queue = 256, connections = 256;
@@ -61,7 +62,8 @@ Status CheckFlags(const ServeFlags& flags) {
 }
 
 Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
-  ApiServerOptions options = {.hosts = flags.hosts, .origins = flags.origins, .insecure = flags.insecure, .metrics = flags.metrics};
+  ApiServerOptions options = {
+      .hosts = flags.hosts, .origins = flags.origins, .insecure = flags.insecure, .metrics = flags.metrics};
   if (flags.key_file) {
     TALLY_ASSIGN_OR_RETURN(const std::string text, ReadText(*flags.key_file));
     TALLY_ASSIGN_OR_RETURN(options.keys, ReadKeys(Printable(*flags.key_file), text));
@@ -72,6 +74,13 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
   options.loop.most_waiting_of_client = std::max<size_t>(1, options.loop.most_waiting / 2);
   options.loop.deadline_seconds = flags.deadline;
   options.loop.step_seconds = flags.step;
+  if (flags.cache_folder) {
+    options.cache_folder = *flags.cache_folder;
+    options.cache_bytes = static_cast<uint64_t>(ParseAmount(flags.cache_bytes, {"B"}));
+    if (options.cache_bytes == 0)
+      return BadInput("--cache-bytes: " + Quote(flags.cache_bytes) + " is not a size such as 4GiB or 500M");
+    options.warn = [](const std::string& line) { Note("note: " + line + "\n"); };
+  }
   return options;
 }
 
@@ -159,6 +168,10 @@ Action AddServe(CLI::App& app) {
   c->add_option("--allow-host", flags->hosts, "a name by which clients reach the server (several times: several)");
   c->add_option("--allow-origin", flags->origins, "an origin whose pages may ask, as in https://chat.example.com");
   c->add_flag("--insecure", flags->insecure, "listen for other machines without a key");
+  c->add_option("--cache-dir", flags->cache_folder,
+                "folder for what conversations have run, which go on there after a restart (default: none)")
+      ->type_name("DIR");
+  c->add_option("--cache-bytes", flags->cache_bytes, "most bytes of that folder")->type_name("SIZE")->capture_default_str();
   c->add_flag("--metrics", flags->metrics, "answer /metrics, for Prometheus");
   AddNumber(*c, "--queue", flags->queue, "most answers that wait for their turn; a client has at most half of it");
   AddNumber(*c, "--connections", flags->connections, "most connections; an address has at most half of them");
@@ -172,10 +185,13 @@ Action AddServe(CLI::App& app) {
   AddSamplingSteps(*c, flags->sampling);
   c->add_flag("--json", flags->json, "one JSON document on standard output, when the server answers");
   c->footer(
-      "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, /detokenize, /apply-template, /health, "
-      "/metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or \"tally\": true in the body, adds to an "
+      "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, /detokenize, /apply-template, "
+      "/health, "
+      "/metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or \"tally\": true in the body, adds "
+      "to an "
       "answer's usage what it cost.");
-  AddExamples(*c, {"tally serve demo --port 8080", "tally serve demo --host 0.0.0.0 --api-key-file keys.txt --parallel 8 --metrics"});
+  AddExamples(*c,
+              {"tally serve demo --port 8080", "tally serve demo --host 0.0.0.0 --api-key-file keys.txt --parallel 8 --metrics"});
   return [flags] {
     const Result<int> code = Serve(*flags);
     return code.ok() ? *code : Report(code.status());

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,8 +30,11 @@ namespace tally {
 
 struct ApiServerOptions {
   std::vector<std::string> keys = {}, hosts = {}, origins = {};  // AccessOptions
-  bool insecure = false;  // others than this machine may reach it without a key
-  bool metrics = false;   // GET /metrics is answered
+  bool insecure = false;                                         // others than this machine may reach it without a key
+  bool metrics = false;                                          // GET /metrics is answered
+  std::string cache_folder = {};                                 // of PrefixFiles; empty: there are none
+  uint64_t cache_bytes = 0;
+  std::function<void(const std::string& line)> warn = {};  // of its files; called on the engine's thread
   HttpLimits http = {};
   LoopOptions loop = {};
 };

@@ -154,6 +154,8 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   stop.insert(stop.end(), request.stop.begin(), request.stop.end());
   const std::string prompt = JoinSegments(rendered.segments);
   const std::set<std::string> call_ids = CallIdsOf(chat);
+  model_ = &model;
+  chat_ = chat;
   return AddChoices(model, request, std::move(rendered.tokens), [&] {
     return NewAnswerStream(*tokenizer_, rendered.side->format->NewParser(prompt, chat.tools), stop, call_ids);
   });
@@ -250,6 +252,25 @@ ApiUsage Completion::usage() const {
     usage.completion_tokens += static_cast<int64_t>(request->result().tokens.size());
   }
   return usage;
+}
+
+std::vector<int32_t> Completion::NextPrompt() const {
+  const std::span<const int32_t> ran = requests_.front()->tokens();
+  if (!chat_.messages.empty()) {
+    ChatRequest next = chat_;
+    const ChatAnswer& answer = answer_.choices.front().answer;
+    next.messages.push_back({.role = "assistant",
+                             .content = answer.content,
+                             .reasoning = answer.reasoning,
+                             .tool_calls = answer.calls,
+                             .tool_call_id = {},
+                             .name = {}});
+    next.messages.push_back({.role = "user", .content = "?"});
+    next.add_generation_prompt = false;
+    RenderedChat rendered;
+    if (!RenderApiChat(*model_, next, &rendered)) return std::move(rendered.tokens);
+  }
+  return {ran.begin(), ran.end()};
 }
 
 OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(requests_) : OrderedJson(); }

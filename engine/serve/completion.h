@@ -77,6 +77,9 @@ class Completion {
   OrderedJson BillJson() const;
   // Of a completion that has ended without an error.
   OrderedJson Answer() const;
+  // How a prompt begins that goes on with the first choice, as far as can be said: of a chat with the answer in its history, else what
+  // the choice has run.
+  std::vector<int32_t> NextPrompt() const;
 
  private:
   Completion() = default;
@@ -95,6 +98,8 @@ class Completion {
   int64_t n_ = 1;                       // requests of a prompt
   int64_t reasoning_tokens_ = 0;
   bool tally_ = false;
+  const ServedModel* model_ = nullptr;
+  ChatRequest chat_ = {};  // without messages: no chat
   // kResponses: all parts in order, neighbours of one kind joined; and what stands in the answer as it was sent.
   std::vector<OutputPart> parts_;
   OrderedJson echo_;

@@ -2,6 +2,7 @@
 #include "engine/serve/engine_loop.h"
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <utility>
 
@@ -10,6 +11,7 @@
 namespace tally {
 namespace {
 
+constexpr std::chrono::milliseconds kQuiet{500};  // without a request, before prefixes are written
 constexpr size_t kAhead = 1;  // choices that the scheduler has waiting, so that none is missing where one ends
 constexpr const char* kStopping = "the server is shutting down";
 
@@ -32,8 +34,12 @@ struct EngineLoop::Active {
   bool ended = false;
 };
 
-EngineLoop::EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics)
-    : engine_(engine), options_(options), metrics_(metrics), scheduler_(engine, {.step_seconds = options.step_seconds}) {}
+EngineLoop::EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics, std::unique_ptr<PrefixFiles> files)
+    : engine_(engine),
+      options_(options),
+      metrics_(metrics),
+      files_(std::move(files)),
+      scheduler_(engine, {.step_seconds = options.step_seconds}) {}
 
 EngineLoop::~EngineLoop() { Stop(0); }
 
@@ -86,8 +92,12 @@ void EngineLoop::Stop(double seconds) {
   ended_ = true;
 }
 
-LoopState EngineLoop::State() const {
-  return {.waiting = waiting_ + scheduler_.waiting(), .running = scheduler_.running()};
+LoopState EngineLoop::State() const { return {.waiting = waiting_ + scheduler_.waiting(), .running = scheduler_.running()}; }
+
+// Nobody has asked for anything for a moment, and prefixes are to be written.
+bool EngineLoop::IsTimeToWrite(std::unique_lock<std::mutex>& lock) {
+  if (files_ == nullptr || files_->idle() || !active_.empty()) return false;
+  return !wake_.wait_for(lock, kQuiet, [&] { return !arrivals_.empty() || !calls_.empty() || stopping_; });
 }
 
 // Waits for something to do, and takes it. False: the loop ends.
@@ -97,6 +107,11 @@ bool EngineLoop::TakeArrivals() {
   LoopState state;
   {
     std::unique_lock lock(mutex_);
+    while (IsTimeToWrite(lock)) {
+      lock.unlock();
+      files_->WriteOne();
+      lock.lock();
+    }
     const auto idle = [&] { return active_.empty() && arrivals_.empty() && calls_.empty(); };
     wake_.wait(lock, [&] { return !idle() || stopping_; });
     if (stopping_ && (idle() || MonotonicSeconds() >= stop_at_)) {
@@ -127,21 +142,31 @@ bool EngineLoop::TakeArrivals() {
 
 // Hands the scheduler as many choices as can run, client by client.
 void EngineLoop::Feed() {
-  const std::lock_guard lock(mutex_);
-  while (!turns_.empty() && scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + kAhead) {
-    const std::string client = std::move(turns_.front());
-    turns_.pop_front();
-    const auto queue = clients_.find(client);
-    std::shared_ptr<Request> next = std::move(queue->second.front());
-    queue->second.pop_front();
-    --waiting_;
-    if (queue->second.empty()) {
-      clients_.erase(queue);
-    } else {
-      turns_.push_back(client);
-    }
-    if (!next->ended()) scheduler_.Add(std::move(next));
+  while (scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + kAhead) {
+    std::shared_ptr<Request> next = NextChoice();
+    if (next == nullptr) return;
+    if (next->ended()) continue;
+    if (files_ != nullptr && next->prefix_key()) files_->Load(*next->prefix_key(), next->tokens());
+    scheduler_.Add(std::move(next));
   }
+}
+
+// Out of the queue of the client whose turn it is; null: nothing waits.
+std::shared_ptr<Request> EngineLoop::NextChoice() {
+  const std::lock_guard lock(mutex_);
+  if (turns_.empty()) return nullptr;
+  const std::string client = std::move(turns_.front());
+  turns_.pop_front();
+  const auto queue = clients_.find(client);
+  std::shared_ptr<Request> next = std::move(queue->second.front());
+  queue->second.pop_front();
+  --waiting_;
+  if (queue->second.empty()) {
+    clients_.erase(queue);
+  } else {
+    turns_.push_back(client);
+  }
+  return next;
 }
 
 // Takes what has not run of it out of the queues, and ends the rest.
@@ -163,6 +188,7 @@ void EngineLoop::Cancel(Active& active) {
 void EngineLoop::End(Active& active, int status) {
   active.ended = true;
   metrics_.CountUsage(active.served->completion->usage());
+  metrics_.CountBills(active.served->completion->requests());
   if (active.served->answered) active.served->answered(status);
   active.served->exchange.reset();
 }
@@ -227,7 +253,14 @@ void EngineLoop::Progress(Active& active) {
   } else {
     served.exchange->Answer(JsonAnswer(200, completion.Answer(), served.headers));
   }
+  if (files_ != nullptr) KeepPrefix(completion);
   End(active, 200);
+}
+
+// The first choice's: the others are seldom gone on with.
+void EngineLoop::KeepPrefix(const Completion& completion) {
+  const std::optional<std::string>& key = completion.requests().front()->prefix_key();
+  if (key) files_->Keep(*key, completion.NextPrompt());
 }
 
 void EngineLoop::Deliver() {
@@ -251,6 +284,7 @@ void EngineLoop::Run() {
   }
   for (const std::unique_ptr<Active>& active : active_) Fail(*active, Unavailable(kStopping, "shutting_down"));
   active_.clear();
+  while (files_ != nullptr && !files_->idle()) files_->WriteOne();
 }
 
 }  // namespace tally

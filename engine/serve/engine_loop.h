@@ -19,16 +19,18 @@
 #include "engine/serve/completion.h"
 #include "engine/serve/http_server.h"
 #include "engine/serve/metrics.h"
+#include "engine/serve/prefix_files.h"
 #include "engine/serve/service_thread.h"
 #include "engine/session/scheduler.h"
 
 namespace tally {
 
 struct LoopOptions {
-  size_t most_waiting = 256;            // choices of all clients
-  size_t most_waiting_of_client = 128;  // choices; a request that finds nothing waiting is taken whatever the number of its choices
-  double deadline_seconds = 0;          // from a request's arrival to the end of its answer; 0: none
-  double step_seconds = 0.2;            // SchedulerOptions::step_seconds
+  size_t most_waiting = 256;  // choices of all clients
+  size_t most_waiting_of_client =
+      128;                      // choices; a request that finds nothing waiting is taken whatever the number of its choices
+  double deadline_seconds = 0;  // from a request's arrival to the end of its answer; 0: none
+  double step_seconds = 0.2;    // SchedulerOptions::step_seconds
 };
 
 // A request that is to be answered.
@@ -45,8 +47,8 @@ struct ServedRequest {
 
 class EngineLoop {
  public:
-  // `engine` and `metrics` must outlive the loop.
-  EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics);
+  // `engine` and `metrics` must outlive the loop. `files`: of what conversations have run; null: there are none.
+  EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics, std::unique_ptr<PrefixFiles> files = nullptr);
   ~EngineLoop();  // as Stop(0)
   // kBadInput: the system has no thread left.
   Status Start();
@@ -67,7 +69,10 @@ class EngineLoop {
 
   void Run();
   bool TakeArrivals();
+  bool IsTimeToWrite(std::unique_lock<std::mutex>& lock);
   void Feed();
+  std::shared_ptr<Request> NextChoice();
+  void KeepPrefix(const Completion& completion);
   void DropDeparted();
   void Deliver();
   void Progress(Active& active);
@@ -79,6 +84,7 @@ class EngineLoop {
   Engine& engine_;
   const LoopOptions options_;
   Metrics& metrics_;
+  const std::unique_ptr<PrefixFiles> files_;
   Scheduler scheduler_;
   std::vector<std::unique_ptr<Active>> active_;
 

@@ -16,7 +16,8 @@ std::string Number(double x) {
 }
 
 void Describe(std::string_view name, std::string_view type, std::string_view help, std::string* text) {
-  *text += "# HELP " + std::string(name) + " " + std::string(help) + "\n# TYPE " + std::string(name) + " " + std::string(type) + "\n";
+  *text +=
+      "# HELP " + std::string(name) + " " + std::string(help) + "\n# TYPE " + std::string(name) + " " + std::string(type) + "\n";
 }
 
 void Value(std::string_view name, const std::string& labels, const std::string& value, std::string* text) {
@@ -45,7 +46,8 @@ void Histogram::Write(std::string_view name, std::string_view help, std::string*
   uint64_t sum = 0;
   for (size_t i = 0; i < counts_.size(); ++i) {
     sum += counts_[i];
-    Value(std::string(name) + "_bucket", Label("le", i < kBounds.size() ? Number(kBounds[i]) : "+Inf"), std::to_string(sum), text);
+    Value(std::string(name) + "_bucket", Label("le", i < kBounds.size() ? Number(kBounds[i]) : "+Inf"), std::to_string(sum),
+          text);
   }
   Value(std::string(name) + "_sum", "", Number(sum_), text);
   Value(std::string(name) + "_count", "", std::to_string(sum), text);
@@ -78,13 +80,24 @@ void Metrics::CountCancelled() {
   ++cancelled_;
 }
 
+void Metrics::CountBills(std::span<const std::shared_ptr<Request>> choices) {
+  const std::lock_guard lock(mutex_);
+  for (const std::shared_ptr<Request>& choice : choices) {
+    const BillWork work = choice->result().bill.total();
+    billed_rows_ += work.rows;
+    billed_flops_ += work.useful.TotalFlops();
+    rows_again_ += work.rows_again;
+    rows_in_vain_ += work.rows_in_vain;
+  }
+}
+
 std::string Metrics::Text() const {
   const std::lock_guard lock(mutex_);
   std::string text;
   Describe("tally_requests_total", "counter", "Requests by path and status of HTTP.", &text);
   for (const auto& [what, n] : requests_) {
-    Value("tally_requests_total", Label("path", what.first) + "," + Label("status", std::to_string(what.second)), std::to_string(n),
-          &text);
+    Value("tally_requests_total", Label("path", what.first) + "," + Label("status", std::to_string(what.second)),
+          std::to_string(n), &text);
   }
   One("tally_requests_cancelled_total", "counter", "Requests whose client left before it had its answer.", cancelled_, &text);
   One("tally_prompt_tokens_total", "counter", "Tokens of prompts, cached ones included.",
@@ -93,6 +106,10 @@ std::string Metrics::Text() const {
       static_cast<uint64_t>(usage_.cached_tokens), &text);
   One("tally_completion_tokens_total", "counter", "Tokens that were generated.", static_cast<uint64_t>(usage_.completion_tokens),
       &text);
+  One("tally_billed_rows_total", "counter", "Rows on the bills of requests that have ended.", billed_rows_, &text);
+  One("tally_billed_flops_total", "counter", "Floating-point operations on these bills.", billed_flops_, &text);
+  One("tally_rows_again_total", "counter", "Rows on these bills that ran at a position that had run before.", rows_again_, &text);
+  One("tally_rows_in_vain_total", "counter", "Rows on these bills whose results were dropped.", rows_in_vain_, &text);
   first_token_.Write("tally_time_to_first_token_seconds", "From a request's arrival to its first token.", &text);
   token_.Write("tally_time_per_token_seconds", "From a token to the next one of its answer.", &text);
   return text;
@@ -110,13 +127,14 @@ std::string EngineMetrics(Engine& engine, const LoopState& state) {
   const auto by_phase = [&](const char* name, const char* help, const auto& value) {
     Describe(name, "counter", help, &text);
     for (size_t p = 0; p < accounts.size(); ++p) {
-      Value(name, Label("phase", kPhaseNames[static_cast<size_t>(kAllPhases[p])]), std::to_string(value(kAllPhases[p], accounts[p])),
-            &text);
+      Value(name, Label("phase", kPhaseNames[static_cast<size_t>(kAllPhases[p])]),
+            std::to_string(value(kAllPhases[p], accounts[p])), &text);
     }
   };
   by_phase("tally_steps_total", "Steps of the engine.", [&](Phase p, const Account&) { return ledger.steps(p); });
   by_phase("tally_rows_total", "Rows that ran.", [&](Phase p, const Account&) { return ledger.rows(p); });
-  by_phase("tally_flops_total", "Useful floating-point operations.", [](Phase, const Account& a) { return a.useful.TotalFlops(); });
+  by_phase("tally_flops_total", "Useful floating-point operations.",
+           [](Phase, const Account& a) { return a.useful.TotalFlops(); });
   by_phase("tally_parameters_touched_total", "Parameters touched, summed over steps.",
            [&](Phase p, const Account&) { return ledger.parameters_touched(p); });
   Describe("tally_bytes_total", "counter", "Bytes moved, by kind.", &text);

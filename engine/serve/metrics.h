@@ -5,7 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,10 +33,12 @@ class Metrics {
  public:
   // A request has been answered: `path` is one that the server knows.
   void CountRequest(std::string_view path, int status);
-  void CountFirstToken(double seconds);  // since the request came
+  void CountFirstToken(double seconds);         // since the request came
   void CountTokens(int64_t n, double seconds);  // after the first of a choice; since the one before them
   void CountUsage(const ApiUsage& usage);
   void CountCancelled();
+  // The bills of a request's choices, once they have ended: together those of all requests are the ledger's useful work.
+  void CountBills(std::span<const std::shared_ptr<Request>> choices);
   // The figures so far; those of the engine are appended by EngineMetrics.
   std::string Text() const;
 
@@ -43,7 +47,7 @@ class Metrics {
   std::map<std::pair<std::string, int>, uint64_t> requests_;
   Histogram first_token_, token_;
   ApiUsage usage_;
-  uint64_t cancelled_ = 0;
+  uint64_t cancelled_ = 0, billed_rows_ = 0, billed_flops_ = 0, rows_again_ = 0, rows_in_vain_ = 0;
 };
 
 struct LoopState {

@@ -172,14 +172,18 @@ class Demo : public testing::Test {
   void SetUp() override {
     const Result<std::string> path = DemoModelPath();
     ASSERT_TRUE(path.ok());
+    path_ = *path;
+    opened_ = Fresh();
+    model_.engine = opened_.engine.get();
+    model_.name = "demo";
+    for (const ChatTemplateSource& source : *opened_.model->chat_templates()) model_.chat = MakeChatSide(source, true);
+  }
+  Opened Fresh() const {
     EngineOptions options;
     options.threads = 1;
     options.context = 512;
     options.sequences = 4;
-    opened_ = Open(*path, options);
-    model_.engine = opened_.engine.get();
-    model_.name = "demo";
-    for (const ChatTemplateSource& source : *opened_.model->chat_templates()) model_.chat = MakeChatSide(source, true);
+    return Open(path_, options);
   }
   // What a stream of a chat said.
   static std::string Said(const ServedApi& api, const OrderedJson& body) {
@@ -188,6 +192,7 @@ class Demo : public testing::Test {
     return said;
   }
 
+  std::string path_;
   Opened opened_;
   ServedModel model_;
 };
@@ -209,6 +214,44 @@ TEST_F(Demo, TheSameAloneAndInCompany) {
   }
 }
 
+// A server of the same model later: the conversation's next turn runs its new tokens alone, and says the same.
+TEST_F(Demo, AConversationOutlivesItsServer) {
+  const TempFolder folder;
+  ApiServerOptions options;
+  options.cache_folder = folder / "cache";
+  options.cache_bytes = uint64_t{1} << 30;
+  std::vector<std::string> warnings;
+  options.warn = [&](const std::string& line) { warnings.push_back(line); };
+  OrderedJson body = {{"messages", OrderedJson::array({{{"role", "system"}, {"content", std::string(200, 'a')}},
+                                                       {{"role", "user"}, {"content", "Who art thou?"}}})},
+                      {"max_tokens", 30},
+                      {"seed", 3}};
+  OrderedJson first;
+  {
+    ServedApi api(model_, options);
+    first = api.Ask("/v1/chat/completions", body);
+    ASSERT_EQ(first["status"], 200) << first;
+    api.server->Stop(1);
+  }
+  body["messages"].push_back(first["choices"][0]["message"]);
+  body["messages"].push_back({{"role", "user"}, {"content", "And then?"}});
+  OrderedJson expected;
+  {
+    const Opened other = Fresh();
+    model_.engine = other.engine.get();
+    expected = ServedApi(model_).Ask("/v1/chat/completions", body);
+    EXPECT_EQ(expected["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  }
+  const Opened other = Fresh();
+  model_.engine = other.engine.get();
+  const ServedApi api(model_, options);
+  const OrderedJson next = api.Ask("/v1/chat/completions", body);
+  EXPECT_EQ(next["choices"], expected["choices"]);
+  const int64_t prompt = next["usage"]["prompt_tokens"], cached = next["usage"]["prompt_tokens_details"]["cached_tokens"];
+  EXPECT_LE(prompt - cached, 40) << prompt;
+  EXPECT_TRUE(warnings.empty()) << warnings[0];
+}
+
 // Sums of bills are the ledger's, to the integer: FLOPs, rows and bytes of every kind.
 TEST_F(Demo, BillsAreTheLedger) {
   const ServedApi api(model_);
@@ -220,14 +263,18 @@ TEST_F(Demo, BillsAreTheLedger) {
       const OrderedJson& work = bill.at(phase);
       billed["tally_flops_total"] += work.at("flops").get<uint64_t>();
       billed["tally_rows_total"] += work.at("rows").get<uint64_t>();
-      for (const auto& [kind, n] : work.at("bytes").items()) billed["tally_bytes_total{kind=\"" + kind + "\"}"] += n.get<uint64_t>();
+      for (const auto& [kind, n] : work.at("bytes").items())
+        billed["tally_bytes_total{kind=\"" + kind + "\"}"] += n.get<uint64_t>();
     }
   };
   std::vector<std::thread> threads;
   for (int i = 0; i < 9; ++i) {
     threads.emplace_back([&, i] {
-      const OrderedJson body = {{"prompt", std::string(static_cast<size_t>(i) * 20 + 1, 'b')}, {"seed", i}, {"n", 1 + i % 3},
-                                {"max_tokens", 10 + i}, {"ignore_eos", true}};
+      const OrderedJson body = {{"prompt", std::string(static_cast<size_t>(i) * 20 + 1, 'b')},
+                                {"seed", i},
+                                {"n", 1 + i % 3},
+                                {"max_tokens", 10 + i},
+                                {"ignore_eos", true}};
       if (i % 2 == 0) {
         add(api.Ask("/v1/completions", body, "X-Tally: 1\r\n").at("usage").at("tally"));
       } else {
