@@ -128,8 +128,15 @@ class FakeEngine : public Engine {
     return most;
   }
   void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t) override {
-    const size_t ran = std::min(tokens.size(), static_cast<size_t>(lengths_.at(sequence)));
-    remembered_.push_back({std::string(key), {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(ran)}});
+    const std::span<const int32_t> ran = tokens.first(std::min(tokens.size(), static_cast<size_t>(lengths_.at(sequence))));
+    for (auto& [of, text] : remembered_) {
+      if (of != key ||
+          !std::equal(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(text.size(), ran.size())), ran.begin()))
+        continue;
+      if (text.size() < ran.size()) text.assign(ran.begin(), ran.end());
+      return;
+    }
+    remembered_.push_back({std::string(key), {ran.begin(), ran.end()}});
   }
   int64_t Length(int32_t sequence) const override { return lengths_.at(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override {
